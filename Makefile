@@ -1,0 +1,63 @@
+# The menu. What each verb does is in tools/ and in the meson.build files.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+.PHONY: all help run test check-all asan tsan valgrind fault aarch64 ucontext clang cover bench \
+	lint format man install clean
+
+all: ## build everything into build/ (plain `make`)
+	@tools/build plain
+
+help: ## list the verbs
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  %-10s %s\n", $$1, $$2 }'
+
+run: ## build and run the demonstration
+	@tools/build plain -- examples/demo
+	@build/examples/demo
+
+test: ## build and run the tests, on this machine and for aarch64 under qemu
+	@tools/deps build test
+	@tools/build plain aarch64
+	@tools/run-tests plain aarch64
+
+check-all: lint ## everything: lint, and the tests in every variant
+	@tools/deps build test
+	@tools/build plain aarch64 ucontext clang asan tsan valgrind
+	@tools/run-tests plain aarch64 ucontext clang asan tsan valgrind
+
+asan: ## the tests under the address and undefined behaviour sanitizers
+tsan: ## the tests under the thread sanitizer
+valgrind: ## the tests under Valgrind
+aarch64: ## the smoke tests for aarch64, under qemu
+ucontext: ## the tests with ucontext in place of the assembly
+clang: ## the tests built with clang
+asan tsan valgrind aarch64 ucontext clang:
+	@tools/build $@
+	@tools/run-tests $@
+
+fault: ## the tests in which the n-th allocation or system call fails
+	@tools/build plain
+	@tools/run-tests plain -- --suite fault
+
+cover: ## which lines the tests reach
+	@tools/cover
+
+bench: ## run the measurements
+	@tools/build plain
+	@tools/bench
+
+lint: ## check format, layers, comments, sizes and scripts
+	@tools/lint
+
+format: ## let clang-format decide
+	@tools/format
+
+man: ## make the manual pages from the headers, in build/docs
+	@tools/build plain -- docs/man3
+
+install: ## install to DESTDIR and PREFIX (/usr/local)
+	@tools/install "$(PREFIX)" "$(DESTDIR)"
+
+clean: ## remove all that was built
+	@rm -rf build

@@ -1,0 +1,148 @@
+/*
+ * The yardstick: the least that a switch by a function can do. The registers that the ABI makes
+ * callee-saved go to the old stack and come from the new one, and it leaves by a jump, because a
+ * return would be mispredicted each time. No control words, no value, no queue, no fiber.
+ *
+ * Where there is no assembly here, the library's own switch stands in, and ratios say nothing.
+ */
+#ifndef WEFT_BENCH_BARE_H
+#define WEFT_BENCH_BARE_H
+
+#include "bench.h"
+
+#include <stdint.h>
+
+/* Where a bare context starts; no value is passed. Must not return. */
+typedef void bare_entry(intptr_t nothing);
+
+#if defined(__x86_64__) || defined(__aarch64__)
+
+typedef struct bare_context {
+    uintptr_t *sp;
+} bare_context;
+
+/* Save the stack pointer to *from and continue at `to`: by value, loaded before the stores. */
+void bare_swap(uintptr_t **from, uintptr_t *to);
+
+static inline void bare_switch(bare_context *from, bare_context *to)
+{
+    bare_swap(&from->sp, to->sp);
+}
+
+#ifdef __x86_64__
+#define BARE_SAVED 6
+__asm__(".text\n"
+        ".balign 16\n"
+        "bare_swap:\n"
+        "    pushq %rbp\n"
+        "    pushq %rbx\n"
+        "    pushq %r12\n"
+        "    pushq %r13\n"
+        "    pushq %r14\n"
+        "    pushq %r15\n"
+        "    movq %rsp, (%rdi)\n"
+        "    movq %rsi, %rsp\n"
+        "    popq %r15\n"
+        "    popq %r14\n"
+        "    popq %r13\n"
+        "    popq %r12\n"
+        "    popq %rbx\n"
+        "    popq %rbp\n"
+        "    popq %rcx\n"
+        "    jmpq *%rcx\n");
+#else
+#define BARE_SAVED 19 /* x19 to x29, d8 to d15; the way back, x30, is behind them */
+__asm__(".text\n"
+        ".balign 16\n"
+        "bare_swap:\n"
+        "    sub sp, sp, #160\n"
+        "    stp x19, x20, [sp]\n"
+        "    stp x21, x22, [sp, #16]\n"
+        "    stp x23, x24, [sp, #32]\n"
+        "    stp x25, x26, [sp, #48]\n"
+        "    stp x27, x28, [sp, #64]\n"
+        "    stp d8, d9, [sp, #80]\n"
+        "    stp d10, d11, [sp, #96]\n"
+        "    stp d12, d13, [sp, #112]\n"
+        "    stp d14, d15, [sp, #128]\n"
+        "    stp x29, x30, [sp, #144]\n"
+        "    mov x9, sp\n"
+        "    str x9, [x0]\n"
+        "    mov sp, x1\n"
+        "    ldp x19, x20, [sp]\n"
+        "    ldp x21, x22, [sp, #16]\n"
+        "    ldp x23, x24, [sp, #32]\n"
+        "    ldp x25, x26, [sp, #48]\n"
+        "    ldp x27, x28, [sp, #64]\n"
+        "    ldp d8, d9, [sp, #80]\n"
+        "    ldp d10, d11, [sp, #96]\n"
+        "    ldp d12, d13, [sp, #112]\n"
+        "    ldp d14, d15, [sp, #128]\n"
+        "    ldp x29, x30, [sp, #144]\n"
+        "    add sp, sp, #160\n"
+        "    br x30\n");
+#endif
+
+static inline void bare_make(bare_context *context, char *low, size_t bytes, bare_entry *entry)
+{
+    /* One word above the entry's address: a function expects the stack as its call leaves it. */
+    uintptr_t *top = (uintptr_t *)((uintptr_t)(low + bytes) & ~(uintptr_t)15) - 2;
+    context->sp = top - BARE_SAVED;
+    memset(context->sp, 0, BARE_SAVED * sizeof *context->sp);
+    *top = (uintptr_t)entry;
+}
+
+/* What the next switch to the context will read. */
+static inline void bare_prefetch(const bare_context *context)
+{
+    __builtin_prefetch(context->sp);
+}
+
+#else
+
+#include "arch/context.h"
+
+typedef weft__context bare_context;
+
+static inline void bare_switch(bare_context *from, bare_context *to)
+{
+    weft__context_swap(from, to, 0);
+}
+
+static inline void bare_make(bare_context *context, char *low, size_t bytes, bare_entry *entry)
+{
+    weft__context_make(context, low, bytes, entry);
+}
+
+static inline void bare_prefetch(const bare_context *context)
+{
+    (void)context;
+}
+
+#endif
+
+#define BARE_STACK_BYTES ((size_t)64 << 10)
+
+static bare_context bare_main, bare_other;
+
+static inline void bare_bounce(intptr_t nothing)
+{
+    (void)nothing;
+    for (;;)
+        bare_switch(&bare_other, &bare_main);
+}
+
+/* The case to compare with: a ping-pong of this many bare switches. */
+static inline double bare_ping_pong(void *arg, size_t switches)
+{
+    (void)arg;
+    static char *stack;
+    if (stack == NULL)
+        bare_make(&bare_other, stack = bench_map(BARE_STACK_BYTES), BARE_STACK_BYTES, bare_bounce);
+    double began = bench_now_ns();
+    for (size_t i = 0; i < switches; i += 2)
+        bare_switch(&bare_main, &bare_other);
+    return (bench_now_ns() - began) / (double)switches;
+}
+
+#endif

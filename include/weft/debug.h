@@ -1,0 +1,69 @@
+/*
+ * Looking inside: the tree of fibers as text, as a walk and as numbers. All of it concerns the
+ * calling thread; none of it switches.
+ */
+#ifndef WEFT_DEBUG_H
+#define WEFT_DEBUG_H
+
+#include <weft/fiber.h>
+
+WEFT_BEGIN
+
+/* What can be known of one fiber. Pointers are valid until the fiber runs again. */
+typedef struct weft_info {
+    weft_fiber id;
+    weft_fiber parent;      /* 0: a main fiber */
+    const char *name;       /* "" if it has none */
+    weft_fn *fn;            /* NULL: a main fiber */
+    weft_state state;
+    const char *waits_for;  /* "sleep", "await", "read", ...; "" unless it waits */
+    double waiting_s;       /* since when; 0 unless it waits */
+    uint64_t switches;      /* times it gave up control */
+    double cpu_s;           /* time it ran for; 0 unless weft_account(true) came before */
+    size_t stack_bytes;     /* usable; 0: a main fiber, or an ended one */
+    size_t stack_used;      /* high-water mark of the stack's use, in whole pages */
+    bool is_daemon;
+    bool is_parked;
+} weft_info;
+
+/* Counters of the calling thread. Those marked * start again at zero when they are read. */
+typedef struct weft_counters {
+    uint64_t switches;       /* * */
+    uint64_t polls;          /* * times the backend was asked */
+    uint64_t polls_blocking; /* * of these, those that could wait */
+    uint64_t ops;            /* * operations handed to the backend */
+    size_t ops_pending;      /* waiting in the backend now */
+    size_t runnable;         /* on the run queue now */
+    size_t runnable_max;     /* * the most there were */
+    size_t fibers;           /* alive, without the main fiber */
+    size_t fibers_unawaited; /* ended, their values kept until someone awaits them */
+    size_t stacks;           /* mapped */
+    size_t stacks_cached;    /* of these, waiting for the next fiber */
+    size_t stacks_unguarded; /* of these, without a guard page: the system had none left to give */
+    size_t timers;           /* armed */
+} weft_counters;
+
+/** What is known of a fiber. -ESRCH if it is gone. */
+WEFT_API int weft_info_of(weft_fiber fiber, weft_info *out);
+
+/** Call fn for every living fiber, parents before their children, until it returns non-zero; that is returned, else 0. */
+WEFT_API int weft_walk(int (*fn)(const weft_info *info, void *context), void *context);
+
+/** The counters. Returns 0. */
+WEFT_API int weft_stats(weft_counters *out);
+
+/** Write the tree of fibers to a descriptor: id, name, state, what it waits for and since when, stack, backtrace. Returns 0 or -errno. */
+WEFT_API int weft_dump(int fd);
+
+/** The return addresses of a fiber's frames, innermost first, at most n; returns how many. 0 for one that never ran; -ESRCH. */
+WEFT_API int weft_backtrace(weft_fiber fiber, void **out, size_t n);
+
+/** Measure each fiber's CPU time from now on, or stop it. Costs a clock read a switch. */
+WEFT_API void weft_account(bool on);
+
+/** Call fn(arg) each time the thread is about to wait for the outside world; NULL removes it. It must not switch. */
+WEFT_API void weft_on_idle(void (*fn)(void *), void *arg);
+
+WEFT_END
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * Scopes: a stretch of code with a deadline and a cancel flag.
+ *
+ * Cancellation is a level: once a scope is cancelled, every blocking call inside it fails at once
+ * with -ECANCELED until the scope is left. Scopes nest, and a deadline ends its own scope and no
+ * other: close says whether it was this one. A scope concerns the fiber that opened it, not its
+ * children. Blocks may be left by their end, return, break, continue or goto; break and continue
+ * leave the block, not a loop around it.
+ *
+ * Times are seconds from now. 0 is over at once: the first blocking call fails. INFINITY is no
+ * deadline. Negative or NaN is -EINVAL; a block is then not entered.
+ */
+#ifndef WEFT_SCOPE_H
+#define WEFT_SCOPE_H
+
+#include <weft/base.h>
+
+WEFT_BEGIN
+
+/* The caller's memory; its content is private. Between open and close it must stay where it is. */
+typedef struct weft_scope {
+    uint64_t weft__private[10];
+} weft_scope;
+
+/** Open a scope for the calling fiber, inside those that it has open. Returns 0, or -EINVAL. */
+WEFT_API int weft_scope_open(weft_scope *scope, double timeout_s);
+
+/**
+ * Leave the scope. Returns -ETIMEDOUT if its deadline struck, else 0.
+ * -EINVAL if it is not the caller's innermost open scope; nothing has changed then.
+ */
+WEFT_API int weft_scope_close(weft_scope *scope);
+
+/** Cancel an open scope, from any fiber of the same thread. Returns 0, also if it was cancelled before. */
+WEFT_API int weft_scope_cancel(weft_scope *scope);
+
+/**
+ * Move the deadline of an open scope to timeout_s from now, in constant time; from any fiber of
+ * the same thread. -EINVAL for a time that is negative or NaN, -ECANCELED if the scope is cancelled already.
+ */
+WEFT_API int weft_scope_reset(weft_scope *scope, double timeout_s);
+
+/** Is this scope itself cancelled, by its deadline or by hand? */
+WEFT_API bool weft_scope_is_cancelled(const weft_scope *scope);
+
+/** Open a shield: until it is closed, but for at most timeout_s, cancellation and errors from outside wait. */
+WEFT_API int weft_shield_open(weft_scope *scope, double timeout_s);
+
+/** Would a blocking call of the caller fail now? For code that computes; looks at the clock. */
+WEFT_API bool weft_is_cancelled(void);
+
+/* A block in the making: what the macros below put on the stack. Private. */
+typedef struct weft__block {
+    double timeout_s;
+    int *result; /* gets what close returned; NULL: nobody asks */
+    bool is_shield;
+    bool is_entered;
+    bool is_open;
+    weft_scope scope;
+} weft__block;
+
+/** Called before each turn of the block's loop: opens the scope and says yes the first time, no the second. Private. */
+WEFT_API bool weft__block_turn(weft__block *block);
+
+/** The clean-up function of a block. Private. */
+WEFT_API void weft__block_leave(weft__block *block);
+
+WEFT_END
+
+/* WEFT_MOVE_ON_AFTER(s) { }: inside, blocking calls fail with -ECANCELED once s is over; leaving is silent. */
+#define WEFT_MOVE_ON_AFTER(s) WEFT__BLOCK(s, false, NULL, WEFT__PASTE(weft__block_, __COUNTER__))
+
+/* WEFT_CANCEL_AFTER(s, rc) { }: the same, and the int rc is -ETIMEDOUT afterwards if the time struck, else 0. */
+#define WEFT_CANCEL_AFTER(s, rc) WEFT__BLOCK(s, false, &(rc), WEFT__PASTE(weft__block_, __COUNTER__))
+
+/* WEFT_SHIELD(s) { }: inside, cancellation and raised errors from outside wait, for at most s. For clean-up that blocks. */
+#define WEFT_SHIELD(s) WEFT__BLOCK(s, true, NULL, WEFT__PASTE(weft__block_, __COUNTER__))
+
+/* A loop that runs once: its variable holds the scope, and the clean-up attribute closes it on every way out. */
+#define WEFT__BLOCK(s, is_shield, result, name)                               \
+    for (__attribute__((cleanup(weft__block_leave))) weft__block name =       \
+             {(s), (result), (is_shield), false, false, {{0}}};               \
+         weft__block_turn(&name);)
+
+#endif

@@ -1,0 +1,2 @@
+/* The same as <weft.h>, for those who prefer one folder for all includes. */
+#include <weft.h>

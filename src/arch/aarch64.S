@@ -1,0 +1,181 @@
+/*
+ * The switch for aarch64 (AAPCS64), the first frame of a context, and calls on a switched-out
+ * stack. The layout of a switched-out stack, 176 bytes up from sp, is known in this file only:
+ *
+ *      sp        x19 to x28, x29 (frame pointer), x30 (where to go on)
+ *      sp + 96   d8 to d15
+ *      sp + 160  fpcr, and 8 bytes of padding
+ *
+ * There is no red zone on this machine, so sp moves before anything is saved.
+ */
+#if defined(__aarch64__) && !defined(WEFT_UCONTEXT)
+
+/*
+ * Leave by a jump: a return would be predicted to go back to the caller, and never does. With
+ * branch targets enforced only a return may land behind a call, where there is no bti.
+ */
+#ifdef __ARM_FEATURE_BTI_DEFAULT
+#define LEAVE ret
+#else
+#define LEAVE br x30
+#endif
+
+#define FUNCTION_BTI hint #34 /* bti c, a nop to older assemblers and machines */
+
+        .text
+
+        .macro  cfi_switched_out
+        .cfi_offset x19, -176
+        .cfi_offset x20, -168
+        .cfi_offset x21, -160
+        .cfi_offset x22, -152
+        .cfi_offset x23, -144
+        .cfi_offset x24, -136
+        .cfi_offset x25, -128
+        .cfi_offset x26, -120
+        .cfi_offset x27, -112
+        .cfi_offset x28, -104
+        .cfi_offset x29, -96
+        .cfi_offset x30, -88
+        .cfi_offset d8, -80
+        .cfi_offset d9, -72
+        .cfi_offset d10, -64
+        .cfi_offset d11, -56
+        .cfi_offset d12, -48
+        .cfi_offset d13, -40
+        .cfi_offset d14, -32
+        .cfi_offset d15, -24
+        .endm
+
+/* intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t value) */
+        .globl  weft__context_swap
+        .hidden weft__context_swap
+        .type   weft__context_swap, %function
+        .p2align 5
+weft__context_swap:
+        .cfi_startproc
+        FUNCTION_BTI
+        ldr     x9, [x1]
+        .cfi_remember_state
+        sub     sp, sp, #176
+        .cfi_def_cfa_offset 176
+        mrs     x10, fpcr
+        stp     x19, x20, [sp]
+        stp     x21, x22, [sp, #16]
+        stp     x23, x24, [sp, #32]
+        stp     x25, x26, [sp, #48]
+        stp     x27, x28, [sp, #64]
+        stp     x29, x30, [sp, #80]
+        stp     d8, d9, [sp, #96]
+        stp     d10, d11, [sp, #112]
+        stp     d12, d13, [sp, #128]
+        stp     d14, d15, [sp, #144]
+        str     x10, [sp, #160]
+        cfi_switched_out
+        mov     x12, sp
+        str     x12, [x0]
+        mov     sp, x9
+        ldr     x11, [sp, #160]
+        cmp     x10, x11
+        b.eq    1f
+        msr     fpcr, x11
+1:      ldp     x19, x20, [sp]
+        ldp     x21, x22, [sp, #16]
+        ldp     x23, x24, [sp, #32]
+        ldp     x25, x26, [sp, #48]
+        ldp     x27, x28, [sp, #64]
+        ldp     x29, x30, [sp, #80]
+        ldp     d8, d9, [sp, #96]
+        ldp     d10, d11, [sp, #112]
+        ldp     d12, d13, [sp, #128]
+        ldp     d14, d15, [sp, #144]
+        mov     x0, x2
+        add     sp, sp, #176
+        .cfi_restore_state
+        LEAVE
+        .cfi_endproc
+        .size   weft__context_swap, . - weft__context_swap
+
+/*
+ * The outermost frame of a context: entry in x19, value in x0, sp at the aligned top.
+ * Starts behind the nop: unwinders look up the address before the one where a frame goes on.
+ */
+        .type   first_frame, %function
+        .p2align 4
+first_frame:
+        .cfi_startproc
+        .cfi_undefined x30
+        nop
+        mov     x29, xzr
+        mov     x30, xzr
+        blr     x19
+        brk     #0
+        .cfi_endproc
+        .size   first_frame, . - first_frame
+
+/* void *weft__frame_make(void *low, size_t bytes, weft__entry *entry) */
+        .globl  weft__frame_make
+        .hidden weft__frame_make
+        .type   weft__frame_make, %function
+        .p2align 4
+weft__frame_make:
+        .cfi_startproc
+        FUNCTION_BTI
+        add     x0, x0, x1
+        and     x0, x0, #-16
+        sub     x0, x0, #176
+        adr     x9, first_frame + 4
+        str     x2, [x0]
+        str     x9, [x0, #88]
+        str     xzr, [x0, #160]
+        ret
+        .cfi_endproc
+        .size   weft__frame_make, . - weft__frame_make
+
+/*
+ * void weft__frame_call(void *sp, void (*fn)(void *), void *arg)
+ *
+ * While fn runs, the CFI describes the frame at sp, not the one that called.
+ */
+        .globl  weft__frame_call
+        .hidden weft__frame_call
+        .type   weft__frame_call, %function
+        .p2align 4
+weft__frame_call:
+        .cfi_startproc
+        FUNCTION_BTI
+        stp     x29, x30, [sp, #-16]!
+        .cfi_def_cfa_offset 16
+        .cfi_offset x29, -16
+        .cfi_offset x30, -8
+        mov     x29, sp
+        .cfi_def_cfa_register x29
+        .cfi_remember_state
+        mov     sp, x0
+        .cfi_def_cfa sp, 176
+        cfi_switched_out
+        mov     x0, x2
+        blr     x1
+        mov     sp, x29
+        .cfi_restore_state
+        ldp     x29, x30, [sp], #16
+        .cfi_def_cfa sp, 0
+        .cfi_restore x29
+        .cfi_restore x30
+        ret
+        .cfi_endproc
+        .size   weft__frame_call, . - weft__frame_call
+
+#ifdef __ARM_FEATURE_BTI_DEFAULT
+        .section .note.gnu.property, "a", %note
+        .p2align 3
+        .long   4, 16, 5
+        .asciz  "GNU"
+        .long   0xc0000000, 4, 1, 0
+#endif
+
+#endif
+
+#ifdef __ELF__
+        .section .note.GNU-stack, "", %progbits
+#endif

@@ -1,0 +1,197 @@
+/*
+ * What ASan, TSan and Valgrind have to be told about contexts and their switches.
+ *
+ * Knows nothing of how a switch is done. A plain build pays for a test of weft__on_valgrind when
+ * a context is made and when it ends, and nothing at a switch; WEFT__ANNOTATED is then undefined.
+ */
+#ifndef WEFT_ARCH_ANNOTATE_H
+#define WEFT_ARCH_ANNOTATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define WEFT__ASAN 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define WEFT__TSAN 1
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define WEFT__ASAN 1
+#endif
+#ifdef __SANITIZE_THREAD__
+#define WEFT__TSAN 1
+#endif
+
+/* Threads that a sanitizer runs for itself, beside the program's. */
+#ifdef WEFT__TSAN
+#define WEFT__SANITIZER_THREADS 1
+#else
+#define WEFT__SANITIZER_THREADS 0
+#endif
+
+/* Where a new context starts; `value` is what the first switch to it passes. Must not return. */
+typedef void weft__entry(intptr_t value);
+
+#if defined(WEFT__ASAN) || defined(WEFT__TSAN)
+#define WEFT__ANNOTATED 1
+
+#ifdef WEFT__ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef WEFT__TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+/*
+ * For code that runs while the sanitizer's idea of the stack and the stack itself differ. TSan
+ * notes the entry and the exit of a function with whichever fiber is current: both or neither.
+ */
+#ifdef __clang__
+#define WEFT__UNSANITIZED \
+    __attribute__((no_sanitize("address", "thread"), disable_sanitizer_instrumentation))
+#else
+#define WEFT__UNSANITIZED __attribute__((no_sanitize("address", "thread")))
+#endif
+
+typedef struct weft__annotation {
+    const void *low;    /* the stack */
+    size_t bytes;
+    weft__entry *entry; /* where the context really starts; NULL: adopted */
+    void *fake;         /* ASan's second stack while switched out; NULL: none */
+    void *fiber;        /* TSan's fiber; NULL: none, or ended */
+} weft__annotation;
+
+WEFT__UNSANITIZED static inline void weft__annotate_make(weft__annotation *note, void *low, size_t bytes)
+{
+    note->low = low;
+    note->bytes = bytes;
+    note->fake = NULL;
+    note->fiber = NULL;
+#ifdef WEFT__ASAN
+    /* The stack's last user may have ended with frames on it, whose red zones are still poisoned. */
+    __asan_unpoison_memory_region(low, bytes);
+#endif
+#ifdef WEFT__TSAN
+    note->fiber = __tsan_create_fiber(0);
+#endif
+}
+
+WEFT__UNSANITIZED static inline void weft__annotate_adopt(weft__annotation *note, void *low, size_t bytes)
+{
+    note->low = low;
+    note->bytes = bytes;
+    note->entry = NULL;
+    note->fake = NULL;
+    note->fiber = NULL;
+#ifdef WEFT__TSAN
+    note->fiber = __tsan_get_current_fiber();
+#endif
+}
+
+/* Still on the stack of `from`; the next thing is the switch. */
+WEFT__UNSANITIZED static inline void weft__annotate_depart(weft__annotation *from, weft__annotation *to)
+{
+    (void)from, (void)to;
+#ifdef WEFT__ASAN
+    __sanitizer_start_switch_fiber(&from->fake, to->low, to->bytes);
+#endif
+#ifdef WEFT__TSAN
+    __tsan_switch_to_fiber(to->fiber, 0);
+#endif
+}
+
+/* The same for the last time. TSan's fiber may be destroyed once it is not the current one. */
+WEFT__UNSANITIZED static inline void weft__annotate_leave(weft__annotation *from, weft__annotation *to)
+{
+    (void)from, (void)to;
+#ifdef WEFT__ASAN
+    __sanitizer_start_switch_fiber(NULL, to->low, to->bytes);
+#endif
+#ifdef WEFT__TSAN
+    __tsan_switch_to_fiber(to->fiber, 0);
+    __tsan_destroy_fiber(from->fiber);
+    from->fiber = NULL;
+#endif
+}
+
+/* The first thing after the switch. */
+WEFT__UNSANITIZED static inline void weft__annotate_arrive(weft__annotation *self)
+{
+    (void)self;
+#ifdef WEFT__ASAN
+    __sanitizer_finish_switch_fiber(self->fake, NULL, NULL);
+    self->fake = NULL;
+#endif
+}
+
+/*
+ * ASan frees a fake stack only when its fiber leaves it, so a context that ends switched out is
+ * entered and left in ASan's books, with the real stack unchanged.
+ */
+WEFT__UNSANITIZED static inline void weft__annotate_drop(weft__annotation *note)
+{
+#ifdef WEFT__ASAN
+    if (note->fake != NULL) {
+        void *fake;
+        const void *low;
+        size_t bytes;
+
+        __sanitizer_start_switch_fiber(&fake, note->low, note->bytes);
+        __sanitizer_finish_switch_fiber(note->fake, &low, &bytes);
+        __sanitizer_start_switch_fiber(NULL, low, bytes);
+        __sanitizer_finish_switch_fiber(fake, NULL, NULL);
+        note->fake = NULL;
+    }
+#endif
+#ifdef WEFT__TSAN
+    if (note->fiber != NULL && note->entry != NULL)
+        __tsan_destroy_fiber(note->fiber);
+    note->fiber = NULL;
+#endif
+}
+
+#else
+
+/* The id of the stack with Valgrind; written and read only when weft__on_valgrind. */
+typedef struct weft__annotation {
+    unsigned stack_id;
+} weft__annotation;
+
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+
+/* Set before main: the question itself costs a dozen instructions, too many for every make. */
+extern bool weft__on_valgrind __attribute__((visibility("hidden")));
+#define WEFT__ON_VALGRIND __builtin_expect(weft__on_valgrind, 0)
+#else
+#define RUNNING_ON_VALGRIND 0
+#define WEFT__ON_VALGRIND 0
+#define VALGRIND_STACK_REGISTER(low, high) ((void)(low), (void)(high), 0)
+#define VALGRIND_STACK_DEREGISTER(id) ((void)(id))
+#endif
+
+static inline void weft__annotate_make(weft__annotation *note, void *low, size_t bytes)
+{
+    /* Valgrind's end of a stack is its last byte, not the one after it. */
+    if (WEFT__ON_VALGRIND)
+        note->stack_id = VALGRIND_STACK_REGISTER(low, (char *)low + bytes - 1);
+}
+
+static inline void weft__annotate_adopt(weft__annotation *note, void *low, size_t bytes)
+{
+    weft__annotate_make(note, low, bytes);
+}
+
+static inline void weft__annotate_drop(weft__annotation *note)
+{
+    if (WEFT__ON_VALGRIND)
+        VALGRIND_STACK_DEREGISTER(note->stack_id);
+}
+
+#endif
+#endif

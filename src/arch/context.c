@@ -1,0 +1,204 @@
+/*
+ * The parts of a context that are not assembly: the thread's own stack, switches that the
+ * sanitizers are told of, and ucontext for machines that have no assembly here.
+ */
+#include "arch/context.h"
+
+#include <pthread.h>
+
+#if !defined(__x86_64__) && !defined(__aarch64__) && !defined(WEFT_UCONTEXT)
+#define WEFT_UCONTEXT 1
+#endif
+
+#if !defined(WEFT__ANNOTATED) && __has_include(<valgrind/valgrind.h>)
+bool weft__on_valgrind;
+
+__attribute__((constructor)) static void look_for_valgrind(void)
+{
+    weft__on_valgrind = RUNNING_ON_VALGRIND;
+}
+#endif
+
+/* The stack of the calling thread; on failure empty, which only costs the tools some precision. */
+static void own_stack(void **low, size_t *bytes)
+{
+    pthread_attr_t attributes;
+
+    *low = NULL;
+    *bytes = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return;
+    pthread_attr_getstack(&attributes, low, bytes);
+    pthread_attr_destroy(&attributes);
+}
+
+void weft__context_drop(weft__context *context)
+{
+    weft__annotate_drop(&context->note);
+}
+
+#ifdef WEFT__ANNOTATED
+
+void weft__context_adopt(weft__context *context)
+{
+    void *low;
+    size_t bytes;
+
+    own_stack(&low, &bytes);
+    context->sp = NULL;
+    weft__annotate_adopt(&context->note, low, bytes);
+}
+
+/* Where the switch under way goes: how a new context finds itself. */
+static __thread weft__context *arriving;
+
+WEFT__UNSANITIZED static void first_frame(intptr_t value)
+{
+    weft__context *self = arriving;
+
+    weft__annotate_arrive(&self->note);
+    self->note.entry(value);
+}
+
+void weft__context_make(weft__context *context, void *low, size_t bytes, weft__entry *entry)
+{
+    /* Before the frame is laid: what the stack's last user poisoned is written to. */
+    weft__annotate_make(&context->note, low, bytes);
+    context->note.entry = entry;
+    context->sp = weft__frame_make(low, bytes, first_frame);
+}
+
+WEFT__UNSANITIZED intptr_t weft__context_switch(weft__context *from, weft__context *to,
+                                                intptr_t value)
+{
+    arriving = to;
+    weft__annotate_depart(&from->note, &to->note);
+    value = weft__context_swap(from, to, value);
+    weft__annotate_arrive(&from->note);
+    return value;
+}
+
+WEFT__UNSANITIZED void weft__context_leave(weft__context *from, weft__context *to, intptr_t value)
+{
+    arriving = to;
+    weft__annotate_leave(&from->note, &to->note);
+    weft__context_swap(from, to, value);
+    __builtin_unreachable();
+}
+
+#ifndef WEFT_UCONTEXT
+
+/* A call on another stack: a switch there and back in the sanitizers' eyes. */
+typedef struct visit {
+    weft__annotation host;  /* the stack that is visited */
+    weft__annotation guest; /* the caller's, as far as the sanitizers told */
+    void (*fn)(void *);
+    void *arg;
+} visit;
+
+WEFT__UNSANITIZED static void run_visit(void *arg)
+{
+    visit *v = arg;
+
+#ifdef WEFT__ASAN
+    __sanitizer_finish_switch_fiber(v->host.fake, &v->guest.low, &v->guest.bytes);
+#endif
+    v->fn(v->arg);
+    weft__annotate_depart(&v->host, &v->guest);
+}
+
+WEFT__UNSANITIZED bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg)
+{
+    visit v = {.host = context->note, .fn = fn, .arg = arg};
+
+#ifdef WEFT__TSAN
+    v.guest.fiber = __tsan_get_current_fiber();
+#endif
+    weft__annotate_depart(&v.guest, &v.host);
+    weft__frame_call(context->sp, run_visit, &v);
+    weft__annotate_arrive(&v.guest);
+    context->note.fake = v.host.fake;
+    return true;
+}
+
+#endif
+
+#else
+
+void weft__context_adopt(weft__context *context)
+{
+    void *low = NULL;
+    size_t bytes = 0;
+
+    /* Looking the stack up reads /proc/self/maps, so only for one who wants to know. */
+    if (WEFT__ON_VALGRIND)
+        own_stack(&low, &bytes);
+    context->sp = NULL;
+    weft__annotate_adopt(&context->note, low, bytes);
+}
+
+#ifndef WEFT_UCONTEXT
+bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg)
+{
+    weft__frame_call(context->sp, fn, arg);
+    return true;
+}
+#endif
+
+#endif
+
+#ifdef WEFT_UCONTEXT
+
+#include <fenv.h>
+#include <ucontext.h>
+
+/* What sp points at: on the stack of the context, as the frame of the assembly is. */
+typedef struct record {
+    ucontext_t machine;
+    intptr_t value;     /* what the switch to it passes */
+    weft__entry *entry; /* of a new one */
+} record;
+
+/* makecontext passes ints only. */
+static void first_call(unsigned high, unsigned low)
+{
+    record *self = (record *)((uintptr_t)(((uint64_t)high << 32) | low));
+
+    fesetenv(FE_DFL_ENV);
+    self->entry(self->value);
+    __builtin_trap();
+}
+
+void *weft__frame_make(void *low, size_t bytes, weft__entry *entry)
+{
+    uintptr_t at = ((uintptr_t)low + bytes - sizeof(record)) & ~(uintptr_t)63;
+    record *self = (record *)at;
+
+    getcontext(&self->machine);
+    self->machine.uc_link = NULL;
+    self->machine.uc_stack.ss_sp = low;
+    self->machine.uc_stack.ss_size = at - (uintptr_t)low;
+    self->entry = entry;
+    makecontext(&self->machine, (void (*)(void))first_call, 2, (unsigned)((uint64_t)at >> 32),
+                (unsigned)at);
+    return self;
+}
+
+intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t value)
+{
+    record here;
+    record *there = to->sp;
+
+    from->sp = &here;
+    there->value = value;
+    swapcontext(&here.machine, &there->machine);
+    return here.value;
+}
+
+bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg)
+{
+    (void)context, (void)fn, (void)arg;
+    return false;
+}
+
+#endif

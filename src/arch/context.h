@@ -1,0 +1,94 @@
+/*
+ * An execution context that does not run: what is left of a fiber when it is switched out.
+ *
+ * The switch itself is assembly on x86-64 and aarch64 (x86_64.S, aarch64.S) and ucontext
+ * elsewhere (context.c; -DWEFT_UCONTEXT asks for it). The sanitizers and Valgrind are told of
+ * every switch here, so nothing above knows of them.
+ */
+#ifndef WEFT_ARCH_CONTEXT_H
+#define WEFT_ARCH_CONTEXT_H
+
+#include "arch/annotate.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+typedef struct weft__context {
+    void *sp;              /* the saved stack pointer; what it points at is the assembly's business */
+    weft__annotation note; /* what the sanitizers need; one unused word in a plain build */
+} weft__context;
+
+/*
+ * The assembly: save the callee-saved state on the current stack and its pointer in from->sp,
+ * continue at to->sp. Returns what the switch back to `from` passes as value. They must differ.
+ * The floating-point control words (rounding, traps, flush to zero) belong to the context;
+ * whether the sticky exception flags do is left open, as the ABIs leave it.
+ */
+intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t value);
+
+/* Lay the first frame of a context on a fresh stack; returns its sp. */
+void *weft__frame_make(void *low, size_t bytes, weft__entry *entry);
+
+/* Call fn(arg) below the frame that swap left at sp. Not with ucontext. */
+void weft__frame_call(void *sp, void (*fn)(void *), void *arg);
+
+#ifdef WEFT__ANNOTATED
+void weft__context_make(weft__context *context, void *low, size_t bytes, weft__entry *entry);
+intptr_t weft__context_switch(weft__context *from, weft__context *to, intptr_t value);
+void weft__context_leave(weft__context *from, weft__context *to, intptr_t value)
+    __attribute__((noreturn));
+#else
+
+/*
+ * Make a context that will call entry on a fresh stack, bytes at low, with the floating-point
+ * control words a process starts with. Writes only near the top of the stack. An unwinder that
+ * walks up from entry ends there.
+ */
+static inline void weft__context_make(weft__context *context, void *low, size_t bytes,
+                                      weft__entry *entry)
+{
+    context->sp = weft__frame_make(low, bytes, entry);
+    weft__annotate_make(&context->note, low, bytes);
+}
+
+/* Switch, telling the sanitizers. In a plain build this is weft__context_swap and nothing else. */
+static inline intptr_t weft__context_switch(weft__context *from, weft__context *to, intptr_t value)
+{
+    return weft__context_swap(from, to, value);
+}
+
+/*
+ * The same from a stack that is given up for good: `from` is not resumed again and needs no drop.
+ * What the sanitizers keep for it is freed. Does not return.
+ */
+__attribute__((noreturn)) static inline void weft__context_leave(weft__context *from,
+                                                                 weft__context *to, intptr_t value)
+{
+    weft__annotate_drop(&from->note);
+    weft__context_swap(from, to, value);
+    __builtin_unreachable();
+}
+#endif
+
+/* The context of the calling thread's own stack, to be switched away from first. */
+void weft__context_adopt(weft__context *context);
+
+/*
+ * The context will not be switched to again; its stack may be used for another one. Not for the
+ * running one, unless it is an adopted one. Does nothing more after a leave.
+ */
+void weft__context_drop(weft__context *context);
+
+/*
+ * Call fn(arg) on the stack of a context that is switched out, as if called from where it waits:
+ * an unwinder inside fn sees its frames. fn must not switch, and must return. Returns false, with
+ * nothing called, where that is not possible (ucontext).
+ */
+bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg);
+
+#pragma GCC visibility pop
+
+#endif

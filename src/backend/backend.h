@@ -1,0 +1,130 @@
+/*
+ * The contract between a cord and the kernel: one table of functions, behind which everything that
+ * can block happens. Nothing above it asks which backend it has, and a backend knows nothing of
+ * fibers: it is handed operations, and says when they are done.
+ *
+ * A backend belongs to one thread; only wake may be called from others.
+ */
+#ifndef WEFT_BACKEND_BACKEND_H
+#define WEFT_BACKEND_BACKEND_H
+
+#include "base/list.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+typedef enum weft__opcode {
+    WEFT__OP_READ,
+    WEFT__OP_WRITE,
+    WEFT__OP_ACCEPT,
+    WEFT__OP_CONNECT,
+    WEFT__OP_WAIT, /* for readiness */
+} weft__opcode;
+
+/*
+ * One outstanding operation: on the stack of the fiber that waits for it, until it is done. The first part
+ * is the caller's to fill in, the second the backend's.
+ */
+typedef struct weft__op {
+    weft__opcode code;
+    int fd;
+    union {
+        struct { void *data; size_t bytes; } buffer;                            /* READ, WRITE */
+        struct { struct sockaddr *address; socklen_t *bytes; } accept;          /* ACCEPT; may be NULL */
+        struct { const struct sockaddr *address; socklen_t bytes; } connect;    /* CONNECT */
+        int events;                                                             /* WAIT: POLLIN, POLLOUT */
+    } u;
+    /* Called from inside poll or close_fd when the operation is done, with what its call is to return. The backend has let go of op. */
+    void (*done)(struct weft__op *op, intptr_t result);
+    void *owner; /* the caller's own, for done */
+
+    weft__list link;  /* where it waits in the backend */
+    int progress;     /* backend's own: how far a two-step operation has come */
+} weft__op;
+
+/* What submit says when the operation waits; no operation ends with this value (it is no errno and no size). */
+#define WEFT__OP_PENDING INTPTR_MIN
+
+typedef struct weft__backend weft__backend;
+
+typedef struct weft__backend_type {
+    const char *name;
+
+    /* A new backend in *out. 0 or -errno. */
+    int (*open)(weft__backend **out);
+
+    /* Free it. No operation is pending. */
+    void (*close)(weft__backend *b);
+
+    /* The clock: monotonic nanoseconds. */
+    int64_t (*now_ns)(weft__backend *b);
+
+    /*
+     * Start an operation. Returns its result if that is there at once (done is not called then), else
+     * WEFT__OP_PENDING: op must stay where it is until done has been called or cancel has said true.
+     */
+    intptr_t (*submit)(weft__backend *b, weft__op *op);
+
+    /*
+     * Give up a pending operation. True: it is out, the kernel has let go of its buffer, done will not be called.
+     * False: it is on its way out, done will be called, with -ECANCELED if nothing had happened and with
+     * the result if something had.
+     */
+    bool (*cancel)(weft__backend *b, weft__op *op);
+
+    /*
+     * Handle what is complete, calling done for each. timeout_ns < 0 waits until there is something
+     * or wake is called, 0 does not wait, else waits at most so long. Interrupted by a signal it
+     * returns early. 0, or -errno when the kernel refuses altogether.
+     */
+    int (*poll)(weft__backend *b, int64_t timeout_ns);
+
+    /* From any thread: make a poll that waits, or the next one, return. */
+    void (*wake)(weft__backend *b);
+
+    /* Close a descriptor, after ending what is pending on it with -EBADF. 0 or -errno. */
+    int (*close_fd)(weft__backend *b, int fd);
+
+    /* A pipe, two connected stream sockets; close-on-exec. 0 or -errno. */
+    int (*pipe)(weft__backend *b, int fd[2]);
+    int (*socketpair)(weft__backend *b, int fd[2]);
+
+    /*
+     * The cord has run fibers for so many switches without waiting, and looks at the clock. A virtual clock
+     * moves on here, or a fiber that never waits would stop time. NULL: nothing to do.
+     */
+    void (*tick)(weft__backend *b, unsigned switches);
+
+    /* A number to choose the next runnable fiber by, for backends that shuffle; NULL, or false: keep the order. */
+    bool (*choose)(weft__backend *b, uint64_t *random);
+} weft__backend_type;
+
+/* The head of every backend's own struct. */
+struct weft__backend {
+    const weft__backend_type *type;
+    size_t pending; /* operations that are waiting */
+};
+
+/*
+ * The backend of a thread for which no other could be opened (no descriptors left, say): it has a clock and
+ * can sleep, and every operation fails with the error that the other one failed with. It is the caller's memory.
+ */
+typedef struct weft__backend_none {
+    weft__backend base;
+    int error;
+} weft__backend_none;
+
+void weft__backend_none_open(weft__backend_none *b, int error);
+
+extern const weft__backend_type weft__backend_epoll;
+extern const weft__backend_type weft__backend_sim;
+
+/*
+ * The type to use: the one that WEFT_BACKEND names, else the best one built in. *why gets a sentence on the
+ * choice. A name that is unknown falls back to the default, and why says so.
+ */
+const weft__backend_type *weft__backend_choose(const char **why);
+
+#endif

@@ -1,0 +1,83 @@
+/* The backend of last resort: a clock and nothing else. */
+#include "backend/backend.h"
+
+#include <errno.h>
+#include <time.h>
+
+/* How late a wake from another thread may be noticed. */
+#define SLEEP_NS_MAX 10000000
+
+static void close_none(weft__backend *b)
+{
+    (void)b;
+}
+
+static int64_t now_ns(weft__backend *b)
+{
+    (void)b;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int error_of(const weft__backend *b)
+{
+    return ((const weft__backend_none *)(const void *)b)->error;
+}
+
+static intptr_t submit(weft__backend *b, weft__op *op)
+{
+    (void)op;
+    return error_of(b);
+}
+
+static bool cancel(weft__backend *b, weft__op *op)
+{
+    (void)b, (void)op;
+    return true;
+}
+
+static int poll_none(weft__backend *b, int64_t timeout_ns)
+{
+    (void)b;
+    if (timeout_ns < 0 || timeout_ns > SLEEP_NS_MAX)
+        timeout_ns = SLEEP_NS_MAX;
+    struct timespec t = {0, timeout_ns};
+    nanosleep(&t, NULL);
+    return 0;
+}
+
+static void wake(weft__backend *b)
+{
+    (void)b; /* poll looks again soon */
+}
+
+static int close_fd(weft__backend *b, int fd)
+{
+    (void)fd;
+    return error_of(b);
+}
+
+static int make_two(weft__backend *b, int fd[2])
+{
+    (void)fd;
+    return error_of(b);
+}
+
+static const weft__backend_type none = {
+    .name = "none",
+    .close = close_none,
+    .now_ns = now_ns,
+    .submit = submit,
+    .cancel = cancel,
+    .poll = poll_none,
+    .wake = wake,
+    .close_fd = close_fd,
+    .pipe = make_two,
+    .socketpair = make_two,
+};
+
+void weft__backend_none_open(weft__backend_none *b, int error)
+{
+    *b = (weft__backend_none){{&none, 0}, error};
+}

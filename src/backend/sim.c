@@ -1,0 +1,181 @@
+/*
+ * The sim backend: a virtual clock, and pipes and socket pairs in memory, so that a run takes no time
+ * and is the same each time. With WEFT_SEED (a number, decimal or 0x...) the order of runnable
+ * fibers is shuffled, the same way for the same seed.
+ *
+ * Time moves when there is nothing to do, by the time that is waited, and a little with every
+ * switch. On descriptors of the kernel an operation is a plain system call that blocks the thread: programs
+ * that use them run, but neither side by side nor reproducibly.
+ */
+#include "backend/backend.h"
+#include "backend/call.h"
+#include "backend/sim_net.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Where the clock begins: a time from which a program can subtract a little. */
+#define CLOCK_START_NS 1000000000
+/* What a switch takes on the virtual clock. */
+#define SWITCH_NS 1000
+
+typedef struct sim_backend {
+    weft__backend base;
+    int64_t now_ns;
+    int wake_fd;
+    bool has_seed;
+    uint64_t random_state;
+    weft__simnet net;
+} sim_backend;
+
+static sim_backend *sim_of(weft__backend *base)
+{
+    return CONTAINER_OF(base, sim_backend, base);
+}
+
+static int64_t sim_now_ns(weft__backend *base)
+{
+    return sim_of(base)->now_ns;
+}
+
+static void advance(sim_backend *b, int64_t ns)
+{
+    if (__builtin_add_overflow(b->now_ns, ns, &b->now_ns))
+        b->now_ns = INT64_MAX;
+}
+
+static void sim_tick(weft__backend *base, unsigned switches)
+{
+    advance(sim_of(base), (int64_t)switches * SWITCH_NS);
+}
+
+/* splitmix64: the state counts in steps of the golden ratio, the output mixes it. */
+static bool sim_choose(weft__backend *base, uint64_t *random)
+{
+    sim_backend *b = sim_of(base);
+    if (!b->has_seed)
+        return false;
+    uint64_t z = b->random_state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    *random = z ^ z >> 31;
+    return true;
+}
+
+/* What is no number is no seed. */
+static bool read_seed(uint64_t *seed)
+{
+    const char *text = getenv("WEFT_SEED");
+    if (text == NULL || *text == '\0')
+        return false;
+    char *end;
+    *seed = strtoull(text, &end, 0);
+    return *end == '\0';
+}
+
+static intptr_t sim_submit(weft__backend *base, weft__op *op)
+{
+    op->progress = 0;
+    if (weft__simnet_owns(op->fd))
+        return weft__simnet_submit(&sim_of(base)->net, op);
+    return weft__call_block(op);
+}
+
+static bool sim_cancel(weft__backend *base, weft__op *op)
+{
+    weft__simnet_cancel(&sim_of(base)->net, op);
+    return true;
+}
+
+/* Has wake been called since this was last asked? */
+static bool take_wake(sim_backend *b)
+{
+    uint64_t count;
+    return TEMP_FAILURE_RETRY(read(b->wake_fd, &count, sizeof count)) > 0;
+}
+
+static int sim_poll(weft__backend *base, int64_t timeout_ns)
+{
+    sim_backend *b = sim_of(base);
+    if (weft__simnet_run(&b->net) > 0 || timeout_ns == 0 || take_wake(b))
+        return 0;
+    if (timeout_ns > 0) {
+        advance(b, timeout_ns);
+        return 0;
+    }
+    /* Only another thread can help now, and threads live in real time. */
+    struct pollfd asked = {.fd = b->wake_fd, .events = POLLIN};
+    if (poll(&asked, 1, -1) < 0)
+        return errno == EINTR ? 0 : -errno;
+    take_wake(b);
+    return 0;
+}
+
+static void sim_wake(weft__backend *base)
+{
+    uint64_t one = 1;
+    (void)!TEMP_FAILURE_RETRY(write(sim_of(base)->wake_fd, &one, sizeof one));
+}
+
+static int sim_close_fd(weft__backend *base, int fd)
+{
+    if (weft__simnet_owns(fd))
+        return weft__simnet_close_fd(&sim_of(base)->net, fd);
+    return close(fd) < 0 && errno != EINTR ? -errno : 0;
+}
+
+static int sim_pipe(weft__backend *base, int fd[2])
+{
+    return weft__simnet_pipe(&sim_of(base)->net, fd);
+}
+
+static int sim_socketpair(weft__backend *base, int fd[2])
+{
+    return weft__simnet_socketpair(&sim_of(base)->net, fd);
+}
+
+static void sim_close(weft__backend *base)
+{
+    sim_backend *b = sim_of(base);
+    weft__simnet_close(&b->net);
+    close(b->wake_fd);
+    free(b);
+}
+
+static int sim_open(weft__backend **out)
+{
+    sim_backend *b = calloc(1, sizeof *b);
+    if (b == NULL)
+        return -ENOMEM;
+    b->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (b->wake_fd < 0) {
+        int rc = -errno;
+        free(b);
+        return rc;
+    }
+    b->base.type = &weft__backend_sim;
+    b->now_ns = CLOCK_START_NS;
+    b->has_seed = read_seed(&b->random_state);
+    weft__simnet_open(&b->net, &b->base);
+    *out = &b->base;
+    return 0;
+}
+
+const weft__backend_type weft__backend_sim = {
+    .name = "sim",
+    .open = sim_open,
+    .close = sim_close,
+    .now_ns = sim_now_ns,
+    .submit = sim_submit,
+    .cancel = sim_cancel,
+    .poll = sim_poll,
+    .wake = sim_wake,
+    .close_fd = sim_close_fd,
+    .pipe = sim_pipe,
+    .socketpair = sim_socketpair,
+    .tick = sim_tick,
+    .choose = sim_choose,
+};

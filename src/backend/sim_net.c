@@ -1,0 +1,328 @@
+/*
+ * Pipes and socket pairs in memory, see sim_net.h. They behave as the kernel's do where a program can
+ * tell: partial reads and writes, small writes in one piece, end of file, EPIPE, readiness.
+ */
+#include "backend/sim_net.h"
+#include "backend/waiters.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a direction holds: the default of a pipe on Linux. */
+#define STREAM_BYTES (64u << 10)
+#define SLOTS_MIN 16
+
+/* One direction of a pair. */
+typedef struct stream {
+    unsigned char *data; /* a ring of STREAM_BYTES; NULL until the first write */
+    unsigned head;       /* of the next byte to read */
+    unsigned count;
+} stream;
+
+typedef struct weft__sim_end {
+    int fd; /* -1: closed */
+    bool is_closing;
+    stream *in;  /* what it reads; NULL: it cannot */
+    stream *out; /* what it writes; NULL: it cannot */
+    struct sim_pair *pair;
+    weft__waiters waiters;
+    weft__list active; /* in the net's list of the same name, or in none */
+} sim_end;
+
+/* Two ends and what is between them: lives until both are closed. */
+typedef struct sim_pair {
+    sim_end ends[2];
+    stream streams[2];
+} sim_pair;
+
+static sim_end *peer_of(const sim_end *end)
+{
+    sim_end *first = &end->pair->ends[0];
+    return end == first ? first + 1 : first;
+}
+
+static bool is_open(const sim_end *end)
+{
+    return end->fd >= 0;
+}
+
+static sim_end *find(const weft__simnet *net, int fd)
+{
+    sim_end *end = net->slots != NULL ? net->slots[(unsigned)fd & net->mask] : NULL;
+    return end != NULL && end->fd == fd ? end : NULL;
+}
+
+/* Something has changed for this end: have its waiters tried in the next run. */
+static void touch(weft__simnet *net, sim_end *end)
+{
+    if (weft__list_is_empty(&end->active) && !weft__waiters_is_empty(&end->waiters))
+        weft__list_insert(&net->active, &end->active);
+}
+
+/* Double the table. Numbers that differ in their low bits differ in one bit more, too. */
+static int grow(weft__simnet *net)
+{
+    unsigned capacity = net->slots == NULL ? SLOTS_MIN : (net->mask + 1) * 2;
+    sim_end **slots = calloc(capacity, sizeof *slots);
+    if (slots == NULL)
+        return -ENOMEM;
+    for (unsigned i = 0; net->slots != NULL && i <= net->mask; i++)
+        if (net->slots[i] != NULL)
+            slots[(unsigned)net->slots[i]->fd & (capacity - 1)] = net->slots[i];
+    free(net->slots);
+    net->slots = slots;
+    net->mask = capacity - 1;
+    return 0;
+}
+
+/* Give an end the next number whose slot is free. There is room. */
+static void number(weft__simnet *net, sim_end *end)
+{
+    while (net->slots[(unsigned)net->fd_next & net->mask] != NULL)
+        net->fd_next = net->fd_next == INT_MAX ? WEFT__SIMNET_FD_MIN : net->fd_next + 1;
+    end->fd = net->fd_next;
+    net->slots[(unsigned)end->fd & net->mask] = end;
+    net->count++;
+    net->fd_next = net->fd_next == INT_MAX ? WEFT__SIMNET_FD_MIN : net->fd_next + 1;
+}
+
+/* A pair whose ends have numbers, and as yet nothing to read from or write to; NULL without memory. */
+static sim_pair *make_pair(weft__simnet *net, int fd[2])
+{
+    if ((net->slots == NULL || (net->count + 2) * 2 > net->mask + 1) && grow(net) < 0)
+        return NULL;
+    sim_pair *pair = calloc(1, sizeof *pair);
+    if (pair == NULL)
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        sim_end *end = &pair->ends[i];
+        end->pair = pair;
+        weft__waiters_init(&end->waiters);
+        weft__list_init(&end->active);
+        number(net, end);
+        fd[i] = end->fd;
+    }
+    return pair;
+}
+
+int weft__simnet_pipe(weft__simnet *net, int fd[2])
+{
+    sim_pair *pair = make_pair(net, fd);
+    if (pair == NULL)
+        return -ENOMEM;
+    pair->ends[0].in = pair->ends[1].out = &pair->streams[0];
+    return 0;
+}
+
+int weft__simnet_socketpair(weft__simnet *net, int fd[2])
+{
+    sim_pair *pair = make_pair(net, fd);
+    if (pair == NULL)
+        return -ENOMEM;
+    pair->ends[0].in = pair->ends[1].out = &pair->streams[0];
+    pair->ends[1].in = pair->ends[0].out = &pair->streams[1];
+    return 0;
+}
+
+static unsigned room_of(const stream *s)
+{
+    return STREAM_BYTES - s->count;
+}
+
+/* A write so small goes in whole or not at all, as on a pipe. */
+static unsigned room_needed(size_t bytes)
+{
+    return bytes < PIPE_BUF ? (unsigned)bytes : PIPE_BUF;
+}
+
+static intptr_t end_read(weft__simnet *net, sim_end *end, void *to, size_t bytes)
+{
+    stream *s = end->in;
+    if (s == NULL)
+        return -EBADF;
+    if (bytes == 0)
+        return 0;
+    if (s->count == 0)
+        return is_open(peer_of(end)) ? -EAGAIN : 0;
+    unsigned n = bytes < s->count ? (unsigned)bytes : s->count;
+    unsigned before_wrap = STREAM_BYTES - s->head;
+    unsigned first = n < before_wrap ? n : before_wrap;
+    memcpy(to, s->data + s->head, first);
+    memcpy((unsigned char *)to + first, s->data, n - first);
+    s->head = (s->head + n) % STREAM_BYTES;
+    s->count -= n;
+    touch(net, peer_of(end));
+    return n;
+}
+
+static intptr_t end_write(weft__simnet *net, sim_end *end, const void *from, size_t bytes)
+{
+    stream *s = end->out;
+    if (s == NULL)
+        return -EBADF;
+    if (bytes == 0)
+        return 0;
+    if (!is_open(peer_of(end)))
+        return -EPIPE;
+    if (room_of(s) < room_needed(bytes))
+        return -EAGAIN;
+    if (s->data == NULL && (s->data = malloc(STREAM_BYTES)) == NULL)
+        return -ENOMEM;
+    unsigned n = bytes < room_of(s) ? (unsigned)bytes : room_of(s);
+    unsigned tail = (s->head + s->count) % STREAM_BYTES;
+    unsigned before_wrap = STREAM_BYTES - tail;
+    unsigned first = n < before_wrap ? n : before_wrap;
+    memcpy(s->data + tail, from, first);
+    memcpy(s->data, (const unsigned char *)from + first, n - first);
+    s->count += n;
+    touch(net, peer_of(end));
+    return n;
+}
+
+/* What poll(2) would say. A pipe has one direction, a socket two, and they end differently. */
+static intptr_t end_ready(const sim_end *end, int events)
+{
+    bool is_socket = end->in != NULL && end->out != NULL;
+    bool is_hung_up = !is_open(peer_of(end));
+    int ready = 0;
+    if (end->in != NULL && (end->in->count > 0 || (is_socket && is_hung_up)))
+        ready |= POLLIN;
+    if (end->out != NULL && (room_of(end->out) >= PIPE_BUF || (is_socket && is_hung_up)))
+        ready |= POLLOUT;
+    if (is_hung_up)
+        ready |= end->in != NULL ? POLLHUP : POLLERR;
+    ready &= events | POLLHUP | POLLERR;
+    return ready != 0 ? ready : -EAGAIN;
+}
+
+/* The result, or -EAGAIN. */
+static intptr_t try_op(weft__simnet *net, sim_end *end, const weft__op *op)
+{
+    switch (op->code) {
+    case WEFT__OP_READ:
+        return end_read(net, end, op->u.buffer.data, op->u.buffer.bytes);
+    case WEFT__OP_WRITE:
+        return end_write(net, end, op->u.buffer.data, op->u.buffer.bytes);
+    case WEFT__OP_WAIT:
+        return op->u.events & (POLLIN | POLLOUT) ? end_ready(end, op->u.events) : -EINVAL;
+    case WEFT__OP_ACCEPT:
+    case WEFT__OP_CONNECT:
+        break; /* there is no network in memory to connect through yet */
+    }
+    return -EOPNOTSUPP;
+}
+
+intptr_t weft__simnet_submit(weft__simnet *net, weft__op *op)
+{
+    sim_end *end = find(net, op->fd);
+    if (end == NULL || end->is_closing)
+        return -EBADF;
+    weft__list *queue = weft__waiters_queue(&end->waiters, op);
+    /* Not past those who wait already; readiness is for all of them. */
+    if (op->code == WEFT__OP_WAIT || weft__list_is_empty(queue)) {
+        intptr_t result = try_op(net, end, op);
+        if (result != -EAGAIN)
+            return result;
+    }
+    weft__list_insert(queue, &op->link);
+    net->backend->pending++;
+    return WEFT__OP_PENDING;
+}
+
+void weft__simnet_cancel(weft__simnet *net, weft__op *op)
+{
+    weft__list_remove(&op->link);
+    net->backend->pending--;
+    touch(net, find(net, op->fd)); /* a smaller write may have waited behind this one */
+}
+
+/* Returns how many were completed. done may close the end: its number, which does not come again soon, tells. */
+static size_t run_queue(weft__simnet *net, sim_end *end, int fd, weft__list *queue)
+{
+    size_t completed = 0;
+    while (!weft__list_is_empty(queue)) {
+        weft__op *op = weft__waiters_first(queue);
+        intptr_t result = try_op(net, end, op);
+        if (result == -EAGAIN)
+            break;
+        weft__waiters_end(net->backend, op, result);
+        completed++;
+        if (find(net, fd) != end)
+            break;
+    }
+    return completed;
+}
+
+static size_t run_end(weft__simnet *net, sim_end *end)
+{
+    int fd = end->fd;
+    size_t completed = run_queue(net, end, fd, &end->waiters.either);
+    if (find(net, fd) == end)
+        completed += run_queue(net, end, fd, &end->waiters.readers);
+    if (find(net, fd) == end)
+        completed += run_queue(net, end, fd, &end->waiters.writers);
+    return completed;
+}
+
+size_t weft__simnet_run(weft__simnet *net)
+{
+    /* What becomes active meanwhile waits for the next run, so that two ends cannot keep us here. */
+    weft__list batch;
+    weft__list_init(&batch);
+    weft__list_splice(&batch, &net->active);
+    size_t completed = 0;
+    weft__list *link;
+    while ((link = weft__list_pop(&batch)) != NULL)
+        completed += run_end(net, CONTAINER_OF(link, sim_end, active));
+    return completed;
+}
+
+/* Free a pair of which no end is open. */
+static void free_pair(sim_pair *pair)
+{
+    free(pair->streams[0].data);
+    free(pair->streams[1].data);
+    free(pair);
+}
+
+static void unlink_end(weft__simnet *net, sim_end *end)
+{
+    net->slots[(unsigned)end->fd & net->mask] = NULL;
+    net->count--;
+    end->fd = -1;
+    weft__list_remove(&end->active);
+}
+
+int weft__simnet_close_fd(weft__simnet *net, int fd)
+{
+    sim_end *end = find(net, fd);
+    if (end == NULL || end->is_closing)
+        return -EBADF;
+    end->is_closing = true;
+    weft__waiters_end_all(net->backend, &end->waiters.readers, -EBADF);
+    weft__waiters_end_all(net->backend, &end->waiters.writers, -EBADF);
+    weft__waiters_end_all(net->backend, &end->waiters.either, -EBADF);
+    unlink_end(net, end);
+    if (is_open(peer_of(end)))
+        touch(net, peer_of(end));
+    else
+        free_pair(end->pair);
+    return 0;
+}
+
+void weft__simnet_open(weft__simnet *net, weft__backend *backend)
+{
+    *net = (weft__simnet){.backend = backend, .fd_next = WEFT__SIMNET_FD_MIN};
+    weft__list_init(&net->active);
+}
+
+void weft__simnet_close(weft__simnet *net)
+{
+    for (unsigned i = 0; net->slots != NULL && i <= net->mask; i++)
+        if (net->slots[i] != NULL)
+            weft__simnet_close_fd(net, net->slots[i]->fd);
+    free(net->slots);
+    net->slots = NULL;
+}

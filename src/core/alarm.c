@@ -1,0 +1,154 @@
+/*
+ * Cancellation and raised errors: what makes a blocking call fail that could have waited.
+ *
+ * Everything here ends in one of two ways: the fiber waits, and is taken out of its wait in the
+ * same step; or it does not, and its next blocking call finds the alarm set.
+ */
+#include "core/alarm.h"
+
+#include "core/error.h"
+#include "core/report.h"
+#include "core/scope.h"
+
+/* What the scopes say, from the innermost outwards. */
+typedef enum verdict { OPEN, CANCELLED, SHIELDED } verdict;
+
+static verdict judge_scopes(const weft__fiber *f)
+{
+    for (const weft__scope *s = f->scope; s != NULL; s = s->outer) {
+        if (s->is_cancelled)
+            return CANCELLED;
+        if (s->is_shield)
+            return SHIELDED;
+    }
+    return OPEN;
+}
+
+/* Is there a shield anywhere around the current call? Errors from outside wait behind it. */
+static bool is_shielded(const weft__fiber *f)
+{
+    for (const weft__scope *s = f->scope; s != NULL; s = s->outer)
+        if (s->is_shield)
+            return true;
+    return false;
+}
+
+static bool is_struck_once(const weft__fiber *f)
+{
+    return f->raised != NULL || f->raised_code != 0;
+}
+
+void weft__alarm_update(weft__fiber *f)
+{
+    verdict v = judge_scopes(f);
+    bool from_outside = f->is_stopped || is_struck_once(f);
+    bool is_set = v == CANCELLED || (from_outside && v == OPEN) || f->no_switch > 0;
+    f->alarm = is_set;
+    if (!is_set)
+        f->refusals = 0;
+}
+
+weft_value weft__alarm_take(weft__fiber *f)
+{
+    if (is_shielded(f) || f->is_stopped || !is_struck_once(f))
+        return -ECANCELED;
+    int code = weft__error_next(f);
+    weft__alarm_update(f);
+    return code;
+}
+
+void weft__alarm_raise(weft__cord *c, weft__fiber *f, weft__where where)
+{
+    weft__alarm_update(f);
+    if (!f->alarm || f->waits_in == NULL || f->waits_in->leave == NULL)
+        return;
+    if (f->phase == WEFT__FRESH && !f->is_stopped)
+        return;
+    if (f->waits_in->leave(f))
+        weft__wake(c, f, weft__alarm_take(f), where);
+}
+
+weft_value weft__refuse(weft__cord *c)
+{
+    weft__fiber *f = c->current;
+    if (f->no_switch > 0) {
+        weft__report("fiber #%llu '%s' would switch where switching is forbidden",
+                     (unsigned long long)f->id, f->name);
+        return -EPERM;
+    }
+    /* Code that ignores the error may loop: let the others run, and the one who waits for our end. */
+    if (++f->refusals >= WEFT__REFUSALS_MAX) {
+        f->woken_open = false;
+        weft__make_runnable(c, f, 0, WEFT__TAIL);
+        weft__switch(c);
+    }
+    return weft__alarm_take(f);
+}
+
+void weft__fiber_stop(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    f->is_stopped = true;
+    f->result = value;
+    if (weft__runnable_is_queued(&f->queued)) {
+        weft__runqueue_remove(&c->runqueue, &f->queued);
+        weft__runqueue_push_front(&c->runqueue, &f->queued);
+    }
+    weft__alarm_raise(c, f, WEFT__FRONT);
+}
+
+int weft_stop(weft_fiber fiber, weft_value value)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL || f->phase == WEFT__ENDED)
+        return weft__fiber_missing(c, fiber);
+    if (f->parent == NULL)
+        return weft_fail(-EINVAL, "a main fiber cannot be stopped");
+    if (f->phase != WEFT__ENDING)
+        weft__fiber_stop(c, f, value);
+    return 0;
+}
+
+int weft_cancel(weft_fiber fiber)
+{
+    return weft_stop(fiber, -ECANCELED);
+}
+
+int weft_raise(weft_fiber fiber, int code, const char *format, ...)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    if (!weft_is_error(code) || format == NULL)
+        return weft_fail(-EINVAL, "weft_raise wants an error code and a format, not %d", code);
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL || f->phase == WEFT__ENDED)
+        return weft__fiber_missing(c, fiber);
+    va_list args;
+    va_start(args, format);
+    weft__error *e = weft__error_new(c->current, code, NULL, format, args);
+    va_end(args);
+    weft__error_queue(f, code, e);
+    weft__alarm_raise(c, f, WEFT__FRONT);
+    return 0;
+}
+
+void weft_no_switch_begin(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return;
+    c->current->no_switch++;
+    weft__alarm_update(c->current);
+}
+
+void weft_no_switch_end(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL || c->current->no_switch == 0)
+        return;
+    c->current->no_switch--;
+    weft__alarm_update(c->current);
+}

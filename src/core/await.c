@@ -1,0 +1,271 @@
+/* Waiting for fibers to end: one, all of several, the first of several. */
+#include "core/alarm.h"
+#include "core/error.h"
+#include "core/report.h"
+#include "core/tree.h"
+
+#include <weft/scope.h>
+
+#include <math.h>
+#include <stdlib.h>
+
+static bool leave_await(weft__fiber *f)
+{
+    weft__list_remove(&f->awaiter.link);
+    return true;
+}
+
+static const weft__wait_kind waits_await = {"a fiber to end", false, leave_await};
+
+static void wake_with_value(weft__awaiter *a, weft_value value)
+{
+    weft__wake(weft__cord_self, a->fiber, value, WEFT__TAIL);
+}
+
+/* The value of a fiber that has ended; its words come along, and its id is gone. */
+static weft_value collect(weft__cord *c, weft__fiber *f)
+{
+    weft_value value = f->result;
+    if (weft_is_error(value))
+        weft__error_set(c->current, weft__error_ref(f->error));
+    weft__fiber *parent = f->parent;
+    weft__fiber_collect(c, f);
+    weft__alarm_update(parent);
+    return value;
+}
+
+weft_value weft_await(weft_fiber fiber)
+{
+    weft__cord *c = weft__cord_here();
+    if (UNLIKELY(c == NULL))
+        return -ENOMEM;
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (UNLIKELY(f == NULL))
+        return weft__fiber_missing(c, fiber);
+    if (f->phase == WEFT__ENDED)
+        return collect(c, f);
+    weft__fiber *self = c->current;
+    if (UNLIKELY(weft__tree_is_above(f, self)))
+        return -EDEADLK;
+    if (UNLIKELY(self->alarm))
+        return weft__refuse(c);
+    self->awaiter.fiber = self;
+    self->awaiter.ended = wake_with_value;
+    weft__list_insert(&f->awaiters, &self->awaiter.link);
+    return weft__wait(c, &waits_await, f);
+}
+
+/* A wait for several fibers, on the heap: there may be many, and stacks are small. */
+typedef struct crowd {
+    weft__fiber *waiter;
+    size_t left;        /* how many ends are still to be waited for */
+    size_t n;
+    weft_value *out;    /* of all, or of the first; never NULL */
+    int first;          /* index of the first to end, or of the first to fail; -1: none yet */
+    struct member {
+        weft__awaiter awaiter;
+        struct crowd *crowd;
+    } members[];
+} crowd;
+
+static void leave_members(crowd *w)
+{
+    for (size_t i = 0; i < w->n; i++)
+        weft__list_remove(&w->members[i].awaiter.link);
+}
+
+static bool leave_crowd(weft__fiber *f)
+{
+    leave_members(f->wait_object);
+    return true;
+}
+
+static const weft__wait_kind waits_crowd = {"fibers to end", false, leave_crowd};
+
+static void finish_crowd(crowd *w)
+{
+    leave_members(w);
+    if (w->waiter->waits_in == &waits_crowd)
+        weft__wake(weft__cord_self, w->waiter, 0, WEFT__TAIL);
+}
+
+static int index_of(const crowd *w, const struct member *m)
+{
+    return (int)(m - w->members);
+}
+
+static void any_ended(weft__awaiter *a, weft_value value)
+{
+    struct member *m = CONTAINER_OF(a, struct member, awaiter);
+    crowd *w = m->crowd;
+    w->first = index_of(w, m);
+    w->out[0] = value;
+    w->left = 0;
+    finish_crowd(w);
+}
+
+static void one_of_all_ended(weft__awaiter *a, weft_value value)
+{
+    struct member *m = CONTAINER_OF(a, struct member, awaiter);
+    crowd *w = m->crowd;
+    w->out[index_of(w, m)] = value;
+    w->left--;
+    if (weft_is_error(value)) {
+        w->first = index_of(w, m);
+        w->left = 0;
+    }
+    if (w->left == 0)
+        finish_crowd(w);
+}
+
+/* Every one of them can be waited for: it exists, and its end does not depend on ours. */
+static int check_fibers(weft__cord *c, const weft_fiber *f, size_t n)
+{
+    if (f == NULL && n > 0)
+        return -EINVAL;
+    for (size_t i = 0; i < n; i++) {
+        weft__fiber *one = weft__fiber_find(c, f[i]);
+        if (one == NULL)
+            return weft__fiber_missing(c, f[i]);
+        if (one->phase != WEFT__ENDED && weft__tree_is_above(one, c->current))
+            return -EDEADLK;
+    }
+    return 0;
+}
+
+static int crowd_new(weft__cord *c, const weft_fiber *f, size_t n, crowd **out)
+{
+    int rc = check_fibers(c, f, n);
+    if (rc < 0)
+        return rc;
+    crowd *w = malloc(sizeof *w + n * sizeof w->members[0] + n * sizeof(weft_value));
+    if (w == NULL)
+        return -ENOMEM;
+    *w = (crowd){.waiter = c->current, .left = n, .n = n, .first = -1};
+    w->out = (weft_value *)&w->members[n];
+    for (size_t i = 0; i < n; i++) {
+        w->members[i].crowd = w;
+        w->members[i].awaiter.fiber = c->current;
+        weft__list_init(&w->members[i].awaiter.link);
+    }
+    *out = w;
+    return 0;
+}
+
+/*
+ * Wait in all places at once until enough of them have ended. 0, or why the wait was cut short; then
+ * the members are out of all places too.
+ */
+static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
+                      void (*ended)(weft__awaiter *a, weft_value value))
+{
+    for (size_t i = 0; i < w->n && w->left > 0; i++) {
+        weft__fiber *one = weft__fiber_find(c, f[i]);
+        w->members[i].awaiter.ended = ended;
+        if (one == NULL)
+            ended(&w->members[i].awaiter, -ESRCH); /* named twice, and collected above */
+        else if (one->phase == WEFT__ENDED)
+            ended(&w->members[i].awaiter, collect(c, one));
+        else
+            weft__list_insert(&one->awaiters, &w->members[i].awaiter.link);
+    }
+    if (w->left == 0)
+        return 0;
+    if (c->current->alarm) {
+        leave_members(w);
+        return (int)weft__refuse(c);
+    }
+    return (int)weft__wait(c, &waits_crowd, w);
+}
+
+/* Stop those that have not ended, all but one, and wait until they have. */
+static void stop_and_join(weft__cord *c, const weft_fiber *f, size_t n)
+{
+    for (size_t i = n; i-- > 0;) {
+        weft__fiber *one = weft__fiber_find(c, f[i]);
+        if (one != NULL && one->phase != WEFT__ENDED && one->phase != WEFT__ENDING)
+            weft__fiber_stop(c, one, -ECANCELED);
+    }
+    /* Cancelled or not, the caller leaves nobody behind. */
+    weft__error *words = weft__error_ref(c->current->error);
+    WEFT_SHIELD(INFINITY) {
+        for (size_t i = 0; i < n; i++)
+            weft_await(f[i]);
+    }
+    weft__error_set(c->current, words);
+}
+
+int weft_await_all(const weft_fiber *f, size_t n, weft_value *out)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    crowd *w;
+    int rc = crowd_new(c, f, n, &w);
+    if (rc < 0)
+        return rc;
+    rc = crowd_wait(c, w, f, one_of_all_ended);
+    if (rc == 0 && w->first >= 0)
+        rc = (int)w->out[w->first];
+    for (size_t i = 0; rc == 0 && out != NULL && i < n; i++)
+        out[i] = w->out[i];
+    free(w);
+    if (rc < 0)
+        stop_and_join(c, f, n);
+    return rc;
+}
+
+int weft_await_any(const weft_fiber *f, size_t n, weft_value *out)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    if (n == 0)
+        return weft_fail(-EINVAL, "there is no first of no fibers");
+    crowd *w;
+    int rc = crowd_new(c, f, n, &w);
+    if (rc < 0)
+        return rc;
+    rc = crowd_wait(c, w, f, any_ended);
+    if (rc == 0) {
+        rc = w->first;
+        if (out != NULL)
+            *out = w->out[0];
+    }
+    free(w);
+    return rc;
+}
+
+int weft_select_fibers(const weft_fiber *f, size_t n, weft_value *out)
+{
+    int rc = weft_await_any(f, n, out);
+    if (rc >= 0)
+        stop_and_join(weft__cord_self, f, n);
+    return rc;
+}
+
+int weft_terminate(weft_fiber fiber, double grace_s)
+{
+    if (!(grace_s >= 0))
+        return weft_fail(-EINVAL, "a grace time of %g s", grace_s);
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL)
+        return weft__fiber_missing(c, fiber);
+    if (f->phase != WEFT__ENDED && weft__tree_is_above(f, c->current))
+        return -EDEADLK;
+    weft_cancel(fiber);
+    weft_scope grace;
+    weft_scope_open(&grace, grace_s);
+    weft_value value = weft_await(fiber);
+    bool is_late = weft_scope_close(&grace) == -ETIMEDOUT;
+    f = weft__fiber_find(c, fiber);
+    if (!is_late || f == NULL)
+        return f == NULL ? 0 : (int)value;
+    weft__report("fiber #%llu '%s' has not ended %g s after it was cancelled", (unsigned long long)fiber,
+                 f->name, grace_s);
+    value = weft_await(fiber);
+    return weft__fiber_find(c, fiber) == NULL ? 0 : (int)value;
+}

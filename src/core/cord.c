@@ -1,0 +1,247 @@
+/*
+ * Threads that run fibers: how a thread becomes a cord and stops being one, how other threads reach it,
+ * and what happens to its fibers when the process ends.
+ */
+#include "core/cord.h"
+
+
+#include "core/overflow.h"
+#include "core/report.h"
+#include "core/tree.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CORDS_MAX (1u << WEFT__CORDS_BITS)
+
+__thread weft__cord *weft__cord_self;
+
+/* All cords, by index. A serial goes on where the last cord with that index ended: its ids stay unique. */
+static struct {
+    pthread_mutex_t lock;
+    weft__cord *cords[CORDS_MAX];
+    uint32_t serials[CORDS_MAX];
+} registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_key;
+
+static bool find_overflown(const void *address, weft__overflow_facts *out)
+{
+    const weft__cord *c = weft__cord_self;
+    if (c == NULL || c->current->stack.low == NULL)
+        return false;
+    const weft__fiber *f = c->current;
+    if (!weft__stack_guards(&f->stack, address))
+        return false;
+    *out = (weft__overflow_facts){f->id, f->name, (void *)f->fn, weft__stack_slot_bytes(&f->stack)};
+    return true;
+}
+
+/* The first index that is free, or CORDS_MAX. The lock is held. */
+static uint32_t free_index(void)
+{
+    uint32_t i = 0;
+    while (i < CORDS_MAX && registry.cords[i] != NULL)
+        i++;
+    return i;
+}
+
+static int enter_registry(weft__cord *c)
+{
+    pthread_mutex_lock(&registry.lock);
+    uint32_t i = free_index();
+    if (i < CORDS_MAX) {
+        registry.cords[i] = c;
+        c->index = i;
+        c->serial = registry.serials[i];
+    }
+    pthread_mutex_unlock(&registry.lock);
+    return i < CORDS_MAX ? 0 : -EAGAIN;
+}
+
+static void leave_registry(weft__cord *c)
+{
+    pthread_mutex_lock(&registry.lock);
+    registry.cords[c->index] = NULL;
+    registry.serials[c->index] = c->serial;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+static void free_letters(weft__letter *l)
+{
+    while (l != NULL) {
+        weft__letter *next = l->next;
+        free(l);
+        l = next;
+    }
+}
+
+static void free_cord(weft__cord *c)
+{
+    for (uint32_t i = 0; i < c->chunks_count; i++)
+        free(c->chunks[i]);
+    free(c->chunks);
+    free_letters(atomic_load(&c->inbox));
+    weft__runqueue_close(&c->runqueue);
+    weft__stack_pool_close(&c->stacks);
+    if (c->backend != NULL)
+        c->backend->type->close(c->backend);
+    weft__overflow_thread_close(&c->overflow);
+    free(c);
+}
+
+/* A thread ends: so do its fibers. */
+static void close_thread(void *arg)
+{
+    weft__cord *c = arg;
+    int code = weft__cord_end_fibers(c);
+    if (code != 0)
+        weft__report_unhandled(c->main->error, code);
+    weft__error_set(c->main, NULL);
+    leave_registry(c);
+    weft__cord_self = NULL;
+    free_cord(c);
+}
+
+/*
+ * The process ends: main returned, or some fiber called exit. An error that nobody handled must not look
+ * like success.
+ */
+static void close_process(int status, void *arg)
+{
+    (void)arg;
+    weft__cord *c = weft__cord_self;
+    if (c == NULL)
+        return;
+    int code = weft__cord_end_fibers(c);
+    const weft__error *e = c->main->error;
+    if (code == 0 && status != 0 && e != NULL && e->info.fiber != c->main->id)
+        code = e->info.code; /* it came from below, and main ended with it */
+    if (code == 0)
+        return;
+    weft__report_unhandled(e, code);
+    if (status == 0) {
+        fflush(NULL);
+        _exit(EXIT_FAILURE);
+    }
+}
+
+static void set_up_process(void)
+{
+    pthread_key_create(&thread_key, close_thread);
+    on_exit(close_process, NULL);
+    weft__overflow_install(find_overflown);
+}
+
+static void open_backend(weft__cord *c)
+{
+    const char *why;
+    const weft__backend_type *type = weft__backend_choose(&why);
+    int rc = type->open(&c->backend);
+    if (rc < 0) {
+        weft__backend_none_open(&c->no_backend, rc);
+        c->backend = &c->no_backend.base;
+    }
+    uint64_t random;
+    c->is_shuffled = c->backend->type->choose != NULL && c->backend->type->choose(c->backend, &random);
+}
+
+static int fill_cord(weft__cord *c)
+{
+    weft__list_init(&c->warm);
+    weft__list_init(&c->bare);
+    weft__stack_pool_init(&c->stacks);
+    int rc = weft__runqueue_init(&c->runqueue);
+    if (rc == 0)
+        rc = weft__cord_add_chunk(c);
+    return rc;
+}
+
+static void begin_time(weft__cord *c)
+{
+    weft__wheel_init(&c->wheel, weft__cord_now(c));
+    c->turned_ns = c->polled_ns = c->now_ns;
+    c->turn_switches = WEFT__TURN_SWITCHES_MAX;
+    c->turn_left = c->is_shuffled ? 1 : c->turn_switches;
+}
+
+COLD weft__cord *weft__cord_adopt(void)
+{
+    pthread_once(&once, set_up_process);
+    weft__cord *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return NULL;
+    if (fill_cord(c) < 0 || enter_registry(c) < 0) {
+        free_cord(c);
+        return NULL;
+    }
+    weft__overflow_thread_open(&c->overflow); /* without it an overflow is a bare crash, no worse */
+    open_backend(c);
+    begin_time(c);
+    c->main = c->current = weft__fiber_adopt(c);
+    weft__cord_self = c;
+    /* The main thread ends with the process; a thread for which this fails leaks its cord. */
+    if (getpid() != gettid())
+        pthread_setspecific(thread_key, c);
+    return c;
+}
+
+int weft__cord_send(uint32_t index, weft_fiber fiber, weft_value value)
+{
+    weft__letter *l = malloc(sizeof *l);
+    if (l == NULL)
+        return -ENOMEM;
+    *l = (weft__letter){NULL, fiber, value};
+    /* The lock keeps the cord from going away; readers take none. */
+    pthread_mutex_lock(&registry.lock);
+    weft__cord *c = registry.cords[index];
+    if (c == NULL || fiber == 0) {
+        pthread_mutex_unlock(&registry.lock);
+        free(l);
+        return -ESRCH;
+    }
+    weft__letter *newest = atomic_load_explicit(&c->inbox, memory_order_relaxed);
+    do {
+        l->next = newest;
+    } while (!atomic_compare_exchange_weak_explicit(&c->inbox, &newest, l, memory_order_release,
+                                                    memory_order_relaxed));
+    if (newest == NULL)
+        c->backend->type->wake(c->backend);
+    pthread_mutex_unlock(&registry.lock);
+    return 0;
+}
+
+void weft__cord_read_inbox(weft__cord *c)
+{
+    if (LIKELY(atomic_load_explicit(&c->inbox, memory_order_relaxed) == NULL))
+        return;
+    weft__letter *newest = atomic_exchange_explicit(&c->inbox, NULL, memory_order_acquire);
+    weft__letter *oldest = NULL;
+    while (newest != NULL) {
+        weft__letter *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    for (const weft__letter *l = oldest; l != NULL; l = l->next)
+        weft_schedule(l->fiber, l->value); /* too late or not wanted: as the header says */
+    free_letters(oldest);
+}
+
+bool weft__cord_is_reachable(void)
+{
+    struct stat task; /* a folder has a link from each of its folders, and two of its own */
+    if (stat("/proc/self/task", &task) < 0)
+        return true;
+    return task.st_nlink > 2 + 1 + WEFT__SANITIZER_THREADS;
+}
+
+const char *weft_version(void)
+{
+    return "0.1.0";
+}

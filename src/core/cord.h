@@ -1,0 +1,115 @@
+/*
+ * A cord: a thread that runs fibers. Its run queue, its timers, its backend, its stacks and records.
+ *
+ * A thread becomes a cord when it first calls weft, and stops being one when it ends. Everything
+ * here belongs to that thread, except the inbox, which is how other threads reach it.
+ */
+#ifndef WEFT_CORE_CORD_H
+#define WEFT_CORE_CORD_H
+
+#include "backend/backend.h"
+#include "core/fiber.h"
+#include "core/overflow.h"
+
+#include <errno.h>
+
+/* A request from another thread: schedule a fiber. */
+typedef struct weft__letter {
+    struct weft__letter *next;
+    weft_fiber fiber;
+    weft_value value;
+} weft__letter;
+
+struct weft__cord {
+    /* A switch touches these. */
+    weft__fiber *current;
+    uint32_t turn_left; /* switches until the clock is looked at */
+    bool is_accounting; /* measure each fiber's time */
+    weft__runqueue runqueue;
+    uint64_t switches;
+
+    weft__fiber *main;
+    weft__backend *backend;
+    weft__backend_none no_backend; /* what backend points to when no other could be opened */
+    int64_t now_ns;       /* the clock as last read */
+    int64_t turned_ns;    /* when the last turn was */
+    int64_t polled_ns;    /* when the backend was last asked */
+    int64_t switched_ns;  /* when the current fiber began to run; only while accounting */
+    uint32_t turn_switches;
+    bool must_poll;       /* someone sleeps for 0 s: ask the backend at the next switch */
+    bool is_shuffled;     /* the backend chooses who runs next */
+    size_t held;          /* timers and operations of fibers that are no daemons: what main's suspend waits for */
+
+    weft__wheel wheel;
+    weft__stack_pool stacks;
+
+    /* Records. */
+    weft__fiber **chunks;
+    uint32_t chunks_count;
+    weft__list warm;        /* free ones that keep a stack of the default size, the warmest first */
+    weft__list bare;        /* free ones without a stack */
+    uint32_t warm_count;
+    uint32_t fibers_count;  /* alive, without main */
+    uint32_t ended_count;   /* ended, not awaited */
+    uint32_t serial;        /* of the last id */
+    uint32_t index;         /* of this cord among all */
+
+    _Atomic(weft__letter *) inbox; /* the newest first */
+
+    weft__overflow_thread overflow;
+
+    void (*on_idle)(void *);
+    void *on_idle_arg;
+    uint64_t polls, polls_blocking, ops;
+};
+
+/* The calling thread's cord; NULL before its first call. Initial-exec: one load. */
+extern __thread weft__cord *weft__cord_self __attribute__((tls_model("initial-exec")));
+
+/* Make the calling thread a cord. NULL: no memory. */
+weft__cord *weft__cord_adopt(void);
+
+static inline weft__cord *weft__cord_here(void)
+{
+    weft__cord *c = weft__cord_self;
+    return LIKELY(c != NULL) ? c : weft__cord_adopt();
+}
+
+/* The fiber with this id; NULL: it is gone, or another cord's. */
+static inline weft__fiber *weft__fiber_find(const weft__cord *c, weft_fiber id)
+{
+    uint32_t slot = id & ((1u << WEFT__FIBERS_BITS) - 1);
+    if (UNLIKELY(slot >> WEFT__CHUNK_BITS >= c->chunks_count))
+        return NULL;
+    weft__fiber *f = &c->chunks[slot >> WEFT__CHUNK_BITS][slot & (WEFT__CHUNK_FIBERS - 1)];
+    return LIKELY(f->id == id && id != 0) ? f : NULL;
+}
+
+/* The cord that an id belongs to. */
+static inline uint32_t weft__fiber_cord(weft_fiber id)
+{
+    return (id >> WEFT__FIBERS_BITS) & ((1u << WEFT__CORDS_BITS) - 1);
+}
+
+/* Why weft__fiber_find found nothing. */
+static inline int weft__fiber_missing(const weft__cord *c, weft_fiber id)
+{
+    return id != 0 && weft__fiber_cord(id) != c->index ? -EXDEV : -ESRCH;
+}
+
+/* Read the clock. */
+static inline int64_t weft__cord_now(weft__cord *c)
+{
+    return c->now_ns = c->backend->type->now_ns(c->backend);
+}
+
+/* Hand over what other threads have sent. */
+void weft__cord_read_inbox(weft__cord *c);
+
+/* Could another thread of this process still wake a fiber of this cord? */
+bool weft__cord_is_reachable(void);
+
+/* Send a letter to the cord with this index. 0, -ESRCH, -ENOMEM. */
+int weft__cord_send(uint32_t index, weft_fiber fiber, weft_value value);
+
+#endif

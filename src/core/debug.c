@@ -1,0 +1,198 @@
+/* Looking inside: information on fibers, counters, the tree as text, backtraces. */
+#include "core/report.h"
+#include "core/tree.h"
+
+#include <execinfo.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define FRAMES_SHOWN 32
+
+void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
+{
+    bool waits = f->waits_in != NULL;
+    *out = (weft_info){
+        .id = f->id,
+        .parent = f->parent != NULL ? f->parent->id : 0,
+        .name = f->name,
+        .fn = f->fn,
+        .state = weft__fiber_state(c, f),
+        .waits_for = waits ? f->waits_in->name : "",
+        .waiting_s = waits ? (double)(c->now_ns - f->wait_since_ns) / 1e9 : 0,
+        .switches = f->switches,
+        .cpu_s = (double)f->cpu_ns / 1e9,
+        .is_daemon = f->is_daemon,
+        .is_parked = f->is_parked,
+    };
+    if (f->stack.low != NULL) {
+        out->stack_bytes = f->stack.bytes;
+        out->stack_used = weft__stack_used(&f->stack);
+    }
+}
+
+int weft_info_of(weft_fiber fiber, weft_info *out)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL)
+        return weft__fiber_missing(c, fiber);
+    weft__cord_now(c);
+    weft__fiber_info(c, f, out);
+    return 0;
+}
+
+/* The one after f in the tree, parents before children; NULL at the end. *depth follows. */
+static weft__fiber *after(const weft__fiber *f, int *depth)
+{
+    if (f->children_count > 0) {
+        ++*depth;
+        return weft__fiber_of_sibling(f->children.next);
+    }
+    for (; f->parent != NULL; f = f->parent, --*depth)
+        if (f->sibling.next != &f->parent->children)
+            return weft__fiber_of_sibling(f->sibling.next);
+    return NULL;
+}
+
+int weft_walk(int (*fn)(const weft_info *info, void *context), void *context)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    if (fn == NULL)
+        return -EINVAL;
+    weft__cord_now(c);
+    int depth = 0;
+    for (weft__fiber *f = c->main; f != NULL; f = after(f, &depth)) {
+        weft_info info;
+        weft__fiber_info(c, f, &info);
+        int rc = fn(&info, context);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+int weft_stats(weft_counters *out)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    *out = (weft_counters){
+        .switches = c->switches,
+        .polls = c->polls,
+        .polls_blocking = c->polls_blocking,
+        .ops = c->ops,
+        .ops_pending = c->backend->pending,
+        .runnable = c->runqueue.count,
+        .runnable_max = c->runqueue.count_max,
+        .fibers = c->fibers_count,
+        .fibers_unawaited = c->ended_count,
+        .stacks = c->stacks.mapped,
+        .stacks_cached = c->stacks.cached + c->warm_count,
+        .stacks_unguarded = c->stacks.unguarded,
+        .timers = c->wheel.count,
+    };
+    c->switches = c->polls = c->polls_blocking = c->ops = 0;
+    c->runqueue.count_max = c->runqueue.count;
+    return 0;
+}
+
+/* What backtrace is to fill, on the stack of the fiber it is about. */
+typedef struct frames {
+    void **out;
+    int n;
+} frames;
+
+static void collect_frames(void *arg)
+{
+    frames *fr = arg;
+    fr->n = backtrace(fr->out, fr->n);
+}
+
+static int frames_of(weft__cord *c, weft__fiber *f, void **out, int n)
+{
+    frames fr = {out, n};
+    if (f->phase == WEFT__FRESH || f->phase == WEFT__ENDED || f->phase == WEFT__FREE)
+        return 0;
+    if (f == c->current)
+        collect_frames(&fr);
+    else if (!weft__context_call(&f->context, collect_frames, &fr))
+        return 0;
+    return fr.n;
+}
+
+int weft_backtrace(weft_fiber fiber, void **out, size_t n)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL)
+        return weft__fiber_missing(c, fiber);
+    return frames_of(c, f, out, n < FRAMES_SHOWN * 8 ? (int)n : FRAMES_SHOWN * 8);
+}
+
+static const char *const state_names[] = {"running", "runnable", "waiting", "dead"};
+
+static void dump_one(weft__cord *c, weft__fiber *f, int depth, int fd)
+{
+    weft_info i;
+    weft__fiber_info(c, f, &i);
+    int indent = 2 * (depth < 32 ? depth : 32);
+    dprintf(fd, "%*s#%llu '%s' %s", indent, "", (unsigned long long)i.id, i.name, state_names[i.state]);
+    if (i.state == WEFT_WAITING)
+        dprintf(fd, " for %s, %.3f s", i.waits_for, i.waiting_s);
+    if (i.is_parked)
+        dprintf(fd, ", parked");
+    if (i.stack_bytes > 0)
+        dprintf(fd, "; stack %zu of %zu KiB", i.stack_used >> 10, i.stack_bytes >> 10);
+    dprintf(fd, "; %llu switches", (unsigned long long)i.switches);
+    if (c->is_accounting)
+        dprintf(fd, ", %.6f s of CPU", i.cpu_s);
+    dprintf(fd, "\n");
+    void *at[FRAMES_SHOWN];
+    int n = frames_of(c, f, at, FRAMES_SHOWN);
+    if (n > 0)
+        backtrace_symbols_fd(at, n, fd);
+}
+
+int weft_dump(int fd)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__cord_now(c);
+    int rc = dprintf(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
+                     c->fibers_count, c->runqueue.count, c->wheel.count, c->backend->pending,
+                     c->backend->type->name);
+    if (rc < 0)
+        return -errno;
+    int depth = 0;
+    for (weft__fiber *f = c->main; f != NULL; f = after(f, &depth))
+        dump_one(c, f, depth, fd);
+    return 0;
+}
+
+void weft_account(bool on)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return;
+    c->is_accounting = on;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    c->switched_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void weft_on_idle(void (*fn)(void *), void *arg)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return;
+    c->on_idle = fn;
+    c->on_idle_arg = arg;
+}

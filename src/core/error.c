@@ -1,0 +1,198 @@
+/* The words beside the code: recording them, sharing them, queueing them for a fiber. */
+#include "core/error.h"
+
+#include "core/alarm.h"
+
+#include <execinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *weft__error_text(int code)
+{
+    const char *text = strerrordesc_np(-code);
+    return text != NULL ? text : "unknown error";
+}
+
+weft__error *weft__error_ref(weft__error *e)
+{
+    if (e != NULL)
+        e->refs++;
+    return e;
+}
+
+static weft__error *cause_of(const weft__error *e)
+{
+    return (weft__error *)e->info.cause; /* info is the first field */
+}
+
+void weft__error_unref(weft__error *e)
+{
+    while (e != NULL && --e->refs == 0) {
+        weft__error *cause = cause_of(e);
+        free(e);
+        e = cause;
+    }
+}
+
+/* Errors are shared, so a chain that has grown too long is not cut: the new error starts without its causes. */
+static weft__error *bounded(weft__error *cause)
+{
+    return cause != NULL && cause->depth < WEFT__ERROR_CHAIN_MAX ? cause : NULL;
+}
+
+weft__error *weft__error_new(const weft__fiber *f, int code, weft__error *cause, const char *format, va_list args)
+{
+    weft__error *e = malloc(sizeof *e);
+    if (e == NULL)
+        return NULL;
+    cause = bounded(cause);
+    memcpy(e->fiber_name, f->name, sizeof e->fiber_name);
+    vsnprintf(e->message, sizeof e->message, format, args);
+    e->info = (weft_error_info){code, e->message, f->id, e->fiber_name, NULL};
+    if (cause != NULL)
+        e->info.cause = &weft__error_ref(cause)->info;
+    e->refs = 1;
+    e->depth = cause != NULL ? cause->depth + 1 : 1;
+    e->next = NULL;
+    e->is_raised = false;
+    e->path_count = 0;
+    e->frames_count = (uint8_t)backtrace(e->frames, WEFT__ERROR_FRAMES_MAX);
+    return e;
+}
+
+void weft__error_set(weft__fiber *f, weft__error *e)
+{
+    weft__error *old = f->error;
+    f->error = e;
+    weft__error_unref(old);
+}
+
+static weft__error *error_new(const weft__fiber *f, int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    weft__error *e = weft__error_new(f, code, NULL, format, args);
+    va_end(args);
+    return e;
+}
+
+weft__error *weft__error_of_end(weft__fiber *f, int code)
+{
+    if (f->error != NULL && f->error->info.code == code)
+        return weft__error_ref(f->error);
+    return error_new(f, code, "ended with %d (%s)", code, weft__error_text(code));
+}
+
+/* An error that waits in another fiber's queue cannot wait in a second one. */
+static weft__error *copy(const weft__error *e)
+{
+    weft__error *twin = malloc(sizeof *twin);
+    if (twin == NULL)
+        return NULL;
+    *twin = *e;
+    twin->info.message = twin->message;
+    twin->info.fiber_name = twin->fiber_name;
+    weft__error_ref(cause_of(twin));
+    twin->refs = 1;
+    twin->next = NULL;
+    twin->is_raised = false;
+    return twin;
+}
+
+void weft__error_queue(weft__fiber *f, int code, weft__error *e)
+{
+    if (e != NULL && e->is_raised) {
+        weft__error *twin = copy(e);
+        weft__error_unref(e);
+        e = twin;
+    }
+    if (e == NULL) {
+        f->raised_code = f->raised_code != 0 ? f->raised_code : code;
+        return;
+    }
+    if (e->path_count < WEFT__ERROR_CHAIN_MAX)
+        e->path[e->path_count++] = f->id;
+    e->is_raised = true;
+    if (f->raised == NULL)
+        f->raised = e;
+    else
+        f->raised_last->next = e;
+    f->raised_last = e;
+}
+
+/* Take e, which comes after `before` (NULL: first), out of the queue. The queue's reference is the caller's now. */
+static void unlink_raised(weft__fiber *f, weft__error *before, weft__error *e)
+{
+    if (before == NULL)
+        f->raised = e->next;
+    else
+        before->next = e->next;
+    if (f->raised_last == e)
+        f->raised_last = before;
+    e->next = NULL;
+    e->is_raised = false;
+}
+
+int weft__error_next(weft__fiber *f)
+{
+    weft__error *e = f->raised;
+    if (e == NULL) {
+        int code = f->raised_code;
+        f->raised_code = 0;
+        return code;
+    }
+    unlink_raised(f, NULL, e);
+    int code = e->info.code;
+    weft__error_set(f, e);
+    return code;
+}
+
+void weft__error_unqueue(weft__fiber *f, const weft__error *e)
+{
+    weft__error *before = NULL;
+    for (weft__error *at = f->raised; at != NULL; before = at, at = at->next) {
+        if (at != e)
+            continue;
+        unlink_raised(f, before, at);
+        weft__error_unref(at);
+        return;
+    }
+}
+
+void weft__error_drop_queue(weft__fiber *f)
+{
+    while (f->raised != NULL)
+        weft__error_unqueue(f, f->raised);
+    f->raised_code = 0;
+}
+
+int weft_fail(int code, const char *format, ...)
+{
+    if (!weft_is_error(code))
+        code = -EINVAL;
+    weft__cord *c = weft__cord_here();
+    if (c == NULL || format == NULL)
+        return code;
+    weft__fiber *f = c->current;
+    va_list args;
+    va_start(args, format);
+    weft__error *e = weft__error_new(f, code, f->error, format, args);
+    va_end(args);
+    if (e != NULL)
+        weft__error_set(f, e);
+    return code;
+}
+
+const weft_error_info *weft_error(void)
+{
+    weft__cord *c = weft__cord_here();
+    return c != NULL && c->current->error != NULL ? &c->current->error->info : NULL;
+}
+
+void weft_error_clear(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (c != NULL)
+        weft__error_set(c->current, NULL);
+}

@@ -1,0 +1,297 @@
+/* Records of fibers: made, found, named, given back. */
+#include "core/fiber.h"
+
+#include "core/alarm.h"
+#include "core/error.h"
+#include "core/tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Warm records keep their stacks; beyond so many, stacks go back to the pool, which can give them back to the system. */
+#define WARM_MAX 256
+
+static void init_record(weft__fiber *f, uint32_t slot)
+{
+    f->slot = slot;
+    weft__timer_init(&f->timer, weft__sleep_over);
+    weft__list_init(&f->awaiter.link);
+    weft__list_init(&f->sibling);
+    weft__list_init(&f->children);
+    weft__list_init(&f->ended);
+    weft__list_init(&f->awaiters);
+    weft__list_init(&f->restarters);
+}
+
+COLD int weft__cord_add_chunk(weft__cord *c)
+{
+    uint32_t n = c->chunks_count;
+    if (n >= (1u << WEFT__FIBERS_BITS) / WEFT__CHUNK_FIBERS)
+        return -EAGAIN;
+    int rc = weft__runqueue_reserve(&c->runqueue, (size_t)(n + 1) * WEFT__CHUNK_FIBERS);
+    if (rc < 0)
+        return rc;
+    if ((n & (n - 1)) == 0) { /* the table doubles */
+        weft__fiber **chunks = realloc(c->chunks, (n == 0 ? 1 : 2 * (size_t)n) * sizeof *chunks);
+        if (chunks == NULL)
+            return -ENOMEM;
+        c->chunks = chunks;
+    }
+    weft__fiber *chunk = calloc(WEFT__CHUNK_FIBERS, sizeof *chunk);
+    if (chunk == NULL)
+        return -ENOMEM;
+    c->chunks[n] = chunk;
+    for (uint32_t i = 0; i < WEFT__CHUNK_FIBERS; i++) {
+        init_record(&chunk[i], n * WEFT__CHUNK_FIBERS + i);
+        weft__list_insert(&c->bare, &chunk[i].sibling);
+    }
+    c->chunks_count++;
+    return 0;
+}
+
+static weft_fiber new_id(weft__cord *c, uint32_t slot)
+{
+    if (++c->serial == 0)
+        c->serial = 1;
+    return (weft_fiber)c->serial << 32 | (weft_fiber)c->index << WEFT__FIBERS_BITS | slot;
+}
+
+weft__fiber *weft__fiber_adopt(weft__cord *c)
+{
+    weft__fiber *f = weft__fiber_of_sibling(weft__list_pop(&c->bare));
+    f->id = new_id(c, f->slot);
+    f->phase = WEFT__ALIVE;
+    strcpy(f->name, "main");
+    weft__context_adopt(&f->context);
+    return f;
+}
+
+/* A free record with a stack of this size (0: the default). 0 or -errno. */
+static int take_record(weft__cord *c, size_t stack_bytes, weft__fiber **out)
+{
+    weft__list *node;
+    if (LIKELY(stack_bytes == 0) && LIKELY((node = weft__list_pop(&c->warm)) != NULL)) {
+        c->warm_count--;
+        *out = weft__fiber_of_sibling(node);
+        return 0;
+    }
+    if (weft__list_is_empty(&c->bare)) {
+        int rc = weft__cord_add_chunk(c);
+        if (rc < 0)
+            return rc;
+    }
+    weft__fiber *f = weft__fiber_of_sibling(c->bare.next);
+    size_t bytes = stack_bytes != 0 ? stack_bytes : weft__stack_bytes_default();
+    int rc = weft__stack_acquire(&c->stacks, bytes, &f->stack);
+    if (rc < 0)
+        return rc;
+    weft__list_remove(&f->sibling);
+    *out = f;
+    return 0;
+}
+
+void weft__fiber_free(weft__cord *c, weft__fiber *f)
+{
+    f->id = 0;
+    f->phase = WEFT__FREE;
+    f->alarm = 0;
+    f->waits_in = NULL;
+    f->is_stopped = f->is_shutdown = false;
+    f->name[0] = '\0';
+    if (UNLIKELY(f->error != NULL))
+        weft__error_set(f, NULL);
+    if (f->stack.low != NULL && f->stack_bytes == 0 && c->warm_count < WARM_MAX) {
+        c->warm_count++;
+        weft__list_insert(c->warm.next, &f->sibling);
+        return;
+    }
+    if (f->stack.low != NULL)
+        weft__stack_release(&c->stacks, &f->stack);
+    f->stack.low = NULL;
+    weft__list_insert(c->bare.next, &f->sibling);
+}
+
+void weft__fiber_rewind(weft__fiber *f)
+{
+    weft__context_make(&f->context, f->stack.low, f->stack.bytes - f->arg_room, weft__fiber_entry);
+}
+
+static const weft_spin_options no_options;
+
+/* What is asked for. */
+typedef struct request {
+    weft_fn *fn;
+    void *arg;
+    const weft_spin_options *options; /* never NULL */
+    bool is_unawaited;
+} request;
+
+static int check(weft__cord *c, const request *r, weft__fiber **parent)
+{
+    const weft_spin_options *o = r->options;
+    if (r->fn == NULL)
+        return weft_fail(-EINVAL, "a fiber needs a function");
+    size_t bytes = o->stack_bytes;
+    if (bytes != 0 && (bytes < WEFT__STACK_BYTES_MIN || bytes > WEFT__STACK_BYTES_MAX))
+        return weft_fail(-EINVAL, "a stack of %zu bytes: it takes %zu to %zu", bytes,
+                         WEFT__STACK_BYTES_MIN, WEFT__STACK_BYTES_MAX);
+    if (o->arg_bytes > (bytes != 0 ? bytes : weft__stack_bytes_default()) / 4 ||
+        (o->arg_bytes > 0 && r->arg == NULL))
+        return weft_fail(-EINVAL, "an argument of %zu bytes does not fit the stack", o->arg_bytes);
+    *parent = o->parent != 0 ? weft__fiber_find(c, o->parent) : c->current;
+    if (*parent == NULL || (*parent)->phase == WEFT__ENDED)
+        return weft_fail(weft__fiber_missing(c, o->parent), "the parent is not there");
+    return 0;
+}
+
+/* Copy the argument to the top of the new stack. */
+static void place_arg(weft__fiber *f, const void *arg, size_t bytes)
+{
+    f->has_arg_on_stack = bytes > 0;
+    f->arg_room = (uint32_t)((bytes + 63) & ~(size_t)63);
+    if (bytes > 0)
+        f->arg = memcpy(f->stack.low + f->stack.bytes - f->arg_room, arg, bytes);
+}
+
+static void copy_name(weft__fiber *f, const char *name)
+{
+    strncpy(f->name, name, sizeof f->name - 1);
+    f->name[sizeof f->name - 1] = '\0';
+}
+
+/* A fiber in no queue. 0, or -errno with words. */
+static int make(weft__cord *c, const request *r, weft__fiber **out)
+{
+    const weft_spin_options *o = r->options;
+    weft__fiber *parent = c->current;
+    if (UNLIKELY(o != &no_options || r->fn == NULL)) {
+        int rc = check(c, r, &parent);
+        if (rc < 0)
+            return rc;
+    }
+    weft__fiber *f;
+    int rc = take_record(c, o->stack_bytes, &f);
+    if (UNLIKELY(rc < 0))
+        return weft_fail(rc, "no room for another fiber (there are %u)", c->fibers_count);
+    f->id = new_id(c, f->slot);
+    f->phase = WEFT__FRESH;
+    f->switches = 0;
+    f->cpu_ns = 0;
+    f->first_value = 0;
+    f->fn = r->fn;
+    f->arg = r->arg;
+    f->stack_bytes = o->stack_bytes;
+    f->is_unawaited = r->is_unawaited;
+    f->is_daemon = o->is_daemon;
+    place_arg(f, r->arg, o->arg_bytes);
+    if (o->name != NULL)
+        copy_name(f, o->name);
+    weft__fiber_rewind(f);
+    weft__tree_link(f, parent);
+    c->fibers_count++;
+    *out = f;
+    return 0;
+}
+
+static int spin_now(weft__cord *c, const request *r, weft_fiber *out)
+{
+    weft__fiber *f;
+    int rc = make(c, r, &f);
+    if (UNLIKELY(rc < 0))
+        return rc;
+    f->value = 0;
+    f->woken_open = true;
+    weft__runqueue_push(&c->runqueue, &f->queued);
+    *out = f->id;
+    return 0;
+}
+
+weft_fiber weft_spin_with(weft_fn *fn, void *arg, const weft_spin_options *options)
+{
+    weft__cord *c = weft__cord_here();
+    if (UNLIKELY(c == NULL))
+        return 0;
+    weft_fiber id = 0;
+    spin_now(c, &(request){fn, arg, options != NULL ? options : &no_options, false}, &id);
+    return id;
+}
+
+weft_fiber weft_spin(weft_fn *fn, void *arg)
+{
+    return weft_spin_with(fn, arg, NULL);
+}
+
+int weft_go(weft_fn *fn, void *arg)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft_fiber id;
+    return spin_now(c, &(request){fn, arg, &no_options, true}, &id);
+}
+
+weft_fiber weft_new(weft_fn *fn, void *arg)
+{
+    weft__cord *c = weft__cord_here();
+    weft__fiber *f;
+    if (c == NULL || make(c, &(request){fn, arg, &no_options, false}, &f) < 0)
+        return 0;
+    f->waits_in = &weft__waits_new;
+    f->wait_since_ns = c->now_ns;
+    return f->id;
+}
+
+weft_value weft_first_value(void)
+{
+    weft__cord *c = weft__cord_here();
+    return c != NULL ? c->current->first_value : 0;
+}
+
+weft_fiber weft_self(void)
+{
+    weft__cord *c = weft__cord_here();
+    return c != NULL ? c->current->id : 0;
+}
+
+weft_fiber weft_main(void)
+{
+    weft__cord *c = weft__cord_here();
+    return c != NULL ? c->main->id : 0;
+}
+
+weft_state weft__fiber_state(const weft__cord *c, const weft__fiber *f)
+{
+    if (f->phase == WEFT__ENDED || f->phase == WEFT__FREE)
+        return WEFT_DEAD;
+    if (f->waits_in != NULL)
+        return WEFT_WAITING; /* also while it polls for the others */
+    return f == c->current ? WEFT_RUNNING : WEFT_RUNNABLE;
+}
+
+weft_state weft_state_of(weft_fiber fiber)
+{
+    weft__cord *c = weft__cord_here();
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, fiber) : NULL;
+    return f != NULL ? weft__fiber_state(c, f) : WEFT_DEAD;
+}
+
+int weft_name(weft_fiber fiber, const char *name)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    if (name == NULL)
+        return weft_fail(-EINVAL, "a name is not NULL");
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL)
+        return weft__fiber_missing(c, fiber);
+    copy_name(f, name);
+    return 0;
+}
+
+const char *weft_name_of(weft_fiber fiber)
+{
+    weft__cord *c = weft__cord_here();
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, fiber) : NULL;
+    return f != NULL ? f->name : NULL;
+}

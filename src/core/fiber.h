@@ -1,0 +1,157 @@
+/*
+ * The record of a fiber, and how one is found, made and given back.
+ *
+ * Records live in chunks that are never freed while their cord lives, so an id can be checked by
+ * looking at the record in its slot: a load for the chunk, a load for the id. A record that is
+ * given back is clean: everything that is not set when a fiber is made is empty already.
+ */
+#ifndef WEFT_CORE_FIBER_H
+#define WEFT_CORE_FIBER_H
+
+#include "arch/context.h"
+#include "base/list.h"
+#include "core/limits.h"
+#include "core/runqueue.h"
+#include "core/stack.h"
+#include "core/timer.h"
+
+#include <weft/error.h>
+#include <weft/fiber.h>
+
+typedef struct weft__fiber weft__fiber;
+typedef struct weft__cord weft__cord;
+typedef struct weft__error weft__error;
+typedef struct weft__scope weft__scope;
+
+/* Where the record is in its life. Running, runnable and waiting follow from where the fiber is. */
+typedef enum weft__phase {
+    WEFT__FREE,   /* on a list of records to use */
+    WEFT__FRESH,  /* made, never ran */
+    WEFT__ALIVE,  /* its function runs */
+    WEFT__ENDING, /* its function is over, its clean-up runs */
+    WEFT__ENDED,  /* nothing runs any more; the value waits for someone to await it */
+} weft__phase;
+
+/* A place to wait in. */
+typedef struct weft__wait_kind {
+    const char *name; /* for people: "sleep" */
+    bool is_open;     /* weft_schedule may end the wait */
+    /*
+     * Take the fiber out of the place, so that nothing there can wake it any more. False: the place
+     * still holds it and will wake it itself, soon. NULL: the wait cannot be cut short.
+     */
+    bool (*leave)(weft__fiber *f);
+} weft__wait_kind;
+
+/* Someone who waits for a fiber's end: in the fiber's list until then. */
+typedef struct weft__awaiter {
+    weft__list link;
+    weft__fiber *fiber; /* who waits */
+    /* Called at the end, with the link taken out already: keeps the value, wakes the waiter if that was all it waited for. */
+    void (*ended)(struct weft__awaiter *a, weft_value value);
+} weft__awaiter;
+
+/* What few fibers have; allocated when first needed. */
+typedef struct weft__extras {
+    struct weft__defer *defers;  /* the last one first */
+    struct weft__region *region; /* blocks of fiber memory */
+    void *locals[WEFT__KEYS_MAX];
+} weft__extras;
+
+struct weft__fiber {
+    /* A switch touches these. */
+    weft__context context;
+    weft_value value;      /* what it is resumed with */
+    weft__runnable queued; /* its place on the run queue */
+    uint8_t alarm;         /* its next blocking call is refused; see alarm.h */
+    uint8_t phase;         /* weft__phase */
+    bool woken_open;       /* queued from a wait that was open to weft_schedule */
+    bool is_parked;
+    uint64_t switches;
+    weft__fiber *starter;  /* in weft_start until this one first switches; NULL: nobody */
+
+    /* What it waits in. */
+    const weft__wait_kind *waits_in; /* NULL: it does not wait */
+    void *wait_object;               /* the kind's own */
+    int64_t wait_since_ns;
+    weft__awaiter awaiter;           /* for the wait for one fiber */
+    weft__timer timer;               /* for sleep */
+
+    weft_fiber id; /* 0: the record is free */
+    uint32_t slot;
+    weft_fn *fn;
+    void *arg;
+    weft__stack stack;
+    size_t stack_bytes;    /* as asked for */
+    uint32_t arg_room;     /* bytes at the top of the stack that hold a copy of arg */
+    bool has_arg_on_stack;
+
+    /* The tree. */
+    weft__fiber *parent;     /* NULL: a main fiber */
+    weft__list sibling;      /* in parent's children, or in its ended */
+    weft__list children;     /* alive, in the order of their making */
+    weft__list ended;        /* dead, not awaited yet */
+    uint32_t children_count; /* alive */
+    uint32_t join_left;      /* wake joiner when so few are left */
+    weft__fiber *joiner;     /* waits for the children to end; NULL: nobody */
+    weft__list awaiters;     /* of its end */
+    weft__list restarters;   /* fibers in weft_restart of this one */
+
+    /* Errors and cancellation. */
+    weft__error *error;  /* the last one; NULL: none */
+    weft__error *raised; /* raised in it and not delivered yet, oldest first */
+    weft__error *raised_last; /* the newest of them; meaningless without any */
+    int raised_code;     /* the same without words, when there was no memory for them; 0: none */
+    bool is_stopped;     /* weft_stop or weft_cancel: for good */
+    bool is_shutdown;    /* stopped because its parent ended: its own failure still counts */
+    bool is_restarting;
+    bool is_daemon;
+    bool is_unawaited;   /* weft_go: nothing is kept */
+    uint8_t no_switch;   /* depth of weft_no_switch_begin */
+    uint32_t refusals;   /* blocking calls refused in a row */
+    weft_value result;   /* what it was stopped with; its value once it has ended */
+    weft_value first_value;
+    weft__scope *scope;  /* the innermost open one; NULL: none */
+
+    weft__extras *extras; /* NULL: none */
+    int64_t cpu_ns;
+    char name[WEFT__NAME_BYTES];
+};
+
+#define WEFT__CHUNK_BITS 6
+#define WEFT__CHUNK_FIBERS (1u << WEFT__CHUNK_BITS)
+
+/* What a main fiber is made of: the calling thread's own stack. The cord has a free record. */
+weft__fiber *weft__fiber_adopt(weft__cord *c);
+
+/* One more chunk of records, and room for them on the run queue. 0, -ENOMEM, or -EAGAIN when ids are used up. */
+int weft__cord_add_chunk(weft__cord *c);
+
+weft_state weft__fiber_state(const weft__cord *c, const weft__fiber *f);
+
+/* The sleep of the fiber whose timer this is, is over. */
+void weft__sleep_over(weft__timer *timer);
+
+/* A fresh context on the fiber's stack: it starts at the beginning when next switched to. */
+void weft__fiber_rewind(weft__fiber *f);
+
+/* Give back a record that is out of the tree and waits nowhere. Its stack may be the running one. */
+void weft__fiber_free(weft__cord *c, weft__fiber *f);
+
+/* Free what only some fibers have. */
+void weft__extras_free(weft__fiber *f);
+
+/* Run what weft_defer left, the last one first. */
+void weft__defers_run(weft__fiber *f);
+
+static inline weft__fiber *weft__fiber_of_queued(weft__runnable *r)
+{
+    return CONTAINER_OF(r, weft__fiber, queued);
+}
+
+static inline weft__fiber *weft__fiber_of_sibling(weft__list *node)
+{
+    return CONTAINER_OF(node, weft__fiber, sibling);
+}
+
+#endif

@@ -1,0 +1,157 @@
+/*
+ * Guard pages and batched advice: which kernel interface serves, and what to do without it.
+ * Knows nothing of stacks.
+ */
+#include "core/guard.h"
+
+#include "base/compiler.h"
+#include "core/limits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Newer than the headers of the systems that weft is built on. */
+#define ADVICE_GUARD_INSTALL 102 /* MADV_GUARD_INSTALL, Linux 6.13 */
+#define FD_SELF (-10000)         /* PIDFD_SELF, Linux 6.14: needs no descriptor, survives fork */
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
+
+_Atomic int weft__guard_method = WEFT__GUARD_BATCH;
+
+/* Guards made by mprotect in this process, and how many there may be (0: not read yet). */
+static _Atomic size_t protected_now;
+static _Atomic size_t protected_max;
+
+static void method_abandon(int method)
+{
+    int current = atomic_load_explicit(&weft__guard_method, memory_order_relaxed);
+    while (current <= method &&
+           !atomic_compare_exchange_weak(&weft__guard_method, &current, method + 1))
+        continue;
+}
+
+static bool method_is_tried(int method)
+{
+    return atomic_load_explicit(&weft__guard_method, memory_order_relaxed) <= method;
+}
+
+/* Will a call that failed so fail forever? Anything else is a passing shortage. */
+static bool is_refusal(int error)
+{
+    return error == EINVAL || error == ENOSYS || error == EBADF || error == EPERM ||
+           error == EOPNOTSUPP;
+}
+
+/*
+ * Advise many stretches in one call. Returns how many were done, counted from the first; *error is
+ * the errno of a call that did none, else 0.
+ */
+static size_t advise_many(const struct iovec *pages, size_t count, int advice, int *error)
+{
+    *error = 0;
+    long bytes = syscall(SYS_process_madvise, FD_SELF, pages, count, (unsigned long)advice, 0ul);
+    if (bytes < 0) {
+        *error = errno;
+        return 0;
+    }
+    size_t done = 0;
+    for (size_t left = (size_t)bytes; done < count && left >= pages[done].iov_len; done++)
+        left -= pages[done].iov_len;
+    return done;
+}
+
+static size_t guards_max(void)
+{
+    size_t max = atomic_load_explicit(&protected_max, memory_order_relaxed);
+    if (max != 0)
+        return max;
+    unsigned long mappings = 65530; /* the kernel's default */
+    char text[32];
+    int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t got = read(fd, text, sizeof text - 1);
+        if (got > 0) {
+            text[got] = '\0';
+            mappings = strtoul(text, NULL, 10);
+        }
+        close(fd);
+    }
+    max = mappings / 100 * WEFT__GUARD_MAPS_PERCENT / 2 + 1;
+    atomic_store_explicit(&protected_max, max, memory_order_relaxed);
+    return max;
+}
+
+static bool protect(const struct iovec *page)
+{
+    if (atomic_fetch_add(&protected_now, 1) < guards_max() &&
+        mprotect(page->iov_base, page->iov_len, PROT_NONE) == 0)
+        return true;
+    atomic_fetch_sub(&protected_now, 1);
+    return false;
+}
+
+static void say_unguarded(void)
+{
+    static const char words[] = "weft: no more guard pages to be had (vm.max_map_count): "
+                                "a stack overflow may go unnoticed\n";
+    static atomic_flag is_said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&is_said) && write(STDERR_FILENO, words, sizeof words - 1) < 0)
+        return; /* nobody to tell */
+}
+
+static bool guard_by_advice(const struct iovec *page)
+{
+    if (!method_is_tried(WEFT__GUARD_SINGLE))
+        return false;
+    if (madvise(page->iov_base, page->iov_len, ADVICE_GUARD_INSTALL) == 0)
+        return true;
+    if (is_refusal(errno))
+        method_abandon(WEFT__GUARD_SINGLE);
+    return false;
+}
+
+weft__guard_result weft__guard_install(const struct iovec *pages, size_t count)
+{
+    weft__guard_result result = {0};
+    size_t done = 0;
+    if (method_is_tried(WEFT__GUARD_BATCH)) {
+        int error;
+        done = advise_many(pages, count, ADVICE_GUARD_INSTALL, &error);
+        if (is_refusal(error))
+            method_abandon(WEFT__GUARD_BATCH);
+    }
+    for (; done < count; done++) {
+        if (guard_by_advice(&pages[done]))
+            continue;
+        if (method_is_tried(WEFT__GUARD_PROTECT) && protect(&pages[done])) {
+            result.protected++;
+            continue;
+        }
+        result.unguarded |= UINT64_C(1) << done;
+        say_unguarded();
+    }
+    return result;
+}
+
+void weft__guard_forget(size_t protected)
+{
+    atomic_fetch_sub(&protected_now, protected);
+}
+
+void weft__pages_give_back(const struct iovec *pages, size_t count)
+{
+    size_t done = 0;
+    int error;
+    /* Where process_madvise takes guards it takes this: both are for oneself only, since 6.13. */
+    if (count > 1 && method_is_tried(WEFT__GUARD_BATCH))
+        done = advise_many(pages, count, MADV_DONTNEED, &error);
+    /* It fails for memory that is locked; then the pages just stay. */
+    for (; done < count; done++)
+        madvise(pages[done].iov_base, pages[done].iov_len, MADV_DONTNEED);
+}

@@ -1,0 +1,110 @@
+/* The numbers, each with its unit and its reason. */
+#ifndef WEFT_CORE_LIMITS_H
+#define WEFT_CORE_LIMITS_H
+
+#include <stddef.h>
+
+/* Sanitized code needs several times the stack. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define WEFT__STACK_BYTES_DEFAULT ((size_t)256 << 10)
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define WEFT__STACK_BYTES_DEFAULT ((size_t)256 << 10)
+#endif
+#endif
+/* Printing a double with printf takes about 8 KiB, getaddrinfo 30: 64 KiB serve most code, and untouched pages cost nothing. */
+#ifndef WEFT__STACK_BYTES_DEFAULT
+#define WEFT__STACK_BYTES_DEFAULT ((size_t)64 << 10)
+#endif
+
+/* Below this the guard page, our own frames and one printf leave nothing to the user. */
+#define WEFT__STACK_BYTES_MIN ((size_t)16 << 10)
+/* Above this it is a mistake in units rather than a wish. */
+#define WEFT__STACK_BYTES_MAX ((size_t)1 << 30)
+
+/* Part of a stack, from its top, whose pages a cached stack may keep: most fibers go no deeper. */
+#define WEFT__STACK_TOP_BYTES ((size_t)16 << 10)
+
+/*
+ * Slots mapped at once: few at first, for the small program; doubling up to 4096, or 256 MiB, so
+ * that a million stacks are some 250 mappings (of 65,530).
+ */
+#define WEFT__STACK_CHUNK_SLOTS_MIN ((size_t)16)
+#define WEFT__STACK_CHUNK_SLOTS_MAX ((size_t)4096)
+#define WEFT__STACK_CHUNK_BYTES_MAX ((size_t)256 << 20)
+/* Slots above this many bytes have a mapping each; but for a few, free ones are unmapped. */
+#define WEFT__STACK_ALONE_BYTES ((size_t)1 << 20)
+#define WEFT__STACK_ALONE_CACHED ((size_t)2)
+
+/*
+ * Slots that one system call guards, or empties: at 64 the call itself is a tenth of the cost
+ * (595 ns a guard; 570 with 1024), and the vector of 1 KiB fits on a small stack.
+ */
+#define WEFT__STACK_BATCH ((size_t)64)
+
+/*
+ * Free stacks of a class that keep their pages: so many, or that part of all there are. A page
+ * costs 4 KiB to keep and 2 to 4 microseconds to get again.
+ */
+#define WEFT__STACK_WARM_MIN ((size_t)4096)
+#define WEFT__STACK_WARM_PART ((size_t)4)
+
+/*
+ * Releases between two samples of whether stacks were used deeply. One is a system call of 1.2
+ * microseconds: each 1024th adds 1 ns to a release. It starts low, doubles while nothing is found,
+ * and every release is sampled while stacks are found deep.
+ */
+#define WEFT__STACK_SAMPLE_EVERY_FIRST ((size_t)16)
+#define WEFT__STACK_SAMPLE_EVERY_MAX ((size_t)1024)
+/* Pages that a sample inspects, going down from the top part: one byte of vector each. */
+#define WEFT__STACK_SAMPLE_PAGES ((size_t)64)
+/*
+ * Bytes (of slots) newly found deep in a class before the cold ones of them are emptied below their
+ * top parts: emptying and touching again costs 27 to 222 microseconds, so the warm ones stay.
+ */
+#define WEFT__STACK_DEEP_BYTES_MAX ((size_t)16 << 20)
+
+/*
+ * Tops of neighbours are shifted against each other by so many bytes (a cache line), in so many
+ * steps: equal offsets in all slots would fall into the same few cache sets. Below 1 KiB in all, to
+ * leave most of the top page to the fiber.
+ */
+#define WEFT__STACK_COLOUR_BYTES ((size_t)64)
+#define WEFT__STACK_COLOURS ((size_t)16)
+
+/* Percent of vm.max_map_count that guards made by mprotect (two mappings each) may take. */
+#define WEFT__GUARD_MAPS_PERCENT 40
+
+/*
+ * Bytes of the stack for signal handlers, beside what the kernel puts there: our report takes under
+ * 8 KiB, but a handler that was there before us may want more, and untouched pages cost nothing.
+ */
+#define WEFT__SIGNAL_STACK_BYTES ((size_t)64 << 10)
+
+/* Bytes of a fiber's name, with its end: enough to tell fibers apart, small enough to sit in the record. */
+#define WEFT__NAME_BYTES 32
+
+/* Fibers of one thread, and threads with fibers at once: what an id has bits for (22 and 10). */
+#define WEFT__FIBERS_BITS 22
+#define WEFT__CORDS_BITS 10
+
+/* Switches between two looks at the clock while fibers are runnable; fewer when they compute long between switches. */
+#define WEFT__TURN_SWITCHES_MAX 64
+/* A turn that took longer than this (ns) is halved next time, one shorter than a quarter of it doubled: bounds how late timers and I/O can be. */
+#define WEFT__TURN_NS_MAX 200000
+/* With fibers always runnable, the kernel is asked this often (ns): a poll costs about as much as 100 switches. */
+#define WEFT__POLL_EVERY_NS 50000
+
+/* Blocking calls in a row that a cancelled fiber may ignore before each of them lets the others run. */
+#define WEFT__REFUSALS_MAX 16
+
+/* Errors in a chain, and bytes of a message: a chain that only ever grows must end somewhere. */
+#define WEFT__ERROR_CHAIN_MAX 16
+#define WEFT__ERROR_MESSAGE_BYTES 256
+/* Return addresses kept with an error. */
+#define WEFT__ERROR_FRAMES_MAX 16
+
+/* Fiber-local keys in all. */
+#define WEFT__KEYS_MAX 64
+
+#endif

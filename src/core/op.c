@@ -1,0 +1,56 @@
+/* Operations: from the fiber to the backend and back. */
+#include "core/op.h"
+
+#include "core/alarm.h"
+
+static void release(weft__cord *c, const weft__fiber *f)
+{
+    c->held -= !f->is_daemon;
+}
+
+static bool leave_op(weft__fiber *f)
+{
+    weft__cord *c = weft__cord_self;
+    if (!c->backend->type->cancel(c->backend, f->wait_object))
+        return false;
+    release(c, f);
+    return true;
+}
+
+static const weft__wait_kind waits_op[] = {
+    [WEFT__OP_READ] = {"read", false, leave_op},
+    [WEFT__OP_WRITE] = {"write", false, leave_op},
+    [WEFT__OP_ACCEPT] = {"accept", false, leave_op},
+    [WEFT__OP_CONNECT] = {"connect", false, leave_op},
+    [WEFT__OP_WAIT] = {"a descriptor", false, leave_op},
+};
+
+/* A cancel that came in time is told as what caused it; one that came too late strikes at the next call. */
+static void op_done(weft__op *op, intptr_t result)
+{
+    weft__cord *c = weft__cord_self;
+    weft__fiber *f = op->owner;
+    release(c, f);
+    if (result == -ECANCELED && f->alarm)
+        result = weft__alarm_take(f);
+    weft__wake(c, f, result, WEFT__TAIL);
+}
+
+intptr_t weft__op_run(weft__op *op)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = c->current;
+    if (f->alarm)
+        return weft__refuse(c);
+    op->done = op_done;
+    op->owner = f;
+    weft__list_init(&op->link);
+    c->ops++;
+    intptr_t result = c->backend->type->submit(c->backend, op);
+    if (result != WEFT__OP_PENDING)
+        return result;
+    c->held += !f->is_daemon;
+    return weft__wait(c, &waits_op[op->code], op);
+}

@@ -1,0 +1,181 @@
+/*
+ * The handler of faults: tells stack overflows from other faults, reports the former, passes the
+ * latter on. Knows no fibers; the core's finder does.
+ *
+ * The handler runs in the middle of anything, with the faulting stack at its end. It formats into
+ * a buffer of its own and calls write; backtrace_symbols_fd is the only thing of the C library
+ * beyond the list in signal-safety(7): it looks the symbol up and writes, without malloc.
+ */
+#include "core/overflow.h"
+
+#include "core/limits.h"
+
+#include <errno.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* The dispositions before ours: what faults that are not ours go to. */
+static struct sigaction segv_before;
+static struct sigaction bus_before;
+
+static weft__overflow_finder *finder_installed;
+
+/* Text in the making; what does not fit is cut. */
+typedef struct text {
+    char bytes[256];
+    size_t count;
+} text;
+
+static void text_add(text *t, const char *words)
+{
+    while (*words != '\0' && t->count < sizeof t->bytes)
+        t->bytes[t->count++] = *words++;
+}
+
+static void text_add_number(text *t, uint64_t number)
+{
+    char digits[21];
+    char *first = digits + sizeof digits - 1;
+    *first = '\0';
+    do {
+        *--first = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    text_add(t, first);
+}
+
+static void text_write(text *t)
+{
+    if (write(STDERR_FILENO, t->bytes, t->count) < 0)
+        return; /* nobody to tell */
+}
+
+static void say_who(const weft__overflow_facts *facts)
+{
+    text t = {.count = 0};
+    text_add(&t, "weft: stack overflow in fiber #");
+    text_add_number(&t, facts->id);
+    if (facts->name != NULL && facts->name[0] != '\0') {
+        text_add(&t, " '");
+        text_add(&t, facts->name);
+        text_add(&t, "'");
+    }
+    text_add(&t, facts->fn != NULL ? ", which runs " : "\n");
+    text_write(&t);
+    if (facts->fn != NULL)
+        backtrace_symbols_fd(&(void *){facts->fn}, 1, STDERR_FILENO);
+}
+
+static void say_what_to_do(const weft__overflow_facts *facts)
+{
+    text t = {.count = 0};
+    text_add(&t, "weft: its stack has ");
+    text_add_number(&t, facts->stack_bytes >> 10);
+    text_add(&t, " KiB; give it more: .stack_bytes of weft_spin_options, or WEFT_STACK=");
+    text_add_number(&t, facts->stack_bytes >> 9);
+    text_add(&t, "K in the environment\n");
+    text_write(&t);
+}
+
+/*
+ * Let the signal strike again, with the disposition before ours. A fault repeats itself when the
+ * handler returns; what kill or raise sent has to be sent again.
+ */
+static void strike_again(int number, const siginfo_t *info, const struct sigaction *before)
+{
+    sigaction(number, before, NULL);
+    if (info->si_code <= 0)
+        raise(number); /* blocked until the handler has returned */
+}
+
+/* Call the handler before ours as the kernel would have. The mask is undone when ours returns. */
+static void hand_over(int number, siginfo_t *info, void *context, struct sigaction *before)
+{
+    struct sigaction handler = *before;
+    if (handler.sa_flags & (int)SA_RESETHAND)
+        before->sa_handler = SIG_DFL;
+    pthread_sigmask(SIG_BLOCK, &handler.sa_mask, NULL);
+    if (handler.sa_flags & SA_NODEFER) {
+        sigset_t self;
+        sigemptyset(&self);
+        sigaddset(&self, number);
+        pthread_sigmask(SIG_UNBLOCK, &self, NULL);
+    }
+    if (handler.sa_flags & SA_SIGINFO)
+        handler.sa_sigaction(number, info, context);
+    else
+        handler.sa_handler(number);
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    int saved = errno;
+    struct sigaction *before = number == SIGBUS ? &bus_before : &segv_before;
+    weft__overflow_facts facts;
+    /* Only a fault has an address; what kill sent has a process id in its place. */
+    if (info->si_code > 0 && finder_installed(info->si_addr, &facts)) {
+        say_who(&facts);
+        say_what_to_do(&facts);
+        strike_again(number, info, before);
+    } else if (before->sa_handler == SIG_IGN && info->si_code <= 0) {
+        /* Ignored, as before. A fault cannot be: the kernel ends the program then. */
+    } else if (before->sa_handler == SIG_DFL || before->sa_handler == SIG_IGN) {
+        strike_again(number, info, before);
+    } else {
+        hand_over(number, info, context, before);
+    }
+    errno = saved;
+}
+
+int weft__overflow_install(weft__overflow_finder *finder)
+{
+    static atomic_flag is_installed = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&is_installed))
+        return 0;
+    struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigemptyset(&ours.sa_mask);
+    finder_installed = finder;
+    /* The old ones must be known before a handler could want them. */
+    if (sigaction(SIGSEGV, NULL, &segv_before) < 0 || sigaction(SIGBUS, NULL, &bus_before) < 0 ||
+        sigaction(SIGSEGV, &ours, NULL) < 0 || sigaction(SIGBUS, &ours, NULL) < 0)
+        return -errno;
+    return 0;
+}
+
+int weft__overflow_thread_open(weft__overflow_thread *thread)
+{
+    *thread = (weft__overflow_thread){0};
+    stack_t present;
+    if (sigaltstack(NULL, &present) == 0 && !(present.ss_flags & SS_DISABLE))
+        return 0;
+    /* What the kernel saves there depends on the processor: AVX-512 alone takes 2.5 KiB. */
+    long least = sysconf(_SC_MINSIGSTKSZ);
+    size_t bytes = WEFT__SIGNAL_STACK_BYTES + (least > 0 ? (size_t)least : MINSIGSTKSZ);
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (memory == MAP_FAILED)
+        return -ENOMEM;
+    if (sigaltstack(&(stack_t){.ss_sp = memory, .ss_size = bytes}, NULL) < 0) {
+        munmap(memory, bytes);
+        return -ENOMEM;
+    }
+    *thread = (weft__overflow_thread){memory, bytes};
+    return 0;
+}
+
+void weft__overflow_thread_close(weft__overflow_thread *thread)
+{
+    if (thread->memory == NULL)
+        return;
+    stack_t present;
+    bool is_ours = sigaltstack(NULL, &present) == 0 && present.ss_sp == thread->memory;
+    /* It refuses while a handler runs on it; the memory has to stay then. */
+    if (is_ours && sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL) < 0)
+        return;
+    munmap(thread->memory, thread->bytes);
+    *thread = (weft__overflow_thread){0};
+}

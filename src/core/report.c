@@ -1,0 +1,57 @@
+/* What weft says on stderr, unasked. One write for each line, so that lines of several threads do not mix. */
+#include "core/report.h"
+
+#include <execinfo.h>
+#include <stdio.h>
+#include <unistd.h>
+
+void weft__report(const char *format, ...)
+{
+    char line[512];
+    int used = snprintf(line, sizeof line, "weft: ");
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + used, sizeof line - (size_t)used, format, args);
+    va_end(args);
+    dprintf(STDERR_FILENO, "%s\n", line);
+}
+
+void weft__report_deadlock(void)
+{
+    weft__report("deadlock: every fiber waits, and nothing is left that could wake one");
+    weft_dump(STDERR_FILENO);
+}
+
+static void report_path(const weft__error *e)
+{
+    if (e->path_count == 0)
+        return;
+    dprintf(STDERR_FILENO, "  climbed to");
+    for (unsigned i = 0; i < e->path_count; i++)
+        dprintf(STDERR_FILENO, "%s #%llu", i > 0 ? ", then" : "", (unsigned long long)e->path[i]);
+    dprintf(STDERR_FILENO, "\n");
+}
+
+static void report_one(const char *prefix, const weft_error_info *i)
+{
+    dprintf(STDERR_FILENO, "  %s%s: %d (%s), in fiber #%llu '%s'\n", prefix, i->message, i->code,
+            weft__error_text(i->code), (unsigned long long)i->fiber, i->fiber_name);
+}
+
+void weft__report_unhandled(const weft__error *e, int code)
+{
+    if (e == NULL || e->info.code != code) {
+        weft__report("an error reached the main fiber and was not handled: %d (%s)", code,
+                     weft__error_text(code));
+        return;
+    }
+    weft__report("an error reached the main fiber and was not handled:");
+    report_one("", &e->info);
+    for (const weft_error_info *i = e->info.cause; i != NULL; i = i->cause)
+        report_one("caused by: ", i);
+    report_path(e);
+    if (e->frames_count > 0) {
+        dprintf(STDERR_FILENO, "  recorded at\n");
+        backtrace_symbols_fd(e->frames, e->frames_count, STDERR_FILENO);
+    }
+}

@@ -1,0 +1,22 @@
+/* What weft says on stderr, unasked: deadlocks, errors that nobody handled, mistakes. */
+#ifndef WEFT_CORE_REPORT_H
+#define WEFT_CORE_REPORT_H
+
+#include "core/cord.h"
+#include "core/error.h"
+
+#include <weft/debug.h>
+
+/* One line, after "weft: ". */
+void weft__report(const char *format, ...) WEFT_PRINTF(1, 2);
+
+/* Nothing can ever wake anyone; with the tree of fibers. */
+void weft__report_deadlock(void);
+
+/* An error reached the top: the message, the causes, the fibers it climbed through, where it was recorded. */
+void weft__report_unhandled(const weft__error *e, int code);
+
+/* What is known of a fiber. */
+void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out);
+
+#endif

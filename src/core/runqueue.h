@@ -1,0 +1,100 @@
+/*
+ * The run queue: a growable ring of fibers, first in first out, with a way to the front.
+ *
+ * A fiber is on it at most once and knows its place, so it can be moved or taken out in O(1): the
+ * place is emptied and skipped later. Room is made when fibers are made (reserve), so pushing cannot fail.
+ * The value that a fiber is resumed with is kept in the fiber.
+ */
+#ifndef WEFT_CORE_RUNQUEUE_H
+#define WEFT_CORE_RUNQUEUE_H
+
+#include "base/compiler.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What the queue keeps in each of its entries' owners; embedded in a fiber. */
+typedef struct weft__runnable {
+    uint32_t place; /* 1 + index in the ring; 0: not queued */
+} weft__runnable;
+
+typedef struct weft__runqueue {
+    weft__runnable **ring; /* NULL entries were taken out; capacity is a power of two */
+    uint32_t mask;         /* capacity - 1 */
+    uint32_t head;         /* of the next to run; free-running */
+    uint32_t tail;         /* of the next free entry; free-running. tail - head <= capacity */
+    uint32_t count;        /* entries that are not empty */
+    uint32_t count_max;    /* the most there were since it was reset */
+} weft__runqueue;
+
+/* Returns 0 or -ENOMEM. */
+int weft__runqueue_init(weft__runqueue *q);
+void weft__runqueue_close(weft__runqueue *q);
+
+/* Make sure that `fibers` fibers can be queued at once. Returns 0 or -ENOMEM; nothing has changed then. */
+int weft__runqueue_reserve(weft__runqueue *q, size_t fibers);
+
+/* Squeeze out the empty entries. Cold: the ring has at least as many free entries again afterwards as it has fibers. */
+void weft__runqueue_compact(weft__runqueue *q);
+
+/* Take an entry out of the middle. It must be queued. */
+void weft__runqueue_remove(weft__runqueue *q, weft__runnable *r);
+
+/* Move a random entry to the head; random is any number. For sim. The queue must not be empty. */
+void weft__runqueue_shuffle(weft__runqueue *q, uint64_t random);
+
+static inline void weft__runqueue_note(weft__runqueue *q)
+{
+    if (UNLIKELY(++q->count > q->count_max))
+        q->count_max = q->count;
+}
+
+/* Queue at the tail. It must not be queued. */
+static inline void weft__runqueue_push(weft__runqueue *q, weft__runnable *r)
+{
+    if (UNLIKELY(q->tail - q->head > q->mask))
+        weft__runqueue_compact(q);
+    uint32_t at = q->tail++ & q->mask;
+    q->ring[at] = r;
+    r->place = at + 1;
+    weft__runqueue_note(q);
+}
+
+/* Queue at the head. It must not be queued. */
+static inline void weft__runqueue_push_front(weft__runqueue *q, weft__runnable *r)
+{
+    if (UNLIKELY(q->tail - q->head > q->mask))
+        weft__runqueue_compact(q);
+    uint32_t at = --q->head & q->mask;
+    q->ring[at] = r;
+    r->place = at + 1;
+    weft__runqueue_note(q);
+}
+
+/* The next to run, taken out; NULL if there is none. */
+static inline weft__runnable *weft__runqueue_pop(weft__runqueue *q)
+{
+    while (q->head != q->tail) {
+        weft__runnable *r = q->ring[q->head++ & q->mask];
+        if (LIKELY(r != NULL)) {
+            r->place = 0;
+            q->count--;
+            return r;
+        }
+    }
+    return NULL;
+}
+
+/* The one that will be next after a pop, or NULL; a hint for prefetching. */
+static inline weft__runnable *weft__runqueue_peek(const weft__runqueue *q)
+{
+    return q->head != q->tail ? q->ring[q->head & q->mask] : NULL;
+}
+
+static inline bool weft__runnable_is_queued(const weft__runnable *r)
+{
+    return r->place != 0;
+}
+
+#endif

@@ -1,0 +1,379 @@
+/*
+ * The scheduler that is not there: the fiber that blocks takes the next one off the run queue and
+ * switches to it; if there is none, it polls the backend itself.
+ *
+ * Also here: the calls that only schedule or switch. What they wait for in between is elsewhere.
+ */
+#include "core/sched.h"
+
+#include "core/alarm.h"
+#include "core/report.h"
+#include "core/tree.h"
+
+#include <time.h>
+
+/* Nobody holds a fiber that is in one of these; there is nothing to take it out of. */
+static bool leave_nothing(weft__fiber *f)
+{
+    (void)f;
+    return true;
+}
+
+const weft__wait_kind weft__waits_new = {"its start", true, leave_nothing};
+const weft__wait_kind weft__waits_suspend = {"weft_schedule", true, leave_nothing};
+static const weft__wait_kind waits_transfer = {"a transfer", true, leave_nothing};
+
+void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__where where)
+{
+    f->value = value;
+    if (UNLIKELY(f->is_parked))
+        return;
+    if (where == WEFT__FRONT)
+        weft__runqueue_push_front(&c->runqueue, &f->queued);
+    else
+        weft__runqueue_push(&c->runqueue, &f->queued);
+}
+
+/*
+ * Look at the clock, now that so many switches have passed: fire timers, ask the backend, read the
+ * inbox. The number of switches to the next look adapts to how long fibers compute between them.
+ */
+COLD static void turn(weft__cord *c)
+{
+    weft__backend *b = c->backend;
+    if (b->type->tick != NULL)
+        b->type->tick(b, c->turn_switches);
+    int64_t now = weft__cord_now(c);
+    int64_t took = now - c->turned_ns;
+    c->turned_ns = now;
+    if (took > WEFT__TURN_NS_MAX && c->turn_switches > 1)
+        c->turn_switches /= 2;
+    else if (took < WEFT__TURN_NS_MAX / 4 && c->turn_switches < WEFT__TURN_SWITCHES_MAX)
+        c->turn_switches *= 2;
+
+    weft__cord_read_inbox(c);
+    weft__wheel_expire(&c->wheel, now);
+    bool is_time = b->pending > 0 && now - c->polled_ns >= WEFT__POLL_EVERY_NS;
+    if (is_time || c->must_poll) {
+        c->must_poll = false;
+        c->polled_ns = now;
+        c->polls++;
+        b->type->poll(b, 0);
+    }
+
+    c->turn_left = c->turn_switches;
+    uint64_t random;
+    if (c->is_shuffled && b->type->choose(b, &random)) {
+        c->turn_left = 1;
+        if (c->runqueue.count > 0)
+            weft__runqueue_shuffle(&c->runqueue, random);
+    }
+}
+
+/* Nothing can ever wake anyone. Main is the one who is told. */
+static void wake_main(weft__cord *c)
+{
+    weft__fiber *f = c->main;
+    if (f->waits_in->is_open) {
+        weft__wake(c, f, 0, WEFT__TAIL);
+        return;
+    }
+    weft__report_deadlock();
+    if (f->waits_in->leave == NULL || f->waits_in->leave(f))
+        weft__wake(c, f, -EDEADLK, WEFT__TAIL);
+}
+
+/*
+ * With nothing runnable: is there anything at all to wait for? Daemons do not count for a main
+ * fiber that waits until the work is done.
+ */
+static bool is_stuck(weft__cord *c)
+{
+    const weft__fiber *f = c->main;
+    if (f->waits_in == NULL || f->is_parked)
+        return false;
+    bool is_done = f->waits_in->is_open && c->held == 0;
+    bool is_dead = c->wheel.count == 0 && c->backend->pending == 0;
+    return (is_done || is_dead) && !weft__cord_is_reachable();
+}
+
+/* How long the backend may wait: until the next timer. */
+static int64_t poll_timeout(weft__cord *c)
+{
+    /* Only another thread can wake us, and it may end instead: look again now and then. */
+    const int64_t look_again_ns = 50 * 1000 * 1000;
+    int64_t next_ns = weft__wheel_next(&c->wheel);
+    int64_t timeout_ns = next_ns == WEFT__NEVER ? -1 : next_ns > c->now_ns ? next_ns - c->now_ns : 0;
+    if (c->held == 0 && (timeout_ns < 0 || timeout_ns > look_again_ns))
+        return look_again_ns;
+    return timeout_ns;
+}
+
+static void poll_and_wait(weft__cord *c)
+{
+    int64_t timeout_ns = poll_timeout(c);
+    if (timeout_ns != 0) {
+        c->polls_blocking++;
+        if (c->on_idle != NULL)
+            c->on_idle(c->on_idle_arg);
+    }
+    c->polls++;
+    int rc = c->backend->type->poll(c->backend, timeout_ns);
+    if (rc < 0)
+        weft__report("the %s backend cannot poll: %s", c->backend->type->name, weft__error_text(rc));
+    c->must_poll = false;
+    c->polled_ns = c->turned_ns = weft__cord_now(c);
+    c->turn_left = c->is_shuffled ? 1 : c->turn_switches;
+}
+
+/* The run queue is empty: wait for the outside world until it is not. */
+COLD static weft__runnable *idle(weft__cord *c)
+{
+    weft__cord_now(c);
+    for (;;) {
+        weft__cord_read_inbox(c);
+        weft__wheel_expire(&c->wheel, c->now_ns);
+        weft__runnable *r = weft__runqueue_pop(&c->runqueue);
+        if (r != NULL)
+            return r;
+        if (is_stuck(c))
+            wake_main(c);
+        else
+            poll_and_wait(c);
+    }
+}
+
+static inline weft__fiber *next(weft__cord *c)
+{
+    weft__fiber *f = c->current;
+    if (UNLIKELY(f->starter != NULL)) {
+        weft__fiber *starter = f->starter;
+        f->starter = NULL;
+        return starter;
+    }
+    if (UNLIKELY(--c->turn_left == 0))
+        turn(c);
+    weft__runnable *r = weft__runqueue_pop(&c->runqueue);
+    if (UNLIKELY(r == NULL))
+        r = idle(c);
+    return weft__fiber_of_queued(r);
+}
+
+COLD static void account(weft__cord *c)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    c->current->cpu_ns += now - c->switched_ns;
+    c->switched_ns = now;
+}
+
+/* What every switch does, whichever way it is made. */
+static inline void hand_over(weft__cord *c, weft__fiber *to)
+{
+    c->current->switches++;
+    c->switches++;
+    if (UNLIKELY(c->is_accounting))
+        account(c);
+    c->current = to;
+    /* The stack of the one after it is likely to be cold. */
+    weft__runnable *after = weft__runqueue_peek(&c->runqueue);
+    if (after != NULL)
+        __builtin_prefetch(weft__fiber_of_queued(after)->context.sp);
+}
+
+weft_value weft__switch_to(weft__cord *c, weft__fiber *to)
+{
+    weft__fiber *from = c->current;
+    hand_over(c, to);
+    if (UNLIKELY(from == to))
+        return to->value;
+    return weft__context_switch(&from->context, &to->context, to->value);
+}
+
+weft_value weft__switch(weft__cord *c)
+{
+    return weft__switch_to(c, next(c));
+}
+
+void weft__switch_away(weft__cord *c)
+{
+    weft__fiber *from = c->current;
+    weft__fiber *to = next(c);
+    hand_over(c, to);
+    weft__context_leave(&from->context, &to->context, to->value);
+}
+
+int weft_snooze(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (UNLIKELY(c == NULL))
+        return -ENOMEM;
+    weft__fiber *f = c->current;
+    if (UNLIKELY(f->alarm))
+        return (int)weft__refuse(c);
+    f->value = 0;
+    f->woken_open = false;
+    weft__runqueue_push(&c->runqueue, &f->queued);
+    return (int)weft__switch(c);
+}
+
+weft_value weft_suspend(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (UNLIKELY(c == NULL))
+        return -ENOMEM;
+    if (UNLIKELY(c->current->alarm))
+        return weft__refuse(c);
+    return weft__wait(c, &weft__waits_suspend, NULL);
+}
+
+/* Take a fiber that can be resumed by hand out of where it is; false: it cannot. */
+static bool take_open(weft__cord *c, weft__fiber *f)
+{
+    if (weft__runnable_is_queued(&f->queued)) {
+        if (!f->woken_open)
+            return false;
+        weft__runqueue_remove(&c->runqueue, &f->queued);
+        return true;
+    }
+    if (f->waits_in == NULL || !f->waits_in->is_open)
+        return false;
+    f->waits_in = NULL;
+    return true;
+}
+
+/* A plain value never displaces an error that has not been delivered. */
+static weft_value newer_value(bool was_queued, weft_value old, weft_value value)
+{
+    return was_queued && weft_is_error(old) && !weft_is_error(value) ? old : value;
+}
+
+/* A started fiber transfers away: its starter is next, once control comes back to the queue. */
+static void release_starter(weft__cord *c, weft__fiber *f)
+{
+    if (LIKELY(f->starter == NULL))
+        return;
+    weft__make_runnable(c, f->starter, 0, WEFT__FRONT);
+    f->starter = NULL;
+}
+
+weft_value weft_transfer(weft_fiber fiber, weft_value value)
+{
+    weft__cord *c = weft__cord_here();
+    if (UNLIKELY(c == NULL))
+        return -ENOMEM;
+    weft__fiber *f = c->current;
+    weft__fiber *to = weft__fiber_find(c, fiber);
+    if (UNLIKELY(to == NULL || to->phase == WEFT__ENDED))
+        return weft__fiber_missing(c, fiber);
+    if (UNLIKELY(f->alarm))
+        return weft__refuse(c);
+    if (UNLIKELY(to == f))
+        return value;
+    bool was_queued = weft__runnable_is_queued(&to->queued);
+    if (UNLIKELY(to->is_parked || !take_open(c, to)))
+        return -EBUSY;
+    to->value = newer_value(was_queued, to->value, value);
+    release_starter(c, f);
+    f->waits_in = &waits_transfer;
+    f->wait_since_ns = c->now_ns;
+    return weft__switch_to(c, to);
+}
+
+weft_value weft_start(weft_fiber fiber)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *to = weft__fiber_find(c, fiber);
+    if (to == NULL || to->phase == WEFT__ENDED)
+        return weft__fiber_missing(c, fiber);
+    weft__fiber *f = c->current;
+    if (f->alarm)
+        return weft__refuse(c);
+    if (to->waits_in != &weft__waits_new || to->is_parked)
+        return -EBUSY;
+    to->waits_in = NULL;
+    to->value = 0;
+    to->starter = f;
+    f->value = 0;
+    f->woken_open = false;
+    return weft__switch_to(c, to);
+}
+
+static int schedule_here(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    bool was_queued = weft__runnable_is_queued(&f->queued) || (f->is_parked && f->waits_in == NULL);
+    weft_value newer = newer_value(was_queued, f->value, value);
+    if (was_queued && newer != value)
+        return 0;
+    if (!take_open(c, f) && !(f->is_parked && f->woken_open))
+        return -EBUSY;
+    f->woken_open = true;
+    weft__make_runnable(c, f, value, WEFT__TAIL);
+    return 0;
+}
+
+int weft_schedule(weft_fiber fiber, weft_value value)
+{
+    weft__cord *c = weft__cord_self; /* a thread that only sends need not become a cord */
+    if (c == NULL || (fiber != 0 && weft__fiber_cord(fiber) != c->index))
+        return weft__cord_send(weft__fiber_cord(fiber), fiber, value);
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL || f->phase == WEFT__ENDED)
+        return -ESRCH;
+    return schedule_here(c, f, value);
+}
+
+int weft_interrupt(weft_fiber fiber, weft_value value)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL || f->phase == WEFT__ENDED)
+        return weft__fiber_missing(c, fiber);
+    const weft__wait_kind *kind = f->waits_in;
+    if (kind == NULL || kind->leave == NULL || kind == &weft__waits_new || !kind->leave(f))
+        return -EBUSY;
+    weft__wake(c, f, value, WEFT__TAIL);
+    return 0;
+}
+
+void weft__unpark(weft__cord *c, weft__fiber *f)
+{
+    if (!f->is_parked)
+        return;
+    f->is_parked = false;
+    if (f->waits_in == NULL)
+        weft__make_runnable(c, f, f->value, WEFT__TAIL);
+}
+
+int weft_park(weft_fiber fiber)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL || f->phase == WEFT__ENDED)
+        return weft__fiber_missing(c, fiber);
+    if (f == c->current)
+        return -EINVAL;
+    f->is_parked = true;
+    if (weft__runnable_is_queued(&f->queued))
+        weft__runqueue_remove(&c->runqueue, &f->queued);
+    return 0;
+}
+
+int weft_unpark(weft_fiber fiber)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL || f->phase == WEFT__ENDED)
+        return weft__fiber_missing(c, fiber);
+    weft__unpark(c, f);
+    return 0;
+}

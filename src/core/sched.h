@@ -1,0 +1,86 @@
+/*
+ * Switching: who runs next, how a fiber waits and how it is woken.
+ *
+ * A switchpoint checks the alarm, puts the fiber where it waits, and tail-calls weft__switch, which
+ * goes straight to the next fiber. Whoever wakes it completes the operation, so that nothing is left to do
+ * after the switch: the value arrives in the register in which the call returns it.
+ */
+#ifndef WEFT_CORE_SCHED_H
+#define WEFT_CORE_SCHED_H
+
+#include "core/cord.h"
+
+/*
+ * Run the next runnable fiber, polling the backend until there is one. The current fiber is on the run
+ * queue, waits, or has nothing left to do. Returns what it is resumed with.
+ */
+weft_value weft__switch(weft__cord *c);
+
+/* The same from a fiber that has ended. */
+void weft__switch_away(weft__cord *c) __attribute__((noreturn));
+
+/* Switch to this fiber now; it is on no queue and its value is set. */
+weft_value weft__switch_to(weft__cord *c, weft__fiber *to);
+
+typedef enum weft__where {
+    WEFT__TAIL,
+    WEFT__FRONT,
+} weft__where;
+
+/* Put a fiber that waits nowhere on the run queue, to be resumed with value. */
+void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__where where);
+
+/* Let a parked fiber go on; nothing happens to one that is not parked. */
+void weft__unpark(weft__cord *c, weft__fiber *f);
+
+/* Wake a fiber that has been taken out of the place in which it waited. */
+static inline void weft__wake(weft__cord *c, weft__fiber *f, weft_value value, weft__where where)
+{
+    f->woken_open = f->waits_in->is_open;
+    f->waits_in = NULL;
+    weft__make_runnable(c, f, value, where);
+}
+
+/* The current fiber waits in this place from now on, until it is woken. */
+static inline weft_value weft__wait(weft__cord *c, const weft__wait_kind *kind, void *object)
+{
+    weft__fiber *f = c->current;
+    f->waits_in = kind;
+    f->wait_object = object;
+    f->wait_since_ns = c->now_ns;
+    return weft__switch(c);
+}
+
+/*
+ * Arm a timer of a fiber, disarm it, or note that it has fired: a timer that is not a daemon's is
+ * something that main's suspend waits for.
+ */
+static inline void weft__hold_timer(weft__cord *c, weft__fiber *f, weft__timer *t, int64_t at_ns)
+{
+    weft__timer_arm(&c->wheel, t, at_ns);
+    c->held += !f->is_daemon;
+}
+
+static inline void weft__unhold_timer(weft__cord *c, weft__fiber *f, weft__timer *t)
+{
+    if (!weft__timer_is_armed(t))
+        return;
+    weft__timer_disarm(&c->wheel, t);
+    c->held -= !f->is_daemon;
+}
+
+static inline void weft__fired_timer(weft__cord *c, weft__fiber *f)
+{
+    c->held -= !f->is_daemon;
+}
+
+/*
+ * When a wait of so many seconds from now is over; WEFT__NEVER if that is beyond the clock.
+ * The caller has seen to it that seconds is neither negative nor NaN.
+ */
+int64_t weft__deadline(weft__cord *c, double seconds);
+
+/* The wait of a fiber made by weft_new, and of weft_suspend. */
+extern const weft__wait_kind weft__waits_new, weft__waits_suspend;
+
+#endif

@@ -1,0 +1,157 @@
+/* Scopes: deadlines and cancel flags that nest, and shields against them. */
+#include "core/scope.h"
+
+#include "core/alarm.h"
+
+#include <weft/error.h>
+
+static weft__scope *private_of(weft_scope *scope)
+{
+    return (weft__scope *)(void *)scope;
+}
+
+/* The deadline is here: a scope is cancelled, a shield is over. */
+static void strike(weft__timer *timer)
+{
+    weft__cord *c = weft__cord_self;
+    weft__scope *s = CONTAINER_OF(timer, weft__scope, timer);
+    weft__fired_timer(c, s->fiber);
+    if (s->is_shield)
+        s->is_shield = false;
+    else
+        s->is_cancelled = s->has_struck = true;
+    weft__alarm_raise(c, s->fiber, WEFT__TAIL);
+}
+
+static void set_deadline(weft__cord *c, weft__scope *s, double timeout_s)
+{
+    int64_t at_ns = weft__deadline(c, timeout_s);
+    if (at_ns != WEFT__NEVER)
+        weft__hold_timer(c, s->fiber, &s->timer, at_ns);
+}
+
+static int open_scope(weft_scope *scope, double timeout_s, bool is_shield)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    if (scope == NULL || !(timeout_s >= 0))
+        return weft_fail(-EINVAL, "a scope of %g s", timeout_s);
+    weft__scope *s = private_of(scope);
+    *s = (weft__scope){.outer = c->current->scope, .fiber = c->current, .is_shield = is_shield};
+    weft__timer_init(&s->timer, strike);
+    c->current->scope = s;
+    if (timeout_s > 0)
+        set_deadline(c, s, timeout_s);
+    else if (is_shield)
+        s->is_shield = false; /* over at once */
+    else
+        s->is_cancelled = s->has_struck = true;
+    if (is_shield || s->is_cancelled)
+        weft__alarm_update(c->current);
+    return 0;
+}
+
+int weft_scope_open(weft_scope *scope, double timeout_s)
+{
+    return open_scope(scope, timeout_s, false);
+}
+
+int weft_shield_open(weft_scope *scope, double timeout_s)
+{
+    return open_scope(scope, timeout_s, true);
+}
+
+int weft_scope_close(weft_scope *scope)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__scope *s = private_of(scope);
+    weft__fiber *f = c->current;
+    if (s == NULL || s != f->scope)
+        return weft_fail(-EINVAL, "this is not the innermost open scope");
+    weft__unhold_timer(c, f, &s->timer);
+    f->scope = s->outer;
+    s->fiber = NULL;
+    if (s->is_shield || f->alarm)
+        weft__alarm_update(f);
+    return s->has_struck ? -ETIMEDOUT : 0;
+}
+
+int weft_scope_cancel(weft_scope *scope)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__scope *s = private_of(scope);
+    if (s == NULL || s->fiber == NULL)
+        return weft_fail(-EINVAL, "the scope is not open");
+    if (s->is_cancelled)
+        return 0;
+    weft__unhold_timer(c, s->fiber, &s->timer);
+    s->is_cancelled = true;
+    weft__alarm_raise(c, s->fiber, WEFT__FRONT);
+    return 0;
+}
+
+int weft_scope_reset(weft_scope *scope, double timeout_s)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__scope *s = private_of(scope);
+    if (s == NULL || s->fiber == NULL || !(timeout_s >= 0))
+        return weft_fail(-EINVAL, "resetting a scope to %g s, or one that is not open", timeout_s);
+    if (s->is_cancelled)
+        return -ECANCELED;
+    weft__unhold_timer(c, s->fiber, &s->timer);
+    set_deadline(c, s, timeout_s);
+    return 0;
+}
+
+bool weft_scope_is_cancelled(const weft_scope *scope)
+{
+    return scope != NULL && ((const weft__scope *)(const void *)scope)->is_cancelled;
+}
+
+bool weft_is_cancelled(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return false;
+    if (!c->current->alarm && c->wheel.count > 0)
+        weft__wheel_expire(&c->wheel, weft__cord_now(c));
+    return c->current->alarm;
+}
+
+void weft__scopes_drop(weft__cord *c, weft__fiber *f)
+{
+    for (weft__scope *s = f->scope; s != NULL; s = s->outer) {
+        weft__unhold_timer(c, f, &s->timer);
+        s->fiber = NULL;
+    }
+    f->scope = NULL;
+    weft__alarm_update(f);
+}
+
+bool weft__block_turn(weft__block *block)
+{
+    if (block->is_entered)
+        return false;
+    block->is_entered = true;
+    int rc = open_scope(&block->scope, block->timeout_s, block->is_shield);
+    block->is_open = rc == 0;
+    if (block->result != NULL)
+        *block->result = rc;
+    return block->is_open;
+}
+
+void weft__block_leave(weft__block *block)
+{
+    if (!block->is_open)
+        return;
+    int rc = weft_scope_close(&block->scope);
+    if (block->result != NULL)
+        *block->result = rc;
+}

@@ -1,0 +1,448 @@
+/*
+ * The pool of stacks: mapping and carving chunks, giving pages back, the default size.
+ *
+ * Responsible for what is rare; the warm acquire and release are inline in stack.h. How guards are
+ * made is guard.c's, what happens when one is hit overflow.c's.
+ *
+ * A cached stack may be the running one, if a fiber released its own and has not switched away
+ * yet. So everything here that empties or unmaps a slot first looks where its own frame is.
+ */
+#include "core/stack.h"
+
+#include "core/guard.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Slot ends are multiples of the page size, and pages are multiples of this on every system. */
+#define ALIGN_BYTES ((uintptr_t)4096)
+
+_Static_assert(WEFT__STACK_COLOURS * WEFT__STACK_COLOUR_BYTES <= ALIGN_BYTES,
+               "slot_end relies on a colour being less than a page");
+_Static_assert(WEFT__STACK_BATCH <= 64, "guards are reported in 64 bits");
+_Static_assert(WEFT__STACK_BYTES_MIN << (WEFT__STACK_CLASSES - 1) == WEFT__STACK_BYTES_MAX &&
+               WEFT__STACK_BYTES_MIN == (size_t)1 << WEFT__STACK_BITS_MIN,
+               "the classes go from the smallest size to the biggest");
+
+/* One mapping and its slots. */
+typedef struct weft__stack_chunk {
+    weft__list link;  /* in its class, in the order of mapping */
+    char *memory;     /* the mapping: `slots` times the size of the class */
+    size_t slots;
+    size_t carved;    /* of these, guarded and given to the cache so far */
+    size_t protected; /* guards made by mprotect */
+    weft__stack_slot slot[];
+} weft__stack_chunk;
+
+static size_t class_bytes(unsigned index)
+{
+    return WEFT__STACK_BYTES_MIN << index;
+}
+
+static bool class_is_alone(unsigned index)
+{
+    return class_bytes(index) > WEFT__STACK_ALONE_BYTES;
+}
+
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static char *slot_end(const weft__stack_slot *slot)
+{
+    return (char *)(((uintptr_t)slot->low + slot->bytes + ALIGN_BYTES - 1) & ~(ALIGN_BYTES - 1));
+}
+
+static bool slot_holds(const weft__stack_slot *slot, const char *address)
+{
+    return address >= slot->low && address < slot_end(slot);
+}
+
+void weft__stack_pool_init(weft__stack_pool *pool)
+{
+    *pool = (weft__stack_pool){0};
+    /* A guard and less than three pages above it would be no stack. */
+    while (class_bytes(pool->index_min) < 4 * page_bytes())
+        pool->index_min++;
+    for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++) {
+        weft__stack_class *class = &pool->classes[i];
+        weft__list_init(&class->chunks);
+        class->sample_every = class_is_alone(i) ? 1 : WEFT__STACK_SAMPLE_EVERY_FIRST;
+        class->until_sample = class->look_span = class->until_look = class->sample_every;
+    }
+}
+
+static void chunk_unmap(weft__stack_chunk *chunk, unsigned index)
+{
+    weft__list_remove(&chunk->link);
+    munmap(chunk->memory, chunk->slots * class_bytes(index));
+    weft__guard_forget(chunk->protected);
+    free(chunk);
+}
+
+void weft__stack_pool_close(weft__stack_pool *pool)
+{
+    for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++) {
+        weft__list *chunks = &pool->classes[i].chunks;
+        while (!weft__list_is_empty(chunks))
+            chunk_unmap(CONTAINER_OF(chunks->next, weft__stack_chunk, link), i);
+        free(pool->classes[i].cache);
+    }
+    weft__stack_pool_init(pool);
+}
+
+/* Room in the cache for every slot that exists, so that a release never needs memory. */
+static bool cache_reserve(weft__stack_class *class, size_t slots)
+{
+    if (slots <= class->capacity)
+        return true;
+    size_t capacity = class->capacity * 2 > slots ? class->capacity * 2 : slots;
+    weft__stack_slot **cache = realloc(class->cache, capacity * sizeof *cache);
+    if (cache == NULL)
+        return false;
+    class->cache = cache;
+    class->capacity = capacity;
+    return true;
+}
+
+static weft__stack_chunk *chunk_map(weft__stack_class *class, unsigned index, size_t slots)
+{
+    if (!cache_reserve(class, class->slots + slots))
+        return NULL;
+    weft__stack_chunk *chunk = malloc(sizeof *chunk + slots * sizeof chunk->slot[0]);
+    if (chunk == NULL)
+        return NULL;
+    size_t bytes = slots * class_bytes(index);
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (memory == MAP_FAILED) {
+        free(chunk);
+        return NULL;
+    }
+    /* A huge page under a top would cost a fiber 2 MiB. Fails where there are none: as good. */
+    madvise(memory, bytes, MADV_NOHUGEPAGE);
+    *chunk = (weft__stack_chunk){.memory = memory, .slots = slots};
+    weft__list_insert(&class->chunks, &chunk->link);
+    class->slots += slots;
+    return chunk;
+}
+
+/* As many slots as the class has already, within bounds: sizes double. */
+static size_t chunk_slots(const weft__stack_class *class, unsigned index)
+{
+    if (class_is_alone(index))
+        return 1;
+    size_t max = WEFT__STACK_CHUNK_BYTES_MAX / class_bytes(index);
+    if (max > WEFT__STACK_CHUNK_SLOTS_MAX)
+        max = WEFT__STACK_CHUNK_SLOTS_MAX;
+    size_t slots = class->slots;
+    if (slots < WEFT__STACK_CHUNK_SLOTS_MIN)
+        slots = WEFT__STACK_CHUNK_SLOTS_MIN;
+    return slots < max ? slots : max;
+}
+
+static weft__stack_chunk *chunk_get(weft__stack_pool *pool, unsigned index)
+{
+    weft__stack_class *class = &pool->classes[index];
+    weft__stack_chunk *chunk = CONTAINER_OF(class->chunks.prev, weft__stack_chunk, link);
+    if (!weft__list_is_empty(&class->chunks) && chunk->carved < chunk->slots)
+        return chunk;
+    for (size_t slots = chunk_slots(class, index); slots != 0; slots /= 2) {
+        chunk = chunk_map(class, index, slots);
+        if (chunk != NULL)
+            return chunk;
+    }
+    weft__stack_trim(pool, 0);
+    return chunk_map(class, index, 1);
+}
+
+/* Make the next few slots of a chunk: guard them and put them into the cache, which is empty. */
+static void chunk_carve(weft__stack_pool *pool, weft__stack_chunk *chunk, unsigned index)
+{
+    weft__stack_class *class = &pool->classes[index];
+    size_t page = page_bytes(), bytes = class_bytes(index);
+    size_t left = chunk->slots - chunk->carved;
+    size_t count = left < WEFT__STACK_BATCH ? left : WEFT__STACK_BATCH;
+    struct iovec guards[WEFT__STACK_BATCH];
+    for (size_t i = 0; i < count; i++)
+        guards[i] = (struct iovec){chunk->memory + (chunk->carved + i) * bytes, page};
+    weft__guard_result result = weft__guard_install(guards, count);
+    for (size_t i = 0; i < count; i++) {
+        size_t number = chunk->carved + i;
+        size_t colour = number % WEFT__STACK_COLOURS * WEFT__STACK_COLOUR_BYTES;
+        weft__stack_slot *slot = &chunk->slot[number];
+        *slot = (weft__stack_slot){
+            .low = (char *)guards[i].iov_base + page,
+            .bytes = (uint32_t)(bytes - page - colour),
+            .index = (uint8_t)index,
+            .is_unguarded = result.unguarded >> i & 1,
+        };
+        pool->unguarded += slot->is_unguarded;
+        /* Backwards: the lowest is taken first, and neighbours share page tables. */
+        class->cache[count - 1 - i] = slot;
+    }
+    chunk->carved += count;
+    chunk->protected += result.protected;
+    class->count = class->cold = count;
+    class->mapped += count;
+    pool->mapped += count;
+    pool->cached += count;
+}
+
+COLD int weft__stack_fill(weft__stack_pool *pool, unsigned index)
+{
+    weft__stack_chunk *chunk = chunk_get(pool, index);
+    if (chunk == NULL)
+        return -ENOMEM;
+    chunk_carve(pool, chunk, index);
+    return 0;
+}
+
+/*
+ * The memory of a slot but for `kept` bytes at its top, and but for what the running frame needs,
+ * if it is in there. Empty (0 bytes) if nothing remains.
+ */
+static struct iovec slot_pages(const weft__stack_slot *slot, size_t kept, const char *frame)
+{
+    uintptr_t low = (uintptr_t)slot->low, end = (uintptr_t)slot_end(slot) - kept;
+    if (slot_holds(slot, frame)) {
+        /* The calls from here down to the kernel take less than this. */
+        uintptr_t below = ((uintptr_t)frame & ~(page_bytes() - 1)) - WEFT__STACK_TOP_BYTES;
+        end = below < end ? below : end;
+    }
+    return (struct iovec){slot->low, end > low ? end - low : 0};
+}
+
+/* Stretches to give back, collected until a call is worth it. */
+typedef struct page_batch {
+    struct iovec pages[WEFT__STACK_BATCH];
+    size_t count;
+} page_batch;
+
+static void batch_flush(page_batch *batch)
+{
+    weft__pages_give_back(batch->pages, batch->count);
+    batch->count = 0;
+}
+
+static void batch_add(page_batch *batch, struct iovec pages)
+{
+    if (pages.iov_len == 0)
+        return;
+    batch->pages[batch->count++] = pages;
+    if (batch->count == WEFT__STACK_BATCH)
+        batch_flush(batch);
+}
+
+/* Empty the coldest warm stacks, until the first `cold` of the cache are. */
+static void class_cool(weft__stack_class *class, size_t cold)
+{
+    page_batch batch = {.count = 0};
+    for (; class->cold < cold; class->cold++) {
+        weft__stack_slot *slot = class->cache[class->cold];
+        batch_add(&batch, slot_pages(slot, 0, __builtin_frame_address(0)));
+        slot->is_deep = false;
+    }
+    batch_flush(&batch);
+}
+
+/* Unmap all but the `keep` warmest of a class whose slots have a mapping each. */
+static void class_unmap(weft__stack_pool *pool, unsigned index, size_t keep)
+{
+    weft__stack_class *class = &pool->classes[index];
+    size_t excess = class->count > keep ? class->count - keep : 0, kept = 0;
+    for (size_t i = 0; i < class->count; i++) {
+        weft__stack_slot *slot = class->cache[i];
+        if (i >= excess || slot_holds(slot, __builtin_frame_address(0))) {
+            class->cache[kept++] = slot;
+            continue;
+        }
+        pool->unguarded -= slot->is_unguarded;
+        chunk_unmap(CONTAINER_OF(slot, weft__stack_chunk, slot[0]), index);
+    }
+    size_t gone = class->count - kept;
+    class->count = kept;
+    class->cold = class->cold > gone ? class->cold - gone : 0;
+    class->slots -= gone;
+    class->mapped -= gone;
+    pool->mapped -= gone;
+    pool->cached -= gone;
+}
+
+void weft__stack_trim(weft__stack_pool *pool, size_t keep)
+{
+    for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++) {
+        weft__stack_class *class = &pool->classes[i];
+        if (class_is_alone(i))
+            class_unmap(pool, i, keep);
+        if (class->count > keep)
+            class_cool(class, class->count - keep);
+    }
+}
+
+/* Mark a slot whose pages below the top part are there. Only a sparse use can escape. */
+static bool slot_is_found_deep(weft__stack_slot *slot)
+{
+    unsigned char resident[WEFT__STACK_SAMPLE_PAGES];
+    size_t page = page_bytes(), span = WEFT__STACK_SAMPLE_PAGES * page;
+    struct iovec deep = slot_pages(slot, WEFT__STACK_TOP_BYTES, NULL);
+    size_t bytes = deep.iov_len < span ? deep.iov_len : span;
+    char *from = (char *)deep.iov_base + (deep.iov_len - bytes);
+    if (slot->is_deep || bytes == 0 || mincore(from, bytes, resident) < 0)
+        return false;
+    for (size_t i = 0; i < bytes / page; i++)
+        slot->is_deep |= resident[i] & 1;
+    return slot->is_deep;
+}
+
+/* Empty the lower parts of the deep stacks in the cache, but for a few of the warmest. */
+static void class_sweep(weft__stack_class *class, size_t spared)
+{
+    page_batch batch = {.count = 0};
+    for (size_t i = class->count; i-- > class->cold;) {
+        weft__stack_slot *slot = class->cache[i];
+        if (!slot->is_deep || (spared != 0 && spared--))
+            continue;
+        batch_add(&batch, slot_pages(slot, WEFT__STACK_TOP_BYTES, __builtin_frame_address(0)));
+        slot->is_deep = false;
+    }
+    batch_flush(&batch);
+    class->deep_found = 0;
+}
+
+/* Examine the stack that was just released, and learn from it how often to. */
+static void class_sample(weft__stack_class *class, unsigned index)
+{
+    if (slot_is_found_deep(class->cache[class->count - 1])) {
+        size_t max = WEFT__STACK_DEEP_BYTES_MAX / class_bytes(index);
+        class->sample_every = 1;
+        if (++class->deep_found >= max)
+            class_sweep(class, max / 2);
+    } else if (class->sample_every < WEFT__STACK_SAMPLE_EVERY_MAX && !class_is_alone(index)) {
+        class->sample_every *= 2;
+    }
+    class->until_sample = class->sample_every;
+}
+
+/* Empty some of the stacks that are warm beyond the limit. Returns how many more may get warm. */
+static size_t class_relieve(weft__stack_class *class)
+{
+    size_t max = class->mapped / WEFT__STACK_WARM_PART;
+    if (max < WEFT__STACK_WARM_MIN)
+        max = WEFT__STACK_WARM_MIN;
+    size_t warm = class->count - class->cold;
+    if (warm < max)
+        return max - warm;
+    /* Two batches now, and a look after one more of releases: it catches up in small stops. */
+    class_cool(class, class->cold + 2 * WEFT__STACK_BATCH);
+    return WEFT__STACK_BATCH;
+}
+
+COLD void weft__stack_look(weft__stack_pool *pool, unsigned index)
+{
+    weft__stack_class *class = &pool->classes[index];
+    class->until_sample -= class->look_span;
+    if (class->until_sample == 0)
+        class_sample(class, index);
+    if (class_is_alone(index))
+        class_unmap(pool, index, WEFT__STACK_ALONE_CACHED);
+    size_t room = class_relieve(class);
+    if (room < WEFT__STACK_BATCH)
+        room = WEFT__STACK_BATCH;
+    /* Not later than the next sample, nor than there could be too many warm ones. */
+    class->look_span = class->until_sample < room ? class->until_sample : room;
+    class->until_look = class->look_span;
+}
+
+size_t weft__stack_used(const weft__stack *stack)
+{
+    unsigned char resident[256];
+    size_t page = page_bytes();
+    const char *end = slot_end(stack->slot);
+    for (char *low = stack->low; low < end;) {
+        size_t bytes = (size_t)(end - low);
+        if (bytes > sizeof resident * page)
+            bytes = sizeof resident * page;
+        if (mincore(low, bytes, resident) < 0)
+            return 0;
+        for (size_t i = 0; i < bytes / page; i++, low += page) {
+            size_t used = (size_t)(end - low);
+            if (resident[i] & 1)
+                return used < stack->bytes ? used : stack->bytes;
+        }
+    }
+    return 0;
+}
+
+bool weft__stack_guards(const weft__stack *stack, const void *address)
+{
+    if (stack->low == NULL || stack->slot->is_unguarded)
+        return false;
+    const char *base = slot_end(stack->slot) - weft__stack_slot_bytes(stack);
+    return (const char *)address >= base && (const char *)address < stack->low;
+}
+
+static void say_of_size(const char *text, const char *words)
+{
+    struct iovec line[] = {
+        {(char *)"weft: WEFT_STACK=", 17},
+        {(char *)text, strlen(text)},
+        {(char *)words, strlen(words)},
+    };
+    if (writev(STDERR_FILENO, line, 3) < 0)
+        return; /* nobody to tell */
+}
+
+/* The number of bytes that the text says, 0 if it says none. Saturates. */
+static size_t size_parse(const char *text)
+{
+    static const char units[] = "KMG";
+    char *end;
+    if (*text < '0' || *text > '9') /* strtoull takes signs and blanks */
+        return 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    unsigned shift = 0;
+    if (*end != '\0') {
+        const char *unit = strchr(units, *end & ~0x20);
+        if (unit == NULL || end[1] != '\0')
+            return 0;
+        shift = 10 * ((unsigned)(unit - units) + 1);
+    }
+    return number > SIZE_MAX >> shift ? SIZE_MAX : (size_t)number << shift;
+}
+
+static size_t size_from_environment(void)
+{
+    const char *text = getenv("WEFT_STACK");
+    if (text == NULL || *text == '\0')
+        return WEFT__STACK_BYTES_DEFAULT;
+    size_t bytes = size_parse(text);
+    if (bytes == 0) {
+        say_of_size(text, " is not a size (such as 128K or 1M): ignored\n");
+        return WEFT__STACK_BYTES_DEFAULT;
+    }
+    if (bytes < WEFT__STACK_BYTES_MIN) {
+        say_of_size(text, " is too small: 16K taken\n");
+        return WEFT__STACK_BYTES_MIN;
+    }
+    if (bytes > WEFT__STACK_BYTES_MAX) {
+        say_of_size(text, " is too much: 1G taken\n");
+        return WEFT__STACK_BYTES_MAX;
+    }
+    return bytes;
+}
+
+size_t weft__stack_bytes_default(void)
+{
+    static _Atomic size_t known;
+    size_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
+    if (UNLIKELY(bytes == 0)) {
+        bytes = size_from_environment();
+        atomic_store_explicit(&known, bytes, memory_order_relaxed);
+    }
+    return bytes;
+}

@@ -1,0 +1,152 @@
+/*
+ * Stacks: where they come from, how they are guarded, cached and given back.
+ *
+ * Each size class (a power of two) has its own big mappings, cut into slots; the lowest page of a
+ * slot is its guard. A pool belongs to one cord and takes no locks. A slot's guard is installed
+ * once and survives everything that happens to the slot later.
+ *
+ * Nothing is ever kept in the stack memory itself: a free stack is an entry in its class's cache,
+ * so a fiber may release the very stack that it still runs on, and the warm paths touch no page.
+ *
+ * One guard page stops frames smaller than a page. A bigger one (a large array or alloca) can step
+ * over it into the neighbour; -fstack-clash-protection makes the compiler touch every page on the
+ * way down, and the guard is then sure to be hit.
+ */
+#ifndef WEFT_CORE_STACK_H
+#define WEFT_CORE_STACK_H
+
+#include "base/compiler.h"
+#include "base/list.h"
+#include "core/limits.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One stack's place in a mapping, in use or not. Fixed once carved, but for is_deep. */
+typedef struct weft__stack_slot {
+    char *low;          /* the lowest usable byte */
+    uint32_t bytes;     /* usable; the slot ends at the next page boundary above low + bytes */
+    uint8_t index;      /* of its class */
+    bool is_deep;       /* pages below the top WEFT__STACK_TOP_BYTES were seen resident */
+    bool is_unguarded;
+} weft__stack_slot;
+
+typedef struct weft__stack {
+    char *low;              /* the lowest usable byte, just above the guard; NULL: no stack */
+    size_t bytes;           /* usable, up to the top, which is aligned to 64 bytes */
+    weft__stack_slot *slot; /* for the pool, when the stack is released */
+} weft__stack;
+
+#define WEFT__STACK_CLASSES 17 /* 16 KiB to 1 GiB */
+#define WEFT__STACK_BITS_MIN 14 /* log2 of WEFT__STACK_BYTES_MIN */
+
+/* One size class of a pool. */
+typedef struct weft__stack_class {
+    weft__stack_slot **cache; /* free slots: `cold` ones without pages, then warm, warmest last */
+    size_t count;             /* entries of cache */
+    size_t cold;              /* <= count */
+    size_t until_look;        /* releases until weft__stack_look; >= 1 */
+    size_t look_span;         /* what until_look was set to */
+    size_t until_sample;      /* releases, at the last look, until one is examined for deep use */
+    size_t sample_every;      /* releases between samples; grows while nothing is found */
+    size_t deep_found;        /* slots marked deep since the last sweep */
+    size_t mapped;            /* slots carved so far, that still exist */
+    size_t slots;             /* slots of all chunks, carved or not */
+    size_t capacity;          /* of cache; >= slots, so that a release cannot fail */
+    weft__list chunks;        /* of weft__stack_chunk; only the last may have slots to carve */
+} weft__stack_class;
+
+typedef struct weft__stack_pool {
+    size_t mapped;      /* stacks that exist */
+    size_t cached;      /* of these, free */
+    size_t unguarded;   /* of `mapped`, without a guard */
+    unsigned index_min; /* the smallest class in use: above 0 where pages are bigger than 4 KiB */
+    weft__stack_class classes[WEFT__STACK_CLASSES];
+} weft__stack_pool;
+
+void weft__stack_pool_init(weft__stack_pool *pool);
+
+/* Unmap everything. No stack of the pool may be in use, nor run on. */
+void weft__stack_pool_close(weft__stack_pool *pool);
+
+/* The cold part of acquire: put new slots into the empty cache of a class. Returns 0 or -ENOMEM. */
+int weft__stack_fill(weft__stack_pool *pool, unsigned index);
+
+/* The rare part of release, of what is last in the cache: see to deep and superfluous stacks. */
+void weft__stack_look(weft__stack_pool *pool, unsigned index);
+
+/*
+ * A stack whose slot, guard included, has `bytes` rounded up to the class (so a little less is
+ * usable). What it holds is undefined. Returns 0, -EINVAL if bytes is out of range, -ENOMEM.
+ */
+static inline int weft__stack_acquire(weft__stack_pool *pool, size_t bytes, weft__stack *out)
+{
+    if (UNLIKELY(bytes - WEFT__STACK_BYTES_MIN > WEFT__STACK_BYTES_MAX - WEFT__STACK_BYTES_MIN))
+        return -EINVAL;
+    unsigned index = 64u - (unsigned)__builtin_clzll(bytes - 1) - WEFT__STACK_BITS_MIN;
+    if (UNLIKELY(index < pool->index_min))
+        index = pool->index_min;
+    weft__stack_class *class = &pool->classes[index];
+    if (UNLIKELY(class->count == 0)) {
+        int rc = weft__stack_fill(pool, index);
+        if (rc < 0)
+            return rc;
+    }
+    weft__stack_slot *slot = class->cache[--class->count];
+    if (class->cold > class->count)
+        class->cold = class->count;
+    pool->cached--;
+    *out = (weft__stack){slot->low, slot->bytes, slot};
+    return 0;
+}
+
+/*
+ * Give a stack back to the cache; *stack is emptied. It may be the one that the caller runs on: its
+ * frames stay as they are until someone else acquires the stack.
+ */
+static inline void weft__stack_release(weft__stack_pool *pool, weft__stack *stack)
+{
+    weft__stack_slot *slot = stack->slot;
+    weft__stack_class *class = &pool->classes[slot->index];
+    class->cache[class->count++] = slot;
+    pool->cached++;
+    *stack = (weft__stack){0};
+    if (UNLIKELY(--class->until_look == 0))
+        weft__stack_look(pool, slot->index);
+}
+
+/*
+ * Give the pages of all cached stacks back to the system, keeping the `keep` warmest of each class.
+ * Stacks over WEFT__STACK_ALONE_BYTES are unmapped. If the caller runs on a cached one, its frames
+ * stay.
+ */
+void weft__stack_trim(weft__stack_pool *pool, size_t keep);
+
+/*
+ * How far down the stack has been used since its pages were last given back, in whole pages (at
+ * most stack->bytes): by whoever had it, for pages outlive a fiber. Swapped-out pages do not count.
+ */
+size_t weft__stack_used(const weft__stack *stack);
+
+/* The size of the stack's slot: what has to be asked for to get one like it. */
+static inline size_t weft__stack_slot_bytes(const weft__stack *stack)
+{
+    return WEFT__STACK_BYTES_MIN << stack->slot->index;
+}
+
+/*
+ * The default size: WEFT_STACK from the environment (bytes, or with K, M or G behind the number) if
+ * it is sane, else WEFT__STACK_BYTES_DEFAULT. A value out of range is clamped, anything else
+ * ignored, and either is said on stderr once.
+ */
+size_t weft__stack_bytes_default(void);
+
+/*
+ * Is this address in the guard of the stack? Exactly there: what lies below belongs to another
+ * stack and does not fault. Safe in a signal handler.
+ */
+bool weft__stack_guards(const weft__stack *stack, const void *address);
+
+#endif

@@ -1,0 +1,63 @@
+/* The clock as people use it, and sleeping. */
+#include "core/alarm.h"
+
+#include <weft/error.h>
+#include <weft/time.h>
+
+int64_t weft__deadline(weft__cord *c, double seconds)
+{
+    const double limit_s = 9e9; /* 285 years: what fits, with room for the clock's own value */
+    if (seconds >= limit_s)
+        return WEFT__NEVER;
+    double ns = seconds * 1e9;
+    int64_t whole = (int64_t)ns;
+    return weft__cord_now(c) + whole + (ns > (double)whole); /* rounded up: at least so long */
+}
+
+double weft_now(void)
+{
+    weft__cord *c = weft__cord_here();
+    return c != NULL ? (double)weft__cord_now(c) / 1e9 : 0;
+}
+
+static bool leave_sleep(weft__fiber *f)
+{
+    weft__unhold_timer(weft__cord_self, f, &f->timer);
+    return true;
+}
+
+static const weft__wait_kind waits_sleep = {"sleep", false, leave_sleep};
+
+void weft__sleep_over(weft__timer *timer)
+{
+    weft__cord *c = weft__cord_self;
+    weft__fiber *f = CONTAINER_OF(timer, weft__fiber, timer);
+    weft__fired_timer(c, f);
+    weft__wake(c, f, 0, WEFT__TAIL);
+}
+
+/* To the back of the queue, and the backend is asked before anyone runs again. */
+static int sleep_for_nothing(weft__cord *c)
+{
+    c->must_poll = true;
+    c->turn_left = 1;
+    return weft_snooze();
+}
+
+int weft_sleep(double seconds)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    if (!(seconds >= 0))
+        return weft_fail(-EINVAL, "sleeping for %g s", seconds);
+    weft__fiber *f = c->current;
+    if (f->alarm)
+        return (int)weft__refuse(c);
+    if (seconds == 0)
+        return sleep_for_nothing(c);
+    int64_t at_ns = weft__deadline(c, seconds);
+    if (at_ns != WEFT__NEVER)
+        weft__hold_timer(c, f, &f->timer, at_ns);
+    return (int)weft__wait(c, &waits_sleep, NULL);
+}

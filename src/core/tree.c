@@ -1,0 +1,396 @@
+/*
+ * The tree of fibers: who is whose child, how a fiber ends, and what becomes of its value, its
+ * error and its children.
+ *
+ * A fiber ends in this order: its function returns, its defers run, its children are
+ * cancelled and joined, its memory is freed, and then its value goes to those who await it or its error to its parent.
+ */
+#include "core/tree.h"
+
+#include "core/alarm.h"
+#include "core/error.h"
+#include "core/scope.h"
+
+void weft__tree_link(weft__fiber *f, weft__fiber *parent)
+{
+    f->parent = parent;
+    weft__list_insert(&parent->children, &f->sibling);
+    parent->children_count++;
+}
+
+/* A child less: is that what the parent's joiner waits for? */
+static void tell_joiner(weft__cord *c, weft__fiber *parent)
+{
+    weft__fiber *joiner = parent->joiner;
+    if (LIKELY(joiner == NULL) || parent->children_count > parent->join_left)
+        return;
+    parent->joiner = NULL;
+    weft__wake(c, joiner, 0, WEFT__TAIL);
+}
+
+void weft__tree_unlink(weft__cord *c, weft__fiber *f)
+{
+    weft__list_remove(&f->sibling);
+    f->parent->children_count--;
+    tell_joiner(c, f->parent);
+}
+
+bool weft__tree_is_above(const weft__fiber *a, const weft__fiber *f)
+{
+    if (a->children_count == 0)
+        return a == f;
+    while (f != NULL && f != a)
+        f = f->parent;
+    return f != NULL;
+}
+
+/* The joiner of a fiber that is being ended cannot be called away. */
+static const weft__wait_kind waits_end = {"its children to end", false, NULL};
+
+static bool leave_join(weft__fiber *f)
+{
+    ((weft__fiber *)f->wait_object)->joiner = NULL;
+    return true;
+}
+
+static const weft__wait_kind waits_children = {"its children", false, leave_join};
+
+static weft_value join(weft__cord *c, weft__fiber *f, uint32_t left, const weft__wait_kind *kind)
+{
+    if (f->children_count <= left)
+        return 0;
+    f->joiner = c->current;
+    f->join_left = left;
+    return weft__wait(c, kind, f);
+}
+
+/*
+ * From the youngest to the oldest, each to the front of the run queue: so they run in the order of
+ * their making.
+ */
+static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *except, bool is_shutdown)
+{
+    for (weft__list *node = f->children.prev; node != &f->children; node = node->prev) {
+        weft__fiber *child = weft__fiber_of_sibling(node);
+        if (child == except || child->phase == WEFT__ENDING)
+            continue;
+        child->is_restarting = false;
+        weft__unpark(c, child);
+        if (child->is_stopped)
+            continue;
+        child->is_shutdown = is_shutdown;
+        weft__fiber_stop(c, child, -ECANCELED);
+    }
+}
+
+void weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *except)
+{
+    /* Children may be made while the others end, by defers and by the children themselves. */
+    uint32_t left = except != NULL;
+    while (f->children_count > left) {
+        stop_children(c, f, except, true);
+        if (join(c, f, left, &waits_end) == -EDEADLK) {
+            f->joiner = NULL;
+            return; /* said already: they will never end */
+        }
+    }
+}
+
+void weft__tree_bury(weft__cord *c, weft__fiber *f)
+{
+    weft__list *node;
+    while ((node = weft__list_pop(&f->ended)) != NULL) {
+        c->ended_count--;
+        weft__fiber_free(c, weft__fiber_of_sibling(node));
+    }
+}
+
+void weft__fiber_collect(weft__cord *c, weft__fiber *f)
+{
+    weft__list_remove(&f->sibling);
+    c->ended_count--;
+    if (f->error != NULL)
+        weft__error_unqueue(f->parent, f->error);
+    weft__fiber_free(c, f);
+}
+
+/* The first error that came from below and was not delivered is the fiber's own, unless it has one. */
+static weft_value value_with_errors_of_children(weft__fiber *f, weft_value value)
+{
+    if (!weft_is_error(value) && !(f->is_stopped && !f->is_shutdown)) {
+        int code = weft__error_next(f);
+        if (code != 0)
+            value = code;
+    }
+    weft__error_drop_queue(f);
+    return value;
+}
+
+/*
+ * What a fiber's function returned is its value, unless it was stopped. Stopped because its parent ended, its
+ * own failure still counts: nobody chose another value for it.
+ */
+static weft_value final_value(const weft__fiber *f, weft_value returned)
+{
+    if (LIKELY(!f->is_stopped))
+        return returned;
+    return f->is_shutdown && weft_is_error(returned) ? returned : f->result;
+}
+
+/* The end of a run for fibers that leave something behind: defers, children, scopes, memory. */
+COLD static weft_value clean_up(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    weft__defers_run(f);
+    weft__scopes_drop(c, f);
+    weft__tree_end_children(c, f, NULL);
+    weft__tree_bury(c, f);
+    weft__extras_free(f);
+    f->no_switch = 0;
+    return value_with_errors_of_children(f, value);
+}
+
+static inline bool needs_clean_up(const weft__fiber *f)
+{
+    return f->extras != NULL || f->scope != NULL || f->children_count != 0 || f->raised != NULL ||
+           f->raised_code != 0 || f->no_switch != 0 || !weft__list_is_empty(&f->ended);
+}
+
+/* The value to everyone who waits for it; the words of an error too. */
+static void tell_awaiters(weft__fiber *f, weft_value value)
+{
+    weft__list *node;
+    while ((node = weft__list_pop(&f->awaiters)) != NULL) {
+        weft__awaiter *a = CONTAINER_OF(node, weft__awaiter, link);
+        if (weft_is_error(value))
+            weft__error_set(a->fiber, weft__error_ref(f->error));
+        a->ended(a, value);
+    }
+}
+
+/* An error that nobody awaits goes to the parent, unless the end was asked for. */
+static void tell_parent(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    bool was_asked_for = f->is_stopped && (value == -ECANCELED || !f->is_shutdown);
+    if (!weft_is_error(value) || was_asked_for)
+        return;
+    weft__error_queue(f->parent, (int)value, weft__error_ref(f->error));
+    weft__alarm_raise(c, f->parent, WEFT__TAIL);
+}
+
+/* Keep the value for whoever awaits it later; that takes the record, not the stack. */
+static void keep_value(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    f->phase = WEFT__ENDED;
+    f->result = value;
+    c->ended_count++;
+    weft__list_insert(&f->parent->ended, &f->sibling);
+    if (!f->has_arg_on_stack)
+        weft__stack_release(&c->stacks, &f->stack);
+}
+
+/* The fiber is dead: its record is free afterwards, or holds its value. */
+static void finish(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    if (UNLIKELY(weft_is_error(value)))
+        weft__error_set(f, weft__error_of_end(f, (int)value));
+    c->fibers_count--;
+    bool is_kept = weft__list_is_empty(&f->awaiters);
+    if (is_kept)
+        tell_parent(c, f, value);
+    else
+        tell_awaiters(f, value);
+    weft__tree_unlink(c, f);
+    if (is_kept && !f->is_unawaited)
+        keep_value(c, f, value);
+    else
+        weft__fiber_free(c, f);
+}
+
+/* Those in weft_restart may go on: the old run is over. */
+static void begin_again(weft__cord *c, weft__fiber *f)
+{
+    f->is_restarting = false;
+    f->is_stopped = false;
+    f->refusals = 0;
+    f->first_value = 0;
+    f->phase = WEFT__ALIVE;
+    weft__error_set(f, NULL);
+    weft__alarm_update(f);
+    weft__list *node;
+    while ((node = weft__list_pop(&f->restarters)) != NULL)
+        weft__wake(c, CONTAINER_OF(node, weft__fiber, awaiter.link), 0, WEFT__TAIL);
+}
+
+void weft__fiber_entry(intptr_t value)
+{
+    weft__cord *c = weft__cord_self;
+    weft__fiber *f = c->current;
+    f->first_value = value;
+    f->phase = WEFT__ALIVE;
+    weft_value result;
+    for (;;) {
+        result = final_value(f, LIKELY(!f->is_stopped) ? f->fn(f->arg) : -ECANCELED);
+        f->phase = WEFT__ENDING;
+        if (UNLIKELY(needs_clean_up(f)))
+            result = clean_up(c, f, result);
+        if (LIKELY(!f->is_restarting))
+            break;
+        begin_again(c, f);
+    }
+    finish(c, f, result);
+    weft__switch_away(c);
+}
+
+static bool leave_restart(weft__fiber *f)
+{
+    weft__list_remove(&f->awaiter.link);
+    return true;
+}
+
+static const weft__wait_kind waits_restart = {"a restart", false, leave_restart};
+
+/* Run a fiber again that has ended and was not awaited. */
+static int revive(weft__cord *c, weft__fiber *f)
+{
+    int rc = f->stack.low == NULL ? weft__stack_acquire(&c->stacks, f->stack_bytes, &f->stack) : 0;
+    if (rc < 0)
+        return rc;
+    weft__fiber_rewind(f);
+    weft__fiber *parent = f->parent;
+    if (f->error != NULL)
+        weft__error_unqueue(parent, f->error);
+    weft__alarm_update(parent);
+    weft__error_set(f, NULL);
+    weft__list_remove(&f->sibling);
+    c->ended_count--;
+    c->fibers_count++;
+    f->is_stopped = false;
+    f->phase = WEFT__FRESH;
+    weft__alarm_update(f);
+    weft__tree_link(f, parent);
+    f->woken_open = true;
+    weft__make_runnable(c, f, 0, WEFT__TAIL);
+    return 0;
+}
+
+int weft_restart(weft_fiber fiber)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL)
+        return weft__fiber_missing(c, fiber);
+    weft__fiber *self = c->current;
+    if (f->parent == NULL || weft__tree_is_above(f, self))
+        return weft_fail(-EINVAL, "a fiber can restart neither itself nor one that it belongs to");
+    if (f->phase == WEFT__ENDED)
+        return revive(c, f);
+    if (self->alarm)
+        return (int)weft__refuse(c);
+    if (f->phase == WEFT__FRESH)
+        return 0;
+    f->is_restarting = true;
+    if (f->phase == WEFT__ALIVE)
+        weft__fiber_stop(c, f, -ECANCELED);
+    self->awaiter.fiber = self;
+    weft__list_insert(&f->restarters, &self->awaiter.link);
+    return (int)weft__wait(c, &waits_restart, f);
+}
+
+int weft_attach(weft_fiber fiber, weft_fiber parent)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    weft__fiber *to = weft__fiber_find(c, parent);
+    if (f == NULL || f->phase == WEFT__ENDED)
+        return weft__fiber_missing(c, fiber);
+    if (to == NULL || to->phase == WEFT__ENDED)
+        return weft__fiber_missing(c, parent);
+    if (f->parent == NULL || weft__tree_is_above(f, to))
+        return weft_fail(-EINVAL, "a fiber cannot be moved under itself or its own children");
+    if (to->phase == WEFT__ENDING)
+        return weft_fail(-EINVAL, "the new parent is ending");
+    weft__tree_unlink(c, f);
+    weft__tree_link(f, to);
+    return 0;
+}
+
+int weft_detach(weft_fiber fiber)
+{
+    return weft_attach(fiber, weft_main());
+}
+
+weft_fiber weft_parent(weft_fiber fiber)
+{
+    weft__cord *c = weft__cord_here();
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, fiber) : NULL;
+    return f != NULL && f->parent != NULL ? f->parent->id : 0;
+}
+
+int weft_children(weft_fiber fiber, weft_fiber *out, size_t n)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL)
+        return weft__fiber_missing(c, fiber);
+    size_t i = 0;
+    WEFT__LIST_FOR(node, &f->children) {
+        if (i == n)
+            break;
+        out[i++] = weft__fiber_of_sibling(node)->id;
+    }
+    return (int)f->children_count;
+}
+
+int weft_await_children(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    if (c->current->alarm)
+        return (int)weft__refuse(c);
+    return (int)join(c, c->current, 0, &waits_children);
+}
+
+int weft_terminate_children(double grace_s)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__fiber *f = c->current;
+    stop_children(c, f, NULL, false);
+    int rc = 0;
+    while (rc == 0 && f->children_count > 0)
+        rc = weft_terminate(weft__fiber_of_sibling(f->children.next)->id, grace_s);
+    return rc;
+}
+
+/*
+ * The thread or the process ends while `current` runs, which may be any fiber: its frames and those
+ * of its ancestors stay as they are, everything else is ended. Their own clean-up comes first, from main down.
+ */
+static void end_around(weft__cord *c, weft__fiber *f)
+{
+    if (f->parent != NULL)
+        end_around(c, f->parent);
+    f->phase = WEFT__ENDING;
+    weft__defers_run(f);
+}
+
+int weft__cord_end_fibers(weft__cord *c)
+{
+    weft__fiber *f = c->current;
+    weft__scopes_drop(c, f);
+    end_around(c, f);
+    const weft__fiber *except = NULL;
+    for (weft__fiber *a = f; a != NULL; except = a, a = a->parent)
+        weft__tree_end_children(c, a, except);
+    weft__tree_bury(c, c->main);
+    weft__extras_free(c->main);
+    return weft__error_next(c->main);
+}

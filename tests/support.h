@@ -1,0 +1,206 @@
+/*
+ * What the tests of the runtime share: a trail of what happened, fibers that do one simple thing,
+ * programs run in a process of their own, and the running of a suite. Public API only.
+ */
+#ifndef TESTS_SUPPORT_H
+#define TESTS_SUPPORT_H
+
+#include <weft.h>
+
+#include <check.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* What happened, in order: one letter or word each. Every test begins with an empty one. */
+static char trail[512];
+
+static inline void mark(const char *what)
+{
+    strncat(trail, what, sizeof trail - strlen(trail) - 1);
+}
+
+/* For weft_defer, which wants a void *. */
+static inline void mark_arg(void *what)
+{
+    mark(what);
+}
+
+#define ck_assert_trail(expected) ck_assert_str_eq(trail, expected)
+
+/* The caller's last error is this one, with these words. */
+#define ck_assert_words(expected_code, expected_message)          \
+    do {                                                          \
+        const weft_error_info *ck_words = weft_error();           \
+        ck_assert_ptr_nonnull(ck_words);                          \
+        ck_assert_int_eq(ck_words->code, (expected_code));        \
+        ck_assert_str_eq(ck_words->message, (expected_message));  \
+    } while (0)
+
+/* The caller's last error has this code, and words at all. */
+#define ck_assert_any_words(expected_code)                  \
+    do {                                                    \
+        const weft_error_info *ck_words = weft_error();     \
+        ck_assert_ptr_nonnull(ck_words);                    \
+        ck_assert_int_eq(ck_words->code, (expected_code));  \
+        ck_assert_uint_gt(strlen(ck_words->message), 0);    \
+    } while (0)
+
+/* Let everyone run who can, until nobody can but the caller. Nothing that waits for time or I/O is waited for. */
+static inline void let_run(void)
+{
+    weft_counters counters;
+    do {
+        weft_snooze();
+        weft_stats(&counters);
+    } while (counters.runnable > 0);
+}
+
+/* Fibers that do one thing. Their argument says which. */
+
+static inline weft_value return_arg(void *arg)
+{
+    return (weft_value)arg;
+}
+
+static inline weft_value mark_and_return(void *arg)
+{
+    mark(arg);
+    return 0;
+}
+
+/* Its value is what it was scheduled with, or why it was not. */
+static inline weft_value suspend(void *arg)
+{
+    (void)arg;
+    return weft_suspend();
+}
+
+static inline weft_value sleep_forever(void *arg)
+{
+    (void)arg;
+    return weft_sleep(INFINITY);
+}
+
+/* Suspends, then marks; for those who are never to get that far. */
+static inline weft_value suspend_and_mark(void *arg)
+{
+    weft_value rc = weft_suspend();
+    if (!weft_is_error(rc))
+        mark(arg);
+    return rc;
+}
+
+/* Fails with that code and the words "broken". */
+static inline weft_value fail_with(void *arg)
+{
+    return weft_fail((int)(intptr_t)arg, "broken");
+}
+
+static inline void *as_arg(weft_value value)
+{
+    return (void *)value;
+}
+
+/* The same for an id. */
+static inline void *id_arg(weft_fiber fiber)
+{
+    return (void *)(uintptr_t)fiber;
+}
+
+static inline weft_fiber arg_id(void *arg)
+{
+    return (weft_fiber)(uintptr_t)arg;
+}
+
+/* A fiber that suspends, already in its weft_suspend. */
+static inline weft_fiber spin_suspended(void)
+{
+    weft_fiber f = weft_spin(suspend, NULL);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    return f;
+}
+
+/* A fiber in an endless sleep. */
+static inline weft_fiber spin_sleeping(void)
+{
+    weft_fiber f = weft_spin(sleep_forever, NULL);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    return f;
+}
+
+/* What became of a program: its exit status (or minus the signal that ended it), and what it wrote to stderr. */
+typedef struct outcome {
+    int status;
+    char text[16384];
+} outcome;
+
+static inline void read_all(int fd, char *text, size_t room)
+{
+    size_t used = 0;
+    ssize_t n;
+    while (used < room - 1 && (n = read(fd, text + used, room - 1 - used)) > 0)
+        used += (size_t)n;
+    text[used] = '\0';
+}
+
+/*
+ * Run program as the main function of a process of its own, as of now without a cord, and wait for it.
+ * Call it before this process has become a cord.
+ */
+static inline const outcome *run_apart(int (*program)(void))
+{
+    static outcome out;
+    int fd[2];
+    ck_assert_int_eq(pipe(fd), 0);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        dup2(fd[1], STDERR_FILENO);
+        close(fd[0]);
+        close(fd[1]);
+        exit(program());
+    }
+    close(fd[1]);
+    read_all(fd[0], out.text, sizeof out.text);
+    close(fd[0]);
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    out.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    return &out;
+}
+
+/* How often needle is in text. */
+static inline size_t count_in(const char *text, const char *needle)
+{
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, needle)) != NULL; at += strlen(needle))
+        n++;
+    return n;
+}
+
+/* The whole of main: run these tests as one suite; the exit status. */
+static inline int run_suite(const char *name, const TTest *const *const tests[], size_t n)
+{
+    Suite *suite = suite_create(name);
+    TCase *tcase = tcase_create(name);
+    suite_add_tcase(suite, tcase);
+    tcase_set_timeout(tcase, 20);
+    for (size_t i = 0; i < n; i++)
+        tcase_add_test(tcase, *tests[i]);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failures = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failures == 0 ? 0 : 1;
+}
+
+#endif

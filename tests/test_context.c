@@ -1,0 +1,585 @@
+/*
+ * Contexts: switches, what they keep, and what an unwinder sees of them.
+ *
+ * Needs no test framework, because it is also built for machines that have none here (and run
+ * under an emulator). Every test is a function that counts its checks; a failed one ends the run.
+ */
+#include "arch/context.h"
+
+#include <fenv.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unwind.h>
+
+#define KEPT __attribute__((noinline, used))
+#define STACK_BYTES (64 << 10)
+#define DEEP_BYTES (512 << 10)
+
+static unsigned checks;
+
+#define CHECK(condition)                                                              \
+    do {                                                                              \
+        __atomic_add_fetch(&checks, 1, __ATOMIC_RELAXED);                             \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition); \
+            exit(1);                                                                  \
+        }                                                                             \
+    } while (0)
+
+static char *stack_new(size_t bytes)
+{
+    char *low = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    CHECK(low != MAP_FAILED);
+    return low;
+}
+
+static weft__context home, other;
+
+/* Out of line, for the assembly below and so that its caller's frame is a frame. */
+KEPT intptr_t change(weft__context *from, weft__context *to, intptr_t value)
+{
+    return weft__context_switch(from, to, value);
+}
+
+/* Values */
+
+static void echo_inverted(intptr_t value)
+{
+    for (;;)
+        value = weft__context_switch(&other, &home, ~value);
+}
+
+static void values_travel_both_ways(void)
+{
+    static const intptr_t values[] = {0, 1, -1, INTPTR_MIN, INTPTR_MAX, 0x123456789abcdef};
+    char *stack = stack_new(STACK_BYTES);
+
+    weft__context_make(&other, stack, STACK_BYTES, echo_inverted);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        CHECK(weft__context_switch(&home, &other, values[i]) == ~values[i]);
+    weft__context_drop(&other);
+    munmap(stack, STACK_BYTES);
+}
+
+/* Registers: fill all that a callee must keep, switch, store them again. */
+
+#if defined(__x86_64__)
+#define REGISTERS 6
+void fill_and_change(const uint64_t *in, uint64_t *out, weft__context *from, weft__context *to);
+__asm__(".text\n"
+        ".type fill_and_change, @function\n"
+        "fill_and_change:\n"
+        "    push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15\n"
+        "    push %rsi\n"
+        "    mov (%rdi), %rbx; mov 8(%rdi), %rbp; mov 16(%rdi), %r12\n"
+        "    mov 24(%rdi), %r13; mov 32(%rdi), %r14; mov 40(%rdi), %r15\n"
+        "    mov %rdx, %rdi; mov %rcx, %rsi; xor %edx, %edx\n"
+        "    call change\n"
+        "    pop %rsi\n"
+        "    mov %rbx, (%rsi); mov %rbp, 8(%rsi); mov %r12, 16(%rsi)\n"
+        "    mov %r13, 24(%rsi); mov %r14, 32(%rsi); mov %r15, 40(%rsi)\n"
+        "    pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp\n"
+        "    ret\n"
+        ".size fill_and_change, . - fill_and_change\n");
+#elif defined(__aarch64__)
+#define REGISTERS 19
+void fill_and_change(const uint64_t *in, uint64_t *out, weft__context *from, weft__context *to);
+__asm__(".text\n"
+        ".type fill_and_change, %function\n"
+        "fill_and_change:\n"
+        "    sub sp, sp, #176\n"
+        "    stp x19, x20, [sp]; stp x21, x22, [sp, #16]; stp x23, x24, [sp, #32]\n"
+        "    stp x25, x26, [sp, #48]; stp x27, x28, [sp, #64]; stp x29, x30, [sp, #80]\n"
+        "    stp d8, d9, [sp, #96]; stp d10, d11, [sp, #112]; stp d12, d13, [sp, #128]\n"
+        "    stp d14, d15, [sp, #144]; str x1, [sp, #160]\n"
+        "    ldp x19, x20, [x0]; ldp x21, x22, [x0, #16]; ldp x23, x24, [x0, #32]\n"
+        "    ldp x25, x26, [x0, #48]; ldp x27, x28, [x0, #64]; ldr x29, [x0, #80]\n"
+        "    ldp d8, d9, [x0, #88]; ldp d10, d11, [x0, #104]; ldp d12, d13, [x0, #120]\n"
+        "    ldp d14, d15, [x0, #136]\n"
+        "    mov x0, x2; mov x1, x3; mov x2, #0\n"
+        "    bl change\n"
+        "    ldr x1, [sp, #160]\n"
+        "    stp x19, x20, [x1]; stp x21, x22, [x1, #16]; stp x23, x24, [x1, #32]\n"
+        "    stp x25, x26, [x1, #48]; stp x27, x28, [x1, #64]; str x29, [x1, #80]\n"
+        "    stp d8, d9, [x1, #88]; stp d10, d11, [x1, #104]; stp d12, d13, [x1, #120]\n"
+        "    stp d14, d15, [x1, #136]\n"
+        "    ldp x19, x20, [sp]; ldp x21, x22, [sp, #16]; ldp x23, x24, [sp, #32]\n"
+        "    ldp x25, x26, [sp, #48]; ldp x27, x28, [sp, #64]; ldp x29, x30, [sp, #80]\n"
+        "    ldp d8, d9, [sp, #96]; ldp d10, d11, [sp, #112]; ldp d12, d13, [sp, #128]\n"
+        "    ldp d14, d15, [sp, #144]\n"
+        "    add sp, sp, #176\n"
+        "    ret\n"
+        ".size fill_and_change, . - fill_and_change\n");
+#endif
+
+#ifdef REGISTERS
+static void fill_differently(weft__context *from, weft__context *to, uint64_t seed)
+{
+    uint64_t in[REGISTERS], out[REGISTERS];
+
+    for (size_t i = 0; i < REGISTERS; i++)
+        in[i] = (seed << 32) + i + 1;
+    memset(out, 0, sizeof out);
+    fill_and_change(in, out, from, to);
+    for (size_t i = 0; i < REGISTERS; i++)
+        CHECK(out[i] == in[i]);
+}
+
+static void fill_for_ever(intptr_t value)
+{
+    (void)value;
+    for (uint64_t round = 1;; round++)
+        fill_differently(&other, &home, 1000 + round);
+}
+
+static void callee_saved_registers_survive_a_switch(void)
+{
+    char *stack = stack_new(STACK_BYTES);
+
+    weft__context_make(&other, stack, STACK_BYTES, fill_for_ever);
+    for (uint64_t round = 1; round <= 5; round++)
+        fill_differently(&home, &other, round);
+    weft__context_drop(&other);
+    munmap(stack, STACK_BYTES);
+}
+#else
+static void callee_saved_registers_survive_a_switch(void)
+{
+}
+#endif
+
+/* Alignment */
+
+KEPT int is_aligned(void)
+{
+    return ((uintptr_t)__builtin_frame_address(0) & 15) == 0;
+}
+
+static void report_alignment(intptr_t value)
+{
+    char text[64];
+
+    /* The C library's own code for doubles saves vector registers with aligned stores. */
+    snprintf(text, sizeof text, "%.1f", (double)value / 2);
+    CHECK(strcmp(text, "2.5") == 0);
+    weft__context_leave(&other, &home, is_aligned());
+}
+
+static void the_stack_is_aligned_at_entry_whatever_the_top_is(void)
+{
+    char *stack = stack_new(STACK_BYTES);
+
+    for (size_t less = 0; less < 80; less += 8) {
+        weft__context_make(&other, stack, STACK_BYTES - less, report_alignment);
+        CHECK(weft__context_switch(&home, &other, 5) == 1);
+    }
+    munmap(stack, STACK_BYTES);
+}
+
+/* Floating-point control: only rounding, which is all of it that Valgrind has. */
+
+#if defined(__x86_64__)
+#define VECTOR_UP 0x4000u
+#define X87_DOWN 0x0400u
+
+static void control_set(unsigned vector, unsigned x87)
+{
+    unsigned mxcsr = 0x1f80u | vector;
+    unsigned short word = (unsigned short)(0x37fu | x87);
+
+    __asm__ volatile("ldmxcsr %0\n fldcw %1" : : "m"(mxcsr), "m"(word));
+}
+
+static int control_is(unsigned vector, unsigned x87)
+{
+    unsigned mxcsr;
+    unsigned short word;
+
+    __asm__ volatile("stmxcsr %0\n fnstcw %1" : "=m"(mxcsr), "=m"(word));
+    return (mxcsr & 0x6000) == vector && (word & 0x0c00) == x87;
+}
+#else
+#define VECTOR_UP FE_UPWARD
+#define X87_DOWN 0
+
+static void control_set(int vector, int x87)
+{
+    (void)x87;
+    fesetround(vector);
+}
+
+static int control_is(int vector, int x87)
+{
+    (void)x87;
+    return fegetround() == vector;
+}
+#endif
+
+static void round_downward(intptr_t value)
+{
+    CHECK(fegetround() == FE_TONEAREST);
+    fesetround(FE_DOWNWARD);
+    for (;; value = weft__context_switch(&other, &home, value))
+        CHECK(fegetround() == FE_DOWNWARD);
+}
+
+static void turn_one_word_only(intptr_t value)
+{
+    CHECK(control_is(0, 0));
+    if (value == 0)
+        control_set(VECTOR_UP, 0);
+    else
+        control_set(0, X87_DOWN);
+    for (;; weft__context_switch(&other, &home, 0))
+        CHECK(value == 0 ? control_is(VECTOR_UP, 0) : control_is(0, X87_DOWN));
+}
+
+static void floating_point_control_belongs_to_the_context(void)
+{
+    char *stack = stack_new(STACK_BYTES);
+    volatile double one = 1, three = 3;
+    double third = one / three;
+
+    fesetround(FE_UPWARD);
+    weft__context_make(&other, stack, STACK_BYTES, round_downward);
+    for (int i = 0; i < 3; i++) {
+        weft__context_switch(&home, &other, i);
+        CHECK(fegetround() == FE_UPWARD);
+        CHECK(one / three > third);
+    }
+    fesetround(FE_TONEAREST);
+    for (int i = 0; i < 3; i++) {
+        weft__context_switch(&home, &other, i);
+        CHECK(fegetround() == FE_TONEAREST);
+    }
+    weft__context_drop(&other);
+    for (int word = 0; word < 2; word++) {
+        weft__context_make(&other, stack, STACK_BYTES, turn_one_word_only);
+        for (int i = 0; i < 3; i++) {
+            weft__context_switch(&home, &other, word);
+            CHECK(control_is(0, 0));
+        }
+        weft__context_drop(&other);
+    }
+    munmap(stack, STACK_BYTES);
+}
+
+/* Many */
+
+#define RING 1000
+#define LAPS 20
+
+typedef struct ring {
+    weft__context contexts[RING];
+    weft__context home;
+} ring;
+
+static __thread ring *current_ring;
+
+static void pass_on(intptr_t value)
+{
+    ring *r = current_ring;
+    size_t self = (size_t)value % RING;
+
+    for (;;) {
+        weft__context *next = value == RING * LAPS ? &r->home : &r->contexts[(self + 1) % RING];
+
+        value = weft__context_switch(&r->contexts[self], next, value + 1);
+        CHECK((size_t)value % RING == self);
+    }
+}
+
+static void *run_ring(void *unused)
+{
+    ring *r = calloc(1, sizeof *r);
+    char *stacks = stack_new((size_t)RING * STACK_BYTES);
+
+    CHECK(r != NULL);
+    current_ring = r;
+    weft__context_adopt(&r->home);
+    for (size_t i = 0; i < RING; i++)
+        weft__context_make(&r->contexts[i], stacks + i * STACK_BYTES, STACK_BYTES, pass_on);
+    CHECK(weft__context_switch(&r->home, &r->contexts[0], 0) == RING * LAPS + 1);
+    for (size_t i = 0; i < RING; i++)
+        weft__context_drop(&r->contexts[i]);
+    weft__context_drop(&r->home);
+    munmap(stacks, (size_t)RING * STACK_BYTES);
+    free(r);
+    return unused;
+}
+
+static void a_thousand_contexts_pass_a_value_round(void)
+{
+    run_ring(NULL);
+}
+
+static void threads_have_contexts_of_their_own(void)
+{
+    pthread_t threads[2];
+
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, run_ring, NULL) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* More rounds than TSan has fibers and than the address space has room for leaked fake stacks. */
+#define LIVES 10000
+
+/* The compiler has to take the array for used. */
+#define USE(array) __asm__ volatile("" : : "r"(array) : "memory")
+
+/* Fills most of the stack, so that red zones an earlier life left poisoned would be hit. */
+KEPT void use_much(intptr_t value)
+{
+    char big[STACK_BYTES / 2];
+
+    memset(big, (char)value, sizeof big);
+    USE(big);
+}
+
+KEPT intptr_t wait_in_a_frame(intptr_t value)
+{
+    volatile char some[100];
+
+    some[0] = (char)value;
+    USE(some);
+    value = weft__context_switch(&other, &home, value);
+    return value + some[0];
+}
+
+static void live_and_leave(intptr_t value)
+{
+    use_much(value);
+    weft__context_leave(&other, &home, wait_in_a_frame(value));
+}
+
+static void live_and_be_dropped(intptr_t value)
+{
+    use_much(value);
+    for (;;)
+        value = wait_in_a_frame(value);
+}
+
+static void a_stack_serves_many_contexts_one_after_the_other(void)
+{
+    char *stack = stack_new(STACK_BYTES);
+
+    for (int i = 0; i < LIVES; i++) {
+        bool is_leaving = i % 2 == 0;
+
+        weft__context_make(&other, stack, STACK_BYTES,
+                           is_leaving ? live_and_leave : live_and_be_dropped);
+        CHECK(weft__context_switch(&home, &other, 7) == 7);
+        if (is_leaving)
+            CHECK(weft__context_switch(&home, &other, 1) == 8);
+        weft__context_drop(&other);
+    }
+    munmap(stack, STACK_BYTES);
+}
+
+/* Depth */
+
+KEPT uintptr_t descend(const char *low, uintptr_t depth)
+{
+    volatile uintptr_t here[16];
+
+    here[depth % 16] = depth;
+    if ((const char *)__builtin_frame_address(0) - low < (16 << 10))
+        return depth;
+    uintptr_t deepest = descend(low, depth + 1);
+    return here[depth % 16] == depth ? deepest : 0;
+}
+
+static char *deep_stack;
+
+static void descend_to_the_bottom(intptr_t value)
+{
+    (void)value;
+    weft__context_leave(&other, &home, (intptr_t)descend(deep_stack, 1));
+}
+
+static void deep_recursion_uses_the_whole_stack(void)
+{
+    deep_stack = stack_new(DEEP_BYTES);
+    weft__context_make(&other, deep_stack, DEEP_BYTES, descend_to_the_bottom);
+    CHECK(weft__context_switch(&home, &other, 0) > 100);
+    munmap(deep_stack, DEEP_BYTES);
+}
+
+/* Unwinding: the start of the function of each frame, innermost first. */
+
+#define FRAMES_MAX 64
+
+typedef struct walk {
+    uintptr_t frames[FRAMES_MAX];
+    int count;
+    const char *at;  /* a place on the stack the walk ran on */
+    int was_aligned;
+} walk;
+
+static _Unwind_Reason_Code note_frame(struct _Unwind_Context *frame, void *arg)
+{
+    walk *w = arg;
+
+    if (w->count == FRAMES_MAX)
+        return _URC_NORMAL_STOP;
+    w->frames[w->count++] = (uintptr_t)_Unwind_GetRegionStart(frame);
+    return _URC_NO_REASON;
+}
+
+KEPT void take_walk(void *arg)
+{
+    walk *w = arg;
+
+    w->count = 0;
+    w->at = __builtin_frame_address(0);
+    w->was_aligned = is_aligned();
+    _Unwind_Backtrace(note_frame, w);
+}
+
+static int frame_of(const walk *w, void (*function)(void))
+{
+    for (int i = 0; i < w->count; i++)
+        if (w->frames[i] == (uintptr_t)function)
+            return i;
+    return -1;
+}
+
+#define FRAME_OF(w, function) frame_of((w), (void (*)(void))(function))
+
+static walk seen_inside;
+
+/* The empty assembly keeps each call from becoming a jump. */
+KEPT intptr_t inner(intptr_t value)
+{
+    if (value == 1)
+        take_walk(&seen_inside);
+    value = change(&other, &home, value + 1);
+    __asm__ volatile("");
+    return value;
+}
+
+KEPT intptr_t outer(intptr_t value)
+{
+    value = inner(value);
+    __asm__ volatile("");
+    return value * 2;
+}
+
+KEPT void enter(intptr_t value)
+{
+    for (;;) {
+        value = outer(value);
+        __asm__ volatile("");
+    }
+}
+
+static void check_walk(const walk *w)
+{
+    int at = FRAME_OF(w, inner);
+
+    CHECK(at >= 0);
+    CHECK(FRAME_OF(w, outer) == at + 1);
+    CHECK(FRAME_OF(w, enter) == at + 2);
+    /* At most the assembly's outermost frame and the sanitizers' first one lie beyond it. */
+    CHECK(w->count > at + 2 && w->count <= at + 5);
+}
+
+static void a_backtrace_in_a_context_ends_at_its_entry(void)
+{
+    char *stack = stack_new(STACK_BYTES);
+
+    /* Touching the top: a walk that goes on would read other frames' leftovers, not zeros. */
+    memset(stack, 0x5a, STACK_BYTES);
+    weft__context_make(&other, stack, STACK_BYTES, enter);
+    CHECK(weft__context_switch(&home, &other, 1) == 2);
+    check_walk(&seen_inside);
+    weft__context_drop(&other);
+    munmap(stack, STACK_BYTES);
+}
+
+static void a_call_on_a_switched_out_context_sees_its_frames(void)
+{
+    char *stack = stack_new(STACK_BYTES);
+    walk w = {.count = 0};
+
+    weft__context_make(&other, stack, STACK_BYTES, enter);
+    CHECK(weft__context_switch(&home, &other, 2) == 3);
+    for (int i = 0; i < 3; i++) {
+        if (!weft__context_call(&other, take_walk, &w))
+            break;
+        check_walk(&w);
+        CHECK(FRAME_OF(&w, take_walk) == 0);
+        CHECK(w.at > stack && w.at < stack + STACK_BYTES);
+        CHECK(w.was_aligned);
+        CHECK(weft__context_switch(&home, &other, 10) == 21);
+    }
+    weft__context_drop(&other);
+    munmap(stack, STACK_BYTES);
+}
+
+static void a_call_on_a_context_that_never_ran_leaves_it_fresh(void)
+{
+    char *stack = stack_new(STACK_BYTES);
+    walk w = {.count = 0};
+
+    memset(stack, 0x5a, STACK_BYTES);
+    weft__context_make(&other, stack, STACK_BYTES, enter);
+    if (weft__context_call(&other, take_walk, &w)) {
+        CHECK(FRAME_OF(&w, take_walk) == 0);
+        CHECK(w.count <= 4);
+        CHECK(w.was_aligned);
+    }
+    CHECK(weft__context_switch(&home, &other, 2) == 3);
+    weft__context_drop(&other);
+    munmap(stack, STACK_BYTES);
+}
+
+KEPT void scribble(void *arg)
+{
+    volatile char room[4096];
+
+    memset((char *)room, 0xee, sizeof room);
+    *(char *)arg = room[17];
+}
+
+static void a_call_does_not_touch_what_the_context_keeps(void)
+{
+    char *stack = stack_new(STACK_BYTES);
+    char result = 0;
+
+    weft__context_make(&other, stack, STACK_BYTES, echo_inverted);
+    CHECK(weft__context_switch(&home, &other, 1) == ~1);
+    for (int i = 0; i < 3; i++) {
+        if (weft__context_call(&other, scribble, &result))
+            CHECK(result == (char)0xee);
+        CHECK(weft__context_switch(&home, &other, i) == ~(intptr_t)i);
+    }
+    weft__context_drop(&other);
+    munmap(stack, STACK_BYTES);
+}
+
+int main(void)
+{
+    weft__context_adopt(&home);
+    values_travel_both_ways();
+    callee_saved_registers_survive_a_switch();
+    the_stack_is_aligned_at_entry_whatever_the_top_is();
+    floating_point_control_belongs_to_the_context();
+    a_thousand_contexts_pass_a_value_round();
+    threads_have_contexts_of_their_own();
+    a_stack_serves_many_contexts_one_after_the_other();
+    deep_recursion_uses_the_whole_stack();
+    a_backtrace_in_a_context_ends_at_its_entry();
+    a_call_on_a_switched_out_context_sees_its_frames();
+    a_call_on_a_context_that_never_ran_leaves_it_fresh();
+    a_call_does_not_touch_what_the_context_keeps();
+    printf("ok %u checks\n", checks);
+    return 0;
+}

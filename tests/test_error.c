@@ -1,0 +1,394 @@
+/* Errors with words: recording, chaining, and how they travel to those who await and up the tree. */
+#include "support.h"
+
+#include <limits.h>
+
+static int chain_length(const weft_error_info *e)
+{
+    int n = 0;
+    for (; e != NULL; e = e->cause)
+        n++;
+    return n;
+}
+
+START_TEST(a_failure_returns_its_code_and_keeps_the_words_and_the_fiber)
+{
+    ck_assert_ptr_null(weft_error());
+    ck_assert_int_eq(weft_fail(-ENOENT, "no %s in %d places", "key", 3), -ENOENT);
+    const weft_error_info *e = weft_error();
+    ck_assert_int_eq(e->code, -ENOENT);
+    ck_assert_str_eq(e->message, "no key in 3 places");
+    ck_assert_uint_eq(e->fiber, weft_self());
+    ck_assert_str_eq(e->fiber_name, "main");
+    ck_assert_ptr_null(e->cause);
+}
+END_TEST
+
+START_TEST(a_second_failure_has_the_first_as_its_cause)
+{
+    weft_fail(-EIO, "the disk is gone");
+    weft_fail(-ENOENT, "so is the file");
+    ck_assert_int_eq(weft_fail(-ENODATA, "and the data"), -ENODATA);
+    const weft_error_info *e = weft_error();
+    ck_assert_int_eq(chain_length(e), 3);
+    ck_assert_str_eq(e->message, "and the data");
+    ck_assert_str_eq(e->cause->message, "so is the file");
+    ck_assert_str_eq(e->cause->cause->message, "the disk is gone");
+    ck_assert_int_eq(e->cause->cause->code, -EIO);
+}
+END_TEST
+
+START_TEST(a_chain_has_at_most_16_errors_then_a_new_one_begins)
+{
+    for (int i = 0; i < 40; i++) {
+        weft_fail(-EIO, "failure %d", i);
+        char expected[32];
+        snprintf(expected, sizeof expected, "failure %d", i);
+        ck_assert_str_eq(weft_error()->message, expected);
+        ck_assert_int_eq(chain_length(weft_error()), i % 16 + 1);
+    }
+}
+END_TEST
+
+START_TEST(forgetting_the_last_error_begins_a_new_chain)
+{
+    weft_fail(-EIO, "first");
+    weft_error_clear();
+    ck_assert_ptr_null(weft_error());
+    weft_error_clear();
+    weft_fail(-ENOENT, "second");
+    ck_assert_words(-ENOENT, "second");
+    ck_assert_int_eq(chain_length(weft_error()), 1);
+}
+END_TEST
+
+START_TEST(a_message_is_cut_to_255_bytes)
+{
+    char text[400];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    ck_assert_int_eq(weft_fail(-EIO, "%s", text), -EIO);
+    ck_assert_uint_eq(strlen(weft_error()->message), 255);
+    ck_assert_int_eq(weft_fail(-EIO, "%.255s", text), -EIO);
+    ck_assert_uint_eq(strlen(weft_error()->message), 255);
+    ck_assert_int_eq(weft_fail(-EIO, "%s", ""), -EIO);
+    ck_assert_str_eq(weft_error()->message, "");
+}
+END_TEST
+
+START_TEST(a_code_that_is_no_error_is_recorded_as_invalid)
+{
+    static const int codes[] = {0, 1, EIO, -4096, INT_MIN, INT_MAX};
+    for (size_t i = 0; i < COUNT_OF(codes); i++) {
+        weft_error_clear();
+        ck_assert_int_eq(weft_fail(codes[i], "words"), -EINVAL);
+        ck_assert_words(-EINVAL, "words");
+    }
+    ck_assert_int_eq(weft_fail(-4095, "words"), -4095);
+    ck_assert_int_eq(weft_fail(-1, "words"), -1);
+}
+END_TEST
+
+START_TEST(values_from_minus_4095_to_minus_1_are_errors_and_no_others)
+{
+    ck_assert(weft_is_error(-1) && weft_is_error(-4095));
+    ck_assert(!weft_is_error(0) && !weft_is_error(1) && !weft_is_error(-4096));
+    ck_assert(!weft_is_error(INTPTR_MAX) && !weft_is_error(INTPTR_MIN));
+}
+END_TEST
+
+static weft_value fail_named(void *arg)
+{
+    weft_name(weft_self(), "reader");
+    return weft_fail(-EIO, "cannot read %s", (const char *)arg);
+}
+
+/* T25 */
+START_TEST(the_words_of_a_fiber_come_with_its_error_to_the_one_who_awaits_it)
+{
+    static char path[] = "x.txt";
+    weft_fiber f = weft_spin(fail_named, path);
+    ck_assert_int_eq(weft_await(f), -EIO);
+    ck_assert_words(-EIO, "cannot read x.txt");
+    ck_assert_uint_eq(weft_error()->fiber, f);
+    ck_assert_str_eq(weft_error()->fiber_name, "reader");
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
+}
+END_TEST
+
+/* T25 */
+START_TEST(the_words_come_also_when_the_fiber_ended_long_before)
+{
+    static char path[] = "x.txt";
+    weft_fiber f = weft_spin(fail_named, path);
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
+    ck_assert_int_eq(weft_await(f), -EIO);
+    ck_assert_words(-EIO, "cannot read x.txt");
+    ck_assert_int_eq(weft_snooze(), 0); /* P21: awaited, it does not strike a second time */
+}
+END_TEST
+
+/* T25 */
+START_TEST(a_fiber_that_succeeds_leaves_the_error_of_its_awaiter_alone)
+{
+    weft_fail(-ENOENT, "mine");
+    ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(7))), 7);
+    ck_assert_words(-ENOENT, "mine");
+}
+END_TEST
+
+static weft_value fail_and_recover(void *arg)
+{
+    weft_fail(-EIO, "did not work at first");
+    return (weft_value)arg;
+}
+
+/* T26 */
+START_TEST(an_error_that_a_fiber_deals_with_does_not_reach_its_awaiter)
+{
+    ck_assert_int_eq(weft_await(weft_spin(fail_and_recover, as_arg(7))), 7);
+    ck_assert_ptr_null(weft_error());
+    weft_spin(fail_and_recover, as_arg(7));
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_ptr_null(weft_error());
+}
+END_TEST
+
+/* T26 */
+START_TEST(a_fiber_that_begins_has_no_error_of_the_one_before_it)
+{
+    static char path[] = "x.txt";
+    ck_assert_int_eq(weft_await(weft_spin(fail_named, path)), -EIO);
+    weft_error_clear();
+    ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(-ENOENT))), -ENOENT);
+    ck_assert_int_eq(weft_error()->code, -ENOENT);
+    ck_assert_ptr_null(weft_error()->cause);
+}
+END_TEST
+
+/* T25 */
+START_TEST(an_error_without_words_gets_some)
+{
+    weft_fiber f = weft_spin(return_arg, as_arg(-ENOENT));
+    ck_assert_int_eq(weft_await(f), -ENOENT);
+    ck_assert_any_words(-ENOENT);
+    ck_assert_uint_eq(weft_error()->fiber, f);
+    ck_assert_ptr_nonnull(strstr(weft_error()->message, "No such file"));
+}
+END_TEST
+
+static weft_value fail_otherwise(void *arg)
+{
+    (void)arg;
+    weft_fail(-EIO, "an older one");
+    return -ENOENT;
+}
+
+START_TEST(words_of_another_error_are_not_taken_for_those_of_the_value)
+{
+    ck_assert_int_eq(weft_await(weft_spin(fail_otherwise, NULL)), -ENOENT);
+    ck_assert_int_eq(weft_error()->code, -ENOENT);
+    ck_assert_ptr_null(strstr(weft_error()->message, "older"));
+}
+END_TEST
+
+static weft_value pass_on(void *arg)
+{
+    int depth = (int)(intptr_t)arg;
+    if (depth == 0)
+        return weft_fail(-EIO, "depth 0");
+    weft_value rc = weft_await(weft_spin(pass_on, as_arg(depth - 1)));
+    return weft_fail((int)rc, "depth %d", depth);
+}
+
+/* P20 */
+START_TEST(each_fiber_that_passes_an_error_on_can_add_its_own_words)
+{
+    weft_fiber f = weft_spin(pass_on, as_arg(3));
+    ck_assert_int_eq(weft_await(f), -EIO);
+    const weft_error_info *e = weft_error();
+    ck_assert_int_eq(chain_length(e), 4);
+    ck_assert_uint_eq(e->fiber, f);
+    ck_assert_str_eq(e->message, "depth 3");
+    while (e->cause != NULL) {
+        ck_assert_uint_lt(e->fiber, e->cause->fiber); /* ids grow: the child's is the later one */
+        e = e->cause;
+    }
+    ck_assert_str_eq(e->message, "depth 0");
+}
+END_TEST
+
+static weft_fiber innermost;
+
+static weft_value hold_a_failing_child(void *arg)
+{
+    int depth = (int)(intptr_t)arg;
+    if (depth == 0) {
+        innermost = weft_self();
+        return weft_fail(-EIO, "depth 0");
+    }
+    weft_spin(hold_a_failing_child, as_arg(depth - 1));
+    return weft_sleep(60);
+}
+
+/* P20 */
+START_TEST(an_error_that_nobody_awaits_climbs_the_tree_and_keeps_its_source)
+{
+    weft_spin(hold_a_failing_child, as_arg(3));
+    ck_assert_int_eq(weft_sleep(60), -EIO);
+    ck_assert_words(-EIO, "depth 0");
+    ck_assert_uint_eq(weft_error()->fiber, innermost);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value catch_from_child(void *arg)
+{
+    (void)arg;
+    weft_spin(fail_with, as_arg(-EIO));
+    int rc = weft_sleep(60);
+    if (rc != -EIO || strcmp(weft_error()->message, "broken") != 0)
+        return 1;
+    return weft_sleep(0.001);
+}
+
+/* P20 */
+START_TEST(an_error_that_is_dealt_with_half_way_goes_no_further)
+{
+    weft_fiber f = weft_spin(catch_from_child, NULL);
+    ck_assert_int_eq(weft_sleep(0.01), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_ptr_null(weft_error());
+}
+END_TEST
+
+/* P19 */
+START_TEST(an_error_of_a_child_strikes_at_the_next_blocking_call_and_spares_its_siblings)
+{
+    weft_fiber sibling = weft_spin(suspend, NULL);
+    weft_go(fail_with, as_arg(-EIO));
+    ck_assert_int_eq(weft_snooze(), 0); /* on the run queue already when it happened */
+    ck_assert_ptr_null(weft_error());
+    ck_assert_int_eq(weft_snooze(), -EIO);
+    ck_assert_words(-EIO, "broken");
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_int_eq(weft_state_of(sibling), WEFT_WAITING);
+    ck_assert_int_eq(weft_schedule(sibling, 7), 0);
+    ck_assert_int_eq(weft_await(sibling), 7);
+}
+END_TEST
+
+static weft_value await_and_check(void *arg)
+{
+    weft_value rc = weft_await(arg_id(arg));
+    return rc == -EIO && strcmp(weft_error()->message, "broken") == 0;
+}
+
+static weft_value sleep_then_fail(void *arg)
+{
+    weft_sleep(0.001);
+    return fail_with(arg);
+}
+
+/* P34 */
+START_TEST(everyone_who_awaits_a_fiber_gets_its_words)
+{
+    weft_fiber f = weft_spin(sleep_then_fail, as_arg(-EIO));
+    weft_fiber waiters[3];
+    for (size_t i = 0; i < COUNT_OF(waiters); i++)
+        waiters[i] = weft_spin(await_and_check, id_arg(f));
+    for (size_t i = 0; i < COUNT_OF(waiters); i++)
+        ck_assert_int_eq(weft_await(waiters[i]), 1);
+    ck_assert_ptr_null(weft_error());
+}
+END_TEST
+
+/* P35 */
+START_TEST(the_words_of_the_one_that_failed_come_with_an_await_for_all)
+{
+    weft_fiber f[] = {weft_spin(suspend, NULL), weft_spin(sleep_then_fail, as_arg(-EIO))};
+    ck_assert_int_eq(weft_await_all(f, 2, NULL), -EIO);
+    ck_assert_words(-EIO, "broken");
+    ck_assert_uint_eq(weft_error()->fiber, f[1]);
+}
+END_TEST
+
+static weft_value note_two_errors(void *arg)
+{
+    (void)arg;
+    int first = weft_sleep(60);
+    if (first != -EIO || strcmp(weft_error()->message, "one 1") != 0)
+        return 1;
+    int second = weft_sleep(60);
+    if (second != -ENOENT || strcmp(weft_error()->message, "two 2") != 0)
+        return 2;
+    return weft_sleep(0.001);
+}
+
+START_TEST(raised_errors_arrive_one_a_call_in_order_and_with_their_words)
+{
+    weft_fiber f = weft_spin(note_two_errors, NULL);
+    weft_snooze();
+    ck_assert_int_eq(weft_raise(f, -EIO, "one %d", 1), 0);
+    ck_assert_int_eq(weft_raise(f, -ENOENT, "two %d", 2), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+}
+END_TEST
+
+START_TEST(raising_what_is_no_error_or_in_a_fiber_that_is_gone_is_refused)
+{
+    weft_fiber f = weft_spin(suspend, NULL);
+    ck_assert_int_eq(weft_raise(f, 0, "nothing"), -EINVAL);
+    ck_assert_int_eq(weft_raise(f, EIO, "nothing"), -EINVAL);
+    ck_assert_int_eq(weft_raise(f, -4096, "nothing"), -EINVAL);
+    weft_stop(f, 7);
+    ck_assert_int_eq(weft_await(f), 7);
+    ck_assert_int_eq(weft_raise(f, -EIO, "too late"), -ESRCH);
+}
+END_TEST
+
+/* T25 */
+START_TEST(errors_of_many_fibers_in_a_row_do_not_pile_up)
+{
+    weft_fiber f = 0;
+    for (int i = 0; i < 10000; i++) {
+        f = weft_spin(pass_on, as_arg(1));
+        ck_assert_int_eq(weft_await(f), -EIO);
+        ck_assert_int_le(chain_length(weft_error()), 16);
+    }
+    ck_assert_uint_eq(weft_error()->fiber, f);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_failure_returns_its_code_and_keeps_the_words_and_the_fiber,
+    &a_second_failure_has_the_first_as_its_cause,
+    &a_chain_has_at_most_16_errors_then_a_new_one_begins,
+    &forgetting_the_last_error_begins_a_new_chain,
+    &a_message_is_cut_to_255_bytes,
+    &a_code_that_is_no_error_is_recorded_as_invalid,
+    &values_from_minus_4095_to_minus_1_are_errors_and_no_others,
+    &the_words_of_a_fiber_come_with_its_error_to_the_one_who_awaits_it,
+    &the_words_come_also_when_the_fiber_ended_long_before,
+    &a_fiber_that_succeeds_leaves_the_error_of_its_awaiter_alone,
+    &an_error_that_a_fiber_deals_with_does_not_reach_its_awaiter,
+    &a_fiber_that_begins_has_no_error_of_the_one_before_it,
+    &an_error_without_words_gets_some,
+    &words_of_another_error_are_not_taken_for_those_of_the_value,
+    &each_fiber_that_passes_an_error_on_can_add_its_own_words,
+    &an_error_that_nobody_awaits_climbs_the_tree_and_keeps_its_source,
+    &an_error_that_is_dealt_with_half_way_goes_no_further,
+    &an_error_of_a_child_strikes_at_the_next_blocking_call_and_spares_its_siblings,
+    &everyone_who_awaits_a_fiber_gets_its_words,
+    &the_words_of_the_one_that_failed_come_with_an_await_for_all,
+    &raised_errors_arrive_one_a_call_in_order_and_with_their_words,
+    &raising_what_is_no_error_or_in_a_fiber_that_is_gone_is_refused,
+    &errors_of_many_fibers_in_a_row_do_not_pile_up,
+};
+
+int main(void)
+{
+    return run_suite("error", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,256 @@
+/* Overflows: the report, what comes after it, and the faults that are none of ours. */
+#include "core/overflow.h"
+#include "core/stack.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+static weft__stack_pool pool;
+static weft__stack watched; /* of the fiber to be found */
+
+static void pool_open(void)
+{
+    /* No test leaves a core file behind. */
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    weft__stack_pool_init(&pool);
+}
+
+static void pool_close(void)
+{
+    weft__stack_pool_close(&pool);
+}
+
+static bool is_mapped(char *address)
+{
+    unsigned char vector[1];
+    return mincore(address, 1, vector) == 0;
+}
+
+static bool find(const void *address, weft__overflow_facts *out)
+{
+    if (!weft__stack_guards(&watched, address))
+        return false;
+    *out = (weft__overflow_facts){42, "greedy", (void *)find, weft__stack_slot_bytes(&watched)};
+    return true;
+}
+
+static int depth_wanted = 1 << 30; /* the compiler must not see that it is never reached */
+
+static int descend(int depth)
+{
+    volatile char frame[512];
+    frame[0] = (char)depth;
+    if (depth == depth_wanted)
+        return frame[0];
+    return descend(depth + 1) + frame[0];
+}
+
+static void overflow(void)
+{
+    descend(0);
+}
+
+static ucontext_t outside;
+static ucontext_t inside;
+
+static void run_on_watched(void (*fn)(void))
+{
+    if (weft__stack_acquire(&pool, 64 << 10, &watched) < 0)
+        _exit(98);
+    getcontext(&inside);
+    inside.uc_stack.ss_sp = watched.low;
+    inside.uc_stack.ss_size = watched.bytes;
+    makecontext(&inside, fn, 0);
+    swapcontext(&outside, &inside);
+}
+
+/* Run fn in a child with the handlers installed; how it ended, and what it said. */
+static int child_of(void (*before)(void), void (*fn)(void), const char **words)
+{
+    FILE *file = tmpfile();
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        dup2(fileno(file), STDERR_FILENO);
+        weft__overflow_thread thread;
+        before();
+        if (weft__overflow_install(find) < 0 || weft__overflow_thread_open(&thread) < 0)
+            _exit(99);
+        fn();
+        weft__overflow_thread_close(&thread);
+        _exit(0);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    static char heard[8192];
+    rewind(file);
+    heard[fread(heard, 1, sizeof heard - 1, file)] = '\0';
+    *words = heard;
+    fclose(file);
+    return status;
+}
+
+/* The address sanitizer has handlers, which would end the program in their own way. */
+static void nothing_before(void)
+{
+    signal(SIGSEGV, SIG_DFL);
+    signal(SIGBUS, SIG_DFL);
+}
+
+static void overflow_a_fiber(void)
+{
+    run_on_watched(overflow);
+}
+
+START_TEST(an_overflow_is_reported_and_ends_the_program_as_before)
+{
+    const char *words;
+    int status = child_of(nothing_before, overflow_a_fiber, &words);
+    ck_assert(WIFSIGNALED(status));
+    ck_assert_int_eq(WTERMSIG(status), SIGSEGV);
+    ck_assert_ptr_nonnull(strstr(words, "weft: stack overflow in fiber #42 'greedy', which runs "));
+    ck_assert_ptr_nonnull(strstr(words, "weft: its stack has 64 KiB; give it more: .stack_bytes "
+                                        "of weft_spin_options, or WEFT_STACK=128K in the "
+                                        "environment\n"));
+    /* Once, not again and again. */
+    ck_assert_ptr_null(strstr(strstr(words, "overflow") + 1, "overflow in fiber"));
+}
+END_TEST
+
+static void fault_elsewhere(void)
+{
+    char *nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *(volatile char *)nowhere = 1;
+}
+
+START_TEST(another_fault_ends_the_program_without_a_word)
+{
+    const char *words;
+    int status = child_of(nothing_before, fault_elsewhere, &words);
+    ck_assert(WIFSIGNALED(status));
+    ck_assert_int_eq(WTERMSIG(status), SIGSEGV);
+    ck_assert_str_eq(words, "");
+}
+END_TEST
+
+static void send_bus(void)
+{
+    raise(SIGBUS);
+}
+
+START_TEST(a_signal_that_was_sent_still_ends_the_program)
+{
+    const char *words;
+    int status = child_of(nothing_before, send_bus, &words);
+    ck_assert(WIFSIGNALED(status));
+    ck_assert_int_eq(WTERMSIG(status), SIGBUS);
+}
+END_TEST
+
+static void handler_of_before(int number, siginfo_t *info, void *context)
+{
+    sigset_t blocked;
+    sigprocmask(SIG_BLOCK, NULL, &blocked);
+    bool is_right = number == SIGSEGV && info->si_code > 0 && context != NULL &&
+                    sigismember(&blocked, SIGUSR1) && sigismember(&blocked, SIGSEGV);
+    if (is_right && write(STDERR_FILENO, "handled", 7) == 7)
+        _exit(0);
+    abort();
+}
+
+static void program_has_a_handler(void)
+{
+    struct sigaction action = {.sa_sigaction = handler_of_before, .sa_flags = SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGUSR1);
+    sigaction(SIGSEGV, &action, NULL);
+}
+
+START_TEST(another_fault_goes_to_the_handler_that_was_there_before)
+{
+    const char *words;
+    int status = child_of(program_has_a_handler, fault_elsewhere, &words);
+    ck_assert(WIFEXITED(status));
+    ck_assert_str_eq(words, "handled");
+}
+END_TEST
+
+static void program_ignores(void)
+{
+    signal(SIGSEGV, SIG_IGN);
+}
+
+static void send_segv(void)
+{
+    raise(SIGSEGV);
+    _exit(5);
+}
+
+START_TEST(an_ignored_signal_stays_ignored)
+{
+    const char *words;
+    int status = child_of(program_ignores, send_segv, &words);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 5);
+}
+END_TEST
+
+START_TEST(a_signal_stack_that_the_program_has_is_left_alone)
+{
+    static char memory[1 << 16];
+    stack_t theirs = {.ss_sp = memory, .ss_size = sizeof memory}, present;
+    weft__overflow_thread thread;
+    ck_assert_int_eq(sigaltstack(&theirs, NULL), 0);
+    ck_assert_int_eq(weft__overflow_thread_open(&thread), 0);
+    sigaltstack(NULL, &present);
+    ck_assert_ptr_eq(present.ss_sp, memory);
+    weft__overflow_thread_close(&thread);
+    sigaltstack(NULL, &present);
+    ck_assert_ptr_eq(present.ss_sp, memory);
+    ck_assert_int_eq(present.ss_flags & SS_DISABLE, 0);
+}
+END_TEST
+
+START_TEST(closing_a_thread_leaves_no_signal_stack_behind)
+{
+    weft__overflow_thread thread;
+    stack_t present;
+    sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL);
+    ck_assert_int_eq(weft__overflow_thread_open(&thread), 0);
+    char *memory = thread.memory;
+    ck_assert(is_mapped(memory));
+    weft__overflow_thread_close(&thread);
+    sigaltstack(NULL, &present);
+    ck_assert_int_ne(present.ss_flags & SS_DISABLE, 0);
+    ck_assert(!is_mapped(memory));
+    weft__overflow_thread_close(&thread);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("overflow");
+    TCase *tests = tcase_create("overflow");
+    tcase_add_checked_fixture(tests, pool_open, pool_close);
+    tcase_add_test(tests, an_overflow_is_reported_and_ends_the_program_as_before);
+    tcase_add_test(tests, another_fault_ends_the_program_without_a_word);
+    tcase_add_test(tests, a_signal_that_was_sent_still_ends_the_program);
+    tcase_add_test(tests, another_fault_goes_to_the_handler_that_was_there_before);
+    tcase_add_test(tests, an_ignored_signal_stays_ignored);
+    tcase_add_test(tests, a_signal_stack_that_the_program_has_is_left_alone);
+    tcase_add_test(tests, closing_a_thread_leaves_no_signal_stack_behind);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failures = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failures == 0 ? 0 : 1;
+}

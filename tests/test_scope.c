@@ -1,0 +1,763 @@
+/* Scopes: deadlines, cancelling by hand, every way out of a block, shields. */
+#include "support.h"
+
+#include <malloc.h>
+
+static size_t timers(void)
+{
+    weft_counters counters;
+    weft_stats(&counters);
+    return counters.timers;
+}
+
+static bool has_virtual_time(void)
+{
+    return strcmp(weft_backend_name(), "sim") == 0;
+}
+
+/* P41 */
+START_TEST(moving_on_ends_the_block_quietly_and_what_follows_blocks_as_before)
+{
+    int inside = 0;
+    WEFT_MOVE_ON_AFTER(0.001) {
+        inside = weft_sleep(60);
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    }
+    ck_assert_int_eq(inside, -ECANCELED);
+    ck_assert_int_eq(weft_sleep(0.001), 0);
+}
+END_TEST
+
+/* P41 */
+START_TEST(a_deadline_that_strikes_is_told_as_timed_out)
+{
+    int rc = 1;
+    WEFT_CANCEL_AFTER(0.001, rc) {
+        ck_assert_int_eq(rc, 0);
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+}
+END_TEST
+
+/* P41 */
+START_TEST(a_block_that_ends_in_time_is_told_as_0)
+{
+    int rc = 1;
+    WEFT_CANCEL_AFTER(60, rc) {
+        ck_assert_int_eq(weft_sleep(0.001), 0);
+    }
+    ck_assert_int_eq(rc, 0);
+}
+END_TEST
+
+/* P41 */
+START_TEST(an_inner_deadline_ends_the_inner_scope_and_not_the_outer_one)
+{
+    int outer = 1, inner = 1;
+    WEFT_CANCEL_AFTER(60, outer) {
+        WEFT_CANCEL_AFTER(0.001, inner) {
+            ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+        }
+        ck_assert_int_eq(inner, -ETIMEDOUT);
+        ck_assert_int_eq(weft_sleep(0.001), 0);
+    }
+    ck_assert_int_eq(outer, 0);
+}
+END_TEST
+
+/* P41 */
+START_TEST(an_outer_deadline_unwinds_the_inner_scope_which_is_not_to_blame)
+{
+    int outer = 1, inner = 1;
+    WEFT_CANCEL_AFTER(0.001, outer) {
+        WEFT_CANCEL_AFTER(60, inner) {
+            ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+        }
+        ck_assert_int_eq(inner, 0);
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    }
+    ck_assert_int_eq(outer, -ETIMEDOUT);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+/* P41 */
+START_TEST(of_five_nested_scopes_exactly_the_one_that_is_due_times_out)
+{
+    for (int due = 0; due < 5; due++) {
+        weft_scope scopes[5];
+        for (int i = 0; i < 5; i++)
+            ck_assert_int_eq(weft_scope_open(&scopes[i], i == due ? 0.001 : 60), 0);
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+        for (int i = 4; i >= 0; i--) {
+            ck_assert_int_eq(weft_snooze(), i >= due ? -ECANCELED : 0);
+            ck_assert_int_eq(weft_scope_close(&scopes[i]), i == due ? -ETIMEDOUT : 0);
+        }
+    }
+    ck_assert_uint_eq(timers(), 0);
+}
+END_TEST
+
+/* P42 */
+START_TEST(an_outer_deadline_strikes_although_the_inner_one_is_pushed_again_and_again)
+{
+    weft_scope outer, inner;
+    ck_assert_int_eq(weft_scope_open(&outer, 0.01), 0);
+    ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
+    int rc;
+    do {
+        ck_assert_int_eq(weft_scope_reset(&inner, 60), 0);
+        rc = weft_sleep(0.001);
+    } while (rc == 0);
+    ck_assert_int_eq(rc, -ECANCELED);
+    ck_assert(!weft_scope_is_cancelled(&inner));
+    ck_assert(weft_scope_is_cancelled(&outer));
+    ck_assert_int_eq(weft_scope_close(&inner), 0);
+    ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
+}
+END_TEST
+
+/* P42 */
+START_TEST(a_deadline_can_be_pulled_nearer_than_that_of_the_inner_scope)
+{
+    weft_scope outer, inner;
+    ck_assert_int_eq(weft_scope_open(&outer, INFINITY), 0);
+    ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
+    ck_assert_int_eq(weft_scope_reset(&outer, 0.001), 0);
+    ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    ck_assert_int_eq(weft_scope_close(&inner), 0);
+    ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
+}
+END_TEST
+
+/* P43 */
+START_TEST(a_deadline_that_is_pushed_on_does_not_strike_when_it_would_have)
+{
+    int rc = 1;
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(weft_scope_reset(&scope, 60), 0);
+    ck_assert_int_eq(weft_sleep(0.005), 0);
+    ck_assert_int_eq(weft_scope_reset(&scope, INFINITY), 0);
+    ck_assert_uint_eq(timers(), 0);
+    ck_assert_int_eq(weft_scope_reset(&scope, 0.001), 0);
+    ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    rc = weft_scope_close(&scope);
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+}
+END_TEST
+
+/* P43 */
+START_TEST(a_million_resets_take_no_memory)
+{
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, 1), 0);
+    size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < 1000000; i++)
+        if (weft_scope_reset(&scope, 10 + i % 1000) != 0)
+            ck_abort_msg("reset %d failed", i);
+    ck_assert_uint_eq(mallinfo2().uordblks, before);
+    ck_assert_uint_eq(timers(), 1);
+    ck_assert_int_eq(weft_scope_close(&scope), 0);
+}
+END_TEST
+
+/* P43 */
+START_TEST(a_hundred_scopes_in_a_row_can_be_over_at_once)
+{
+    for (int i = 0; i < 100; i++) {
+        int rc = 1;
+        WEFT_CANCEL_AFTER(0, rc) {
+            ck_assert_int_eq(weft_snooze(), -ECANCELED);
+        }
+        ck_assert_int_eq(rc, -ETIMEDOUT);
+        ck_assert_int_eq(weft_snooze(), 0);
+    }
+    ck_assert_uint_eq(timers(), 0);
+}
+END_TEST
+
+static int fail_inside_a_block(int *rc)
+{
+    WEFT_CANCEL_AFTER(60, *rc) {
+        return weft_fail(-ENOENT, "nothing there");
+    }
+    return 0;
+}
+
+/* P45 */
+START_TEST(an_error_of_the_body_passes_through_and_the_timer_is_disarmed)
+{
+    int rc = 1;
+    ck_assert_int_eq(fail_inside_a_block(&rc), -ENOENT);
+    ck_assert_int_eq(rc, 0);
+    ck_assert_str_eq(weft_error()->message, "nothing there");
+    ck_assert_uint_eq(timers(), 0);
+}
+END_TEST
+
+/* P45, P22 */
+START_TEST(an_error_that_is_raised_in_the_body_is_not_taken_for_the_deadline)
+{
+    int rc = 1;
+    WEFT_CANCEL_AFTER(60, rc) {
+        weft_raise(weft_self(), -EIO, "from elsewhere");
+        ck_assert_int_eq(weft_sleep(60), -EIO);
+        ck_assert_int_eq(weft_snooze(), 0);
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_uint_eq(timers(), 0);
+}
+END_TEST
+
+/* P46 */
+START_TEST(a_time_of_0_enters_the_block_and_fails_its_first_blocking_call)
+{
+    bool is_entered = false;
+    WEFT_MOVE_ON_AFTER(0) {
+        is_entered = true;
+        ck_assert(weft_is_cancelled());
+        ck_assert_int_eq(weft_snooze(), -ECANCELED);
+    }
+    ck_assert(is_entered);
+}
+END_TEST
+
+/* P46 */
+START_TEST(an_infinite_time_arms_no_timer)
+{
+    int rc = 1;
+    WEFT_CANCEL_AFTER(INFINITY, rc) {
+        ck_assert_uint_eq(timers(), 0);
+        ck_assert_int_eq(weft_sleep(0.001), 0);
+    }
+    ck_assert_int_eq(rc, 0);
+    WEFT_MOVE_ON_AFTER(1e300) {
+        ck_assert_uint_eq(timers(), 0);
+    }
+}
+END_TEST
+
+static void refuse_time(double time_s)
+{
+    int rc = 0;
+    weft_error_clear();
+    WEFT_CANCEL_AFTER(time_s, rc) {
+        ck_abort_msg("entered");
+    }
+    ck_assert_int_eq(rc, -EINVAL);
+    ck_assert_int_eq(weft_error()->code, -EINVAL);
+    ck_assert_uint_gt(strlen(weft_error()->message), 0);
+    WEFT_MOVE_ON_AFTER(time_s) {
+        ck_abort_msg("entered");
+    }
+    WEFT_SHIELD(time_s) {
+        ck_abort_msg("entered");
+    }
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, time_s), -EINVAL);
+    ck_assert_int_eq(weft_shield_open(&scope, time_s), -EINVAL);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+
+/* P46 */
+START_TEST(a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered)
+{
+    refuse_time(-1);
+    refuse_time(-1e-12);
+    refuse_time(-INFINITY);
+    refuse_time(NAN);
+    ck_assert_uint_eq(timers(), 0);
+}
+END_TEST
+
+static int compute_in_a_finished_scope(void)
+{
+    WEFT_MOVE_ON_AFTER(0) {
+        return 42;
+    }
+    return 0;
+}
+
+/* P46 */
+START_TEST(a_body_that_never_blocks_keeps_its_value)
+{
+    ck_assert_int_eq(compute_in_a_finished_scope(), 42);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+/* P46 */
+START_TEST(code_that_computes_can_ask_whether_its_time_is_over)
+{
+    if (has_virtual_time())
+        return; /* it stands still while a fiber computes */
+    int rc = 1;
+    WEFT_CANCEL_AFTER(0.002, rc) {
+        ck_assert(!weft_is_cancelled());
+        while (!weft_is_cancelled())
+            continue;
+        ck_assert_int_eq(weft_snooze(), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert(!weft_is_cancelled());
+}
+END_TEST
+
+static void leave_by_goto(int *rc)
+{
+    WEFT_CANCEL_AFTER(60, *rc) {
+        WEFT_CANCEL_AFTER(60, *rc) {
+            goto out;
+        }
+    }
+    ck_abort_msg("not left");
+out:
+    return;
+}
+
+static void leave_by_return(int *rc)
+{
+    WEFT_CANCEL_AFTER(60, *rc) {
+        WEFT_SHIELD(60) {
+            return;
+        }
+    }
+    ck_abort_msg("not left");
+}
+
+/* P41 */
+START_TEST(return_and_goto_close_every_scope_that_they_leave)
+{
+    int rc = 1;
+    leave_by_goto(&rc);
+    ck_assert_int_eq(rc, 0);
+    ck_assert_uint_eq(timers(), 0);
+    rc = 1;
+    leave_by_return(&rc);
+    ck_assert_int_eq(rc, 0);
+    ck_assert_uint_eq(timers(), 0);
+    WEFT_CANCEL_AFTER(0.001, rc) {
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+}
+END_TEST
+
+/* P41 */
+START_TEST(break_and_continue_leave_the_block_and_not_the_loop_around_it)
+{
+    int rounds = 0, rc = 1;
+    for (; rounds < 3; rounds++) {
+        WEFT_CANCEL_AFTER(60, rc) {
+            if (rounds == 1)
+                break;
+            continue;
+        }
+        ck_assert_int_eq(rc, 0);
+        ck_assert_uint_eq(timers(), 0);
+    }
+    ck_assert_int_eq(rounds, 3);
+}
+END_TEST
+
+/* P41 */
+START_TEST(a_deadline_that_struck_is_told_also_when_the_block_is_left_by_break)
+{
+    int rc = 1;
+    WEFT_CANCEL_AFTER(0.001, rc) {
+        if (weft_sleep(60) < 0)
+            break;
+        ck_abort_msg("slept");
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+}
+END_TEST
+
+/* P41 */
+START_TEST(a_scope_that_is_not_the_innermost_cannot_be_closed)
+{
+    weft_scope outer, inner;
+    ck_assert_int_eq(weft_scope_open(&outer, 60), 0);
+    ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
+    ck_assert_int_eq(weft_scope_close(&outer), -EINVAL);
+    ck_assert_uint_eq(timers(), 2);
+    ck_assert_int_eq(weft_scope_close(&inner), 0);
+    ck_assert_int_eq(weft_scope_close(&inner), -EINVAL);
+    ck_assert_int_eq(weft_scope_close(&outer), 0);
+    ck_assert_int_eq(weft_scope_close(&outer), -EINVAL);
+    ck_assert_int_eq(weft_scope_close(NULL), -EINVAL);
+    ck_assert_uint_eq(timers(), 0);
+}
+END_TEST
+
+/* P41 */
+START_TEST(a_closed_scope_can_be_neither_cancelled_nor_reset)
+{
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
+    ck_assert_int_eq(weft_scope_close(&scope), 0);
+    ck_assert_int_eq(weft_scope_cancel(&scope), -EINVAL);
+    ck_assert_int_eq(weft_scope_reset(&scope, 1), -EINVAL);
+    ck_assert_uint_eq(timers(), 0);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value close_what_is_given(void *arg)
+{
+    return weft_scope_close(arg);
+}
+
+/* P41 */
+START_TEST(a_fiber_cannot_close_the_scope_of_another)
+{
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
+    ck_assert_int_eq(weft_await(weft_spin(close_what_is_given, &scope)), -EINVAL);
+    ck_assert_int_eq(weft_scope_close(&scope), 0);
+}
+END_TEST
+
+static weft_value sleep_in_scope(void *arg)
+{
+    weft_scope *scope = arg;
+    weft_scope_open(scope, 60);
+    int slept = weft_sleep(60);
+    bool is_cancelled = weft_scope_is_cancelled(scope);
+    int rc = weft_scope_close(scope);
+    return slept == -ECANCELED && is_cancelled && rc == 0 && weft_sleep(0.001) == 0 ? 42 : 1;
+}
+
+/* P41 */
+START_TEST(a_scope_can_be_cancelled_by_another_fiber_and_has_not_timed_out_then)
+{
+    weft_scope scope;
+    weft_fiber f = weft_spin(sleep_in_scope, &scope);
+    weft_snooze();
+    ck_assert(!weft_scope_is_cancelled(&scope));
+    ck_assert_int_eq(weft_scope_cancel(&scope), 0);
+    ck_assert_int_eq(weft_scope_cancel(&scope), 0);
+    ck_assert_int_eq(weft_scope_reset(&scope, 60), -ECANCELED);
+    ck_assert_uint_eq(timers(), 0);
+    ck_assert_int_eq(weft_await(f), 42);
+}
+END_TEST
+
+/* P41 */
+START_TEST(a_fiber_can_cancel_its_own_scope)
+{
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
+    ck_assert_int_eq(weft_scope_cancel(&scope), 0);
+    ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    ck_assert_int_eq(weft_scope_close(&scope), 0);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+/* P43, P46 */
+START_TEST(a_reset_to_0_is_over_at_once_and_one_to_nonsense_changes_nothing)
+{
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
+    ck_assert_int_eq(weft_scope_reset(&scope, -1), -EINVAL);
+    ck_assert_int_eq(weft_scope_reset(&scope, NAN), -EINVAL);
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_uint_eq(timers(), 1);
+    ck_assert_int_eq(weft_scope_reset(&scope, 0), 0);
+    ck_assert_int_eq(weft_snooze(), -ECANCELED);
+    ck_assert_int_eq(weft_scope_close(&scope), -ETIMEDOUT);
+    ck_assert_uint_eq(timers(), 0);
+}
+END_TEST
+
+static weft_value sleep_shortly(void *arg)
+{
+    int rc = weft_sleep(0.001);
+    return rc < 0 ? rc : (weft_value)arg;
+}
+
+/* P41, T40 */
+START_TEST(in_a_cancelled_scope_every_blocking_call_fails_at_once)
+{
+    int fd[2];
+    char byte;
+    ck_assert_int_eq(weft_pipe(fd), 0);
+    weft_fiber f = weft_spin(sleep_shortly, (void *)7);
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_sleep(1), -ECANCELED);
+        ck_assert_int_eq(weft_sleep(0), -ECANCELED);
+        ck_assert_int_eq(weft_snooze(), -ECANCELED);
+        ck_assert_int_eq(weft_suspend(), -ECANCELED);
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(weft_await_any(&f, 1, NULL), -ECANCELED);
+        ck_assert_int_eq(weft_await_children(), -ECANCELED);
+        ck_assert_int_eq(weft_transfer(f, 0), -ECANCELED);
+        ck_assert_int_eq(weft_read(fd[0], &byte, 1), -ECANCELED);
+    }
+    ck_assert_int_eq(weft_await(f), 7);
+    weft_close(fd[0]);
+    weft_close(fd[1]);
+}
+END_TEST
+
+/* T32, T33, T34, P21 */
+START_TEST(an_await_that_runs_out_of_time_leaves_the_fiber_as_it_is)
+{
+    int rc = 1;
+    weft_fiber f = weft_spin(sleep_shortly, (void *)7);
+    WEFT_CANCEL_AFTER(0, rc) {
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
+    weft_snooze();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    ck_assert_int_eq(weft_scope_close(&scope), 0);
+    ck_assert_int_eq(weft_await(f), 7);
+}
+END_TEST
+
+static weft_value set_flag(void *arg)
+{
+    *(bool *)arg = true;
+    return 0;
+}
+
+/* P41 */
+START_TEST(code_that_ignores_its_cancellation_does_not_keep_the_others_from_running)
+{
+    bool is_set = false;
+    weft_spin(set_flag, &is_set);
+    WEFT_MOVE_ON_AFTER(0) {
+        while (!is_set)
+            weft_sleep(1);
+    }
+    ck_assert(is_set);
+}
+END_TEST
+
+/* P41 */
+START_TEST(a_scope_concerns_the_fiber_that_opened_it_and_not_its_children)
+{
+    weft_fiber f = 0;
+    WEFT_MOVE_ON_AFTER(0) {
+        f = weft_spin(sleep_shortly, (void *)7);
+        ck_assert_int_eq(weft_snooze(), -ECANCELED);
+    }
+    ck_assert_int_eq(weft_await(f), 7);
+}
+END_TEST
+
+static weft_value leave_scopes_open(void *arg)
+{
+    weft_scope *scopes = arg;
+    weft_scope_open(&scopes[0], 60);
+    weft_shield_open(&scopes[1], 60);
+    return 42;
+}
+
+/* P45 */
+START_TEST(scopes_that_are_open_when_a_fiber_ends_are_closed)
+{
+    weft_scope scopes[2];
+    ck_assert_int_eq(weft_await(weft_spin(leave_scopes_open, scopes)), 42);
+    ck_assert_uint_eq(timers(), 0);
+    ck_assert_int_eq(weft_scope_cancel(&scopes[0]), -EINVAL);
+    ck_assert_int_eq(weft_await(weft_spin(sleep_shortly, (void *)7)), 7);
+}
+END_TEST
+
+static weft_value shielded(void *arg)
+{
+    int *rc = arg;
+    WEFT_SHIELD(60) {
+        rc[0] = weft_sleep(0.002);
+        rc[1] = weft_sleep(0.002);
+        rc[2] = weft_is_cancelled();
+    }
+    rc[3] = weft_sleep(60);
+    rc[4] = weft_sleep(60);
+    return 1;
+}
+
+/* DESIGN 6 */
+START_TEST(cancellation_waits_for_the_end_of_a_shield_and_is_a_level_after_it)
+{
+    int rc[5] = {1, 1, 1, 1, 1};
+    weft_fiber f = weft_spin(shielded, rc);
+    weft_snooze();
+    ck_assert_int_eq(weft_stop(f, 42), 0);
+    ck_assert_int_eq(weft_await(f), 42);
+    const int expected[5] = {0, 0, 0, -ECANCELED, -ECANCELED};
+    ck_assert_mem_eq(rc, expected, sizeof rc);
+}
+END_TEST
+
+static weft_value briefly_shielded(void *arg)
+{
+    int *rc = arg;
+    rc[0] = weft_suspend();
+    WEFT_SHIELD(0) {
+        rc[1] = weft_sleep(60);
+    }
+    WEFT_SHIELD(0.001) {
+        rc[2] = weft_sleep(60);
+        rc[3] = weft_sleep(60);
+    }
+    return 0;
+}
+
+/* DESIGN 6 */
+START_TEST(a_shield_holds_for_at_most_its_time)
+{
+    int rc[4] = {1, 1, 1, 1};
+    weft_fiber f = weft_spin(briefly_shielded, rc);
+    weft_snooze();
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(rc[i], -ECANCELED);
+    ck_assert_uint_eq(timers(), 0);
+}
+END_TEST
+
+/* DESIGN 6 */
+START_TEST(the_time_of_a_shield_ends_the_shield_and_not_what_is_inside)
+{
+    bool is_past = false;
+    WEFT_SHIELD(0.001) {
+        ck_assert_int_eq(weft_sleep(0.003), 0);
+        ck_assert_int_eq(weft_sleep(0.001), 0);
+        is_past = true;
+    }
+    ck_assert(is_past);
+}
+END_TEST
+
+static weft_value shielded_from_errors(void *arg)
+{
+    int *rc = arg;
+    WEFT_SHIELD(60) {
+        rc[0] = weft_sleep(0.002);
+        rc[1] = weft_snooze();
+    }
+    rc[2] = weft_sleep(60);
+    rc[3] = strcmp(weft_error()->message, "second thoughts 2");
+    rc[4] = weft_sleep(0.001);
+    return 0;
+}
+
+/* DESIGN 6 */
+START_TEST(raised_errors_wait_for_the_end_of_a_shield_too)
+{
+    int rc[5] = {1, 1, 1, 1, 1};
+    weft_fiber f = weft_spin(shielded_from_errors, rc);
+    weft_snooze();
+    ck_assert_int_eq(weft_raise(f, -EIO, "second thoughts %d", 2), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    const int expected[5] = {0, 0, -EIO, 0, 0};
+    ck_assert_mem_eq(rc, expected, sizeof rc);
+}
+END_TEST
+
+/* DESIGN 6 */
+START_TEST(a_shield_inside_a_cancelled_scope_lets_its_body_block)
+{
+    int rc = 1;
+    WEFT_CANCEL_AFTER(0, rc) {
+        WEFT_SHIELD(60) {
+            ck_assert(!weft_is_cancelled());
+            ck_assert_int_eq(weft_sleep(0.001), 0);
+            WEFT_SHIELD(60) {
+                ck_assert_int_eq(weft_snooze(), 0);
+            }
+            ck_assert_int_eq(weft_snooze(), 0);
+        }
+        ck_assert_int_eq(weft_snooze(), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+}
+END_TEST
+
+/* DESIGN 6 */
+START_TEST(a_deadline_inside_a_shield_strikes_although_the_shield_holds)
+{
+    int outer = 1, inner = 1;
+    WEFT_CANCEL_AFTER(0, outer) {
+        WEFT_SHIELD(60) {
+            WEFT_CANCEL_AFTER(0.001, inner) {
+                ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+            }
+            ck_assert_int_eq(inner, -ETIMEDOUT);
+            ck_assert_int_eq(weft_sleep(0.001), 0);
+        }
+    }
+    ck_assert_int_eq(outer, -ETIMEDOUT);
+}
+END_TEST
+
+/* DESIGN 6 */
+START_TEST(a_deadline_outside_a_shield_that_strikes_inside_it_waits_for_its_end)
+{
+    int rc = 1;
+    WEFT_CANCEL_AFTER(0.001, rc) {
+        WEFT_SHIELD(60) {
+            ck_assert_int_eq(weft_sleep(0.005), 0);
+        }
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &moving_on_ends_the_block_quietly_and_what_follows_blocks_as_before,
+    &a_deadline_that_strikes_is_told_as_timed_out,
+    &a_block_that_ends_in_time_is_told_as_0,
+    &an_inner_deadline_ends_the_inner_scope_and_not_the_outer_one,
+    &an_outer_deadline_unwinds_the_inner_scope_which_is_not_to_blame,
+    &of_five_nested_scopes_exactly_the_one_that_is_due_times_out,
+    &an_outer_deadline_strikes_although_the_inner_one_is_pushed_again_and_again,
+    &a_deadline_can_be_pulled_nearer_than_that_of_the_inner_scope,
+    &a_deadline_that_is_pushed_on_does_not_strike_when_it_would_have,
+    &a_million_resets_take_no_memory,
+    &a_hundred_scopes_in_a_row_can_be_over_at_once,
+    &an_error_of_the_body_passes_through_and_the_timer_is_disarmed,
+    &an_error_that_is_raised_in_the_body_is_not_taken_for_the_deadline,
+    &a_time_of_0_enters_the_block_and_fails_its_first_blocking_call,
+    &an_infinite_time_arms_no_timer,
+    &a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered,
+    &a_body_that_never_blocks_keeps_its_value,
+    &code_that_computes_can_ask_whether_its_time_is_over,
+    &return_and_goto_close_every_scope_that_they_leave,
+    &break_and_continue_leave_the_block_and_not_the_loop_around_it,
+    &a_deadline_that_struck_is_told_also_when_the_block_is_left_by_break,
+    &a_scope_that_is_not_the_innermost_cannot_be_closed,
+    &a_closed_scope_can_be_neither_cancelled_nor_reset,
+    &a_fiber_cannot_close_the_scope_of_another,
+    &a_scope_can_be_cancelled_by_another_fiber_and_has_not_timed_out_then,
+    &a_fiber_can_cancel_its_own_scope,
+    &a_reset_to_0_is_over_at_once_and_one_to_nonsense_changes_nothing,
+    &in_a_cancelled_scope_every_blocking_call_fails_at_once,
+    &an_await_that_runs_out_of_time_leaves_the_fiber_as_it_is,
+    &code_that_ignores_its_cancellation_does_not_keep_the_others_from_running,
+    &a_scope_concerns_the_fiber_that_opened_it_and_not_its_children,
+    &scopes_that_are_open_when_a_fiber_ends_are_closed,
+    &cancellation_waits_for_the_end_of_a_shield_and_is_a_level_after_it,
+    &a_shield_holds_for_at_most_its_time,
+    &the_time_of_a_shield_ends_the_shield_and_not_what_is_inside,
+    &raised_errors_wait_for_the_end_of_a_shield_too,
+    &a_shield_inside_a_cancelled_scope_lets_its_body_block,
+    &a_deadline_inside_a_shield_strikes_although_the_shield_holds,
+    &a_deadline_outside_a_shield_that_strikes_inside_it_waits_for_its_end,
+};
+
+int main(void)
+{
+    return run_suite("scope", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,260 @@
+/* Stacks: the cache, the sizes, the guards. What becomes of their memory is test_stack_memory.c. */
+#include "core/guard.h"
+#include "stack_pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+START_TEST(the_stack_released_last_is_acquired_first)
+{
+    weft__stack a = take(64 * KIB), b = take(64 * KIB), c = take(64 * KIB);
+    char *lows[] = {a.low, b.low, c.low};
+    weft__stack_release(&pool, &b);
+    weft__stack_release(&pool, &a);
+    ck_assert_ptr_null(a.low);
+    weft__stack_release(&pool, &c);
+    a = take(64 * KIB);
+    b = take(64 * KIB);
+    c = take(64 * KIB);
+    ck_assert_ptr_eq(a.low, lows[2]);
+    ck_assert_ptr_eq(b.low, lows[0]);
+    ck_assert_ptr_eq(c.low, lows[1]);
+    weft__stack_release(&pool, &a);
+    weft__stack_release(&pool, &b);
+    weft__stack_release(&pool, &c);
+}
+END_TEST
+
+START_TEST(what_is_written_to_a_stack_stays_until_it_is_acquired_again)
+{
+    static char pattern[16 << 10];
+    memset(pattern, 0x5a, sizeof pattern);
+    weft__stack stack = take(16 * KIB), copy = stack;
+    memcpy(stack.low, pattern, stack.bytes);
+    for (int i = 0; i < 100; i++) {
+        weft__stack_release(&pool, &stack);
+        ck_assert_int_eq(memcmp(copy.low, pattern, copy.bytes), 0);
+        stack = take(16 * KIB);
+        ck_assert_ptr_eq(stack.low, copy.low);
+    }
+    weft__stack_release(&pool, &stack);
+}
+END_TEST
+
+START_TEST(the_counters_come_back_to_where_they_were)
+{
+    weft__stack stacks[300];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 300; i++)
+            stacks[i] = take((size_t)16 * KIB << i % 5);
+        ck_assert_uint_eq(pool.mapped - pool.cached, 300);
+        for (int i = 0; i < 300; i++)
+            weft__stack_release(&pool, &stacks[i]);
+        ck_assert_uint_eq(pool.mapped, pool.cached);
+    }
+    /* 60 of each of five classes: the third round found what the first had mapped. */
+    ck_assert_uint_le(pool.mapped, 5 * 64);
+}
+END_TEST
+
+START_TEST(no_two_stacks_overlap)
+{
+    enum { COUNT = 500 };
+    static weft__stack stacks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        stacks[i] = take(i % 2 ? 16 * KIB : 32 * KIB);
+        memcpy(stacks[i].low, &i, sizeof i);
+        memcpy(top_of(&stacks[i]) - sizeof i, &i, sizeof i);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        ck_assert_int_eq(memcmp(stacks[i].low, &i, sizeof i), 0);
+        ck_assert_int_eq(memcmp(top_of(&stacks[i]) - sizeof i, &i, sizeof i), 0);
+        weft__stack_release(&pool, &stacks[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_size_is_rounded_up_to_its_class)
+{
+    static const size_t sizes[][2] = {
+        {16 << 10, 16 << 10},  {(16 << 10) + 1, 32 << 10}, {32 << 10, 32 << 10},
+        {100000, 128 << 10},   {1 << 20, 1 << 20},         {(1 << 20) + 1, 2 << 20},
+        {5000000, 8 << 20},    {1 << 30, 1 << 30},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        weft__stack stack = take(sizes[i][0]);
+        ck_assert_uint_eq(weft__stack_slot_bytes(&stack), sizes[i][1]);
+        ck_assert_uint_le(stack.bytes, sizes[i][1] - page);
+        ck_assert_uint_gt(stack.bytes, sizes[i][1] - page - KIB);
+        stack.low[0] = 1;
+        top_of(&stack)[-1] = 1;
+        weft__stack_release(&pool, &stack);
+    }
+}
+END_TEST
+
+START_TEST(sizes_out_of_range_are_refused)
+{
+    static const size_t sizes[] = {0, 1, 4096, (16 << 10) - 1, (1 << 30) + 1, SIZE_MAX};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        weft__stack stack = {.low = (char *)1};
+        ck_assert_int_eq(weft__stack_acquire(&pool, sizes[i], &stack), -EINVAL);
+        ck_assert_ptr_eq(stack.low, (char *)1);
+    }
+    ck_assert_uint_eq(pool.mapped, 0);
+}
+END_TEST
+
+START_TEST(tops_of_neighbours_differ_and_are_aligned)
+{
+    weft__stack stacks[32];
+    size_t colours = 0;
+    for (int i = 0; i < 32; i++) {
+        stacks[i] = take(64 * KIB);
+        uintptr_t top = (uintptr_t)top_of(&stacks[i]);
+        ck_assert_uint_eq(top % 64, 0);
+        ck_assert_uint_eq((uintptr_t)stacks[i].low % page, 0);
+        uintptr_t colour = -top % page;
+        ck_assert_uint_lt(colour, KIB);
+        colours |= (size_t)1 << colour / 64;
+    }
+    ck_assert_uint_eq(colours, 0xffff);
+    for (int i = 0; i < 32; i++)
+        weft__stack_release(&pool, &stacks[i]);
+}
+END_TEST
+
+START_TEST(the_page_below_a_stack_is_deadly_and_its_lowest_byte_is_not)
+{
+    weft__guard_method = _i;
+    static const size_t sizes[] = {16 << 10, 64 << 10, 4 << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        weft__stack first = take(sizes[i]), stack = take(sizes[i]);
+        ck_assert(is_deadly(stack.low - 1));
+        ck_assert(is_deadly(stack.low - page));
+        ck_assert(!is_deadly(stack.low));
+        ck_assert(!is_deadly(top_of(&stack) - 1));
+        ck_assert(weft__stack_guards(&stack, stack.low - 1));
+        ck_assert(weft__stack_guards(&stack, stack.low - page));
+        ck_assert(!weft__stack_guards(&stack, stack.low));
+        ck_assert(!weft__stack_guards(&stack, stack.low - page - 1));
+        weft__stack_release(&pool, &first);
+        weft__stack_release(&pool, &stack);
+    }
+    ck_assert_uint_eq(pool.unguarded, 0);
+}
+END_TEST
+
+START_TEST(without_guards_stacks_are_made_all_the_same_and_counted)
+{
+    weft__guard_method = WEFT__GUARD_NONE;
+    weft__stack stack = take(64 * KIB);
+    ck_assert_uint_eq(pool.unguarded, pool.mapped);
+    ck_assert(!weft__stack_guards(&stack, stack.low - 1));
+    use(&stack, stack.bytes);
+    weft__stack_release(&pool, &stack);
+    weft__stack big[3] = {take(4 * MIB), take(4 * MIB), take(4 * MIB)};
+    size_t before = pool.unguarded;
+    for (int i = 0; i < 3; i++)
+        weft__stack_release(&pool, &big[i]);
+    weft__stack_trim(&pool, 0);
+    ck_assert_uint_eq(pool.unguarded, before - 3);
+}
+END_TEST
+
+START_TEST(guards_by_mprotect_stop_while_mappings_are_left)
+{
+    enum { COUNT = 30000 };
+    if (RUNNING_ON_VALGRIND)
+        return;
+    weft__guard_method = WEFT__GUARD_PROTECT;
+    static weft__stack stacks[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        stacks[i] = take(16 * KIB);
+    ck_assert_uint_gt(pool.unguarded, 0);
+    ck_assert_uint_lt(pool.unguarded, pool.mapped);
+    ck_assert_uint_lt(lines_of("/proc/self/maps"), 65530 / 2);
+    ck_assert(is_deadly(stacks[0].low - 1));
+    for (int i = 0; i < COUNT; i++)
+        weft__stack_release(&pool, &stacks[i]);
+    /* What is unmapped may be used for other guards. */
+    weft__stack_pool_close(&pool);
+    for (int i = 0; i < 100; i++)
+        stacks[i] = take(16 * KIB);
+    ck_assert_uint_eq(pool.unguarded, 0);
+    for (int i = 0; i < 100; i++)
+        weft__stack_release(&pool, &stacks[i]);
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    size_t bytes;
+    const char *words;
+} environments[] = {
+    {"131072", 131072, ""},
+    {"96K", 96 << 10, ""},
+    {"1m", 1 << 20, ""},
+    {"1G", 1 << 30, ""},
+    {"", WEFT__STACK_BYTES_DEFAULT, ""},
+    {"1K", 16 << 10, "weft: WEFT_STACK=1K is too small: 16K taken\n"},
+    {"2G", 1 << 30, "weft: WEFT_STACK=2G is too much: 1G taken\n"},
+    {"99999999999999999999K", 1 << 30,
+     "weft: WEFT_STACK=99999999999999999999K is too much: 1G taken\n"},
+    {"big", WEFT__STACK_BYTES_DEFAULT,
+     "weft: WEFT_STACK=big is not a size (such as 128K or 1M): ignored\n"},
+    {"-1", WEFT__STACK_BYTES_DEFAULT,
+     "weft: WEFT_STACK=-1 is not a size (such as 128K or 1M): ignored\n"},
+    {"64KB", WEFT__STACK_BYTES_DEFAULT,
+     "weft: WEFT_STACK=64KB is not a size (such as 128K or 1M): ignored\n"},
+};
+
+START_TEST(the_default_size_comes_from_the_environment_if_it_is_sane)
+{
+    setenv("WEFT_STACK", environments[_i].text, 1);
+    FILE *file = tmpfile();
+    ck_assert_ptr_nonnull(file);
+    dup2(fileno(file), STDERR_FILENO);
+    ck_assert_uint_eq(weft__stack_bytes_default(), environments[_i].bytes);
+    ck_assert_uint_eq(weft__stack_bytes_default(), environments[_i].bytes);
+    char words[128] = "";
+    rewind(file);
+    ck_assert_uint_lt(fread(words, 1, sizeof words, file), sizeof words);
+    ck_assert_str_eq(words, environments[_i].words);
+    fclose(file);
+}
+END_TEST
+
+static void add_pool_tests(Suite *suite)
+{
+    TCase *tests = tcase_create("pool");
+    tcase_add_checked_fixture(tests, pool_open, pool_close);
+    tcase_set_timeout(tests, 30);
+    tcase_add_test(tests, the_stack_released_last_is_acquired_first);
+    tcase_add_test(tests, what_is_written_to_a_stack_stays_until_it_is_acquired_again);
+    tcase_add_test(tests, the_counters_come_back_to_where_they_were);
+    tcase_add_test(tests, no_two_stacks_overlap);
+    tcase_add_test(tests, a_size_is_rounded_up_to_its_class);
+    tcase_add_test(tests, sizes_out_of_range_are_refused);
+    tcase_add_test(tests, tops_of_neighbours_differ_and_are_aligned);
+    tcase_add_loop_test(tests, the_page_below_a_stack_is_deadly_and_its_lowest_byte_is_not,
+                        WEFT__GUARD_BATCH, WEFT__GUARD_NONE);
+    tcase_add_test(tests, without_guards_stacks_are_made_all_the_same_and_counted);
+    tcase_add_test(tests, guards_by_mprotect_stop_while_mappings_are_left);
+    suite_add_tcase(suite, tests);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("stack");
+    add_pool_tests(suite);
+    TCase *size = tcase_create("default size");
+    tcase_add_loop_test(size, the_default_size_comes_from_the_environment_if_it_is_sane, 0,
+                        sizeof environments / sizeof environments[0]);
+    suite_add_tcase(suite, size);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failures = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failures == 0 ? 0 : 1;
+}

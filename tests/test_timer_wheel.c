@@ -1,0 +1,371 @@
+/* The timer wheel: what fires, when, and in which order; by hand, and at random against a model. */
+#include "core/timer.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+#define FIRED_MAX 64
+
+static weft__wheel wheel;
+static weft__timer *fired[FIRED_MAX];
+static int fired_count;
+
+static void record(weft__timer *timer)
+{
+    ck_assert(!weft__timer_is_armed(timer));
+    ck_assert_int_lt(fired_count, FIRED_MAX);
+    fired[fired_count++] = timer;
+}
+
+static void set_up(int64_t now_ns)
+{
+    weft__wheel_init(&wheel, now_ns);
+    fired_count = 0;
+}
+
+static void arm_new(weft__timer *timer, int64_t deadline_ns)
+{
+    weft__timer_init(timer, record);
+    weft__timer_arm(&wheel, timer, deadline_ns);
+}
+
+START_TEST(a_wheel_without_timers_has_nothing_to_wait_for)
+{
+    set_up(1000);
+    ck_assert_int_eq(weft__wheel_next(&wheel), WEFT__NEVER);
+    weft__wheel_expire(&wheel, 5000);
+    ck_assert_int_eq(weft__wheel_next(&wheel), WEFT__NEVER);
+}
+END_TEST
+
+START_TEST(a_timer_fires_at_its_nanosecond_and_not_before)
+{
+    set_up(1000);
+    weft__timer timer;
+    arm_new(&timer, 123456789);
+    ck_assert_int_eq(weft__wheel_next(&wheel), 123456789);
+    weft__wheel_expire(&wheel, 123456788);
+    ck_assert_int_eq(fired_count, 0);
+    ck_assert(weft__timer_is_armed(&timer));
+    weft__wheel_expire(&wheel, 123456789);
+    ck_assert_int_eq(fired_count, 1);
+    ck_assert_uint_eq(wheel.count, 0);
+    weft__wheel_expire(&wheel, 123456790);
+    ck_assert_int_eq(fired_count, 1);
+}
+END_TEST
+
+START_TEST(timers_due_at_the_same_time_fire_in_the_order_they_were_armed)
+{
+    set_up(0);
+    weft__timer a, b, c;
+    arm_new(&a, 100000);
+    weft__wheel_expire(&wheel, 70000); /* closer now: b and c would go to another level */
+    arm_new(&b, 100000);
+    weft__wheel_expire(&wheel, 99999);
+    arm_new(&c, 100000);
+    weft__wheel_expire(&wheel, 200000);
+    ck_assert_int_eq(fired_count, 3);
+    ck_assert_ptr_eq(fired[0], &a);
+    ck_assert_ptr_eq(fired[1], &b);
+    ck_assert_ptr_eq(fired[2], &c);
+}
+END_TEST
+
+START_TEST(timers_fire_in_the_order_of_their_deadlines_whatever_their_distance)
+{
+    static const int64_t deadlines[] = {INT64_MAX - 1, 5, (int64_t)1 << 60, 64, 4096, 63, 4095, 65};
+    static const int order[] = {1, 5, 3, 7, 6, 4, 2, 0};
+    weft__timer timers[8];
+    set_up(0);
+    for (int i = 0; i < 8; i++)
+        arm_new(&timers[i], deadlines[i]);
+    weft__wheel_expire(&wheel, INT64_MAX - 1);
+    ck_assert_int_eq(fired_count, 8);
+    for (int i = 0; i < 8; i++)
+        ck_assert_ptr_eq(fired[i], &timers[order[i]]);
+}
+END_TEST
+
+START_TEST(a_timer_for_a_time_that_is_past_is_due_at_once)
+{
+    set_up(1000);
+    weft__timer now, past, negative;
+    arm_new(&now, 1000);
+    arm_new(&past, 3);
+    arm_new(&negative, -7);
+    ck_assert_int_eq(weft__wheel_next(&wheel), 1000);
+    weft__wheel_expire(&wheel, 1000);
+    ck_assert_int_eq(fired_count, 3);
+    ck_assert_ptr_eq(fired[0], &now);
+    ck_assert_ptr_eq(fired[2], &negative);
+}
+END_TEST
+
+START_TEST(a_disarmed_timer_does_not_fire_and_is_not_waited_for)
+{
+    set_up(0);
+    weft__timer a, b, due;
+    arm_new(&a, 500);
+    arm_new(&b, 900);
+    arm_new(&due, 0);
+    weft__timer_disarm(&wheel, &due);
+    weft__timer_disarm(&wheel, &a);
+    weft__timer_disarm(&wheel, &a); /* again: nothing to do */
+    ck_assert_uint_eq(wheel.count, 1);
+    ck_assert_int_eq(weft__wheel_next(&wheel), 900);
+    weft__wheel_expire(&wheel, 1000);
+    ck_assert_int_eq(fired_count, 1);
+    ck_assert_ptr_eq(fired[0], &b);
+}
+END_TEST
+
+START_TEST(expiring_at_a_bound_that_was_too_early_makes_it_better)
+{
+    set_up(0);
+    weft__timer a, b;
+    int64_t base = (int64_t)3 << 30; /* both in one slot of level 5, but apart on the levels below */
+    arm_new(&a, base + 1);
+    arm_new(&b, base + 999999);
+    weft__timer_disarm(&wheel, &a);
+    int steps = 0;
+    while (fired_count == 0) {
+        ck_assert_int_lt(steps++, WEFT__WHEEL_LEVELS);
+        ck_assert_int_le(weft__wheel_next(&wheel), base + 999999);
+        weft__wheel_expire(&wheel, weft__wheel_next(&wheel));
+    }
+    ck_assert_ptr_eq(fired[0], &b);
+}
+END_TEST
+
+START_TEST(never_is_not_armed)
+{
+    set_up(0);
+    weft__timer timer;
+    arm_new(&timer, WEFT__NEVER);
+    ck_assert(!weft__timer_is_armed(&timer));
+    ck_assert_uint_eq(wheel.count, 0);
+    weft__wheel_expire(&wheel, INT64_MAX);
+    ck_assert_int_eq(fired_count, 0);
+}
+END_TEST
+
+START_TEST(time_that_goes_backwards_is_ignored)
+{
+    set_up(1000);
+    weft__timer timer, due;
+    arm_new(&timer, 2000);
+    weft__wheel_expire(&wheel, 10);
+    ck_assert_int_eq(wheel.now_ns, 1000);
+    arm_new(&due, 1000);
+    weft__wheel_expire(&wheel, 10);
+    ck_assert_int_eq(fired_count, 1);
+    weft__wheel_expire(&wheel, 2000);
+    ck_assert_int_eq(fired_count, 2);
+}
+END_TEST
+
+static weft__timer victim;
+
+static void disarm_the_victim(weft__timer *timer)
+{
+    record(timer);
+    weft__timer_disarm(&wheel, &victim);
+}
+
+START_TEST(a_timer_that_an_earlier_callback_disarms_does_not_fire)
+{
+    set_up(0);
+    weft__timer killer;
+    weft__timer_init(&killer, disarm_the_victim);
+    weft__timer_arm(&wheel, &killer, 100);
+    arm_new(&victim, 100);
+    weft__wheel_expire(&wheel, 100);
+    ck_assert_int_eq(fired_count, 1);
+    ck_assert_uint_eq(wheel.count, 0);
+
+    weft__timer_arm(&wheel, &victim, 70); /* and in another slot; this time it is the first */
+    weft__timer_arm(&wheel, &killer, 80);
+    weft__wheel_expire(&wheel, 10000);
+    ck_assert_int_eq(fired_count, 3);
+}
+END_TEST
+
+static void rearm_at_once(weft__timer *timer)
+{
+    record(timer);
+    weft__timer_arm(&wheel, timer, wheel.now_ns);
+}
+
+START_TEST(a_timer_that_rearms_itself_for_now_fires_once_for_each_expire)
+{
+    set_up(0);
+    weft__timer timer;
+    weft__timer_init(&timer, rearm_at_once);
+    weft__timer_arm(&wheel, &timer, 10);
+    for (int i = 1; i <= 3; i++) {
+        weft__wheel_expire(&wheel, 100);
+        ck_assert_int_eq(fired_count, i);
+        ck_assert_int_eq(weft__wheel_next(&wheel), 100);
+    }
+}
+END_TEST
+
+/* The model: an array that is searched. `since` breaks ties; `batch` is the expire at which it is due, 0: none yet. */
+#define MODEL_TIMERS 200
+
+static struct model {
+    weft__timer timer;
+    bool is_armed;
+    int64_t deadline_ns; /* a past one counts as the time at which it was armed */
+    uint64_t since;
+    unsigned batch;
+} models[MODEL_TIMERS];
+
+static uint64_t armings;
+static unsigned batches;
+static unsigned long firings;
+
+static uint64_t random_next(void)
+{
+    static uint64_t state = 0x9e3779b97f4a7c15;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+/* Near and far, on either side of now, and often equal to others. */
+static int64_t random_deadline(void)
+{
+    int64_t distance = (int64_t)(random_next() >> (2 + random_next() % 62));
+    if (random_next() % 4 == 0)
+        distance &= ~(int64_t)0xff;
+    return random_next() % 16 == 0 ? wheel.now_ns - distance % 1000 : wheel.now_ns + distance;
+}
+
+static void change_at_random(void)
+{
+    struct model *m = &models[random_next() % MODEL_TIMERS];
+    ck_assert_int_eq(m->is_armed, weft__timer_is_armed(&m->timer));
+    if (m->is_armed) {
+        weft__timer_disarm(&wheel, &m->timer);
+        m->is_armed = false;
+        return;
+    }
+    int64_t deadline = random_deadline();
+    if (deadline < 0)
+        return; /* the clock would have overflowed */
+    weft__timer_arm(&wheel, &m->timer, deadline);
+    m->is_armed = true;
+    m->deadline_ns = deadline < wheel.now_ns ? wheel.now_ns : deadline;
+    m->since = ++armings;
+    m->batch = 0;
+}
+
+static bool is_before(const struct model *a, const struct model *b)
+{
+    if (a->deadline_ns != b->deadline_ns)
+        return a->deadline_ns < b->deadline_ns;
+    return a->since < b->since;
+}
+
+/* The armed timer that is first; of this batch, or of all if batch is 0. */
+static struct model *model_first(unsigned batch)
+{
+    struct model *first = NULL;
+    for (struct model *m = models; m < models + MODEL_TIMERS; m++)
+        if (m->is_armed && (batch == 0 || m->batch == batch) && (first == NULL || is_before(m, first)))
+            first = m;
+    return first;
+}
+
+static void compare_firing(weft__timer *timer)
+{
+    struct model *m = CONTAINER_OF(timer, struct model, timer);
+    ck_assert_ptr_eq(m, model_first(batches));
+    m->is_armed = false;
+    firings++;
+    for (unsigned changes = random_next() % 3; changes > 0; changes--)
+        change_at_random();
+}
+
+static size_t model_count(void)
+{
+    size_t count = 0;
+    for (int i = 0; i < MODEL_TIMERS; i++)
+        count += models[i].is_armed;
+    return count;
+}
+
+static void expire_and_compare(int64_t now_ns)
+{
+    batches++;
+    for (struct model *m = models; m < models + MODEL_TIMERS; m++)
+        if (m->is_armed && m->deadline_ns <= now_ns)
+            m->batch = batches;
+    weft__wheel_expire(&wheel, now_ns);
+    ck_assert_ptr_null(model_first(batches));
+}
+
+static void check_next(void)
+{
+    struct model *first = model_first(0);
+    int64_t next = weft__wheel_next(&wheel);
+    ck_assert_uint_eq(wheel.count, model_count());
+    if (first == NULL)
+        ck_assert_int_eq(next, WEFT__NEVER);
+    else
+        ck_assert_int_le(next, first->deadline_ns);
+}
+
+START_TEST(random_sequences_fire_as_in_the_naive_model)
+{
+    weft__wheel_init(&wheel, 1);
+    for (int i = 0; i < MODEL_TIMERS; i++)
+        weft__timer_init(&models[i].timer, compare_firing);
+    for (int round = 0; round < 40000; round++) {
+        if (wheel.now_ns > (int64_t)1 << 61) { /* start over before the clock ends */
+            for (int i = 0; i < MODEL_TIMERS; i++) {
+                weft__timer_disarm(&wheel, &models[i].timer);
+                models[i].is_armed = false;
+            }
+            weft__wheel_init(&wheel, (int64_t)(random_next() >> 20));
+        }
+        for (unsigned changes = random_next() % 8; changes > 0; changes--)
+            change_at_random();
+        check_next();
+        int64_t next = weft__wheel_next(&wheel);
+        int64_t step = (int64_t)(random_next() >> (24 + random_next() % 40));
+        bool is_exact = random_next() % 2 == 0 && next != WEFT__NEVER;
+        expire_and_compare(is_exact ? next : wheel.now_ns + step);
+        check_next();
+    }
+    ck_assert_uint_gt(firings, 10000);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("timer wheel");
+    TCase *tests = tcase_create("timer wheel");
+    suite_add_tcase(suite, tests);
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, a_wheel_without_timers_has_nothing_to_wait_for);
+    tcase_add_test(tests, a_timer_fires_at_its_nanosecond_and_not_before);
+    tcase_add_test(tests, timers_due_at_the_same_time_fire_in_the_order_they_were_armed);
+    tcase_add_test(tests, timers_fire_in_the_order_of_their_deadlines_whatever_their_distance);
+    tcase_add_test(tests, a_timer_for_a_time_that_is_past_is_due_at_once);
+    tcase_add_test(tests, a_disarmed_timer_does_not_fire_and_is_not_waited_for);
+    tcase_add_test(tests, expiring_at_a_bound_that_was_too_early_makes_it_better);
+    tcase_add_test(tests, never_is_not_armed);
+    tcase_add_test(tests, time_that_goes_backwards_is_ignored);
+    tcase_add_test(tests, a_timer_that_an_earlier_callback_disarms_does_not_fire);
+    tcase_add_test(tests, a_timer_that_rearms_itself_for_now_fires_once_for_each_expire);
+    tcase_add_test(tests, random_sequences_fire_as_in_the_naive_model);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failures = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failures == 0 ? 0 : 1;
+}
