@@ -32,7 +32,8 @@ static inline void bare_switch(bare_context *from, bare_context *to)
 #ifdef __x86_64__
 #define BARE_SAVED 6
 __asm__(".text\n"
-        ".balign 16\n"
+        ".type bare_swap, %function\n"
+        ".balign 32\n"
         "bare_swap:\n"
         "    pushq %rbp\n"
         "    pushq %rbx\n"
@@ -49,11 +50,13 @@ __asm__(".text\n"
         "    popq %rbx\n"
         "    popq %rbp\n"
         "    popq %rcx\n"
-        "    jmpq *%rcx\n");
+        "    jmpq *%rcx\n"
+        ".size bare_swap, . - bare_swap\n");
 #else
 #define BARE_SAVED 19 /* x19 to x29, d8 to d15; the way back, x30, is behind them */
 __asm__(".text\n"
-        ".balign 16\n"
+        ".type bare_swap, %function\n"
+        ".balign 32\n"
         "bare_swap:\n"
         "    sub sp, sp, #160\n"
         "    stp x19, x20, [sp]\n"
@@ -80,7 +83,8 @@ __asm__(".text\n"
         "    ldp d14, d15, [sp, #128]\n"
         "    ldp x29, x30, [sp, #144]\n"
         "    add sp, sp, #160\n"
-        "    br x30\n");
+        "    br x30\n"
+        ".size bare_swap, . - bare_swap\n");
 #endif
 
 static inline void bare_make(bare_context *context, char *low, size_t bytes, bare_entry *entry)

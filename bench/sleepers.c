@@ -60,15 +60,15 @@ int main(int argc, char **argv)
     size_t n = bench_start(argc, argv, 100000);
     bench_print_one("sleepers", "", (double)n);
     for (int round = 0; round < 2; round++) {
-        bool is_cold = round == 0;
+        bool is_first = round == 0;
         worst_ms = 0;
         cost c = run(n);
-        bench_print_one(is_cold ? "processor time, cold" : "processor time, warm", "ms",
+        bench_print_one(is_first ? "processor time, first" : "processor time, again", "ms",
                         c.user_ms + c.system_ms);
-        bench_print_one(is_cold ? "of this, the kernel, cold" : "of this, the kernel, warm", "ms",
-                        c.system_ms);
-        bench_print_one(is_cold ? "polls, cold" : "polls, warm", "", c.polls);
-        bench_print_one(is_cold ? "the latest wake-up, cold" : "the latest wake-up, warm", "ms",
+        bench_print_one(is_first ? "of this, the kernel, first" : "of this, the kernel, again",
+                        "ms", c.system_ms);
+        bench_print_one(is_first ? "polls, first" : "polls, again", "", c.polls);
+        bench_print_one(is_first ? "the latest wake-up, first" : "the latest wake-up, again", "ms",
                         worst_ms);
     }
     return 0;

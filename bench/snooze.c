@@ -116,7 +116,7 @@ static double ring_turn(void *arg, size_t switches)
 
 int main(int argc, char **argv)
 {
-    size_t snoozes = bench_start(argc, argv, 200000);
+    size_t snoozes = bench_start(argc, argv, 50000);
     static crew pair = {.size = 2}, thousand = {.size = 1000}, many = {.size = 100000};
     static ring pair_ring = {.size = 2}, thousand_ring = {.size = 1000},
                 many_ring = {.size = 100000};

@@ -89,7 +89,7 @@ static double bare_make_and_switch(void *arg, size_t n)
 
 int main(int argc, char **argv)
 {
-    size_t n = (bench_start(argc, argv, 50000) + BATCH - 1) / BATCH * BATCH;
+    size_t n = (bench_start(argc, argv, 10000) + BATCH - 1) / BATCH * BATCH;
     const bench_case cases[] = {
         {"bare switch", bare_ping_pong, NULL},
         {"bare context made, run, left", bare_make_and_switch, NULL},

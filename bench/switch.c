@@ -38,6 +38,44 @@ static double swap_ping_pong(void *arg, size_t switches)
     return (bench_now_ns() - began) / (double)switches;
 }
 
+#ifdef __x86_64__
+/*
+ * What saving the control words costs in itself: a bare switch that reads both before and sets
+ * both after. The ABI makes them callee-saved, and there is no cheaper way to see a change.
+ */
+static inline void bare_switch_with_words(bare_context *from, bare_context *to)
+{
+    uint32_t mxcsr;
+    uint16_t x87;
+    __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
+    bare_switch(from, to);
+    __asm__ volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(mxcsr), "m"(x87));
+}
+
+static bare_context words_here, words_there;
+
+static void words_back(intptr_t nothing)
+{
+    (void)nothing;
+    for (;;)
+        bare_switch_with_words(&words_there, &words_here);
+}
+
+static double words_ping_pong(void *arg, size_t switches)
+{
+    (void)arg;
+    static char *stack;
+    if (stack == NULL) {
+        stack = bench_map(BARE_STACK_BYTES);
+        bare_make(&words_there, stack, BARE_STACK_BYTES, words_back);
+    }
+    double began = bench_now_ns();
+    for (size_t i = 0; i < switches; i += 2)
+        bare_switch_with_words(&words_here, &words_there);
+    return (bench_now_ns() - began) / (double)switches;
+}
+#endif
+
 static weft_value transfer_back(void *arg)
 {
     (void)arg;
@@ -69,9 +107,10 @@ static void ucontext_back(void)
         swapcontext(&ucontext_there, &ucontext_here);
 }
 
-static double ucontext_ping_pong(void *arg, size_t switches)
+static double ucontext_ping_pong(void *arg, size_t n)
 {
     (void)arg;
+    volatile size_t switches = n;
     static char *stack;
     if (stack == NULL) {
         stack = bench_map(BARE_STACK_BYTES);
@@ -80,19 +119,21 @@ static double ucontext_ping_pong(void *arg, size_t switches)
         ucontext_there.uc_stack.ss_size = BARE_STACK_BYTES;
         makecontext(&ucontext_there, ucontext_back, 0);
     }
-    /* Each is so long that fewer tell as much. Volatile: to the compiler, it returns twice. */
-    volatile size_t count = switches / 20 + 2;
     double began = bench_now_ns();
-    for (volatile size_t i = 0; i < count; i += 2)
+    for (volatile size_t i = 0; i < switches;
+         i += 2) /* volatile: it returns twice, as gcc sees it */
         swapcontext(&ucontext_here, &ucontext_there);
-    return (bench_now_ns() - began) / (double)count;
+    return (bench_now_ns() - began) / (double)switches;
 }
 
 int main(int argc, char **argv)
 {
-    size_t switches = bench_start(argc, argv, 200000);
+    size_t switches = bench_start(argc, argv, 50000);
     const bench_case cases[] = {
         {"bare switch", bare_ping_pong, NULL},
+#ifdef __x86_64__
+        {"bare switch with control words", words_ping_pong, NULL},
+#endif
         {"weft__context_swap", swap_ping_pong, NULL},
         {"weft_transfer", transfer_ping_pong, NULL},
         {"swapcontext", ucontext_ping_pong, NULL},

@@ -52,6 +52,9 @@ static inline void mark_arg(void *what)
         ck_assert_uint_gt(strlen(ck_words->message), 0);    \
     } while (0)
 
+/* At least so many seconds have passed since then: to the nanosecond, which is what the clock has and a double does not keep. */
+#define ck_assert_slept(begin, seconds) ck_assert(weft_now() - (begin) >= (seconds) - 1e-9)
+
 /* Let everyone run who can, until nobody can but the caller. Nothing that waits for time or I/O is waited for. */
 static inline void let_run(void)
 {
@@ -177,6 +180,23 @@ static inline const outcome *run_apart(int (*program)(void))
     out.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     return &out;
 }
+
+/* Built with ASan or TSan, which handle faults and huge allocations in their own way? */
+static inline bool is_sanitized(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+    return true;
+#endif
+#endif
+    return false;
+}
+
+/* The program ended with this status and said nothing; what it did say is shown as far as Check has room for it. */
+#define ck_assert_quiet(o, expected_status) \
+    ck_assert_msg((o)->status == (expected_status) && (o)->text[0] == '\0', "status %d: %.300s", (o)->status, (o)->text)
 
 /* How often needle is in text. */
 static inline size_t count_in(const char *text, const char *needle)

@@ -1,7 +1,8 @@
 /*
  * What every backend promises, driven through its table: operations on the pipes and socket pairs
- * that it makes. The backend is the one that WEFT_BACKEND or the first argument names. Most tests run
- * four times: with a pipe and a socket pair, and where the kernel is behind them with O_NONBLOCK set.
+ * that it makes. The backend is the one that WEFT_BACKEND or the first argument names. Most tests
+ * run four times: with a pipe and a socket pair, and where the kernel is behind them with
+ * O_NONBLOCK set.
  */
 #include "backend_harness.h"
 
@@ -100,7 +101,7 @@ START_TEST(writing_to_a_closed_reader_is_an_error_and_no_signal)
     fill(&write, fd[1], piece, sizeof piece);
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
     intptr_t result = finish(&write, WEFT__OP_PENDING);
-    /* A socket that was closed with data unread is reset, which the first call after it may say instead. */
+    /* A socket closed with data unread is reset, which the first call after it may say instead. */
     ck_assert(result == -EPIPE || result == -ECONNRESET);
     ck_assert_int_eq(write_now(fd[1], "x", 1), -EPIPE);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
@@ -379,6 +380,29 @@ START_TEST(done_may_close_the_descriptor_under_the_others)
 }
 END_TEST
 
+static int own_pair[2];
+
+static void close_pair(trial *t)
+{
+    (void)t;
+    close_both(own_pair);
+}
+
+START_TEST(done_may_close_both_ends)
+{
+    char got;
+    trial read = {.then = close_pair}, write = {0};
+    static const char piece[4096];
+    open_kind(_i, own_pair);
+    if (_i == SOCKETS || _i == SOCKETS_NONBLOCK) /* somebody waits in the other direction, too */
+        fill(&write, own_pair[0], piece, sizeof piece);
+    ck_assert(start_read(&read, own_pair[0], &got, 1) == WEFT__OP_PENDING);
+    ck_assert_int_eq(write_now(own_pair[1], "a", 1), 1);
+    ck_assert_int_eq(finish(&read, WEFT__OP_PENDING), 1);
+    ck_assert_uint_eq(backend->pending, 0);
+}
+END_TEST
+
 START_TEST(many_descriptors_wait_at_once)
 {
     enum { MANY = 300 };
@@ -455,12 +479,14 @@ int main(int argc, char **argv)
     tcase_add_loop_test(tests, a_cancelled_read_takes_no_data, 0, KINDS);
     tcase_add_loop_test(tests, closing_a_descriptor_ends_what_waits_on_it, 0, KINDS);
     tcase_add_loop_test(tests, what_is_not_open_is_a_bad_descriptor, 0, KINDS);
-    tcase_add_loop_test(tests, a_new_descriptor_hears_nothing_of_the_old_one_with_its_number, 0, KINDS);
+    tcase_add_loop_test(tests, a_new_descriptor_hears_nothing_of_the_old_one_with_its_number, 0,
+                        KINDS);
     tcase_add_loop_test(tests, a_mebibyte_goes_through_to_a_slow_reader, 0, KINDS);
     tcase_add_loop_test(tests, waiting_for_readiness_takes_nothing, 0, KINDS);
     tcase_add_loop_test(tests, readiness_for_writing_comes_when_there_is_room, 0, KINDS);
     tcase_add_loop_test(tests, done_may_start_another_operation, 0, KINDS);
     tcase_add_loop_test(tests, done_may_close_the_descriptor_under_the_others, 0, KINDS);
+    tcase_add_loop_test(tests, done_may_close_both_ends, 0, KINDS);
     tcase_add_loop_test(tests, many_descriptors_wait_at_once, 0, KINDS);
     tcase_add_test(tests, another_thread_can_wake_a_poll_that_waits);
     tcase_add_test(tests, a_wake_before_the_poll_is_not_lost);

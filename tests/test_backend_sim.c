@@ -1,4 +1,4 @@
-/* What the sim backend has of its own: the virtual clock, the seed, numbers that do not come again. */
+/* What only the sim backend has: the virtual clock, the seed, numbers that do not come again. */
 #include "backend_harness.h"
 
 #include <fcntl.h>

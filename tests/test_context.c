@@ -242,15 +242,12 @@ static void turn_one_word_only(intptr_t value)
 static void floating_point_control_belongs_to_the_context(void)
 {
     char *stack = stack_new(STACK_BYTES);
-    volatile double one = 1, three = 3;
-    double third = one / three;
 
     fesetround(FE_UPWARD);
     weft__context_make(&other, stack, STACK_BYTES, round_downward);
     for (int i = 0; i < 3; i++) {
         weft__context_switch(&home, &other, i);
         CHECK(fegetround() == FE_UPWARD);
-        CHECK(one / three > third);
     }
     fesetround(FE_TONEAREST);
     for (int i = 0; i < 3; i++) {
@@ -328,8 +325,8 @@ static void threads_have_contexts_of_their_own(void)
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* More rounds than TSan has fibers and than the address space has room for leaked fake stacks. */
-#define LIVES 10000
+/* Of each kind more than TSan has fibers (8128), and together more frames than it can stack. */
+#define LIVES 30000
 
 /* The compiler has to take the array for used. */
 #define USE(array) __asm__ volatile("" : : "r"(array) : "memory")
@@ -366,9 +363,20 @@ static void live_and_be_dropped(intptr_t value)
         value = wait_in_a_frame(value);
 }
 
+static size_t mapped_pages(void)
+{
+    size_t pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+
+    CHECK(statm != NULL && fscanf(statm, "%zu", &pages) == 1);
+    fclose(statm);
+    return pages;
+}
+
 static void a_stack_serves_many_contexts_one_after_the_other(void)
 {
     char *stack = stack_new(STACK_BYTES);
+    size_t pages = mapped_pages();
 
     for (int i = 0; i < LIVES; i++) {
         bool is_leaving = i % 2 == 0;
@@ -378,8 +386,11 @@ static void a_stack_serves_many_contexts_one_after_the_other(void)
         CHECK(weft__context_switch(&home, &other, 7) == 7);
         if (is_leaving)
             CHECK(weft__context_switch(&home, &other, 1) == 8);
-        weft__context_drop(&other);
+        else
+            weft__context_drop(&other);
     }
+    /* ASan's fake stacks are larger than the stack: far beyond this if they leaked. */
+    CHECK(mapped_pages() < pages + (size_t)LIVES * STACK_BYTES / 4096);
     munmap(stack, STACK_BYTES);
 }
 
@@ -427,12 +438,15 @@ static _Unwind_Reason_Code note_frame(struct _Unwind_Context *frame, void *arg)
 {
     walk *w = arg;
 
+    if (_Unwind_GetIP(frame) == 0) /* how libgcc says that this is the end */
+        return _URC_NO_REASON;
     if (w->count == FRAMES_MAX)
         return _URC_NORMAL_STOP;
     w->frames[w->count++] = (uintptr_t)_Unwind_GetRegionStart(frame);
     return _URC_NO_REASON;
 }
 
+/* The empty assembly, here and below, keeps the last call from becoming a jump. */
 KEPT void take_walk(void *arg)
 {
     walk *w = arg;
@@ -441,6 +455,7 @@ KEPT void take_walk(void *arg)
     w->at = __builtin_frame_address(0);
     w->was_aligned = is_aligned();
     _Unwind_Backtrace(note_frame, w);
+    __asm__ volatile("");
 }
 
 static int frame_of(const walk *w, void (*function)(void))
@@ -455,7 +470,6 @@ static int frame_of(const walk *w, void (*function)(void))
 
 static walk seen_inside;
 
-/* The empty assembly keeps each call from becoming a jump. */
 KEPT intptr_t inner(intptr_t value)
 {
     if (value == 1)
@@ -487,8 +501,8 @@ static void check_walk(const walk *w)
     CHECK(at >= 0);
     CHECK(FRAME_OF(w, outer) == at + 1);
     CHECK(FRAME_OF(w, enter) == at + 2);
-    /* At most the assembly's outermost frame and the sanitizers' first one lie beyond it. */
-    CHECK(w->count > at + 2 && w->count <= at + 5);
+    /* Beyond it: the assembly's outermost frame, or ucontext's two; and one of the sanitizers'. */
+    CHECK(w->count > at + 2 && w->count <= at + 6);
 }
 
 static void a_backtrace_in_a_context_ends_at_its_entry(void)
@@ -533,7 +547,8 @@ static void a_call_on_a_context_that_never_ran_leaves_it_fresh(void)
     weft__context_make(&other, stack, STACK_BYTES, enter);
     if (weft__context_call(&other, take_walk, &w)) {
         CHECK(FRAME_OF(&w, take_walk) == 0);
-        CHECK(w.count <= 4);
+        /* A frame whose function is not found counts as one more of the function before. */
+        CHECK(w.count >= 3 && w.count <= 4 && w.frames[w.count - 1] != w.frames[w.count - 2]);
         CHECK(w.was_aligned);
     }
     CHECK(weft__context_switch(&home, &other, 2) == 3);

@@ -29,7 +29,7 @@ START_TEST(first_in_is_first_out_and_the_front_comes_before)
     weft__runqueue_push(&queue, &a);
     weft__runqueue_push(&queue, &b);
     weft__runqueue_push_front(&queue, &c);
-    ck_assert_uint_eq(queue.count, 3);
+    ck_assert_uint_eq(weft__runqueue_count(&queue), 3);
     ck_assert(weft__runnable_is_queued(&a));
     ck_assert_ptr_eq(weft__runqueue_peek(&queue), &c);
     ck_assert_ptr_eq(weft__runqueue_pop(&queue), &c);
@@ -37,7 +37,7 @@ START_TEST(first_in_is_first_out_and_the_front_comes_before)
     ck_assert(!weft__runnable_is_queued(&a));
     ck_assert_ptr_eq(weft__runqueue_pop(&queue), &b);
     ck_assert_ptr_null(weft__runqueue_pop(&queue));
-    ck_assert_uint_eq(queue.count, 0);
+    ck_assert_uint_eq(weft__runqueue_count(&queue), 0);
     ck_assert_uint_eq(queue.count_max, 3);
 }
 END_TEST
@@ -67,7 +67,7 @@ START_TEST(taking_out_and_coming_again_for_ever_never_overflows)
         weft__runqueue_push_front(&queue, &comes);
         weft__runqueue_remove(&queue, &comes);
     }
-    ck_assert_uint_eq(queue.count, 1);
+    ck_assert_uint_eq(weft__runqueue_count(&queue), 1);
     ck_assert_ptr_eq(weft__runqueue_pop(&queue), &stays);
     ck_assert_ptr_null(weft__runqueue_pop(&queue));
 }
@@ -192,7 +192,7 @@ START_TEST(random_sequences_end_as_in_the_naive_list)
             pop_and_compare();
         else
             change_at_random(reserved);
-        ck_assert_uint_eq(queue.count, model_count);
+        ck_assert_uint_eq(weft__runqueue_count(&queue), model_count);
     }
     while (model_count > 0)
         pop_and_compare();

@@ -124,7 +124,7 @@ START_TEST(expiring_at_a_bound_that_was_too_early_makes_it_better)
 {
     set_up(0);
     weft__timer a, b;
-    int64_t base = (int64_t)3 << 30; /* both in one slot of level 5, but apart on the levels below */
+    int64_t base = (int64_t)3 << 30; /* both in one slot of level 5, but apart below it */
     arm_new(&a, base + 1);
     arm_new(&b, base + 999999);
     weft__timer_disarm(&wheel, &a);
@@ -211,15 +211,15 @@ START_TEST(a_timer_that_rearms_itself_for_now_fires_once_for_each_expire)
 }
 END_TEST
 
-/* The model: an array that is searched. `since` breaks ties; `batch` is the expire at which it is due, 0: none yet. */
+/* The model: an array that is searched. */
 #define MODEL_TIMERS 200
 
 static struct model {
     weft__timer timer;
     bool is_armed;
     int64_t deadline_ns; /* a past one counts as the time at which it was armed */
-    uint64_t since;
-    unsigned batch;
+    uint64_t since;      /* breaks ties */
+    unsigned batch;      /* the expire at which it is due; 0: not yet */
 } models[MODEL_TIMERS];
 
 static uint64_t armings;
@@ -275,7 +275,8 @@ static struct model *model_first(unsigned batch)
 {
     struct model *first = NULL;
     for (struct model *m = models; m < models + MODEL_TIMERS; m++)
-        if (m->is_armed && (batch == 0 || m->batch == batch) && (first == NULL || is_before(m, first)))
+        if (m->is_armed && (batch == 0 || m->batch == batch) &&
+            (first == NULL || is_before(m, first)))
             first = m;
     return first;
 }

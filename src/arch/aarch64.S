@@ -113,7 +113,7 @@ first_frame:
         .cfi_endproc
         .size   first_frame, . - first_frame
 
-/* void *weft__frame_make(void *low, size_t bytes, weft__entry *entry) */
+/* void weft__frame_make(weft__context *context, void *low, size_t bytes, weft__entry *entry) */
         .globl  weft__frame_make
         .hidden weft__frame_make
         .type   weft__frame_make, %function
@@ -121,13 +121,14 @@ first_frame:
 weft__frame_make:
         .cfi_startproc
         FUNCTION_BTI
-        add     x0, x0, x1
-        and     x0, x0, #-16
-        sub     x0, x0, #176
+        add     x1, x1, x2
+        and     x1, x1, #-16
+        sub     x1, x1, #176
         adr     x9, first_frame + 4
-        str     x2, [x0]
-        str     x9, [x0, #88]
-        str     xzr, [x0, #160]
+        str     x3, [x1]
+        str     x9, [x1, #88]
+        str     xzr, [x1, #160]
+        str     x1, [x0]
         ret
         .cfi_endproc
         .size   weft__frame_make, . - weft__frame_make

@@ -59,7 +59,7 @@ typedef void weft__entry(intptr_t value);
 #endif
 
 typedef struct weft__annotation {
-    const void *low;    /* the stack */
+    const void *low;    /* the stack; NULL: given up */
     size_t bytes;
     weft__entry *entry; /* where the context really starts; NULL: adopted */
     void *fake;         /* ASan's second stack while switched out; NULL: none */
@@ -72,10 +72,6 @@ WEFT__UNSANITIZED static inline void weft__annotate_make(weft__annotation *note,
     note->bytes = bytes;
     note->fake = NULL;
     note->fiber = NULL;
-#ifdef WEFT__ASAN
-    /* The stack's last user may have ended with frames on it, whose red zones are still poisoned. */
-    __asan_unpoison_memory_region(low, bytes);
-#endif
 #ifdef WEFT__TSAN
     note->fiber = __tsan_create_fiber(0);
 #endif
@@ -93,7 +89,7 @@ WEFT__UNSANITIZED static inline void weft__annotate_adopt(weft__annotation *note
 #endif
 }
 
-/* Still on the stack of `from`; the next thing is the switch. */
+/* Still on the stack of `from`, in the last steps before the switch. */
 WEFT__UNSANITIZED static inline void weft__annotate_depart(weft__annotation *from, weft__annotation *to)
 {
     (void)from, (void)to;
@@ -105,10 +101,21 @@ WEFT__UNSANITIZED static inline void weft__annotate_depart(weft__annotation *fro
 #endif
 }
 
-/* The same for the last time. TSan's fiber may be destroyed once it is not the current one. */
+/* Frames that were never left still have their red zones poisoned: for the next use of the memory. */
+WEFT__UNSANITIZED static inline void weft__annotate_end_stack(weft__annotation *note)
+{
+#ifdef WEFT__ASAN
+    if (note->entry != NULL && note->low != NULL)
+        __asan_unpoison_memory_region(note->low, note->bytes);
+#endif
+    note->low = NULL;
+}
+
+/* A departure for the last time. TSan's fiber may be destroyed once it is not the current one. */
 WEFT__UNSANITIZED static inline void weft__annotate_leave(weft__annotation *from, weft__annotation *to)
 {
-    (void)from, (void)to;
+    weft__annotate_end_stack(from);
+    (void)to;
 #ifdef WEFT__ASAN
     __sanitizer_start_switch_fiber(NULL, to->low, to->bytes);
 #endif
@@ -153,44 +160,35 @@ WEFT__UNSANITIZED static inline void weft__annotate_drop(weft__annotation *note)
         __tsan_destroy_fiber(note->fiber);
     note->fiber = NULL;
 #endif
+    weft__annotate_end_stack(note);
 }
 
 #else
 
-/* The id of the stack with Valgrind; written and read only when weft__on_valgrind. */
 typedef struct weft__annotation {
-    unsigned stack_id;
+    unsigned stack_id; /* Valgrind's, of a stack it was told of; unused when not running on it */
 } weft__annotation;
 
-#if __has_include(<valgrind/valgrind.h>)
-#include <valgrind/valgrind.h>
+#pragma GCC visibility push(hidden)
 
-/* Set before main: the question itself costs a dozen instructions, too many for every make. */
-extern bool weft__on_valgrind __attribute__((visibility("hidden")));
-#define WEFT__ON_VALGRIND __builtin_expect(weft__on_valgrind, 0)
-#else
-#define RUNNING_ON_VALGRIND 0
-#define WEFT__ON_VALGRIND 0
-#define VALGRIND_STACK_REGISTER(low, high) ((void)(low), (void)(high), 0)
-#define VALGRIND_STACK_DEREGISTER(id) ((void)(id))
-#endif
+/* Set before main: to ask each time costs a dozen instructions, too many for every context. */
+extern bool weft__on_valgrind;
+
+void weft__valgrind_tell(weft__annotation *note, void *low, size_t bytes);
+void weft__valgrind_forget(weft__annotation *note);
+
+#pragma GCC visibility pop
 
 static inline void weft__annotate_make(weft__annotation *note, void *low, size_t bytes)
 {
-    /* Valgrind's end of a stack is its last byte, not the one after it. */
-    if (WEFT__ON_VALGRIND)
-        note->stack_id = VALGRIND_STACK_REGISTER(low, (char *)low + bytes - 1);
-}
-
-static inline void weft__annotate_adopt(weft__annotation *note, void *low, size_t bytes)
-{
-    weft__annotate_make(note, low, bytes);
+    if (__builtin_expect(weft__on_valgrind, 0))
+        weft__valgrind_tell(note, low, bytes);
 }
 
 static inline void weft__annotate_drop(weft__annotation *note)
 {
-    if (WEFT__ON_VALGRIND)
-        VALGRIND_STACK_DEREGISTER(note->stack_id);
+    if (__builtin_expect(weft__on_valgrind, 0))
+        weft__valgrind_forget(note);
 }
 
 #endif

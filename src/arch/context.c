@@ -5,18 +5,10 @@
 #include "arch/context.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #if !defined(__x86_64__) && !defined(__aarch64__) && !defined(WEFT_UCONTEXT)
 #define WEFT_UCONTEXT 1
-#endif
-
-#if !defined(WEFT__ANNOTATED) && __has_include(<valgrind/valgrind.h>)
-bool weft__on_valgrind;
-
-__attribute__((constructor)) static void look_for_valgrind(void)
-{
-    weft__on_valgrind = RUNNING_ON_VALGRIND;
-}
 #endif
 
 /* The stack of the calling thread; on failure empty, which only costs the tools some precision. */
@@ -52,7 +44,7 @@ void weft__context_adopt(weft__context *context)
 /* Where the switch under way goes: how a new context finds itself. */
 static __thread weft__context *arriving;
 
-WEFT__UNSANITIZED static void first_frame(intptr_t value)
+WEFT__UNSANITIZED static void annotated_entry(intptr_t value)
 {
     weft__context *self = arriving;
 
@@ -62,10 +54,9 @@ WEFT__UNSANITIZED static void first_frame(intptr_t value)
 
 void weft__context_make(weft__context *context, void *low, size_t bytes, weft__entry *entry)
 {
-    /* Before the frame is laid: what the stack's last user poisoned is written to. */
     weft__annotate_make(&context->note, low, bytes);
     context->note.entry = entry;
-    context->sp = weft__frame_make(low, bytes, first_frame);
+    weft__frame_make(context, low, bytes, annotated_entry);
 }
 
 WEFT__UNSANITIZED intptr_t weft__context_switch(weft__context *from, weft__context *to,
@@ -125,16 +116,48 @@ WEFT__UNSANITIZED bool weft__context_call(weft__context *context, void (*fn)(voi
 
 #else
 
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define RUNNING_ON_VALGRIND 0
+#define VALGRIND_STACK_REGISTER(low, last) ((void)(low), (void)(last), 0)
+#define VALGRIND_STACK_DEREGISTER(id) ((void)(id))
+#endif
+
+#define STACK_UNTOLD ((unsigned)-1)
+
+bool weft__on_valgrind;
+
+__attribute__((constructor)) static void look_for_valgrind(void)
+{
+    weft__on_valgrind = RUNNING_ON_VALGRIND;
+}
+
+__attribute__((cold)) void weft__valgrind_tell(weft__annotation *note, void *low, size_t bytes)
+{
+    note->stack_id = VALGRIND_STACK_REGISTER(low, (char *)low + bytes - 1);
+}
+
+__attribute__((cold)) void weft__valgrind_forget(weft__annotation *note)
+{
+    if (note->stack_id != STACK_UNTOLD)
+        VALGRIND_STACK_DEREGISTER(note->stack_id);
+    note->stack_id = STACK_UNTOLD;
+}
+
 void weft__context_adopt(weft__context *context)
 {
-    void *low = NULL;
-    size_t bytes = 0;
+    void *low;
+    size_t bytes;
 
-    /* Looking the stack up reads /proc/self/maps, so only for one who wants to know. */
-    if (WEFT__ON_VALGRIND)
-        own_stack(&low, &bytes);
     context->sp = NULL;
-    weft__annotate_adopt(&context->note, low, bytes);
+    context->note.stack_id = STACK_UNTOLD;
+    /* Valgrind knows the main thread's stack, and loses track of its growth if told again. */
+    if (!weft__on_valgrind || gettid() == getpid())
+        return;
+    own_stack(&low, &bytes);
+    if (low != NULL)
+        weft__valgrind_tell(&context->note, low, bytes);
 }
 
 #ifndef WEFT_UCONTEXT
@@ -169,7 +192,7 @@ static void first_call(unsigned high, unsigned low)
     __builtin_trap();
 }
 
-void *weft__frame_make(void *low, size_t bytes, weft__entry *entry)
+void weft__frame_make(weft__context *context, void *low, size_t bytes, weft__entry *entry)
 {
     uintptr_t at = ((uintptr_t)low + bytes - sizeof(record)) & ~(uintptr_t)63;
     record *self = (record *)at;
@@ -181,7 +204,7 @@ void *weft__frame_make(void *low, size_t bytes, weft__entry *entry)
     self->entry = entry;
     makecontext(&self->machine, (void (*)(void))first_call, 2, (unsigned)((uint64_t)at >> 32),
                 (unsigned)at);
-    return self;
+    context->sp = self;
 }
 
 intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t value)

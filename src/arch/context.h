@@ -29,8 +29,8 @@ typedef struct weft__context {
  */
 intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t value);
 
-/* Lay the first frame of a context on a fresh stack; returns its sp. */
-void *weft__frame_make(void *low, size_t bytes, weft__entry *entry);
+/* Lay the first frame of a context on a fresh stack and set its sp. */
+void weft__frame_make(weft__context *context, void *low, size_t bytes, weft__entry *entry);
 
 /* Call fn(arg) below the frame that swap left at sp. Not with ucontext. */
 void weft__frame_call(void *sp, void (*fn)(void *), void *arg);
@@ -50,8 +50,8 @@ void weft__context_leave(weft__context *from, weft__context *to, intptr_t value)
 static inline void weft__context_make(weft__context *context, void *low, size_t bytes,
                                       weft__entry *entry)
 {
-    context->sp = weft__frame_make(low, bytes, entry);
     weft__annotate_make(&context->note, low, bytes);
+    weft__frame_make(context, low, bytes, entry);
 }
 
 /* Switch, telling the sanitizers. In a plain build this is weft__context_swap and nothing else. */

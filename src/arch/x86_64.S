@@ -88,7 +88,7 @@ first_frame:
         .cfi_endproc
         .size   first_frame, . - first_frame
 
-/* void *weft__frame_make(void *low, size_t bytes, weft__entry *entry) */
+/* void weft__frame_make(weft__context *context, void *low, size_t bytes, weft__entry *entry) */
         .globl  weft__frame_make
         .hidden weft__frame_make
         .type   weft__frame_make, @function
@@ -96,14 +96,15 @@ first_frame:
 weft__frame_make:
         .cfi_startproc
         endbr64
-        lea     (%rdi,%rsi), %rax
-        and     $-16, %rax
-        lea     first_frame + 1(%rip), %rcx
+        add     %rdx, %rsi
+        and     $-16, %rsi
+        lea     first_frame + 1(%rip), %rax
         movabs  $CONTROL_AT_START, %r8
-        mov     %rcx, -8(%rax)
-        mov     %rdx, -48(%rax)
-        mov     %r8, -64(%rax)
-        sub     $8, %rax
+        mov     %rax, -8(%rsi)
+        mov     %rcx, -48(%rsi)
+        mov     %r8, -64(%rsi)
+        sub     $8, %rsi
+        mov     %rsi, (%rdi)
         ret
         .cfi_endproc
         .size   weft__frame_make, . - weft__frame_make

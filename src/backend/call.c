@@ -7,9 +7,9 @@
  *   what does not know that flag (terminals, named pipes, /proc): asked with poll first. Another
  *   process that reads the same file in between can make us wait for the next data.
  *   accept          asked with poll first; another process that accepts in between likewise
- *   connect         O_NONBLOCK is set around the call, and so is it around a write to a terminal: that
- *                   polls as writable with room for one byte, and waits for the rest. Whoever shares
- *                   the open file sees the flag for that long.
+ *   connect         O_NONBLOCK is set around the call. So is it around a write to a terminal,
+ *                   which polls as writable with room for one byte and waits for the rest.
+ *                   Whoever shares the open file sees the flag for that long.
  */
 #include "backend/call.h"
 
@@ -38,6 +38,8 @@ static intptr_t result_of(intptr_t returned)
 /* The events that fd is ready for, -EAGAIN if for none. */
 static intptr_t ready(int fd, int events)
 {
+    if (fd < 0)
+        return -EBADF; /* poll passes over it in silence */
     struct pollfd asked = {.fd = fd, .events = (short)events};
     intptr_t n = result_of(TEMP_FAILURE_RETRY(poll(&asked, 1, 0)));
     if (n <= 0)
@@ -46,8 +48,8 @@ static intptr_t ready(int fd, int events)
 }
 
 /*
- * A write without SIGPIPE for any kernel: the signal is blocked for this thread, and taken away if the
- * write raised it. One that was pending before is the program's own, and stays.
+ * A write without SIGPIPE for any kernel: the signal is blocked for this thread, and taken away if
+ * the write raised it. One that was pending before is the program's own, and stays.
  */
 static intptr_t write_masked(int fd, const struct iovec *piece, int flags)
 {
@@ -66,8 +68,9 @@ static intptr_t write_masked(int fd, const struct iovec *piece, int flags)
 }
 
 /*
- * A write that neither waits nor signals; -EOPNOTSUPP if the file cannot. A kernel before 6.18 refuses
- * RWF_NOSIGNAL with the error with which a file refuses RWF_NOWAIT: until a call went through we cannot tell.
+ * A write that neither waits nor signals; -EOPNOTSUPP if the file cannot. A kernel before 6.18
+ * refuses RWF_NOSIGNAL with the error with which a file refuses RWF_NOWAIT: until a call went
+ * through we cannot tell.
  */
 static intptr_t write_nowait(int fd, const struct iovec *piece)
 {
@@ -157,7 +160,8 @@ static int socket_option(int fd, int option)
 static intptr_t accept_now(const weft__op *op)
 {
     struct sockaddr *address = op->u.accept.address;
-    return result_of(TEMP_FAILURE_RETRY(accept4(op->fd, address, op->u.accept.bytes, SOCK_CLOEXEC)));
+    socklen_t *bytes = op->u.accept.bytes;
+    return result_of(TEMP_FAILURE_RETRY(accept4(op->fd, address, bytes, SOCK_CLOEXEC)));
 }
 
 static intptr_t try_accept(const weft__op *op)
@@ -248,7 +252,7 @@ static intptr_t block_wait(int fd, int events)
     return n < 0 ? n : asked.revents;
 }
 
-/* Still -EAGAIN if O_NONBLOCK is set. A connect is started without blocking: EINTR could not be retried. */
+/* Still -EAGAIN if O_NONBLOCK is set. A connect is only started: that cannot be interrupted. */
 static intptr_t block_once(weft__op *op)
 {
     switch (op->code) {

@@ -9,9 +9,9 @@
 #include "backend/backend.h"
 
 /*
- * Make the call if it can be made now. Returns its result, or -EAGAIN if it would block; op->progress
- * (0 at first) is then 1 for a CONNECT that is under way, and stays 0 for one that found a full
- * backlog, of which no readiness will ever tell.
+ * Make the call if it can be made now. Returns its result, or -EAGAIN if it would block;
+ * op->progress (0 at first) is then 1 for a CONNECT that is under way, and stays 0 for one that
+ * found a full backlog, of which no readiness will ever tell.
  *
  * *is_not_socket is a hint, false if nothing is known; a wrong one costs time and is put right.
  */

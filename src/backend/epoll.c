@@ -4,11 +4,12 @@
  *
  * A descriptor is registered edge-triggered when it is first waited on and stays so until it is
  * closed. Each wait sets the registration again (EPOLL_CTL_MOD): that asks for the directions that
- * are waited on and no other, reports a readiness that came between the call and the wait, and finds
- * out that a number was closed behind our back and belongs to another file now (ENOENT).
+ * are waited on and no other, reports a readiness that came between the call and the wait, and
+ * finds out that a number was closed behind our back and belongs to another file now (ENOENT).
  *
- * Regular files cannot be waited on (EPERM). What of them is not in memory is read and written by a call
- * that blocks the thread for as long as the disk takes; a pool of threads is to take this over.
+ * Regular files cannot be waited on (EPERM). What of them is not in memory is read and written by a
+ * call that blocks the thread for as long as the disk takes; a pool of threads is to take this
+ * over.
  */
 #include "backend/backend.h"
 #include "backend/call.h"
@@ -27,7 +28,7 @@
 #define EVENTS_MAX 128
 /* Descriptors in a chunk of the table, 4 KiB together. */
 #define CHUNK_DESCRIPTORS 64
-/* A unix socket whose connect found the backlog full is tried again after so long: no readiness tells of it. */
+/* A connect that found a full backlog is tried again after so long: no readiness tells of it. */
 #define RETRY_NS 1000000
 /* Tells the event of wake_fd from those of descriptors, whose generation is never 0. */
 #define WAKE_TAG UINT64_C(0)
@@ -37,7 +38,7 @@
 
 typedef struct descriptor {
     weft__waiters waiters;
-    uint32_t generation; /* of the registration with epoll, comes back with its events; 0: not registered */
+    uint32_t generation; /* of its registration, comes back with the events; 0: not registered */
     bool is_not_socket;  /* for weft__call_try */
     bool is_closing;     /* close_fd is ending what waits; nothing new is let in */
 } descriptor;
@@ -48,7 +49,7 @@ typedef struct epoll_backend {
     int wake_fd;
     uint32_t generation; /* the last one given out */
     bool has_no_pwait2;
-    /* By number, in chunks that never move, so that a descriptor stays where it is while done runs. */
+    /* By number, in chunks that never move: a descriptor stays where it is while done runs. */
     descriptor **chunks;
     size_t chunk_count;
     weft__list retries; /* CONNECT that found a full backlog */
@@ -95,7 +96,7 @@ static COLD descriptor *make(epoll_backend *b, int fd)
     return find(b, fd);
 }
 
-/* Only for numbers that a call has found to be open: a stray one would make a huge table. NULL: no memory. */
+/* Only for a number that a call found open: a stray one would make a huge table. NULL: no room. */
 static descriptor *find_or_make(epoll_backend *b, int fd)
 {
     descriptor *d = find(b, fd);
@@ -108,7 +109,7 @@ static int register_new(epoll_backend *b, int fd, descriptor *d, uint32_t events
         b->generation = 1;
     struct epoll_event event = {events, {.u64 = (uint64_t)b->generation << 32 | (unsigned)fd}};
     int rc = epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, fd, &event);
-    if (rc < 0 && errno == EEXIST) /* of a file that was away from this number, and is back (dup2) */
+    if (rc < 0 && errno == EEXIST) /* a file that had this number before has it again (dup2) */
         rc = epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, fd, &event);
     d->generation = rc < 0 ? 0 : b->generation;
     return rc < 0 ? -errno : 0;
@@ -133,7 +134,7 @@ static int arm(epoll_backend *b, int fd, descriptor *d)
     return register_new(b, fd, d, events);
 }
 
-/* Queue an operation and see to it that its descriptor is watched. 0, or -errno: it is not queued then. */
+/* Queue an operation and have its descriptor watched. 0, or -errno: it is not queued then. */
 static int enqueue(epoll_backend *b, weft__op *op, descriptor *d)
 {
     weft__list_insert(weft__waiters_queue(&d->waiters, op), &op->link);
@@ -158,7 +159,7 @@ static intptr_t try_call(epoll_backend *b, weft__op *op, descriptor *d)
     return result;
 }
 
-/* It would block: wait. Also a file that cannot be waited on may come here, when its data is not in memory. */
+/* It would block: wait. A regular file comes here, too, when its data is not in memory. */
 static intptr_t wait_for_call(epoll_backend *b, weft__op *op)
 {
     descriptor *d = find_or_make(b, op->fd);
@@ -205,7 +206,7 @@ static intptr_t epoll_submit(weft__backend *base, weft__op *op)
         return -EBADF;
     if (op->code == WEFT__OP_WAIT)
         return submit_wait(b, op);
-    /* Not past those who wait already. A connect is started in any case: it waits for its own end, not for room. */
+    /* Not past those who wait already. A connect is started in any case: it waits for no turn. */
     bool is_next = d == NULL || weft__list_is_empty(weft__waiters_queue(&d->waiters, op));
     if (is_next || op->code == WEFT__OP_CONNECT) {
         intptr_t result = try_call(b, op, d);
@@ -222,7 +223,7 @@ static bool epoll_cancel(weft__backend *base, weft__op *op)
     return true;
 }
 
-/* Let the waiters go on, one after the other. done may close the descriptor: its generation tells. */
+/* Let the waiters go on, in order. done may close the descriptor: its generation tells. */
 static void run_queue(epoll_backend *b, descriptor *d, weft__list *queue, uint32_t generation)
 {
     while (d->generation == generation && !weft__list_is_empty(queue)) {
@@ -339,7 +340,7 @@ static int epoll_close_fd(weft__backend *base, int fd)
         if (d->is_closing)
             return -EBADF;
         d->is_closing = true;
-        /* Closing would not do: if the file is open elsewhere (dup, fork), its registration lives on. */
+        /* Closing alone leaves the registration of a file that is open elsewhere (dup, fork). */
         if (d->generation != 0)
             epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
         d->generation = 0;
@@ -387,7 +388,7 @@ static void epoll_close(weft__backend *base)
     free(b);
 }
 
-/* The kernel objects of a backend that is empty otherwise. 0 or -errno; what was opened stays in b. */
+/* Make the kernel's objects. 0 or -errno; what was opened stays in b. */
 static int open_descriptors(epoll_backend *b)
 {
     b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -1,11 +1,11 @@
 /*
- * The sim backend: a virtual clock, and pipes and socket pairs in memory, so that a run takes no time
- * and is the same each time. With WEFT_SEED (a number, decimal or 0x...) the order of runnable
+ * The sim backend: a virtual clock, and pipes and socket pairs in memory, so that a run takes no
+ * time and is the same each time. With WEFT_SEED (a number, decimal or 0x...) the order of runnable
  * fibers is shuffled, the same way for the same seed.
  *
  * Time moves when there is nothing to do, by the time that is waited, and a little with every
- * switch. On descriptors of the kernel an operation is a plain system call that blocks the thread: programs
- * that use them run, but neither side by side nor reproducibly.
+ * switch. On descriptors of the kernel an operation is a plain system call that blocks the thread:
+ * programs that use them run, but neither side by side nor reproducibly.
  */
 #include "backend/backend.h"
 #include "backend/call.h"

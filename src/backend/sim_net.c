@@ -1,6 +1,6 @@
 /*
- * Pipes and socket pairs in memory, see sim_net.h. They behave as the kernel's do where a program can
- * tell: partial reads and writes, small writes in one piece, end of file, EPIPE, readiness.
+ * Pipes and socket pairs in memory, see sim_net.h. They behave as the kernel's do where a program
+ * can tell: partial reads and writes, small writes in one piece, end of file, EPIPE, readiness.
  */
 #include "backend/sim_net.h"
 #include "backend/waiters.h"
@@ -88,7 +88,7 @@ static void number(weft__simnet *net, sim_end *end)
     net->fd_next = net->fd_next == INT_MAX ? WEFT__SIMNET_FD_MIN : net->fd_next + 1;
 }
 
-/* A pair whose ends have numbers, and as yet nothing to read from or write to; NULL without memory. */
+/* A pair whose ends have numbers, but nothing yet to read or write; NULL without memory. */
 static sim_pair *make_pair(weft__simnet *net, int fd[2])
 {
     if ((net->slots == NULL || (net->count + 2) * 2 > net->mask + 1) && grow(net) < 0)
@@ -238,7 +238,7 @@ void weft__simnet_cancel(weft__simnet *net, weft__op *op)
     touch(net, find(net, op->fd)); /* a smaller write may have waited behind this one */
 }
 
-/* Returns how many were completed. done may close the end: its number, which does not come again soon, tells. */
+/* Returns how many were completed. done may close the end: its number tells, it is not reused. */
 static size_t run_queue(weft__simnet *net, sim_end *end, int fd, weft__list *queue)
 {
     size_t completed = 0;
@@ -268,7 +268,7 @@ static size_t run_end(weft__simnet *net, sim_end *end)
 
 size_t weft__simnet_run(weft__simnet *net)
 {
-    /* What becomes active meanwhile waits for the next run, so that two ends cannot keep us here. */
+    /* What becomes active meanwhile waits for the next run: two ends cannot keep us here. */
     weft__list batch;
     weft__list_init(&batch);
     weft__list_splice(&batch, &net->active);

@@ -2,8 +2,8 @@
  * The descriptors of the sim backend: pipes and socket pairs that live in memory. Their numbers
  * begin where the kernel's end, and are not given out again before all of them have been.
  *
- * An operation that can go on is tried by its submitter; one that waits is only looked at in run, so
- * done is called from there and from close_fd alone, and giving an operation up loses nothing.
+ * An operation that can go on is tried by its submitter; one that waits is only looked at in run,
+ * so done is called from there and from close_fd alone, and giving an operation up loses nothing.
  */
 #ifndef WEFT_BACKEND_SIM_NET_H
 #define WEFT_BACKEND_SIM_NET_H

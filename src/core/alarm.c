@@ -130,9 +130,10 @@ int weft_raise(weft_fiber fiber, int code, const char *format, ...)
     va_start(args, format);
     weft__error *e = weft__error_new(c->current, code, NULL, format, args);
     va_end(args);
-    weft__error_queue(f, code, e);
-    weft__alarm_raise(c, f, WEFT__FRONT);
-    return 0;
+    int rc = weft__error_queue(f, code, e);
+    if (rc == 0)
+        weft__alarm_raise(c, f, WEFT__FRONT);
+    return rc;
 }
 
 void weft_no_switch_begin(void)

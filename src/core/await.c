@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static bool leave_await(weft__fiber *f)
 {
@@ -153,8 +154,8 @@ static int crowd_new(weft__cord *c, const weft_fiber *f, size_t n, crowd **out)
 }
 
 /*
- * Wait in all places at once until enough of them have ended. 0, or why the wait was cut short; then
- * the members are out of all places too.
+ * Wait in all places at once until enough of them have ended (left is 0 then). What the wait returned; cut short or not,
+ * the members are out of all places afterwards.
  */
 static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
                       void (*ended)(weft__awaiter *a, weft_value value))
@@ -205,18 +206,20 @@ int weft_await_all(const weft_fiber *f, size_t n, weft_value *out)
     if (rc < 0)
         return rc;
     rc = crowd_wait(c, w, f, one_of_all_ended);
-    if (rc == 0 && w->first >= 0)
+    if (w->first >= 0)
         rc = (int)w->out[w->first];
-    for (size_t i = 0; rc == 0 && out != NULL && i < n; i++)
-        out[i] = w->out[i];
+    else if (w->left == 0 && out != NULL)
+        memcpy(out, w->out, n * sizeof *out);
     free(w);
     if (rc < 0)
         stop_and_join(c, f, n);
     return rc;
 }
 
-int weft_await_any(const weft_fiber *f, size_t n, weft_value *out)
+/* *has_ended: one of them has, it was not the wait that was cut short. */
+static int await_first(const weft_fiber *f, size_t n, weft_value *out, bool *has_ended)
 {
+    *has_ended = false;
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return -ENOMEM;
@@ -227,7 +230,8 @@ int weft_await_any(const weft_fiber *f, size_t n, weft_value *out)
     if (rc < 0)
         return rc;
     rc = crowd_wait(c, w, f, any_ended);
-    if (rc == 0) {
+    *has_ended = w->left == 0;
+    if (*has_ended) {
         rc = w->first;
         if (out != NULL)
             *out = w->out[0];
@@ -236,10 +240,17 @@ int weft_await_any(const weft_fiber *f, size_t n, weft_value *out)
     return rc;
 }
 
+int weft_await_any(const weft_fiber *f, size_t n, weft_value *out)
+{
+    bool has_ended;
+    return await_first(f, n, out, &has_ended);
+}
+
 int weft_select_fibers(const weft_fiber *f, size_t n, weft_value *out)
 {
-    int rc = weft_await_any(f, n, out);
-    if (rc >= 0)
+    bool has_ended;
+    int rc = await_first(f, n, out, &has_ended);
+    if (has_ended)
         stop_and_join(weft__cord_self, f, n);
     return rc;
 }

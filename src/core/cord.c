@@ -9,6 +9,8 @@
 #include "core/report.h"
 #include "core/tree.h"
 
+#include <weft/version.h>
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -167,7 +169,7 @@ static void begin_time(weft__cord *c)
     weft__wheel_init(&c->wheel, weft__cord_now(c));
     c->turned_ns = c->polled_ns = c->now_ns;
     c->turn_switches = WEFT__TURN_SWITCHES_MAX;
-    c->turn_left = c->is_shuffled ? 1 : c->turn_switches;
+    c->turn_span = c->turn_left = c->is_shuffled ? 1 : c->turn_switches;
 }
 
 COLD weft__cord *weft__cord_adopt(void)

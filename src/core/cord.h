@@ -24,18 +24,21 @@ struct weft__cord {
     /* A switch touches these. */
     weft__fiber *current;
     uint32_t turn_left; /* switches until the clock is looked at */
-    bool is_accounting; /* measure each fiber's time */
+    uint32_t turn_span; /* what turn_left began with */
     weft__runqueue runqueue;
-    uint64_t switches;
+
+    uint64_t switches;    /* without those of this turn */
+    bool is_accounting;   /* measure each fiber's time */
 
     weft__fiber *main;
+    weft__fiber *closer;  /* ends all fibers, because the process or the thread ends; NULL: not yet */
     weft__backend *backend;
     weft__backend_none no_backend; /* what backend points to when no other could be opened */
     int64_t now_ns;       /* the clock as last read */
     int64_t turned_ns;    /* when the last turn was */
     int64_t polled_ns;    /* when the backend was last asked */
     int64_t switched_ns;  /* when the current fiber began to run; only while accounting */
-    uint32_t turn_switches;
+    uint32_t turn_switches; /* how long a turn is, as it suits the fibers */
     bool must_poll;       /* someone sleeps for 0 s: ask the backend at the next switch */
     bool is_shuffled;     /* the backend chooses who runs next */
     size_t held;          /* timers and operations of fibers that are no daemons: what main's suspend waits for */

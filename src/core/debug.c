@@ -82,12 +82,12 @@ int weft_stats(weft_counters *out)
     if (c == NULL)
         return -ENOMEM;
     *out = (weft_counters){
-        .switches = c->switches,
+        .switches = c->switches + c->turn_span - c->turn_left,
         .polls = c->polls,
         .polls_blocking = c->polls_blocking,
         .ops = c->ops,
         .ops_pending = c->backend->pending,
-        .runnable = c->runqueue.count,
+        .runnable = weft__runqueue_count(&c->runqueue),
         .runnable_max = c->runqueue.count_max,
         .fibers = c->fibers_count,
         .fibers_unawaited = c->ended_count,
@@ -96,8 +96,10 @@ int weft_stats(weft_counters *out)
         .stacks_unguarded = c->stacks.unguarded,
         .timers = c->wheel.count,
     };
-    c->switches = c->polls = c->polls_blocking = c->ops = 0;
-    c->runqueue.count_max = c->runqueue.count;
+    c->polls = c->polls_blocking = c->ops = 0;
+    c->switches = 0;
+    c->turn_span = c->turn_left; /* those of this turn have been counted */
+    c->runqueue.count_max = weft__runqueue_count(&c->runqueue);
     return 0;
 }
 
@@ -167,7 +169,7 @@ int weft_dump(int fd)
         return -ENOMEM;
     weft__cord_now(c);
     int rc = dprintf(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
-                     c->fibers_count, c->runqueue.count, c->wheel.count, c->backend->pending,
+                     c->fibers_count, weft__runqueue_count(&c->runqueue), c->wheel.count, c->backend->pending,
                      c->backend->type->name);
     if (rc < 0)
         return -errno;
@@ -183,6 +185,7 @@ void weft_account(bool on)
     if (c == NULL)
         return;
     c->is_accounting = on;
+    weft__end_turn(c);
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     c->switched_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;

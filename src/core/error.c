@@ -100,7 +100,7 @@ static weft__error *copy(const weft__error *e)
     return twin;
 }
 
-void weft__error_queue(weft__fiber *f, int code, weft__error *e)
+int weft__error_queue(weft__fiber *f, int code, weft__error *e)
 {
     if (e != NULL && e->is_raised) {
         weft__error *twin = copy(e);
@@ -108,8 +108,10 @@ void weft__error_queue(weft__fiber *f, int code, weft__error *e)
         e = twin;
     }
     if (e == NULL) {
-        f->raised_code = f->raised_code != 0 ? f->raised_code : code;
-        return;
+        if (f->raised_code != 0)
+            return -ENOMEM;
+        f->raised_code = code;
+        return 0;
     }
     if (e->path_count < WEFT__ERROR_CHAIN_MAX)
         e->path[e->path_count++] = f->id;
@@ -119,6 +121,7 @@ void weft__error_queue(weft__fiber *f, int code, weft__error *e)
     else
         f->raised_last->next = e;
     f->raised_last = e;
+    return 0;
 }
 
 /* Take e, which comes after `before` (NULL: first), out of the queue. The queue's reference is the caller's now. */
@@ -148,8 +151,10 @@ int weft__error_next(weft__fiber *f)
     return code;
 }
 
-void weft__error_unqueue(weft__fiber *f, const weft__error *e)
+void weft__error_unqueue(weft__fiber *f, const weft__error *e, int code)
 {
+    if (e == NULL && f->raised_code == code)
+        f->raised_code = 0;
     weft__error *before = NULL;
     for (weft__error *at = f->raised; at != NULL; before = at, at = at->next) {
         if (at != e)
@@ -163,7 +168,7 @@ void weft__error_unqueue(weft__fiber *f, const weft__error *e)
 void weft__error_drop_queue(weft__fiber *f)
 {
     while (f->raised != NULL)
-        weft__error_unqueue(f, f->raised);
+        weft__error_unqueue(f, f->raised, f->raised->info.code);
     f->raised_code = 0;
 }
 

@@ -32,14 +32,17 @@ void weft__error_set(weft__fiber *f, weft__error *e);
 /* The words for code with which f ends: its last error if that is it, else new ones. A reference; NULL: no memory. */
 weft__error *weft__error_of_end(weft__fiber *f, int code);
 
-/* Queue an error for delivery to f, taking over the reference; e may be NULL, then only the code travels. Does not wake f. */
-void weft__error_queue(weft__fiber *f, int code, weft__error *e);
+/*
+ * Queue an error for delivery to f, taking over the reference; e may be NULL, then only the code travels. Does not
+ * wake f. 0; -ENOMEM if another code without words waits already: this one is lost.
+ */
+int weft__error_queue(weft__fiber *f, int code, weft__error *e);
 
 /* Take the oldest queued error, making it the fiber's last; returns its code, 0 if there is none. */
 int weft__error_next(weft__fiber *f);
 
-/* Take this very error out of the queue, if it is there: it has been delivered another way. */
-void weft__error_unqueue(weft__fiber *f, const weft__error *e);
+/* Take this very error (NULL: the code without words) out of the queue, if it is there: it has been delivered another way. */
+void weft__error_unqueue(weft__fiber *f, const weft__error *e, int code);
 
 /* Forget everything that is queued. */
 void weft__error_drop_queue(weft__fiber *f);

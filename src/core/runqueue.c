@@ -1,15 +1,16 @@
 /*
  * The cold half of the run queue: room, and what touches entries in the middle.
  *
- * The ring has at least twice as many entries as fibers were reserved. So when it is full, half of it or
- * more has been emptied by remove, and squeezing that out is paid for by the removals: O(1) each.
+ * The ring has at least twice as many entries as fibers were reserved, and at most half of them
+ * are holes: so there is always room to push. When a removal makes the holes too many they are
+ * squeezed out, which the removals before it pay for: O(1) each.
  */
 #include "core/runqueue.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* Entries of a new ring: a thread with a handful of fibers never grows it, and it is four cache lines. */
+/* Entries of a new ring: four cache lines, enough for a thread with a handful of fibers. */
 #define CAPACITY_MIN 32
 /* What places (32 bits, from 1) and the free-running counters can tell apart. */
 #define CAPACITY_MAX ((size_t)1 << 31)
@@ -43,6 +44,7 @@ static void pack(weft__runqueue *q, weft__runnable **ring, uint32_t mask, uint32
     }
     q->head = head;
     q->tail = to;
+    q->holes = 0;
 }
 
 int weft__runqueue_reserve(weft__runqueue *q, size_t fibers)
@@ -64,7 +66,7 @@ int weft__runqueue_reserve(weft__runqueue *q, size_t fibers)
     return 0;
 }
 
-COLD void weft__runqueue_compact(weft__runqueue *q)
+static void compact(weft__runqueue *q)
 {
     pack(q, q->ring, q->mask, q->head);
 }
@@ -73,16 +75,17 @@ void weft__runqueue_remove(weft__runqueue *q, weft__runnable *r)
 {
     q->ring[r->place - 1] = NULL;
     r->place = 0;
-    q->count--;
+    if (++q->holes > q->mask / 2)
+        compact(q);
 }
 
 void weft__runqueue_shuffle(weft__runqueue *q, uint64_t random)
 {
-    if (q->count != q->tail - q->head)
-        weft__runqueue_compact(q);
-    /* The old head takes the chosen one's place: as good as any other where every choice is random, and O(1). */
+    if (q->holes > 0)
+        compact(q);
+    /* The old head takes the chosen one's place: with random choices any order will do. */
     uint32_t head = q->head & q->mask;
-    uint32_t chosen = (q->head + (uint32_t)(random % q->count)) & q->mask;
+    uint32_t chosen = (q->head + (uint32_t)(random % (q->tail - q->head))) & q->mask;
     weft__runnable *r = q->ring[chosen];
     q->ring[chosen] = q->ring[head];
     q->ring[chosen]->place = chosen + 1;

@@ -24,8 +24,8 @@ typedef struct weft__runqueue {
     uint32_t mask;         /* capacity - 1 */
     uint32_t head;         /* of the next to run; free-running */
     uint32_t tail;         /* of the next free entry; free-running. tail - head <= capacity */
-    uint32_t count;        /* entries that are not empty */
-    uint32_t count_max;    /* the most there were since it was reset */
+    uint32_t holes;        /* empty entries between head and tail; at most half of the ring */
+    uint32_t count_max;    /* the most fibers there were since it was reset */
 } weft__runqueue;
 
 /* Returns 0 or -ENOMEM. */
@@ -35,37 +35,43 @@ void weft__runqueue_close(weft__runqueue *q);
 /* Make sure that `fibers` fibers can be queued at once. Returns 0 or -ENOMEM; nothing has changed then. */
 int weft__runqueue_reserve(weft__runqueue *q, size_t fibers);
 
-/* Squeeze out the empty entries. Cold: the ring has at least as many free entries again afterwards as it has fibers. */
-void weft__runqueue_compact(weft__runqueue *q);
-
 /* Take an entry out of the middle. It must be queued. */
 void weft__runqueue_remove(weft__runqueue *q, weft__runnable *r);
 
 /* Move a random entry to the head; random is any number. For sim. The queue must not be empty. */
 void weft__runqueue_shuffle(weft__runqueue *q, uint64_t random);
 
+/* How many fibers are queued. */
+static inline uint32_t weft__runqueue_count(const weft__runqueue *q)
+{
+    return q->tail - q->head - q->holes;
+}
+
 static inline void weft__runqueue_note(weft__runqueue *q)
 {
-    if (UNLIKELY(++q->count > q->count_max))
-        q->count_max = q->count;
+    uint32_t count = weft__runqueue_count(q);
+    if (UNLIKELY(count > q->count_max))
+        q->count_max = count;
+}
+
+/* Queue the running fiber at the tail. There is room: for it, and for all that are reserved beside the holes. */
+static inline void weft__runqueue_push_self(weft__runqueue *q, weft__runnable *r)
+{
+    uint32_t at = q->tail++ & q->mask;
+    q->ring[at] = r;
+    r->place = at + 1;
 }
 
 /* Queue at the tail. It must not be queued. */
 static inline void weft__runqueue_push(weft__runqueue *q, weft__runnable *r)
 {
-    if (UNLIKELY(q->tail - q->head > q->mask))
-        weft__runqueue_compact(q);
-    uint32_t at = q->tail++ & q->mask;
-    q->ring[at] = r;
-    r->place = at + 1;
+    weft__runqueue_push_self(q, r);
     weft__runqueue_note(q);
 }
 
 /* Queue at the head. It must not be queued. */
 static inline void weft__runqueue_push_front(weft__runqueue *q, weft__runnable *r)
 {
-    if (UNLIKELY(q->tail - q->head > q->mask))
-        weft__runqueue_compact(q);
     uint32_t at = --q->head & q->mask;
     q->ring[at] = r;
     r->place = at + 1;
@@ -75,13 +81,13 @@ static inline void weft__runqueue_push_front(weft__runqueue *q, weft__runnable *
 /* The next to run, taken out; NULL if there is none. */
 static inline weft__runnable *weft__runqueue_pop(weft__runqueue *q)
 {
-    while (q->head != q->tail) {
+    while (LIKELY(q->head != q->tail)) {
         weft__runnable *r = q->ring[q->head++ & q->mask];
         if (LIKELY(r != NULL)) {
             r->place = 0;
-            q->count--;
             return r;
         }
+        q->holes--;
     }
     return NULL;
 }

@@ -34,6 +34,22 @@ void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__
         weft__runqueue_push(&c->runqueue, &f->queued);
 }
 
+COLD static void account(weft__cord *c)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    c->current->cpu_ns += now - c->switched_ns;
+    c->switched_ns = now;
+}
+
+/* Count the switches since the last look at the clock, and set how many there are to the next. */
+static void begin_turn(weft__cord *c)
+{
+    c->switches += c->turn_span - c->turn_left;
+    c->turn_span = c->turn_left = c->is_shuffled || c->is_accounting ? 1 : c->turn_switches;
+}
+
 /*
  * Look at the clock, now that so many switches have passed: fire timers, ask the backend, read the
  * inbox. The number of switches to the next look adapts to how long fibers compute between them.
@@ -42,7 +58,9 @@ COLD static void turn(weft__cord *c)
 {
     weft__backend *b = c->backend;
     if (b->type->tick != NULL)
-        b->type->tick(b, c->turn_switches);
+        b->type->tick(b, c->turn_span);
+    if (c->is_accounting)
+        account(c);
     int64_t now = weft__cord_now(c);
     int64_t took = now - c->turned_ns;
     c->turned_ns = now;
@@ -61,19 +79,21 @@ COLD static void turn(weft__cord *c)
         b->type->poll(b, 0);
     }
 
-    c->turn_left = c->turn_switches;
+    begin_turn(c);
     uint64_t random;
-    if (c->is_shuffled && b->type->choose(b, &random)) {
-        c->turn_left = 1;
-        if (c->runqueue.count > 0)
-            weft__runqueue_shuffle(&c->runqueue, random);
-    }
+    if (c->is_shuffled && weft__runqueue_count(&c->runqueue) > 0 && b->type->choose(b, &random))
+        weft__runqueue_shuffle(&c->runqueue, random);
 }
 
-/* Nothing can ever wake anyone. Main is the one who is told. */
-static void wake_main(weft__cord *c)
+/* The one to tell when nothing can ever wake anyone: main, or whoever ends the process. */
+static weft__fiber *responsible(const weft__cord *c)
 {
-    weft__fiber *f = c->main;
+    return c->closer != NULL ? c->closer : c->main;
+}
+
+static void tell_stuck(weft__cord *c)
+{
+    weft__fiber *f = responsible(c);
     if (f->waits_in->is_open) {
         weft__wake(c, f, 0, WEFT__TAIL);
         return;
@@ -89,7 +109,7 @@ static void wake_main(weft__cord *c)
  */
 static bool is_stuck(weft__cord *c)
 {
-    const weft__fiber *f = c->main;
+    const weft__fiber *f = responsible(c);
     if (f->waits_in == NULL || f->is_parked)
         return false;
     bool is_done = f->waits_in->is_open && c->held == 0;
@@ -123,7 +143,6 @@ static void poll_and_wait(weft__cord *c)
         weft__report("the %s backend cannot poll: %s", c->backend->type->name, weft__error_text(rc));
     c->must_poll = false;
     c->polled_ns = c->turned_ns = weft__cord_now(c);
-    c->turn_left = c->is_shuffled ? 1 : c->turn_switches;
 }
 
 /* The run queue is empty: wait for the outside world until it is not. */
@@ -137,7 +156,7 @@ COLD static weft__runnable *idle(weft__cord *c)
         if (r != NULL)
             return r;
         if (is_stuck(c))
-            wake_main(c);
+            tell_stuck(c);
         else
             poll_and_wait(c);
     }
@@ -146,35 +165,24 @@ COLD static weft__runnable *idle(weft__cord *c)
 static inline weft__fiber *next(weft__cord *c)
 {
     weft__fiber *f = c->current;
-    if (UNLIKELY(f->starter != NULL)) {
-        weft__fiber *starter = f->starter;
+    weft__fiber *starter = f->starter;
+    if (UNLIKELY(starter != NULL)) {
         f->starter = NULL;
-        return starter;
+        if (!starter->is_parked)
+            return starter;
     }
-    if (UNLIKELY(--c->turn_left == 0))
-        turn(c);
     weft__runnable *r = weft__runqueue_pop(&c->runqueue);
     if (UNLIKELY(r == NULL))
         r = idle(c);
     return weft__fiber_of_queued(r);
 }
 
-COLD static void account(weft__cord *c)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-    c->current->cpu_ns += now - c->switched_ns;
-    c->switched_ns = now;
-}
-
 /* What every switch does, whichever way it is made. */
 static inline void hand_over(weft__cord *c, weft__fiber *to)
 {
+    if (UNLIKELY(--c->turn_left == 0))
+        turn(c);
     c->current->switches++;
-    c->switches++;
-    if (UNLIKELY(c->is_accounting))
-        account(c);
     c->current = to;
     /* The stack of the one after it is likely to be cold. */
     weft__runnable *after = weft__runqueue_peek(&c->runqueue);
@@ -214,8 +222,8 @@ int weft_snooze(void)
         return (int)weft__refuse(c);
     f->value = 0;
     f->woken_open = false;
-    weft__runqueue_push(&c->runqueue, &f->queued);
-    return (int)weft__switch(c);
+    weft__runqueue_push_self(&c->runqueue, &f->queued);
+    return weft__switch_int(c);
 }
 
 weft_value weft_suspend(void)
@@ -302,14 +310,21 @@ weft_value weft_start(weft_fiber fiber)
     return weft__switch_to(c, to);
 }
 
+/* Not running, not waiting: on the run queue, or it would be if it were not parked. */
+static bool is_runnable(const weft__cord *c, const weft__fiber *f)
+{
+    return f->waits_in == NULL && f != c->current;
+}
+
 static int schedule_here(weft__cord *c, weft__fiber *f, weft_value value)
 {
-    bool was_queued = weft__runnable_is_queued(&f->queued) || (f->is_parked && f->waits_in == NULL);
-    weft_value newer = newer_value(was_queued, f->value, value);
-    if (was_queued && newer != value)
-        return 0;
-    if (!take_open(c, f) && !(f->is_parked && f->woken_open))
+    if (f->waits_in != NULL ? !f->waits_in->is_open : f == c->current || !f->woken_open)
         return -EBUSY;
+    if (is_runnable(c, f) && newer_value(true, f->value, value) != value)
+        return 0;
+    if (weft__runnable_is_queued(&f->queued))
+        weft__runqueue_remove(&c->runqueue, &f->queued);
+    f->waits_in = NULL;
     f->woken_open = true;
     weft__make_runnable(c, f, value, WEFT__TAIL);
     return 0;
@@ -341,6 +356,13 @@ int weft_interrupt(weft_fiber fiber, weft_value value)
     return 0;
 }
 
+void weft__hold(weft__cord *c, weft__fiber *f)
+{
+    f->is_parked = true;
+    if (weft__runnable_is_queued(&f->queued))
+        weft__runqueue_remove(&c->runqueue, &f->queued);
+}
+
 void weft__unpark(weft__cord *c, weft__fiber *f)
 {
     if (!f->is_parked)
@@ -360,9 +382,7 @@ int weft_park(weft_fiber fiber)
         return weft__fiber_missing(c, fiber);
     if (f == c->current)
         return -EINVAL;
-    f->is_parked = true;
-    if (weft__runnable_is_queued(&f->queued))
-        weft__runqueue_remove(&c->runqueue, &f->queued);
+    weft__hold(c, f);
     return 0;
 }
 

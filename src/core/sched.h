@@ -16,8 +16,21 @@
  */
 weft_value weft__switch(weft__cord *c);
 
+/*
+ * The same function for calls that return an int: it is the lower half of the same register, and the call
+ * remains a jump, which it would not be behind a conversion.
+ */
+int weft__switch_int(weft__cord *c) __asm__("weft__switch");
+
 /* The same from a fiber that has ended. */
 void weft__switch_away(weft__cord *c) __attribute__((noreturn));
+
+/* Look at the clock at the next switch. */
+static inline void weft__end_turn(weft__cord *c)
+{
+    c->switches += c->turn_span - c->turn_left;
+    c->turn_span = c->turn_left = 1;
+}
 
 /* Switch to this fiber now; it is on no queue and its value is set. */
 weft_value weft__switch_to(weft__cord *c, weft__fiber *to);
@@ -30,6 +43,9 @@ typedef enum weft__where {
 /* Put a fiber that waits nowhere on the run queue, to be resumed with value. */
 void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__where where);
 
+/* Park a fiber: it does not run until it is let go on. */
+void weft__hold(weft__cord *c, weft__fiber *f);
+
 /* Let a parked fiber go on; nothing happens to one that is not parked. */
 void weft__unpark(weft__cord *c, weft__fiber *f);
 
@@ -41,14 +57,26 @@ static inline void weft__wake(weft__cord *c, weft__fiber *f, weft_value value, w
     weft__make_runnable(c, f, value, where);
 }
 
-/* The current fiber waits in this place from now on, until it is woken. */
-static inline weft_value weft__wait(weft__cord *c, const weft__wait_kind *kind, void *object)
+/* The current fiber is in this place from now on; it is to switch away next. */
+static inline void weft__enter(weft__cord *c, const weft__wait_kind *kind, void *object)
 {
     weft__fiber *f = c->current;
     f->waits_in = kind;
     f->wait_object = object;
     f->wait_since_ns = c->now_ns;
+}
+
+/* The current fiber waits in this place until it is woken. */
+static inline weft_value weft__wait(weft__cord *c, const weft__wait_kind *kind, void *object)
+{
+    weft__enter(c, kind, object);
     return weft__switch(c);
+}
+
+static inline int weft__wait_int(weft__cord *c, const weft__wait_kind *kind, void *object)
+{
+    weft__enter(c, kind, object);
+    return weft__switch_int(c);
 }
 
 /*

@@ -10,21 +10,30 @@ static weft__scope *private_of(weft_scope *scope)
     return (weft__scope *)(void *)scope;
 }
 
-/* The deadline is here: a scope is cancelled, a shield is over. */
+/* The time is over: a scope is cancelled, a shield keeps nothing out any more. */
+static void lapse(weft__scope *s)
+{
+    if (s->is_shield)
+        s->is_shield = false;
+    else
+        s->is_cancelled = s->has_struck = true;
+}
+
 static void strike(weft__timer *timer)
 {
     weft__cord *c = weft__cord_self;
     weft__scope *s = CONTAINER_OF(timer, weft__scope, timer);
     weft__fired_timer(c, s->fiber);
-    if (s->is_shield)
-        s->is_shield = false;
-    else
-        s->is_cancelled = s->has_struck = true;
+    lapse(s);
     weft__alarm_raise(c, s->fiber, WEFT__TAIL);
 }
 
 static void set_deadline(weft__cord *c, weft__scope *s, double timeout_s)
 {
+    if (timeout_s == 0) {
+        lapse(s);
+        return;
+    }
     int64_t at_ns = weft__deadline(c, timeout_s);
     if (at_ns != WEFT__NEVER)
         weft__hold_timer(c, s->fiber, &s->timer, at_ns);
@@ -41,12 +50,7 @@ static int open_scope(weft_scope *scope, double timeout_s, bool is_shield)
     *s = (weft__scope){.outer = c->current->scope, .fiber = c->current, .is_shield = is_shield};
     weft__timer_init(&s->timer, strike);
     c->current->scope = s;
-    if (timeout_s > 0)
-        set_deadline(c, s, timeout_s);
-    else if (is_shield)
-        s->is_shield = false; /* over at once */
-    else
-        s->is_cancelled = s->has_struck = true;
+    set_deadline(c, s, timeout_s);
     if (is_shield || s->is_cancelled)
         weft__alarm_update(c->current);
     return 0;
@@ -107,6 +111,8 @@ int weft_scope_reset(weft_scope *scope, double timeout_s)
         return -ECANCELED;
     weft__unhold_timer(c, s->fiber, &s->timer);
     set_deadline(c, s, timeout_s);
+    if (timeout_s == 0)
+        weft__alarm_raise(c, s->fiber, WEFT__TAIL);
     return 0;
 }
 

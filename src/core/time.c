@@ -40,7 +40,7 @@ void weft__sleep_over(weft__timer *timer)
 static int sleep_for_nothing(weft__cord *c)
 {
     c->must_poll = true;
-    c->turn_left = 1;
+    weft__end_turn(c);
     return weft_snooze();
 }
 
@@ -59,5 +59,5 @@ int weft_sleep(double seconds)
     int64_t at_ns = weft__deadline(c, seconds);
     if (at_ns != WEFT__NEVER)
         weft__hold_timer(c, f, &f->timer, at_ns);
-    return (int)weft__wait(c, &waits_sleep, NULL);
+    return weft__wait_int(c, &waits_sleep, NULL);
 }

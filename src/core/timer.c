@@ -3,8 +3,9 @@
  * not know what a timer means to its owner.
  *
  * Invariants, between calls:
- *   - a timer with a deadline after now_ns is in slots[level][slot], where level is that of the highest
- *     6-bit digit in which deadline_ns and now_ns differ and slot is that digit of deadline_ns;
+ *   - a timer with a deadline after now_ns is in slots[level][slot], where level is that of the
+ *     highest 6-bit digit in which deadline_ns and now_ns differ, and slot is that digit of
+ *     deadline_ns;
  *   - so timers with the same deadline are in the same slot, in the order in which they were armed;
  *   - the timers of a level are all due before those of the levels above it, and those of a slot
  *     before those of the slots after it: the first slot of the lowest level holds the next timer;
@@ -43,7 +44,7 @@ void weft__timer_init(weft__timer *timer, void (*fire)(weft__timer *timer))
     timer->fire = fire;
 }
 
-/* Put a timer where it belongs as seen from now_ns: into a slot, or to the tail of `due` if its time has come. */
+/* Put a timer where it belongs as seen from now_ns: into a slot, or into `due` if it is that. */
 static void place(weft__wheel *wheel, weft__timer *timer, weft__list *due)
 {
     int64_t deadline = timer->deadline_ns;
@@ -126,7 +127,7 @@ static bool enter_next_slot(weft__wheel *wheel, int64_t now_ns, weft__list *firi
     if (slot_start(wheel, level, slot) > now_ns)
         return false;
 
-    /* Nothing is due before `earliest`: going straight there spares a lone timer the levels in between. */
+    /* Nothing is due before `earliest`: going straight there spares a lone timer some levels. */
     int64_t earliest = wheel->earliest[level][slot];
     wheel->now_ns = earliest < now_ns ? earliest : now_ns;
     wheel->occupied[level] &= wheel->occupied[level] - 1;
@@ -143,9 +144,10 @@ static bool enter_next_slot(weft__wheel *wheel, int64_t now_ns, weft__list *firi
 void weft__wheel_expire(weft__wheel *wheel, int64_t now_ns)
 {
     /*
-     * First all that is due is collected, then it is fired: what a callback arms for a time that is past
-     * goes to wheel->due and waits for the next call, so a timer that re-arms itself cannot hold us here.
-     * A timer in `firing` is still armed: an earlier callback that disarms it takes it out of the list.
+     * First all that is due is collected, then it is fired: what a callback arms for a time that is
+     * past goes to wheel->due and waits for the next call, so a timer that re-arms itself cannot
+     * hold us here. A timer in `firing` is still armed: an earlier callback that disarms it takes
+     * it out of the list.
      */
     weft__list firing;
     weft__list_init(&firing);

@@ -109,8 +109,8 @@ void weft__fiber_collect(weft__cord *c, weft__fiber *f)
 {
     weft__list_remove(&f->sibling);
     c->ended_count--;
-    if (f->error != NULL)
-        weft__error_unqueue(f->parent, f->error);
+    if (weft_is_error(f->result))
+        weft__error_unqueue(f->parent, f->error, (int)f->result);
     weft__fiber_free(c, f);
 }
 
@@ -252,13 +252,13 @@ static const weft__wait_kind waits_restart = {"a restart", false, leave_restart}
 /* Run a fiber again that has ended and was not awaited. */
 static int revive(weft__cord *c, weft__fiber *f)
 {
-    int rc = f->stack.low == NULL ? weft__stack_acquire(&c->stacks, f->stack_bytes, &f->stack) : 0;
+    size_t bytes = f->stack_bytes != 0 ? f->stack_bytes : weft__stack_bytes_default();
+    int rc = f->stack.low == NULL ? weft__stack_acquire(&c->stacks, bytes, &f->stack) : 0;
     if (rc < 0)
         return rc;
     weft__fiber_rewind(f);
     weft__fiber *parent = f->parent;
-    if (f->error != NULL)
-        weft__error_unqueue(parent, f->error);
+    weft__error_unqueue(parent, f->error, (int)f->result);
     weft__alarm_update(parent);
     weft__error_set(f, NULL);
     weft__list_remove(&f->sibling);
@@ -362,7 +362,11 @@ int weft_terminate_children(double grace_s)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return -ENOMEM;
+    if (!(grace_s >= 0))
+        return weft_fail(-EINVAL, "a grace time of %g s", grace_s);
     weft__fiber *f = c->current;
+    WEFT__LIST_FOR(node, &f->children)
+        weft__fiber_of_sibling(node)->is_unawaited = true; /* they end while we wait for the first */
     stop_children(c, f, NULL, false);
     int rc = 0;
     while (rc == 0 && f->children_count > 0)
@@ -371,26 +375,31 @@ int weft_terminate_children(double grace_s)
 }
 
 /*
- * The thread or the process ends while `current` runs, which may be any fiber: its frames and those
- * of its ancestors stay as they are, everything else is ended. Their own clean-up comes first, from main down.
+ * The thread or the process ends while f runs, which may be any fiber. Its frames and those of its
+ * ancestors are never returned to; their own clean-up comes first, from main down, and none of them runs meanwhile.
  */
-static void end_around(weft__cord *c, weft__fiber *f)
+static void end_above(weft__cord *c, weft__fiber *f)
 {
     if (f->parent != NULL)
-        end_around(c, f->parent);
+        end_above(c, f->parent);
     f->phase = WEFT__ENDING;
+    if (f != c->current)
+        weft__hold(c, f);
     weft__defers_run(f);
 }
 
 int weft__cord_end_fibers(weft__cord *c)
 {
     weft__fiber *f = c->current;
+    c->closer = f;
     weft__scopes_drop(c, f);
-    end_around(c, f);
+    end_above(c, f);
     const weft__fiber *except = NULL;
     for (weft__fiber *a = f; a != NULL; except = a, a = a->parent)
         weft__tree_end_children(c, a, except);
-    weft__tree_bury(c, c->main);
-    weft__extras_free(c->main);
+    for (weft__fiber *a = f; a != NULL; a = a->parent) {
+        weft__tree_bury(c, a);
+        weft__extras_free(a);
+    }
     return weft__error_next(c->main);
 }

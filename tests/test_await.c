@@ -1,0 +1,545 @@
+/* Waiting for fibers to end: one, all of several, the first of several; and waits that cannot end. */
+#include "support.h"
+
+static weft_value await_it(void *arg)
+{
+    return weft_await(arg_id(arg));
+}
+
+/* P34 */
+START_TEST(everyone_who_awaits_a_fiber_gets_the_same_value)
+{
+    weft_fiber f = spin_suspended();
+    weft_fiber waiters[5];
+    for (int i = 0; i < 5; i++)
+        waiters[i] = weft_spin(await_it, id_arg(f));
+    let_run();
+    weft_schedule(f, 42);
+    ck_assert_int_eq(weft_await(f), 42);
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(weft_await(waiters[i]), 42);
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+}
+END_TEST
+
+static weft_value suspend_then_fail(void *arg)
+{
+    weft_value rc = weft_suspend();
+    return rc == -ECANCELED ? rc : weft_fail((int)(intptr_t)arg, "broken");
+}
+
+static weft_value await_and_compare_words(void *arg)
+{
+    weft_value rc = weft_await(arg_id(arg));
+    const weft_error_info *e = weft_error();
+    ck_assert_ptr_nonnull(e);
+    ck_assert_int_eq(e->code, rc);
+    ck_assert_str_eq(e->message, "broken");
+    ck_assert_uint_eq(e->fiber, arg_id(arg));
+    ck_assert_str_eq(e->fiber_name, "source");
+    return -rc;
+}
+
+/* P34, T25 */
+START_TEST(everyone_who_awaits_a_fiber_gets_the_same_error_with_its_words)
+{
+    weft_spin_options options = {.name = "source"};
+    weft_fiber f = weft_spin_with(suspend_then_fail, as_arg(-EIO), &options);
+    weft_fiber waiters[3];
+    for (int i = 0; i < 3; i++)
+        waiters[i] = weft_spin(await_and_compare_words, id_arg(f));
+    let_run();
+    weft_schedule(f, 0);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(weft_await(waiters[i]), EIO);
+    ck_assert_int_eq(weft_snooze(), 0); /* somebody awaited it: the parent is not told */
+}
+END_TEST
+
+/* P34 */
+START_TEST(awaiting_a_dead_fiber_gives_its_value_at_once_and_once)
+{
+    weft_fiber f = weft_spin(return_arg, as_arg(7));
+    weft_snooze();
+    weft_spin(mark_and_return, "switched");
+    ck_assert_int_eq(weft_await(f), 7);
+    ck_assert_trail("");
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+}
+END_TEST
+
+/* T25 */
+START_TEST(a_successful_await_leaves_the_last_error_of_the_caller_alone)
+{
+    weft_fail(-EPIPE, "before");
+    ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(1))), 1);
+    ck_assert_words(-EPIPE, "before");
+}
+END_TEST
+
+static weft_value fail_and_recover(void *arg)
+{
+    weft_await(weft_spin(fail_with, arg));
+    weft_fail(-EPIPE, "dealt with");
+    return 5;
+}
+
+/* T26 */
+START_TEST(an_error_that_a_fiber_dealt_with_does_not_reach_who_awaits_it)
+{
+    ck_assert_int_eq(weft_await(weft_spin(fail_and_recover, as_arg(-EIO))), 5);
+    ck_assert_ptr_null(weft_error());
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+/* T25 */
+START_TEST(a_code_that_was_returned_without_words_has_some_when_awaited)
+{
+    ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(-EXDEV))), -EXDEV);
+    ck_assert_any_words(-EXDEV);
+}
+END_TEST
+
+/* P40, T30 */
+START_TEST(awaiting_oneself_is_refused)
+{
+    weft_fiber self = weft_self();
+    ck_assert_int_eq(weft_await(self), -EDEADLK);
+    ck_assert_int_eq(weft_await_all(&self, 1, NULL), -EDEADLK);
+    ck_assert_int_eq(weft_await_any(&self, 1, NULL), -EDEADLK);
+    ck_assert_int_eq(weft_terminate(self, 1), -EDEADLK);
+}
+END_TEST
+
+static weft_value await_ancestors(void *arg)
+{
+    weft_fiber parent = weft_parent(weft_self());
+    weft_fiber one[] = {parent, weft_main()};
+    ck_assert_int_eq(weft_await(parent), -EDEADLK);
+    ck_assert_int_eq(weft_await(weft_main()), -EDEADLK);
+    ck_assert_int_eq(weft_await(weft_self()), -EDEADLK);
+    ck_assert_int_eq(weft_await_all(one, 2, NULL), -EDEADLK);
+    ck_assert_int_eq(weft_select_fibers(one, 2, NULL), -EDEADLK);
+    ck_assert_int_eq(weft_terminate(parent, 1), -EDEADLK);
+    ck_assert_int_eq(weft_terminate(weft_self(), 1), -EDEADLK);
+    return (weft_value)arg;
+}
+
+static weft_value spin_and_await(void *arg)
+{
+    return weft_await(weft_spin(await_ancestors, arg));
+}
+
+/* P40 */
+START_TEST(awaiting_an_ancestor_is_refused)
+{
+    ck_assert_int_eq(weft_await(weft_spin(spin_and_await, as_arg(3))), 3);
+}
+END_TEST
+
+/* P36, T34 */
+START_TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
+{
+    weft_fiber f = spin_suspended();
+    weft_fiber waiter = weft_spin(await_it, id_arg(f));
+    let_run();
+    ck_assert_int_eq(weft_cancel(waiter), 0);
+    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    weft_schedule(f, 2);
+    ck_assert_int_eq(weft_await(f), 2);
+}
+END_TEST
+
+/* T34 */
+START_TEST(an_awaiter_cannot_be_woken_by_a_stray_hand)
+{
+    weft_fiber f = spin_suspended();
+    weft_fiber waiter = weft_spin(await_it, id_arg(f));
+    let_run();
+    ck_assert_int_eq(weft_schedule(waiter, 1), -EBUSY);
+    ck_assert_int_eq(weft_transfer(waiter, 1), -EBUSY);
+    let_run();
+    ck_assert_int_eq(weft_state_of(waiter), WEFT_WAITING);
+    weft_schedule(f, 9);
+    ck_assert_int_eq(weft_await(waiter), 9);
+}
+END_TEST
+
+/* T32, T33 */
+START_TEST(an_await_that_timed_out_can_be_repeated)
+{
+    weft_fiber f = spin_suspended();
+    int rc;
+    WEFT_CANCEL_AFTER(0.001, rc) {
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    weft_schedule(f, 5);
+    WEFT_CANCEL_AFTER(10, rc) {
+        ck_assert_int_eq(weft_await(f), 5);
+    }
+    ck_assert_int_eq(rc, 0);
+}
+END_TEST
+
+/* P25 */
+START_TEST(stopping_an_awaited_fiber_wakes_who_awaits_it)
+{
+    weft_fiber inner = spin_suspended();
+    weft_fiber outer = weft_spin(await_it, id_arg(inner));
+    let_run();
+    ck_assert_int_eq(weft_stop(inner, 0), 0);
+    ck_assert_int_eq(weft_await(outer), 0);
+    ck_assert_int_eq(weft_state_of(inner), WEFT_DEAD);
+    ck_assert_int_eq(weft_state_of(outer), WEFT_DEAD);
+}
+END_TEST
+
+/* T28 */
+START_TEST(cancelling_a_dead_fiber_leaves_its_value_and_error_what_they_were)
+{
+    weft_fiber f = weft_spin(return_arg, as_arg(3));
+    weft_fiber g = weft_spin(fail_with, as_arg(-EIO));
+    weft_snooze();
+    ck_assert_int_eq(weft_cancel(f), -ESRCH);
+    ck_assert_int_eq(weft_cancel(g), -ESRCH);
+    ck_assert_int_eq(weft_await(f), 3);
+    ck_assert_int_eq(weft_await(g), -EIO);
+    ck_assert_words(-EIO, "broken");
+}
+END_TEST
+
+static weft_value snooze_then_return(void *arg)
+{
+    intptr_t n = (intptr_t)arg;
+    for (intptr_t i = 10 - n; i > 0; i--)
+        weft_snooze();
+    return n;
+}
+
+/* P35 */
+START_TEST(await_all_gives_the_values_in_the_order_asked_for)
+{
+    weft_fiber f[5];
+    for (int i = 0; i < 5; i++)
+        f[i] = weft_spin(snooze_then_return, as_arg(i));
+    weft_await(weft_spin(snooze_then_return, as_arg(4))); /* the last one is dead by now */
+    weft_value out[5];
+    ck_assert_int_eq(weft_await_all(f, 5, out), 0);
+    for (int i = 0; i < 5; i++) {
+        ck_assert_int_eq(out[i], i);
+        ck_assert_int_eq(weft_await(f[i]), -ESRCH);
+    }
+    ck_assert_int_eq(weft_await_all(NULL, 0, NULL), 0);
+}
+END_TEST
+
+static void clean_up_slowly(void *arg)
+{
+    WEFT_SHIELD(10) {
+        weft_sleep(0.002);
+    }
+    mark(arg);
+}
+
+static weft_value suspend_with_slow_end(void *arg)
+{
+    weft_defer(clean_up_slowly, arg);
+    return weft_suspend();
+}
+
+/* P35 */
+START_TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
+{
+    weft_fiber f[3] = {weft_spin(suspend_with_slow_end, "a"),
+                       weft_spin(suspend_then_fail, as_arg(-EIO)),
+                       weft_spin(suspend_with_slow_end, "c")};
+    let_run();
+    weft_schedule(f[1], 0);
+    weft_value out[3] = {77, 77, 77};
+    ck_assert_int_eq(weft_await_all(f, 3, out), -EIO);
+    ck_assert_words(-EIO, "broken");
+    ck_assert_trail("ac");
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(weft_await(f[i]), -ESRCH);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value await_two(void *arg)
+{
+    return weft_await_all(arg, 2, NULL);
+}
+
+/* P35 */
+START_TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled)
+{
+    weft_fiber f[2] = {weft_spin(suspend_with_slow_end, "a"),
+                       weft_spin(suspend_with_slow_end, "b")};
+    weft_fiber waiter = weft_spin(await_two, f);
+    let_run();
+    weft_cancel(waiter);
+    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+    ck_assert_trail("ab");
+    ck_assert_int_eq(weft_state_of(f[0]), WEFT_DEAD);
+    ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
+}
+END_TEST
+
+/* P35 */
+START_TEST(await_all_with_an_id_that_is_gone_changes_nothing)
+{
+    weft_fiber gone = weft_spin(return_arg, NULL);
+    weft_await(gone);
+    weft_fiber f[2] = {spin_suspended(), gone};
+    ck_assert_int_eq(weft_await_all(f, 2, NULL), -ESRCH);
+    ck_assert_int_eq(weft_state_of(f[0]), WEFT_WAITING);
+    ck_assert_int_eq(weft_await_any(f, 2, NULL), -ESRCH);
+    ck_assert_int_eq(weft_select_fibers(f, 2, NULL), -ESRCH);
+    weft_schedule(f[0], 1);
+    ck_assert_int_eq(weft_await(f[0]), 1);
+}
+END_TEST
+
+/* P35 */
+START_TEST(await_all_waits_for_thousands)
+{
+    enum { N = 5000 };
+    static weft_fiber f[N];
+    static weft_value out[N];
+    for (int i = 0; i < N; i++)
+        f[i] = weft_spin(i % 2 ? return_arg : snooze_then_return, as_arg(i % 2 ? i : i % 10));
+    ck_assert_int_eq(weft_await_all(f, N, out), 0);
+    for (int i = 0; i < N; i++)
+        ck_assert_int_eq(out[i], i % 2 ? i : i % 10);
+}
+END_TEST
+
+/* P37 */
+START_TEST(await_any_gives_the_first_to_end_and_leaves_the_others_alone)
+{
+    weft_fiber f[3] = {spin_suspended(), spin_suspended(), spin_suspended()};
+    weft_value out;
+    weft_schedule(f[1], 11);
+    ck_assert_int_eq(weft_await_any(f, 3, &out), 1);
+    ck_assert_int_eq(out, 11);
+    ck_assert_int_eq(weft_await(f[1]), -ESRCH);
+    weft_schedule(f[2], 22);
+    weft_schedule(f[0], 33);
+    ck_assert_int_eq(weft_await(f[0]), 33);
+    ck_assert_int_eq(weft_await(f[2]), 22);
+}
+END_TEST
+
+/* P37 */
+START_TEST(among_the_dead_the_lowest_index_is_the_first)
+{
+    weft_fiber f[3] = {spin_suspended(), weft_spin(return_arg, as_arg(1)),
+                       weft_spin(return_arg, as_arg(2))};
+    weft_snooze();
+    weft_value out;
+    ck_assert_int_eq(weft_await_any(f, 3, &out), 1);
+    ck_assert_int_eq(out, 1);
+    ck_assert_int_eq(weft_await(f[2]), 2);
+    ck_assert_int_eq(weft_state_of(f[0]), WEFT_WAITING);
+}
+END_TEST
+
+/* P37 */
+START_TEST(await_any_gives_an_error_as_the_value_of_the_one_that_failed)
+{
+    weft_fiber f[2] = {spin_suspended(), weft_spin(fail_with, as_arg(-EIO))};
+    weft_value out;
+    ck_assert_int_eq(weft_await_any(f, 2, &out), 1);
+    ck_assert_int_eq(out, -EIO);
+    ck_assert_words(-EIO, "broken");
+    ck_assert_int_eq(weft_stop(f[0], 5), 0);
+    ck_assert_int_eq(weft_await_any(f, 1, &out), 0);
+    ck_assert_int_eq(out, 5);
+}
+END_TEST
+
+static weft_value await_any_of_two(void *arg)
+{
+    weft_value out = 99;
+    int rc = weft_await_any(arg, 2, &out);
+    return out == 99 ? rc : -ENOTSUP;
+}
+
+/* P37, P36, P64 */
+START_TEST(an_await_any_that_is_cut_short_leaves_all_of_them_alone)
+{
+    weft_fiber f[2] = {spin_suspended(), spin_suspended()};
+    weft_fiber waiter = weft_spin(await_any_of_two, f);
+    let_run();
+    weft_cancel(waiter);
+    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+    waiter = weft_spin(await_any_of_two, f);
+    let_run();
+    ck_assert_int_eq(weft_interrupt(waiter, 17), 0);
+    ck_assert_int_eq(weft_await(waiter), 17);
+    waiter = weft_spin(await_any_of_two, f);
+    let_run();
+    ck_assert_int_eq(weft_interrupt(waiter, 0), 0);
+    ck_assert_int_eq(weft_await(waiter), 0);
+    weft_schedule(f[0], 1);
+    weft_schedule(f[1], 2);
+    ck_assert_int_eq(weft_await(f[0]), 1);
+    ck_assert_int_eq(weft_await(f[1]), 2);
+}
+END_TEST
+
+static weft_value await_all_of_two(void *arg)
+{
+    weft_value out[2] = {99, 99};
+    int rc = weft_await_all(arg, 2, out);
+    return out[0] == 99 && out[1] == 99 ? rc : -ENOTSUP;
+}
+
+/* P64 */
+START_TEST(an_await_all_that_is_interrupted_leaves_all_of_them_alone)
+{
+    weft_fiber f[2] = {spin_suspended(), spin_suspended()};
+    for (weft_value v = 0; v < 2; v++) {
+        weft_fiber waiter = weft_spin(await_all_of_two, f);
+        let_run();
+        ck_assert_int_eq(weft_interrupt(waiter, v), 0);
+        ck_assert_int_eq(weft_await(waiter), v);
+    }
+    weft_schedule(f[0], 1);
+    weft_schedule(f[1], 2);
+    ck_assert_int_eq(weft_await(f[0]), 1);
+    ck_assert_int_eq(weft_await(f[1]), 2);
+}
+END_TEST
+
+/* P37 */
+START_TEST(select_fibers_stops_the_losers_and_waits_for_them)
+{
+    weft_fiber f[3] = {weft_spin(suspend_with_slow_end, "a"), spin_suspended(),
+                       weft_spin(suspend_with_slow_end, "c")};
+    let_run();
+    weft_schedule(f[1], 4);
+    weft_value out;
+    ck_assert_int_eq(weft_select_fibers(f, 3, &out), 1);
+    ck_assert_int_eq(out, 4);
+    ck_assert_trail("ac");
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(weft_await(f[i]), -ESRCH);
+}
+END_TEST
+
+/* P34, P37 */
+START_TEST(a_fiber_named_twice_counts_twice)
+{
+    weft_fiber f = spin_suspended();
+    weft_value out[2];
+    weft_schedule(f, 6);
+    ck_assert_int_eq(weft_await_all((weft_fiber[]){f, f}, 2, out), 0);
+    ck_assert_int_eq(out[0], 6);
+    ck_assert_int_eq(out[1], 6);
+    f = spin_suspended();
+    weft_schedule(f, 7);
+    ck_assert_int_eq(weft_select_fibers((weft_fiber[]){f, f}, 2, out), 0);
+    ck_assert_int_eq(out[0], 7);
+}
+END_TEST
+
+static weft_fiber pair[2];
+
+static weft_value await_each_other(void *arg)
+{
+    return weft_await(pair[(intptr_t)arg]);
+}
+
+static int wait_in_a_circle(void)
+{
+    pair[0] = weft_spin(await_each_other, as_arg(1));
+    pair[1] = weft_spin(await_each_other, as_arg(0));
+    weft_name(pair[0], "hen");
+    weft_name(pair[1], "egg");
+    return weft_await(pair[0]) == -EDEADLK ? 7 : 1;
+}
+
+/* P80, P40 */
+START_TEST(fibers_that_await_each_other_are_reported_as_a_deadlock)
+{
+    const outcome *o = run_apart(wait_in_a_circle);
+    ck_assert_int_eq(o->status, 7);
+    ck_assert_ptr_nonnull(strstr(o->text, "deadlock"));
+    ck_assert_ptr_nonnull(strstr(o->text, "hen"));
+    ck_assert_ptr_nonnull(strstr(o->text, "egg"));
+    ck_assert_uint_eq(count_in(o->text, "deadlock"), 1);
+}
+END_TEST
+
+static int suspend_beside_a_circle(void)
+{
+    pair[0] = weft_spin(await_each_other, as_arg(1));
+    pair[1] = weft_spin(await_each_other, as_arg(0));
+    return weft_suspend() == 0 ? 7 : 1;
+}
+
+/* P80, P8 */
+START_TEST(a_circle_of_fibers_ends_with_main_that_does_not_wait_for_it)
+{
+    const outcome *o = run_apart(suspend_beside_a_circle);
+    ck_assert_quiet(o, 7);
+}
+END_TEST
+
+static int leave_an_awaiter_behind(void)
+{
+    weft_fiber f = weft_spin(sleep_forever, NULL);
+    weft_fiber waiter = weft_spin(await_it, id_arg(f));
+    weft_spin_with(await_it, id_arg(waiter), &(weft_spin_options){.parent = f});
+    weft_snooze();
+    return 0;
+}
+
+/* T35 */
+START_TEST(the_process_may_end_while_fibers_await_each_other)
+{
+    const outcome *o = run_apart(leave_an_awaiter_behind);
+    ck_assert_quiet(o, 0);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &everyone_who_awaits_a_fiber_gets_the_same_value,
+    &everyone_who_awaits_a_fiber_gets_the_same_error_with_its_words,
+    &awaiting_a_dead_fiber_gives_its_value_at_once_and_once,
+    &a_successful_await_leaves_the_last_error_of_the_caller_alone,
+    &an_error_that_a_fiber_dealt_with_does_not_reach_who_awaits_it,
+    &a_code_that_was_returned_without_words_has_some_when_awaited,
+    &awaiting_oneself_is_refused,
+    &awaiting_an_ancestor_is_refused,
+    &an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable,
+    &an_awaiter_cannot_be_woken_by_a_stray_hand,
+    &an_await_that_timed_out_can_be_repeated,
+    &stopping_an_awaited_fiber_wakes_who_awaits_it,
+    &cancelling_a_dead_fiber_leaves_its_value_and_error_what_they_were,
+    &await_all_gives_the_values_in_the_order_asked_for,
+    &await_all_stops_the_others_and_waits_for_them_when_one_fails,
+    &await_all_stops_and_joins_them_when_the_caller_is_cancelled,
+    &await_all_with_an_id_that_is_gone_changes_nothing,
+    &await_all_waits_for_thousands,
+    &await_any_gives_the_first_to_end_and_leaves_the_others_alone,
+    &among_the_dead_the_lowest_index_is_the_first,
+    &await_any_gives_an_error_as_the_value_of_the_one_that_failed,
+    &an_await_any_that_is_cut_short_leaves_all_of_them_alone,
+    &an_await_all_that_is_interrupted_leaves_all_of_them_alone,
+    &select_fibers_stops_the_losers_and_waits_for_them,
+    &a_fiber_named_twice_counts_twice,
+    &fibers_that_await_each_other_are_reported_as_a_deadlock,
+    &a_circle_of_fibers_ends_with_main_that_does_not_wait_for_it,
+    &the_process_may_end_while_fibers_await_each_other,
+};
+
+int main(void)
+{
+    return run_suite("await", tests, COUNT_OF(tests));
+}

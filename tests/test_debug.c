@@ -1,0 +1,490 @@
+/* Looking inside: names, information, walks, dumps, backtraces, counters, CPU time. */
+#include "support.h"
+
+#include <time.h>
+
+/* T17 */
+START_TEST(a_name_is_copied_and_cut_to_31_bytes)
+{
+    char name[64];
+    memset(name, 'n', sizeof name - 1);
+    name[63] = '\0';
+    weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = name});
+    ck_assert_uint_eq(strlen(weft_name_of(f)), 31);
+    name[31] = '\0';
+    ck_assert_str_eq(weft_name_of(f), name);
+    ck_assert_int_eq(weft_name(f, name), 0);
+    ck_assert_str_eq(weft_name_of(f), name);
+    strcpy(name, "short");
+    ck_assert_int_eq(weft_name(f, name), 0);
+    name[0] = 'X';
+    ck_assert_str_eq(weft_name_of(f), "short");
+    weft_await(f);
+}
+END_TEST
+
+/* T17, T19 */
+START_TEST(a_fiber_may_have_no_name_and_one_that_is_gone_has_none_to_give)
+{
+    weft_fiber f = weft_spin(return_arg, NULL);
+    ck_assert_str_eq(weft_name_of(f), "");
+    ck_assert_int_eq(weft_name(f, NULL), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    weft_await(f);
+    ck_assert_ptr_null(weft_name_of(f));
+    ck_assert_int_eq(weft_name(f, "late"), -ESRCH);
+    ck_assert_str_eq(weft_name_of(weft_main()), "main");
+}
+END_TEST
+
+/* T17, T20 */
+START_TEST(the_next_fiber_does_not_have_the_name_of_the_one_before_it)
+{
+    for (int i = 0; i < 10; i++)
+        weft_await(weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"}));
+    weft_fiber f = weft_spin(return_arg, NULL);
+    ck_assert_str_eq(weft_name_of(f), "");
+    weft_await(f);
+}
+END_TEST
+
+static weft_value sleep_briefly(void *arg)
+{
+    (void)arg;
+    return weft_sleep(0.002);
+}
+
+/* T20 */
+START_TEST(what_is_known_of_a_waiting_fiber)
+{
+    weft_spin_options options = {.name = "sleeper", .stack_bytes = 128 << 10, .is_daemon = true};
+    weft_fiber other = weft_spin(sleep_briefly, NULL);
+    weft_fiber f = weft_spin_with(sleep_forever, NULL, &options);
+    weft_await(other);
+    weft_info i;
+    ck_assert_int_eq(weft_info_of(f, &i), 0);
+    ck_assert_uint_eq(i.id, f);
+    ck_assert_uint_eq(i.parent, weft_self());
+    ck_assert_str_eq(i.name, "sleeper");
+    ck_assert(i.fn == sleep_forever);
+    ck_assert_int_eq(i.state, WEFT_WAITING);
+    ck_assert_str_eq(i.waits_for, "sleep");
+    ck_assert_double_ge(i.waiting_s, 0.001);
+    ck_assert_uint_ge(i.stack_bytes, 120 << 10);
+    ck_assert_uint_gt(i.stack_used, 0);
+    ck_assert_uint_le(i.stack_used, i.stack_bytes);
+    ck_assert(i.is_daemon && !i.is_parked);
+    weft_park(f);
+    weft_info_of(f, &i);
+    ck_assert(i.is_parked);
+    weft_unpark(f);
+}
+END_TEST
+
+/* T20 */
+START_TEST(what_is_known_of_main_of_a_runnable_fiber_and_of_one_that_is_gone)
+{
+    weft_info i;
+    ck_assert_int_eq(weft_info_of(weft_main(), &i), 0);
+    ck_assert_uint_eq(i.parent, 0);
+    ck_assert_ptr_null((void *)i.fn);
+    ck_assert_int_eq(i.state, WEFT_RUNNING);
+    ck_assert_str_eq(i.waits_for, "");
+    ck_assert_uint_eq(i.stack_bytes, 0);
+    weft_fiber f = weft_spin(return_arg, as_arg(7));
+    ck_assert_int_eq(weft_info_of(f, &i), 0);
+    ck_assert_int_eq(i.state, WEFT_RUNNABLE);
+    ck_assert_double_eq(i.waiting_s, 0);
+    weft_snooze();
+    ck_assert_int_eq(weft_info_of(f, &i), 0); /* T24: it has ended, its value waits */
+    ck_assert_int_eq(i.state, WEFT_DEAD);
+    ck_assert_uint_eq(i.stack_bytes, 0);
+    ck_assert_int_eq(weft_await(f), 7);
+    ck_assert_int_eq(weft_info_of(f, &i), -ESRCH);
+    ck_assert_int_eq(weft_info_of(0, &i), -ESRCH);
+}
+END_TEST
+
+static weft_value read_byte(void *arg)
+{
+    char byte;
+    return weft_read(*(int *)arg, &byte, 1);
+}
+
+static weft_value await_arg(void *arg)
+{
+    return weft_await(arg_id(arg));
+}
+
+static void assert_waits_for(weft_fiber f, const char *reason)
+{
+    weft_info i;
+    ck_assert_int_eq(weft_info_of(f, &i), 0);
+    ck_assert_int_eq(i.state, WEFT_WAITING);
+    ck_assert_str_eq(i.waits_for, reason);
+}
+
+/* T20 */
+START_TEST(every_wait_has_its_reason)
+{
+    int fd[2];
+    weft_pipe(fd);
+    weft_fiber sleeper = spin_sleeping();
+    weft_fiber awaiter = weft_spin(await_arg, id_arg(sleeper));
+    weft_fiber reader = weft_spin(read_byte, &fd[0]);
+    let_run();
+    assert_waits_for(sleeper, "sleep");
+    assert_waits_for(awaiter, "a fiber to end");
+    assert_waits_for(reader, "read");
+    assert_waits_for(spin_suspended(), "weft_schedule");
+    assert_waits_for(weft_new(return_arg, NULL), "its start");
+    weft_close(fd[0]);
+    weft_close(fd[1]);
+    ck_assert_int_eq(weft_await(reader), -EBADF);
+}
+END_TEST
+
+static weft_value hold_two(void *arg)
+{
+    weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "a1"});
+    weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "a2"});
+    return suspend(arg);
+}
+
+static int mark_name(const weft_info *info, void *context)
+{
+    mark(info->name);
+    mark(" ");
+    int *left = context;
+    return --*left == 0 ? 42 : 0;
+}
+
+static void spin_tree(void)
+{
+    weft_spin_with(hold_two, NULL, &(weft_spin_options){.name = "a"});
+    weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "b"});
+    weft_fiber ended = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "zombie"});
+    let_run();
+    ck_assert_int_eq(weft_state_of(ended), WEFT_DEAD);
+}
+
+/* T20 */
+START_TEST(a_walk_meets_the_living_fibers_parents_before_their_children)
+{
+    int left = 100;
+    spin_tree();
+    ck_assert_int_eq(weft_walk(mark_name, &left), 0);
+    ck_assert_trail("main a a1 a2 b ");
+    ck_assert_int_eq(weft_walk(NULL, NULL), -EINVAL);
+}
+END_TEST
+
+/* T20 */
+START_TEST(a_walk_ends_when_it_is_told_to)
+{
+    int left = 3;
+    spin_tree();
+    ck_assert_int_eq(weft_walk(mark_name, &left), 42);
+    ck_assert_trail("main a a1 ");
+}
+END_TEST
+
+/* T20, T23 */
+START_TEST(a_dump_shows_the_tree_with_names_states_and_reasons)
+{
+    FILE *file = tmpfile();
+    spin_tree();
+    weft_spin_with(sleep_forever, NULL, &(weft_spin_options){.name = "sleeper"});
+    weft_snooze();
+    weft_park(weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "held"}));
+    ck_assert_int_eq(weft_dump(fileno(file)), 0);
+    static char text[65536];
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    static const char *const expected[] = {"'main' running", "'a' waiting for weft_schedule",
+                                           "'a1' waiting",   "'a2' waiting",
+                                           "'b' waiting",    "'sleeper' waiting for sleep",
+                                           "parked",         "stack "};
+    for (size_t i = 0; i < COUNT_OF(expected); i++)
+        ck_assert_msg(strstr(text, expected[i]) != NULL, "no %s in:\n%s", expected[i], text);
+    ck_assert_ptr_null(strstr(text, "zombie"));
+    weft_info i;
+    weft_info_of(weft_main(), &i);
+    char id[32];
+    snprintf(id, sizeof id, "#%llu ", (unsigned long long)i.id);
+    ck_assert_ptr_nonnull(strstr(text, id));
+}
+END_TEST
+
+/* T20 */
+START_TEST(a_dump_to_nowhere_is_an_error)
+{
+    ck_assert_int_eq(weft_dump(-1), -EBADF);
+}
+END_TEST
+
+/* Where the two functions below return to: one address in each of their callers. */
+static void *outer_returns_to, *inner_returns_to;
+
+static __attribute__((noinline)) weft_value inner(weft_value (*wait)(void))
+{
+    inner_returns_to = __builtin_return_address(0);
+    weft_value rc = wait();
+    __asm__ volatile("" : "+r"(rc)); /* no tail call */
+    return rc;
+}
+
+static __attribute__((noinline)) weft_value outer(weft_value (*wait)(void))
+{
+    outer_returns_to = __builtin_return_address(0);
+    weft_value rc = inner(wait);
+    __asm__ volatile("" : "+r"(rc));
+    return rc;
+}
+
+static weft_value nest(void *arg)
+{
+    (void)arg;
+    weft_value rc = outer(weft_suspend);
+    __asm__ volatile("" : "+r"(rc));
+    return rc;
+}
+
+/* The index of an address in a backtrace, or -1. */
+static int find_frame(void *const *frames, int n, const void *address)
+{
+    for (int i = 0; i < n; i++)
+        if (frames[i] == address)
+            return i;
+    return -1;
+}
+
+/* T21 */
+START_TEST(the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_first)
+{
+    void *frames[32];
+    weft_fiber f = weft_spin(nest, NULL);
+    weft_snooze();
+    int n = weft_backtrace(f, frames, COUNT_OF(frames));
+    ck_assert_int_ge(n, 3);
+    int in = find_frame(frames, n, inner_returns_to), out = find_frame(frames, n, outer_returns_to);
+    ck_assert_int_ge(in, 0);
+    ck_assert_int_eq(out, in + 1);
+    ck_assert_int_eq(weft_backtrace(f, frames, 2), 2);
+    ck_assert_int_eq(weft_backtrace(f, frames, 0), 0);
+    weft_schedule(f, 7);
+    ck_assert_int_eq(weft_await(f), 7); /* and looking has not hurt */
+    ck_assert_int_eq(weft_backtrace(f, frames, COUNT_OF(frames)), -ESRCH);
+}
+END_TEST
+
+static void *own_frames[32];
+
+static weft_value trace_self(void)
+{
+    return weft_backtrace(weft_self(), own_frames, COUNT_OF(own_frames));
+}
+
+static weft_value nest_and_trace(void *arg)
+{
+    (void)arg;
+    weft_value n = outer(trace_self);
+    __asm__ volatile("" : "+r"(n));
+    return n;
+}
+
+/* T21 */
+START_TEST(a_fiber_can_have_its_own_backtrace)
+{
+    int n = (int)weft_await(weft_spin(nest_and_trace, NULL));
+    ck_assert_int_ge(n, 3);
+    ck_assert_int_ge(find_frame(own_frames, n, inner_returns_to), 0);
+    ck_assert_int_ge(find_frame(own_frames, n, outer_returns_to), 0);
+}
+END_TEST
+
+static weft_value trace_main(void *arg)
+{
+    (void)arg;
+    return weft_backtrace(weft_main(), own_frames, COUNT_OF(own_frames));
+}
+
+static weft_value await_tracer(void)
+{
+    return weft_await(weft_spin(trace_main, NULL));
+}
+
+/* T21 */
+START_TEST(the_backtrace_of_a_waiting_main_fiber_has_its_functions_too)
+{
+    int n = (int)outer(await_tracer);
+    ck_assert_int_ge(n, 3);
+    ck_assert_int_ge(find_frame(own_frames, n, inner_returns_to), 0);
+    ck_assert_int_ge(find_frame(own_frames, n, outer_returns_to), 0);
+}
+END_TEST
+
+/* T21, T23, T24 */
+START_TEST(fibers_that_never_ran_or_have_ended_have_no_backtrace)
+{
+    void *frames[8];
+    weft_fiber fresh = weft_new(return_arg, NULL), spun = weft_spin(return_arg, NULL);
+    ck_assert_int_eq(weft_backtrace(fresh, frames, 8), 0);
+    ck_assert_int_eq(weft_backtrace(spun, frames, 8), 0);
+    weft_snooze();
+    ck_assert_int_eq(weft_state_of(spun), WEFT_DEAD);
+    ck_assert_int_eq(weft_backtrace(spun, frames, 8), 0);
+    ck_assert_int_eq(weft_backtrace(0, frames, 8), -ESRCH);
+}
+END_TEST
+
+static weft_value snooze_often(void *arg)
+{
+    for (int i = 0; i < (int)(intptr_t)arg; i++)
+        weft_snooze();
+    weft_info i;
+    weft_info_of(weft_self(), &i);
+    return (weft_value)i.switches;
+}
+
+/* T13 */
+START_TEST(a_fiber_that_gave_up_control_so_often_says_so_and_the_next_one_begins_at_0)
+{
+    ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(5))), 5);
+    ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(0))), 0);
+    ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(100))), 100);
+}
+END_TEST
+
+/* P15 */
+START_TEST(counters_of_events_begin_again_when_they_are_read)
+{
+    weft_counters c;
+    weft_stats(&c);
+    for (int i = 0; i < 10; i++)
+        weft_spin(return_arg, NULL);
+    weft_snooze();
+    weft_stats(&c);
+    ck_assert_uint_eq(c.switches, 11); /* main's, and the last one of each */
+    ck_assert_uint_ge(c.runnable_max, 10);
+    ck_assert_uint_eq(c.runnable, 0);
+    weft_stats(&c);
+    ck_assert_uint_eq(c.switches, 0);
+    ck_assert_uint_eq(c.runnable_max, 0);
+    ck_assert_uint_eq(c.fibers_unawaited, 10);
+    ck_assert_int_eq(weft_sleep(0.001), 0);
+    weft_stats(&c);
+    ck_assert_uint_ge(c.polls, 1);
+    ck_assert_uint_ge(c.polls_blocking, 1);
+    ck_assert_uint_le(c.polls_blocking, c.polls);
+    weft_stats(&c);
+    ck_assert_uint_eq(c.polls, 0);
+    ck_assert_uint_eq(c.polls_blocking, 0);
+}
+END_TEST
+
+/* P15, T48, T56 */
+START_TEST(counters_of_things_say_how_many_there_are_now)
+{
+    int fd[2];
+    weft_pipe(fd);
+    weft_counters c;
+    weft_stats(&c);
+    ck_assert_uint_eq(c.fibers, 0);
+    weft_fiber reader = weft_spin(read_byte, &fd[0]);
+    weft_fiber sleeper = weft_spin(sleep_briefly, NULL);
+    let_run();
+    weft_stats(&c);
+    ck_assert_uint_eq(c.fibers, 2);
+    ck_assert_uint_eq(c.ops_pending, 1);
+    ck_assert_uint_eq(c.timers, 1);
+    ck_assert_uint_ge(c.stacks - c.stacks_cached, 2);
+    ck_assert_int_eq(weft_cancel(reader), 0);
+    ck_assert_int_eq(weft_await(reader), -ECANCELED);
+    ck_assert_int_eq(weft_await(sleeper), 0);
+    weft_stats(&c);
+    ck_assert_uint_eq(c.fibers + c.ops_pending + c.timers + c.fibers_unawaited, 0);
+    weft_close(fd[0]);
+    weft_close(fd[1]);
+}
+END_TEST
+
+static weft_value compute(void *arg)
+{
+    (void)arg;
+    weft_snooze();
+    for (clock_t end = clock() + CLOCKS_PER_SEC / 100; clock() < end;)
+        continue;
+    return weft_suspend();
+}
+
+/* T103 */
+START_TEST(a_busy_fiber_has_cpu_time_once_it_is_measured)
+{
+    weft_info i;
+    weft_fiber f = weft_spin(compute, NULL), idle = weft_spin(suspend, NULL);
+    weft_account(true);
+    let_run();
+    weft_account(false);
+    weft_info_of(f, &i);
+    ck_assert_double_ge(i.cpu_s, 0.005);
+    double busy_s = i.cpu_s;
+    weft_info_of(idle, &i);
+    ck_assert_double_lt(i.cpu_s, busy_s);
+    weft_fiber unmeasured = weft_spin(compute, NULL);
+    let_run();
+    weft_info_of(unmeasured, &i);
+    ck_assert_double_eq(i.cpu_s, 0);
+}
+END_TEST
+
+static void count_idle(void *arg)
+{
+    ++*(int *)arg;
+}
+
+/* P13 */
+START_TEST(the_idle_function_is_called_before_each_wait_and_at_no_other_time)
+{
+    int calls = 0;
+    weft_on_idle(count_idle, &calls);
+    for (int i = 0; i < 1000; i++)
+        weft_snooze();
+    ck_assert_int_eq(calls, 0);
+    for (int i = 1; i <= 5; i++) {
+        weft_sleep(0.001);
+        ck_assert_int_eq(calls, i);
+    }
+    weft_on_idle(NULL, NULL);
+    weft_sleep(0.001);
+    ck_assert_int_eq(calls, 5);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_name_is_copied_and_cut_to_31_bytes,
+    &a_fiber_may_have_no_name_and_one_that_is_gone_has_none_to_give,
+    &the_next_fiber_does_not_have_the_name_of_the_one_before_it,
+    &what_is_known_of_a_waiting_fiber,
+    &what_is_known_of_main_of_a_runnable_fiber_and_of_one_that_is_gone,
+    &every_wait_has_its_reason,
+    &a_walk_meets_the_living_fibers_parents_before_their_children,
+    &a_walk_ends_when_it_is_told_to,
+    &a_dump_shows_the_tree_with_names_states_and_reasons,
+    &a_dump_to_nowhere_is_an_error,
+    &the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_first,
+    &a_fiber_can_have_its_own_backtrace,
+    &the_backtrace_of_a_waiting_main_fiber_has_its_functions_too,
+    &fibers_that_never_ran_or_have_ended_have_no_backtrace,
+    &a_fiber_that_gave_up_control_so_often_says_so_and_the_next_one_begins_at_0,
+    &counters_of_events_begin_again_when_they_are_read,
+    &counters_of_things_say_how_many_there_are_now,
+    &a_busy_fiber_has_cpu_time_once_it_is_measured,
+    &the_idle_function_is_called_before_each_wait_and_at_no_other_time,
+};
+
+int main(void)
+{
+    return run_suite("debug", tests, COUNT_OF(tests));
+}

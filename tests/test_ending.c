@@ -1,0 +1,365 @@
+/* How a fiber ends: its defers, its children, fibers that are made while others end, and the end of the process. */
+#include "support.h"
+
+#define SAY(text) dprintf(STDERR_FILENO, "%s ", text)
+
+static void say_arg(void *text)
+{
+    SAY((char *)text);
+}
+
+static weft_value suspend_and_mark_cancel(void *arg)
+{
+    weft_value rc = weft_suspend();
+    mark(arg);
+    return rc;
+}
+
+static weft_value defer_two_and_have_a_child(void *arg)
+{
+    weft_defer(mark_arg, "first ");
+    weft_defer(mark_arg, "second ");
+    weft_spin(suspend_and_mark_cancel, "child ");
+    weft_snooze();
+    mark("body ");
+    return (weft_value)arg;
+}
+
+/* P16, P17 */
+START_TEST(defers_run_last_in_first_out_before_the_children_are_ended)
+{
+    ck_assert_int_eq(weft_await(weft_spin(defer_two_and_have_a_child, as_arg(4))), 4);
+    ck_assert_trail("body second first child ");
+}
+END_TEST
+
+static void sleep_and_await(void *arg)
+{
+    ck_assert_int_eq(weft_sleep(0.002), 0);
+    ck_assert_int_eq(weft_await(weft_spin(return_arg, arg)), (weft_value)arg);
+    mark("cleaned up ");
+}
+
+static weft_value defer_work(void *arg)
+{
+    weft_defer(sleep_and_await, as_arg(12));
+    return (weft_value)arg;
+}
+
+/* P17 */
+START_TEST(a_defer_may_sleep_spin_and_await_and_its_fiber_lives_as_long)
+{
+    weft_fiber f = weft_spin(defer_work, as_arg(3));
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    ck_assert_int_eq(weft_await(f), 3);
+    ck_assert_trail("cleaned up ");
+}
+END_TEST
+
+static void block_twice(void *arg)
+{
+    (void)arg;
+    ck_assert_int_eq(weft_sleep(1), -ECANCELED);
+    WEFT_SHIELD(10) {
+        ck_assert_int_eq(weft_sleep(0.001), 0);
+    }
+    ck_assert_int_eq(weft_sleep(1), -ECANCELED);
+    mark("done");
+}
+
+static weft_value defer_blocking(void *arg)
+{
+    (void)arg;
+    weft_defer(block_twice, NULL);
+    return weft_suspend();
+}
+
+/* T38, P24 */
+START_TEST(a_defer_of_a_cancelled_fiber_blocks_only_behind_a_shield)
+{
+    weft_fiber f = weft_spin(defer_blocking, NULL);
+    weft_snooze();
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_trail("done");
+}
+END_TEST
+
+static void spin_forgotten(void *arg)
+{
+    (void)arg;
+    weft_spin(suspend_and_mark_cancel, "ran ");
+    weft_go(suspend_and_mark_cancel, "ran ");
+    weft_new(suspend_and_mark_cancel, "ran ");
+    mark("defer ");
+}
+
+static weft_value defer_spinning(void *arg)
+{
+    weft_defer(spin_forgotten, NULL);
+    weft_snooze();
+    return (weft_value)arg;
+}
+
+/* P16, P23 */
+START_TEST(fibers_that_a_defer_spins_and_leaves_are_ended_and_do_not_run)
+{
+    ck_assert_int_eq(weft_await(weft_spin(defer_spinning, as_arg(2))), 2);
+    ck_assert_trail("defer ");
+    weft_fiber f = weft_spin(defer_spinning, NULL);
+    weft_snooze();
+    weft_stop(f, 3);
+    ck_assert_int_eq(weft_await(f), 3);
+    ck_assert_trail("defer defer ");
+    weft_counters counters;
+    weft_stats(&counters);
+    ck_assert_uint_eq(counters.fibers, 0);
+    ck_assert_uint_eq(counters.fibers_unawaited, 0);
+}
+END_TEST
+
+static weft_value spin_under_the_ending_parent(void *arg)
+{
+    weft_suspend(); /* cancelled: the parent ends */
+    weft_spin_options options = {.parent = weft_parent(weft_self())};
+    if (arg != NULL)
+        weft_spin_with(spin_under_the_ending_parent, (char *)arg - 1, &options);
+    weft_spin_with(sleep_forever, NULL, &options); /* refused or not: it must not keep the parent */
+    return 0;
+}
+
+static weft_value have_fertile_children(void *arg)
+{
+    weft_spin(spin_under_the_ending_parent, arg);
+    weft_spin(spin_under_the_ending_parent, arg);
+    weft_snooze();
+    return 9;
+}
+
+static int end_with_fertile_children(void)
+{
+    return (int)weft_await(weft_spin(have_fertile_children, as_arg(3)));
+}
+
+/* T104, P16 */
+START_TEST(a_fiber_spun_under_a_parent_that_ends_is_ended_too)
+{
+    const outcome *o = run_apart(end_with_fertile_children);
+    ck_assert_quiet(o, 9);
+}
+END_TEST
+
+static int return_from_main_with_fertile_children(void)
+{
+    have_fertile_children(as_arg(3));
+    return 9;
+}
+
+/* T104, P33 */
+START_TEST(a_fiber_spun_under_main_as_the_process_ends_is_ended_too)
+{
+    const outcome *o = run_apart(return_from_main_with_fertile_children);
+    ck_assert_quiet(o, 9);
+}
+END_TEST
+
+static void end_child_of_another(void *arg)
+{
+    ck_assert_int_eq(weft_attach(arg_id(arg), weft_self()), -EINVAL);
+}
+
+static weft_value defer_attaching(void *arg)
+{
+    weft_defer(end_child_of_another, arg);
+    return 0;
+}
+
+/* P27 */
+START_TEST(nothing_can_be_attached_to_a_fiber_that_ends)
+{
+    weft_fiber f = spin_suspended();
+    ck_assert_int_eq(weft_await(weft_spin(defer_attaching, id_arg(f))), 0);
+    ck_assert_uint_eq(weft_parent(f), weft_self());
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+}
+END_TEST
+
+static weft_value own_a_parked_child(void *arg)
+{
+    weft_fiber f = weft_spin(suspend_and_mark_cancel, "parked ");
+    weft_fiber g = weft_spin(mark_and_return, "never ");
+    weft_park(g);
+    weft_snooze();
+    weft_park(f);
+    return (weft_value)arg;
+}
+
+/* P14, P16 */
+START_TEST(parked_children_end_with_their_parent)
+{
+    ck_assert_int_eq(weft_await(weft_spin(own_a_parked_child, as_arg(6))), 6);
+    ck_assert_trail("parked ");
+}
+END_TEST
+
+static weft_value say_when_cancelled(void *arg)
+{
+    weft_defer(say_arg, arg);
+    return weft_suspend();
+}
+
+static weft_value say_with_child(void *arg)
+{
+    weft_defer(say_arg, arg);
+    weft_spin(say_when_cancelled, "grandchild");
+    return weft_suspend();
+}
+
+static int leave_fibers_behind(void)
+{
+    weft_defer(say_arg, "main");
+    weft_spin(say_with_child, "child");
+    weft_spin(say_when_cancelled, "sibling");
+    weft_new(say_when_cancelled, "never");
+    weft_sleep(0.001);
+    return 3;
+}
+
+/* P33, P16 */
+START_TEST(as_main_returns_everyone_is_ended_main_first)
+{
+    const outcome *o = run_apart(leave_fibers_behind);
+    ck_assert_int_eq(o->status, 3);
+    ck_assert_str_eq(o->text, "main child grandchild sibling ");
+}
+END_TEST
+
+static weft_value exit_here(void *arg)
+{
+    weft_spin(say_when_cancelled, "own");
+    weft_snooze();
+    exit((int)(intptr_t)arg);
+}
+
+static weft_value await_one_that_exits(void *arg)
+{
+    weft_defer(say_arg, "parent");
+    return weft_await(weft_spin(exit_here, arg));
+}
+
+static int exit_in_a_grandchild(void)
+{
+    weft_defer(say_arg, "main");
+    weft_spin(say_when_cancelled, "other");
+    weft_spin(await_one_that_exits, as_arg(5));
+    weft_suspend();
+    return 1;
+}
+
+/* P33 */
+START_TEST(a_fiber_may_end_the_process_and_the_others_are_ended_first)
+{
+    const outcome *o = run_apart(exit_in_a_grandchild);
+    ck_assert_int_eq(o->status, 5);
+    ck_assert_ptr_nonnull(strstr(o->text, "main "));
+    ck_assert_ptr_nonnull(strstr(o->text, "parent "));
+    ck_assert_ptr_nonnull(strstr(o->text, "own "));
+    ck_assert_ptr_nonnull(strstr(o->text, "other "));
+}
+END_TEST
+
+static weft_value suspend_cancelled(void *arg)
+{
+    (void)arg;
+    return weft_suspend();
+}
+
+static int leave_ten_thousand_behind(void)
+{
+    for (int i = 0; i < 10000; i++)
+        weft_spin(suspend_cancelled, NULL);
+    weft_snooze();
+    return 4;
+}
+
+/* P28, P33 */
+START_TEST(ten_thousand_fibers_end_with_the_process)
+{
+    const outcome *o = run_apart(leave_ten_thousand_behind);
+    ck_assert_quiet(o, 4);
+}
+END_TEST
+
+static weft_value fail_named(void *arg)
+{
+    weft_name(weft_self(), "culprit");
+    return weft_fail((int)(intptr_t)arg, "no such luck");
+}
+
+static weft_value go_and_detach(void *arg)
+{
+    weft_fiber f = weft_spin(fail_named, arg);
+    return weft_detach(f);
+}
+
+static int leave_an_error_unhandled(void)
+{
+    weft_spin(go_and_detach, as_arg(-EIO));
+    weft_snooze();
+    weft_snooze();
+    return 0;
+}
+
+/* T27 */
+START_TEST(an_error_of_a_detached_fiber_that_nobody_handles_is_reported_once)
+{
+    const outcome *o = run_apart(leave_an_error_unhandled);
+    ck_assert_int_ne(o->status, 0);
+    ck_assert_uint_eq(count_in(o->text, "no such luck"), 1);
+    ck_assert_uint_ge(count_in(o->text, "culprit"), 1);
+}
+END_TEST
+
+static weft_value detach_and_cancel(void *arg)
+{
+    weft_fiber f = weft_spin(suspend, arg);
+    weft_detach(f);
+    weft_snooze();
+    return weft_cancel(f);
+}
+
+static int cancel_a_detached_fiber(void)
+{
+    weft_spin(detach_and_cancel, NULL);
+    return (int)weft_suspend();
+}
+
+/* T27 */
+START_TEST(a_detached_fiber_that_was_cancelled_is_not_reported)
+{
+    const outcome *o = run_apart(cancel_a_detached_fiber);
+    ck_assert_quiet(o, 0);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &defers_run_last_in_first_out_before_the_children_are_ended,
+    &a_defer_may_sleep_spin_and_await_and_its_fiber_lives_as_long,
+    &a_defer_of_a_cancelled_fiber_blocks_only_behind_a_shield,
+    &fibers_that_a_defer_spins_and_leaves_are_ended_and_do_not_run,
+    &a_fiber_spun_under_a_parent_that_ends_is_ended_too,
+    &a_fiber_spun_under_main_as_the_process_ends_is_ended_too,
+    &nothing_can_be_attached_to_a_fiber_that_ends,
+    &parked_children_end_with_their_parent,
+    &as_main_returns_everyone_is_ended_main_first,
+    &a_fiber_may_end_the_process_and_the_others_are_ended_first,
+    &ten_thousand_fibers_end_with_the_process,
+    &an_error_of_a_detached_fiber_that_nobody_handles_is_reported_once,
+    &a_detached_fiber_that_was_cancelled_is_not_reported,
+};
+
+int main(void)
+{
+    return run_suite("ending", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,689 @@
+/* How a program ends: everyone's clean-up in order, the reports on stderr, the exit status. */
+#include "support.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+/* Into the report of the program, so that the order is seen. */
+static void say(const char *what)
+{
+    dprintf(STDERR_FILENO, "%s", what);
+}
+
+static void say_arg(void *what)
+{
+    say(what);
+}
+
+/*
+ * LeakSanitizer looks for pointers on the stack that runs at the end: one that exits in a fiber hides
+ * what main's stack still points to. It asks this function, if there is one.
+ */
+static bool is_exiting_in_a_fiber;
+
+int __lsan_is_turned_off(void);
+
+int __lsan_is_turned_off(void)
+{
+    return is_exiting_in_a_fiber;
+}
+
+static void exit_here(int status)
+{
+    is_exiting_in_a_fiber = true;
+    exit(status);
+}
+
+static void assert_ended(const outcome *o, int status, const char *text)
+{
+    ck_assert_msg(o->status == status && strcmp(o->text, text) == 0,
+                  "status %d instead of %d, and it said:\n%s", o->status, status, o->text);
+}
+
+static void assert_said(const outcome *o, const char *words)
+{
+    ck_assert_msg(strstr(o->text, words) != NULL, "'%s' is not in what it said:\n%s", words,
+                  o->text);
+}
+
+static void assert_silent(const outcome *o, int status)
+{
+    assert_ended(o, status, "");
+}
+
+/* Says how it was ended: in a block, then in its defer. */
+static weft_value clean_up_aloud(void *arg)
+{
+    weft_defer(say_arg, (void *)"defer ");
+    weft_value rc = weft_sleep(INFINITY);
+    say(arg);
+    return rc;
+}
+
+static int leave_one_fiber(void)
+{
+    weft_defer(say_arg, (void *)"main ");
+    weft_spin(clean_up_aloud, (void *)"fiber ");
+    weft_snooze();
+    return 3;
+}
+
+/* P33 */
+START_TEST(the_clean_up_of_main_runs_at_the_end_and_then_that_of_all_fibers)
+{
+    assert_ended(run_apart(leave_one_fiber), 3, "main fiber defer ");
+}
+END_TEST
+
+static weft_value grandchild(void *arg)
+{
+    weft_defer(say_arg, (void *)"grandchild's ");
+    weft_value rc = weft_suspend();
+    say(arg);
+    return rc;
+}
+
+static weft_value child(void *arg)
+{
+    weft_defer(say_arg, (void *)"child's ");
+    weft_spin(grandchild, (void *)"grandchild ");
+    weft_value rc = weft_suspend();
+    say(arg);
+    return rc;
+}
+
+static int leave_a_tree(void)
+{
+    weft_defer(say_arg, (void *)"main's ");
+    weft_spin(child, (void *)"child ");
+    weft_sleep(0.001);
+    return 0;
+}
+
+/* P75 */
+START_TEST(clean_up_goes_from_main_to_the_child_to_the_grandchild)
+{
+    assert_ended(run_apart(leave_a_tree), 0, "main's child child's grandchild grandchild's ");
+}
+END_TEST
+
+static weft_value clean_up_slowly(void *arg)
+{
+    weft_suspend();
+    WEFT_SHIELD(60) {
+        weft_sleep(0.02);
+        say(arg);
+    }
+    return 0;
+}
+
+static int leave_slow_fibers(void)
+{
+    weft_spin(clean_up_slowly, (void *)"a");
+    weft_spin(clean_up_slowly, (void *)"b");
+    weft_snooze();
+    return 0;
+}
+
+/* P16, P17 */
+START_TEST(the_process_ends_only_when_the_clean_up_of_all_fibers_is_done)
+{
+    assert_ended(run_apart(leave_slow_fibers), 0, "ab");
+}
+END_TEST
+
+static int leave_a_fiber_that_never_ran(void)
+{
+    weft_spin(clean_up_aloud, (void *)"ran");
+    weft_new(clean_up_aloud, (void *)"ran");
+    return 0;
+}
+
+/* P23, P33 */
+START_TEST(fibers_that_never_ran_do_not_run_at_the_end_either)
+{
+    assert_silent(run_apart(leave_a_fiber_that_never_ran), 0);
+}
+END_TEST
+
+static weft_value spin_while_ending(void *arg)
+{
+    weft_suspend();
+    weft_fiber f = weft_spin(clean_up_aloud, arg);
+    WEFT_SHIELD(60) {
+        weft_sleep(0.001);
+    }
+    say(weft_state_of(f) == WEFT_WAITING ? "runs " : "does not run ");
+    return 0;
+}
+
+static int leave_a_fiber_that_spins(void)
+{
+    weft_spin(spin_while_ending, (void *)"late ");
+    weft_snooze();
+    return 0;
+}
+
+/* T104 */
+START_TEST(fibers_that_are_made_during_the_end_are_ended_too)
+{
+    assert_ended(run_apart(leave_a_fiber_that_spins), 0, "runs late defer ");
+}
+END_TEST
+
+static weft_value ignore_everything(void *arg)
+{
+    for (int i = 0; i < 1000; i++)
+        weft_sleep(60);
+    say(arg);
+    return 0;
+}
+
+static int leave_a_stubborn_fiber(void)
+{
+    weft_spin(ignore_everything, (void *)"stubborn ");
+    weft_spin(clean_up_aloud, (void *)"polite ");
+    weft_snooze();
+    return 0;
+}
+
+/* DESIGN 6 */
+START_TEST(a_fiber_that_ignores_its_end_does_not_keep_the_others_from_theirs)
+{
+    assert_ended(run_apart(leave_a_stubborn_fiber), 0, "polite defer stubborn ");
+}
+END_TEST
+
+static weft_value call_exit(void *arg)
+{
+    weft_defer(say_arg, (void *)"caller ");
+    weft_spin(clean_up_aloud, (void *)"child ");
+    weft_snooze();
+    exit_here((int)(intptr_t)arg);
+    return 0;
+}
+
+static int let_a_fiber_exit(void)
+{
+    weft_defer(say_arg, (void *)"main ");
+    weft_spin(clean_up_aloud, (void *)"sibling ");
+    weft_spin(call_exit, as_arg(5));
+    weft_sleep(INFINITY);
+    say("main went on ");
+    return 0;
+}
+
+/* P33 */
+START_TEST(exit_in_any_fiber_runs_everybodys_clean_up)
+{
+    const outcome *o = run_apart(let_a_fiber_exit);
+    assert_ended(o, 5, "main caller child defer sibling defer ");
+}
+END_TEST
+
+static weft_value exit_with_a_slow_child(void *arg)
+{
+    weft_spin(clean_up_slowly, arg);
+    weft_snooze();
+    exit_here(5);
+    return 0;
+}
+
+static int sleep_through_an_exit(void)
+{
+    weft_spin(exit_with_a_slow_child, (void *)"clean ");
+    weft_sleep(0.005);
+    say("main went on ");
+    return 0;
+}
+
+/* P33 */
+START_TEST(those_above_the_fiber_that_calls_exit_do_not_go_on_meanwhile)
+{
+    assert_ended(run_apart(sleep_through_an_exit), 5, "clean ");
+}
+END_TEST
+
+static weft_key spoken; /* its destructor speaks */
+
+static void say_value(void *value)
+{
+    say(value);
+}
+
+static weft_value exit_with_a_local(void *arg)
+{
+    weft_local_set(spoken, arg);
+    exit_here(0);
+    return 0;
+}
+
+static int exit_with_locals(void)
+{
+    spoken = weft_key_new(say_value);
+    weft_local_set(spoken, (void *)"main ");
+    weft_await(weft_spin(exit_with_a_local, (void *)"caller "));
+    return 0;
+}
+
+/* P33, T105 */
+START_TEST(fiber_local_values_are_destroyed_also_in_the_fiber_that_calls_exit)
+{
+    const outcome *o = run_apart(exit_with_locals);
+    ck_assert_int_eq(o->status, 0);
+    assert_said(o, "main ");
+    assert_said(o, "caller ");
+}
+END_TEST
+
+static weft_value fail_with_a_cause(void *arg)
+{
+    weft_fail(-ENOENT, "no file %s", (const char *)arg);
+    return weft_fail(-EIO, "cannot start");
+}
+
+static weft_value hold_a_failing_child(void *arg)
+{
+    weft_spin_with(fail_with_a_cause, arg, &(weft_spin_options){.name = "loader"});
+    return weft_sleep(INFINITY);
+}
+
+static int ignore_an_error(void)
+{
+    weft_spin_with(hold_a_failing_child, (void *)"x.conf", &(weft_spin_options){.name = "keeper"});
+    weft_snooze();
+    weft_snooze();
+    weft_snooze();
+    return 0;
+}
+
+/* P20, issue 2, 5 */
+START_TEST(an_error_that_nobody_handles_is_reported_and_the_status_is_1)
+{
+    const outcome *o = run_apart(ignore_an_error);
+    ck_assert_int_eq(o->status, 1);
+    assert_said(o, "not handled");
+    assert_said(o, "cannot start");
+    assert_said(o, "Input/output error");
+    assert_said(o, "'loader'");
+    assert_said(o, "caused by: no file x.conf");
+    assert_said(o, "climbed to #");
+    assert_said(o, "recorded at");
+}
+END_TEST
+
+static int pass_an_error_on(void)
+{
+    weft_spin(hold_a_failing_child, (void *)"x.conf");
+    return weft_sleep(INFINITY) < 0 ? 4 : 0;
+}
+
+/* P20, issue 2, 5 */
+START_TEST(an_error_from_below_with_which_main_ends_is_reported_and_the_status_kept)
+{
+    const outcome *o = run_apart(pass_an_error_on);
+    ck_assert_int_eq(o->status, 4);
+    assert_said(o, "cannot start");
+}
+END_TEST
+
+static int handle_an_error(void)
+{
+    weft_spin(hold_a_failing_child, (void *)"x.conf");
+    if (weft_sleep(INFINITY) != -EIO)
+        return 1;
+    weft_error_clear();
+    return 0;
+}
+
+static int handle_an_awaited_error(void)
+{
+    return weft_await(weft_spin(fail_with, as_arg(-EIO))) == -EIO ? 0 : 1;
+}
+
+/* P20, P21 */
+START_TEST(an_error_that_main_handles_is_silent_and_the_status_is_0)
+{
+    assert_silent(run_apart(handle_an_error), 0);
+    assert_silent(run_apart(handle_an_awaited_error), 0);
+}
+END_TEST
+
+static int clear_and_return_another_status(void)
+{
+    weft_spin(hold_a_failing_child, (void *)"x.conf");
+    weft_sleep(INFINITY);
+    weft_error_clear();
+    return 7;
+}
+
+/* P20 */
+START_TEST(an_error_that_main_has_forgotten_is_not_reported_whatever_its_status)
+{
+    assert_silent(run_apart(clear_and_return_another_status), 7);
+}
+END_TEST
+
+static weft_value fail_while_ending(void *arg)
+{
+    weft_suspend();
+    return weft_fail((int)(intptr_t)arg, "clean-up %d", -(int)(intptr_t)arg);
+}
+
+static int leave_fibers_that_fail(void)
+{
+    weft_spin(fail_while_ending, as_arg(-EIO));
+    weft_spin(fail_while_ending, as_arg(-ENOENT));
+    weft_snooze();
+    return 0;
+}
+
+/* P18 */
+START_TEST(of_several_fibers_that_fail_while_they_end_the_first_is_reported)
+{
+    const outcome *o = run_apart(leave_fibers_that_fail);
+    ck_assert_int_eq(o->status, 1);
+    assert_said(o, "clean-up 5");
+    ck_assert_ptr_null(strstr(o->text, "clean-up 2"));
+}
+END_TEST
+
+static weft_value return_cancelled(void *arg)
+{
+    (void)arg;
+    return weft_suspend();
+}
+
+static int leave_fibers_that_are_cancelled(void)
+{
+    weft_spin(return_cancelled, NULL);
+    weft_cancel(weft_spin(return_cancelled, NULL));
+    weft_snooze();
+    return 0;
+}
+
+/* T27 */
+START_TEST(fibers_that_end_as_asked_are_not_reported)
+{
+    assert_silent(run_apart(leave_fibers_that_are_cancelled), 0);
+}
+END_TEST
+
+static weft_value await_other(void *arg)
+{
+    return weft_await(*(weft_fiber *)arg);
+}
+
+static int deadlock(void)
+{
+    static weft_fiber a, b;
+    a = weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "alice"});
+    b = weft_spin_with(await_other, &a, &(weft_spin_options){.name = "bob"});
+    weft_value rc = weft_await(b);
+    return rc == -EDEADLK && weft_state_of(b) == WEFT_WAITING ? 42 : 1;
+}
+
+/* P80 */
+START_TEST(a_deadlock_is_reported_with_every_fiber_and_what_it_waits_for)
+{
+    const outcome *o = run_apart(deadlock);
+    ck_assert_int_eq(o->status, 42);
+    assert_said(o, "deadlock");
+    assert_said(o, "'main' waiting for a fiber to end");
+    assert_said(o, "'alice' waiting for weft_schedule");
+    assert_said(o, "'bob' waiting for a fiber to end");
+}
+END_TEST
+
+static int sleep_endlessly(void)
+{
+    return weft_sleep(INFINITY) == -EDEADLK ? 42 : 1;
+}
+
+static int read_what_nobody_writes(void)
+{
+    int fd[2];
+    char byte;
+    int rc = 1;
+    weft_pipe(fd);
+    WEFT_CANCEL_AFTER(0.01, rc) {
+        if (weft_read(fd[0], &byte, 1) != -ECANCELED)
+            return 1;
+    }
+    return rc == -ETIMEDOUT ? 0 : 2;
+}
+
+/* P80 */
+START_TEST(main_asleep_for_ever_is_a_deadlock_and_main_in_a_read_is_none)
+{
+    const outcome *o = run_apart(sleep_endlessly);
+    ck_assert_int_eq(o->status, 42);
+    assert_said(o, "'main' waiting for sleep");
+    assert_silent(run_apart(read_what_nobody_writes), 0);
+}
+END_TEST
+
+static int go_on_after_a_deadlock(void)
+{
+    weft_fiber f = weft_spin(suspend, NULL);
+    if (weft_await(f) != -EDEADLK)
+        return 1;
+    if (weft_schedule(f, 7) != 0 || weft_await(f) != 7)
+        return 2;
+    return weft_sleep(0.001) == 0 ? 0 : 3;
+}
+
+/* P80 */
+START_TEST(after_a_deadlock_was_told_main_can_do_something_about_it)
+{
+    const outcome *o = run_apart(go_on_after_a_deadlock);
+    ck_assert_int_eq(o->status, 0);
+    ck_assert_uint_eq(count_in(o->text, "deadlock"), 1);
+}
+END_TEST
+
+static weft_value work(void *arg)
+{
+    int rc = weft_sleep(0.005);
+    say(arg);
+    return rc;
+}
+
+static int wait_for_all_work(void)
+{
+    weft_go(work, (void *)"a");
+    weft_go(work, (void *)"b");
+    weft_value rc = weft_suspend();
+    say("c");
+    return rc == 0 && weft_suspend() == 0 ? 0 : 1;
+}
+
+/* P8 */
+START_TEST(suspend_in_main_returns_0_when_all_work_is_done)
+{
+    assert_ended(run_apart(wait_for_all_work), 0, "abc");
+}
+END_TEST
+
+static weft_value tick_for_ever(void *arg)
+{
+    (void)arg;
+    int rc;
+    while ((rc = weft_sleep(0.001)) == 0)
+        continue;
+    return rc;
+}
+
+static int wait_beside_a_daemon(void)
+{
+    weft_spin_with(tick_for_ever, NULL, &(weft_spin_options){.is_daemon = true});
+    weft_go(work, (void *)"a");
+    return (int)weft_suspend();
+}
+
+/* P8 */
+START_TEST(suspend_in_main_does_not_wait_for_daemons)
+{
+    assert_ended(run_apart(wait_beside_a_daemon), 0, "a");
+}
+END_TEST
+
+static int depth_wanted = 1 << 30; /* the compiler must not see that it is never reached */
+
+static int descend(int depth)
+{
+    volatile char frame[512];
+    frame[0] = (char)depth;
+    if (depth == depth_wanted)
+        return frame[0];
+    return descend(depth + 1) + frame[0];
+}
+
+weft_value overflow_its_stack(void *arg); /* global, for its name to be found */
+
+weft_value overflow_its_stack(void *arg)
+{
+    return descend((int)(intptr_t)arg);
+}
+
+static int overflow(void)
+{
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    weft_spin_options options = {.name = "greedy", .stack_bytes = 32 << 10};
+    return (int)weft_await(weft_spin_with(overflow_its_stack, NULL, &options));
+}
+
+/* T52 */
+START_TEST(a_stack_overflow_is_reported_with_the_fiber_its_size_and_what_to_do)
+{
+    const outcome *o = run_apart(overflow);
+    if (!is_sanitized()) /* they have handlers of their own, which come after ours */
+        ck_assert_int_eq(o->status, -SIGSEGV);
+    assert_said(o, "stack overflow in fiber #");
+    assert_said(o, "'greedy'");
+    assert_said(o, "which runs ");
+    assert_said(o, "32 KiB");
+    assert_said(o, ".stack_bytes");
+    assert_said(o, "WEFT_STACK=");
+}
+END_TEST
+
+static int switch_where_forbidden(void)
+{
+    weft_name(weft_self(), "careful");
+    weft_no_switch_begin();
+    weft_no_switch_begin();
+    int first = weft_sleep(0.001);
+    weft_no_switch_end();
+    int second = weft_snooze();
+    weft_no_switch_end();
+    int third = weft_sleep(0.001);
+    weft_no_switch_end(); /* one too many does no harm */
+    int fourth = weft_snooze();
+    return first == -EPERM && second == -EPERM && third == 0 && fourth == 0 ? 0 : 1;
+}
+
+/* T106 */
+START_TEST(a_switch_where_it_is_forbidden_fails_and_is_reported_with_the_fiber)
+{
+    const outcome *o = run_apart(switch_where_forbidden);
+    ck_assert_int_eq(o->status, 0);
+    ck_assert_uint_eq(count_in(o->text, "forbidden"), 2);
+    ck_assert_uint_eq(count_in(o->text, "'careful'"), 2);
+}
+END_TEST
+
+static int compute_where_switching_is_forbidden(void)
+{
+    weft_no_switch_begin();
+    weft_fiber f = weft_spin(return_arg, as_arg(7));
+    bool is_fine = weft_state_of(f) == WEFT_RUNNABLE && weft_schedule(f, 0) == 0;
+    weft_no_switch_end();
+    return is_fine && weft_await(f) == 7 ? 0 : 1;
+}
+
+/* T106 */
+START_TEST(what_does_not_switch_is_allowed_where_switching_is_forbidden)
+{
+    assert_silent(run_apart(compute_where_switching_is_forbidden), 0);
+}
+END_TEST
+
+static weft_value end_forbidden(void *arg)
+{
+    weft_no_switch_begin();
+    return (weft_value)arg;
+}
+
+static int leave_a_forbidden_stretch_open(void)
+{
+    weft_fiber f = weft_spin(end_forbidden, as_arg(7));
+    if (weft_await(f) != 7)
+        return 1;
+    return weft_await(weft_spin(work, (void *)"a")) == 0 ? 0 : 2;
+}
+
+/* T106 */
+START_TEST(a_forbidden_stretch_ends_with_its_fiber)
+{
+    assert_ended(run_apart(leave_a_forbidden_stretch_open), 0, "a");
+}
+END_TEST
+
+static weft_value end_late(void *arg)
+{
+    weft_suspend();
+    WEFT_SHIELD(60) {
+        weft_sleep(0.05);
+    }
+    return (weft_value)arg;
+}
+
+static int terminate_a_slow_fiber(void)
+{
+    weft_fiber f = weft_spin_with(end_late, NULL, &(weft_spin_options){.name = "slow"});
+    weft_snooze();
+    return weft_terminate(f, 0.001);
+}
+
+/* API: weft_terminate */
+START_TEST(a_fiber_that_does_not_end_within_its_grace_time_is_named_and_waited_for)
+{
+    const outcome *o = run_apart(terminate_a_slow_fiber);
+    ck_assert_int_eq(o->status, 0);
+    assert_said(o, "'slow' has not ended");
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &the_clean_up_of_main_runs_at_the_end_and_then_that_of_all_fibers,
+    &clean_up_goes_from_main_to_the_child_to_the_grandchild,
+    &the_process_ends_only_when_the_clean_up_of_all_fibers_is_done,
+    &fibers_that_never_ran_do_not_run_at_the_end_either,
+    &fibers_that_are_made_during_the_end_are_ended_too,
+    &a_fiber_that_ignores_its_end_does_not_keep_the_others_from_theirs,
+    &exit_in_any_fiber_runs_everybodys_clean_up,
+    &those_above_the_fiber_that_calls_exit_do_not_go_on_meanwhile,
+    &fiber_local_values_are_destroyed_also_in_the_fiber_that_calls_exit,
+    &an_error_that_nobody_handles_is_reported_and_the_status_is_1,
+    &an_error_from_below_with_which_main_ends_is_reported_and_the_status_kept,
+    &an_error_that_main_handles_is_silent_and_the_status_is_0,
+    &an_error_that_main_has_forgotten_is_not_reported_whatever_its_status,
+    &of_several_fibers_that_fail_while_they_end_the_first_is_reported,
+    &fibers_that_end_as_asked_are_not_reported,
+    &a_deadlock_is_reported_with_every_fiber_and_what_it_waits_for,
+    &main_asleep_for_ever_is_a_deadlock_and_main_in_a_read_is_none,
+    &after_a_deadlock_was_told_main_can_do_something_about_it,
+    &suspend_in_main_returns_0_when_all_work_is_done,
+    &suspend_in_main_does_not_wait_for_daemons,
+    &a_stack_overflow_is_reported_with_the_fiber_its_size_and_what_to_do,
+    &a_switch_where_it_is_forbidden_fails_and_is_reported_with_the_fiber,
+    &what_does_not_switch_is_allowed_where_switching_is_forbidden,
+    &a_forbidden_stretch_ends_with_its_fiber,
+    &a_fiber_that_does_not_end_within_its_grace_time_is_named_and_waited_for,
+};
+
+int main(void)
+{
+    return run_suite("exit", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,407 @@
+/* What a fiber is: how it is made and refused, its id, its name, its argument, its stack; and ids that are gone. */
+#include "support.h"
+
+#include <limits.h>
+
+/* T18 */
+START_TEST(ids_grow_and_are_not_used_again)
+{
+    weft_fiber last = weft_self();
+    ck_assert_uint_ne(last, 0);
+    for (int i = 0; i < 1000; i++) {
+        weft_fiber f = weft_spin(return_arg, NULL);
+        ck_assert_uint_gt(f, last);
+        ck_assert_int_eq(weft_await(f), 0);
+        last = f;
+    }
+}
+END_TEST
+
+static weft_value own_id(void *arg)
+{
+    (void)arg;
+    return (weft_value)weft_self();
+}
+
+/* T18 */
+START_TEST(the_id_that_spin_returns_is_the_one_that_the_fiber_has)
+{
+    weft_fiber f = weft_spin(own_id, NULL);
+    ck_assert_uint_eq((weft_fiber)weft_await(f), f);
+    ck_assert_uint_eq(weft_main(), weft_self());
+}
+END_TEST
+
+/* T18, T19 */
+START_TEST(an_ended_fiber_can_be_asked_about_until_it_has_been_awaited)
+{
+    weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "f"});
+    weft_snooze();
+    weft_info info;
+    ck_assert_int_eq(weft_info_of(f, &info), 0);
+    ck_assert_int_eq(info.state, WEFT_DEAD);
+    ck_assert_str_eq(weft_name_of(f), "f");
+    ck_assert_int_eq(weft_children(f, NULL, 0), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(weft_info_of(f, &info), -ESRCH);
+    ck_assert_ptr_null(weft_name_of(f));
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
+}
+END_TEST
+
+/* Every function that takes an id, with one that is gone. */
+static void refuse_everywhere(weft_fiber gone)
+{
+    weft_value out;
+    weft_info info;
+    void *frame;
+    ck_assert_int_eq(weft_start(gone), -ESRCH);
+    ck_assert_int_eq(weft_transfer(gone, 1), -ESRCH);
+    ck_assert_uint_eq(weft_parent(gone), 0);
+    ck_assert_int_eq(weft_state_of(gone), WEFT_DEAD);
+    ck_assert_int_eq(weft_name(gone, "x"), -ESRCH);
+    ck_assert_ptr_null(weft_name_of(gone));
+    ck_assert_int_eq(weft_schedule(gone, 1), -ESRCH);
+    ck_assert_int_eq(weft_await(gone), -ESRCH);
+    ck_assert_int_eq(weft_await_all(&gone, 1, &out), -ESRCH);
+    ck_assert_int_eq(weft_await_any(&gone, 1, &out), -ESRCH);
+    ck_assert_int_eq(weft_select_fibers(&gone, 1, &out), -ESRCH);
+    ck_assert_int_eq(weft_stop(gone, 1), -ESRCH);
+    ck_assert_int_eq(weft_cancel(gone), -ESRCH);
+    ck_assert_int_eq(weft_raise(gone, -EIO, "x"), -ESRCH);
+    ck_assert_int_eq(weft_interrupt(gone, 1), -ESRCH);
+    ck_assert_int_eq(weft_terminate(gone, 1), -ESRCH);
+    ck_assert_int_eq(weft_restart(gone), -ESRCH);
+    ck_assert_int_eq(weft_attach(gone, weft_main()), -ESRCH);
+    ck_assert_int_eq(weft_attach(weft_self(), gone), -ESRCH);
+    ck_assert_int_eq(weft_detach(gone), -ESRCH);
+    ck_assert_int_eq(weft_children(gone, NULL, 0), -ESRCH);
+    ck_assert_int_eq(weft_park(gone), -ESRCH);
+    ck_assert_int_eq(weft_unpark(gone), -ESRCH);
+    ck_assert_int_eq(weft_info_of(gone, &info), -ESRCH);
+    ck_assert_int_eq(weft_backtrace(gone, &frame, 1), -ESRCH);
+    ck_assert_uint_eq(weft_spin_with(return_arg, NULL, &(weft_spin_options){.parent = gone | !gone}), 0);
+}
+
+/* T18, T19, P7 */
+START_TEST(every_function_refuses_an_id_that_is_gone)
+{
+    weft_fiber gone = weft_spin(return_arg, NULL);
+    ck_assert_int_eq(weft_await(gone), 0);
+    refuse_everywhere(gone);
+    /* Its record has another fiber now. */
+    weft_fiber next = spin_suspended();
+    refuse_everywhere(gone);
+    weft_schedule(next, 6);
+    ck_assert_int_eq(weft_await(next), 6);
+}
+END_TEST
+
+/* T18 */
+START_TEST(every_function_refuses_an_id_that_never_was)
+{
+    spin_suspended();
+    refuse_everywhere(0);
+    refuse_everywhere(weft_self() + ((weft_fiber)77 << 32));
+    refuse_everywhere((weft_fiber)1 << 63);
+    refuse_everywhere(weft_self() | 0x3fffff); /* this thread's last slot, never made */
+}
+END_TEST
+
+/* T19, P7 */
+START_TEST(an_ended_fiber_that_was_not_awaited_takes_no_orders)
+{
+    weft_fiber f = weft_spin(return_arg, as_arg(4));
+    weft_snooze();
+    ck_assert_int_eq(weft_start(f), -ESRCH);
+    ck_assert_int_eq(weft_transfer(f, 1), -ESRCH);
+    ck_assert_int_eq(weft_schedule(f, 1), -ESRCH);
+    ck_assert_int_eq(weft_stop(f, 1), -ESRCH);
+    ck_assert_int_eq(weft_cancel(f), -ESRCH);
+    ck_assert_int_eq(weft_raise(f, -EIO, "x"), -ESRCH);
+    ck_assert_int_eq(weft_interrupt(f, 1), -ESRCH);
+    ck_assert_int_eq(weft_attach(f, weft_main()), -ESRCH);
+    ck_assert_int_eq(weft_detach(f), -ESRCH);
+    ck_assert_uint_eq(weft_spin_with(return_arg, NULL, &(weft_spin_options){.parent = f}), 0);
+    ck_assert_any_words(-ESRCH);
+    ck_assert_int_eq(weft_await(f), 4);
+}
+END_TEST
+
+static void refuse_options(weft_spin_options options, void *arg)
+{
+    weft_error_clear();
+    ck_assert_uint_eq(weft_spin_with(return_arg, arg, &options), 0);
+    ck_assert_any_words(-EINVAL);
+}
+
+/* T18 */
+START_TEST(what_cannot_be_made_is_refused_with_words_and_leaves_nothing)
+{
+    ck_assert_uint_eq(weft_spin(NULL, NULL), 0);
+    ck_assert_any_words(-EINVAL);
+    weft_error_clear();
+    ck_assert_uint_eq(weft_new(NULL, NULL), 0);
+    ck_assert_any_words(-EINVAL);
+    weft_error_clear();
+    ck_assert_int_eq(weft_go(NULL, NULL), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    char arg[1];
+    refuse_options((weft_spin_options){.stack_bytes = 1}, NULL);
+    refuse_options((weft_spin_options){.stack_bytes = (16 << 10) - 1}, NULL);
+    refuse_options((weft_spin_options){.stack_bytes = ((size_t)1 << 30) + 1}, NULL);
+    refuse_options((weft_spin_options){.stack_bytes = SIZE_MAX}, NULL);
+    refuse_options((weft_spin_options){.stack_bytes = 16 << 10, .arg_bytes = (4 << 10) + 1}, arg);
+    refuse_options((weft_spin_options){.arg_bytes = SIZE_MAX}, arg);
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
+}
+END_TEST
+
+/* T18 */
+START_TEST(bad_arguments_are_refused_with_words)
+{
+    weft_fiber f = spin_suspended();
+    weft_value out;
+    ck_assert_int_eq(weft_name(f, NULL), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    weft_error_clear();
+    ck_assert_int_eq(weft_raise(f, 0, "x"), -EINVAL);
+    ck_assert_int_eq(weft_raise(f, EIO, "x"), -EINVAL);
+    ck_assert_int_eq(weft_raise(f, -4096, "x"), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    weft_error_clear();
+    ck_assert_int_eq(weft_terminate(f, -1), -EINVAL);
+    ck_assert_int_eq(weft_terminate(f, NAN), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    weft_error_clear();
+    ck_assert_int_eq(weft_await_any(NULL, 0, &out), -EINVAL);
+    ck_assert_int_eq(weft_select_fibers(&f, 0, &out), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    weft_error_clear();
+    ck_assert_int_eq(weft_stop(weft_main(), 1), -EINVAL);
+    ck_assert_int_eq(weft_cancel(weft_main()), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    ck_assert_int_eq(weft_defer(NULL, NULL), -EINVAL);
+    ck_assert_int_eq(weft_sleep(-1), -EINVAL);
+    ck_assert_int_eq(weft_sleep(NAN), -EINVAL);
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+}
+END_TEST
+
+/* T18: on failure nothing has changed */
+START_TEST(a_bad_grace_time_ends_no_children)
+{
+    weft_fiber f = spin_suspended();
+    ck_assert_int_eq(weft_terminate_children(-1), -EINVAL);
+    ck_assert_int_eq(weft_terminate_children(NAN), -EINVAL);
+    weft_schedule(f, 3);
+    ck_assert_int_eq(weft_await(f), 3);
+    ck_assert_int_eq(weft_terminate_children(-1), -EINVAL);
+}
+END_TEST
+
+/* T17 */
+START_TEST(names_are_copied_and_cut)
+{
+    char name[64] = "short";
+    weft_fiber f = weft_spin_with(suspend, NULL, &(weft_spin_options){.name = name});
+    ck_assert_str_eq(weft_name_of(weft_spin(suspend, NULL)), "");
+    ck_assert_str_eq(weft_name_of(weft_main()), "main");
+    memset(name, 'x', sizeof name - 1);
+    ck_assert_str_eq(weft_name_of(f), "short");
+    ck_assert_int_eq(weft_name(f, name), 0);
+    ck_assert_uint_eq(strlen(weft_name_of(f)), 31);
+    ck_assert_int_eq(weft_name(f, ""), 0);
+    ck_assert_str_eq(weft_name_of(f), "");
+}
+END_TEST
+
+/* T17, T45 */
+START_TEST(a_name_does_not_pass_to_the_next_fiber_on_the_record)
+{
+    weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"});
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_str_eq(weft_name_of(weft_spin(suspend, NULL)), "");
+}
+END_TEST
+
+typedef struct big_arg {
+    int numbers[500];
+} big_arg;
+
+static weft_value sum_up(void *arg)
+{
+    weft_snooze();
+    const big_arg *big = arg;
+    ck_assert_uint_eq((uintptr_t)arg % 16, 0);
+    weft_value sum = 0;
+    for (int i = 0; i < 500; i++)
+        sum += big->numbers[i];
+    return sum;
+}
+
+/* T9 */
+START_TEST(a_copied_argument_outlives_the_original)
+{
+    big_arg big;
+    for (int i = 0; i < 500; i++)
+        big.numbers[i] = i;
+    weft_fiber f = weft_spin_with(sum_up, &big, &(weft_spin_options){.arg_bytes = sizeof big});
+    memset(&big, 0, sizeof big);
+    ck_assert_int_eq(weft_await(f), 499 * 500 / 2);
+}
+END_TEST
+
+static weft_value first_value(void *arg)
+{
+    (void)arg;
+    weft_value v = weft_first_value();
+    weft_snooze();
+    return v == weft_first_value() ? v : -EINVAL;
+}
+
+/* T7, P31 */
+START_TEST(a_fiber_finds_the_value_that_it_was_first_resumed_with)
+{
+    weft_fiber f = weft_new(first_value, NULL);
+    ck_assert_int_eq(weft_schedule(f, 17), 0);
+    ck_assert_int_eq(weft_await(f), 17);
+    ck_assert_int_eq(weft_await(weft_spin(first_value, NULL)), 0);
+    f = weft_new(first_value, NULL);
+    ck_assert_int_eq(weft_start(f), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    f = weft_new(first_value, NULL);
+    weft_schedule(f, 1);
+    weft_schedule(f, 2);
+    ck_assert_int_eq(weft_await(f), 2);
+    ck_assert_int_eq(weft_first_value(), 0);
+}
+END_TEST
+
+/* T7 */
+START_TEST(a_fiber_that_was_never_started_ends_with_its_parent_and_does_not_run)
+{
+    weft_fiber f = weft_new(mark_and_return, "ran");
+    ck_assert_int_eq(weft_terminate_children(1), 0);
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+    ck_assert_trail("");
+}
+END_TEST
+
+static weft_value spin_for_other_parent(void *arg)
+{
+    weft_fiber f = weft_spin_with(suspend, NULL, &(weft_spin_options){.parent = arg_id(arg)});
+    return (weft_value)f;
+}
+
+/* P27 */
+START_TEST(a_fiber_can_be_spun_under_another_parent)
+{
+    weft_fiber other = spin_suspended();
+    weft_fiber f = (weft_fiber)weft_await(weft_spin(spin_for_other_parent, id_arg(other)));
+    ck_assert_uint_eq(weft_parent(f), other);
+    weft_schedule(other, 0);
+    ck_assert_int_eq(weft_await(other), 0);
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
+}
+END_TEST
+
+static int counted;
+
+static weft_value count(void *arg)
+{
+    (void)arg;
+    counted++;
+    return 0;
+}
+
+/* T56 */
+START_TEST(nothing_is_kept_of_fibers_that_nobody_will_await)
+{
+    weft_counters before, after;
+    weft_stats(&before);
+    for (int i = 0; i < 1000; i++)
+        ck_assert_int_eq(weft_go(count, NULL), 0);
+    weft_stats(&after);
+    ck_assert_uint_eq(after.fibers, before.fibers + 1000);
+    let_run();
+    weft_stats(&after);
+    ck_assert_int_eq(counted, 1000);
+    ck_assert_uint_eq(after.fibers, before.fibers);
+    ck_assert_uint_eq(after.fibers_unawaited, before.fibers_unawaited);
+}
+END_TEST
+
+static weft_value use_stack(void *arg)
+{
+    volatile char deep[200 << 10];
+    for (size_t i = 0; i < sizeof deep; i += 1024)
+        deep[i] = (char)i;
+    (void)arg;
+    return deep[0];
+}
+
+/* T46, T48: a stack of its own mapping may go as its fiber ends on it */
+START_TEST(fibers_with_big_stacks_come_and_go)
+{
+    weft_spin_options options = {.stack_bytes = 4 << 20};
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 10; i++)
+            ck_assert_uint_ne(weft_spin_with(use_stack, NULL, &options), 0);
+        ck_assert_int_eq(weft_await_children(), 0);
+    }
+}
+END_TEST
+
+static weft_value switch_in_forbidden_stretch(void *arg)
+{
+    (void)arg;
+    weft_no_switch_begin();
+    weft_no_switch_begin();
+    weft_no_switch_end();
+    int rc = weft_snooze();
+    weft_no_switch_end();
+    return rc == -EPERM ? weft_snooze() : 1;
+}
+
+static int run_forbidden_stretch(void)
+{
+    weft_spin_options options = {.name = "careless"};
+    return (int)weft_await(weft_spin_with(switch_in_forbidden_stretch, NULL, &options));
+}
+
+/* T106 */
+START_TEST(a_switch_in_a_forbidden_stretch_is_refused_and_reported)
+{
+    const outcome *o = run_apart(run_forbidden_stretch);
+    ck_assert_int_eq(o->status, 0);
+    ck_assert_ptr_nonnull(strstr(o->text, "careless"));
+    ck_assert_uint_eq(count_in(o->text, "\n"), 1);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &ids_grow_and_are_not_used_again,
+    &the_id_that_spin_returns_is_the_one_that_the_fiber_has,
+    &an_ended_fiber_can_be_asked_about_until_it_has_been_awaited,
+    &every_function_refuses_an_id_that_is_gone,
+    &every_function_refuses_an_id_that_never_was,
+    &an_ended_fiber_that_was_not_awaited_takes_no_orders,
+    &what_cannot_be_made_is_refused_with_words_and_leaves_nothing,
+    &bad_arguments_are_refused_with_words,
+    &a_bad_grace_time_ends_no_children,
+    &names_are_copied_and_cut,
+    &a_name_does_not_pass_to_the_next_fiber_on_the_record,
+    &a_copied_argument_outlives_the_original,
+    &a_fiber_finds_the_value_that_it_was_first_resumed_with,
+    &a_fiber_that_was_never_started_ends_with_its_parent_and_does_not_run,
+    &a_fiber_can_be_spun_under_another_parent,
+    &nothing_is_kept_of_fibers_that_nobody_will_await,
+    &fibers_with_big_stacks_come_and_go,
+    &a_switch_in_a_forbidden_stretch_is_refused_and_reported,
+};
+
+int main(void)
+{
+    return run_suite("fiber", tests, COUNT_OF(tests));
+}

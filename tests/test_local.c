@@ -1,0 +1,406 @@
+/* What a fiber has of its own: values by key, memory, and things to do at the end of it or of a block. */
+#include "support.h"
+
+#include <stdalign.h>
+
+static weft_key key;
+static int destroyed;
+
+static void count_destroyed(void *value)
+{
+    destroyed += *(int *)value;
+}
+
+static weft_value set_and_check(void *arg)
+{
+    if (weft_local_get(key) != NULL || weft_local_set(key, arg) != 0)
+        return 1;
+    weft_snooze();
+    return weft_local_get(key) == arg ? 0 : 2;
+}
+
+/* T105 */
+START_TEST(every_fiber_has_its_own_value_for_a_key)
+{
+    int values[3] = {0};
+    key = weft_key_new(NULL);
+    ck_assert_uint_ne(key, 0);
+    ck_assert_ptr_null(weft_local_get(key));
+    ck_assert_int_eq(weft_local_set(key, &values[0]), 0);
+    weft_fiber a = weft_spin(set_and_check, &values[1]);
+    weft_fiber b = weft_spin(set_and_check, &values[2]);
+    ck_assert_int_eq(weft_await(a), 0);
+    ck_assert_int_eq(weft_await(b), 0);
+    ck_assert_ptr_eq(weft_local_get(key), &values[0]);
+    ck_assert_int_eq(weft_local_set(key, NULL), 0);
+    ck_assert_ptr_null(weft_local_get(key));
+}
+END_TEST
+
+/* T105 */
+START_TEST(the_next_fiber_does_not_find_the_values_of_the_one_before_it)
+{
+    int value = 1;
+    key = weft_key_new(NULL);
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(weft_await(weft_spin(set_and_check, &value)), 0);
+}
+END_TEST
+
+static weft_value set_two_keys(void *arg)
+{
+    weft_key *keys = arg;
+    static int one = 1, ten = 10;
+    weft_local_set(keys[0], &one);
+    weft_local_set(keys[1], &ten);
+    weft_local_set(keys[2], &one);
+    weft_local_set(keys[2], NULL);
+    return weft_suspend();
+}
+
+/* T105 */
+START_TEST(a_destructor_gets_each_value_once_when_the_fiber_ends)
+{
+    weft_key keys[] = {weft_key_new(count_destroyed), weft_key_new(count_destroyed),
+                       weft_key_new(count_destroyed)};
+    weft_fiber f = weft_spin(set_two_keys, keys);
+    weft_snooze();
+    ck_assert_int_eq(destroyed, 0);
+    weft_schedule(f, 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(destroyed, 11);
+}
+END_TEST
+
+/* T105, P24 */
+START_TEST(a_destructor_runs_also_for_a_fiber_that_is_stopped)
+{
+    weft_key keys[] = {weft_key_new(count_destroyed), weft_key_new(NULL), weft_key_new(NULL)};
+    weft_fiber f = weft_spin(set_two_keys, keys);
+    weft_snooze();
+    weft_stop(f, 42);
+    ck_assert_int_eq(weft_await(f), 42);
+    ck_assert_int_eq(destroyed, 1);
+}
+END_TEST
+
+static void set_again(void *value)
+{
+    destroyed++;
+    weft_local_set(key, value);
+}
+
+static weft_value set_once(void *arg)
+{
+    return weft_local_set(key, arg);
+}
+
+/* T105 */
+START_TEST(a_destructor_that_sets_its_value_again_and_again_does_not_go_on_for_ever)
+{
+    int value = 1;
+    key = weft_key_new(set_again);
+    ck_assert_int_eq(weft_await(weft_spin(set_once, &value)), 0);
+    ck_assert_int_ge(destroyed, 2);
+    ck_assert_int_le(destroyed, 16);
+}
+END_TEST
+
+/* T105 */
+START_TEST(a_key_that_was_never_made_has_no_value_and_takes_none)
+{
+    int value;
+    ck_assert_int_eq(weft_local_set(0, &value), -EINVAL);
+    ck_assert_int_eq(weft_local_set(1, &value), -EINVAL);
+    ck_assert_int_eq(weft_local_set(1000000, &value), -EINVAL);
+    ck_assert_ptr_null(weft_local_get(0));
+    ck_assert_ptr_null(weft_local_get(1000000));
+}
+END_TEST
+
+/* T105 */
+START_TEST(there_are_64_keys_in_all)
+{
+    weft_key keys[64];
+    for (size_t i = 0; i < COUNT_OF(keys); i++) {
+        keys[i] = weft_key_new(NULL);
+        ck_assert_uint_ne(keys[i], 0);
+        ck_assert_int_eq(weft_local_set(keys[i], &keys[i]), 0);
+    }
+    ck_assert_uint_eq(weft_key_new(NULL), 0);
+    for (size_t i = 0; i < COUNT_OF(keys); i++)
+        ck_assert_ptr_eq(weft_local_get(keys[i]), &keys[i]);
+}
+END_TEST
+
+static weft_value use_parents_memory(void *arg)
+{
+    char *text = arg;
+    weft_sleep(60);
+    text[0] = 'c'; /* while it ends, and its parent has ended but for its children */
+    mark(text);
+    return 0;
+}
+
+static weft_value lend_memory(void *arg)
+{
+    (void)arg;
+    for (size_t bytes = 1; bytes < 100000; bytes *= 3) {
+        char *p = weft_alloc(bytes);
+        if (p == NULL || (uintptr_t)p % alignof(max_align_t) != 0)
+            return 1;
+        memset(p, 0xff, bytes);
+    }
+    char *text = weft_alloc(6);
+    strcpy(text, "Child");
+    weft_spin(use_parents_memory, text);
+    return weft_snooze();
+}
+
+/* DESIGN 4 */
+START_TEST(the_memory_of_a_fiber_lives_until_its_children_have_ended)
+{
+    ck_assert_int_eq(weft_await(weft_spin(lend_memory, NULL)), 0);
+    ck_assert_trail("child");
+}
+END_TEST
+
+/* DESIGN 3 */
+START_TEST(memory_that_is_not_to_be_had_is_NULL)
+{
+    ck_assert_ptr_null(weft_alloc(SIZE_MAX));
+    if (!is_sanitized())
+        ck_assert_ptr_null(weft_alloc(SIZE_MAX / 2));
+    ck_assert_ptr_nonnull(weft_alloc(0));
+}
+END_TEST
+
+static weft_value mark_when_cancelled(void *arg)
+{
+    weft_value rc = weft_sleep(60);
+    mark(arg);
+    return rc;
+}
+
+static weft_value defer_three(void *arg)
+{
+    weft_defer(mark_arg, (void *)"1");
+    weft_defer(mark_arg, (void *)"2");
+    weft_defer(mark_arg, (void *)"3");
+    weft_spin(mark_when_cancelled, (void *)"c");
+    weft_snooze();
+    mark("b");
+    return arg != NULL ? weft_suspend() : 7;
+}
+
+/* P24 */
+START_TEST(what_a_fiber_deferred_runs_at_its_end_last_in_first_out_and_before_its_children_end)
+{
+    ck_assert_int_eq(weft_await(weft_spin(defer_three, NULL)), 7);
+    ck_assert_trail("b321c");
+}
+END_TEST
+
+/* P24 */
+START_TEST(what_a_fiber_deferred_runs_also_when_it_is_cancelled)
+{
+    weft_fiber f = weft_spin(defer_three, trail);
+    let_run();
+    ck_assert_trail("b");
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_trail("b321c");
+}
+END_TEST
+
+static void defer_another(void *arg)
+{
+    mark("1");
+    weft_defer(mark_arg, arg);
+}
+
+static weft_value defer_in_a_defer(void *arg)
+{
+    weft_defer(mark_arg, (void *)"0");
+    weft_defer(defer_another, arg);
+    return 0;
+}
+
+/* P24 */
+START_TEST(what_is_deferred_while_deferred_things_run_is_run_too)
+{
+    static char two[] = "2";
+    ck_assert_int_eq(weft_await(weft_spin(defer_in_a_defer, two)), 0);
+    ck_assert_trail("120");
+}
+END_TEST
+
+static void sleep_shielded(void *arg)
+{
+    mark(weft_sleep(0.001) == -ECANCELED ? "refused " : "slept ");
+    WEFT_SHIELD(60) {
+        mark(weft_sleep(0.001) == 0 ? "slept " : "refused ");
+    }
+    mark(arg);
+}
+
+static weft_value defer_sleep(void *arg)
+{
+    weft_defer(sleep_shielded, arg);
+    return weft_suspend();
+}
+
+/* P17, DESIGN 6 */
+START_TEST(deferred_clean_up_of_a_cancelled_fiber_may_block_behind_a_shield)
+{
+    static char done[] = "done";
+    weft_fiber f = weft_spin(defer_sleep, done);
+    weft_snooze();
+    weft_stop(f, 42);
+    ck_assert_int_eq(weft_await(f), 42);
+    ck_assert_trail("refused slept done");
+}
+END_TEST
+
+START_TEST(deferring_nothing_is_refused)
+{
+    ck_assert_int_eq(weft_defer(NULL, trail), -EINVAL);
+}
+END_TEST
+
+static int return_from_the_middle(bool early)
+{
+    WEFT_DEFER(mark, "1");
+    WEFT_DEFER(mark, "2");
+    if (early)
+        return 1;
+    WEFT_DEFER(mark, "3");
+    mark("b");
+    return 0;
+}
+
+/* DESIGN 5 */
+START_TEST(a_block_runs_what_it_has_deferred_so_far_last_in_first_out)
+{
+    ck_assert_int_eq(return_from_the_middle(false), 0);
+    ck_assert_trail("b321");
+    trail[0] = '\0';
+    ck_assert_int_eq(return_from_the_middle(true), 1);
+    ck_assert_trail("21");
+}
+END_TEST
+
+/* DESIGN 5 */
+START_TEST(a_block_that_is_left_by_break_continue_or_goto_runs_what_it_deferred)
+{
+    for (int i = 0; i < 3; i++) {
+        WEFT_DEFER(mark, "d");
+        if (i == 0)
+            continue;
+        if (i == 1)
+            break;
+        ck_abort_msg("not left");
+    }
+    ck_assert_trail("dd");
+    {
+        WEFT_DEFER(mark, "o");
+        {
+            WEFT_DEFER(mark, "i");
+            goto out;
+        }
+    }
+out:
+    ck_assert_trail("ddio");
+}
+END_TEST
+
+static int sum;
+
+static int add(int x) /* its result is ignored, and an int is not a pointer */
+{
+    return sum += x;
+}
+
+/* DESIGN 5 */
+START_TEST(what_is_passed_on_is_evaluated_where_it_is_deferred_and_once)
+{
+    int x = 1;
+    {
+        WEFT_DEFER(add, x++);
+        WEFT_DEFER(add, -10);
+        WEFT_DEFER(free, malloc(10)); /* the leak checkers see to this one */
+        x = 100;
+        ck_assert_int_eq(sum, 0);
+    }
+    ck_assert_int_eq(sum, -9);
+    ck_assert_int_eq(x, 100);
+}
+END_TEST
+
+static weft_value hold_things(void *arg)
+{
+    (void)arg;
+    WEFT_DEFER(mark, "outer");
+    WEFT_MOVE_ON_AFTER(60) {
+        WEFT_DEFER(mark, "inner ");
+        int rc = weft_sleep(60);
+        if (rc < 0)
+            return rc;
+    }
+    ck_abort_msg("slept");
+}
+
+/* DESIGN 5 */
+START_TEST(blocks_on_the_stack_of_a_fiber_that_is_stopped_run_what_they_deferred)
+{
+    weft_fiber f = weft_spin(hold_things, NULL);
+    weft_snooze();
+    weft_stop(f, 42);
+    ck_assert_int_eq(weft_await(f), 42);
+    ck_assert_trail("inner outer");
+}
+END_TEST
+
+static weft_value end_without_running(void *arg)
+{
+    weft_defer(mark_arg, arg);
+    return 0;
+}
+
+/* P23 */
+START_TEST(a_fiber_that_is_cancelled_before_it_runs_has_nothing_to_clean_up)
+{
+    static char bad[] = "ran";
+    weft_fiber f = weft_spin(end_without_running, bad);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_trail("");
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &every_fiber_has_its_own_value_for_a_key,
+    &the_next_fiber_does_not_find_the_values_of_the_one_before_it,
+    &a_destructor_gets_each_value_once_when_the_fiber_ends,
+    &a_destructor_runs_also_for_a_fiber_that_is_stopped,
+    &a_destructor_that_sets_its_value_again_and_again_does_not_go_on_for_ever,
+    &a_key_that_was_never_made_has_no_value_and_takes_none,
+    &there_are_64_keys_in_all,
+    &the_memory_of_a_fiber_lives_until_its_children_have_ended,
+    &memory_that_is_not_to_be_had_is_NULL,
+    &what_a_fiber_deferred_runs_at_its_end_last_in_first_out_and_before_its_children_end,
+    &what_a_fiber_deferred_runs_also_when_it_is_cancelled,
+    &what_is_deferred_while_deferred_things_run_is_run_too,
+    &deferred_clean_up_of_a_cancelled_fiber_may_block_behind_a_shield,
+    &deferring_nothing_is_refused,
+    &a_block_runs_what_it_has_deferred_so_far_last_in_first_out,
+    &a_block_that_is_left_by_break_continue_or_goto_runs_what_it_deferred,
+    &what_is_passed_on_is_evaluated_where_it_is_deferred_and_once,
+    &blocks_on_the_stack_of_a_fiber_that_is_stopped_run_what_they_deferred,
+    &a_fiber_that_is_cancelled_before_it_runs_has_nothing_to_clean_up,
+};
+
+int main(void)
+{
+    return run_suite("local", tests, COUNT_OF(tests));
+}

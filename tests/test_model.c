@@ -1,0 +1,577 @@
+/*
+ * Random programs: some two hundred fibers that do to themselves and to each other whatever the API has,
+ * ten thousand steps long, checked at each step against a model of what may happen (model.h).
+ *
+ * Every fiber ends exactly once, none is resumed without a cause, what is awaited is what was
+ * returned, a cancelled scope lets no call through, nothing is left at the end; and on the sim backend the
+ * same seed gives the same program twice, step by step.
+ */
+#include "model.h"
+
+#define STEPS 10000
+#define PIPES 4
+
+static struct {
+    int fd[2];
+    size_t written, read;
+} pipes[PIPES];
+
+static weft_value actor_main(void *arg);
+
+static actor *any_actor(void)
+{
+    return &actors[roll((unsigned)actors_made)];
+}
+
+static bool is_main(const actor *a)
+{
+    return a == &actors[0];
+}
+
+/* Steps that do not block. */
+
+static void step_spin(actor *me)
+{
+    if (actors_made == ACTORS_MAX)
+        return;
+    int i = actors_made++;
+    actor *child = &actors[i];
+    *child = (actor){.parent = index_of(me)};
+    switch (roll(3)) {
+    case 0:
+        child->id = weft_new(actor_main, child);
+        break;
+    case 1:
+        child->is_unawaited = true;
+        REQUIRE(weft_go(actor_main, child) == 0);
+        /* The id is not told: it is the youngest child. */
+        weft_fiber f[ACTORS_MAX];
+        int n = weft_children(me->id, f, ACTORS_MAX);
+        REQUIRE(n > 0 && n < ACTORS_MAX);
+        child->id = f[n - 1];
+        break;
+    default:
+        child->id = weft_spin(actor_main, child);
+    }
+    REQUIRE(child->id != 0 && weft_parent(child->id) == me->id);
+}
+
+static void step_schedule(actor *me)
+{
+    actor *to = any_actor();
+    int code = to->is_started && roll(8) == 0 ? new_code() : 0;
+    weft_value value = code != 0 ? code : new_value();
+    bool was_dead = is_dead(to);
+    int rc = weft_schedule(to->id, value);
+    trace((uint64_t)rc);
+    if (was_dead)
+        REQUIRE(rc == -ESRCH);
+    else if (to->waits == OPEN || !to->is_started)
+        REQUIRE(rc == 0 || (rc == -EBUSY && must_fail(to))); /* its call is being refused */
+    else
+        REQUIRE(rc == -EBUSY);
+    if (rc == 0)
+        give(to, value);
+    (void)me;
+}
+
+static void step_interrupt(actor *me)
+{
+    actor *to = any_actor();
+    weft_value value = new_value();
+    bool was_dead = is_dead(to);
+    int rc = weft_interrupt(to->id, value);
+    trace((uint64_t)rc);
+    REQUIRE(rc == 0 || rc == (was_dead ? -ESRCH : -EBUSY));
+    if (rc < 0)
+        return;
+    REQUIRE(to->waits != NOWHERE && to != me);
+    REQUIRE(!to->has_value);
+    to->has_value = true;
+    to->value = value;
+    to->is_interrupted = to->waits == CLOSED;
+}
+
+static void step_stop(actor *me)
+{
+    actor *to = any_actor();
+    if (roll(3) != 0)
+        return; /* or nobody would live long */
+    weft_value value = roll(2) ? -ECANCELED : new_value();
+    bool was_dead = is_dead(to);
+    int rc = weft_stop(to->id, value);
+    trace((uint64_t)rc);
+    REQUIRE(rc == (is_main(to) ? -EINVAL : was_dead ? -ESRCH : 0));
+    if (rc == 0 && !to->is_returned) {
+        to->is_shutdown = false; /* whoever asked before, the value is this one now */
+        to->is_stopped = true;
+        to->stop_value = value;
+    }
+    (void)me;
+}
+
+static void step_raise(actor *me)
+{
+    actor *to = any_actor();
+    int code = new_code();
+    if (code == 0)
+        return;
+    bool was_dead = is_dead(to);
+    int rc = weft_raise(to->id, code, "by %d", index_of(me));
+    REQUIRE(rc == (was_dead ? -ESRCH : 0));
+    if (rc == 0)
+        allow(code, index_of(to));
+}
+
+static void step_park(actor *me)
+{
+    actor *to = any_actor();
+    if (is_main(to) || is_dead(to))
+        return;
+    if (roll(4) != 0) {
+        REQUIRE(weft_unpark(to->id) == 0);
+        to->is_parked = false;
+    } else if (to != me && !to->is_starting) {
+        REQUIRE(weft_park(to->id) == 0);
+        to->is_parked = true;
+    }
+}
+
+/* Also one that has returned and is still ending: its error goes to its new parent. */
+static void move(actor *child, int parent)
+{
+    child->parent = parent;
+    if (!child->is_returned)
+        return;
+    child->ended_under = parent;
+    allow((int)child->returned, parent);
+}
+
+static void step_attach(actor *me)
+{
+    actor *child = any_actor(), *parent = roll(2) ? any_actor() : &actors[0];
+    if (!parent->is_started)
+        return; /* whether it will ever run, and when it ends if not, cannot be told */
+    bool was_dead = is_dead(child) || is_dead(parent);
+    int rc = weft_attach(child->id, parent->id);
+    trace((uint64_t)rc);
+    if (was_dead) {
+        REQUIRE(rc == -ESRCH);
+        return;
+    }
+    bool is_circle = is_main(child) || is_above(index_of(child), index_of(parent));
+    REQUIRE(rc == (is_circle || parent->is_returned ? -EINVAL : 0));
+    if (rc == 0)
+        move(child, index_of(parent));
+    (void)me;
+}
+
+static void step_open(actor *me)
+{
+    if (me->depth == SCOPES_MAX)
+        return;
+    int i = me->depth++;
+    bool is_shield = roll(6) == 0;
+    double timeout_s = is_shield || roll(3) == 0 ? INFINITY : roll(1000) * 1e-6;
+    me->scopes[i].is_shield = is_shield;
+    me->scopes[i].is_by_hand = false;
+    me->scopes[i].deadline_s = weft_now() + timeout_s;
+    int rc = (is_shield ? weft_shield_open : weft_scope_open)(&me->scopes[i].scope, timeout_s);
+    REQUIRE(rc == 0);
+}
+
+static void step_close(actor *me)
+{
+    if (me->depth == 0)
+        return;
+    int i = --me->depth;
+    if (i > 0)
+        REQUIRE(weft_scope_close(&me->scopes[i - 1].scope) == -EINVAL);
+    bool was_cancelled = weft_scope_is_cancelled(&me->scopes[i].scope);
+    int rc = weft_scope_close(&me->scopes[i].scope);
+    trace((uint64_t)rc);
+    REQUIRE(rc == (was_cancelled && !me->scopes[i].is_by_hand ? -ETIMEDOUT : 0));
+    if (rc != 0)
+        REQUIRE(weft_now() >= me->scopes[i].deadline_s - 1e-9);
+}
+
+static void step_cancel_scope(actor *me)
+{
+    actor *of = roll(2) ? me : any_actor();
+    if (of->depth == 0)
+        return;
+    int i = (int)roll((unsigned)of->depth);
+    if (of->scopes[i].is_shield)
+        return;
+    if (roll(2)) {
+        bool was_cancelled = weft_scope_is_cancelled(&of->scopes[i].scope);
+        double timeout_s = roll(500) * 1e-6 + 1e-6;
+        int rc = weft_scope_reset(&of->scopes[i].scope, timeout_s);
+        REQUIRE(rc == (was_cancelled ? -ECANCELED : 0));
+        if (rc == 0)
+            of->scopes[i].deadline_s = weft_now() + timeout_s;
+        return;
+    }
+    of->scopes[i].is_by_hand |= !weft_scope_is_cancelled(&of->scopes[i].scope);
+    REQUIRE(weft_scope_cancel(&of->scopes[i].scope) == 0);
+    REQUIRE(weft_scope_is_cancelled(&of->scopes[i].scope));
+}
+
+/* Steps that may block. */
+
+static void step_snooze(actor *me)
+{
+    bool had_to_fail = must_fail(me);
+    int rc = weft_snooze();
+    trace((uint64_t)rc);
+    require_sane_return(me, rc, had_to_fail);
+    REQUIRE(!is_own_result(me, rc) || rc == 0);
+}
+
+static void step_sleep(actor *me)
+{
+    double seconds = roll(300) * 1e-6, from = weft_now();
+    bool had_to_fail = must_fail(me);
+    me->waits = CLOSED;
+    int rc = weft_sleep(seconds);
+    trace((uint64_t)rc);
+    require_sane_return(me, rc, had_to_fail);
+    if (is_own_result(me, rc))
+        REQUIRE(rc == 0 && weft_now() >= from + seconds - 1e-9);
+}
+
+static void step_suspend(actor *me)
+{
+    bool had_to_fail = must_fail(me);
+    me->waits = OPEN;
+    weft_value value = weft_suspend();
+    trace((uint64_t)value);
+    require_sane_return(me, value, had_to_fail);
+    require_resume(me, value);
+}
+
+static uint64_t switches_of(const actor *a)
+{
+    weft_info info;
+    REQUIRE(weft_info_of(a->id, &info) == 0);
+    return info.switches;
+}
+
+static void step_transfer(actor *me)
+{
+    actor *to = any_actor();
+    if (is_main(to) || to == me)
+        return;
+    weft_value value = new_value();
+    bool had_to_fail = must_fail(me), was_dead = is_dead(to);
+    bool is_open = (to->waits == OPEN || !to->is_started) && !to->is_parked;
+    uint64_t switches = switches_of(me);
+    actor before = *to;
+    if (!had_to_fail)
+        give(to, value);
+    me->waits = OPEN;
+    weft_value result = weft_transfer(to->id, value);
+    trace((uint64_t)result);
+    bool is_refused = switches_of(me) == switches; /* then nothing was given */
+    if (is_refused && !had_to_fail)
+        *to = before;
+    require_sane_return(me, result, had_to_fail);
+    if (is_refused && was_dead)
+        REQUIRE(result == -ESRCH);
+    else if (is_refused && result == -EBUSY)
+        REQUIRE(!is_open || must_fail(to));
+    else
+        require_resume(me, result);
+}
+
+static void step_start(actor *me)
+{
+    actor *to = any_actor();
+    if (to->is_started || is_dead(to) || to->is_parked || to->is_stopped || to->is_shutdown)
+        return;
+    bool had_to_fail = must_fail(me);
+    me->is_starting = true;
+    weft_value rc = weft_start(to->id);
+    me->is_starting = false;
+    trace((uint64_t)rc);
+    if (rc == -EBUSY)
+        return; /* spun, or scheduled before */
+    require_sane_return(me, rc, had_to_fail);
+    if (is_own_result(me, rc))
+        REQUIRE(rc == 0 && to->is_started);
+}
+
+static void step_await(actor *me)
+{
+    actor *of = any_actor();
+    bool was_dead = is_dead(of), is_circle = is_above(index_of(of), index_of(me));
+    bool had_to_fail = must_fail(me) && !was_dead;
+    me->waits = CLOSED;
+    of->awaiters++;
+    weft_value value = weft_await(of->id);
+    of->awaiters--;
+    trace((uint64_t)value);
+    if (!was_dead && is_circle) {
+        REQUIRE(value == -EDEADLK);
+        me->waits = NOWHERE;
+        return;
+    }
+    require_sane_return(me, value, had_to_fail);
+    if (value == -ESRCH) {
+        REQUIRE(was_dead);
+        REQUIRE(is_gone(of));
+        return;
+    }
+    if (is_dead(of) && !me->is_interrupted && !had_to_fail && is_value_of(of, value)) {
+        collect(of, value);
+        if (is_code(value))
+            me->last_code = (int)value;
+        return;
+    }
+    REQUIRE(!is_own_result(me, value));
+}
+
+static void step_write(actor *me)
+{
+    static const char bytes[64];
+    unsigned i = roll(PIPES), n = roll(sizeof bytes) + 1;
+    bool had_to_fail = must_fail(me);
+    me->waits = CLOSED;
+    ssize_t rc = weft_write(pipes[i].fd[1], bytes, n);
+    trace((uint64_t)rc);
+    require_sane_return(me, rc, had_to_fail);
+    if (!is_own_result(me, rc))
+        return;
+    REQUIRE(rc == (ssize_t)n);
+    pipes[i].written += n;
+}
+
+static void step_read(actor *me)
+{
+    char bytes[100];
+    unsigned i = roll(PIPES), n = roll(sizeof bytes) + 1;
+    bool had_to_fail = must_fail(me);
+    me->waits = CLOSED;
+    ssize_t rc = weft_read(pipes[i].fd[0], bytes, n);
+    trace((uint64_t)rc);
+    require_sane_return(me, rc, had_to_fail);
+    if (!is_own_result(me, rc))
+        return;
+    REQUIRE(rc >= 1 && rc <= (ssize_t)n);
+    pipes[i].read += (size_t)rc;
+}
+
+typedef void step(actor *me);
+
+/* The first ones are for everybody; what may wait for long is not for main, which keeps things going. */
+static step *const steps[] = {
+    step_spin,  step_schedule, step_schedule,     step_schedule, step_interrupt, step_stop, step_raise,
+    step_park,  step_attach,   step_open,         step_close,    step_close,     step_cancel_scope,
+    step_snooze, step_sleep,
+    /* not for main */
+    step_suspend, step_suspend, step_transfer, step_start, step_await, step_write, step_write, step_read,
+};
+#define STEPS_OF_MAIN (COUNT_OF(steps) - 8)
+
+static void do_step(actor *me)
+{
+    unsigned which = roll(is_main(me) ? STEPS_OF_MAIN : COUNT_OF(steps));
+    if (steps_left > 0)
+        steps_left--;
+    trace((uint64_t)index_of(me) << 8 | which);
+    steps[which](me);
+    require_sane(any_actor());
+}
+
+/* What its function returns: a value, an error of its own, or the one that came to it. */
+static weft_value choose_end(const actor *me)
+{
+    int code = roll(4) != 0 ? 0 : roll(2) && me->last_code != 0 ? me->last_code : new_code();
+    return code != 0 ? code : new_value();
+}
+
+static weft_value actor_main(void *arg)
+{
+    actor *me = arg;
+    REQUIRE(!me->is_started && !me->is_stopped && !me->is_shutdown && !me->is_parked);
+    REQUIRE(weft_self() == me->id);
+    REQUIRE(weft_first_value() == me->first_value);
+    me->is_started = true;
+    me->has_value = false;
+    while (steps_left > 0 && roll(60) != 0 && !((me->is_stopped || me->is_shutdown) && roll(4) == 0))
+        do_step(me);
+    while (me->depth > 0)
+        step_close(me);
+    me->is_returned = true;
+    me->ended_under = me->parent;
+    me->returned = choose_end(me);
+    allow((int)me->returned, me->parent);
+    for (int i = 1; i < actors_made; i++) {
+        actor *child = &actors[i];
+        if (child->parent != index_of(me) || child->is_returned || child->is_stopped)
+            continue;
+        child->is_shutdown = true;
+    }
+    for (int i = 1; i < actors_made; i++)
+        if (actors[i].parent == index_of(me))
+            actors[i].is_parked = false;
+    return me->returned;
+}
+
+/* Get one out of where it is, also out of a shield; it has no steps left to do. */
+static void shoo(actor *a)
+{
+    REQUIRE(weft_unpark(a->id) == 0);
+    a->is_parked = false;
+    if (!a->is_started && !a->is_stopped) {
+        REQUIRE(weft_cancel(a->id) == 0);
+        a->is_stopped = true;
+        a->stop_value = -ECANCELED;
+    }
+    weft_value value = new_value();
+    if (a->waits == NOWHERE || weft_interrupt(a->id, value) < 0)
+        return;
+    a->has_value = true;
+    a->value = value;
+    a->is_interrupted = a->waits == CLOSED;
+}
+
+/* End what still lives; errors come up to the last. */
+static void end_all(actor *me)
+{
+    while (me->depth > 0)
+        step_close(me);
+    int rc;
+    bool is_over = false;
+    for (int round = 0; !is_over; round++) {
+        REQUIRE(round < 1000);
+        is_over = true;
+        for (int i = 1; i < actors_made; i++) {
+            if (is_dead(&actors[i]))
+                continue;
+            is_over = false;
+            shoo(&actors[i]);
+        }
+        while ((rc = weft_snooze()) != 0)
+            require_cause(me, rc);
+    }
+}
+
+/* Values that nobody has awaited are still there, and right. */
+static void collect_all(actor *me)
+{
+    for (int i = 1; i < actors_made; i++) {
+        actor *a = &actors[i];
+        REQUIRE(is_dead(a));
+        REQUIRE(a->is_returned == a->is_started);
+        require_sane(a);
+        weft_value value = weft_await(a->id);
+        REQUIRE(value == -ESRCH || is_value_of(a, value));
+    }
+    (void)me;
+}
+
+static void close_pipes(void)
+{
+    for (int i = 0; i < PIPES; i++) {
+        char bytes[4096];
+        ssize_t n;
+        REQUIRE(weft_close(pipes[i].fd[1]) == 0);
+        while ((n = weft_read(pipes[i].fd[0], bytes, sizeof bytes)) > 0)
+            pipes[i].read += (size_t)n;
+        REQUIRE(n == 0 && pipes[i].read == pipes[i].written);
+        REQUIRE(weft_close(pipes[i].fd[0]) == 0);
+    }
+}
+
+static void require_nothing_left(void)
+{
+    weft_counters now;
+    REQUIRE(weft_stats(&now) == 0);
+    REQUIRE(now.fibers == 0 && now.fibers_unawaited == 0);
+    REQUIRE(now.runnable == 0 && now.timers == 0 && now.ops_pending == 0);
+    REQUIRE(now.stacks == now.stacks_cached);
+}
+
+static void run_program(uint64_t seed)
+{
+    alarm(60);
+    random_state = seed;
+    steps_left = STEPS;
+    actors_made = 1;
+    actor *me = &actors[0];
+    *me = (actor){.id = weft_self(), .parent = -1, .ended_under = -1, .is_started = true};
+    for (int i = 0; i < PIPES; i++)
+        REQUIRE(weft_pipe(pipes[i].fd) == 0);
+    for (int i = 0; i < 50; i++)
+        step_spin(me);
+    while (steps_left > 0) {
+        do_step(me);
+        step_sleep(me);
+    }
+    end_all(me);
+    collect_all(me);
+    close_pipes();
+    require_nothing_left();
+    told->steps = STEPS - steps_left;
+    told->actors = (unsigned)actors_made;
+    trace((uint64_t)(weft_now() * 1e9));
+    exit(EXIT_SUCCESS);
+}
+
+/* The hash of all its steps. */
+static uint64_t run_apart_with(uint64_t seed)
+{
+    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(told, MAP_FAILED);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        run_program(seed);
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(status == 0, "seed %llu: status %#x: %s", (unsigned long long)seed, status, told->text);
+    ck_assert_uint_eq(told->steps, STEPS);
+    ck_assert_uint_ge(told->actors, 100);
+    uint64_t hash = told->hash;
+    munmap(told, sizeof *told);
+    return hash;
+}
+
+/* T3, T10, T38, T40, P4, P7, P24, P34, P36, P61: on the backend that the tests run with. */
+START_TEST(any_program_keeps_to_the_model)
+{
+    run_apart_with((uint64_t)_i + 1);
+}
+END_TEST
+
+/* The same with time that stands still, and with an order of fibers that is chosen. */
+START_TEST(the_same_seed_is_the_same_program_step_by_step)
+{
+    char text[32];
+    setenv("WEFT_BACKEND", "sim", 1);
+    snprintf(text, sizeof text, "%d", _i);
+    if (_i > 0)
+        setenv("WEFT_SEED", text, 1);
+    else
+        unsetenv("WEFT_SEED");
+    uint64_t first = run_apart_with((uint64_t)_i + 100);
+    ck_assert_uint_eq(run_apart_with((uint64_t)_i + 100), first);
+    ck_assert_uint_ne(run_apart_with((uint64_t)_i + 200), first);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("model");
+    TCase *tcase = tcase_create("model");
+    suite_add_tcase(suite, tcase);
+    tcase_set_timeout(tcase, 20);
+    tcase_add_loop_test(tcase, any_program_keeps_to_the_model, 0, 10);
+    tcase_add_loop_test(tcase, the_same_seed_is_the_same_program_step_by_step, 0, 5);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failures = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failures == 0 ? 0 : 1;
+}

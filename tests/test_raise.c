@@ -1,0 +1,362 @@
+/* Reaching into another fiber's blocking call: an error raised in it, a value that interrupts it. */
+#include "support.h"
+
+static int pipe_fd[2];
+static weft_fiber awaited;
+
+static void set_up(void)
+{
+    ck_assert_int_eq(weft_pipe(pipe_fd), 0);
+    awaited = spin_suspended();
+}
+
+static weft_value read_pipe(void *arg)
+{
+    (void)arg;
+    char byte;
+    return weft_read(pipe_fd[0], &byte, 1);
+}
+
+static weft_value await_other(void *arg)
+{
+    (void)arg;
+    return weft_await(awaited);
+}
+
+static weft_value await_any_other(void *arg)
+{
+    (void)arg;
+    return weft_await_any(&awaited, 1, NULL);
+}
+
+static weft_value await_own_children(void *arg)
+{
+    (void)arg;
+    weft_spin(suspend, NULL);
+    return weft_await_children();
+}
+
+/* One for each kind of place to wait in. */
+static weft_fn *const waits[] = {suspend,         sleep_forever,   read_pipe,
+                                 await_other,     await_any_other, await_own_children};
+
+static weft_fiber spin_waiting(weft_fn *fn)
+{
+    weft_fiber f = weft_spin(fn, NULL);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    return f;
+}
+
+/* P19, P64 */
+START_TEST(a_raised_error_ends_every_kind_of_wait_and_brings_its_words)
+{
+    set_up();
+    for (size_t i = 0; i < COUNT_OF(waits); i++) {
+        weft_fiber f = spin_waiting(waits[i]);
+        ck_assert_int_eq(weft_raise(f, -EIO, "raised %d", 7), 0);
+        ck_assert_int_eq(weft_await(f), -EIO);
+        ck_assert_words(-EIO, "raised 7");
+    }
+    ck_assert_int_eq(weft_state_of(awaited), WEFT_WAITING);
+}
+END_TEST
+
+/* P64 */
+START_TEST(interrupt_makes_every_kind_of_wait_return_the_value)
+{
+    set_up();
+    for (size_t i = 0; i < COUNT_OF(waits); i++) {
+        weft_fiber f = spin_waiting(waits[i]);
+        ck_assert_int_eq(weft_interrupt(f, 12), 0);
+        ck_assert_int_eq(weft_interrupt(f, 13), -EBUSY); /* it waits no more */
+        ck_assert_int_eq(weft_await(f), 12);
+        f = spin_waiting(waits[i]);
+        ck_assert_int_eq(weft_interrupt(f, -EPIPE), 0);
+        ck_assert_int_eq(weft_await(f), -EPIPE);
+    }
+    ck_assert_int_eq(weft_state_of(awaited), WEFT_WAITING);
+    weft_counters counters;
+    weft_stats(&counters);
+    ck_assert_uint_eq(counters.ops_pending, 0);
+}
+END_TEST
+
+/* P61, P64 */
+START_TEST(an_interrupted_read_has_taken_nothing)
+{
+    set_up();
+    weft_fiber f = spin_waiting(read_pipe);
+    ck_assert_int_eq(weft_interrupt(f, 5), 0);
+    ck_assert_int_eq(weft_write(pipe_fd[1], "z", 1), 1);
+    ck_assert_int_eq(weft_await(f), 5);
+    char byte = 0;
+    ck_assert_int_eq(weft_read(pipe_fd[0], &byte, 1), 1);
+    ck_assert_int_eq(byte, 'z');
+}
+END_TEST
+
+static weft_value note_three_calls(void *arg)
+{
+    weft_value *rc = arg;
+    rc[0] = weft_suspend();
+    rc[1] = weft_snooze();
+    rc[2] = weft_sleep(0.001);
+    return 0;
+}
+
+/* P19 */
+START_TEST(a_raised_error_strikes_once)
+{
+    weft_value rc[3];
+    weft_fiber f = weft_spin(note_three_calls, rc);
+    weft_snooze();
+    weft_raise(f, -EIO, "once");
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(rc[0], -EIO);
+    ck_assert_int_eq(rc[1], 0);
+    ck_assert_int_eq(rc[2], 0);
+}
+END_TEST
+
+/* P64 */
+START_TEST(an_interrupt_strikes_once)
+{
+    weft_value rc[3];
+    weft_fiber f = weft_spin(note_three_calls, rc);
+    weft_snooze();
+    weft_interrupt(f, 4);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(rc[0], 4);
+    ck_assert_int_eq(rc[1], 0);
+    ck_assert_int_eq(rc[2], 0);
+}
+END_TEST
+
+/* P19 */
+START_TEST(errors_raised_one_after_the_other_strike_one_after_the_other)
+{
+    weft_value rc[3];
+    weft_fiber f = weft_spin(note_three_calls, rc);
+    weft_snooze();
+    weft_raise(f, -EIO, "first");
+    weft_raise(f, -EPIPE, "second");
+    weft_raise(f, -ENOENT, "third");
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(rc[0], -EIO);
+    ck_assert_int_eq(rc[1], -EPIPE);
+    ck_assert_int_eq(rc[2], -ENOENT);
+}
+END_TEST
+
+/* P19, P23 */
+START_TEST(an_error_raised_before_the_first_run_strikes_at_the_first_blocking_call)
+{
+    weft_value rc[3];
+    weft_fiber f = weft_spin(note_three_calls, rc);
+    weft_raise(f, -EIO, "early");
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(rc[0], -EIO);
+    ck_assert_int_eq(rc[1], 0);
+    weft_fiber g = weft_new(note_three_calls, rc);
+    ck_assert_int_eq(weft_raise(g, -EPIPE, "early"), 0);
+    let_run();
+    ck_assert_int_eq(weft_state_of(g), WEFT_WAITING); /* that did not start it */
+    ck_assert_int_eq(weft_start(g), 0);
+    ck_assert_int_eq(weft_await(g), 0);
+    ck_assert_int_eq(rc[0], -EPIPE);
+}
+END_TEST
+
+/* P19 */
+START_TEST(an_error_raised_in_a_runnable_fiber_strikes_at_its_next_call)
+{
+    weft_value rc[3];
+    weft_fiber f = weft_spin(note_three_calls, rc);
+    weft_snooze();
+    weft_schedule(f, 6);
+    ck_assert_int_eq(weft_raise(f, -EIO, "later"), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(rc[0], 6);
+    ck_assert_int_eq(rc[1], -EIO);
+    ck_assert_int_eq(rc[2], 0);
+}
+END_TEST
+
+/* P19 */
+START_TEST(a_fiber_may_raise_in_itself)
+{
+    ck_assert_int_eq(weft_raise(weft_self(), -EIO, "my own"), 0);
+    ck_assert(weft_is_cancelled());
+    ck_assert_int_eq(weft_snooze(), -EIO);
+    ck_assert_words(-EIO, "my own");
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value raise_in_main(void *arg)
+{
+    return weft_raise(weft_main(), (int)(intptr_t)arg, "to the top");
+}
+
+/* P19 */
+START_TEST(an_error_can_be_raised_in_main)
+{
+    weft_spin(raise_in_main, as_arg(-EIO));
+    ck_assert_int_eq(weft_suspend(), -EIO);
+    weft_spin(raise_in_main, as_arg(-ENOENT));
+    ck_assert_int_eq(weft_sleep(60), -ENOENT);
+    ck_assert_words(-ENOENT, "to the top");
+}
+END_TEST
+
+/* P4, P6 */
+START_TEST(scheduling_a_fiber_does_not_displace_an_error_raised_in_it)
+{
+    weft_fiber f = spin_suspended();
+    weft_raise(f, -EIO, "raised");
+    weft_schedule(f, 3);
+    ck_assert_int_eq(weft_await(f), -EIO);
+    ck_assert_words(-EIO, "raised");
+}
+END_TEST
+
+/* P24 */
+START_TEST(an_error_that_was_never_delivered_is_the_end_of_its_fiber)
+{
+    weft_fiber f = weft_spin(return_arg, as_arg(3));
+    weft_raise(f, -EIO, "undelivered");
+    ck_assert_int_eq(weft_await(f), -EIO);
+    ck_assert_words(-EIO, "undelivered");
+}
+END_TEST
+
+static weft_value snooze_twice(void *arg)
+{
+    (void)arg;
+    int first = weft_snooze();
+    return first + weft_snooze();
+}
+
+/* P64 */
+START_TEST(who_waits_in_no_call_cannot_be_interrupted)
+{
+    weft_fiber fresh = weft_new(return_arg, as_arg(2));
+    weft_fiber spun = weft_spin(return_arg, as_arg(3));
+    ck_assert_int_eq(weft_interrupt(fresh, 1), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(spun, 1), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(weft_self(), 1), -EBUSY);
+    weft_fiber snoozer = weft_spin(snooze_twice, NULL);
+    weft_snooze();
+    ck_assert_int_eq(weft_interrupt(snoozer, 1), -EBUSY);
+    ck_assert_int_eq(weft_await(snoozer), 0);
+    ck_assert_int_eq(weft_await(spun), 3);
+    weft_schedule(fresh, 0);
+    ck_assert_int_eq(weft_await(fresh), 2);
+}
+END_TEST
+
+static weft_value interrupt_main(void *arg)
+{
+    return weft_interrupt(weft_main(), (weft_value)arg);
+}
+
+/* P64 */
+START_TEST(main_can_be_interrupted_too)
+{
+    weft_spin(interrupt_main, as_arg(21));
+    ck_assert_int_eq(weft_suspend(), 21);
+    weft_spin(interrupt_main, as_arg(22));
+    ck_assert_int_eq(weft_sleep(INFINITY), 22);
+}
+END_TEST
+
+static weft_value sleep_in_shield(void *arg)
+{
+    weft_value *rc = arg;
+    WEFT_SHIELD(10) {
+        rc[0] = weft_sleep(0.002);
+    }
+    rc[1] = weft_snooze();
+    rc[2] = weft_snooze();
+    return 0;
+}
+
+/* P19, T38 */
+START_TEST(a_shield_holds_off_raised_errors_but_not_interrupts)
+{
+    weft_value rc[3];
+    weft_fiber f = weft_spin(sleep_in_shield, rc);
+    weft_snooze();
+    weft_raise(f, -EIO, "patience");
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(rc[0], 0);
+    ck_assert_int_eq(rc[1], -EIO);
+    ck_assert_int_eq(rc[2], 0);
+    f = weft_spin(sleep_in_shield, rc);
+    weft_snooze();
+    ck_assert_int_eq(weft_interrupt(f, 9), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(rc[0], 9);
+    ck_assert_int_eq(rc[1], 0);
+}
+END_TEST
+
+static weft_value clean_up_by_sleeping(void *arg)
+{
+    weft_spin(suspend, NULL);
+    weft_snooze();
+    return (weft_value)arg;
+}
+
+static void sleep_in_the_end(void *arg)
+{
+    *(weft_value *)arg = weft_sleep(INFINITY);
+}
+
+static weft_value defer_a_sleep(void *arg)
+{
+    weft_defer(sleep_in_the_end, arg);
+    return clean_up_by_sleeping(as_arg(1));
+}
+
+/* P64, P19 */
+START_TEST(a_fiber_can_be_reached_while_its_clean_up_waits)
+{
+    weft_value rc = 0;
+    weft_fiber f = weft_spin(defer_a_sleep, &rc);
+    let_run();
+    ck_assert_int_eq(weft_interrupt(f, 14), 0);
+    ck_assert_int_eq(weft_await(f), 1);
+    ck_assert_int_eq(rc, 14);
+    f = weft_spin(defer_a_sleep, &rc);
+    let_run();
+    ck_assert_int_eq(weft_raise(f, -EIO, "hurry"), 0);
+    ck_assert_int_eq(weft_await(f), 1);
+    ck_assert_int_eq(rc, -EIO);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_raised_error_ends_every_kind_of_wait_and_brings_its_words,
+    &interrupt_makes_every_kind_of_wait_return_the_value,
+    &an_interrupted_read_has_taken_nothing,
+    &a_raised_error_strikes_once,
+    &an_interrupt_strikes_once,
+    &errors_raised_one_after_the_other_strike_one_after_the_other,
+    &an_error_raised_before_the_first_run_strikes_at_the_first_blocking_call,
+    &an_error_raised_in_a_runnable_fiber_strikes_at_its_next_call,
+    &a_fiber_may_raise_in_itself,
+    &an_error_can_be_raised_in_main,
+    &scheduling_a_fiber_does_not_displace_an_error_raised_in_it,
+    &an_error_that_was_never_delivered_is_the_end_of_its_fiber,
+    &who_waits_in_no_call_cannot_be_interrupted,
+    &main_can_be_interrupted_too,
+    &a_shield_holds_off_raised_errors_but_not_interrupts,
+    &a_fiber_can_be_reached_while_its_clean_up_waits,
+};
+
+int main(void)
+{
+    return run_suite("raise", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,423 @@
+/* Running a fiber again under the same id: while it runs, after its end, and while others have to do with it. */
+#include "support.h"
+
+static int runs;
+
+static weft_value run_until_scheduled(void *arg)
+{
+    runs++;
+    weft_value rc = weft_suspend();
+    return rc > 0 ? rc + (weft_value)arg : rc;
+}
+
+static weft_fiber spin_running(void *arg)
+{
+    weft_fiber f = weft_spin(run_until_scheduled, arg);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    return f;
+}
+
+/* P30 */
+START_TEST(a_running_fiber_runs_again_with_the_same_id_name_parent_and_argument)
+{
+    weft_fiber f = spin_running(as_arg(100));
+    weft_name(f, "worker");
+    ck_assert_int_eq(weft_restart(f), 0);
+    ck_assert_int_eq(runs, 1 + (weft_state_of(f) == WEFT_WAITING));
+    let_run();
+    ck_assert_int_eq(runs, 2);
+    ck_assert_str_eq(weft_name_of(f), "worker");
+    ck_assert_uint_eq(weft_parent(f), weft_self());
+    weft_schedule(f, 5);
+    ck_assert_int_eq(weft_await(f), 105);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value have_a_child(void *arg)
+{
+    runs++;
+    weft_defer(mark_arg, "defer ");
+    weft_spin(suspend_and_mark, "never ");
+    weft_fiber child = weft_spin(suspend, NULL);
+    if (runs == 1)
+        *(weft_fiber *)arg = child;
+    return weft_suspend();
+}
+
+/* P30 */
+START_TEST(children_and_defers_of_the_old_run_end_before_restart_returns)
+{
+    weft_fiber old_child = 0;
+    weft_fiber f = weft_spin(have_a_child, &old_child);
+    let_run();
+    ck_assert_int_eq(weft_restart(f), 0);
+    ck_assert_trail("defer ");
+    ck_assert_int_eq(weft_state_of(old_child), WEFT_DEAD);
+    let_run();
+    ck_assert_int_eq(runs, 2);
+    ck_assert_int_eq(weft_children(f, NULL, 0), 2);
+    weft_schedule(f, 1);
+    ck_assert_int_eq(weft_await(f), 1);
+    ck_assert_trail("defer defer ");
+}
+END_TEST
+
+static weft_value fail_once(void *arg)
+{
+    (void)arg;
+    return ++runs == 1 ? weft_fail(-EIO, "the first time") : 7;
+}
+
+/* P31 */
+START_TEST(a_fiber_that_has_ended_and_was_not_awaited_runs_again)
+{
+    weft_fiber f = weft_spin_with(return_arg, as_arg(3), &(weft_spin_options){.name = "f"});
+    weft_snooze();
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
+    ck_assert_int_eq(weft_restart(f), 0);
+    ck_assert_int_eq(weft_state_of(f), WEFT_RUNNABLE);
+    ck_assert_str_eq(weft_name_of(f), "f");
+    ck_assert_uint_eq(weft_parent(f), weft_self());
+    ck_assert_int_eq(weft_await(f), 3);
+    ck_assert_int_eq(weft_restart(f), -ESRCH);
+}
+END_TEST
+
+/* P31, P21 */
+START_TEST(the_error_of_a_run_that_was_restarted_in_time_does_not_reach_the_parent)
+{
+    weft_fiber f = weft_spin(fail_once, NULL);
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_int_eq(weft_restart(f), 0);
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_int_eq(weft_await(f), 7);
+    ck_assert_int_eq(runs, 2);
+}
+END_TEST
+
+/* P31 */
+START_TEST(a_fiber_that_was_stopped_and_has_ended_runs_again_as_if_it_never_was)
+{
+    weft_fiber f = spin_running(NULL);
+    weft_stop(f, 42);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
+    ck_assert_int_eq(weft_restart(f), 0);
+    let_run();
+    ck_assert_int_eq(runs, 2);
+    weft_schedule(f, 6);
+    ck_assert_int_eq(weft_await(f), 6);
+}
+END_TEST
+
+typedef struct pair_arg {
+    int a, b;
+} pair_arg;
+
+static weft_value add_up_and_spoil(void *arg)
+{
+    pair_arg *pair = arg;
+    weft_value sum = pair->a + pair->b;
+    weft_snooze();
+    return sum;
+}
+
+/* P31, T9 */
+START_TEST(a_copied_argument_is_there_in_the_second_run_too)
+{
+    weft_spin_options options = {.arg_bytes = sizeof(pair_arg)};
+    weft_fiber f = weft_spin_with(add_up_and_spoil, &(pair_arg){3, 4}, &options);
+    let_run();
+    ck_assert_int_eq(weft_restart(f), 0);
+    weft_snooze();
+    ck_assert_int_eq(weft_restart(f), 0);
+    ck_assert_int_eq(weft_await(f), 7);
+}
+END_TEST
+
+static weft_value await_it(void *arg)
+{
+    return weft_await(arg_id(arg));
+}
+
+/* P31 */
+START_TEST(who_awaits_a_fiber_goes_on_waiting_when_it_is_restarted)
+{
+    weft_fiber f = spin_running(NULL);
+    weft_fiber waiter = weft_spin(await_it, id_arg(f));
+    let_run();
+    ck_assert_int_eq(weft_restart(f), 0);
+    let_run();
+    ck_assert_int_eq(weft_state_of(waiter), WEFT_WAITING);
+    weft_schedule(f, 8);
+    ck_assert_int_eq(weft_await(waiter), 8);
+}
+END_TEST
+
+static weft_value restart_it(void *arg)
+{
+    return weft_restart(arg_id(arg));
+}
+
+static weft_value restart_above(void *arg)
+{
+    (void)arg;
+    ck_assert_int_eq(weft_restart(weft_parent(weft_self())), -EINVAL);
+    ck_assert_int_eq(weft_restart(weft_self()), -EINVAL);
+    ck_assert_int_eq(weft_restart(weft_main()), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    return 0;
+}
+
+static weft_value spin_restart_above(void *arg)
+{
+    return weft_await(weft_spin(restart_above, arg));
+}
+
+/* P30 */
+START_TEST(a_fiber_restarts_neither_itself_nor_its_ancestors)
+{
+    ck_assert_int_eq(weft_restart(weft_self()), -EINVAL);
+    ck_assert_int_eq(weft_await(weft_spin(spin_restart_above, NULL)), 0);
+}
+END_TEST
+
+/* P30 */
+START_TEST(a_spun_fiber_that_is_restarted_before_it_ran_runs_once)
+{
+    weft_fiber f = weft_spin(run_until_scheduled, NULL);
+    ck_assert_int_eq(weft_restart(f), 0);
+    let_run();
+    ck_assert_int_eq(runs, 1);
+    weft_schedule(f, 3);
+    ck_assert_int_eq(weft_await(f), 3);
+}
+END_TEST
+
+/* P30, P23 */
+START_TEST(a_fiber_that_was_stopped_before_it_ran_can_be_restarted)
+{
+    weft_fiber f = weft_spin(run_until_scheduled, NULL);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_restart(f), 0);
+    let_run();
+    ck_assert_int_eq(runs, 1);
+    weft_schedule(f, 3);
+    ck_assert_int_eq(weft_await(f), 3);
+}
+END_TEST
+
+/* P30 */
+START_TEST(a_fiber_that_was_cancelled_and_has_not_ended_yet_can_be_restarted)
+{
+    weft_fiber f = spin_running(NULL);
+    weft_stop(f, 42);
+    ck_assert_int_eq(weft_restart(f), 0);
+    let_run();
+    ck_assert_int_eq(runs, 2);
+    weft_schedule(f, 3);
+    ck_assert_int_eq(weft_await(f), 3);
+}
+END_TEST
+
+static weft_value end_late(void *arg)
+{
+    runs++;
+    weft_suspend();
+    WEFT_SHIELD(10) {
+        weft_sleep(0.003);
+    }
+    mark(arg);
+    return 0;
+}
+
+/* P30 */
+START_TEST(several_may_restart_a_fiber_at_once_and_it_runs_again_once)
+{
+    weft_fiber f = weft_spin(end_late, "end ");
+    weft_snooze();
+    weft_fiber restarters[3];
+    for (int i = 0; i < 3; i++)
+        restarters[i] = weft_spin(restart_it, id_arg(f));
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(weft_await(restarters[i]), 0);
+    let_run();
+    ck_assert_int_eq(runs, 2);
+    ck_assert_trail("end ");
+}
+END_TEST
+
+/* P30: the later order counts */
+START_TEST(a_fiber_that_is_stopped_while_its_restart_is_under_way_ends)
+{
+    weft_fiber f = weft_spin(end_late, "end ");
+    weft_snooze();
+    weft_spin(restart_it, id_arg(f));
+    let_run();
+    ck_assert_int_eq(weft_stop(f, 42), 0);
+    weft_sleep(0.02);
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
+    ck_assert_int_eq(weft_await(f), 42);
+    ck_assert_trail("end ");
+}
+END_TEST
+
+static weft_value spin_child_and_suspend(void *arg)
+{
+    *(weft_fiber *)arg = weft_spin(end_late, "child ");
+    return weft_suspend();
+}
+
+/* P30, P16 */
+START_TEST(who_restarts_a_fiber_that_ends_with_its_parent_is_told)
+{
+    weft_fiber child = 0;
+    weft_fiber parent = weft_spin(spin_child_and_suspend, &child);
+    let_run();
+    weft_fiber restarter = weft_spin(restart_it, id_arg(child));
+    let_run();
+    weft_cancel(parent);
+    ck_assert_int_eq(weft_await(restarter), -ESRCH);
+    ck_assert_int_eq(weft_await(parent), -ECANCELED);
+    ck_assert_int_eq(runs, 1);
+}
+END_TEST
+
+static void sleep_at_the_end(void *arg)
+{
+    (void)arg;
+    WEFT_SHIELD(10) {
+        weft_sleep(0.003);
+    }
+}
+
+static weft_value end_then_sleep_forever(void *arg)
+{
+    (void)arg;
+    if (++runs > 1)
+        return weft_sleep(INFINITY);
+    weft_defer(sleep_at_the_end, NULL);
+    return 0;
+}
+
+static weft_value spin_ending_child_and_suspend(void *arg)
+{
+    *(weft_fiber *)arg = weft_spin(end_then_sleep_forever, NULL);
+    return weft_suspend();
+}
+
+static int restart_an_ending_child(void)
+{
+    weft_fiber child = 0;
+    weft_fiber parent = weft_spin(spin_ending_child_and_suspend, &child);
+    weft_sleep(0.001);
+    weft_spin(restart_it, id_arg(child)); /* while the child's clean-up sleeps */
+    weft_snooze();
+    weft_stop(parent, 9);
+    return (int)weft_await(parent);
+}
+
+/* P30, P16 */
+START_TEST(a_child_whose_clean_up_runs_does_not_begin_again_under_a_parent_that_ends)
+{
+    const outcome *o = run_apart(restart_an_ending_child);
+    ck_assert_quiet(o, 9);
+}
+END_TEST
+
+static weft_value restart_dead_sibling(void *arg)
+{
+    weft_fiber *sibling = arg;
+    weft_suspend();
+    weft_restart(*sibling); /* refused or not: their parent ends */
+    return 0;
+}
+
+static weft_value have_dead_child(void *arg)
+{
+    weft_fiber *dead = arg;
+    *dead = weft_spin(end_then_sleep_forever, NULL);
+    weft_spin(restart_dead_sibling, dead);
+    weft_sleep(0.01);
+    return 9;
+}
+
+static int restart_a_dead_sibling(void)
+{
+    weft_fiber dead = 0;
+    return (int)weft_await(weft_spin(have_dead_child, &dead));
+}
+
+/* P31, P16 */
+START_TEST(a_dead_child_that_is_restarted_under_a_parent_that_ends_does_not_keep_it_alive)
+{
+    const outcome *o = run_apart(restart_a_dead_sibling);
+    ck_assert_quiet(o, 9);
+}
+END_TEST
+
+/* Every run begins at the same depth of the stack. */
+static weft_value run_briefly(void *arg)
+{
+    void **frame = arg;
+    if (*frame == NULL)
+        *frame = __builtin_frame_address(0);
+    ck_assert_ptr_eq(*frame, __builtin_frame_address(0));
+    runs++;
+    return weft_suspend();
+}
+
+static size_t resident_pages(void)
+{
+    unsigned long size = 0, resident = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    ck_assert_ptr_nonnull(statm);
+    ck_assert_int_eq(fscanf(statm, "%lu %lu", &size, &resident), 2);
+    fclose(statm);
+    return resident;
+}
+
+/* P30 */
+START_TEST(a_hundred_thousand_restarts_take_constant_memory)
+{
+    void *frame = NULL;
+    weft_fiber f = weft_spin(run_briefly, &frame);
+    let_run();
+    size_t before = 0;
+    for (int i = 0; i < 100000; i++) {
+        ck_assert_int_eq(weft_restart(f), 0);
+        weft_snooze();
+        if (i == 1000)
+            before = resident_pages();
+    }
+    ck_assert_int_eq(runs, 100001);
+    ck_assert_uint_le(resident_pages(), before + 100);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_running_fiber_runs_again_with_the_same_id_name_parent_and_argument,
+    &children_and_defers_of_the_old_run_end_before_restart_returns,
+    &a_fiber_that_has_ended_and_was_not_awaited_runs_again,
+    &the_error_of_a_run_that_was_restarted_in_time_does_not_reach_the_parent,
+    &a_fiber_that_was_stopped_and_has_ended_runs_again_as_if_it_never_was,
+    &a_copied_argument_is_there_in_the_second_run_too,
+    &who_awaits_a_fiber_goes_on_waiting_when_it_is_restarted,
+    &several_may_restart_a_fiber_at_once_and_it_runs_again_once,
+    &a_fiber_restarts_neither_itself_nor_its_ancestors,
+    &a_spun_fiber_that_is_restarted_before_it_ran_runs_once,
+    &a_fiber_that_was_stopped_before_it_ran_can_be_restarted,
+    &a_fiber_that_was_cancelled_and_has_not_ended_yet_can_be_restarted,
+    &a_fiber_that_is_stopped_while_its_restart_is_under_way_ends,
+    &who_restarts_a_fiber_that_ends_with_its_parent_is_told,
+    &a_child_whose_clean_up_runs_does_not_begin_again_under_a_parent_that_ends,
+    &a_dead_child_that_is_restarted_under_a_parent_that_ends_does_not_keep_it_alive,
+    &a_hundred_thousand_restarts_take_constant_memory,
+};
+
+int main(void)
+{
+    return run_suite("restart", tests, COUNT_OF(tests));
+}

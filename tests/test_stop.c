@@ -1,0 +1,483 @@
+/* Ending a fiber from outside, and cancellation as a level: stop, cancel, terminate. */
+#include "support.h"
+
+#include <poll.h>
+
+/* P23, T39 */
+START_TEST(a_fiber_that_is_stopped_before_it_ran_never_runs)
+{
+    weft_fiber stopped = weft_spin(mark_and_return, "ran");
+    weft_fiber cancelled = weft_spin(mark_and_return, "ran");
+    weft_fiber terminated = weft_spin(mark_and_return, "ran");
+    weft_fiber fresh = weft_new(mark_and_return, "ran");
+    ck_assert_int_eq(weft_stop(stopped, 42), 0);
+    ck_assert_int_eq(weft_cancel(cancelled), 0);
+    ck_assert_int_eq(weft_terminate(terminated, 1), 0);
+    ck_assert_int_eq(weft_stop(fresh, 43), 0);
+    ck_assert_int_eq(weft_await(stopped), 42);
+    ck_assert_int_eq(weft_await(cancelled), -ECANCELED);
+    ck_assert_int_eq(weft_await(terminated), -ESRCH);
+    ck_assert_int_eq(weft_await(fresh), 43);
+    ck_assert_trail("");
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value clean_up_and_return(void *arg)
+{
+    weft_defer(mark_arg, "fiber ");
+    WEFT_DEFER(mark, "block ");
+    weft_suspend();
+    return (weft_value)arg;
+}
+
+/* P24 */
+START_TEST(the_value_of_a_stopped_fiber_is_what_it_was_stopped_with)
+{
+    const weft_value returned[] = {1, -EIO};
+    for (int i = 0; i < 2; i++) {
+        weft_fiber f = weft_spin(clean_up_and_return, as_arg(returned[i]));
+        let_run();
+        ck_assert_int_eq(weft_stop(f, 42), 0);
+        ck_assert_int_eq(weft_await(f), 42);
+        f = weft_spin(clean_up_and_return, as_arg(returned[i]));
+        let_run();
+        ck_assert_int_eq(weft_cancel(f), 0);
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+    }
+    ck_assert_trail("block fiber block fiber block fiber block fiber ");
+}
+END_TEST
+
+/* P24 */
+START_TEST(terminate_cancels_and_waits_and_the_id_is_gone)
+{
+    weft_fiber f = weft_spin(clean_up_and_return, NULL);
+    let_run();
+    ck_assert_int_eq(weft_terminate(f, 10), 0);
+    ck_assert_trail("block fiber ");
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+    f = weft_spin(return_arg, as_arg(3));
+    weft_snooze();
+    ck_assert_int_eq(weft_terminate(f, 10), 0); /* it was dead */
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value end_late(void *arg)
+{
+    weft_suspend();
+    WEFT_SHIELD(10) {
+        weft_sleep((double)(intptr_t)arg * 1e-3);
+    }
+    return 0;
+}
+
+static int terminate_with_grace(intptr_t late_ms, double grace_s)
+{
+    weft_spin_options options = {.name = "stubborn"};
+    weft_fiber f = weft_spin_with(end_late, as_arg(late_ms), &options);
+    weft_snooze();
+    return weft_terminate(f, grace_s) == 0 && weft_state_of(f) == WEFT_DEAD ? 0 : 1;
+}
+
+static int be_impatient(void)
+{
+    return terminate_with_grace(30, 0.002);
+}
+
+static int be_patient(void)
+{
+    return terminate_with_grace(1, 1000);
+}
+
+/* P24 */
+START_TEST(terminate_says_who_has_not_ended_after_the_grace_time_and_goes_on_waiting)
+{
+    const outcome *o = run_apart(be_impatient);
+    ck_assert_int_eq(o->status, 0);
+    ck_assert_uint_eq(count_in(o->text, "\n"), 1);
+    ck_assert_ptr_nonnull(strstr(o->text, "stubborn"));
+    o = run_apart(be_patient);
+    ck_assert_quiet(o, 0);
+}
+END_TEST
+
+static weft_value terminate_it(void *arg)
+{
+    return weft_terminate(arg_id(arg), INFINITY);
+}
+
+/* P24, P36 */
+START_TEST(a_terminate_that_is_cut_short_says_so_and_the_fiber_ends_all_the_same)
+{
+    weft_fiber f = weft_spin(end_late, as_arg(5));
+    weft_fiber g = weft_spin(terminate_it, id_arg(f));
+    let_run();
+    weft_raise(g, -EIO, "enough");
+    ck_assert_int_eq(weft_await(g), -EIO);
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+}
+END_TEST
+
+static weft_value stop_oneself(void *arg)
+{
+    ck_assert_int_eq(weft_stop(weft_self(), (weft_value)arg), 0);
+    mark("goes on ");
+    ck_assert_int_eq(weft_snooze(), -ECANCELED);
+    ck_assert(weft_is_cancelled());
+    return 5;
+}
+
+/* P24 */
+START_TEST(a_fiber_that_stops_itself_goes_on_to_its_next_blocking_call)
+{
+    ck_assert_int_eq(weft_await(weft_spin(stop_oneself, as_arg(9))), 9);
+    ck_assert_int_eq(weft_await(weft_spin(stop_oneself, as_arg(-ECANCELED))), -ECANCELED);
+    ck_assert_trail("goes on goes on ");
+}
+END_TEST
+
+static weft_value stop_parent(void *arg)
+{
+    (void)arg;
+    ck_assert_int_eq(weft_stop(weft_parent(weft_self()), 7), 0);
+    weft_value rc = weft_suspend();
+    mark(rc == -ECANCELED ? "child " : "? ");
+    return rc;
+}
+
+static weft_value be_stopped_by_child(void *arg)
+{
+    (void)arg;
+    weft_spin(stop_parent, NULL);
+    weft_value rc = weft_suspend();
+    mark(rc == -ECANCELED ? "parent " : "? ");
+    return 0;
+}
+
+/* P24 */
+START_TEST(a_child_may_stop_its_own_parent_and_ends_with_it)
+{
+    ck_assert_int_eq(weft_await(weft_spin(be_stopped_by_child, NULL)), 7);
+    ck_assert_trail("parent child ");
+}
+END_TEST
+
+/* P6 */
+START_TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
+{
+    weft_fiber f = weft_spin(clean_up_and_return, NULL);
+    weft_snooze();
+    weft_fiber g = weft_spin(clean_up_and_return, NULL);
+    weft_snooze();
+    weft_spin(mark_and_return, "queued ");
+    weft_cancel(f);
+    weft_schedule(g, 1);
+    weft_cancel(g);
+    let_run();
+    ck_assert_trail("block fiber block fiber queued ");
+}
+END_TEST
+
+static weft_value note_value_then_block(void *arg)
+{
+    *(weft_value *)arg = weft_suspend();
+    return weft_snooze();
+}
+
+/* P24 */
+START_TEST(who_was_woken_before_it_was_cancelled_keeps_its_value_and_fails_at_the_next_call)
+{
+    weft_value got = 0;
+    weft_fiber f = weft_spin(note_value_then_block, &got);
+    weft_snooze();
+    weft_schedule(f, 8);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(got, 8);
+}
+END_TEST
+
+static weft_value catch_and_go_on(void *arg)
+{
+    (void)arg;
+    ck_assert(!weft_is_cancelled());
+    ck_assert_int_eq(weft_sleep(INFINITY), -ECANCELED);
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    ck_assert(weft_is_cancelled());
+    WEFT_SHIELD(10) {
+        ck_assert(!weft_is_cancelled());
+        ck_assert_int_eq(weft_snooze(), 0);
+    }
+    ck_assert(weft_is_cancelled());
+    return 1;
+}
+
+/* T38 */
+START_TEST(a_cancelled_sleeper_wakes_and_stays_cancelled)
+{
+    weft_fiber f = weft_spin(catch_and_go_on, NULL);
+    let_run();
+    ck_assert_int_eq(weft_cancel(f), 0);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+}
+END_TEST
+
+static weft_value ignore_cancellation_for_a_while(void *arg)
+{
+    const bool *may_end = arg;
+    while (!*may_end)
+        weft_sleep(60);
+    return 0;
+}
+
+static weft_value set_flag(void *arg)
+{
+    *(bool *)arg = true;
+    return 0;
+}
+
+/* T38 */
+START_TEST(code_that_ignores_a_cancel_cannot_keep_the_others_from_running)
+{
+    bool may_end = false;
+    weft_fiber f = weft_spin(ignore_cancellation_for_a_while, &may_end);
+    weft_snooze();
+    weft_cancel(f);
+    weft_spin(set_flag, &may_end);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+}
+END_TEST
+
+static void refuse_fiber_calls(weft_fiber other)
+{
+    weft_value out;
+    ck_assert_int_eq(weft_await(other), -ECANCELED);
+    ck_assert_int_eq(weft_await_any(&other, 1, &out), -ECANCELED);
+    ck_assert_int_eq(weft_select_fibers(&other, 1, &out), -ECANCELED);
+    ck_assert_int_eq(weft_await_children(), -ECANCELED);
+    ck_assert_int_eq(weft_transfer(other, 1), -ECANCELED);
+    ck_assert_int_eq(weft_restart(other), -ECANCELED);
+    ck_assert_int_eq(weft_state_of(other), WEFT_WAITING);
+    ck_assert_int_eq(weft_snooze(), -ECANCELED);
+    ck_assert_int_eq(weft_suspend(), -ECANCELED);
+    ck_assert_int_eq(weft_sleep(0), -ECANCELED);
+    ck_assert_int_eq(weft_sleep(INFINITY), -ECANCELED);
+    ck_assert_int_eq(weft_terminate(other, 1), -ECANCELED);
+}
+
+static void refuse_io_calls(const int *fd)
+{
+    char byte;
+    ck_assert_int_eq(weft_read(fd[0], &byte, 1), -ECANCELED);
+    ck_assert_int_eq(weft_read_full(fd[0], &byte, 1), -ECANCELED);
+    ck_assert_int_eq(weft_write(fd[1], "x", 1), -ECANCELED);
+    ck_assert_int_eq(weft_write_all(fd[1], "x", 1), -ECANCELED);
+    ck_assert_int_eq(weft_wait_fd(fd[0], POLLIN), -ECANCELED);
+    ck_assert_int_eq(weft_accept(fd[0], NULL, NULL), -ECANCELED);
+    ck_assert_int_eq(weft_close(fd[1]), 0); /* in any case */
+}
+
+typedef struct surroundings {
+    weft_fiber other;
+    weft_fiber dead;
+    int fd[2];
+} surroundings;
+
+static weft_value try_every_call(void *arg)
+{
+    surroundings *s = arg;
+    weft_cancel(weft_self());
+    refuse_fiber_calls(s->other);
+    refuse_io_calls(s->fd);
+    ck_assert_int_eq(weft_await(s->dead), 3); /* no need to wait for it */
+    return 0;
+}
+
+/* T40, T41 */
+START_TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
+{
+    surroundings s = {.other = spin_suspended(), .dead = weft_spin(return_arg, as_arg(3))};
+    weft_snooze();
+    ck_assert_int_eq(weft_socketpair(s.fd), 0);
+    ck_assert_int_eq(weft_await(weft_spin(try_every_call, &s)), -ECANCELED);
+    char byte;
+    ck_assert_int_eq(weft_read(s.fd[0], &byte, 1), 0); /* nothing was written, and it was closed */
+    weft_close(s.fd[0]);
+}
+END_TEST
+
+static weft_value read_it(void *arg)
+{
+    char byte;
+    return weft_read(*(int *)arg, &byte, 1);
+}
+
+static weft_value await_it(void *arg)
+{
+    return weft_await(*(weft_fiber *)arg);
+}
+
+static weft_value await_any_of_it(void *arg)
+{
+    return weft_await_any(arg, 1, NULL);
+}
+
+static weft_value await_own_children(void *arg)
+{
+    (void)arg;
+    weft_spin(suspend, NULL);
+    return weft_await_children();
+}
+
+static weft_value restart_it(void *arg)
+{
+    return weft_restart(*(weft_fiber *)arg);
+}
+
+static void cancel_in(weft_fn *fn, void *arg)
+{
+    weft_fiber f = weft_spin(fn, arg);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    ck_assert_int_eq(weft_cancel(f), 0);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+}
+
+/* T38, T40, P63 */
+START_TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
+{
+    int fd[2];
+    ck_assert_int_eq(weft_pipe(fd), 0);
+    weft_fiber other = weft_spin(end_late, as_arg(5));
+    weft_snooze();
+    cancel_in(suspend, NULL);
+    cancel_in(sleep_forever, NULL);
+    cancel_in(read_it, &fd[0]);
+    cancel_in(await_it, &other);
+    cancel_in(await_any_of_it, &other);
+    cancel_in(await_own_children, NULL);
+    cancel_in(restart_it, &other);
+    weft_counters counters;
+    weft_stats(&counters);
+    ck_assert_uint_eq(counters.ops_pending, 0);
+    ck_assert_uint_le(counters.timers, 2); /* the slow end of the other, and its shield */
+    weft_close(fd[0]);
+    weft_close(fd[1]);
+}
+END_TEST
+
+/* T44 */
+START_TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
+{
+    for (int i = 0; i < 5000; i++) {
+        weft_fiber f = weft_new(i % 2 ? sleep_forever : suspend, NULL);
+        ck_assert_int_eq(weft_start(f), 0);
+        ck_assert_int_eq(weft_cancel(f), 0);
+        ck_assert_int_eq(weft_cancel(f), 0);
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+    }
+    weft_counters counters;
+    weft_stats(&counters);
+    ck_assert_uint_eq(counters.fibers, 0);
+    ck_assert_uint_eq(counters.timers, 0);
+}
+END_TEST
+
+static weft_value leave_a_mess(void *arg)
+{
+    static weft_scope scope; /* outlives the fiber, which does not close it */
+    weft_scope_open(&scope, (double)(intptr_t)arg);
+    weft_no_switch_begin();
+    weft_raise(weft_self(), -EIO, "never delivered");
+    weft_fail(-EPIPE, "never read");
+    for (int i = 0; i < 40; i++)
+        weft_is_cancelled();
+    weft_no_switch_end();
+    weft_no_switch_begin();
+    return 0;
+}
+
+static weft_value find_nothing(void *arg)
+{
+    (void)arg;
+    ck_assert(!weft_is_cancelled());
+    ck_assert_ptr_null(weft_error());
+    ck_assert_int_eq(weft_first_value(), 0);
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_int_eq(weft_sleep(0.0001), 0);
+    return 11;
+}
+
+/* T45 */
+START_TEST(nothing_leaks_to_the_next_fiber_on_a_used_record)
+{
+    for (int i = 0; i < 100; i++) {
+        weft_fiber f = weft_spin(suspend, NULL);
+        if (i % 2)
+            weft_snooze();
+        weft_stop(f, i);
+        ck_assert_int_eq(weft_await(f), i);
+        ck_assert_int_eq(weft_await(weft_spin(find_nothing, NULL)), 11);
+        weft_value value = weft_await(weft_spin(leave_a_mess, as_arg(i % 3)));
+        ck_assert(value == 0 || value == -EIO);
+        weft_error_clear();
+        ck_assert_int_eq(weft_await(weft_spin(find_nothing, NULL)), 11);
+    }
+}
+END_TEST
+
+static weft_value ignore_many_refusals(void *arg)
+{
+    weft_cancel(weft_self());
+    for (int i = 0; i < 100; i++)
+        weft_snooze();
+    return (weft_value)arg;
+}
+
+static weft_value be_refused_once(void *arg)
+{
+    (void)arg;
+    weft_cancel(weft_self());
+    weft_spin(mark_and_return, "ran");
+    ck_assert_int_eq(weft_snooze(), -ECANCELED);
+    ck_assert_trail("");
+    return 0;
+}
+
+/* T45, T40 */
+START_TEST(a_refused_call_returns_at_once_also_on_the_record_of_one_that_was_refused_often)
+{
+    ck_assert_int_eq(weft_await(weft_spin(ignore_many_refusals, NULL)), -ECANCELED);
+    ck_assert_int_eq(weft_await(weft_spin(be_refused_once, NULL)), -ECANCELED);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_fiber_that_is_stopped_before_it_ran_never_runs,
+    &the_value_of_a_stopped_fiber_is_what_it_was_stopped_with,
+    &terminate_cancels_and_waits_and_the_id_is_gone,
+    &terminate_says_who_has_not_ended_after_the_grace_time_and_goes_on_waiting,
+    &a_terminate_that_is_cut_short_says_so_and_the_fiber_ends_all_the_same,
+    &a_fiber_that_stops_itself_goes_on_to_its_next_blocking_call,
+    &a_child_may_stop_its_own_parent_and_ends_with_it,
+    &a_stopped_fiber_moves_to_the_front_of_the_queue,
+    &who_was_woken_before_it_was_cancelled_keeps_its_value_and_fails_at_the_next_call,
+    &a_cancelled_sleeper_wakes_and_stays_cancelled,
+    &code_that_ignores_a_cancel_cannot_keep_the_others_from_running,
+    &every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once,
+    &every_kind_of_wait_ends_when_its_fiber_is_cancelled,
+    &fibers_can_be_started_and_cancelled_at_once_many_times,
+    &nothing_leaks_to_the_next_fiber_on_a_used_record,
+    &a_refused_call_returns_at_once_also_on_the_record_of_one_that_was_refused_often,
+};
+
+int main(void)
+{
+    return run_suite("stop", tests, COUNT_OF(tests));
+}

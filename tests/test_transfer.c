@@ -1,0 +1,434 @@
+/* Switching by hand: starting a fiber at once, and the bare symmetric transfer. */
+#include "support.h"
+
+static weft_value mark_twice(void *arg)
+{
+    mark(arg);
+    weft_snooze();
+    mark(arg);
+    return 0;
+}
+
+/* T8 */
+START_TEST(start_runs_the_body_and_returns_at_its_first_switchpoint)
+{
+    weft_spin(mark_and_return, "b");
+    weft_fiber f = weft_new(mark_twice, "a");
+    ck_assert_trail("");
+    ck_assert_int_eq(weft_start(f), 0);
+    ck_assert_trail("a");
+    let_run();
+    ck_assert_trail("aba");
+}
+END_TEST
+
+/* T8 */
+START_TEST(start_returns_at_the_end_of_a_body_without_switchpoints)
+{
+    weft_spin(mark_and_return, "b");
+    weft_fiber f = weft_new(mark_and_return, "a");
+    ck_assert_int_eq(weft_start(f), 0);
+    ck_assert_trail("a");
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_trail("a");
+}
+END_TEST
+
+static weft_value read_argument(void *arg)
+{
+    int *numbers = arg;
+    int sum = numbers[0] + numbers[1];
+    numbers[0] = 0;
+    weft_suspend();
+    return sum;
+}
+
+static weft_fiber start_with_argument_on_stack(void)
+{
+    int numbers[2] = {3, 4};
+    weft_fiber f = weft_new(read_argument, numbers);
+    ck_assert_int_eq(weft_start(f), 0);
+    ck_assert_int_eq(numbers[0], 0);
+    return f;
+}
+
+/* T9 */
+START_TEST(an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns)
+{
+    weft_fiber f = start_with_argument_on_stack();
+    weft_schedule(f, 0);
+    ck_assert_int_eq(weft_await(f), 7);
+}
+END_TEST
+
+static weft_value nest(void *arg)
+{
+    intptr_t left = (intptr_t)arg;
+    if (left == 0)
+        return 1;
+    weft_fiber f = weft_new(nest, as_arg(left - 1));
+    ck_assert_int_eq(weft_start(f), 0);
+    weft_value below = weft_await(f);
+    return weft_is_error(below) ? below : below + 1;
+}
+
+/* T8 */
+START_TEST(starts_nest_two_thousand_deep)
+{
+    weft_fiber f = weft_new(nest, as_arg(2000));
+    ck_assert_int_eq(weft_start(f), 0);
+    ck_assert_int_eq(weft_await(f), 2001);
+}
+END_TEST
+
+static weft_value start_another(void *arg)
+{
+    mark("outer ");
+    ck_assert_int_eq(weft_start(arg_id(arg)), 0);
+    mark("outer again ");
+    weft_suspend();
+    return 0;
+}
+
+/* T8 */
+START_TEST(nested_starts_come_back_one_after_the_other)
+{
+    weft_spin(mark_and_return, "queued ");
+    weft_fiber inner = weft_new(mark_twice, "inner ");
+    weft_fiber outer = weft_new(start_another, id_arg(inner));
+    ck_assert_int_eq(weft_start(outer), 0);
+    mark("back ");
+    let_run();
+    ck_assert_trail("outer inner outer again back queued inner ");
+}
+END_TEST
+
+/* T5 */
+START_TEST(scheduling_oneself_before_a_start_does_no_harm)
+{
+    ck_assert_int_eq(weft_schedule(weft_self(), 5), -EBUSY);
+    weft_fiber f = weft_new(mark_twice, "a");
+    ck_assert_int_eq(weft_start(f), 0);
+    mark("b");
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_trail("aba");
+}
+END_TEST
+
+static weft_value harass_starter(void *arg)
+{
+    weft_fiber starter = arg_id(arg);
+    ck_assert_int_eq(weft_state_of(starter), WEFT_RUNNABLE);
+    ck_assert_int_eq(weft_schedule(starter, 9), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(starter, 9), -EBUSY);
+    ck_assert_int_eq(weft_transfer(starter, 9), -EBUSY);
+    ck_assert_int_eq(weft_start(starter), -EBUSY);
+    return weft_suspend();
+}
+
+/* T5 */
+START_TEST(a_fiber_in_start_can_only_be_resumed_by_what_it_started)
+{
+    weft_fiber f = weft_new(harass_starter, id_arg(weft_self()));
+    ck_assert_int_eq(weft_start(f), 0);
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+}
+END_TEST
+
+/* T7 */
+START_TEST(what_has_been_started_scheduled_or_spun_cannot_be_started)
+{
+    weft_fiber started = weft_new(suspend, NULL);
+    ck_assert_int_eq(weft_start(started), 0);
+    ck_assert_int_eq(weft_start(started), -EBUSY);
+    weft_fiber scheduled = weft_new(suspend, NULL);
+    weft_schedule(scheduled, 0);
+    ck_assert_int_eq(weft_start(scheduled), -EBUSY);
+    ck_assert_int_eq(weft_start(weft_spin(suspend, NULL)), -EBUSY);
+    ck_assert_int_eq(weft_start(weft_self()), -EBUSY);
+}
+END_TEST
+
+static weft_value cancel_starter(void *arg)
+{
+    return weft_cancel(arg_id(arg));
+}
+
+static weft_value start_own_end(void *arg)
+{
+    (void)arg;
+    weft_value rc = weft_start(weft_new(cancel_starter, id_arg(weft_self())));
+    mark(rc == 0 ? "started " : "refused ");
+    mark(weft_snooze() == -ECANCELED ? "cancelled" : "goes on");
+    return 0;
+}
+
+/* T44 */
+START_TEST(a_start_of_one_who_cancels_the_starter_succeeds_and_the_next_call_fails)
+{
+    ck_assert_int_eq(weft_await(weft_spin(start_own_end, NULL)), -ECANCELED);
+    ck_assert_trail("started cancelled");
+}
+END_TEST
+
+static weft_value start_when_cancelled(void *arg)
+{
+    weft_cancel(weft_self());
+    ck_assert_int_eq(weft_start(arg_id(arg)), -ECANCELED);
+    ck_assert_int_eq(weft_transfer(arg_id(arg), 1), -ECANCELED);
+    return 0;
+}
+
+/* T40 */
+START_TEST(a_cancelled_fiber_neither_starts_nor_transfers)
+{
+    weft_fiber f = weft_new(mark_and_return, "ran");
+    ck_assert_int_eq(weft_await(weft_spin(start_when_cancelled, id_arg(f))), -ECANCELED);
+    ck_assert_trail("");
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+}
+END_TEST
+
+static weft_value double_and_back(void *arg)
+{
+    weft_fiber peer = arg_id(arg);
+    weft_value v = weft_first_value();
+    while (v > 0)
+        v = weft_transfer(peer, 2 * v);
+    return v;
+}
+
+/* P8 */
+START_TEST(transfer_passes_values_both_ways)
+{
+    weft_fiber f = weft_new(double_and_back, id_arg(weft_self()));
+    for (weft_value v = 1; v < 1000; v++)
+        ck_assert_int_eq(weft_transfer(f, v), 2 * v);
+    ck_assert_int_eq(weft_transfer(f, 0), 0); /* it ends; nothing is left to run */
+    ck_assert_int_eq(weft_await(f), 0);
+}
+END_TEST
+
+/* P8 */
+START_TEST(a_transfer_runs_before_what_is_queued)
+{
+    weft_spin(mark_and_return, "queued ");
+    weft_fiber f = weft_new(double_and_back, id_arg(weft_self()));
+    ck_assert_int_eq(weft_transfer(f, 1), 2);
+    ck_assert_trail("");
+}
+END_TEST
+
+/* P8 */
+START_TEST(a_transfer_to_oneself_returns_the_value_at_once)
+{
+    weft_spin(mark_and_return, "other");
+    ck_assert_int_eq(weft_transfer(weft_self(), 5), 5);
+    ck_assert_trail("");
+}
+END_TEST
+
+/* P8 */
+START_TEST(a_transfer_from_main_returns_0_when_nothing_is_left)
+{
+    weft_fiber f = weft_new(suspend, NULL);
+    ck_assert_int_eq(weft_transfer(f, 1), 0);
+    ck_assert_int_eq(weft_transfer(f, 2), 0);
+    ck_assert_int_eq(weft_await(f), 2);
+}
+END_TEST
+
+static weft_value transfer_to(void *arg)
+{
+    return weft_transfer(arg_id(arg), 1);
+}
+
+/* P8 */
+START_TEST(who_has_transferred_can_be_scheduled)
+{
+    weft_fiber f = weft_spin(transfer_to, id_arg(spin_suspended()));
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    ck_assert_int_eq(weft_schedule(f, 12), 0);
+    ck_assert_int_eq(weft_await(f), 12);
+}
+END_TEST
+
+/* P4 */
+START_TEST(a_transfer_to_a_scheduled_fiber_takes_it_off_the_queue)
+{
+    weft_fiber f = weft_spin(suspend_and_mark, "f");
+    weft_snooze();
+    weft_schedule(f, 1);
+    weft_spin(mark_and_return, "g");
+    ck_assert_int_eq(weft_transfer(f, 2), 0);
+    ck_assert_trail("fg");
+    ck_assert_int_eq(weft_await(f), 2);
+}
+END_TEST
+
+static weft_value mark_first_value(void *arg)
+{
+    (void)arg;
+    mark("ran");
+    return weft_first_value();
+}
+
+/* P4, T3 */
+START_TEST(a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once)
+{
+    weft_fiber f = weft_spin(mark_first_value, NULL);
+    ck_assert_int_eq(weft_transfer(f, 4), 0);
+    let_run();
+    ck_assert_trail("ran");
+    ck_assert_int_eq(weft_await(f), 4);
+}
+END_TEST
+
+/* P6 */
+START_TEST(a_transfer_does_not_displace_an_error)
+{
+    weft_fiber f = spin_suspended();
+    weft_schedule(f, -EIO);
+    ck_assert_int_eq(weft_transfer(f, 5), -EIO); /* what its child ended with */
+    ck_assert_int_eq(weft_await(f), -EIO);
+}
+END_TEST
+
+static weft_value snooze_once(void *arg)
+{
+    (void)arg;
+    return weft_snooze();
+}
+
+/* P64 */
+START_TEST(who_waits_in_anything_else_cannot_be_transferred_to)
+{
+    weft_fiber sleeper = spin_sleeping();
+    weft_fiber snoozer = weft_spin(snooze_once, NULL);
+    weft_snooze();
+    ck_assert_int_eq(weft_transfer(sleeper, 1), -EBUSY);
+    ck_assert_int_eq(weft_transfer(snoozer, 1), -EBUSY);
+    weft_fiber parked = spin_suspended();
+    weft_park(parked);
+    ck_assert_int_eq(weft_transfer(parked, 1), -EBUSY);
+}
+END_TEST
+
+/* P7 */
+START_TEST(a_transfer_to_an_ended_fiber_is_refused)
+{
+    weft_fiber f = weft_spin(return_arg, as_arg(3));
+    weft_snooze();
+    ck_assert_int_eq(weft_transfer(f, 1), -ESRCH);
+    ck_assert_int_eq(weft_await(f), 3);
+    ck_assert_int_eq(weft_transfer(f, 1), -ESRCH);
+}
+END_TEST
+
+static weft_value transfer_and_mark(void *arg)
+{
+    mark("transfers ");
+    weft_value v = weft_transfer(arg_id(arg), 1);
+    mark("resumed ");
+    return v;
+}
+
+static weft_value suspend_and_snooze(void *arg)
+{
+    (void)arg;
+    weft_suspend();
+    mark("target ");
+    weft_snooze();
+    mark("target again ");
+    return 0;
+}
+
+/* T8 */
+START_TEST(the_starter_goes_on_when_what_it_started_has_transferred_away)
+{
+    weft_fiber target = weft_spin(suspend_and_snooze, NULL);
+    weft_snooze();
+    weft_fiber f = weft_new(transfer_and_mark, id_arg(target));
+    ck_assert_int_eq(weft_start(f), 0);
+    mark("back ");
+    let_run();
+    ck_assert_trail("transfers target back target again ");
+    weft_schedule(f, 6);
+    ck_assert_int_eq(weft_await(f), 6);
+}
+END_TEST
+
+/* T38 */
+START_TEST(who_has_transferred_can_be_cancelled_raised_in_and_interrupted)
+{
+    weft_fiber target = spin_suspended();
+    weft_fiber f = weft_spin(transfer_to, id_arg(target));
+    let_run();
+    ck_assert_int_eq(weft_cancel(f), 0);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    target = spin_suspended();
+    f = weft_spin(transfer_to, id_arg(target));
+    let_run();
+    ck_assert_int_eq(weft_raise(f, -EIO, "raised"), 0);
+    ck_assert_int_eq(weft_await(f), -EIO);
+    ck_assert_words(-EIO, "raised");
+    target = spin_suspended();
+    f = weft_spin(transfer_to, id_arg(target));
+    let_run();
+    ck_assert_int_eq(weft_interrupt(f, 31), 0);
+    ck_assert_int_eq(weft_await(f), 31);
+}
+END_TEST
+
+static weft_fiber ring[3];
+
+static weft_value pass_round(void *arg)
+{
+    weft_value v = weft_first_value();
+    while (v >= 0 && v < 3000)
+        v = weft_transfer(ring[((intptr_t)arg + 1) % 3], v + 1);
+    return v == 3000 ? weft_schedule(weft_main(), v) : v;
+}
+
+/* P8 */
+START_TEST(three_fibers_transfer_in_a_ring)
+{
+    for (int i = 0; i < 3; i++)
+        ring[i] = weft_new(pass_round, as_arg(i));
+    ck_assert_int_eq(weft_transfer(ring[0], 0), 3000);
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 2);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &start_runs_the_body_and_returns_at_its_first_switchpoint,
+    &start_returns_at_the_end_of_a_body_without_switchpoints,
+    &an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns,
+    &starts_nest_two_thousand_deep,
+    &nested_starts_come_back_one_after_the_other,
+    &scheduling_oneself_before_a_start_does_no_harm,
+    &a_fiber_in_start_can_only_be_resumed_by_what_it_started,
+    &what_has_been_started_scheduled_or_spun_cannot_be_started,
+    &a_start_of_one_who_cancels_the_starter_succeeds_and_the_next_call_fails,
+    &a_cancelled_fiber_neither_starts_nor_transfers,
+    &transfer_passes_values_both_ways,
+    &a_transfer_runs_before_what_is_queued,
+    &a_transfer_to_oneself_returns_the_value_at_once,
+    &a_transfer_from_main_returns_0_when_nothing_is_left,
+    &who_has_transferred_can_be_scheduled,
+    &a_transfer_to_a_scheduled_fiber_takes_it_off_the_queue,
+    &a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once,
+    &a_transfer_does_not_displace_an_error,
+    &who_waits_in_anything_else_cannot_be_transferred_to,
+    &a_transfer_to_an_ended_fiber_is_refused,
+    &the_starter_goes_on_when_what_it_started_has_transferred_away,
+    &who_has_transferred_can_be_cancelled_raised_in_and_interrupted,
+    &three_fibers_transfer_in_a_ring,
+};
+
+int main(void)
+{
+    return run_suite("transfer", tests, COUNT_OF(tests));
+}

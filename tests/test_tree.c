@@ -1,0 +1,494 @@
+/* Parents and children: who ends whom and in which order, and the way that an error takes up the tree. */
+#include "support.h"
+
+static weft_value mark_when_cancelled(void *arg)
+{
+    weft_value rc = weft_suspend();
+    if (rc == -ECANCELED)
+        mark(arg);
+    return rc;
+}
+
+static weft_value spin_three_and_end(void *arg)
+{
+    weft_spin(mark_when_cancelled, "1");
+    weft_spin(mark_when_cancelled, "2");
+    weft_spin(mark_when_cancelled, "3");
+    weft_snooze();
+    mark("end ");
+    return (weft_value)arg;
+}
+
+/* P16 */
+START_TEST(as_a_fiber_ends_its_children_are_cancelled_in_the_order_of_their_making)
+{
+    ck_assert_int_eq(weft_await(weft_spin(spin_three_and_end, as_arg(8))), 8);
+    ck_assert_trail("end 123");
+}
+END_TEST
+
+static weft_value end_slowly(void *arg)
+{
+    weft_suspend();
+    WEFT_SHIELD(10) {
+        weft_sleep((double)(intptr_t)arg * 1e-3);
+    }
+    mark("child ");
+    return 0;
+}
+
+static weft_value spin_slow_child_and_end(void *arg)
+{
+    (void)arg;
+    weft_spin(end_slowly, as_arg(20));
+    weft_spin(end_slowly, as_arg(5));
+    weft_snooze();
+    mark("body ");
+    return 6;
+}
+
+/* P16, P17 */
+START_TEST(a_fiber_is_dead_only_when_its_children_are)
+{
+    double begin = weft_now();
+    weft_fiber f = weft_spin(spin_slow_child_and_end, NULL);
+    weft_sleep(0.001);
+    ck_assert_trail("body ");
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    ck_assert_int_eq(weft_await(f), 6);
+    ck_assert_slept(begin, 0.02);
+    ck_assert_trail("body child child ");
+}
+END_TEST
+
+static weft_value fail_when_cancelled(void *arg)
+{
+    weft_suspend();
+    return weft_fail((int)(intptr_t)arg, "broken in the end");
+}
+
+static weft_value spin_two_that_fail_at_the_end(void *arg)
+{
+    weft_spin(suspend, NULL);
+    weft_spin(fail_when_cancelled, as_arg(-EIO));
+    weft_spin(fail_when_cancelled, as_arg(-EPIPE));
+    weft_snooze();
+    return (weft_value)arg;
+}
+
+/* P18 */
+START_TEST(of_children_that_fail_while_they_are_ended_the_first_error_is_the_result)
+{
+    ck_assert_int_eq(weft_await(weft_spin(spin_two_that_fail_at_the_end, as_arg(1))), -EIO);
+    ck_assert_words(-EIO, "broken in the end");
+    weft_error_clear();
+    ck_assert_int_eq(weft_await(weft_spin(spin_two_that_fail_at_the_end, as_arg(-ENOENT))), -ENOENT);
+}
+END_TEST
+
+/* P19 */
+START_TEST(an_error_of_a_child_arrives_at_the_next_switchpoint_once_and_not_before)
+{
+    weft_fiber sibling = spin_suspended();
+    weft_go(fail_with, as_arg(-EIO));
+    ck_assert_ptr_null(weft_error());
+    ck_assert_int_eq(weft_snooze(), 0); /* it fails during this one */
+    ck_assert_ptr_null(weft_error());
+    ck_assert_int_eq(weft_snooze(), -EIO);
+    ck_assert_words(-EIO, "broken");
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_int_eq(weft_state_of(sibling), WEFT_WAITING);
+    weft_schedule(sibling, 3);
+    ck_assert_int_eq(weft_await(sibling), 3);
+}
+END_TEST
+
+/* P19 */
+START_TEST(an_error_of_a_child_ends_the_blocking_call_in_which_its_parent_is)
+{
+    weft_go(fail_with, as_arg(-EIO));
+    ck_assert_int_eq(weft_sleep(60), -EIO);
+    weft_fiber f = spin_suspended();
+    weft_go(fail_with, as_arg(-EPIPE));
+    ck_assert_int_eq(weft_await(f), -EPIPE);
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    weft_go(fail_with, as_arg(-ENOENT));
+    ck_assert_int_eq(weft_suspend(), -ENOENT);
+    int fd[2];
+    char byte;
+    ck_assert_int_eq(weft_pipe(fd), 0);
+    weft_go(fail_with, as_arg(-ENOSPC));
+    ck_assert_int_eq(weft_read(fd[0], &byte, 1), -ENOSPC);
+    weft_close(fd[0]);
+    weft_close(fd[1]);
+}
+END_TEST
+
+/* P19 */
+START_TEST(errors_of_several_children_arrive_one_after_the_other)
+{
+    weft_go(fail_with, as_arg(-EIO));
+    weft_go(fail_with, as_arg(-EPIPE));
+    weft_go(return_arg, as_arg(-ENOENT));
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_int_eq(weft_snooze(), -EIO);
+    ck_assert_int_eq(weft_sleep(1), -EPIPE);
+    ck_assert_int_eq(weft_suspend(), -ENOENT);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value three_levels(void *arg)
+{
+    intptr_t level = (intptr_t)arg;
+    weft_fiber below = level == 1 ? weft_spin(fail_with, as_arg(-EIO))
+                                  : weft_spin(three_levels, as_arg(level - 1));
+    weft_name(below, level == 1 ? "innermost" : "between");
+    weft_spin(mark_when_cancelled, "s");
+    return weft_sleep(60);
+}
+
+/* P20 */
+START_TEST(an_error_climbs_three_levels_and_its_source_is_the_innermost)
+{
+    weft_spin(three_levels, as_arg(3));
+    ck_assert_int_eq(weft_sleep(60), -EIO);
+    ck_assert_words(-EIO, "broken");
+    ck_assert_str_eq(weft_error()->fiber_name, "innermost");
+    ck_assert_trail("sss");
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value translate(void *arg)
+{
+    weft_spin(fail_with, as_arg(-EIO));
+    int rc = weft_sleep(60);
+    if (arg == NULL)
+        return rc == -EIO ? 0 : 1;
+    return weft_fail(-EPIPE, "upstream failed");
+}
+
+/* P20 */
+START_TEST(each_level_may_deal_with_an_error_or_give_another_one_with_its_cause)
+{
+    ck_assert_int_eq(weft_await(weft_spin(translate, NULL)), 0);
+    weft_fiber f = weft_spin(translate, "anything");
+    ck_assert_int_eq(weft_sleep(60), -EPIPE);
+    ck_assert_words(-EPIPE, "upstream failed");
+    ck_assert_uint_eq(weft_error()->fiber, f);
+    const weft_error_info *cause = weft_error()->cause;
+    ck_assert_ptr_nonnull(cause);
+    ck_assert_int_eq(cause->code, -EIO);
+    ck_assert_str_eq(cause->message, "broken");
+    ck_assert_ptr_null(cause->cause);
+}
+END_TEST
+
+/* P21 */
+START_TEST(a_parent_that_awaits_gets_the_error_once)
+{
+    weft_fiber f = weft_spin(fail_with, as_arg(-EIO));
+    ck_assert_int_eq(weft_await(f), -EIO);
+    ck_assert_int_eq(weft_snooze(), 0);
+    f = weft_spin(fail_with, as_arg(-EIO));
+    ck_assert_int_eq(weft_snooze(), 0); /* it has failed, and its parent does not know yet */
+    ck_assert_int_eq(weft_await(f), -EIO);
+    ck_assert_int_eq(weft_snooze(), 0);
+    weft_fiber g[] = {weft_spin(return_arg, NULL), weft_spin(fail_with, as_arg(-EPIPE))};
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_int_eq(weft_await_all(g, 2, NULL), -EPIPE);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value sleep_then_fail(void *arg)
+{
+    weft_sleep(0.003);
+    return weft_fail((int)(intptr_t)arg, "late");
+}
+
+/* P21 */
+START_TEST(after_an_await_that_timed_out_a_later_error_still_reaches_the_parent)
+{
+    weft_fiber f = weft_spin(sleep_then_fail, as_arg(-EIO));
+    WEFT_MOVE_ON_AFTER(0.001) {
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+    }
+    ck_assert_int_eq(weft_sleep(60), -EIO);
+    ck_assert_words(-EIO, "late");
+}
+END_TEST
+
+/* P22 */
+START_TEST(a_scope_does_not_swallow_the_error_of_a_child)
+{
+    int rc = 1;
+    WEFT_CANCEL_AFTER(10, rc) {
+        weft_go(fail_with, as_arg(-EIO));
+        ck_assert_int_eq(weft_sleep(60), -EIO);
+    }
+    ck_assert_int_eq(rc, 0);
+    weft_go(fail_with, as_arg(-EPIPE));
+    weft_snooze();
+    int errors = 0;
+    WEFT_MOVE_ON_AFTER(0) {
+        for (int i = 0; i < 3; i++)
+            errors += weft_snooze() == -EPIPE;
+    }
+    errors += weft_snooze() == -EPIPE;
+    ck_assert_int_eq(errors, 1);
+}
+END_TEST
+
+/* P22 */
+START_TEST(an_error_of_a_child_waits_behind_a_shield)
+{
+    weft_go(fail_with, as_arg(-EIO));
+    WEFT_SHIELD(10) {
+        ck_assert_int_eq(weft_sleep(0.002), 0);
+        ck_assert_int_eq(weft_snooze(), 0);
+    }
+    ck_assert_int_eq(weft_snooze(), -EIO);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+/* T27 */
+START_TEST(an_end_that_was_asked_for_is_not_an_error_to_the_parent)
+{
+    weft_cancel(spin_suspended());
+    weft_stop(spin_suspended(), -EIO);
+    let_run();
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_fiber detached;
+
+static weft_value spin_and_detach(void *arg)
+{
+    detached = weft_spin((weft_fn *)arg, as_arg(-EIO));
+    ck_assert_uint_eq(weft_parent(detached), weft_self());
+    ck_assert_int_eq(weft_detach(detached), 0);
+    ck_assert_uint_eq(weft_parent(detached), weft_main());
+    return 0;
+}
+
+/* P27 */
+START_TEST(a_detached_child_outlives_its_parent_and_its_error_goes_to_main)
+{
+    ck_assert_int_eq(weft_await(weft_spin(spin_and_detach, (void *)sleep_then_fail)), 0);
+    ck_assert_int_eq(weft_state_of(detached), WEFT_WAITING);
+    ck_assert_int_eq(weft_sleep(60), -EIO);
+    ck_assert_words(-EIO, "late");
+}
+END_TEST
+
+static weft_value detach_from_ending_parent(void *arg)
+{
+    weft_suspend();
+    ck_assert_int_eq(weft_detach(weft_self()), 0);
+    WEFT_SHIELD(10) {
+        weft_sleep(0.01);
+    }
+    mark("late");
+    return (weft_value)arg;
+}
+
+static weft_value spin_and_end(void *arg)
+{
+    weft_spin((weft_fn *)arg, NULL);
+    return weft_snooze();
+}
+
+/* P27 */
+START_TEST(a_child_that_detaches_while_its_parent_ends_is_not_waited_for)
+{
+    weft_fiber f = weft_spin(spin_and_end, (void *)detach_from_ending_parent);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_trail("");
+    ck_assert_int_eq(weft_await_children(), 0);
+    ck_assert_trail("late");
+}
+END_TEST
+
+/* P27 */
+START_TEST(an_attached_fiber_ends_with_its_new_parent_and_its_errors_go_there)
+{
+    weft_fiber a = spin_suspended();
+    weft_fiber b = spin_suspended();
+    ck_assert_int_eq(weft_attach(b, a), 0);
+    ck_assert_uint_eq(weft_parent(b), a);
+    ck_assert_int_eq(weft_children(a, NULL, 0), 1);
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 1);
+    weft_schedule(b, -EIO);
+    ck_assert_int_eq(weft_await(a), -EIO);
+    weft_fiber c = spin_suspended();
+    weft_fiber d = spin_suspended();
+    weft_attach(d, c);
+    weft_schedule(c, 4);
+    ck_assert_int_eq(weft_await(c), 4);
+    ck_assert_int_eq(weft_await(d), -ESRCH);
+}
+END_TEST
+
+/* P27 */
+START_TEST(a_fiber_cannot_be_moved_under_itself_or_its_own_children)
+{
+    weft_fiber a = spin_suspended();
+    weft_fiber b = weft_spin_with(suspend, NULL, &(weft_spin_options){.parent = a});
+    ck_assert_int_eq(weft_attach(a, a), -EINVAL);
+    ck_assert_int_eq(weft_attach(a, b), -EINVAL);
+    ck_assert_int_eq(weft_attach(weft_main(), a), -EINVAL);
+    ck_assert_int_eq(weft_detach(weft_main()), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    ck_assert_uint_eq(weft_parent(b), a);
+    ck_assert_uint_eq(weft_parent(a), weft_self());
+    ck_assert_uint_eq(weft_parent(weft_self()), 0);
+    ck_assert_int_eq(weft_detach(a), 0);
+    ck_assert_uint_eq(weft_parent(b), a);
+}
+END_TEST
+
+/* P16 */
+START_TEST(children_are_listed_in_the_order_of_their_making)
+{
+    weft_fiber f[4], out[4] = {0};
+    for (int i = 0; i < 4; i++)
+        f[i] = weft_spin(suspend, NULL);
+    weft_stop(f[1], 1);
+    weft_await(f[1]);
+    ck_assert_int_eq(weft_children(weft_self(), out, 2), 3);
+    ck_assert_uint_eq(out[0], f[0]);
+    ck_assert_uint_eq(out[1], f[2]);
+    ck_assert_uint_eq(out[2], 0);
+    ck_assert_int_eq(weft_children(weft_self(), out, 4), 3);
+    ck_assert_uint_eq(out[2], f[3]);
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 3);
+    ck_assert_int_eq(weft_children(f[0], out, 4), 0);
+}
+END_TEST
+
+static weft_value terminate_own_children(void *arg)
+{
+    weft_fiber f = weft_spin(mark_when_cancelled, "a");
+    weft_fiber below = weft_spin_with(mark_when_cancelled, "b", &(weft_spin_options){.parent = f});
+    weft_spin(end_slowly, as_arg(2));
+    weft_snooze();
+    ck_assert_int_eq(weft_terminate_children(10), 0);
+    ck_assert_trail("abchild ");
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
+    ck_assert_int_eq(weft_state_of(below), WEFT_DEAD);
+    ck_assert_int_eq(weft_terminate_children(0), 0);
+    return (weft_value)arg;
+}
+
+/* P28 */
+START_TEST(terminate_children_ends_all_of_them_and_no_others)
+{
+    weft_fiber sibling = spin_suspended();
+    ck_assert_int_eq(weft_await(weft_spin(terminate_own_children, as_arg(5))), 5);
+    ck_assert_int_eq(weft_state_of(sibling), WEFT_WAITING);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+/* P32 */
+START_TEST(await_children_returns_when_none_lives_or_with_the_first_error)
+{
+    ck_assert_int_eq(weft_await_children(), 0);
+    weft_fiber f = spin_suspended();
+    weft_spin(sleep_then_fail, as_arg(-EIO));
+    ck_assert_int_eq(weft_await_children(), -EIO);
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    weft_spin_with(end_slowly, as_arg(1), &(weft_spin_options){.parent = f});
+    weft_schedule(f, 0);
+    ck_assert_int_eq(weft_await_children(), 0);
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
+    ck_assert_trail("child ");
+}
+END_TEST
+
+static int ended;
+
+static weft_value count_end(void *arg)
+{
+    (void)arg;
+    weft_value rc = weft_suspend();
+    ended += rc == -ECANCELED;
+    return rc;
+}
+
+static weft_value have_many(void *arg)
+{
+    for (intptr_t i = (intptr_t)arg; i > 0; i--)
+        ck_assert_uint_ne(weft_spin(count_end, NULL), 0);
+    weft_snooze();
+    return 1;
+}
+
+/* P28 */
+START_TEST(ten_thousand_children_end_with_their_parent)
+{
+    ck_assert_int_eq(weft_await(weft_spin(have_many, as_arg(100))), 1);
+    ck_assert_int_eq(ended, 100);
+    ck_assert_int_eq(weft_await(weft_spin(have_many, as_arg(10000))), 1);
+    ck_assert_int_eq(ended, 10100);
+    weft_counters counters;
+    weft_stats(&counters);
+    ck_assert_uint_eq(counters.fibers, 0);
+    ck_assert_uint_eq(counters.fibers_unawaited, 0);
+}
+END_TEST
+
+static weft_value deep(void *arg)
+{
+    intptr_t left = (intptr_t)arg;
+    if (left > 0)
+        weft_spin(deep, as_arg(left - 1));
+    weft_value rc = weft_suspend();
+    ended += rc == -ECANCELED;
+    return rc;
+}
+
+/* P28 */
+START_TEST(a_line_of_two_thousand_generations_ends_with_the_first)
+{
+    weft_fiber f = weft_spin(deep, as_arg(2000));
+    let_run();
+    ck_assert_int_eq(weft_stop(f, 1), 0);
+    ck_assert_int_eq(weft_await(f), 1);
+    ck_assert_int_eq(ended, 2001);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &as_a_fiber_ends_its_children_are_cancelled_in_the_order_of_their_making,
+    &a_fiber_is_dead_only_when_its_children_are,
+    &of_children_that_fail_while_they_are_ended_the_first_error_is_the_result,
+    &an_error_of_a_child_arrives_at_the_next_switchpoint_once_and_not_before,
+    &an_error_of_a_child_ends_the_blocking_call_in_which_its_parent_is,
+    &errors_of_several_children_arrive_one_after_the_other,
+    &an_error_climbs_three_levels_and_its_source_is_the_innermost,
+    &each_level_may_deal_with_an_error_or_give_another_one_with_its_cause,
+    &a_parent_that_awaits_gets_the_error_once,
+    &after_an_await_that_timed_out_a_later_error_still_reaches_the_parent,
+    &a_scope_does_not_swallow_the_error_of_a_child,
+    &an_error_of_a_child_waits_behind_a_shield,
+    &an_end_that_was_asked_for_is_not_an_error_to_the_parent,
+    &a_detached_child_outlives_its_parent_and_its_error_goes_to_main,
+    &a_child_that_detaches_while_its_parent_ends_is_not_waited_for,
+    &an_attached_fiber_ends_with_its_new_parent_and_its_errors_go_there,
+    &a_fiber_cannot_be_moved_under_itself_or_its_own_children,
+    &children_are_listed_in_the_order_of_their_making,
+    &terminate_children_ends_all_of_them_and_no_others,
+    &await_children_returns_when_none_lives_or_with_the_first_error,
+    &ten_thousand_children_end_with_their_parent,
+    &a_line_of_two_thousand_generations_ends_with_the_first,
+};
+
+int main(void)
+{
+    return run_suite("tree", tests, COUNT_OF(tests));
+}
