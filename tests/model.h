@@ -1,6 +1,6 @@
 /*
- * The model behind test_model.c: what is known of each fiber of a random program, told by the program
- * itself, and what may follow from it. It calls nothing that switches.
+ * The model behind test_model.c: what is known of each fiber of a random program, told by the
+ * program itself, and what may follow from it. It calls nothing that switches.
  *
  * Every value and every error code in a program is used once, so a result tells where it came from.
  */
@@ -24,7 +24,8 @@ typedef struct report {
     char text[256]; /* what did not hold; empty: everything did */
 } report;
 
-typedef enum place { NOWHERE, OPEN, CLOSED } place; /* in no call; in one that weft_schedule ends; in another */
+/* In no blocking call; in one that weft_schedule ends; in another. */
+typedef enum place { NOWHERE, OPEN, CLOSED } place;
 
 /* One fiber. Index 0 is the main fiber. */
 typedef struct actor {
@@ -38,7 +39,7 @@ typedef struct actor {
     bool is_parked;
     bool is_stopped, is_shutdown;
     weft_value stop_value, returned, first_value;
-    int climbed;               /* a child's error with which it ended though it returned a value; 0: none known */
+    int climbed;               /* error of a child that became its value; 0: none known */
     int last_code;             /* the last error that came; 0: none */
     place waits;
     bool has_value, is_interrupted; /* a value is on its way to the call it waits in */
@@ -121,7 +122,10 @@ static bool is_above(int a, int of)
     return of == a;
 }
 
-/* May this code be raised in the actor now? It came there itself, or climbs from a child that ended with it undelivered. */
+/*
+ * May this code be raised in the actor now? It was raised there, or climbs from a child that ended
+ * before it could be told.
+ */
 static bool take_code(int code, int whom)
 {
     uint8_t *left = &allowed[-code - CODE_FIRST][whom];
@@ -173,7 +177,10 @@ static void require_sane_return(actor *a, weft_value result, bool had_to_fail)
     REQUIRE(!had_to_fail || weft_is_error(result));
 }
 
-/* A call that weft_schedule cannot end: it returned what interrupted it, or an error, or what it is for. True: the latter. */
+/*
+ * A call that weft_schedule cannot end returned what interrupted it, or an error with a cause; else
+ * true: it is for the caller to judge.
+ */
 static bool is_own_result(actor *a, weft_value result)
 {
     if (a->is_interrupted) {
@@ -250,7 +257,7 @@ static void collect(actor *a, weft_value value)
         *left -= *left > 0 && !is_on_its_way;
 }
 
-/* May the id of a dead actor be gone? Someone has its value, or will when he runs, or nobody was to have it. */
+/* May the id of a dead actor be gone? Someone has its value, or soon will, or nobody was to. */
 static bool is_gone(const actor *a)
 {
     if (a->is_collected || a->is_unawaited || a->awaiters > 0)

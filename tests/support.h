@@ -18,6 +18,18 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Fibers at once, where a test is about many: TSan has room for 8128 stacks. */
+#if defined(__SANITIZE_THREAD__)
+#define MANY_FIBERS 5000
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MANY_FIBERS 5000
+#endif
+#endif
+#ifndef MANY_FIBERS
+#define MANY_FIBERS 10000
+#endif
+
 /* What happened, in order: one letter or word each. Every test begins with an empty one. */
 static char trail[512];
 
@@ -35,27 +47,27 @@ static inline void mark_arg(void *what)
 #define ck_assert_trail(expected) ck_assert_str_eq(trail, expected)
 
 /* The caller's last error is this one, with these words. */
-#define ck_assert_words(expected_code, expected_message)          \
-    do {                                                          \
-        const weft_error_info *ck_words = weft_error();           \
-        ck_assert_ptr_nonnull(ck_words);                          \
-        ck_assert_int_eq(ck_words->code, (expected_code));        \
-        ck_assert_str_eq(ck_words->message, (expected_message));  \
+#define ck_assert_words(expected_code, expected_message)         \
+    do {                                                         \
+        const weft_error_info *ck_words = weft_error();          \
+        ck_assert_ptr_nonnull(ck_words);                         \
+        ck_assert_int_eq(ck_words->code, (expected_code));       \
+        ck_assert_str_eq(ck_words->message, (expected_message)); \
     } while (0)
 
 /* The caller's last error has this code, and words at all. */
-#define ck_assert_any_words(expected_code)                  \
-    do {                                                    \
-        const weft_error_info *ck_words = weft_error();     \
-        ck_assert_ptr_nonnull(ck_words);                    \
-        ck_assert_int_eq(ck_words->code, (expected_code));  \
-        ck_assert_uint_gt(strlen(ck_words->message), 0);    \
+#define ck_assert_any_words(expected_code)                 \
+    do {                                                   \
+        const weft_error_info *ck_words = weft_error();    \
+        ck_assert_ptr_nonnull(ck_words);                   \
+        ck_assert_int_eq(ck_words->code, (expected_code)); \
+        ck_assert_uint_gt(strlen(ck_words->message), 0);   \
     } while (0)
 
-/* At least so many seconds have passed since then: to the nanosecond, which is what the clock has and a double does not keep. */
-#define ck_assert_slept(begin, seconds) ck_assert(weft_now() - (begin) >= (seconds) - 1e-9)
+/* At least so many seconds have passed since then, but for what a double loses of the clock. */
+#define ck_assert_slept(begin, seconds) ck_assert(weft_now() - (begin) >= (seconds)-1e-9)
 
-/* Let everyone run who can, until nobody can but the caller. Nothing that waits for time or I/O is waited for. */
+/* Let everyone run who can, until nobody can but the caller; time and I/O are not waited for. */
 static inline void let_run(void)
 {
     weft_counters counters;
@@ -140,9 +152,9 @@ static inline weft_fiber spin_sleeping(void)
     return f;
 }
 
-/* What became of a program: its exit status (or minus the signal that ended it), and what it wrote to stderr. */
+/* What became of a program, and what it wrote to stderr. */
 typedef struct outcome {
-    int status;
+    int status; /* of its exit, or minus the signal that ended it */
     char text[16384];
 } outcome;
 
@@ -156,8 +168,8 @@ static inline void read_all(int fd, char *text, size_t room)
 }
 
 /*
- * Run program as the main function of a process of its own, as of now without a cord, and wait for it.
- * Call it before this process has become a cord.
+ * Run program as the main function of a process of its own, and wait for it. To be called before
+ * this process has become a cord.
  */
 static inline const outcome *run_apart(int (*program)(void))
 {
@@ -194,9 +206,10 @@ static inline bool is_sanitized(void)
     return false;
 }
 
-/* The program ended with this status and said nothing; what it did say is shown as far as Check has room for it. */
-#define ck_assert_quiet(o, expected_status) \
-    ck_assert_msg((o)->status == (expected_status) && (o)->text[0] == '\0', "status %d: %.300s", (o)->status, (o)->text)
+/* The program ended with this status and said nothing. Check has no room for long messages. */
+#define ck_assert_quiet(o, expected_status)                                                      \
+    ck_assert_msg((o)->status == (expected_status) && (o)->text[0] == '\0', "status %d: %.300s", \
+                  (o)->status, (o)->text)
 
 /* How often needle is in text. */
 static inline size_t count_in(const char *text, const char *needle)

@@ -1,4 +1,4 @@
-/* Waiting for fibers to end: one, all of several, the first of several; and waits that cannot end. */
+/* Waiting for fibers to end: one, all of several, the first of several; waits that cannot end. */
 #include "support.h"
 
 static weft_value await_it(void *arg)

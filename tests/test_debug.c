@@ -202,10 +202,9 @@ START_TEST(a_dump_shows_the_tree_with_names_states_and_reasons)
     rewind(file);
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
-    static const char *const expected[] = {"'main' running", "'a' waiting for weft_schedule",
-                                           "'a1' waiting",   "'a2' waiting",
-                                           "'b' waiting",    "'sleeper' waiting for sleep",
-                                           "parked",         "stack "};
+    static const char *const expected[] = {
+        "'main' running", "'a' waiting for weft_schedule", "'a1' waiting", "'a2' waiting",
+        "'b' waiting",    "'sleeper' waiting for sleep",   "parked",       "stack "};
     for (size_t i = 0; i < COUNT_OF(expected); i++)
         ck_assert_msg(strstr(text, expected[i]) != NULL, "no %s in:\n%s", expected[i], text);
     ck_assert_ptr_null(strstr(text, "zombie"));

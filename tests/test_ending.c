@@ -1,12 +1,5 @@
-/* How a fiber ends: its defers, its children, fibers that are made while others end, and the end of the process. */
+/* How a fiber ends: its defers, its children, those made meanwhile, and the end of the process. */
 #include "support.h"
-
-#define SAY(text) dprintf(STDERR_FILENO, "%s ", text)
-
-static void say_arg(void *text)
-{
-    SAY((char *)text);
-}
 
 static weft_value suspend_and_mark_cancel(void *arg)
 {
@@ -203,82 +196,10 @@ START_TEST(parked_children_end_with_their_parent)
 }
 END_TEST
 
-static weft_value say_when_cancelled(void *arg)
-{
-    weft_defer(say_arg, arg);
-    return weft_suspend();
-}
-
-static weft_value say_with_child(void *arg)
-{
-    weft_defer(say_arg, arg);
-    weft_spin(say_when_cancelled, "grandchild");
-    return weft_suspend();
-}
-
-static int leave_fibers_behind(void)
-{
-    weft_defer(say_arg, "main");
-    weft_spin(say_with_child, "child");
-    weft_spin(say_when_cancelled, "sibling");
-    weft_new(say_when_cancelled, "never");
-    weft_sleep(0.001);
-    return 3;
-}
-
-/* P33, P16 */
-START_TEST(as_main_returns_everyone_is_ended_main_first)
-{
-    const outcome *o = run_apart(leave_fibers_behind);
-    ck_assert_int_eq(o->status, 3);
-    ck_assert_str_eq(o->text, "main child grandchild sibling ");
-}
-END_TEST
-
-static weft_value exit_here(void *arg)
-{
-    weft_spin(say_when_cancelled, "own");
-    weft_snooze();
-    exit((int)(intptr_t)arg);
-}
-
-static weft_value await_one_that_exits(void *arg)
-{
-    weft_defer(say_arg, "parent");
-    return weft_await(weft_spin(exit_here, arg));
-}
-
-static int exit_in_a_grandchild(void)
-{
-    weft_defer(say_arg, "main");
-    weft_spin(say_when_cancelled, "other");
-    weft_spin(await_one_that_exits, as_arg(5));
-    weft_suspend();
-    return 1;
-}
-
-/* P33 */
-START_TEST(a_fiber_may_end_the_process_and_the_others_are_ended_first)
-{
-    const outcome *o = run_apart(exit_in_a_grandchild);
-    ck_assert_int_eq(o->status, 5);
-    ck_assert_ptr_nonnull(strstr(o->text, "main "));
-    ck_assert_ptr_nonnull(strstr(o->text, "parent "));
-    ck_assert_ptr_nonnull(strstr(o->text, "own "));
-    ck_assert_ptr_nonnull(strstr(o->text, "other "));
-}
-END_TEST
-
-static weft_value suspend_cancelled(void *arg)
-{
-    (void)arg;
-    return weft_suspend();
-}
-
 static int leave_ten_thousand_behind(void)
 {
-    for (int i = 0; i < 10000; i++)
-        weft_spin(suspend_cancelled, NULL);
+    for (int i = 0; i < MANY_FIBERS; i++)
+        weft_spin(suspend, NULL);
     weft_snooze();
     return 4;
 }
@@ -352,8 +273,6 @@ static const TTest *const *const tests[] = {
     &a_fiber_spun_under_main_as_the_process_ends_is_ended_too,
     &nothing_can_be_attached_to_a_fiber_that_ends,
     &parked_children_end_with_their_parent,
-    &as_main_returns_everyone_is_ended_main_first,
-    &a_fiber_may_end_the_process_and_the_others_are_ended_first,
     &ten_thousand_fibers_end_with_the_process,
     &an_error_of_a_detached_fiber_that_nobody_handles_is_reported_once,
     &a_detached_fiber_that_was_cancelled_is_not_reported,

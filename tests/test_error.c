@@ -1,4 +1,4 @@
-/* Errors with words: recording, chaining, and how they travel to those who await and up the tree. */
+/* Errors with words: recording, chaining, how they travel to those who await and up the tree. */
 #include "support.h"
 
 #include <limits.h>

@@ -16,8 +16,8 @@ static void say_arg(void *what)
 }
 
 /*
- * LeakSanitizer looks for pointers on the stack that runs at the end: one that exits in a fiber hides
- * what main's stack still points to. It asks this function, if there is one.
+ * LeakSanitizer looks for pointers on the stack that runs at the end: one that exits in a fiber
+ * hides what main's stack still points to. It asks this function, if there is one.
  */
 static bool is_exiting_in_a_fiber;
 

@@ -1,136 +1,10 @@
 /*
- * The n-th call for memory, for a descriptor or to the kernel fails, for n = 1, 2, 3 ... until a whole
- * scenario needs fewer calls than that. Each time: no crash, no hang, every call returns a result or
- * an error and has done the whole or nothing, nothing is left behind, and done again without a fault
- * everything works. Under ASan nothing has leaked either.
+ * The n-th call for memory, for a descriptor or to the kernel fails, for n = 1, 2, 3 ... until a
+ * whole scenario needs fewer calls than that. Each time: no crash, no hang, every call returns a
+ * result or an error and has done the whole or nothing, nothing is left behind, and done again
+ * without a fault everything works. Under ASan nothing has leaked either.
  */
-#include "fault_wrap.h"
-#include "support.h"
-
-#include <poll.h>
-#include <pthread.h>
-
-/* What a child process tells its parent, in shared memory. */
-typedef struct verdict {
-    bool is_struck; /* the scenario came as far as the call that was to fail */
-    char text[256]; /* what did not hold; empty: all did */
-} verdict;
-
-static verdict *told;
-
-/* As ck_assert, in the child process. */
-#define REQUIRE(condition)                                                                          \
-    do {                                                                                            \
-        if (!(condition)) {                                                                         \
-            snprintf(told->text, sizeof told->text, "line %d: %s", __LINE__, #condition);           \
-            _exit(1);                                                                               \
-        }                                                                                           \
-    } while (0)
-
-/* What a call returned is a result, or the error of a fault. True: a result. */
-#define REQUIRE_TOLD(result)                                          \
-    ({                                                                \
-        long told_result = (long)(result);                            \
-        REQUIRE(told_result >= 0 || fault_is_told(told_result));      \
-        told_result >= 0;                                             \
-    })
-
-/* A fiber, or 0 because of a fault. */
-static weft_fiber require_made(weft_fiber f)
-{
-    REQUIRE(f != 0 || atomic_load(&fault.struck) > 0);
-    /* There are words, unless the memory for them was short as well. */
-    if (f == 0 && !fault.is_lasting)
-        REQUIRE(weft_error() != NULL && fault_is_told(weft_error()->code));
-    return f;
-}
-
-static void require_nothing_left(void)
-{
-    weft_counters now;
-    REQUIRE(weft_stats(&now) == 0);
-    REQUIRE(now.fibers == 0);
-    REQUIRE(now.fibers_unawaited == 0);
-    REQUIRE(now.runnable == 0);
-    REQUIRE(now.timers == 0);
-    REQUIRE(now.ops_pending == 0);
-    REQUIRE(now.stacks == now.stacks_cached);
-    REQUIRE(weft_snooze() == 0); /* no error is still on its way */
-}
-
-/* A scenario returns whether it could do everything; without a fault it always can. */
-typedef bool scenario(void);
-
-static void child_main(scenario *run)
-{
-    alarm(30);
-    atomic_store(&fault.is_on, true);
-    bool is_done = run();
-    atomic_store(&fault.is_on, false);
-    told->is_struck = atomic_load(&fault.struck) > 0;
-    REQUIRE(is_done || told->is_struck);
-    require_nothing_left();
-    /* A thread that got no backend goes without I/O for good. */
-    bool has_backend = strcmp(weft_backend_name(), "none") != 0;
-    atomic_store(&fault.struck, 0);
-    bool is_done_again = has_backend ? run() : true;
-    REQUIRE(is_done_again);
-    require_nothing_left();
-    exit(EXIT_SUCCESS);
-}
-
-/* stderr of the child, for the failure message. */
-static void print_file(int fd)
-{
-    char text[4096];
-    lseek(fd, 0, SEEK_SET);
-    ssize_t n;
-    while ((n = read(fd, text, sizeof text)) > 0)
-        fwrite(text, 1, (size_t)n, stderr);
-}
-
-/* Run the scenario with one fault in a process of its own. Returns whether it came to the fault. */
-static bool strike(scenario *run, unsigned first, bool is_lasting)
-{
-    int fd = memfd_create("stderr", MFD_CLOEXEC);
-    ck_assert_int_ge(fd, 0);
-    *told = (verdict){0};
-    fault.first = first;
-    fault.is_lasting = is_lasting;
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        dup2(fd, STDERR_FILENO);
-        child_main(run);
-    }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    if (status != 0) {
-        print_file(fd);
-        ck_abort_msg("call %u failing%s: %s %d, %s", first, is_lasting ? ", and all after it" : "",
-                     WIFSIGNALED(status) ? "signal" : "exit status",
-                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), told->text);
-    }
-    close(fd);
-    return told->is_struck;
-}
-
-static void strike_each_call(scenario *run)
-{
-    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(told, MAP_FAILED);
-    for (int is_lasting = 0; is_lasting <= 1; is_lasting++) {
-        unsigned n = 1;
-        while (strike(run, n, is_lasting))
-            ck_assert_uint_lt(++n, 2000);
-        ck_assert_uint_gt(n, 1);
-    }
-}
-
-static bool become_a_cord(void)
-{
-    return weft_self() != 0;
-}
+#include "fault.h"
 
 static bool adopting(void)
 {
@@ -357,13 +231,6 @@ START_TEST(defers_locals_and_memory_are_there_or_refused)
 }
 END_TEST
 
-static weft_value fail_deep(void *arg)
-{
-    int code = -(int)(intptr_t)arg;
-    weft_fail(-EIO, "the cause");
-    return weft_fail(code, "the effect");
-}
-
 /* Its child's error comes to it at its next blocking call; it ends with that. */
 static weft_value pass_on_child_error(void *arg)
 {
@@ -430,12 +297,6 @@ START_TEST(error_codes_arrive_once_though_their_words_cannot)
     strike_each_call(failing);
 }
 END_TEST
-
-static weft_value return_soon(void *arg)
-{
-    int rc = weft_sleep(0.0001);
-    return rc < 0 ? rc : (weft_value)arg;
-}
 
 /* Spin n; returns how many could be. */
 static size_t spin_some(weft_fiber *f, size_t n)
@@ -514,160 +375,6 @@ START_TEST(an_ended_fiber_restarts_or_stays_as_it_was)
 }
 END_TEST
 
-#define STREAM_BYTES ((ssize_t)150000)
-
-/* One end of a stream. Fibers, each with its own end, close it when they are done. */
-typedef struct stream {
-    int fd;
-    ssize_t moved;
-    ssize_t result; /* of the call that ended it */
-} stream;
-
-static weft_value write_stream(void *arg)
-{
-    stream *s = arg;
-    static const char bytes[7000];
-    do {
-        s->result = weft_write(s->fd, bytes, sizeof bytes);
-        s->moved += s->result > 0 ? s->result : 0;
-    } while (s->result > 0 && s->moved < STREAM_BYTES);
-    REQUIRE(weft_close(s->fd) == 0);
-    REQUIRE(s->result == -EPIPE || REQUIRE_TOLD(s->result) || fault.struck > 0);
-    return 0;
-}
-
-static weft_value read_stream(void *arg)
-{
-    stream *s = arg;
-    char bytes[5000];
-    while ((s->result = weft_read(s->fd, bytes, sizeof bytes)) > 0)
-        s->moved += s->result;
-    REQUIRE(weft_close(s->fd) == 0);
-    REQUIRE_TOLD(s->result);
-    return 0;
-}
-
-/* Whether all that was to be moved was. */
-static bool stream_through(int (*make)(int fd[2]))
-{
-    int fd[2];
-    if (!REQUIRE_TOLD(make(fd)))
-        return false;
-    stream to = {.fd = fd[1]}, from = {.fd = fd[0]};
-    weft_fiber reader = require_made(weft_spin(read_stream, &from));
-    weft_fiber writer = reader != 0 ? require_made(weft_spin(write_stream, &to)) : 0;
-    if (reader == 0)
-        REQUIRE(weft_close(fd[0]) == 0);
-    if (writer == 0)
-        REQUIRE(weft_close(fd[1]) == 0);
-    REQUIRE(reader == 0 || weft_await(reader) == 0);
-    REQUIRE(writer == 0 || weft_await(writer) == 0);
-    REQUIRE(from.moved == to.moved || from.result < 0); /* a reader that failed left some */
-    return writer != 0 && from.result == 0 && to.moved >= STREAM_BYTES;
-}
-
-static bool streaming(void)
-{
-    if (!become_a_cord())
-        return false;
-    bool is_done = stream_through(weft_pipe);
-    is_done &= stream_through(weft_socketpair);
-    int fd[2];
-    if (REQUIRE_TOLD(weft_pipe(fd))) {
-        int rc = weft_wait_fd(fd[1], POLLOUT);
-        is_done &= REQUIRE_TOLD(rc);
-        REQUIRE(weft_close(fd[0]) == 0 && weft_close(fd[1]) == 0);
-    } else {
-        is_done = false;
-    }
-    weft_error_clear();
-    return is_done;
-}
-
-/* P60 */
-START_TEST(a_stream_carries_all_its_bytes_or_its_ends_are_told)
-{
-    strike_each_call(streaming);
-}
-END_TEST
-
-/* A descriptor is closed whatever else is missing, also without a backend. */
-static bool closing(void)
-{
-    atomic_store(&fault.is_on, false);
-    int fd[2];
-    REQUIRE(__real_pipe2(fd, 0) == 0);
-    atomic_store(&fault.is_on, true);
-    bool is_cord = become_a_cord() || become_a_cord();
-    int rc[2] = {weft_close(fd[0]), weft_close(fd[1])};
-    if (is_cord) {
-        REQUIRE(rc[0] == 0 && rc[1] == 0);
-        REQUIRE(weft_close(fd[0]) == -EBADF);
-    }
-    return is_cord;
-}
-
-START_TEST(a_descriptor_is_closed_in_any_case)
-{
-    strike_each_call(closing);
-}
-END_TEST
-
-/* The main thread's fiber that the other thread schedules, and how that went. */
-typedef struct thread_job {
-    weft_fiber target;
-    int scheduled;
-    bool is_done;
-} thread_job;
-
-static void *cord_thread(void *arg)
-{
-    thread_job *job = arg;
-    job->scheduled = weft_schedule(job->target, 7);
-    job->is_done = become_a_cord();
-    for (int i = 0; i < 3 && job->is_done; i++) {
-        weft_fiber f = require_made(weft_spin(return_soon, as_arg(5)));
-        weft_fiber failing = require_made(weft_spin(fail_deep, as_arg(EPROTO)));
-        job->is_done &= f != 0 && failing != 0;
-        REQUIRE(f == 0 || weft_await(f) == 5 || failing != 0);
-        REQUIRE(failing == 0 || weft_await(failing) == -EPROTO);
-        REQUIRE(f == 0 || weft_state_of(f) == WEFT_DEAD || weft_await(f) == 5);
-    }
-    return NULL;
-}
-
-static weft_value suspended_target(void *arg)
-{
-    (void)arg;
-    return weft_suspend();
-}
-
-static bool threading(void)
-{
-    if (!become_a_cord())
-        return false;
-    thread_job job = {.target = require_made(weft_spin(suspended_target, NULL))};
-    if (job.target != 0)
-        REQUIRE(weft_snooze() == 0);
-    pthread_t thread;
-    REQUIRE(pthread_create(&thread, NULL, cord_thread, &job) == 0);
-    pthread_join(thread, NULL);
-    if (job.target != 0) {
-        if (!REQUIRE_TOLD(job.scheduled))
-            REQUIRE(weft_schedule(job.target, 7) == 0);
-        REQUIRE(weft_await(job.target) == 7);
-    }
-    weft_error_clear();
-    return job.target != 0 && job.scheduled == 0 && job.is_done;
-}
-
-/* P10, P78 */
-START_TEST(a_thread_comes_and_goes_with_its_fibers)
-{
-    strike_each_call(threading);
-}
-END_TEST
-
 static int count_fiber(const weft_info *info, void *count)
 {
     (void)info;
@@ -715,9 +422,6 @@ int main(void)
         &error_codes_arrive_once_though_their_words_cannot,
         &a_wait_for_several_happens_or_changes_nothing,
         &an_ended_fiber_restarts_or_stays_as_it_was,
-        &a_stream_carries_all_its_bytes_or_its_ends_are_told,
-        &a_descriptor_is_closed_in_any_case,
-        &a_thread_comes_and_goes_with_its_fibers,
         &looking_inside_works_whatever_fails,
     };
     return run_suite("fault", tests, COUNT_OF(tests));

@@ -1,4 +1,4 @@
-/* What a fiber is: how it is made and refused, its id, its name, its argument, its stack; and ids that are gone. */
+/* What a fiber is: how it is made or refused, its id, name, argument, stack; ids that are gone. */
 #include "support.h"
 
 #include <limits.h>
@@ -80,7 +80,8 @@ static void refuse_everywhere(weft_fiber gone)
     ck_assert_int_eq(weft_unpark(gone), -ESRCH);
     ck_assert_int_eq(weft_info_of(gone, &info), -ESRCH);
     ck_assert_int_eq(weft_backtrace(gone, &frame, 1), -ESRCH);
-    ck_assert_uint_eq(weft_spin_with(return_arg, NULL, &(weft_spin_options){.parent = gone | !gone}), 0);
+    ck_assert_uint_eq(
+        weft_spin_with(return_arg, NULL, &(weft_spin_options){.parent = gone | !gone}), 0);
 }
 
 /* T18, T19, P7 */
@@ -353,33 +354,6 @@ START_TEST(fibers_with_big_stacks_come_and_go)
 }
 END_TEST
 
-static weft_value switch_in_forbidden_stretch(void *arg)
-{
-    (void)arg;
-    weft_no_switch_begin();
-    weft_no_switch_begin();
-    weft_no_switch_end();
-    int rc = weft_snooze();
-    weft_no_switch_end();
-    return rc == -EPERM ? weft_snooze() : 1;
-}
-
-static int run_forbidden_stretch(void)
-{
-    weft_spin_options options = {.name = "careless"};
-    return (int)weft_await(weft_spin_with(switch_in_forbidden_stretch, NULL, &options));
-}
-
-/* T106 */
-START_TEST(a_switch_in_a_forbidden_stretch_is_refused_and_reported)
-{
-    const outcome *o = run_apart(run_forbidden_stretch);
-    ck_assert_int_eq(o->status, 0);
-    ck_assert_ptr_nonnull(strstr(o->text, "careless"));
-    ck_assert_uint_eq(count_in(o->text, "\n"), 1);
-}
-END_TEST
-
 static const TTest *const *const tests[] = {
     &ids_grow_and_are_not_used_again,
     &the_id_that_spin_returns_is_the_one_that_the_fiber_has,
@@ -398,7 +372,6 @@ static const TTest *const *const tests[] = {
     &a_fiber_can_be_spun_under_another_parent,
     &nothing_is_kept_of_fibers_that_nobody_will_await,
     &fibers_with_big_stacks_come_and_go,
-    &a_switch_in_a_forbidden_stretch_is_refused_and_reported,
 };
 
 int main(void)

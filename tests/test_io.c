@@ -1,4 +1,4 @@
-/* I/O: what comes through, what a wait does to the others, and what becomes of a wait that is cut short. */
+/* I/O: what comes through, whom a wait holds up, and what becomes of one that is cut short. */
 #include "support.h"
 
 #include <arpa/inet.h>

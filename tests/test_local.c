@@ -1,4 +1,4 @@
-/* What a fiber has of its own: values by key, memory, and things to do at the end of it or of a block. */
+/* What a fiber has of its own: values by key, memory, things to do at its end or a block's. */
 #include "support.h"
 
 #include <stdalign.h>

@@ -1,4 +1,4 @@
-/* Reaching into another fiber's blocking call: an error raised in it, a value that interrupts it. */
+/* Reaching into another fiber's blocking call: an error raised in it, a value to interrupt it. */
 #include "support.h"
 
 static int pipe_fd[2];
@@ -37,8 +37,8 @@ static weft_value await_own_children(void *arg)
 }
 
 /* One for each kind of place to wait in. */
-static weft_fn *const waits[] = {suspend,         sleep_forever,   read_pipe,
-                                 await_other,     await_any_other, await_own_children};
+static weft_fn *const waits[] = {suspend,     sleep_forever,   read_pipe,
+                                 await_other, await_any_other, await_own_children};
 
 static weft_fiber spin_waiting(weft_fn *fn)
 {

@@ -1,4 +1,4 @@
-/* Running a fiber again under the same id: while it runs, after its end, and while others have to do with it. */
+/* Running a fiber again under its id: while it runs, after its end, while others deal with it. */
 #include "support.h"
 
 static int runs;
@@ -308,12 +308,18 @@ static weft_value spin_ending_child_and_suspend(void *arg)
     return weft_suspend();
 }
 
+static weft_value try_restart(void *arg)
+{
+    restart_it(arg); /* its error would go to main */
+    return 0;
+}
+
 static int restart_an_ending_child(void)
 {
     weft_fiber child = 0;
     weft_fiber parent = weft_spin(spin_ending_child_and_suspend, &child);
     weft_sleep(0.001);
-    weft_spin(restart_it, id_arg(child)); /* while the child's clean-up sleeps */
+    weft_spin(try_restart, id_arg(child)); /* while the child's clean-up sleeps */
     weft_snooze();
     weft_stop(parent, 9);
     return (int)weft_await(parent);
@@ -358,13 +364,15 @@ START_TEST(a_dead_child_that_is_restarted_under_a_parent_that_ends_does_not_keep
 }
 END_TEST
 
-/* Every run begins at the same depth of the stack. */
+/* Where the last run began on the stack, and how often that was elsewhere than before. */
+static void *frame;
+static int moves;
+
 static weft_value run_briefly(void *arg)
 {
-    void **frame = arg;
-    if (*frame == NULL)
-        *frame = __builtin_frame_address(0);
-    ck_assert_ptr_eq(*frame, __builtin_frame_address(0));
+    (void)arg;
+    moves += frame != __builtin_frame_address(0);
+    frame = __builtin_frame_address(0);
     runs++;
     return weft_suspend();
 }
@@ -382,18 +390,21 @@ static size_t resident_pages(void)
 /* P30 */
 START_TEST(a_hundred_thousand_restarts_take_constant_memory)
 {
-    void *frame = NULL;
-    weft_fiber f = weft_spin(run_briefly, &frame);
+    weft_fiber f = weft_spin(run_briefly, NULL);
     let_run();
     size_t before = 0;
+    int failures = 0; /* counted, not asserted: Check allocates for every assertion */
     for (int i = 0; i < 100000; i++) {
-        ck_assert_int_eq(weft_restart(f), 0);
+        failures += weft_restart(f) != 0;
         weft_snooze();
         if (i == 1000)
             before = resident_pages();
     }
+    size_t after = resident_pages();
+    ck_assert_int_eq(failures, 0);
     ck_assert_int_eq(runs, 100001);
-    ck_assert_uint_le(resident_pages(), before + 100);
+    ck_assert_int_eq(moves, 1);
+    ck_assert_uint_le(after, before + 600); /* the smallest block lost each time is 774 pages */
 }
 END_TEST
 

@@ -1,7 +1,5 @@
-/* Who runs when: the order of the run queue, scheduling and suspending, parking, sleeping beside busy fibers. */
+/* Who runs when: the order of the run queue, scheduling, suspending, and the states of a fiber. */
 #include "support.h"
-
-#include <time.h>
 
 /* P1 */
 START_TEST(a_spun_fiber_does_not_run_before_the_spinner_reaches_a_switchpoint)
@@ -238,165 +236,6 @@ START_TEST(states_can_be_seen_from_outside)
 }
 END_TEST
 
-static weft_value snooze_forever(void *arg)
-{
-    (void)arg;
-    while (weft_snooze() == 0)
-        ;
-    return 0;
-}
-
-/* P11, T11 */
-START_TEST(a_sleeper_wakes_although_another_fiber_snoozes_forever)
-{
-    weft_fiber f = weft_spin(snooze_forever, NULL);
-    double begin = weft_now();
-    ck_assert_int_eq(weft_sleep(0.01), 0);
-    ck_assert_slept(begin, 0.01);
-    ck_assert_int_eq(weft_cancel(f), 0);
-}
-END_TEST
-
-/* P12 */
-START_TEST(a_deadline_strikes_in_a_loop_that_only_snoozes)
-{
-    int rc = 0, last = 0;
-    WEFT_CANCEL_AFTER(0.005, rc) {
-        while ((last = weft_snooze()) == 0)
-            ;
-    }
-    ck_assert_int_eq(last, -ECANCELED);
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-}
-END_TEST
-
-static void count_idle(void *arg)
-{
-    ++*(int *)arg;
-}
-
-/* P13 */
-START_TEST(the_idle_callback_is_called_once_for_each_wait_and_never_between)
-{
-    int calls = 0;
-    weft_on_idle(count_idle, &calls);
-    for (int i = 0; i < 100; i++)
-        weft_snooze();
-    ck_assert_int_eq(calls, 0);
-    for (int i = 1; i <= 5; i++) {
-        weft_sleep(0.002);
-        ck_assert_int_eq(calls, i);
-    }
-    weft_on_idle(NULL, NULL);
-    weft_sleep(0.002);
-    ck_assert_int_eq(calls, 5);
-}
-END_TEST
-
-/* P14 */
-START_TEST(a_parked_fiber_runs_only_when_it_is_unparked_and_then_with_its_value)
-{
-    weft_fiber f = weft_spin(suspend_and_mark, "f");
-    weft_snooze();
-    ck_assert_int_eq(weft_park(f), 0);
-    ck_assert_int_eq(weft_schedule(f, 1), 0);
-    ck_assert_int_eq(weft_schedule(f, 2), 0);
-    let_run();
-    weft_sleep(0.002);
-    ck_assert_trail("");
-    ck_assert_int_eq(weft_unpark(f), 0);
-    ck_assert_trail("");
-    ck_assert_int_eq(weft_await(f), 2);
-    ck_assert_trail("f");
-}
-END_TEST
-
-/* P14 */
-START_TEST(a_fiber_can_be_parked_while_it_is_runnable_and_before_it_ever_ran)
-{
-    weft_fiber f = weft_spin(mark_and_return, "f");
-    weft_fiber g = weft_spin(suspend_and_mark, "g");
-    ck_assert_int_eq(weft_park(f), 0);
-    weft_snooze();
-    weft_schedule(g, 3);
-    ck_assert_int_eq(weft_park(g), 0);
-    ck_assert_int_eq(weft_park(g), 0);
-    let_run();
-    ck_assert_trail("");
-    ck_assert_int_eq(weft_unpark(g), 0);
-    ck_assert_int_eq(weft_unpark(g), 0);
-    ck_assert_int_eq(weft_unpark(f), 0);
-    let_run();
-    ck_assert_trail("gf");
-    ck_assert_int_eq(weft_await(g), 3);
-}
-END_TEST
-
-/* P14 */
-START_TEST(a_parked_sleeper_wakes_late_and_is_not_to_be_scheduled)
-{
-    weft_fiber f = weft_spin(sleep_and_mark, "f");
-    weft_snooze();
-    ck_assert_int_eq(weft_park(f), 0);
-    ck_assert_int_eq(weft_schedule(f, 5), -EBUSY);
-    weft_sleep(0.01);
-    ck_assert_trail("");
-    ck_assert_int_eq(weft_unpark(f), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_trail("f");
-}
-END_TEST
-
-/* P14 */
-START_TEST(a_parked_fiber_that_is_cancelled_ends_once_it_is_unparked)
-{
-    weft_fiber f = spin_suspended();
-    weft_park(f);
-    weft_cancel(f);
-    let_run();
-    ck_assert_int_ne(weft_state_of(f), WEFT_DEAD);
-    weft_unpark(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-}
-END_TEST
-
-static weft_value park_starter(void *arg)
-{
-    ck_assert_int_eq(weft_park(arg_id(arg)), 0);
-    mark("parked ");
-    return 0;
-}
-
-static weft_value unpark_it(void *arg)
-{
-    mark("unparks ");
-    return weft_unpark(arg_id(arg));
-}
-
-/* P14 */
-START_TEST(a_fiber_that_is_parked_while_it_starts_another_is_held_too)
-{
-    weft_spin(unpark_it, id_arg(weft_self()));
-    weft_fiber f = weft_new(park_starter, id_arg(weft_self()));
-    ck_assert_int_eq(weft_start(f), 0);
-    mark("back");
-    weft_snooze();
-    ck_assert_trail("parked unparks back");
-}
-END_TEST
-
-/* P14 */
-START_TEST(parking_oneself_or_what_is_gone_is_refused)
-{
-    weft_fiber f = weft_spin(return_arg, NULL);
-    ck_assert_int_eq(weft_park(weft_self()), -EINVAL);
-    ck_assert_int_eq(weft_unpark(weft_self()), 0);
-    weft_snooze();
-    ck_assert_int_eq(weft_park(f), -ESRCH);
-    ck_assert_int_eq(weft_unpark(f), -ESRCH);
-}
-END_TEST
-
 static weft_value lower_then_upper(void *arg)
 {
     const char *letters = arg;
@@ -502,51 +341,6 @@ START_TEST(waking_a_fiber_that_is_in_the_same_batch_runs_it_once)
 }
 END_TEST
 
-static weft_value read_one(void *arg)
-{
-    char byte;
-    weft_value rc = weft_read(*(int *)arg, &byte, 1);
-    mark("read");
-    return rc;
-}
-
-/* T11 */
-START_TEST(sleeping_for_0_s_lets_io_proceed)
-{
-    int fd[2];
-    ck_assert_int_eq(weft_pipe(fd), 0);
-    weft_fiber f = weft_spin(read_one, &fd[0]);
-    weft_snooze();
-    ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
-    for (int i = 0; i < 5; i++)
-        ck_assert_int_eq(weft_sleep(0), 0);
-    ck_assert_trail("read");
-    ck_assert_int_eq(weft_await(f), 1);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
-}
-END_TEST
-
-static void compute_for_ms(long ms)
-{
-    struct timespec begin, now;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    do
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
-}
-
-/* T12 */
-START_TEST(a_sleep_after_a_computation_is_as_long_as_it_should_be)
-{
-    weft_snooze();
-    compute_for_ms(40);
-    double begin = weft_now();
-    ck_assert_int_eq(weft_sleep(0.02), 0);
-    ck_assert_slept(begin, 0.02);
-}
-END_TEST
-
 static weft_value count_own_switches(void *arg)
 {
     snooze_often(arg);
@@ -564,64 +358,6 @@ START_TEST(a_fiber_that_snoozes_so_often_has_so_many_switches_also_on_a_used_rec
 }
 END_TEST
 
-static weft_value suspend_for_a_while(void *arg)
-{
-    int rc;
-    weft_value got = 0;
-    WEFT_CANCEL_AFTER(0.002, rc) {
-        got = weft_suspend();
-    }
-    *(weft_value *)arg = got;
-    return rc;
-}
-
-/* T14 */
-START_TEST(a_suspend_with_a_deadline_knows_whether_it_was_the_deadline)
-{
-    weft_value got;
-    weft_fiber f = weft_spin(suspend_for_a_while, &got);
-    ck_assert_int_eq(weft_await(f), -ETIMEDOUT);
-    ck_assert_int_eq(got, -ECANCELED);
-    f = weft_spin(suspend_for_a_while, &got);
-    weft_snooze();
-    weft_schedule(f, 8);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(got, 8);
-}
-END_TEST
-
-static int finished;
-
-static weft_value sleep_a_little(void *arg)
-{
-    ck_assert_int_eq(weft_sleep((double)(intptr_t)arg * 1e-6), 0);
-    finished++;
-    return 0;
-}
-
-/* T15 */
-START_TEST(a_thousand_fibers_that_sleep_for_0_s_are_all_heard_of)
-{
-    for (int i = 0; i < 1000; i++)
-        weft_go(sleep_a_little, NULL);
-    ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_int_eq(finished, 1000);
-}
-END_TEST
-
-/* T16 */
-START_TEST(no_fiber_is_lost_among_many_short_sleeps)
-{
-    srand(1);
-    for (int round = 1; round <= 10; round++) {
-        for (int i = 0; i < 300; i++)
-            weft_go(sleep_a_little, as_arg(rand() % 100));
-        ck_assert_int_eq(weft_await_children(), 0);
-        ck_assert_int_eq(finished, 300 * round);
-    }
-}
-END_TEST
-
 static const TTest *const *const tests[] = {
     &a_spun_fiber_does_not_run_before_the_spinner_reaches_a_switchpoint,
     &snoozing_fibers_take_turns,
@@ -636,26 +372,12 @@ static const TTest *const *const tests[] = {
     &suspend_in_main_waits_until_all_the_work_is_done,
     &daemons_do_not_keep_the_suspend_of_main_waiting,
     &states_can_be_seen_from_outside,
-    &a_sleeper_wakes_although_another_fiber_snoozes_forever,
-    &a_deadline_strikes_in_a_loop_that_only_snoozes,
-    &the_idle_callback_is_called_once_for_each_wait_and_never_between,
-    &a_parked_fiber_runs_only_when_it_is_unparked_and_then_with_its_value,
-    &a_fiber_can_be_parked_while_it_is_runnable_and_before_it_ever_ran,
-    &a_parked_sleeper_wakes_late_and_is_not_to_be_scheduled,
-    &a_parked_fiber_that_is_cancelled_ends_once_it_is_unparked,
-    &a_fiber_that_is_parked_while_it_starts_another_is_held_too,
-    &parking_oneself_or_what_is_gone_is_refused,
     &woken_fibers_run_in_the_order_of_their_waking,
     &a_hundred_fibers_that_snooze_thousands_of_times_all_finish,
     &scheduling_oneself_is_refused_and_the_next_sleep_really_sleeps,
     &who_waits_in_anything_but_suspend_cannot_be_scheduled,
     &waking_a_fiber_that_is_in_the_same_batch_runs_it_once,
-    &sleeping_for_0_s_lets_io_proceed,
-    &a_sleep_after_a_computation_is_as_long_as_it_should_be,
     &a_fiber_that_snoozes_so_often_has_so_many_switches_also_on_a_used_record,
-    &a_suspend_with_a_deadline_knows_whether_it_was_the_deadline,
-    &a_thousand_fibers_that_sleep_for_0_s_are_all_heard_of,
-    &no_fiber_is_lost_among_many_short_sleeps,
 };
 
 int main(void)

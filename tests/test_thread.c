@@ -1,4 +1,4 @@
-/* Threads, each with fibers of its own: how they reach each other, and what is left when one ends. */
+/* Threads, each with its own fibers: how they reach each other, what is left when one ends. */
 #include "support.h"
 
 #include <dirent.h>
@@ -128,6 +128,26 @@ START_TEST(what_a_thread_sent_arrives_although_the_thread_ends_at_once)
 }
 END_TEST
 
+static void *schedule_one_after_the_other(void *arg)
+{
+    weft_value *values = arg; /* the first is whom to send to */
+    return as_arg(weft_schedule((weft_fiber)values[0], values[1]) +
+                  weft_schedule((weft_fiber)values[0], values[2]));
+}
+
+/* P4 */
+START_TEST(of_two_values_that_a_thread_sent_the_later_wins_but_not_against_an_error)
+{
+    weft_value values[] = {(weft_value)weft_self(), 1, 2};
+    ck_assert_ptr_null(join(start(schedule_one_after_the_other, values)));
+    ck_assert_int_eq(weft_suspend(), 2);
+    values[1] = -EIO;
+    ck_assert_ptr_null(join(start(schedule_one_after_the_other, values)));
+    ck_assert_int_eq(weft_suspend(), -EIO);
+    ck_assert_int_eq(weft_suspend(), 0); /* and nothing is left */
+}
+END_TEST
+
 static weft_fiber sent_to;
 static pthread_t last_thread;
 static atomic_bool may_send;
@@ -142,8 +162,8 @@ static void *send_when_told(void *arg)
 }
 
 /*
- * In place of the C library's: weft counts the threads by it, to find out whether anybody is left who
- * could wake a fiber. The last one sends and ends just before it is counted.
+ * In place of the C library's: weft counts the threads by it, to find out whether anybody is left
+ * who could wake a fiber. The last one sends and ends just before it is counted.
  */
 int stat(const char *restrict path, struct stat *restrict out)
 {
@@ -481,6 +501,7 @@ static const TTest *const *const tests[] = {
     &a_plain_thread_wakes_a_main_fiber_that_has_nothing_else_to_wait_for,
     &a_plain_thread_wakes_a_fiber_while_main_awaits_it,
     &what_a_thread_sent_arrives_although_the_thread_ends_at_once,
+    &of_two_values_that_a_thread_sent_the_later_wins_but_not_against_an_error,
     &a_last_word_of_the_last_thread_is_not_taken_for_a_deadlock,
     &ten_thousand_values_go_to_and_fro_between_two_threads_without_loss,
     &what_several_threads_send_to_many_fibers_all_arrives,

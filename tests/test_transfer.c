@@ -119,7 +119,7 @@ END_TEST
 static weft_value harass_starter(void *arg)
 {
     weft_fiber starter = arg_id(arg);
-    ck_assert_int_eq(weft_state_of(starter), WEFT_RUNNABLE);
+    ck_assert_int_eq(weft_state_of(starter), WEFT_WAITING);
     ck_assert_int_eq(weft_schedule(starter, 9), -EBUSY);
     ck_assert_int_eq(weft_interrupt(starter, 9), -EBUSY);
     ck_assert_int_eq(weft_transfer(starter, 9), -EBUSY);

@@ -66,7 +66,8 @@ typedef struct weft__annotation {
     void *fiber;        /* TSan's fiber; NULL: none, or ended */
 } weft__annotation;
 
-WEFT__UNSANITIZED static inline void weft__annotate_make(weft__annotation *note, void *low, size_t bytes)
+WEFT__UNSANITIZED
+static inline void weft__annotate_make(weft__annotation *note, void *low, size_t bytes)
 {
     note->low = low;
     note->bytes = bytes;
@@ -77,7 +78,8 @@ WEFT__UNSANITIZED static inline void weft__annotate_make(weft__annotation *note,
 #endif
 }
 
-WEFT__UNSANITIZED static inline void weft__annotate_adopt(weft__annotation *note, void *low, size_t bytes)
+WEFT__UNSANITIZED
+static inline void weft__annotate_adopt(weft__annotation *note, void *low, size_t bytes)
 {
     note->low = low;
     note->bytes = bytes;
@@ -90,7 +92,8 @@ WEFT__UNSANITIZED static inline void weft__annotate_adopt(weft__annotation *note
 }
 
 /* Still on the stack of `from`, in the last steps before the switch. */
-WEFT__UNSANITIZED static inline void weft__annotate_depart(weft__annotation *from, weft__annotation *to)
+WEFT__UNSANITIZED
+static inline void weft__annotate_depart(weft__annotation *from, weft__annotation *to)
 {
     (void)from, (void)to;
 #ifdef WEFT__ASAN
@@ -101,8 +104,9 @@ WEFT__UNSANITIZED static inline void weft__annotate_depart(weft__annotation *fro
 #endif
 }
 
-/* Frames that were never left still have their red zones poisoned: for the next use of the memory. */
-WEFT__UNSANITIZED static inline void weft__annotate_end_stack(weft__annotation *note)
+/* For the next user of the memory: frames that were never left still have poisoned red zones. */
+WEFT__UNSANITIZED
+static inline void weft__annotate_end_stack(weft__annotation *note)
 {
 #ifdef WEFT__ASAN
     if (note->entry != NULL && note->low != NULL)
@@ -112,7 +116,8 @@ WEFT__UNSANITIZED static inline void weft__annotate_end_stack(weft__annotation *
 }
 
 /* A departure for the last time. TSan's fiber may be destroyed once it is not the current one. */
-WEFT__UNSANITIZED static inline void weft__annotate_leave(weft__annotation *from, weft__annotation *to)
+WEFT__UNSANITIZED
+static inline void weft__annotate_leave(weft__annotation *from, weft__annotation *to)
 {
     weft__annotate_end_stack(from);
     (void)to;
@@ -127,7 +132,8 @@ WEFT__UNSANITIZED static inline void weft__annotate_leave(weft__annotation *from
 }
 
 /* The first thing after the switch. */
-WEFT__UNSANITIZED static inline void weft__annotate_arrive(weft__annotation *self)
+WEFT__UNSANITIZED
+static inline void weft__annotate_arrive(weft__annotation *self)
 {
     (void)self;
 #ifdef WEFT__ASAN
@@ -140,7 +146,8 @@ WEFT__UNSANITIZED static inline void weft__annotate_arrive(weft__annotation *sel
  * ASan frees a fake stack only when its fiber leaves it, so a context that ends switched out is
  * entered and left in ASan's books, with the real stack unchanged.
  */
-WEFT__UNSANITIZED static inline void weft__annotate_drop(weft__annotation *note)
+WEFT__UNSANITIZED
+static inline void weft__annotate_drop(weft__annotation *note)
 {
 #ifdef WEFT__ASAN
     if (note->fake != NULL) {

@@ -17,7 +17,7 @@
 #pragma GCC visibility push(hidden)
 
 typedef struct weft__context {
-    void *sp;              /* the saved stack pointer; what it points at is the assembly's business */
+    void *sp;              /* the saved stack pointer; its frame is the assembly's business */
     weft__annotation note; /* what the sanitizers need; one unused word in a plain build */
 } weft__context;
 

@@ -18,7 +18,7 @@ static verdict judge_scopes(const weft__fiber *f)
     for (const weft__scope *s = f->scope; s != NULL; s = s->outer) {
         if (s->is_cancelled)
             return CANCELLED;
-        if (s->is_shield)
+        if (s->is_shield && !s->is_over)
             return SHIELDED;
     }
     return OPEN;
@@ -28,7 +28,7 @@ static verdict judge_scopes(const weft__fiber *f)
 static bool is_shielded(const weft__fiber *f)
 {
     for (const weft__scope *s = f->scope; s != NULL; s = s->outer)
-        if (s->is_shield)
+        if (s->is_shield && !s->is_over)
             return true;
     return false;
 }
@@ -106,6 +106,8 @@ int weft_stop(weft_fiber fiber, weft_value value)
         return weft__fiber_missing(c, fiber);
     if (f->parent == NULL)
         return weft_fail(-EINVAL, "a main fiber cannot be stopped");
+    f->is_restarting = false;
+    f->is_shutdown = false;
     if (f->phase != WEFT__ENDING)
         weft__fiber_stop(c, f, value);
     return 0;

@@ -12,7 +12,6 @@
 #include <weft/version.h>
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -220,7 +219,7 @@ int weft__cord_send(uint32_t index, weft_fiber fiber, weft_value value)
 
 void weft__cord_read_inbox(weft__cord *c)
 {
-    if (LIKELY(atomic_load_explicit(&c->inbox, memory_order_relaxed) == NULL))
+    if (LIKELY(!weft__cord_has_letters(c)))
         return;
     weft__letter *newest = atomic_exchange_explicit(&c->inbox, NULL, memory_order_acquire);
     weft__letter *oldest = NULL;

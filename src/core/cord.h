@@ -12,6 +12,7 @@
 #include "core/overflow.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 
 /* A request from another thread: schedule a fiber. */
 typedef struct weft__letter {
@@ -104,6 +105,12 @@ static inline int weft__fiber_missing(const weft__cord *c, weft_fiber id)
 static inline int64_t weft__cord_now(weft__cord *c)
 {
     return c->now_ns = c->backend->type->now_ns(c->backend);
+}
+
+/* Has another thread sent something? */
+static inline bool weft__cord_has_letters(weft__cord *c)
+{
+    return atomic_load_explicit(&c->inbox, memory_order_relaxed) != NULL;
 }
 
 /* Hand over what other threads have sent. */

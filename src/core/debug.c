@@ -3,8 +3,6 @@
 #include "core/tree.h"
 
 #include <execinfo.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #define FRAMES_SHOWN 32
@@ -145,17 +143,16 @@ static void dump_one(weft__cord *c, weft__fiber *f, int depth, int fd)
     weft_info i;
     weft__fiber_info(c, f, &i);
     int indent = 2 * (depth < 32 ? depth : 32);
-    dprintf(fd, "%*s#%llu '%s' %s", indent, "", (unsigned long long)i.id, i.name, state_names[i.state]);
+    weft__say(fd, "%*s#%llu '%s' %s%s%s", indent, "", (unsigned long long)i.id, i.name,
+              state_names[i.state], i.state == WEFT_WAITING ? " for " : "", i.waits_for);
     if (i.state == WEFT_WAITING)
-        dprintf(fd, " for %s, %.3f s", i.waits_for, i.waiting_s);
-    if (i.is_parked)
-        dprintf(fd, ", parked");
+        weft__say(fd, ", %.3f s", i.waiting_s);
     if (i.stack_bytes > 0)
-        dprintf(fd, "; stack %zu of %zu KiB", i.stack_used >> 10, i.stack_bytes >> 10);
-    dprintf(fd, "; %llu switches", (unsigned long long)i.switches);
+        weft__say(fd, "; stack %zu of %zu KiB", i.stack_used >> 10, i.stack_bytes >> 10);
     if (c->is_accounting)
-        dprintf(fd, ", %.6f s of CPU", i.cpu_s);
-    dprintf(fd, "\n");
+        weft__say(fd, "; %.6f s of CPU", i.cpu_s);
+    weft__say(fd, "; %llu switches%s%s\n", (unsigned long long)i.switches,
+              i.is_daemon ? "; daemon" : "", i.is_parked ? "; parked" : "");
     void *at[FRAMES_SHOWN];
     int n = frames_of(c, f, at, FRAMES_SHOWN);
     if (n > 0)
@@ -168,11 +165,11 @@ int weft_dump(int fd)
     if (c == NULL)
         return -ENOMEM;
     weft__cord_now(c);
-    int rc = dprintf(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
+    int rc = weft__say(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
                      c->fibers_count, weft__runqueue_count(&c->runqueue), c->wheel.count, c->backend->pending,
                      c->backend->type->name);
     if (rc < 0)
-        return -errno;
+        return rc;
     int depth = 0;
     for (weft__fiber *f = c->main; f != NULL; f = after(f, &depth))
         dump_one(c, f, depth, fd);

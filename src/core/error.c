@@ -84,7 +84,6 @@ weft__error *weft__error_of_end(weft__fiber *f, int code)
     return error_new(f, code, "ended with %d (%s)", code, weft__error_text(code));
 }
 
-/* An error that waits in another fiber's queue cannot wait in a second one. */
 static weft__error *copy(const weft__error *e)
 {
     weft__error *twin = malloc(sizeof *twin);
@@ -100,13 +99,14 @@ static weft__error *copy(const weft__error *e)
     return twin;
 }
 
+void weft__error_own(weft__fiber *f)
+{
+    if (f->error != NULL && f->error->is_raised)
+        weft__error_set(f, copy(f->error));
+}
+
 int weft__error_queue(weft__fiber *f, int code, weft__error *e)
 {
-    if (e != NULL && e->is_raised) {
-        weft__error *twin = copy(e);
-        weft__error_unref(e);
-        e = twin;
-    }
     if (e == NULL) {
         if (f->raised_code != 0)
             return -ENOMEM;

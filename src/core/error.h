@@ -33,7 +33,7 @@ void weft__error_set(weft__fiber *f, weft__error *e);
 weft__error *weft__error_of_end(weft__fiber *f, int code);
 
 /*
- * Queue an error for delivery to f, taking over the reference; e may be NULL, then only the code travels. Does not
+ * Queue an error, which is in no queue, for delivery to f, taking over the reference; e may be NULL, then only the code travels. Does not
  * wake f. 0; -ENOMEM if another code without words waits already: this one is lost.
  */
 int weft__error_queue(weft__fiber *f, int code, weft__error *e);
@@ -46,6 +46,9 @@ void weft__error_unqueue(weft__fiber *f, const weft__error *e, int code);
 
 /* Forget everything that is queued. */
 void weft__error_drop_queue(weft__fiber *f);
+
+/* See to it that the fiber's last error is in no fiber's queue: it may be shared with others, then it is copied. */
+void weft__error_own(weft__fiber *f);
 
 /* The words of an errno, never NULL. */
 const char *weft__error_text(int code);

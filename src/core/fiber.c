@@ -66,15 +66,21 @@ weft__fiber *weft__fiber_adopt(weft__cord *c)
     return f;
 }
 
+/* A free record that has a stack of the default size from its last fiber; NULL: there is none. */
+static inline weft__fiber *take_warm(weft__cord *c)
+{
+    weft__list *node = weft__list_pop(&c->warm);
+    if (UNLIKELY(node == NULL))
+        return NULL;
+    c->warm_count--;
+    return weft__fiber_of_sibling(node);
+}
+
 /* A free record with a stack of this size (0: the default). 0 or -errno. */
 static int take_record(weft__cord *c, size_t stack_bytes, weft__fiber **out)
 {
-    weft__list *node;
-    if (LIKELY(stack_bytes == 0) && LIKELY((node = weft__list_pop(&c->warm)) != NULL)) {
-        c->warm_count--;
-        *out = weft__fiber_of_sibling(node);
+    if (stack_bytes == 0 && (*out = take_warm(c)) != NULL)
         return 0;
-    }
     if (weft__list_is_empty(&c->bare)) {
         int rc = weft__cord_add_chunk(c);
         if (rc < 0)
@@ -96,8 +102,10 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     f->phase = WEFT__FREE;
     f->alarm = 0;
     f->waits_in = NULL;
-    f->is_stopped = f->is_shutdown = false;
+    f->is_stopped = f->is_shutdown = f->is_daemon = f->is_unawaited = f->is_parked = false;
     f->name[0] = '\0';
+    f->arg_room = 0;
+    f->refusals = 0;
     if (UNLIKELY(f->error != NULL))
         weft__error_set(f, NULL);
     if (f->stack.low != NULL && f->stack_bytes == 0 && c->warm_count < WARM_MAX) {
@@ -107,7 +115,6 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     }
     if (f->stack.low != NULL)
         weft__stack_release(&c->stacks, &f->stack);
-    f->stack.low = NULL;
     weft__list_insert(c->bare.next, &f->sibling);
 }
 
@@ -116,27 +123,18 @@ void weft__fiber_rewind(weft__fiber *f)
     weft__context_make(&f->context, f->stack.low, f->stack.bytes - f->arg_room, weft__fiber_entry);
 }
 
-static const weft_spin_options no_options;
-
-/* What is asked for. */
-typedef struct request {
-    weft_fn *fn;
-    void *arg;
-    const weft_spin_options *options; /* never NULL */
-    bool is_unawaited;
-} request;
-
-static int check(weft__cord *c, const request *r, weft__fiber **parent)
+/* Is that a fiber that can be made, and under whom? 0, or -EINVAL, -ESRCH, -EXDEV with words. */
+static int check(weft__cord *c, weft_fn *fn, const void *arg, const weft_spin_options *o,
+                 weft__fiber **parent)
 {
-    const weft_spin_options *o = r->options;
-    if (r->fn == NULL)
+    if (fn == NULL)
         return weft_fail(-EINVAL, "a fiber needs a function");
     size_t bytes = o->stack_bytes;
     if (bytes != 0 && (bytes < WEFT__STACK_BYTES_MIN || bytes > WEFT__STACK_BYTES_MAX))
         return weft_fail(-EINVAL, "a stack of %zu bytes: it takes %zu to %zu", bytes,
                          WEFT__STACK_BYTES_MIN, WEFT__STACK_BYTES_MAX);
     if (o->arg_bytes > (bytes != 0 ? bytes : weft__stack_bytes_default()) / 4 ||
-        (o->arg_bytes > 0 && r->arg == NULL))
+        (o->arg_bytes > 0 && arg == NULL))
         return weft_fail(-EINVAL, "an argument of %zu bytes does not fit the stack", o->arg_bytes);
     *parent = o->parent != 0 ? weft__fiber_find(c, o->parent) : c->current;
     if (*parent == NULL || (*parent)->phase == WEFT__ENDED)
@@ -147,10 +145,8 @@ static int check(weft__cord *c, const request *r, weft__fiber **parent)
 /* Copy the argument to the top of the new stack. */
 static void place_arg(weft__fiber *f, const void *arg, size_t bytes)
 {
-    f->has_arg_on_stack = bytes > 0;
     f->arg_room = (uint32_t)((bytes + 63) & ~(size_t)63);
-    if (bytes > 0)
-        f->arg = memcpy(f->stack.low + f->stack.bytes - f->arg_room, arg, bytes);
+    f->arg = memcpy(f->stack.low + f->stack.bytes - f->arg_room, arg, bytes);
 }
 
 static void copy_name(weft__fiber *f, const char *name)
@@ -159,66 +155,75 @@ static void copy_name(weft__fiber *f, const char *name)
     f->name[sizeof f->name - 1] = '\0';
 }
 
-/* A fiber in no queue. 0, or -errno with words. */
-static int make(weft__cord *c, const request *r, weft__fiber **out)
+/* A clean record with a stack becomes a fiber, in no queue. */
+static inline void begin(weft__cord *c, weft__fiber *f, weft_fn *fn, void *arg, weft__fiber *parent)
 {
-    const weft_spin_options *o = r->options;
-    weft__fiber *parent = c->current;
-    if (UNLIKELY(o != &no_options || r->fn == NULL)) {
-        int rc = check(c, r, &parent);
-        if (rc < 0)
-            return rc;
-    }
-    weft__fiber *f;
-    int rc = take_record(c, o->stack_bytes, &f);
-    if (UNLIKELY(rc < 0))
-        return weft_fail(rc, "no room for another fiber (there are %u)", c->fibers_count);
     f->id = new_id(c, f->slot);
     f->phase = WEFT__FRESH;
     f->switches = 0;
     f->cpu_ns = 0;
-    f->first_value = 0;
-    f->fn = r->fn;
-    f->arg = r->arg;
-    f->stack_bytes = o->stack_bytes;
-    f->is_unawaited = r->is_unawaited;
-    f->is_daemon = o->is_daemon;
-    place_arg(f, r->arg, o->arg_bytes);
-    if (o->name != NULL)
-        copy_name(f, o->name);
+    f->fn = fn;
+    f->arg = arg;
+    f->value = 0;
     weft__fiber_rewind(f);
     weft__tree_link(f, parent);
     c->fibers_count++;
+    if (UNLIKELY(parent->is_closing)) {
+        f->is_shutdown = true;
+        weft__fiber_stop(c, f, -ECANCELED);
+    }
+}
+
+/* A fiber in no queue. 0, or -errno with words. */
+static int make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_options *o, weft__fiber **out)
+{
+    weft__fiber *parent = NULL;
+    int rc = check(c, fn, arg, o, &parent);
+    if (rc < 0)
+        return rc;
+    weft__fiber *f;
+    rc = take_record(c, o->stack_bytes, &f);
+    if (rc < 0)
+        return weft_fail(rc, "no room for another fiber (there are %u)", c->fibers_count);
+    f->stack_bytes = o->stack_bytes;
+    f->is_daemon = o->is_daemon;
+    if (o->name != NULL)
+        copy_name(f, o->name);
+    if (o->arg_bytes > 0) {
+        place_arg(f, arg, o->arg_bytes);
+        arg = f->arg;
+    }
+    begin(c, f, fn, arg, parent);
     *out = f;
     return 0;
 }
 
-static int spin_now(weft__cord *c, const request *r, weft_fiber *out)
+static inline weft_fiber queue_new(weft__cord *c, weft__fiber *f)
 {
-    weft__fiber *f;
-    int rc = make(c, r, &f);
-    if (UNLIKELY(rc < 0))
-        return rc;
-    f->value = 0;
     f->woken_open = true;
     weft__runqueue_push(&c->runqueue, &f->queued);
-    *out = f->id;
-    return 0;
+    return f->id;
 }
+
+static const weft_spin_options no_options;
 
 weft_fiber weft_spin_with(weft_fn *fn, void *arg, const weft_spin_options *options)
 {
     weft__cord *c = weft__cord_here();
-    if (UNLIKELY(c == NULL))
+    weft__fiber *f;
+    if (c == NULL || make(c, fn, arg, options != NULL ? options : &no_options, &f) < 0)
         return 0;
-    weft_fiber id = 0;
-    spin_now(c, &(request){fn, arg, options != NULL ? options : &no_options, false}, &id);
-    return id;
+    return queue_new(c, f);
 }
 
 weft_fiber weft_spin(weft_fn *fn, void *arg)
 {
-    return weft_spin_with(fn, arg, NULL);
+    weft__cord *c = weft__cord_self;
+    weft__fiber *f;
+    if (UNLIKELY(c == NULL || fn == NULL) || UNLIKELY((f = take_warm(c)) == NULL))
+        return weft_spin_with(fn, arg, NULL);
+    begin(c, f, fn, arg, c->current);
+    return queue_new(c, f);
 }
 
 int weft_go(weft_fn *fn, void *arg)
@@ -226,18 +231,25 @@ int weft_go(weft_fn *fn, void *arg)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return -ENOMEM;
-    weft_fiber id;
-    return spin_now(c, &(request){fn, arg, &no_options, true}, &id);
+    weft__fiber *f;
+    int rc = make(c, fn, arg, &no_options, &f);
+    if (rc < 0)
+        return rc;
+    f->is_unawaited = true;
+    queue_new(c, f);
+    return 0;
 }
 
 weft_fiber weft_new(weft_fn *fn, void *arg)
 {
     weft__cord *c = weft__cord_here();
     weft__fiber *f;
-    if (c == NULL || make(c, &(request){fn, arg, &no_options, false}, &f) < 0)
+    if (c == NULL || make(c, fn, arg, &no_options, &f) < 0)
         return 0;
     f->waits_in = &weft__waits_new;
     f->wait_since_ns = c->now_ns;
+    if (f->is_stopped)
+        weft__alarm_raise(c, f, WEFT__TAIL); /* made too late: let it end */
     return f->id;
 }
 

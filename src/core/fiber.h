@@ -84,7 +84,6 @@ struct weft__fiber {
     weft__stack stack;
     size_t stack_bytes;    /* as asked for */
     uint32_t arg_room;     /* bytes at the top of the stack that hold a copy of arg */
-    bool has_arg_on_stack;
 
     /* The tree. */
     weft__fiber *parent;     /* NULL: a main fiber */
@@ -105,6 +104,7 @@ struct weft__fiber {
     bool is_stopped;     /* weft_stop or weft_cancel: for good */
     bool is_shutdown;    /* stopped because its parent ended: its own failure still counts */
     bool is_restarting;
+    bool is_closing;     /* its children are being ended: new ones too */
     bool is_daemon;
     bool is_unawaited;   /* weft_go: nothing is kept */
     uint8_t no_switch;   /* depth of weft_no_switch_begin */

@@ -3,17 +3,35 @@
 
 #include <execinfo.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
+
+static int say(int fd, const char *prefix, const char *suffix, const char *format, va_list args)
+{
+    char text[512];
+    size_t room = sizeof text - strlen(suffix);
+    size_t used = (size_t)snprintf(text, room, "%s", prefix);
+    int n = vsnprintf(text + used, room - used, format, args);
+    used += n < (int)(room - used) ? (size_t)n : room - used - 1;
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s", suffix);
+    return write(fd, text, used) < 0 ? -errno : 0;
+}
+
+int weft__say(int fd, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int rc = say(fd, "", "", format, args);
+    va_end(args);
+    return rc;
+}
 
 void weft__report(const char *format, ...)
 {
-    char line[512];
-    int used = snprintf(line, sizeof line, "weft: ");
     va_list args;
     va_start(args, format);
-    vsnprintf(line + used, sizeof line - (size_t)used, format, args);
+    say(STDERR_FILENO, "weft: ", "\n", format, args);
     va_end(args);
-    dprintf(STDERR_FILENO, "%s\n", line);
 }
 
 void weft__report_deadlock(void)
@@ -26,15 +44,15 @@ static void report_path(const weft__error *e)
 {
     if (e->path_count == 0)
         return;
-    dprintf(STDERR_FILENO, "  climbed to");
+    weft__say(STDERR_FILENO, "  climbed to");
     for (unsigned i = 0; i < e->path_count; i++)
-        dprintf(STDERR_FILENO, "%s #%llu", i > 0 ? ", then" : "", (unsigned long long)e->path[i]);
-    dprintf(STDERR_FILENO, "\n");
+        weft__say(STDERR_FILENO, "%s #%llu", i > 0 ? ", then" : "", (unsigned long long)e->path[i]);
+    weft__say(STDERR_FILENO, "\n");
 }
 
 static void report_one(const char *prefix, const weft_error_info *i)
 {
-    dprintf(STDERR_FILENO, "  %s%s: %d (%s), in fiber #%llu '%s'\n", prefix, i->message, i->code,
+    weft__say(STDERR_FILENO, "  %s%s: %d (%s), in fiber #%llu '%s'\n", prefix, i->message, i->code,
             weft__error_text(i->code), (unsigned long long)i->fiber, i->fiber_name);
 }
 
@@ -51,7 +69,7 @@ void weft__report_unhandled(const weft__error *e, int code)
         report_one("caused by: ", i);
     report_path(e);
     if (e->frames_count > 0) {
-        dprintf(STDERR_FILENO, "  recorded at\n");
+        weft__say(STDERR_FILENO, "  recorded at\n");
         backtrace_symbols_fd(e->frames, e->frames_count, STDERR_FILENO);
     }
 }

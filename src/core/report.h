@@ -7,6 +7,12 @@
 
 #include <weft/debug.h>
 
+/*
+ * Format and write to a descriptor, at most 511 bytes, in one write. 0 or -errno. Not stdio: a stream
+ * may be in use by the very fiber that is reported on.
+ */
+int weft__say(int fd, const char *format, ...) WEFT_PRINTF(2, 3);
+
 /* One line, after "weft: ". */
 void weft__report(const char *format, ...) WEFT_PRINTF(1, 2);
 

@@ -21,6 +21,7 @@ static bool leave_nothing(weft__fiber *f)
 
 const weft__wait_kind weft__waits_new = {"its start", true, leave_nothing};
 const weft__wait_kind weft__waits_suspend = {"weft_schedule", true, leave_nothing};
+static const weft__wait_kind waits_start = {"the fiber that it started", false, NULL};
 static const weft__wait_kind waits_transfer = {"a transfer", true, leave_nothing};
 
 void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__where where)
@@ -114,7 +115,8 @@ static bool is_stuck(weft__cord *c)
         return false;
     bool is_done = f->waits_in->is_open && c->held == 0;
     bool is_dead = c->wheel.count == 0 && c->backend->pending == 0;
-    return (is_done || is_dead) && !weft__cord_is_reachable();
+    /* In this order: a thread that is gone may have sent something before it went. */
+    return (is_done || is_dead) && !weft__cord_is_reachable() && !weft__cord_has_letters(c);
 }
 
 /* How long the backend may wait: until the next timer. */
@@ -168,6 +170,7 @@ static inline weft__fiber *next(weft__cord *c)
     weft__fiber *starter = f->starter;
     if (UNLIKELY(starter != NULL)) {
         f->starter = NULL;
+        starter->waits_in = NULL;
         if (!starter->is_parked)
             return starter;
     }
@@ -262,7 +265,7 @@ static void release_starter(weft__cord *c, weft__fiber *f)
 {
     if (LIKELY(f->starter == NULL))
         return;
-    weft__make_runnable(c, f->starter, 0, WEFT__FRONT);
+    weft__wake(c, f->starter, 0, WEFT__FRONT);
     f->starter = NULL;
 }
 
@@ -284,8 +287,7 @@ weft_value weft_transfer(weft_fiber fiber, weft_value value)
         return -EBUSY;
     to->value = newer_value(was_queued, to->value, value);
     release_starter(c, f);
-    f->waits_in = &waits_transfer;
-    f->wait_since_ns = c->now_ns;
+    weft__enter(c, &waits_transfer, to);
     return weft__switch_to(c, to);
 }
 
@@ -307,20 +309,18 @@ weft_value weft_start(weft_fiber fiber)
     to->starter = f;
     f->value = 0;
     f->woken_open = false;
+    weft__enter(c, &waits_start, to);
     return weft__switch_to(c, to);
-}
-
-/* Not running, not waiting: on the run queue, or it would be if it were not parked. */
-static bool is_runnable(const weft__cord *c, const weft__fiber *f)
-{
-    return f->waits_in == NULL && f != c->current;
 }
 
 static int schedule_here(weft__cord *c, weft__fiber *f, weft_value value)
 {
-    if (f->waits_in != NULL ? !f->waits_in->is_open : f == c->current || !f->woken_open)
+    /* The current fiber may be runnable too: it polls for the others, and has just been woken. */
+    bool is_runnable = weft__runnable_is_queued(&f->queued) ||
+                       (f->waits_in == NULL && f != c->current);
+    if (is_runnable ? !f->woken_open : f->waits_in == NULL || !f->waits_in->is_open)
         return -EBUSY;
-    if (is_runnable(c, f) && newer_value(true, f->value, value) != value)
+    if (is_runnable && newer_value(true, f->value, value) != value)
         return 0;
     if (weft__runnable_is_queued(&f->queued))
         weft__runqueue_remove(&c->runqueue, &f->queued);

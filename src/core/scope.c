@@ -14,7 +14,7 @@ static weft__scope *private_of(weft_scope *scope)
 static void lapse(weft__scope *s)
 {
     if (s->is_shield)
-        s->is_shield = false;
+        s->is_over = true;
     else
         s->is_cancelled = s->has_struck = true;
 }
@@ -110,9 +110,9 @@ int weft_scope_reset(weft_scope *scope, double timeout_s)
     if (s->is_cancelled)
         return -ECANCELED;
     weft__unhold_timer(c, s->fiber, &s->timer);
+    s->is_over = false;
     set_deadline(c, s, timeout_s);
-    if (timeout_s == 0)
-        weft__alarm_raise(c, s->fiber, WEFT__TAIL);
+    weft__alarm_raise(c, s->fiber, WEFT__TAIL);
     return 0;
 }
 

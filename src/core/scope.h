@@ -12,7 +12,8 @@ struct weft__scope {
     weft__timer timer;  /* not armed: no deadline, or it has struck */
     bool is_cancelled;  /* by its deadline or by hand */
     bool has_struck;    /* by its deadline */
-    bool is_shield;     /* keeps out what comes from outside, until it is over */
+    bool is_shield;     /* keeps out what comes from outside */
+    bool is_over;       /* for a shield: not any more */
 };
 
 _Static_assert(sizeof(weft__scope) <= sizeof(weft_scope), "weft_scope is too small");

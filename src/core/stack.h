@@ -112,7 +112,9 @@ static inline void weft__stack_release(weft__stack_pool *pool, weft__stack *stac
     weft__stack_class *class = &pool->classes[slot->index];
     class->cache[class->count++] = slot;
     pool->cached++;
-    *stack = (weft__stack){0};
+    stack->low = NULL; /* field by field: a whole struct is cleared by a slow string instruction */
+    stack->bytes = 0;
+    stack->slot = NULL;
     if (UNLIKELY(--class->until_look == 0))
         weft__stack_look(pool, slot->index);
 }

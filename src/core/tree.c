@@ -72,9 +72,11 @@ static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *exce
 {
     for (weft__list *node = f->children.prev; node != &f->children; node = node->prev) {
         weft__fiber *child = weft__fiber_of_sibling(node);
-        if (child == except || child->phase == WEFT__ENDING)
+        if (child == except)
             continue;
         child->is_restarting = false;
+        if (child->phase == WEFT__ENDING)
+            continue;
         weft__unpark(c, child);
         if (child->is_stopped)
             continue;
@@ -85,15 +87,11 @@ static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *exce
 
 void weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *except)
 {
-    /* Children may be made while the others end, by defers and by the children themselves. */
     uint32_t left = except != NULL;
-    while (f->children_count > left) {
-        stop_children(c, f, except, true);
-        if (join(c, f, left, &waits_end) == -EDEADLK) {
-            f->joiner = NULL;
-            return; /* said already: they will never end */
-        }
-    }
+    f->is_closing = true; /* children that are made from now on are stopped before they run */
+    stop_children(c, f, except, true);
+    if (join(c, f, left, &waits_end) == -EDEADLK)
+        f->joiner = NULL; /* said already: they will never end */
 }
 
 void weft__tree_bury(weft__cord *c, weft__fiber *f)
@@ -142,17 +140,23 @@ COLD static weft_value clean_up(weft__cord *c, weft__fiber *f, weft_value value)
 {
     weft__defers_run(f);
     weft__scopes_drop(c, f);
-    weft__tree_end_children(c, f, NULL);
-    weft__tree_bury(c, f);
-    weft__extras_free(f);
+    do { /* again, if destructors leave something behind */
+        weft__tree_end_children(c, f, NULL);
+        weft__tree_bury(c, f);
+        weft__extras_free(f);
+    } while (f->extras != NULL || f->children_count != 0);
+    f->is_closing = false;
     f->no_switch = 0;
     return value_with_errors_of_children(f, value);
 }
 
 static inline bool needs_clean_up(const weft__fiber *f)
 {
-    return f->extras != NULL || f->scope != NULL || f->children_count != 0 || f->raised != NULL ||
-           f->raised_code != 0 || f->no_switch != 0 || !weft__list_is_empty(&f->ended);
+    /* One branch for all of them: mostly none is there. */
+    uintptr_t any = (uintptr_t)f->extras | (uintptr_t)f->scope | (uintptr_t)f->raised;
+    any |= f->children_count | (unsigned)f->raised_code | f->no_switch;
+    any |= (uintptr_t)f->ended.next ^ (uintptr_t)&f->ended;
+    return any != 0;
 }
 
 /* The value to everyone who waits for it; the words of an error too. */
@@ -173,6 +177,7 @@ static void tell_parent(weft__cord *c, weft__fiber *f, weft_value value)
     bool was_asked_for = f->is_stopped && (value == -ECANCELED || !f->is_shutdown);
     if (!weft_is_error(value) || was_asked_for)
         return;
+    weft__error_own(f);
     weft__error_queue(f->parent, (int)value, weft__error_ref(f->error));
     weft__alarm_raise(c, f->parent, WEFT__TAIL);
 }
@@ -184,13 +189,22 @@ static void keep_value(weft__cord *c, weft__fiber *f, weft_value value)
     f->result = value;
     c->ended_count++;
     weft__list_insert(&f->parent->ended, &f->sibling);
-    if (!f->has_arg_on_stack)
+    if (f->arg_room == 0)
         weft__stack_release(&c->stacks, &f->stack);
+}
+
+/* The old run is over; whether there is a new one is in value. */
+static void wake_restarters(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    weft__list *node;
+    while ((node = weft__list_pop(&f->restarters)) != NULL)
+        weft__wake(c, CONTAINER_OF(node, weft__fiber, awaiter.link), value, WEFT__TAIL);
 }
 
 /* The fiber is dead: its record is free afterwards, or holds its value. */
 static void finish(weft__cord *c, weft__fiber *f, weft_value value)
 {
+    wake_restarters(c, f, -ESRCH);
     if (UNLIKELY(weft_is_error(value)))
         weft__error_set(f, weft__error_of_end(f, (int)value));
     c->fibers_count--;
@@ -206,7 +220,6 @@ static void finish(weft__cord *c, weft__fiber *f, weft_value value)
         weft__fiber_free(c, f);
 }
 
-/* Those in weft_restart may go on: the old run is over. */
 static void begin_again(weft__cord *c, weft__fiber *f)
 {
     f->is_restarting = false;
@@ -216,9 +229,7 @@ static void begin_again(weft__cord *c, weft__fiber *f)
     f->phase = WEFT__ALIVE;
     weft__error_set(f, NULL);
     weft__alarm_update(f);
-    weft__list *node;
-    while ((node = weft__list_pop(&f->restarters)) != NULL)
-        weft__wake(c, CONTAINER_OF(node, weft__fiber, awaiter.link), 0, WEFT__TAIL);
+    wake_restarters(c, f, 0);
 }
 
 void weft__fiber_entry(intptr_t value)
@@ -248,6 +259,16 @@ static bool leave_restart(weft__fiber *f)
 }
 
 static const weft__wait_kind waits_restart = {"a restart", false, leave_restart};
+
+/* Let a fiber that never ran run after all, whatever it was told since. */
+static int run_after_all(weft__cord *c, weft__fiber *f)
+{
+    f->is_stopped = false;
+    weft__alarm_update(f);
+    if (f->waits_in == &weft__waits_new)
+        weft__wake(c, f, 0, WEFT__TAIL);
+    return 0;
+}
 
 /* Run a fiber again that has ended and was not awaited. */
 static int revive(weft__cord *c, weft__fiber *f)
@@ -284,18 +305,20 @@ int weft_restart(weft_fiber fiber)
     weft__fiber *self = c->current;
     if (f->parent == NULL || weft__tree_is_above(f, self))
         return weft_fail(-EINVAL, "a fiber can restart neither itself nor one that it belongs to");
+    if (f->parent->is_closing)
+        return -ESRCH; /* it ends with its parent */
     if (f->phase == WEFT__ENDED)
         return revive(c, f);
+    if (f->phase == WEFT__FRESH)
+        return run_after_all(c, f);
     if (self->alarm)
         return (int)weft__refuse(c);
-    if (f->phase == WEFT__FRESH)
-        return 0;
     f->is_restarting = true;
     if (f->phase == WEFT__ALIVE)
         weft__fiber_stop(c, f, -ECANCELED);
     self->awaiter.fiber = self;
     weft__list_insert(&f->restarters, &self->awaiter.link);
-    return (int)weft__wait(c, &waits_restart, f);
+    return weft__wait_int(c, &waits_restart, f);
 }
 
 int weft_attach(weft_fiber fiber, weft_fiber parent)

@@ -1,0 +1,150 @@
+/*
+ * The driver of the fault tests: a scenario is run in a process of its own for each call that is
+ * made to fail, until it needs fewer calls than that.
+ */
+#ifndef TESTS_FAULT_H
+#define TESTS_FAULT_H
+
+#include "fault_wrap.h"
+#include "support.h"
+
+/* What a child process tells its parent, in shared memory. */
+typedef struct verdict {
+    bool is_struck; /* the scenario came as far as the call that was to fail */
+    char text[256]; /* what did not hold; empty: all did */
+} verdict;
+
+static verdict *told;
+
+/* As ck_assert, in the child process. */
+#define REQUIRE(condition)                                                                   \
+    do {                                                                                     \
+        if (!(condition)) {                                                                  \
+            snprintf(told->text, sizeof told->text, "line %d: %s", __LINE__, #condition);    \
+            _exit(1);                                                                        \
+        }                                                                                    \
+    } while (0)
+
+/* What a call returned is a result, or the error of a fault. True: a result. */
+#define REQUIRE_TOLD(result)                                          \
+    ({                                                                \
+        long told_result = (long)(result);                            \
+        REQUIRE(told_result >= 0 || fault_is_told(told_result));      \
+        told_result >= 0;                                             \
+    })
+
+/* A fiber, or 0 because of a fault. */
+static weft_fiber require_made(weft_fiber f)
+{
+    REQUIRE(f != 0 || atomic_load(&fault.struck) > 0);
+    /* There are words, unless the memory for them was short as well. */
+    if (f == 0 && !fault.is_lasting)
+        REQUIRE(weft_error() != NULL && fault_is_told(weft_error()->code));
+    return f;
+}
+
+static void require_nothing_left(void)
+{
+    weft_counters now;
+    REQUIRE(weft_stats(&now) == 0);
+    REQUIRE(now.fibers == 0);
+    REQUIRE(now.fibers_unawaited == 0);
+    REQUIRE(now.runnable == 0);
+    REQUIRE(now.timers == 0);
+    REQUIRE(now.ops_pending == 0);
+    REQUIRE(now.stacks == now.stacks_cached);
+    REQUIRE(weft_snooze() == 0); /* no error is still on its way */
+}
+
+/* A scenario returns whether it could do everything; without a fault it always can. */
+typedef bool scenario(void);
+
+static void child_main(scenario *run)
+{
+    alarm(30);
+    atomic_store(&fault.is_on, true);
+    bool is_done = run();
+    atomic_store(&fault.is_on, false);
+    told->is_struck = atomic_load(&fault.struck) > 0;
+    REQUIRE(is_done || told->is_struck);
+    require_nothing_left();
+    /* A thread that got no backend goes without I/O for good. */
+    bool has_backend = strcmp(weft_backend_name(), "none") != 0;
+    atomic_store(&fault.struck, 0);
+    bool is_done_again = has_backend ? run() : true;
+    REQUIRE(is_done_again);
+    require_nothing_left();
+    exit(EXIT_SUCCESS);
+}
+
+/* stderr of the child, for the failure message. */
+static void print_file(int fd)
+{
+    char text[4096];
+    lseek(fd, 0, SEEK_SET);
+    ssize_t n;
+    while ((n = read(fd, text, sizeof text)) > 0)
+        fwrite(text, 1, (size_t)n, stderr);
+}
+
+/* Run the scenario with one fault in a process of its own. Returns whether it came to the fault. */
+static bool strike(scenario *run, unsigned first, bool is_lasting)
+{
+    int fd = memfd_create("stderr", MFD_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    *told = (verdict){0};
+    fault.first = first;
+    fault.is_lasting = is_lasting;
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        dup2(fd, STDERR_FILENO);
+        child_main(run);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    if (status != 0) {
+        print_file(fd);
+        ck_abort_msg("call %u failing%s: %s %d, %s", first, is_lasting ? ", and all after it" : "",
+                     WIFSIGNALED(status) ? "signal" : "exit status",
+                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), told->text);
+    }
+    close(fd);
+    return told->is_struck;
+}
+
+static void strike_each_call(scenario *run)
+{
+    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(told, MAP_FAILED);
+    for (int is_lasting = 0; is_lasting <= 1; is_lasting++) {
+        unsigned n = 1;
+        while (strike(run, n, is_lasting))
+            ck_assert_uint_lt(++n, 2000);
+        ck_assert_uint_gt(n, 1);
+    }
+}
+
+static bool become_a_cord(void)
+{
+    return weft_self() != 0;
+}
+
+/* Fibers for scenarios. */
+
+/* Its value, after a little while. */
+static inline weft_value return_soon(void *arg)
+{
+    int rc = weft_sleep(0.0001);
+    return rc < 0 ? rc : (weft_value)arg;
+}
+
+/* Fails with minus that code, and with a cause. */
+static inline weft_value fail_deep(void *arg)
+{
+    int code = -(int)(intptr_t)arg;
+    weft_fail(-EIO, "the cause");
+    return weft_fail(code, "the effect");
+}
+
+#endif

@@ -1,0 +1,171 @@
+/*
+ * The n-th call fails, as in test_fault.c, for what needs descriptors and threads: no byte is lost
+ * without a word, no descriptor stays open, a thread leaves nothing behind.
+ */
+#include "fault.h"
+
+#include <pthread.h>
+
+#define STREAM_BYTES ((ssize_t)150000)
+
+/* One end of a stream. Fibers, each with its own end, close it when they are done. */
+typedef struct stream {
+    int fd;
+    ssize_t moved;
+    ssize_t result; /* of the call that ended it */
+} stream;
+
+static weft_value write_stream(void *arg)
+{
+    stream *s = arg;
+    static const char bytes[7000];
+    do {
+        s->result = weft_write(s->fd, bytes, sizeof bytes);
+        s->moved += s->result > 0 ? s->result : 0;
+    } while (s->result > 0 && s->moved < STREAM_BYTES);
+    REQUIRE(weft_close(s->fd) == 0);
+    REQUIRE(s->result == -EPIPE || REQUIRE_TOLD(s->result) || fault.struck > 0);
+    return 0;
+}
+
+static weft_value read_stream(void *arg)
+{
+    stream *s = arg;
+    char bytes[5000];
+    while ((s->result = weft_read(s->fd, bytes, sizeof bytes)) > 0)
+        s->moved += s->result;
+    REQUIRE(weft_close(s->fd) == 0);
+    REQUIRE_TOLD(s->result);
+    return 0;
+}
+
+/* Whether all that was to be moved was. */
+static bool stream_through(int (*make)(int fd[2]))
+{
+    int fd[2];
+    if (!REQUIRE_TOLD(make(fd)))
+        return false;
+    stream to = {.fd = fd[1]}, from = {.fd = fd[0]};
+    weft_fiber reader = require_made(weft_spin(read_stream, &from));
+    weft_fiber writer = reader != 0 ? require_made(weft_spin(write_stream, &to)) : 0;
+    if (reader == 0)
+        REQUIRE(weft_close(fd[0]) == 0);
+    if (writer == 0)
+        REQUIRE(weft_close(fd[1]) == 0);
+    REQUIRE(reader == 0 || weft_await(reader) == 0);
+    REQUIRE(writer == 0 || weft_await(writer) == 0);
+    REQUIRE(from.moved == to.moved || from.result < 0); /* a reader that failed left some */
+    return writer != 0 && from.result == 0 && to.moved >= STREAM_BYTES;
+}
+
+static bool streaming(void)
+{
+    if (!become_a_cord())
+        return false;
+    bool is_done = stream_through(weft_pipe);
+    is_done &= stream_through(weft_socketpair);
+    int fd[2];
+    if (REQUIRE_TOLD(weft_pipe(fd))) {
+        int rc = weft_wait_fd(fd[1], POLLOUT);
+        is_done &= REQUIRE_TOLD(rc);
+        REQUIRE(weft_close(fd[0]) == 0 && weft_close(fd[1]) == 0);
+    } else {
+        is_done = false;
+    }
+    weft_error_clear();
+    return is_done;
+}
+
+/* P60 */
+START_TEST(a_stream_carries_all_its_bytes_or_its_ends_are_told)
+{
+    strike_each_call(streaming);
+}
+END_TEST
+
+/* A descriptor is closed whatever else is missing, also without a backend. */
+static bool closing(void)
+{
+    atomic_store(&fault.is_on, false);
+    int fd[2];
+    REQUIRE(__real_pipe2(fd, 0) == 0);
+    atomic_store(&fault.is_on, true);
+    bool is_cord = become_a_cord() || become_a_cord();
+    int rc[2] = {weft_close(fd[0]), weft_close(fd[1])};
+    if (is_cord) {
+        REQUIRE(rc[0] == 0 && rc[1] == 0);
+        REQUIRE(weft_close(fd[0]) == -EBADF);
+    }
+    return is_cord;
+}
+
+START_TEST(a_descriptor_is_closed_in_any_case)
+{
+    strike_each_call(closing);
+}
+END_TEST
+
+/* The main thread's fiber that the other thread schedules, and how that went. */
+typedef struct thread_job {
+    weft_fiber target;
+    int scheduled;
+    bool is_done;
+} thread_job;
+
+static void *cord_thread(void *arg)
+{
+    thread_job *job = arg;
+    job->scheduled = weft_schedule(job->target, 7);
+    job->is_done = become_a_cord();
+    for (int i = 0; i < 3 && job->is_done; i++) {
+        weft_fiber f = require_made(weft_spin(return_soon, as_arg(5)));
+        weft_fiber failing = require_made(weft_spin(fail_deep, as_arg(EPROTO)));
+        job->is_done &= f != 0 && failing != 0;
+        REQUIRE(f == 0 || weft_await(f) == 5 || failing != 0);
+        REQUIRE(failing == 0 || weft_await(failing) == -EPROTO);
+        REQUIRE(f == 0 || weft_state_of(f) == WEFT_DEAD || weft_await(f) == 5);
+    }
+    return NULL;
+}
+
+static weft_value suspended_target(void *arg)
+{
+    (void)arg;
+    return weft_suspend();
+}
+
+static bool threading(void)
+{
+    if (!become_a_cord())
+        return false;
+    thread_job job = {.target = require_made(weft_spin(suspended_target, NULL))};
+    if (job.target != 0)
+        REQUIRE(weft_snooze() == 0);
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, cord_thread, &job) == 0);
+    pthread_join(thread, NULL);
+    if (job.target != 0) {
+        if (!REQUIRE_TOLD(job.scheduled))
+            REQUIRE(weft_schedule(job.target, 7) == 0);
+        REQUIRE(weft_await(job.target) == 7);
+    }
+    weft_error_clear();
+    return job.target != 0 && job.scheduled == 0 && job.is_done;
+}
+
+/* P10, P78 */
+START_TEST(a_thread_comes_and_goes_with_its_fibers)
+{
+    strike_each_call(threading);
+}
+END_TEST
+
+int main(void)
+{
+    static const TTest *const *const tests[] = {
+        &a_stream_carries_all_its_bytes_or_its_ends_are_told,
+        &a_descriptor_is_closed_in_any_case,
+        &a_thread_comes_and_goes_with_its_fibers,
+    };
+    return run_suite("fault_io", tests, COUNT_OF(tests));
+}
