@@ -120,5 +120,5 @@ int main(void)
 
     char line[64];
     weft_read(0, line, sizeof line); /* this fiber waits, the others go on */
-    return 0; /* the children are stopped and joined */
+    return 0;                        /* the children are stopped and joined */
 }

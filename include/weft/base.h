@@ -20,11 +20,14 @@
 /* Exported from the shared library. */
 #define WEFT_API __attribute__((visibility("default")))
 
-/* Control may pass to other fibers inside this call: it is a switchpoint. Also a word to grep for. */
+/*
+ * Control may pass to other fibers inside this call: it is a switchpoint. Also a word to grep for.
+ */
 #define WEFT_SWITCHPOINT WEFT_API
 
 /* The compiler checks the arguments against the format. */
-#define WEFT_PRINTF(format_index, first_arg) __attribute__((format(printf, format_index, first_arg)))
+#define WEFT_PRINTF(format_index, first_arg) \
+    __attribute__((format(printf, format_index, first_arg)))
 
 /* Paste two tokens after expanding them; for names that a macro makes up. */
 #define WEFT__PASTE(a, b) WEFT__PASTE_RAW(a, b)
@@ -37,8 +40,8 @@
 typedef intptr_t weft_value;
 
 /*
- * A fiber's id. It can be printed, compared, stored and sent; using one whose fiber is gone is -ESRCH.
- * Ids of one thread grow as fibers are made, and are not used again. 0 is no fiber.
+ * A fiber's id. It can be printed, compared, stored and sent; using one whose fiber is gone is
+ * -ESRCH. Ids of one thread grow as fibers are made, and are not used again. 0 is no fiber.
  */
 typedef uint64_t weft_fiber;
 

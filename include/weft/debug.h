@@ -12,16 +12,16 @@ WEFT_BEGIN
 /* What can be known of one fiber. Pointers are valid until the fiber runs again. */
 typedef struct weft_info {
     weft_fiber id;
-    weft_fiber parent;      /* 0: a main fiber */
-    const char *name;       /* "" if it has none */
-    weft_fn *fn;            /* NULL: a main fiber */
+    weft_fiber parent; /* 0: a main fiber */
+    const char *name;  /* "" if it has none */
+    weft_fn *fn;       /* NULL: a main fiber */
     weft_state state;
-    const char *waits_for;  /* "sleep", "await", "read", ...; "" unless it waits */
-    double waiting_s;       /* since when; 0 unless it waits */
-    uint64_t switches;      /* times it gave up control */
-    double cpu_s;           /* time it ran for; 0 unless weft_account(true) came before */
-    size_t stack_bytes;     /* usable; 0: a main fiber, or an ended one */
-    size_t stack_used;      /* high-water mark of the stack's use, in whole pages */
+    const char *waits_for; /* "sleep", "await", "read", ...; "" unless it waits */
+    double waiting_s;      /* since when; 0 unless it waits */
+    uint64_t switches;     /* times it gave up control */
+    double cpu_s;          /* time it ran for; 0 unless weft_account(true) came before */
+    size_t stack_bytes;    /* usable; 0: a main fiber, or an ended one */
+    size_t stack_used;     /* high-water mark of the stack's use, in whole pages */
     bool is_daemon;
     bool is_parked;
 } weft_info;
@@ -46,22 +46,34 @@ typedef struct weft_counters {
 /** What is known of a fiber. -ESRCH if it is gone. */
 WEFT_API int weft_info_of(weft_fiber fiber, weft_info *out);
 
-/** Call fn for every living fiber, parents before their children, until it returns non-zero; that is returned, else 0. */
+/**
+ * Call fn for every living fiber, parents before their children, until it returns non-zero; that is
+ * returned, else 0.
+ */
 WEFT_API int weft_walk(int (*fn)(const weft_info *info, void *context), void *context);
 
 /** The counters. Returns 0. */
 WEFT_API int weft_stats(weft_counters *out);
 
-/** Write the tree of fibers to a descriptor: id, name, state, what it waits for and since when, stack, backtrace. Returns 0 or -errno. */
+/**
+ * Write the tree of fibers to a descriptor: id, name, state, what it waits for and since when,
+ * stack, backtrace. Returns 0 or -errno.
+ */
 WEFT_API int weft_dump(int fd);
 
-/** The return addresses of a fiber's frames, innermost first, at most n; returns how many. 0 for one that never ran; -ESRCH. */
+/**
+ * The return addresses of a fiber's frames, innermost first, at most n; returns how many. 0 for one
+ * that never ran; -ESRCH.
+ */
 WEFT_API int weft_backtrace(weft_fiber fiber, void **out, size_t n);
 
 /** Measure each fiber's CPU time from now on, or stop it. Costs a clock read a switch. */
 WEFT_API void weft_account(bool on);
 
-/** Call fn(arg) each time the thread is about to wait for the outside world; NULL removes it. It must not switch. */
+/**
+ * Call fn(arg) each time the thread is about to wait for the outside world; NULL removes it. It
+ * must not switch.
+ */
 WEFT_API void weft_on_idle(void (*fn)(void *), void *arg);
 
 WEFT_END

@@ -24,7 +24,8 @@ typedef struct weft_error_info {
  * `return weft_fail(rc, "cannot read %s", path);`
  *
  * A chain has at most 16 errors, then a new one begins; a message has at most 255 bytes. Without
- * memory the words are lost, and the code is returned all the same. A code that is not in -4095..-1 is recorded as -EINVAL.
+ * memory the words are lost, and the code is returned all the same. A code that is not in -4095..-1
+ * is recorded as -EINVAL.
  */
 WEFT_API int weft_fail(int code, const char *format, ...) WEFT_PRINTF(2, 3);
 

@@ -87,13 +87,19 @@ WEFT_SWITCHPOINT weft_value weft_start(weft_fiber fiber);
  */
 WEFT_SWITCHPOINT weft_value weft_transfer(weft_fiber fiber, weft_value value);
 
-/** The value that the caller was scheduled or transferred to with when it first ran; 0 for a spun fiber. */
+/**
+ * The value that the caller was scheduled or transferred to with when it first ran; 0 for a spun
+ * fiber.
+ */
 WEFT_API weft_value weft_first_value(void);
 
 /** The current fiber. 0 only in a thread that has no memory left to become a cord. */
 WEFT_API weft_fiber weft_self(void);
 
-/** The fiber that will be told of this one's errors and ends it; 0 for a main fiber and for one that is gone. */
+/**
+ * The fiber that will be told of this one's errors and ends it; 0 for a main fiber and for one that
+ * is gone.
+ */
 WEFT_API weft_fiber weft_parent(weft_fiber fiber);
 
 /** The main fiber of the calling thread. */
@@ -108,7 +114,10 @@ WEFT_API weft_state weft_state_of(weft_fiber fiber);
  */
 WEFT_API int weft_name(weft_fiber fiber, const char *name);
 
-/** The fiber's name, "" if it has none, NULL if the fiber is gone. Valid until it ends or is renamed. */
+/**
+ * The fiber's name, "" if it has none, NULL if the fiber is gone. Valid until it ends or is
+ * renamed.
+ */
 WEFT_API const char *weft_name_of(weft_fiber fiber);
 
 /**
@@ -117,9 +126,10 @@ WEFT_API const char *weft_name_of(weft_fiber fiber);
  *
  * Scheduled again before it has run, it moves to the tail and the later value wins, except that a
  * plain value never displaces an error. An error code as value makes the call that it waits in
- * fail. -EBUSY if it is running or waits in anything else (weft_interrupt is for that), -ESRCH if it has
- * ended. Called from another thread, the answer is 0 once the request is on its way, -ENOMEM if
- * it cannot be sent, -ESRCH if that thread has ended; a fiber that is not waiting is then left alone.
+ * fail. -EBUSY if it is running or waits in anything else (weft_interrupt is for that), -ESRCH if
+ * it has ended. Called from another thread, the answer is 0 once the request is on its way, -ENOMEM
+ * if it cannot be sent, -ESRCH if that thread has ended; a fiber that is not waiting is then left
+ * alone.
  */
 WEFT_API int weft_schedule(weft_fiber fiber, weft_value value);
 
@@ -135,10 +145,10 @@ WEFT_SWITCHPOINT int weft_snooze(void);
 /**
  * Wait for a fiber to end; returns its value or its error, the same to everyone who waits.
  *
- * Any fiber may await any other of its thread. Once it has ended, has been awaited and nobody
- * waits any more, its id is gone. A wait that is cut short leaves the fiber as it is; it can be
- * awaited again. The error's words come along: weft_error().
- * -EDEADLK for oneself or one's own ancestor (it cannot end before the caller), -ESRCH if it is gone.
+ * Any fiber may await any other of its thread. Once it has ended, has been awaited and nobody waits
+ * any more, its id is gone. A wait that is cut short leaves the fiber as it is; it can be awaited
+ * again. The error's words come along: weft_error(). -EDEADLK for oneself or one's own ancestor (it
+ * cannot end before the caller), -ESRCH if it is gone.
  */
 WEFT_SWITCHPOINT weft_value weft_await(weft_fiber fiber);
 
@@ -171,9 +181,9 @@ WEFT_API int weft_stop(weft_fiber fiber, weft_value value);
 WEFT_API int weft_cancel(weft_fiber fiber);
 
 /**
- * The fiber's current or next blocking call fails once, with code and words. Raised errors queue up.
- * -EINVAL if code is not in -4095..-1, -ESRCH if the fiber has ended, -ENOMEM. (Without memory for the
- * words the code travels alone, but only one such code can wait.)
+ * The fiber's current or next blocking call fails once, with code and words. Raised errors queue
+ * up. -EINVAL if code is not in -4095..-1, -ESRCH if the fiber has ended, -ENOMEM. (Without memory
+ * for the words the code travels alone, but only one such code can wait.)
  */
 WEFT_API int weft_raise(weft_fiber fiber, int code, const char *format, ...) WEFT_PRINTF(3, 4);
 
@@ -194,36 +204,49 @@ WEFT_SWITCHPOINT int weft_terminate(weft_fiber fiber, double grace_s);
 /**
  * Stop a fiber, then run the same function with the same argument under the same id. Its children
  * are ended first; its name, its parent and those who await it stay. One that has ended, and was
- * not awaited yet, runs again. Does not wait for the new run to begin.
- * -EINVAL for a main fiber or oneself, -ESRCH if it is gone, -ENOMEM if it had ended and no stack is to be had.
+ * not awaited yet, runs again. Returns when the old run is over.
+ * -EINVAL for a main fiber, oneself or one's own ancestor, -ESRCH if it is gone or ends with its
+ * parent meanwhile, -ENOMEM if it had ended and no stack is to be had.
  */
 WEFT_SWITCHPOINT int weft_restart(weft_fiber fiber);
 
-/** Move a fiber under another parent. -EINVAL if that would make a circle, or for a main fiber; -ESRCH, -EXDEV. */
+/**
+ * Move a fiber under another parent. -EINVAL if that would make a circle, or for a main fiber;
+ * -ESRCH, -EXDEV.
+ */
 WEFT_API int weft_attach(weft_fiber fiber, weft_fiber parent);
 
 /** Move a fiber under the main fiber: it outlives its former parent, and its errors go to main. */
 WEFT_API int weft_detach(weft_fiber fiber);
 
-/** The living children of a fiber in the order of their making, at most n; returns how many there are. */
+/**
+ * The living children of a fiber in the order of their making, at most n; returns how many there
+ * are.
+ */
 WEFT_API int weft_children(weft_fiber fiber, weft_fiber *out, size_t n);
 
 /** Cancel all children of the caller and wait for them, as weft_terminate does. Returns 0. */
 WEFT_SWITCHPOINT int weft_terminate_children(double grace_s);
 
-/** Wait until no child of the caller lives. Returns 0, or the first error of a child; the others go on. */
+/**
+ * Wait until no child of the caller lives. Returns 0, or the first error of a child; the others go
+ * on.
+ */
 WEFT_SWITCHPOINT int weft_await_children(void);
 
 /**
- * Hold a fiber: it does not run, though it may be woken or scheduled; weft_unpark lets it go on with the value
- * it then has. For debuggers and tests. -EINVAL for oneself, -ESRCH if it has ended.
+ * Hold a fiber: it does not run, though it may be woken or scheduled; weft_unpark lets it go on
+ * with the value it then has. For debuggers and tests. -EINVAL for oneself, -ESRCH if it has ended.
  */
 WEFT_API int weft_park(weft_fiber fiber);
 
 /** Let a parked fiber go on. 0 also if it was not parked; -ESRCH if it has ended. */
 WEFT_API int weft_unpark(weft_fiber fiber);
 
-/** Begin a stretch in which a switch is a mistake: it is reported on stderr and the call fails with -EPERM. Nests. */
+/**
+ * Begin a stretch in which a switch is a mistake: it is reported on stderr and the call fails with
+ * -EPERM. Nests.
+ */
 WEFT_API void weft_no_switch_begin(void);
 
 /** End it. */
@@ -239,8 +262,8 @@ WEFT_API int weft_defer(void (*fn)(void *), void *arg);
 typedef unsigned weft_key;
 
 /**
- * A new key for fiber-local values, for all threads; destructor (may be NULL) gets every value that is
- * not NULL when its fiber ends. Returns 0 when there are none left (64 in all).
+ * A new key for fiber-local values, for all threads; destructor (may be NULL) gets every value that
+ * is not NULL when its fiber ends. Returns 0 when there are none left (64 in all).
  */
 WEFT_API weft_key weft_key_new(void (*destructor)(void *));
 
@@ -250,7 +273,10 @@ WEFT_API void *weft_local_get(weft_key key);
 /** Set it. -EINVAL for a key that was never made, -ENOMEM. */
 WEFT_API int weft_local_set(weft_key key, void *value);
 
-/** Memory of this fiber, aligned for anything, freed when it has ended and its children too. NULL if there is none. */
+/**
+ * Memory of this fiber, aligned for anything, freed when it has ended and its children too. NULL if
+ * there is none.
+ */
 WEFT_API void *weft_alloc(size_t bytes);
 
 /* What WEFT_DEFER leaves on the stack in C. Private. */
@@ -274,15 +300,21 @@ WEFT_END
 #ifdef __cplusplus
 template <typename F> struct weft__guard {
     F call;
-    ~weft__guard() { call(); }
+    ~weft__guard()
+    {
+        call();
+    }
 };
 template <typename F> weft__guard(F) -> weft__guard<F>;
-#define WEFT__DEFER(fn, x, name) [[maybe_unused]] weft__guard name{[weft__x = (x)] { (void)(fn)(weft__x); }}
-#else
-#define WEFT__DEFER(fn, x, name)                                    \
-    __attribute__((cleanup(weft__deferred_run), unused)) weft__deferred name = { \
-        (void (*)(void))(fn), (intptr_t)(x)                         \
+#define WEFT__DEFER(fn, x, name)                 \
+    [[maybe_unused]] weft__guard name            \
+    {                                            \
+        [weft__x = (x)] { (void)(fn)(weft__x); } \
     }
+#else
+#define WEFT__DEFER(fn, x, name)                         \
+    __attribute__((cleanup(weft__deferred_run), unused)) \
+    weft__deferred name = {(void (*)(void))(fn), (intptr_t)(x)}
 #endif
 
 #endif

@@ -15,7 +15,10 @@ WEFT_BEGIN
 /** Read up to so many bytes; 0 at the end. As read(2). */
 WEFT_SWITCHPOINT ssize_t weft_read(int fd, void *buffer, size_t bytes);
 
-/** Write up to so many bytes; may write fewer. As write(2), but a closed peer is -EPIPE and no signal. */
+/**
+ * Write up to so many bytes; may write fewer. As write(2), but a closed peer is -EPIPE and no
+ * signal.
+ */
 WEFT_SWITCHPOINT ssize_t weft_write(int fd, const void *buffer, size_t bytes);
 
 /**
@@ -27,7 +30,10 @@ WEFT_SWITCHPOINT ssize_t weft_write_all(int fd, const void *buffer, size_t bytes
 /** Read until so many bytes are there or the other side is done; returns how many came. */
 WEFT_SWITCHPOINT ssize_t weft_read_full(int fd, void *buffer, size_t bytes);
 
-/** Take the next connection; its descriptor is close-on-exec. address and bytes as in accept(2), may be NULL. */
+/**
+ * Take the next connection; its descriptor is close-on-exec. address and bytes as in accept(2), may
+ * be NULL.
+ */
 WEFT_SWITCHPOINT int weft_accept(int fd, struct sockaddr *address, socklen_t *bytes);
 
 /** Connect a socket. As connect(2). */
@@ -35,7 +41,8 @@ WEFT_SWITCHPOINT int weft_connect(int fd, const struct sockaddr *address, sockle
 
 /**
  * Wait until the descriptor is ready for one of events (POLLIN, POLLOUT); returns those it is ready
- * for, with POLLERR and POLLHUP. -EINVAL if events asks for nothing, -EPERM for a file that cannot be waited on.
+ * for, with POLLERR and POLLHUP. -EINVAL if events asks for nothing, -EPERM for a file that cannot
+ * be waited on.
  */
 WEFT_SWITCHPOINT int weft_wait_fd(int fd, int events);
 

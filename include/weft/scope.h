@@ -31,19 +31,26 @@ WEFT_API int weft_scope_open(weft_scope *scope, double timeout_s);
  */
 WEFT_API int weft_scope_close(weft_scope *scope);
 
-/** Cancel an open scope, from any fiber of the same thread. Returns 0, also if it was cancelled before. */
+/**
+ * Cancel an open scope, from any fiber of the same thread. Returns 0, also if it was cancelled
+ * before.
+ */
 WEFT_API int weft_scope_cancel(weft_scope *scope);
 
 /**
- * Move the deadline of an open scope to timeout_s from now, in constant time; from any fiber of
- * the same thread. -EINVAL for a time that is negative or NaN, -ECANCELED if the scope is cancelled already.
+ * Move the deadline of an open scope to timeout_s from now, in constant time; from any fiber of the
+ * same thread. -EINVAL for a time that is negative or NaN, -ECANCELED if the scope is cancelled
+ * already.
  */
 WEFT_API int weft_scope_reset(weft_scope *scope, double timeout_s);
 
 /** Is this scope itself cancelled, by its deadline or by hand? */
 WEFT_API bool weft_scope_is_cancelled(const weft_scope *scope);
 
-/** Open a shield: until it is closed, but for at most timeout_s, cancellation and errors from outside wait. */
+/**
+ * Open a shield: until it is closed, but for at most timeout_s, cancellation and errors from
+ * outside wait.
+ */
 WEFT_API int weft_shield_open(weft_scope *scope, double timeout_s);
 
 /** Would a blocking call of the caller fail now? For code that computes; looks at the clock. */
@@ -59,7 +66,10 @@ typedef struct weft__block {
     weft_scope scope;
 } weft__block;
 
-/** Called before each turn of the block's loop: opens the scope and says yes the first time, no the second. Private. */
+/**
+ * Called before each turn of the block's loop: opens the scope and says yes the first time, no the
+ * second. Private.
+ */
 WEFT_API bool weft__block_turn(weft__block *block);
 
 /** The clean-up function of a block. Private. */
@@ -67,19 +77,32 @@ WEFT_API void weft__block_leave(weft__block *block);
 
 WEFT_END
 
-/* WEFT_MOVE_ON_AFTER(s) { }: inside, blocking calls fail with -ECANCELED once s is over; leaving is silent. */
+/*
+ * WEFT_MOVE_ON_AFTER(s) { }: inside, blocking calls fail with -ECANCELED once s is over; leaving is
+ * silent.
+ */
 #define WEFT_MOVE_ON_AFTER(s) WEFT__BLOCK(s, false, NULL, WEFT__PASTE(weft__block_, __COUNTER__))
 
-/* WEFT_CANCEL_AFTER(s, rc) { }: the same, and the int rc is -ETIMEDOUT afterwards if the time struck, else 0. */
-#define WEFT_CANCEL_AFTER(s, rc) WEFT__BLOCK(s, false, &(rc), WEFT__PASTE(weft__block_, __COUNTER__))
+/*
+ * WEFT_CANCEL_AFTER(s, rc) { }: the same, and the int rc is -ETIMEDOUT afterwards if the time
+ * struck, else 0.
+ */
+#define WEFT_CANCEL_AFTER(s, rc) \
+    WEFT__BLOCK(s, false, &(rc), WEFT__PASTE(weft__block_, __COUNTER__))
 
-/* WEFT_SHIELD(s) { }: inside, cancellation and raised errors from outside wait, for at most s. For clean-up that blocks. */
+/*
+ * WEFT_SHIELD(s) { }: inside, cancellation and raised errors from outside wait, for at most s. For
+ * clean-up that blocks.
+ */
 #define WEFT_SHIELD(s) WEFT__BLOCK(s, true, NULL, WEFT__PASTE(weft__block_, __COUNTER__))
 
-/* A loop that runs once: its variable holds the scope, and the clean-up attribute closes it on every way out. */
-#define WEFT__BLOCK(s, is_shield, result, name)                               \
-    for (__attribute__((cleanup(weft__block_leave))) weft__block name =       \
-             {(s), (result), (is_shield), false, false, {{0}}};               \
+/*
+ * A loop that runs once: its variable holds the scope, and the clean-up attribute closes it on
+ * every way out.
+ */
+#define WEFT__BLOCK(s, is_shield, result, name)                                \
+    for (__attribute__((cleanup(weft__block_leave)))                           \
+         weft__block name = {(s), (result), (is_shield), false, false, {{0}}}; \
          weft__block_turn(&name);)
 
 #endif

@@ -59,7 +59,7 @@ typedef void weft__entry(intptr_t value);
 #endif
 
 typedef struct weft__annotation {
-    const void *low;    /* the stack; NULL: given up */
+    const void *low; /* the stack; NULL: given up */
     size_t bytes;
     weft__entry *entry; /* where the context really starts; NULL: adopted */
     void *fake;         /* ASan's second stack while switched out; NULL: none */

@@ -25,6 +25,7 @@
  * - Reading MXCSR back to compare it waits for a slow store (2 ns on Zen 3); loading it without a
  *   look costs nothing there. With the x87 control word it is the other way round. It comes
  *   first: with both changed, ldmxcsr before fldcw takes 50 ns there.
+ * - Storing MXCSR is what costs (docs/adr/0005); WEFT_NO_FPU_CONTROL leaves both words alone.
  */
         .globl  weft__context_swap
         .hidden weft__context_swap
@@ -34,15 +35,19 @@ weft__context_swap:
         .cfi_startproc
         endbr64
         mov     (%rsi), %rcx
+#ifndef WEFT_NO_FPU_CONTROL
         stmxcsr -56(%rsp)
         fnstcw  -52(%rsp)
+#endif
         mov     %r15, -8(%rsp)
         mov     %r14, -16(%rsp)
         mov     %r13, -24(%rsp)
         mov     %r12, -32(%rsp)
         mov     %rbx, -40(%rsp)
         mov     %rbp, -48(%rsp)
+#ifndef WEFT_NO_FPU_CONTROL
         movzwl  -52(%rsp), %r8d
+#endif
         mov     %rsp, (%rdi)
         mov     %rcx, %rsp
         .cfi_offset %r15, -16
@@ -51,9 +56,11 @@ weft__context_swap:
         .cfi_offset %r12, -40
         .cfi_offset %rbx, -48
         .cfi_offset %rbp, -56
+#ifndef WEFT_NO_FPU_CONTROL
         cmp     %r8w, -52(%rcx)
         jne     2f
 1:      ldmxcsr -56(%rcx)
+#endif
         mov     -8(%rcx), %r15
         mov     -16(%rcx), %r14
         mov     -24(%rcx), %r13
@@ -65,9 +72,11 @@ weft__context_swap:
         pop     %rcx
         .cfi_def_cfa_offset 0
         notrack jmp *%rcx
-2:      .cfi_restore_state
-        fldcw   -52(%rcx)
+        .cfi_restore_state
+#ifndef WEFT_NO_FPU_CONTROL
+2:      fldcw   -52(%rcx)
         jmp     1b
+#endif
         .cfi_endproc
         .size   weft__context_swap, . - weft__context_swap
 

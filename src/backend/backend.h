@@ -24,27 +24,42 @@ typedef enum weft__opcode {
 } weft__opcode;
 
 /*
- * One outstanding operation: on the stack of the fiber that waits for it, until it is done. The first part
- * is the caller's to fill in, the second the backend's.
+ * One outstanding operation: on the stack of the fiber that waits for it, until it is done. The
+ * first part is the caller's to fill in, the second the backend's.
  */
 typedef struct weft__op {
     weft__opcode code;
     int fd;
     union {
-        struct { void *data; size_t bytes; } buffer;                            /* READ, WRITE */
-        struct { struct sockaddr *address; socklen_t *bytes; } accept;          /* ACCEPT; may be NULL */
-        struct { const struct sockaddr *address; socklen_t bytes; } connect;    /* CONNECT */
-        int events;                                                             /* WAIT: POLLIN, POLLOUT */
+        struct {
+            void *data;
+            size_t bytes;
+        } buffer; /* READ, WRITE */
+        struct {
+            struct sockaddr *address;
+            socklen_t *bytes;
+        } accept; /* ACCEPT; may be NULL */
+        struct {
+            const struct sockaddr *address;
+            socklen_t bytes;
+        } connect;  /* CONNECT */
+        int events; /* WAIT: POLLIN, POLLOUT */
     } u;
-    /* Called from inside poll or close_fd when the operation is done, with what its call is to return. The backend has let go of op. */
+    /*
+     * Called from inside poll or close_fd when the operation is done, with what its call is to
+     * return. The backend has let go of op.
+     */
     void (*done)(struct weft__op *op, intptr_t result);
     void *owner; /* the caller's own, for done */
 
-    weft__list link;  /* where it waits in the backend */
-    int progress;     /* backend's own: how far a two-step operation has come */
+    weft__list link; /* where it waits in the backend */
+    int progress;    /* backend's own: how far a two-step operation has come */
 } weft__op;
 
-/* What submit says when the operation waits; no operation ends with this value (it is no errno and no size). */
+/*
+ * What submit says when the operation waits; no operation ends with this value (it is no errno and
+ * no size).
+ */
 #define WEFT__OP_PENDING INTPTR_MIN
 
 typedef struct weft__backend weft__backend;
@@ -62,15 +77,16 @@ typedef struct weft__backend_type {
     int64_t (*now_ns)(weft__backend *b);
 
     /*
-     * Start an operation. Returns its result if that is there at once (done is not called then), else
-     * WEFT__OP_PENDING: op must stay where it is until done has been called or cancel has said true.
+     * Start an operation. Returns its result if that is there at once (done is not called then),
+     * else WEFT__OP_PENDING: op must stay where it is until done has been called or cancel has said
+     * true.
      */
     intptr_t (*submit)(weft__backend *b, weft__op *op);
 
     /*
-     * Give up a pending operation. True: it is out, the kernel has let go of its buffer, done will not be called.
-     * False: it is on its way out, done will be called, with -ECANCELED if nothing had happened and with
-     * the result if something had.
+     * Give up a pending operation. True: it is out, the kernel has let go of its buffer, done will
+     * not be called. False: it is on its way out, done will be called, with -ECANCELED if nothing
+     * had happened and with the result if something had.
      */
     bool (*cancel)(weft__backend *b, weft__op *op);
 
@@ -92,12 +108,16 @@ typedef struct weft__backend_type {
     int (*socketpair)(weft__backend *b, int fd[2]);
 
     /*
-     * The cord has run fibers for so many switches without waiting, and looks at the clock. A virtual clock
-     * moves on here, or a fiber that never waits would stop time. NULL: nothing to do.
+     * The cord has run fibers for so many switches without waiting, and looks at the clock. A
+     * virtual clock moves on here, or a fiber that never waits would stop time. NULL: nothing to
+     * do.
      */
     void (*tick)(weft__backend *b, unsigned switches);
 
-    /* A number to choose the next runnable fiber by, for backends that shuffle; NULL, or false: keep the order. */
+    /*
+     * A number to choose the next runnable fiber by, for backends that shuffle; NULL, or false:
+     * keep the order.
+     */
     bool (*choose)(weft__backend *b, uint64_t *random);
 } weft__backend_type;
 
@@ -108,8 +128,9 @@ struct weft__backend {
 };
 
 /*
- * The backend of a thread for which no other could be opened (no descriptors left, say): it has a clock and
- * can sleep, and every operation fails with the error that the other one failed with. It is the caller's memory.
+ * The backend of a thread for which no other could be opened (no descriptors left, say): it has a
+ * clock and can sleep, and every operation fails with the error that the other one failed with. It
+ * is the caller's memory.
  */
 typedef struct weft__backend_none {
     weft__backend base;
@@ -122,8 +143,8 @@ extern const weft__backend_type weft__backend_epoll;
 extern const weft__backend_type weft__backend_sim;
 
 /*
- * The type to use: the one that WEFT_BACKEND names, else the best one built in. *why gets a sentence on the
- * choice. A name that is unknown falls back to the default, and why says so.
+ * The type to use: the one that WEFT_BACKEND names, else the best one built in. *why gets a
+ * sentence on the choice. A name that is unknown falls back to the default, and why says so.
  */
 const weft__backend_type *weft__backend_choose(const char **why);
 

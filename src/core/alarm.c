@@ -76,7 +76,9 @@ weft_value weft__refuse(weft__cord *c)
                      (unsigned long long)f->id, f->name);
         return -EPERM;
     }
-    /* Code that ignores the error may loop: let the others run, and the one who waits for our end. */
+    /*
+     * Code that ignores the error may loop: let the others run, and the one who waits for our end.
+     */
     if (++f->refusals >= WEFT__REFUSALS_MAX) {
         f->woken_open = false;
         weft__make_runnable(c, f, 0, WEFT__TAIL);

@@ -1,7 +1,7 @@
 /*
- * The alarm: the one question that every blocking call asks first, "may I?". A fiber's alarm
- * is set while it is stopped, while an error raised in it is undelivered, while a scope of its is cancelled (unless a
- * shield is in between), and where switching is forbidden.
+ * The alarm: the one question that every blocking call asks first, "may I?". A fiber's alarm is set
+ * while it is stopped, while an error raised in it is undelivered, while a scope of its is
+ * cancelled (unless a shield is in between), and where switching is forbidden.
  */
 #ifndef WEFT_CORE_ALARM_H
 #define WEFT_CORE_ALARM_H
@@ -12,12 +12,14 @@
 void weft__alarm_update(weft__fiber *f);
 
 /*
- * The same, and if the alarm is set and the fiber waits, take it out of its wait: it is resumed with the
- * error. A fiber that never ran is left alone unless it is stopped.
+ * The same, and if the alarm is set and the fiber waits, take it out of its wait: it is resumed
+ * with the error. A fiber that never ran is left alone unless it is stopped.
  */
 void weft__alarm_raise(weft__cord *c, weft__fiber *f, weft__where where);
 
-/* The error that the alarm stands for: consumed, if it is one that strikes once. The alarm is set. */
+/*
+ * The error that the alarm stands for: consumed, if it is one that strikes once. The alarm is set.
+ */
 weft_value weft__alarm_take(weft__fiber *f);
 
 /* A blocking call of the current fiber, whose alarm is set, fails with this. */

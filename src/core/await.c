@@ -59,10 +59,10 @@ weft_value weft_await(weft_fiber fiber)
 /* A wait for several fibers, on the heap: there may be many, and stacks are small. */
 typedef struct crowd {
     weft__fiber *waiter;
-    size_t left;        /* how many ends are still to be waited for */
+    size_t left; /* how many ends are still to be waited for */
     size_t n;
-    weft_value *out;    /* of all, or of the first; never NULL */
-    int first;          /* index of the first to end, or of the first to fail; -1: none yet */
+    weft_value *out; /* of all, or of the first; never NULL */
+    int first;       /* index of the first to end, or of the first to fail; -1: none yet */
     struct member {
         weft__awaiter awaiter;
         struct crowd *crowd;
@@ -154,8 +154,8 @@ static int crowd_new(weft__cord *c, const weft_fiber *f, size_t n, crowd **out)
 }
 
 /*
- * Wait in all places at once until enough of them have ended (left is 0 then). What the wait returned; cut short or not,
- * the members are out of all places afterwards.
+ * Wait in all places at once until enough of them have ended (left is 0 then). What the wait
+ * returned; cut short or not, the members are out of all places afterwards.
  */
 static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
                       void (*ended)(weft__awaiter *a, weft_value value))
@@ -275,8 +275,8 @@ int weft_terminate(weft_fiber fiber, double grace_s)
     f = weft__fiber_find(c, fiber);
     if (!is_late || f == NULL)
         return f == NULL ? 0 : (int)value;
-    weft__report("fiber #%llu '%s' has not ended %g s after it was cancelled", (unsigned long long)fiber,
-                 f->name, grace_s);
+    weft__report("fiber #%llu '%s' has not ended %g s after it was cancelled",
+                 (unsigned long long)fiber, f->name, grace_s);
     value = weft_await(fiber);
     return weft__fiber_find(c, fiber) == NULL ? 0 : (int)value;
 }

@@ -1,9 +1,8 @@
 /*
- * Threads that run fibers: how a thread becomes a cord and stops being one, how other threads reach it,
- * and what happens to its fibers when the process ends.
+ * Threads that run fibers: how a thread becomes a cord and stops being one, how other threads reach
+ * it, and what happens to its fibers when the process ends.
  */
 #include "core/cord.h"
-
 
 #include "core/overflow.h"
 #include "core/report.h"
@@ -21,7 +20,10 @@
 
 __thread weft__cord *weft__cord_self;
 
-/* All cords, by index. A serial goes on where the last cord with that index ended: its ids stay unique. */
+/*
+ * All cords, by index. A serial goes on where the last cord with that index ended: its ids stay
+ * unique.
+ */
 static struct {
     pthread_mutex_t lock;
     weft__cord *cords[CORDS_MAX];
@@ -110,8 +112,8 @@ static void close_thread(void *arg)
 }
 
 /*
- * The process ends: main returned, or some fiber called exit. An error that nobody handled must not look
- * like success.
+ * The process ends: main returned, or some fiber called exit. An error that nobody handled must not
+ * look like success.
  */
 static void close_process(int status, void *arg)
 {
@@ -149,7 +151,8 @@ static void open_backend(weft__cord *c)
         c->backend = &c->no_backend.base;
     }
     uint64_t random;
-    c->is_shuffled = c->backend->type->choose != NULL && c->backend->type->choose(c->backend, &random);
+    c->is_shuffled =
+        c->backend->type->choose != NULL && c->backend->type->choose(c->backend, &random);
 }
 
 static int fill_cord(weft__cord *c)

@@ -1,5 +1,6 @@
 /*
- * A cord: a thread that runs fibers. Its run queue, its timers, its backend, its stacks and records.
+ * A cord: a thread that runs fibers. Its run queue, its timers, its backend, its stacks and
+ * records.
  *
  * A thread becomes a cord when it first calls weft, and stops being one when it ends. Everything
  * here belongs to that thread, except the inbox, which is how other threads reach it.
@@ -28,21 +29,24 @@ struct weft__cord {
     uint32_t turn_span; /* what turn_left began with */
     weft__runqueue runqueue;
 
-    uint64_t switches;    /* without those of this turn */
-    bool is_accounting;   /* measure each fiber's time */
+    uint64_t switches;  /* without those of this turn */
+    bool is_accounting; /* measure each fiber's time */
 
     weft__fiber *main;
-    weft__fiber *closer;  /* ends all fibers, because the process or the thread ends; NULL: not yet */
+    weft__fiber
+        *closer; /* ends all fibers, because the process or the thread ends; NULL: not yet */
     weft__backend *backend;
     weft__backend_none no_backend; /* what backend points to when no other could be opened */
-    int64_t now_ns;       /* the clock as last read */
-    int64_t turned_ns;    /* when the last turn was */
-    int64_t polled_ns;    /* when the backend was last asked */
-    int64_t switched_ns;  /* when the current fiber began to run; only while accounting */
-    uint32_t turn_switches; /* how long a turn is, as it suits the fibers */
-    bool must_poll;       /* someone sleeps for 0 s: ask the backend at the next switch */
-    bool is_shuffled;     /* the backend chooses who runs next */
-    size_t held;          /* timers and operations of fibers that are no daemons: what main's suspend waits for */
+    int64_t now_ns;                /* the clock as last read */
+    int64_t turned_ns;             /* when the last turn was */
+    int64_t polled_ns;             /* when the backend was last asked */
+    int64_t switched_ns;           /* when the current fiber began to run; only while accounting */
+    uint32_t turn_switches;        /* how long a turn is, as it suits the fibers */
+    bool must_poll;                /* someone sleeps for 0 s: ask the backend at the next switch */
+    bool is_shuffled;              /* the backend chooses who runs next */
+    size_t
+        /* timers and operations of fibers that are no daemons: what main's suspend waits for */
+        held;
 
     weft__wheel wheel;
     weft__stack_pool stacks;
@@ -50,13 +54,13 @@ struct weft__cord {
     /* Records. */
     weft__fiber **chunks;
     uint32_t chunks_count;
-    weft__list warm;        /* free ones that keep a stack of the default size, the warmest first */
-    weft__list bare;        /* free ones without a stack */
+    weft__list warm; /* free ones that keep a stack of the default size, the warmest first */
+    weft__list bare; /* free ones without a stack */
     uint32_t warm_count;
-    uint32_t fibers_count;  /* alive, without main */
-    uint32_t ended_count;   /* ended, not awaited */
-    uint32_t serial;        /* of the last id */
-    uint32_t index;         /* of this cord among all */
+    uint32_t fibers_count; /* alive, without main */
+    uint32_t ended_count;  /* ended, not awaited */
+    uint32_t serial;       /* of the last id */
+    uint32_t index;        /* of this cord among all */
 
     _Atomic(weft__letter *) inbox; /* the newest first */
 

@@ -165,9 +165,10 @@ int weft_dump(int fd)
     if (c == NULL)
         return -ENOMEM;
     weft__cord_now(c);
-    int rc = weft__say(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
-                     c->fibers_count, weft__runqueue_count(&c->runqueue), c->wheel.count, c->backend->pending,
-                     c->backend->type->name);
+    int rc =
+        weft__say(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
+                  c->fibers_count, weft__runqueue_count(&c->runqueue), c->wheel.count,
+                  c->backend->pending, c->backend->type->name);
     if (rc < 0)
         return rc;
     int depth = 0;

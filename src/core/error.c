@@ -35,13 +35,17 @@ void weft__error_unref(weft__error *e)
     }
 }
 
-/* Errors are shared, so a chain that has grown too long is not cut: the new error starts without its causes. */
+/*
+ * Errors are shared, so a chain that has grown too long is not cut: the new error starts without
+ * its causes.
+ */
 static weft__error *bounded(weft__error *cause)
 {
     return cause != NULL && cause->depth < WEFT__ERROR_CHAIN_MAX ? cause : NULL;
 }
 
-weft__error *weft__error_new(const weft__fiber *f, int code, weft__error *cause, const char *format, va_list args)
+weft__error *weft__error_new(const weft__fiber *f, int code, weft__error *cause, const char *format,
+                             va_list args)
 {
     weft__error *e = malloc(sizeof *e);
     if (e == NULL)
@@ -124,7 +128,10 @@ int weft__error_queue(weft__fiber *f, int code, weft__error *e)
     return 0;
 }
 
-/* Take e, which comes after `before` (NULL: first), out of the queue. The queue's reference is the caller's now. */
+/*
+ * Take e, which comes after `before` (NULL: first), out of the queue. The queue's reference is the
+ * caller's now.
+ */
 static void unlink_raised(weft__fiber *f, weft__error *before, weft__error *e)
 {
     if (before == NULL)

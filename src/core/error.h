@@ -9,45 +9,61 @@
 struct weft__error {
     weft_error_info info; /* points into this struct, and to the cause */
     uint32_t refs;
-    uint32_t depth;            /* errors in the chain from here on */
-    struct weft__error *next;  /* in a fiber's raised list */
-    bool is_raised;            /* in such a list */
+    uint32_t depth;           /* errors in the chain from here on */
+    struct weft__error *next; /* in a fiber's raised list */
+    bool is_raised;           /* in such a list */
     uint8_t frames_count;
     uint8_t path_count;
-    void *frames[WEFT__ERROR_FRAMES_MAX];      /* where it was recorded */
-    weft_fiber path[WEFT__ERROR_CHAIN_MAX];    /* the fibers that it climbed to, in order */
+    void *frames[WEFT__ERROR_FRAMES_MAX];   /* where it was recorded */
+    weft_fiber path[WEFT__ERROR_CHAIN_MAX]; /* the fibers that it climbed to, in order */
     char fiber_name[WEFT__NAME_BYTES];
     char message[WEFT__ERROR_MESSAGE_BYTES];
 };
 
 /* A new error of fiber f. cause may be NULL; a reference to it is taken. NULL: no memory. */
-weft__error *weft__error_new(const weft__fiber *f, int code, weft__error *cause, const char *format, va_list args);
+weft__error *weft__error_new(const weft__fiber *f, int code, weft__error *cause, const char *format,
+                             va_list args);
 
 weft__error *weft__error_ref(weft__error *e);
 void weft__error_unref(weft__error *e); /* NULL is fine */
 
-/* Make e the fiber's last error, taking over the reference. e may be NULL: no words, the old error is forgotten. */
+/*
+ * Make e the fiber's last error, taking over the reference. e may be NULL: no words, the old error
+ * is forgotten.
+ */
 void weft__error_set(weft__fiber *f, weft__error *e);
 
-/* The words for code with which f ends: its last error if that is it, else new ones. A reference; NULL: no memory. */
+/*
+ * The words for code with which f ends: its last error if that is it, else new ones. A reference;
+ * NULL: no memory.
+ */
 weft__error *weft__error_of_end(weft__fiber *f, int code);
 
 /*
- * Queue an error, which is in no queue, for delivery to f, taking over the reference; e may be NULL, then only the code travels. Does not
- * wake f. 0; -ENOMEM if another code without words waits already: this one is lost.
+ * Queue an error, which is in no queue, for delivery to f, taking over the reference; e may be
+ * NULL, then only the code travels. Does not wake f. 0; -ENOMEM if another code without words waits
+ * already: this one is lost.
  */
 int weft__error_queue(weft__fiber *f, int code, weft__error *e);
 
-/* Take the oldest queued error, making it the fiber's last; returns its code, 0 if there is none. */
+/*
+ * Take the oldest queued error, making it the fiber's last; returns its code, 0 if there is none.
+ */
 int weft__error_next(weft__fiber *f);
 
-/* Take this very error (NULL: the code without words) out of the queue, if it is there: it has been delivered another way. */
+/*
+ * Take this very error (NULL: the code without words) out of the queue, if it is there: it has been
+ * delivered another way.
+ */
 void weft__error_unqueue(weft__fiber *f, const weft__error *e, int code);
 
 /* Forget everything that is queued. */
 void weft__error_drop_queue(weft__fiber *f);
 
-/* See to it that the fiber's last error is in no fiber's queue: it may be shared with others, then it is copied. */
+/*
+ * See to it that the fiber's last error is in no fiber's queue: it may be shared with others, then
+ * it is copied.
+ */
 void weft__error_own(weft__fiber *f);
 
 /* The words of an errno, never NULL. */

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Warm records keep their stacks; beyond so many, stacks go back to the pool, which can give them back to the system. */
+/*
+ * Warm records keep their stacks; beyond so many, stacks go back to the pool, which can give them
+ * back to the system.
+ */
 #define WARM_MAX 256
 
 static void init_record(weft__fiber *f, uint32_t slot)
@@ -175,7 +178,8 @@ static inline void begin(weft__cord *c, weft__fiber *f, weft_fn *fn, void *arg, 
 }
 
 /* A fiber in no queue. 0, or -errno with words. */
-static int make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_options *o, weft__fiber **out)
+static int make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_options *o,
+                weft__fiber **out)
 {
     weft__fiber *parent = NULL;
     int rc = check(c, fn, arg, o, &parent);

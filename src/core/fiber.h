@@ -47,7 +47,10 @@ typedef struct weft__wait_kind {
 typedef struct weft__awaiter {
     weft__list link;
     weft__fiber *fiber; /* who waits */
-    /* Called at the end, with the link taken out already: keeps the value, wakes the waiter if that was all it waited for. */
+    /*
+     * Called at the end, with the link taken out already: keeps the value, wakes the waiter if that
+     * was all it waited for.
+     */
     void (*ended)(struct weft__awaiter *a, weft_value value);
 } weft__awaiter;
 
@@ -68,22 +71,22 @@ struct weft__fiber {
     bool woken_open;       /* queued from a wait that was open to weft_schedule */
     bool is_parked;
     uint64_t switches;
-    weft__fiber *starter;  /* in weft_start until this one first switches; NULL: nobody */
+    weft__fiber *starter; /* in weft_start until this one first switches; NULL: nobody */
 
     /* What it waits in. */
     const weft__wait_kind *waits_in; /* NULL: it does not wait */
     void *wait_object;               /* the kind's own */
     int64_t wait_since_ns;
-    weft__awaiter awaiter;           /* for the wait for one fiber */
-    weft__timer timer;               /* for sleep */
+    weft__awaiter awaiter; /* for the wait for one fiber */
+    weft__timer timer;     /* for sleep */
 
     weft_fiber id; /* 0: the record is free */
     uint32_t slot;
     weft_fn *fn;
     void *arg;
     weft__stack stack;
-    size_t stack_bytes;    /* as asked for */
-    uint32_t arg_room;     /* bytes at the top of the stack that hold a copy of arg */
+    size_t stack_bytes; /* as asked for */
+    uint32_t arg_room;  /* bytes at the top of the stack that hold a copy of arg */
 
     /* The tree. */
     weft__fiber *parent;     /* NULL: a main fiber */
@@ -97,21 +100,21 @@ struct weft__fiber {
     weft__list restarters;   /* fibers in weft_restart of this one */
 
     /* Errors and cancellation. */
-    weft__error *error;  /* the last one; NULL: none */
-    weft__error *raised; /* raised in it and not delivered yet, oldest first */
+    weft__error *error;       /* the last one; NULL: none */
+    weft__error *raised;      /* raised in it and not delivered yet, oldest first */
     weft__error *raised_last; /* the newest of them; meaningless without any */
-    int raised_code;     /* the same without words, when there was no memory for them; 0: none */
-    bool is_stopped;     /* weft_stop or weft_cancel: for good */
-    bool is_shutdown;    /* stopped because its parent ended: its own failure still counts */
+    int raised_code;  /* the same without words, when there was no memory for them; 0: none */
+    bool is_stopped;  /* weft_stop or weft_cancel: for good */
+    bool is_shutdown; /* stopped because its parent ended: its own failure still counts */
     bool is_restarting;
-    bool is_closing;     /* its children are being ended: new ones too */
+    bool is_closing; /* its children are being ended: new ones too */
     bool is_daemon;
-    bool is_unawaited;   /* weft_go: nothing is kept */
-    uint8_t no_switch;   /* depth of weft_no_switch_begin */
-    uint32_t refusals;   /* blocking calls refused in a row */
-    weft_value result;   /* what it was stopped with; its value once it has ended */
+    bool is_unawaited; /* weft_go: nothing is kept */
+    uint8_t no_switch; /* depth of weft_no_switch_begin */
+    uint32_t refusals; /* blocking calls refused in a row */
+    weft_value result; /* what it was stopped with; its value once it has ended */
     weft_value first_value;
-    weft__scope *scope;  /* the innermost open one; NULL: none */
+    weft__scope *scope; /* the innermost open one; NULL: none */
 
     weft__extras *extras; /* NULL: none */
     int64_t cpu_ns;
@@ -124,7 +127,10 @@ struct weft__fiber {
 /* What a main fiber is made of: the calling thread's own stack. The cord has a free record. */
 weft__fiber *weft__fiber_adopt(weft__cord *c);
 
-/* One more chunk of records, and room for them on the run queue. 0, -ENOMEM, or -EAGAIN when ids are used up. */
+/*
+ * One more chunk of records, and room for them on the run queue. 0, -ENOMEM, or -EAGAIN when ids
+ * are used up.
+ */
 int weft__cord_add_chunk(weft__cord *c);
 
 weft_state weft__fiber_state(const weft__cord *c, const weft__fiber *f);
@@ -135,7 +141,9 @@ void weft__sleep_over(weft__timer *timer);
 /* A fresh context on the fiber's stack: it starts at the beginning when next switched to. */
 void weft__fiber_rewind(weft__fiber *f);
 
-/* Give back a record that is out of the tree and waits nowhere. Its stack may be the running one. */
+/*
+ * Give back a record that is out of the tree and waits nowhere. Its stack may be the running one.
+ */
 void weft__fiber_free(weft__cord *c, weft__fiber *f);
 
 /* Free what only some fibers have. */

@@ -130,7 +130,7 @@ weft__guard_result weft__guard_install(const struct iovec *pages, size_t count)
         if (guard_by_advice(&pages[done]))
             continue;
         if (method_is_tried(WEFT__GUARD_PROTECT) && protect(&pages[done])) {
-            result.protected++;
+            result.protected ++;
             continue;
         }
         result.unguarded |= UINT64_C(1) << done;

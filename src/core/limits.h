@@ -12,7 +12,10 @@
 #define WEFT__STACK_BYTES_DEFAULT ((size_t)256 << 10)
 #endif
 #endif
-/* Printing a double with printf takes about 8 KiB, getaddrinfo 30: 64 KiB serve most code, and untouched pages cost nothing. */
+/*
+ * Printing a double with printf takes about 8 KiB, getaddrinfo 30: 64 KiB serve most code, and
+ * untouched pages cost nothing.
+ */
 #ifndef WEFT__STACK_BYTES_DEFAULT
 #define WEFT__STACK_BYTES_DEFAULT ((size_t)64 << 10)
 #endif
@@ -81,21 +84,36 @@
  */
 #define WEFT__SIGNAL_STACK_BYTES ((size_t)64 << 10)
 
-/* Bytes of a fiber's name, with its end: enough to tell fibers apart, small enough to sit in the record. */
+/*
+ * Bytes of a fiber's name, with its end: enough to tell fibers apart, small enough to sit in the
+ * record.
+ */
 #define WEFT__NAME_BYTES 32
 
 /* Fibers of one thread, and threads with fibers at once: what an id has bits for (22 and 10). */
 #define WEFT__FIBERS_BITS 22
 #define WEFT__CORDS_BITS 10
 
-/* Switches between two looks at the clock while fibers are runnable; fewer when they compute long between switches. */
+/*
+ * Switches between two looks at the clock while fibers are runnable; fewer when they compute long
+ * between switches.
+ */
 #define WEFT__TURN_SWITCHES_MAX 64
-/* A turn that took longer than this (ns) is halved next time, one shorter than a quarter of it doubled: bounds how late timers and I/O can be. */
+/*
+ * A turn that took longer than this (ns) is halved next time, one shorter than a quarter of it
+ * doubled: bounds how late timers and I/O can be.
+ */
 #define WEFT__TURN_NS_MAX 200000
-/* With fibers always runnable, the kernel is asked this often (ns): a poll costs about as much as 100 switches. */
+/*
+ * With fibers always runnable, the kernel is asked this often (ns): a poll costs about as much as
+ * 100 switches.
+ */
 #define WEFT__POLL_EVERY_NS 50000
 
-/* Blocking calls in a row that a cancelled fiber may ignore before each of them lets the others run. */
+/*
+ * Blocking calls in a row that a cancelled fiber may ignore before each of them lets the others
+ * run.
+ */
 #define WEFT__REFUSALS_MAX 16
 
 /* Errors in a chain, and bytes of a message: a chain that only ever grows must end somewhere. */

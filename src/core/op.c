@@ -25,7 +25,10 @@ static const weft__wait_kind waits_op[] = {
     [WEFT__OP_WAIT] = {"a descriptor", false, leave_op},
 };
 
-/* A cancel that came in time is told as what caused it; one that came too late strikes at the next call. */
+/*
+ * A cancel that came in time is told as what caused it; one that came too late strikes at the next
+ * call.
+ */
 static void op_done(weft__op *op, intptr_t result)
 {
     weft__cord *c = weft__cord_self;

@@ -5,8 +5,8 @@
 #include "core/sched.h"
 
 /*
- * Submit op and wait until it is done; returns its result, or why it was not to be. The caller has filled in code,
- * fd and arguments. When this returns, nobody holds op or its buffer any more.
+ * Submit op and wait until it is done; returns its result, or why it was not to be. The caller has
+ * filled in code, fd and arguments. When this returns, nobody holds op or its buffer any more.
  */
 intptr_t weft__op_run(weft__op *op);
 

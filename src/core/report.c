@@ -1,4 +1,7 @@
-/* What weft says on stderr, unasked. One write for each line, so that lines of several threads do not mix. */
+/*
+ * What weft says on stderr, unasked. One write for each line, so that lines of several threads do
+ * not mix.
+ */
 #include "core/report.h"
 
 #include <execinfo.h>
@@ -53,7 +56,7 @@ static void report_path(const weft__error *e)
 static void report_one(const char *prefix, const weft_error_info *i)
 {
     weft__say(STDERR_FILENO, "  %s%s: %d (%s), in fiber #%llu '%s'\n", prefix, i->message, i->code,
-            weft__error_text(i->code), (unsigned long long)i->fiber, i->fiber_name);
+              weft__error_text(i->code), (unsigned long long)i->fiber, i->fiber_name);
 }
 
 void weft__report_unhandled(const weft__error *e, int code)

@@ -8,8 +8,8 @@
 #include <weft/debug.h>
 
 /*
- * Format and write to a descriptor, at most 511 bytes, in one write. 0 or -errno. Not stdio: a stream
- * may be in use by the very fiber that is reported on.
+ * Format and write to a descriptor, at most 511 bytes, in one write. 0 or -errno. Not stdio: a
+ * stream may be in use by the very fiber that is reported on.
  */
 int weft__say(int fd, const char *format, ...) WEFT_PRINTF(2, 3);
 
@@ -19,7 +19,10 @@ void weft__report(const char *format, ...) WEFT_PRINTF(1, 2);
 /* Nothing can ever wake anyone; with the tree of fibers. */
 void weft__report_deadlock(void);
 
-/* An error reached the top: the message, the causes, the fibers it climbed through, where it was recorded. */
+/*
+ * An error reached the top: the message, the causes, the fibers it climbed through, where it was
+ * recorded.
+ */
 void weft__report_unhandled(const weft__error *e, int code);
 
 /* What is known of a fiber. */

@@ -2,8 +2,8 @@
  * The run queue: a growable ring of fibers, first in first out, with a way to the front.
  *
  * A fiber is on it at most once and knows its place, so it can be moved or taken out in O(1): the
- * place is emptied and skipped later. Room is made when fibers are made (reserve), so pushing cannot fail.
- * The value that a fiber is resumed with is kept in the fiber.
+ * place is emptied and skipped later. Room is made when fibers are made (reserve), so pushing
+ * cannot fail. The value that a fiber is resumed with is kept in the fiber.
  */
 #ifndef WEFT_CORE_RUNQUEUE_H
 #define WEFT_CORE_RUNQUEUE_H
@@ -32,7 +32,10 @@ typedef struct weft__runqueue {
 int weft__runqueue_init(weft__runqueue *q);
 void weft__runqueue_close(weft__runqueue *q);
 
-/* Make sure that `fibers` fibers can be queued at once. Returns 0 or -ENOMEM; nothing has changed then. */
+/*
+ * Make sure that `fibers` fibers can be queued at once. Returns 0 or -ENOMEM; nothing has changed
+ * then.
+ */
 int weft__runqueue_reserve(weft__runqueue *q, size_t fibers);
 
 /* Take an entry out of the middle. It must be queued. */
@@ -54,7 +57,10 @@ static inline void weft__runqueue_note(weft__runqueue *q)
         q->count_max = count;
 }
 
-/* Queue the running fiber at the tail. There is room: for it, and for all that are reserved beside the holes. */
+/*
+ * Queue the running fiber at the tail. There is room: for it, and for all that are reserved beside
+ * the holes.
+ */
 static inline void weft__runqueue_push_self(weft__runqueue *q, weft__runnable *r)
 {
     uint32_t at = q->tail++ & q->mask;

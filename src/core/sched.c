@@ -125,7 +125,9 @@ static int64_t poll_timeout(weft__cord *c)
     /* Only another thread can wake us, and it may end instead: look again now and then. */
     const int64_t look_again_ns = 50 * 1000 * 1000;
     int64_t next_ns = weft__wheel_next(&c->wheel);
-    int64_t timeout_ns = next_ns == WEFT__NEVER ? -1 : next_ns > c->now_ns ? next_ns - c->now_ns : 0;
+    int64_t timeout_ns = next_ns == WEFT__NEVER ? -1
+                         : next_ns > c->now_ns  ? next_ns - c->now_ns
+                                                : 0;
     if (c->held == 0 && (timeout_ns < 0 || timeout_ns > look_again_ns))
         return look_again_ns;
     return timeout_ns;
@@ -142,7 +144,8 @@ static void poll_and_wait(weft__cord *c)
     c->polls++;
     int rc = c->backend->type->poll(c->backend, timeout_ns);
     if (rc < 0)
-        weft__report("the %s backend cannot poll: %s", c->backend->type->name, weft__error_text(rc));
+        weft__report("the %s backend cannot poll: %s", c->backend->type->name,
+                     weft__error_text(rc));
     c->must_poll = false;
     c->polled_ns = c->turned_ns = weft__cord_now(c);
 }
@@ -316,8 +319,8 @@ weft_value weft_start(weft_fiber fiber)
 static int schedule_here(weft__cord *c, weft__fiber *f, weft_value value)
 {
     /* The current fiber may be runnable too: it polls for the others, and has just been woken. */
-    bool is_runnable = weft__runnable_is_queued(&f->queued) ||
-                       (f->waits_in == NULL && f != c->current);
+    bool is_runnable =
+        weft__runnable_is_queued(&f->queued) || (f->waits_in == NULL && f != c->current);
     if (is_runnable ? !f->woken_open : f->waits_in == NULL || !f->waits_in->is_open)
         return -EBUSY;
     if (is_runnable && newer_value(true, f->value, value) != value)

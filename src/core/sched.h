@@ -2,8 +2,8 @@
  * Switching: who runs next, how a fiber waits and how it is woken.
  *
  * A switchpoint checks the alarm, puts the fiber where it waits, and tail-calls weft__switch, which
- * goes straight to the next fiber. Whoever wakes it completes the operation, so that nothing is left to do
- * after the switch: the value arrives in the register in which the call returns it.
+ * goes straight to the next fiber. Whoever wakes it completes the operation, so that nothing is
+ * left to do after the switch: the value arrives in the register in which the call returns it.
  */
 #ifndef WEFT_CORE_SCHED_H
 #define WEFT_CORE_SCHED_H
@@ -11,14 +11,14 @@
 #include "core/cord.h"
 
 /*
- * Run the next runnable fiber, polling the backend until there is one. The current fiber is on the run
- * queue, waits, or has nothing left to do. Returns what it is resumed with.
+ * Run the next runnable fiber, polling the backend until there is one. The current fiber is on the
+ * run queue, waits, or has nothing left to do. Returns what it is resumed with.
  */
 weft_value weft__switch(weft__cord *c);
 
 /*
- * The same function for calls that return an int: it is the lower half of the same register, and the call
- * remains a jump, which it would not be behind a conversion.
+ * The same function for calls that return an int: it is the lower half of the same register, and
+ * the call remains a jump, which it would not be behind a conversion.
  */
 int weft__switch_int(weft__cord *c) __asm__("weft__switch");
 

@@ -20,17 +20,17 @@
 /* Slot ends are multiples of the page size, and pages are multiples of this on every system. */
 #define ALIGN_BYTES ((uintptr_t)4096)
 
-_Static_assert(WEFT__STACK_COLOURS * WEFT__STACK_COLOUR_BYTES <= ALIGN_BYTES,
+_Static_assert(WEFT__STACK_COLOURS *WEFT__STACK_COLOUR_BYTES <= ALIGN_BYTES,
                "slot_end relies on a colour being less than a page");
 _Static_assert(WEFT__STACK_BATCH <= 64, "guards are reported in 64 bits");
 _Static_assert(WEFT__STACK_BYTES_MIN << (WEFT__STACK_CLASSES - 1) == WEFT__STACK_BYTES_MAX &&
-               WEFT__STACK_BYTES_MIN == (size_t)1 << WEFT__STACK_BITS_MIN,
+                   WEFT__STACK_BYTES_MIN == (size_t)1 << WEFT__STACK_BITS_MIN,
                "the classes go from the smallest size to the biggest");
 
 /* One mapping and its slots. */
 typedef struct weft__stack_chunk {
-    weft__list link;  /* in its class, in the order of mapping */
-    char *memory;     /* the mapping: `slots` times the size of the class */
+    weft__list link; /* in its class, in the order of mapping */
+    char *memory;    /* the mapping: `slots` times the size of the class */
     size_t slots;
     size_t carved;    /* of these, guarded and given to the cache so far */
     size_t protected; /* guards made by mprotect */

@@ -26,10 +26,10 @@
 
 /* One stack's place in a mapping, in use or not. Fixed once carved, but for is_deep. */
 typedef struct weft__stack_slot {
-    char *low;          /* the lowest usable byte */
-    uint32_t bytes;     /* usable; the slot ends at the next page boundary above low + bytes */
-    uint8_t index;      /* of its class */
-    bool is_deep;       /* pages below the top WEFT__STACK_TOP_BYTES were seen resident */
+    char *low;      /* the lowest usable byte */
+    uint32_t bytes; /* usable; the slot ends at the next page boundary above low + bytes */
+    uint8_t index;  /* of its class */
+    bool is_deep;   /* pages below the top WEFT__STACK_TOP_BYTES were seen resident */
     bool is_unguarded;
 } weft__stack_slot;
 
@@ -39,7 +39,7 @@ typedef struct weft__stack {
     weft__stack_slot *slot; /* for the pool, when the stack is released */
 } weft__stack;
 
-#define WEFT__STACK_CLASSES 17 /* 16 KiB to 1 GiB */
+#define WEFT__STACK_CLASSES 17  /* 16 KiB to 1 GiB */
 #define WEFT__STACK_BITS_MIN 14 /* log2 of WEFT__STACK_BYTES_MIN */
 
 /* One size class of a pool. */

@@ -24,16 +24,18 @@
 typedef struct weft__timer {
     weft__list link;     /* in its slot; in no list: not armed */
     int64_t deadline_ns; /* on the backend's clock */
-    void (*fire)(struct weft__timer *timer); /* called once, already disarmed; may arm and disarm any timer */
+    void (*fire)(struct weft__timer
+                     *timer); /* called once, already disarmed; may arm and disarm any timer */
 } weft__timer;
 
 typedef struct weft__wheel {
-    int64_t now_ns; /* what has been expired up to */
-    size_t count;   /* armed timers */
+    int64_t now_ns;                        /* what has been expired up to */
+    size_t count;                          /* armed timers */
     uint64_t occupied[WEFT__WHEEL_LEVELS]; /* a bit for each slot that is not empty */
     weft__list slots[WEFT__WHEEL_LEVELS][WEFT__WHEEL_SLOTS];
-    int64_t earliest[WEFT__WHEEL_LEVELS][WEFT__WHEEL_SLOTS]; /* no deadline in the slot is before this */
-    weft__list due; /* armed for a time that is past already */
+    int64_t earliest[WEFT__WHEEL_LEVELS]
+                    [WEFT__WHEEL_SLOTS]; /* no deadline in the slot is before this */
+    weft__list due;                      /* armed for a time that is past already */
 } weft__wheel;
 
 void weft__wheel_init(weft__wheel *wheel, int64_t now_ns);
@@ -46,8 +48,8 @@ static inline bool weft__timer_is_armed(const weft__timer *timer)
 }
 
 /*
- * Arm a timer that is not armed. A deadline that is past counts as now: it fires at the next expire, after those
- * that were armed so before it. WEFT__NEVER leaves it as it is.
+ * Arm a timer that is not armed. A deadline that is past counts as now: it fires at the next
+ * expire, after those that were armed so before it. WEFT__NEVER leaves it as it is.
  */
 void weft__timer_arm(weft__wheel *wheel, weft__timer *timer, int64_t deadline_ns);
 
@@ -55,14 +57,15 @@ void weft__timer_arm(weft__wheel *wheel, weft__timer *timer, int64_t deadline_ns
 void weft__timer_disarm(weft__wheel *wheel, weft__timer *timer);
 
 /*
- * When the wheel should be expired next: the earliest deadline, or a time before it if a timer that shared
- * its slot was disarmed; expiring then makes the next answer better. WEFT__NEVER without timers. O(levels).
+ * When the wheel should be expired next: the earliest deadline, or a time before it if a timer that
+ * shared its slot was disarmed; expiring then makes the next answer better. WEFT__NEVER without
+ * timers. O(levels).
  */
 int64_t weft__wheel_next(const weft__wheel *wheel);
 
 /*
- * Fire all timers whose deadline is at or before now_ns, in order of their deadlines. What a callback arms for
- * now_ns or before fires at the next expire. Time that goes backwards is ignored.
+ * Fire all timers whose deadline is at or before now_ns, in order of their deadlines. What a
+ * callback arms for now_ns or before fires at the next expire. Time that goes backwards is ignored.
  */
 void weft__wheel_expire(weft__wheel *wheel, int64_t now_ns);
 

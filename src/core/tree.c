@@ -2,8 +2,9 @@
  * The tree of fibers: who is whose child, how a fiber ends, and what becomes of its value, its
  * error and its children.
  *
- * A fiber ends in this order: its function returns, its defers run, its children are
- * cancelled and joined, its memory is freed, and then its value goes to those who await it or its error to its parent.
+ * A fiber ends in this order: its function returns, its defers run, its children are cancelled and
+ * joined, its memory is freed, and then its value goes to those who await it or its error to its
+ * parent.
  */
 #include "core/tree.h"
 
@@ -68,7 +69,8 @@ static weft_value join(weft__cord *c, weft__fiber *f, uint32_t left, const weft_
  * From the youngest to the oldest, each to the front of the run queue: so they run in the order of
  * their making.
  */
-static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *except, bool is_shutdown)
+static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *except,
+                          bool is_shutdown)
 {
     for (weft__list *node = f->children.prev; node != &f->children; node = node->prev) {
         weft__fiber *child = weft__fiber_of_sibling(node);
@@ -112,7 +114,9 @@ void weft__fiber_collect(weft__cord *c, weft__fiber *f)
     weft__fiber_free(c, f);
 }
 
-/* The first error that came from below and was not delivered is the fiber's own, unless it has one. */
+/*
+ * The first error that came from below and was not delivered is the fiber's own, unless it has one.
+ */
 static weft_value value_with_errors_of_children(weft__fiber *f, weft_value value)
 {
     if (!weft_is_error(value) && !(f->is_stopped && !f->is_shutdown)) {
@@ -125,8 +129,8 @@ static weft_value value_with_errors_of_children(weft__fiber *f, weft_value value
 }
 
 /*
- * What a fiber's function returned is its value, unless it was stopped. Stopped because its parent ended, its
- * own failure still counts: nobody chose another value for it.
+ * What a fiber's function returned is its value, unless it was stopped. Stopped because its parent
+ * ended, its own failure still counts: nobody chose another value for it.
  */
 static weft_value final_value(const weft__fiber *f, weft_value returned)
 {
@@ -389,7 +393,8 @@ int weft_terminate_children(double grace_s)
         return weft_fail(-EINVAL, "a grace time of %g s", grace_s);
     weft__fiber *f = c->current;
     WEFT__LIST_FOR(node, &f->children)
-        weft__fiber_of_sibling(node)->is_unawaited = true; /* they end while we wait for the first */
+        weft__fiber_of_sibling(node)->is_unawaited =
+            true; /* they end while we wait for the first */
     stop_children(c, f, NULL, false);
     int rc = 0;
     while (rc == 0 && f->children_count > 0)
@@ -399,7 +404,8 @@ int weft_terminate_children(double grace_s)
 
 /*
  * The thread or the process ends while f runs, which may be any fiber. Its frames and those of its
- * ancestors are never returned to; their own clean-up comes first, from main down, and none of them runs meanwhile.
+ * ancestors are never returned to; their own clean-up comes first, from main down, and none of them
+ * runs meanwhile.
  */
 static void end_above(weft__cord *c, weft__fiber *f)
 {

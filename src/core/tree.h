@@ -9,8 +9,8 @@ void weft__tree_link(weft__fiber *f, weft__fiber *parent);
 void weft__tree_unlink(weft__cord *c, weft__fiber *f);
 
 /*
- * Cancel the children of f, all but `except` (NULL: all), in the order of their making, and wait in the current
- * fiber until they are dead. Cannot be cut short.
+ * Cancel the children of f, all but `except` (NULL: all), in the order of their making, and wait in
+ * the current fiber until they are dead. Cannot be cut short.
  */
 void weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *except);
 
@@ -26,7 +26,10 @@ void weft__fiber_entry(intptr_t value);
 /* An ended fiber has been awaited (value taken, words passed on): give its record back. */
 void weft__fiber_collect(weft__cord *c, weft__fiber *f);
 
-/* What all fibers of the cord do when their thread or process ends. The first error that nobody handled, or 0. */
+/*
+ * What all fibers of the cord do when their thread or process ends. The first error that nobody
+ * handled, or 0.
+ */
 int weft__cord_end_fibers(weft__cord *c);
 
 #endif
