@@ -13,6 +13,11 @@
 #else
 #define RUNNING_ON_VALGRIND 0
 #endif
+#ifdef __SANITIZE_THREAD__
+#define IS_SLOW 1
+#else
+#define IS_SLOW RUNNING_ON_VALGRIND
+#endif
 
 /* What a child process tells its parent, in shared memory. */
 typedef struct verdict {
@@ -23,20 +28,20 @@ typedef struct verdict {
 static verdict *told;
 
 /* As ck_assert, in the child process. */
-#define REQUIRE(condition)                                                                   \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            snprintf(told->text, sizeof told->text, "line %d: %s", __LINE__, #condition);    \
-            _exit(1);                                                                        \
-        }                                                                                    \
+#define REQUIRE(condition)                                                                \
+    do {                                                                                  \
+        if (!(condition)) {                                                               \
+            snprintf(told->text, sizeof told->text, "line %d: %s", __LINE__, #condition); \
+            _exit(1);                                                                     \
+        }                                                                                 \
     } while (0)
 
 /* What a call returned is a result, or the error of a fault. True: a result. */
-#define REQUIRE_TOLD(result)                                          \
-    ({                                                                \
-        long told_result = (long)(result);                            \
-        REQUIRE(told_result >= 0 || fault_is_told(told_result));      \
-        told_result >= 0;                                             \
+#define REQUIRE_TOLD(result)                                     \
+    ({                                                           \
+        long told_result = (long)(result);                       \
+        REQUIRE(told_result >= 0 || fault_is_told(told_result)); \
+        told_result >= 0;                                        \
     })
 
 /* A fiber, or 0 because of a fault. */
@@ -123,8 +128,8 @@ static void strike_each_call(scenario *run)
 {
     told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(told, MAP_FAILED);
-    /* A process takes Valgrind a second: a sample of the calls, then. */
-    const unsigned step = RUNNING_ON_VALGRIND ? 7 : 1;
+    /* Valgrind and TSan take seconds for each process: a sample of the calls, then. */
+    const unsigned step = IS_SLOW ? 7 : 1;
     for (int is_lasting = 0; is_lasting <= 1; is_lasting++) {
         unsigned n = 1;
         for (; strike(run, n, is_lasting); n += step)

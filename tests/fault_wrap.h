@@ -73,12 +73,12 @@ FAULT_WRAP(void *, calloc, (size_t n, size_t bytes), (n, bytes), SCARCE, ENOMEM,
 FAULT_WRAP(void *, realloc, (void *old, size_t bytes), (old, bytes), SCARCE, ENOMEM, NULL)
 FAULT_WRAP(void *, mmap, (void *at, size_t bytes, int access, int flags, int fd, off_t from),
            (at, bytes, access, flags, fd, from), SCARCE, ENOMEM, MAP_FAILED)
-FAULT_WRAP(int, mprotect, (void *at, size_t bytes, int access),
-           (at, bytes, access), SCARCE, ENOMEM, -1)
-FAULT_WRAP(int, madvise, (void *at, size_t bytes, int advice),
-           (at, bytes, advice), PASSING, EAGAIN, -1)
-FAULT_WRAP(int, mincore, (void *at, size_t bytes, unsigned char *out),
-           (at, bytes, out), PASSING, EAGAIN, -1)
+FAULT_WRAP(int, mprotect, (void *at, size_t bytes, int access), (at, bytes, access), SCARCE, ENOMEM,
+           -1)
+FAULT_WRAP(int, madvise, (void *at, size_t bytes, int advice), (at, bytes, advice), PASSING, EAGAIN,
+           -1)
+FAULT_WRAP(int, mincore, (void *at, size_t bytes, unsigned char *out), (at, bytes, out), PASSING,
+           EAGAIN, -1)
 FAULT_WRAP(int, sigaltstack, (const stack_t *new, stack_t *old), (new, old), PASSING, ENOMEM, -1)
 FAULT_WRAP(int, stat, (const char *path, struct stat *out), (path, out), PASSING, ENOMEM, -1)
 
@@ -97,7 +97,7 @@ FAULT_WRAP(int, epoll_pwait2,
             const sigset_t *mask),
            (epoll, out, n, most, mask), PASSING, fault.first % 2 ? EINTR : ENOSYS, -1)
 
-FAULT_WRAP(int, poll, (struct pollfd *fds, nfds_t n, int ms), (fds, n, ms), PASSING, ENOMEM, -1)
+FAULT_WRAP(int, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms), PASSING, ENOMEM, -1)
 FAULT_WRAP(ssize_t, recv, (int fd, void *to, size_t bytes, int flags), (fd, to, bytes, flags),
            PASSING, ENOBUFS, -1)
 FAULT_WRAP(ssize_t, send, (int fd, const void *from, size_t bytes, int flags),

@@ -33,14 +33,14 @@ typedef struct actor {
     int parent;
     int ended_under; /* parent when it returned */
     bool is_started, is_returned, is_collected;
-    bool is_unawaited;         /* spun by weft_go */
-    int awaiters;              /* actors inside weft_await of it */
-    bool is_starting;          /* inside weft_start */
+    bool is_unawaited; /* spun by weft_go */
+    int awaiters;      /* actors inside weft_await of it */
+    bool is_starting;  /* inside weft_start */
     bool is_parked;
     bool is_stopped, is_shutdown;
     weft_value stop_value, returned, first_value;
-    int climbed;               /* error of a child that became its value; 0: none known */
-    int last_code;             /* the last error that came; 0: none */
+    int climbed;   /* error of a child that became its value; 0: none known */
+    int last_code; /* the last error that came; 0: none */
     place waits;
     bool has_value, is_interrupted; /* a value is on its way to the call it waits in */
     weft_value value;
@@ -61,13 +61,13 @@ static unsigned steps_left;
 static uint64_t random_state;
 static report *told;
 
-#define REQUIRE(condition)                                                                        \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            snprintf(told->text, sizeof told->text, "line %d, %u steps to go: %s", __LINE__,      \
-                     steps_left, #condition);                                                     \
-            _exit(1);                                                                             \
-        }                                                                                         \
+#define REQUIRE(condition)                                                                   \
+    do {                                                                                     \
+        if (!(condition)) {                                                                  \
+            snprintf(told->text, sizeof told->text, "line %d, %u steps to go: %s", __LINE__, \
+                     steps_left, #condition);                                                \
+            _exit(1);                                                                        \
+        }                                                                                    \
     } while (0)
 
 static unsigned roll(unsigned sides)

@@ -1,6 +1,6 @@
 /*
- * The interface in small, in the part of C that is C++ too: the build compiles it as both, with both
- * compilers, for other machines and against installed packages. Not a test of the details.
+ * The interface in small, in the part of C that is C++ too: the build compiles it as both, with
+ * both compilers, for other machines and against installed packages. Not a test of the details.
  */
 #include <weft.h>
 

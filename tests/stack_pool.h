@@ -22,6 +22,16 @@
 #ifndef IS_ASAN
 #define IS_ASAN 0
 #endif
+#if defined(__SANITIZE_THREAD__)
+#define IS_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define IS_TSAN 1
+#endif
+#endif
+#ifndef IS_TSAN
+#define IS_TSAN 0
+#endif
 
 /* Valgrind keeps a record of every mapping, and of every byte. */
 #if __has_include(<valgrind/valgrind.h>)

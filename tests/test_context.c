@@ -20,13 +20,13 @@
 
 static unsigned checks;
 
-#define CHECK(condition)                                                              \
-    do {                                                                              \
-        __atomic_add_fetch(&checks, 1, __ATOMIC_RELAXED);                             \
-        if (!(condition)) {                                                           \
+#define CHECK(condition)                                                                  \
+    do {                                                                                  \
+        __atomic_add_fetch(&checks, 1, __ATOMIC_RELAXED);                                 \
+        if (!(condition)) {                                                               \
             fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            exit(1);                                                                  \
-        }                                                                             \
+            exit(1);                                                                      \
+        }                                                                                 \
     } while (0)
 
 static char *stack_new(size_t bytes)
@@ -433,7 +433,7 @@ static void deep_recursion_uses_the_whole_stack(void)
 typedef struct walk {
     uintptr_t frames[FRAMES_MAX];
     int count;
-    const char *at;  /* a place on the stack the walk ran on */
+    const char *at; /* a place on the stack the walk ran on */
     int was_aligned;
 } walk;
 

@@ -365,11 +365,29 @@ typedef void step(actor *me);
 
 /* What may wait for long is not for main, which keeps things going. */
 static step *const steps[] = {
-    step_spin, step_schedule, step_schedule, step_schedule, step_interrupt, step_stop,
-    step_raise, step_park, step_attach, step_open, step_close, step_close, step_cancel_scope,
-    step_snooze, step_sleep,
+    step_spin,
+    step_schedule,
+    step_schedule,
+    step_schedule,
+    step_interrupt,
+    step_stop,
+    step_raise,
+    step_park,
+    step_attach,
+    step_open,
+    step_close,
+    step_close,
+    step_cancel_scope,
+    step_snooze,
+    step_sleep,
     /* not for main */
-    step_suspend, step_suspend, step_transfer, step_start, step_await, step_write, step_write,
+    step_suspend,
+    step_suspend,
+    step_transfer,
+    step_start,
+    step_await,
+    step_write,
+    step_write,
     step_read,
 };
 #define STEPS_OF_MAIN (COUNT_OF(steps) - 8)

@@ -144,7 +144,8 @@ START_TEST(of_two_values_that_a_thread_sent_the_later_wins_but_not_against_an_er
     values[1] = -EIO;
     ck_assert_ptr_null(join(start(schedule_one_after_the_other, values)));
     ck_assert_int_eq(weft_suspend(), -EIO);
-    ck_assert_int_eq(weft_suspend(), 0); /* and nothing is left */
+    if (!is_sanitized()) /* TSan has threads of its own, in a forked process up to two */
+        ck_assert_int_eq(weft_suspend(), 0);
 }
 END_TEST
 

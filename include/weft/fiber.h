@@ -173,6 +173,7 @@ WEFT_SWITCHPOINT int weft_select_fibers(const weft_fiber *f, size_t n, weft_valu
 /**
  * End a fiber: its blocking calls fail with -ECANCELED from now on, and its value is value whatever
  * it returns. If it has not run yet it never will. It is moved to the front of the run queue.
+ * Stopped twice, the later value counts; once its function has returned, it is too late for one.
  * -ESRCH if it has ended (its value stays what it was), -EINVAL for a main fiber.
  */
 WEFT_API int weft_stop(weft_fiber fiber, weft_value value);

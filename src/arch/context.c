@@ -116,15 +116,17 @@ WEFT__UNSANITIZED bool weft__context_call(weft__context *context, void (*fn)(voi
 
 #else
 
-#if __has_include(<valgrind/valgrind.h>)
-#include <valgrind/valgrind.h>
+#if __has_include(<valgrind/memcheck.h>)
+#include <valgrind/memcheck.h>
 #else
 #define RUNNING_ON_VALGRIND 0
 #define VALGRIND_STACK_REGISTER(low, last) ((void)(low), (void)(last), 0)
 #define VALGRIND_STACK_DEREGISTER(id) ((void)(id))
+#define VALGRIND_MAKE_MEM_UNDEFINED(from, bytes) ((void)(from), (void)(bytes))
 #endif
 
 #define STACK_UNTOLD ((unsigned)-1)
+#define CALL_ROOM_BYTES 8192 /* what an unwinder takes, and more */
 
 bool weft__on_valgrind;
 
@@ -163,6 +165,9 @@ void weft__context_adopt(weft__context *context)
 #ifndef WEFT_UCONTEXT
 bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg)
 {
+    /* What lies below the pointer of a stack that is not running is nobody's to Valgrind. */
+    if (weft__on_valgrind)
+        VALGRIND_MAKE_MEM_UNDEFINED((char *)context->sp - CALL_ROOM_BYTES, CALL_ROOM_BYTES);
     weft__frame_call(context->sp, fn, arg);
     return true;
 }

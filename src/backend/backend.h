@@ -62,10 +62,20 @@ typedef struct weft__op {
  */
 #define WEFT__OP_PENDING INTPTR_MIN
 
+/* For poll, in place of a time. */
+#define WEFT__POLL_FOR_EVER (-1)
+#define WEFT__POLL_FOR_WAKE (-2)
+/* How long poll waits then, on any clock: the other thread may end instead, and the cord looks. */
+#define WEFT__POLL_FOR_WAKE_NS 50000000
+
 typedef struct weft__backend weft__backend;
 
 typedef struct weft__backend_type {
     const char *name;
+
+    /* Nothing but fibers of the same cord can complete an operation: with none of them runnable, no
+     * operation ever will be, but for those that poll has not handled yet. */
+    bool is_closed;
 
     /* A new backend in *out. 0 or -errno. */
     int (*open)(weft__backend **out);
@@ -91,9 +101,10 @@ typedef struct weft__backend_type {
     bool (*cancel)(weft__backend *b, weft__op *op);
 
     /*
-     * Handle what is complete, calling done for each. timeout_ns < 0 waits until there is something
-     * or wake is called, 0 does not wait, else waits at most so long. Interrupted by a signal it
-     * returns early. 0, or -errno when the kernel refuses altogether.
+     * Handle what is complete, calling done for each. 0 does not wait; else waits until there is
+     * something or wake is called, at most timeout_ns, or for ever (WEFT__POLL_FOR_EVER), or, when
+     * nobody but another thread can help any more, for a short real time (WEFT__POLL_FOR_WAKE).
+     * Interrupted by a signal it returns early. 0, or -errno when the kernel refuses altogether.
      */
     int (*poll)(weft__backend *b, int64_t timeout_ns);
 

@@ -296,6 +296,8 @@ static int epoll_poll(weft__backend *base, int64_t timeout_ns)
 {
     epoll_backend *b = epoll_of(base);
     bool has_retries = !weft__list_is_empty(&b->retries);
+    if (timeout_ns == WEFT__POLL_FOR_WAKE)
+        timeout_ns = WEFT__POLL_FOR_WAKE_NS;
     if (has_retries && (timeout_ns < 0 || timeout_ns > RETRY_NS))
         timeout_ns = RETRY_NS;
     struct epoll_event events[EVENTS_MAX];

@@ -108,7 +108,8 @@ static int sim_poll(weft__backend *base, int64_t timeout_ns)
     }
     /* Only another thread can help now, and threads live in real time. */
     struct pollfd asked = {.fd = b->wake_fd, .events = POLLIN};
-    if (poll(&asked, 1, -1) < 0)
+    int at_most_ms = timeout_ns == WEFT__POLL_FOR_WAKE ? WEFT__POLL_FOR_WAKE_NS / 1000000 : -1;
+    if (poll(&asked, 1, at_most_ms) < 0)
         return errno == EINTR ? 0 : -errno;
     take_wake(b);
     return 0;
@@ -166,6 +167,7 @@ static int sim_open(weft__backend **out)
 
 const weft__backend_type weft__backend_sim = {
     .name = "sim",
+    .is_closed = true,
     .open = sim_open,
     .close = sim_close,
     .now_ns = sim_now_ns,

@@ -153,6 +153,15 @@ static int crowd_new(weft__cord *c, const weft_fiber *f, size_t n, crowd **out)
     return 0;
 }
 
+/* The i-th fiber was there and is not: it had ended, is named twice, and was collected above. */
+static weft_value value_of_twin(const crowd *w, const weft_fiber *f, size_t i)
+{
+    size_t twin = 0;
+    while (f[twin] != f[i])
+        twin++;
+    return w->out[twin];
+}
+
 /*
  * Wait in all places at once until enough of them have ended (left is 0 then). What the wait
  * returned; cut short or not, the members are out of all places afterwards.
@@ -164,7 +173,7 @@ static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
         weft__fiber *one = weft__fiber_find(c, f[i]);
         w->members[i].awaiter.ended = ended;
         if (one == NULL)
-            ended(&w->members[i].awaiter, -ESRCH); /* named twice, and collected above */
+            ended(&w->members[i].awaiter, value_of_twin(w, f, i));
         else if (one->phase == WEFT__ENDED)
             ended(&w->members[i].awaiter, collect(c, one));
         else
@@ -176,7 +185,7 @@ static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
         leave_members(w);
         return (int)weft__refuse(c);
     }
-    return (int)weft__wait(c, &waits_crowd, w);
+    return weft__wait_int(c, &waits_crowd, w);
 }
 
 /* Stop those that have not ended, all but one, and wait until they have. */

@@ -106,6 +106,7 @@ static void close_thread(void *arg)
     if (code != 0)
         weft__report_unhandled(c->main->error, code);
     weft__error_set(c->main, NULL);
+    weft__error_drop_queue(c->main);
     leave_registry(c);
     weft__cord_self = NULL;
     free_cord(c);
@@ -141,15 +142,18 @@ static void set_up_process(void)
     weft__overflow_install(find_overflown);
 }
 
-static void open_backend(weft__cord *c)
+void weft__cord_open_backend(weft__cord *c)
 {
     const char *why;
-    const weft__backend_type *type = weft__backend_choose(&why);
-    int rc = type->open(&c->backend);
+    weft__backend *b;
+    int rc = weft__backend_choose(&why)->open(&b);
     if (rc < 0) {
         weft__backend_none_open(&c->no_backend, rc);
-        c->backend = &c->no_backend.base;
+        b = &c->no_backend.base;
     }
+    pthread_mutex_lock(&registry.lock); /* others wake the cord through it */
+    c->backend = b;
+    pthread_mutex_unlock(&registry.lock);
     uint64_t random;
     c->is_shuffled =
         c->backend->type->choose != NULL && c->backend->type->choose(c->backend, &random);
@@ -180,13 +184,17 @@ COLD weft__cord *weft__cord_adopt(void)
     weft__cord *c = calloc(1, sizeof *c);
     if (c == NULL)
         return NULL;
-    if (fill_cord(c) < 0 || enter_registry(c) < 0) {
+    if (fill_cord(c) < 0) {
+        free_cord(c);
+        return NULL;
+    }
+    weft__cord_open_backend(c);
+    begin_time(c);
+    if (enter_registry(c) < 0) {
         free_cord(c);
         return NULL;
     }
     weft__overflow_thread_open(&c->overflow); /* without it an overflow is a bare crash, no worse */
-    open_backend(c);
-    begin_time(c);
     c->main = c->current = weft__fiber_adopt(c);
     weft__cord_self = c;
     /* The main thread ends with the process; a thread for which this fails leaks its cord. */

@@ -44,9 +44,8 @@ struct weft__cord {
     uint32_t turn_switches;        /* how long a turn is, as it suits the fibers */
     bool must_poll;                /* someone sleeps for 0 s: ask the backend at the next switch */
     bool is_shuffled;              /* the backend chooses who runs next */
-    size_t
-        /* timers and operations of fibers that are no daemons: what main's suspend waits for */
-        held;
+    /* Of fibers that are no daemons: what main's suspend waits for. */
+    size_t held_timers, held_ops;
 
     weft__wheel wheel;
     weft__stack_pool stacks;
@@ -103,6 +102,17 @@ static inline uint32_t weft__fiber_cord(weft_fiber id)
 static inline int weft__fiber_missing(const weft__cord *c, weft_fiber id)
 {
     return id != 0 && weft__fiber_cord(id) != c->index ? -EXDEV : -ESRCH;
+}
+
+/* Open the backend, if there was none to be had so far. */
+void weft__cord_open_backend(weft__cord *c);
+
+/* The backend for an operation; tries again to open one if the thread has none. */
+static inline weft__backend *weft__cord_backend(weft__cord *c)
+{
+    if (UNLIKELY(c->backend == &c->no_backend.base))
+        weft__cord_open_backend(c);
+    return c->backend;
 }
 
 /* Read the clock. */

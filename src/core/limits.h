@@ -49,7 +49,7 @@
  * Free stacks of a class that keep their pages: so many, or that part of all there are. A page
  * costs 4 KiB to keep and 2 to 4 microseconds to get again.
  */
-#define WEFT__STACK_WARM_MIN ((size_t)4096)
+#define WEFT__STACK_WARM_MIN ((size_t)16384)
 #define WEFT__STACK_WARM_PART ((size_t)4)
 
 /*

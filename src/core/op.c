@@ -5,7 +5,7 @@
 
 static void release(weft__cord *c, const weft__fiber *f)
 {
-    c->held -= !f->is_daemon;
+    c->held_ops -= !f->is_daemon;
 }
 
 static bool leave_op(weft__fiber *f)
@@ -51,9 +51,10 @@ intptr_t weft__op_run(weft__op *op)
     op->owner = f;
     weft__list_init(&op->link);
     c->ops++;
-    intptr_t result = c->backend->type->submit(c->backend, op);
+    weft__backend *b = weft__cord_backend(c);
+    intptr_t result = b->type->submit(b, op);
     if (result != WEFT__OP_PENDING)
         return result;
-    c->held += !f->is_daemon;
+    c->held_ops += !f->is_daemon;
     return weft__wait(c, &waits_op[op->code], op);
 }

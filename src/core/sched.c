@@ -104,6 +104,12 @@ static void tell_stuck(weft__cord *c)
         weft__wake(c, f, -EDEADLK, WEFT__TAIL);
 }
 
+/* Could operations that are pending still be completed, by the outside world? */
+static bool hopes_for(const weft__cord *c, size_t operations)
+{
+    return operations > 0 && !c->backend->type->is_closed;
+}
+
 /*
  * With nothing runnable: is there anything at all to wait for? Daemons do not count for a main
  * fiber that waits until the work is done.
@@ -113,8 +119,8 @@ static bool is_stuck(weft__cord *c)
     const weft__fiber *f = responsible(c);
     if (f->waits_in == NULL || f->is_parked)
         return false;
-    bool is_done = f->waits_in->is_open && c->held == 0;
-    bool is_dead = c->wheel.count == 0 && c->backend->pending == 0;
+    bool is_done = f->waits_in->is_open && c->held_timers == 0 && !hopes_for(c, c->held_ops);
+    bool is_dead = c->wheel.count == 0 && !hopes_for(c, c->backend->pending);
     /* In this order: a thread that is gone may have sent something before it went. */
     return (is_done || is_dead) && !weft__cord_is_reachable() && !weft__cord_has_letters(c);
 }
@@ -122,15 +128,10 @@ static bool is_stuck(weft__cord *c)
 /* How long the backend may wait: until the next timer. */
 static int64_t poll_timeout(weft__cord *c)
 {
-    /* Only another thread can wake us, and it may end instead: look again now and then. */
-    const int64_t look_again_ns = 50 * 1000 * 1000;
     int64_t next_ns = weft__wheel_next(&c->wheel);
-    int64_t timeout_ns = next_ns == WEFT__NEVER ? -1
-                         : next_ns > c->now_ns  ? next_ns - c->now_ns
-                                                : 0;
-    if (c->held == 0 && (timeout_ns < 0 || timeout_ns > look_again_ns))
-        return look_again_ns;
-    return timeout_ns;
+    if (next_ns != WEFT__NEVER)
+        return next_ns > c->now_ns ? next_ns - c->now_ns : 0;
+    return hopes_for(c, c->held_ops) ? WEFT__POLL_FOR_EVER : WEFT__POLL_FOR_WAKE;
 }
 
 static void poll_and_wait(weft__cord *c)
@@ -150,6 +151,14 @@ static void poll_and_wait(weft__cord *c)
     c->polled_ns = c->turned_ns = weft__cord_now(c);
 }
 
+/* See whether anything is complete; whether someone is runnable now. */
+static bool poll_quickly(weft__cord *c)
+{
+    c->polls++;
+    c->backend->type->poll(c->backend, 0);
+    return weft__runqueue_count(&c->runqueue) > 0;
+}
+
 /* The run queue is empty: wait for the outside world until it is not. */
 COLD static weft__runnable *idle(weft__cord *c)
 {
@@ -160,6 +169,8 @@ COLD static weft__runnable *idle(weft__cord *c)
         weft__runnable *r = weft__runqueue_pop(&c->runqueue);
         if (r != NULL)
             return r;
+        if (c->backend->type->is_closed && poll_quickly(c))
+            continue;
         if (is_stuck(c))
             tell_stuck(c);
         else

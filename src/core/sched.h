@@ -86,7 +86,7 @@ static inline int weft__wait_int(weft__cord *c, const weft__wait_kind *kind, voi
 static inline void weft__hold_timer(weft__cord *c, weft__fiber *f, weft__timer *t, int64_t at_ns)
 {
     weft__timer_arm(&c->wheel, t, at_ns);
-    c->held += !f->is_daemon;
+    c->held_timers += !f->is_daemon;
 }
 
 static inline void weft__unhold_timer(weft__cord *c, weft__fiber *f, weft__timer *t)
@@ -94,12 +94,12 @@ static inline void weft__unhold_timer(weft__cord *c, weft__fiber *f, weft__timer
     if (!weft__timer_is_armed(t))
         return;
     weft__timer_disarm(&c->wheel, t);
-    c->held -= !f->is_daemon;
+    c->held_timers -= !f->is_daemon;
 }
 
 static inline void weft__fired_timer(weft__cord *c, weft__fiber *f)
 {
-    c->held -= !f->is_daemon;
+    c->held_timers -= !f->is_daemon;
 }
 
 /*

@@ -72,13 +72,15 @@ int weft_close(int fd)
 int weft_pipe(int fd[2])
 {
     weft__cord *c = weft__cord_here();
-    return c != NULL ? c->backend->type->pipe(c->backend, fd) : -ENOMEM;
+    weft__backend *b = c != NULL ? weft__cord_backend(c) : NULL;
+    return b != NULL ? b->type->pipe(b, fd) : -ENOMEM;
 }
 
 int weft_socketpair(int fd[2])
 {
     weft__cord *c = weft__cord_here();
-    return c != NULL ? c->backend->type->socketpair(c->backend, fd) : -ENOMEM;
+    weft__backend *b = c != NULL ? weft__cord_backend(c) : NULL;
+    return b != NULL ? b->type->socketpair(b, fd) : -ENOMEM;
 }
 
 const char *weft_backend_name(void)
