@@ -211,6 +211,25 @@ static inline bool is_sanitized(void)
     ck_assert_msg((o)->status == (expected_status) && (o)->text[0] == '\0', "status %d: %.300s", \
                   (o)->status, (o)->text)
 
+/* The program ended with this status and said exactly this on stderr. */
+static inline void assert_ended(const outcome *o, int status, const char *text)
+{
+    ck_assert_msg(o->status == status && strcmp(o->text, text) == 0,
+                  "status %d instead of %d, and it said:\n%s", o->status, status, o->text);
+}
+
+/* These words are in what it said. */
+static inline void assert_said(const outcome *o, const char *words)
+{
+    ck_assert_msg(strstr(o->text, words) != NULL, "'%s' is not in what it said:\n%s", words,
+                  o->text);
+}
+
+static inline void assert_silent(const outcome *o, int status)
+{
+    assert_ended(o, status, "");
+}
+
 /* How often needle is in text. */
 static inline size_t count_in(const char *text, const char *needle)
 {

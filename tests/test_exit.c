@@ -34,23 +34,6 @@ static void exit_here(int status)
     exit(status);
 }
 
-static void assert_ended(const outcome *o, int status, const char *text)
-{
-    ck_assert_msg(o->status == status && strcmp(o->text, text) == 0,
-                  "status %d instead of %d, and it said:\n%s", o->status, status, o->text);
-}
-
-static void assert_said(const outcome *o, const char *words)
-{
-    ck_assert_msg(strstr(o->text, words) != NULL, "'%s' is not in what it said:\n%s", words,
-                  o->text);
-}
-
-static void assert_silent(const outcome *o, int status)
-{
-    assert_ended(o, status, "");
-}
-
 /* Says how it was ended: in a block, then in its defer. */
 static weft_value clean_up_aloud(void *arg)
 {
@@ -409,125 +392,6 @@ START_TEST(fibers_that_end_as_asked_are_not_reported)
 }
 END_TEST
 
-static weft_value await_other(void *arg)
-{
-    return weft_await(*(weft_fiber *)arg);
-}
-
-static int deadlock(void)
-{
-    static weft_fiber a, b;
-    a = weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "alice"});
-    b = weft_spin_with(await_other, &a, &(weft_spin_options){.name = "bob"});
-    weft_value rc = weft_await(b);
-    return rc == -EDEADLK && weft_state_of(b) == WEFT_WAITING ? 42 : 1;
-}
-
-/* P80 */
-START_TEST(a_deadlock_is_reported_with_every_fiber_and_what_it_waits_for)
-{
-    const outcome *o = run_apart(deadlock);
-    ck_assert_int_eq(o->status, 42);
-    assert_said(o, "deadlock");
-    assert_said(o, "'main' waiting for a fiber to end");
-    assert_said(o, "'alice' waiting for weft_schedule");
-    assert_said(o, "'bob' waiting for a fiber to end");
-}
-END_TEST
-
-static int sleep_endlessly(void)
-{
-    return weft_sleep(INFINITY) == -EDEADLK ? 42 : 1;
-}
-
-static int read_what_nobody_writes(void)
-{
-    int fd[2];
-    char byte;
-    int rc = 1;
-    weft_pipe(fd);
-    WEFT_CANCEL_AFTER(0.01, rc) {
-        if (weft_read(fd[0], &byte, 1) != -ECANCELED)
-            return 1;
-    }
-    return rc == -ETIMEDOUT ? 0 : 2;
-}
-
-/* P80 */
-START_TEST(main_asleep_for_ever_is_a_deadlock_and_main_in_a_read_is_none)
-{
-    const outcome *o = run_apart(sleep_endlessly);
-    ck_assert_int_eq(o->status, 42);
-    assert_said(o, "'main' waiting for sleep");
-    assert_silent(run_apart(read_what_nobody_writes), 0);
-}
-END_TEST
-
-static int go_on_after_a_deadlock(void)
-{
-    weft_fiber f = weft_spin(suspend, NULL);
-    if (weft_await(f) != -EDEADLK)
-        return 1;
-    if (weft_schedule(f, 7) != 0 || weft_await(f) != 7)
-        return 2;
-    return weft_sleep(0.001) == 0 ? 0 : 3;
-}
-
-/* P80 */
-START_TEST(after_a_deadlock_was_told_main_can_do_something_about_it)
-{
-    const outcome *o = run_apart(go_on_after_a_deadlock);
-    ck_assert_int_eq(o->status, 0);
-    ck_assert_uint_eq(count_in(o->text, "deadlock"), 1);
-}
-END_TEST
-
-static weft_value work(void *arg)
-{
-    int rc = weft_sleep(0.005);
-    say(arg);
-    return rc;
-}
-
-static int wait_for_all_work(void)
-{
-    weft_go(work, (void *)"a");
-    weft_go(work, (void *)"b");
-    weft_value rc = weft_suspend();
-    say("c");
-    return rc == 0 && weft_suspend() == 0 ? 0 : 1;
-}
-
-/* P8 */
-START_TEST(suspend_in_main_returns_0_when_all_work_is_done)
-{
-    assert_ended(run_apart(wait_for_all_work), 0, "abc");
-}
-END_TEST
-
-static weft_value tick_for_ever(void *arg)
-{
-    (void)arg;
-    int rc;
-    while ((rc = weft_sleep(0.001)) == 0)
-        continue;
-    return rc;
-}
-
-static int wait_beside_a_daemon(void)
-{
-    weft_spin_with(tick_for_ever, NULL, &(weft_spin_options){.is_daemon = true});
-    weft_go(work, (void *)"a");
-    return (int)weft_suspend();
-}
-
-/* P8 */
-START_TEST(suspend_in_main_does_not_wait_for_daemons)
-{
-    assert_ended(run_apart(wait_beside_a_daemon), 0, "a");
-}
-END_TEST
-
 static int depth_wanted = 1 << 30; /* the compiler must not see that it is never reached */
 
 static int descend(int depth)
@@ -615,12 +479,18 @@ static weft_value end_forbidden(void *arg)
     return (weft_value)arg;
 }
 
+static weft_value sleep_a_little(void *arg)
+{
+    (void)arg;
+    return weft_sleep(0.001);
+}
+
 static int leave_a_forbidden_stretch_open(void)
 {
     weft_fiber f = weft_spin(end_forbidden, as_arg(7));
     if (weft_await(f) != 7)
         return 1;
-    return weft_await(weft_spin(work, (void *)"a")) == 0 ? 0 : 2;
+    return weft_await(weft_spin(sleep_a_little, NULL)) == 0 ? 0 : 2;
 }
 
 /* T106 */
@@ -671,11 +541,6 @@ static const TTest *const *const tests[] = {
     &an_error_that_main_has_forgotten_is_not_reported_whatever_its_status,
     &of_several_fibers_that_fail_while_they_end_the_first_is_reported,
     &fibers_that_end_as_asked_are_not_reported,
-    &a_deadlock_is_reported_with_every_fiber_and_what_it_waits_for,
-    &main_asleep_for_ever_is_a_deadlock_and_main_in_a_read_is_none,
-    &after_a_deadlock_was_told_main_can_do_something_about_it,
-    &suspend_in_main_returns_0_when_all_work_is_done,
-    &suspend_in_main_does_not_wait_for_daemons,
     &a_stack_overflow_is_reported_with_the_fiber_its_size_and_what_to_do,
     &a_switch_where_it_is_forbidden_fails_and_is_reported_with_the_fiber,
     &what_does_not_switch_is_allowed_where_switching_is_forbidden,
