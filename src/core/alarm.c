@@ -100,12 +100,11 @@ void weft__fiber_stop(weft__cord *c, weft__fiber *f, weft_value value)
 
 int weft_stop(weft_fiber fiber, weft_value value)
 {
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL || f->phase == WEFT__ENDED)
-        return weft__fiber_missing(c, fiber);
+    weft__cord *c;
+    weft__fiber *f;
+    int rc = weft__find_living(fiber, &c, &f);
+    if (rc < 0)
+        return rc;
     if (f->parent == NULL)
         return weft_fail(-EINVAL, "a main fiber cannot be stopped");
     f->is_restarting = false;
@@ -122,19 +121,18 @@ int weft_cancel(weft_fiber fiber)
 
 int weft_raise(weft_fiber fiber, int code, const char *format, ...)
 {
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
     if (!weft_is_error(code) || format == NULL)
         return weft_fail(-EINVAL, "weft_raise wants an error code and a format, not %d", code);
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL || f->phase == WEFT__ENDED)
-        return weft__fiber_missing(c, fiber);
+    weft__cord *c;
+    weft__fiber *f;
+    int rc = weft__find_living(fiber, &c, &f);
+    if (rc < 0)
+        return rc;
     va_list args;
     va_start(args, format);
     weft__error *e = weft__error_new(c->current, code, NULL, format, args);
     va_end(args);
-    int rc = weft__error_queue(f, code, e);
+    rc = weft__error_queue(f, code, e);
     if (rc == 0)
         weft__alarm_raise(c, f, WEFT__FRONT);
     return rc;

@@ -104,6 +104,19 @@ static inline int weft__fiber_missing(const weft__cord *c, weft_fiber id)
     return id != 0 && weft__fiber_cord(id) != c->index ? -EXDEV : -ESRCH;
 }
 
+/*
+ * The calling thread's cord, and the fiber with this id, which has not ended. 0; -ENOMEM if the
+ * thread cannot become a cord, -ESRCH, -EXDEV.
+ */
+static inline int weft__find_living(weft_fiber id, weft__cord **cord, weft__fiber **fiber)
+{
+    weft__cord *c = *cord = weft__cord_here();
+    if (UNLIKELY(c == NULL))
+        return -ENOMEM;
+    weft__fiber *f = *fiber = weft__fiber_find(c, id);
+    return LIKELY(f != NULL && f->phase != WEFT__ENDED) ? 0 : weft__fiber_missing(c, id);
+}
+
 /* Open the backend, if there was none to be had so far. */
 void weft__cord_open_backend(weft__cord *c);
 

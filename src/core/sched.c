@@ -1,28 +1,12 @@
 /*
  * The scheduler that is not there: the fiber that blocks takes the next one off the run queue and
  * switches to it; if there is none, it polls the backend itself.
- *
- * Also here: the calls that only schedule or switch. What they wait for in between is elsewhere.
  */
 #include "core/sched.h"
 
-#include "core/alarm.h"
 #include "core/report.h"
-#include "core/tree.h"
 
 #include <time.h>
-
-/* Nobody holds a fiber that is in one of these; there is nothing to take it out of. */
-static bool leave_nothing(weft__fiber *f)
-{
-    (void)f;
-    return true;
-}
-
-const weft__wait_kind weft__waits_new = {"its start", true, leave_nothing};
-const weft__wait_kind weft__waits_suspend = {"weft_schedule", true, leave_nothing};
-static const weft__wait_kind waits_start = {"the fiber that it started", false, NULL};
-static const weft__wait_kind waits_transfer = {"a transfer", true, leave_nothing};
 
 void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__where where)
 {
@@ -33,6 +17,22 @@ void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__
         weft__runqueue_push_front(&c->runqueue, &f->queued);
     else
         weft__runqueue_push(&c->runqueue, &f->queued);
+}
+
+void weft__hold(weft__cord *c, weft__fiber *f)
+{
+    f->is_parked = true;
+    if (weft__runnable_is_queued(&f->queued))
+        weft__runqueue_remove(&c->runqueue, &f->queued);
+}
+
+void weft__unpark(weft__cord *c, weft__fiber *f)
+{
+    if (!f->is_parked)
+        return;
+    f->is_parked = false;
+    if (f->waits_in == NULL)
+        weft__make_runnable(c, f, f->value, WEFT__TAIL);
 }
 
 COLD static void account(weft__cord *c)
@@ -227,187 +227,4 @@ void weft__switch_away(weft__cord *c)
     weft__fiber *to = next(c);
     hand_over(c, to);
     weft__context_leave(&from->context, &to->context, to->value);
-}
-
-int weft_snooze(void)
-{
-    weft__cord *c = weft__cord_here();
-    if (UNLIKELY(c == NULL))
-        return -ENOMEM;
-    weft__fiber *f = c->current;
-    if (UNLIKELY(f->alarm))
-        return (int)weft__refuse(c);
-    f->value = 0;
-    f->woken_open = false;
-    weft__runqueue_push_self(&c->runqueue, &f->queued);
-    return weft__switch_int(c);
-}
-
-weft_value weft_suspend(void)
-{
-    weft__cord *c = weft__cord_here();
-    if (UNLIKELY(c == NULL))
-        return -ENOMEM;
-    if (UNLIKELY(c->current->alarm))
-        return weft__refuse(c);
-    return weft__wait(c, &weft__waits_suspend, NULL);
-}
-
-/* Take a fiber that can be resumed by hand out of where it is; false: it cannot. */
-static bool take_open(weft__cord *c, weft__fiber *f)
-{
-    if (weft__runnable_is_queued(&f->queued)) {
-        if (!f->woken_open)
-            return false;
-        weft__runqueue_remove(&c->runqueue, &f->queued);
-        return true;
-    }
-    if (f->waits_in == NULL || !f->waits_in->is_open)
-        return false;
-    f->waits_in = NULL;
-    return true;
-}
-
-/* A plain value never displaces an error that has not been delivered. */
-static weft_value newer_value(bool was_queued, weft_value old, weft_value value)
-{
-    return was_queued && weft_is_error(old) && !weft_is_error(value) ? old : value;
-}
-
-/* A started fiber transfers away: its starter is next, once control comes back to the queue. */
-static void release_starter(weft__cord *c, weft__fiber *f)
-{
-    if (LIKELY(f->starter == NULL))
-        return;
-    weft__wake(c, f->starter, 0, WEFT__FRONT);
-    f->starter = NULL;
-}
-
-weft_value weft_transfer(weft_fiber fiber, weft_value value)
-{
-    weft__cord *c = weft__cord_here();
-    if (UNLIKELY(c == NULL))
-        return -ENOMEM;
-    weft__fiber *f = c->current;
-    weft__fiber *to = weft__fiber_find(c, fiber);
-    if (UNLIKELY(to == NULL || to->phase == WEFT__ENDED))
-        return weft__fiber_missing(c, fiber);
-    if (UNLIKELY(f->alarm))
-        return weft__refuse(c);
-    if (UNLIKELY(to == f))
-        return value;
-    bool was_queued = weft__runnable_is_queued(&to->queued);
-    if (UNLIKELY(to->is_parked || !take_open(c, to)))
-        return -EBUSY;
-    to->value = newer_value(was_queued, to->value, value);
-    release_starter(c, f);
-    weft__enter(c, &waits_transfer, to);
-    return weft__switch_to(c, to);
-}
-
-weft_value weft_start(weft_fiber fiber)
-{
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    weft__fiber *to = weft__fiber_find(c, fiber);
-    if (to == NULL || to->phase == WEFT__ENDED)
-        return weft__fiber_missing(c, fiber);
-    weft__fiber *f = c->current;
-    if (f->alarm)
-        return weft__refuse(c);
-    if (to->waits_in != &weft__waits_new || to->is_parked)
-        return -EBUSY;
-    to->waits_in = NULL;
-    to->value = 0;
-    to->starter = f;
-    f->value = 0;
-    f->woken_open = false;
-    weft__enter(c, &waits_start, to);
-    return weft__switch_to(c, to);
-}
-
-static int schedule_here(weft__cord *c, weft__fiber *f, weft_value value)
-{
-    /* The current fiber may be runnable too: it polls for the others, and has just been woken. */
-    bool is_runnable =
-        weft__runnable_is_queued(&f->queued) || (f->waits_in == NULL && f != c->current);
-    if (is_runnable ? !f->woken_open : f->waits_in == NULL || !f->waits_in->is_open)
-        return -EBUSY;
-    if (is_runnable && newer_value(true, f->value, value) != value)
-        return 0;
-    if (weft__runnable_is_queued(&f->queued))
-        weft__runqueue_remove(&c->runqueue, &f->queued);
-    f->waits_in = NULL;
-    f->woken_open = true;
-    weft__make_runnable(c, f, value, WEFT__TAIL);
-    return 0;
-}
-
-int weft_schedule(weft_fiber fiber, weft_value value)
-{
-    weft__cord *c = weft__cord_self; /* a thread that only sends need not become a cord */
-    if (c == NULL || (fiber != 0 && weft__fiber_cord(fiber) != c->index))
-        return weft__cord_send(weft__fiber_cord(fiber), fiber, value);
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL || f->phase == WEFT__ENDED)
-        return -ESRCH;
-    return schedule_here(c, f, value);
-}
-
-int weft_interrupt(weft_fiber fiber, weft_value value)
-{
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL || f->phase == WEFT__ENDED)
-        return weft__fiber_missing(c, fiber);
-    const weft__wait_kind *kind = f->waits_in;
-    if (kind == NULL || kind->leave == NULL || kind == &weft__waits_new || !kind->leave(f))
-        return -EBUSY;
-    weft__wake(c, f, value, WEFT__TAIL);
-    return 0;
-}
-
-void weft__hold(weft__cord *c, weft__fiber *f)
-{
-    f->is_parked = true;
-    if (weft__runnable_is_queued(&f->queued))
-        weft__runqueue_remove(&c->runqueue, &f->queued);
-}
-
-void weft__unpark(weft__cord *c, weft__fiber *f)
-{
-    if (!f->is_parked)
-        return;
-    f->is_parked = false;
-    if (f->waits_in == NULL)
-        weft__make_runnable(c, f, f->value, WEFT__TAIL);
-}
-
-int weft_park(weft_fiber fiber)
-{
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL || f->phase == WEFT__ENDED)
-        return weft__fiber_missing(c, fiber);
-    if (f == c->current)
-        return -EINVAL;
-    weft__hold(c, f);
-    return 0;
-}
-
-int weft_unpark(weft_fiber fiber)
-{
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL || f->phase == WEFT__ENDED)
-        return weft__fiber_missing(c, fiber);
-    weft__unpark(c, f);
-    return 0;
 }

@@ -327,15 +327,13 @@ int weft_restart(weft_fiber fiber)
 
 int weft_attach(weft_fiber fiber, weft_fiber parent)
 {
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    weft__fiber *to = weft__fiber_find(c, parent);
-    if (f == NULL || f->phase == WEFT__ENDED)
-        return weft__fiber_missing(c, fiber);
-    if (to == NULL || to->phase == WEFT__ENDED)
-        return weft__fiber_missing(c, parent);
+    weft__cord *c;
+    weft__fiber *f, *to;
+    int rc = weft__find_living(fiber, &c, &f);
+    if (rc == 0)
+        rc = weft__find_living(parent, &c, &to);
+    if (rc < 0)
+        return rc;
     if (f->parent == NULL || weft__tree_is_above(f, to))
         return weft_fail(-EINVAL, "a fiber cannot be moved under itself or its own children");
     if (to->phase == WEFT__ENDING)
