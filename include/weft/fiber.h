@@ -93,7 +93,10 @@ WEFT_SWITCHPOINT weft_value weft_transfer(weft_fiber fiber, weft_value value);
  */
 WEFT_API weft_value weft_first_value(void);
 
-/** The current fiber. 0 only in a thread that has no memory left to become a cord. */
+/**
+ * The current fiber. 0 only in a thread that cannot have fibers: for want of memory, or because
+ * 1,024 other threads have some.
+ */
 WEFT_API weft_fiber weft_self(void);
 
 /**
@@ -135,7 +138,9 @@ WEFT_API int weft_schedule(weft_fiber fiber, weft_value value);
 
 /**
  * Wait to be scheduled; returns the value. In a main fiber, with nothing left that could run or
- * wake anyone, returns 0: the way for main to wait until all the work is done.
+ * wake anyone, returns 0: the way for main to wait until all the work is done. As long as the
+ * process has other threads, one of them might schedule someone: then it goes on waiting. (So does
+ * every other wait of a main fiber, which would otherwise be told -EDEADLK.)
  */
 WEFT_SWITCHPOINT weft_value weft_suspend(void);
 

@@ -1,6 +1,8 @@
 /*
  * I/O on descriptors: the system call's arguments; blocks the calling fiber only. A blocking or a
  * non-blocking descriptor, it makes no difference. A call that is cancelled has moved no data.
+ * (On the sim backend that holds for what weft_pipe and weft_socketpair make; a descriptor of the
+ * kernel blocks the thread there.)
  */
 #ifndef WEFT_IO_H
 #define WEFT_IO_H
@@ -32,7 +34,7 @@ WEFT_SWITCHPOINT ssize_t weft_read_full(int fd, void *buffer, size_t bytes);
 
 /**
  * Take the next connection; its descriptor is close-on-exec. address and bytes as in accept(2), may
- * be NULL.
+ * be NULL. The listening socket is non-blocking afterwards.
  */
 WEFT_SWITCHPOINT int weft_accept(int fd, struct sockaddr *address, socklen_t *bytes);
 
@@ -47,8 +49,8 @@ WEFT_SWITCHPOINT int weft_connect(int fd, const struct sockaddr *address, sockle
 WEFT_SWITCHPOINT int weft_wait_fd(int fd, int events);
 
 /**
- * Close a descriptor; whoever waits on it gets -EBADF. Not cancellable: it is closed in any case.
- * Descriptors that were used with weft are closed with it.
+ * Close a descriptor; whoever waits on it in this thread gets -EBADF. Not cancellable: it is closed
+ * in any case. Descriptors that were used with weft are closed with it.
  */
 WEFT_SWITCHPOINT int weft_close(int fd);
 
@@ -60,6 +62,9 @@ WEFT_API int weft_socketpair(int fd[2]);
 
 /** The name of the backend that the calling thread uses: "epoll", "sim". */
 WEFT_API const char *weft_backend_name(void);
+
+/** Why it is that one, in a sentence. */
+WEFT_API const char *weft_backend_why(void);
 
 WEFT_END
 

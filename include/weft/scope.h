@@ -100,9 +100,9 @@ WEFT_END
  * A loop that runs once: its variable holds the scope, and the clean-up attribute closes it on
  * every way out.
  */
-#define WEFT__BLOCK(s, is_shield, result, name)                                \
-    for (__attribute__((cleanup(weft__block_leave)))                           \
-         weft__block name = {(s), (result), (is_shield), false, false, {{0}}}; \
+#define WEFT__BLOCK(s, is_shield, result, name)                                        \
+    for (__attribute__((cleanup(weft__block_leave)))                                   \
+         weft__block name = {(double)(s), (result), (is_shield), false, false, {{0}}}; \
          weft__block_turn(&name);)
 
 #endif

@@ -126,7 +126,6 @@ WEFT__UNSANITIZED bool weft__context_call(weft__context *context, void (*fn)(voi
 #endif
 
 #define STACK_UNTOLD ((unsigned)-1)
-#define CALL_ROOM_BYTES 8192 /* what an unwinder takes, and more */
 
 bool weft__on_valgrind;
 
@@ -167,7 +166,7 @@ bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg)
 {
     /* What lies below the pointer of a stack that is not running is nobody's to Valgrind. */
     if (weft__on_valgrind)
-        VALGRIND_MAKE_MEM_UNDEFINED((char *)context->sp - CALL_ROOM_BYTES, CALL_ROOM_BYTES);
+        VALGRIND_MAKE_MEM_UNDEFINED((char *)context->sp - WEFT__CALL_BYTES, WEFT__CALL_BYTES);
     weft__frame_call(context->sp, fn, arg);
     return true;
 }

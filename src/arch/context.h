@@ -82,6 +82,9 @@ void weft__context_adopt(weft__context *context);
  */
 void weft__context_drop(weft__context *context);
 
+/* What weft__context_call may take of that stack: an unwinder needs less than half of it. */
+#define WEFT__CALL_BYTES 8192
+
 /*
  * Call fn(arg) on the stack of a context that is switched out, as if called from where it waits:
  * an unwinder inside fn sees its frames. fn must not switch, and must return. Returns false, with

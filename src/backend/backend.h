@@ -119,9 +119,9 @@ typedef struct weft__backend_type {
     int (*socketpair)(weft__backend *b, int fd[2]);
 
     /*
-     * The cord has run fibers for so many switches without waiting, and looks at the clock. A
-     * virtual clock moves on here, or a fiber that never waits would stop time. NULL: nothing to
-     * do.
+     * The cord has run fibers for so many switches without waiting, and looks at the clock; 0: a
+     * fiber does. A virtual clock moves on here, or a fiber that never waits would stop time. NULL:
+     * nothing to do.
      */
     void (*tick)(weft__backend *b, unsigned switches);
 

@@ -164,11 +164,18 @@ static intptr_t accept_now(const weft__op *op)
     return result_of(TEMP_FAILURE_RETRY(accept4(op->fd, address, bytes, SOCK_CLOEXEC)));
 }
 
+/*
+ * Several threads or processes may wait on one listening socket, and one of them takes what all
+ * were told of. So it becomes non-blocking, and stays so; to ask by poll first would not do.
+ */
 static intptr_t try_accept(const weft__op *op)
 {
-    intptr_t result = ready(op->fd, POLLIN);
-    if (result >= 0)
-        return accept_now(op);
+    int flags = fcntl(op->fd, F_GETFL);
+    if (flags < 0)
+        return -errno;
+    if (!(flags & O_NONBLOCK))
+        fcntl(op->fd, F_SETFL, flags | O_NONBLOCK);
+    intptr_t result = accept_now(op);
     if (result != -EAGAIN)
         return result;
     /* What does not listen is an error now, not something to wait for. */

@@ -14,6 +14,7 @@
 #include "backend/backend.h"
 #include "backend/call.h"
 #include "backend/waiters.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -372,9 +373,7 @@ static int epoll_socketpair(weft__backend *base, int fd[2])
 static int64_t epoll_now_ns(weft__backend *base)
 {
     (void)base;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
+    return weft__clock_ns();
 }
 
 static void epoll_close(weft__backend *base)

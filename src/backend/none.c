@@ -1,5 +1,6 @@
 /* The backend of last resort: a clock and nothing else. */
 #include "backend/backend.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <time.h>
@@ -16,9 +17,7 @@ static void close_none(weft__backend *b)
 static int64_t now_ns(weft__backend *b)
 {
     (void)b;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return weft__clock_ns();
 }
 
 static int error_of(const weft__backend *b)

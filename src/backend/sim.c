@@ -21,6 +21,8 @@
 #define CLOCK_START_NS 1000000000
 /* What a switch takes on the virtual clock. */
 #define SWITCH_NS 1000
+/* What a look at it takes. */
+#define LOOK_NS 50
 
 typedef struct sim_backend {
     weft__backend base;
@@ -49,7 +51,7 @@ static void advance(sim_backend *b, int64_t ns)
 
 static void sim_tick(weft__backend *base, unsigned switches)
 {
-    advance(sim_of(base), (int64_t)switches * SWITCH_NS);
+    advance(sim_of(base), switches > 0 ? (int64_t)switches * SWITCH_NS : LOOK_NS);
 }
 
 /* splitmix64: the state counts in steps of the golden ratio, the output mixes it. */

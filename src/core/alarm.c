@@ -87,9 +87,11 @@ weft_value weft__refuse(weft__cord *c)
     return weft__alarm_take(f);
 }
 
-void weft__fiber_stop(weft__cord *c, weft__fiber *f, weft_value value)
+void weft__fiber_end(weft__cord *c, weft__fiber *f, weft_value value, weft__end why)
 {
     f->is_stopped = true;
+    f->is_shutdown = why == WEFT__END_WITH_PARENT;
+    f->is_restarting = why == WEFT__END_TO_RESTART;
     f->result = value;
     if (weft__runnable_is_queued(&f->queued)) {
         weft__runqueue_remove(&c->runqueue, &f->queued);
@@ -107,10 +109,10 @@ int weft_stop(weft_fiber fiber, weft_value value)
         return rc;
     if (f->parent == NULL)
         return weft_fail(-EINVAL, "a main fiber cannot be stopped");
-    f->is_restarting = false;
-    f->is_shutdown = false;
     if (f->phase != WEFT__ENDING)
-        weft__fiber_stop(c, f, value);
+        weft__fiber_end(c, f, value, WEFT__END_AS_TOLD);
+    else
+        f->is_restarting = false; /* too late for a value, not for this */
     return 0;
 }
 
@@ -132,6 +134,7 @@ int weft_raise(weft_fiber fiber, int code, const char *format, ...)
     va_start(args, format);
     weft__error *e = weft__error_new(c->current, code, NULL, format, args);
     va_end(args);
+    weft__error_locate(e);
     rc = weft__error_queue(f, code, e);
     if (rc == 0)
         weft__alarm_raise(c, f, WEFT__FRONT);

@@ -25,7 +25,14 @@ weft_value weft__alarm_take(weft__fiber *f);
 /* A blocking call of the current fiber, whose alarm is set, fails with this. */
 weft_value weft__refuse(weft__cord *c);
 
-/* End a fiber: the mechanism of weft_stop. */
-void weft__fiber_stop(weft__cord *c, weft__fiber *f, weft_value value);
+/* Why a fiber is told to end. */
+typedef enum weft__end {
+    WEFT__END_AS_TOLD,     /* its value is the one it was given */
+    WEFT__END_WITH_PARENT, /* the same, but a failure of its own counts */
+    WEFT__END_TO_RESTART,  /* and then it runs again */
+} weft__end;
+
+/* Tell a fiber whose function has not returned yet to end. The only place where that is decided. */
+void weft__fiber_end(weft__cord *c, weft__fiber *f, weft_value value, weft__end why);
 
 #endif

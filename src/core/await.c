@@ -188,14 +188,11 @@ static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
     return weft__wait_int(c, &waits_crowd, w);
 }
 
-/* Stop those that have not ended, all but one, and wait until they have. */
+/* Cancel those that have not ended, and wait until they have. */
 static void stop_and_join(weft__cord *c, const weft_fiber *f, size_t n)
 {
-    for (size_t i = n; i-- > 0;) {
-        weft__fiber *one = weft__fiber_find(c, f[i]);
-        if (one != NULL && one->phase != WEFT__ENDED && one->phase != WEFT__ENDING)
-            weft__fiber_stop(c, one, -ECANCELED);
-    }
+    for (size_t i = n; i-- > 0;)
+        weft_cancel(f[i]); /* to the front, so from the last: they run in their order */
     /* Cancelled or not, the caller leaves nobody behind. */
     weft__error *words = weft__error_ref(c->current->error);
     WEFT_SHIELD(INFINITY) {
@@ -277,6 +274,8 @@ int weft_terminate(weft_fiber fiber, double grace_s)
     if (f->phase != WEFT__ENDED && weft__tree_is_above(f, c->current))
         return -EDEADLK;
     weft_cancel(fiber);
+    if (grace_s == 0)
+        weft_snooze(); /* it is at the front of the queue: let it */
     weft_scope grace;
     weft_scope_open(&grace, grace_s);
     weft_value value = weft_await(fiber);

@@ -32,6 +32,8 @@ static struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
+static int set_up_error; /* of what is done once; 0: none */
+static pid_t owner;      /* the process that did it; a child of it by fork has only copies */
 
 static bool find_overflown(const void *address, weft__overflow_facts *out)
 {
@@ -120,14 +122,15 @@ static void close_process(int status, void *arg)
 {
     (void)arg;
     weft__cord *c = weft__cord_self;
-    if (c == NULL)
+    if (c == NULL || getpid() != owner)
         return;
     int code = weft__cord_end_fibers(c);
     const weft__error *e = c->main->error;
-    if (code == 0 && status != 0 && e != NULL && e->info.fiber != c->main->id)
-        code = e->info.code; /* it came from below, and main ended with it */
-    if (code == 0)
+    if (code == 0) {
+        if (status != 0 && e != NULL && e->info.fiber != c->main->id)
+            weft__report_last(e, status);
         return;
+    }
     weft__report_unhandled(e, code);
     if (status == 0) {
         fflush(NULL);
@@ -137,16 +140,17 @@ static void close_process(int status, void *arg)
 
 static void set_up_process(void)
 {
-    pthread_key_create(&thread_key, close_thread);
-    on_exit(close_process, NULL);
+    owner = getpid();
+    set_up_error = pthread_key_create(&thread_key, close_thread);
+    if (set_up_error == 0 && on_exit(close_process, NULL) != 0)
+        set_up_error = ENOMEM;
     weft__overflow_install(find_overflown);
 }
 
 void weft__cord_open_backend(weft__cord *c)
 {
-    const char *why;
     weft__backend *b;
-    int rc = weft__backend_choose(&why)->open(&b);
+    int rc = weft__backend_choose(&c->backend_why)->open(&b);
     if (rc < 0) {
         weft__backend_none_open(&c->no_backend, rc);
         b = &c->no_backend.base;
@@ -181,7 +185,7 @@ static void begin_time(weft__cord *c)
 COLD weft__cord *weft__cord_adopt(void)
 {
     pthread_once(&once, set_up_process);
-    weft__cord *c = calloc(1, sizeof *c);
+    weft__cord *c = set_up_error == 0 ? calloc(1, sizeof *c) : NULL;
     if (c == NULL)
         return NULL;
     if (fill_cord(c) < 0) {

@@ -36,6 +36,7 @@ struct weft__cord {
     weft__fiber
         *closer; /* ends all fibers, because the process or the thread ends; NULL: not yet */
     weft__backend *backend;
+    const char *backend_why;       /* a sentence on the choice */
     weft__backend_none no_backend; /* what backend points to when no other could be opened */
     int64_t now_ns;                /* the clock as last read */
     int64_t turned_ns;             /* when the last turn was */
@@ -68,6 +69,7 @@ struct weft__cord {
     void (*on_idle)(void *);
     void *on_idle_arg;
     uint64_t polls, polls_blocking, ops;
+    uint32_t ops_in_a_row; /* done at once, without a switch */
 };
 
 /* The calling thread's cord; NULL before its first call. Initial-exec: one load. */
@@ -105,16 +107,23 @@ static inline int weft__fiber_missing(const weft__cord *c, weft_fiber id)
 }
 
 /*
- * The calling thread's cord, and the fiber with this id, which has not ended. 0; -ENOMEM if the
- * thread cannot become a cord, -ESRCH, -EXDEV.
+ * The calling thread's cord, and the fiber with this id. 0; -ENOMEM if the thread cannot become a
+ * cord, -ESRCH, -EXDEV.
  */
-static inline int weft__find_living(weft_fiber id, weft__cord **cord, weft__fiber **fiber)
+static inline int weft__find(weft_fiber id, weft__cord **cord, weft__fiber **fiber)
 {
     weft__cord *c = *cord = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return -ENOMEM;
-    weft__fiber *f = *fiber = weft__fiber_find(c, id);
-    return LIKELY(f != NULL && f->phase != WEFT__ENDED) ? 0 : weft__fiber_missing(c, id);
+    *fiber = weft__fiber_find(c, id);
+    return LIKELY(*fiber != NULL) ? 0 : weft__fiber_missing(c, id);
+}
+
+/* The same for one that has not ended. */
+static inline int weft__find_living(weft_fiber id, weft__cord **cord, weft__fiber **fiber)
+{
+    int rc = weft__find(id, cord, fiber);
+    return LIKELY(rc == 0) && UNLIKELY((*fiber)->phase == WEFT__ENDED) ? -ESRCH : rc;
 }
 
 /* Open the backend, if there was none to be had so far. */
@@ -132,6 +141,14 @@ static inline weft__backend *weft__cord_backend(weft__cord *c)
 static inline int64_t weft__cord_now(weft__cord *c)
 {
     return c->now_ns = c->backend->type->now_ns(c->backend);
+}
+
+/* The same for a fiber that may be computing until it is time: a virtual clock has to move. */
+static inline int64_t weft__cord_look(weft__cord *c)
+{
+    if (c->backend->type->tick != NULL)
+        c->backend->type->tick(c->backend, 0);
+    return weft__cord_now(c);
 }
 
 /* Has another thread sent something? */

@@ -1,9 +1,9 @@
 /* Looking inside: information on fibers, counters, the tree as text, backtraces. */
+#include "base/clock.h"
 #include "core/report.h"
 #include "core/tree.h"
 
 #include <execinfo.h>
-#include <time.h>
 
 #define FRAMES_SHOWN 32
 
@@ -23,7 +23,7 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
         .is_daemon = f->is_daemon,
         .is_parked = f->is_parked,
     };
-    if (f->stack.low != NULL) {
+    if (f->stack.low != NULL && f->phase != WEFT__ENDED) {
         out->stack_bytes = f->stack.bytes;
         out->stack_used = weft__stack_used(&f->stack);
     }
@@ -31,12 +31,11 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
 
 int weft_info_of(weft_fiber fiber, weft_info *out)
 {
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL)
-        return weft__fiber_missing(c, fiber);
+    weft__cord *c;
+    weft__fiber *f;
+    int rc = weft__find(fiber, &c, &f);
+    if (rc < 0)
+        return rc;
     weft__cord_now(c);
     weft__fiber_info(c, f, out);
     return 0;
@@ -113,6 +112,12 @@ static void collect_frames(void *arg)
     fr->n = backtrace(fr->out, fr->n);
 }
 
+/* Is there room for an unwinder on the stack of a fiber that waits? */
+static bool has_room(const weft__fiber *f)
+{
+    return f->stack.low == NULL || (char *)f->context.sp - f->stack.low >= WEFT__CALL_BYTES;
+}
+
 static int frames_of(weft__cord *c, weft__fiber *f, void **out, int n)
 {
     frames fr = {out, n};
@@ -120,19 +125,18 @@ static int frames_of(weft__cord *c, weft__fiber *f, void **out, int n)
         return 0;
     if (f == c->current)
         collect_frames(&fr);
-    else if (!weft__context_call(&f->context, collect_frames, &fr))
+    else if (!has_room(f) || !weft__context_call(&f->context, collect_frames, &fr))
         return 0;
     return fr.n;
 }
 
 int weft_backtrace(weft_fiber fiber, void **out, size_t n)
 {
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL)
-        return weft__fiber_missing(c, fiber);
+    weft__cord *c;
+    weft__fiber *f;
+    int rc = weft__find(fiber, &c, &f);
+    if (rc < 0)
+        return rc;
     return frames_of(c, f, out, n < FRAMES_SHOWN * 8 ? (int)n : FRAMES_SHOWN * 8);
 }
 
@@ -184,9 +188,7 @@ void weft_account(bool on)
         return;
     c->is_accounting = on;
     weft__end_turn(c);
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    c->switched_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    c->switched_ns = weft__clock_ns();
 }
 
 void weft_on_idle(void (*fn)(void *), void *arg)

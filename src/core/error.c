@@ -61,8 +61,14 @@ weft__error *weft__error_new(const weft__fiber *f, int code, weft__error *cause,
     e->next = NULL;
     e->is_raised = false;
     e->path_count = 0;
-    e->frames_count = (uint8_t)backtrace(e->frames, WEFT__ERROR_FRAMES_MAX);
+    e->frames_count = 0;
     return e;
+}
+
+void weft__error_locate(weft__error *e)
+{
+    if (e != NULL)
+        e->frames_count = (uint8_t)backtrace(e->frames, WEFT__ERROR_FRAMES_MAX);
 }
 
 void weft__error_set(weft__fiber *f, weft__error *e)
@@ -191,6 +197,7 @@ int weft_fail(int code, const char *format, ...)
     va_start(args, format);
     weft__error *e = weft__error_new(f, code, f->error, format, args);
     va_end(args);
+    weft__error_locate(e);
     if (e != NULL)
         weft__error_set(f, e);
     return code;

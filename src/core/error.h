@@ -1,4 +1,7 @@
-/* Errors with words: shared, counted, never changed once made, of one cord. */
+/*
+ * Errors with words: shared and counted, of one cord. The words never change once made; where an
+ * error waits and what it has climbed to does.
+ */
 #ifndef WEFT_CORE_ERROR_H
 #define WEFT_CORE_ERROR_H
 
@@ -23,6 +26,9 @@ struct weft__error {
 /* A new error of fiber f. cause may be NULL; a reference to it is taken. NULL: no memory. */
 weft__error *weft__error_new(const weft__fiber *f, int code, weft__error *cause, const char *format,
                              va_list args);
+
+/* Note where the caller is, for the report. NULL is fine. */
+void weft__error_locate(weft__error *e);
 
 weft__error *weft__error_ref(weft__error *e);
 void weft__error_unref(weft__error *e); /* NULL is fine */

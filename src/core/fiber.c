@@ -172,8 +172,7 @@ static inline void begin(weft__cord *c, weft__fiber *f, weft_fn *fn, void *arg, 
     weft__tree_link(f, parent);
     c->fibers_count++;
     if (UNLIKELY(parent->is_closing)) {
-        f->is_shutdown = true;
-        weft__fiber_stop(c, f, -ECANCELED);
+        weft__fiber_end(c, f, -ECANCELED, WEFT__END_WITH_PARENT);
     }
 }
 

@@ -111,6 +111,12 @@
 #define WEFT__POLL_EVERY_NS 50000
 
 /*
+ * Operations that need not wait, before they let the others run: a read of what is there takes a
+ * microsecond, a switch little beside it.
+ */
+#define WEFT__OPS_IN_A_ROW_MAX 64
+
+/*
  * Blocking calls in a row that a cancelled fiber may ignore before each of them lets the others
  * run.
  */

@@ -59,14 +59,9 @@ static void report_one(const char *prefix, const weft_error_info *i)
               weft__error_text(i->code), (unsigned long long)i->fiber, i->fiber_name);
 }
 
-void weft__report_unhandled(const weft__error *e, int code)
+/* The error, its causes, the fibers it climbed to, where it was recorded. */
+static void report_chain(const weft__error *e)
 {
-    if (e == NULL || e->info.code != code) {
-        weft__report("an error reached the main fiber and was not handled: %d (%s)", code,
-                     weft__error_text(code));
-        return;
-    }
-    weft__report("an error reached the main fiber and was not handled:");
     report_one("", &e->info);
     for (const weft_error_info *i = e->info.cause; i != NULL; i = i->cause)
         report_one("caused by: ", i);
@@ -75,4 +70,21 @@ void weft__report_unhandled(const weft__error *e, int code)
         weft__say(STDERR_FILENO, "  recorded at\n");
         backtrace_symbols_fd(e->frames, e->frames_count, STDERR_FILENO);
     }
+}
+
+void weft__report_last(const weft__error *e, int status)
+{
+    weft__report("main ended with status %d; the last error that reached it was", status);
+    report_chain(e);
+}
+
+void weft__report_unhandled(const weft__error *e, int code)
+{
+    if (e == NULL || e->info.code != code) {
+        weft__report("an error reached the main fiber and was not handled: %d (%s)", code,
+                     weft__error_text(code));
+        return;
+    }
+    weft__report("an error reached the main fiber and was not handled:");
+    report_chain(e);
 }

@@ -25,6 +25,9 @@ void weft__report_deadlock(void);
  */
 void weft__report_unhandled(const weft__error *e, int code);
 
+/* Main ended the process with this status, and this is the last that it was told from below. */
+void weft__report_last(const weft__error *e, int status);
+
 /* What is known of a fiber. */
 void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out);
 

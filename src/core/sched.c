@@ -4,9 +4,9 @@
  */
 #include "core/sched.h"
 
+#include "base/clock.h"
 #include "core/report.h"
-
-#include <time.h>
+#include "core/tree.h"
 
 void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__where where)
 {
@@ -37,9 +37,7 @@ void weft__unpark(weft__cord *c, weft__fiber *f)
 
 COLD static void account(weft__cord *c)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    int64_t now = weft__clock_ns();
     c->current->cpu_ns += now - c->switched_ns;
     c->switched_ns = now;
 }
@@ -111,18 +109,23 @@ static bool hopes_for(const weft__cord *c, size_t operations)
 }
 
 /*
- * With nothing runnable: is there anything at all to wait for? Daemons do not count for a main
- * fiber that waits until the work is done.
+ * With nothing runnable: is there nothing to wait for, unless another thread sends something?
+ * Daemons do not count for a main fiber that waits until the work is done.
  */
-static bool is_stuck(weft__cord *c)
+static bool has_nothing_left(const weft__cord *c)
 {
     const weft__fiber *f = responsible(c);
     if (f->waits_in == NULL || f->is_parked)
         return false;
     bool is_done = f->waits_in->is_open && c->held_timers == 0 && !hopes_for(c, c->held_ops);
     bool is_dead = c->wheel.count == 0 && !hopes_for(c, c->backend->pending);
+    return is_done || is_dead;
+}
+
+static bool is_stuck(weft__cord *c)
+{
     /* In this order: a thread that is gone may have sent something before it went. */
-    return (is_done || is_dead) && !weft__cord_is_reachable() && !weft__cord_has_letters(c);
+    return has_nothing_left(c) && !weft__cord_is_reachable() && !weft__cord_has_letters(c);
 }
 
 /* How long the backend may wait: until the next timer. */
@@ -131,7 +134,17 @@ static int64_t poll_timeout(weft__cord *c)
     int64_t next_ns = weft__wheel_next(&c->wheel);
     if (next_ns != WEFT__NEVER)
         return next_ns > c->now_ns ? next_ns - c->now_ns : 0;
-    return hopes_for(c, c->held_ops) ? WEFT__POLL_FOR_EVER : WEFT__POLL_FOR_WAKE;
+    return has_nothing_left(c) ? WEFT__POLL_FOR_WAKE : WEFT__POLL_FOR_EVER;
+}
+
+/* The backend is broken; someone has closed its descriptor, say. Timers go on. */
+COLD static void wait_without_backend(weft__cord *c, int error, int64_t timeout_ns)
+{
+    if (c->no_backend.error == 0)
+        weft__report("the %s backend cannot poll any more: %s", c->backend->type->name,
+                     weft__error_text(error));
+    weft__backend_none_open(&c->no_backend, error);
+    c->no_backend.base.type->poll(&c->no_backend.base, timeout_ns);
 }
 
 static void poll_and_wait(weft__cord *c)
@@ -143,10 +156,13 @@ static void poll_and_wait(weft__cord *c)
             c->on_idle(c->on_idle_arg);
     }
     c->polls++;
+    if (c->is_accounting)
+        account(c);
     int rc = c->backend->type->poll(c->backend, timeout_ns);
     if (rc < 0)
-        weft__report("the %s backend cannot poll: %s", c->backend->type->name,
-                     weft__error_text(rc));
+        wait_without_backend(c, rc, timeout_ns);
+    if (c->is_accounting)
+        c->switched_ns = weft__clock_ns(); /* nobody has used that time */
     c->must_poll = false;
     c->polled_ns = c->turned_ns = weft__cord_now(c);
 }
@@ -178,12 +194,12 @@ COLD static weft__runnable *idle(weft__cord *c)
     }
 }
 
-static inline weft__fiber *next(weft__cord *c)
+/* The one to run after `from`. */
+static inline weft__fiber *next(weft__cord *c, weft__fiber *from)
 {
-    weft__fiber *f = c->current;
-    weft__fiber *starter = f->starter;
+    weft__fiber *starter = from->starter;
     if (UNLIKELY(starter != NULL)) {
-        f->starter = NULL;
+        from->starter = NULL;
         starter->waits_in = NULL;
         if (!starter->is_parked)
             return starter;
@@ -195,11 +211,11 @@ static inline weft__fiber *next(weft__cord *c)
 }
 
 /* What every switch does, whichever way it is made. */
-static inline void hand_over(weft__cord *c, weft__fiber *to)
+static inline void hand_over(weft__cord *c, weft__fiber *from, weft__fiber *to)
 {
     if (UNLIKELY(--c->turn_left == 0))
         turn(c);
-    c->current->switches++;
+    from->switches++;
     c->current = to;
     /* The stack of the one after it is likely to be cold. */
     weft__runnable *after = weft__runqueue_peek(&c->runqueue);
@@ -210,7 +226,7 @@ static inline void hand_over(weft__cord *c, weft__fiber *to)
 weft_value weft__switch_to(weft__cord *c, weft__fiber *to)
 {
     weft__fiber *from = c->current;
-    hand_over(c, to);
+    hand_over(c, from, to);
     if (UNLIKELY(from == to))
         return to->value;
     return weft__context_switch(&from->context, &to->context, to->value);
@@ -218,13 +234,32 @@ weft_value weft__switch_to(weft__cord *c, weft__fiber *to)
 
 weft_value weft__switch(weft__cord *c)
 {
-    return weft__switch_to(c, next(c));
+    return weft__switch_to(c, next(c, c->current));
 }
+
+#ifndef weft__switch_int
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wunknown-warning-option"
+#pragma GCC diagnostic ignored "-Wattribute-alias"
+#endif
+int weft__switch_int(weft__cord *c) __attribute__((alias("weft__switch")));
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
+#endif
+#endif
 
 void weft__switch_away(weft__cord *c)
 {
     weft__fiber *from = c->current;
-    weft__fiber *to = next(c);
-    hand_over(c, to);
+    if (UNLIKELY(c->is_accounting))
+        account(c);
+    /* While it polls for the others it is dead: who looks then, looks in the name of main. */
+    c->current = c->main;
+    weft__fiber *to = next(c, from);
+    hand_over(c, from, to);
+    /* Its stack is still in use, by this very function: from here on nobody else can take it. */
+    weft__fiber_retire(c, from);
     weft__context_leave(&from->context, &to->context, to->value);
 }

@@ -18,9 +18,13 @@ weft_value weft__switch(weft__cord *c);
 
 /*
  * The same function for calls that return an int: it is the lower half of the same register, and
- * the call remains a jump, which it would not be behind a conversion.
+ * the call remains a jump, which it would not be behind a conversion. Elsewhere that may not hold.
  */
-int weft__switch_int(weft__cord *c) __asm__("weft__switch");
+#if defined(__x86_64__) || defined(__aarch64__)
+int weft__switch_int(weft__cord *c);
+#else
+#define weft__switch_int(c) ((int)weft__switch(c))
+#endif
 
 /* The same from a fiber that has ended. */
 void weft__switch_away(weft__cord *c) __attribute__((noreturn));

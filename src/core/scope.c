@@ -127,7 +127,7 @@ bool weft_is_cancelled(void)
     if (c == NULL)
         return false;
     if (!c->current->alarm && c->wheel.count > 0)
-        weft__wheel_expire(&c->wheel, weft__cord_now(c));
+        weft__wheel_expire(&c->wheel, weft__cord_look(c));
     return c->current->alarm;
 }
 

@@ -17,7 +17,7 @@ int64_t weft__deadline(weft__cord *c, double seconds)
 double weft_now(void)
 {
     weft__cord *c = weft__cord_here();
-    return c != NULL ? (double)weft__cord_now(c) / 1e9 : 0;
+    return c != NULL ? (double)weft__cord_look(c) / 1e9 : 0;
 }
 
 static bool leave_sleep(weft__fiber *f)

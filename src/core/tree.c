@@ -69,21 +69,20 @@ static weft_value join(weft__cord *c, weft__fiber *f, uint32_t left, const weft_
  * From the youngest to the oldest, each to the front of the run queue: so they run in the order of
  * their making.
  */
-static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *except,
-                          bool is_shutdown)
+static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *except, weft__end why)
 {
     for (weft__list *node = f->children.prev; node != &f->children; node = node->prev) {
         weft__fiber *child = weft__fiber_of_sibling(node);
         if (child == except)
             continue;
-        child->is_restarting = false;
-        if (child->phase == WEFT__ENDING)
+        if (child->phase == WEFT__ENDING) {
+            child->is_restarting = false;
             continue;
+        }
         weft__unpark(c, child);
-        if (child->is_stopped)
+        if (child->is_stopped && !child->is_restarting)
             continue;
-        child->is_shutdown = is_shutdown;
-        weft__fiber_stop(c, child, -ECANCELED);
+        weft__fiber_end(c, child, -ECANCELED, why);
     }
 }
 
@@ -91,7 +90,7 @@ void weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *e
 {
     uint32_t left = except != NULL;
     f->is_closing = true; /* children that are made from now on are stopped before they run */
-    stop_children(c, f, except, true);
+    stop_children(c, f, except, WEFT__END_WITH_PARENT);
     if (join(c, f, left, &waits_end) == -EDEADLK)
         f->joiner = NULL; /* said already: they will never end */
 }
@@ -186,15 +185,13 @@ static void tell_parent(weft__cord *c, weft__fiber *f, weft_value value)
     weft__alarm_raise(c, f->parent, WEFT__TAIL);
 }
 
-/* Keep the value for whoever awaits it later; that takes the record, not the stack. */
+/* Keep the value for whoever awaits it later. */
 static void keep_value(weft__cord *c, weft__fiber *f, weft_value value)
 {
     f->phase = WEFT__ENDED;
     f->result = value;
     c->ended_count++;
     weft__list_insert(&f->parent->ended, &f->sibling);
-    if (f->arg_room == 0)
-        weft__stack_release(&c->stacks, &f->stack);
 }
 
 /* The old run is over; whether there is a new one is in value. */
@@ -205,7 +202,15 @@ static void wake_restarters(weft__cord *c, weft__fiber *f, weft_value value)
         weft__wake(c, CONTAINER_OF(node, weft__fiber, awaiter.link), value, WEFT__TAIL);
 }
 
-/* The fiber is dead: its record is free afterwards, or holds its value. */
+void weft__fiber_retire(weft__cord *c, weft__fiber *f)
+{
+    if (f->phase == WEFT__FREE)
+        weft__fiber_free(c, f);
+    else if (f->arg_room == 0) /* kept for its value; a restart may need the argument too */
+        weft__stack_release(&c->stacks, &f->stack);
+}
+
+/* The fiber is dead: its record is free from now on, or holds its value. */
 static void finish(weft__cord *c, weft__fiber *f, weft_value value)
 {
     wake_restarters(c, f, -ESRCH);
@@ -218,10 +223,12 @@ static void finish(weft__cord *c, weft__fiber *f, weft_value value)
     else
         tell_awaiters(f, value);
     weft__tree_unlink(c, f);
-    if (is_kept && !f->is_unawaited)
+    if (is_kept && !f->is_unawaited) {
         keep_value(c, f, value);
-    else
-        weft__fiber_free(c, f);
+    } else {
+        f->phase = WEFT__FREE;
+        f->id = 0;
+    }
 }
 
 static void begin_again(weft__cord *c, weft__fiber *f)
@@ -300,12 +307,11 @@ static int revive(weft__cord *c, weft__fiber *f)
 
 int weft_restart(weft_fiber fiber)
 {
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL)
-        return weft__fiber_missing(c, fiber);
+    weft__cord *c;
+    weft__fiber *f;
+    int rc = weft__find(fiber, &c, &f);
+    if (rc < 0)
+        return rc;
     weft__fiber *self = c->current;
     if (f->parent == NULL || weft__tree_is_above(f, self))
         return weft_fail(-EINVAL, "a fiber can restart neither itself nor one that it belongs to");
@@ -317,10 +323,10 @@ int weft_restart(weft_fiber fiber)
         return run_after_all(c, f);
     if (self->alarm)
         return (int)weft__refuse(c);
-    f->is_restarting = true;
     if (f->phase == WEFT__ALIVE)
-        weft__fiber_stop(c, f, -ECANCELED);
-    self->awaiter.fiber = self;
+        weft__fiber_end(c, f, -ECANCELED, WEFT__END_TO_RESTART);
+    else
+        f->is_restarting = true; /* its clean-up runs already */
     weft__list_insert(&f->restarters, &self->awaiter.link);
     return weft__wait_int(c, &waits_restart, f);
 }
@@ -357,12 +363,11 @@ weft_fiber weft_parent(weft_fiber fiber)
 
 int weft_children(weft_fiber fiber, weft_fiber *out, size_t n)
 {
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL)
-        return weft__fiber_missing(c, fiber);
+    weft__cord *c;
+    weft__fiber *f;
+    int rc = weft__find(fiber, &c, &f);
+    if (rc < 0)
+        return rc;
     size_t i = 0;
     WEFT__LIST_FOR(node, &f->children) {
         if (i == n)
@@ -393,7 +398,7 @@ int weft_terminate_children(double grace_s)
     WEFT__LIST_FOR(node, &f->children)
         weft__fiber_of_sibling(node)->is_unawaited =
             true; /* they end while we wait for the first */
-    stop_children(c, f, NULL, false);
+    stop_children(c, f, NULL, WEFT__END_AS_TOLD);
     int rc = 0;
     while (rc == 0 && f->children_count > 0)
         rc = weft_terminate(weft__fiber_of_sibling(f->children.next)->id, grace_s);
@@ -407,12 +412,18 @@ int weft_terminate_children(double grace_s)
  */
 static void end_above(weft__cord *c, weft__fiber *f)
 {
-    if (f->parent != NULL)
-        end_above(c, f->parent);
-    f->phase = WEFT__ENDING;
-    if (f != c->current)
-        weft__hold(c, f);
-    weft__defers_run(f);
+    /* Note the way down; a parent whose child is on it has nobody else to wait for its children. */
+    for (weft__fiber *a = f; a->parent != NULL; a = a->parent) {
+        a->parent->joiner = a;
+        a->parent->join_left = 0;
+        weft__hold(c, a->parent);
+    }
+    for (weft__fiber *a = c->main;; a = a->joiner) {
+        a->phase = WEFT__ENDING;
+        weft__defers_run(a);
+        if (a == f)
+            return;
+    }
 }
 
 int weft__cord_end_fibers(weft__cord *c)

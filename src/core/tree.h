@@ -23,6 +23,9 @@ bool weft__tree_is_above(const weft__fiber *a, const weft__fiber *f);
 /* The first thing that a fiber runs: its function, then its end. */
 void weft__fiber_entry(intptr_t value);
 
+/* The last thing done for a fiber that has ended, after the next one was chosen: what it leaves. */
+void weft__fiber_retire(weft__cord *c, weft__fiber *f);
+
 /* An ended fiber has been awaited (value taken, words passed on): give its record back. */
 void weft__fiber_collect(weft__cord *c, weft__fiber *f);
 

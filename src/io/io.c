@@ -83,6 +83,12 @@ int weft_socketpair(int fd[2])
     return b != NULL ? b->type->socketpair(b, fd) : -ENOMEM;
 }
 
+const char *weft_backend_why(void)
+{
+    weft__cord *c = weft__cord_here();
+    return c != NULL ? c->backend_why : "there is no memory for one";
+}
+
 const char *weft_backend_name(void)
 {
     weft__cord *c = weft__cord_here();
