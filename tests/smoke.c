@@ -86,6 +86,10 @@ static void test_blocks(void)
         EXPECT(weft_sleep(60) == -ECANCELED);
         leave_mark("a");
     }
+    int minute = 60;
+    WEFT_CANCEL_AFTER(minute, rc) {
+        leave_mark("");
+    }
     WEFT_CANCEL_AFTER(0.001, rc) {
         EXPECT(weft_sleep(60) == -ECANCELED);
         WEFT_SHIELD(1.0) {
