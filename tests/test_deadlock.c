@@ -21,9 +21,10 @@ START_TEST(a_deadlock_is_reported_with_every_fiber_and_what_it_waits_for)
     const outcome *o = run_apart(deadlock);
     ck_assert_int_eq(o->status, 42);
     assert_said(o, "deadlock");
-    assert_said(o, "'main' waiting for a fiber to end");
+    assert_said(o, "'main' waiting for the end of #");
     assert_said(o, "'alice' waiting for weft_schedule");
-    assert_said(o, "'bob' waiting for a fiber to end");
+    assert_said(o, "'bob' waiting for the end of #");
+    assert_said(o, " 'alice', ");
 }
 END_TEST
 

@@ -281,7 +281,7 @@ START_TEST(data_that_comes_with_a_cancel_is_delivered_or_still_there)
             weft_sleep(0);
         weft_cancel(f); /* its value is not told, but what it read is in r */
         weft_value rc = weft_await(f);
-        ck_assert_int_eq(rc, -ECANCELED);
+        ck_assert(rc == -ECANCELED || rc == 1); /* it may have ended before */
         if (r.data[0] != 'x') {
             ck_assert_int_eq(weft_read(fd[0], &byte, 1), 1);
             ck_assert_int_eq(byte, 'x');

@@ -1,6 +1,6 @@
 /*
- * Where something runs out: fibers that never wait, stacks that are full, deep trees, processes that
- * fork; and the sizes that a fiber may be made with.
+ * Where something runs out: fibers that never wait, stacks that are full, deep trees, processes
+ * that fork; and the sizes that a fiber may be made with.
  */
 #include "support.h"
 
@@ -57,7 +57,7 @@ START_TEST(a_fiber_made_while_a_dead_one_polls_is_a_fiber_of_its_own)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(3));
     weft_on_idle(spin_once, NULL);
-    ck_assert_int_eq(weft_sleep(0.002), 0);
+    ck_assert_int_eq(weft_sleep(0.05), 0); /* not over before it is waited for */
     weft_on_idle(NULL, NULL);
     ck_assert_uint_ne(made_while_idle, f);
     ck_assert_uint_eq(weft_parent(made_while_idle), weft_main());

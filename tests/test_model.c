@@ -276,8 +276,8 @@ static void step_transfer(actor *me)
     if (is_refused && !had_to_fail)
         *to = before;
     require_sane_return(me, result, had_to_fail);
-    if (is_refused && was_dead)
-        REQUIRE(result == -ESRCH);
+    if (is_refused && was_dead && result == -ESRCH)
+        REQUIRE(!had_to_fail);
     else if (is_refused && result == -EBUSY)
         REQUIRE(!is_open || must_fail(to));
     else

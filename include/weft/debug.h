@@ -16,12 +16,13 @@ typedef struct weft_info {
     const char *name;  /* "" if it has none */
     weft_fn *fn;       /* NULL: a main fiber */
     weft_state state;
-    const char *waits_for; /* "sleep", "await", "read", ...; "" unless it waits */
-    double waiting_s;      /* since when; 0 unless it waits */
-    uint64_t switches;     /* times it gave up control */
-    double cpu_s;          /* time it ran for; 0 unless weft_account(true) came before */
-    size_t stack_bytes;    /* usable; 0: a main fiber, or an ended one */
-    size_t stack_used;     /* high-water mark of the stack's use, in whole pages */
+    const char *waits_for;      /* "sleep", "await", "read", ...; "" unless it waits */
+    weft_fiber waits_for_fiber; /* the one, if it is one; 0: not a fiber */
+    double waiting_s;           /* since when; 0 unless it waits */
+    uint64_t switches;          /* times it gave up control */
+    double cpu_s;               /* time it ran for; 0 unless weft_account(true) came before */
+    size_t stack_bytes;         /* usable; 0: a main fiber, or an ended one */
+    size_t stack_used;          /* high-water mark of the stack's use, in whole pages */
     bool is_daemon;
     bool is_parked;
 } weft_info;

@@ -31,11 +31,17 @@ WEFT_API int weft_fail(int code, const char *format, ...) WEFT_PRINTF(2, 3);
 
 /**
  * The caller's last error: recorded by itself, raised in it, or come from a fiber that it awaited.
- * NULL if there was none. Valid until the caller's next error, or its end.
+ * NULL if there was none. Calls that only return a code (a read that fails, a cancelled sleep)
+ * record no words: compare the code before believing that these are about it. Valid until the
+ * caller's next error, or its end.
  */
 WEFT_API const weft_error_info *weft_error(void);
 
-/** Forget the caller's last error, once it is dealt with: the next one starts a new chain. */
+/**
+ * Forget the caller's last error, once it is dealt with: the next one starts a new chain, and is
+ * not said to be caused by it. In main: it is not shown as a possible reason when the process fails
+ * later.
+ */
 WEFT_API void weft_error_clear(void);
 
 /** Is this value an error, -4095..-1? */

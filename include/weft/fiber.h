@@ -10,6 +10,9 @@
  * A fiber never moves to another thread. Unless a function says otherwise, it is to be called from
  * the thread that the fiber belongs to; an id of another thread's fiber is -EXDEV there.
  *
+ * A fiber has ended when its function has returned, its clean-up is done and its children are dead.
+ * It is gone when its value has been awaited too, or its parent has ended.
+ *
  * Functions that return an int or a weft_value return a negative errno when they fail. Every
  * switchpoint can fail with -ECANCELED (the fiber is being stopped, or a scope around the call is
  * over) or with an error that was raised in the caller (weft_raise, or a child that failed).
@@ -73,7 +76,7 @@ WEFT_API weft_fiber weft_new(weft_fn *fn, void *arg);
  * Run a fiber made by weft_new at once: control goes to it now and comes back here at its first
  * switchpoint or at its end, before any other fiber runs. Starts may nest.
  *
- * Returns 0; -EBUSY if it has been started or scheduled already, -ESRCH if it is gone.
+ * Returns 0; -EBUSY if it has been started or scheduled already, -ESRCH if it has ended.
  */
 WEFT_SWITCHPOINT weft_value weft_start(weft_fiber fiber);
 
@@ -88,8 +91,8 @@ WEFT_SWITCHPOINT weft_value weft_start(weft_fiber fiber);
 WEFT_SWITCHPOINT weft_value weft_transfer(weft_fiber fiber, weft_value value);
 
 /**
- * The value that the caller was scheduled or transferred to with when it first ran; 0 for a spun
- * fiber.
+ * The value that the caller was scheduled or transferred to with before it first ran; 0 if it was
+ * only spun or started.
  */
 WEFT_API weft_value weft_first_value(void);
 
@@ -108,7 +111,10 @@ WEFT_API weft_fiber weft_parent(weft_fiber fiber);
 /** The main fiber of the calling thread. */
 WEFT_API weft_fiber weft_main(void);
 
-/** Where the fiber is in its life; WEFT_DEAD also for an id that is gone or never was. */
+/**
+ * Where the fiber is in its life; WEFT_DEAD also for an id that is gone, never was, or is another
+ * thread's.
+ */
 WEFT_API weft_state weft_state_of(weft_fiber fiber);
 
 /**
@@ -125,7 +131,8 @@ WEFT_API const char *weft_name_of(weft_fiber fiber);
 
 /**
  * Make a fiber that is in weft_suspend or weft_transfer runnable, resumed with value; one made by
- * weft_new starts. It goes to the tail of the run queue; the caller goes on. From any thread.
+ * weft_new starts, and one that was spun and has not run yet goes to the tail again. It goes to the
+ * tail of the run queue; the caller goes on. From any thread.
  *
  * Scheduled again before it has run, it moves to the tail and the later value wins, except that a
  * plain value never displaces an error. An error code as value makes the call that it waits in
@@ -138,7 +145,8 @@ WEFT_API int weft_schedule(weft_fiber fiber, weft_value value);
 
 /**
  * Wait to be scheduled; returns the value. In a main fiber, with nothing left that could run or
- * wake anyone, returns 0: the way for main to wait until all the work is done. As long as the
+ * wake anyone, returns 0: the way for main to wait until all the work is done. Like every blocking
+ * call it fails early if a child of the caller does: look at what it returns. As long as the
  * process has other threads, one of them might schedule someone: then it goes on waiting. (So does
  * every other wait of a main fiber, which would otherwise be told -EDEADLK.)
  */
@@ -158,7 +166,8 @@ WEFT_SWITCHPOINT int weft_snooze(void);
 WEFT_SWITCHPOINT weft_value weft_await(weft_fiber fiber);
 
 /**
- * Wait for n fibers; their values go to out (may be NULL), in the order of f.
+ * Wait for n fibers; their values go to out (may be NULL), in the order of f. Out is left alone
+ * unless all have succeeded.
  *
  * The first one that fails ends the wait: the others are stopped and waited for, and its error is
  * returned. The same happens when the caller is cancelled. Returns 0 otherwise.
@@ -304,6 +313,9 @@ WEFT_END
 #define WEFT_DEFER(fn, x) WEFT__DEFER(fn, x, WEFT__PASTE(weft__defer_, __COUNTER__))
 
 #ifdef __cplusplus
+#if __cplusplus < 201703L
+#error "weft's headers want C11 or C++17"
+#endif
 template <typename F> struct weft__guard {
     F call;
     ~weft__guard()

@@ -126,6 +126,7 @@ WEFT__UNSANITIZED bool weft__context_call(weft__context *context, void (*fn)(voi
 #endif
 
 #define STACK_UNTOLD ((unsigned)-1)
+#define SAVED_BYTES 128 /* just below the pointer: the red zone, where the switch saves */
 
 bool weft__on_valgrind;
 
@@ -166,7 +167,8 @@ bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg)
 {
     /* What lies below the pointer of a stack that is not running is nobody's to Valgrind. */
     if (weft__on_valgrind)
-        VALGRIND_MAKE_MEM_UNDEFINED((char *)context->sp - WEFT__CALL_BYTES, WEFT__CALL_BYTES);
+        VALGRIND_MAKE_MEM_UNDEFINED((char *)context->sp - WEFT__CALL_BYTES,
+                                    WEFT__CALL_BYTES - SAVED_BYTES);
     weft__frame_call(context->sp, fn, arg);
     return true;
 }

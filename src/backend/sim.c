@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -75,7 +76,10 @@ static bool read_seed(uint64_t *seed)
         return false;
     char *end;
     *seed = strtoull(text, &end, 0);
-    return *end == '\0';
+    if (*end == '\0')
+        return true;
+    dprintf(STDERR_FILENO, "weft: WEFT_SEED=%s is not a number: ignored\n", text);
+    return false;
 }
 
 static intptr_t sim_submit(weft__backend *base, weft__op *op)

@@ -16,7 +16,8 @@ static bool leave_await(weft__fiber *f)
     return true;
 }
 
-static const weft__wait_kind waits_await = {"a fiber to end", false, leave_await};
+static const weft__wait_kind waits_await = {"the end of", .is_for_fiber = true,
+                                            .leave = leave_await};
 
 static void wake_with_value(weft__awaiter *a, weft_value value)
 {
@@ -81,7 +82,7 @@ static bool leave_crowd(weft__fiber *f)
     return true;
 }
 
-static const weft__wait_kind waits_crowd = {"fibers to end", false, leave_crowd};
+static const weft__wait_kind waits_crowd = {"fibers to end", .leave = leave_crowd};
 
 static void finish_crowd(crowd *w)
 {
@@ -197,7 +198,8 @@ static void stop_and_join(weft__cord *c, const weft_fiber *f, size_t n)
     weft__error *words = weft__error_ref(c->current->error);
     WEFT_SHIELD(INFINITY) {
         for (size_t i = 0; i < n; i++)
-            weft_await(f[i]);
+            while (weft__fiber_find(c, f[i]) != NULL && weft_await(f[i]) != -EDEADLK)
+                continue; /* interrupted: it has not ended */
     }
     weft__error_set(c->current, words);
 }

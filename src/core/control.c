@@ -12,10 +12,12 @@ static bool leave_nothing(weft__fiber *f)
     return true;
 }
 
-const weft__wait_kind weft__waits_new = {"its start", true, leave_nothing};
-const weft__wait_kind weft__waits_suspend = {"weft_schedule", true, leave_nothing};
-static const weft__wait_kind waits_start = {"the fiber that it started", false, NULL};
-static const weft__wait_kind waits_transfer = {"a transfer", true, leave_nothing};
+const weft__wait_kind weft__waits_new = {"its start", .is_open = true, .leave = leave_nothing};
+const weft__wait_kind weft__waits_suspend = {"weft_schedule", .is_open = true,
+                                             .leave = leave_nothing};
+static const weft__wait_kind waits_start = {.name = "the one it started", .is_for_fiber = true};
+static const weft__wait_kind waits_transfer = {"a transfer back from", .is_open = true,
+                                               .is_for_fiber = true, .leave = leave_nothing};
 
 int weft_snooze(void)
 {
@@ -73,14 +75,15 @@ static void release_starter(weft__cord *c, weft__fiber *f)
 
 weft_value weft_transfer(weft_fiber fiber, weft_value value)
 {
-    weft__cord *c;
-    weft__fiber *to;
-    int rc = weft__find_living(fiber, &c, &to);
-    if (UNLIKELY(rc < 0))
-        return rc;
+    weft__cord *c = weft__cord_here();
+    if (UNLIKELY(c == NULL))
+        return -ENOMEM;
     weft__fiber *f = c->current;
     if (UNLIKELY(f->alarm))
         return weft__refuse(c);
+    weft__fiber *to = weft__fiber_find(c, fiber);
+    if (UNLIKELY(to == NULL || to->phase == WEFT__ENDED))
+        return weft__fiber_missing(c, fiber);
     if (UNLIKELY(to == f))
         return value;
     bool was_queued = weft__runnable_is_queued(&to->queued);
@@ -94,14 +97,14 @@ weft_value weft_transfer(weft_fiber fiber, weft_value value)
 
 weft_value weft_start(weft_fiber fiber)
 {
-    weft__cord *c;
+    weft__cord *c = weft__cord_here();
+    if (c != NULL && c->current->alarm)
+        return weft__refuse(c);
     weft__fiber *to;
     int rc = weft__find_living(fiber, &c, &to);
     if (rc < 0)
         return rc;
     weft__fiber *f = c->current;
-    if (f->alarm)
-        return weft__refuse(c);
     if (to->waits_in != &weft__waits_new || to->is_parked)
         return -EBUSY;
     to->waits_in = NULL;

@@ -20,6 +20,9 @@
 
 __thread weft__cord *weft__cord_self;
 
+/* The C++ runtime's, where the program has one. */
+extern void *__cxa_get_globals(void) __attribute__((weak));
+
 /*
  * All cords, by index. A serial goes on where the last cord with that index ended: its ids stay
  * unique.
@@ -127,7 +130,8 @@ static void close_process(int status, void *arg)
     int code = weft__cord_end_fibers(c);
     const weft__error *e = c->main->error;
     if (code == 0) {
-        if (status != 0 && e != NULL && e->info.fiber != c->main->id)
+        bool has_climbed = e != NULL && e->path_count > 0;
+        if (status != 0 && has_climbed && e->path[e->path_count - 1] == c->main->id)
             weft__report_last(e, status);
         return;
     }
@@ -138,12 +142,25 @@ static void close_process(int status, void *arg)
     }
 }
 
+/* Nobody else may hold the lock while the process forks: in the child nobody would release it. */
+static void lock_registry(void)
+{
+    pthread_mutex_lock(&registry.lock);
+}
+
+static void unlock_registry(void)
+{
+    pthread_mutex_unlock(&registry.lock);
+}
+
 static void set_up_process(void)
 {
     owner = getpid();
     set_up_error = pthread_key_create(&thread_key, close_thread);
     if (set_up_error == 0 && on_exit(close_process, NULL) != 0)
         set_up_error = ENOMEM;
+    if (set_up_error == 0)
+        set_up_error = pthread_atfork(lock_registry, unlock_registry, unlock_registry);
     weft__overflow_install(find_overflown);
 }
 
@@ -200,11 +217,23 @@ COLD weft__cord *weft__cord_adopt(void)
     }
     weft__overflow_thread_open(&c->overflow); /* without it an overflow is a bare crash, no worse */
     c->main = c->current = weft__fiber_adopt(c);
+    if (__cxa_get_globals != NULL)
+        c->cxx = __cxa_get_globals();
     weft__cord_self = c;
-    /* The main thread ends with the process; a thread for which this fails leaks its cord. */
-    if (getpid() != gettid())
-        pthread_setspecific(thread_key, c);
+    pthread_setspecific(thread_key, c); /* if this fails, the thread leaks its cord */
     return c;
+}
+
+/* Into the inbox; the first letter wakes the cord. */
+static void post(weft__cord *c, weft__letter *l)
+{
+    weft__letter *newest = atomic_load_explicit(&c->inbox, memory_order_relaxed);
+    do {
+        l->next = newest;
+    } while (!atomic_compare_exchange_weak_explicit(&c->inbox, &newest, l, memory_order_release,
+                                                    memory_order_relaxed));
+    if (newest == NULL)
+        c->backend->type->wake(c->backend);
 }
 
 int weft__cord_send(uint32_t index, weft_fiber fiber, weft_value value)
@@ -213,23 +242,19 @@ int weft__cord_send(uint32_t index, weft_fiber fiber, weft_value value)
     if (l == NULL)
         return -ENOMEM;
     *l = (weft__letter){NULL, fiber, value};
-    /* The lock keeps the cord from going away; readers take none. */
+    /* The lock keeps the cord from going away; readers take none. A thread must not be cancelled
+     * while it holds it, and to wake is a system call where that could happen. */
+    int cancel_state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     pthread_mutex_lock(&registry.lock);
-    weft__cord *c = registry.cords[index];
-    if (c == NULL || fiber == 0) {
-        pthread_mutex_unlock(&registry.lock);
-        free(l);
-        return -ESRCH;
-    }
-    weft__letter *newest = atomic_load_explicit(&c->inbox, memory_order_relaxed);
-    do {
-        l->next = newest;
-    } while (!atomic_compare_exchange_weak_explicit(&c->inbox, &newest, l, memory_order_release,
-                                                    memory_order_relaxed));
-    if (newest == NULL)
-        c->backend->type->wake(c->backend);
+    weft__cord *c = fiber != 0 ? registry.cords[index] : NULL;
+    if (c != NULL)
+        post(c, l);
     pthread_mutex_unlock(&registry.lock);
-    return 0;
+    pthread_setcancelstate(cancel_state, NULL);
+    if (c == NULL)
+        free(l);
+    return c != NULL ? 0 : -ESRCH;
 }
 
 void weft__cord_read_inbox(weft__cord *c)

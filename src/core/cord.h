@@ -25,8 +25,9 @@ typedef struct weft__letter {
 struct weft__cord {
     /* A switch touches these. */
     weft__fiber *current;
-    uint32_t turn_left; /* switches until the clock is looked at */
-    uint32_t turn_span; /* what turn_left began with */
+    uint32_t turn_left;     /* switches until the clock is looked at */
+    uint32_t turn_span;     /* what turn_left began with */
+    weft__cxx_globals *cxx; /* the running fiber's; NULL: no C++ here */
     weft__runqueue runqueue;
 
     uint64_t switches;  /* without those of this turn */

@@ -17,6 +17,8 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
         .fn = f->fn,
         .state = weft__fiber_state(c, f),
         .waits_for = waits ? f->waits_in->name : "",
+        .waits_for_fiber =
+            waits && f->waits_in->is_for_fiber ? ((weft__fiber *)f->wait_object)->id : 0,
         .waiting_s = waits ? (double)(c->now_ns - f->wait_since_ns) / 1e9 : 0,
         .switches = f->switches,
         .cpu_s = (double)f->cpu_ns / 1e9,
@@ -149,6 +151,9 @@ static void dump_one(weft__cord *c, weft__fiber *f, int depth, int fd)
     int indent = 2 * (depth < 32 ? depth : 32);
     weft__say(fd, "%*s#%llu '%s' %s%s%s", indent, "", (unsigned long long)i.id, i.name,
               state_names[i.state], i.state == WEFT_WAITING ? " for " : "", i.waits_for);
+    if (i.waits_for_fiber != 0)
+        weft__say(fd, " #%llu '%s'", (unsigned long long)i.waits_for_fiber,
+                  weft_name_of(i.waits_for_fiber));
     if (i.state == WEFT_WAITING)
         weft__say(fd, ", %.3f s", i.waiting_s);
     if (i.stack_bytes > 0)

@@ -78,7 +78,7 @@ void weft__error_set(weft__fiber *f, weft__error *e)
     weft__error_unref(old);
 }
 
-static weft__error *error_new(const weft__fiber *f, int code, const char *format, ...)
+static weft__error *error_format(const weft__fiber *f, int code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -87,11 +87,16 @@ static weft__error *error_new(const weft__fiber *f, int code, const char *format
     return e;
 }
 
+weft__error *weft__error_plain(const weft__fiber *f, int code, const char *words)
+{
+    return error_format(f, code, "%s", words);
+}
+
 weft__error *weft__error_of_end(weft__fiber *f, int code)
 {
     if (f->error != NULL && f->error->info.code == code)
         return weft__error_ref(f->error);
-    return error_new(f, code, "ended with %d (%s)", code, weft__error_text(code));
+    return weft__error_plain(f, code, weft__error_text(code));
 }
 
 static weft__error *copy(const weft__error *e)

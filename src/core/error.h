@@ -27,6 +27,9 @@ struct weft__error {
 weft__error *weft__error_new(const weft__fiber *f, int code, weft__error *cause, const char *format,
                              va_list args);
 
+/* The same with plain words, and no cause. */
+weft__error *weft__error_plain(const weft__fiber *f, int code, const char *words);
+
 /* Note where the caller is, for the report. NULL is fine. */
 void weft__error_locate(weft__error *e);
 

@@ -154,8 +154,9 @@ static void place_arg(weft__fiber *f, const void *arg, size_t bytes)
 
 static void copy_name(weft__fiber *f, const char *name)
 {
-    strncpy(f->name, name, sizeof f->name - 1);
-    f->name[sizeof f->name - 1] = '\0';
+    size_t bytes = strnlen(name, sizeof f->name - 1);
+    memmove(f->name, name, bytes); /* it may be the fiber's own name */
+    f->name[bytes] = '\0';
 }
 
 /* A clean record with a stack becomes a fiber, in no queue. */
@@ -165,6 +166,7 @@ static inline void begin(weft__cord *c, weft__fiber *f, weft_fn *fn, void *arg, 
     f->phase = WEFT__FRESH;
     f->switches = 0;
     f->cpu_ns = 0;
+    f->cxx = (weft__cxx_globals){0};
     f->fn = fn;
     f->arg = arg;
     f->value = 0;

@@ -34,8 +34,9 @@ typedef enum weft__phase {
 
 /* A place to wait in. */
 typedef struct weft__wait_kind {
-    const char *name; /* for people: "sleep" */
-    bool is_open;     /* weft_schedule may end the wait */
+    const char *name;  /* for people: "sleep" */
+    bool is_open;      /* weft_schedule may end the wait */
+    bool is_for_fiber; /* wait_object is the fiber that it waits for */
     /*
      * Take the fiber out of the place, so that nothing there can wake it any more. False: the place
      * still holds it and will wake it itself, soon. NULL: the wait cannot be cut short.
@@ -54,6 +55,12 @@ typedef struct weft__awaiter {
     void (*ended)(struct weft__awaiter *a, weft_value value);
 } weft__awaiter;
 
+/* The C++ runtime's notes on exceptions in flight, as the ABI lays them out: for each fiber its own. */
+typedef struct weft__cxx_globals {
+    void *caught;
+    unsigned uncaught;
+} weft__cxx_globals;
+
 /* What few fibers have; allocated when first needed. */
 typedef struct weft__extras {
     struct weft__defer *defers;  /* the last one first */
@@ -71,7 +78,8 @@ struct weft__fiber {
     bool woken_open;       /* queued from a wait that was open to weft_schedule */
     bool is_parked;
     uint64_t switches;
-    weft__fiber *starter; /* in weft_start until this one first switches; NULL: nobody */
+    weft__cxx_globals cxx; /* while it does not run; only where there is a C++ runtime */
+    weft__fiber *starter;  /* in weft_start until this one first switches; NULL: nobody */
 
     /* What it waits in. */
     const weft__wait_kind *waits_in; /* NULL: it does not wait */
@@ -109,10 +117,10 @@ struct weft__fiber {
     bool is_restarting;
     bool is_closing; /* its children are being ended: new ones too */
     bool is_daemon;
-    bool is_unawaited; /* weft_go: nothing is kept */
-    uint8_t no_switch; /* depth of weft_no_switch_begin */
-    uint32_t refusals; /* blocking calls refused in a row */
-    weft_value result; /* what it was stopped with; its value once it has ended */
+    bool is_unawaited;  /* weft_go: nothing is kept */
+    uint32_t no_switch; /* depth of weft_no_switch_begin */
+    uint32_t refusals;  /* blocking calls refused in a row */
+    weft_value result;  /* what it was stopped with; its value once it has ended */
     weft_value first_value;
     weft__scope *scope; /* the innermost open one; NULL: none */
 

@@ -18,11 +18,11 @@ static bool leave_op(weft__fiber *f)
 }
 
 static const weft__wait_kind waits_op[] = {
-    [WEFT__OP_READ] = {"read", false, leave_op},
-    [WEFT__OP_WRITE] = {"write", false, leave_op},
-    [WEFT__OP_ACCEPT] = {"accept", false, leave_op},
-    [WEFT__OP_CONNECT] = {"connect", false, leave_op},
-    [WEFT__OP_WAIT] = {"a descriptor", false, leave_op},
+    [WEFT__OP_READ] = {"read", .leave = leave_op},
+    [WEFT__OP_WRITE] = {"write", .leave = leave_op},
+    [WEFT__OP_ACCEPT] = {"accept", .leave = leave_op},
+    [WEFT__OP_CONNECT] = {"connect", .leave = leave_op},
+    [WEFT__OP_WAIT] = {"a descriptor", .leave = leave_op},
 };
 
 /*

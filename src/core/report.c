@@ -43,20 +43,32 @@ void weft__report_deadlock(void)
     weft_dump(STDERR_FILENO);
 }
 
+static void say_fiber(const char *before, weft_fiber id)
+{
+    if (id == weft_main())
+        weft__say(STDERR_FILENO, "%s main", before);
+    else
+        weft__say(STDERR_FILENO, "%s #%llu", before, (unsigned long long)id);
+}
+
 static void report_path(const weft__error *e)
 {
     if (e->path_count == 0)
         return;
     weft__say(STDERR_FILENO, "  climbed to");
     for (unsigned i = 0; i < e->path_count; i++)
-        weft__say(STDERR_FILENO, "%s #%llu", i > 0 ? ", then" : "", (unsigned long long)e->path[i]);
+        say_fiber(i > 0 ? ", then" : "", e->path[i]);
     weft__say(STDERR_FILENO, "\n");
 }
 
+/* An error without words of its own has those of its code, which need not be said twice. */
 static void report_one(const char *prefix, const weft_error_info *i)
 {
-    weft__say(STDERR_FILENO, "  %s%s: %d (%s), in fiber #%llu '%s'\n", prefix, i->message, i->code,
-              weft__error_text(i->code), (unsigned long long)i->fiber, i->fiber_name);
+    const char *text = weft__error_text(i->code);
+    bool has_words = strcmp(i->message, text) != 0;
+    weft__say(STDERR_FILENO, "  %s%s%s%d (%s), in fiber #%llu '%s'\n", prefix,
+              has_words ? i->message : "", has_words ? ": " : "", i->code, text,
+              (unsigned long long)i->fiber, i->fiber_name);
 }
 
 /* The error, its causes, the fibers it climbed to, where it was recorded. */
@@ -67,7 +79,7 @@ static void report_chain(const weft__error *e)
         report_one("caused by: ", i);
     report_path(e);
     if (e->frames_count > 0) {
-        weft__say(STDERR_FILENO, "  recorded at\n");
+        weft__say(STDERR_FILENO, "  recorded at (addr2line -fpe PROGRAM +0x... gives names)\n");
         backtrace_symbols_fd(e->frames, e->frames_count, STDERR_FILENO);
     }
 }

@@ -98,6 +98,7 @@ static void tell_stuck(weft__cord *c)
         return;
     }
     weft__report_deadlock();
+    weft__error_set(f, weft__error_plain(f, -EDEADLK, "nothing is left that could wake anyone"));
     if (f->waits_in->leave == NULL || f->waits_in->leave(f))
         weft__wake(c, f, -EDEADLK, WEFT__TAIL);
 }
@@ -154,6 +155,9 @@ static void poll_and_wait(weft__cord *c)
         c->polls_blocking++;
         if (c->on_idle != NULL)
             c->on_idle(c->on_idle_arg);
+        if (weft__runqueue_count(&c->runqueue) > 0)
+            return; /* it woke someone */
+        timeout_ns = poll_timeout(c);
     }
     c->polls++;
     if (c->is_accounting)
@@ -216,6 +220,10 @@ static inline void hand_over(weft__cord *c, weft__fiber *from, weft__fiber *to)
     if (UNLIKELY(--c->turn_left == 0))
         turn(c);
     from->switches++;
+    if (UNLIKELY(c->cxx != NULL)) {
+        from->cxx = *c->cxx;
+        *c->cxx = to->cxx;
+    }
     c->current = to;
     /* The stack of the one after it is likely to be cold. */
     weft__runnable *after = weft__runqueue_peek(&c->runqueue);

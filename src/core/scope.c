@@ -47,6 +47,8 @@ static int open_scope(weft_scope *scope, double timeout_s, bool is_shield)
     if (scope == NULL || !(timeout_s >= 0))
         return weft_fail(-EINVAL, "a scope of %g s", timeout_s);
     weft__scope *s = private_of(scope);
+    if (s == c->current->scope)
+        return weft_fail(-EINVAL, "this scope is open already");
     *s = (weft__scope){.outer = c->current->scope, .fiber = c->current, .is_shield = is_shield};
     weft__timer_init(&s->timer, strike);
     c->current->scope = s;

@@ -11,7 +11,10 @@ int64_t weft__deadline(weft__cord *c, double seconds)
         return WEFT__NEVER;
     double ns = seconds * 1e9;
     int64_t whole = (int64_t)ns;
-    return weft__cord_now(c) + whole + (ns > (double)whole); /* rounded up: at least so long */
+    int64_t at_ns; /* rounded up: at least so long */
+    if (__builtin_add_overflow(weft__cord_now(c), whole + (ns > (double)whole), &at_ns))
+        return WEFT__NEVER;
+    return at_ns;
 }
 
 double weft_now(void)
@@ -26,7 +29,7 @@ static bool leave_sleep(weft__fiber *f)
     return true;
 }
 
-static const weft__wait_kind waits_sleep = {"sleep", false, leave_sleep};
+static const weft__wait_kind waits_sleep = {"sleep", .leave = leave_sleep};
 
 void weft__sleep_over(weft__timer *timer)
 {

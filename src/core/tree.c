@@ -46,7 +46,7 @@ bool weft__tree_is_above(const weft__fiber *a, const weft__fiber *f)
 }
 
 /* The joiner of a fiber that is being ended cannot be called away. */
-static const weft__wait_kind waits_end = {"its children to end", false, NULL};
+static const weft__wait_kind waits_end = {.name = "its children to end"};
 
 static bool leave_join(weft__fiber *f)
 {
@@ -54,7 +54,7 @@ static bool leave_join(weft__fiber *f)
     return true;
 }
 
-static const weft__wait_kind waits_children = {"its children", false, leave_join};
+static const weft__wait_kind waits_children = {"its children", .leave = leave_join};
 
 static weft_value join(weft__cord *c, weft__fiber *f, uint32_t left, const weft__wait_kind *kind)
 {
@@ -75,11 +75,11 @@ static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *exce
         weft__fiber *child = weft__fiber_of_sibling(node);
         if (child == except)
             continue;
+        weft__unpark(c, child);
         if (child->phase == WEFT__ENDING) {
             child->is_restarting = false;
             continue;
         }
-        weft__unpark(c, child);
         if (child->is_stopped && !child->is_restarting)
             continue;
         weft__fiber_end(c, child, -ECANCELED, why);
@@ -141,6 +141,7 @@ static weft_value final_value(const weft__fiber *f, weft_value returned)
 /* The end of a run for fibers that leave something behind: defers, children, scopes, memory. */
 COLD static weft_value clean_up(weft__cord *c, weft__fiber *f, weft_value value)
 {
+    weft__scopes_drop(c, f); /* first: their memory was the function's */
     weft__defers_run(f);
     weft__scopes_drop(c, f);
     do { /* again, if destructors leave something behind */
@@ -269,12 +270,14 @@ static bool leave_restart(weft__fiber *f)
     return true;
 }
 
-static const weft__wait_kind waits_restart = {"a restart", false, leave_restart};
+static const weft__wait_kind waits_restart = {"a restart of", .is_for_fiber = true,
+                                              .leave = leave_restart};
 
 /* Let a fiber that never ran run after all, whatever it was told since. */
 static int run_after_all(weft__cord *c, weft__fiber *f)
 {
     f->is_stopped = false;
+    f->value = 0;
     weft__alarm_update(f);
     if (f->waits_in == &weft__waits_new)
         weft__wake(c, f, 0, WEFT__TAIL);
@@ -412,6 +415,13 @@ int weft_terminate_children(double grace_s)
  */
 static void end_above(weft__cord *c, weft__fiber *f)
 {
+    /* None of them waits any more: what they waited in must not wake them, nor undo what follows. */
+    for (weft__fiber *a = f; a != NULL; a = a->parent) {
+        if (a->waits_in != NULL && a->waits_in->leave != NULL)
+            a->waits_in->leave(a);
+        a->waits_in = NULL;
+        a->starter = NULL;
+    }
     /* Note the way down; a parent whose child is on it has nobody else to wait for its children. */
     for (weft__fiber *a = f; a->parent != NULL; a = a->parent) {
         a->parent->joiner = a;

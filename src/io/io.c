@@ -22,8 +22,8 @@ ssize_t weft_write_all(int fd, const void *buffer, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = weft_write(fd, (const char *)buffer + done, bytes - done);
-        if (n < 0)
-            return n;
+        if (n < 0 || (size_t)n > bytes - done)
+            return n; /* failed, or interrupted with a value that no write returns */
         done += (size_t)n;
     }
     return (ssize_t)bytes;
@@ -34,8 +34,8 @@ ssize_t weft_read_full(int fd, void *buffer, size_t bytes)
     size_t done = 0;
     while (done < bytes) {
         ssize_t n = weft_read(fd, (char *)buffer + done, bytes - done);
-        if (n < 0)
-            return n;
+        if (n < 0 || (size_t)n > bytes - done)
+            return n; /* failed, or interrupted with a value that no read returns */
         if (n == 0)
             break;
         done += (size_t)n;

@@ -1,0 +1,64 @@
+/* C++ exceptions in fibers: each fiber has those that it is handling, whatever the others do. */
+#include <weft.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+
+static int failures;
+
+static void expect(bool is_true, const char *what)
+{
+    if (is_true)
+        return;
+    std::fprintf(stderr, "exceptions.cc: not so: %s\n", what);
+    failures++;
+}
+
+/* Handles an exception while others throw and handle theirs, then looks at its own again. */
+static weft_value handle_slowly(void *arg)
+{
+    auto mine = (intptr_t)arg;
+    try {
+        throw mine;
+    } catch (intptr_t first) {
+        for (int i = 0; i < (int)mine % 5; i++)
+            weft_snooze();
+        expect(first == mine, "the exception that is handled is the fiber's own");
+        try {
+            throw; /* the one that is being handled */
+        } catch (intptr_t second) {
+            weft_snooze();
+            expect(second == mine, "what is thrown again is the fiber's own");
+        }
+    }
+    expect(std::uncaught_exceptions() == 0, "nothing is in flight at the end");
+    return mine;
+}
+
+struct snoozer {
+    ~snoozer() { weft_snooze(); }
+};
+
+/* Switches while an exception is on its way. */
+static weft_value switch_in_a_destructor(void *arg)
+{
+    try {
+        snoozer s;
+        throw std::runtime_error("on its way");
+    } catch (const std::exception &) {
+        return (intptr_t)arg;
+    }
+    return -1;
+}
+
+int main()
+{
+    weft_fiber f[100];
+    for (intptr_t i = 0; i < 100; i++)
+        f[i] = weft_spin(i % 3 == 0 ? switch_in_a_destructor : handle_slowly, (void *)(i + 1));
+    for (intptr_t i = 0; i < 100; i++)
+        expect(weft_await(f[i]) == i + 1, "every fiber ends with its value");
+    return failures == 0 ? 0 : 1;
+}
