@@ -367,6 +367,166 @@ START_TEST(a_thread_that_ends_with_two_errors_reports_one_and_keeps_none)
 }
 END_TEST
 
+static weft_fiber to_schedule;
+
+static void schedule_while_idle(void *arg)
+{
+    (void)arg;
+    weft_schedule(to_schedule, 6);
+}
+
+/* P13, P10: somebody else must be awaited from outside, or it would be a deadlock before that. */
+START_TEST(who_is_scheduled_by_the_idle_hook_runs_at_once)
+{
+    to_schedule = spin_suspended();
+    weft_fiber daemon = spin_sleeping();
+    weft_on_idle(schedule_while_idle, NULL);
+    WEFT_MOVE_ON_AFTER(1000)
+        ck_assert_int_eq(weft_await(to_schedule), 6);
+    weft_on_idle(NULL, NULL);
+    ck_assert_int_eq(weft_terminate(daemon, INFINITY), 0);
+}
+END_TEST
+
+static void sleep_shielded(void *arg)
+{
+    (void)arg;
+    WEFT_SHIELD(INFINITY)
+        weft_sleep(0.002);
+}
+
+static weft_value end_with_a_slow_defer(void *arg)
+{
+    weft_defer(sleep_shielded, NULL);
+    return (weft_value)arg;
+}
+
+static weft_value park_an_ending_child(void *arg)
+{
+    (void)arg;
+    weft_fiber child = weft_spin(end_with_a_slow_defer, NULL);
+    weft_snooze();
+    return weft_park(child);
+}
+
+/* P14, P16 */
+START_TEST(a_child_that_is_parked_while_it_ends_ends_with_its_parent)
+{
+    ck_assert_int_eq(weft_await(weft_spin(park_an_ending_child, NULL)), 0);
+    ck_assert_uint_eq(stats().fibers, 0);
+}
+END_TEST
+
+static weft_value exit_with_3(void *arg)
+{
+    (void)arg;
+    weft_snooze();
+    exit(3);
+}
+
+static weft_value fail_when_cancelled(void *arg)
+{
+    (void)arg;
+    weft_suspend();
+    return weft_fail(-EIO, "in the clean-up");
+}
+
+static int exit_while_main_awaits_its_children(void)
+{
+    weft_defer(sleep_shielded, NULL);
+    weft_spin(fail_when_cancelled, NULL);
+    weft_spin(exit_with_3, NULL);
+    return weft_await_children();
+}
+
+/* P33: main is told of an error while it is being left for good. */
+START_TEST(exit_in_a_fiber_ends_everyone_whatever_main_waits_for)
+{
+    const outcome *o = run_apart(exit_while_main_awaits_its_children);
+    ck_assert_int_eq(o->status, 3);
+    assert_said(o, "in the clean-up");
+    ck_assert_uint_eq(count_in(o->text, "deadlock"), 0);
+}
+END_TEST
+
+static weft_value read_eight(void *arg)
+{
+    char bytes[8];
+    return weft_read_full(*(int *)arg, bytes, sizeof bytes);
+}
+
+/* P64 */
+START_TEST(a_loop_of_reads_that_is_interrupted_returns_the_value)
+{
+    int fd[2];
+    ck_assert_int_eq(weft_pipe(fd), 0);
+    weft_fiber f = weft_spin(read_eight, &fd[0]);
+    let_run();
+    ck_assert_int_eq(weft_interrupt(f, 1000), 0);
+    ck_assert_int_eq(weft_await(f), 1000);
+    weft_close(fd[0]);
+    weft_close(fd[1]);
+}
+END_TEST
+
+static weft_value end_late(void *arg)
+{
+    weft_suspend();
+    sleep_shielded(arg);
+    return 0;
+}
+
+static weft_value select_two(void *arg)
+{
+    weft_value out;
+    return weft_select_fibers(arg, 2, &out);
+}
+
+/* P37, P64 */
+START_TEST(a_select_that_is_interrupted_while_it_stops_the_others_waits_for_them_all_the_same)
+{
+    weft_fiber f[2] = {spin_suspended(), weft_spin(end_late, NULL)};
+    weft_fiber waiter = weft_spin(select_two, f);
+    let_run();
+    ck_assert_int_eq(weft_schedule(f[0], 0), 0);
+    let_run();
+    ck_assert_int_eq(weft_interrupt(waiter, 5), 0);
+    ck_assert_int_eq(weft_await(waiter), 0);
+    ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
+}
+END_TEST
+
+START_TEST(a_scope_cannot_be_opened_inside_itself)
+{
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, INFINITY), 0);
+    ck_assert_int_eq(weft_scope_open(&scope, INFINITY), -EINVAL);
+    ck_assert_int_eq(weft_scope_close(&scope), 0);
+}
+END_TEST
+
+START_TEST(a_fiber_may_be_given_its_own_name)
+{
+    weft_name(weft_self(), "the one and only");
+    ck_assert_int_eq(weft_name(weft_self(), weft_name_of(weft_self()) + 4), 0);
+    ck_assert_str_eq(weft_name_of(weft_self()), "one and only");
+}
+END_TEST
+
+/* A clock that only jumps gets far. */
+START_TEST(a_sleep_past_the_end_of_the_clock_is_one_without_end)
+{
+    if (strcmp(weft_backend_name(), "sim") != 0)
+        return;
+    ck_assert_int_eq(weft_sleep(8e9), 0);
+    weft_fiber f = spin_sleeping();
+    WEFT_MOVE_ON_AFTER(8e9) {
+        ck_assert(!weft_is_cancelled());
+    }
+    ck_assert_int_eq(weft_terminate(f, INFINITY), 0);
+}
+END_TEST
+
 int main(void)
 {
     static const TTest *const *const tests[] = {
@@ -384,6 +544,14 @@ int main(void)
         &a_stop_during_shutdown_decides_the_value,
         &a_recycled_fiber_starts_with_a_clean_record,
         &a_thread_that_ends_with_two_errors_reports_one_and_keeps_none,
+        &who_is_scheduled_by_the_idle_hook_runs_at_once,
+        &a_child_that_is_parked_while_it_ends_ends_with_its_parent,
+        &exit_in_a_fiber_ends_everyone_whatever_main_waits_for,
+        &a_loop_of_reads_that_is_interrupted_returns_the_value,
+        &a_select_that_is_interrupted_while_it_stops_the_others_waits_for_them_all_the_same,
+        &a_scope_cannot_be_opened_inside_itself,
+        &a_fiber_may_be_given_its_own_name,
+        &a_sleep_past_the_end_of_the_clock_is_one_without_end,
     };
     return run_suite("corners", tests, COUNT_OF(tests));
 }
