@@ -15,25 +15,6 @@ static void say_arg(void *what)
     say(what);
 }
 
-/*
- * LeakSanitizer looks for pointers on the stack that runs at the end: one that exits in a fiber
- * hides what main's stack still points to. It asks this function, if there is one.
- */
-static bool is_exiting_in_a_fiber;
-
-int __lsan_is_turned_off(void);
-
-int __lsan_is_turned_off(void)
-{
-    return is_exiting_in_a_fiber;
-}
-
-static void exit_here(int status)
-{
-    is_exiting_in_a_fiber = true;
-    exit(status);
-}
-
 /* Says how it was ended: in a block, then in its defer. */
 static weft_value clean_up_aloud(void *arg)
 {

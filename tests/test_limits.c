@@ -158,7 +158,7 @@ static int generations_left;
 static weft_value exit_deep_down(void *arg)
 {
     if (generations_left-- == 0)
-        exit(7);
+        exit_here(7);
     return weft_await(weft_spin(exit_deep_down, arg));
 }
 

@@ -55,7 +55,10 @@ typedef struct weft__awaiter {
     void (*ended)(struct weft__awaiter *a, weft_value value);
 } weft__awaiter;
 
-/* The C++ runtime's notes on exceptions in flight, as the ABI lays them out: for each fiber its own. */
+/*
+ * The C++ runtime's notes on exceptions in flight, as the ABI lays them out: for each fiber its
+ * own.
+ */
 typedef struct weft__cxx_globals {
     void *caught;
     unsigned uncaught;

@@ -415,7 +415,9 @@ int weft_terminate_children(double grace_s)
  */
 static void end_above(weft__cord *c, weft__fiber *f)
 {
-    /* None of them waits any more: what they waited in must not wake them, nor undo what follows. */
+    /*
+     * None of them waits any more: what they waited in must not wake them, nor undo what follows.
+     */
     for (weft__fiber *a = f; a != NULL; a = a->parent) {
         if (a->waits_in != NULL && a->waits_in->leave != NULL)
             a->waits_in->leave(a);
