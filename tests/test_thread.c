@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -80,22 +81,33 @@ START_TEST(ids_of_different_threads_differ_also_when_one_comes_after_the_other)
 }
 END_TEST
 
-static void pause_shortly(void)
+static sem_t is_idle;
+
+static void tell_idle(void *arg)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    (void)arg;
+    sem_post(&is_idle);
 }
 
+/* Schedules once the other thread waits for the outside world. */
 static void *schedule_later(void *arg)
 {
-    pause_shortly();
+    sem_wait(&is_idle);
     return as_arg(weft_schedule(*(weft_fiber *)arg, 42));
+}
+
+static pthread_t start_for_idle(weft_fiber *f)
+{
+    sem_init(&is_idle, 0, 0);
+    weft_on_idle(tell_idle, NULL);
+    return start(schedule_later, f);
 }
 
 /* P8, P10 */
 START_TEST(a_plain_thread_wakes_a_main_fiber_that_has_nothing_else_to_wait_for)
 {
     weft_fiber self = weft_self();
-    pthread_t thread = start(schedule_later, &self);
+    pthread_t thread = start_for_idle(&self);
     ck_assert_int_eq(weft_suspend(), 42);
     ck_assert_ptr_null(join(thread));
 }
@@ -105,7 +117,7 @@ END_TEST
 START_TEST(a_plain_thread_wakes_a_fiber_while_main_awaits_it)
 {
     weft_fiber f = spin_suspended();
-    pthread_t thread = start(schedule_later, &f);
+    pthread_t thread = start_for_idle(&f);
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_ptr_null(join(thread));
 }
@@ -275,7 +287,7 @@ START_TEST(what_a_thread_sends_arrives_although_another_fiber_snoozes_all_the_ti
 {
     weft_fiber f = spin_suspended();
     weft_fiber snoozer = weft_spin(snooze_until_awaited, id_arg(f));
-    pthread_t thread = start(schedule_later, &f);
+    pthread_t thread = start(schedule_now, &f);
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_int_eq(weft_await(snoozer), 0);
     ck_assert_ptr_null(join(thread));
@@ -489,7 +501,7 @@ static void *sleep_in_a_scope(void *arg)
 START_TEST(timers_of_a_thread_fire_while_another_thread_waits)
 {
     weft_fiber self = weft_self();
-    pthread_t thread = start(sleep_in_a_scope, NULL), waker = start(schedule_later, &self);
+    pthread_t thread = start(sleep_in_a_scope, NULL), waker = start_for_idle(&self);
     ck_assert_int_eq(weft_suspend(), 42);
     ck_assert_int_eq((weft_value)join(thread), -ETIMEDOUT);
     join(waker);

@@ -349,6 +349,35 @@ START_TEST(many_sleepers_are_woken_by_few_polls)
 }
 END_TEST
 
+typedef struct pause {
+    double timeout_s;
+    weft_value got;
+} pause_for;
+
+static weft_value suspend_for_a_while(void *arg)
+{
+    pause_for *p = arg;
+    int rc;
+    WEFT_CANCEL_AFTER(p->timeout_s, rc) {
+        p->got = weft_suspend();
+    }
+    return -rc;
+}
+
+/* T14 */
+START_TEST(a_suspend_with_a_deadline_knows_whether_it_was_the_deadline)
+{
+    pause_for brief = {.timeout_s = 0.002}, endless = {.timeout_s = 1000};
+    ck_assert_int_eq(weft_await(weft_spin(suspend_for_a_while, &brief)), ETIMEDOUT);
+    ck_assert_int_eq(brief.got, -ECANCELED);
+    weft_fiber f = weft_spin(suspend_for_a_while, &endless);
+    let_run();
+    ck_assert_int_eq(weft_schedule(f, 8), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(endless.got, 8);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &the_clock_does_not_go_back_and_a_sleep_lasts_at_least_as_long_as_asked,
     &virtual_time_jumps_by_exactly_what_is_slept,
@@ -369,6 +398,7 @@ static const TTest *const *const tests[] = {
     &of_many_short_random_sleeps_none_is_lost,
     &a_thousand_fibers_that_sleep_for_0_s_all_go_on,
     &many_sleepers_are_woken_by_few_polls,
+    &a_suspend_with_a_deadline_knows_whether_it_was_the_deadline,
 };
 
 int main(void)
