@@ -8,6 +8,7 @@ DESTDIR ?=
 
 all: ## build everything into build/ (plain `make`)
 	@tools/build plain
+	@echo "built: build/src/libweft.a, build/libweft.so, build/examples"
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  %-10s %s\n", $$1, $$2 }'
@@ -55,6 +56,7 @@ format: ## let clang-format decide
 
 man: ## make the manual pages from the headers, in build/docs
 	@tools/build plain -- docs/man3
+	@echo "try: man -M build/docs weft_spin"
 
 install: ## install to DESTDIR and PREFIX (/usr/local)
 	@tools/install "$(PREFIX)" "$(DESTDIR)"

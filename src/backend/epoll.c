@@ -54,6 +54,8 @@ typedef struct epoll_backend {
     descriptor **chunks;
     size_t chunk_count;
     weft__list retries; /* CONNECT that found a full backlog */
+    /* What a poll found; not on the stack, which is that of some fiber and may be nearly full. */
+    struct epoll_event events[EVENTS_MAX];
 } epoll_backend;
 
 static epoll_backend *epoll_of(weft__backend *base)
@@ -272,24 +274,24 @@ static void retry_connects(epoll_backend *b)
     }
 }
 
-static int wait_ms(epoll_backend *b, struct epoll_event *events, int64_t timeout_ns)
+static int wait_ms(epoll_backend *b, int64_t timeout_ns)
 {
     int64_t ms = timeout_ns < 0 ? -1 : timeout_ns / NS_PER_MS + (timeout_ns % NS_PER_MS != 0);
-    return epoll_wait(b->epoll_fd, events, EVENTS_MAX, ms > INT32_MAX ? INT32_MAX : (int)ms);
+    return epoll_wait(b->epoll_fd, b->events, EVENTS_MAX, ms > INT32_MAX ? INT32_MAX : (int)ms);
 }
 
 /* The number of events, or -errno. */
-static int wait_events(epoll_backend *b, struct epoll_event *events, int64_t timeout_ns)
+static int wait_events(epoll_backend *b, int64_t timeout_ns)
 {
     int count = -1;
     if (!b->has_no_pwait2) {
         struct timespec timeout = {timeout_ns / NS_PER_S, timeout_ns % NS_PER_S};
         const struct timespec *at_most = timeout_ns < 0 ? NULL : &timeout;
-        count = epoll_pwait2(b->epoll_fd, events, EVENTS_MAX, at_most, NULL);
+        count = epoll_pwait2(b->epoll_fd, b->events, EVENTS_MAX, at_most, NULL);
         b->has_no_pwait2 = count < 0 && errno == ENOSYS; /* before Linux 5.11 */
     }
     if (b->has_no_pwait2)
-        count = wait_ms(b, events, timeout_ns);
+        count = wait_ms(b, timeout_ns);
     return count < 0 ? -errno : count;
 }
 
@@ -301,12 +303,11 @@ static int epoll_poll(weft__backend *base, int64_t timeout_ns)
         timeout_ns = WEFT__POLL_FOR_WAKE_NS;
     if (has_retries && (timeout_ns < 0 || timeout_ns > RETRY_NS))
         timeout_ns = RETRY_NS;
-    struct epoll_event events[EVENTS_MAX];
-    int count = wait_events(b, events, timeout_ns);
+    int count = wait_events(b, timeout_ns);
     if (count < 0)
         return count == -EINTR ? 0 : count;
     for (int i = 0; i < count; i++)
-        handle_event(b, &events[i]);
+        handle_event(b, &b->events[i]);
     if (has_retries)
         retry_connects(b);
     return 0;
