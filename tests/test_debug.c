@@ -3,6 +3,13 @@
 
 #include <time.h>
 
+/* With ucontext nobody knows where the frames of a fiber that waits begin. */
+#ifdef WEFT_UCONTEXT
+#define HAS_BACKTRACES false
+#else
+#define HAS_BACKTRACES true
+#endif
+
 /* T17 */
 START_TEST(a_name_is_copied_and_cut_to_31_bytes)
 {
@@ -262,6 +269,8 @@ static int find_frame(void *const *frames, int n, const void *address)
 /* T21 */
 START_TEST(the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_first)
 {
+    if (!HAS_BACKTRACES)
+        return;
     void *frames[32];
     weft_fiber f = weft_spin(nest, NULL);
     weft_snooze();
@@ -317,6 +326,8 @@ static weft_value await_tracer(void)
 /* T21 */
 START_TEST(the_backtrace_of_a_waiting_main_fiber_has_its_functions_too)
 {
+    if (!HAS_BACKTRACES)
+        return;
     int n = (int)outer(await_tracer);
     ck_assert_int_ge(n, 3);
     ck_assert_int_ge(find_frame(own_frames, n, inner_returns_to), 0);

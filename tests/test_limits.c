@@ -66,15 +66,21 @@ START_TEST(a_fiber_made_while_a_dead_one_polls_is_a_fiber_of_its_own)
 }
 END_TEST
 
-/* Goes down until little is left of a stack of so many bytes, and waits there. */
-static weft_value suspend_deep_down(void *arg)
+/* Goes down until it is so many bytes below where it began, and waits there. */
+static weft_value suspend_deep_down(const volatile char *begin, ptrdiff_t bytes)
 {
-    volatile char room[1024];
-    room[0] = 1;
-    intptr_t left = (intptr_t)arg;
-    weft_value rc =
-        left > 0 ? suspend_deep_down(as_arg(left - (intptr_t)sizeof room)) : weft_suspend();
-    return rc + room[0] - 1;
+    volatile char room[256];
+    room[0] = 0;
+    bool is_deep = begin - room >= bytes;
+    weft_value rc = is_deep ? weft_suspend() : suspend_deep_down(begin, bytes);
+    return rc + room[0];
+}
+
+static weft_value suspend_5_kib_down(void *arg)
+{
+    (void)arg;
+    volatile char begin = 0;
+    return suspend_deep_down(&begin, 5 << 10);
 }
 
 /* T21 */
@@ -82,8 +88,8 @@ START_TEST(a_fiber_whose_stack_is_nearly_full_is_shown_without_its_frames)
 {
     if (is_sanitized()) /* frames are larger there */
         return;
-    weft_fiber f = weft_spin_with(suspend_deep_down, as_arg(6 << 10),
-                                  &(weft_spin_options){.stack_bytes = 16 << 10});
+    weft_fiber f =
+        weft_spin_with(suspend_5_kib_down, NULL, &(weft_spin_options){.stack_bytes = 16 << 10});
     let_run();
     void *frames[8];
     ck_assert_int_eq(weft_backtrace(f, frames, 8), 0);
