@@ -154,7 +154,9 @@ static void place_arg(weft__fiber *f, const void *arg, size_t bytes)
 
 static void copy_name(weft__fiber *f, const char *name)
 {
-    size_t bytes = strnlen(name, sizeof f->name - 1);
+    size_t bytes = strlen(name);
+    if (bytes > sizeof f->name - 1)
+        bytes = sizeof f->name - 1;
     memmove(f->name, name, bytes); /* it may be the fiber's own name */
     f->name[bytes] = '\0';
 }
