@@ -1,5 +1,6 @@
 /* Waiting for fibers to end: one, all of several, the first of several. */
 #include "core/alarm.h"
+#include "core/end.h"
 #include "core/error.h"
 #include "core/report.h"
 #include "core/tree.h"

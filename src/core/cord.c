@@ -4,9 +4,9 @@
  */
 #include "core/cord.h"
 
+#include "core/end.h"
 #include "core/overflow.h"
 #include "core/report.h"
-#include "core/tree.h"
 
 #include <weft/version.h>
 

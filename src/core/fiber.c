@@ -2,6 +2,7 @@
 #include "core/fiber.h"
 
 #include "core/alarm.h"
+#include "core/end.h"
 #include "core/error.h"
 #include "core/tree.h"
 

@@ -5,8 +5,8 @@
 #include "core/sched.h"
 
 #include "base/clock.h"
+#include "core/end.h"
 #include "core/report.h"
-#include "core/tree.h"
 
 void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__where where)
 {

@@ -1,0 +1,288 @@
+/*
+ * The life of a fiber from its first frame to its last, and what becomes of its value and its
+ * error: its function returns, its defers run, its children are cancelled and joined, its memory
+ * is freed, and then its value goes to those who await it or its error to its parent. Also: running
+ * it again, and the end of all fibers with their thread or process.
+ */
+#include "core/end.h"
+
+#include "core/alarm.h"
+#include "core/error.h"
+#include "core/scope.h"
+#include "core/tree.h"
+
+/*
+ * The first error that came from below and was not delivered is the fiber's own, unless it has one.
+ */
+static weft_value value_with_errors_of_children(weft__fiber *f, weft_value value)
+{
+    if (!weft_is_error(value) && !(f->is_stopped && !f->is_shutdown)) {
+        int code = weft__error_next(f);
+        if (code != 0)
+            value = code;
+    }
+    weft__error_drop_queue(f);
+    return value;
+}
+
+/*
+ * What a fiber's function returned is its value, unless it was stopped. Stopped because its parent
+ * ended, its own failure still counts: nobody chose another value for it.
+ */
+static weft_value final_value(const weft__fiber *f, weft_value returned)
+{
+    if (LIKELY(!f->is_stopped))
+        return returned;
+    return f->is_shutdown && weft_is_error(returned) ? returned : f->result;
+}
+
+/* The end of a run for fibers that leave something behind: defers, children, scopes, memory. */
+COLD static weft_value clean_up(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    weft__scopes_drop(c, f); /* first: their memory was the function's */
+    weft__defers_run(f);
+    weft__scopes_drop(c, f);
+    do { /* again, if destructors leave something behind */
+        weft__tree_end_children(c, f, NULL);
+        weft__tree_bury(c, f);
+        weft__extras_free(f);
+    } while (f->extras != NULL || f->children_count != 0);
+    f->is_closing = false;
+    f->no_switch = 0;
+    return value_with_errors_of_children(f, value);
+}
+
+static inline bool needs_clean_up(const weft__fiber *f)
+{
+    /* One branch for all of them: mostly none is there. */
+    uintptr_t any = (uintptr_t)f->extras | (uintptr_t)f->scope | (uintptr_t)f->raised;
+    any |= f->children_count | (unsigned)f->raised_code | f->no_switch;
+    any |= (uintptr_t)f->ended.next ^ (uintptr_t)&f->ended;
+    return any != 0;
+}
+
+/* The value to everyone who waits for it; the words of an error too. */
+static void tell_awaiters(weft__fiber *f, weft_value value)
+{
+    weft__list *node;
+    while ((node = weft__list_pop(&f->awaiters)) != NULL) {
+        weft__awaiter *a = CONTAINER_OF(node, weft__awaiter, link);
+        if (weft_is_error(value))
+            weft__error_set(a->fiber, weft__error_ref(f->error));
+        a->ended(a, value);
+    }
+}
+
+/* An error that nobody awaits goes to the parent, unless the end was asked for. */
+static void tell_parent(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    bool was_asked_for = f->is_stopped && (value == -ECANCELED || !f->is_shutdown);
+    if (!weft_is_error(value) || was_asked_for)
+        return;
+    weft__error_own(f);
+    weft__error_queue(f->parent, (int)value, weft__error_ref(f->error));
+    weft__alarm_raise(c, f->parent, WEFT__TAIL);
+}
+
+/* Keep the value for whoever awaits it later. */
+static void keep_value(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    f->phase = WEFT__ENDED;
+    f->result = value;
+    c->ended_count++;
+    weft__list_insert(&f->parent->ended, &f->sibling);
+}
+
+/* The old run is over; whether there is a new one is in value. */
+static void wake_restarters(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    weft__list *node;
+    while ((node = weft__list_pop(&f->restarters)) != NULL)
+        weft__wake(c, CONTAINER_OF(node, weft__fiber, awaiter.link), value, WEFT__TAIL);
+}
+
+void weft__fiber_retire(weft__cord *c, weft__fiber *f)
+{
+    if (f->phase == WEFT__FREE)
+        weft__fiber_free(c, f);
+    else if (f->arg_room == 0) /* kept for its value; a restart may need the argument too */
+        weft__stack_release(&c->stacks, &f->stack);
+}
+
+/* The fiber is dead: its record is free from now on, or holds its value. */
+static void finish(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    wake_restarters(c, f, -ESRCH);
+    if (UNLIKELY(weft_is_error(value)))
+        weft__error_set(f, weft__error_of_end(f, (int)value));
+    c->fibers_count--;
+    bool is_kept = weft__list_is_empty(&f->awaiters);
+    if (is_kept)
+        tell_parent(c, f, value);
+    else
+        tell_awaiters(f, value);
+    weft__tree_unlink(c, f);
+    if (is_kept && !f->is_unawaited) {
+        keep_value(c, f, value);
+    } else {
+        f->phase = WEFT__FREE;
+        f->id = 0;
+    }
+}
+
+static void begin_again(weft__cord *c, weft__fiber *f)
+{
+    f->is_restarting = false;
+    f->is_stopped = false;
+    f->refusals = 0;
+    f->first_value = 0;
+    f->phase = WEFT__ALIVE;
+    weft__error_set(f, NULL);
+    weft__alarm_update(f);
+    wake_restarters(c, f, 0);
+}
+
+void weft__fiber_entry(intptr_t value)
+{
+    weft__cord *c = weft__cord_self;
+    weft__fiber *f = c->current;
+    f->first_value = value;
+    f->phase = WEFT__ALIVE;
+    weft_value result;
+    for (;;) {
+        result = final_value(f, LIKELY(!f->is_stopped) ? f->fn(f->arg) : -ECANCELED);
+        f->phase = WEFT__ENDING;
+        if (UNLIKELY(needs_clean_up(f)))
+            result = clean_up(c, f, result);
+        if (LIKELY(!f->is_restarting))
+            break;
+        begin_again(c, f);
+    }
+    finish(c, f, result);
+    weft__switch_away(c);
+}
+
+static bool leave_restart(weft__fiber *f)
+{
+    weft__list_remove(&f->awaiter.link);
+    return true;
+}
+
+static const weft__wait_kind waits_restart = {"a restart of", .is_for_fiber = true,
+                                              .leave = leave_restart};
+
+/* Let a fiber that never ran run after all, whatever it was told since. */
+static int run_after_all(weft__cord *c, weft__fiber *f)
+{
+    f->is_stopped = false;
+    f->value = 0;
+    weft__alarm_update(f);
+    if (f->waits_in == &weft__waits_new)
+        weft__wake(c, f, 0, WEFT__TAIL);
+    return 0;
+}
+
+/* Run a fiber again that has ended and was not awaited. */
+static int revive(weft__cord *c, weft__fiber *f)
+{
+    size_t bytes = f->stack_bytes != 0 ? f->stack_bytes : weft__stack_bytes_default();
+    int rc = f->stack.low == NULL ? weft__stack_acquire(&c->stacks, bytes, &f->stack) : 0;
+    if (rc < 0)
+        return rc;
+    weft__fiber_rewind(f);
+    weft__fiber *parent = f->parent;
+    weft__error_unqueue(parent, f->error, (int)f->result);
+    weft__alarm_update(parent);
+    weft__error_set(f, NULL);
+    weft__list_remove(&f->sibling);
+    c->ended_count--;
+    c->fibers_count++;
+    f->is_stopped = false;
+    f->phase = WEFT__FRESH;
+    weft__alarm_update(f);
+    weft__tree_link(f, parent);
+    f->woken_open = true;
+    weft__make_runnable(c, f, 0, WEFT__TAIL);
+    return 0;
+}
+
+int weft_restart(weft_fiber fiber)
+{
+    weft__cord *c;
+    weft__fiber *f;
+    int rc = weft__find(fiber, &c, &f);
+    if (rc < 0)
+        return rc;
+    weft__fiber *self = c->current;
+    if (f->parent == NULL || weft__tree_is_above(f, self))
+        return weft_fail(-EINVAL, "a fiber can restart neither itself nor one that it belongs to");
+    if (f->parent->is_closing)
+        return -ESRCH; /* it ends with its parent */
+    if (f->phase == WEFT__ENDED)
+        return revive(c, f);
+    if (f->phase == WEFT__FRESH)
+        return run_after_all(c, f);
+    if (self->alarm)
+        return (int)weft__refuse(c);
+    if (f->phase == WEFT__ALIVE)
+        weft__fiber_end(c, f, -ECANCELED, WEFT__END_TO_RESTART);
+    else
+        f->is_restarting = true; /* its clean-up runs already */
+    weft__list_insert(&f->restarters, &self->awaiter.link);
+    return weft__wait_int(c, &waits_restart, f);
+}
+
+void weft__fiber_collect(weft__cord *c, weft__fiber *f)
+{
+    weft__list_remove(&f->sibling);
+    c->ended_count--;
+    if (weft_is_error(f->result))
+        weft__error_unqueue(f->parent, f->error, (int)f->result);
+    weft__fiber_free(c, f);
+}
+
+/*
+ * The thread or the process ends while f runs, which may be any fiber. Its frames and those of its
+ * ancestors are never returned to; their own clean-up comes first, from main down, and none of them
+ * runs meanwhile.
+ */
+static void end_above(weft__cord *c, weft__fiber *f)
+{
+    /*
+     * None of them waits any more: what they waited in must not wake them, nor undo what follows.
+     */
+    for (weft__fiber *a = f; a != NULL; a = a->parent) {
+        if (a->waits_in != NULL && a->waits_in->leave != NULL)
+            a->waits_in->leave(a);
+        a->waits_in = NULL;
+        a->starter = NULL;
+    }
+    /* Note the way down; a parent whose child is on it has nobody else to wait for its children. */
+    for (weft__fiber *a = f; a->parent != NULL; a = a->parent) {
+        a->parent->joiner = a;
+        a->parent->join_left = 0;
+        weft__hold(c, a->parent);
+    }
+    for (weft__fiber *a = c->main;; a = a->joiner) {
+        a->phase = WEFT__ENDING;
+        weft__defers_run(a);
+        if (a == f)
+            return;
+    }
+}
+
+int weft__cord_end_fibers(weft__cord *c)
+{
+    weft__fiber *f = c->current;
+    c->closer = f;
+    weft__scopes_drop(c, f);
+    end_above(c, f);
+    const weft__fiber *except = NULL;
+    for (weft__fiber *a = f; a != NULL; except = a, a = a->parent)
+        weft__tree_end_children(c, a, except);
+    for (weft__fiber *a = f; a != NULL; a = a->parent) {
+        weft__tree_bury(c, a);
+        weft__extras_free(a);
+    }
+    return weft__error_next(c->main);
+}

@@ -1,0 +1,22 @@
+/* A fiber's first frame and its end. */
+#ifndef WEFT_CORE_END_H
+#define WEFT_CORE_END_H
+
+#include "core/sched.h"
+
+/* The first thing that a fiber runs: its function, then its end. */
+void weft__fiber_entry(intptr_t value);
+
+/* The last thing done for a fiber that has ended, after the next one was chosen: what it leaves. */
+void weft__fiber_retire(weft__cord *c, weft__fiber *f);
+
+/* An ended fiber has been awaited (value taken, words passed on): give its record back. */
+void weft__fiber_collect(weft__cord *c, weft__fiber *f);
+
+/*
+ * What all fibers of the cord do when their thread or process ends. The first error that nobody
+ * handled, or 0.
+ */
+int weft__cord_end_fibers(weft__cord *c);
+
+#endif
