@@ -290,3 +290,8 @@ intptr_t weft__call_block(weft__op *op)
     }
     return result;
 }
+
+int weft__call_close(int fd)
+{
+    return close(fd) < 0 && errno != EINTR ? -errno : 0;
+}

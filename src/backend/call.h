@@ -20,4 +20,7 @@ intptr_t weft__call_try(weft__op *op, bool *is_not_socket);
 /* Make the call, and block the thread until it is done. */
 intptr_t weft__call_block(weft__op *op);
 
+/* Close a descriptor. 0 or -errno; interrupted, it is closed all the same. */
+int weft__call_close(int fd);
+
 #endif

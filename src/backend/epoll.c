@@ -356,7 +356,7 @@ static int epoll_close_fd(weft__backend *base, int fd)
         d->is_closing = false;
     }
     /* On Linux the descriptor is gone also after EINTR; a second close could hit another file. */
-    return close(fd) < 0 && errno != EINTR ? -errno : 0;
+    return weft__call_close(fd);
 }
 
 static int epoll_pipe(weft__backend *base, int fd[2])

@@ -1,10 +1,9 @@
 /* The backend of last resort: a clock and nothing else. */
 #include "backend/backend.h"
+#include "backend/call.h"
 #include "base/clock.h"
 
-#include <errno.h>
 #include <time.h>
-#include <unistd.h>
 
 /* How late a wake from another thread may be noticed. */
 #define SLEEP_NS_MAX 10000000
@@ -55,7 +54,7 @@ static void wake(weft__backend *b)
 static int close_fd(weft__backend *b, int fd)
 {
     (void)b;
-    return close(fd) < 0 && errno != EINTR ? -errno : 0;
+    return weft__call_close(fd);
 }
 
 static int make_two(weft__backend *b, int fd[2])

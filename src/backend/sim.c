@@ -131,7 +131,7 @@ static int sim_close_fd(weft__backend *base, int fd)
 {
     if (weft__simnet_owns(fd))
         return weft__simnet_close_fd(&sim_of(base)->net, fd);
-    return close(fd) < 0 && errno != EINTR ? -errno : 0;
+    return weft__call_close(fd);
 }
 
 static int sim_pipe(weft__backend *base, int fd[2])

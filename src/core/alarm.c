@@ -79,11 +79,8 @@ weft_value weft__refuse(weft__cord *c)
     /*
      * Code that ignores the error may loop: let the others run, and the one who waits for our end.
      */
-    if (++f->refusals >= WEFT__REFUSALS_MAX) {
-        f->woken_open = false;
-        weft__make_runnable(c, f, 0, WEFT__TAIL);
-        weft__switch(c);
-    }
+    if (++f->refusals >= WEFT__REFUSALS_MAX)
+        weft__yield(c, 0);
     return weft__alarm_take(f);
 }
 

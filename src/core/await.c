@@ -25,18 +25,6 @@ static void wake_with_value(weft__awaiter *a, weft_value value)
     weft__wake(weft__cord_self, a->fiber, value, WEFT__TAIL);
 }
 
-/* The value of a fiber that has ended; its words come along, and its id is gone. */
-static weft_value collect(weft__cord *c, weft__fiber *f)
-{
-    weft_value value = f->result;
-    if (weft_is_error(value))
-        weft__error_set(c->current, weft__error_ref(f->error));
-    weft__fiber *parent = f->parent;
-    weft__fiber_collect(c, f);
-    weft__alarm_update(parent);
-    return value;
-}
-
 weft_value weft_await(weft_fiber fiber)
 {
     weft__cord *c = weft__cord_here();
@@ -46,7 +34,7 @@ weft_value weft_await(weft_fiber fiber)
     if (UNLIKELY(f == NULL))
         return weft__fiber_missing(c, fiber);
     if (f->phase == WEFT__ENDED)
-        return collect(c, f);
+        return weft__fiber_collect(c, f);
     weft__fiber *self = c->current;
     if (UNLIKELY(weft__tree_is_above(f, self)))
         return -EDEADLK;
@@ -177,7 +165,7 @@ static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
         if (one == NULL)
             ended(&w->members[i].awaiter, value_of_twin(w, f, i));
         else if (one->phase == WEFT__ENDED)
-            ended(&w->members[i].awaiter, collect(c, one));
+            ended(&w->members[i].awaiter, weft__fiber_collect(c, one));
         else
             weft__list_insert(&one->awaiters, &w->members[i].awaiter.link);
     }
@@ -268,12 +256,11 @@ int weft_terminate(weft_fiber fiber, double grace_s)
 {
     if (!(grace_s >= 0))
         return weft_fail(-EINVAL, "a grace time of %g s", grace_s);
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL)
-        return weft__fiber_missing(c, fiber);
+    weft__cord *c;
+    weft__fiber *f;
+    int rc = weft__find(fiber, &c, &f);
+    if (rc < 0)
+        return rc;
     if (f->phase != WEFT__ENDED && weft__tree_is_above(f, c->current))
         return -EDEADLK;
     weft_cancel(fiber);

@@ -98,13 +98,14 @@ weft_value weft_transfer(weft_fiber fiber, weft_value value)
 weft_value weft_start(weft_fiber fiber)
 {
     weft__cord *c = weft__cord_here();
-    if (c != NULL && c->current->alarm)
-        return weft__refuse(c);
-    weft__fiber *to;
-    int rc = weft__find_living(fiber, &c, &to);
-    if (rc < 0)
-        return rc;
+    if (c == NULL)
+        return -ENOMEM;
     weft__fiber *f = c->current;
+    if (f->alarm)
+        return weft__refuse(c);
+    weft__fiber *to = weft__fiber_find(c, fiber);
+    if (to == NULL || to->phase == WEFT__ENDED)
+        return weft__fiber_missing(c, fiber);
     if (to->waits_in != &weft__waits_new || to->is_parked)
         return -EBUSY;
     to->waits_in = NULL;

@@ -282,7 +282,11 @@ bool weft__cord_is_reachable(void)
     return task.st_nlink > 2 + 1 + WEFT__SANITIZER_THREADS;
 }
 
+#define TEXT_OF(x) TEXT_OF_RAW(x)
+#define TEXT_OF_RAW(x) #x
+
 const char *weft_version(void)
 {
-    return "0.1.0";
+    return TEXT_OF(WEFT_VERSION_MAJOR) "." TEXT_OF(WEFT_VERSION_MINOR) "." TEXT_OF(
+        WEFT_VERSION_PATCH);
 }

@@ -192,7 +192,7 @@ void weft_account(bool on)
     if (c == NULL)
         return;
     c->is_accounting = on;
-    weft__end_turn(c);
+    weft__set_turn(c, 1);
     c->switched_ns = weft__clock_ns();
 }
 

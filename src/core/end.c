@@ -182,25 +182,35 @@ static int run_after_all(weft__cord *c, weft__fiber *f)
     return 0;
 }
 
+/*
+ * Take a fiber from those of its parent that have ended; its error, if the parent has not been told
+ * yet, it will not be told any more.
+ */
+static void leave_ended(weft__cord *c, weft__fiber *f)
+{
+    weft__list_remove(&f->sibling);
+    c->ended_count--;
+    if (!weft_is_error(f->result))
+        return;
+    weft__error_unqueue(f->parent, f->error, (int)f->result);
+    weft__alarm_update(f->parent);
+}
+
 /* Run a fiber again that has ended and was not awaited. */
 static int revive(weft__cord *c, weft__fiber *f)
 {
-    size_t bytes = f->stack_bytes != 0 ? f->stack_bytes : weft__stack_bytes_default();
+    size_t bytes = weft__stack_bytes(f->stack_bytes);
     int rc = f->stack.low == NULL ? weft__stack_acquire(&c->stacks, bytes, &f->stack) : 0;
     if (rc < 0)
         return rc;
     weft__fiber_rewind(f);
-    weft__fiber *parent = f->parent;
-    weft__error_unqueue(parent, f->error, (int)f->result);
-    weft__alarm_update(parent);
+    leave_ended(c, f);
     weft__error_set(f, NULL);
-    weft__list_remove(&f->sibling);
-    c->ended_count--;
     c->fibers_count++;
     f->is_stopped = false;
     f->phase = WEFT__FRESH;
     weft__alarm_update(f);
-    weft__tree_link(f, parent);
+    weft__tree_link(f, f->parent);
     f->woken_open = true;
     weft__make_runnable(c, f, 0, WEFT__TAIL);
     return 0;
@@ -232,13 +242,14 @@ int weft_restart(weft_fiber fiber)
     return weft__wait_int(c, &waits_restart, f);
 }
 
-void weft__fiber_collect(weft__cord *c, weft__fiber *f)
+weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f)
 {
-    weft__list_remove(&f->sibling);
-    c->ended_count--;
-    if (weft_is_error(f->result))
-        weft__error_unqueue(f->parent, f->error, (int)f->result);
+    weft_value value = f->result;
+    if (weft_is_error(value))
+        weft__error_set(c->current, weft__error_ref(f->error));
+    leave_ended(c, f);
     weft__fiber_free(c, f);
+    return value;
 }
 
 /*

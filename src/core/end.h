@@ -10,8 +10,11 @@ void weft__fiber_entry(intptr_t value);
 /* The last thing done for a fiber that has ended, after the next one was chosen: what it leaves. */
 void weft__fiber_retire(weft__cord *c, weft__fiber *f);
 
-/* An ended fiber has been awaited (value taken, words passed on): give its record back. */
-void weft__fiber_collect(weft__cord *c, weft__fiber *f);
+/*
+ * An ended fiber is awaited: its value, its words for the current fiber, and its record is given
+ * back.
+ */
+weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f);
 
 /*
  * What all fibers of the cord do when their thread or process ends. The first error that nobody

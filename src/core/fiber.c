@@ -91,8 +91,7 @@ static int take_record(weft__cord *c, size_t stack_bytes, weft__fiber **out)
             return rc;
     }
     weft__fiber *f = weft__fiber_of_sibling(c->bare.next);
-    size_t bytes = stack_bytes != 0 ? stack_bytes : weft__stack_bytes_default();
-    int rc = weft__stack_acquire(&c->stacks, bytes, &f->stack);
+    int rc = weft__stack_acquire(&c->stacks, weft__stack_bytes(stack_bytes), &f->stack);
     if (rc < 0)
         return rc;
     weft__list_remove(&f->sibling);
@@ -137,8 +136,7 @@ static int check(weft__cord *c, weft_fn *fn, const void *arg, const weft_spin_op
     if (bytes != 0 && (bytes < WEFT__STACK_BYTES_MIN || bytes > WEFT__STACK_BYTES_MAX))
         return weft_fail(-EINVAL, "a stack of %zu bytes: it takes %zu to %zu", bytes,
                          WEFT__STACK_BYTES_MIN, WEFT__STACK_BYTES_MAX);
-    if (o->arg_bytes > (bytes != 0 ? bytes : weft__stack_bytes_default()) / 4 ||
-        (o->arg_bytes > 0 && arg == NULL))
+    if (o->arg_bytes > weft__stack_bytes(bytes) / 4 || (o->arg_bytes > 0 && arg == NULL))
         return weft_fail(-EINVAL, "an argument of %zu bytes does not fit the stack", o->arg_bytes);
     *parent = o->parent != 0 ? weft__fiber_find(c, o->parent) : c->current;
     if (*parent == NULL || (*parent)->phase == WEFT__ENDED)

@@ -48,10 +48,8 @@ static intptr_t finish_at_once(weft__cord *c, intptr_t result)
     if (LIKELY(++c->ops_in_a_row < WEFT__OPS_IN_A_ROW_MAX))
         return result;
     c->ops_in_a_row = 0;
-    c->current->woken_open = false;
-    weft__make_runnable(c, c->current, result, WEFT__TAIL);
-    weft__end_turn(c);
-    return weft__switch(c);
+    weft__set_turn(c, 1);
+    return weft__yield(c, result);
 }
 
 intptr_t weft__op_run(weft__op *op)

@@ -42,11 +42,11 @@ COLD static void account(weft__cord *c)
     c->switched_ns = now;
 }
 
-/* Count the switches since the last look at the clock, and set how many there are to the next. */
-static void begin_turn(weft__cord *c)
+/* Handle what is complete, without waiting. */
+static void poll_quickly(weft__cord *c)
 {
-    c->switches += c->turn_span - c->turn_left;
-    c->turn_span = c->turn_left = c->is_shuffled || c->is_accounting ? 1 : c->turn_switches;
+    c->polls++;
+    c->backend->type->poll(c->backend, 0);
 }
 
 /*
@@ -74,11 +74,10 @@ COLD static void turn(weft__cord *c)
     if (is_time || c->must_poll) {
         c->must_poll = false;
         c->polled_ns = now;
-        c->polls++;
-        b->type->poll(b, 0);
+        poll_quickly(c);
     }
 
-    begin_turn(c);
+    weft__set_turn(c, c->is_shuffled || c->is_accounting ? 1 : c->turn_switches);
     uint64_t random;
     if (c->is_shuffled && weft__runqueue_count(&c->runqueue) > 0 && b->type->choose(b, &random))
         weft__runqueue_shuffle(&c->runqueue, random);
@@ -153,11 +152,12 @@ static void poll_and_wait(weft__cord *c)
     int64_t timeout_ns = poll_timeout(c);
     if (timeout_ns != 0) {
         c->polls_blocking++;
-        if (c->on_idle != NULL)
+        if (c->on_idle != NULL) {
             c->on_idle(c->on_idle_arg);
-        if (weft__runqueue_count(&c->runqueue) > 0)
-            return; /* it woke someone */
-        timeout_ns = poll_timeout(c);
+            if (weft__runqueue_count(&c->runqueue) > 0)
+                return;                   /* it woke someone */
+            timeout_ns = poll_timeout(c); /* it may have armed a timer */
+        }
     }
     c->polls++;
     if (c->is_accounting)
@@ -171,14 +171,6 @@ static void poll_and_wait(weft__cord *c)
     c->polled_ns = c->turned_ns = weft__cord_now(c);
 }
 
-/* See whether anything is complete; whether someone is runnable now. */
-static bool poll_quickly(weft__cord *c)
-{
-    c->polls++;
-    c->backend->type->poll(c->backend, 0);
-    return weft__runqueue_count(&c->runqueue) > 0;
-}
-
 /* The run queue is empty: wait for the outside world until it is not. */
 COLD static weft__runnable *idle(weft__cord *c)
 {
@@ -189,8 +181,11 @@ COLD static weft__runnable *idle(weft__cord *c)
         weft__runnable *r = weft__runqueue_pop(&c->runqueue);
         if (r != NULL)
             return r;
-        if (c->backend->type->is_closed && poll_quickly(c))
-            continue;
+        if (c->backend->type->is_closed) {
+            poll_quickly(c);
+            if (weft__runqueue_count(&c->runqueue) > 0)
+                continue;
+        }
         if (is_stuck(c))
             tell_stuck(c);
         else

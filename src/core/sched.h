@@ -29,11 +29,11 @@ int weft__switch_int(weft__cord *c);
 /* The same from a fiber that has ended. */
 void weft__switch_away(weft__cord *c) __attribute__((noreturn));
 
-/* Look at the clock at the next switch. */
-static inline void weft__end_turn(weft__cord *c)
+/* Count the switches of this turn so far, and look at the clock after so many more. */
+static inline void weft__set_turn(weft__cord *c, uint32_t switches)
 {
     c->switches += c->turn_span - c->turn_left;
-    c->turn_span = c->turn_left = 1;
+    c->turn_span = c->turn_left = switches;
 }
 
 /* Switch to this fiber now; it is on no queue and its value is set. */
@@ -49,6 +49,14 @@ void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__
 
 /* Park a fiber: it does not run until it is let go on. */
 void weft__hold(weft__cord *c, weft__fiber *f);
+
+/* The current fiber goes to the tail of the queue, and is resumed with value. */
+static inline weft_value weft__yield(weft__cord *c, weft_value value)
+{
+    c->current->woken_open = false;
+    weft__make_runnable(c, c->current, value, WEFT__TAIL);
+    return weft__switch(c);
+}
 
 /* Let a parked fiber go on; nothing happens to one that is not parked. */
 void weft__unpark(weft__cord *c, weft__fiber *f);

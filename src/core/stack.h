@@ -145,6 +145,12 @@ static inline size_t weft__stack_slot_bytes(const weft__stack *stack)
  */
 size_t weft__stack_bytes_default(void);
 
+/* The size to acquire when so many bytes were asked for; 0 asks for the default. */
+static inline size_t weft__stack_bytes(size_t asked)
+{
+    return asked != 0 ? asked : weft__stack_bytes_default();
+}
+
 /*
  * Is this address in the guard of the stack? Exactly there: what lies below belongs to another
  * stack and does not fault. Safe in a signal handler.

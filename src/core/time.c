@@ -43,7 +43,7 @@ void weft__sleep_over(weft__timer *timer)
 static int sleep_for_nothing(weft__cord *c)
 {
     c->must_poll = true;
-    weft__end_turn(c);
+    weft__set_turn(c, 1);
     return weft_snooze();
 }
 
