@@ -1,7 +1,8 @@
 /*
  * weft: fibers for C. Everything public, in one include.
  *
- * From the environment, read when a thread first calls weft: WEFT_BACKEND (epoll, sim), WEFT_STACK
+ * From the environment, read when a thread first calls weft: WEFT_BACKEND (io_uring, epoll, libev,
+ * sim), WEFT_STACK
  * (the default stack size: 128K, 1M), and on sim WEFT_SEED (a number by which the order of
  * runnable fibers is shuffled, the same each time).
  */
@@ -11,7 +12,9 @@
 #include <weft/debug.h>
 #include <weft/error.h>
 #include <weft/fiber.h>
+#include <weft/file.h>
 #include <weft/io.h>
+#include <weft/net.h>
 #include <weft/scope.h>
 #include <weft/time.h>
 #include <weft/version.h>

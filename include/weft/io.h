@@ -1,7 +1,13 @@
 /*
  * I/O on descriptors: the system call's arguments; blocks the calling fiber only. A blocking or a
- * non-blocking descriptor, it makes no difference. A call that is cancelled has moved no data.
- * (On the sim backend that holds for what weft_pipe and weft_socketpair make; a descriptor of the
+ * non-blocking descriptor, it makes no difference. Sockets are in net.h, files in file.h, lines and
+ * buffers in stream.h.
+ *
+ * A call that is cancelled has moved no data: it returns when the kernel has let go of the buffer,
+ * and if the kernel was faster, its result is returned and the cancellation strikes at the next
+ * call. A descriptor that was used with weft is closed with weft_close.
+ *
+ * (On the sim backend this holds for what weft_pipe and weft_socketpair make; a descriptor of the
  * kernel blocks the thread there.)
  */
 #ifndef WEFT_IO_H
@@ -9,8 +15,9 @@
 
 #include <weft/base.h>
 
-#include <sys/socket.h>
+#include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 WEFT_BEGIN
 
@@ -23,23 +30,23 @@ WEFT_SWITCHPOINT ssize_t weft_read(int fd, void *buffer, size_t bytes);
  */
 WEFT_SWITCHPOINT ssize_t weft_write(int fd, const void *buffer, size_t bytes);
 
+/** Read into several buffers in a row. As readv(2). */
+WEFT_SWITCHPOINT ssize_t weft_readv(int fd, const struct iovec *pieces, int count);
+
+/** Write several buffers in a row; may write fewer bytes. As writev(2), without the signal. */
+WEFT_SWITCHPOINT ssize_t weft_writev(int fd, const struct iovec *pieces, int count);
+
 /**
  * Write all of it, in as many calls as it takes. Returns bytes, or the error that stopped it; how
  * much had gone out by then is not known.
  */
 WEFT_SWITCHPOINT ssize_t weft_write_all(int fd, const void *buffer, size_t bytes);
 
+/** Write all of several buffers; pieces is left as it is. Returns how many bytes that was. */
+WEFT_SWITCHPOINT ssize_t weft_writev_all(int fd, const struct iovec *pieces, int count);
+
 /** Read until so many bytes are there or the other side is done; returns how many came. */
 WEFT_SWITCHPOINT ssize_t weft_read_full(int fd, void *buffer, size_t bytes);
-
-/**
- * Take the next connection; its descriptor is close-on-exec. address and bytes as in accept(2), may
- * be NULL. The listening socket is non-blocking afterwards.
- */
-WEFT_SWITCHPOINT int weft_accept(int fd, struct sockaddr *address, socklen_t *bytes);
-
-/** Connect a socket. As connect(2). */
-WEFT_SWITCHPOINT int weft_connect(int fd, const struct sockaddr *address, socklen_t bytes);
 
 /**
  * Wait until the descriptor is ready for one of events (POLLIN, POLLOUT); returns those it is ready
@@ -57,10 +64,76 @@ WEFT_SWITCHPOINT int weft_close(int fd);
 /** A pipe: fd[0] to read from, fd[1] to write to, close-on-exec. In memory on the sim backend. */
 WEFT_API int weft_pipe(int fd[2]);
 
-/** Two connected stream sockets, close-on-exec. In memory on the sim backend. */
-WEFT_API int weft_socketpair(int fd[2]);
+/**
+ * Move up to so many bytes from one descriptor to the other inside the kernel; one of them is a
+ * pipe. 0 at the end of the input. As splice(2), offsets may be NULL; may move fewer.
+ */
+WEFT_SWITCHPOINT ssize_t weft_splice(int fd_in, int64_t *offset_in, int fd_out, int64_t *offset_out,
+                                     size_t bytes, unsigned flags);
 
-/** The name of the backend that the calling thread uses: "epoll", "sim". */
+/** Copy up to so many bytes from one pipe to another, leaving them in the first. As tee(2). */
+WEFT_SWITCHPOINT ssize_t weft_tee(int fd_in, int fd_out, size_t bytes, unsigned flags);
+
+/**
+ * Send so many bytes of a file, from *offset on (moved along) or from its position if offset is
+ * NULL; in as many calls as it takes. Returns how many went: fewer only at the end of the file.
+ */
+WEFT_SWITCHPOINT ssize_t weft_sendfile(int fd_out, int fd_in, off_t *offset, size_t bytes);
+
+/**
+ * Move everything from one descriptor to the other until the input ends, inside the kernel; neither
+ * need be a pipe. Returns how many bytes that was. Cancelled, nothing is lost that was read: it has
+ * been written, or the error says that the output failed.
+ */
+WEFT_SWITCHPOINT ssize_t weft_splice_all(int fd_in, int fd_out);
+
+/** How weft_splice_chunks writes; all-zero writes the bytes alone. NULL is no text. */
+typedef struct weft_chunk_format {
+    const char *prefix;       /* before the first chunk */
+    const char *postfix;      /* after the last */
+    const char *chunk_prefix; /* printf format for the chunk's size, one %zu or %zx: "%zx\r\n" */
+    const char *chunk_postfix;
+    size_t chunk_bytes_max; /* 0: 16 KiB */
+} weft_chunk_format;
+
+/**
+ * Move everything from one descriptor to the other in chunks, each between its prefix and its
+ * postfix: HTTP's chunked encoding is {.chunk_prefix = "%zx\r\n", .chunk_postfix = "\r\n",
+ * .postfix = "0\r\n\r\n"}. Returns how many bytes of the input that was. -EINVAL for a chunk_prefix
+ * that is not such a format, -EMSGSIZE for one that is longer than 256 bytes.
+ */
+WEFT_SWITCHPOINT ssize_t weft_splice_chunks(int fd_in, int fd_out, const weft_chunk_format *format);
+
+/** What a link of a chain does. */
+typedef enum weft_link_kind {
+    WEFT_LINK_READ = 1, /* at most bytes */
+    WEFT_LINK_WRITE,    /* all of them */
+    WEFT_LINK_RECV,
+    WEFT_LINK_SEND,   /* all of them */
+    WEFT_LINK_SPLICE, /* from fd to fd_out: all of them, or to the end of the input */
+    WEFT_LINK_FSYNC,
+} weft_link_kind;
+
+/** One operation of a chain. All that a kind does not name is zero. */
+typedef struct weft_link {
+    weft_link_kind kind;
+    int fd;
+    int fd_out; /* SPLICE */
+    int flags;  /* of recv, send or splice */
+    void *data; /* READ, WRITE, RECV, SEND */
+    size_t bytes;
+    ssize_t result; /* set by weft_chain: bytes, 0, or an error; -ECANCELED: not begun */
+} weft_link;
+
+/**
+ * Do several operations in a row, each when the one before it has succeeded, submitted as one where
+ * the kernel can. The first failure ends the chain and is what comes back; else the result of the
+ * last link. A deadline or a cancellation ends it, too; the results tell how far it came. -EINVAL
+ * for a link that is wrong in itself, before anything has been done.
+ */
+WEFT_SWITCHPOINT ssize_t weft_chain(weft_link *links, size_t count);
+
+/** The name of the backend that the calling thread uses: "io_uring", "epoll", "libev", "sim". */
 WEFT_API const char *weft_backend_name(void);
 
 /** Why it is that one, in a sentence. */

@@ -8,33 +8,69 @@
 #ifndef WEFT_BACKEND_BACKEND_H
 #define WEFT_BACKEND_BACKEND_H
 
+#include "backend/pool.h"
 #include "base/list.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
 
 typedef enum weft__opcode {
     WEFT__OP_READ,
     WEFT__OP_WRITE,
+    WEFT__OP_READV,
+    WEFT__OP_WRITEV,
+    WEFT__OP_RECV,
+    WEFT__OP_SEND,
+    WEFT__OP_RECVMSG,
+    WEFT__OP_SENDMSG,
     WEFT__OP_ACCEPT,
     WEFT__OP_CONNECT,
     WEFT__OP_WAIT, /* for readiness */
+    WEFT__OP_SPLICE,
+    WEFT__OP_TEE,
+    WEFT__OP_OPEN,
+    WEFT__OP_FSYNC,
+    WEFT__OP_CALL, /* a function that blocks */
+    WEFT__OP_COUNT,
 } weft__opcode;
+
+/* An offset that stands for the file's own position. */
+#define WEFT__OFFSET_CURRENT (-1)
 
 /*
  * One outstanding operation: on the stack of the fiber that waits for it, until it is done. The
  * first part is the caller's to fill in, the second the backend's.
+ *
+ * A socket operation with MSG_DONTWAIT or MSG_ERRQUEUE among its flags never waits: -EAGAIN is its
+ * result. MSG_WAITALL is the caller's matter, and not among them.
  */
 typedef struct weft__op {
     weft__opcode code;
-    int fd;
+    int fd; /* -1 for CALL; the folder (AT_FDCWD) for OPEN */
     union {
         struct {
             void *data;
             size_t bytes;
+            int64_t offset;
         } buffer; /* READ, WRITE */
+        struct {
+            const struct iovec *pieces;
+            int count;
+            int64_t offset;
+        } vector; /* READV, WRITEV */
+        struct {
+            void *data;
+            size_t bytes;
+            int flags;
+        } packet; /* RECV, SEND */
+        struct {
+            struct msghdr *header;
+            int flags;
+        } message; /* RECVMSG, SENDMSG */
         struct {
             struct sockaddr *address;
             socklen_t *bytes;
@@ -44,6 +80,28 @@ typedef struct weft__op {
             socklen_t bytes;
         } connect;  /* CONNECT */
         int events; /* WAIT: POLLIN, POLLOUT */
+        struct {
+            int64_t *offset_in; /* may be NULL, as in splice(2) */
+            int64_t *offset_out;
+            size_t bytes;
+            int fd_out;
+            unsigned flags;
+        } copy; /* SPLICE, TEE: from fd to fd_out */
+        struct {
+            const char *path;
+            int flags;
+            mode_t mode;
+        } open;            /* OPEN */
+        bool is_data_only; /* FSYNC */
+        struct {
+            intptr_t (*fn)(void *arg);
+            void *arg;
+            /*
+             * Given up while fn runs: NULL, the operation ends when fn returns, as if it had not
+             * been; else it ends at once, and drop(arg) is called on that thread after fn.
+             */
+            void (*drop)(void *arg);
+        } call; /* CALL */
     } u;
     /*
      * Called from inside poll or close_fd when the operation is done, with what its call is to
@@ -53,7 +111,11 @@ typedef struct weft__op {
     void *owner; /* the caller's own, for done */
 
     weft__list link; /* where it waits in the backend */
-    int progress;    /* backend's own: how far a two-step operation has come */
+    int progress;    /* backend's own: how far an operation of several steps has come */
+    int wait_fd;     /* what it would wait for next: set by weft__call_try with -EAGAIN */
+    int wait_events;
+    struct weft__job *job; /* in the pool; NULL: not there */
+    weft__list turn;       /* backend's own: a second place to wait in */
 } weft__op;
 
 /*
@@ -114,6 +176,9 @@ typedef struct weft__backend_type {
     /* Close a descriptor, after ending what is pending on it with -EBADF. 0 or -errno. */
     int (*close_fd)(weft__backend *b, int fd);
 
+    /* shutdown(2). 0 or -errno. */
+    int (*shutdown_fd)(weft__backend *b, int fd, int how);
+
     /* A pipe, two connected stream sockets; close-on-exec. 0 or -errno. */
     int (*pipe)(weft__backend *b, int fd[2]);
     int (*socketpair)(weft__backend *b, int fd[2]);
@@ -135,7 +200,8 @@ typedef struct weft__backend_type {
 /* The head of every backend's own struct. */
 struct weft__backend {
     const weft__backend_type *type;
-    size_t pending; /* operations that are waiting */
+    size_t pending;        /* operations that are waiting */
+    weft__finished pooled; /* what the pool has done for it */
 };
 
 /*
@@ -150,13 +216,17 @@ typedef struct weft__backend_none {
 
 void weft__backend_none_open(weft__backend_none *b, int error);
 
+extern const weft__backend_type weft__backend_uring; /* those that are built in */
 extern const weft__backend_type weft__backend_epoll;
+extern const weft__backend_type weft__backend_ev, weft__backend_ev_epoll, weft__backend_ev_poll,
+    weft__backend_ev_select;
 extern const weft__backend_type weft__backend_sim;
 
 /*
- * The type to use: the one that WEFT_BACKEND names, else the best one built in. *why gets a
- * sentence on the choice. A name that is unknown falls back to the default, and why says so.
+ * Open the backend that WEFT_BACKEND names, else the best that works here. One that does not work,
+ * or a name that is unknown, falls back to the next best. *why gets a sentence on the choice, which
+ * stays. 0, or -errno if none could be opened.
  */
-const weft__backend_type *weft__backend_choose(const char **why);
+int weft__backend_open(weft__backend **out, const char **why);
 
 #endif

@@ -234,8 +234,9 @@ intptr_t weft__call_try(weft__op *op, bool *is_not_socket)
         return try_connect(op);
     case WEFT__OP_WAIT:
         return ready(op->fd, op->u.events);
+    default:
+        return -ENOSYS;
     }
-    return -ENOSYS;
 }
 
 static intptr_t block_write(const weft__op *op)
@@ -273,8 +274,9 @@ static intptr_t block_once(weft__op *op)
         return try_connect(op);
     case WEFT__OP_WAIT:
         return block_wait(op->fd, op->u.events);
+    default:
+        return -ENOSYS;
     }
-    return -ENOSYS;
 }
 
 intptr_t weft__call_block(weft__op *op)
@@ -289,6 +291,24 @@ intptr_t weft__call_block(weft__op *op)
             return -errno;
     }
     return result;
+}
+
+int weft__call_shutdown(weft__backend *b, int fd, int how)
+{
+    (void)b;
+    return shutdown(fd, how) < 0 ? -errno : 0;
+}
+
+int weft__call_pipe(weft__backend *b, int fd[2])
+{
+    (void)b;
+    return pipe2(fd, O_CLOEXEC) < 0 ? -errno : 0;
+}
+
+int weft__call_socketpair(weft__backend *b, int fd[2])
+{
+    (void)b;
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0 ? -errno : 0;
 }
 
 int weft__call_close(int fd)

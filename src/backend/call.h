@@ -20,6 +20,11 @@ intptr_t weft__call_try(weft__op *op, bool *is_not_socket);
 /* Make the call, and block the thread until it is done. */
 intptr_t weft__call_block(weft__op *op);
 
+/* As in the contract of a backend, for one whose descriptors are the kernel's. */
+int weft__call_shutdown(weft__backend *b, int fd, int how);
+int weft__call_pipe(weft__backend *b, int fd[2]);
+int weft__call_socketpair(weft__backend *b, int fd[2]);
+
 /* Close a descriptor. 0 or -errno; interrupted, it is closed all the same. */
 int weft__call_close(int fd);
 

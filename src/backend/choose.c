@@ -7,35 +7,86 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first is the default. */
+/* The best first. Those after WEFT__LAST_RESORT are only taken by name. */
 static const weft__backend_type *const types[] = {
+#ifdef WEFT_HAS_URING
+    &weft__backend_uring,
+#endif
     &weft__backend_epoll,
+#ifdef WEFT_HAS_EV
+    &weft__backend_ev,    &weft__backend_ev_epoll, &weft__backend_ev_poll, &weft__backend_ev_select,
+#endif
     &weft__backend_sim,
 };
+#define TYPES_COUNT (sizeof types / sizeof *types)
 
 /* Once: every thread asks. */
 static void say_unknown(const char *name)
 {
     static atomic_flag is_said = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&is_said))
-        dprintf(STDERR_FILENO,
-                "weft: WEFT_BACKEND=%s is not built in (epoll, sim are): epoll taken\n", name);
+    if (atomic_flag_test_and_set(&is_said))
+        return;
+    char names[128];
+    size_t used = 0;
+    for (size_t i = 0; i < TYPES_COUNT; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
+                                 types[i]->name);
+    dprintf(STDERR_FILENO, "weft: WEFT_BACKEND=%s is not built in (%s are)\n", name, names);
 }
 
-const weft__backend_type *weft__backend_choose(const char **why)
+static const weft__backend_type *find(const char *name)
+{
+    for (size_t i = 0; i < TYPES_COUNT; i++)
+        if (strcmp(name, types[i]->name) == 0)
+            return types[i];
+    return NULL;
+}
+
+/*
+ * The sentence has to stay for as long as the process does, and there are few: each is made once
+ * for the type that would not open and the reason.
+ */
+static const char *say_refused(const weft__backend_type *refused, int error)
+{
+    static _Thread_local char text[160];
+    snprintf(text, sizeof text, "%s is not to be had here (%s)", refused->name, strerror(-error));
+    return text;
+}
+
+/* The first of all that works, but not the simulation. */
+static int open_best(weft__backend **out, const char **why)
+{
+    int first_rc = 0;
+    for (size_t i = 0; i < TYPES_COUNT && types[i] != &weft__backend_sim; i++) {
+        int rc = types[i]->open(out);
+        if (rc == 0)
+            return 0;
+        if (first_rc == 0) {
+            first_rc = rc;
+            *why = say_refused(types[i], rc);
+        }
+    }
+    return first_rc;
+}
+
+int weft__backend_open(weft__backend **out, const char **why)
 {
     const char *name = getenv("WEFT_BACKEND");
     if (name == NULL || *name == '\0') {
-        *why = "epoll is the best one built in";
-        return types[0];
+        *why = "it is the best one built in";
+        return open_best(out, why);
     }
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (strcmp(name, types[i]->name) == 0) {
-            *why = "WEFT_BACKEND names it";
-            return types[i];
-        }
+    const weft__backend_type *named = find(name);
+    if (named == NULL) {
+        say_unknown(name);
+        *why = "WEFT_BACKEND names none that is built in; this is the best one";
+        return open_best(out, why);
     }
-    say_unknown(name);
-    *why = "WEFT_BACKEND names none that is built in; epoll is the default";
-    return types[0];
+    *why = "WEFT_BACKEND names it";
+    int rc = named->open(out);
+    if (rc == 0 || named == &weft__backend_sim)
+        return rc;
+    *why = say_refused(named, rc);
+    const char *ignored;
+    return open_best(out, &ignored);
 }

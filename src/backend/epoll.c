@@ -359,18 +359,6 @@ static int epoll_close_fd(weft__backend *base, int fd)
     return weft__call_close(fd);
 }
 
-static int epoll_pipe(weft__backend *base, int fd[2])
-{
-    (void)base;
-    return pipe2(fd, O_CLOEXEC) < 0 ? -errno : 0;
-}
-
-static int epoll_socketpair(weft__backend *base, int fd[2])
-{
-    (void)base;
-    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0 ? -errno : 0;
-}
-
 static int64_t epoll_now_ns(weft__backend *base)
 {
     (void)base;
@@ -410,6 +398,7 @@ static int epoll_open(weft__backend **out)
         return -ENOMEM;
     b->base.type = &weft__backend_epoll;
     b->epoll_fd = b->wake_fd = -1;
+    weft__finished_init(&b->base.pooled);
     weft__list_init(&b->retries);
     int rc = open_descriptors(b);
     if (rc < 0)
@@ -429,6 +418,7 @@ const weft__backend_type weft__backend_epoll = {
     .poll = epoll_poll,
     .wake = epoll_wake,
     .close_fd = epoll_close_fd,
-    .pipe = epoll_pipe,
-    .socketpair = epoll_socketpair,
+    .shutdown_fd = weft__call_shutdown,
+    .pipe = weft__call_pipe,
+    .socketpair = weft__call_socketpair,
 };

@@ -72,11 +72,12 @@ static const weft__backend_type none = {
     .poll = poll_none,
     .wake = wake,
     .close_fd = close_fd,
+    .shutdown_fd = weft__call_shutdown,
     .pipe = make_two,
     .socketpair = make_two,
 };
 
 void weft__backend_none_open(weft__backend_none *b, int error)
 {
-    *b = (weft__backend_none){{&none, 0}, error};
+    *b = (weft__backend_none){.base.type = &none, .error = error};
 }

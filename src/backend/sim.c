@@ -157,6 +157,7 @@ static int sim_open(weft__backend **out)
     sim_backend *b = calloc(1, sizeof *b);
     if (b == NULL)
         return -ENOMEM;
+    weft__finished_init(&b->base.pooled);
     b->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (b->wake_fd < 0) {
         int rc = -errno;
@@ -182,6 +183,7 @@ const weft__backend_type weft__backend_sim = {
     .poll = sim_poll,
     .wake = sim_wake,
     .close_fd = sim_close_fd,
+    .shutdown_fd = weft__call_shutdown,
     .pipe = sim_pipe,
     .socketpair = sim_socketpair,
     .tick = sim_tick,

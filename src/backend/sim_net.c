@@ -207,11 +207,9 @@ static intptr_t try_op(weft__simnet *net, sim_end *end, const weft__op *op)
         return end_write(net, end, op->u.buffer.data, op->u.buffer.bytes);
     case WEFT__OP_WAIT:
         return op->u.events & (POLLIN | POLLOUT) ? end_ready(end, op->u.events) : -EINVAL;
-    case WEFT__OP_ACCEPT:
-    case WEFT__OP_CONNECT:
-        break; /* there is no network in memory to connect through yet */
+    default: /* there is no network in memory to connect through yet */
+        return -EOPNOTSUPP;
     }
-    return -EOPNOTSUPP;
 }
 
 intptr_t weft__simnet_submit(weft__simnet *net, weft__op *op)

@@ -38,7 +38,7 @@ static inline weft__list *weft__waiters_queue(weft__waiters *w, const weft__op *
     case WEFT__OP_WRITE:
     case WEFT__OP_CONNECT:
         return &w->writers;
-    case WEFT__OP_WAIT:
+    default:
         break;
     }
     if (!(op->u.events & POLLOUT))

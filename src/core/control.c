@@ -153,9 +153,14 @@ int weft_interrupt(weft_fiber fiber, weft_value value)
     if (rc < 0)
         return rc;
     const weft__wait_kind *kind = f->waits_in;
-    if (kind == NULL || kind->leave == NULL || kind == &weft__waits_new || !kind->leave(f))
+    if (kind == NULL || kind->leave == NULL || kind == &weft__waits_new)
         return -EBUSY;
-    weft__wake(c, f, value, WEFT__TAIL);
+    if (kind->leave(f)) {
+        weft__wake(c, f, value, WEFT__TAIL);
+    } else {
+        f->is_interrupted = true;
+        f->interrupt_value = value;
+    }
     return 0;
 }
 

@@ -167,7 +167,7 @@ static void set_up_process(void)
 void weft__cord_open_backend(weft__cord *c)
 {
     weft__backend *b;
-    int rc = weft__backend_choose(&c->backend_why)->open(&b);
+    int rc = weft__backend_open(&b, &c->backend_why);
     if (rc < 0) {
         weft__backend_none_open(&c->no_backend, rc);
         b = &c->no_backend.base;
@@ -279,7 +279,7 @@ bool weft__cord_is_reachable(void)
     struct stat task; /* a folder has a link from each of its folders, and two of its own */
     if (stat("/proc/self/task", &task) < 0)
         return true;
-    return task.st_nlink > 2 + 1 + WEFT__SANITIZER_THREADS;
+    return task.st_nlink > 2 + 1 + WEFT__SANITIZER_THREADS + weft__pool_threads();
 }
 
 #define TEXT_OF(x) TEXT_OF_RAW(x)

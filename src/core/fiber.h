@@ -118,14 +118,16 @@ struct weft__fiber {
     bool is_stopped;  /* weft_stop or weft_cancel: for good */
     bool is_shutdown; /* stopped because its parent ended: its own failure still counts */
     bool is_restarting;
-    bool is_closing; /* its children are being ended: new ones too */
+    bool is_interrupted; /* its operation is on its way out, to return interrupt_value */
+    bool is_closing;     /* its children are being ended: new ones too */
     bool is_daemon;
     bool is_unawaited;  /* weft_go: nothing is kept */
     uint32_t no_switch; /* depth of weft_no_switch_begin */
     uint32_t refusals;  /* blocking calls refused in a row */
     weft_value result;  /* what it was stopped with; its value once it has ended */
     weft_value first_value;
-    weft__scope *scope; /* the innermost open one; NULL: none */
+    weft_value interrupt_value; /* meaningless unless is_interrupted */
+    weft__scope *scope;         /* the innermost open one; NULL: none */
 
     weft__extras *extras; /* NULL: none */
     int64_t cpu_ns;

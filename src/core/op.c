@@ -8,21 +8,40 @@ static void release(weft__cord *c, const weft__fiber *f)
     c->held_ops -= !f->is_daemon;
 }
 
+static const weft__wait_kind waits_release = {.name = "the kernel to let go of its buffer"};
+
+/*
+ * An operation that the kernel holds is on its way out from here on: nothing can hurry it, and what
+ * strikes meanwhile strikes at the next call.
+ */
 static bool leave_op(weft__fiber *f)
 {
     weft__cord *c = weft__cord_self;
-    if (!c->backend->type->cancel(c->backend, f->wait_object))
+    if (!c->backend->type->cancel(c->backend, f->wait_object)) {
+        f->waits_in = &waits_release;
         return false;
+    }
     release(c, f);
     return true;
 }
 
-static const weft__wait_kind waits_op[] = {
+static const weft__wait_kind waits_op[WEFT__OP_COUNT] = {
     [WEFT__OP_READ] = {"read", .leave = leave_op},
     [WEFT__OP_WRITE] = {"write", .leave = leave_op},
+    [WEFT__OP_READV] = {"readv", .leave = leave_op},
+    [WEFT__OP_WRITEV] = {"writev", .leave = leave_op},
+    [WEFT__OP_RECV] = {"recv", .leave = leave_op},
+    [WEFT__OP_SEND] = {"send", .leave = leave_op},
+    [WEFT__OP_RECVMSG] = {"recvmsg", .leave = leave_op},
+    [WEFT__OP_SENDMSG] = {"sendmsg", .leave = leave_op},
     [WEFT__OP_ACCEPT] = {"accept", .leave = leave_op},
     [WEFT__OP_CONNECT] = {"connect", .leave = leave_op},
     [WEFT__OP_WAIT] = {"a descriptor", .leave = leave_op},
+    [WEFT__OP_SPLICE] = {"splice", .leave = leave_op},
+    [WEFT__OP_TEE] = {"tee", .leave = leave_op},
+    [WEFT__OP_OPEN] = {"open", .leave = leave_op},
+    [WEFT__OP_FSYNC] = {"fsync", .leave = leave_op},
+    [WEFT__OP_CALL] = {"a call on another thread", .leave = leave_op},
 };
 
 /*
@@ -34,8 +53,11 @@ static void op_done(weft__op *op, intptr_t result)
     weft__cord *c = weft__cord_self;
     weft__fiber *f = op->owner;
     release(c, f);
-    if (result == -ECANCELED && f->alarm)
+    if (result == -ECANCELED && f->is_interrupted)
+        result = f->interrupt_value;
+    else if (result == -ECANCELED && f->alarm)
         result = weft__alarm_take(f);
+    f->is_interrupted = false;
     weft__wake(c, f, result, WEFT__TAIL);
 }
 

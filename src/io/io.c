@@ -1,4 +1,4 @@
-/* The I/O calls: each is one operation of the backend, or a loop of them. */
+/* The calls on any descriptor: each is one operation of the backend, or a loop of them. */
 #include "core/op.h"
 
 #include <weft/error.h>
@@ -8,13 +8,30 @@
 
 ssize_t weft_read(int fd, void *buffer, size_t bytes)
 {
-    weft__op op = {.code = WEFT__OP_READ, .fd = fd, .u.buffer = {buffer, bytes}};
+    weft__op op = {
+        .code = WEFT__OP_READ, .fd = fd, .u.buffer = {buffer, bytes, WEFT__OFFSET_CURRENT}};
     return weft__op_run(&op);
 }
 
 ssize_t weft_write(int fd, const void *buffer, size_t bytes)
 {
-    weft__op op = {.code = WEFT__OP_WRITE, .fd = fd, .u.buffer = {(void *)buffer, bytes}};
+    weft__op op = {.code = WEFT__OP_WRITE,
+                   .fd = fd,
+                   .u.buffer = {(void *)buffer, bytes, WEFT__OFFSET_CURRENT}};
+    return weft__op_run(&op);
+}
+
+ssize_t weft_readv(int fd, const struct iovec *pieces, int count)
+{
+    weft__op op = {
+        .code = WEFT__OP_READV, .fd = fd, .u.vector = {pieces, count, WEFT__OFFSET_CURRENT}};
+    return weft__op_run(&op);
+}
+
+ssize_t weft_writev(int fd, const struct iovec *pieces, int count)
+{
+    weft__op op = {
+        .code = WEFT__OP_WRITEV, .fd = fd, .u.vector = {pieces, count, WEFT__OFFSET_CURRENT}};
     return weft__op_run(&op);
 }
 
@@ -29,6 +46,37 @@ ssize_t weft_write_all(int fd, const void *buffer, size_t bytes)
     return (ssize_t)bytes;
 }
 
+/* The first pieces with something left after so many bytes; *skip: bytes of the first that went. */
+static const struct iovec *pass_over(const struct iovec *piece, size_t *skip, size_t bytes)
+{
+    *skip += bytes;
+    while (*skip > 0 && *skip >= piece->iov_len)
+        *skip -= piece++->iov_len;
+    return piece;
+}
+
+ssize_t weft_writev_all(int fd, const struct iovec *pieces, int count)
+{
+    size_t left = 0;
+    for (int i = 0; i < count; i++)
+        left += pieces[i].iov_len;
+    const struct iovec *end = pieces + count;
+    const ssize_t total = (ssize_t)left;
+    size_t skip = 0;
+    while (left > 0) {
+        /* A piece that went in part goes on alone: the caller's array is not ours to change. */
+        ssize_t n = skip > 0
+                        ? weft_write(fd, (char *)pieces->iov_base + skip, pieces->iov_len - skip)
+                        : weft_writev(fd, pieces, (int)(end - pieces));
+        if (n < 0 || (size_t)n > left)
+            return n;
+        left -= (size_t)n;
+        if (left > 0)
+            pieces = pass_over(pieces, &skip, (size_t)n);
+    }
+    return total;
+}
+
 ssize_t weft_read_full(int fd, void *buffer, size_t bytes)
 {
     size_t done = 0;
@@ -41,18 +89,6 @@ ssize_t weft_read_full(int fd, void *buffer, size_t bytes)
         done += (size_t)n;
     }
     return (ssize_t)done;
-}
-
-int weft_accept(int fd, struct sockaddr *address, socklen_t *bytes)
-{
-    weft__op op = {.code = WEFT__OP_ACCEPT, .fd = fd, .u.accept = {address, bytes}};
-    return (int)weft__op_run(&op);
-}
-
-int weft_connect(int fd, const struct sockaddr *address, socklen_t bytes)
-{
-    weft__op op = {.code = WEFT__OP_CONNECT, .fd = fd, .u.connect = {address, bytes}};
-    return (int)weft__op_run(&op);
 }
 
 int weft_wait_fd(int fd, int events)
@@ -74,13 +110,6 @@ int weft_pipe(int fd[2])
     weft__cord *c = weft__cord_here();
     weft__backend *b = c != NULL ? weft__cord_backend(c) : NULL;
     return b != NULL ? b->type->pipe(b, fd) : -ENOMEM;
-}
-
-int weft_socketpair(int fd[2])
-{
-    weft__cord *c = weft__cord_here();
-    weft__backend *b = c != NULL ? weft__cord_backend(c) : NULL;
-    return b != NULL ? b->type->socketpair(b, fd) : -ENOMEM;
 }
 
 const char *weft_backend_why(void)

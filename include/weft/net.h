@@ -1,0 +1,111 @@
+/*
+ * Sockets: the system call's arguments; blocks the calling fiber only. What io.h says of
+ * cancellation and of closing holds here, too; a peer that is gone is -EPIPE and no signal.
+ */
+#ifndef WEFT_NET_H
+#define WEFT_NET_H
+
+#include <weft/base.h>
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+WEFT_BEGIN
+
+/**
+ * Receive; flags as in recv(2). MSG_DONTWAIT makes it -EAGAIN instead of waiting, MSG_WAITALL waits
+ * for all of the bytes: cut short, it returns what came, and the error at the next call.
+ */
+WEFT_SWITCHPOINT ssize_t weft_recv(int fd, void *buffer, size_t bytes, int flags);
+
+/** Send; may send fewer bytes. As send(2). */
+WEFT_SWITCHPOINT ssize_t weft_send(int fd, const void *buffer, size_t bytes, int flags);
+
+/** Receive, and from whom. address and address_bytes as in recvfrom(2), may be NULL. */
+WEFT_SWITCHPOINT ssize_t weft_recvfrom(int fd, void *buffer, size_t bytes, int flags,
+                                       struct sockaddr *address, socklen_t *address_bytes);
+
+/** Send to an address. As sendto(2). */
+WEFT_SWITCHPOINT ssize_t weft_sendto(int fd, const void *buffer, size_t bytes, int flags,
+                                     const struct sockaddr *address, socklen_t address_bytes);
+
+/** Receive a message with its address and control data (descriptors, say). As recvmsg(2). */
+WEFT_SWITCHPOINT ssize_t weft_recvmsg(int fd, struct msghdr *message, int flags);
+
+/** Send a message with its address and control data. As sendmsg(2). */
+WEFT_SWITCHPOINT ssize_t weft_sendmsg(int fd, const struct msghdr *message, int flags);
+
+/**
+ * Take the next connection; its descriptor is close-on-exec. address and bytes as in accept(2), may
+ * be NULL. The listening socket may be non-blocking afterwards.
+ */
+WEFT_SWITCHPOINT int weft_accept(int fd, struct sockaddr *address, socklen_t *bytes);
+
+/** Connect a socket. As connect(2). */
+WEFT_SWITCHPOINT int weft_connect(int fd, const struct sockaddr *address, socklen_t bytes);
+
+/** Close one direction of a connection, or both. As shutdown(2); wakes who waits in it. */
+WEFT_API int weft_shutdown(int fd, int how);
+
+/** Two connected stream sockets, close-on-exec. In memory on the sim backend. */
+WEFT_API int weft_socketpair(int fd[2]);
+
+/**
+ * What weft_accept_loop calls for each connection, which is the callee's from then on. It may
+ * block, but connections wait meanwhile: spin a fiber for each. A negative result ends the loop.
+ */
+typedef int weft_on_conn(int fd, void *ctx);
+
+/**
+ * Accept connections until on_conn says stop, the call is cancelled or the listener fails; returns
+ * that error. What passes goes on: a connection that was gone before it was taken is skipped, and
+ * when descriptors or memory run out (EMFILE, ENFILE, ENOBUFS, ENOMEM) it says so once on stderr
+ * and tries again after a while. No connection is lost: what the kernel had accepted when the loop
+ * ended is what the next accept on fd returns.
+ */
+WEFT_SWITCHPOINT int weft_accept_loop(int fd, weft_on_conn *on_conn, void *ctx);
+
+/** What weft_recv_loop calls with what has come; not kept afterwards. Negative ends the loop. */
+typedef int weft_on_data(const void *data, size_t bytes, void *ctx);
+
+/**
+ * Read from a descriptor, a socket or not, until it ends: 0 then, else the error, or what on_data
+ * returned. It needs no buffer of the caller's. No byte is lost: what had been received when the
+ * loop ended is what the next read of this fiber's thread returns, with weft.
+ */
+WEFT_SWITCHPOINT int weft_recv_loop(int fd, weft_on_data *on_data, void *ctx);
+
+/**
+ * A socket that listens at an address: net is "tcp", "tcp4", "tcp6", "unix", or for datagrams
+ * "udp", "udp4", "udp6", "unixgram" (bound, nothing to accept). addr is "host:port", "[::1]:port",
+ * ":port" (all interfaces), or a path; "@name" is an abstract unix address. Port 0 takes a free
+ * one. A tcp listener may take a port that is in TIME_WAIT; a unix socket that nobody listens at
+ * any more is replaced. Returns the descriptor, close-on-exec; -EINVAL for a net or an address that
+ * is none, and what resolving, socket(2), bind(2) and listen(2) say. weft_error() has the words.
+ */
+WEFT_SWITCHPOINT int weft_listen(const char *net, const char *addr);
+
+/**
+ * Connect to an address, as weft_listen has them. A name's addresses are tried as RFC 8305 says:
+ * IPv6 and IPv4 in turn, the next one when one has failed or has not answered for 250 ms; the first
+ * that is there wins, and the others are closed. Returns the descriptor, close-on-exec, or the
+ * error of the last attempt; weft_error() has the words.
+ */
+WEFT_SWITCHPOINT int weft_dial(const char *net, const char *addr);
+
+/**
+ * The addresses of a name, as getaddrinfo(3), whose arguments these are; any of the first three may
+ * be NULL. *out is for weft_resolve_free. The lookup blocks no other fiber, and a cancelled one is
+ * left at once. -ENOENT: no such name or service; -EAGAIN: the name server does not answer; -EINVAL
+ * for hints that make no sense; weft_error() has the words.
+ */
+WEFT_SWITCHPOINT int weft_resolve(const char *host, const char *service,
+                                  const struct addrinfo *hints, struct addrinfo **out);
+
+/** Free what weft_resolve returned; NULL is nothing. */
+WEFT_API void weft_resolve_free(struct addrinfo *addresses);
+
+WEFT_END
+
+#endif

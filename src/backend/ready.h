@@ -1,0 +1,76 @@
+/*
+ * Operations over readiness: for backends that are told when a descriptor can be read or written
+ * and then make the call themselves. The call is tried first; what would block waits here, first
+ * come, first served for each direction, until the backend says that the descriptor is ready. What
+ * no readiness tells of (regular files, functions that block) goes to the pool.
+ *
+ * It keeps what is known of each descriptor by its number, from the first wait until the descriptor
+ * is closed. How a descriptor is watched is the backend's matter: two functions.
+ */
+#ifndef WEFT_BACKEND_READY_H
+#define WEFT_BACKEND_READY_H
+
+#include "backend/waiters.h"
+
+/* What is known of a number. All empty and zero: nothing. It never moves. */
+typedef struct weft__descriptor {
+    weft__waiters waiters;
+    weft__list pooled;   /* operations on it that the pool has */
+    weft__list closing;  /* in weft__ready's closing, while the pool is still at work on it */
+    void *watcher;       /* the backend's own; NULL: none */
+    uint32_t generation; /* the backend's own: tells its watch from one before; 0: not watched */
+    bool is_not_socket;  /* for weft__call_try */
+    bool is_drained;     /* nothing is left to read until the next event: see ready.c */
+    bool is_closing;     /* being closed; nothing new is let in */
+} weft__descriptor;
+
+typedef struct weft__ready {
+    weft__backend *backend;
+    /*
+     * Have poll report when fd is ready for what its waiters (of d) wait for, from now on; also a
+     * readiness that is there already. 0 or -errno, -EPERM for a file that cannot be watched.
+     */
+    int (*watch)(weft__backend *b, int fd, weft__descriptor *d);
+    /* fd is to be closed, or belongs to another file: forget it. */
+    void (*unwatch)(weft__backend *b, int fd, weft__descriptor *d);
+
+    weft__descriptor **chunks; /* by number, in chunks that never move */
+    size_t chunk_count;
+    weft__list retries; /* what waits for something that no readiness tells of: tried again */
+    weft__list closing; /* descriptors to close when the pool is done with them */
+} weft__ready;
+
+void weft__ready_open(weft__ready *r, weft__backend *b,
+                      int (*watch)(weft__backend *, int, weft__descriptor *),
+                      void (*unwatch)(weft__backend *, int, weft__descriptor *));
+
+/* Free the table. Nothing is pending; descriptors that wait to be closed are. */
+void weft__ready_close(weft__ready *r);
+
+/* NULL if nothing was ever noted about the number. */
+weft__descriptor *weft__ready_find(const weft__ready *r, int fd);
+
+/* The same, and makes it. Only for a number that a call found open. NULL: no memory. */
+weft__descriptor *weft__ready_note(weft__ready *r, int fd);
+
+/* As in the contract of a backend; all operations are known here. */
+intptr_t weft__ready_submit(weft__ready *r, weft__op *op);
+bool weft__ready_cancel(weft__ready *r, weft__op *op);
+int weft__ready_close_fd(weft__ready *r, int fd);
+
+/* For poll: at most how long it may wait. */
+int64_t weft__ready_timeout(const weft__ready *r, int64_t timeout_ns);
+
+/*
+ * For poll: fd is ready for these (POLLIN, POLLOUT, POLLERR, POLLHUP, POLLRDHUP): let those who
+ * wait go on. They may close it: d->generation and d->watcher tell.
+ */
+void weft__ready_event(weft__ready *r, int fd, weft__descriptor *d, int events);
+
+/* For poll, at its end: what is to be tried again, and what the pool has done. */
+void weft__ready_poll(weft__ready *r);
+
+/* The number has just been given to a new file: nothing that was known of it holds. */
+void weft__ready_forget(weft__ready *r, int fd);
+
+#endif
