@@ -16,6 +16,7 @@
 #include <weft/io.h>
 #include <weft/net.h>
 #include <weft/scope.h>
+#include <weft/stream.h>
 #include <weft/time.h>
 #include <weft/version.h>
 

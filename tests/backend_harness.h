@@ -60,13 +60,17 @@ static inline intptr_t start(trial *t, weft__op op)
 
 static inline intptr_t start_read(trial *t, int fd, void *to, size_t bytes)
 {
-    return start(t, (weft__op){.code = WEFT__OP_READ, .fd = fd, .u.buffer = {to, bytes}});
+    return start(
+        t,
+        (weft__op){.code = WEFT__OP_READ, .fd = fd, .u.buffer = {to, bytes, WEFT__OFFSET_CURRENT}});
 }
 
 static inline intptr_t start_write(trial *t, int fd, const void *from, size_t bytes)
 {
     void *data = (void *)(uintptr_t)from;
-    return start(t, (weft__op){.code = WEFT__OP_WRITE, .fd = fd, .u.buffer = {data, bytes}});
+    return start(t, (weft__op){.code = WEFT__OP_WRITE,
+                               .fd = fd,
+                               .u.buffer = {data, bytes, WEFT__OFFSET_CURRENT}});
 }
 
 static inline intptr_t start_wait(trial *t, int fd, int events)
@@ -96,12 +100,35 @@ static inline intptr_t write_now(int fd, const void *from, size_t bytes)
     return finish(&t, start_write(&t, fd, from, bytes));
 }
 
+/*
+ * What it ended with if nothing has to happen for that, else WEFT__OP_PENDING. The kernel may do it
+ * beside us; so it is given some time to say so.
+ */
+static inline intptr_t try_now(trial *t, intptr_t submitted)
+{
+    if (submitted != WEFT__OP_PENDING)
+        return submitted;
+    for (int i = 0; i < 3 && !t->is_done; i++)
+        ck_assert_int_eq(type->poll(backend, 5000000), 0);
+    return t->is_done ? t->result : WEFT__OP_PENDING;
+}
+
+/* Cancel it. -ECANCELED, or what it ended with if that had happened before. */
+static inline intptr_t give_up(trial *t)
+{
+    if (type->cancel(backend, &t->op)) {
+        ck_assert(!t->is_done);
+        return -ECANCELED;
+    }
+    return finish(t, WEFT__OP_PENDING);
+}
+
 /* Write until it would block, and leave that write pending in t. Returns the bytes written. */
 static inline size_t fill(trial *t, int fd, const void *piece, size_t bytes)
 {
     size_t written = 0;
     intptr_t n;
-    while ((n = start_write(t, fd, piece, bytes)) != WEFT__OP_PENDING) {
+    while ((n = try_now(t, start_write(t, fd, piece, bytes))) != WEFT__OP_PENDING) {
         ck_assert_int_gt(n, 0);
         written += (size_t)n;
     }

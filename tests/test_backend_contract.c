@@ -40,17 +40,15 @@ START_TEST(a_read_waits_for_a_write)
 }
 END_TEST
 
-START_TEST(a_read_of_what_is_there_is_done_at_once)
+START_TEST(a_read_of_what_is_there_does_not_wait)
 {
     int fd[2];
     trial read = {0};
     char got[2];
     open_kind(_i, fd);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
-    ck_assert_int_eq(start_read(&read, fd[0], got, 2), 2);
-    ck_assert_int_eq(start_read(&read, fd[0], got, 2), 1);
-    type->poll(backend, 0);
-    ck_assert(!read.is_done);
+    ck_assert_int_eq(try_now(&read, start_read(&read, fd[0], got, 2)), 2);
+    ck_assert_int_eq(try_now(&read, start_read(&read, fd[0], got, 2)), 1);
     close_both(fd);
 }
 END_TEST
@@ -141,7 +139,7 @@ START_TEST(several_readers_are_served_in_the_order_they_came)
     ck_assert(start_read(&read[3], fd[0], &got[3], 1) == WEFT__OP_PENDING);
     ck_assert_int_eq(finish(&read[2], WEFT__OP_PENDING), 1);
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(read[i].order, i + 1);
+        ck_assert(read[i].is_done && (i == 0 || read[i].order > read[i - 1].order));
         ck_assert_int_eq(got[i], "abc"[i]);
     }
     ck_assert(!read[3].is_done);
@@ -159,20 +157,27 @@ START_TEST(a_cancelled_read_takes_no_data)
     char got[8] = "", kept[8] = "";
     open_kind(_i, fd);
     ck_assert(start_read(&read[0], fd[0], kept, 8) == WEFT__OP_PENDING);
-    ck_assert(type->cancel(backend, &read[0].op));
+    ck_assert_int_eq(give_up(&read[0]), -ECANCELED);
     ck_assert_uint_eq(backend->pending, 0);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
     type->poll(backend, 0);
     ck_assert_int_eq(read_now(fd[0], got, 8), 3);
     ck_assert_str_eq(kept, "");
-    /* And when the data was there already, but nobody had looked. */
+    /* And when the data was there already: it goes to the one or to the other. */
     ck_assert(start_read(&read[0], fd[0], kept, 8) == WEFT__OP_PENDING);
     ck_assert(start_read(&read[1], fd[0], got, 8) == WEFT__OP_PENDING);
-    ck_assert_int_eq(write_now(fd[1], "defg", 4), 4);
-    ck_assert(type->cancel(backend, &read[0].op));
+    trial write = {0};
+    intptr_t written = start_write(&write, fd[1], "defg", 4);
+    intptr_t given_up = give_up(&read[0]);
+    ck_assert_int_eq(finish(&write, written), 4);
+    if (given_up == -ECANCELED) {
+        ck_assert_str_eq(kept, "");
+    } else {
+        ck_assert_str_eq(kept, "defg");
+        ck_assert_int_eq(write_now(fd[1], "defg", 4), 4);
+    }
     ck_assert_int_eq(finish(&read[1], WEFT__OP_PENDING), 4);
-    ck_assert_str_eq(kept, "");
-    ck_assert(!read[0].is_done);
+    ck_assert_str_eq(got, "defg");
     close_both(fd);
 }
 END_TEST
@@ -188,17 +193,15 @@ START_TEST(closing_a_descriptor_ends_what_waits_on_it)
     ck_assert(start_read(&read[1], fd[0], got, 8) == WEFT__OP_PENDING);
     ck_assert(start_wait(&wait, fd[0], POLLIN) == WEFT__OP_PENDING);
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
-    ck_assert(read[0].is_done && read[1].is_done && wait.is_done);
-    ck_assert_int_eq(read[0].result, -EBADF);
-    ck_assert_int_eq(read[1].result, -EBADF);
-    ck_assert_int_eq(wait.result, -EBADF);
+    ck_assert_int_eq(finish(&read[0], WEFT__OP_PENDING), -EBADF);
+    ck_assert_int_eq(finish(&read[1], WEFT__OP_PENDING), -EBADF);
+    ck_assert_int_eq(finish(&wait, WEFT__OP_PENDING), -EBADF);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 
     open_kind(_i, fd);
     fill(&write, fd[1], piece, sizeof piece);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
-    ck_assert(write.is_done);
-    ck_assert_int_eq(write.result, -EBADF);
+    ck_assert_int_eq(finish(&write, WEFT__OP_PENDING), -EBADF);
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
 }
 END_TEST
@@ -212,9 +215,9 @@ START_TEST(what_is_not_open_is_a_bad_descriptor)
     close_both(fd);
     const int bad[] = {fd[0], fd[1], -1, INT32_MAX};
     for (int i = 0; i < 4; i++) {
-        ck_assert_int_eq(start_read(&t, bad[i], &byte, 1), -EBADF);
-        ck_assert_int_eq(start_write(&t, bad[i], &byte, 1), -EBADF);
-        ck_assert_int_eq(start_wait(&t, bad[i], POLLIN), -EBADF);
+        ck_assert_int_eq(read_now(bad[i], &byte, 1), -EBADF);
+        ck_assert_int_eq(write_now(bad[i], &byte, 1), -EBADF);
+        ck_assert_int_eq(finish(&t, start_wait(&t, bad[i], POLLIN)), -EBADF);
         ck_assert_int_eq(type->close_fd(backend, bad[i]), -EBADF);
     }
 }
@@ -229,8 +232,9 @@ START_TEST(a_new_descriptor_hears_nothing_of_the_old_one_with_its_number)
         open_kind(_i, fd);
         ck_assert(start_read(&old, fd[0], got, 8) == WEFT__OP_PENDING);
         ck_assert_int_eq(write_now(fd[1], "old", 3), 3);
-        close_both(fd); /* the event is on its way */
-        ck_assert_int_eq(old.result, -EBADF);
+        close_both(fd); /* the event is on its way, or was faster */
+        intptr_t result = finish(&old, WEFT__OP_PENDING);
+        ck_assert(result == -EBADF || result == 3);
         open_kind(_i, fd);
         ck_assert(start_read(&new, fd[0], got, 8) == WEFT__OP_PENDING);
         type->poll(backend, 0);
@@ -301,7 +305,7 @@ START_TEST(readiness_for_writing_comes_when_there_is_room)
     static const char piece[4096];
     open_kind(_i, fd);
     size_t filled = fill(&write, fd[1], piece, sizeof piece);
-    ck_assert(type->cancel(backend, &write.op));
+    ck_assert_int_eq(give_up(&write), -ECANCELED);
     ck_assert(start_wait(&wait[0], fd[1], POLLOUT) == WEFT__OP_PENDING);
     ck_assert(start_wait(&wait[1], fd[1], POLLIN | POLLOUT) == WEFT__OP_PENDING);
     type->poll(backend, 0);
@@ -349,6 +353,8 @@ static void refuse_while_closing(trial *t)
 {
     char byte;
     trial late = {0};
+    if (t->result == 1)
+        return; /* it was faster */
     ck_assert_int_eq(t->result, -EBADF);
     ck_assert_int_eq(start_read(&late, t->op.fd, &byte, 1), -EBADF);
     ck_assert_int_eq(type->close_fd(backend, t->op.fd), -EBADF);
@@ -365,7 +371,7 @@ START_TEST(done_may_close_the_descriptor_under_the_others)
     ck_assert(start_read(&second, fd[0], &got[1], 1) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
     ck_assert_int_eq(finish(&first, WEFT__OP_PENDING), 1);
-    ck_assert_int_eq(finish(&second, WEFT__OP_PENDING), -EBADF);
+    finish(&second, WEFT__OP_PENDING);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 
     open_kind(_i, fd);
@@ -374,8 +380,10 @@ START_TEST(done_may_close_the_descriptor_under_the_others)
     second.then = NULL;
     ck_assert_int_eq(write_now(fd[1], "a", 1), 1);
     ck_assert_int_eq(finish(&second, WEFT__OP_PENDING), 1);
-    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
-    ck_assert_int_eq(wait.result, -EBADF);
+    if (!wait.is_done) /* it might have been faster, and closed it */
+        ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
+    intptr_t result = finish(&wait, WEFT__OP_PENDING);
+    ck_assert(result == -EBADF || result == POLLIN);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
 END_TEST
@@ -469,7 +477,7 @@ int main(int argc, char **argv)
     tcase_set_timeout(tests, 30);
     tcase_add_checked_fixture(tests, set_up, tear_down);
     tcase_add_loop_test(tests, a_read_waits_for_a_write, 0, KINDS);
-    tcase_add_loop_test(tests, a_read_of_what_is_there_is_done_at_once, 0, KINDS);
+    tcase_add_loop_test(tests, a_read_of_what_is_there_does_not_wait, 0, KINDS);
     tcase_add_loop_test(tests, a_read_of_no_bytes_does_not_wait, 0, KINDS);
     tcase_add_loop_test(tests, closing_the_other_end_is_the_end_of_file, 0, KINDS);
     tcase_add_loop_test(tests, what_was_written_before_the_end_is_still_read, 0, KINDS);

@@ -77,13 +77,19 @@ WEFT_SWITCHPOINT ssize_t weft_tee(int fd_in, int fd_out, size_t bytes, unsigned 
 /**
  * Send so many bytes of a file, from *offset on (moved along) or from its position if offset is
  * NULL; in as many calls as it takes. Returns how many went: fewer only at the end of the file.
+ * Failed or cancelled, *offset, or the position, tells how many had gone by then. Neither the disk
+ * nor a slow peer holds up anybody else. -ESPIPE if fd_in is no file.
  */
 WEFT_SWITCHPOINT ssize_t weft_sendfile(int fd_out, int fd_in, off_t *offset, size_t bytes);
 
 /**
- * Move everything from one descriptor to the other until the input ends, inside the kernel; neither
- * need be a pipe. Returns how many bytes that was. Cancelled, nothing is lost that was read: it has
- * been written, or the error says that the output failed.
+ * Move everything from one descriptor to the other until the input ends, inside the kernel where it
+ * can be; neither need be a pipe. Returns how many bytes that was.
+ *
+ * A slow output holds up the input: no more is taken than the output has room for, and at most
+ * 256 KiB are on the way. Cancelled, nothing is lost that was read: it has been written, or the error
+ * says that the output failed. If it has room after all for a part only, a cancellation waits for
+ * the rest, but no longer than 5 s: -ETIMEDOUT.
  */
 WEFT_SWITCHPOINT ssize_t weft_splice_all(int fd_in, int fd_out);
 
@@ -93,14 +99,16 @@ typedef struct weft_chunk_format {
     const char *postfix;      /* after the last */
     const char *chunk_prefix; /* printf format for the chunk's size, one %zu or %zx: "%zx\r\n" */
     const char *chunk_postfix;
-    size_t chunk_bytes_max; /* 0: 16 KiB */
+    size_t chunk_bytes_max; /* 0: 16 KiB; no more than 1 MiB counts */
 } weft_chunk_format;
 
 /**
  * Move everything from one descriptor to the other in chunks, each between its prefix and its
  * postfix: HTTP's chunked encoding is {.chunk_prefix = "%zx\r\n", .chunk_postfix = "\r\n",
- * .postfix = "0\r\n\r\n"}. Returns how many bytes of the input that was. -EINVAL for a chunk_prefix
- * that is not such a format, -EMSGSIZE for one that is longer than 256 bytes.
+ * .postfix = "0\r\n\r\n"}. Returns how many bytes of the input that was. A chunk is what was there
+ * to be taken: it is not waited for until it is full. Cancelled, a chunk that was begun is written
+ * to its end, as weft_splice_all does it, but no postfix. -EINVAL for a chunk_prefix that is not
+ * such a format (%% is a percent sign), -EMSGSIZE for one that is longer than 256 bytes.
  */
 WEFT_SWITCHPOINT ssize_t weft_splice_chunks(int fd_in, int fd_out, const weft_chunk_format *format);
 

@@ -14,8 +14,9 @@
 WEFT_BEGIN
 
 /**
- * Receive; flags as in recv(2). MSG_DONTWAIT makes it -EAGAIN instead of waiting, MSG_WAITALL waits
- * for all of the bytes: cut short, it returns what came, and the error at the next call.
+ * Receive; flags as in recv(2). MSG_DONTWAIT makes it -EAGAIN instead of waiting. MSG_WAITALL waits
+ * for all of the bytes of a stream: cut short, it returns what came, and the error at the next
+ * call. (With MSG_PEEK, and for datagrams, it has no effect.)
  */
 WEFT_SWITCHPOINT ssize_t weft_recv(int fd, void *buffer, size_t bytes, int flags);
 
@@ -79,26 +80,36 @@ WEFT_SWITCHPOINT int weft_recv_loop(int fd, weft_on_data *on_data, void *ctx);
 /**
  * A socket that listens at an address: net is "tcp", "tcp4", "tcp6", "unix", or for datagrams
  * "udp", "udp4", "udp6", "unixgram" (bound, nothing to accept). addr is "host:port", "[::1]:port",
- * ":port" (all interfaces), or a path; "@name" is an abstract unix address. Port 0 takes a free
- * one. A tcp listener may take a port that is in TIME_WAIT; a unix socket that nobody listens at
- * any more is replaced. Returns the descriptor, close-on-exec; -EINVAL for a net or an address that
- * is none, and what resolving, socket(2), bind(2) and listen(2) say. weft_error() has the words.
+ * ":port" (all interfaces, IPv6 and IPv4 unless net says which), or for the unix ones a path or
+ * "@name", an abstract address. A port is a number or a service's name; port 0 takes a free one. Of
+ * a name's addresses the first one that can be had is taken.
+ *
+ * A tcp listener may take a port that is in TIME_WAIT; a unix socket's file that nobody listens at
+ * any more is replaced, any other file is not.
+ *
+ * Returns the descriptor, close-on-exec and non-blocking. -EINVAL for a net or an address that is
+ * none; else what weft_resolve, socket(2), bind(2) and listen(2) say. weft_error() has the words.
  */
 WEFT_SWITCHPOINT int weft_listen(const char *net, const char *addr);
 
 /**
- * Connect to an address, as weft_listen has them. A name's addresses are tried as RFC 8305 says:
- * IPv6 and IPv4 in turn, the next one when one has failed or has not answered for 250 ms; the first
- * that is there wins, and the others are closed. Returns the descriptor, close-on-exec, or the
- * error of the last attempt; weft_error() has the words.
+ * Connect to an address, as weft_listen has them; ":port" is this machine. A name's addresses are
+ * tried as RFC 8305 says: IPv6 and IPv4 in turn, the next one when one has failed or has not
+ * answered for 250 ms, by fibers that end with the call; the first that answers wins, and the
+ * others are closed. For datagrams it is the first address that the kernel can reach.
+ *
+ * Returns the descriptor, close-on-exec and non-blocking, a tcp one with TCP_NODELAY; or what
+ * weft_resolve says, or the error of the last attempt. -EINVAL for a net or an address that is
+ * none. weft_error() has the words.
  */
 WEFT_SWITCHPOINT int weft_dial(const char *net, const char *addr);
 
 /**
  * The addresses of a name, as getaddrinfo(3), whose arguments these are; any of the first three may
  * be NULL. *out is for weft_resolve_free. The lookup blocks no other fiber, and a cancelled one is
- * left at once. -ENOENT: no such name or service; -EAGAIN: the name server does not answer; -EINVAL
- * for hints that make no sense; weft_error() has the words.
+ * left at once. -ENOENT: no such name or service, or not in this family; -EAGAIN: the name server
+ * does not answer; -EIO: it cannot; -EINVAL for hints that make no sense or an out that is NULL;
+ * -ENOMEM. weft_error() has the words.
  */
 WEFT_SWITCHPOINT int weft_resolve(const char *host, const char *service,
                                   const struct addrinfo *hints, struct addrinfo **out);

@@ -32,6 +32,7 @@ typedef enum weft__opcode {
     WEFT__OP_WAIT, /* for readiness */
     WEFT__OP_SPLICE,
     WEFT__OP_TEE,
+    WEFT__OP_SENDFILE,
     WEFT__OP_OPEN,
     WEFT__OP_FSYNC,
     WEFT__OP_CALL, /* a function that blocks */
@@ -47,10 +48,13 @@ typedef enum weft__opcode {
  *
  * A socket operation with MSG_DONTWAIT or MSG_ERRQUEUE among its flags never waits: -EAGAIN is its
  * result. MSG_WAITALL is the caller's matter, and not among them.
+ *
+ * SENDFILE wants offset_in, and sends what is in memory at once. -EOPNOTSUPP, -EINVAL or -ENOSYS:
+ * it is not, or these two files or this backend cannot do it; then the caller is to copy.
  */
 typedef struct weft__op {
     weft__opcode code;
-    int fd; /* -1 for CALL; the folder (AT_FDCWD) for OPEN */
+    int fd; /* for CALL what its fn works on, -1: nothing; the folder (AT_FDCWD) for OPEN */
     union {
         struct {
             void *data;
@@ -86,7 +90,7 @@ typedef struct weft__op {
             size_t bytes;
             int fd_out;
             unsigned flags;
-        } copy; /* SPLICE, TEE: from fd to fd_out */
+        } copy; /* SPLICE, TEE, SENDFILE: from fd to fd_out */
         struct {
             const char *path;
             int flags;
@@ -98,7 +102,9 @@ typedef struct weft__op {
             void *arg;
             /*
              * Given up while fn runs: NULL, the operation ends when fn returns, as if it had not
-             * been; else it ends at once, and drop(arg) is called on that thread after fn.
+             * been; else it ends at once, and drop(arg) is called on that thread after fn. Given up
+             * before fn was begun, drop(arg) is called at once. Once arg is drop's, it is NULL
+             * here: so its owner can tell, whatever the result.
              */
             void (*drop)(void *arg);
         } call; /* CALL */
@@ -112,11 +118,34 @@ typedef struct weft__op {
 
     weft__list link; /* where it waits in the backend */
     int progress;    /* backend's own: how far an operation of several steps has come */
-    int wait_fd;     /* what it would wait for next: set by weft__call_try with -EAGAIN */
+    int wait_fd;     /* what it waits for next: set by weft__call_try (call.h) */
     int wait_events;
     struct weft__job *job; /* in the pool; NULL: not there */
     weft__list turn;       /* backend's own: a second place to wait in */
+    uint64_t key;          /* backend's own: what the kernel knows it by */
+    bool is_own;           /* the backend's own altogether: not counted as pending */
 } weft__op;
+
+/*
+ * An operation with many results, for loops: connections (ACCEPT) or what is received (RECV), one
+ * after the other, without being asked for each. The caller fills in op's code, fd, done and owner.
+ */
+typedef struct weft__many {
+    weft__op op;
+    bool is_waited_for; /* next has said that there is nothing: done is to be called, once */
+    /* The backend's own. */
+    bool is_armed;     /* the kernel has it */
+    bool is_cancelled; /* the kernel has been told to stop */
+    bool is_closing;
+    bool is_shut; /* the descriptor was closed under it */
+    bool has_last;
+    int last;         /* how it ended, once what came before has been taken */
+    int held;         /* the buffer whose data the caller has; -1: none */
+    unsigned count;   /* results that wait to be taken */
+    int first, final; /* buffers (RECV), in a list */
+    size_t skip;      /* bytes of the first that were read before */
+    struct weft__conns *conns; /* connections (ACCEPT); NULL: none */
+} weft__many;
 
 /*
  * What submit says when the operation waits; no operation ends with this value (it is no errno and
@@ -175,6 +204,27 @@ typedef struct weft__backend_type {
 
     /* Close a descriptor, after ending what is pending on it with -EBADF. 0 or -errno. */
     int (*close_fd)(weft__backend *b, int fd);
+
+    /*
+     * The operations with many results; NULL where the kernel has none.
+     *
+     * open: 0, or -errno: -EOPNOTSUPP if this descriptor has to be asked each time.
+     * next: the next result, a connection or a number of bytes (*data is theirs until the next
+     * call); 0 or less is the end, but for WEFT__OP_PENDING: done will be called when it is worth
+     * asking again. -ENOBUFS: nothing can be received this way just now.
+     * close: true, it is over; false, done will be called when it is. What has come and was not
+     * taken is kept for the next operation on fd.
+     */
+    int (*many_open)(weft__backend *b, weft__many *m);
+    intptr_t (*many_next)(weft__backend *b, weft__many *m, const void **data);
+    bool (*many_close)(weft__backend *b, weft__many *m);
+
+    /*
+     * Start several operations, each after the one before it has succeeded; done is called for each
+     * of them, with -ECANCELED for those that were not begun. NULL where the kernel cannot. 0, or
+     * -errno: nothing was started, and they are to be submitted one by one.
+     */
+    int (*submit_linked)(weft__backend *b, weft__op *const *ops, size_t count);
 
     /* shutdown(2). 0 or -errno. */
     int (*shutdown_fd)(weft__backend *b, int fd, int how);

@@ -4,260 +4,234 @@
  * How a call on a descriptor without O_NONBLOCK is kept from blocking depends on the file:
  *   socket          MSG_DONTWAIT
  *   pipe and others preadv2, pwritev2 with RWF_NOWAIT
+ *   file on disk    the same; what is not in memory is left to a thread
  *   what does not know that flag (terminals, named pipes, /proc): asked with poll first. Another
  *   process that reads the same file in between can make us wait for the next data.
- *   accept          asked with poll first; another process that accepts in between likewise
+ *   accept          O_NONBLOCK is set, and stays
  *   connect         O_NONBLOCK is set around the call. So is it around a write to a terminal,
- *                   which polls as writable with room for one byte and waits for the rest.
+ *                   which polls as writable with room for one byte and waits for the rest, and
+ *                   around a splice from or to anything but a pipe.
  *                   Whoever shares the open file sees the flag for that long.
  */
-#include "backend/call.h"
+#include "backend/call_parts.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <netinet/in.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-/* Linux 6.18; not in glibc 2.36. */
-#ifndef RWF_NOSIGNAL
-#define RWF_NOSIGNAL 0x00000100
-#endif
-
-/* What a system call returned, as we return it. */
-static intptr_t result_of(intptr_t returned)
-{
-    return returned < 0 ? -errno : returned;
-}
-
-/* The events that fd is ready for, -EAGAIN if for none. */
-static intptr_t ready(int fd, int events)
+intptr_t weft__call_ready(int fd, int events)
 {
     if (fd < 0)
         return -EBADF; /* poll passes over it in silence */
     struct pollfd asked = {.fd = fd, .events = (short)events};
-    intptr_t n = result_of(TEMP_FAILURE_RETRY(poll(&asked, 1, 0)));
+    intptr_t n = weft__call_result(TEMP_FAILURE_RETRY(poll(&asked, 1, 0)));
     if (n <= 0)
         return n < 0 ? n : -EAGAIN;
     return asked.revents & POLLNVAL ? -EBADF : asked.revents;
 }
 
-/*
- * A write without SIGPIPE for any kernel: the signal is blocked for this thread, and taken away if
- * the write raised it. One that was pending before is the program's own, and stays.
- */
-static intptr_t write_masked(int fd, const struct iovec *piece, int flags)
-{
-    sigset_t sigpipe, pending, old;
-    sigemptyset(&sigpipe);
-    sigaddset(&sigpipe, SIGPIPE);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &sigpipe, &old);
-    intptr_t result = result_of(TEMP_FAILURE_RETRY(pwritev2(fd, piece, 1, -1, flags)));
-    if (result == -EPIPE && !sigismember(&pending, SIGPIPE)) {
-        static const struct timespec at_once;
-        (void)TEMP_FAILURE_RETRY(sigtimedwait(&sigpipe, NULL, &at_once));
-    }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return result;
-}
-
-/*
- * A write that neither waits nor signals; -EOPNOTSUPP if the file cannot. A kernel before 6.18
- * refuses RWF_NOSIGNAL with the error with which a file refuses RWF_NOWAIT: until a call went
- * through we cannot tell.
- */
-static intptr_t write_nowait(int fd, const struct iovec *piece)
-{
-    enum { UNKNOWN, YES, NO };
-    static atomic_int has_nosignal = UNKNOWN;
-    int known = atomic_load_explicit(&has_nosignal, memory_order_relaxed);
-    intptr_t result = -EOPNOTSUPP;
-    if (known != NO) {
-        int flags = RWF_NOWAIT | RWF_NOSIGNAL;
-        result = result_of(TEMP_FAILURE_RETRY(pwritev2(fd, piece, 1, -1, flags)));
-    }
-    if (result == -EOPNOTSUPP && known != YES) {
-        result = write_masked(fd, piece, RWF_NOWAIT);
-        if (result != -EOPNOTSUPP && known == UNKNOWN)
-            atomic_store_explicit(&has_nosignal, NO, memory_order_relaxed);
-    } else if (result >= 0 && known == UNKNOWN) {
-        atomic_store_explicit(&has_nosignal, YES, memory_order_relaxed);
-    }
-    return result;
-}
-
-/* For a file that cannot write without waiting, and that poll calls writable. */
-static intptr_t write_ready(int fd, struct iovec piece)
-{
-    int flags = fcntl(fd, F_GETFL);
-    if (flags < 0)
-        return -errno;
-    struct stat status;
-    if (flags & O_NONBLOCK || fstat(fd, &status) < 0)
-        return write_masked(fd, &piece, 0);
-    if (S_ISCHR(status.st_mode) && isatty(fd)) {
-        fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-        intptr_t result = write_masked(fd, &piece, 0);
-        fcntl(fd, F_SETFL, flags);
-        return result;
-    }
-    if (S_ISFIFO(status.st_mode) && piece.iov_len > PIPE_BUF)
-        piece.iov_len = PIPE_BUF; /* a writable pipe has room for so much */
-    return write_masked(fd, &piece, 0);
-}
-
-static intptr_t try_write(const weft__op *op, bool *is_not_socket)
-{
-    struct iovec piece = {.iov_base = op->u.buffer.data, .iov_len = op->u.buffer.bytes};
-    if (!*is_not_socket) {
-        int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-        intptr_t sent = TEMP_FAILURE_RETRY(send(op->fd, piece.iov_base, piece.iov_len, flags));
-        if (sent >= 0 || errno != ENOTSOCK)
-            return result_of(sent);
-        *is_not_socket = true;
-    }
-    intptr_t result = write_nowait(op->fd, &piece);
-    if (result != -EOPNOTSUPP)
-        return result;
-    result = ready(op->fd, POLLOUT);
-    return result < 0 ? result : write_ready(op->fd, piece);
-}
-
-static intptr_t try_read(const weft__op *op, bool *is_not_socket)
-{
-    void *data = op->u.buffer.data;
-    size_t bytes = op->u.buffer.bytes;
-    if (bytes == 0) /* recv would wait for data that it then does not take */
-        return result_of(read(op->fd, data, 0));
-    if (!*is_not_socket) {
-        intptr_t received = TEMP_FAILURE_RETRY(recv(op->fd, data, bytes, MSG_DONTWAIT));
-        if (received >= 0 || errno != ENOTSOCK)
-            return result_of(received);
-        *is_not_socket = true;
-    }
-    struct iovec piece = {.iov_base = data, .iov_len = bytes};
-    intptr_t result = result_of(TEMP_FAILURE_RETRY(preadv2(op->fd, &piece, 1, -1, RWF_NOWAIT)));
-    if (result != -EOPNOTSUPP)
-        return result;
-    result = ready(op->fd, POLLIN);
-    return result < 0 ? result : result_of(TEMP_FAILURE_RETRY(read(op->fd, data, bytes)));
-}
-
-/* An int that the socket tells about itself, or -errno. */
-static int socket_option(int fd, int option)
+int weft__call_socket_option(int fd, int option)
 {
     int value = 0;
     socklen_t bytes = sizeof value;
     return getsockopt(fd, SOL_SOCKET, option, &value, &bytes) < 0 ? -errno : value;
 }
 
-static intptr_t accept_now(const weft__op *op)
+bool weft__call_is_open(int fd)
 {
-    struct sockaddr *address = op->u.accept.address;
-    socklen_t *bytes = op->u.accept.bytes;
-    return result_of(TEMP_FAILURE_RETRY(accept4(op->fd, address, bytes, SOCK_CLOEXEC)));
+    return fcntl(fd, F_GETFD) >= 0;
 }
 
-/*
- * Several threads or processes may wait on one listening socket, and one of them takes what all
- * were told of. So it becomes non-blocking, and stays so; to ask by poll first would not do.
- */
-static intptr_t try_accept(const weft__op *op)
+bool weft__call_is_tcp(int fd)
 {
-    int flags = fcntl(op->fd, F_GETFL);
+    return weft__call_socket_option(fd, SO_PROTOCOL) == IPPROTO_TCP &&
+           weft__call_socket_option(fd, SO_TYPE) == SOCK_STREAM;
+}
+
+int weft__call_unblock(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
     if (flags < 0)
         return -errno;
     if (!(flags & O_NONBLOCK))
-        fcntl(op->fd, F_SETFL, flags | O_NONBLOCK);
-    intptr_t result = accept_now(op);
-    if (result != -EAGAIN)
-        return result;
-    /* What does not listen is an error now, not something to wait for. */
-    int is_listening = socket_option(op->fd, SO_ACCEPTCONN);
-    if (is_listening < 0)
-        return is_listening;
-    return is_listening ? -EAGAIN : -EINVAL;
+        fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    return flags;
 }
 
-/* The call, with O_NONBLOCK for as long as it takes. */
-static intptr_t connect_nonblocking(const weft__op *op)
+void weft__call_reblock(int fd, int flags)
 {
-    int flags = fcntl(op->fd, F_GETFL);
-    if (flags < 0)
-        return -errno;
     if (!(flags & O_NONBLOCK))
-        fcntl(op->fd, F_SETFL, flags | O_NONBLOCK);
-    intptr_t result = result_of(connect(op->fd, op->u.connect.address, op->u.connect.bytes));
-    if (!(flags & O_NONBLOCK))
-        fcntl(op->fd, F_SETFL, flags);
-    return result;
+        fcntl(fd, F_SETFL, flags);
 }
 
-/* How a connect that was under way has ended, -EAGAIN while it has not. */
-static intptr_t connect_outcome(int fd)
+void weft__sigpipe_hold(weft__sigpipe *s)
 {
-    intptr_t result = ready(fd, POLLOUT);
-    if (result < 0)
-        return result;
-    int error = socket_option(fd, SO_ERROR);
-    return error > 0 ? -error : error;
+    sigset_t sigpipe, pending;
+    sigemptyset(&sigpipe);
+    sigaddset(&sigpipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &sigpipe, &s->old);
+    /* Where it was not blocked before, none can have been pending. */
+    s->was_pending = sigismember(&s->old, SIGPIPE) && sigpending(&pending) == 0 &&
+                     sigismember(&pending, SIGPIPE);
 }
 
-static intptr_t try_connect(weft__op *op)
+void weft__sigpipe_release(const weft__sigpipe *s, intptr_t result)
 {
-    if (op->progress == 1)
-        return connect_outcome(op->fd);
-    intptr_t result = connect_nonblocking(op);
-    /* EALREADY: an earlier call was given up and left the socket connecting. */
-    if (result != -EINPROGRESS && result != -EALREADY && result != -EINTR)
-        return result;
-    op->progress = 1;
-    return -EAGAIN;
+    if (result == -EPIPE && !s->was_pending) {
+        static const struct timespec at_once;
+        sigset_t sigpipe;
+        sigemptyset(&sigpipe);
+        sigaddset(&sigpipe, SIGPIPE);
+        (void)TEMP_FAILURE_RETRY(sigtimedwait(&sigpipe, NULL, &at_once));
+    }
+    pthread_sigmask(SIG_SETMASK, &s->old, NULL);
 }
 
-intptr_t weft__call_try(weft__op *op, bool *is_not_socket)
+bool weft__call_never_waits(const weft__op *op)
+{
+    switch (op->code) {
+    case WEFT__OP_RECV: /* out-of-band data is there or not; recv does not wait for it either */
+        return op->u.packet.flags & (MSG_DONTWAIT | MSG_ERRQUEUE | MSG_OOB);
+    case WEFT__OP_RECVMSG:
+        return op->u.message.flags & (MSG_DONTWAIT | MSG_ERRQUEUE | MSG_OOB);
+    case WEFT__OP_SEND:
+        return op->u.packet.flags & MSG_DONTWAIT;
+    case WEFT__OP_SENDMSG:
+        return op->u.message.flags & MSG_DONTWAIT;
+    case WEFT__OP_SPLICE:
+    case WEFT__OP_TEE:
+        return op->u.copy.flags & SPLICE_F_NONBLOCK;
+    default:
+        return false;
+    }
+}
+
+/* The events that an operation waits for first; 0 if none, as for reading at an offset. */
+static int first_events(const weft__op *op)
 {
     switch (op->code) {
     case WEFT__OP_READ:
-        return try_read(op, is_not_socket);
+        return op->u.buffer.offset == WEFT__OFFSET_CURRENT ? POLLIN : 0;
+    case WEFT__OP_READV:
+        return op->u.vector.offset == WEFT__OFFSET_CURRENT ? POLLIN : 0;
     case WEFT__OP_WRITE:
-        return try_write(op, is_not_socket);
+        return op->u.buffer.offset == WEFT__OFFSET_CURRENT ? POLLOUT : 0;
+    case WEFT__OP_WRITEV:
+        return op->u.vector.offset == WEFT__OFFSET_CURRENT ? POLLOUT : 0;
+    case WEFT__OP_RECV:
+    case WEFT__OP_RECVMSG:
     case WEFT__OP_ACCEPT:
-        return try_accept(op);
+    case WEFT__OP_SPLICE:
+    case WEFT__OP_TEE:
+        return POLLIN;
+    case WEFT__OP_SEND:
+    case WEFT__OP_SENDMSG:
     case WEFT__OP_CONNECT:
-        return try_connect(op);
+        return POLLOUT;
     case WEFT__OP_WAIT:
-        return ready(op->fd, op->u.events);
+        return op->u.events & (POLLIN | POLLOUT);
+    default:
+        return 0;
+    }
+}
+
+void weft__call_aim(weft__op *op)
+{
+    op->wait_fd = op->fd;
+    op->wait_events = first_events(op);
+}
+
+/* Poll calls every regular file ready, epoll says -EPERM: that they cannot be waited on. */
+static intptr_t check_waitable(int fd)
+{
+    struct stat status;
+    if (fstat(fd, &status) < 0)
+        return -errno;
+    return S_ISREG(status.st_mode) || S_ISDIR(status.st_mode) ? -EPERM : 0;
+}
+
+static intptr_t try_wait(const weft__op *op)
+{
+    if (op->wait_events == 0)
+        return -EINVAL;
+    intptr_t result = weft__call_ready(op->fd, op->wait_events);
+    intptr_t rc = result > 0 ? check_waitable(op->fd) : 0;
+    return rc < 0 ? rc : result;
+}
+
+static intptr_t block_wait(const weft__op *op)
+{
+    intptr_t rc = op->wait_events != 0 ? check_waitable(op->fd) : -EINVAL;
+    if (rc < 0)
+        return rc;
+    struct pollfd asked = {.fd = op->fd, .events = (short)op->wait_events};
+    intptr_t n = weft__call_result(TEMP_FAILURE_RETRY(poll(&asked, 1, -1)));
+    return n < 0 ? n : asked.revents;
+}
+
+/* For a thread; but a descriptor that is none is told at once. */
+static intptr_t leave_to_thread(weft__op *op)
+{
+    bool needs_none = op->code == WEFT__OP_OPEN && op->u.open.path[0] == '/';
+    bool may_be_none = needs_none || op->code != WEFT__OP_FSYNC;
+    if (op->fd < 0 ? !may_be_none : !needs_none && !weft__call_is_open(op->fd))
+        return -EBADF;
+    op->wait_fd = WEFT__WAIT_THREAD;
+    return -EAGAIN;
+}
+
+static intptr_t try_call(weft__op *op, weft__facts *known)
+{
+    switch (op->code) {
+    case WEFT__OP_READ:
+    case WEFT__OP_WRITE:
+    case WEFT__OP_READV:
+    case WEFT__OP_WRITEV:
+        return weft__call_try_transfer(op, known);
+    case WEFT__OP_RECV:
+    case WEFT__OP_SEND:
+    case WEFT__OP_RECVMSG:
+    case WEFT__OP_SENDMSG:
+        return weft__call_try_packet(op, MSG_DONTWAIT);
+    case WEFT__OP_ACCEPT:
+        return weft__call_try_accept(op);
+    case WEFT__OP_CONNECT:
+        return weft__call_try_connect(op);
+    case WEFT__OP_WAIT:
+        return try_wait(op);
+    case WEFT__OP_SPLICE:
+        return weft__call_try_splice(op);
+    case WEFT__OP_TEE:
+        return weft__call_try_tee(op);
+    case WEFT__OP_SENDFILE:
+        return weft__call_try_sendfile(op);
+    case WEFT__OP_OPEN:
+    case WEFT__OP_FSYNC:
+    case WEFT__OP_CALL:
+        return leave_to_thread(op);
     default:
         return -ENOSYS;
     }
 }
 
-static intptr_t block_write(const weft__op *op)
+intptr_t weft__call_try(weft__op *op, weft__facts *known)
 {
-    struct iovec piece = {.iov_base = op->u.buffer.data, .iov_len = op->u.buffer.bytes};
-    intptr_t sent = TEMP_FAILURE_RETRY(send(op->fd, piece.iov_base, piece.iov_len, MSG_NOSIGNAL));
-    if (sent < 0 && errno == ENOTSOCK)
-        return write_masked(op->fd, &piece, 0);
-    return result_of(sent);
+    weft__call_aim(op);
+    intptr_t result = try_call(op, known);
+    if (result != -EAGAIN)
+        return result;
+    bool is_result = op->wait_fd != WEFT__WAIT_THREAD && weft__call_never_waits(op);
+    return is_result ? -EAGAIN : WEFT__OP_PENDING;
 }
 
-static intptr_t block_wait(int fd, int events)
+static intptr_t block_open(const weft__op *op)
 {
-    struct stat status;
-    if (fstat(fd, &status) < 0)
-        return -errno;
-    if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode))
-        return -EPERM;
-    struct pollfd asked = {.fd = fd, .events = (short)events};
-    intptr_t n = result_of(TEMP_FAILURE_RETRY(poll(&asked, 1, -1)));
-    return n < 0 ? n : asked.revents;
+    int flags = op->u.open.flags | O_CLOEXEC;
+    return weft__call_result(
+        TEMP_FAILURE_RETRY(openat(op->fd, op->u.open.path, flags, op->u.open.mode)));
 }
 
 /* Still -EAGAIN if O_NONBLOCK is set. A connect is only started: that cannot be interrupted. */
@@ -265,32 +239,57 @@ static intptr_t block_once(weft__op *op)
 {
     switch (op->code) {
     case WEFT__OP_READ:
-        return result_of(TEMP_FAILURE_RETRY(read(op->fd, op->u.buffer.data, op->u.buffer.bytes)));
     case WEFT__OP_WRITE:
-        return block_write(op);
+    case WEFT__OP_READV:
+    case WEFT__OP_WRITEV:
+        return weft__call_block_transfer(op);
+    case WEFT__OP_RECV:
+    case WEFT__OP_SEND:
+    case WEFT__OP_RECVMSG:
+    case WEFT__OP_SENDMSG:
+        return weft__call_try_packet(op, 0);
     case WEFT__OP_ACCEPT:
-        return accept_now(op);
+        return weft__call_block_accept(op);
     case WEFT__OP_CONNECT:
-        return try_connect(op);
+        return weft__call_try_connect(op);
     case WEFT__OP_WAIT:
-        return block_wait(op->fd, op->u.events);
+        return block_wait(op);
+    case WEFT__OP_SPLICE:
+    case WEFT__OP_TEE:
+        return weft__call_block_copy(op);
+    case WEFT__OP_OPEN:
+        return block_open(op);
+    case WEFT__OP_FSYNC:
+        return weft__call_result(op->u.is_data_only ? fdatasync(op->fd) : fsync(op->fd));
+    case WEFT__OP_CALL:
+        return op->u.call.fn(op->u.call.arg);
     default:
         return -ENOSYS;
     }
 }
 
+/* What no readiness tells of is asked again after 1 ms. */
+static int wait_in_place(const weft__op *op)
+{
+    bool is_again = op->wait_fd < 0;
+    struct pollfd asked = {.fd = op->wait_fd, .events = (short)op->wait_events};
+    return poll(&asked, 1, is_again ? 1 : -1) < 0 && errno != EINTR ? -errno : 0;
+}
+
 intptr_t weft__call_block(weft__op *op)
 {
-    int events = op->code == WEFT__OP_READ || op->code == WEFT__OP_ACCEPT ? POLLIN : POLLOUT;
-    intptr_t result;
-    while ((result = block_once(op)) == -EAGAIN) {
-        /* No readiness tells of room in a backlog: that is asked again after 1 ms. */
-        bool is_refused = op->code == WEFT__OP_CONNECT && op->progress == 0;
-        struct pollfd asked = {.fd = is_refused ? -1 : op->fd, .events = (short)events};
-        if (poll(&asked, 1, is_refused ? 1 : -1) < 0 && errno != EINTR)
-            return -errno;
+    bool is_for_disk = op->wait_fd == WEFT__WAIT_THREAD;
+    for (;;) {
+        if (!is_for_disk)
+            weft__call_aim(op);
+        intptr_t result = block_once(op);
+        if (result != -EAGAIN || is_for_disk || op->code == WEFT__OP_CALL ||
+            weft__call_never_waits(op))
+            return result;
+        int rc = wait_in_place(op);
+        if (rc < 0)
+            return rc;
     }
-    return result;
 }
 
 int weft__call_shutdown(weft__backend *b, int fd, int how)

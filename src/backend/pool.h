@@ -13,6 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Enough for a disk to have its queue full, and for some that wait for something else. */
+#define WEFT__POOL_THREADS_MAX 64
+
 struct weft__op;
 struct weft__backend;
 
@@ -20,6 +23,9 @@ struct weft__backend;
 typedef struct weft__finished {
     weft__list jobs;  /* under the pool's lock */
     atomic_bool some; /* there may be any; read without the lock */
+    /* Called in place of an operation's done, which it is to call; NULL: done itself is. */
+    void (*end)(void *owner, struct weft__op *op, intptr_t result);
+    void *owner;
 } weft__finished;
 
 void weft__finished_init(weft__finished *f);
@@ -33,8 +39,10 @@ void weft__finished_init(weft__finished *f);
 intptr_t weft__pool_submit(struct weft__backend *b, struct weft__op *op);
 
 /*
- * Give op up, as a backend's cancel: true if it had not been begun, or has a drop. Takes it from
- * the list that its link is on, and no longer counts it as pending, if true.
+ * Give op up, as a backend's cancel. True if it had not been begun, and if nothing that it does
+ * matters to anyone: a CALL with a drop, an OPEN that makes no file and empties none, for which a
+ * thread may wait as long as nobody opens a FIFO's other end. Takes it from the list that its link
+ * is on, and no longer counts it as pending, if true.
  */
 bool weft__pool_cancel(struct weft__backend *b, struct weft__op *op);
 
@@ -47,7 +55,11 @@ static inline bool weft__finished_is_some(weft__finished *f)
     return atomic_load_explicit(&f->some, memory_order_acquire);
 }
 
-/* Threads that run now, to be told from those that could send something to a fiber. */
-unsigned weft__pool_threads(void);
+/*
+ * How many threads of the pool cannot send anything to a fiber: all but those in the fn of a CALL.
+ * So many are there at least, and stay as they are until weft__pool_thaw.
+ */
+unsigned weft__pool_freeze(void);
+void weft__pool_thaw(void);
 
 #endif

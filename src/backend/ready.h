@@ -14,21 +14,29 @@
 
 /* What is known of a number. All empty and zero: nothing. It never moves. */
 typedef struct weft__descriptor {
-    weft__waiters waiters;
-    weft__list pooled;   /* operations on it that the pool has */
-    weft__list closing;  /* in weft__ready's closing, while the pool is still at work on it */
-    void *watcher;       /* the backend's own; NULL: none */
     uint32_t generation; /* the backend's own: tells its watch from one before; 0: not watched */
+    uint32_t watched;    /* the backend's own: what it is watched for */
     bool is_not_socket;  /* for weft__call_try */
+    bool is_on_disk;     /* the same */
+    bool is_tcp;         /* and watched: so it may become drained */
     bool is_drained;     /* nothing is left to read until the next event: see ready.c */
+    bool has_more;       /* than data to read: its end, an error, an urgent byte; never drained */
+    bool is_doubtful;    /* for watch: it may be another file's number by now, watch it anew */
     bool is_closing;     /* being closed; nothing new is let in */
+    weft__waiters waiters;
+    weft__list pooled;  /* operations on it that the pool has, by their link */
+    weft__list also;    /* operations that wait elsewhere and need it, too, by their turn */
+    weft__list closing; /* in weft__ready's closing, while the pool is still at work on it */
+    int fd;             /* its number, while it is in closing */
+    void *watcher;      /* the backend's own; NULL: none */
 } weft__descriptor;
 
 typedef struct weft__ready {
     weft__backend *backend;
     /*
      * Have poll report when fd is ready for what its waiters (of d) wait for, from now on; also a
-     * readiness that is there already. 0 or -errno, -EPERM for a file that cannot be watched.
+     * readiness that came since the last report. Called whenever one more has begun to wait. 0 or
+     * -errno, -EPERM for a file that cannot be watched.
      */
     int (*watch)(weft__backend *b, int fd, weft__descriptor *d);
     /* fd is to be closed, or belongs to another file: forget it. */
@@ -36,7 +44,8 @@ typedef struct weft__ready {
 
     weft__descriptor **chunks; /* by number, in chunks that never move */
     size_t chunk_count;
-    weft__list retries; /* what waits for something that no readiness tells of: tried again */
+    weft__list retries; /* what waits for something that no readiness tells of */
+    int64_t retry_ns;   /* when they are tried again */
     weft__list closing; /* descriptors to close when the pool is done with them */
 } weft__ready;
 
@@ -52,6 +61,7 @@ weft__descriptor *weft__ready_find(const weft__ready *r, int fd);
 
 /* The same, and makes it. Only for a number that a call found open. NULL: no memory. */
 weft__descriptor *weft__ready_note(weft__ready *r, int fd);
+void weft__ready_free_table(weft__ready *r);
 
 /* As in the contract of a backend; all operations are known here. */
 intptr_t weft__ready_submit(weft__ready *r, weft__op *op);
@@ -62,15 +72,25 @@ int weft__ready_close_fd(weft__ready *r, int fd);
 int64_t weft__ready_timeout(const weft__ready *r, int64_t timeout_ns);
 
 /*
- * For poll: fd is ready for these (POLLIN, POLLOUT, POLLERR, POLLHUP, POLLRDHUP): let those who
- * wait go on. They may close it: d->generation and d->watcher tell.
+ * For poll: fd is ready for these (POLLIN, POLLOUT, POLLERR, POLLHUP, POLLRDHUP, POLLPRI): let
+ * those who wait go on. They may close it: d->generation and d->watcher tell.
  */
 void weft__ready_event(weft__ready *r, int fd, weft__descriptor *d, int events);
 
 /* For poll, at its end: what is to be tried again, and what the pool has done. */
 void weft__ready_poll(weft__ready *r);
 
-/* The number has just been given to a new file: nothing that was known of it holds. */
+/*
+ * The number has just been given to a new file: nothing that was known of it holds, and what still
+ * waits on it ends with -EBADF.
+ */
 void weft__ready_forget(weft__ready *r, int fd);
+
+/* The same for the descriptors that an operation with this result has made, if any. */
+void weft__ready_forget_new(weft__ready *r, weft__op *op, intptr_t result);
+
+/* As in the contract of a backend. */
+int weft__ready_pipe(weft__ready *r, int fd[2]);
+int weft__ready_socketpair(weft__ready *r, int fd[2]);
 
 #endif

@@ -82,12 +82,23 @@ static bool read_seed(uint64_t *seed)
     return false;
 }
 
+/* Never by the pool: when a thread is done is not the same each time. */
 static intptr_t sim_submit(weft__backend *base, weft__op *op)
 {
+    weft__simnet *net = &sim_of(base)->net;
     op->progress = 0;
-    if (weft__simnet_owns(op->fd))
-        return weft__simnet_submit(&sim_of(base)->net, op);
-    return weft__call_block(op);
+    switch (op->code) {
+    case WEFT__OP_OPEN:
+    case WEFT__OP_CALL:
+        return weft__call_block(op);
+    case WEFT__OP_SPLICE:
+    case WEFT__OP_TEE:
+        if (weft__simnet_owns(op->fd) || weft__simnet_owns(op->u.copy.fd_out))
+            return -EOPNOTSUPP;
+        return weft__call_block(op);
+    default:
+        return weft__simnet_owns(op->fd) ? weft__simnet_submit(net, op) : weft__call_block(op);
+    }
 }
 
 static bool sim_cancel(weft__backend *base, weft__op *op)
@@ -132,6 +143,13 @@ static int sim_close_fd(weft__backend *base, int fd)
     if (weft__simnet_owns(fd))
         return weft__simnet_close_fd(&sim_of(base)->net, fd);
     return weft__call_close(fd);
+}
+
+static int sim_shutdown_fd(weft__backend *base, int fd, int how)
+{
+    if (weft__simnet_owns(fd))
+        return weft__simnet_shutdown_fd(&sim_of(base)->net, fd, how);
+    return weft__call_shutdown(base, fd, how);
 }
 
 static int sim_pipe(weft__backend *base, int fd[2])
@@ -183,7 +201,7 @@ const weft__backend_type weft__backend_sim = {
     .poll = sim_poll,
     .wake = sim_wake,
     .close_fd = sim_close_fd,
-    .shutdown_fd = weft__call_shutdown,
+    .shutdown_fd = sim_shutdown_fd,
     .pipe = sim_pipe,
     .socketpair = sim_socketpair,
     .tick = sim_tick,

@@ -3,6 +3,8 @@
  * can tell: partial reads and writes, small writes in one piece, end of file, EPIPE, readiness.
  */
 #include "backend/sim_net.h"
+
+#include "backend/call.h"
 #include "backend/waiters.h"
 
 #include <errno.h>
@@ -19,6 +21,7 @@ typedef struct stream {
     unsigned char *data; /* a ring of STREAM_BYTES; NULL until the first write */
     unsigned head;       /* of the next byte to read */
     unsigned count;
+    bool is_shut; /* nothing more is written: by shutdown, from either end */
 } stream;
 
 typedef struct weft__sim_end {
@@ -137,46 +140,107 @@ static unsigned room_needed(size_t bytes)
     return bytes < PIPE_BUF ? (unsigned)bytes : PIPE_BUF;
 }
 
-static intptr_t end_read(weft__simnet *net, sim_end *end, void *to, size_t bytes)
+static bool is_socket(const sim_end *end)
+{
+    return end->in != NULL && end->out != NULL;
+}
+
+/* Will nothing more come through? */
+static bool is_over(const sim_end *end, const stream *s)
+{
+    return s->is_shut || !is_open(peer_of(end));
+}
+
+/* Several buffers in a row, and how they are to be read or written. */
+typedef struct transfer {
+    const struct iovec *pieces;
+    size_t count;
+    int flags; /* of recv, send */
+    struct iovec own;
+} transfer;
+
+static size_t bytes_of(const transfer *t)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < t->count; i++)
+        bytes += t->pieces[i].iov_len;
+    return bytes;
+}
+
+/* The part of the ring from `at` bytes behind its head on that is in one piece, at most so long. */
+static unsigned char *run_of(const stream *s, unsigned at, size_t *bytes)
+{
+    unsigned from = (s->head + at) % STREAM_BYTES;
+    if (*bytes > STREAM_BYTES - from)
+        *bytes = STREAM_BYTES - from;
+    return s->data + from;
+}
+
+static unsigned copy_out(const stream *s, const transfer *t)
+{
+    unsigned done = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        for (size_t in_piece = 0; in_piece < t->pieces[i].iov_len && done < s->count;) {
+            size_t n = t->pieces[i].iov_len - in_piece;
+            n = n < s->count - done ? n : s->count - done;
+            const unsigned char *from = run_of(s, done, &n);
+            memcpy((char *)t->pieces[i].iov_base + in_piece, from, n);
+            in_piece += n;
+            done += (unsigned)n;
+        }
+    }
+    return done;
+}
+
+static unsigned copy_in(stream *s, const transfer *t)
+{
+    unsigned before = s->count;
+    for (size_t i = 0; i < t->count; i++) {
+        for (size_t in_piece = 0; in_piece < t->pieces[i].iov_len && room_of(s) > 0;) {
+            size_t n = t->pieces[i].iov_len - in_piece;
+            n = n < room_of(s) ? n : room_of(s);
+            unsigned char *to = run_of(s, s->count, &n);
+            memcpy(to, (const char *)t->pieces[i].iov_base + in_piece, n);
+            in_piece += n;
+            s->count += (unsigned)n;
+        }
+    }
+    return s->count - before;
+}
+
+static intptr_t end_read(weft__simnet *net, sim_end *end, const transfer *t)
 {
     stream *s = end->in;
     if (s == NULL)
         return -EBADF;
-    if (bytes == 0)
+    if (bytes_of(t) == 0)
         return 0;
     if (s->count == 0)
-        return is_open(peer_of(end)) ? -EAGAIN : 0;
-    unsigned n = bytes < s->count ? (unsigned)bytes : s->count;
-    unsigned before_wrap = STREAM_BYTES - s->head;
-    unsigned first = n < before_wrap ? n : before_wrap;
-    memcpy(to, s->data + s->head, first);
-    memcpy((unsigned char *)to + first, s->data, n - first);
+        return is_over(end, s) ? 0 : -EAGAIN;
+    unsigned n = copy_out(s, t);
+    if (t->flags & MSG_PEEK)
+        return n;
     s->head = (s->head + n) % STREAM_BYTES;
     s->count -= n;
     touch(net, peer_of(end));
     return n;
 }
 
-static intptr_t end_write(weft__simnet *net, sim_end *end, const void *from, size_t bytes)
+static intptr_t end_write(weft__simnet *net, sim_end *end, const transfer *t)
 {
     stream *s = end->out;
     if (s == NULL)
         return -EBADF;
+    size_t bytes = bytes_of(t);
     if (bytes == 0)
         return 0;
-    if (!is_open(peer_of(end)))
+    if (is_over(end, s))
         return -EPIPE;
     if (room_of(s) < room_needed(bytes))
         return -EAGAIN;
     if (s->data == NULL && (s->data = malloc(STREAM_BYTES)) == NULL)
         return -ENOMEM;
-    unsigned n = bytes < room_of(s) ? (unsigned)bytes : room_of(s);
-    unsigned tail = (s->head + s->count) % STREAM_BYTES;
-    unsigned before_wrap = STREAM_BYTES - tail;
-    unsigned first = n < before_wrap ? n : before_wrap;
-    memcpy(s->data + tail, from, first);
-    memcpy(s->data, (const unsigned char *)from + first, n - first);
-    s->count += n;
+    unsigned n = copy_in(s, t);
     touch(net, peer_of(end));
     return n;
 }
@@ -184,12 +248,12 @@ static intptr_t end_write(weft__simnet *net, sim_end *end, const void *from, siz
 /* What poll(2) would say. A pipe has one direction, a socket two, and they end differently. */
 static intptr_t end_ready(const sim_end *end, int events)
 {
-    bool is_socket = end->in != NULL && end->out != NULL;
-    bool is_hung_up = !is_open(peer_of(end));
+    bool is_gone = !is_open(peer_of(end));
+    bool is_hung_up = is_gone || (is_socket(end) && end->in->is_shut && end->out->is_shut);
     int ready = 0;
-    if (end->in != NULL && (end->in->count > 0 || (is_socket && is_hung_up)))
+    if (end->in != NULL && (end->in->count > 0 || (is_socket(end) && is_over(end, end->in))))
         ready |= POLLIN;
-    if (end->out != NULL && (room_of(end->out) >= PIPE_BUF || (is_socket && is_hung_up)))
+    if (end->out != NULL && (room_of(end->out) >= PIPE_BUF || (is_socket(end) && is_gone)))
         ready |= POLLOUT;
     if (is_hung_up)
         ready |= end->in != NULL ? POLLHUP : POLLERR;
@@ -197,19 +261,97 @@ static intptr_t end_ready(const sim_end *end, int events)
     return ready != 0 ? ready : -EAGAIN;
 }
 
+static intptr_t try_transfer(weft__simnet *net, sim_end *end, const weft__op *op)
+{
+    bool is_single = op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE;
+    bool is_read = op->code == WEFT__OP_READ || op->code == WEFT__OP_READV;
+    int64_t offset = is_single ? op->u.buffer.offset : op->u.vector.offset;
+    if (offset != WEFT__OFFSET_CURRENT)
+        return -ESPIPE;
+    transfer t = {.pieces = &t.own, .count = 1};
+    if (is_single)
+        t.own = (struct iovec){op->u.buffer.data, op->u.buffer.bytes};
+    else if (op->u.vector.count < 0 || op->u.vector.count > IOV_MAX)
+        return -EINVAL;
+    else
+        t.pieces = op->u.vector.pieces, t.count = (size_t)op->u.vector.count;
+    return is_read ? end_read(net, end, &t) : end_write(net, end, &t);
+}
+
+/* What recv and send know beside these is not here: errors queued, urgent bytes. */
+static bool has_unknown_flags(int flags)
+{
+    return flags & (MSG_OOB | MSG_ERRQUEUE);
+}
+
+static intptr_t try_packet(weft__simnet *net, sim_end *end, const weft__op *op)
+{
+    transfer t = {.pieces = &t.own, .count = 1, .flags = op->u.packet.flags};
+    t.own = (struct iovec){op->u.packet.data, op->u.packet.bytes};
+    if (!is_socket(end))
+        return -ENOTSOCK;
+    if (has_unknown_flags(t.flags))
+        return -EOPNOTSUPP;
+    return op->code == WEFT__OP_RECV ? end_read(net, end, &t) : end_write(net, end, &t);
+}
+
+static intptr_t try_recvmsg(weft__simnet *net, sim_end *end, struct msghdr *header,
+                            const transfer *t)
+{
+    intptr_t result = end_read(net, end, t);
+    if (result >= 0) {
+        header->msg_namelen = 0;
+        header->msg_controllen = 0;
+        header->msg_flags = 0;
+    }
+    return result;
+}
+
+/* There are no descriptors or credentials to send along. */
+static intptr_t try_message(weft__simnet *net, sim_end *end, const weft__op *op)
+{
+    struct msghdr *header = op->u.message.header;
+    transfer t = {header->msg_iov, header->msg_iovlen, .flags = op->u.message.flags};
+    if (!is_socket(end))
+        return -ENOTSOCK;
+    if (has_unknown_flags(t.flags))
+        return -EOPNOTSUPP;
+    if (op->code == WEFT__OP_RECVMSG)
+        return try_recvmsg(net, end, header, &t);
+    if (header->msg_controllen > 0)
+        return -EOPNOTSUPP;
+    return header->msg_namelen > 0 ? -EISCONN : end_write(net, end, &t);
+}
+
 /* The result, or -EAGAIN. */
 static intptr_t try_op(weft__simnet *net, sim_end *end, const weft__op *op)
 {
     switch (op->code) {
     case WEFT__OP_READ:
-        return end_read(net, end, op->u.buffer.data, op->u.buffer.bytes);
     case WEFT__OP_WRITE:
-        return end_write(net, end, op->u.buffer.data, op->u.buffer.bytes);
+    case WEFT__OP_READV:
+    case WEFT__OP_WRITEV:
+        return try_transfer(net, end, op);
+    case WEFT__OP_RECV:
+    case WEFT__OP_SEND:
+        return try_packet(net, end, op);
+    case WEFT__OP_RECVMSG:
+    case WEFT__OP_SENDMSG:
+        return try_message(net, end, op);
     case WEFT__OP_WAIT:
-        return op->u.events & (POLLIN | POLLOUT) ? end_ready(end, op->u.events) : -EINVAL;
+        return op->wait_events != 0 ? end_ready(end, op->wait_events) : -EINVAL;
+    case WEFT__OP_FSYNC:
+        return -EINVAL;
     default: /* there is no network in memory to connect through yet */
         return -EOPNOTSUPP;
     }
+}
+
+/* Not past those who wait already; readiness is for all of them. */
+static bool must_wait(const weft__list *queue, const weft__op *op)
+{
+    return !weft__list_is_empty(queue) && op->wait_events != 0 && op->code != WEFT__OP_WAIT &&
+           !weft__call_never_waits(op);
 }
 
 intptr_t weft__simnet_submit(weft__simnet *net, weft__op *op)
@@ -217,22 +359,21 @@ intptr_t weft__simnet_submit(weft__simnet *net, weft__op *op)
     sim_end *end = find(net, op->fd);
     if (end == NULL || end->is_closing)
         return -EBADF;
+    weft__list_init(&op->turn);
+    weft__call_aim(op);
     weft__list *queue = weft__waiters_queue(&end->waiters, op);
-    /* Not past those who wait already; readiness is for all of them. */
-    if (op->code == WEFT__OP_WAIT || weft__list_is_empty(queue)) {
+    if (!must_wait(queue, op)) {
         intptr_t result = try_op(net, end, op);
-        if (result != -EAGAIN)
+        if (result != -EAGAIN || weft__call_never_waits(op))
             return result;
     }
-    weft__list_insert(queue, &op->link);
-    net->backend->pending++;
+    weft__waiters_add(net->backend, queue, op);
     return WEFT__OP_PENDING;
 }
 
 void weft__simnet_cancel(weft__simnet *net, weft__op *op)
 {
-    weft__list_remove(&op->link);
-    net->backend->pending--;
+    weft__waiters_take(net->backend, op);
     touch(net, find(net, op->fd)); /* a smaller write may have waited behind this one */
 }
 
@@ -307,6 +448,24 @@ int weft__simnet_close_fd(weft__simnet *net, int fd)
         touch(net, peer_of(end));
     else
         free_pair(end->pair);
+    return 0;
+}
+
+int weft__simnet_shutdown_fd(weft__simnet *net, int fd, int how)
+{
+    sim_end *end = find(net, fd);
+    if (end == NULL || end->is_closing)
+        return -EBADF;
+    if (!is_socket(end))
+        return -ENOTSOCK;
+    if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+        return -EINVAL;
+    if (how != SHUT_WR)
+        end->in->is_shut = true;
+    if (how != SHUT_RD)
+        end->out->is_shut = true;
+    touch(net, end);
+    touch(net, peer_of(end));
     return 0;
 }
 

@@ -38,6 +38,7 @@ static inline bool weft__simnet_owns(int fd)
 intptr_t weft__simnet_submit(weft__simnet *net, weft__op *op);
 void weft__simnet_cancel(weft__simnet *net, weft__op *op);
 int weft__simnet_close_fd(weft__simnet *net, int fd);
+int weft__simnet_shutdown_fd(weft__simnet *net, int fd, int how);
 int weft__simnet_pipe(weft__simnet *net, int fd[2]);
 int weft__simnet_socketpair(weft__simnet *net, int fd[2]);
 

@@ -10,9 +10,9 @@
 #include <poll.h>
 
 typedef struct weft__waiters {
-    weft__list readers; /* READ, ACCEPT, WAIT for POLLIN */
-    weft__list writers; /* WRITE, CONNECT, WAIT for POLLOUT */
-    weft__list either;  /* WAIT for both */
+    weft__list readers; /* those who wait for POLLIN */
+    weft__list writers; /* for POLLOUT */
+    weft__list either;  /* for both */
 } weft__waiters;
 
 static inline void weft__waiters_init(weft__waiters *w)
@@ -28,22 +28,19 @@ static inline bool weft__waiters_is_empty(const weft__waiters *w)
            weft__list_is_empty(&w->either);
 }
 
-/* Where an operation queues. */
+/* Where an operation queues, by its wait_events. */
 static inline weft__list *weft__waiters_queue(weft__waiters *w, const weft__op *op)
 {
-    switch (op->code) {
-    case WEFT__OP_READ:
-    case WEFT__OP_ACCEPT:
+    if (!(op->wait_events & POLLOUT))
         return &w->readers;
-    case WEFT__OP_WRITE:
-    case WEFT__OP_CONNECT:
-        return &w->writers;
-    default:
-        break;
-    }
-    if (!(op->u.events & POLLOUT))
-        return &w->readers;
-    return op->u.events & POLLIN ? &w->either : &w->writers;
+    return op->wait_events & POLLIN ? &w->either : &w->writers;
+}
+
+/* Put it there. */
+static inline void weft__waiters_add(weft__backend *b, weft__list *queue, weft__op *op)
+{
+    weft__list_insert(queue, &op->link);
+    b->pending++;
 }
 
 static inline weft__op *weft__waiters_first(const weft__list *queue)
@@ -51,11 +48,18 @@ static inline weft__op *weft__waiters_first(const weft__list *queue)
     return CONTAINER_OF(queue->next, weft__op, link);
 }
 
+/* It waits no longer. */
+static inline void weft__waiters_take(weft__backend *b, weft__op *op)
+{
+    weft__list_remove(&op->link);
+    weft__list_remove(&op->turn);
+    b->pending--;
+}
+
 /* The operation is over: nothing here points to it when its owner hears of it. */
 static inline void weft__waiters_end(weft__backend *b, weft__op *op, intptr_t result)
 {
-    weft__list_remove(&op->link);
-    b->pending--;
+    weft__waiters_take(b, op);
     op->done(op, result);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "core/cord.h"
 
+#include "backend/threads.h"
 #include "core/end.h"
 #include "core/overflow.h"
 #include "core/report.h"
@@ -13,7 +14,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define CORDS_MAX (1u << WEFT__CORDS_BITS)
@@ -276,10 +276,7 @@ void weft__cord_read_inbox(weft__cord *c)
 
 bool weft__cord_is_reachable(void)
 {
-    struct stat task; /* a folder has a link from each of its folders, and two of its own */
-    if (stat("/proc/self/task", &task) < 0)
-        return true;
-    return task.st_nlink > 2 + 1 + WEFT__SANITIZER_THREADS + weft__pool_threads();
+    return weft__threads_are_others();
 }
 
 #define TEXT_OF(x) TEXT_OF_RAW(x)

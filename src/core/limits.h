@@ -131,4 +131,7 @@
 /* Fiber-local keys in all. */
 #define WEFT__KEYS_MAX 64
 
+/* Operations that are submitted as one chain; a longer one is cut. They are on the stack. */
+#define WEFT__LINKS_MAX 16
+
 #endif

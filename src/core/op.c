@@ -8,7 +8,7 @@ static void release(weft__cord *c, const weft__fiber *f)
     c->held_ops -= !f->is_daemon;
 }
 
-static const weft__wait_kind waits_release = {.name = "the kernel to let go of its buffer"};
+const weft__wait_kind weft__waits_release = {.name = "the kernel to let go of its buffer"};
 
 /*
  * An operation that the kernel holds is on its way out from here on: nothing can hurry it, and what
@@ -18,7 +18,7 @@ static bool leave_op(weft__fiber *f)
 {
     weft__cord *c = weft__cord_self;
     if (!c->backend->type->cancel(c->backend, f->wait_object)) {
-        f->waits_in = &waits_release;
+        f->waits_in = &weft__waits_release;
         return false;
     }
     release(c, f);
@@ -39,6 +39,7 @@ static const weft__wait_kind waits_op[WEFT__OP_COUNT] = {
     [WEFT__OP_WAIT] = {"a descriptor", .leave = leave_op},
     [WEFT__OP_SPLICE] = {"splice", .leave = leave_op},
     [WEFT__OP_TEE] = {"tee", .leave = leave_op},
+    [WEFT__OP_SENDFILE] = {"sendfile", .leave = leave_op},
     [WEFT__OP_OPEN] = {"open", .leave = leave_op},
     [WEFT__OP_FSYNC] = {"fsync", .leave = leave_op},
     [WEFT__OP_CALL] = {"a call on another thread", .leave = leave_op},
@@ -61,11 +62,7 @@ static void op_done(weft__op *op, intptr_t result)
     weft__wake(c, f, result, WEFT__TAIL);
 }
 
-/*
- * A fiber that never has to wait must let the others run too, and the clock, once in a while: its
- * deadlines would not strike otherwise. The result waits with it.
- */
-static intptr_t finish_at_once(weft__cord *c, intptr_t result)
+intptr_t weft__finish_at_once(weft__cord *c, intptr_t result)
 {
     if (LIKELY(++c->ops_in_a_row < WEFT__OPS_IN_A_ROW_MAX))
         return result;
@@ -89,7 +86,7 @@ intptr_t weft__op_run(weft__op *op)
     weft__backend *b = weft__cord_backend(c);
     intptr_t result = b->type->submit(b, op);
     if (result != WEFT__OP_PENDING)
-        return finish_at_once(c, result);
+        return weft__finish_at_once(c, result);
     c->held_ops += !f->is_daemon;
     return weft__wait(c, &waits_op[op->code], op);
 }

@@ -10,4 +10,36 @@
  */
 intptr_t weft__op_run(weft__op *op);
 
+/*
+ * The result of an operation that did not have to wait. A fiber that never has to must let the
+ * others run too, and the clock, once in a while: its deadlines would not strike otherwise. The
+ * result waits with it.
+ */
+intptr_t weft__finish_at_once(weft__cord *c, intptr_t result);
+
+/* The wait for the kernel to let go of what was given up. */
+extern const weft__wait_kind weft__waits_release;
+
+/* An operation of a chain, and what became of it. */
+typedef struct weft__link {
+    weft__op op;
+    intptr_t result;
+} weft__link;
+
+/*
+ * Submit several operations as one, each to be begun when the one before it has succeeded, and wait
+ * until all are done. 0: the results are there, -ECANCELED for what was not begun. -EOPNOTSUPP:
+ * these have to be run one by one. Else why it was not to be, with the results.
+ */
+intptr_t weft__links_run(weft__link *links, size_t count);
+
+/*
+ * An operation with many results (see backend.h) as something that the current fiber asks for one
+ * after the other. open: -EOPNOTSUPP if it has to be done by single operations. next waits for a
+ * result, and may fail as any blocking call. close waits until the kernel has let go.
+ */
+int weft__many_open(weft__many *m, weft__opcode code, int fd);
+intptr_t weft__many_next(weft__many *m, const void **data);
+void weft__many_close(weft__many *m);
+
 #endif

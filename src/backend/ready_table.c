@@ -1,0 +1,64 @@
+/*
+ * What is known of descriptors, by their numbers: a table in chunks that never move, because a
+ * descriptor has to stay where it is while done runs. See ready.h.
+ */
+#include "backend/ready.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Descriptors in a chunk, 8 KiB together. */
+#define CHUNK_DESCRIPTORS 64
+
+weft__descriptor *weft__ready_find(const weft__ready *r, int fd)
+{
+    size_t chunk = (unsigned)fd / CHUNK_DESCRIPTORS;
+    if (chunk >= r->chunk_count || r->chunks[chunk] == NULL)
+        return NULL;
+    return &r->chunks[chunk][(unsigned)fd % CHUNK_DESCRIPTORS];
+}
+
+static int grow(weft__ready *r, size_t chunk_count)
+{
+    size_t doubled = r->chunk_count * 2;
+    size_t wanted = doubled > chunk_count ? doubled : chunk_count;
+    weft__descriptor **chunks = realloc(r->chunks, wanted * sizeof *chunks);
+    if (chunks == NULL)
+        return -ENOMEM;
+    memset(chunks + r->chunk_count, 0, (wanted - r->chunk_count) * sizeof *chunks);
+    r->chunks = chunks;
+    r->chunk_count = wanted;
+    return 0;
+}
+
+static COLD weft__descriptor *make(weft__ready *r, int fd)
+{
+    size_t chunk = (unsigned)fd / CHUNK_DESCRIPTORS;
+    if (chunk >= r->chunk_count && grow(r, chunk + 1) < 0)
+        return NULL;
+    weft__descriptor *made = calloc(CHUNK_DESCRIPTORS, sizeof *made);
+    if (made == NULL)
+        return NULL;
+    for (int i = 0; i < CHUNK_DESCRIPTORS; i++) {
+        weft__waiters_init(&made[i].waiters);
+        weft__list_init(&made[i].pooled);
+        weft__list_init(&made[i].also);
+        weft__list_init(&made[i].closing);
+    }
+    r->chunks[chunk] = made;
+    return weft__ready_find(r, fd);
+}
+
+weft__descriptor *weft__ready_note(weft__ready *r, int fd)
+{
+    weft__descriptor *d = weft__ready_find(r, fd);
+    return d != NULL ? d : make(r, fd);
+}
+
+void weft__ready_free_table(weft__ready *r)
+{
+    for (size_t i = 0; i < r->chunk_count; i++)
+        free(r->chunks[i]);
+    free(r->chunks);
+}

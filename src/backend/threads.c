@@ -1,0 +1,51 @@
+/* Counting threads, see threads.h. */
+#include "backend/threads.h"
+
+#include "arch/annotate.h"
+#include "backend/pool.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FOLDER "/proc/self/task"
+
+/* io_uring's threads are called iou-wrk-PID and iou-sqp-PID. */
+static bool is_ring_thread(int folder, const char *id)
+{
+    char path[NAME_MAX + sizeof "/comm"], name[4] = "";
+    snprintf(path, sizeof path, "%s/comm", id);
+    int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false; /* it may have just ended, and started another before */
+    ssize_t n = read(fd, name, sizeof name);
+    close(fd);
+    return n == sizeof name && memcmp(name, "iou-", sizeof name) == 0;
+}
+
+/* Are there more than so many, without io_uring's? Each is looked at only until that is clear. */
+static bool are_more_than(unsigned n)
+{
+    DIR *folder = opendir(FOLDER);
+    if (folder == NULL)
+        return true;
+    unsigned count = 0;
+    const struct dirent *entry;
+    while (count <= n && (entry = readdir(folder)) != NULL)
+        count += entry->d_name[0] != '.' && !is_ring_thread(dirfd(folder), entry->d_name);
+    closedir(folder);
+    return count > n;
+}
+
+bool weft__threads_are_others(void)
+{
+    unsigned own = 1 + WEFT__SANITIZER_THREADS + weft__pool_freeze();
+    struct stat task; /* a folder has a link from each of its folders, and two of its own */
+    bool are_others = stat(FOLDER, &task) < 0 || (task.st_nlink > 2 + own && are_more_than(own));
+    weft__pool_thaw();
+    return are_others;
+}

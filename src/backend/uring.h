@@ -1,0 +1,191 @@
+/*
+ * The io_uring backend's own parts, for the files uring*.c.
+ *
+ *   uring_setup.c   the ring: which flags and operations this kernel has
+ *   uring_prep.c    an operation as a submission queue entry
+ *   uring.c         the life of an operation: submitted, cancelled, closed under, completed
+ *   uring_watch.c   readiness, for what io_uring cannot do as a whole
+ *   uring_many.c    operations with many results: multishot accept and receive
+ */
+#ifndef WEFT_BACKEND_URING_H
+#define WEFT_BACKEND_URING_H
+
+#include "backend/ready.h"
+
+#include <liburing.h>
+
+/* What the kernel lets us do. */
+typedef struct weft__uring_abilities {
+    uint64_t opcodes;     /* bit n: IORING_OP n */
+    unsigned setup_flags; /* with which the ring was made */
+    unsigned features;    /* IORING_FEAT_* */
+    bool has_registered_ring;
+    bool has_multishot_accept;
+    bool has_multishot_recv; /* with a ring of provided buffers */
+} weft__uring_abilities;
+
+/* Operations (bits as in opcodes) to do without, so that tests reach the fallbacks. */
+extern uint64_t weft__uring_forgone;
+
+/*
+ * Make a ring as good as the kernel has it, and tell what it can do. 0 or -errno; -EPERM, -ENOSYS
+ * where io_uring is forbidden or absent, -EOPNOTSUPP where it lacks what cannot be done without.
+ */
+int weft__uring_setup(struct io_uring *ring, weft__uring_abilities *abilities);
+
+/* A completion, copied out of the ring: what it leads to may need the ring. */
+typedef struct weft__completion {
+    uint64_t key;
+    int result;
+    unsigned flags;
+} weft__completion;
+
+/* Operations on one descriptor that the kernel has or will get. */
+typedef enum weft__line {
+    WEFT__LINE_IN,  /* those that read: only the first is started */
+    WEFT__LINE_OUT, /* those that write: likewise */
+    WEFT__LINE_ANY, /* those that need not wait for each other: all are started */
+    WEFT__LINES,
+} weft__line;
+
+/* What many operations received or accepted and nobody took. */
+typedef struct weft__kept {
+    int first, final; /* buffers, in a list; -1: none */
+    size_t used;      /* bytes of the first that have been read */
+    struct weft__conns *conns;
+} weft__kept;
+
+/* A readiness that ready.c wants to be told of: an operation of our own. */
+typedef struct weft__watch {
+    weft__op op;
+    weft__list all; /* in weft__uring's watches */
+    struct weft__uring *uring;
+    struct weft__flight *flight; /* NULL: nobody cares any more */
+    bool is_armed;
+} weft__watch;
+
+/* What we know of a descriptor, behind weft__descriptor's watcher. Made when first needed, and kept
+ * as long as the backend. */
+typedef struct weft__flight {
+    weft__list lines[WEFT__LINES];
+    weft__list all; /* in weft__uring's flights */
+    weft__descriptor *descriptor;
+    weft__watch *watches[2]; /* for POLLIN, for POLLOUT; NULL: none made */
+    weft__kept *kept;        /* NULL: nothing */
+} weft__flight;
+
+/* Memory that the kernel picks to receive into. */
+typedef struct weft__uring_buffers {
+    struct io_uring_buf_ring *ring; /* NULL: none made yet */
+    char *memory;
+    struct weft__buffer_note *notes; /* one for each */
+} weft__uring_buffers;
+
+typedef struct weft__uring {
+    weft__backend base;
+    struct io_uring ring;
+    weft__uring_abilities abilities;
+    weft__ready ready;  /* descriptors by number, and what io_uring cannot do here */
+    weft__list starts;  /* operations for which there was no room in the submission queue */
+    weft__list cancels; /* operations to be cancelled, likewise; many ones, too */
+    weft__list flights, watches; /* all there are */
+    uint16_t activation;         /* counts operations: part of each key */
+    uint32_t generation; /* of the last watch */
+    bool has_no_nosignal;        /* writes without SIGPIPE are not to be had from this kernel */
+    bool is_wake_armed;
+    int wake_fd;
+    uint64_t wake_count; /* read from wake_fd */
+    weft__uring_buffers buffers;
+} weft__uring;
+
+static inline weft__uring *weft__uring_of(weft__backend *base)
+{
+    return CONTAINER_OF(base, weft__uring, base);
+}
+
+/*
+ * A key is what a completion brings back: a pointer, what kind it is in the low bits, and in the
+ * high ones a count, so that a cancel that comes late never hits the operation that has the same
+ * place on the stack by then. Addresses have 48 bits, where they are not asked to have more.
+ */
+typedef enum weft__key_kind {
+    WEFT__KEY_OP,
+    WEFT__KEY_IGNORED,
+    WEFT__KEY_WAKE,
+    WEFT__KEY_MANY,
+} weft__key_kind;
+
+#define WEFT__KEY_KIND_MASK 7
+
+static inline uint64_t weft__key_make(weft__uring *b, const void *object, weft__key_kind kind)
+{
+    return (uint64_t)++b->activation << 48 | (uint64_t)(uintptr_t)object | kind;
+}
+
+static inline void *weft__key_object(uint64_t key)
+{
+    return (void *)(uintptr_t)(key << 16 >> 16 & ~(uint64_t)WEFT__KEY_KIND_MASK);
+}
+
+/* Where an operation waits for its turn. */
+weft__line weft__uring_line(const weft__op *op);
+
+/* An entry for the submission queue; NULL: it is full, and is emptied in the next poll. */
+static inline struct io_uring_sqe *weft__uring_entry(weft__uring *b)
+{
+    return io_uring_get_sqe(&b->ring);
+}
+
+/* What is known of fd; NULL: no memory, or no such descriptor. */
+weft__flight *weft__uring_note(weft__uring *b, int fd);
+
+weft__flight *weft__uring_make_flight(weft__uring *b, weft__descriptor *d);
+
+/* Put an operation into its line, and start it if it is its turn; f is NULL for one on no
+ * descriptor. */
+void weft__uring_launch(weft__uring *b, weft__flight *f, weft__op *op, weft__key_kind kind);
+
+bool weft__uring_cancel(weft__backend *base, weft__op *op);
+
+/* poll(2) calls a regular file ready, always: there is nothing to wait for. */
+bool weft__uring_is_always_ready(int fd);
+
+/* uring_watch.c: for weft__ready. */
+int weft__uring_watch(weft__backend *base, int fd, weft__descriptor *d);
+void weft__uring_unwatch(weft__backend *base, int fd, weft__descriptor *d);
+void weft__uring_watches_free(weft__uring *b);
+
+/* Ask the kernel to let go of an operation that it has. */
+void weft__uring_ask_back(weft__uring *b, weft__op *op);
+
+/* uring_many.c: as in the contract of a backend; and what uring.c needs of it. */
+int weft__uring_many_open(weft__backend *base, weft__many *m);
+intptr_t weft__uring_many_next(weft__backend *base, weft__many *m, const void **data);
+bool weft__uring_many_close(weft__backend *base, weft__many *m);
+void weft__uring_prep_many(struct io_uring_sqe *sqe, const weft__op *op);
+void weft__uring_many_completed(weft__uring *b, weft__many *m, const weft__completion *c);
+/* The descriptor is closed under it, before the kernel had it. */
+void weft__uring_many_shut(weft__many *m);
+/* uring.c, for it: into the line of its descriptor; out of it; back from the kernel, true if that
+ * did not have it yet. */
+void weft__uring_launch_many(weft__uring *b, weft__many *m);
+void weft__uring_land_many(weft__uring *b, weft__many *m);
+bool weft__uring_recall_many(weft__uring *b, weft__many *m);
+/* The result of an operation from what was kept; WEFT__OP_PENDING: that does not concern it. */
+intptr_t weft__uring_take_kept(weft__uring *b, weft__flight *f, weft__op *op);
+/* The descriptor is closed: what was kept for it goes. */
+void weft__uring_drop_kept(weft__uring *b, weft__flight *f);
+void weft__uring_buffers_free(weft__uring *b);
+
+static inline bool weft__uring_has(const weft__uring *b, int opcode)
+{
+    return b->abilities.opcodes >> opcode & 1;
+}
+
+/* Can the kernel do this operation all by itself, on a descriptor of which this is known? */
+bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft__descriptor *d);
+
+/* Fill in the entry; is_native has said yes. d may be NULL. */
+void weft__uring_prep(struct io_uring_sqe *sqe, const weft__op *op, const weft__descriptor *d);
+
+#endif

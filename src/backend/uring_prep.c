@@ -1,0 +1,148 @@
+/* An operation as an entry of the submission queue. */
+#include "backend/uring.h"
+
+#include <fcntl.h>
+
+/* Linux 6.18; not in glibc 2.36. */
+#ifndef RWF_NOSIGNAL
+#define RWF_NOSIGNAL 0x00000100
+#endif
+
+/* The opcode that does it; is_socket as far as known. */
+static int opcode_of(const weft__op *op, bool is_socket)
+{
+    switch (op->code) {
+    case WEFT__OP_READ:
+        return is_socket ? IORING_OP_RECV : IORING_OP_READ;
+    case WEFT__OP_WRITE:
+        return is_socket ? IORING_OP_SEND : IORING_OP_WRITE;
+    case WEFT__OP_READV:
+        return IORING_OP_READV;
+    case WEFT__OP_WRITEV:
+        return IORING_OP_WRITEV;
+    case WEFT__OP_RECV:
+        return IORING_OP_RECV;
+    case WEFT__OP_SEND:
+        return IORING_OP_SEND;
+    case WEFT__OP_RECVMSG:
+        return IORING_OP_RECVMSG;
+    case WEFT__OP_SENDMSG:
+        return IORING_OP_SENDMSG;
+    case WEFT__OP_ACCEPT:
+        return IORING_OP_ACCEPT;
+    case WEFT__OP_CONNECT:
+        return IORING_OP_CONNECT;
+    case WEFT__OP_WAIT:
+        return IORING_OP_POLL_ADD;
+    case WEFT__OP_OPEN:
+        return IORING_OP_OPENAT;
+    case WEFT__OP_FSYNC:
+        return IORING_OP_FSYNC;
+    default: /* splice and tee would block a kernel thread each; a call is no operation */
+        return -1;
+    }
+}
+
+/* A read or write without an offset is taken for one on a socket until the kernel says no. */
+static bool is_taken_for_socket(const weft__op *op, const weft__descriptor *d)
+{
+    return op->u.buffer.offset == WEFT__OFFSET_CURRENT && !(d != NULL && d->is_not_socket);
+}
+
+static bool never_waits(const weft__op *op)
+{
+    const int flags_now = MSG_DONTWAIT | MSG_ERRQUEUE;
+    switch (op->code) {
+    case WEFT__OP_READ: /* of nothing: as read(2) has it, which does not wait for data either */
+        return op->u.buffer.bytes == 0;
+    case WEFT__OP_RECV:
+    case WEFT__OP_SEND:
+        return op->u.packet.flags & flags_now;
+    case WEFT__OP_RECVMSG:
+    case WEFT__OP_SENDMSG:
+        return op->u.message.flags & flags_now;
+    default:
+        return false;
+    }
+}
+
+bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft__descriptor *d)
+{
+    bool is_socket = is_taken_for_socket(op, d);
+    int opcode = opcode_of(op, is_socket);
+    if (opcode < 0 || !weft__uring_has(b, opcode) || never_waits(op))
+        return false;
+    /* Anything but a regular file could raise SIGPIPE. */
+    bool may_signal = opcode == IORING_OP_WRITE || opcode == IORING_OP_WRITEV;
+    return !(may_signal && b->has_no_nosignal);
+}
+
+static void prep_buffer(struct io_uring_sqe *sqe, const weft__op *op, int opcode)
+{
+    void *data = op->u.buffer.data;
+    /* One call moves at most so much, as read(2) does. */
+    unsigned bytes = (unsigned)(op->u.buffer.bytes > INT32_MAX ? INT32_MAX : op->u.buffer.bytes);
+    bool is_packet = opcode == IORING_OP_RECV || opcode == IORING_OP_SEND;
+    io_uring_prep_rw(opcode, sqe, op->fd, data, bytes,
+                     is_packet ? 0 : (uint64_t)op->u.buffer.offset);
+    if (opcode == IORING_OP_SEND)
+        sqe->msg_flags = MSG_NOSIGNAL;
+    else if (opcode == IORING_OP_WRITE)
+        sqe->rw_flags = RWF_NOSIGNAL;
+}
+
+static void prep_socket(struct io_uring_sqe *sqe, const weft__op *op, int opcode)
+{
+    switch (op->code) {
+    case WEFT__OP_RECV:
+    case WEFT__OP_SEND:
+        io_uring_prep_rw(
+            opcode, sqe, op->fd, op->u.packet.data,
+            (unsigned)(op->u.packet.bytes > INT32_MAX ? INT32_MAX : op->u.packet.bytes), 0);
+        sqe->msg_flags = (unsigned)op->u.packet.flags;
+        break;
+    case WEFT__OP_RECVMSG:
+    case WEFT__OP_SENDMSG:
+        io_uring_prep_rw(opcode, sqe, op->fd, op->u.message.header, 1, 0);
+        sqe->msg_flags = (unsigned)op->u.message.flags;
+        break;
+    case WEFT__OP_ACCEPT:
+        io_uring_prep_accept(sqe, op->fd, op->u.accept.address, op->u.accept.bytes, SOCK_CLOEXEC);
+        break;
+    default:
+        io_uring_prep_connect(sqe, op->fd, op->u.connect.address, op->u.connect.bytes);
+        break;
+    }
+    if (op->code == WEFT__OP_SEND || op->code == WEFT__OP_SENDMSG)
+        sqe->msg_flags |= MSG_NOSIGNAL;
+}
+
+void weft__uring_prep(struct io_uring_sqe *sqe, const weft__op *op, const weft__descriptor *d)
+{
+    int opcode = opcode_of(op, is_taken_for_socket(op, d));
+    switch (op->code) {
+    case WEFT__OP_READ:
+    case WEFT__OP_WRITE:
+        prep_buffer(sqe, op, opcode);
+        break;
+    case WEFT__OP_READV:
+    case WEFT__OP_WRITEV:
+        io_uring_prep_rw(opcode, sqe, op->fd, op->u.vector.pieces, (unsigned)op->u.vector.count,
+                         (uint64_t)op->u.vector.offset);
+        sqe->rw_flags = op->code == WEFT__OP_WRITEV ? RWF_NOSIGNAL : 0;
+        break;
+    case WEFT__OP_WAIT:
+        io_uring_prep_poll_add(sqe, op->fd, (unsigned)op->u.events);
+        break;
+    case WEFT__OP_OPEN:
+        io_uring_prep_openat(sqe, op->fd, op->u.open.path, op->u.open.flags, op->u.open.mode);
+        break;
+    case WEFT__OP_FSYNC:
+        io_uring_prep_fsync(sqe, op->fd, op->u.is_data_only ? IORING_FSYNC_DATASYNC : 0);
+        break;
+    default:
+        prep_socket(sqe, op, opcode);
+        break;
+    }
+    sqe->user_data = op->key;
+}

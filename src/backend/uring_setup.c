@@ -1,0 +1,87 @@
+/*
+ * The ring: made with the best flags that the kernel takes, and asked what it can do. Nothing here
+ * reads the kernel's version: a distribution's may have more or less than its number says.
+ */
+#include "backend/uring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* What fibers prepare between two polls; more of them wait for a second call. 16 KiB. */
+#define SUBMISSIONS 256
+/* What can be complete at once before the kernel has to keep it in a list of its own. 64 KiB. */
+#define COMPLETIONS 4096
+
+/* In Linux 6.0 or later; liburing 2.3 knows neither. */
+#ifndef IORING_FEAT_LINKED_FILE
+#define IORING_FEAT_LINKED_FILE (1U << 12)
+#endif
+
+/* What there is no way around: waiting with a timeout, completions that are never dropped, and
+ * reading from a file's own position. All in Linux 5.11. */
+#define FEATURES_NEEDED (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_RW_CUR_POS)
+
+uint64_t weft__uring_forgone;
+
+/* From the best to the plainest: deferred task work came with 6.1, cooperative with 5.19. */
+static const unsigned flags_to_try[] = {
+    IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
+        IORING_SETUP_SUBMIT_ALL,
+    IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL,
+    0,
+};
+
+static int make_ring(struct io_uring *ring, weft__uring_abilities *a)
+{
+    int rc = -EINVAL;
+    size_t tries = sizeof flags_to_try / sizeof *flags_to_try;
+    for (size_t i = 0; i < tries && rc == -EINVAL; i++) {
+        struct io_uring_params params = {.cq_entries = COMPLETIONS};
+        params.flags = flags_to_try[i] | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP;
+        rc = io_uring_queue_init_params(SUBMISSIONS, ring, &params);
+        a->setup_flags = params.flags;
+        a->features = params.features;
+    }
+    return rc;
+}
+
+static int ask_opcodes(struct io_uring *ring, weft__uring_abilities *a)
+{
+    struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
+    if (probe == NULL)
+        return -ENOMEM;
+    for (int opcode = 0; opcode < 64; opcode++)
+        if (io_uring_opcode_supported(probe, opcode))
+            a->opcodes |= UINT64_C(1) << opcode;
+    io_uring_free_probe(probe);
+    a->opcodes &= ~weft__uring_forgone;
+    return 0;
+}
+
+/* What no operation is needed for is not in the probe; each came with one that is. */
+static void guess_multishot(weft__uring_abilities *a)
+{
+    a->has_multishot_accept = a->opcodes >> IORING_OP_SOCKET & 1; /* 5.19, both */
+    a->has_multishot_recv = a->opcodes >> IORING_OP_SEND_ZC & 1;  /* 6.0, both */
+}
+
+int weft__uring_setup(struct io_uring *ring, weft__uring_abilities *a)
+{
+    *a = (weft__uring_abilities){0};
+    int rc = make_ring(ring, a);
+    if (rc < 0)
+        return rc;
+    const uint64_t needed = UINT64_C(1) << IORING_OP_READ | UINT64_C(1) << IORING_OP_POLL_ADD |
+                            UINT64_C(1) << IORING_OP_ASYNC_CANCEL;
+    rc = (a->features & FEATURES_NEEDED) == FEATURES_NEEDED ? ask_opcodes(ring, a) : -EOPNOTSUPP;
+    if (rc == 0 && (a->opcodes & needed) != needed)
+        rc = -EOPNOTSUPP;
+    if (rc < 0) {
+        io_uring_queue_exit(ring);
+        return rc;
+    }
+    guess_multishot(a);
+    a->has_registered_ring = io_uring_register_ring_fd(ring) == 1;
+    return 0;
+}

@@ -1,0 +1,177 @@
+/* Streams: writing. What a call has taken goes out once, whatever becomes of the call. */
+#include "io/stream.h"
+
+#include <weft/fiber.h>
+
+#include <stdio.h>
+
+/* A cancellation tells itself again, as long as it lasts. */
+static void say_later(weft__stream *s, ssize_t error)
+{
+    if (error != -ECANCELED)
+        s->unsaid = (int)error;
+}
+
+int weft__stream_take_unsaid(weft__stream *s)
+{
+    int error = s->unsaid;
+    s->unsaid = 0;
+    return error;
+}
+
+/*
+ * One write of what is in the buffer and of data, NULL for none, behind it. Returns how many bytes
+ * of data went out, or an error: then nothing went out.
+ */
+static ssize_t send_once(weft__stream *s, const char *data, size_t bytes)
+{
+    if (s->is_shut)
+        return -EBADF;
+    weft__buffer *b = &s->out;
+    size_t pending = weft__buffer_held(b);
+    struct iovec pieces[2];
+    int count = 0;
+    if (pending > 0)
+        pieces[count++] = (struct iovec){b->data + b->head, pending};
+    if (bytes > 0)
+        pieces[count++] = (struct iovec){(char *)data, bytes};
+    ssize_t n = s->type->writev(s->ctx, pieces, count);
+    if (n < 0)
+        return n;
+    if ((size_t)n > pending + bytes)
+        return -EINTR; /* interrupted with a value that no write returns */
+    size_t sent = (size_t)n < pending ? (size_t)n : pending;
+    b->head += sent;
+    return n - (ssize_t)sent;
+}
+
+int weft__stream_drain(weft__stream *s)
+{
+    while (weft__buffer_held(&s->out) > 0) {
+        ssize_t rc = send_once(s, NULL, 0);
+        if (rc < 0)
+            return (int)rc;
+    }
+    weft__buffer_compact(&s->out);
+    if (s->out.bytes > s->write_bytes) /* grown for one long text */
+        weft__buffer_release(&s->out);
+    return 0;
+}
+
+static ssize_t put(weft__stream *s, const char *data, size_t bytes)
+{
+    weft__buffer *b = &s->out;
+    int rc = weft__stream_take_unsaid(s);
+    if (rc == 0 && b->data == NULL && bytes < s->write_bytes)
+        rc = weft__buffer_resize(b, s->write_bytes);
+    if (rc < 0)
+        return rc;
+    size_t done = 0;
+    while (bytes - done > weft__buffer_room(b)) {
+        ssize_t n = send_once(s, data + done, bytes - done);
+        if (n < 0 && done > 0) {
+            say_later(s, n);
+            return (ssize_t)done;
+        }
+        if (n < 0)
+            return n;
+        done += (size_t)n;
+    }
+    weft__buffer_append(b, data + done, bytes - done);
+    s->author = weft_self();
+    return (ssize_t)bytes;
+}
+
+/* For a text of so many bytes, which the buffer has no room for behind its tail. */
+static int make_way(weft__stream *s, size_t bytes)
+{
+    weft__buffer *b = &s->out;
+    if (bytes <= weft__buffer_room(b)) {
+        weft__buffer_compact(b);
+        return 0;
+    }
+    if (weft__buffer_held(b) > 0 &&
+        (bytes <= s->write_bytes || weft__buffer_held(b) > s->write_bytes))
+        return weft__stream_drain(s);
+    return weft__buffer_resize(b, weft__buffer_held(b) + bytes);
+}
+
+static ssize_t format_text(weft__stream *s, const char *format, va_list args)
+{
+    weft__buffer *b = &s->out;
+    int rc = weft__stream_take_unsaid(s);
+    if (rc == 0 && b->data == NULL)
+        rc = weft__buffer_resize(b, s->write_bytes);
+    /* Other fibers run in between, and may change what the arguments point to. */
+    while (rc == 0) {
+        va_list copy;
+        va_copy(copy, args);
+        int n = vsnprintf(b->data + b->tail, b->bytes - b->tail + 1, format, copy);
+        va_end(copy);
+        if (n < 0)
+            return -EINVAL;
+        if ((size_t)n <= b->bytes - b->tail) {
+            b->tail += (size_t)n;
+            return n;
+        }
+        rc = make_way(s, (size_t)n);
+        if (rc == 0 && b->data == NULL)
+            rc = weft__buffer_resize(b, s->write_bytes);
+    }
+    return rc;
+}
+
+static ssize_t print(weft__stream *s, const char *format, va_list args)
+{
+    ssize_t bytes = format_text(s, format, args);
+    if (bytes < 0)
+        return bytes;
+    s->author = weft_self();
+    if (weft__buffer_held(&s->out) > s->write_bytes) {
+        int rc = weft__stream_drain(s);
+        if (rc < 0)
+            say_later(s, rc);
+    }
+    return bytes;
+}
+
+ssize_t weft_stream_write(weft_stream *written, const void *data, size_t bytes)
+{
+    weft__stream *s = weft__stream_of(written);
+    int rc = weft__stream_enter(s, &s->is_writing);
+    return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, put(s, data, bytes));
+}
+
+ssize_t weft_stream_puts(weft_stream *written, const char *text)
+{
+    return weft_stream_write(written, text, strlen(text));
+}
+
+ssize_t weft_stream_vprintf(weft_stream *written, const char *format, va_list args)
+{
+    weft__stream *s = weft__stream_of(written);
+    int rc = weft__stream_enter(s, &s->is_writing);
+    return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, print(s, format, args));
+}
+
+ssize_t weft_stream_printf(weft_stream *written, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ssize_t bytes = weft_stream_vprintf(written, format, args);
+    va_end(args);
+    return bytes;
+}
+
+static int flush(weft__stream *s)
+{
+    int rc = weft__stream_take_unsaid(s);
+    return rc < 0 ? rc : weft__stream_drain(s);
+}
+
+int weft_stream_flush(weft_stream *flushed)
+{
+    weft__stream *s = weft__stream_of(flushed);
+    int rc = weft__stream_enter(s, &s->is_writing);
+    return rc < 0 ? rc : (int)weft__stream_leave(s, &s->is_writing, flush(s));
+}

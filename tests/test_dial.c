@@ -1,0 +1,663 @@
+/* Listening, dialling and resolving: by the text of an address. */
+#include "io/dial.h"
+#include "support.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+/* The port of a socket, whatever its family. */
+static int port_of(int fd)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes = sizeof address;
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+    if (address.ss_family == AF_INET6)
+        return ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+    return ntohs(((struct sockaddr_in *)&address)->sin_port);
+}
+
+/* host:port; good until it is asked for 4 more. */
+static const char *at(const char *host, int port)
+{
+    static char texts[4][128];
+    static unsigned next;
+    char *text = texts[next++ % COUNT_OF(texts)];
+    snprintf(text, sizeof texts[0], "%s:%d", host, port);
+    return text;
+}
+
+/* Listens, or ends the test. */
+static int listening(const char *net, const char *addr)
+{
+    int fd = weft_listen(net, addr);
+    ck_assert_msg(fd >= 0, "%s", weft_error() != NULL ? weft_error()->message : "?");
+    return fd;
+}
+
+static int dialled(const char *net, const char *addr)
+{
+    int fd = weft_dial(net, addr);
+    ck_assert_msg(fd >= 0, "%s", weft_error() != NULL ? weft_error()->message : "?");
+    return fd;
+}
+
+/* A port at which nobody listens: it was free, and the kernel hands them out by turns. */
+static int free_port(void)
+{
+    int fd = listening("tcp", "127.0.0.1:0"), port = port_of(fd);
+    ck_assert_int_eq(weft_close(fd), 0);
+    return port;
+}
+
+static bool has_ipv6(void)
+{
+    int fd = weft_listen("tcp6", "[::1]:0");
+    if (fd < 0)
+        return false;
+    weft_close(fd);
+    return true;
+}
+
+static int option_of(int fd, int level, int option)
+{
+    int value = -1;
+    socklen_t bytes = sizeof value;
+    ck_assert_int_eq(getsockopt(fd, level, option, &value, &bytes), 0);
+    return value;
+}
+
+/* Descriptors that are open now. */
+static size_t open_files(void)
+{
+    size_t n = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* No fiber, no operation and no descriptor more than before, and nothing that strikes later. */
+static void assert_nothing_left(size_t files)
+{
+    weft_counters counters;
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
+    ck_assert_uint_eq(open_files(), files);
+    ck_assert_int_eq(weft_snooze(), 0);
+    weft_stats(&counters);
+    ck_assert_uint_eq(counters.ops_pending, 0);
+}
+
+/* What one end writes, the other one reads. */
+static void assert_connected(int a, int b)
+{
+    char got[4];
+    ck_assert_int_eq(weft_write(a, "ping", 4), 4);
+    ck_assert_int_eq(weft_read_full(b, got, 4), 4);
+    ck_assert_mem_eq(got, "ping", 4);
+    ck_assert_int_eq(weft_write(b, "pong", 4), 4);
+    ck_assert_int_eq(weft_read_full(a, got, 4), 4);
+    ck_assert_mem_eq(got, "pong", 4);
+}
+
+/* Dials a listener, talks, and closes what it made. */
+static void assert_serves(int listener, const char *net, const char *addr)
+{
+    int client = dialled(net, addr), server = weft_accept(listener, NULL, NULL);
+    ck_assert_int_ge(server, 0);
+    assert_connected(client, server);
+    ck_assert_int_eq(weft_close(client), 0);
+    ck_assert_int_eq(weft_close(server), 0);
+}
+
+START_TEST(a_dialled_socket_does_not_wait_to_fill_packets_and_is_close_on_exec)
+{
+    int listener = listening("tcp", "127.0.0.1:0");
+    int client = dialled("tcp", at("127.0.0.1", port_of(listener)));
+    ck_assert_int_ne(option_of(client, IPPROTO_TCP, TCP_NODELAY), 0);
+    ck_assert(fcntl(client, F_GETFD) & FD_CLOEXEC);
+    ck_assert(fcntl(listener, F_GETFD) & FD_CLOEXEC);
+    ck_assert_int_ne(option_of(listener, SOL_SOCKET, SO_REUSEADDR), 0);
+    int server = weft_accept(listener, NULL, NULL);
+    assert_connected(client, server);
+    weft_close(server);
+    weft_close(client);
+    weft_close(listener);
+}
+END_TEST
+
+START_TEST(a_listener_on_all_interfaces_serves_both_families)
+{
+    int listener = listening("tcp", ":0"), port = port_of(listener);
+    assert_serves(listener, "tcp", at("127.0.0.1", port));
+    assert_serves(listener, "tcp", at("", port));
+    if (has_ipv6())
+        assert_serves(listener, "tcp", at("[::1]", port));
+    weft_close(listener);
+}
+END_TEST
+
+START_TEST(a_listener_of_one_family_does_not_serve_the_other)
+{
+    int listener = listening("tcp4", ":0"), port = port_of(listener);
+    assert_serves(listener, "tcp", at("127.0.0.1", port));
+    if (has_ipv6())
+        ck_assert_int_eq(weft_dial("tcp", at("[::1]", port)), -ECONNREFUSED);
+    weft_close(listener);
+    if (!has_ipv6())
+        return;
+    listener = listening("tcp6", ":0");
+    port = port_of(listener);
+    assert_serves(listener, "tcp6", at("[::1]", port));
+    ck_assert_int_eq(weft_dial("tcp", at("127.0.0.1", port)), -ECONNREFUSED);
+    weft_close(listener);
+}
+END_TEST
+
+START_TEST(a_port_that_is_taken_is_refused_with_words)
+{
+    int listener = listening("tcp", "127.0.0.1:0");
+    const char *addr = at("127.0.0.1", port_of(listener));
+    size_t files = open_files();
+    ck_assert_int_eq(weft_listen("tcp", addr), -EADDRINUSE);
+    char words[256];
+    snprintf(words, sizeof words, "cannot listen at %s: Address already in use", addr);
+    ck_assert_words(-EADDRINUSE, words);
+    int udp = listening("udp", addr); /* another space of ports */
+    ck_assert_int_eq(weft_listen("udp", addr), -EADDRINUSE);
+    weft_close(udp);
+    assert_nothing_left(files);
+    weft_close(listener);
+}
+END_TEST
+
+START_TEST(a_dial_that_is_refused_has_words)
+{
+    const char *addr = at("127.0.0.1", free_port());
+    size_t files = open_files();
+    ck_assert_int_eq(weft_dial("tcp", addr), -ECONNREFUSED);
+    char words[256];
+    snprintf(words, sizeof words, "cannot connect to %s: Connection refused", addr);
+    ck_assert_words(-ECONNREFUSED, words);
+    assert_nothing_left(files);
+}
+END_TEST
+
+START_TEST(what_is_no_address_is_refused_with_words)
+{
+    static const char *const cases[][2] = {
+        {"tcp", "127.0.0.1"},  {"tcp", "::1:80"}, {"tcp", "127.0.0.1:70000"},
+        {"tcp7", ":80"},       {"unix", ""},      {"unix", "@"},
+        {"udp", "127.0.0.1:"}, {NULL, ":80"},     {"tcp", NULL},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        ck_assert_int_eq(weft_dial(cases[i][0], cases[i][1]), -EINVAL);
+        ck_assert_any_words(-EINVAL);
+        ck_assert_int_eq(weft_listen(cases[i][0], cases[i][1]), -EINVAL);
+    }
+}
+END_TEST
+
+/* T95 */
+START_TEST(a_number_of_the_other_family_is_no_address_of_this_one)
+{
+    ck_assert_int_eq(weft_dial("tcp6", "127.0.0.1:1"), -ENOENT);
+    ck_assert_any_words(-ENOENT);
+    ck_assert_int_eq(weft_dial("tcp4", "[::1]:1"), -ENOENT);
+    ck_assert_int_eq(weft_listen("tcp4", "[::1]:0"), -ENOENT);
+    ck_assert_int_eq(weft_listen("tcp", ":no-such-service"), -ENOENT);
+}
+END_TEST
+
+/* Whatever addresses the name has, one of them is served. */
+START_TEST(a_name_is_dialled_at_the_address_that_is_served)
+{
+    int listener = listening("tcp4", "127.0.0.1:0");
+    assert_serves(listener, "tcp", at("localhost", port_of(listener)));
+    assert_serves(listener, "tcp4", at("localhost", port_of(listener)));
+    weft_close(listener);
+    listener = listening("tcp", "localhost:0");
+    assert_serves(listener, "tcp", at("localhost", port_of(listener)));
+    weft_close(listener);
+}
+END_TEST
+
+/*
+ * Addresses made by hand, as a resolver would give them.
+ */
+
+typedef struct host {
+    struct addrinfo list[4];
+    struct sockaddr_storage address[4];
+    size_t count;
+} host;
+
+static void add(host *h, int family, int port)
+{
+    size_t i = h->count++;
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&h->address[i];
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&h->address[i];
+    if (family == AF_INET) {
+        *v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+        v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    } else {
+        *v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+        v6->sin6_addr = in6addr_loopback;
+    }
+    h->list[i] = (struct addrinfo){.ai_family = family,
+                                   .ai_socktype = SOCK_STREAM,
+                                   .ai_addr = (struct sockaddr *)&h->address[i],
+                                   .ai_addrlen = family == AF_INET ? sizeof *v4 : sizeof *v6};
+    if (i > 0)
+        h->list[i - 1].ai_next = &h->list[i];
+}
+
+/* A listener that does not answer: its backlog is full, and what comes then is dropped. */
+typedef struct silent {
+    int listener, filler;
+    int port;
+} silent;
+
+static silent open_silent(void)
+{
+    silent s = {.listener = listening("tcp", "127.0.0.1:0")};
+    s.port = port_of(s.listener);
+    ck_assert_int_eq(listen(s.listener, 0), 0);
+    s.filler = dialled("tcp", at("127.0.0.1", s.port));
+    return s;
+}
+
+static void close_silent(const silent *s)
+{
+    weft_close(s->listener);
+    weft_close(s->filler);
+}
+
+START_TEST(the_next_address_is_dialled_at_once_when_one_fails)
+{
+    int listener = listening("tcp", "127.0.0.1:0"), refusing = free_port();
+    host h = {.count = 0};
+    add(&h, AF_INET, refusing);
+    add(&h, AF_INET, refusing);
+    add(&h, AF_INET, port_of(listener));
+    size_t files = open_files();
+    int client = weft__dial_any(h.list), server = weft_accept(listener, NULL, NULL);
+    ck_assert_int_ge(client, 0);
+    assert_connected(client, server);
+    weft_close(client);
+    weft_close(server);
+    ck_assert_ptr_null(weft_error());
+    assert_nothing_left(files);
+    weft_close(listener);
+}
+END_TEST
+
+START_TEST(when_all_addresses_fail_it_is_with_the_error_of_the_last)
+{
+    host h = {.count = 0};
+    add(&h, AF_INET, free_port());
+    add(&h, AF_INET, free_port());
+    h.address[1].ss_family = AF_UNIX; /* -EAFNOSUPPORT */
+    size_t files = open_files();
+    ck_assert_int_eq(weft__dial_any(h.list), -EAFNOSUPPORT);
+    assert_nothing_left(files);
+    host turned = {.count = 0};
+    add(&turned, AF_INET, 1);
+    add(&turned, AF_INET, free_port());
+    turned.address[0].ss_family = AF_UNIX;
+    ck_assert_int_eq(weft__dial_any(turned.list), -ECONNREFUSED);
+    assert_nothing_left(files);
+}
+END_TEST
+
+START_TEST(the_next_address_is_dialled_beside_one_that_does_not_answer)
+{
+    silent s = open_silent();
+    int listener = listening("tcp", "127.0.0.1:0");
+    host h = {.count = 0};
+    add(&h, AF_INET, s.port);
+    add(&h, AF_INET, port_of(listener));
+    size_t files = open_files();
+    double begin = weft_now();
+    int client = weft__dial_any(h.list);
+    ck_assert_int_ge(client, 0);
+    ck_assert_slept(begin, WEFT__DIAL_DELAY_S);
+    int server = weft_accept(listener, NULL, NULL);
+    assert_connected(client, server);
+    weft_close(client);
+    weft_close(server);
+    assert_nothing_left(files);
+    weft_close(listener);
+    close_silent(&s);
+}
+END_TEST
+
+/* RFC 8305, section 4 */
+START_TEST(the_families_are_dialled_by_turns)
+{
+    if (!has_ipv6())
+        return;
+    int v4 = listening("tcp", "127.0.0.1:0"), v6 = listening("tcp", "[::1]:0");
+    host h = {.count = 0};
+    add(&h, AF_INET, free_port());
+    add(&h, AF_INET, port_of(v4));
+    add(&h, AF_INET6, port_of(v6));
+    int client = weft__dial_any(h.list);
+    ck_assert_int_ge(client, 0);
+    ck_assert_int_eq(option_of(client, SOL_SOCKET, SO_DOMAIN), AF_INET6);
+    weft_close(client);
+    weft_close(v4);
+    weft_close(v6);
+}
+END_TEST
+
+START_TEST(a_dial_that_runs_out_of_time_leaves_nothing_behind)
+{
+    silent s = open_silent();
+    host h = {.count = 0};
+    for (int i = 0; i < 3; i++)
+        add(&h, AF_INET, s.port);
+    size_t files = open_files();
+    /* Nobody has begun; one is under way; two are. */
+    static const double limits[] = {0, 0.005, WEFT__DIAL_DELAY_S + 0.005};
+    for (size_t i = 0; i < COUNT_OF(limits); i++) {
+        int rc = 1;
+        WEFT_CANCEL_AFTER(limits[i], rc) {
+            ck_assert_int_eq(weft__dial_any(h.list), -ECANCELED);
+        }
+        ck_assert_int_eq(rc, -ETIMEDOUT);
+        assert_nothing_left(files);
+        WEFT_CANCEL_AFTER(limits[i], rc) {
+            ck_assert_int_eq(weft_dial("tcp", at("127.0.0.1", s.port)), -ECANCELED);
+        }
+        assert_nothing_left(files);
+    }
+    ck_assert_ptr_null(weft_error());
+    close_silent(&s);
+}
+END_TEST
+
+static weft_value dial_host(void *arg)
+{
+    return weft__dial_any(((host *)arg)->list);
+}
+
+START_TEST(a_dial_ends_with_its_fiber_or_with_the_value_of_an_interrupt)
+{
+    silent s = open_silent();
+    host h = {.count = 0};
+    add(&h, AF_INET, s.port);
+    add(&h, AF_INET, s.port);
+    size_t files = open_files();
+    weft_fiber f = weft_spin(dial_host, &h);
+    let_run();
+    ck_assert_int_eq(weft_children(f, NULL, 0), 1);
+    ck_assert_uint_eq(open_files(), files + 1);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    assert_nothing_left(files);
+    for (int value = 0; value < 3; value++) { /* some of which look like an index */
+        f = weft_spin(dial_host, &h);
+        let_run();
+        ck_assert_int_eq(weft_interrupt(f, value), 0);
+        ck_assert_int_eq(weft_await(f), value);
+        assert_nothing_left(files);
+    }
+    f = weft_spin(dial_host, &h);
+    let_run();
+    ck_assert_int_eq(weft_raise(f, -EPROTO, "enough"), 0);
+    ck_assert_int_eq(weft_await(f), -EPROTO);
+    ck_assert_words(-EPROTO, "enough");
+    assert_nothing_left(files);
+    close_silent(&s);
+}
+END_TEST
+
+START_TEST(datagrams_go_to_whom_they_are_dialled_to)
+{
+    static const char *const hosts[] = {"127.0.0.1", "localhost", "[::1]"};
+    for (size_t i = 0; i < (has_ipv6() ? 3u : 2u); i++) {
+        int server = listening(i == 2 ? "udp6" : "udp4", at(i == 1 ? "127.0.0.1" : hosts[i], 0));
+        const char *net = i == 2 ? "udp" : "udp4";
+        int client = dialled(net, at(hosts[i], port_of(server)));
+        char data[8];
+        ck_assert_int_eq(weft_write(client, "question", 8), 8);
+        struct sockaddr_storage from;
+        socklen_t bytes = sizeof from;
+        ck_assert_int_eq(weft_recvfrom(server, data, 8, 0, (struct sockaddr *)&from, &bytes), 8);
+        ck_assert_mem_eq(data, "question", 8);
+        ck_assert_int_eq(weft_sendto(server, "answer", 6, 0, (struct sockaddr *)&from, bytes), 6);
+        ck_assert_int_eq(weft_read(client, data, 8), 6);
+        ck_assert_mem_eq(data, "answer", 6);
+        weft_close(server);
+        weft_close(client);
+    }
+}
+END_TEST
+
+/* A path of this process's own, for a socket; whatever was there is gone. */
+static const char *socket_path(void)
+{
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/weft-test-%d.sock", (int)getpid());
+    unlink(path);
+    return path;
+}
+
+START_TEST(unix_sockets_listen_at_paths_and_at_abstract_names)
+{
+    char name[64];
+    snprintf(name, sizeof name, "@weft-test-%d", (int)getpid());
+    const char *const addrs[] = {socket_path(), name};
+    for (size_t i = 0; i < COUNT_OF(addrs); i++) {
+        int listener = listening("unix", addrs[i]);
+        assert_serves(listener, "unix", addrs[i]);
+        size_t files = open_files();
+        ck_assert_int_eq(weft_listen("unix", addrs[i]), -EADDRINUSE);
+        ck_assert_any_words(-EADDRINUSE);
+        assert_nothing_left(files);
+        weft_close(listener);
+        ck_assert_int_eq(weft_dial("unix", addrs[i]), -ECONNREFUSED);
+        ck_assert_any_words(-ECONNREFUSED);
+    }
+    unlink(addrs[0]);
+    ck_assert_int_eq(weft_dial("unix", addrs[0]), -ENOENT);
+}
+END_TEST
+
+START_TEST(a_file_that_nobody_listens_at_is_replaced_if_it_is_a_socket)
+{
+    const char *path = socket_path();
+    weft_close(listening("unix", path));
+    int listener = listening("unix", path); /* replaces what the first one left */
+    assert_serves(listener, "unix", path);
+    weft_close(listener);
+    int bound = listening("unixgram", path);
+    ck_assert_int_eq(weft_listen("unix", path), -EADDRINUSE); /* of another type, but there */
+    ck_assert_int_eq(weft_listen("unixgram", path), -EADDRINUSE);
+    int client = dialled("unixgram", path);
+    char data[8];
+    ck_assert_int_eq(weft_write(client, "datagram", 8), 8);
+    ck_assert_int_eq(weft_read(bound, data, 8), 8);
+    weft_close(client);
+    weft_close(bound);
+    weft_close(listening("unixgram", path));
+    unlink(path);
+
+    int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    ck_assert_int_eq(write(file, "precious", 8), 8);
+    close(file);
+    ck_assert_int_eq(weft_listen("unix", path), -EADDRINUSE);
+    struct stat status;
+    ck_assert_int_eq(stat(path, &status), 0);
+    ck_assert_int_eq(status.st_size, 8);
+    unlink(path);
+    char target[80];
+    snprintf(target, sizeof target, "%s.target", path);
+    unlink(target);
+    weft_close(listening("unix", target));
+    ck_assert_int_eq(symlink(target, path), 0); /* not a socket itself */
+    ck_assert_int_eq(weft_listen("unix", path), -EADDRINUSE);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(unlink(target), 0);
+}
+END_TEST
+
+/*
+ * Names.
+ */
+
+/* Threads of this process, of which it has one or more that are not its own doing. */
+static size_t threads(void)
+{
+    size_t n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    ck_assert_ptr_nonnull(tasks);
+    while (readdir(tasks) != NULL)
+        n++;
+    closedir(tasks);
+    return n;
+}
+
+/* T94 */
+START_TEST(numbers_are_resolved_without_hints_and_without_a_thread)
+{
+    struct addrinfo *found = NULL;
+    weft_snooze();
+    size_t before = threads();
+    ck_assert_int_eq(weft_resolve("127.0.0.1", "80", NULL, &found), 0);
+    ck_assert_int_eq(found->ai_family, AF_INET);
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)found->ai_addr;
+    ck_assert_uint_eq(ntohl(v4->sin_addr.s_addr), INADDR_LOOPBACK);
+    ck_assert_uint_eq(ntohs(v4->sin_port), 80);
+    weft_resolve_free(found);
+    const struct addrinfo hints = {.ai_family = AF_INET6, .ai_socktype = SOCK_DGRAM};
+    ck_assert_int_eq(weft_resolve("::1", NULL, &hints, &found), 0);
+    ck_assert_int_eq(found->ai_family, AF_INET6);
+    ck_assert_int_eq(found->ai_socktype, SOCK_DGRAM);
+    ck_assert_ptr_null(found->ai_next);
+    weft_resolve_free(found);
+    weft_resolve_free(NULL);
+    ck_assert_uint_eq(threads(), before);
+}
+END_TEST
+
+/* T94 */
+START_TEST(names_are_resolved_by_the_pool)
+{
+    struct addrinfo *found = NULL;
+    ck_assert_int_eq(weft_resolve("localhost", NULL, NULL, &found), 0);
+    ck_assert_ptr_nonnull(found);
+    weft_resolve_free(found);
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    ck_assert_int_eq(weft_resolve(NULL, "80", &hints, &found), 0);
+    ck_assert_ptr_nonnull(found);
+    weft_resolve_free(found);
+}
+END_TEST
+
+/* T94 */
+START_TEST(a_lookup_that_fails_gives_an_error_and_words_and_leaves_the_list_alone)
+{
+    struct addrinfo other, *found = &other;
+    int rc = weft_resolve("no-such-host.invalid", "80", NULL, &found);
+    ck_assert_msg(rc == -ENOENT || rc == -EAGAIN || rc == -EIO, "it says %d", rc);
+    ck_assert_any_words(rc);
+    ck_assert_ptr_nonnull(strstr(weft_error()->message, "no-such-host.invalid: "));
+    rc = weft_dial("tcp", "no-such-host.invalid:80");
+    ck_assert_msg(rc == -ENOENT || rc == -EAGAIN || rc == -EIO, "it says %d", rc);
+    ck_assert_ptr_nonnull(strstr(weft_error()->message, "no-such-host.invalid: "));
+    ck_assert_int_eq(weft_resolve("127.0.0.1", "no-such-service", NULL, &found), -ENOENT);
+    ck_assert_int_eq(weft_resolve(NULL, NULL, NULL, &found), -ENOENT);
+    ck_assert_any_words(-ENOENT);
+    const struct addrinfo family = {.ai_family = 4711}, flags = {.ai_flags = 1 << 30};
+    ck_assert_int_eq(weft_resolve("127.0.0.1", NULL, &family, &found), -EINVAL);
+    ck_assert_int_eq(weft_resolve("127.0.0.1", NULL, &flags, &found), -EINVAL);
+    ck_assert_int_eq(weft_resolve("127.0.0.1", NULL, NULL, NULL), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    ck_assert_ptr_eq(found, &other);
+}
+END_TEST
+
+/* T94 */
+START_TEST(a_lookup_that_has_no_time_does_not_begin)
+{
+    struct addrinfo *found = NULL;
+    weft_snooze();
+    size_t before = threads();
+    for (int i = 0; i < 5; i++) {
+        int rc = 1;
+        WEFT_CANCEL_AFTER(0, rc) {
+            ck_assert_int_eq(weft_resolve("localhost", "80", NULL, &found), -ECANCELED);
+            ck_assert_int_eq(weft_resolve("127.0.0.1", "80", NULL, &found), -ECANCELED);
+        }
+        ck_assert_int_eq(rc, -ETIMEDOUT);
+    }
+    ck_assert_ptr_null(found);
+    ck_assert_uint_eq(threads(), before);
+}
+END_TEST
+
+static weft_value look_up(void *arg)
+{
+    struct addrinfo *found = NULL;
+    int rc = weft_resolve(arg, "80", NULL, &found);
+    weft_resolve_free(found);
+    return rc;
+}
+
+/* T94, T93 */
+START_TEST(a_lookup_is_left_at_any_moment_and_its_late_result_is_freed)
+{
+    static char local[] = "localhost", none[] = "no-such-host.invalid";
+    for (int i = 0; i < 200; i++) {
+        weft_fiber f = weft_spin(look_up, i % 2 ? local : none);
+        for (int turns = i % 8; turns > 0; turns--)
+            weft_snooze();
+        bool is_interrupted = i % 3 == 0 && weft_interrupt(f, i % 2) == 0;
+        if (!is_interrupted)
+            weft_cancel(f);
+        weft_value value = weft_await(f);
+        bool is_finished = value == (i % 2 ? 0 : -ENOENT) || value == -EAGAIN || value == -EIO;
+        ck_assert(value == (is_interrupted ? i % 2 : -ECANCELED) || is_finished);
+    }
+    ck_assert_int_eq(weft_await(weft_spin(look_up, local)), 0);
+    weft_counters counters;
+    weft_stats(&counters);
+    ck_assert_uint_eq(counters.ops_pending, 0);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_dialled_socket_does_not_wait_to_fill_packets_and_is_close_on_exec,
+    &a_listener_on_all_interfaces_serves_both_families,
+    &a_listener_of_one_family_does_not_serve_the_other,
+    &a_port_that_is_taken_is_refused_with_words,
+    &a_dial_that_is_refused_has_words,
+    &what_is_no_address_is_refused_with_words,
+    &a_number_of_the_other_family_is_no_address_of_this_one,
+    &a_name_is_dialled_at_the_address_that_is_served,
+    &the_next_address_is_dialled_at_once_when_one_fails,
+    &when_all_addresses_fail_it_is_with_the_error_of_the_last,
+    &the_next_address_is_dialled_beside_one_that_does_not_answer,
+    &the_families_are_dialled_by_turns,
+    &a_dial_that_runs_out_of_time_leaves_nothing_behind,
+    &a_dial_ends_with_its_fiber_or_with_the_value_of_an_interrupt,
+    &datagrams_go_to_whom_they_are_dialled_to,
+    &unix_sockets_listen_at_paths_and_at_abstract_names,
+    &a_file_that_nobody_listens_at_is_replaced_if_it_is_a_socket,
+    &numbers_are_resolved_without_hints_and_without_a_thread,
+    &names_are_resolved_by_the_pool,
+    &a_lookup_that_fails_gives_an_error_and_words_and_leaves_the_list_alone,
+    &a_lookup_that_has_no_time_does_not_begin,
+    &a_lookup_is_left_at_any_moment_and_its_late_result_is_freed,
+};
+
+int main(void)
+{
+    return run_suite("dial", tests, COUNT_OF(tests));
+}

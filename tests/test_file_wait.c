@@ -1,0 +1,419 @@
+/* Files that let one wait: whom that holds up, and what becomes of a wait that is cut short. */
+#include "support.h"
+
+#include "core/op.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <semaphore.h>
+#include <sys/resource.h>
+
+/* More than the pool has threads. */
+#define CROWD (WEFT__POOL_THREADS_MAX + 40)
+
+static char folder[] = "/tmp/weft-wait-XXXXXX";
+static char fifo[64], path[64], other[64];
+
+static void set_up(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(fifo, sizeof fifo, "%s/fifo", folder);
+    snprintf(path, sizeof path, "%s/path", folder);
+    snprintf(other, sizeof other, "%s/other", folder);
+    ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+}
+
+static void tear_down(void)
+{
+    unlink(fifo);
+    unlink(path);
+    unlink(other);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+
+static void write_to(const char *name, const char *text)
+{
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
+static int count_descriptors(void)
+{
+    int count = 0;
+    DIR *all = opendir("/proc/self/fd");
+    while (readdir(all) != NULL)
+        count++;
+    closedir(all);
+    return count;
+}
+
+static weft_value open_fifo(void *arg)
+{
+    return weft_open(fifo, (int)(intptr_t)arg);
+}
+
+/* A fiber in an open that waits for the other end. */
+static weft_fiber spin_opener(int flags)
+{
+    weft_fiber f = weft_spin(open_fifo, as_arg(flags));
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    return f;
+}
+
+/* Let whoever may still be in an open of the FIFO go on, and wait until so many are open. */
+static void flush_openers(int descriptors)
+{
+    int fd = open(fifo, O_RDWR | O_NONBLOCK);
+    ck_assert_int_ge(fd, 0);
+    while (count_descriptors() != descriptors + 1)
+        ck_assert_int_eq(weft_sleep(0.001), 0);
+    close(fd);
+}
+
+START_TEST(others_run_while_one_waits_in_an_open)
+{
+    set_up();
+    weft_fiber f = spin_opener(O_RDONLY);
+    for (int i = 0; i < 10; i++) {
+        struct stat status;
+        ck_assert_int_eq(weft_sleep(0.001), 0);
+        ck_assert_int_eq(weft_stat(fifo, &status), 0);
+    }
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    int in = weft_open(fifo, O_WRONLY);
+    int out = (int)weft_await(f);
+    ck_assert_int_ge(in, 0);
+    ck_assert_int_ge(out, 0);
+    char data[8];
+    ck_assert_int_eq(weft_write(in, "hello", 5), 5);
+    ck_assert_int_eq(weft_read(out, data, sizeof data), 5);
+    weft_close(in);
+    weft_close(out);
+    tear_down();
+}
+END_TEST
+
+START_TEST(an_open_that_is_cancelled_under_way_leaves_no_descriptor)
+{
+    set_up();
+    weft_sleep(0); /* the backend's own are there */
+    int before = count_descriptors();
+    const int flags[] = {O_RDONLY, O_WRONLY};
+    for (size_t i = 0; i < COUNT_OF(flags); i++) {
+        weft_fiber f = spin_opener(flags[i]);
+        weft_cancel(f);
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        flush_openers(before);
+    }
+    weft_fiber f = spin_opener(O_RDONLY);
+    ck_assert_int_eq(weft_interrupt(f, 77), 0);
+    ck_assert_int_eq(weft_await(f), 77);
+    flush_openers(before);
+    tear_down();
+}
+END_TEST
+
+START_TEST(a_crowd_in_an_open_is_cancelled_those_that_had_not_begun_too)
+{
+    set_up();
+    static weft_fiber f[CROWD];
+    weft_sleep(0);
+    int before = count_descriptors();
+    for (int i = 0; i < CROWD; i++)
+        f[i] = spin_opener(O_RDONLY);
+    for (int i = 0; i < CROWD; i++)
+        weft_cancel(f[i]);
+    for (int i = 0; i < CROWD; i++)
+        ck_assert_int_eq(weft_await(f[i]), -ECANCELED);
+    flush_openers(before);
+    tear_down();
+}
+END_TEST
+
+START_TEST(opens_that_were_given_up_do_not_hold_up_other_files)
+{
+    set_up();
+    weft_sleep(0);
+    int before = count_descriptors();
+    for (int i = 0; i < CROWD; i++) {
+        int rc;
+        WEFT_CANCEL_AFTER(0.0005, rc) {
+            ck_assert_int_eq(weft_open(fifo, O_RDONLY), -ECANCELED);
+        }
+        ck_assert_int_eq(rc, -ETIMEDOUT);
+    }
+    struct stat status;
+    ck_assert_int_eq(weft_stat(fifo, &status), 0);
+    flush_openers(before);
+    tear_down();
+}
+END_TEST
+
+static int end_with_an_open_under_way(void)
+{
+    weft_spin(open_fifo, as_arg(O_RDONLY));
+    return weft_sleep(0.001) == 0 ? 7 : 1;
+}
+
+START_TEST(a_program_ends_while_an_open_is_under_way)
+{
+    set_up();
+    assert_silent(run_apart(end_with_an_open_under_way), 7);
+    tear_down();
+}
+END_TEST
+
+/* A call that ends when it may. */
+typedef struct gate {
+    sem_t has_begun, may_end;
+    int fd; /* -1, or what it asks about */
+    ino_t inode;
+    weft_value result, next;
+} gate;
+
+static intptr_t wait_at_gate(void *arg)
+{
+    gate *g = arg;
+    sem_post(&g->has_begun);
+    TEMP_FAILURE_RETRY(sem_wait(&g->may_end));
+    struct stat status = {0};
+    fstat(g->fd, &status);
+    g->inode = status.st_ino;
+    return 42;
+}
+
+static weft_value call_gate(void *arg)
+{
+    gate *g = arg;
+    weft__op op = {.code = WEFT__OP_CALL, .fd = g->fd, .u.call = {wait_at_gate, g, NULL}};
+    g->result = weft__op_run(&op);
+    g->next = weft_snooze();
+    return g->result;
+}
+
+static weft_fiber spin_caller(gate *g, int fd)
+{
+    sem_init(&g->has_begun, 0, 0);
+    sem_init(&g->may_end, 0, 0);
+    g->fd = fd;
+    weft_fiber f = weft_spin(call_gate, g);
+    let_run();
+    TEMP_FAILURE_RETRY(sem_wait(&g->has_begun));
+    return f;
+}
+
+/* T93 */
+START_TEST(a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between)
+{
+    gate g;
+    weft_fiber f = spin_caller(&g, -1);
+    ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
+    weft_cancel(f);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    ck_assert_int_eq(weft_schedule(f, 2), -EBUSY);
+    weft_cancel(f);
+    weft_sleep(0.001);
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    sem_post(&g.may_end);
+    weft_await(f);
+    ck_assert_int_eq(g.result, 42);
+    ck_assert_int_eq(g.next, -ECANCELED);
+}
+END_TEST
+
+static weft_value await_arg(void *arg)
+{
+    return weft_await(arg_id(arg));
+}
+
+START_TEST(a_number_is_not_given_to_another_file_while_a_call_works_on_it)
+{
+    set_up();
+    write_to(path, "x");
+    struct stat status;
+    ck_assert_int_eq(weft_stat(path, &status), 0);
+    int fd = weft_open(path, O_RDONLY);
+    gate g;
+    weft_fiber f = spin_caller(&g, fd);
+    ck_assert_int_eq(weft_close(fd), 0);
+    char byte;
+    ck_assert_int_eq(weft_read(fd, &byte, 1), -EBADF);
+    ck_assert_int_eq(weft_pread(fd, &byte, 1, 0), -EBADF);
+    int next = weft_open(fifo, O_RDWR);
+    ck_assert_int_ge(next, 0);
+    ck_assert_int_ne(next, fd);
+    weft_fiber waiting = weft_spin(await_arg, id_arg(f));
+    sem_post(&g.may_end);
+    ck_assert_int_eq(weft_await(waiting), 42);
+    ck_assert_uint_eq(g.inode, status.st_ino);
+    while (fcntl(fd, F_GETFD) >= 0) /* it is closed when the call is over */
+        ck_assert_int_eq(weft_sleep(0.001), 0);
+    weft_close(next);
+    tear_down();
+}
+END_TEST
+
+static weft_value read_until_closed(void *arg)
+{
+    char data[64];
+    weft_value n;
+    while ((n = weft_pread(*(int *)arg, data, sizeof data, 0)) == 5 &&
+           memcmp(data, "right", 5) == 0)
+        weft_snooze();
+    return -n; /* not as an error: nobody awaits it yet */
+}
+
+/* P65 */
+START_TEST(closing_a_file_that_others_read_ends_them_with_EBADF)
+{
+    set_up();
+    write_to(path, "right");
+    write_to(other, "wrong");
+    int fd = weft_open(path, O_RDONLY);
+    weft_fiber f[50];
+    for (size_t i = 0; i < COUNT_OF(f); i++)
+        f[i] = weft_spin(read_until_closed, &fd);
+    for (int i = 0; i < 20; i++)
+        weft_snooze();
+    ck_assert_int_eq(weft_close(fd), 0);
+    for (size_t i = 0; i < COUNT_OF(f); i++)
+        ck_assert_int_eq(weft_await(f[i]), EBADF);
+    tear_down();
+}
+END_TEST
+
+static weft_value wait_for_change(void *arg)
+{
+    return weft_wait_change(path, arg);
+}
+
+/* A fiber that has begun to watch, and waits for events. */
+static weft_fiber spin_watcher(struct stat *known)
+{
+    weft_fiber f = weft_spin(wait_for_change, known);
+    weft_info info;
+    do
+        ck_assert_int_eq(weft_sleep(0.001), 0);
+    while (weft_info_of(f, &info) == 0 && strcmp(info.waits_for, "read") != 0);
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    return f;
+}
+
+/* T92 */
+START_TEST(a_wait_for_a_change_ends_when_the_file_is_changed_replaced_made_or_removed)
+{
+    set_up();
+    weft_fiber f = spin_watcher(NULL);
+    write_to(path, "made");
+    ck_assert_int_eq(weft_await(f), 1);
+    f = spin_watcher(NULL);
+    write_to(path, "changed");
+    ck_assert_int_eq(weft_await(f), 1);
+    f = spin_watcher(NULL);
+    ck_assert_int_eq(chmod(path, 0400), 0);
+    ck_assert_int_eq(weft_await(f), 1);
+    write_to(other, "other");
+    f = spin_watcher(NULL);
+    ck_assert_int_eq(rename(other, path), 0);
+    ck_assert_int_eq(weft_await(f), 1);
+    f = spin_watcher(NULL);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    tear_down();
+}
+END_TEST
+
+/* T92 */
+START_TEST(a_change_is_seen_through_another_name_and_in_a_folder)
+{
+    set_up();
+    write_to(other, "x");
+    ck_assert_int_eq(symlink("other", path), 0);
+    weft_fiber f = spin_watcher(NULL);
+    write_to(other, "changed");
+    ck_assert_int_eq(weft_await(f), 1);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    f = spin_watcher(NULL);
+    char inside[80];
+    snprintf(inside, sizeof inside, "%s/inside", path);
+    write_to(inside, "x");
+    ck_assert_int_eq(weft_await(f), 1);
+    unlink(inside);
+    rmdir(path);
+    tear_down();
+}
+END_TEST
+
+/* T92 */
+START_TEST(what_happened_between_two_waits_is_not_missed)
+{
+    set_up();
+    struct stat known = {0}; /* it is not there */
+    write_to(path, "1");
+    ck_assert_int_eq(weft_wait_change(path, &known), 1);
+    ck_assert_int_eq(known.st_size, 1);
+    write_to(path, "22");
+    ck_assert_int_eq(weft_wait_change(path, &known), 1);
+    ck_assert_int_eq(known.st_size, 2);
+    weft_fiber f = spin_watcher(&known); /* as it is known: this one waits */
+    write_to(path, "333");
+    ck_assert_int_eq(weft_await(f), 1);
+    unlink(path);
+    ck_assert_int_eq(weft_wait_change(path, &known), 0);
+    ck_assert_uint_eq(known.st_nlink, 0);
+    f = spin_watcher(&known);
+    write_to(path, "4444");
+    ck_assert_int_eq(weft_await(f), 1);
+    tear_down();
+}
+END_TEST
+
+/* T92 */
+START_TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
+{
+    set_up();
+    weft_sleep(0);
+    int before = count_descriptors(), rc;
+    WEFT_CANCEL_AFTER(0.005, rc) {
+        ck_assert_int_eq(weft_wait_change(path, NULL), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    weft_fiber f = spin_watcher(NULL);
+    for (int i = 0; i < 100; i++) {
+        write_to(other, "noise");
+        unlink(other);
+        weft_snooze();
+    }
+    weft_sleep(0.001);
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(weft_wait_change("/no-such-folder/file", NULL), -ENOENT);
+    ck_assert_int_eq(count_descriptors(), before);
+    tear_down();
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &others_run_while_one_waits_in_an_open,
+    &an_open_that_is_cancelled_under_way_leaves_no_descriptor,
+    &a_crowd_in_an_open_is_cancelled_those_that_had_not_begun_too,
+    &opens_that_were_given_up_do_not_hold_up_other_files,
+    &a_program_ends_while_an_open_is_under_way,
+    &a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between,
+    &a_number_is_not_given_to_another_file_while_a_call_works_on_it,
+    &closing_a_file_that_others_read_ends_them_with_EBADF,
+    &a_wait_for_a_change_ends_when_the_file_is_changed_replaced_made_or_removed,
+    &a_change_is_seen_through_another_name_and_in_a_folder,
+    &what_happened_between_two_waits_is_not_missed,
+    &a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it,
+};
+
+int main(void)
+{
+    return run_suite("file_wait", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,458 @@
+/*
+ * Sockets: what comes through, with which address and which descriptors, and what becomes of a
+ * receive that is cut short.
+ */
+#include "sockets.h"
+
+/* P70 */
+START_TEST(streams_of_each_kind_carry_data_both_ways)
+{
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        for (int kind = 0; kind < KINDS; kind++) {
+            int fd[2];
+            receiving r;
+            if (!connected(fd, kind, *mode))
+                continue;
+            for (int side = 0; side < 2; side++) {
+                weft_fiber f = spin_receiver(&r, fd[side], sizeof r.data, 0);
+                ck_assert_int_eq(weft_send(fd[!side], "hello", 5, 0), 5);
+                ck_assert_int_eq(weft_await(f), 5);
+                ck_assert_mem_eq(r.data, "hello", 5);
+            }
+            assert_mode(fd[0], *mode);
+            assert_mode(fd[1], *mode);
+            close_both(fd);
+        }
+    }
+}
+END_TEST
+
+typedef struct receiving_from {
+    int fd;
+    address from;
+    char data[16];
+} receiving_from;
+
+static weft_value receive_from(void *arg)
+{
+    receiving_from *r = arg;
+    r->from.bytes = sizeof r->from.storage;
+    return weft_recvfrom(r->fd, r->data, sizeof r->data, 0, raw(&r->from), &r->from.bytes);
+}
+
+static void assert_same_address(address *a, address *b)
+{
+    ck_assert_uint_eq(a->bytes, b->bytes);
+    ck_assert_mem_eq(&a->storage, &b->storage, a->bytes);
+}
+
+/* From a to b and back, each told the other's address; also one who waits already. */
+static void exchange(address a, address b, int mode)
+{
+    int fd[2] = {bound(&a, SOCK_DGRAM | mode), bound(&b, SOCK_DGRAM | mode)};
+    if (fd[0] < 0 || fd[1] < 0)
+        return;
+    receiving_from r = {.fd = fd[1]};
+    weft_fiber f = weft_spin(receive_from, &r);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    ck_assert_int_eq(weft_sendto(fd[0], "question", 8, 0, raw(&b), b.bytes), 8);
+    ck_assert_int_eq(weft_await(f), 8);
+    ck_assert_mem_eq(r.data, "question", 8);
+    assert_same_address(&r.from, &a);
+    ck_assert_int_eq(weft_sendto(fd[1], "answer", 6, 0, raw(&r.from), r.from.bytes), 6);
+    r.fd = fd[0];
+    ck_assert_int_eq(receive_from(&r), 6);
+    ck_assert_mem_eq(r.data, "answer", 6);
+    assert_same_address(&r.from, &b);
+    assert_mode(fd[0], mode);
+    close_both(fd);
+}
+
+/* P70 */
+START_TEST(datagrams_of_each_kind_come_with_the_address_of_their_sender)
+{
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        exchange(loopback(AF_INET), loopback(AF_INET), *mode);
+        exchange(loopback(AF_INET6), loopback(AF_INET6), *mode);
+        exchange(abstract(1), abstract(2), *mode);
+    }
+}
+END_TEST
+
+/* As recvfrom(2) has it. */
+START_TEST(an_address_is_not_asked_for_or_cut_to_its_room)
+{
+    int fd[2];
+    address a = loopback(AF_INET), b = a;
+    char data[4];
+    fd[0] = bound(&a, SOCK_DGRAM);
+    fd[1] = bound(&b, SOCK_DGRAM);
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(weft_sendto(fd[0], "data", 4, 0, raw(&b), b.bytes), 4);
+    socklen_t none = 0, some = 4;
+    struct sockaddr_in from = {.sin_port = 4711};
+    ck_assert_int_eq(weft_recvfrom(fd[1], data, 4, 0, NULL, NULL), 4);
+    ck_assert_int_eq(weft_recvfrom(fd[1], data, 4, 0, (struct sockaddr *)&from, &none), 4);
+    ck_assert_uint_eq(none, sizeof from);
+    ck_assert_int_eq(weft_recvfrom(fd[1], data, 4, 0, (struct sockaddr *)&from, &some), 4);
+    ck_assert_uint_eq(some, sizeof from);
+    ck_assert_uint_eq(from.sin_addr.s_addr, 0);
+    ck_assert_int_eq(weft_recvfrom(fd[1], data, 4, 0, (struct sockaddr *)&from, NULL), -EFAULT);
+    ck_assert_int_eq(weft_connect(fd[0], raw(&b), b.bytes), 0);
+    ck_assert_int_eq(weft_sendto(fd[0], "", 0, 0, NULL, 0), 0); /* empty, but one */
+    ck_assert_int_eq(weft_recv(fd[1], data, 4, 0), 4);
+    ck_assert_int_eq(weft_recv(fd[1], data, 4, 0), 0);
+    close_both(fd);
+}
+END_TEST
+
+static ssize_t send_descriptor(int through, int fd)
+{
+    parcel p = {.byte = 'd'};
+    struct cmsghdr *c = CMSG_FIRSTHDR(wrap(&p));
+    *c = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    return weft_sendmsg(through, &p.header, 0);
+}
+
+/* Its value is the descriptor that came, or -ENODATA without one. */
+static weft_value receive_descriptor(void *arg)
+{
+    parcel *p = arg;
+    ssize_t n = weft_recvmsg(p->fd, wrap(p), MSG_CMSG_CLOEXEC);
+    if (n <= 0)
+        return n;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&p->header);
+    int fd = -ENODATA;
+    if (c != NULL && c->cmsg_type == SCM_RIGHTS)
+        memcpy(&fd, CMSG_DATA(c), sizeof fd);
+    return fd;
+}
+
+/* P70 */
+START_TEST(a_descriptor_is_passed_to_one_who_waits_and_to_one_who_comes_later)
+{
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        for (int is_late = 0; is_late < 2; is_late++) {
+            int fd[2], pipe_fd[2];
+            unix_pair(fd, SOCK_STREAM, *mode);
+            ck_assert_int_eq(weft_pipe(pipe_fd), 0);
+            parcel p = {.fd = fd[1]};
+            weft_fiber f = is_late ? 0 : weft_spin(receive_descriptor, &p);
+            let_run();
+            ck_assert_int_eq(send_descriptor(fd[0], pipe_fd[1]), 1);
+            int got = (int)(is_late ? receive_descriptor(&p) : weft_await(f));
+            ck_assert_int_ge(got, 0);
+            char byte;
+            ck_assert_int_eq(weft_write(got, "x", 1), 1);
+            ck_assert_int_eq(weft_read(pipe_fd[0], &byte, 1), 1);
+            ck_assert_int_eq(byte, 'x');
+            weft_close(got);
+            close_both(pipe_fd);
+            close_both(fd);
+        }
+    }
+}
+END_TEST
+
+/* P61: for descriptors */
+START_TEST(a_cancelled_wait_for_a_descriptor_loses_none)
+{
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        int fd[2], pipe_fd[2];
+        unix_pair(fd, SOCK_STREAM, *mode);
+        ck_assert_int_eq(weft_pipe(pipe_fd), 0);
+        int given = 0, taken = 0;
+        for (int i = 0; i < 200; i++) {
+            parcel p = {.fd = fd[1]};
+            weft_fiber f = weft_spin(receive_descriptor, &p);
+            let_run();
+            if (i % 4 > 0) /* before the cancel, after it, or with a poll in between */
+                given += (int)send_descriptor(fd[0], pipe_fd[1]);
+            if (i % 4 == 2)
+                weft_snooze();
+            weft_interrupt(f, -ECANCELED);
+            int got = (int)weft_await(f);
+            if (got >= 0) {
+                taken++;
+                weft_close(got);
+            }
+        }
+        while (taken < given) { /* the rest is still there */
+            parcel p = {.fd = fd[1]};
+            int got = (int)receive_descriptor(&p);
+            ck_assert_int_ge(got, 0);
+            weft_close(got);
+            taken++;
+        }
+        char byte;
+        ck_assert_int_eq(weft_recv(fd[1], &byte, 1, MSG_DONTWAIT), -EAGAIN);
+        close_both(pipe_fd);
+        close_both(fd);
+    }
+}
+END_TEST
+
+START_TEST(a_peek_leaves_the_data_where_it_is)
+{
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        int fd[2];
+        receiving r;
+        char data[4];
+        unix_pair(fd, SOCK_STREAM, *mode);
+        weft_fiber f = spin_receiver(&r, fd[0], 4, MSG_PEEK); /* waits for something to look at */
+        ck_assert_int_eq(weft_send(fd[1], "ab", 2, 0), 2);
+        ck_assert_int_eq(weft_await(f), 2);
+        ck_assert_mem_eq(r.data, "ab", 2);
+        ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_PEEK | MSG_WAITALL), 2);
+        ck_assert_int_eq(weft_recv(fd[0], data, 4, 0), 2);
+        ck_assert_mem_eq(data, "ab", 2);
+        close_both(fd);
+    }
+}
+END_TEST
+
+START_TEST(one_who_does_not_want_to_wait_is_told_to_try_again)
+{
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        int fd[2];
+        char data[4096] = {0};
+        parcel p;
+        unix_pair(fd, SOCK_STREAM, *mode);
+        ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_DONTWAIT), -EAGAIN);
+        ck_assert_int_eq(weft_recvmsg(fd[0], wrap(&p), MSG_DONTWAIT), -EAGAIN);
+        ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_DONTWAIT | MSG_WAITALL), -EAGAIN);
+        ck_assert_int_eq(weft_recvmsg(fd[0], wrap(&p), MSG_ERRQUEUE), -EAGAIN);
+        ssize_t n;
+        while ((n = weft_send(fd[0], data, sizeof data, MSG_DONTWAIT)) > 0)
+            continue;
+        ck_assert_int_eq(n, -EAGAIN);
+        struct iovec piece = {data, sizeof data};
+        struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+        ck_assert_int_eq(weft_sendmsg(fd[0], &message, MSG_DONTWAIT), -EAGAIN);
+        ck_assert_int_eq(weft_recv(fd[1], data, 10, MSG_DONTWAIT | MSG_WAITALL), 10);
+        close_both(fd);
+    }
+}
+END_TEST
+
+START_TEST(one_who_wants_all_gets_it_though_it_comes_in_pieces)
+{
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        for (int kind = 0; kind < KINDS; kind++) {
+            int fd[2];
+            receiving r;
+            if (!connected(fd, kind, *mode))
+                continue;
+            weft_fiber f = spin_receiver(&r, fd[0], 9, MSG_WAITALL);
+            for (int i = 0; i < 3; i++) {
+                ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+                ck_assert_int_eq(weft_send(fd[1], &"onetwosix"[3 * i], 3, 0), 3);
+                ck_assert_int_eq(weft_sleep(0), 0);
+                let_run();
+            }
+            ck_assert_int_eq(weft_await(f), 9);
+            ck_assert_mem_eq(r.data, "onetwosix", 9);
+            close_both(fd);
+        }
+    }
+}
+END_TEST
+
+START_TEST(one_who_wants_all_gets_what_came_before_the_end)
+{
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        int fd[2];
+        receiving r;
+        connected(fd, TCP4, *mode);
+        weft_fiber f = spin_receiver(&r, fd[0], 9, MSG_WAITALL);
+        ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
+        ck_assert_int_eq(weft_shutdown(fd[1], SHUT_WR), 0);
+        ck_assert_int_eq(weft_await(f), 4);
+        ck_assert_mem_eq(r.data, "some", 4);
+        ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), 0);
+        close_both(fd);
+    }
+}
+END_TEST
+
+START_TEST(one_who_wants_all_gets_what_came_in_time_and_the_error_at_the_next_call)
+{
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        int fd[2], rc = 1;
+        receiving r;
+        unix_pair(fd, SOCK_STREAM, *mode);
+        ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
+        WEFT_CANCEL_AFTER(0.002, rc) {
+            ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), 4);
+            ck_assert_mem_eq(r.data, "some", 4);
+            ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), -ECANCELED);
+        }
+        ck_assert_int_eq(rc, -ETIMEDOUT);
+        close_both(fd);
+    }
+}
+END_TEST
+
+typedef struct two_receives {
+    receiving first;
+    ssize_t second; /* result */
+} two_receives;
+
+static weft_value receive_twice(void *arg)
+{
+    two_receives *t = arg;
+    weft_value n = receive(&t->first);
+    t->second = weft_recv(t->first.fd, t->first.data, 1, 0);
+    return n;
+}
+
+static weft_fiber spin_twice(two_receives *t, int fd)
+{
+    *t = (two_receives){.first = {.fd = fd, .bytes = 9, .flags = MSG_WAITALL}};
+    weft_fiber f = weft_spin(receive_twice, t);
+    let_run();
+    return f;
+}
+
+START_TEST(an_error_that_strikes_once_is_not_lost_when_some_bytes_have_come)
+{
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        int fd[2];
+        two_receives t;
+        unix_pair(fd, SOCK_STREAM, *mode);
+        ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
+        weft_fiber f = spin_twice(&t, fd[0]);
+        ck_assert_int_eq(weft_raise(f, -EPROTO, "enough"), 0); /* in the fiber */
+        ck_assert_int_eq(weft_await(f), 4);
+        ck_assert_int_eq(t.second, -EPROTO);
+
+        ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
+        ck_assert_int_eq(weft_send(fd[0], "unread", 6, 0), 6);
+        f = spin_twice(&t, fd[0]);
+        ck_assert_int_eq(weft_close(fd[1]), 0); /* of the socket: what it had sent was not read */
+        ck_assert_int_eq(weft_await(f), 4);
+        ck_assert_int_eq(t.second, -ECONNRESET);
+        ck_assert_int_eq(weft_close(fd[0]), 0);
+    }
+}
+END_TEST
+
+START_TEST(messages_are_not_glued_together_for_one_who_wants_all)
+{
+    static const int types[] = {SOCK_DGRAM, SOCK_SEQPACKET};
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        for (size_t i = 0; i < COUNT_OF(types); i++) {
+            int fd[2];
+            char data[9];
+            unix_pair(fd, types[i], *mode);
+            ck_assert_int_eq(weft_send(fd[1], "one", 3, 0), 3);
+            ck_assert_int_eq(weft_send(fd[1], "two", 3, 0), 3);
+            ck_assert_int_eq(weft_recv(fd[0], data, 9, MSG_WAITALL), 3);
+            struct iovec piece = {data, sizeof data};
+            struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+            ck_assert_int_eq(weft_recvmsg(fd[0], &message, MSG_WAITALL), 3);
+            ck_assert_mem_eq(data, "two", 3);
+            close_both(fd);
+        }
+    }
+}
+END_TEST
+
+typedef struct scattered {
+    int fd;
+    char a[2], b[5], c[3];
+    struct iovec pieces[4];
+    struct msghdr header;
+} scattered;
+
+static weft_value receive_scattered(void *arg)
+{
+    scattered *s = arg;
+    memcpy(
+        s->pieces,
+        (struct iovec[]){{s->a, sizeof s->a}, {NULL, 0}, {s->b, sizeof s->b}, {s->c, sizeof s->c}},
+        sizeof s->pieces);
+    s->header = (struct msghdr){.msg_iov = s->pieces, .msg_iovlen = 4};
+    return weft_recvmsg(s->fd, &s->header, MSG_WAITALL);
+}
+
+START_TEST(all_of_a_message_goes_to_its_pieces)
+{
+    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+        int fd[2];
+        unix_pair(fd, SOCK_STREAM, *mode);
+        scattered s = {.fd = fd[0]};
+        weft_fiber f = weft_spin(receive_scattered, &s);
+        static const char *const parts[] = {"0", "123", "45678", "9"};
+        for (size_t i = 0; i < COUNT_OF(parts); i++) {
+            let_run();
+            ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+            struct iovec piece = {(void *)parts[i], strlen(parts[i])};
+            struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+            ck_assert_int_eq(weft_sendmsg(fd[1], &message, 0), (ssize_t)piece.iov_len);
+            weft_sleep(0);
+        }
+        ck_assert_int_eq(weft_await(f), 10);
+        ck_assert_mem_eq(s.a, "01", 2);
+        ck_assert_mem_eq(s.b, "23456", 5);
+        ck_assert_mem_eq(s.c, "789", 3);
+        close_both(fd);
+    }
+}
+END_TEST
+
+/* The bytes with which it came are the last that are taken; the descriptor is not lost. */
+START_TEST(a_descriptor_ends_the_wait_for_all)
+{
+    int fd[2];
+    char data[8];
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr aligned;
+    } control;
+    unix_pair(fd, SOCK_STREAM, SOCK_CLOEXEC);
+    ck_assert_int_eq(weft_send(fd[1], "abc", 3, 0), 3);
+    ck_assert_int_eq(send_descriptor(fd[1], fd[1]), 1);
+    ck_assert_int_eq(weft_send(fd[1], "xyz", 3, 0), 3);
+    struct iovec piece = {data, sizeof data};
+    struct msghdr message = {.msg_iov = &piece,
+                             .msg_iovlen = 1,
+                             .msg_control = control.room,
+                             .msg_controllen = sizeof control};
+    ck_assert_int_eq(weft_recvmsg(fd[0], &message, MSG_WAITALL), 4);
+    ck_assert_mem_eq(data, "abcd", 4);
+    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+    ck_assert_ptr_nonnull(c);
+    int got;
+    memcpy(&got, CMSG_DATA(c), sizeof got);
+    ck_assert_int_eq(weft_close(got), 0);
+    ck_assert_int_eq(weft_recv(fd[0], data, 3, MSG_WAITALL), 3);
+    ck_assert_mem_eq(data, "xyz", 3);
+    close_both(fd);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &streams_of_each_kind_carry_data_both_ways,
+    &datagrams_of_each_kind_come_with_the_address_of_their_sender,
+    &an_address_is_not_asked_for_or_cut_to_its_room,
+    &a_descriptor_is_passed_to_one_who_waits_and_to_one_who_comes_later,
+    &a_cancelled_wait_for_a_descriptor_loses_none,
+    &a_peek_leaves_the_data_where_it_is,
+    &one_who_does_not_want_to_wait_is_told_to_try_again,
+    &one_who_wants_all_gets_it_though_it_comes_in_pieces,
+    &one_who_wants_all_gets_what_came_before_the_end,
+    &one_who_wants_all_gets_what_came_in_time_and_the_error_at_the_next_call,
+    &an_error_that_strikes_once_is_not_lost_when_some_bytes_have_come,
+    &messages_are_not_glued_together_for_one_who_wants_all,
+    &all_of_a_message_goes_to_its_pieces,
+    &a_descriptor_ends_the_wait_for_all,
+};
+
+int main(void)
+{
+    return run_suite("net", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,601 @@
+/*
+ * Streams over memory: lines, exact reads, buffered writes; and whichever call underneath fails, no
+ * byte is lost or doubled.
+ */
+#include "stream_support.h"
+
+#include <sys/resource.h>
+
+/* A stream over memory: what it reads, what was written, and which call fails. */
+typedef struct memory {
+    const char *input;
+    size_t input_bytes;
+    size_t input_at;
+    size_t read_max;  /* bytes a call; 0: all */
+    size_t write_max; /* the same */
+    char output[4096];
+    size_t output_bytes;
+    unsigned reads, writes, closes;       /* calls */
+    unsigned failing_read, failing_write; /* the how manyeth, from 1; 0: none */
+    int error;
+    const void *data_last; /* where the last read went, or the last piece was written from */
+    int pieces_last;
+} memory;
+
+static ssize_t memory_read(void *ctx, void *data, size_t bytes)
+{
+    memory *m = ctx;
+    m->data_last = data;
+    if (++m->reads == m->failing_read)
+        return m->error;
+    size_t n = m->input_bytes - m->input_at;
+    n = n < bytes ? n : bytes;
+    n = m->read_max != 0 && n > m->read_max ? m->read_max : n;
+    memcpy(data, m->input + m->input_at, n);
+    m->input_at += n;
+    return (ssize_t)n;
+}
+
+static ssize_t memory_writev(void *ctx, const struct iovec *pieces, int count)
+{
+    memory *m = ctx;
+    size_t left = m->write_max != 0 ? m->write_max : sizeof m->output, total = 0;
+    m->data_last = pieces[count - 1].iov_base;
+    m->pieces_last = count;
+    if (++m->writes == m->failing_write)
+        return m->error;
+    for (int i = 0; i < count && left > 0; i++) {
+        size_t n = pieces[i].iov_len < left ? pieces[i].iov_len : left;
+        if (n > sizeof m->output - m->output_bytes)
+            ck_abort_msg("more was written than was given");
+        memcpy(m->output + m->output_bytes, pieces[i].iov_base, n);
+        m->output_bytes += n;
+        left -= n;
+        total += n;
+    }
+    return (ssize_t)total;
+}
+
+static int memory_close(void *ctx)
+{
+    ((memory *)ctx)->closes++;
+    return 0;
+}
+
+static const weft_stream_type memory_type = {memory_read, memory_writev, memory_close};
+
+/* Stream s over m, whose other fields are as they are. */
+static void open_memory(weft_stream *s, memory *m, const char *input, size_t bytes)
+{
+    m->input = input;
+    m->input_bytes = bytes;
+    m->input_at = m->output_bytes = m->reads = m->writes = 0;
+    ck_assert_int_eq(weft_stream_open_with(s, &memory_type, m), 0);
+    ck_assert_int_eq(weft_stream_configure(s, &small), 0);
+}
+
+static void assert_output(const memory *m, const char *expected)
+{
+    ck_assert_uint_eq(m->output_bytes, strlen(expected));
+    ck_assert_mem_eq(m->output, expected, m->output_bytes);
+}
+
+START_TEST(a_line_in_place_lacks_its_newline_and_a_carriage_return_before_it)
+{
+    weft_stream s;
+    memory m = {0};
+    const char input[] = "one\r\n\r\n\ntwo\rhalves\r\r\n\r";
+    for (m.read_max = 0; m.read_max < sizeof input; m.read_max++) {
+        open_memory(&s, &m, input, sizeof input - 1);
+        ck_assert_line(&s, "one");
+        ck_assert_line(&s, "");
+        ck_assert_line(&s, "");
+        ck_assert_line(&s, "two\rhalves\r");
+        ck_assert_line(&s, "\r");
+        ck_assert_at_end(&s);
+        ck_assert_int_eq(weft_stream_close(&s), 0);
+    }
+}
+END_TEST
+
+START_TEST(nuls_in_a_line_are_bytes_like_others)
+{
+    weft_stream s;
+    memory m = {0};
+    const char input[] = "\0a\0\n\0\n\0\0\nb\0";
+    open_memory(&s, &m, input, sizeof input - 1);
+    ck_assert_gets(&s, "\0a\0\n");
+    ck_assert_line(&s, "\0");
+    ck_assert_line(&s, "\0\0");
+    ck_assert_gets(&s, "b\0");
+    ck_assert_at_end(&s);
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+}
+END_TEST
+
+/* P60 */
+START_TEST(lines_of_every_length_come_whole_however_the_input_is_cut)
+{
+    static char text[LENGTH_MAX * LENGTH_MAX];
+    size_t bytes = make_lines(text);
+    weft_stream s;
+    memory m = {0};
+    for (m.read_max = 0; m.read_max < 40; m.read_max++) {
+        open_memory(&s, &m, text, bytes);
+        expect_lines(&s, text, bytes);
+        ck_assert_int_eq(weft_stream_close(&s), 0);
+    }
+}
+END_TEST
+
+START_TEST(a_line_over_the_limit_is_refused_and_stays)
+{
+    for (size_t limit = 1; limit <= 40; limit++) {
+        weft_stream s;
+        memory m = {.read_max = limit % 3};
+        char text[128], line[64], *place;
+        memset(text, 'x', sizeof text);
+        text[limit - 1] = text[2 * limit] = '\n'; /* limit and limit + 1 bytes */
+        open_memory(&s, &m, text, 2 * limit + 1);
+        ck_assert_int_eq(weft_stream_limit(&s, limit), 0);
+        ck_assert_int_eq(weft_stream_line(&s, &place, NULL), 1);
+        for (int i = 0; i < 2; i++) {
+            ck_assert_int_eq(weft_stream_line(&s, &place, NULL), -EMSGSIZE);
+            ck_assert_int_eq(weft_stream_gets(&s, line, sizeof line), -EMSGSIZE);
+        }
+        ck_assert_int_eq(weft_stream_limit(&s, limit + 1), 0);
+        ck_assert_int_eq(weft_stream_gets(&s, line, limit + 1),
+                         -EMSGSIZE); /* no room for the NUL */
+        ck_assert_int_eq(weft_stream_gets(&s, line, limit + 2), (ssize_t)limit + 1);
+        ck_assert_mem_eq(line, text + limit, limit + 1);
+        ck_assert_at_end(&s);
+        ck_assert_int_eq(weft_stream_close(&s), 0);
+    }
+}
+END_TEST
+
+START_TEST(a_last_line_of_just_the_limit_needs_no_newline)
+{
+    weft_stream s;
+    memory m = {.read_max = 1};
+    char line[8], *place;
+    open_memory(&s, &m, "1234567", 7);
+    ck_assert_int_eq(weft_stream_limit(&s, 6), 0);
+    ck_assert_int_eq(weft_stream_line(&s, &place, NULL), -EMSGSIZE);
+    ck_assert_int_eq(weft_stream_gets(&s, line, 8), -EMSGSIZE);
+    ck_assert_int_eq(weft_stream_gets(&s, line, 1), -EMSGSIZE);
+    ck_assert_int_eq(weft_stream_gets(&s, line, 0), -EINVAL);
+    ck_assert_int_eq(weft_stream_limit(&s, 7), 0);
+    ck_assert_int_eq(weft_stream_gets(&s, line, 8), 7);
+    ck_assert_str_eq(line, "1234567");
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    open_memory(&s, &m, "1234567", 7);
+    ck_assert_int_eq(weft_stream_limit(&s, 7), 0);
+    ck_assert_int_eq(weft_stream_line(&s, &place, NULL), 1);
+    ck_assert_str_eq(place, "1234567");
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    /* The default. */
+    char *big = malloc(70000);
+    memset(big, 'x', 70000);
+    open_memory(&s, &m, big, 65536);
+    m.read_max = 0;
+    ck_assert_int_eq(weft_stream_line(&s, &place, NULL), 1);
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    open_memory(&s, &m, big, 65537);
+    ck_assert_int_eq(weft_stream_line(&s, &place, NULL), -EMSGSIZE);
+    ck_assert_int_eq(weft_stream_limit(&s, 70000), 0);
+    ck_assert_int_eq(weft_stream_line(&s, &place, NULL), 1);
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    free(big);
+}
+END_TEST
+
+/* P60 */
+START_TEST(an_exact_read_takes_all_or_nothing)
+{
+    weft_stream s;
+    memory m = {0};
+    char text[100], data[100];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)i;
+    for (size_t bytes = 1; bytes <= sizeof text; bytes++) {
+        m.read_max = bytes % 8;
+        open_memory(&s, &m, text, sizeof text);
+        ssize_t at = 0, n;
+        while ((n = weft_stream_read_exact(&s, data, bytes)) > 0) {
+            ck_assert_int_eq(n, (ssize_t)bytes);
+            ck_assert_mem_eq(data, text + at, bytes);
+            at += n;
+        }
+        size_t rest = sizeof text % bytes;
+        ck_assert_int_eq(n, rest == 0 ? 0 : -ENODATA);
+        ck_assert_int_eq(weft_stream_read(&s, data, sizeof data), (ssize_t)rest);
+        ck_assert_mem_eq(data, text + at, rest);
+        ck_assert_at_end(&s);
+        ck_assert_int_eq(weft_stream_close(&s), 0);
+    }
+}
+END_TEST
+
+START_TEST(what_is_there_can_be_seen_in_place_and_skipped)
+{
+    weft_stream s;
+    memory m = {.read_max = 3};
+    const void *data;
+    char copy[8];
+    open_memory(&s, &m, "0123456789", 10);
+    ck_assert_int_eq(weft_stream_peek(&s, 0, &data), 0);
+    ck_assert_uint_eq(m.reads, 0);
+    ck_assert_int_eq(weft_stream_skip(&s, 1), -EINVAL);
+    ck_assert_int_eq(weft_stream_peek(&s, 4, &data), 6);
+    ck_assert_mem_eq(data, "012345", 6);
+    ck_assert_int_eq(weft_stream_skip(&s, 7), -EINVAL);
+    ck_assert_int_eq(weft_stream_skip(&s, 2), 0);
+    ck_assert_int_eq(weft_stream_peek(&s, 0, &data), 4);
+    ck_assert_int_eq(weft_stream_read(&s, copy, 1), 1);
+    ck_assert_int_eq(copy[0], '2');
+    ck_assert_int_eq(weft_stream_peek(&s, 20, &data), 7);
+    ck_assert_mem_eq(data, "3456789", 7);
+    ck_assert_int_eq(weft_stream_skip(&s, 7), 0);
+    ck_assert_int_eq(weft_stream_peek(&s, 1, &data), 0);
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    ck_assert_uint_eq(m.closes, 1);
+}
+END_TEST
+
+START_TEST(a_large_read_goes_around_the_buffer_and_a_small_one_does_not)
+{
+    weft_stream s;
+    memory m = {0};
+    char data[32];
+    open_memory(&s, &m, "0123456789012345678901234567890123456789", 40);
+    ck_assert_int_eq(weft_stream_read(&s, data, 15), 15);
+    ck_assert_ptr_ne(m.data_last, data);
+    ck_assert_int_eq(weft_stream_read(&s, data, 16), 1);
+    ck_assert_uint_eq(m.reads, 1);
+    ck_assert_int_eq(weft_stream_read(&s, data, 16), 16);
+    ck_assert_ptr_eq(m.data_last, data);
+    ck_assert_int_eq(weft_stream_read(&s, data, 0), 0);
+    ck_assert_uint_eq(m.reads, 2);
+    ck_assert_int_eq(weft_stream_read(&s, data, sizeof data), 8);
+    ck_assert_mem_eq(data, "23456789", 8);
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+}
+END_TEST
+
+START_TEST(what_is_written_waits_for_a_flush_or_a_full_buffer)
+{
+    weft_stream s;
+    memory m = {0};
+    open_memory(&s, &m, "", 0);
+    ck_assert_int_eq(weft_stream_flush(&s), 0);
+    ck_assert_int_eq(weft_stream_write(&s, NULL, 0), 0);
+    ck_assert_int_eq(weft_stream_puts(&s, "0123456789"), 10);
+    ck_assert_int_eq(weft_stream_printf(&s, "%s%d", "ab", 1234), 6);
+    ck_assert_uint_eq(m.writes, 0);
+    ck_assert_int_eq(weft_stream_puts(&s, "x"), 1);
+    ck_assert_uint_eq(m.writes, 1);
+    ck_assert_int_eq(weft_stream_flush(&s), 0);
+    assert_output(&m, "0123456789ab1234x");
+    ck_assert_int_eq(weft_stream_puts(&s, "end"), 3);
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    assert_output(&m, "0123456789ab1234xend");
+}
+END_TEST
+
+START_TEST(a_large_write_goes_out_in_one_call_with_what_waits)
+{
+    weft_stream s;
+    memory m = {0};
+    const char *large = "a text of more than sixteen bytes";
+    open_memory(&s, &m, "", 0);
+    ck_assert_int_eq(weft_stream_puts(&s, "head "), 5);
+    ck_assert_int_eq(weft_stream_puts(&s, large), (ssize_t)strlen(large));
+    ck_assert_uint_eq(m.writes, 1);
+    ck_assert_int_eq(m.pieces_last, 2);
+    ck_assert_ptr_eq(m.data_last, large);
+    ck_assert_int_eq(weft_stream_puts(&s, large), (ssize_t)strlen(large));
+    ck_assert_int_eq(m.pieces_last, 1);
+    assert_output(&m, "head a text of more than sixteen bytesa text of more than sixteen bytes");
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    ck_assert_uint_eq(m.writes, 2);
+}
+END_TEST
+
+/* All that scenario_write writes. */
+static size_t make_output(char *text, size_t room)
+{
+    size_t n = 0;
+    for (int length = 0; length <= LENGTH_MAX; length += 3)
+        n += (size_t)snprintf(text + n, room - n, "%*d|%0*d|", length, length, length, length);
+    return n;
+}
+
+/* Written again and again until it is taken. Returns how often that failed. */
+static unsigned put_stubbornly(weft_stream *s, const char *data, size_t bytes)
+{
+    unsigned failed = 0;
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = weft_stream_write(s, data + done, bytes - done);
+        require(n > 0 || n == -EIO || n == -ECANCELED);
+        require(n <= (ssize_t)(bytes - done));
+        failed += n < 0;
+        done += n < 0 ? 0 : (size_t)n;
+    }
+    return failed;
+}
+
+/* Returns how often a call failed. */
+static unsigned write_stubbornly(weft_stream *s)
+{
+    unsigned failed = 0;
+    for (int length = 0; length <= LENGTH_MAX; length += 3) {
+        char text[LENGTH_MAX + 8];
+        ssize_t n;
+        while ((n = weft_stream_printf(s, "%*d|", length, length)) < 0) {
+            require(n == -EIO || n == -ECANCELED);
+            failed++;
+        }
+        int bytes = snprintf(text, sizeof text, "%0*d|", length, length);
+        failed += put_stubbornly(s, text, (size_t)bytes);
+    }
+    int rc;
+    while ((rc = weft_stream_flush(s)) < 0) {
+        require(rc == -EIO || rc == -ECANCELED);
+        failed++;
+    }
+    return failed;
+}
+
+static void fail_each_write(memory *m, const char *expected, size_t bytes)
+{
+    bool is_struck = true;
+    for (m->failing_write = 1; is_struck; m->failing_write++) {
+        weft_stream s;
+        open_memory(&s, m, "", 0);
+        unsigned failed = write_stubbornly(&s);
+        is_struck = m->writes >= m->failing_write;
+        ck_assert_uint_le(failed, is_struck);
+        if (m->error == -EIO)
+            ck_assert_uint_eq(failed, is_struck); /* it is told once, now or later */
+        ck_assert_uint_eq(m->output_bytes, bytes);
+        ck_assert_mem_eq(m->output, expected, bytes);
+        ck_assert_int_eq(weft_stream_close(&s), 0);
+    }
+}
+
+/* P61 */
+START_TEST(whichever_write_fails_each_byte_goes_out_once)
+{
+    char expected[4096];
+    size_t bytes = make_output(expected, sizeof expected);
+    memory m = {0};
+    for (m.write_max = 0; m.write_max < 40; m.write_max += 5)
+        for (int i = 0; i < 2; i++) {
+            m.error = i == 0 ? -EIO : -ECANCELED;
+            fail_each_write(&m, expected, bytes);
+        }
+}
+END_TEST
+
+/* The n-th call of a turn is another kind of read; returns what was read, or the error. */
+static ssize_t read_somehow(weft_stream *s, unsigned how, char *data, size_t room)
+{
+    const void *place;
+    char *line;
+    size_t bytes;
+    ssize_t n;
+    switch (how % 4) {
+    case 0:
+        return weft_stream_gets(s, data, room);
+    case 1:
+        n = weft_stream_line(s, &line, &bytes);
+        if (n <= 0)
+            return n;
+        memcpy(data, line, bytes);
+        data[bytes] = '\n'; /* there are no carriage returns */
+        return (ssize_t)bytes + 1;
+    case 2:
+        return weft_stream_read_exact(s, data, how % 37 + 1);
+    default:
+        n = weft_stream_peek(s, how % 41 + 1, &place);
+        n = n > (ssize_t)room ? (ssize_t)room : n;
+        if (n <= 0)
+            return n;
+        memcpy(data, place, (size_t)n);
+        ck_assert_int_eq(weft_stream_skip(s, (size_t)n), 0);
+        return n;
+    }
+}
+
+/* P61 */
+START_TEST(whichever_read_fails_each_byte_comes_once)
+{
+    static char text[LENGTH_MAX * LENGTH_MAX], got[LENGTH_MAX * LENGTH_MAX];
+    size_t bytes = make_lines(text);
+    memory m = {.error = -ECANCELED};
+    for (m.read_max = 0; m.read_max < 40; m.read_max += 13) {
+        bool is_struck = true;
+        for (m.failing_read = 1; is_struck; m.failing_read++) {
+            weft_stream s;
+            open_memory(&s, &m, text, bytes);
+            size_t at = 0;
+            unsigned failed = 0;
+            ssize_t n = 1;
+            for (unsigned how = 0; n != 0; how++) {
+                n = read_somehow(&s, how, got + at, 100);
+                require(n >= 0 || n == -ECANCELED || n == -ENODATA);
+                failed += n == -ECANCELED;
+                at += n < 0 ? 0 : (size_t)n;
+            }
+            is_struck = m.reads >= m.failing_read;
+            ck_assert_uint_eq(failed, is_struck);
+            ck_assert_uint_eq(at, bytes);
+            ck_assert_mem_eq(got, text, bytes);
+            ck_assert_int_eq(weft_stream_close(&s), 0);
+        }
+    }
+}
+END_TEST
+
+START_TEST(answers_to_what_is_there_already_go_out_together)
+{
+    weft_stream s;
+    memory m = {0};
+    char *line;
+    open_memory(&s, &m, "1\n2\n3\n4\n", 8);
+    while (weft_stream_line(&s, &line, NULL) > 0)
+        ck_assert_int_eq(weft_stream_printf(&s, "%s.", line), 2);
+    assert_output(&m, "1.2.3.4.");
+    ck_assert_uint_eq(m.writes, 1);
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+}
+END_TEST
+
+static weft_value put_hello(void *arg)
+{
+    return weft_stream_puts(arg, "hello\n");
+}
+
+START_TEST(a_read_leaves_it_to_another_fiber_to_flush_what_that_has_written)
+{
+    weft_stream s;
+    memory m = {0};
+    open_memory(&s, &m, "1\n", 2);
+    ck_assert_int_eq(weft_await(weft_spin(put_hello, &s)), 6);
+    ck_assert_gets(&s, "1\n");
+    ck_assert_at_end(&s);
+    ck_assert_uint_eq(m.writes, 0);
+    ck_assert_int_eq(weft_stream_flush(&s), 0);
+    assert_output(&m, "hello\n");
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+}
+END_TEST
+
+START_TEST(a_peer_that_takes_no_more_can_still_be_read_from)
+{
+    for (int i = 0; i < 2; i++) {
+        weft_stream s;
+        memory m = {.failing_write = 1, .error = i == 0 ? -EPIPE : -ECONNRESET};
+        open_memory(&s, &m, "last words\n", 11);
+        ck_assert_int_eq(weft_stream_puts(&s, "hello"), 5);
+        ck_assert_gets(&s, "last words\n");
+        ck_assert_int_eq(weft_stream_puts(&s, "more"), m.error);
+        ck_assert_int_eq(weft_stream_close(&s), 0); /* the second write goes through */
+        assert_output(&m, "hello");
+        m.failing_write = 1;
+        m.error = -EIO;
+        open_memory(&s, &m, "1\n", 2);
+        ck_assert_int_eq(weft_stream_puts(&s, "hello"), 5);
+        char line[8];
+        ck_assert_int_eq(weft_stream_gets(&s, line, 8), -EIO);
+        ck_assert_gets(&s, "1\n");
+        assert_output(&m, "hello");
+        ck_assert_int_eq(weft_stream_close(&s), 0);
+    }
+}
+END_TEST
+
+START_TEST(a_large_write_that_fails_halfway_tells_how_much_it_took_and_then_why)
+{
+    weft_stream s;
+    memory m = {.write_max = 20, .failing_write = 2, .error = -EIO};
+    const char *text = "0123456789012345678901234567890123456789";
+    open_memory(&s, &m, "", 0);
+    ck_assert_int_eq(weft_stream_puts(&s, "abcd"), 4);
+    ck_assert_int_eq(weft_stream_puts(&s, text), 16);
+    ck_assert_int_eq(weft_stream_puts(&s, text + 16), -EIO);
+    ck_assert_int_eq(weft_stream_puts(&s, text + 16), 24);
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    assert_output(&m, "abcd0123456789012345678901234567890123456789");
+}
+END_TEST
+
+START_TEST(what_is_no_stream_and_what_makes_no_sense_is_refused)
+{
+    weft_stream s = {{0}};
+    weft_stream_type type = memory_type;
+    char *line;
+    ck_assert_int_eq(weft_stream_open(&s, -1), -EBADF);
+    ck_assert_int_eq(weft_stream_close(&s), -EBADF);
+    ck_assert_int_eq(weft_stream_flush(&s), -EBADF);
+    ck_assert_int_eq(weft_stream_line(&s, &line, NULL), -EBADF);
+    ck_assert_int_eq(weft_stream_limit(&s, 1), -EBADF);
+    ck_assert_int_eq(weft_stream_configure(&s, NULL), -EBADF);
+    ck_assert_int_eq(weft_stream_open_with(&s, NULL, NULL), -EINVAL);
+    type.close = NULL;
+    ck_assert_int_eq(weft_stream_open_with(&s, &type, NULL), -EINVAL);
+    memory m = {0};
+    open_memory(&s, &m, "", 0);
+    ck_assert_int_eq(weft_stream_detach(&s), -EOPNOTSUPP);
+    ck_assert_int_eq(weft_stream_limit(&s, SIZE_MAX), -EINVAL);
+    ck_assert_int_eq(weft_stream_configure(&s, &(weft_stream_options){.read_bytes = SIZE_MAX}),
+                     -EINVAL);
+    ck_assert_int_eq(weft_stream_configure(&s, NULL), 0);
+    ck_assert_int_eq(weft_stream_limit(&s, 0), 0);
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+}
+END_TEST
+
+/* From now on the process gets no more than so many bytes. */
+static void allow_more(size_t bytes)
+{
+    size_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%zu", &pages), 1);
+    fclose(file);
+    struct rlimit limit;
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + bytes;
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+START_TEST(without_memory_for_a_buffer_a_call_fails_and_can_be_made_again)
+{
+    if (is_sanitized())
+        return; /* their shadow is beyond any limit */
+    weft_stream s;
+    memory m = {0};
+    char line[32];
+    open_memory(&s, &m, "a line of more than sixteen\n", 28);
+    allow_more(32 << 20);
+    weft_stream_options huge = {.read_bytes = (size_t)1 << 30, .write_bytes = (size_t)1 << 30};
+    ck_assert_int_eq(weft_stream_configure(&s, &huge), 0);
+    ck_assert_int_eq(weft_stream_gets(&s, line, sizeof line), -ENOMEM);
+    ck_assert_int_eq(weft_stream_puts(&s, "x"), -ENOMEM);
+    ck_assert_int_eq(weft_stream_printf(&s, "x"), -ENOMEM);
+    ck_assert_int_eq(weft_stream_configure(&s, &small), 0);
+    ck_assert_int_eq(weft_stream_printf(&s, "%*d", 64 << 20, 1), -ENOMEM);
+    ck_assert_int_eq(weft_stream_puts(&s, "x"), 1);
+    ck_assert_gets(&s, "a line of more than sixteen\n");
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    assert_output(&m, "x");
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_line_in_place_lacks_its_newline_and_a_carriage_return_before_it,
+    &nuls_in_a_line_are_bytes_like_others,
+    &lines_of_every_length_come_whole_however_the_input_is_cut,
+    &a_line_over_the_limit_is_refused_and_stays,
+    &a_last_line_of_just_the_limit_needs_no_newline,
+    &an_exact_read_takes_all_or_nothing,
+    &what_is_there_can_be_seen_in_place_and_skipped,
+    &a_large_read_goes_around_the_buffer_and_a_small_one_does_not,
+    &what_is_written_waits_for_a_flush_or_a_full_buffer,
+    &a_large_write_goes_out_in_one_call_with_what_waits,
+    &whichever_write_fails_each_byte_goes_out_once,
+    &whichever_read_fails_each_byte_comes_once,
+    &answers_to_what_is_there_already_go_out_together,
+    &a_read_leaves_it_to_another_fiber_to_flush_what_that_has_written,
+    &a_peer_that_takes_no_more_can_still_be_read_from,
+    &a_large_write_that_fails_halfway_tells_how_much_it_took_and_then_why,
+    &what_is_no_stream_and_what_makes_no_sense_is_refused,
+    &without_memory_for_a_buffer_a_call_fails_and_can_be_made_again,
+};
+
+int main(void)
+{
+    return run_suite("stream", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,473 @@
+/* Streams over descriptors: two ends that wait for each other, are cancelled, and closed. */
+#include "stream_support.h"
+
+static int pair_fd[2]; /* under the streams of open_pair */
+
+/* Two streams that are connected. */
+static void open_pair(weft_stream s[2])
+{
+    ck_assert_int_eq(weft_socketpair(pair_fd), 0);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(weft_stream_open(&s[i], pair_fd[i]), 0);
+        ck_assert_int_eq(weft_stream_configure(&s[i], &small), 0);
+    }
+}
+
+static void close_pair(weft_stream s[2])
+{
+    ck_assert_int_eq(weft_stream_close(&s[0]), 0);
+    ck_assert_int_eq(weft_stream_close(&s[1]), 0);
+    weft_counters counters;
+    weft_stats(&counters);
+    ck_assert_uint_eq(counters.ops_pending, 0);
+}
+
+static void send_text(weft_stream *s, const char *text)
+{
+    ck_assert_int_eq(weft_stream_puts(s, text), (ssize_t)strlen(text));
+    ck_assert_int_eq(weft_stream_flush(s), 0);
+}
+
+/* P60 */
+START_TEST(gets_returns_lines_with_their_newlines_and_the_last_one_as_it_is)
+{
+    weft_stream s[2];
+    open_pair(s);
+    send_text(&s[0], "one\n\nthree\r\nlast");
+    ck_assert_int_eq(weft_stream_close(&s[0]), 0);
+    ck_assert_gets(&s[1], "one\n");
+    ck_assert_gets(&s[1], "\n");
+    ck_assert_gets(&s[1], "three\r\n");
+    ck_assert_gets(&s[1], "last");
+    ck_assert_at_end(&s[1]);
+    ck_assert_int_eq(weft_stream_close(&s[1]), 0);
+}
+END_TEST
+
+typedef struct feed {
+    int fd;
+    const char *text;
+    size_t bytes, at_once;
+} feed;
+
+/* So many bytes at a time, each time when nobody else can run. */
+static weft_value feed_slowly(void *arg)
+{
+    const feed *f = arg;
+    for (size_t at = 0, n; at < f->bytes; at += n) {
+        n = f->bytes - at < f->at_once ? f->bytes - at : f->at_once;
+        let_run();
+        ck_assert_int_eq(weft_write_all(f->fd, f->text + at, n), (ssize_t)n);
+    }
+    return weft_close(f->fd);
+}
+
+START_TEST(lines_come_whole_from_a_descriptor_that_is_fed_byte_by_byte)
+{
+    static char text[LENGTH_MAX * LENGTH_MAX];
+    feed f = {.text = text, .bytes = make_lines(text)};
+    for (f.at_once = 1; f.at_once < 40; f.at_once += 6) {
+        int fd[2];
+        weft_stream s;
+        ck_assert_int_eq(weft_pipe(fd), 0);
+        f.fd = fd[1];
+        ck_assert_int_eq(weft_stream_open(&s, fd[0]), 0);
+        ck_assert_int_eq(weft_stream_configure(&s, &small), 0);
+        weft_fiber feeder = weft_spin(feed_slowly, &f);
+        expect_lines(&s, text, f.bytes);
+        ck_assert_int_eq(weft_await(feeder), 0);
+        ck_assert_int_eq(weft_stream_close(&s), 0);
+    }
+}
+END_TEST
+
+typedef struct exact {
+    weft_stream *s;
+    char data[64];
+    size_t bytes;
+} exact;
+
+static weft_value read_exactly(void *arg)
+{
+    exact *e = arg;
+    return weft_stream_read_exact(e->s, e->data, e->bytes);
+}
+
+/* P61 */
+START_TEST(a_read_that_is_cancelled_at_any_byte_leaves_them_to_the_next)
+{
+    const char text[] = "a message that is longer than the buffer";
+    for (size_t cut = 0; cut < sizeof text; cut++) {
+        weft_stream s[2];
+        open_pair(s);
+        exact e = {.s = &s[1], .bytes = sizeof text};
+        weft_fiber f = weft_spin(read_exactly, &e);
+        ck_assert_int_eq(weft_stream_write(&s[0], text, cut), (ssize_t)cut);
+        ck_assert_int_eq(weft_stream_flush(&s[0]), 0);
+        let_run();
+        ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+        weft_cancel(f);
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(weft_stream_write(&s[0], text + cut, sizeof text - cut),
+                         (ssize_t)(sizeof text - cut));
+        ck_assert_int_eq(weft_stream_flush(&s[0]), 0);
+        ck_assert_int_eq(read_exactly(&e), (ssize_t)sizeof text);
+        ck_assert_str_eq(e.data, text);
+        close_pair(s);
+    }
+}
+END_TEST
+
+static weft_value echo_lines(void *arg)
+{
+    weft_stream *s = arg;
+    char *line;
+    int rc;
+    while ((rc = weft_stream_line(s, &line, NULL)) > 0)
+        ck_assert_int_gt(weft_stream_printf(s, "<%s>\n", line), 0);
+    ck_assert_int_eq(weft_stream_close(s), 0);
+    return rc;
+}
+
+START_TEST(a_question_is_on_its_way_before_its_answer_is_waited_for)
+{
+    weft_stream s[2];
+    open_pair(s);
+    weft_fiber f = weft_spin(echo_lines, &s[1]);
+    ck_assert_int_eq(weft_stream_puts(&s[0], "one\n"), 4);
+    ck_assert_gets(&s[0], "<one>\n");
+    ck_assert_int_eq(weft_stream_puts(&s[0], "two\nthree\n"), 10);
+    ck_assert_line(&s[0], "<two>");
+    ck_assert_line(&s[0], "<three>");
+    ck_assert_int_eq(weft_stream_close(&s[0]), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+}
+END_TEST
+
+/* P60 */
+START_TEST(writing_to_a_peer_that_is_gone_is_an_error_each_time_and_no_signal)
+{
+    weft_stream s[2];
+    open_pair(s);
+    send_text(&s[1], "bye\n");
+    ck_assert_int_eq(weft_stream_close(&s[1]), 0);
+    ck_assert_int_eq(weft_stream_puts(&s[0], "hello"), 5);
+    ck_assert_int_eq(weft_stream_flush(&s[0]), -EPIPE);
+    ck_assert_int_eq(weft_stream_puts(&s[0], "a longer text than the buffer holds"), -EPIPE);
+    ck_assert_int_eq(weft_stream_printf(&s[0], "%30d", 1), 30);
+    ck_assert_int_eq(weft_stream_printf(&s[0], "%30d", 1), -EPIPE);
+    ck_assert_gets(&s[0], "bye\n");
+    ck_assert_at_end(&s[0]);
+    ck_assert_int_eq(weft_stream_close(&s[0]), -EPIPE);
+    ck_assert_int_eq(weft_stream_close(&s[0]), -EBADF);
+}
+END_TEST
+
+#define MUCH ((size_t)1 << 20)
+
+static unsigned char byte_at(size_t i)
+{
+    return (unsigned char)(i * 31 + i / 251);
+}
+
+static unsigned random_state = 7;
+
+static unsigned random_below(unsigned n)
+{
+    random_state = random_state * 1103515245 + 12345;
+    return random_state / 65536 % n;
+}
+
+/* Writes all bytes, in pieces of odd sizes. */
+static weft_value write_much(void *arg)
+{
+    static unsigned char data[MUCH];
+    for (size_t i = 0; i < MUCH; i++)
+        data[i] = byte_at(i);
+    for (size_t at = 0, n; at < MUCH; at += n) {
+        n = random_below(8) == 0 ? random_below(100000) : random_below(40);
+        n = n < MUCH - at ? n : MUCH - at;
+        ck_assert_int_eq(weft_stream_write(arg, data + at, n), (ssize_t)n);
+    }
+    return weft_stream_close(arg);
+}
+
+/* P60 */
+START_TEST(a_megabyte_comes_through_to_one_who_reads_slowly)
+{
+    weft_stream s[2];
+    open_pair(s);
+    weft_fiber f = weft_spin(write_much, &s[0]);
+    size_t at = 0;
+    ssize_t n;
+    static unsigned char data[4096];
+    while ((n = weft_stream_read(&s[1], data, 1 + random_below(sizeof data - 1))) > 0) {
+        for (ssize_t i = 0; i < n; i++, at++)
+            if (data[i] != byte_at(at))
+                ck_abort_msg("byte %zu is wrong", at);
+        weft_snooze();
+    }
+    ck_assert_int_eq(n, 0);
+    ck_assert_uint_eq(at, MUCH);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(weft_stream_close(&s[1]), 0);
+}
+END_TEST
+
+/* One end in a storm. */
+typedef struct storm {
+    weft_stream *s;
+    unsigned cuts_left; /* calls to be cut short yet; when no end has any left, it is over */
+    size_t moved;
+    const struct storm *peer;
+} storm;
+
+#define CUTS 300
+
+static double random_moment(const storm *s)
+{
+    return s->cuts_left > 0 ? random_below(60) * 1e-6 : INFINITY;
+}
+
+static ssize_t write_once(storm *w)
+{
+    unsigned char data[300];
+    size_t bytes = 1 + (random_below(4) == 0 ? random_below(sizeof data - 1) : random_below(20));
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = byte_at(w->moved + i);
+    ssize_t n = weft_stream_write(w->s, data, bytes);
+    w->moved += n < 0 ? 0 : (size_t)n;
+    return n >= 0 && random_below(4) == 0 ? weft_stream_flush(w->s) : n;
+}
+
+static weft_value write_in_a_storm(void *arg)
+{
+    storm *w = arg;
+    while (w->cuts_left > 0 || w->peer->cuts_left > 0) {
+        WEFT_MOVE_ON_AFTER(random_moment(w)) {
+            ssize_t n = write_once(w);
+            w->cuts_left -= n == -ECANCELED;
+            require(n >= 0 || n == -ECANCELED);
+        }
+        if (random_below(16) == 0)
+            weft_sleep(random_below(50) * 1e-6);
+    }
+    return weft_stream_close(w->s);
+}
+
+static ssize_t read_once(storm *r)
+{
+    unsigned char data[300];
+    size_t bytes = 1 + (random_below(4) == 0 ? random_below(sizeof data - 1) : random_below(20));
+    const void *place = data;
+    unsigned how = random_below(3);
+    ssize_t n = how == 0   ? weft_stream_read(r->s, data, bytes)
+                : how == 1 ? weft_stream_read_exact(r->s, data, bytes)
+                           : weft_stream_peek(r->s, bytes, &place);
+    for (ssize_t i = 0; i < n; i++, r->moved++)
+        if (((const unsigned char *)place)[i] != byte_at(r->moved))
+            ck_abort_msg("byte %zu is wrong", r->moved);
+    if (n > 0 && how == 2)
+        ck_assert_int_eq(weft_stream_skip(r->s, (size_t)n), 0);
+    return n;
+}
+
+/* P61: both ends are cut short at random moments */
+START_TEST(in_a_storm_of_cancellations_no_byte_is_lost_or_doubled)
+{
+    weft_stream s[2];
+    open_pair(s);
+    storm w = {.s = &s[0], .cuts_left = CUTS}, r = {.s = &s[1], .cuts_left = CUTS, .peer = &w};
+    w.peer = &r;
+    weft_fiber f = weft_spin(write_in_a_storm, &w);
+    for (ssize_t n = 1; n != 0;) {
+        WEFT_MOVE_ON_AFTER(random_moment(&r)) {
+            n = read_once(&r);
+            r.cuts_left -= n == -ECANCELED;
+            require(n >= 0 || n == -ECANCELED || n == -ENODATA);
+        }
+        if (random_below(16) == 0)
+            weft_sleep(random_below(50) * 1e-6);
+    }
+    ck_assert_uint_eq(r.moved, w.moved);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(weft_stream_close(&s[1]), 0);
+}
+END_TEST
+
+static weft_value read_a_line(void *arg)
+{
+    char *line;
+    return weft_stream_line(arg, &line, NULL);
+}
+
+typedef struct filler {
+    int fd;
+    size_t bytes;
+} filler;
+
+static weft_value fill(void *arg)
+{
+    static const char block[4096];
+    const filler *f = arg;
+    ssize_t n;
+    while ((n = weft_write(f->fd, block, f->bytes)) > 0)
+        ;
+    return n;
+}
+
+/* Write until there is not room for a byte. */
+static void fill_connection(int fd)
+{
+    for (size_t bytes = 4096; bytes > 0; bytes /= 4096) {
+        weft_fiber f = weft_spin(fill, &(filler){fd, bytes});
+        let_run();
+        ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+        weft_cancel(f);
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+    }
+}
+
+static weft_value put_and_flush(void *arg)
+{
+    ck_assert_int_eq(weft_stream_puts(arg, "waits\n"), 6);
+    return weft_stream_flush(arg);
+}
+
+START_TEST(one_fiber_reads_while_another_writes_but_no_two_do_the_same)
+{
+    weft_stream s[2];
+    char data[8];
+    const void *place;
+    open_pair(s);
+    weft_fiber reader = weft_spin(read_a_line, &s[0]);
+    let_run();
+    ck_assert_int_eq(weft_stream_gets(&s[0], data, 8), -EBUSY);
+    ck_assert_words(-EBUSY, "another fiber is reading from this stream");
+    ck_assert_int_eq(weft_stream_read(&s[0], data, 8), -EBUSY);
+    ck_assert_int_eq(weft_stream_peek(&s[0], 0, &place), -EBUSY);
+    ck_assert_int_eq(weft_stream_skip(&s[0], 0), -EBUSY);
+    ck_assert_int_eq(weft_stream_detach(&s[0]), -EBUSY);
+    send_text(&s[0], "to the other side\n");
+    ck_assert_gets(&s[1], "to the other side\n");
+    send_text(&s[1], "and back\n");
+    ck_assert_int_eq(weft_await(reader), 1);
+
+    fill_connection(pair_fd[0]);
+    weft_fiber writer = weft_spin(put_and_flush, &s[0]);
+    let_run();
+    ck_assert_int_eq(weft_state_of(writer), WEFT_WAITING);
+    ck_assert_int_eq(weft_stream_puts(&s[0], "x"), -EBUSY);
+    ck_assert_int_eq(weft_stream_printf(&s[0], "x"), -EBUSY);
+    ck_assert_int_eq(weft_stream_flush(&s[0]), -EBUSY);
+    ck_assert_words(-EBUSY, "another fiber is writing to this stream");
+    ck_assert_int_eq(weft_stream_detach(&s[0]), -EBUSY);
+    send_text(&s[1], "still\n");
+    ck_assert_gets(&s[0], "still\n");
+    weft_cancel(writer);
+    ck_assert_int_eq(weft_await(writer), -ECANCELED);
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_stream_close(&s[0]), -ECANCELED); /* what waited is lost, and told */
+    }
+    ck_assert_int_eq(weft_stream_close(&s[1]), 0);
+}
+END_TEST
+
+/* P65, T98 */
+START_TEST(closing_sends_those_who_wait_in_the_stream_out)
+{
+    weft_stream s[2];
+    open_pair(s);
+    weft_fiber reader = weft_spin(read_a_line, &s[0]);
+    let_run();
+    ck_assert_int_eq(weft_stream_puts(&s[0], "still sent"), 10);
+    ck_assert_int_eq(weft_stream_close(&s[0]), 0);
+    memset(&s[0], 0xff, sizeof s[0]); /* it is the caller's again */
+    ck_assert_int_eq(weft_await(reader), -EBADF);
+    ck_assert_gets(&s[1], "still sent");
+    ck_assert_int_eq(weft_stream_close(&s[1]), 0);
+
+    open_pair(s);
+    fill_connection(pair_fd[0]);
+    reader = weft_spin(read_a_line, &s[0]);
+    weft_fiber writer = weft_spin(put_and_flush, &s[0]);
+    let_run();
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_stream_close(&s[0]), -EBADF);
+    }
+    memset(&s[0], 0xff, sizeof s[0]);
+    ck_assert_int_eq(weft_await(reader), -EBADF);
+    ck_assert_int_eq(weft_await(writer), -EBADF);
+    ck_assert_int_eq(weft_stream_close(&s[1]), 0);
+}
+END_TEST
+
+static weft_value close_stream(void *arg)
+{
+    return weft_stream_close(arg);
+}
+
+START_TEST(while_a_stream_is_being_closed_nobody_is_let_in)
+{
+    weft_stream s[2];
+    char data[8];
+    open_pair(s);
+    fill_connection(pair_fd[0]);
+    ck_assert_int_eq(weft_stream_puts(&s[0], "x"), 1);
+    weft_fiber closer = weft_spin(close_stream, &s[0]);
+    let_run();
+    ck_assert_int_eq(weft_state_of(closer), WEFT_WAITING);
+    ck_assert_int_eq(weft_stream_puts(&s[0], "x"), -EBADF);
+    ck_assert_int_eq(weft_stream_read(&s[0], data, 8), -EBADF);
+    ck_assert_int_eq(weft_stream_close(&s[0]), -EBADF);
+    ck_assert_int_eq(weft_stream_detach(&s[0]), -EBADF);
+    static char rest[5000];
+    while (weft_stream_read(&s[1], rest, sizeof rest) > 0)
+        ;
+    ck_assert_int_eq(weft_await(closer), 0);
+    ck_assert_int_eq(weft_stream_close(&s[1]), 0);
+}
+END_TEST
+
+START_TEST(a_descriptor_is_given_back_with_nothing_lost)
+{
+    weft_stream s[2];
+    char data[16];
+    const void *place;
+    open_pair(s);
+    send_text(&s[0], "line\nrest");
+    ck_assert_gets(&s[1], "line\n");
+    ck_assert_int_eq(weft_stream_puts(&s[1], "answer"), 6);
+    ck_assert_int_eq(weft_stream_detach(&s[1]), -ENOTEMPTY);
+    ck_assert_int_eq(weft_stream_peek(&s[1], 0, &place), 4);
+    ck_assert_mem_eq(place, "rest", 4);
+    ck_assert_int_eq(weft_stream_skip(&s[1], 4), 0);
+    int fd = weft_stream_detach(&s[1]);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(weft_stream_puts(&s[1], "x"), -EBADF);
+    send_text(&s[0], "raw");
+    ck_assert_int_eq(weft_read(fd, data, sizeof data), 3);
+    ck_assert_int_eq(weft_close(fd), 0);
+    ck_assert_gets(&s[0], "answer");
+    ck_assert_int_eq(weft_stream_close(&s[0]), 0);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &gets_returns_lines_with_their_newlines_and_the_last_one_as_it_is,
+    &lines_come_whole_from_a_descriptor_that_is_fed_byte_by_byte,
+    &a_read_that_is_cancelled_at_any_byte_leaves_them_to_the_next,
+    &a_question_is_on_its_way_before_its_answer_is_waited_for,
+    &writing_to_a_peer_that_is_gone_is_an_error_each_time_and_no_signal,
+    &a_megabyte_comes_through_to_one_who_reads_slowly,
+    &in_a_storm_of_cancellations_no_byte_is_lost_or_doubled,
+    &one_fiber_reads_while_another_writes_but_no_two_do_the_same,
+    &closing_sends_those_who_wait_in_the_stream_out,
+    &while_a_stream_is_being_closed_nobody_is_let_in,
+    &a_descriptor_is_given_back_with_nothing_lost,
+};
+
+int main(void)
+{
+    return run_suite("stream_peer", tests, COUNT_OF(tests));
+}
