@@ -194,6 +194,14 @@ static bool is_own_result(actor *a, weft_value result)
     return false;
 }
 
+/* The same for I/O, which the kernel may have finished before the interruption reached it. */
+static bool is_own_io_result(actor *a, weft_value result)
+{
+    if (a->is_interrupted && result != a->value)
+        a->is_interrupted = a->has_value = false;
+    return is_own_result(a, result);
+}
+
 /* weft_suspend and weft_transfer: nobody is resumed without a cause. */
 static void require_resume(actor *a, weft_value result)
 {

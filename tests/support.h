@@ -67,12 +67,19 @@ static inline void mark_arg(void *what)
 /* At least so many seconds have passed since then, but for what a double loses of the clock. */
 #define ck_assert_slept(begin, seconds) ck_assert(weft_now() - (begin) >= (seconds)-1e-9)
 
-/* Let everyone run who can, until nobody can but the caller; time and I/O are not waited for. */
+/*
+ * Let everyone run who can, until nobody can but the caller: also those for whom the kernel has
+ * something already. Time and I/O are not waited for.
+ */
 static inline void let_run(void)
 {
     weft_counters counters;
     do {
-        weft_snooze();
+        do {
+            weft_snooze();
+            weft_stats(&counters);
+        } while (counters.runnable > 0);
+        weft_sleep(0);
         weft_stats(&counters);
     } while (counters.runnable > 0);
 }

@@ -227,7 +227,7 @@ END_TEST
 static int use_an_unknown_backend(void)
 {
     setenv("WEFT_BACKEND", "uring9", 1);
-    return strcmp(weft_backend_name(), "epoll") == 0 && weft_backend_why()[0] != '\0' ? 0 : 1;
+    return strcmp(weft_backend_name(), "sim") != 0 && strstr(weft_backend_why(), "none") ? 0 : 1;
 }
 
 START_TEST(a_backend_that_does_not_exist_is_said_and_the_default_taken)

@@ -340,7 +340,7 @@ static void step_write(actor *me)
     ssize_t rc = weft_write(pipes[i].fd[1], bytes, n);
     trace((uint64_t)rc);
     require_sane_return(me, rc, had_to_fail);
-    if (!is_own_result(me, rc))
+    if (!is_own_io_result(me, rc))
         return;
     REQUIRE(rc == (ssize_t)n);
     pipes[i].written += n;
@@ -355,7 +355,7 @@ static void step_read(actor *me)
     ssize_t rc = weft_read(pipes[i].fd[0], bytes, n);
     trace((uint64_t)rc);
     require_sane_return(me, rc, had_to_fail);
-    if (!is_own_result(me, rc))
+    if (!is_own_io_result(me, rc))
         return;
     REQUIRE(rc >= 1 && rc <= (ssize_t)n);
     pipes[i].read += (size_t)rc;

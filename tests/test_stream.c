@@ -17,7 +17,9 @@ typedef struct memory {
     size_t output_bytes;
     unsigned reads, writes, closes;       /* calls */
     unsigned failing_read, failing_write; /* the how manyeth, from 1; 0: none */
+    bool is_lasting;                      /* those after it fail, too */
     int error;
+    size_t room_max;       /* bytes: the most that a read was asked for */
     const void *data_last; /* where the last read went, or the last piece was written from */
     int pieces_last;
 } memory;
@@ -26,6 +28,7 @@ static ssize_t memory_read(void *ctx, void *data, size_t bytes)
 {
     memory *m = ctx;
     m->data_last = data;
+    m->room_max = bytes > m->room_max ? bytes : m->room_max;
     if (++m->reads == m->failing_read)
         return m->error;
     size_t n = m->input_bytes - m->input_at;
@@ -42,7 +45,8 @@ static ssize_t memory_writev(void *ctx, const struct iovec *pieces, int count)
     size_t left = m->write_max != 0 ? m->write_max : sizeof m->output, total = 0;
     m->data_last = pieces[count - 1].iov_base;
     m->pieces_last = count;
-    if (++m->writes == m->failing_write)
+    m->writes++;
+    if (m->writes == m->failing_write || (m->is_lasting && m->writes > m->failing_write))
         return m->error;
     for (int i = 0; i < count && left > 0; i++) {
         size_t n = pieces[i].iov_len < left ? pieces[i].iov_len : left;
@@ -263,6 +267,30 @@ START_TEST(a_large_read_goes_around_the_buffer_and_a_small_one_does_not)
 }
 END_TEST
 
+START_TEST(the_buffer_grows_only_for_what_is_longer_and_is_small_again_afterwards)
+{
+    weft_stream s;
+    memory m = {0};
+    char text[400], data[100];
+    memset(text, 'x', sizeof text);
+    text[350] = '\n';
+    open_memory(&s, &m, text, sizeof text);
+    for (int i = 0; i < 25; i++)
+        ck_assert_int_eq(weft_stream_read_exact(&s, data, 10), 10);
+    ck_assert_uint_le(m.room_max, 16);
+    ck_assert_int_eq(weft_stream_gets(&s, data, sizeof data), -EMSGSIZE);
+    ck_assert_uint_gt(m.room_max, 16);
+    ck_assert_int_eq(weft_stream_read_exact(&s, data, 100), 100);
+    const void *place;
+    ck_assert_int_eq(weft_stream_skip(&s, (size_t)weft_stream_peek(&s, 0, &place)), 0);
+    m.room_max = 0;
+    while (weft_stream_read(&s, data, 5) > 0)
+        ;
+    ck_assert_uint_eq(m.room_max, 16);
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+}
+END_TEST
+
 START_TEST(what_is_written_waits_for_a_flush_or_a_full_buffer)
 {
     weft_stream s;
@@ -452,6 +480,77 @@ START_TEST(answers_to_what_is_there_already_go_out_together)
 }
 END_TEST
 
+/* Reads and writes that wait until it is closed, and then have moved a byte all the same. */
+typedef struct late {
+    weft_fiber waiting[2];
+    unsigned calls;
+} late;
+
+static ssize_t late_read(void *ctx, void *data, size_t bytes)
+{
+    late *l = ctx;
+    l->calls++;
+    l->waiting[0] = weft_self();
+    memset(data, 'x', bytes > 0);
+    return weft_suspend();
+}
+
+static ssize_t late_writev(void *ctx, const struct iovec *pieces, int count)
+{
+    (void)pieces, (void)count;
+    late *l = ctx;
+    l->calls++;
+    l->waiting[1] = weft_self();
+    return weft_suspend();
+}
+
+static int late_close(void *ctx)
+{
+    late *l = ctx;
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(weft_schedule(l->waiting[i], 1), 0);
+    return 0;
+}
+
+/* Errors are returned as values: nobody is to be told of them but who asks. */
+static weft_value as_value(ssize_t result)
+{
+    return result < 0 ? -result : result;
+}
+
+static weft_value read_a_line(void *arg)
+{
+    char *line;
+    return as_value(weft_stream_line(arg, &line, NULL));
+}
+
+static weft_value put_and_flush(void *arg)
+{
+    ck_assert_int_eq(weft_stream_puts(arg, "hello\n"), 6);
+    return as_value(weft_stream_flush(arg));
+}
+
+static weft_value close_stream(void *arg)
+{
+    return as_value(weft_stream_close(arg));
+}
+
+/* P65: the number may be another file's by then */
+START_TEST(nothing_underneath_is_called_once_it_is_closed)
+{
+    static const weft_stream_type late_type = {late_read, late_writev, late_close};
+    weft_stream s;
+    late l = {0};
+    ck_assert_int_eq(weft_stream_open_with(&s, &late_type, &l), 0);
+    weft_fiber reader = weft_spin(read_a_line, &s), writer = weft_spin(put_and_flush, &s);
+    let_run();
+    ck_assert_int_eq(weft_await(weft_spin(close_stream, &s)), EBADF);
+    ck_assert_int_eq(weft_await(reader), EBADF);
+    ck_assert_int_eq(weft_await(writer), EBADF);
+    ck_assert_uint_eq(l.calls, 2);
+}
+END_TEST
+
 static weft_value put_hello(void *arg)
 {
     return weft_stream_puts(arg, "hello\n");
@@ -508,6 +607,47 @@ START_TEST(a_large_write_that_fails_halfway_tells_how_much_it_took_and_then_why)
     ck_assert_int_eq(weft_stream_puts(&s, text + 16), 24);
     ck_assert_int_eq(weft_stream_close(&s), 0);
     assert_output(&m, "abcd0123456789012345678901234567890123456789");
+
+    open_memory(&s, &m, "", 0);
+    ck_assert_int_eq(weft_stream_puts(&s, text), 20);
+    ck_assert_int_eq(weft_stream_close(&s), -EIO);
+    m.error = -ECANCELED; /* of a scope that is over by the next call */
+    open_memory(&s, &m, "", 0);
+    ck_assert_int_eq(weft_stream_puts(&s, text), 20);
+    ck_assert_int_eq(weft_stream_puts(&s, text + 20), 20);
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    assert_output(&m, text);
+}
+END_TEST
+
+START_TEST(a_text_longer_than_the_buffer_is_taken_once_though_it_cannot_be_flushed)
+{
+    weft_stream s;
+    memory m = {.failing_write = 1, .error = -ECANCELED, .is_lasting = true};
+    open_memory(&s, &m, "", 0);
+    ck_assert_int_eq(weft_stream_puts(&s, "<"), 1);
+    ck_assert_int_eq(weft_stream_printf(&s, "%20d", 1), 20);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(weft_stream_printf(&s, "%20d", 2), -ECANCELED);
+    m.error = -EIO;
+    ck_assert_int_eq(weft_stream_flush(&s), -EIO);
+    m.failing_write = 100;
+    ck_assert_int_eq(weft_stream_puts(&s, ">"), 1);
+    ck_assert_int_eq(weft_stream_flush(&s), 0);
+    assert_output(&m, "<                   1>");
+
+    unsigned writes = m.writes;
+    ck_assert_int_eq(weft_stream_puts(&s, "0123456789"), 10);
+    ck_assert_uint_eq(m.writes, writes);
+    ck_assert_int_eq(weft_stream_puts(&s, "0123456789"), 10); /* the buffer is a small one again */
+    ck_assert_uint_eq(m.writes, writes + 1);
+
+    m.failing_write = m.writes + 1;
+    ck_assert_int_eq(weft_stream_printf(&s, "%20d", 3), 20);
+    ck_assert_int_eq(weft_stream_printf(&s, "%20d", 4), -EIO);
+    m.failing_write = 100;
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    assert_output(&m, "<                   1>01234567890123456789                   3");
 }
 END_TEST
 
@@ -583,14 +723,17 @@ static const TTest *const *const tests[] = {
     &an_exact_read_takes_all_or_nothing,
     &what_is_there_can_be_seen_in_place_and_skipped,
     &a_large_read_goes_around_the_buffer_and_a_small_one_does_not,
+    &the_buffer_grows_only_for_what_is_longer_and_is_small_again_afterwards,
     &what_is_written_waits_for_a_flush_or_a_full_buffer,
     &a_large_write_goes_out_in_one_call_with_what_waits,
     &whichever_write_fails_each_byte_goes_out_once,
     &whichever_read_fails_each_byte_comes_once,
     &answers_to_what_is_there_already_go_out_together,
+    &nothing_underneath_is_called_once_it_is_closed,
     &a_read_leaves_it_to_another_fiber_to_flush_what_that_has_written,
     &a_peer_that_takes_no_more_can_still_be_read_from,
     &a_large_write_that_fails_halfway_tells_how_much_it_took_and_then_why,
+    &a_text_longer_than_the_buffer_is_taken_once_though_it_cannot_be_flushed,
     &what_is_no_stream_and_what_makes_no_sense_is_refused,
     &without_memory_for_a_buffer_a_call_fails_and_can_be_made_again,
 };

@@ -87,9 +87,9 @@ WEFT_SWITCHPOINT ssize_t weft_sendfile(int fd_out, int fd_in, off_t *offset, siz
  * can be; neither need be a pipe. Returns how many bytes that was.
  *
  * A slow output holds up the input: no more is taken than the output has room for, and at most
- * 256 KiB are on the way. Cancelled, nothing is lost that was read: it has been written, or the error
- * says that the output failed. If it has room after all for a part only, a cancellation waits for
- * the rest, but no longer than 5 s: -ETIMEDOUT.
+ * 256 KiB are on the way. Cancelled, nothing is lost that was read: it has been written, or the
+ * error says that the output failed. If it has room after all for a part only, a cancellation waits
+ * for the rest, but no longer than 5 s: -ETIMEDOUT.
  */
 WEFT_SWITCHPOINT ssize_t weft_splice_all(int fd_in, int fd_out);
 

@@ -95,7 +95,7 @@ static void start_next(weft__uring *b, int fd, weft__line which)
 {
     weft__descriptor *d = which != WEFT__LINE_ANY ? weft__ready_find(&b->ready, fd) : NULL;
     weft__flight *f = d != NULL ? d->watcher : NULL;
-    if (f == NULL || weft__list_is_empty(&f->lines[which]))
+    if (f == NULL || d->is_closing || weft__list_is_empty(&f->lines[which]))
         return;
     weft__op *next = first_of(&f->lines[which]);
     if (!(next->progress & STARTED) && weft__list_is_empty(&next->turn))

@@ -34,11 +34,11 @@ static int opcode_of(const weft__op *op, bool is_socket)
         return IORING_OP_CONNECT;
     case WEFT__OP_WAIT:
         return IORING_OP_POLL_ADD;
-    case WEFT__OP_OPEN:
-        return IORING_OP_OPENAT;
     case WEFT__OP_FSYNC:
         return IORING_OP_FSYNC;
-    default: /* splice and tee would block a kernel thread each; a call is no operation */
+    /* Splice and tee would each block a kernel thread. An open would not block at all: the kernel
+     * tries with O_NONBLOCK first, and that opens a named pipe that nobody writes to. */
+    default:
         return -1;
     }
 }
@@ -66,12 +66,22 @@ static bool never_waits(const weft__op *op)
     }
 }
 
+/* At an offset: the kernel would take a pipe for a file, and wait. */
+static bool is_at_offset(const weft__op *op)
+{
+    if (op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE)
+        return op->u.buffer.offset >= 0;
+    return (op->code == WEFT__OP_READV || op->code == WEFT__OP_WRITEV) && op->u.vector.offset >= 0;
+}
+
 bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft__descriptor *d)
 {
     bool is_socket = is_taken_for_socket(op, d);
     int opcode = opcode_of(op, is_socket);
     if (opcode < 0 || !weft__uring_has(b, opcode) || never_waits(op))
         return false;
+    if (is_at_offset(op) && !(d != NULL && d->is_on_disk))
+        return false; /* ready.c finds out */
     /* Anything but a regular file could raise SIGPIPE. */
     bool may_signal = opcode == IORING_OP_WRITE || opcode == IORING_OP_WRITEV;
     return !(may_signal && b->has_no_nosignal);
@@ -133,9 +143,6 @@ void weft__uring_prep(struct io_uring_sqe *sqe, const weft__op *op, const weft__
         break;
     case WEFT__OP_WAIT:
         io_uring_prep_poll_add(sqe, op->fd, (unsigned)op->u.events);
-        break;
-    case WEFT__OP_OPEN:
-        io_uring_prep_openat(sqe, op->fd, op->u.open.path, op->u.open.flags, op->u.open.mode);
         break;
     case WEFT__OP_FSYNC:
         io_uring_prep_fsync(sqe, op->fd, op->u.is_data_only ? IORING_FSYNC_DATASYNC : 0);

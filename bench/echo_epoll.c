@@ -1,0 +1,119 @@
+/*
+ * An echo server as a hand-written epoll loop.
+ *
+ * Edge-triggered, with both directions asked for once and for all: a registration costs one call in
+ * the life of a connection, and a descriptor that was read short of the buffer is empty, so that
+ * nothing is asked twice. Unless the peer has hung up behind its last bytes: EPOLLRDHUP tells.
+ */
+#include "echo.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define EVENTS_MAX 256
+#define ENDED (EPOLLRDHUP | EPOLLHUP | EPOLLERR)
+
+/* What could not be written at once; nothing more is read before it is. */
+typedef struct backlog {
+    size_t bytes;
+    char data[ECHO_BUFFER_BYTES];
+} backlog;
+
+static backlog *backlogs[ECHO_FDS_MAX]; /* by descriptor; NULL: there never was one */
+
+static void watch(int epoll_fd, int fd, uint32_t events)
+{
+    struct epoll_event event = {events | EPOLLET, {.fd = fd}};
+    echo_require(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl");
+}
+
+/* False if it is over with the listener. */
+static bool accept_all(int epoll_fd, int listener)
+{
+    static const int one = 1;
+    for (;;) {
+        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0)
+            return errno == EAGAIN;
+        echo_require(fd < ECHO_FDS_MAX, "too many connections");
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        watch(epoll_fd, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+    }
+}
+
+static void hang_up(int fd)
+{
+    if (backlogs[fd] != NULL)
+        backlogs[fd]->bytes = 0;
+    close(fd);
+}
+
+static void keep(int fd, const char *data, size_t bytes)
+{
+    if (backlogs[fd] == NULL)
+        backlogs[fd] = malloc(sizeof *backlogs[fd]);
+    echo_require(backlogs[fd] != NULL, "no memory");
+    memmove(backlogs[fd]->data, data, bytes);
+    backlogs[fd]->bytes = bytes;
+}
+
+/* True if all went out; the rest is kept. */
+static bool send_back(int fd, const char *data, size_t bytes)
+{
+    ssize_t n = send(fd, data, bytes, MSG_NOSIGNAL);
+    if (n == (ssize_t)bytes)
+        return true;
+    if (n < 0 && errno != EAGAIN) {
+        hang_up(fd);
+        return false;
+    }
+    n = n > 0 ? n : 0;
+    keep(fd, data + n, bytes - (size_t)n);
+    return false;
+}
+
+static void echo(int fd, bool is_last)
+{
+    char buffer[ECHO_BUFFER_BYTES];
+    backlog *b = backlogs[fd];
+    if (b != NULL && b->bytes > 0) {
+        size_t bytes = b->bytes;
+        b->bytes = 0;
+        if (!send_back(fd, b->data, bytes))
+            return;
+    }
+    for (;;) {
+        ssize_t n = recv(fd, buffer, sizeof buffer, 0);
+        if (n <= 0) {
+            if (n == 0 || errno != EAGAIN)
+                hang_up(fd);
+            return;
+        }
+        bool is_empty = n < (ssize_t)sizeof buffer && !is_last;
+        if (!send_back(fd, buffer, (size_t)n) || is_empty)
+            return;
+    }
+}
+
+void echo_epoll(int listener)
+{
+    struct epoll_event events[EVENTS_MAX];
+    bool is_open = true;
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    echo_require(epoll_fd >= 0, "epoll_create1");
+    watch(epoll_fd, listener, EPOLLIN);
+    while (is_open) {
+        int count = epoll_wait(epoll_fd, events, EVENTS_MAX, -1);
+        for (int i = 0; i < count; i++) {
+            if (events[i].data.fd == listener)
+                is_open = accept_all(epoll_fd, listener);
+            else
+                echo(events[i].data.fd, events[i].events & ENDED);
+        }
+    }
+    close(epoll_fd);
+}
