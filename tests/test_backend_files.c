@@ -209,7 +209,8 @@ static intptr_t start_gate(gate *g, int fd)
     sem_init(&g->is_in, 0, 0);
     sem_init(&g->may_leave, 0, 0);
     g->fd = fd;
-    return start(&g->t, (weft__op){.code = WEFT__OP_CALL, .fd = fd, .u.call = {stand_in_gate, g}});
+    return start(&g->t,
+                 (weft__op){.code = WEFT__OP_CALL, .fd = fd, .u.call = {stand_in_gate, g, NULL}});
 }
 
 static void open_gate(gate *g, int fd)

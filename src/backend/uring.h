@@ -3,7 +3,8 @@
  *
  *   uring_setup.c   the ring: which flags and operations this kernel has
  *   uring_prep.c    an operation as a submission queue entry
- *   uring.c         the life of an operation: submitted, cancelled, closed under, completed
+ *   uring_op.c      the life of an operation: submitted, cancelled, closed under, completed
+ *   uring.c         the exchange with the kernel: poll
  *   uring_watch.c   readiness, for what io_uring cannot do as a whole
  *   uring_many.c    operations with many results: multishot accept and receive
  */
@@ -90,7 +91,7 @@ typedef struct weft__uring {
     weft__list cancels; /* operations to be cancelled, likewise; many ones, too */
     weft__list flights, watches; /* all there are */
     uint16_t activation;         /* counts operations: part of each key */
-    uint32_t generation; /* of the last watch */
+    uint32_t generation;         /* of the last watch */
     bool has_no_nosignal;        /* writes without SIGPIPE are not to be had from this kernel */
     bool is_wake_armed;
     int wake_fd;
@@ -145,7 +146,20 @@ weft__flight *weft__uring_make_flight(weft__uring *b, weft__descriptor *d);
  * descriptor. */
 void weft__uring_launch(weft__uring *b, weft__flight *f, weft__op *op, weft__key_kind kind);
 
+/* As in the contract of a backend. */
+intptr_t weft__uring_submit(weft__backend *base, weft__op *op);
+int weft__uring_submit_linked(weft__backend *base, weft__op *const *ops, size_t count);
 bool weft__uring_cancel(weft__backend *base, weft__op *op);
+int weft__uring_close_fd(weft__backend *base, int fd);
+
+/* The kernel is done with an operation. */
+void weft__uring_completed(weft__uring *b, weft__op *op, int result);
+
+/* Move what waits for room in the submission queue into it. */
+void weft__uring_enter_waiting(weft__uring *b);
+
+/* uring.c: give the kernel everything that is to go there, and handle what is complete. */
+void weft__uring_flush(weft__uring *b);
 
 /* poll(2) calls a regular file ready, always: there is nothing to wait for. */
 bool weft__uring_is_always_ready(int fd);

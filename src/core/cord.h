@@ -41,7 +41,7 @@ struct weft__cord {
     weft__backend_none no_backend; /* what backend points to when no other could be opened */
     int64_t now_ns;                /* the clock as last read */
     int64_t turned_ns;             /* when the last turn was */
-    int64_t polled_ns;             /* when the backend was last asked */
+    int64_t polled_ns;             /* when the backend was last asked, and as long as that took */
     int64_t switched_ns;           /* when the current fiber began to run; only while accounting */
     uint32_t turn_switches;        /* how long a turn is, as it suits the fibers */
     bool must_poll;                /* someone sleeps for 0 s: ask the backend at the next switch */

@@ -73,8 +73,10 @@ COLD static void turn(weft__cord *c)
     bool is_time = b->pending > 0 && now - c->polled_ns >= WEFT__POLL_EVERY_NS;
     if (is_time || c->must_poll) {
         c->must_poll = false;
-        c->polled_ns = now;
         poll_quickly(c);
+        /* From its end, and as long again: with thousands of descriptors it takes long itself. */
+        c->turned_ns = weft__cord_now(c);
+        c->polled_ns = c->turned_ns + (c->turned_ns - now);
     }
 
     weft__set_turn(c, c->is_shuffled || c->is_accounting ? 1 : c->turn_switches);

@@ -66,14 +66,13 @@ static bool note(weft_link *l, intptr_t result)
 }
 
 /* One link by itself, to its end. */
-static intptr_t run_one(weft_link *l)
+static void run_one(weft_link *l)
 {
     bool is_over = false;
     while (!is_over) {
         weft__op op = op_of(l, l->result > 0 ? (size_t)l->result : 0);
         is_over = note(l, weft__op_run(&op));
     }
-    return l->result;
 }
 
 /* How many from here on can be submitted as one. */
@@ -86,38 +85,43 @@ static size_t count_linkable(const weft_link *links, size_t count)
 }
 
 /*
- * Submit so many as one and note what they did. Returns how many are complete, the last of which
- * may have failed; or an error: then nothing may have been begun (-EOPNOTSUPP), or it was struck.
+ * Submit so many as one and note what they did. 0: *done of them are complete, and the last of those
+ * may have failed. Else it was struck: an error, or the value that interrupted it; -EOPNOTSUPP:
+ * nothing was begun.
  */
-static intptr_t run_linked(weft_link *links, size_t count)
+static intptr_t run_linked(weft_link *links, size_t count, size_t *done)
 {
     weft__link run[WEFT__LINKS_MAX];
     for (size_t i = 0; i < count; i++)
-        run[i].op = op_of(&links[i], links[i].result > 0 ? (size_t)links[i].result : 0);
-    intptr_t rc = weft__links_run(run, count);
-    if (rc == -EOPNOTSUPP)
-        return rc;
-    for (size_t i = 0; i < count; i++) {
-        if (run[i].result == -ECANCELED && rc == 0)
-            return (intptr_t)i; /* the one before it was short */
-        if (!note(&links[i], run[i].result))
-            return rc < 0 ? rc : (intptr_t)i;
-        if (links[i].result < 0)
-            return rc < 0 ? rc : (intptr_t)i + 1;
+        run[i].op = op_of(&links[i], 0);
+    intptr_t struck = weft__links_run(run, count);
+    if (struck == -EOPNOTSUPP)
+        return struck;
+    for (*done = 0; *done < count; ++*done) {
+        weft_link *l = &links[*done];
+        intptr_t result = run[*done].result;
+        if (result == -ECANCELED && struck == 0)
+            return 0; /* not begun: the one before it did less than the kernel wanted */
+        if (!note(l, result))
+            return struck;
+        if (l->result < 0) {
+            ++*done;
+            return struck;
+        }
     }
-    return rc < 0 ? rc : (intptr_t)count;
+    return struck;
 }
 
-/* Some of what is left; how many are complete, or an error. */
-static intptr_t run_some(weft_link *links, size_t count)
+/* Some of what is left. 0: *done links are complete; else as run_linked. */
+static intptr_t run_some(weft_link *links, size_t count, size_t *done)
 {
-    size_t linkable = count_linkable(links, count);
-    intptr_t done = linkable > 1 ? run_linked(links, linkable) : -EOPNOTSUPP;
-    if (done == -EOPNOTSUPP || done == 0) {
-        intptr_t result = run_one(&links[0]);
-        return result < 0 ? result : 1;
-    }
-    return done;
+    size_t linkable = links[0].result > 0 ? 1 : count_linkable(links, count);
+    intptr_t struck = linkable > 1 ? run_linked(links, linkable, done) : -EOPNOTSUPP;
+    if (struck != -EOPNOTSUPP && (struck != 0 || *done > 0))
+        return struck;
+    *done = 1;
+    run_one(&links[0]);
+    return 0;
 }
 
 ssize_t weft_chain(weft_link *links, size_t count)
@@ -130,10 +134,11 @@ ssize_t weft_chain(weft_link *links, size_t count)
     for (size_t i = 0; i < count; i++)
         links[i].result = -ECANCELED;
     for (size_t i = 0; i < count;) {
-        intptr_t done = run_some(links + i, count - i);
-        if (done < 0)
-            return done;
-        i += (size_t)done;
+        size_t done = 0;
+        intptr_t struck = run_some(links + i, count - i, &done);
+        if (struck != 0)
+            return struck;
+        i += done;
         if (links[i - 1].result < 0)
             return links[i - 1].result;
     }

@@ -246,6 +246,8 @@ static ssize_t take(mover *m, size_t bytes)
 static void pass_over(struct iovec *piece, size_t *bytes)
 {
     size_t n = least(piece->iov_len, *bytes);
+    if (n == 0)
+        return; /* it may be no address at all */
     *piece = (struct iovec){(char *)piece->iov_base + n, piece->iov_len - n};
     *bytes -= n;
 }

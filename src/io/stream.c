@@ -26,12 +26,9 @@ static ssize_t fd_read(void *ctx, void *data, size_t bytes)
 
 static ssize_t fd_writev(void *ctx, const struct iovec *pieces, int count)
 {
-    ssize_t n = -EOPNOTSUPP;
-    if (count > 1)
-        n = weft_writev(fd_of(ctx), pieces, count);
-    /* One piece, or a backend that cannot gather: a short write then. */
-    bool is_gathered = n != -EOPNOTSUPP && n != -ENOSYS;
-    return is_gathered ? n : weft_write(fd_of(ctx), pieces[0].iov_base, pieces[0].iov_len);
+    if (count == 1) /* the cheaper call */
+        return weft_write(fd_of(ctx), pieces[0].iov_base, pieces[0].iov_len);
+    return weft_writev(fd_of(ctx), pieces, count);
 }
 
 static int fd_close(void *ctx)

@@ -1,0 +1,454 @@
+/*
+ * The life of an operation on a ring: it waits in a line of its descriptor for its turn, is entered
+ * into the submission queue, may be cancelled or have its descriptor closed under it, and ends when
+ * the kernel says so. uring.c says why it is like this.
+ */
+#include "backend/uring.h"
+
+#include "backend/call.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* In an operation's progress. */
+enum {
+    STARTED = 1,   /* in the submission queue, or with the kernel */
+    CANCELLED = 2, /* given up: its end is -ECANCELED unless something has happened */
+    CLOSED = 4,    /* its descriptor was closed: -EBADF, likewise; it is in no line */
+    LINKED = 8,    /* in a chain, and not its last */
+};
+
+/* The kernel's own codes for a call to be made again after a signal: a kernel thread that is
+ * cancelled in the middle lets them out. */
+#define ERESTART_FIRST (-512)
+#define ERESTART_LAST (-516)
+
+static void start(weft__uring *b, weft__op *op);
+
+/* Lines and descriptors. */
+
+weft__line weft__uring_line(const weft__op *op)
+{
+    switch (op->code) {
+    case WEFT__OP_READ:
+        return op->u.buffer.offset < 0 ? WEFT__LINE_IN : WEFT__LINE_ANY;
+    case WEFT__OP_READV:
+        return op->u.vector.offset < 0 ? WEFT__LINE_IN : WEFT__LINE_ANY;
+    case WEFT__OP_RECV:
+    case WEFT__OP_RECVMSG:
+    case WEFT__OP_ACCEPT:
+        return WEFT__LINE_IN;
+    case WEFT__OP_WRITE:
+        return op->u.buffer.offset < 0 ? WEFT__LINE_OUT : WEFT__LINE_ANY;
+    case WEFT__OP_WRITEV:
+        return op->u.vector.offset < 0 ? WEFT__LINE_OUT : WEFT__LINE_ANY;
+    case WEFT__OP_SEND:
+    case WEFT__OP_SENDMSG:
+        return WEFT__LINE_OUT;
+    default:
+        return WEFT__LINE_ANY;
+    }
+}
+
+weft__flight *weft__uring_make_flight(weft__uring *b, weft__descriptor *d)
+{
+    weft__flight *f = calloc(1, sizeof *f);
+    if (f == NULL)
+        return NULL;
+    for (int i = 0; i < WEFT__LINES; i++)
+        weft__list_init(&f->lines[i]);
+    f->descriptor = d;
+    d->watcher = f;
+    weft__list_insert(&b->flights, &f->all);
+    return f;
+}
+
+weft__flight *weft__uring_note(weft__uring *b, int fd)
+{
+    weft__descriptor *d = weft__ready_find(&b->ready, fd);
+    if (LIKELY(d != NULL && d->watcher != NULL))
+        return d->watcher;
+    if (d == NULL && fcntl(fd, F_GETFD) < 0)
+        return NULL; /* a stray number would make a huge table */
+    d = weft__ready_note(&b->ready, fd);
+    return d != NULL ? weft__uring_make_flight(b, d) : NULL;
+}
+
+static weft__op *first_of(const weft__list *line)
+{
+    return CONTAINER_OF(line->next, weft__op, link);
+}
+
+/* The turn of the next one in a line has come, if it had to wait for it. */
+static void start_next(weft__uring *b, int fd, weft__line which)
+{
+    weft__descriptor *d = which != WEFT__LINE_ANY ? weft__ready_find(&b->ready, fd) : NULL;
+    weft__flight *f = d != NULL ? d->watcher : NULL;
+    if (f == NULL || d->is_closing || weft__list_is_empty(&f->lines[which]))
+        return;
+    weft__op *next = first_of(&f->lines[which]);
+    if (!(next->progress & STARTED) && weft__list_is_empty(&next->turn))
+        start(b, next);
+}
+
+/* An operation that does not go on leaves its line. */
+static void leave_line(weft__uring *b, weft__op *op)
+{
+    weft__list_remove(&op->link);
+    start_next(b, op->fd, weft__uring_line(op));
+}
+
+/* Who waits for one of our own operations is counted already. */
+static void uncount(weft__uring *b, const weft__op *op)
+{
+    b->base.pending -= !op->is_own;
+}
+
+/* Starting and cancelling. */
+
+static void enter_start(weft__uring *b, struct io_uring_sqe *sqe, weft__op *op)
+{
+    op->progress |= STARTED;
+    if ((op->key & WEFT__KEY_KIND_MASK) == WEFT__KEY_MANY) {
+        weft__uring_prep_many(sqe, op);
+        return;
+    }
+    weft__uring_prep(sqe, op, weft__ready_find(&b->ready, op->fd));
+    if (op->progress & LINKED) {
+        sqe->flags |= IOSQE_IO_LINK;
+        /* Else what follows would be begun when a part has gone out. */
+        if (sqe->opcode == IORING_OP_SEND)
+            sqe->msg_flags |= MSG_WAITALL;
+    }
+}
+
+static void start(weft__uring *b, weft__op *op)
+{
+    struct io_uring_sqe *sqe = weft__list_is_empty(&b->starts) ? weft__uring_entry(b) : NULL;
+    if (sqe != NULL)
+        enter_start(b, sqe, op);
+    else
+        weft__list_insert(&b->starts, &op->turn);
+}
+
+static void enter_cancel(struct io_uring_sqe *sqe, const weft__op *op)
+{
+    io_uring_prep_cancel64(sqe, op->key, 0);
+    sqe->user_data = WEFT__KEY_IGNORED;
+}
+
+/* Ask the kernel to let go of an operation that was started. */
+void weft__uring_ask_back(weft__uring *b, weft__op *op)
+{
+    if (!weft__list_is_empty(&op->turn))
+        return; /* it waits for room already */
+    struct io_uring_sqe *sqe = weft__list_is_empty(&b->cancels) ? weft__uring_entry(b) : NULL;
+    if (sqe != NULL)
+        enter_cancel(sqe, op);
+    else
+        weft__list_insert(&b->cancels, &op->turn);
+}
+
+void weft__uring_enter_waiting(weft__uring *b)
+{
+    struct io_uring_sqe *sqe;
+    /* Cancels first: they make room. */
+    while (!weft__list_is_empty(&b->cancels) && (sqe = weft__uring_entry(b)) != NULL) {
+        weft__op *op = CONTAINER_OF(b->cancels.next, weft__op, turn);
+        weft__list_remove(&op->turn);
+        enter_cancel(sqe, op);
+    }
+    while (!weft__list_is_empty(&b->starts) && (sqe = weft__uring_entry(b)) != NULL) {
+        weft__op *op = CONTAINER_OF(b->starts.next, weft__op, turn);
+        weft__list_remove(&op->turn);
+        enter_start(b, sqe, op);
+    }
+}
+
+/* Submitting. */
+
+void weft__uring_launch(weft__uring *b, weft__flight *f, weft__op *op, weft__key_kind kind)
+{
+    weft__line which = weft__uring_line(op);
+    weft__list *line = f != NULL ? &f->lines[which] : NULL;
+    bool is_next = line == NULL || which == WEFT__LINE_ANY || weft__list_is_empty(line);
+    if (line != NULL)
+        weft__list_insert(line, &op->link);
+    b->base.pending += !op->is_own;
+    op->key = weft__key_make(b, op, kind);
+    if (is_next)
+        start(b, op);
+}
+
+bool weft__uring_is_always_ready(int fd)
+{
+    struct stat status;
+    return fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode));
+}
+
+/* Readiness that is there already is told at once. */
+static intptr_t look_first(weft__op *op)
+{
+    weft__facts ignored = {0};
+    intptr_t result = weft__call_try(op, &ignored);
+    return result >= 0 && weft__uring_is_always_ready(op->fd) ? -EPERM : result;
+}
+
+intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
+{
+    weft__uring *b = weft__uring_of(base);
+    op->progress = 0;
+    op->key = 0;
+    op->job = NULL;
+    weft__list_init(&op->link);
+    weft__list_init(&op->turn);
+    weft__flight *f = NULL;
+    if (op->fd >= 0) {
+        f = weft__uring_note(b, op->fd);
+        if (f == NULL)
+            return fcntl(op->fd, F_GETFD) < 0 ? -EBADF : -ENOMEM;
+        if (f->descriptor->is_closing)
+            return -EBADF;
+        if (UNLIKELY(f->kept != NULL)) {
+            intptr_t result = weft__uring_take_kept(b, f, op);
+            if (result != WEFT__OP_PENDING)
+                return result;
+        }
+    }
+    if (!weft__uring_is_native(b, op, f != NULL ? f->descriptor : NULL))
+        return weft__ready_submit(&b->ready, op);
+    if (op->code == WEFT__OP_WAIT) {
+        intptr_t result = look_first(op);
+        if (result != WEFT__OP_PENDING)
+            return result;
+    }
+    weft__uring_launch(b, f, op, WEFT__KEY_OP);
+    return WEFT__OP_PENDING;
+}
+
+/* Can it go to the kernel now, behind nobody? */
+static bool is_free_to_go(weft__uring *b, const weft__op *op)
+{
+    weft__flight *f = weft__uring_note(b, op->fd);
+    return f != NULL && !f->descriptor->is_closing && f->kept == NULL &&
+           weft__list_is_empty(&f->lines[weft__uring_line(op)]) &&
+           weft__uring_is_native(b, op, f->descriptor);
+}
+
+int weft__uring_submit_linked(weft__backend *base, weft__op *const *ops, size_t count)
+{
+    weft__uring *b = weft__uring_of(base);
+    for (size_t i = 0; i < count; i++)
+        if (!is_free_to_go(b, ops[i]))
+            return -EOPNOTSUPP;
+    /* A chain ends where a submission does: it has to fit in whole. */
+    if (!weft__list_is_empty(&b->starts) || io_uring_sq_space_left(&b->ring) < count)
+        return -EAGAIN;
+    for (size_t i = 0; i < count; i++) {
+        weft__op *op = ops[i];
+        op->progress = i + 1 < count ? LINKED : 0;
+        op->job = NULL;
+        weft__list_init(&op->turn);
+        weft__flight *f = weft__uring_note(b, op->fd);
+        weft__list_init(&op->link);
+        weft__list_insert(&f->lines[WEFT__LINE_ANY], &op->link);
+        op->key = weft__key_make(b, op, WEFT__KEY_OP);
+        b->base.pending++;
+        start(b, op);
+    }
+    return 0;
+}
+
+bool weft__uring_cancel(weft__backend *base, weft__op *op)
+{
+    weft__uring *b = weft__uring_of(base);
+    if (op->key == 0)
+        return weft__ready_cancel(&b->ready, op);
+    if (op->progress & STARTED) {
+        if (!(op->progress & (CANCELLED | CLOSED)))
+            weft__uring_ask_back(b, op);
+        op->progress |= CANCELLED;
+        return false;
+    }
+    weft__list_remove(&op->turn);
+    leave_line(b, op);
+    uncount(b, op);
+    return true;
+}
+
+/* For uring_many.c. */
+
+void weft__uring_launch_many(weft__uring *b, weft__many *m)
+{
+    m->op.progress = 0;
+    weft__uring_launch(b, weft__ready_find(&b->ready, m->op.fd)->watcher, &m->op, WEFT__KEY_MANY);
+}
+
+void weft__uring_land_many(weft__uring *b, weft__many *m)
+{
+    weft__list_remove(&m->op.turn);
+    leave_line(b, &m->op);
+    b->base.pending--;
+}
+
+bool weft__uring_recall_many(weft__uring *b, weft__many *m)
+{
+    if (m->is_cancelled && m->op.progress & STARTED)
+        return false; /* on its way already */
+    m->is_cancelled = true;
+    return weft__uring_cancel(&b->base, &m->op);
+}
+
+/* Completing. */
+
+/* The kernel has let go of it. */
+static void finish(weft__uring *b, weft__op *op, intptr_t result)
+{
+    int fd = op->fd;
+    weft__line which = weft__uring_line(op);
+    weft__list_remove(&op->turn); /* a cancel that found no room comes too late */
+    weft__list_remove(&op->link);
+    uncount(b, op);
+    weft__ready_forget_new(&b->ready, op, result);
+    op->done(op, result); /* first: it may close the descriptor under those that wait */
+    start_next(b, fd, which);
+}
+
+/* Do it over readiness instead. */
+static void hand_over(weft__uring *b, weft__op *op)
+{
+    leave_line(b, op);
+    b->base.pending--;
+    op->key = 0;
+    intptr_t result = weft__ready_submit(&b->ready, op);
+    if (result != WEFT__OP_PENDING)
+        op->done(op, result);
+}
+
+typedef enum sequel { OVER, AGAIN, BY_READINESS } sequel;
+
+/* What follows from a result that is not the caller's to know. */
+static sequel judge(weft__uring *b, const weft__op *op, int result)
+{
+    bool is_buffer = op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE;
+    bool is_write = op->code == WEFT__OP_WRITE || op->code == WEFT__OP_WRITEV;
+    switch (result) {
+    case -EINTR:
+        return AGAIN; /* a kernel thread was signalled on its way */
+    case -ENOTSOCK:
+        if (!is_buffer || op->u.buffer.offset >= 0)
+            return OVER;
+        weft__ready_find(&b->ready, op->fd)->is_not_socket = true;
+        return weft__uring_is_native(b, op, weft__ready_find(&b->ready, op->fd)) ? AGAIN
+                                                                                 : BY_READINESS;
+    case -EOPNOTSUPP: /* before Linux 6.18: it does not know RWF_NOSIGNAL */
+        if (!is_write)
+            return OVER;
+        b->has_no_nosignal = true;
+        return BY_READINESS;
+    case -EAGAIN: /* O_NONBLOCK, and a kernel that takes it at its word */
+        return op->code != WEFT__OP_OPEN && op->code != WEFT__OP_FSYNC ? BY_READINESS : OVER;
+    case -EALREADY:
+    case -EINPROGRESS: /* an earlier connect was given up, and goes on */
+        return op->code == WEFT__OP_CONNECT ? BY_READINESS : OVER;
+    default:
+        return OVER;
+    }
+}
+
+/* How an operation ends that was given up: what happened before is told all the same. */
+static intptr_t end_of_given_up(const weft__op *op, int result)
+{
+    bool is_nothing = result == -ECANCELED || result == -EINTR || result == -EAGAIN ||
+                      result == -ENOTSOCK || result == -EALREADY || result == -EINPROGRESS;
+    if (!is_nothing)
+        return result;
+    return op->progress & CLOSED ? -EBADF : -ECANCELED;
+}
+
+void weft__uring_completed(weft__uring *b, weft__op *op, int result)
+{
+    if (result <= ERESTART_FIRST && result >= ERESTART_LAST)
+        result = -EINTR;
+    if (op->progress & (CANCELLED | CLOSED)) {
+        finish(b, op, end_of_given_up(op, result));
+        return;
+    }
+    switch (LIKELY(result >= 0) ? OVER : judge(b, op, result)) {
+    case OVER:
+        finish(b, op, result);
+        break;
+    case AGAIN:
+        op->progress &= ~(STARTED | LINKED);
+        start(b, op);
+        break;
+    case BY_READINESS:
+        hand_over(b, op);
+        break;
+    }
+}
+/* Closing a descriptor. */
+
+/* What the kernel has is asked back. True: there is such. */
+static bool recall_line(weft__uring *b, weft__list *line)
+{
+    bool is_any_started = false;
+    weft__list *node = line->next;
+    while (node != line) {
+        weft__op *op = CONTAINER_OF(node, weft__op, link);
+        node = node->next;
+        if (!(op->progress & STARTED))
+            continue;
+        is_any_started = true;
+        weft__list_remove(&op->link);
+        if (!(op->progress & CANCELLED))
+            weft__uring_ask_back(b, op);
+        op->progress |= CLOSED | CANCELLED;
+        if ((op->key & WEFT__KEY_KIND_MASK) == WEFT__KEY_MANY)
+            CONTAINER_OF(op, weft__many, op)->is_shut = true;
+    }
+    return is_any_started;
+}
+
+/* What waited for its turn ends. */
+static void end_line(weft__uring *b, weft__list *line)
+{
+    while (!weft__list_is_empty(line)) {
+        weft__op *op = first_of(line);
+        weft__list_remove(&op->link);
+        weft__list_remove(&op->turn);
+        uncount(b, op);
+        if ((op->key & WEFT__KEY_KIND_MASK) == WEFT__KEY_MANY)
+            weft__uring_many_shut(CONTAINER_OF(op, weft__many, op));
+        else
+            op->done(op, -EBADF);
+    }
+}
+
+/*
+ * The kernel looks a number up when it gets the operation: everything that names this one has to be
+ * with it before the number can belong to another file.
+ */
+int weft__uring_close_fd(weft__backend *base, int fd)
+{
+    weft__uring *b = weft__uring_of(base);
+    weft__descriptor *d = weft__ready_find(&b->ready, fd);
+    weft__flight *f = d != NULL ? d->watcher : NULL;
+    if (f != NULL) {
+        if (d->is_closing)
+            return -EBADF;
+        d->is_closing = true;
+        bool is_any_started = false;
+        for (int i = 0; i < WEFT__LINES; i++)
+            is_any_started |= recall_line(b, &f->lines[i]);
+        if (is_any_started)
+            weft__uring_flush(b);
+        for (int i = 0; i < WEFT__LINES; i++)
+            end_line(b, &f->lines[i]);
+        weft__uring_drop_kept(b, f);
+        d->is_closing = false;
+    }
+    return weft__ready_close_fd(&b->ready, fd);
+}

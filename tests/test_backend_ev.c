@@ -1,0 +1,249 @@
+/*
+ * What is libev's own: it tells of readiness for as long as that lasts, and where it meets an error
+ * that it did not expect it ends the process. Neither is to be seen from above.
+ */
+#include "backend_harness.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define RUNNING_ON_VALGRIND 0
+#endif
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define HAS_OWN_MALLOC 1
+#else
+#define HAS_OWN_MALLOC RUNNING_ON_VALGRIND
+#endif
+
+#define WAIT_NS 3000000
+
+/* Poll and see that it waits, whatever there is to read; libev's epoll may tell of it once. */
+static void require_a_wait(void)
+{
+    ck_assert_int_eq(type->poll(backend, WAIT_NS), 0);
+    int64_t before = type->now_ns(backend);
+    ck_assert_int_eq(type->poll(backend, WAIT_NS), 0);
+    ck_assert_int_ge(type->now_ns(backend), before + WAIT_NS);
+}
+
+START_TEST(readiness_that_nobody_waits_for_does_not_keep_poll_from_waiting)
+{
+    int fd[2];
+    char got;
+    trial read = {0}, wait = {0};
+    ck_assert_int_eq(type->socketpair(backend, fd), 0);
+    ck_assert(start_read(&read, fd[0], &got, 1) == WEFT__OP_PENDING);
+    ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
+    ck_assert_int_eq(finish(&read, WEFT__OP_PENDING), 1);
+    require_a_wait(); /* served, with something left */
+
+    ck_assert_int_eq(read_now(fd[0], &got, 1), 1);
+    ck_assert_int_eq(read_now(fd[0], &got, 1), 1);
+    ck_assert(start_read(&read, fd[0], &got, 1) == WEFT__OP_PENDING);
+    ck_assert_int_eq(type->poll(backend, 0), 0);
+    ck_assert(type->cancel(backend, &read.op));
+    ck_assert_int_eq(write_now(fd[1], "d", 1), 1);
+    require_a_wait(); /* given up */
+
+    static const char piece[4096];
+    size_t filled = fill(&wait, fd[0], piece, sizeof piece);
+    require_a_wait(); /* readable, and somebody waits to write */
+    drain(fd[1], filled);
+    ck_assert_int_gt(finish(&wait, WEFT__OP_PENDING), 0);
+    close_both(fd);
+}
+END_TEST
+
+START_TEST(one_direction_is_served_while_the_other_still_waits)
+{
+    int fd[2];
+    char got[8];
+    trial read = {0}, write = {0};
+    static const char piece[4096];
+    ck_assert_int_eq(type->socketpair(backend, fd), 0);
+    size_t filled = fill(&write, fd[0], piece, sizeof piece);
+    ck_assert(start_read(&read, fd[0], got, 8) == WEFT__OP_PENDING);
+    require_a_wait();
+    ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
+    ck_assert_int_eq(finish(&read, WEFT__OP_PENDING), 3);
+    ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
+    require_a_wait();
+    ck_assert(!write.is_done);
+    drain(fd[1], filled);
+    ck_assert_int_gt(finish(&write, WEFT__OP_PENDING), 0);
+    close_both(fd);
+}
+END_TEST
+
+START_TEST(a_descriptor_closed_behind_our_back_before_it_is_watched_is_bad)
+{
+    int fd[2];
+    char got;
+    trial read[2] = {{.is_done = false}}, wait = {0};
+    ck_assert_int_eq(type->pipe(backend, fd), 0);
+    ck_assert(start_read(&read[0], fd[0], &got, 1) == WEFT__OP_PENDING);
+    ck_assert(start_read(&read[1], fd[0], &got, 1) == WEFT__OP_PENDING);
+    ck_assert(start_wait(&wait, fd[0], POLLIN) == WEFT__OP_PENDING);
+    close(fd[0]);
+    ck_assert_int_eq(finish(&read[0], WEFT__OP_PENDING), -EBADF);
+    ck_assert_int_eq(finish(&read[1], WEFT__OP_PENDING), -EBADF);
+    ck_assert_int_eq(finish(&wait, WEFT__OP_PENDING), -EBADF);
+    ck_assert_int_eq(type->close_fd(backend, fd[0]), -EBADF);
+    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
+}
+END_TEST
+
+START_TEST(a_descriptor_closed_behind_our_back_while_it_is_watched_does_no_harm)
+{
+    int fd[2], other[2];
+    char got;
+    trial read = {0};
+    ck_assert_int_eq(type->pipe(backend, fd), 0);
+    ck_assert_int_eq(type->pipe(backend, other), 0);
+    ck_assert(start_read(&read, fd[0], &got, 1) == WEFT__OP_PENDING);
+    ck_assert_int_eq(type->poll(backend, 0), 0);
+    close(fd[0]);
+    ck_assert_int_eq(type->poll(backend, 0), 0);
+    trial elsewhere = {0};
+    ck_assert(start_read(&elsewhere, other[0], &got, 1) == WEFT__OP_PENDING);
+    ck_assert_int_eq(write_now(other[1], "x", 1), 1);
+    ck_assert_int_eq(finish(&elsewhere, WEFT__OP_PENDING), 1);
+    /* epoll says nothing of it, the others do. */
+    ck_assert_int_eq(type->close_fd(backend, fd[0]), -EBADF);
+    ck_assert(read.is_done);
+    ck_assert_int_eq(read.result, -EBADF);
+    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
+    close_both(other);
+}
+END_TEST
+
+START_TEST(a_descriptor_given_up_may_be_closed_behind_our_back)
+{
+    int fd[2];
+    char got;
+    trial read = {0};
+    ck_assert_int_eq(type->pipe(backend, fd), 0);
+    ck_assert(start_read(&read, fd[0], &got, 1) == WEFT__OP_PENDING);
+    ck_assert_int_eq(type->poll(backend, 0), 0);
+    ck_assert(type->cancel(backend, &read.op));
+    close(fd[0]);
+    require_a_wait();
+    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
+}
+END_TEST
+
+START_TEST(without_a_free_descriptor_there_is_an_error)
+{
+    int first = dup(STDERR_FILENO);
+    close(first);
+    struct rlimit old;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
+    struct rlimit none = {.rlim_cur = (rlim_t)first, .rlim_max = old.rlim_max};
+    weft__backend *another;
+    for (int free_numbers = 0; free_numbers < 2; free_numbers++, none.rlim_cur++) {
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+        int rc = type->open(&another);
+        if (rc == 0) /* poll and select need none but that for waking */
+            type->close(another);
+        else
+            ck_assert_int_eq(rc, -EMFILE);
+        ck_assert(free_numbers > 0 || rc == -EMFILE);
+    }
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
+}
+END_TEST
+
+static size_t address_space(void)
+{
+    unsigned long pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    ck_assert_ptr_nonnull(statm);
+    ck_assert_int_eq(fscanf(statm, "%lu", &pages), 1);
+    fclose(statm);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+START_TEST(without_memory_for_a_high_number_there_is_an_error)
+{
+    enum { HIGH = 15000, LEFT = 64 << 10 }; /* 240 KB in one table alone */
+    struct rlimit numbers, space;
+    getrlimit(RLIMIT_NOFILE, &numbers);
+    numbers.rlim_cur = numbers.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &numbers);
+    if (HAS_OWN_MALLOC || numbers.rlim_cur <= HIGH)
+        return;
+    int fd[2];
+    char got;
+    trial read = {0};
+    ck_assert_int_eq(type->pipe(backend, fd), 0);
+    int high = fcntl(fd[0], F_DUPFD, HIGH);
+    ck_assert_int_ge(high, HIGH);
+    getrlimit(RLIMIT_AS, &space);
+    struct rlimit tight = {.rlim_cur = address_space() + LEFT, .rlim_max = space.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &tight), 0);
+    intptr_t rc = start_read(&read, high, &got, 1);
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &space), 0);
+    ck_assert_int_eq(rc, -ENOMEM);
+    ck_assert(start_read(&read, high, &got, 1) == WEFT__OP_PENDING);
+    ck_assert_int_eq(write_now(fd[1], "x", 1), 1);
+    ck_assert_int_eq(finish(&read, WEFT__OP_PENDING), 1);
+    ck_assert_int_eq(type->close_fd(backend, high), 0);
+    close_both(fd);
+}
+END_TEST
+
+START_TEST(a_directory_cannot_be_waited_on)
+{
+    int fd = open("/", O_RDONLY | O_DIRECTORY);
+    trial wait = {0};
+    ck_assert_int_eq(start_wait(&wait, fd, POLLIN), -EPERM);
+    ck_assert_int_eq(type->close_fd(backend, fd), 0);
+}
+END_TEST
+
+START_TEST(signals_stay_as_they_were)
+{
+    enum { SIGNALS = 32 };
+    struct sigaction before[SIGNALS], now;
+    sigset_t mask_before, mask;
+    for (int number = 1; number < SIGNALS; number++)
+        sigaction(number, NULL, &before[number]);
+    pthread_sigmask(SIG_BLOCK, NULL, &mask_before);
+    weft__backend *another;
+    ck_assert_int_eq(type->open(&another), 0);
+    ck_assert_int_eq(type->poll(another, 1), 0);
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    for (int number = 1; number < SIGNALS; number++) {
+        sigaction(number, NULL, &now);
+        ck_assert(now.sa_handler == before[number].sa_handler);
+        ck_assert_int_eq(sigismember(&mask, number), sigismember(&mask_before, number));
+    }
+    type->close(another);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    name_backend(argc, argv);
+    Suite *suite = suite_create("backend ev");
+    TCase *tests = tcase_create("backend ev");
+    suite_add_tcase(suite, tests);
+    tcase_set_timeout(tests, 30);
+    tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_add_test(tests, readiness_that_nobody_waits_for_does_not_keep_poll_from_waiting);
+    tcase_add_test(tests, one_direction_is_served_while_the_other_still_waits);
+    tcase_add_test(tests, a_descriptor_closed_behind_our_back_before_it_is_watched_is_bad);
+    tcase_add_test(tests, a_descriptor_closed_behind_our_back_while_it_is_watched_does_no_harm);
+    tcase_add_test(tests, a_descriptor_given_up_may_be_closed_behind_our_back);
+    tcase_add_test(tests, without_a_free_descriptor_there_is_an_error);
+    tcase_add_test(tests, without_memory_for_a_high_number_there_is_an_error);
+    tcase_add_test(tests, a_directory_cannot_be_waited_on);
+    tcase_add_test(tests, signals_stay_as_they_were);
+    return run_suite(suite);
+}

@@ -1,0 +1,244 @@
+/* weft_chain: several operations in a row. P68. */
+#include "support.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static weft_link link_write(int fd, const char *text)
+{
+    return (weft_link){
+        .kind = WEFT_LINK_WRITE, .fd = fd, .data = (void *)text, .bytes = strlen(text)};
+}
+
+static weft_link link_read(int fd, char *data, size_t bytes)
+{
+    return (weft_link){.kind = WEFT_LINK_READ, .fd = fd, .data = data, .bytes = bytes};
+}
+
+static void close_pair(int fd[2])
+{
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+}
+
+START_TEST(a_chain_does_its_links_in_order_and_returns_the_last_result)
+{
+    int fd[2];
+    char got[16];
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+    weft_link links[] = {link_write(fd[0], "one "), link_write(fd[0], "two "),
+                         link_write(fd[0], "three"), link_read(fd[1], got, sizeof got)};
+    ck_assert_int_eq(weft_chain(links, 4), 13);
+    ck_assert_mem_eq(got, "one two three", 13);
+    ck_assert_int_eq(links[0].result, 4);
+    ck_assert_int_eq(links[1].result, 4);
+    ck_assert_int_eq(links[2].result, 5);
+    ck_assert_int_eq(links[3].result, 13);
+    ck_assert_int_eq(weft_chain(NULL, 0), 0);
+    close_pair(fd);
+}
+END_TEST
+
+START_TEST(more_links_than_are_submitted_at_once_are_all_done)
+{
+    enum { COUNT = 100 };
+    int fd[2];
+    char got[COUNT + 1];
+    weft_link links[COUNT];
+    ck_assert_int_eq(weft_pipe(fd), 0);
+    for (int i = 0; i < COUNT; i++)
+        links[i] = link_write(fd[1], i % 2 ? "b" : "a");
+    ck_assert_int_eq(weft_chain(links, COUNT), 1);
+    ck_assert_int_eq(weft_read_full(fd[0], got, COUNT), COUNT);
+    for (int i = 0; i < COUNT; i++)
+        ck_assert_int_eq(got[i], i % 2 ? 'b' : 'a');
+    close_pair(fd);
+}
+END_TEST
+
+START_TEST(a_link_that_fails_ends_the_chain_with_its_error)
+{
+    int fd[2], gone[2];
+    char got[16];
+    ck_assert_int_eq(weft_pipe(fd), 0);
+    ck_assert_int_eq(weft_pipe(gone), 0);
+    ck_assert_int_eq(weft_close(gone[0]), 0);
+    weft_link links[] = {link_write(fd[1], "before"), link_write(gone[1], "nobody reads"),
+                         link_write(fd[1], "after")};
+    ck_assert_int_eq(weft_chain(links, 3), -EPIPE);
+    ck_assert_int_eq(links[0].result, 6);
+    ck_assert_int_eq(links[1].result, -EPIPE);
+    ck_assert_int_eq(links[2].result, -ECANCELED);
+    ck_assert_int_eq(weft_read(fd[0], got, sizeof got), 6);
+    ck_assert_int_eq(weft_close(gone[1]), 0);
+    close_pair(fd);
+}
+END_TEST
+
+START_TEST(a_link_that_is_wrong_is_refused_before_anything_is_sent)
+{
+    int fd[2];
+    char got[4];
+    ck_assert_int_eq(weft_pipe(fd), 0);
+    weft_link wrong[] = {{.kind = 0, .fd = fd[1]},
+                         {.kind = (weft_link_kind)99, .fd = fd[1]},
+                         {.kind = WEFT_LINK_WRITE, .fd = -1, .data = got, .bytes = 1},
+                         {.kind = WEFT_LINK_WRITE, .fd = fd[1], .bytes = 1},
+                         {.kind = WEFT_LINK_SPLICE, .fd = fd[0], .fd_out = -1, .bytes = 1}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        weft_link links[] = {link_write(fd[1], "sent"), wrong[i]};
+        ck_assert_int_eq(weft_chain(links, 2), -EINVAL);
+        ck_assert_int_eq(weft_error()->code, -EINVAL);
+    }
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_read(fd[0], got, sizeof got), -ECANCELED);
+    }
+    close_pair(fd);
+}
+END_TEST
+
+static weft_value drain(void *arg)
+{
+    static char buffer[65536];
+    weft_value total = 0;
+    ssize_t n;
+    while ((n = weft_read((int)(intptr_t)arg, buffer, sizeof buffer)) > 0)
+        total += n;
+    return n < 0 ? n : total;
+}
+
+/* More than a pipe or a socket holds: the kernel writes a part of it at a time. */
+START_TEST(a_write_in_a_chain_writes_everything)
+{
+    enum { BIG = 1 << 20 };
+    static char big[BIG];
+    for (int is_pipe = 0; is_pipe < 2; is_pipe++) {
+        int fd[2];
+        ck_assert_int_eq(is_pipe ? weft_pipe(fd) : weft_socketpair(fd), 0);
+        weft_fiber reader = weft_spin(drain, as_arg(fd[0]));
+        weft_link links[] = {link_write(fd[1], "<"),
+                             {.kind = WEFT_LINK_WRITE, .fd = fd[1], .data = big, .bytes = BIG},
+                             {.kind = WEFT_LINK_WRITE, .fd = fd[1], .data = big, .bytes = BIG},
+                             link_write(fd[1], ">")};
+        ck_assert_int_eq(weft_chain(links, 4), 1);
+        ck_assert_int_eq(links[1].result, BIG);
+        ck_assert_int_eq(links[2].result, BIG);
+        ck_assert_int_eq(weft_close(fd[1]), 0);
+        ck_assert_int_eq(weft_await(reader), 2 * BIG + 2);
+        ck_assert_int_eq(weft_close(fd[0]), 0);
+    }
+}
+END_TEST
+
+START_TEST(a_short_read_does_not_end_a_chain)
+{
+    int fd[2];
+    char got[16];
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+    weft_link links[] = {link_write(fd[0], "abc"), link_read(fd[1], got, sizeof got),
+                         link_write(fd[1], "answer"), link_read(fd[0], got + 3, 13)};
+    ck_assert_int_eq(weft_chain(links, 4), 6);
+    ck_assert_mem_eq(got, "abcanswer", 9);
+    close_pair(fd);
+}
+END_TEST
+
+START_TEST(a_deadline_ends_a_chain_that_waits)
+{
+    int fd[2], rc;
+    char got[4];
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+    weft_link links[] = {link_write(fd[0], "x"), link_read(fd[0], got, 4), link_write(fd[0], "y")};
+    WEFT_CANCEL_AFTER(0.01, rc) {
+        ck_assert_int_eq(weft_chain(links, 3), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_int_eq(links[0].result, 1);
+    ck_assert_int_eq(links[1].result, -ECANCELED);
+    ck_assert_int_eq(links[2].result, -ECANCELED);
+    ck_assert_int_eq(weft_read(fd[1], got, 4), 1);
+    weft_counters counters;
+    weft_stats(&counters);
+    ck_assert_uint_eq(counters.ops_pending, 0);
+    close_pair(fd);
+}
+END_TEST
+
+static weft_value chain_that_waits(void *arg)
+{
+    int fd = (int)(intptr_t)arg;
+    char got[4];
+    weft_link links[] = {link_write(fd, "x"), link_read(fd, got, 4)};
+    return weft_chain(links, 2);
+}
+
+START_TEST(a_chain_can_be_cancelled_interrupted_and_raised_in)
+{
+    int fd[2];
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+    weft_fiber f = weft_spin(chain_that_waits, as_arg(fd[0]));
+    let_run();
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    f = weft_spin(chain_that_waits, as_arg(fd[0]));
+    let_run();
+    ck_assert_int_eq(weft_raise(f, -EIO, "broken"), 0);
+    ck_assert_int_eq(weft_await(f), -EIO);
+    f = weft_spin(chain_that_waits, as_arg(fd[0]));
+    let_run();
+    ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(f, 4711), 0);
+    ck_assert_int_eq(weft_await(f), 4711);
+    close_pair(fd);
+}
+END_TEST
+
+START_TEST(closing_a_descriptor_ends_the_chain_that_waits_on_it)
+{
+    int fd[2];
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+    weft_fiber f = weft_spin(chain_that_waits, as_arg(fd[0]));
+    let_run();
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    ck_assert_int_eq(weft_await(f), -EBADF);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+}
+END_TEST
+
+/* What chains are for: data is on the disk before the answer goes out. */
+START_TEST(a_file_is_written_and_synced_before_the_answer_is_sent)
+{
+    char path[] = "/tmp/weft-chain-XXXXXX", got[8];
+    int file = mkstemp(path), fd[2];
+    ck_assert_int_ge(file, 0);
+    unlink(path);
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+    weft_link links[] = {link_write(file, "record"),
+                         {.kind = WEFT_LINK_FSYNC, .fd = file},
+                         link_write(fd[0], "done")};
+    ck_assert_int_eq(weft_chain(links, 3), 4);
+    struct stat status;
+    ck_assert_int_eq(fstat(file, &status), 0);
+    ck_assert_int_eq(status.st_size, 6);
+    ck_assert_int_eq(weft_read(fd[1], got, sizeof got), 4);
+    ck_assert_int_eq(weft_close(file), 0);
+    close_pair(fd);
+}
+END_TEST
+
+int main(void)
+{
+    static const TTest *const *const tests[] = {
+        &a_chain_does_its_links_in_order_and_returns_the_last_result,
+        &more_links_than_are_submitted_at_once_are_all_done,
+        &a_link_that_fails_ends_the_chain_with_its_error,
+        &a_link_that_is_wrong_is_refused_before_anything_is_sent,
+        &a_write_in_a_chain_writes_everything,
+        &a_short_read_does_not_end_a_chain,
+        &a_deadline_ends_a_chain_that_waits,
+        &a_chain_can_be_cancelled_interrupted_and_raised_in,
+        &closing_a_descriptor_ends_the_chain_that_waits_on_it,
+        &a_file_is_written_and_synced_before_the_answer_is_sent,
+    };
+    return run_suite("chain", tests, sizeof tests / sizeof *tests);
+}
