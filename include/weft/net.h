@@ -13,6 +13,8 @@
 
 WEFT_BEGIN
 
+struct addrinfo; /* which <netdb.h> keeps back in strict C */
+
 /**
  * Receive; flags as in recv(2). MSG_DONTWAIT makes it -EAGAIN instead of waiting. MSG_WAITALL waits
  * for all of the bytes of a stream: cut short, it returns what came, and the error at the next

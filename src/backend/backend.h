@@ -139,11 +139,11 @@ typedef struct weft__many {
     bool is_closing;
     bool is_shut; /* the descriptor was closed under it */
     bool has_last;
-    int last;         /* how it ended, once what came before has been taken */
-    int held;         /* the buffer whose data the caller has; -1: none */
-    unsigned count;   /* results that wait to be taken */
-    int first, final; /* buffers (RECV), in a list */
-    size_t skip;      /* bytes of the first that were read before */
+    int last;                  /* how it ended, once what came before has been taken */
+    int held;                  /* the buffer whose data the caller has; -1: none */
+    unsigned count;            /* results that wait to be taken */
+    int first, final;          /* buffers (RECV), in a list */
+    size_t skip;               /* bytes of the first that were read before */
     struct weft__conns *conns; /* connections (ACCEPT); NULL: none */
 } weft__many;
 
