@@ -6,7 +6,8 @@
 
 /*
  * A datagram to a unix socket whose queue is full would block, and the sender's own socket is
- * writable all the while: of that other queue no readiness tells.
+ * writable all the while: of that other queue no readiness tells. Worse, each attempt makes the
+ * socket a little less writable for a moment, which is an event: to wait for it would be to spin.
  */
 static bool is_untold(const weft__op *op)
 {

@@ -86,8 +86,8 @@ static size_t count_linkable(const weft_link *links, size_t count)
 
 /*
  * Submit so many as one and note what they did. 0: *done of them are complete, and the last of
- * those may have failed. Else it was struck: an error, or the value that interrupted it; -EOPNOTSUPP:
- * nothing was begun.
+ * those may have failed. Else it was struck: an error, or the value that interrupted it;
+ * -EOPNOTSUPP: nothing was begun.
  */
 static intptr_t run_linked(weft_link *links, size_t count, size_t *done)
 {
