@@ -23,13 +23,18 @@
 
 #define WAIT_NS 3000000
 
+static void require_lasting(int64_t timeout_ns)
+{
+    int64_t before = type->now_ns(backend);
+    ck_assert_int_eq(type->poll(backend, timeout_ns), 0);
+    ck_assert_int_ge(type->now_ns(backend), before + timeout_ns);
+}
+
 /* Poll and see that it waits, whatever there is to read; libev's epoll may tell of it once. */
 static void require_a_wait(void)
 {
     ck_assert_int_eq(type->poll(backend, WAIT_NS), 0);
-    int64_t before = type->now_ns(backend);
-    ck_assert_int_eq(type->poll(backend, WAIT_NS), 0);
-    ck_assert_int_ge(type->now_ns(backend), before + WAIT_NS);
+    require_lasting(WAIT_NS);
 }
 
 START_TEST(readiness_that_nobody_waits_for_does_not_keep_poll_from_waiting)
@@ -138,6 +143,35 @@ START_TEST(a_descriptor_given_up_may_be_closed_behind_our_back)
 }
 END_TEST
 
+START_TEST(a_wait_on_a_number_that_has_changed_hands_is_for_its_new_file)
+{
+    int old[2], new[2];
+    char got;
+    trial read = {0}, wait = {0};
+    ck_assert_int_eq(type->pipe(backend, old), 0);
+    ck_assert_int_eq(type->pipe(backend, new), 0);
+    ck_assert(start_read(&read, old[0], &got, 1) == WEFT__OP_PENDING);
+    ck_assert_int_eq(type->poll(backend, 0), 0);
+    ck_assert(type->cancel(backend, &read.op));
+    ck_assert_int_eq(dup2(new[0], old[0]), old[0]);
+    ck_assert(start_wait(&wait, old[0], POLLIN) == WEFT__OP_PENDING);
+    ck_assert_int_eq(write_now(new[1], "x", 1), 1);
+    ck_assert_int_eq(finish(&wait, WEFT__OP_PENDING), POLLIN);
+    close_both(old);
+    close_both(new);
+}
+END_TEST
+
+START_TEST(a_timeout_counts_from_the_call_and_not_from_the_last_one)
+{
+    ck_assert_int_eq(type->poll(backend, 0), 0);
+    int64_t before = type->now_ns(backend);
+    while (type->now_ns(backend) < before + 2 * WAIT_NS)
+        continue;
+    require_lasting(WAIT_NS);
+}
+END_TEST
+
 START_TEST(without_a_free_descriptor_there_is_an_error)
 {
     int first = dup(STDERR_FILENO);
@@ -241,6 +275,8 @@ int main(int argc, char **argv)
     tcase_add_test(tests, a_descriptor_closed_behind_our_back_before_it_is_watched_is_bad);
     tcase_add_test(tests, a_descriptor_closed_behind_our_back_while_it_is_watched_does_no_harm);
     tcase_add_test(tests, a_descriptor_given_up_may_be_closed_behind_our_back);
+    tcase_add_test(tests, a_wait_on_a_number_that_has_changed_hands_is_for_its_new_file);
+    tcase_add_test(tests, a_timeout_counts_from_the_call_and_not_from_the_last_one);
     tcase_add_test(tests, without_a_free_descriptor_there_is_an_error);
     tcase_add_test(tests, without_memory_for_a_high_number_there_is_an_error);
     tcase_add_test(tests, a_directory_cannot_be_waited_on);

@@ -109,33 +109,25 @@ bool weft__call_never_waits(const weft__op *op)
     }
 }
 
-/* The events that an operation waits for first; 0 if none, as for reading at an offset. */
+/* The events that an operation waits for first; WAIT says itself. */
+static const uint8_t events_of[WEFT__OP_COUNT] = {
+    [WEFT__OP_READ] = POLLIN,    [WEFT__OP_READV] = POLLIN,    [WEFT__OP_RECV] = POLLIN,
+    [WEFT__OP_RECVMSG] = POLLIN, [WEFT__OP_ACCEPT] = POLLIN,   [WEFT__OP_SPLICE] = POLLIN,
+    [WEFT__OP_TEE] = POLLIN,     [WEFT__OP_WRITE] = POLLOUT,   [WEFT__OP_WRITEV] = POLLOUT,
+    [WEFT__OP_SEND] = POLLOUT,   [WEFT__OP_SENDMSG] = POLLOUT, [WEFT__OP_CONNECT] = POLLOUT,
+};
+
+/* 0 for none, as at an offset. */
 static int first_events(const weft__op *op)
 {
-    switch (op->code) {
-    case WEFT__OP_READ:
-        return op->u.buffer.offset == WEFT__OFFSET_CURRENT ? POLLIN : 0;
-    case WEFT__OP_READV:
-        return op->u.vector.offset == WEFT__OFFSET_CURRENT ? POLLIN : 0;
-    case WEFT__OP_WRITE:
-        return op->u.buffer.offset == WEFT__OFFSET_CURRENT ? POLLOUT : 0;
-    case WEFT__OP_WRITEV:
-        return op->u.vector.offset == WEFT__OFFSET_CURRENT ? POLLOUT : 0;
-    case WEFT__OP_RECV:
-    case WEFT__OP_RECVMSG:
-    case WEFT__OP_ACCEPT:
-    case WEFT__OP_SPLICE:
-    case WEFT__OP_TEE:
-        return POLLIN;
-    case WEFT__OP_SEND:
-    case WEFT__OP_SENDMSG:
-    case WEFT__OP_CONNECT:
-        return POLLOUT;
-    case WEFT__OP_WAIT:
+    if (op->code == WEFT__OP_WAIT)
         return op->u.events & (POLLIN | POLLOUT);
-    default:
+    bool is_buffer = op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE;
+    bool is_vector = op->code == WEFT__OP_READV || op->code == WEFT__OP_WRITEV;
+    if ((is_buffer && op->u.buffer.offset != WEFT__OFFSET_CURRENT) ||
+        (is_vector && op->u.vector.offset != WEFT__OFFSET_CURRENT))
         return 0;
-    }
+    return events_of[op->code];
 }
 
 void weft__call_aim(weft__op *op)

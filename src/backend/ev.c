@@ -126,6 +126,7 @@ static COLD watcher *add_watcher(libev_backend *b, int fd, weft__descriptor *d)
         return NULL;
     ev_io *io = &w->io;
     ev_io_init(io, on_io, fd, 0);
+    ev_io_start(b->loop, io); /* for nothing yet: now there is memory for its tables */
     weft__list_init(&w->change);
     weft__list_insert(&b->watchers, &w->link);
     if (++b->generation == 0)

@@ -67,13 +67,11 @@ static void forget_received(weft__ready *r, struct msghdr *header)
     }
 }
 
-void weft__ready_forget_new(weft__ready *r, weft__op *op, intptr_t result)
+void weft__ready_forget_made(weft__ready *r, weft__op *op, intptr_t result)
 {
-    if (result < 0)
-        return;
-    if (op->code == WEFT__OP_ACCEPT || op->code == WEFT__OP_OPEN)
+    if (op->code != WEFT__OP_RECVMSG)
         weft__ready_forget(r, (int)result);
-    else if (op->code == WEFT__OP_RECVMSG && op->u.message.header->msg_control != NULL)
+    else if (op->u.message.header->msg_control != NULL)
         forget_received(r, op->u.message.header);
 }
 

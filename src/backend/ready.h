@@ -56,8 +56,17 @@ void weft__ready_open(weft__ready *r, weft__backend *b,
 /* Free the table. Nothing is pending; descriptors that wait to be closed are. */
 void weft__ready_close(weft__ready *r);
 
+/* Descriptors in a chunk of the table, 8 KiB together. */
+#define WEFT__CHUNK_DESCRIPTORS 64
+
 /* NULL if nothing was ever noted about the number. */
-weft__descriptor *weft__ready_find(const weft__ready *r, int fd);
+static inline weft__descriptor *weft__ready_find(const weft__ready *r, int fd)
+{
+    size_t chunk = (unsigned)fd / WEFT__CHUNK_DESCRIPTORS;
+    if (UNLIKELY(chunk >= r->chunk_count || r->chunks[chunk] == NULL))
+        return NULL;
+    return &r->chunks[chunk][(unsigned)fd % WEFT__CHUNK_DESCRIPTORS];
+}
 
 /* The same, and makes it. Only for a number that a call found open. NULL: no memory. */
 weft__descriptor *weft__ready_note(weft__ready *r, int fd);
@@ -86,8 +95,16 @@ void weft__ready_poll(weft__ready *r);
  */
 void weft__ready_forget(weft__ready *r, int fd);
 
-/* The same for the descriptors that an operation with this result has made, if any. */
-void weft__ready_forget_new(weft__ready *r, weft__op *op, intptr_t result);
+/* The same for the descriptors that an operation has made, which succeeded. */
+void weft__ready_forget_made(weft__ready *r, weft__op *op, intptr_t result);
+
+static inline void weft__ready_forget_new(weft__ready *r, weft__op *op, intptr_t result)
+{
+    bool may_make =
+        op->code == WEFT__OP_ACCEPT || op->code == WEFT__OP_OPEN || op->code == WEFT__OP_RECVMSG;
+    if (UNLIKELY(may_make) && result >= 0)
+        weft__ready_forget_made(r, op, result);
+}
 
 /* As in the contract of a backend. */
 int weft__ready_pipe(weft__ready *r, int fd[2]);

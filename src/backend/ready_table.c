@@ -8,17 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Descriptors in a chunk, 8 KiB together. */
-#define CHUNK_DESCRIPTORS 64
-
-weft__descriptor *weft__ready_find(const weft__ready *r, int fd)
-{
-    size_t chunk = (unsigned)fd / CHUNK_DESCRIPTORS;
-    if (chunk >= r->chunk_count || r->chunks[chunk] == NULL)
-        return NULL;
-    return &r->chunks[chunk][(unsigned)fd % CHUNK_DESCRIPTORS];
-}
-
 static int grow(weft__ready *r, size_t chunk_count)
 {
     size_t doubled = r->chunk_count * 2;
@@ -34,13 +23,13 @@ static int grow(weft__ready *r, size_t chunk_count)
 
 static COLD weft__descriptor *make(weft__ready *r, int fd)
 {
-    size_t chunk = (unsigned)fd / CHUNK_DESCRIPTORS;
+    size_t chunk = (unsigned)fd / WEFT__CHUNK_DESCRIPTORS;
     if (chunk >= r->chunk_count && grow(r, chunk + 1) < 0)
         return NULL;
-    weft__descriptor *made = calloc(CHUNK_DESCRIPTORS, sizeof *made);
+    weft__descriptor *made = calloc(WEFT__CHUNK_DESCRIPTORS, sizeof *made);
     if (made == NULL)
         return NULL;
-    for (int i = 0; i < CHUNK_DESCRIPTORS; i++) {
+    for (int i = 0; i < WEFT__CHUNK_DESCRIPTORS; i++) {
         weft__waiters_init(&made[i].waiters);
         weft__list_init(&made[i].pooled);
         weft__list_init(&made[i].also);

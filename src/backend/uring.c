@@ -23,6 +23,8 @@
 #define NS_PER_S 1000000000
 /* The kernel has no memory for what it is to do, or to complete: let it breathe. */
 #define BREATHE_US 1000
+/* How many completions ahead their operations are fetched. */
+#define FETCH_AHEAD 4
 
 static void handle(weft__uring *b, const weft__completion *c)
 {
@@ -37,9 +39,27 @@ static void handle(weft__uring *b, const weft__completion *c)
     case WEFT__KEY_WAKE:
         b->is_wake_armed = false;
         break;
-    case WEFT__KEY_IGNORED:
+    case WEFT__KEY_CANCEL:
+        b->must_ask_again |= c->result == -ENOENT;
         break;
     }
+}
+
+/* The completion so many places from now; there may be none yet. */
+static const struct io_uring_cqe *peek(const weft__uring *b, unsigned ahead)
+{
+    return &b->ring.cq.cqes[(*b->ring.cq.khead + ahead) & b->ring.cq.ring_mask];
+}
+
+/*
+ * The operations of many fibers lie on as many stacks, out of the cache: fetch them while the ones
+ * before are handled.
+ */
+static void fetch_ahead(const weft__uring *b)
+{
+    const char *op = weft__key_object(peek(b, FETCH_AHEAD)->user_data);
+    __builtin_prefetch(op);
+    __builtin_prefetch(op + offsetof(weft__op, done));
 }
 
 /*
@@ -48,15 +68,18 @@ static void handle(weft__uring *b, const weft__completion *c)
  */
 static void reap(weft__uring *b)
 {
-    struct io_uring_cqe *cqe;
     for (unsigned left = io_uring_cq_ready(&b->ring); left > 0; left--) {
         if (io_uring_cq_ready(&b->ring) == 0)
-            return;
-        cqe = &b->ring.cq.cqes[*b->ring.cq.khead & b->ring.cq.ring_mask];
+            break;
+        if (left > FETCH_AHEAD)
+            fetch_ahead(b);
+        const struct io_uring_cqe *cqe = peek(b, 0);
         weft__completion c = {cqe->user_data, cqe->res, cqe->flags};
         io_uring_cq_advance(&b->ring, 1);
         handle(b, &c);
     }
+    if (b->must_ask_again)
+        weft__uring_ask_again(b);
 }
 
 /* Has the kernel something for us that it only gives when called? */
@@ -184,13 +207,14 @@ static void uring_close(weft__backend *base)
     disarm_wake(b);
     io_uring_queue_exit(&b->ring);
     close(b->wake_fd);
-    weft__uring_buffers_free(b);
-    weft__uring_watches_free(b);
     while (!weft__list_is_empty(&b->flights)) {
         weft__flight *f = CONTAINER_OF(b->flights.next, weft__flight, all);
+        weft__uring_drop_kept(b, f);
         weft__list_remove(&f->all);
         free(f);
     }
+    weft__uring_buffers_free(b);
+    weft__uring_watches_free(b);
     weft__ready_close(&b->ready);
     free(b);
 }
@@ -204,6 +228,7 @@ static int uring_open(weft__backend **out)
     weft__finished_init(&b->base.pooled);
     weft__list_init(&b->starts);
     weft__list_init(&b->cancels);
+    weft__list_init(&b->leaving);
     weft__list_init(&b->flights);
     weft__list_init(&b->watches);
     /* It blocks: the kernel waits for it, and older ones would not if it did not. */

@@ -68,11 +68,14 @@ typedef struct weft__watch {
 /* What we know of a descriptor, behind weft__descriptor's watcher. Made when first needed, and kept
  * as long as the backend. */
 typedef struct weft__flight {
+    /* One cache line: every operation touches it. */
     weft__list lines[WEFT__LINES];
-    weft__list all; /* in weft__uring's flights */
     weft__descriptor *descriptor;
+    weft__kept *kept; /* NULL: nothing */
+
+    weft__list all;          /* in weft__uring's flights */
     weft__watch *watches[2]; /* for POLLIN, for POLLOUT; NULL: none made */
-    weft__kept *kept;        /* NULL: nothing */
+    weft__kept kept_room;    /* what kept points to */
 } weft__flight;
 
 /* Memory that the kernel picks to receive into. */
@@ -86,9 +89,11 @@ typedef struct weft__uring {
     weft__backend base;
     struct io_uring ring;
     weft__uring_abilities abilities;
-    weft__ready ready;  /* descriptors by number, and what io_uring cannot do here */
-    weft__list starts;  /* operations for which there was no room in the submission queue */
-    weft__list cancels; /* operations to be cancelled, likewise; many ones, too */
+    weft__ready ready;   /* descriptors by number, and what io_uring cannot do here */
+    weft__list starts;   /* operations for which there was no room in the submission queue */
+    weft__list cancels;  /* operations to be cancelled, likewise; many ones, too */
+    weft__list leaving;  /* operations whose cancel is with the kernel, by their turn */
+    bool must_ask_again; /* it did not find one of them: it was between two places */
     weft__list flights, watches; /* all there are */
     uint16_t activation;         /* counts operations: part of each key */
     uint32_t generation;         /* of the last watch */
@@ -111,7 +116,7 @@ static inline weft__uring *weft__uring_of(weft__backend *base)
  */
 typedef enum weft__key_kind {
     WEFT__KEY_OP,
-    WEFT__KEY_IGNORED,
+    WEFT__KEY_CANCEL,
     WEFT__KEY_WAKE,
     WEFT__KEY_MANY,
 } weft__key_kind;
@@ -155,6 +160,9 @@ int weft__uring_close_fd(weft__backend *base, int fd);
 /* The kernel is done with an operation. */
 void weft__uring_completed(weft__uring *b, weft__op *op, int result);
 
+/* Cancel once more what has been cancelled and has not come back. */
+void weft__uring_ask_again(weft__uring *b);
+
 /* Move what waits for room in the submission queue into it. */
 void weft__uring_enter_waiting(weft__uring *b);
 
@@ -178,6 +186,8 @@ intptr_t weft__uring_many_next(weft__backend *base, weft__many *m, const void **
 bool weft__uring_many_close(weft__backend *base, weft__many *m);
 void weft__uring_prep_many(struct io_uring_sqe *sqe, const weft__op *op);
 void weft__uring_many_completed(weft__uring *b, weft__many *m, const weft__completion *c);
+/* Its turn has come on a descriptor for which something was kept: that is where it begins. */
+void weft__uring_many_turn(weft__many *m, weft__flight *f);
 /* The descriptor is closed under it, before the kernel had it. */
 void weft__uring_many_shut(weft__many *m);
 /* uring.c, for it: into the line of its descriptor; out of it; back from the kernel, true if that
@@ -185,6 +195,8 @@ void weft__uring_many_shut(weft__many *m);
 void weft__uring_launch_many(weft__uring *b, weft__many *m);
 void weft__uring_land_many(weft__uring *b, weft__many *m);
 bool weft__uring_recall_many(weft__uring *b, weft__many *m);
+/* The turn of those who wait in a line has come. */
+void weft__uring_start_next(weft__uring *b, int fd, weft__line which);
 /* The result of an operation from what was kept; WEFT__OP_PENDING: that does not concern it. */
 intptr_t weft__uring_take_kept(weft__uring *b, weft__flight *f, weft__op *op);
 /* The descriptor is closed: what was kept for it goes. */

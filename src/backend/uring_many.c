@@ -24,6 +24,8 @@
 /* Results of one operation that may wait before the kernel is stopped: a loop whose callee blocks
  * must not hold all of the buffers. */
 #define WAITING_MAX 16
+/* Connections for which there is room from the start: the kernel accepts all that wait at once. */
+#define CONNS_ROOM 1024
 
 typedef struct weft__buffer_note {
     int next; /* in the list that it is in; NO_BUFFER: the last */
@@ -123,21 +125,26 @@ static bool conns_are_empty(const weft__conns *c)
     return c == NULL || c->first == c->end;
 }
 
+static weft__conns *make_conns(void)
+{
+    weft__conns *c = malloc(sizeof *c + CONNS_ROOM * sizeof *c->fd);
+    if (c != NULL)
+        *c = (weft__conns){.room = CONNS_ROOM};
+    return c;
+}
+
 /* False: no memory. */
 static bool append_conn(weft__conns **conns, int fd)
 {
     weft__conns *c = *conns;
-    if (conns_are_empty(c) && c != NULL)
+    if (conns_are_empty(c))
         c->first = c->end = 0;
-    if (c == NULL || c->end == c->room) {
-        size_t room = c == NULL ? WAITING_MAX : c->room * 2;
-        weft__conns *bigger = realloc(c, sizeof *c + room * sizeof *c->fd);
-        if (bigger == NULL)
-            return false;
+    if (c->end == c->room) {
+        c = realloc(c, sizeof *c + 2 * c->room * sizeof *c->fd);
         if (c == NULL)
-            bigger->first = bigger->end = 0;
-        bigger->room = room;
-        *conns = c = bigger;
+            return false;
+        c->room *= 2;
+        *conns = c;
     }
     c->fd[c->end++] = fd;
     return true;
@@ -152,16 +159,40 @@ static void close_conns(weft__conns *c)
 
 /* What was kept. */
 
-static void keep(weft__uring *b, weft__many *m)
+/* Behind what another loop on the same descriptor has left. False: no memory. */
+static bool keep_behind(weft__uring *b, weft__kept *k, weft__many *m)
+{
+    while (m->first != NO_BUFFER)
+        append_buffer(b, &k->first, &k->final, pop_buffer(b, &m->first));
+    if (k->conns == NULL) {
+        k->conns = m->conns;
+        return true;
+    }
+    for (; !conns_are_empty(m->conns); m->conns->first++)
+        if (!append_conn(&k->conns, m->conns->fd[m->conns->first]))
+            return false;
+    free(m->conns);
+    return true;
+}
+
+static bool try_keep(weft__uring *b, weft__many *m)
 {
     weft__flight *f = m->is_shut ? NULL : weft__uring_note(b, m->op.fd);
+    if (f == NULL)
+        return false;
+    if (f->kept != NULL)
+        return keep_behind(b, f->kept, m);
+    f->kept = &f->kept_room; /* it takes no memory: what has come must not be lost for want of it */
+    *f->kept = (weft__kept){m->first, m->final, m->skip, m->conns};
+    return true;
+}
+
+/* What the loop did not take is for who comes next. */
+static void keep(weft__uring *b, weft__many *m)
+{
     bool is_any = m->first != NO_BUFFER || !conns_are_empty(m->conns);
-    if (is_any && f != NULL && f->kept == NULL)
-        f->kept = calloc(1, sizeof *f->kept);
-    if (is_any && f != NULL && f->kept != NULL) {
-        *f->kept = (weft__kept){m->first, m->final, 0, m->conns};
+    if (is_any && try_keep(b, m))
         return;
-    }
     while (m->first != NO_BUFFER)
         give_back(b, pop_buffer(b, &m->first));
     close_conns(m->conns);
@@ -176,7 +207,6 @@ void weft__uring_drop_kept(weft__uring *b, weft__flight *f)
     while (k->first != NO_BUFFER)
         give_back(b, pop_buffer(b, &k->first));
     close_conns(k->conns);
-    free(k);
 }
 
 static void drop_if_used_up(weft__uring *b, weft__flight *f)
@@ -282,14 +312,16 @@ void weft__uring_prep_many(struct io_uring_sqe *sqe, const weft__op *op)
 static void inherit(weft__many *m, weft__flight *f)
 {
     weft__kept *k = f->kept;
-    if (k == NULL)
+    if (k == NULL || m->first != NO_BUFFER || !conns_are_empty(m->conns))
         return;
     f->kept = NULL;
     m->first = k->first;
     m->final = k->final;
     m->skip = k->used;
-    m->conns = k->conns;
-    free(k);
+    if (k->conns != NULL) {
+        free(m->conns);
+        m->conns = k->conns;
+    }
 }
 
 int weft__uring_many_open(weft__backend *base, weft__many *m)
@@ -302,10 +334,11 @@ int weft__uring_many_open(weft__backend *base, weft__many *m)
     weft__flight *f = weft__uring_note(b, m->op.fd);
     if (f == NULL || f->descriptor->is_closing || f->descriptor->is_not_socket)
         return -EOPNOTSUPP;
-    if (!is_accept && make_buffers(b) < 0)
+    weft__conns *conns = is_accept ? make_conns() : NULL;
+    if (is_accept ? conns == NULL : make_buffers(b) < 0)
         return -EOPNOTSUPP;
     weft__op op = m->op;
-    *m = (weft__many){.op = op, .held = NO_BUFFER, .first = NO_BUFFER};
+    *m = (weft__many){.op = op, .held = NO_BUFFER, .first = NO_BUFFER, .conns = conns};
     weft__list_init(&m->op.link);
     weft__list_init(&m->op.turn);
     inherit(m, f);
@@ -356,8 +389,11 @@ static void add_result(weft__uring *b, weft__many *m, const weft__completion *c)
 {
     m->count++;
     if (m->op.code == WEFT__OP_ACCEPT) {
-        if (!append_conn(&m->conns, c->result))
-            close(c->result);
+        if (append_conn(&m->conns, c->result))
+            return;
+        close(c->result); /* more than ever wait at once, and no memory: the loop says so */
+        m->has_last = true;
+        m->last = -ENOMEM;
         return;
     }
     int buffer = (int)(c->flags >> IORING_CQE_BUFFER_SHIFT);
@@ -392,9 +428,10 @@ void weft__uring_many_completed(weft__uring *b, weft__many *m, const weft__compl
         give_back(b, (int)(c->flags >> IORING_CQE_BUFFER_SHIFT));
     if (!(c->flags & IORING_CQE_F_MORE)) {
         note_end(m, c->result);
+        if (m->is_closing)
+            keep(b, m); /* before others on the descriptor have their turn */
         weft__uring_land_many(b, m);
         if (m->is_closing) {
-            keep(b, m);
             m->op.done(&m->op, 0);
             return;
         }
@@ -403,6 +440,13 @@ void weft__uring_many_completed(weft__uring *b, weft__many *m, const weft__compl
         weft__uring_ask_back(b, &m->op);
     }
     if (m->is_waited_for)
+        tell(m);
+}
+
+void weft__uring_many_turn(weft__many *m, weft__flight *f)
+{
+    inherit(m, f);
+    if (m->is_waited_for && (m->first != NO_BUFFER || !conns_are_empty(m->conns)))
         tell(m);
 }
 
@@ -420,8 +464,10 @@ bool weft__uring_many_close(weft__backend *base, weft__many *m)
     release_held(b, m);
     m->is_waited_for = false;
     m->is_closing = true;
-    if (m->is_armed && !weft__uring_recall_many(b, m))
+    bool is_out = !m->is_armed || weft__uring_recall_many(b, m);
+    if (!is_out)
         return false;
     keep(b, m);
+    weft__uring_start_next(b, m->op.fd, WEFT__LINE_IN);
     return true;
 }

@@ -25,6 +25,8 @@ enum {
 #define ERESTART_FIRST (-512)
 #define ERESTART_LAST (-516)
 
+#define CACHE_LINE 64
+
 static void start(weft__uring *b, weft__op *op);
 
 /* Lines and descriptors. */
@@ -54,12 +56,12 @@ weft__line weft__uring_line(const weft__op *op)
 
 weft__flight *weft__uring_make_flight(weft__uring *b, weft__descriptor *d)
 {
-    weft__flight *f = calloc(1, sizeof *f);
-    if (f == NULL)
+    weft__flight *f;
+    if (posix_memalign((void **)&f, CACHE_LINE, sizeof *f) != 0)
         return NULL;
+    *f = (weft__flight){.descriptor = d};
     for (int i = 0; i < WEFT__LINES; i++)
         weft__list_init(&f->lines[i]);
-    f->descriptor = d;
     d->watcher = f;
     weft__list_insert(&b->flights, &f->all);
     return f;
@@ -81,29 +83,61 @@ static weft__op *first_of(const weft__list *line)
     return CONTAINER_OF(line->next, weft__op, link);
 }
 
-/* The turn of the next one in a line has come, if it had to wait for it. */
-static void start_next(weft__uring *b, int fd, weft__line which)
+/* Who waits for one of our own operations is counted already. */
+static void uncount(weft__uring *b, const weft__op *op)
+{
+    b->base.pending -= !op->is_own;
+}
+
+static bool is_many(const weft__op *op)
+{
+    return (op->key & WEFT__KEY_KIND_MASK) == WEFT__KEY_MANY;
+}
+
+/* Can it be done with what a loop has left? Then it is. */
+static bool serve_kept(weft__uring *b, weft__flight *f, weft__op *op)
+{
+    if (is_many(op)) {
+        weft__uring_many_turn(CONTAINER_OF(op, weft__many, op), f);
+        return false;
+    }
+    intptr_t result = weft__uring_take_kept(b, f, op);
+    if (result == WEFT__OP_PENDING)
+        return false;
+    weft__list_remove(&op->link);
+    uncount(b, op);
+    op->done(op, result);
+    return true;
+}
+
+/* The first that waits for its turn on a descriptor has it now; NULL: nobody does. */
+static weft__op *find_next(weft__uring *b, int fd, weft__line which)
 {
     weft__descriptor *d = which != WEFT__LINE_ANY ? weft__ready_find(&b->ready, fd) : NULL;
     weft__flight *f = d != NULL ? d->watcher : NULL;
     if (f == NULL || d->is_closing || weft__list_is_empty(&f->lines[which]))
-        return;
+        return NULL;
     weft__op *next = first_of(&f->lines[which]);
-    if (!(next->progress & STARTED) && weft__list_is_empty(&next->turn))
-        start(b, next);
+    return next->progress & STARTED || !weft__list_is_empty(&next->turn) ? NULL : next;
+}
+
+void weft__uring_start_next(weft__uring *b, int fd, weft__line which)
+{
+    weft__op *next;
+    while ((next = find_next(b, fd, which)) != NULL) {
+        weft__flight *f = weft__ready_find(&b->ready, fd)->watcher;
+        if (f->kept == NULL || !serve_kept(b, f, next)) {
+            start(b, next);
+            return;
+        }
+    }
 }
 
 /* An operation that does not go on leaves its line. */
 static void leave_line(weft__uring *b, weft__op *op)
 {
     weft__list_remove(&op->link);
-    start_next(b, op->fd, weft__uring_line(op));
-}
-
-/* Who waits for one of our own operations is counted already. */
-static void uncount(weft__uring *b, const weft__op *op)
-{
-    b->base.pending -= !op->is_own;
+    weft__uring_start_next(b, op->fd, weft__uring_line(op));
 }
 
 /* Starting and cancelling. */
@@ -111,7 +145,7 @@ static void uncount(weft__uring *b, const weft__op *op)
 static void enter_start(weft__uring *b, struct io_uring_sqe *sqe, weft__op *op)
 {
     op->progress |= STARTED;
-    if ((op->key & WEFT__KEY_KIND_MASK) == WEFT__KEY_MANY) {
+    if (is_many(op)) {
         weft__uring_prep_many(sqe, op);
         return;
     }
@@ -133,22 +167,34 @@ static void start(weft__uring *b, weft__op *op)
         weft__list_insert(&b->starts, &op->turn);
 }
 
-static void enter_cancel(struct io_uring_sqe *sqe, const weft__op *op)
+static void enter_cancel(weft__uring *b, struct io_uring_sqe *sqe, weft__op *op)
 {
     io_uring_prep_cancel64(sqe, op->key, 0);
-    sqe->user_data = WEFT__KEY_IGNORED;
+    sqe->user_data = WEFT__KEY_CANCEL;
+    weft__list_insert(&b->leaving, &op->turn);
 }
 
 /* Ask the kernel to let go of an operation that was started. */
 void weft__uring_ask_back(weft__uring *b, weft__op *op)
 {
     if (!weft__list_is_empty(&op->turn))
-        return; /* it waits for room already */
+        return; /* that has been done, or waits for room */
     struct io_uring_sqe *sqe = weft__list_is_empty(&b->cancels) ? weft__uring_entry(b) : NULL;
     if (sqe != NULL)
-        enter_cancel(sqe, op);
+        enter_cancel(b, sqe, op);
     else
         weft__list_insert(&b->cancels, &op->turn);
+}
+
+/*
+ * While an operation moves from one place in the kernel to another (its descriptor became ready, but
+ * it has to wait again, or goes to a worker thread), a cancel does not find it: -ENOENT. It is asked
+ * back until it comes.
+ */
+void weft__uring_ask_again(weft__uring *b)
+{
+    b->must_ask_again = false;
+    weft__list_splice(&b->cancels, &b->leaving);
 }
 
 void weft__uring_enter_waiting(weft__uring *b)
@@ -158,7 +204,7 @@ void weft__uring_enter_waiting(weft__uring *b)
     while (!weft__list_is_empty(&b->cancels) && (sqe = weft__uring_entry(b)) != NULL) {
         weft__op *op = CONTAINER_OF(b->cancels.next, weft__op, turn);
         weft__list_remove(&op->turn);
-        enter_cancel(sqe, op);
+        enter_cancel(b, sqe, op);
     }
     while (!weft__list_is_empty(&b->starts) && (sqe = weft__uring_entry(b)) != NULL) {
         weft__op *op = CONTAINER_OF(b->starts.next, weft__op, turn);
@@ -308,12 +354,14 @@ static void finish(weft__uring *b, weft__op *op, intptr_t result)
 {
     int fd = op->fd;
     weft__line which = weft__uring_line(op);
-    weft__list_remove(&op->turn); /* a cancel that found no room comes too late */
+    bool is_alone = op->link.next == op->link.prev; /* in its line, or in none */
+    weft__list_remove(&op->turn);                   /* a cancel that found no room comes too late */
     weft__list_remove(&op->link);
     uncount(b, op);
     weft__ready_forget_new(&b->ready, op, result);
     op->done(op, result); /* first: it may close the descriptor under those that wait */
-    start_next(b, fd, which);
+    if (!is_alone)
+        weft__uring_start_next(b, fd, which);
 }
 
 /* Do it over readiness instead. */
@@ -406,7 +454,7 @@ static bool recall_line(weft__uring *b, weft__list *line)
         if (!(op->progress & CANCELLED))
             weft__uring_ask_back(b, op);
         op->progress |= CLOSED | CANCELLED;
-        if ((op->key & WEFT__KEY_KIND_MASK) == WEFT__KEY_MANY)
+        if (is_many(op))
             CONTAINER_OF(op, weft__many, op)->is_shut = true;
     }
     return is_any_started;
@@ -420,7 +468,7 @@ static void end_line(weft__uring *b, weft__list *line)
         weft__list_remove(&op->link);
         weft__list_remove(&op->turn);
         uncount(b, op);
-        if ((op->key & WEFT__KEY_KIND_MASK) == WEFT__KEY_MANY)
+        if (is_many(op))
             weft__uring_many_shut(CONTAINER_OF(op, weft__many, op));
         else
             op->done(op, -EBADF);

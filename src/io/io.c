@@ -1,4 +1,5 @@
 /* The calls on any descriptor: each is one operation of the backend, or a loop of them. */
+#include "backend/call.h"
 #include "core/op.h"
 
 #include <weft/error.h>
@@ -99,10 +100,11 @@ int weft_wait_fd(int fd, int events)
     return (int)weft__op_run(&op);
 }
 
+/* Without memory for a cord there is nobody here who could wait on it. */
 int weft_close(int fd)
 {
     weft__cord *c = weft__cord_here();
-    return c != NULL ? c->backend->type->close_fd(c->backend, fd) : -ENOMEM;
+    return c != NULL ? c->backend->type->close_fd(c->backend, fd) : weft__call_close(fd);
 }
 
 int weft_pipe(int fd[2])

@@ -1,0 +1,650 @@
+/*
+ * An operation that is cut short: by a cancel, a deadline, an interrupt or a raised error, before
+ * the kernel has it, while it waits, and when it is done already.
+ */
+#include "net_support.h"
+
+#define UNTOUCHED 0xA5
+#define VALUE 4242
+
+/* One who reads, and what came of it; a fiber that is cancelled cannot tell by its value. */
+typedef struct reading {
+    int fd;
+    ssize_t n;
+    int next; /* what the call after it returned */
+    unsigned char data[64];
+} reading;
+
+static weft_value read_then_snooze(void *arg)
+{
+    reading *r = arg;
+    r->n = weft_read(r->fd, r->data, sizeof r->data);
+    r->next = weft_snooze();
+    return 0;
+}
+
+static weft_fiber spin_reader(reading *r, int fd)
+{
+    *r = (reading){.fd = fd, .n = 1000, .next = 1000};
+    memset(r->data, UNTOUCHED, sizeof r->data);
+    weft_fiber f = weft_spin(read_then_snooze, r);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    return f;
+}
+
+typedef void open_fn(int fd[2]);
+
+static void open_pipe(int fd[2])
+{
+    ck_assert_int_eq(weft_pipe(fd), 0);
+}
+
+static void open_sockets(int fd[2])
+{
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+}
+
+static open_fn *const opens[] = {open_pipe, open_sockets, tcp_pair};
+
+static void close_both(const int fd[2])
+{
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+    assert_nothing_pending();
+}
+
+/* Let the kernel have what was submitted, and say what it has. */
+static void poll_once(void)
+{
+    ck_assert_int_eq(weft_sleep(0), 0);
+}
+
+/* Exactly these three bytes came or are still there, and nothing else. */
+static void assert_delivered_or_readable(const reading *r)
+{
+    const unsigned char *data = r->data;
+    unsigned char later[8];
+    if (r->n == -ECANCELED) {
+        assert_all(r->data, sizeof r->data, UNTOUCHED);
+        ck_assert_int_eq(weft_read(r->fd, later, sizeof later), 3);
+        data = later;
+    } else {
+        ck_assert_int_eq(r->n, 3);
+    }
+    ck_assert_mem_eq(data, "abc", 3);
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_read(r->fd, later, sizeof later), -ECANCELED);
+    }
+}
+
+/* P61: whichever of the kernel and the cord has the data or the operation by then */
+START_TEST(data_that_had_arrived_before_a_cancel_is_delivered_or_still_readable)
+{
+    for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
+        int fd[2];
+        opens[kind](fd);
+        for (int i = 0; i < 1000; i++) {
+            reading r;
+            weft_fiber f = spin_reader(&r, fd[0]);
+            if (i % 2 == 0)
+                poll_once();
+            ck_assert_int_eq(write(fd[1], "abc", 3), 3);
+            if (i % 4 >= 2)
+                poll_once();
+            weft_cancel(f);
+            weft_value rc = weft_await(f);
+            ck_assert(rc == -ECANCELED || rc == 0); /* it may have ended before */
+            assert_delivered_or_readable(&r);
+        }
+        close_both(fd);
+    }
+}
+END_TEST
+
+/* P63: the kernel has not heard of the operation yet */
+START_TEST(an_operation_is_cancelled_in_the_turn_in_which_it_was_begun)
+{
+    for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
+        int fd[2];
+        opens[kind](fd);
+        for (int i = 0; i < 100; i++) {
+            reading r = {.fd = fd[0]};
+            weft_fiber f = weft_new(read_then_snooze, &r);
+            ck_assert_int_eq(weft_start(f), 0); /* back when it waits */
+            ck_assert_int_eq(weft_cancel(f), 0);
+            ck_assert_int_eq(weft_await(f), -ECANCELED);
+            ck_assert_int_eq(r.n, -ECANCELED);
+            ck_assert_int_eq(r.next, -ECANCELED);
+        }
+        assert_nothing_pending();
+        reading r;
+        weft_fiber f = spin_reader(&r, fd[0]);
+        ck_assert_int_eq(write(fd[1], "abc", 3), 3);
+        ck_assert_int_eq(weft_await(f), 0);
+        ck_assert_int_eq(r.n, 3); /* none of the hundred has taken anything */
+        close_both(fd);
+    }
+}
+END_TEST
+
+/* P61: what wins the race is returned, and the cancel is not forgotten */
+START_TEST(a_cancel_that_came_too_late_strikes_at_the_next_call)
+{
+    int fd[2];
+    open_sockets(fd);
+    for (int i = 0; i < 200; i++) {
+        reading r;
+        weft_fiber f = spin_reader(&r, fd[0]);
+        weft_park(f); /* so that it does not run when the data is there */
+        ck_assert_int_eq(write(fd[1], "abc", 3), 3);
+        while (ops_pending() > 0)
+            poll_once();
+        weft_cancel(f);
+        weft_unpark(f);
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(r.n, 3);
+        ck_assert_int_eq(r.next, -ECANCELED);
+    }
+    close_both(fd);
+}
+END_TEST
+
+/* Something to wait for, for every call that can wait. */
+typedef struct scene {
+    int in[2];     /* an empty pipe */
+    int spare[2];  /* another */
+    int out[2];    /* a full one */
+    int socket[2]; /* the first has nothing to read, and no room to write */
+    size_t out_bytes;
+    size_t socket_bytes;
+    int listener; /* that nobody connects to */
+    place address;
+    place full_tcp; /* where nobody can connect */
+    place full_unix;
+    int full[2];
+    int fillers[8];
+    size_t filler_count;
+} scene;
+
+static char some[64];
+
+static weft_value call_read(scene *s)
+{
+    return weft_read(s->in[0], some, sizeof some);
+}
+
+static weft_value call_write(scene *s)
+{
+    return weft_write(s->out[1], some, sizeof some);
+}
+
+static weft_value call_readv(scene *s)
+{
+    struct iovec pieces[2] = {{some, 8}, {some + 8, 8}};
+    return weft_readv(s->in[0], pieces, 2);
+}
+
+static weft_value call_writev(scene *s)
+{
+    struct iovec pieces[2] = {{some, 8}, {some + 8, 8}};
+    return weft_writev(s->out[1], pieces, 2);
+}
+
+static weft_value call_writev_all(scene *s)
+{
+    struct iovec pieces[2] = {{some, 8}, {some + 8, 8}};
+    return weft_writev_all(s->out[1], pieces, 2);
+}
+
+static weft_value call_recv(scene *s)
+{
+    return weft_recv(s->socket[0], some, sizeof some, 0);
+}
+
+static weft_value call_send(scene *s)
+{
+    return weft_send(s->socket[0], some, sizeof some, 0);
+}
+
+static weft_value call_recvmsg(scene *s)
+{
+    struct iovec piece = {some, sizeof some};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    return weft_recvmsg(s->socket[0], &message, 0);
+}
+
+static weft_value call_sendmsg(scene *s)
+{
+    struct iovec piece = {some, sizeof some};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    return weft_sendmsg(s->socket[0], &message, 0);
+}
+
+static weft_value call_wait_in(scene *s)
+{
+    return weft_wait_fd(s->in[0], POLLIN);
+}
+
+static weft_value call_wait_out(scene *s)
+{
+    return weft_wait_fd(s->out[1], POLLOUT);
+}
+
+static weft_value call_accept(scene *s)
+{
+    return weft_accept(s->listener, NULL, NULL);
+}
+
+static weft_value connect_to(const place *p)
+{
+    int fd = socket_for(p);
+    weft_value rc = weft_connect(fd, &p->u.any, p->bytes);
+    ck_assert_int_eq(weft_close(fd), 0);
+    return rc;
+}
+
+static weft_value call_connect_tcp(scene *s)
+{
+    return connect_to(&s->full_tcp);
+}
+
+static weft_value call_connect_unix(scene *s)
+{
+    return connect_to(&s->full_unix);
+}
+
+static weft_value call_splice_in(scene *s)
+{
+    return weft_splice(s->in[0], NULL, s->spare[1], NULL, 64, 0);
+}
+
+static weft_value call_splice_out(scene *s)
+{
+    return weft_splice(s->out[0], NULL, s->socket[0], NULL, 64, 0);
+}
+
+static weft_value call_tee(scene *s)
+{
+    return weft_tee(s->in[0], s->spare[1], 64, 0);
+}
+
+static weft_value call_sleep(scene *s)
+{
+    (void)s;
+    return weft_sleep(INFINITY);
+}
+
+typedef struct call {
+    const char *name;
+    weft_value (*fn)(scene *s);
+} call;
+
+static const call calls[] = {
+    {"read", call_read},
+    {"write", call_write},
+    {"readv", call_readv},
+    {"writev", call_writev},
+    {"writev_all", call_writev_all},
+    {"recv", call_recv},
+    {"send", call_send},
+    {"recvmsg", call_recvmsg},
+    {"sendmsg", call_sendmsg},
+    {"wait for input", call_wait_in},
+    {"wait for room", call_wait_out},
+    {"accept", call_accept},
+    {"connect over tcp", call_connect_tcp},
+    {"connect over unix", call_connect_unix},
+    {"splice from nothing", call_splice_in},
+    {"splice to a full one", call_splice_out},
+    {"tee", call_tee},
+    {"sleep", call_sleep},
+};
+
+/* Take the places that a listener has, without waiting. */
+static void crowd_out(scene *s, const place *p)
+{
+    for (int i = 0; i < 3; i++) {
+        int fd = socket_for(p);
+        ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+        (void)!connect(fd, &p->u.any, p->bytes); /* the first one is in, the last one is not */
+        s->fillers[s->filler_count++] = fd;
+    }
+}
+
+static void scene_open(scene *s)
+{
+    *s = (scene){0};
+    open_pipe(s->in);
+    open_pipe(s->spare);
+    open_pipe(s->out);
+    open_sockets(s->socket);
+    s->out_bytes = fill_up(s->out[1]);
+    s->socket_bytes = fill_up(s->socket[0]);
+    s->listener = listen_tcp(&s->address, 8);
+    s->full[0] = listen_tcp(&s->full_tcp, 0);
+    s->full[1] = listen_unix(&s->full_unix, 0);
+    crowd_out(s, &s->full_tcp);
+    crowd_out(s, &s->full_unix);
+}
+
+/* So many bytes are left, and no more. */
+static void assert_left(int fd, size_t bytes)
+{
+    static char block[4096];
+    size_t left = 0;
+    ssize_t n;
+    ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    while ((n = read(fd, block, sizeof block)) > 0)
+        left += (size_t)n;
+    ck_assert_uint_eq(left, bytes);
+}
+
+/* Nothing was taken, nothing was added, and each of them still does what it is for. */
+static void scene_close(scene *s)
+{
+    int fd = socket_for(&s->address);
+    ck_assert_int_eq(write(s->in[1], "abc", 3), 3);
+    ck_assert_int_eq(weft_read(s->in[0], some, sizeof some), 3);
+    ck_assert_int_eq(connect(fd, &s->address.u.any, s->address.bytes), 0);
+    int accepted = weft_accept(s->listener, NULL, NULL);
+    ck_assert_int_ge(accepted, 0);
+    assert_left(s->spare[0], 0);
+    assert_left(s->out[0], s->out_bytes);
+    assert_left(s->socket[1], s->socket_bytes);
+    const int all[] = {fd,        accepted,     s->listener, s->full[0],  s->full[1],
+                       s->in[0],  s->in[1],     s->spare[0], s->spare[1], s->out[0],
+                       s->out[1], s->socket[0], s->socket[1]};
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        ck_assert_int_eq(weft_close(all[i]), 0);
+    for (size_t i = 0; i < s->filler_count; i++)
+        ck_assert_int_eq(close(s->fillers[i]), 0);
+}
+
+/* What cuts a call short. */
+typedef enum blow { CANCEL, INTERRUPT, RAISE, DEADLINE, BLOWS } blow;
+static const char *const blow_names[] = {"cancel", "interrupt", "raise", "deadline"};
+
+typedef struct attempt {
+    scene *scene;
+    const call *call;
+    blow blow;
+    weft_value result;
+    int next; /* what the call after it returned */
+} attempt;
+
+static weft_value make_call(void *arg)
+{
+    attempt *a = arg;
+    int rc = 0;
+    a->result = 1000;
+    WEFT_CANCEL_AFTER(a->blow == DEADLINE ? 0.0005 : INFINITY, rc) {
+        a->result = a->call->fn(a->scene);
+    }
+    ck_assert_int_eq(rc, a->blow == DEADLINE ? -ETIMEDOUT : 0);
+    a->next = weft_snooze();
+    return 0;
+}
+
+static void strike(weft_fiber f, blow how)
+{
+    if (how == CANCEL)
+        ck_assert_int_eq(weft_cancel(f), 0);
+    else if (how == INTERRUPT)
+        ck_assert_int_eq(weft_interrupt(f, VALUE), 0);
+    else if (how == RAISE)
+        ck_assert_int_eq(weft_raise(f, -EPROTO, "struck"), 0);
+}
+
+static void assert_cut_short(scene *s, const call *c, blow how, bool is_polled)
+{
+    static const weft_value results[] = {-ECANCELED, VALUE, -EPROTO, -ECANCELED};
+    attempt a = {.scene = s, .call = c, .blow = how};
+    weft_fiber f = weft_spin(make_call, &a);
+    let_run();
+    if (how != DEADLINE && is_polled)
+        poll_once();
+    if (how != DEADLINE && weft_state_of(f) != WEFT_WAITING)
+        ck_abort_msg("%s does not wait: %ld", c->name, (long)a.result);
+    if (how != DEADLINE)
+        ck_assert_int_eq(weft_schedule(f, 1), -EBUSY); /* P64 */
+    strike(f, how);
+    ck_assert_int_eq(weft_await(f), how == CANCEL ? -ECANCELED : 0);
+    if (a.result != results[how])
+        ck_abort_msg("%s after %s: %ld", c->name, blow_names[how], (long)a.result);
+    ck_assert_int_eq(a.next, how == CANCEL ? -ECANCELED : 0);
+    assert_nothing_pending();
+}
+
+/* P63, P64 */
+START_TEST(every_call_that_waits_can_be_cut_short_and_leaves_nothing_behind)
+{
+    scene s;
+    warm_up();
+    size_t descriptors = count_descriptors();
+    for (blow how = 0; how < BLOWS; how++) {
+        scene_open(&s);
+        for (size_t i = 0; i < COUNT_OF(calls); i++)
+            for (int is_polled = 0; is_polled < 2; is_polled++)
+                assert_cut_short(&s, &calls[i], how, is_polled);
+        scene_close(&s);
+        ck_assert_uint_eq(count_descriptors(), descriptors);
+    }
+}
+END_TEST
+
+/* P63: all of them at once, the kernel is told nothing in between */
+START_TEST(calls_of_every_kind_are_begun_and_cancelled_in_one_turn)
+{
+    scene s;
+    attempt attempts[COUNT_OF(calls)];
+    weft_fiber fibers[COUNT_OF(calls)];
+    scene_open(&s);
+    for (int round = 0; round < 20; round++) {
+        for (size_t i = 0; i < COUNT_OF(calls); i++) {
+            attempts[i] = (attempt){.scene = &s, .call = &calls[i], .blow = CANCEL};
+            fibers[i] = weft_spin(make_call, &attempts[i]);
+        }
+        let_run();
+        if (round % 2 == 0)
+            poll_once();
+        for (size_t i = 0; i < COUNT_OF(calls); i++)
+            ck_assert_int_eq(weft_cancel(fibers[i]), 0);
+        for (size_t i = 0; i < COUNT_OF(calls); i++) {
+            ck_assert_int_eq(weft_await(fibers[i]), -ECANCELED);
+            ck_assert_int_eq(attempts[i].result, -ECANCELED);
+        }
+        assert_nothing_pending();
+    }
+    scene_close(&s);
+}
+END_TEST
+
+START_TEST(one_who_is_cancelled_before_it_runs_begins_no_operation)
+{
+    int fd[2];
+    reading r = {.n = 1000};
+    weft_counters counters;
+    open_pipe(fd);
+    weft_stats(&counters);
+    r.fd = fd[0];
+    weft_fiber f = weft_spin(read_then_snooze, &r);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(r.n, 1000);
+    weft_stats(&counters);
+    ck_assert_uint_eq(counters.ops, 0);
+    close_both(fd);
+}
+END_TEST
+
+START_TEST(a_second_cancel_changes_nothing)
+{
+    for (int is_polled = 0; is_polled < 2; is_polled++) {
+        int fd[2];
+        reading r;
+        open_pipe(fd);
+        weft_fiber f = spin_reader(&r, fd[0]);
+        if (is_polled)
+            poll_once();
+        ck_assert_int_eq(weft_cancel(f), 0);
+        ck_assert_int_eq(weft_cancel(f), 0);
+        ck_assert_int_eq(weft_await(f), -ECANCELED);
+        ck_assert_int_eq(weft_cancel(f), -ESRCH);
+        ck_assert_int_eq(r.n, -ECANCELED);
+        ck_assert_int_eq(r.next, -ECANCELED);
+        close_both(fd);
+    }
+}
+END_TEST
+
+/* P64 */
+START_TEST(one_who_is_interrupted_and_then_cancelled_gets_the_value_first)
+{
+    for (int i = 0; i < 4; i++) {
+        int fd[2];
+        reading r;
+        open_sockets(fd);
+        weft_fiber f = spin_reader(&r, fd[0]);
+        if (i % 2 == 0)
+            poll_once();
+        ck_assert_int_eq(weft_interrupt(f, VALUE), 0);
+        ck_assert_int_eq(weft_interrupt(f, VALUE + 1), -EBUSY);
+        ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
+        if (i < 2)
+            ck_assert_int_eq(weft_cancel(f), 0);
+        else
+            ck_assert_int_eq(weft_raise(f, -EPROTO, "struck"), 0);
+        ck_assert_int_eq(weft_await(f), i < 2 ? -ECANCELED : 0);
+        ck_assert_int_eq(r.n, VALUE);
+        ck_assert_int_eq(r.next, i < 2 ? -ECANCELED : -EPROTO);
+        close_both(fd);
+    }
+}
+END_TEST
+
+/* P64 */
+START_TEST(data_that_comes_with_an_interrupt_is_delivered_or_still_readable)
+{
+    for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
+        int fd[2];
+        opens[kind](fd);
+        for (int i = 0; i < 300; i++) {
+            reading r;
+            weft_fiber f = spin_reader(&r, fd[0]);
+            if (i % 2 == 0)
+                poll_once();
+            ck_assert_int_eq(write(fd[1], "abc", 3), 3);
+            if (i % 3 == 0)
+                poll_once();
+            weft_interrupt(f, VALUE);
+            ck_assert_int_eq(weft_await(f), 0);
+            if (r.n == VALUE)
+                r.n = -ECANCELED;
+            assert_delivered_or_readable(&r);
+        }
+        close_both(fd);
+    }
+}
+END_TEST
+
+static weft_value read_in_time(void *arg)
+{
+    reading *r = arg;
+    WEFT_CANCEL_AFTER(0.0003, r->next) {
+        r->n = weft_read(r->fd, r->data, sizeof r->data);
+    }
+    return 0;
+}
+
+/* P45, P61 */
+START_TEST(data_that_comes_with_a_deadline_is_delivered_or_still_readable)
+{
+    for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
+        int fd[2];
+        opens[kind](fd);
+        for (int i = 0; i < 300; i++) {
+            reading r = {.fd = fd[0], .n = 1000};
+            memset(r.data, UNTOUCHED, sizeof r.data);
+            weft_fiber f = weft_spin(read_in_time, &r);
+            let_run();
+            if (i % 2 == 0)
+                ck_assert_int_eq(write(fd[1], "abc", 3), 3);
+            for (double begin = weft_now(); weft_now() - begin < 0.0004;)
+                continue; /* both have come by the time anyone looks */
+            if (i % 2 != 0)
+                ck_assert_int_eq(write(fd[1], "abc", 3), 3);
+            ck_assert_int_eq(weft_await(f), 0);
+            ck_assert(r.n != -ECANCELED || r.next == -ETIMEDOUT);
+            assert_delivered_or_readable(&r);
+        }
+        close_both(fd);
+    }
+}
+END_TEST
+
+/* Its buffer is gone when it returns. */
+static __attribute__((noinline)) ssize_t read_into_the_stack(int fd)
+{
+    unsigned char data[1024];
+    memset(data, UNTOUCHED, sizeof data);
+    ssize_t n = weft_read(fd, data, sizeof data);
+    if (n < 0)
+        assert_all(data, sizeof data, UNTOUCHED);
+    return n;
+}
+
+/* Uses the same part of the stack while data arrives for the one before. */
+static __attribute__((noinline)) void watch_the_stack(const int fd[2])
+{
+    unsigned char data[2048];
+    memset(data, 0x5A, sizeof data);
+    ck_assert_int_eq(write(fd[1], "abc", 3), 3);
+    for (int i = 0; i < 3; i++)
+        poll_once();
+    assert_all(data, sizeof data, 0x5A);
+}
+
+static weft_value read_late_data(void *arg)
+{
+    const int *fd = arg;
+    for (int i = 0; i < 200; i++) {
+        WEFT_MOVE_ON_AFTER(random_below(100) * 1e-6) {
+            ck_assert_int_eq(read_into_the_stack(fd[0]), -ECANCELED);
+        }
+        watch_the_stack(fd);
+        ck_assert_int_eq(read_into_the_stack(fd[0]), 3);
+    }
+    return 0;
+}
+
+/* The first law: what was cancelled returns only when the kernel has let go of the buffer. */
+START_TEST(a_buffer_is_not_written_to_after_the_call_that_was_cut_short)
+{
+    for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
+        int fd[2];
+        opens[kind](fd);
+        ck_assert_int_eq(weft_await(weft_spin(read_late_data, fd)), 0);
+        close_both(fd);
+    }
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &data_that_had_arrived_before_a_cancel_is_delivered_or_still_readable,
+    &an_operation_is_cancelled_in_the_turn_in_which_it_was_begun,
+    &a_cancel_that_came_too_late_strikes_at_the_next_call,
+    &every_call_that_waits_can_be_cut_short_and_leaves_nothing_behind,
+    &calls_of_every_kind_are_begun_and_cancelled_in_one_turn,
+    &one_who_is_cancelled_before_it_runs_begins_no_operation,
+    &a_second_cancel_changes_nothing,
+    &one_who_is_interrupted_and_then_cancelled_gets_the_value_first,
+    &data_that_comes_with_an_interrupt_is_delivered_or_still_readable,
+    &data_that_comes_with_a_deadline_is_delivered_or_still_readable,
+    &a_buffer_is_not_written_to_after_the_call_that_was_cut_short,
+};
+
+int main(void)
+{
+    return run_suite("cancel_io", tests, COUNT_OF(tests));
+}

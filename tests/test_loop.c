@@ -1,0 +1,605 @@
+/* The tight loops: what they bring, what they do in need, and what they leave to the next. */
+#include "net_support.h"
+
+/* One who takes connections, and how it ended. */
+typedef struct taker {
+    int listener;
+    int fd[64];
+    size_t count;
+    size_t wanted; /* then it says stop */
+    bool is_slow;  /* lets the others run for each */
+    int rc;
+    weft_fiber fiber;
+} taker;
+
+#define ENOUGH (-EXFULL)
+
+static int take_conn(int fd, void *ctx)
+{
+    taker *t = ctx;
+    t->fd[t->count++] = fd;
+    if (t->is_slow)
+        weft_sleep(0);
+    return t->count < t->wanted ? 0 : ENOUGH;
+}
+
+static weft_value take_conns(void *arg)
+{
+    taker *t = arg;
+    t->rc = weft_accept_loop(t->listener, take_conn, t);
+    return 0;
+}
+
+static void spin_taker(taker *t, int listener, size_t wanted)
+{
+    *t = (taker){.listener = listener, .wanted = wanted, .rc = 1000};
+    t->fiber = weft_spin(take_conns, t);
+    let_run();
+}
+
+static void connect_many(int *fd, size_t count, const place *p)
+{
+    for (size_t i = 0; i < count; i++) {
+        fd[i] = socket_for(p);
+        ck_assert_int_eq(connect(fd[i], &p->u.any, p->bytes), 0);
+    }
+}
+
+/* These are the ends of different connections to those; all are closed. */
+static void assert_match(const int *ours, const int *theirs, size_t count)
+{
+    bool is_seen[64] = {false};
+    for (size_t i = 0; i < count; i++) {
+        unsigned char number = (unsigned char)i;
+        ck_assert_int_eq(write(theirs[i], &number, 1), 1);
+    }
+    for (size_t i = 0; i < count; i++) {
+        unsigned char number;
+        ck_assert_int_eq(weft_read(ours[i], &number, 1), 1);
+        ck_assert_uint_lt(number, count);
+        ck_assert(!is_seen[number]);
+        is_seen[number] = true;
+        ck_assert_int_eq(fcntl(ours[i], F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+        ck_assert_int_eq(weft_close(ours[i]), 0);
+    }
+    for (size_t i = 0; i < count; i++)
+        close(theirs[i]);
+}
+
+static const unsigned families[] = {AF_INET, AF_UNIX};
+
+static int listen_in(unsigned family, place *p)
+{
+    return family == AF_INET ? listen_tcp(p, 64) : listen_unix(p, 64);
+}
+
+START_TEST(an_accept_loop_hands_over_every_connection_until_it_is_told_to_stop)
+{
+    for (size_t k = 0; k < COUNT_OF(families); k++) {
+        place p;
+        taker t;
+        int theirs[40], listener = listen_in(families[k], &p);
+        spin_taker(&t, listener, 40);
+        connect_many(theirs, 20, &p);
+        while (t.count < 20)
+            ck_assert_int_eq(weft_sleep(0), 0);
+        connect_many(theirs + 20, 20, &p);
+        ck_assert_int_eq(weft_await(t.fiber), 0);
+        ck_assert_int_eq(t.rc, ENOUGH);
+        assert_match(t.fd, theirs, 40);
+        assert_nothing_pending();
+        ck_assert_int_eq(weft_close(listener), 0);
+    }
+}
+END_TEST
+
+/* What the kernel had accepted beyond that is not lost. */
+START_TEST(what_a_loop_did_not_hand_over_is_what_the_next_accepts_return)
+{
+    warm_up();
+    size_t descriptors = count_descriptors();
+    for (int round = 0; round < 12; round++) {
+        place p, from = {.bytes = sizeof from.u};
+        taker t;
+        int theirs[30], ours[30], listener = listen_in(families[round % 2], &p);
+        size_t taken = (size_t)round + 1;
+        spin_taker(&t, listener, taken);
+        t.is_slow = round % 4 >= 2;
+        connect_many(theirs, 30, &p);
+        ck_assert_int_eq(weft_await(t.fiber), 0);
+        ck_assert_int_eq(t.rc, ENOUGH);
+        ck_assert_uint_eq(t.count, taken);
+        memcpy(ours, t.fd, taken * sizeof *ours);
+        for (size_t i = taken; i < 20; i++)
+            ours[i] = weft_accept(listener, &from.u.any, &from.bytes);
+        ck_assert_uint_eq(from.u.any.sa_family, families[round % 2]);
+        spin_taker(&t, listener, 10); /* and what is left is another loop's */
+        ck_assert_int_eq(weft_await(t.fiber), 0);
+        memcpy(ours + 20, t.fd, 10 * sizeof *ours);
+        assert_match(ours, theirs, 30);
+        assert_nothing_pending();
+        ck_assert_int_eq(weft_close(listener), 0);
+        ck_assert_uint_eq(count_descriptors(), descriptors);
+    }
+}
+END_TEST
+
+/* Those who wait already have a right to it, too. */
+static weft_value accept_one(void *arg)
+{
+    taker *t = arg;
+    t->fd[0] = weft_accept(t->listener, NULL, NULL);
+    t->count = 1;
+    return 0;
+}
+
+START_TEST(what_a_loop_did_not_hand_over_goes_to_those_who_wait_behind_it)
+{
+    for (int round = 0; round < 4; round++) {
+        place p;
+        taker first, second;
+        int theirs[12], ours[12], listener = listen_tcp(&p, 64);
+        spin_taker(&first, listener, 2);
+        first.is_slow = true;
+        if (round % 2 == 0) {
+            spin_taker(&second, listener, 10);
+        } else {
+            second = (taker){.listener = listener, .wanted = 1};
+            second.fiber = weft_spin(accept_one, &second);
+            let_run();
+        }
+        connect_many(theirs, 12, &p);
+        ck_assert_int_eq(weft_await(first.fiber), 0);
+        ck_assert_int_eq(weft_await(second.fiber), 0); /* there is enough for both */
+        size_t count = first.count + second.count;
+        ck_assert_uint_eq(count, round % 2 == 0 ? 12 : 3);
+        memcpy(ours, first.fd, first.count * sizeof *ours);
+        memcpy(ours + first.count, second.fd, second.count * sizeof *ours);
+        for (; count < 12; count++)
+            ours[count] = weft_accept(listener, NULL, NULL);
+        assert_match(ours, theirs, 12);
+        assert_nothing_pending();
+        ck_assert_int_eq(weft_close(listener), 0);
+    }
+}
+END_TEST
+
+/* Two loops end, and both leave something. */
+START_TEST(what_two_loops_did_not_hand_over_is_all_there_for_the_next)
+{
+    warm_up();
+    size_t descriptors = count_descriptors();
+    place p;
+    taker a, b;
+    int theirs[40], ours[40], listener = listen_tcp(&p, 64);
+    spin_taker(&a, listener, 1);
+    spin_taker(&b, listener, 1);
+    connect_many(theirs, 20, &p);
+    ck_assert_int_eq(weft_await(a.fiber), 0);
+    connect_many(theirs + 20, 20, &p);
+    ck_assert_int_eq(weft_await(b.fiber), 0);
+    ours[0] = a.fd[0];
+    ours[1] = b.fd[0];
+    for (size_t i = 2; i < 40; i++)
+        ours[i] = weft_accept(listener, NULL, NULL);
+    assert_match(ours, theirs, 40);
+    ck_assert_int_eq(weft_close(listener), 0);
+    ck_assert_uint_eq(count_descriptors(), descriptors);
+}
+END_TEST
+
+/* The law: cancelled, deadline, raised; nobody is lost. */
+START_TEST(a_loop_that_is_cut_short_loses_no_connection)
+{
+    static const int ends[] = {-ECANCELED, -ENOTNAM, -ECANCELED};
+    warm_up();
+    size_t descriptors = count_descriptors();
+    for (int round = 0; round < 60; round++) {
+        place p;
+        taker t;
+        int theirs[30], listener = listen_in(families[round % 2], &p);
+        spin_taker(&t, listener, 1000);
+        if (round % 5 != 0)
+            ck_assert_int_eq(weft_sleep(0), 0);
+        connect_many(theirs, 30, &p);
+        if (round % 7 != 0)
+            ck_assert_int_eq(weft_sleep(0), 0);
+        if (round % 3 == 1)
+            weft_raise(t.fiber, -ENOTNAM, "struck");
+        else
+            weft_cancel(t.fiber);
+        ck_assert_int_eq(weft_await(t.fiber), round % 3 == 1 ? 0 : -ECANCELED);
+        ck_assert_int_eq(t.rc, ends[round % 3]);
+        while (t.count < 30)
+            t.fd[t.count++] = weft_accept(listener, NULL, NULL);
+        assert_match(t.fd, theirs, 30);
+        assert_nothing_pending();
+        ck_assert_int_eq(weft_close(listener), 0);
+    }
+    ck_assert_uint_eq(count_descriptors(), descriptors);
+}
+END_TEST
+
+/* The peers of what nobody took see that it is over. */
+START_TEST(closing_a_listener_ends_the_loop_and_what_it_had_accepted)
+{
+    warm_up();
+    size_t descriptors = count_descriptors();
+    for (int round = 0; round < 6; round++) {
+        place p;
+        taker t;
+        char byte;
+        int theirs[30], listener = listen_in(families[round % 2], &p);
+        spin_taker(&t, listener, 1000);
+        ck_assert_int_eq(weft_sleep(0), 0);
+        if (round >= 2)
+            connect_many(theirs, 30, &p);
+        if (round >= 4)
+            ck_assert_int_eq(weft_sleep(0), 0);
+        ck_assert_int_eq(weft_close(listener), 0);
+        ck_assert_int_eq(weft_await(t.fiber), 0);
+        ck_assert_int_eq(t.rc, -EBADF);
+        for (size_t i = 0; i < t.count; i++)
+            ck_assert_int_eq(weft_close(t.fd[i]), 0);
+        for (int i = 0; round >= 2 && i < 30; i++) {
+            ck_assert_int_le(weft_read(theirs[i], &byte, 1), 0);
+            ck_assert_int_eq(weft_close(theirs[i]), 0);
+        }
+        assert_nothing_pending();
+        ck_assert_uint_eq(count_descriptors(), descriptors);
+    }
+}
+END_TEST
+
+static void limit_descriptors(int limit)
+{
+    struct rlimit now;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &now), 0);
+    now.rlim_cur = (rlim_t)limit;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &now), 0);
+}
+
+static uint64_t polls_since_last(void)
+{
+    weft_counters counters;
+    weft_stats(&counters);
+    return counters.polls;
+}
+
+/* Returns 0, or the number of what was wrong. */
+static int run_out_of_descriptors(void)
+{
+    place p;
+    taker t;
+    int theirs[10];
+    warm_up();
+    int listener = listen_tcp(&p, 64);
+    connect_many(theirs, 10, &p);
+    limit_descriptors(theirs[9] + 1 + 3);
+    spin_taker(&t, listener, 10);
+    polls_since_last();
+    for (int i = 0; i < 4; i++)
+        if (weft_sleep(0.05) != 0)
+            return 1;
+    if (t.count != 3 || weft_state_of(t.fiber) == WEFT_DEAD)
+        return 2;
+    if (polls_since_last() > 100)
+        return 3;
+    limit_descriptors(theirs[9] + 20);
+    if (weft_await(t.fiber) != 0 || t.rc != ENOUGH || t.count != 10)
+        return 4;
+    for (int i = 0; i < 10; i++) {
+        char byte;
+        if (write(theirs[i], "x", 1) != 1 || weft_read(t.fd[i], &byte, 1) != 1)
+            return 5;
+    }
+    return 0;
+}
+
+/* The law: it goes on, having said so, without spinning. */
+START_TEST(an_accept_loop_without_descriptors_says_so_once_and_goes_on_when_there_are_some)
+{
+    const outcome *o = run_apart(run_out_of_descriptors);
+    ck_assert_msg(o->status == 0, "%d: %s", o->status, o->text);
+    ck_assert_uint_eq(count_in(o->text, "\n"), 1);
+    assert_said(o, "Too many open files");
+}
+END_TEST
+
+/* One who receives a stream, and how much of it. */
+typedef struct receiver {
+    int fd;
+    size_t got;
+    size_t wanted; /* then it says stop */
+    unsigned parts;
+    int rc;
+    weft_fiber fiber;
+} receiver;
+
+static int take_data(const void *data, size_t bytes, void *ctx)
+{
+    receiver *r = ctx;
+    ck_assert_uint_gt(bytes, 0);
+    assert_bytes_at(data, bytes, r->got);
+    r->got += bytes;
+    r->parts++;
+    return r->got < r->wanted ? 0 : ENOUGH;
+}
+
+static weft_value receive_all(void *arg)
+{
+    receiver *r = arg;
+    r->rc = weft_recv_loop(r->fd, take_data, r);
+    return 0;
+}
+
+static void spin_receiver(receiver *r, int fd, size_t got, size_t wanted)
+{
+    *r = (receiver){.fd = fd, .got = got, .wanted = wanted, .rc = 1000};
+    r->fiber = weft_spin(receive_all, r);
+    let_run();
+}
+
+static void open_kind(int fd[2], int kind)
+{
+    if (kind == 2)
+        tcp_pair(fd);
+    else
+        ck_assert_int_eq(kind == 0 ? weft_pipe(fd) : weft_socketpair(fd), 0);
+}
+#define KINDS 3
+
+static weft_value send_stream(void *arg)
+{
+    int fd = *(int *)arg;
+    static unsigned char data[300000];
+    fill_from(data, sizeof data, 0);
+    ck_assert_int_eq(weft_write_all(fd, data, sizeof data), sizeof data);
+    ck_assert_int_eq(weft_close(fd), 0);
+    return 0;
+}
+
+START_TEST(a_receive_loop_hands_over_all_there_is_in_order_and_ends_with_it)
+{
+    for (int kind = 0; kind < KINDS; kind++) {
+        int fd[2];
+        receiver r;
+        open_kind(fd, kind);
+        spin_receiver(&r, fd[0], 0, SIZE_MAX);
+        weft_fiber sender = weft_spin(send_stream, &fd[1]);
+        ck_assert_int_eq(weft_await(r.fiber), 0);
+        ck_assert_int_eq(weft_await(sender), 0);
+        ck_assert_int_eq(r.rc, 0);
+        ck_assert_uint_eq(r.got, 300000);
+        assert_nothing_pending();
+        ck_assert_int_eq(weft_close(fd[0]), 0);
+    }
+}
+END_TEST
+
+/* Put so much of the stream into fd, past weft, in small parts. */
+static void put_stream(int fd, size_t from, size_t to)
+{
+    unsigned char data[100];
+    for (size_t n; from < to; from += n) {
+        n = 1 + random_below(sizeof data);
+        n = n < to - from ? n : to - from;
+        fill_from(data, n, from);
+        ck_assert_int_eq(write(fd, data, n), (ssize_t)n);
+    }
+}
+
+/* Read on from there by single calls. */
+static size_t read_on(int fd, size_t got, size_t to)
+{
+    while (got < to) {
+        unsigned char data[64];
+        size_t bytes = 1 + random_below(sizeof data - 1);
+        bytes = bytes < to - got ? bytes : to - got;
+        ssize_t n =
+            random_below(2) == 0 ? weft_read(fd, data, bytes) : weft_read_full(fd, data, bytes);
+        ck_assert_int_gt(n, 0);
+        assert_bytes_at(data, (size_t)n, got);
+        got += (size_t)n;
+    }
+    return got;
+}
+
+/* No byte is lost, nor doubled, whoever reads the next one. */
+START_TEST(what_a_receive_loop_did_not_hand_over_is_what_the_next_read_returns)
+{
+    for (int round = 0; round < 30; round++) {
+        int fd[2];
+        char byte;
+        receiver r;
+        size_t got = 0, end = 0;
+        open_kind(fd, round % KINDS);
+        for (int stage = 0; stage < 6; stage++) {
+            spin_receiver(&r, fd[0], got, got + 200);
+            if (round % 2 == 0)
+                ck_assert_int_eq(weft_sleep(0), 0);
+            put_stream(fd[1], end, end + 1000);
+            end += 1000;
+            if (stage % 3 == 2) /* it may have come to nothing, or further */
+                weft_cancel(r.fiber);
+            weft_await(r.fiber);
+            ck_assert(r.rc == ENOUGH || stage % 3 == 2);
+            got = r.got;
+            if (got < end)
+                got = read_on(fd[0], got, got + 1 + random_below((unsigned)(end - got)));
+        }
+        ck_assert_uint_eq(read_on(fd[0], got, end), end);
+        assert_nothing_pending();
+        ck_assert_int_eq(weft_close(fd[1]), 0);
+        ck_assert_int_eq(weft_read(fd[0], &byte, 1), 0);
+        ck_assert_int_eq(weft_close(fd[0]), 0);
+    }
+}
+END_TEST
+
+/* It begins with what another left, of which a part has been read, and comes to nothing. */
+START_TEST(a_receive_loop_that_never_began_leaves_what_the_one_before_it_left)
+{
+    int fd[2];
+    receiver r;
+    static unsigned char data[40000];
+    open_kind(fd, 1);
+    spin_receiver(&r, fd[0], 0, 1);
+    ck_assert_int_eq(weft_sleep(0), 0);
+    fill_from(data, sizeof data, 0);
+    ck_assert_int_eq(write(fd[1], data, sizeof data), sizeof data);
+    ck_assert_int_eq(weft_await(r.fiber), 0);
+    ck_assert_int_eq(r.rc, ENOUGH);
+    size_t got = read_on(fd[0], r.got, r.got + 7);
+    r = (receiver){.fd = fd[0], .got = got, .wanted = SIZE_MAX};
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_recv_loop(fd[0], take_data, &r), -ECANCELED);
+    }
+    ck_assert_uint_eq(read_on(fd[0], r.got, sizeof data), sizeof data);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+}
+END_TEST
+
+static weft_value trickle(void *arg)
+{
+    int fd = *(int *)arg;
+    for (size_t at = 0; at < 20000;) {
+        size_t n = 1 + random_below(40);
+        put_stream(fd, at, at + n);
+        at += n;
+        weft_sleep(random_below(50) * 1e-6);
+    }
+    ck_assert_int_eq(weft_close(fd), 0);
+    return 0;
+}
+
+/* P61 for loops: deadlines strike while data comes. */
+START_TEST(a_receive_loop_that_is_cut_short_loses_no_byte)
+{
+    for (int kind = 0; kind < KINDS; kind++) {
+        int fd[2], rc = -ECANCELED;
+        receiver r = {.wanted = SIZE_MAX};
+        open_kind(fd, kind);
+        r.fd = fd[0];
+        weft_fiber sender = weft_spin(trickle, &fd[1]);
+        while (rc == -ECANCELED) {
+            WEFT_MOVE_ON_AFTER(random_below(300) * 1e-6) {
+                rc = weft_recv_loop(fd[0], take_data, &r);
+            }
+            if (rc == -ECANCELED && random_below(2) == 0 && r.got < 20000)
+                r.got = read_on(fd[0], r.got, r.got + 1);
+        }
+        ck_assert_int_eq(rc, 0);
+        ck_assert_int_eq(weft_await(sender), 0);
+        ck_assert_uint_ge(r.got, 20000);
+        assert_nothing_pending();
+        ck_assert_int_eq(weft_close(fd[0]), 0);
+    }
+}
+END_TEST
+
+START_TEST(closing_a_descriptor_ends_its_receive_loop)
+{
+    for (int round = 0; round < 2 * KINDS; round++) {
+        int fd[2];
+        receiver r;
+        open_kind(fd, round / 2);
+        spin_receiver(&r, fd[0], 0, SIZE_MAX);
+        if (round % 2 == 0)
+            ck_assert_int_eq(weft_sleep(0), 0);
+        ck_assert_int_eq(weft_close(fd[0]), 0);
+        ck_assert_int_eq(weft_await(r.fiber), 0);
+        ck_assert_int_eq(r.rc, -EBADF);
+        assert_nothing_pending();
+        ck_assert_int_eq(weft_close(fd[1]), 0);
+    }
+}
+END_TEST
+
+/* What one left, the next file with that number does not get. */
+START_TEST(what_a_receive_loop_left_goes_with_its_descriptor)
+{
+    int old[2], new[2];
+    receiver r;
+    char data[8];
+    open_kind(old, 1);
+    spin_receiver(&r, old[0], 0, 1);
+    ck_assert_int_eq(weft_sleep(0), 0);
+    put_stream(old[1], 0, 500);
+    ck_assert_int_eq(weft_await(r.fiber), 0);
+    ck_assert_int_eq(weft_close(old[0]), 0);
+    ck_assert_int_eq(weft_close(old[1]), 0);
+    open_kind(new, 1);
+    ck_assert_int_eq(new[0], old[0]);
+    ck_assert_int_eq(write(new[1], "new", 3), 3);
+    ck_assert_int_eq(weft_read(new[0], data, sizeof data), 3);
+    ck_assert_mem_eq(data, "new", 3);
+    ck_assert_int_eq(weft_close(new[0]), 0);
+    ck_assert_int_eq(weft_close(new[1]), 0);
+}
+END_TEST
+
+/* More loops than there are buffers, each with a callee that is slow. */
+#define LOOPS 600
+
+static int take_slowly(const void *data, size_t bytes, void *ctx)
+{
+    int rc = take_data(data, bytes, ctx);
+    weft_sleep(0.0001);
+    return rc;
+}
+
+static weft_value receive_slowly(void *arg)
+{
+    receiver *r = arg;
+    r->rc = weft_recv_loop(r->fd, take_slowly, r);
+    return 0;
+}
+
+START_TEST(more_receive_loops_than_the_kernel_has_buffers_for_lose_nothing)
+{
+    static receiver r[LOOPS];
+    static int fd[LOOPS][2];
+    ck_assert_uint_ge(raise_descriptor_limit(2 * LOOPS + 64), 2 * LOOPS + 64);
+    for (size_t i = 0; i < LOOPS; i++) {
+        open_kind(fd[i], 1);
+        r[i] = (receiver){.fd = fd[i][0], .wanted = SIZE_MAX, .rc = 1000};
+        r[i].fiber = weft_spin(receive_slowly, &r[i]);
+    }
+    ck_assert_int_eq(weft_sleep(0), 0);
+    for (size_t i = 0; i < LOOPS; i++)
+        put_stream(fd[i][1], 0, 500);
+    for (size_t i = 0; i < LOOPS; i++)
+        ck_assert_int_eq(weft_close(fd[i][1]), 0);
+    for (size_t i = 0; i < LOOPS; i++) {
+        ck_assert_int_eq(weft_await(r[i].fiber), 0);
+        ck_assert_int_eq(r[i].rc, 0);
+        ck_assert_uint_eq(r[i].got, 500);
+        ck_assert_int_eq(weft_close(fd[i][0]), 0);
+    }
+    assert_nothing_pending();
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &an_accept_loop_hands_over_every_connection_until_it_is_told_to_stop,
+    &what_a_loop_did_not_hand_over_is_what_the_next_accepts_return,
+    &what_a_loop_did_not_hand_over_goes_to_those_who_wait_behind_it,
+    &what_two_loops_did_not_hand_over_is_all_there_for_the_next,
+    &a_loop_that_is_cut_short_loses_no_connection,
+    &closing_a_listener_ends_the_loop_and_what_it_had_accepted,
+    &an_accept_loop_without_descriptors_says_so_once_and_goes_on_when_there_are_some,
+    &a_receive_loop_hands_over_all_there_is_in_order_and_ends_with_it,
+    &what_a_receive_loop_did_not_hand_over_is_what_the_next_read_returns,
+    &a_receive_loop_that_never_began_leaves_what_the_one_before_it_left,
+    &a_receive_loop_that_is_cut_short_loses_no_byte,
+    &closing_a_descriptor_ends_its_receive_loop,
+    &what_a_receive_loop_left_goes_with_its_descriptor,
+    &more_receive_loops_than_the_kernel_has_buffers_for_lose_nothing,
+};
+
+int main(void)
+{
+    return run_suite("loop", tests, COUNT_OF(tests));
+}
