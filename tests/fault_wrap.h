@@ -5,12 +5,19 @@
  *
  * A failure is a single one, or it lasts: then every later call that needs memory or a descriptor
  * fails too, as it does when a machine is full.
+ *
+ * Not here: fcntl and getsockopt, which cannot fail for what the library asks of an open
+ * descriptor; libev's own calls, as libev aborts when it gets no memory (ev.c asks for it before).
+ * The ring's calls are in fault_ring.h.
  */
 #ifndef TESTS_FAULT_WRAP_H
 #define TESTS_FAULT_WRAP_H
 
 #include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -18,7 +25,9 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -56,6 +65,14 @@ static bool fault_is_told(long result)
         if (result == -errors[i])
             return atomic_load(&fault.struck) > 0;
     return false;
+}
+
+/* The same of one that got to hear of it by way of its peer. */
+static inline bool fault_is_felt(long result)
+{
+    return atomic_load(&fault.struck) > 0 &&
+           (fault_is_told(result) || result == -EPIPE || result == -ECONNRESET ||
+            result == -ECONNREFUSED || result == -ECONNABORTED);
 }
 
 #define FAULT_WRAP(type, name, parameters, arguments, kind, error, failure) \
@@ -106,6 +123,72 @@ FAULT_WRAP(ssize_t, preadv2, (int fd, const struct iovec *to, int n, off_t at, i
            (fd, to, n, at, flags), PASSING, EIO, -1)
 FAULT_WRAP(ssize_t, pwritev2, (int fd, const struct iovec *from, int n, off_t at, int flags),
            (fd, from, n, at, flags), PASSING, EIO, -1)
+
+FAULT_WRAP(ssize_t, recvmsg, (int fd, struct msghdr *to, int flags), (fd, to, flags), PASSING,
+           ENOBUFS, -1)
+FAULT_WRAP(ssize_t, sendmsg, (int fd, const struct msghdr *from, int flags), (fd, from, flags),
+           PASSING, ENOBUFS, -1)
+FAULT_WRAP(int, accept4, (int fd, struct sockaddr *from, socklen_t *bytes, int flags),
+           (fd, from, bytes, flags), SCARCE, EMFILE, -1)
+FAULT_WRAP(int, connect, (int fd, const struct sockaddr *to, socklen_t bytes), (fd, to, bytes),
+           PASSING, ENOBUFS, -1)
+FAULT_WRAP(int, socket, (int family, int type, int protocol), (family, type, protocol), SCARCE,
+           EMFILE, -1)
+FAULT_WRAP(int, bind, (int fd, const struct sockaddr *at, socklen_t bytes), (fd, at, bytes), SCARCE,
+           ENOMEM, -1)
+FAULT_WRAP(int, listen, (int fd, int backlog), (fd, backlog), PASSING, ENOBUFS, -1)
+FAULT_WRAP(ssize_t, splice, (int in, off_t *from, int out, off_t *to, size_t bytes, unsigned flags),
+           (in, from, out, to, bytes, flags), PASSING, ENOMEM, -1)
+FAULT_WRAP(ssize_t, tee, (int in, int out, size_t bytes, unsigned flags), (in, out, bytes, flags),
+           PASSING, ENOMEM, -1)
+FAULT_WRAP(ssize_t, sendfile, (int out, int in, off_t *from, size_t bytes), (out, in, from, bytes),
+           PASSING, ENOMEM, -1)
+
+FAULT_WRAP(int, fstat, (int fd, struct stat *out), (fd, out), PASSING, EIO, -1)
+FAULT_WRAP(int, fstatat, (int folder, const char *path, struct stat *out, int flags),
+           (folder, path, out, flags), PASSING, EIO, -1)
+FAULT_WRAP(int, fsync, (int fd), (fd), PASSING, EIO, -1)
+FAULT_WRAP(int, fdatasync, (int fd), (fd), PASSING, EIO, -1)
+FAULT_WRAP(int, ftruncate, (int fd, off_t bytes), (fd, bytes), PASSING, EIO, -1)
+FAULT_WRAP(int, rename, (const char *from, const char *to), (from, to), PASSING, ENOSPC, -1)
+FAULT_WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode), PASSING, ENOSPC, -1)
+FAULT_WRAP(int, unlinkat, (int folder, const char *path, int flags), (folder, path, flags), PASSING,
+           EIO, -1)
+FAULT_WRAP(int, mkostemp, (char *path, int flags), (path, flags), SCARCE, EMFILE, -1)
+FAULT_WRAP(ssize_t, getdents64, (int fd, void *out, size_t bytes), (fd, out, bytes), PASSING, EIO,
+           -1)
+FAULT_WRAP(int, inotify_init1, (int flags), (flags), SCARCE, EMFILE, -1)
+FAULT_WRAP(int, inotify_add_watch, (int fd, const char *path, uint32_t mask), (fd, path, mask),
+           SCARCE, ENOSPC, -1)
+
+/* These return their errors. */
+FAULT_WRAP(int, posix_memalign, (void **out, size_t alignment, size_t bytes),
+           (out, alignment, bytes), SCARCE, ENOMEM, ENOMEM)
+FAULT_WRAP(int, pthread_create,
+           (pthread_t * out, const pthread_attr_t *attributes, void *(*fn)(void *), void *arg),
+           (out, attributes, fn, arg), SCARCE, EAGAIN, EAGAIN)
+FAULT_WRAP(int, getaddrinfo,
+           (const char *host, const char *service, const struct addrinfo *hints,
+            struct addrinfo **out),
+           (host, service, hints, out), PASSING, ENOMEM, fault.first % 2 ? EAI_MEMORY : EAI_AGAIN)
+
+/* Variadic: the mode may be missing, and is not looked at then. */
+#define FAULT_WRAP_OPEN(name, parameters, arguments)  \
+    int __real_##name parameters;                     \
+    int __wrap_##name parameters;                     \
+    int __wrap_##name parameters                      \
+    {                                                 \
+        va_list rest;                                 \
+        va_start(rest, flags);                        \
+        mode_t mode = (mode_t)va_arg(rest, unsigned); \
+        va_end(rest);                                 \
+        if (fault_strikes(SCARCE, EMFILE))            \
+            return -1;                                \
+        return __real_##name arguments;               \
+    }
+
+FAULT_WRAP_OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
+FAULT_WRAP_OPEN(openat, (int folder, const char *path, int flags, ...), (folder, path, flags, mode))
 
 /* Variadic, and none takes more than six. */
 long __real_syscall(long number, ...);

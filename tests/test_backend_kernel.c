@@ -264,6 +264,20 @@ START_TEST(regular_files_are_read_and_written_but_not_waited_on)
 }
 END_TEST
 
+/* Read until the other operation is done. */
+static void drain_until(int fd, const trial *other)
+{
+    char sink[5000];
+    trial read = {.is_done = true};
+    while (!other->is_done) {
+        if (read.is_done && start_read(&read, fd, sink, sizeof sink) != WEFT__OP_PENDING)
+            read.is_done = true;
+        type->poll(backend, read.is_done ? 0 : -1);
+    }
+    if (!read.is_done)
+        give_up(&read);
+}
+
 START_TEST(a_blocking_terminal_does_not_block_the_thread)
 {
     int terminal[2];
@@ -283,8 +297,8 @@ START_TEST(a_blocking_terminal_does_not_block_the_thread)
     drain(terminal[0], 4); /* its echo */
     size_t filled = fill(&write, terminal[1], piece, sizeof piece);
     ck_assert_uint_lt(filled, sizeof piece);
-    drain(terminal[0], filled);
-    ck_assert_int_gt(finish(&write, WEFT__OP_PENDING), 0);
+    drain_until(terminal[0], &write); /* io_uring's write is over when all of it is out */
+    ck_assert_int_gt(write.result, 0);
     ck_assert_int_eq(fcntl(terminal[1], F_GETFL) & O_NONBLOCK, 0);
     close_both(terminal);
 }

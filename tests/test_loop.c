@@ -442,7 +442,7 @@ START_TEST(a_receive_loop_that_never_began_leaves_what_the_one_before_it_left)
 {
     int fd[2];
     receiver r;
-    static unsigned char data[40000];
+    static unsigned char data[100000]; /* more than a loop reads at once */
     open_kind(fd, 1);
     spin_receiver(&r, fd[0], 0, 1);
     ck_assert_int_eq(weft_sleep(0), 0);

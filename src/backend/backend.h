@@ -123,6 +123,7 @@ typedef struct weft__op {
     struct weft__job *job; /* in the pool; NULL: not there */
     weft__list turn;       /* backend's own: a second place to wait in */
     uint64_t key;          /* backend's own: what the kernel knows it by */
+    size_t moved;          /* backend's own: bytes that earlier steps of it have moved */
     bool is_own;           /* the backend's own altogether: not counted as pending */
 } weft__op;
 
@@ -225,6 +226,12 @@ typedef struct weft__backend_type {
      * -errno: nothing was started, and they are to be submitted one by one.
      */
     int (*submit_linked)(weft__backend *b, weft__op *const *ops, size_t count);
+
+    /*
+     * The number has just been given to a new file, by a call that did not come through here: what
+     * is known of it does not hold. NULL: nothing is ever known.
+     */
+    void (*forget_fd)(weft__backend *b, int fd);
 
     /* shutdown(2). 0 or -errno. */
     int (*shutdown_fd)(weft__backend *b, int fd, int how);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The best first. Those after WEFT__LAST_RESORT are only taken by name. */
+/* The best first; sim, the last, is only taken by name. */
 static const weft__backend_type *const types[] = {
 #ifdef WEFT_HAS_URING
     &weft__backend_uring,
@@ -42,10 +42,7 @@ static const weft__backend_type *find(const char *name)
     return NULL;
 }
 
-/*
- * The sentence has to stay for as long as the process does, and there are few: each is made once
- * for the type that would not open and the reason.
- */
+/* For the calling thread, which is the one that asks why. */
 static const char *say_refused(const weft__backend_type *refused, int error)
 {
     static _Thread_local char text[160];

@@ -170,6 +170,11 @@ static int epoll_close_fd(weft__backend *base, int fd)
     return weft__ready_close_fd(&epoll_of(base)->ready, fd);
 }
 
+static void forget_fd(weft__backend *base, int fd)
+{
+    weft__ready_forget(&epoll_of(base)->ready, fd);
+}
+
 static int epoll_pipe(weft__backend *base, int fd[2])
 {
     return weft__ready_pipe(&epoll_of(base)->ready, fd);
@@ -237,6 +242,7 @@ const weft__backend_type weft__backend_epoll = {
     .poll = epoll_poll,
     .wake = epoll_wake,
     .close_fd = epoll_close_fd,
+    .forget_fd = forget_fd,
     .shutdown_fd = weft__call_shutdown,
     .pipe = epoll_pipe,
     .socketpair = epoll_socketpair,

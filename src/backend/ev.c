@@ -304,6 +304,11 @@ static int libev_close_fd(weft__backend *base, int fd)
     return weft__ready_close_fd(&libev_of(base)->ready, fd);
 }
 
+static void libev_forget_fd(weft__backend *base, int fd)
+{
+    weft__ready_forget(&libev_of(base)->ready, fd);
+}
+
 static int libev_pipe(weft__backend *base, int fd[2])
 {
     return weft__ready_pipe(&libev_of(base)->ready, fd);
@@ -403,8 +408,8 @@ static int open_select(weft__backend **out)
     {                                                                                           \
         .name = name_, .open = open_, .close = libev_close, .now_ns = libev_now_ns,             \
         .submit = libev_submit, .cancel = libev_cancel, .poll = libev_poll, .wake = libev_wake, \
-        .close_fd = libev_close_fd, .shutdown_fd = weft__call_shutdown, .pipe = libev_pipe,     \
-        .socketpair = libev_socketpair,                                                         \
+        .close_fd = libev_close_fd, .forget_fd = libev_forget_fd,                               \
+        .shutdown_fd = weft__call_shutdown, .pipe = libev_pipe, .socketpair = libev_socketpair, \
     }
 
 const weft__backend_type weft__backend_ev = TYPE("libev", open_any);

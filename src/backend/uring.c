@@ -175,14 +175,25 @@ static void uring_wake(weft__backend *base)
     (void)!TEMP_FAILURE_RETRY(write(weft__uring_of(base)->wake_fd, &one, sizeof one));
 }
 
+static void forget_fd(weft__backend *base, int fd)
+{
+    weft__uring_forget(weft__uring_of(base), fd);
+}
+
 static int uring_pipe(weft__backend *base, int fd[2])
 {
-    return weft__ready_pipe(&weft__uring_of(base)->ready, fd);
+    int rc = weft__call_pipe(base, fd);
+    for (int i = 0; i < 2 && rc == 0; i++)
+        forget_fd(base, fd[i]);
+    return rc;
 }
 
 static int uring_socketpair(weft__backend *base, int fd[2])
 {
-    return weft__ready_socketpair(&weft__uring_of(base)->ready, fd);
+    int rc = weft__call_socketpair(base, fd);
+    for (int i = 0; i < 2 && rc == 0; i++)
+        forget_fd(base, fd[i]);
+    return rc;
 }
 
 /* Opening and closing. */
@@ -259,6 +270,7 @@ const weft__backend_type weft__backend_uring = {
     .many_next = weft__uring_many_next,
     .many_close = weft__uring_many_close,
     .submit_linked = weft__uring_submit_linked,
+    .forget_fd = forget_fd,
     .shutdown_fd = weft__call_shutdown,
     .pipe = uring_pipe,
     .socketpair = uring_socketpair,

@@ -73,6 +73,9 @@ typedef struct weft__flight {
     weft__descriptor *descriptor;
     weft__kept *kept; /* NULL: nothing */
 
+    bool is_known;     /* what kind of file it is: the descriptor's is_not_socket, and */
+    bool has_messages; /* it is a socket, but not a stream */
+    bool is_terminal;
     weft__list all;          /* in weft__uring's flights */
     weft__watch *watches[2]; /* for POLLIN, for POLLOUT; NULL: none made */
     weft__kept kept_room;    /* what kept points to */
@@ -145,6 +148,9 @@ static inline struct io_uring_sqe *weft__uring_entry(weft__uring *b)
 /* What is known of fd; NULL: no memory, or no such descriptor. */
 weft__flight *weft__uring_note(weft__uring *b, int fd);
 
+/* The number has just been given to a new file: nothing that was known of it holds. */
+void weft__uring_forget(weft__uring *b, int fd);
+
 weft__flight *weft__uring_make_flight(weft__uring *b, weft__descriptor *d);
 
 /* Put an operation into its line, and start it if it is its turn; f is NULL for one on no
@@ -209,9 +215,9 @@ static inline bool weft__uring_has(const weft__uring *b, int opcode)
 }
 
 /* Can the kernel do this operation all by itself, on a descriptor of which this is known? */
-bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft__descriptor *d);
+bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft__flight *f);
 
-/* Fill in the entry; is_native has said yes. d may be NULL. */
-void weft__uring_prep(struct io_uring_sqe *sqe, const weft__op *op, const weft__descriptor *d);
+/* Fill in the entry; is_native has said yes. f may be NULL. */
+void weft__uring_prep(struct io_uring_sqe *sqe, const weft__op *op, const weft__flight *f);
 
 #endif

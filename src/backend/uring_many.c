@@ -162,6 +162,11 @@ static void close_conns(weft__conns *c)
 /* Behind what another loop on the same descriptor has left. False: no memory. */
 static bool keep_behind(weft__uring *b, weft__kept *k, weft__many *m)
 {
+    if (m->skip > 0) {
+        weft__buffer_note *note = &b->buffers.notes[m->first];
+        note->bytes -= (unsigned)m->skip;
+        memmove(data_of(b, m->first), data_of(b, m->first) + m->skip, note->bytes);
+    }
     while (m->first != NO_BUFFER)
         append_buffer(b, &k->first, &k->final, pop_buffer(b, &m->first));
     if (k->conns == NULL) {
@@ -225,34 +230,32 @@ static int take_conn(weft__uring *b, weft__flight *f, const weft__op *op)
     return fd;
 }
 
-/* Copy out of what was kept: of a stream as much as there is, else one message. */
-static intptr_t take_data(weft__uring *b, weft__flight *f, int fd, struct msghdr *m, int flags)
+/* Copy one piece out of what is kept, from *used bytes into *buffer on, which move along. */
+static size_t copy_kept(const weft__uring *b, int *buffer, size_t *used, const struct iovec *to)
+{
+    size_t at = 0;
+    while (at < to->iov_len && *buffer != NO_BUFFER) {
+        const weft__buffer_note *note = &b->buffers.notes[*buffer];
+        size_t there = note->bytes - *used, wanted = to->iov_len - at;
+        size_t n = there < wanted ? there : wanted;
+        memcpy((char *)to->iov_base + at, data_of(b, *buffer) + *used, n);
+        at += n;
+        *used = n < there ? *used + n : 0;
+        *buffer = n < there ? *buffer : note->next;
+    }
+    return at;
+}
+
+/* It is a stream: as much as there is. */
+static intptr_t take_data(weft__uring *b, weft__flight *f, const struct msghdr *m, int flags)
 {
     weft__kept *k = f->kept;
-    int type = SOCK_STREAM;
-    socklen_t type_bytes = sizeof type;
-    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes);
     int buffer = k->first;
     size_t used = k->used, total = 0;
-    for (size_t i = 0; i < m->msg_iovlen && buffer != NO_BUFFER; i++) {
-        for (size_t at = 0; at < m->msg_iov[i].iov_len && buffer != NO_BUFFER;) {
-            size_t there = b->buffers.notes[buffer].bytes - used;
-            size_t wanted = m->msg_iov[i].iov_len - at;
-            size_t n = there < wanted ? there : wanted;
-            memcpy((char *)m->msg_iov[i].iov_base + at, data_of(b, buffer) + used, n);
-            at += n, used += n, total += n;
-            if (n < there)
-                continue;
-            used = 0;
-            buffer = type == SOCK_STREAM ? b->buffers.notes[buffer].next : NO_BUFFER;
-        }
-    }
+    for (size_t i = 0; i < m->msg_iovlen; i++)
+        total += copy_kept(b, &buffer, &used, &m->msg_iov[i]);
     if (flags & MSG_PEEK)
         return (intptr_t)total;
-    if (type != SOCK_STREAM) { /* the rest of a message that did not fit is lost, as ever */
-        buffer = b->buffers.notes[k->first].next;
-        used = 0;
-    }
     while (k->first != buffer)
         give_back(b, pop_buffer(b, &k->first));
     k->used = used;
@@ -272,19 +275,19 @@ intptr_t weft__uring_take_kept(weft__uring *b, weft__flight *f, weft__op *op)
         return op->u.events & POLLIN ? POLLIN : WEFT__OP_PENDING;
     case WEFT__OP_READ:
         piece = (struct iovec){op->u.buffer.data, op->u.buffer.bytes};
-        return has_data ? take_data(b, f, op->fd, &message, 0) : WEFT__OP_PENDING;
+        return has_data ? take_data(b, f, &message, 0) : WEFT__OP_PENDING;
     case WEFT__OP_READV:
         message.msg_iov = (struct iovec *)op->u.vector.pieces;
         message.msg_iovlen = (size_t)op->u.vector.count;
-        return has_data ? take_data(b, f, op->fd, &message, 0) : WEFT__OP_PENDING;
+        return has_data ? take_data(b, f, &message, 0) : WEFT__OP_PENDING;
     case WEFT__OP_RECV:
         piece = (struct iovec){op->u.packet.data, op->u.packet.bytes};
-        return has_data ? take_data(b, f, op->fd, &message, op->u.packet.flags) : WEFT__OP_PENDING;
+        return has_data ? take_data(b, f, &message, op->u.packet.flags) : WEFT__OP_PENDING;
     case WEFT__OP_RECVMSG:
         op->u.message.header->msg_namelen = 0;
         op->u.message.header->msg_controllen = 0;
         op->u.message.header->msg_flags = 0;
-        return has_data ? take_data(b, f, op->fd, op->u.message.header, op->u.message.flags)
+        return has_data ? take_data(b, f, op->u.message.header, op->u.message.flags)
                         : WEFT__OP_PENDING;
     case WEFT__OP_SPLICE:
     case WEFT__OP_TEE: /* the kernel has it no more: -EINVAL sends the caller to read and write */
@@ -332,8 +335,8 @@ int weft__uring_many_open(weft__backend *base, weft__many *m)
     if (!(is_accept ? a->has_multishot_accept : a->has_multishot_recv))
         return -EOPNOTSUPP;
     weft__flight *f = weft__uring_note(b, m->op.fd);
-    if (f == NULL || f->descriptor->is_closing || f->descriptor->is_not_socket)
-        return -EOPNOTSUPP;
+    if (f == NULL || f->descriptor->is_closing || f->descriptor->is_not_socket || f->has_messages)
+        return -EOPNOTSUPP; /* a message may be larger than a buffer */
     weft__conns *conns = is_accept ? make_conns() : NULL;
     if (is_accept ? conns == NULL : make_buffers(b) < 0)
         return -EOPNOTSUPP;

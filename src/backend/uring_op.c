@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* In an operation's progress. */
 enum {
@@ -67,15 +68,49 @@ weft__flight *weft__uring_make_flight(weft__uring *b, weft__descriptor *d)
     return f;
 }
 
+/* Once for each descriptor, so that no operation has to fail to find out. */
+static COLD void learn(weft__flight *f, int fd)
+{
+    int type;
+    socklen_t bytes = sizeof type;
+    bool is_socket = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0;
+    struct stat status = {0};
+    if (!is_socket)
+        fstat(fd, &status);
+    f->is_known = true;
+    f->has_messages = is_socket && type != SOCK_STREAM;
+    f->is_terminal = S_ISCHR(status.st_mode) && isatty(fd);
+    f->descriptor->is_not_socket = !is_socket;
+    f->descriptor->is_on_disk = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode);
+}
+
+static COLD weft__flight *note_new(weft__uring *b, int fd)
+{
+    weft__descriptor *d = weft__ready_find(&b->ready, fd);
+    if (fcntl(fd, F_GETFD) < 0)
+        return NULL; /* a stray number would make a huge table */
+    if (d == NULL)
+        d = weft__ready_note(&b->ready, fd);
+    if (d == NULL)
+        return NULL;
+    weft__flight *f = d->watcher != NULL ? d->watcher : weft__uring_make_flight(b, d);
+    if (f != NULL)
+        learn(f, fd);
+    return f;
+}
+
 weft__flight *weft__uring_note(weft__uring *b, int fd)
 {
     weft__descriptor *d = weft__ready_find(&b->ready, fd);
-    if (LIKELY(d != NULL && d->watcher != NULL))
-        return d->watcher;
-    if (d == NULL && fcntl(fd, F_GETFD) < 0)
-        return NULL; /* a stray number would make a huge table */
-    d = weft__ready_note(&b->ready, fd);
-    return d != NULL ? weft__uring_make_flight(b, d) : NULL;
+    weft__flight *f = LIKELY(d != NULL) ? d->watcher : NULL;
+    return LIKELY(f != NULL && f->is_known) ? f : note_new(b, fd);
+}
+
+/* NULL if there is none. */
+static weft__flight *flight_of(weft__uring *b, int fd)
+{
+    weft__descriptor *d = fd >= 0 ? weft__ready_find(&b->ready, fd) : NULL;
+    return d != NULL ? d->watcher : NULL;
 }
 
 static weft__op *first_of(const weft__list *line)
@@ -149,7 +184,7 @@ static void enter_start(weft__uring *b, struct io_uring_sqe *sqe, weft__op *op)
         weft__uring_prep_many(sqe, op);
         return;
     }
-    weft__uring_prep(sqe, op, weft__ready_find(&b->ready, op->fd));
+    weft__uring_prep(sqe, op, flight_of(b, op->fd));
     if (op->progress & LINKED) {
         sqe->flags |= IOSQE_IO_LINK;
         /* Else what follows would be begun when a part has gone out. */
@@ -247,6 +282,7 @@ intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
     weft__uring *b = weft__uring_of(base);
     op->progress = 0;
     op->key = 0;
+    op->moved = 0;
     op->job = NULL;
     weft__list_init(&op->link);
     weft__list_init(&op->turn);
@@ -263,7 +299,7 @@ intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
                 return result;
         }
     }
-    if (!weft__uring_is_native(b, op, f != NULL ? f->descriptor : NULL))
+    if (!weft__uring_is_native(b, op, f))
         return weft__ready_submit(&b->ready, op);
     if (op->code == WEFT__OP_WAIT) {
         intptr_t result = look_first(op);
@@ -279,8 +315,7 @@ static bool is_free_to_go(weft__uring *b, const weft__op *op)
 {
     weft__flight *f = weft__uring_note(b, op->fd);
     return f != NULL && !f->descriptor->is_closing && f->kept == NULL &&
-           weft__list_is_empty(&f->lines[weft__uring_line(op)]) &&
-           weft__uring_is_native(b, op, f->descriptor);
+           weft__list_is_empty(&f->lines[weft__uring_line(op)]) && weft__uring_is_native(b, op, f);
 }
 
 int weft__uring_submit_linked(weft__backend *base, weft__op *const *ops, size_t count)
@@ -295,6 +330,7 @@ int weft__uring_submit_linked(weft__backend *base, weft__op *const *ops, size_t 
     for (size_t i = 0; i < count; i++) {
         weft__op *op = ops[i];
         op->progress = i + 1 < count ? LINKED : 0;
+        op->moved = 0;
         op->job = NULL;
         weft__list_init(&op->turn);
         weft__flight *f = weft__uring_note(b, op->fd);
@@ -358,7 +394,10 @@ static void finish(weft__uring *b, weft__op *op, intptr_t result)
     weft__list_remove(&op->turn);                   /* a cancel that found no room comes too late */
     weft__list_remove(&op->link);
     uncount(b, op);
-    weft__ready_forget_new(&b->ready, op, result);
+    if (result >= 0 && op->code == WEFT__OP_ACCEPT)
+        weft__uring_forget(b, (int)result);
+    else
+        weft__ready_forget_new(&b->ready, op, result);
     op->done(op, result); /* first: it may close the descriptor under those that wait */
     if (!is_alone)
         weft__uring_start_next(b, fd, which);
@@ -385,12 +424,11 @@ static sequel judge(weft__uring *b, const weft__op *op, int result)
     switch (result) {
     case -EINTR:
         return AGAIN; /* a kernel thread was signalled on its way */
-    case -ENOTSOCK:
-        if (!is_buffer || op->u.buffer.offset >= 0)
+    case -ENOTSOCK:   /* the number was another file's when we learned what it is */
+        if (!is_buffer)
             return OVER;
-        weft__ready_find(&b->ready, op->fd)->is_not_socket = true;
-        return weft__uring_is_native(b, op, weft__ready_find(&b->ready, op->fd)) ? AGAIN
-                                                                                 : BY_READINESS;
+        learn(flight_of(b, op->fd), op->fd);
+        return weft__uring_is_native(b, op, flight_of(b, op->fd)) ? AGAIN : BY_READINESS;
     case -EOPNOTSUPP: /* before Linux 6.18: it does not know RWF_NOSIGNAL */
         if (!is_write)
             return OVER;
@@ -416,10 +454,32 @@ static intptr_t end_of_given_up(const weft__op *op, int result)
     return op->progress & CLOSED ? -EBADF : -ECANCELED;
 }
 
+/*
+ * Of a file that is only partly in memory the kernel may return that part. As with read(2), a short
+ * read means the end of a file, and nothing else.
+ */
+static bool is_cut_short(weft__uring *b, const weft__op *op, int result)
+{
+    if (op->code != WEFT__OP_READ || op->progress & (CANCELLED | CLOSED | LINKED))
+        return false;
+    const weft__descriptor *d = weft__ready_find(&b->ready, op->fd);
+    return d->is_on_disk && op->moved + (size_t)result < op->u.buffer.bytes;
+}
+
 void weft__uring_completed(weft__uring *b, weft__op *op, int result)
 {
     if (result <= ERESTART_FIRST && result >= ERESTART_LAST)
         result = -EINTR;
+    if (result > 0 && is_cut_short(b, op, result)) {
+        op->moved += (size_t)result;
+        op->progress &= ~STARTED;
+        start(b, op);
+        return;
+    }
+    if (op->moved > 0) { /* how the rest ended is for the next call to find out */
+        finish(b, op, (intptr_t)op->moved + (result > 0 ? result : 0));
+        return;
+    }
     if (op->progress & (CANCELLED | CLOSED)) {
         finish(b, op, end_of_given_up(op, result));
         return;
@@ -475,6 +535,22 @@ static void end_line(weft__uring *b, weft__list *line)
     }
 }
 
+/* End everything that is under way on a descriptor, and forget what is known of it. */
+static void clear(weft__uring *b, weft__flight *f, bool must_flush)
+{
+    f->descriptor->is_closing = true;
+    bool is_any_started = false;
+    for (int i = 0; i < WEFT__LINES; i++)
+        is_any_started |= recall_line(b, &f->lines[i]);
+    if (is_any_started && must_flush)
+        weft__uring_flush(b);
+    for (int i = 0; i < WEFT__LINES; i++)
+        end_line(b, &f->lines[i]);
+    weft__uring_drop_kept(b, f);
+    f->is_known = false;
+    f->descriptor->is_closing = false;
+}
+
 /*
  * The kernel looks a number up when it gets the operation: everything that names this one has to be
  * with it before the number can belong to another file.
@@ -482,21 +558,19 @@ static void end_line(weft__uring *b, weft__list *line)
 int weft__uring_close_fd(weft__backend *base, int fd)
 {
     weft__uring *b = weft__uring_of(base);
-    weft__descriptor *d = weft__ready_find(&b->ready, fd);
-    weft__flight *f = d != NULL ? d->watcher : NULL;
+    weft__flight *f = flight_of(b, fd);
     if (f != NULL) {
-        if (d->is_closing)
+        if (f->descriptor->is_closing)
             return -EBADF;
-        d->is_closing = true;
-        bool is_any_started = false;
-        for (int i = 0; i < WEFT__LINES; i++)
-            is_any_started |= recall_line(b, &f->lines[i]);
-        if (is_any_started)
-            weft__uring_flush(b);
-        for (int i = 0; i < WEFT__LINES; i++)
-            end_line(b, &f->lines[i]);
-        weft__uring_drop_kept(b, f);
-        d->is_closing = false;
+        clear(b, f, true);
     }
     return weft__ready_close_fd(&b->ready, fd);
+}
+
+void weft__uring_forget(weft__uring *b, int fd)
+{
+    weft__flight *f = flight_of(b, fd);
+    if (f != NULL)
+        clear(b, f, false);
+    weft__ready_forget(&b->ready, fd);
 }

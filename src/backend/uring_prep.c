@@ -1,6 +1,8 @@
 /* An operation as an entry of the submission queue. */
 #include "backend/uring.h"
 
+#include "backend/call.h"
+
 #include <fcntl.h>
 
 /* Linux 6.18; not in glibc 2.36. */
@@ -43,58 +45,78 @@ static int opcode_of(const weft__op *op, bool is_socket)
     }
 }
 
-/* A read or write without an offset is taken for one on a socket until the kernel says no. */
-static bool is_taken_for_socket(const weft__op *op, const weft__descriptor *d)
+static bool is_buffer(const weft__op *op)
 {
-    return op->u.buffer.offset == WEFT__OFFSET_CURRENT && !(d != NULL && d->is_not_socket);
+    return op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE;
+}
+
+/* A read or write without an offset, on what is a socket as far as we know. */
+static bool is_on_socket(const weft__op *op, const weft__flight *f)
+{
+    return is_buffer(op) && op->u.buffer.offset < 0 && f != NULL && !f->descriptor->is_not_socket;
 }
 
 static bool never_waits(const weft__op *op)
 {
-    const int flags_now = MSG_DONTWAIT | MSG_ERRQUEUE;
-    switch (op->code) {
-    case WEFT__OP_READ: /* of nothing: as read(2) has it, which does not wait for data either */
-        return op->u.buffer.bytes == 0;
-    case WEFT__OP_RECV:
-    case WEFT__OP_SEND:
-        return op->u.packet.flags & flags_now;
-    case WEFT__OP_RECVMSG:
-    case WEFT__OP_SENDMSG:
-        return op->u.message.flags & flags_now;
-    default:
-        return false;
-    }
+    /* Of nothing: as read(2) has it, which does not wait for data either. */
+    bool is_of_nothing = op->code == WEFT__OP_READ && op->u.buffer.bytes == 0;
+    return is_of_nothing || weft__call_never_waits(op);
 }
 
 /* At an offset: the kernel would take a pipe for a file, and wait. */
 static bool is_at_offset(const weft__op *op)
 {
-    if (op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE)
+    if (is_buffer(op))
         return op->u.buffer.offset >= 0;
     return (op->code == WEFT__OP_READV || op->code == WEFT__OP_WRITEV) && op->u.vector.offset >= 0;
 }
 
-bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft__descriptor *d)
+/*
+ * The kernel tries a message to a full queue again with what the first try has left of it: nothing
+ * (seen with unix datagrams on Linux 6.18).
+ */
+static bool is_message(const weft__op *op, const weft__flight *f)
 {
-    bool is_socket = is_taken_for_socket(op, d);
-    int opcode = opcode_of(op, is_socket);
-    if (opcode < 0 || !weft__uring_has(b, opcode) || never_waits(op))
+    bool is_send = op->code == WEFT__OP_SEND || op->code == WEFT__OP_SENDMSG ||
+                   op->code == WEFT__OP_WRITE || op->code == WEFT__OP_WRITEV;
+    return is_send && f != NULL && f->has_messages;
+}
+
+bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft__flight *f)
+{
+    int opcode = opcode_of(op, is_on_socket(op, f));
+    if (opcode < 0 || !weft__uring_has(b, opcode) || never_waits(op) || is_message(op, f))
         return false;
-    if (is_at_offset(op) && !(d != NULL && d->is_on_disk))
-        return false; /* ready.c finds out */
+    /* A write to a terminal that is full holds the submitting thread up (Linux 6.18). */
+    if (f != NULL && f->is_terminal && opcode != IORING_OP_POLL_ADD)
+        return false;
+    bool is_on_disk = f != NULL && f->descriptor->is_on_disk;
+    if (is_at_offset(op) && !is_on_disk)
+        return false;
+    if (op->code == WEFT__OP_READV && is_on_disk)
+        return false; /* it may be cut short, and to go on in the middle is ready.c's matter */
     /* Anything but a regular file could raise SIGPIPE. */
     bool may_signal = opcode == IORING_OP_WRITE || opcode == IORING_OP_WRITEV;
     return !(may_signal && b->has_no_nosignal);
 }
 
+/* One call moves at most so much, as read(2) does. */
+static unsigned one_call(size_t bytes)
+{
+    return (unsigned)(bytes > INT32_MAX ? INT32_MAX : bytes);
+}
+
 static void prep_buffer(struct io_uring_sqe *sqe, const weft__op *op, int opcode)
 {
-    void *data = op->u.buffer.data;
-    /* One call moves at most so much, as read(2) does. */
-    unsigned bytes = (unsigned)(op->u.buffer.bytes > INT32_MAX ? INT32_MAX : op->u.buffer.bytes);
+    char *data = (char *)op->u.buffer.data + op->moved;
+    size_t bytes = op->u.buffer.bytes - op->moved;
+    int64_t offset = op->u.buffer.offset;
     bool is_packet = opcode == IORING_OP_RECV || opcode == IORING_OP_SEND;
-    io_uring_prep_rw(opcode, sqe, op->fd, data, bytes,
-                     is_packet ? 0 : (uint64_t)op->u.buffer.offset);
+    if (is_packet)
+        offset = 0;
+    else if (offset >= 0)
+        offset += (int64_t)op->moved;
+    io_uring_prep_rw(opcode, sqe, op->fd, data, one_call(bytes), (uint64_t)offset);
     if (opcode == IORING_OP_SEND)
         sqe->msg_flags = MSG_NOSIGNAL;
     else if (opcode == IORING_OP_WRITE)
@@ -106,9 +128,7 @@ static void prep_socket(struct io_uring_sqe *sqe, const weft__op *op, int opcode
     switch (op->code) {
     case WEFT__OP_RECV:
     case WEFT__OP_SEND:
-        io_uring_prep_rw(
-            opcode, sqe, op->fd, op->u.packet.data,
-            (unsigned)(op->u.packet.bytes > INT32_MAX ? INT32_MAX : op->u.packet.bytes), 0);
+        io_uring_prep_rw(opcode, sqe, op->fd, op->u.packet.data, one_call(op->u.packet.bytes), 0);
         sqe->msg_flags = (unsigned)op->u.packet.flags;
         break;
     case WEFT__OP_RECVMSG:
@@ -127,9 +147,9 @@ static void prep_socket(struct io_uring_sqe *sqe, const weft__op *op, int opcode
         sqe->msg_flags |= MSG_NOSIGNAL;
 }
 
-void weft__uring_prep(struct io_uring_sqe *sqe, const weft__op *op, const weft__descriptor *d)
+void weft__uring_prep(struct io_uring_sqe *sqe, const weft__op *op, const weft__flight *f)
 {
-    int opcode = opcode_of(op, is_taken_for_socket(op, d));
+    int opcode = opcode_of(op, is_on_socket(op, f));
     switch (op->code) {
     case WEFT__OP_READ:
     case WEFT__OP_WRITE:

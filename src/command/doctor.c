@@ -90,7 +90,7 @@ static void print_missing(const weft__uring_abilities *a)
             continue;
         printf(" %s", wanted[i].name);
     }
-    printf(" splice tee open\n");
+    printf(" splice tee sendfile open\n");
 }
 
 static int print_uring(void)

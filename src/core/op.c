@@ -90,3 +90,10 @@ intptr_t weft__op_run(weft__op *op)
     c->held_ops += !f->is_daemon;
     return weft__wait(c, &waits_op[op->code], op);
 }
+
+void weft__fd_made(int fd)
+{
+    weft__cord *c = weft__cord_here();
+    if (c != NULL && c->backend->type->forget_fd != NULL)
+        c->backend->type->forget_fd(c->backend, fd);
+}

@@ -10,6 +10,9 @@
  */
 intptr_t weft__op_run(weft__op *op);
 
+/* A plain call has just made this descriptor: nothing that is known of its number holds. */
+void weft__fd_made(int fd);
+
 /*
  * The result of an operation that did not have to wait. A fiber that never has to must let the
  * others run too, and the clock, once in a while: its deadlines would not strike otherwise. The

@@ -4,6 +4,8 @@
  */
 #include "io/dial.h"
 
+#include "core/op.h"
+
 #include "core/alarm.h"
 #include "core/error.h"
 #include "io/address.h"
@@ -51,7 +53,10 @@ static int open_socket(const struct addrinfo *at)
 {
     int type = at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK;
     int fd = socket(at->ai_family, type, at->ai_protocol);
-    return fd < 0 ? -errno : fd;
+    if (fd < 0)
+        return -errno;
+    weft__fd_made(fd);
+    return fd;
 }
 
 static void set_option(int fd, int level, int option, int value)

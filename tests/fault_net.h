@@ -1,0 +1,551 @@
+/*
+ * Scenarios on descriptors and sockets: small programs that make each kind of call a few times, and
+ * check that what was moved is what arrives. Without a fault they do everything; with one they are
+ * told of it, go on, and clean up.
+ */
+#ifndef TESTS_FAULT_NET_H
+#define TESTS_FAULT_NET_H
+
+#include "fault.h"
+
+#include <netinet/in.h>
+#include <sys/un.h>
+
+static inline void close_pair(const int fd[2])
+{
+    REQUIRE(weft_close(fd[0]) == 0);
+    REQUIRE(weft_close(fd[1]) == 0);
+}
+
+static inline void make_pipe(int fd[2])
+{
+    WITHOUT_FAULTS(REQUIRE(weft_pipe(fd) == 0));
+}
+
+static inline void make_sockets(int fd[2], int type)
+{
+    WITHOUT_FAULTS(REQUIRE(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, fd) == 0));
+}
+
+/* A listener on a free port of this machine; *at becomes its address. */
+static inline int make_listener(struct sockaddr_in *at)
+{
+    socklen_t bytes = sizeof *at;
+    *at = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd;
+    WITHOUT_FAULTS({
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        REQUIRE(fd >= 0 && bind(fd, (struct sockaddr *)at, bytes) == 0);
+        REQUIRE(listen(fd, 64) == 0);
+        REQUIRE(getsockname(fd, (struct sockaddr *)at, &bytes) == 0);
+    });
+    return fd;
+}
+
+static inline int make_socket(void)
+{
+    int fd;
+    WITHOUT_FAULTS(fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(fd >= 0);
+    return fd;
+}
+
+/* A connection that waits to be accepted. */
+static inline int make_client(const struct sockaddr_in *at)
+{
+    int fd = make_socket();
+    WITHOUT_FAULTS(REQUIRE(connect(fd, (const struct sockaddr *)at, sizeof *at) == 0));
+    return fd;
+}
+
+/*
+ * Waiting: one who waits in a call, and then has what it waits for, is cancelled, or has its
+ * descriptor closed.
+ */
+
+typedef ssize_t waiting_call(int fd, char *byte);
+
+static inline ssize_t by_read(int fd, char *byte)
+{
+    return weft_read(fd, byte, 1);
+}
+
+static inline ssize_t by_readv(int fd, char *byte)
+{
+    struct iovec pieces[2] = {{byte, 1}, {NULL, 0}};
+    return weft_readv(fd, pieces, 2);
+}
+
+static inline ssize_t by_recv(int fd, char *byte)
+{
+    return weft_recv(fd, byte, 1, 0);
+}
+
+static inline ssize_t by_recvmsg(int fd, char *byte)
+{
+    struct iovec piece = {byte, 1};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    return weft_recvmsg(fd, &message, 0);
+}
+
+static inline ssize_t by_wait(int fd, char *byte)
+{
+    int events = weft_wait_fd(fd, POLLIN);
+    return events < 0 ? events : read(fd, byte, 1);
+}
+
+typedef struct waiter {
+    waiting_call *call;
+    int fd;
+    char byte;
+    ssize_t result;
+} waiter;
+
+static inline weft_value run_waiter(void *arg)
+{
+    waiter *w = arg;
+    w->result = w->call(w->fd, &w->byte);
+    return 0;
+}
+
+static inline weft_fiber spin_waiter(waiter *w, waiting_call *call, int fd)
+{
+    *w = (waiter){.call = call, .fd = fd, .result = -ENOENT};
+    weft_fiber f = require_made(weft_spin(run_waiter, w));
+    if (f != 0)
+        weft_sleep(0);
+    return f;
+}
+
+/* Kept from it by a fault, or it got the byte. Whoever was told of an error has taken none. */
+static inline bool take_byte(waiting_call *call, const int fd[2], char expected)
+{
+    waiter w;
+    weft_fiber f = spin_waiter(&w, call, fd[0]);
+    WITHOUT_FAULTS(REQUIRE(write(fd[1], &expected, 1) == 1));
+    if (f != 0)
+        REQUIRE(weft_await(f) == 0);
+    if (f != 0 && REQUIRE_TOLD(w.result)) {
+        REQUIRE(w.result == 1 && w.byte == expected);
+        return true;
+    }
+    char byte = 0;
+    WITHOUT_FAULTS(REQUIRE(weft_read(fd[0], &byte, 1) == 1 && byte == expected));
+    return false;
+}
+
+/* Cancelled, or an error was first. */
+static inline bool cancel_one(waiting_call *call, const int fd[2])
+{
+    waiter w;
+    weft_fiber f = spin_waiter(&w, call, fd[0]);
+    if (f == 0)
+        return false;
+    int rc = weft_cancel(f);
+    REQUIRE(rc == 0 || rc == -ESRCH);
+    weft_value value = weft_await(f);
+    REQUIRE(value == -ECANCELED || value == 0);
+    bool is_cancelled = w.result == -ECANCELED;
+    REQUIRE(is_cancelled || fault_is_told(w.result) || w.result == -ENOENT);
+    return is_cancelled;
+}
+
+/* By its own deadline. */
+static inline bool time_out(waiting_call *call, const int fd[2])
+{
+    char byte;
+    ssize_t n = 1;
+    WEFT_MOVE_ON_AFTER(0.0005) {
+        n = call(fd[0], &byte);
+    }
+    return n == -ECANCELED || REQUIRE_TOLD(n);
+}
+
+/* The last one: fd[0] is closed by it. */
+static inline bool close_under(waiting_call *call, const int fd[2])
+{
+    waiter w;
+    weft_fiber f = spin_waiter(&w, call, fd[0]);
+    REQUIRE(weft_close(fd[0]) == 0);
+    if (f == 0)
+        return false;
+    REQUIRE(weft_await(f) == 0);
+    REQUIRE(w.result == -EBADF || fault_is_told(w.result));
+    return w.result == -EBADF;
+}
+
+static inline bool wait_in(waiting_call *call, int fd[2])
+{
+    bool is_done = take_byte(call, fd, 'a');
+    is_done &= cancel_one(call, fd);
+    is_done &= take_byte(call, fd, 'b');
+    is_done &= time_out(call, fd);
+    is_done &= take_byte(call, fd, 'c');
+    is_done &= close_under(call, fd);
+    REQUIRE(weft_close(fd[1]) == 0);
+    return is_done;
+}
+
+static inline bool waiting_on_pipes(void)
+{
+    static waiting_call *const calls[] = {by_read, by_readv, by_wait};
+    if (!become_a_cord())
+        return false;
+    bool is_done = true;
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        int fd[2];
+        make_pipe(fd);
+        is_done &= wait_in(calls[i], fd);
+    }
+    weft_error_clear();
+    return is_done;
+}
+
+static inline bool waiting_on_sockets(void)
+{
+    static waiting_call *const calls[] = {by_read, by_readv, by_recv, by_recvmsg, by_wait};
+    if (!become_a_cord())
+        return false;
+    bool is_done = true;
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        int fd[2];
+        make_sockets(fd, i % 2 ? SOCK_DGRAM : SOCK_STREAM);
+        is_done &= wait_in(calls[i], fd);
+    }
+    weft_error_clear();
+    return is_done;
+}
+
+/* Writing into what is full; the reader makes room. */
+
+typedef struct writer {
+    int fd;
+    int kind;
+    ssize_t result;
+} writer;
+
+#define WRITER_BYTES ((ssize_t)300000)
+#define WRITER_PIECE 60000
+
+static inline ssize_t write_by(int kind, int fd, const char *data, size_t bytes)
+{
+    struct iovec pieces[2] = {{(char *)data, bytes / 3}, {(char *)data, bytes - bytes / 3}};
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
+    switch (kind) {
+    case 0:
+        return weft_write(fd, data, bytes);
+    case 1:
+        return weft_writev(fd, pieces, 2);
+    case 2:
+        return weft_send(fd, data, bytes, 0);
+    default:
+        return weft_sendmsg(fd, &message, 0);
+    }
+}
+
+static inline weft_value run_writer(void *arg)
+{
+    static const char data[WRITER_PIECE];
+    writer *w = arg;
+    ssize_t done = 0, n = 1;
+    while (n > 0 && done < WRITER_BYTES) {
+        ssize_t left = WRITER_BYTES - done;
+        n = write_by(w->kind, w->fd, data, left < WRITER_PIECE ? (size_t)left : WRITER_PIECE);
+        done += n > 0 ? n : 0;
+    }
+    REQUIRE_FELT(n);
+    w->result = done;
+    REQUIRE(weft_close(w->fd) == 0);
+    return 0;
+}
+
+static inline bool write_full(int kind, const int fd[2])
+{
+    static char data[50000];
+    writer w = {.fd = fd[1], .kind = kind};
+    weft_fiber f = require_made(weft_spin(run_writer, &w));
+    if (f == 0)
+        REQUIRE(weft_close(fd[1]) == 0);
+    ssize_t n, sum = 0;
+    while ((n = weft_read(fd[0], data, sizeof data)) > 0)
+        sum += n;
+    bool is_told = REQUIRE_TOLD(n);
+    REQUIRE(weft_close(fd[0]) == 0);
+    REQUIRE(f == 0 || weft_await(f) == 0);
+    REQUIRE(!is_told || sum == w.result);
+    return f != 0 && sum == WRITER_BYTES;
+}
+
+static inline bool writing_into_full(void)
+{
+    if (!become_a_cord())
+        return false;
+    bool is_done = true;
+    for (int kind = 0; kind < 4; kind++) {
+        int fd[2];
+        if (kind < 2)
+            make_pipe(fd);
+        else
+            make_sockets(fd, SOCK_STREAM);
+        is_done &= write_full(kind, fd);
+    }
+    weft_error_clear();
+    return is_done;
+}
+
+/* Connections, one by one. */
+
+typedef struct acceptor {
+    int fd;
+    int result;
+} acceptor;
+
+static inline weft_value run_acceptor(void *arg)
+{
+    acceptor *a = arg;
+    a->result = weft_accept(a->fd, NULL, NULL);
+    return 0;
+}
+
+/* A fiber accepts what main connects. */
+static inline bool connect_one(void)
+{
+    struct sockaddr_in at;
+    int listener = make_listener(&at);
+    acceptor a = {listener, -ENOENT};
+    weft_fiber f = require_made(weft_spin(run_acceptor, &a));
+    if (f != 0)
+        weft_sleep(0);
+    int client = make_socket();
+    bool is_done = REQUIRE_TOLD(weft_connect(client, (const struct sockaddr *)&at, sizeof at));
+    if (f != 0 && !is_done)
+        weft_cancel(f); /* it may wait for ever */
+    if (f != 0)
+        REQUIRE(weft_await(f) == 0 || !is_done);
+    is_done &= a.result >= 0;
+    REQUIRE(a.result >= 0 || a.result == -ECANCELED || a.result == -ENOENT ||
+            fault_is_told(a.result));
+    if (is_done) {
+        char byte = 0;
+        WITHOUT_FAULTS(REQUIRE(write(client, "x", 1) == 1));
+        WITHOUT_FAULTS(REQUIRE(weft_read(a.result, &byte, 1) == 1 && byte == 'x'));
+    }
+    if (a.result >= 0)
+        REQUIRE(weft_close(a.result) == 0);
+    REQUIRE(weft_close(client) == 0);
+    REQUIRE(weft_close(listener) == 0);
+    return is_done;
+}
+
+/* Cancelled, it has accepted nothing; what comes then is for the next. */
+static inline bool accept_after_cancel(void)
+{
+    struct sockaddr_in at;
+    int listener = make_listener(&at), rc = 1;
+    WEFT_MOVE_ON_AFTER(0.0005) {
+        rc = weft_accept(listener, NULL, NULL);
+    }
+    REQUIRE(rc == -ECANCELED || fault_is_told(rc));
+    bool is_done = rc == -ECANCELED;
+    int client = make_client(&at);
+    int conn = weft_accept(listener, NULL, NULL);
+    is_done &= REQUIRE_TOLD(conn);
+    if (conn >= 0)
+        REQUIRE(weft_close(conn) == 0);
+    REQUIRE(weft_close(client) == 0);
+    REQUIRE(weft_close(listener) == 0);
+    return is_done;
+}
+
+static inline bool connecting(void)
+{
+    if (!become_a_cord())
+        return false;
+    bool is_done = connect_one();
+    is_done &= accept_after_cancel();
+    is_done &= connect_one();
+    weft_error_clear();
+    return is_done;
+}
+
+/* The loops. */
+
+#define CLIENTS 20 /* more than the kernel is let accept ahead */
+
+typedef struct crowd {
+    int wanted, count;
+} crowd;
+
+static inline int count_conn(int fd, void *ctx)
+{
+    crowd *c = ctx;
+    REQUIRE(weft_close(fd) == 0);
+    return ++c->count < c->wanted ? 0 : -ENOLINK;
+}
+
+/* The loop goes on over what is missing for a while: none may be lost. */
+static inline bool accepting_in_a_loop(void)
+{
+    if (!become_a_cord())
+        return false;
+    struct sockaddr_in at;
+    int listener = make_listener(&at), clients[CLIENTS];
+    for (int i = 0; i < CLIENTS; i++)
+        clients[i] = make_client(&at);
+    crowd c = {.wanted = CLIENTS / 2};
+    int rc = 0;
+    for (int round = 0; round < 2; round++, c.wanted = CLIENTS) {
+        WEFT_MOVE_ON_AFTER(fault.is_lasting ? 0.06 : 5) {
+            rc = weft_accept_loop(listener, count_conn, &c);
+        }
+        if (fault.is_lasting) /* nothing comes back of what has run out */
+            atomic_store(&fault.is_on, false);
+        REQUIRE(rc == -ENOLINK || fault_is_told(rc) || (fault.is_lasting && rc == -ECANCELED));
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        REQUIRE(weft_close(clients[i]) == 0);
+    REQUIRE(weft_close(listener) == 0);
+    weft_error_clear();
+    return c.count == CLIENTS;
+}
+
+typedef struct inflow {
+    size_t sum, limit;
+} inflow;
+
+static inline int count_data(const void *data, size_t bytes, void *ctx)
+{
+    inflow *in = ctx;
+    for (size_t i = 0; i < bytes; i++)
+        REQUIRE(((const unsigned char *)data)[i] == (unsigned char)((in->sum + i) % 251));
+    in->sum += bytes;
+    return in->sum < in->limit ? 0 : -ENOLINK;
+}
+
+#define FLOW_BYTES 120000
+
+static inline void pour(int fd, size_t from, size_t bytes)
+{
+    static unsigned char data[FLOW_BYTES];
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (unsigned char)((from + i) % 251);
+    WITHOUT_FAULTS(REQUIRE(write(fd, data, bytes) == (ssize_t)bytes));
+}
+
+/* Whatever a loop was told, the bytes are there for the next, each once. */
+static inline bool receiving_in_a_loop(void)
+{
+    if (!become_a_cord())
+        return false;
+    int fd[2];
+    make_sockets(fd, SOCK_STREAM);
+    pour(fd[1], 0, FLOW_BYTES);
+    inflow in = {.limit = 20000};
+    int rc = weft_recv_loop(fd[0], count_data, &in);
+    bool is_done = rc == -ENOLINK || REQUIRE_TOLD(rc);
+    unsigned char some[10];
+    ssize_t n = in.sum < FLOW_BYTES ? weft_read(fd[0], some, sizeof some) : 0;
+    is_done &= REQUIRE_TOLD(n);
+    if (n > 0)
+        count_data(some, (size_t)n, &in);
+    in.limit = SIZE_MAX;
+    REQUIRE(weft_shutdown(fd[1], SHUT_WR) == 0);
+    for (int tries = 0; tries < 3 && (rc = weft_recv_loop(fd[0], count_data, &in)) != 0; tries++) {
+        is_done = false;
+        REQUIRE_TOLD(rc);
+    }
+    if (rc < 0)
+        WITHOUT_FAULTS(REQUIRE(weft_recv_loop(fd[0], count_data, &in) == 0));
+    REQUIRE(in.sum == FLOW_BYTES);
+    close_pair(fd);
+    weft_error_clear();
+    return is_done;
+}
+
+/* Names. */
+
+static inline bool exchange_byte(int listener, int client)
+{
+    int conn = weft_accept(listener, NULL, NULL);
+    if (!REQUIRE_TOLD(conn))
+        return false;
+    char byte = 0;
+    WITHOUT_FAULTS(REQUIRE(weft_write(client, "y", 1) == 1));
+    WITHOUT_FAULTS(REQUIRE(weft_read(conn, &byte, 1) == 1 && byte == 'y'));
+    REQUIRE(weft_close(conn) == 0);
+    return true;
+}
+
+static inline int port_of(int fd)
+{
+    struct sockaddr_in6 at;
+    socklen_t bytes = sizeof at;
+    REQUIRE(getsockname(fd, (struct sockaddr *)&at, &bytes) == 0);
+    return ntohs(at.sin6_port); /* at the same place for IPv4 */
+}
+
+/* What the fault was said to be, in words; without memory there may be none. */
+static inline bool require_worded(int result)
+{
+    bool is_good = REQUIRE_FELT(result);
+    if (!is_good && weft_error() != NULL)
+        REQUIRE(fault_is_felt(weft_error()->code));
+    weft_error_clear();
+    return is_good;
+}
+
+static inline bool dial_host(const char *host)
+{
+    char addr[64];
+    snprintf(addr, sizeof addr, "%s:0", host);
+    int listener = weft_listen("tcp", addr);
+    if (!require_worded(listener))
+        return false;
+    snprintf(addr, sizeof addr, "%s:%d", host, port_of(listener));
+    int client = weft_dial("tcp", addr);
+    bool is_done = require_worded(client) && exchange_byte(listener, client);
+    if (client >= 0)
+        REQUIRE(weft_close(client) == 0);
+    REQUIRE(weft_close(listener) == 0);
+    return is_done;
+}
+
+static inline bool dial_unix(void)
+{
+    char addr[64];
+    snprintf(addr, sizeof addr, "@weft-fault-%d", (int)getpid());
+    int listener = weft_listen("unix", addr);
+    if (!require_worded(listener))
+        return false;
+    int client = weft_dial("unix", addr);
+    bool is_done = require_worded(client) && exchange_byte(listener, client);
+    if (client >= 0)
+        REQUIRE(weft_close(client) == 0);
+    REQUIRE(weft_close(listener) == 0);
+    return is_done;
+}
+
+static inline bool resolve_one(const char *host)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    bool is_done = require_worded(weft_resolve(host, "80", &hints, &found));
+    REQUIRE(is_done == (found != NULL));
+    weft_resolve_free(found);
+    return is_done;
+}
+
+static inline bool naming(void)
+{
+    if (!become_a_cord())
+        return false;
+    bool is_done = dial_host("127.0.0.1");
+    is_done &= dial_host("localhost");
+    is_done &= dial_unix();
+    is_done &= resolve_one("::1");
+    is_done &= resolve_one("localhost");
+    weft_error_clear();
+    return is_done;
+}
+
+#endif

@@ -1,0 +1,152 @@
+/*
+ * The ring's calls, and what goes to the kernel through a ring: they fail when told to, as in
+ * fault_wrap.h. liburing returns its errors.
+ *
+ * An operation fails by becoming one that does nothing but fail (Linux 6.10): the kernel is not
+ * asked for what it would have done, and everything behind it in a chain is cancelled.
+ *
+ * On the side the wrappers note what the tests of the ring want to know of it.
+ */
+#ifndef TESTS_FAULT_RING_H
+#define TESTS_FAULT_RING_H
+
+#include "fault_wrap.h"
+
+#ifdef WEFT_HAS_URING
+#include "backend/uring.h"
+
+/* Linux 6.10; not in liburing 2.3. */
+#ifndef IORING_NOP_INJECT_RESULT
+#define IORING_NOP_INJECT_RESULT 1
+#endif
+
+/* What a kernel lacks or forbids, from the first ring on: set before there is one. */
+static struct {
+    int setup;            /* with this error no ring is made */
+    unsigned setup_flags; /* a ring with one of these is -EINVAL */
+    unsigned features;    /* which the ring does not have */
+    bool has_no_probe, has_no_ring_fd, has_no_buffers;
+} refused;
+
+/* What was seen. */
+static struct {
+    unsigned most_entered; /* in the submission queue at once */
+    bool has_overflown;    /* the completion queue, into the kernel's own list */
+} ring_seen;
+
+int __real_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p);
+int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p);
+int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p)
+{
+    if (fault_strikes(SCARCE, ENOMEM))
+        return fault.first % 2 ? -ENOMEM : -EMFILE;
+    if (refused.setup != 0)
+        return refused.setup;
+    if (p->flags & refused.setup_flags)
+        return -EINVAL;
+    int rc = __real_io_uring_queue_init_params(n, ring, p);
+    p->features &= ~refused.features;
+    return rc;
+}
+
+struct io_uring_probe *__real_io_uring_get_probe_ring(struct io_uring *ring);
+struct io_uring_probe *__wrap_io_uring_get_probe_ring(struct io_uring *ring);
+struct io_uring_probe *__wrap_io_uring_get_probe_ring(struct io_uring *ring)
+{
+    bool is_none = refused.has_no_probe || fault_strikes(SCARCE, ENOMEM);
+    return is_none ? NULL : __real_io_uring_get_probe_ring(ring);
+}
+
+int __real_io_uring_register_ring_fd(struct io_uring *ring);
+int __wrap_io_uring_register_ring_fd(struct io_uring *ring);
+int __wrap_io_uring_register_ring_fd(struct io_uring *ring)
+{
+    if (fault_strikes(SCARCE, ENOMEM))
+        return -ENOMEM;
+    return refused.has_no_ring_fd ? -EINVAL : __real_io_uring_register_ring_fd(ring);
+}
+
+int __real_io_uring_register_buf_ring(struct io_uring *ring, struct io_uring_buf_reg *registration,
+                                      unsigned flags);
+int __wrap_io_uring_register_buf_ring(struct io_uring *ring, struct io_uring_buf_reg *registration,
+                                      unsigned flags);
+int __wrap_io_uring_register_buf_ring(struct io_uring *ring, struct io_uring_buf_reg *registration,
+                                      unsigned flags)
+{
+    if (fault_strikes(SCARCE, ENOMEM))
+        return -ENOMEM;
+    if (refused.has_no_buffers)
+        return -EINVAL;
+    return __real_io_uring_register_buf_ring(ring, registration, flags);
+}
+
+static void make_fail(struct io_uring_sqe *sqe)
+{
+    uint64_t key = sqe->user_data;
+    uint8_t flags = sqe->flags & (IOSQE_IO_LINK | IOSQE_IO_HARDLINK);
+    *sqe = (struct io_uring_sqe){.opcode = IORING_OP_NOP, .fd = -1, .flags = flags};
+    sqe->rw_flags = IORING_NOP_INJECT_RESULT;
+    sqe->len = (unsigned)-ENOMEM;
+    sqe->user_data = key;
+}
+
+/* Each operation is a call that may fail; to cancel one cannot, but for what is not there. */
+static void fail_entered(struct io_uring *ring)
+{
+    struct io_uring_sq *sq = &ring->sq;
+    unsigned entered = sq->sqe_tail - sq->sqe_head;
+    if (entered > ring_seen.most_entered)
+        ring_seen.most_entered = entered;
+    for (unsigned i = sq->sqe_head; i != sq->sqe_tail; i++) {
+        struct io_uring_sqe *sqe = &sq->sqes[i & sq->ring_mask];
+        if (sqe->opcode != IORING_OP_ASYNC_CANCEL && fault_strikes(PASSING, ENOMEM))
+            make_fail(sqe);
+    }
+}
+
+static void look_at(const struct io_uring *ring)
+{
+    if (IO_URING_READ_ONCE(*ring->sq.kflags) & IORING_SQ_CQ_OVERFLOW)
+        ring_seen.has_overflown = true;
+}
+
+/* What means "not now": a signal, too much complete, no memory. */
+static int not_now(void)
+{
+    static const int errors[] = {-EINTR, -EBUSY, -EAGAIN, -ENOMEM};
+    return errors[fault.first % 4];
+}
+
+int __real_io_uring_submit_and_get_events(struct io_uring *ring);
+int __wrap_io_uring_submit_and_get_events(struct io_uring *ring);
+int __wrap_io_uring_submit_and_get_events(struct io_uring *ring)
+{
+    if (fault_strikes(PASSING, EAGAIN))
+        return not_now();
+    fail_entered(ring);
+    int rc = __real_io_uring_submit_and_get_events(ring);
+    look_at(ring);
+    return rc;
+}
+
+int __real_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **out,
+                                            unsigned n, struct __kernel_timespec *most,
+                                            sigset_t *mask);
+int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **out,
+                                            unsigned n, struct __kernel_timespec *most,
+                                            sigset_t *mask);
+int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **out,
+                                            unsigned n, struct __kernel_timespec *most,
+                                            sigset_t *mask)
+{
+    if (fault_strikes(PASSING, EAGAIN))
+        return not_now();
+    fail_entered(ring);
+    int rc = __real_io_uring_submit_and_wait_timeout(ring, out, n, most, mask);
+    look_at(ring);
+    return rc;
+}
+
+#endif
+
+#endif
