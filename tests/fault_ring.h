@@ -32,6 +32,7 @@ static struct {
 static struct {
     unsigned most_entered; /* in the submission queue at once */
     bool has_overflown;    /* the completion queue, into the kernel's own list */
+    bool is_used_forgone;  /* an operation of weft__uring_forgone was asked for */
 } ring_seen;
 
 int __real_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct io_uring_params *p);
@@ -99,6 +100,7 @@ static void fail_entered(struct io_uring *ring)
         ring_seen.most_entered = entered;
     for (unsigned i = sq->sqe_head; i != sq->sqe_tail; i++) {
         struct io_uring_sqe *sqe = &sq->sqes[i & sq->ring_mask];
+        ring_seen.is_used_forgone |= weft__uring_forgone >> sqe->opcode & 1;
         if (sqe->opcode != IORING_OP_ASYNC_CANCEL && fault_strikes(PASSING, ENOMEM))
             make_fail(sqe);
     }

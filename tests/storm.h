@@ -35,14 +35,12 @@ static inline void note_cut(cuts *c, weft_value result)
         ck_abort_msg("a call returned %ld", (long)result);
 }
 
-/* The storm has struck so often, and in each of its ways. */
-static inline void assert_cuts(const cuts *c, unsigned all)
+/* Has it struck so often, and in each of its ways? How soon depends on the machine. */
+static inline bool has_struck(const cuts *c, unsigned wanted)
 {
-    const unsigned each = 20;
-    ck_assert_uint_ge(c->by_cancel + c->by_interrupt + c->by_error, all);
-    ck_assert_uint_ge(c->by_cancel, each);
-    ck_assert_uint_ge(c->by_interrupt, each);
-    ck_assert_uint_ge(c->by_error, each);
+    const unsigned each = wanted / 20;
+    return c->by_cancel >= each && c->by_interrupt >= each && c->by_error >= each &&
+           c->by_cancel + c->by_interrupt + c->by_error >= wanted;
 }
 
 static inline bool is_missing(ssize_t result)
@@ -259,26 +257,33 @@ static inline void add_cuts(cuts *sum, const cuts *c)
     sum->by_error += c->by_error;
 }
 
-/* Let so many strikes hit some flows, whose descriptors are open, and see that all adds up. */
-static inline void storm_flows(flow *flows, unsigned count, unsigned strikes)
+#define READ_CUTS_WANTED 2000
+#define WRITE_CUTS_WANTED 200
+
+static inline bool flows_were_struck(const flow *flows, unsigned count)
 {
     cuts of_reads = {0}, of_writes = {0};
+    for (unsigned i = 0; i < count; i++) {
+        add_cuts(&of_reads, &flows[i].read_cuts);
+        add_cuts(&of_writes, &flows[i].write_cuts);
+    }
+    return has_struck(&of_reads, READ_CUTS_WANTED) && has_struck(&of_writes, WRITE_CUTS_WANTED);
+}
+
+/* Strike some flows, whose descriptors are open, often enough, and see that all adds up. */
+static inline void storm_flows(flow *flows, unsigned count)
+{
     for (unsigned i = 0; i < count; i++)
         flow_begin(&flows[i]);
-    for (unsigned i = 0; i < strikes; i++) {
+    while (!flows_were_struck(flows, count)) {
         flow *s = &flows[random_below(count)];
-        if (random_below(32) == 0)
+        if (random_below(100) == 0)
             s->is_gushing = !s->is_gushing;
         strike(random_below(2) == 0 ? s->reader : s->writer);
         rest();
     }
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count; i++)
         flow_end(&flows[i]);
-        add_cuts(&of_reads, &flows[i].read_cuts);
-        add_cuts(&of_writes, &flows[i].write_cuts);
-    }
-    assert_cuts(&of_reads, strikes / 16);
-    assert_cuts(&of_writes, strikes / 16);
     assert_nothing_pending();
 }
 
@@ -414,11 +419,11 @@ static inline void records_end(records *all)
             ck_abort_msg("record %u came %u times", i, all->seen[i]);
 }
 
-static inline void storm_records(records *all, unsigned strikes)
+static inline void storm_records(records *all)
 {
     role roles[CROWD];
     records_begin(all, roles);
-    for (unsigned i = 0; i < strikes; i++) {
+    while (!has_struck(&all->cut, READ_CUTS_WANTED)) {
         unsigned index = random_below(CROWD);
         if (random_below(32) == 0)
             all->is_gushing = !all->is_gushing;
@@ -426,7 +431,6 @@ static inline void storm_records(records *all, unsigned strikes)
         rest();
     }
     records_end(all);
-    assert_cuts(&all->cut, strikes / 16);
     assert_nothing_pending();
 }
 

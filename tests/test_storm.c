@@ -40,7 +40,7 @@ static void storm_over(bool is_socket)
         if (i >= 2)
             make_nonblocking(flows[i].fd);
     }
-    storm_flows(flows, COUNT_OF(flows), 6000);
+    storm_flows(flows, COUNT_OF(flows));
     ck_assert_uint_eq(count_descriptors(), descriptors);
 }
 
@@ -66,7 +66,7 @@ START_TEST(every_record_reaches_one_of_several_readers_however_they_are_cut_shor
     size_t descriptors = count_descriptors();
     open_narrow(all.fd, false);
     all.calls = calls_for(false);
-    storm_records(&all, 6000);
+    storm_records(&all);
     ck_assert_uint_eq(count_descriptors(), descriptors);
 }
 END_TEST

@@ -36,12 +36,19 @@ static void prepare(void)
 static const uint64_t needed =
     BIT(IORING_OP_READ) | BIT(IORING_OP_POLL_ADD) | BIT(IORING_OP_ASYNC_CANCEL);
 
+static int go_round_without(void)
+{
+    int status = go_round();
+    REQUIRE(!ring_seen.is_used_forgone);
+    return status;
+}
+
 static void assert_round_without(uint64_t opcodes)
 {
     char what[32];
     snprintf(what, sizeof what, "without %#" PRIx64, opcodes);
     weft__uring_forgone = opcodes;
-    assert_round(go_round, what, opcodes & needed ? "epoll" : "io_uring");
+    assert_round(go_round_without, what, opcodes & needed ? "epoll" : "io_uring");
 }
 
 START_TEST(each_operation_can_be_done_without)
@@ -69,6 +76,16 @@ END_TEST
 
 #define WAITS 1100 /* several times the submission queue */
 
+/* What follows finds no room: how much fibers enter before it is emptied is a matter of time. */
+static void fill_submission_queue(void)
+{
+    struct io_uring_sqe *sqe;
+    while ((sqe = io_uring_get_sqe(&uring()->ring)) != NULL) {
+        io_uring_prep_nop(sqe);
+        sqe->user_data = WEFT__KEY_CANCEL;
+    }
+}
+
 static weft_value wait_for_input(void *arg)
 {
     return weft_wait_fd((int)(intptr_t)arg, POLLIN);
@@ -93,11 +110,13 @@ START_TEST(more_operations_and_cancels_in_a_turn_than_the_queue_holds)
     int fd[2];
     prepare();
     ck_assert_int_eq(weft_pipe(fd), 0);
+    fill_submission_queue();
     spin_waits(f, WAITS, fd[0]);
     let_run();
     ck_assert_uint_eq(ops_pending(), WAITS);
     ck_assert_uint_eq(ring_seen.most_entered, uring()->ring.sq.ring_entries);
     spin_waits(later, WAITS, fd[0]);
+    fill_submission_queue();
     for (int i = 0; i < WAITS; i++)
         ck_assert_int_eq(weft_cancel(f[i]), 0);
     await_each(f, WAITS, -ECANCELED);
@@ -143,16 +162,6 @@ START_TEST(reads_that_were_cancelled_all_at_once_have_taken_nothing)
     ck_assert_uint_eq(ops_pending(), 0);
 }
 END_TEST
-
-/* No room is left, so a cancel has to wait for some. */
-static void fill_submission_queue(void)
-{
-    struct io_uring_sqe *sqe;
-    while ((sqe = io_uring_get_sqe(&uring()->ring)) != NULL) {
-        io_uring_prep_nop(sqe);
-        sqe->user_data = WEFT__KEY_CANCEL;
-    }
-}
 
 START_TEST(a_cancel_for_which_there_is_no_room_is_not_dropped)
 {
@@ -224,7 +233,6 @@ static void complete_all_at_once(void)
     ck_assert_int_eq(write(fd[1], "x", 1), 1);
     await_each(f, COMPLETIONS, POLLIN);
     ck_assert_uint_eq(ops_pending(), 0);
-    ck_assert_uint_eq(ring_seen.most_entered, uring()->ring.sq.ring_entries);
     close_pair(fd);
 }
 
@@ -272,6 +280,7 @@ START_TEST(a_late_cancel_never_hits_the_next_operation_at_the_same_place)
     int fd[2], rounds = IS_SLOW ? ROUNDS / 10 : ROUNDS, written = 0, interrupts = 0;
     prepare();
     ck_assert_int_eq(weft_socketpair(fd), 0);
+    ck_assert_uint_ne(weft__key_make(uring(), &fd, 0), weft__key_make(uring(), &fd, 0));
     endless e = {.fd = fd[0]};
     weft_fiber f = weft_spin(read_on, &e);
     for (int i = 0; i < rounds; i++) {

@@ -3,7 +3,8 @@
  * once; the rest is the kernel's or a pool thread's work, and only the calling fiber waits.
  *
  * A call that is cancelled while it is under way returns when it is over, with its result; one that
- * had not begun is not made. (An open that has to wait, for the other end of a FIFO, is given up.)
+ * had not begun is not made. (An open that has to wait, for the other end of a FIFO, is given up,
+ * unless it may make or empty a file.) On the sim backend all of it blocks the thread.
  *
  * "As mkdir(2)" means its arguments and its errors, as negative numbers.
  */

@@ -42,10 +42,17 @@ WEFT_SWITCHPOINT ssize_t weft_writev(int fd, const struct iovec *pieces, int cou
  */
 WEFT_SWITCHPOINT ssize_t weft_write_all(int fd, const void *buffer, size_t bytes);
 
-/** Write all of several buffers; pieces is left as it is. Returns how many bytes that was. */
+/**
+ * Write all of several buffers; pieces is left as it is. Returns how many bytes that was, or the
+ * error that stopped it; how much had gone out by then is not known.
+ */
 WEFT_SWITCHPOINT ssize_t weft_writev_all(int fd, const struct iovec *pieces, int count);
 
-/** Read until so many bytes are there or the other side is done; returns how many came. */
+/**
+ * Read until so many bytes are there or the other side is done; returns how many came. Cut short by
+ * an error or a cancellation it returns that, and how much had come by then is not known: where
+ * that matters, weft_stream_read_exact keeps it.
+ */
 WEFT_SWITCHPOINT ssize_t weft_read_full(int fd, void *buffer, size_t bytes);
 
 /**
@@ -56,8 +63,10 @@ WEFT_SWITCHPOINT ssize_t weft_read_full(int fd, void *buffer, size_t bytes);
 WEFT_SWITCHPOINT int weft_wait_fd(int fd, int events);
 
 /**
- * Close a descriptor; whoever waits on it in this thread gets -EBADF. Not cancellable: it is closed
- * in any case. Descriptors that were used with weft are closed with it.
+ * Close a descriptor; whoever waits on it in this thread gets -EBADF, unless its operation was done
+ * already. Fibers of other threads are not woken: close where it is used. Not cancellable: it is
+ * closed in any case; while a pool thread is at work on it, a little later. Descriptors that were
+ * used with weft are closed with it, not with close(2).
  */
 WEFT_SWITCHPOINT int weft_close(int fd);
 
@@ -66,7 +75,8 @@ WEFT_API int weft_pipe(int fd[2]);
 
 /**
  * Move up to so many bytes from one descriptor to the other inside the kernel; one of them is a
- * pipe. 0 at the end of the input. As splice(2), offsets may be NULL; may move fewer.
+ * pipe. 0 at the end of the input. As splice(2), offsets may be NULL; may move fewer;
+ * SPLICE_F_NONBLOCK makes it -EAGAIN instead of waiting.
  */
 WEFT_SWITCHPOINT ssize_t weft_splice(int fd_in, int64_t *offset_in, int fd_out, int64_t *offset_out,
                                      size_t bytes, unsigned flags);
@@ -136,12 +146,17 @@ typedef struct weft_link {
 /**
  * Do several operations in a row, each when the one before it has succeeded, submitted as one where
  * the kernel can. The first failure ends the chain and is what comes back; else the result of the
- * last link. A deadline or a cancellation ends it, too; the results tell how far it came. -EINVAL
- * for a link that is wrong in itself, before anything has been done.
+ * last link. Fewer bytes than asked for are a failure of no link: writes go on until all is out, and
+ * a read takes what is there, or the end. A deadline or a cancellation ends it, too; the results
+ * tell how far it came. -EINVAL for a link that is wrong in itself, before anything has been done.
  */
 WEFT_SWITCHPOINT ssize_t weft_chain(weft_link *links, size_t count);
 
-/** The name of the backend that the calling thread uses: "io_uring", "epoll", "libev", "sim". */
+/**
+ * The name of the backend that the calling thread uses: "io_uring", "epoll", "libev" ("libev-epoll",
+ * "libev-poll" or "libev-select" if WEFT_BACKEND asks for one method), "sim"; "none" if none could
+ * be opened.
+ */
 WEFT_API const char *weft_backend_name(void);
 
 /** Why it is that one, in a sentence. */

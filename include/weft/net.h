@@ -45,7 +45,10 @@ WEFT_SWITCHPOINT ssize_t weft_sendmsg(int fd, const struct msghdr *message, int 
  */
 WEFT_SWITCHPOINT int weft_accept(int fd, struct sockaddr *address, socklen_t *bytes);
 
-/** Connect a socket. As connect(2). */
+/**
+ * Connect a socket. As connect(2). Cancelled, the attempt goes on in the kernel: call it again to
+ * wait for its outcome, or close the socket.
+ */
 WEFT_SWITCHPOINT int weft_connect(int fd, const struct sockaddr *address, socklen_t bytes);
 
 /** Close one direction of a connection, or both. As shutdown(2); wakes who waits in it. */
@@ -55,8 +58,9 @@ WEFT_API int weft_shutdown(int fd, int how);
 WEFT_API int weft_socketpair(int fd[2]);
 
 /**
- * What weft_accept_loop calls for each connection, which is the callee's from then on. It may
- * block, but connections wait meanwhile: spin a fiber for each. A negative result ends the loop.
+ * What weft_accept_loop calls for each connection, which is the callee's from then on; getpeername
+ * tells whose it is. It may block, but connections wait meanwhile: spin a fiber for each. A negative
+ * result ends the loop.
  */
 typedef int weft_on_conn(int fd, void *ctx);
 
@@ -64,8 +68,8 @@ typedef int weft_on_conn(int fd, void *ctx);
  * Accept connections until on_conn says stop, the call is cancelled or the listener fails; returns
  * that error. What passes goes on: a connection that was gone before it was taken is skipped, and
  * when descriptors or memory run out (EMFILE, ENFILE, ENOBUFS, ENOMEM) it says so once on stderr
- * and tries again after a while. No connection is lost: what the kernel had accepted when the loop
- * ended is what the next accept on fd returns.
+ * and tries again after a while. The kernel may accept some ahead; none is lost: what it had
+ * accepted when the loop ended is what the next weft_accept on fd in this thread returns.
  */
 WEFT_SWITCHPOINT int weft_accept_loop(int fd, weft_on_conn *on_conn, void *ctx);
 
@@ -74,8 +78,10 @@ typedef int weft_on_data(const void *data, size_t bytes, void *ctx);
 
 /**
  * Read from a descriptor, a socket or not, until it ends: 0 then, else the error, or what on_data
- * returned. It needs no buffer of the caller's. No byte is lost: what had been received when the
- * loop ended is what the next read of this fiber's thread returns, with weft.
+ * returned. It needs no buffer of the caller's. Other fibers that read from fd wait until it is
+ * over. No byte is lost: what had been received when the loop ended is what the next read on fd in
+ * this thread returns, with weft (weft_splice, which cannot, is -EINVAL then). A datagram of no
+ * bytes ends it as well.
  */
 WEFT_SWITCHPOINT int weft_recv_loop(int fd, weft_on_data *on_data, void *ctx);
 
@@ -83,11 +89,11 @@ WEFT_SWITCHPOINT int weft_recv_loop(int fd, weft_on_data *on_data, void *ctx);
  * A socket that listens at an address: net is "tcp", "tcp4", "tcp6", "unix", or for datagrams
  * "udp", "udp4", "udp6", "unixgram" (bound, nothing to accept). addr is "host:port", "[::1]:port",
  * ":port" (all interfaces, IPv6 and IPv4 unless net says which), or for the unix ones a path or
- * "@name", an abstract address. A port is a number or a service's name; port 0 takes a free one. Of
- * a name's addresses the first one that can be had is taken.
+ * "@name", an abstract address. A port is a number or a service's name; port 0 takes a free one,
+ * which getsockname tells. Of a name's addresses the first one that can be had is taken.
  *
  * A tcp listener may take a port that is in TIME_WAIT; a unix socket's file that nobody listens at
- * any more is replaced, any other file is not.
+ * any more is replaced, any other file is not. Closing leaves a unix socket's file.
  *
  * Returns the descriptor, close-on-exec and non-blocking. -EINVAL for a net or an address that is
  * none; else what weft_resolve, socket(2), bind(2) and listen(2) say. weft_error() has the words.

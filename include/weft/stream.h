@@ -17,9 +17,9 @@
  * that writes, gets -EBUSY. A fiber that waits in a stream is to be interrupted with errors only: a
  * value would be taken for a number of bytes.
  *
- * Every call on a stream that is not open is -EBADF; one whose memory is all zero is not. Calls
- * fail with what the descriptor's read and write say, too, and with -ENOMEM if there is no memory
- * for a buffer. Buffers are made when first needed.
+ * Every call on a stream that is not open is -EBADF; one whose memory is all zero is not open.
+ * Calls fail with what the descriptor's read and write say, too, and with -ENOMEM if there is no
+ * memory for a buffer. Buffers are made when first needed.
  */
 #ifndef WEFT_STREAM_H
 #define WEFT_STREAM_H

@@ -59,11 +59,16 @@ static int ask_opcodes(struct io_uring *ring, weft__uring_abilities *a)
     return 0;
 }
 
-/* What no operation is needed for is not in the probe; each came with one that is. */
+static bool has_both(const weft__uring_abilities *a, int opcode, int sign)
+{
+    return a->opcodes >> opcode & a->opcodes >> sign & 1;
+}
+
+/* What is no operation of its own is not in the probe; each came with one that is. */
 static void guess_multishot(weft__uring_abilities *a)
 {
-    a->has_multishot_accept = a->opcodes >> IORING_OP_SOCKET & 1; /* 5.19, both */
-    a->has_multishot_recv = a->opcodes >> IORING_OP_SEND_ZC & 1;  /* 6.0, both */
+    a->has_multishot_accept = has_both(a, IORING_OP_ACCEPT, IORING_OP_SOCKET); /* 5.19 */
+    a->has_multishot_recv = has_both(a, IORING_OP_RECV, IORING_OP_SEND_ZC);    /* 6.0 */
 }
 
 int weft__uring_setup(struct io_uring *ring, weft__uring_abilities *a)
