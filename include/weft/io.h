@@ -146,16 +146,16 @@ typedef struct weft_link {
 /**
  * Do several operations in a row, each when the one before it has succeeded, submitted as one where
  * the kernel can. The first failure ends the chain and is what comes back; else the result of the
- * last link. Fewer bytes than asked for are a failure of no link: writes go on until all is out, and
- * a read takes what is there, or the end. A deadline or a cancellation ends it, too; the results
+ * last link. Fewer bytes than asked for are no failure: writes go on until all is out, and a read
+ * takes what is there, or the end. A deadline or a cancellation ends it, too; the results
  * tell how far it came. -EINVAL for a link that is wrong in itself, before anything has been done.
  */
 WEFT_SWITCHPOINT ssize_t weft_chain(weft_link *links, size_t count);
 
 /**
- * The name of the backend that the calling thread uses: "io_uring", "epoll", "libev" ("libev-epoll",
- * "libev-poll" or "libev-select" if WEFT_BACKEND asks for one method), "sim"; "none" if none could
- * be opened.
+ * The name of the backend that the calling thread uses: "io_uring", "epoll", "libev" (or
+ * "libev-epoll", "libev-poll", "libev-select" if WEFT_BACKEND asks for one method), "sim"; "none"
+ * if none could be opened.
  */
 WEFT_API const char *weft_backend_name(void);
 

@@ -59,8 +59,8 @@ WEFT_API int weft_socketpair(int fd[2]);
 
 /**
  * What weft_accept_loop calls for each connection, which is the callee's from then on; getpeername
- * tells whose it is. It may block, but connections wait meanwhile: spin a fiber for each. A negative
- * result ends the loop.
+ * tells whose it is. It may block, but connections wait meanwhile: spin a fiber for each. A
+ * negative result ends the loop.
  */
 typedef int weft_on_conn(int fd, void *ctx);
 
