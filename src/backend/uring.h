@@ -4,6 +4,7 @@
  *   uring_setup.c   the ring: which flags and operations this kernel has
  *   uring_prep.c    an operation as a submission queue entry
  *   uring_op.c      the life of an operation: submitted, cancelled, closed under, completed
+ *   uring_close.c   a descriptor is closed under its operations
  *   uring.c         the exchange with the kernel: poll
  *   uring_watch.c   readiness, for what io_uring cannot do as a whole
  *   uring_many.c    operations with many results: multishot accept and receive
@@ -134,6 +135,38 @@ static inline uint64_t weft__key_make(weft__uring *b, const void *object, weft__
 static inline void *weft__key_object(uint64_t key)
 {
     return (void *)(uintptr_t)(key << 16 >> 16 & ~(uint64_t)WEFT__KEY_KIND_MASK);
+}
+
+/* In an operation's progress. */
+enum {
+    WEFT__STARTED = 1,   /* in the submission queue, or with the kernel */
+    WEFT__CANCELLED = 2, /* given up: its end is -ECANCELED unless something has happened */
+    WEFT__CLOSED = 4,    /* its descriptor was closed: -EBADF, likewise; it is in no line */
+    WEFT__LINKED = 8,    /* in a chain, and not its last */
+};
+
+static inline bool weft__uring_is_many(const weft__op *op)
+{
+    return (op->key & WEFT__KEY_KIND_MASK) == WEFT__KEY_MANY;
+}
+
+/* One less is pending; but who waits for one of our own operations is counted already. */
+static inline void weft__uring_uncount(weft__uring *b, const weft__op *op)
+{
+    b->base.pending -= !op->is_own;
+}
+
+/* What is known of fd already; NULL: nothing. */
+static inline weft__flight *weft__uring_flight(weft__uring *b, int fd)
+{
+    weft__descriptor *d = fd >= 0 ? weft__ready_find(&b->ready, fd) : NULL;
+    return d != NULL ? d->watcher : NULL;
+}
+
+/* The first in a line, which is not empty. */
+static inline weft__op *weft__uring_first(const weft__list *line)
+{
+    return CONTAINER_OF(line->next, weft__op, link);
 }
 
 /* Where an operation waits for its turn. */

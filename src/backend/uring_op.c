@@ -13,14 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* In an operation's progress. */
-enum {
-    STARTED = 1,   /* in the submission queue, or with the kernel */
-    CANCELLED = 2, /* given up: its end is -ECANCELED unless something has happened */
-    CLOSED = 4,    /* its descriptor was closed: -EBADF, likewise; it is in no line */
-    LINKED = 8,    /* in a chain, and not its last */
-};
-
 /* The kernel's own codes for a call to be made again after a signal: a kernel thread that is
  * cancelled in the middle lets them out. */
 #define ERESTART_FIRST (-512)
@@ -106,33 +98,10 @@ weft__flight *weft__uring_note(weft__uring *b, int fd)
     return LIKELY(f != NULL && f->is_known) ? f : note_new(b, fd);
 }
 
-/* NULL if there is none. */
-static weft__flight *flight_of(weft__uring *b, int fd)
-{
-    weft__descriptor *d = fd >= 0 ? weft__ready_find(&b->ready, fd) : NULL;
-    return d != NULL ? d->watcher : NULL;
-}
-
-static weft__op *first_of(const weft__list *line)
-{
-    return CONTAINER_OF(line->next, weft__op, link);
-}
-
-/* Who waits for one of our own operations is counted already. */
-static void uncount(weft__uring *b, const weft__op *op)
-{
-    b->base.pending -= !op->is_own;
-}
-
-static bool is_many(const weft__op *op)
-{
-    return (op->key & WEFT__KEY_KIND_MASK) == WEFT__KEY_MANY;
-}
-
 /* Can it be done with what a loop has left? Then it is. */
 static bool serve_kept(weft__uring *b, weft__flight *f, weft__op *op)
 {
-    if (is_many(op)) {
+    if (weft__uring_is_many(op)) {
         weft__uring_many_turn(CONTAINER_OF(op, weft__many, op), f);
         return false;
     }
@@ -140,7 +109,7 @@ static bool serve_kept(weft__uring *b, weft__flight *f, weft__op *op)
     if (result == WEFT__OP_PENDING)
         return false;
     weft__list_remove(&op->link);
-    uncount(b, op);
+    weft__uring_uncount(b, op);
     op->done(op, result);
     return true;
 }
@@ -152,8 +121,8 @@ static weft__op *find_next(weft__uring *b, int fd, weft__line which)
     weft__flight *f = d != NULL ? d->watcher : NULL;
     if (f == NULL || d->is_closing || weft__list_is_empty(&f->lines[which]))
         return NULL;
-    weft__op *next = first_of(&f->lines[which]);
-    return next->progress & STARTED || !weft__list_is_empty(&next->turn) ? NULL : next;
+    weft__op *next = weft__uring_first(&f->lines[which]);
+    return next->progress & WEFT__STARTED || !weft__list_is_empty(&next->turn) ? NULL : next;
 }
 
 void weft__uring_start_next(weft__uring *b, int fd, weft__line which)
@@ -179,13 +148,13 @@ static void leave_line(weft__uring *b, weft__op *op)
 
 static void enter_start(weft__uring *b, struct io_uring_sqe *sqe, weft__op *op)
 {
-    op->progress |= STARTED;
-    if (is_many(op)) {
+    op->progress |= WEFT__STARTED;
+    if (weft__uring_is_many(op)) {
         weft__uring_prep_many(sqe, op);
         return;
     }
-    weft__uring_prep(sqe, op, flight_of(b, op->fd));
-    if (op->progress & LINKED) {
+    weft__uring_prep(sqe, op, weft__uring_flight(b, op->fd));
+    if (op->progress & WEFT__LINKED) {
         sqe->flags |= IOSQE_IO_LINK;
         /* Else what follows would be begun when a part has gone out. */
         if (sqe->opcode == IORING_OP_SEND)
@@ -222,9 +191,9 @@ void weft__uring_ask_back(weft__uring *b, weft__op *op)
 }
 
 /*
- * While an operation moves from one place in the kernel to another (its descriptor became ready, but
- * it has to wait again, or goes to a worker thread), a cancel does not find it: -ENOENT. It is asked
- * back until it comes.
+ * While an operation moves from one place in the kernel to another (its descriptor became ready,
+ * but it has to wait again, or goes to a worker thread), a cancel does not find it: -ENOENT. It is
+ * asked back until it comes.
  */
 void weft__uring_ask_again(weft__uring *b)
 {
@@ -329,7 +298,7 @@ int weft__uring_submit_linked(weft__backend *base, weft__op *const *ops, size_t 
         return -EAGAIN;
     for (size_t i = 0; i < count; i++) {
         weft__op *op = ops[i];
-        op->progress = i + 1 < count ? LINKED : 0;
+        op->progress = i + 1 < count ? WEFT__LINKED : 0;
         op->moved = 0;
         op->job = NULL;
         weft__list_init(&op->turn);
@@ -348,15 +317,15 @@ bool weft__uring_cancel(weft__backend *base, weft__op *op)
     weft__uring *b = weft__uring_of(base);
     if (op->key == 0)
         return weft__ready_cancel(&b->ready, op);
-    if (op->progress & STARTED) {
-        if (!(op->progress & (CANCELLED | CLOSED)))
+    if (op->progress & WEFT__STARTED) {
+        if (!(op->progress & (WEFT__CANCELLED | WEFT__CLOSED)))
             weft__uring_ask_back(b, op);
-        op->progress |= CANCELLED;
+        op->progress |= WEFT__CANCELLED;
         return false;
     }
     weft__list_remove(&op->turn);
     leave_line(b, op);
-    uncount(b, op);
+    weft__uring_uncount(b, op);
     return true;
 }
 
@@ -377,7 +346,7 @@ void weft__uring_land_many(weft__uring *b, weft__many *m)
 
 bool weft__uring_recall_many(weft__uring *b, weft__many *m)
 {
-    if (m->is_cancelled && m->op.progress & STARTED)
+    if (m->is_cancelled && m->op.progress & WEFT__STARTED)
         return false; /* on its way already */
     m->is_cancelled = true;
     return weft__uring_cancel(&b->base, &m->op);
@@ -393,7 +362,7 @@ static void finish(weft__uring *b, weft__op *op, intptr_t result)
     bool is_alone = op->link.next == op->link.prev; /* in its line, or in none */
     weft__list_remove(&op->turn);                   /* a cancel that found no room comes too late */
     weft__list_remove(&op->link);
-    uncount(b, op);
+    weft__uring_uncount(b, op);
     if (result >= 0 && op->code == WEFT__OP_ACCEPT)
         weft__uring_forget(b, (int)result);
     else
@@ -427,8 +396,8 @@ static sequel judge(weft__uring *b, const weft__op *op, int result)
     case -ENOTSOCK:   /* the number was another file's when we learned what it is */
         if (!is_buffer)
             return OVER;
-        learn(flight_of(b, op->fd), op->fd);
-        return weft__uring_is_native(b, op, flight_of(b, op->fd)) ? AGAIN : BY_READINESS;
+        learn(weft__uring_flight(b, op->fd), op->fd);
+        return weft__uring_is_native(b, op, weft__uring_flight(b, op->fd)) ? AGAIN : BY_READINESS;
     case -EOPNOTSUPP: /* before Linux 6.18: it does not know RWF_NOSIGNAL */
         if (!is_write)
             return OVER;
@@ -451,7 +420,7 @@ static intptr_t end_of_given_up(const weft__op *op, int result)
                       result == -ENOTSOCK || result == -EALREADY || result == -EINPROGRESS;
     if (!is_nothing)
         return result;
-    return op->progress & CLOSED ? -EBADF : -ECANCELED;
+    return op->progress & WEFT__CLOSED ? -EBADF : -ECANCELED;
 }
 
 /*
@@ -460,7 +429,7 @@ static intptr_t end_of_given_up(const weft__op *op, int result)
  */
 static bool is_cut_short(weft__uring *b, const weft__op *op, int result)
 {
-    if (op->code != WEFT__OP_READ || op->progress & (CANCELLED | CLOSED | LINKED))
+    if (op->code != WEFT__OP_READ || op->progress & (WEFT__CANCELLED | WEFT__CLOSED | WEFT__LINKED))
         return false;
     const weft__descriptor *d = weft__ready_find(&b->ready, op->fd);
     return d->is_on_disk && op->moved + (size_t)result < op->u.buffer.bytes;
@@ -472,7 +441,7 @@ void weft__uring_completed(weft__uring *b, weft__op *op, int result)
         result = -EINTR;
     if (result > 0 && is_cut_short(b, op, result)) {
         op->moved += (size_t)result;
-        op->progress &= ~STARTED;
+        op->progress &= ~WEFT__STARTED;
         start(b, op);
         return;
     }
@@ -480,7 +449,7 @@ void weft__uring_completed(weft__uring *b, weft__op *op, int result)
         finish(b, op, (intptr_t)op->moved + (result > 0 ? result : 0));
         return;
     }
-    if (op->progress & (CANCELLED | CLOSED)) {
+    if (op->progress & (WEFT__CANCELLED | WEFT__CLOSED)) {
         finish(b, op, end_of_given_up(op, result));
         return;
     }
@@ -489,88 +458,11 @@ void weft__uring_completed(weft__uring *b, weft__op *op, int result)
         finish(b, op, result);
         break;
     case AGAIN:
-        op->progress &= ~(STARTED | LINKED);
+        op->progress &= ~(WEFT__STARTED | WEFT__LINKED);
         start(b, op);
         break;
     case BY_READINESS:
         hand_over(b, op);
         break;
     }
-}
-/* Closing a descriptor. */
-
-/* What the kernel has is asked back. True: there is such. */
-static bool recall_line(weft__uring *b, weft__list *line)
-{
-    bool is_any_started = false;
-    weft__list *node = line->next;
-    while (node != line) {
-        weft__op *op = CONTAINER_OF(node, weft__op, link);
-        node = node->next;
-        if (!(op->progress & STARTED))
-            continue;
-        is_any_started = true;
-        weft__list_remove(&op->link);
-        if (!(op->progress & CANCELLED))
-            weft__uring_ask_back(b, op);
-        op->progress |= CLOSED | CANCELLED;
-        if (is_many(op))
-            CONTAINER_OF(op, weft__many, op)->is_shut = true;
-    }
-    return is_any_started;
-}
-
-/* What waited for its turn ends. */
-static void end_line(weft__uring *b, weft__list *line)
-{
-    while (!weft__list_is_empty(line)) {
-        weft__op *op = first_of(line);
-        weft__list_remove(&op->link);
-        weft__list_remove(&op->turn);
-        uncount(b, op);
-        if (is_many(op))
-            weft__uring_many_shut(CONTAINER_OF(op, weft__many, op));
-        else
-            op->done(op, -EBADF);
-    }
-}
-
-/* End everything that is under way on a descriptor, and forget what is known of it. */
-static void clear(weft__uring *b, weft__flight *f, bool must_flush)
-{
-    f->descriptor->is_closing = true;
-    bool is_any_started = false;
-    for (int i = 0; i < WEFT__LINES; i++)
-        is_any_started |= recall_line(b, &f->lines[i]);
-    if (is_any_started && must_flush)
-        weft__uring_flush(b);
-    for (int i = 0; i < WEFT__LINES; i++)
-        end_line(b, &f->lines[i]);
-    weft__uring_drop_kept(b, f);
-    f->is_known = false;
-    f->descriptor->is_closing = false;
-}
-
-/*
- * The kernel looks a number up when it gets the operation: everything that names this one has to be
- * with it before the number can belong to another file.
- */
-int weft__uring_close_fd(weft__backend *base, int fd)
-{
-    weft__uring *b = weft__uring_of(base);
-    weft__flight *f = flight_of(b, fd);
-    if (f != NULL) {
-        if (f->descriptor->is_closing)
-            return -EBADF;
-        clear(b, f, true);
-    }
-    return weft__ready_close_fd(&b->ready, fd);
-}
-
-void weft__uring_forget(weft__uring *b, int fd)
-{
-    weft__flight *f = flight_of(b, fd);
-    if (f != NULL)
-        clear(b, f, false);
-    weft__ready_forget(&b->ready, fd);
 }

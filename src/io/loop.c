@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a loop reads at a time where the kernel does not bring buffers of its own: a datagram fits. */
+/* What a loop reads at a time where the kernel brings no buffers of its own: any datagram fits. */
 #define READ_BYTES (64 << 10)
 /* How long an accept loop leaves a system alone that has run out of something. */
 #define SHORTAGE_PAUSE_S 0.05

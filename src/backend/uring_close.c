@@ -1,0 +1,83 @@
+/*
+ * Closing a descriptor on which operations are under way on a ring, and forgetting one whose number
+ * has become another file's.
+ */
+#include "backend/uring.h"
+
+#include <errno.h>
+
+/* What the kernel has is asked back. True: there is such. */
+static bool recall_line(weft__uring *b, weft__list *line)
+{
+    bool is_any_started = false;
+    weft__list *node = line->next;
+    while (node != line) {
+        weft__op *op = CONTAINER_OF(node, weft__op, link);
+        node = node->next;
+        if (!(op->progress & WEFT__STARTED))
+            continue;
+        is_any_started = true;
+        weft__list_remove(&op->link);
+        if (!(op->progress & WEFT__CANCELLED))
+            weft__uring_ask_back(b, op);
+        op->progress |= WEFT__CLOSED | WEFT__CANCELLED;
+        if (weft__uring_is_many(op))
+            CONTAINER_OF(op, weft__many, op)->is_shut = true;
+    }
+    return is_any_started;
+}
+
+/* What waited for its turn ends. */
+static void end_line(weft__uring *b, weft__list *line)
+{
+    while (!weft__list_is_empty(line)) {
+        weft__op *op = weft__uring_first(line);
+        weft__list_remove(&op->link);
+        weft__list_remove(&op->turn);
+        weft__uring_uncount(b, op);
+        if (weft__uring_is_many(op))
+            weft__uring_many_shut(CONTAINER_OF(op, weft__many, op));
+        else
+            op->done(op, -EBADF);
+    }
+}
+
+/* End everything that is under way on a descriptor, and forget what is known of it. */
+static void clear(weft__uring *b, weft__flight *f, bool must_flush)
+{
+    f->descriptor->is_closing = true;
+    bool is_any_started = false;
+    for (int i = 0; i < WEFT__LINES; i++)
+        is_any_started |= recall_line(b, &f->lines[i]);
+    if (is_any_started && must_flush)
+        weft__uring_flush(b);
+    for (int i = 0; i < WEFT__LINES; i++)
+        end_line(b, &f->lines[i]);
+    weft__uring_drop_kept(b, f);
+    f->is_known = false;
+    f->descriptor->is_closing = false;
+}
+
+/*
+ * The kernel looks a number up when it gets the operation: everything that names this one has to be
+ * with it before the number can belong to another file.
+ */
+int weft__uring_close_fd(weft__backend *base, int fd)
+{
+    weft__uring *b = weft__uring_of(base);
+    weft__flight *f = weft__uring_flight(b, fd);
+    if (f != NULL) {
+        if (f->descriptor->is_closing)
+            return -EBADF;
+        clear(b, f, true);
+    }
+    return weft__ready_close_fd(&b->ready, fd);
+}
+
+void weft__uring_forget(weft__uring *b, int fd)
+{
+    weft__flight *f = weft__uring_flight(b, fd);
+    if (f != NULL)
+        clear(b, f, false);
+    weft__ready_forget(&b->ready, fd);
+}
