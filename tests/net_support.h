@@ -17,6 +17,12 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define RUNNING_ON_VALGRIND 0
+#endif
+
 /* On sim only the pipes and sockets that weft made do not block the thread. */
 static inline bool is_in_memory(void)
 {

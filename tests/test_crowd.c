@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #define CROWD 10000
-#define CROWD_SANITIZED 1000 /* each fiber costs several times as much there */
+#define CROWD_SLOW 1000 /* where a fiber costs many times as much */
 /* Connections that the client makes before it sees the server take them: a backlog holds more. */
 #define BATCH 500
 
@@ -127,7 +127,7 @@ static weft_value accept_all(void *arg)
 
 static size_t crowd_size(void)
 {
-    size_t wanted = is_sanitized() ? CROWD_SANITIZED : CROWD;
+    size_t wanted = is_sanitized() || RUNNING_ON_VALGRIND ? CROWD_SLOW : CROWD;
     size_t room = raise_descriptor_limit(wanted + 100) - 100;
     if (room < wanted)
         printf("no more than %zu descriptors may be open here\n", room + 100);

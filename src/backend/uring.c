@@ -31,7 +31,7 @@ static void handle(weft__uring *b, const weft__completion *c)
     void *object = weft__key_object(c->key);
     switch ((weft__key_kind)(c->key & WEFT__KEY_KIND_MASK)) {
     case WEFT__KEY_OP:
-        weft__uring_completed(b, object, c->result);
+        weft__uring_completed(b, object, c->result, c->flags);
         break;
     case WEFT__KEY_MANY:
         weft__uring_many_completed(b, object, c);

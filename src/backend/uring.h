@@ -24,6 +24,7 @@ typedef struct weft__uring_abilities {
     bool has_registered_ring;
     bool has_multishot_accept;
     bool has_multishot_recv; /* with a ring of provided buffers */
+    bool has_poll_first;     /* a receive may wait before it looks */
 } weft__uring_abilities;
 
 /* Operations (bits as in opcodes) to do without, so that tests reach the fallbacks. */
@@ -197,7 +198,7 @@ bool weft__uring_cancel(weft__backend *base, weft__op *op);
 int weft__uring_close_fd(weft__backend *base, int fd);
 
 /* The kernel is done with an operation. */
-void weft__uring_completed(weft__uring *b, weft__op *op, int result);
+void weft__uring_completed(weft__uring *b, weft__op *op, int result, unsigned flags);
 
 /* Cancel once more what has been cancelled and has not come back. */
 void weft__uring_ask_again(weft__uring *b);
@@ -251,6 +252,7 @@ static inline bool weft__uring_has(const weft__uring *b, int opcode)
 bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft__flight *f);
 
 /* Fill in the entry; is_native has said yes. f may be NULL. */
-void weft__uring_prep(struct io_uring_sqe *sqe, const weft__op *op, const weft__flight *f);
+void weft__uring_prep(const weft__uring *b, struct io_uring_sqe *sqe, const weft__op *op,
+                      const weft__flight *f);
 
 #endif

@@ -153,7 +153,7 @@ static void enter_start(weft__uring *b, struct io_uring_sqe *sqe, weft__op *op)
         weft__uring_prep_many(sqe, op);
         return;
     }
-    weft__uring_prep(sqe, op, weft__uring_flight(b, op->fd));
+    weft__uring_prep(b, sqe, op, weft__uring_flight(b, op->fd));
     if (op->progress & WEFT__LINKED) {
         sqe->flags |= IOSQE_IO_LINK;
         /* Else what follows would be begun when a part has gone out. */
@@ -435,8 +435,20 @@ static bool is_cut_short(weft__uring *b, const weft__op *op, int result)
     return d->is_on_disk && op->moved + (size_t)result < op->u.buffer.bytes;
 }
 
-void weft__uring_completed(weft__uring *b, weft__op *op, int result)
+/* For the next receive on this stream: is there more? */
+static void note_drained(weft__uring *b, const weft__op *op, unsigned flags)
 {
+    if (op->code != WEFT__OP_READ && op->code != WEFT__OP_RECV)
+        return;
+    weft__flight *f = weft__uring_flight(b, op->fd);
+    if (f != NULL && !f->descriptor->is_not_socket)
+        f->descriptor->is_drained = !(flags & IORING_CQE_F_SOCK_NONEMPTY) && !f->has_messages;
+}
+
+void weft__uring_completed(weft__uring *b, weft__op *op, int result, unsigned flags)
+{
+    if (result > 0)
+        note_drained(b, op, flags);
     if (result <= ERESTART_FIRST && result >= ERESTART_LAST)
         result = -EINTR;
     if (result > 0 && is_cut_short(b, op, result)) {

@@ -147,7 +147,8 @@ static void prep_socket(struct io_uring_sqe *sqe, const weft__op *op, int opcode
         sqe->msg_flags |= MSG_NOSIGNAL;
 }
 
-void weft__uring_prep(struct io_uring_sqe *sqe, const weft__op *op, const weft__flight *f)
+void weft__uring_prep(const weft__uring *b, struct io_uring_sqe *sqe, const weft__op *op,
+                      const weft__flight *f)
 {
     int opcode = opcode_of(op, is_on_socket(op, f));
     switch (op->code) {
@@ -171,5 +172,8 @@ void weft__uring_prep(struct io_uring_sqe *sqe, const weft__op *op, const weft__
         prep_socket(sqe, op, opcode);
         break;
     }
+    /* There was nothing more when we last looked: to look first would be in vain. */
+    if (opcode == IORING_OP_RECV && f->descriptor->is_drained && b->abilities.has_poll_first)
+        sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
     sqe->user_data = op->key;
 }

@@ -69,6 +69,7 @@ static void guess_multishot(weft__uring_abilities *a)
 {
     a->has_multishot_accept = has_both(a, IORING_OP_ACCEPT, IORING_OP_SOCKET); /* 5.19 */
     a->has_multishot_recv = has_both(a, IORING_OP_RECV, IORING_OP_SEND_ZC);    /* 6.0 */
+    a->has_poll_first = has_both(a, IORING_OP_RECV, IORING_OP_SOCKET);         /* 5.19 */
 }
 
 int weft__uring_setup(struct io_uring *ring, weft__uring_abilities *a)
