@@ -120,11 +120,12 @@ typedef struct weft__op {
     int progress;    /* backend's own: how far an operation of several steps has come */
     int wait_fd;     /* what it waits for next: set by weft__call_try (call.h) */
     int wait_events;
-    struct weft__job *job; /* in the pool; NULL: not there */
-    weft__list turn;       /* backend's own: a second place to wait in */
-    uint64_t key;          /* backend's own: what the kernel knows it by */
-    size_t moved;          /* backend's own: bytes that earlier steps of it have moved */
-    bool is_own;           /* the backend's own altogether: not counted as pending */
+    struct weft__job *job;           /* in the pool; NULL: not there */
+    weft__list turn;                 /* backend's own: a second place to wait in */
+    uint64_t key;                    /* backend's own: what the kernel knows it by */
+    size_t moved;                    /* backend's own: bytes that earlier steps of it have moved */
+    struct weft__op *before, *after; /* backend's own: its neighbours in a chain, while under way */
+    bool is_own;                     /* the backend's own altogether: not counted as pending */
 } weft__op;
 
 /*
@@ -232,6 +233,12 @@ typedef struct weft__backend_type {
      * is known of it does not hold. NULL: nothing is ever known.
      */
     void (*forget_fd)(weft__backend *b, int fd);
+
+    /*
+     * A number that is another one once fd has been closed: for who uses it again and again, and has
+     * to find out that it is another file by now. NULL: numbers are not used again.
+     */
+    uint32_t (*life_of_fd)(weft__backend *b, int fd);
 
     /* shutdown(2). 0 or -errno. */
     int (*shutdown_fd)(weft__backend *b, int fd, int how);

@@ -35,6 +35,14 @@ static bool is_read(const weft__op *op)
 }
 
 /* A piece that went in part goes on alone: the caller's array is not ours to change. */
+/* What a read(2) moves at most. */
+#define RW_BYTES_MAX 0x7ffff000
+
+static bool is_vector(const weft__op *op)
+{
+    return op->code == WEFT__OP_READV || op->code == WEFT__OP_WRITEV;
+}
+
 static void rest_of_pieces(const weft__op *op, span *s)
 {
     size_t skip = (size_t)op->progress;
@@ -200,7 +208,9 @@ static intptr_t try_disk(weft__op *op, weft__facts *known)
         n = file_nowait(op, &s);
         if (n == -EAGAIN || n == -EOPNOTSUPP)
             break;
-        if (n <= 0 || (size_t)n == s.bytes)
+        /* Asked for the rest of one piece, it is not over with that. */
+        bool is_whole = (size_t)n == s.bytes && !(is_vector(op) && s.pieces == &s.own);
+        if (n <= 0 || is_whole || n >= RW_BYTES_MAX - op->progress)
             return n > 0 ? op->progress + n : op->progress > 0 ? op->progress : n;
         op->progress += (int)n;
     } while (true);
@@ -214,8 +224,10 @@ static intptr_t try_disk(weft__op *op, weft__facts *known)
 
 intptr_t weft__call_try_transfer(weft__op *op, weft__facts *known)
 {
-    if (op->code >= WEFT__OP_READV && (op->u.vector.count < 0 || op->u.vector.count > IOV_MAX))
+    if (is_vector(op) && (op->u.vector.count < 0 || op->u.vector.count > IOV_MAX))
         return -EINVAL; /* of a socket it would be another error */
+    if (is_vector(op) && op->u.vector.count > 0 && op->u.vector.pieces == NULL)
+        return -EFAULT;
     span s;
     rest_of(op, &s);
     if (s.bytes == 0 && is_read(op)) /* recv would wait for data that it then does not take */
@@ -240,6 +252,7 @@ intptr_t weft__call_block_transfer(weft__op *op)
         n = is_read(op) ? read_with(op->fd, &s, 0) : write_masked(op->fd, &s, 0);
         if (n > 0)
             op->progress += (int)n;
-    } while (n > 0 && (size_t)n == s.bytes && s.pieces == &s.own && op->code >= WEFT__OP_READV);
+    } while (n > 0 && (size_t)n == s.bytes && s.pieces == &s.own && is_vector(op) &&
+             op->progress < RW_BYTES_MAX);
     return op->progress > 0 ? op->progress : n;
 }

@@ -80,22 +80,16 @@ static intptr_t connect_nonblocking(const weft__op *op)
     return result;
 }
 
-/* How a connect that was under way has ended, -EAGAIN while it has not. */
-static intptr_t connect_outcome(int fd)
-{
-    intptr_t result = weft__call_ready(fd, POLLOUT);
-    if (result < 0)
-        return result;
-    int error = weft__call_socket_option(fd, SO_ERROR);
-    return error > 0 ? -error : error;
-}
-
 /* op->progress: 1 when it is under way. */
 intptr_t weft__call_try_connect(weft__op *op)
 {
-    if (op->progress == 1)
-        return connect_outcome(op->fd);
-    intptr_t result = connect_nonblocking(op);
+    /* Under way: the second call tells the outcome, and settles the socket's state. */
+    intptr_t result = op->progress == 1 ? weft__call_ready(op->fd, POLLOUT) : 0;
+    if (result < 0)
+        return result;
+    result = connect_nonblocking(op);
+    if (op->progress == 1 && result == -EISCONN)
+        return 0;
     if (result == -EAGAIN) /* a unix socket whose backlog is full */
         op->wait_fd = WEFT__WAIT_AGAIN;
     /* EALREADY: an earlier call was given up and left the socket connecting. */

@@ -152,7 +152,9 @@ static intptr_t sendfile_unblocked(const weft__op *op)
     weft__sigpipe_hold(&held);
     intptr_t result = weft__call_result(TEMP_FAILURE_RETRY(
         sendfile(op->u.copy.fd_out, op->fd, op->u.copy.offset_in, op->u.copy.bytes)));
-    weft__sigpipe_release(&held, result);
+    /* It sends in several steps, and tells of those that went; the last may have raised it. */
+    bool is_short = result >= 0 && (size_t)result < op->u.copy.bytes;
+    weft__sigpipe_release(&held, is_short ? -EPIPE : result);
     weft__call_reblock(op->u.copy.fd_out, flags);
     return result;
 }

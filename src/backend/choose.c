@@ -60,7 +60,8 @@ static int open_best(weft__backend **out, const char **why)
             return 0;
         if (first_rc == 0) {
             first_rc = rc;
-            *why = say_refused(types[i], rc);
+            if (why != NULL)
+                *why = say_refused(types[i], rc);
         }
     }
     return first_rc;
@@ -84,6 +85,5 @@ int weft__backend_open(weft__backend **out, const char **why)
     if (rc == 0 || named == &weft__backend_sim)
         return rc;
     *why = say_refused(named, rc);
-    const char *ignored;
-    return open_best(out, &ignored);
+    return open_best(out, NULL);
 }

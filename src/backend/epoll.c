@@ -175,6 +175,11 @@ static void forget_fd(weft__backend *base, int fd)
     weft__ready_forget(&epoll_of(base)->ready, fd);
 }
 
+static uint32_t life_of_fd(weft__backend *base, int fd)
+{
+    return weft__ready_life(&epoll_of(base)->ready, fd);
+}
+
 static int epoll_pipe(weft__backend *base, int fd[2])
 {
     return weft__ready_pipe(&epoll_of(base)->ready, fd);
@@ -243,6 +248,7 @@ const weft__backend_type weft__backend_epoll = {
     .wake = epoll_wake,
     .close_fd = epoll_close_fd,
     .forget_fd = forget_fd,
+    .life_of_fd = life_of_fd,
     .shutdown_fd = weft__call_shutdown,
     .pipe = epoll_pipe,
     .socketpair = epoll_socketpair,

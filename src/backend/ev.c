@@ -309,6 +309,11 @@ static void libev_forget_fd(weft__backend *base, int fd)
     weft__ready_forget(&libev_of(base)->ready, fd);
 }
 
+static uint32_t libev_life_of_fd(weft__backend *base, int fd)
+{
+    return weft__ready_life(&libev_of(base)->ready, fd);
+}
+
 static int libev_pipe(weft__backend *base, int fd[2])
 {
     return weft__ready_pipe(&libev_of(base)->ready, fd);
@@ -404,12 +409,12 @@ static int open_select(weft__backend **out)
 }
 
 /* They differ in how the loop is made. */
-#define TYPE(name_, open_)                                                                      \
-    {                                                                                           \
-        .name = name_, .open = open_, .close = libev_close, .now_ns = libev_now_ns,             \
-        .submit = libev_submit, .cancel = libev_cancel, .poll = libev_poll, .wake = libev_wake, \
-        .close_fd = libev_close_fd, .forget_fd = libev_forget_fd,                               \
-        .shutdown_fd = weft__call_shutdown, .pipe = libev_pipe, .socketpair = libev_socketpair, \
+#define TYPE(name_, open_)                                                                        \
+    {                                                                                             \
+        .name = name_, .open = open_, .close = libev_close, .now_ns = libev_now_ns,               \
+        .submit = libev_submit, .cancel = libev_cancel, .poll = libev_poll, .wake = libev_wake,   \
+        .close_fd = libev_close_fd, .forget_fd = libev_forget_fd, .life_of_fd = libev_life_of_fd, \
+        .shutdown_fd = weft__call_shutdown, .pipe = libev_pipe, .socketpair = libev_socketpair,   \
     }
 
 const weft__backend_type weft__backend_ev = TYPE("libev", open_any);

@@ -62,7 +62,7 @@ static void forget_received(weft__ready *r, struct msghdr *header)
         for (size_t i = 0; i < count; i++) {
             int fd;
             memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-            weft__ready_forget(r, fd);
+            r->backend->type->forget_fd(r->backend, fd);
         }
     }
 }
@@ -70,7 +70,7 @@ static void forget_received(weft__ready *r, struct msghdr *header)
 void weft__ready_forget_made(weft__ready *r, weft__op *op, intptr_t result)
 {
     if (op->code != WEFT__OP_RECVMSG)
-        weft__ready_forget(r, (int)result);
+        r->backend->type->forget_fd(r->backend, (int)result);
     else if (op->u.message.header->msg_control != NULL)
         forget_received(r, op->u.message.header);
 }
@@ -401,6 +401,12 @@ static void retry(weft__ready *r)
     }
 }
 
+uint32_t weft__ready_life(weft__ready *r, int fd)
+{
+    const weft__descriptor *d = fd >= 0 ? weft__ready_note(r, fd) : NULL;
+    return d != NULL ? d->life : 0;
+}
+
 int64_t weft__ready_timeout(const weft__ready *r, int64_t timeout_ns)
 {
     if (timeout_ns == WEFT__POLL_FOR_WAKE)
@@ -498,6 +504,7 @@ int weft__ready_close_fd(weft__ready *r, int fd)
     if (d->is_closing)
         return -EBADF;
     d->is_closing = true;
+    d->life++;
     weft__ready_forget(r, fd);
     if (!weft__list_is_empty(&r->retries))
         end_retries_on(r, fd);
@@ -517,7 +524,7 @@ int weft__ready_pipe(weft__ready *r, int fd[2])
 {
     int rc = weft__call_pipe(r->backend, fd);
     for (int i = 0; i < 2 && rc == 0; i++)
-        weft__ready_forget(r, fd[i]);
+        r->backend->type->forget_fd(r->backend, fd[i]);
     return rc;
 }
 
@@ -525,7 +532,7 @@ int weft__ready_socketpair(weft__ready *r, int fd[2])
 {
     int rc = weft__call_socketpair(r->backend, fd);
     for (int i = 0; i < 2 && rc == 0; i++)
-        weft__ready_forget(r, fd[i]);
+        r->backend->type->forget_fd(r->backend, fd[i]);
     return rc;
 }
 

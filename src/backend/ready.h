@@ -23,6 +23,7 @@ typedef struct weft__descriptor {
     bool has_more;       /* than data to read: its end, an error, an urgent byte; never drained */
     bool is_doubtful;    /* for watch: it may be another file's number by now, watch it anew */
     bool is_closing;     /* being closed; nothing new is let in */
+    uint32_t life;       /* of its number: counts closings */
     weft__waiters waiters;
     weft__list pooled;  /* operations on it that the pool has, by their link */
     weft__list also;    /* operations that wait elsewhere and need it, too, by their turn */
@@ -76,6 +77,9 @@ void weft__ready_free_table(weft__ready *r);
 intptr_t weft__ready_submit(weft__ready *r, weft__op *op);
 bool weft__ready_cancel(weft__ready *r, weft__op *op);
 int weft__ready_close_fd(weft__ready *r, int fd);
+
+/* As life_of_fd in the contract of a backend. */
+uint32_t weft__ready_life(weft__ready *r, int fd);
 
 /* For poll: at most how long it may wait. */
 int64_t weft__ready_timeout(const weft__ready *r, int64_t timeout_ns);

@@ -27,25 +27,26 @@ static bool is_ring_thread(int folder, const char *id)
     return n == sizeof name && memcmp(name, "iou-", sizeof name) == 0;
 }
 
-/* Are there more than so many, without io_uring's? Each is looked at only until that is clear. */
-static bool are_more_than(unsigned n)
+/* As far as they are seen: a thread that ends meanwhile can hide another. */
+static unsigned count_ring_threads(void)
 {
     DIR *folder = opendir(FOLDER);
     if (folder == NULL)
-        return true;
+        return 0;
     unsigned count = 0;
     const struct dirent *entry;
-    while (count <= n && (entry = readdir(folder)) != NULL)
-        count += entry->d_name[0] != '.' && !is_ring_thread(dirfd(folder), entry->d_name);
+    while ((entry = readdir(folder)) != NULL)
+        count += entry->d_name[0] != '.' && is_ring_thread(dirfd(folder), entry->d_name);
     closedir(folder);
-    return count > n;
+    return count;
 }
 
 bool weft__threads_are_others(void)
 {
     unsigned own = 1 + WEFT__SANITIZER_THREADS + weft__pool_freeze();
     struct stat task; /* a folder has a link from each of its folders, and two of its own */
-    bool are_others = stat(FOLDER, &task) < 0 || (task.st_nlink > 2 + own && are_more_than(own));
+    bool are_others = stat(FOLDER, &task) < 0 ||
+                      (task.st_nlink > 2 + own && task.st_nlink > 2 + own + count_ring_threads());
     weft__pool_thaw();
     return are_others;
 }

@@ -76,6 +76,7 @@ static void reap(weft__uring *b)
         const struct io_uring_cqe *cqe = peek(b, 0);
         weft__completion c = {cqe->user_data, cqe->res, cqe->flags};
         io_uring_cq_advance(&b->ring, 1);
+        b->handled++;
         handle(b, &c);
     }
     if (b->must_ask_again)
@@ -137,8 +138,13 @@ static int enter_all(weft__uring *b)
 
 void weft__uring_flush(weft__uring *b)
 {
-    if (enter_all(b) == 0)
-        exchange(b);
+    int rc = enter_all(b);
+    while (rc == 0 && io_uring_sq_ready(&b->ring) > 0) {
+        unsigned before = io_uring_sq_ready(&b->ring);
+        rc = exchange(b);
+        if (rc == 0 && io_uring_sq_ready(&b->ring) >= before)
+            usleep(BREATHE_US);
+    }
 }
 
 static int wait_for_some(weft__uring *b, int64_t timeout_ns)
@@ -157,10 +163,10 @@ static int wait_for_some(weft__uring *b, int64_t timeout_ns)
 static int uring_poll(weft__backend *base, int64_t timeout_ns)
 {
     weft__uring *b = weft__uring_of(base);
-    if (timeout_ns == WEFT__POLL_FOR_WAKE)
-        timeout_ns = WEFT__POLL_FOR_WAKE_NS;
-    timeout_ns = weft__ready_timeout(&b->ready, timeout_ns);
+    const uint64_t before = b->handled;
     int rc = enter_all(b);
+    /* Whoever has been woken by now is not to be kept waiting. */
+    timeout_ns = weft__ready_timeout(&b->ready, b->handled != before ? 0 : timeout_ns);
     if (rc == 0 && (timeout_ns == 0 || io_uring_cq_ready(&b->ring) > 0))
         rc = exchange(b);
     else if (rc == 0)
@@ -180,20 +186,19 @@ static void forget_fd(weft__backend *base, int fd)
     weft__uring_forget(weft__uring_of(base), fd);
 }
 
+static uint32_t life_of_fd(weft__backend *base, int fd)
+{
+    return weft__ready_life(&weft__uring_of(base)->ready, fd);
+}
+
 static int uring_pipe(weft__backend *base, int fd[2])
 {
-    int rc = weft__call_pipe(base, fd);
-    for (int i = 0; i < 2 && rc == 0; i++)
-        forget_fd(base, fd[i]);
-    return rc;
+    return weft__ready_pipe(&weft__uring_of(base)->ready, fd);
 }
 
 static int uring_socketpair(weft__backend *base, int fd[2])
 {
-    int rc = weft__call_socketpair(base, fd);
-    for (int i = 0; i < 2 && rc == 0; i++)
-        forget_fd(base, fd[i]);
-    return rc;
+    return weft__ready_socketpair(&weft__uring_of(base)->ready, fd);
 }
 
 /* Opening and closing. */
@@ -271,6 +276,7 @@ const weft__backend_type weft__backend_uring = {
     .many_close = weft__uring_many_close,
     .submit_linked = weft__uring_submit_linked,
     .forget_fd = forget_fd,
+    .life_of_fd = life_of_fd,
     .shutdown_fd = weft__call_shutdown,
     .pipe = uring_pipe,
     .socketpair = uring_socketpair,

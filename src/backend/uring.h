@@ -56,6 +56,7 @@ typedef struct weft__kept {
     int first, final; /* buffers, in a list; -1: none */
     size_t used;      /* bytes of the first that have been read */
     struct weft__conns *conns;
+    int error; /* to be told when the buffers have been read; 0: none */
 } weft__kept;
 
 /* A readiness that ready.c wants to be told of: an operation of our own. */
@@ -102,6 +103,7 @@ typedef struct weft__uring {
     weft__list flights, watches; /* all there are */
     uint16_t activation;         /* counts operations: part of each key */
     uint32_t generation;         /* of the last watch */
+    uint64_t handled;            /* completions so far */
     bool has_no_nosignal;        /* writes without SIGPIPE are not to be had from this kernel */
     bool is_wake_armed;
     int wake_fd;
@@ -143,6 +145,7 @@ enum {
     WEFT__STARTED = 1,   /* in the submission queue, or with the kernel */
     WEFT__CANCELLED = 2, /* given up: its end is -ECANCELED unless something has happened */
     WEFT__CLOSED = 4,    /* its descriptor was closed: -EBADF, likewise; it is in no line */
+    WEFT__CHAINED = 16,  /* in a chain */
     WEFT__LINKED = 8,    /* in a chain, and not its last */
 };
 
@@ -235,6 +238,8 @@ void weft__uring_many_shut(weft__many *m);
 void weft__uring_launch_many(weft__uring *b, weft__many *m);
 void weft__uring_land_many(weft__uring *b, weft__many *m);
 bool weft__uring_recall_many(weft__uring *b, weft__many *m);
+/* Does someone wait in this line behind the first? */
+bool weft__uring_has_next(weft__uring *b, int fd, weft__line which);
 /* The turn of those who wait in a line has come. */
 void weft__uring_start_next(weft__uring *b, int fd, weft__line which);
 /* The result of an operation from what was kept; WEFT__OP_PENDING: that does not concern it. */

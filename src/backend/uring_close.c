@@ -6,6 +6,17 @@
 
 #include <errno.h>
 
+/*
+ * A link that has not begun is in none of the kernel's lists, and a cancel does not find it; the one
+ * that is under way takes those behind it along.
+ */
+static weft__op *first_of_chain(weft__op *op)
+{
+    while (op->progress & WEFT__CHAINED && op->before != NULL)
+        op = op->before;
+    return op;
+}
+
 /* What the kernel has is asked back. True: there is such. */
 static bool recall_line(weft__uring *b, weft__list *line)
 {
@@ -19,7 +30,7 @@ static bool recall_line(weft__uring *b, weft__list *line)
         is_any_started = true;
         weft__list_remove(&op->link);
         if (!(op->progress & WEFT__CANCELLED))
-            weft__uring_ask_back(b, op);
+            weft__uring_ask_back(b, first_of_chain(op));
         op->progress |= WEFT__CLOSED | WEFT__CANCELLED;
         if (weft__uring_is_many(op))
             CONTAINER_OF(op, weft__many, op)->is_shut = true;
@@ -38,7 +49,7 @@ static void end_line(weft__uring *b, weft__list *line)
         if (weft__uring_is_many(op))
             weft__uring_many_shut(CONTAINER_OF(op, weft__many, op));
         else
-            op->done(op, -EBADF);
+            op->done(op, op->moved > 0 ? (intptr_t)op->moved : -EBADF);
     }
 }
 
@@ -59,8 +70,9 @@ static void clear(weft__uring *b, weft__flight *f, bool must_flush)
 }
 
 /*
- * The kernel looks a number up when it gets the operation: everything that names this one has to be
- * with it before the number can belong to another file.
+ * The kernel looks a number up when it begins an operation, a link when the one before it is over:
+ * everything that names this one has to be begun or severed before the number can belong to another
+ * file.
  */
 int weft__uring_close_fd(weft__backend *base, int fd)
 {

@@ -9,6 +9,7 @@
 #include "backend/uring.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,7 +189,9 @@ static bool try_keep(weft__uring *b, weft__many *m)
     if (f->kept != NULL)
         return keep_behind(b, f->kept, m);
     f->kept = &f->kept_room; /* it takes no memory: what has come must not be lost for want of it */
-    *f->kept = (weft__kept){m->first, m->final, m->skip, m->conns};
+    *f->kept = (weft__kept){m->first, m->final, m->skip, m->conns, 0};
+    if (m->has_last && m->last < 0 && m->last != -ENOBUFS)
+        f->kept->error = m->last;
     return true;
 }
 
@@ -196,11 +199,15 @@ static bool try_keep(weft__uring *b, weft__many *m)
 static void keep(weft__uring *b, weft__many *m)
 {
     bool is_any = m->first != NO_BUFFER || !conns_are_empty(m->conns);
-    if (is_any && try_keep(b, m))
-        return;
-    while (m->first != NO_BUFFER)
-        give_back(b, pop_buffer(b, &m->first));
-    close_conns(m->conns);
+    if (!is_any || !try_keep(b, m)) {
+        while (m->first != NO_BUFFER)
+            give_back(b, pop_buffer(b, &m->first));
+        close_conns(m->conns);
+    }
+    m->first = NO_BUFFER;
+    m->conns = NULL;
+    m->count = 0;
+    m->skip = 0;
 }
 
 void weft__uring_drop_kept(weft__uring *b, weft__flight *f)
@@ -216,12 +223,14 @@ void weft__uring_drop_kept(weft__uring *b, weft__flight *f)
 
 static void drop_if_used_up(weft__uring *b, weft__flight *f)
 {
-    if (f->kept->first == NO_BUFFER && conns_are_empty(f->kept->conns))
+    if (f->kept->first == NO_BUFFER && conns_are_empty(f->kept->conns) && f->kept->error == 0)
         weft__uring_drop_kept(b, f);
 }
 
 static int take_conn(weft__uring *b, weft__flight *f, const weft__op *op)
 {
+    if (op->u.accept.address != NULL && op->u.accept.bytes == NULL)
+        return -EFAULT;
     weft__conns *c = f->kept->conns;
     int fd = c->fd[c->first++];
     if (op->u.accept.address != NULL)
@@ -263,35 +272,75 @@ static intptr_t take_data(weft__uring *b, weft__flight *f, const struct msghdr *
     return (intptr_t)total;
 }
 
-intptr_t weft__uring_take_kept(weft__uring *b, weft__flight *f, weft__op *op)
+/* The buffers are read: what the loop ended with is told, once. */
+static intptr_t take_error(weft__uring *b, weft__flight *f)
 {
-    bool has_data = f->kept->first != NO_BUFFER;
-    struct iovec piece;
-    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    int error = f->kept->error;
+    f->kept->error = 0;
+    drop_if_used_up(b, f);
+    return error;
+}
+
+/* How an operation that reads would have it; false: it does not, or wants what is not in a stream. */
+static bool is_reader(const weft__op *op, struct iovec *piece, struct msghdr *m, int *flags)
+{
+    m->msg_iov = piece;
+    m->msg_iovlen = 1;
     switch (op->code) {
-    case WEFT__OP_ACCEPT:
-        return conns_are_empty(f->kept->conns) ? WEFT__OP_PENDING : take_conn(b, f, op);
-    case WEFT__OP_WAIT:
-        return op->u.events & POLLIN ? POLLIN : WEFT__OP_PENDING;
     case WEFT__OP_READ:
-        piece = (struct iovec){op->u.buffer.data, op->u.buffer.bytes};
-        return has_data ? take_data(b, f, &message, 0) : WEFT__OP_PENDING;
+        *piece = (struct iovec){op->u.buffer.data, op->u.buffer.bytes};
+        return true;
     case WEFT__OP_READV:
-        message.msg_iov = (struct iovec *)op->u.vector.pieces;
-        message.msg_iovlen = (size_t)op->u.vector.count;
-        return has_data ? take_data(b, f, &message, 0) : WEFT__OP_PENDING;
+        m->msg_iov = (struct iovec *)op->u.vector.pieces;
+        m->msg_iovlen = (size_t)op->u.vector.count;
+        return op->u.vector.count >= 0 && op->u.vector.count <= IOV_MAX;
     case WEFT__OP_RECV:
-        piece = (struct iovec){op->u.packet.data, op->u.packet.bytes};
-        return has_data ? take_data(b, f, &message, op->u.packet.flags) : WEFT__OP_PENDING;
+        *piece = (struct iovec){op->u.packet.data, op->u.packet.bytes};
+        *flags = op->u.packet.flags;
+        return !(*flags & (MSG_OOB | MSG_ERRQUEUE));
     case WEFT__OP_RECVMSG:
+        *flags = op->u.message.flags;
+        if (op->u.message.header == NULL || *flags & (MSG_OOB | MSG_ERRQUEUE))
+            return false;
+        m->msg_iov = op->u.message.header->msg_iov;
+        m->msg_iovlen = op->u.message.header->msg_iovlen;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static intptr_t take_for_reader(weft__uring *b, weft__flight *f, const weft__op *op,
+                                const struct msghdr *m, int flags)
+{
+    for (size_t i = 0; i < m->msg_iovlen; i++)
+        if (m->msg_iov == NULL || (m->msg_iov[i].iov_base == NULL && m->msg_iov[i].iov_len > 0))
+            return -EFAULT;
+    if (op->code == WEFT__OP_RECVMSG) {
         op->u.message.header->msg_namelen = 0;
         op->u.message.header->msg_controllen = 0;
         op->u.message.header->msg_flags = 0;
-        return has_data ? take_data(b, f, op->u.message.header, op->u.message.flags)
-                        : WEFT__OP_PENDING;
+    }
+    return f->kept->first != NO_BUFFER ? take_data(b, f, m, flags) : take_error(b, f);
+}
+
+intptr_t weft__uring_take_kept(weft__uring *b, weft__flight *f, weft__op *op)
+{
+    if (op->code == WEFT__OP_ACCEPT)
+        return conns_are_empty(f->kept->conns) ? WEFT__OP_PENDING : take_conn(b, f, op);
+    if (f->kept->first == NO_BUFFER && f->kept->error == 0)
+        return op->code == WEFT__OP_WAIT && op->u.events & POLLIN ? POLLIN : WEFT__OP_PENDING;
+    struct iovec piece;
+    struct msghdr message;
+    int flags = 0;
+    if (is_reader(op, &piece, &message, &flags))
+        return take_for_reader(b, f, op, &message, flags);
+    switch (op->code) {
+    case WEFT__OP_WAIT:
+        return op->u.events & POLLIN ? POLLIN : WEFT__OP_PENDING;
     case WEFT__OP_SPLICE:
     case WEFT__OP_TEE: /* the kernel has it no more: -EINVAL sends the caller to read and write */
-        return has_data ? -EINVAL : WEFT__OP_PENDING;
+        return -EINVAL;
     default:
         return WEFT__OP_PENDING;
     }
@@ -380,6 +429,10 @@ intptr_t weft__uring_many_next(weft__backend *base, weft__many *m, const void **
     if (m->is_shut)
         return -EBADF;
     if (!m->is_armed) {
+        weft__flight *f = weft__uring_flight(b, m->op.fd);
+        inherit(m, f); /* from a reader inside the loop, to whom it had to give way */
+        if (m->first != NO_BUFFER || !conns_are_empty(m->conns))
+            return take_result(b, m, data);
         m->is_armed = true;
         m->is_cancelled = false;
         weft__uring_launch_many(b, m);
@@ -431,8 +484,9 @@ void weft__uring_many_completed(weft__uring *b, weft__many *m, const weft__compl
         give_back(b, (int)(c->flags >> IORING_CQE_BUFFER_SHIFT));
     if (!(c->flags & IORING_CQE_F_MORE)) {
         note_end(m, c->result);
-        if (m->is_closing)
-            keep(b, m); /* before others on the descriptor have their turn */
+        /* Before others on the descriptor have their turn. */
+        if (m->is_closing || weft__uring_has_next(b, m->op.fd, WEFT__LINE_IN))
+            keep(b, m);
         weft__uring_land_many(b, m);
         if (m->is_closing) {
             m->op.done(&m->op, 0);
@@ -467,10 +521,13 @@ bool weft__uring_many_close(weft__backend *base, weft__many *m)
     release_held(b, m);
     m->is_waited_for = false;
     m->is_closing = true;
-    bool is_out = !m->is_armed || weft__uring_recall_many(b, m);
-    if (!is_out)
+    if (m->is_armed && m->op.progress & WEFT__STARTED) {
+        weft__uring_recall_many(b, m);
         return false;
-    keep(b, m);
+    }
+    keep(b, m); /* before the next one has its turn */
+    if (m->is_armed)
+        weft__uring_recall_many(b, m);
     weft__uring_start_next(b, m->op.fd, WEFT__LINE_IN);
     return true;
 }

@@ -19,6 +19,8 @@
 #define ERESTART_LAST (-516)
 
 #define CACHE_LINE 64
+/* What a read(2) moves at most. */
+#define RW_BYTES_MAX ((size_t)0x7ffff000)
 
 static void start(weft__uring *b, weft__op *op);
 
@@ -123,6 +125,12 @@ static weft__op *find_next(weft__uring *b, int fd, weft__line which)
         return NULL;
     weft__op *next = weft__uring_first(&f->lines[which]);
     return next->progress & WEFT__STARTED || !weft__list_is_empty(&next->turn) ? NULL : next;
+}
+
+bool weft__uring_has_next(weft__uring *b, int fd, weft__line which)
+{
+    const weft__flight *f = weft__uring_flight(b, fd);
+    return f != NULL && f->lines[which].next != f->lines[which].prev;
 }
 
 void weft__uring_start_next(weft__uring *b, int fd, weft__line which)
@@ -246,6 +254,19 @@ static intptr_t look_first(weft__op *op)
     return result >= 0 && weft__uring_is_always_ready(op->fd) ? -EPERM : result;
 }
 
+/* A fiber that reads from the descriptor of its own loop, from inside it, must not wait for that. */
+static void make_way(weft__uring *b, weft__flight *f, const weft__op *op)
+{
+    const weft__list *line = &f->lines[WEFT__LINE_IN];
+    if (LIKELY(weft__list_is_empty(line)) || !weft__uring_is_many(weft__uring_first(line)))
+        return;
+    weft__many *m = CONTAINER_OF(weft__uring_first(line), weft__many, op);
+    if (m->op.owner != op->owner || m->is_cancelled)
+        return;
+    m->is_cancelled = true;
+    weft__uring_ask_back(b, &m->op);
+}
+
 intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
 {
     weft__uring *b = weft__uring_of(base);
@@ -270,6 +291,8 @@ intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
     }
     if (!weft__uring_is_native(b, op, f))
         return weft__ready_submit(&b->ready, op);
+    if (f != NULL && weft__uring_line(op) == WEFT__LINE_IN)
+        make_way(b, f, op);
     if (op->code == WEFT__OP_WAIT) {
         intptr_t result = look_first(op);
         if (result != WEFT__OP_PENDING)
@@ -298,7 +321,9 @@ int weft__uring_submit_linked(weft__backend *base, weft__op *const *ops, size_t 
         return -EAGAIN;
     for (size_t i = 0; i < count; i++) {
         weft__op *op = ops[i];
-        op->progress = i + 1 < count ? WEFT__LINKED : 0;
+        op->progress = WEFT__CHAINED | (i + 1 < count ? WEFT__LINKED : 0);
+        op->before = i > 0 ? ops[i - 1] : NULL;
+        op->after = i + 1 < count ? ops[i + 1] : NULL;
         op->moved = 0;
         op->job = NULL;
         weft__list_init(&op->turn);
@@ -320,6 +345,10 @@ bool weft__uring_cancel(weft__backend *base, weft__op *op)
     if (op->progress & WEFT__STARTED) {
         if (!(op->progress & (WEFT__CANCELLED | WEFT__CLOSED)))
             weft__uring_ask_back(b, op);
+        op->progress |= WEFT__CANCELLED;
+        return false;
+    }
+    if (op->moved > 0) { /* a part of its result is there: it goes on, and tells */
         op->progress |= WEFT__CANCELLED;
         return false;
     }
@@ -360,13 +389,12 @@ static void finish(weft__uring *b, weft__op *op, intptr_t result)
     int fd = op->fd;
     weft__line which = weft__uring_line(op);
     bool is_alone = op->link.next == op->link.prev; /* in its line, or in none */
-    weft__list_remove(&op->turn);                   /* a cancel that found no room comes too late */
+    if (op->progress & WEFT__CHAINED && op->after != NULL)
+        op->after->before = NULL;
+    weft__list_remove(&op->turn); /* a cancel that found no room comes too late */
     weft__list_remove(&op->link);
     weft__uring_uncount(b, op);
-    if (result >= 0 && op->code == WEFT__OP_ACCEPT)
-        weft__uring_forget(b, (int)result);
-    else
-        weft__ready_forget_new(&b->ready, op, result);
+    weft__ready_forget_new(&b->ready, op, result);
     op->done(op, result); /* first: it may close the descriptor under those that wait */
     if (!is_alone)
         weft__uring_start_next(b, fd, which);
@@ -391,6 +419,8 @@ static sequel judge(weft__uring *b, const weft__op *op, int result)
     bool is_buffer = op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE;
     bool is_write = op->code == WEFT__OP_WRITE || op->code == WEFT__OP_WRITEV;
     switch (result) {
+    case -ECANCELED: /* no worker thread could be made for it; or it is of a chain that was cut */
+        return op->progress & WEFT__CHAINED ? OVER : BY_READINESS;
     case -EINTR:
         return AGAIN; /* a kernel thread was signalled on its way */
     case -ENOTSOCK:   /* the number was another file's when we learned what it is */
@@ -432,7 +462,8 @@ static bool is_cut_short(weft__uring *b, const weft__op *op, int result)
     if (op->code != WEFT__OP_READ || op->progress & (WEFT__CANCELLED | WEFT__CLOSED | WEFT__LINKED))
         return false;
     const weft__descriptor *d = weft__ready_find(&b->ready, op->fd);
-    return d->is_on_disk && op->moved + (size_t)result < op->u.buffer.bytes;
+    size_t wanted = op->u.buffer.bytes < RW_BYTES_MAX ? op->u.buffer.bytes : RW_BYTES_MAX;
+    return d->is_on_disk && op->moved + (size_t)result < wanted;
 }
 
 /* For the next receive on this stream: is there more? */

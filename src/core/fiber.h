@@ -119,6 +119,7 @@ struct weft__fiber {
     bool is_shutdown; /* stopped because its parent ended: its own failure still counts */
     bool is_restarting;
     bool is_interrupted; /* its operation is on its way out, to return interrupt_value */
+    bool was_struck;     /* its last operation returned why it was not to be, no result */
     bool is_closing;     /* its children are being ended: new ones too */
     bool is_daemon;
     bool is_unawaited;  /* weft_go: nothing is kept */

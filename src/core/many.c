@@ -11,21 +11,35 @@ typedef struct chain {
     size_t left; /* not done yet */
 } chain;
 
-static void release(weft__cord *c, const weft__fiber *f)
-{
-    c->held_ops -= !f->is_daemon;
-}
-
-/* All of them are with the kernel: none is out before it says so. */
-static bool leave_chain(weft__fiber *f)
+/*
+ * The first that is not over, and that is not out at once: when the kernel lets go of it, it lets go
+ * of those behind it, too. False: there is none left.
+ */
+static bool cancel_next(chain *ch)
 {
     weft__backend *b = weft__cord_self->backend;
-    chain *ch = f->wait_object;
-    f->waits_in = &weft__waits_release;
-    for (size_t i = 0; i < ch->count; i++)
-        if (ch->links[i].op.owner != NULL)
-            b->type->cancel(b, &ch->links[i].op);
+    for (size_t i = 0; i < ch->count; i++) {
+        weft__link *l = &ch->links[i];
+        if (l->op.owner == NULL)
+            continue;
+        if (!b->type->cancel(b, &l->op))
+            return true;
+        l->op.owner = NULL;
+        l->result = -ECANCELED;
+        ch->left--;
+    }
     return false;
+}
+
+static bool leave_chain(weft__fiber *f)
+{
+    if (cancel_next(f->wait_object)) {
+        f->waits_in = &weft__waits_release;
+        return false;
+    }
+    weft__unhold_op(weft__cord_self, f);
+    f->was_struck = true;
+    return true;
 }
 
 static const weft__wait_kind waits_chain = {"a chain", .leave = leave_chain};
@@ -38,33 +52,35 @@ static bool is_cut_short(const chain *ch)
 static void link_done(weft__op *op, intptr_t result)
 {
     chain *ch = op->owner;
+    weft__fiber *f = ch->fiber;
+    bool is_leaving = f->waits_in == &weft__waits_release;
     op->owner = NULL;
     CONTAINER_OF(op, weft__link, op)->result = result;
-    if (--ch->left > 0)
+    /* One that was done in spite of it has let the next one begin. */
+    if (--ch->left > 0 && !(is_leaving && result >= 0 && !cancel_next(ch)))
         return;
     weft__cord *c = weft__cord_self;
-    weft__fiber *f = ch->fiber;
-    bool was_left = f->waits_in == &weft__waits_release && is_cut_short(ch);
     weft_value value = 0;
-    if (was_left && f->is_interrupted)
-        value = f->interrupt_value;
-    else if (was_left && f->alarm)
-        value = weft__alarm_take(f);
+    f->was_struck = is_leaving && is_cut_short(ch) && (f->is_interrupted || f->alarm);
+    if (f->was_struck)
+        value = f->is_interrupted ? f->interrupt_value : weft__alarm_take(f);
     f->is_interrupted = false;
-    release(c, f);
+    weft__unhold_op(c, f);
     weft__wake(c, f, value, WEFT__TAIL);
 }
 
-intptr_t weft__links_run(weft__link *links, size_t count)
+intptr_t weft__links_run(weft__link *links, size_t count, bool *is_submitted)
 {
+    *is_submitted = false;
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return -ENOMEM;
+    c->current->was_struck = c->current->alarm;
     if (c->current->alarm)
         return weft__refuse(c);
     weft__backend *b = weft__cord_backend(c);
     if (b->type->submit_linked == NULL || count > WEFT__LINKS_MAX)
-        return -EOPNOTSUPP;
+        return 0;
     chain ch = {c->current, links, count, count};
     weft__op *ops[WEFT__LINKS_MAX];
     for (size_t i = 0; i < count; i++) {
@@ -73,9 +89,10 @@ intptr_t weft__links_run(weft__link *links, size_t count)
         ops[i]->owner = &ch;
     }
     if (b->type->submit_linked(b, ops, count) < 0)
-        return -EOPNOTSUPP;
+        return 0;
+    *is_submitted = true;
     c->ops += count;
-    c->held_ops += !c->current->is_daemon;
+    weft__hold_op(c, c->current);
     return weft__wait(c, &waits_chain, &ch);
 }
 
@@ -85,7 +102,8 @@ static bool leave_many(weft__fiber *f)
 {
     weft__many *m = f->wait_object;
     m->is_waited_for = false;
-    release(weft__cord_self, f);
+    weft__unhold_op(weft__cord_self, f);
+    f->was_struck = true;
     return true;
 }
 
@@ -100,7 +118,7 @@ static void many_done(weft__op *op, intptr_t ignored)
     (void)ignored;
     weft__cord *c = weft__cord_self;
     weft__fiber *f = op->owner;
-    release(c, f);
+    weft__unhold_op(c, f);
     weft__wake(c, f, WEFT__OP_PENDING, WEFT__TAIL);
 }
 
@@ -120,13 +138,14 @@ intptr_t weft__many_next(weft__many *m, const void **data)
     weft__fiber *f = c->current;
     intptr_t result;
     do {
+        f->was_struck = f->alarm;
         if (f->alarm)
             return weft__refuse(c);
         result = c->backend->type->many_next(c->backend, m, data);
         if (result != WEFT__OP_PENDING)
             return weft__finish_at_once(c, result);
         c->ops++;
-        c->held_ops += !f->is_daemon;
+        weft__hold_op(c, f);
         result = weft__wait(c, &waits_many[m->op.code], m);
     } while (result == WEFT__OP_PENDING);
     return result;
@@ -137,6 +156,6 @@ void weft__many_close(weft__many *m)
     weft__cord *c = weft__cord_self;
     if (c->backend->type->many_close(c->backend, m))
         return;
-    c->held_ops += !c->current->is_daemon;
+    weft__hold_op(c, c->current);
     weft__wait(c, &weft__waits_release, m);
 }

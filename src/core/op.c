@@ -3,11 +3,6 @@
 
 #include "core/alarm.h"
 
-static void release(weft__cord *c, const weft__fiber *f)
-{
-    c->held_ops -= !f->is_daemon;
-}
-
 const weft__wait_kind weft__waits_release = {.name = "the kernel to let go of its buffer"};
 
 /*
@@ -21,7 +16,8 @@ static bool leave_op(weft__fiber *f)
         f->waits_in = &weft__waits_release;
         return false;
     }
-    release(c, f);
+    weft__unhold_op(c, f);
+    f->was_struck = true;
     return true;
 }
 
@@ -53,11 +49,10 @@ static void op_done(weft__op *op, intptr_t result)
 {
     weft__cord *c = weft__cord_self;
     weft__fiber *f = op->owner;
-    release(c, f);
-    if (result == -ECANCELED && f->is_interrupted)
-        result = f->interrupt_value;
-    else if (result == -ECANCELED && f->alarm)
-        result = weft__alarm_take(f);
+    weft__unhold_op(c, f);
+    f->was_struck = result == -ECANCELED && (f->is_interrupted || f->alarm);
+    if (f->was_struck)
+        result = f->is_interrupted ? f->interrupt_value : weft__alarm_take(f);
     f->is_interrupted = false;
     weft__wake(c, f, result, WEFT__TAIL);
 }
@@ -77,6 +72,7 @@ intptr_t weft__op_run(weft__op *op)
     if (c == NULL)
         return -ENOMEM;
     weft__fiber *f = c->current;
+    f->was_struck = f->alarm;
     if (f->alarm)
         return weft__refuse(c);
     op->done = op_done;
@@ -87,7 +83,7 @@ intptr_t weft__op_run(weft__op *op)
     intptr_t result = b->type->submit(b, op);
     if (result != WEFT__OP_PENDING)
         return weft__finish_at_once(c, result);
-    c->held_ops += !f->is_daemon;
+    weft__hold_op(c, f);
     return weft__wait(c, &waits_op[op->code], op);
 }
 
@@ -96,4 +92,12 @@ void weft__fd_made(int fd)
     weft__cord *c = weft__cord_here();
     if (c != NULL && c->backend->type->forget_fd != NULL)
         c->backend->type->forget_fd(c->backend, fd);
+}
+
+uint32_t weft__fd_life(int fd)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL || c->backend->type->life_of_fd == NULL)
+        return 0;
+    return c->backend->type->life_of_fd(c->backend, fd);
 }

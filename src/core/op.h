@@ -10,6 +10,29 @@
  */
 intptr_t weft__op_run(weft__op *op);
 
+/*
+ * Did the operation that just returned, of the current fiber, return why it was not to be (it was
+ * cancelled, interrupted, an error was raised) instead of a result of its own?
+ */
+static inline bool weft__was_struck(void)
+{
+    return weft__cord_self != NULL && weft__cord_self->current->was_struck;
+}
+
+/* The fiber waits in an operation, or no longer: that is something main's suspend waits for. */
+static inline void weft__hold_op(weft__cord *c, const weft__fiber *f)
+{
+    c->held_ops += !f->is_daemon;
+}
+
+static inline void weft__unhold_op(weft__cord *c, const weft__fiber *f)
+{
+    c->held_ops -= !f->is_daemon;
+}
+
+/* A number that is another one once fd has been closed with weft. */
+uint32_t weft__fd_life(int fd);
+
 /* A plain call has just made this descriptor: nothing that is known of its number holds. */
 void weft__fd_made(int fd);
 
@@ -31,10 +54,11 @@ typedef struct weft__link {
 
 /*
  * Submit several operations as one, each to be begun when the one before it has succeeded, and wait
- * until all are done. 0: the results are there, -ECANCELED for what was not begun. -EOPNOTSUPP:
- * these have to be run one by one. Else why it was not to be, with the results.
+ * until all are done: the results are there, -ECANCELED for what was not begun. 0, or what it was
+ * struck by. *is_submitted: if not, nothing was begun; they have to be run one by one, or it was
+ * struck before.
  */
-intptr_t weft__links_run(weft__link *links, size_t count);
+intptr_t weft__links_run(weft__link *links, size_t count, bool *is_submitted);
 
 /*
  * An operation with many results (see backend.h) as something that the current fiber asks for one

@@ -39,9 +39,11 @@ static weft__op op_of(const weft_link *l, size_t done)
         return (weft__op){
             .code = WEFT__OP_WRITE, .fd = l->fd, .u.buffer = {data, bytes, WEFT__OFFSET_CURRENT}};
     case WEFT_LINK_RECV:
-        return (weft__op){.code = WEFT__OP_RECV, .fd = l->fd, .u.packet = {data, bytes, l->flags}};
+        return (weft__op){
+            .code = WEFT__OP_RECV, .fd = l->fd, .u.packet = {data, bytes, l->flags & ~MSG_WAITALL}};
     case WEFT_LINK_SEND:
-        return (weft__op){.code = WEFT__OP_SEND, .fd = l->fd, .u.packet = {data, bytes, l->flags}};
+        return (weft__op){
+            .code = WEFT__OP_SEND, .fd = l->fd, .u.packet = {data, bytes, l->flags & ~MSG_WAITALL}};
     case WEFT_LINK_FSYNC:
         return (weft__op){.code = WEFT__OP_FSYNC, .fd = l->fd};
     case WEFT_LINK_SPLICE:
@@ -65,14 +67,18 @@ static bool note(weft_link *l, intptr_t result)
     return !goes_on || (size_t)l->result >= l->bytes;
 }
 
-/* One link by itself, to its end. */
-static void run_one(weft_link *l)
+/* One link by itself, to its end. False: it was struck, and *result is what comes back. */
+static bool run_one(weft_link *l, intptr_t *result)
 {
     bool is_over = false;
     while (!is_over) {
         weft__op op = op_of(l, l->result > 0 ? (size_t)l->result : 0);
-        is_over = note(l, weft__op_run(&op));
+        *result = weft__op_run(&op);
+        if (weft__was_struck())
+            return false;
+        is_over = note(l, *result);
     }
+    return true;
 }
 
 /* How many from here on can be submitted as one. */
@@ -85,43 +91,46 @@ static size_t count_linkable(const weft_link *links, size_t count)
 }
 
 /*
- * Submit so many as one and note what they did. 0: *done of them are complete, and the last of
- * those may have failed. Else it was struck: an error, or the value that interrupted it;
- * -EOPNOTSUPP: nothing was begun.
+ * Submit so many as one and note what they did: *done of them are complete, and the last of those
+ * may have failed. 0; or it was struck, by what this returns.
  */
 static intptr_t run_linked(weft_link *links, size_t count, size_t *done)
 {
     weft__link run[WEFT__LINKS_MAX];
     for (size_t i = 0; i < count; i++)
         run[i].op = op_of(&links[i], 0);
-    intptr_t struck = weft__links_run(run, count);
-    if (struck == -EOPNOTSUPP)
-        return struck;
-    for (*done = 0; *done < count; ++*done) {
-        weft_link *l = &links[*done];
+    bool is_submitted;
+    intptr_t rc = weft__links_run(run, count, &is_submitted);
+    bool is_struck = weft__was_struck();
+    if (!is_submitted)
+        return rc;
+    for (; *done < count; ++*done) {
         intptr_t result = run[*done].result;
-        if (result == -ECANCELED && struck == 0)
-            return 0; /* not begun: the one before it did less than the kernel wanted */
-        if (!note(l, result))
-            return struck;
-        if (l->result < 0) {
+        if (result == -ECANCELED && !is_struck)
+            break; /* not begun: the one before it did less than the kernel wanted */
+        if (!note(&links[*done], result))
+            break;
+        if (result < 0) {
             ++*done;
-            return struck;
+            break;
         }
     }
-    return struck;
+    return rc;
 }
 
-/* Some of what is left. 0: *done links are complete; else as run_linked. */
-static intptr_t run_some(weft_link *links, size_t count, size_t *done)
+/* Some of what is left: *done links are complete. False: it was struck, by *result. */
+static bool run_some(weft_link *links, size_t count, size_t *done, intptr_t *result)
 {
-    size_t linkable = links[0].result > 0 ? 1 : count_linkable(links, count);
-    intptr_t struck = linkable > 1 ? run_linked(links, linkable, done) : -EOPNOTSUPP;
-    if (struck != -EOPNOTSUPP && (struck != 0 || *done > 0))
-        return struck;
+    size_t linkable = count_linkable(links, count);
+    if (linkable > 1) {
+        *result = run_linked(links, linkable, done);
+        if (weft__was_struck())
+            return false;
+        if (*done > 0)
+            return true;
+    }
     *done = 1;
-    run_one(&links[0]);
-    return 0;
+    return run_one(&links[0], result);
 }
 
 ssize_t weft_chain(weft_link *links, size_t count)
@@ -135,9 +144,9 @@ ssize_t weft_chain(weft_link *links, size_t count)
         links[i].result = -ECANCELED;
     for (size_t i = 0; i < count;) {
         size_t done = 0;
-        intptr_t struck = run_some(links + i, count - i, &done);
-        if (struck != 0)
-            return struck;
+        intptr_t result = 0;
+        if (!run_some(links + i, count - i, &done, &result))
+            return result;
         i += done;
         if (links[i - 1].result < 0)
             return links[i - 1].result;

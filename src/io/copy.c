@@ -54,7 +54,8 @@
 /* The kernel, or the backend, does not do this for these descriptors; nothing has been moved. */
 static bool is_refused(ssize_t result)
 {
-    return result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP;
+    bool is_no = result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP;
+    return is_no && !weft__was_struck();
 }
 
 static size_t least(size_t a, size_t b)
@@ -256,7 +257,7 @@ static ssize_t write_buffer(mover *m)
 {
     struct iovec pieces[] = {m->head, m->data, m->tail};
     ssize_t n = weft_writev(m->out, pieces, 3);
-    size_t written = n > 0 ? (size_t)n : 0;
+    size_t written = n > 0 && !weft__was_struck() ? (size_t)n : 0;
     pass_over(&m->head, &written);
     pass_over(&m->data, &written);
     pass_over(&m->tail, &written);
@@ -265,10 +266,10 @@ static ssize_t write_buffer(mover *m)
 
 static ssize_t splice_out(mover *m)
 {
-    ssize_t n = -EINVAL;
+    ssize_t n = 0;
     if (!m->is_by_buffer)
         n = weft_splice(m->pipe[0], NULL, m->out, NULL, m->piped, 0);
-    if (is_refused(n)) { /* then the pipe is of no use from now on */
+    if (m->is_by_buffer || is_refused(n)) { /* then the pipe is of no use from now on */
         m->is_by_buffer = true;
         n = read_into_buffer(m, m->pipe[0], m->piped);
     }

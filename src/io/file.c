@@ -207,7 +207,10 @@ static intptr_t call_utimens(const call *c)
 
 int weft_mkstemp(char *path)
 {
-    return (int)run(-1, (call){call_mkstemp, .out = path});
+    int fd = (int)run(-1, (call){call_mkstemp, .out = path});
+    if (fd >= 0)
+        weft__fd_made(fd);
+    return fd;
 }
 
 int weft_stat(const char *path, struct stat *out)

@@ -5,6 +5,7 @@
 #include <weft/error.h>
 #include <weft/io.h>
 
+#include <limits.h>
 #include <poll.h>
 
 ssize_t weft_read(int fd, void *buffer, size_t bytes)
@@ -40,11 +41,16 @@ ssize_t weft_write_all(int fd, const void *buffer, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = weft_write(fd, (const char *)buffer + done, bytes - done);
-        if (n < 0 || (size_t)n > bytes - done)
-            return n; /* failed, or interrupted with a value that no write returns */
+        if (n < 0 || weft__was_struck())
+            return n;
         done += (size_t)n;
     }
     return (ssize_t)bytes;
+}
+
+static ptrdiff_t least(ptrdiff_t a, ptrdiff_t b)
+{
+    return a < b ? a : b;
 }
 
 /* The first pieces with something left after so many bytes; *skip: bytes of the first that went. */
@@ -58,6 +64,8 @@ static const struct iovec *pass_over(const struct iovec *piece, size_t *skip, si
 
 ssize_t weft_writev_all(int fd, const struct iovec *pieces, int count)
 {
+    if (count < 0)
+        return -EINVAL;
     size_t left = 0;
     for (int i = 0; i < count; i++)
         left += pieces[i].iov_len;
@@ -68,8 +76,8 @@ ssize_t weft_writev_all(int fd, const struct iovec *pieces, int count)
         /* A piece that went in part goes on alone: the caller's array is not ours to change. */
         ssize_t n = skip > 0
                         ? weft_write(fd, (char *)pieces->iov_base + skip, pieces->iov_len - skip)
-                        : weft_writev(fd, pieces, (int)(end - pieces));
-        if (n < 0 || (size_t)n > left)
+                        : weft_writev(fd, pieces, (int)least(end - pieces, IOV_MAX));
+        if (n < 0 || weft__was_struck())
             return n;
         left -= (size_t)n;
         if (left > 0)
@@ -83,8 +91,8 @@ ssize_t weft_read_full(int fd, void *buffer, size_t bytes)
     size_t done = 0;
     while (done < bytes) {
         ssize_t n = weft_read(fd, (char *)buffer + done, bytes - done);
-        if (n < 0 || (size_t)n > bytes - done)
-            return n; /* failed, or interrupted with a value that no read returns */
+        if (n < 0 || weft__was_struck())
+            return n;
         if (n == 0)
             break;
         done += (size_t)n;

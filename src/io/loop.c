@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a loop reads at a time where the kernel brings no buffers of its own: any datagram fits. */
-#define READ_BYTES (64 << 10)
+/* What a loop reads at a time where the kernel brings no buffers of its own. */
+#define READ_BYTES (16 << 10)
+#define MESSAGE_BYTES_MAX (64 << 10)
 /* How long an accept loop leaves a system alone that has run out of something. */
 #define SHORTAGE_PAUSE_S 0.05
 
@@ -42,6 +43,7 @@ static bool is_shortage(int error)
 /* Where connections come from: one operation with many results, or one for each. */
 typedef struct door {
     int fd;
+    uint32_t life; /* of fd */
     bool has_many;
     bool is_short; /* said so, and nothing has been accepted since */
     weft__many many;
@@ -56,6 +58,8 @@ static int next_conn(door *d)
 /* 0: it can go on. */
 static int sit_out(door *d, int error)
 {
+    if (weft__was_struck())
+        return error;
     if (is_passing(error))
         return 0;
     if (!is_shortage(error))
@@ -68,54 +72,77 @@ static int sit_out(door *d, int error)
 
 int weft_accept_loop(int fd, weft_on_conn *on_conn, void *ctx)
 {
-    door d = {.fd = fd};
+    door d = {.fd = fd, .life = weft__fd_life(fd)};
     d.has_many = weft__many_open(&d.many, WEFT__OP_ACCEPT, fd) == 0;
     int rc = 0;
-    while (rc >= 0) {
+    bool is_over = false;
+    while (rc >= 0 && !is_over) {
         int conn = next_conn(&d);
-        if (conn < 0) {
+        if (conn < 0 || weft__was_struck()) {
+            is_over = weft__was_struck();
             rc = sit_out(&d, conn);
             continue;
         }
         d.is_short = false;
         rc = on_conn(conn, ctx);
+        if (rc >= 0 && weft__fd_life(fd) != d.life)
+            rc = -EBADF; /* closed meanwhile, and maybe another file's number by now */
     }
     if (d.has_many)
         weft__many_close(&d.many);
     return rc;
 }
 
-/* Read once into memory of our own. */
-static int read_some(int fd, char *buffer, weft_on_data *on_data, void *ctx, bool *is_over)
+/* What may come at once: of messages none is to be cut. */
+static size_t room_for(int fd)
 {
-    ssize_t n = weft_read(fd, buffer, READ_BYTES);
-    *is_over = n <= 0;
-    return n > 0 ? on_data(buffer, (size_t)n, ctx) : (int)n;
+    int type = SOCK_STREAM;
+    socklen_t bytes = sizeof type;
+    (void)getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes);
+    return type == SOCK_STREAM ? READ_BYTES : MESSAGE_BYTES_MAX;
+}
+
+/* What was read goes to the callee, who may close fd: then it is another file's number. */
+static int hand_over(int fd, uint32_t life, const void *data, size_t bytes, weft_on_data *on_data,
+                     void *ctx)
+{
+    int rc = on_data(data, bytes, ctx);
+    return rc >= 0 && weft__fd_life(fd) != life ? -EBADF : rc;
 }
 
 static int read_loop(int fd, weft_on_data *on_data, void *ctx)
 {
-    char *buffer = malloc(READ_BYTES);
+    const uint32_t life = weft__fd_life(fd);
+    size_t room = room_for(fd);
+    char *buffer = malloc(room);
     if (buffer == NULL)
         return -ENOMEM;
-    bool is_over = false;
+    ssize_t n;
     int rc = 0;
-    while (rc >= 0 && !is_over)
-        rc = read_some(fd, buffer, on_data, ctx, &is_over);
+    bool is_struck = false;
+    while (rc >= 0 && !is_struck && (n = weft_read(fd, buffer, room)) != 0) {
+        is_struck = weft__was_struck();
+        rc = n < 0 || is_struck ? (int)n : hand_over(fd, life, buffer, (size_t)n, on_data, ctx);
+    }
     free(buffer);
     return rc;
 }
 
-/* -ENOTSOCK, -ENOBUFS: it cannot go on this way. */
-static int receive_loop(weft__many *m, weft_on_data *on_data, void *ctx)
+/*
+ * *is_refused: it cannot go on this way. It is no socket; or all buffers are with loops whose callee
+ * blocks, and this one needs its own.
+ */
+static int receive_loop(weft__many *m, weft_on_data *on_data, void *ctx, bool *is_refused)
 {
     const void *data;
     intptr_t n;
-    while ((n = weft__many_next(m, &data)) > 0) {
-        int rc = on_data(data, (size_t)n, ctx);
-        if (rc < 0)
-            return rc;
-    }
+    int rc = 0;
+    const uint32_t life = weft__fd_life(m->op.fd);
+    while (rc >= 0 && (n = weft__many_next(m, &data)) > 0 && !weft__was_struck())
+        rc = hand_over(m->op.fd, life, data, (size_t)n, on_data, ctx);
+    if (rc < 0)
+        return rc;
+    *is_refused = (n == -ENOTSOCK || n == -ENOBUFS) && !weft__was_struck();
     return (int)n;
 }
 
@@ -124,8 +151,8 @@ int weft_recv_loop(int fd, weft_on_data *on_data, void *ctx)
     weft__many m;
     if (weft__many_open(&m, WEFT__OP_RECV, fd) < 0)
         return read_loop(fd, on_data, ctx);
-    int rc = receive_loop(&m, on_data, ctx);
+    bool is_refused = false;
+    int rc = receive_loop(&m, on_data, ctx, &is_refused);
     weft__many_close(&m);
-    /* No socket; or all buffers are with loops whose callee blocks, and this one needs its own. */
-    return rc == -ENOTSOCK || rc == -ENOBUFS ? read_loop(fd, on_data, ctx) : rc;
+    return is_refused ? read_loop(fd, on_data, ctx) : rc;
 }

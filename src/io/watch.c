@@ -148,6 +148,8 @@ int weft_wait_change(const char *path, struct stat *known)
     watch w = {.path = path, .fd = -1};
     find_name(&w);
     int rc = run(begin, &w);
+    if (w.fd >= 0)
+        weft__fd_made(w.fd);
     if (rc == 0 && w.fd >= 0)
         rc = wait_watched(&w, known);
     if (w.fd >= 0)
