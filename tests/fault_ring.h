@@ -28,8 +28,8 @@ static struct {
     bool has_no_probe, has_no_ring_fd, has_no_buffers;
 } refused;
 
-/* What was seen. */
-static struct {
+/* What was seen, by the thread that asks. */
+static _Thread_local struct {
     unsigned most_entered; /* in the submission queue at once */
     bool has_overflown;    /* the completion queue, into the kernel's own list */
     bool is_used_forgone;  /* an operation of weft__uring_forgone was asked for */

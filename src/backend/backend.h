@@ -141,6 +141,7 @@ typedef struct weft__many {
     bool is_closing;
     bool is_shut; /* the descriptor was closed under it */
     bool has_last;
+    uint32_t life;             /* of its descriptor, when it was opened */
     int last;                  /* how it ended, once what came before has been taken */
     int held;                  /* the buffer whose data the caller has; -1: none */
     unsigned count;            /* results that wait to be taken */

@@ -401,12 +401,6 @@ static void retry(weft__ready *r)
     }
 }
 
-uint32_t weft__ready_life(weft__ready *r, int fd)
-{
-    const weft__descriptor *d = fd >= 0 ? weft__ready_note(r, fd) : NULL;
-    return d != NULL ? d->life : 0;
-}
-
 int64_t weft__ready_timeout(const weft__ready *r, int64_t timeout_ns)
 {
     if (timeout_ns == WEFT__POLL_FOR_WAKE)

@@ -45,6 +45,12 @@ weft__descriptor *weft__ready_note(weft__ready *r, int fd)
     return d != NULL ? d : make(r, fd);
 }
 
+uint32_t weft__ready_life(weft__ready *r, int fd)
+{
+    const weft__descriptor *d = fd >= 0 ? weft__ready_note(r, fd) : NULL;
+    return d != NULL ? d->life : 0;
+}
+
 void weft__ready_free_table(weft__ready *r)
 {
     for (size_t i = 0; i < r->chunk_count; i++)

@@ -221,7 +221,7 @@ static void uring_close(weft__backend *base)
 {
     weft__uring *b = weft__uring_of(base);
     disarm_wake(b);
-    io_uring_queue_exit(&b->ring);
+    weft__uring_tear_down(&b->ring);
     close(b->wake_fd);
     while (!weft__list_is_empty(&b->flights)) {
         weft__flight *f = CONTAINER_OF(b->flights.next, weft__flight, all);

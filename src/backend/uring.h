@@ -35,6 +35,7 @@ extern uint64_t weft__uring_forgone;
  * where io_uring is forbidden or absent, -EOPNOTSUPP where it lacks what cannot be done without.
  */
 int weft__uring_setup(struct io_uring *ring, weft__uring_abilities *abilities);
+void weft__uring_tear_down(struct io_uring *ring);
 
 /* A completion, copied out of the ring: what it leads to may need the ring. */
 typedef struct weft__completion {
@@ -238,6 +239,8 @@ void weft__uring_many_shut(weft__many *m);
 void weft__uring_launch_many(weft__uring *b, weft__many *m);
 void weft__uring_land_many(weft__uring *b, weft__many *m);
 bool weft__uring_recall_many(weft__uring *b, weft__many *m);
+/* A fiber that reads from the descriptor of its own loop, inside it, must not wait for that. */
+void weft__uring_make_way(weft__uring *b, weft__flight *f, const weft__op *op);
 /* Does someone wait in this line behind the first? */
 bool weft__uring_has_next(weft__uring *b, int fd, weft__line which);
 /* The turn of those who wait in a line has come. */

@@ -7,8 +7,8 @@
 #include <errno.h>
 
 /*
- * A link that has not begun is in none of the kernel's lists, and a cancel does not find it; the one
- * that is under way takes those behind it along.
+ * A link that has not begun is in none of the kernel's lists, and a cancel does not find it; the
+ * one that is under way takes those behind it along.
  */
 static weft__op *first_of_chain(weft__op *op)
 {

@@ -181,6 +181,12 @@ static bool keep_behind(weft__uring *b, weft__kept *k, weft__many *m)
     return true;
 }
 
+/* What the descriptor has told once, and nobody has heard; 0: nothing. */
+static int error_of(const weft__many *m)
+{
+    return m->has_last && m->last < 0 && m->last != -ENOBUFS && !m->is_shut ? m->last : 0;
+}
+
 static bool try_keep(weft__uring *b, weft__many *m)
 {
     weft__flight *f = m->is_shut ? NULL : weft__uring_note(b, m->op.fd);
@@ -189,16 +195,16 @@ static bool try_keep(weft__uring *b, weft__many *m)
     if (f->kept != NULL)
         return keep_behind(b, f->kept, m);
     f->kept = &f->kept_room; /* it takes no memory: what has come must not be lost for want of it */
-    *f->kept = (weft__kept){m->first, m->final, m->skip, m->conns, 0};
-    if (m->has_last && m->last < 0 && m->last != -ENOBUFS)
-        f->kept->error = m->last;
+    *f->kept = (weft__kept){m->first, m->final, m->skip, m->conns, error_of(m)};
     return true;
 }
 
 /* What the loop did not take is for who comes next. */
 static void keep(weft__uring *b, weft__many *m)
 {
+    m->is_shut |= weft__ready_life(&b->ready, m->op.fd) != m->life;
     bool is_any = m->first != NO_BUFFER || !conns_are_empty(m->conns);
+    is_any |= m->is_closing && m->op.code == WEFT__OP_RECV && error_of(m) != 0;
     if (!is_any || !try_keep(b, m)) {
         while (m->first != NO_BUFFER)
             give_back(b, pop_buffer(b, &m->first));
@@ -281,7 +287,7 @@ static intptr_t take_error(weft__uring *b, weft__flight *f)
     return error;
 }
 
-/* How an operation that reads would have it; false: it does not, or wants what is not in a stream. */
+/* How an operation that reads would have it; false: it does not, or wants what no stream has. */
 static bool is_reader(const weft__op *op, struct iovec *piece, struct msghdr *m, int *flags)
 {
     m->msg_iov = piece;
@@ -289,11 +295,11 @@ static bool is_reader(const weft__op *op, struct iovec *piece, struct msghdr *m,
     switch (op->code) {
     case WEFT__OP_READ:
         *piece = (struct iovec){op->u.buffer.data, op->u.buffer.bytes};
-        return true;
+        return op->u.buffer.offset < 0;
     case WEFT__OP_READV:
         m->msg_iov = (struct iovec *)op->u.vector.pieces;
         m->msg_iovlen = (size_t)op->u.vector.count;
-        return op->u.vector.count >= 0 && op->u.vector.count <= IOV_MAX;
+        return op->u.vector.offset < 0 && op->u.vector.count >= 0 && op->u.vector.count <= IOV_MAX;
     case WEFT__OP_RECV:
         *piece = (struct iovec){op->u.packet.data, op->u.packet.bytes};
         *flags = op->u.packet.flags;
@@ -374,6 +380,10 @@ static void inherit(weft__many *m, weft__flight *f)
         free(m->conns);
         m->conns = k->conns;
     }
+    if (k->error != 0) {
+        m->has_last = true;
+        m->last = k->error;
+    }
 }
 
 int weft__uring_many_open(weft__backend *base, weft__many *m)
@@ -391,6 +401,7 @@ int weft__uring_many_open(weft__backend *base, weft__many *m)
         return -EOPNOTSUPP;
     weft__op op = m->op;
     *m = (weft__many){.op = op, .held = NO_BUFFER, .first = NO_BUFFER, .conns = conns};
+    m->life = f->descriptor->life;
     weft__list_init(&m->op.link);
     weft__list_init(&m->op.turn);
     inherit(m, f);
@@ -435,6 +446,7 @@ intptr_t weft__uring_many_next(weft__backend *base, weft__many *m, const void **
             return take_result(b, m, data);
         m->is_armed = true;
         m->is_cancelled = false;
+        weft__uring_make_way(b, f, &m->op);
         weft__uring_launch_many(b, m);
     }
     m->is_waited_for = true;

@@ -254,8 +254,7 @@ static intptr_t look_first(weft__op *op)
     return result >= 0 && weft__uring_is_always_ready(op->fd) ? -EPERM : result;
 }
 
-/* A fiber that reads from the descriptor of its own loop, from inside it, must not wait for that. */
-static void make_way(weft__uring *b, weft__flight *f, const weft__op *op)
+void weft__uring_make_way(weft__uring *b, weft__flight *f, const weft__op *op)
 {
     const weft__list *line = &f->lines[WEFT__LINE_IN];
     if (LIKELY(weft__list_is_empty(line)) || !weft__uring_is_many(weft__uring_first(line)))
@@ -292,7 +291,7 @@ intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
     if (!weft__uring_is_native(b, op, f))
         return weft__ready_submit(&b->ready, op);
     if (f != NULL && weft__uring_line(op) == WEFT__LINE_IN)
-        make_way(b, f, op);
+        weft__uring_make_way(b, f, op);
     if (op->code == WEFT__OP_WAIT) {
         intptr_t result = look_first(op);
         if (result != WEFT__OP_PENDING)

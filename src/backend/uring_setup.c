@@ -4,6 +4,8 @@
  */
 #include "backend/uring.h"
 
+#include "arch/annotate.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -32,6 +34,25 @@ static const unsigned flags_to_try[] = {
     0,
 };
 
+/*
+ * TSan does not see that liburing maps and unmaps memory: a ring at the address of one that is gone
+ * is another one, and comes after it.
+ */
+#ifdef WEFT__TSAN
+static char gone;
+#define NOTE_NEW_RING() __tsan_acquire(&gone)
+#define NOTE_OLD_RING() __tsan_release(&gone)
+#else
+#define NOTE_NEW_RING() ((void)0)
+#define NOTE_OLD_RING() ((void)0)
+#endif
+
+void weft__uring_tear_down(struct io_uring *ring)
+{
+    NOTE_OLD_RING();
+    io_uring_queue_exit(ring);
+}
+
 static int make_ring(struct io_uring *ring, weft__uring_abilities *a)
 {
     int rc = -EINVAL;
@@ -43,6 +64,7 @@ static int make_ring(struct io_uring *ring, weft__uring_abilities *a)
         a->setup_flags = params.flags;
         a->features = params.features;
     }
+    NOTE_NEW_RING();
     return rc;
 }
 
@@ -84,7 +106,7 @@ int weft__uring_setup(struct io_uring *ring, weft__uring_abilities *a)
     if (rc == 0 && (a->opcodes & needed) != needed)
         rc = -EOPNOTSUPP;
     if (rc < 0) {
-        io_uring_queue_exit(ring);
+        weft__uring_tear_down(ring);
         return rc;
     }
     guess_multishot(a);

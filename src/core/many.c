@@ -12,8 +12,8 @@ typedef struct chain {
 } chain;
 
 /*
- * The first that is not over, and that is not out at once: when the kernel lets go of it, it lets go
- * of those behind it, too. False: there is none left.
+ * The first that is not over, and that is not out at once: when the kernel lets go of it, it lets
+ * go of those behind it, too. False: there is none left.
  */
 static bool cancel_next(chain *ch)
 {

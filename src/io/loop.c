@@ -129,8 +129,8 @@ static int read_loop(int fd, weft_on_data *on_data, void *ctx)
 }
 
 /*
- * *is_refused: it cannot go on this way. It is no socket; or all buffers are with loops whose callee
- * blocks, and this one needs its own.
+ * *is_refused: it cannot go on this way. It is no socket; or all buffers are with loops whose
+ * callee blocks, and this one needs its own.
  */
 static int receive_loop(weft__many *m, weft_on_data *on_data, void *ctx, bool *is_refused)
 {
