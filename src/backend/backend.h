@@ -236,8 +236,8 @@ typedef struct weft__backend_type {
     void (*forget_fd)(weft__backend *b, int fd);
 
     /*
-     * A number that is another one once fd has been closed: for who uses it again and again, and has
-     * to find out that it is another file by now. NULL: numbers are not used again.
+     * A number that is another one once fd has been closed: for who uses it again and again, and
+     * has to find out that it is another file by now. NULL: numbers are not used again.
      */
     uint32_t (*life_of_fd)(weft__backend *b, int fd);
 

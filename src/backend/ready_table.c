@@ -4,6 +4,8 @@
  */
 #include "backend/ready.h"
 
+#include "backend/call.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +49,9 @@ weft__descriptor *weft__ready_note(weft__ready *r, int fd)
 
 uint32_t weft__ready_life(weft__ready *r, int fd)
 {
-    const weft__descriptor *d = fd >= 0 ? weft__ready_note(r, fd) : NULL;
+    const weft__descriptor *d = fd >= 0 ? weft__ready_find(r, fd) : NULL;
+    if (d == NULL && weft__call_is_open(fd)) /* a stray number would make a huge table */
+        d = weft__ready_note(r, fd);
     return d != NULL ? d->life : 0;
 }
 
