@@ -1,0 +1,224 @@
+/* What the callee of a tight loop may do to the loop's own descriptor, and what strikes the loop. */
+#include "net_support.h"
+
+#include <netinet/in.h>
+
+#define ENOUGH (-EXFULL)
+
+/* A loop that is run by a fiber of its own. */
+typedef struct loop {
+    int fd;
+    weft_on_data *on_data;
+    weft_on_conn *on_conn; /* NULL: it receives */
+    char got[64];
+    ssize_t inner; /* what a call inside the loop returned */
+    int rc;
+} loop;
+
+static weft_value run_loop(void *arg)
+{
+    loop *l = arg;
+    l->rc = l->on_conn != NULL ? weft_accept_loop(l->fd, l->on_conn, l)
+                               : weft_recv_loop(l->fd, l->on_data, l);
+    return 0;
+}
+
+static weft_fiber spin_loop(loop *l)
+{
+    weft_fiber f = weft_spin(run_loop, l);
+    let_run();
+    return f;
+}
+
+static int read_the_rest(const void *data, size_t bytes, void *ctx)
+{
+    loop *l = ctx;
+    memcpy(l->got, data, bytes);
+    l->inner = weft_read(l->fd, l->got + bytes, sizeof l->got - bytes);
+    return ENOUGH;
+}
+
+START_TEST(the_callee_may_read_on_by_itself)
+{
+    int fd[2];
+    tcp_pair(fd);
+    loop l = {.fd = fd[0], .on_data = read_the_rest};
+    weft_fiber f = spin_loop(&l);
+    ck_assert_int_eq(write(fd[1], "head", 4), 4);
+    let_run();
+    ck_assert_int_eq(write(fd[1], "body", 4), 4);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(l.rc, ENOUGH);
+    ck_assert_int_eq(l.inner, 4);
+    ck_assert_mem_eq(l.got, "headbody", 8);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+}
+END_TEST
+
+static int new_pair[2];
+
+/* The number goes to another file at once. */
+static int close_and_reuse(const void *data, size_t bytes, void *ctx)
+{
+    (void)data, (void)bytes;
+    loop *l = ctx;
+    l->inner = weft_close(l->fd);
+    ck_assert_int_eq(weft_socketpair(new_pair), 0);
+    ck_assert(new_pair[0] == l->fd || new_pair[1] == l->fd);
+    ck_assert_int_eq(write(new_pair[0], "to 1", 4), 4);
+    ck_assert_int_eq(write(new_pair[1], "to 0", 4), 4);
+    return 0;
+}
+
+START_TEST(a_loop_whose_descriptor_was_closed_takes_nothing_from_the_next_with_its_number)
+{
+    int fd[2];
+    char got[8];
+    tcp_pair(fd);
+    loop l = {.fd = fd[0], .on_data = close_and_reuse};
+    weft_fiber f = spin_loop(&l);
+    ck_assert_int_eq(write(fd[1], "data", 4), 4);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(l.rc, -EBADF);
+    ck_assert_int_eq(weft_read(new_pair[0], got, 8), 4);
+    ck_assert_mem_eq(got, "to 0", 4);
+    ck_assert_int_eq(weft_read(new_pair[1], got, 8), 4);
+    ck_assert_mem_eq(got, "to 1", 4);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(weft_close(new_pair[i]), 0);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+}
+END_TEST
+
+static int stop_when_told(const void *data, size_t bytes, void *ctx)
+{
+    (void)data, (void)bytes, (void)ctx;
+    weft_suspend();
+    return ENOUGH;
+}
+
+START_TEST(an_error_of_the_connection_outlives_the_loop)
+{
+    int fd[2];
+    char byte;
+    tcp_pair(fd);
+    loop l = {.fd = fd[0], .on_data = stop_when_told};
+    weft_fiber f = spin_loop(&l);
+    ck_assert_int_eq(write(fd[1], "data", 4), 4);
+    let_run();
+    struct linger at_once = {1, 0};
+    ck_assert_int_eq(setsockopt(fd[1], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+    let_run();
+    ck_assert_int_eq(weft_schedule(f, 0), 0);
+    weft_await(f);
+    ck_assert_int_eq(l.rc, ENOUGH);
+    ck_assert_int_eq(weft_read(fd[0], &byte, 1), -ECONNRESET);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+}
+END_TEST
+
+static int refuse_buffers(const void *data, size_t bytes, void *ctx)
+{
+    (void)data, (void)bytes, (void)ctx;
+    return -ENOBUFS;
+}
+
+START_TEST(what_the_callee_says_is_what_the_loop_returns)
+{
+    int fd[2];
+    tcp_pair(fd);
+    loop l = {.fd = fd[0], .on_data = refuse_buffers};
+    weft_fiber f = spin_loop(&l);
+    ck_assert_int_eq(write(fd[1], "data", 4), 4);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(l.rc, -ENOBUFS);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+}
+END_TEST
+
+static int never(int fd, void *ctx)
+{
+    (void)fd, (void)ctx;
+    ck_abort_msg("there is no connection");
+}
+
+/* These are errors that a listener may have, and passes over. */
+START_TEST(an_error_raised_in_an_accept_loop_ends_it_whatever_it_is)
+{
+    static const int codes[] = {-EPROTO, -ECONNABORTED, -EMFILE, -ENOMEM, -EIO};
+    place p;
+    int listener = listen_tcp(&p, 4);
+    for (size_t i = 0; i < COUNT_OF(codes); i++) {
+        loop l = {.fd = listener, .on_conn = never};
+        weft_fiber f = spin_loop(&l);
+        ck_assert_int_eq(weft_raise(f, codes[i], "raised"), 0);
+        weft_await(f);
+        ck_assert_int_eq(l.rc, codes[i]);
+    }
+    ck_assert_int_eq(weft_close(listener), 0);
+}
+END_TEST
+
+START_TEST(an_interrupted_loop_returns_the_value)
+{
+    place p;
+    int listener = listen_tcp(&p, 4), fd[2];
+    tcp_pair(fd);
+    loop accepts = {.fd = listener, .on_conn = never};
+    loop receives = {.fd = fd[0], .on_data = refuse_buffers};
+    weft_fiber f = spin_loop(&accepts), g = spin_loop(&receives);
+    ck_assert_int_eq(weft_interrupt(f, 4711), 0);
+    ck_assert_int_eq(weft_interrupt(g, 4712), 0);
+    weft_await(f);
+    weft_await(g);
+    ck_assert_int_eq(accepts.rc, 4711);
+    ck_assert_int_eq(receives.rc, 4712);
+    assert_nothing_pending();
+    ck_assert_int_eq(weft_close(listener), 0);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+}
+END_TEST
+
+/* Without a timer nothing else would end a wait of the cord that should not have begun. */
+START_TEST(more_operations_than_are_submitted_at_once_leave_nobody_waiting)
+{
+    enum { READERS = 600 };
+    for (int round = 0; round < 10; round++) {
+        int fd[2];
+        weft_fiber f[READERS];
+        loop l[READERS];
+        ck_assert_int_eq(weft_pipe(fd), 0);
+        for (int i = 0; i < READERS; i++) {
+            l[i] = (loop){.fd = fd[0], .on_data = refuse_buffers};
+            f[i] = weft_spin(run_loop, &l[i]);
+        }
+        for (int i = 0; i < READERS; i++)
+            ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
+        for (int i = 0; i < READERS; i++)
+            weft_cancel(f[i]);
+        for (int i = 0; i < READERS; i++)
+            weft_await(f[i]);
+        ck_assert_int_eq(weft_close(fd[0]), 0);
+        ck_assert_int_eq(weft_close(fd[1]), 0);
+    }
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &the_callee_may_read_on_by_itself,
+    &a_loop_whose_descriptor_was_closed_takes_nothing_from_the_next_with_its_number,
+    &an_error_of_the_connection_outlives_the_loop,
+    &what_the_callee_says_is_what_the_loop_returns,
+    &an_error_raised_in_an_accept_loop_ends_it_whatever_it_is,
+    &an_interrupted_loop_returns_the_value,
+    &more_operations_than_are_submitted_at_once_leave_nobody_waiting,
+};
+
+int main(void)
+{
+    return run_suite("callee", tests, COUNT_OF(tests));
+}
