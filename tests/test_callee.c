@@ -1,4 +1,4 @@
-/* What the callee of a tight loop may do to the loop's own descriptor, and what strikes the loop. */
+/* What the callee of a tight loop may do to the loop's own descriptor; what strikes the loop. */
 #include "net_support.h"
 
 #include <netinet/in.h>
