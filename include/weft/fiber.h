@@ -203,8 +203,9 @@ WEFT_API int weft_cancel(weft_fiber fiber);
 WEFT_API int weft_raise(weft_fiber fiber, int code, const char *format, ...) WEFT_PRINTF(3, 4);
 
 /**
- * The blocking call in which the fiber waits returns value, once.
- * -EBUSY if it waits in no call, -ESRCH if it has ended.
+ * The blocking call in which the fiber waits returns value, once. I/O that the kernel had done in
+ * that moment returns its own result instead, and the value is lost.
+ * -EBUSY if it waits in no call or is on its way out of one, -ESRCH if it has ended.
  */
 WEFT_API int weft_interrupt(weft_fiber fiber, weft_value value);
 

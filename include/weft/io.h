@@ -57,8 +57,8 @@ WEFT_SWITCHPOINT ssize_t weft_read_full(int fd, void *buffer, size_t bytes);
 
 /**
  * Wait until the descriptor is ready for one of events (POLLIN, POLLOUT); returns those it is ready
- * for, with POLLERR and POLLHUP. -EINVAL if events asks for nothing, -EPERM for a file that cannot
- * be waited on.
+ * for, with POLLERR and POLLHUP. -EINVAL if events asks for nothing, -EPERM for a regular file or a
+ * folder, which are always ready.
  */
 WEFT_SWITCHPOINT int weft_wait_fd(int fd, int events);
 
@@ -148,7 +148,9 @@ typedef struct weft_link {
  * the kernel can. The first failure ends the chain and is what comes back; else the result of the
  * last link. Fewer bytes than asked for are no failure: writes go on until all is out, and a read
  * takes what is there, or the end. A deadline or a cancellation ends it, too; the results
- * tell how far it came. -EINVAL for a link that is wrong in itself, before anything has been done.
+ * tell how far it came. All descriptors stay open until it returns: a number that is closed before
+ * its link has begun may be another file's by then. Another fiber's operation may come between two
+ * links. -EINVAL for a link that is wrong in itself, before anything has been done.
  */
 WEFT_SWITCHPOINT ssize_t weft_chain(weft_link *links, size_t count);
 

@@ -128,7 +128,8 @@ WEFT_API int weft_stream_skip(weft_stream *stream, size_t bytes);
 /**
  * Write: into the buffer if there is room, else together with what is in it, until the rest has
  * room. Returns bytes. If it fails after some of them have gone out, it returns how many it has
- * taken, and the next write, flush or close fails instead; if it fails earlier, none were taken.
+ * taken, and the next write, flush or close fails instead (but for a cancellation, which is not
+ * remembered: it strikes by itself as long as it holds); if it fails earlier, none were taken.
  */
 WEFT_SWITCHPOINT ssize_t weft_stream_write(weft_stream *stream, const void *data, size_t bytes);
 
