@@ -160,7 +160,7 @@ static void print_rlimit(const char *title, int which, rlim_t unit, const char *
 
 static const char *guard_words(void)
 {
-    switch (weft__guard_method) {
+    switch (atomic_load(&weft__guard_method)) {
     case WEFT__GUARD_BATCH:
     case WEFT__GUARD_SINGLE:
         return "guards cost none: a million fibers need some 40";
