@@ -145,6 +145,47 @@ static int never(int fd, void *ctx)
     ck_abort_msg("there is no connection");
 }
 
+typedef struct pairs {
+    int listener;
+    int count;
+} pairs;
+
+/* Takes a second connection for each that it is given. */
+static int take_another(int fd, void *ctx)
+{
+    pairs *p = ctx;
+    int second = weft_accept(p->listener, NULL, NULL);
+    ck_assert_int_ge(second, 0);
+    ck_assert_int_eq(weft_close(fd), 0);
+    ck_assert_int_eq(weft_close(second), 0);
+    return ++p->count < 3 ? 0 : ENOUGH;
+}
+
+static weft_value accept_in_pairs(void *arg)
+{
+    pairs *p = arg;
+    return weft_accept_loop(p->listener, take_another, p);
+}
+
+START_TEST(the_callee_may_accept_by_itself_and_the_loop_goes_on)
+{
+    place at;
+    pairs p = {.listener = listen_tcp(&at, 16)};
+    weft_fiber f = weft_spin(accept_in_pairs, &p);
+    int fd[6];
+    for (int i = 0; i < 6; i++) {
+        let_run();
+        fd[i] = socket_for(&at);
+        ck_assert_int_eq(connect(fd[i], &at.u.any, at.bytes), 0);
+    }
+    ck_assert_int_eq(weft_await(f), ENOUGH);
+    ck_assert_int_eq(p.count, 3);
+    for (int i = 0; i < 6; i++)
+        ck_assert_int_eq(close(fd[i]), 0);
+    ck_assert_int_eq(weft_close(p.listener), 0);
+}
+END_TEST
+
 /* These are errors that a listener may have, and passes over. */
 START_TEST(an_error_raised_in_an_accept_loop_ends_it_whatever_it_is)
 {
@@ -210,6 +251,7 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &the_callee_may_read_on_by_itself,
+    &the_callee_may_accept_by_itself_and_the_loop_goes_on,
     &a_loop_whose_descriptor_was_closed_takes_nothing_from_the_next_with_its_number,
     &an_error_of_the_connection_outlives_the_loop,
     &what_the_callee_says_is_what_the_loop_returns,

@@ -137,7 +137,11 @@ static weft__conns *make_conns(void)
 /* False: no memory. */
 static bool append_conn(weft__conns **conns, int fd)
 {
+    if (*conns == NULL)
+        *conns = make_conns(); /* the loop has given its own away, with what was in it */
     weft__conns *c = *conns;
+    if (c == NULL)
+        return false;
     if (conns_are_empty(c))
         c->first = c->end = 0;
     if (c->end == c->room) {
