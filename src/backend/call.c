@@ -136,8 +136,7 @@ void weft__call_aim(weft__op *op)
     op->wait_events = first_events(op);
 }
 
-/* Poll calls every regular file ready, epoll says -EPERM: that they cannot be waited on. */
-static intptr_t check_waitable(int fd)
+int weft__call_check_waitable(int fd)
 {
     struct stat status;
     if (fstat(fd, &status) < 0)
@@ -150,13 +149,13 @@ static intptr_t try_wait(const weft__op *op)
     if (op->wait_events == 0)
         return -EINVAL;
     intptr_t result = weft__call_ready(op->fd, op->wait_events);
-    intptr_t rc = result > 0 ? check_waitable(op->fd) : 0;
+    intptr_t rc = result > 0 ? weft__call_check_waitable(op->fd) : 0;
     return rc < 0 ? rc : result;
 }
 
 static intptr_t block_wait(const weft__op *op)
 {
-    intptr_t rc = op->wait_events != 0 ? check_waitable(op->fd) : -EINVAL;
+    intptr_t rc = op->wait_events != 0 ? weft__call_check_waitable(op->fd) : -EINVAL;
     if (rc < 0)
         return rc;
     struct pollfd asked = {.fd = op->fd, .events = (short)op->wait_events};

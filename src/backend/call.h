@@ -12,6 +12,14 @@
 #define WEFT__WAIT_THREAD (-1) /* only a call that blocks can do it: for the pool */
 #define WEFT__WAIT_AGAIN (-2)  /* no readiness will tell: to be tried again after a while */
 
+/* Linux 6.18; not in glibc 2.36. */
+#ifndef RWF_NOSIGNAL
+#define RWF_NOSIGNAL 0x00000100
+#endif
+
+/* What a read(2) or write(2) moves at most. */
+#define WEFT__RW_BYTES_MAX 0x7ffff000
+
 /* What is known of a file. All false: nothing. A wrong fact costs time, and is put right. */
 typedef struct weft__facts {
     bool is_not_socket;
@@ -42,6 +50,12 @@ bool weft__call_never_waits(const weft__op *op);
 
 /* Is the number that of a descriptor at all? */
 bool weft__call_is_open(int fd);
+
+/*
+ * 0, -EBADF, or -EPERM for what cannot be waited on: poll(2) calls every regular file ready, epoll
+ * refuses it.
+ */
+int weft__call_check_waitable(int fd);
 
 /* Is it a TCP connection? */
 bool weft__call_is_tcp(int fd);

@@ -15,11 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Linux 6.18; not in glibc 2.36. */
-#ifndef RWF_NOSIGNAL
-#define RWF_NOSIGNAL 0x00000100
-#endif
-
 /* What is left of an operation. */
 typedef struct span {
     const struct iovec *pieces;
@@ -35,9 +30,6 @@ static bool is_read(const weft__op *op)
 }
 
 /* A piece that went in part goes on alone: the caller's array is not ours to change. */
-/* What a read(2) moves at most. */
-#define RW_BYTES_MAX 0x7ffff000
-
 static bool is_vector(const weft__op *op)
 {
     return op->code == WEFT__OP_READV || op->code == WEFT__OP_WRITEV;
@@ -210,7 +202,7 @@ static intptr_t try_disk(weft__op *op, weft__facts *known)
             break;
         /* Asked for the rest of one piece, it is not over with that. */
         bool is_whole = (size_t)n == s.bytes && !(is_vector(op) && s.pieces == &s.own);
-        if (n <= 0 || is_whole || n >= RW_BYTES_MAX - op->progress)
+        if (n <= 0 || is_whole || n >= WEFT__RW_BYTES_MAX - op->progress)
             return n > 0 ? op->progress + n : op->progress > 0 ? op->progress : n;
         op->progress += (int)n;
     } while (true);
@@ -253,6 +245,6 @@ intptr_t weft__call_block_transfer(weft__op *op)
         if (n > 0)
             op->progress += (int)n;
     } while (n > 0 && (size_t)n == s.bytes && s.pieces == &s.own && is_vector(op) &&
-             op->progress < RW_BYTES_MAX);
+             op->progress < WEFT__RW_BYTES_MAX);
     return op->progress > 0 ? op->progress : n;
 }

@@ -35,7 +35,6 @@
 #include <ev.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /*
@@ -90,15 +89,6 @@ static int make_room(libev_backend *b, size_t number)
     return 0;
 }
 
-/* 0, or why the descriptor cannot be watched. libev calls files ready that are not. */
-static int check_file(int fd)
-{
-    struct stat status;
-    if (fstat(fd, &status) < 0)
-        return -errno;
-    return S_ISREG(status.st_mode) || S_ISDIR(status.st_mode) ? -EPERM : 0;
-}
-
 /* The directions that somebody waits for, as libev names them. */
 static int wanted_events(const weft__waiters *w)
 {
@@ -141,7 +131,7 @@ static int libev_watch(weft__backend *base, int fd, weft__descriptor *d)
     libev_backend *b = libev_of(base);
     watcher *w = d->watcher;
     if (w == NULL || d->is_doubtful) {
-        int rc = check_file(fd);
+        int rc = weft__call_check_waitable(fd);
         if (rc == 0)
             rc = make_room(b, (size_t)fd);
         if (rc < 0)

@@ -106,6 +106,16 @@ static int exchange(weft__uring *b)
     return rc < 0 && !is_back_pressure(rc) ? rc : 0;
 }
 
+/* The same for who will come again: a kernel that took nothing is let breathe. */
+static int exchange_some(weft__uring *b)
+{
+    unsigned before = io_uring_sq_ready(&b->ring);
+    int rc = exchange(b);
+    if (rc == 0 && io_uring_sq_ready(&b->ring) >= before)
+        usleep(BREATHE_US);
+    return rc;
+}
+
 static void arm_wake(weft__uring *b)
 {
     struct io_uring_sqe *sqe = weft__uring_entry(b);
@@ -128,10 +138,7 @@ static int enter_all(weft__uring *b)
                        !b->is_wake_armed;
         if (!is_more)
             return 0;
-        unsigned before = io_uring_sq_ready(&b->ring);
-        rc = exchange(b);
-        if (rc == 0 && io_uring_sq_ready(&b->ring) >= before)
-            usleep(BREATHE_US);
+        rc = exchange_some(b);
     } while (rc == 0);
     return rc;
 }
@@ -139,12 +146,8 @@ static int enter_all(weft__uring *b)
 void weft__uring_flush(weft__uring *b)
 {
     int rc = enter_all(b);
-    while (rc == 0 && io_uring_sq_ready(&b->ring) > 0) {
-        unsigned before = io_uring_sq_ready(&b->ring);
-        rc = exchange(b);
-        if (rc == 0 && io_uring_sq_ready(&b->ring) >= before)
-            usleep(BREATHE_US);
-    }
+    while (rc == 0 && io_uring_sq_ready(&b->ring) > 0)
+        rc = exchange_some(b);
 }
 
 static int wait_for_some(weft__uring *b, int64_t timeout_ns)

@@ -7,6 +7,7 @@
  *   uring_close.c   a descriptor is closed under its operations
  *   uring.c         the exchange with the kernel: poll
  *   uring_watch.c   readiness, for what io_uring cannot do as a whole
+ *   uring_kept.c    what those have left, and who is served from it
  *   uring_many.c    operations with many results: multishot accept and receive
  */
 #ifndef WEFT_BACKEND_URING_H
@@ -212,9 +213,6 @@ void weft__uring_enter_waiting(weft__uring *b);
 
 /* uring.c: give the kernel everything that is to go there, and handle what is complete. */
 void weft__uring_flush(weft__uring *b);
-
-/* poll(2) calls a regular file ready, always: there is nothing to wait for. */
-bool weft__uring_is_always_ready(int fd);
 
 /* uring_watch.c: for weft__ready. */
 int weft__uring_watch(weft__backend *base, int fd, weft__descriptor *d);

@@ -6,160 +6,20 @@
  * When a loop ends, the kernel may have accepted or received what nobody took. It is kept for the
  * descriptor, and is what the next accept or read gets.
  */
-#include "backend/uring.h"
+#include "backend/uring_kept.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-/* 2 MiB for all loops of a cord, touched as they are used. A power of two. */
-#define BUFFERS 512
-#define BUFFER_BYTES 4096
-#define BUFFER_GROUP 0
-#define NO_BUFFER (-1)
 
 /* Results of one operation that may wait before the kernel is stopped: a loop whose callee blocks
  * must not hold all of the buffers. */
 #define WAITING_MAX 16
-/* Connections for which there is room from the start: the kernel accepts all that wait at once. */
-#define CONNS_ROOM 1024
-
-typedef struct weft__buffer_note {
-    int next; /* in the list that it is in; NO_BUFFER: the last */
-    unsigned bytes;
-} weft__buffer_note;
-
-/* Accepted connections, the oldest at first. */
-typedef struct weft__conns {
-    size_t first, end, room;
-    int fd[];
-} weft__conns;
-
-/* Buffers. */
-
-static size_t ring_bytes(void)
+/* Is there anything that the loop has not taken? */
+static bool has_waiting(const weft__many *m)
 {
-    return BUFFERS * sizeof(struct io_uring_buf);
-}
-
-static char *data_of(const weft__uring *b, int buffer)
-{
-    return b->buffers.memory + (size_t)buffer * BUFFER_BYTES;
-}
-
-/* Let the kernel have it. */
-static void give_back(weft__uring *b, int buffer)
-{
-    io_uring_buf_ring_add(b->buffers.ring, data_of(b, buffer), BUFFER_BYTES, (unsigned short)buffer,
-                          io_uring_buf_ring_mask(BUFFERS), 0);
-    io_uring_buf_ring_advance(b->buffers.ring, 1);
-}
-
-static void *map(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
-static void unmap(void *memory, size_t bytes)
-{
-    if (memory != NULL)
-        munmap(memory, bytes);
-}
-
-void weft__uring_buffers_free(weft__uring *b)
-{
-    unmap(b->buffers.ring, ring_bytes());
-    unmap(b->buffers.memory, BUFFERS * BUFFER_BYTES);
-    free(b->buffers.notes);
-    b->buffers = (weft__uring_buffers){0};
-}
-
-static int make_buffers(weft__uring *b)
-{
-    if (b->buffers.ring != NULL)
-        return 0;
-    b->buffers.ring = map(ring_bytes());
-    b->buffers.memory = map(BUFFERS * BUFFER_BYTES);
-    b->buffers.notes = malloc(BUFFERS * sizeof *b->buffers.notes);
-    int rc = -ENOMEM;
-    if (b->buffers.ring != NULL && b->buffers.memory != NULL && b->buffers.notes != NULL) {
-        struct io_uring_buf_reg registration = {
-            .ring_addr = (uintptr_t)b->buffers.ring, .ring_entries = BUFFERS, .bgid = BUFFER_GROUP};
-        rc = io_uring_register_buf_ring(&b->ring, &registration, 0);
-    }
-    if (rc < 0) {
-        weft__uring_buffers_free(b);
-        return rc;
-    }
-    io_uring_buf_ring_init(b->buffers.ring);
-    for (int i = 0; i < BUFFERS; i++)
-        give_back(b, i);
-    return 0;
-}
-
-static void append_buffer(weft__uring *b, int *first, int *final, int buffer)
-{
-    b->buffers.notes[buffer].next = NO_BUFFER;
-    if (*first == NO_BUFFER)
-        *first = buffer;
-    else
-        b->buffers.notes[*final].next = buffer;
-    *final = buffer;
-}
-
-static int pop_buffer(const weft__uring *b, int *first)
-{
-    int buffer = *first;
-    *first = b->buffers.notes[buffer].next;
-    return buffer;
-}
-
-/* Connections. */
-
-static bool conns_are_empty(const weft__conns *c)
-{
-    return c == NULL || c->first == c->end;
-}
-
-static weft__conns *make_conns(void)
-{
-    weft__conns *c = malloc(sizeof *c + CONNS_ROOM * sizeof *c->fd);
-    if (c != NULL)
-        *c = (weft__conns){.room = CONNS_ROOM};
-    return c;
-}
-
-/* False: no memory. */
-static bool append_conn(weft__conns **conns, int fd)
-{
-    if (*conns == NULL)
-        *conns = make_conns(); /* the loop has given its own away, with what was in it */
-    weft__conns *c = *conns;
-    if (c == NULL)
-        return false;
-    if (conns_are_empty(c))
-        c->first = c->end = 0;
-    if (c->end == c->room) {
-        c = realloc(c, sizeof *c + 2 * c->room * sizeof *c->fd);
-        if (c == NULL)
-            return false;
-        c->room *= 2;
-        *conns = c;
-    }
-    c->fd[c->end++] = fd;
-    return true;
-}
-
-static void close_conns(weft__conns *c)
-{
-    for (; !conns_are_empty(c); c->first++)
-        close(c->fd[c->first]);
-    free(c);
+    return m->first != WEFT__NO_BUFFER || !weft__conns_are_empty(m->conns);
 }
 
 /* What was kept. */
@@ -170,16 +30,17 @@ static bool keep_behind(weft__uring *b, weft__kept *k, weft__many *m)
     if (m->skip > 0) {
         weft__buffer_note *note = &b->buffers.notes[m->first];
         note->bytes -= (unsigned)m->skip;
-        memmove(data_of(b, m->first), data_of(b, m->first) + m->skip, note->bytes);
+        memmove(weft__buffer_data(b, m->first), weft__buffer_data(b, m->first) + m->skip,
+                note->bytes);
     }
-    while (m->first != NO_BUFFER)
-        append_buffer(b, &k->first, &k->final, pop_buffer(b, &m->first));
+    while (m->first != WEFT__NO_BUFFER)
+        weft__buffer_append(b, &k->first, &k->final, weft__buffer_pop(b, &m->first));
     if (k->conns == NULL) {
         k->conns = m->conns;
         return true;
     }
-    for (; !conns_are_empty(m->conns); m->conns->first++)
-        if (!append_conn(&k->conns, m->conns->fd[m->conns->first]))
+    for (; !weft__conns_are_empty(m->conns); m->conns->first++)
+        if (!weft__conns_append(&k->conns, m->conns->fd[m->conns->first]))
             return false;
     free(m->conns);
     return true;
@@ -207,153 +68,17 @@ static bool try_keep(weft__uring *b, weft__many *m)
 static void keep(weft__uring *b, weft__many *m)
 {
     m->is_shut |= weft__ready_life(&b->ready, m->op.fd) != m->life;
-    bool is_any = m->first != NO_BUFFER || !conns_are_empty(m->conns);
+    bool is_any = has_waiting(m);
     is_any |= m->is_closing && m->op.code == WEFT__OP_RECV && error_of(m) != 0;
     if (!is_any || !try_keep(b, m)) {
-        while (m->first != NO_BUFFER)
-            give_back(b, pop_buffer(b, &m->first));
-        close_conns(m->conns);
+        while (m->first != WEFT__NO_BUFFER)
+            weft__buffer_give_back(b, weft__buffer_pop(b, &m->first));
+        weft__conns_close(m->conns);
     }
-    m->first = NO_BUFFER;
+    m->first = WEFT__NO_BUFFER;
     m->conns = NULL;
     m->count = 0;
     m->skip = 0;
-}
-
-void weft__uring_drop_kept(weft__uring *b, weft__flight *f)
-{
-    weft__kept *k = f->kept;
-    if (k == NULL)
-        return;
-    f->kept = NULL;
-    while (k->first != NO_BUFFER)
-        give_back(b, pop_buffer(b, &k->first));
-    close_conns(k->conns);
-}
-
-static void drop_if_used_up(weft__uring *b, weft__flight *f)
-{
-    if (f->kept->first == NO_BUFFER && conns_are_empty(f->kept->conns) && f->kept->error == 0)
-        weft__uring_drop_kept(b, f);
-}
-
-static int take_conn(weft__uring *b, weft__flight *f, const weft__op *op)
-{
-    if (op->u.accept.address != NULL && op->u.accept.bytes == NULL)
-        return -EFAULT;
-    weft__conns *c = f->kept->conns;
-    int fd = c->fd[c->first++];
-    if (op->u.accept.address != NULL)
-        getpeername(fd, op->u.accept.address, op->u.accept.bytes);
-    drop_if_used_up(b, f);
-    return fd;
-}
-
-/* Copy one piece out of what is kept, from *used bytes into *buffer on, which move along. */
-static size_t copy_kept(const weft__uring *b, int *buffer, size_t *used, const struct iovec *to)
-{
-    size_t at = 0;
-    while (at < to->iov_len && *buffer != NO_BUFFER) {
-        const weft__buffer_note *note = &b->buffers.notes[*buffer];
-        size_t there = note->bytes - *used, wanted = to->iov_len - at;
-        size_t n = there < wanted ? there : wanted;
-        memcpy((char *)to->iov_base + at, data_of(b, *buffer) + *used, n);
-        at += n;
-        *used = n < there ? *used + n : 0;
-        *buffer = n < there ? *buffer : note->next;
-    }
-    return at;
-}
-
-/* It is a stream: as much as there is. */
-static intptr_t take_data(weft__uring *b, weft__flight *f, const struct msghdr *m, int flags)
-{
-    weft__kept *k = f->kept;
-    int buffer = k->first;
-    size_t used = k->used, total = 0;
-    for (size_t i = 0; i < m->msg_iovlen; i++)
-        total += copy_kept(b, &buffer, &used, &m->msg_iov[i]);
-    if (flags & MSG_PEEK)
-        return (intptr_t)total;
-    while (k->first != buffer)
-        give_back(b, pop_buffer(b, &k->first));
-    k->used = used;
-    drop_if_used_up(b, f);
-    return (intptr_t)total;
-}
-
-/* The buffers are read: what the loop ended with is told, once. */
-static intptr_t take_error(weft__uring *b, weft__flight *f)
-{
-    int error = f->kept->error;
-    f->kept->error = 0;
-    drop_if_used_up(b, f);
-    return error;
-}
-
-/* How an operation that reads would have it; false: it does not, or wants what no stream has. */
-static bool is_reader(const weft__op *op, struct iovec *piece, struct msghdr *m, int *flags)
-{
-    m->msg_iov = piece;
-    m->msg_iovlen = 1;
-    switch (op->code) {
-    case WEFT__OP_READ:
-        *piece = (struct iovec){op->u.buffer.data, op->u.buffer.bytes};
-        return op->u.buffer.offset < 0;
-    case WEFT__OP_READV:
-        m->msg_iov = (struct iovec *)op->u.vector.pieces;
-        m->msg_iovlen = (size_t)op->u.vector.count;
-        return op->u.vector.offset < 0 && op->u.vector.count >= 0 && op->u.vector.count <= IOV_MAX;
-    case WEFT__OP_RECV:
-        *piece = (struct iovec){op->u.packet.data, op->u.packet.bytes};
-        *flags = op->u.packet.flags;
-        return !(*flags & (MSG_OOB | MSG_ERRQUEUE));
-    case WEFT__OP_RECVMSG:
-        *flags = op->u.message.flags;
-        if (op->u.message.header == NULL || *flags & (MSG_OOB | MSG_ERRQUEUE))
-            return false;
-        m->msg_iov = op->u.message.header->msg_iov;
-        m->msg_iovlen = op->u.message.header->msg_iovlen;
-        return true;
-    default:
-        return false;
-    }
-}
-
-static intptr_t take_for_reader(weft__uring *b, weft__flight *f, const weft__op *op,
-                                const struct msghdr *m, int flags)
-{
-    for (size_t i = 0; i < m->msg_iovlen; i++)
-        if (m->msg_iov == NULL || (m->msg_iov[i].iov_base == NULL && m->msg_iov[i].iov_len > 0))
-            return -EFAULT;
-    if (op->code == WEFT__OP_RECVMSG) {
-        op->u.message.header->msg_namelen = 0;
-        op->u.message.header->msg_controllen = 0;
-        op->u.message.header->msg_flags = 0;
-    }
-    return f->kept->first != NO_BUFFER ? take_data(b, f, m, flags) : take_error(b, f);
-}
-
-intptr_t weft__uring_take_kept(weft__uring *b, weft__flight *f, weft__op *op)
-{
-    if (op->code == WEFT__OP_ACCEPT)
-        return conns_are_empty(f->kept->conns) ? WEFT__OP_PENDING : take_conn(b, f, op);
-    if (f->kept->first == NO_BUFFER && f->kept->error == 0)
-        return op->code == WEFT__OP_WAIT && op->u.events & POLLIN ? POLLIN : WEFT__OP_PENDING;
-    struct iovec piece;
-    struct msghdr message;
-    int flags = 0;
-    if (is_reader(op, &piece, &message, &flags))
-        return take_for_reader(b, f, op, &message, flags);
-    switch (op->code) {
-    case WEFT__OP_WAIT:
-        return op->u.events & POLLIN ? POLLIN : WEFT__OP_PENDING;
-    case WEFT__OP_SPLICE:
-    case WEFT__OP_TEE: /* the kernel has it no more: -EINVAL sends the caller to read and write */
-        return -EINVAL;
-    default:
-        return WEFT__OP_PENDING;
-    }
 }
 
 /* The operation itself. */
@@ -365,7 +90,7 @@ void weft__uring_prep_many(struct io_uring_sqe *sqe, const weft__op *op)
     } else {
         io_uring_prep_recv_multishot(sqe, op->fd, NULL, 0, 0);
         sqe->flags |= IOSQE_BUFFER_SELECT;
-        sqe->buf_group = BUFFER_GROUP;
+        sqe->buf_group = WEFT__BUFFER_GROUP;
     }
     sqe->user_data = op->key;
 }
@@ -374,7 +99,7 @@ void weft__uring_prep_many(struct io_uring_sqe *sqe, const weft__op *op)
 static void inherit(weft__many *m, weft__flight *f)
 {
     weft__kept *k = f->kept;
-    if (k == NULL || m->first != NO_BUFFER || !conns_are_empty(m->conns))
+    if (k == NULL || has_waiting(m))
         return;
     f->kept = NULL;
     m->first = k->first;
@@ -400,11 +125,11 @@ int weft__uring_many_open(weft__backend *base, weft__many *m)
     weft__flight *f = weft__uring_note(b, m->op.fd);
     if (f == NULL || f->descriptor->is_closing || f->descriptor->is_not_socket || f->has_messages)
         return -EOPNOTSUPP; /* a message may be larger than a buffer */
-    weft__conns *conns = is_accept ? make_conns() : NULL;
-    if (is_accept ? conns == NULL : make_buffers(b) < 0)
+    weft__conns *conns = is_accept ? weft__conns_make() : NULL;
+    if (is_accept ? conns == NULL : weft__buffers_make(b) < 0)
         return -EOPNOTSUPP;
     weft__op op = m->op;
-    *m = (weft__many){.op = op, .held = NO_BUFFER, .first = NO_BUFFER, .conns = conns};
+    *m = (weft__many){.op = op, .held = WEFT__NO_BUFFER, .first = WEFT__NO_BUFFER, .conns = conns};
     m->life = f->descriptor->life;
     weft__list_init(&m->op.link);
     weft__list_init(&m->op.turn);
@@ -414,9 +139,9 @@ int weft__uring_many_open(weft__backend *base, weft__many *m)
 
 static void release_held(weft__uring *b, weft__many *m)
 {
-    if (m->held != NO_BUFFER)
-        give_back(b, m->held);
-    m->held = NO_BUFFER;
+    if (m->held != WEFT__NO_BUFFER)
+        weft__buffer_give_back(b, m->held);
+    m->held = WEFT__NO_BUFFER;
 }
 
 static intptr_t take_result(weft__uring *b, weft__many *m, const void **data)
@@ -424,8 +149,8 @@ static intptr_t take_result(weft__uring *b, weft__many *m, const void **data)
     m->count -= m->count > 0;
     if (m->op.code == WEFT__OP_ACCEPT)
         return m->conns->fd[m->conns->first++];
-    m->held = pop_buffer(b, &m->first);
-    *data = data_of(b, m->held) + m->skip;
+    m->held = weft__buffer_pop(b, &m->first);
+    *data = weft__buffer_data(b, m->held) + m->skip;
     intptr_t bytes = (intptr_t)(b->buffers.notes[m->held].bytes - m->skip);
     m->skip = 0;
     return bytes;
@@ -435,7 +160,7 @@ intptr_t weft__uring_many_next(weft__backend *base, weft__many *m, const void **
 {
     weft__uring *b = weft__uring_of(base);
     release_held(b, m);
-    if (m->first != NO_BUFFER || !conns_are_empty(m->conns))
+    if (has_waiting(m))
         return take_result(b, m, data);
     if (m->has_last) {
         m->has_last = false;
@@ -446,7 +171,7 @@ intptr_t weft__uring_many_next(weft__backend *base, weft__many *m, const void **
     if (!m->is_armed) {
         weft__flight *f = weft__uring_flight(b, m->op.fd);
         inherit(m, f); /* from a reader inside the loop, to whom it had to give way */
-        if (m->first != NO_BUFFER || !conns_are_empty(m->conns))
+        if (has_waiting(m))
             return take_result(b, m, data);
         m->is_armed = true;
         m->is_cancelled = false;
@@ -461,7 +186,7 @@ static void add_result(weft__uring *b, weft__many *m, const weft__completion *c)
 {
     m->count++;
     if (m->op.code == WEFT__OP_ACCEPT) {
-        if (append_conn(&m->conns, c->result))
+        if (weft__conns_append(&m->conns, c->result))
             return;
         close(c->result); /* more than ever wait at once, and no memory: the loop says so */
         m->has_last = true;
@@ -470,14 +195,20 @@ static void add_result(weft__uring *b, weft__many *m, const weft__completion *c)
     }
     int buffer = (int)(c->flags >> IORING_CQE_BUFFER_SHIFT);
     b->buffers.notes[buffer].bytes = (unsigned)c->result;
-    append_buffer(b, &m->first, &m->final, buffer);
+    weft__buffer_append(b, &m->first, &m->final, buffer);
+}
+
+/* Bytes, or a connection; else it is how the operation ended. */
+static bool is_result(const weft__many *m, int result)
+{
+    return result > 0 || (result == 0 && m->op.code == WEFT__OP_ACCEPT);
 }
 
 /* The kernel has let go of it: told to, or because of this result. */
 static void note_end(weft__many *m, int result)
 {
     m->is_armed = false;
-    if (result > 0 || (result == 0 && m->op.code == WEFT__OP_ACCEPT))
+    if (is_result(m, result))
         return; /* it only wants to be started again */
     if (result == -ECANCELED && (m->is_cancelled || m->is_shut))
         return;
@@ -493,11 +224,10 @@ static void tell(weft__many *m)
 
 void weft__uring_many_completed(weft__uring *b, weft__many *m, const weft__completion *c)
 {
-    bool is_result = c->result > 0 || (c->result == 0 && m->op.code == WEFT__OP_ACCEPT);
-    if (is_result)
+    if (is_result(m, c->result))
         add_result(b, m, c);
     else if (c->flags & IORING_CQE_F_BUFFER) /* the end of the input may come with one */
-        give_back(b, (int)(c->flags >> IORING_CQE_BUFFER_SHIFT));
+        weft__buffer_give_back(b, (int)(c->flags >> IORING_CQE_BUFFER_SHIFT));
     if (!(c->flags & IORING_CQE_F_MORE)) {
         note_end(m, c->result);
         /* Before others on the descriptor have their turn. */
@@ -519,7 +249,7 @@ void weft__uring_many_completed(weft__uring *b, weft__many *m, const weft__compl
 void weft__uring_many_turn(weft__many *m, weft__flight *f)
 {
     inherit(m, f);
-    if (m->is_waited_for && (m->first != NO_BUFFER || !conns_are_empty(m->conns)))
+    if (m->is_waited_for && has_waiting(m))
         tell(m);
 }
 

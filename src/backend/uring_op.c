@@ -19,8 +19,6 @@
 #define ERESTART_LAST (-516)
 
 #define CACHE_LINE 64
-/* What a read(2) moves at most. */
-#define RW_BYTES_MAX ((size_t)0x7ffff000)
 
 static void start(weft__uring *b, weft__op *op);
 
@@ -119,9 +117,8 @@ static bool serve_kept(weft__uring *b, weft__flight *f, weft__op *op)
 /* The first that waits for its turn on a descriptor has it now; NULL: nobody does. */
 static weft__op *find_next(weft__uring *b, int fd, weft__line which)
 {
-    weft__descriptor *d = which != WEFT__LINE_ANY ? weft__ready_find(&b->ready, fd) : NULL;
-    weft__flight *f = d != NULL ? d->watcher : NULL;
-    if (f == NULL || d->is_closing || weft__list_is_empty(&f->lines[which]))
+    weft__flight *f = which != WEFT__LINE_ANY ? weft__uring_flight(b, fd) : NULL;
+    if (f == NULL || f->descriptor->is_closing || weft__list_is_empty(&f->lines[which]))
         return NULL;
     weft__op *next = weft__uring_first(&f->lines[which]);
     return next->progress & WEFT__STARTED || !weft__list_is_empty(&next->turn) ? NULL : next;
@@ -137,7 +134,7 @@ void weft__uring_start_next(weft__uring *b, int fd, weft__line which)
 {
     weft__op *next;
     while ((next = find_next(b, fd, which)) != NULL) {
-        weft__flight *f = weft__ready_find(&b->ready, fd)->watcher;
+        weft__flight *f = weft__uring_flight(b, fd);
         if (f->kept == NULL || !serve_kept(b, f, next)) {
             start(b, next);
             return;
@@ -240,20 +237,6 @@ void weft__uring_launch(weft__uring *b, weft__flight *f, weft__op *op, weft__key
         start(b, op);
 }
 
-bool weft__uring_is_always_ready(int fd)
-{
-    struct stat status;
-    return fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode));
-}
-
-/* Readiness that is there already is told at once. */
-static intptr_t look_first(weft__op *op)
-{
-    weft__facts ignored = {0};
-    intptr_t result = weft__call_try(op, &ignored);
-    return result >= 0 && weft__uring_is_always_ready(op->fd) ? -EPERM : result;
-}
-
 void weft__uring_make_way(weft__uring *b, weft__flight *f, const weft__op *op)
 {
     const weft__list *line = &f->lines[WEFT__LINE_IN];
@@ -292,8 +275,9 @@ intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
         return weft__ready_submit(&b->ready, op);
     if (f != NULL && weft__uring_line(op) == WEFT__LINE_IN)
         weft__uring_make_way(b, f, op);
-    if (op->code == WEFT__OP_WAIT) {
-        intptr_t result = look_first(op);
+    if (op->code == WEFT__OP_WAIT) { /* readiness that is there already is told at once */
+        weft__facts ignored = {0};
+        intptr_t result = weft__call_try(op, &ignored);
         if (result != WEFT__OP_PENDING)
             return result;
     }
@@ -362,7 +346,7 @@ bool weft__uring_cancel(weft__backend *base, weft__op *op)
 void weft__uring_launch_many(weft__uring *b, weft__many *m)
 {
     m->op.progress = 0;
-    weft__uring_launch(b, weft__ready_find(&b->ready, m->op.fd)->watcher, &m->op, WEFT__KEY_MANY);
+    weft__uring_launch(b, weft__uring_flight(b, m->op.fd), &m->op, WEFT__KEY_MANY);
 }
 
 void weft__uring_land_many(weft__uring *b, weft__many *m)
@@ -433,7 +417,7 @@ static sequel judge(weft__uring *b, const weft__op *op, int result)
         b->has_no_nosignal = true;
         return BY_READINESS;
     case -EAGAIN: /* O_NONBLOCK, and a kernel that takes it at its word */
-        return op->code != WEFT__OP_OPEN && op->code != WEFT__OP_FSYNC ? BY_READINESS : OVER;
+        return op->code != WEFT__OP_FSYNC ? BY_READINESS : OVER;
     case -EALREADY:
     case -EINPROGRESS: /* an earlier connect was given up, and goes on */
         return op->code == WEFT__OP_CONNECT ? BY_READINESS : OVER;
@@ -461,7 +445,9 @@ static bool is_cut_short(weft__uring *b, const weft__op *op, int result)
     if (op->code != WEFT__OP_READ || op->progress & (WEFT__CANCELLED | WEFT__CLOSED | WEFT__LINKED))
         return false;
     const weft__descriptor *d = weft__ready_find(&b->ready, op->fd);
-    size_t wanted = op->u.buffer.bytes < RW_BYTES_MAX ? op->u.buffer.bytes : RW_BYTES_MAX;
+    size_t wanted = op->u.buffer.bytes;
+    if (wanted > WEFT__RW_BYTES_MAX)
+        wanted = WEFT__RW_BYTES_MAX;
     return d->is_on_disk && op->moved + (size_t)result < wanted;
 }
 

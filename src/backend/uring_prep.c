@@ -5,11 +5,6 @@
 
 #include <fcntl.h>
 
-/* Linux 6.18; not in glibc 2.36. */
-#ifndef RWF_NOSIGNAL
-#define RWF_NOSIGNAL 0x00000100
-#endif
-
 /* The opcode that does it; is_socket as far as known. */
 static int opcode_of(const weft__op *op, bool is_socket)
 {

@@ -15,11 +15,6 @@
 /* What can be complete at once before the kernel has to keep it in a list of its own. 64 KiB. */
 #define COMPLETIONS 4096
 
-/* In Linux 6.0 or later; liburing 2.3 knows neither. */
-#ifndef IORING_FEAT_LINKED_FILE
-#define IORING_FEAT_LINKED_FILE (1U << 12)
-#endif
-
 /* What there is no way around: waiting with a timeout, completions that are never dropped, and
  * reading from a file's own position. All in Linux 5.11. */
 #define FEATURES_NEEDED (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_RW_CUR_POS)

@@ -5,6 +5,8 @@
  */
 #include "backend/uring.h"
 
+#include "backend/call.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -77,8 +79,9 @@ static int watch_for_waiters(weft__uring *b, int fd, weft__flight *f)
 int weft__uring_watch(weft__backend *base, int fd, weft__descriptor *d)
 {
     weft__uring *b = weft__uring_of(base);
-    if (weft__uring_is_always_ready(fd))
-        return -EPERM;
+    int rc = d->generation == 0 ? weft__call_check_waitable(fd) : 0;
+    if (rc < 0)
+        return rc;
     weft__flight *f = d->watcher != NULL ? d->watcher : weft__uring_make_flight(b, d);
     if (f == NULL)
         return -ENOMEM;
@@ -99,11 +102,8 @@ void weft__uring_unwatch(weft__backend *base, int fd, weft__descriptor *d)
         if (w == NULL)
             continue;
         w->flight = NULL;
-        if (!w->is_armed) {
+        if (!w->is_armed || weft__uring_cancel(base, &w->op))
             free_watch(w);
-        } else if (weft__uring_cancel(base, &w->op)) {
-            free_watch(w);
-        }
     }
 }
 

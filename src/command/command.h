@@ -3,7 +3,7 @@
 #define WEFT_COMMAND_COMMAND_H
 
 /* What a verb returns is the exit status. */
-enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_MISUSED = 2 };
+enum { EXIT_GOOD = 0, EXIT_MISUSED = 2 };
 
 /* argv[0] is the verb. */
 int weft__command_doctor(int argc, char **argv);
