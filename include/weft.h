@@ -9,14 +9,22 @@
 #ifndef WEFT_H
 #define WEFT_H
 
+#include <weft/chan.h>
 #include <weft/debug.h>
 #include <weft/error.h>
 #include <weft/fiber.h>
 #include <weft/file.h>
+#include <weft/group.h>
 #include <weft/io.h>
+#include <weft/mailbox.h>
 #include <weft/net.h>
+#include <weft/pool.h>
+#include <weft/queue.h>
 #include <weft/scope.h>
+#include <weft/select.h>
 #include <weft/stream.h>
+#include <weft/supervise.h>
+#include <weft/sync.h>
 #include <weft/time.h>
 #include <weft/version.h>
 

@@ -218,6 +218,13 @@ WEFT_API int weft_interrupt(weft_fiber fiber, weft_value value);
 WEFT_SWITCHPOINT int weft_terminate(weft_fiber fiber, double grace_s);
 
 /**
+ * While the caller is being ended by weft_terminate with a grace time, or by a parent that is: the
+ * seconds of it that are left, for clean-up to use (WEFT_SHIELD(weft_grace()) { }). 0 if it was just
+ * cancelled, or is not being ended.
+ */
+WEFT_API double weft_grace(void);
+
+/**
  * Stop a fiber, then run the same function with the same argument under the same id. Its children
  * are ended first; its name, its parent and those who await it stay. One that has ended, and was
  * not awaited yet, runs again. Returns when the old run is over.

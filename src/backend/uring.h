@@ -46,12 +46,12 @@ typedef struct weft__completion {
 } weft__completion;
 
 /* Operations on one descriptor that the kernel has or will get. */
-typedef enum weft__line {
-    WEFT__LINE_IN,  /* those that read: only the first is started */
-    WEFT__LINE_OUT, /* those that write: likewise */
-    WEFT__LINE_ANY, /* those that need not wait for each other: all are started */
-    WEFT__LINES,
-} weft__line;
+typedef enum weft__uring_way {
+    WEFT__WAY_IN,  /* those that read: only the first is started */
+    WEFT__WAY_OUT, /* those that write: likewise */
+    WEFT__WAY_ANY, /* those that need not wait for each other: all are started */
+    WEFT__WAYS,
+} weft__uring_way;
 
 /* What many operations received or accepted and nobody took. */
 typedef struct weft__kept {
@@ -74,7 +74,7 @@ typedef struct weft__watch {
  * as long as the backend. */
 typedef struct weft__flight {
     /* One cache line: every operation touches it. */
-    weft__list lines[WEFT__LINES];
+    weft__list lines[WEFT__WAYS];
     weft__descriptor *descriptor;
     weft__kept *kept; /* NULL: nothing */
 
@@ -176,7 +176,7 @@ static inline weft__op *weft__uring_first(const weft__list *line)
 }
 
 /* Where an operation waits for its turn. */
-weft__line weft__uring_line(const weft__op *op);
+weft__uring_way weft__uring_way_of(const weft__op *op);
 
 /* An entry for the submission queue; NULL: it is full, and is emptied in the next poll. */
 static inline struct io_uring_sqe *weft__uring_entry(weft__uring *b)
@@ -240,9 +240,9 @@ bool weft__uring_recall_many(weft__uring *b, weft__many *m);
 /* A fiber that reads from the descriptor of its own loop, inside it, must not wait for that. */
 void weft__uring_make_way(weft__uring *b, weft__flight *f, const weft__op *op);
 /* Does someone wait in this line behind the first? */
-bool weft__uring_has_next(weft__uring *b, int fd, weft__line which);
+bool weft__uring_has_next(weft__uring *b, int fd, weft__uring_way which);
 /* The turn of those who wait in a line has come. */
-void weft__uring_start_next(weft__uring *b, int fd, weft__line which);
+void weft__uring_start_next(weft__uring *b, int fd, weft__uring_way which);
 /* The result of an operation from what was kept; WEFT__OP_PENDING: that does not concern it. */
 intptr_t weft__uring_take_kept(weft__uring *b, weft__flight *f, weft__op *op);
 /* The descriptor is closed: what was kept for it goes. */

@@ -58,11 +58,11 @@ static void clear(weft__uring *b, weft__flight *f, bool must_flush)
 {
     f->descriptor->is_closing = true;
     bool is_any_started = false;
-    for (int i = 0; i < WEFT__LINES; i++)
+    for (int i = 0; i < WEFT__WAYS; i++)
         is_any_started |= recall_line(b, &f->lines[i]);
     if (is_any_started && must_flush)
         weft__uring_flush(b);
-    for (int i = 0; i < WEFT__LINES; i++)
+    for (int i = 0; i < WEFT__WAYS; i++)
         end_line(b, &f->lines[i]);
     weft__uring_drop_kept(b, f);
     f->is_known = false;

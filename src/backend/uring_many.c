@@ -231,7 +231,7 @@ void weft__uring_many_completed(weft__uring *b, weft__many *m, const weft__compl
     if (!(c->flags & IORING_CQE_F_MORE)) {
         note_end(m, c->result);
         /* Before others on the descriptor have their turn. */
-        if (m->is_closing || weft__uring_has_next(b, m->op.fd, WEFT__LINE_IN))
+        if (m->is_closing || weft__uring_has_next(b, m->op.fd, WEFT__WAY_IN))
             keep(b, m);
         weft__uring_land_many(b, m);
         if (m->is_closing) {
@@ -274,6 +274,6 @@ bool weft__uring_many_close(weft__backend *base, weft__many *m)
     keep(b, m); /* before the next one has its turn */
     if (m->is_armed)
         weft__uring_recall_many(b, m);
-    weft__uring_start_next(b, m->op.fd, WEFT__LINE_IN);
+    weft__uring_start_next(b, m->op.fd, WEFT__WAY_IN);
     return true;
 }

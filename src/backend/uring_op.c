@@ -24,26 +24,26 @@ static void start(weft__uring *b, weft__op *op);
 
 /* Lines and descriptors. */
 
-weft__line weft__uring_line(const weft__op *op)
+weft__uring_way weft__uring_way_of(const weft__op *op)
 {
     switch (op->code) {
     case WEFT__OP_READ:
-        return op->u.buffer.offset < 0 ? WEFT__LINE_IN : WEFT__LINE_ANY;
+        return op->u.buffer.offset < 0 ? WEFT__WAY_IN : WEFT__WAY_ANY;
     case WEFT__OP_READV:
-        return op->u.vector.offset < 0 ? WEFT__LINE_IN : WEFT__LINE_ANY;
+        return op->u.vector.offset < 0 ? WEFT__WAY_IN : WEFT__WAY_ANY;
     case WEFT__OP_RECV:
     case WEFT__OP_RECVMSG:
     case WEFT__OP_ACCEPT:
-        return WEFT__LINE_IN;
+        return WEFT__WAY_IN;
     case WEFT__OP_WRITE:
-        return op->u.buffer.offset < 0 ? WEFT__LINE_OUT : WEFT__LINE_ANY;
+        return op->u.buffer.offset < 0 ? WEFT__WAY_OUT : WEFT__WAY_ANY;
     case WEFT__OP_WRITEV:
-        return op->u.vector.offset < 0 ? WEFT__LINE_OUT : WEFT__LINE_ANY;
+        return op->u.vector.offset < 0 ? WEFT__WAY_OUT : WEFT__WAY_ANY;
     case WEFT__OP_SEND:
     case WEFT__OP_SENDMSG:
-        return WEFT__LINE_OUT;
+        return WEFT__WAY_OUT;
     default:
-        return WEFT__LINE_ANY;
+        return WEFT__WAY_ANY;
     }
 }
 
@@ -53,7 +53,7 @@ weft__flight *weft__uring_make_flight(weft__uring *b, weft__descriptor *d)
     if (posix_memalign((void **)&f, CACHE_LINE, sizeof *f) != 0)
         return NULL;
     *f = (weft__flight){.descriptor = d};
-    for (int i = 0; i < WEFT__LINES; i++)
+    for (int i = 0; i < WEFT__WAYS; i++)
         weft__list_init(&f->lines[i]);
     d->watcher = f;
     weft__list_insert(&b->flights, &f->all);
@@ -115,22 +115,22 @@ static bool serve_kept(weft__uring *b, weft__flight *f, weft__op *op)
 }
 
 /* The first that waits for its turn on a descriptor has it now; NULL: nobody does. */
-static weft__op *find_next(weft__uring *b, int fd, weft__line which)
+static weft__op *find_next(weft__uring *b, int fd, weft__uring_way which)
 {
-    weft__flight *f = which != WEFT__LINE_ANY ? weft__uring_flight(b, fd) : NULL;
+    weft__flight *f = which != WEFT__WAY_ANY ? weft__uring_flight(b, fd) : NULL;
     if (f == NULL || f->descriptor->is_closing || weft__list_is_empty(&f->lines[which]))
         return NULL;
     weft__op *next = weft__uring_first(&f->lines[which]);
     return next->progress & WEFT__STARTED || !weft__list_is_empty(&next->turn) ? NULL : next;
 }
 
-bool weft__uring_has_next(weft__uring *b, int fd, weft__line which)
+bool weft__uring_has_next(weft__uring *b, int fd, weft__uring_way which)
 {
     const weft__flight *f = weft__uring_flight(b, fd);
     return f != NULL && f->lines[which].next != f->lines[which].prev;
 }
 
-void weft__uring_start_next(weft__uring *b, int fd, weft__line which)
+void weft__uring_start_next(weft__uring *b, int fd, weft__uring_way which)
 {
     weft__op *next;
     while ((next = find_next(b, fd, which)) != NULL) {
@@ -146,7 +146,7 @@ void weft__uring_start_next(weft__uring *b, int fd, weft__line which)
 static void leave_line(weft__uring *b, weft__op *op)
 {
     weft__list_remove(&op->link);
-    weft__uring_start_next(b, op->fd, weft__uring_line(op));
+    weft__uring_start_next(b, op->fd, weft__uring_way_of(op));
 }
 
 /* Starting and cancelling. */
@@ -226,9 +226,9 @@ void weft__uring_enter_waiting(weft__uring *b)
 
 void weft__uring_launch(weft__uring *b, weft__flight *f, weft__op *op, weft__key_kind kind)
 {
-    weft__line which = weft__uring_line(op);
+    weft__uring_way which = weft__uring_way_of(op);
     weft__list *line = f != NULL ? &f->lines[which] : NULL;
-    bool is_next = line == NULL || which == WEFT__LINE_ANY || weft__list_is_empty(line);
+    bool is_next = line == NULL || which == WEFT__WAY_ANY || weft__list_is_empty(line);
     if (line != NULL)
         weft__list_insert(line, &op->link);
     b->base.pending += !op->is_own;
@@ -239,7 +239,7 @@ void weft__uring_launch(weft__uring *b, weft__flight *f, weft__op *op, weft__key
 
 void weft__uring_make_way(weft__uring *b, weft__flight *f, const weft__op *op)
 {
-    const weft__list *line = &f->lines[WEFT__LINE_IN];
+    const weft__list *line = &f->lines[WEFT__WAY_IN];
     if (LIKELY(weft__list_is_empty(line)) || !weft__uring_is_many(weft__uring_first(line)))
         return;
     weft__many *m = CONTAINER_OF(weft__uring_first(line), weft__many, op);
@@ -273,7 +273,7 @@ intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
     }
     if (!weft__uring_is_native(b, op, f))
         return weft__ready_submit(&b->ready, op);
-    if (f != NULL && weft__uring_line(op) == WEFT__LINE_IN)
+    if (f != NULL && weft__uring_way_of(op) == WEFT__WAY_IN)
         weft__uring_make_way(b, f, op);
     if (op->code == WEFT__OP_WAIT) { /* readiness that is there already is told at once */
         weft__facts ignored = {0};
@@ -290,7 +290,8 @@ static bool is_free_to_go(weft__uring *b, const weft__op *op)
 {
     weft__flight *f = weft__uring_note(b, op->fd);
     return f != NULL && !f->descriptor->is_closing && f->kept == NULL &&
-           weft__list_is_empty(&f->lines[weft__uring_line(op)]) && weft__uring_is_native(b, op, f);
+           weft__list_is_empty(&f->lines[weft__uring_way_of(op)]) &&
+           weft__uring_is_native(b, op, f);
 }
 
 int weft__uring_submit_linked(weft__backend *base, weft__op *const *ops, size_t count)
@@ -312,7 +313,7 @@ int weft__uring_submit_linked(weft__backend *base, weft__op *const *ops, size_t 
         weft__list_init(&op->turn);
         weft__flight *f = weft__uring_note(b, op->fd);
         weft__list_init(&op->link);
-        weft__list_insert(&f->lines[WEFT__LINE_ANY], &op->link);
+        weft__list_insert(&f->lines[WEFT__WAY_ANY], &op->link);
         op->key = weft__key_make(b, op, WEFT__KEY_OP);
         b->base.pending++;
         start(b, op);
@@ -370,7 +371,7 @@ bool weft__uring_recall_many(weft__uring *b, weft__many *m)
 static void finish(weft__uring *b, weft__op *op, intptr_t result)
 {
     int fd = op->fd;
-    weft__line which = weft__uring_line(op);
+    weft__uring_way which = weft__uring_way_of(op);
     bool is_alone = op->link.next == op->link.prev; /* in its line, or in none */
     if (op->progress & WEFT__CHAINED && op->after != NULL)
         op->after->before = NULL;

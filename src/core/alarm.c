@@ -84,6 +84,15 @@ weft_value weft__refuse(weft__cord *c)
     return weft__alarm_take(f);
 }
 
+weft_value weft__settle(weft__fiber *f, weft_value result)
+{
+    f->was_struck = result == -ECANCELED && (f->is_interrupted || f->alarm);
+    if (f->was_struck)
+        result = f->is_interrupted ? f->interrupt_value : weft__alarm_take(f);
+    f->is_interrupted = false;
+    return result;
+}
+
 void weft__fiber_end(weft__cord *c, weft__fiber *f, weft_value value, weft__end why)
 {
     f->is_stopped = true;

@@ -25,6 +25,13 @@ weft_value weft__alarm_take(weft__fiber *f);
 /* A blocking call of the current fiber, whose alarm is set, fails with this. */
 weft_value weft__refuse(weft__cord *c);
 
+/*
+ * What a wait returns that could not be cut short at once (its leave said false) and ends with
+ * result. A cancel that came in time, -ECANCELED, is told as what caused it; one that came too late
+ * strikes at the next call.
+ */
+weft_value weft__settle(weft__fiber *f, weft_value result);
+
 /* Why a fiber is told to end. */
 typedef enum weft__end {
     WEFT__END_AS_TOLD,     /* its value is the one it was given */

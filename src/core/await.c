@@ -11,19 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool leave_await(weft__fiber *f)
-{
-    weft__list_remove(&f->awaiter.link);
-    return true;
-}
-
 static const weft__wait_kind waits_await = {"the end of", .is_for_fiber = true,
-                                            .leave = leave_await};
-
-static void wake_with_value(weft__awaiter *a, weft_value value)
-{
-    weft__wake(weft__cord_self, a->fiber, value, WEFT__TAIL);
-}
+                                            .leave = weft__leave_line};
 
 weft_value weft_await(weft_fiber fiber)
 {
@@ -40,10 +29,7 @@ weft_value weft_await(weft_fiber fiber)
         return -EDEADLK;
     if (UNLIKELY(self->alarm))
         return weft__refuse(c);
-    self->awaiter.fiber = self;
-    self->awaiter.ended = wake_with_value;
-    weft__list_insert(&f->awaiters, &self->awaiter.link);
-    return weft__wait(c, &waits_await, f);
+    return weft__line_wait(c, &f->awaiters, &waits_await, f);
 }
 
 /* A wait for several fibers, on the heap: there may be many, and stacks are small. */
@@ -54,7 +40,7 @@ typedef struct crowd {
     weft_value *out; /* of all, or of the first; never NULL */
     int first;       /* index of the first to end, or of the first to fail; -1: none yet */
     struct member {
-        weft__awaiter awaiter;
+        weft__waiter waiter;
         struct crowd *crowd;
     } members[];
 } crowd;
@@ -62,7 +48,7 @@ typedef struct crowd {
 static void leave_members(crowd *w)
 {
     for (size_t i = 0; i < w->n; i++)
-        weft__list_remove(&w->members[i].awaiter.link);
+        weft__line_leave(&w->members[i].waiter);
 }
 
 static bool leave_crowd(weft__fiber *f)
@@ -85,9 +71,9 @@ static int index_of(const crowd *w, const struct member *m)
     return (int)(m - w->members);
 }
 
-static void any_ended(weft__awaiter *a, weft_value value)
+static void any_ended(weft__waiter *one, weft_value value)
 {
-    struct member *m = CONTAINER_OF(a, struct member, awaiter);
+    struct member *m = CONTAINER_OF(one, struct member, waiter);
     crowd *w = m->crowd;
     w->first = index_of(w, m);
     w->out[0] = value;
@@ -95,9 +81,9 @@ static void any_ended(weft__awaiter *a, weft_value value)
     finish_crowd(w);
 }
 
-static void one_of_all_ended(weft__awaiter *a, weft_value value)
+static void one_of_all_ended(weft__waiter *one, weft_value value)
 {
-    struct member *m = CONTAINER_OF(a, struct member, awaiter);
+    struct member *m = CONTAINER_OF(one, struct member, waiter);
     crowd *w = m->crowd;
     w->out[index_of(w, m)] = value;
     w->left--;
@@ -135,9 +121,7 @@ static int crowd_new(weft__cord *c, const weft_fiber *f, size_t n, crowd **out)
     *w = (crowd){.waiter = c->current, .left = n, .n = n, .first = -1};
     w->out = (weft_value *)&w->members[n];
     for (size_t i = 0; i < n; i++) {
-        w->members[i].crowd = w;
-        w->members[i].awaiter.fiber = c->current;
-        weft__list_init(&w->members[i].awaiter.link);
+        w->members[i] = (struct member){.waiter.fiber = c->current, .crowd = w};
     }
     *out = w;
     return 0;
@@ -157,17 +141,17 @@ static weft_value value_of_twin(const crowd *w, const weft_fiber *f, size_t i)
  * returned; cut short or not, the members are out of all places afterwards.
  */
 static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
-                      void (*ended)(weft__awaiter *a, weft_value value))
+                      void (*ended)(weft__waiter *one, weft_value value))
 {
     for (size_t i = 0; i < w->n && w->left > 0; i++) {
         weft__fiber *one = weft__fiber_find(c, f[i]);
-        w->members[i].awaiter.ended = ended;
+        w->members[i].waiter.served = ended;
         if (one == NULL)
-            ended(&w->members[i].awaiter, value_of_twin(w, f, i));
+            ended(&w->members[i].waiter, value_of_twin(w, f, i));
         else if (one->phase == WEFT__ENDED)
-            ended(&w->members[i].awaiter, weft__fiber_collect(c, one));
+            ended(&w->members[i].waiter, weft__fiber_collect(c, one));
         else
-            weft__list_insert(&one->awaiters, &w->members[i].awaiter.link);
+            weft__line_join(&one->awaiters, &w->members[i].waiter);
     }
     if (w->left == 0)
         return 0;
@@ -263,6 +247,7 @@ int weft_terminate(weft_fiber fiber, double grace_s)
         return rc;
     if (f->phase != WEFT__ENDED && weft__tree_is_above(f, c->current))
         return -EDEADLK;
+    f->grace_ns = grace_s > 0 ? weft__deadline(c, grace_s) : 0;
     weft_cancel(fiber);
     if (grace_s == 0)
         weft_snooze(); /* it is at the front of the queue: let it */

@@ -5,6 +5,8 @@
 #include "core/alarm.h"
 #include "core/sched.h"
 
+#include <stdlib.h>
+
 /* Nobody holds a fiber that is in one of these; there is nothing to take it out of. */
 static bool leave_nothing(weft__fiber *f)
 {
@@ -134,11 +136,19 @@ static int schedule_here(weft__cord *c, weft__fiber *f, weft_value value)
     return 0;
 }
 
+/* Too late or not wanted: as the header says. */
+static void schedule_by_letter(weft__cord *c, weft__letter *l)
+{
+    if (c != NULL)
+        weft_schedule(l->fiber, l->value);
+    free(l);
+}
+
 int weft_schedule(weft_fiber fiber, weft_value value)
 {
     weft__cord *c = weft__cord_self; /* a thread that only sends need not become a cord */
     if (c == NULL || (fiber != 0 && weft__fiber_cord(fiber) != c->index))
-        return weft__cord_send(weft__fiber_cord(fiber), fiber, value);
+        return weft__cord_send(fiber, value, schedule_by_letter);
     weft__fiber *f = weft__fiber_find(c, fiber);
     if (f == NULL || f->phase == WEFT__ENDED)
         return -ESRCH;

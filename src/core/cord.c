@@ -80,12 +80,21 @@ static void leave_registry(weft__cord *c)
     pthread_mutex_unlock(&registry.lock);
 }
 
-static void free_letters(weft__letter *l)
+/* Deliver what is in the inbox, the oldest first. here is NULL if the cord is no more. */
+static void deliver_all(weft__cord *c, weft__cord *here)
 {
-    while (l != NULL) {
-        weft__letter *next = l->next;
-        free(l);
-        l = next;
+    weft__letter *newest = atomic_exchange_explicit(&c->inbox, NULL, memory_order_acquire);
+    weft__letter *oldest = NULL;
+    while (newest != NULL) {
+        weft__letter *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != NULL) {
+        weft__letter *next = oldest->next;
+        oldest->deliver(here, oldest);
+        oldest = next;
     }
 }
 
@@ -94,7 +103,7 @@ static void free_cord(weft__cord *c)
     for (uint32_t i = 0; i < c->chunks_count; i++)
         free(c->chunks[i]);
     free(c->chunks);
-    free_letters(atomic_load(&c->inbox));
+    deliver_all(c, NULL);
     weft__runqueue_close(&c->runqueue);
     weft__stack_pool_close(&c->stacks);
     if (c->backend != NULL)
@@ -236,42 +245,50 @@ static void post(weft__cord *c, weft__letter *l)
         c->backend->type->wake(c->backend);
 }
 
-int weft__cord_send(uint32_t index, weft_fiber fiber, weft_value value)
+/*
+ * The lock keeps the cord from going away; readers take none. A thread must not be cancelled while
+ * it holds it, and to wake is a system call where that could happen.
+ */
+int weft__cord_post(weft__letter *l)
 {
-    weft__letter *l = malloc(sizeof *l);
-    if (l == NULL)
-        return -ENOMEM;
-    *l = (weft__letter){NULL, fiber, value};
-    /* The lock keeps the cord from going away; readers take none. A thread must not be cancelled
-     * while it holds it, and to wake is a system call where that could happen. */
     int cancel_state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     pthread_mutex_lock(&registry.lock);
-    weft__cord *c = fiber != 0 ? registry.cords[index] : NULL;
+    weft__cord *c = l->fiber != 0 ? registry.cords[weft__fiber_cord(l->fiber)] : NULL;
     if (c != NULL)
         post(c, l);
     pthread_mutex_unlock(&registry.lock);
     pthread_setcancelstate(cancel_state, NULL);
-    if (c == NULL)
-        free(l);
     return c != NULL ? 0 : -ESRCH;
+}
+
+int weft__cord_send(weft_fiber fiber, weft_value value,
+                    void (*deliver)(weft__cord *c, weft__letter *l))
+{
+    weft__letter *l = malloc(sizeof *l);
+    if (l == NULL)
+        return -ENOMEM;
+    *l = (weft__letter){NULL, deliver, fiber, value};
+    int rc = weft__cord_post(l);
+    if (rc < 0)
+        free(l);
+    return rc;
+}
+
+bool weft__cord_is_bounded(uint32_t index)
+{
+    pthread_mutex_lock(&registry.lock);
+    weft__cord *c = registry.cords[index];
+    bool is_bounded =
+        c != NULL && atomic_load_explicit(&c->bounded_mailboxes, memory_order_relaxed) > 0;
+    pthread_mutex_unlock(&registry.lock);
+    return is_bounded;
 }
 
 void weft__cord_read_inbox(weft__cord *c)
 {
-    if (LIKELY(!weft__cord_has_letters(c)))
-        return;
-    weft__letter *newest = atomic_exchange_explicit(&c->inbox, NULL, memory_order_acquire);
-    weft__letter *oldest = NULL;
-    while (newest != NULL) {
-        weft__letter *next = newest->next;
-        newest->next = oldest;
-        oldest = newest;
-        newest = next;
-    }
-    for (const weft__letter *l = oldest; l != NULL; l = l->next)
-        weft_schedule(l->fiber, l->value); /* too late or not wanted: as the header says */
-    free_letters(oldest);
+    if (UNLIKELY(weft__cord_has_letters(c)))
+        deliver_all(c, c);
 }
 
 bool weft__cord_is_reachable(void)

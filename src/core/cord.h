@@ -15,10 +15,15 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-/* A request from another thread: schedule a fiber. */
+/* Something that another thread has sent. */
 typedef struct weft__letter {
     struct weft__letter *next;
-    weft_fiber fiber;
+    /*
+     * Called by the thread that it was sent to, which owns it from then on. c is NULL if that thread
+     * has ended without having read it.
+     */
+    void (*deliver)(weft__cord *c, struct weft__letter *l);
+    weft_fiber fiber; /* whom it is about */
     weft_value value;
 } weft__letter;
 
@@ -64,6 +69,7 @@ struct weft__cord {
     uint32_t index;        /* of this cord among all */
 
     _Atomic(weft__letter *) inbox; /* the newest first */
+    atomic_int bounded_mailboxes;  /* of its fibers; others read it */
 
     weft__overflow_thread overflow;
 
@@ -164,7 +170,14 @@ void weft__cord_read_inbox(weft__cord *c);
 /* Could another thread of this process still wake a fiber of this cord? */
 bool weft__cord_is_reachable(void);
 
-/* Send a letter to the cord with this index. 0, -ESRCH, -ENOMEM. */
-int weft__cord_send(uint32_t index, weft_fiber fiber, weft_value value);
+/* Does a fiber of the cord with this index have a bounded mailbox? From any thread. */
+bool weft__cord_is_bounded(uint32_t index);
+
+/* Give a letter to the cord of l->fiber. 0, or -ESRCH: then it is still the caller's. */
+int weft__cord_post(weft__letter *l);
+
+/* A new letter, posted; when it is delivered it is to be freed. 0, -ESRCH, -ENOMEM. */
+int weft__cord_send(weft_fiber fiber, weft_value value,
+                    void (*deliver)(weft__cord *c, weft__letter *l));
 
 #endif

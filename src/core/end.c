@@ -8,6 +8,7 @@
 
 #include "core/alarm.h"
 #include "core/error.h"
+#include "core/mailbox.h"
 #include "core/scope.h"
 #include "core/tree.h"
 
@@ -42,11 +43,13 @@ COLD static weft_value clean_up(weft__cord *c, weft__fiber *f, weft_value value)
     weft__scopes_drop(c, f); /* first: their memory was the function's */
     weft__defers_run(f);
     weft__scopes_drop(c, f);
-    do { /* again, if destructors leave something behind */
+    do {                                /* again, if destructors leave something behind */
+        weft__claims_lapse(&f->claims); /* before its children end, who may want the lock, say */
         weft__tree_end_children(c, f, NULL);
         weft__tree_bury(c, f);
         weft__extras_free(f);
-    } while (f->extras != NULL || f->children_count != 0);
+    } while (f->extras != NULL || f->children_count != 0 || f->claims != NULL);
+    weft__mailbox_empty(c, f);
     f->is_closing = false;
     f->no_switch = 0;
     return value_with_errors_of_children(f, value);
@@ -58,18 +61,18 @@ static inline bool needs_clean_up(const weft__fiber *f)
     uintptr_t any = (uintptr_t)f->extras | (uintptr_t)f->scope | (uintptr_t)f->raised;
     any |= f->children_count | (unsigned)f->raised_code | f->no_switch;
     any |= (uintptr_t)f->ended.next ^ (uintptr_t)&f->ended;
+    any |= (uintptr_t)f->mailbox | (uintptr_t)f->claims;
     return any != 0;
 }
 
 /* The value to everyone who waits for it; the words of an error too. */
-static void tell_awaiters(weft__fiber *f, weft_value value)
+static void tell_awaiters(weft__cord *c, weft__fiber *f, weft_value value)
 {
-    weft__list *node;
-    while ((node = weft__list_pop(&f->awaiters)) != NULL) {
-        weft__awaiter *a = CONTAINER_OF(node, weft__awaiter, link);
+    while (!weft__line_is_empty(&f->awaiters)) {
+        weft__waiter *w = f->awaiters.first;
         if (weft_is_error(value))
-            weft__error_set(a->fiber, weft__error_ref(f->error));
-        a->ended(a, value);
+            weft__error_set(w->fiber, weft__error_ref(f->error));
+        weft__serve(c, w, value);
     }
 }
 
@@ -84,21 +87,14 @@ static void tell_parent(weft__cord *c, weft__fiber *f, weft_value value)
     weft__alarm_raise(c, f->parent, WEFT__TAIL);
 }
 
-/* Keep the value for whoever awaits it later. */
-static void keep_value(weft__cord *c, weft__fiber *f, weft_value value)
+/* Keep the value for those who await it later. */
+static void keep_value(weft__cord *c, weft__fiber *f, weft_value value, uint32_t awaits)
 {
     f->phase = WEFT__ENDED;
     f->result = value;
+    f->awaits_left = awaits;
     c->ended_count++;
     weft__list_insert(&f->parent->ended, &f->sibling);
-}
-
-/* The old run is over; whether there is a new one is in value. */
-static void wake_restarters(weft__cord *c, weft__fiber *f, weft_value value)
-{
-    weft__list *node;
-    while ((node = weft__list_pop(&f->restarters)) != NULL)
-        weft__wake(c, CONTAINER_OF(node, weft__fiber, awaiter.link), value, WEFT__TAIL);
 }
 
 void weft__fiber_retire(weft__cord *c, weft__fiber *f)
@@ -109,21 +105,41 @@ void weft__fiber_retire(weft__cord *c, weft__fiber *f)
         weft__stack_release(&c->stacks, &f->stack);
 }
 
+/*
+ * Tell everyone who is to know that the fiber has ended: those who await it, and if nobody does its
+ * keeper, its monitors or its parent. Returns how often its value may still be awaited; 0: not at
+ * all, nothing is kept.
+ */
+static uint32_t tell(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    bool is_awaited = !weft__line_is_empty(&f->awaiters);
+    bool is_parent_told = is_awaited || f->keeper != NULL;
+    uint32_t awaits = !is_awaited && !f->is_unawaited;
+    tell_awaiters(c, f, value);
+    if (UNLIKELY(f->monitors != NULL))
+        awaits = weft__monitors_tell(c, f, &is_parent_told);
+    if (!is_parent_told)
+        tell_parent(c, f, value);
+    if (UNLIKELY(f->keeper != NULL)) {
+        if (f->keeper->type->ended(f->keeper, f, value))
+            return UINT32_MAX; /* as long as the keeper wants */
+        f->keeper = NULL;
+        return f->monitors != NULL ? awaits : 0;
+    }
+    return awaits;
+}
+
 /* The fiber is dead: its record is free from now on, or holds its value. */
 static void finish(weft__cord *c, weft__fiber *f, weft_value value)
 {
-    wake_restarters(c, f, -ESRCH);
+    weft__serve_all(c, &f->restarters, -ESRCH);
     if (UNLIKELY(weft_is_error(value)))
         weft__error_set(f, weft__error_of_end(f, (int)value));
     c->fibers_count--;
-    bool is_kept = weft__list_is_empty(&f->awaiters);
-    if (is_kept)
-        tell_parent(c, f, value);
-    else
-        tell_awaiters(f, value);
+    uint32_t awaits = tell(c, f, value);
     weft__tree_unlink(c, f);
-    if (is_kept && !f->is_unawaited) {
-        keep_value(c, f, value);
+    if (awaits > 0) {
+        keep_value(c, f, value, awaits);
     } else {
         f->phase = WEFT__FREE;
         f->id = 0;
@@ -135,11 +151,12 @@ static void begin_again(weft__cord *c, weft__fiber *f)
     f->is_restarting = false;
     f->is_stopped = false;
     f->refusals = 0;
+    f->grace_ns = 0;
     f->first_value = 0;
     f->phase = WEFT__ALIVE;
     weft__error_set(f, NULL);
     weft__alarm_update(f);
-    wake_restarters(c, f, 0);
+    weft__serve_all(c, &f->restarters, 0);
 }
 
 void weft__fiber_entry(intptr_t value)
@@ -162,14 +179,8 @@ void weft__fiber_entry(intptr_t value)
     weft__switch_away(c);
 }
 
-static bool leave_restart(weft__fiber *f)
-{
-    weft__list_remove(&f->awaiter.link);
-    return true;
-}
-
 static const weft__wait_kind waits_restart = {"a restart of", .is_for_fiber = true,
-                                              .leave = leave_restart};
+                                              .leave = weft__leave_line};
 
 /* Let a fiber that never ran run after all, whatever it was told since. */
 static int run_after_all(weft__cord *c, weft__fiber *f)
@@ -182,18 +193,21 @@ static int run_after_all(weft__cord *c, weft__fiber *f)
     return 0;
 }
 
-/*
- * Take a fiber from those of its parent that have ended; its error, if the parent has not been told
- * yet, it will not be told any more.
- */
-static void leave_ended(weft__cord *c, weft__fiber *f)
+/* An ended fiber is awaited, or runs again: its error is no news to its parent any more. */
+static void take_back_error(weft__fiber *f)
 {
-    weft__list_remove(&f->sibling);
-    c->ended_count--;
     if (!weft_is_error(f->result))
         return;
     weft__error_unqueue(f->parent, f->error, (int)f->result);
     weft__alarm_update(f->parent);
+}
+
+/* Take a fiber from those of its parent that have ended. */
+static void leave_ended(weft__cord *c, weft__fiber *f)
+{
+    weft__list_remove(&f->sibling);
+    c->ended_count--;
+    take_back_error(f);
 }
 
 /* Run a fiber again that has ended and was not awaited. */
@@ -208,6 +222,7 @@ static int revive(weft__cord *c, weft__fiber *f)
     weft__error_set(f, NULL);
     c->fibers_count++;
     f->is_stopped = false;
+    f->grace_ns = 0;
     f->phase = WEFT__FRESH;
     weft__alarm_update(f);
     weft__tree_link(f, f->parent);
@@ -238,8 +253,7 @@ int weft_restart(weft_fiber fiber)
         weft__fiber_end(c, f, -ECANCELED, WEFT__END_TO_RESTART);
     else
         f->is_restarting = true; /* its clean-up runs already */
-    weft__list_insert(&f->restarters, &self->awaiter.link);
-    return weft__wait_int(c, &waits_restart, f);
+    return weft__line_wait_int(c, &f->restarters, &waits_restart, f);
 }
 
 weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f)
@@ -247,6 +261,11 @@ weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f)
     weft_value value = f->result;
     if (weft_is_error(value))
         weft__error_set(c->current, weft__error_ref(f->error));
+    if (f->awaits_left > 1) {
+        f->awaits_left -= f->keeper == NULL;
+        take_back_error(f);
+        return value;
+    }
     leave_ended(c, f);
     weft__fiber_free(c, f);
     return value;
@@ -292,8 +311,10 @@ int weft__cord_end_fibers(weft__cord *c)
     for (weft__fiber *a = f; a != NULL; except = a, a = a->parent)
         weft__tree_end_children(c, a, except);
     for (weft__fiber *a = f; a != NULL; a = a->parent) {
+        weft__claims_lapse(&a->claims);
         weft__tree_bury(c, a);
         weft__extras_free(a);
+        weft__mailbox_free(c, a);
     }
     return weft__error_next(c->main);
 }

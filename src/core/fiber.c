@@ -19,12 +19,10 @@ static void init_record(weft__fiber *f, uint32_t slot)
 {
     f->slot = slot;
     weft__timer_init(&f->timer, weft__sleep_over);
-    weft__list_init(&f->awaiter.link);
+    f->waiter.fiber = f;
     weft__list_init(&f->sibling);
     weft__list_init(&f->children);
     weft__list_init(&f->ended);
-    weft__list_init(&f->awaiters);
-    weft__list_init(&f->restarters);
 }
 
 COLD int weft__cord_add_chunk(weft__cord *c)
@@ -99,6 +97,24 @@ static int take_record(weft__cord *c, size_t stack_bytes, weft__fiber **out)
     return 0;
 }
 
+void weft__claims_lapse(weft__claim **claims)
+{
+    weft__claim *first;
+    while ((first = *claims) != NULL) {
+        weft__claim_drop(first);
+        first->lapse(first);
+    }
+}
+
+/* What few fibers leave behind in their record. */
+COLD static void clear_rare(weft__fiber *f)
+{
+    weft__error_set(f, NULL);
+    weft__claims_lapse(&f->monitors);
+    f->keeper = NULL;
+    f->grace_ns = 0;
+}
+
 void weft__fiber_free(weft__cord *c, weft__fiber *f)
 {
     f->id = 0;
@@ -109,8 +125,9 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     f->name[0] = '\0';
     f->arg_room = 0;
     f->refusals = 0;
-    if (UNLIKELY(f->error != NULL))
-        weft__error_set(f, NULL);
+    uintptr_t rare = (uintptr_t)f->error | (uintptr_t)f->monitors | (uintptr_t)f->keeper;
+    if (UNLIKELY((rare | (uintptr_t)f->grace_ns) != 0))
+        clear_rare(f);
     if (f->stack.low != NULL && f->stack_bytes == 0 && c->warm_count < WARM_MAX) {
         c->warm_count++;
         weft__list_insert(c->warm.next, &f->sibling);

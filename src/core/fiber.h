@@ -10,7 +10,10 @@
 
 #include "arch/context.h"
 #include "base/list.h"
+#include "core/claim.h"
+#include "core/keeper.h"
 #include "core/limits.h"
+#include "core/line.h"
 #include "core/runqueue.h"
 #include "core/stack.h"
 #include "core/timer.h"
@@ -43,17 +46,6 @@ typedef struct weft__wait_kind {
      */
     bool (*leave)(weft__fiber *f);
 } weft__wait_kind;
-
-/* Someone who waits for a fiber's end: in the fiber's list until then. */
-typedef struct weft__awaiter {
-    weft__list link;
-    weft__fiber *fiber; /* who waits */
-    /*
-     * Called at the end, with the link taken out already: keeps the value, wakes the waiter if that
-     * was all it waited for.
-     */
-    void (*ended)(struct weft__awaiter *a, weft_value value);
-} weft__awaiter;
 
 /*
  * The C++ runtime's notes on exceptions in flight, as the ABI lays them out: for each fiber its
@@ -88,8 +80,8 @@ struct weft__fiber {
     const weft__wait_kind *waits_in; /* NULL: it does not wait */
     void *wait_object;               /* the kind's own */
     int64_t wait_since_ns;
-    weft__awaiter awaiter; /* for the wait for one fiber */
-    weft__timer timer;     /* for sleep */
+    weft__waiter waiter; /* for the wait in one line */
+    weft__timer timer;   /* for sleep */
 
     weft_fiber id; /* 0: the record is free */
     uint32_t slot;
@@ -107,8 +99,13 @@ struct weft__fiber {
     uint32_t children_count; /* alive */
     uint32_t join_left;      /* wake joiner when so few are left */
     weft__fiber *joiner;     /* waits for the children to end; NULL: nobody */
-    weft__list awaiters;     /* of its end */
-    weft__list restarters;   /* fibers in weft_restart of this one */
+    weft__line awaiters;     /* of its end */
+    weft__line restarters;   /* fibers in weft_restart of this one */
+    weft__keeper *keeper;    /* told of its end in its parent's place; NULL: nobody */
+    weft__keeper *nursery;   /* the keeper of the children that it will have; NULL: none */
+    void *kept_as;           /* the keeper's own */
+    weft__claim *monitors;   /* told of its end by a message; NULL: nobody */
+    uint32_t awaits_left;    /* once it has ended: as often it can be awaited */
 
     /* Errors and cancellation. */
     weft__error *error;       /* the last one; NULL: none */
@@ -129,6 +126,10 @@ struct weft__fiber {
     weft_value first_value;
     weft_value interrupt_value; /* meaningless unless is_interrupted */
     weft__scope *scope;         /* the innermost open one; NULL: none */
+    int64_t grace_ns;           /* told to end by then; 0: no time was given, or not told */
+
+    struct weft__mailbox *mailbox; /* NULL: nobody has told it anything yet */
+    weft__claim *claims;           /* what it holds; NULL: nothing */
 
     weft__extras *extras; /* NULL: none */
     int64_t cpu_ns;
@@ -159,6 +160,9 @@ void weft__fiber_rewind(weft__fiber *f);
  * Give back a record that is out of the tree and waits nowhere. Its stack may be the running one.
  */
 void weft__fiber_free(weft__cord *c, weft__fiber *f);
+
+/* What the fiber holds, or what is held of it, lapses. */
+void weft__claims_lapse(weft__claim **claims);
 
 /* Free what only some fibers have. */
 void weft__extras_free(weft__fiber *f);

@@ -41,20 +41,12 @@ static const weft__wait_kind waits_op[WEFT__OP_COUNT] = {
     [WEFT__OP_CALL] = {"a call on another thread", .leave = leave_op},
 };
 
-/*
- * A cancel that came in time is told as what caused it; one that came too late strikes at the next
- * call.
- */
 static void op_done(weft__op *op, intptr_t result)
 {
     weft__cord *c = weft__cord_self;
     weft__fiber *f = op->owner;
     weft__unhold_op(c, f);
-    f->was_struck = result == -ECANCELED && (f->is_interrupted || f->alarm);
-    if (f->was_struck)
-        result = f->is_interrupted ? f->interrupt_value : weft__alarm_take(f);
-    f->is_interrupted = false;
-    weft__wake(c, f, result, WEFT__TAIL);
+    weft__wake(c, f, weft__settle(f, result), WEFT__TAIL);
 }
 
 intptr_t weft__finish_at_once(weft__cord *c, intptr_t result)

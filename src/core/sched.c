@@ -35,6 +35,12 @@ void weft__unpark(weft__cord *c, weft__fiber *f)
         weft__make_runnable(c, f, f->value, WEFT__TAIL);
 }
 
+bool weft__leave_line(weft__fiber *f)
+{
+    weft__line_leave(&f->waiter);
+    return true;
+}
+
 COLD static void account(weft__cord *c)
 {
     int64_t now = weft__clock_ns();

@@ -91,6 +91,44 @@ static inline int weft__wait_int(weft__cord *c, const weft__wait_kind *kind, voi
     return weft__switch_int(c);
 }
 
+/* Take a waiter out of its line: what it waited for has happened, and value says what. */
+static inline void weft__serve(weft__cord *c, weft__waiter *w, weft_value value)
+{
+    weft__line_leave(w);
+    if (LIKELY(w->served == NULL))
+        weft__wake(c, w->fiber, value, WEFT__TAIL);
+    else
+        w->served(w, value);
+}
+
+/* The same for all who wait. */
+static inline void weft__serve_all(weft__cord *c, weft__line *line, weft_value value)
+{
+    while (!weft__line_is_empty(line))
+        weft__serve(c, line->first, value);
+}
+
+/* A wait in line is cut short; for weft__wait_kind. */
+bool weft__leave_line(weft__fiber *f);
+
+/*
+ * The current fiber, whose alarm is not set, waits in line until it is served; returns what with.
+ * The leave of kind is weft__leave_line, or does the same and more.
+ */
+static inline weft_value weft__line_wait(weft__cord *c, weft__line *line,
+                                         const weft__wait_kind *kind, void *object)
+{
+    weft__line_join(line, &c->current->waiter);
+    return weft__wait(c, kind, object);
+}
+
+static inline int weft__line_wait_int(weft__cord *c, weft__line *line, const weft__wait_kind *kind,
+                                      void *object)
+{
+    weft__line_join(line, &c->current->waiter);
+    return weft__wait_int(c, kind, object);
+}
+
 /*
  * Arm a timer of a fiber, disarm it, or note that it has fired: a timer that is not a daemon's is
  * something that main's suspend waits for.

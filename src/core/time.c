@@ -2,7 +2,10 @@
 #include "core/alarm.h"
 
 #include <weft/error.h>
+#include <weft/fiber.h>
 #include <weft/time.h>
+
+#include <math.h>
 
 int64_t weft__deadline(weft__cord *c, double seconds)
 {
@@ -63,4 +66,16 @@ int weft_sleep(double seconds)
     if (at_ns != WEFT__NEVER)
         weft__hold_timer(c, f, &f->timer, at_ns);
     return weft__wait_int(c, &waits_sleep, NULL);
+}
+
+double weft_grace(void)
+{
+    weft__cord *c = weft__cord_here();
+    int64_t by_ns = c != NULL ? c->current->grace_ns : 0;
+    if (by_ns == 0)
+        return 0;
+    if (by_ns == WEFT__NEVER)
+        return INFINITY;
+    int64_t left_ns = by_ns - weft__cord_look(c);
+    return left_ns > 0 ? (double)left_ns / 1e9 : 0;
 }

@@ -11,6 +11,8 @@ void weft__tree_link(weft__fiber *f, weft__fiber *parent)
     f->parent = parent;
     weft__list_insert(&parent->children, &f->sibling);
     parent->children_count++;
+    if (UNLIKELY(parent->nursery != NULL))
+        parent->nursery->type->joined(parent->nursery, f);
 }
 
 /* A child less: is that what the parent's joiner waits for? */
@@ -76,6 +78,7 @@ static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *exce
         }
         if (child->is_stopped && !child->is_restarting)
             continue;
+        child->grace_ns = f->grace_ns;
         weft__fiber_end(c, child, -ECANCELED, why);
     }
 }
@@ -111,6 +114,10 @@ int weft_attach(weft_fiber fiber, weft_fiber parent)
         return weft_fail(-EINVAL, "a fiber cannot be moved under itself or its own children");
     if (to->phase == WEFT__ENDING)
         return weft_fail(-EINVAL, "the new parent is ending");
+    if (f->keeper != NULL) {
+        f->keeper->type->left(f->keeper, f);
+        f->keeper = NULL;
+    }
     weft__tree_unlink(c, f);
     weft__tree_link(f, to);
     return 0;

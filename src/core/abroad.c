@@ -1,0 +1,140 @@
+/*
+ * Messages to fibers of other threads. Mostly a letter that says "tell it this", and is forgotten.
+ *
+ * To a thread in which a mailbox is bounded goes a parcel: it waits there until the mailbox has
+ * room, among those who wait, and comes back with the answer, for which the sender waits. A sender
+ * that is cancelled meanwhile sends a recall after it: the parcel comes back sooner, with
+ * -ECANCELED, or has been accepted already.
+ */
+#include "core/abroad.h"
+
+#include "core/alarm.h"
+#include "core/mailbox.h"
+
+#include <weft/mailbox.h>
+
+#include <stdlib.h>
+
+/* Owned by the thread that it is at. */
+typedef struct parcel {
+    weft__letter letter; /* there: to the one who is told; back: to the sender, with the answer */
+    weft__waiter waiter; /* there: in the line of those who wait for room */
+    weft_fiber sender;   /* these three never change */
+    weft_fiber receiver;
+    weft_value message;
+} parcel;
+
+static parcel *parcel_of(weft__letter *l)
+{
+    return CONTAINER_OF(l, parcel, letter);
+}
+
+static const weft__wait_kind waits_recall = {.name = "a message to come back"};
+
+static bool recall(weft__fiber *f);
+
+static const weft__wait_kind waits_answer = {"room in a mailbox of another thread",
+                                             .leave = recall};
+
+/* The answer is there. A sender that is being ended with its thread does not wait any more. */
+static void deliver_answer(weft__cord *c, weft__letter *l)
+{
+    parcel *p = parcel_of(l);
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, p->sender) : NULL;
+    bool is_awaited = f != NULL && f->wait_object == p &&
+                      (f->waits_in == &waits_answer || f->waits_in == &waits_recall);
+    if (is_awaited)
+        weft__wake(c, f, weft__settle(f, l->value), WEFT__TAIL);
+    free(p);
+}
+
+/* Send the parcel back with an answer. */
+static void answer(parcel *p, weft_value value)
+{
+    p->letter = (weft__letter){NULL, deliver_answer, p->sender, value};
+    if (weft__cord_post(&p->letter) < 0)
+        free(p); /* nobody is left to read it */
+}
+
+static void answer_waiter(weft__waiter *w, weft_value value)
+{
+    answer(CONTAINER_OF(w, parcel, waiter), value);
+}
+
+static void deliver_parcel(weft__cord *c, weft__letter *l)
+{
+    parcel *p = parcel_of(l);
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, p->receiver) : NULL;
+    if (f == NULL || f->phase == WEFT__ENDED) {
+        answer(p, -ESRCH);
+        return;
+    }
+    int rc = weft_try_tell(p->receiver, p->message);
+    if (rc != -EAGAIN) {
+        answer(p, rc);
+        return;
+    }
+    p->waiter = (weft__waiter){.served = answer_waiter, .data = &p->message, .how = WEFT__BACK};
+    weft__line_join(&f->mailbox->passage.senders, &p->waiter);
+}
+
+/* The recalled parcel may have gone back already: it is looked for, not looked at. */
+static void deliver_recall(weft__cord *c, weft__letter *l)
+{
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
+    weft__waiter *w = f != NULL && f->mailbox != NULL ? f->mailbox->passage.senders.first : NULL;
+    while (w != NULL && CONTAINER_OF(w, parcel, waiter) != (parcel *)l->value)
+        w = weft__line_after(w);
+    free(l);
+    if (w == NULL)
+        return;
+    weft__line_leave(w);
+    answer_waiter(w, -ECANCELED);
+}
+
+/* Without memory for a recall the sender waits on: the answer comes in any case. */
+static bool recall(weft__fiber *f)
+{
+    const parcel *p = f->wait_object;
+    f->waits_in = &waits_recall;
+    weft__cord_send(p->receiver, (weft_value)p, deliver_recall);
+    return false;
+}
+
+static void deliver_message(weft__cord *c, weft__letter *l)
+{
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
+    if (f != NULL && f->phase != WEFT__ENDED)
+        weft__mailbox_force(c, f, l->value);
+    free(l);
+}
+
+static int send_parcel(weft_fiber fiber, weft_value value)
+{
+    weft__cord *c = weft__cord_here();
+    parcel *p = c != NULL ? malloc(sizeof *p) : NULL;
+    if (p == NULL)
+        return -ENOMEM;
+    weft__fiber *self = c->current;
+    if (self->alarm) {
+        free(p);
+        return (int)weft__refuse(c);
+    }
+    *p = (parcel){.letter = {NULL, deliver_parcel, fiber, 0},
+                  .sender = self->id,
+                  .receiver = fiber,
+                  .message = value};
+    int rc = weft__cord_post(&p->letter);
+    if (rc < 0) {
+        free(p);
+        return rc;
+    }
+    return weft__wait_int(c, &waits_answer, p);
+}
+
+int weft__tell_abroad(weft_fiber fiber, weft_value value)
+{
+    if (weft__cord_is_bounded(weft__fiber_cord(fiber)))
+        return send_parcel(fiber, value);
+    return weft__cord_send(fiber, value, deliver_message);
+}

@@ -1,0 +1,160 @@
+/* Mailboxes: telling, receiving, and messages between threads. */
+#include "core/mailbox.h"
+
+#include "core/abroad.h"
+#include "core/alarm.h"
+
+#include <weft/error.h>
+#include <weft/mailbox.h>
+
+#include <stdlib.h>
+
+const weft__wait_kind weft__waits_message = {"a message", .leave = weft__leave_line};
+static const weft__wait_kind waits_room = {"room in the mailbox of", .is_for_fiber = true,
+                                           .leave = weft__leave_line};
+
+weft__mailbox *weft__mailbox_of(weft__fiber *f)
+{
+    if (LIKELY(f->mailbox != NULL))
+        return f->mailbox;
+    weft__mailbox *m = malloc(sizeof *m);
+    if (m != NULL)
+        weft__passage_init(&m->passage, sizeof(weft_value), WEFT__UNLIMITED);
+    return f->mailbox = m;
+}
+
+/* Count the bounded mailboxes of the thread: a mailbox with this limit is to have that one. */
+static void note_bound(weft__cord *c, size_t limit, size_t new_limit)
+{
+    int more = (new_limit != WEFT__UNLIMITED) - (limit != WEFT__UNLIMITED);
+    atomic_fetch_add_explicit(&c->bounded_mailboxes, more, memory_order_relaxed);
+}
+
+void weft__mailbox_free(weft__cord *c, weft__fiber *f)
+{
+    weft__mailbox *m = f->mailbox;
+    if (m == NULL)
+        return;
+    f->mailbox = NULL;
+    note_bound(c, m->passage.limit, WEFT__UNLIMITED);
+    weft__serve_all(c, &m->passage.senders, -ESRCH);
+    weft__passage_free(&m->passage);
+    free(m);
+}
+
+void weft__mailbox_empty(weft__cord *c, weft__fiber *f)
+{
+    if (!f->is_restarting)
+        weft__mailbox_free(c, f);
+    else if (f->mailbox != NULL)
+        weft__passage_clear(c, &f->mailbox->passage);
+}
+
+/* Into the mailbox of a fiber of this thread, if that does not take waiting. */
+static int put(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    weft__mailbox *m = weft__mailbox_of(f);
+    return LIKELY(m != NULL) ? weft__passage_put(c, &m->passage, &value, WEFT__BACK) : -ENOMEM;
+}
+
+int weft__mailbox_force(weft__cord *c, weft__fiber *f, weft_value value)
+{
+    weft__mailbox *m = weft__mailbox_of(f);
+    return m != NULL ? weft__passage_force(c, &m->passage, &value) : -ENOMEM;
+}
+
+int weft_tell(weft_fiber fiber, weft_value value)
+{
+    if (UNLIKELY(weft_is_error(value)))
+        return weft_fail(-EINVAL, "%d is an error code, not a message", (int)value);
+    weft__cord *c = weft__cord_self; /* a thread that only sends need not become a cord */
+    if (UNLIKELY(c == NULL || (fiber != 0 && weft__fiber_cord(fiber) != c->index)))
+        return weft__tell_abroad(fiber, value);
+    weft__fiber *f = weft__fiber_find(c, fiber);
+    if (UNLIKELY(f == NULL || f->phase == WEFT__ENDED))
+        return -ESRCH;
+    int rc = put(c, f, value);
+    if (rc != -EAGAIN)
+        return rc;
+    if (f == c->current)
+        return -EDEADLK;
+    if (UNLIKELY(c->current->alarm))
+        return (int)weft__refuse(c);
+    weft__waiter *w = &c->current->waiter;
+    w->value = value;
+    w->data = &w->value;
+    w->how = WEFT__BACK;
+    return weft__line_wait_int(c, &f->mailbox->passage.senders, &waits_room, f);
+}
+
+int weft_try_tell(weft_fiber fiber, weft_value value)
+{
+    if (weft_is_error(value))
+        return weft_fail(-EINVAL, "%d is an error code, not a message", (int)value);
+    weft__cord *c;
+    weft__fiber *f;
+    int rc = weft__find_living(fiber, &c, &f);
+    return rc == 0 ? put(c, f, value) : rc;
+}
+
+weft_value weft_try_receive(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    weft__mailbox *m = c->current->mailbox;
+    weft_value value;
+    int rc = m != NULL ? weft__passage_take(c, &m->passage, &value) : -EAGAIN;
+    return rc == 0 ? value : rc;
+}
+
+weft_value weft_receive(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (UNLIKELY(c == NULL))
+        return -ENOMEM;
+    weft__mailbox *m = c->current->mailbox;
+    weft_value value;
+    if (LIKELY(m != NULL) && weft__passage_take(c, &m->passage, &value) == 0)
+        return value;
+    if (UNLIKELY(c->current->alarm))
+        return weft__refuse(c);
+    m = weft__mailbox_of(c->current);
+    if (UNLIKELY(m == NULL))
+        return -ENOMEM;
+    return weft__passage_wait_take(c, &m->passage, &weft__waits_message);
+}
+
+size_t weft_receive_all(weft_value *out, size_t n)
+{
+    weft__cord *c = weft__cord_here();
+    weft__mailbox *m = c != NULL ? c->current->mailbox : NULL;
+    size_t taken = 0;
+    while (m != NULL && taken < n && weft__passage_take(c, &m->passage, &out[taken]) == 0)
+        taken++;
+    return taken;
+}
+
+ssize_t weft_mailbox_count(weft_fiber fiber)
+{
+    weft__cord *c;
+    weft__fiber *f;
+    int rc = weft__find_living(fiber, &c, &f);
+    if (rc < 0)
+        return rc;
+    return f->mailbox != NULL ? (ssize_t)f->mailbox->passage.count : 0;
+}
+
+int weft_mailbox_bound(size_t messages)
+{
+    weft__cord *c = weft__cord_here();
+    weft__mailbox *m = c != NULL ? weft__mailbox_of(c->current) : NULL;
+    if (m == NULL)
+        return -ENOMEM;
+    size_t old_limit = m->passage.limit;
+    size_t limit = messages != 0 ? messages : WEFT__UNLIMITED;
+    int rc = weft__passage_set_limit(c, &m->passage, limit);
+    if (rc == 0)
+        note_bound(c, old_limit, limit);
+    return rc;
+}

@@ -1,0 +1,180 @@
+/*
+ * A passage: items go in at one end and come out at the other, and fibers wait on both sides when
+ * they must. It is what mailboxes, channels and queues are made of; they differ in how many items a
+ * passage holds before senders have to wait.
+ *
+ * Between calls:
+ *   - if a receiver waits, the passage holds nothing and no sender waits;
+ *   - if a sender waits, the passage is full: it holds at least `limit` items;
+ *   - nobody waits on a passage that is closed.
+ */
+#ifndef WEFT_CORE_PASSAGE_H
+#define WEFT_CORE_PASSAGE_H
+
+#include "core/sched.h"
+
+#include <string.h>
+
+/* A limit that is none. */
+#define WEFT__UNLIMITED SIZE_MAX
+
+typedef struct weft__passage {
+    /*
+     * A receiver's waiter has in data where its item goes; NULL: the item is a weft_value, and it
+     * is woken with it. A sender's has in data where its item is, and in how whether it goes to the
+     * front.
+     */
+    weft__line receivers;
+    weft__line senders;
+    char *ring;        /* NULL: none yet */
+    size_t room;       /* items in the ring, a power of two; 0: none yet */
+    size_t head;       /* of the next to come out; free-running */
+    size_t count;      /* items that it holds */
+    size_t limit;      /* senders wait while it holds so many; 0: always, until someone receives */
+    size_t reserved;   /* places in the ring beside those taken that are spoken for */
+    size_t item_bytes; /* sizeof(weft_value): items are values */
+    bool is_closed;
+} weft__passage;
+
+/* What a sender's waiter has in how. */
+typedef enum weft__end_of_ring {
+    WEFT__BACK,
+    WEFT__FORTH,
+} weft__end_of_ring;
+
+static inline void weft__passage_init(weft__passage *p, size_t item_bytes, size_t limit)
+{
+    *p = (weft__passage){.limit = limit, .item_bytes = item_bytes};
+}
+
+/* See to it that so many more items fit the ring, beside those reserved. 0 or -ENOMEM. */
+int weft__passage_make_room(weft__passage *p, size_t items);
+
+/* Change the limit; senders that have room now are served. -ENOMEM: nothing has changed. */
+int weft__passage_set_limit(weft__cord *c, weft__passage *p, size_t limit);
+
+/* Forget all items; senders that wait are served. */
+void weft__passage_clear(weft__cord *c, weft__passage *p);
+
+/* No item goes in any more: senders fail with -EPIPE, and receivers once it is empty. */
+void weft__passage_close(weft__cord *c, weft__passage *p);
+
+/* Free the ring. Nobody waits. */
+void weft__passage_free(weft__passage *p);
+
+/* Take out the i-th item from the head, moving those before it; senders may be served. */
+void weft__passage_delete(weft__cord *c, weft__passage *p, size_t i);
+
+static inline void weft__passage_copy(const weft__passage *p, void *to, const void *from)
+{
+    if (LIKELY(p->item_bytes == sizeof(weft_value)))
+        memcpy(to, from, sizeof(weft_value));
+    else
+        memcpy(to, from, p->item_bytes);
+}
+
+/* Where the i-th item from the head is. */
+static inline void *weft__passage_at(const weft__passage *p, size_t i)
+{
+    return p->ring + ((p->head + i) & (p->room - 1)) * p->item_bytes;
+}
+
+/* Hand an item to a receiver that waits. */
+static inline void weft__passage_deliver(weft__cord *c, const weft__passage *p, weft__waiter *w,
+                                         const void *item)
+{
+    weft_value value = 0;
+    if (w->data == NULL)
+        memcpy(&value, item, sizeof value);
+    else
+        weft__passage_copy(p, w->data, item);
+    weft__serve(c, w, value);
+}
+
+/* Into the ring, where there is room. */
+static inline void weft__passage_store(weft__passage *p, const void *item, weft__end_of_ring end)
+{
+    if (end == WEFT__FORTH)
+        p->head--;
+    weft__passage_copy(p, weft__passage_at(p, end == WEFT__FORTH ? 0 : p->count), item);
+    p->count++;
+}
+
+/* Put an item in, if nobody has to wait for that. 0; -EAGAIN: it is full; -EPIPE, -ENOMEM. */
+static inline int weft__passage_put(weft__cord *c, weft__passage *p, const void *item,
+                                    weft__end_of_ring end)
+{
+    if (UNLIKELY(p->is_closed))
+        return -EPIPE;
+    if (p->receivers.first != NULL) {
+        weft__passage_deliver(c, p, p->receivers.first, item);
+        return 0;
+    }
+    if (p->count >= p->limit)
+        return -EAGAIN;
+    if (UNLIKELY(p->count + p->reserved >= p->room)) {
+        int rc = weft__passage_make_room(p, 1);
+        if (rc < 0)
+            return rc;
+    }
+    weft__passage_store(p, item, end);
+    return 0;
+}
+
+/* The same whatever the limit. 0 or -ENOMEM. The passage is not closed. */
+int weft__passage_force(weft__cord *c, weft__passage *p, const void *item);
+
+/* Those who wait to send, as far as there is room now. */
+void weft__passage_admit(weft__cord *c, weft__passage *p);
+
+/* Take an item out, if one is there. 0; -EAGAIN: it is empty; -EPIPE: and closed. */
+static inline int weft__passage_take(weft__cord *c, weft__passage *p, void *out)
+{
+    if (LIKELY(p->count > 0)) {
+        weft__passage_copy(p, out, weft__passage_at(p, 0));
+        p->head++;
+        p->count--;
+        if (UNLIKELY(p->senders.first != NULL))
+            weft__passage_admit(c, p);
+        return 0;
+    }
+    weft__waiter *sender = p->senders.first;
+    if (sender != NULL) { /* a rendezvous */
+        weft__passage_copy(p, out, sender->data);
+        weft__serve(c, sender, 0);
+        return 0;
+    }
+    return p->is_closed ? -EPIPE : -EAGAIN;
+}
+
+/* Would put, or take, not have to wait? */
+static inline bool weft__passage_can_put(const weft__passage *p)
+{
+    return p->is_closed || p->receivers.first != NULL || p->count < p->limit;
+}
+
+static inline bool weft__passage_can_take(const weft__passage *p)
+{
+    return p->is_closed || p->count > 0 || p->senders.first != NULL;
+}
+
+/* The current fiber, whose alarm is not set, waits to send a value. */
+static inline int weft__passage_wait_put(weft__cord *c, weft__passage *p, weft_value value,
+                                         weft__end_of_ring end, const weft__wait_kind *kind)
+{
+    weft__waiter *w = &c->current->waiter;
+    w->value = value;
+    w->data = &w->value;
+    w->how = end;
+    return weft__line_wait_int(c, &p->senders, kind, p);
+}
+
+/* The same to receive one. */
+static inline weft_value weft__passage_wait_take(weft__cord *c, weft__passage *p,
+                                                 const weft__wait_kind *kind)
+{
+    c->current->waiter.data = NULL;
+    return weft__line_wait(c, &p->receivers, kind, p);
+}
+
+#endif
