@@ -35,9 +35,8 @@ WEFT_API void weft_chan_free(weft_chan *chan);
 WEFT_API int weft_chan_close(weft_chan *chan);
 
 /**
- * Send a value. Waits while the channel is full. If this fails, nothing was sent.
- * -EPIPE if the channel is closed, -EINVAL for an error code, which could not be told from a failure
- * to receive.
+ * Send a value. Waits while the channel is full. If this fails, nothing was sent. -EPIPE if the
+ * channel is closed, -EINVAL for an error code, which could not be told from a failure to receive.
  */
 WEFT_SWITCHPOINT int weft_chan_send(weft_chan *chan, weft_value value);
 

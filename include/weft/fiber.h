@@ -219,8 +219,8 @@ WEFT_SWITCHPOINT int weft_terminate(weft_fiber fiber, double grace_s);
 
 /**
  * While the caller is being ended by weft_terminate with a grace time, or by a parent that is: the
- * seconds of it that are left, for clean-up to use (WEFT_SHIELD(weft_grace()) { }). 0 if it was just
- * cancelled, or is not being ended.
+ * seconds of it that are left, for clean-up to use (WEFT_SHIELD(weft_grace()) { }). 0 if it was
+ * just cancelled, or is not being ended.
  */
 WEFT_API double weft_grace(void);
 

@@ -32,7 +32,9 @@ WEFT_API int weft_group_open(weft_group *group);
  */
 WEFT_API weft_fiber weft_group_spin(weft_group *group, weft_fn *fn, void *arg);
 
-/** Cancel the fibers of the group and the block; from any fiber of the thread. Returns 0, -EINVAL. */
+/**
+ * Cancel the fibers of the group and the block; from any fiber of the thread. Returns 0, -EINVAL.
+ */
 WEFT_API int weft_group_cancel(weft_group *group);
 
 /** How many of its fibers live. */

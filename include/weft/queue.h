@@ -2,11 +2,9 @@
  * Queues: rows of values between fibers, without a bound unless they are given one, open at both
  * ends. Where a channel hands over, a queue stores: values can be put back at the front, looked for
  * and taken out of the middle.
- *
- * Many fibers may push and shift; those who wait are served in the order in which they came. A queue
- * belongs to the fibers of one thread. Once it is closed nothing can be put in; what is in it can be
- * taken out, and then there is an end: -EPIPE.
- *
+ * Many fibers may push and shift; those who wait are served in the order in which they came. A
+ * queue belongs to the fibers of one thread. Once it is closed nothing can be put in; what is in it
+ * can be taken out, and then there is an end: -EPIPE.
  * A call that need not wait does not switch, and succeeds even in a fiber that is being cancelled.
  */
 #ifndef WEFT_QUEUE_H
@@ -18,7 +16,9 @@ WEFT_BEGIN
 
 typedef struct weft_queue weft_queue;
 
-/** A new queue that holds at most cap values, 0: as many as there is memory for. NULL: no memory. */
+/**
+ * A new queue that holds at most cap values, 0: as many as there is memory for. NULL: no memory.
+ */
 WEFT_API weft_queue *weft_queue_new(size_t cap);
 
 /**
@@ -66,8 +66,8 @@ WEFT_API int weft_queue_cap(weft_queue *queue, size_t cap);
 WEFT_API size_t weft_queue_flush(weft_queue *queue);
 
 /**
- * Take every value out that is equal to this one; returns how many there were. Those who wait to push
- * are let in as far as there is room.
+ * Take every value out that is equal to this one; returns how many there were. Those who wait to
+ * push are let in as far as there is room.
  */
 WEFT_API size_t weft_queue_delete(weft_queue *queue, weft_value value);
 

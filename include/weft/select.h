@@ -6,8 +6,8 @@
  *     case 0: run(c[0].value); break;
  *     case 1: ...
  *
- * Exactly one clause happens; to the others nothing has happened: no value was taken from them, none
- * was sent. If several can happen at once, each has the same chance. Nothing is polled.
+ * Exactly one clause happens; to the others nothing has happened: no value was taken from them,
+ * none was sent. If several can happen at once, each has the same chance. Nothing is polled.
  */
 #ifndef WEFT_SELECT_H
 #define WEFT_SELECT_H
@@ -53,6 +53,7 @@ typedef struct weft_clause {
     uint64_t weft__private[8];
 } weft_clause;
 
+/** A clause of this kind. Private. */
 static inline weft_clause weft__clause(weft_clause_kind kind)
 {
     weft_clause c = {WEFT_CLAUSE_NEVER, 0, {NULL}, NULL, 0, {0}};
@@ -134,13 +135,12 @@ static inline weft_clause weft_clause_message(void)
 }
 
 /**
- * Wait until one of the clauses can happen, and let it; returns its index. If one can at once, there
- * is no switch.
- *
+ * Wait until one of the clauses can happen, and let it; returns its index. If one can at once,
+ * there is no switch.
  * A closed channel, a fiber that has ended, a descriptor in error: these happen, with value saying
  * so. -EINVAL for n = 0, for a clause that makes no sense (a NULL channel, a time that is negative,
- * an error code to be sent) and if all clauses are WEFT_CLAUSE_NEVER; -ESRCH, -EXDEV or -EDEADLK for
- * a fiber that cannot be awaited. When it fails, nothing has happened.
+ * an error code to be sent) and if all clauses are WEFT_CLAUSE_NEVER; -ESRCH, -EXDEV or -EDEADLK
+ * for a fiber that cannot be awaited. When it fails, nothing has happened.
  */
 WEFT_SWITCHPOINT int weft_select(weft_clause *clauses, size_t n);
 

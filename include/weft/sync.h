@@ -1,16 +1,13 @@
 /*
  * Locks and signals between the fibers of one thread.
- *
  * Those who wait are served in the order in which they came, and what they wait for is handed to
- * them directly: whoever unlocks a mutex cannot take it again ahead of one who waits. A wait that is
- * cancelled, timed out (by a scope around it) or interrupted has taken nothing. One that was served
- * in the same moment has what it wanted and returns 0; the cancellation strikes at the next call. So
- * no signal and no token is ever lost.
- *
+ * them directly: whoever unlocks a mutex cannot take it again ahead of one who waits. A wait that
+ * is cancelled, timed out (by a scope around it) or interrupted has taken nothing. One that was
+ * served in the same moment has what it wanted and returns 0; the cancellation strikes at the next
+ * call. So no signal and no token is ever lost.
  * What need not wait does not switch, and succeeds even in a fiber that is being cancelled: so
  * clean-up can take a lock that is free. Fibers switch only at switchpoints: data that is not
  * touched across one needs no lock.
- *
  * Everything here that has no open is ready to use when it is all-zero, and has nothing to release.
  * An object must stay where it is while someone holds it or waits on it. Unless a function says
  * otherwise, it is for the fibers of one thread.
@@ -50,8 +47,8 @@ typedef struct weft_rwlock {
 
 /**
  * Take it to read; waits while another fiber holds it to write, or waits to: so writers are not
- * starved, and a reader that reads again while a writer waits would wait for itself. -EDEADLK if the
- * caller holds it to write. -EOWNERDEAD as weft_mutex_lock, if the fiber held it to write.
+ * starved, and a reader that reads again while a writer waits would wait for itself. -EDEADLK if
+ * the caller holds it to write. -EOWNERDEAD as weft_mutex_lock, if the fiber held it to write.
  */
 WEFT_SWITCHPOINT int weft_rwlock_read(weft_rwlock *lock);
 
@@ -161,8 +158,8 @@ WEFT_API int weft_barrier_open(weft_barrier *barrier, size_t fibers);
 
 /**
  * Wait until so many wait; the last does not have to. Returns 1 to that last one and 0 to the
- * others, and the barrier begins anew. A wait that is cut short does not count. -EINVAL if it is not
- * open.
+ * others, and the barrier begins anew. A wait that is cut short does not count. -EINVAL if it is
+ * not open.
  */
 WEFT_SWITCHPOINT int weft_barrier_wait(weft_barrier *barrier);
 

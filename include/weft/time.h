@@ -21,8 +21,8 @@ WEFT_SWITCHPOINT int weft_sleep(double seconds);
 
 /**
  * Run fn(arg) once, in a fiber of its own, seconds from now. The fiber is a child of the caller:
- * weft_cancel calls it off, weft_await waits for it. Fails as weft_spin does; -EINVAL for a time that
- * is negative or NaN.
+ * weft_cancel calls it off, weft_await waits for it. Fails as weft_spin does; -EINVAL for a time
+ * that is negative or NaN.
  */
 WEFT_API weft_fiber weft_after(double seconds, weft_fn *fn, void *arg);
 
@@ -35,8 +35,8 @@ WEFT_API weft_fiber weft_after(double seconds, weft_fn *fn, void *arg);
 WEFT_API weft_fiber weft_every(double seconds, weft_fn *fn, void *arg);
 
 /**
- * Run fn(arg) again and again, in a fiber of its own, at most rate times a second; the first time at
- * once. INFINITY: without holding it back, letting the others run in between. An error that fn
+ * Run fn(arg) again and again, in a fiber of its own, at most rate times a second; the first time
+ * at once. INFINITY: without holding it back, letting the others run in between. An error that fn
  * returns ends it, and is the fiber's. Fails as weft_spin does; -EINVAL unless rate > 0.
  */
 WEFT_API weft_fiber weft_spin_loop(weft_fn *fn, void *arg, double rate);

@@ -19,8 +19,8 @@
 typedef struct weft__letter {
     struct weft__letter *next;
     /*
-     * Called by the thread that it was sent to, which owns it from then on. c is NULL if that thread
-     * has ended without having read it.
+     * Called by the thread that it was sent to, which owns it from then on. c is NULL if that
+     * thread has ended without having read it.
      */
     void (*deliver)(weft__cord *c, struct weft__letter *l);
     weft_fiber fiber; /* whom it is about */

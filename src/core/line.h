@@ -1,12 +1,11 @@
 /*
  * A line: those who wait in one place, first come first served. Every wait for another fiber is a
  * place in a line: for its end, for a lock, for a message.
- *
  * The one rule for all of them: whoever serves a waiter takes it out of its line and completes what
  * it waited for in the same step. So a waiter that is out of the line has what it wanted, whatever
- * strikes it afterwards (that strikes at its next call); and one that is cancelled, or whose time is
- * over, is taken out by that and has nothing. There is no in-between in which a signal, a token or a
- * message could be lost.
+ * strikes it afterwards (that strikes at its next call); and one that is cancelled, or whose time
+ * is over, is taken out by that and has nothing. There is no in-between in which a signal, a token
+ * or a message could be lost.
  */
 #ifndef WEFT_CORE_LINE_H
 #define WEFT_CORE_LINE_H
@@ -15,7 +14,9 @@
 
 #include <weft/base.h>
 
-/* One who waits. A fiber has one for the waits in one place; who waits in several brings its own. */
+/*
+ * One who waits. A fiber has one for the waits in one place; who waits in several brings its own.
+ */
 typedef struct weft__waiter {
     struct weft__waiter *next, *before; /* in the line, a circle; meaningless outside */
     struct weft__line *line;            /* NULL: in none */

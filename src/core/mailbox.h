@@ -24,8 +24,8 @@ void weft__mailbox_empty(weft__cord *c, weft__fiber *f);
 void weft__mailbox_free(weft__cord *c, weft__fiber *f);
 
 /*
- * Tell those who monitor the fiber that it has ended (monitor.c). How many there were; *is_parent_told is set
- * if its parent was among them.
+ * Tell those who monitor the fiber that it has ended (monitor.c). How many there were;
+ * *is_parent_told is set if its parent was among them.
  */
 uint32_t weft__monitors_tell(weft__cord *c, weft__fiber *f, bool *is_parent_told);
 
