@@ -21,6 +21,7 @@ typedef struct weft_info {
     double waiting_s;           /* since when; 0 unless it waits */
     uint64_t switches;          /* times it gave up control */
     double cpu_s;               /* time it ran for; 0 unless weft_account(true) came before */
+    double slice_s;             /* how long it may compute, for weft_check_slice */
     size_t stack_bytes;         /* usable; 0: a main fiber, or an ended one */
     size_t stack_used;          /* high-water mark of the stack's use, in whole pages */
     bool is_daemon;

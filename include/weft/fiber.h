@@ -267,6 +267,26 @@ WEFT_API int weft_park(weft_fiber fiber);
 WEFT_API int weft_unpark(weft_fiber fiber);
 
 /**
+ * For code that computes for long: has the caller used up its slice, the time that it may run
+ * before it lets the others run? Returns 0; -ETIME if so, until it switches. Before that, one line
+ * on stderr says so, once a slice. The time counts from the first call since the caller's last
+ * switch.
+ */
+WEFT_API int weft_check_slice(void);
+
+/**
+ * The caller's own slice: after warn_s seconds it is said, after fail_s weft_check_slice fails; 0:
+ * never. It also holds for the slice under way. -EINVAL if one is negative or NaN, -ENOMEM.
+ */
+WEFT_API int weft_set_slice(double warn_s, double fail_s);
+
+/** The same for all fibers of the thread without one of their own; at first 0.5 and 1 s. */
+WEFT_API int weft_set_default_slice(double warn_s, double fail_s);
+
+/** Make the slice under way so much longer. -EINVAL if that is negative or NaN. */
+WEFT_API int weft_extend_slice(double seconds);
+
+/**
  * Begin a stretch in which a switch is a mistake: it is reported on stderr and the call fails with
  * -EPERM. Nests.
  */

@@ -194,6 +194,7 @@ static int fill_cord(weft__cord *c)
     weft__list_init(&c->warm);
     weft__list_init(&c->bare);
     weft__stack_pool_init(&c->stacks);
+    c->slice = (weft__slice){WEFT__SLICE_WARN_S, WEFT__SLICE_FAIL_S};
     int rc = weft__runqueue_init(&c->runqueue);
     if (rc == 0)
         rc = weft__cord_add_chunk(c);

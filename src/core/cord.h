@@ -27,6 +27,15 @@ typedef struct weft__letter {
     weft_value value;
 } weft__letter;
 
+/* The slice in which weft_check_slice was last asked. */
+typedef struct weft__slice_run {
+    weft_fiber fiber;
+    uint64_t switches; /* the fiber's, while it lasts */
+    int64_t begin_ns;
+    double more_s; /* by weft_extend_slice */
+    bool has_warned;
+} weft__slice_run;
+
 struct weft__cord {
     /* A switch touches these. */
     weft__fiber *current;
@@ -72,6 +81,9 @@ struct weft__cord {
     atomic_int bounded_mailboxes;  /* of its fibers; others read it */
 
     weft__overflow_thread overflow;
+
+    weft__slice slice; /* of fibers that have none of their own */
+    weft__slice_run slice_run;
 
     void (*on_idle)(void *);
     void *on_idle_arg;
@@ -166,6 +178,9 @@ static inline bool weft__cord_has_letters(weft__cord *c)
 
 /* Hand over what other threads have sent. */
 void weft__cord_read_inbox(weft__cord *c);
+
+/* The slice of a fiber: its own, else its thread's. */
+weft__slice weft__slice_of(const weft__cord *c, const weft__fiber *f);
 
 /* Could another thread of this process still wake a fiber of this cord? */
 bool weft__cord_is_reachable(void);

@@ -22,6 +22,7 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
         .waiting_s = waits ? (double)(c->now_ns - f->wait_since_ns) / 1e9 : 0,
         .switches = f->switches,
         .cpu_s = (double)f->cpu_ns / 1e9,
+        .slice_s = weft__slice_of(c, f).fail_s,
         .is_daemon = f->is_daemon,
         .is_parked = f->is_parked,
     };

@@ -56,8 +56,15 @@ typedef struct weft__cxx_globals {
     unsigned uncaught;
 } weft__cxx_globals;
 
+/* How long a fiber may compute without a switch. */
+typedef struct weft__slice {
+    double warn_s; /* then it is said, once a slice */
+    double fail_s; /* then weft_check_slice says no; 0: no slice of its own */
+} weft__slice;
+
 /* What few fibers have; allocated when first needed. */
 typedef struct weft__extras {
+    weft__slice slice;
     struct weft__defer *defers;  /* the last one first */
     struct weft__region *region; /* blocks of fiber memory */
     void *locals[WEFT__KEYS_MAX];
@@ -163,6 +170,9 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f);
 
 /* What the fiber holds, or what is held of it, lapses. */
 void weft__claims_lapse(weft__claim **claims);
+
+/* The current fiber's; NULL: no memory. */
+weft__extras *weft__extras_here(void);
 
 /* Free what only some fibers have. */
 void weft__extras_free(weft__fiber *f);

@@ -122,6 +122,13 @@
  */
 #define WEFT__REFUSALS_MAX 16
 
+/*
+ * Seconds that a fiber may compute before it is said, and before weft_check_slice fails: half of
+ * what people notice as a standstill, and that.
+ */
+#define WEFT__SLICE_WARN_S 0.5
+#define WEFT__SLICE_FAIL_S 1.0
+
 /* Errors in a chain, and bytes of a message: a chain that only ever grows must end somewhere. */
 #define WEFT__ERROR_CHAIN_MAX 16
 #define WEFT__ERROR_MESSAGE_BYTES 256

@@ -20,7 +20,7 @@ struct weft__region {
 static void (*destructors[WEFT__KEYS_MAX])(void *);
 static atomic_uint keys_made;
 
-static weft__extras *extras_of_current(void)
+weft__extras *weft__extras_here(void)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
@@ -59,7 +59,7 @@ int weft_local_set(weft_key key, void *value)
 {
     if (!is_key(key))
         return -EINVAL;
-    weft__extras *x = extras_of_current();
+    weft__extras *x = weft__extras_here();
     if (x == NULL)
         return -ENOMEM;
     x->locals[key - 1] = value;
@@ -68,7 +68,7 @@ int weft_local_set(weft_key key, void *value)
 
 void *weft_alloc(size_t bytes)
 {
-    weft__extras *x = extras_of_current();
+    weft__extras *x = weft__extras_here();
     if (x == NULL || bytes > SIZE_MAX - sizeof(struct weft__region))
         return NULL;
     struct weft__region *r = malloc(sizeof *r + bytes);
@@ -83,7 +83,7 @@ int weft_defer(void (*fn)(void *), void *arg)
 {
     if (fn == NULL)
         return -EINVAL;
-    weft__extras *x = extras_of_current();
+    weft__extras *x = weft__extras_here();
     struct weft__defer *d = x != NULL ? malloc(sizeof *d) : NULL;
     if (d == NULL)
         return -ENOMEM;

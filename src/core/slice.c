@@ -1,0 +1,82 @@
+/*
+ * Slices: how long a fiber may compute before it lets the others run. Nobody is stopped: code that
+ * computes for long asks.
+ * A slice begins when the fiber begins to run. The clock is not read at every switch for that, so
+ * it is counted from the first question of the run.
+ */
+#include "core/report.h"
+
+#include <math.h>
+
+weft__slice weft__slice_of(const weft__cord *c, const weft__fiber *f)
+{
+    return f->extras != NULL && f->extras->slice.fail_s > 0 ? f->extras->slice : c->slice;
+}
+
+/* 0 stands for none. */
+static int check_times(double warn_s, double fail_s, weft__slice *out)
+{
+    if (!(warn_s >= 0) || !(fail_s >= 0))
+        return weft_fail(-EINVAL, "a slice of %g and %g s", warn_s, fail_s);
+    *out = (weft__slice){warn_s > 0 ? warn_s : INFINITY, fail_s > 0 ? fail_s : INFINITY};
+    return 0;
+}
+
+int weft_set_slice(double warn_s, double fail_s)
+{
+    weft__slice slice;
+    int rc = check_times(warn_s, fail_s, &slice);
+    if (rc < 0)
+        return rc;
+    weft__extras *x = weft__extras_here();
+    if (x == NULL)
+        return -ENOMEM;
+    x->slice = slice;
+    return 0;
+}
+
+int weft_set_default_slice(double warn_s, double fail_s)
+{
+    weft__cord *c = weft__cord_here();
+    return c != NULL ? check_times(warn_s, fail_s, &c->slice) : -ENOMEM;
+}
+
+/* Has the fiber switched since it last asked? Then this is another slice. */
+static void begin_if_new(weft__cord *c, int64_t now_ns)
+{
+    const weft__fiber *f = c->current;
+    weft__slice_run *run = &c->slice_run;
+    if (run->fiber == f->id && run->switches == f->switches)
+        return;
+    *run = (weft__slice_run){.fiber = f->id, .switches = f->switches, .begin_ns = now_ns};
+}
+
+int weft_extend_slice(double seconds)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    if (!(seconds >= 0))
+        return weft_fail(-EINVAL, "extending a slice by %g s", seconds);
+    begin_if_new(c, weft__cord_look(c));
+    c->slice_run.more_s += seconds;
+    return 0;
+}
+
+int weft_check_slice(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    int64_t now_ns = weft__cord_look(c);
+    begin_if_new(c, now_ns);
+    weft__slice_run *run = &c->slice_run;
+    weft__slice slice = weft__slice_of(c, c->current);
+    double used_s = (double)(now_ns - run->begin_ns) / 1e9 - run->more_s;
+    if (used_s > slice.warn_s && !run->has_warned) {
+        run->has_warned = true;
+        weft__report("fiber #%llu '%s' has run for %.3f s without a switch",
+                     (unsigned long long)c->current->id, c->current->name, used_s + run->more_s);
+    }
+    return used_s > slice.fail_s ? -ETIME : 0;
+}

@@ -1,0 +1,118 @@
+/* Slices: how long a fiber may compute before it lets the others run. */
+#include "support.h"
+
+/* Ask until the answer is no; how much time passed since the first question. */
+static double compute(void)
+{
+    double begin = weft_now();
+    int rc;
+    while ((rc = weft_check_slice()) == 0)
+        continue;
+    ck_assert_int_eq(rc, -ETIME);
+    return weft_now() - begin;
+}
+
+START_TEST(a_slice_that_is_used_up_says_so_until_the_fiber_switches)
+{
+    ck_assert_int_eq(weft_set_slice(0, 0.01), 0);
+    ck_assert(compute() >= 0.01);
+    ck_assert_int_eq(weft_check_slice(), -ETIME);
+    weft_snooze();
+    ck_assert_int_eq(weft_check_slice(), 0);
+}
+END_TEST
+
+static weft_value check_default(void *arg)
+{
+    double *took = arg;
+    weft_set_default_slice(0, 0.02);
+    *took = compute();
+    return 0;
+}
+
+START_TEST(a_fiber_without_a_slice_has_its_threads_even_when_that_changes)
+{
+    double took = 0;
+    weft_set_default_slice(0, 60);
+    ck_assert_int_eq(weft_await(weft_spin(check_default, &took)), 0);
+    ck_assert(took >= 0.02);
+}
+END_TEST
+
+START_TEST(a_slice_of_its_own_beats_the_threads)
+{
+    weft_set_default_slice(0, 60);
+    weft_set_slice(0, 0.005);
+    ck_assert(compute() >= 0.005);
+    weft_set_default_slice(0, 120);
+    ck_assert_int_eq(weft_check_slice(), -ETIME);
+    weft_info info;
+    ck_assert_int_eq(weft_info_of(weft_self(), &info), 0);
+    ck_assert(info.slice_s == 0.005);
+}
+END_TEST
+
+START_TEST(a_slice_can_be_extended_and_ends_with_the_next_switch)
+{
+    weft_set_slice(0, 0.01);
+    ck_assert_int_eq(weft_extend_slice(0.02), 0);
+    ck_assert(compute() >= 0.03);
+    weft_snooze();
+    double begin = weft_now();
+    compute();
+    ck_assert_slept(begin, 0.01);
+}
+END_TEST
+
+START_TEST(a_slice_of_nothing_is_none)
+{
+    weft_set_slice(0, 0);
+    weft_info info;
+    weft_info_of(weft_self(), &info);
+    ck_assert(isinf(info.slice_s));
+    ck_assert_int_eq(weft_check_slice(), 0);
+}
+END_TEST
+
+START_TEST(slices_that_make_no_sense_are_refused)
+{
+    ck_assert_int_eq(weft_set_slice(-1, 1), -EINVAL);
+    ck_assert_int_eq(weft_set_slice(1, NAN), -EINVAL);
+    ck_assert_int_eq(weft_set_default_slice(NAN, 1), -EINVAL);
+    ck_assert_int_eq(weft_extend_slice(-1), -EINVAL);
+    ck_assert_int_eq(weft_check_slice(), 0);
+}
+END_TEST
+
+static int warn_twice(void)
+{
+    weft_set_slice(0.001, 0.002);
+    compute();
+    weft_check_slice();
+    weft_snooze();
+    compute();
+    return 0;
+}
+
+START_TEST(a_long_slice_is_said_once)
+{
+    const outcome *o = run_apart(warn_twice);
+    ck_assert_int_eq(o->status, 0);
+    ck_assert_uint_eq(count_in(o->text, "without a switch"), 2);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_slice_that_is_used_up_says_so_until_the_fiber_switches,
+    &a_fiber_without_a_slice_has_its_threads_even_when_that_changes,
+    &a_slice_of_its_own_beats_the_threads,
+    &a_slice_can_be_extended_and_ends_with_the_next_switch,
+    &a_slice_of_nothing_is_none,
+    &slices_that_make_no_sense_are_refused,
+    &a_long_slice_is_said_once,
+};
+
+int main(void)
+{
+    return run_suite("slice", tests, COUNT_OF(tests));
+}
