@@ -15,18 +15,21 @@
 
 #include <stdlib.h>
 
-/* Owned by the thread that it is at. */
+/* Owned by the thread that it is at, but for the recall, which is the sender's to write and send. */
 typedef struct parcel {
     weft__letter letter; /* there: to the one who is told; back: to the sender, with the answer */
-    weft__waiter waiter; /* there: in the line of those who wait for room */
+    weft__letter recall; /* follows it there */
+    weft__waiter waiter; /* there: in the line of those who wait for room, or in none */
+    atomic_int letters;  /* of these two, under way; with the last one it is freed */
     weft_fiber sender;   /* these three never change */
     weft_fiber receiver;
     weft_value message;
 } parcel;
 
-static parcel *parcel_of(weft__letter *l)
+static void arrive(parcel *p)
 {
-    return CONTAINER_OF(l, parcel, letter);
+    if (atomic_fetch_sub_explicit(&p->letters, 1, memory_order_acq_rel) == 1)
+        free(p);
 }
 
 static const weft__wait_kind waits_recall = {.name = "a message to come back"};
@@ -39,13 +42,13 @@ static const weft__wait_kind waits_answer = {"room in a mailbox of another threa
 /* The answer is there. A sender that is being ended with its thread does not wait any more. */
 static void deliver_answer(weft__cord *c, weft__letter *l)
 {
-    parcel *p = parcel_of(l);
+    parcel *p = CONTAINER_OF(l, parcel, letter);
     weft__fiber *f = c != NULL ? weft__fiber_find(c, p->sender) : NULL;
     bool is_awaited = f != NULL && f->wait_object == p &&
                       (f->waits_in == &waits_answer || f->waits_in == &waits_recall);
     if (is_awaited)
         weft__wake(c, f, weft__settle(f, l->value), WEFT__TAIL);
-    free(p);
+    arrive(p);
 }
 
 /* Send the parcel back with an answer. */
@@ -53,7 +56,7 @@ static void answer(parcel *p, weft_value value)
 {
     p->letter = (weft__letter){NULL, deliver_answer, p->sender, value};
     if (weft__cord_post(&p->letter) < 0)
-        free(p); /* nobody is left to read it */
+        arrive(p); /* nobody is left to read it */
 }
 
 static void answer_waiter(weft__waiter *w, weft_value value)
@@ -63,7 +66,7 @@ static void answer_waiter(weft__waiter *w, weft_value value)
 
 static void deliver_parcel(weft__cord *c, weft__letter *l)
 {
-    parcel *p = parcel_of(l);
+    parcel *p = CONTAINER_OF(l, parcel, letter);
     weft__fiber *f = c != NULL ? weft__fiber_find(c, p->receiver) : NULL;
     if (f == NULL || f->phase == WEFT__ENDED) {
         answer(p, -ESRCH);
@@ -78,26 +81,27 @@ static void deliver_parcel(weft__cord *c, weft__letter *l)
     weft__line_join(&f->mailbox->passage.senders, &p->waiter);
 }
 
-/* The recalled parcel may have gone back already: it is looked for, not looked at. */
+/* The parcel was there before. If it is not in line any more, it is on its way back already. */
 static void deliver_recall(weft__cord *c, weft__letter *l)
 {
-    weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
-    weft__waiter *w = f != NULL && f->mailbox != NULL ? f->mailbox->passage.senders.first : NULL;
-    while (w != NULL && CONTAINER_OF(w, parcel, waiter) != (parcel *)l->value)
-        w = weft__line_after(w);
-    free(l);
-    if (w == NULL)
-        return;
-    weft__line_leave(w);
-    answer_waiter(w, -ECANCELED);
+    (void)c;
+    parcel *p = CONTAINER_OF(l, parcel, recall);
+    if (p->waiter.line != NULL) {
+        weft__line_leave(&p->waiter);
+        answer(p, -ECANCELED);
+    }
+    arrive(p);
 }
 
-/* Without memory for a recall the sender waits on: the answer comes in any case. */
+/* The answer comes in any case, and is what the sender goes on with. */
 static bool recall(weft__fiber *f)
 {
-    const parcel *p = f->wait_object;
+    parcel *p = f->wait_object;
     f->waits_in = &waits_recall;
-    weft__cord_send(p->receiver, (weft_value)p, deliver_recall);
+    p->recall = (weft__letter){NULL, deliver_recall, p->receiver, 0};
+    atomic_fetch_add_explicit(&p->letters, 1, memory_order_relaxed);
+    if (weft__cord_post(&p->recall) < 0)
+        arrive(p); /* the one it is sent to ends, which answers it */
     return false;
 }
 
@@ -121,6 +125,7 @@ static int send_parcel(weft_fiber fiber, weft_value value)
         return (int)weft__refuse(c);
     }
     *p = (parcel){.letter = {NULL, deliver_parcel, fiber, 0},
+                  .letters = 1,
                   .sender = self->id,
                   .receiver = fiber,
                   .message = value};

@@ -129,10 +129,7 @@ size_t weft_receive_all(weft_value *out, size_t n)
 {
     weft__cord *c = weft__cord_here();
     weft__mailbox *m = c != NULL ? c->current->mailbox : NULL;
-    size_t taken = 0;
-    while (m != NULL && taken < n && weft__passage_take(c, &m->passage, &out[taken]) == 0)
-        taken++;
-    return taken;
+    return m != NULL ? weft__passage_take_all(c, &m->passage, out, n) : 0;
 }
 
 ssize_t weft_mailbox_count(weft_fiber fiber)

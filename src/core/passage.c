@@ -3,12 +3,15 @@
 
 #include <stdlib.h>
 
-/* Items in the first ring: a cache line of values. */
+/* The first ring is a cache line of values; of items that are larger, at least that many bytes. */
 #define ROOM_MIN 8
+#define BYTES_MIN (ROOM_MIN * sizeof(weft_value))
 
-static size_t room_for(size_t items)
+static size_t room_for(size_t items, size_t item_bytes)
 {
-    size_t room = ROOM_MIN;
+    size_t room = 1;
+    while (room < ROOM_MIN && room * item_bytes < BYTES_MIN)
+        room *= 2;
     while (room < items && room <= SIZE_MAX / 4)
         room *= 2;
     return room;
@@ -21,10 +24,10 @@ int weft__passage_make_room(weft__passage *p, size_t items)
         return -ENOMEM;
     if (wanted <= p->room)
         return 0;
-    size_t room = room_for(wanted);
+    size_t room = room_for(wanted, p->item_bytes);
     if (room < wanted || __builtin_mul_overflow(room, p->item_bytes, &bytes))
         return -ENOMEM;
-    char *ring = malloc(bytes);
+    char *ring = malloc(bytes != 0 ? bytes : 1);
     if (ring == NULL)
         return -ENOMEM;
     /* In one piece or two: up to the end of the old ring, and from its beginning. */
@@ -45,8 +48,6 @@ void weft__passage_admit(weft__cord *c, weft__passage *p)
 {
     while (p->senders.first != NULL && p->count < p->limit) {
         weft__waiter *w = p->senders.first;
-        if (UNLIKELY(p->count + p->reserved >= p->room) && weft__passage_make_room(p, 1) < 0)
-            return; /* it waits on, until there is room or memory */
         weft__passage_store(p, w->data, w->how);
         weft__serve(c, w, 0);
     }
@@ -66,11 +67,11 @@ int weft__passage_force(weft__cord *c, weft__passage *p, const void *item)
 
 int weft__passage_set_limit(weft__cord *c, weft__passage *p, size_t limit)
 {
-    size_t waiting = 0;
-    for (const weft__waiter *w = p->senders.first; w != NULL; w = weft__line_after(w))
-        waiting++;
-    size_t open = limit > p->count ? limit - p->count : 0;
-    int rc = weft__passage_make_room(p, waiting < open ? waiting : open);
+    size_t open = limit > p->count ? limit - p->count : 0, admitted = 0;
+    const weft__waiter *w = p->senders.first;
+    for (; w != NULL && admitted < open; w = weft__line_after(w))
+        admitted++;
+    int rc = weft__passage_make_room(p, admitted);
     if (rc < 0)
         return rc;
     p->limit = limit;
@@ -98,11 +99,14 @@ void weft__passage_free(weft__passage *p)
     p->room = p->count = 0;
 }
 
-void weft__passage_delete(weft__cord *c, weft__passage *p, size_t i)
+size_t weft__passage_take_all(weft__cord *c, weft__passage *p, void *out, size_t n)
 {
-    for (; i > 0; i--)
-        weft__passage_copy(p, weft__passage_at(p, i), weft__passage_at(p, i - 1));
-    p->head++;
-    p->count--;
+    if (n > p->count)
+        n = p->count;
+    for (size_t i = 0; i < n; i++)
+        weft__passage_copy(p, (char *)out + i * p->item_bytes, weft__passage_at(p, i));
+    p->head += n;
+    p->count -= n;
     weft__passage_admit(c, p);
+    return n;
 }

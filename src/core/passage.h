@@ -6,7 +6,9 @@
  * Between calls:
  *   - if a receiver waits, the passage holds nothing and no sender waits;
  *   - if a sender waits, the passage is full: it holds at least `limit` items;
- *   - nobody waits on a passage that is closed.
+ *   - nobody waits on a passage that is closed;
+ *   - the ring has room for what it holds and what is reserved.
+ * So one who waits to send needs no memory to be let in: what made room for it was in its place.
  */
 #ifndef WEFT_CORE_PASSAGE_H
 #define WEFT_CORE_PASSAGE_H
@@ -62,8 +64,8 @@ void weft__passage_close(weft__cord *c, weft__passage *p);
 /* Free the ring. Nobody waits. */
 void weft__passage_free(weft__passage *p);
 
-/* Take out the i-th item from the head, moving those before it; senders may be served. */
-void weft__passage_delete(weft__cord *c, weft__passage *p, size_t i);
+/* Take out what is there, at most n items; then senders are served. How many. */
+size_t weft__passage_take_all(weft__cord *c, weft__passage *p, void *out, size_t n);
 
 static inline void weft__passage_copy(const weft__passage *p, void *to, const void *from)
 {
@@ -158,18 +160,34 @@ static inline bool weft__passage_can_take(const weft__passage *p)
     return p->is_closed || p->count > 0 || p->senders.first != NULL;
 }
 
-/* The current fiber, whose alarm is not set, waits to send a value. */
+/* The current fiber, whose alarm is not set, waits to send an item; what it is stays in place. */
+static inline int weft__passage_wait_put_item(weft__cord *c, weft__passage *p, const void *item,
+                                              weft__end_of_ring end, const weft__wait_kind *kind)
+{
+    weft__waiter *w = &c->current->waiter;
+    w->data = (void *)(uintptr_t)item; /* it is only read */
+    w->how = end;
+    return weft__line_wait_int(c, &p->senders, kind, p);
+}
+
+/* The same with a value, which is kept beside the waiter. */
 static inline int weft__passage_wait_put(weft__cord *c, weft__passage *p, weft_value value,
                                          weft__end_of_ring end, const weft__wait_kind *kind)
 {
     weft__waiter *w = &c->current->waiter;
     w->value = value;
-    w->data = &w->value;
-    w->how = end;
-    return weft__line_wait_int(c, &p->senders, kind, p);
+    return weft__passage_wait_put_item(c, p, &w->value, end, kind);
 }
 
-/* The same to receive one. */
+/* The current fiber, whose alarm is not set, waits to receive an item. */
+static inline int weft__passage_wait_take_item(weft__cord *c, weft__passage *p, void *out,
+                                               const weft__wait_kind *kind)
+{
+    c->current->waiter.data = out;
+    return weft__line_wait_int(c, &p->receivers, kind, p);
+}
+
+/* The same for a value. */
 static inline weft_value weft__passage_wait_take(weft__cord *c, weft__passage *p,
                                                  const weft__wait_kind *kind)
 {

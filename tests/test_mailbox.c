@@ -1,0 +1,518 @@
+/* Mailboxes: order, bounds, and what becomes of messages when one of the two ends. */
+#include "support.h"
+
+static void mark_number(const char *what, weft_value n)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%s%ld ", what, (long)n);
+    mark(text);
+}
+
+static weft_value receive_one(void *arg)
+{
+    (void)arg;
+    return weft_receive();
+}
+
+/* Whom the fibers below tell something. */
+static weft_fiber receiver;
+
+static weft_value tell_it(void *arg)
+{
+    int rc = weft_tell(receiver, (weft_value)arg);
+    if (rc == 0)
+        mark_number("t", (weft_value)arg);
+    return rc;
+}
+
+static weft_fiber spin_teller(weft_value message)
+{
+    weft_fiber f = weft_spin(tell_it, as_arg(message));
+    let_run();
+    return f;
+}
+
+/* Bounds its mailbox to so many messages, and receives one each time that it is scheduled. */
+static weft_value receive_when_told(void *arg)
+{
+    if (weft_mailbox_bound((size_t)arg) < 0)
+        return -ENOMEM;
+    for (;;) {
+        weft_value rc = weft_suspend();
+        if (rc < 0 || rc == 99)
+            return rc;
+        mark_number("r", weft_receive());
+    }
+}
+
+static void spin_receiver(size_t bound)
+{
+    receiver = weft_spin(receive_when_told, (void *)bound);
+    let_run();
+}
+
+static void let_receive(void)
+{
+    ck_assert_int_eq(weft_schedule(receiver, 0), 0);
+    let_run();
+}
+
+/* P49 */
+START_TEST(messages_arrive_in_the_order_in_which_they_were_sent)
+{
+    weft_fiber self = weft_self();
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(weft_tell(self, i), 0);
+    ck_assert_int_eq(weft_mailbox_count(self), 100);
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(weft_receive(), i);
+    ck_assert_int_eq(weft_mailbox_count(self), 0);
+    ck_assert_int_eq(weft_try_receive(), -EAGAIN);
+}
+END_TEST
+
+/* P49 */
+START_TEST(what_is_sent_before_the_fiber_runs_or_receives_is_kept_for_it)
+{
+    weft_fiber f = weft_spin(receive_one, NULL);
+    ck_assert_int_eq(weft_tell(f, 7), 0);
+    ck_assert_int_eq(weft_mailbox_count(f), 1);
+    ck_assert_int_eq(weft_await(f), 7);
+    f = weft_new(receive_one, NULL);
+    ck_assert_int_eq(weft_tell(f, 8), 0);
+    ck_assert_int_eq(weft_start(f), 0);
+    ck_assert_int_eq(weft_await(f), 8);
+}
+END_TEST
+
+/* P49 */
+START_TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
+{
+    weft_fiber f = weft_spin(receive_one, NULL);
+    let_run();
+    weft_info info;
+    ck_assert_int_eq(weft_info_of(f, &info), 0);
+    ck_assert_str_eq(info.waits_for, "a message");
+    ck_assert_int_eq(weft_try_tell(f, 5), 0);
+    ck_assert_int_eq(weft_mailbox_count(f), 0);
+    ck_assert_int_eq(weft_tell(f, 6), 0); /* this one stays */
+    ck_assert_int_eq(weft_mailbox_count(f), 1);
+    ck_assert_int_eq(weft_await(f), 5);
+}
+END_TEST
+
+/* P49 */
+START_TEST(an_error_code_is_no_message_but_makes_a_suspended_fiber_fail)
+{
+    weft_fiber self = weft_self();
+    ck_assert_int_eq(weft_tell(self, -EIO), -EINVAL);
+    ck_assert_words(-EINVAL, "-5 is an error code, not a message");
+    ck_assert_int_eq(weft_try_tell(self, -4095), -EINVAL);
+    ck_assert_int_eq(weft_tell(self, -4096), 0);
+    ck_assert_int_eq(weft_receive(), -4096);
+    weft_fiber f = spin_suspended();
+    ck_assert_int_eq(weft_schedule(f, -EIO), 0);
+    ck_assert_int_eq(weft_await(f), -EIO);
+}
+END_TEST
+
+START_TEST(a_message_wakes_nobody_who_waits_for_something_else)
+{
+    weft_fiber sleeper = spin_sleeping(), suspended = spin_suspended();
+    ck_assert_int_eq(weft_tell(sleeper, 1), 0);
+    ck_assert_int_eq(weft_tell(suspended, 2), 0);
+    let_run();
+    ck_assert_int_eq(weft_state_of(sleeper), WEFT_WAITING);
+    ck_assert_int_eq(weft_state_of(suspended), WEFT_WAITING);
+    ck_assert_int_eq(weft_mailbox_count(suspended), 1);
+    weft_fiber f = weft_spin(receive_one, NULL);
+    let_run();
+    ck_assert_int_eq(weft_schedule(f, 3), -EBUSY); /* and a value is no message */
+    ck_assert_int_eq(weft_interrupt(f, 4), 0);
+    ck_assert_int_eq(weft_await(f), 4);
+    weft_cancel(sleeper);
+    weft_schedule(suspended, 5);
+    ck_assert_int_eq(weft_await(suspended), 5);
+}
+END_TEST
+
+START_TEST(telling_a_fiber_that_has_ended_is_refused)
+{
+    weft_fiber f = weft_spin(return_arg, NULL);
+    let_run();
+    ck_assert_int_eq(weft_tell(f, 1), -ESRCH);
+    ck_assert_int_eq(weft_try_tell(f, 1), -ESRCH);
+    ck_assert_int_eq(weft_mailbox_count(f), -ESRCH);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(weft_tell(f, 1), -ESRCH);
+    ck_assert_int_eq(weft_try_tell(f, 1), -ESRCH);
+    ck_assert_int_eq(weft_tell(0, 1), -ESRCH);
+}
+END_TEST
+
+/* P50 */
+START_TEST(all_messages_that_are_there_are_taken_without_waiting)
+{
+    weft_value out[5] = {0};
+    ck_assert_uint_eq(weft_receive_all(out, 5), 0);
+    for (int i = 1; i <= 7; i++)
+        weft_tell(weft_self(), i);
+    weft_spin(mark_and_return, "switched");
+    ck_assert_uint_eq(weft_receive_all(out, 5), 5);
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(out[i], i + 1);
+    ck_assert_uint_eq(weft_receive_all(out, 5), 2);
+    ck_assert_int_eq(out[1], 7);
+    ck_assert_uint_eq(weft_receive_all(out, 5), 0);
+    ck_assert_trail("");
+}
+END_TEST
+
+static void drain(void *arg)
+{
+    weft_value out[8];
+    *(size_t *)arg = weft_receive_all(out, 8);
+}
+
+static weft_value drain_at_the_end(void *arg)
+{
+    weft_defer(drain, arg);
+    return weft_suspend();
+}
+
+static weft_value receive_in_clean_up(void *arg)
+{
+    weft_value rc = weft_suspend();
+    ck_assert_int_eq(rc, -ECANCELED);
+    for (int i = 1; i <= 5; i++)
+        ck_assert_int_eq(weft_receive(), i);
+    *(weft_value *)arg = weft_receive();
+    return rc;
+}
+
+/* P50, T41 */
+START_TEST(a_fiber_that_is_ended_can_still_take_the_five_messages_that_are_there)
+{
+    size_t drained = 0;
+    weft_value sixth = 0;
+    weft_fiber f[2] = {weft_spin(drain_at_the_end, &drained),
+                       weft_spin(receive_in_clean_up, &sixth)};
+    let_run();
+    for (int i = 1; i <= 5; i++) {
+        weft_tell(f[0], i);
+        weft_tell(f[1], i);
+    }
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(weft_terminate(f[i], 1), 0);
+    ck_assert_uint_eq(drained, 5);
+    ck_assert_int_eq(sixth, -ECANCELED);
+}
+END_TEST
+
+/* P51 */
+START_TEST(a_bound_makes_those_who_tell_wait_and_lets_them_in_one_by_one)
+{
+    spin_receiver(2);
+    for (int i = 1; i <= 5; i++)
+        spin_teller(i);
+    ck_assert_trail("t1 t2 ");
+    ck_assert_int_eq(weft_mailbox_count(receiver), 2);
+    ck_assert_int_eq(weft_try_tell(receiver, 9), -EAGAIN);
+    for (int i = 0; i < 5; i++)
+        let_receive();
+    ck_assert_trail("t1 t2 r1 t3 r2 t4 r3 t5 r4 r5 ");
+    weft_cancel(receiver);
+}
+END_TEST
+
+static weft_value change_bound(void *arg)
+{
+    weft_mailbox_bound(1);
+    for (weft_value next = weft_suspend(); next >= 0; next = weft_suspend())
+        if (weft_mailbox_bound((size_t)next) < 0)
+            return -ENOMEM;
+    weft_value out[8];
+    *(size_t *)arg = weft_receive_all(out, 8);
+    return out[0] * 100000 + out[1] * 10000 + out[2] * 1000 + out[3] * 100 + out[4] * 10 + out[5];
+}
+
+/* P51 */
+START_TEST(a_new_bound_lets_in_as_many_as_there_is_room_for_and_none_lets_in_all)
+{
+    size_t taken = 0;
+    receiver = weft_spin(change_bound, &taken);
+    let_run();
+    for (int i = 1; i <= 6; i++)
+        spin_teller(i);
+    ck_assert_trail("t1 ");
+    weft_schedule(receiver, 3);
+    let_run();
+    ck_assert_trail("t1 t2 t3 ");
+    weft_schedule(receiver, 2);
+    let_run();
+    ck_assert_trail("t1 t2 t3 ");
+    weft_schedule(receiver, 0);
+    let_run();
+    ck_assert_trail("t1 t2 t3 t4 t5 t6 ");
+    weft_schedule(receiver, -EINTR);
+    ck_assert_int_eq(weft_await(receiver), 123456);
+    ck_assert_uint_eq(taken, 6);
+}
+END_TEST
+
+START_TEST(telling_oneself_more_than_the_own_bound_is_a_deadlock_that_is_told)
+{
+    weft_fiber self = weft_self();
+    ck_assert_int_eq(weft_mailbox_bound(2), 0);
+    ck_assert_int_eq(weft_tell(self, 1), 0);
+    ck_assert_int_eq(weft_tell(self, 2), 0);
+    ck_assert_int_eq(weft_tell(self, 3), -EDEADLK);
+    ck_assert_int_eq(weft_try_tell(self, 3), -EAGAIN);
+    ck_assert_int_eq(weft_receive(), 1);
+    ck_assert_int_eq(weft_tell(self, 4), 0);
+    ck_assert_int_eq(weft_receive(), 2);
+    ck_assert_int_eq(weft_receive(), 4);
+}
+END_TEST
+
+START_TEST(who_waits_to_tell_a_fiber_is_told_when_that_one_ends)
+{
+    spin_receiver(1);
+    weft_fiber f[4];
+    for (int i = 0; i < 4; i++)
+        f[i] = spin_teller(i + 1);
+    weft_info info;
+    ck_assert_int_eq(weft_info_of(f[1], &info), 0);
+    ck_assert_str_eq(info.waits_for, "room in the mailbox of");
+    ck_assert_uint_eq(info.waits_for_fiber, receiver);
+    weft_schedule(receiver, 99);
+    ck_assert_int_eq(weft_await(receiver), 99);
+    ck_assert_int_eq(weft_await(f[0]), 0);
+    for (int i = 1; i < 4; i++)
+        ck_assert_int_eq(weft_await(f[i]), -ESRCH);
+    ck_assert_trail("t1 ");
+}
+END_TEST
+
+static int runs;
+
+/* In its second run it receives all; in the first it waits for its end. */
+static weft_value receive_in_the_second_run(void *arg)
+{
+    if (++runs == 1) {
+        weft_mailbox_bound((size_t)arg);
+        return weft_sleep(INFINITY);
+    }
+    weft_value v;
+    while ((v = weft_receive()) >= 0)
+        mark_number("r", v);
+    return v;
+}
+
+/* P30 */
+START_TEST(a_fiber_that_is_restarted_begins_with_an_empty_mailbox)
+{
+    receiver = weft_spin(receive_in_the_second_run, NULL);
+    let_run();
+    for (int i = 1; i <= 3; i++)
+        ck_assert_int_eq(weft_tell(receiver, i), 0);
+    ck_assert_int_eq(weft_restart(receiver), 0);
+    ck_assert_int_eq(weft_mailbox_count(receiver), 0);
+    let_run();
+    ck_assert_int_eq(weft_tell(receiver, 4), 0);
+    let_run();
+    ck_assert_trail("r4 ");
+    weft_cancel(receiver);
+    weft_await(receiver);
+}
+END_TEST
+
+/* P30 */
+START_TEST(a_fiber_that_ended_and_runs_again_begins_with_an_empty_mailbox)
+{
+    receiver = weft_spin(receive_in_the_second_run, NULL);
+    let_run();
+    ck_assert_int_eq(weft_tell(receiver, 1), 0);
+    weft_cancel(receiver);
+    let_run();
+    ck_assert_int_eq(weft_tell(receiver, 2), -ESRCH);
+    ck_assert_int_eq(weft_restart(receiver), 0);
+    ck_assert_int_eq(weft_tell(receiver, 3), 0);
+    let_run();
+    ck_assert_trail("r3 ");
+    weft_cancel(receiver);
+    weft_await(receiver);
+}
+END_TEST
+
+/* P30, P51 */
+START_TEST(who_waits_to_tell_a_fiber_that_is_restarted_is_heard_in_its_next_run)
+{
+    receiver = weft_spin(receive_in_the_second_run, as_arg(2));
+    let_run();
+    for (int i = 1; i <= 5; i++)
+        spin_teller(i);
+    ck_assert_trail("t1 t2 ");
+    ck_assert_int_eq(weft_restart(receiver), 0);
+    let_run();
+    ck_assert_trail("t1 t2 r3 r4 r5 t3 t4 t5 ");
+    weft_cancel(receiver);
+    weft_await(receiver);
+}
+END_TEST
+
+START_TEST(a_new_fiber_does_not_inherit_the_messages_of_one_that_ended)
+{
+    for (int i = 0; i < 10; i++) {
+        weft_fiber f = weft_spin(suspend, NULL);
+        let_run();
+        ck_assert_int_eq(weft_mailbox_count(f), 0);
+        ck_assert_int_eq(weft_tell(f, 1), 0);
+        weft_schedule(f, 0);
+        ck_assert_int_eq(weft_await(f), 0);
+    }
+}
+END_TEST
+
+static weft_value call_result, next_result;
+
+static weft_value receive_and_go_on(void *arg)
+{
+    (void)arg;
+    call_result = weft_receive();
+    next_result = weft_snooze();
+    return weft_try_receive();
+}
+
+START_TEST(a_receiver_that_is_cancelled_has_the_message_if_that_came_first)
+{
+    weft_fiber f = weft_spin(receive_and_go_on, NULL);
+    let_run();
+    weft_tell(f, 7);
+    weft_cancel(f);
+    weft_await(f);
+    ck_assert_int_eq(call_result, 7);
+    ck_assert_int_eq(next_result, -ECANCELED);
+    f = weft_spin(receive_and_go_on, NULL);
+    let_run();
+    weft_stop(f, 3);
+    weft_tell(f, 8);
+    ck_assert_int_eq(weft_mailbox_count(f), 1); /* its clean-up may take it */
+    ck_assert_int_eq(weft_await(f), 3);
+    ck_assert_int_eq(call_result, -ECANCELED);
+}
+END_TEST
+
+START_TEST(one_who_waits_to_tell_and_is_struck_has_told_if_it_was_let_in_first)
+{
+    spin_receiver(1);
+    spin_teller(1);
+    weft_fiber f[3] = {spin_teller(2), spin_teller(3), spin_teller(4)};
+    weft_interrupt(f[0], 55);
+    weft_schedule(receiver, 0);
+    weft_snooze(); /* it receives 1, which lets in 3 */
+    weft_cancel(f[1]);
+    weft_cancel(f[2]);
+    ck_assert_int_eq(weft_await(f[0]), 55);
+    let_run();
+    ck_assert_int_eq(weft_mailbox_count(receiver), 1);
+    let_receive();
+    ck_assert_trail("t1 r1 t3 r3 ");
+    ck_assert_int_eq(weft_mailbox_count(receiver), 0);
+    weft_cancel(receiver);
+}
+END_TEST
+
+START_TEST(a_receive_whose_time_is_over_has_taken_nothing)
+{
+    int rc = 0;
+    double begin = weft_now();
+    WEFT_CANCEL_AFTER(0.002, rc) {
+        ck_assert_int_eq(weft_receive(), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_slept(begin, 0.002);
+    weft_tell(weft_self(), 1);
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_receive(), 1);
+        ck_assert_int_eq(weft_receive(), -ECANCELED);
+    }
+}
+END_TEST
+
+static weft_value tell_in_clean_up(void *arg)
+{
+    weft_suspend();
+    ck_assert_int_eq(weft_tell(arg_id(arg), 1), 0);
+    ck_assert_int_eq(weft_tell(weft_parent(weft_self()), 2), 0);
+    return 0;
+}
+
+static weft_value have_a_child_that_tells(void *arg)
+{
+    weft_spin(tell_in_clean_up, arg);
+    return weft_suspend();
+}
+
+START_TEST(children_can_tell_a_fiber_that_waits_for_their_end)
+{
+    weft_fiber f = weft_spin(have_a_child_that_tells, id_arg(weft_self()));
+    let_run();
+    weft_schedule(f, 9);
+    ck_assert_int_eq(weft_await(f), 9);
+    ck_assert_int_eq(weft_try_receive(), 1);
+}
+END_TEST
+
+#define MESSAGES 100000
+
+static weft_value echo(void *arg)
+{
+    (void)arg;
+    for (weft_value i = 0; i < MESSAGES; i++) {
+        weft_value v = weft_receive();
+        if (v != i || weft_tell(weft_main(), v) != 0)
+            return -EIO;
+    }
+    return 0;
+}
+
+START_TEST(a_hundred_thousand_messages_go_to_and_fro)
+{
+    weft_fiber f = weft_spin(echo, NULL);
+    for (weft_value i = 0; i < MESSAGES; i++) {
+        ck_assert_int_eq(weft_tell(f, i), 0);
+        ck_assert_int_eq(weft_receive(), i);
+    }
+    ck_assert_int_eq(weft_await(f), 0);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &messages_arrive_in_the_order_in_which_they_were_sent,
+    &what_is_sent_before_the_fiber_runs_or_receives_is_kept_for_it,
+    &a_fiber_that_waits_for_a_message_gets_it_directly,
+    &an_error_code_is_no_message_but_makes_a_suspended_fiber_fail,
+    &a_message_wakes_nobody_who_waits_for_something_else,
+    &telling_a_fiber_that_has_ended_is_refused,
+    &all_messages_that_are_there_are_taken_without_waiting,
+    &a_fiber_that_is_ended_can_still_take_the_five_messages_that_are_there,
+    &a_bound_makes_those_who_tell_wait_and_lets_them_in_one_by_one,
+    &a_new_bound_lets_in_as_many_as_there_is_room_for_and_none_lets_in_all,
+    &telling_oneself_more_than_the_own_bound_is_a_deadlock_that_is_told,
+    &who_waits_to_tell_a_fiber_is_told_when_that_one_ends,
+    &a_fiber_that_is_restarted_begins_with_an_empty_mailbox,
+    &a_fiber_that_ended_and_runs_again_begins_with_an_empty_mailbox,
+    &who_waits_to_tell_a_fiber_that_is_restarted_is_heard_in_its_next_run,
+    &a_new_fiber_does_not_inherit_the_messages_of_one_that_ended,
+    &a_receiver_that_is_cancelled_has_the_message_if_that_came_first,
+    &one_who_waits_to_tell_and_is_struck_has_told_if_it_was_let_in_first,
+    &a_receive_whose_time_is_over_has_taken_nothing,
+    &children_can_tell_a_fiber_that_waits_for_their_end,
+    &a_hundred_thousand_messages_go_to_and_fro,
+};
+
+int main(void)
+{
+    return run_suite("mailbox", tests, COUNT_OF(tests));
+}
