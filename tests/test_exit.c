@@ -506,7 +506,43 @@ START_TEST(a_fiber_that_does_not_end_within_its_grace_time_is_named_and_waited_f
 }
 END_TEST
 
+static weft_value sleep_in_the_end(void *arg)
+{
+    (void)arg;
+    weft_suspend();
+    WEFT_SHIELD(INFINITY) {
+        weft_sleep(0.001);
+    }
+    return 0;
+}
+
+static weft_value exit_with_three(void *arg)
+{
+    (void)arg;
+    weft_sleep(0.001);
+    exit_here(3);
+    return 0;
+}
+
+static int exit_under_a_read(void)
+{
+    int fd[2];
+    weft_pipe(fd);
+    weft_spin(sleep_in_the_end, NULL);
+    weft_spin(exit_with_three, NULL);
+    char byte;
+    weft_read(fd[0], &byte, 1);
+    return 1;
+}
+
+START_TEST(a_fiber_may_exit_while_main_reads_and_others_take_their_time)
+{
+    assert_silent(run_apart(exit_under_a_read), 3);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
+    &a_fiber_may_exit_while_main_reads_and_others_take_their_time,
     &the_clean_up_of_main_runs_at_the_end_and_then_that_of_all_fibers,
     &clean_up_goes_from_main_to_the_child_to_the_grandchild,
     &the_process_ends_only_when_the_clean_up_of_all_fibers_is_done,

@@ -1,6 +1,7 @@
 /*
  * Mailboxes: every fiber has one, and anyone who knows its id can tell it something. A message is
  * one value: an integer, a pointer to something that the receiver will free, the id of a fiber.
+ *
  * Messages arrive in the order in which each sender sent them. A mailbox holds as many as there is
  * memory for, unless its fiber sets a bound: then those who tell it more wait until there is room.
  * A fiber that ends takes with it what it has not received, and one that is restarted begins with
@@ -16,6 +17,7 @@ WEFT_BEGIN
 /**
  * Put a value into a fiber's mailbox; from any fiber of any thread, and from threads without
  * fibers. Waits only while a bounded mailbox is full; the value is in it then, or not at all.
+ *
  * Returns 0. -EINVAL for an error code, which could not be told from a failure to receive; -ESRCH
  * if the fiber has ended, also while the caller waits; -EDEADLK if it is the caller's own mailbox
  * that is full; -ENOMEM. To a fiber of another thread the answer is 0 once the message is on its
@@ -53,6 +55,7 @@ WEFT_API int weft_mailbox_bound(size_t messages);
  * message is sent now. It holds for every run of a fiber that is restarted. If the caller is its
  * parent, an error of the fiber is not raised in the caller. The message does not count against the
  * bound of the caller's mailbox.
+ *
  * 0, also if the caller monitors it already. -EINVAL for oneself, -ESRCH if it is gone, -EXDEV,
  * -ENOMEM.
  */

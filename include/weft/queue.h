@@ -2,9 +2,11 @@
  * Queues: rows of values between fibers, without a bound unless they are given one, open at both
  * ends. Where a channel hands over, a queue stores: values can be put back at the front, looked for
  * and taken out of the middle.
+ *
  * Many fibers may push and shift; those who wait are served in the order in which they came. A
  * queue belongs to the fibers of one thread. Once it is closed nothing can be put in; what is in it
  * can be taken out, and then there is an end: -EPIPE.
+ *
  * A call that need not wait does not switch, and succeeds even in a fiber that is being cancelled.
  */
 #ifndef WEFT_QUEUE_H

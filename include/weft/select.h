@@ -137,10 +137,12 @@ static inline weft_clause weft_clause_message(void)
 /**
  * Wait until one of the clauses can happen, and let it; returns its index. If one can at once,
  * there is no switch.
+ *
  * A closed channel, a fiber that has ended, a descriptor in error: these happen, with value saying
  * so. -EINVAL for n = 0, for a clause that makes no sense (a NULL channel, a time that is negative,
  * an error code to be sent) and if all clauses are WEFT_CLAUSE_NEVER; -ESRCH, -EXDEV or -EDEADLK
- * for a fiber that cannot be awaited. When it fails, nothing has happened.
+ * for a fiber that cannot be awaited; -ENOMEM. When it fails, nothing has happened. Interrupted, it
+ * returns that value as it is.
  */
 WEFT_SWITCHPOINT int weft_select(weft_clause *clauses, size_t n);
 

@@ -59,10 +59,12 @@ typedef struct weft_supervise_options {
  * Start the children, in their order, and supervise them until none is left that runs or will run
  * again. Without a list (NULL, 0) it supervises the children that the caller has already; in both
  * cases also those that it gets meanwhile (spun with it as parent, or attached to it).
+ *
  * Returns 0 when no child is left. When restarts_max is exceeded, the other children are stopped
  * and the last error is returned, with its words. Cancelled, or when an error is raised in the
  * caller, it stops all children and returns that. Children are always stopped in the reverse order
  * of their start, each one only when the one after it has ended.
+ *
  * -EINVAL for a child without function, for options that make no sense, and in a fiber that
  * supervises already; -ENOMEM, -EAGAIN if a child cannot be made: those that were started are
  * stopped again.

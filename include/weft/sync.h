@@ -1,13 +1,16 @@
 /*
  * Locks and signals between the fibers of one thread.
+ *
  * Those who wait are served in the order in which they came, and what they wait for is handed to
  * them directly: whoever unlocks a mutex cannot take it again ahead of one who waits. A wait that
  * is cancelled, timed out (by a scope around it) or interrupted has taken nothing. One that was
  * served in the same moment has what it wanted and returns 0; the cancellation strikes at the next
  * call. So no signal and no token is ever lost.
+ *
  * What need not wait does not switch, and succeeds even in a fiber that is being cancelled: so
  * clean-up can take a lock that is free. Fibers switch only at switchpoints: data that is not
  * touched across one needs no lock.
+ *
  * Everything here that has no open is ready to use when it is all-zero, and has nothing to release.
  * An object must stay where it is while someone holds it or waits on it. Unless a function says
  * otherwise, it is for the fibers of one thread.

@@ -42,6 +42,9 @@ typedef enum weft__opcode {
 /* An offset that stands for the file's own position. */
 #define WEFT__OFFSET_CURRENT (-1)
 
+/* Among the events of WAIT, beside those of poll(2): it only looks. -EAGAIN: nothing is there. */
+#define WEFT__LOOK_ONLY (1 << 16)
+
 /*
  * One outstanding operation: on the stack of the fiber that waits for it, until it is done. The
  * first part is the caller's to fill in, the second the backend's.
@@ -83,7 +86,7 @@ typedef struct weft__op {
             const struct sockaddr *address;
             socklen_t bytes;
         } connect;  /* CONNECT */
-        int events; /* WAIT: POLLIN, POLLOUT */
+        int events; /* WAIT: POLLIN, POLLOUT, WEFT__LOOK_ONLY */
         struct {
             int64_t *offset_in; /* may be NULL, as in splice(2) */
             int64_t *offset_out;

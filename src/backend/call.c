@@ -104,6 +104,8 @@ bool weft__call_never_waits(const weft__op *op)
     case WEFT__OP_SPLICE:
     case WEFT__OP_TEE:
         return op->u.copy.flags & SPLICE_F_NONBLOCK;
+    case WEFT__OP_WAIT:
+        return op->u.events & WEFT__LOOK_ONLY;
     default:
         return false;
     }
@@ -244,7 +246,7 @@ static intptr_t block_once(weft__op *op)
     case WEFT__OP_CONNECT:
         return weft__call_try_connect(op);
     case WEFT__OP_WAIT:
-        return block_wait(op);
+        return weft__call_never_waits(op) ? try_wait(op) : block_wait(op);
     case WEFT__OP_SPLICE:
     case WEFT__OP_TEE:
         return weft__call_block_copy(op);

@@ -15,7 +15,9 @@
 
 #include <stdlib.h>
 
-/* Owned by the thread that it is at, but for the recall, which is the sender's to write and send. */
+/*
+ * Owned by the thread that it is at, but for the recall, which is the sender's to write and send.
+ */
 typedef struct parcel {
     weft__letter letter; /* there: to the one who is told; back: to the sender, with the answer */
     weft__letter recall; /* follows it there */

@@ -89,6 +89,7 @@ struct weft__cord {
     void *on_idle_arg;
     uint64_t polls, polls_blocking, ops;
     uint32_t ops_in_a_row; /* done at once, without a switch */
+    uint64_t random;       /* what select draws lots by; the same in every run */
 };
 
 /* The calling thread's cord; NULL before its first call. Initial-exec: one load. */

@@ -1,6 +1,7 @@
 /*
  * A line: those who wait in one place, first come first served. Every wait for another fiber is a
  * place in a line: for its end, for a lock, for a message.
+ *
  * The one rule for all of them: whoever serves a waiter takes it out of its line and completes what
  * it waited for in the same step. So a waiter that is out of the line has what it wanted, whatever
  * strikes it afterwards (that strikes at its next call); and one that is cancelled, or whose time

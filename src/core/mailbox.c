@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-const weft__wait_kind weft__waits_message = {"a message", .leave = weft__leave_line};
+static const weft__wait_kind waits_message = {"a message", .leave = weft__leave_line};
 static const weft__wait_kind waits_room = {"room in the mailbox of", .is_for_fiber = true,
                                            .leave = weft__leave_line};
 
@@ -122,7 +122,7 @@ weft_value weft_receive(void)
     m = weft__mailbox_of(c->current);
     if (UNLIKELY(m == NULL))
         return -ENOMEM;
-    return weft__passage_wait_take(c, &m->passage, &weft__waits_message);
+    return weft__passage_wait_take(c, &m->passage, &waits_message);
 }
 
 size_t weft_receive_all(weft_value *out, size_t n)

@@ -29,7 +29,4 @@ void weft__mailbox_free(weft__cord *c, weft__fiber *f);
  */
 uint32_t weft__monitors_tell(weft__cord *c, weft__fiber *f, bool *is_parent_told);
 
-/* What a wait for a message is called; select has the same. */
-extern const weft__wait_kind weft__waits_message;
-
 #endif

@@ -4,7 +4,8 @@
  * passage holds before senders have to wait.
  *
  * Between calls:
- *   - if a receiver waits, the passage holds nothing and no sender waits;
+ *   - if a receiver waits, the passage holds nothing and no sender waits, but for one fiber that
+ *     selects on both sides of a rendezvous;
  *   - if a sender waits, the passage is full: it holds at least `limit` items;
  *   - nobody waits on a passage that is closed;
  *   - the ring has room for what it holds and what is reserved.

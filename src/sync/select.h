@@ -1,0 +1,28 @@
+/* Between the two halves of select: what can happen at once (select.c), and waiting. */
+#ifndef WEFT_SYNC_SELECT_H
+#define WEFT_SYNC_SELECT_H
+
+#include "core/passage.h"
+
+#include <weft/select.h>
+
+/* What a clause takes from or puts into; NULL: nothing, or a mailbox that is not there yet. */
+weft__passage *weft__clause_passage(const weft__cord *c, const weft_clause *clause);
+
+/* Wait for the descriptor of a clause; op is filled in but for done and owner. As submit. */
+intptr_t weft__clause_submit(weft__cord *c, const weft_clause *clause, weft__op *op);
+
+/*
+ * Of several that are equal, the count-th has been found now: is it the one? Asked for each in
+ * turn, the last yes counts, and all have had the same chance.
+ */
+bool weft__lot_falls(weft__cord *c, uint32_t count);
+
+/*
+ * The current fiber, whose alarm is not set, waits for one of the clauses: they make sense, and
+ * none can happen at once. The index of the one that has happened; -ENOMEM, or what it was struck
+ * by.
+ */
+int weft__select_wait(weft__cord *c, weft_clause *clauses, size_t n);
+
+#endif

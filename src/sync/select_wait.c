@@ -1,0 +1,260 @@
+/*
+ * Select when nothing can happen at once: every clause waits where a call that is about nothing
+ * else would wait, in the line of a channel or of a fiber, on a timer, at the backend. The first
+ * that is served takes the others out of their places in the same step, before anything can happen
+ * to them. So nothing has ever to be given back, and of two selects that face each other no half is
+ * left behind.
+ *
+ * Only to descriptors the kernel may hold on for a while: then the caller waits until it has let
+ * go. What it says meanwhile is dropped, for to hear that a descriptor is ready takes nothing.
+ */
+#include "sync/select.h"
+
+#include "core/alarm.h"
+#include "core/mailbox.h"
+#include "core/op.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Descriptors that need no memory of their own. */
+#define FDS_ON_STACK 4
+
+/* A descriptor at the backend. */
+typedef struct fd_wait {
+    weft__op op; /* its owner is the selection */
+    weft_clause *clause;
+    bool is_pending;
+} fd_wait;
+
+/* One select that waits, in the frame of its caller. */
+typedef struct selection {
+    weft__fiber *fiber;
+    weft_clause *clauses;
+    size_t n;
+    int winner;            /* index of the clause that has happened; -1: none has */
+    weft_clause *earliest; /* of the times; NULL: there is none */
+    weft__timer timer;     /* for that one */
+    fd_wait *fds;
+    size_t fds_count;
+    size_t fds_pending; /* of these, how many the backend has */
+} selection;
+
+_Static_assert(sizeof(weft__waiter) <= sizeof(((weft_clause *)NULL)->weft__private),
+               "a clause has room for its place in a line");
+
+/* Its value points to the selection: no place has a use for that. */
+static weft__waiter *waiter_of(weft_clause *clause)
+{
+    return (weft__waiter *)(void *)clause->weft__private;
+}
+
+static weft_clause *clause_of(weft__waiter *w)
+{
+    void *words = w;
+    return CONTAINER_OF(words, weft_clause, weft__private);
+}
+
+/* Out of all places. */
+
+static bool waits_in_line(const weft_clause *clause)
+{
+    return clause->kind != WEFT_CLAUSE_NEVER && clause->kind != WEFT_CLAUSE_TIME &&
+           clause->kind != WEFT_CLAUSE_FD;
+}
+
+static void leave_lines(selection *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (waits_in_line(&s->clauses[i]))
+            weft__line_leave(waiter_of(&s->clauses[i]));
+}
+
+/* The backend has let go of it. */
+static void release_fd(selection *s, fd_wait *w)
+{
+    w->is_pending = false;
+    s->fds_pending--;
+    weft__unhold_op(weft__cord_self, s->fiber);
+}
+
+static void cancel_fds(selection *s)
+{
+    weft__backend *b = weft__cord_self->backend;
+    for (size_t i = 0; i < s->fds_count && s->fds_pending > 0; i++)
+        if (s->fds[i].is_pending && b->type->cancel(b, &s->fds[i].op))
+            release_fd(s, &s->fds[i]);
+}
+
+/* True: nobody holds a part of it any more. */
+static bool leave_all(selection *s)
+{
+    leave_lines(s);
+    weft__unhold_timer(weft__cord_self, s->fiber, &s->timer);
+    cancel_fds(s);
+    return s->fds_pending == 0;
+}
+
+/* Nothing has happened, and nothing will: what the kernel still says is not heard. */
+static bool leave_select(weft__fiber *f)
+{
+    if (leave_all(f->wait_object))
+        return true;
+    f->waits_in = &weft__waits_release;
+    return false;
+}
+
+static const weft__wait_kind waits_select = {"one of several", .leave = leave_select};
+
+/* A clause has happened while all were waited for. */
+static void happened(selection *s, weft_clause *clause, weft_value value)
+{
+    clause->value = value;
+    s->winner = (int)(clause - s->clauses);
+    if (leave_all(s))
+        weft__wake(weft__cord_self, s->fiber, s->winner, WEFT__TAIL);
+    else
+        s->fiber->waits_in = &weft__waits_release;
+}
+
+static void clause_served(weft__waiter *w, weft_value value)
+{
+    happened((selection *)w->value, clause_of(w), value);
+}
+
+static void time_is_over(weft__timer *timer)
+{
+    selection *s = CONTAINER_OF(timer, selection, timer);
+    weft__fired_timer(weft__cord_self, s->fiber);
+    happened(s, s->earliest, 0);
+}
+
+/* The kernel has let go of the last descriptor. */
+static void released(selection *s)
+{
+    weft__fiber *f = s->fiber;
+    weft_value value = s->winner >= 0 ? s->winner : weft__settle(f, -ECANCELED);
+    weft__wake(weft__cord_self, f, value, WEFT__TAIL);
+}
+
+static void fd_done(weft__op *op, intptr_t result)
+{
+    fd_wait *w = CONTAINER_OF(op, fd_wait, op);
+    selection *s = op->owner;
+    release_fd(s, w);
+    if (s->fiber->waits_in == &waits_select)
+        happened(s, w->clause, result);
+    else if (s->fiber->waits_in == &weft__waits_release && s->fds_pending == 0)
+        released(s);
+}
+
+/* Into all places. */
+
+static void join(selection *s, weft_clause *clause, weft__line *line)
+{
+    /* Where an item comes from, or goes to; a receiver that does not say is served with it. */
+    bool is_own = clause->kind == WEFT_CLAUSE_SEND && clause->item == NULL;
+    weft__waiter *w = waiter_of(clause);
+    *w = (weft__waiter){
+        .fiber = s->fiber,
+        .served = clause_served,
+        .value = (weft_value)s,
+        .data = is_own ? &clause->value : clause->item,
+        .how = WEFT__BACK,
+    };
+    weft__line_join(line, w);
+}
+
+static void join_lines(weft__cord *c, selection *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        weft_clause *clause = &s->clauses[i];
+        weft__passage *p = weft__clause_passage(c, clause);
+        if (p != NULL)
+            join(s, clause, clause->kind == WEFT_CLAUSE_SEND ? &p->senders : &p->receivers);
+        else if (clause->kind == WEFT_CLAUSE_ENDED)
+            join(s, clause, &weft__fiber_find(c, clause->of.fiber)->awaiters);
+    }
+}
+
+static void find_earliest(weft__cord *c, selection *s)
+{
+    double first_s = INFINITY;
+    uint32_t equals = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        weft_clause *clause = &s->clauses[i];
+        if (clause->kind != WEFT_CLAUSE_TIME || clause->of.seconds > first_s)
+            continue;
+        equals = clause->of.seconds < first_s ? 1 : equals + 1;
+        first_s = clause->of.seconds;
+        if (weft__lot_falls(c, equals))
+            s->earliest = clause;
+    }
+}
+
+static void arm_timer(weft__cord *c, selection *s)
+{
+    find_earliest(c, s);
+    int64_t at_ns = s->earliest != NULL ? weft__deadline(c, s->earliest->of.seconds) : WEFT__NEVER;
+    if (at_ns != WEFT__NEVER)
+        weft__hold_timer(c, s->fiber, &s->timer, at_ns);
+}
+
+/* Until one of them turns out to have become ready since it was looked at: that has happened. */
+static void submit_fds(weft__cord *c, selection *s)
+{
+    for (size_t i = 0; i < s->n && s->winner < 0; i++) {
+        weft_clause *clause = &s->clauses[i];
+        if (clause->kind != WEFT_CLAUSE_FD)
+            continue;
+        fd_wait *w = &s->fds[s->fds_count++];
+        *w = (fd_wait){.op = {.done = fd_done, .owner = s}, .clause = clause};
+        intptr_t result = weft__clause_submit(c, clause, &w->op);
+        if (result == WEFT__OP_PENDING) {
+            w->is_pending = true;
+            s->fds_pending++;
+            weft__hold_op(c, s->fiber);
+        } else {
+            clause->value = result;
+            s->winner = (int)i;
+        }
+    }
+}
+
+/* Until one clause has happened and the kernel has let go of the others. */
+static int wait_for_one(weft__cord *c, selection *s)
+{
+    submit_fds(c, s);
+    if (LIKELY(s->winner < 0)) {
+        join_lines(c, s);
+        arm_timer(c, s);
+        return weft__wait_int(c, &waits_select, s);
+    }
+    cancel_fds(s);
+    return s->fds_pending == 0 ? s->winner : weft__wait_int(c, &weft__waits_release, s);
+}
+
+static size_t count_of(const weft_clause *clauses, size_t n, weft_clause_kind kind)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += clauses[i].kind == kind;
+    return count;
+}
+
+int weft__select_wait(weft__cord *c, weft_clause *clauses, size_t n)
+{
+    selection s = {.fiber = c->current, .clauses = clauses, .n = n, .winner = -1};
+    weft__timer_init(&s.timer, time_is_over);
+    if (count_of(clauses, n, WEFT_CLAUSE_MESSAGE) > 0 && weft__mailbox_of(s.fiber) == NULL)
+        return -ENOMEM;
+    fd_wait few[FDS_ON_STACK];
+    size_t fds_count = count_of(clauses, n, WEFT_CLAUSE_FD);
+    s.fds = fds_count <= FDS_ON_STACK ? few : malloc(fds_count * sizeof *s.fds);
+    if (s.fds == NULL)
+        return -ENOMEM;
+    int rc = wait_for_one(c, &s);
+    if (s.fds != few)
+        free(s.fds);
+    return rc;
+}
