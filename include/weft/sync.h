@@ -79,9 +79,10 @@ typedef struct weft_cond {
 /**
  * Let go of the mutex, wait for a signal, and take the mutex again. However the wait ends, the
  * caller holds the mutex again when it returns; that last part cannot be cut short. Returns 0 if it
- * was signalled. -EPERM if the caller does not hold the mutex; -EOWNERDEAD as weft_mutex_lock: then
- * it does not hold it. There are no spurious wake-ups, but what was signalled may be gone again:
- * wait in a loop. A NULL mutex is none.
+ * was signalled. -EPERM if the caller does not hold the mutex; -EOWNERDEAD as weft_mutex_lock,
+ * -EDEADLK in a main fiber that would wait for its mutex for ever: then it does not hold it. There
+ * are no spurious wake-ups, but what was signalled may be gone again: wait in a loop. A NULL mutex
+ * is none.
  */
 WEFT_SWITCHPOINT int weft_cond_wait(weft_cond *cond, weft_mutex *mutex);
 

@@ -271,6 +271,9 @@ weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f)
     return value;
 }
 
+/* A fiber whose frames are never returned to, whatever it waited in. */
+static const weft__wait_kind waits_nothing = {.name = "nothing: its thread ends"};
+
 /*
  * The thread or the process ends while f runs, which may be any fiber. Its frames and those of its
  * ancestors are never returned to; their own clean-up comes first, from main down, and none of them
@@ -284,7 +287,8 @@ static void end_above(weft__cord *c, weft__fiber *f)
     for (weft__fiber *a = f; a != NULL; a = a->parent) {
         if (a->waits_in != NULL && a->waits_in->leave != NULL)
             a->waits_in->leave(a);
-        a->waits_in = NULL;
+        weft__line_leave(&a->waiter);
+        a->waits_in = a != f ? &waits_nothing : NULL; /* woken after all: it is held, see below */
         a->starter = NULL;
     }
     /* Note the way down; a parent whose child is on it has nobody else to wait for its children. */
@@ -296,6 +300,7 @@ static void end_above(weft__cord *c, weft__fiber *f)
     for (weft__fiber *a = c->main;; a = a->joiner) {
         a->phase = WEFT__ENDING;
         weft__defers_run(a);
+        weft__claims_lapse(&a->claims); /* before its children end, who may want the lock, say */
         if (a == f)
             return;
     }

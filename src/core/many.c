@@ -66,7 +66,7 @@ static void link_done(weft__op *op, intptr_t result)
         value = f->is_interrupted ? f->interrupt_value : weft__alarm_take(f);
     f->is_interrupted = false;
     weft__unhold_op(c, f);
-    weft__wake_late(c, f, value);
+    weft__wake(c, f, value, WEFT__TAIL);
 }
 
 intptr_t weft__links_run(weft__link *links, size_t count, bool *is_submitted)
@@ -119,7 +119,7 @@ static void many_done(weft__op *op, intptr_t ignored)
     weft__cord *c = weft__cord_self;
     weft__fiber *f = op->owner;
     weft__unhold_op(c, f);
-    weft__wake_late(c, f, WEFT__OP_PENDING);
+    weft__wake(c, f, WEFT__OP_PENDING, WEFT__TAIL);
 }
 
 int weft__many_open(weft__many *m, weft__opcode code, int fd)

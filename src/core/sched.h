@@ -69,16 +69,6 @@ static inline void weft__wake(weft__cord *c, weft__fiber *f, weft_value value, w
     weft__make_runnable(c, f, value, where);
 }
 
-/*
- * The same for a wait that could not be cut short at once. If the process ended under it, nobody
- * waits there any more, and nobody returns to that frame.
- */
-static inline void weft__wake_late(weft__cord *c, weft__fiber *f, weft_value value)
-{
-    if (LIKELY(f->waits_in != NULL))
-        weft__wake(c, f, value, WEFT__TAIL);
-}
-
 /* The current fiber is in this place from now on; it is to switch away next. */
 static inline void weft__enter(weft__cord *c, const weft__wait_kind *kind, void *object)
 {
