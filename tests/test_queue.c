@@ -195,6 +195,22 @@ START_TEST(a_higher_bound_lets_in_as_many_as_there_is_room_for_in_their_order)
 }
 END_TEST
 
+/* P51 */
+START_TEST(without_a_bound_any_more_all_who_wait_are_let_in)
+{
+    make_queue(1, 1);
+    for (int i = 2; i <= 50; i++)
+        weft_go(push_it, as_arg(i));
+    let_run();
+    ck_assert_int_eq(weft_queue_cap(queue, 0), 0);
+    ck_assert_uint_eq(weft_queue_waiting_to_push(queue), 0);
+    for (int i = 1; i <= 50; i++)
+        ck_assert_int_eq(weft_queue_try_shift(queue), i);
+    ck_assert_int_eq(weft_await_children(), 0);
+    weft_queue_free(queue);
+}
+END_TEST
+
 START_TEST(a_lower_bound_takes_nothing_out_and_lets_nobody_in_until_there_is_room)
 {
     make_queue(4, 1, 2, 3);
@@ -502,6 +518,7 @@ static const TTest *const *const tests[] = {
     &a_bound_makes_pushers_take_turns_with_shifters,
     &a_shifter_that_does_not_rest_takes_what_was_let_in_before_the_pusher_runs,
     &a_higher_bound_lets_in_as_many_as_there_is_room_for_in_their_order,
+    &without_a_bound_any_more_all_who_wait_are_let_in,
     &a_lower_bound_takes_nothing_out_and_lets_nobody_in_until_there_is_room,
     &a_flush_forgets_what_is_there_and_lets_in_as_many_as_there_is_room_for,
     &a_delete_takes_out_every_equal_value_and_lets_others_in_behind_the_rest,

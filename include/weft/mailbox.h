@@ -12,6 +12,8 @@
 
 #include <weft/base.h>
 
+#include <sys/types.h>
+
 WEFT_BEGIN
 
 /**

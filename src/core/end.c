@@ -310,7 +310,8 @@ int weft__cord_end_fibers(weft__cord *c)
 {
     weft__fiber *f = c->current;
     c->closer = f;
-    weft__scopes_drop(c, f);
+    for (weft__fiber *a = f; a != NULL; a = a->parent)
+        weft__scopes_drop(c, a); /* nobody returns to where they are closed */
     end_above(c, f);
     const weft__fiber *except = NULL;
     for (weft__fiber *a = f; a != NULL; except = a, a = a->parent)

@@ -129,6 +129,7 @@ struct weft__fiber {
     bool is_unawaited;  /* weft_go: nothing is kept */
     uint32_t no_switch; /* depth of weft_no_switch_begin */
     uint32_t refusals;  /* blocking calls refused in a row */
+    uint32_t deadlines; /* of its scopes: timers that are armed */
     weft_value result;  /* what it was stopped with; its value once it has ended */
     weft_value first_value;
     weft_value interrupt_value; /* meaningless unless is_interrupted */

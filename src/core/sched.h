@@ -158,6 +158,9 @@ static inline void weft__fired_timer(weft__cord *c, weft__fiber *f)
  */
 int64_t weft__deadline(weft__cord *c, double seconds);
 
+/* weft_sleep, until a time on the backend's clock; WEFT__NEVER: without end. */
+int weft__sleep_until(weft__cord *c, int64_t at_ns);
+
 /* The wait of a fiber made by weft_new, and of weft_suspend. */
 extern const weft__wait_kind weft__waits_new, weft__waits_suspend;
 

@@ -1,7 +1,9 @@
 /* Scopes: deadlines and cancel flags that nest, and shields against them. */
 #include "core/scope.h"
 
+#include "arch/annotate.h"
 #include "core/alarm.h"
+#include "core/group.h"
 
 #include <weft/error.h>
 
@@ -24,6 +26,7 @@ static void strike(weft__timer *timer)
     weft__cord *c = weft__cord_self;
     weft__scope *s = CONTAINER_OF(timer, weft__scope, timer);
     weft__fired_timer(c, s->fiber);
+    s->fiber->deadlines--;
     lapse(s);
     weft__alarm_raise(c, s->fiber, WEFT__TAIL);
 }
@@ -35,8 +38,16 @@ static void set_deadline(weft__cord *c, weft__scope *s, double timeout_s)
         return;
     }
     int64_t at_ns = weft__deadline(c, timeout_s);
-    if (at_ns != WEFT__NEVER)
-        weft__hold_timer(c, s->fiber, &s->timer, at_ns);
+    if (at_ns == WEFT__NEVER)
+        return;
+    weft__hold_timer(c, s->fiber, &s->timer, at_ns);
+    s->fiber->deadlines++;
+}
+
+static void disarm(weft__cord *c, weft__fiber *f, weft__scope *s)
+{
+    f->deadlines -= weft__timer_is_armed(&s->timer);
+    weft__unhold_timer(c, f, &s->timer);
 }
 
 static int open_scope(weft_scope *scope, double timeout_s, bool is_shield)
@@ -77,7 +88,7 @@ int weft_scope_close(weft_scope *scope)
     weft__fiber *f = c->current;
     if (s == NULL || s != f->scope)
         return weft_fail(-EINVAL, "this is not the innermost open scope");
-    weft__unhold_timer(c, f, &s->timer);
+    disarm(c, f, s);
     f->scope = s->outer;
     s->fiber = NULL;
     if (s->is_shield || f->alarm)
@@ -95,7 +106,7 @@ int weft_scope_cancel(weft_scope *scope)
         return weft_fail(-EINVAL, "the scope is not open");
     if (s->is_cancelled)
         return 0;
-    weft__unhold_timer(c, s->fiber, &s->timer);
+    disarm(c, s->fiber, s);
     s->is_cancelled = true;
     weft__alarm_raise(c, s->fiber, WEFT__FRONT);
     return 0;
@@ -111,7 +122,7 @@ int weft_scope_reset(weft_scope *scope, double timeout_s)
         return weft_fail(-EINVAL, "resetting a scope to %g s, or one that is not open", timeout_s);
     if (s->is_cancelled)
         return -ECANCELED;
-    weft__unhold_timer(c, s->fiber, &s->timer);
+    disarm(c, s->fiber, s);
     s->is_over = false;
     set_deadline(c, s, timeout_s);
     weft__alarm_raise(c, s->fiber, WEFT__TAIL);
@@ -133,13 +144,35 @@ bool weft_is_cancelled(void)
     return c->current->alarm;
 }
 
+/* Is that memory of a function of f which has returned? */
+static bool is_in_a_frame(const weft__fiber *f, const weft__scope *s)
+{
+#ifdef WEFT__ASAN /* has frames elsewhere, and poisons those that are over */
+    if (__asan_region_is_poisoned((void *)s, sizeof *s) != NULL)
+        return true;
+#endif
+    return (uintptr_t)s - (uintptr_t)f->stack.low < f->stack.bytes;
+}
+
+/*
+ * What is gone cannot be looked at, and need not be if there is no deadline to disarm. As the
+ * process ends nobody can tell where main is.
+ */
+static bool may_be_gone(const weft__cord *c, const weft__fiber *f, const weft__scope *s)
+{
+    return f->deadlines == 0 && (c->closer != NULL || is_in_a_frame(f, s));
+}
+
 void weft__scopes_drop(weft__cord *c, weft__fiber *f)
 {
-    for (weft__scope *s = f->scope; s != NULL; s = s->outer) {
-        weft__unhold_timer(c, f, &s->timer);
+    bool has_some = f->scope != NULL;
+    for (weft__scope *s = f->scope; s != NULL && !may_be_gone(c, f, s); s = s->outer) {
+        disarm(c, f, s);
         s->fiber = NULL;
     }
     f->scope = NULL;
+    if (has_some)
+        weft__groups_drop(f);
     weft__alarm_update(f);
 }
 

@@ -19,7 +19,7 @@ struct weft__scope {
 _Static_assert(sizeof(weft__scope) <= sizeof(weft_scope), "weft_scope is too small");
 _Static_assert(_Alignof(weft__scope) <= _Alignof(weft_scope), "weft_scope is aligned too little");
 
-/* The fiber ends with scopes open: close them, their memory is about to go. */
+/* The fiber ends with scopes open, and maybe groups: close them. Their memory may be gone. */
 void weft__scopes_drop(weft__cord *c, weft__fiber *f);
 
 #endif

@@ -45,9 +45,21 @@ void weft__sleep_over(weft__timer *timer)
 /* To the back of the queue, and the backend is asked before anyone runs again. */
 static int sleep_for_nothing(weft__cord *c)
 {
+    if (c->current->alarm)
+        return (int)weft__refuse(c);
     c->must_poll = true;
     weft__set_turn(c, 1);
     return weft_snooze();
+}
+
+int weft__sleep_until(weft__cord *c, int64_t at_ns)
+{
+    weft__fiber *f = c->current;
+    if (f->alarm)
+        return (int)weft__refuse(c);
+    if (at_ns != WEFT__NEVER)
+        weft__hold_timer(c, f, &f->timer, at_ns);
+    return weft__wait_int(c, &waits_sleep, NULL);
 }
 
 int weft_sleep(double seconds)
@@ -57,15 +69,9 @@ int weft_sleep(double seconds)
         return -ENOMEM;
     if (!(seconds >= 0))
         return weft_fail(-EINVAL, "sleeping for %g s", seconds);
-    weft__fiber *f = c->current;
-    if (f->alarm)
-        return (int)weft__refuse(c);
     if (seconds == 0)
         return sleep_for_nothing(c);
-    int64_t at_ns = weft__deadline(c, seconds);
-    if (at_ns != WEFT__NEVER)
-        weft__hold_timer(c, f, &f->timer, at_ns);
-    return weft__wait_int(c, &waits_sleep, NULL);
+    return weft__sleep_until(c, weft__deadline(c, seconds));
 }
 
 double weft_grace(void)

@@ -61,25 +61,39 @@ static weft_value join(weft__cord *c, weft__fiber *f, uint32_t left, const weft_
     return weft__wait(c, kind, f);
 }
 
+static void stop_child(weft__cord *c, weft__fiber *child, int64_t grace_ns, weft__end why)
+{
+    weft__unpark(c, child);
+    if (child->phase == WEFT__ENDING) {
+        child->is_restarting = false;
+        return;
+    }
+    if (child->is_stopped && !child->is_restarting)
+        return;
+    child->grace_ns = grace_ns;
+    weft__fiber_end(c, child, -ECANCELED, why);
+}
+
 /*
  * From the youngest to the oldest, each to the front of the run queue: so they run in the order of
  * their making.
  */
-static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *except, weft__end why)
+static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *except,
+                          int64_t grace_ns, weft__end why)
 {
     for (weft__list *node = f->children.prev; node != &f->children; node = node->prev) {
         weft__fiber *child = weft__fiber_of_sibling(node);
-        if (child == except)
-            continue;
-        weft__unpark(c, child);
-        if (child->phase == WEFT__ENDING) {
-            child->is_restarting = false;
-            continue;
-        }
-        if (child->is_stopped && !child->is_restarting)
-            continue;
-        child->grace_ns = f->grace_ns;
-        weft__fiber_end(c, child, -ECANCELED, why);
+        if (child != except)
+            stop_child(c, child, grace_ns, why);
+    }
+}
+
+void weft__tree_cancel_kept(weft__cord *c, weft__fiber *f, const weft__keeper *keeper)
+{
+    for (weft__list *node = f->children.prev; node != &f->children; node = node->prev) {
+        weft__fiber *child = weft__fiber_of_sibling(node);
+        if (child->keeper == keeper)
+            stop_child(c, child, f->grace_ns, WEFT__END_WITH_PARENT);
     }
 }
 
@@ -87,7 +101,7 @@ void weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *e
 {
     uint32_t left = except != NULL;
     f->is_closing = true; /* children that are made from now on are stopped before they run */
-    stop_children(c, f, except, WEFT__END_WITH_PARENT);
+    stop_children(c, f, except, f->grace_ns, WEFT__END_WITH_PARENT);
     if (join(c, f, left, &waits_end) == -EDEADLK)
         f->joiner = NULL; /* said already: they will never end */
 }
@@ -172,7 +186,8 @@ int weft_terminate_children(double grace_s)
     WEFT__LIST_FOR(node, &f->children)
         weft__fiber_of_sibling(node)->is_unawaited =
             true; /* they end while we wait for the first */
-    stop_children(c, f, NULL, WEFT__END_AS_TOLD);
+    int64_t grace_ns = grace_s > 0 ? weft__deadline(c, grace_s) : 0;
+    stop_children(c, f, NULL, grace_ns, WEFT__END_AS_TOLD);
     int rc = 0;
     while (rc == 0 && f->children_count > 0)
         rc = weft_terminate(weft__fiber_of_sibling(f->children.next)->id, grace_s);

@@ -14,6 +14,9 @@ void weft__tree_unlink(weft__cord *c, weft__fiber *f);
  */
 void weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *except);
 
+/* Cancel those children of f that this keeper keeps, in the order of their making. */
+void weft__tree_cancel_kept(weft__cord *c, weft__fiber *f, const weft__keeper *keeper);
+
 /* Give back the children of f that have ended and were never awaited. */
 void weft__tree_bury(weft__cord *c, weft__fiber *f);
 

@@ -1,0 +1,38 @@
+/* Three fibers send mail, at most ten a second between them: a throttle holds them back. */
+#include <weft.h>
+
+#include <stdio.h>
+
+#define RATE 10.0 /* a second */
+
+static weft_throttle throttle;
+
+static int send_mail(const char *from, int number)
+{
+    int rc = weft_throttle_wait(&throttle);
+    if (rc < 0)
+        return rc;
+    printf("mail %d of %s\n", number, from);
+    return 0;
+}
+
+static weft_value send_two(void *arg)
+{
+    int rc = send_mail(arg, 1);
+    return rc < 0 ? rc : send_mail(arg, 2);
+}
+
+int main(void)
+{
+    if (weft_throttle_open(&throttle, RATE) < 0)
+        return 1;
+    double start = weft_now();
+    weft_spin(send_two, "ann");
+    weft_spin(send_two, "ben");
+    weft_spin(send_two, "cleo");
+    if (weft_await_children() < 0)
+        return 1;
+    double least = 5 / RATE; /* the first need not wait */
+    bool is_slow = weft_now() - start > least - 1e-3;
+    printf("six of them in no less than half a second: %s\n", is_slow ? "yes" : "no");
+}

@@ -1,0 +1,501 @@
+/* Groups: fibers that end with a block, and the first error that ends them all. */
+#include "group_support.h"
+
+#include <malloc.h>
+
+/* P32 */
+START_TEST(when_a_block_is_left_its_fibers_have_ended)
+{
+    int rc = 1;
+    weft_fiber a = 0, b = 0;
+    WEFT_GROUP(g, rc) {
+        a = weft_group_spin(&g, sleep_and_mark, "a");
+        b = weft_group_spin(&g, mark_and_return, "b");
+        ck_assert_uint_eq(weft_group_count(&g), 2);
+        ck_assert_uint_eq(weft_parent(a), weft_self());
+        weft_snooze();
+        ck_assert_uint_eq(weft_group_count(&g), 1);
+        mark("body ");
+    }
+    mark(" after");
+    ck_assert_int_eq(rc, 0);
+    ck_assert_trail("bbody a after");
+    ck_assert_int_eq(weft_state_of(a), WEFT_DEAD);
+    ck_assert_int_eq(weft_await(b), -ESRCH); /* nothing is kept of them */
+}
+END_TEST
+
+static weft_value body_with_a_value(void *arg)
+{
+    (void)arg;
+    WEFT_GROUP(g) {
+        weft_group_spin(&g, sleep_and_mark, "1");
+        weft_group_spin(&g, sleep_and_mark, "2");
+        mark("body ");
+        return 42;
+    }
+    return 1;
+}
+
+/* P32, P17 */
+START_TEST(a_function_that_returns_from_the_block_keeps_its_value_until_its_fibers_have_ended)
+{
+    ck_assert_int_eq(weft_await(weft_spin(body_with_a_value, NULL)), 42);
+    ck_assert_trail("body 12");
+}
+END_TEST
+
+START_TEST(an_empty_group_and_one_whose_fibers_have_ended_are_closed_without_a_switch)
+{
+    int rc = 1;
+    weft_fiber f = weft_spin(mark_and_return, "switched");
+    WEFT_GROUP(g, rc) {}
+    ck_assert_int_eq(rc, 0);
+    ck_assert_trail("");
+    weft_await(f);
+    WEFT_GROUP(g, rc) {
+        weft_group_spin(&g, return_arg, as_arg(3));
+        weft_snooze();
+        weft_spin(mark_and_return, "switched");
+        trail[0] = '\0';
+    }
+    ck_assert_trail("");
+}
+END_TEST
+
+/* P32, P16 */
+START_TEST(the_first_error_cancels_the_others_in_their_order_and_then_the_block)
+{
+    int rc = 1;
+    weft_fiber outside = spin_suspended();
+    WEFT_GROUP(g, rc) {
+        weft_group_spin(&g, mark_when_cancelled, "1");
+        weft_group_spin(&g, mark_when_cancelled, "2");
+        weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
+        weft_group_spin(&g, mark_when_cancelled, "3");
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+        mark(" block");
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+        ck_assert_uint_eq(weft_group_count(&g), 0);
+    }
+    ck_assert_int_eq(rc, -EIO);
+    ck_assert_trail("123 block");
+    ck_assert_int_eq(weft_snooze(), 0); /* it is told once */
+    ck_assert_int_eq(weft_state_of(outside), WEFT_WAITING);
+}
+END_TEST
+
+static weft_value name_oneself_and_fail(void *arg)
+{
+    (void)arg;
+    weft_name(weft_self(), "source");
+    weft_fail(-ENOENT, "no such file");
+    return weft_fail(-EIO, "cannot start");
+}
+
+/* P32 */
+START_TEST(the_error_comes_with_its_words_and_its_cause)
+{
+    int rc = 1;
+    weft_fiber source = 0;
+    WEFT_GROUP(g, rc) {
+        source = weft_group_spin(&g, name_oneself_and_fail, NULL);
+        weft_group_spin(&g, suspend, NULL);
+    }
+    ck_assert_int_eq(rc, -EIO);
+    ck_assert_words(-EIO, "cannot start");
+    ck_assert_uint_eq(weft_error()->fiber, source);
+    ck_assert_str_eq(weft_error()->fiber_name, "source");
+    ck_assert_int_eq(weft_error()->cause->code, -ENOENT);
+}
+END_TEST
+
+/* P18 */
+START_TEST(of_two_errors_the_first_counts)
+{
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        weft_group_spin(&g, fail_when_cancelled, as_arg(-EPIPE));
+        weft_group_spin(&g, fail_with, as_arg(-EIO));
+        weft_group_spin(&g, fail_with, as_arg(-EBADF)); /* cancelled before it runs */
+    }
+    ck_assert_int_eq(rc, -EIO);
+    ck_assert_words(-EIO, "broken");
+    ck_assert_trail("failed ");
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+/* P32: once, and with the words; also when the block is left early. */
+START_TEST(without_a_variable_for_it_the_error_is_raised_in_the_caller)
+{
+    for (int i = 0; i < 2; i++) {
+        WEFT_GROUP(g) {
+            weft_group_spin(&g, fail_with, as_arg(-EIO));
+            if (i == 1)
+                break;
+            weft_sleep(60);
+        }
+        weft_error_clear();
+        ck_assert(weft_is_cancelled());
+        ck_assert_int_eq(weft_snooze(), -EIO);
+        ck_assert_words(-EIO, "broken");
+        ck_assert_int_eq(weft_snooze(), 0);
+    }
+}
+END_TEST
+
+static weft_value fail_in_a_group(void *arg)
+{
+    WEFT_GROUP(g) {
+        weft_group_spin(&g, fail_with, arg);
+    }
+    return 5;
+}
+
+/* P20: an error that a fiber has not dealt with is its own. */
+START_TEST(an_error_raised_at_the_end_of_a_block_climbs_if_nobody_meets_it)
+{
+    ck_assert_int_eq(weft_await(weft_spin(fail_in_a_group, as_arg(-EIO))), -EIO);
+    ck_assert_words(-EIO, "broken");
+}
+END_TEST
+
+/* P32 */
+START_TEST(an_error_in_an_inner_group_does_not_touch_the_outer_one)
+{
+    int inner = 1, outer = 1;
+    WEFT_GROUP(g, outer) {
+        weft_group_spin(&g, sleep_and_mark, "outer");
+        WEFT_GROUP(h, inner) {
+            weft_group_spin(&h, mark_when_cancelled, "inner ");
+            weft_group_spin(&h, fail_with, as_arg(-EIO));
+            ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+        }
+        ck_assert_int_eq(inner, -EIO);
+        ck_assert_uint_eq(weft_group_count(&g), 1);
+        ck_assert_int_eq(weft_snooze(), 0);
+    }
+    ck_assert_int_eq(outer, 0);
+    ck_assert_trail("inner outer");
+}
+END_TEST
+
+/* P32 */
+START_TEST(an_error_in_an_outer_group_ends_the_inner_one_which_is_not_to_blame)
+{
+    int inner = 1, outer = 1;
+    WEFT_GROUP(g, outer) {
+        weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
+        WEFT_GROUP(h, inner) {
+            weft_group_spin(&h, mark_when_cancelled, "inner");
+        }
+        ck_assert_int_eq(inner, -ECANCELED);
+        ck_assert_trail("inner");
+    }
+    ck_assert_int_eq(outer, -EIO);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+/* P32 */
+START_TEST(an_error_after_the_end_of_the_body_cancels_the_others_too)
+{
+    weft_group g;
+    ck_assert_int_eq(weft_group_open(&g), 0);
+    weft_group_spin(&g, mark_when_cancelled, "1");
+    weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
+    weft_group_spin(&g, mark_when_cancelled, "2");
+    ck_assert_int_eq(weft_group_close(&g), -EIO);
+    ck_assert_trail("12");
+    ck_assert_words(-EIO, "broken");
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value await_it(void *arg)
+{
+    return weft_await(arg_id(arg));
+}
+
+/* P34 */
+START_TEST(who_awaits_a_member_gets_its_value_or_its_error_and_the_group_the_error_all_the_same)
+{
+    int rc = 1;
+    weft_fiber waiter = 0;
+    WEFT_GROUP(g, rc) {
+        ck_assert_int_eq(weft_await(weft_group_spin(&g, return_arg, as_arg(7))), 7);
+        waiter = weft_spin(await_it, id_arg(weft_group_spin(&g, suspend, NULL)));
+        weft_await(weft_group_spin(&g, snooze_and_fail, as_arg(-EIO)));
+        ck_assert_words(-EIO, "broken");
+    }
+    ck_assert_int_eq(rc, -EIO);
+    ck_assert_int_eq(weft_await(waiter), -ECANCELED);
+}
+END_TEST
+
+/* P27 */
+START_TEST(a_member_that_is_detached_is_not_waited_for_and_its_error_goes_to_its_new_parent)
+{
+    int rc = 1;
+    weft_fiber f = 0;
+    WEFT_GROUP(g, rc) {
+        f = weft_group_spin(&g, suspend, NULL);
+        weft_snooze();
+        ck_assert_int_eq(weft_detach(f), 0);
+        ck_assert_uint_eq(weft_group_count(&g), 0);
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_eq(weft_schedule(f, -EPIPE), 0);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
+    ck_assert_int_eq(weft_await(f), -EPIPE);
+}
+END_TEST
+
+static weft_value detach_it(void *arg)
+{
+    return weft_detach(arg_id(arg));
+}
+
+/* P27 */
+START_TEST(the_last_member_that_is_detached_ends_the_wait)
+{
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        weft_fiber f = weft_group_spin(&g, suspend, NULL);
+        weft_spin(detach_it, id_arg(f));
+    }
+    ck_assert_int_eq(rc, 0);
+}
+END_TEST
+
+/* T27 */
+START_TEST(an_end_that_was_asked_for_is_no_error_of_the_group)
+{
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        weft_fiber f = weft_group_spin(&g, suspend, NULL);
+        weft_fiber h = weft_group_spin(&g, suspend, NULL);
+        weft_fiber fresh = weft_group_spin(&g, mark_and_return, "ran");
+        weft_cancel(fresh);
+        weft_snooze();
+        weft_cancel(f);
+        weft_stop(h, -EIO);
+        ck_assert_int_eq(weft_snooze(), 0);
+        ck_assert_uint_eq(weft_group_count(&g), 0);
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_trail("");
+}
+END_TEST
+
+/* P16 */
+START_TEST(a_group_that_is_cancelled_ends_silently)
+{
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        weft_group_spin(&g, mark_when_cancelled, "1");
+        weft_group_spin(&g, mark_when_cancelled, "2");
+        weft_snooze();
+        ck_assert_int_eq(weft_group_cancel(&g), 0);
+        ck_assert_int_eq(weft_group_cancel(&g), 0);
+        ck_assert_trail("");
+        ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_trail("12");
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static weft_value cancel_group(void *arg)
+{
+    return weft_group_cancel(arg);
+}
+
+START_TEST(a_member_may_cancel_its_group_while_the_caller_waits_for_it)
+{
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        weft_group_spin(&g, mark_when_cancelled, "1");
+        weft_group_spin(&g, cancel_group, &g);
+        weft_group_spin(&g, mark_when_cancelled, "never ran");
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_trail("1");
+}
+END_TEST
+
+/* P23 */
+START_TEST(in_a_cancelled_group_a_new_fiber_never_runs)
+{
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        weft_group_cancel(&g);
+        weft_fiber f = weft_group_spin(&g, mark_and_return, "ran");
+        ck_assert_uint_ne(f, 0);
+        ck_assert_uint_eq(weft_group_count(&g), 1);
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_trail("");
+}
+END_TEST
+
+/* P18 */
+START_TEST(of_members_that_fail_while_they_are_cancelled_the_first_error_is_the_result)
+{
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        weft_group_spin(&g, fail_when_cancelled, as_arg(-EIO));
+        weft_group_spin(&g, fail_when_cancelled, as_arg(-EPIPE));
+        weft_group_spin(&g, end_slowly, "slow");
+        weft_snooze();
+        weft_group_cancel(&g);
+    }
+    ck_assert_int_eq(rc, -EIO);
+    ck_assert_words(-EIO, "broken clean-up");
+    ck_assert_trail("failed failed slow");
+}
+END_TEST
+
+static int counted;
+
+static weft_value count_and_wait(void *arg)
+{
+    (void)arg;
+    weft_value rc = weft_suspend();
+    counted += rc == -ECANCELED;
+    return rc;
+}
+
+static weft_value count_one(void *arg)
+{
+    (void)arg;
+    weft_snooze();
+    counted++;
+    return 0;
+}
+
+/* P28 */
+START_TEST(many_members_end_with_their_group)
+{
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        for (int i = 0; i < MANY_FIBERS; i++)
+            ck_assert_uint_ne(weft_group_spin(&g, count_one, NULL), 0);
+        ck_assert_uint_eq(weft_group_count(&g), MANY_FIBERS);
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_eq(counted, MANY_FIBERS);
+}
+END_TEST
+
+/* P28 */
+START_TEST(one_error_ends_many_members)
+{
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        for (int i = 1; i < MANY_FIBERS; i++)
+            weft_group_spin(&g, count_and_wait, NULL);
+        weft_group_spin(&g, snooze_and_fail, as_arg(-EIO));
+    }
+    ck_assert_int_eq(rc, -EIO);
+    ck_assert_int_eq(counted, MANY_FIBERS - 1);
+}
+END_TEST
+
+static weft_group *deep_group;
+
+static weft_value spin_two_more(void *arg)
+{
+    intptr_t depth = (intptr_t)arg;
+    counted++;
+    for (int i = 0; i < 2 && depth > 0; i++)
+        ck_assert_uint_ne(weft_group_spin(deep_group, spin_two_more, as_arg(depth - 1)), 0);
+    return weft_snooze();
+}
+
+START_TEST(a_member_may_spin_more_members_also_while_the_group_is_being_closed)
+{
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        deep_group = &g;
+        weft_group_spin(&g, spin_two_more, as_arg(5));
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_eq(counted, 63);
+}
+END_TEST
+
+static weft_value spin_into(void *arg)
+{
+    weft_fiber f = weft_group_spin(arg, mark_and_return, "spun");
+    ck_assert_uint_eq(weft_parent(f), weft_main());
+    return 0;
+}
+
+START_TEST(a_fiber_outside_may_spin_into_a_group_and_the_parent_is_who_opened_it)
+{
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        weft_spin(spin_into, &g);
+        weft_snooze();
+        ck_assert_trail("");
+        ck_assert_uint_eq(weft_group_count(&g), 1);
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_trail("spun");
+}
+END_TEST
+
+START_TEST(a_thousand_groups_take_no_memory)
+{
+    size_t before = 0;
+    for (int i = 0; i < 1100; i++) {
+        int rc = 1;
+        WEFT_GROUP(many, rc) {
+            weft_group_spin(&many, suspend, NULL);
+            weft_group_spin(&many, i % 2 == 0 ? fail_with : return_arg, as_arg(-EIO));
+            weft_sleep(0);
+        }
+        ck_assert_int_eq(rc, -EIO);
+        weft_error_clear();
+        if (i == 100)
+            before = mallinfo2().uordblks;
+    }
+    ck_assert_uint_eq(mallinfo2().uordblks, before);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &when_a_block_is_left_its_fibers_have_ended,
+    &a_function_that_returns_from_the_block_keeps_its_value_until_its_fibers_have_ended,
+    &an_empty_group_and_one_whose_fibers_have_ended_are_closed_without_a_switch,
+    &the_first_error_cancels_the_others_in_their_order_and_then_the_block,
+    &the_error_comes_with_its_words_and_its_cause,
+    &of_two_errors_the_first_counts,
+    &without_a_variable_for_it_the_error_is_raised_in_the_caller,
+    &an_error_raised_at_the_end_of_a_block_climbs_if_nobody_meets_it,
+    &an_error_in_an_inner_group_does_not_touch_the_outer_one,
+    &an_error_in_an_outer_group_ends_the_inner_one_which_is_not_to_blame,
+    &an_error_after_the_end_of_the_body_cancels_the_others_too,
+    &who_awaits_a_member_gets_its_value_or_its_error_and_the_group_the_error_all_the_same,
+    &a_member_that_is_detached_is_not_waited_for_and_its_error_goes_to_its_new_parent,
+    &the_last_member_that_is_detached_ends_the_wait,
+    &an_end_that_was_asked_for_is_no_error_of_the_group,
+    &a_group_that_is_cancelled_ends_silently,
+    &a_member_may_cancel_its_group_while_the_caller_waits_for_it,
+    &in_a_cancelled_group_a_new_fiber_never_runs,
+    &of_members_that_fail_while_they_are_cancelled_the_first_error_is_the_result,
+    &many_members_end_with_their_group,
+    &one_error_ends_many_members,
+    &a_member_may_spin_more_members_also_while_the_group_is_being_closed,
+    &a_fiber_outside_may_spin_into_a_group_and_the_parent_is_who_opened_it,
+    &a_thousand_groups_take_no_memory,
+};
+
+int main(void)
+{
+    return run_suite("group", tests, COUNT_OF(tests));
+}
