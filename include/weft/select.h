@@ -56,8 +56,12 @@ typedef struct weft_clause {
 /** A clause of this kind. Private. */
 static inline weft_clause weft__clause(weft_clause_kind kind)
 {
-    weft_clause c = {WEFT_CLAUSE_NEVER, 0, {NULL}, NULL, 0, {0}};
+    weft_clause c; /* what is private needs no value before it is waited for */
     c.kind = kind;
+    c.events = 0;
+    c.of.chan = NULL;
+    c.item = NULL;
+    c.value = 0;
     return c;
 }
 

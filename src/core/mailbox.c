@@ -50,11 +50,14 @@ void weft__mailbox_empty(weft__cord *c, weft__fiber *f)
         weft__passage_clear(c, &f->mailbox->passage);
 }
 
-/* Into the mailbox of a fiber of this thread, if that does not take waiting. */
-static int put(weft__cord *c, weft__fiber *f, weft_value value)
+/*
+ * Into the mailbox of a fiber of this thread, which may not have one yet, if that does not take
+ * waiting.
+ */
+COLD static int put(weft__cord *c, weft__fiber *f, weft_value value)
 {
     weft__mailbox *m = weft__mailbox_of(f);
-    return LIKELY(m != NULL) ? weft__passage_put(c, &m->passage, &value, WEFT__BACK) : -ENOMEM;
+    return LIKELY(m != NULL) ? weft__passage_put_value(c, &m->passage, value) : -ENOMEM;
 }
 
 int weft__mailbox_force(weft__cord *c, weft__fiber *f, weft_value value)
@@ -63,19 +66,17 @@ int weft__mailbox_force(weft__cord *c, weft__fiber *f, weft_value value)
     return m != NULL ? weft__passage_force(c, &m->passage, &value) : -ENOMEM;
 }
 
-int weft_tell(weft_fiber fiber, weft_value value)
+/* To no fiber of this thread, or none that lives; or from a thread without fibers. */
+COLD static int tell_other(const weft__cord *c, weft_fiber fiber, weft_value value)
 {
-    if (UNLIKELY(weft_is_error(value)))
-        return weft_fail(-EINVAL, "%d is an error code, not a message", (int)value);
-    weft__cord *c = weft__cord_self; /* a thread that only sends need not become a cord */
-    if (UNLIKELY(c == NULL || (fiber != 0 && weft__fiber_cord(fiber) != c->index)))
-        return weft__tell_abroad(fiber, value);
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (UNLIKELY(f == NULL || f->phase == WEFT__ENDED))
+    if (c != NULL && (fiber == 0 || weft__fiber_cord(fiber) == c->index))
         return -ESRCH;
-    int rc = put(c, f, value);
-    if (rc != -EAGAIN)
-        return rc;
+    return weft__tell_abroad(fiber, value);
+}
+
+/* The mailbox is full. */
+COLD static int tell_waiting(weft__cord *c, weft__fiber *f, weft_value value)
+{
     if (f == c->current)
         return -EDEADLK;
     if (UNLIKELY(c->current->alarm))
@@ -85,6 +86,21 @@ int weft_tell(weft_fiber fiber, weft_value value)
     w->data = &w->value;
     w->how = WEFT__BACK;
     return weft__line_wait_int(c, &f->mailbox->passage.senders, &waits_room, f);
+}
+
+int weft_tell(weft_fiber fiber, weft_value value)
+{
+    if (UNLIKELY(weft_is_error(value)))
+        return weft_fail(-EINVAL, "%d is an error code, not a message", (int)value);
+    weft__cord *c = weft__cord_self; /* a thread that only sends need not become a cord */
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, fiber) : NULL;
+    if (UNLIKELY(f == NULL || f->phase == WEFT__ENDED))
+        return tell_other(c, fiber, value);
+    if (UNLIKELY(f->mailbox == NULL))
+        return put(c, f, value);
+    if (UNLIKELY(!weft__passage_can_put(&f->mailbox->passage)))
+        return tell_waiting(c, f, value);
+    return weft__passage_put_value(c, &f->mailbox->passage, value);
 }
 
 int weft_try_tell(weft_fiber fiber, weft_value value)
@@ -108,20 +124,27 @@ weft_value weft_try_receive(void)
     return rc == 0 ? value : rc;
 }
 
+/* Before anyone has told it anything. */
+COLD static weft_value receive_first(weft__cord *c)
+{
+    if (c->current->alarm)
+        return weft__refuse(c);
+    weft__mailbox *m = weft__mailbox_of(c->current);
+    return m != NULL ? weft__passage_wait_take(c, &m->passage, &waits_message) : -ENOMEM;
+}
+
 weft_value weft_receive(void)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return -ENOMEM;
     weft__mailbox *m = c->current->mailbox;
-    weft_value value;
-    if (LIKELY(m != NULL) && weft__passage_take(c, &m->passage, &value) == 0)
-        return value;
+    if (UNLIKELY(m == NULL))
+        return receive_first(c);
+    if (weft__passage_can_take(&m->passage))
+        return weft__passage_take_value(c, &m->passage);
     if (UNLIKELY(c->current->alarm))
         return weft__refuse(c);
-    m = weft__mailbox_of(c->current);
-    if (UNLIKELY(m == NULL))
-        return -ENOMEM;
     return weft__passage_wait_take(c, &m->passage, &waits_message);
 }
 

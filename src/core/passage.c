@@ -53,6 +53,21 @@ void weft__passage_admit(weft__cord *c, weft__passage *p)
     }
 }
 
+int weft__passage_grow_for(weft__passage *p, weft_value value)
+{
+    int rc = weft__passage_make_room(p, 1);
+    if (rc == 0)
+        weft__passage_store(p, &value, WEFT__BACK);
+    return rc;
+}
+
+weft_value weft__passage_take_and_admit(weft__cord *c, weft__passage *p)
+{
+    weft_value value;
+    int rc = weft__passage_take(c, p, &value);
+    return rc == 0 ? value : rc;
+}
+
 int weft__passage_force(weft__cord *c, weft__passage *p, const void *item)
 {
     if (p->receivers.first != NULL) {

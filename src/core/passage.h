@@ -76,6 +76,15 @@ static inline void weft__passage_copy(const weft__passage *p, void *to, const vo
         memcpy(to, from, p->item_bytes);
 }
 
+/*
+ * This and the other functions of values are for a passage of values: the value stays in a
+ * register, and a mailbox does not ask each time how large it is.
+ */
+static inline weft_value *weft__passage_value_at(const weft__passage *p, size_t i)
+{
+    return (weft_value *)(void *)p->ring + ((p->head + i) & (p->room - 1));
+}
+
 /* Where the i-th item from the head is. */
 static inline void *weft__passage_at(const weft__passage *p, size_t i)
 {
@@ -124,6 +133,32 @@ static inline int weft__passage_put(weft__cord *c, weft__passage *p, const void 
     return 0;
 }
 
+/* Store a value for which the ring has no room. 0 or -ENOMEM. */
+int weft__passage_grow_for(weft__passage *p, weft_value value);
+
+/* The same with a value. The passage is one of values. */
+__attribute__((always_inline)) static inline int
+weft__passage_put_value(weft__cord *c, weft__passage *p, weft_value value)
+{
+    if (UNLIKELY(p->is_closed))
+        return -EPIPE;
+    weft__waiter *w = p->receivers.first;
+    if (w != NULL) {
+        if (UNLIKELY(w->data != NULL)) {
+            memcpy(w->data, &value, sizeof value);
+            value = 0;
+        }
+        weft__serve(c, w, value);
+        return 0;
+    }
+    if (p->count >= p->limit)
+        return -EAGAIN;
+    if (UNLIKELY(p->count + p->reserved >= p->room))
+        return weft__passage_grow_for(p, value);
+    *weft__passage_value_at(p, p->count++) = value;
+    return 0;
+}
+
 /* The same whatever the limit. 0 or -ENOMEM. The passage is not closed. */
 int weft__passage_force(weft__cord *c, weft__passage *p, const void *item);
 
@@ -146,6 +181,28 @@ static inline int weft__passage_take(weft__cord *c, weft__passage *p, void *out)
         weft__passage_copy(p, out, sender->data);
         weft__serve(c, sender, 0);
         return 0;
+    }
+    return p->is_closed ? -EPIPE : -EAGAIN;
+}
+
+/* Take a value out of a passage that holds some, and let those in who wait. */
+weft_value weft__passage_take_and_admit(weft__cord *c, weft__passage *p);
+
+/* The same as take for a passage of values: returns the value or the error. */
+static inline weft_value weft__passage_take_value(weft__cord *c, weft__passage *p)
+{
+    weft__waiter *sender = p->senders.first;
+    if (LIKELY(p->count > 0)) {
+        if (UNLIKELY(sender != NULL))
+            return weft__passage_take_and_admit(c, p);
+        p->count--;
+        return ((weft_value *)(void *)p->ring)[p->head++ & (p->room - 1)];
+    }
+    if (sender != NULL) { /* a rendezvous */
+        weft_value value;
+        memcpy(&value, sender->data, sizeof value);
+        weft__serve(c, sender, 0);
+        return value;
     }
     return p->is_closed ? -EPIPE : -EAGAIN;
 }

@@ -8,17 +8,6 @@
 #include "core/end.h"
 #include "core/report.h"
 
-void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__where where)
-{
-    f->value = value;
-    if (UNLIKELY(f->is_parked))
-        return;
-    if (where == WEFT__FRONT)
-        weft__runqueue_push_front(&c->runqueue, &f->queued);
-    else
-        weft__runqueue_push(&c->runqueue, &f->queued);
-}
-
 void weft__hold(weft__cord *c, weft__fiber *f)
 {
     f->is_parked = true;
@@ -220,8 +209,6 @@ static inline weft__fiber *next(weft__cord *c, weft__fiber *from)
 /* What every switch does, whichever way it is made. */
 static inline void hand_over(weft__cord *c, weft__fiber *from, weft__fiber *to)
 {
-    if (UNLIKELY(--c->turn_left == 0))
-        turn(c);
     from->switches++;
     if (UNLIKELY(c->cxx != NULL)) {
         from->cxx = *c->cxx;
@@ -234,7 +221,7 @@ static inline void hand_over(weft__cord *c, weft__fiber *from, weft__fiber *to)
         __builtin_prefetch(weft__fiber_of_queued(after)->context.sp);
 }
 
-weft_value weft__switch_to(weft__cord *c, weft__fiber *to)
+static inline weft_value go_to(weft__cord *c, weft__fiber *to)
 {
     weft__fiber *from = c->current;
     hand_over(c, from, to);
@@ -243,9 +230,26 @@ weft_value weft__switch_to(weft__cord *c, weft__fiber *to)
     return weft__context_switch(&from->context, &to->context, to->value);
 }
 
+/* A call of its own: what it keeps across the turn would else be saved in every switch. */
+COLD static weft_value turn_and_go_to(weft__cord *c, weft__fiber *to)
+{
+    turn(c);
+    return go_to(c, to);
+}
+
+static inline weft_value switch_to(weft__cord *c, weft__fiber *to)
+{
+    return UNLIKELY(--c->turn_left == 0) ? turn_and_go_to(c, to) : go_to(c, to);
+}
+
+weft_value weft__switch_to(weft__cord *c, weft__fiber *to)
+{
+    return switch_to(c, to);
+}
+
 weft_value weft__switch(weft__cord *c)
 {
-    return weft__switch_to(c, next(c, c->current));
+    return switch_to(c, next(c, c->current));
 }
 
 #ifndef weft__switch_int
@@ -269,6 +273,8 @@ void weft__switch_away(weft__cord *c)
     /* While it polls for the others it is dead: who looks then, looks in the name of main. */
     c->current = c->main;
     weft__fiber *to = next(c, from);
+    if (UNLIKELY(--c->turn_left == 0))
+        turn(c);
     hand_over(c, from, to);
     /* Its stack is still in use, by this very function: from here on nobody else can take it. */
     weft__fiber_retire(c, from);

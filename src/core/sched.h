@@ -45,7 +45,17 @@ typedef enum weft__where {
 } weft__where;
 
 /* Put a fiber that waits nowhere on the run queue, to be resumed with value. */
-void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value, weft__where where);
+static inline void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value value,
+                                       weft__where where)
+{
+    f->value = value;
+    if (UNLIKELY(f->is_parked))
+        return;
+    if (where == WEFT__FRONT)
+        weft__runqueue_push_front(&c->runqueue, &f->queued);
+    else
+        weft__runqueue_push(&c->runqueue, &f->queued);
+}
 
 /* Park a fiber: it does not run until it is let go on. */
 void weft__hold(weft__cord *c, weft__fiber *f);

@@ -59,19 +59,18 @@ static inline bool is_typed(const weft_chan *chan)
     return chan->passage.item_bytes != sizeof(weft_value);
 }
 
-/* By value: of what has an address the caller below could not be a jump to the switch. */
-static int try_send(weft__cord *c, weft_chan *chan, weft_value value)
+/* What may be wrong with what is sent. 0 or -EINVAL. */
+static inline int check_value(const weft_chan *chan, weft_value value)
 {
     if (UNLIKELY(weft_is_error(value)))
         return weft_fail(-EINVAL, "%d is an error code, not a value to send", (int)value);
-    if (UNLIKELY(is_typed(chan)))
-        return refuse_typed(chan);
-    return weft__passage_put(c, &chan->passage, &value, WEFT__BACK);
+    return LIKELY(!is_typed(chan)) ? 0 : refuse_typed(chan);
 }
 
 int weft_chan_try_send(weft_chan *chan, weft_value value)
 {
-    return try_send(weft__cord_self, chan, value);
+    int rc = check_value(chan, value);
+    return LIKELY(rc == 0) ? weft__passage_put_value(weft__cord_self, &chan->passage, value) : rc;
 }
 
 int weft_chan_send(weft_chan *chan, weft_value value)
@@ -79,9 +78,11 @@ int weft_chan_send(weft_chan *chan, weft_value value)
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return -ENOMEM;
-    int rc = try_send(c, chan, value);
-    if (rc != -EAGAIN)
+    int rc = check_value(chan, value);
+    if (UNLIKELY(rc < 0))
         return rc;
+    if (weft__passage_can_put(&chan->passage))
+        return weft__passage_put_value(c, &chan->passage, value);
     if (UNLIKELY(c->current->alarm))
         return (int)weft__refuse(c);
     return weft__passage_wait_put(c, &chan->passage, value, WEFT__BACK, &waits_send);
@@ -91,9 +92,7 @@ weft_value weft_chan_try_recv(weft_chan *chan)
 {
     if (UNLIKELY(is_typed(chan)))
         return refuse_typed(chan);
-    weft_value value;
-    int rc = weft__passage_take(weft__cord_self, &chan->passage, &value);
-    return rc == 0 ? value : rc;
+    return weft__passage_take_value(weft__cord_self, &chan->passage);
 }
 
 weft_value weft_chan_recv(weft_chan *chan)
@@ -103,10 +102,8 @@ weft_value weft_chan_recv(weft_chan *chan)
         return -ENOMEM;
     if (UNLIKELY(is_typed(chan)))
         return refuse_typed(chan);
-    weft_value value;
-    int rc = weft__passage_take(c, &chan->passage, &value);
-    if (rc != -EAGAIN)
-        return rc == 0 ? value : rc;
+    if (weft__passage_can_take(&chan->passage))
+        return weft__passage_take_value(c, &chan->passage);
     if (UNLIKELY(c->current->alarm))
         return weft__refuse(c);
     return weft__passage_wait_take(c, &chan->passage, &waits_recv);

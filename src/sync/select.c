@@ -19,81 +19,43 @@
 #include <limits.h>
 #include <poll.h>
 
-weft__passage *weft__clause_passage(const weft__cord *c, const weft_clause *clause)
-{
-    switch (clause->kind) {
-    case WEFT_CLAUSE_RECV:
-    case WEFT_CLAUSE_SEND:
-        return clause->of.chan != NULL ? &clause->of.chan->passage : NULL;
-    case WEFT_CLAUSE_SHIFT:
-        return clause->of.queue != NULL ? &clause->of.queue->passage : NULL;
-    case WEFT_CLAUSE_MESSAGE:
-        return c->current->mailbox != NULL ? &c->current->mailbox->passage : NULL;
-    default:
-        return NULL;
-    }
-}
-
 /* Sense. */
 
-static const char *find_fault_in_passage(const weft_clause *clause, const weft__passage *p)
+/* What is wrong with taking from, or putting into, the passage of a clause; NULL: nothing. */
+static inline const char *find_fault(const weft_clause *clause, const weft__passage *p)
 {
-    bool is_value = clause->item == NULL;
-    if (p == NULL)
+    if (UNLIKELY(p == NULL))
         return "there is no channel, or no queue";
-    if (is_value && p->item_bytes != sizeof clause->value)
+    if (clause->item != NULL)
+        return NULL;
+    if (UNLIKELY(p->item_bytes != sizeof clause->value))
         return "items of this size are no values";
-    if (is_value && clause->kind == WEFT_CLAUSE_SEND && weft_is_error(clause->value))
+    if (UNLIKELY(clause->kind == WEFT_CLAUSE_SEND && weft_is_error(clause->value)))
         return "an error code cannot be sent";
     return NULL;
 }
 
-/* What is wrong with a clause, but for fibers; NULL: nothing. */
-static const char *find_fault(const weft__cord *c, const weft_clause *clause)
+/* What is seen of a clause besides whether it can happen. */
+typedef struct sight {
+    weft_value events; /* of a descriptor: those that are there, or an error */
+    const char *fault; /* why it makes no sense, if it is -EINVAL; NULL: it is not */
+} sight;
+
+COLD static int refuse(sight *seen, const char *fault)
 {
-    switch (clause->kind) {
-    case WEFT_CLAUSE_NEVER:
-    case WEFT_CLAUSE_ENDED:
-    case WEFT_CLAUSE_MESSAGE:
-        return NULL;
-    case WEFT_CLAUSE_RECV:
-    case WEFT_CLAUSE_SEND:
-    case WEFT_CLAUSE_SHIFT:
-        return find_fault_in_passage(clause, weft__clause_passage(c, clause));
-    case WEFT_CLAUSE_FD:
-        return clause->events & (POLLIN | POLLOUT) ? NULL : "waiting for no event";
-    case WEFT_CLAUSE_TIME:
-        return clause->of.seconds >= 0 ? NULL : "a negative time, or none";
-    default:
-        return "there is no such kind";
-    }
+    seen->fault = fault;
+    return -EINVAL;
 }
 
-/* As for weft_await. */
-static int check_fiber(const weft__cord *c, weft_fiber fiber)
+/* As for weft_await: negative if it cannot be awaited; 1 if it has ended. */
+static int look_at_fiber(const weft__cord *c, weft_fiber fiber)
 {
     const weft__fiber *f = weft__fiber_find(c, fiber);
     if (f == NULL)
         return weft__fiber_missing(c, fiber);
-    return f->phase != WEFT__ENDED && weft__tree_is_above(f, c->current) ? -EDEADLK : 0;
-}
-
-static int check(const weft__cord *c, const weft_clause *clauses, size_t n)
-{
-    bool is_any = false;
-    if (clauses == NULL || n > INT_MAX)
-        n = 0;
-    for (size_t i = 0; i < n; i++) {
-        const char *fault = find_fault(c, &clauses[i]);
-        if (UNLIKELY(fault != NULL))
-            return weft_fail(-EINVAL, "clause %zu: %s", i, fault);
-        weft_clause_kind kind = clauses[i].kind;
-        int rc = kind == WEFT_CLAUSE_ENDED ? check_fiber(c, clauses[i].of.fiber) : 0;
-        if (UNLIKELY(rc < 0))
-            return rc;
-        is_any |= kind != WEFT_CLAUSE_NEVER;
-    }
-    return LIKELY(is_any) ? 0 : weft_fail(-EINVAL, "there is nothing to select from");
+    if (f->phase == WEFT__ENDED)
+        return 1;
+    return weft__tree_is_above(f, c->current) ? -EDEADLK : 0;
 }
 
 /* At once. */
@@ -117,28 +79,42 @@ intptr_t weft__clause_submit(weft__cord *c, const weft_clause *clause, weft__op 
     return b->type->submit(b, op);
 }
 
-/* Can it happen at once? *events: of a descriptor, those that are there, or an error. */
-static bool can_happen(weft__cord *c, const weft_clause *clause, weft_value *events)
+static int look_at_fd(weft__cord *c, const weft_clause *clause, sight *seen)
+{
+    if (!(clause->events & (POLLIN | POLLOUT)))
+        return refuse(seen, "waiting for no event");
+    weft__op look = {.u.events = WEFT__LOOK_ONLY};
+    seen->events = weft__clause_submit(c, clause, &look);
+    return seen->events != -EAGAIN;
+}
+
+/* Can it happen at once? 1, 0; negative: it never can, because it makes no sense. */
+static inline int look_at(weft__cord *c, const weft_clause *clause, sight *seen)
 {
     const weft__passage *p = weft__clause_passage(c, clause);
+    const char *fault;
     switch (clause->kind) {
     case WEFT_CLAUSE_RECV:
     case WEFT_CLAUSE_SHIFT:
+        fault = find_fault(clause, p);
+        return LIKELY(fault == NULL) ? weft__passage_can_take(p) : refuse(seen, fault);
+    case WEFT_CLAUSE_SEND:
+        fault = find_fault(clause, p);
+        return LIKELY(fault == NULL) ? weft__passage_can_put(p) : refuse(seen, fault);
     case WEFT_CLAUSE_MESSAGE:
         return p != NULL && weft__passage_can_take(p);
-    case WEFT_CLAUSE_SEND:
-        return weft__passage_can_put(p);
     case WEFT_CLAUSE_ENDED:
-        return weft__fiber_find(c, clause->of.fiber)->phase == WEFT__ENDED;
-    case WEFT_CLAUSE_FD: {
-        weft__op look = {.u.events = WEFT__LOOK_ONLY};
-        *events = weft__clause_submit(c, clause, &look);
-        return *events != -EAGAIN;
-    }
+        return look_at_fiber(c, clause->of.fiber);
+    case WEFT_CLAUSE_FD:
+        return look_at_fd(c, clause, seen);
     case WEFT_CLAUSE_TIME:
+        if (!(clause->of.seconds >= 0))
+            return refuse(seen, "a negative time, or none");
         return clause->of.seconds == 0;
+    case WEFT_CLAUSE_NEVER:
+        return 0;
     default:
-        return false;
+        return refuse(seen, "there is no such kind");
     }
 }
 
@@ -178,31 +154,44 @@ static void let_happen(weft__cord *c, weft_clause *clause, weft_value events)
     }
 }
 
-/* The index of one that could happen at once, and has; -EAGAIN: none could. */
-static int select_at_once(weft__cord *c, weft_clause *clauses, size_t n)
+/*
+ * The index of one that could happen at once, and has; -EAGAIN: none could; -EINVAL and others: one
+ * makes no sense. *kinds: a bit for each kind that is there.
+ */
+static int select_at_once(weft__cord *c, weft_clause *clauses, size_t n, unsigned *kinds)
 {
     int chosen = -EAGAIN;
     weft_value chosen_events = 0;
     uint32_t count = 0;
+    unsigned all_kinds = 0;
+    if (clauses == NULL || n > INT_MAX)
+        n = 0;
     for (size_t i = 0; i < n; i++) {
-        weft_value events = 0;
-        if (!can_happen(c, &clauses[i], &events) || !weft__lot_falls(c, ++count))
+        sight seen = {0, NULL};
+        int rc = look_at(c, &clauses[i], &seen);
+        if (UNLIKELY(seen.fault != NULL))
+            return weft_fail(rc, "clause %zu: %s", i, seen.fault);
+        if (UNLIKELY(rc < 0))
+            return rc;
+        all_kinds |= 1u << clauses[i].kind;
+        if (rc == 0 || !weft__lot_falls(c, ++count))
             continue;
         chosen = (int)i;
-        chosen_events = events;
+        chosen_events = seen.events;
     }
+    *kinds = all_kinds;
     if (count > 0)
         let_happen(c, &clauses[chosen], chosen_events);
+    else if (UNLIKELY((all_kinds & ~(1u << WEFT_CLAUSE_NEVER)) == 0))
+        return weft_fail(-EINVAL, "there is nothing to select from");
     return chosen;
 }
 
 int weft_try_select(weft_clause *clauses, size_t n)
 {
     weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return -ENOMEM;
-    int rc = check(c, clauses, n);
-    return rc == 0 ? select_at_once(c, clauses, n) : rc;
+    unsigned kinds;
+    return c != NULL ? select_at_once(c, clauses, n, &kinds) : -ENOMEM;
 }
 
 int weft_select(weft_clause *clauses, size_t n)
@@ -210,13 +199,11 @@ int weft_select(weft_clause *clauses, size_t n)
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return -ENOMEM;
-    int rc = check(c, clauses, n);
-    if (UNLIKELY(rc < 0))
-        return rc;
-    rc = select_at_once(c, clauses, n);
+    unsigned kinds;
+    int rc = select_at_once(c, clauses, n, &kinds);
     bool may_switch = !c->current->alarm;
-    if (rc < 0)
-        return LIKELY(may_switch) ? weft__select_wait(c, clauses, n) : (int)weft__refuse(c);
-    bool is_op = clauses[rc].kind == WEFT_CLAUSE_FD;
+    if (rc == -EAGAIN)
+        return LIKELY(may_switch) ? weft__select_wait(c, clauses, n, kinds) : (int)weft__refuse(c);
+    bool is_op = rc >= 0 && clauses[rc].kind == WEFT_CLAUSE_FD;
     return is_op && may_switch ? (int)weft__finish_at_once(c, rc) : rc;
 }

@@ -2,12 +2,27 @@
 #ifndef WEFT_SYNC_SELECT_H
 #define WEFT_SYNC_SELECT_H
 
-#include "core/passage.h"
+#include "core/mailbox.h"
+#include "sync/chan.h"
+#include "sync/queue.h"
 
 #include <weft/select.h>
 
 /* What a clause takes from or puts into; NULL: nothing, or a mailbox that is not there yet. */
-weft__passage *weft__clause_passage(const weft__cord *c, const weft_clause *clause);
+static inline weft__passage *weft__clause_passage(const weft__cord *c, const weft_clause *clause)
+{
+    switch (clause->kind) {
+    case WEFT_CLAUSE_RECV:
+    case WEFT_CLAUSE_SEND:
+        return clause->of.chan != NULL ? &clause->of.chan->passage : NULL;
+    case WEFT_CLAUSE_SHIFT:
+        return clause->of.queue != NULL ? &clause->of.queue->passage : NULL;
+    case WEFT_CLAUSE_MESSAGE:
+        return c->current->mailbox != NULL ? &c->current->mailbox->passage : NULL;
+    default:
+        return NULL;
+    }
+}
 
 /* Wait for the descriptor of a clause; op is filled in but for done and owner. As submit. */
 intptr_t weft__clause_submit(weft__cord *c, const weft_clause *clause, weft__op *op);
@@ -20,9 +35,9 @@ bool weft__lot_falls(weft__cord *c, uint32_t count);
 
 /*
  * The current fiber, whose alarm is not set, waits for one of the clauses: they make sense, and
- * none can happen at once. The index of the one that has happened; -ENOMEM, or what it was struck
- * by.
+ * none can happen at once; kinds has a bit for each kind among them. The index of the one that has
+ * happened; -ENOMEM, or what it was struck by.
  */
-int weft__select_wait(weft__cord *c, weft_clause *clauses, size_t n);
+int weft__select_wait(weft__cord *c, weft_clause *clauses, size_t n, unsigned kinds);
 
 #endif

@@ -221,39 +221,46 @@ static void submit_fds(weft__cord *c, selection *s)
     }
 }
 
-/* Until one clause has happened and the kernel has let go of the others. */
-static int wait_for_one(weft__cord *c, selection *s)
+static inline bool has(unsigned kinds, weft_clause_kind kind)
 {
-    submit_fds(c, s);
+    return kinds & 1u << kind;
+}
+
+/* Until one clause has happened and the kernel has let go of the others. */
+static int wait_for_one(weft__cord *c, selection *s, unsigned kinds)
+{
+    if (has(kinds, WEFT_CLAUSE_FD))
+        submit_fds(c, s);
     if (LIKELY(s->winner < 0)) {
         join_lines(c, s);
-        arm_timer(c, s);
+        if (has(kinds, WEFT_CLAUSE_TIME))
+            arm_timer(c, s);
         return weft__wait_int(c, &waits_select, s);
     }
     cancel_fds(s);
     return s->fds_pending == 0 ? s->winner : weft__wait_int(c, &weft__waits_release, s);
 }
 
-static size_t count_of(const weft_clause *clauses, size_t n, weft_clause_kind kind)
+static size_t count_fds(const weft_clause *clauses, size_t n)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++)
-        count += clauses[i].kind == kind;
+        count += clauses[i].kind == WEFT_CLAUSE_FD;
     return count;
 }
 
-int weft__select_wait(weft__cord *c, weft_clause *clauses, size_t n)
+int weft__select_wait(weft__cord *c, weft_clause *clauses, size_t n, unsigned kinds)
 {
     selection s = {.fiber = c->current, .clauses = clauses, .n = n, .winner = -1};
     weft__timer_init(&s.timer, time_is_over);
-    if (count_of(clauses, n, WEFT_CLAUSE_MESSAGE) > 0 && weft__mailbox_of(s.fiber) == NULL)
+    if (has(kinds, WEFT_CLAUSE_MESSAGE) && weft__mailbox_of(s.fiber) == NULL)
         return -ENOMEM;
     fd_wait few[FDS_ON_STACK];
-    size_t fds_count = count_of(clauses, n, WEFT_CLAUSE_FD);
+    size_t fds_count = has(kinds, WEFT_CLAUSE_FD) ? count_fds(clauses, n) : 0;
     s.fds = fds_count <= FDS_ON_STACK ? few : malloc(fds_count * sizeof *s.fds);
     if (s.fds == NULL)
         return -ENOMEM;
-    int rc = wait_for_one(c, &s);
+    int rc = wait_for_one(c, &s, kinds);
     if (s.fds != few)
         free(s.fds);
     return rc;
