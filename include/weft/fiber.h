@@ -197,8 +197,9 @@ WEFT_API int weft_cancel(weft_fiber fiber);
 
 /**
  * The fiber's current or next blocking call fails once, with code and words. Raised errors queue
- * up. -EINVAL if code is not in -4095..-1, -ESRCH if the fiber has ended, -ENOMEM. (Without memory
- * for the words the code travels alone, but only one such code can wait.)
+ * up; those that have not struck when the fiber is stopped do not any more. -EINVAL if code is not
+ * in -4095..-1, -ESRCH if the fiber has ended, -ENOMEM. (Without memory for the words the code
+ * travels alone, but only one such code can wait.)
  */
 WEFT_API int weft_raise(weft_fiber fiber, int code, const char *format, ...) WEFT_PRINTF(3, 4);
 

@@ -8,7 +8,8 @@
  *
  * The first fiber of a group that fails cancels the others and the block itself: blocking calls
  * inside fail with -ECANCELED until it is left. The fibers of a group are children of the one that
- * opened it; their errors go to the group and nowhere else.
+ * opened it; their errors go to the group, and to those who await them. Once one has ended, nothing
+ * of it is kept: an await that comes later is -ESRCH.
  */
 #ifndef WEFT_GROUP_H
 #define WEFT_GROUP_H
@@ -43,8 +44,10 @@ WEFT_API size_t weft_group_count(const weft_group *group);
 /**
  * Wait until all fibers of the group have ended, and leave it. Returns 0, or the first error of one
  * of them, with its words. If the caller is cancelled, or an error is raised in it, the fibers are
- * cancelled too and still waited for, and that is what is returned unless one had failed before.
- * -EINVAL if this is not the innermost group or scope that the caller has open.
+ * cancelled too and still waited for, and that is what is returned unless one had failed before (a
+ * failure of a fiber counts more than a mere cancellation, even if it comes later). Interrupted, it
+ * does the same and returns that value. -EINVAL if this is not the innermost group or scope that
+ * the caller has open.
  */
 WEFT_SWITCHPOINT int weft_group_close(weft_group *group);
 

@@ -5,7 +5,7 @@
  * Messages arrive in the order in which each sender sent them. A mailbox holds as many as there is
  * memory for, unless its fiber sets a bound: then those who tell it more wait until there is room.
  * A fiber that ends takes with it what it has not received, and one that is restarted begins with
- * an empty mailbox.
+ * an empty mailbox without a bound.
  */
 #ifndef WEFT_MAILBOX_H
 #define WEFT_MAILBOX_H

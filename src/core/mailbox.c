@@ -42,12 +42,23 @@ void weft__mailbox_free(weft__cord *c, weft__fiber *f)
     free(m);
 }
 
+static int set_limit(weft__cord *c, weft__mailbox *m, size_t limit)
+{
+    size_t old_limit = m->passage.limit;
+    int rc = weft__passage_set_limit(c, &m->passage, limit);
+    if (rc == 0)
+        note_bound(c, old_limit, limit);
+    return rc;
+}
+
 void weft__mailbox_empty(weft__cord *c, weft__fiber *f)
 {
-    if (!f->is_restarting)
+    if (!f->is_restarting) {
         weft__mailbox_free(c, f);
-    else if (f->mailbox != NULL)
+    } else if (f->mailbox != NULL) {
         weft__passage_clear(c, &f->mailbox->passage);
+        set_limit(c, f->mailbox, WEFT__UNLIMITED); /* without memory the bound stays */
+    }
 }
 
 /*
@@ -171,10 +182,5 @@ int weft_mailbox_bound(size_t messages)
     weft__mailbox *m = c != NULL ? weft__mailbox_of(c->current) : NULL;
     if (m == NULL)
         return -ENOMEM;
-    size_t old_limit = m->passage.limit;
-    size_t limit = messages != 0 ? messages : WEFT__UNLIMITED;
-    int rc = weft__passage_set_limit(c, &m->passage, limit);
-    if (rc == 0)
-        note_bound(c, old_limit, limit);
-    return rc;
+    return set_limit(c, m, messages != 0 ? messages : WEFT__UNLIMITED);
 }
