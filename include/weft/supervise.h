@@ -39,12 +39,14 @@ typedef struct weft_child {
 /* All-zero is the default. */
 typedef struct weft_supervise_options {
     weft_strategy strategy;
-    unsigned restarts_max;    /* in the window, then the supervisor gives up; 0: ten.
-                                   UINT_MAX: no limit */
+    unsigned restarts_max;    /* in the window; one more and it gives up. 0: ten; UINT_MAX: any */
     double restarts_window_s; /* 0: ten seconds; INFINITY: ever */
-    double backoff_s;         /* wait so long before a restart, twice as long before the next one of
-                                   the same child in the window, and so on; 0: do not wait */
-    double backoff_max_s;     /* but no longer than this; 0: a minute */
+    /*
+     * Wait so long before a restart, twice as long before the next one of the same child, and so on
+     * until a run has lasted as long as the window; 0: do not wait.
+     */
+    double backoff_s;
+    double backoff_max_s;      /* but no longer than this; 0: a minute */
     weft_restart_when restart; /* of children that are not in the list */
     /*
      * Called in the supervisor for every child that ends by itself, before anything is done about
@@ -61,9 +63,11 @@ typedef struct weft_supervise_options {
  * cases also those that it gets meanwhile (spun with it as parent, or attached to it).
  *
  * Returns 0 when no child is left. When restarts_max is exceeded, the other children are stopped
- * and the last error is returned, with its words. Cancelled, or when an error is raised in the
- * caller, it stops all children and returns that. Children are always stopped in the reverse order
- * of their start, each one only when the one after it has ended.
+ * and the last error is returned, with its words; -ELOOP if the last end was no error. Cancelled,
+ * interrupted, or when an error is raised in the caller, it stops all children and returns that.
+ * Children are always stopped in the reverse order of their start, each one only when the one after
+ * it has ended; on_exit is told of those that end by themselves meanwhile, and nobody can be
+ * restarted then (-ESRCH). A caller that is cancelled already starts nobody.
  *
  * -EINVAL for a child without function, for options that make no sense, and in a fiber that
  * supervises already; -ENOMEM, -EAGAIN if a child cannot be made: those that were started are

@@ -162,6 +162,23 @@ static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
     return weft__wait_int(c, &waits_crowd, w);
 }
 
+/* A fiber that was cancelled has not ended since: it is not kept, nor does it run anew. */
+static bool is_still_ending(weft__cord *c, weft_fiber id)
+{
+    const weft__fiber *f = weft__fiber_find(c, id);
+    return f != NULL && f->phase != WEFT__ENDED && (f->is_stopped || f->phase == WEFT__ENDING);
+}
+
+/* Wait for a fiber that was cancelled; its value is taken, if it had ended before. */
+static void join(weft__cord *c, weft_fiber id)
+{
+    const weft__fiber *f = weft__fiber_find(c, id);
+    if (f != NULL && f->phase == WEFT__ENDED)
+        weft_await(id);
+    while (is_still_ending(c, id) && weft_await(id) != -EDEADLK)
+        continue; /* interrupted */
+}
+
 /* Cancel those that have not ended, and wait until they have. */
 static void stop_and_join(weft__cord *c, const weft_fiber *f, size_t n)
 {
@@ -171,8 +188,7 @@ static void stop_and_join(weft__cord *c, const weft_fiber *f, size_t n)
     weft__error *words = weft__error_ref(c->current->error);
     WEFT_SHIELD(INFINITY) {
         for (size_t i = 0; i < n; i++)
-            while (weft__fiber_find(c, f[i]) != NULL && weft_await(f[i]) != -EDEADLK)
-                continue; /* interrupted: it has not ended */
+            join(c, f[i]);
     }
     weft__error_set(c->current, words);
 }
@@ -249,17 +265,21 @@ int weft_terminate(weft_fiber fiber, double grace_s)
         return -EDEADLK;
     f->grace_ns = grace_s > 0 ? weft__deadline(c, grace_s) : 0;
     weft_cancel(fiber);
-    if (grace_s == 0)
+    if (grace_s == 0) {
         weft_snooze(); /* it is at the front of the queue: let it */
+        if (weft__find_living(fiber, &c, &f) == 0 && !is_still_ending(c, fiber))
+            return 0; /* its keeper runs it again already */
+    }
     weft_scope grace;
     weft_scope_open(&grace, grace_s);
     weft_value value = weft_await(fiber);
     bool is_late = weft_scope_close(&grace) == -ETIMEDOUT;
-    f = weft__fiber_find(c, fiber);
-    if (!is_late || f == NULL)
-        return f == NULL ? 0 : (int)value;
+    if (!is_still_ending(c, fiber))
+        return 0;
+    if (!is_late)
+        return (int)value;
     weft__report("fiber #%llu '%s' has not ended %g s after it was cancelled",
-                 (unsigned long long)fiber, f->name, grace_s);
+                 (unsigned long long)fiber, weft__fiber_find(c, fiber)->name, grace_s);
     value = weft_await(fiber);
-    return weft__fiber_find(c, fiber) == NULL ? 0 : (int)value;
+    return is_still_ending(c, fiber) ? (int)value : 0;
 }

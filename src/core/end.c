@@ -76,11 +76,16 @@ static void tell_awaiters(weft__cord *c, weft__fiber *f, weft_value value)
     }
 }
 
+bool weft__fiber_has_failed(const weft__fiber *f, weft_value value)
+{
+    bool was_asked_for = f->is_stopped && (value == -ECANCELED || !f->is_shutdown);
+    return weft_is_error(value) && !was_asked_for;
+}
+
 /* An error that nobody awaits goes to the parent, unless the end was asked for. */
 static void tell_parent(weft__cord *c, weft__fiber *f, weft_value value)
 {
-    bool was_asked_for = f->is_stopped && (value == -ECANCELED || !f->is_shutdown);
-    if (!weft_is_error(value) || was_asked_for)
+    if (!weft__fiber_has_failed(f, value))
         return;
     weft__error_own(f);
     weft__error_queue(f->parent, (int)value, weft__error_ref(f->error));
@@ -108,7 +113,7 @@ void weft__fiber_retire(weft__cord *c, weft__fiber *f)
 /*
  * Tell everyone who is to know that the fiber has ended: those who await it, and if nobody does its
  * keeper, its monitors or its parent. Returns how often its value may still be awaited; 0: not at
- * all, nothing is kept.
+ * all, nothing is kept but for a keeper that stays.
  */
 static uint32_t tell(weft__cord *c, weft__fiber *f, weft_value value)
 {
@@ -121,24 +126,34 @@ static uint32_t tell(weft__cord *c, weft__fiber *f, weft_value value)
     if (!is_parent_told)
         tell_parent(c, f, value);
     if (UNLIKELY(f->keeper != NULL)) {
-        if (f->keeper->type->ended(f->keeper, f, value))
-            return UINT32_MAX; /* as long as the keeper wants */
-        f->keeper = NULL;
+        bool is_kept = f->keeper->type->ended(f->keeper, f, value);
+        if (is_kept && f->keeper == NULL)
+            return UINT32_MAX; /* until it is taken by hand */
+        if (!is_kept)
+            f->keeper = NULL;
         return f->monitors != NULL ? awaits : 0;
     }
     return awaits;
 }
 
+/* Is the keeper just ending the fiber, to decide alone what comes then? */
+static bool is_held(const weft__fiber *f)
+{
+    return f->keeper != NULL && f->keeper->type->holds != NULL &&
+           f->keeper->type->holds(f->keeper, f);
+}
+
 /* The fiber is dead: its record is free from now on, or holds its value. */
 static void finish(weft__cord *c, weft__fiber *f, weft_value value)
 {
-    weft__serve_all(c, &f->restarters, -ESRCH);
+    if (LIKELY(!is_held(f)))
+        weft__serve_all(c, &f->restarters, -ESRCH);
     if (UNLIKELY(weft_is_error(value)))
         weft__error_set(f, weft__error_of_end(f, (int)value));
     c->fibers_count--;
     uint32_t awaits = tell(c, f, value);
     weft__tree_unlink(c, f);
-    if (awaits > 0) {
+    if (awaits > 0 || f->keeper != NULL) {
         keep_value(c, f, value, awaits);
     } else {
         f->phase = WEFT__FREE;
@@ -210,8 +225,7 @@ static void leave_ended(weft__cord *c, weft__fiber *f)
     take_back_error(f);
 }
 
-/* Run a fiber again that has ended and was not awaited. */
-static int revive(weft__cord *c, weft__fiber *f)
+int weft__fiber_revive(weft__cord *c, weft__fiber *f)
 {
     size_t bytes = weft__stack_bytes(f->stack_bytes);
     int rc = f->stack.low == NULL ? weft__stack_acquire(&c->stacks, bytes, &f->stack) : 0;
@@ -228,7 +242,17 @@ static int revive(weft__cord *c, weft__fiber *f)
     weft__tree_link(f, f->parent);
     f->woken_open = true;
     weft__make_runnable(c, f, 0, WEFT__TAIL);
+    weft__serve_all(c, &f->restarters, 0);
     return 0;
+}
+
+/* Tell a fiber that runs, or whose clean-up does, to begin again after that. */
+static void end_to_restart(weft__cord *c, weft__fiber *f)
+{
+    if (f->phase == WEFT__ALIVE)
+        weft__fiber_end(c, f, -ECANCELED, WEFT__END_TO_RESTART);
+    else
+        f->is_restarting = true;
 }
 
 int weft_restart(weft_fiber fiber)
@@ -243,16 +267,16 @@ int weft_restart(weft_fiber fiber)
         return weft_fail(-EINVAL, "a fiber can restart neither itself nor one that it belongs to");
     if (f->parent->is_closing)
         return -ESRCH; /* it ends with its parent */
-    if (f->phase == WEFT__ENDED)
-        return revive(c, f);
-    if (f->phase == WEFT__FRESH)
+
+    bool is_free = !is_held(f); /* else its keeper runs it again, or lets it go */
+    if (is_free && f->phase == WEFT__ENDED)
+        return weft__fiber_revive(c, f);
+    if (is_free && f->phase == WEFT__FRESH)
         return run_after_all(c, f);
     if (self->alarm)
         return (int)weft__refuse(c);
-    if (f->phase == WEFT__ALIVE)
-        weft__fiber_end(c, f, -ECANCELED, WEFT__END_TO_RESTART);
-    else
-        f->is_restarting = true; /* its clean-up runs already */
+    if (is_free)
+        end_to_restart(c, f);
     return weft__line_wait_int(c, &f->restarters, &waits_restart, f);
 }
 
@@ -261,14 +285,24 @@ weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f)
     weft_value value = f->result;
     if (weft_is_error(value))
         weft__error_set(c->current, weft__error_ref(f->error));
-    if (f->awaits_left > 1) {
-        f->awaits_left -= f->keeper == NULL;
+    f->awaits_left -= f->awaits_left > 0;
+    if (f->awaits_left > 0 || f->keeper != NULL) {
         take_back_error(f);
         return value;
     }
     leave_ended(c, f);
     weft__fiber_free(c, f);
     return value;
+}
+
+void weft__fiber_let_go(weft__cord *c, weft__fiber *f)
+{
+    f->keeper = NULL;
+    weft__serve_all(c, &f->restarters, -ESRCH);
+    if (f->awaits_left > 0)
+        return; /* its monitors have not asked for its value yet */
+    leave_ended(c, f);
+    weft__fiber_free(c, f);
 }
 
 /* A fiber whose frames are never returned to, whatever it waited in. */

@@ -16,6 +16,15 @@ void weft__fiber_retire(weft__cord *c, weft__fiber *f);
  */
 weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f);
 
+/* Is value, with which the fiber ends or has ended, an error that nobody asked for? */
+bool weft__fiber_has_failed(const weft__fiber *f, weft_value value);
+
+/* Run a fiber again that has ended. 0, or -ENOMEM: no stack is to be had. */
+int weft__fiber_revive(weft__cord *c, weft__fiber *f);
+
+/* The keeper of a fiber that has ended is done with it: its record is given back. */
+void weft__fiber_let_go(weft__cord *c, weft__fiber *f);
+
 /*
  * What all fibers of the cord do when their thread or process ends. The first error that nobody
  * handled, or 0.

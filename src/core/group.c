@@ -88,18 +88,11 @@ static void cancel(weft__cord *c, weft__group *g)
     weft__tree_cancel_kept(c, opener_of(g), &g->keeper);
 }
 
-/* Has it ended with an error, though nobody asked for its end? As for a child without a group. */
-static bool has_failed(const weft__fiber *f, weft_value value)
-{
-    bool was_asked_for = f->is_stopped && (value == -ECANCELED || !f->is_shutdown);
-    return weft_is_error(value) && !was_asked_for;
-}
-
 static bool member_ended(weft__keeper *k, weft__fiber *f, weft_value value)
 {
     weft__cord *c = weft__cord_self;
     weft__group *g = CONTAINER_OF(k, weft__group, keeper);
-    bool is_failure = has_failed(f, value);
+    bool is_failure = weft__fiber_has_failed(f, value);
     bool is_first = is_failure && g->code == 0;
     if (is_first) {
         g->code = (int)value;
@@ -251,11 +244,10 @@ static void take_words(weft__cord *c, const weft__group *g)
         weft__error_set(c->current, weft__error_of_end(c->current, g->code));
         return;
     }
-    member->awaits_left = 1;
-    if (member->monitors == NULL)
-        weft__fiber_collect(c, member);
-    else
-        weft__error_set(c->current, weft__error_ref(member->error));
+    member->awaits_left = 1; /* ours, and one for each who monitors it */
+    for (const weft__claim *on = member->monitors; on != NULL; on = on->next)
+        member->awaits_left++;
+    weft__fiber_collect(c, member);
 }
 
 int weft_group_close(weft_group *group)

@@ -12,15 +12,24 @@ typedef struct weft__keeper weft__keeper;
 typedef struct weft__keeper_type {
     /*
      * The fiber has ended. True: its record is kept, and so is the keeper, which may run it again
-     * or collect it; false: the keeper is done with it.
+     * or let it go (or collect it, if it has taken itself out: keeper is NULL then); false: the
+     * keeper is done with it.
      */
     bool (*ended)(weft__keeper *k, struct weft__fiber *f, weft_value value);
     /*
      * The living fiber has been given to another parent: it is no concern of the keeper's any more.
      */
     void (*left)(weft__keeper *k, struct weft__fiber *f);
-    /* The fiber is a new child of one whose children this keeper keeps. NULL: it keeps no such. */
+    /*
+     * The fiber is a child of one whose children this keeper keeps: a new one, or one of its own
+     * that had ended and runs again. NULL: it keeps no such.
+     */
     void (*joined)(weft__keeper *k, struct weft__fiber *f);
+    /*
+     * The keeper is ending the fiber itself and will run it again or let it go: who wants to
+     * restart it waits for that. NULL: it never does.
+     */
+    bool (*holds)(const weft__keeper *k, const struct weft__fiber *f);
 } weft__keeper_type;
 
 struct weft__keeper {

@@ -102,7 +102,8 @@ int weft_monitor(weft_fiber fiber)
     weft__claim_make(&f->monitors, &m->on, lapse_on);
     weft__claim_make(&self->claims, &m->by, lapse_by);
     if (f->phase == WEFT__ENDED) {
-        f->awaits_left += !is_first && f->keeper == NULL;
+        bool is_counted = f->awaits_left != UINT32_MAX; /* else a group holds it, and counts then */
+        f->awaits_left += is_counted && (!is_first || f->keeper != NULL);
         tell(c, m);
     }
     return 0;

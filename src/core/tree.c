@@ -128,7 +128,7 @@ int weft_attach(weft_fiber fiber, weft_fiber parent)
         return weft_fail(-EINVAL, "a fiber cannot be moved under itself or its own children");
     if (to->phase == WEFT__ENDING)
         return weft_fail(-EINVAL, "the new parent is ending");
-    if (f->keeper != NULL) {
+    if (f->keeper != NULL && f->keeper != to->nursery) {
         f->keeper->type->left(f->keeper, f);
         f->keeper = NULL;
     }

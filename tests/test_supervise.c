@@ -1,0 +1,509 @@
+/* Supervision: who is started again, in which order, and who is told. */
+#include "supervise_support.h"
+
+/* P39 */
+START_TEST(what_the_end_of_a_child_leads_to_depends_on_strategy_and_restart)
+{
+    static const struct {
+        weft_strategy strategy;
+        weft_restart_when restart;
+        const char *returned, *failed, *asked; /* what follows the end of b */
+    } rows[] = {
+        {WEFT_ONE_FOR_ONE, WEFT_DEFAULT, "Bb", "Bb", "Bb"},
+        {WEFT_ONE_FOR_ONE, WEFT_ALWAYS, "Bb", "Bb", "Bb"},
+        {WEFT_ONE_FOR_ONE, WEFT_ON_ERROR, "B", "Bb", "B"},
+        {WEFT_ONE_FOR_ONE, WEFT_NEVER, "B", "B", "B"},
+        {WEFT_ONE_FOR_ALL, WEFT_DEFAULT, "BCAabc", "BCAabc", "BCAabc"},
+        {WEFT_ONE_FOR_ALL, WEFT_ALWAYS, "BCAabc", "BCAabc", "BCAabc"},
+        {WEFT_ONE_FOR_ALL, WEFT_ON_ERROR, "B", "BCAabc", "B"},
+        {WEFT_ONE_FOR_ALL, WEFT_NEVER, "B", "B", "B"},
+        {WEFT_REST_FOR_ONE, WEFT_DEFAULT, "BCbc", "BCbc", "BCbc"},
+        {WEFT_REST_FOR_ONE, WEFT_ALWAYS, "BCbc", "BCbc", "BCbc"},
+        {WEFT_REST_FOR_ONE, WEFT_ON_ERROR, "B", "BCbc", "B"},
+        {WEFT_REST_FOR_ONE, WEFT_NEVER, "B", "B", "B"},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        const char *expected[] = {rows[i].returned, rows[i].failed, rows[i].asked, rows[i].asked};
+        for (manner how = RETURNS; how <= IS_CANCELLED; how++) {
+            plan p;
+            weft_fiber supervisor = spin_abc(&p, rows[i].strategy, rows[i].restart);
+            weft_fiber before = id_of('b');
+            end_child('b', how);
+            ck_assert_msg(strcmp(trail, expected[how]) == 0, "row %zu, manner %d: %s, not %s", i,
+                          (int)how, trail, expected[how]);
+            ck_assert_uint_eq(id_of('b'), before);
+            cancel_supervisor(supervisor);
+        }
+    }
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+/* P39 */
+START_TEST(a_sibling_takes_along_one_that_had_ended_well_but_not_one_that_is_never_restarted)
+{
+    static const struct {
+        weft_strategy strategy;
+        weft_restart_when restart;
+        const char *expected; /* what follows the failure of a, b being dead */
+    } rows[] = {
+        {WEFT_ONE_FOR_ONE, WEFT_ON_ERROR, "Aa"},     {WEFT_ONE_FOR_ONE, WEFT_NEVER, "Aa"},
+        {WEFT_ONE_FOR_ALL, WEFT_ON_ERROR, "ACabc"},  {WEFT_ONE_FOR_ALL, WEFT_NEVER, "ACac"},
+        {WEFT_REST_FOR_ONE, WEFT_ON_ERROR, "ACabc"}, {WEFT_REST_FOR_ONE, WEFT_NEVER, "ACac"},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        plan p;
+        weft_fiber supervisor = spin_abc(&p, rows[i].strategy, rows[i].restart);
+        end_child('b', RETURNS);
+        ck_assert_trail("B");
+        trail[0] = '\0';
+        end_child('a', FAILS);
+        ck_assert_trail(rows[i].expected);
+        cancel_supervisor(supervisor);
+    }
+}
+END_TEST
+
+/* P39 */
+START_TEST(a_running_sibling_that_is_never_restarted_is_stopped_with_the_others_for_good)
+{
+    plan p;
+    weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER);
+    weft_fiber b = id_of('b');
+    end_child('c', FAILS);
+    ck_assert_trail("CBAac");
+    ck_assert_int_eq(weft_await(b), -ESRCH);
+    cancel_supervisor(supervisor);
+}
+END_TEST
+
+/* P39 */
+START_TEST(rest_for_one_concerns_those_that_were_started_later_and_no_others)
+{
+    plan p;
+    weft_fiber supervisor = spin_abc(&p, WEFT_REST_FOR_ONE, WEFT_ALWAYS);
+    end_child('c', FAILS);
+    ck_assert_trail("Cc");
+    end_child('a', FAILS);
+    ck_assert_trail("CcACBabc");
+    cancel_supervisor(supervisor);
+}
+END_TEST
+
+/* P39, P16 */
+START_TEST(a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_their_start)
+{
+    plan p;
+    weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
+    end_child('a', FAILS); /* which does not change its place */
+    weft_cancel(supervisor);
+    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+    ck_assert_trail("AaCBA");
+    for (char letter = 'a'; letter <= 'c'; letter++)
+        ck_assert_int_eq(weft_await(id_of(letter)), -ESRCH);
+}
+END_TEST
+
+static weft_value end_slowly(void *arg)
+{
+    weft_suspend();
+    mark(arg);
+    WEFT_SHIELD(10) {
+        weft_sleep(TICK_S);
+        mark("z");
+        weft_sleep(TICK_S);
+    }
+    mark(arg);
+    return 0;
+}
+
+/* P39, P16 */
+START_TEST(each_child_is_stopped_only_when_the_one_after_it_has_ended)
+{
+    plan p = {.children = {{.fn = end_slowly, .arg = "1"},
+                           {.fn = end_slowly, .arg = "2"},
+                           {.fn = end_slowly, .arg = "3"}},
+              .n = 3};
+    weft_fiber supervisor = weft_spin(follow, &p);
+    let_run();
+    weft_cancel(supervisor);
+    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+    ck_assert_trail("3z32z21z1");
+}
+END_TEST
+
+/* P39: the example of the seed */
+START_TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_handed_on)
+{
+    weft_spin(be_stopped, "1");
+    weft_spin(fail_later, as_arg(-EIO));
+    weft_spin(be_stopped, "2");
+    ck_assert_int_eq(weft_supervise(NULL, 0, NULL), -EIO);
+    ck_assert_words(-EIO, "broken");
+    ck_assert_trail("21");
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+/* P39 */
+START_TEST(without_children_there_is_nothing_to_supervise)
+{
+    ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
+    weft_fiber done = weft_spin(return_arg, as_arg(7));
+    weft_snooze();
+    ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
+    ck_assert_int_eq(weft_await(done), 7); /* it had ended before */
+}
+END_TEST
+
+/* P39 */
+START_TEST(it_returns_when_the_last_spun_child_has_ended_well)
+{
+    weft_spin(mark_and_return, "1");
+    weft_go(mark_and_return, "2");
+    weft_cancel(spin_suspended());
+    ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
+    ck_assert_trail("12");
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
+}
+END_TEST
+
+static weft_value spin_ab_and_follow(void *arg)
+{
+    weft_spin(live, "a");
+    weft_spin(live, "b");
+    return follow(arg);
+}
+
+/* P39 */
+START_TEST(spun_children_are_restarted_as_the_options_say)
+{
+    static const struct {
+        weft_restart_when restart;
+        const char *expected[4]; /* what follows the end of a */
+    } rows[] = {
+        {WEFT_DEFAULT, {"A", "AB", "A", "A"}},
+        {WEFT_ALWAYS, {"Aa", "Aa", "Aa", "Aa"}},
+        {WEFT_ON_ERROR, {"A", "Aa", "A", "A"}},
+        {WEFT_NEVER, {"A", "A", "A", "A"}},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        for (manner how = RETURNS; how <= IS_CANCELLED; how++) {
+            trail[0] = '\0';
+            plan p = {.options.restart = rows[i].restart};
+            weft_fiber supervisor = weft_spin(spin_ab_and_follow, &p);
+            weft_monitor(supervisor); /* its error is to be awaited */
+            let_run();
+            ck_assert_trail("ab");
+            trail[0] = '\0';
+            end_child('a', how);
+            ck_assert_trail(rows[i].expected[how]);
+            weft_cancel(supervisor);
+            weft_value value = weft_await(supervisor);
+            ck_assert_int_eq(value,
+                             rows[i].restart == WEFT_DEFAULT && how == FAILS ? -EIO : -ECANCELED);
+        }
+    }
+}
+END_TEST
+
+static weft_value fail_thrice(void *arg)
+{
+    (void)arg;
+    return ++runs[0] <= 3 ? weft_fail(-EIO, "the %d. time", runs[0]) : 5;
+}
+
+/* P39, P31 */
+START_TEST(a_spun_child_that_is_restarted_on_error_ends_well_in_the_end)
+{
+    weft_fiber f = weft_spin(fail_thrice, NULL);
+    ck_assert_int_eq(weft_supervise(NULL, 0, &(weft_supervise_options){.restart = WEFT_ON_ERROR}),
+                     0);
+    ck_assert_int_eq(runs[0], 4);
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+}
+END_TEST
+
+/* P39 */
+START_TEST(on_exit_is_told_of_those_that_end_by_themselves_and_of_no_others)
+{
+    plan p;
+    cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER));
+    p.options.on_exit = note_exit;
+    p.options.on_exit_arg = ":";
+    weft_fiber supervisor = weft_spin(follow, &p);
+    let_run();
+    trail[0] = '\0';
+    end_child('b', RETURNS);
+    ck_assert_trail("B(:b1)");
+    trail[0] = '\0';
+    end_child('c', FAILS);
+    ck_assert_trail("C(:c-5)Aac");
+    trail[0] = '\0';
+    end_child('a', IS_CANCELLED); /* by someone: as far as the supervisor goes, by itself */
+    ck_assert_trail("A(:a-125)Cac");
+    trail[0] = '\0';
+    weft_cancel(supervisor);
+    weft_await(supervisor);
+    ck_assert_trail("CA");
+}
+END_TEST
+
+/* P39 */
+START_TEST(the_error_of_a_child_that_is_never_restarted_concerns_on_exit_alone)
+{
+    const weft_child child = {"x", fail_with, as_arg(-EIO), .restart = WEFT_NEVER};
+    weft_supervise_options options = {.on_exit = note_exit, .on_exit_arg = ""};
+    ck_assert_int_eq(weft_supervise(&child, 1, &options), 0);
+    ck_assert_trail("(x-5)");
+    ck_assert_int_eq(weft_snooze(), 0);
+    ck_assert_int_eq(weft_sleep(0), 0);
+}
+END_TEST
+
+/* P39 */
+START_TEST(children_that_fail_at_the_same_time_are_one_incident_of_which_each_is_told)
+{
+    plan p;
+    cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ON_ERROR));
+    p.options.restarts_max = 1;
+    p.options.on_exit = note_exit;
+    p.options.on_exit_arg = "";
+    weft_fiber supervisor = weft_spin(follow, &p);
+    let_run();
+    trail[0] = '\0';
+    weft_schedule(id_of('c'), -EIO);
+    weft_schedule(id_of('b'), 1);
+    let_run();
+    ck_assert_trail("CB(c-5)A(b1)abc");
+    end_child('a', FAILS);
+    ck_assert_int_eq(weft_await(supervisor), -EIO);
+}
+END_TEST
+
+static weft_value end_when_its_sibling_does(void *arg)
+{
+    weft_snooze(); /* it is behind us */
+    WEFT_SHIELD(INFINITY) {
+        weft_await(id_of('c'));
+    }
+    mark("S");
+    return weft_fail((int)(intptr_t)arg, "too");
+}
+
+/* P39 */
+START_TEST(one_that_fails_while_another_is_being_stopped_is_told_of_and_started_with_all)
+{
+    plan p = {
+        .children = {{.name = "a", .fn = live, .arg = "a"},
+                     {.name = "s", .fn = end_when_its_sibling_does, .arg = as_arg(-EPIPE)},
+                     {.name = "c", .fn = live, .arg = "c"}},
+        .n = 3,
+        .options = {.strategy = WEFT_ONE_FOR_ALL,
+                    .restarts_max = 1,
+                    .on_exit = note_exit,
+                    .on_exit_arg = ""},
+    };
+    weft_fiber supervisor = weft_spin(follow, &p);
+    let_run();
+    ck_assert_trail("ac");
+    end_child('a', FAILS);
+    ck_assert_trail("acA(a-5)CS(s-32)ac");
+    weft_cancel(supervisor);
+    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+}
+END_TEST
+
+/* P39 */
+START_TEST(of_two_spun_children_that_fail_at_once_the_first_error_counts_and_both_are_told_of)
+{
+    weft_name(weft_spin(fail_with, as_arg(-EIO)), "1");
+    weft_name(weft_spin(fail_with, as_arg(-EPIPE)), "2");
+    weft_supervise_options options = {.on_exit = note_exit, .on_exit_arg = ""};
+    ck_assert_int_eq(weft_supervise(NULL, 0, &options), -EIO);
+    ck_assert_trail("(1-5)(2-32)");
+    ck_assert_int_eq(weft_snooze(), 0);
+}
+END_TEST
+
+static void supervise_in_vain(weft_fiber child, weft_value value, void *arg)
+{
+    (void)child;
+    (void)value;
+    *(int *)arg = weft_supervise(NULL, 0, NULL);
+}
+
+/* P39 */
+START_TEST(a_fiber_that_supervises_cannot_do_it_twice)
+{
+    int rc = 0;
+    weft_supervise_options options = {.on_exit = supervise_in_vain, .on_exit_arg = &rc};
+    weft_spin(return_arg, NULL);
+    ck_assert_int_eq(weft_supervise(NULL, 0, &options), 0);
+    ck_assert_int_eq(rc, -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
+}
+END_TEST
+
+/* P39 */
+START_TEST(options_that_make_no_sense_are_refused_and_nobody_is_started)
+{
+    const weft_supervise_options options[] = {
+        {.strategy = (weft_strategy)3},
+        {.strategy = (weft_strategy)-1},
+        {.restart = (weft_restart_when)4},
+        {.restarts_window_s = -1},
+        {.restarts_window_s = NAN},
+        {.backoff_s = -1},
+        {.backoff_s = NAN},
+        {.backoff_s = INFINITY},
+        {.backoff_max_s = -1},
+        {.backoff_max_s = NAN},
+    };
+    const weft_child good = {.fn = mark_and_return, .arg = "ran"};
+    for (size_t i = 0; i < COUNT_OF(options); i++) {
+        weft_error_clear();
+        ck_assert_int_eq(weft_supervise(&good, 1, &options[i]), -EINVAL);
+        ck_assert_any_words(-EINVAL);
+    }
+    const weft_child bad[] = {{.arg = "ran"},
+                              {.fn = mark_and_return, .restart = (weft_restart_when)4},
+                              {.fn = mark_and_return, .grace_s = -1},
+                              {.fn = mark_and_return, .grace_s = NAN},
+                              {.fn = mark_and_return, .stack_bytes = 1}};
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        weft_error_clear();
+        ck_assert_int_eq(weft_supervise((weft_child[]){good, bad[i]}, 2, NULL), -EINVAL);
+        ck_assert_any_words(-EINVAL);
+    }
+    ck_assert_int_eq(weft_supervise(NULL, 1, NULL), -EINVAL);
+    let_run();
+    ck_assert_trail("");
+    ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
+}
+END_TEST
+
+static weft_value look_around(void *arg)
+{
+    ids[runs[0]++] = weft_self();
+    mark(weft_name_of(weft_self()));
+    mark(arg);
+    volatile char deep[200 << 10]; /* more than a stack of the default size has */
+    deep[0] = 1;
+    deep[sizeof deep - 1] = deep[0];
+    return runs[0] < 3 ? -EIO : 0;
+}
+
+/* P39, P31 */
+START_TEST(every_run_has_the_same_id_name_argument_and_stack)
+{
+    char name[] = "looker";
+    weft_child child = {name, look_around, "!", .restart = WEFT_ON_ERROR, .stack_bytes = 512 << 10};
+    ck_assert_int_eq(weft_supervise(&child, 1, NULL), 0);
+    ck_assert_trail("looker!looker!looker!");
+    ck_assert_uint_eq(ids[1], ids[0]);
+    ck_assert_uint_eq(ids[2], ids[0]);
+}
+END_TEST
+
+static weft_value receive_one(void *arg)
+{
+    (void)arg;
+    ids[0] = weft_self();
+    weft_value value = weft_receive();
+    char text[16];
+    snprintf(text, sizeof text, "%d ", (int)value);
+    mark(text);
+    return value > 0 ? -EIO : value;
+}
+
+/* P39 */
+START_TEST(between_two_runs_a_child_can_be_told_nothing_and_each_begins_with_an_empty_mailbox)
+{
+    plan p = {.children = {{.fn = receive_one}}, .n = 1, .options.backoff_s = TICK_S};
+    weft_fiber supervisor = weft_spin(follow, &p);
+    let_run();
+    ck_assert_int_eq(weft_tell(ids[0], 1), 0);
+    ck_assert_int_eq(weft_tell(ids[0], 2), 0);
+    weft_snooze();
+    weft_snooze();
+    ck_assert_trail("1 ");
+    ck_assert_int_eq(weft_tell(ids[0], 3), -ESRCH);
+    weft_sleep(4 * TICK_S);
+    ck_assert_int_eq(weft_mailbox_count(ids[0]), 0);
+    ck_assert_int_eq(weft_tell(ids[0], 4), 0);
+    let_run();
+    ck_assert_trail("1 4 ");
+    cancel_supervisor(supervisor);
+}
+END_TEST
+
+static weft_value cling(void *arg)
+{
+    weft_suspend();
+    WEFT_SHIELD(10) {
+        weft_sleep(*(double *)arg);
+    }
+    return 0;
+}
+
+static int stop_one_that_clings(double takes_s)
+{
+    plan p = {.children = {{"limpet", cling, &takes_s, .grace_s = 2 * TICK_S}}, .n = 1};
+    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_sleep(0);
+    weft_snooze();
+    weft_cancel(supervisor);
+    return weft_await(supervisor) == -ECANCELED ? 0 : 1;
+}
+
+static int stop_late(void)
+{
+    return stop_one_that_clings(8 * TICK_S);
+}
+
+static int stop_in_time(void)
+{
+    return stop_one_that_clings(0);
+}
+
+/* P39 */
+START_TEST(a_child_that_would_not_stop_is_named_after_its_grace_time_and_still_waited_for)
+{
+    const outcome *o = run_apart(stop_late);
+    ck_assert_int_eq(o->status, 0);
+    assert_said(o, "'limpet' has not ended 0.0078125 s after it was cancelled");
+    assert_silent(run_apart(stop_in_time), 0);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &what_the_end_of_a_child_leads_to_depends_on_strategy_and_restart,
+    &a_sibling_takes_along_one_that_had_ended_well_but_not_one_that_is_never_restarted,
+    &a_running_sibling_that_is_never_restarted_is_stopped_with_the_others_for_good,
+    &rest_for_one_concerns_those_that_were_started_later_and_no_others,
+    &a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_their_start,
+    &each_child_is_stopped_only_when_the_one_after_it_has_ended,
+    &the_error_of_a_spun_child_ends_the_supervision_and_is_handed_on,
+    &without_children_there_is_nothing_to_supervise,
+    &it_returns_when_the_last_spun_child_has_ended_well,
+    &spun_children_are_restarted_as_the_options_say,
+    &a_spun_child_that_is_restarted_on_error_ends_well_in_the_end,
+    &on_exit_is_told_of_those_that_end_by_themselves_and_of_no_others,
+    &the_error_of_a_child_that_is_never_restarted_concerns_on_exit_alone,
+    &children_that_fail_at_the_same_time_are_one_incident_of_which_each_is_told,
+    &one_that_fails_while_another_is_being_stopped_is_told_of_and_started_with_all,
+    &of_two_spun_children_that_fail_at_once_the_first_error_counts_and_both_are_told_of,
+    &a_fiber_that_supervises_cannot_do_it_twice,
+    &options_that_make_no_sense_are_refused_and_nobody_is_started,
+    &every_run_has_the_same_id_name_argument_and_stack,
+    &between_two_runs_a_child_can_be_told_nothing_and_each_begins_with_an_empty_mailbox,
+    &a_child_that_would_not_stop_is_named_after_its_grace_time_and_still_waited_for,
+};
+
+int main(void)
+{
+    return run_suite("supervise", tests, COUNT_OF(tests));
+}
