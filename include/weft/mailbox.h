@@ -32,7 +32,8 @@ WEFT_API int weft_try_tell(weft_fiber fiber, weft_value value);
 
 /**
  * The next message; waits until there is one. A message that is there is returned without a switch,
- * even to a fiber that is being cancelled: so clean-up can take what is left.
+ * even to a fiber that is being cancelled: so clean-up can take what is left. (When it fails,
+ * something may have come in that very moment: who frees messages asks weft_try_receive once more.)
  */
 WEFT_SWITCHPOINT weft_value weft_receive(void);
 

@@ -46,7 +46,10 @@ WEFT_SWITCHPOINT weft_value weft_pool_acquire(weft_pool *pool);
 /** The same without waiting for a release: -EAGAIN. (make may still block.) */
 WEFT_SWITCHPOINT weft_value weft_pool_try_acquire(weft_pool *pool);
 
-/** Give it back. -EINVAL if it is not held; any fiber may give it back. */
+/**
+ * Give it back. -EINVAL if it is not held. Any fiber may give it back: given back twice, it may be
+ * somebody else's by then.
+ */
 WEFT_API int weft_pool_release(weft_pool *pool, weft_value resource);
 
 /**
