@@ -36,7 +36,8 @@ WEFT_API int weft_chan_close(weft_chan *chan);
 
 /**
  * Send a value. Waits while the channel is full. If this fails, nothing was sent. -EPIPE if the
- * channel is closed, -EINVAL for an error code, which could not be told from a failure to receive.
+ * channel is closed, -EINVAL for an error code, which could not be told from a failure to receive,
+ * and for a typed channel.
  */
 WEFT_SWITCHPOINT int weft_chan_send(weft_chan *chan, weft_value value);
 
