@@ -2,9 +2,8 @@
  * weft: fibers for C. Everything public, in one include.
  *
  * From the environment, read when a thread first calls weft: WEFT_BACKEND (io_uring, epoll, libev,
- * sim), WEFT_STACK
- * (the default stack size: 128K, 1M), and on sim WEFT_SEED (a number by which the order of
- * runnable fibers is shuffled, the same each time).
+ * sim), WEFT_STACK (the default stack size: 128K, 1M), and on sim WEFT_SEED (a number by which the
+ * order of runnable fibers is shuffled, the same each time).
  */
 #ifndef WEFT_H
 #define WEFT_H

@@ -179,7 +179,7 @@ static void check_signals(void)
 static void open_signals(void)
 {
     for (size_t i = 0; i < COUNT_OF(sems); i++)
-        weft_sem_init(&sems[i].sem, sems[i].tokens = 1 + 3 * i);
+        weft_sem_open(&sems[i].sem, sems[i].tokens = 1 + 3 * i);
     REQUIRE(weft_barrier_open(&barrier.barrier, BARRIER_FIBERS) == 0);
 }
 

@@ -628,7 +628,39 @@ START_TEST(the_error_of_a_group_that_main_leaves_open_is_reported)
 }
 END_TEST
 
+static weft_value monitor_then_await(void *arg)
+{
+    const weft_fiber *member = arg;
+    weft_monitor(*member);
+    weft_receive();
+    weft_suspend();
+    return weft_await(*member);
+}
+
+/* P18, P38: the record of the first that fails is kept for the group, and for those who watch. */
+START_TEST(a_member_that_has_failed_can_be_awaited_by_all_who_monitor_it_since)
+{
+    weft_group group;
+    weft_group_open(&group);
+    weft_fiber member = weft_group_spin(&group, fail_with, as_arg(-EIO));
+    weft_snooze();
+    weft_fiber watchers[3];
+    for (int i = 0; i < 3; i++)
+        watchers[i] = weft_spin(monitor_then_await, &member);
+    WEFT_SHIELD(INFINITY) {
+        let_run();
+    }
+    ck_assert_int_eq(weft_group_close(&group), -EIO);
+    for (int i = 0; i < 3; i++) {
+        weft_schedule(watchers[i], 0);
+        ck_assert_int_eq(weft_await(watchers[i]), -EIO);
+    }
+    ck_assert_int_eq(weft_await(member), -ESRCH);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
+    &a_member_that_has_failed_can_be_awaited_by_all_who_monitor_it_since,
     &a_caller_that_is_cancelled_cancels_the_members_and_waits_for_them,
     &a_caller_that_is_stopped_with_a_value_ends_with_it_after_its_members,
     &a_caller_that_is_restarted_begins_with_a_new_group,

@@ -387,13 +387,61 @@ START_TEST(the_process_may_end_while_fibers_monitor_each_other)
 }
 END_TEST
 
+static weft_value monitor_then_await_later(void *arg)
+{
+    weft_fiber f = (weft_fiber)(uintptr_t)arg;
+    if (weft_monitor(f) < 0 || weft_receive() != (weft_value)f)
+        return 1;
+    weft_suspend();
+    return weft_await(f);
+}
+
+/* P38 */
+START_TEST(who_awaits_without_being_a_monitor_takes_nothing_from_one)
+{
+    weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
+    weft_fiber monitor = weft_spin(monitor_then_await_later, as_arg((intptr_t)f));
+    let_run();
+    weft_schedule(f, 7);
+    let_run();
+    ck_assert_int_eq(weft_await(f), 7);
+    ck_assert_int_eq(weft_await(f), 7);
+    weft_schedule(monitor, 0);
+    ck_assert_int_eq(weft_await(monitor), 7);
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+    assert_nothing_kept();
+}
+END_TEST
+
+static weft_value monitor_and_be_told(void *arg)
+{
+    weft_fiber f = (weft_fiber)(uintptr_t)arg;
+    return weft_monitor(f) < 0 || weft_receive() != (weft_value)f;
+}
+
+/* P38 */
+START_TEST(what_monitors_that_have_ended_did_not_await_is_not_kept_for_them)
+{
+    weft_fiber f = weft_spin(suspend_or_fail, as_arg(-EIO));
+    for (int i = 0; i < 3; i++)
+        weft_spin(monitor_and_be_told, as_arg((intptr_t)f));
+    let_run();
+    weft_schedule(f, 7);
+    weft_await_children();
+    ck_assert_int_eq(weft_await(f), 7);
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
+    &what_monitors_that_have_ended_did_not_await_is_not_kept_for_them,
     &a_monitor_is_told_of_a_normal_end_and_finds_the_value,
     &a_monitor_is_told_when_the_fiber_is_stopped_or_cancelled,
     &a_parent_that_monitors_is_told_of_an_error_and_not_struck_by_it,
     &a_parent_that_does_not_monitor_is_struck_although_another_does,
     &two_monitors_are_told_and_each_may_await_once,
     &a_monitor_may_await_also_a_fiber_that_someone_else_awaited_to_its_end,
+    &who_awaits_without_being_a_monitor_takes_nothing_from_one,
     &a_monitor_that_awaits_the_end_itself_is_told_too,
     &who_monitors_no_longer_is_not_told_and_struck_by_errors_again,
     &a_message_that_was_sent_stays_when_the_fiber_is_monitored_no_longer,

@@ -500,7 +500,53 @@ START_TEST(a_main_fiber_that_would_wait_for_ever_is_told)
 }
 END_TEST
 
+static void run_deep_in_the_stack(void *arg)
+{
+    (void)arg;
+    volatile char frame[2048]; /* over that of the function which has returned */
+    for (size_t i = 0; i < sizeof frame; i++)
+        frame[i] = 0x5a;
+}
+
+static weft_value end_with_a_mutex_of_its_frame(void *arg)
+{
+    weft_mutex own = {{0}};
+    weft_rwlock other = {{0}};
+    weft_defer(run_deep_in_the_stack, NULL);
+    return weft_mutex_lock(&own) == 0 && weft_rwlock_write(&other) == 0 ? (weft_value)arg : 1;
+}
+
+/* P54 */
+START_TEST(a_lock_that_nobody_waits_for_may_be_gone_with_the_function_that_held_it)
+{
+    ck_assert_int_eq(weft_await(weft_spin(end_with_a_mutex_of_its_frame, (void *)42)), 42);
+}
+END_TEST
+
+static weft_value lock_and_suspend(void *arg)
+{
+    int rc = weft_mutex_lock(arg);
+    return rc < 0 ? rc : weft_suspend();
+}
+
+/* P54 */
+START_TEST(a_mutex_is_broken_by_a_restart_of_its_holder_and_for_the_next_fiber_of_the_record)
+{
+    weft_mutex own = {{0}};
+    weft_fiber f = weft_spin(lock_and_suspend, &own);
+    weft_snooze();
+    ck_assert_uint_eq(weft_mutex_owner(&own), f);
+    ck_assert_int_eq(weft_restart(f), 0);
+    ck_assert_int_eq(weft_await(f), -EOWNERDEAD);
+    ck_assert_int_eq(weft_await(weft_spin(lock_and_suspend, &own)), -EOWNERDEAD);
+    ck_assert_uint_eq(weft_mutex_owner(&own), 0);
+    ck_assert_int_eq(weft_mutex_unlock(&own), -EPERM);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
+    &a_lock_that_nobody_waits_for_may_be_gone_with_the_function_that_held_it,
+    &a_mutex_is_broken_by_a_restart_of_its_holder_and_for_the_next_fiber_of_the_record,
     &a_free_mutex_is_taken_without_a_switch,
     &those_who_wait_have_it_in_the_order_in_which_they_came,
     &whoever_unlocks_cannot_take_it_again_ahead_of_one_who_waits,

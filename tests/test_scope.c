@@ -383,7 +383,7 @@ START_TEST(a_scope_that_is_not_the_innermost_cannot_be_closed)
     ck_assert_int_eq(weft_scope_open(&outer, 60), 0);
     ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
     ck_assert_int_eq(weft_scope_close(&outer), -EINVAL);
-    ck_assert_uint_eq(timers(), 2);
+    ck_assert_uint_eq(timers(), 1);
     ck_assert_int_eq(weft_scope_close(&inner), 0);
     ck_assert_int_eq(weft_scope_close(&inner), -EINVAL);
     ck_assert_int_eq(weft_scope_close(&outer), 0);
@@ -715,7 +715,68 @@ START_TEST(a_deadline_outside_a_shield_that_strikes_inside_it_waits_for_its_end)
 }
 END_TEST
 
+static void run_deep_in_the_stack(void *arg)
+{
+    (void)arg;
+    volatile char frame[2048]; /* over that of the function which has returned */
+    for (size_t i = 0; i < sizeof frame; i++)
+        frame[i] = 0x5a;
+    weft_sleep(0.001);
+}
+
+static weft_value leave_deadlines_open(void *arg)
+{
+    weft_scope outer, inner;
+    weft_scope_open(&outer, 60);
+    weft_scope_open(&inner, 30);
+    weft_defer(run_deep_in_the_stack, NULL);
+    return (weft_value)arg;
+}
+
+START_TEST(scopes_may_be_gone_with_the_function_that_left_them_open)
+{
+    ck_assert_int_eq(weft_await(weft_spin(leave_deadlines_open, (void *)42)), 42);
+    ck_assert_uint_eq(timers(), 0);
+}
+END_TEST
+
+static weft_value leave_open_what_is_given(void *arg)
+{
+    return weft_scope_open(arg, 60);
+}
+
+START_TEST(a_scope_that_was_left_open_is_open_no_more)
+{
+    weft_scope scope;
+    weft_fiber f = weft_spin(leave_open_what_is_given, &scope);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(weft_await(weft_spin(sleep_shortly, NULL)), 0); /* in the same record */
+    ck_assert_int_eq(weft_scope_cancel(&scope), -EINVAL);
+    ck_assert_int_eq(weft_scope_reset(&scope, 1), -EINVAL);
+    ck_assert_int_eq(weft_scope_close(&scope), -EINVAL);
+}
+END_TEST
+
+START_TEST(an_outer_deadline_that_is_moved_to_later_strikes_then)
+{
+    weft_scope outer, inner;
+    ck_assert_int_eq(weft_scope_open(&outer, 0.001), 0);
+    ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
+    ck_assert_int_eq(weft_scope_reset(&outer, 0.005), 0);
+    double begin = weft_now();
+    ck_assert_int_eq(weft_sleep(60), -ECANCELED);
+    ck_assert_double_ge(weft_now() - begin, 0.0049);
+    ck_assert_int_eq(weft_scope_reset(&inner, INFINITY), 0);
+    ck_assert_uint_eq(timers(), 0);
+    ck_assert_int_eq(weft_scope_close(&inner), 0);
+    ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
+    &scopes_may_be_gone_with_the_function_that_left_them_open,
+    &a_scope_that_was_left_open_is_open_no_more,
+    &an_outer_deadline_that_is_moved_to_later_strikes_then,
     &moving_on_ends_the_block_quietly_and_what_follows_blocks_as_before,
     &a_deadline_that_strikes_is_told_as_timed_out,
     &a_block_that_ends_in_time_is_told_as_0,

@@ -41,7 +41,7 @@ static weft_fiber spin_waiting(weft_fn *fn, void *arg)
 START_TEST(a_token_that_is_there_is_taken_without_a_switch)
 {
     weft_spin(mark_and_return, "switched");
-    weft_sem_init(&sem, 2);
+    weft_sem_open(&sem, 2);
     ck_assert_uint_eq(weft_sem_count(&sem), 2);
     ck_assert_int_eq(weft_sem_wait(&sem), 0);
     WEFT_MOVE_ON_AFTER(0) {
@@ -77,7 +77,7 @@ END_TEST
 
 START_TEST(tokens_do_not_overflow)
 {
-    weft_sem_init(&sem, SIZE_MAX);
+    weft_sem_open(&sem, SIZE_MAX);
     ck_assert_int_eq(weft_sem_post(&sem), -EOVERFLOW);
     ck_assert_uint_eq(weft_sem_count(&sem), SIZE_MAX);
     ck_assert_int_eq(weft_sem_wait(&sem), 0);
@@ -145,7 +145,7 @@ static weft_value enter(void *arg)
 
 START_TEST(no_more_get_in_at_once_than_there_are_tokens)
 {
-    weft_sem_init(&sem, 3);
+    weft_sem_open(&sem, 3);
     for (int i = 0; i < 1000; i++)
         ck_assert_int_eq(weft_go(enter, NULL), 0);
     ck_assert_int_eq(weft_await_children(), 0);

@@ -37,11 +37,14 @@ WEFT_API int weft_chan_close(weft_chan *chan);
 /**
  * Send a value. Waits while the channel is full. If this fails, nothing was sent. -EPIPE if the
  * channel is closed, -EINVAL for an error code, which could not be told from a failure to receive,
- * and for a typed channel.
+ * and for a channel whose items are no values (WEFT_CHAN_OF).
  */
 WEFT_SWITCHPOINT int weft_chan_send(weft_chan *chan, weft_value value);
 
-/** Receive a value. Waits while there is none. -EPIPE if the channel is closed and empty. */
+/**
+ * Receive a value. Waits while there is none. -EPIPE if the channel is closed and empty, -EINVAL if
+ * its items are no values.
+ */
 WEFT_SWITCHPOINT weft_value weft_chan_recv(weft_chan *chan);
 
 /** Send without waiting: -EAGAIN if it would have to. */

@@ -9,7 +9,8 @@
  * The first fiber of a group that fails cancels the others and the block itself: blocking calls
  * inside fail with -ECANCELED until it is left. The fibers of a group are children of the one that
  * opened it; their errors go to the group, and to those who await them. Once one has ended, nothing
- * of it is kept: an await that comes later is -ESRCH.
+ * of it is kept, but for the first that fails until the group is closed: an await that comes later
+ * is -ESRCH.
  */
 #ifndef WEFT_GROUP_H
 #define WEFT_GROUP_H
@@ -28,8 +29,8 @@ WEFT_API int weft_group_open(weft_group *group);
 
 /**
  * Spin a fiber in the group; from any fiber of the thread, while the group is open. In a group that
- * is cancelled the fiber never runs. Returns 0 if it cannot be made, as weft_spin does; -EINVAL if
- * the group is not open.
+ * is cancelled the fiber never runs. Returns 0 if it cannot be made, as weft_spin does, or if the
+ * group is not open (weft_error() says which).
  */
 WEFT_API weft_fiber weft_group_spin(weft_group *group, weft_fn *fn, void *arg);
 

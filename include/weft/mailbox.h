@@ -23,11 +23,15 @@ WEFT_BEGIN
  * Returns 0. -EINVAL for an error code, which could not be told from a failure to receive; -ESRCH
  * if the fiber has ended, also while the caller waits; -EDEADLK if it is the caller's own mailbox
  * that is full; -ENOMEM. To a fiber of another thread the answer is 0 once the message is on its
- * way, unless some mailbox of that thread is bounded: then the caller waits for the answer.
+ * way: it is lost if the fiber ends, or its thread is short of memory, before it arrives. Unless
+ * some mailbox of that thread is bounded: then the caller waits for the answer.
  */
 WEFT_SWITCHPOINT int weft_tell(weft_fiber fiber, weft_value value);
 
-/** The same without waiting: -EAGAIN if the mailbox is full. Only to fibers of the same thread. */
+/**
+ * The same without waiting: -EAGAIN if the mailbox is full. Only to fibers of the same thread,
+ * -EXDEV to others.
+ */
 WEFT_API int weft_try_tell(weft_fiber fiber, weft_value value);
 
 /**
@@ -54,10 +58,10 @@ WEFT_API int weft_mailbox_bound(size_t messages);
 
 /**
  * Be told of a fiber's end by a message, its id, instead of by an error: weft_await then returns
- * its value or its error at once, once to each who monitors it. If it has ended already, the
- * message is sent now. It holds for every run of a fiber that is restarted. If the caller is its
- * parent, an error of the fiber is not raised in the caller. The message does not count against the
- * bound of the caller's mailbox.
+ * its value or its error at once, once to each who monitors it, whoever else awaits it. If it has
+ * ended already, the message is sent now. It holds for every run of a fiber that is restarted. If
+ * the caller is its parent, an error of the fiber is not raised in the caller. The message does not
+ * count against the bound of the caller's mailbox.
  *
  * 0, also if the caller monitors it already. -EINVAL for oneself, -ESRCH if it is gone, -EXDEV,
  * -ENOMEM.

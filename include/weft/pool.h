@@ -24,7 +24,7 @@ typedef struct weft_pool_options {
      * and may block; others that wait go on when one is released meanwhile.
      */
     weft_value (*make)(void *arg);
-    void (*destroy)(weft_value resource, void *arg); /* NULL: nothing to do. It must not block */
+    void (*destroy)(weft_value resource, void *arg); /* NULL: nothing to do */
     void *arg;                                       /* for both */
 } weft_pool_options;
 
@@ -40,6 +40,7 @@ WEFT_API int weft_pool_free(weft_pool *pool);
 /**
  * A resource: the one that was released first of those that are free, else a new one, else the next
  * that is released. Returns it, or the error of make; a failed make leaves the limit as it was.
+ * -ENOMEM.
  */
 WEFT_SWITCHPOINT weft_value weft_pool_acquire(weft_pool *pool);
 

@@ -50,7 +50,7 @@ typedef struct weft_supervise_options {
     weft_restart_when restart; /* of children that are not in the list */
     /*
      * Called in the supervisor for every child that ends by itself, before anything is done about
-     * it; it may weft_restart the child, which settles the matter, or spin others, which are
+     * it; weft_error() has the words of its error. It may weft_restart the child, which settles the matter, or spin others, which are
      * covered too. NULL: none.
      */
     void (*on_exit)(weft_fiber child, weft_value value, void *arg);

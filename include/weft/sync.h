@@ -13,7 +13,8 @@
  *
  * Everything here that has no open is ready to use when it is all-zero, and has nothing to release.
  * An object must stay where it is while someone holds it or waits on it. Unless a function says
- * otherwise, it is for the fibers of one thread.
+ * otherwise, it is for the fibers of one thread. As POSIX has it, a lock that another holds is
+ * -EBUSY to those who only try, and a token that is not there -EAGAIN.
  */
 #ifndef WEFT_SYNC_H
 #define WEFT_SYNC_H
@@ -24,7 +25,7 @@ WEFT_BEGIN
 
 /* A mutex: one holds it at a time. All-zero is free. */
 typedef struct weft_mutex {
-    uint64_t weft__private[5];
+    uint64_t weft__private[6];
 } weft_mutex;
 
 /**
@@ -45,7 +46,7 @@ WEFT_API weft_fiber weft_mutex_owner(const weft_mutex *mutex);
 
 /* A lock that several may hold to read, or one to write. All-zero is free. */
 typedef struct weft_rwlock {
-    uint64_t weft__private[6];
+    uint64_t weft__private[7];
 } weft_rwlock;
 
 /**
@@ -98,7 +99,7 @@ typedef struct weft_sem {
 } weft_sem;
 
 /** Give it so many tokens to begin with; nobody waits on it. */
-WEFT_API void weft_sem_init(weft_sem *sem, size_t tokens);
+WEFT_API void weft_sem_open(weft_sem *sem, size_t tokens);
 
 /** Take a token; waits while there is none. Returns 0. */
 WEFT_SWITCHPOINT int weft_sem_wait(weft_sem *sem);

@@ -79,7 +79,7 @@ static void deliver_parcel(weft__cord *c, weft__letter *l)
         answer(p, rc);
         return;
     }
-    p->waiter = (weft__waiter){.served = answer_waiter, .data = &p->message, .how = WEFT__BACK};
+    p->waiter = (weft__waiter){.served = answer_waiter, .data = &p->message, .how = WEFT__TAIL};
     weft__line_join(&f->mailbox->passage.senders, &p->waiter);
 }
 

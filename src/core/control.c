@@ -183,7 +183,7 @@ int weft_park(weft_fiber fiber)
         return rc;
     if (f == c->current)
         return -EINVAL;
-    weft__hold(c, f);
+    weft__park(c, f);
     return 0;
 }
 

@@ -37,14 +37,21 @@ static weft_value final_value(const weft__fiber *f, weft_value returned)
     return f->is_shutdown && weft_is_error(returned) ? returned : f->result;
 }
 
+/* What the fiber holds lapses, and what it is noted to hold somewhere (sync/owner.h). */
+static void let_go(weft__fiber *f)
+{
+    f->claim_run++;
+    weft__claims_lapse(&f->claims);
+}
+
 /* The end of a run for fibers that leave something behind: defers, children, scopes, memory. */
 COLD static weft_value clean_up(weft__cord *c, weft__fiber *f, weft_value value)
 {
     weft__scopes_drop(c, f); /* first: their memory was the function's */
     weft__defers_run(f);
     weft__scopes_drop(c, f);
-    do {                                /* again, if destructors leave something behind */
-        weft__claims_lapse(&f->claims); /* before its children end, who may want the lock, say */
+    do {           /* again, if destructors leave something behind */
+        let_go(f); /* before its children end, who may want the lock, say */
         weft__tree_end_children(c, f, NULL);
         weft__tree_bury(c, f);
         weft__extras_free(f);
@@ -76,13 +83,7 @@ static void tell_awaiters(weft__cord *c, weft__fiber *f, weft_value value)
     }
 }
 
-bool weft__fiber_has_failed(const weft__fiber *f, weft_value value)
-{
-    bool was_asked_for = f->is_stopped && (value == -ECANCELED || !f->is_shutdown);
-    return weft_is_error(value) && !was_asked_for;
-}
-
-/* An error that nobody awaits goes to the parent, unless the end was asked for. */
+/* A failure that nobody awaits goes to the parent. */
 static void tell_parent(weft__cord *c, weft__fiber *f, weft_value value)
 {
     if (!weft__fiber_has_failed(f, value))
@@ -186,6 +187,7 @@ void weft__fiber_entry(intptr_t value)
         f->phase = WEFT__ENDING;
         if (UNLIKELY(needs_clean_up(f)))
             result = clean_up(c, f, result);
+        f->claim_run++; /* what it holds still, nobody waits for */
         if (LIKELY(!f->is_restarting))
             break;
         begin_again(c, f);
@@ -285,8 +287,11 @@ weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f)
     weft_value value = f->result;
     if (weft_is_error(value))
         weft__error_set(c->current, weft__error_ref(f->error));
-    f->awaits_left -= f->awaits_left > 0;
-    if (f->awaits_left > 0 || f->keeper != NULL) {
+    /* A guest takes nothing away: each who monitors the fiber is owed an await of its own. */
+    bool is_guest = f->monitors != NULL && !weft__monitors_pay(f, c->current);
+    bool is_taken = !is_guest || weft__fiber_is_kept(f); /* a group only asks whether anyone did */
+    f->awaits_left -= is_taken && f->awaits_left > 0;
+    if (f->awaits_left > 0 || f->keeper != NULL || is_guest) {
         take_back_error(f);
         return value;
     }
@@ -329,12 +334,12 @@ static void end_above(weft__cord *c, weft__fiber *f)
     for (weft__fiber *a = f; a->parent != NULL; a = a->parent) {
         a->parent->joiner = a;
         a->parent->join_left = 0;
-        weft__hold(c, a->parent);
+        weft__park(c, a->parent);
     }
     for (weft__fiber *a = c->main;; a = a->joiner) {
         a->phase = WEFT__ENDING;
         weft__defers_run(a);
-        weft__claims_lapse(&a->claims); /* before its children end, who may want the lock, say */
+        let_go(a); /* before its children end, who may want the lock, say */
         if (a == f)
             return;
     }
@@ -351,9 +356,10 @@ int weft__cord_end_fibers(weft__cord *c)
     for (weft__fiber *a = f; a != NULL; except = a, a = a->parent)
         weft__tree_end_children(c, a, except);
     for (weft__fiber *a = f; a != NULL; a = a->parent) {
-        weft__claims_lapse(&a->claims);
+        let_go(a);
         weft__tree_bury(c, a);
         weft__extras_free(a);
+        weft__claims_lapse(&a->claims); /* those that a destructor has made */
         weft__mailbox_free(c, a);
     }
     return weft__error_next(c->main);

@@ -11,19 +11,35 @@ void weft__fiber_entry(intptr_t value);
 void weft__fiber_retire(weft__cord *c, weft__fiber *f);
 
 /*
+ * Is the record of the ended fiber kept for the group that it failed in, however often it is
+ * awaited?
+ */
+static inline bool weft__fiber_is_kept(const weft__fiber *f)
+{
+    return f->awaits_left > UINT32_MAX / 2;
+}
+
+/*
  * An ended fiber is awaited: its value, its words for the current fiber, and its record is given
  * back.
  */
 weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f);
-
-/* Is value, with which the fiber ends or has ended, an error that nobody asked for? */
-bool weft__fiber_has_failed(const weft__fiber *f, weft_value value);
 
 /* Run a fiber again that has ended. 0, or -ENOMEM: no stack is to be had. */
 int weft__fiber_revive(weft__cord *c, weft__fiber *f);
 
 /* The keeper of a fiber that has ended is done with it: its record is given back. */
 void weft__fiber_let_go(weft__cord *c, weft__fiber *f);
+
+/*
+ * Has the fiber, whose value this is, failed? An end that was asked for is no failure, unless it
+ * was asked for because the parent ended: then an error of its own is one.
+ */
+static inline bool weft__fiber_has_failed(const weft__fiber *f, weft_value value)
+{
+    bool was_asked_for = f->is_stopped && (value == -ECANCELED || !f->is_shutdown);
+    return weft_is_error(value) && !was_asked_for;
+}
 
 /*
  * What all fibers of the cord do when their thread or process ends. The first error that nobody

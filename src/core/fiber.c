@@ -19,6 +19,7 @@ static void init_record(weft__fiber *f, uint32_t slot)
 {
     f->slot = slot;
     weft__timer_init(&f->timer, weft__sleep_over);
+    weft__timer_init(&f->deadline, weft__scope_over);
     f->waiter.fiber = f;
     weft__list_init(&f->sibling);
     weft__list_init(&f->children);

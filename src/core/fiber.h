@@ -129,15 +129,17 @@ struct weft__fiber {
     bool is_unawaited;  /* weft_go: nothing is kept */
     uint32_t no_switch; /* depth of weft_no_switch_begin */
     uint32_t refusals;  /* blocking calls refused in a row */
-    uint32_t deadlines; /* of its scopes: timers that are armed */
+    uint32_t scope_run; /* how often scopes were left open in this record; never set back */
     weft_value result;  /* what it was stopped with; its value once it has ended */
     weft_value first_value;
     weft_value interrupt_value; /* meaningless unless is_interrupted */
     weft__scope *scope;         /* the innermost open one; NULL: none */
+    weft__timer deadline;       /* not after the earliest of its scopes; not armed: none has one */
     int64_t grace_ns;           /* told to end by then; 0: no time was given, or not told */
 
     struct weft__mailbox *mailbox; /* NULL: nobody has told it anything yet */
     weft__claim *claims;           /* what it holds; NULL: nothing */
+    uint32_t claim_run;            /* how often what this record held lapsed; never set back */
 
     weft__extras *extras; /* NULL: none */
     int64_t cpu_ns;
@@ -160,6 +162,9 @@ weft_state weft__fiber_state(const weft__cord *c, const weft__fiber *f);
 
 /* The sleep of the fiber whose timer this is, is over. */
 void weft__sleep_over(weft__timer *timer);
+
+/* The time of a scope of the fiber whose deadline this is, is over. */
+void weft__scope_over(weft__timer *timer);
 
 /* A fresh context on the fiber's stack: it starts at the beginning when next switched to. */
 void weft__fiber_rewind(weft__fiber *f);

@@ -8,6 +8,7 @@
 #include "core/alarm.h"
 #include "core/end.h"
 #include "core/error.h"
+#include "core/mailbox.h"
 #include "core/scope.h"
 #include "core/tree.h"
 
@@ -50,7 +51,7 @@ static weft__fiber *opener_of(weft__group *g)
 /* The group, if it is open; NULL, with words, if not. */
 static weft__group *find_open(weft_group *group)
 {
-    if (group != NULL && opener_of(private_of(group)) != NULL)
+    if (group != NULL && weft__scope_is_open(scope_of(private_of(group))))
         return private_of(group);
     weft_fail(-EINVAL, "the group is not open");
     return NULL;
@@ -130,6 +131,14 @@ static bool is_kept_for_group(const weft__fiber *f)
     return f->keeper == NULL && f->awaits_left == UINT32_MAX;
 }
 
+/* Its record need not be kept any longer, but for its monitors: how many have yet to await it. */
+static uint32_t release(weft__fiber *member)
+{
+    uint32_t owed = weft__monitors_owed(member);
+    member->awaits_left = owed > 0 ? owed : 1;
+    return owed;
+}
+
 void weft__groups_drop(weft__fiber *f)
 {
     /* Whoever keeps one of its children did so in a call that f has left. */
@@ -139,7 +148,7 @@ void weft__groups_drop(weft__fiber *f)
         weft__fiber *member = weft__fiber_of_sibling(node);
         if (!is_kept_for_group(member))
             continue;
-        member->awaits_left = 1;
+        release(member);
         weft__error_own(member);
         weft__error_queue(f, (int)member->result, weft__error_ref(member->error));
     }
@@ -191,7 +200,7 @@ int weft_group_cancel(weft_group *group)
 size_t weft_group_count(const weft_group *group)
 {
     weft__group *g = private_of((weft_group *)group);
-    return g != NULL && opener_of(g) != NULL ? g->count : 0;
+    return g != NULL && weft__scope_is_open(scope_of(g)) ? g->count : 0;
 }
 
 /* The error that the current fiber has last had strikes its next blocking call. */
@@ -244,10 +253,10 @@ static void take_words(weft__cord *c, const weft__group *g)
         weft__error_set(c->current, weft__error_of_end(c->current, g->code));
         return;
     }
-    member->awaits_left = 1; /* ours, and one for each who monitors it */
-    for (const weft__claim *on = member->monitors; on != NULL; on = on->next)
-        member->awaits_left++;
-    weft__fiber_collect(c, member);
+    if (release(member) == 0)
+        weft__fiber_collect(c, member);
+    else
+        weft__error_set(c->current, weft__error_ref(member->error));
 }
 
 int weft_group_close(weft_group *group)
@@ -308,7 +317,7 @@ void weft__group_leave(weft__group_block *block)
         return;
     weft__group *g = private_of(block->group);
     int rc = weft_group_close(block->group);
-    if (opener_of(g) != NULL)
+    if (weft__scope_is_open(scope_of(g)))
         abandon(g);
     if (block->result != NULL)
         *block->result = rc;

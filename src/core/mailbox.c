@@ -27,7 +27,8 @@ weft__mailbox *weft__mailbox_of(weft__fiber *f)
 static void note_bound(weft__cord *c, size_t limit, size_t new_limit)
 {
     int more = (new_limit != WEFT__UNLIMITED) - (limit != WEFT__UNLIMITED);
-    atomic_fetch_add_explicit(&c->bounded_mailboxes, more, memory_order_relaxed);
+    if (more != 0)
+        atomic_fetch_add_explicit(&c->bounded_mailboxes, more, memory_order_relaxed);
 }
 
 void weft__mailbox_free(weft__cord *c, weft__fiber *f)
@@ -95,7 +96,7 @@ COLD static int tell_waiting(weft__cord *c, weft__fiber *f, weft_value value)
     weft__waiter *w = &c->current->waiter;
     w->value = value;
     w->data = &w->value;
-    w->how = WEFT__BACK;
+    w->how = WEFT__TAIL;
     return weft__line_wait_int(c, &f->mailbox->passage.senders, &waits_room, f);
 }
 

@@ -29,4 +29,13 @@ void weft__mailbox_free(weft__cord *c, weft__fiber *f);
  */
 uint32_t weft__monitors_tell(weft__cord *c, weft__fiber *f, bool *is_parent_told);
 
+/* Of those who monitor the ended fiber, how many have not awaited it yet (monitor.c). */
+uint32_t weft__monitors_owed(const weft__fiber *f);
+
+/*
+ * The ended fiber is awaited by this one. False: others are owed that, who monitor it, and this one
+ * is not (or not any more), so it must stay (monitor.c).
+ */
+bool weft__monitors_pay(weft__fiber *f, const weft__fiber *by);
+
 #endif

@@ -1,4 +1,5 @@
 /* Monitors: fibers that are told of another's end by a message. */
+#include "core/end.h"
 #include "core/mailbox.h"
 
 #include <weft/error.h>
@@ -11,6 +12,7 @@ typedef struct monitor {
     weft__claim by; /* of the one that is told */
     weft__fiber *monitored;
     weft__fiber *told;
+    bool is_owed;   /* it has been told, and has not awaited the other since */
     bool has_place; /* reserved in the mailbox: the message cannot fail for want of memory */
 } monitor;
 
@@ -41,11 +43,16 @@ static void lapse_on(weft__claim *on)
     free(m);
 }
 
-/* The one that is told ends, or runs anew. */
+/* The one that is told ends, or runs anew: the await that it was owed is nobody's. */
 static void lapse_by(weft__claim *by)
 {
     monitor *m = CONTAINER_OF(by, monitor, by);
+    weft__fiber *f = m->monitored;
     weft__claim_drop(&m->on);
+    if (m->is_owed && f->phase == WEFT__ENDED && !weft__fiber_is_kept(f)) {
+        uint32_t anyones = f->keeper == NULL; /* the last one is, as for every fiber */
+        f->awaits_left -= f->awaits_left > anyones;
+    }
     unreserve(m);
     free(m);
 }
@@ -55,6 +62,7 @@ static void tell(weft__cord *c, monitor *m)
     unreserve(m);
     weft__mailbox_force(c, m->told, (weft_value)m->monitored->id);
     reserve(m);
+    m->is_owed = true;
 }
 
 uint32_t weft__monitors_tell(weft__cord *c, weft__fiber *f, bool *is_parent_told)
@@ -75,6 +83,23 @@ static monitor *find(weft__fiber *f, const weft__fiber *told)
         if (monitor_of(on)->told == told)
             return monitor_of(on);
     return NULL;
+}
+
+uint32_t weft__monitors_owed(const weft__fiber *f)
+{
+    uint32_t owed = 0;
+    for (weft__claim *on = f->monitors; on != NULL; on = on->next)
+        owed += monitor_of(on)->is_owed;
+    return owed;
+}
+
+bool weft__monitors_pay(weft__fiber *f, const weft__fiber *by)
+{
+    monitor *m = find(f, by);
+    if (m == NULL || !m->is_owed)
+        return weft__monitors_owed(f) == 0;
+    m->is_owed = false;
+    return true;
 }
 
 int weft_monitor(weft_fiber fiber)
@@ -98,12 +123,12 @@ int weft_monitor(weft_fiber fiber)
         free(m);
         return -ENOMEM;
     }
-    bool is_first = f->monitors == NULL;
     weft__claim_make(&f->monitors, &m->on, lapse_on);
     weft__claim_make(&self->claims, &m->by, lapse_by);
     if (f->phase == WEFT__ENDED) {
-        bool is_counted = f->awaits_left != UINT32_MAX; /* else a group holds it, and counts then */
-        f->awaits_left += is_counted && (!is_first || f->keeper != NULL);
+        bool is_more =
+            f->keeper != NULL || weft__monitors_owed(f) > 0; /* else it is the one left */
+        f->awaits_left += is_more && !weft__fiber_is_kept(f);
         tell(c, m);
     }
     return 0;

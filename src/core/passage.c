@@ -57,7 +57,7 @@ int weft__passage_grow_for(weft__passage *p, weft_value value)
 {
     int rc = weft__passage_make_room(p, 1);
     if (rc == 0)
-        weft__passage_store(p, &value, WEFT__BACK);
+        weft__passage_store(p, &value, WEFT__TAIL);
     return rc;
 }
 
@@ -76,7 +76,7 @@ int weft__passage_force(weft__cord *c, weft__passage *p, const void *item)
     }
     int rc = weft__passage_make_room(p, 1);
     if (rc == 0)
-        weft__passage_store(p, item, WEFT__BACK);
+        weft__passage_store(p, item, WEFT__TAIL);
     return rc;
 }
 

@@ -24,8 +24,8 @@
 typedef struct weft__passage {
     /*
      * A receiver's waiter has in data where its item goes; NULL: the item is a weft_value, and it
-     * is woken with it. A sender's has in data where its item is, and in how whether it goes to the
-     * front.
+     * is woken with it. A sender's has in data where its item is, and in how the end that it goes
+     * to, a weft__where.
      */
     weft__line receivers;
     weft__line senders;
@@ -38,12 +38,6 @@ typedef struct weft__passage {
     size_t item_bytes; /* sizeof(weft_value): items are values */
     bool is_closed;
 } weft__passage;
-
-/* What a sender's waiter has in how. */
-typedef enum weft__end_of_ring {
-    WEFT__BACK,
-    WEFT__FORTH,
-} weft__end_of_ring;
 
 static inline void weft__passage_init(weft__passage *p, size_t item_bytes, size_t limit)
 {
@@ -104,17 +98,17 @@ static inline void weft__passage_deliver(weft__cord *c, const weft__passage *p, 
 }
 
 /* Into the ring, where there is room. */
-static inline void weft__passage_store(weft__passage *p, const void *item, weft__end_of_ring end)
+static inline void weft__passage_store(weft__passage *p, const void *item, weft__where end)
 {
-    if (end == WEFT__FORTH)
+    if (end == WEFT__FRONT)
         p->head--;
-    weft__passage_copy(p, weft__passage_at(p, end == WEFT__FORTH ? 0 : p->count), item);
+    weft__passage_copy(p, weft__passage_at(p, end == WEFT__FRONT ? 0 : p->count), item);
     p->count++;
 }
 
 /* Put an item in, if nobody has to wait for that. 0; -EAGAIN: it is full; -EPIPE, -ENOMEM. */
 static inline int weft__passage_put(weft__cord *c, weft__passage *p, const void *item,
-                                    weft__end_of_ring end)
+                                    weft__where end)
 {
     if (UNLIKELY(p->is_closed))
         return -EPIPE;
@@ -220,7 +214,7 @@ static inline bool weft__passage_can_take(const weft__passage *p)
 
 /* The current fiber, whose alarm is not set, waits to send an item; what it is stays in place. */
 static inline int weft__passage_wait_put_item(weft__cord *c, weft__passage *p, const void *item,
-                                              weft__end_of_ring end, const weft__wait_kind *kind)
+                                              weft__where end, const weft__wait_kind *kind)
 {
     weft__waiter *w = &c->current->waiter;
     w->data = (void *)(uintptr_t)item; /* it is only read */
@@ -230,7 +224,7 @@ static inline int weft__passage_wait_put_item(weft__cord *c, weft__passage *p, c
 
 /* The same with a value, which is kept beside the waiter. */
 static inline int weft__passage_wait_put(weft__cord *c, weft__passage *p, weft_value value,
-                                         weft__end_of_ring end, const weft__wait_kind *kind)
+                                         weft__where end, const weft__wait_kind *kind)
 {
     weft__waiter *w = &c->current->waiter;
     w->value = value;

@@ -37,15 +37,6 @@ static int64_t begin_of(plan *p)
     return begin_ns != WEFT__NEVER ? begin_ns : weft__cord_now(weft__cord_self);
 }
 
-/* As much later; WEFT__NEVER if that is beyond the clock. */
-static int64_t later(int64_t begin_ns, double ns)
-{
-    int64_t at_ns;
-    if (!(ns < 9e18) || __builtin_add_overflow(begin_ns, (int64_t)(ns + 0.5), &at_ns))
-        return WEFT__NEVER;
-    return at_ns;
-}
-
 /*
  * Wait until then; a time that has come already lets the others run. True: it is time; false: the
  * wait was cut short, *rc is what with.
@@ -60,7 +51,8 @@ static weft_value run_after(void *arg)
 {
     plan *p = arg;
     int rc;
-    if (!wait_until(weft__cord_self, later(begin_of(p), p->number * 1e9), &rc))
+    if (!wait_until(weft__cord_self, weft__ns_later(begin_of(p), weft__whole_ns(p->number * 1e9)),
+                    &rc))
         return rc;
     return p->fn(p->arg);
 }
@@ -73,15 +65,18 @@ weft_fiber weft_after(double seconds, weft_fn *fn, void *arg)
     return 0;
 }
 
-/*
- * The number of the first tick that is not over yet and comes after the last one. Each is reckoned
- * from the beginning: sums of rounded periods would drift.
- */
+/* Reckoned from the beginning: sums of rounded periods would drift. */
+static int64_t time_of(int64_t tick, int64_t begin_ns, double period_ns)
+{
+    return weft__ns_later(begin_ns, weft__whole_ns((double)tick * period_ns));
+}
+
+/* The number of the first tick that is not over yet and comes after the last one. */
 static int64_t next_tick(int64_t last, int64_t begin_ns, double period_ns)
 {
     int64_t now_ns = weft__cord_now(weft__cord_self);
     int64_t tick = (int64_t)((double)(now_ns - begin_ns) / period_ns);
-    if (later(begin_ns, (double)tick * period_ns) < now_ns)
+    if (time_of(tick, begin_ns, period_ns) < now_ns)
         tick++;
     return tick > last ? tick : last + 1;
 }
@@ -93,7 +88,7 @@ static weft_value run_every(void *arg)
     double period_ns = p->number > 1e-9 ? p->number * 1e9 : 1; /* the clock knows nothing less */
     for (int64_t tick = 1;; tick = next_tick(tick, begin_ns, period_ns)) {
         int rc;
-        if (!wait_until(weft__cord_self, later(begin_ns, (double)tick * period_ns), &rc))
+        if (!wait_until(weft__cord_self, time_of(tick, begin_ns, period_ns), &rc))
             return rc;
         weft_value value = p->fn(p->arg);
         if (weft_is_error(value))
@@ -107,16 +102,6 @@ weft_fiber weft_every(double seconds, weft_fn *fn, void *arg)
         return spin_plan(run_every, "every", fn, arg, seconds);
     weft_fail(-EINVAL, "something every %g s", seconds);
     return 0;
-}
-
-/* Between two runs; rounded up, so that there are at most so many in a second. */
-static double interval_ns_of(double rate)
-{
-    double ns = 1e9 / rate;
-    if (!(ns < 9e15))
-        return ns; /* it has no fraction */
-    double whole = (double)(int64_t)ns;
-    return ns > whole ? whole + 1 : whole;
 }
 
 static int64_t later_of(int64_t a, int64_t b)
@@ -139,7 +124,7 @@ int weft_throttled_loop(weft_fn *fn, void *arg, double rate, size_t count)
     int rc = check_loop(fn, rate);
     if (rc < 0)
         return rc;
-    double interval_ns = interval_ns_of(rate);
+    int64_t interval_ns = weft__whole_ns(1e9 / rate); /* rounded up: at most so many in a second */
     int64_t at_ns = weft__cord_now(c);
     for (size_t n = 1;; n++) {
         weft_value value = fn(arg);
@@ -147,7 +132,7 @@ int weft_throttled_loop(weft_fn *fn, void *arg, double rate, size_t count)
             return (int)value;
         if (n == count)
             return 0;
-        at_ns = later_of(later(at_ns, interval_ns), weft__cord_now(c));
+        at_ns = later_of(weft__ns_later(at_ns, interval_ns), weft__cord_now(c));
         if (!wait_until(c, at_ns, &rc))
             return rc;
     }

@@ -8,7 +8,7 @@
 #include "core/end.h"
 #include "core/report.h"
 
-void weft__hold(weft__cord *c, weft__fiber *f)
+void weft__park(weft__cord *c, weft__fiber *f)
 {
     f->is_parked = true;
     if (weft__runnable_is_queued(&f->queued))

@@ -58,7 +58,7 @@ static inline void weft__make_runnable(weft__cord *c, weft__fiber *f, weft_value
 }
 
 /* Park a fiber: it does not run until it is let go on. */
-void weft__hold(weft__cord *c, weft__fiber *f);
+void weft__park(weft__cord *c, weft__fiber *f);
 
 /* The current fiber goes to the tail of the queue, and is resumed with value. */
 static inline weft_value weft__yield(weft__cord *c, weft_value value)

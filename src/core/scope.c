@@ -1,7 +1,6 @@
 /* Scopes: deadlines and cancel flags that nest, and shields against them. */
 #include "core/scope.h"
 
-#include "arch/annotate.h"
 #include "core/alarm.h"
 #include "core/group.h"
 
@@ -15,39 +14,63 @@ static weft__scope *private_of(weft_scope *scope)
 /* The time is over: a scope is cancelled, a shield keeps nothing out any more. */
 static void lapse(weft__scope *s)
 {
+    s->at_ns = WEFT__NEVER;
     if (s->is_shield)
         s->is_over = true;
     else
         s->is_cancelled = s->has_struck = true;
 }
 
-static void strike(weft__timer *timer)
+/*
+ * The timer is the fiber's, for the earliest deadline of its scopes: so a fiber that ends with some
+ * open has nothing to look for in memory that may be gone.
+ */
+static void set_timer(weft__cord *c, weft__fiber *f, int64_t at_ns)
+{
+    weft__unhold_timer(c, f, &f->deadline);
+    if (at_ns != WEFT__NEVER)
+        weft__hold_timer(c, f, &f->deadline, at_ns);
+}
+
+/* A deadline is there no longer: find the earliest of the others. */
+static void reckon(weft__cord *c, weft__fiber *f)
+{
+    int64_t at_ns = WEFT__NEVER;
+    for (const weft__scope *s = f->scope; s != NULL; s = s->outer)
+        at_ns = s->at_ns < at_ns ? s->at_ns : at_ns;
+    set_timer(c, f, at_ns);
+}
+
+void weft__scope_over(weft__timer *timer)
 {
     weft__cord *c = weft__cord_self;
-    weft__scope *s = CONTAINER_OF(timer, weft__scope, timer);
-    weft__fired_timer(c, s->fiber);
-    s->fiber->deadlines--;
-    lapse(s);
-    weft__alarm_raise(c, s->fiber, WEFT__TAIL);
+    weft__fiber *f = CONTAINER_OF(timer, weft__fiber, deadline);
+    weft__fired_timer(c, f);
+    for (weft__scope *s = f->scope; s != NULL; s = s->outer)
+        if (s->at_ns <= c->now_ns)
+            lapse(s);
+    reckon(c, f);
+    weft__alarm_raise(c, f, WEFT__TAIL);
 }
 
 static void set_deadline(weft__cord *c, weft__scope *s, double timeout_s)
 {
+    weft__fiber *f = s->fiber;
     if (timeout_s == 0) {
         lapse(s);
         return;
     }
-    int64_t at_ns = weft__deadline(c, timeout_s);
-    if (at_ns == WEFT__NEVER)
-        return;
-    weft__hold_timer(c, s->fiber, &s->timer, at_ns);
-    s->fiber->deadlines++;
+    s->at_ns = weft__deadline(c, timeout_s);
+    if (!weft__timer_is_armed(&f->deadline) || s->at_ns < f->deadline.deadline_ns)
+        set_timer(c, f, s->at_ns);
 }
 
-static void disarm(weft__cord *c, weft__fiber *f, weft__scope *s)
+static void drop_deadline(weft__cord *c, weft__scope *s)
 {
-    f->deadlines -= weft__timer_is_armed(&s->timer);
-    weft__unhold_timer(c, f, &s->timer);
+    bool was_first = s->at_ns != WEFT__NEVER && s->at_ns == s->fiber->deadline.deadline_ns;
+    s->at_ns = WEFT__NEVER;
+    if (was_first)
+        reckon(c, s->fiber);
 }
 
 static int open_scope(weft_scope *scope, double timeout_s, bool is_shield)
@@ -60,8 +83,11 @@ static int open_scope(weft_scope *scope, double timeout_s, bool is_shield)
     weft__scope *s = private_of(scope);
     if (s == c->current->scope)
         return weft_fail(-EINVAL, "this scope is open already");
-    *s = (weft__scope){.outer = c->current->scope, .fiber = c->current, .is_shield = is_shield};
-    weft__timer_init(&s->timer, strike);
+    *s = (weft__scope){.outer = c->current->scope,
+                       .fiber = c->current,
+                       .at_ns = WEFT__NEVER,
+                       .run = c->current->scope_run,
+                       .is_shield = is_shield};
     c->current->scope = s;
     set_deadline(c, s, timeout_s);
     if (is_shield || s->is_cancelled)
@@ -88,7 +114,7 @@ int weft_scope_close(weft_scope *scope)
     weft__fiber *f = c->current;
     if (s == NULL || s != f->scope)
         return weft_fail(-EINVAL, "this is not the innermost open scope");
-    disarm(c, f, s);
+    drop_deadline(c, s);
     f->scope = s->outer;
     s->fiber = NULL;
     if (s->is_shield || f->alarm)
@@ -102,11 +128,11 @@ int weft_scope_cancel(weft_scope *scope)
     if (c == NULL)
         return -ENOMEM;
     weft__scope *s = private_of(scope);
-    if (s == NULL || s->fiber == NULL)
+    if (s == NULL || !weft__scope_is_open(s))
         return weft_fail(-EINVAL, "the scope is not open");
     if (s->is_cancelled)
         return 0;
-    disarm(c, s->fiber, s);
+    drop_deadline(c, s);
     s->is_cancelled = true;
     weft__alarm_raise(c, s->fiber, WEFT__FRONT);
     return 0;
@@ -118,13 +144,14 @@ int weft_scope_reset(weft_scope *scope, double timeout_s)
     if (c == NULL)
         return -ENOMEM;
     weft__scope *s = private_of(scope);
-    if (s == NULL || s->fiber == NULL || !(timeout_s >= 0))
+    if (s == NULL || !weft__scope_is_open(s) || !(timeout_s >= 0))
         return weft_fail(-EINVAL, "resetting a scope to %g s, or one that is not open", timeout_s);
     if (s->is_cancelled)
         return -ECANCELED;
-    disarm(c, s->fiber, s);
     s->is_over = false;
-    set_deadline(c, s, timeout_s);
+    set_deadline(c, s, timeout_s); /* a later one is looked for when the timer fires: O(1) */
+    if (s->at_ns == WEFT__NEVER)
+        reckon(c, s->fiber);
     weft__alarm_raise(c, s->fiber, WEFT__TAIL);
     return 0;
 }
@@ -144,35 +171,14 @@ bool weft_is_cancelled(void)
     return c->current->alarm;
 }
 
-/* Is that memory of a function of f which has returned? */
-static bool is_in_a_frame(const weft__fiber *f, const weft__scope *s)
-{
-#ifdef WEFT__ASAN /* has frames elsewhere, and poisons those that are over */
-    if (__asan_region_is_poisoned((void *)s, sizeof *s) != NULL)
-        return true;
-#endif
-    return (uintptr_t)s - (uintptr_t)f->stack.low < f->stack.bytes;
-}
-
-/*
- * What is gone cannot be looked at, and need not be if there is no deadline to disarm. As the
- * process ends nobody can tell where main is.
- */
-static bool may_be_gone(const weft__cord *c, const weft__fiber *f, const weft__scope *s)
-{
-    return f->deadlines == 0 && (c->closer != NULL || is_in_a_frame(f, s));
-}
-
 void weft__scopes_drop(weft__cord *c, weft__fiber *f)
 {
-    bool has_some = f->scope != NULL;
-    for (weft__scope *s = f->scope; s != NULL && !may_be_gone(c, f, s); s = s->outer) {
-        disarm(c, f, s);
-        s->fiber = NULL;
-    }
-    f->scope = NULL;
-    if (has_some)
+    if (f->scope != NULL) {
+        set_timer(c, f, WEFT__NEVER);
+        f->scope = NULL;
+        f->scope_run++;
         weft__groups_drop(f);
+    }
     weft__alarm_update(f);
 }
 

@@ -8,8 +8,9 @@
 
 struct weft__scope {
     weft__scope *outer; /* NULL: the outermost */
-    weft__fiber *fiber; /* whose it is; NULL: not open */
-    weft__timer timer;  /* not armed: no deadline, or it has struck */
+    weft__fiber *fiber; /* whose it is; NULL: closed */
+    int64_t at_ns;      /* its deadline; WEFT__NEVER: none, or it is over */
+    uint32_t run;       /* scope_run of the fiber when it was opened; another: not open any more */
     bool is_cancelled;  /* by its deadline or by hand */
     bool has_struck;    /* by its deadline */
     bool is_shield;     /* keeps out what comes from outside */
@@ -19,7 +20,16 @@ struct weft__scope {
 _Static_assert(sizeof(weft__scope) <= sizeof(weft_scope), "weft_scope is too small");
 _Static_assert(_Alignof(weft__scope) <= _Alignof(weft_scope), "weft_scope is aligned too little");
 
-/* The fiber ends with scopes open, and maybe groups: close them. Their memory may be gone. */
+/* Is it open? Not if it was closed, nor if its fiber has ended and left it. */
+static inline bool weft__scope_is_open(const weft__scope *s)
+{
+    return s->fiber != NULL && s->run == s->fiber->scope_run;
+}
+
+/*
+ * The fiber ends with scopes open, and maybe groups: they are not, from now on. Their memory may be
+ * gone and is not touched.
+ */
 void weft__scopes_drop(weft__cord *c, weft__fiber *f);
 
 #endif

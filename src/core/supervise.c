@@ -135,8 +135,11 @@ typedef enum verdict {
 static bool is_settled_by_user(weft__supervisor *s, weft__ward *w)
 {
     const weft_supervise_options *o = &s->options;
-    if (o->on_exit != NULL)
+    if (o->on_exit != NULL) {
+        weft__error *words = weft_is_error(w->fiber->result) ? w->fiber->error : NULL;
+        weft__error_set(s->fiber, weft__error_ref(words));
         o->on_exit(w->fiber->id, w->fiber->result, o->on_exit_arg);
+    }
     /* Started, and ended again already, it is among those to handle. */
     return w->state != WEFT__WARD_ENDED || !weft__list_is_empty(&w->in_work);
 }

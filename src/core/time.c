@@ -9,15 +9,7 @@
 
 int64_t weft__deadline(weft__cord *c, double seconds)
 {
-    const double limit_s = 9e9; /* 285 years: what fits, with room for the clock's own value */
-    if (seconds >= limit_s)
-        return WEFT__NEVER;
-    double ns = seconds * 1e9;
-    int64_t whole = (int64_t)ns;
-    int64_t at_ns; /* rounded up: at least so long */
-    if (__builtin_add_overflow(weft__cord_now(c), whole + (ns > (double)whole), &at_ns))
-        return WEFT__NEVER;
-    return at_ns;
+    return weft__ns_later(weft__cord_now(c), weft__whole_ns(seconds * 1e9));
 }
 
 double weft_now(void)

@@ -21,6 +21,23 @@
 /* A deadline that never comes. */
 #define WEFT__NEVER INT64_MAX
 
+/* So many nanoseconds in whole ones, rounded up; WEFT__NEVER if that is beyond the clock. */
+static inline int64_t weft__whole_ns(double ns)
+{
+    const double limit_ns = 9e18; /* 285 years: what fits, with room for the clock's own value */
+    if (!(ns < limit_ns))
+        return WEFT__NEVER;
+    int64_t whole = (int64_t)ns;
+    return whole + (ns > (double)whole);
+}
+
+/* So much later; WEFT__NEVER if that is beyond the clock. */
+static inline int64_t weft__ns_later(int64_t at_ns, int64_t ns)
+{
+    int64_t sum;
+    return __builtin_add_overflow(at_ns, ns, &sum) ? WEFT__NEVER : sum;
+}
+
 typedef struct weft__timer {
     weft__list link;     /* in its slot; in no list: not armed */
     int64_t deadline_ns; /* on the backend's clock */

@@ -85,7 +85,7 @@ int weft_chan_send(weft_chan *chan, weft_value value)
         return weft__passage_put_value(c, &chan->passage, value);
     if (UNLIKELY(c->current->alarm))
         return (int)weft__refuse(c);
-    return weft__passage_wait_put(c, &chan->passage, value, WEFT__BACK, &waits_send);
+    return weft__passage_wait_put(c, &chan->passage, value, WEFT__TAIL, &waits_send);
 }
 
 weft_value weft_chan_try_recv(weft_chan *chan)
@@ -111,7 +111,7 @@ weft_value weft_chan_recv(weft_chan *chan)
 
 int weft__chan_try_send_item(weft_chan *chan, const void *item)
 {
-    return weft__passage_put(weft__cord_self, &chan->passage, item, WEFT__BACK);
+    return weft__passage_put(weft__cord_self, &chan->passage, item, WEFT__TAIL);
 }
 
 int weft__chan_send_item(weft_chan *chan, const void *item)
@@ -119,12 +119,12 @@ int weft__chan_send_item(weft_chan *chan, const void *item)
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return -ENOMEM;
-    int rc = weft__passage_put(c, &chan->passage, item, WEFT__BACK);
+    int rc = weft__passage_put(c, &chan->passage, item, WEFT__TAIL);
     if (rc != -EAGAIN)
         return rc;
     if (UNLIKELY(c->current->alarm))
         return (int)weft__refuse(c);
-    return weft__passage_wait_put_item(c, &chan->passage, item, WEFT__BACK, &waits_send);
+    return weft__passage_wait_put_item(c, &chan->passage, item, WEFT__TAIL, &waits_send);
 }
 
 int weft__chan_try_recv_item(weft_chan *chan, void *out)

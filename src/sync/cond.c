@@ -37,7 +37,7 @@ static void signal_first(weft__cord *c, cond *cv)
         weft__wake(c, w->fiber, rc, WEFT__TAIL);
         return;
     }
-    weft__line_join(&m->waiters, w);
+    weft__mutex_join(m, w);
     w->fiber->waits_in = &waits_mutex_again;
     w->fiber->wait_object = m;
 }
@@ -46,9 +46,10 @@ static void signal_first(weft__cord *c, cond *cv)
  * What a wait for the mutex returns that cannot be cut short. Not quite: a main fiber that would
  * wait for ever is woken with -EDEADLK where it stands. It goes without the mutex then.
  */
-static int settle(weft__fiber *f, int rc)
+static int settle(weft__fiber *f, weft__mutex *m, int rc)
 {
-    weft__line_leave(&f->waiter);
+    if (m != NULL)
+        weft__mutex_leave(m, &f->waiter);
     return rc;
 }
 
@@ -57,17 +58,20 @@ COLD static int take_again(weft__cord *c, weft__mutex *m, int reason)
 {
     weft__fiber *self = c->current;
     int rc = weft__mutex_take(m, self);
-    if (rc == -EBUSY)
-        rc = settle(self, weft__line_wait_int(c, &m->waiters, &waits_mutex_again, m));
+    if (rc == -EBUSY) {
+        weft__mutex_join(m, &self->waiter);
+        rc = settle(self, m, weft__wait_int(c, &waits_mutex_again, m));
+    }
     return rc == 0 ? reason : rc;
 }
 
 /* The caller holds the mutex? */
 static int check_owner(const weft__mutex *m, const weft__fiber *self)
 {
-    if (LIKELY(m == NULL || m->owner == self))
+    const weft__fiber *owner = m != NULL ? weft__owner_now(&m->owner) : self;
+    if (LIKELY(owner == self))
         return 0;
-    if (m->owner == WEFT__OWNER_DEAD)
+    if (owner == WEFT__OWNER_DEAD)
         return -EOWNERDEAD;
     return weft_fail(-EPERM, "waiting with a mutex that the caller does not hold");
 }
@@ -91,7 +95,7 @@ int weft_cond_wait(weft_cond *condition, weft_mutex *mutex)
         weft__mutex_pass_on(c, m);
     rc = weft__line_wait_int(c, &cv->waiters, &waits_signal, cv);
     if (LIKELY(self->waiter.how == SIGNALLED))
-        return settle(self, rc);
+        return settle(self, m, rc);
     return m != NULL ? take_again(c, m, rc) : rc;
 }
 

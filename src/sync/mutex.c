@@ -3,19 +3,48 @@
 
 #include "core/alarm.h"
 
-static const weft__wait_kind waits_mutex = {"a mutex", .leave = weft__leave_line};
-
 static weft__mutex *private_of(weft_mutex *mutex)
 {
     return (weft__mutex *)(void *)mutex;
 }
 
-void weft__mutex_lapse(weft__claim *own)
+/* The owner ends: so says the mutex from then on, to all. */
+static void lapse(weft__claim *own)
 {
-    weft__mutex *m = CONTAINER_OF(own, weft__mutex, claim);
-    m->owner = WEFT__OWNER_DEAD;
+    weft__mutex *m = CONTAINER_OF(own, weft__mutex, owner.claim);
+    m->owner.fiber = WEFT__OWNER_DEAD;
     weft__serve_all(weft__cord_self, &m->waiters, -EOWNERDEAD);
 }
+
+void weft__mutex_join(weft__mutex *m, weft__waiter *w)
+{
+    weft__line_join(&m->waiters, w);
+    weft__owner_note(&m->owner, &m->waiters, lapse);
+}
+
+void weft__mutex_leave(weft__mutex *m, weft__waiter *w)
+{
+    if (w->line != &m->waiters)
+        return; /* served */
+    weft__line_leave(w);
+    weft__owner_note(&m->owner, &m->waiters, lapse);
+}
+
+void weft__mutex_hand_over(weft__cord *c, weft__mutex *m)
+{
+    weft__waiter *w = m->waiters.first;
+    weft__owner_set(&m->owner, w->fiber);
+    weft__serve(c, w, 0);
+    weft__owner_note(&m->owner, &m->waiters, lapse);
+}
+
+static bool leave(weft__fiber *f)
+{
+    weft__mutex_leave(f->wait_object, &f->waiter);
+    return true;
+}
+
+static const weft__wait_kind waits_mutex = {"a mutex", .leave = leave};
 
 int weft_mutex_lock(weft_mutex *mutex)
 {
@@ -28,7 +57,8 @@ int weft_mutex_lock(weft_mutex *mutex)
         return rc;
     if (UNLIKELY(c->current->alarm))
         return (int)weft__refuse(c);
-    return weft__line_wait_int(c, &m->waiters, &waits_mutex, m);
+    weft__mutex_join(m, &c->current->waiter);
+    return weft__wait_int(c, &waits_mutex, m);
 }
 
 int weft_mutex_try_lock(weft_mutex *mutex)
@@ -41,7 +71,7 @@ int weft_mutex_unlock(weft_mutex *mutex)
 {
     weft__cord *c = weft__cord_self;
     weft__mutex *m = private_of(mutex);
-    if (UNLIKELY(c == NULL || m->owner != c->current))
+    if (UNLIKELY(c == NULL || weft__owner_now(&m->owner) != c->current))
         return weft_fail(-EPERM, "unlocking a mutex that the caller does not hold");
     weft__mutex_pass_on(c, m);
     return 0;
@@ -49,6 +79,6 @@ int weft_mutex_unlock(weft_mutex *mutex)
 
 weft_fiber weft_mutex_owner(const weft_mutex *mutex)
 {
-    const weft__fiber *owner = ((const weft__mutex *)(const void *)mutex)->owner;
+    const weft__fiber *owner = weft__owner_now(&((const weft__mutex *)(const void *)mutex)->owner);
     return owner != NULL && owner != WEFT__OWNER_DEAD ? owner->id : 0;
 }

@@ -1,19 +1,13 @@
 /*
  * What is behind a weft_mutex, for those who take it and hand it on: the mutex itself, and a
  * condition, whose waiters go from its line to that of their mutex.
- *
- * The owner is a fiber's record, not its id: a record can be another fiber's one day, but the claim
- * lapses at the end of each run, long before that.
  */
 #ifndef WEFT_SYNC_MUTEX_H
 #define WEFT_SYNC_MUTEX_H
 
-#include "core/sched.h"
+#include "sync/owner.h"
 
 #include <weft/sync.h>
-
-/* The owner of a lock that a fiber has ended with: nobody can have it any more. */
-#define WEFT__OWNER_DEAD ((weft__fiber *)-1)
 
 /*
  * Between calls: if nobody owns it, or its owner is dead, nobody waits. Each waiter is a fiber's
@@ -21,44 +15,34 @@
  */
 typedef struct weft__mutex {
     weft__line waiters;
-    weft__fiber *owner; /* NULL: nobody */
-    weft__claim claim;  /* the owner's */
+    weft__owner owner;
 } weft__mutex;
 
 _Static_assert(sizeof(weft__mutex) <= sizeof(weft_mutex), "weft_mutex is too small");
 _Static_assert(_Alignof(weft__mutex) <= _Alignof(weft_mutex), "weft_mutex is aligned too little");
 
-/* The owner ends: so says the mutex from then on, to all. */
-void weft__mutex_lapse(weft__claim *own);
+/* A waiter joins, or leaves without having been served. */
+void weft__mutex_join(weft__mutex *m, weft__waiter *w);
+void weft__mutex_leave(weft__mutex *m, weft__waiter *w);
 
-static inline void weft__mutex_give(weft__mutex *m, weft__fiber *f)
-{
-    m->owner = f;
-    weft__claim_make(&f->claims, &m->claim, weft__mutex_lapse);
-}
+/* The rest of weft__mutex_pass_on. */
+void weft__mutex_hand_over(weft__cord *c, weft__mutex *m);
 
 /* Take it, if that does not take waiting. 0; -EBUSY: it does. -EDEADLK, -EOWNERDEAD. */
 static inline int weft__mutex_take(weft__mutex *m, weft__fiber *f)
 {
-    if (LIKELY(m->owner == NULL)) {
-        weft__mutex_give(m, f);
-        return 0;
-    }
-    if (UNLIKELY(m->owner == WEFT__OWNER_DEAD))
-        return -EOWNERDEAD;
-    return LIKELY(m->owner != f) ? -EBUSY : -EDEADLK;
+    if (UNLIKELY(m->owner.fiber != NULL))
+        return weft__owner_why_not(&m->owner, f);
+    weft__owner_set(&m->owner, f);
+    return 0;
 }
 
 /* Its owner lets go of it: it is the next one's before that one runs. */
 static inline void weft__mutex_pass_on(weft__cord *c, weft__mutex *m)
 {
-    weft__claim_drop(&m->claim);
-    m->owner = NULL;
-    weft__waiter *w = m->waiters.first;
-    if (LIKELY(w == NULL))
-        return;
-    weft__mutex_give(m, w->fiber);
-    weft__serve(c, w, 0);
+    weft__owner_clear(&m->owner);
+    if (UNLIKELY(!weft__line_is_empty(&m->waiters)))
+        weft__mutex_hand_over(c, m);
 }
 
 #endif

@@ -39,14 +39,14 @@ int weft_queue_close(weft_queue *queue)
     return 0;
 }
 
-static inline int try_put(weft_queue *queue, weft_value value, weft__end_of_ring end)
+static inline int try_put(weft_queue *queue, weft_value value, weft__where end)
 {
     if (UNLIKELY(weft_is_error(value)))
         return weft_fail(-EINVAL, "%d is an error code, not a value for a queue", (int)value);
     return weft__passage_put(weft__cord_self, &queue->passage, &value, end);
 }
 
-static inline int put(weft_queue *queue, weft_value value, weft__end_of_ring end)
+static inline int put(weft_queue *queue, weft_value value, weft__where end)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
@@ -61,22 +61,22 @@ static inline int put(weft_queue *queue, weft_value value, weft__end_of_ring end
 
 int weft_queue_push(weft_queue *queue, weft_value value)
 {
-    return put(queue, value, WEFT__BACK);
+    return put(queue, value, WEFT__TAIL);
 }
 
 int weft_queue_unshift(weft_queue *queue, weft_value value)
 {
-    return put(queue, value, WEFT__FORTH);
+    return put(queue, value, WEFT__FRONT);
 }
 
 int weft_queue_try_push(weft_queue *queue, weft_value value)
 {
-    return try_put(queue, value, WEFT__BACK);
+    return try_put(queue, value, WEFT__TAIL);
 }
 
 int weft_queue_try_unshift(weft_queue *queue, weft_value value)
 {
-    return try_put(queue, value, WEFT__FORTH);
+    return try_put(queue, value, WEFT__FRONT);
 }
 
 weft_value weft_queue_try_shift(weft_queue *queue)

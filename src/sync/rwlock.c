@@ -1,15 +1,16 @@
 /* Locks to read and to write: one line for both, so neither is starved. */
 #include "core/alarm.h"
-#include "sync/mutex.h"
+#include "sync/owner.h"
+
+#include <weft/sync.h>
 
 /*
  * Between calls: if nobody holds it, or its writer is dead, nobody waits; if readers hold it, the
  * first who waits is a writer.
  */
 typedef struct rwlock {
-    weft__line waiters;  /* each has in how what it waits for */
-    weft__fiber *writer; /* NULL: none; or WEFT__OWNER_DEAD */
-    weft__claim claim;   /* the writer's */
+    weft__line waiters; /* each has in how what it waits for */
+    weft__owner writer;
     size_t readers;
 } rwlock;
 
@@ -26,15 +27,9 @@ static rwlock *private_of(weft_rwlock *lock)
 /* The writer ends: so says the lock from then on, to all. */
 static void lapse(weft__claim *own)
 {
-    rwlock *l = CONTAINER_OF(own, rwlock, claim);
-    l->writer = WEFT__OWNER_DEAD;
+    rwlock *l = CONTAINER_OF(own, rwlock, writer.claim);
+    l->writer.fiber = WEFT__OWNER_DEAD;
     weft__serve_all(weft__cord_self, &l->waiters, -EOWNERDEAD);
-}
-
-static void give_to_write(rwlock *l, weft__fiber *f)
-{
-    l->writer = f;
-    weft__claim_make(&f->claims, &l->claim, lapse);
 }
 
 /* Nobody writes: let in the readers at the front, or the writer if nobody reads. */
@@ -46,8 +41,9 @@ static void admit(weft__cord *c, rwlock *l)
         weft__serve(c, w, 0);
     }
     if (w != NULL && l->readers == 0) {
-        give_to_write(l, w->fiber);
+        weft__owner_set(&l->writer, w->fiber);
         weft__serve(c, w, 0);
+        weft__owner_note(&l->writer, &l->waiters, lapse);
     }
 }
 
@@ -56,8 +52,10 @@ static bool leave(weft__fiber *f)
 {
     rwlock *l = f->wait_object;
     weft__line_leave(&f->waiter);
-    if (l->writer == NULL)
+    if (l->writer.fiber == NULL)
         admit(weft__cord_self, l);
+    else
+        weft__owner_note(&l->writer, &l->waiters, lapse);
     return true;
 }
 
@@ -66,28 +64,20 @@ static const weft__wait_kind waits_kinds[] = {
     [TO_WRITE] = {"a lock, to write", .leave = leave},
 };
 
-/* Why it cannot be had at once. */
-static int why_not(const rwlock *l, const weft__fiber *self)
-{
-    if (l->writer == WEFT__OWNER_DEAD)
-        return -EOWNERDEAD;
-    return l->writer != self ? -EBUSY : -EDEADLK;
-}
-
 /* Take it, if that does not take waiting. 0; -EBUSY: it does. -EDEADLK, -EOWNERDEAD. */
 static int take_to_read(rwlock *l, const weft__fiber *self)
 {
-    if (UNLIKELY(l->writer != NULL || !weft__line_is_empty(&l->waiters)))
-        return why_not(l, self);
+    if (UNLIKELY(l->writer.fiber != NULL || !weft__line_is_empty(&l->waiters)))
+        return weft__owner_why_not(&l->writer, self);
     l->readers++;
     return 0;
 }
 
 static int take_to_write(rwlock *l, weft__fiber *self)
 {
-    if (UNLIKELY(l->writer != NULL || l->readers > 0))
-        return why_not(l, self);
-    give_to_write(l, self);
+    if (UNLIKELY(l->writer.fiber != NULL || l->readers > 0))
+        return weft__owner_why_not(&l->writer, self);
+    weft__owner_set(&l->writer, self);
     return 0;
 }
 
@@ -96,7 +86,9 @@ static int wait_for(weft__cord *c, rwlock *l, purpose how)
     if (UNLIKELY(c->current->alarm))
         return (int)weft__refuse(c);
     c->current->waiter.how = how;
-    return weft__line_wait_int(c, &l->waiters, &waits_kinds[how], l);
+    weft__line_join(&l->waiters, &c->current->waiter);
+    weft__owner_note(&l->writer, &l->waiters, lapse);
+    return weft__wait_int(c, &waits_kinds[how], l);
 }
 
 int weft_rwlock_read(weft_rwlock *lock)
@@ -138,10 +130,9 @@ int weft_rwlock_unlock(weft_rwlock *lock)
             admit(c, l);
         return 0;
     }
-    if (UNLIKELY(c == NULL || l->writer != c->current))
+    if (UNLIKELY(c == NULL || weft__owner_now(&l->writer) != c->current))
         return weft_fail(-EPERM, "unlocking a lock that the caller does not hold");
-    weft__claim_drop(&l->claim);
-    l->writer = NULL;
+    weft__owner_clear(&l->writer);
     admit(c, l);
     return 0;
 }

@@ -129,7 +129,7 @@ static void take(weft__cord *c, weft_clause *clause)
 static void put(weft__cord *c, weft_clause *clause)
 {
     const void *item = clause->item != NULL ? clause->item : &clause->value;
-    clause->value = weft__passage_put(c, weft__clause_passage(c, clause), item, WEFT__BACK);
+    clause->value = weft__passage_put(c, weft__clause_passage(c, clause), item, WEFT__TAIL);
 }
 
 static void let_happen(weft__cord *c, weft_clause *clause, weft_value events)

@@ -160,7 +160,7 @@ static void join(selection *s, weft_clause *clause, weft__line *line)
         .served = clause_served,
         .value = (weft_value)s,
         .data = is_own ? &clause->value : clause->item,
-        .how = WEFT__BACK,
+        .how = WEFT__TAIL,
     };
     weft__line_join(line, w);
 }

@@ -18,7 +18,7 @@ static sem *private_of(weft_sem *semaphore)
     return (sem *)(void *)semaphore;
 }
 
-void weft_sem_init(weft_sem *semaphore, size_t tokens)
+void weft_sem_open(weft_sem *semaphore, size_t tokens)
 {
     *private_of(semaphore) = (sem){.tokens = tokens};
 }

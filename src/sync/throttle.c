@@ -29,12 +29,6 @@ static throttle *private_of(weft_throttle *handle)
     return (throttle *)(void *)handle;
 }
 
-static int64_t one_later(const throttle *t, int64_t at_ns)
-{
-    int64_t sum;
-    return __builtin_add_overflow(at_ns, t->interval_ns, &sum) ? WEFT__NEVER : sum;
-}
-
 /* Time runs for the first in line from now on. */
 static void arm_first(weft__cord *c, throttle *t)
 {
@@ -54,9 +48,9 @@ static void let_pass(weft__timer *timer)
     throttle *t = own->throttle;
     weft__fired_timer(c, own->fiber);
     int64_t now_ns = weft__cord_now(c);
-    t->next_ns = one_later(t, t->next_ns);
+    t->next_ns = weft__ns_later(t->next_ns, t->interval_ns);
     if (t->next_ns <= now_ns)
-        t->next_ns = one_later(t, now_ns);
+        t->next_ns = weft__ns_later(now_ns, t->interval_ns);
     weft__serve(c, &own->fiber->waiter, 0);
     arm_first(c, t);
 }
@@ -80,11 +74,8 @@ int weft_throttle_open(weft_throttle *handle, double rate)
 {
     if (!(rate > 0))
         return weft_fail(-EINVAL, "a throttle for %g times a second", rate);
-    const double limit_ns = 9e18; /* 285 years: what fits */
-    double ns = 1e9 / rate;
-    int64_t whole = ns < limit_ns ? (int64_t)ns : WEFT__NEVER;
-    bool is_more = ns < limit_ns && ns > (double)whole; /* rounded up: at most so many times */
-    *private_of(handle) = (throttle){.interval_ns = whole + is_more, .is_open = true};
+    int64_t interval_ns = weft__whole_ns(1e9 / rate); /* rounded up: at most so many times */
+    *private_of(handle) = (throttle){.interval_ns = interval_ns, .is_open = true};
     return 0;
 }
 
@@ -110,7 +101,7 @@ int weft_throttle_wait(weft_throttle *handle)
         return weft_fail(-EINVAL, "the throttle is not open");
     int64_t now_ns = weft__cord_now(c);
     if (weft__line_is_empty(&t->waiters) && t->next_ns <= now_ns) {
-        t->next_ns = one_later(t, now_ns);
+        t->next_ns = weft__ns_later(now_ns, t->interval_ns);
         return 0;
     }
     if (UNLIKELY(c->current->alarm))
