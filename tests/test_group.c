@@ -468,7 +468,31 @@ START_TEST(a_thousand_groups_take_no_memory)
 }
 END_TEST
 
+static weft_value cancel_and_restart(void *arg)
+{
+    weft_group *g = ((void **)arg)[0];
+    weft_group_cancel(g);
+    return weft_restart(*(weft_fiber *)((void **)arg)[1]);
+}
+
+START_TEST(a_restart_does_not_keep_a_cancelled_group_open)
+{
+    weft_fiber restarter, member;
+    int rc = 1;
+    WEFT_GROUP(g, rc) {
+        member = weft_group_spin(&g, suspend, NULL);
+        void *both[] = {&g, &member};
+        weft_snooze();
+        restarter = weft_spin(cancel_and_restart, both);
+        weft_snooze();
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_eq(weft_await(restarter), -ESRCH);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
+    &a_restart_does_not_keep_a_cancelled_group_open,
     &when_a_block_is_left_its_fibers_have_ended,
     &a_function_that_returns_from_the_block_keeps_its_value_until_its_fibers_have_ended,
     &an_empty_group_and_one_whose_fibers_have_ended_are_closed_without_a_switch,

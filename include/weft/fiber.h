@@ -3,8 +3,8 @@
  *
  * There is always a current fiber. A thread's own stack is its main fiber; nothing has to be
  * started or initialised. Every other fiber has a parent, and is dead only when its children are:
- * as a fiber ends, its children are cancelled and joined. A child that fails while nobody awaits
- * it hands its error to its parent, whose current or next blocking call fails with it. When the
+ * as a fiber ends, its children are cancelled and joined. A child that fails while nobody awaits it
+ * hands its error to its parent, whose current or next blocking call fails with it. When the
  * process ends (main returns, or exit is called), all fibers of that thread are ended first.
  *
  * A fiber never moves to another thread. Unless a function says otherwise, it is to be called from
@@ -15,7 +15,8 @@
  *
  * Functions that return an int or a weft_value return a negative errno when they fail. Every
  * switchpoint can fail with -ECANCELED (the fiber is being stopped, or a scope around the call is
- * over) or with an error that was raised in the caller (weft_raise, or a child that failed).
+ * over) or with an error that was raised in the caller (weft_raise, or a child that failed); in a
+ * main fiber also with -EDEADLK, when nothing is left that could ever wake it.
  */
 #ifndef WEFT_FIBER_H
 #define WEFT_FIBER_H
@@ -230,7 +231,7 @@ WEFT_API double weft_grace(void);
  * are ended first; its name, its parent and those who await it stay. One that has ended, and was
  * not awaited yet, runs again. Returns when the old run is over.
  * -EINVAL for a main fiber, oneself or one's own ancestor, -ESRCH if it is gone or ends with its
- * parent meanwhile, -ENOMEM if it had ended and no stack is to be had.
+ * parent or its group meanwhile, -ENOMEM if it had ended and no stack is to be had.
  */
 WEFT_SWITCHPOINT int weft_restart(weft_fiber fiber);
 
@@ -361,7 +362,10 @@ template <typename F> weft__guard(F) -> weft__guard<F>;
 #else
 #define WEFT__DEFER(fn, x, name)                         \
     __attribute__((cleanup(weft__deferred_run), unused)) \
-    weft__deferred name = {(void (*)(void))(fn), (intptr_t)(x)}
+    weft__deferred name = {(void (*)(void))(fn), (intptr_t)(x) + WEFT__CHECK_CALL(fn, x)}
+
+/* 0, if x can be passed to fn: else it does not compile. Nothing is called. */
+#define WEFT__CHECK_CALL(fn, x) (0 * (intptr_t)sizeof(((void)(fn)(x), 0)))
 #endif
 
 #endif

@@ -8,9 +8,10 @@
  *
  * The first fiber of a group that fails cancels the others and the block itself: blocking calls
  * inside fail with -ECANCELED until it is left. The fibers of a group are children of the one that
- * opened it; their errors go to the group, and to those who await them. Once one has ended, nothing
- * of it is kept, but for the first that fails until the group is closed: an await that comes later
- * is -ESRCH.
+ * opened it; their errors go to the group, and to those who await them. For a deadline, a group is
+ * put inside WEFT_CANCEL_AFTER: closing it, the caller is cancelled, and so are they. Once one has
+ * ended, nothing of it is kept, but for the first that fails until the group is closed: an await
+ * that comes later is -ESRCH.
  */
 #ifndef WEFT_GROUP_H
 #define WEFT_GROUP_H

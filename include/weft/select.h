@@ -124,7 +124,13 @@ static inline weft_clause weft_clause_fd(int fd, int events)
     return c;
 }
 
-/** So many seconds have passed since weft_select was called. */
+/** A clause that does not happen, to leave one out. */
+static inline weft_clause weft_clause_never(void)
+{
+    return weft__clause(WEFT_CLAUSE_NEVER);
+}
+
+/** So many seconds have passed since weft_select was called: in a loop, pass what is left. */
 static inline weft_clause weft_clause_time(double seconds)
 {
     weft_clause c = weft__clause(WEFT_CLAUSE_TIME);

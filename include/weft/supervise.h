@@ -2,7 +2,9 @@
  * Supervision: children that are started again when they fail, as Erlang's users know it.
  *
  * A supervisor is the fiber that calls weft_supervise; it can itself be a child of another. Its
- * children keep their ids through every restart, so others may go on telling them things.
+ * children keep their ids (weft_children lists them) through every restart, so others may go on
+ * telling them things. Between two runs a child is dead: weft_await returns the value of its last
+ * run, again and again, and weft_tell fails.
  */
 #ifndef WEFT_SUPERVISE_H
 #define WEFT_SUPERVISE_H
@@ -21,8 +23,8 @@ typedef enum weft_strategy {
 /* When a child is started again. An end that was asked for (weft_stop, weft_cancel) is no error. */
 typedef enum weft_restart_when {
     WEFT_DEFAULT,  /* a child of the list: always; one that was spun: never, its error ends all */
-    WEFT_ALWAYS,   /* whenever it ends */
-    WEFT_ON_ERROR, /* when it ends with an error */
+    WEFT_ALWAYS,   /* whenever it ends, also well */
+    WEFT_ON_ERROR, /* when it ends with an error; with its siblings, even if it had ended well */
     WEFT_NEVER,    /* not even with its siblings; its error concerns nobody but on_exit */
 } weft_restart_when;
 
@@ -50,8 +52,8 @@ typedef struct weft_supervise_options {
     weft_restart_when restart; /* of children that are not in the list */
     /*
      * Called in the supervisor for every child that ends by itself, before anything is done about
-     * it; weft_error() has the words of its error. It may weft_restart the child, which settles the matter, or spin others, which are
-     * covered too. NULL: none.
+     * it; weft_error() has the words of its error. It may weft_restart the child, which settles the
+     * matter, or spin others, which are covered too. NULL: none.
      */
     void (*on_exit)(weft_fiber child, weft_value value, void *arg);
     void *on_exit_arg;

@@ -22,9 +22,13 @@ weft_value weft_await(weft_fiber fiber)
     weft__fiber *f = weft__fiber_find(c, fiber);
     if (UNLIKELY(f == NULL))
         return weft__fiber_missing(c, fiber);
-    if (f->phase == WEFT__ENDED)
-        return weft__fiber_collect(c, f);
     weft__fiber *self = c->current;
+    if (f->phase == WEFT__ENDED) {
+        /* Its keeper runs it again: who awaits it in a loop must let that happen. */
+        bool is_news = f->keeper == NULL || f->awaits_left > 0;
+        weft_value value = weft__fiber_collect(c, f);
+        return is_news || self->no_switch > 0 ? value : weft__yield(c, value);
+    }
     if (UNLIKELY(weft__tree_is_above(f, self)))
         return -EDEADLK;
     if (UNLIKELY(self->alarm))

@@ -267,8 +267,8 @@ int weft_restart(weft_fiber fiber)
     weft__fiber *self = c->current;
     if (f->parent == NULL || weft__tree_is_above(f, self))
         return weft_fail(-EINVAL, "a fiber can restart neither itself nor one that it belongs to");
-    if (f->parent->is_closing)
-        return -ESRCH; /* it ends with its parent */
+    if (f->parent->is_closing || (f->keeper != NULL && f->keeper->is_ending))
+        return -ESRCH; /* it ends with its parent, or with its group */
 
     bool is_free = !is_held(f); /* else its keeper runs it again, or lets it go */
     if (is_free && f->phase == WEFT__ENDED)

@@ -82,7 +82,7 @@ static void count_down(weft__cord *c, weft__group *g)
 
 static void cancel(weft__cord *c, weft__group *g)
 {
-    g->is_cancelled = true;
+    g->is_cancelled = g->keeper.is_ending = true;
     /* Before the members, who are put in front: so they run first. */
     if (!g->is_closing)
         weft_scope_cancel(&g->scope);
@@ -162,7 +162,7 @@ int weft_group_open(weft_group *group)
     int rc = weft_scope_open(&g->scope, INFINITY);
     if (rc < 0)
         return rc;
-    g->keeper.type = &group_type;
+    g->keeper = (weft__keeper){.type = &group_type};
     g->count = 0;
     g->code = 0;
     g->is_cancelled = g->is_closing = false;

@@ -34,6 +34,7 @@ typedef struct weft__keeper_type {
 
 struct weft__keeper {
     const weft__keeper_type *type;
+    bool is_ending; /* its fibers are told to end, and none of them is to run again */
 };
 
 #endif

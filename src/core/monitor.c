@@ -77,11 +77,19 @@ uint32_t weft__monitors_tell(weft__cord *c, weft__fiber *f, bool *is_parent_told
     return told;
 }
 
-static monitor *find(weft__fiber *f, const weft__fiber *told)
+/*
+ * It is among those who monitor f and among what `told` claims: either may be long, but when the
+ * shorter one is through it is in neither.
+ */
+static monitor *find(const weft__fiber *f, const weft__fiber *told)
 {
-    for (weft__claim *on = f->monitors; on != NULL; on = on->next)
+    weft__claim *on = f->monitors, *by = told->claims;
+    for (; on != NULL && by != NULL; on = on->next, by = by->next) {
         if (monitor_of(on)->told == told)
             return monitor_of(on);
+        if (by->lapse == lapse_by && CONTAINER_OF(by, monitor, by)->monitored == f)
+            return CONTAINER_OF(by, monitor, by);
+    }
     return NULL;
 }
 

@@ -276,6 +276,9 @@ static int work(weft__supervisor *s)
             rc = start_from(s, s->wards.next);
         } else if ((w = weft__ward_pop(&s->to_handle)) != NULL) {
             rc = handle(s, w);
+            weft__wards_free_gone(s);
+            if (rc == 0 && UNLIKELY(s->fiber->alarm)) /* on_exit may wait: this need not end */
+                rc = (int)weft__refuse(s->cord);
         } else {
             break;
         }
@@ -312,11 +315,16 @@ static void tell_of_ends(weft__supervisor *s)
 static void stop_all(weft__supervisor *s)
 {
     bool was_closing = s->fiber->is_closing;
+    s->is_over = true;
+    s->words = weft__error_ref(s->fiber->error); /* on_exit may have others */
     s->fiber->is_closing = true; /* nobody is restarted by hand, new children never run */
     for (;;) {
         tell_of_ends(s);
-        if (weft__list_is_empty(&s->wards))
-            break;
+        if (weft__list_is_empty(&s->wards)) {
+            if (!weft__wards_end_strays(s))
+                break;
+            continue; /* others may have come meanwhile */
+        }
         weft__ward *last = weft__ward_in_order(s->wards.prev);
         if (last->state == WEFT__WARD_RUNS)
             weft__ward_stop(last);
@@ -324,6 +332,8 @@ static void stop_all(weft__supervisor *s)
             weft__ward_forget(last); /* also one that will never end */
     }
     s->fiber->is_closing = was_closing;
+    weft__error_set(s->fiber, s->words);
+    s->words = NULL;
 }
 
 /* Start the children of the list. 0, or -errno with words. */
@@ -364,6 +374,8 @@ int weft_supervise(const weft_child *children, size_t n, const weft_supervise_op
         return weft_fail(-EINVAL, "the fiber supervises already");
     if (c->current->no_switch > 0 || (n > 0 && c->current->alarm))
         return (int)weft__refuse(c);
+    if (n > 0 && c->current->is_closing)
+        return weft_fail(-ECANCELED, "the fiber is ending: its children would never run");
     weft__supervisor s = {.cord = c, .fiber = c->current};
     set_options(&s, options);
     weft__wards_begin(&s, n == 0);

@@ -6,6 +6,7 @@
 
 #include "core/alarm.h"
 #include "core/end.h"
+#include "core/error.h"
 #include "core/report.h"
 
 #include <stdlib.h>
@@ -23,6 +24,8 @@ static const weft__wait_kind waits_wards = {"the children that it supervises",
                                             .leave = leave_wards};
 /* Told to stop, they are waited for whatever strikes the supervisor. */
 static const weft__wait_kind waits_stop = {"the end of", .is_for_fiber = true};
+
+static const weft__wait_kind waits_strays = {.name = "children that it has no memory for"};
 
 static weft__supervisor *supervisor_of(weft__keeper *k)
 {
@@ -68,14 +71,24 @@ static void end_stop(weft__ward *w, weft__ward_state state)
         weft__wake(s->cord, s->fiber, 0, WEFT__TAIL);
 }
 
+/* A child is gone that could not become a ward. */
+static void lose_stray(weft__supervisor *s)
+{
+    if (--s->strays == 0 && s->fiber->waits_in == &waits_strays)
+        weft__wake(s->cord, s->fiber, 0, WEFT__TAIL);
+}
+
 static bool ward_ended(weft__keeper *k, weft__fiber *f, weft_value value)
 {
-    (void)k;
     (void)value; /* the record has it */
     weft__ward *w = f->kept_as;
+    if (UNLIKELY(w == NULL)) {
+        lose_stray(supervisor_of(k));
+        return false;
+    }
     if (w->state == WEFT__WARD_STOPS) {
         end_stop(w, WEFT__WARD_HALTED);
-    } else if (f->is_stopped && f->is_shutdown) { /* made when all was over, it never ran */
+    } else if (w->supervisor->is_over && f->is_stopped && f->is_shutdown) { /* it never ran */
         weft__ward_set_state(w, WEFT__WARD_HALTED);
     } else {
         weft__ward_set_state(w, WEFT__WARD_ENDED);
@@ -88,6 +101,10 @@ static void ward_left(weft__keeper *k, weft__fiber *f)
 {
     weft__supervisor *s = supervisor_of(k);
     weft__ward *w = f->kept_as;
+    if (UNLIKELY(w == NULL)) {
+        lose_stray(s);
+        return;
+    }
     f->kept_as = NULL;
     w->fiber = NULL;
     weft__list_remove(&w->in_order);
@@ -111,9 +128,12 @@ static void is_due(weft__timer *timer)
 static void take(weft__supervisor *s, weft__fiber *f)
 {
     weft__ward *w = malloc(sizeof *w);
+    f->keeper = &s->keeper;
+    f->kept_as = w;
     if (w == NULL) { /* then all is over, for this one too */
         weft_cancel(f->id);
         s->lacks_memory = true;
+        s->strays++;
         call(s);
         return;
     }
@@ -126,8 +146,6 @@ static void take(weft__supervisor *s, weft__fiber *f)
     weft__list_init(&w->in_work);
     weft__list_insert(&s->wards, &w->in_order);
     s->active++;
-    f->keeper = &s->keeper;
-    f->kept_as = w;
 }
 
 /* Started again, by the supervisor or by hand. */
@@ -153,7 +171,7 @@ static void ward_joined(weft__keeper *k, weft__fiber *f)
 {
     if (f->keeper == NULL)
         take(supervisor_of(k), f);
-    else if (f->keeper == k && has_ended(f->kept_as))
+    else if (f->keeper == k && f->kept_as != NULL && has_ended(f->kept_as))
         note_start(f->kept_as);
 }
 
@@ -161,6 +179,8 @@ static bool ward_held(const weft__keeper *k, const weft__fiber *f)
 {
     const weft__supervisor *s = CONTAINER_OF(k, weft__supervisor, keeper);
     const weft__ward *w = f->kept_as;
+    if (w == NULL)
+        return false;
     return w->state == WEFT__WARD_STOPS || (w->state == WEFT__WARD_HALTED && s->stops != NULL);
 }
 
@@ -197,9 +217,40 @@ void weft__wards_begin(weft__supervisor *s, bool with_present)
             ward_joined(&s->keeper, weft__fiber_of_sibling(node));
 }
 
+static bool is_stray(const weft__supervisor *s, const weft__fiber *f)
+{
+    return f->keeper == &s->keeper && f->kept_as == NULL;
+}
+
+bool weft__wards_end_strays(weft__supervisor *s)
+{
+    if (LIKELY(s->strays == 0))
+        return false;
+    WEFT__LIST_FOR(node, &s->fiber->children) {
+        weft__fiber *f = weft__fiber_of_sibling(node);
+        if (is_stray(s, f)) {
+            weft__unpark(s->cord, f);
+            weft_cancel(f->id);
+        }
+    }
+    return weft__wait(s->cord, &waits_strays, NULL) != -EDEADLK;
+}
+
+/* They go on without us. */
+static void forget_strays(weft__supervisor *s)
+{
+    WEFT__LIST_FOR(node, &s->fiber->children) {
+        weft__fiber *f = weft__fiber_of_sibling(node);
+        if (is_stray(s, f))
+            f->keeper = NULL;
+    }
+}
+
 void weft__wards_end(weft__supervisor *s)
 {
     weft__fiber *self = s->fiber;
+    if (s->strays > 0)
+        forget_strays(s);
     if (s->claim.at != NULL)
         weft__claim_drop(&s->claim);
     self->nursery = NULL;
@@ -208,6 +259,7 @@ void weft__wards_end(weft__supervisor *s)
         weft__ward_forget(weft__ward_in_order(s->wards.next));
     weft__wards_free_gone(s);
     weft__intensity_free(&s->restarts);
+    weft__error_unref(s->words);
 }
 
 bool weft__wards_wait(weft__supervisor *s, int *struck)

@@ -48,12 +48,15 @@ struct weft__supervisor {
     weft__list concerned; /* to be stopped for a sibling's sake */
     weft__list absorbed;  /* of those: they had ended by themselves */
     weft__list gone;
-    size_t active;     /* wards that run or will run again */
-    weft__ward *stops; /* the one that is being stopped; NULL: none */
-    weft__timer grace; /* of its stop */
-    bool is_called;    /* woken because there is something to do */
-    bool has_to_start; /* all that are halted: what they waited for has been started by hand */
-    bool lacks_memory; /* there was none for a child that joined, which is not a ward */
+    size_t active;      /* wards that run or will run again */
+    weft__error *words; /* of why all is over; NULL: none, or it is not */
+    weft__ward *stops;  /* the one that is being stopped; NULL: none */
+    weft__timer grace;  /* of its stop */
+    bool is_over;       /* all are being stopped; who is made now never runs */
+    bool is_called;     /* woken because there is something to do */
+    bool has_to_start;  /* all that are halted: what they waited for has been started by hand */
+    bool lacks_memory;  /* there was none for a child that joined: it is kept, but no ward */
+    uint32_t strays;    /* such children that live */
     weft__intensity restarts;
 };
 
@@ -83,6 +86,12 @@ void weft__ward_undelay(weft__ward *w);
  * gone. -EDEADLK: it will never end.
  */
 int weft__ward_stop(weft__ward *w);
+
+/*
+ * End the children that could not become wards, and wait for that. False: there is none, or it will
+ * never end.
+ */
+bool weft__wards_end_strays(weft__supervisor *s);
 
 /* It is no ward any more; its record is given back if it has ended. Frees w. */
 void weft__ward_forget(weft__ward *w);
