@@ -89,7 +89,123 @@ START_TEST(monitoring_one_whose_end_is_being_told_of)
 }
 END_TEST
 
+static weft_fiber orphan;
+
+/* Takes its time to end. */
+static weft_value be_an_orphan(void *arg)
+{
+    (void)arg;
+    orphan = weft_self();
+    WEFT_SHIELD(INFINITY) {
+        weft_suspend();
+    }
+    return 0;
+}
+
+static weft_value leave_an_orphan(void *arg)
+{
+    (void)arg;
+    weft_spin(be_an_orphan, NULL);
+    weft_snooze();
+    return 0;
+}
+
+START_TEST(a_fiber_that_is_attached_while_it_ends_with_its_parent_keeps_nobody_waiting)
+{
+    plan p = {.children = {{"a", live, "a", .restart = WEFT_NEVER}}, .n = 1};
+    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber parent = weft_spin(leave_an_orphan, NULL);
+    let_run();
+    ck_assert_int_eq(weft_attach(orphan, supervisor), 0);
+    let_run();
+    weft_schedule(orphan, 0);
+    weft_schedule(id_of('a'), 1);
+    ck_assert_int_eq(weft_await(supervisor), 0);
+    ck_assert_int_eq(weft_await(parent), 0);
+}
+END_TEST
+
+static int exits;
+
+static void restart_and_wait(weft_fiber child, weft_value value, void *arg)
+{
+    (void)value;
+    (void)arg;
+    ck_assert_int_lt(++exits, 100000);
+    weft_restart(child);
+    WEFT_SHIELD(1) {
+        weft_snooze(); /* it ends again */
+        weft_snooze();
+    }
+}
+
+START_TEST(a_supervisor_whose_on_exit_settles_every_end_can_be_cancelled)
+{
+    plan p = {.children = {{"a", return_arg, NULL}}, .n = 1, .options.on_exit = restart_and_wait};
+    weft_fiber supervisor = weft_spin(follow, &p);
+    for (int i = 0; i < 50; i++)
+        weft_snooze();
+    ck_assert_int_gt(exits, 1);
+    weft_cancel(supervisor);
+    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+}
+END_TEST
+
+static void fail_too(weft_fiber child, weft_value value, void *arg)
+{
+    (void)child;
+    (void)arg;
+    if (value == -EPROTO)
+        ck_assert_words(-EPROTO, "broken");
+    weft_fail(-EPERM, "not the words that count");
+}
+
+static weft_value supervise_two(void *arg)
+{
+    (void)arg;
+    weft_spin(fail_with, as_arg(-EPROTO));
+    weft_spin(fail_with, as_arg(-EPROTO));
+    return weft_supervise(NULL, 0, &(weft_supervise_options){.on_exit = fail_too});
+}
+
+START_TEST(on_exit_has_the_words_of_the_error_and_its_own_do_not_replace_them)
+{
+    ck_assert_int_eq(weft_await(weft_spin(supervise_two, NULL)), -EPROTO);
+    ck_assert_words(-EPROTO, "broken");
+}
+END_TEST
+
+static weft_value await_for_ever(void *arg)
+{
+    weft_value value;
+    do
+        value = weft_await(arg_id(arg));
+    while (value != -ESRCH && value != -ECANCELED);
+    return value;
+}
+
+START_TEST(who_awaits_a_supervised_child_in_a_loop_does_not_keep_it_from_its_restart)
+{
+    plan p = {.children = {{"a", live, "a"}}, .n = 1, .options.backoff_s = TICK_S};
+    weft_fiber supervisor = weft_spin(follow, &p);
+    let_run();
+    weft_fiber watcher = weft_spin(await_for_ever, id_arg(id_of('a')));
+    let_run();
+    weft_schedule(id_of('a'), 1);
+    while (runs[0] < 2)
+        weft_sleep(TICK_S);
+    weft_cancel(supervisor);
+    ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
+    weft_cancel(watcher);
+    weft_await(watcher);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
+    &a_fiber_that_is_attached_while_it_ends_with_its_parent_keeps_nobody_waiting,
+    &a_supervisor_whose_on_exit_settles_every_end_can_be_cancelled,
+    &on_exit_has_the_words_of_the_error_and_its_own_do_not_replace_them,
+    &who_awaits_a_supervised_child_in_a_loop_does_not_keep_it_from_its_restart,
     &selecting_among_supervised_children_stops_the_others,
     &terminating_a_supervised_child_returns_0,
     &the_loser_of_a_select_is_still_there_for_its_monitor,
