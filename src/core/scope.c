@@ -38,7 +38,8 @@ static void reckon(weft__cord *c, weft__fiber *f)
     int64_t at_ns = WEFT__NEVER;
     for (const weft__scope *s = f->scope; s != NULL; s = s->outer)
         at_ns = s->at_ns < at_ns ? s->at_ns : at_ns;
-    set_timer(c, f, at_ns);
+    if (!weft__timer_is_armed(&f->deadline) || at_ns != f->deadline.deadline_ns)
+        set_timer(c, f, at_ns);
 }
 
 void weft__scope_over(weft__timer *timer)
@@ -67,10 +68,10 @@ static void set_deadline(weft__cord *c, weft__scope *s, double timeout_s)
 
 static void drop_deadline(weft__cord *c, weft__scope *s)
 {
-    bool was_first = s->at_ns != WEFT__NEVER && s->at_ns == s->fiber->deadline.deadline_ns;
+    if (s->at_ns == WEFT__NEVER)
+        return;
     s->at_ns = WEFT__NEVER;
-    if (was_first)
-        reckon(c, s->fiber);
+    reckon(c, s->fiber); /* the timer may be for an earlier time that the scope once had */
 }
 
 static int open_scope(weft_scope *scope, double timeout_s, bool is_shield)
