@@ -477,7 +477,7 @@ static weft_value cancel_and_restart(void *arg)
 
 START_TEST(a_restart_does_not_keep_a_cancelled_group_open)
 {
-    weft_fiber restarter, member;
+    weft_fiber restarter = 0, member = 0;
     int rc = 1;
     WEFT_GROUP(g, rc) {
         member = weft_group_spin(&g, suspend, NULL);
