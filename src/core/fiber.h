@@ -92,11 +92,11 @@ struct weft__fiber {
 
     weft_fiber id; /* 0: the record is free */
     uint32_t slot;
+    uint32_t arg_room; /* bytes at the top of the stack that hold a copy of arg */
     weft_fn *fn;
     void *arg;
     weft__stack stack;
     size_t stack_bytes; /* as asked for */
-    uint32_t arg_room;  /* bytes at the top of the stack that hold a copy of arg */
 
     /* The tree. */
     weft__fiber *parent;     /* NULL: a main fiber */
@@ -113,6 +113,7 @@ struct weft__fiber {
     void *kept_as;           /* the keeper's own */
     weft__claim *monitors;   /* told of its end by a message; NULL: nobody */
     uint32_t awaits_left;    /* once it has ended: as often it can be awaited */
+    uint32_t claim_run;      /* how often what this record held lapsed; never set back */
 
     /* Errors and cancellation. */
     weft__error *error;       /* the last one; NULL: none */
@@ -139,7 +140,6 @@ struct weft__fiber {
 
     struct weft__mailbox *mailbox; /* NULL: nobody has told it anything yet */
     weft__claim *claims;           /* what it holds; NULL: nothing */
-    uint32_t claim_run;            /* how often what this record held lapsed; never set back */
 
     weft__extras *extras; /* NULL: none */
     int64_t cpu_ns;
