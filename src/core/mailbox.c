@@ -131,9 +131,7 @@ weft_value weft_try_receive(void)
     if (c == NULL)
         return -ENOMEM;
     weft__mailbox *m = c->current->mailbox;
-    weft_value value;
-    int rc = m != NULL ? weft__passage_take(c, &m->passage, &value) : -EAGAIN;
-    return rc == 0 ? value : rc;
+    return m != NULL ? weft__passage_take_value(c, &m->passage) : -EAGAIN;
 }
 
 /* Before anyone has told it anything. */

@@ -81,9 +81,7 @@ int weft_queue_try_unshift(weft_queue *queue, weft_value value)
 
 weft_value weft_queue_try_shift(weft_queue *queue)
 {
-    weft_value value;
-    int rc = weft__passage_take(weft__cord_self, &queue->passage, &value);
-    return rc == 0 ? value : rc;
+    return weft__passage_take_value(weft__cord_self, &queue->passage);
 }
 
 weft_value weft_queue_shift(weft_queue *queue)
@@ -91,10 +89,8 @@ weft_value weft_queue_shift(weft_queue *queue)
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return -ENOMEM;
-    weft_value value;
-    int rc = weft__passage_take(c, &queue->passage, &value);
-    if (rc != -EAGAIN)
-        return rc == 0 ? value : rc;
+    if (weft__passage_can_take(&queue->passage))
+        return weft__passage_take_value(c, &queue->passage);
     if (UNLIKELY(c->current->alarm))
         return weft__refuse(c);
     return weft__passage_wait_take(c, &queue->passage, &waits_shift);
