@@ -9,6 +9,7 @@
 #define WEFT_H
 
 #include <weft/chan.h>
+#include <weft/cord.h>
 #include <weft/debug.h>
 #include <weft/error.h>
 #include <weft/fiber.h>

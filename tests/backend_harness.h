@@ -25,7 +25,7 @@ static int done_count;
 static inline void set_up(void)
 {
     const char *why;
-    ck_assert_int_eq(weft__backend_open(&backend, &why), 0);
+    ck_assert_int_eq(weft__backend_open(&backend, NULL, &why), 0);
     type = backend->type;
     ck_assert_str_eq(type->name, getenv("WEFT_BACKEND"));
     done_count = 0;

@@ -442,7 +442,7 @@ static void end_other(other *o)
 {
     sem_post(&o->may_end);
     pthread_join(o->thread, NULL);
-    while (weft__threads_are_others())
+    while (weft__threads_are_others(1))
         sched_yield();
 }
 
@@ -451,23 +451,23 @@ START_TEST(idle_threads_of_the_pool_and_of_io_uring_are_no_others)
 #ifdef WEFT__TSAN
     return; /* in a child of fork it starts a second thread of its own with the first of ours */
 #endif
-    ck_assert(!weft__threads_are_others());
+    ck_assert(!weft__threads_are_others(1));
     fake *f = fake_open();
     static trial t[3];
     for (int i = 0; i < 3; i++)
         submit_call(f, &t[i], NULL);
     for (int i = 0; i < 3; i++)
         wait_for(&t[i].begun);
-    ck_assert(weft__threads_are_others()); /* a function of the program may send something */
+    ck_assert(weft__threads_are_others(1)); /* a function of the program may send something */
     for (int i = 0; i < 3; i++)
         let_end(f, &t[i]);
-    while (weft__threads_are_others()) /* a thread is idle a moment after its call was collected */
+    while (weft__threads_are_others(1)) /* a thread is idle a moment after its call was collected */
         sched_yield();
     other ring, plain;
     start_other(&ring, "iou-wrk-4711");
-    ck_assert(!weft__threads_are_others());
+    ck_assert(!weft__threads_are_others(1));
     start_other(&plain, NULL);
-    ck_assert(weft__threads_are_others());
+    ck_assert(weft__threads_are_others(1));
     end_other(&plain);
     sem_post(&ring.may_end);
     pthread_join(ring.thread, NULL);

@@ -208,6 +208,13 @@ typedef struct weft__backend_type {
     /* From any thread: make a poll that waits, or the next one, return. */
     void (*wake)(weft__backend *b);
 
+    /*
+     * The same to another backend of the same type, by the thread that b belongs to; NULL where the
+     * kernel has nothing better than wake. False: wake is to be called. If it gets lost, lost(tag)
+     * is called later.
+     */
+    bool (*message)(weft__backend *b, weft__backend *to, uint32_t tag);
+
     /* Close a descriptor, after ending what is pending on it with -EBADF. 0 or -errno. */
     int (*close_fd)(weft__backend *b, int fd);
 
@@ -268,8 +275,9 @@ typedef struct weft__backend_type {
 /* The head of every backend's own struct. */
 struct weft__backend {
     const weft__backend_type *type;
-    size_t pending;        /* operations that are waiting */
-    weft__finished pooled; /* what the pool has done for it */
+    size_t pending;             /* operations that are waiting */
+    weft__finished pooled;      /* what the pool has done for it */
+    void (*lost)(uint32_t tag); /* see message; the cord's to set */
 };
 
 /*
@@ -291,10 +299,13 @@ extern const weft__backend_type weft__backend_ev, weft__backend_ev_epoll, weft__
 extern const weft__backend_type weft__backend_sim;
 
 /*
- * Open the backend that WEFT_BACKEND names, else the best that works here. One that does not work,
- * or a name that is unknown, falls back to the next best. *why gets a sentence on the choice, which
- * stays. 0, or -errno if none could be opened.
+ * Open the backend that name (NULL: WEFT_BACKEND) names, else the best that works here. One that
+ * does not work, or a name that is unknown, falls back to the next best. *why gets a sentence on
+ * the choice, which stays. 0, or -errno if none could be opened.
  */
-int weft__backend_open(weft__backend **out, const char **why);
+int weft__backend_open(weft__backend **out, const char *name, const char **why);
+
+/* The name, in memory that stays, if a backend of that name is built in; else NULL. */
+const char *weft__backend_known(const char *name);
 
 #endif

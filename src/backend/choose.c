@@ -67,9 +67,17 @@ static int open_best(weft__backend **out, const char **why)
     return first_rc;
 }
 
-int weft__backend_open(weft__backend **out, const char **why)
+const char *weft__backend_known(const char *name)
 {
-    const char *name = getenv("WEFT_BACKEND");
+    const weft__backend_type *type = find(name);
+    return type != NULL ? type->name : NULL;
+}
+
+int weft__backend_open(weft__backend **out, const char *name, const char **why)
+{
+    bool is_asked_for = name != NULL;
+    if (!is_asked_for)
+        name = getenv("WEFT_BACKEND");
     if (name == NULL || *name == '\0') {
         *why = "it is the best one built in";
         return open_best(out, why);
@@ -80,7 +88,7 @@ int weft__backend_open(weft__backend **out, const char **why)
         *why = "WEFT_BACKEND names none that is built in; this is the best one";
         return open_best(out, why);
     }
-    *why = "WEFT_BACKEND names it";
+    *why = is_asked_for ? "it was asked for" : "WEFT_BACKEND names it";
     int rc = named->open(out);
     if (rc == 0 || named == &weft__backend_sim)
         return rc;

@@ -41,9 +41,9 @@ static unsigned count_ring_threads(void)
     return count;
 }
 
-bool weft__threads_are_others(void)
+bool weft__threads_are_others(unsigned cords)
 {
-    unsigned own = 1 + WEFT__SANITIZER_THREADS + weft__pool_freeze();
+    unsigned own = cords + WEFT__SANITIZER_THREADS + weft__pool_freeze();
     struct stat task; /* a folder has a link from each of its folders, and two of its own */
     bool are_others = stat(FOLDER, &task) < 0 ||
                       (task.st_nlink > 2 + own && task.st_nlink > 2 + own + count_ring_threads());

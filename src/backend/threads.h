@@ -5,9 +5,9 @@
 #include <stdbool.h>
 
 /*
- * Is there any thread but this one, threads aside that only work for us: the pool's, io_uring's,
- * a sanitizer's? True if that cannot be found out.
+ * Are there more threads than these that run fibers, threads aside that only work for us: the
+ * pool's, io_uring's, a sanitizer's? True if that cannot be found out.
  */
-bool weft__threads_are_others(void);
+bool weft__threads_are_others(unsigned cords);
 
 #endif

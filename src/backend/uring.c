@@ -42,6 +42,10 @@ static void handle(weft__uring *b, const weft__completion *c)
     case WEFT__KEY_CANCEL:
         b->must_ask_again |= c->result == -ENOENT;
         break;
+    case WEFT__KEY_MESSAGE:
+        if (c->result < 0)
+            b->base.lost((uint32_t)(c->key >> WEFT__KEY_TAG_SHIFT));
+        break;
     }
 }
 
@@ -184,6 +188,26 @@ static void uring_wake(weft__backend *base)
     (void)!TEMP_FAILURE_RETRY(write(weft__uring_of(base)->wake_fd, &one, sizeof one));
 }
 
+/*
+ * A completion in the other ring, posted by this one: cheaper than an event counter, which the
+ * other one reads by an operation that has to be started again each time. It goes at once, with all
+ * that is entered: the sender may compute for long before it polls.
+ */
+static bool uring_message(weft__backend *base, weft__backend *to, uint32_t tag)
+{
+    weft__uring *b = weft__uring_of(base);
+    bool can = b->abilities.opcodes >> IORING_OP_MSG_RING & 1 &&
+               b->abilities.features & IORING_FEAT_CQE_SKIP;
+    struct io_uring_sqe *sqe = can ? weft__uring_entry(b) : NULL;
+    if (sqe == NULL)
+        return false;
+    io_uring_prep_msg_ring(sqe, weft__uring_of(to)->ring.ring_fd, 0, WEFT__KEY_MESSAGE, 0);
+    sqe->user_data = (uint64_t)tag << WEFT__KEY_TAG_SHIFT | WEFT__KEY_MESSAGE;
+    sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+    /* Left behind, it goes later, to whoever has that ring by then: no harm, but too late. */
+    return io_uring_submit(&b->ring) >= 0 && io_uring_sq_ready(&b->ring) == 0;
+}
+
 static void forget_fd(weft__backend *base, int fd)
 {
     weft__uring_forget(weft__uring_of(base), fd);
@@ -273,6 +297,7 @@ const weft__backend_type weft__backend_uring = {
     .cancel = weft__uring_cancel,
     .poll = uring_poll,
     .wake = uring_wake,
+    .message = uring_message,
     .close_fd = weft__uring_close_fd,
     .many_open = weft__uring_many_open,
     .many_next = weft__uring_many_next,

@@ -128,9 +128,11 @@ typedef enum weft__key_kind {
     WEFT__KEY_CANCEL,
     WEFT__KEY_WAKE,
     WEFT__KEY_MANY,
+    WEFT__KEY_MESSAGE, /* from another ring; or one of ours that got lost, and its tag */
 } weft__key_kind;
 
 #define WEFT__KEY_KIND_MASK 7
+#define WEFT__KEY_TAG_SHIFT 3
 
 static inline uint64_t weft__key_make(weft__uring *b, const void *object, weft__key_kind kind)
 {

@@ -141,7 +141,6 @@ static int send_parcel(weft_fiber fiber, weft_value value)
 
 int weft__tell_abroad(weft_fiber fiber, weft_value value)
 {
-    if (weft__cord_is_bounded(weft__fiber_cord(fiber)))
-        return send_parcel(fiber, value);
-    return weft__cord_send(fiber, value, deliver_message);
+    int rc = weft__cord_send(fiber, value, deliver_message, true);
+    return rc == -EAGAIN ? send_parcel(fiber, value) : rc;
 }

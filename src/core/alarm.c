@@ -38,6 +38,11 @@ static bool is_struck_once(const weft__fiber *f)
     return f->raised != NULL || f->raised_code != 0;
 }
 
+bool weft__alarm_is_stop(const weft__fiber *f)
+{
+    return f->is_stopped && judge_scopes(f) == OPEN;
+}
+
 void weft__alarm_update(weft__fiber *f)
 {
     verdict v = judge_scopes(f);

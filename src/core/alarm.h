@@ -22,6 +22,9 @@ void weft__alarm_raise(weft__cord *c, weft__fiber *f, weft__where where);
  */
 weft_value weft__alarm_take(weft__fiber *f);
 
+/* Is the alarm set because the fiber is being stopped, and not only for a scope of its? */
+bool weft__alarm_is_stop(const weft__fiber *f);
+
 /* A blocking call of the current fiber, whose alarm is set, fails with this. */
 weft_value weft__refuse(weft__cord *c);
 

@@ -148,7 +148,7 @@ int weft_schedule(weft_fiber fiber, weft_value value)
 {
     weft__cord *c = weft__cord_self; /* a thread that only sends need not become a cord */
     if (c == NULL || (fiber != 0 && weft__fiber_cord(fiber) != c->index))
-        return weft__cord_send(fiber, value, schedule_by_letter);
+        return weft__cord_send(fiber, value, schedule_by_letter, false);
     weft__fiber *f = weft__fiber_find(c, fiber);
     if (f == NULL || f->phase == WEFT__ENDED)
         return -ESRCH;

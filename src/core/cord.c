@@ -1,307 +1,423 @@
 /*
- * Threads that run fibers: how a thread becomes a cord and stops being one, how other threads reach
- * it, and what happens to its fibers when the process ends.
+ * Threads that are started as cords: their beginning, who cancels and joins them, and their end, if
+ * need be with the process. What others send them meanwhile is errand.c's.
  */
-#include "core/cord.h"
+#include <weft/cord.h>
 
-#include "backend/threads.h"
+#include "core/tenure.h"
+
+#include "core/alarm.h"
 #include "core/end.h"
-#include "core/overflow.h"
+#include "core/port.h"
 #include "core/report.h"
 
-#include <weft/version.h>
-
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <string.h>
+#include <time.h>
 
-#define CORDS_MAX (1u << WEFT__CORDS_BITS)
+#define TENURES_MAX (1u << WEFT__CORDS_BITS)
 
-__thread weft__cord *weft__cord_self;
-
-/* The C++ runtime's, where the program has one. */
-extern void *__cxa_get_globals(void) __attribute__((weak));
-
-/*
- * All cords, by index. A serial goes on where the last cord with that index ended: its ids stay
- * unique.
- */
 static struct {
     pthread_mutex_t lock;
-    weft__cord *cords[CORDS_MAX];
-    uint32_t serials[CORDS_MAX];
-} registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_cond_t ended; /* one of them has */
+    weft__tenure *at[TENURES_MAX];
+} tenures = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, {NULL}};
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t thread_key;
-static int set_up_error; /* of what is done once; 0: none */
-static pid_t owner;      /* the process that did it; a child of it by fork has only copies */
-
-static bool find_overflown(const void *address, weft__overflow_facts *out)
+/* The lock is held. NULL: it is gone, or was never started. */
+static weft__tenure *find(weft_cord cord)
 {
-    const weft__cord *c = weft__cord_self;
-    if (c == NULL || c->current->stack.low == NULL)
-        return false;
-    const weft__fiber *f = c->current;
-    if (!weft__stack_guards(&f->stack, address))
-        return false;
-    *out = (weft__overflow_facts){f->id, f->name, (void *)f->fn, weft__stack_slot_bytes(&f->stack)};
+    weft__tenure *t = tenures.at[weft__fiber_cord(cord)];
+    return t != NULL && t->id == cord ? t : NULL;
+}
+
+/* Why there is none: a thread that runs fibers, but was not started, or nothing. */
+static int missing(weft_cord cord)
+{
+    const weft__cord *self = weft__cord_self;
+    uint32_t index = weft__fiber_cord(cord);
+    weft__cord *c = cord != 0 ? weft__port_visit(index) : NULL;
+    bool is_there = c != NULL && c->main->id == cord;
+    if (c != NULL)
+        weft__port_leave(index);
+    if (!is_there)
+        return -ESRCH;
+    if (self != NULL && self->index == index)
+        return -EDEADLK;
+    return weft_fail(-EINVAL, "a thread that was not started by weft_cord_start");
+}
+
+/*
+ * The thread's life.
+ */
+
+/* Nobody has given it a function: it is there for what others send. */
+static weft_value serve(void)
+{
+    return weft_suspend();
+}
+
+static weft_value work(weft__tenure *t)
+{
+    weft__cord_read_inbox(t->cord);
+    if (t->cord->main->is_stopped) /* before it has begun */
+        return -ECANCELED;
+    return t->fn != NULL ? t->fn(t->arg) : serve();
+}
+
+static void *run(void *arg)
+{
+    weft__tenure *t = arg;
+    if (t->name[0] != '\0') {
+        char name[16]; /* the kernel's limit */
+        strncpy(name, t->name, sizeof name - 1);
+        name[sizeof name - 1] = '\0';
+        pthread_setname_np(pthread_self(), name);
+    }
+    weft__cord_settle(t->cord, t->backend);
+    t->value = -ECANCELED; /* unless the function returns */
+    t->value = work(t);
+    weft__cord_close(t->cord);
+    return NULL;
+}
+
+/* 0 or -errno. */
+static int create_thread(weft__tenure *t, int cpu)
+{
+    pthread_attr_t attributes;
+    int rc = pthread_attr_init(&attributes);
+    if (rc != 0)
+        return -rc;
+    if (cpu > 0) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET((unsigned)cpu - 1, &set);
+        rc = pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
+    }
+    if (rc == 0)
+        rc = pthread_create(&t->thread, &attributes, run, t);
+    pthread_attr_destroy(&attributes);
+    return -rc;
+}
+
+static void note(weft_cord id, weft__tenure *t)
+{
+    pthread_mutex_lock(&tenures.lock);
+    tenures.at[weft__fiber_cord(id)] = t;
+    pthread_mutex_unlock(&tenures.lock);
+}
+
+/* 0 or -errno. */
+static int begin(weft__tenure *t, int cpu, weft_cord *out)
+{
+    t->cord = weft__cord_new();
+    if (t->cord == NULL)
+        return -EAGAIN;
+    t->cord->tenure = t;
+    *out = t->id = t->cord->main->id;
+    if (t->name[0] != '\0')
+        memcpy(t->cord->main->name, t->name, sizeof t->name);
+    weft__list_init(&t->joiners);
+    note(t->id, t);
+    int rc = create_thread(t, cpu);
+    if (rc < 0) {
+        note(t->id, NULL);
+        weft__cord_free(t->cord);
+    }
+    return rc;
+}
+
+static int check(const weft_cord_options *o)
+{
+    if (o->cpu < 0 || o->cpu > CPU_SETSIZE)
+        return weft_fail(-EINVAL, "there is no CPU %d; they are counted from 1", o->cpu);
+    if (o->backend != NULL && weft__backend_known(o->backend) == NULL)
+        return weft_fail(-EINVAL, "no backend '%s' is built in", o->backend);
+    return 0;
+}
+
+weft_cord weft_cord_start(weft_fn *fn, void *arg, const weft_cord_options *options)
+{
+    const weft_cord_options *o = options != NULL ? options : &(weft_cord_options){0};
+    if (check(o) < 0)
+        return 0;
+    weft__tenure *t = calloc(1, sizeof *t);
+    if (t == NULL) {
+        weft_fail(-ENOMEM, "no memory for another thread");
+        return 0;
+    }
+    t->fn = fn;
+    t->arg = arg;
+    t->backend = o->backend != NULL ? weft__backend_known(o->backend) : NULL;
+    if (o->name != NULL)
+        strncpy(t->name, o->name, sizeof t->name - 1);
+    weft_cord id = 0;
+    int rc = begin(t, o->cpu, &id);
+    if (rc == 0)
+        return id;
+    weft_fail(rc, "a thread cannot be started");
+    free(t);
+    return 0;
+}
+
+/*
+ * Cancelling.
+ */
+
+static void deliver_cancel(weft__cord *c, weft__letter *l)
+{
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
+    if (f != NULL && f->phase != WEFT__ENDING)
+        weft__fiber_end(c, f, -ECANCELED, WEFT__END_AS_TOLD);
+}
+
+/* The lock is held. */
+static void cancel(weft__tenure *t)
+{
+    if (t->is_cancelled || t->has_ended)
+        return;
+    t->is_cancelled = true;
+    t->cancel = (weft__letter){NULL, deliver_cancel, t->id, 0};
+    (void)weft__cord_post(&t->cancel); /* too late: it ends by itself */
+}
+
+int weft_cord_cancel(weft_cord cord)
+{
+    pthread_mutex_lock(&tenures.lock);
+    weft__tenure *t = find(cord);
+    bool is_running = t != NULL && !t->has_ended;
+    if (is_running)
+        cancel(t);
+    pthread_mutex_unlock(&tenures.lock);
+    if (is_running)
+        return 0;
+    return t != NULL ? -ESRCH : missing(cord);
+}
+
+/*
+ * Joining.
+ */
+
+/*
+ * Someone who waits for the end. In memory of its own: a fiber whose frames are never returned to,
+ * because its thread ends, leaves the letter that is on its way to it.
+ */
+typedef struct joiner {
+    weft__list link; /* in the tenure's, under the lock; empty: it has been told */
+    weft__letter letter;
+    weft__tenure *tenure;
+    weft__error *words; /* for this one; NULL: none */
+} joiner;
+
+/* Nobody wants it any more. may_wait: for the last steps of its thread. */
+static void reap(weft__tenure *t, bool may_wait)
+{
+    if (may_wait)
+        pthread_join(t->thread, NULL);
+    else
+        pthread_detach(t->thread);
+    weft__port_free(weft__fiber_cord(t->id));
+    weft__error_unref(t->words);
+    free(t);
+}
+
+/* One who was told is done with it; the last one clears up. */
+static void let_go(weft__tenure *t, bool may_wait)
+{
+    pthread_mutex_lock(&tenures.lock);
+    bool was_last = --t->told == 0;
+    if (was_last)
+        tenures.at[weft__fiber_cord(t->id)] = NULL;
+    pthread_mutex_unlock(&tenures.lock);
+    if (was_last)
+        reap(t, may_wait);
+}
+
+static void drop(joiner *j)
+{
+    let_go(j->tenure, false);
+    weft__error_unref(j->words);
+    free(j);
+}
+
+static bool leave_cord(weft__fiber *f);
+
+static const weft__wait_kind waits_cord = {"the end of a thread", .leave = leave_cord};
+static const weft__wait_kind waits_for_good = {.name = "the end of a thread, whatever happens"};
+
+static void deliver_end(weft__cord *c, weft__letter *l)
+{
+    joiner *j = CONTAINER_OF(l, joiner, letter);
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
+    bool is_awaited = f != NULL && f->wait_object == j &&
+                      (f->waits_in == &waits_cord || f->waits_in == &waits_for_good);
+    if (is_awaited)
+        weft__wake(c, f, weft__settle(f, l->value), WEFT__TAIL);
+    else
+        drop(j);
+}
+
+/*
+ * A caller that is being stopped passes it on and waits; anything else that cuts the wait short
+ * ends only the wait. One that has been told is woken in a moment.
+ */
+static bool leave_cord(weft__fiber *f)
+{
+    joiner *j = f->wait_object;
+    bool is_stop = weft__alarm_is_stop(f);
+    pthread_mutex_lock(&tenures.lock);
+    bool is_out = !is_stop && !weft__list_is_empty(&j->link);
+    if (is_out)
+        weft__list_remove(&j->link);
+    else if (is_stop)
+        cancel(j->tenure);
+    pthread_mutex_unlock(&tenures.lock);
+    f->waits_in = &waits_for_good;
+    if (is_out) {
+        f->wait_object = NULL;
+        free(j);
+    }
+    return is_out;
+}
+
+/* The lock is held. */
+static void tell(weft__tenure *t, joiner *j)
+{
+    t->told++;
+    weft__list_remove(&j->link);
+    j->words = weft__error_clone(t->words);
+    j->letter.value = t->value;
+    if (weft__cord_post(&j->letter) == 0)
+        return;
+    t->told--; /* its thread has ended, and did not get to leave */
+    weft__error_unref(j->words);
+    free(j);
+}
+
+void weft__tenure_settle(weft__tenure *t, weft__cord *c)
+{
+    t->value = weft__cord_end(c, t->value, &t->words);
+}
+
+void weft__tenure_end(weft__tenure *t)
+{
+    pthread_mutex_lock(&tenures.lock);
+    t->has_ended = true;
+    while (!weft__list_is_empty(&t->joiners))
+        tell(t, CONTAINER_OF(t->joiners.next, joiner, link));
+    pthread_cond_broadcast(&tenures.ended);
+    pthread_mutex_unlock(&tenures.lock);
+}
+
+/* What came of it, for the current fiber. */
+static weft_value take(weft__cord *c, weft__tenure *t, weft_value value, weft__error *words)
+{
+    let_go(t, true);
+    if (weft_is_error(value))
+        weft__error_set(c->current, words);
+    else
+        weft__error_unref(words);
+    return value;
+}
+
+/* The lock is held; it gives it up. j is the caller's if it does not wait. */
+static weft_value wait_for(weft__cord *c, weft__tenure *t, joiner *j)
+{
+    weft__fiber *f = c->current;
+    bool is_stop = f->alarm && weft__alarm_is_stop(f);
+    *j = (joiner){.letter = {NULL, deliver_end, f->id, 0}, .tenure = t};
+    weft__list_insert(&t->joiners, &j->link);
+    if (is_stop)
+        cancel(t);
+    pthread_mutex_unlock(&tenures.lock);
+    weft_value value = weft__wait(c, is_stop ? &waits_for_good : &waits_cord, j);
+    if (f->wait_object != j)
+        return value; /* it has left */
+    weft__error *words = j->words;
+    free(j);
+    return take(c, t, value, words);
+}
+
+weft_value weft_cord_join(weft_cord cord)
+{
+    weft__cord *c = weft__cord_here();
+    joiner *j = c != NULL ? malloc(sizeof *j) : NULL;
+    if (j == NULL)
+        return -ENOMEM;
+    pthread_mutex_lock(&tenures.lock);
+    weft__tenure *t = find(cord);
+    bool may_wait = t != NULL && !t->has_ended && t->id != c->main->id &&
+                    (!c->current->alarm || weft__alarm_is_stop(c->current));
+    if (may_wait)
+        return wait_for(c, t, j);
+    bool has_ended = t != NULL && t->has_ended;
+    weft_value value = has_ended ? t->value : 0;
+    weft__error *words = has_ended ? weft__error_clone(t->words) : NULL;
+    if (has_ended)
+        t->told++;
+    pthread_mutex_unlock(&tenures.lock);
+    free(j);
+    if (has_ended)
+        return take(c, t, value, words);
+    if (t == NULL)
+        return missing(cord);
+    return cord == c->main->id ? -EDEADLK : weft__refuse(c);
+}
+
+/*
+ * The end of the process.
+ */
+
+void weft__tenures_cancel(const weft__tenure *except)
+{
+    pthread_mutex_lock(&tenures.lock);
+    for (uint32_t i = 0; i < TENURES_MAX; i++)
+        if (tenures.at[i] != NULL && tenures.at[i] != except)
+            cancel(tenures.at[i]);
+    pthread_mutex_unlock(&tenures.lock);
+}
+
+/* The lock is held, and given up meanwhile. False: it is late, and one of them has not ended. */
+static bool wait_at(uint32_t i, const weft__tenure *except, const struct timespec *until)
+{
+    const weft__tenure *t; /* others may join it meanwhile, and it is gone */
+    while ((t = tenures.at[i]) != NULL && t != except && !t->has_ended)
+        if (pthread_cond_clockwait(&tenures.ended, &tenures.lock, CLOCK_MONOTONIC, until) != 0)
+            return false;
     return true;
 }
 
-/* The first index that is free, or CORDS_MAX. The lock is held. */
-static uint32_t free_index(void)
+/* Nobody has asked what came of it. */
+static bool has_failed_unseen(const weft__tenure *t)
 {
-    uint32_t i = 0;
-    while (i < CORDS_MAX && registry.cords[i] != NULL)
-        i++;
-    return i;
+    bool was_asked_for = t->is_cancelled && t->value == -ECANCELED;
+    return t->has_ended && t->told == 0 && weft_is_error(t->value) && !was_asked_for;
 }
 
-static int enter_registry(weft__cord *c)
+bool weft__tenures_wait(const weft__tenure *except)
 {
-    pthread_mutex_lock(&registry.lock);
-    uint32_t i = free_index();
-    if (i < CORDS_MAX) {
-        registry.cords[i] = c;
-        c->index = i;
-        c->serial = registry.serials[i];
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += WEFT__EXIT_GRACE_S;
+    bool have_failed = false;
+    pthread_mutex_lock(&tenures.lock);
+    for (uint32_t i = 0; i < TENURES_MAX; i++) {
+        bool has_ended = wait_at(i, except, &until);
+        const weft__tenure *t = tenures.at[i];
+        if (t == NULL || t == except)
+            continue;
+        if (!has_ended)
+            weft__report("thread #%llu '%s' would not end with the process",
+                         (unsigned long long)t->id, t->name);
+        if (has_failed_unseen(t)) {
+            weft__report_unhandled(t->words, (int)t->value);
+            have_failed = true;
+        }
     }
-    pthread_mutex_unlock(&registry.lock);
-    return i < CORDS_MAX ? 0 : -EAGAIN;
+    pthread_mutex_unlock(&tenures.lock);
+    return have_failed;
 }
 
-static void leave_registry(weft__cord *c)
+weft_cord weft_cord_self(void)
 {
-    pthread_mutex_lock(&registry.lock);
-    registry.cords[c->index] = NULL;
-    registry.serials[c->index] = c->serial;
-    pthread_mutex_unlock(&registry.lock);
-}
-
-/* Deliver what is in the inbox, the oldest first. here is NULL if the cord is no more. */
-static void deliver_all(weft__cord *c, weft__cord *here)
-{
-    weft__letter *newest = atomic_exchange_explicit(&c->inbox, NULL, memory_order_acquire);
-    weft__letter *oldest = NULL;
-    while (newest != NULL) {
-        weft__letter *next = newest->next;
-        newest->next = oldest;
-        oldest = newest;
-        newest = next;
-    }
-    while (oldest != NULL) {
-        weft__letter *next = oldest->next;
-        oldest->deliver(here, oldest);
-        oldest = next;
-    }
-}
-
-static void free_cord(weft__cord *c)
-{
-    for (uint32_t i = 0; i < c->chunks_count; i++)
-        free(c->chunks[i]);
-    free(c->chunks);
-    deliver_all(c, NULL);
-    weft__runqueue_close(&c->runqueue);
-    weft__stack_pool_close(&c->stacks);
-    if (c->backend != NULL)
-        c->backend->type->close(c->backend);
-    weft__overflow_thread_close(&c->overflow);
-    free(c);
-}
-
-/* A thread ends: so do its fibers. */
-static void close_thread(void *arg)
-{
-    weft__cord *c = arg;
-    int code = weft__cord_end_fibers(c);
-    if (code != 0)
-        weft__report_unhandled(c->main->error, code);
-    weft__error_set(c->main, NULL);
-    weft__error_drop_queue(c->main);
-    leave_registry(c);
-    weft__cord_self = NULL;
-    free_cord(c);
-}
-
-/*
- * The process ends: main returned, or some fiber called exit. An error that nobody handled must not
- * look like success.
- */
-static void close_process(int status, void *arg)
-{
-    (void)arg;
-    weft__cord *c = weft__cord_self;
-    if (c == NULL || getpid() != owner)
-        return;
-    int code = weft__cord_end_fibers(c);
-    const weft__error *e = c->main->error;
-    if (code == 0) {
-        bool has_climbed = e != NULL && e->path_count > 0;
-        if (status != 0 && has_climbed && e->path[e->path_count - 1] == c->main->id)
-            weft__report_last(e, status);
-        return;
-    }
-    weft__report_unhandled(e, code);
-    if (status == 0) {
-        fflush(NULL);
-        _exit(EXIT_FAILURE);
-    }
-}
-
-/* Nobody else may hold the lock while the process forks: in the child nobody would release it. */
-static void lock_registry(void)
-{
-    pthread_mutex_lock(&registry.lock);
-}
-
-static void unlock_registry(void)
-{
-    pthread_mutex_unlock(&registry.lock);
-}
-
-static void set_up_process(void)
-{
-    owner = getpid();
-    set_up_error = pthread_key_create(&thread_key, close_thread);
-    if (set_up_error == 0 && on_exit(close_process, NULL) != 0)
-        set_up_error = ENOMEM;
-    if (set_up_error == 0)
-        set_up_error = pthread_atfork(lock_registry, unlock_registry, unlock_registry);
-    weft__overflow_install(find_overflown);
-}
-
-void weft__cord_open_backend(weft__cord *c)
-{
-    weft__backend *b;
-    int rc = weft__backend_open(&b, &c->backend_why);
-    if (rc < 0) {
-        weft__backend_none_open(&c->no_backend, rc);
-        b = &c->no_backend.base;
-    }
-    pthread_mutex_lock(&registry.lock); /* others wake the cord through it */
-    c->backend = b;
-    pthread_mutex_unlock(&registry.lock);
-    uint64_t random;
-    c->is_shuffled =
-        c->backend->type->choose != NULL && c->backend->type->choose(c->backend, &random);
-}
-
-static int fill_cord(weft__cord *c)
-{
-    weft__list_init(&c->warm);
-    weft__list_init(&c->bare);
-    weft__stack_pool_init(&c->stacks);
-    c->slice = (weft__slice){WEFT__SLICE_WARN_S, WEFT__SLICE_FAIL_S};
-    int rc = weft__runqueue_init(&c->runqueue);
-    if (rc == 0)
-        rc = weft__cord_add_chunk(c);
-    return rc;
-}
-
-static void begin_time(weft__cord *c)
-{
-    weft__wheel_init(&c->wheel, weft__cord_now(c));
-    c->turned_ns = c->polled_ns = c->now_ns;
-    c->turn_switches = WEFT__TURN_SWITCHES_MAX;
-    c->turn_span = c->turn_left = c->is_shuffled ? 1 : c->turn_switches;
-}
-
-COLD weft__cord *weft__cord_adopt(void)
-{
-    pthread_once(&once, set_up_process);
-    weft__cord *c = set_up_error == 0 ? calloc(1, sizeof *c) : NULL;
-    if (c == NULL)
-        return NULL;
-    if (fill_cord(c) < 0) {
-        free_cord(c);
-        return NULL;
-    }
-    weft__cord_open_backend(c);
-    begin_time(c);
-    if (enter_registry(c) < 0) {
-        free_cord(c);
-        return NULL;
-    }
-    weft__overflow_thread_open(&c->overflow); /* without it an overflow is a bare crash, no worse */
-    c->main = c->current = weft__fiber_adopt(c);
-    if (__cxa_get_globals != NULL)
-        c->cxx = __cxa_get_globals();
-    weft__cord_self = c;
-    pthread_setspecific(thread_key, c); /* if this fails, the thread leaks its cord */
-    return c;
-}
-
-/* Into the inbox; the first letter wakes the cord. */
-static void post(weft__cord *c, weft__letter *l)
-{
-    weft__letter *newest = atomic_load_explicit(&c->inbox, memory_order_relaxed);
-    do {
-        l->next = newest;
-    } while (!atomic_compare_exchange_weak_explicit(&c->inbox, &newest, l, memory_order_release,
-                                                    memory_order_relaxed));
-    if (newest == NULL)
-        c->backend->type->wake(c->backend);
-}
-
-/*
- * The lock keeps the cord from going away; readers take none. A thread must not be cancelled while
- * it holds it, and to wake is a system call where that could happen.
- */
-int weft__cord_post(weft__letter *l)
-{
-    int cancel_state;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    pthread_mutex_lock(&registry.lock);
-    weft__cord *c = l->fiber != 0 ? registry.cords[weft__fiber_cord(l->fiber)] : NULL;
-    if (c != NULL)
-        post(c, l);
-    pthread_mutex_unlock(&registry.lock);
-    pthread_setcancelstate(cancel_state, NULL);
-    return c != NULL ? 0 : -ESRCH;
-}
-
-int weft__cord_send(weft_fiber fiber, weft_value value,
-                    void (*deliver)(weft__cord *c, weft__letter *l))
-{
-    weft__letter *l = malloc(sizeof *l);
-    if (l == NULL)
-        return -ENOMEM;
-    *l = (weft__letter){NULL, deliver, fiber, value};
-    int rc = weft__cord_post(l);
-    if (rc < 0)
-        free(l);
-    return rc;
-}
-
-bool weft__cord_is_bounded(uint32_t index)
-{
-    pthread_mutex_lock(&registry.lock);
-    weft__cord *c = registry.cords[index];
-    bool is_bounded =
-        c != NULL && atomic_load_explicit(&c->bounded_mailboxes, memory_order_relaxed) > 0;
-    pthread_mutex_unlock(&registry.lock);
-    return is_bounded;
-}
-
-void weft__cord_read_inbox(weft__cord *c)
-{
-    if (UNLIKELY(weft__cord_has_letters(c)))
-        deliver_all(c, c);
-}
-
-bool weft__cord_is_reachable(void)
-{
-    return weft__threads_are_others();
-}
-
-#define TEXT_OF(x) TEXT_OF_RAW(x)
-#define TEXT_OF_RAW(x) #x
-
-const char *weft_version(void)
-{
-    return TEXT_OF(WEFT_VERSION_MAJOR) "." TEXT_OF(WEFT_VERSION_MINOR) "." TEXT_OF(
-        WEFT_VERSION_PATCH);
+    return weft_main();
 }

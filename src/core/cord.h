@@ -3,7 +3,7 @@
  * records.
  *
  * A thread becomes a cord when it first calls weft, and stops being one when it ends. Everything
- * here belongs to that thread, except the inbox, which is how other threads reach it.
+ * here belongs to that thread, except what is marked as the others': how they reach it.
  */
 #ifndef WEFT_CORE_CORD_H
 #define WEFT_CORE_CORD_H
@@ -13,6 +13,7 @@
 #include "core/overflow.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 /* Something that another thread has sent. */
@@ -26,6 +27,14 @@ typedef struct weft__letter {
     weft_fiber fiber; /* whom it is about */
     weft_value value;
 } weft__letter;
+
+/* Ids that are set aside for fibers that other threads make: their records are on no list. */
+typedef struct weft__reserve {
+    pthread_mutex_t lock; /* for the table of chunks, too: whoever finds none left adds one */
+    unsigned count;
+    weft_fiber ids[WEFT__CHUNK_FIBERS];
+    atomic_uint under_way; /* taken, and not arrived yet */
+} weft__reserve;
 
 /* The slice in which weft_check_slice was last asked. */
 typedef struct weft__slice_run {
@@ -66,9 +75,10 @@ struct weft__cord {
     weft__wheel wheel;
     weft__stack_pool stacks;
 
-    /* Records. */
-    weft__fiber **chunks;
+    /* Records. The table grows by a new one twice its size; others may be reading the old ones. */
+    weft__fiber **chunks; /* the last of tables */
     uint32_t chunks_count;
+    weft__fiber **tables[WEFT__TABLES_MAX];
     weft__list warm; /* free ones that keep a stack of the default size, the warmest first */
     weft__list bare; /* free ones without a stack */
     uint32_t warm_count;
@@ -77,8 +87,14 @@ struct weft__cord {
     uint32_t serial;       /* of the last id */
     uint32_t index;        /* of this cord among all */
 
+    /* The others', who visit it (port.h). */
     _Atomic(weft__letter *) inbox; /* the newest first */
-    atomic_int bounded_mailboxes;  /* of its fibers; others read it */
+    atomic_bool is_asleep;         /* it waits in its backend, and wants to be woken for a letter */
+    atomic_bool is_helpless;       /* it waits, and only others can help; see port.h */
+    atomic_int bounded_mailboxes;  /* of its fibers */
+    weft__reserve reserve;         /* ids for fibers that others make here */
+    struct weft__tenure *tenure; /* how it was started, and how it ends; NULL: a thread by itself */
+    bool shares_ports;           /* weft_listen lets others listen there, too */
 
     weft__overflow_thread overflow;
 
@@ -88,8 +104,9 @@ struct weft__cord {
     void (*on_idle)(void *);
     void *on_idle_arg;
     uint64_t polls, polls_blocking, ops;
-    uint32_t ops_in_a_row; /* done at once, without a switch */
-    uint64_t random;       /* what select draws lots by; the same in every run */
+    uint64_t letters, wakes; /* from other threads: received, and found it asleep */
+    uint32_t ops_in_a_row;   /* done at once, without a switch */
+    uint64_t random;         /* what select draws lots by; the same in every run */
 };
 
 /* The calling thread's cord; NULL before its first call. Initial-exec: one load. */
@@ -104,14 +121,22 @@ static inline weft__cord *weft__cord_here(void)
     return LIKELY(c != NULL) ? c : weft__cord_adopt();
 }
 
+/* The record in the slot of this id, from any thread; NULL: there is none. */
+static inline weft__fiber *weft__fiber_at(const weft__cord *c, weft_fiber id)
+{
+    uint32_t slot = id & ((1u << WEFT__FIBERS_BITS) - 1);
+    /* Others add chunks, too: the count is the last thing that they write. */
+    if (UNLIKELY(slot >> WEFT__CHUNK_BITS >= __atomic_load_n(&c->chunks_count, __ATOMIC_ACQUIRE)))
+        return NULL;
+    weft__fiber **chunks = __atomic_load_n(&c->chunks, __ATOMIC_RELAXED);
+    return &chunks[slot >> WEFT__CHUNK_BITS][slot & (WEFT__CHUNK_FIBERS - 1)];
+}
+
 /* The fiber with this id; NULL: it is gone, or another cord's. */
 static inline weft__fiber *weft__fiber_find(const weft__cord *c, weft_fiber id)
 {
-    uint32_t slot = id & ((1u << WEFT__FIBERS_BITS) - 1);
-    if (UNLIKELY(slot >> WEFT__CHUNK_BITS >= c->chunks_count))
-        return NULL;
-    weft__fiber *f = &c->chunks[slot >> WEFT__CHUNK_BITS][slot & (WEFT__CHUNK_FIBERS - 1)];
-    return LIKELY(f->id == id && id != 0) ? f : NULL;
+    weft__fiber *f = weft__fiber_at(c, id);
+    return LIKELY(f != NULL && f->id == id && id != 0) ? f : NULL;
 }
 
 /* The cord that an id belongs to. */
@@ -146,14 +171,14 @@ static inline int weft__find_living(weft_fiber id, weft__cord **cord, weft__fibe
     return LIKELY(rc == 0) && UNLIKELY((*fiber)->phase == WEFT__ENDED) ? -ESRCH : rc;
 }
 
-/* Open the backend, if there was none to be had so far. */
-void weft__cord_open_backend(weft__cord *c);
+/* Open the backend, if there was none to be had so far; name as in WEFT_BACKEND, NULL: any. */
+void weft__cord_open_backend(weft__cord *c, const char *name);
 
 /* The backend for an operation; tries again to open one if the thread has none. */
 static inline weft__backend *weft__cord_backend(weft__cord *c)
 {
     if (UNLIKELY(c->backend == &c->no_backend.base))
-        weft__cord_open_backend(c);
+        weft__cord_open_backend(c, NULL);
     return c->backend;
 }
 
@@ -174,26 +199,46 @@ static inline int64_t weft__cord_look(weft__cord *c)
 /* Has another thread sent something? */
 static inline bool weft__cord_has_letters(weft__cord *c)
 {
-    return atomic_load_explicit(&c->inbox, memory_order_relaxed) != NULL;
+    return atomic_load(&c->inbox) != NULL;
 }
 
 /* Hand over what other threads have sent. */
 void weft__cord_read_inbox(weft__cord *c);
 
+/* The same; here is c, or NULL if no fiber of it is left. */
+void weft__cord_deliver(weft__cord *c, weft__cord *here);
+
 /* The slice of a fiber: its own, else its thread's. */
 weft__slice weft__slice_of(const weft__cord *c, const weft__fiber *f);
 
-/* Could another thread of this process still wake a fiber of this cord? */
-bool weft__cord_is_reachable(void);
+/*
+ * A new cord that no thread has become yet, with a main fiber whose id is known. NULL: no memory.
+ */
+weft__cord *weft__cord_new(void);
 
-/* Does a fiber of the cord with this index have a bounded mailbox? From any thread. */
-bool weft__cord_is_bounded(uint32_t index);
+/* The calling thread becomes this cord. */
+void weft__cord_settle(weft__cord *c, const char *backend_name);
+
+/* The same that a thread does when it ends: so do its fibers, and the cord is gone. */
+void weft__cord_close(weft__cord *c);
+
+/* Free a cord that no thread has become. */
+void weft__cord_free(weft__cord *c);
 
 /* Give a letter to the cord of l->fiber. 0, or -ESRCH: then it is still the caller's. */
 int weft__cord_post(weft__letter *l);
 
-/* A new letter, posted; when it is delivered it is to be freed. 0, -ESRCH, -ENOMEM. */
+/* The same to a cord that the caller visits. */
+void weft__cord_put(weft__cord *c, weft__letter *l);
+
+/*
+ * A new letter, posted; when it is delivered it is to be freed. 0; -ESRCH if the fiber is gone,
+ * -ENOMEM; -EAGAIN if only_unbounded, and a fiber of that cord has a bounded mailbox.
+ */
 int weft__cord_send(weft_fiber fiber, weft_value value,
-                    void (*deliver)(weft__cord *c, weft__letter *l));
+                    void (*deliver)(weft__cord *c, weft__letter *l), bool only_unbounded);
+
+/* Make a poll of a visited cord that waits, or the next one, return. */
+void weft__cord_wake(weft__cord *c);
 
 #endif

@@ -77,7 +77,7 @@ static void tell_awaiters(weft__cord *c, weft__fiber *f, weft_value value)
 {
     while (!weft__line_is_empty(&f->awaiters)) {
         weft__waiter *w = f->awaiters.first;
-        if (weft_is_error(value))
+        if (weft_is_error(value) && w->fiber != NULL)
             weft__error_set(w->fiber, weft__error_ref(f->error));
         weft__serve(c, w, value);
     }
@@ -96,7 +96,7 @@ static void tell_parent(weft__cord *c, weft__fiber *f, weft_value value)
 /* Keep the value for those who await it later. */
 static void keep_value(weft__cord *c, weft__fiber *f, weft_value value, uint32_t awaits)
 {
-    f->phase = WEFT__ENDED;
+    weft__fiber_set_phase(f, WEFT__ENDED);
     f->result = value;
     f->awaits_left = awaits;
     c->ended_count++;
@@ -157,8 +157,8 @@ static void finish(weft__cord *c, weft__fiber *f, weft_value value)
     if (awaits > 0 || f->keeper != NULL) {
         keep_value(c, f, value, awaits);
     } else {
-        f->phase = WEFT__FREE;
-        f->id = 0;
+        weft__fiber_set_phase(f, WEFT__FREE);
+        weft__fiber_set_id(f, 0);
     }
 }
 
@@ -169,7 +169,7 @@ static void begin_again(weft__cord *c, weft__fiber *f)
     f->refusals = 0;
     f->grace_ns = 0;
     f->first_value = 0;
-    f->phase = WEFT__ALIVE;
+    weft__fiber_set_phase(f, WEFT__ALIVE);
     weft__error_set(f, NULL);
     weft__alarm_update(f);
     weft__serve_all(c, &f->restarters, 0);
@@ -180,11 +180,11 @@ void weft__fiber_entry(intptr_t value)
     weft__cord *c = weft__cord_self;
     weft__fiber *f = c->current;
     f->first_value = value;
-    f->phase = WEFT__ALIVE;
+    weft__fiber_set_phase(f, WEFT__ALIVE);
     weft_value result;
     for (;;) {
         result = final_value(f, LIKELY(!f->is_stopped) ? f->fn(f->arg) : -ECANCELED);
-        f->phase = WEFT__ENDING;
+        weft__fiber_set_phase(f, WEFT__ENDING);
         if (UNLIKELY(needs_clean_up(f)))
             result = clean_up(c, f, result);
         f->claim_run++; /* what it holds still, nobody waits for */
@@ -239,7 +239,7 @@ int weft__fiber_revive(weft__cord *c, weft__fiber *f)
     c->fibers_count++;
     f->is_stopped = false;
     f->grace_ns = 0;
-    f->phase = WEFT__FRESH;
+    weft__fiber_set_phase(f, WEFT__FRESH);
     weft__alarm_update(f);
     weft__tree_link(f, f->parent);
     f->woken_open = true;
@@ -337,7 +337,7 @@ static void end_above(weft__cord *c, weft__fiber *f)
         weft__park(c, a->parent);
     }
     for (weft__fiber *a = c->main;; a = a->joiner) {
-        a->phase = WEFT__ENDING;
+        weft__fiber_set_phase(a, WEFT__ENDING);
         weft__defers_run(a);
         let_go(a); /* before its children end, who may want the lock, say */
         if (a == f)
@@ -363,4 +363,16 @@ int weft__cord_end_fibers(weft__cord *c)
         weft__mailbox_free(c, a);
     }
     return weft__error_next(c->main);
+}
+
+weft_value weft__cord_end(weft__cord *c, weft_value returned, weft__error **words)
+{
+    weft__fiber *f = c->main;
+    weft_value value = final_value(f, returned);
+    *words = weft_is_error(value) ? weft__error_of_end(f, (int)value) : NULL;
+    int code = weft__cord_end_fibers(c);
+    if (code == 0 || weft_is_error(value) || f->is_stopped)
+        return value;
+    *words = weft__error_of_end(f, code);
+    return code;
 }

@@ -47,4 +47,10 @@ static inline bool weft__fiber_has_failed(const weft__fiber *f, weft_value value
  */
 int weft__cord_end_fibers(weft__cord *c);
 
+/*
+ * The same for a cord that was started and whose function has returned this: its value, and the
+ * words for it, a reference, if it is an error.
+ */
+weft_value weft__cord_end(weft__cord *c, weft_value returned, weft__error **words);
+
 #endif

@@ -99,7 +99,8 @@ weft__error *weft__error_of_end(weft__fiber *f, int code)
     return weft__error_plain(f, code, weft__error_text(code));
 }
 
-static weft__error *copy(const weft__error *e)
+/* The same words; the cause is still e's. */
+static weft__error *twin_of(const weft__error *e)
 {
     weft__error *twin = malloc(sizeof *twin);
     if (twin == NULL)
@@ -107,11 +108,30 @@ static weft__error *copy(const weft__error *e)
     *twin = *e;
     twin->info.message = twin->message;
     twin->info.fiber_name = twin->fiber_name;
-    weft__error_ref(cause_of(twin));
     twin->refs = 1;
     twin->next = NULL;
     twin->is_raised = false;
     return twin;
+}
+
+static weft__error *copy(const weft__error *e)
+{
+    weft__error *twin = twin_of(e);
+    if (twin != NULL)
+        weft__error_ref(cause_of(twin));
+    return twin;
+}
+
+/* A chain is short: WEFT__ERROR_CHAIN_MAX. Without memory for a cause it ends there. */
+weft__error *weft__error_clone(const weft__error *e)
+{
+    weft__error *first = e != NULL ? twin_of(e) : NULL;
+    for (weft__error *twin = first; twin != NULL && twin->info.cause != NULL;) {
+        weft__error *cause = twin_of(cause_of(twin));
+        twin->info.cause = cause != NULL ? &cause->info : NULL;
+        twin = cause;
+    }
+    return first;
 }
 
 void weft__error_own(weft__fiber *f)

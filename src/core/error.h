@@ -75,6 +75,12 @@ void weft__error_drop_queue(weft__fiber *f);
  */
 void weft__error_own(weft__fiber *f);
 
+/*
+ * A copy of an error and its causes that shares nothing with it, to be given to another thread;
+ * NULL for NULL, or if there is no memory.
+ */
+weft__error *weft__error_clone(const weft__error *e);
+
 /* The words of an errno, never NULL. */
 const char *weft__error_text(int code);
 

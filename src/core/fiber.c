@@ -26,46 +26,116 @@ static void init_record(weft__fiber *f, uint32_t slot)
     weft__list_init(&f->ended);
 }
 
-COLD int weft__cord_add_chunk(weft__cord *c)
+/* A table of chunks has room for 2^i of them. */
+static int grow_table(weft__cord *c)
+{
+    uint32_t n = c->chunks_count;
+    if (n == 0 ? c->tables[0] != NULL : (n & (n - 1)) != 0)
+        return 0;
+    unsigned i = n == 0 ? 0 : (unsigned)__builtin_ctz(n) + 1;
+    weft__fiber **table = malloc(((size_t)1 << i) * sizeof *table);
+    if (table == NULL)
+        return -ENOMEM;
+    if (n > 0)
+        memcpy(table, c->chunks, n * sizeof *table);
+    c->tables[i] = table;
+    __atomic_store_n(&c->chunks, table, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* A chunk of clean records in the table. Its lock is held. 0, -ENOMEM, -EAGAIN. */
+static int add_chunk(weft__cord *c, weft__fiber **out)
 {
     uint32_t n = c->chunks_count;
     if (n >= (1u << WEFT__FIBERS_BITS) / WEFT__CHUNK_FIBERS)
         return -EAGAIN;
-    int rc = weft__runqueue_reserve(&c->runqueue, (size_t)(n + 1) * WEFT__CHUNK_FIBERS);
-    if (rc < 0)
-        return rc;
-    if ((n & (n - 1)) == 0) { /* the table doubles */
-        weft__fiber **chunks = realloc(c->chunks, (n == 0 ? 1 : 2 * (size_t)n) * sizeof *chunks);
-        if (chunks == NULL)
-            return -ENOMEM;
-        c->chunks = chunks;
-    }
-    weft__fiber *chunk = calloc(WEFT__CHUNK_FIBERS, sizeof *chunk);
+    int rc = grow_table(c);
+    weft__fiber *chunk = rc == 0 ? calloc(WEFT__CHUNK_FIBERS, sizeof *chunk) : NULL;
     if (chunk == NULL)
         return -ENOMEM;
-    c->chunks[n] = chunk;
-    for (uint32_t i = 0; i < WEFT__CHUNK_FIBERS; i++) {
+    for (uint32_t i = 0; i < WEFT__CHUNK_FIBERS; i++)
         init_record(&chunk[i], n * WEFT__CHUNK_FIBERS + i);
-        weft__list_insert(&c->bare, &chunk[i].sibling);
-    }
-    c->chunks_count++;
+    c->chunks[n] = *out = chunk;
+    __atomic_store_n(&c->chunks_count, n + 1, __ATOMIC_RELEASE);
     return 0;
+}
+
+COLD int weft__cord_add_chunk(weft__cord *c)
+{
+    weft__fiber *chunk;
+    pthread_mutex_lock(&c->reserve.lock);
+    int rc = weft__cord_make_room(c, 1);
+    if (rc == 0)
+        rc = add_chunk(c, &chunk);
+    pthread_mutex_unlock(&c->reserve.lock);
+    for (uint32_t i = 0; rc == 0 && i < WEFT__CHUNK_FIBERS; i++)
+        weft__list_insert(&c->bare, &chunk[i].sibling);
+    return rc;
+}
+
+int weft__cord_make_room(weft__cord *c, unsigned more_chunks)
+{
+    uint32_t n = __atomic_load_n(&c->chunks_count, __ATOMIC_RELAXED) + more_chunks;
+    return weft__runqueue_reserve(&c->runqueue, (size_t)n * WEFT__CHUNK_FIBERS);
+}
+
+static weft_fiber make_id(const weft__cord *c, uint32_t serial, uint32_t slot)
+{
+    return (weft_fiber)serial << 32 | (weft_fiber)c->index << WEFT__FIBERS_BITS | slot;
 }
 
 static weft_fiber new_id(weft__cord *c, uint32_t slot)
 {
     if (++c->serial == 0)
         c->serial = 1;
-    return (weft_fiber)c->serial << 32 | (weft_fiber)c->index << WEFT__FIBERS_BITS | slot;
+    return make_id(c, c->serial, slot);
 }
 
-weft__fiber *weft__fiber_adopt(weft__cord *c)
+/*
+ * New records are the reserve. Their slots are new in this cord, so main's serial, its first, makes
+ * ids that nobody has had.
+ */
+COLD static int fill_reserve(weft__cord *c)
+{
+    weft__fiber *chunk;
+    int rc = add_chunk(c, &chunk);
+    for (uint32_t i = 0; rc == 0 && i < WEFT__CHUNK_FIBERS; i++)
+        c->reserve.ids[c->reserve.count++] =
+            make_id(c, (uint32_t)(c->main->id >> 32), chunk[i].slot);
+    return rc;
+}
+
+int weft__reserve_take(weft__cord *c, weft_fiber *out)
+{
+    pthread_mutex_lock(&c->reserve.lock);
+    int rc = c->reserve.count == 0 ? fill_reserve(c) : 0;
+    if (rc == 0) {
+        *out = c->reserve.ids[--c->reserve.count];
+        atomic_fetch_add(&c->reserve.under_way, 1);
+    }
+    pthread_mutex_unlock(&c->reserve.lock);
+    return rc;
+}
+
+/* One for the one that was used; a busy cord without a free record leaves it to the next sender. */
+static void refill_reserve(weft__cord *c)
+{
+    if (weft__list_is_empty(&c->bare))
+        return;
+    pthread_mutex_lock(&c->reserve.lock);
+    if (c->reserve.count < WEFT__CHUNK_FIBERS) {
+        const weft__fiber *f = weft__fiber_of_sibling(weft__list_pop(&c->bare));
+        c->reserve.ids[c->reserve.count++] = new_id(c, f->slot);
+    }
+    pthread_mutex_unlock(&c->reserve.lock);
+}
+
+weft__fiber *weft__fiber_new_main(weft__cord *c)
 {
     weft__fiber *f = weft__fiber_of_sibling(weft__list_pop(&c->bare));
-    f->id = new_id(c, f->slot);
-    f->phase = WEFT__ALIVE;
+    weft__fiber_set_id(f, new_id(c, f->slot));
+    weft__fiber_set_phase(f, WEFT__ALIVE);
     strcpy(f->name, "main");
-    weft__context_adopt(&f->context);
     return f;
 }
 
@@ -118,8 +188,8 @@ COLD static void clear_rare(weft__fiber *f)
 
 void weft__fiber_free(weft__cord *c, weft__fiber *f)
 {
-    f->id = 0;
-    f->phase = WEFT__FREE;
+    weft__fiber_set_id(f, 0);
+    weft__fiber_set_phase(f, WEFT__FREE);
     f->alarm = 0;
     f->waits_in = NULL;
     f->is_stopped = f->is_shutdown = f->is_daemon = f->is_unawaited = f->is_parked = false;
@@ -144,9 +214,7 @@ void weft__fiber_rewind(weft__fiber *f)
     weft__context_make(&f->context, f->stack.low, f->stack.bytes - f->arg_room, weft__fiber_entry);
 }
 
-/* Is that a fiber that can be made, and under whom? 0, or -EINVAL, -ESRCH, -EXDEV with words. */
-static int check(weft__cord *c, weft_fn *fn, const void *arg, const weft_spin_options *o,
-                 weft__fiber **parent)
+int weft__spin_check(weft_fn *fn, const void *arg, const weft_spin_options *o)
 {
     if (fn == NULL)
         return weft_fail(-EINVAL, "a fiber needs a function");
@@ -156,6 +224,16 @@ static int check(weft__cord *c, weft_fn *fn, const void *arg, const weft_spin_op
                          WEFT__STACK_BYTES_MIN, WEFT__STACK_BYTES_MAX);
     if (o->arg_bytes > weft__stack_bytes(bytes) / 4 || (o->arg_bytes > 0 && arg == NULL))
         return weft_fail(-EINVAL, "an argument of %zu bytes does not fit the stack", o->arg_bytes);
+    return 0;
+}
+
+/* Can that fiber be made, and under whom? 0, or -EINVAL, -ESRCH, -EXDEV with words. */
+static int check(weft__cord *c, weft_fn *fn, const void *arg, const weft_spin_options *o,
+                 weft__fiber **parent)
+{
+    int rc = weft__spin_check(fn, arg, o);
+    if (rc < 0)
+        return rc;
     *parent = o->parent != 0 ? weft__fiber_find(c, o->parent) : c->current;
     if (*parent == NULL || (*parent)->phase == WEFT__ENDED)
         return weft_fail(weft__fiber_missing(c, o->parent), "the parent is not there");
@@ -179,10 +257,11 @@ static void copy_name(weft__fiber *f, const char *name)
 }
 
 /* A clean record with a stack becomes a fiber, in no queue. */
-static inline void begin(weft__cord *c, weft__fiber *f, weft_fn *fn, void *arg, weft__fiber *parent)
+static inline void begin(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *fn, void *arg,
+                         weft__fiber *parent)
 {
-    f->id = new_id(c, f->slot);
-    f->phase = WEFT__FRESH;
+    weft__fiber_set_id(f, id);
+    weft__fiber_set_phase(f, WEFT__FRESH);
     f->switches = 0;
     f->cpu_ns = 0;
     f->cxx = (weft__cxx_globals){0};
@@ -197,6 +276,21 @@ static inline void begin(weft__cord *c, weft__fiber *f, weft_fn *fn, void *arg, 
     }
 }
 
+/* A clean record with a stack becomes what the options say. */
+static void furnish(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *fn, void *arg,
+                    const weft_spin_options *o, weft__fiber *parent)
+{
+    f->stack_bytes = o->stack_bytes;
+    f->is_daemon = o->is_daemon;
+    if (o->name != NULL)
+        copy_name(f, o->name);
+    if (o->arg_bytes > 0) {
+        place_arg(f, arg, o->arg_bytes);
+        arg = f->arg;
+    }
+    begin(c, f, id, fn, arg, parent);
+}
+
 /* A fiber in no queue. 0, or -errno with words. */
 static int make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_options *o,
                 weft__fiber **out)
@@ -209,15 +303,7 @@ static int make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_options *
     rc = take_record(c, o->stack_bytes, &f);
     if (rc < 0)
         return weft_fail(rc, "no room for another fiber (there are %u)", c->fibers_count);
-    f->stack_bytes = o->stack_bytes;
-    f->is_daemon = o->is_daemon;
-    if (o->name != NULL)
-        copy_name(f, o->name);
-    if (o->arg_bytes > 0) {
-        place_arg(f, arg, o->arg_bytes);
-        arg = f->arg;
-    }
-    begin(c, f, fn, arg, parent);
+    furnish(c, f, new_id(c, f->slot), fn, arg, o, parent);
     *out = f;
     return 0;
 }
@@ -227,6 +313,25 @@ static inline weft_fiber queue_new(weft__cord *c, weft__fiber *f)
     f->woken_open = true;
     weft__runqueue_push(&c->runqueue, &f->queued);
     return f->id;
+}
+
+int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
+                       const weft_spin_options *o, weft__fiber **out)
+{
+    atomic_fetch_sub(&c->reserve.under_way, 1);
+    weft__fiber *f = *out = weft__fiber_at(c, id);
+    weft__fiber *parent = o->parent != 0 ? weft__fiber_find(c, o->parent) : c->main;
+    int rc = parent != NULL && parent->phase != WEFT__ENDED ? weft__cord_make_room(c, 0) : -ESRCH;
+    if (rc == 0)
+        rc = weft__stack_acquire(&c->stacks, weft__stack_bytes(o->stack_bytes), &f->stack);
+    if (rc < 0) {
+        weft__list_insert(&c->bare, &f->sibling);
+        return rc;
+    }
+    furnish(c, f, id, fn, arg, o, parent);
+    queue_new(c, f);
+    refill_reserve(c);
+    return 0;
 }
 
 static const weft_spin_options no_options;
@@ -246,7 +351,7 @@ weft_fiber weft_spin(weft_fn *fn, void *arg)
     weft__fiber *f;
     if (UNLIKELY(c == NULL || fn == NULL) || UNLIKELY((f = take_warm(c)) == NULL))
         return weft_spin_with(fn, arg, NULL);
-    begin(c, f, fn, arg, c->current);
+    begin(c, f, new_id(c, f->slot), fn, arg, c->current);
     return queue_new(c, f);
 }
 

@@ -149,14 +149,39 @@ struct weft__fiber {
 #define WEFT__CHUNK_BITS 6
 #define WEFT__CHUNK_FIBERS (1u << WEFT__CHUNK_BITS)
 
-/* What a main fiber is made of: the calling thread's own stack. The cord has a free record. */
-weft__fiber *weft__fiber_adopt(weft__cord *c);
+/* The record of a main fiber; its stack will be that of a thread. The cord has a free record. */
+weft__fiber *weft__fiber_new_main(weft__cord *c);
+
+/*
+ * For fibers that other threads make. Take, by any thread that visits the cord: an id of its
+ * reserve. Arrive, by the cord itself: that is a fiber now, on the run queue. 0 or -errno; without
+ * a parent -ESRCH. Check, by any: are these options and arguments of a fiber? 0, or -EINVAL with
+ * words.
+ */
+int weft__reserve_take(weft__cord *c, weft_fiber *out);
+int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
+                       const weft_spin_options *o, weft__fiber **out);
+int weft__spin_check(weft_fn *fn, const void *arg, const weft_spin_options *o);
 
 /*
  * One more chunk of records, and room for them on the run queue. 0, -ENOMEM, or -EAGAIN when ids
  * are used up.
  */
 int weft__cord_add_chunk(weft__cord *c);
+
+/* Room on the run queue for all records there are, and for so many chunks more. 0 or -ENOMEM. */
+int weft__cord_make_room(weft__cord *c, unsigned more_chunks);
+
+/* Other threads read these two, to see whether a fiber is there. */
+static inline void weft__fiber_set_id(weft__fiber *f, weft_fiber id)
+{
+    __atomic_store_n(&f->id, id, __ATOMIC_RELAXED);
+}
+
+static inline void weft__fiber_set_phase(weft__fiber *f, weft__phase phase)
+{
+    __atomic_store_n(&f->phase, (uint8_t)phase, __ATOMIC_RELAXED);
+}
 
 weft_state weft__fiber_state(const weft__cord *c, const weft__fiber *f);
 

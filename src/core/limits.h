@@ -94,6 +94,12 @@
 #define WEFT__FIBERS_BITS 22
 #define WEFT__CORDS_BITS 10
 
+/* The table of a thread's fibers doubles: so often at most. */
+#define WEFT__TABLES_MAX (WEFT__FIBERS_BITS + 1)
+
+/* Seconds that started threads are given to end when the process does. */
+#define WEFT__EXIT_GRACE_S 5
+
 /*
  * Switches between two looks at the clock while fibers are runnable; fewer when they compute long
  * between switches.

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "core/end.h"
+#include "core/port.h"
 #include "core/report.h"
 
 void weft__park(weft__cord *c, weft__fiber *f)
@@ -105,33 +106,35 @@ static bool hopes_for(const weft__cord *c, size_t operations)
     return operations > 0 && !c->backend->type->is_closed;
 }
 
-/*
- * With nothing runnable: is there nothing to wait for, unless another thread sends something?
- * Daemons do not count for a main fiber that waits until the work is done.
- */
-static bool has_nothing_left(const weft__cord *c)
+/* With nothing runnable: can nothing happen any more, unless another thread sends something? */
+static bool is_helpless(const weft__cord *c)
+{
+    return c->wheel.count == 0 && !hopes_for(c, c->backend->pending);
+}
+
+/* Daemons do not count for a main fiber that waits until the work is done. */
+static bool is_done(const weft__cord *c)
+{
+    return responsible(c)->waits_in->is_open && c->held_timers == 0 && !hopes_for(c, c->held_ops);
+}
+
+/* With nothing runnable: who could change that? */
+static weft__hope hope(weft__cord *c)
 {
     const weft__fiber *f = responsible(c);
     if (f->waits_in == NULL || f->is_parked)
-        return false;
-    bool is_done = f->waits_in->is_open && c->held_timers == 0 && !hopes_for(c, c->held_ops);
-    bool is_dead = c->wheel.count == 0 && !hopes_for(c, c->backend->pending);
-    return is_done || is_dead;
-}
-
-static bool is_stuck(weft__cord *c)
-{
-    /* In this order: a thread that is gone may have sent something before it went. */
-    return has_nothing_left(c) && !weft__cord_is_reachable() && !weft__cord_has_letters(c);
+        return WEFT__HOPE_ITSELF;
+    bool is_dead = is_helpless(c);
+    return is_dead || is_done(c) ? weft__port_hope(c, is_dead) : WEFT__HOPE_ITSELF;
 }
 
 /* How long the backend may wait: until the next timer. */
-static int64_t poll_timeout(weft__cord *c)
+static int64_t poll_timeout(weft__cord *c, weft__hope who)
 {
     int64_t next_ns = weft__wheel_next(&c->wheel);
     if (next_ns != WEFT__NEVER)
         return next_ns > c->now_ns ? next_ns - c->now_ns : 0;
-    return has_nothing_left(c) ? WEFT__POLL_FOR_WAKE : WEFT__POLL_FOR_EVER;
+    return who == WEFT__HOPE_THREADS ? WEFT__POLL_FOR_WAKE : WEFT__POLL_FOR_EVER;
 }
 
 /* The backend is broken; someone has closed its descriptor, say. Timers go on. */
@@ -144,22 +147,36 @@ COLD static void wait_without_backend(weft__cord *c, int error, int64_t timeout_
     c->no_backend.base.type->poll(&c->no_backend.base, timeout_ns);
 }
 
-static void poll_and_wait(weft__cord *c)
+/*
+ * Poll, to be woken by others if that may take long: they look at is_asleep after they have sent
+ * something, so it is set before the inbox is looked at.
+ */
+static int poll_asleep(weft__cord *c, int64_t timeout_ns)
 {
-    int64_t timeout_ns = poll_timeout(c);
+    if (timeout_ns == 0)
+        return c->backend->type->poll(c->backend, 0);
+    atomic_store(&c->is_asleep, true);
+    int rc = c->backend->type->poll(c->backend, weft__cord_has_letters(c) ? 0 : timeout_ns);
+    c->wakes += !atomic_exchange(&c->is_asleep, false);
+    return rc;
+}
+
+static void poll_and_wait(weft__cord *c, weft__hope who)
+{
+    int64_t timeout_ns = poll_timeout(c, who);
     if (timeout_ns != 0) {
         c->polls_blocking++;
         if (c->on_idle != NULL) {
             c->on_idle(c->on_idle_arg);
             if (weft__runqueue_count(&c->runqueue) > 0)
-                return;                   /* it woke someone */
-            timeout_ns = poll_timeout(c); /* it may have armed a timer */
+                return;                        /* it woke someone */
+            timeout_ns = poll_timeout(c, who); /* it may have armed a timer */
         }
     }
     c->polls++;
     if (c->is_accounting)
         account(c);
-    int rc = c->backend->type->poll(c->backend, timeout_ns);
+    int rc = poll_asleep(c, timeout_ns);
     if (rc < 0)
         wait_without_backend(c, rc, timeout_ns);
     if (c->is_accounting)
@@ -183,10 +200,13 @@ COLD static weft__runnable *idle(weft__cord *c)
             if (weft__runqueue_count(&c->runqueue) > 0)
                 continue;
         }
-        if (is_stuck(c))
+        weft__hope who = hope(c);
+        if (who != WEFT__HOPE_NOBODY)
+            poll_and_wait(c, who);
+        weft__port_go_on(c);
+        /* In this order: a thread that is gone may have sent something before it went. */
+        if (who == WEFT__HOPE_NOBODY && !weft__cord_has_letters(c))
             tell_stuck(c);
-        else
-            poll_and_wait(c);
     }
 }
 

@@ -167,6 +167,7 @@ bool weft_is_cancelled(void)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return false;
+    weft__cord_read_inbox(c); /* another thread may have cancelled this one */
     if (!c->current->alarm && c->wheel.count > 0)
         weft__wheel_expire(&c->wheel, weft__cord_look(c));
     return c->current->alarm;

@@ -1,0 +1,249 @@
+/*
+ * Fibers that are made in other cords: an errand is a letter that becomes a fiber where it arrives.
+ * A call is one whose end somebody waits for: the fiber's value comes back in another letter.
+ */
+#include <weft/cord.h>
+
+#include "core/alarm.h"
+#include "core/error.h"
+#include "core/port.h"
+#include "core/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct errand {
+    weft__letter letter; /* to the fiber that it will be */
+    weft_fn *fn;
+    void *arg;
+    weft_spin_options options;
+    char name[WEFT__NAME_BYTES];
+    char bytes[] __attribute__((aligned(16))); /* a copy of arg, if the options say so */
+} errand;
+
+/* The errand has arrived: a fiber, or why there is none. */
+static int arrive(weft__cord *c, errand *e, weft__fiber **f)
+{
+    if (c == NULL)
+        return -ESRCH;
+    return weft__fiber_arrive(c, e->letter.fiber, e->fn, e->arg, &e->options, f);
+}
+
+static void deliver_errand(weft__cord *c, weft__letter *l)
+{
+    errand *e = CONTAINER_OF(l, errand, letter);
+    weft__fiber *f;
+    int rc = arrive(c, e, &f);
+    if (rc < 0 && c != NULL)
+        weft__report("a fiber '%s' that another thread made could not be: %s", e->name,
+                     weft__error_text(rc));
+    free(e);
+}
+
+static void fill(errand *e, weft_fn *fn, void *arg, const weft_spin_options *o)
+{
+    *e = (errand){.letter.deliver = deliver_errand, .fn = fn, .arg = arg, .options = *o};
+    if (o->name != NULL) {
+        strncpy(e->name, o->name, sizeof e->name - 1);
+        e->options.name = e->name;
+    }
+    if (o->arg_bytes > 0)
+        e->arg = memcpy(e->bytes, arg, o->arg_bytes);
+}
+
+/* Give it an id in that cord, and send it there. 0, -ESRCH, -EXDEV, -ENOMEM, -EAGAIN. */
+static int dispatch(errand *e, weft_cord cord, weft_fiber *id)
+{
+    uint32_t index = weft__fiber_cord(cord);
+    if (e->options.parent != 0 && weft__fiber_cord(e->options.parent) != index)
+        return -EXDEV;
+    weft__cord *c = cord != 0 ? weft__port_visit(index) : NULL;
+    if (c == NULL)
+        return -ESRCH;
+    int rc = c->main->id == cord ? weft__reserve_take(c, id) : -ESRCH;
+    if (rc == 0) {
+        e->letter.fiber = *id;
+        weft__cord_put(c, &e->letter);
+    }
+    weft__port_leave(index);
+    return rc;
+}
+
+static int spin(weft_cord cord, weft_fn *fn, void *arg, const weft_spin_options *o, weft_fiber *id)
+{
+    int rc = weft__spin_check(fn, arg, o);
+    if (rc < 0)
+        return rc;
+    errand *e = malloc(sizeof *e + o->arg_bytes);
+    if (e == NULL)
+        return weft_fail(-ENOMEM, "no memory for a fiber in another thread");
+    fill(e, fn, arg, o);
+    rc = dispatch(e, cord, id);
+    if (rc == 0)
+        return 0;
+    free(e);
+    return weft_fail(rc, "no fiber can be made in thread #%llu", (unsigned long long)cord);
+}
+
+weft_fiber weft_cord_spin_with(weft_cord cord, weft_fn *fn, void *arg,
+                               const weft_spin_options *options)
+{
+    weft_fiber id;
+    int rc = spin(cord, fn, arg, options != NULL ? options : &(weft_spin_options){0}, &id);
+    return rc == 0 ? id : 0;
+}
+
+weft_fiber weft_cord_spin(weft_cord cord, weft_fn *fn, void *arg)
+{
+    return weft_cord_spin_with(cord, fn, arg, NULL);
+}
+
+/*
+ * Calls.
+ */
+
+/*
+ * Owned by the thread that it is at, but for the recall, which is the caller's to write and send,
+ * and what never changes.
+ */
+typedef struct call {
+    weft__letter answer; /* back to the caller */
+    weft__letter recall; /* after the errand: its fiber is to end */
+    weft__waiter waiter; /* there: among those who await the fiber */
+    atomic_int letters;  /* under way; with the last one it is freed */
+    weft_fiber caller;
+    void (*drop)(void *arg);
+    void *arg;
+    bool may_be_left;
+    weft__error *words; /* beside the answer; NULL: none */
+    errand errand;      /* the last: it is of any size */
+} call;
+
+static void arrived(call *c)
+{
+    if (atomic_fetch_sub_explicit(&c->letters, 1, memory_order_acq_rel) > 1)
+        return;
+    weft__error_unref(c->words);
+    free(c);
+}
+
+static bool leave_call(weft__fiber *f);
+
+static const weft__wait_kind waits_call = {"a call in another thread", .leave = leave_call};
+static const weft__wait_kind waits_callee = {.name = "the end of a call that it has cancelled"};
+
+/* Nobody waits for the answer any more. */
+static void abandon(call *k)
+{
+    if (k->drop != NULL)
+        k->drop(k->arg);
+    arrived(k);
+}
+
+static void deliver_answer(weft__cord *c, weft__letter *l)
+{
+    call *k = CONTAINER_OF(l, call, answer);
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, k->caller) : NULL;
+    bool is_awaited = f != NULL && f->wait_object == k &&
+                      (f->waits_in == &waits_call || f->waits_in == &waits_callee);
+    if (!is_awaited) {
+        abandon(k);
+        return;
+    }
+    weft_value value = weft__settle(f, l->value);
+    if (weft_is_error(value) && value == l->value) {
+        weft__error_set(f, k->words);
+        k->words = NULL;
+    }
+    weft__wake(c, f, value, WEFT__TAIL);
+    arrived(k);
+}
+
+static void answer(call *k, weft_value value, const weft__error *words)
+{
+    k->words = weft_is_error(value) ? weft__error_clone(words) : NULL;
+    k->answer = (weft__letter){NULL, deliver_answer, k->caller, value};
+    if (weft__cord_post(&k->answer) < 0)
+        abandon(k); /* nobody is left to read it */
+}
+
+/* The fiber has ended. */
+static void answer_waiter(weft__waiter *w, weft_value value)
+{
+    call *k = CONTAINER_OF(w, call, waiter);
+    const weft__fiber *f = weft__fiber_find(weft__cord_self, k->errand.letter.fiber);
+    answer(k, value, f != NULL ? f->error : NULL);
+}
+
+static void deliver_call(weft__cord *c, weft__letter *l)
+{
+    call *k = CONTAINER_OF(CONTAINER_OF(l, errand, letter), call, errand);
+    weft__fiber *f;
+    int rc = arrive(c, &k->errand, &f);
+    if (rc < 0) {
+        answer(k, rc, NULL);
+        return;
+    }
+    k->waiter = (weft__waiter){.served = answer_waiter};
+    weft__line_join(&f->awaiters, &k->waiter);
+}
+
+static void deliver_recall(weft__cord *c, weft__letter *l)
+{
+    if (c != NULL)
+        weft_cancel(l->fiber);
+    arrived(CONTAINER_OF(l, call, recall));
+}
+
+/* arg is the caller's: unless it may be left, it is waited for after all. */
+static bool leave_call(weft__fiber *f)
+{
+    call *k = f->wait_object;
+    k->recall = (weft__letter){NULL, deliver_recall, k->errand.letter.fiber, 0};
+    atomic_fetch_add_explicit(&k->letters, 1, memory_order_relaxed);
+    bool is_left = k->may_be_left;
+    f->waits_in = &waits_callee;
+    if (weft__cord_post(&k->recall) < 0)
+        arrived(k); /* that thread ends, which answers it */
+    return is_left;
+}
+
+static weft_value send_call(weft__cord *c, weft_cord cord, call *k)
+{
+    k->letters = 1;
+    k->caller = c->current->id;
+    k->errand.letter.deliver = deliver_call;
+    weft_fiber id;
+    int rc = dispatch(&k->errand, cord, &id);
+    if (rc < 0) {
+        free(k);
+        return weft_fail(rc, "thread #%llu cannot be called", (unsigned long long)cord);
+    }
+    return weft__wait(c, &waits_call, k);
+}
+
+weft_value weft_cord_call_with(weft_cord cord, weft_fn *fn, void *arg,
+                               const weft_call_options *options)
+{
+    const weft_call_options *o = options != NULL ? options : &(weft_call_options){0};
+    weft_spin_options spun = {.name = o->name, .arg_bytes = o->arg_bytes};
+    int rc = weft__spin_check(fn, arg, &spun);
+    if (rc < 0)
+        return rc;
+    weft__cord *c = weft__cord_here();
+    if (c != NULL && c->current->alarm)
+        return weft__refuse(c);
+    call *k = c != NULL ? calloc(1, sizeof *k + o->arg_bytes) : NULL;
+    if (k == NULL)
+        return -ENOMEM;
+    k->drop = o->drop;
+    k->arg = arg;
+    k->may_be_left = o->drop != NULL || o->arg_bytes > 0;
+    fill(&k->errand, fn, arg, &spun);
+    return send_call(c, cord, k);
+}
+
+weft_value weft_cord_call(weft_cord cord, weft_fn *fn, void *arg)
+{
+    return weft_cord_call_with(cord, fn, arg, NULL);
+}

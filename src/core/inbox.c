@@ -1,0 +1,109 @@
+/*
+ * Letters from thread to thread: how one is put into another cord's inbox, when that has to be
+ * woken for it, and how a cord reads them.
+ */
+#include "core/port.h"
+
+#include <stdlib.h>
+
+/* Deliver what is in the inbox, the oldest first. here is NULL if the cord is no more. */
+void weft__cord_deliver(weft__cord *c, weft__cord *here)
+{
+    weft__letter *newest = atomic_exchange(&c->inbox, NULL);
+    weft__letter *oldest = NULL;
+    while (newest != NULL) {
+        weft__letter *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != NULL) {
+        weft__letter *next = oldest->next;
+        c->letters++;
+        oldest->deliver(here, oldest);
+        oldest = next;
+    }
+}
+
+void weft__cord_read_inbox(weft__cord *c)
+{
+    if (UNLIKELY(weft__cord_has_letters(c)))
+        weft__cord_deliver(c, c);
+}
+
+/*
+ * To wake may be a system call in which a thread can be cancelled: it must not be, while it visits.
+ */
+void weft__cord_wake(weft__cord *c)
+{
+    int cancel_state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    weft__backend *b = __atomic_load_n(&c->backend, __ATOMIC_ACQUIRE);
+    const weft__cord *self = weft__cord_self;
+    bool is_sent = self != NULL && self->backend->type == b->type && b->type->message != NULL &&
+                   b->type->message(self->backend, b, c->index);
+    if (!is_sent)
+        b->type->wake(b);
+    pthread_setcancelstate(cancel_state, NULL);
+}
+
+/*
+ * Into the inbox. Sequentially consistent on both sides: either the cord, which says that it sleeps
+ * and then looks into its inbox, finds the letter, or the sender finds it asleep; of several
+ * senders one wakes it.
+ */
+void weft__cord_put(weft__cord *c, weft__letter *l)
+{
+    weft__letter *newest = atomic_load_explicit(&c->inbox, memory_order_relaxed);
+    do {
+        l->next = newest;
+    } while (!atomic_compare_exchange_weak(&c->inbox, &newest, l));
+    if (atomic_load(&c->is_asleep) && atomic_exchange(&c->is_asleep, false))
+        weft__cord_wake(c);
+}
+
+int weft__cord_post(weft__letter *l)
+{
+    uint32_t index = weft__fiber_cord(l->fiber);
+    weft__cord *c = l->fiber != 0 ? weft__port_visit(index) : NULL;
+    if (c == NULL)
+        return -ESRCH;
+    weft__cord_put(c, l);
+    weft__port_leave(index);
+    return 0;
+}
+
+/* The cord is visited. A fiber whose making is under way may be any. */
+static bool has_fiber(weft__cord *c, weft_fiber fiber)
+{
+    const weft__fiber *f = weft__fiber_at(c, fiber);
+    bool is_there = f != NULL && __atomic_load_n(&f->id, __ATOMIC_RELAXED) == fiber &&
+                    __atomic_load_n(&f->phase, __ATOMIC_RELAXED) != WEFT__ENDED;
+    return is_there || atomic_load(&c->reserve.under_way) > 0;
+}
+
+static int send_to(weft__cord *c, const weft__letter *content, bool only_unbounded)
+{
+    if (!has_fiber(c, content->fiber))
+        return -ESRCH;
+    if (only_unbounded && atomic_load_explicit(&c->bounded_mailboxes, memory_order_relaxed) > 0)
+        return -EAGAIN;
+    weft__letter *l = malloc(sizeof *l);
+    if (l == NULL)
+        return -ENOMEM;
+    *l = *content;
+    weft__cord_put(c, l);
+    return 0;
+}
+
+int weft__cord_send(weft_fiber fiber, weft_value value,
+                    void (*deliver)(weft__cord *c, weft__letter *l), bool only_unbounded)
+{
+    uint32_t index = weft__fiber_cord(fiber);
+    weft__cord *c = fiber != 0 ? weft__port_visit(index) : NULL;
+    if (c == NULL)
+        return -ESRCH;
+    int rc = send_to(c, &(weft__letter){NULL, deliver, fiber, value}, only_unbounded);
+    weft__port_leave(index);
+    return rc;
+}

@@ -1,0 +1,198 @@
+/* The ports, see port.h. */
+#include "core/port.h"
+
+#include "backend/threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#define PORTS_MAX (1u << WEFT__CORDS_BITS)
+
+/* On a cache line of its own: its neighbours' traffic is not to slow it down. */
+typedef struct port {
+    _Atomic(weft__cord *) cord; /* NULL: nobody is to be found here */
+    atomic_uint visitors;       /* who may be touching it */
+    bool is_taken;              /* under the lock; by a cord, or for one that has ended */
+    uint32_t serial;            /* under the lock; of the last id given out here */
+} __attribute__((aligned(64))) port;
+
+static port ports[PORTS_MAX];
+
+/* Guards who comes and goes. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t ports_end; /* under the lock; no port from here on has ever been taken */
+
+static atomic_uint cords;    /* that are there */
+static atomic_uint helpless; /* of them: cannot wake anyone unless they are woken */
+
+/* The first port that is free, or PORTS_MAX. The lock is held. */
+static uint32_t find_free(void)
+{
+    uint32_t i = 0;
+    while (i < PORTS_MAX && ports[i].is_taken)
+        i++;
+    return i;
+}
+
+int weft__port_open(weft__cord *c)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t i = find_free();
+    if (i < PORTS_MAX) {
+        if (i >= ports_end)
+            ports_end = i + 1;
+        ports[i].is_taken = true;
+        c->index = i;
+        c->serial = ports[i].serial;
+        atomic_fetch_add(&cords, 1);
+        atomic_store(&ports[i].cord, c);
+    }
+    pthread_mutex_unlock(&lock);
+    return i < PORTS_MAX ? 0 : -EAGAIN;
+}
+
+/* The lock is held: someone who waits for the others has to look again, as there is one less. */
+static void nudge_one_helpless(void)
+{
+    for (uint32_t i = 0; i < ports_end; i++) {
+        weft__cord *c = atomic_load(&ports[i].cord);
+        if (c != NULL && atomic_load(&c->is_helpless)) {
+            weft__cord_wake(c);
+            return;
+        }
+    }
+}
+
+void weft__port_close(weft__cord *c, bool is_kept)
+{
+    port *p = &ports[c->index];
+    atomic_store(&p->cord, NULL);
+    while (atomic_load(&p->visitors) > 0)
+        sched_yield();
+    pthread_mutex_lock(&lock);
+    p->is_taken = is_kept;
+    p->serial = c->serial;
+    unsigned left = atomic_fetch_sub(&cords, 1) - 1;
+    if (left > 0 && atomic_load(&helpless) == left)
+        nudge_one_helpless();
+    pthread_mutex_unlock(&lock);
+}
+
+void weft__port_free(uint32_t index)
+{
+    pthread_mutex_lock(&lock);
+    ports[index].is_taken = false;
+    pthread_mutex_unlock(&lock);
+}
+
+weft__cord *weft__port_visit(uint32_t index)
+{
+    /* Sequentially consistent, like the cord's leaving: one of the two sees the other. */
+    atomic_fetch_add(&ports[index].visitors, 1);
+    weft__cord *c = atomic_load(&ports[index].cord);
+    if (c == NULL)
+        weft__port_leave(index);
+    return c;
+}
+
+void weft__port_leave(uint32_t index)
+{
+    atomic_fetch_sub_explicit(&ports[index].visitors, 1, memory_order_release);
+}
+
+void weft__port_each(void (*fn)(weft__cord *c, void *context), void *context)
+{
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < ports_end; i++) {
+        weft__cord *c = weft__port_visit(i);
+        if (c == NULL)
+            continue;
+        fn(c, context);
+        weft__port_leave(i);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void weft__port_nudge(uint32_t index)
+{
+    weft__cord *c = weft__port_visit(index);
+    if (c == NULL)
+        return;
+    weft__cord_wake(c);
+    weft__port_leave(index);
+}
+
+/*
+ * It waits for others, and nothing of theirs is on its way: it goes on before it reads its inbox.
+ */
+static bool is_beyond_help(weft__cord *c)
+{
+    return atomic_load(&c->is_helpless) && !weft__cord_has_letters(c);
+}
+
+/* Every cord but this one cannot do anything any more; *count gets how many there are in all. */
+static bool are_others_beyond_help(const weft__cord *self, unsigned *count)
+{
+    bool are_all = true;
+    *count = 0;
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < ports_end; i++) {
+        weft__cord *c = weft__port_visit(i);
+        if (c == NULL)
+            continue;
+        are_all = are_all && (c == self || is_beyond_help(c));
+        ++*count;
+        weft__port_leave(i);
+    }
+    pthread_mutex_unlock(&lock);
+    return are_all;
+}
+
+weft__hope weft__port_hope(weft__cord *c, bool is_helpless)
+{
+    unsigned others_helpless;
+    if (is_helpless) {
+        atomic_store(&c->is_helpless, true);
+        others_helpless = atomic_fetch_add(&helpless, 1);
+    } else {
+        others_helpless = atomic_load(&helpless);
+    }
+    if (others_helpless < atomic_load(&cords) - 1)
+        return WEFT__HOPE_CORDS;
+    unsigned count; /* it is the last one, and the only one that finds so */
+    if (!are_others_beyond_help(c, &count))
+        return WEFT__HOPE_CORDS;
+    return weft__threads_are_others(count) ? WEFT__HOPE_THREADS : WEFT__HOPE_NOBODY;
+}
+
+void weft__port_go_on(weft__cord *c)
+{
+    if (!c->is_helpless)
+        return;
+    atomic_store(&c->is_helpless, false);
+    atomic_fetch_sub(&helpless, 1);
+}
+
+void weft__port_before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void weft__port_after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* The other threads are gone, in the middle of whatever they were at. */
+void weft__port_after_fork_in_child(void)
+{
+    for (uint32_t i = 0; i < ports_end; i++) {
+        atomic_store(&ports[i].cord, NULL);
+        atomic_store(&ports[i].visitors, 0);
+        ports[i].is_taken = false;
+    }
+    atomic_store(&cords, 0);
+    atomic_store(&helpless, 0);
+    pthread_mutex_unlock(&lock);
+}

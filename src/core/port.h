@@ -1,0 +1,61 @@
+/*
+ * Where threads find each other: every cord has a port, by its index, and whoever has an id knows
+ * the index. Nothing here takes a lock on the way to another cord.
+ *
+ * To touch another thread's cord is to visit it: it cannot go away before the visitor has left.
+ */
+#ifndef WEFT_CORE_PORT_H
+#define WEFT_CORE_PORT_H
+
+#include "core/cord.h"
+
+/*
+ * The cord is to be found from now on, under an index and with ids that nobody has had. 0, or
+ * -EAGAIN: all ports are taken.
+ */
+int weft__port_open(weft__cord *c);
+
+/*
+ * It is not to be found any more; waits for visitors to leave. Its port is free for another cord
+ * unless is_kept: then only after weft__port_free.
+ */
+void weft__port_close(weft__cord *c, bool is_kept);
+
+void weft__port_free(uint32_t index);
+
+/*
+ * The cord at this index, which stays there until weft__port_leave; NULL: there is none. What runs
+ * in between must not wait.
+ */
+weft__cord *weft__port_visit(uint32_t index);
+void weft__port_leave(uint32_t index);
+
+/* Call fn for every cord, while none comes or goes. */
+void weft__port_each(void (*fn)(weft__cord *c, void *context), void *context);
+
+/* Make the cord at this index look at its inbox, if it sleeps; the way that always works. */
+void weft__port_nudge(uint32_t index);
+
+/* Who could still wake someone in a cord that cannot help itself. */
+typedef enum weft__hope {
+    WEFT__HOPE_NOBODY,
+    WEFT__HOPE_THREADS, /* of which nothing is known */
+    WEFT__HOPE_CORDS,
+    WEFT__HOPE_ITSELF,
+} weft__hope;
+
+/*
+ * Could others wake someone in this cord? If is_helpless, it could not wake anyone in theirs
+ * either, until weft__port_go_on, which is to be called before this is asked again.
+ */
+weft__hope weft__port_hope(weft__cord *c, bool is_helpless);
+
+/* It has been woken, or does not wait. */
+void weft__port_go_on(weft__cord *c);
+
+/* fork(2) has made a copy of this process in which only the calling thread is left. */
+void weft__port_before_fork(void);
+void weft__port_after_fork(void);
+void weft__port_after_fork_in_child(void);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * A tenure: a thread that was started as a cord, from weft_cord_start until somebody has joined it.
+ * It outlives its cord, and keeps what came of it.
+ */
+#ifndef WEFT_CORE_TENURE_H
+#define WEFT_CORE_TENURE_H
+
+#include "core/cord.h"
+#include "core/error.h"
+
+#include <weft/cord.h>
+
+typedef struct weft__tenure {
+    weft_cord id;
+    weft__cord *cord; /* the thread's own, until it has ended */
+    weft_fn *fn;      /* NULL: it serves */
+    void *arg;
+    const char *backend; /* NULL: any */
+    char name[WEFT__NAME_BYTES];
+    pthread_t thread;
+    weft_value value;   /* what came of it: the thread's to write, then everyone's to read */
+    weft__error *words; /* the same; NULL: none */
+
+    /* Under the lock of all tenures. */
+    bool has_ended;
+    bool is_cancelled;   /* the letter is under way, or was */
+    unsigned told;       /* joiners that have been told, and have not taken it yet */
+    weft__list joiners;  /* that wait */
+    weft__letter cancel; /* to the main fiber */
+} weft__tenure;
+
+/* For the thread itself: its function is over; end its fibers, and note what came of it. */
+void weft__tenure_settle(weft__tenure *t, weft__cord *c);
+
+/* The cord is gone: tell those who wait. The last thing that the thread does. */
+void weft__tenure_end(weft__tenure *t);
+
+/* The process ends: cancel all but this one (NULL: all). */
+void weft__tenures_cancel(const weft__tenure *except);
+
+/*
+ * Wait until they have ended, but not for long, and say which have not. Errors that nobody has
+ * heard of are reported; true if there was one.
+ */
+bool weft__tenures_wait(const weft__tenure *except);
+
+/* fork(2): the lock; in the child there are none. */
+void weft__tenures_before_fork(void);
+void weft__tenures_after_fork(void);
+void weft__tenures_after_fork_in_child(void);
+
+#endif

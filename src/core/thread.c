@@ -1,0 +1,204 @@
+/*
+ * Threads that run fibers: how a thread becomes a cord and stops being one, and what happens to its
+ * fibers when the process ends.
+ */
+#include "core/end.h"
+#include "core/overflow.h"
+#include "core/port.h"
+#include "core/report.h"
+#include "core/tenure.h"
+
+#include <weft/version.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+__thread weft__cord *weft__cord_self;
+
+/* The C++ runtime's, where the program has one. */
+extern void *__cxa_get_globals(void) __attribute__((weak));
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_key;
+static int set_up_error; /* of what is done once; 0: none */
+static pid_t owner;      /* the process that did it; a child of it by fork has only copies */
+
+static bool find_overflown(const void *address, weft__overflow_facts *out)
+{
+    const weft__cord *c = weft__cord_self;
+    if (c == NULL || c->current->stack.low == NULL)
+        return false;
+    const weft__fiber *f = c->current;
+    if (!weft__stack_guards(&f->stack, address))
+        return false;
+    *out = (weft__overflow_facts){f->id, f->name, (void *)f->fn, weft__stack_slot_bytes(&f->stack)};
+    return true;
+}
+
+static void free_cord(weft__cord *c)
+{
+    for (uint32_t i = 0; i < c->chunks_count; i++)
+        free(c->chunks[i]);
+    for (unsigned i = 0; i < WEFT__TABLES_MAX; i++)
+        free(c->tables[i]);
+    weft__cord_deliver(c, NULL);
+    weft__runqueue_close(&c->runqueue);
+    weft__stack_pool_close(&c->stacks);
+    if (c->backend != NULL)
+        c->backend->type->close(c->backend);
+    weft__overflow_thread_close(&c->overflow);
+    free(c);
+}
+
+void weft__cord_free(weft__cord *c)
+{
+    weft__port_close(c, false);
+    free_cord(c);
+}
+
+void weft__cord_close(weft__cord *c)
+{
+    weft__tenure *tenure = c->tenure;
+    if (tenure != NULL) {
+        weft__tenure_settle(tenure, c);
+    } else {
+        int code = weft__cord_end_fibers(c);
+        if (code != 0)
+            weft__report_unhandled(c->main->error, code);
+    }
+    weft__error_set(c->main, NULL);
+    weft__error_drop_queue(c->main);
+    weft__port_close(c, tenure != NULL);
+    weft__cord_self = NULL;
+    pthread_setspecific(thread_key, NULL);
+    free_cord(c);
+    if (tenure != NULL)
+        weft__tenure_end(tenure);
+}
+
+/* A thread ends by itself. */
+static void close_thread(void *cord)
+{
+    if (getpid() == owner)
+        weft__cord_close(cord);
+}
+
+/*
+ * The process ends: main returned, or some fiber called exit. An error that nobody handled must not
+ * look like success.
+ */
+static void close_process(int status, void *arg)
+{
+    (void)arg;
+    weft__cord *c = weft__cord_self;
+    if (c == NULL || getpid() != owner)
+        return;
+    weft__tenures_cancel(c->tenure);
+    int code = weft__cord_end_fibers(c);
+    bool have_cords_failed = weft__tenures_wait(c->tenure);
+    const weft__error *e = c->main->error;
+    if (code == 0 && !have_cords_failed) {
+        bool has_climbed = e != NULL && e->path_count > 0;
+        if (status != 0 && has_climbed && e->path[e->path_count - 1] == c->main->id)
+            weft__report_last(e, status);
+        return;
+    }
+    if (code != 0)
+        weft__report_unhandled(e, code);
+    if (status == 0) {
+        fflush(NULL);
+        _exit(EXIT_FAILURE);
+    }
+}
+
+static void set_up_process(void)
+{
+    owner = getpid();
+    set_up_error = pthread_key_create(&thread_key, close_thread);
+    if (set_up_error == 0 && on_exit(close_process, NULL) != 0)
+        set_up_error = ENOMEM;
+    if (set_up_error == 0)
+        set_up_error =
+            pthread_atfork(weft__port_before_fork, weft__port_after_fork, weft__port_after_fork);
+    weft__overflow_install(find_overflown);
+}
+
+void weft__cord_open_backend(weft__cord *c, const char *name)
+{
+    weft__backend *b;
+    int rc = weft__backend_open(&b, name, &c->backend_why);
+    if (rc < 0) {
+        weft__backend_none_open(&c->no_backend, rc);
+        b = &c->no_backend.base;
+    }
+    __atomic_store_n(&c->backend, b, __ATOMIC_RELEASE); /* others wake the cord through it */
+    b->lost = weft__port_nudge;
+    uint64_t random;
+    c->is_shuffled = b->type->choose != NULL && b->type->choose(b, &random);
+}
+
+static int fill_cord(weft__cord *c)
+{
+    weft__list_init(&c->warm);
+    weft__list_init(&c->bare);
+    weft__stack_pool_init(&c->stacks);
+    pthread_mutex_init(&c->reserve.lock, NULL);
+    c->slice = (weft__slice){WEFT__SLICE_WARN_S, WEFT__SLICE_FAIL_S};
+    int rc = weft__runqueue_init(&c->runqueue);
+    if (rc == 0)
+        rc = weft__cord_add_chunk(c);
+    return rc;
+}
+
+static void begin_time(weft__cord *c)
+{
+    weft__wheel_init(&c->wheel, weft__cord_now(c));
+    c->turned_ns = c->polled_ns = c->now_ns;
+    c->turn_switches = WEFT__TURN_SWITCHES_MAX;
+    c->turn_span = c->turn_left = c->is_shuffled ? 1 : c->turn_switches;
+}
+
+COLD weft__cord *weft__cord_new(void)
+{
+    pthread_once(&once, set_up_process);
+    weft__cord *c = set_up_error == 0 ? calloc(1, sizeof *c) : NULL;
+    if (c == NULL)
+        return NULL;
+    if (fill_cord(c) < 0 || weft__port_open(c) < 0) {
+        free_cord(c);
+        return NULL;
+    }
+    c->main = c->current = weft__fiber_new_main(c);
+    return c;
+}
+
+void weft__cord_settle(weft__cord *c, const char *backend_name)
+{
+    weft__cord_open_backend(c, backend_name);
+    begin_time(c);
+    weft__overflow_thread_open(&c->overflow); /* without it an overflow is a bare crash, no worse */
+    weft__context_adopt(&c->main->context);
+    if (__cxa_get_globals != NULL)
+        c->cxx = __cxa_get_globals();
+    weft__cord_self = c;
+    pthread_setspecific(thread_key, c); /* if this fails, the thread leaks its cord */
+}
+
+COLD weft__cord *weft__cord_adopt(void)
+{
+    weft__cord *c = weft__cord_new();
+    if (c != NULL)
+        weft__cord_settle(c, NULL);
+    return c;
+}
+
+#define TEXT_OF(x) TEXT_OF_RAW(x)
+#define TEXT_OF_RAW(x) #x
+
+const char *weft_version(void)
+{
+    return TEXT_OF(WEFT_VERSION_MAJOR) "." TEXT_OF(WEFT_VERSION_MINOR) "." TEXT_OF(
+        WEFT_VERSION_PATCH);
+}
