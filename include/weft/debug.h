@@ -34,6 +34,8 @@ typedef struct weft_counters {
     uint64_t polls;          /* * times the backend was asked */
     uint64_t polls_blocking; /* * of these, those that could wait */
     uint64_t ops;            /* * operations handed to the backend */
+    uint64_t letters;        /* * received from other threads */
+    uint64_t wakes;          /* * times that one of these had to wake the thread */
     size_t ops_pending;      /* waiting in the backend now */
     size_t runnable;         /* on the run queue now */
     size_t runnable_max;     /* * the most there were */

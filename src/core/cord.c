@@ -113,6 +113,7 @@ static int begin(weft__tenure *t, int cpu, weft_cord *out)
     if (t->cord == NULL)
         return -EAGAIN;
     t->cord->tenure = t;
+    t->cord->shares_ports = t->shares_ports;
     *out = t->id = t->cord->main->id;
     if (t->name[0] != '\0')
         memcpy(t->cord->main->name, t->name, sizeof t->name);
@@ -135,9 +136,8 @@ static int check(const weft_cord_options *o)
     return 0;
 }
 
-weft_cord weft_cord_start(weft_fn *fn, void *arg, const weft_cord_options *options)
+weft_cord weft__cord_start(weft_fn *fn, void *arg, const weft_cord_options *o, bool shares_ports)
 {
-    const weft_cord_options *o = options != NULL ? options : &(weft_cord_options){0};
     if (check(o) < 0)
         return 0;
     weft__tenure *t = calloc(1, sizeof *t);
@@ -147,6 +147,7 @@ weft_cord weft_cord_start(weft_fn *fn, void *arg, const weft_cord_options *optio
     }
     t->fn = fn;
     t->arg = arg;
+    t->shares_ports = shares_ports;
     t->backend = o->backend != NULL ? weft__backend_known(o->backend) : NULL;
     if (o->name != NULL)
         strncpy(t->name, o->name, sizeof t->name - 1);
@@ -157,6 +158,12 @@ weft_cord weft_cord_start(weft_fn *fn, void *arg, const weft_cord_options *optio
     weft_fail(rc, "a thread cannot be started");
     free(t);
     return 0;
+}
+
+weft_cord weft_cord_start(weft_fn *fn, void *arg, const weft_cord_options *options)
+{
+    static const weft_cord_options none;
+    return weft__cord_start(fn, arg, options != NULL ? options : &none, false);
 }
 
 /*

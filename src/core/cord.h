@@ -87,12 +87,12 @@ struct weft__cord {
     uint32_t serial;       /* of the last id */
     uint32_t index;        /* of this cord among all */
 
-    /* The others', who visit it (port.h). */
-    _Atomic(weft__letter *) inbox; /* the newest first */
-    atomic_bool is_asleep;         /* it waits in its backend, and wants to be woken for a letter */
-    atomic_bool is_helpless;       /* it waits, and only others can help; see port.h */
-    atomic_int bounded_mailboxes;  /* of its fibers */
-    weft__reserve reserve;         /* ids for fibers that others make here */
+    /* The others', who visit it (port.h). On a cache line of its own: they write to it. */
+    _Alignas(64) _Atomic(weft__letter *) inbox; /* the newest first */
+    atomic_bool is_asleep;        /* it waits in its backend, and wants to be woken for a letter */
+    atomic_bool is_helpless;      /* it waits, and only others can help; see port.h */
+    atomic_int bounded_mailboxes; /* of its fibers */
+    weft__reserve reserve;        /* ids for fibers that others make here */
     struct weft__tenure *tenure; /* how it was started, and how it ends; NULL: a thread by itself */
     bool shares_ports;           /* weft_listen lets others listen there, too */
 
@@ -105,6 +105,7 @@ struct weft__cord {
     void *on_idle_arg;
     uint64_t polls, polls_blocking, ops;
     uint64_t letters, wakes; /* from other threads: received, and found it asleep */
+    int linger_credit;       /* see linger.c */
     uint32_t ops_in_a_row;   /* done at once, without a switch */
     uint64_t random;         /* what select draws lots by; the same in every run */
 };

@@ -86,6 +86,8 @@ int weft_stats(weft_counters *out)
         .polls = c->polls,
         .polls_blocking = c->polls_blocking,
         .ops = c->ops,
+        .letters = c->letters,
+        .wakes = c->wakes,
         .ops_pending = c->backend->pending,
         .runnable = weft__runqueue_count(&c->runqueue),
         .runnable_max = c->runqueue.count_max,
@@ -97,6 +99,7 @@ int weft_stats(weft_counters *out)
         .timers = c->wheel.count,
     };
     c->polls = c->polls_blocking = c->ops = 0;
+    c->letters = c->wakes = 0;
     c->switches = 0;
     c->turn_span = c->turn_left; /* those of this turn have been counted */
     c->runqueue.count_max = weft__runqueue_count(&c->runqueue);

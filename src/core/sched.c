@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "core/end.h"
+#include "core/linger.h"
 #include "core/port.h"
 #include "core/report.h"
 
@@ -153,11 +154,15 @@ COLD static void wait_without_backend(weft__cord *c, int error, int64_t timeout_
  */
 static int poll_asleep(weft__cord *c, int64_t timeout_ns)
 {
+    weft__backend *b = c->backend;
     if (timeout_ns == 0)
-        return c->backend->type->poll(c->backend, 0);
+        return b->type->poll(b, 0);
+    int64_t began_ns = c->now_ns;
     atomic_store(&c->is_asleep, true);
-    int rc = c->backend->type->poll(c->backend, weft__cord_has_letters(c) ? 0 : timeout_ns);
-    c->wakes += !atomic_exchange(&c->is_asleep, false);
+    int rc = b->type->poll(b, weft__cord_has_letters(c) ? 0 : timeout_ns);
+    bool was_woken = !atomic_exchange(&c->is_asleep, false);
+    c->wakes += was_woken;
+    weft__linger_learn(c, weft__cord_now(c) - began_ns, was_woken);
     return rc;
 }
 
@@ -185,6 +190,16 @@ static void poll_and_wait(weft__cord *c, weft__hope who)
     c->polled_ns = c->turned_ns = weft__cord_now(c);
 }
 
+/* Before the thread sleeps, if another one is likely to send something. True: there is something. */
+static bool linger(weft__cord *c)
+{
+    if (!weft__linger_pays(c))
+        return false;
+    if (c->backend->pending > 0)
+        poll_quickly(c); /* what is entered must not wait meanwhile */
+    return weft__runqueue_count(&c->runqueue) > 0 || weft__linger(c);
+}
+
 /* The run queue is empty: wait for the outside world until it is not. */
 COLD static weft__runnable *idle(weft__cord *c)
 {
@@ -200,6 +215,8 @@ COLD static weft__runnable *idle(weft__cord *c)
             if (weft__runqueue_count(&c->runqueue) > 0)
                 continue;
         }
+        if (linger(c))
+            continue;
         weft__hope who = hope(c);
         if (who != WEFT__HOPE_NOBODY)
             poll_and_wait(c, who);

@@ -15,6 +15,7 @@ typedef struct weft__tenure {
     weft__cord *cord; /* the thread's own, until it has ended */
     weft_fn *fn;      /* NULL: it serves */
     void *arg;
+    bool shares_ports;   /* as the cord's */
     const char *backend; /* NULL: any */
     char name[WEFT__NAME_BYTES];
     pthread_t thread;
@@ -28,6 +29,9 @@ typedef struct weft__tenure {
     weft__list joiners;  /* that wait */
     weft__letter cancel; /* to the main fiber */
 } weft__tenure;
+
+/* weft_cord_start. */
+weft_cord weft__cord_start(weft_fn *fn, void *arg, const weft_cord_options *o, bool shares_ports);
 
 /* For the thread itself: its function is over; end its fibers, and note what came of it. */
 void weft__tenure_settle(weft__tenure *t, weft__cord *c);

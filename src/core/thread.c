@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 __thread weft__cord *weft__cord_self;
@@ -163,9 +164,10 @@ static void begin_time(weft__cord *c)
 COLD weft__cord *weft__cord_new(void)
 {
     pthread_once(&once, set_up_process);
-    weft__cord *c = set_up_error == 0 ? calloc(1, sizeof *c) : NULL;
+    weft__cord *c = set_up_error == 0 ? aligned_alloc(_Alignof(weft__cord), sizeof *c) : NULL;
     if (c == NULL)
         return NULL;
+    memset(c, 0, sizeof *c);
     if (fill_cord(c) < 0 || weft__port_open(c) < 0) {
         free_cord(c);
         return NULL;

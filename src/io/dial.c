@@ -81,6 +81,8 @@ static int listen_at(const struct addrinfo *at, bool is_v6_only)
     /* Not for datagrams, where it would let two take the same port. */
     if (is_tcp(at))
         set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (at->ai_family != AF_UNIX && weft__cord_here()->shares_ports)
+        set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1);
     if (at->ai_family == AF_INET6)
         set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, is_v6_only);
     int rc = bind(fd, at->ai_addr, at->ai_addrlen);

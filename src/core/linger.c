@@ -1,0 +1,62 @@
+/* Lingering, see linger.h. */
+#include "core/linger.h"
+
+#include "base/clock.h"
+
+#include <sched.h>
+
+/* Looks at the inbox between two looks at the clock, which takes as long as some ten of them. */
+#define LOOKS 32
+
+static bool is_alone;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* On a single CPU nobody can send anything while this thread looks. */
+static void count_cpus(void)
+{
+    cpu_set_t set;
+    is_alone = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static bool look(weft__cord *c)
+{
+    int64_t until_ns = weft__clock_ns() + WEFT__LINGER_NS;
+    do {
+        for (int i = 0; i < LOOKS; i++) {
+            if (atomic_load_explicit(&c->inbox, memory_order_relaxed) != NULL)
+                return true;
+            relax();
+        }
+    } while (weft__clock_ns() < until_ns);
+    return false;
+}
+
+bool weft__linger(weft__cord *c)
+{
+    bool is_hit = look(c);
+    if (is_hit)
+        c->linger_credit = WEFT__LINGER_CREDIT;
+    else if (--c->linger_credit == 0)
+        c->linger_credit = -WEFT__LINGER_REST;
+    return is_hit;
+}
+
+void weft__linger_learn(weft__cord *c, int64_t slept_ns, bool was_for_letter)
+{
+    if (c->linger_credit > 0)
+        return;
+    pthread_once(&once, count_cpus);
+    if (is_alone || !was_for_letter || slept_ns > WEFT__LINGER_SLEPT_NS)
+        c->linger_credit = 0;
+    else
+        c->linger_credit++;
+}
