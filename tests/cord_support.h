@@ -7,6 +7,20 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/*
+ * Sanitizers make everything slower; and TSan has threads that cannot be told from the program's.
+ */
+#if defined(__SANITIZE_THREAD__)
+#define IS_SLOW 1
+#define KNOWS_THREADS 0
+#elif defined(__SANITIZE_ADDRESS__)
+#define IS_SLOW 1
+#define KNOWS_THREADS 1
+#else
+#define IS_SLOW 0
+#define KNOWS_THREADS 1
+#endif
+
 static inline weft_cord start_cord(weft_fn *fn, void *arg)
 {
     weft_cord cord = weft_cord_start(fn, arg, NULL);

@@ -431,6 +431,7 @@ START_TEST(a_cord_may_end_the_process)
 END_TEST
 
 /* When nothing can ever happen any more. */
+#if KNOWS_THREADS
 
 static weft_value wait_for_word(void *arg)
 {
@@ -469,6 +470,13 @@ START_TEST(a_deadlock_of_several_cords_is_told_to_one_after_the_other)
 }
 END_TEST
 
+START_TEST(a_cord_without_a_function_ends_when_nobody_is_left_who_could_send_it_anything)
+{
+    ck_assert_int_eq(weft_cord_join(start_cord(NULL, NULL)), 0);
+}
+END_TEST
+#endif
+
 static weft_value tick_and_tell(void *arg)
 {
     for (int i = 0; i < 3; i++)
@@ -490,8 +498,6 @@ START_TEST(a_cord_without_a_function_serves_until_it_is_told_to_stop)
     ck_assert_int_eq(weft_cord_call(cord, return_arg, as_arg(3)), 3);
     ck_assert_int_eq(weft_schedule(cord, 8), 0);
     ck_assert_int_eq(weft_cord_join(cord), 8);
-    cord = start_cord(NULL, NULL);
-    ck_assert_int_eq(weft_cord_join(cord), 0); /* nobody is left who could send it anything */
 }
 END_TEST
 
@@ -521,10 +527,13 @@ static const TTest *const *const tests[] = {
     &cords_that_run_when_main_returns_are_cancelled_and_waited_for,
     &an_error_of_a_cord_that_nobody_joined_is_no_success,
     &a_cord_may_end_the_process,
-    &cords_that_only_wait_for_each_other_are_told_so,
-    &a_deadlock_of_several_cords_is_told_to_one_after_the_other,
     &a_cord_that_waits_for_time_can_still_help,
     &a_cord_without_a_function_serves_until_it_is_told_to_stop,
+#if KNOWS_THREADS
+    &a_cord_without_a_function_ends_when_nobody_is_left_who_could_send_it_anything,
+    &cords_that_only_wait_for_each_other_are_told_so,
+    &a_deadlock_of_several_cords_is_told_to_one_after_the_other,
+#endif
 };
 
 int main(void)

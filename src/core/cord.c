@@ -11,6 +11,7 @@
 #include "core/port.h"
 #include "core/report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -69,8 +70,7 @@ static void *run(void *arg)
     weft__tenure *t = arg;
     if (t->name[0] != '\0') {
         char name[16]; /* the kernel's limit */
-        strncpy(name, t->name, sizeof name - 1);
-        name[sizeof name - 1] = '\0';
+        snprintf(name, sizeof name, "%.15s", t->name);
         pthread_setname_np(pthread_self(), name);
     }
     weft__cord_settle(t->cord, t->backend);
@@ -150,7 +150,7 @@ weft_cord weft__cord_start(weft_fn *fn, void *arg, const weft_cord_options *o, b
     t->shares_ports = shares_ports;
     t->backend = o->backend != NULL ? weft__backend_known(o->backend) : NULL;
     if (o->name != NULL)
-        strncpy(t->name, o->name, sizeof t->name - 1);
+        snprintf(t->name, sizeof t->name, "%s", o->name);
     weft_cord id = 0;
     int rc = begin(t, o->cpu, &id);
     if (rc == 0)

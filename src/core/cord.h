@@ -129,7 +129,7 @@ static inline weft__fiber *weft__fiber_at(const weft__cord *c, weft_fiber id)
     /* Others add chunks, too: the count is the last thing that they write. */
     if (UNLIKELY(slot >> WEFT__CHUNK_BITS >= __atomic_load_n(&c->chunks_count, __ATOMIC_ACQUIRE)))
         return NULL;
-    weft__fiber **chunks = __atomic_load_n(&c->chunks, __ATOMIC_RELAXED);
+    weft__fiber **chunks = __atomic_load_n(&c->chunks, __ATOMIC_ACQUIRE);
     return &chunks[slot >> WEFT__CHUNK_BITS][slot & (WEFT__CHUNK_FIBERS - 1)];
 }
 

@@ -9,6 +9,7 @@
 #include "core/port.h"
 #include "core/report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,7 @@ static void fill(errand *e, weft_fn *fn, void *arg, const weft_spin_options *o)
 {
     *e = (errand){.letter.deliver = deliver_errand, .fn = fn, .arg = arg, .options = *o};
     if (o->name != NULL) {
-        strncpy(e->name, o->name, sizeof e->name - 1);
+        snprintf(e->name, sizeof e->name, "%s", o->name);
         e->options.name = e->name;
     }
     if (o->arg_bytes > 0)
@@ -63,7 +64,10 @@ static int dispatch(errand *e, weft_cord cord, weft_fiber *id)
     int rc = c->main->id == cord ? weft__reserve_take(c, id) : -ESRCH;
     if (rc == 0) {
         e->letter.fiber = *id;
-        weft__cord_put(c, &e->letter);
+        if (c == weft__cord_self)
+            e->letter.deliver(c, &e->letter); /* others here may reach for it at once */
+        else
+            weft__cord_put(c, &e->letter);
     }
     weft__port_leave(index);
     return rc;

@@ -318,20 +318,20 @@ static inline weft_fiber queue_new(weft__cord *c, weft__fiber *f)
 int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
                        const weft_spin_options *o, weft__fiber **out)
 {
-    atomic_fetch_sub(&c->reserve.under_way, 1);
     weft__fiber *f = *out = weft__fiber_at(c, id);
     weft__fiber *parent = o->parent != 0 ? weft__fiber_find(c, o->parent) : c->main;
     int rc = parent != NULL && parent->phase != WEFT__ENDED ? weft__cord_make_room(c, 0) : -ESRCH;
     if (rc == 0)
         rc = weft__stack_acquire(&c->stacks, weft__stack_bytes(o->stack_bytes), &f->stack);
-    if (rc < 0) {
+    if (rc == 0) {
+        furnish(c, f, id, fn, arg, o, parent);
+        queue_new(c, f);
+        refill_reserve(c);
+    } else {
         weft__list_insert(&c->bare, &f->sibling);
-        return rc;
     }
-    furnish(c, f, id, fn, arg, o, parent);
-    queue_new(c, f);
-    refill_reserve(c);
-    return 0;
+    atomic_fetch_sub(&c->reserve.under_way, 1); /* now that its id is there, or never will be */
+    return rc;
 }
 
 static const weft_spin_options no_options;

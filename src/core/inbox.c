@@ -73,13 +73,17 @@ int weft__cord_post(weft__letter *l)
     return 0;
 }
 
-/* The cord is visited. A fiber whose making is under way may be any. */
+/*
+ * The cord is visited. A fiber whose making is under way may be any; that is asked first, as it is
+ * over only when the id is there.
+ */
 static bool has_fiber(weft__cord *c, weft_fiber fiber)
 {
+    if (atomic_load(&c->reserve.under_way) > 0)
+        return true;
     const weft__fiber *f = weft__fiber_at(c, fiber);
-    bool is_there = f != NULL && __atomic_load_n(&f->id, __ATOMIC_RELAXED) == fiber &&
-                    __atomic_load_n(&f->phase, __ATOMIC_RELAXED) != WEFT__ENDED;
-    return is_there || atomic_load(&c->reserve.under_way) > 0;
+    return f != NULL && __atomic_load_n(&f->id, __ATOMIC_RELAXED) == fiber &&
+           __atomic_load_n(&f->phase, __ATOMIC_RELAXED) != WEFT__ENDED;
 }
 
 static int send_to(weft__cord *c, const weft__letter *content, bool only_unbounded)

@@ -190,7 +190,9 @@ static void poll_and_wait(weft__cord *c, weft__hope who)
     c->polled_ns = c->turned_ns = weft__cord_now(c);
 }
 
-/* Before the thread sleeps, if another one is likely to send something. True: there is something. */
+/*
+ * Before the thread sleeps, if another one is likely to send something. True: there is something.
+ */
 static bool linger(weft__cord *c)
 {
     if (!weft__linger_pays(c))

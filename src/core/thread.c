@@ -86,6 +86,19 @@ static void close_thread(void *cord)
         weft__cord_close(cord);
 }
 
+/* What came of main, said if it was not handled: 0, or the error. */
+static int end_own_fibers(weft__cord *c, int status)
+{
+    int code = weft__cord_end_fibers(c);
+    const weft__error *e = c->main->error;
+    bool has_climbed = e != NULL && e->path_count > 0;
+    if (code != 0)
+        weft__report_unhandled(e, code);
+    else if (status != 0 && has_climbed && e->path[e->path_count - 1] == c->main->id)
+        weft__report_last(e, status);
+    return code;
+}
+
 /*
  * The process ends: main returned, or some fiber called exit. An error that nobody handled must not
  * look like success.
@@ -93,22 +106,14 @@ static void close_thread(void *cord)
 static void close_process(int status, void *arg)
 {
     (void)arg;
-    weft__cord *c = weft__cord_self;
-    if (c == NULL || getpid() != owner)
+    weft__cord *c = weft__cord_self; /* NULL: a thread that only ever reached for others */
+    if (getpid() != owner)
         return;
-    weft__tenures_cancel(c->tenure);
-    int code = weft__cord_end_fibers(c);
-    bool have_cords_failed = weft__tenures_wait(c->tenure);
-    const weft__error *e = c->main->error;
-    if (code == 0 && !have_cords_failed) {
-        bool has_climbed = e != NULL && e->path_count > 0;
-        if (status != 0 && has_climbed && e->path[e->path_count - 1] == c->main->id)
-            weft__report_last(e, status);
-        return;
-    }
-    if (code != 0)
-        weft__report_unhandled(e, code);
-    if (status == 0) {
+    const weft__tenure *own = c != NULL ? c->tenure : NULL;
+    weft__tenures_cancel(own);
+    int code = c != NULL ? end_own_fibers(c, status) : 0;
+    bool have_cords_failed = weft__tenures_wait(own);
+    if ((code != 0 || have_cords_failed) && status == 0) {
         fflush(NULL);
         _exit(EXIT_FAILURE);
     }
