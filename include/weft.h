@@ -18,6 +18,7 @@
 #include <weft/io.h>
 #include <weft/mailbox.h>
 #include <weft/net.h>
+#include <weft/offload.h>
 #include <weft/pool.h>
 #include <weft/queue.h>
 #include <weft/scope.h>

@@ -249,17 +249,17 @@ START_TEST(what_runs_cannot_be_called_back)
 END_TEST
 
 /* Occupy the pool: from then on what is submitted waits for a thread. */
-static gate guards[WEFT__POOL_THREADS_MAX];
+static gate guards[WEFT__LANE_FILES_THREADS];
 
 static void occupy(void)
 {
-    for (int i = 0; i < WEFT__POOL_THREADS_MAX; i++)
+    for (int i = 0; i < WEFT__LANE_FILES_THREADS; i++)
         open_gate(&guards[i], -1);
 }
 
 static void leave(void)
 {
-    for (int i = 0; i < WEFT__POOL_THREADS_MAX; i++)
+    for (int i = 0; i < WEFT__LANE_FILES_THREADS; i++)
         ck_assert_int_eq(leave_gate(&guards[i]), 42);
 }
 
@@ -269,7 +269,7 @@ START_TEST(what_waits_for_a_thread_can_be_called_back)
     occupy();
     ck_assert(start_gate(&g, -1) == WEFT__OP_PENDING);
     ck_assert(type->cancel(backend, &g.t.op));
-    ck_assert_uint_eq(backend->pending, WEFT__POOL_THREADS_MAX);
+    ck_assert_uint_eq(backend->pending, WEFT__LANE_FILES_THREADS);
     leave();
     type->poll(backend, 0);
     ck_assert(!g.t.is_done);

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 
 /* More than the pool has threads. */
-#define CROWD (WEFT__POOL_THREADS_MAX + 40)
+#define CROWD (WEFT__LANE_FILES_THREADS + 40)
 
 static char folder[] = "/tmp/weft-wait-XXXXXX";
 static char fifo[64], path[64], other[64];

@@ -1,122 +1,9 @@
 /* The pool of threads, with a backend that only counts how often it is woken. */
-#include "support.h"
-
-#include "arch/annotate.h"
-#include "backend/backend.h"
-#include "backend/threads.h"
+#include "pool_support.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <semaphore.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-
-#define MAX WEFT__POOL_THREADS_MAX
-
-typedef struct fake {
-    weft__backend base;
-    sem_t wakes;
-} fake;
-
-static void fake_wake(weft__backend *b)
-{
-    sem_post(&CONTAINER_OF(b, fake, base)->wakes);
-}
-
-static const weft__backend_type fake_type = {.name = "fake", .wake = fake_wake};
-
-static fake *fake_open(void)
-{
-    fake *f = calloc(1, sizeof *f);
-    f->base.type = &fake_type;
-    weft__finished_init(&f->base.pooled);
-    sem_init(&f->wakes, 0, 0);
-    return f;
-}
-
-static void fake_close(fake *f)
-{
-    ck_assert_uint_eq(f->base.pending, 0);
-    sem_destroy(&f->wakes);
-    free(f);
-}
-
-/* One call: it says that it has begun, and goes on when it may. */
-typedef struct trial {
-    weft__op op;
-    sem_t begun, may_end, dropped;
-    bool is_done;
-    intptr_t result;
-    pthread_t thread;
-} trial;
-
-static intptr_t wait_in_call(void *arg)
-{
-    trial *t = arg;
-    t->thread = pthread_self();
-    sem_post(&t->begun);
-    TEMP_FAILURE_RETRY(sem_wait(&t->may_end));
-    return 42;
-}
-
-static void note_drop(void *arg)
-{
-    trial *t = arg;
-    sem_post(&t->dropped);
-}
-
-static void note_done(weft__op *op, intptr_t result)
-{
-    trial *t = CONTAINER_OF(op, trial, op);
-    ck_assert(!t->is_done);
-    t->is_done = true;
-    t->result = result;
-}
-
-static intptr_t submit(fake *f, trial *t, weft__op op)
-{
-    t->op = op;
-    t->op.done = note_done;
-    t->is_done = false;
-    weft__list_init(&t->op.link);
-    sem_init(&t->begun, 0, 0);
-    sem_init(&t->may_end, 0, 0);
-    sem_init(&t->dropped, 0, 0);
-    return weft__pool_submit(&f->base, &t->op);
-}
-
-static void submit_call(fake *f, trial *t, void (*drop)(void *))
-{
-    weft__op op = {.code = WEFT__OP_CALL, .fd = -1, .u.call = {wait_in_call, t, drop}};
-    ck_assert(submit(f, t, op) == WEFT__OP_PENDING);
-}
-
-static void wait_for(sem_t *what)
-{
-    TEMP_FAILURE_RETRY(sem_wait(what));
-}
-
-static bool has_happened(sem_t *what)
-{
-    return sem_trywait(what) == 0;
-}
-
-/* Collect until it is done; what it ended with. */
-static intptr_t finish(fake *f, trial *t)
-{
-    while (!t->is_done) {
-        wait_for(&f->wakes);
-        weft__pool_collect(&f->base);
-    }
-    return t->result;
-}
-
-static intptr_t let_end(fake *f, trial *t)
-{
-    sem_post(&t->may_end);
-    return finish(f, t);
-}
 
 START_TEST(a_call_is_made_by_another_thread_and_done_when_it_is_collected)
 {
@@ -127,11 +14,10 @@ START_TEST(a_call_is_made_by_another_thread_and_done_when_it_is_collected)
     wait_for(&t.begun);
     ck_assert(!pthread_equal(t.thread, pthread_self()));
     sem_post(&t.may_end);
-    wait_for(&f->wakes);
-    ck_assert(weft__finished_is_some(&f->base.pooled));
+    wait_finished(f);
     ck_assert(!t.is_done);
     weft__pool_collect(&f->base);
-    ck_assert(!weft__finished_is_some(&f->base.pooled));
+    ck_assert(!weft__finished_before_wait(&f->base.pooled));
     ck_assert(t.is_done);
     ck_assert_int_eq(t.result, 42);
     ck_assert_ptr_null(t.op.job);
@@ -155,34 +41,41 @@ START_TEST(what_is_submitted_in_one_go_runs_at_once_however_few_threads_are_idle
 }
 END_TEST
 
-/* All threads are in a call, with or without a drop. */
-static void occupy(fake *f, trial t[MAX], void (*drop)(void *))
-{
-    for (size_t i = 0; i < MAX; i++)
-        submit_call(f, &t[i], drop);
-    for (size_t i = 0; i < MAX; i++)
-        wait_for(&t[i].begun);
-}
-
-START_TEST(beyond_the_limit_calls_wait_and_are_made_in_order)
+START_TEST(a_backend_is_woken_only_if_it_waits)
 {
     fake *f = fake_open();
-    static trial busy[MAX], more[100];
-    occupy(f, busy, NULL);
-    for (size_t i = 0; i < COUNT_OF(more); i++) {
-        submit_call(f, &more[i], NULL);
-        ck_assert(!has_happened(&more[i].begun));
-    }
-    sem_post(&busy[0].may_end);
-    for (size_t i = 0; i < COUNT_OF(more); i++) { /* by the one thread that is free */
-        wait_for(&more[i].begun);
-        if (i + 1 < COUNT_OF(more))
-            ck_assert(!has_happened(&more[i + 1].begun));
-        ck_assert_int_eq(let_end(f, &more[i]), 42);
-    }
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(let_end(f, &busy[i]), 42);
+    static trial t;
+    submit_call(f, &t, NULL);
+    sem_post(&t.may_end); /* while it is busy with other things */
+    while (atomic_load(&f->base.pooled.newest) == NULL)
+        sched_yield();
+    weft__finished_close(&f->base.pooled); /* nobody is in its wake */
+    ck_assert(!has_happened(&f->wakes));
+    ck_assert_int_eq(finish(f, &t), 42);
+
+    submit_call(f, &t, NULL);
+    ck_assert(!weft__finished_before_wait(&f->base.pooled));
+    sem_post(&t.may_end);
+    wait_for(&f->wakes);
+    ck_assert_int_eq(finish(f, &t), 42);
     fake_close(f);
+}
+END_TEST
+
+static intptr_t post_arg(void *arg)
+{
+    sem_post(arg);
+    return -EIO;
+}
+
+START_TEST(a_cast_is_made_and_nobody_is_woken)
+{
+    sem_t happened;
+    sem_init(&happened, 0, 0);
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(weft__pool_cast(WEFT__LANE_USER, post_arg, &happened), 0);
+    for (int i = 0; i < 100; i++)
+        wait_for(&happened);
 }
 END_TEST
 
@@ -246,7 +139,7 @@ START_TEST(a_call_that_is_over_but_not_collected_cannot_be_given_up)
     trial t;
     submit_call(f, &t, note_drop);
     sem_post(&t.may_end);
-    wait_for(&f->wakes);
+    wait_finished(f);
     ck_assert(!weft__pool_cancel(&f->base, &t.op));
     ck_assert(!t.is_done);
     weft__pool_collect(&f->base);
@@ -351,130 +244,6 @@ START_TEST(an_open_that_makes_a_file_is_not_given_up_while_it_is_under_way)
 }
 END_TEST
 
-/* From here on no thread can be made: there is no room for its stack. */
-static void take_room(struct rlimit *old)
-{
-    unsigned long pages;
-    FILE *file = fopen("/proc/self/statm", "r");
-    ck_assert_int_eq(fscanf(file, "%lu", &pages), 1);
-    fclose(file);
-    getrlimit(RLIMIT_AS, old);
-    struct rlimit low = {pages * 4096 + (128 << 10), old->rlim_max};
-    ck_assert_int_eq(setrlimit(RLIMIT_AS, &low), 0);
-}
-
-START_TEST(without_a_thread_it_is_an_error_and_with_one_the_call_waits_for_it)
-{
-    if (is_sanitized())
-        return; /* they need more room than any limit */
-    fake *f = fake_open();
-    trial t, second;
-    struct rlimit old;
-    take_room(&old);
-    weft__op op = {.code = WEFT__OP_CALL, .fd = -1, .u.call = {wait_in_call, &t, NULL}};
-    ck_assert_int_eq(submit(f, &t, op), -EAGAIN);
-    ck_assert_uint_eq(f->base.pending, 0);
-    setrlimit(RLIMIT_AS, &old);
-    submit_call(f, &t, NULL);
-    wait_for(&t.begun);
-    take_room(&old);
-    submit_call(f, &second, NULL);
-    setrlimit(RLIMIT_AS, &old);
-    ck_assert(!has_happened(&second.begun));
-    ck_assert_int_eq(let_end(f, &t), 42);
-    ck_assert_int_eq(let_end(f, &second), 42);
-    fake_close(f);
-}
-END_TEST
-
-START_TEST(a_child_of_the_process_has_a_pool_of_its_own)
-{
-    if (is_sanitized())
-        return; /* TSan does not let such a child start threads */
-    fake *f = fake_open();
-    static trial busy[MAX], queued, own;
-    occupy(f, busy, NULL);
-    submit_call(f, &queued, NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        bool is_out = weft__pool_cancel(&f->base, &queued.op);
-        submit_call(f, &own, NULL);
-        _exit(is_out && let_end(f, &own) == 42 && !has_happened(&queued.begun) ? 0 : 1);
-    }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(let_end(f, &busy[i]), 42);
-    ck_assert_int_eq(let_end(f, &queued), 42);
-    fake_close(f);
-}
-END_TEST
-
-/* A thread that is there until it is told to end. */
-typedef struct other {
-    pthread_t thread;
-    const char *name;
-    sem_t is_there, may_end;
-} other;
-
-static void *be_there(void *arg)
-{
-    other *o = arg;
-    if (o->name != NULL)
-        pthread_setname_np(pthread_self(), o->name);
-    sem_post(&o->is_there);
-    wait_for(&o->may_end);
-    return NULL;
-}
-
-static void start_other(other *o, const char *name)
-{
-    o->name = name;
-    sem_init(&o->is_there, 0, 0);
-    sem_init(&o->may_end, 0, 0);
-    ck_assert_int_eq(pthread_create(&o->thread, NULL, be_there, o), 0);
-    wait_for(&o->is_there);
-}
-
-/* The kernel may still list it for a moment: joining only waits for its memory. */
-static void end_other(other *o)
-{
-    sem_post(&o->may_end);
-    pthread_join(o->thread, NULL);
-    while (weft__threads_are_others(1))
-        sched_yield();
-}
-
-START_TEST(idle_threads_of_the_pool_and_of_io_uring_are_no_others)
-{
-#ifdef WEFT__TSAN
-    return; /* in a child of fork it starts a second thread of its own with the first of ours */
-#endif
-    ck_assert(!weft__threads_are_others(1));
-    fake *f = fake_open();
-    static trial t[3];
-    for (int i = 0; i < 3; i++)
-        submit_call(f, &t[i], NULL);
-    for (int i = 0; i < 3; i++)
-        wait_for(&t[i].begun);
-    ck_assert(weft__threads_are_others(1)); /* a function of the program may send something */
-    for (int i = 0; i < 3; i++)
-        let_end(f, &t[i]);
-    while (weft__threads_are_others(1)) /* a thread is idle a moment after its call was collected */
-        sched_yield();
-    other ring, plain;
-    start_other(&ring, "iou-wrk-4711");
-    ck_assert(!weft__threads_are_others(1));
-    start_other(&plain, NULL);
-    ck_assert(weft__threads_are_others(1));
-    end_other(&plain);
-    sem_post(&ring.may_end);
-    pthread_join(ring.thread, NULL);
-    fake_close(f);
-}
-END_TEST
-
 /* Calls that last for no time, given up at odd moments by several threads at once. */
 
 typedef struct brief {
@@ -533,7 +302,7 @@ static void storm_round(fake *f, brief *all, unsigned *random)
             weft__pool_collect(&f->base);
     }
     while (f->base.pending > 0) {
-        wait_for(&f->wakes);
+        wait_finished(f);
         weft__pool_collect(&f->base);
     }
     for (int i = 0; i < BRIEFS; i++)
@@ -569,7 +338,8 @@ END_TEST
 static const TTest *const *const tests[] = {
     &a_call_is_made_by_another_thread_and_done_when_it_is_collected,
     &what_is_submitted_in_one_go_runs_at_once_however_few_threads_are_idle,
-    &beyond_the_limit_calls_wait_and_are_made_in_order,
+    &a_backend_is_woken_only_if_it_waits,
+    &a_cast_is_made_and_nobody_is_woken,
     &a_call_given_up_before_it_was_begun_is_not_made,
     &a_call_under_way_that_cannot_be_dropped_ends_with_its_result,
     &a_call_under_way_that_is_dropped_outlives_its_backend,
@@ -577,9 +347,6 @@ static const TTest *const *const tests[] = {
     &threads_lost_to_what_was_given_up_do_not_keep_others_waiting,
     &an_open_under_way_that_is_given_up_closes_what_it_opens,
     &an_open_that_makes_a_file_is_not_given_up_while_it_is_under_way,
-    &without_a_thread_it_is_an_error_and_with_one_the_call_waits_for_it,
-    &a_child_of_the_process_has_a_pool_of_its_own,
-    &idle_threads_of_the_pool_and_of_io_uring_are_no_others,
     &in_a_storm_every_call_ends_once_and_is_dropped_if_and_only_if_it_was_given_up,
 };
 

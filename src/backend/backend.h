@@ -110,7 +110,8 @@ typedef struct weft__op {
              * here: so its owner can tell, whatever the result.
              */
             void (*drop)(void *arg);
-        } call; /* CALL */
+            weft__lane lane; /* in which fn waits for its turn */
+        } call;              /* CALL */
     } u;
     /*
      * Called from inside poll or close_fd when the operation is done, with what its call is to

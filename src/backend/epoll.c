@@ -199,6 +199,7 @@ static int64_t epoll_now_ns(weft__backend *base)
 static void epoll_close(weft__backend *base)
 {
     epoll_backend *b = epoll_of(base);
+    weft__finished_close(&b->base.pooled);
     weft__ready_close(&b->ready);
     if (b->wake_fd >= 0)
         close(b->wake_fd);

@@ -323,6 +323,7 @@ static int64_t libev_now_ns(weft__backend *base)
 static void libev_close(weft__backend *base)
 {
     libev_backend *b = libev_of(base);
+    weft__finished_close(&b->base.pooled);
     while (!weft__list_is_empty(&b->watchers))
         free_watcher(b, CONTAINER_OF(b->watchers.next, watcher, link));
     weft__ready_close(&b->ready);

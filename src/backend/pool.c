@@ -1,12 +1,9 @@
 /*
- * The pool, see pool.h.
+ * Jobs, see pool.h: an operation on its way through a lane and back to its backend.
  *
- * One lock guards everything. It is held while a backend is woken, too: the backend cannot go away
- * before its last operation has been collected, and collecting takes the lock.
- *
- * Some calls last as long as others want, a name to look up or a FIFO to open. So there are always
- * as many idle threads as jobs in the queue, until the limit is reached, and a thread at work on
- * what was given up does not count towards it.
+ * What is finished goes onto a list of the backend's without a lock, and only the first one wakes
+ * it, if it waits at all: while the backend's thread is busy, results gather and are collected at
+ * once.
  */
 #include "backend/pool.h"
 
@@ -15,90 +12,50 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-/* At work on what was given up, beside the others. With so many, nothing more is. */
-#define LOST_MAX 1024
-/* An idle thread ends after so long. */
-#define IDLE_S 10
-/* Enough for the C library's resolver, which has its buffers on the stack. */
-#define STACK_BYTES (256 << 10)
-
-typedef enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_FINISHED } job_state;
 
 /* One call: from its submission until it is collected or dropped. */
 typedef struct weft__job {
-    weft__list link; /* in the queue, or in a backend's finished ones */
-    weft__op *op;    /* NULL: given up */
+    weft__task task;
+    struct weft__job *next; /* among a backend's finished ones */
+    weft__op *op;           /* NULL: nobody waits for it */
     weft__backend *backend;
     intptr_t (*fn)(void *arg);
     void *arg;
     void (*drop)(void *arg); /* NULL: cannot be given up while it runs */
     intptr_t result;         /* an error, until there is one */
-    job_state state;
-    bool is_call;
-    weft__op open; /* of an OPEN that can be given up: op, with a path that stays */
+    weft__op open;           /* of an OPEN that can be given up: op, with a path that stays */
     char path[];
 } weft__job;
 
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t work;
-    weft__list queue;
-    unsigned queued;
-    unsigned made;    /* threads that are there */
-    unsigned idle;    /* of them: take the next job, at once or when it comes */
-    unsigned lost;    /* of them: at work on what was given up */
-    unsigned calling; /* of them: in the fn of a CALL */
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-/* Idleness is real time: setting the clock does not change it. */
-static void init_condition(void)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&pool.work, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&pool.lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&pool.lock);
-}
-
-/* The child has no threads, and what the parent waits for is not its own to do. */
-static void after_fork_in_child(void)
-{
-    while (weft__list_pop(&pool.queue) != NULL)
-        continue;
-    pool.queued = pool.made = pool.idle = pool.lost = pool.calling = 0;
-    init_condition();
-    pthread_mutex_unlock(&pool.lock);
-}
-
-static void set_up(void)
-{
-    weft__list_init(&pool.queue);
-    init_condition();
-    pthread_atfork(before_fork, after_fork, after_fork_in_child);
-}
-
 void weft__finished_init(weft__finished *f)
 {
-    *f = (weft__finished){.end = NULL};
-    weft__list_init(&f->jobs);
+    *f = (weft__finished){.process = weft__lanes_process()};
+}
+
+void weft__finished_close(weft__finished *f)
+{
+    /* The threads of the process that forked this one are not here to leave. */
+    while (f->process == weft__lanes_process() &&
+           atomic_load_explicit(&f->arriving, memory_order_acquire) > 0)
+        sched_yield();
+}
+
+/* The backend cannot go away meanwhile: its thread waits for who is arriving. */
+static void deliver(weft__job *job)
+{
+    weft__backend *b = job->backend;
+    weft__finished *f = &b->pooled;
+    atomic_fetch_add_explicit(&f->arriving, 1, memory_order_relaxed);
+    weft__job *before = atomic_load_explicit(&f->newest, memory_order_relaxed);
+    do {
+        job->next = before;
+    } while (!atomic_compare_exchange_weak(&f->newest, &before, job));
+    if (before == NULL && atomic_load(&f->is_waiting))
+        b->type->wake(b);
+    atomic_fetch_sub_explicit(&f->arriving, 1, memory_order_release);
 }
 
 static void drop(weft__job *job)
@@ -108,117 +65,21 @@ static void drop(weft__job *job)
     free(job);
 }
 
-/* Under the lock: the call is over. */
-static void finish(weft__job *job)
+static void run_job(weft__task *t)
 {
-    weft__backend *b = job->backend;
-    job->state = JOB_FINISHED;
-    weft__list_insert(&b->pooled.jobs, &job->link);
-    if (!atomic_exchange(&b->pooled.some, true))
-        b->type->wake(b);
+    weft__job *job = CONTAINER_OF(t, weft__job, task);
+    job->result = job->fn(job->arg);
 }
 
-/* Under the lock, which it gives up while the call runs. */
-static void work_on(weft__job *job)
+static void end_job(weft__task *t, bool was_left)
 {
-    bool is_call = job->is_call;
-    job->state = JOB_RUNNING;
-    pool.calling += is_call;
-    pthread_mutex_unlock(&pool.lock);
-    intptr_t result = job->fn(job->arg);
-    pthread_mutex_lock(&pool.lock);
-    job->result = result;
-    if (job->op != NULL) {
-        finish(job);
-    } else {
-        pthread_mutex_unlock(&pool.lock);
+    weft__job *job = CONTAINER_OF(t, weft__job, task);
+    if (was_left)
         drop(job);
-        pthread_mutex_lock(&pool.lock);
-        pool.lost--;
-    }
-    pool.calling -= is_call;
-}
-
-/* Under the lock: threads that count towards the limit. */
-static unsigned at_hand(void)
-{
-    return pool.made - pool.lost;
-}
-
-/* Under the lock: the next job; NULL if none came for too long. */
-static weft__job *wait_for_job(void)
-{
-    if (at_hand() > WEFT__POOL_THREADS_MAX)
-        return NULL; /* it was lost, and another one has been made instead */
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += IDLE_S;
-    int rc = 0;
-    while (weft__list_is_empty(&pool.queue) && rc != ETIMEDOUT)
-        rc = pthread_cond_timedwait(&pool.work, &pool.lock, &until);
-    if (weft__list_is_empty(&pool.queue))
-        return NULL;
-    pool.queued--;
-    return CONTAINER_OF(weft__list_pop(&pool.queue), weft__job, link);
-}
-
-static void *run_thread(void *arg)
-{
-    pthread_setname_np(pthread_self(), "weft-pool");
-    pthread_mutex_lock(&pool.lock);
-    weft__job *job;
-    while ((job = wait_for_job()) != NULL) {
-        pool.idle--;
-        work_on(job);
-        pool.idle++;
-    }
-    pool.idle--;
-    pool.made--;
-    pthread_mutex_unlock(&pool.lock);
-    return arg;
-}
-
-/* 0 or an errno. */
-static int create_thread(size_t stack_bytes)
-{
-    pthread_attr_t attributes;
-    int rc = pthread_attr_init(&attributes);
-    if (rc != 0)
-        return rc;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    if (stack_bytes > 0)
-        pthread_attr_setstacksize(&attributes, stack_bytes);
-    pthread_t thread;
-    rc = pthread_create(&thread, &attributes, run_thread, NULL);
-    pthread_attr_destroy(&attributes);
-    return rc;
-}
-
-/* Under the lock. 0 or -errno. */
-static int make_thread(void)
-{
-    sigset_t all, old; /* signals are for the program's own threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = create_thread(STACK_BYTES);
-    if (rc == EINVAL) /* the program's thread-local variables leave no room */
-        rc = create_thread(0);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc != 0)
-        return -rc;
-    pool.made++;
-    pool.idle++;
-    return 0;
-}
-
-/* Under the lock: see that so many in the queue are taken. -errno if nobody would ever do it. */
-static int call_for_work(unsigned queued)
-{
-    int rc = 0;
-    if (queued > pool.idle && at_hand() < WEFT__POOL_THREADS_MAX)
-        rc = make_thread();
-    pthread_cond_signal(&pool.work);
-    return at_hand() > 0 ? 0 : rc;
+    else if (job->op != NULL)
+        deliver(job);
+    else
+        free(job);
 }
 
 static intptr_t run_op(void *arg)
@@ -246,6 +107,23 @@ static bool is_droppable_open(const weft__op *op)
            !(op->u.open.flags & (O_CREAT | O_TRUNC));
 }
 
+static void fill_call(weft__job *job, const weft__op *op)
+{
+    job->fn = op->u.call.fn;
+    job->arg = op->u.call.arg;
+    job->drop = op->u.call.drop;
+}
+
+static void fill_open(weft__job *job, const weft__op *op, size_t path_bytes)
+{
+    memcpy(job->path, op->u.open.path, path_bytes);
+    job->open = *op;
+    job->open.u.open.path = job->path;
+    job->fn = run_open;
+    job->arg = job;
+    job->drop = close_opened;
+}
+
 static weft__job *make_job(weft__backend *b, weft__op *op)
 {
     bool is_open = is_droppable_open(op);
@@ -254,112 +132,100 @@ static weft__job *make_job(weft__backend *b, weft__op *op)
     if (job == NULL)
         return NULL;
     *job = (weft__job){.op = op, .backend = b, .fn = run_op, .arg = op, .result = -ECANCELED};
-    if (op->code == WEFT__OP_CALL) {
-        job->fn = op->u.call.fn;
-        job->arg = op->u.call.arg;
-        job->drop = op->u.call.drop;
-        job->is_call = true;
-    } else if (is_open) {
-        memcpy(job->path, op->u.open.path, path_bytes);
-        job->open = *op;
-        job->open.u.open.path = job->path;
-        job->fn = run_open;
-        job->arg = job;
-        job->drop = close_opened;
-    }
+    if (op->code == WEFT__OP_CALL)
+        fill_call(job, op);
+    else if (is_open)
+        fill_open(job, op, path_bytes);
+    job->task = (weft__task){.run = run_job, .end = end_job, .is_leavable = job->drop != NULL};
     return job;
 }
 
 intptr_t weft__pool_submit(weft__backend *b, weft__op *op)
 {
-    pthread_once(&once, set_up);
     weft__job *job = make_job(b, op);
     if (job == NULL)
         return -ENOMEM;
-    pthread_mutex_lock(&pool.lock);
-    int rc = call_for_work(pool.queued + 1);
-    if (rc == 0) {
-        weft__list_insert(&pool.queue, &job->link);
-        pool.queued++;
-    }
-    pthread_mutex_unlock(&pool.lock);
+    weft__lane lane = op->code == WEFT__OP_CALL ? op->u.call.lane : WEFT__LANE_FILES;
+    op->job = job;
+    int rc = weft__lane_add(lane, &job->task);
     if (rc < 0) {
+        op->job = NULL;
         free(job);
         return rc;
     }
-    op->job = job;
     b->pending++;
     return WEFT__OP_PENDING;
 }
 
-/* Under the lock: give a job up. False: it has to end by itself. */
-static bool give_up(weft__job *job)
+int weft__pool_cast(weft__lane lane, intptr_t (*fn)(void *arg), void *arg)
 {
-    if (job->state == JOB_QUEUED) {
-        /* In a child of the process that queued it, it is in no queue. */
-        pool.queued -= !weft__list_is_empty(&job->link);
-        weft__list_remove(&job->link);
-        return true;
-    }
-    if (job->state == JOB_FINISHED || job->drop == NULL || pool.lost == LOST_MAX)
-        return false;
-    job->op = NULL;
-    pool.lost++;
-    call_for_work(pool.queued); /* there is one thread less for them */
-    return true;
+    weft__job *job = malloc(sizeof *job);
+    if (job == NULL)
+        return -ENOMEM;
+    *job = (weft__job){.task = {.run = run_job, .end = end_job}, .fn = fn, .arg = arg};
+    int rc = weft__lane_add(lane, &job->task);
+    if (rc < 0)
+        free(job);
+    return rc;
 }
 
 bool weft__pool_cancel(weft__backend *b, weft__op *op)
 {
     weft__job *job = op->job;
-    pthread_mutex_lock(&pool.lock);
-    bool was_queued = job->state == JOB_QUEUED;
-    bool is_out = give_up(job);
-    pthread_mutex_unlock(&pool.lock);
-    if (!is_out)
+    weft__task_fate fate = weft__lane_give_up(&job->task);
+    if (fate == WEFT__TASK_STAYS)
         return false;
     if (op->code == WEFT__OP_CALL && op->u.call.drop != NULL)
         op->u.call.arg = NULL;
     op->job = NULL;
     weft__list_remove(&op->link);
     b->pending--;
-    if (was_queued)
+    if (fate == WEFT__TASK_IS_OUT)
         drop(job);
+    else if (fate == WEFT__TASK_IS_ORPHAN)
+        free(job); /* nobody can say how far its call has come: what it has is left as it is */
     return true;
+}
+
+/* Take all that is finished, the oldest first. */
+static weft__job *take_finished(weft__finished *f)
+{
+    weft__job *newest = atomic_exchange_explicit(&f->newest, NULL, memory_order_acquire);
+    weft__job *oldest = NULL;
+    while (newest != NULL) {
+        weft__job *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    return oldest;
+}
+
+static void end_op(weft__backend *b, weft__job *job)
+{
+    weft__op *op = job->op;
+    intptr_t result = job->result;
+    free(job);
+    op->job = NULL;
+    weft__list_remove(&op->link);
+    b->pending--;
+    if (b->pooled.end != NULL)
+        b->pooled.end(b->pooled.owner, op, result);
+    else
+        op->done(op, result);
 }
 
 void weft__pool_collect(weft__backend *b)
 {
-    if (!weft__finished_is_some(&b->pooled))
+    weft__finished *f = &b->pooled;
+    if (atomic_load_explicit(&f->is_waiting, memory_order_relaxed))
+        atomic_store_explicit(&f->is_waiting, false, memory_order_relaxed);
+    if (atomic_load_explicit(&f->newest, memory_order_relaxed) == NULL)
         return;
-    weft__list finished;
-    weft__list_init(&finished);
-    pthread_mutex_lock(&pool.lock);
-    weft__list_splice(&finished, &b->pooled.jobs);
-    atomic_store(&b->pooled.some, false);
-    pthread_mutex_unlock(&pool.lock);
-    while (!weft__list_is_empty(&finished)) {
-        weft__job *job = CONTAINER_OF(weft__list_pop(&finished), weft__job, link);
-        weft__op *op = job->op;
-        intptr_t result = job->result;
-        free(job);
-        op->job = NULL;
-        weft__list_remove(&op->link);
-        b->pending--;
-        if (b->pooled.end != NULL)
-            b->pooled.end(b->pooled.owner, op, result);
-        else
-            op->done(op, result);
+    weft__job *job = take_finished(f);
+    while (job != NULL) {
+        weft__job *next = job->next;
+        end_op(b, job);
+        job = next;
     }
-}
-
-unsigned weft__pool_freeze(void)
-{
-    pthread_mutex_lock(&pool.lock);
-    return pool.made - pool.calling;
-}
-
-void weft__pool_thaw(void)
-{
-    pthread_mutex_unlock(&pool.lock);
 }

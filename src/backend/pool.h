@@ -1,28 +1,27 @@
 /*
- * Threads for what can only be done by a call that blocks: files that are not in memory, names that
- * have to be looked up. One pool for the process; it grows as it is used, up to a limit, and its
- * idle threads end after a while. It knows operations and the backends that they come from, and
- * nothing of fibers.
+ * Operations that can only be done by a call that blocks, made by the threads of the lanes
+ * (lane.h): files that are not in memory, names that have to be looked up, functions of the
+ * program's. It knows operations and the backends that they come from, and nothing of fibers.
  */
 #ifndef WEFT_BACKEND_POOL_H
 #define WEFT_BACKEND_POOL_H
 
-#include "base/list.h"
+#include "backend/lane.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Enough for a disk to have its queue full, and for some that wait for something else. */
-#define WEFT__POOL_THREADS_MAX 64
-
 struct weft__op;
 struct weft__backend;
+struct weft__job;
 
 /* The head of every backend has one: operations that the pool is done with. */
 typedef struct weft__finished {
-    weft__list jobs;  /* under the pool's lock */
-    atomic_bool some; /* there may be any; read without the lock */
+    _Atomic(struct weft__job *) newest; /* NULL: none */
+    atomic_bool is_waiting;             /* the backend is to be woken for the next one */
+    atomic_uint arriving;               /* threads that are here, or in the backend's wake */
+    unsigned process;                   /* it was made in */
     /* Called in place of an operation's done, which it is to call; NULL: done itself is. */
     void (*end)(void *owner, struct weft__op *op, intptr_t result);
     void *owner;
@@ -30,13 +29,29 @@ typedef struct weft__finished {
 
 void weft__finished_init(weft__finished *f);
 
+/* Before a backend is closed: no thread may be about to wake it. No operation is pending. */
+void weft__finished_close(weft__finished *f);
+
 /*
- * Have op's call made by a thread of the pool: fn of a CALL, weft__call_block for any other. When
- * it is over, b is woken, and op is done in its next weft__pool_collect. Counts op as pending; op's
+ * Before poll waits: true if there is something to collect, and it must not. Until the next
+ * weft__pool_collect the backend is woken when there is.
+ */
+static inline bool weft__finished_before_wait(weft__finished *f)
+{
+    atomic_store(&f->is_waiting, true); /* first: whoever comes now either is seen, or sees it */
+    return atomic_load(&f->newest) != NULL;
+}
+
+/*
+ * Have op's call made by a thread: fn of a CALL, weft__call_block for any other. When it is over, b
+ * is woken if it waits, and op is done in its next weft__pool_collect. Counts op as pending; op's
  * link is the caller's to use. WEFT__OP_PENDING, or -errno: -ENOMEM, -EAGAIN if there is no thread
  * and none can be made.
  */
 intptr_t weft__pool_submit(struct weft__backend *b, struct weft__op *op);
+
+/* Have fn(arg) called by a thread; nobody waits for it. 0, -ENOMEM, -EAGAIN. From any thread. */
+int weft__pool_cast(weft__lane lane, intptr_t (*fn)(void *arg), void *arg);
 
 /*
  * Give op up, as a backend's cancel. True if it had not been begun, and if nothing that it does
@@ -48,18 +63,5 @@ bool weft__pool_cancel(struct weft__backend *b, struct weft__op *op);
 
 /* For poll: call done for what is finished, each taken from the list that its link is on. */
 void weft__pool_collect(struct weft__backend *b);
-
-/* Is there something to collect? For poll, before it waits; wake makes it return, too. */
-static inline bool weft__finished_is_some(weft__finished *f)
-{
-    return atomic_load_explicit(&f->some, memory_order_acquire);
-}
-
-/*
- * How many threads of the pool cannot send anything to a fiber: all but those in the fn of a CALL.
- * So many are there at least, and stay as they are until weft__pool_thaw.
- */
-unsigned weft__pool_freeze(void);
-void weft__pool_thaw(void);
 
 #endif

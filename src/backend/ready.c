@@ -405,7 +405,7 @@ int64_t weft__ready_timeout(const weft__ready *r, int64_t timeout_ns)
 {
     if (timeout_ns == WEFT__POLL_FOR_WAKE)
         timeout_ns = WEFT__POLL_FOR_WAKE_NS;
-    if (weft__finished_is_some(&r->backend->pooled))
+    if (timeout_ns == 0 || weft__finished_before_wait(&r->backend->pooled))
         return 0;
     if (weft__list_is_empty(&r->retries))
         return timeout_ns;

@@ -2,7 +2,7 @@
 #include "backend/threads.h"
 
 #include "arch/annotate.h"
-#include "backend/pool.h"
+#include "backend/lane.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -43,10 +43,10 @@ static unsigned count_ring_threads(void)
 
 bool weft__threads_are_others(unsigned cords)
 {
-    unsigned own = cords + WEFT__SANITIZER_THREADS + weft__pool_freeze();
+    unsigned own = cords + WEFT__SANITIZER_THREADS + weft__lanes_freeze();
     struct stat task; /* a folder has a link from each of its folders, and two of its own */
     bool are_others = stat(FOLDER, &task) < 0 ||
                       (task.st_nlink > 2 + own && task.st_nlink > 2 + own + count_ring_threads());
-    weft__pool_thaw();
+    weft__lanes_thaw();
     return are_others;
 }

@@ -247,6 +247,7 @@ static void disarm_wake(weft__uring *b)
 static void uring_close(weft__backend *base)
 {
     weft__uring *b = weft__uring_of(base);
+    weft__finished_close(&b->base.pooled);
     disarm_wake(b);
     weft__uring_tear_down(&b->ring);
     close(b->wake_fd);

@@ -210,14 +210,24 @@ void weft__error_drop_queue(weft__fiber *f)
     f->raised_code = 0;
 }
 
+__thread weft__fiber *weft__error_stand_in;
+
+/* Whose errors are recorded here. NULL: no memory. */
+static weft__fiber *recorder(void)
+{
+    if (weft__cord_self == NULL && weft__error_stand_in != NULL)
+        return weft__error_stand_in;
+    weft__cord *c = weft__cord_here();
+    return c != NULL ? c->current : NULL;
+}
+
 int weft_fail(int code, const char *format, ...)
 {
     if (!weft_is_error(code))
         code = -EINVAL;
-    weft__cord *c = weft__cord_here();
-    if (c == NULL || format == NULL)
+    weft__fiber *f = recorder();
+    if (f == NULL || format == NULL)
         return code;
-    weft__fiber *f = c->current;
     va_list args;
     va_start(args, format);
     weft__error *e = weft__error_new(f, code, f->error, format, args);
@@ -230,13 +240,13 @@ int weft_fail(int code, const char *format, ...)
 
 const weft_error_info *weft_error(void)
 {
-    weft__cord *c = weft__cord_here();
-    return c != NULL && c->current->error != NULL ? &c->current->error->info : NULL;
+    const weft__fiber *f = recorder();
+    return f != NULL && f->error != NULL ? &f->error->info : NULL;
 }
 
 void weft_error_clear(void)
 {
-    weft__cord *c = weft__cord_here();
-    if (c != NULL)
-        weft__error_set(c->current, NULL);
+    weft__fiber *f = recorder();
+    if (f != NULL)
+        weft__error_set(f, NULL);
 }

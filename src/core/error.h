@@ -43,6 +43,12 @@ void weft__error_unref(weft__error *e); /* NULL is fine */
 void weft__error_set(weft__fiber *f, weft__error *e);
 
 /*
+ * While it is not NULL, the calling thread, which is no cord and need not become one for that,
+ * records its errors here: a record with an id and a name, in place of a fiber.
+ */
+extern __thread weft__fiber *weft__error_stand_in;
+
+/*
  * The words for code with which f ends: its last error if that is it, else new ones. A reference;
  * NULL: no memory.
  */

@@ -137,7 +137,8 @@ int weft_resolve(const char *host, const char *service, const struct addrinfo *h
     lookup *l = lookup_new(host, service, hints);
     if (l == NULL)
         return -ENOMEM;
-    weft__op op = {.code = WEFT__OP_CALL, .fd = -1, .u.call = {lookup_run, l, lookup_drop}};
+    weft__op op = {
+        .code = WEFT__OP_CALL, .fd = -1, .u.call = {lookup_run, l, lookup_drop, WEFT__LANE_NAMES}};
     int rc = (int)weft__op_run(&op);
     if (op.u.call.arg == NULL) { /* given up, and freed when the pool is done with it */
         if (rc >= 0)             /* the value of a weft_interrupt */

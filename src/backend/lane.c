@@ -1,0 +1,385 @@
+/*
+ * Lanes of threads, see lane.h.
+ *
+ * Each lane has one lock. Nothing is done under it but bookkeeping and, rarely, the making of a
+ * thread. An idle thread sleeps on a semaphore of its own, the last to come is woken first: so the
+ * same few threads, with warm caches, do the work, and the others can end.
+ */
+#include "backend/lane.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#define NS_PER_S 1000000000
+/* An idle thread ends after so long. */
+#define IDLE_NS (10 * (int64_t)NS_PER_S)
+/* Of a lane, at work on what was given up, beside the others. With so many, nothing more is. */
+#define LOST_MAX 1024
+/* Enough for the C library's resolver, which has its buffers on the stack. */
+#define STACK_BYTES (256 << 10)
+
+/* An idle thread, on its own stack. */
+typedef struct sleeper {
+    weft__list link; /* among its lane's; in none: it is being woken */
+    sem_t wake;
+} sleeper;
+
+typedef struct lane {
+    const char *name;   /* of its threads */
+    size_t stack_bytes; /* of its threads; 0: what pthread_create gives, as foreign code expects */
+    unsigned default_limit;
+    pthread_mutex_t lock;
+    unsigned limit;
+    weft__list queue, sleepers; /* the first to be taken, and to be woken, in front */
+    unsigned queued, asleep;    /* how many are on them */
+    unsigned threads;           /* that there are */
+    unsigned running;           /* of them: in a task */
+    unsigned lost;              /* of these: in one that was given up */
+    uint64_t done, given_up;
+    int64_t queue_ns, queue_ns_max;
+} lane;
+
+#define LANE(index, name_, limit_, stack_bytes_)                    \
+    [index] = {.name = name_,                                       \
+               .stack_bytes = stack_bytes_,                         \
+               .default_limit = limit_,                             \
+               .limit = limit_,                                     \
+               .lock = PTHREAD_MUTEX_INITIALIZER,                   \
+               .queue = {&lanes[index].queue, &lanes[index].queue}, \
+               .sleepers = {&lanes[index].sleepers, &lanes[index].sleepers}}
+
+static lane lanes[WEFT__LANE_COUNT] = {
+    LANE(WEFT__LANE_FILES, "weft-files", WEFT__LANE_FILES_THREADS, STACK_BYTES),
+    LANE(WEFT__LANE_NAMES, "weft-names", WEFT__LANE_NAMES_THREADS, STACK_BYTES),
+    LANE(WEFT__LANE_USER, "weft-offload", WEFT__LANE_USER_THREADS, 0),
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic(int64_t) idle_ns = IDLE_NS;
+static unsigned process; /* counts the forks that lead to this one */
+
+static void lock_all(void)
+{
+    for (int i = 0; i < WEFT__LANE_COUNT; i++)
+        pthread_mutex_lock(&lanes[i].lock);
+}
+
+static void unlock_all(void)
+{
+    for (int i = WEFT__LANE_COUNT; i > 0; i--)
+        pthread_mutex_unlock(&lanes[i - 1].lock);
+}
+
+/* The child has no threads, and what the parent waits for is not its own to do. */
+static void after_fork_in_child(void)
+{
+    process++;
+    for (lane *l = lanes; l < lanes + WEFT__LANE_COUNT; l++) {
+        while (weft__list_pop(&l->queue) != NULL)
+            continue;
+        weft__list_init(&l->sleepers);
+        l->queued = l->asleep = l->threads = l->running = l->lost = 0;
+        l->done = l->given_up = 0;
+        l->queue_ns = l->queue_ns_max = 0;
+    }
+    unlock_all();
+}
+
+static void set_up(void)
+{
+    pthread_atfork(lock_all, unlock_all, after_fork_in_child);
+}
+
+/* From here on all is under the lock of the lane, unless it says otherwise. */
+
+/* Threads that count towards the limit. */
+static unsigned at_hand(const lane *l)
+{
+    return l->threads - l->lost;
+}
+
+/* Idle threads that are awake: each takes a task, if there is one, before it sleeps. */
+static unsigned awake(const lane *l)
+{
+    return l->threads - l->running - l->asleep;
+}
+
+static weft__task *take_task(lane *l)
+{
+    weft__list *node = weft__list_pop(&l->queue);
+    if (node == NULL)
+        return NULL;
+    weft__task *t = CONTAINER_OF(node, weft__task, link);
+    l->queued--;
+    l->running++;
+    t->state = WEFT__TASK_RUNNING;
+    int64_t took_ns = weft__clock_ns() - t->queued_ns;
+    l->queue_ns += took_ns;
+    if (took_ns > l->queue_ns_max)
+        l->queue_ns_max = took_ns;
+    return t;
+}
+
+/* Sleep until there is something to do; false: there was nothing for too long. */
+static bool sleep_well(lane *l)
+{
+    sleeper s;
+    sem_init(&s.wake, 0, 0);
+    weft__list_insert(l->sleepers.next, &s.link);
+    l->asleep++;
+    pthread_mutex_unlock(&l->lock);
+    int64_t until_ns = weft__clock_ns() + atomic_load_explicit(&idle_ns, memory_order_relaxed);
+    struct timespec until = {until_ns / NS_PER_S, until_ns % NS_PER_S};
+    int rc = TEMP_FAILURE_RETRY(sem_clockwait(&s.wake, CLOCK_MONOTONIC, &until));
+    pthread_mutex_lock(&l->lock);
+    bool is_woken = weft__list_is_empty(&s.link);
+    if (!is_woken) {
+        weft__list_remove(&s.link);
+        l->asleep--;
+    } else if (rc < 0) { /* someone is just about to: s must be here until then */
+        TEMP_FAILURE_RETRY(sem_wait(&s.wake));
+    }
+    sem_destroy(&s.wake);
+    return is_woken;
+}
+
+/* The next task; NULL if none came for too long, or the thread is one too many. */
+static weft__task *wait_for_task(lane *l)
+{
+    weft__task *t = NULL;
+    bool is_needed = true;
+    while (is_needed && at_hand(l) <= l->limit && (t = take_task(l)) == NULL)
+        is_needed = sleep_well(l);
+    return t;
+}
+
+/* Gives the lock up while the task runs. */
+static void work_on(lane *l, weft__task *t)
+{
+    pthread_mutex_unlock(&l->lock);
+    t->run(t);
+    pthread_mutex_lock(&l->lock);
+    bool was_left = t->state == WEFT__TASK_LEFT;
+    t->state = WEFT__TASK_ENDED;
+    if (!was_left) { /* free for the next task before anyone hears that this one is over */
+        l->running--;
+        l->done++;
+    }
+    pthread_mutex_unlock(&l->lock);
+    t->end(t, was_left);
+    pthread_mutex_lock(&l->lock);
+    if (was_left) {
+        l->running--;
+        l->lost--;
+    }
+}
+
+static int make_thread(lane *l);
+
+/*
+ * See to it that what is in the queue is taken. *woken: whom the caller is to wake, after it has
+ * released the lock. -errno if nobody would ever take it.
+ */
+static int attend(lane *l, sleeper **woken)
+{
+    *woken = NULL;
+    if (l->queued <= awake(l))
+        return 0;
+    weft__list *node = weft__list_pop(&l->sleepers);
+    if (node != NULL) {
+        *woken = CONTAINER_OF(node, sleeper, link);
+        l->asleep--;
+        return 0;
+    }
+    int rc = at_hand(l) < l->limit ? make_thread(l) : 0;
+    return at_hand(l) > 0 ? 0 : rc;
+}
+
+/* Takes the lock of the caller, and releases it. */
+static void release(lane *l, sleeper *woken)
+{
+    pthread_mutex_unlock(&l->lock);
+    if (woken != NULL)
+        sem_post(&woken->wake);
+}
+
+/* Not under the lock: what a thread does. */
+static void *run_thread(void *arg)
+{
+    lane *l = arg;
+    pthread_setname_np(pthread_self(), l->name);
+    pthread_mutex_lock(&l->lock);
+    weft__task *t;
+    while ((t = wait_for_task(l)) != NULL)
+        work_on(l, t);
+    l->threads--;
+    sleeper *woken;
+    attend(l, &woken); /* it may have been counted on */
+    release(l, woken);
+    return NULL;
+}
+
+/* 0 or an errno. */
+static int create_thread(lane *l, size_t stack_bytes)
+{
+    pthread_attr_t attributes;
+    int rc = pthread_attr_init(&attributes);
+    if (rc != 0)
+        return rc;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (stack_bytes > 0)
+        pthread_attr_setstacksize(&attributes, stack_bytes);
+    pthread_t thread;
+    rc = pthread_create(&thread, &attributes, run_thread, l);
+    pthread_attr_destroy(&attributes);
+    return rc;
+}
+
+/* 0 or -errno. */
+static int make_thread(lane *l)
+{
+    sigset_t all, old; /* signals are for the program's own threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = create_thread(l, l->stack_bytes);
+    if (rc == EINVAL) /* the program's thread-local variables leave no room */
+        rc = create_thread(l, 0);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc == 0)
+        l->threads++;
+    return -rc;
+}
+
+/* From here on not under the lock. */
+
+int weft__lane_add(weft__lane index, weft__task *t)
+{
+    pthread_once(&once, set_up);
+    lane *l = &lanes[index];
+    t->lane = index;
+    t->state = WEFT__TASK_QUEUED;
+    t->process = process;
+    t->queued_ns = weft__clock_ns();
+    sleeper *woken;
+    pthread_mutex_lock(&l->lock);
+    l->queued++;
+    weft__list_insert(&l->queue, &t->link);
+    int rc = attend(l, &woken);
+    if (rc < 0) {
+        l->queued--;
+        weft__list_remove(&t->link);
+    }
+    release(l, woken);
+    return rc;
+}
+
+/* Of a task that runs. */
+static weft__task_fate leave(lane *l, weft__task *t)
+{
+    if (t->process != process)
+        return WEFT__TASK_IS_ORPHAN;
+    if (!t->is_leavable || l->lost == LOST_MAX)
+        return WEFT__TASK_STAYS;
+    t->state = WEFT__TASK_LEFT;
+    l->lost++;
+    return WEFT__TASK_IS_LEFT;
+}
+
+weft__task_fate weft__lane_give_up(weft__task *t)
+{
+    lane *l = &lanes[t->lane];
+    weft__task_fate fate = WEFT__TASK_STAYS;
+    sleeper *woken = NULL;
+    pthread_mutex_lock(&l->lock);
+    if (t->state == WEFT__TASK_QUEUED) {
+        fate = WEFT__TASK_IS_OUT;
+        l->queued -= !weft__list_is_empty(&t->link); /* in a child of fork it is in no queue */
+        weft__list_remove(&t->link);
+    } else if (t->state == WEFT__TASK_RUNNING) {
+        fate = leave(l, t);
+    }
+    l->given_up += fate != WEFT__TASK_STAYS;
+    if (fate == WEFT__TASK_IS_LEFT)
+        attend(l, &woken); /* there is one thread less for those in the queue */
+    release(l, woken);
+    return fate;
+}
+
+/* Wake one that is too many, or for one that may be one more; false: nobody is left to. */
+static bool adjust(lane *l)
+{
+    sleeper *woken = NULL;
+    pthread_mutex_lock(&l->lock);
+    unsigned before = l->threads;
+    if (at_hand(l) <= l->limit) {
+        attend(l, &woken);
+    } else if (!weft__list_is_empty(&l->sleepers)) {
+        woken = CONTAINER_OF(weft__list_pop(&l->sleepers), sleeper, link);
+        l->asleep--;
+    }
+    bool is_more = woken != NULL || l->threads != before;
+    release(l, woken);
+    return is_more;
+}
+
+int weft__lane_limit(weft__lane index, unsigned threads)
+{
+    if (threads > WEFT__LANE_THREADS_LIMIT)
+        return -EINVAL;
+    lane *l = &lanes[index];
+    pthread_mutex_lock(&l->lock);
+    l->limit = threads > 0 ? threads : l->default_limit;
+    pthread_mutex_unlock(&l->lock);
+    while (adjust(l))
+        continue;
+    return 0;
+}
+
+void weft__lane_count(weft__lane index, weft__lane_counts *out)
+{
+    lane *l = &lanes[index];
+    pthread_mutex_lock(&l->lock);
+    *out = (weft__lane_counts){
+        .threads = l->threads,
+        .idle = l->threads - l->running,
+        .queued = l->queued,
+        .running = l->running,
+        .done = l->done,
+        .given_up = l->given_up,
+        .queue_ns = l->queue_ns,
+        .queue_ns_max = l->queue_ns_max,
+    };
+    pthread_mutex_unlock(&l->lock);
+}
+
+void weft__lanes_set_idle_ns(int64_t ns)
+{
+    atomic_store(&idle_ns, ns);
+}
+
+unsigned weft__lanes_process(void)
+{
+    return process;
+}
+
+unsigned weft__lanes_freeze(void)
+{
+    lock_all();
+    unsigned harmless = 0;
+    for (const lane *l = lanes; l < lanes + WEFT__LANE_COUNT; l++)
+        harmless += l->threads;
+    const lane *user = &lanes[WEFT__LANE_USER];
+    unsigned idle = user->threads - user->running;
+    return harmless - user->running - (user->queued < idle ? user->queued : idle);
+}
+
+void weft__lanes_thaw(void)
+{
+    unlock_all();
+}

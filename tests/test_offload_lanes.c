@@ -1,0 +1,253 @@
+/* Many calls at once: who waits for whom, how many run, and what is counted. */
+#include "offload_support.h"
+
+#include "backend/lane.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <sys/stat.h>
+
+static pthread_barrier_t barrier;
+
+static weft_value meet(void *arg)
+{
+    pthread_barrier_wait(&barrier);
+    return (weft_value)arg;
+}
+
+static weft_value offload_meeting(void *arg)
+{
+    return weft_offload(meet, arg);
+}
+
+/* P58 */
+START_TEST(forty_calls_use_all_threads_of_a_limit_of_forty)
+{
+    weft_fiber f[40];
+    pthread_barrier_init(&barrier, NULL, 40);
+    ck_assert_int_eq(weft_offload_limit(40), 0);
+    for (int i = 0; i < 40; i++)
+        f[i] = weft_spin(offload_meeting, as_arg(i));
+    for (int i = 0; i < 40; i++)
+        ck_assert_int_eq(weft_await(f[i]), i);
+    weft_offload_counters now;
+    weft_offload_stats(&now);
+    ck_assert_uint_eq(now.user.threads, 40);
+    ck_assert_uint_eq(now.user.done, 40);
+}
+END_TEST
+
+static atomic_int inside, inside_max;
+
+static weft_value go_inside(void *arg)
+{
+    int count = atomic_fetch_add(&inside, 1) + 1, most = atomic_load(&inside_max);
+    while (count > most && !atomic_compare_exchange_weak(&inside_max, &most, count))
+        continue;
+    sched_yield();
+    atomic_fetch_sub(&inside, 1);
+    return (weft_value)arg;
+}
+
+static weft_value offload_inside(void *arg)
+{
+    return weft_offload(go_inside, arg);
+}
+
+START_TEST(more_calls_than_the_limit_are_all_made_and_never_more_at_once)
+{
+    weft_fiber f[200];
+    ck_assert_int_eq(weft_offload_limit(3), 0);
+    for (int i = 0; i < 200; i++)
+        f[i] = weft_spin(offload_inside, as_arg(i));
+    for (int i = 0; i < 200; i++)
+        ck_assert_int_eq(weft_await(f[i]), i);
+    ck_assert_int_le(inside_max, 3);
+    weft_offload_counters now;
+    weft_offload_stats(&now);
+    ck_assert_uint_le(now.user.threads, 3);
+    ck_assert_uint_eq(now.user.done, 200);
+    ck_assert_uint_eq(now.user.queued, 0);
+    ck_assert_uint_eq(now.user.running, 0);
+    ck_assert_uint_eq(now.user.idle, now.user.threads);
+    ck_assert(now.user.queue_s_max > 0);
+    ck_assert(now.user.queue_s_total >= now.user.queue_s_max);
+    ck_assert_int_eq(weft_offload_limit(5000), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+}
+END_TEST
+
+static weft_value offload_ten_times(void *arg)
+{
+    for (weft_value i = 0; i < 10; i++)
+        if (weft_offload(return_arg, as_arg((weft_value)arg * 10 + i)) != (weft_value)arg * 10 + i)
+            return -EBADMSG;
+    return 1;
+}
+
+START_TEST(a_thousand_fibers_make_ten_thousand_calls)
+{
+    static weft_fiber f[1000];
+    weft_value sum = 0;
+    for (int i = 0; i < 1000; i++)
+        f[i] = weft_spin(offload_ten_times, as_arg(i));
+    for (int i = 0; i < 1000; i++)
+        sum += weft_await(f[i]);
+    ck_assert_int_eq(sum, 1000);
+    weft_offload_counters now;
+    weft_offload_stats(&now);
+    ck_assert_uint_eq(now.user.done, 10000);
+    ck_assert_uint_le(now.user.threads, WEFT__LANE_USER_THREADS);
+}
+END_TEST
+
+static void *run_fibers(void *arg)
+{
+    weft_fiber f[20];
+    weft_value sum = 0;
+    for (int i = 0; i < 20; i++)
+        f[i] = weft_spin(offload_ten_times, as_arg(i));
+    for (int i = 0; i < 20; i++)
+        sum += weft_await(f[i]);
+    gate *g = arg; /* left under way: the thread and its backend are gone when it ends */
+    weft_fiber left = spin_begun(g);
+    weft_cancel(left);
+    weft_await(left);
+    return as_arg(sum);
+}
+
+START_TEST(fibers_of_several_threads_make_calls_at_once)
+{
+    pthread_t threads[4];
+    static gate g[4][3];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 4; i++) {
+            gate_init(&g[i][round], 0);
+            g[i][round].options.drop = drop_gate;
+            ck_assert_int_eq(pthread_create(&threads[i], NULL, run_fibers, &g[i][round]), 0);
+        }
+        for (int i = 0; i < 4; i++) {
+            void *sum;
+            pthread_join(threads[i], &sum);
+            ck_assert_ptr_eq(sum, as_arg(20));
+        }
+    }
+    for (int i = 0; i < 12; i++)
+        sem_post(&g[i % 4][i / 4].may_end);
+    for (int i = 0; i < 12; i++)
+        wait_for(&g[i % 4][i / 4].dropped);
+}
+END_TEST
+
+static int ends[2];
+
+static weft_value read_byte(void *arg)
+{
+    char byte;
+    (void)arg;
+    return read(ends[0], &byte, 1);
+}
+
+static weft_value offload_read(void *arg)
+{
+    return weft_offload(read_byte, arg);
+}
+
+#define CROWD (WEFT__LANE_USER_THREADS + 10)
+
+START_TEST(files_and_names_are_served_while_all_threads_of_the_program_are_in_calls)
+{
+    static weft_fiber f[CROWD];
+    char path[] = "/tmp/weft-offload-XXXXXX";
+    ck_assert_int_eq(pipe(ends), 0);
+    for (int i = 0; i < CROWD; i++)
+        f[i] = weft_spin(offload_read, NULL);
+    let_run();
+    weft_offload_counters now;
+    weft_offload_stats(&now);
+    ck_assert_uint_eq(now.user.running + now.user.queued, CROWD);
+    ck_assert_uint_eq(now.user.threads, WEFT__LANE_USER_THREADS);
+    int fd = weft_mkstemp(path);
+    struct stat status;
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(weft_fsync(fd), 0);
+    ck_assert_int_eq(weft_stat(path, &status), 0);
+    ck_assert_int_eq(weft_close(fd), 0);
+    ck_assert_int_eq(weft_unlink(path), 0);
+    struct addrinfo *found = NULL;
+    ck_assert_int_eq(weft_resolve("localhost", NULL, NULL, &found), 0);
+    weft_resolve_free(found);
+    weft_offload_stats(&now);
+    ck_assert_uint_gt(now.files.done, 0);
+    ck_assert_uint_eq(now.user.done, 0);
+    char bytes[CROWD] = "";
+    ck_assert_int_eq(write(ends[1], bytes, CROWD), CROWD);
+    for (int i = 0; i < CROWD; i++)
+        ck_assert_int_eq(weft_await(f[i]), 1);
+}
+END_TEST
+
+static char fifo[64];
+
+static weft_value open_fifo(void *arg)
+{
+    (void)arg;
+    int fd = weft_open(fifo, O_RDONLY | O_CREAT, 0600); /* O_CREAT: it cannot be given up */
+    return fd < 0 ? fd : weft_close(fd);
+}
+
+START_TEST(calls_are_made_while_all_threads_for_files_wait_in_an_open)
+{
+    static weft_fiber f[WEFT__LANE_FILES_THREADS + 10];
+    char folder[] = "/tmp/weft-offload-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(fifo, sizeof fifo, "%s/fifo", folder);
+    ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+    for (size_t i = 0; i < COUNT_OF(f); i++)
+        f[i] = weft_spin(open_fifo, NULL);
+    let_run();
+    weft_offload_counters now;
+    weft_offload_stats(&now);
+    ck_assert_uint_eq(now.files.running + now.files.queued, COUNT_OF(f));
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(weft_offload(return_arg, as_arg(i)), i);
+    struct addrinfo *found = NULL;
+    ck_assert_int_eq(weft_resolve("localhost", NULL, NULL, &found), 0);
+    weft_resolve_free(found);
+    int fd = open(fifo, O_RDWR | O_NONBLOCK); /* lets them all go on */
+    for (size_t i = 0; i < COUNT_OF(f); i++)
+        ck_assert_int_eq(weft_await(f[i]), 0);
+    close(fd);
+    unlink(fifo);
+    rmdir(folder);
+}
+END_TEST
+
+START_TEST(idle_threads_end)
+{
+    weft__lanes_set_idle_ns(1000000);
+    weft_offload_counters now;
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(weft_offload(return_arg, as_arg(i)), i);
+        do {
+            ck_assert_int_eq(weft_sleep(0.001), 0);
+            weft_offload_stats(&now);
+        } while (now.user.threads > 0);
+    }
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &forty_calls_use_all_threads_of_a_limit_of_forty,
+    &more_calls_than_the_limit_are_all_made_and_never_more_at_once,
+    &a_thousand_fibers_make_ten_thousand_calls,
+    &fibers_of_several_threads_make_calls_at_once,
+    &files_and_names_are_served_while_all_threads_of_the_program_are_in_calls,
+    &calls_are_made_while_all_threads_for_files_wait_in_an_open,
+    &idle_threads_end,
+};
+
+int main(void)
+{
+    return run_suite("offload_lanes", tests, COUNT_OF(tests));
+}
