@@ -20,6 +20,7 @@
 #include <weft/net.h>
 #include <weft/offload.h>
 #include <weft/pool.h>
+#include <weft/process.h>
 #include <weft/queue.h>
 #include <weft/scope.h>
 #include <weft/select.h>

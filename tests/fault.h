@@ -59,7 +59,7 @@ static verdict *told;
     })
 
 /* A fiber, or 0 because of a fault. */
-static weft_fiber require_made(weft_fiber f)
+static inline weft_fiber require_made(weft_fiber f)
 {
     REQUIRE(f != 0 || atomic_load(&fault.struck) > 0);
     /* There are words, unless the memory for them was short as well. */
@@ -208,7 +208,7 @@ static inline void strike_each_call(scenario *run)
     strike_some_calls(run, 1);
 }
 
-static bool become_a_cord(void)
+static inline bool become_a_cord(void)
 {
     return weft_self() != 0;
 }

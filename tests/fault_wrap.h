@@ -19,6 +19,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -27,6 +28,7 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -161,6 +163,10 @@ FAULT_WRAP(int, inotify_init1, (int flags), (flags), SCARCE, EMFILE, -1)
 FAULT_WRAP(int, inotify_add_watch, (int fd, const char *path, uint32_t mask), (fd, path, mask),
            SCARCE, ENOSPC, -1)
 
+FAULT_WRAP(int, pidfd_open, (pid_t pid, unsigned flags), (pid, flags), SCARCE, EMFILE, -1)
+FAULT_WRAP(int, pidfd_send_signal, (int fd, int number, siginfo_t *info, unsigned flags),
+           (fd, number, info, flags), PASSING, EPERM, -1)
+
 /* These return their errors. */
 FAULT_WRAP(int, posix_memalign, (void **out, size_t alignment, size_t bytes),
            (out, alignment, bytes), SCARCE, ENOMEM, ENOMEM)
@@ -171,6 +177,23 @@ FAULT_WRAP(int, getaddrinfo,
            (const char *host, const char *service, const struct addrinfo *hints,
             struct addrinfo **out),
            (host, service, hints, out), PASSING, ENOMEM, fault.first % 2 ? EAI_MEMORY : EAI_AGAIN)
+
+FAULT_WRAP(int, posix_spawn_file_actions_addchdir_np,
+           (posix_spawn_file_actions_t * actions, const char *path), (actions, path), SCARCE,
+           ENOMEM, ENOMEM)
+FAULT_WRAP(int, posix_spawn_file_actions_addclosefrom_np,
+           (posix_spawn_file_actions_t * actions, int from), (actions, from), SCARCE, ENOMEM,
+           ENOMEM)
+FAULT_WRAP(int, posix_spawn_file_actions_adddup2,
+           (posix_spawn_file_actions_t * actions, int from, int to), (actions, from, to), SCARCE,
+           ENOMEM, ENOMEM)
+FAULT_WRAP(int, posix_spawn_file_actions_addopen,
+           (posix_spawn_file_actions_t * actions, int fd, const char *path, int flags, mode_t mode),
+           (actions, fd, path, flags, mode), SCARCE, ENOMEM, ENOMEM)
+FAULT_WRAP(int, posix_spawnp,
+           (pid_t * pid, const char *path, const posix_spawn_file_actions_t *actions,
+            const posix_spawnattr_t *attributes, char *const argv[], char *const environment[]),
+           (pid, path, actions, attributes, argv, environment), SCARCE, EAGAIN, EAGAIN)
 
 /* Variadic: the mode may be missing, and is not looked at then. */
 #define FAULT_WRAP_OPEN(name, parameters, arguments)  \

@@ -1,0 +1,96 @@
+/*
+ * The n-th call fails, as in test_fault.c, for processes: what was started is waited for or ended,
+ * an error comes from the call that met it, and no child is left behind.
+ */
+#include "fault.h"
+
+#define INPUT_BYTES ((size_t)200000)
+
+static void require_no_children(void)
+{
+    siginfo_t info;
+    REQUIRE(waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD);
+}
+
+/* More than the pipes hold, both ways. */
+static bool running_a_filter(void)
+{
+    static char input[INPUT_BYTES];
+    weft_output got;
+    memset(input, 'x', sizeof input);
+    char *set[] = {"WEFT_FAULT=1", NULL}, *argv[] = {"cat", NULL};
+    weft_process_options o = {.set = set, .folder = "/"};
+    int status = weft_run(argv, input, sizeof input, &o, &got);
+    bool is_done = REQUIRE_TOLD(status);
+    if (is_done) {
+        REQUIRE(status == 0 && got.out_bytes == sizeof input && got.err_bytes == 0);
+        REQUIRE(memcmp(got.out, input, sizeof input) == 0);
+        weft_output_free(&got);
+    }
+    require_no_children();
+    return is_done;
+}
+
+/* A process that is waited for in vain, and closed. */
+static bool ending_a_process(void)
+{
+    weft_process p;
+    char *argv[] = {"sleep", "1000", NULL};
+    weft_process_options o = {.in = WEFT_STDIO_NULL, .err = WEFT_STDIO_PIPE};
+    int rc = weft_spawn_process(&p, argv, &o);
+    if (!REQUIRE_TOLD(rc))
+        return false;
+    WEFT_MOVE_ON_AFTER(0.001) {
+        REQUIRE(weft_process_wait(&p) == -ECANCELED);
+    }
+    rc = weft_process_kill(&p, SIGKILL);
+    REQUIRE(rc == 0);
+    REQUIRE(weft_process_wait(&p) == SIGKILL);
+    REQUIRE(weft_process_close(&p) == SIGKILL);
+    require_no_children();
+    return true;
+}
+
+static bool reading_a_command(void)
+{
+    weft_stream s;
+    char line[16] = "";
+    int rc = weft_popen(&s, "echo hello; exit 3", "r");
+    if (!REQUIRE_TOLD(rc))
+        return false;
+    ssize_t n = weft_stream_gets(&s, line, sizeof line);
+    bool is_done = REQUIRE_TOLD(n);
+    REQUIRE(!is_done || strcmp(line, "hello\n") == 0);
+    rc = weft_stream_close(&s); /* which may have been too early for it to write */
+    REQUIRE(rc == 3 << 8 || (!is_done && (rc == 2 << 8 || rc == SIGPIPE)));
+    require_no_children();
+    return is_done;
+}
+
+START_TEST(a_run_is_whole_or_has_failed_and_leaves_no_child)
+{
+    strike_some_calls(running_a_filter, 2);
+}
+END_TEST
+
+START_TEST(a_process_that_was_started_can_be_ended)
+{
+    strike_some_calls(ending_a_process, 1);
+}
+END_TEST
+
+START_TEST(a_command_that_was_opened_can_be_closed)
+{
+    strike_some_calls(reading_a_command, 1);
+}
+END_TEST
+
+int main(void)
+{
+    static const TTest *const *const tests[] = {
+        &a_run_is_whole_or_has_failed_and_leaves_no_child,
+        &a_process_that_was_started_can_be_ended,
+        &a_command_that_was_opened_can_be_closed,
+    };
+    return run_suite("fault_process", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,546 @@
+/* Processes that are started here: what they begin with, how they are waited for and ended. */
+#include "process_support.h"
+
+#include <sys/stat.h>
+
+#define CROWD 200
+
+/* The output of a program, in a text that is good until the next. */
+static const char *output_of(char *const argv[], weft_process_options o)
+{
+    static char text[4096];
+    weft_output output;
+    int status = weft_run(argv, NULL, 0, &o, &output);
+    ck_assert_msg(status == 0, "status %d: %s", status, status > 0 ? output.err : "");
+    snprintf(text, sizeof text, "%s", output.out);
+    weft_output_free(&output);
+    return text;
+}
+
+/* One that ends when its input does; for a process that is to be ended. */
+static weft_process spawn_cat(weft_process_options o)
+{
+    o.in = WEFT_STDIO_PIPE;
+    return spawn(ARGV("cat"), o);
+}
+
+/*
+ * What it begins with.
+ */
+
+START_TEST(a_program_that_is_not_there_is_an_error_with_words)
+{
+    int descriptors = count_after_use();
+    weft_process p = {.pid = -7};
+    weft_process_options o = {
+        .in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE, .err = WEFT_STDIO_PIPE};
+    ck_assert_int_eq(weft_spawn_process(&p, ARGV("no-such-program"), &o), -ENOENT);
+    ck_assert_words(-ENOENT, "no such program: no-such-program");
+    ck_assert_int_eq(weft_spawn_process(&p, ARGV("/no/such"), &o), -ENOENT);
+    ck_assert_words(-ENOENT, "no such program: /no/such");
+    ck_assert_int_eq(p.pid, -7);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(a_file_that_is_no_program_is_an_error_with_words)
+{
+    char path[] = "/tmp/weft-program-XXXXXX";
+    int fd = mkstemp(path);
+    weft_process p;
+    ck_assert_int_eq(weft_spawn_process(&p, ARGV(path), NULL), -EACCES);
+    ck_assert_any_words(-EACCES);
+    ck_assert_int_eq(write(fd, "#!/no/such\n", 11), 11);
+    fchmod(fd, 0700);
+    close(fd);
+    ck_assert_int_eq(weft_spawn_process(&p, ARGV(path), NULL), -ENOENT);
+    char words[64];
+    snprintf(words, sizeof words, "no interpreter for %s", path);
+    ck_assert_words(-ENOENT, words);
+    ck_assert_int_eq(weft_spawn_process(&p, ARGV("/"), NULL), -EACCES);
+    unlink(path);
+    ck_assert(has_no_children());
+}
+END_TEST
+
+START_TEST(a_process_begins_in_the_folder_it_was_given)
+{
+    ck_assert_str_eq(output_of(ARGV("pwd"), (weft_process_options){.folder = "/usr/bin"}),
+                     "/usr/bin\n");
+    weft_process p;
+    weft_process_options o = {.folder = "/no/such"};
+    ck_assert_int_eq(weft_spawn_process(&p, ARGV("pwd"), &o), -ENOENT);
+    ck_assert_words(-ENOENT, "cannot begin in /no/such: No such file or directory");
+    o.folder = "/dev/null";
+    ck_assert_int_eq(weft_spawn_process(&p, ARGV("pwd"), &o), -ENOTDIR);
+    ck_assert_words(-ENOTDIR, "cannot begin in /dev/null: Not a directory");
+}
+END_TEST
+
+START_TEST(a_process_has_our_environment_or_another_or_ours_with_changes)
+{
+    setenv("WEFT_A", "a", 1);
+    setenv("WEFT_B", "b", 1);
+    char *const show[] = {"/bin/sh", "-c", "echo $WEFT_A,$WEFT_B,$WEFT_C", NULL};
+    ck_assert_str_eq(output_of(show, (weft_process_options){0}), "a,b,\n");
+    weft_process_options o = {.set = ARGV("WEFT_A=x=y", "WEFT_B", "WEFT_C=", "WEFT=1")};
+    ck_assert_str_eq(output_of(show, o), "x=y,,\n");
+    o.set = ARGV("WEFT_C=c");
+    ck_assert_str_eq(output_of(show, o), "a,b,c\n");
+    o.environment = ARGV("WEFT_B=2", "WEFT_C=3");
+    ck_assert_str_eq(output_of(ARGV("/usr/bin/env"), o), "WEFT_B=2\nWEFT_C=c\n");
+    o.set = NULL;
+    ck_assert_str_eq(output_of(ARGV("/usr/bin/env"), o), "WEFT_B=2\nWEFT_C=3\n");
+}
+END_TEST
+
+START_TEST(a_program_may_be_told_another_name_than_its_own)
+{
+    weft_process_options o = {.path = "sh"};
+    ck_assert_str_eq(output_of(ARGV("another", "-c", "echo $0"), o), "another\n");
+}
+END_TEST
+
+START_TEST(standard_streams_go_where_they_are_sent)
+{
+    char *const argv[] = {"/bin/sh", "-c", "cat; echo out; echo err >&2", NULL};
+    int to[2], descriptors = count_after_use();
+    weft_process p =
+        spawn(argv, (weft_process_options){
+                        .in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE, .err = WEFT_STDIO_PIPE});
+    ck_assert_int_eq(weft_write_all(p.in, "in\n", 3), 3);
+    weft_close(p.in);
+    p.in = -1;
+    ck_assert_str_eq(read_text(p.out), "in\nout\n");
+    ck_assert_str_eq(read_text(p.err), "err\n");
+    ck_assert_int_eq(weft_process_wait(&p), 0);
+    ck_assert_int_eq(weft_process_close(&p), 0);
+
+    p = spawn(argv, (weft_process_options){
+                        .in = WEFT_STDIO_NULL, .out = WEFT_STDIO_PIPE, .err = WEFT_STDIO_OUT});
+    ck_assert(p.in == -1 && p.err == -1);
+    ck_assert_str_eq(read_text(p.out), "out\nerr\n");
+    ck_assert_int_eq(weft_process_wait(&p), 0);
+    weft_process_close(&p);
+
+    ck_assert_int_eq(pipe2(to, O_CLOEXEC), 0);
+    p = spawn(argv, (weft_process_options){.in = WEFT_STDIO_NULL,
+                                           .out = WEFT_STDIO_NULL,
+                                           .err = WEFT_STDIO_FD,
+                                           .err_fd = to[1]});
+    close(to[1]);
+    ck_assert_str_eq(read_text(to[0]), "err\n");
+    ck_assert_int_eq(weft_process_wait(&p), 0);
+    weft_process_close(&p);
+    weft_close(to[0]);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+/* The descriptors 0 to 2 are given, each in the place of another. */
+START_TEST(streams_may_change_places)
+{
+    int in[2], out[2], err[2], saved[3];
+    ck_assert(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0 &&
+              pipe2(err, O_CLOEXEC) == 0);
+    for (int i = 0; i < 3; i++)
+        saved[i] = fcntl(i, F_DUPFD_CLOEXEC, 10);
+    dup2(in[0], 1);
+    dup2(out[1], 2);
+    dup2(err[1], 0);
+    weft_process p;
+    weft_process_options o = {.in = WEFT_STDIO_FD,
+                              .in_fd = 1,
+                              .out = WEFT_STDIO_FD,
+                              .out_fd = 2,
+                              .err = WEFT_STDIO_FD,
+                              .err_fd = 0};
+    int rc = weft_spawn_process(&p, SHELL("cat; echo err >&2"), &o);
+    for (int i = 0; i < 3; i++)
+        dup2(saved[i], i);
+    ck_assert_int_eq(rc, 0);
+    close(in[0]);
+    close(out[1]);
+    close(err[1]);
+    ck_assert_int_eq(write(in[1], "in\n", 3), 3);
+    close(in[1]);
+    ck_assert_str_eq(read_text(out[0]), "in\n");
+    ck_assert_str_eq(read_text(err[0]), "err\n");
+    ck_assert_int_eq(weft_process_wait(&p), 0);
+    weft_process_close(&p);
+}
+END_TEST
+
+/* Pipes take the numbers 0 to 2 then. */
+START_TEST(pipes_work_in_a_program_whose_standard_streams_are_closed)
+{
+    int saved[3], descriptors = count_after_use(); /* the backend has its own */
+    for (int i = 0; i < 3; i++) {
+        saved[i] = fcntl(i, F_DUPFD_CLOEXEC, 10);
+        close(i);
+    }
+    weft_output output;
+    int status = weft_run(SHELL("cat; echo err >&2"), "in", 2, NULL, &output);
+    bool is_free = fcntl(0, F_GETFD) < 0 && fcntl(1, F_GETFD) < 0 && fcntl(2, F_GETFD) < 0;
+    for (int i = 0; i < 3; i++) {
+        dup2(saved[i], i);
+        close(saved[i]);
+    }
+    ck_assert_int_eq(status, 0);
+    ck_assert(is_free);
+    ck_assert_nothing_left(descriptors);
+    ck_assert_str_eq(output.out, "in");
+    ck_assert_str_eq(output.err, "err\n");
+    weft_output_free(&output);
+}
+END_TEST
+
+START_TEST(a_process_has_none_of_our_descriptors_unless_it_shall)
+{
+    int fd = open("/dev/null", O_RDONLY), hidden[2];
+    ck_assert_int_eq(weft_pipe(hidden), 0);
+    ck_assert_str_eq(output_of(ARGV("ls", "/proc/self/fd"), (weft_process_options){0}),
+                     "0\n1\n2\n3\n");
+    char command[64];
+    snprintf(command, sizeof command, "readlink /proc/self/fd/%d /proc/self/fd/%d", fd, hidden[0]);
+    weft_output output;
+    weft_process_options o = {.keeps_fds = true};
+    ck_assert_int_ge(weft_run(SHELL(command), NULL, 0, &o, &output), 0);
+    ck_assert_str_eq(output.out, "/dev/null\n");
+    weft_output_free(&output);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_process_begins_with_no_signal_blocked_and_may_die_of_SIGPIPE)
+{
+    sigset_t some;
+    sigemptyset(&some);
+    sigaddset(&some, SIGUSR1);
+    sigaddset(&some, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &some, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN); /* as nohup does, for all who follow */
+    weft_process_options o = {.on_cancel = WEFT_ON_CANCEL_LEAVE};
+    const char *text = output_of(ARGV("grep", "^Sig[BI]", "/proc/self/status"), o);
+    unsigned long blocked = 1, ignored = 0;
+    ck_assert_int_eq(sscanf(text, "SigBlk: %lx SigIgn: %lx", &blocked, &ignored), 2);
+    ck_assert_uint_eq(blocked, 0);
+    ck_assert_uint_eq(ignored & (1ul << (SIGPIPE - 1)), 0);
+    ck_assert_uint_ne(ignored & (1ul << (SIGHUP - 1)), 0);
+}
+END_TEST
+
+START_TEST(options_that_make_no_sense_are_refused)
+{
+    weft_process p;
+    ck_assert_int_eq(weft_spawn_process(&p, NULL, NULL), -EINVAL);
+    ck_assert_int_eq(weft_spawn_process(&p, (char *[]){NULL}, NULL), -EINVAL);
+    weft_process_options bad[] = {
+        {.grace_s = -1},
+        {.grace_s = NAN},
+        {.in = WEFT_STDIO_OUT},
+        {.out = (weft_stdio)99},
+    };
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        ck_assert_int_eq(weft_spawn_process(&p, ARGV("true"), &bad[i]), -EINVAL);
+        ck_assert_any_words(-EINVAL);
+    }
+    weft_process_options closed = {.err = WEFT_STDIO_FD, .err_fd = 999};
+    ck_assert_int_eq(weft_spawn_process(&p, ARGV("true"), &closed), -EBADF);
+    ck_assert_words(-EBADF, "stderr: descriptor 999 is not open");
+    ck_assert(has_no_children());
+}
+END_TEST
+
+/*
+ * Waiting and ending.
+ */
+
+START_TEST(a_status_is_returned_as_often_as_it_is_asked_for)
+{
+    int descriptors = count_after_use();
+    weft_process p = spawn(SHELL("exit 3"), (weft_process_options){0});
+    ck_assert_int_eq(weft_process_wait(&p), 3 << 8);
+    ck_assert_int_eq(weft_process_wait(&p), 3 << 8);
+    ck_assert_int_eq(weft_process_end(&p, 1), 3 << 8);
+    ck_assert_int_eq(weft_process_close(&p), 3 << 8);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(all_who_wait_for_a_process_get_its_status)
+{
+    weft_process p = spawn_cat((weft_process_options){0});
+    weft_fiber a = spin_waiting(&p), b = spin_waiting(&p);
+    ck_assert_int_eq(weft_schedule(a, 1), -EBUSY);
+    ck_assert_int_eq(weft_process_kill(&p, SIGKILL), 0);
+    ck_assert_int_eq(weft_await(a), SIGKILL);
+    ck_assert_int_eq(weft_await(b), SIGKILL);
+    ck_assert_int_eq(weft_process_close(&p), SIGKILL);
+}
+END_TEST
+
+START_TEST(who_waits_for_a_process_that_another_closes_is_told)
+{
+    weft_process p = spawn(ARGV("sleep", "1000"), (weft_process_options){0});
+    weft_fiber f = spin_waiting(&p);
+    ck_assert_int_eq(weft_process_close(&p), SIGTERM);
+    weft_value value = weft_await(f); /* it was the first to see the end, or too late */
+    ck_assert(value == SIGTERM || value == -EBADF);
+    ck_assert(has_no_children());
+}
+END_TEST
+
+START_TEST(a_cancelled_wait_leaves_the_process_by_default)
+{
+    weft_process p = spawn_cat((weft_process_options){0});
+    weft_fiber f = spin_waiting(&p);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(weft_process_kill(&p, 0), 0);
+    weft_close(p.in);
+    p.in = -1;
+    ck_assert_int_eq(weft_process_wait(&p), 0); /* it has ended by itself */
+    weft_process_close(&p);
+}
+END_TEST
+
+/* P73 */
+START_TEST(a_cancelled_wait_ends_the_process_if_asked_to)
+{
+    weft_process p = spawn_cat((weft_process_options){.on_cancel = WEFT_ON_CANCEL_END});
+    weft_fiber f = spin_waiting(&p);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert(has_no_children());
+    ck_assert_int_eq(weft_process_wait(&p), SIGTERM);
+    weft_process_close(&p);
+
+    p = spawn_cat((weft_process_options){.on_cancel = WEFT_ON_CANCEL_END});
+    int rc;
+    WEFT_CANCEL_AFTER(0.01, rc) {
+        ck_assert_int_eq(weft_process_wait(&p), -ECANCELED);
+        ck_assert(has_no_children());
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    weft_process_close(&p);
+}
+END_TEST
+
+START_TEST(an_error_raised_in_a_wait_ends_the_process_and_is_not_lost)
+{
+    weft_process p = spawn_cat((weft_process_options){.on_cancel = WEFT_ON_CANCEL_END});
+    weft_fiber f = spin_waiting(&p);
+    weft_raise(f, -EIO, "broken");
+    ck_assert_int_eq(weft_await(f), -EIO);
+    ck_assert_words(-EIO, "broken");
+    ck_assert_int_eq(weft_process_close(&p), SIGTERM);
+}
+END_TEST
+
+/* It says that it got the signal, and goes on. */
+#define STUBBORN "trap 'echo term' TERM; echo ready; while :; do sleep 0.01; done"
+
+START_TEST(a_process_that_does_not_heed_SIGTERM_is_killed_after_the_grace_time)
+{
+    weft_process p =
+        spawn(SHELL(STUBBORN), (weft_process_options){.out = WEFT_STDIO_PIPE,
+                                                      .grace_s = 0.2,
+                                                      .on_cancel = WEFT_ON_CANCEL_END});
+    expect_line(p.out, "ready\n");
+    weft_fiber f = spin_waiting(&p);
+    weft_cancel(f);
+    expect_line(p.out, "term\n");
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert(has_no_children());
+    ck_assert_int_eq(weft_process_wait(&p), SIGKILL);
+    weft_process_close(&p);
+}
+END_TEST
+
+START_TEST(ending_waits_for_one_that_cleans_up)
+{
+    weft_process p = spawn(SHELL("trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01;"
+                                 " done"),
+                           (weft_process_options){.out = WEFT_STDIO_PIPE});
+    expect_line(p.out, "ready\n");
+    ck_assert_int_eq(weft_process_end(&p, 20), 5 << 8);
+    ck_assert_str_eq(read_text(p.out), "bye\n");
+    ck_assert_int_eq(weft_process_close(&p), 5 << 8);
+}
+END_TEST
+
+START_TEST(ending_with_no_grace_kills)
+{
+    weft_process p = spawn(SHELL("trap '' TERM; echo ready; read x"),
+                           (weft_process_options){.in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE});
+    expect_line(p.out, "ready\n");
+    ck_assert_int_eq(weft_process_end(&p, 0), SIGKILL);
+    ck_assert_int_eq(weft_process_end(&p, -1), -EINVAL);
+    weft_process_close(&p);
+}
+END_TEST
+
+START_TEST(ending_one_that_is_stopped_lets_it_end_itself)
+{
+    weft_process p = spawn_cat((weft_process_options){0});
+    siginfo_t info;
+    ck_assert_int_eq(weft_process_kill(&p, SIGSTOP), 0);
+    ck_assert_int_eq(waitid(P_PID, (id_t)p.pid, &info, WSTOPPED | WNOWAIT), 0);
+    ck_assert_int_eq(weft_process_end(&p, 20), SIGTERM);
+    weft_process_close(&p);
+}
+END_TEST
+
+START_TEST(ending_works_in_one_who_is_cancelled)
+{
+    weft_process p = spawn_cat((weft_process_options){0});
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_process_end(&p, 20), SIGTERM);
+        ck_assert_int_eq(weft_sleep(0), -ECANCELED);
+    }
+    ck_assert_int_eq(weft_process_close(&p), SIGTERM);
+}
+END_TEST
+
+START_TEST(a_group_of_its_own_is_ended_with_the_process)
+{
+    weft_process p = spawn(SHELL("sleep 1000 & echo ready; wait"),
+                           (weft_process_options){.out = WEFT_STDIO_PIPE, .has_group = true});
+    ck_assert_int_eq(getpgid(p.pid), p.pid);
+    expect_line(p.out, "ready\n");
+    ck_assert_int_eq(weft_process_end(&p, 20), SIGTERM);
+    ck_assert_str_eq(read_text(p.out), ""); /* the other one that held it has ended, too */
+    weft_process_close(&p);
+
+    p = spawn_cat((weft_process_options){0});
+    ck_assert_int_eq(getpgid(p.pid), getpgrp());
+    weft_process_close(&p);
+}
+END_TEST
+
+START_TEST(a_signal_reaches_the_process_or_nobody)
+{
+    weft_process p = spawn_cat((weft_process_options){0});
+    ck_assert_int_eq(weft_process_kill(&p, 12345), -EINVAL);
+    ck_assert_int_eq(weft_process_kill(&p, SIGHUP), 0);
+    siginfo_t info;
+    ck_assert_int_eq(waitid(P_PID, (id_t)p.pid, &info, WEXITED | WNOWAIT), 0);
+    ck_assert_int_eq(weft_process_kill(&p, SIGHUP), 0); /* its status has not been taken */
+    ck_assert_int_eq(weft_process_wait(&p), SIGHUP);
+    ck_assert_int_eq(weft_process_kill(&p, SIGHUP), -ESRCH);
+    weft_process_close(&p);
+    ck_assert_int_eq(weft_process_kill(&p, SIGHUP), -EBADF);
+}
+END_TEST
+
+START_TEST(a_process_whose_status_another_has_taken_is_ECHILD)
+{
+    weft_process p = spawn(SHELL("exit 3"), (weft_process_options){.has_group = true});
+    ck_assert_int_eq(weft_waitpid(p.pid, NULL, 0), p.pid);
+    ck_assert_int_eq(weft_process_kill(&p, SIGTERM), -ESRCH);
+    ck_assert_int_eq(weft_process_wait(&p), -ECHILD);
+    ck_assert_int_eq(weft_process_end(&p, 1), -ECHILD);
+    ck_assert_int_eq(weft_process_close(&p), -ECHILD);
+}
+END_TEST
+
+START_TEST(closing_ends_what_still_runs)
+{
+    int descriptors = count_after_use();
+    {
+        weft_process p =
+            spawn(SHELL("exec sleep 1000"), (weft_process_options){.in = WEFT_STDIO_PIPE,
+                                                                   .out = WEFT_STDIO_PIPE,
+                                                                   .err = WEFT_STDIO_PIPE});
+        WEFT_DEFER(weft_process_close, &p);
+    }
+    ck_assert_nothing_left(descriptors);
+    weft_process none = {0};
+    ck_assert_int_eq(weft_process_close(&none), -EBADF);
+    ck_assert_int_eq(weft_process_wait(&none), -EBADF);
+    ck_assert_int_eq(weft_process_end(&none, 0), -EBADF);
+    ck_assert_int_eq(weft_process_detach(&none), -EBADF);
+    ck_assert_int_eq(fcntl(0, F_GETFD), 0);
+}
+END_TEST
+
+START_TEST(a_detached_process_runs_on_and_is_the_callers_to_wait_for)
+{
+    int descriptors = count_after_use(), status = -1;
+    weft_process p = spawn(SHELL("read x; exit 3"), (weft_process_options){.in = WEFT_STDIO_PIPE});
+    pid_t pid = weft_process_detach(&p);
+    ck_assert_int_eq(p.pid, 0);
+    ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 3 << 8);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+static weft_value run_one(void *arg)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", (int)(intptr_t)arg);
+    weft_process p;
+    weft_process_options o = {.in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE};
+    int rc = weft_spawn_process(&p, SHELL("read x; echo $x; exit $x"), &o);
+    if (rc < 0)
+        return rc;
+    WEFT_DEFER(weft_process_close, &p);
+    ssize_t n = weft_write_all(p.in, text, strlen(text));
+    weft_close(p.in);
+    p.in = -1;
+    char got[16] = "";
+    if (n > 0)
+        n = weft_read_full(p.out, got, sizeof got - 1);
+    return n < 0 ? n : atoi(got) == (int)(intptr_t)arg ? weft_process_wait(&p) : -EPROTO;
+}
+
+START_TEST(hundreds_of_processes_run_at_once)
+{
+    int descriptors = count_after_use();
+    static weft_fiber fibers[CROWD];
+    for (int i = 0; i < CROWD; i++)
+        fibers[i] = weft_spin(run_one, as_arg(i % 100));
+    for (int i = 0; i < CROWD; i++)
+        ck_assert_int_eq(weft_await(fibers[i]), (i % 100) << 8);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_program_that_is_not_there_is_an_error_with_words,
+    &a_file_that_is_no_program_is_an_error_with_words,
+    &a_process_begins_in_the_folder_it_was_given,
+    &a_process_has_our_environment_or_another_or_ours_with_changes,
+    &a_program_may_be_told_another_name_than_its_own,
+    &standard_streams_go_where_they_are_sent,
+    &streams_may_change_places,
+    &pipes_work_in_a_program_whose_standard_streams_are_closed,
+    &a_process_has_none_of_our_descriptors_unless_it_shall,
+    &a_process_begins_with_no_signal_blocked_and_may_die_of_SIGPIPE,
+    &options_that_make_no_sense_are_refused,
+    &a_status_is_returned_as_often_as_it_is_asked_for,
+    &all_who_wait_for_a_process_get_its_status,
+    &who_waits_for_a_process_that_another_closes_is_told,
+    &a_cancelled_wait_leaves_the_process_by_default,
+    &a_cancelled_wait_ends_the_process_if_asked_to,
+    &an_error_raised_in_a_wait_ends_the_process_and_is_not_lost,
+    &a_process_that_does_not_heed_SIGTERM_is_killed_after_the_grace_time,
+    &ending_waits_for_one_that_cleans_up,
+    &ending_with_no_grace_kills,
+    &ending_one_that_is_stopped_lets_it_end_itself,
+    &ending_works_in_one_who_is_cancelled,
+    &a_group_of_its_own_is_ended_with_the_process,
+    &a_signal_reaches_the_process_or_nobody,
+    &a_process_whose_status_another_has_taken_is_ECHILD,
+    &closing_ends_what_still_runs,
+    &a_detached_process_runs_on_and_is_the_callers_to_wait_for,
+    &hundreds_of_processes_run_at_once,
+};
+
+int main(void)
+{
+    return run_suite("process", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,387 @@
+/* Programs as something that is called: run with input and output, the shell, streams. */
+#include "process_support.h"
+
+#define MIB ((size_t)1 << 20)
+
+/* Bytes that are another at each place. */
+static char *make_pattern(size_t bytes)
+{
+    uint32_t *data = malloc(bytes);
+    ck_assert_ptr_nonnull(data);
+    for (size_t i = 0; i < bytes / sizeof *data; i++)
+        data[i] = (uint32_t)i * 2654435761u;
+    return (char *)data;
+}
+
+START_TEST(a_filter_gets_its_input_and_gives_its_output)
+{
+    weft_output got;
+    ck_assert_int_eq(weft_run(ARGV("tr", "a-z", "A-Z"), "hello", 5, NULL, &got), 0);
+    ck_assert_str_eq(got.out, "HELLO");
+    ck_assert_uint_eq(got.out_bytes, 5);
+    ck_assert_str_eq(got.err, "");
+    ck_assert_uint_eq(got.err_bytes, 0);
+    weft_output_free(&got);
+    ck_assert_ptr_null(got.out);
+    ck_assert_int_eq(weft_run(ARGV("sha256sum"), "abc", 3, NULL, &got), 0);
+    ck_assert_str_eq(got.out,
+                     "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  -\n");
+    weft_output_free(&got);
+}
+END_TEST
+
+START_TEST(a_program_that_fails_has_a_status_and_an_output)
+{
+    int descriptors = count_after_use();
+    weft_output got;
+    ck_assert_int_eq(weft_run(SHELL("echo out; echo err >&2; exit 3"), NULL, 0, NULL, &got),
+                     3 << 8);
+    ck_assert_str_eq(got.out, "out\n");
+    ck_assert_str_eq(got.err, "err\n");
+    weft_output_free(&got);
+    ck_assert_int_eq(weft_run(SHELL("echo out; kill -KILL $$"), NULL, 0, NULL, &got), SIGKILL);
+    ck_assert_str_eq(got.out, "out\n");
+    weft_output_free(&got);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(megabytes_go_both_ways_at_once)
+{
+    int descriptors = count_after_use();
+    char *input = make_pattern(16 * MIB);
+    weft_output got;
+    ck_assert_int_eq(weft_run(ARGV("cat"), input, 16 * MIB, NULL, &got), 0);
+    ck_assert_uint_eq(got.out_bytes, 16 * MIB);
+    ck_assert_int_eq(memcmp(got.out, input, 16 * MIB), 0);
+    weft_output_free(&got);
+    free(input);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(megabytes_come_from_both_outputs_in_turn)
+{
+    weft_output got;
+    char *command = "for i in 1 2 3 4; do head -c 1048576 /dev/zero;"
+                    " head -c 1048576 /dev/zero | tr '\\0' e >&2; done";
+    ck_assert_int_eq(weft_run(SHELL(command), NULL, 0, NULL, &got), 0);
+    ck_assert_uint_eq(got.out_bytes, 4 * MIB);
+    ck_assert_uint_eq(got.err_bytes, 4 * MIB);
+    for (size_t i = 0; i < 4 * MIB; i++)
+        if (got.out[i] != 0 || got.err[i] != 'e')
+            ck_abort_msg("byte %zu", i);
+    weft_output_free(&got);
+}
+END_TEST
+
+START_TEST(a_program_need_not_read_its_input)
+{
+    int descriptors = count_after_use();
+    char *input = make_pattern(16 * MIB);
+    weft_output got;
+    ck_assert_int_eq(weft_run(ARGV("head", "-c", "1"), input, 16 * MIB, NULL, &got), 0);
+    ck_assert_uint_eq(got.out_bytes, 1);
+    ck_assert_int_eq(got.out[0], input[0]);
+    weft_output_free(&got);
+    ck_assert_int_eq(weft_run(ARGV("true"), input, 16 * MIB, NULL, &got), 0);
+    weft_output_free(&got);
+    char *command = "exec <&-; echo closed; exit 2"; /* and goes on without */
+    ck_assert_int_eq(weft_run(SHELL(command), input, 16 * MIB, NULL, &got), 2 << 8);
+    ck_assert_str_eq(got.out, "closed\n");
+    weft_output_free(&got);
+    free(input);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(a_program_that_writes_too_much_is_ended)
+{
+    int descriptors = count_after_use();
+    weft_output got;
+    weft_process_options o = {.output_bytes_max = 100000};
+    ck_assert_int_eq(weft_run(ARGV("yes"), NULL, 0, &o, &got), -EMSGSIZE);
+    ck_assert_words(-EMSGSIZE, "a program has written more than 100000 bytes");
+    ck_assert(got.out == NULL && got.err == NULL);
+    ck_assert_nothing_left(descriptors);
+    o.output_bytes_max = SIZE_MAX;
+    ck_assert_int_eq(weft_run(ARGV("true"), NULL, 0, &o, &got), 0);
+    weft_output_free(&got);
+    o.output_bytes_max = 5; /* and no more: known only when it has ended */
+    ck_assert_int_eq(weft_run(SHELL("echo 12345"), NULL, 0, &o, &got), -EMSGSIZE);
+    ck_assert_int_eq(weft_run(SHELL("echo 1234"), NULL, 0, &o, &got), 0);
+    ck_assert_str_eq(got.out, "1234\n");
+    weft_output_free(&got);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(what_a_program_leaves_running_is_not_waited_for)
+{
+    int descriptors = count_after_use();
+    weft_output got;
+    char *command = "sleep 1000 & echo $! >&2; head -c 20000 /dev/zero; exit 3";
+    char *input = make_pattern(MIB);
+    ck_assert_int_eq(weft_run(SHELL(command), input, MIB, NULL, &got), 3 << 8);
+    ck_assert_uint_eq(got.out_bytes, 20000);
+    pid_t left = atoi(got.err);
+    ck_assert_int_gt(left, 1);
+    ck_assert_int_eq(kill(left, SIGKILL), 0);
+    weft_output_free(&got);
+    free(input);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(streams_of_a_run_may_go_elsewhere)
+{
+    weft_output got;
+    weft_process_options o = {.err = WEFT_STDIO_OUT};
+    ck_assert_int_eq(weft_run(SHELL("echo a; echo b >&2; echo c"), NULL, 0, &o, &got), 0);
+    ck_assert_str_eq(got.out, "a\nb\nc\n");
+    ck_assert_ptr_null(got.err);
+    weft_output_free(&got);
+    o = (weft_process_options){.out = WEFT_STDIO_NULL};
+    ck_assert_int_eq(weft_run(SHELL("echo a; echo b >&2"), NULL, 0, &o, &got), 0);
+    ck_assert_ptr_null(got.out);
+    ck_assert_str_eq(got.err, "b\n");
+    weft_output_free(&got);
+    o = (weft_process_options){.in = WEFT_STDIO_NULL};
+    ck_assert_int_eq(weft_run(ARGV("cat"), "x", 1, &o, &got), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    o = (weft_process_options){.in = WEFT_STDIO_PIPE}; /* with nothing to feed it ends at once */
+    ck_assert_int_eq(weft_run(ARGV("cat"), NULL, 0, &o, &got), 0);
+    ck_assert_str_eq(got.out, "");
+    weft_output_free(&got);
+    ck_assert_int_eq(weft_run(SHELL("exit 3"), NULL, 0, NULL, NULL), 3 << 8);
+}
+END_TEST
+
+START_TEST(a_run_of_what_is_no_program_fails)
+{
+    weft_output got;
+    ck_assert_int_eq(weft_run(ARGV("no-such-program"), "x", 1, NULL, &got), -ENOENT);
+    ck_assert_words(-ENOENT, "no such program: no-such-program");
+    ck_assert_ptr_null(got.out);
+}
+END_TEST
+
+static weft_value run_for_ever(void *arg)
+{
+    weft_output got;
+    int rc = weft_run(arg, "x", 1, NULL, &got);
+    return got.out == NULL && got.err == NULL ? rc : -EPROTO; /* there is nothing to free */
+}
+
+START_TEST(a_cancelled_run_ends_the_program)
+{
+    int descriptors = count_after_use();
+    weft_fiber f = weft_spin(run_for_ever, ARGV("sleep", "1000"));
+    let_run();
+    ck_assert(!has_no_children());
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_nothing_left(descriptors);
+    int rc = 0;
+    WEFT_CANCEL_AFTER(0.01, rc) {
+        ck_assert_int_eq(run_for_ever(ARGV("yes")), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(an_interrupted_run_ends_the_program_and_returns_the_value)
+{
+    int descriptors = count_after_use();
+    weft_fiber f = weft_spin(run_for_ever, ARGV("sleep", "1000"));
+    let_run();
+    ck_assert_int_eq(weft_interrupt(f, 42), 0);
+    ck_assert_int_eq(weft_await(f), 42);
+    f = weft_spin(run_for_ever, ARGV("sleep", "1000"));
+    let_run();
+    weft_raise(f, -EIO, "broken");
+    ck_assert_int_eq(weft_await(f), -EIO);
+    ck_assert_words(-EIO, "broken");
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(in_one_who_is_cancelled_nothing_is_run)
+{
+    weft_output got;
+    weft_stream s;
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_run(ARGV("true"), NULL, 0, NULL, &got), -ECANCELED);
+        ck_assert_int_eq(weft_system("exit 0"), -ECANCELED);
+        ck_assert_int_eq(weft_popen(&s, "exit 0", "r"), -ECANCELED);
+        ck_assert(has_no_children());
+    }
+}
+END_TEST
+
+static weft_value run_many(void *arg)
+{
+    char text[16];
+    weft_output got;
+    snprintf(text, sizeof text, "%d", (int)(intptr_t)arg);
+    int status = weft_run(ARGV("cat"), text, strlen(text), NULL, &got);
+    if (status == 0 && strcmp(got.out, text) != 0)
+        status = -EPROTO;
+    if (status >= 0)
+        weft_output_free(&got);
+    return status;
+}
+
+START_TEST(many_runs_at_once_do_not_mix)
+{
+    int descriptors = count_after_use();
+    weft_fiber fibers[50];
+    for (size_t i = 0; i < COUNT_OF(fibers); i++)
+        fibers[i] = weft_spin(run_many, as_arg((weft_value)i));
+    for (size_t i = 0; i < COUNT_OF(fibers); i++)
+        ck_assert_int_eq(weft_await(fibers[i]), 0);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+/*
+ * The shell.
+ */
+
+START_TEST(system_returns_the_status_of_the_command)
+{
+    ck_assert_int_eq(weft_system("exit 3"), 3 << 8);
+    ck_assert_int_eq(weft_system("true"), 0);
+    ck_assert_int_eq(weft_system("kill -KILL $$"), SIGKILL);
+    ck_assert_int_eq(weft_system("no-such-command 2>/dev/null"), 127 << 8);
+    ck_assert_int_eq(weft_system("-x 2>/dev/null"), 127 << 8);
+    ck_assert_int_eq(weft_system(NULL), -EINVAL);
+    ck_assert(has_no_children());
+}
+END_TEST
+
+static weft_value call_system(void *arg)
+{
+    return weft_system(arg);
+}
+
+START_TEST(a_cancelled_system_ends_the_command)
+{
+    weft_fiber f = weft_spin(call_system, "exec sleep 1000");
+    let_run();
+    weft_fiber runs = weft_spin(mark_and_return, "runs");
+    ck_assert_int_eq(weft_await(runs), 0);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert(has_no_children());
+}
+END_TEST
+
+START_TEST(the_output_of_a_command_is_read_as_a_stream)
+{
+    int descriptors = count_after_use();
+    weft_stream s;
+    char line[16];
+    ck_assert_int_eq(weft_popen(&s, "echo one; echo two; exit 3", "r"), 0);
+    ck_assert_int_eq(weft_stream_gets(&s, line, sizeof line), 4);
+    ck_assert_str_eq(line, "one\n");
+    ck_assert_int_eq(weft_stream_gets(&s, line, sizeof line), 4);
+    ck_assert_int_eq(weft_stream_gets(&s, line, sizeof line), 0);
+    ck_assert_int_eq(weft_stream_close(&s), 3 << 8);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(a_command_whose_output_is_not_read_is_not_waited_for_in_vain)
+{
+    weft_stream s;
+    char line[16];
+    ck_assert_int_eq(weft_popen(&s, "exec yes", "r"), 0);
+    ck_assert_int_eq(weft_stream_gets(&s, line, sizeof line), 2);
+    ck_assert_int_eq(weft_stream_close(&s), SIGPIPE);
+}
+END_TEST
+
+START_TEST(the_input_of_a_command_is_written_as_a_stream)
+{
+    int descriptors = count_after_use();
+    char path[] = "/tmp/weft-popen-XXXXXX", command[64], text[16] = "";
+    int fd = mkstemp(path);
+    snprintf(command, sizeof command, "sort >%s; exit 4", path);
+    weft_stream s;
+    ck_assert_int_eq(weft_popen(&s, command, "w"), 0);
+    ck_assert_int_eq(weft_stream_puts(&s, "b\na\n"), 4);
+    ck_assert_int_eq(weft_stream_close(&s), 4 << 8);
+    ck_assert_int_eq(read(fd, text, sizeof text - 1), 4);
+    ck_assert_str_eq(text, "a\nb\n");
+    close(fd);
+    unlink(path);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(a_command_that_takes_no_more_is_told_by_EPIPE)
+{
+    weft_stream s;
+    ck_assert_int_eq(weft_popen(&s, "exec <&-; kill -STOP $$", "w"), 0);
+    siginfo_t info;
+    ck_assert_int_eq(waitid(P_ALL, 0, &info, WSTOPPED | WNOWAIT), 0);
+    ck_assert_int_eq(weft_stream_puts(&s, "x"), 1);
+    ck_assert_int_eq(weft_stream_flush(&s), -EPIPE);
+    kill(info.si_pid, SIGCONT);
+    ck_assert_int_eq(weft_stream_close(&s), -EPIPE); /* what was taken has not gone out */
+    ck_assert(has_no_children());
+}
+END_TEST
+
+START_TEST(closing_a_command_in_one_who_is_cancelled_ends_it)
+{
+    weft_stream s;
+    ck_assert_int_eq(weft_popen(&s, "exec sleep 1000", "r"), 0);
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_stream_close(&s), -ECANCELED);
+    }
+    ck_assert(has_no_children());
+}
+END_TEST
+
+START_TEST(a_command_is_opened_to_read_or_to_write)
+{
+    weft_stream s;
+    ck_assert_int_eq(weft_popen(&s, "exit 0", "rw"), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    ck_assert_int_eq(weft_popen(&s, "exit 0", NULL), -EINVAL);
+    ck_assert_int_eq(weft_popen(&s, NULL, "r"), -EINVAL);
+    ck_assert(has_no_children());
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_filter_gets_its_input_and_gives_its_output,
+    &a_program_that_fails_has_a_status_and_an_output,
+    &megabytes_go_both_ways_at_once,
+    &megabytes_come_from_both_outputs_in_turn,
+    &a_program_need_not_read_its_input,
+    &a_program_that_writes_too_much_is_ended,
+    &what_a_program_leaves_running_is_not_waited_for,
+    &streams_of_a_run_may_go_elsewhere,
+    &a_run_of_what_is_no_program_fails,
+    &a_cancelled_run_ends_the_program,
+    &an_interrupted_run_ends_the_program_and_returns_the_value,
+    &in_one_who_is_cancelled_nothing_is_run,
+    &many_runs_at_once_do_not_mix,
+    &system_returns_the_status_of_the_command,
+    &a_cancelled_system_ends_the_command,
+    &the_output_of_a_command_is_read_as_a_stream,
+    &a_command_whose_output_is_not_read_is_not_waited_for_in_vain,
+    &the_input_of_a_command_is_written_as_a_stream,
+    &a_command_that_takes_no_more_is_told_by_EPIPE,
+    &closing_a_command_in_one_who_is_cancelled_ends_it,
+    &a_command_is_opened_to_read_or_to_write,
+};
+
+int main(void)
+{
+    return run_suite("process_run", tests, COUNT_OF(tests));
+}

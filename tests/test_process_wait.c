@@ -1,0 +1,573 @@
+/* Waiting for children: what weft_waitpid returns, and that no status is ever lost. */
+#include "process_support.h"
+
+#include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#define CROWD 200
+
+static weft_value wait_for_pid(void *arg)
+{
+    int status = 0;
+    pid_t pid = weft_waitpid((pid_t)(intptr_t)arg, &status, 0);
+    return pid < 0 ? pid : status;
+}
+
+/* A fiber in weft_waitpid; its value is the status. */
+static weft_fiber spin_waitpid(pid_t pid)
+{
+    weft_fiber f = weft_spin(wait_for_pid, as_arg(pid));
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    return f;
+}
+
+START_TEST(the_status_of_an_exit_is_as_waitpid_gives_it)
+{
+    int descriptors = count_after_use(), status = -1;
+    pid_t pid = start("exit 3");
+    ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 3 << 8);
+    ck_assert_int_eq(weft_waitpid(pid, &status, 0), -ECHILD);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(the_status_of_a_killed_child_tells_the_signal)
+{
+    int status = -1, go;
+    pid_t pid = start_held("read x", &go);
+    weft_fiber f = spin_waitpid(pid);
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(weft_await(f), SIGKILL);
+    pid = start("kill -TERM $$");
+    ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    close(go);
+}
+END_TEST
+
+START_TEST(nobody_need_want_the_status)
+{
+    pid_t pid = start("exit 3");
+    ck_assert_int_eq(weft_waitpid(pid, NULL, 0), pid);
+    ck_assert(has_no_children());
+}
+END_TEST
+
+START_TEST(a_pid_that_is_no_childs_is_ECHILD)
+{
+    int status = 77;
+    ck_assert_int_eq(weft_waitpid(1, &status, 0), -ECHILD);
+    ck_assert_int_eq(weft_waitpid(getpid(), &status, 0), -ECHILD);
+    ck_assert_int_eq(weft_waitpid(INT_MAX, &status, 0), -ECHILD);
+    ck_assert_int_eq(weft_waitpid(INT_MIN, &status, 0), -ECHILD);
+    ck_assert_int_eq(weft_waitpid(-1, &status, 0), -ECHILD);
+    ck_assert_int_eq(weft_waitpid(0, &status, WNOHANG), -ECHILD);
+    ck_assert_int_eq(status, 77);
+}
+END_TEST
+
+START_TEST(options_that_waitpid_does_not_have_are_refused)
+{
+    ck_assert_int_eq(weft_waitpid(1, NULL, WNOWAIT), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+}
+END_TEST
+
+START_TEST(with_WNOHANG_it_does_not_wait)
+{
+    int status = 77, go;
+    pid_t pid = start_held("read x; exit 4", &go);
+    ck_assert_int_eq(weft_waitpid(pid, &status, WNOHANG), 0);
+    ck_assert_int_eq(status, 77);
+    close(go);
+    while (weft_waitpid(pid, &status, WNOHANG) == 0)
+        weft_sleep(0.001);
+    ck_assert_int_eq(status, 4 << 8);
+    ck_assert(has_no_children());
+}
+END_TEST
+
+START_TEST(others_run_while_one_waits)
+{
+    int go;
+    pid_t pid = start_held("read x; exit 5", &go);
+    weft_fiber waits = spin_waitpid(pid), runs = weft_spin(mark_and_return, "runs ");
+    ck_assert_int_eq(weft_await(runs), 0);
+    mark("go ");
+    close(go);
+    ck_assert_int_eq(weft_await(waits), 5 << 8);
+    ck_assert_trail("runs go ");
+}
+END_TEST
+
+START_TEST(a_cancelled_wait_leaves_the_child_to_be_waited_for_again)
+{
+    int descriptors = count_after_use(), status = -1, go;
+    pid_t pid = start_held("read x; exit 6", &go);
+    weft_fiber f = spin_waitpid(pid);
+    ck_assert_int_eq(weft_cancel(f), 0);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    WEFT_MOVE_ON_AFTER(0.01) {
+        ck_assert_int_eq(weft_waitpid(pid, &status, 0), -ECANCELED);
+    }
+    ck_assert_int_eq(kill(pid, 0), 0);
+    close(go);
+    ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 6 << 8);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+START_TEST(a_status_that_is_there_is_returned_to_one_who_is_cancelled)
+{
+    int status = -1;
+    pid_t pid = start("exit 7");
+    siginfo_t info;
+    ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    WEFT_MOVE_ON_AFTER(0) {
+        ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
+        ck_assert_int_eq(status, 7 << 8);
+        ck_assert_int_eq(weft_sleep(0), -ECANCELED);
+    }
+}
+END_TEST
+
+START_TEST(whichever_comes_first_the_end_or_the_cancel_no_status_is_lost)
+{
+    int status, go;
+    for (int i = 0; i < 50; i++) {
+        pid_t pid = start_held("read x; exit 8", &go);
+        weft_fiber f = spin_waitpid(pid);
+        close(go);
+        for (int k = 0; k < i % 10; k++)
+            weft_sleep(0.0001);
+        weft_raise(f, -EINTR, "enough");
+        weft_value value = weft_await(f);
+        if (value == -EINTR) {
+            ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
+            ck_assert_int_eq(status, 8 << 8);
+        } else {
+            ck_assert_int_eq(value, 8 << 8);
+        }
+    }
+    ck_assert(has_no_children());
+}
+END_TEST
+
+/* T96 */
+START_TEST(a_stray_schedule_does_not_break_the_wait)
+{
+    int go;
+    pid_t pid = start_held("read x; exit 9", &go);
+    weft_fiber f = spin_waitpid(pid);
+    ck_assert_int_eq(weft_schedule(f, 42), -EBUSY);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    close(go);
+    ck_assert_int_eq(weft_await(f), 9 << 8);
+}
+END_TEST
+
+START_TEST(an_interrupted_wait_returns_the_value_and_takes_nothing)
+{
+    int status = -1, go;
+    pid_t pid = start_held("read x; exit 3", &go);
+    weft_fiber f = spin_waitpid(pid);
+    ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
+    ck_assert_int_eq(weft_await(f), -EINTR);
+    f = spin_waitpid(pid);
+    ck_assert_int_eq(weft_interrupt(f, 0), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    close(go);
+    ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 3 << 8);
+}
+END_TEST
+
+static weft_value wait_for_stop(void *arg)
+{
+    return weft_waitpid((pid_t)(intptr_t)arg, NULL, WUNTRACED);
+}
+
+START_TEST(an_interruption_counts_also_where_a_look_is_due)
+{
+    int go;
+    pid_t pid = start_held("read x", &go);
+    weft_fiber f = weft_spin(wait_for_stop, as_arg(pid));
+    let_run();
+    usleep(50000); /* blocks the thread: the time is over, and it has not been seen yet */
+    ck_assert_int_eq(weft_interrupt(f, 0), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    close(go);
+    ck_assert_int_eq(weft_waitpid(pid, NULL, 0), pid);
+}
+END_TEST
+
+START_TEST(any_child_can_be_waited_for)
+{
+    int status = -1, go;
+    pid_t held = start_held("read x; exit 1", &go), pid = start("exit 2");
+    ck_assert_int_eq(weft_waitpid(-1, &status, 0), pid);
+    ck_assert_int_eq(status, 2 << 8);
+    ck_assert_int_eq(weft_waitpid(0, &status, WNOHANG), 0);
+    weft_fiber f = spin_waitpid(-1);
+    close(go);
+    ck_assert_int_eq(weft_await(f), 1 << 8);
+    ck_assert_int_eq(weft_waitpid(held, &status, 0), -ECHILD);
+    ck_assert_int_eq(weft_waitpid(-1, &status, 0), -ECHILD);
+}
+END_TEST
+
+START_TEST(a_child_of_a_group_can_be_waited_for)
+{
+    int status = -1;
+    weft_process p = spawn(SHELL("exit 2"), (weft_process_options){.has_group = true});
+    pid_t group = weft_process_detach(&p), here = start("exit 1");
+    ck_assert_int_eq(weft_waitpid(-group, &status, 0), group);
+    ck_assert_int_eq(status, 2 << 8);
+    ck_assert_int_eq(weft_waitpid(-group, &status, 0), -ECHILD);
+    ck_assert_int_eq(weft_waitpid(0, &status, 0), here);
+    ck_assert_int_eq(status, 1 << 8);
+}
+END_TEST
+
+START_TEST(a_child_that_stops_and_goes_on_is_told_of_when_asked)
+{
+    int status = -1, go;
+    pid_t pid = start_held("kill -STOP $$; read x; exit 7", &go);
+    ck_assert_int_eq(weft_waitpid(pid, &status, WUNTRACED), pid);
+    ck_assert(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+    kill(pid, SIGCONT);
+    ck_assert_int_eq(weft_waitpid(pid, &status, WUNTRACED | WCONTINUED), pid);
+    ck_assert(WIFCONTINUED(status));
+    close(go);
+    ck_assert_int_eq(weft_waitpid(pid, &status, WUNTRACED), pid);
+    ck_assert_int_eq(status, 7 << 8);
+}
+END_TEST
+
+START_TEST(of_two_who_wait_for_one_child_one_has_it_and_the_other_is_told)
+{
+    int go;
+    pid_t pid = start_held("read x; exit 3", &go);
+    weft_fiber a = spin_waitpid(pid), b = spin_waitpid(pid);
+    close(go);
+    weft_value first = weft_await(a), second = weft_await(b);
+    ck_assert((first == 3 << 8 && second == -ECHILD) || (first == -ECHILD && second == 3 << 8));
+}
+END_TEST
+
+START_TEST(where_SIGCHLD_is_ignored_the_wait_lasts_and_there_is_no_status)
+{
+    int go, descriptors = count_after_use();
+    signal(SIGCHLD, SIG_IGN);
+    pid_t pid = start_held("read x; exit 3", &go);
+    weft_fiber f = spin_waitpid(pid);
+    close(go);
+    ck_assert_int_eq(weft_await(f), -ECHILD);
+    weft_process p = spawn(SHELL("exit 3"), (weft_process_options){0});
+    ck_assert_int_eq(weft_process_wait(&p), -ECHILD);
+    ck_assert_int_eq(weft_process_kill(&p, SIGTERM), -ESRCH);
+    ck_assert_int_eq(weft_process_close(&p), -ECHILD);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+static volatile sig_atomic_t signals_seen;
+
+static void count_signal(int number)
+{
+    (void)number;
+    signals_seen++;
+}
+
+START_TEST(the_programs_own_handler_of_SIGCHLD_stays)
+{
+    int status = -1;
+    struct sigaction mine = {.sa_handler = count_signal}, now;
+    sigaction(SIGCHLD, &mine, NULL);
+    pid_t pid = start("exit 3");
+    ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 3 << 8);
+    sigaction(SIGCHLD, NULL, &now);
+    ck_assert_ptr_eq(now.sa_handler, count_signal);
+    ck_assert_int_eq(signals_seen, 1);
+}
+END_TEST
+
+START_TEST(hundreds_of_children_are_waited_for_at_once)
+{
+    int descriptors = count_after_use(), fd[2];
+    static weft_fiber waits[CROWD];
+    ck_assert_int_eq(pipe2(fd, O_CLOEXEC), 0);
+    for (int i = 0; i < CROWD; i++) {
+        char command[32];
+        snprintf(command, sizeof command, "read x; exit %d", i % 100);
+        weft_process p =
+            spawn(SHELL(command), (weft_process_options){.in = WEFT_STDIO_FD, .in_fd = fd[0]});
+        waits[i] = spin_waitpid(weft_process_detach(&p));
+    }
+    close(fd[0]);
+    close(fd[1]);
+    for (int i = 0; i < CROWD; i++)
+        ck_assert_int_eq(weft_await(waits[i]), (i % 100) << 8);
+    ck_assert_nothing_left(descriptors);
+}
+END_TEST
+
+static void *wait_in_thread(void *arg)
+{
+    return (void *)wait_for_pid(arg);
+}
+
+static void *run_in_thread(void *arg)
+{
+    char command[32];
+    for (int i = 0; i < 10; i++) {
+        snprintf(command, sizeof command, "exit %d", (int)(intptr_t)arg + i);
+        if (weft_system(command) != ((int)(intptr_t)arg + i) << 8)
+            return NULL;
+    }
+    return arg;
+}
+
+START_TEST(any_thread_may_wait_for_any_child)
+{
+    pthread_t threads[4];
+    int go[4];
+    for (int i = 0; i < 4; i++) {
+        char command[32];
+        snprintf(command, sizeof command, "read x; exit %d", i + 1);
+        pid_t pid = start_held(command, &go[i]);
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, wait_in_thread, as_arg(pid)), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        void *status;
+        close(go[i]);
+        pthread_join(threads[i], &status);
+        ck_assert_int_eq((intptr_t)status, (i + 1) << 8);
+    }
+    ck_assert(has_no_children());
+}
+END_TEST
+
+START_TEST(several_threads_run_programs_at_once)
+{
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, run_in_thread, as_arg(i * 20 + 1)), 0);
+    for (int i = 0; i < 4; i++) {
+        void *value;
+        pthread_join(threads[i], &value);
+        ck_assert_int_eq((intptr_t)value, i * 20 + 1);
+    }
+    ck_assert(has_no_children());
+}
+END_TEST
+
+/*
+ * Without a pidfd: programs in a process of their own, 0 if all went well.
+ */
+
+#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+#define JUMP_IF(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (yes), (no))
+#define RETURN(value) BPF_STMT(BPF_RET | BPF_K, (value))
+
+/* From now on pidfd_open fails with that error. False: so does the filter. */
+static bool forbid_pidfd(int error)
+{
+    struct sock_filter filter[] = {
+        LOAD(nr),
+        JUMP_IF(__NR_pidfd_open, 0, 1),
+        RETURN(SECCOMP_RET_ERRNO | (unsigned)error),
+        RETURN(SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {COUNT_OF(filter), filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+        return false;
+    return syscall(__NR_pidfd_open, getpid(), 0) < 0 && errno == error;
+}
+
+/* A process is waited for, cancelled, signalled and ended. */
+static int use_processes(void)
+{
+    weft_process p;
+    weft_process_options o = {.in = WEFT_STDIO_PIPE, .on_cancel = WEFT_ON_CANCEL_END};
+    if (weft_system("exit 3") != 3 << 8 || weft_spawn_process(&p, ARGV("cat"), &o) != 0)
+        return 1;
+    if (weft_process_kill(&p, SIGKILL) != 0 || weft_process_wait(&p) != SIGKILL)
+        return 2;
+    if (weft_process_kill(&p, SIGKILL) != -ESRCH || weft_process_close(&p) != SIGKILL)
+        return 3;
+    if (weft_spawn_process(&p, ARGV("cat"), &o) != 0)
+        return 4;
+    weft_fiber f = weft_spin(wait_for_process, &p);
+    let_run();
+    if (weft_schedule(f, 1) != -EBUSY || weft_cancel(f) != 0 || weft_await(f) != -ECANCELED)
+        return 5;
+    if (weft_process_wait(&p) != SIGTERM || weft_process_close(&p) != SIGTERM)
+        return 6;
+    return has_no_children() ? 0 : 7;
+}
+
+/* The same of a bare child; go on when its wait has been left. */
+static int use_waitpid(void)
+{
+    int status, go;
+    pid_t pid = start_held("read x; exit 3", &go);
+    weft_fiber f = weft_spin(wait_for_pid, as_arg(pid));
+    let_run();
+    if (weft_interrupt(f, 0) != 0 || weft_await(f) != 0)
+        return 11;
+    f = weft_spin(wait_for_pid, as_arg(pid));
+    let_run();
+    if (weft_cancel(f) != 0 || weft_await(f) != -ECANCELED)
+        return 12;
+    close(go);
+    if (weft_waitpid(pid, &status, 0) != pid || status != 3 << 8)
+        return 13;
+    return use_processes();
+}
+
+static int use_where_unknown(void)
+{
+    return forbid_pidfd(ENOSYS) ? use_waitpid() : 77;
+}
+
+static int use_where_refused(void)
+{
+    return forbid_pidfd(EPERM) ? use_waitpid() : 77;
+}
+
+static void assert_works(int (*program)(void))
+{
+    const outcome *o = run_apart(program);
+    if (o->status == 77)
+        printf("skipped: a process may not install a seccomp filter here\n");
+    else
+        ck_assert_quiet(o, 0);
+}
+
+START_TEST(where_the_kernel_has_no_pidfd_all_this_works)
+{
+    assert_works(use_where_unknown);
+}
+END_TEST
+
+START_TEST(where_a_pidfd_is_refused_all_this_works)
+{
+    assert_works(use_where_refused);
+}
+END_TEST
+
+/* Run with no descriptor more to be opened: all below the limit are in use. */
+static int run_without_descriptors(int (*program)(void))
+{
+    struct rlimit limit, none;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    none = limit;
+    int free_fd = dup(STDERR_FILENO);
+    close(free_fd);
+    none.rlim_cur = (rlim_t)free_fd;
+    setrlimit(RLIMIT_NOFILE, &none);
+    int rc = program();
+    setrlimit(RLIMIT_NOFILE, &limit); /* the sanitizers want some in the end */
+    return rc;
+}
+
+static pid_t held;
+
+static int use_without_descriptors(void)
+{
+    int status;
+    weft_process p;
+    weft_process_options o = {.out = WEFT_STDIO_PIPE};
+    if (open("/dev/null", O_RDONLY) >= 0 || errno != EMFILE)
+        return 21;
+    if (weft_spawn_process(&p, ARGV("cat"), &o) != -EMFILE)
+        return 22;
+    weft_fiber f = weft_spin(wait_for_pid, as_arg(held));
+    let_run();
+    if (weft_cancel(f) != 0 || weft_await(f) != -ECANCELED || weft_system("exit 4") != 4 << 8)
+        return 23;
+    kill(held, SIGKILL);
+    if (weft_waitpid(held, &status, 0) != held || status != SIGKILL)
+        return 24;
+    return has_no_children() ? 0 : 25;
+}
+
+static int wait_without_descriptors(void)
+{
+    int go;
+    held = start_held("read x; exit 3", &go);
+    int rc = run_without_descriptors(use_without_descriptors);
+    close(go);
+    return rc;
+}
+
+static int use_without_backend(void)
+{
+    if (weft_system("exit 3") != 3 << 8)
+        return 31;
+    return strcmp(weft_backend_name(), "none") == 0 && has_no_children() ? 0 : 32;
+}
+
+static int wait_without_backend(void)
+{
+    return run_without_descriptors(use_without_backend);
+}
+
+START_TEST(with_no_descriptor_left_children_are_waited_for_all_the_same)
+{
+    ck_assert_quiet(run_apart(wait_without_descriptors), 0);
+}
+END_TEST
+
+START_TEST(with_no_descriptor_for_a_backend_children_are_waited_for_all_the_same)
+{
+    ck_assert_quiet(run_apart(wait_without_backend), 0);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &the_status_of_an_exit_is_as_waitpid_gives_it,
+    &the_status_of_a_killed_child_tells_the_signal,
+    &nobody_need_want_the_status,
+    &a_pid_that_is_no_childs_is_ECHILD,
+    &options_that_waitpid_does_not_have_are_refused,
+    &with_WNOHANG_it_does_not_wait,
+    &others_run_while_one_waits,
+    &a_cancelled_wait_leaves_the_child_to_be_waited_for_again,
+    &a_status_that_is_there_is_returned_to_one_who_is_cancelled,
+    &whichever_comes_first_the_end_or_the_cancel_no_status_is_lost,
+    &a_stray_schedule_does_not_break_the_wait,
+    &an_interrupted_wait_returns_the_value_and_takes_nothing,
+    &an_interruption_counts_also_where_a_look_is_due,
+    &any_child_can_be_waited_for,
+    &a_child_of_a_group_can_be_waited_for,
+    &a_child_that_stops_and_goes_on_is_told_of_when_asked,
+    &of_two_who_wait_for_one_child_one_has_it_and_the_other_is_told,
+    &where_SIGCHLD_is_ignored_the_wait_lasts_and_there_is_no_status,
+    &the_programs_own_handler_of_SIGCHLD_stays,
+    &hundreds_of_children_are_waited_for_at_once,
+    &any_thread_may_wait_for_any_child,
+    &several_threads_run_programs_at_once,
+    &where_the_kernel_has_no_pidfd_all_this_works,
+    &where_a_pidfd_is_refused_all_this_works,
+    &with_no_descriptor_left_children_are_waited_for_all_the_same,
+    &with_no_descriptor_for_a_backend_children_are_waited_for_all_the_same,
+};
+
+int main(void)
+{
+    return run_suite("process_wait", tests, COUNT_OF(tests));
+}
