@@ -91,6 +91,8 @@ struct weft__cord {
     _Alignas(64) _Atomic(weft__letter *) inbox; /* the newest first */
     atomic_bool is_asleep;        /* it waits in its backend, and wants to be woken for a letter */
     atomic_bool is_helpless;      /* it waits, and only others can help; see port.h */
+    atomic_bool is_open;          /* meanwhile: its main fiber would be content with an end */
+    atomic_bool is_let_go;        /* nobody will help any more: its main fiber is to go on */
     atomic_int bounded_mailboxes; /* of its fibers */
     weft__reserve reserve;        /* ids for fibers that others make here */
     struct weft__tenure *tenure; /* how it was started, and how it ends; NULL: a thread by itself */

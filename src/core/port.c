@@ -131,28 +131,44 @@ static bool is_beyond_help(weft__cord *c)
     return atomic_load(&c->is_helpless) && !weft__cord_has_letters(c);
 }
 
-/* Every cord but this one cannot do anything any more; *count gets how many there are in all. */
-static bool are_others_beyond_help(const weft__cord *self, unsigned *count)
+/* What can be said of all cords at once. */
+typedef struct survey {
+    const weft__cord *self;
+    unsigned count;
+    bool are_others_beyond_help;
+    uint32_t open; /* one of the others that is; PORTS_MAX: none */
+} survey;
+
+static void look_at(weft__cord *c, void *context)
 {
-    bool are_all = true;
-    *count = 0;
-    pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; i < ports_end; i++) {
-        weft__cord *c = weft__port_visit(i);
-        if (c == NULL)
-            continue;
-        are_all = are_all && (c == self || is_beyond_help(c));
-        ++*count;
-        weft__port_leave(i);
-    }
-    pthread_mutex_unlock(&lock);
-    return are_all;
+    survey *s = context;
+    s->count++;
+    if (c == s->self)
+        return;
+    s->are_others_beyond_help = s->are_others_beyond_help && is_beyond_help(c);
+    if (atomic_load(&c->is_open))
+        s->open = c->index;
 }
 
-weft__hope weft__port_hope(weft__cord *c, bool is_helpless)
+/* Nobody can help anyone any more, but for threads of which nothing is known. */
+static weft__hope end_all(bool is_open, const survey *s)
+{
+    if (weft__threads_are_others(s->count))
+        return WEFT__HOPE_THREADS;
+    weft__cord *c = !is_open && s->open < PORTS_MAX ? weft__port_visit(s->open) : NULL;
+    if (c == NULL)
+        return WEFT__HOPE_NOBODY;
+    atomic_store(&c->is_let_go, true);
+    weft__cord_wake(c);
+    weft__port_leave(s->open);
+    return WEFT__HOPE_CORDS;
+}
+
+weft__hope weft__port_hope(weft__cord *c, bool is_helpless, bool is_open)
 {
     unsigned others_helpless;
     if (is_helpless) {
+        atomic_store(&c->is_open, is_open);
         atomic_store(&c->is_helpless, true);
         others_helpless = atomic_fetch_add(&helpless, 1);
     } else {
@@ -160,16 +176,17 @@ weft__hope weft__port_hope(weft__cord *c, bool is_helpless)
     }
     if (others_helpless < atomic_load(&cords) - 1)
         return WEFT__HOPE_CORDS;
-    unsigned count; /* it is the last one, and the only one that finds so */
-    if (!are_others_beyond_help(c, &count))
-        return WEFT__HOPE_CORDS;
-    return weft__threads_are_others(count) ? WEFT__HOPE_THREADS : WEFT__HOPE_NOBODY;
+    /* It is the last one, and the only one that finds so. */
+    survey s = {c, 0, true, PORTS_MAX};
+    weft__port_each(look_at, &s);
+    return s.are_others_beyond_help ? end_all(is_open, &s) : WEFT__HOPE_CORDS;
 }
 
 void weft__port_go_on(weft__cord *c)
 {
     if (!c->is_helpless)
         return;
+    atomic_store(&c->is_open, false);
     atomic_store(&c->is_helpless, false);
     atomic_fetch_sub(&helpless, 1);
 }

@@ -126,7 +126,9 @@ static weft__hope hope(weft__cord *c)
     if (f->waits_in == NULL || f->is_parked)
         return WEFT__HOPE_ITSELF;
     bool is_dead = is_helpless(c);
-    return is_dead || is_done(c) ? weft__port_hope(c, is_dead) : WEFT__HOPE_ITSELF;
+    if (!is_dead && !is_done(c))
+        return WEFT__HOPE_ITSELF;
+    return weft__port_hope(c, is_dead, f->waits_in->is_open);
 }
 
 /* How long the backend may wait: until the next timer. */
@@ -223,8 +225,9 @@ COLD static weft__runnable *idle(weft__cord *c)
         if (who != WEFT__HOPE_NOBODY)
             poll_and_wait(c, who);
         weft__port_go_on(c);
+        bool is_over = atomic_exchange(&c->is_let_go, false) || who == WEFT__HOPE_NOBODY;
         /* In this order: a thread that is gone may have sent something before it went. */
-        if (who == WEFT__HOPE_NOBODY && !weft__cord_has_letters(c))
+        if (is_over && !weft__cord_has_letters(c) && weft__runqueue_count(&c->runqueue) == 0)
             tell_stuck(c);
     }
 }
