@@ -6,6 +6,7 @@
 #ifndef TESTS_FAULT_NET_H
 #define TESTS_FAULT_NET_H
 
+#include "dns_server.h"
 #include "fault.h"
 
 #include <netinet/in.h>
@@ -547,5 +548,46 @@ static inline bool naming(void)
     weft_error_clear();
     return is_done;
 }
+
+#ifdef WEFT_HAS_CARES
+/* The same by a name server, which was started before. */
+
+static dns_server fault_server;
+
+static const dns_entry fault_table[] = {
+    {.name = "both.test", .a = "192.0.2.1", .aaaa = "2001:db8::1"},
+    {.name = "long.test", .a = "192.0.2.2", .manner = DNS_BY_TCP},
+    {.name = "silent.test", .manner = DNS_SILENT},
+};
+
+static inline bool leave_lookup(void)
+{
+    struct addrinfo *found = NULL;
+    int rc = 1;
+    WEFT_MOVE_ON_AFTER(0.0005) {
+        rc = weft_resolve("silent.test", "80", NULL, &found);
+    }
+    REQUIRE(found == NULL && (rc == -ECANCELED || fault_is_told(rc)));
+    weft_error_clear();
+    return rc == -ECANCELED;
+}
+
+static inline bool naming_by_server(void)
+{
+    const weft_resolver_options o = {
+        .servers = fault_server.address, .search = "", .timeout_s = 0.5, .tries = 3};
+    if (!become_a_cord() || !require_worded(weft_resolver(&o)))
+        return false;
+    bool is_done = resolve_one("both.test");
+    is_done &= resolve_one("long.test");
+    is_done &= leave_lookup();
+    is_done &= resolve_one("both.test");
+    is_done &= require_worded(weft_resolver(NULL));
+    while (weft_children(weft_main(), NULL, 0) > 0)
+        weft_sleep(0); /* who has driven them goes */
+    weft_error_clear();
+    return is_done;
+}
+#endif
 
 #endif

@@ -547,7 +547,7 @@ START_TEST(numbers_are_resolved_without_hints_and_without_a_thread)
 END_TEST
 
 /* T94 */
-START_TEST(names_are_resolved_by_the_pool)
+START_TEST(a_name_needs_no_hints_and_a_service_no_name)
 {
     struct addrinfo *found = NULL;
     ck_assert_int_eq(weft_resolve("localhost", NULL, NULL, &found), 0);
@@ -651,7 +651,7 @@ static const TTest *const *const tests[] = {
     &unix_sockets_listen_at_paths_and_at_abstract_names,
     &a_file_that_nobody_listens_at_is_replaced_if_it_is_a_socket,
     &numbers_are_resolved_without_hints_and_without_a_thread,
-    &names_are_resolved_by_the_pool,
+    &a_name_needs_no_hints_and_a_service_no_name,
     &a_lookup_that_fails_gives_an_error_and_words_and_leaves_the_list_alone,
     &a_lookup_that_has_no_time_does_not_begin,
     &a_lookup_is_left_at_any_moment_and_its_late_result_is_freed,

@@ -47,6 +47,16 @@ START_TEST(names_are_resolved_or_it_is_said_why_not)
 }
 END_TEST
 
+#ifdef WEFT_HAS_CARES
+START_TEST(a_name_server_is_asked_or_it_is_said_why_not)
+{
+    dns_start(&fault_server, fault_table, COUNT_OF(fault_table));
+    strike_some_calls(naming_by_server, 1);
+    dns_stop(&fault_server);
+}
+END_TEST
+#endif
+
 int main(void)
 {
     static const TTest *const *const tests[] = {
@@ -57,6 +67,9 @@ int main(void)
         &an_accept_loop_sits_a_shortage_out,
         &a_receive_loop_loses_no_byte,
         &names_are_resolved_or_it_is_said_why_not,
+#ifdef WEFT_HAS_CARES
+        &a_name_server_is_asked_or_it_is_said_why_not,
+#endif
     };
     return run_suite("fault_net", tests, COUNT_OF(tests));
 }

@@ -116,14 +116,38 @@ WEFT_SWITCHPOINT int weft_dial(const char *net, const char *addr);
  * The addresses of a name, as getaddrinfo(3), whose arguments these are; any of the first three may
  * be NULL. *out is for weft_resolve_free. The lookup blocks no other fiber, and a cancelled one is
  * left at once. -ENOENT: no such name or service, or not in this family; -EAGAIN: the name server
- * does not answer; -EIO: it cannot; -EINVAL for hints that make no sense or an out that is NULL;
- * -ENOMEM. weft_error() has the words.
+ * does not answer, or cannot just now; -EIO: it will not, or what it says makes no sense; -EINVAL
+ * for hints that make no sense or an out that is NULL; -ENOMEM. weft_error() has the words.
+ *
+ * The hosts file and the name servers of resolv.conf are asked on the thread's own backend, IPv6
+ * and IPv4 at once; the order is that of RFC 6724. Both files are read again when they have
+ * changed. Where nsswitch.conf or gai.conf want more, for AI_IDN, on the sim backend, and if weft
+ * was built without c-ares, the C library does it, in a thread of the pool.
  */
 WEFT_SWITCHPOINT int weft_resolve(const char *host, const char *service,
                                   const struct addrinfo *hints, struct addrinfo **out);
 
-/** Free what weft_resolve returned; NULL is nothing. */
+/** Free what weft_resolve returned, by its first entry; NULL is nothing. */
 WEFT_API void weft_resolve_free(struct addrinfo *addresses);
+
+/* Where names are looked up; all-zero is as the system's files say. */
+typedef struct weft_resolver_options {
+    const char *servers;     /* "127.0.0.1:5353,[::1]:53,10.0.0.1"; NULL: those of resolv.conf */
+    const char *search;      /* domains to try behind a name, "a.org b.org"; NULL: the same */
+    const char *hosts_path;  /* NULL: /etc/hosts */
+    const char *resolv_path; /* NULL: /etc/resolv.conf */
+    double timeout_s;        /* of the first try, doubled for each that follows; 0: resolv.conf's */
+    int tries;               /* at each server; 0: resolv.conf's */
+} weft_resolver_options;
+
+/**
+ * Settings of the calling thread's own for weft_resolve, weft_dial and weft_listen; the texts are
+ * copied. From then on names are looked up in that hosts file and by those servers alone, whatever
+ * nsswitch.conf says. NULL: back to the system's. Lookups under way end as they were begun. Returns
+ * 0; -EINVAL for a server that is no address, or a number that is negative or NaN; -EOPNOTSUPP on
+ * the sim backend, and if weft was built without c-ares; -ENOMEM.
+ */
+WEFT_API int weft_resolver(const weft_resolver_options *options);
 
 WEFT_END
 

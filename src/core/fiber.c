@@ -369,17 +369,22 @@ int weft_go(weft_fn *fn, void *arg)
     return 0;
 }
 
-weft_fiber weft_new(weft_fn *fn, void *arg)
+weft_fiber weft__new_with(weft_fn *fn, void *arg, const weft_spin_options *options)
 {
     weft__cord *c = weft__cord_here();
     weft__fiber *f;
-    if (c == NULL || make(c, fn, arg, &no_options, &f) < 0)
+    if (c == NULL || make(c, fn, arg, options, &f) < 0)
         return 0;
     f->waits_in = &weft__waits_new;
     f->wait_since_ns = c->now_ns;
     if (f->is_stopped)
         weft__alarm_raise(c, f, WEFT__TAIL); /* made too late: let it end */
     return f->id;
+}
+
+weft_fiber weft_new(weft_fn *fn, void *arg)
+{
+    return weft__new_with(fn, arg, &no_options);
 }
 
 weft_value weft_first_value(void)

@@ -183,6 +183,9 @@ static inline void weft__fiber_set_phase(weft__fiber *f, weft__phase phase)
     __atomic_store_n(&f->phase, (uint8_t)phase, __ATOMIC_RELAXED);
 }
 
+/* weft_new with options. */
+weft_fiber weft__new_with(weft_fn *fn, void *arg, const weft_spin_options *options);
+
 weft_state weft__fiber_state(const weft__cord *c, const weft__fiber *f);
 
 /* The sleep of the fiber whose timer this is, is over. */
@@ -204,6 +207,13 @@ void weft__claims_lapse(weft__claim **claims);
 
 /* The current fiber's; NULL: no memory. */
 weft__extras *weft__extras_here(void);
+
+/*
+ * Values by key of a thread as a whole: those of its main fiber, gone when the thread or the
+ * process ends, after all other fibers. 0 or -ENOMEM.
+ */
+void *weft__cord_local(const weft__cord *c, weft_key key);
+int weft__cord_local_set(weft__cord *c, weft_key key, void *value);
 
 /* Free what only some fibers have. */
 void weft__extras_free(weft__fiber *f);

@@ -20,15 +20,17 @@ struct weft__region {
 static void (*destructors[WEFT__KEYS_MAX])(void *);
 static atomic_uint keys_made;
 
-weft__extras *weft__extras_here(void)
+static weft__extras *extras_of(weft__fiber *f)
 {
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return NULL;
-    weft__fiber *f = c->current;
     if (f->extras == NULL)
         f->extras = calloc(1, sizeof *f->extras);
     return f->extras;
+}
+
+weft__extras *weft__extras_here(void)
+{
+    weft__cord *c = weft__cord_here();
+    return c != NULL ? extras_of(c->current) : NULL;
 }
 
 weft_key weft_key_new(void (*destructor)(void *))
@@ -60,6 +62,20 @@ int weft_local_set(weft_key key, void *value)
     if (!is_key(key))
         return -EINVAL;
     weft__extras *x = weft__extras_here();
+    if (x == NULL)
+        return -ENOMEM;
+    x->locals[key - 1] = value;
+    return 0;
+}
+
+void *weft__cord_local(const weft__cord *c, weft_key key)
+{
+    return c->main->extras != NULL ? c->main->extras->locals[key - 1] : NULL;
+}
+
+int weft__cord_local_set(weft__cord *c, weft_key key, void *value)
+{
+    weft__extras *x = extras_of(c->main);
     if (x == NULL)
         return -ENOMEM;
     x->locals[key - 1] = value;

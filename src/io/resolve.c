@@ -1,9 +1,16 @@
 /*
- * Names to addresses. The C library's lookup blocks, so it is made by a thread of the pool; only
- * what needs no looking up is done in place.
+ * Names to addresses. What needs no looking up is done in place; the DNS is asked on the thread's
+ * own backend (resolve_dns.c) where that gives the answer that the C library would give; the rest
+ * is the C library's, whose lookup blocks, so it is made by a thread of the pool.
  */
+#include "io/resolve.h"
+
+#include "core/alarm.h"
 #include "core/error.h"
 #include "core/op.h"
+#ifdef WEFT_HAS_CARES
+#include "io/resolve_names.h"
+#endif
 
 #include <weft/error.h>
 #include <weft/net.h>
@@ -11,16 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What getaddrinfo is asked, in copies, as the asker may leave before the end; and what it says. */
-typedef struct lookup {
-    const char *host, *service; /* in text; or NULL */
-    struct addrinfo hints;
-    bool has_hints;
-    int code;  /* as getaddrinfo returned it */
-    int error; /* errno, when that is EAI_SYSTEM */
-    struct addrinfo *found;
-    char text[];
-} lookup;
+/* Of no hints, as the C library has it. */
+#define FLAGS_DEFAULT (AI_V4MAPPED | AI_ADDRCONFIG)
 
 static char *append(char **end, const char *text)
 {
@@ -31,35 +30,74 @@ static char *append(char **end, const char *text)
     return copy;
 }
 
-static lookup *lookup_new(const char *host, const char *service, const struct addrinfo *hints)
+weft__lookup *weft__lookup_new(const char *host, const char *service, const struct addrinfo *hints)
 {
     size_t host_bytes = host != NULL ? strlen(host) + 1 : 0;
     size_t service_bytes = service != NULL ? strlen(service) + 1 : 0;
-    lookup *l = malloc(sizeof *l + host_bytes + service_bytes);
+    weft__lookup *l = malloc(sizeof *l + host_bytes + service_bytes);
     if (l == NULL)
         return NULL;
-    *l = (lookup){.has_hints = hints != NULL};
+    *l = (weft__lookup){.has_hints = hints != NULL};
     if (hints != NULL)
         l->hints = *hints;
+    else
+        l->hints.ai_flags = FLAGS_DEFAULT;
+    weft__list_init(&l->link);
     char *end = l->text;
     l->host = append(&end, host);
     l->service = append(&end, service);
     return l;
 }
 
-static void lookup_drop(void *arg)
+void weft__lookup_free(weft__lookup *l)
 {
-    lookup *l = arg;
     weft_resolve_free(l->found);
+    weft_resolve_free(l->ports);
     free(l);
 }
 
-static intptr_t lookup_run(void *arg)
+/*
+ * By the C library.
+ */
+
+/* getaddrinfo, into a list of ours. */
+static int look_up(const char *host, const char *service, const struct addrinfo *hints,
+                   struct addrinfo **out)
 {
-    lookup *l = arg;
-    l->code = getaddrinfo(l->host, l->service, l->has_hints ? &l->hints : NULL, &l->found);
+    struct addrinfo *found;
+    int code = getaddrinfo(host, service, hints, &found);
+    if (code != 0)
+        return code;
+    *out = weft__found_copy(found);
+    freeaddrinfo(found);
+    return *out != NULL ? 0 : EAI_MEMORY;
+}
+
+static void drop(void *arg)
+{
+    weft__lookup_free(arg);
+}
+
+/* For the pool. */
+static intptr_t run_lookup(void *arg)
+{
+    weft__lookup *l = arg;
+    l->code = look_up(l->host, l->service, l->has_hints ? &l->hints : NULL, &l->found);
     l->error = errno;
     return 0;
+}
+
+/*
+ * Have the pool run it. *l is NULL afterwards if it was given up; then this returns why. Else 0 and
+ * its code, or an error: it could not be run.
+ */
+static int run_by_pool(weft__lookup **l)
+{
+    weft__op op = {
+        .code = WEFT__OP_CALL, .fd = -1, .u.call = {run_lookup, *l, drop, WEFT__LANE_NAMES}};
+    int rc = (int)weft__op_run(&op);
+    *l = op.u.call.arg; /* NULL once it is drop's */
+    return rc;
 }
 
 /*
@@ -77,11 +115,17 @@ static bool resolve_numbers(const char *host, const char *service, const struct 
         return false;
     numeric.ai_flags |= AI_NUMERICHOST | AI_NUMERICSERV;
     struct addrinfo *found;
-    if (getaddrinfo(host, service, &numeric, &found) != 0)
+    if (look_up(host, service, &numeric, &found) != 0)
         return false;
+    for (struct addrinfo *one = found; one != NULL; one = one->ai_next)
+        one->ai_flags = hints != NULL ? hints->ai_flags : FLAGS_DEFAULT;
     *out = found;
     return true;
 }
+
+/*
+ * What it comes to.
+ */
 
 static int errno_of(int code, int error)
 {
@@ -106,7 +150,7 @@ static int errno_of(int code, int error)
     }
 }
 
-static int fail(const lookup *l)
+static int fail(const weft__lookup *l)
 {
     int code = errno_of(l->code, l->error);
     const char *name = l->host != NULL ? l->host : l->service;
@@ -115,13 +159,90 @@ static int fail(const lookup *l)
 }
 
 /* What came of a lookup that nobody gave up. */
-static int take_result(lookup *l, struct addrinfo **out)
+static int take_result(weft__lookup *l, struct addrinfo **out)
 {
     if (l->code != 0)
         return fail(l);
     *out = l->found;
     l->found = NULL;
     return 0;
+}
+
+/*
+ * By the DNS.
+ */
+
+#ifdef WEFT_HAS_CARES
+/*
+ * The types, protocols and ports that each address is to come with: what the C library says of a
+ * number, for which it has to look up a service at most. As run_by_pool.
+ */
+static int find_ports(weft__lookup **lookup)
+{
+    weft__lookup *l = *lookup;
+    const struct addrinfo hints = {.ai_family = AF_INET,
+                                   .ai_socktype = l->hints.ai_socktype,
+                                   .ai_protocol = l->hints.ai_protocol,
+                                   .ai_flags = l->hints.ai_flags & AI_NUMERICSERV};
+    static const char any[] = "0.0.0.0";
+    if (resolve_numbers(any, l->service, &hints, &l->ports))
+        return 0;
+    weft__lookup *service = weft__lookup_new(any, l->service, &hints);
+    if (service == NULL)
+        return -ENOMEM;
+    int rc = run_by_pool(&service);
+    if (service == NULL) {
+        weft__lookup_free(l);
+        *lookup = NULL;
+        return rc;
+    }
+    l->code = service->code;
+    l->error = service->error;
+    l->ports = service->found;
+    service->found = NULL;
+    weft__lookup_free(service);
+    return rc;
+}
+
+/* Have the DNS run it, if it is for that. As run_by_pool, but *is_run says whether it was. */
+static int run_by_dns(weft__cord *c, weft__lookup **l, bool *is_run)
+{
+    weft__dns *dns;
+    weft__asker asker;
+    *is_run = false;
+    int rc = weft__names_choose(c, *l, &dns);
+    if (rc < 0 || dns == NULL)
+        return rc;
+    rc = find_ports(l);
+    *is_run = true;
+    if (rc != 0 || *l == NULL || (*l)->code != 0)
+        return rc;
+    if (c->current->alarm) /* set while the service was looked up */
+        return (int)weft__refuse(c);
+    rc = weft__names_choose(c, *l, &dns); /* again: it may be another by now */
+    *is_run = rc == 0 && dns != NULL && (rc = weft__dns_begin(c, dns, *l, &asker)) == 0;
+    if (!*is_run)
+        return weft__names_are_own(c) ? rc : 0;
+    rc = (int)weft__dns_wait(c, &asker);
+    *l = asker.lookup;
+    return rc;
+}
+#endif
+
+/* As run_by_pool. */
+static int run(weft__cord *c, weft__lookup **l)
+{
+#ifdef WEFT_HAS_CARES
+    bool is_run;
+    if (c->current->alarm)
+        return (int)weft__refuse(c);
+    int rc = run_by_dns(c, l, &is_run);
+    if (is_run || rc < 0)
+        return rc;
+#else
+    (void)c;
+#endif
+    return run_by_pool(l);
 }
 
 int weft_resolve(const char *host, const char *service, const struct addrinfo *hints,
@@ -134,25 +255,29 @@ int weft_resolve(const char *host, const char *service, const struct addrinfo *h
         return weft_fail(-EINVAL, "nowhere to put the addresses");
     if (!c->current->alarm && resolve_numbers(host, service, hints, out))
         return 0;
-    lookup *l = lookup_new(host, service, hints);
+    weft__lookup *l = weft__lookup_new(host, service, hints);
     if (l == NULL)
         return -ENOMEM;
-    weft__op op = {
-        .code = WEFT__OP_CALL, .fd = -1, .u.call = {lookup_run, l, lookup_drop, WEFT__LANE_NAMES}};
-    int rc = (int)weft__op_run(&op);
-    if (op.u.call.arg == NULL) { /* given up, and freed when the pool is done with it */
-        if (rc >= 0)             /* the value of a weft_interrupt */
+    int rc = run(c, &l);
+    if (l == NULL) { /* given up, and freed when those are done who have it */
+        if (rc >= 0) /* the value of a weft_interrupt */
             *out = NULL;
         return rc;
     }
     if (rc == 0)
         rc = take_result(l, out);
-    lookup_drop(l);
+    weft__lookup_free(l);
     return rc;
 }
 
 void weft_resolve_free(struct addrinfo *addresses)
 {
-    if (addresses != NULL)
-        freeaddrinfo(addresses);
+    free(addresses);
 }
+
+#ifndef WEFT_HAS_CARES
+int weft_resolver(const weft_resolver_options *options)
+{
+    return options == NULL ? 0 : weft_fail(-EOPNOTSUPP, "weft was built without c-ares");
+}
+#endif
