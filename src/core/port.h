@@ -47,8 +47,8 @@ typedef enum weft__hope {
 /*
  * Could others wake someone in this cord? If is_helpless, it could not wake anyone in theirs
  * either, until weft__port_go_on, which is to be called before this is asked again. is_open: its
- * main fiber waits for the end of all work, as weft_suspend does. Where nobody can help anyone, such
- * a one is let go first, rather than that another is told of a deadlock.
+ * main fiber waits for the end of all work, as weft_suspend does. Where nobody can help anyone,
+ * such a one is let go first, rather than that another is told of a deadlock.
  */
 weft__hope weft__port_hope(weft__cord *c, bool is_helpless, bool is_open);
 
