@@ -422,6 +422,35 @@ START_TEST(what_is_to_run_later_runs_or_was_refused)
 }
 END_TEST
 
+/* Two chunks of fibers, so that the shares need more room while they are being measured. */
+static bool looking_inside(void)
+{
+    if (!become_a_cord())
+        return false;
+    int nowhere;
+    WITHOUT_FAULTS(nowhere = open("/dev/null", O_WRONLY));
+    bool is_done = REQUIRE_TOLD(weft_watchdog(60));
+    weft_account(true);
+    for (int i = 0; i < 80; i++)
+        is_done &= REQUIRE_TOLD(weft_go(suspend, NULL));
+    weft_snooze();
+    is_done &= REQUIRE_TOLD(weft_top(nowhere));
+    weft_info info;
+    REQUIRE(weft_info_of(weft_self(), &info) == 0 && info.cpu_share <= 1);
+    weft_account(false);
+    REQUIRE(weft_watchdog(0) == 0);
+    close(nowhere);
+    REQUIRE(weft_terminate_children(60) == 0);
+    weft_error_clear();
+    return is_done;
+}
+
+START_TEST(who_looks_inside_sees_what_there_is_memory_for)
+{
+    strike_each_call(looking_inside);
+}
+END_TEST
+
 int main(void)
 {
     static const TTest *const *const tests[] = {
@@ -434,6 +463,7 @@ int main(void)
         &a_select_among_many_descriptors_happens_or_leaves_none_watched,
         &an_event_is_set_from_another_thread_or_is_not,
         &what_is_to_run_later_runs_or_was_refused,
+        &who_looks_inside_sees_what_there_is_memory_for,
     };
     return run_suite("fault_structure", tests, COUNT_OF(tests));
 }

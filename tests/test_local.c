@@ -47,6 +47,30 @@ START_TEST(the_next_fiber_does_not_find_the_values_of_the_one_before_it)
 }
 END_TEST
 
+static weft_value set_or_restart(void *arg)
+{
+    if (weft_local_get(key) != NULL)
+        return 1;
+    weft_local_set(key, arg);
+    return weft_suspend();
+}
+
+/* T105 */
+START_TEST(a_fiber_that_is_restarted_begins_without_values)
+{
+    int value = 1;
+    key = weft_key_new(count_destroyed);
+    weft_fiber f = weft_spin(set_or_restart, &value);
+    weft_snooze();
+    ck_assert_int_eq(weft_restart(f), 0);
+    ck_assert_int_eq(destroyed, 1);
+    weft_snooze();
+    ck_assert_int_eq(weft_schedule(f, 7), 0);
+    ck_assert_int_eq(weft_await(f), 7);
+    ck_assert_int_eq(destroyed, 2);
+}
+END_TEST
+
 static weft_value set_two_keys(void *arg)
 {
     weft_key *keys = arg;
@@ -381,6 +405,7 @@ END_TEST
 static const TTest *const *const tests[] = {
     &every_fiber_has_its_own_value_for_a_key,
     &the_next_fiber_does_not_find_the_values_of_the_one_before_it,
+    &a_fiber_that_is_restarted_begins_without_values,
     &a_destructor_gets_each_value_once_when_the_fiber_ends,
     &a_destructor_runs_also_for_a_fiber_that_is_stopped,
     &a_destructor_that_sets_its_value_again_and_again_does_not_go_on_for_ever,

@@ -12,6 +12,7 @@ static double compute(void)
     return weft_now() - begin;
 }
 
+/* T100 */
 START_TEST(a_slice_that_is_used_up_says_so_until_the_fiber_switches)
 {
     ck_assert_int_eq(weft_set_slice(0, 0.01), 0);
@@ -22,6 +23,13 @@ START_TEST(a_slice_that_is_used_up_says_so_until_the_fiber_switches)
 }
 END_TEST
 
+static double slice_of(weft_fiber f)
+{
+    weft_info info;
+    ck_assert_int_eq(weft_info_of(f, &info), 0);
+    return info.slice_s;
+}
+
 static weft_value check_default(void *arg)
 {
     double *took = arg;
@@ -30,15 +38,19 @@ static weft_value check_default(void *arg)
     return 0;
 }
 
+/* T100 */
 START_TEST(a_fiber_without_a_slice_has_its_threads_even_when_that_changes)
 {
     double took = 0;
     weft_set_default_slice(0, 60);
+    ck_assert(slice_of(weft_self()) == 60);
     ck_assert_int_eq(weft_await(weft_spin(check_default, &took)), 0);
     ck_assert(took >= 0.02);
+    ck_assert(slice_of(weft_self()) == 0.02);
 }
 END_TEST
 
+/* T100, T102 */
 START_TEST(a_slice_of_its_own_beats_the_threads)
 {
     weft_set_default_slice(0, 60);
@@ -46,12 +58,51 @@ START_TEST(a_slice_of_its_own_beats_the_threads)
     ck_assert(compute() >= 0.005);
     weft_set_default_slice(0, 120);
     ck_assert_int_eq(weft_check_slice(), -ETIME);
-    weft_info info;
-    ck_assert_int_eq(weft_info_of(weft_self(), &info), 0);
-    ck_assert(info.slice_s == 0.005);
+    ck_assert(slice_of(weft_self()) == 0.005);
 }
 END_TEST
 
+/* T100 */
+START_TEST(a_slice_that_is_set_anew_holds_at_once)
+{
+    weft_set_slice(0, 60);
+    ck_assert_int_eq(weft_check_slice(), 0);
+    weft_set_slice(0, 0.005);
+    compute();
+    weft_set_slice(0, 60);
+    ck_assert_int_eq(weft_check_slice(), 0);
+}
+END_TEST
+
+static weft_value use_up_own(void *arg)
+{
+    weft_set_slice(0, 0.005);
+    compute();
+    weft_extend_slice(60);
+    return (weft_value)arg;
+}
+
+static weft_value check_once(void *arg)
+{
+    (void)arg;
+    return weft_check_slice();
+}
+
+/* T100 */
+START_TEST(a_slice_is_the_fibers_own_and_ends_with_it)
+{
+    weft_set_default_slice(0, 30);
+    weft_fiber first = weft_spin(use_up_own, NULL), second = weft_spin(check_once, NULL);
+    ck_assert_int_eq(weft_await(first), 0);
+    ck_assert_int_eq(weft_await(second), 0);
+    ck_assert_int_eq(weft_check_slice(), 0);
+    weft_fiber next = weft_spin(check_once, NULL);
+    ck_assert(slice_of(next) == 30);
+    ck_assert_int_eq(weft_await(next), 0);
+}
+END_TEST
+
+/* T100 */
 START_TEST(a_slice_can_be_extended_and_ends_with_the_next_switch)
 {
     weft_set_slice(0, 0.01);
@@ -67,25 +118,34 @@ END_TEST
 START_TEST(a_slice_of_nothing_is_none)
 {
     weft_set_slice(0, 0);
-    weft_info info;
-    weft_info_of(weft_self(), &info);
-    ck_assert(isinf(info.slice_s));
+    ck_assert(isinf(slice_of(weft_self())));
     ck_assert_int_eq(weft_check_slice(), 0);
 }
 END_TEST
 
-START_TEST(slices_that_make_no_sense_are_refused)
+/* T102 */
+START_TEST(slices_that_make_no_sense_are_refused_and_change_nothing)
 {
+    weft_set_default_slice(0, 30);
+    weft_set_slice(0, 20);
     ck_assert_int_eq(weft_set_slice(-1, 1), -EINVAL);
     ck_assert_int_eq(weft_set_slice(1, NAN), -EINVAL);
     ck_assert_int_eq(weft_set_default_slice(NAN, 1), -EINVAL);
+    ck_assert_int_eq(weft_set_default_slice(1, -1), -EINVAL);
     ck_assert_int_eq(weft_extend_slice(-1), -EINVAL);
+    ck_assert_int_eq(weft_extend_slice(NAN), -EINVAL);
+    ck_assert_any_words(-EINVAL);
     ck_assert_int_eq(weft_check_slice(), 0);
+    ck_assert(slice_of(weft_self()) == 20);
+    weft_fiber f = weft_spin(return_arg, NULL);
+    ck_assert(slice_of(f) == 30);
+    weft_await(f);
 }
 END_TEST
 
 static int warn_twice(void)
 {
+    weft_name(weft_self(), "slow");
     weft_set_slice(0.001, 0.002);
     compute();
     weft_check_slice();
@@ -94,11 +154,13 @@ static int warn_twice(void)
     return 0;
 }
 
-START_TEST(a_long_slice_is_said_once)
+/* T101 */
+START_TEST(a_long_slice_is_said_once_with_the_fiber)
 {
     const outcome *o = run_apart(warn_twice);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "without a switch"), 2);
+    ck_assert_uint_eq(count_in(o->text, "'slow' has run for 0."), 2);
 }
 END_TEST
 
@@ -106,10 +168,12 @@ static const TTest *const *const tests[] = {
     &a_slice_that_is_used_up_says_so_until_the_fiber_switches,
     &a_fiber_without_a_slice_has_its_threads_even_when_that_changes,
     &a_slice_of_its_own_beats_the_threads,
+    &a_slice_that_is_set_anew_holds_at_once,
+    &a_slice_is_the_fibers_own_and_ends_with_it,
     &a_slice_can_be_extended_and_ends_with_the_next_switch,
     &a_slice_of_nothing_is_none,
-    &slices_that_make_no_sense_are_refused,
-    &a_long_slice_is_said_once,
+    &slices_that_make_no_sense_are_refused_and_change_nothing,
+    &a_long_slice_is_said_once_with_the_fiber,
 };
 
 int main(void)

@@ -1,6 +1,7 @@
 /*
- * Looking inside: the tree of fibers as text, as a walk and as numbers. All of it concerns the
- * calling thread; none of it switches.
+ * Looking inside: the tree of fibers as text, as a walk and as numbers; who uses the time, and who
+ * does not let the others run. But for the watchdog, all of it concerns the calling thread. None of
+ * it switches.
  */
 #ifndef WEFT_DEBUG_H
 #define WEFT_DEBUG_H
@@ -21,6 +22,7 @@ typedef struct weft_info {
     double waiting_s;           /* since when; 0 unless it waits */
     uint64_t switches;          /* times it gave up control */
     double cpu_s;               /* time it ran for; 0 unless weft_account(true) came before */
+    double cpu_share;           /* its part of the recent time, 0 to 1; 0 as cpu_s; see weft_top */
     double slice_s;             /* how long it may compute, for weft_check_slice */
     size_t stack_bytes;         /* usable; 0: a main fiber, or an ended one */
     size_t stack_used;          /* high-water mark of the stack's use, in whole pages */
@@ -45,6 +47,8 @@ typedef struct weft_counters {
     size_t stacks_cached;    /* of these, waiting for the next fiber */
     size_t stacks_unguarded; /* of these, without a guard page: the system had none left to give */
     size_t timers;           /* armed */
+    double idle_s;           /* time it waited for the outside world; while weft_account is on */
+    double idle_share;       /* its part of the recent time, as cpu_share */
 } weft_counters;
 
 /** What is known of a fiber. -ESRCH if it is gone. */
@@ -71,8 +75,41 @@ WEFT_API int weft_dump(int fd);
  */
 WEFT_API int weft_backtrace(weft_fiber fiber, void **out, size_t n);
 
-/** Measure each fiber's CPU time from now on, or stop it. Costs a clock read a switch. */
+/**
+ * Measure each fiber's CPU time from now on, or stop it. Costs a clock read a switch. Times go on
+ * where they were when it was stopped, shares begin again.
+ */
 WEFT_API void weft_account(bool on);
+
+/**
+ * Write a table of the living fibers to a descriptor, the busiest first: the share of the recent
+ * time in percent, the CPU time, the switches. A line "idle" has the time in which the thread
+ * waited for the outside world. Recent are the last seconds: each counts half as much as the one
+ * after it. The shares are parts of all that time, so that their sum is never more than 100.
+ * weft_info and weft_counters have the same numbers. Returns 0, -ENODATA if weft_account is not on,
+ * -ENOMEM, or the error of the write.
+ */
+WEFT_API int weft_top(int fd);
+
+/**
+ * From now on a fiber of any thread that has not switched for s seconds is reported on stderr, once
+ * until it switches, with its id and name, its thread, and a backtrace of where it is. It may be
+ * computing, or in a call that blocks the thread; a thread that waits for the outside world because
+ * no fiber is runnable is not reported. 0 or INFINITY: not any more. The last call counts, for the
+ * whole process; a child of fork has no watchdog until it asks for one.
+ *
+ * It is a thread that looks at the others four times in s seconds (no more often than once a
+ * millisecond), so a report comes up to a quarter late. The backtrace is taken by the reported
+ * thread itself, in the handler of a signal: the highest real-time signal below SIGRTMAX whose
+ * disposition is the default when the watchdog is turned on. It is set back when it is turned off.
+ * As after any signal, a call that the thread blocks in may fail with EINTR if it is one that
+ * SA_RESTART does not concern, poll or nanosleep. A thread that blocks the signal is reported
+ * without backtrace.
+ *
+ * -EINVAL if s is negative or NaN; -EBUSY if no such signal is free; -EAGAIN or -ENOMEM if there
+ * can be no thread.
+ */
+WEFT_API int weft_watchdog(double s);
 
 /**
  * Call fn(arg) each time the thread is about to wait for the outside world; NULL removes it. It

@@ -172,6 +172,8 @@ static inline void weft__annotate_drop(weft__annotation *note)
 
 #else
 
+#define WEFT__UNSANITIZED
+
 typedef struct weft__annotation {
     unsigned stack_id; /* Valgrind's, of a stack it was told of; unused when not running on it */
 } weft__annotation;

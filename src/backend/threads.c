@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,21 +15,28 @@
 
 #define FOLDER "/proc/self/task"
 
-/* io_uring's threads are called iou-wrk-PID and iou-sqp-PID. */
-static bool is_ring_thread(int folder, const char *id)
+/*
+ * Is that a thread of io_uring's, which are called iou-wrk-PID and iou-sqp-PID, or one that has
+ * ended? The first thread stays on the list after its end while there are others.
+ */
+static bool is_harmless(int folder, const char *id)
 {
-    char path[NAME_MAX + sizeof "/comm"], name[4] = "";
-    snprintf(path, sizeof path, "%s/comm", id);
+    char path[NAME_MAX + sizeof "/stat"], text[64]; /* "ID (NAME) STATE ...", see proc(5) */
+    snprintf(path, sizeof path, "%s/stat", id);
     int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false; /* it may have just ended, and started another before */
-    ssize_t n = read(fd, name, sizeof name);
+    ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
-    return n == sizeof name && memcmp(name, "iou-", sizeof name) == 0;
+    text[n > 0 ? n : 0] = '\0';
+    const char *name = strchr(text, '('), *end = strrchr(text, ')');
+    if (name == NULL || end == NULL)
+        return false;
+    return memcmp(name, "(iou-", 5) == 0 || memcmp(end, ") Z", 3) == 0;
 }
 
 /* As far as they are seen: a thread that ends meanwhile can hide another. */
-static unsigned count_ring_threads(void)
+static unsigned count_harmless(void)
 {
     DIR *folder = opendir(FOLDER);
     if (folder == NULL)
@@ -36,17 +44,28 @@ static unsigned count_ring_threads(void)
     unsigned count = 0;
     const struct dirent *entry;
     while ((entry = readdir(folder)) != NULL)
-        count += entry->d_name[0] != '.' && is_ring_thread(dirfd(folder), entry->d_name);
+        count += entry->d_name[0] != '.' && is_harmless(dirfd(folder), entry->d_name);
     closedir(folder);
     return count;
 }
 
+/* Odd while the watchdog is there; never the same again. */
+static atomic_uint watchdog_run;
+
+void weft__threads_set_watchdog(bool is_there)
+{
+    if ((atomic_load(&watchdog_run) & 1) != is_there)
+        atomic_fetch_add(&watchdog_run, 1);
+}
+
 bool weft__threads_are_others(unsigned cords)
 {
-    unsigned own = cords + WEFT__SANITIZER_THREADS + weft__lanes_freeze();
+    unsigned run = atomic_load(&watchdog_run);
+    unsigned own = cords + (run & 1) + WEFT__SANITIZER_THREADS + weft__lanes_freeze();
     struct stat task; /* a folder has a link from each of its folders, and two of its own */
     bool are_others = stat(FOLDER, &task) < 0 ||
-                      (task.st_nlink > 2 + own && task.st_nlink > 2 + own + count_ring_threads());
+                      (task.st_nlink > 2 + own && task.st_nlink > 2 + own + count_harmless());
     weft__lanes_thaw();
-    return are_others;
+    /* Another thread may have come in the place of a watchdog that has gone meanwhile. */
+    return are_others || atomic_load(&watchdog_run) != run;
 }

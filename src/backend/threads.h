@@ -4,9 +4,13 @@
 
 #include <stdbool.h>
 
+/* The watchdog's thread is there, or is about to end; from that thread, or after a fork. */
+void weft__threads_set_watchdog(bool is_there);
+
 /*
  * Are there more threads than these that run fibers, threads aside that only work for us: the
- * pool's, io_uring's, a sanitizer's? True if that cannot be found out.
+ * pool's, the watchdog's, io_uring's, a sanitizer's; and those that have ended? True if that cannot
+ * be found out.
  */
 bool weft__threads_are_others(unsigned cords);
 

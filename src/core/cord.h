@@ -11,6 +11,8 @@
 #include "backend/backend.h"
 #include "core/fiber.h"
 #include "core/overflow.h"
+#include "core/top.h"
+#include "core/watchdog.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -53,8 +55,9 @@ struct weft__cord {
     weft__cxx_globals *cxx; /* the running fiber's; NULL: no C++ here */
     weft__runqueue runqueue;
 
-    uint64_t switches;  /* without those of this turn */
-    bool is_accounting; /* measure each fiber's time */
+    uint64_t switches;      /* without those of this turn */
+    uint64_t switches_told; /* of all, those that weft_stats has counted before */
+    bool is_accounting;     /* measure each fiber's time */
 
     weft__fiber *main;
     weft__fiber
@@ -97,6 +100,9 @@ struct weft__cord {
     weft__reserve reserve;        /* ids for fibers that others make here */
     struct weft__tenure *tenure; /* how it was started, and how it ends; NULL: a thread by itself */
     bool shares_ports;           /* weft_listen lets others listen there, too */
+
+    weft__watch watch; /* the watchdog's */
+    weft__top top;     /* shares of time; only while accounting */
 
     weft__overflow_thread overflow;
 

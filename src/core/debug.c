@@ -1,6 +1,6 @@
 /* Looking inside: information on fibers, counters, the tree as text, backtraces. */
-#include "base/clock.h"
 #include "core/report.h"
+#include "core/sched.h"
 #include "core/tree.h"
 
 #include <execinfo.h>
@@ -22,6 +22,7 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
         .waiting_s = waits ? (double)(c->now_ns - f->wait_since_ns) / 1e9 : 0,
         .switches = f->switches,
         .cpu_s = (double)f->cpu_ns / 1e9,
+        .cpu_share = weft__top_share(c, f),
         .slice_s = weft__slice_of(c, f).fail_s,
         .is_daemon = f->is_daemon,
         .is_parked = f->is_parked,
@@ -32,6 +33,14 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
     }
 }
 
+/* The clock, and the time that the caller has used. */
+static void bring_up_to_date(weft__cord *c)
+{
+    weft__cord_now(c);
+    if (c->is_accounting)
+        weft__account(c);
+}
+
 int weft_info_of(weft_fiber fiber, weft_info *out)
 {
     weft__cord *c;
@@ -39,7 +48,7 @@ int weft_info_of(weft_fiber fiber, weft_info *out)
     int rc = weft__find(fiber, &c, &f);
     if (rc < 0)
         return rc;
-    weft__cord_now(c);
+    bring_up_to_date(c);
     weft__fiber_info(c, f, out);
     return 0;
 }
@@ -64,7 +73,7 @@ int weft_walk(int (*fn)(const weft_info *info, void *context), void *context)
         return -ENOMEM;
     if (fn == NULL)
         return -EINVAL;
-    weft__cord_now(c);
+    bring_up_to_date(c);
     int depth = 0;
     for (weft__fiber *f = c->main; f != NULL; f = after(f, &depth)) {
         weft_info info;
@@ -81,8 +90,10 @@ int weft_stats(weft_counters *out)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return -ENOMEM;
+    bring_up_to_date(c);
+    uint64_t switches = c->switches + c->turn_span - c->turn_left;
     *out = (weft_counters){
-        .switches = c->switches + c->turn_span - c->turn_left,
+        .switches = switches - c->switches_told,
         .polls = c->polls,
         .polls_blocking = c->polls_blocking,
         .ops = c->ops,
@@ -97,11 +108,12 @@ int weft_stats(weft_counters *out)
         .stacks_cached = c->stacks.cached + c->warm_count,
         .stacks_unguarded = c->stacks.unguarded,
         .timers = c->wheel.count,
+        .idle_s = (double)c->top.idle_ns / 1e9,
+        .idle_share = weft__top_share(c, NULL),
     };
     c->polls = c->polls_blocking = c->ops = 0;
     c->letters = c->wakes = 0;
-    c->switches = 0;
-    c->turn_span = c->turn_left; /* those of this turn have been counted */
+    c->switches_told = switches;
     c->runqueue.count_max = weft__runqueue_count(&c->runqueue);
     return 0;
 }
@@ -177,7 +189,7 @@ int weft_dump(int fd)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return -ENOMEM;
-    weft__cord_now(c);
+    bring_up_to_date(c);
     int rc =
         weft__say(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
                   c->fibers_count, weft__runqueue_count(&c->runqueue), c->wheel.count,
@@ -188,16 +200,6 @@ int weft_dump(int fd)
     for (weft__fiber *f = c->main; f != NULL; f = after(f, &depth))
         dump_one(c, f, depth, fd);
     return 0;
-}
-
-void weft_account(bool on)
-{
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return;
-    c->is_accounting = on;
-    weft__set_turn(c, 1);
-    c->switched_ns = weft__clock_ns();
 }
 
 void weft_on_idle(void (*fn)(void *), void *arg)

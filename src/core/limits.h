@@ -146,6 +146,22 @@
 #define WEFT__SLICE_WARN_S 0.5
 #define WEFT__SLICE_FAIL_S 1.0
 
+/*
+ * The watchdog: so many looks have to find a fiber where it was, with at least so long (ns) between
+ * them, about as long as the system lets a thread run. For the backtrace it waits so long (ns): the
+ * thread has to take it, and may have to wait for a processor first.
+ */
+#define WEFT__WATCHDOG_LOOKS 4
+#define WEFT__WATCHDOG_LOOK_NS_MIN 1000000
+#define WEFT__WATCHDOG_ANSWER_NS 2000000000
+#define WEFT__WATCHDOG_FRAMES_MAX 32
+
+/*
+ * The period (ns) of the shares of CPU time: what is older counts half as much, and so on. Twice
+ * that has to fit in 32 bits.
+ */
+#define WEFT__SHARE_PERIOD_NS 1000000000
+
 /* Errors in a chain, and bytes of a message: a chain that only ever grows must end somewhere. */
 #define WEFT__ERROR_CHAIN_MAX 16
 #define WEFT__ERROR_MESSAGE_BYTES 256

@@ -32,10 +32,19 @@ bool weft__leave_line(weft__fiber *f)
     return true;
 }
 
-COLD static void account(weft__cord *c)
+COLD void weft__account(weft__cord *c)
 {
     int64_t now = weft__clock_ns();
     c->current->cpu_ns += now - c->switched_ns;
+    weft__top_add(c, c->current, c->switched_ns, now);
+    c->switched_ns = now;
+}
+
+/* The same for time that nobody has used. */
+COLD static void account_idle(weft__cord *c)
+{
+    int64_t now = weft__clock_ns();
+    weft__top_add(c, NULL, c->switched_ns, now);
     c->switched_ns = now;
 }
 
@@ -56,7 +65,7 @@ COLD static void turn(weft__cord *c)
     if (b->type->tick != NULL)
         b->type->tick(b, c->turn_span);
     if (c->is_accounting)
-        account(c);
+        weft__account(c);
     int64_t now = weft__cord_now(c);
     int64_t took = now - c->turned_ns;
     c->turned_ns = now;
@@ -181,13 +190,9 @@ static void poll_and_wait(weft__cord *c, weft__hope who)
         }
     }
     c->polls++;
-    if (c->is_accounting)
-        account(c);
     int rc = poll_asleep(c, timeout_ns);
     if (rc < 0)
         wait_without_backend(c, rc, timeout_ns);
-    if (c->is_accounting)
-        c->switched_ns = weft__clock_ns(); /* nobody has used that time */
     c->must_poll = false;
     c->polled_ns = c->turned_ns = weft__cord_now(c);
 }
@@ -207,13 +212,18 @@ static bool linger(weft__cord *c)
 /* The run queue is empty: wait for the outside world until it is not. */
 COLD static weft__runnable *idle(weft__cord *c)
 {
+    if (c->is_accounting)
+        weft__account(c);
     weft__cord_now(c);
     for (;;) {
         weft__cord_read_inbox(c);
         weft__wheel_expire(&c->wheel, c->now_ns);
         weft__runnable *r = weft__runqueue_pop(&c->runqueue);
-        if (r != NULL)
+        if (r != NULL) {
+            if (c->is_accounting)
+                account_idle(c);
             return r;
+        }
         if (c->backend->type->is_closed) {
             poll_quickly(c);
             if (weft__runqueue_count(&c->runqueue) > 0)
@@ -311,7 +321,7 @@ void weft__switch_away(weft__cord *c)
 {
     weft__fiber *from = c->current;
     if (UNLIKELY(c->is_accounting))
-        account(c);
+        weft__account(c);
     /* While it polls for the others it is dead: who looks then, looks in the name of main. */
     c->current = c->main;
     weft__fiber *to = next(c, from);

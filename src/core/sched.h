@@ -36,6 +36,9 @@ static inline void weft__set_turn(weft__cord *c, uint32_t switches)
     c->turn_span = c->turn_left = switches;
 }
 
+/* While time is measured: count what the current fiber has used of it so far. */
+void weft__account(weft__cord *c);
+
 /* Switch to this fiber now; it is on no queue and its value is set. */
 weft_value weft__switch_to(weft__cord *c, weft__fiber *to);
 

@@ -45,6 +45,7 @@ static void free_cord(weft__cord *c)
     for (unsigned i = 0; i < WEFT__TABLES_MAX; i++)
         free(c->tables[i]);
     weft__cord_deliver(c, NULL);
+    weft__top_clear(&c->top);
     weft__runqueue_close(&c->runqueue);
     weft__stack_pool_close(&c->stacks);
     if (c->backend != NULL)
@@ -190,6 +191,7 @@ void weft__cord_settle(weft__cord *c, const char *backend_name)
     if (__cxa_get_globals != NULL)
         c->cxx = __cxa_get_globals();
     weft__cord_self = c;
+    weft__watch_open(&c->watch);
     pthread_setspecific(thread_key, c); /* if this fails, the thread leaks its cord */
 }
 

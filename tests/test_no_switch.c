@@ -1,0 +1,218 @@
+/* T106: stretches in which a switch is a mistake; more of them in test_exit.c. */
+#include "support.h"
+
+#include <poll.h>
+
+static weft_fiber other; /* suspended, or asleep */
+static weft_mutex locked, free_one;
+static weft_event unset;
+static weft_cond cond;
+static weft_sem empty;
+static weft_chan *chan;
+static int ends[2];
+
+static weft_value lock_and_suspend(void *arg)
+{
+    (void)arg;
+    weft_mutex_lock(&locked);
+    return weft_suspend();
+}
+
+static long call_sleep(void)
+{
+    return weft_sleep(0.001);
+}
+
+static long call_snooze(void)
+{
+    return weft_snooze();
+}
+
+static long call_suspend(void)
+{
+    return weft_suspend();
+}
+
+static long call_await(void)
+{
+    return weft_await(other);
+}
+
+static long call_await_children(void)
+{
+    return weft_await_children();
+}
+
+static long call_await_any(void)
+{
+    weft_value value;
+    return weft_await_any(&other, 1, &value);
+}
+
+static long call_transfer(void)
+{
+    return weft_transfer(other, 0);
+}
+
+static long call_receive(void)
+{
+    return weft_receive();
+}
+
+static long call_read(void)
+{
+    char byte;
+    return weft_read(ends[0], &byte, 1);
+}
+
+static long call_wait_fd(void)
+{
+    return weft_wait_fd(ends[0], POLLIN);
+}
+
+static long call_send(void)
+{
+    return weft_chan_send(chan, 1);
+}
+
+static long call_recv(void)
+{
+    return weft_chan_recv(chan);
+}
+
+static long call_lock(void)
+{
+    return weft_mutex_lock(&locked);
+}
+
+static long call_cond_wait(void)
+{
+    return weft_cond_wait(&cond, &free_one);
+}
+
+static long call_sem_wait(void)
+{
+    return weft_sem_wait(&empty);
+}
+
+static long call_event_wait(void)
+{
+    return weft_event_wait(&unset);
+}
+
+static long call_select(void)
+{
+    weft_clause clauses[] = {weft_clause_recv(chan), weft_clause_time(60)};
+    return weft_select(clauses, COUNT_OF(clauses));
+}
+
+static long (*const calls[])(void) = {
+    call_sleep,      call_snooze,         call_suspend, call_await,     call_await_any,
+    call_transfer,   call_await_children, call_receive, call_read,      call_wait_fd,
+    call_send,       call_recv,           call_lock,    call_cond_wait, call_sem_wait,
+    call_event_wait, call_select,
+};
+
+static void prepare(void)
+{
+    weft_pipe(ends);
+    chan = weft_chan_new(0);
+    other = weft_spin(lock_and_suspend, NULL);
+    weft_snooze();
+    weft_mutex_lock(&free_one);
+}
+
+static bool has_switched;
+
+static weft_value note_a_switch(void *arg)
+{
+    (void)arg;
+    has_switched = true;
+    return 0;
+}
+
+/* The first that does not fail as it should, as a status; 0: all do. */
+static int call_them_all(void)
+{
+    prepare();
+    weft_go(note_a_switch, NULL);
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        weft_no_switch_begin();
+        long rc = calls[i]();
+        weft_no_switch_end();
+        if (rc != -EPERM || has_switched)
+            return (int)i + 1;
+    }
+    fprintf(stderr, "I am #%llu\n", (unsigned long long)weft_self());
+    bool is_fine = weft_snooze() == 0 && has_switched; /* and nothing is left of it all */
+    weft_mutex_unlock(&free_one);
+    weft_chan_free(chan);
+    weft_close(ends[0]);
+    weft_close(ends[1]);
+    weft_schedule(other, 0);
+    return is_fine && weft_await(other) == 0 ? 0 : 100;
+}
+
+/* T106 */
+START_TEST(whatever_would_switch_fails_and_is_reported_with_the_fibers_id)
+{
+    const outcome *o = run_apart(call_them_all);
+    ck_assert_msg(o->status == 0, "status %d, and it said:\n%.300s", o->status, o->text);
+    char words[64];
+    const char *id = strstr(o->text, "I am #");
+    ck_assert_ptr_nonnull(id);
+    snprintf(words, sizeof words, "fiber %.*s 'main' would switch", (int)strcspn(id + 5, "\n"),
+             id + 5);
+    ck_assert_uint_eq(count_in(o->text, words), COUNT_OF(calls));
+}
+END_TEST
+
+static int switch_in_another(void)
+{
+    weft_no_switch_begin();
+    weft_fiber f = weft_spin(suspend, NULL);
+    weft_no_switch_end();
+    weft_snooze();
+    if (weft_state_of(f) != WEFT_WAITING) /* the stretch was main's alone */
+        return 1;
+    weft_schedule(f, 7);
+    return weft_await(f) == 7 ? 0 : 2;
+}
+
+/* T106 */
+START_TEST(a_forbidden_stretch_is_the_callers_alone)
+{
+    assert_silent(run_apart(switch_in_another), 0);
+}
+END_TEST
+
+static int do_what_need_not_wait(void)
+{
+    prepare();
+    weft_fiber ended = weft_spin(return_arg, as_arg(7));
+    weft_tell(weft_self(), 8);
+    weft_snooze();
+    weft_no_switch_begin();
+    bool is_fine = weft_await(ended) == 7 && weft_receive() == 8;
+    is_fine = is_fine && weft_mutex_unlock(&free_one) == 0 && weft_mutex_lock(&free_one) == 0;
+    weft_no_switch_end();
+    return is_fine ? 0 : 1;
+}
+
+/* T106 */
+START_TEST(what_is_there_is_taken_where_switching_is_forbidden)
+{
+    assert_silent(run_apart(do_what_need_not_wait), 0);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &whatever_would_switch_fails_and_is_reported_with_the_fibers_id,
+    &a_forbidden_stretch_is_the_callers_alone,
+    &what_is_there_is_taken_where_switching_is_forbidden,
+};
+
+int main(void)
+{
+    return run_suite("no_switch", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,253 @@
+/* Who uses the time: the shares of fibers and of idleness, as numbers and as a table. T103. */
+#include "support.h"
+
+#include <time.h>
+
+static void burn(double seconds)
+{
+    for (clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC); clock() < end;)
+        continue;
+}
+
+/* Computes for so many milliseconds each time that it is scheduled. */
+static weft_value compute(void *arg)
+{
+    weft_value rc;
+    while ((rc = weft_suspend()) == 0)
+        burn((double)(intptr_t)arg / 1e3);
+    return rc;
+}
+
+static weft_fiber spin_computing(int ms, const char *name)
+{
+    weft_fiber f = weft_spin_with(compute, as_arg(ms), &(weft_spin_options){.name = name});
+    let_run();
+    ck_assert_int_eq(weft_schedule(f, 0), 0);
+    return f;
+}
+
+static weft_info info_of(weft_fiber f)
+{
+    weft_info i;
+    ck_assert_int_eq(weft_info_of(f, &i), 0);
+    return i;
+}
+
+/* Have it compute until most of the time is its. */
+static void keep_busy(weft_fiber f)
+{
+    while (info_of(f).cpu_share < 0.6) {
+        ck_assert_int_eq(weft_schedule(f, 0), 0);
+        let_run();
+    }
+}
+
+static int add_share(const weft_info *info, void *sum)
+{
+    ck_assert(info->cpu_share >= 0);
+    *(double *)sum += info->cpu_share;
+    return 0;
+}
+
+/* Of all fibers: never more than there was, but for what a double loses. */
+static double sum_of_shares(void)
+{
+    double sum = 0;
+    ck_assert_int_eq(weft_walk(add_share, &sum), 0);
+    ck_assert(sum <= 1 + 1e-9);
+    return sum;
+}
+
+/* T103 */
+START_TEST(a_busy_fiber_has_a_share_and_all_shares_are_not_more_than_the_whole)
+{
+    weft_account(true);
+    weft_fiber busy = spin_computing(10, "busy"), lazy = spin_computing(1, "lazy");
+    let_run();
+    ck_assert(info_of(busy).cpu_s > 0 && info_of(lazy).cpu_s > 0);
+    ck_assert(info_of(busy).cpu_share > 0 && info_of(lazy).cpu_share > 0);
+    keep_busy(busy);
+    ck_assert(info_of(lazy).cpu_share < info_of(busy).cpu_share);
+}
+END_TEST
+
+/* T103 */
+START_TEST(the_caller_sees_what_it_has_used_so_far)
+{
+    weft_account(true);
+    burn(0.01);
+    weft_info i = info_of(weft_self());
+    ck_assert(i.cpu_s >= 0.005);
+    ck_assert(i.cpu_share > 0.99);
+}
+END_TEST
+
+/* T103: what Tarantool counts as sched */
+START_TEST(time_that_nobody_used_is_idle)
+{
+    bool is_real = strcmp(weft_backend_name(), "sim") != 0; /* else a second takes no time */
+    double used = 0;
+    weft_counters c = {.idle_s = 0};
+    weft_account(true);
+    do {
+        ck_assert_int_eq(weft_sleep(0.01), 0);
+        ck_assert_int_eq(weft_stats(&c), 0);
+        used = sum_of_shares(); /* a moment later, in which main ran */
+    } while (is_real && c.idle_share < 0.1);
+    ck_assert(c.idle_s > 0);
+    ck_assert(used + c.idle_share > 0.99); /* nobody has ended: all time is somebody's */
+}
+END_TEST
+
+START_TEST(a_share_fades_once_its_fiber_rests)
+{
+    weft_account(true);
+    weft_fiber f = spin_computing(20, "once");
+    let_run();
+    double at_first = info_of(f).cpu_share, time = info_of(f).cpu_s, share = at_first;
+    ck_assert(at_first > 0);
+    while (share > at_first / 8) {
+        burn(0.05);
+        double now = info_of(f).cpu_share;
+        ck_assert(now <= share);
+        share = now;
+        sum_of_shares();
+    }
+    ck_assert(info_of(f).cpu_s == time);
+}
+END_TEST
+
+static weft_value burn_and_end(void *arg)
+{
+    burn(0.01);
+    return (weft_value)arg;
+}
+
+START_TEST(the_next_fiber_does_not_have_the_share_of_the_one_before_it)
+{
+    weft_account(true);
+    for (int i = 0; i < 3; i++)
+        weft_await(weft_spin(burn_and_end, NULL));
+    weft_fiber next = weft_spin(suspend, NULL);
+    ck_assert(info_of(next).cpu_share == 0);
+    ck_assert(sum_of_shares() < 1); /* theirs is gone with them */
+}
+END_TEST
+
+START_TEST(many_fibers_have_shares_that_are_not_more_than_the_whole)
+{
+    weft_account(true);
+    for (int i = 0; i < 300; i++)
+        spin_computing(0, "one of many");
+    for (int i = 0; i < 10; i++) {
+        weft_snooze();
+        sum_of_shares();
+    }
+}
+END_TEST
+
+START_TEST(shares_begin_again_with_each_measurement_and_times_go_on)
+{
+    weft_account(true);
+    weft_fiber f = spin_computing(10, "busy");
+    let_run();
+    weft_account(true); /* it is on: nothing happens */
+    ck_assert(info_of(f).cpu_share > 0);
+    weft_account(false);
+    ck_assert(info_of(f).cpu_share == 0);
+    double time = info_of(f).cpu_s;
+    ck_assert(time > 0);
+    weft_account(true);
+    ck_assert(info_of(f).cpu_share == 0);
+    weft_schedule(f, 0);
+    let_run();
+    ck_assert(info_of(f).cpu_share > 0);
+    ck_assert(info_of(f).cpu_s > time);
+}
+END_TEST
+
+/* T103 */
+START_TEST(without_a_measurement_there_is_no_table)
+{
+    ck_assert_int_eq(weft_top(STDOUT_FILENO), -ENODATA);
+    ck_assert_any_words(-ENODATA);
+    weft_account(true);
+    weft_account(false);
+    ck_assert_int_eq(weft_top(STDOUT_FILENO), -ENODATA);
+    weft_counters c;
+    weft_stats(&c);
+    ck_assert(c.idle_share == 0);
+}
+END_TEST
+
+START_TEST(a_table_that_cannot_be_written_is_an_error)
+{
+    weft_account(true);
+    ck_assert_int_eq(weft_top(-1), -EBADF);
+}
+END_TEST
+
+/* The table, line by line. */
+static size_t read_table(char lines[][128], size_t max)
+{
+    FILE *file = tmpfile();
+    ck_assert_int_eq(weft_top(fileno(file)), 0);
+    rewind(file);
+    size_t n = 0;
+    while (n < max && fgets(lines[n], 128, file) != NULL)
+        n++;
+    fclose(file);
+    return n;
+}
+
+/* T103 */
+START_TEST(the_table_has_the_living_and_idleness_the_busiest_first)
+{
+    char lines[16][128];
+    weft_account(true);
+    weft_fiber lazy = spin_computing(1, "lazy"), busy = spin_computing(10, "busy");
+    weft_fiber ended = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "zombie"});
+    let_run();
+    ck_assert_int_eq(weft_state_of(ended), WEFT_DEAD);
+    keep_busy(busy);
+    size_t n = read_table(lines, COUNT_OF(lines));
+    ck_assert_uint_eq(n, 5); /* the head, two, main, idle */
+    ck_assert_ptr_nonnull(strstr(lines[0], "switches"));
+    char words[64];
+    snprintf(words, sizeof words, "#%llu 'busy'\n", (unsigned long long)busy);
+    ck_assert_ptr_nonnull(strstr(lines[1], words));
+    double sum = 0, last = 100;
+    bool has_idle = false, has_lazy = false, has_main = false;
+    for (size_t i = 1; i < n; i++) {
+        double percent, time;
+        ck_assert_int_eq(sscanf(lines[i], "%lf %lf", &percent, &time), 2);
+        ck_assert(percent <= last && percent >= 0 && time >= 0);
+        last = percent;
+        sum += percent;
+        has_idle |= strstr(lines[i], " idle\n") != NULL;
+        has_lazy |= strstr(lines[i], "'lazy'\n") != NULL;
+        has_main |= strstr(lines[i], "'main'\n") != NULL;
+    }
+    ck_assert(has_idle && has_lazy && has_main);
+    ck_assert(sum <= 100 + 1e-9);
+    ck_assert_uint_eq(info_of(lazy).switches, 2);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_busy_fiber_has_a_share_and_all_shares_are_not_more_than_the_whole,
+    &the_caller_sees_what_it_has_used_so_far,
+    &time_that_nobody_used_is_idle,
+    &a_share_fades_once_its_fiber_rests,
+    &the_next_fiber_does_not_have_the_share_of_the_one_before_it,
+    &many_fibers_have_shares_that_are_not_more_than_the_whole,
+    &shares_begin_again_with_each_measurement_and_times_go_on,
+    &without_a_measurement_there_is_no_table,
+    &a_table_that_cannot_be_written_is_an_error,
+    &the_table_has_the_living_and_idleness_the_busiest_first,
+};
+
+int main(void)
+{
+    return run_suite("top", tests, COUNT_OF(tests));
+}

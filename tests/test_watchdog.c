@@ -1,0 +1,556 @@
+/*
+ * The watchdog: who is reported, as what and how often, and that nothing of it is there unless it
+ * was asked for. Reports are read from a pipe in the place of stderr.
+ */
+#include "support.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+/* A time for those who stall on purpose, and one that nobody exceeds who does not. */
+#define SOON_S 0.02
+#define SAFE_S 0.5
+#define NEVER_S 3600
+
+/*
+ * TSan has threads of its own that last, and allows none that are made in a child of fork. A
+ * handler is run only when the thread calls something that TSan knows.
+ */
+#if defined(__SANITIZE_THREAD__)
+#define HAS_TSAN true
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HAS_TSAN true
+#endif
+#endif
+#ifndef HAS_TSAN
+#define HAS_TSAN false
+#endif
+
+static int reports[2]; /* the pipe */
+static char said[65536];
+static size_t said_count;
+
+static void catch_reports(void)
+{
+    ck_assert_int_eq(pipe(reports), 0);
+    ck_assert_int_eq(dup2(reports[1], STDERR_FILENO), STDERR_FILENO);
+}
+
+/* More of what was said; waits for it, and so blocks the thread. */
+static void hear(void)
+{
+    ssize_t n;
+    do {
+        n = read(reports[0], said + said_count, sizeof said - 1 - said_count);
+    } while (n < 0 && errno == EINTR);
+    ck_assert_int_gt(n, 0);
+    said_count += (size_t)n;
+    said[said_count] = '\0';
+}
+
+static bool is_said(const char *words)
+{
+    return strstr(said, words) != NULL;
+}
+
+/* The thread blocks until those words have been said so often. */
+static void block_until(const char *words, size_t times)
+{
+    while (count_in(said, words) < times)
+        hear();
+}
+
+/* The thread computes until those words have been said. */
+static __attribute__((noinline)) int compute_until(const char *words)
+{
+    int rounds = 0;
+    for (; !is_said(words); rounds++) {
+        struct pollfd p = {.fd = reports[0], .events = POLLIN};
+        if (poll(&p, 1, 0) > 0)
+            hear();
+    }
+    return rounds;
+}
+
+/* The address that the function returns to which is to be in the backtrace, as it is shown. */
+static char frame[32];
+
+static __attribute__((noinline)) weft_value be_busy(void *arg)
+{
+    (void)arg;
+    snprintf(frame, sizeof frame, "[%p]", __builtin_return_address(0));
+    int rounds = compute_until(frame);
+    __asm__ volatile("" : "+r"(rounds)); /* no tail call */
+    return rounds > 0 ? 0 : 1;
+}
+
+static __attribute__((noinline)) weft_value call_busy(void *arg)
+{
+    weft_value rc = be_busy(arg);
+    __asm__ volatile("" : "+r"(rc));
+    return rc;
+}
+
+static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name)
+{
+    return weft_spin_with(fn, arg, &(weft_spin_options){.name = name});
+}
+
+START_TEST(a_fiber_that_computes_is_reported_with_its_name_and_where_it_is)
+{
+    catch_reports();
+    ck_assert_int_eq(weft_watchdog(SOON_S), 0);
+    weft_fiber f = spin_named(call_busy, NULL, "busy one");
+    ck_assert_int_eq(weft_await(f), 0);
+    char words[128];
+    snprintf(words, sizeof words, "weft: fiber #%llu 'busy one' of thread %d '",
+             (unsigned long long)f, gettid());
+    ck_assert_msg(is_said(words), "no %s in %s", words, said);
+    ck_assert(is_said("has not switched for 0."));
+    ck_assert_int_eq(weft_watchdog(0), 0);
+}
+END_TEST
+
+START_TEST(a_main_fiber_that_computes_is_reported_too)
+{
+    catch_reports();
+    weft_self();
+    ck_assert_int_eq(weft_watchdog(SOON_S), 0);
+    ck_assert_int_eq(call_busy(NULL), 0);
+    ck_assert(is_said("'main' of thread"));
+    ck_assert_int_eq(weft_watchdog(0), 0);
+}
+END_TEST
+
+/* A thread whose fiber blocks, until it is let go on. */
+typedef struct blocker {
+    pthread_t thread;
+    char name[16];
+    pid_t id;
+    sem_t go_on;
+    unsigned stalls; /* so many, one after the other */
+    weft_fiber waker, main;
+} blocker;
+
+static weft_value block(void *arg)
+{
+    blocker *b = arg;
+    for (unsigned i = 0; i < b->stalls; i++) {
+        while (sem_wait(&b->go_on) != 0)
+            continue;
+        weft_snooze();
+    }
+    return 0;
+}
+
+static void *run_blocker(void *arg)
+{
+    blocker *b = arg;
+    pthread_setname_np(pthread_self(), b->name);
+    b->id = gettid();
+    return as_arg(weft_await(spin_named(block, b, b->name)));
+}
+
+static void start_blocker(blocker *b, const char *name, unsigned stalls)
+{
+    *b = (blocker){.stalls = stalls};
+    snprintf(b->name, sizeof b->name, "%s", name);
+    ck_assert_int_eq(sem_init(&b->go_on, 0, 0), 0);
+    ck_assert_int_eq(pthread_create(&b->thread, NULL, run_blocker, b), 0);
+}
+
+static void join_blocker(blocker *b)
+{
+    void *result;
+    ck_assert_int_eq(pthread_join(b->thread, &result), 0);
+    ck_assert_ptr_null(result);
+}
+
+START_TEST(a_fiber_that_blocks_another_thread_is_reported_with_that_thread)
+{
+    catch_reports();
+    ck_assert_int_eq(weft_watchdog(SOON_S), 0);
+    blocker b;
+    start_blocker(&b, "far away", 1);
+    block_until("'far away' has not switched", 1);
+    sem_post(&b.go_on);
+    join_blocker(&b);
+    ck_assert_int_eq(weft_watchdog(0), 0);
+    char words[128];
+    snprintf(words, sizeof words, "'far away' of thread %d 'far away' has not switched for ", b.id);
+    ck_assert_msg(is_said(words), "no %s in %s", words, said);
+    ck_assert_uint_eq(count_in(said, "has not switched"), 1);
+}
+END_TEST
+
+START_TEST(threads_that_stall_at_the_same_time_are_all_reported)
+{
+    catch_reports();
+    ck_assert_int_eq(weft_watchdog(SOON_S), 0);
+    blocker b[3];
+    for (size_t i = 0; i < COUNT_OF(b); i++)
+        start_blocker(&b[i], (const char *[]){"one", "two", "three"}[i], 1);
+    block_until("has not switched", COUNT_OF(b));
+    for (size_t i = 0; i < COUNT_OF(b); i++)
+        sem_post(&b[i].go_on);
+    for (size_t i = 0; i < COUNT_OF(b); i++)
+        join_blocker(&b[i]);
+    ck_assert_int_eq(weft_watchdog(0), 0);
+    ck_assert(is_said("'one' of") && is_said("'two' of") && is_said("'three' of"));
+}
+END_TEST
+
+/* The second stall of the other thread shows that there was time to report this one twice. */
+START_TEST(a_stall_is_reported_once_and_the_next_one_again)
+{
+    catch_reports();
+    weft_self();
+    ck_assert_int_eq(weft_watchdog(SOON_S), 0);
+    blocker b;
+    start_blocker(&b, "other", 3);
+    compute_until("'main' of");
+    for (size_t i = 1; i <= b.stalls; i++) {
+        while (count_in(said, "'other' of") < i)
+            hear();
+        sem_post(&b.go_on);
+    }
+    ck_assert_uint_eq(count_in(said, "'main' of"), 1);
+    ck_assert_uint_eq(count_in(said, "'other' of"), 3);
+    join_blocker(&b);
+    weft_snooze();
+    block_until("'main' of", 2);
+    ck_assert_int_eq(weft_watchdog(0), 0);
+}
+END_TEST
+
+static atomic_bool is_over;
+
+/* In a thread that is no cord: others stall three times, which they are let go on after. */
+static void *hear_of_three_stalls(void *arg)
+{
+    blocker *b = arg;
+    for (size_t i = 1; i <= b->stalls; i++) {
+        block_until("'stalled' of", i);
+        sem_post(&b->go_on);
+    }
+    join_blocker(b);
+    atomic_store(&is_over, true);
+    if (b->waker != 0)
+        weft_schedule(b->waker, 0);
+    return NULL;
+}
+
+static weft_value snooze_on(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&is_over))
+        weft_snooze();
+    return 0;
+}
+
+/* Three stalls of another thread, which are reported, while this one does that. */
+static void assert_not_reported(weft_value (*fn)(void *arg), weft_fiber waker)
+{
+    ck_assert_int_eq(weft_watchdog(SAFE_S), 0);
+    static blocker b;
+    start_blocker(&b, "stalled", 3);
+    b.waker = waker;
+    pthread_t listener;
+    ck_assert_int_eq(pthread_create(&listener, NULL, hear_of_three_stalls, &b), 0);
+    ck_assert_int_eq(fn(NULL), 0);
+    pthread_join(listener, NULL);
+    ck_assert_int_eq(weft_watchdog(0), 0);
+    ck_assert_uint_eq(count_in(said, "has not switched"), 3);
+}
+
+START_TEST(fibers_that_snooze_are_not_reported)
+{
+    catch_reports();
+    weft_fiber f = weft_spin(snooze_on, NULL);
+    assert_not_reported(snooze_on, 0);
+    ck_assert_int_eq(weft_await(f), 0);
+}
+END_TEST
+
+START_TEST(fibers_that_snooze_are_not_reported_while_their_time_is_measured)
+{
+    catch_reports();
+    weft_account(true);
+    assert_not_reported(snooze_on, 0);
+}
+END_TEST
+
+/* So that the thread waits in one go; where time is virtual, it is over at once. */
+static weft_value sleep_for_an_hour(void *arg)
+{
+    (void)arg;
+    return weft_sleep(3600);
+}
+
+START_TEST(a_thread_that_waits_for_the_outside_world_is_not_reported)
+{
+    catch_reports();
+    weft_fiber f = weft_spin(sleep_for_an_hour, NULL);
+    assert_not_reported(suspend, weft_self());
+    weft_stop(f, 0);
+    ck_assert_int_eq(weft_await(f), 0);
+}
+END_TEST
+
+static bool has_watchdog_thread(void)
+{
+    DIR *folder = opendir("/proc/self/task");
+    ck_assert_ptr_nonnull(folder);
+    bool is_there = false;
+    const struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL) {
+        char path[300], name[16] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        int fd = open(path, O_RDONLY);
+        if (fd >= 0 && read(fd, name, sizeof name) > 0)
+            is_there |= strcmp(name, "weft-watchdog\n") == 0;
+        close(fd);
+    }
+    closedir(folder);
+    return is_there;
+}
+
+/* The kernel takes it off the list a moment after it was joined. */
+static void wait_for_its_end(void)
+{
+    while (has_watchdog_thread())
+        sched_yield();
+}
+
+/* The highest real-time signal that is handled or ignored; 0: none. The last is Valgrind's. */
+static int signal_in_use(void)
+{
+    for (int number = SIGRTMAX - 1; number >= SIGRTMIN; number--) {
+        struct sigaction now;
+        ck_assert_int_eq(sigaction(number, NULL, &now), 0);
+        if ((now.sa_flags & SA_SIGINFO) || now.sa_handler != SIG_DFL)
+            return number;
+    }
+    return 0;
+}
+
+START_TEST(there_is_a_thread_and_a_handler_only_while_it_is_on)
+{
+    weft_self();
+    ck_assert(!has_watchdog_thread());
+    ck_assert_int_eq(signal_in_use(), 0);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
+        while (!has_watchdog_thread()) /* its name comes a moment later */
+            sched_yield();
+        ck_assert_int_eq(signal_in_use(), SIGRTMAX - 1);
+        ck_assert_int_eq(weft_watchdog(i == 1 ? INFINITY : 0), 0);
+        ck_assert_int_eq(signal_in_use(), 0);
+        wait_for_its_end();
+    }
+    ck_assert_int_eq(weft_watchdog(0), 0);
+}
+END_TEST
+
+START_TEST(the_last_call_says_how_long)
+{
+    catch_reports();
+    weft_self();
+    ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
+    ck_assert_int_eq(weft_watchdog(SOON_S), 0);
+    block_until("'main' of", 1);
+    ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
+    ck_assert_int_eq(weft_watchdog(0), 0);
+}
+END_TEST
+
+START_TEST(times_that_make_no_sense_are_refused)
+{
+    ck_assert_int_eq(weft_watchdog(-1), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    ck_assert_int_eq(weft_watchdog(NAN), -EINVAL);
+    ck_assert(!has_watchdog_thread());
+    ck_assert_int_eq(weft_watchdog(1e300), 0); /* beyond the clock: never */
+    ck_assert(!has_watchdog_thread());
+}
+END_TEST
+
+static void ignore(int number)
+{
+    (void)number;
+}
+
+START_TEST(a_signal_that_the_program_uses_is_left_alone)
+{
+    struct sigaction before;
+    signal(SIGRTMAX - 1, ignore);
+    signal(SIGRTMAX - 2, SIG_IGN);
+    ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
+    sigaction(SIGRTMAX - 1, NULL, &before);
+    ck_assert(before.sa_handler == ignore);
+    sigaction(SIGRTMAX - 2, NULL, &before);
+    ck_assert(before.sa_handler == SIG_IGN);
+    sigaction(SIGRTMAX - 3, NULL, &before);
+    ck_assert(before.sa_handler != SIG_DFL);
+    signal(SIGRTMAX - 3, ignore); /* taken over: from then on it is the program's */
+    ck_assert_int_eq(weft_watchdog(0), 0);
+    sigaction(SIGRTMAX - 3, NULL, &before);
+    ck_assert(before.sa_handler == ignore);
+}
+END_TEST
+
+START_TEST(without_a_free_signal_there_is_no_watchdog)
+{
+    for (int number = SIGRTMIN; number < SIGRTMAX; number++)
+        signal(number, ignore);
+    ck_assert_int_eq(weft_watchdog(NEVER_S), -EBUSY);
+    ck_assert(!has_watchdog_thread());
+    signal(SIGRTMIN, SIG_DFL);
+    ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
+    ck_assert_int_eq(weft_watchdog(0), 0);
+}
+END_TEST
+
+/* What was sent and never read does not come later, when nobody handles it any more. */
+START_TEST(a_thread_that_blocks_signals_is_reported_without_backtrace)
+{
+    catch_reports();
+    weft_name(weft_self(), "deaf");
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    ck_assert_int_eq(weft_watchdog(SOON_S), 0);
+    block_until("does not take signal", 1);
+    ck_assert(is_said("'deaf' of thread '"));
+    weft_snooze();
+    block_until("does not take signal", 2);
+    ck_assert_int_eq(weft_watchdog(0), 0);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    ck_assert_int_eq(weft_watchdog(SOON_S), 0);
+    weft_snooze();
+    compute_until("it is at");
+    ck_assert_int_eq(weft_watchdog(0), 0);
+}
+END_TEST
+
+static int watch_in_the_child(void)
+{
+    if (has_watchdog_thread() || signal_in_use() != 0)
+        return 1;
+    weft_self();
+    if (weft_watchdog(SOON_S) != 0)
+        return 2;
+    block_until("'main' of", 1);
+    return weft_watchdog(0) == 0 ? 0 : 3;
+}
+
+START_TEST(a_child_of_fork_has_no_watchdog_but_may_ask_for_one)
+{
+    if (HAS_TSAN)
+        return;
+    catch_reports();
+    ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        _exit(watch_in_the_child());
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(signal_in_use(), SIGRTMAX - 1);
+    ck_assert_int_eq(weft_watchdog(0), 0);
+}
+END_TEST
+
+START_TEST(the_watchdog_is_nobody_who_could_wake_main)
+{
+    if (HAS_TSAN)
+        return;
+    ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
+    ck_assert_int_eq(weft_suspend(), 0);
+    catch_reports();
+    ck_assert_int_eq(weft_await(weft_spin(suspend, NULL)), -EDEADLK);
+}
+END_TEST
+
+static int return_while_it_is_on(void)
+{
+    int rc = weft_watchdog(NEVER_S);
+    return rc == 0 ? (int)weft_await(weft_spin(return_arg, NULL)) : 1;
+}
+
+static int end_main_while_it_is_on(void)
+{
+    if (weft_watchdog(0.1) == 0)
+        weft_await(weft_spin(return_arg, NULL));
+    pthread_exit(NULL);
+}
+
+START_TEST(a_process_ends_although_it_is_on)
+{
+    assert_silent(run_apart(return_while_it_is_on), 0);
+    if (!HAS_TSAN) /* what main's stack points to, checkers of leaks take for lost, and say so */
+        ck_assert_int_ge(run_apart(end_main_while_it_is_on)->status, 0);
+}
+END_TEST
+
+static void *turn_on_and_off(void *arg)
+{
+    for (int i = 0; i < 20; i++)
+        if (weft_watchdog(i % 2 == 0 ? 0.004 : 0) != 0)
+            return arg;
+    return NULL;
+}
+
+/* Whatever the order, the last one turns it off. */
+START_TEST(several_threads_may_turn_it_on_and_off)
+{
+    catch_reports();
+    pthread_t threads[4];
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, turn_on_and_off, said), 0);
+    weft_fiber f = spin_sleeping();
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        void *result;
+        ck_assert_int_eq(pthread_join(threads[i], &result), 0);
+        ck_assert_ptr_null(result);
+    }
+    ck_assert_int_eq(weft_watchdog(0), 0);
+    wait_for_its_end();
+    ck_assert_int_eq(signal_in_use(), 0);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_fiber_that_computes_is_reported_with_its_name_and_where_it_is,
+    &a_main_fiber_that_computes_is_reported_too,
+    &a_fiber_that_blocks_another_thread_is_reported_with_that_thread,
+    &threads_that_stall_at_the_same_time_are_all_reported,
+    &a_stall_is_reported_once_and_the_next_one_again,
+    &fibers_that_snooze_are_not_reported,
+    &fibers_that_snooze_are_not_reported_while_their_time_is_measured,
+    &a_thread_that_waits_for_the_outside_world_is_not_reported,
+    &there_is_a_thread_and_a_handler_only_while_it_is_on,
+    &the_last_call_says_how_long,
+    &times_that_make_no_sense_are_refused,
+    &a_signal_that_the_program_uses_is_left_alone,
+    &without_a_free_signal_there_is_no_watchdog,
+    &a_thread_that_blocks_signals_is_reported_without_backtrace,
+    &a_child_of_fork_has_no_watchdog_but_may_ask_for_one,
+    &the_watchdog_is_nobody_who_could_wake_main,
+    &a_process_ends_although_it_is_on,
+    &several_threads_may_turn_it_on_and_off,
+};
+
+int main(void)
+{
+    return run_suite("watchdog", tests, COUNT_OF(tests));
+}
