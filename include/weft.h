@@ -14,6 +14,7 @@
 #include <weft/error.h>
 #include <weft/fiber.h>
 #include <weft/file.h>
+#include <weft/fork.h>
 #include <weft/group.h>
 #include <weft/io.h>
 #include <weft/mailbox.h>

@@ -15,11 +15,15 @@
 typedef struct fake {
     weft__backend base;
     sem_t wakes;
+    pid_t home; /* the only process that may wake it; 0: any */
 } fake;
 
 static inline void fake_wake(weft__backend *b)
 {
-    sem_post(&CONTAINER_OF(b, fake, base)->wakes);
+    fake *f = CONTAINER_OF(b, fake, base);
+    if (f->home != 0 && getpid() != f->home)
+        _exit(9);
+    sem_post(&f->wakes);
 }
 
 static const weft__backend_type fake_type = {.name = "fake", .wake = fake_wake};

@@ -248,6 +248,29 @@ START_TEST(in_a_child_what_runs_in_the_parent_can_be_given_up_without_a_trace)
 }
 END_TEST
 
+static intptr_t fork_and_return(void *arg)
+{
+    pid_t pid = *(pid_t *)arg = fork();
+    is_exiting_in_a_fiber = pid == 0;
+    return 42;
+}
+
+START_TEST(a_thread_that_forks_is_none_of_the_childs)
+{
+    fake *f = fake_open();
+    f->home = getpid();
+    pid_t pid = -1;
+    trial t;
+    weft__op op = {.code = WEFT__OP_CALL, .fd = -1, .u.call = {fork_and_return, &pid, NULL}};
+    ck_assert(submit(f, &t, op) == WEFT__OP_PENDING);
+    ck_assert_int_eq(finish(f, &t), 42);
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    fake_close(f);
+}
+END_TEST
+
 /* A thread that is there until it is told to end. */
 typedef struct other {
     pthread_t thread;
@@ -325,6 +348,7 @@ static const TTest *const *const tests[] = {
     &without_a_thread_it_is_an_error_and_with_one_the_call_waits_for_it,
     &a_child_of_the_process_has_a_pool_of_its_own,
     &in_a_child_what_runs_in_the_parent_can_be_given_up_without_a_trace,
+    &a_thread_that_forks_is_none_of_the_childs,
     &idle_threads_of_the_pool_and_of_io_uring_are_no_others,
 };
 

@@ -26,6 +26,7 @@
 #ifndef WEFT_PROCESS_H
 #define WEFT_PROCESS_H
 
+#include <weft/fork.h>
 #include <weft/stream.h>
 
 #include <sys/types.h>

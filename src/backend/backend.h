@@ -139,6 +139,7 @@ typedef struct weft__op {
 typedef struct weft__many {
     weft__op op;
     bool is_waited_for; /* next has said that there is nothing: done is to be called, once */
+    struct weft__backend *backend; /* that it was opened on; the caller's own */
     /* The backend's own. */
     bool is_armed;     /* the kernel has it */
     bool is_cancelled; /* the kernel has been told to stop */
@@ -180,6 +181,19 @@ typedef struct weft__backend_type {
 
     /* Free it. No operation is pending. */
     void (*close)(weft__backend *b);
+
+    /*
+     * In a child of fork(2), where all this is a copy: close its descriptors, and nothing else. The
+     * kernel hears nothing of what was done with them, which the parent goes on with, and the
+     * memory stays as it is. is_own: of the thread that is left; another's may have been anywhere.
+     */
+    void (*abandon)(weft__backend *b, bool is_own);
+
+    /*
+     * It takes the place of one that was abandoned: a virtual clock goes on where that stood. NULL:
+     * the clock is the world's.
+     */
+    void (*follow)(weft__backend *b, const weft__backend *before);
 
     /* The clock: monotonic nanoseconds. */
     int64_t (*now_ns)(weft__backend *b);

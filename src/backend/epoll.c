@@ -208,6 +208,13 @@ static void epoll_close(weft__backend *base)
     free(b);
 }
 
+static void epoll_abandon(weft__backend *base, bool is_own)
+{
+    (void)is_own;
+    close(epoll_of(base)->wake_fd);
+    close(epoll_of(base)->epoll_fd);
+}
+
 /* Make the kernel's objects. 0 or -errno; what was opened stays in b. */
 static int open_descriptors(epoll_backend *b)
 {
@@ -242,6 +249,7 @@ const weft__backend_type weft__backend_epoll = {
     .name = "epoll",
     .open = epoll_open,
     .close = epoll_close,
+    .abandon = epoll_abandon,
     .now_ns = epoll_now_ns,
     .submit = epoll_submit,
     .cancel = epoll_cancel,

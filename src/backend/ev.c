@@ -334,6 +334,18 @@ static void libev_close(weft__backend *base)
     free(b);
 }
 
+/*
+ * What libev has open, it only closes with the loop; which for that must not be another thread's,
+ * in the middle of something.
+ */
+static void libev_abandon(weft__backend *base, bool is_own)
+{
+    libev_backend *b = libev_of(base);
+    close(b->wake_fd);
+    if (is_own)
+        ev_loop_destroy(b->loop);
+}
+
 /* Make the loop and what it always has. 0 or -errno; what was made stays in b. */
 static int open_loop(libev_backend *b, unsigned method)
 {
@@ -400,12 +412,13 @@ static int open_select(weft__backend **out)
 }
 
 /* They differ in how the loop is made. */
-#define TYPE(name_, open_)                                                                        \
-    {                                                                                             \
-        .name = name_, .open = open_, .close = libev_close, .now_ns = libev_now_ns,               \
-        .submit = libev_submit, .cancel = libev_cancel, .poll = libev_poll, .wake = libev_wake,   \
-        .close_fd = libev_close_fd, .forget_fd = libev_forget_fd, .life_of_fd = libev_life_of_fd, \
-        .shutdown_fd = weft__call_shutdown, .pipe = libev_pipe, .socketpair = libev_socketpair,   \
+#define TYPE(name_, open_)                                                                      \
+    {                                                                                           \
+        .name = name_, .open = open_, .close = libev_close, .abandon = libev_abandon,           \
+        .now_ns = libev_now_ns, .submit = libev_submit, .cancel = libev_cancel,                 \
+        .poll = libev_poll, .wake = libev_wake, .close_fd = libev_close_fd,                     \
+        .forget_fd = libev_forget_fd, .life_of_fd = libev_life_of_fd,                           \
+        .shutdown_fd = weft__call_shutdown, .pipe = libev_pipe, .socketpair = libev_socketpair, \
     }
 
 const weft__backend_type weft__backend_ev = TYPE("libev", open_any);

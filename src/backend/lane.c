@@ -76,24 +76,26 @@ static void unlock_all(void)
         pthread_mutex_unlock(&lanes[i - 1].lock);
 }
 
-/* The child has no threads, and what the parent waits for is not its own to do. */
+/*
+ * The child has no threads, and what the parent waits for is not its own to do. Whoever held a lock
+ * is gone, in the middle of whatever it was at: so nothing is looked at, and all begins anew.
+ */
 static void after_fork_in_child(void)
 {
     process++;
     for (lane *l = lanes; l < lanes + WEFT__LANE_COUNT; l++) {
-        while (weft__list_pop(&l->queue) != NULL)
-            continue;
+        l->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+        weft__list_init(&l->queue);
         weft__list_init(&l->sleepers);
         l->queued = l->asleep = l->threads = l->running = l->lost = 0;
         l->done = l->given_up = 0;
         l->queue_ns = l->queue_ns_max = 0;
     }
-    unlock_all();
 }
 
 static void set_up(void)
 {
-    pthread_atfork(lock_all, unlock_all, after_fork_in_child);
+    pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
 /* From here on all is under the lock of the lane, unless it says otherwise. */
@@ -162,8 +164,11 @@ static weft__task *wait_for_task(lane *l)
 /* Gives the lock up while the task runs. */
 static void work_on(lane *l, weft__task *t)
 {
+    unsigned here = process;
     pthread_mutex_unlock(&l->lock);
     t->run(t);
+    if (here != process)
+        pthread_exit(NULL); /* it has called fork: in the child there is no such thread */
     pthread_mutex_lock(&l->lock);
     bool was_left = t->state == WEFT__TASK_LEFT;
     t->state = WEFT__TASK_ENDED;
@@ -299,8 +304,10 @@ weft__task_fate weft__lane_give_up(weft__task *t)
     pthread_mutex_lock(&l->lock);
     if (t->state == WEFT__TASK_QUEUED) {
         fate = WEFT__TASK_IS_OUT;
-        l->queued -= !weft__list_is_empty(&t->link); /* in a child of fork it is in no queue */
-        weft__list_remove(&t->link);
+        if (t->process == process) { /* in a child of fork it is in no queue */
+            l->queued--;
+            weft__list_remove(&t->link);
+        }
     } else if (t->state == WEFT__TASK_RUNNING) {
         fate = leave(l, t);
     }

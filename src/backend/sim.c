@@ -170,6 +170,19 @@ static void sim_close(weft__backend *base)
     free(b);
 }
 
+static void sim_abandon(weft__backend *base, bool is_own)
+{
+    (void)is_own;
+    close(sim_of(base)->wake_fd);
+}
+
+static void sim_follow(weft__backend *base, const weft__backend *before)
+{
+    const sim_backend *old = sim_of((weft__backend *)before);
+    sim_of(base)->now_ns = old->now_ns;
+    sim_of(base)->random_state = old->random_state;
+}
+
 static int sim_open(weft__backend **out)
 {
     sim_backend *b = calloc(1, sizeof *b);
@@ -195,6 +208,8 @@ const weft__backend_type weft__backend_sim = {
     .is_closed = true,
     .open = sim_open,
     .close = sim_close,
+    .abandon = sim_abandon,
+    .follow = sim_follow,
     .now_ns = sim_now_ns,
     .submit = sim_submit,
     .cancel = sim_cancel,

@@ -263,6 +263,13 @@ static void uring_close(weft__backend *base)
     free(b);
 }
 
+static void uring_abandon(weft__backend *base, bool is_own)
+{
+    (void)is_own;
+    close(weft__uring_of(base)->wake_fd);
+    close(weft__uring_of(base)->ring.ring_fd);
+}
+
 static int uring_open(weft__backend **out)
 {
     weft__uring *b = calloc(1, sizeof *b);
@@ -293,6 +300,7 @@ const weft__backend_type weft__backend_uring = {
     .name = "io_uring",
     .open = uring_open,
     .close = uring_close,
+    .abandon = uring_abandon,
     .now_ns = uring_now_ns,
     .submit = weft__uring_submit,
     .cancel = weft__uring_cancel,

@@ -105,6 +105,7 @@ int weft__uring_setup(struct io_uring *ring, weft__uring_abilities *a)
         return rc;
     }
     guess_multishot(a);
+    (void)io_uring_ring_dontfork(ring); /* a child has nothing to touch by mistake */
     a->has_registered_ring = io_uring_register_ring_fd(ring) == 1;
     return 0;
 }

@@ -120,7 +120,7 @@ static int send_parcel(weft_fiber fiber, weft_value value)
     weft__cord *c = weft__cord_here();
     parcel *p = c != NULL ? malloc(sizeof *p) : NULL;
     if (p == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     weft__fiber *self = c->current;
     if (self->alarm) {
         free(p);

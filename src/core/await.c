@@ -18,7 +18,7 @@ weft_value weft_await(weft_fiber fiber)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     weft__fiber *f = weft__fiber_find(c, fiber);
     if (UNLIKELY(f == NULL))
         return weft__fiber_missing(c, fiber);
@@ -61,7 +61,8 @@ static bool leave_crowd(weft__fiber *f)
     return true;
 }
 
-static const weft__wait_kind waits_crowd = {"fibers to end", .leave = leave_crowd};
+static const weft__wait_kind waits_crowd = {"fibers to end", .leave = leave_crowd,
+                                            .forget = leave_crowd};
 
 static void finish_crowd(crowd *w)
 {
@@ -201,7 +202,7 @@ int weft_await_all(const weft_fiber *f, size_t n, weft_value *out)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     crowd *w;
     int rc = crowd_new(c, f, n, &w);
     if (rc < 0)
@@ -223,7 +224,7 @@ static int await_first(const weft_fiber *f, size_t n, weft_value *out, bool *has
     *has_ended = false;
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (n == 0)
         return weft_fail(-EINVAL, "there is no first of no fibers");
     crowd *w;

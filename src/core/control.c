@@ -25,7 +25,7 @@ int weft_snooze(void)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     weft__fiber *f = c->current;
     if (UNLIKELY(f->alarm))
         return (int)weft__refuse(c);
@@ -39,7 +39,7 @@ weft_value weft_suspend(void)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     if (UNLIKELY(c->current->alarm))
         return weft__refuse(c);
     return weft__wait(c, &weft__waits_suspend, NULL);
@@ -79,7 +79,7 @@ weft_value weft_transfer(weft_fiber fiber, weft_value value)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     weft__fiber *f = c->current;
     if (UNLIKELY(f->alarm))
         return weft__refuse(c);
@@ -101,7 +101,7 @@ weft_value weft_start(weft_fiber fiber)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     weft__fiber *f = c->current;
     if (f->alarm)
         return weft__refuse(c);

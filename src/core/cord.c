@@ -8,6 +8,7 @@
 
 #include "core/alarm.h"
 #include "core/end.h"
+#include "core/fork.h"
 #include "core/port.h"
 #include "core/report.h"
 
@@ -35,6 +36,8 @@ static weft__tenure *find(weft_cord cord)
 static int missing(weft_cord cord)
 {
     const weft__cord *self = weft__cord_self;
+    if (weft__is_refused(self))
+        return weft__no_cord();
     uint32_t index = weft__fiber_cord(cord);
     weft__cord *c = cord != 0 ? weft__port_visit(index) : NULL;
     bool is_there = c != NULL && c->main->id == cord;
@@ -76,6 +79,8 @@ static void *run(void *arg)
     weft__cord_settle(t->cord, t->backend);
     t->value = -ECANCELED; /* unless the function returns */
     t->value = work(t);
+    if (weft__cord_self != t->cord || t->cord->tenure != t)
+        weft__fork_return(t->value); /* in a child, which has no such thread */
     weft__cord_close(t->cord);
     return NULL;
 }
@@ -349,7 +354,7 @@ weft_value weft_cord_join(weft_cord cord)
     weft__cord *c = weft__cord_here();
     joiner *j = c != NULL ? malloc(sizeof *j) : NULL;
     if (j == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     pthread_mutex_lock(&tenures.lock);
     weft__tenure *t = find(cord);
     bool may_wait = t != NULL && !t->has_ended && t->id != c->main->id &&
@@ -422,6 +427,13 @@ bool weft__tenures_wait(const weft__tenure *except)
     }
     pthread_mutex_unlock(&tenures.lock);
     return have_failed;
+}
+
+void weft__tenures_renew(void)
+{
+    tenures.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* whoever held it */
+    pthread_cond_init(&tenures.ended, NULL);
+    memset(tenures.at, 0, sizeof tenures.at);
 }
 
 weft_cord weft_cord_self(void)

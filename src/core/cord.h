@@ -121,8 +121,32 @@ struct weft__cord {
 /* The calling thread's cord; NULL before its first call. Initial-exec: one load. */
 extern __thread weft__cord *weft__cord_self __attribute__((tls_model("initial-exec")));
 
-/* Make the calling thread a cord. NULL: no memory. */
+/*
+ * This process is a copy that fork(2) has made of one that uses weft: what is here is the parent's,
+ * and no thread can become a cord (fork.h).
+ */
+extern bool weft__is_copy;
+
+/* Make the calling thread a cord. NULL: no memory, or the process is a copy. */
 weft__cord *weft__cord_adopt(void);
+
+/* Say that the process is a copy, the first time. */
+void weft__say_copy(void);
+
+/* Why there is no cord. In line, so that the compiler sees that it is an error. */
+static inline int weft__no_cord(void)
+{
+    if (LIKELY(!weft__is_copy))
+        return -ENOMEM;
+    weft__say_copy();
+    return -ENOTRECOVERABLE;
+}
+
+/* A call that a thread without a cord may make is refused all the same, in a copy. */
+static inline bool weft__is_refused(const weft__cord *c)
+{
+    return UNLIKELY(c == NULL) && weft__is_copy;
+}
 
 static inline weft__cord *weft__cord_here(void)
 {
@@ -161,14 +185,14 @@ static inline int weft__fiber_missing(const weft__cord *c, weft_fiber id)
 }
 
 /*
- * The calling thread's cord, and the fiber with this id. 0; -ENOMEM if the thread cannot become a
- * cord, -ESRCH, -EXDEV.
+ * The calling thread's cord, and the fiber with this id. 0; weft__no_cord if the thread cannot
+ * become a cord, -ESRCH, -EXDEV.
  */
 static inline int weft__find(weft_fiber id, weft__cord **cord, weft__fiber **fiber)
 {
     weft__cord *c = *cord = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     *fiber = weft__fiber_find(c, id);
     return LIKELY(*fiber != NULL) ? 0 : weft__fiber_missing(c, id);
 }
@@ -230,6 +254,12 @@ void weft__cord_settle(weft__cord *c, const char *backend_name);
 
 /* The same that a thread does when it ends: so do its fibers, and the cord is gone. */
 void weft__cord_close(weft__cord *c);
+
+/*
+ * In a child by weft_fork: the cord gets another backend of the kind that it had, which is left to
+ * the parent, and its time begins anew, with no timer.
+ */
+void weft__cord_reopen(weft__cord *c);
 
 /* Free a cord that no thread has become. */
 void weft__cord_free(weft__cord *c);

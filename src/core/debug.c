@@ -70,7 +70,7 @@ int weft_walk(int (*fn)(const weft_info *info, void *context), void *context)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (fn == NULL)
         return -EINVAL;
     bring_up_to_date(c);
@@ -89,7 +89,7 @@ int weft_stats(weft_counters *out)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     bring_up_to_date(c);
     uint64_t switches = c->switches + c->turn_span - c->turn_left;
     *out = (weft_counters){
@@ -188,7 +188,7 @@ int weft_dump(int fd)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     bring_up_to_date(c);
     int rc =
         weft__say(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",

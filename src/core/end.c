@@ -8,6 +8,7 @@
 
 #include "core/alarm.h"
 #include "core/error.h"
+#include "core/fork.h"
 #include "core/mailbox.h"
 #include "core/scope.h"
 #include "core/tree.h"
@@ -184,6 +185,8 @@ void weft__fiber_entry(intptr_t value)
     weft_value result;
     for (;;) {
         result = final_value(f, LIKELY(!f->is_stopped) ? f->fn(f->arg) : -ECANCELED);
+        if (UNLIKELY(weft__cord_self != c))
+            weft__fork_return(result); /* in a copy: nothing here is its own */
         weft__fiber_set_phase(f, WEFT__ENDING);
         if (UNLIKELY(needs_clean_up(f)))
             result = clean_up(c, f, result);
@@ -192,6 +195,8 @@ void weft__fiber_entry(intptr_t value)
             break;
         begin_again(c, f);
     }
+    if (UNLIKELY(f->parent == NULL))
+        weft__fork_return(result); /* in a child by weft_fork it is the main fiber */
     finish(c, f, result);
     weft__switch_away(c);
 }

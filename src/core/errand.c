@@ -239,7 +239,7 @@ weft_value weft_cord_call_with(weft_cord cord, weft_fn *fn, void *arg,
         return weft__refuse(c);
     call *k = c != NULL ? calloc(1, sizeof *k + o->arg_bytes) : NULL;
     if (k == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     k->drop = o->drop;
     k->arg = arg;
     k->may_be_left = o->drop != NULL || o->arg_bytes > 0;

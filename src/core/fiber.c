@@ -359,7 +359,7 @@ int weft_go(weft_fn *fn, void *arg)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     weft__fiber *f;
     int rc = make(c, fn, arg, &no_options, &f);
     if (rc < 0)
@@ -425,7 +425,7 @@ int weft_name(weft_fiber fiber, const char *name)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (name == NULL)
         return weft_fail(-EINVAL, "a name is not NULL");
     weft__fiber *f = weft__fiber_find(c, fiber);

@@ -45,6 +45,12 @@ typedef struct weft__wait_kind {
      * still holds it and will wake it itself, soon. NULL: the wait cannot be cut short.
      */
     bool (*leave)(weft__fiber *f);
+    /*
+     * In a child by weft_fork, where the fiber does not exist: take it out of what is in memory,
+     * without a word to the kernel or to anyone. What it says is of no interest. NULL: it is in one
+     * line, with its waiter, or in none.
+     */
+    bool (*forget)(weft__fiber *f);
 } weft__wait_kind;
 
 /*

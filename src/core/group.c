@@ -193,6 +193,8 @@ int weft_group_cancel(weft_group *group)
     weft__group *g = find_open(group);
     if (g == NULL)
         return -EINVAL;
+    if (weft__is_refused(weft__cord_self))
+        return weft__no_cord();
     cancel(weft__cord_self, g);
     return 0;
 }
@@ -265,6 +267,8 @@ int weft_group_close(weft_group *group)
     if (g == NULL)
         return -EINVAL;
     weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
     weft__fiber *f = c->current;
     if (f->scope != scope_of(g))
         return weft_fail(-EINVAL, "this is not the innermost open group or scope");
@@ -282,6 +286,8 @@ int weft_group_close(weft_group *group)
 /* The error that a block ends with, unless it is a cancellation that goes on around it. */
 static void raise_result(int rc)
 {
+    if (weft__is_refused(weft__cord_self))
+        return;
     weft__fiber *f = weft__cord_self->current;
     if (weft_is_error(rc) && !(rc == -ECANCELED && f->alarm))
         raise_again(f, rc);

@@ -62,12 +62,18 @@ void weft__cord_put(weft__cord *c, weft__letter *l)
         weft__cord_wake(c);
 }
 
+/* There is no such cord. */
+COLD static int why_nobody(void)
+{
+    return weft__is_copy ? weft__no_cord() : -ESRCH;
+}
+
 int weft__cord_post(weft__letter *l)
 {
     uint32_t index = weft__fiber_cord(l->fiber);
     weft__cord *c = l->fiber != 0 ? weft__port_visit(index) : NULL;
     if (c == NULL)
-        return -ESRCH;
+        return why_nobody();
     weft__cord_put(c, l);
     weft__port_leave(index);
     return 0;
@@ -106,7 +112,7 @@ int weft__cord_send(weft_fiber fiber, weft_value value,
     uint32_t index = weft__fiber_cord(fiber);
     weft__cord *c = fiber != 0 ? weft__port_visit(index) : NULL;
     if (c == NULL)
-        return -ESRCH;
+        return why_nobody();
     int rc = send_to(c, &(weft__letter){NULL, deliver, fiber, value}, only_unbounded);
     weft__port_leave(index);
     return rc;

@@ -63,7 +63,7 @@ int weft_local_set(weft_key key, void *value)
         return -EINVAL;
     weft__extras *x = weft__extras_here();
     if (x == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     x->locals[key - 1] = value;
     return 0;
 }
@@ -102,7 +102,7 @@ int weft_defer(void (*fn)(void *), void *arg)
     weft__extras *x = weft__extras_here();
     struct weft__defer *d = x != NULL ? malloc(sizeof *d) : NULL;
     if (d == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     *d = (struct weft__defer){x->defers, fn, arg};
     x->defers = d;
     return 0;

@@ -129,7 +129,7 @@ weft_value weft_try_receive(void)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     weft__mailbox *m = c->current->mailbox;
     return m != NULL ? weft__passage_take_value(c, &m->passage) : -EAGAIN;
 }
@@ -147,7 +147,7 @@ weft_value weft_receive(void)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     weft__mailbox *m = c->current->mailbox;
     if (UNLIKELY(m == NULL))
         return receive_first(c);
@@ -180,6 +180,6 @@ int weft_mailbox_bound(size_t messages)
     weft__cord *c = weft__cord_here();
     weft__mailbox *m = c != NULL ? weft__mailbox_of(c->current) : NULL;
     if (m == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     return set_limit(c, m, messages != 0 ? messages : WEFT__UNLIMITED);
 }

@@ -74,7 +74,7 @@ intptr_t weft__links_run(weft__link *links, size_t count, bool *is_submitted)
     *is_submitted = false;
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     c->current->was_struck = c->current->alarm;
     if (c->current->alarm)
         return weft__refuse(c);
@@ -129,12 +129,16 @@ int weft__many_open(weft__many *m, weft__opcode code, int fd)
     if (b == NULL || b->type->many_open == NULL)
         return -EOPNOTSUPP;
     m->op = (weft__op){.code = code, .fd = fd, .done = many_done, .owner = c->current};
-    return b->type->many_open(b, m);
+    int rc = b->type->many_open(b, m);
+    m->backend = b;
+    return rc;
 }
 
 intptr_t weft__many_next(weft__many *m, const void **data)
 {
     weft__cord *c = weft__cord_self;
+    if (UNLIKELY(c == NULL))
+        return weft__no_cord(); /* the callee has called fork */
     weft__fiber *f = c->current;
     intptr_t result;
     do {
@@ -154,6 +158,8 @@ intptr_t weft__many_next(weft__many *m, const void **data)
 void weft__many_close(weft__many *m)
 {
     weft__cord *c = weft__cord_self;
+    if (c == NULL || c->backend != m->backend)
+        return; /* this is a child of the process that opened it */
     if (c->backend->type->many_close(c->backend, m))
         return;
     weft__hold_op(c, c->current);

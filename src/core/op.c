@@ -2,6 +2,7 @@
 #include "core/op.h"
 
 #include "core/alarm.h"
+#include "core/fork.h"
 
 const weft__wait_kind weft__waits_release = {.name = "the kernel to let go of its buffer"};
 
@@ -62,7 +63,7 @@ intptr_t weft__op_run(weft__op *op)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     weft__fiber *f = c->current;
     f->was_struck = f->alarm;
     if (f->alarm)
@@ -89,7 +90,8 @@ void weft__fd_made(int fd)
 uint32_t weft__fd_life(int fd)
 {
     weft__cord *c = weft__cord_here();
+    uint32_t here = weft__fork_depth << 24; /* a loop is not gone on with in a child */
     if (c == NULL || c->backend->type->life_of_fd == NULL)
-        return 0;
-    return c->backend->type->life_of_fd(c->backend, fd);
+        return here;
+    return here ^ c->backend->type->life_of_fd(c->backend, fd);
 }

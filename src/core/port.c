@@ -191,25 +191,26 @@ void weft__port_go_on(weft__cord *c)
     atomic_fetch_sub(&helpless, 1);
 }
 
-void weft__port_before_fork(void)
+static void leave_behind(port *p, void (*gone)(weft__cord *other))
 {
-    pthread_mutex_lock(&lock);
-}
-
-void weft__port_after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-/* The other threads are gone, in the middle of whatever they were at. */
-void weft__port_after_fork_in_child(void)
-{
-    for (uint32_t i = 0; i < ports_end; i++) {
-        atomic_store(&ports[i].cord, NULL);
-        atomic_store(&ports[i].visitors, 0);
-        ports[i].is_taken = false;
+    weft__cord *other = atomic_load(&p->cord);
+    if (other != NULL) {
+        p->serial = other->serial; /* its ids are not to be given out again */
+        if (gone != NULL)
+            gone(other);
     }
-    atomic_store(&cords, 0);
+    atomic_store(&p->cord, NULL);
+    p->is_taken = false;
+}
+
+void weft__port_renew(weft__cord *c, void (*gone)(weft__cord *other))
+{
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* whoever held it */
+    for (uint32_t i = 0; i < ports_end; i++) {
+        atomic_store(&ports[i].visitors, 0);
+        if (c == NULL || i != c->index)
+            leave_behind(&ports[i], gone);
+    }
+    atomic_store(&cords, c != NULL);
     atomic_store(&helpless, 0);
-    pthread_mutex_unlock(&lock);
 }

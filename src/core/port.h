@@ -55,9 +55,11 @@ weft__hope weft__port_hope(weft__cord *c, bool is_helpless, bool is_open);
 /* It has been woken, or does not wait. */
 void weft__port_go_on(weft__cord *c);
 
-/* fork(2) has made a copy of this process in which only the calling thread is left. */
-void weft__port_before_fork(void);
-void weft__port_after_fork(void);
-void weft__port_after_fork_in_child(void);
+/*
+ * In a child of fork(2), whose other threads are gone in the middle of whatever they were at: none
+ * of their cords is to be found any more, only this one (NULL: none at all). gone (NULL: nothing)
+ * is called for each of them.
+ */
+void weft__port_renew(weft__cord *c, void (*gone)(weft__cord *other));
 
 #endif

@@ -93,6 +93,8 @@ static weft_value run_every(void *arg)
         weft_value value = p->fn(p->arg);
         if (weft_is_error(value))
             return value;
+        if (weft__is_refused(weft__cord_self))
+            return weft__no_cord();
     }
 }
 
@@ -120,7 +122,7 @@ int weft_throttled_loop(weft_fn *fn, void *arg, double rate, size_t count)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     int rc = check_loop(fn, rate);
     if (rc < 0)
         return rc;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "core/end.h"
+#include "core/fork.h"
 #include "core/linger.h"
 #include "core/port.h"
 #include "core/report.h"
@@ -212,6 +213,8 @@ static bool linger(weft__cord *c)
 /* The run queue is empty: wait for the outside world until it is not. */
 COLD static weft__runnable *idle(weft__cord *c)
 {
+    if (weft__is_copy)
+        weft__fork_stop();
     if (c->is_accounting)
         weft__account(c);
     weft__cord_now(c);

@@ -78,7 +78,7 @@ static int open_scope(weft_scope *scope, double timeout_s, bool is_shield)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (scope == NULL || !(timeout_s >= 0))
         return weft_fail(-EINVAL, "a scope of %g s", timeout_s);
     weft__scope *s = private_of(scope);
@@ -110,7 +110,7 @@ int weft_scope_close(weft_scope *scope)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     weft__scope *s = private_of(scope);
     weft__fiber *f = c->current;
     if (s == NULL || s != f->scope)
@@ -127,7 +127,7 @@ int weft_scope_cancel(weft_scope *scope)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     weft__scope *s = private_of(scope);
     if (s == NULL || !weft__scope_is_open(s))
         return weft_fail(-EINVAL, "the scope is not open");
@@ -143,7 +143,7 @@ int weft_scope_reset(weft_scope *scope, double timeout_s)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     weft__scope *s = private_of(scope);
     if (s == NULL || !weft__scope_is_open(s) || !(timeout_s >= 0))
         return weft_fail(-EINVAL, "resetting a scope to %g s, or one that is not open", timeout_s);
@@ -182,6 +182,12 @@ void weft__scopes_drop(weft__cord *c, weft__fiber *f)
         weft__groups_drop(f);
     }
     weft__alarm_update(f);
+}
+
+void weft__scopes_rearm(weft__cord *c, weft__fiber *f)
+{
+    weft__timer_init(&f->deadline, weft__scope_over);
+    reckon(c, f);
 }
 
 bool weft__block_turn(weft__block *block)

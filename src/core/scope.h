@@ -32,4 +32,7 @@ static inline bool weft__scope_is_open(const weft__scope *s)
  */
 void weft__scopes_drop(weft__cord *c, weft__fiber *f);
 
+/* The clock goes on with an empty wheel: the deadlines of the fiber's scopes are armed anew. */
+void weft__scopes_rearm(weft__cord *c, weft__fiber *f);
+
 #endif

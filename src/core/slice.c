@@ -38,7 +38,7 @@ int weft_set_slice(double warn_s, double fail_s)
 int weft_set_default_slice(double warn_s, double fail_s)
 {
     weft__cord *c = weft__cord_here();
-    return c != NULL ? check_times(warn_s, fail_s, &c->slice) : -ENOMEM;
+    return c != NULL ? check_times(warn_s, fail_s, &c->slice) : weft__no_cord();
 }
 
 /* Has the fiber switched since it last asked? Then this is another slice. */
@@ -55,7 +55,7 @@ int weft_extend_slice(double seconds)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (!(seconds >= 0))
         return weft_fail(-EINVAL, "extending a slice by %g s", seconds);
     begin_if_new(c, weft__cord_look(c));
@@ -67,7 +67,7 @@ int weft_check_slice(void)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     int64_t now_ns = weft__cord_look(c);
     begin_if_new(c, now_ns);
     weft__slice_run *run = &c->slice_run;

@@ -362,7 +362,7 @@ int weft_supervise(const weft_child *children, size_t n, const weft_supervise_op
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (options == NULL)
         options = &no_options;
     int rc = check_options(options);

@@ -48,9 +48,7 @@ void weft__tenures_cancel(const weft__tenure *except);
  */
 bool weft__tenures_wait(const weft__tenure *except);
 
-/* fork(2): the lock; in the child there are none. */
-void weft__tenures_before_fork(void);
-void weft__tenures_after_fork(void);
-void weft__tenures_after_fork_in_child(void);
+/* In a child of fork(2): none of them is there. */
+void weft__tenures_renew(void);
 
 #endif

@@ -3,6 +3,7 @@
  * fibers when the process ends.
  */
 #include "core/end.h"
+#include "core/fork.h"
 #include "core/overflow.h"
 #include "core/port.h"
 #include "core/report.h"
@@ -24,7 +25,7 @@ extern void *__cxa_get_globals(void) __attribute__((weak));
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 static int set_up_error; /* of what is done once; 0: none */
-static pid_t owner;      /* the process that did it; a child of it by fork has only copies */
+static pid_t owner;      /* the process that did it, or a child that has made it its own */
 
 static bool find_overflown(const void *address, weft__overflow_facts *out)
 {
@@ -83,7 +84,7 @@ void weft__cord_close(weft__cord *c)
 /* A thread ends by itself. */
 static void close_thread(void *cord)
 {
-    if (getpid() == owner)
+    if (!weft__is_copy && getpid() == owner)
         weft__cord_close(cord);
 }
 
@@ -108,7 +109,7 @@ static void close_process(int status, void *arg)
 {
     (void)arg;
     weft__cord *c = weft__cord_self; /* NULL: a thread that only ever reached for others */
-    if (getpid() != owner)
+    if (weft__is_copy || getpid() != owner)
         return;
     const weft__tenure *own = c != NULL ? c->tenure : NULL;
     weft__tenures_cancel(own);
@@ -127,8 +128,7 @@ static void set_up_process(void)
     if (set_up_error == 0 && on_exit(close_process, NULL) != 0)
         set_up_error = ENOMEM;
     if (set_up_error == 0)
-        set_up_error =
-            pthread_atfork(weft__port_before_fork, weft__port_after_fork, weft__port_after_fork);
+        set_up_error = pthread_atfork(NULL, NULL, weft__fork_in_child);
     weft__overflow_install(find_overflown);
 }
 
@@ -170,7 +170,8 @@ static void begin_time(weft__cord *c)
 COLD weft__cord *weft__cord_new(void)
 {
     pthread_once(&once, set_up_process);
-    weft__cord *c = set_up_error == 0 ? aligned_alloc(_Alignof(weft__cord), sizeof *c) : NULL;
+    bool may_be = set_up_error == 0 && !weft__is_copy;
+    weft__cord *c = may_be ? aligned_alloc(_Alignof(weft__cord), sizeof *c) : NULL;
     if (c == NULL)
         return NULL;
     memset(c, 0, sizeof *c);
@@ -193,6 +194,24 @@ void weft__cord_settle(weft__cord *c, const char *backend_name)
     weft__cord_self = c;
     weft__watch_open(&c->watch);
     pthread_setspecific(thread_key, c); /* if this fails, the thread leaks its cord */
+}
+
+COLD void weft__cord_reopen(weft__cord *c)
+{
+    owner = getpid();
+    weft__backend *before = c->backend;
+    const char *why = c->backend_why;
+    bool had_none = before == &c->no_backend.base;
+    if (!had_none)
+        before->type->abandon(before, true);
+    weft__cord_open_backend(c, had_none ? NULL : before->type->name);
+    if (c->backend->type == before->type)
+        c->backend_why = why;
+    if (c->backend->type == before->type && before->type->follow != NULL)
+        before->type->follow(c->backend, before);
+    begin_time(c);
+    c->must_poll = false;
+    weft__watch_open(&c->watch);
 }
 
 COLD weft__cord *weft__cord_adopt(void)

@@ -58,7 +58,7 @@ int weft_sleep(double seconds)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (!(seconds >= 0))
         return weft_fail(-EINVAL, "sleeping for %g s", seconds);
     if (seconds == 0)

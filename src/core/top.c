@@ -167,13 +167,13 @@ int weft_top(int fd)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (!c->is_accounting)
         return weft_fail(-ENODATA, "time is not measured: weft_account(true)");
     size_t room = (size_t)c->fibers_count + 2;
     row *rows = malloc(room * sizeof *rows);
     if (rows == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     weft__account(c);
     size_t n = fill(c, rows, room);
     qsort(rows, n, sizeof *rows, compare);

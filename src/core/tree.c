@@ -169,7 +169,7 @@ int weft_await_children(void)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (c->current->alarm)
         return (int)weft__refuse(c);
     return (int)join(c, c->current, 0, &waits_children);
@@ -179,7 +179,7 @@ int weft_terminate_children(double grace_s)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (!(grace_s >= 0))
         return weft_fail(-EINVAL, "a grace time of %g s", grace_s);
     weft__fiber *f = c->current;

@@ -107,6 +107,7 @@ static void ward_left(weft__keeper *k, weft__fiber *f)
     }
     f->kept_as = NULL;
     w->fiber = NULL;
+    weft__unhold_timer(s->cord, s->fiber, &w->timer);
     weft__list_remove(&w->in_order);
     weft__list_remove(&w->in_work);
     weft__list_insert(&s->gone, &w->in_work);

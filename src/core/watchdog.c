@@ -305,16 +305,6 @@ static void *run(void *arg)
     return arg;
 }
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&dog.lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&dog.lock);
-}
-
 /* The child does not have the thread, and is to have no handler that it has not asked for. */
 static void after_fork_in_child(void)
 {
@@ -325,7 +315,7 @@ static void after_fork_in_child(void)
     if (dog.is_on)
         release_signal();
     dog.is_on = false;
-    pthread_mutex_unlock(&dog.lock);
+    dog.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* whoever held it */
 }
 
 /* Once in a process. The first backtrace loads a library, which a handler could not. */
@@ -333,7 +323,7 @@ static int prepare(void)
 {
     if (dog.is_prepared)
         return 0;
-    int rc = pthread_atfork(before_fork, after_fork, after_fork_in_child);
+    int rc = pthread_atfork(NULL, NULL, after_fork_in_child);
     if (rc != 0)
         return -rc;
     sem_init(&bell, 0, 0);
@@ -390,6 +380,8 @@ int weft_watchdog(double seconds)
     double between_ns = seconds * 1e9 / WEFT__WATCHDOG_LOOKS;
     if (between_ns < WEFT__WATCHDOG_LOOK_NS_MIN)
         between_ns = WEFT__WATCHDOG_LOOK_NS_MIN;
+    if (weft__is_refused(weft__cord_self))
+        return weft__no_cord();
     if (weft__cord_self != NULL)
         weft__watch_open(&weft__cord_self->watch); /* after a fork it is another process */
     int cancel_state, rc = 0;                      /* nobody would release the lock */

@@ -310,7 +310,7 @@ int weft__dial_any(const struct addrinfo *addresses)
         return connect_to(addresses);
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (c->current->alarm)
         return (int)weft__refuse(c);
     r.attempts = malloc(r.count * (sizeof *r.attempts + sizeof *r.ids));

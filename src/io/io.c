@@ -119,13 +119,13 @@ int weft_pipe(int fd[2])
 {
     weft__cord *c = weft__cord_here();
     weft__backend *b = c != NULL ? weft__cord_backend(c) : NULL;
-    return b != NULL ? b->type->pipe(b, fd) : -ENOMEM;
+    return b != NULL ? b->type->pipe(b, fd) : weft__no_cord();
 }
 
 const char *weft_backend_why(void)
 {
     weft__cord *c = weft__cord_here();
-    return c != NULL ? c->backend_why : "there is no memory for one";
+    return c != NULL ? c->backend_why : "this thread cannot run fibers";
 }
 
 const char *weft_backend_name(void)

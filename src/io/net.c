@@ -176,12 +176,12 @@ int weft_connect(int fd, const struct sockaddr *address, socklen_t bytes)
 int weft_shutdown(int fd, int how)
 {
     weft__cord *c = weft__cord_here();
-    return c != NULL ? c->backend->type->shutdown_fd(c->backend, fd, how) : -ENOMEM;
+    return c != NULL ? c->backend->type->shutdown_fd(c->backend, fd, how) : weft__no_cord();
 }
 
 int weft_socketpair(int fd[2])
 {
     weft__cord *c = weft__cord_here();
     weft__backend *b = c != NULL ? weft__cord_backend(c) : NULL;
-    return b != NULL ? b->type->socketpair(b, fd) : -ENOMEM;
+    return b != NULL ? b->type->socketpair(b, fd) : weft__no_cord();
 }

@@ -180,7 +180,7 @@ weft_value weft_offload_with(weft_fn *fn, void *arg, const weft_offload_options 
     if (arg == NULL && o->arg_bytes > 0)
         return refuse(weft_fail(-EINVAL, "%zu bytes to copy from nowhere", o->arg_bytes), arg, o);
     if (weft__cord_here() == NULL)
-        return refuse(-ENOMEM, arg, o);
+        return refuse(weft__no_cord(), arg, o);
     return o->is_kept ? run_kept(fn, arg, o, has_ended) : run_leavable(fn, arg, o, has_ended);
 }
 
@@ -219,6 +219,8 @@ int weft_offload_go(weft_fn *fn, void *arg)
 {
     if (fn == NULL)
         return weft_fail(-EINVAL, "there is no function to call");
+    if (weft__is_refused(weft__cord_self))
+        return weft__no_cord();
     call *c = malloc(sizeof *c);
     if (c == NULL)
         return -ENOMEM;

@@ -130,7 +130,7 @@ static int check_alarm(void)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     return c->current->alarm ? (int)weft__refuse(c) : 0;
 }
 

@@ -280,7 +280,7 @@ int weft_spawn_process(weft_process *p, char *const argv[], const weft_process_o
     if (rc < 0)
         return rc;
     if (weft__cord_here() == NULL) /* it could not be waited for */
-        return -ENOMEM;
+        return weft__no_cord();
     s.path = o.path != NULL ? o.path : argv[0];
     pid_t pid = run_start(&s, argv, &o);
     if (pid < 0)

@@ -250,7 +250,7 @@ int weft_resolve(const char *host, const char *service, const struct addrinfo *h
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (out == NULL)
         return weft_fail(-EINVAL, "nowhere to put the addresses");
     if (!c->current->alarm && resolve_numbers(host, service, hints, out))

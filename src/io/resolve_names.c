@@ -4,6 +4,7 @@
  */
 #include "io/resolve_names.h"
 
+#include "core/fork.h"
 #include "io/resolve_system.h"
 
 #include <weft/error.h>
@@ -30,6 +31,7 @@ typedef struct names {
     weft__dns *dns;        /* NULL: none yet, or what it read has changed */
     weft__sources sources; /* meaningless if is_own */
     bool is_own;           /* as weft_resolver set it */
+    uint32_t depth;        /* of the process that dns is of; see core/fork.h */
 } names;
 
 static weft_key key; /* 0: there was none left */
@@ -170,8 +172,13 @@ static names *names_here(weft__cord *c)
 {
     pthread_once(&once, make_key);
     names *n = key != 0 ? weft__cord_local(c, key) : NULL;
+    if (n != NULL && n->depth != weft__fork_depth) {
+        n->dns = NULL; /* the parent's: the fiber that drives it is not here */
+        n->depth = weft__fork_depth;
+    }
     if (n != NULL || key == 0 || (n = calloc(1, sizeof *n)) == NULL)
         return n;
+    n->depth = weft__fork_depth;
     if (use_system(n) == 0 && weft__cord_local_set(c, key, n) == 0)
         return n;
     names_free(n);
@@ -231,7 +238,7 @@ int weft_resolver(const weft_resolver_options *options)
     weft__cord *c = weft__cord_here();
     names *n = c != NULL ? names_here(c) : NULL;
     if (n == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (options == NULL)
         return use_system(n);
     int rc = check(c, options);

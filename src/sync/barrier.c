@@ -22,7 +22,8 @@ static bool leave(weft__fiber *f)
     return weft__leave_line(f);
 }
 
-static const weft__wait_kind waits_others = {"the others at a barrier", .leave = leave};
+static const weft__wait_kind waits_others = {"the others at a barrier", .leave = leave,
+                                             .forget = leave};
 
 int weft_barrier_open(weft_barrier *handle, size_t fibers)
 {
@@ -36,7 +37,7 @@ int weft_barrier_wait(weft_barrier *handle)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     barrier *b = private_of(handle);
     if (UNLIKELY(b->fibers == 0))
         return weft_fail(-EINVAL, "the barrier is not open");

@@ -43,7 +43,10 @@ void weft_chan_free(weft_chan *chan)
 /* Here and below: a thread that is no cord has nobody who waits, and none is needed to serve. */
 int weft_chan_close(weft_chan *chan)
 {
-    weft__passage_close(weft__cord_self, &chan->passage);
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
+    weft__passage_close(c, &chan->passage);
     return 0;
 }
 
@@ -69,15 +72,16 @@ static inline int check_value(const weft_chan *chan, weft_value value)
 
 int weft_chan_try_send(weft_chan *chan, weft_value value)
 {
-    int rc = check_value(chan, value);
-    return LIKELY(rc == 0) ? weft__passage_put_value(weft__cord_self, &chan->passage, value) : rc;
+    weft__cord *c = weft__cord_self;
+    int rc = weft__is_refused(c) ? weft__no_cord() : check_value(chan, value);
+    return LIKELY(rc == 0) ? weft__passage_put_value(c, &chan->passage, value) : rc;
 }
 
 int weft_chan_send(weft_chan *chan, weft_value value)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     int rc = check_value(chan, value);
     if (UNLIKELY(rc < 0))
         return rc;
@@ -90,16 +94,19 @@ int weft_chan_send(weft_chan *chan, weft_value value)
 
 weft_value weft_chan_try_recv(weft_chan *chan)
 {
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
     if (UNLIKELY(is_typed(chan)))
         return refuse_typed(chan);
-    return weft__passage_take_value(weft__cord_self, &chan->passage);
+    return weft__passage_take_value(c, &chan->passage);
 }
 
 weft_value weft_chan_recv(weft_chan *chan)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     if (UNLIKELY(is_typed(chan)))
         return refuse_typed(chan);
     if (weft__passage_can_take(&chan->passage))
@@ -111,14 +118,17 @@ weft_value weft_chan_recv(weft_chan *chan)
 
 int weft__chan_try_send_item(weft_chan *chan, const void *item)
 {
-    return weft__passage_put(weft__cord_self, &chan->passage, item, WEFT__TAIL);
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
+    return weft__passage_put(c, &chan->passage, item, WEFT__TAIL);
 }
 
 int weft__chan_send_item(weft_chan *chan, const void *item)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     int rc = weft__passage_put(c, &chan->passage, item, WEFT__TAIL);
     if (rc != -EAGAIN)
         return rc;
@@ -129,14 +139,17 @@ int weft__chan_send_item(weft_chan *chan, const void *item)
 
 int weft__chan_try_recv_item(weft_chan *chan, void *out)
 {
-    return weft__passage_take(weft__cord_self, &chan->passage, out);
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
+    return weft__passage_take(c, &chan->passage, out);
 }
 
 int weft__chan_recv_item(weft_chan *chan, void *out)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     int rc = weft__passage_take(c, &chan->passage, out);
     if (rc != -EAGAIN)
         return rc;

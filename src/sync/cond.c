@@ -18,8 +18,15 @@ typedef enum stage {
 } stage;
 
 static const weft__wait_kind waits_signal = {"a condition", .leave = weft__leave_line};
+static bool forget_mutex(weft__fiber *f)
+{
+    weft__mutex_leave(f->wait_object, &f->waiter);
+    return true;
+}
+
 /* The promise to the caller: it has its mutex again, so nothing cuts this short. */
-static const weft__wait_kind waits_mutex_again = {.name = "its mutex, after a condition"};
+static const weft__wait_kind waits_mutex_again = {"its mutex, after a condition",
+                                                  .forget = forget_mutex};
 
 static cond *private_of(weft_cond *condition)
 {
@@ -80,7 +87,7 @@ int weft_cond_wait(weft_cond *condition, weft_mutex *mutex)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     cond *cv = private_of(condition);
     weft__mutex *m = (weft__mutex *)(void *)mutex;
     weft__fiber *self = c->current;
@@ -102,16 +109,19 @@ int weft_cond_wait(weft_cond *condition, weft_mutex *mutex)
 int weft_cond_signal(weft_cond *condition)
 {
     cond *cv = private_of(condition);
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
     if (weft__line_is_empty(&cv->waiters))
         return 0;
-    signal_first(weft__cord_self, cv);
+    signal_first(c, cv);
     return 1;
 }
 
 int weft_cond_broadcast(weft_cond *condition)
 {
-    int n = 0;
-    while (weft_cond_signal(condition) == 1)
+    int n = 0, rc;
+    while ((rc = weft_cond_signal(condition)) == 1)
         n++;
-    return n;
+    return rc < 0 ? rc : n;
 }

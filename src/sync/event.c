@@ -50,7 +50,7 @@ static bool leave(weft__fiber *f)
     return false;
 }
 
-static const weft__wait_kind waits_event = {"an event", .leave = leave};
+static const weft__wait_kind waits_event = {"an event", .leave = leave, .forget = leave};
 
 static void wake(weft__cord *c, weft_fiber fiber, const event *e)
 {
@@ -93,6 +93,8 @@ int weft_event_set(weft_event *handle)
 {
     event *e = private_of(handle);
     weft__cord *c = weft__cord_self; /* a thread that only sets need not become a cord */
+    if (weft__is_refused(c))
+        return weft__no_cord();
     uint64_t word = atomic_load_explicit(e, memory_order_relaxed);
     int rc;
     do {
@@ -123,7 +125,7 @@ int weft_event_wait(weft_event *handle)
     event *e = private_of(handle);
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     uint64_t word;
     do { /* again, if another thread sets it meanwhile */
         word = IS_SET;

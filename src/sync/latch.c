@@ -30,10 +30,13 @@ int weft_latch_add(weft_latch *handle, size_t n)
 int weft_latch_done(weft_latch *handle)
 {
     latch *l = private_of(handle);
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
     if (UNLIKELY(l->count == 0))
         return weft_fail(-EINVAL, "the latch is at zero already");
     if (--l->count == 0)
-        weft__serve_all(weft__cord_self, &l->waiters, 0);
+        weft__serve_all(c, &l->waiters, 0);
     return 0;
 }
 
@@ -44,7 +47,7 @@ int weft_latch_wait(weft_latch *handle)
         return 0;
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     if (UNLIKELY(c->current->alarm))
         return (int)weft__refuse(c);
     return weft__line_wait_int(c, &l->waiters, &waits_zero, l);

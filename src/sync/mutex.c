@@ -44,13 +44,13 @@ static bool leave(weft__fiber *f)
     return true;
 }
 
-static const weft__wait_kind waits_mutex = {"a mutex", .leave = leave};
+static const weft__wait_kind waits_mutex = {"a mutex", .leave = leave, .forget = leave};
 
 int weft_mutex_lock(weft_mutex *mutex)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     weft__mutex *m = private_of(mutex);
     int rc = weft__mutex_take(m, c->current);
     if (LIKELY(rc != -EBUSY))
@@ -64,13 +64,15 @@ int weft_mutex_lock(weft_mutex *mutex)
 int weft_mutex_try_lock(weft_mutex *mutex)
 {
     weft__cord *c = weft__cord_here();
-    return LIKELY(c != NULL) ? weft__mutex_take(private_of(mutex), c->current) : -ENOMEM;
+    return LIKELY(c != NULL) ? weft__mutex_take(private_of(mutex), c->current) : weft__no_cord();
 }
 
 int weft_mutex_unlock(weft_mutex *mutex)
 {
     weft__cord *c = weft__cord_self;
     weft__mutex *m = private_of(mutex);
+    if (weft__is_refused(c))
+        return weft__no_cord();
     if (UNLIKELY(c == NULL || weft__owner_now(&m->owner) != c->current))
         return weft_fail(-EPERM, "unlocking a mutex that the caller does not hold");
     weft__mutex_pass_on(c, m);

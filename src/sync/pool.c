@@ -39,7 +39,8 @@ static bool leave_pool(weft__fiber *f)
     return weft__leave_line(f);
 }
 
-static const weft__wait_kind waits_resource = {"a resource of a pool", .leave = leave_pool};
+static const weft__wait_kind waits_resource = {"a resource of a pool", .leave = leave_pool,
+                                               .forget = leave_pool};
 
 static void lapse(weft__claim *own);
 
@@ -259,7 +260,7 @@ weft_value weft_pool_acquire(weft_pool *pool)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     weft_value resource;
     if (LIKELY(acquire_now(c, pool, &resource)))
         return resource;
@@ -272,13 +273,15 @@ weft_value weft_pool_try_acquire(weft_pool *pool)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     weft_value resource;
     return acquire_now(c, pool, &resource) ? resource : -EAGAIN;
 }
 
 int weft_pool_release(weft_pool *pool, weft_value resource)
 {
+    if (weft__is_refused(weft__cord_self))
+        return weft__no_cord();
     place *p = find_held(pool, resource);
     if (UNLIKELY(p == NULL))
         return weft_fail(-EINVAL, "a resource is released that nobody holds");
@@ -291,6 +294,8 @@ int weft_pool_release(weft_pool *pool, weft_value resource)
 
 int weft_pool_discard(weft_pool *pool, weft_value resource)
 {
+    if (weft__is_refused(weft__cord_self))
+        return weft__no_cord();
     place *p = find_held(pool, resource);
     if (UNLIKELY(p == NULL))
         return weft_fail(-EINVAL, "a resource is discarded that nobody holds");

@@ -35,22 +35,28 @@ void weft_queue_free(weft_queue *queue)
 /* Here and below: a thread that is no cord has nobody who waits, and none is needed to serve. */
 int weft_queue_close(weft_queue *queue)
 {
-    weft__passage_close(weft__cord_self, &queue->passage);
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
+    weft__passage_close(c, &queue->passage);
     return 0;
 }
 
 static inline int try_put(weft_queue *queue, weft_value value, weft__where end)
 {
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
     if (UNLIKELY(weft_is_error(value)))
         return weft_fail(-EINVAL, "%d is an error code, not a value for a queue", (int)value);
-    return weft__passage_put(weft__cord_self, &queue->passage, &value, end);
+    return weft__passage_put(c, &queue->passage, &value, end);
 }
 
 static inline int put(weft_queue *queue, weft_value value, weft__where end)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     int rc = try_put(queue, value, end);
     if (rc != -EAGAIN)
         return rc;
@@ -81,14 +87,17 @@ int weft_queue_try_unshift(weft_queue *queue, weft_value value)
 
 weft_value weft_queue_try_shift(weft_queue *queue)
 {
-    return weft__passage_take_value(weft__cord_self, &queue->passage);
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
+    return weft__passage_take_value(c, &queue->passage);
 }
 
 weft_value weft_queue_shift(weft_queue *queue)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     if (weft__passage_can_take(&queue->passage))
         return weft__passage_take_value(c, &queue->passage);
     if (UNLIKELY(c->current->alarm))
@@ -98,23 +107,33 @@ weft_value weft_queue_shift(weft_queue *queue)
 
 size_t weft_queue_shift_all(weft_queue *queue, weft_value *out, size_t n)
 {
-    return weft__passage_take_all(weft__cord_self, &queue->passage, out, n);
+    weft__cord *c = weft__cord_self;
+    return weft__is_refused(c) ? 0 : weft__passage_take_all(c, &queue->passage, out, n);
 }
 
 int weft_queue_cap(weft_queue *queue, size_t cap)
 {
-    return weft__passage_set_limit(weft__cord_self, &queue->passage, limit_of(cap));
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
+    return weft__passage_set_limit(c, &queue->passage, limit_of(cap));
 }
 
 size_t weft_queue_flush(weft_queue *queue)
 {
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return 0;
     size_t count = queue->passage.count;
-    weft__passage_clear(weft__cord_self, &queue->passage);
+    weft__passage_clear(c, &queue->passage);
     return count;
 }
 
 size_t weft_queue_delete(weft_queue *queue, weft_value value)
 {
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return 0;
     weft__passage *p = &queue->passage;
     size_t kept = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -125,7 +144,7 @@ size_t weft_queue_delete(weft_queue *queue, weft_value value)
     }
     size_t deleted = p->count - kept;
     p->count = kept;
-    weft__passage_admit(weft__cord_self, p);
+    weft__passage_admit(c, p);
     return deleted;
 }
 

@@ -59,9 +59,19 @@ static bool leave(weft__fiber *f)
     return true;
 }
 
+/* Those behind it are gone, too. */
+static bool forget(weft__fiber *f)
+{
+    rwlock *l = f->wait_object;
+    weft__line_leave(&f->waiter);
+    if (l->writer.fiber != NULL)
+        weft__owner_note(&l->writer, &l->waiters, lapse);
+    return true;
+}
+
 static const weft__wait_kind waits_kinds[] = {
-    [TO_READ] = {"a lock, to read", .leave = leave},
-    [TO_WRITE] = {"a lock, to write", .leave = leave},
+    [TO_READ] = {"a lock, to read", .leave = leave, .forget = forget},
+    [TO_WRITE] = {"a lock, to write", .leave = leave, .forget = forget},
 };
 
 /* Take it, if that does not take waiting. 0; -EBUSY: it does. -EDEADLK, -EOWNERDEAD. */
@@ -95,7 +105,7 @@ int weft_rwlock_read(weft_rwlock *lock)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     int rc = take_to_read(private_of(lock), c->current);
     return LIKELY(rc != -EBUSY) ? rc : wait_for(c, private_of(lock), TO_READ);
 }
@@ -104,7 +114,7 @@ int weft_rwlock_write(weft_rwlock *lock)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     int rc = take_to_write(private_of(lock), c->current);
     return LIKELY(rc != -EBUSY) ? rc : wait_for(c, private_of(lock), TO_WRITE);
 }
@@ -112,19 +122,21 @@ int weft_rwlock_write(weft_rwlock *lock)
 int weft_rwlock_try_read(weft_rwlock *lock)
 {
     weft__cord *c = weft__cord_here();
-    return LIKELY(c != NULL) ? take_to_read(private_of(lock), c->current) : -ENOMEM;
+    return LIKELY(c != NULL) ? take_to_read(private_of(lock), c->current) : weft__no_cord();
 }
 
 int weft_rwlock_try_write(weft_rwlock *lock)
 {
     weft__cord *c = weft__cord_here();
-    return LIKELY(c != NULL) ? take_to_write(private_of(lock), c->current) : -ENOMEM;
+    return LIKELY(c != NULL) ? take_to_write(private_of(lock), c->current) : weft__no_cord();
 }
 
 int weft_rwlock_unlock(weft_rwlock *lock)
 {
     weft__cord *c = weft__cord_self;
     rwlock *l = private_of(lock);
+    if (weft__is_refused(c))
+        return weft__no_cord();
     if (l->readers > 0) {
         if (--l->readers == 0)
             admit(c, l);

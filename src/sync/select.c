@@ -191,14 +191,14 @@ int weft_try_select(weft_clause *clauses, size_t n)
 {
     weft__cord *c = weft__cord_here();
     unsigned kinds;
-    return c != NULL ? select_at_once(c, clauses, n, &kinds) : -ENOMEM;
+    return c != NULL ? select_at_once(c, clauses, n, &kinds) : weft__no_cord();
 }
 
 int weft_select(weft_clause *clauses, size_t n)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     unsigned kinds;
     int rc = select_at_once(c, clauses, n, &kinds);
     bool may_switch = !c->current->alarm;

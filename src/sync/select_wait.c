@@ -104,7 +104,14 @@ static bool leave_select(weft__fiber *f)
     return false;
 }
 
-static const weft__wait_kind waits_select = {"one of several", .leave = leave_select};
+static bool forget_select(weft__fiber *f)
+{
+    leave_lines(f->wait_object);
+    return true;
+}
+
+static const weft__wait_kind waits_select = {"one of several", .leave = leave_select,
+                                             .forget = forget_select};
 
 /* A clause has happened while all were waited for. */
 static void happened(selection *s, weft_clause *clause, weft_value value)

@@ -38,7 +38,7 @@ int weft_sem_wait(weft_sem *semaphore)
         return 0;
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     if (UNLIKELY(c->current->alarm))
         return (int)weft__refuse(c);
     sem *s = private_of(semaphore);
@@ -48,8 +48,11 @@ int weft_sem_wait(weft_sem *semaphore)
 int weft_sem_post(weft_sem *semaphore)
 {
     sem *s = private_of(semaphore);
+    weft__cord *c = weft__cord_self;
+    if (weft__is_refused(c))
+        return weft__no_cord();
     if (!weft__line_is_empty(&s->waiters)) {
-        weft__serve(weft__cord_self, s->waiters.first, 0);
+        weft__serve(c, s->waiters.first, 0);
         return 0;
     }
     if (UNLIKELY(s->tokens == SIZE_MAX))

@@ -68,7 +68,8 @@ static bool leave(weft__fiber *f)
     return true;
 }
 
-static const weft__wait_kind waits_turn = {"its turn at a throttle", .leave = leave};
+static const weft__wait_kind waits_turn = {"its turn at a throttle", .leave = leave,
+                                           .forget = leave};
 
 int weft_throttle_open(weft_throttle *handle, double rate)
 {
@@ -95,7 +96,7 @@ int weft_throttle_wait(weft_throttle *handle)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
-        return -ENOMEM;
+        return weft__no_cord();
     throttle *t = private_of(handle);
     if (UNLIKELY(!t->is_open))
         return weft_fail(-EINVAL, "the throttle is not open");

@@ -1,0 +1,513 @@
+/* weft_fork: what the child has, what it has not, and that the parent goes on as before. */
+#include "fork_support.h"
+
+#include <dirent.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+/* What the fiber takes along. */
+
+static void free_local(void *value)
+{
+    mark(value);
+}
+
+static weft_value fork_with_luggage(void *arg)
+{
+    weft_key key = weft_key_new(free_local);
+    weft_local_set(key, "local");
+    char *memory = weft_alloc(4);
+    memcpy(memory, "mem", 4);
+    weft_tell(weft_self(), 41);
+    weft_tell(weft_self(), 42);
+    pid_t pid = weft_fork();
+    if (pid == 0) {
+        require(strcmp(weft_name_of(weft_self()), "luggage") == 0);
+        require(strcmp(weft_local_get(key), "local") == 0 && strcmp(memory, "mem") == 0);
+        require(weft_receive() == 41 && weft_try_receive() == 42);
+        require(weft_try_receive() == -EAGAIN);
+        require(weft_tell(weft_self(), 43) == 0 && weft_receive() == 43);
+        require(arg == &trail);
+        _exit(0);
+    }
+    ck_assert_int_eq(end_of(pid), 0);
+    ck_assert_int_eq(weft_receive(), 41);
+    ck_assert_int_eq(weft_receive(), 42);
+    return 0;
+}
+
+START_TEST(the_calling_fiber_keeps_its_name_its_values_and_its_messages)
+{
+    weft_spin_options o = {.name = "luggage"};
+    ck_assert_int_eq(weft_await(weft_spin_with(fork_with_luggage, &trail, &o)), 0);
+    ck_assert_trail("local");
+}
+END_TEST
+
+static weft_value fork_in_scopes(void *arg)
+{
+    (void)arg;
+    int outer = 1, inner = 1;
+    pid_t pid = -1;
+    WEFT_CANCEL_AFTER(0.03, outer) {
+        WEFT_CANCEL_AFTER(1000, inner) {
+            pid = weft_fork();
+            weft_value rc = weft_sleep(INFINITY);
+            if (pid == 0)
+                require(rc == -ECANCELED && weft_is_cancelled());
+            else
+                ck_assert_int_eq(rc, -ECANCELED);
+        }
+    }
+    if (pid == 0) {
+        require(outer == -ETIMEDOUT && inner == 0);
+        require_sane();
+        _exit(0);
+    }
+    ck_assert_int_eq(outer, -ETIMEDOUT);
+    ck_assert_int_eq(end_of(pid), 0);
+    return 0;
+}
+
+START_TEST(deadlines_strike_in_both_processes)
+{
+    ck_assert_int_eq(weft_await(weft_spin(fork_in_scopes, NULL)), 0);
+}
+END_TEST
+
+static void fork_in_exit(weft_fiber child, weft_value value, void *arg)
+{
+    (void)child;
+    (void)value;
+    pid_t *pid = arg;
+    *pid = weft_fork();
+}
+
+START_TEST(groups_and_supervisors_have_nobody_left_to_wait_for)
+{
+    pid_t pid = -1;
+    weft_child children[] = {{.fn = return_arg, .restart = WEFT_NEVER},
+                             {.fn = suspend, .restart = WEFT_ON_ERROR},
+                             {.fn = sleep_forever}};
+    weft_supervise_options o = {.on_exit = fork_in_exit, .on_exit_arg = &pid};
+    int rc = 1, supervised = 1;
+    WEFT_GROUP(g, rc) {
+        weft_group_spin(&g, suspend, NULL);
+        weft_group_spin(&g, suspend, NULL);
+        WEFT_MOVE_ON_AFTER(0.02)
+            supervised = weft_supervise(children, COUNT_OF(children), &o);
+        if (pid == 0)
+            require(weft_group_count(&g) == 0);
+        else
+            weft_group_cancel(&g);
+    }
+    if (pid == 0) {
+        require(rc == 0 && supervised == 0);
+        require_sane();
+        _exit(0);
+    }
+    ck_assert_int_eq(supervised, -ECANCELED);
+    ck_assert_int_eq(end_of(pid), 0);
+}
+END_TEST
+
+/* How the child ends. */
+
+static weft_value return_from_child(void *arg)
+{
+    int *pipe_end = arg;
+    weft_defer(mark_arg, "defer ");
+    pid_t pid = weft_fork();
+    if (pid != 0)
+        return end_of(pid);
+    is_exiting_in_a_fiber = true;
+    return *pipe_end;
+}
+
+static int returned;
+
+static int end_child_by_return(void)
+{
+    weft_fiber sleeper = weft_spin(suspend_and_mark, "never ");
+    weft_snooze();
+    weft_value status = weft_await(
+        weft_spin_with(return_from_child, &returned, &(weft_spin_options){.name = "forker"}));
+    weft_cancel(sleeper);
+    if (strcmp(trail, "defer ") != 0)
+        return 98;
+    return (int)status;
+}
+
+START_TEST(when_the_function_returns_in_the_child_the_process_ends)
+{
+    returned = 5;
+    assert_silent(run_apart(end_child_by_return), 0);
+}
+END_TEST
+
+START_TEST(an_error_that_the_function_returns_in_the_child_is_reported)
+{
+    returned = -EIO;
+    const outcome *o = run_apart(end_child_by_return);
+    ck_assert_msg(o->status == 1, "%d: %s", o->status, o->text);
+    assert_said(o, "weft: an error reached the main fiber");
+    assert_said(o, "forker");
+}
+END_TEST
+
+static weft_value fork_to_the_end(void *arg)
+{
+    int depth = (int)(intptr_t)arg;
+    weft_spin(sleep_forever, NULL);
+    weft_snooze();
+    if (depth == 4) {
+        require_sane();
+        _exit(depth);
+    }
+    pid_t pid = weft_fork();
+    if (pid == 0)
+        return weft_await(weft_spin(fork_to_the_end, as_arg(depth + 1)));
+    require_sane();
+    int status;
+    require(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    _exit(WEXITSTATUS(status));
+}
+
+START_TEST(a_child_can_fork_in_turn)
+{
+    pid_t pid = weft_fork();
+    if (pid == 0)
+        weft_await(weft_spin(fork_to_the_end, NULL));
+    ck_assert_int_eq(end_of(pid), 4);
+    require_sane();
+}
+END_TEST
+
+START_TEST(a_hundred_children_in_a_row)
+{
+    weft_fiber f = weft_spin(sleep_forever, NULL);
+    weft_snooze();
+    for (int i = 0; i < 100; i++) {
+        pid_t pid = weft_fork();
+        if (pid == 0)
+            _exit(weft_sleep(0) == 0 && weft_await(f) == -ESRCH ? i : 99);
+        ck_assert_int_eq(end_of(pid), i);
+    }
+    weft_cancel(f);
+}
+END_TEST
+
+/* The kernel's side. */
+
+static weft_value sleep_a_little(void *arg)
+{
+    (void)arg;
+    return weft_sleep(0.02);
+}
+
+static weft_value read_and_count(void *arg)
+{
+    int *fd = arg;
+    char text[8];
+    ssize_t n = weft_read(*fd, text, sizeof text);
+    return n > 0 && memcmp(text, "parents", 7) == 0 ? n : -EIO;
+}
+
+/* Both are under way at the same time; the child reads what is its own. */
+START_TEST(operations_that_were_pending_are_the_parents)
+{
+    int fd[2], go[2], done[2];
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+    ck_assert_int_eq(pipe(go), 0);
+    ck_assert_int_eq(pipe(done), 0);
+    weft_fiber reader = weft_spin(read_and_count, &fd[0]);
+    weft_fiber sleeper = weft_spin(sleep_a_little, NULL);
+    let_run();
+    pid_t pid = weft_fork();
+    if (pid == 0) {
+        char byte;
+        require_sane();
+        require(write(done[1], "", 1) == 1 && read(go[0], &byte, 1) == 1);
+        require_sane();
+        _exit(0);
+    }
+    char byte;
+    ck_assert_int_eq(read(done[0], &byte, 1), 1); /* it has closed what it had of the ring */
+    ck_assert_int_eq(weft_write(fd[1], "parents", 7), 7);
+    ck_assert_int_eq(weft_await(reader), 7);
+    ck_assert_int_eq(weft_await(sleeper), 0);
+    require_sane();
+    ck_assert_int_eq(write(go[1], "", 1), 1);
+    ck_assert_int_eq(end_of(pid), 0);
+    ck_assert_int_eq(weft_close(fd[0]) | weft_close(fd[1]), 0);
+}
+END_TEST
+
+/* Of what kinds the process has descriptors that are no files. */
+static void list_kinds(char *text, size_t room)
+{
+    static const char *const kinds[] = {"anon_inode:[io_uring]", "anon_inode:[eventpoll]",
+                                        "anon_inode:[eventfd]"};
+    int counts[COUNT_OF(kinds)] = {0};
+    DIR *folder = opendir("/proc/self/fd");
+    for (const struct dirent *e; (e = readdir(folder)) != NULL;) {
+        char name[64];
+        ssize_t n = readlinkat(dirfd(folder), e->d_name, name, sizeof name - 1);
+        name[n > 0 ? n : 0] = '\0';
+        for (size_t i = 0; i < COUNT_OF(kinds); i++)
+            counts[i] += strcmp(name, kinds[i]) == 0;
+    }
+    closedir(folder);
+    snprintf(text, room, "%d %d %d", counts[0], counts[1], counts[2]);
+}
+
+static bool has_libev(void)
+{
+    return strncmp(weft_backend_name(), "libev", 5) == 0;
+}
+
+START_TEST(the_child_has_no_descriptor_of_the_parents_backends)
+{
+    char before[64], after[64];
+    require_sane();
+    list_kinds(before, sizeof before);
+    weft_cord cord = has_libev() ? 0 : weft_cord_start(NULL, NULL, NULL);
+    if (cord != 0)
+        ck_assert_int_eq(weft_cord_call(cord, return_arg, as_arg(3)), 3);
+    pid_t pid = weft_fork();
+    if (pid == 0) {
+        require_sane();
+        list_kinds(after, sizeof after);
+        require(strcmp(before, after) == 0);
+        _exit(0);
+    }
+    ck_assert_int_eq(end_of(pid), 0);
+    if (cord == 0)
+        return;
+    ck_assert_int_eq(weft_cord_call(cord, return_arg, as_arg(4)), 4);
+    weft_cord_cancel(cord);
+    weft_cord_join(cord);
+}
+END_TEST
+
+/* So that no descriptor above the usual three can be opened. */
+static void limit_descriptors(rlim_t count)
+{
+    struct rlimit limit;
+    require(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = count;
+    require(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+START_TEST(a_child_for_which_no_backend_can_be_opened_gets_one_later)
+{
+    require_sane();
+    limit_descriptors(3);
+    pid_t pid = weft_fork();
+    limit_descriptors(pid == 0 ? 3 : 1024);
+    if (pid == 0) {
+        int fd[2];
+        require(weft_sleep(0.001) == 0 && weft_pipe(fd) == -EMFILE);
+        limit_descriptors(1024);
+        require_sane();
+        _exit(0);
+    }
+    ck_assert_int_eq(end_of(pid), 0);
+    require_sane();
+}
+END_TEST
+
+/* Threads. */
+
+static weft_value fork_in_cord(void *arg)
+{
+    weft_cord main_cord = arg_id(arg);
+    struct stat s;
+    ck_assert_int_eq(weft_stat("/", &s), 0);
+    ck_assert_int_eq(weft_offload(return_arg, as_arg(8)), 8);
+    pid_t pid = weft_fork();
+    if (pid != 0)
+        return end_of(pid);
+    require(weft_cord_self() == weft_self());
+    require(weft_tell(main_cord, 1) == -ESRCH && weft_cord_spin(main_cord, suspend, NULL) == 0);
+    require(weft_cord_join(main_cord) == -ESRCH);
+    require_sane();
+    struct addrinfo *found;
+    require(weft_resolve("localhost", NULL, NULL, &found) == 0);
+    weft_resolve_free(found);
+    require(weft_stat("/", &s) == 0 && weft_offload(return_arg, as_arg(9)) == 9);
+    weft_cord other = weft_cord_start(return_arg, as_arg(21), NULL);
+    require(other != 0 && other != main_cord && weft_cord_join(other) == 21);
+    is_exiting_in_a_fiber = true;
+    return 0;
+}
+
+START_TEST(a_child_of_any_cord_starts_threads_of_its_own)
+{
+    if (HAS_TSAN)
+        return;
+    weft_cord cord = weft_cord_start(fork_in_cord, id_arg(weft_cord_self()), NULL);
+    ck_assert_int_eq(weft_cord_join(cord), 0);
+    ck_assert_int_eq(fork_in_cord(id_arg(0)), 0);
+}
+END_TEST
+
+static weft_value fork_on_plain_thread(void *arg)
+{
+    pid_t pid = weft_fork();
+    if (pid != 0)
+        return end_of(pid);
+    require_sane();
+    is_exiting_in_a_fiber = true;
+    return (weft_value)arg;
+}
+
+START_TEST(an_offloaded_function_that_forks_ends_its_child_by_returning)
+{
+    if (HAS_TSAN || strcmp(weft_backend_name(), "sim") == 0) /* there it is no other thread */
+        return;
+    ck_assert_int_eq(weft_offload(fork_on_plain_thread, as_arg(3)), 0);
+    require_sane();
+}
+END_TEST
+
+static weft_value fail_in_cord(void *arg)
+{
+    pid_t pid = weft_fork();
+    is_exiting_in_a_fiber = pid == 0;
+    return pid == 0 ? weft_fail(-EIO, "%s", (char *)arg) : end_of(pid);
+}
+
+static int fork_in_main_of_cord(void)
+{
+    return (int)weft_cord_join(weft_cord_start(fail_in_cord, "in a cord", NULL));
+}
+
+START_TEST(the_function_of_a_cord_that_fails_in_the_child_fails_the_process)
+{
+    const outcome *o = run_apart(fork_in_main_of_cord);
+    ck_assert_msg(o->status == 1, "%d: %s", o->status, o->text);
+    assert_said(o, "in a cord");
+}
+END_TEST
+
+static atomic_bool is_enough;
+static atomic_int unheard;
+
+#define UNHEARD_MAX 10000
+
+static weft_value tell_and_spin(void *arg)
+{
+    weft_fiber to = arg_id(arg);
+    for (weft_value i = 1; !is_enough; i++) {
+        if (unheard < UNHEARD_MAX && weft_tell(to, i) == 0)
+            unheard++;
+        if (i % 64 == 0 && unheard < UNHEARD_MAX)
+            weft_cord_spin(to, return_arg, NULL);
+        if (i % 64 == 0)
+            weft_snooze();
+    }
+    return 0;
+}
+
+/* Others hold locks, send letters and take ids: nothing is waited for, and nothing is left. */
+START_TEST(a_cord_that_others_send_to_all_the_time_can_fork)
+{
+    if (is_sanitized()) /* their allocators are no better after a fork than the locks they have */
+        return;
+    weft_cord cords[2];
+    for (size_t i = 0; i < COUNT_OF(cords); i++)
+        cords[i] = weft_cord_start(tell_and_spin, id_arg(weft_self()), NULL);
+    for (int i = 0; i < 30; i++) {
+        unheard -= weft_receive() > 0;
+        while (weft_try_receive() > 0)
+            unheard--;
+        pid_t pid = weft_fork();
+        if (pid == 0) {
+            while (weft_try_receive() > 0)
+                continue;
+            require_sane();
+            require(weft_try_receive() == -EAGAIN);
+            weft_cord other = weft_cord_start(return_arg, as_arg(i), NULL);
+            require(weft_cord_join(other) == i);
+            _exit(0);
+        }
+        ck_assert_int_eq(end_of(pid), 0);
+    }
+    is_enough = true;
+    for (size_t i = 0; i < COUNT_OF(cords); i++)
+        ck_assert_int_eq(weft_cord_join(cords[i]), 0);
+}
+END_TEST
+
+/* Loops. */
+
+typedef struct talk {
+    int fd[2];
+    pid_t pid;
+    size_t bytes;
+    int rc;
+} talk;
+
+static int fork_at_first(const void *data, size_t bytes, void *ctx)
+{
+    talk *t = ctx;
+    require(memcmp(data, "hello", 5) == 0);
+    if (t->pid < 0)
+        t->pid = weft_fork();
+    t->bytes += bytes;
+    return 0;
+}
+
+static weft_value receive_all(void *arg)
+{
+    talk *t = arg;
+    t->rc = weft_recv_loop(t->fd[0], fork_at_first, t);
+    if (t->pid == 0) {
+        require(t->rc == -EBADF && t->bytes == 5);
+        require_sane();
+        _exit(0);
+    }
+    return t->rc;
+}
+
+START_TEST(a_loop_around_the_call_goes_on_in_the_parent_alone)
+{
+    talk t = {.pid = -1};
+    ck_assert_int_eq(weft_socketpair(t.fd), 0);
+    weft_fiber f = weft_spin(receive_all, &t);
+    let_run();
+    ck_assert_int_eq(weft_write(t.fd[1], "hello", 5), 5);
+    while (t.pid < 0)
+        weft_sleep(0.001);
+    ck_assert_int_eq(end_of(t.pid), 0);
+    ck_assert_int_eq(weft_write(t.fd[1], "hello", 5), 5);
+    ck_assert_int_eq(weft_close(t.fd[1]), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_uint_eq(t.bytes, 10);
+    ck_assert_int_eq(weft_close(t.fd[0]), 0);
+}
+END_TEST
+
+int main(void)
+{
+    static const TTest *const *const tests[] = {
+        &the_calling_fiber_keeps_its_name_its_values_and_its_messages,
+        &deadlines_strike_in_both_processes,
+        &groups_and_supervisors_have_nobody_left_to_wait_for,
+        &when_the_function_returns_in_the_child_the_process_ends,
+        &an_error_that_the_function_returns_in_the_child_is_reported,
+        &a_child_can_fork_in_turn,
+        &a_hundred_children_in_a_row,
+        &operations_that_were_pending_are_the_parents,
+        &the_child_has_no_descriptor_of_the_parents_backends,
+        &a_child_for_which_no_backend_can_be_opened_gets_one_later,
+        &a_child_of_any_cord_starts_threads_of_its_own,
+        &an_offloaded_function_that_forks_ends_its_child_by_returning,
+        &the_function_of_a_cord_that_fails_in_the_child_fails_the_process,
+        &a_cord_that_others_send_to_all_the_time_can_fork,
+        &a_loop_around_the_call_goes_on_in_the_parent_alone,
+    };
+    return run_suite("fork", tests, COUNT_OF(tests));
+}
