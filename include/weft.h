@@ -2,8 +2,9 @@
  * weft: fibers for C. Everything public, in one include.
  *
  * From the environment, read when a thread first calls weft: WEFT_BACKEND (io_uring, epoll, libev,
- * sim), WEFT_STACK (the default stack size: 128K, 1M), and on sim WEFT_SEED (a number by which the
- * order of runnable fibers is shuffled, the same each time).
+ * sim), WEFT_STACK (the default stack size: 128K, 1M), WEFT_DUMP_SIGNAL (a signal that writes the
+ * fibers to stderr: USR1), and on sim WEFT_SEED (a number by which the order of runnable fibers is
+ * shuffled, the same each time).
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -25,6 +26,7 @@
 #include <weft/queue.h>
 #include <weft/scope.h>
 #include <weft/select.h>
+#include <weft/signal.h>
 #include <weft/stream.h>
 #include <weft/supervise.h>
 #include <weft/sync.h>

@@ -1,7 +1,11 @@
-/* Channels, queues, mailboxes and monitors when memory is short: each call does all or nothing. */
+/*
+ * Channels, queues, mailboxes, monitors and signals when memory is short: each call does all or
+ * nothing.
+ */
 #include "fault.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 static bool channelling(void)
 {
@@ -202,6 +206,58 @@ START_TEST(what_another_thread_could_tell_arrives)
 }
 END_TEST
 
+static weft_value count_run(void *arg)
+{
+    ++*(int *)arg;
+    return 0;
+}
+
+/* 0 if there is none. Also: what came before this call is on its way to those who handle it. */
+static int take_signal(int sig)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, sig);
+    int rc = 0;
+    WEFT_MOVE_ON_AFTER(0) {
+        rc = weft_wait_signal(&set);
+    }
+    return rc != -ECANCELED ? rc : 0;
+}
+
+/* A run for which there is no fiber is said to be lost, and nothing else happens. */
+static bool run_for_signals(void)
+{
+    int runs = 0;
+    if (!REQUIRE_TOLD(weft_on_signal(SIGUSR1, count_run, &runs)))
+        return false;
+    for (int i = 0; i < 3; i++)
+        raise(SIGUSR1);
+    REQUIRE_TOLD(take_signal(SIGUSR2));
+    let_run();
+    REQUIRE(weft_on_signal(SIGUSR1, NULL, NULL) == 0);
+    return runs == 3;
+}
+
+static bool signalling(void)
+{
+    if (!become_a_cord())
+        return false;
+    bool is_done = run_for_signals();
+    REQUIRE(is_done || atomic_load(&fault.struck) > 0);
+    if (!REQUIRE_TOLD(take_signal(SIGUSR2)))
+        return false;
+    raise(SIGUSR2); /* caught from here on, so it is kept, and to take it needs no memory */
+    REQUIRE(take_signal(SIGUSR2) == SIGUSR2);
+    return is_done;
+}
+
+START_TEST(a_signal_is_caught_or_not_at_all)
+{
+    strike_each_call(signalling);
+}
+END_TEST
+
 int main(void)
 {
     static const TTest *const *const tests[] = {
@@ -210,6 +266,7 @@ int main(void)
         &a_message_is_told_or_refused,
         &who_could_be_monitored_is_heard_of,
         &what_another_thread_could_tell_arrives,
+        &a_signal_is_caught_or_not_at_all,
     };
     return run_suite("fault_message", tests, COUNT_OF(tests));
 }

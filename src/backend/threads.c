@@ -1,12 +1,15 @@
-/* Counting threads, see threads.h. */
+/* Counting threads, and making some; see threads.h. */
 #include "backend/threads.h"
 
 #include "arch/annotate.h"
 #include "backend/lane.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +17,10 @@
 #include <unistd.h>
 
 #define FOLDER "/proc/self/task"
+/* For one that only waits and passes something on. */
+#define STACK_BYTES (128 << 10)
+
+static atomic_uint started; /* by weft__thread_start, in this process */
 
 /*
  * Is that a thread of io_uring's, which are called iou-wrk-PID and iou-sqp-PID, or one that has
@@ -61,11 +68,56 @@ void weft__threads_set_watchdog(bool is_there)
 bool weft__threads_are_others(unsigned cords)
 {
     unsigned run = atomic_load(&watchdog_run);
-    unsigned own = cords + (run & 1) + WEFT__SANITIZER_THREADS + weft__lanes_freeze();
+    unsigned own =
+        cords + (run & 1) + atomic_load(&started) + WEFT__SANITIZER_THREADS + weft__lanes_freeze();
     struct stat task; /* a folder has a link from each of its folders, and two of its own */
     bool are_others = stat(FOLDER, &task) < 0 ||
                       (task.st_nlink > 2 + own && task.st_nlink > 2 + own + count_harmless());
     weft__lanes_thaw();
     /* Another thread may have come in the place of a watchdog that has gone meanwhile. */
     return are_others || atomic_load(&watchdog_run) != run;
+}
+
+static void forget_started(void)
+{
+    atomic_store(&started, 0);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget_started);
+}
+
+/* 0 or an errno. */
+static int create_detached(pthread_t *thread, size_t stack_bytes, void *(*fn)(void *))
+{
+    pthread_attr_t attributes;
+    int rc = pthread_attr_init(&attributes);
+    if (rc != 0)
+        return rc;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (stack_bytes > 0)
+        pthread_attr_setstacksize(&attributes, stack_bytes);
+    rc = pthread_create(thread, &attributes, fn, NULL);
+    pthread_attr_destroy(&attributes);
+    return rc;
+}
+
+int weft__thread_start(const char *name, void *(*fn)(void *))
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    pthread_t thread;
+    int rc = create_detached(&thread, STACK_BYTES, fn);
+    if (rc == EINVAL) /* the program's thread-local variables leave no room */
+        rc = create_detached(&thread, 0, fn);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0)
+        return -rc;
+    pthread_setname_np(thread, name); /* it never ends: the number is still its own */
+    atomic_fetch_add(&started, 1);    /* not before it is there: others would be taken for it */
+    return 0;
 }

@@ -1,4 +1,7 @@
-/* The other threads of the process: are there any that could wake a fiber of this one? */
+/*
+ * The other threads of the process: are there any that could wake a fiber of this one? And threads
+ * that only work for us.
+ */
 #ifndef WEFT_BACKEND_THREADS_H
 #define WEFT_BACKEND_THREADS_H
 
@@ -13,5 +16,11 @@ void weft__threads_set_watchdog(bool is_there);
  * be found out.
  */
 bool weft__threads_are_others(unsigned cords);
+
+/*
+ * Start a thread that takes no signals, ends with the process, and is none of those others. A child
+ * by fork does not have it. 0 or -errno: -EAGAIN, -ENOMEM.
+ */
+int weft__thread_start(const char *name, void *(*fn)(void *));
 
 #endif

@@ -73,7 +73,8 @@ struct weft__cord {
     bool must_poll;                /* someone sleeps for 0 s: ask the backend at the next switch */
     bool is_shuffled;              /* the backend chooses who runs next */
     /* Of fibers that are no daemons: what main's suspend waits for. */
-    size_t held_timers, held_ops;
+    size_t held_timers, held_ops, held_signals;
+    size_t signals_due; /* fibers that a signal would wake, or make */
 
     weft__wheel wheel;
     weft__stack_pool stacks;

@@ -28,6 +28,12 @@ void weft__report_unhandled(const weft__error *e, int code);
 /* Main ended the process with this status, and this is the last that it was told from below. */
 void weft__report_last(const weft__error *e, int status);
 
+/*
+ * If WEFT_DUMP_SIGNAL names a signal, that one writes the fibers of the calling thread to stderr
+ * from now on. Once in a process. (From above: io/signal_dump.c.)
+ */
+void weft__signal_dump_install(void);
+
 /* What is known of a fiber. */
 void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out);
 

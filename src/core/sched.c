@@ -120,13 +120,14 @@ static bool hopes_for(const weft__cord *c, size_t operations)
 /* With nothing runnable: can nothing happen any more, unless another thread sends something? */
 static bool is_helpless(const weft__cord *c)
 {
-    return c->wheel.count == 0 && !hopes_for(c, c->backend->pending);
+    return c->wheel.count == 0 && c->signals_due == 0 && !hopes_for(c, c->backend->pending);
 }
 
 /* Daemons do not count for a main fiber that waits until the work is done. */
 static bool is_done(const weft__cord *c)
 {
-    return responsible(c)->waits_in->is_open && c->held_timers == 0 && !hopes_for(c, c->held_ops);
+    return responsible(c)->waits_in->is_open && c->held_timers == 0 && c->held_signals == 0 &&
+           !hopes_for(c, c->held_ops);
 }
 
 /* With nothing runnable: who could change that? */
