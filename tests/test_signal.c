@@ -581,6 +581,53 @@ START_TEST(a_program_may_end_while_fibers_wait_for_signals)
 }
 END_TEST
 
+/* The fibers on stderr. */
+
+static const char *dump_signal;
+
+static int dump_by_signal(void)
+{
+    setenv("WEFT_DUMP_SIGNAL", dump_signal, 1);
+    weft_spin_with(sleep_forever, NULL, &(weft_spin_options){.name = "worker"});
+    let_run();
+    raise(SIGUSR1);
+    let_signals_run();
+    return IS_TSAN || weft_suspend() == 0 ? 3 : 4; /* that signal is nothing to wait for */
+}
+
+START_TEST(the_signal_that_the_environment_names_writes_the_fibers_to_stderr)
+{
+    static const char *const names[] = {"USR1", "SIGUSR1", "10"};
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        dump_signal = names[i];
+        const outcome *o = run_apart(dump_by_signal);
+        ck_assert_int_eq(o->status, 3);
+        assert_said(o, "1 fibers and main");
+        assert_said(o, "'worker' waiting for sleep");
+    }
+}
+END_TEST
+
+static int call_weft_once(void)
+{
+    setenv("WEFT_DUMP_SIGNAL", dump_signal, 1);
+    return weft_snooze() == 0 && is_default(SIGUSR1) ? 0 : 1;
+}
+
+START_TEST(a_name_in_the_environment_that_is_no_signal_is_said_and_ignored)
+{
+    static const char *const names[] = {"NONE", "0", "10x", "65", "KILL"};
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        dump_signal = names[i];
+        const outcome *o = run_apart(call_weft_once);
+        ck_assert_int_eq(o->status, 0);
+        assert_said(o, "ignored");
+    }
+    dump_signal = "";
+    assert_silent(run_apart(call_weft_once), 0);
+}
+END_TEST
+
 int main(void)
 {
     static const TTest *const *const tests[] = {
@@ -612,6 +659,8 @@ int main(void)
         &a_child_made_by_fork_has_the_dispositions_from_before,
         &a_child_made_without_the_handlers_of_fork_has_them_too,
         &a_program_may_end_while_fibers_wait_for_signals,
+        &the_signal_that_the_environment_names_writes_the_fibers_to_stderr,
+        &a_name_in_the_environment_that_is_no_signal_is_said_and_ignored,
     };
     return run_suite("signal", tests, COUNT_OF(tests));
 }

@@ -194,6 +194,7 @@ void weft__cord_settle(weft__cord *c, const char *backend_name)
     weft__cord_self = c;
     weft__watch_open(&c->watch);
     pthread_setspecific(thread_key, c); /* if this fails, the thread leaks its cord */
+    weft__signal_dump_install();
 }
 
 COLD void weft__cord_reopen(weft__cord *c)
