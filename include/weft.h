@@ -26,6 +26,7 @@
 #include <weft/queue.h>
 #include <weft/scope.h>
 #include <weft/select.h>
+#include <weft/shutdown.h>
 #include <weft/signal.h>
 #include <weft/stream.h>
 #include <weft/supervise.h>

@@ -451,6 +451,33 @@ START_TEST(who_looks_inside_sees_what_there_is_memory_for)
 }
 END_TEST
 
+/* All fibers end in any case; for a thread it takes memory to wait. */
+static bool shutting_down(void)
+{
+    if (!become_a_cord())
+        return false;
+    bool is_done = REQUIRE_TOLD(weft_shutdown_on_signals(60));
+    weft_fiber f[3];
+    for (size_t i = 0; i < COUNT_OF(f); i++)
+        is_done &= (f[i] = require_made(weft_spin(sleep_forever, NULL))) != 0;
+    weft_cord cord = require_made(weft_cord_start(NULL, NULL, NULL));
+    is_done &= cord != 0;
+    weft_snooze();
+    is_done &= REQUIRE_TOLD(weft_shutdown_all(60));
+    for (size_t i = 0; i < COUNT_OF(f); i++)
+        REQUIRE(f[i] == 0 || weft_await(f[i]) == -ECANCELED);
+    if (cord != 0)
+        is_done &= weft_cord_join(cord) == -ECANCELED;
+    weft_error_clear();
+    return is_done;
+}
+
+START_TEST(everything_ends_or_it_is_said_that_it_could_not_be_waited_for)
+{
+    strike_each_call(shutting_down);
+}
+END_TEST
+
 int main(void)
 {
     static const TTest *const *const tests[] = {
@@ -464,6 +491,7 @@ int main(void)
         &an_event_is_set_from_another_thread_or_is_not,
         &what_is_to_run_later_runs_or_was_refused,
         &who_looks_inside_sees_what_there_is_memory_for,
+        &everything_ends_or_it_is_said_that_it_could_not_be_waited_for,
     };
     return run_suite("fault_structure", tests, COUNT_OF(tests));
 }

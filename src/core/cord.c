@@ -398,6 +398,16 @@ static bool wait_at(uint32_t i, const weft__tenure *except, const struct timespe
     return true;
 }
 
+bool weft__tenures_are_over(const weft__tenure *except, const struct timespec *until)
+{
+    bool are_over = true;
+    pthread_mutex_lock(&tenures.lock);
+    for (uint32_t i = 0; i < TENURES_MAX && are_over; i++)
+        are_over = wait_at(i, except, until);
+    pthread_mutex_unlock(&tenures.lock);
+    return are_over;
+}
+
 /* Nobody has asked what came of it. */
 static bool has_failed_unseen(const weft__tenure *t)
 {

@@ -193,6 +193,7 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     f->alarm = 0;
     f->waits_in = NULL;
     f->is_stopped = f->is_shutdown = f->is_daemon = f->is_unawaited = f->is_parked = false;
+    f->is_closing = false;
     f->name[0] = '\0';
     f->arg_room = 0;
     f->refusals = 0;

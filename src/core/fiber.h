@@ -40,6 +40,7 @@ typedef struct weft__wait_kind {
     const char *name;  /* for people: "sleep" */
     bool is_open;      /* weft_schedule may end the wait */
     bool is_for_fiber; /* wait_object is the fiber that it waits for */
+    bool is_accept;    /* for connections */
     /*
      * Take the fiber out of the place, so that nothing there can wake it any more. False: the place
      * still holds it and will wake it itself, soon. NULL: the wait cannot be cut short.

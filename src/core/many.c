@@ -108,7 +108,7 @@ static bool leave_many(weft__fiber *f)
 }
 
 static const weft__wait_kind waits_many[WEFT__OP_COUNT] = {
-    [WEFT__OP_ACCEPT] = {"accept", .leave = leave_many},
+    [WEFT__OP_ACCEPT] = {"accept", .is_accept = true, .leave = leave_many},
     [WEFT__OP_RECV] = {"recv", .leave = leave_many},
 };
 

@@ -31,7 +31,7 @@ static const weft__wait_kind waits_op[WEFT__OP_COUNT] = {
     [WEFT__OP_SEND] = {"send", .leave = leave_op},
     [WEFT__OP_RECVMSG] = {"recvmsg", .leave = leave_op},
     [WEFT__OP_SENDMSG] = {"sendmsg", .leave = leave_op},
-    [WEFT__OP_ACCEPT] = {"accept", .leave = leave_op},
+    [WEFT__OP_ACCEPT] = {"accept", .is_accept = true, .leave = leave_op},
     [WEFT__OP_CONNECT] = {"connect", .leave = leave_op},
     [WEFT__OP_WAIT] = {"a descriptor", .leave = leave_op},
     [WEFT__OP_SPLICE] = {"splice", .leave = leave_op},

@@ -8,6 +8,7 @@
  */
 #include "core/overflow.h"
 
+#include "base/text.h"
 #include "core/limits.h"
 
 #include <errno.h>
@@ -24,61 +25,31 @@ static struct sigaction bus_before;
 
 static weft__overflow_finder *finder_installed;
 
-/* Text in the making; what does not fit is cut. */
-typedef struct text {
-    char bytes[256];
-    size_t count;
-} text;
-
-static void text_add(text *t, const char *words)
-{
-    while (*words != '\0' && t->count < sizeof t->bytes)
-        t->bytes[t->count++] = *words++;
-}
-
-static void text_add_number(text *t, uint64_t number)
-{
-    char digits[21];
-    char *first = digits + sizeof digits - 1;
-    *first = '\0';
-    do {
-        *--first = (char)('0' + number % 10);
-        number /= 10;
-    } while (number != 0);
-    text_add(t, first);
-}
-
-static void text_write(text *t)
-{
-    if (write(STDERR_FILENO, t->bytes, t->count) < 0)
-        return; /* nobody to tell */
-}
-
 static void say_who(const weft__overflow_facts *facts)
 {
-    text t = {.count = 0};
-    text_add(&t, "weft: stack overflow in fiber #");
-    text_add_number(&t, facts->id);
+    weft__text t = {.count = 0};
+    weft__text_add(&t, "weft: stack overflow in fiber #");
+    weft__text_add_number(&t, facts->id);
     if (facts->name != NULL && facts->name[0] != '\0') {
-        text_add(&t, " '");
-        text_add(&t, facts->name);
-        text_add(&t, "'");
+        weft__text_add(&t, " '");
+        weft__text_add(&t, facts->name);
+        weft__text_add(&t, "'");
     }
-    text_add(&t, facts->fn != NULL ? ", which runs " : "\n");
-    text_write(&t);
+    weft__text_add(&t, facts->fn != NULL ? ", which runs " : "\n");
+    weft__text_write(&t, STDERR_FILENO);
     if (facts->fn != NULL)
         backtrace_symbols_fd(&(void *){facts->fn}, 1, STDERR_FILENO);
 }
 
 static void say_what_to_do(const weft__overflow_facts *facts)
 {
-    text t = {.count = 0};
-    text_add(&t, "weft: its stack has ");
-    text_add_number(&t, facts->stack_bytes >> 10);
-    text_add(&t, " KiB; give it more: .stack_bytes of weft_spin_options, or WEFT_STACK=");
-    text_add_number(&t, facts->stack_bytes >> 9);
-    text_add(&t, "K in the environment\n");
-    text_write(&t);
+    weft__text t = {.count = 0};
+    weft__text_add(&t, "weft: its stack has ");
+    weft__text_add_number(&t, facts->stack_bytes >> 10);
+    weft__text_add(&t, " KiB; give it more: .stack_bytes of weft_spin_options, or WEFT_STACK=");
+    weft__text_add_number(&t, facts->stack_bytes >> 9);
+    weft__text_add(&t, "K in the environment\n");
+    weft__text_write(&t, STDERR_FILENO);
 }
 
 /*

@@ -61,7 +61,7 @@ static weft_value join(weft__cord *c, weft__fiber *f, uint32_t left, const weft_
     return weft__wait(c, kind, f);
 }
 
-static void stop_child(weft__cord *c, weft__fiber *child, int64_t grace_ns, weft__end why)
+void weft__tree_stop(weft__cord *c, weft__fiber *child, int64_t grace_ns, weft__end why)
 {
     weft__unpark(c, child);
     if (child->phase == WEFT__ENDING) {
@@ -84,7 +84,7 @@ static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *exce
     for (weft__list *node = f->children.prev; node != &f->children; node = node->prev) {
         weft__fiber *child = weft__fiber_of_sibling(node);
         if (child != except)
-            stop_child(c, child, grace_ns, why);
+            weft__tree_stop(c, child, grace_ns, why);
     }
 }
 
@@ -93,7 +93,7 @@ void weft__tree_cancel_kept(weft__cord *c, weft__fiber *f, const weft__keeper *k
     for (weft__list *node = f->children.prev; node != &f->children; node = node->prev) {
         weft__fiber *child = weft__fiber_of_sibling(node);
         if (child->keeper == keeper)
-            stop_child(c, child, f->grace_ns, WEFT__END_WITH_PARENT);
+            weft__tree_stop(c, child, f->grace_ns, WEFT__END_WITH_PARENT);
     }
 }
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_CORE_TREE_H
 #define WEFT_CORE_TREE_H
 
-#include "core/sched.h"
+#include "core/alarm.h"
 
 /* Put f, which is in no tree, under parent as its youngest child; take a living f out of it. */
 void weft__tree_link(weft__fiber *f, weft__fiber *parent);
@@ -13,6 +13,12 @@ void weft__tree_unlink(weft__cord *c, weft__fiber *f);
  * the current fiber until they are dead. Cannot be cut short.
  */
 void weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *except);
+
+/*
+ * Cancel a fiber, parked or not, to end by then (0: no time is given); nothing happens to one that
+ * is ending already.
+ */
+void weft__tree_stop(weft__cord *c, weft__fiber *child, int64_t grace_ns, weft__end why);
 
 /* Cancel those children of f that this keeper keeps, in the order of their making. */
 void weft__tree_cancel_kept(weft__cord *c, weft__fiber *f, const weft__keeper *keeper);

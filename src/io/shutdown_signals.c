@@ -1,0 +1,152 @@
+/*
+ * weft_shutdown_on_signals. What has to happen in any case happens in the signals' handler: the
+ * second one, and the end of the grace time, which a timer of the kernel's tells the main thread by
+ * a signal. So both work while a fiber computes.
+ */
+#include "base/text.h"
+#include "core/alarm.h"
+#include "core/sched.h"
+#include "io/shutdown.h"
+#include "io/signal.h"
+
+#include <weft/shutdown.h>
+
+#include <math.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Where the C library has no name for it: whom SIGEV_THREAD_ID tells. */
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+static struct {
+    pid_t owner; /* the process whose timer it is; 0: there is none */
+    timer_t timer;
+    struct itimerspec grace; /* all-zero: no limit */
+    double grace_s;
+    weft__cord *cord;
+    atomic_uint signals; /* that came */
+} orders;
+
+static bool is_left(const weft__fiber *f)
+{
+    bool is_alive = f->phase == WEFT__FRESH || f->phase == WEFT__ALIVE;
+    bool is_ending = f->phase == WEFT__ENDING && f->children_count == 0 && f->parent != NULL;
+    return (is_alive || is_ending) && !f->is_daemon;
+}
+
+static void name(const weft__fiber *f)
+{
+    weft__text t = {.count = 0};
+    weft__text_add(&t, "weft: fiber #");
+    weft__text_add_number(&t, f->id);
+    weft__text_add(&t, " '");
+    weft__text_add(&t, f->name);
+    weft__text_add(&t, "' has not ended ");
+    weft__text_add_number(&t, (uint64_t)(orders.grace_s * 1000));
+    weft__text_add(&t, " ms after the signal");
+    if (f->waits_in != NULL) {
+        weft__text_add(&t, "; it waits for ");
+        weft__text_add(&t, f->waits_in->name);
+    } else if (f == orders.cord->current) {
+        weft__text_add(&t, "; it runs");
+    }
+    weft__text_add(&t, "\n");
+    weft__text_write(&t, STDERR_FILENO);
+}
+
+/* In the main thread, in the middle of anything: the table of records is whole at any time. */
+static void end_now(void)
+{
+    const weft__cord *c = orders.cord;
+    for (uint32_t i = 0; i < c->chunks_count; i++)
+        for (uint32_t j = 0; j < WEFT__CHUNK_FIBERS; j++)
+            if (is_left(&c->chunks[i][j]))
+                name(&c->chunks[i][j]);
+    _exit(1);
+}
+
+static bool escalate(int sig, const siginfo_t *info)
+{
+    if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &orders)
+        end_now();
+    if (atomic_fetch_add(&orders.signals, 1) == 0) {
+        timer_settime(orders.timer, 0, &orders.grace, NULL);
+        return false;
+    }
+    struct sigaction end = {.sa_handler = SIG_DFL};
+    sigaction(sig, &end, NULL);
+    kill(getpid(), sig); /* blocked until the handler has returned */
+    return true;
+}
+
+/* A daemon: the doors first, then main. */
+static weft_value end_main(void *arg)
+{
+    weft__cord *c = arg;
+    weft__shutdown_doors(c, c->main->grace_ns);
+    if (c->closer == NULL)
+        weft__fiber_end(c, c->main, -ECANCELED, WEFT__END_AS_TOLD);
+    return 0;
+}
+
+/* The first signal, in the main thread. If the process is ending already, only the time counts. */
+static void begin_end(weft__cord *c, const weft__signal_order *order, unsigned times)
+{
+    (void)order, (void)times;
+    if (c->closer != NULL)
+        return;
+    c->main->grace_ns = orders.grace_s > 0 ? weft__deadline(c, orders.grace_s) : 0;
+    const weft_spin_options options = {
+        .name = "shutdown", .parent = c->main->id, .is_daemon = true};
+    /* After weft_shutdown_all no fiber of main's runs, and there is no door to close either. */
+    if (c->main->is_closing || weft_spin_with(end_main, c, &options) == 0)
+        weft__fiber_end(c, c->main, -ECANCELED, WEFT__END_AS_TOLD);
+}
+
+static int make_timer(void)
+{
+    if (orders.owner == getpid())
+        return 0;
+    struct sigevent event = {
+        .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGTERM, .sigev_value.sival_ptr = &orders};
+    event.sigev_notify_thread_id = getpid(); /* the main thread */
+    if (timer_create(CLOCK_MONOTONIC, &event, &orders.timer) < 0)
+        return -errno;
+    orders.owner = getpid();
+    atomic_store(&orders.signals, 0);
+    return 0;
+}
+
+static struct itimerspec time_of(double seconds)
+{
+    struct itimerspec time = {.it_value = {0}};
+    if (seconds > 1e9)
+        return time;
+    time.it_value.tv_sec = (time_t)seconds;
+    time.it_value.tv_nsec = (long)((seconds - floor(seconds)) * 1e9);
+    time.it_value.tv_nsec += seconds == 0; /* at once; nothing at all would be never */
+    return time;
+}
+
+int weft_shutdown_on_signals(double grace_s)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return -ENOMEM;
+    if (!(grace_s >= 0))
+        return weft_fail(-EINVAL, "a grace time of %g s", grace_s);
+    if (gettid() != getpid())
+        return weft_fail(-EPERM, "the end of the program is the main thread's to order");
+    int rc = make_timer();
+    if (rc < 0)
+        return rc;
+    orders.grace_s = grace_s;
+    orders.grace = time_of(grace_s);
+    orders.cord = c;
+    weft__signal_order order = {.act = begin_end, .sig = SIGTERM, .at_once = escalate};
+    rc = weft__signal_handle(&order);
+    order.sig = SIGINT;
+    return rc == 0 ? weft__signal_handle(&order) : rc;
+}
