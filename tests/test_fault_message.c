@@ -35,6 +35,56 @@ START_TEST(a_channel_is_not_made_or_never_short_of_room)
 }
 END_TEST
 
+static weft_chan *shared;
+
+static weft_value recv_shared(void *arg)
+{
+    (void)arg;
+    return weft_chan_recv(shared);
+}
+
+static weft_value select_shared(void *arg)
+{
+    (void)arg;
+    weft_clause c[] = {weft_clause_recv(shared), weft_clause_message()};
+    int rc = weft_select(c, 2);
+    return rc < 0 ? rc : c[rc].value;
+}
+
+/* To wait in it takes memory: who has none has received nothing, and does not wait. */
+static bool receive_shared(weft_fn *fn)
+{
+    weft_fiber f = require_made(weft_spin(fn, NULL));
+    if (f == 0)
+        return false;
+    weft_snooze();
+    bool is_waiting = weft_chan_try_send(shared, 5) == 0;
+    weft_value value = weft_await(f);
+    REQUIRE(value == (is_waiting ? 5 : -ENOMEM));
+    REQUIRE(!weft_chan_has_receivers(shared));
+    return is_waiting;
+}
+
+static bool sharing(void)
+{
+    if (!become_a_cord())
+        return false;
+    shared = weft_chan_new_shared(0);
+    REQUIRE(shared != NULL || atomic_load(&fault.struck) > 0);
+    if (shared == NULL)
+        return false;
+    bool is_done = receive_shared(recv_shared);
+    is_done &= receive_shared(select_shared);
+    weft_chan_free(shared);
+    return is_done;
+}
+
+START_TEST(who_cannot_wait_in_a_shared_channel_has_received_nothing)
+{
+    strike_each_call(sharing);
+}
+END_TEST
+
 static weft_queue *queue;
 
 static weft_value push_it(void *arg)
@@ -262,6 +312,7 @@ int main(void)
 {
     static const TTest *const *const tests[] = {
         &a_channel_is_not_made_or_never_short_of_room,
+        &who_cannot_wait_in_a_shared_channel_has_received_nothing,
         &a_push_that_is_short_of_memory_changes_nothing,
         &a_message_is_told_or_refused,
         &who_could_be_monitored_is_heard_of,

@@ -76,8 +76,8 @@ static inline bool needs_clean_up(const weft__fiber *f)
 /* The value to everyone who waits for it; the words of an error too. */
 static void tell_awaiters(weft__cord *c, weft__fiber *f, weft_value value)
 {
-    while (!weft__line_is_empty(&f->awaiters)) {
-        weft__waiter *w = f->awaiters.first;
+    weft__waiter *w;
+    while ((w = weft__line_next(&f->awaiters)) != NULL) {
         if (weft_is_error(value) && w->fiber != NULL)
             weft__error_set(w->fiber, weft__error_ref(f->error));
         weft__serve(c, w, value);
@@ -119,7 +119,7 @@ void weft__fiber_retire(weft__cord *c, weft__fiber *f)
  */
 static uint32_t tell(weft__cord *c, weft__fiber *f, weft_value value)
 {
-    bool is_awaited = !weft__line_is_empty(&f->awaiters);
+    bool is_awaited = weft__line_next(&f->awaiters) != NULL;
     bool is_parent_told = is_awaited || f->keeper != NULL;
     uint32_t awaits = !is_awaited && !f->is_unawaited;
     tell_awaiters(c, f, value);

@@ -15,6 +15,22 @@
 
 #include <weft/base.h>
 
+#include <stdatomic.h>
+
+/*
+ * One who waits in several places, some of them other threads': whoever claims it first serves it,
+ * and to the others it is not there any more.
+ */
+typedef struct weft__contest {
+    atomic_bool is_claimed;
+    void *turn; /* what those of other threads need to serve it; theirs */
+} weft__contest;
+
+static inline bool weft__contest_claim(weft__contest *contest)
+{
+    return !atomic_exchange(&contest->is_claimed, true);
+}
+
 /*
  * One who waits. A fiber has one for the waits in one place; who waits in several brings its own.
  */
@@ -30,6 +46,8 @@ typedef struct weft__waiter {
     weft_value value; /* what it brings, as the place wants it */
     void *data;       /* the same */
     int how;          /* the same */
+    /* Before it is served it is to be claimed: value points to its contest; served is not NULL. */
+    bool is_contested;
 } weft__waiter;
 
 /* All-zero is an empty line, which may be moved. */
@@ -81,6 +99,25 @@ static inline weft__waiter *weft__line_pop(weft__line *line)
     if (w != NULL)
         weft__line_leave(w);
     return w;
+}
+
+/* Is the first contested? Then it is to be claimed before it is served. */
+static inline bool weft__line_is_contested(const weft__line *line)
+{
+    const weft__waiter *w = line->first;
+    return w != NULL && UNLIKELY(w->served != NULL) && w->is_contested;
+}
+
+/*
+ * The first that can be served, and has to be, at once: it is claimed, and not contested any more.
+ * NULL: there is none.
+ */
+weft__waiter *weft__line_claim(weft__line *line);
+
+/* The same for any line. */
+static inline weft__waiter *weft__line_next(weft__line *line)
+{
+    return UNLIKELY(weft__line_is_contested(line)) ? weft__line_claim(line) : line->first;
 }
 
 /* The one behind w; NULL if w is the last. */

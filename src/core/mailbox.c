@@ -69,7 +69,7 @@ void weft__mailbox_empty(weft__cord *c, weft__fiber *f)
 COLD static int put(weft__cord *c, weft__fiber *f, weft_value value)
 {
     weft__mailbox *m = weft__mailbox_of(f);
-    return LIKELY(m != NULL) ? weft__passage_put_value(c, &m->passage, value) : -ENOMEM;
+    return LIKELY(m != NULL) ? weft__passage_put(c, &m->passage, &value, WEFT__TAIL) : -ENOMEM;
 }
 
 int weft__mailbox_force(weft__cord *c, weft__fiber *f, weft_value value)
@@ -100,6 +100,13 @@ COLD static int tell_waiting(weft__cord *c, weft__fiber *f, weft_value value)
     return weft__line_wait_int(c, &f->mailbox->passage.senders, &waits_room, f);
 }
 
+/* It selects from messages and what comes from other threads: whoever is first. */
+COLD static int tell_contested(weft__fiber *f, weft_value value)
+{
+    weft__line_claim(&f->mailbox->passage.receivers);
+    return weft_tell(f->id, value);
+}
+
 int weft_tell(weft_fiber fiber, weft_value value)
 {
     if (UNLIKELY(weft_is_error(value)))
@@ -110,9 +117,12 @@ int weft_tell(weft_fiber fiber, weft_value value)
         return tell_other(c, fiber, value);
     if (UNLIKELY(f->mailbox == NULL))
         return put(c, f, value);
-    if (UNLIKELY(!weft__passage_can_put(&f->mailbox->passage)))
+    weft__passage *p = &f->mailbox->passage;
+    if (UNLIKELY(weft__line_is_contested(&p->receivers)))
+        return tell_contested(f, value);
+    if (UNLIKELY(!weft__passage_can_put(p)))
         return tell_waiting(c, f, value);
-    return weft__passage_put_value(c, &f->mailbox->passage, value);
+    return weft__passage_put_value(c, p, value);
 }
 
 int weft_try_tell(weft_fiber fiber, weft_value value)

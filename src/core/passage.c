@@ -46,8 +46,8 @@ int weft__passage_make_room(weft__passage *p, size_t items)
 
 void weft__passage_admit(weft__cord *c, weft__passage *p)
 {
-    while (p->senders.first != NULL && p->count < p->limit) {
-        weft__waiter *w = p->senders.first;
+    weft__waiter *w;
+    while (p->count < p->limit && (w = weft__line_next(&p->senders)) != NULL) {
         weft__passage_store(p, w->data, w->how);
         weft__serve(c, w, 0);
     }
@@ -70,8 +70,9 @@ weft_value weft__passage_take_and_admit(weft__cord *c, weft__passage *p)
 
 int weft__passage_force(weft__cord *c, weft__passage *p, const void *item)
 {
-    if (p->receivers.first != NULL) {
-        weft__passage_deliver(c, p, p->receivers.first, item);
+    weft__waiter *w = weft__line_next(&p->receivers);
+    if (w != NULL) {
+        weft__passage_deliver(c, p, w, item);
         return 0;
     }
     int rc = weft__passage_make_room(p, 1);

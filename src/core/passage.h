@@ -112,8 +112,9 @@ static inline int weft__passage_put(weft__cord *c, weft__passage *p, const void 
 {
     if (UNLIKELY(p->is_closed))
         return -EPIPE;
-    if (p->receivers.first != NULL) {
-        weft__passage_deliver(c, p, p->receivers.first, item);
+    weft__waiter *w = weft__line_next(&p->receivers);
+    if (w != NULL) {
+        weft__passage_deliver(c, p, w, item);
         return 0;
     }
     if (p->count >= p->limit)
@@ -130,7 +131,7 @@ static inline int weft__passage_put(weft__cord *c, weft__passage *p, const void 
 /* Store a value for which the ring has no room. 0 or -ENOMEM. */
 int weft__passage_grow_for(weft__passage *p, weft_value value);
 
-/* The same with a value. The passage is one of values. */
+/* The same with a value. The passage is one of values, its first receiver is not contested. */
 __attribute__((always_inline)) static inline int
 weft__passage_put_value(weft__cord *c, weft__passage *p, weft_value value)
 {
@@ -170,7 +171,7 @@ static inline int weft__passage_take(weft__cord *c, weft__passage *p, void *out)
             weft__passage_admit(c, p);
         return 0;
     }
-    weft__waiter *sender = p->senders.first;
+    weft__waiter *sender = weft__line_next(&p->senders);
     if (sender != NULL) { /* a rendezvous */
         weft__passage_copy(p, out, sender->data);
         weft__serve(c, sender, 0);
@@ -182,7 +183,10 @@ static inline int weft__passage_take(weft__cord *c, weft__passage *p, void *out)
 /* Take a value out of a passage that holds some, and let those in who wait. */
 weft_value weft__passage_take_and_admit(weft__cord *c, weft__passage *p);
 
-/* The same as take for a passage of values: returns the value or the error. */
+/*
+ * The same as take for a passage of values: returns the value or the error. The first sender is not
+ * contested.
+ */
 static inline weft_value weft__passage_take_value(weft__cord *c, weft__passage *p)
 {
     weft__waiter *sender = p->senders.first;
@@ -201,7 +205,10 @@ static inline weft_value weft__passage_take_value(weft__cord *c, weft__passage *
     return p->is_closed ? -EPIPE : -EAGAIN;
 }
 
-/* Would put, or take, not have to wait? */
+/*
+ * Would put, or take, not have to wait? If those who wait are contested, it may turn out that they
+ * would.
+ */
 static inline bool weft__passage_can_put(const weft__passage *p)
 {
     return p->is_closed || p->receivers.first != NULL || p->count < p->limit;

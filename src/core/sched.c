@@ -33,6 +33,17 @@ bool weft__leave_line(weft__fiber *f)
     return true;
 }
 
+COLD weft__waiter *weft__line_claim(weft__line *line)
+{
+    for (weft__waiter *w; (w = line->first) != NULL; weft__line_leave(w)) {
+        bool is_ours = !w->is_contested || weft__contest_claim((weft__contest *)w->value);
+        w->is_contested = false;
+        if (is_ours)
+            return w;
+    }
+    return NULL;
+}
+
 COLD void weft__account(weft__cord *c)
 {
     int64_t now = weft__clock_ns();

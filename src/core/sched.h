@@ -107,18 +107,20 @@ static inline int weft__wait_int(weft__cord *c, const weft__wait_kind *kind, voi
 /* Take a waiter out of its line: what it waited for has happened, and value says what. */
 static inline void weft__serve(weft__cord *c, weft__waiter *w, weft_value value)
 {
+    void (*served)(weft__waiter *, weft_value) = w->served; /* known to some callers already */
     weft__line_leave(w);
-    if (LIKELY(w->served == NULL))
+    if (LIKELY(served == NULL))
         weft__wake(c, w->fiber, value, WEFT__TAIL);
     else
-        w->served(w, value);
+        served(w, value);
 }
 
 /* The same for all who wait. */
 static inline void weft__serve_all(weft__cord *c, weft__line *line, weft_value value)
 {
-    while (!weft__line_is_empty(line))
-        weft__serve(c, line->first, value);
+    weft__waiter *w;
+    while ((w = weft__line_next(line)) != NULL)
+        weft__serve(c, w, value);
 }
 
 /* A wait in line is cut short; for weft__wait_kind. */

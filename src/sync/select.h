@@ -33,11 +33,15 @@ intptr_t weft__clause_submit(weft__cord *c, const weft_clause *clause, weft__op 
  */
 bool weft__lot_falls(weft__cord *c, uint32_t count);
 
+/* Among the bits for kinds: there is a shared channel. */
+#define WEFT__KINDS_SHARED (1u << 31)
+
 /*
  * The current fiber, whose alarm is not set, waits for one of the clauses: they make sense, and
  * none can happen at once; kinds has a bit for each kind among them. The index of the one that has
- * happened; -ENOMEM, or what it was struck by.
+ * happened; -ENOMEM, or what it was struck by. *is_news: nothing of that, another thread has done
+ * something meanwhile; they are to be looked at again.
  */
-int weft__select_wait(weft__cord *c, weft_clause *clauses, size_t n, unsigned kinds);
+int weft__select_wait(weft__cord *c, weft_clause *clauses, size_t n, unsigned kinds, bool *is_news);
 
 #endif
