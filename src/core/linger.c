@@ -8,6 +8,8 @@
 /* Looks at the inbox between two looks at the clock, which takes as long as some ten of them. */
 #define LOOKS 32
 
+bool weft__linger_is_off;
+
 static bool is_alone;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -55,7 +57,7 @@ void weft__linger_learn(weft__cord *c, int64_t slept_ns, bool was_for_letter)
     if (c->linger_credit > 0)
         return;
     pthread_once(&once, count_cpus);
-    if (is_alone || !was_for_letter || slept_ns > WEFT__LINGER_SLEPT_NS)
+    if (is_alone || weft__linger_is_off || !was_for_letter || slept_ns > WEFT__LINGER_SLEPT_NS)
         c->linger_credit = 0;
     else
         c->linger_credit++;

@@ -8,6 +8,9 @@
 
 #include "core/cord.h"
 
+/* Set before the first thread runs fibers, nobody lingers: for what measures sleeping and waking. */
+extern bool weft__linger_is_off;
+
 /* Is it worth it? */
 static inline bool weft__linger_pays(const weft__cord *c)
 {
