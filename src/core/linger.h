@@ -8,7 +8,7 @@
 
 #include "core/cord.h"
 
-/* Set before the first thread runs fibers, nobody lingers: for what measures sleeping and waking. */
+/* Set before any thread runs fibers: nobody lingers. For what measures sleeping and waking. */
 extern bool weft__linger_is_off;
 
 /* Is it worth it? */
