@@ -112,7 +112,7 @@ static void deliver_message(weft__cord *c, weft__letter *l)
     weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
     if (f != NULL && f->phase != WEFT__ENDED)
         weft__mailbox_force(c, f, l->value);
-    free(l);
+    weft__letter_free(c, l);
 }
 
 static int send_parcel(weft_fiber fiber, weft_value value)

@@ -141,7 +141,7 @@ static void schedule_by_letter(weft__cord *c, weft__letter *l)
 {
     if (c != NULL)
         weft_schedule(l->fiber, l->value);
-    free(l);
+    weft__letter_free(c, l);
 }
 
 int weft_schedule(weft_fiber fiber, weft_value value)

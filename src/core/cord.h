@@ -113,6 +113,10 @@ struct weft__cord {
     void (*on_idle)(void *);
     void *on_idle_arg;
     uint64_t polls, polls_blocking, ops;
+    /* What letters are written on (inbox.c). */
+    struct weft__pad *pad; /* NULL: none */
+    weft__letter *spare;   /* read, to be written on again */
+    unsigned spare_count;
     uint64_t letters, wakes; /* from other threads: received, and found it asleep */
     int linger_credit;       /* see linger.c */
     uint32_t ops_in_a_row;   /* done at once, without a switch */
@@ -277,6 +281,12 @@ void weft__cord_put(weft__cord *c, weft__letter *l);
  */
 int weft__cord_send(weft_fiber fiber, weft_value value,
                     void (*deliver)(weft__cord *c, weft__letter *l), bool only_unbounded);
+
+/* A letter that weft__cord_send has made is read. c is NULL if the cord is no more. */
+void weft__letter_free(weft__cord *c, weft__letter *l);
+
+/* The cord sends no more. */
+void weft__pad_close(weft__cord *c);
 
 /* Make a poll of a visited cord that waits, or the next one, return. */
 void weft__cord_wake(weft__cord *c);

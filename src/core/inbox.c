@@ -92,17 +92,101 @@ static bool has_fiber(weft__cord *c, weft_fiber fiber)
            __atomic_load_n(&f->phase, __ATOMIC_RELAXED) != WEFT__ENDED;
 }
 
+/*
+ * What letters are written on. Memory that one thread allocates and another one frees costs both
+ * more than all the rest of a message. So the cord that sends tears its letters off a pad, which is
+ * freed with the last one that is read; and it first uses those up that it has read itself: who is
+ * asked something and answers needs none of its own.
+ */
+typedef struct sheet {
+    weft__letter letter;
+    struct weft__pad *pad; /* NULL: it is by itself */
+} sheet;
+
+typedef struct weft__pad {
+    atomic_uint left; /* sheets that may still be used */
+    unsigned torn;    /* the sender's: how many it has used */
+    sheet sheets[WEFT__PAD_LETTERS];
+} weft__pad;
+
+static void give_back(weft__pad *pad, unsigned count)
+{
+    if (atomic_fetch_sub_explicit(&pad->left, count, memory_order_acq_rel) == count)
+        free(pad);
+}
+
+/* NULL: no memory. */
+static sheet *tear_off(weft__cord *self)
+{
+    weft__pad *pad = self->pad;
+    if (UNLIKELY(pad == NULL)) {
+        pad = self->pad = malloc(sizeof *pad);
+        if (pad == NULL)
+            return NULL;
+        atomic_init(&pad->left, WEFT__PAD_LETTERS);
+        pad->torn = 0;
+    }
+    sheet *s = &pad->sheets[pad->torn++];
+    s->pad = pad;
+    if (UNLIKELY(pad->torn == WEFT__PAD_LETTERS))
+        self->pad = NULL;
+    return s;
+}
+
+/* For a letter of the calling thread's, which has no pad unless it runs fibers. NULL: no memory. */
+static sheet *find_sheet(void)
+{
+    weft__cord *self = weft__cord_self;
+    if (self == NULL) {
+        sheet *s = malloc(sizeof *s);
+        if (s != NULL)
+            s->pad = NULL;
+        return s;
+    }
+    weft__letter *spare = self->spare;
+    if (spare == NULL)
+        return tear_off(self);
+    self->spare = spare->next;
+    self->spare_count--;
+    return CONTAINER_OF(spare, sheet, letter);
+}
+
+void weft__letter_free(weft__cord *c, weft__letter *l)
+{
+    sheet *s = CONTAINER_OF(l, sheet, letter);
+    if (c != NULL && c->spare_count < WEFT__SPARE_LETTERS) {
+        l->next = c->spare;
+        c->spare = l;
+        c->spare_count++;
+    } else if (s->pad != NULL) {
+        give_back(s->pad, 1);
+    } else {
+        free(s);
+    }
+}
+
+void weft__pad_close(weft__cord *c)
+{
+    while (c->spare != NULL) {
+        weft__letter *l = c->spare;
+        c->spare = l->next;
+        weft__letter_free(NULL, l);
+    }
+    if (c->pad != NULL)
+        give_back(c->pad, WEFT__PAD_LETTERS - c->pad->torn);
+}
+
 static int send_to(weft__cord *c, const weft__letter *content, bool only_unbounded)
 {
     if (!has_fiber(c, content->fiber))
         return -ESRCH;
     if (only_unbounded && atomic_load_explicit(&c->bounded_mailboxes, memory_order_relaxed) > 0)
         return -EAGAIN;
-    weft__letter *l = malloc(sizeof *l);
-    if (l == NULL)
+    sheet *s = find_sheet();
+    if (s == NULL)
         return -ENOMEM;
-    *l = *content;
-    weft__cord_put(c, l);
+    s->letter = *content;
+    weft__cord_put(c, &s->letter);
     return 0;
 }
 

@@ -108,6 +108,13 @@
 #define WEFT__LINGER_CREDIT 2
 #define WEFT__LINGER_REST 16
 
+/*
+ * Letters to other threads that are allocated at once, and those that a thread keeps when it has
+ * read them, to answer on: each may hold a pad of 1.3 KiB.
+ */
+#define WEFT__PAD_LETTERS 32
+#define WEFT__SPARE_LETTERS 8
+
 /* Seconds that started threads are given to end when the process does. */
 #define WEFT__EXIT_GRACE_S 5
 

@@ -46,6 +46,7 @@ static void free_cord(weft__cord *c)
     for (unsigned i = 0; i < WEFT__TABLES_MAX; i++)
         free(c->tables[i]);
     weft__cord_deliver(c, NULL);
+    weft__pad_close(c);
     weft__top_clear(&c->top);
     weft__runqueue_close(&c->runqueue);
     weft__stack_pool_close(&c->stacks);
