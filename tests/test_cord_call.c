@@ -324,6 +324,21 @@ START_TEST(a_deadline_cancels_the_fiber_there_and_strikes_here_if_that_had_no_re
 }
 END_TEST
 
+/* While the answer is on its way, everyone waits for someone; that is no deadlock. */
+START_TEST(a_cord_goes_on_serving_however_often_calls_are_cut_short)
+{
+    start_server();
+    for (int i = 0; i < 50; i++) {
+        int rc;
+        WEFT_CANCEL_AFTER(0.0005, rc)
+            ck_assert_int_eq(weft_cord_call(server, sleep_forever, NULL), -ECANCELED);
+        ck_assert_int_eq(rc, -ETIMEDOUT);
+    }
+    settle();
+    end_server();
+}
+END_TEST
+
 START_TEST(a_call_is_not_broken_by_a_stray_schedule)
 {
     start_server();
@@ -472,6 +487,7 @@ static const TTest *const *const tests[] = {
     &calls_to_a_cord_that_is_ending_are_all_answered,
     &a_cancelled_call_returns_after_the_fiber_there_has_ended,
     &a_deadline_cancels_the_fiber_there_and_strikes_here_if_that_had_no_result,
+    &a_cord_goes_on_serving_however_often_calls_are_cut_short,
     &a_call_is_not_broken_by_a_stray_schedule,
     &a_call_with_a_drop_is_left_at_once_and_its_argument_dropped_when_the_answer_comes,
     &a_call_that_is_not_left_does_not_drop,

@@ -25,6 +25,7 @@ static uint32_t ports_end; /* under the lock; no port from here on has ever been
 
 static atomic_uint cords;    /* that are there */
 static atomic_uint helpless; /* of them: cannot wake anyone unless they are woken */
+static atomic_uint resumed;  /* how often one was that, and is not any more */
 
 /* The first port that is free, or PORTS_MAX. The lock is held. */
 static uint32_t find_free(void)
@@ -150,6 +151,19 @@ static void look_at(weft__cord *c, void *context)
         s->open = c->index;
 }
 
+/*
+ * Whoever goes on meanwhile may have sent something to one that was looked at before, and be
+ * helpless again; then it looks itself. What was sent to the one that looks was sent before the
+ * others became helpless, so its inbox comes last.
+ */
+static bool is_hopeless(weft__cord *c, unsigned resumed_before, survey *s)
+{
+    *s = (survey){c, 0, true, PORTS_MAX};
+    weft__port_each(look_at, s);
+    return s->are_others_beyond_help && atomic_load(&resumed) == resumed_before &&
+           !weft__cord_has_letters(c);
+}
+
 /* Nobody can help anyone any more, but for threads of which nothing is known. */
 static weft__hope end_all(bool is_open, const survey *s)
 {
@@ -166,7 +180,7 @@ static weft__hope end_all(bool is_open, const survey *s)
 
 weft__hope weft__port_hope(weft__cord *c, bool is_helpless, bool is_open)
 {
-    unsigned others_helpless;
+    unsigned others_helpless, resumed_before = atomic_load(&resumed);
     if (is_helpless) {
         atomic_store(&c->is_open, is_open);
         atomic_store(&c->is_helpless, true);
@@ -177,9 +191,8 @@ weft__hope weft__port_hope(weft__cord *c, bool is_helpless, bool is_open)
     if (others_helpless < atomic_load(&cords) - 1)
         return WEFT__HOPE_CORDS;
     /* It is the last one, and the only one that finds so. */
-    survey s = {c, 0, true, PORTS_MAX};
-    weft__port_each(look_at, &s);
-    return s.are_others_beyond_help ? end_all(is_open, &s) : WEFT__HOPE_CORDS;
+    survey s;
+    return is_hopeless(c, resumed_before, &s) ? end_all(is_open, &s) : WEFT__HOPE_CORDS;
 }
 
 void weft__port_go_on(weft__cord *c)
@@ -189,6 +202,7 @@ void weft__port_go_on(weft__cord *c)
     atomic_store(&c->is_open, false);
     atomic_store(&c->is_helpless, false);
     atomic_fetch_sub(&helpless, 1);
+    atomic_fetch_add(&resumed, 1);
 }
 
 static void leave_behind(port *p, void (*gone)(weft__cord *other))
