@@ -41,8 +41,8 @@ typedef intptr_t weft_value;
 
 /*
  * A fiber's id. It can be printed, compared, stored and sent; using one whose fiber is gone is
- * -ESRCH. Ids of one thread grow as fibers are made, and are not used again before four thousand
- * million more have been. 0 is no fiber.
+ * -ESRCH. Ids of fibers that a thread makes for itself grow, and none is used again before four
+ * thousand million more have been. 0 is no fiber.
  */
 typedef uint64_t weft_fiber;
 

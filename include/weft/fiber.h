@@ -5,7 +5,8 @@
  * started or initialised. Every other fiber has a parent, and is dead only when its children are:
  * as a fiber ends, its children are cancelled and joined. A child that fails while nobody awaits it
  * hands its error to its parent, whose current or next blocking call fails with it. When the
- * process ends (main returns, or exit is called), all fibers of that thread are ended first.
+ * process ends (main returns, or exit is called), all fibers of that thread are ended first, and
+ * threads that were started as cords (cord.h) with theirs.
  *
  * A fiber never moves to another thread. Unless a function says otherwise, it is to be called from
  * the thread that the fiber belongs to; an id of another thread's fiber is -EXDEV there.
@@ -138,9 +139,9 @@ WEFT_API const char *weft_name_of(weft_fiber fiber);
  * Scheduled again before it has run, it moves to the tail and the later value wins, except that a
  * plain value never displaces an error. An error code as value makes the call that it waits in
  * fail. -EBUSY if it is running or waits in anything else (weft_interrupt is for that), -ESRCH if
- * it has ended. Called from another thread, the answer is 0 once the request is on its way, -ENOMEM
- * if it cannot be sent, -ESRCH if that thread has ended; a fiber that is not waiting is then left
- * alone.
+ * it has ended. Called from another thread, the answer is 0 once the request is on its way, -ESRCH
+ * if the fiber or its thread has ended, -ENOMEM if it cannot be sent; a fiber that is not waiting
+ * is then left alone.
  */
 WEFT_API int weft_schedule(weft_fiber fiber, weft_value value);
 
@@ -148,8 +149,9 @@ WEFT_API int weft_schedule(weft_fiber fiber, weft_value value);
  * Wait to be scheduled; returns the value. In a main fiber, with nothing left that could run or
  * wake anyone, returns 0: the way for main to wait until all the work is done. Like every blocking
  * call it fails early if a child of the caller does: look at what it returns. As long as the
- * process has other threads, one of them might schedule someone: then it goes on waiting. (So does
- * every other wait of a main fiber, which would otherwise be told -EDEADLK.)
+ * process has other threads, one of them might schedule someone: then it goes on waiting, unless
+ * they all run fibers and wait themselves. (So does every other wait of a main fiber, which would
+ * otherwise be told -EDEADLK.)
  */
 WEFT_SWITCHPOINT weft_value weft_suspend(void);
 

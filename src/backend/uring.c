@@ -196,9 +196,7 @@ static void uring_wake(weft__backend *base)
 static bool uring_message(weft__backend *base, weft__backend *to, uint32_t tag)
 {
     weft__uring *b = weft__uring_of(base);
-    bool can = b->abilities.opcodes >> IORING_OP_MSG_RING & 1 &&
-               b->abilities.features & IORING_FEAT_CQE_SKIP;
-    struct io_uring_sqe *sqe = can ? weft__uring_entry(b) : NULL;
+    struct io_uring_sqe *sqe = weft__uring_can_message(&b->abilities) ? weft__uring_entry(b) : NULL;
     if (sqe == NULL)
         return false;
     io_uring_prep_msg_ring(sqe, weft__uring_of(to)->ring.ring_fd, 0, WEFT__KEY_MESSAGE, 0);

@@ -28,6 +28,12 @@ typedef struct weft__uring_abilities {
     bool has_poll_first;     /* a receive may wait before it looks */
 } weft__uring_abilities;
 
+/* May one ring post a completion to another, without one of its own? */
+static inline bool weft__uring_can_message(const weft__uring_abilities *a)
+{
+    return a->opcodes >> IORING_OP_MSG_RING & 1 && a->features & IORING_FEAT_CQE_SKIP;
+}
+
 /* Operations (bits as in opcodes) to do without, so that tests reach the fallbacks. */
 extern uint64_t weft__uring_forgone;
 

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -42,9 +43,21 @@ static void print_system(void)
 {
     struct utsname name;
     if (uname(&name) == 0)
-        printf("system       %s %s, %s; %ld processors\n", name.sysname, name.release, name.machine,
-               sysconf(_SC_NPROCESSORS_ONLN));
+        printf("system       %s %s, %s\n", name.sysname, name.release, name.machine);
+    cpu_set_t own;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    printf("processors   %ld, of which this process may use %ld\n", online,
+           sched_getaffinity(0, sizeof own, &own) == 0 ? (long)CPU_COUNT(&own) : online);
     printf("weft         %s\n", weft_version());
+}
+
+static void print_names(void)
+{
+#ifdef WEFT_HAS_CARES
+    printf("names        by c-ares, and by the C library where nsswitch.conf asks for more\n");
+#else
+    printf("names        by the C library, on threads: c-ares is not built in\n");
+#endif
 }
 
 static void print_choice(void)
@@ -105,8 +118,9 @@ static int print_uring(void)
     printf("             single issuer: %s, deferred task work: %s, registered ring: %s\n",
            yes_or_no(a.setup_flags & IORING_SETUP_SINGLE_ISSUER),
            yes_or_no(a.setup_flags & IORING_SETUP_DEFER_TASKRUN), yes_or_no(a.has_registered_ring));
-    printf("             multishot accept: %s, multishot receive: %s\n",
-           yes_or_no(a.has_multishot_accept), yes_or_no(a.has_multishot_recv));
+    printf("             multishot accept: %s, multishot receive: %s, messages between rings: %s\n",
+           yes_or_no(a.has_multishot_accept), yes_or_no(a.has_multishot_recv),
+           yes_or_no(weft__uring_can_message(&a)));
     print_missing(&a);
     return 0;
 }
@@ -223,6 +237,7 @@ int weft__command_doctor(int argc, char **argv)
     print_system();
     print_choice();
     print_backends();
+    print_names();
     print_cost();
     print_limits();
     return EXIT_GOOD;
