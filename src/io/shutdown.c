@@ -10,7 +10,6 @@
 #include <weft/shutdown.h>
 #include <weft/time.h>
 
-#include <math.h>
 #include <stdlib.h>
 
 /*
@@ -158,6 +157,14 @@ static intptr_t wait_for_threads(void *arg)
     return weft__tenures_are_over(w->except, &w->until) ? 0 : -ETIMEDOUT;
 }
 
+static struct timespec time_from_now(double seconds)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    int64_t ns = t.tv_nsec + (int64_t)(seconds * 1e9);
+    return (struct timespec){t.tv_sec + ns / 1000000000, ns % 1000000000};
+}
+
 static int wait_for_cords(weft__cord *c, double grace_s)
 {
     if (are_cords_over(c))
@@ -166,8 +173,7 @@ static int wait_for_cords(weft__cord *c, double grace_s)
     if (w == NULL)
         return -ENOMEM;
     w->except = c->tenure;
-    clock_gettime(CLOCK_MONOTONIC, &w->until);
-    w->until.tv_sec += grace_s < 1e6 ? (time_t)ceil(grace_s) : 1000000;
+    w->until = time_from_now(grace_s < 1e6 ? grace_s : 1e6);
     weft__op op = {.code = WEFT__OP_CALL, .fd = -1, .u.call = {wait_for_threads, w, free}};
     int rc = (int)weft__op_run(&op);
     free(op.u.call.arg);
