@@ -20,7 +20,6 @@
 /* Tells the event of wake_fd from those of descriptors, whose generation is never 0. */
 #define WAKE_TAG UINT64_C(0)
 
-#define NS_PER_S 1000000000
 #define NS_PER_MS 1000000
 
 typedef struct epoll_backend {
@@ -136,7 +135,7 @@ static int wait_events(epoll_backend *b, int64_t timeout_ns)
 {
     int count = -1;
     if (!b->has_no_pwait2) {
-        struct timespec timeout = {timeout_ns / NS_PER_S, timeout_ns % NS_PER_S};
+        struct timespec timeout = weft__clock_spec(timeout_ns);
         const struct timespec *at_most = timeout_ns < 0 ? NULL : &timeout;
         count = epoll_pwait2(b->epoll_fd, b->events, EVENTS_MAX, at_most, NULL);
         b->has_no_pwait2 = count < 0 && errno == ENOSYS; /* before Linux 5.11 */

@@ -16,9 +16,8 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#define NS_PER_S 1000000000
 /* An idle thread ends after so long. */
-#define IDLE_NS (10 * (int64_t)NS_PER_S)
+#define IDLE_NS (10 * (int64_t)WEFT__NS_PER_S)
 /* Of a lane, at work on what was given up, beside the others. With so many, nothing more is. */
 #define LOST_MAX 1024
 /* Enough for the C library's resolver, which has its buffers on the stack. */
@@ -136,8 +135,8 @@ static bool sleep_well(lane *l)
     weft__list_insert(l->sleepers.next, &s.link);
     l->asleep++;
     pthread_mutex_unlock(&l->lock);
-    int64_t until_ns = weft__clock_ns() + atomic_load_explicit(&idle_ns, memory_order_relaxed);
-    struct timespec until = {until_ns / NS_PER_S, until_ns % NS_PER_S};
+    struct timespec until =
+        weft__clock_spec(weft__clock_ns() + atomic_load_explicit(&idle_ns, memory_order_relaxed));
     int rc = TEMP_FAILURE_RETRY(sem_clockwait(&s.wake, CLOCK_MONOTONIC, &until));
     pthread_mutex_lock(&l->lock);
     bool is_woken = weft__list_is_empty(&s.link);

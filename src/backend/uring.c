@@ -20,7 +20,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define NS_PER_S 1000000000
 /* The kernel has no memory for what it is to do, or to complete: let it breathe. */
 #define BREATHE_US 1000
 /* How many completions ahead their operations are fetched. */
@@ -156,7 +155,7 @@ void weft__uring_flush(weft__uring *b)
 
 static int wait_for_some(weft__uring *b, int64_t timeout_ns)
 {
-    struct __kernel_timespec timeout = {timeout_ns / NS_PER_S, timeout_ns % NS_PER_S};
+    struct __kernel_timespec timeout = {timeout_ns / WEFT__NS_PER_S, timeout_ns % WEFT__NS_PER_S};
     struct io_uring_cqe *ignored;
     int rc = io_uring_submit_and_wait_timeout(&b->ring, &ignored, 1,
                                               timeout_ns < 0 ? NULL : &timeout, NULL);

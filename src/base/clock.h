@@ -5,11 +5,19 @@
 #include <stdint.h>
 #include <time.h>
 
+#define WEFT__NS_PER_S 1000000000
+
 static inline int64_t weft__clock_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return (int64_t)t.tv_sec * WEFT__NS_PER_S + t.tv_nsec;
+}
+
+/* So many nanoseconds, a point in time or a stretch of it, as system calls want them. */
+static inline struct timespec weft__clock_spec(int64_t ns)
+{
+    return (struct timespec){ns / WEFT__NS_PER_S, ns % WEFT__NS_PER_S};
 }
 
 #endif

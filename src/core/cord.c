@@ -6,6 +6,7 @@
 
 #include "core/tenure.h"
 
+#include "base/clock.h"
 #include "core/alarm.h"
 #include "core/end.h"
 #include "core/fork.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define TENURES_MAX (1u << WEFT__CORDS_BITS)
 
@@ -389,21 +389,22 @@ void weft__tenures_cancel(const weft__tenure *except)
 }
 
 /* The lock is held, and given up meanwhile. False: it is late, and one of them has not ended. */
-static bool wait_at(uint32_t i, const weft__tenure *except, const struct timespec *until)
+static bool wait_at(uint32_t i, const weft__tenure *except, int64_t until_ns)
 {
+    const struct timespec until = weft__clock_spec(until_ns);
     const weft__tenure *t; /* others may join it meanwhile, and it is gone */
     while ((t = tenures.at[i]) != NULL && t != except && !t->has_ended)
-        if (pthread_cond_clockwait(&tenures.ended, &tenures.lock, CLOCK_MONOTONIC, until) != 0)
+        if (pthread_cond_clockwait(&tenures.ended, &tenures.lock, CLOCK_MONOTONIC, &until) != 0)
             return false;
     return true;
 }
 
-bool weft__tenures_are_over(const weft__tenure *except, const struct timespec *until)
+bool weft__tenures_are_over(const weft__tenure *except, int64_t until_ns)
 {
     bool are_over = true;
     pthread_mutex_lock(&tenures.lock);
     for (uint32_t i = 0; i < TENURES_MAX && are_over; i++)
-        are_over = wait_at(i, except, until);
+        are_over = wait_at(i, except, until_ns);
     pthread_mutex_unlock(&tenures.lock);
     return are_over;
 }
@@ -417,13 +418,11 @@ static bool has_failed_unseen(const weft__tenure *t)
 
 bool weft__tenures_wait(const weft__tenure *except)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += WEFT__EXIT_GRACE_S;
+    int64_t until_ns = weft__clock_ns() + WEFT__EXIT_GRACE_S * (int64_t)WEFT__NS_PER_S;
     bool have_failed = false;
     pthread_mutex_lock(&tenures.lock);
     for (uint32_t i = 0; i < TENURES_MAX; i++) {
-        bool has_ended = wait_at(i, except, &until);
+        bool has_ended = wait_at(i, except, until_ns);
         const weft__tenure *t = tenures.at[i];
         if (t == NULL || t == except)
             continue;

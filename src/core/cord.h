@@ -102,8 +102,8 @@ struct weft__cord {
     struct weft__tenure *tenure; /* how it was started, and how it ends; NULL: a thread by itself */
     bool shares_ports;           /* weft_listen lets others listen there, too */
 
-    weft__watch watch; /* the watchdog's */
-    weft__top top;     /* shares of time; only while accounting */
+    weft__watched watched; /* the watchdog's */
+    weft__top top;         /* shares of time; only while accounting */
 
     weft__overflow_thread overflow;
 

@@ -10,8 +10,6 @@
 
 #include <weft/cord.h>
 
-#include <time.h>
-
 typedef struct weft__tenure {
     weft_cord id;
     weft__cord *cord; /* the thread's own, until it has ended */
@@ -44,10 +42,8 @@ void weft__tenure_end(weft__tenure *t);
 /* The process ends: cancel all but this one (NULL: all). */
 void weft__tenures_cancel(const weft__tenure *except);
 
-/*
- * Block the thread until they have ended, at most until then, on the monotonic clock. False: late.
- */
-bool weft__tenures_are_over(const weft__tenure *except, const struct timespec *until);
+/* Block the thread until they have ended, at most until then (weft__clock_ns). False: late. */
+bool weft__tenures_are_over(const weft__tenure *except, int64_t until_ns);
 
 /*
  * Wait until they have ended, but not for long, and say which have not. Errors that nobody has

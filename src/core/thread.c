@@ -193,7 +193,7 @@ void weft__cord_settle(weft__cord *c, const char *backend_name)
     if (__cxa_get_globals != NULL)
         c->cxx = __cxa_get_globals();
     weft__cord_self = c;
-    weft__watch_open(&c->watch);
+    weft__watched_open(&c->watched);
     pthread_setspecific(thread_key, c); /* if this fails, the thread leaks its cord */
     weft__signal_dump_install();
 }
@@ -213,7 +213,7 @@ COLD void weft__cord_reopen(weft__cord *c)
         before->type->follow(c->backend, before);
     begin_time(c);
     c->must_poll = false;
-    weft__watch_open(&c->watch);
+    weft__watched_open(&c->watched);
 }
 
 COLD weft__cord *weft__cord_adopt(void)

@@ -103,7 +103,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     int saved = errno;
     weft__cord *c = weft__cord_self, *expected = c;
     if (c != NULL)
-        atomic_store(&c->watch.is_asked, false);
+        atomic_store(&c->watched.is_asked, false);
     if (c == NULL || !atomic_compare_exchange_strong(&asked, &expected, NULL)) {
         errno = saved;
         return; /* too late, or not from us */
@@ -161,23 +161,23 @@ static void release_signal(void)
 /* Wait for the bell; false: it is time. */
 static bool wait_for_bell(int64_t until_ns)
 {
-    struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
+    struct timespec until = weft__clock_spec(until_ns);
     return sem_clockwait(&bell, CLOCK_MONOTONIC, &until) == 0 || errno == EINTR;
 }
 
 /* A cord has moved on, or is new: begin to count again. */
 static void forget(weft__cord *c, void *now_ns)
 {
-    c->watch.at = progress_of(c);
-    c->watch.since_ns = *(int64_t *)now_ns;
-    c->watch.looks = 0;
-    c->watch.is_reported = false;
+    c->watched.at = progress_of(c);
+    c->watched.since_ns = *(int64_t *)now_ns;
+    c->watched.looks = 0;
+    c->watched.is_reported = false;
 }
 
 static void forget_all_of(weft__cord *c, void *now_ns)
 {
     forget(c, now_ns);
-    atomic_store(&c->watch.is_asked, false);
+    atomic_store(&c->watched.is_asked, false);
 }
 
 /* What one look at all cords needs. */
@@ -194,25 +194,26 @@ static void look_at(weft__cord *c, void *arg)
     weft__progress at = progress_of(c);
     l->cords++;
     /* A cord may wait for its thread to start; a fork leaves cords behind that have lost theirs. */
-    if (atomic_load(&c->watch.process) != l->process || is_asleep(c) || !is_same(&at, &c->watch.at))
+    if (atomic_load(&c->watched.process) != l->process || is_asleep(c) ||
+        !is_same(&at, &c->watched.at))
         forget(c, &l->now_ns);
     else
-        c->watch.looks++;
+        c->watched.looks++;
 }
 
 /* Have the thread say where it is; it can be sent nothing more while it has not read the last. */
 static bool ask(weft__cord *c)
 {
-    if (atomic_load(&c->watch.is_asked) || !is_ours())
+    if (atomic_load(&c->watched.is_asked) || !is_ours())
         return false;
-    asked_at = c->watch.at;
+    asked_at = c->watched.at;
     atomic_store(&is_answered, false);
-    atomic_store(&c->watch.is_asked, true);
+    atomic_store(&c->watched.is_asked, true);
     atomic_store(&asked, c);
-    if (pthread_kill(c->watch.thread, dog.signal) == 0)
+    if (pthread_kill(c->watched.thread, dog.signal) == 0)
         return true;
     atomic_store(&asked, NULL);
-    atomic_store(&c->watch.is_asked, false);
+    atomic_store(&c->watched.is_asked, false);
     return false;
 }
 
@@ -221,13 +222,13 @@ static void find_stalled(weft__cord *c, void *arg)
 {
     look *l = arg;
     stall *s = &l->found;
-    if (s->cord != NULL || c->watch.is_reported || c->watch.looks < WEFT__WATCHDOG_LOOKS)
+    if (s->cord != NULL || c->watched.is_reported || c->watched.looks < WEFT__WATCHDOG_LOOKS)
         return;
-    c->watch.is_reported = true;
+    c->watched.is_reported = true;
     s->cord = c;
     find_fiber(c, s);
-    s->seconds = (double)(l->now_ns - c->watch.since_ns) / 1e9;
-    if (pthread_getname_np(c->watch.thread, s->thread_name, sizeof s->thread_name) != 0)
+    s->seconds = (double)(l->now_ns - c->watched.since_ns) / 1e9;
+    if (pthread_getname_np(c->watched.thread, s->thread_name, sizeof s->thread_name) != 0)
         s->thread_name[0] = '\0';
     s->is_asked = ask(c);
 }
@@ -383,8 +384,8 @@ int weft_watchdog(double seconds)
     if (weft__is_refused(weft__cord_self))
         return weft__no_cord();
     if (weft__cord_self != NULL)
-        weft__watch_open(&weft__cord_self->watch); /* after a fork it is another process */
-    int cancel_state, rc = 0;                      /* nobody would release the lock */
+        weft__watched_open(&weft__cord_self->watched); /* after a fork it is another process */
+    int cancel_state, rc = 0;                          /* nobody would release the lock */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     pthread_mutex_lock(&dog.lock);
     if (seconds == 0 || between_ns >= 0x1p62) /* beyond the clock */

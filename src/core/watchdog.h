@@ -16,7 +16,7 @@ typedef struct weft__progress {
 } weft__progress;
 
 /* All-zero: not to be watched. */
-typedef struct weft__watch {
+typedef struct weft__watched {
     pthread_t thread;
     _Atomic pid_t process; /* the thread's; 0: there is none yet */
     atomic_bool is_asked;  /* the signal is on its way to the thread, which sets it back */
@@ -26,10 +26,10 @@ typedef struct weft__watch {
     int64_t since_ns;  /* it has been there at least since then */
     uint32_t looks;    /* so many have found it there since */
     bool is_reported;
-} weft__watch;
+} weft__watched;
 
 /* The calling thread runs this cord: it is to be watched. */
-static inline void weft__watch_open(weft__watch *w)
+static inline void weft__watched_open(weft__watched *w)
 {
     pid_t process = getpid();
     if (atomic_load(&w->process) == process)

@@ -156,7 +156,7 @@ int weft__channel_open(weft__channel *ch, const weft__dns_settings *s, const cha
         return -ENOMEM;
     weft__patience p = weft__patience_read(resolv);
     if (s->timeout_s > 0)
-        p.timeout_ms = s->timeout_s < 1e6 ? (int)ceil(s->timeout_s * 1000) : 1000000000;
+        p.timeout_ms = s->timeout_s < 1e6 ? (int)(s->timeout_s * 1000 + 0.999) : 1000000000;
     if (s->tries > 0)
         p.tries = s->tries;
     char only_servers[] = "b";

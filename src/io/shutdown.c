@@ -1,6 +1,7 @@
 /* weft_shutdown_all: who is ended, in which order, and the wait for them. */
 #include "io/shutdown.h"
 
+#include "base/clock.h"
 #include "core/op.h"
 #include "core/report.h"
 #include "core/tenure.h"
@@ -141,28 +142,19 @@ static int wait_for_fibers(weft__cord *c)
 
 static bool are_cords_over(const weft__cord *c)
 {
-    const struct timespec past = {0}; /* so it only looks */
-    return weft__tenures_are_over(c->tenure, &past);
+    return weft__tenures_are_over(c->tenure, 0); /* long ago: so it only looks */
 }
 
 /* For the pool: the wait for other threads. */
 typedef struct threads_wait {
     const weft__tenure *except;
-    struct timespec until;
+    int64_t until_ns;
 } threads_wait;
 
 static intptr_t wait_for_threads(void *arg)
 {
     const threads_wait *w = arg;
-    return weft__tenures_are_over(w->except, &w->until) ? 0 : -ETIMEDOUT;
-}
-
-static struct timespec time_from_now(double seconds)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    int64_t ns = t.tv_nsec + (int64_t)(seconds * 1e9);
-    return (struct timespec){t.tv_sec + ns / 1000000000, ns % 1000000000};
+    return weft__tenures_are_over(w->except, w->until_ns) ? 0 : -ETIMEDOUT;
 }
 
 static int wait_for_cords(weft__cord *c, double grace_s)
@@ -173,7 +165,7 @@ static int wait_for_cords(weft__cord *c, double grace_s)
     if (w == NULL)
         return -ENOMEM;
     w->except = c->tenure;
-    w->until = time_from_now(grace_s < 1e6 ? grace_s : 1e6);
+    w->until_ns = weft__ns_later(weft__clock_ns(), weft__whole_ns(grace_s * 1e9));
     weft__op op = {.code = WEFT__OP_CALL, .fd = -1, .u.call = {wait_for_threads, w, free}};
     int rc = (int)weft__op_run(&op);
     free(op.u.call.arg);

@@ -3,6 +3,7 @@
  * second one, and the end of the grace time, which a timer of the kernel's tells the main thread by
  * a signal. So both work while a fiber computes.
  */
+#include "base/clock.h"
 #include "base/text.h"
 #include "core/alarm.h"
 #include "core/sched.h"
@@ -11,7 +12,6 @@
 
 #include <weft/shutdown.h>
 
-#include <math.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -121,13 +121,8 @@ static int make_timer(void)
 
 static struct itimerspec time_of(double seconds)
 {
-    struct itimerspec time = {.it_value = {0}};
-    if (seconds > 1e9)
-        return time;
-    time.it_value.tv_sec = (time_t)seconds;
-    time.it_value.tv_nsec = (long)((seconds - floor(seconds)) * 1e9);
-    time.it_value.tv_nsec += seconds == 0; /* at once; nothing at all would be never */
-    return time;
+    int64_t ns = seconds > 0 ? weft__whole_ns(seconds * 1e9) : 1; /* at once; 0 would be never */
+    return (struct itimerspec){.it_value = weft__clock_spec(seconds > 1e9 ? 0 : ns)};
 }
 
 int weft_shutdown_on_signals(double grace_s)
