@@ -372,6 +372,51 @@ START_TEST(an_offloaded_function_that_forks_ends_its_child_by_returning)
 }
 END_TEST
 
+static weft_value count_run(void *arg)
+{
+    ++*(int *)arg;
+    return 0;
+}
+
+static weft_value use_signals_in_a_child(void *arg)
+{
+    int runs = 0;
+    pid_t pid = weft_fork();
+    if (pid != 0)
+        return end_of(pid);
+    is_exiting_in_a_fiber = true;
+    require(weft_on_signal(SIGUSR1, count_run, &runs) == 0);
+    raise(SIGUSR1);
+    while (runs == 0)
+        weft_sleep(0.001);
+    require(weft_offload(return_arg, as_arg(5)) == 5);
+    return arg == NULL ? 0 : weft_fail(-EIO, "%s", (char *)arg);
+}
+
+START_TEST(the_child_of_an_offloaded_function_has_signals_and_ends_whatever_runs_beside_it)
+{
+    if (HAS_TSAN || strcmp(weft_backend_name(), "sim") == 0)
+        return;
+    ck_assert_int_eq(weft_offload(use_signals_in_a_child, NULL), 0);
+}
+END_TEST
+
+static int use_signals_and_fail(void)
+{
+    return (int)weft_offload(use_signals_in_a_child, "on a plain thread");
+}
+
+START_TEST(an_offloaded_function_that_fails_in_the_child_fails_the_process)
+{
+    const char *backend = getenv("WEFT_BACKEND");
+    if (HAS_TSAN || (backend != NULL && strcmp(backend, "sim") == 0))
+        return;
+    const outcome *o = run_apart(use_signals_and_fail);
+    ck_assert_msg(o->status == 1, "%d: %s", o->status, o->text);
+    assert_said(o, "on a plain thread");
+}
+END_TEST
+
 static weft_value fail_in_cord(void *arg)
 {
     pid_t pid = weft_fork();
@@ -505,6 +550,8 @@ int main(void)
         &a_child_for_which_no_backend_can_be_opened_gets_one_later,
         &a_child_of_any_cord_starts_threads_of_its_own,
         &an_offloaded_function_that_forks_ends_its_child_by_returning,
+        &the_child_of_an_offloaded_function_has_signals_and_ends_whatever_runs_beside_it,
+        &an_offloaded_function_that_fails_in_the_child_fails_the_process,
         &the_function_of_a_cord_that_fails_in_the_child_fails_the_process,
         &a_cord_that_others_send_to_all_the_time_can_fork,
         &a_loop_around_the_call_goes_on_in_the_parent_alone,

@@ -233,6 +233,41 @@ static weft_value run_many(void *arg)
     return status;
 }
 
+static void run_a_filter(void)
+{
+    char *input = make_pattern(MIB);
+    weft_output got;
+    ck_assert_int_eq(weft_run(ARGV("cat"), input, MIB, NULL, &got), 0);
+    ck_assert_uint_eq(got.out_bytes, MIB);
+    ck_assert_mem_eq(got.out, input, MIB);
+    weft_output_free(&got);
+    free(input);
+}
+
+START_TEST(after_a_shutdown_programs_can_be_run)
+{
+    weft_go(sleep_forever, NULL);
+    let_run();
+    ck_assert_int_eq(weft_shutdown_all(60), 0);
+    run_a_filter();
+    ck_assert(has_no_children());
+}
+END_TEST
+
+static weft_value shut_down(void *arg)
+{
+    return weft_shutdown_all(*(double *)arg);
+}
+
+START_TEST(a_run_of_one_who_goes_on_survives_a_shutdown)
+{
+    double grace_s = 60;
+    weft_fiber f = weft_spin(shut_down, &grace_s);
+    run_a_filter(); /* main is an ancestor: it goes on */
+    ck_assert_int_eq(weft_await(f), 0);
+}
+END_TEST
+
 START_TEST(many_runs_at_once_do_not_mix)
 {
     int descriptors = count_after_use();
@@ -370,6 +405,8 @@ static const TTest *const *const tests[] = {
     &a_cancelled_run_ends_the_program,
     &an_interrupted_run_ends_the_program_and_returns_the_value,
     &in_one_who_is_cancelled_nothing_is_run,
+    &after_a_shutdown_programs_can_be_run,
+    &a_run_of_one_who_goes_on_survives_a_shutdown,
     &many_runs_at_once_do_not_mix,
     &system_returns_the_status_of_the_command,
     &a_cancelled_system_ends_the_command,

@@ -350,6 +350,36 @@ START_TEST(the_hosts_file_comes_first_and_is_read_again_when_it_has_changed)
 }
 END_TEST
 
+START_TEST(a_zero_in_the_hosts_file_does_not_hide_the_lines_behind_it)
+{
+    serve();
+    int fd = open(hosts_path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    static const char text[] = "\0\0\n10.0.0.1 one.test\0\n\0 10.0.0.2 two.test\n";
+    ck_assert_int_eq(write(fd, text, sizeof text - 1), sizeof text - 1);
+    close(fd);
+    ck_assert_str_eq(resolved("one.test", "80", &streams_4), "10.0.0.1#80/s");
+    ck_assert_str_eq(resolved("two.test", "80", &streams_4), "10.0.0.2#80/s");
+    end_serving();
+}
+END_TEST
+
+static weft_value sleep_long(void *arg)
+{
+    (void)arg;
+    return weft_sleep(1000);
+}
+
+START_TEST(after_a_shutdown_names_are_looked_up)
+{
+    serve();
+    weft_go(sleep_long, NULL);
+    weft_snooze();
+    ck_assert_int_eq(weft_shutdown_all(60), 0);
+    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    end_serving();
+}
+END_TEST
+
 START_TEST(localhost_is_this_machine_without_being_listed)
 {
     serve();
@@ -934,6 +964,8 @@ static const TTest *const *const tests[] = {
     &what_is_no_answer_to_the_question_is_not_taken_for_one,
     &an_answer_that_was_cut_off_is_asked_for_by_tcp,
     &the_hosts_file_comes_first_and_is_read_again_when_it_has_changed,
+    &a_zero_in_the_hosts_file_does_not_hide_the_lines_behind_it,
+    &after_a_shutdown_names_are_looked_up,
     &localhost_is_this_machine_without_being_listed,
     &domains_are_searched_for_a_name_without_a_dot,
     &the_options_in_resolv_conf_hold_and_are_read_again,

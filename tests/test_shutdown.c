@@ -779,6 +779,27 @@ START_TEST(a_function_of_the_programs_own_takes_the_signal_over)
 }
 END_TEST
 
+static int keep_a_signal_and_take_too_long(void)
+{
+    weft_shutdown_on_signals(0.05);
+    weft_on_signal(SIGTERM, say_in_a_fiber, (void *)"own");
+    say("!");
+    while (wait_for_nothing() < 0)
+        continue;
+    return 0;
+}
+
+START_TEST(the_grace_time_of_one_signal_holds_also_where_the_other_is_the_programs)
+{
+    if (IS_TSAN)
+        return;
+    const outcome *o = end_by(keep_a_signal_and_take_too_long, SIGINT);
+    ck_assert_int_eq(o->status, 1);
+    assert_said(o, "'main' has not ended 50 ms after the signal");
+    ck_assert_ptr_null(strstr(o->text, "own"));
+}
+END_TEST
+
 static int work_until_done(void)
 {
     weft_shutdown_on_signals(60);
@@ -871,6 +892,7 @@ int main(void)
         &the_grace_time_goes_on_while_the_process_ends,
         &a_grace_time_of_0_ends_at_once_and_one_without_end_never_does,
         &a_function_of_the_programs_own_takes_the_signal_over,
+        &the_grace_time_of_one_signal_holds_also_where_the_other_is_the_programs,
         &main_does_not_wait_for_these_signals,
         &a_signal_ends_main_also_when_everything_else_has_been_ended,
         &a_signal_ends_those_first_who_accept,

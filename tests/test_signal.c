@@ -551,6 +551,38 @@ START_TEST(a_child_made_by_fork_has_the_dispositions_from_before)
 }
 END_TEST
 
+static weft_value count_run(void *arg)
+{
+    ++*(int *)arg;
+    return 0;
+}
+
+/* What a child of weft_fork can do anew; by returning it also ends what it has registered. */
+static int handle_anew_in_a_child(void)
+{
+    int runs = 0;
+    weft_on_signal(SIGUSR1, count_run, &runs);
+    pid_t pid = weft_fork();
+    if (weft_on_signal(SIGUSR1, count_run, &runs) < 0 || weft_on_signal(SIGUSR2, count_run, &runs))
+        return 1;
+    raise(SIGUSR1);
+    raise(SIGUSR2);
+    while (runs < 2)
+        weft_sleep(0.001);
+    int status = 2 << 8;
+    if (pid > 0 && waitpid(pid, &status, 0) != pid)
+        return 3;
+    return pid == 0 ? 2 : status == 2 << 8 ? 0 : 4;
+}
+
+START_TEST(a_child_of_weft_fork_handles_signals_anew)
+{
+    if (IS_TSAN)
+        return;
+    assert_silent(run_apart(handle_anew_in_a_child), 0);
+}
+END_TEST
+
 START_TEST(a_child_made_without_the_handlers_of_fork_has_them_too)
 {
     begin_to_catch(SIGUSR1);
@@ -657,6 +689,7 @@ int main(void)
         &a_function_may_be_removed_by_another_thread,
         &signals_do_not_break_a_read_that_waits,
         &a_child_made_by_fork_has_the_dispositions_from_before,
+        &a_child_of_weft_fork_handles_signals_anew,
         &a_child_made_without_the_handlers_of_fork_has_them_too,
         &a_program_may_end_while_fibers_wait_for_signals,
         &the_signal_that_the_environment_names_writes_the_fibers_to_stderr,

@@ -40,7 +40,8 @@ WEFT_BEGIN
  * starts cords and threads for blocking work anew.
  *
  * A loop that the caller is inside of (weft_accept_loop, weft_recv_loop) ends in the child with
- * -EBADF when its function returns.
+ * -EBADF when its function returns. In the child of a function that is offloaded signals are
+ * blocked as they were outside, and when that function returns the process ends, as above.
  *
  * -EAGAIN, -ENOMEM as fork(2); -ENOTRECOVERABLE in a child that plain fork(2) has made.
  */

@@ -21,13 +21,14 @@ WEFT_BEGIN
  *
  * First those who accept connections: they are cancelled (an ancestor of the caller's, which has to
  * stay, returns from its accept with -ECANCELED once). Then every other fiber of the thread, each
- * with grace_s seconds to end, which weft_grace tells it, and every thread started as a cord.
- * Waits until all have ended; after grace_s those that have not are named on stderr, with what they
- * wait for. Children of daemons are told to end, too; daemons whose parent ends, end with it.
+ * with grace_s seconds to end, which weft_grace tells it, and every thread started as a cord. Waits
+ * until all have ended; after grace_s those that have not are named on stderr, with what they wait
+ * for. Children of daemons are told to end, too; daemons whose parent ends, end with it.
  *
- * A child that the caller, an ancestor or a daemon makes from now on is cancelled before it runs.
- * With a grace time of 0 they only get to run once. A caller that is being cancelled tells all
- * others to end, and does not wait.
+ * A child that the caller, an ancestor or a daemon makes from now on is cancelled before it runs
+ * (calls that make some for themselves work: weft_run, weft_resolve, weft_dial). With a grace time
+ * of 0 they only get to run once. A caller that is being cancelled tells all others to end, and
+ * does not wait.
  *
  * Returns 0. -ETIMEDOUT if some would not end; -EINVAL for a time that is negative or NaN; or why
  * the wait was cut short. In C, weft_shutdown with one argument is this function, with two it is

@@ -14,6 +14,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <time.h>
 
 /* An idle thread ends after so long. */
@@ -42,6 +43,7 @@ typedef struct lane {
     unsigned lost;              /* of these: in one that was given up */
     uint64_t done, given_up;
     int64_t queue_ns, queue_ns_max;
+    sigset_t outer; /* what whoever made the last of its threads blocks */
 } lane;
 
 #define LANE(index, name_, limit_, stack_bytes_)                    \
@@ -62,6 +64,12 @@ static lane lanes[WEFT__LANE_COUNT] = {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(int64_t) idle_ns = IDLE_NS;
 static unsigned process; /* counts the forks that lead to this one */
+
+/* Of a thread of ours: what it would block if it were not. */
+static __thread struct {
+    bool is_ours;
+    sigset_t outer;
+} self;
 
 static void lock_all(void)
 {
@@ -167,7 +175,7 @@ static void work_on(lane *l, weft__task *t)
     pthread_mutex_unlock(&l->lock);
     t->run(t);
     if (here != process)
-        pthread_exit(NULL); /* it has called fork: in the child there is no such thread */
+        exit(EXIT_SUCCESS); /* it has called fork: in the child there is no such thread */
     pthread_mutex_lock(&l->lock);
     bool was_left = t->state == WEFT__TASK_LEFT;
     t->state = WEFT__TASK_ENDED;
@@ -219,6 +227,8 @@ static void *run_thread(void *arg)
     lane *l = arg;
     pthread_setname_np(pthread_self(), l->name);
     pthread_mutex_lock(&l->lock);
+    self.is_ours = true;
+    self.outer = l->outer;
     weft__task *t;
     while ((t = wait_for_task(l)) != NULL)
         work_on(l, t);
@@ -255,8 +265,10 @@ static int make_thread(lane *l)
     if (rc == EINVAL) /* the program's thread-local variables leave no room */
         rc = create_thread(l, 0);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc == 0)
+    if (rc == 0) {
         l->threads++;
+        l->outer = self.is_ours ? self.outer : old;
+    }
     return -rc;
 }
 
@@ -367,6 +379,12 @@ void weft__lane_count(weft__lane index, weft__lane_counts *out)
 void weft__lanes_set_idle_ns(int64_t ns)
 {
     atomic_store(&idle_ns, ns);
+}
+
+void weft__lanes_unblock(void)
+{
+    if (self.is_ours)
+        pthread_sigmask(SIG_SETMASK, &self.outer, NULL);
 }
 
 unsigned weft__lanes_process(void)

@@ -83,6 +83,9 @@ void weft__lane_count(weft__lane lane, weft__lane_counts *out);
 /* How long a thread is idle before it ends, from now on; for tests. */
 void weft__lanes_set_idle_ns(int64_t ns);
 
+/* In a child of fork: if this is the copy of a thread of ours, let it have signals again. */
+void weft__lanes_unblock(void);
+
 /* A number that is another one in a child of fork. */
 unsigned weft__lanes_process(void);
 

@@ -180,6 +180,7 @@ static void renew(weft__cord *c)
     be_alone(c, c->current);
     weft__cord_reopen(c);
     weft__scopes_rearm(c, c->current);
+    weft__lanes_unblock();
 }
 
 pid_t weft_fork(void)

@@ -26,6 +26,17 @@ void weft__tree_cancel_kept(weft__cord *c, weft__fiber *f, const weft__keeper *k
 /* Give back the children of f that have ended and were never awaited. */
 void weft__tree_bury(weft__cord *c, weft__fiber *f);
 
+/*
+ * May f have children that run, also while its others are ended? For a call of weft's own that
+ * needs some and ends them itself: before it makes them and, with what this returns, after it.
+ */
+static inline bool weft__tree_open(weft__fiber *f, bool is_open)
+{
+    bool was_open = !f->is_closing;
+    f->is_closing = !is_open;
+    return was_open;
+}
+
 /* Is a an ancestor of f, or f itself? */
 bool weft__tree_is_above(const weft__fiber *a, const weft__fiber *f);
 

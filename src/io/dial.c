@@ -8,6 +8,7 @@
 
 #include "core/alarm.h"
 #include "core/error.h"
+#include "core/tree.h"
 #include "io/address.h"
 
 #include <weft/error.h>
@@ -223,7 +224,10 @@ static weft_value run_attempt(void *arg)
 static void begin_next(race *r)
 {
     attempt *a = &r->attempts[r->begun++];
+    weft__fiber *self = weft__cord_self->current;
+    bool was_open = weft__tree_open(self, true);
     a->fiber = weft_spin_with(run_attempt, a, &(weft_spin_options){.name = "dial"});
+    weft__tree_open(self, was_open);
     if (a->fiber != 0)
         r->running++;
     else

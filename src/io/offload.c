@@ -3,6 +3,7 @@
  * the words of an error come back. Queues and threads are src/backend/lane.c's.
  */
 #include "core/error.h"
+#include "core/fork.h"
 #include "core/op.h"
 #include "core/report.h"
 
@@ -52,6 +53,14 @@ static weft__error *take_words(weft__fiber *stand_in, weft_value value)
     return e != NULL && e->info.code == value ? weft__error_clone(e) : NULL;
 }
 
+/* fn has called fork, and this is the child: without the thread, and without its queue. */
+static void end_child(weft__error *words, weft_value value)
+{
+    if (weft__cord_self != NULL && words != NULL)
+        weft__error_set(weft__cord_self->main, words);
+    weft__fork_return(value);
+}
+
 /* On a thread of the pool, or in place. */
 static weft_value run_call(void *arg)
 {
@@ -63,9 +72,12 @@ static weft_value run_call(void *arg)
     weft__fiber stand_in = {.id = c->fiber};
     memcpy(stand_in.name, c->fiber_name, sizeof stand_in.name);
     weft__error_stand_in = &stand_in;
+    unsigned process = weft__lanes_process();
     weft_value value = c->fn(c->arg);
     weft__error_stand_in = NULL;
     c->words = take_words(&stand_in, value);
+    if (process != weft__lanes_process())
+        end_child(c->words, value);
     if (weft__cord_self != NULL) /* its fibers end with it; an idle thread is none that runs any */
         weft__cord_close(weft__cord_self);
     c->has_run = true;

@@ -4,6 +4,7 @@
  */
 #include "core/alarm.h"
 #include "core/op.h"
+#include "core/tree.h"
 #include "io/process.h"
 
 #include <weft/error.h>
@@ -99,11 +100,22 @@ static weft_value feed(void *arg)
     return n == -EPIPE || n >= 0 ? 0 : n;
 }
 
-/* 0, or why there is no such fiber. */
+/*
+ * 0, or why there is no such fiber. It does for the caller what that cannot do while it waits: so
+ * it runs, and weft_shutdown_all lets it be, wherever the caller itself may go on.
+ */
 static int spin_if(weft_group *g, int fd, weft_fn *fn, void *arg)
 {
-    if (fd < 0 || weft_group_spin(g, fn, arg) != 0)
+    if (fd < 0)
         return 0;
+    weft__cord *c = weft__cord_self;
+    bool was_open = weft__tree_open(c->current, true);
+    weft_fiber f = weft_group_spin(g, fn, arg);
+    weft__tree_open(c->current, was_open);
+    if (f != 0) {
+        weft__fiber_find(c, f)->is_daemon = true;
+        return 0;
+    }
     const weft_error_info *e = weft_error();
     return e != NULL && weft_is_error(e->code) ? e->code : -ENOMEM;
 }

@@ -11,6 +11,7 @@
 
 #include "core/alarm.h"
 #include "core/op.h"
+#include "core/tree.h"
 #include "io/resolve_channel.h"
 #include "io/resolve_system.h"
 
@@ -135,10 +136,12 @@ static weft_value drive(void *arg);
  */
 static int start_driver(weft__cord *c, weft__dns *d)
 {
+    bool was_open = weft__tree_open(c->main, true);
     weft_fiber id = weft__new_with(
         drive, d,
         &(weft_spin_options){
             .name = "names", .parent = c->main->id, .stack_bytes = STACK_BYTES, .is_daemon = true});
+    weft__tree_open(c->main, was_open);
     if (id == 0)
         return -ENOMEM;
     weft__fiber_find(c, id)->is_unawaited = true;

@@ -51,6 +51,8 @@ static char *read_whole(int fd, size_t bytes)
         return NULL;
     }
     text[used] = '\0';
+    for (char *at = text; (at += strlen(at)) < text + used;)
+        *at = '\n'; /* it would hide what comes behind it */
     return text;
 }
 

@@ -21,8 +21,8 @@
 #endif
 
 static struct {
-    pid_t owner; /* the process whose timer it is; 0: there is none */
-    timer_t timer;
+    pid_t owner;             /* the process whose timers they are; 0: there is none */
+    timer_t timers[2];       /* of SIGTERM and SIGINT: each strikes by the signal that has set it */
     struct itimerspec grace; /* all-zero: no limit */
     double grace_s;
     weft__cord *cord;
@@ -72,7 +72,7 @@ static bool escalate(int sig, const siginfo_t *info)
     if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &orders)
         end_now();
     if (atomic_fetch_add(&orders.signals, 1) == 0) {
-        timer_settime(orders.timer, 0, &orders.grace, NULL);
+        timer_settime(orders.timers[sig == SIGINT], 0, &orders.grace, NULL);
         return false;
     }
     struct sigaction end = {.sa_handler = SIG_DFL};
@@ -105,15 +105,27 @@ static void begin_end(weft__cord *c, const weft__signal_order *order, unsigned t
         weft__fiber_end(c, c->main, -ECANCELED, WEFT__END_AS_TOLD);
 }
 
-static int make_timer(void)
+static int make_timer(int sig, timer_t *timer)
+{
+    struct sigevent event = {
+        .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = sig, .sigev_value.sival_ptr = &orders};
+    event.sigev_notify_thread_id = getpid(); /* the main thread */
+    return timer_create(CLOCK_MONOTONIC, &event, timer) < 0 ? -errno : 0;
+}
+
+/* The program may have one of the signals to itself: so there is a timer for each. */
+static int make_timers(void)
 {
     if (orders.owner == getpid())
         return 0;
-    struct sigevent event = {
-        .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGTERM, .sigev_value.sival_ptr = &orders};
-    event.sigev_notify_thread_id = getpid(); /* the main thread */
-    if (timer_create(CLOCK_MONOTONIC, &event, &orders.timer) < 0)
-        return -errno;
+    int rc = make_timer(SIGTERM, &orders.timers[0]);
+    if (rc < 0)
+        return rc;
+    rc = make_timer(SIGINT, &orders.timers[1]);
+    if (rc < 0) {
+        timer_delete(orders.timers[0]);
+        return rc;
+    }
     orders.owner = getpid();
     atomic_store(&orders.signals, 0);
     return 0;
@@ -134,7 +146,7 @@ int weft_shutdown_on_signals(double grace_s)
         return weft_fail(-EINVAL, "a grace time of %g s", grace_s);
     if (gettid() != getpid())
         return weft_fail(-EPERM, "the end of the program is the main thread's to order");
-    int rc = make_timer();
+    int rc = make_timers();
     if (rc < 0)
         return rc;
     orders.grace_s = grace_s;

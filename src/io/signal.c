@@ -217,6 +217,8 @@ static void after_fork(void)
 /* The child begins anew: those who wait are the parent's. */
 static void after_fork_in_child(void)
 {
+    if (here.main != 0) /* its main fiber may be the one that goes on */
+        weft__claim_drop(&here.claim);
     weft__relay_reset();
     memset(state.of, 0, sizeof state.of);
     weft__list_init(&state.waiters);
