@@ -83,6 +83,7 @@ START_TEST(only_a_cord_that_was_started_can_be_joined_or_cancelled)
     ck_assert_int_eq(weft_cord_join(0), -ESRCH);
     ck_assert_int_eq(weft_cord_cancel(0), -ESRCH);
     ck_assert_int_eq(weft_cord_join(weft_cord_self()), -EDEADLK);
+    ck_assert_int_eq(weft_cord_cancel(weft_cord_self()), -EINVAL);
     ck_assert_int_eq(weft_cord_join(weft_spin(suspend, NULL)), -ESRCH);
     _Atomic(weft_cord) other = 0;
     pthread_t thread;
@@ -216,6 +217,24 @@ START_TEST(a_cancelled_joiner_cancels_the_cord_and_waits_for_its_end)
     ck_assert_int_eq(weft_await(joiner), -ECANCELED);
     ck_assert_int_eq(cleanups, 3);
     ck_assert_int_eq(weft_cord_join(cord), -ESRCH);
+}
+END_TEST
+
+static weft_value tell_grace(void *arg)
+{
+    weft_tell(arg_id(arg), 1);
+    weft_sleep(INFINITY);
+    return weft_tell(arg_id(arg), weft_grace() > 50 && weft_grace() <= 100);
+}
+
+START_TEST(a_joiner_that_is_ended_with_a_grace_time_passes_that_on)
+{
+    weft_cord cord = start_cord(tell_grace, id_arg(weft_self()));
+    ck_assert_int_eq(weft_receive(), 1);
+    weft_fiber joiner = weft_spin(join_it, id_arg(cord));
+    let_run();
+    ck_assert_int_eq(weft_terminate(joiner, 100), 0);
+    ck_assert_int_eq(weft_receive(), 1);
 }
 END_TEST
 
@@ -515,6 +534,7 @@ static const TTest *const *const tests[] = {
     &a_deadline_ends_the_join_and_not_the_cord,
     &an_interrupt_or_a_raised_error_ends_the_join_and_not_the_cord,
     &a_cancelled_joiner_cancels_the_cord_and_waits_for_its_end,
+    &a_joiner_that_is_ended_with_a_grace_time_passes_that_on,
     &a_join_in_a_fiber_that_is_cancelled_already_does_the_same,
     &a_join_is_not_broken_by_a_stray_schedule,
     &a_cord_that_ends_while_a_fiber_of_it_joins_another_takes_that_along,

@@ -26,7 +26,7 @@ typedef weft_fiber weft_cord;
 
 /* How to start a cord; all-zero is the default. */
 typedef struct weft_cord_options {
-    const char *name;    /* of its thread, cut to 15 bytes, and of its main fiber; NULL: none */
+    const char *name;    /* of its thread, cut to 15 bytes, and of its main fiber; NULL: "main" */
     int cpu;             /* the CPU to stay on, counted from 1; 0: any */
     const char *backend; /* as in WEFT_BACKEND; NULL: what that or the default says */
 } weft_cord_options;
@@ -34,7 +34,7 @@ typedef struct weft_cord_options {
 /**
  * Start a thread whose main fiber runs fn(arg). Without a function it serves: it runs what
  * weft_cord_spin and weft_cord_call send it, until it is cancelled, or nobody is left who could
- * send anything.
+ * send anything. (Cancelled, it is joined with -ECANCELED, though the joiner is not cancelled.)
  *
  * Returns 0 if it cannot be started; weft_error() says why: -EINVAL for a CPU or a backend that is
  * not there, -EAGAIN for too many threads (1,024 with fibers, those included that have ended and
@@ -46,7 +46,8 @@ WEFT_API weft_cord weft_cord_start(weft_fn *fn, void *arg, const weft_cord_optio
  * Wait until a cord that was started has ended; returns what its function returned, or the error
  * that ended it, whose words come along, the same to everyone who waits. Its id is gone then.
  *
- * A caller that is cancelled passes that on: the cord is cancelled, and the call waits for its end.
+ * A caller that is cancelled passes that on: the cord is cancelled, with the grace time that the
+ * caller has left (weft_grace), and the call waits for its end.
  * A deadline, an interrupt or a raised error only ends the wait; it can be joined again. -EDEADLK
  * for one's own cord, -EINVAL for one that was not started here, -ESRCH if it is gone.
  */
@@ -82,7 +83,8 @@ WEFT_API weft_fiber weft_cord_spin_with(weft_cord cord, weft_fn *fn, void *arg,
  *
  * As arg is the caller's, the call returns after that fiber has ended, whatever happens: cut short,
  * it cancels the fiber, and waits. What fn then returns is the result, unless it is -ECANCELED.
- * -EINVAL for a NULL fn, -ESRCH if the cord has ended, or ends before fn has begun; -ENOMEM.
+ * -EINVAL for a NULL fn, -ESRCH if the cord has ended, or ends meanwhile and fn had no other result
+ * than that; -ENOMEM.
  */
 WEFT_SWITCHPOINT weft_value weft_cord_call(weft_cord cord, weft_fn *fn, void *arg);
 
@@ -110,7 +112,8 @@ WEFT_API weft_cord weft_cord_self(void);
  * cancels them all.
  *
  * For servers: in these cords weft_listen shares its port with the others (SO_REUSEPORT), and the
- * kernel spreads the connections.
+ * kernel spreads the connections. All have to name the same port: with port 0 each gets another.
+ * Another process of the same user that shares it, too, an old server say, goes unnoticed.
  */
 WEFT_SWITCHPOINT int weft_serve_cords(unsigned n, weft_fn *fn, void *arg);
 

@@ -1,6 +1,7 @@
 /*
  * The end of a program that serves: nothing more is accepted, every fiber is told to end and has
- * some time to do so, and who would not is named.
+ * some time to do so, and who would not is named. What is to be finished first, a request that was
+ * begun say, goes into WEFT_SHIELD(weft_grace()) { }.
  *
  *     int main(void)
  *     {

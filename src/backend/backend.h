@@ -293,6 +293,7 @@ struct weft__backend {
     size_t pending;             /* operations that are waiting */
     weft__finished pooled;      /* what the pool has done for it */
     void (*lost)(uint32_t tag); /* see message; the cord's to set */
+    weft__backend *left_behind; /* the parent's, in a child by weft_fork; never freed */
 };
 
 /*

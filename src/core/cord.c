@@ -35,8 +35,7 @@ static weft__tenure *find(weft_cord cord)
 /* Why there is none: a thread that runs fibers, but was not started, or nothing. */
 static int missing(weft_cord cord)
 {
-    const weft__cord *self = weft__cord_self;
-    if (weft__is_refused(self))
+    if (weft__is_refused(weft__cord_self))
         return weft__no_cord();
     uint32_t index = weft__fiber_cord(cord);
     weft__cord *c = cord != 0 ? weft__port_visit(index) : NULL;
@@ -45,8 +44,6 @@ static int missing(weft_cord cord)
         weft__port_leave(index);
     if (!is_there)
         return -ESRCH;
-    if (self != NULL && self->index == index)
-        return -EDEADLK;
     return weft_fail(-EINVAL, "a thread that was not started by weft_cord_start");
 }
 
@@ -178,18 +175,28 @@ weft_cord weft_cord_start(weft_fn *fn, void *arg, const weft_cord_options *optio
 static void deliver_cancel(weft__cord *c, weft__letter *l)
 {
     weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
-    if (f != NULL && f->phase != WEFT__ENDING)
-        weft__fiber_end(c, f, -ECANCELED, WEFT__END_AS_TOLD);
+    if (f == NULL || f->phase == WEFT__ENDING)
+        return;
+    f->grace_ns = l->value > 0 ? weft__deadline(c, (double)l->value * 1e-6) : 0;
+    weft__fiber_end(c, f, -ECANCELED, WEFT__END_AS_TOLD);
 }
 
-/* The lock is held. */
-static void cancel(weft__tenure *t)
+/* The lock is held. The clocks of two cords need not agree: what travels is how much is left. */
+static void cancel(weft__tenure *t, double grace_s)
 {
     if (t->is_cancelled || t->has_ended)
         return;
     t->is_cancelled = true;
-    t->cancel = (weft__letter){NULL, deliver_cancel, t->id, 0};
+    weft_value grace_us = (weft_value)(grace_s < 1e9 ? grace_s * 1e6 : 1e15);
+    t->cancel = (weft__letter){NULL, deliver_cancel, t->id, grace_us};
     (void)weft__cord_post(&t->cancel); /* too late: it ends by itself */
+}
+
+/* What is left of the time that a fiber of this cord has to end. */
+static double grace_of(const weft__fiber *f)
+{
+    int64_t left_ns = f->grace_ns - weft__cord_now(weft__cord_self);
+    return f->grace_ns != 0 && left_ns > 0 ? (double)left_ns * 1e-9 : 0;
 }
 
 int weft_cord_cancel(weft_cord cord)
@@ -198,7 +205,7 @@ int weft_cord_cancel(weft_cord cord)
     weft__tenure *t = find(cord);
     bool is_running = t != NULL && !t->has_ended;
     if (is_running)
-        cancel(t);
+        cancel(t, 0);
     pthread_mutex_unlock(&tenures.lock);
     if (is_running)
         return 0;
@@ -281,7 +288,7 @@ static bool leave_cord(weft__fiber *f)
     if (is_out)
         weft__list_remove(&j->link);
     else if (is_stop)
-        cancel(j->tenure);
+        cancel(j->tenure, grace_of(f));
     pthread_mutex_unlock(&tenures.lock);
     f->waits_in = &waits_for_good;
     if (is_out) {
@@ -339,7 +346,7 @@ static weft_value wait_for(weft__cord *c, weft__tenure *t, joiner *j)
     *j = (joiner){.letter = {NULL, deliver_end, f->id, 0}, .tenure = t};
     weft__list_insert(&t->joiners, &j->link);
     if (is_stop)
-        cancel(t);
+        cancel(t, grace_of(f));
     pthread_mutex_unlock(&tenures.lock);
     weft_value value = weft__wait(c, is_stop ? &waits_for_good : &waits_cord, j);
     if (f->wait_object != j)
@@ -370,21 +377,21 @@ weft_value weft_cord_join(weft_cord cord)
     free(j);
     if (has_ended)
         return take(c, t, value, words);
-    if (t == NULL)
-        return missing(cord);
-    return cord == c->main->id ? -EDEADLK : weft__refuse(c);
+    if (cord == c->main->id)
+        return -EDEADLK;
+    return t == NULL ? missing(cord) : weft__refuse(c);
 }
 
 /*
  * The end of the process.
  */
 
-void weft__tenures_cancel(const weft__tenure *except)
+void weft__tenures_cancel(const weft__tenure *except, double grace_s)
 {
     pthread_mutex_lock(&tenures.lock);
     for (uint32_t i = 0; i < TENURES_MAX; i++)
         if (tenures.at[i] != NULL && tenures.at[i] != except)
-            cancel(tenures.at[i]);
+            cancel(tenures.at[i], grace_s);
     pthread_mutex_unlock(&tenures.lock);
 }
 
@@ -407,6 +414,20 @@ bool weft__tenures_are_over(const weft__tenure *except, int64_t until_ns)
         are_over = wait_at(i, except, until_ns);
     pthread_mutex_unlock(&tenures.lock);
     return are_over;
+}
+
+/* A handler may have come while the lock was held: then they are not named. */
+void weft__tenures_name_left(const weft__tenure *except,
+                             void (*say)(weft_cord id, const char *name))
+{
+    if (pthread_mutex_trylock(&tenures.lock) != 0)
+        return;
+    for (uint32_t i = 0; i < TENURES_MAX; i++) {
+        const weft__tenure *t = tenures.at[i];
+        if (t != NULL && t != except && !t->has_ended)
+            say(t->id, t->name);
+    }
+    pthread_mutex_unlock(&tenures.lock);
 }
 
 /* Nobody has asked what came of it. */

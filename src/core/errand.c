@@ -176,7 +176,9 @@ static void answer_waiter(weft__waiter *w, weft_value value)
 {
     call *k = CONTAINER_OF(w, call, waiter);
     const weft__fiber *f = weft__fiber_find(weft__cord_self, k->errand.letter.fiber);
-    answer(k, value, f != NULL ? f->error : NULL);
+    /* The caller was not cancelled: what it called has gone. */
+    bool has_gone = value == -ECANCELED && f != NULL && f->is_shutdown;
+    answer(k, has_gone ? -ESRCH : value, f != NULL && !has_gone ? f->error : NULL);
 }
 
 static void deliver_call(weft__cord *c, weft__letter *l)

@@ -34,8 +34,10 @@ static int start_one(weft_group *group, unsigned number, weft_fn *fn, void *arg,
     char name[32];
     snprintf(name, sizeof name, "serve-%u", number);
     *cord = weft__cord_start(fn, arg, &(weft_cord_options){.name = name}, true);
-    bool is_joined = *cord != 0 && weft_group_spin(group, join_one, (void *)(uintptr_t)*cord) != 0;
-    return is_joined ? 0 : weft_error()->code;
+    weft_fiber joiner = *cord != 0 ? weft_group_spin(group, join_one, (void *)(uintptr_t)*cord) : 0;
+    if (joiner == 0)
+        return weft_error()->code;
+    return weft_name(joiner, name);
 }
 
 /* Those whose fiber was cancelled before it had begun to join. The words of the error stay. */

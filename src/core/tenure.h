@@ -39,8 +39,8 @@ void weft__tenure_settle(weft__tenure *t, weft__cord *c);
 /* The cord is gone: tell those who wait. The last thing that the thread does. */
 void weft__tenure_end(weft__tenure *t);
 
-/* The process ends: cancel all but this one (NULL: all). */
-void weft__tenures_cancel(const weft__tenure *except);
+/* Cancel all but this one (NULL: all), with that grace time, which weft_grace tells there. */
+void weft__tenures_cancel(const weft__tenure *except, double grace_s);
 
 /* Block the thread until they have ended, at most until then (weft__clock_ns). False: late. */
 bool weft__tenures_are_over(const weft__tenure *except, int64_t until_ns);
@@ -50,6 +50,10 @@ bool weft__tenures_are_over(const weft__tenure *except, int64_t until_ns);
  * heard of are reported; true if there was one.
  */
 bool weft__tenures_wait(const weft__tenure *except);
+
+/* Say which of them have not ended, by this function; in a handler of a signal, too. */
+void weft__tenures_name_left(const weft__tenure *except,
+                             void (*say)(weft_cord id, const char *name));
 
 /* In a child of fork(2): none of them is there. */
 void weft__tenures_renew(void);

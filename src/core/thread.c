@@ -113,7 +113,7 @@ static void close_process(int status, void *arg)
     if (weft__is_copy || getpid() != owner)
         return;
     const weft__tenure *own = c != NULL ? c->tenure : NULL;
-    weft__tenures_cancel(own);
+    weft__tenures_cancel(own, c != NULL ? weft_grace() : 0);
     int code = c != NULL ? end_own_fibers(c, status) : 0;
     bool have_cords_failed = weft__tenures_wait(own);
     if ((code != 0 || have_cords_failed) && status == 0) {
@@ -207,6 +207,8 @@ COLD void weft__cord_reopen(weft__cord *c)
     if (!had_none)
         before->type->abandon(before, true);
     weft__cord_open_backend(c, had_none ? NULL : before->type->name);
+    if (!had_none)
+        c->backend->left_behind = before;
     if (c->backend->type == before->type)
         c->backend_why = why;
     if (c->backend->type == before->type && before->type->follow != NULL)

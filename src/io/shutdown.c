@@ -172,10 +172,15 @@ static int wait_for_cords(weft__cord *c, double grace_s)
     return rc;
 }
 
+static void name_thread(weft_cord id, const char *name)
+{
+    weft__report("thread #%llu '%s' has not ended though it was told to", (unsigned long long)id,
+                 name);
+}
+
 static void name_those_left(weft__cord *c, double grace_s)
 {
-    if (!are_cords_over(c))
-        weft__report("a thread has not ended %g s after it was told to", grace_s);
+    weft__tenures_name_left(c->tenure, name_thread);
     for (weft__fiber *f = last_below(c->main); f->parent != NULL; f = before(f)) {
         weft_info i;
         bool is_joining = f->phase == WEFT__ENDING && f->children_count > 0;
@@ -192,13 +197,13 @@ int weft_shutdown_all(double grace_s)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (!(grace_s >= 0))
         return weft_fail(-EINVAL, "a grace time of %g s", grace_s);
     int64_t grace_ns = grace_s > 0 ? weft__deadline(c, grace_s) : 0;
     weft__shutdown_doors(c, grace_ns);
     end_others(c, grace_ns);
-    weft__tenures_cancel(c->tenure);
+    weft__tenures_cancel(c->tenure, grace_s);
     if (grace_s == 0)
         weft_sleep(0);
     weft_scope grace;
@@ -217,7 +222,7 @@ int weft_set_daemon(bool is_daemon)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     weft__fiber *f = c->current;
     if (f->parent == NULL)
         return weft_fail(-EINVAL, "a main fiber is no daemon");

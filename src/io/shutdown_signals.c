@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "core/alarm.h"
 #include "core/sched.h"
+#include "core/tenure.h"
 #include "io/shutdown.h"
 #include "io/signal.h"
 
@@ -56,6 +57,17 @@ static void name(const weft__fiber *f)
     weft__text_write(&t, STDERR_FILENO);
 }
 
+static void name_thread(weft_cord id, const char *called)
+{
+    weft__text t = {.count = 0};
+    weft__text_add(&t, "weft: thread #");
+    weft__text_add_number(&t, id);
+    weft__text_add(&t, " '");
+    weft__text_add(&t, called);
+    weft__text_add(&t, "' has not ended\n");
+    weft__text_write(&t, STDERR_FILENO);
+}
+
 /* In the main thread, in the middle of anything: the table of records is whole at any time. */
 static void end_now(void)
 {
@@ -64,6 +76,7 @@ static void end_now(void)
         for (uint32_t j = 0; j < WEFT__CHUNK_FIBERS; j++)
             if (is_left(&c->chunks[i][j]))
                 name(&c->chunks[i][j]);
+    weft__tenures_name_left(NULL, name_thread);
     _exit(1);
 }
 
@@ -141,7 +154,7 @@ int weft_shutdown_on_signals(double grace_s)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     if (!(grace_s >= 0))
         return weft_fail(-EINVAL, "a grace time of %g s", grace_s);
     if (gettid() != getpid())

@@ -313,7 +313,7 @@ int weft_wait_signal(const sigset_t *set)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     uint64_t mask;
     int rc = read_set(set, &mask);
     if (rc < 0)
@@ -417,7 +417,7 @@ int weft__signal_handle(const weft__signal_order *order)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
-        return -ENOMEM;
+        return weft__no_cord();
     int sig = order->sig;
     if (sig <= 0 || sig >= WEFT__SIGNALS_END || (bit(sig) & refused()))
         return weft_fail(-EINVAL, "signal %d cannot be handled", sig);
