@@ -437,6 +437,18 @@ static bool has_failed_unseen(const weft__tenure *t)
     return t->has_ended && t->told == 0 && weft_is_error(t->value) && !was_asked_for;
 }
 
+/* The lock is held, and given up meanwhile. Nobody will ask for it any more. */
+static void reap_ended(uint32_t i)
+{
+    weft__tenure *t = tenures.at[i];
+    if (!t->has_ended || t->told > 0)
+        return;
+    tenures.at[i] = NULL;
+    pthread_mutex_unlock(&tenures.lock);
+    reap(t, true);
+    pthread_mutex_lock(&tenures.lock);
+}
+
 bool weft__tenures_wait(const weft__tenure *except)
 {
     int64_t until_ns = weft__clock_ns() + WEFT__EXIT_GRACE_S * (int64_t)WEFT__NS_PER_S;
@@ -444,7 +456,7 @@ bool weft__tenures_wait(const weft__tenure *except)
     pthread_mutex_lock(&tenures.lock);
     for (uint32_t i = 0; i < TENURES_MAX; i++) {
         bool has_ended = wait_at(i, except, until_ns);
-        const weft__tenure *t = tenures.at[i];
+        weft__tenure *t = tenures.at[i];
         if (t == NULL || t == except)
             continue;
         if (!has_ended)
@@ -454,6 +466,7 @@ bool weft__tenures_wait(const weft__tenure *except)
             weft__report_unhandled(t->words, (int)t->value);
             have_failed = true;
         }
+        reap_ended(i);
     }
     pthread_mutex_unlock(&tenures.lock);
     return have_failed;

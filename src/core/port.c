@@ -36,7 +36,7 @@ static uint32_t find_free(void)
     return i;
 }
 
-int weft__port_open(weft__cord *c)
+int weft__port_take(weft__cord *c)
 {
     pthread_mutex_lock(&lock);
     uint32_t i = find_free();
@@ -46,11 +46,17 @@ int weft__port_open(weft__cord *c)
         ports[i].is_taken = true;
         c->index = i;
         c->serial = ports[i].serial;
-        atomic_fetch_add(&cords, 1);
-        atomic_store(&ports[i].cord, c);
     }
     pthread_mutex_unlock(&lock);
     return i < PORTS_MAX ? 0 : -EAGAIN;
+}
+
+void weft__port_open(weft__cord *c)
+{
+    pthread_mutex_lock(&lock);
+    atomic_fetch_add(&cords, 1);
+    atomic_store(&ports[c->index].cord, c);
+    pthread_mutex_unlock(&lock);
 }
 
 /* The lock is held: someone who waits for the others has to look again, as there is one less. */

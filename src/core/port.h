@@ -9,11 +9,11 @@
 
 #include "core/cord.h"
 
-/*
- * The cord is to be found from now on, under an index and with ids that nobody has had. 0, or
- * -EAGAIN: all ports are taken.
- */
-int weft__port_open(weft__cord *c);
+/* An index for the cord, and ids that nobody has had. 0, or -EAGAIN: all ports are taken. */
+int weft__port_take(weft__cord *c);
+
+/* The cord is to be found there from now on, by whoever has an id of an earlier one, too. */
+void weft__port_open(weft__cord *c);
 
 /*
  * It is not to be found any more; waits for visitors to leave. Its port is free for another cord

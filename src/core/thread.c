@@ -176,11 +176,12 @@ COLD weft__cord *weft__cord_new(void)
     if (c == NULL)
         return NULL;
     memset(c, 0, sizeof *c);
-    if (fill_cord(c) < 0 || weft__port_open(c) < 0) {
+    if (fill_cord(c) < 0 || weft__port_take(c) < 0) {
         free_cord(c);
         return NULL;
     }
     c->main = c->current = weft__fiber_new_main(c);
+    weft__port_open(c);
     return c;
 }
 
