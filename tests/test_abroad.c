@@ -98,10 +98,12 @@ START_TEST(threads_without_fibers_wait_for_room_in_a_bounded_mailbox)
 }
 END_TEST
 
+#define FIBERS (MANY_FIBERS / 10)
+
 /* Every thread is one sender, but each of its messages is told by another fiber. */
 static void *tell_by_fibers(void *arg)
 {
-    for (weft_value i = 0; i < 1000; i++) {
+    for (weft_value i = 0; i < FIBERS; i++) {
         weft_fiber f = weft_spin(tell_it, as_arg(message_of((weft_value)arg, i)));
         if (weft_await(f) != 0)
             return as_arg(1);
@@ -114,7 +116,7 @@ START_TEST(what_fibers_of_other_threads_tell_arrives_whatever_the_bound)
 {
     for (size_t bound = 0; bound < 3; bound++) {
         ck_assert_int_eq(weft_mailbox_bound(bound), 0);
-        be_told_by_threads(tell_by_fibers, 1000);
+        be_told_by_threads(tell_by_fibers, FIBERS);
     }
 }
 END_TEST
