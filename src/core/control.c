@@ -67,10 +67,8 @@ static weft_value newer_value(bool was_queued, weft_value old, weft_value value)
 }
 
 /* A started fiber transfers away: its starter is next, once control comes back to the queue. */
-static void release_starter(weft__cord *c, weft__fiber *f)
+COLD static void release_starter(weft__cord *c, weft__fiber *f)
 {
-    if (LIKELY(f->starter == NULL))
-        return;
     weft__wake(c, f->starter, 0, WEFT__FRONT);
     f->starter = NULL;
 }
@@ -92,7 +90,8 @@ weft_value weft_transfer(weft_fiber fiber, weft_value value)
     if (UNLIKELY(to->is_parked || !take_open(c, to)))
         return -EBUSY;
     to->value = newer_value(was_queued, to->value, value);
-    release_starter(c, f);
+    if (UNLIKELY(f->starter != NULL))
+        release_starter(c, f);
     weft__enter(c, &waits_transfer, to);
     return weft__switch_to(c, to);
 }

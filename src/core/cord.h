@@ -130,7 +130,7 @@ extern __thread weft__cord *weft__cord_self __attribute__((tls_model("initial-ex
  * This process is a copy that fork(2) has made of one that uses weft: what is here is the parent's,
  * and no thread can become a cord (fork.h).
  */
-extern bool weft__is_copy;
+extern bool weft__is_copy __attribute__((visibility("hidden"))); /* asked for often */
 
 /* Make the calling thread a cord. NULL: no memory, or the process is a copy. */
 weft__cord *weft__cord_adopt(void);
@@ -138,13 +138,16 @@ weft__cord *weft__cord_adopt(void);
 /* Say that the process is a copy, the first time. */
 void weft__say_copy(void);
 
-/* Why there is no cord. In line, so that the compiler sees that it is an error. */
+/* Why there is no cord: -ENOMEM, or -ENOTRECOVERABLE in a copy, which is said. */
+int weft__why_no_cord(void);
+
+/* The same. In line, so that the compiler sees that it is an error. */
 static inline int weft__no_cord(void)
 {
-    if (LIKELY(!weft__is_copy))
-        return -ENOMEM;
-    weft__say_copy();
-    return -ENOTRECOVERABLE;
+    int why = weft__why_no_cord();
+    if (why >= 0)
+        __builtin_unreachable();
+    return why;
 }
 
 /* A call that a thread without a cord may make is refused all the same, in a copy. */
@@ -159,13 +162,21 @@ static inline weft__cord *weft__cord_here(void)
     return LIKELY(c != NULL) ? c : weft__cord_adopt();
 }
 
-/* The record in the slot of this id, from any thread; NULL: there is none. */
-static inline weft__fiber *weft__fiber_at(const weft__cord *c, weft_fiber id)
+/* The slot of an id in the table of its cord's records. */
+static inline uint32_t weft__fiber_slot(weft_fiber id)
 {
-    uint32_t slot = id & ((1u << WEFT__FIBERS_BITS) - 1);
-    /* Others add chunks, too: the count is the last thing that they write. */
-    if (UNLIKELY(slot >> WEFT__CHUNK_BITS >= __atomic_load_n(&c->chunks_count, __ATOMIC_ACQUIRE)))
-        return NULL;
+    return id & ((1u << WEFT__FIBERS_BITS) - 1);
+}
+
+/* Is there a record in that slot? Others add some, too: the count is the last that they write. */
+static inline bool weft__cord_has_slot(const weft__cord *c, uint32_t slot)
+{
+    return slot >> WEFT__CHUNK_BITS < __atomic_load_n(&c->chunks_count, __ATOMIC_ACQUIRE);
+}
+
+/* The record in a slot that there is, from any thread. */
+static inline weft__fiber *weft__cord_at(const weft__cord *c, uint32_t slot)
+{
     weft__fiber **chunks = __atomic_load_n(&c->chunks, __ATOMIC_ACQUIRE);
     return &chunks[slot >> WEFT__CHUNK_BITS][slot & (WEFT__CHUNK_FIBERS - 1)];
 }
@@ -173,8 +184,11 @@ static inline weft__fiber *weft__fiber_at(const weft__cord *c, weft_fiber id)
 /* The fiber with this id; NULL: it is gone, or another cord's. */
 static inline weft__fiber *weft__fiber_find(const weft__cord *c, weft_fiber id)
 {
-    weft__fiber *f = weft__fiber_at(c, id);
-    return LIKELY(f != NULL && f->id == id && id != 0) ? f : NULL;
+    uint32_t slot = weft__fiber_slot(id);
+    if (UNLIKELY(!weft__cord_has_slot(c, slot)))
+        return NULL;
+    weft__fiber *f = weft__cord_at(c, slot);
+    return LIKELY(f->id == id && id != 0) ? f : NULL;
 }
 
 /* The cord that an id belongs to. */

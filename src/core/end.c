@@ -73,15 +73,18 @@ static inline bool needs_clean_up(const weft__fiber *f)
     return any != 0;
 }
 
-/* The value to everyone who waits for it; the words of an error too. */
-static void tell_awaiters(weft__cord *c, weft__fiber *f, weft_value value)
+/* The value to everyone who waits for it; the words of an error too. False: nobody does. */
+static bool tell_awaiters(weft__cord *c, weft__fiber *f, weft_value value)
 {
+    bool is_any = false;
     weft__waiter *w;
     while ((w = weft__line_next(&f->awaiters)) != NULL) {
+        is_any = true;
         if (weft_is_error(value) && w->fiber != NULL)
             weft__error_set(w->fiber, weft__error_ref(f->error));
         weft__serve(c, w, value);
     }
+    return is_any;
 }
 
 /* A failure that nobody awaits goes to the parent. */
@@ -119,10 +122,9 @@ void weft__fiber_retire(weft__cord *c, weft__fiber *f)
  */
 static uint32_t tell(weft__cord *c, weft__fiber *f, weft_value value)
 {
-    bool is_awaited = weft__line_next(&f->awaiters) != NULL;
+    bool is_awaited = tell_awaiters(c, f, value);
     bool is_parent_told = is_awaited || f->keeper != NULL;
     uint32_t awaits = !is_awaited && !f->is_unawaited;
-    tell_awaiters(c, f, value);
     if (UNLIKELY(f->monitors != NULL))
         awaits = weft__monitors_tell(c, f, &is_parent_told);
     if (!is_parent_told)
@@ -148,7 +150,7 @@ static bool is_held(const weft__fiber *f)
 /* The fiber is dead: its record is free from now on, or holds its value. */
 static void finish(weft__cord *c, weft__fiber *f, weft_value value)
 {
-    if (LIKELY(!is_held(f)))
+    if (UNLIKELY(!weft__line_is_empty(&f->restarters)) && !is_held(f))
         weft__serve_all(c, &f->restarters, -ESRCH);
     if (UNLIKELY(weft_is_error(value)))
         weft__error_set(f, weft__error_of_end(f, (int)value));
@@ -163,7 +165,20 @@ static void finish(weft__cord *c, weft__fiber *f, weft_value value)
     }
 }
 
-static void begin_again(weft__cord *c, weft__fiber *f)
+/* One run of its function, to the end of what it leaves behind. */
+static inline weft_value run(weft__cord *c, weft__fiber *f)
+{
+    weft_value value = final_value(f, LIKELY(!f->is_stopped) ? f->fn(f->arg) : -ECANCELED);
+    if (UNLIKELY(weft__is_copy))
+        weft__fork_return(value); /* nothing here is its own */
+    weft__fiber_set_phase(f, WEFT__ENDING);
+    if (UNLIKELY(needs_clean_up(f)))
+        value = clean_up(c, f, value);
+    f->claim_run++; /* what it holds still, nobody waits for */
+    return value;
+}
+
+COLD static void begin_again(weft__cord *c, weft__fiber *f)
 {
     f->is_restarting = false;
     f->is_stopped = false;
@@ -184,13 +199,7 @@ void weft__fiber_entry(intptr_t value)
     weft__fiber_set_phase(f, WEFT__ALIVE);
     weft_value result;
     for (;;) {
-        result = final_value(f, LIKELY(!f->is_stopped) ? f->fn(f->arg) : -ECANCELED);
-        if (UNLIKELY(weft__cord_self != c))
-            weft__fork_return(result); /* in a copy: nothing here is its own */
-        weft__fiber_set_phase(f, WEFT__ENDING);
-        if (UNLIKELY(needs_clean_up(f)))
-            result = clean_up(c, f, result);
-        f->claim_run++; /* what it holds still, nobody waits for */
+        result = run(c, f);
         if (LIKELY(!f->is_restarting))
             break;
         begin_again(c, f);

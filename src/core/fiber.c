@@ -192,8 +192,10 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     weft__fiber_set_phase(f, WEFT__FREE);
     f->alarm = 0;
     f->waits_in = NULL;
-    f->is_stopped = f->is_shutdown = f->is_daemon = f->is_unawaited = f->is_parked = false;
-    f->is_closing = false;
+    f->is_parked = false;
+    /* Neighbours all: one store. */
+    f->is_stopped = f->is_shutdown = f->is_restarting = f->is_interrupted = false;
+    f->was_struck = f->is_closing = f->is_daemon = f->is_unawaited = false;
     f->name[0] = '\0';
     f->arg_room = 0;
     f->refusals = 0;
@@ -215,7 +217,9 @@ void weft__fiber_rewind(weft__fiber *f)
     weft__context_make(&f->context, f->stack.low, f->stack.bytes - f->arg_room, weft__fiber_entry);
 }
 
-int weft__spin_check(weft_fn *fn, const void *arg, const weft_spin_options *o)
+/* In line, as furnish: every fiber that is made with options comes here. */
+__attribute__((always_inline)) static inline int check_options(weft_fn *fn, const void *arg,
+                                                               const weft_spin_options *o)
 {
     if (fn == NULL)
         return weft_fail(-EINVAL, "a fiber needs a function");
@@ -228,11 +232,16 @@ int weft__spin_check(weft_fn *fn, const void *arg, const weft_spin_options *o)
     return 0;
 }
 
-/* Can that fiber be made, and under whom? 0, or -EINVAL, -ESRCH, -EXDEV with words. */
-static int check(weft__cord *c, weft_fn *fn, const void *arg, const weft_spin_options *o,
-                 weft__fiber **parent)
+int weft__spin_check(weft_fn *fn, const void *arg, const weft_spin_options *o)
 {
-    int rc = weft__spin_check(fn, arg, o);
+    return check_options(fn, arg, o);
+}
+
+/* Can that fiber be made, and under whom? 0, or -EINVAL, -ESRCH, -EXDEV with words. */
+static inline int check(weft__cord *c, weft_fn *fn, const void *arg, const weft_spin_options *o,
+                        weft__fiber **parent)
+{
+    int rc = check_options(fn, arg, o);
     if (rc < 0)
         return rc;
     *parent = o->parent != 0 ? weft__fiber_find(c, o->parent) : c->current;
@@ -272,14 +281,15 @@ static inline void begin(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *
     weft__fiber_rewind(f);
     weft__tree_link(f, parent);
     c->fibers_count++;
-    if (UNLIKELY(parent->is_closing)) {
+    if (UNLIKELY(parent->is_closing))
         weft__fiber_end(c, f, -ECANCELED, WEFT__END_WITH_PARENT);
-    }
 }
 
 /* A clean record with a stack becomes what the options say. */
-static void furnish(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *fn, void *arg,
-                    const weft_spin_options *o, weft__fiber *parent)
+__attribute__((always_inline)) static inline void furnish(weft__cord *c, weft__fiber *f,
+                                                          weft_fiber id, weft_fn *fn, void *arg,
+                                                          const weft_spin_options *o,
+                                                          weft__fiber *parent)
 {
     f->stack_bytes = o->stack_bytes;
     f->is_daemon = o->is_daemon;
@@ -319,7 +329,7 @@ static inline weft_fiber queue_new(weft__cord *c, weft__fiber *f)
 int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
                        const weft_spin_options *o, weft__fiber **out)
 {
-    weft__fiber *f = *out = weft__fiber_at(c, id);
+    weft__fiber *f = *out = weft__cord_at(c, weft__fiber_slot(id));
     weft__fiber *parent = o->parent != 0 ? weft__fiber_find(c, o->parent) : c->main;
     int rc = parent != NULL && parent->phase != WEFT__ENDED ? weft__cord_make_room(c, 0) : -ESRCH;
     if (rc == 0)

@@ -35,6 +35,14 @@ COLD void weft__say_copy(void)
         weft__report("this process is a copy made by fork(2); use weft_fork");
 }
 
+COLD int weft__why_no_cord(void)
+{
+    if (!weft__is_copy)
+        return -ENOMEM;
+    weft__say_copy();
+    return -ENOTRECOVERABLE;
+}
+
 /*
  * Between the two processes nothing is shared but descriptors, and the way to them is through a
  * cord: its own, those in the ports, or a frame that knows one. Such a frame can only wait, and

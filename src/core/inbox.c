@@ -87,8 +87,11 @@ static bool has_fiber(weft__cord *c, weft_fiber fiber)
 {
     if (atomic_load(&c->reserve.under_way) > 0)
         return true;
-    const weft__fiber *f = weft__fiber_at(c, fiber);
-    return f != NULL && __atomic_load_n(&f->id, __ATOMIC_RELAXED) == fiber &&
+    uint32_t slot = weft__fiber_slot(fiber);
+    if (!weft__cord_has_slot(c, slot))
+        return false;
+    const weft__fiber *f = weft__cord_at(c, slot);
+    return __atomic_load_n(&f->id, __ATOMIC_RELAXED) == fiber &&
            __atomic_load_n(&f->phase, __ATOMIC_RELAXED) != WEFT__ENDED;
 }
 

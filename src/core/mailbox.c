@@ -118,10 +118,12 @@ int weft_tell(weft_fiber fiber, weft_value value)
     if (UNLIKELY(f->mailbox == NULL))
         return put(c, f, value);
     weft__passage *p = &f->mailbox->passage;
-    if (UNLIKELY(weft__line_is_contested(&p->receivers)))
+    if (weft__line_is_empty(&p->receivers)) {
+        if (UNLIKELY(p->count >= p->limit))
+            return tell_waiting(c, f, value);
+    } else if (UNLIKELY(weft__line_is_contested(&p->receivers))) {
         return tell_contested(f, value);
-    if (UNLIKELY(!weft__passage_can_put(p)))
-        return tell_waiting(c, f, value);
+    }
     return weft__passage_put_value(c, p, value);
 }
 

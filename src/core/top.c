@@ -143,7 +143,7 @@ static size_t fill(const weft__cord *c, row *rows, size_t room)
     size_t n = 0;
     rows[n++] = (row){NULL, recent(c, NULL)};
     for (uint32_t slot = 0, end = records_of(c); slot < end && n < room; slot++) {
-        const weft__fiber *f = weft__fiber_at(c, slot);
+        const weft__fiber *f = weft__cord_at(c, slot);
         if (f->phase != WEFT__FREE && f->phase != WEFT__ENDED)
             rows[n++] = (row){f, recent(c, f)};
     }

@@ -67,14 +67,19 @@ int weft_mutex_try_lock(weft_mutex *mutex)
     return LIKELY(c != NULL) ? weft__mutex_take(private_of(mutex), c->current) : weft__no_cord();
 }
 
+COLD static int refuse_unlock(const weft__cord *c)
+{
+    if (weft__is_refused(c))
+        return weft__no_cord();
+    return weft_fail(-EPERM, "unlocking a mutex that the caller does not hold");
+}
+
 int weft_mutex_unlock(weft_mutex *mutex)
 {
     weft__cord *c = weft__cord_self;
     weft__mutex *m = private_of(mutex);
-    if (weft__is_refused(c))
-        return weft__no_cord();
     if (UNLIKELY(c == NULL || weft__owner_now(&m->owner) != c->current))
-        return weft_fail(-EPERM, "unlocking a mutex that the caller does not hold");
+        return refuse_unlock(c);
     weft__mutex_pass_on(c, m);
     return 0;
 }
