@@ -563,6 +563,7 @@ static int handle_anew_in_a_child(void)
     int runs = 0;
     weft_on_signal(SIGUSR1, count_run, &runs);
     pid_t pid = weft_fork();
+    is_exiting_in_a_fiber = pid == 0; /* what was the parent's is nobody's there */
     if (weft_on_signal(SIGUSR1, count_run, &runs) < 0 || weft_on_signal(SIGUSR2, count_run, &runs))
         return 1;
     raise(SIGUSR1);
