@@ -437,8 +437,8 @@ static weft_value end_process(void *arg)
 
 static int be_ended_by_a_cord(void)
 {
-    weft_cord_start(end_process, NULL, NULL);
     weft_cord_start(sleep_forever, NULL, NULL);
+    weft_cord_start(end_process, NULL, NULL);
     weft_sleep(INFINITY);
     return 0;
 }

@@ -91,12 +91,16 @@ WEFT_SWITCHPOINT weft_value weft_cord_call(weft_cord cord, weft_fn *fn, void *ar
 /* How to call; all-zero is the default. */
 typedef struct weft_call_options {
     /*
-     * The call may be left: cut short, it returns at once, the fiber there is cancelled, and when
-     * it has ended drop(arg) is called, by the thread that called. Called only then. NULL: not so.
+     * The call may be left: cut short, it returns at once, and the fiber there is cancelled. drop
+     * is called, once, if the call ends in any way but with the end of that fiber (then arg is the
+     * caller's, as before): when there was none, at once; else after it has ended, by the thread
+     * that called, between two fibers: it must not wait. It gets arg, or the copy. NULL: not so.
      */
     void (*drop)(void *arg);
     size_t arg_bytes; /* copy so many bytes of arg, and pass the copy: then it may be left, too */
     const char *name; /* of the fiber; NULL: none */
+    /* If not NULL: told whether the call ended with that fiber. If not, drop has arg. */
+    bool *has_ended;
 } weft_call_options;
 
 /** The same with options. */

@@ -22,8 +22,11 @@
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t ended; /* one of them has */
+    bool are_ending;      /* the process does: whoever is started now, is cancelled */
+    uint32_t ender;       /* meaningless before: the cord that does it; TENURES_MAX: none */
+    bool is_new;          /* one was started since this was last false */
     weft__tenure *at[TENURES_MAX];
-} tenures = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, {NULL}};
+} tenures = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, false, {NULL}};
 
 /* The lock is held. NULL: it is gone, or was never started. */
 static weft__tenure *find(weft_cord cord)
@@ -101,19 +104,26 @@ static int create_thread(weft__tenure *t, int cpu)
     return -rc;
 }
 
+static void cancel(weft__tenure *t, double grace_s);
+
 static void note(weft_cord id, weft__tenure *t)
 {
     pthread_mutex_lock(&tenures.lock);
     tenures.at[weft__fiber_cord(id)] = t;
+    tenures.is_new |= t != NULL;
+    if (t == NULL)
+        pthread_cond_broadcast(&tenures.ended); /* it never began */
+    else if (tenures.are_ending)
+        cancel(t, 0);
     pthread_mutex_unlock(&tenures.lock);
 }
 
 /* 0 or -errno. */
 static int begin(weft__tenure *t, int cpu, weft_cord *out)
 {
-    t->cord = weft__cord_new();
-    if (t->cord == NULL)
-        return -EAGAIN;
+    int rc = weft__cord_new(&t->cord);
+    if (rc < 0)
+        return rc;
     t->cord->tenure = t;
     t->cord->shares_ports = t->shares_ports;
     *out = t->id = t->cord->main->id;
@@ -121,7 +131,7 @@ static int begin(weft__tenure *t, int cpu, weft_cord *out)
         memcpy(t->cord->main->name, t->name, sizeof t->name);
     weft__list_init(&t->joiners);
     note(t->id, t);
-    int rc = create_thread(t, cpu);
+    rc = create_thread(t, cpu);
     if (rc < 0) {
         note(t->id, NULL);
         weft__cord_free(t->cord);
@@ -140,7 +150,7 @@ static int check(const weft_cord_options *o)
 
 weft_cord weft__cord_start(weft_fn *fn, void *arg, const weft_cord_options *o, bool shares_ports)
 {
-    if (check(o) < 0)
+    if (weft__cord_here() == NULL || check(o) < 0) /* here: so that an error can have words */
         return 0;
     weft__tenure *t = calloc(1, sizeof *t);
     if (t == NULL) {
@@ -261,7 +271,8 @@ static void drop(joiner *j)
 static bool leave_cord(weft__fiber *f);
 
 static const weft__wait_kind waits_cord = {"the end of a thread", .leave = leave_cord};
-static const weft__wait_kind waits_for_good = {.name = "the end of a thread, whatever happens"};
+static const weft__wait_kind waits_for_good = {.name = "the end of a thread, whatever happens",
+                                               .is_owed = true};
 
 static void deliver_end(weft__cord *c, weft__letter *l)
 {
@@ -317,13 +328,41 @@ void weft__tenure_settle(weft__tenure *t, weft__cord *c)
     t->value = weft__cord_end(c, t->value, &t->words);
 }
 
+/*
+ * The lock is held. A thread that nobody ends, the first above all, is not to go on because others
+ * end with the process, which yet another one has chosen to end: it might return from main.
+ */
+static bool is_held_back(weft_fiber fiber)
+{
+    uint32_t index = weft__fiber_cord(fiber);
+    return tenures.are_ending && tenures.at[index] == NULL && index != tenures.ender;
+}
+
+/* The lock is held. */
+static void end(weft__tenure *t)
+{
+    t->has_ended = true;
+    for (weft__list *node = t->joiners.next, *next; node != &t->joiners; node = next) {
+        joiner *j = CONTAINER_OF(node, joiner, link);
+        next = node->next;
+        if (!is_held_back(j->letter.fiber))
+            tell(t, j);
+    }
+    pthread_cond_broadcast(&tenures.ended);
+}
+
 void weft__tenure_end(weft__tenure *t)
 {
     pthread_mutex_lock(&tenures.lock);
-    t->has_ended = true;
-    while (!weft__list_is_empty(&t->joiners))
-        tell(t, CONTAINER_OF(t->joiners.next, joiner, link));
-    pthread_cond_broadcast(&tenures.ended);
+    end(t);
+    pthread_mutex_unlock(&tenures.lock);
+}
+
+void weft__tenure_exit(weft__tenure *t)
+{
+    pthread_mutex_lock(&tenures.lock);
+    t->told++; /* for good: its thread still runs, and whoever joins it is not to wait for that */
+    end(t);
     pthread_mutex_unlock(&tenures.lock);
 }
 
@@ -338,11 +377,16 @@ static weft_value take(weft__cord *c, weft__tenure *t, weft_value value, weft__e
     return value;
 }
 
-/* The lock is held; it gives it up. j is the caller's if it does not wait. */
-static weft_value wait_for(weft__cord *c, weft__tenure *t, joiner *j)
+/* The lock is held; it gives it up. */
+static weft_value wait_for(weft__cord *c, weft__tenure *t)
 {
     weft__fiber *f = c->current;
     bool is_stop = f->alarm && weft__alarm_is_stop(f);
+    joiner *j = malloc(sizeof *j);
+    if (j == NULL) {
+        pthread_mutex_unlock(&tenures.lock);
+        return -ENOMEM;
+    }
     *j = (joiner){.letter = {NULL, deliver_end, f->id, 0}, .tenure = t};
     weft__list_insert(&t->joiners, &j->link);
     if (is_stop)
@@ -359,22 +403,20 @@ static weft_value wait_for(weft__cord *c, weft__tenure *t, joiner *j)
 weft_value weft_cord_join(weft_cord cord)
 {
     weft__cord *c = weft__cord_here();
-    joiner *j = c != NULL ? malloc(sizeof *j) : NULL;
-    if (j == NULL)
+    if (c == NULL)
         return weft__no_cord();
     pthread_mutex_lock(&tenures.lock);
     weft__tenure *t = find(cord);
-    bool may_wait = t != NULL && !t->has_ended && t->id != c->main->id &&
+    bool has_ended = t != NULL && t->has_ended && !is_held_back(c->main->id);
+    bool may_wait = t != NULL && !has_ended && t->id != c->main->id &&
                     (!c->current->alarm || weft__alarm_is_stop(c->current));
     if (may_wait)
-        return wait_for(c, t, j);
-    bool has_ended = t != NULL && t->has_ended;
+        return wait_for(c, t);
     weft_value value = has_ended ? t->value : 0;
     weft__error *words = has_ended ? weft__error_clone(t->words) : NULL;
     if (has_ended)
         t->told++;
     pthread_mutex_unlock(&tenures.lock);
-    free(j);
     if (has_ended)
         return take(c, t, value, words);
     if (cord == c->main->id)
@@ -385,6 +427,14 @@ weft_value weft_cord_join(weft_cord cord)
 /*
  * The end of the process.
  */
+
+void weft__tenures_close(const weft__cord *by)
+{
+    pthread_mutex_lock(&tenures.lock);
+    tenures.are_ending = true;
+    tenures.ender = by != NULL ? by->index : TENURES_MAX;
+    pthread_mutex_unlock(&tenures.lock);
+}
 
 void weft__tenures_cancel(const weft__tenure *except, double grace_s)
 {
@@ -437,37 +487,37 @@ static bool has_failed_unseen(const weft__tenure *t)
     return t->has_ended && t->told == 0 && weft_is_error(t->value) && !was_asked_for;
 }
 
-/* The lock is held, and given up meanwhile. Nobody will ask for it any more. */
-static void reap_ended(uint32_t i)
+/* The lock is held. It has ended, or would not; nobody will join it any more. True: it failed. */
+static bool take_leave(weft__tenure *t, bool has_ended)
 {
-    weft__tenure *t = tenures.at[i];
-    if (!t->has_ended || t->told > 0)
-        return;
-    tenures.at[i] = NULL;
-    pthread_mutex_unlock(&tenures.lock);
-    reap(t, true);
-    pthread_mutex_lock(&tenures.lock);
+    bool has_failed = has_failed_unseen(t);
+    if (!has_ended)
+        weft__report("thread #%llu '%s' would not end with the process", (unsigned long long)t->id,
+                     t->name);
+    if (has_failed)
+        weft__report_unhandled(t->words, (int)t->value);
+    if (t->has_ended && t->told == 0) {
+        t->told = 1;               /* for good: whoever joins it after all, leaves its thread */
+        pthread_detach(t->thread); /* checkers of memory ask for that */
+    }
+    return has_failed;
 }
 
 bool weft__tenures_wait(const weft__tenure *except)
 {
     int64_t until_ns = weft__clock_ns() + WEFT__EXIT_GRACE_S * (int64_t)WEFT__NS_PER_S;
-    bool have_failed = false;
+    bool have_failed = false, have_ended = true;
     pthread_mutex_lock(&tenures.lock);
-    for (uint32_t i = 0; i < TENURES_MAX; i++) {
-        bool has_ended = wait_at(i, except, until_ns);
-        weft__tenure *t = tenures.at[i];
-        if (t == NULL || t == except)
-            continue;
-        if (!has_ended)
-            weft__report("thread #%llu '%s' would not end with the process",
-                         (unsigned long long)t->id, t->name);
-        if (has_failed_unseen(t)) {
-            weft__report_unhandled(t->words, (int)t->value);
-            have_failed = true;
+    do { /* again, if one was started where it had been looked before */
+        tenures.is_new = false;
+        for (uint32_t i = 0; i < TENURES_MAX; i++) {
+            bool has_ended = wait_at(i, except, until_ns);
+            have_ended &= has_ended;
+            if (tenures.at[i] == NULL || tenures.at[i] == except)
+                continue;
+            have_failed |= take_leave(tenures.at[i], has_ended);
         }
-        reap_ended(i);
-    }
+    } while (tenures.is_new && have_ended);
     pthread_mutex_unlock(&tenures.lock);
     return have_failed;
 }
@@ -476,6 +526,7 @@ void weft__tenures_renew(void)
 {
     tenures.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* whoever held it */
     pthread_cond_init(&tenures.ended, NULL);
+    tenures.are_ending = false;
     memset(tenures.at, 0, sizeof tenures.at);
 }
 

@@ -30,6 +30,14 @@ typedef struct weft__letter {
     weft_value value;
 } weft__letter;
 
+/* What the main fiber of a cord that nobody can help says to being let go. */
+typedef enum weft__resort {
+    WEFT__RESORT_OPEN, /* it waits for the end of all work, as weft_suspend does */
+    WEFT__RESORT_TOLD, /* it is told of a deadlock */
+    WEFT__RESORT_OWED, /* it cannot go on before it has what it waits for */
+} weft__resort;
+#define WEFT__RESORTS 3
+
 /* Ids that are set aside for fibers that other threads make: their records are on no list. */
 typedef struct weft__reserve {
     pthread_mutex_t lock; /* for the table of chunks, too: whoever finds none left adds one */
@@ -95,7 +103,7 @@ struct weft__cord {
     _Alignas(64) _Atomic(weft__letter *) inbox; /* the newest first */
     atomic_bool is_asleep;        /* it waits in its backend, and wants to be woken for a letter */
     atomic_bool is_helpless;      /* it waits, and only others can help; see port.h */
-    atomic_bool is_open;          /* meanwhile: its main fiber would be content with an end */
+    atomic_int resort;            /* meanwhile: weft__resort of its main fiber */
     atomic_bool is_let_go;        /* nobody will help any more: its main fiber is to go on */
     atomic_int bounded_mailboxes; /* of its fibers */
     weft__reserve reserve;        /* ids for fibers that others make here */
@@ -264,9 +272,10 @@ void weft__cord_deliver(weft__cord *c, weft__cord *here);
 weft__slice weft__slice_of(const weft__cord *c, const weft__fiber *f);
 
 /*
- * A new cord that no thread has become yet, with a main fiber whose id is known. NULL: no memory.
+ * A new cord that no thread has become yet, with a main fiber whose id is known. 0; -EAGAIN: there
+ * are too many; weft__no_cord.
  */
-weft__cord *weft__cord_new(void);
+int weft__cord_new(weft__cord **out);
 
 /* The calling thread becomes this cord. */
 void weft__cord_settle(weft__cord *c, const char *backend_name);

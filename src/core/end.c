@@ -359,6 +359,54 @@ static void end_above(weft__cord *c, weft__fiber *f)
     }
 }
 
+/* The children of f and of those above it, but for themselves. False: some will never end. */
+static bool end_children(weft__cord *c, weft__fiber *f)
+{
+    bool are_dead = true;
+    const weft__fiber *except = NULL;
+    for (weft__fiber *a = f; a != NULL; except = a, a = a->parent)
+        are_dead &= weft__tree_end_children(c, a, except);
+    return are_dead;
+}
+
+/* Is there something that came while a destructor waited: a fiber from another thread, say? */
+static bool has_more(const weft__fiber *f)
+{
+    uint32_t on_the_way = 0;
+    for (const weft__fiber *a = f; a != NULL; on_the_way = 1, a = a->parent)
+        if (a->children_count > on_the_way || a->extras != NULL)
+            return true;
+    return false;
+}
+
+/* Those in line who are no fibers of this thread: letters that are to be answered. */
+static void answer_others(weft__cord *c, weft__line *line, weft_value value)
+{
+    weft__waiter *next;
+    for (weft__waiter *w = line->first; w != NULL; w = next) {
+        next = weft__line_after(w);
+        if (w->fiber == NULL)
+            weft__serve(c, w, value);
+    }
+}
+
+/*
+ * Fibers that will never end: those whose frames are not returned to, and those that nothing could
+ * wake. Whoever waits for them elsewhere is not to wait for ever.
+ */
+static void answer_for_the_rest(weft__cord *c)
+{
+    uint32_t chunks = __atomic_load_n(&c->chunks_count, __ATOMIC_ACQUIRE);
+    for (uint32_t slot = 0; slot < chunks * WEFT__CHUNK_FIBERS; slot++) {
+        weft__fiber *f = weft__cord_at(c, slot);
+        if (f->id == 0)
+            continue;
+        answer_others(c, &f->awaiters, -ECANCELED);
+        if (f->mailbox != NULL)
+            answer_others(c, &f->mailbox->passage.senders, -ESRCH);
+    }
+}
+
 int weft__cord_end_fibers(weft__cord *c)
 {
     weft__fiber *f = c->current;
@@ -366,16 +414,19 @@ int weft__cord_end_fibers(weft__cord *c)
     for (weft__fiber *a = f; a != NULL; a = a->parent)
         weft__scopes_drop(c, a); /* nobody returns to where they are closed */
     end_above(c, f);
-    const weft__fiber *except = NULL;
-    for (weft__fiber *a = f; a != NULL; except = a, a = a->parent)
-        weft__tree_end_children(c, a, except);
-    for (weft__fiber *a = f; a != NULL; a = a->parent) {
-        let_go(a);
-        weft__tree_bury(c, a);
-        weft__extras_free(a);
-        weft__claims_lapse(&a->claims); /* those that a destructor has made */
+    bool is_all;
+    do {
+        is_all = end_children(c, f);
+        for (weft__fiber *a = f; a != NULL; a = a->parent) {
+            let_go(a);
+            weft__tree_bury(c, a);
+            weft__extras_free(a);
+            weft__claims_lapse(&a->claims); /* those that a destructor has made */
+        }
+    } while (is_all && has_more(f));
+    for (weft__fiber *a = f; a != NULL; a = a->parent)
         weft__mailbox_free(c, a);
-    }
+    answer_for_the_rest(c);
     return weft__error_next(c->main);
 }
 

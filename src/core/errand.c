@@ -117,8 +117,9 @@ typedef struct call {
     atomic_int letters;  /* under way; with the last one it is freed */
     weft_fiber caller;
     void (*drop)(void *arg);
-    void *arg;
+    bool *has_ended; /* the caller's, while it waits; NULL: it does not ask */
     bool may_be_left;
+    bool has_begun;     /* there is a fiber, or was */
     weft__error *words; /* beside the answer; NULL: none */
     errand errand;      /* the last: it is of any size */
 } call;
@@ -134,13 +135,25 @@ static void arrived(call *c)
 static bool leave_call(weft__fiber *f);
 
 static const weft__wait_kind waits_call = {"a call in another thread", .leave = leave_call};
-static const weft__wait_kind waits_callee = {.name = "the end of a call that it has cancelled"};
+static const weft__wait_kind waits_callee = {.name = "the end of a call that it has cancelled",
+                                             .is_owed = true};
+
+/* Between two fibers: whatever is current is not to wait. */
+static void drop_arg(const call *k)
+{
+    bool has_fibers = weft__cord_self != NULL;
+    if (has_fibers)
+        weft_no_switch_begin();
+    if (k->drop != NULL)
+        k->drop(k->errand.arg);
+    if (has_fibers)
+        weft_no_switch_end();
+}
 
 /* Nobody waits for the answer any more. */
 static void abandon(call *k)
 {
-    if (k->drop != NULL)
-        k->drop(k->arg);
+    drop_arg(k);
     arrived(k);
 }
 
@@ -154,6 +167,10 @@ static void deliver_answer(weft__cord *c, weft__letter *l)
         abandon(k);
         return;
     }
+    if (!k->has_begun)
+        drop_arg(k);
+    else if (k->has_ended != NULL)
+        *k->has_ended = true;
     weft_value value = weft__settle(f, l->value);
     if (weft_is_error(value) && value == l->value) {
         weft__error_set(f, k->words);
@@ -190,6 +207,7 @@ static void deliver_call(weft__cord *c, weft__letter *l)
         answer(k, rc, NULL);
         return;
     }
+    k->has_begun = true;
     k->waiter = (weft__waiter){.served = answer_waiter};
     weft__line_join(&f->awaiters, &k->waiter);
 }
@@ -214,7 +232,16 @@ static bool leave_call(weft__fiber *f)
     return is_left;
 }
 
-static weft_value send_call(weft__cord *c, weft_cord cord, call *k)
+/* It does not come to a call at all. */
+static weft_value refuse(weft_value code, void *arg, const weft_call_options *o)
+{
+    if (o->drop != NULL)
+        o->drop(arg);
+    return code;
+}
+
+static weft_value send_call(weft__cord *c, weft_cord cord, void *arg, const weft_call_options *o,
+                            call *k)
 {
     k->letters = 1;
     k->caller = c->current->id;
@@ -223,7 +250,8 @@ static weft_value send_call(weft__cord *c, weft_cord cord, call *k)
     int rc = dispatch(&k->errand, cord, &id);
     if (rc < 0) {
         free(k);
-        return weft_fail(rc, "thread #%llu cannot be called", (unsigned long long)cord);
+        weft_fail(rc, "thread #%llu cannot be called", (unsigned long long)cord);
+        return refuse(rc, arg, o);
     }
     return weft__wait(c, &waits_call, k);
 }
@@ -233,20 +261,22 @@ weft_value weft_cord_call_with(weft_cord cord, weft_fn *fn, void *arg,
 {
     const weft_call_options *o = options != NULL ? options : &(weft_call_options){0};
     weft_spin_options spun = {.name = o->name, .arg_bytes = o->arg_bytes};
+    if (o->has_ended != NULL)
+        *o->has_ended = false;
     int rc = weft__spin_check(fn, arg, &spun);
     if (rc < 0)
-        return rc;
+        return refuse(rc, arg, o);
     weft__cord *c = weft__cord_here();
     if (c != NULL && c->current->alarm)
-        return weft__refuse(c);
+        return refuse(weft__refuse(c), arg, o);
     call *k = c != NULL ? calloc(1, sizeof *k + o->arg_bytes) : NULL;
     if (k == NULL)
-        return weft__no_cord();
+        return refuse(c == NULL ? weft__no_cord() : -ENOMEM, arg, o);
     k->drop = o->drop;
-    k->arg = arg;
+    k->has_ended = o->has_ended;
     k->may_be_left = o->drop != NULL || o->arg_bytes > 0;
     fill(&k->errand, fn, arg, &spun);
-    return send_call(c, cord, k);
+    return send_call(c, cord, arg, o, k);
 }
 
 weft_value weft_cord_call(weft_cord cord, weft_fn *fn, void *arg)

@@ -30,9 +30,11 @@ static void init_record(weft__fiber *f, uint32_t slot)
 static int grow_table(weft__cord *c)
 {
     uint32_t n = c->chunks_count;
-    if (n == 0 ? c->tables[0] != NULL : (n & (n - 1)) != 0)
+    if ((n & (n - 1)) != 0)
         return 0;
     unsigned i = n == 0 ? 0 : (unsigned)__builtin_ctz(n) + 1;
+    if (c->tables[i] != NULL)
+        return 0; /* from the last time, when there was no memory for the chunk */
     weft__fiber **table = malloc(((size_t)1 << i) * sizeof *table);
     if (table == NULL)
         return -ENOMEM;
@@ -154,13 +156,12 @@ static int take_record(weft__cord *c, size_t stack_bytes, weft__fiber **out)
 {
     if (stack_bytes == 0 && (*out = take_warm(c)) != NULL)
         return 0;
-    if (weft__list_is_empty(&c->bare)) {
-        int rc = weft__cord_add_chunk(c);
-        if (rc < 0)
-            return rc;
-    }
+    /* One that another thread has added, and could not use, has no room on the run queue yet. */
+    int rc = weft__list_is_empty(&c->bare) ? weft__cord_add_chunk(c) : weft__cord_make_room(c, 0);
+    if (rc < 0)
+        return rc;
     weft__fiber *f = weft__fiber_of_sibling(c->bare.next);
-    int rc = weft__stack_acquire(&c->stacks, weft__stack_bytes(stack_bytes), &f->stack);
+    rc = weft__stack_acquire(&c->stacks, weft__stack_bytes(stack_bytes), &f->stack);
     if (rc < 0)
         return rc;
     weft__list_remove(&f->sibling);

@@ -40,6 +40,7 @@ typedef struct weft__wait_kind {
     const char *name;  /* for people: "sleep" */
     bool is_open;      /* weft_schedule may end the wait */
     bool is_for_fiber; /* wait_object is the fiber that it waits for */
+    bool is_owed;      /* nothing else ends the wait, be it for ever: others use what is here */
     bool is_accept;    /* for connections */
     /*
      * Take the fiber out of the place, so that nothing there can wake it any more. False: the place

@@ -31,6 +31,15 @@ void weft__cord_read_inbox(weft__cord *c)
         weft__cord_deliver(c, c);
 }
 
+static void wake_through(const weft__cord *c, weft__backend *b)
+{
+    const weft__cord *self = weft__cord_self;
+    bool is_sent = self != NULL && self->backend->type == b->type && b->type->message != NULL &&
+                   b->type->message(self->backend, b, c->index);
+    if (!is_sent)
+        b->type->wake(b);
+}
+
 /*
  * To wake may be a system call in which a thread can be cancelled: it must not be, while it visits.
  */
@@ -39,11 +48,8 @@ void weft__cord_wake(weft__cord *c)
     int cancel_state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     weft__backend *b = __atomic_load_n(&c->backend, __ATOMIC_ACQUIRE);
-    const weft__cord *self = weft__cord_self;
-    bool is_sent = self != NULL && self->backend->type == b->type && b->type->message != NULL &&
-                   b->type->message(self->backend, b, c->index);
-    if (!is_sent)
-        b->type->wake(b);
+    if (b != NULL) /* else it has not begun, and reads its inbox before it waits */
+        wake_through(c, b);
     pthread_setcancelstate(cancel_state, NULL);
 }
 

@@ -25,7 +25,7 @@ static uint32_t ports_end; /* under the lock; no port from here on has ever been
 
 static atomic_uint cords;    /* that are there */
 static atomic_uint helpless; /* of them: cannot wake anyone unless they are woken */
-static atomic_uint resumed;  /* how often one was that, and is not any more */
+static atomic_uint goings;   /* how often one that was has gone on */
 
 /* The first port that is free, or PORTS_MAX. The lock is held. */
 static uint32_t find_free(void)
@@ -71,12 +71,18 @@ static void nudge_one_helpless(void)
     }
 }
 
-void weft__port_close(weft__cord *c, bool is_kept)
+void weft__port_hide(weft__cord *c)
 {
     port *p = &ports[c->index];
     atomic_store(&p->cord, NULL);
     while (atomic_load(&p->visitors) > 0)
         sched_yield();
+}
+
+void weft__port_close(weft__cord *c, bool is_kept)
+{
+    port *p = &ports[c->index];
+    weft__port_hide(c);
     pthread_mutex_lock(&lock);
     p->is_taken = is_kept;
     p->serial = c->serial;
@@ -131,64 +137,89 @@ void weft__port_nudge(uint32_t index)
 }
 
 /*
- * It waits for others, and nothing of theirs is on its way: it goes on before it reads its inbox.
+ * It waits for others, and nothing of theirs is on its way: it goes on before it reads its inbox,
+ * so that is looked at first.
  */
 static bool is_beyond_help(weft__cord *c)
 {
-    return atomic_load(&c->is_helpless) && !weft__cord_has_letters(c);
+    return !weft__cord_has_letters(c) && atomic_load(&c->is_helpless);
 }
 
 /* What can be said of all cords at once. */
 typedef struct survey {
     const weft__cord *self;
-    unsigned count;
+    unsigned count; /* with this one, which may be hidden */
     bool are_others_beyond_help;
-    uint32_t open; /* one of the others that is; PORTS_MAX: none */
+    uint32_t others[WEFT__RESORTS]; /* of each kind one of the others; PORTS_MAX: none */
 } survey;
 
 static void look_at(weft__cord *c, void *context)
 {
     survey *s = context;
-    s->count++;
     if (c == s->self)
         return;
+    s->count++;
     s->are_others_beyond_help = s->are_others_beyond_help && is_beyond_help(c);
-    if (atomic_load(&c->is_open))
-        s->open = c->index;
+    s->others[atomic_load(&c->resort)] = c->index;
+}
+
+static survey look_around(const weft__cord *c)
+{
+    survey s = {c, 1, true, {PORTS_MAX, PORTS_MAX, PORTS_MAX}};
+    weft__port_each(look_at, &s);
+    return s;
+}
+
+/* Let another cord go, the main fiber of which will see to what comes then. */
+static void let_go(uint32_t index)
+{
+    weft__cord *c = weft__port_visit(index);
+    if (c == NULL)
+        return;
+    atomic_store(&c->is_let_go, true);
+    weft__cord_wake(c);
+    weft__port_leave(index);
+}
+
+/* Nobody can help anyone any more. */
+static weft__hope end_one(const survey *s, weft__resort resort)
+{
+    for (weft__resort p = WEFT__RESORT_OPEN; p < WEFT__RESORT_OWED; p++) {
+        if (p == resort)
+            return WEFT__HOPE_NOBODY;
+        if (s->others[p] == PORTS_MAX)
+            continue;
+        let_go(s->others[p]);
+        return WEFT__HOPE_CORDS;
+    }
+    return WEFT__HOPE_THREADS; /* for ever: but it may be looked into */
 }
 
 /*
- * Whoever goes on meanwhile may have sent something to one that was looked at before, and be
- * helpless again; then it looks itself. What was sent to the one that looks was sent before the
- * others became helpless, so its inbox comes last.
+ * All cords are helpless, it seems. They are, if none has gone on between two looks, in between
+ * which there was no other thread either that could have sent something to one of them and ended.
  */
-static bool is_hopeless(weft__cord *c, unsigned resumed_before, survey *s)
+static weft__hope look_closely(weft__cord *c, weft__resort resort)
 {
-    *s = (survey){c, 0, true, PORTS_MAX};
-    weft__port_each(look_at, s);
-    return s->are_others_beyond_help && atomic_load(&resumed) == resumed_before &&
-           !weft__cord_has_letters(c);
-}
-
-/* Nobody can help anyone any more, but for threads of which nothing is known. */
-static weft__hope end_all(bool is_open, const survey *s)
-{
-    if (weft__threads_are_others(s->count))
+    unsigned before = atomic_load(&goings);
+    survey s = look_around(c);
+    if (!s.are_others_beyond_help)
+        return WEFT__HOPE_CORDS;
+    if (weft__threads_are_others(s.count))
         return WEFT__HOPE_THREADS;
-    weft__cord *c = !is_open && s->open < PORTS_MAX ? weft__port_visit(s->open) : NULL;
-    if (c == NULL)
-        return WEFT__HOPE_NOBODY;
-    atomic_store(&c->is_let_go, true);
-    weft__cord_wake(c);
-    weft__port_leave(s->open);
-    return WEFT__HOPE_CORDS;
+    s = look_around(c);
+    if (!s.are_others_beyond_help || atomic_load(&goings) != before)
+        return WEFT__HOPE_CORDS;
+    if (weft__cord_has_letters(c))
+        return WEFT__HOPE_CORDS; /* by one of them, just before it became helpless */
+    return end_one(&s, resort);
 }
 
-weft__hope weft__port_hope(weft__cord *c, bool is_helpless, bool is_open)
+weft__hope weft__port_hope(weft__cord *c, bool is_helpless, weft__resort resort)
 {
-    unsigned others_helpless, resumed_before = atomic_load(&resumed);
+    unsigned others_helpless;
     if (is_helpless) {
-        atomic_store(&c->is_open, is_open);
+        atomic_store(&c->resort, resort);
         atomic_store(&c->is_helpless, true);
         others_helpless = atomic_fetch_add(&helpless, 1);
     } else {
@@ -197,18 +228,16 @@ weft__hope weft__port_hope(weft__cord *c, bool is_helpless, bool is_open)
     if (others_helpless < atomic_load(&cords) - 1)
         return WEFT__HOPE_CORDS;
     /* It is the last one, and the only one that finds so. */
-    survey s;
-    return is_hopeless(c, resumed_before, &s) ? end_all(is_open, &s) : WEFT__HOPE_CORDS;
+    return look_closely(c, resort);
 }
 
 void weft__port_go_on(weft__cord *c)
 {
     if (!c->is_helpless)
         return;
-    atomic_store(&c->is_open, false);
     atomic_store(&c->is_helpless, false);
+    atomic_fetch_add(&goings, 1); /* after that, and before it reads its inbox: see look_closely */
     atomic_fetch_sub(&helpless, 1);
-    atomic_fetch_add(&resumed, 1);
 }
 
 static void leave_behind(port *p, void (*gone)(weft__cord *other))

@@ -21,6 +21,9 @@ void weft__port_open(weft__cord *c);
  */
 void weft__port_close(weft__cord *c, bool is_kept);
 
+/* The first half of that, for a thread that goes on: it ends the process. */
+void weft__port_hide(weft__cord *c);
+
 void weft__port_free(uint32_t index);
 
 /*
@@ -46,11 +49,11 @@ typedef enum weft__hope {
 
 /*
  * Could others wake someone in this cord? If is_helpless, it could not wake anyone in theirs
- * either, until weft__port_go_on, which is to be called before this is asked again. is_open: its
- * main fiber waits for the end of all work, as weft_suspend does. Where nobody can help anyone,
- * such a one is let go first, rather than that another is told of a deadlock.
+ * either, until weft__port_go_on, which is to be called before this is asked again. Where nobody
+ * can help anyone, one cord is let go: one whose main fiber is content with an end, else this one,
+ * else another, but none that is owed something. resort: what this one's main fiber says to that.
  */
-weft__hope weft__port_hope(weft__cord *c, bool is_helpless, bool is_open);
+weft__hope weft__port_hope(weft__cord *c, bool is_helpless, weft__resort resort);
 
 /* It has been woken, or does not wait. */
 void weft__port_go_on(weft__cord *c);

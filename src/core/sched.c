@@ -118,8 +118,12 @@ static void tell_stuck(weft__cord *c)
     }
     weft__report_deadlock();
     weft__error_set(f, weft__error_plain(f, -EDEADLK, "nothing is left that could wake anyone"));
-    if (f->waits_in->leave == NULL || f->waits_in->leave(f))
+    if (f->waits_in->leave == NULL || f->waits_in->leave(f)) {
         weft__wake(c, f, -EDEADLK, WEFT__TAIL);
+        return;
+    }
+    f->is_interrupted = true; /* in a moment: see weft__settle */
+    f->interrupt_value = -EDEADLK;
 }
 
 /* Could operations that are pending still be completed, by the outside world? */
@@ -141,6 +145,13 @@ static bool is_done(const weft__cord *c)
            !hopes_for(c, c->held_ops);
 }
 
+static weft__resort resort_of(const weft__fiber *f)
+{
+    if (f->waits_in->is_open)
+        return WEFT__RESORT_OPEN;
+    return f->waits_in->is_owed ? WEFT__RESORT_OWED : WEFT__RESORT_TOLD;
+}
+
 /* With nothing runnable: who could change that? */
 static weft__hope hope(weft__cord *c)
 {
@@ -150,7 +161,7 @@ static weft__hope hope(weft__cord *c)
     bool is_dead = is_helpless(c);
     if (!is_dead && !is_done(c))
         return WEFT__HOPE_ITSELF;
-    return weft__port_hope(c, is_dead, f->waits_in->is_open);
+    return weft__port_hope(c, is_dead, resort_of(f));
 }
 
 /* How long the backend may wait: until the next timer. */
@@ -193,21 +204,25 @@ static int poll_asleep(weft__cord *c, int64_t timeout_ns)
 static void poll_and_wait(weft__cord *c, weft__hope who)
 {
     int64_t timeout_ns = poll_timeout(c, who);
-    if (timeout_ns != 0) {
-        c->polls_blocking++;
-        if (c->on_idle != NULL) {
-            c->on_idle(c->on_idle_arg);
-            if (weft__runqueue_count(&c->runqueue) > 0)
-                return;                        /* it woke someone */
-            timeout_ns = poll_timeout(c, who); /* it may have armed a timer */
-        }
-    }
+    c->polls_blocking += timeout_ns != 0;
     c->polls++;
     int rc = poll_asleep(c, timeout_ns);
     if (rc < 0)
         wait_without_backend(c, rc, timeout_ns);
     c->must_poll = false;
     c->polled_ns = c->turned_ns = weft__cord_now(c);
+}
+
+/*
+ * The thread is about to wait. Before it says that it is helpless: what is called may help someone,
+ * here or elsewhere. True: here.
+ */
+COLD static bool call_on_idle(weft__cord *c)
+{
+    if (poll_timeout(c, WEFT__HOPE_ITSELF) == 0)
+        return false;
+    c->on_idle(c->on_idle_arg);
+    return weft__runqueue_count(&c->runqueue) > 0;
 }
 
 /*
@@ -244,13 +259,14 @@ COLD static weft__runnable *idle(weft__cord *c)
             if (weft__runqueue_count(&c->runqueue) > 0)
                 continue;
         }
-        if (linger(c))
+        if (linger(c) || (c->on_idle != NULL && call_on_idle(c)))
             continue;
         weft__hope who = hope(c);
         if (who != WEFT__HOPE_NOBODY)
             poll_and_wait(c, who);
         weft__port_go_on(c);
-        bool is_over = atomic_exchange(&c->is_let_go, false) || who == WEFT__HOPE_NOBODY;
+        bool is_let_go = atomic_exchange(&c->is_let_go, false) && who != WEFT__HOPE_ITSELF;
+        bool is_over = is_let_go || who == WEFT__HOPE_NOBODY;
         /* In this order: a thread that is gone may have sent something before it went. */
         if (is_over && !weft__cord_has_letters(c) && weft__runqueue_count(&c->runqueue) == 0)
             tell_stuck(c);

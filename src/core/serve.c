@@ -3,6 +3,7 @@
 #include <weft/error.h>
 #include <weft/group.h>
 #include <weft/scope.h>
+#include <weft/time.h>
 
 #include "core/tenure.h"
 
@@ -11,6 +12,9 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* How long a wait that there is no memory for is put off. */
+#define RETRY_S 0.001
 
 /* CPUs that this process may use. */
 static unsigned count_cpus(void)
@@ -35,8 +39,9 @@ static int start_one(weft_group *group, unsigned number, weft_fn *fn, void *arg,
     snprintf(name, sizeof name, "serve-%u", number);
     *cord = weft__cord_start(fn, arg, &(weft_cord_options){.name = name}, true);
     weft_fiber joiner = *cord != 0 ? weft_group_spin(group, join_one, (void *)(uintptr_t)*cord) : 0;
+    const weft_error_info *why = weft_error();
     if (joiner == 0)
-        return weft_error()->code;
+        return why != NULL ? why->code : -ENOMEM; /* there was no memory for words */
     return weft_name(joiner, name);
 }
 
@@ -49,7 +54,8 @@ static void end_others(const weft_cord *cords, unsigned n)
         weft_cord_cancel(cords[i]);
     WEFT_SHIELD(INFINITY)
         for (unsigned i = 0; i < n; i++)
-            weft_cord_join(cords[i]);
+            while (weft_cord_join(cords[i]) == -ENOMEM) /* once it has ended, it takes none */
+                weft_sleep(RETRY_S);
     weft__error_set(self, words);
 }
 

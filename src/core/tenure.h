@@ -39,6 +39,15 @@ void weft__tenure_settle(weft__tenure *t, weft__cord *c);
 /* The cord is gone: tell those who wait. The last thing that the thread does. */
 void weft__tenure_end(weft__tenure *t);
 
+/* The same where the thread ends the process: its fibers have ended, and it goes on. */
+void weft__tenure_exit(weft__tenure *t);
+
+/*
+ * The thread of this cord (NULL: of none) ends the process: whoever is started from now on is
+ * cancelled at once.
+ */
+void weft__tenures_close(const weft__cord *by);
+
 /* Cancel all but this one (NULL: all), with that grace time, which weft_grace tells there. */
 void weft__tenures_cancel(const weft__tenure *except, double grace_s);
 

@@ -103,6 +103,18 @@ static int end_own_fibers(weft__cord *c, int status)
 }
 
 /*
+ * No fiber is left to do what others ask of this thread, which is about to wait for them: they are
+ * not to wait for it.
+ */
+static void turn_others_away(weft__cord *c)
+{
+    weft__port_hide(c);
+    weft__cord_deliver(c, NULL);
+    if (c->tenure != NULL)
+        weft__tenure_exit(c->tenure);
+}
+
+/*
  * The process ends: main returned, or some fiber called exit. An error that nobody handled must not
  * look like success.
  */
@@ -112,9 +124,12 @@ static void close_process(int status, void *arg)
     weft__cord *c = weft__cord_self; /* NULL: a thread that only ever reached for others */
     if (weft__is_copy || getpid() != owner)
         return;
-    const weft__tenure *own = c != NULL ? c->tenure : NULL;
+    weft__tenure *own = c != NULL ? c->tenure : NULL;
+    weft__tenures_close(c);
     weft__tenures_cancel(own, c != NULL ? weft_grace() : 0);
     int code = c != NULL ? end_own_fibers(c, status) : 0;
+    if (c != NULL)
+        turn_others_away(c);
     bool have_cords_failed = weft__tenures_wait(own);
     if ((code != 0 || have_cords_failed) && status == 0) {
         fflush(NULL);
@@ -135,6 +150,8 @@ static void set_up_process(void)
 
 void weft__cord_open_backend(weft__cord *c, const char *name)
 {
+    if (name == NULL && c->tenure != NULL)
+        name = c->tenure->backend;
     weft__backend *b;
     int rc = weft__backend_open(&b, name, &c->backend_why);
     if (rc < 0) {
@@ -168,21 +185,25 @@ static void begin_time(weft__cord *c)
     c->turn_span = c->turn_left = c->is_shuffled ? 1 : c->turn_switches;
 }
 
-COLD weft__cord *weft__cord_new(void)
+COLD int weft__cord_new(weft__cord **out)
 {
     pthread_once(&once, set_up_process);
     bool may_be = set_up_error == 0 && !weft__is_copy;
     weft__cord *c = may_be ? aligned_alloc(_Alignof(weft__cord), sizeof *c) : NULL;
     if (c == NULL)
-        return NULL;
+        return weft__no_cord();
     memset(c, 0, sizeof *c);
-    if (fill_cord(c) < 0 || weft__port_take(c) < 0) {
+    int rc = fill_cord(c);
+    if (rc == 0)
+        rc = weft__port_take(c);
+    if (rc < 0) {
         free_cord(c);
-        return NULL;
+        return rc;
     }
     c->main = c->current = weft__fiber_new_main(c);
     weft__port_open(c);
-    return c;
+    *out = c;
+    return 0;
 }
 
 void weft__cord_settle(weft__cord *c, const char *backend_name)
@@ -221,9 +242,10 @@ COLD void weft__cord_reopen(weft__cord *c)
 
 COLD weft__cord *weft__cord_adopt(void)
 {
-    weft__cord *c = weft__cord_new();
-    if (c != NULL)
-        weft__cord_settle(c, NULL);
+    weft__cord *c;
+    if (weft__cord_new(&c) < 0)
+        return NULL;
+    weft__cord_settle(c, NULL);
     return c;
 }
 

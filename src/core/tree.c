@@ -97,13 +97,15 @@ void weft__tree_cancel_kept(weft__cord *c, weft__fiber *f, const weft__keeper *k
     }
 }
 
-void weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *except)
+bool weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *except)
 {
     uint32_t left = except != NULL;
     f->is_closing = true; /* children that are made from now on are stopped before they run */
     stop_children(c, f, except, f->grace_ns, WEFT__END_WITH_PARENT);
-    if (join(c, f, left, &waits_end) == -EDEADLK)
-        f->joiner = NULL; /* said already: they will never end */
+    bool are_dead = join(c, f, left, &waits_end) != -EDEADLK;
+    if (!are_dead)
+        f->joiner = NULL; /* that has been said already */
+    return are_dead;
 }
 
 void weft__tree_bury(weft__cord *c, weft__fiber *f)

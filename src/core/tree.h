@@ -10,9 +10,9 @@ void weft__tree_unlink(weft__cord *c, weft__fiber *f);
 
 /*
  * Cancel the children of f, all but `except` (NULL: all), in the order of their making, and wait in
- * the current fiber until they are dead. Cannot be cut short.
+ * the current fiber until they are dead. Cannot be cut short. False: they will never be.
  */
-void weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *except);
+bool weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *except);
 
 /*
  * Cancel a fiber, parked or not, to end by then (0: no time is given); nothing happens to one that
