@@ -2,8 +2,7 @@
 #include "core/linger.h"
 
 #include "base/clock.h"
-
-#include <sched.h>
+#include "base/cpu.h"
 
 /* Looks at the inbox between two looks at the clock, which takes as long as some ten of them. */
 #define LOOKS 32
@@ -16,17 +15,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* On a single CPU nobody can send anything while this thread looks. */
 static void count_cpus(void)
 {
-    cpu_set_t set;
-    is_alone = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1;
-}
-
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
+    is_alone = weft__cpu_count() == 1;
 }
 
 static bool look(weft__cord *c)
@@ -36,7 +25,7 @@ static bool look(weft__cord *c)
         for (int i = 0; i < LOOKS; i++) {
             if (atomic_load_explicit(&c->inbox, memory_order_relaxed) != NULL)
                 return true;
-            relax();
+            weft__cpu_relax();
         }
     } while (weft__clock_ns() < until_ns);
     return false;

@@ -5,25 +5,16 @@
 #include <weft/scope.h>
 #include <weft/time.h>
 
+#include "base/cpu.h"
 #include "core/tenure.h"
 
 #include <errno.h>
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* How long a wait that there is no memory for is put off. */
 #define RETRY_S 0.001
-
-/* CPUs that this process may use. */
-static unsigned count_cpus(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) < 0)
-        return 1;
-    return (unsigned)CPU_COUNT(&set);
-}
 
 /* An error of one cord is the error of the fiber that joins it; cancelled, it cancels its cord. */
 static weft_value join_one(void *arg)
@@ -64,7 +55,7 @@ int weft_serve_cords(unsigned n, weft_fn *fn, void *arg)
     if (fn == NULL)
         return weft_fail(-EINVAL, "a cord that serves needs a function");
     if (n == 0)
-        n = count_cpus();
+        n = weft__cpu_count();
     weft_cord *cords = calloc(n, sizeof *cords);
     if (cords == NULL)
         return -ENOMEM;
