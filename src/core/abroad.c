@@ -45,10 +45,8 @@ static const weft__wait_kind waits_answer = {"room in a mailbox of another threa
 static void deliver_answer(weft__cord *c, weft__letter *l)
 {
     parcel *p = CONTAINER_OF(l, parcel, letter);
-    weft__fiber *f = c != NULL ? weft__fiber_find(c, p->sender) : NULL;
-    bool is_awaited = f != NULL && f->wait_object == p &&
-                      (f->waits_in == &waits_answer || f->waits_in == &waits_recall);
-    if (is_awaited)
+    weft__fiber *f = weft__fiber_waiting(c, p->sender, p);
+    if (f != NULL)
         weft__wake(c, f, weft__settle(f, l->value), WEFT__TAIL);
     arrive(p);
 }

@@ -277,10 +277,8 @@ static const weft__wait_kind waits_for_good = {.name = "the end of a thread, wha
 static void deliver_end(weft__cord *c, weft__letter *l)
 {
     joiner *j = CONTAINER_OF(l, joiner, letter);
-    weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
-    bool is_awaited = f != NULL && f->wait_object == j &&
-                      (f->waits_in == &waits_cord || f->waits_in == &waits_for_good);
-    if (is_awaited)
+    weft__fiber *f = weft__fiber_waiting(c, l->fiber, j);
+    if (f != NULL)
         weft__wake(c, f, weft__settle(f, l->value), WEFT__TAIL);
     else
         drop(j);

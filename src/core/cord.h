@@ -199,6 +199,17 @@ static inline weft__fiber *weft__fiber_find(const weft__cord *c, weft_fiber id)
     return LIKELY(f->id == id && id != 0) ? f : NULL;
 }
 
+/*
+ * For a letter to one who waits, and whose wait has this object as no other has: the fiber; NULL:
+ * it does not wait for it any more, or, as c is NULL, has ended with its thread.
+ */
+static inline weft__fiber *weft__fiber_waiting(const weft__cord *c, weft_fiber id,
+                                               const void *object)
+{
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, id) : NULL;
+    return f != NULL && f->waits_in != NULL && f->wait_object == object ? f : NULL;
+}
+
 /* The cord that an id belongs to. */
 static inline uint32_t weft__fiber_cord(weft_fiber id)
 {

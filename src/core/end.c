@@ -342,6 +342,7 @@ static void end_above(weft__cord *c, weft__fiber *f)
             a->waits_in->leave(a);
         weft__line_leave(&a->waiter);
         a->waits_in = a != f ? &waits_nothing : NULL; /* woken after all: it is held, see below */
+        a->wait_object = NULL;
         a->starter = NULL;
     }
     /* Note the way down; a parent whose child is on it has nobody else to wait for its children. */

@@ -160,10 +160,8 @@ static void abandon(call *k)
 static void deliver_answer(weft__cord *c, weft__letter *l)
 {
     call *k = CONTAINER_OF(l, call, answer);
-    weft__fiber *f = c != NULL ? weft__fiber_find(c, k->caller) : NULL;
-    bool is_awaited = f != NULL && f->wait_object == k &&
-                      (f->waits_in == &waits_call || f->waits_in == &waits_callee);
-    if (!is_awaited) {
+    weft__fiber *f = weft__fiber_waiting(c, k->caller, k);
+    if (f == NULL) {
         abandon(k);
         return;
     }

@@ -92,10 +92,8 @@ static bool leave_signal(weft__fiber *f)
 static void deliver_signal(weft__cord *c, weft__letter *l)
 {
     waiter *w = CONTAINER_OF(l, waiter, letter);
-    weft__fiber *f = c != NULL ? weft__fiber_find(c, w->fiber) : NULL;
-    bool is_awaited = f != NULL && f->wait_object == w &&
-                      (f->waits_in == &waits_signal || f->waits_in == &waits_served);
-    if (is_awaited)
+    weft__fiber *f = weft__fiber_waiting(c, w->fiber, w);
+    if (f != NULL)
         weft__wake(c, f, weft__settle(f, l->value), WEFT__TAIL);
     if (c != NULL)
         count_due(c, w->is_held, -1);

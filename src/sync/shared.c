@@ -216,10 +216,8 @@ static const weft__wait_kind waits_take = {"something from a shared channel",
 static void deliver_turn(weft__cord *c, weft__letter *l)
 {
     visit *v = CONTAINER_OF(l, visit, turn.letter);
-    weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
-    bool is_awaited = f != NULL && f->wait_object == v &&
-                      (f->waits_in == &waits_put || f->waits_in == &waits_take);
-    if (is_awaited)
+    weft__fiber *f = weft__fiber_waiting(c, l->fiber, v);
+    if (f != NULL)
         weft__wake(c, f, weft__settle(f, l->value < 0 ? l->value : v->value), WEFT__TAIL);
     end_visit(v);
 }
