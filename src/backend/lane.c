@@ -8,6 +8,7 @@
 #include "backend/lane.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -239,37 +240,18 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* 0 or an errno. */
-static int create_thread(lane *l, size_t stack_bytes)
-{
-    pthread_attr_t attributes;
-    int rc = pthread_attr_init(&attributes);
-    if (rc != 0)
-        return rc;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    if (stack_bytes > 0)
-        pthread_attr_setstacksize(&attributes, stack_bytes);
-    pthread_t thread;
-    rc = pthread_create(&thread, &attributes, run_thread, l);
-    pthread_attr_destroy(&attributes);
-    return rc;
-}
-
 /* 0 or -errno. */
 static int make_thread(lane *l)
 {
-    sigset_t all, old; /* signals are for the program's own threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = create_thread(l, l->stack_bytes);
-    if (rc == EINVAL) /* the program's thread-local variables leave no room */
-        rc = create_thread(l, 0);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc == 0) {
-        l->threads++;
-        l->outer = self.is_ours ? self.outer : old;
-    }
-    return -rc;
+    int rc = weft__thread_make(NULL, l->stack_bytes, run_thread, l);
+    if (rc < 0)
+        return rc;
+    l->threads++;
+    if (self.is_ours)
+        l->outer = self.outer;
+    else
+        pthread_sigmask(SIG_BLOCK, NULL, &l->outer);
+    return 0;
 }
 
 /* From here on not under the lock. */

@@ -3,13 +3,12 @@
 
 #include "arch/annotate.h"
 #include "backend/lane.h"
+#include "base/thread.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,36 +87,12 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, forget_started);
 }
 
-/* 0 or an errno. */
-static int create_detached(pthread_t *thread, size_t stack_bytes, void *(*fn)(void *))
-{
-    pthread_attr_t attributes;
-    int rc = pthread_attr_init(&attributes);
-    if (rc != 0)
-        return rc;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    if (stack_bytes > 0)
-        pthread_attr_setstacksize(&attributes, stack_bytes);
-    rc = pthread_create(thread, &attributes, fn, NULL);
-    pthread_attr_destroy(&attributes);
-    return rc;
-}
-
-int weft__thread_start(const char *name, void *(*fn)(void *))
+int weft__thread_start(void *(*fn)(void *))
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    pthread_t thread;
-    int rc = create_detached(&thread, STACK_BYTES, fn);
-    if (rc == EINVAL) /* the program's thread-local variables leave no room */
-        rc = create_detached(&thread, 0, fn);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc != 0)
-        return -rc;
-    pthread_setname_np(thread, name); /* it never ends: the number is still its own */
-    atomic_fetch_add(&started, 1);    /* not before it is there: others would be taken for it */
-    return 0;
+    int rc = weft__thread_make(NULL, STACK_BYTES, fn, NULL);
+    if (rc == 0)
+        atomic_fetch_add(&started, 1); /* not before it is there: others would be taken for it */
+    return rc;
 }

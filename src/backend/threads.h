@@ -21,6 +21,6 @@ bool weft__threads_are_others(unsigned cords);
  * Start a thread that takes no signals, ends with the process, and is none of those others. A child
  * by fork does not have it. 0 or -errno: -EAGAIN, -ENOMEM.
  */
-int weft__thread_start(const char *name, void *(*fn)(void *));
+int weft__thread_start(void *(*fn)(void *));
 
 #endif

@@ -12,6 +12,7 @@
 #include "arch/annotate.h"
 #include "backend/threads.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "core/port.h"
 #include "core/report.h"
 
@@ -333,16 +334,6 @@ static int prepare(void)
     return 0;
 }
 
-static int start(void)
-{
-    sigset_t all, old; /* signals are for the program's own threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&dog.thread, NULL, run, NULL);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return -rc;
-}
-
 static int turn_on(int64_t between_ns)
 {
     if (dog.is_on) {
@@ -356,7 +347,7 @@ static int turn_on(int64_t between_ns)
     if (rc < 0)
         return rc;
     atomic_store(&look_ns, between_ns);
-    rc = start();
+    rc = weft__thread_make(&dog.thread, 0, run, NULL);
     if (rc < 0)
         release_signal();
     dog.is_on = rc == 0;

@@ -8,6 +8,7 @@
 #include "backend/threads.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -51,6 +52,7 @@ static void handle(int sig, siginfo_t *info, void *context)
 
 static void *listen_to_bell(void *arg)
 {
+    pthread_setname_np(pthread_self(), "weft-signals");
     for (;;) {
         while (sem_wait(&bell) < 0)
             continue;
@@ -66,7 +68,7 @@ static int start_thread(void (*on_bell)(void))
     sem_init(&bell, 0, 0);
     when_rung = on_bell;
     atomic_store(&owner, getpid());
-    int rc = weft__thread_start("weft-signals", listen_to_bell);
+    int rc = weft__thread_start(listen_to_bell);
     has_thread = rc == 0;
     return rc;
 }
