@@ -54,18 +54,13 @@ static int missing(weft_cord cord)
  * The thread's life.
  */
 
-/* Nobody has given it a function: it is there for what others send. */
-static weft_value serve(void)
-{
-    return weft_suspend();
-}
-
 static weft_value work(weft__tenure *t)
 {
     weft__cord_read_inbox(t->cord);
     if (t->cord->main->is_stopped) /* before it has begun */
         return -ECANCELED;
-    return t->fn != NULL ? t->fn(t->arg) : serve();
+    /* Without a function it is there for what others send. */
+    return t->fn != NULL ? t->fn(t->arg) : weft_suspend();
 }
 
 static void *run(void *arg)
@@ -485,19 +480,34 @@ static bool has_failed_unseen(const weft__tenure *t)
     return t->has_ended && t->told == 0 && weft_is_error(t->value) && !was_asked_for;
 }
 
-/* The lock is held. It has ended, or would not; nobody will join it any more. True: it failed. */
-static bool take_leave(weft__tenure *t, bool has_ended)
+/* The lock is held, and given up meanwhile. Nobody will ask for it any more. */
+static void reap_ended(uint32_t i)
 {
+    weft__tenure *t = tenures.at[i];
+    if (!t->has_ended || t->told > 0)
+        return;
+    if (!weft__list_is_empty(&t->joiners)) { /* one that is held back: it stays */
+        t->told = 1;
+        pthread_detach(t->thread);
+        return;
+    }
+    tenures.at[i] = NULL;
+    pthread_mutex_unlock(&tenures.lock);
+    reap(t, true);
+    pthread_mutex_lock(&tenures.lock);
+}
+
+/* The same. It has ended, or would not. True: it failed. */
+static bool take_leave(uint32_t i, bool has_ended)
+{
+    const weft__tenure *t = tenures.at[i];
     bool has_failed = has_failed_unseen(t);
     if (!has_ended)
         weft__report("thread #%llu '%s' would not end with the process", (unsigned long long)t->id,
                      t->name);
     if (has_failed)
         weft__report_unhandled(t->words, (int)t->value);
-    if (t->has_ended && t->told == 0) {
-        t->told = 1;               /* for good: whoever joins it after all, leaves its thread */
-        pthread_detach(t->thread); /* checkers of memory ask for that */
-    }
+    reap_ended(i);
     return has_failed;
 }
 
@@ -511,9 +521,8 @@ bool weft__tenures_wait(const weft__tenure *except)
         for (uint32_t i = 0; i < TENURES_MAX; i++) {
             bool has_ended = wait_at(i, except, until_ns);
             have_ended &= has_ended;
-            if (tenures.at[i] == NULL || tenures.at[i] == except)
-                continue;
-            have_failed |= take_leave(tenures.at[i], has_ended);
+            if (tenures.at[i] != NULL && tenures.at[i] != except)
+                have_failed |= take_leave(i, has_ended);
         }
     } while (tenures.is_new && have_ended);
     pthread_mutex_unlock(&tenures.lock);

@@ -402,7 +402,7 @@ static void answer_for_the_rest(weft__cord *c)
         weft__fiber *f = weft__cord_at(c, slot);
         if (f->id == 0)
             continue;
-        answer_others(c, &f->awaiters, -ECANCELED);
+        answer_others(c, &f->awaiters, -ESRCH);
         if (f->mailbox != NULL)
             answer_others(c, &f->mailbox->passage.senders, -ESRCH);
     }

@@ -25,7 +25,7 @@ static uint32_t ports_end; /* under the lock; no port from here on has ever been
 
 static atomic_uint cords;    /* that are there */
 static atomic_uint helpless; /* of them: cannot wake anyone unless they are woken */
-static atomic_uint goings;   /* how often one that was has gone on */
+static atomic_uint resumed;  /* how often one was that, and is not any more */
 
 /* The first port that is free, or PORTS_MAX. The lock is held. */
 static uint32_t find_free(void)
@@ -198,21 +198,21 @@ static weft__hope end_one(const survey *s, weft__resort resort)
 /*
  * All cords are helpless, it seems. They are, if none has gone on between two looks, in between
  * which there was no other thread either that could have sent something to one of them and ended.
+ * One that has gone on since this one is helpless will look itself. What was sent to the one that
+ * looks was sent before the others became helpless, so its inbox comes last.
  */
 static weft__hope look_closely(weft__cord *c, weft__resort resort)
 {
-    unsigned before = atomic_load(&goings);
+    unsigned before = atomic_load(&resumed);
     survey s = look_around(c);
     if (!s.are_others_beyond_help)
         return WEFT__HOPE_CORDS;
     if (weft__threads_are_others(s.count))
         return WEFT__HOPE_THREADS;
     s = look_around(c);
-    if (!s.are_others_beyond_help || atomic_load(&goings) != before)
+    if (!s.are_others_beyond_help || atomic_load(&resumed) != before)
         return WEFT__HOPE_CORDS;
-    if (weft__cord_has_letters(c))
-        return WEFT__HOPE_CORDS; /* by one of them, just before it became helpless */
-    return end_one(&s, resort);
+    return weft__cord_has_letters(c) ? WEFT__HOPE_CORDS : end_one(&s, resort);
 }
 
 weft__hope weft__port_hope(weft__cord *c, bool is_helpless, weft__resort resort)
@@ -236,8 +236,8 @@ void weft__port_go_on(weft__cord *c)
     if (!c->is_helpless)
         return;
     atomic_store(&c->is_helpless, false);
-    atomic_fetch_add(&goings, 1); /* after that, and before it reads its inbox: see look_closely */
     atomic_fetch_sub(&helpless, 1);
+    atomic_fetch_add(&resumed, 1); /* before it reads its inbox: see look_closely */
 }
 
 static void leave_behind(port *p, void (*gone)(weft__cord *other))

@@ -31,9 +31,9 @@ static int start_one(weft_group *group, unsigned number, weft_fn *fn, void *arg,
     *cord = weft__cord_start(fn, arg, &(weft_cord_options){.name = name}, true);
     weft_fiber joiner = *cord != 0 ? weft_group_spin(group, join_one, (void *)(uintptr_t)*cord) : 0;
     const weft_error_info *why = weft_error();
-    if (joiner == 0)
-        return why != NULL ? why->code : -ENOMEM; /* there was no memory for words */
-    return weft_name(joiner, name);
+    if (joiner != 0)
+        return weft_name(joiner, name);
+    return why != NULL ? why->code : -ENOMEM; /* there was no memory for words */
 }
 
 /* Those whose fiber was cancelled before it had begun to join. The words of the error stay. */
