@@ -450,9 +450,16 @@ static int watch_in_the_child(void)
     return weft_watchdog(0) == 0 ? 0 : 3;
 }
 
+/* ASan's own locks may be held by the thread that has just begun, and are for ever in the child. */
+#ifdef __SANITIZE_ADDRESS__
+#define HAS_ASAN true
+#else
+#define HAS_ASAN false
+#endif
+
 START_TEST(a_child_of_fork_has_no_watchdog_but_may_ask_for_one)
 {
-    if (HAS_TSAN)
+    if (HAS_TSAN || HAS_ASAN)
         return;
     catch_reports();
     ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
