@@ -205,11 +205,11 @@ static void step_cancel_scope(actor *me)
         return;
     if (roll(2)) {
         bool was_cancelled = weft_scope_is_cancelled(&of->scopes[i].scope);
-        double timeout_s = roll(500) * 1e-6 + 1e-6;
+        double timeout_s = roll(500) * 1e-6 + 1e-6, from = weft_now();
         int rc = weft_scope_reset(&of->scopes[i].scope, timeout_s);
         REQUIRE(rc == (was_cancelled ? -ECANCELED : 0));
         if (rc == 0)
-            of->scopes[i].deadline_s = weft_now() + timeout_s;
+            of->scopes[i].deadline_s = from + timeout_s;
         return;
     }
     of->scopes[i].is_by_hand |= !weft_scope_is_cancelled(&of->scopes[i].scope);
