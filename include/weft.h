@@ -13,10 +13,14 @@
 #include <weft/cord.h>
 #include <weft/debug.h>
 #include <weft/error.h>
+#include <weft/fetch.h>
 #include <weft/fiber.h>
 #include <weft/file.h>
 #include <weft/fork.h>
 #include <weft/group.h>
+#include <weft/http.h>
+#include <weft/http_files.h>
+#include <weft/http_route.h>
 #include <weft/io.h>
 #include <weft/mailbox.h>
 #include <weft/net.h>
@@ -32,6 +36,8 @@
 #include <weft/supervise.h>
 #include <weft/sync.h>
 #include <weft/time.h>
+#include <weft/tls.h>
+#include <weft/url.h>
 #include <weft/version.h>
 
 #endif

@@ -39,7 +39,7 @@ typedef struct weft_stream {
     uint64_t weft__private[20];
 } weft_stream;
 
-/* What a stream stands on. All three functions get its ctx, may suspend, and are never NULL. */
+/* What a stream stands on. All functions get its ctx and may suspend; only wait may be NULL. */
 typedef struct weft_stream_type {
     /* Some bytes, at most so many; 0 at the end. Cancelled, it has read nothing. */
     ssize_t (*read)(void *ctx, void *data, size_t bytes);
@@ -47,6 +47,8 @@ typedef struct weft_stream_type {
     ssize_t (*writev)(void *ctx, const struct iovec *pieces, int count);
     /* Called once, also by one who is cancelled; those in read or writev are woken, and fail. */
     int (*close)(void *ctx);
+    /* Wait until read has something to return, or the end. NULL: weft_stream_wait does not wait. */
+    int (*wait)(void *ctx);
 } weft_stream_type;
 
 /* Sizes of the buffers; all-zero is the default. */
@@ -66,6 +68,15 @@ WEFT_API int weft_stream_open_with(weft_stream *stream, const weft_stream_type *
  * sizes over 1 GiB.
  */
 WEFT_API int weft_stream_configure(weft_stream *stream, const weft_stream_options *options);
+
+/**
+ * The descriptor that a stream stands on, which stays the stream's: for weft_sendfile and the like,
+ * once what was written has been flushed. -EOPNOTSUPP if it stands on something else.
+ */
+WEFT_API int weft_stream_fd(weft_stream *stream);
+
+/** What a stream stands on, if it is of that type; else NULL. */
+WEFT_API void *weft_stream_ctx(weft_stream *stream, const weft_stream_type *type);
 
 /**
  * Limit the length of a line, in bytes with its newline; 0 is the default, 64 KiB. -EINVAL if it is
@@ -126,12 +137,26 @@ WEFT_SWITCHPOINT ssize_t weft_stream_peek(weft_stream *stream, size_t min, const
 WEFT_API int weft_stream_skip(weft_stream *stream, size_t bytes);
 
 /**
+ * Wait until there is something to read, or the end of the input, without holding memory: what was
+ * written is flushed, and buffers that are empty are given back. For connections that may be idle
+ * for long. Returns 0.
+ */
+WEFT_SWITCHPOINT int weft_stream_wait(weft_stream *stream);
+
+/**
  * Write: into the buffer if there is room, else together with what is in it, until the rest has
  * room. Returns bytes. If it fails after some of them have gone out, it returns how many it has
  * taken, and the next write, flush or close fails instead (but for a cancellation, which is not
  * remembered: it strikes by itself as long as it holds); if it fails earlier, none were taken.
  */
 WEFT_SWITCHPOINT ssize_t weft_stream_write(weft_stream *stream, const void *data, size_t bytes);
+
+/**
+ * Write several pieces in a row, in one go where they have no room in the buffer. Returns their
+ * bytes, or as weft_stream_write. -EINVAL for a negative count.
+ */
+WEFT_SWITCHPOINT ssize_t weft_stream_writev(weft_stream *stream, const struct iovec *pieces,
+                                            int count);
 
 /** Write a string, as fputs(3): without a newline of its own. As weft_stream_write. */
 WEFT_SWITCHPOINT ssize_t weft_stream_puts(weft_stream *stream, const char *text);

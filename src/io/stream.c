@@ -7,6 +7,7 @@
 #include <weft/scope.h>
 
 #include <math.h>
+#include <poll.h>
 
 #define BUFFER_BYTES_DEFAULT ((size_t)8 << 10)
 /* Longer lines are hardly ever meant: an unlimited one is how a peer fills our memory. */
@@ -36,7 +37,13 @@ static int fd_close(void *ctx)
     return weft_close(fd_of(ctx));
 }
 
-static const weft_stream_type descriptor = {fd_read, fd_writev, fd_close};
+static int fd_wait(void *ctx)
+{
+    int rc = weft_wait_fd(fd_of(ctx), POLLIN);
+    return rc < 0 ? rc : 0;
+}
+
+static const weft_stream_type descriptor = {fd_read, fd_writev, fd_close, fd_wait};
 
 int weft_stream_open_with(weft_stream *opened, const weft_stream_type *type, void *ctx)
 {
@@ -74,6 +81,20 @@ int weft_stream_configure(weft_stream *configured, const weft_stream_options *op
     s->read_bytes = o.read_bytes != 0 ? o.read_bytes : BUFFER_BYTES_DEFAULT;
     s->write_bytes = o.write_bytes != 0 ? o.write_bytes : BUFFER_BYTES_DEFAULT;
     return 0;
+}
+
+int weft_stream_fd(weft_stream *asked)
+{
+    const weft__stream *s = weft__stream_of(asked);
+    if (!is_open(s))
+        return -EBADF;
+    return s->type == &descriptor ? fd_of(s->ctx) : -EOPNOTSUPP;
+}
+
+void *weft_stream_ctx(weft_stream *asked, const weft_stream_type *type)
+{
+    const weft__stream *s = weft__stream_of(asked);
+    return is_open(s) && s->type == type ? s->ctx : NULL;
 }
 
 int weft_stream_limit(weft_stream *limited, size_t line_bytes_max)

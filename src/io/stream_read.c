@@ -204,3 +204,25 @@ int weft_stream_skip(weft_stream *read, size_t bytes)
         rc = -EINVAL;
     return (int)weft__stream_leave(s, &s->is_reading, rc);
 }
+
+static int wait_for_input(weft__stream *s)
+{
+    if (weft__buffer_held(&s->in) > 0)
+        return 0;
+    int rc = flush_own(s);
+    if (rc < 0)
+        return rc;
+    weft__buffer_release(&s->in);
+    if (weft__buffer_held(&s->out) == 0 && !s->is_writing)
+        weft__buffer_release(&s->out);
+    if (s->is_shut)
+        return -EBADF;
+    return s->type->wait != NULL ? s->type->wait(s->ctx) : 0;
+}
+
+int weft_stream_wait(weft_stream *read)
+{
+    weft__stream *s = weft__stream_of(read);
+    int rc = weft__stream_enter(s, &s->is_reading);
+    return rc < 0 ? rc : (int)weft__stream_leave(s, &s->is_reading, wait_for_input(s));
+}

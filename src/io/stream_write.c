@@ -19,36 +19,56 @@ int weft__stream_take_unsaid(weft__stream *s)
     return error;
 }
 
+/* Pieces that one call writes, of more the rest follows; the first is the buffer's. */
+#define PIECES_MAX 16
+
+/* What is left of some pieces once so many bytes of them are done; returns how many, at most max. */
+static int gather(struct iovec *left, int max, const struct iovec *pieces, int count, size_t done)
+{
+    int n = 0;
+    for (int i = 0; i < count && n < max; i++) {
+        size_t bytes = pieces[i].iov_len;
+        if (done >= bytes) {
+            done -= bytes;
+            continue;
+        }
+        left[n++] = (struct iovec){(char *)pieces[i].iov_base + done, bytes - done};
+        done = 0;
+    }
+    return n;
+}
+
 /*
- * One write of what is in the buffer and of data, NULL for none, behind it. Returns how many bytes
- * of data went out, or an error: then nothing went out.
+ * One write of what is in the buffer and, behind it, of those pieces, so many bytes of which are
+ * done. Returns how many more of theirs went out, or an error: then nothing went out.
  */
-static ssize_t send_once(weft__stream *s, const char *data, size_t bytes)
+static ssize_t send_once(weft__stream *s, const struct iovec *pieces, int count, size_t done)
 {
     if (s->is_shut)
         return -EBADF;
     weft__buffer *b = &s->out;
-    size_t pending = weft__buffer_held(b);
-    struct iovec pieces[2];
-    int count = 0;
+    size_t pending = weft__buffer_held(b), bytes = 0;
+    struct iovec left[PIECES_MAX];
+    int n = 0;
     if (pending > 0)
-        pieces[count++] = (struct iovec){b->data + b->head, pending};
-    if (bytes > 0)
-        pieces[count++] = (struct iovec){(char *)data, bytes};
-    ssize_t n = s->type->writev(s->ctx, pieces, count);
-    if (n < 0)
-        return n;
-    if ((size_t)n > pending + bytes)
+        left[n++] = (struct iovec){b->data + b->head, pending};
+    n += gather(left + n, PIECES_MAX - n, pieces, count, done);
+    for (int i = 0; i < n; i++)
+        bytes += left[i].iov_len;
+    ssize_t written = s->type->writev(s->ctx, left, n);
+    if (written < 0)
+        return written;
+    if ((size_t)written > bytes)
         return -EINTR; /* interrupted with a value that no write returns */
-    size_t sent = (size_t)n < pending ? (size_t)n : pending;
+    size_t sent = (size_t)written < pending ? (size_t)written : pending;
     b->head += sent;
-    return n - (ssize_t)sent;
+    return written - (ssize_t)sent;
 }
 
 int weft__stream_drain(weft__stream *s)
 {
     while (weft__buffer_held(&s->out) > 0) {
-        ssize_t rc = send_once(s, NULL, 0);
+        ssize_t rc = send_once(s, NULL, 0, 0);
         if (rc < 0)
             return (int)rc;
     }
@@ -58,17 +78,36 @@ int weft__stream_drain(weft__stream *s)
     return 0;
 }
 
-static ssize_t put(weft__stream *s, const char *data, size_t bytes)
+static size_t bytes_of(const struct iovec *pieces, int count)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += pieces[i].iov_len;
+    return bytes;
+}
+
+/* All of them have room there. */
+static void append_left(weft__buffer *b, const struct iovec *pieces, int count, size_t done)
+{
+    for (int i = 0; i < count; i++) {
+        size_t skipped = done < pieces[i].iov_len ? done : pieces[i].iov_len;
+        weft__buffer_append(b, (const char *)pieces[i].iov_base + skipped,
+                            pieces[i].iov_len - skipped);
+        done -= skipped;
+    }
+}
+
+static ssize_t put(weft__stream *s, const struct iovec *pieces, int count)
 {
     weft__buffer *b = &s->out;
+    size_t bytes = bytes_of(pieces, count), done = 0;
     int rc = weft__stream_take_unsaid(s);
     if (rc == 0 && b->data == NULL && bytes < s->write_bytes)
         rc = weft__buffer_resize(b, s->write_bytes);
     if (rc < 0)
         return rc;
-    size_t done = 0;
     while (bytes - done > weft__buffer_room(b)) {
-        ssize_t n = send_once(s, data + done, bytes - done);
+        ssize_t n = send_once(s, pieces, count, done);
         if (n < 0 && done > 0) {
             say_later(s, n);
             return (ssize_t)done;
@@ -77,7 +116,7 @@ static ssize_t put(weft__stream *s, const char *data, size_t bytes)
             return n;
         done += (size_t)n;
     }
-    weft__buffer_append(b, data + done, bytes - done);
+    append_left(b, pieces, count, done);
     s->author = weft_self();
     return (ssize_t)bytes;
 }
@@ -135,11 +174,19 @@ static ssize_t print(weft__stream *s, const char *format, va_list args)
     return bytes;
 }
 
-ssize_t weft_stream_write(weft_stream *written, const void *data, size_t bytes)
+ssize_t weft_stream_writev(weft_stream *written, const struct iovec *pieces, int count)
 {
     weft__stream *s = weft__stream_of(written);
+    if (count < 0)
+        return -EINVAL;
     int rc = weft__stream_enter(s, &s->is_writing);
-    return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, put(s, data, bytes));
+    return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, put(s, pieces, count));
+}
+
+ssize_t weft_stream_write(weft_stream *written, const void *data, size_t bytes)
+{
+    const struct iovec piece = {(void *)(uintptr_t)data, bytes};
+    return weft_stream_writev(written, &piece, 1);
 }
 
 ssize_t weft_stream_puts(weft_stream *written, const char *text)

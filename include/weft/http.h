@@ -1,0 +1,304 @@
+/*
+ * A web server: HTTP/1.1, and 1.0 for those who speak it, plain or over TLS.
+ *
+ * Each connection has a fiber. A handler is called in it once all headers of a request are in, and
+ * is ordinary sequential code: it reads the body when it wants to, blocks where it has to, writes
+ * the reply and returns.
+ *
+ *     static int hello(weft_http_request *r, void *ctx)
+ *     {
+ *         (void)ctx;
+ *         return weft_http_reply_text(r, 200, "Hello, %s\n", weft_http_path(r) + 1);
+ *     }
+ *     int main(void)
+ *     {
+ *         weft_shutdown_on_signals(10.0);
+ *         return weft_http_serve("127.0.0.1:8080", hello, NULL, NULL) != -ECANCELED;
+ *     }
+ *
+ * What a handler leaves open is closed for it when it returns: a reply that was begun is ended, a
+ * body that was not read is skipped if it is small, else the connection is closed after the reply.
+ * A handler that returns an error before it has begun a reply gets one made: 404 for -ENOENT, 403
+ * for -EACCES and -EPERM, 413 for -EMSGSIZE, 400 for -EBADMSG and -EINVAL, 503 for -EAGAIN, -EBUSY,
+ * -EMFILE and -ENFILE, 504 for -ETIMEDOUT, 500 for anything else; after that, the connection is
+ * cut, so that nobody takes half a reply for a whole one.
+ *
+ * Requests that break the protocol never reach a handler: they are answered with the status that
+ * says why, and the connection is closed. What is ambiguous is refused, never guessed.
+ *
+ * Strings that come from a request live until its handler returns. They are NUL-terminated; there
+ * is no NUL inside, the server refuses those. All calls on a request are for the fiber that the
+ * handler runs in.
+ */
+#ifndef WEFT_HTTP_H
+#define WEFT_HTTP_H
+
+#include <weft/base.h>
+#include <weft/stream.h>
+#include <weft/tls.h>
+
+WEFT_BEGIN
+
+/* One request and its reply. */
+typedef struct weft_http_request weft_http_request;
+
+/* Answers a request. Returns 0, or an error: see above. */
+typedef int weft_http_handler(weft_http_request *request, void *ctx);
+
+/*
+ * What a stranger may ask of the server. 0 is the default; SIZE_MAX, UINT64_MAX and INFINITY are no
+ * limit.
+ */
+typedef struct weft_http_limits {
+    size_t line_bytes_max;   /* of the request line: 8 KiB; beyond is 414 */
+    size_t head_bytes_max;   /* of the request line and all headers: 32 KiB; 431 */
+    size_t headers_max;      /* 100; 431 */
+    uint64_t body_bytes_max; /* 1 MiB; 413. weft_http_limit_body changes it for one request */
+    size_t requests_max;     /* on one connection: 100,000; the last reply says that it closes */
+    size_t connections_max;  /* of one weft_http_serve: 16,384; 503 */
+    size_t connections_per_peer_max; /* of one address, or one /64 of IPv6: 4,096; 429 */
+    double first_byte_s;             /* from the connection to its first byte: 20; closed */
+    double head_s; /* from the first byte of a request to its last header: 20; 408 */
+    double idle_s; /* between two requests: 75; closed */
+    /*
+     * How slow a peer may be with a body, a request's or a reply's, in bytes a second: 240; 408, or
+     * the connection is cut. It is an average: who has stalled for slow_s (20) beyond it is out.
+     */
+    double body_bytes_per_s_min;
+    double slow_s;
+} weft_http_limits;
+
+/* What is told of each request after its reply, for a log. */
+typedef struct weft_http_record {
+    const char *peer;   /* the client's address: what a trusted proxy says, else its own */
+    const char *method; /* "" if the request could not be read; so with the next three */
+    const char *target; /* as it came */
+    const char *host;
+    const char *referer;
+    const char *user_agent;
+    int version;    /* 10 or 11 */
+    int status;     /* 0: cut before a reply */
+    uint64_t bytes; /* of the reply's body, as sent */
+    double seconds; /* from the request's first byte to the reply's last */
+} weft_http_record;
+
+/* How to serve; all-zero is the default. What is pointed to must stay while it serves. */
+typedef struct weft_http_options {
+    weft_http_limits limits;
+    weft_tls *tls;           /* NULL: plain HTTP */
+    const char *server_name; /* the Server header; NULL: none */
+    /*
+     * Peers whose X-Forwarded-For, -Proto and -Host are believed: "127.0.0.1, 10.0.0.0/8, ::1", or
+     * "unix" for all that come by a unix socket. NULL: nobody.
+     */
+    const char *trusted_peers;
+    int gzip_level;     /* 1 to 9: compress replies worth it, for those who accept; 0: do not */
+    size_t stack_bytes; /* of a connection's fiber; 0: the default */
+    double drain_s;     /* what requests that run have to finish when it is to end; 0: 10 s */
+    void (*log)(const weft_http_record *record, void *ctx); /* NULL: no log; must not fail */
+    void *log_ctx;
+} weft_http_options;
+
+/**
+ * Listen at an address, "127.0.0.1:8080" or ":80" or a path for a unix socket, and serve until the
+ * call is cancelled (or its scope ends), in order: nothing more is accepted, connections that wait
+ * for a request are closed, requests that run finish, within drain_s; then they are cancelled.
+ * Returns -ECANCELED then, else why it cannot listen or go on. -EINVAL for bad options, with words.
+ */
+WEFT_SWITCHPOINT int weft_http_serve(const char *address, weft_http_handler *handler, void *ctx,
+                                     const weft_http_options *options);
+
+/** The same on a socket that listens already, which stays open. */
+WEFT_SWITCHPOINT int weft_http_serve_fd(int listener, weft_http_handler *handler, void *ctx,
+                                        const weft_http_options *options);
+
+/**
+ * Serve one connection in the calling fiber until it is over, and close it: for who accepts
+ * himself. Limits on the number of connections are his, too. Returns 0, or why it was cut.
+ */
+WEFT_SWITCHPOINT int weft_http_serve_conn(int fd, weft_http_handler *handler, void *ctx,
+                                          const weft_http_options *options);
+
+/* The request */
+
+/** The method: "GET". */
+WEFT_API const char *weft_http_method(const weft_http_request *request);
+
+/** The target as it came: "/a%20b?c=d". */
+WEFT_API const char *weft_http_target(const weft_http_request *request);
+
+/**
+ * The path: decoded once, without the query, with "." and ".." worked out; begins with a slash, but
+ * for "*" (OPTIONS) and the authority of a CONNECT. A target whose path has an encoded slash,
+ * backslash or NUL, or that leads out above the root, is refused with 400 before any handler.
+ */
+WEFT_API const char *weft_http_path(const weft_http_request *request);
+
+/** The query as it came, without the question mark; "" if there is none. */
+WEFT_API const char *weft_http_query(const weft_http_request *request);
+
+/** 11 for HTTP/1.1, 10 for HTTP/1.0. */
+WEFT_API int weft_http_version(const weft_http_request *request);
+
+/** The host asked for, in lower case, without a port; "" if a request of HTTP/1.0 names none. */
+WEFT_API const char *weft_http_host(const weft_http_request *request);
+
+/** "http" or "https", as the client sees it: what a trusted proxy says, else what is so here. */
+WEFT_API const char *weft_http_scheme(const weft_http_request *request);
+
+/** The client's address without port: what a trusted proxy says, else the peer's; "unix". */
+WEFT_API const char *weft_http_peer(const weft_http_request *request);
+
+/** The value of a header, whatever the case of its name; the first if there are several; NULL. */
+WEFT_API const char *weft_http_header(const weft_http_request *request, const char *name);
+
+/** The headers one by one, as they came: 0 if there is an index-th, else -ENOENT. */
+WEFT_API int weft_http_header_at(const weft_http_request *request, size_t index, const char **name,
+                                 const char **value);
+
+/** A parameter of the query, decoded; the first of several; NULL if there is none. */
+WEFT_API const char *weft_http_query_param(weft_http_request *request, const char *name);
+
+/** What a route's {name} stands for, decoded; NULL if the route has none such. See route.h. */
+WEFT_API const char *weft_http_param(const weft_http_request *request, const char *name);
+
+/** A cookie's value; NULL if it was not sent. */
+WEFT_API const char *weft_http_cookie(weft_http_request *request, const char *name);
+
+/** Memory that is freed when the handler has returned; NULL if there is none. */
+WEFT_API void *weft_http_alloc(weft_http_request *request, size_t bytes);
+
+/**
+ * The TLS connection, for the functions of tls.h that tell about one; NULL on a plain one.
+ */
+WEFT_API weft_stream *weft_http_tls(weft_http_request *request);
+
+/* Its body */
+
+/** The length that was announced; 0 without a body, -1 if it comes in chunks. */
+WEFT_API int64_t weft_http_length(const weft_http_request *request);
+
+/** Change the limit on this request's body, before it is read. */
+WEFT_API int weft_http_limit_body(weft_http_request *request, uint64_t bytes_max);
+
+/**
+ * Read some of the body, at most so many bytes; 0 at its end. The first read tells a client that
+ * waits for it (Expect: 100-continue) to go on. -EMSGSIZE if it is over the limit, -ETIMEDOUT if it
+ * comes too slowly, -EBADMSG if its chunks are malformed, -ECONNRESET if the connection ends
+ * before it.
+ */
+WEFT_SWITCHPOINT ssize_t weft_http_read(weft_http_request *request, void *data, size_t bytes);
+
+/** The same in place: the piece that has come; it is there until the next call that reads. */
+WEFT_SWITCHPOINT ssize_t weft_http_read_piece(weft_http_request *request, const void **data);
+
+/** The whole rest of it, in memory of the request, with a NUL behind it. Returns its length. */
+WEFT_SWITCHPOINT ssize_t weft_http_read_all(weft_http_request *request, char **data);
+
+/**
+ * A field of a form (application/x-www-form-urlencoded), decoded; the body is read at the first
+ * call. NULL if there is none; *error, may be NULL, tells if that is because it could not be read:
+ * as in weft_http_read; -EINVAL if the body is no such form.
+ */
+WEFT_SWITCHPOINT const char *weft_http_form(weft_http_request *request, const char *name,
+                                            int *error);
+
+/** A field that came behind the body's last chunk; NULL before that is read, or without it. */
+WEFT_API const char *weft_http_trailer(const weft_http_request *request, const char *name);
+
+/* The reply. What was begun cannot be begun again: -EALREADY. */
+
+/**
+ * Set a header of the reply, before it is begun; one set before is replaced. Date, Content-Length,
+ * Transfer-Encoding and Connection are the server's own: -EPERM, but that "Connection: close"
+ * may be said. -EINVAL if name or value have characters that do not belong there: nobody can put a
+ * line break, and with it a reply of his own, into one.
+ */
+WEFT_API int weft_http_set(weft_http_request *request, const char *name, const char *value);
+
+/** Add one beside those of the same name. */
+WEFT_API int weft_http_add(weft_http_request *request, const char *name, const char *value);
+
+/* What a cookie is set with; all-zero is a cookie of the session for this path and host. */
+typedef struct weft_http_cookie_options {
+    const char *path;   /* NULL: none said */
+    const char *domain; /* NULL: this host only */
+    double max_age_s;   /* 0: until the browser ends; negative: delete it */
+    bool is_secure;
+    bool is_http_only;
+    const char *same_site; /* "Lax", "Strict", "None"; NULL: none said */
+} weft_http_cookie_options;
+
+/** Set a cookie. -EINVAL for characters that cannot be in one. */
+WEFT_API int weft_http_set_cookie(weft_http_request *request, const char *name, const char *value,
+                                  const weft_http_cookie_options *options);
+
+/** The whole reply at once; type is its Content-Type, NULL for none. */
+WEFT_SWITCHPOINT int weft_http_reply(weft_http_request *request, int status, const char *type,
+                                     const void *body, size_t bytes);
+
+/** The same with text as printf(3) makes it: text/plain in UTF-8. */
+WEFT_SWITCHPOINT int weft_http_reply_text(weft_http_request *request, int status,
+                                          const char *format, ...) WEFT_PRINTF(3, 4);
+
+/** A short page that says what the status means: for errors. */
+WEFT_SWITCHPOINT int weft_http_reply_status(weft_http_request *request, int status);
+
+/** Send the client elsewhere: 301, 302, 303, 307 or 308. */
+WEFT_SWITCHPOINT int weft_http_redirect(weft_http_request *request, int status,
+                                        const char *location);
+
+/**
+ * Begin a reply whose body is written piece by piece, of so many bytes, or -1 if that is not known:
+ * it goes out in chunks then, or in HTTP/1.0 until the connection is closed.
+ */
+WEFT_SWITCHPOINT int weft_http_begin(weft_http_request *request, int status, int64_t length);
+
+/**
+ * Write some of the body; a reply that was not begun is begun with 200 and no known length. It may
+ * be kept until there is more: weft_http_flush. For a HEAD request it goes nowhere. Returns bytes.
+ * -EMSGSIZE if it is more than was announced.
+ */
+WEFT_SWITCHPOINT ssize_t weft_http_write(weft_http_request *request, const void *data,
+                                         size_t bytes);
+
+/** The same with text as printf(3) makes it. */
+WEFT_SWITCHPOINT ssize_t weft_http_printf(weft_http_request *request, const char *format, ...)
+    WEFT_PRINTF(2, 3);
+
+/** See that what was written goes out now. */
+WEFT_SWITCHPOINT int weft_http_flush(weft_http_request *request);
+
+/**
+ * Write so many bytes of a file, from an offset, without bringing them into the program where that
+ * can be (sendfile; not under TLS). Returns bytes; -ENODATA if the file is shorter.
+ */
+WEFT_SWITCHPOINT int64_t weft_http_send_file(weft_http_request *request, int fd, off_t offset,
+                                             uint64_t bytes);
+
+/** A field to be sent behind the body, if that goes out in chunks; before its end. */
+WEFT_API int weft_http_set_trailer(weft_http_request *request, const char *name, const char *value);
+
+/** End the reply: nothing can be written any more. -ENODATA if less was than was announced. */
+WEFT_SWITCHPOINT int weft_http_end(weft_http_request *request);
+
+/** Begin a stream of server-sent events. */
+WEFT_SWITCHPOINT int weft_http_events(weft_http_request *request);
+
+/**
+ * Send an event at once; event and id may be NULL; data of several lines arrives as it is. An error
+ * is how one learns that nobody listens any more. -EINVAL for a line break in event or id.
+ */
+WEFT_SWITCHPOINT int weft_http_event(weft_http_request *request, const char *event, const char *id,
+                                     const char *data);
+
+/**
+ * Change to another protocol: replies 101 with this Upgrade header, and hands over the stream, with
+ * what has come already, until the handler returns. -EINVAL if the client did not ask for it.
+ */
+WEFT_SWITCHPOINT int weft_http_upgrade(weft_http_request *request, const char *protocol,
+                                       weft_stream **stream);
+
+WEFT_END
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * Files over HTTP: the folder of a web site, or one file as a reply.
+ */
+#ifndef WEFT_HTTP_FILES_H
+#define WEFT_HTTP_FILES_H
+
+#include <weft/http.h>
+
+WEFT_BEGIN
+
+/* How files are served; all-zero is the default. */
+typedef struct weft_http_files_options {
+    const char *index;         /* what stands for a folder; NULL: "index.html" */
+    bool has_listing;          /* list a folder that has no index, instead of 404 */
+    bool has_hidden;           /* serve names that begin with a dot, too */
+    bool has_outside_links;    /* follow symbolic links that lead out of the folder */
+    const char *cache_control; /* NULL: none */
+} weft_http_files_options;
+
+/* A folder to serve files from. */
+typedef struct weft_http_files weft_http_files;
+
+/** Open a folder to be served. NULL if that fails; weft_error() says why. */
+WEFT_SWITCHPOINT weft_http_files *weft_http_files_new(const char *dir,
+                                                      const weft_http_files_options *options);
+
+/** Free it. */
+WEFT_API void weft_http_files_free(weft_http_files *files);
+
+/**
+ * The handler that serves the files of a folder; ctx is the weft_http_files. GET and HEAD, others
+ * are 405; index, Content-Type by name, ETag and Last-Modified, conditional requests, ranges, a
+ * file of the same name with .gz for who accepts that. Behind a route that ends in {name...} the
+ * path is what that stands for. Nothing outside the folder can be had, by dots or by symbolic
+ * links.
+ */
+WEFT_SWITCHPOINT int weft_http_serve_files(weft_http_request *request, void *files);
+
+/**
+ * Reply with an open regular file, as above; type NULL: by its name. The descriptor stays the
+ * caller's.
+ */
+WEFT_SWITCHPOINT int weft_http_reply_file(weft_http_request *request, int fd, const char *name,
+                                          const char *type);
+
+WEFT_END
+
+#endif
