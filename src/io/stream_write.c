@@ -22,7 +22,7 @@ int weft__stream_take_unsaid(weft__stream *s)
 /* Pieces that one call writes, of more the rest follows; the first is the buffer's. */
 #define PIECES_MAX 16
 
-/* What is left of some pieces once so many bytes of them are done; returns how many, at most max. */
+/* What is left of some pieces once so many bytes are done. Returns how many, at most max. */
 static int gather(struct iovec *left, int max, const struct iovec *pieces, int count, size_t done)
 {
     int n = 0;
