@@ -52,9 +52,11 @@ typedef struct weft__message {
     bool is_chunked;
     bool ends_with_connection; /* an answer whose body has no other end */
     bool is_kept;              /* the connection may be used again afterwards */
-    bool is_upgrade;           /* Upgrade is asked for, with Connection: upgrade; or CONNECT */
-    bool expects_continue;     /* a request's Expect: 100-continue */
-    bool is_to_head;           /* set by the caller: the answer to a HEAD, which has no body */
+    bool is_upgrade;       /* asked for with Connection: upgrade, or CONNECT; an answer's: done */
+    bool expects_continue; /* a request's Expect: 100-continue */
+    /* Set by the caller, and kept by weft__message_reset: what the answer is to. */
+    bool is_to_head;    /* it has no body */
+    bool is_to_connect; /* a 2xx has no body, and the connection is a tunnel then */
 
     /* The body. */
     bool is_complete; /* nothing of this message is left, trailers included */
@@ -63,12 +65,23 @@ typedef struct weft__message {
     char *trailers;
     size_t trailers_bytes;
 
-    /* How far it is. Private to message.c. */
-    const char *base; /* while llhttp runs: where the head's bytes begin now */
-    uint32_t seen;    /* bytes of the head that llhttp has had */
-    const char *piece;
+    /* How far it is. Private to message*.c. */
+    const char *base;    /* while llhttp runs: where the head's bytes begin now */
+    uint32_t seen;       /* bytes of the head that llhttp has had */
+    uint32_t line_at;    /* where the first line begins, behind empty ones */
+    uint32_t head_bytes; /* 0: not complete */
+    int failure;         /* what every further call returns; 0: none */
+    bool is_line_good;   /* the first line was complete, and is right */
+    bool is_paused;      /* llhttp stopped where a callback wanted it to */
+    uint64_t left;       /* of a body with a length */
+    const char *piece;   /* of the body, while llhttp runs */
     size_t piece_bytes;
-    /* ... */
+    uint32_t gap;       /* bytes of framing since the last byte of the body */
+    size_t extra_bytes; /* framing in all beyond what chunks need: extensions, trailers */
+    char last;          /* byte of framing */
+    uint32_t trailers_count;
+    size_t trailers_room;
+    size_t trailer_at; /* where the name or value begins that is being read */
 } weft__message;
 
 /* Make ready for a first message; limits are not copied. */

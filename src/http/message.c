@@ -1,0 +1,301 @@
+/*
+ * The head of a message as it comes: llhttp goes over each byte once, its callbacks only note where
+ * things are. Once the head is complete, message_line.c and message_fields.c see that nothing lies
+ * between those places but what has to be there, so that nothing llhttp skips or lets pass is left
+ * unseen. Limits are kept byte by byte: it makes no difference in how many pieces a head comes.
+ */
+#include "http/message.h"
+#include "base/compiler.h"
+#include "http/message_parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FIELDS_ROOM_FIRST = 16,
+    EMPTY_LINES_MAX = 2,
+};
+
+int weft__message_refuse(weft__message *m, int status)
+{
+    if (m->parser.type == HTTP_REQUEST)
+        m->status = status;
+    m->failure = -EBADMSG;
+    return m->failure;
+}
+
+static inline weft__message *of_parser(llhttp_t *parser)
+{
+    return CONTAINER_OF(parser, weft__message, parser);
+}
+
+static int on_target(llhttp_t *parser, const char *at, size_t bytes)
+{
+    weft__message *m = of_parser(parser);
+    if (m->target.bytes == 0)
+        m->target.at = (uint32_t)(at - m->base);
+    m->target.bytes += (uint32_t)bytes;
+    return 0;
+}
+
+static COLD int grow_fields(weft__message *m)
+{
+    size_t room = m->fields_room == 0 ? FIELDS_ROOM_FIRST : 2 * (size_t)m->fields_room;
+    if (room > m->limits->fields_max)
+        room = m->limits->fields_max;
+    if (room <= m->fields_count)
+        return weft__message_refuse(m, 431);
+    weft__field *fields = realloc(m->fields, room * sizeof *fields);
+    if (fields == NULL) {
+        m->failure = -ENOMEM;
+        return -ENOMEM;
+    }
+    m->fields = fields;
+    m->fields_room = (uint32_t)room;
+    return 0;
+}
+
+static int on_name(llhttp_t *parser, const char *at, size_t bytes)
+{
+    weft__message *m = of_parser(parser);
+    uint32_t from = (uint32_t)(at - m->base);
+    if (m->fields_count > 0) {
+        weft__span *name = &m->fields[m->fields_count - 1].name;
+        if (name->at + name->bytes == from) {
+            name->bytes += (uint32_t)bytes;
+            return 0;
+        }
+    }
+    if (UNLIKELY(m->fields_count == m->fields_room) && grow_fields(m) < 0)
+        return HPE_USER;
+    m->fields[m->fields_count++] = (weft__field){{from, (uint32_t)bytes}, {0, 0}};
+    return 0;
+}
+
+static int on_value(llhttp_t *parser, const char *at, size_t bytes)
+{
+    weft__message *m = of_parser(parser);
+    weft__span *value = &m->fields[m->fields_count - 1].value;
+    uint32_t from = (uint32_t)(at - m->base);
+    if (value->bytes == 0)
+        value->at = from;
+    else if (value->at + value->bytes != from)
+        return HPE_USER; /* a folded line */
+    value->bytes += (uint32_t)bytes;
+    return 0;
+}
+
+static int on_head_end(llhttp_t *parser)
+{
+    /* Else llhttp takes what follows for another protocol, though it may be a body. */
+    parser->upgrade = 0;
+    of_parser(parser)->is_paused = true;
+    return HPE_PAUSED;
+}
+
+static const llhttp_settings_t head_settings = {
+    .on_url = on_target,
+    .on_header_field = on_name,
+    .on_header_value = on_value,
+    .on_headers_complete = on_head_end,
+};
+
+void weft__message_open(weft__message *m, weft__message_kind kind,
+                        const weft__message_limits *limits)
+{
+    memset(m, 0, sizeof *m);
+    m->limits = limits;
+    m->parser.type = kind == WEFT__REQUEST ? HTTP_REQUEST : HTTP_RESPONSE;
+    weft__message_reset(m);
+}
+
+void weft__message_reset(weft__message *m)
+{
+    llhttp_init(&m->parser, m->parser.type, &head_settings);
+    /* Which versions there are is not llhttp's to say: a higher minor one is as good as 1.1. */
+    m->parser.lenient_flags = LENIENT_VERSION;
+    m->target.bytes = 0;
+    m->fields_count = 0;
+    m->status = 0;
+    m->is_complete = false;
+    m->seen = 0;
+    m->line_at = 0;
+    m->head_bytes = 0;
+    m->failure = 0;
+    m->is_line_good = false;
+    m->is_paused = false;
+    m->gap = 0;
+    m->extra_bytes = 0;
+    m->last = 0;
+    m->trailers_bytes = 0;
+    m->trailers_count = 0;
+    m->trailer_at = 0;
+}
+
+void weft__message_close(weft__message *m)
+{
+    free(m->fields);
+    m->fields = NULL;
+    m->fields_room = m->fields_count = 0;
+    free(m->trailers);
+    m->trailers = NULL;
+    m->trailers_room = m->trailers_bytes = 0;
+}
+
+/* Skip what a client may have sent behind its last body. 1: the line begins; 0: more has to come */
+static COLD int skip_empty_lines(weft__message *m, const char *data, size_t bytes)
+{
+    while (m->line_at < bytes) {
+        size_t rest = bytes - m->line_at;
+        const char *at = data + m->line_at;
+        if (*at != '\r' && *at != '\n')
+            return 1;
+        if (*at == '\n' || m->line_at == 2 * EMPTY_LINES_MAX || m->parser.type != HTTP_REQUEST)
+            return weft__message_refuse(m, 400);
+        if (rest == 1)
+            return 0;
+        if (at[1] != '\n')
+            return weft__message_refuse(m, 400);
+        m->line_at += 2;
+    }
+    return 0;
+}
+
+/* The line once it is complete: 1; 0: it is not. Needed before the head is complete only. */
+static COLD int check_line(weft__message *m, const char *data, size_t bytes)
+{
+    const char *end = memchr(data + m->line_at, '\n', bytes - m->line_at);
+    if (end == NULL)
+        return 0;
+    if (!weft__message_line_is_good(m, data, (size_t)(end + 1 - data)))
+        return weft__message_refuse(
+            m,
+            weft__message_line_status(m, data + m->line_at, (size_t)(end + 1 - data - m->line_at)));
+    m->is_line_good = true;
+    return 1;
+}
+
+/* Can this never become a line? Then there is no need to wait for its end. */
+static bool has_control(const char *line, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (!weft__is_in(line[i], WEFT__IN_TEXT) && line[i] != '\r')
+            return true;
+    }
+    return false;
+}
+
+/* llhttp has stopped. If that is in the first line, the whole of it says what to answer. */
+static COLD ssize_t head_failed(weft__message *m, const char *data, size_t bytes)
+{
+    int failure = m->failure;
+    int status = m->status != 0 ? m->status : 400;
+    if (m->parser.type != HTTP_REQUEST || failure == -ENOMEM)
+        return failure != 0 ? failure : weft__message_refuse(m, 0);
+    if (m->is_line_good)
+        return weft__message_refuse(m, status);
+    const char *line = data + m->line_at;
+    const char *end = memchr(line, '\n', bytes - m->line_at);
+    if (end == NULL)
+        return has_control(line, bytes - m->line_at) ? weft__message_refuse(m, 400) : 0;
+    if (m->parser.error_pos <= end ||
+        !weft__message_line_is_good(m, data, (size_t)(end + 1 - data)))
+        status = weft__message_line_status(m, line, (size_t)(end + 1 - line));
+    return weft__message_refuse(m, status);
+}
+
+static ssize_t finish_head(weft__message *m, const char *data, size_t end)
+{
+    if (!m->is_line_good) {
+        size_t line_end = m->fields_count > 0 ? m->fields[0].name.at : end - 2;
+        if (UNLIKELY(!weft__message_line_is_good(m, data, line_end))) {
+            int rc = check_line(m, data, end);
+            return rc < 0 ? rc : weft__message_refuse(m, 400);
+        }
+    }
+    int rc = weft__message_take_fields(m, data, end);
+    if (UNLIKELY(rc < 0))
+        return rc;
+    m->head_bytes = (uint32_t)end;
+    return (ssize_t)end;
+}
+
+/* Go on up to so many bytes: the head's length, 0, or an error. */
+static ssize_t feed(weft__message *m, const char *data, size_t bytes)
+{
+    m->base = data;
+    int error = m->parser.error;
+    if (LIKELY(error == HPE_OK)) {
+        if (m->seen < m->line_at)
+            m->seen = m->line_at;
+        error = (int)llhttp_execute(&m->parser, data + m->seen, bytes - m->seen);
+        m->seen = (uint32_t)bytes;
+        if (LIKELY(error == HPE_PAUSED && m->is_paused))
+            return finish_head(m, data, (size_t)(m->parser.error_pos - data));
+    } else {
+        /* It stopped in the line, of which there was not enough: data may have moved. */
+        m->parser.error_pos = data + m->line_at;
+    }
+    if (error != HPE_OK)
+        return head_failed(m, data, bytes);
+    if (m->is_line_good)
+        return 0;
+    int rc = check_line(m, data, bytes);
+    return rc < 0 ? rc : 0;
+}
+
+/* Add, but stay where there is an end. */
+static size_t add(size_t a, size_t b)
+{
+    return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
+ssize_t weft__message_head(weft__message *m, const char *data, size_t bytes)
+{
+    if (UNLIKELY(m->failure != 0))
+        return m->failure;
+    if (m->head_bytes > 0 || bytes == 0)
+        return m->head_bytes;
+    if (m->seen == 0 && UNLIKELY(data[m->line_at] == '\r' || data[m->line_at] == '\n')) {
+        int rc = skip_empty_lines(m, data, bytes);
+        if (rc <= 0)
+            return rc;
+    }
+    for (;;) {
+        size_t limit = m->limits->head_bytes_max;
+        size_t line_limit = add(add(m->limits->line_bytes_max, 2), m->line_at);
+        bool is_in_line = !m->is_line_good && line_limit < limit;
+        if (is_in_line)
+            limit = line_limit;
+        ssize_t rc = feed(m, data, bytes < limit ? bytes : limit);
+        if (rc != 0 || bytes < limit)
+            return rc;
+        if (!m->is_line_good)
+            return weft__message_refuse(m, 414);
+        if (!is_in_line)
+            return weft__message_refuse(m, 431);
+    }
+}
+
+void weft__message_settle(weft__message *m, char *head)
+{
+    if (m->parser.type == HTTP_REQUEST) {
+        head[m->method.at + m->method.bytes] = '\0';
+        head[m->target.at + m->target.bytes] = '\0';
+    }
+    for (uint32_t i = 0; i < m->fields_count; i++) {
+        const weft__field *f = &m->fields[i];
+        head[f->name.at + f->name.bytes] = '\0';
+        head[f->value.at + f->value.bytes] = '\0';
+    }
+}
+
+int weft__message_end(weft__message *m)
+{
+    if (m->failure != 0)
+        return m->failure;
+    if (m->head_bytes > 0 && m->ends_with_connection)
+        m->is_complete = true;
+    return m->is_complete ? 0 : -ECONNRESET;
+}

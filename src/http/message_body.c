@@ -1,0 +1,169 @@
+/*
+ * The body of a message, piece by piece and in place. One with a length is only counted; chunks go
+ * through llhttp, and what is not body of them, the framing, is looked at once more: lines end with
+ * CRLF only, none is folded, there are no control characters, and of all that is not needed,
+ * extensions and trailers, there is a limit.
+ */
+#include "base/compiler.h"
+#include "http/message_parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    /* CRLF, a size of 16 digits and CRLF; and CRLF again at the end. */
+    GAP_BYTES_NEEDED = 22,
+    TRAILERS_ROOM_FIRST = 256,
+};
+
+static inline weft__message *of_parser(llhttp_t *parser)
+{
+    return CONTAINER_OF(parser, weft__message, parser);
+}
+
+static int on_piece(llhttp_t *parser, const char *at, size_t bytes)
+{
+    weft__message *m = of_parser(parser);
+    m->piece = at;
+    m->piece_bytes = bytes;
+    m->is_paused = true;
+    return HPE_PAUSED;
+}
+
+static int on_message_end(llhttp_t *parser)
+{
+    of_parser(parser)->is_paused = true;
+    of_parser(parser)->is_complete = true;
+    return HPE_PAUSED;
+}
+
+static int keep_trailer(weft__message *m, const char *text, size_t bytes)
+{
+    size_t needed = m->trailers_bytes + bytes;
+    if (needed > m->trailers_room) {
+        size_t room = m->trailers_room == 0 ? TRAILERS_ROOM_FIRST : 2 * m->trailers_room;
+        while (room < needed)
+            room *= 2;
+        char *trailers = realloc(m->trailers, room);
+        if (trailers == NULL) {
+            m->failure = -ENOMEM;
+            return HPE_USER;
+        }
+        m->trailers = trailers;
+        m->trailers_room = room;
+    }
+    memcpy(m->trailers + m->trailers_bytes, text, bytes);
+    m->trailers_bytes += bytes;
+    return 0;
+}
+
+static int on_trailer_text(llhttp_t *parser, const char *at, size_t bytes)
+{
+    return keep_trailer(of_parser(parser), at, bytes);
+}
+
+/* Fields that would have changed how the message was read, had they come in time. */
+static bool is_forbidden(const char *name, size_t bytes)
+{
+    return (bytes == 4 && weft__is_text(name, "host", 4)) ||
+           (bytes == 14 && weft__is_text(name, "content-length", 14)) ||
+           (bytes == 17 && weft__is_text(name, "transfer-encoding", 17));
+}
+
+static int on_trailer_name_end(llhttp_t *parser)
+{
+    weft__message *m = of_parser(parser);
+    size_t bytes = m->trailers_bytes - m->trailer_at;
+    if (m->trailers_count == m->limits->fields_max ||
+        is_forbidden(m->trailers + m->trailer_at, bytes))
+        return HPE_USER;
+    m->trailers_count++;
+    int rc = keep_trailer(m, "", 1);
+    m->trailer_at = m->trailers_bytes;
+    return rc;
+}
+
+static int on_trailer_value_end(llhttp_t *parser)
+{
+    weft__message *m = of_parser(parser);
+    while (m->trailers_bytes > m->trailer_at && (m->trailers[m->trailers_bytes - 1] == ' ' ||
+                                                 m->trailers[m->trailers_bytes - 1] == '\t'))
+        m->trailers_bytes--;
+    int rc = keep_trailer(m, "", 1);
+    m->trailer_at = m->trailers_bytes;
+    return rc;
+}
+
+static const llhttp_settings_t body_settings = {
+    .on_body = on_piece,
+    .on_message_complete = on_message_end,
+    .on_header_field = on_trailer_text,
+    .on_header_field_complete = on_trailer_name_end,
+    .on_header_value = on_trailer_text,
+    .on_header_value_complete = on_trailer_value_end,
+};
+
+/* Look at framing that llhttp has let pass. */
+static bool is_framing(weft__message *m, const char *data, size_t bytes)
+{
+    char last = m->last;
+    for (size_t i = 0; i < bytes; i++) {
+        char c = data[i];
+        if (last == '\r' ? c != '\n' : (c != '\r' && !weft__is_in(c, WEFT__IN_TEXT)))
+            return false;
+        if (last == '\n' && (c == ' ' || c == '\t'))
+            return false;
+        last = c;
+        if (++m->gap > GAP_BYTES_NEEDED && ++m->extra_bytes > m->limits->head_bytes_max)
+            return false;
+    }
+    m->last = last;
+    return true;
+}
+
+static int next_chunk_piece(weft__message *m, const char *data, size_t bytes, size_t *used)
+{
+    m->parser.settings = (void *)&body_settings;
+    m->is_paused = false;
+    m->piece_bytes = 0;
+    llhttp_resume(&m->parser);
+    llhttp_errno_t error = llhttp_execute(&m->parser, data, bytes);
+    if (error != HPE_OK && !(error == HPE_PAUSED && m->is_paused))
+        return m->failure != 0 ? m->failure : weft__message_refuse(m, 400);
+    *used = error == HPE_OK ? bytes : (size_t)(m->parser.error_pos - data);
+    if (!is_framing(m, data, *used - m->piece_bytes)) {
+        m->is_complete = false;
+        return weft__message_refuse(m, 400);
+    }
+    if (m->piece_bytes > 0) {
+        m->gap = 0;
+        m->last = 0;
+    }
+    return m->piece_bytes > 0;
+}
+
+int weft__message_body(weft__message *m, const char *data, size_t bytes, size_t *used,
+                       const char **piece, size_t *piece_bytes)
+{
+    *used = 0;
+    *piece = data;
+    *piece_bytes = 0;
+    if (m->failure != 0)
+        return m->failure;
+    if (m->is_complete || bytes == 0)
+        return 0;
+    if (m->is_chunked) {
+        int rc = next_chunk_piece(m, data, bytes, used);
+        *piece = m->piece;
+        *piece_bytes = m->piece_bytes;
+        return rc;
+    }
+    if (!m->ends_with_connection) {
+        bytes = bytes < m->left ? bytes : (size_t)m->left;
+        m->left -= bytes;
+        m->is_complete = m->left == 0;
+    }
+    *piece_bytes = *used = bytes;
+    return 1;
+}

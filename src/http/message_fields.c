@@ -1,0 +1,311 @@
+/*
+ * The fields of a head that is complete: that nothing lies between them which llhttp has skipped,
+ * and what those mean that tell where the message ends and what becomes of the connection (RFC
+ * 9112, 5, 6 and 9; RFC 9110, 7 and 10.1.1). What two readers could understand in two ways is
+ * refused.
+ */
+#include "base/compiler.h"
+#include "http/message_parts.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* What was found on the way over the fields. */
+typedef struct found {
+    const weft__field *length;
+    const weft__field *host;
+    uint32_t lengths;
+    uint32_t hosts;
+    /* Transfer-Encoding: the codings in order, over all its fields. */
+    uint32_t codings;
+    uint32_t chunked; /* how many of them are that */
+    bool ends_with_chunked;
+    bool is_malformed;
+    bool has_encoding;
+    bool has_close;
+    bool has_keep_alive;
+    bool has_upgrade; /* in Connection */
+    bool has_upgrade_field;
+    bool has_expect;
+    bool has_other_expect;
+} found;
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* Take off white space on both sides. */
+static void trim(const char **text, size_t *bytes)
+{
+    while (*bytes > 0 && is_blank(**text)) {
+        (*text)++;
+        (*bytes)--;
+    }
+    while (*bytes > 0 && is_blank((*text)[*bytes - 1]))
+        (*bytes)--;
+}
+
+/* The next element of a list, without white space around it; false at its end. */
+static bool next_element(const char **list, size_t *bytes, const char **element, size_t *size)
+{
+    if (*list == NULL)
+        return false;
+    const char *comma = memchr(*list, ',', *bytes);
+    *element = *list;
+    *size = comma == NULL ? *bytes : (size_t)(comma - *list);
+    *bytes -= comma == NULL ? *bytes : *size + 1;
+    *list = comma == NULL ? NULL : comma + 1;
+    trim(element, size);
+    return true;
+}
+
+bool weft__token_in(const char *list, size_t list_bytes, const char *token)
+{
+    size_t token_bytes = strlen(token);
+    const char *element;
+    size_t bytes;
+    while (next_element(&list, &list_bytes, &element, &bytes)) {
+        const char *parameters = memchr(element, ';', bytes);
+        if (parameters != NULL) {
+            bytes = (size_t)(parameters - element);
+            trim(&element, &bytes);
+        }
+        if (bytes == token_bytes && strncasecmp(element, token, bytes) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void take_encoding(found *f, const char *value, size_t bytes)
+{
+    const char *element;
+    size_t size;
+    f->has_encoding = true;
+    while (next_element(&value, &bytes, &element, &size)) {
+        size_t name = 0;
+        while (name < size && weft__is_in(element[name], WEFT__IN_TOKEN))
+            name++;
+        bool is_chunked = name == 7 && weft__is_text(element, "chunked", 7);
+        bool has_parameters = name < size;
+        if (name == 0 ||
+            (has_parameters && (is_chunked || (element[name] != ';' && !is_blank(element[name])))))
+            f->is_malformed = true;
+        f->codings++;
+        f->chunked += is_chunked;
+        f->ends_with_chunked = is_chunked;
+    }
+}
+
+static void take_connection(found *f, const char *value, size_t bytes)
+{
+    f->has_close |= weft__token_in(value, bytes, "close");
+    f->has_keep_alive |= weft__token_in(value, bytes, "keep-alive");
+    f->has_upgrade |= weft__token_in(value, bytes, "upgrade");
+}
+
+static void take_expect(found *f, const char *value, size_t bytes)
+{
+    bool is_continue = bytes == 12 && weft__is_text(value, "100-continue", 12);
+    f->has_expect |= is_continue;
+    f->has_other_expect |= !is_continue;
+}
+
+static void take_field(found *f, const weft__field *field, const char *data)
+{
+    const char *name = data + field->name.at;
+    const char *value = data + field->value.at;
+    size_t bytes = field->value.bytes;
+    switch (field->name.bytes) {
+    case 4:
+        if (weft__is_text(name, "host", 4)) {
+            f->host = field;
+            f->hosts++;
+        }
+        break;
+    case 6:
+        if (weft__is_text(name, "expect", 6))
+            take_expect(f, value, bytes);
+        break;
+    case 7:
+        f->has_upgrade_field |= weft__is_text(name, "upgrade", 7);
+        break;
+    case 10:
+        if (weft__is_text(name, "connection", 10))
+            take_connection(f, value, bytes);
+        break;
+    case 14:
+        if (weft__is_text(name, "content-length", 14)) {
+            f->length = field;
+            f->lengths++;
+        }
+        break;
+    case 17:
+        if (weft__is_text(name, "transfer-encoding", 17))
+            take_encoding(f, value, bytes);
+        break;
+    default:
+        break;
+    }
+}
+
+/*
+ * A field has to begin at an offset and to be nothing but its name, a colon, white space, its value,
+ * white space and CRLF. Returns where the next begins; 0 if it is not so. The value is trimmed.
+ */
+static size_t settle_field(weft__field *field, const char *data, size_t at)
+{
+    const char *p = data + at + field->name.bytes;
+    if (UNLIKELY(field->name.at != at || *p++ != ':'))
+        return 0;
+    while (is_blank(*p))
+        p++;
+    const char *value = p;
+    if (field->value.bytes > 0) {
+        if (UNLIKELY(p != data + field->value.at))
+            return 0;
+        p += field->value.bytes;
+    }
+    const char *end = p;
+    while (end > value && is_blank(end[-1]))
+        end--;
+    field->value = (weft__span){(uint32_t)(value - data), (uint32_t)(end - value)};
+    return p[0] == '\r' && p[1] == '\n' ? (size_t)(p + 2 - data) : 0;
+}
+
+/* 0, or what to answer. The last two bytes of the head are its empty line. */
+static int walk(weft__message *m, found *f, const char *data, size_t end)
+{
+    size_t at = m->fields_count > 0 ? m->fields[0].name.at : end - 2;
+    for (uint32_t i = 0; i < m->fields_count; i++) {
+        at = settle_field(&m->fields[i], data, at);
+        if (UNLIKELY(at == 0))
+            return 400;
+        take_field(f, &m->fields[i], data);
+    }
+    return at == end - 2 && data[at] == '\r' ? 0 : 400;
+}
+
+/* RFC 9112, 3.2. Only a target without an authority may have no host at all. */
+static int check_host(const weft__message *m, const found *f, const char *data)
+{
+    if (f->hosts == 0)
+        return m->version == 10 ? 0 : 400;
+    weft__span value = f->host->value;
+    if (f->hosts > 1)
+        return 400;
+    if (value.bytes == 0)
+        return data[m->target.at] == '*' ? 0 : 400;
+    return weft__is_authority(data + value.at, value.bytes, false) ? 0 : 400;
+}
+
+/* Digits and nothing else; -1: not a length. */
+static int64_t parse_length(const char *text, size_t bytes)
+{
+    int64_t length = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        int digit = text[i] - '0';
+        if (digit < 0 || digit > 9 || length > (INT64_MAX - digit) / 10)
+            return -1;
+        length = length * 10 + digit;
+    }
+    return bytes > 0 ? length : -1;
+}
+
+static int take_encoded(weft__message *m, const found *f)
+{
+    if (f->lengths > 0 || m->version == 10 || f->is_malformed || f->chunked != 1 ||
+        !f->ends_with_chunked)
+        return 400;
+    if (f->codings > 1)
+        return 501;
+    m->is_chunked = true;
+    m->length = -1;
+    /* Two readers of one head: if they differ, there is something that neither is to guess. */
+    return (m->parser.flags & F_CHUNKED) != 0 ? 0 : 400;
+}
+
+/* How the body is framed; RFC 9112, 6.3. 0, or what to answer. */
+static int take_framing(weft__message *m, const found *f, const char *data)
+{
+    m->is_chunked = false;
+    m->ends_with_connection = false;
+    m->length = 0;
+    if (f->has_encoding)
+        return take_encoded(m, f);
+    if (f->lengths > 1)
+        return 400;
+    if (f->lengths == 1) {
+        m->length = parse_length(data + f->length->value.at, f->length->value.bytes);
+        return m->length < 0 ? 400 : 0;
+    }
+    if (m->parser.type == HTTP_RESPONSE) {
+        m->ends_with_connection = true;
+        m->length = -1;
+    }
+    return 0;
+}
+
+/* Answers that have no body, whatever their fields say. */
+static bool has_no_body(const weft__message *m)
+{
+    return m->is_to_head || m->status / 100 == 1 || m->status == 204 || m->status == 304 ||
+           (m->is_to_connect && m->status / 100 == 2);
+}
+
+static void take_answer(weft__message *m, const found *f)
+{
+    bool is_switch = m->status == 101 && f->has_upgrade && f->has_upgrade_field;
+    m->is_upgrade = is_switch || (m->is_to_connect && m->status / 100 == 2);
+    if (has_no_body(m)) {
+        m->is_chunked = false;
+        m->ends_with_connection = false;
+        m->length = 0;
+    }
+}
+
+static int take_request(weft__message *m, const found *f, const char *data)
+{
+    int status = check_host(m, f, data);
+    if (status != 0)
+        return status;
+    if (f->has_other_expect && m->version == 11)
+        return 417;
+    m->is_upgrade = (f->has_upgrade && f->has_upgrade_field && m->version == 11) ||
+                    m->parser.method == HTTP_CONNECT;
+    return 0;
+}
+
+int weft__message_take_fields(weft__message *m, const char *data, size_t end)
+{
+    found f = {.length = NULL};
+    int status = walk(m, &f, data, end);
+    if (status == 0)
+        status = take_framing(m, &f, data);
+    if (status == 0 && m->parser.type == HTTP_REQUEST)
+        status = take_request(m, &f, data);
+    if (UNLIKELY(status != 0))
+        return weft__message_refuse(m, status);
+    if (m->parser.type == HTTP_RESPONSE)
+        take_answer(m, &f);
+    m->left = m->length > 0 ? (uint64_t)m->length : 0;
+    m->is_complete = m->length == 0;
+    m->expects_continue = f.has_expect && m->version == 11 && !m->is_complete;
+    m->is_kept = !f.has_close && (m->version == 11 || f.has_keep_alive) && !m->ends_with_connection;
+    return 0;
+}
+
+const weft__field *weft__message_field(const weft__message *m, const char *head, const char *name,
+                                       uint32_t *index)
+{
+    size_t bytes = strlen(name);
+    for (uint32_t i = *index; i < m->fields_count; i++) {
+        const weft__field *f = &m->fields[i];
+        if (f->name.bytes == bytes && strncasecmp(head + f->name.at, name, bytes) == 0) {
+            *index = i + 1;
+            return f;
+        }
+    }
+    *index = m->fields_count;
+    return NULL;
+}

@@ -1,0 +1,243 @@
+/*
+ * The first line of a message: it has to be exactly what RFC 9112 (3 and 4) says, down to each
+ * space, whatever llhttp would let pass; and what to answer to a request line that is not.
+ */
+#include "base/compiler.h"
+#include "http/message_parts.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#define TOKEN WEFT__IN_TOKEN
+#define PATH WEFT__IN_PATH
+#define QUERY WEFT__IN_QUERY
+#define HOST WEFT__IN_HOST
+#define TEXT WEFT__IN_TEXT
+#define SOME (PATH | QUERY | TEXT)
+
+/*
+ * Beyond RFC 3986, browsers send | [ ] ^ and, in queries, { } ` and the backslash as they are, and so
+ * they pass. A quotation mark, < > and # they never send.
+ */
+const uint8_t weft__char_class[256] = {
+    ['\t'] = TEXT,
+    [' '] = TEXT,
+    ['!'] = TOKEN | HOST | SOME,
+    ['"'] = TEXT,
+    ['#'] = TOKEN | TEXT,
+    ['$'] = TOKEN | HOST | SOME,
+    ['%'] = TOKEN | SOME,
+    ['&'] = TOKEN | HOST | SOME,
+    ['\''] = TOKEN | HOST | SOME,
+    ['('] = HOST | SOME,
+    [')'] = HOST | SOME,
+    ['*'] = TOKEN | HOST | SOME,
+    ['+'] = TOKEN | HOST | SOME,
+    [','] = HOST | SOME,
+    ['-'] = TOKEN | HOST | SOME,
+    ['.'] = TOKEN | HOST | SOME,
+    ['/'] = SOME,
+    ['0' ... '9'] = TOKEN | HOST | SOME,
+    [':'] = SOME,
+    [';'] = HOST | SOME,
+    ['<'] = TEXT,
+    ['='] = HOST | SOME,
+    ['>'] = TEXT,
+    ['?'] = SOME,
+    ['@'] = SOME,
+    ['A' ... 'Z'] = TOKEN | HOST | SOME,
+    ['['] = SOME,
+    ['\\'] = QUERY | TEXT,
+    [']'] = SOME,
+    ['^'] = TOKEN | SOME,
+    ['_'] = TOKEN | HOST | SOME,
+    ['`'] = TOKEN | SOME,
+    ['a' ... 'z'] = TOKEN | HOST | SOME,
+    ['{'] = SOME,
+    ['|'] = TOKEN | SOME,
+    ['}'] = SOME,
+    ['~'] = TOKEN | HOST | SOME,
+    [0x80 ... 0xff] = TEXT,
+};
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_hex(char c)
+{
+    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+/* Is there %XX, with so many bytes left? */
+static bool is_encoded(const char *text, size_t bytes)
+{
+    return bytes >= 3 && is_hex(text[1]) && is_hex(text[2]);
+}
+
+static bool is_port(const char *text, size_t bytes)
+{
+    unsigned port = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        if (!is_digit(text[i]))
+            return false;
+        port = port * 10 + (unsigned)(text[i] - '0');
+        if (port > UINT16_MAX)
+            return false;
+    }
+    return true;
+}
+
+/* How many bytes of text are an address of IPv6 in brackets; 0: none. */
+static size_t bracketed_bytes(const char *text, size_t bytes)
+{
+    char address[INET6_ADDRSTRLEN];
+    struct in6_addr parsed;
+    const char *end = memchr(text, ']', bytes);
+    size_t inside = end == NULL ? 0 : (size_t)(end - text) - 1;
+    if (inside == 0 || inside >= sizeof address)
+        return 0;
+    memcpy(address, text + 1, inside);
+    address[inside] = '\0';
+    return inet_pton(AF_INET6, address, &parsed) == 1 ? inside + 2 : 0;
+}
+
+static size_t name_bytes(const char *text, size_t bytes)
+{
+    size_t i = 0;
+    while (i < bytes &&
+           (weft__is_in(text[i], HOST) || (text[i] == '%' && is_encoded(text + i, bytes - i))))
+        i++;
+    return i;
+}
+
+bool weft__is_authority(const char *text, size_t bytes, bool needs_port)
+{
+    if (bytes == 0)
+        return false;
+    size_t host = text[0] == '[' ? bracketed_bytes(text, bytes) : name_bytes(text, bytes);
+    if (host == 0)
+        return false;
+    if (host == bytes)
+        return !needs_port;
+    size_t port = bytes - host - 1;
+    return text[host] == ':' && (port > 0 || !needs_port) && is_port(text + host + 1, port);
+}
+
+static bool is_path_and_query(const char *text, size_t bytes)
+{
+    int classes = PATH;
+    for (size_t i = 0; i < bytes; i++) {
+        if (UNLIKELY(!weft__is_in(text[i], classes)))
+            return false;
+        if (text[i] == '?')
+            classes = QUERY;
+        else if (text[i] == '%' && classes == PATH && !is_encoded(text + i, bytes - i))
+            return false;
+    }
+    return true;
+}
+
+/* http://host/path, https too; nobody logs in by a URI any more (RFC 9110, 4.2.4). */
+static bool is_absolute(const char *text, size_t bytes)
+{
+    size_t scheme = bytes > 5 && weft__is_text(text, "https", 5) ? 5 : 4;
+    if (bytes < scheme + 3 || !weft__is_text(text, "https", scheme) ||
+        memcmp(text + scheme, "://", 3) != 0)
+        return false;
+    text += scheme + 3;
+    bytes -= scheme + 3;
+    size_t host = 0;
+    while (host < bytes && text[host] != '/' && text[host] != '?')
+        host++;
+    return weft__is_authority(text, host, false) && is_path_and_query(text + host, bytes - host);
+}
+
+static bool is_target(llhttp_method_t method, const char *text, size_t bytes)
+{
+    if (UNLIKELY(method == HTTP_CONNECT))
+        return weft__is_authority(text, bytes, true);
+    if (LIKELY(text[0] == '/'))
+        return is_path_and_query(text, bytes);
+    if (text[0] == '*')
+        return bytes == 1 && method == HTTP_OPTIONS;
+    return is_absolute(text, bytes);
+}
+
+/* " HTTP/1.x" and the end of the line, no more. */
+static bool is_version(const char *text, size_t bytes)
+{
+    return bytes == 11 && memcmp(text, " HTTP/1.", 8) == 0 && is_digit(text[8]) &&
+           text[9] == '\r' && text[10] == '\n';
+}
+
+static bool request_line_is_good(weft__message *m, const char *data, size_t end)
+{
+    weft__span target = m->target;
+    size_t target_end = (size_t)target.at + target.bytes;
+    if (target.bytes == 0 || target.at < m->line_at + 2 || target_end > end)
+        return false;
+    m->method = (weft__span){m->line_at, target.at - 1 - m->line_at};
+    m->version = data[target_end + 8] == '0' ? 10 : 11;
+    return data[target.at - 1] == ' ' && data[target.at - 2] != ' ' &&
+           is_version(data + target_end, end - target_end) && m->parser.method != HTTP_PRI &&
+           is_target(m->parser.method, data + target.at, target.bytes);
+}
+
+/* "HTTP/1.1 200 OK": with an empty reason, or even without the space before it. */
+static bool status_line_is_good(weft__message *m, const char *data, size_t end)
+{
+    static const size_t least = sizeof "HTTP/1.1 200\r\n" - 1;
+    if (end < least || memcmp(data, "HTTP/1.", 7) != 0 || !is_digit(data[7]) || data[8] != ' ' ||
+        data[9] < '1' || data[9] > '9' || !is_digit(data[10]) || !is_digit(data[11]))
+        return false;
+    if (data[end - 2] != '\r' || data[end - 1] != '\n' || (end > least && data[12] != ' '))
+        return false;
+    for (size_t i = 12; i < end - 2; i++) {
+        if (!weft__is_in(data[i], TEXT))
+            return false;
+    }
+    m->version = data[7] == '0' ? 10 : 11;
+    m->status = (data[9] - '0') * 100 + (data[10] - '0') * 10 + (data[11] - '0');
+    return true;
+}
+
+bool weft__message_line_is_good(weft__message *m, const char *data, size_t end)
+{
+    return m->parser.type == HTTP_REQUEST ? request_line_is_good(m, data, end)
+                                          : status_line_is_good(m, data, end);
+}
+
+static size_t bytes_of_class(const char *text, size_t bytes, int class)
+{
+    size_t i = 0;
+    while (i < bytes && weft__is_in(text[i], class))
+        i++;
+    return i;
+}
+
+COLD int weft__message_line_status(const weft__message *m, const char *line, size_t bytes)
+{
+    static const size_t version = sizeof " HTTP/1.1\r\n" - 1;
+    size_t method = bytes_of_class(line, bytes, TOKEN);
+    if (method == 0 || method + 2 + version > bytes || line[method] != ' ')
+        return 400;
+    const char *target = line + method + 1;
+    size_t target_bytes = bytes - method - 1 - version;
+    if (bytes_of_class(target, target_bytes, QUERY) < target_bytes)
+        return 400;
+    const char *end = target + target_bytes;
+    if (memcmp(end, " HTTP/", 6) != 0 || !is_digit(end[6]) || end[7] != '.' || !is_digit(end[8]) ||
+        end[9] != '\r')
+        return 400;
+    if (end[6] != '1')
+        return 505;
+    switch (m->parser.error) {
+    case HPE_INVALID_METHOD:
+    case HPE_INVALID_CONSTANT: /* a method of another protocol */
+        return 501;
+    default:
+        return m->parser.method == HTTP_PRI ? 501 : 400;
+    }
+}

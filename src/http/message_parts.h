@@ -1,0 +1,51 @@
+/* What the files of the parser share: message.c (the head as it comes), message_line.c (its first
+ * line), message_fields.c (what the fields mean), message_body.c (chunks and trailers). */
+#ifndef WEFT_HTTP_MESSAGE_PARTS_H
+#define WEFT_HTTP_MESSAGE_PARTS_H
+
+#include "http/message.h"
+
+/* What a character may be part of. */
+enum {
+    WEFT__IN_TOKEN = 1,
+    WEFT__IN_PATH = 2,
+    WEFT__IN_QUERY = 4,
+    WEFT__IN_HOST = 8, /* a name, not an address in brackets */
+    WEFT__IN_TEXT = 16 /* visible, a space or a tab, or beyond ASCII */
+};
+extern const uint8_t weft__char_class[256];
+
+static inline bool weft__is_in(char c, int classes)
+{
+    return (weft__char_class[(unsigned char)c] & classes) != 0;
+}
+
+/* The same text, whatever the case of ASCII letters? lower has small letters only. */
+static inline bool weft__is_text(const char *text, const char *lower, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        char c = text[i];
+        if (c >= 'A' && c <= 'Z')
+            c = (char)(c | 0x20);
+        if (c != lower[i])
+            return false;
+    }
+    return true;
+}
+
+/* Refuse it: -EBADMSG, and with what to answer a request. */
+int weft__message_refuse(weft__message *m, int status);
+
+/* Is the first line, which ends before data[end], exactly as it has to be? Sets version, method. */
+bool weft__message_line_is_good(weft__message *m, const char *data, size_t end);
+
+/* What to answer to a request line that is not, or that llhttp stopped in. */
+int weft__message_line_status(const weft__message *m, const char *line, size_t bytes);
+
+/* Is it host, or host:port? */
+bool weft__is_authority(const char *text, size_t bytes, bool needs_port);
+
+/* See to the fields of a head that ends before data[end]: 0 or -EBADMSG. */
+int weft__message_take_fields(weft__message *m, const char *data, size_t end);
+
+#endif
