@@ -321,6 +321,13 @@ WEFT_API void *weft_local_get(weft_key key);
 WEFT_API int weft_local_set(weft_key key, void *value);
 
 /**
+ * Give the pages of the caller's stack that lie below what it uses now back to the system: for one
+ * that has been deep, and is about to wait for long. Costs a system call, and a page fault for each
+ * page that is used again.
+ */
+WEFT_API void weft_trim_stack(void);
+
+/**
  * Memory of this fiber, aligned for anything, freed when it has ended and its children too. NULL if
  * there is none.
  */

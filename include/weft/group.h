@@ -16,6 +16,7 @@
 #ifndef WEFT_GROUP_H
 #define WEFT_GROUP_H
 
+#include <weft/fiber.h>
 #include <weft/scope.h>
 
 WEFT_BEGIN
@@ -34,6 +35,10 @@ WEFT_API int weft_group_open(weft_group *group);
  * group is not open (weft_error() says which).
  */
 WEFT_API weft_fiber weft_group_spin(weft_group *group, weft_fn *fn, void *arg);
+
+/** The same with options, of which parent does not count. */
+WEFT_API weft_fiber weft_group_spin_with(weft_group *group, weft_fn *fn, void *arg,
+                                         const weft_spin_options *options);
 
 /**
  * Cancel the fibers of the group and the block; from any fiber of the thread. Returns 0, -EINVAL.

@@ -141,13 +141,13 @@ WEFT_API const char *weft_http_query(const weft_http_request *request);
 WEFT_API int weft_http_version(const weft_http_request *request);
 
 /** The host asked for, in lower case, without a port; "" if a request of HTTP/1.0 names none. */
-WEFT_API const char *weft_http_host(const weft_http_request *request);
+WEFT_API const char *weft_http_host(weft_http_request *request);
 
 /** "http" or "https", as the client sees it: what a trusted proxy says, else what is so here. */
-WEFT_API const char *weft_http_scheme(const weft_http_request *request);
+WEFT_API const char *weft_http_scheme(weft_http_request *request);
 
 /** The client's address without port: what a trusted proxy says, else the peer's; "unix". */
-WEFT_API const char *weft_http_peer(const weft_http_request *request);
+WEFT_API const char *weft_http_peer(weft_http_request *request);
 
 /** The value of a header, whatever the case of its name; the first if there are several; NULL. */
 WEFT_API const char *weft_http_header(const weft_http_request *request, const char *name);

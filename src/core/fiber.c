@@ -453,3 +453,10 @@ const char *weft_name_of(weft_fiber fiber)
     weft__fiber *f = c != NULL ? weft__fiber_find(c, fiber) : NULL;
     return f != NULL ? f->name : NULL;
 }
+
+void weft_trim_stack(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (c != NULL && c->current->stack.low != NULL)
+        weft__stack_trim_below(&c->current->stack, __builtin_frame_address(0));
+}

@@ -169,12 +169,15 @@ int weft_group_open(weft_group *group)
     return 0;
 }
 
-weft_fiber weft_group_spin(weft_group *group, weft_fn *fn, void *arg)
+weft_fiber weft_group_spin_with(weft_group *group, weft_fn *fn, void *arg,
+                                const weft_spin_options *options)
 {
     weft__group *g = find_open(group);
     if (g == NULL)
         return 0;
-    weft_fiber id = weft_spin_with(fn, arg, &(weft_spin_options){.parent = opener_of(g)->id});
+    weft_spin_options o = options != NULL ? *options : (weft_spin_options){0};
+    o.parent = opener_of(g)->id;
+    weft_fiber id = weft_spin_with(fn, arg, &o);
     if (id == 0)
         return 0;
     weft__cord *c = weft__cord_self;
@@ -186,6 +189,11 @@ weft_fiber weft_group_spin(weft_group *group, weft_fn *fn, void *arg)
     if (g->is_cancelled)
         weft__fiber_end(c, f, -ECANCELED, WEFT__END_WITH_PARENT);
     return id;
+}
+
+weft_fiber weft_group_spin(weft_group *group, weft_fn *fn, void *arg)
+{
+    return weft_group_spin_with(group, fn, arg, NULL);
 }
 
 int weft_group_cancel(weft_group *group)

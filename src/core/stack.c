@@ -378,6 +378,16 @@ size_t weft__stack_used(const weft__stack *stack)
     return 0;
 }
 
+/* What a function may use below its stack pointer (the red zone), and the calls made here. */
+#define BELOW_BYTES ((uintptr_t)1024)
+
+void weft__stack_trim_below(const weft__stack *stack, const void *sp)
+{
+    uintptr_t end = ((uintptr_t)sp - BELOW_BYTES) & ~((uintptr_t)page_bytes() - 1);
+    if (end > (uintptr_t)stack->low)
+        madvise(stack->low, end - (uintptr_t)stack->low, MADV_DONTNEED);
+}
+
 bool weft__stack_guards(const weft__stack *stack, const void *address)
 {
     if (stack->low == NULL || stack->slot->is_unguarded)

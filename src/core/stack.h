@@ -126,6 +126,9 @@ static inline void weft__stack_release(weft__stack_pool *pool, weft__stack *stac
  */
 void weft__stack_trim(weft__stack_pool *pool, size_t keep);
 
+/* Give back the pages of a stack in use that lie below its lowest frame, which is at `sp`. */
+void weft__stack_trim_below(const weft__stack *stack, const void *sp);
+
 /*
  * How far down the stack has been used since its pages were last given back, in whole pages (at
  * most stack->bytes): by whoever had it, for pages outlive a fiber. Swapped-out pages do not count.

@@ -150,8 +150,9 @@ static void take_field(found *f, const weft__field *field, const char *data)
 }
 
 /*
- * A field has to begin at an offset and to be nothing but its name, a colon, white space, its value,
- * white space and CRLF. Returns where the next begins; 0 if it is not so. The value is trimmed.
+ * A field has to begin at an offset and to be nothing but its name, a colon, white space, its
+ * value, white space and CRLF. Returns where the next begins; 0 if it is not so. The value is
+ * trimmed.
  */
 static size_t settle_field(weft__field *field, const char *data, size_t at)
 {

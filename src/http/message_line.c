@@ -16,8 +16,8 @@
 #define SOME (PATH | QUERY | TEXT)
 
 /*
- * Beyond RFC 3986, browsers send | [ ] ^ and, in queries, { } ` and the backslash as they are, and so
- * they pass. A quotation mark, < > and # they never send.
+ * Beyond RFC 3986, browsers send | [ ] ^ and, in queries, { } ` and the backslash as they are, and
+ * so they pass. A quotation mark, < > and # they never send.
  */
 const uint8_t weft__char_class[256] = {
     ['\t'] = TEXT,

@@ -1,0 +1,312 @@
+/* A connection: it waits for a request, has it answered, and so on until one side has enough. */
+#include "http/server.h"
+
+#include <weft/fiber.h>
+#include <weft/io.h>
+#include <weft/net.h>
+#include <weft/time.h>
+
+#include <math.h>
+#include <sys/socket.h>
+
+/*
+ * A connection that has waited for so long gives its buffers and the depths of its stack back
+ * before it waits on: a busy one should not pay for that each time, and many are idle for minutes.
+ */
+#define REST_AFTER_S 1.0
+
+/* What is read and thrown away so that a last reply is not lost, and how long that may take. */
+#define LINGER_BYTES ((size_t)1 << 20)
+#define LINGER_S 2.0
+
+/* Outcomes of waiting for a request, beside errors. */
+enum {
+    OVER = 0,  /* the peer has hung up */
+    READY = 1, /* there is input */
+    SILENT = 2 /* the time was up, or the server drains */
+};
+
+/* How long a request may let us wait for its first byte. */
+static double patience_s(const weft__conn *c)
+{
+    const weft_http_limits *l = &c->server->options.limits;
+    return c->requests == 0 ? l->first_byte_s : l->idle_s;
+}
+
+static void give_back(weft__conn *c)
+{
+    weft__arena_close(&c->arena);
+    weft__message_close(&c->message);
+    weft_trim_stack();
+}
+
+/* Wait for input for so long, without holding memory if it rests. */
+static int wait_within(weft__conn *c, double timeout_s, bool is_resting)
+{
+    weft_scope scope;
+    const void *ignored;
+    int rc = weft_scope_open(&scope, timeout_s);
+    if (rc < 0)
+        return rc;
+    c->waiting = &scope;
+    ssize_t n = is_resting ? weft_stream_wait(&c->stream) : 0;
+    if (n == 0)
+        n = weft_stream_peek(&c->stream, 1, &ignored);
+    c->waiting = NULL;
+    c->unflushed = 0;
+    bool was_ended = weft_scope_is_cancelled(&scope);
+    (void)weft_scope_close(&scope);
+    if (n > 0)
+        return READY;
+    return n < 0 && was_ended ? SILENT : (int)n;
+}
+
+static bool has_input(weft__conn *c)
+{
+    const void *ignored;
+    return weft_stream_peek(&c->stream, 0, &ignored) > 0;
+}
+
+static int wait_for_request(weft__conn *c)
+{
+    double patience = patience_s(c);
+    if (has_input(c))
+        return READY;
+    if (c->server->is_draining)
+        return SILENT;
+    int rc = wait_within(c, fmin(patience, REST_AFTER_S), false);
+    if (rc != SILENT || patience <= REST_AFTER_S || c->server->is_draining)
+        return rc;
+    give_back(c);
+    return wait_within(c, patience - REST_AFTER_S, true);
+}
+
+/* Parse what has come of the head: its length, 0 if that is not all, or an error. */
+static ssize_t look_at_head(weft__conn *c, size_t *seen)
+{
+    const void *data;
+    ssize_t n = weft_stream_peek(&c->stream, 0, &data);
+    if (n <= 0)
+        return n;
+    *seen = (size_t)n;
+    return weft__message_head(&c->message, data, (size_t)n);
+}
+
+/* The rest of a head that did not come in one piece. */
+static ssize_t read_head(weft__conn *c, size_t seen)
+{
+    const void *ignored;
+    weft_scope scope;
+    ssize_t head = weft_scope_open(&scope, c->server->options.limits.head_s);
+    while (head == 0) {
+        ssize_t n = weft_stream_peek(&c->stream, seen + 1, &ignored);
+        if (n >= 0 && (size_t)n <= seen)
+            n = -ECONNRESET; /* it ends in the middle */
+        head = n < 0 ? n : look_at_head(c, &seen);
+    }
+    if (weft_scope_close(&scope) == -ETIMEDOUT && head < 0 && head != -EBADMSG)
+        return -ETIMEDOUT;
+    return head;
+}
+
+/* The length of the next request's head, which is in the stream's buffer; OVER, or an error. */
+static ssize_t next_head(weft__conn *c)
+{
+    size_t seen = 0;
+    int rc = wait_for_request(c);
+    if (rc != READY)
+        return rc == SILENT ? OVER : rc;
+    c->begun_s = c->server->options.log != NULL ? weft_now() : 0;
+    ssize_t head = look_at_head(c, &seen);
+    return head == 0 ? read_head(c, seen) : head;
+}
+
+/* Put the head where it stays, and make a request of it: 0, or the status to refuse it with. */
+static int settle(weft__conn *c, weft_http_request *r, size_t head_bytes)
+{
+    const void *data;
+    r->head = weft__arena_alloc(&c->arena, head_bytes + 1);
+    if (r->head == NULL)
+        return 503;
+    (void)weft_stream_peek(&c->stream, 0, &data);
+    memcpy(r->head, data, head_bytes);
+    r->head[head_bytes] = '\0';
+    (void)weft_stream_skip(&c->stream, head_bytes);
+    weft__message_settle(&c->message, r->head);
+    return weft__request_open(r);
+}
+
+static void note(weft_http_request *r)
+{
+    const weft__conn *c = r->conn;
+    const weft_http_options *o = &c->server->options;
+    if (o->log == NULL)
+        return;
+    const char *referer = weft_http_header(r, "Referer");
+    const char *agent = weft_http_header(r, "User-Agent");
+    const weft_http_record record = {
+        .peer = weft_http_peer(r),
+        .method = r->method,
+        .target = r->target,
+        .host = weft_http_host(r),
+        .referer = referer != NULL ? referer : "",
+        .user_agent = agent != NULL ? agent : "",
+        .version = weft_http_version(r),
+        .status = r->status,
+        .bytes = r->sent,
+        .seconds = weft_now() - c->begun_s,
+    };
+    o->log(&record, o->log_ctx);
+}
+
+static void note_refused(weft__conn *c, int status)
+{
+    const weft_http_options *o = &c->server->options;
+    char peer[WEFT__IP_TEXT_BYTES] = "unix";
+    if (o->log == NULL)
+        return;
+    if (!c->peer.is_unix)
+        weft__ip_write(&c->peer.ip, peer);
+    const weft_http_record record = {
+        .peer = peer,
+        .method = "",
+        .target = "",
+        .host = "",
+        .referer = "",
+        .user_agent = "",
+        .version = 11,
+        .status = status,
+        .seconds = weft_now() - c->begun_s,
+    };
+    o->log(&record, o->log_ctx);
+}
+
+static void refuse(weft__conn *c, int status)
+{
+    c->is_to_close = true;
+    c->has_unread = true;
+    weft__reply_refuse(c, status);
+    note_refused(c, status);
+}
+
+static void handle(weft__conn *c, size_t head_bytes)
+{
+    weft_http_request r = {.conn = c};
+    int status = settle(c, &r, head_bytes);
+    c->requests++;
+    if (status != 0) {
+        refuse(c, status);
+        return;
+    }
+    if (!c->message.is_kept || c->requests >= c->server->options.limits.requests_max)
+        c->is_to_close = true;
+    int result = c->server->handler(&r, c->server->ctx);
+    weft__reply_finish(&r, result);
+    note(&r);
+}
+
+/* The status for a request whose head could not be had; 0: nobody is there to hear it. */
+static int status_for(const weft__conn *c, ssize_t error)
+{
+    switch (error) {
+    case -EBADMSG:
+        return c->message.status;
+    case -ETIMEDOUT:
+        return 408;
+    case -ENOMEM:
+        return 503;
+    default:
+        return 0;
+    }
+}
+
+static int take_requests(weft__conn *c)
+{
+    while (!c->is_to_close) {
+        ssize_t head = next_head(c);
+        if (head == OVER)
+            return 0;
+        if (head < 0) {
+            int status = status_for(c, head);
+            if (status != 0)
+                refuse(c, status);
+            return (int)head;
+        }
+        handle(c, (size_t)head);
+        weft__arena_reset(&c->arena);
+        weft__message_reset(&c->message);
+    }
+    return 0;
+}
+
+/*
+ * A connection that is closed with input unread is reset by the kernel, and the reply may be lost
+ * with it: tell the peer that we are done, and hear it out for a moment (RFC 9112, 9.6).
+ */
+static void linger(weft__conn *c)
+{
+    int fd = weft_stream_fd(&c->stream);
+    if (fd < 0 || weft_stream_flush(&c->stream) < 0 || weft_shutdown(fd, SHUT_WR) < 0)
+        return;
+    char waste[2048];
+    size_t left = LINGER_BYTES;
+    WEFT_MOVE_ON_AFTER(LINGER_S) {
+        ssize_t n = 1;
+        while (n > 0 && left > 0) {
+            n = weft_stream_read(&c->stream, waste, sizeof waste < left ? sizeof waste : left);
+            left -= n > 0 ? (size_t)n : 0;
+        }
+    }
+}
+
+/* A reply that ends with the connection looks whole, unless that is reset. */
+static void make_it_reset(weft__conn *c)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    int fd = weft_stream_fd(&c->stream);
+    if (fd >= 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
+static void hang_up(weft__conn *c)
+{
+    if (c->is_cut)
+        make_it_reset(c);
+    WEFT_MOVE_ON_AFTER(c->server->options.limits.slow_s) {
+        if (c->has_unread)
+            linger(c);
+        (void)weft_stream_close(&c->stream);
+    }
+}
+
+/* Plain, or after a handshake, which has as long as a head. */
+static int open_stream(weft__conn *c, int fd)
+{
+    weft_tls *tls = c->server->options.tls;
+    int rc = 0, late = 0;
+    if (tls == NULL) {
+        rc = weft_stream_open(&c->stream, fd);
+    } else {
+        WEFT_CANCEL_AFTER(c->server->options.limits.head_s, late) {
+            rc = weft_tls_accept(&c->stream, fd, tls);
+        }
+    }
+    c->is_tls = tls != NULL;
+    return rc;
+}
+
+int weft__conn_run(weft__server *server, int fd, const weft__peer *peer)
+{
+    weft__conn c = {.server = server, .peer = *peer};
+    int rc = open_stream(&c, fd);
+    if (rc < 0)
+        return rc;
+    weft__list_insert(&server->conns, &c.link);
+    weft__message_open(&c.message, WEFT__REQUEST, &server->message_limits);
+    rc = take_requests(&c);
+    hang_up(&c);
+    weft__arena_close(&c.arena);
+    weft__message_close(&c.message);
+    weft__list_remove(&c.link);
+    return rc;
+}

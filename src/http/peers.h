@@ -1,0 +1,39 @@
+/* Who connects: an address, and how many connections each has. */
+#ifndef WEFT_HTTP_PEERS_H
+#define WEFT_HTTP_PEERS_H
+
+#include "http/ip.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct weft__peer {
+    weft__ip ip;
+    bool is_unix; /* came by a socket that has no address */
+} weft__peer;
+
+typedef struct weft__peer_count {
+    uint64_t key; /* 0: free */
+    size_t count;
+} weft__peer_count;
+
+/* Counts by address, or by the /64 of IPv6: an open hash table. All-zero is empty. */
+typedef struct weft__peers {
+    weft__peer_count *slots; /* a power of two of them */
+    size_t room;
+    size_t used;
+} weft__peers;
+
+/* Whose connection it is. */
+void weft__peer_of_fd(weft__peer *peer, int fd);
+
+/* One more, unless it has max already: 0, -EBUSY, -ENOMEM. */
+int weft__peers_enter(weft__peers *peers, const weft__peer *peer, size_t max);
+
+/* One less. */
+void weft__peers_leave(weft__peers *peers, const weft__peer *peer);
+
+void weft__peers_close(weft__peers *peers);
+
+#endif

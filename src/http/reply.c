@@ -1,0 +1,297 @@
+/* Replies: the head, the end, and what becomes of those that a handler has left open. */
+#include "http/date.h"
+#include "http/server.h"
+#include "http/status.h"
+
+#include <weft/error.h>
+#include <weft/io.h>
+
+/* A head of the usual size is put together on the stack. */
+#define HEAD_BYTES 1024
+/* The lines that are ours: more than the longest there can be of them, with their numbers. */
+#define OWN_BYTES 320
+
+/* Text in the making; there is room for all of it. */
+typedef struct head {
+    char *bytes;
+    size_t count;
+} head;
+
+static inline void add(head *h, const char *text, size_t bytes)
+{
+    memcpy(h->bytes + h->count, text, bytes);
+    h->count += bytes;
+}
+
+#define ADD_LITERAL(h, text) add((h), (text), sizeof(text) - 1)
+
+static void add_number(head *h, uint64_t number)
+{
+    char digits[20];
+    size_t n = sizeof digits;
+    do {
+        digits[--n] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    add(h, digits + n, sizeof digits - n);
+}
+
+static void add_field(head *h, const weft__reply_field *f)
+{
+    add(h, f->name, f->name_bytes);
+    ADD_LITERAL(h, ": ");
+    add(h, f->value, f->value_bytes);
+    ADD_LITERAL(h, "\r\n");
+}
+
+static void add_status(head *h, int status)
+{
+    size_t bytes;
+    const char *line = weft__status_line(status, &bytes);
+    if (line != NULL) {
+        add(h, line, bytes);
+        return;
+    }
+    const char *text = weft__status_text(status);
+    ADD_LITERAL(h, "HTTP/1.1 ");
+    add_number(h, (uint64_t)status);
+    ADD_LITERAL(h, " ");
+    add(h, text, strlen(text));
+    ADD_LITERAL(h, "\r\n");
+}
+
+/* RFC 9110, 8.6: not in a 204, and in a 304 it would be that of what was not sent. */
+static void add_framing(head *h, const weft_http_request *r)
+{
+    if (r->is_chunked) {
+        ADD_LITERAL(h, "Transfer-Encoding: chunked\r\n");
+    } else if (r->length >= 0 && r->status != 204 && r->status != 304) {
+        ADD_LITERAL(h, "Content-Length: ");
+        add_number(h, (uint64_t)r->length);
+        ADD_LITERAL(h, "\r\n");
+    }
+}
+
+static void add_connection(head *h, const weft_http_request *r)
+{
+    if (weft__conn_is_last(r->conn))
+        ADD_LITERAL(h, "Connection: close\r\n");
+    else if (r->conn->message.version == 10)
+        ADD_LITERAL(h, "Connection: keep-alive\r\n");
+}
+
+static void compose(head *h, const weft_http_request *r)
+{
+    const char *server = r->conn->server->options.server_name;
+    add_status(h, r->status);
+    ADD_LITERAL(h, "Date: ");
+    add(h, weft__date_now(), WEFT__DATE_LENGTH);
+    ADD_LITERAL(h, "\r\n");
+    if (server != NULL) {
+        ADD_LITERAL(h, "Server: ");
+        add(h, server, strlen(server));
+        ADD_LITERAL(h, "\r\n");
+    }
+    if (r->type != NULL) {
+        ADD_LITERAL(h, "Content-Type: ");
+        add(h, r->type, strlen(r->type));
+        ADD_LITERAL(h, "\r\n");
+    }
+    for (const weft__reply_field *f = r->fields; f != NULL; f = f->next)
+        add_field(h, f);
+    add_framing(h, r);
+    add_connection(h, r);
+    ADD_LITERAL(h, "\r\n");
+}
+
+/* At most. */
+static size_t head_bytes(const weft_http_request *r)
+{
+    const char *server = r->conn->server->options.server_name;
+    size_t bytes = OWN_BYTES + (server != NULL ? strlen(server) : 0);
+    bytes += r->type != NULL ? strlen(r->type) : 0;
+    for (const weft__reply_field *f = r->fields; f != NULL; f = f->next)
+        bytes += f->name_bytes + f->value_bytes + sizeof ": \r\n";
+    return bytes;
+}
+
+int weft__reply_send_head(weft_http_request *r, const struct iovec *behind, int count)
+{
+    char usual[HEAD_BYTES];
+    size_t bytes = head_bytes(r);
+    head h = {bytes <= sizeof usual ? usual : weft__arena_alloc(&r->conn->arena, bytes), 0};
+    if (h.bytes == NULL)
+        return -ENOMEM;
+    compose(&h, r);
+    struct iovec pieces[WEFT__BEHIND_MAX + 1] = {{h.bytes, h.count}};
+    for (int i = 0; i < count; i++)
+        pieces[i + 1] = behind[i];
+    r->state = WEFT__REPLY_BODY;
+    return weft__reply_put(r, pieces, count + 1);
+}
+
+/* RFC 9110, 6.4.1: these have no body, whatever their headers say. */
+static bool has_no_body(const weft_http_request *r, int status)
+{
+    return status == 204 || status == 304 || strcmp(r->method, "HEAD") == 0;
+}
+
+/* Where the end of the body is to be seen. */
+static void choose_framing(weft_http_request *r)
+{
+    r->is_chunked =
+        r->length < 0 && r->conn->message.version >= 11 && r->status != 204 && r->status != 304;
+    if (r->length < 0 && !r->is_chunked && !r->is_bodiless)
+        r->conn->is_to_close = true;
+}
+
+int weft_http_begin(weft_http_request *r, int status, int64_t length)
+{
+    if (r->state != WEFT__REPLY_NONE)
+        return -EALREADY;
+    if (status < 200 || status > 999 || length < -1)
+        return weft_fail(-EINVAL, "a reply with status %d and %lld bytes", status,
+                         (long long)length);
+    r->status = status;
+    r->announced = r->length = length;
+    r->is_bodiless = has_no_body(r, status);
+    int rc = weft__reply_encode(r);
+    if (rc < 0)
+        return rc;
+    r->state = WEFT__REPLY_BEGUN;
+    weft__pace_start(&r->out_pace, r->conn->server);
+    /* A client that was not told to send its body does not, or does: nobody knows what follows. */
+    if (r->conn->message.expects_continue && !r->has_continued)
+        r->conn->is_to_close = true;
+    choose_framing(r);
+    return 0;
+}
+
+/* What the chunks end with, trailers included. */
+static int send_last_chunk(weft_http_request *r)
+{
+    size_t bytes = sizeof "0\r\n\r\n";
+    for (const weft__reply_field *f = r->trailers; f != NULL; f = f->next)
+        bytes += f->name_bytes + f->value_bytes + sizeof ": \r\n";
+    head h = {weft__arena_alloc(&r->conn->arena, bytes), 0};
+    if (h.bytes == NULL)
+        return -ENOMEM;
+    ADD_LITERAL(&h, "0\r\n");
+    for (const weft__reply_field *f = r->trailers; f != NULL; f = f->next)
+        add_field(&h, f);
+    ADD_LITERAL(&h, "\r\n");
+    return weft__reply_put(r, &(struct iovec){h.bytes, h.count}, 1);
+}
+
+/* All of it is in hand, so its length is known after all: no chunks are needed. */
+static int send_held_whole(weft_http_request *r)
+{
+    bool is_known = !r->is_bodiless || (r->encoding == NULL && r->written <= WEFT__OUT_BYTES);
+    r->is_chunked = r->is_chunked && !is_known;
+    if (is_known)
+        r->length = r->is_bodiless ? (int64_t)r->written : (int64_t)r->held_bytes;
+    r->sent += r->held_bytes;
+    return weft__reply_send_head(r, &(struct iovec){r->held, r->held_bytes}, 1);
+}
+
+static int finish_body(weft_http_request *r)
+{
+    int rc = weft__reply_encode_end(r);
+    if (rc < 0)
+        return rc;
+    if (r->state == WEFT__REPLY_BEGUN && r->length < 0 && r->trailers == NULL)
+        return send_held_whole(r);
+    if (r->state == WEFT__REPLY_BEGUN || r->held_bytes > 0)
+        rc = weft__reply_release(r);
+    if (rc == 0 && r->is_chunked && !r->is_bodiless)
+        rc = send_last_chunk(r);
+    return rc;
+}
+
+static int cut(weft_http_request *r, int rc)
+{
+    r->state = WEFT__REPLY_CUT;
+    r->conn->is_to_close = true;
+    return rc;
+}
+
+int weft_http_end(weft_http_request *r)
+{
+    if (r->state == WEFT__REPLY_NONE || r->state > WEFT__REPLY_BODY)
+        return r->state == WEFT__REPLY_NONE ? -EINVAL : -EALREADY;
+    if (!r->is_bodiless && r->announced >= 0 && r->written < (uint64_t)r->announced)
+        return cut(r, -ENODATA);
+    int rc = finish_body(r);
+    if (rc < 0)
+        return cut(r, rc);
+    r->state = WEFT__REPLY_ENDED;
+    return 0;
+}
+
+/* The status that an error of a handler becomes; 0: the peer is gone. */
+static int status_of(const weft_http_request *r, int error)
+{
+    bool is_bodys = error == r->body_error;
+    switch (error) {
+    case -ENOENT:
+        return 404;
+    case -EACCES:
+    case -EPERM:
+        return 403;
+    case -EMSGSIZE:
+        return 413;
+    case -EBADMSG:
+    case -EINVAL:
+        return 400;
+    case -ETIMEDOUT:
+        return is_bodys ? 408 : 504;
+    case -ECONNRESET:
+        return is_bodys ? 0 : 500;
+    case -EAGAIN:
+    case -EBUSY:
+    case -EMFILE:
+    case -ENFILE:
+    case -ENOMEM:
+    case -ECANCELED:
+        return 503;
+    default:
+        return 500;
+    }
+}
+
+/* Nothing of what the handler has begun has gone out: something else can be said instead. */
+static void reply_failure(weft_http_request *r, int error)
+{
+    int status = status_of(r, error);
+    weft__reply_encode_drop(r);
+    r->state = WEFT__REPLY_NONE;
+    r->fields = NULL;
+    r->held_bytes = 0;
+    if (status == 0)
+        (void)cut(r, error);
+    else
+        (void)weft_http_reply_status(r, status);
+}
+
+void weft__reply_finish(weft_http_request *r, int result)
+{
+    weft__conn *c = r->conn;
+    if (result < 0 && r->state <= WEFT__REPLY_BEGUN)
+        reply_failure(r, result);
+    else if (r->state == WEFT__REPLY_NONE)
+        (void)weft_http_reply(r, 204, NULL, NULL, 0);
+    else if (r->state <= WEFT__REPLY_BODY)
+        (void)(result < 0 ? cut(r, result) : weft_http_end(r));
+    weft__reply_encode_drop(r);
+    c->is_cut = r->state == WEFT__REPLY_CUT;
+    if (!c->is_to_close && weft__body_skip(r) < 0)
+        c->is_to_close = true;
+    c->has_unread = r->state == WEFT__REPLY_ENDED && !c->message.is_complete;
+}
+
+void weft__reply_refuse(weft__conn *c, int status)
+{
+    weft_http_request r = {.conn = c, .method = "", .target = "", .path = ""};
+    c->is_to_close = true;
+    (void)weft_http_reply_status(&r, status);
+}

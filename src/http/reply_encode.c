@@ -1,0 +1,116 @@
+/* Whether a reply is compressed, and what that changes of its head. */
+#include "http/server.h"
+
+#include <weft/error.h>
+
+#include <stdio.h>
+
+#ifdef WEFT_HAS_GZIP
+
+static int take(void *ctx, const void *data, size_t bytes)
+{
+    return weft__reply_take(ctx, data, bytes);
+}
+
+static int set_etag(weft_http_request *r)
+{
+    const char *etag = weft__reply_field_of(r, "ETag");
+    const char *prefix = etag != NULL ? weft__gzip_etag_prefix(etag) : "";
+    if (prefix[0] == '\0')
+        return 0;
+    size_t bytes = strlen(etag) + strlen(prefix) + 1;
+    char *weak = weft__arena_alloc(&r->conn->arena, bytes);
+    if (weak == NULL)
+        return -ENOMEM;
+    snprintf(weak, bytes, "%s%s", prefix, etag);
+    return weft_http_set(r, "ETag", weak);
+}
+
+static int apply(weft_http_request *r)
+{
+    int rc = weft_http_set(r, "Content-Encoding", "gzip");
+    if (rc == 0)
+        rc = set_etag(r);
+    if (rc < 0)
+        return rc;
+    if (!r->is_bodiless)
+        r->gzip = weft__gzip_new(r->conn->server->options.gzip_level);
+    if (!r->is_bodiless && r->gzip == NULL)
+        return -ENOMEM;
+    r->encoding = "gzip";
+    r->length = -1;
+    return 0;
+}
+
+int weft__reply_encode(weft_http_request *r)
+{
+    if (r->conn->server->options.gzip_level == 0)
+        return 0;
+    const char *type = weft__reply_field_of(r, "Content-Type");
+    const weft__gzip_case reply = {
+        .status = r->status,
+        .length = r->length,
+        .type = r->type != NULL ? r->type : type,
+        .encoding = weft__reply_field_of(r, "Content-Encoding"),
+        .cache_control = weft__reply_field_of(r, "Cache-Control"),
+        .accept = weft_http_header(r, "Accept-Encoding"),
+    };
+    weft__gzip_choice choice = weft__gzip_choose(&reply);
+    int rc = choice != WEFT__GZIP_NEVER ? weft_http_add(r, "Vary", "Accept-Encoding") : 0;
+    return rc == 0 && choice == WEFT__GZIP_APPLIES ? apply(r) : rc;
+}
+
+int weft__reply_encode_write(weft_http_request *r, const void *data, size_t bytes)
+{
+    if (r->gzip == NULL)
+        return weft__reply_take(r, data, bytes);
+    return weft__gzip_write(r->gzip, data, bytes, WEFT__GZIP_MORE, take, r);
+}
+
+int weft__reply_encode_flush(weft_http_request *r)
+{
+    return r->gzip == NULL ? 0 : weft__gzip_write(r->gzip, NULL, 0, WEFT__GZIP_FLUSH, take, r);
+}
+
+int weft__reply_encode_end(weft_http_request *r)
+{
+    return r->gzip == NULL ? 0 : weft__gzip_write(r->gzip, NULL, 0, WEFT__GZIP_END, take, r);
+}
+
+void weft__reply_encode_drop(weft_http_request *r)
+{
+    weft__gzip_free(r->gzip);
+    r->gzip = NULL;
+}
+
+#else
+
+int weft__reply_encode(weft_http_request *r)
+{
+    (void)r;
+    return 0;
+}
+
+int weft__reply_encode_write(weft_http_request *r, const void *data, size_t bytes)
+{
+    return weft__reply_take(r, data, bytes);
+}
+
+int weft__reply_encode_flush(weft_http_request *r)
+{
+    (void)r;
+    return 0;
+}
+
+int weft__reply_encode_end(weft_http_request *r)
+{
+    (void)r;
+    return 0;
+}
+
+void weft__reply_encode_drop(weft_http_request *r)
+{
+    (void)r;
+}
+
+#endif

@@ -1,0 +1,183 @@
+/* What a request says. */
+#include "http/cookie.h"
+#include "http/path.h"
+#include "http/server.h"
+
+#include <weft/url.h>
+
+const char *weft_http_method(const weft_http_request *r)
+{
+    return r->method;
+}
+
+const char *weft_http_target(const weft_http_request *r)
+{
+    return r->target;
+}
+
+const char *weft_http_path(const weft_http_request *r)
+{
+    return r->path;
+}
+
+const char *weft_http_query(const weft_http_request *r)
+{
+    return r->query;
+}
+
+int weft_http_version(const weft_http_request *r)
+{
+    return r->conn->message.version;
+}
+
+void *weft_http_alloc(weft_http_request *r, size_t bytes)
+{
+    return weft__arena_alloc(&r->conn->arena, bytes);
+}
+
+weft_stream *weft_http_tls(weft_http_request *r)
+{
+    return r->conn->is_tls ? &r->conn->stream : NULL;
+}
+
+const char *weft_http_header(const weft_http_request *r, const char *name)
+{
+    uint32_t index = 0;
+    const weft__field *f = weft__message_field(&r->conn->message, r->head, name, &index);
+    return f != NULL ? r->head + f->value.at : NULL;
+}
+
+int weft_http_header_at(const weft_http_request *r, size_t index, const char **name,
+                        const char **value)
+{
+    const weft__message *m = &r->conn->message;
+    if (index >= m->fields_count)
+        return -ENOENT;
+    *name = r->head + m->fields[index].name.at;
+    *value = r->head + m->fields[index].value.at;
+    return 0;
+}
+
+/* Parameters */
+
+static const char *find_param(const weft__param *p, const char *name)
+{
+    while (p != NULL && strcmp(p->name, name) != 0)
+        p = p->next;
+    return p != NULL ? p->value : NULL;
+}
+
+const char *weft_http_param(const weft_http_request *r, const char *name)
+{
+    return find_param(r->params, name);
+}
+
+/* Those of a text, in their order; the text is changed. What is malformed is left out. */
+static weft__param *parse_params(weft_http_request *r, char *text)
+{
+    weft__param *first = NULL, **end = &first;
+    char *name, *value;
+    int rc;
+    while ((rc = weft_url_next_param(&text, &name, &value)) != 0) {
+        weft__param *p = rc > 0 ? weft__arena_alloc(&r->conn->arena, sizeof *p) : NULL;
+        if (p == NULL)
+            continue;
+        *p = (weft__param){NULL, name, value};
+        *end = p;
+        end = &p->next;
+    }
+    return first;
+}
+
+const char *weft_http_query_param(weft_http_request *r, const char *name)
+{
+    if (!r->has_query_params) {
+        char *copy = weft__arena_copy(&r->conn->arena, r->query, strlen(r->query));
+        r->has_query_params = copy != NULL;
+        r->query_params = copy != NULL ? parse_params(r, copy) : NULL;
+    }
+    return find_param(r->query_params, name);
+}
+
+static int read_form(weft_http_request *r)
+{
+    static const char type[] = "application/x-www-form-urlencoded";
+    const char *said = weft_http_header(r, "Content-Type");
+    char *text;
+    if (said == NULL || strncasecmp(said, type, sizeof type - 1) != 0 ||
+        strchr("; \t", said[sizeof type - 1]) == NULL)
+        return -EINVAL;
+    ssize_t n = weft_http_read_all(r, &text);
+    if (n < 0)
+        return (int)n;
+    if (memchr(text, '\0', (size_t)n) != NULL)
+        return -EINVAL;
+    r->form = parse_params(r, text);
+    return 0;
+}
+
+const char *weft_http_form(weft_http_request *r, const char *name, int *error)
+{
+    if (!r->has_form) {
+        r->has_form = true;
+        r->form_error = read_form(r);
+    }
+    if (error != NULL)
+        *error = r->form_error;
+    return find_param(r->form, name);
+}
+
+const char *weft_http_cookie(weft_http_request *r, const char *name)
+{
+    uint32_t index = 0;
+    const weft__field *f;
+    while ((f = weft__message_field(&r->conn->message, r->head, "Cookie", &index)) != NULL) {
+        weft__piece value;
+        if (weft__cookie_find(r->head + f->value.at, name, &value))
+            return weft__arena_copy(&r->conn->arena, value.at, value.bytes);
+    }
+    return NULL;
+}
+
+/* The target */
+
+/* Where the path begins: behind the authority of an absolute target. */
+static const char *path_of(const char *target)
+{
+    const char *authority = target[0] != '/' ? strstr(target, "://") : NULL;
+    if (authority == NULL)
+        return target;
+    const char *path = strpbrk(authority + 3, "/?");
+    return path != NULL ? path : "/";
+}
+
+/* Split what is behind the path off, and clean it: 0, or a status. */
+static int open_target(weft_http_request *r)
+{
+    const char *path = path_of(r->target);
+    size_t bytes = strcspn(path, "?");
+    r->query = path[bytes] == '?' ? path + bytes + 1 : "";
+    if (path[0] != '/') /* "*", or "http://host?query" */
+        bytes = path[0] == '?' ? 0 : bytes;
+    r->path = weft__arena_copy(&r->conn->arena, bytes > 0 ? path : "/", bytes > 0 ? bytes : 1);
+    if (r->path == NULL)
+        return 503;
+    return r->path[0] == '/' && weft__path_clean(r->path) < 0 ? 400 : 0;
+}
+
+int weft__request_open(weft_http_request *r)
+{
+    const weft__message *m = &r->conn->message;
+    r->method = r->head + m->method.at;
+    r->target = r->head + m->target.at;
+    r->body_bytes_max = r->conn->server->options.limits.body_bytes_max;
+    weft__pace_start(&r->in_pace, r->conn->server);
+    /* A tunnel begins behind a reply to it, which is none of what handlers are for. */
+    if (strcmp(r->method, "CONNECT") == 0)
+        return 501;
+    /* Nobody knows where its body would end (RFC 1945, 7.2.2). */
+    if (m->version == 10 && m->length == 0 && !weft_http_header(r, "Content-Length") &&
+        (strcmp(r->method, "POST") == 0 || strcmp(r->method, "PUT") == 0))
+        return 411;
+    return open_target(r);
+}

@@ -1,0 +1,224 @@
+/*
+ * The web server inside: a server, its connections, the request that each is at, and its reply.
+ *
+ *     serve.c    listens, admits connections, drains        peers.c    counts them by address
+ *     conn.c     a connection: one request after the other  pace.c     how slow a peer may be
+ *     request.c  what a request says                        body.c     its body
+ *     reply.c    a reply: its head, its end                 reply_body.c  what is between
+ *
+ * A connection lives on the stack of its fiber, so that an idle one costs little beyond that; what
+ * a request needs more is in its arena. All of it stands on the public API.
+ */
+#ifndef WEFT_HTTP_SERVER_H
+#define WEFT_HTTP_SERVER_H
+
+#include "base/list.h"
+#include "http/arena.h"
+#include "http/gzip.h"
+#include "http/message.h"
+#include "http/peers.h"
+
+#include <weft/group.h>
+#include <weft/http.h>
+#include <weft/scope.h>
+#include <weft/sync.h>
+
+#include <errno.h>
+#include <string.h>
+
+/* What is kept of output until it is flushed, and of a reply in chunks until it goes out as one. */
+#define WEFT__OUT_BYTES ((size_t)8 << 10)
+
+/* What the connections of one weft_http_serve share. */
+typedef struct weft__server {
+    weft_http_options options; /* with the defaults filled in */
+    weft__message_limits message_limits;
+    weft_http_handler *handler;
+    void *ctx;
+    weft__cidr_list trusted; /* whose X-Forwarded-* is believed */
+    weft__peers peers;
+    weft__list conns; /* all of them */
+    size_t conns_count;
+    weft_event left; /* set when the last one leaves while it drains */
+    weft_group *group;
+    bool is_draining; /* nothing more is accepted, and no further request is waited for */
+} weft__server;
+
+/* How long a peer may still be slow: see pace.c. */
+typedef struct weft__pace {
+    double credit_s;
+} weft__pace;
+
+typedef struct weft__conn {
+    weft__server *server;
+    weft__list link; /* in the server's conns */
+    weft_stream stream;
+    weft__message message;
+    weft__arena arena;
+    weft__peer peer;
+    weft_scope *waiting; /* the scope in which it waits for a request to begin; NULL: it does not */
+    size_t requests;     /* that it has had */
+    size_t unflushed;    /* bytes written since the stream was empty, at most */
+    double begun_s;      /* when the first byte of this request came */
+    bool is_tls;
+    bool is_to_close; /* after this reply */
+    bool has_unread;  /* it is closed with input left: the reply must not be lost by that */
+    bool is_cut;      /* a reply was cut short: nobody is to take it for a whole one */
+} weft__conn;
+
+/* A header that a handler has set; in the arena. */
+typedef struct weft__reply_field {
+    struct weft__reply_field *next;
+    const char *name;
+    const char *value;
+    uint32_t name_bytes;
+    uint32_t value_bytes;
+} weft__reply_field;
+
+/* A name and what it stands for: a route's or a form's parameter. */
+typedef struct weft__param {
+    struct weft__param *next;
+    const char *name;
+    const char *value;
+} weft__param;
+
+typedef enum weft__reply_state {
+    WEFT__REPLY_NONE,  /* nothing was said */
+    WEFT__REPLY_BEGUN, /* status and length are known, the head has not gone out */
+    WEFT__REPLY_BODY,  /* the head has gone out, the body may follow */
+    WEFT__REPLY_ENDED,
+    WEFT__REPLY_HANDED_OVER, /* to another protocol */
+    WEFT__REPLY_CUT,         /* half said: the connection cannot be used any more */
+} weft__reply_state;
+
+struct weft_http_request {
+    weft__conn *conn;
+    char *head; /* its bytes; offsets of conn->message are into it */
+    const char *method;
+    const char *target;
+    char *path;
+    const char *query;
+    const char *host; /* NULL: not looked at yet, as with the next three */
+    const char *peer;
+    weft__param *params; /* of the route */
+    weft__param *query_params;
+    weft__param *form;
+    bool has_query_params;
+    bool has_form;
+    int form_error;
+
+    /* The body. */
+    uint64_t body_bytes_max;
+    uint64_t body_bytes; /* that have come */
+    const char *piece;   /* what of the last piece was not taken yet */
+    size_t piece_bytes;
+    weft__pace in_pace;
+    int body_error;     /* why no more of it can be read; 0: it can */
+    bool has_continued; /* 100 was sent, or is not needed any more */
+
+    /* The reply. */
+    weft__reply_state state;
+    int status;
+    int64_t announced; /* the length of the body, by the handler; -1: not known */
+    int64_t length;    /* the same as it goes out, encoded */
+    uint64_t written;  /* of the body, by the handler */
+    uint64_t sent;     /* of the body, as it goes out */
+    const char *type;  /* Content-Type, if it is not among the fields; NULL */
+    weft__reply_field *fields;
+    weft__reply_field *trailers;
+    char *held; /* of a reply of unknown length, not a chunk yet; WEFT__OUT_BYTES; NULL: none */
+    size_t held_bytes;
+    weft__gzip *gzip;     /* compresses it; NULL: no */
+    const char *encoding; /* "gzip" if it goes out so, also to a HEAD; NULL */
+    weft__pace out_pace;
+    bool is_chunked;
+    bool is_bodiless; /* to a HEAD, or by its status */
+};
+
+static inline weft__conn *weft__conn_of(const weft_http_request *r)
+{
+    return r->conn;
+}
+
+/* conn.c */
+
+/*
+ * Serve a connection, which is a child's of the server's or the caller's own: 0, or why it was cut.
+ */
+int weft__conn_run(weft__server *server, int fd, const weft__peer *peer);
+
+/* The connection has to be closed after this reply, which does not know it yet. */
+static inline bool weft__conn_is_last(const weft__conn *c)
+{
+    return c->is_to_close || c->server->is_draining;
+}
+
+/* serve.c */
+
+/* Copies the options with their defaults, and says what is wrong with them. */
+int weft__server_open(weft__server *server, weft_http_handler *handler, void *ctx,
+                      const weft_http_options *options);
+void weft__server_close(weft__server *server);
+
+/* pace.c: a scope for one blocking call, in which a body has to move on. */
+
+void weft__pace_start(weft__pace *pace, const weft__server *server);
+int weft__pace_open(weft__pace *pace, weft_scope *scope, double *from_s);
+/* So many bytes have moved. Returns 0, or -ETIMEDOUT if the time was up. */
+int weft__pace_close(weft__pace *pace, const weft__server *server, weft_scope *scope, double from_s,
+                     uint64_t bytes);
+
+/* request.c */
+
+/*
+ * Work out path, query and so on, once the head is settled. Returns 0, or the status to refuse
+ * with.
+ */
+int weft__request_open(weft_http_request *r);
+
+/* body.c */
+
+/*
+ * Read what is left of the body, if it is little: 0, or -EMSGSIZE if the connection is to be
+ * closed.
+ */
+int weft__body_skip(weft_http_request *r);
+
+/* reply.c */
+
+/* Whatever the handler has left open. Its result tells what it thinks of it. */
+void weft__reply_finish(weft_http_request *r, int result);
+
+/* Answer a request that never became one, and say that the connection is closed. */
+void weft__reply_refuse(weft__conn *c, int status);
+
+/* Pieces that may go out in one write with a head. */
+#define WEFT__BEHIND_MAX 4
+
+/* Send the head, and those pieces behind it. */
+int weft__reply_send_head(weft_http_request *r, const struct iovec *behind, int count);
+
+/* reply_fields.c */
+
+/* A header that was set; NULL. */
+const char *weft__reply_field_of(const weft_http_request *r, const char *name);
+
+/* reply_body.c */
+
+/* Pieces to the stream, at the pace of the peer. */
+int weft__reply_put(weft_http_request *r, const struct iovec *pieces, int count);
+
+/* The head, if it has not gone out, and what is held. */
+int weft__reply_release(weft_http_request *r);
+
+/* reply_encode.c: whether it is compressed, as it begins; its pieces; its end; or never mind. */
+int weft__reply_encode(weft_http_request *r);
+int weft__reply_encode_write(weft_http_request *r, const void *data, size_t bytes);
+int weft__reply_encode_flush(weft_http_request *r);
+int weft__reply_encode_end(weft_http_request *r);
+void weft__reply_encode_drop(weft_http_request *r);
+
+/* A piece of the body as it goes out, encoded. */
+int weft__reply_take(weft_http_request *r, const void *data, size_t bytes);
+
+#endif
