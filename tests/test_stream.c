@@ -66,7 +66,8 @@ static int memory_close(void *ctx)
     return 0;
 }
 
-static const weft_stream_type memory_type = {memory_read, memory_writev, memory_close};
+static const weft_stream_type memory_type = {
+    .read = memory_read, .writev = memory_writev, .close = memory_close};
 
 /* Stream s over m, whose other fields are as they are. */
 static void open_memory(weft_stream *s, memory *m, const char *input, size_t bytes)
@@ -538,7 +539,8 @@ static weft_value close_stream(void *arg)
 /* P65: the number may be another file's by then */
 START_TEST(nothing_underneath_is_called_once_it_is_closed)
 {
-    static const weft_stream_type late_type = {late_read, late_writev, late_close};
+    static const weft_stream_type late_type = {
+        .read = late_read, .writev = late_writev, .close = late_close};
     weft_stream s;
     late l = {0};
     ck_assert_int_eq(weft_stream_open_with(&s, &late_type, &l), 0);

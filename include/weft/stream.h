@@ -39,16 +39,21 @@ typedef struct weft_stream {
     uint64_t weft__private[20];
 } weft_stream;
 
-/* What a stream stands on. All functions get its ctx and may suspend; only wait may be NULL. */
+/* What a stream stands on. All functions get its ctx and may suspend; wait and flush may be NULL. */
 typedef struct weft_stream_type {
     /* Some bytes, at most so many; 0 at the end. Cancelled, it has read nothing. */
     ssize_t (*read)(void *ctx, void *data, size_t bytes);
-    /* Returns how many bytes went out, of those of several pieces in a row; one at least. */
+    /*
+     * Returns how many bytes it has taken, of those of several pieces in a row; one at least. They
+     * are out, unless there is a flush to see to that. If it fails, none were taken.
+     */
     ssize_t (*writev)(void *ctx, const struct iovec *pieces, int count);
     /* Called once, also by one who is cancelled; those in read or writev are woken, and fail. */
     int (*close)(void *ctx);
     /* Wait until read has something to return, or the end. NULL: weft_stream_wait does not wait. */
     int (*wait)(void *ctx);
+    /* Send what writev has taken, but not sent yet. NULL: it never leaves anything. */
+    int (*flush)(void *ctx);
 } weft_stream_type;
 
 /* Sizes of the buffers; all-zero is the default. */

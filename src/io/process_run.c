@@ -269,7 +269,8 @@ static int popen_close(void *ctx)
     return rc;
 }
 
-static const weft_stream_type command_stream = {popen_read, popen_writev, popen_close};
+static const weft_stream_type command_stream = {
+    .read = popen_read, .writev = popen_writev, .close = popen_close};
 
 int weft_popen(weft_stream *stream, const char *command, const char *mode)
 {

@@ -43,7 +43,8 @@ static int fd_wait(void *ctx)
     return rc < 0 ? rc : 0;
 }
 
-static const weft_stream_type descriptor = {fd_read, fd_writev, fd_close, fd_wait};
+static const weft_stream_type descriptor = {
+    .read = fd_read, .writev = fd_writev, .close = fd_close, .wait = fd_wait};
 
 int weft_stream_open_with(weft_stream *opened, const weft_stream_type *type, void *ctx)
 {

@@ -75,7 +75,9 @@ int weft__stream_drain(weft__stream *s)
     weft__buffer_compact(&s->out);
     if (s->out.bytes > s->write_bytes) /* grown for one long text */
         weft__buffer_release(&s->out);
-    return 0;
+    if (s->type->flush == NULL)
+        return 0;
+    return s->is_shut ? -EBADF : s->type->flush(s->ctx);
 }
 
 static size_t bytes_of(const struct iovec *pieces, int count)

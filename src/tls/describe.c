@@ -1,0 +1,56 @@
+/* What is known of a TLS connection. */
+#include "tls/tls.h"
+
+#include <openssl/err.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int find_alpn(weft__tls_conn *c)
+{
+    const unsigned char *name;
+    unsigned bytes;
+    SSL_get0_alpn_selected(c->ssl, &name, &bytes);
+    c->alpn = strndup(bytes > 0 ? (const char *)name : "", bytes);
+    return c->alpn != NULL ? 0 : -ENOMEM;
+}
+
+/* As RFC 2253 writes it. NULL: no memory. */
+static char *subject_of(X509 *x)
+{
+    BIO *bio = BIO_new(BIO_s_mem());
+    char *text = NULL, *data;
+    if (bio != NULL && X509_NAME_print_ex(bio, X509_get_subject_name(x), 0, XN_FLAG_RFC2253) >= 0) {
+        long bytes = BIO_get_mem_data(bio, &data);
+        text = strndup(bytes > 0 ? data : "", (size_t)bytes);
+    }
+    BIO_free(bio);
+    ERR_clear_error();
+    return text;
+}
+
+static int find_subject(weft__tls_conn *c)
+{
+    X509 *x = SSL_get0_peer_certificate(c->ssl);
+    bool is_verified = x != NULL && SSL_get_verify_mode(c->ssl) != SSL_VERIFY_NONE &&
+                       SSL_get_verify_result(c->ssl) == X509_V_OK;
+    c->subject = is_verified ? subject_of(x) : strdup("");
+    return c->subject != NULL ? 0 : -ENOMEM;
+}
+
+int weft_tls_describe(weft_stream *stream, weft_tls_info *info)
+{
+    weft__tls_conn *c = weft_stream_ctx(stream, &weft__tls_stream);
+    if (c == NULL)
+        return weft_stream_fd(stream) == -EBADF ? -EBADF : -EINVAL;
+    if ((c->alpn == NULL && find_alpn(c) < 0) || (c->subject == NULL && find_subject(c) < 0))
+        return -ENOMEM;
+    *info = (weft_tls_info){
+        .version = SSL_version(c->ssl) == TLS1_3_VERSION ? 13 : 12,
+        .cipher = SSL_get_cipher_name(c->ssl),
+        .alpn = c->alpn,
+        .server_name = c->server_name != NULL ? c->server_name : "",
+        .peer_subject = c->subject,
+        .is_resumed = SSL_session_reused(c->ssl) != 0,
+    };
+    return 0;
+}
