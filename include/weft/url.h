@@ -24,13 +24,23 @@ typedef struct weft_url {
 } weft_url;
 
 /**
- * Parse an absolute URL. -EINVAL if it is none: a bad scheme, host, port or escape, a space or a
- * control character anywhere. -ENOMEM. To be closed with weft_url_close.
+ * Parse an absolute URL. -EINVAL if it is none: a bad scheme, user, host, port or escape; a space,
+ * a backslash, a control character or one beyond ASCII anywhere; no host with http, https, ws or
+ * wss. -ENOMEM. To be closed with weft_url_close.
  */
 WEFT_API int weft_url_open(weft_url *url, const char *text);
 
-/** The same for a reference, resolved against the URL that it was found in (RFC 3986, 5.2). */
+/**
+ * The same for a reference, resolved against the URL that it was found in (RFC 3986, 5.2), which
+ * stays as it is: url is another one.
+ */
 WEFT_API int weft_url_open_in(weft_url *url, const weft_url *base, const char *reference);
+
+/**
+ * Write it as text. As snprintf(3): returns what it takes, and cuts to room. The scheme's own port
+ * is left out, and so are "#", "@" and ":" with nothing behind or before them.
+ */
+WEFT_API size_t weft_url_write(char *into, size_t room, const weft_url *url);
 
 /** Release its strings. */
 WEFT_API void weft_url_close(weft_url *url);
@@ -43,14 +53,15 @@ WEFT_API ssize_t weft_url_decode(char *text, bool is_form);
 
 /**
  * Write text so that it can stand in a path segment, a query's name or value: all but letters,
- * digits and "-._~" escaped. As snprintf(3): returns what it takes, and cuts to room.
+ * digits and "-._~" escaped. As snprintf(3): returns what it takes, and cuts to room, between
+ * escapes.
  */
 WEFT_API size_t weft_url_encode(char *into, size_t room, const char *text);
 
 /**
  * The next parameter of a query or form, decoded, in place: *rest starts as the text and is moved
  * on, *name and *value point into it ("" for a missing value). 1, or 0 at the end; -EINVAL for a
- * malformed escape, or a NUL.
+ * malformed escape, or a NUL: the next call goes on behind it.
  */
 WEFT_API int weft_url_next_param(char **rest, char **name, char **value);
 
