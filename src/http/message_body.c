@@ -75,7 +75,7 @@ static int on_trailer_name_end(llhttp_t *parser)
 {
     weft__message *m = of_parser(parser);
     size_t bytes = m->trailers_bytes - m->trailer_at;
-    if (m->trailers_count == m->limits->fields_max ||
+    if (bytes == 0 || m->trailers_count == m->limits->fields_max ||
         is_forbidden(m->trailers + m->trailer_at, bytes))
         return HPE_USER;
     m->trailers_count++;

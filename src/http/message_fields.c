@@ -157,7 +157,7 @@ static void take_field(found *f, const weft__field *field, const char *data)
 static size_t settle_field(weft__field *field, const char *data, size_t at)
 {
     const char *p = data + at + field->name.bytes;
-    if (UNLIKELY(field->name.at != at || *p++ != ':'))
+    if (UNLIKELY(field->name.at != at || field->name.bytes == 0 || *p++ != ':'))
         return 0;
     while (is_blank(*p))
         p++;

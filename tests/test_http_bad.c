@@ -1,0 +1,405 @@
+/*
+ * Requests that break the protocol, or could be read in two ways: each is answered with its status,
+ * the connection is closed, and nothing of what follows is taken for a request; however it comes.
+ */
+#include "http_support.h"
+
+#define HOST "Host: a\r\n"
+#define GET "GET / HTTP/1.1\r\n"
+#define POST "POST / HTTP/1.1\r\n" HOST
+#define LENGTH "Content-Length: "
+#define ENCODING "Transfer-Encoding: "
+#define CHUNKED POST ENCODING "chunked\r\n\r\n"
+#define NEXT "GET /smuggled HTTP/1.1\r\n" HOST "\r\n"
+
+typedef struct probe {
+    const char *text;
+    size_t bytes;
+    int status;
+} probe;
+
+#define PROBE(status, text)            \
+    {                                  \
+        text, sizeof(text) - 1, status \
+    }
+
+/* Written so that a request within it, were it taken for one, would be seen by the handler. */
+static const probe lines[] = {
+    PROBE(400, "GET / HTTP/1.1\nHost: a\n\n"),
+    PROBE(400, "GET  / HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /  HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET\t/ HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, " GET / HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET / HTTP/1.1 \r\n" HOST "\r\n"),
+    PROBE(400, "GET / HTTP/1.1\r\r\n" HOST "\r\n"),
+    PROBE(400, "GET / HTTP/1.1\rHost: a\r\n\r\n"),
+    PROBE(400, "GET / http/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /\r\n\r\n"),
+    PROBE(400, "GET\r\n\r\n"),
+    PROBE(400, "\n" GET HOST "\r\n"),
+    PROBE(400, "\r" GET HOST "\r\n"),
+    PROBE(400, "\r\n\r\n\r\n" GET HOST "\r\n"),
+    PROBE(400, "\0" GET HOST "\r\n"),
+    PROBE(400, "GET / HTTP/1.1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET / HTTP/11\r\n" HOST "\r\n"),
+    PROBE(400, "GET / HTTP/1.\r\n" HOST "\r\n"),
+    PROBE(400, "GET / HTTP/1.11\r\n" HOST "\r\n"),
+    PROBE(400, "GET / XTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(505, "GET / HTTP/2.0\r\n" HOST "\r\n"),
+    PROBE(505, "GET / HTTP/0.9\r\n" HOST "\r\n"),
+    PROBE(505, "GET / HTTP/9.9\r\n" HOST "\r\n"),
+    PROBE(505, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    PROBE(501, "FROB / HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(501, "get / HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(501, "GETS / HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(501, "CONNECT a:80 HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "CONNECT / HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "G(T / HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET a HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET * HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "OPTIONS *a HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET http:// HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET http:///a HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET ftp://a/ HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET http://me@a/ HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET http://a:1x/ HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /a#b HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /a b HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /\"a HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /\001 HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /\0 HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /\377 HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /\177 HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /%zz HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /% HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /%2 HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /a%00b HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /a%2fb HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /a%5Cb HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /.. HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /../x HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /%2e%2E/x HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET /a/../../x HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(400, "GET http://a/../x HTTP/1.1\r\n" HOST "\r\n"),
+};
+
+static const probe fields[] = {
+    PROBE(400, GET "\r\n"),
+    PROBE(400, GET "X: y\r\n\r\n"),
+    PROBE(400, GET HOST HOST "\r\n"),
+    PROBE(400, GET HOST "Host: b\r\n\r\n"),
+    PROBE(400, GET "Host: a, b\r\n\r\n"),
+    PROBE(400, GET "Host:\r\n\r\n"),
+    PROBE(400, GET "Host: a b\r\n\r\n"),
+    PROBE(400, GET "Host: a/b\r\n\r\n"),
+    PROBE(400, GET "Host: me@a\r\n\r\n"),
+    PROBE(400, GET "Host: a:x\r\n\r\n"),
+    PROBE(400, GET "Host: a:99999\r\n\r\n"),
+    PROBE(400, GET "Host: [::1\r\n\r\n"),
+    PROBE(400, GET "Host: [x]\r\n\r\n"),
+    PROBE(400, GET "Host: a\\b\r\n\r\n"),
+    PROBE(400, "GET http://a/ HTTP/1.1\r\n\r\n"),
+    PROBE(400, GET "Host : a\r\n\r\n"),
+    PROBE(400, GET "Host\t: a\r\n\r\n"),
+    PROBE(400, GET " Host: a\r\n\r\n"),
+    PROBE(400, GET "\tX: a\r\n" HOST "\r\n"),
+    PROBE(400, GET HOST "X: a\r\n b\r\n\r\n"),
+    PROBE(400, GET HOST "X: a\r\n\tb\r\n\r\n"),
+    PROBE(400, GET HOST "X:\r\n b\r\n\r\n"),
+    PROBE(400, GET HOST "X\r\n\r\n"),
+    PROBE(400, GET HOST ": a\r\n\r\n"),
+    PROBE(400, GET HOST "X y: a\r\n\r\n"),
+    PROBE(400, GET HOST "X[: a\r\n\r\n"),
+    PROBE(400, GET HOST "X\200: a\r\n\r\n"),
+    PROBE(400, GET HOST "X: a\0b\r\n\r\n"),
+    PROBE(400, GET HOST "X\0: a\r\n\r\n"),
+    PROBE(400, GET HOST "X: a\rb\r\n\r\n"),
+    PROBE(400, GET HOST "X: a\nY: b\r\n\r\n"),
+    PROBE(400, GET HOST "X: a\r\r\n\r\n"),
+    PROBE(400, GET HOST "X: a\r\n\n"),
+    PROBE(400, GET HOST "X: a\n\r\n"),
+    PROBE(400, GET HOST "X: a\n\n"),
+    PROBE(400, GET HOST "X: \001\r\n\r\n"),
+    PROBE(400, GET HOST "X: \177\r\n\r\n"),
+    PROBE(400, GET HOST "X: \013a\r\n\r\n"),
+    PROBE(417, POST LENGTH "5\r\nExpect: more\r\n\r\nhello"),
+    PROBE(417, GET HOST "Expect: 100-continue, more\r\n\r\n"),
+};
+
+/* What is behind the head is made to look like requests to those who read it otherwise. */
+static const probe framings[] = {
+    PROBE(400, POST LENGTH "0\r\n" LENGTH "44\r\n\r\n"),
+    PROBE(400, POST LENGTH "44\r\n" LENGTH "0\r\n\r\n"),
+    PROBE(400, POST LENGTH "5\r\n" LENGTH "5\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "5, 5\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "5,\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "5 5\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "+5\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "-5\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "0x5\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "5.0\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "\"5\"\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "5a\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "\r\n\r\n"),
+    PROBE(400, POST LENGTH "five\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "99999999999999999999\r\n\r\n"),
+    PROBE(400, POST LENGTH "18446744073709551616\r\n\r\n"),
+    PROBE(400, POST "Content-Length : 5\r\n\r\nhello"),
+    PROBE(400, POST "Content-Length\r\n: 5\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "\r\n 5\r\n\r\nhello"),
+    PROBE(400, POST LENGTH "5\r\n" ENCODING "chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "chunked\r\n" LENGTH "5\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "chunked\r\n" LENGTH "0\r\n\r\n0\r\n\r\n"),
+    PROBE(400, "POST / HTTP/1.0\r\n" HOST ENCODING "chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "identity\r\n\r\n"),
+    PROBE(400, POST ENCODING "gzip\r\n\r\n"),
+    PROBE(501, POST ENCODING "gzip, chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "chunked, gzip\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "chunked, identity\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "chunked, chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "chunked\r\n" ENCODING "chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "chunked\r\n" ENCODING "identity\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "xchunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "chunked;a=b\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "chunked a\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "\"chunked\"\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "\013chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "chunked\0\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING ",chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "\r\n chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST ENCODING "\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST "Transfer-Encoding\r\n: chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST "\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(400, POST "X: y\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    PROBE(411, "POST / HTTP/1.0\r\n\r\n"),
+    PROBE(411, "PUT / HTTP/1.0\r\n" HOST "\r\nhello"),
+};
+
+/* The handler has been called when these go wrong: it reads them, and is told. */
+static const probe chunks[] = {
+    PROBE(400, CHUNKED "g\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "0x5\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "+5\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "-5\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED " 5\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "5 \r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "\r\n5\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED ";a\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "5\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "5\rhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello0\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r0\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello!\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "4\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "10000000000000000\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "10000000000000005\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "5,5\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "5;a\nb\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "5;a\0b\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "5;a\rb\r\nhello\r\n0\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\n\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\r\n\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\r\nX: a\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\r\n X: a\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\r\nX: a\r\n b\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\r\nX : a\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\r\nX\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\r\n: a\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\r\nX: \0\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\r\nContent-Length: 44\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    PROBE(400, CHUNKED "5\r\nhello\r\n0\r\nHost: b\r\n\r\n"),
+    PROBE(413, POST LENGTH "9223372036854775807\r\n\r\nhello"),
+};
+
+/* Unusual, but right. */
+static const probe good[] = {
+    PROBE(200, "\r\n" GET HOST "\r\n"),
+    PROBE(200, "\r\n\r\n" GET HOST "\r\n"),
+    PROBE(200, "GET / HTTP/1.9\r\n" HOST "\r\n"),
+    PROBE(200, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),
+    PROBE(200, "GET http://b/x?y HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(200, "GET http://b:80?y HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(200, "GET HTTP://b HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(200, "OPTIONS * HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(200, "OPTIONS * HTTP/1.1\r\nHost:\r\n\r\n"),
+    PROBE(200, "GET /a/%2e/./../b?c=/../%2f%zz HTTP/1.1\r\n" HOST "\r\n"),
+    PROBE(200, GET "hOST: a.b-c.d:8080\r\n\r\n"),
+    PROBE(200, GET "Host: [::1]:80\r\n\r\n"),
+    PROBE(200, GET "Host:a\r\n\r\n"),
+    PROBE(200, GET "Host: \t a \t \r\n\r\n"),
+    PROBE(200, GET HOST "X:\r\nY: a\tb \303\244\r\n\r\n"),
+    PROBE(200, POST LENGTH "00005\r\n\r\nhello"),
+    PROBE(200, POST LENGTH "0\r\n\r\n"),
+    PROBE(200, POST "\r\n"),
+    PROBE(200, GET HOST LENGTH "5\r\n\r\nhello"),
+    PROBE(200, POST ENCODING "CHUNKED\r\n\r\n05\r\nhello\r\n000\r\n\r\n"),
+    PROBE(200, CHUNKED "5;a=b\r\nhello\r\n0\r\n\r\n"),
+    PROBE(200, CHUNKED "5;a=\"b\"\r\nhello\r\n0;c\r\n\r\n"),
+    PROBE(200, CHUNKED "5\r\nhello\r\n0\r\nX: y\r\nZ:\r\n\r\n"),
+    PROBE(200, CHUNKED "A\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\n"),
+    PROBE(200, CHUNKED "0\r\n\r\n"),
+    PROBE(200, GET HOST "Connection: x, keep-alive\r\n\r\n"),
+    PROBE(200, POST LENGTH "5\r\nExpect: 100-Continue\r\n\r\nhello"),
+    PROBE(200, GET HOST "Expect: 100-continue\r\n\r\n"),
+};
+
+static talk t;
+static bool was_smuggled;
+
+static int take_all(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    char *body;
+    was_smuggled |= strcmp(weft_http_path(r), "/smuggled") == 0;
+    ssize_t n = weft_http_read_all(r, &body);
+    return n < 0 ? (int)n : weft_http_reply(r, 200, NULL, NULL, 0);
+}
+
+/* The server may have had enough before all is said. */
+static void say(const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = weft_send(t.fd, text, bytes, MSG_NOSIGNAL);
+        if (n < 0)
+            return;
+        text += n;
+        bytes -= (size_t)n;
+    }
+}
+
+/* What is sent behind a probe, and that the server may only see if the probe was good. */
+static void say_next(void)
+{
+    say(NEXT, sizeof NEXT - 1);
+}
+
+static void begin(void)
+{
+    was_smuggled = false;
+    talk_open(&t, take_all, NULL, NULL);
+}
+
+/* The server has hung up by itself after one reply: nobody has told it to. */
+static void expect_refusal(const probe *p, const char *how)
+{
+    talk_hear_all(&t);
+    const char *reply = t.heard;
+    if (strncmp(reply, "HTTP/1.1 100 ", 13) == 0)
+        reply = body_of(reply);
+    ck_assert_msg(strncmp(reply, "HTTP/1.1 ", 9) == 0 && status_of(reply) == p->status,
+                  "%s, %s: not %d, but: %s", p->text, how, p->status, t.heard);
+    ck_assert_msg(count_in(reply, "HTTP/1.1 ") == 1, "%s, %s: more than one reply", p->text, how);
+    ck_assert_msg(strstr(reply, "\r\nConnection: close\r\n") != NULL, "%s, %s", p->text, how);
+    ck_assert_msg(!was_smuggled, "%s, %s: smuggled", p->text, how);
+    talk_close(&t);
+}
+
+static void try_whole(const probe *p)
+{
+    char text[1024];
+    begin();
+    memcpy(text, p->text, p->bytes);
+    memcpy(text + p->bytes, NEXT, sizeof NEXT);
+    say(text, p->bytes + sizeof NEXT - 1);
+    expect_refusal(p, "in one piece");
+}
+
+static void try_split(const probe *p, size_t at)
+{
+    begin();
+    say(p->text, at);
+    let_run();
+    say(p->text + at, p->bytes - at);
+    say_next();
+    expect_refusal(p, "in two pieces");
+}
+
+static void try_by_bytes(const probe *p)
+{
+    begin();
+    for (size_t i = 0; i < p->bytes; i++) {
+        say(p->text + i, 1);
+        let_run();
+    }
+    say_next();
+    expect_refusal(p, "byte by byte");
+}
+
+#define SPLITS 6
+
+static void refuse_all(const probe *probes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        try_whole(&probes[i]);
+        try_by_bytes(&probes[i]);
+        for (size_t j = 1; j <= SPLITS; j++)
+            try_split(&probes[i], probes[i].bytes * j / (SPLITS + 1));
+        try_split(&probes[i], probes[i].bytes - 1);
+    }
+    assert_nothing_pending();
+}
+
+START_TEST(a_request_line_that_is_none_is_refused)
+{
+    refuse_all(lines, COUNT_OF(lines));
+}
+END_TEST
+
+START_TEST(headers_that_are_none_are_refused)
+{
+    refuse_all(fields, COUNT_OF(fields));
+}
+END_TEST
+
+START_TEST(a_length_that_could_be_read_in_two_ways_is_refused)
+{
+    refuse_all(framings, COUNT_OF(framings));
+}
+END_TEST
+
+START_TEST(chunks_that_are_none_are_refused)
+{
+    refuse_all(chunks, COUNT_OF(chunks));
+}
+END_TEST
+
+/* Each is answered, and so is what follows, on the same connection. */
+static void accept_one(const probe *p, bool is_by_bytes)
+{
+    begin();
+    for (size_t i = 0; i < p->bytes; i += is_by_bytes ? 1 : p->bytes) {
+        say(p->text + i, is_by_bytes ? 1 : p->bytes);
+        let_run();
+    }
+    say_next();
+    while (count_in(t.heard, "HTTP/1.1 200 OK\r\n") < 2)
+        ck_assert_msg(talk_hear_some(&t) > 0, "%s: %s", p->text, t.heard);
+    ck_assert(was_smuggled);
+    ck_assert_int_eq(talk_close(&t), 0);
+}
+
+START_TEST(what_is_unusual_but_right_is_answered)
+{
+    for (size_t i = 0; i < COUNT_OF(good); i++) {
+        accept_one(&good[i], false);
+        accept_one(&good[i], true);
+    }
+    assert_nothing_pending();
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_request_line_that_is_none_is_refused,
+    &headers_that_are_none_are_refused,
+    &a_length_that_could_be_read_in_two_ways_is_refused,
+    &chunks_that_are_none_are_refused,
+    &what_is_unusual_but_right_is_answered,
+};
+
+int main(void)
+{
+    return run_suite("http_bad", tests, COUNT_OF(tests));
+}
