@@ -31,8 +31,19 @@ static int write_all(weft_stream *s, const struct iovec *pieces, int count, size
     return rc < 0 ? rc : -ECANCELED;
 }
 
-/* Has to wait for the peer, maybe. */
-static int write_paced(weft_http_request *r, const struct iovec *pieces, int count, size_t bytes)
+/* Leave so many bytes of the pieces out: those that have gone. */
+static void advance(struct iovec *pieces, int count, size_t bytes)
+{
+    for (int i = 0; i < count && bytes > 0; i++) {
+        size_t gone = bytes < pieces[i].iov_len ? bytes : pieces[i].iov_len;
+        pieces[i] = (struct iovec){(char *)pieces[i].iov_base + gone, pieces[i].iov_len - gone};
+        bytes -= gone;
+    }
+}
+
+/* As much as goes in the time that the peer has; *is_late: it was not all because of that. */
+static ssize_t write_in_time(weft_http_request *r, const struct iovec *pieces, int count,
+                             bool *is_late)
 {
     weft__conn *c = r->conn;
     weft_scope scope;
@@ -40,9 +51,28 @@ static int write_paced(weft_http_request *r, const struct iovec *pieces, int cou
     int rc = weft__pace_open(&r->out_pace, &scope, &from_s);
     if (rc < 0)
         return rc;
-    rc = write_all(&c->stream, pieces, count, bytes);
-    int late = weft__pace_close(&r->out_pace, c->server, &scope, from_s, bytes);
-    return rc < 0 && late < 0 ? late : rc;
+    ssize_t n = weft_stream_writev(&c->stream, pieces, count);
+    uint64_t moved = n > 0 ? (uint64_t)n : 0;
+    rc = weft__pace_close(&r->out_pace, c->server, &scope, from_s, moved);
+    *is_late = rc < 0;
+    return n < 0 && rc < 0 ? rc : n;
+}
+
+/* Has to wait for the peer, maybe: for as long as enough moves, however much there is. */
+static int write_paced(weft_http_request *r, const struct iovec *pieces, int count, size_t bytes)
+{
+    struct iovec rest[WEFT__BEHIND_MAX + 1];
+    bool is_late = false;
+    memcpy(rest, pieces, (size_t)count * sizeof *rest);
+    for (;;) {
+        ssize_t n = write_in_time(r, rest, count, &is_late);
+        if (n < 0 || (size_t)n == bytes)
+            return n < 0 ? (int)n : 0;
+        advance(rest, count, (size_t)n);
+        bytes -= (size_t)n;
+        if (!is_late)
+            return write_all(&r->conn->stream, rest, count, bytes);
+    }
 }
 
 int weft__reply_put(weft_http_request *r, const struct iovec *pieces, int count)
