@@ -101,6 +101,7 @@ struct weft_http_request {
     const char *host; /* NULL: not looked at yet, as with the next three */
     const char *peer;
     weft__param *params; /* of the route */
+    const char *rest;    /* what its {name...} stands for; NULL: it has none */
     weft__param *query_params;
     weft__param *form;
     bool has_query_params;
