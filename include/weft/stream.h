@@ -59,7 +59,12 @@ typedef struct weft_stream_type {
 /* Sizes of the buffers; all-zero is the default. */
 typedef struct weft_stream_options {
     size_t read_bytes;  /* 0: 8 KiB. Grows for a longer line, up to the limit on that. */
-    size_t write_bytes; /* 0: 8 KiB */
+    size_t write_bytes; /* 0: 8 KiB. It is only there while something waits to be flushed. */
+    /*
+     * Memory of the caller's to read into, of read_bytes + 1, until the stream is closed: where that
+     * is enough, no other is allocated. NULL: none.
+     */
+    char *read_memory;
 } weft_stream_options;
 
 /** Open a stream over a descriptor, which is the stream's from now on. -EBADF if it is negative. */
@@ -70,7 +75,7 @@ WEFT_API int weft_stream_open_with(weft_stream *stream, const weft_stream_type *
 
 /**
  * Set the sizes of the buffers that will be made from now on; NULL for the defaults. -EINVAL for
- * sizes over 1 GiB.
+ * sizes over 1 GiB. -EBUSY if it is to read into other memory, and holds input.
  */
 WEFT_API int weft_stream_configure(weft_stream *stream, const weft_stream_options *options);
 

@@ -10,10 +10,16 @@
 #include <sys/socket.h>
 
 /*
- * A connection that has waited for so long gives its buffers and the depths of its stack back
- * before it waits on: a busy one should not pay for that each time, and many are idle for minutes.
+ * A connection that has waited for so long gives the depths of its stack back before it waits on: a
+ * busy one should not pay for that each time, and many are idle for minutes.
  */
 #define REST_AFTER_S 1.0
+
+/*
+ * What a connection reads into: with its other frames in the one page of its stack that every fiber
+ * has. Longer requests get memory for as long as they take.
+ */
+#define READ_BYTES 2047
 
 /* What is read and thrown away so that a last reply is not lost, and how long that may take. */
 #define LINGER_BYTES ((size_t)1 << 20)
@@ -31,13 +37,6 @@ static double patience_s(const weft__conn *c)
 {
     const weft_http_limits *l = &c->server->options.limits;
     return c->requests == 0 ? l->first_byte_s : l->idle_s;
-}
-
-static void give_back(weft__conn *c)
-{
-    weft__arena_close(&c->arena);
-    weft__message_close(&c->message);
-    weft_trim_stack();
 }
 
 /* Wait for input for so long, without holding memory if it rests. */
@@ -72,12 +71,14 @@ static int wait_for_request(weft__conn *c)
     double patience = patience_s(c);
     if (has_input(c))
         return READY;
+    weft__arena_close(&c->arena);
+    weft__message_close(&c->message);
     if (c->server->is_draining)
         return SILENT;
     int rc = wait_within(c, fmin(patience, REST_AFTER_S), false);
     if (rc != SILENT || patience <= REST_AFTER_S || c->server->is_draining)
         return rc;
-    give_back(c);
+    weft_trim_stack();
     return wait_within(c, patience - REST_AFTER_S, true);
 }
 
@@ -136,7 +137,7 @@ static int settle(weft__conn *c, weft_http_request *r, size_t head_bytes)
     return weft__request_open(r);
 }
 
-static void note(weft_http_request *r)
+static COLD void note(weft_http_request *r)
 {
     const weft__conn *c = r->conn;
     const weft_http_options *o = &c->server->options;
@@ -159,7 +160,7 @@ static void note(weft_http_request *r)
     o->log(&record, o->log_ctx);
 }
 
-static void note_refused(weft__conn *c, int status)
+static COLD void note_refused(weft__conn *c, int status)
 {
     const weft_http_options *o = &c->server->options;
     char peer[WEFT__IP_TEXT_BYTES] = "unix";
@@ -181,7 +182,7 @@ static void note_refused(weft__conn *c, int status)
     o->log(&record, o->log_ctx);
 }
 
-static void refuse(weft__conn *c, int status)
+static COLD void refuse(weft__conn *c, int status)
 {
     c->is_to_close = true;
     c->has_unread = true;
@@ -189,7 +190,7 @@ static void refuse(weft__conn *c, int status)
     note_refused(c, status);
 }
 
-static void handle(weft__conn *c, size_t head_bytes)
+static __attribute__((noinline)) void handle(weft__conn *c, size_t head_bytes)
 {
     weft_http_request r = {.conn = c};
     int status = settle(c, &r, head_bytes);
@@ -243,7 +244,7 @@ static int take_requests(weft__conn *c)
  * A connection that is closed with input unread is reset by the kernel, and the reply may be lost
  * with it: tell the peer that we are done, and hear it out for a moment (RFC 9112, 9.6).
  */
-static void linger(weft__conn *c)
+static COLD void linger(weft__conn *c)
 {
     int fd = weft_stream_fd(&c->stream);
     if (fd < 0 || weft_stream_flush(&c->stream) < 0 || weft_shutdown(fd, SHUT_WR) < 0)
@@ -297,10 +298,13 @@ static int open_stream(weft__conn *c, int fd)
 
 int weft__conn_run(weft__server *server, int fd, const weft__peer *peer)
 {
+    char memory[READ_BYTES + 1];
+    const weft_stream_options buffers = {.read_bytes = READ_BYTES, .read_memory = memory};
     weft__conn c = {.server = server, .peer = *peer};
     int rc = open_stream(&c, fd);
     if (rc < 0)
         return rc;
+    (void)weft_stream_configure(&c.stream, &buffers);
     weft__list_insert(&server->conns, &c.link);
     weft__message_open(&c.message, WEFT__REQUEST, &server->message_limits);
     rc = take_requests(&c);

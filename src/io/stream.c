@@ -9,7 +9,6 @@
 #include <math.h>
 #include <poll.h>
 
-#define BUFFER_BYTES_DEFAULT ((size_t)8 << 10)
 /* Longer lines are hardly ever meant: an unlimited one is how a peer fills our memory. */
 #define LINE_BYTES_DEFAULT ((size_t)64 << 10)
 /* Above this it is a mistake rather than a wish. */
@@ -53,8 +52,8 @@ int weft_stream_open_with(weft_stream *opened, const weft_stream_type *type, voi
     *weft__stream_of(opened) = (weft__stream){
         .type = type,
         .ctx = ctx,
-        .read_bytes = BUFFER_BYTES_DEFAULT,
-        .write_bytes = BUFFER_BYTES_DEFAULT,
+        .read_bytes = WEFT__BUFFER_BYTES,
+        .write_bytes = WEFT__BUFFER_BYTES,
         .line_bytes_max = LINE_BYTES_DEFAULT,
     };
     return 0;
@@ -79,8 +78,15 @@ int weft_stream_configure(weft_stream *configured, const weft_stream_options *op
     if (o.read_bytes > BYTES_MAX || o.write_bytes > BYTES_MAX)
         return weft_fail(-EINVAL, "a stream's buffers of %zu and %zu bytes", o.read_bytes,
                          o.write_bytes);
-    s->read_bytes = o.read_bytes != 0 ? o.read_bytes : BUFFER_BYTES_DEFAULT;
-    s->write_bytes = o.write_bytes != 0 ? o.write_bytes : BUFFER_BYTES_DEFAULT;
+    if (o.read_memory != s->in.lent) {
+        if (weft__buffer_held(&s->in) > 0 || s->is_reading)
+            return weft_fail(-EBUSY, "a stream that holds input");
+        weft__buffer_release(&s->in);
+    }
+    s->read_bytes = o.read_bytes != 0 ? o.read_bytes : WEFT__BUFFER_BYTES;
+    s->write_bytes = o.write_bytes != 0 ? o.write_bytes : WEFT__BUFFER_BYTES;
+    s->in.lent = o.read_memory;
+    s->in.lent_bytes = s->read_bytes;
     return 0;
 }
 

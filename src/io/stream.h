@@ -1,7 +1,7 @@
 /*
  * Streams inside: two buffers over something that reads and writes, and who is in them. stream.c
- * opens and closes, stream_read.c and stream_write.c are the two directions. All of it stands on
- * the public API only.
+ * opens and closes, stream_buffer.c has the memory, stream_read.c and stream_write.c are the two
+ * directions. All of it stands on the public API only.
  *
  * What makes a call safe to cut short: input is taken from the buffer only when the call has all it
  * was asked for, and output leaves the buffer only when the write underneath has said so.
@@ -15,12 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A buffer's usual size. */
+#define WEFT__BUFFER_BYTES ((size_t)8 << 10)
+
 /* The bytes from head to tail are held, in one piece. */
 typedef struct weft__buffer {
     char *data;   /* with one byte more than bytes, for a NUL; NULL: none yet */
     size_t bytes; /* its size; 0 with no data */
     size_t head;
     size_t tail;
+    char *lent;        /* memory of somebody else's that serves as data where it is enough; NULL */
+    size_t lent_bytes; /* without the one for a NUL */
 } weft__buffer;
 
 typedef struct weft__stream {
@@ -70,22 +75,10 @@ static inline void weft__buffer_compact(weft__buffer *b)
 }
 
 /* To a size that holds what it holds. */
-static inline int weft__buffer_resize(weft__buffer *b, size_t bytes)
-{
-    weft__buffer_compact(b);
-    char *data = realloc(b->data, bytes + 1);
-    if (data == NULL)
-        return -ENOMEM;
-    b->data = data;
-    b->bytes = bytes;
-    return 0;
-}
+int weft__buffer_resize(weft__buffer *b, size_t bytes);
 
-static inline void weft__buffer_release(weft__buffer *b)
-{
-    free(b->data);
-    *b = (weft__buffer){0};
-}
+/* What it holds is gone, and its memory is free for others. */
+void weft__buffer_release(weft__buffer *b);
 
 /* There is room, in one piece or not. */
 static inline void weft__buffer_append(weft__buffer *b, const char *data, size_t bytes)
