@@ -379,7 +379,7 @@ size_t weft__stack_used(const weft__stack *stack)
 }
 
 /* What a function may use below its stack pointer (the red zone), and the calls made here. */
-#define BELOW_BYTES ((uintptr_t)1024)
+#define BELOW_BYTES ((uintptr_t)256)
 
 void weft__stack_trim_below(const weft__stack *stack, const void *sp)
 {

@@ -19,7 +19,7 @@
  * What a connection reads into: with its other frames in the one page of its stack that every fiber
  * has. Longer requests get memory for as long as they take.
  */
-#define READ_BYTES 2047
+#define READ_BYTES 1023
 
 /* What is read and thrown away so that a last reply is not lost, and how long that may take. */
 #define LINGER_BYTES ((size_t)1 << 20)
