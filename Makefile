@@ -3,8 +3,8 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all help run test check-all asan tsan valgrind fault aarch64 ucontext clang cover bench \
-	lint format man install clean
+.PHONY: all help run test check-all asan tsan valgrind fault fuzz aarch64 ucontext clang cover \
+	bench lint format man install clean
 
 all: ## build everything into build/ (plain `make`)
 	@tools/build plain
@@ -40,6 +40,9 @@ asan tsan valgrind aarch64 ucontext clang:
 fault: ## the tests in which the n-th allocation or system call fails
 	@tools/build plain
 	@tools/run-tests plain -- --suite fault
+
+fuzz: ## search for inputs that break the parsers: each for FUZZ_SECONDS (60)
+	@tools/fuzz
 
 cover: ## which lines the tests reach
 	@tools/cover

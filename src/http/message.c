@@ -19,8 +19,7 @@ enum {
 
 int weft__message_refuse(weft__message *m, int status)
 {
-    if (m->parser.type == HTTP_REQUEST)
-        m->status = status;
+    m->status = m->parser.type == HTTP_REQUEST ? status : 0;
     m->failure = -EBADMSG;
     return m->failure;
 }
@@ -60,12 +59,11 @@ static int on_name(llhttp_t *parser, const char *at, size_t bytes)
 {
     weft__message *m = of_parser(parser);
     uint32_t from = (uint32_t)(at - m->base);
-    if (m->fields_count > 0) {
-        weft__span *name = &m->fields[m->fields_count - 1].name;
-        if (name->at + name->bytes == from) {
-            name->bytes += (uint32_t)bytes;
-            return 0;
-        }
+    bool goes_on = from == m->name_end;
+    m->name_end = from + (uint32_t)bytes;
+    if (UNLIKELY(goes_on)) {
+        m->fields[m->fields_count - 1].name.bytes += (uint32_t)bytes;
+        return 0;
     }
     if (UNLIKELY(m->fields_count == m->fields_room) && grow_fields(m) < 0)
         return HPE_USER;
@@ -76,8 +74,10 @@ static int on_name(llhttp_t *parser, const char *at, size_t bytes)
 static int on_value(llhttp_t *parser, const char *at, size_t bytes)
 {
     weft__message *m = of_parser(parser);
-    weft__span *value = &m->fields[m->fields_count - 1].value;
     uint32_t from = (uint32_t)(at - m->base);
+    if (UNLIKELY(m->fields_count == 0))
+        return HPE_USER; /* a value without a name */
+    weft__span *value = &m->fields[m->fields_count - 1].value;
     if (value->bytes == 0)
         value->at = from;
     else if (value->at + value->bytes != from)
@@ -123,11 +123,14 @@ void weft__message_reset(weft__message *m)
     m->line_at = 0;
     m->head_bytes = 0;
     m->failure = 0;
-    m->is_line_good = false;
+    m->fields_at = 0;
+    m->name_end = 0;
     m->is_paused = false;
     m->gap = 0;
     m->extra_bytes = 0;
     m->last = 0;
+    m->part = WEFT__IN_SIZE;
+    m->quote = 0;
     m->trailers_bytes = 0;
     m->trailers_count = 0;
     m->trailer_at = 0;
@@ -172,7 +175,7 @@ static COLD int check_line(weft__message *m, const char *data, size_t bytes)
         return weft__message_refuse(
             m,
             weft__message_line_status(m, data + m->line_at, (size_t)(end + 1 - data - m->line_at)));
-    m->is_line_good = true;
+    m->fields_at = (uint32_t)(end + 1 - data);
     return 1;
 }
 
@@ -193,7 +196,7 @@ static COLD ssize_t head_failed(weft__message *m, const char *data, size_t bytes
     int status = m->status != 0 ? m->status : 400;
     if (m->parser.type != HTTP_REQUEST || failure == -ENOMEM)
         return failure != 0 ? failure : weft__message_refuse(m, 0);
-    if (m->is_line_good)
+    if (m->fields_at > 0)
         return weft__message_refuse(m, status);
     const char *line = data + m->line_at;
     const char *end = memchr(line, '\n', bytes - m->line_at);
@@ -207,12 +210,13 @@ static COLD ssize_t head_failed(weft__message *m, const char *data, size_t bytes
 
 static ssize_t finish_head(weft__message *m, const char *data, size_t end)
 {
-    if (!m->is_line_good) {
+    if (m->fields_at == 0) {
         size_t line_end = m->fields_count > 0 ? m->fields[0].name.at : end - 2;
         if (UNLIKELY(!weft__message_line_is_good(m, data, line_end))) {
             int rc = check_line(m, data, end);
             return rc < 0 ? rc : weft__message_refuse(m, 400);
         }
+        m->fields_at = (uint32_t)line_end;
     }
     int rc = weft__message_take_fields(m, data, end);
     if (UNLIKELY(rc < 0))
@@ -239,7 +243,7 @@ static ssize_t feed(weft__message *m, const char *data, size_t bytes)
     }
     if (error != HPE_OK)
         return head_failed(m, data, bytes);
-    if (m->is_line_good)
+    if (m->fields_at > 0)
         return 0;
     int rc = check_line(m, data, bytes);
     return rc < 0 ? rc : 0;
@@ -263,15 +267,16 @@ ssize_t weft__message_head(weft__message *m, const char *data, size_t bytes)
             return rc;
     }
     for (;;) {
-        size_t limit = m->limits->head_bytes_max;
+        size_t limit =
+            m->limits->head_bytes_max < UINT32_MAX ? m->limits->head_bytes_max : UINT32_MAX;
         size_t line_limit = add(add(m->limits->line_bytes_max, 2), m->line_at);
-        bool is_in_line = !m->is_line_good && line_limit < limit;
+        bool is_in_line = m->fields_at == 0 && line_limit < limit;
         if (is_in_line)
             limit = line_limit;
         ssize_t rc = feed(m, data, bytes < limit ? bytes : limit);
         if (rc != 0 || bytes < limit)
             return rc;
-        if (!m->is_line_good)
+        if (m->fields_at == 0)
             return weft__message_refuse(m, 414);
         if (!is_in_line)
             return weft__message_refuse(m, 431);

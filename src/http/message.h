@@ -30,11 +30,18 @@ typedef struct weft__field {
 /* What a message may be at most. */
 typedef struct weft__message_limits {
     size_t line_bytes_max; /* the first line */
-    size_t head_bytes_max; /* at most UINT32_MAX */
+    size_t head_bytes_max; /* all of it; of more than UINT32_MAX that many */
     size_t fields_max;
 } weft__message_limits;
 
 typedef enum weft__message_kind { WEFT__REQUEST, WEFT__ANSWER } weft__message_kind;
+
+/* Where a body in chunks is. */
+typedef enum weft__chunk_part {
+    WEFT__IN_SIZE,
+    WEFT__IN_EXTENSION,
+    WEFT__IN_CHUNK, /* or in the trailers, or between two lines */
+} weft__chunk_part;
 
 typedef struct weft__message {
     llhttp_t parser;
@@ -69,16 +76,19 @@ typedef struct weft__message {
     const char *base;    /* while llhttp runs: where the head's bytes begin now */
     uint32_t seen;       /* bytes of the head that llhttp has had */
     uint32_t line_at;    /* where the first line begins, behind empty ones */
+    uint32_t fields_at;  /* where it ends; 0: it is not complete */
+    uint32_t name_end;   /* of the last field */
     uint32_t head_bytes; /* 0: not complete */
     int failure;         /* what every further call returns; 0: none */
-    bool is_line_good;   /* the first line was complete, and is right */
     bool is_paused;      /* llhttp stopped where a callback wanted it to */
     uint64_t left;       /* of a body with a length */
     const char *piece;   /* of the body, while llhttp runs */
     size_t piece_bytes;
     uint32_t gap;       /* bytes of framing since the last byte of the body */
     size_t extra_bytes; /* framing in all beyond what chunks need: extensions, trailers */
-    char last;          /* byte of framing */
+    char last;          /* byte of framing; 0: none since the body */
+    weft__chunk_part part;
+    char quote; /* in an extension: 0 outside a quoted value, then its mark, or a backslash */
     uint32_t trailers_count;
     size_t trailers_room;
     size_t trailer_at; /* where the name or value begins that is being read */

@@ -38,8 +38,19 @@ static int on_message_end(llhttp_t *parser)
     return HPE_PAUSED;
 }
 
+static int on_chunk_end(llhttp_t *parser)
+{
+    if ((parser->flags & F_TRAILING) != 0)
+        return 0; /* the last one, and the message ends with it */
+    of_parser(parser)->is_paused = true;
+    of_parser(parser)->part = WEFT__IN_SIZE;
+    return HPE_PAUSED;
+}
+
 static int keep_trailer(weft__message *m, const char *text, size_t bytes)
 {
+    if (bytes == 0)
+        return 0; /* an empty name: there may be no memory yet */
     size_t needed = m->trailers_bytes + bytes;
     if (needed > m->trailers_room) {
         size_t room = m->trailers_room == 0 ? TRAILERS_ROOM_FIRST : 2 * m->trailers_room;
@@ -97,12 +108,18 @@ static int on_trailer_value_end(llhttp_t *parser)
 
 static const llhttp_settings_t body_settings = {
     .on_body = on_piece,
+    .on_chunk_complete = on_chunk_end,
     .on_message_complete = on_message_end,
     .on_header_field = on_trailer_text,
     .on_header_field_complete = on_trailer_name_end,
     .on_header_value = on_trailer_text,
     .on_header_value_complete = on_trailer_value_end,
 };
+
+static bool is_hex(char c)
+{
+    return (c >= '0' && c <= '9') || (weft__lower(c) >= 'a' && weft__lower(c) <= 'f');
+}
 
 /* Look at framing that llhttp has let pass. */
 static bool is_framing(weft__message *m, const char *data, size_t bytes)
@@ -122,7 +139,8 @@ static bool is_framing(weft__message *m, const char *data, size_t bytes)
     return true;
 }
 
-static int next_chunk_piece(weft__message *m, const char *data, size_t bytes, size_t *used)
+/* Let llhttp go on with some bytes: what it used; < 0: it refuses them. */
+static ssize_t run(weft__message *m, const char *data, size_t bytes)
 {
     m->parser.settings = (void *)&body_settings;
     m->is_paused = false;
@@ -130,15 +148,85 @@ static int next_chunk_piece(weft__message *m, const char *data, size_t bytes, si
     llhttp_resume(&m->parser);
     llhttp_errno_t error = llhttp_execute(&m->parser, data, bytes);
     if (error != HPE_OK && !(error == HPE_PAUSED && m->is_paused))
-        return m->failure != 0 ? m->failure : weft__message_refuse(m, 400);
-    *used = error == HPE_OK ? bytes : (size_t)(m->parser.error_pos - data);
-    if (!is_framing(m, data, *used - m->piece_bytes)) {
-        m->is_complete = false;
-        return weft__message_refuse(m, 400);
-    }
+        return m->failure != 0 ? m->failure : -EBADMSG;
+    size_t used = error == HPE_OK ? bytes : (size_t)(m->parser.error_pos - data);
+    if (!is_framing(m, data, used - m->piece_bytes))
+        return -EBADMSG;
     if (m->piece_bytes > 0) {
         m->gap = 0;
         m->last = 0;
+    }
+    return (ssize_t)used;
+}
+
+/*
+ * How much llhttp is to see of a chunk's size: not the extensions, which nobody needs, and of which
+ * it refuses some that are right (two of them, or a quoted quotation mark).
+ */
+static size_t size_bytes(weft__message *m, const char *data, size_t bytes)
+{
+    size_t digits = 0;
+    while (digits < bytes && is_hex(data[digits]))
+        digits++;
+    if (digits == bytes)
+        return bytes;
+    bool has_extension = data[digits] == ';' && (digits > 0 || is_hex(m->last));
+    m->part = has_extension ? WEFT__IN_EXTENSION : WEFT__IN_CHUNK;
+    return has_extension ? digits : bytes;
+}
+
+/*
+ * Names, values and what is between them. A quoted value has to have an end: who reads over the end
+ * of the line to find one would see another chunk.
+ */
+static bool is_extension(weft__message *m, char c)
+{
+    if (m->quote == '\0') {
+        m->quote = c == '"' ? '"' : '\0';
+        return weft__is_in(c, WEFT__IN_TOKEN) || strchr(";=\" \t", c) != NULL;
+    }
+    if (m->quote == '\\')
+        m->quote = '"';
+    else if (c == '"')
+        m->quote = '\0';
+    else if (c == '\\')
+        m->quote = '\\';
+    return true; /* what text is, is_framing says */
+}
+
+static ssize_t skip_extension(weft__message *m, const char *data, size_t bytes)
+{
+    size_t n = 0;
+    while (n < bytes && data[n] != '\r') {
+        if (data[n] == '\0' || !is_extension(m, data[n++]))
+            return -EBADMSG;
+    }
+    if (n < bytes) {
+        if (m->quote != '\0')
+            return -EBADMSG;
+        m->part = WEFT__IN_CHUNK;
+    }
+    return is_framing(m, data, n) ? (ssize_t)n : -EBADMSG;
+}
+
+/* As weft__message_body. */
+static int next_chunk_piece(weft__message *m, const char *data, size_t bytes, size_t *used)
+{
+    m->piece = data;
+    m->piece_bytes = 0;
+    while (*used < bytes && m->piece_bytes == 0 && !m->is_complete) {
+        const char *at = data + *used;
+        size_t rest = bytes - *used;
+        ssize_t n;
+        if (m->part == WEFT__IN_EXTENSION)
+            n = skip_extension(m, at, rest);
+        else
+            n = run(m, at, m->part == WEFT__IN_SIZE ? size_bytes(m, at, rest) : rest);
+        if (n < 0) {
+            m->is_complete = false;
+            return n == -ENOMEM ? -ENOMEM : weft__message_refuse(m, 400);
+        }
+        *used += (size_t)n;
     }
     return m->piece_bytes > 0;
 }

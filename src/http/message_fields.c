@@ -11,23 +11,26 @@
 #include <string.h>
 
 /* What was found on the way over the fields. */
+enum {
+    HAS_ENCODING = 1,
+    IS_MALFORMED = 2, /* Transfer-Encoding */
+    HAS_CLOSE = 4,    /* in Connection, as the next two */
+    HAS_KEEP_ALIVE = 8,
+    HAS_UPGRADE = 16,
+    HAS_UPGRADE_FIELD = 32,
+    HAS_CONTINUE = 64, /* in Expect */
+    HAS_OTHER_EXPECT = 128,
+};
+
 typedef struct found {
-    const weft__field *length;
-    const weft__field *host;
+    int flags;
     uint32_t lengths;
     uint32_t hosts;
-    /* Transfer-Encoding: the codings in order, over all its fields. */
-    uint32_t codings;
-    uint32_t chunked; /* how many of them are that */
+    uint32_t codings; /* of Transfer-Encoding, over all its fields */
+    uint32_t chunked; /* how many of them are that; it has to be the last */
     bool ends_with_chunked;
-    bool is_malformed;
-    bool has_encoding;
-    bool has_close;
-    bool has_keep_alive;
-    bool has_upgrade; /* in Connection */
-    bool has_upgrade_field;
-    bool has_expect;
-    bool has_other_expect;
+    weft__span length;
+    weft__span host;
 } found;
 
 static bool is_blank(char c)
@@ -71,7 +74,7 @@ bool weft__token_in(const char *list, size_t list_bytes, const char *token)
             bytes = (size_t)(parameters - element);
             trim(&element, &bytes);
         }
-        if (bytes == token_bytes && strncasecmp(element, token, bytes) == 0)
+        if (bytes == token_bytes && weft__is_text(element, token, bytes))
             return true;
     }
     return false;
@@ -81,7 +84,7 @@ static void take_encoding(found *f, const char *value, size_t bytes)
 {
     const char *element;
     size_t size;
-    f->has_encoding = true;
+    f->flags |= HAS_ENCODING;
     while (next_element(&value, &bytes, &element, &size)) {
         size_t name = 0;
         while (name < size && weft__is_in(element[name], WEFT__IN_TOKEN))
@@ -90,7 +93,7 @@ static void take_encoding(found *f, const char *value, size_t bytes)
         bool has_parameters = name < size;
         if (name == 0 ||
             (has_parameters && (is_chunked || (element[name] != ';' && !is_blank(element[name])))))
-            f->is_malformed = true;
+            f->flags |= IS_MALFORMED;
         f->codings++;
         f->chunked += is_chunked;
         f->ends_with_chunked = is_chunked;
@@ -99,16 +102,22 @@ static void take_encoding(found *f, const char *value, size_t bytes)
 
 static void take_connection(found *f, const char *value, size_t bytes)
 {
-    f->has_close |= weft__token_in(value, bytes, "close");
-    f->has_keep_alive |= weft__token_in(value, bytes, "keep-alive");
-    f->has_upgrade |= weft__token_in(value, bytes, "upgrade");
+    const char *element;
+    size_t size;
+    while (next_element(&value, &bytes, &element, &size)) {
+        if (size == 5 && weft__is_text(element, "close", 5))
+            f->flags |= HAS_CLOSE;
+        else if (size == 10 && weft__is_text(element, "keep-alive", 10))
+            f->flags |= HAS_KEEP_ALIVE;
+        else if (size == 7 && weft__is_text(element, "upgrade", 7))
+            f->flags |= HAS_UPGRADE;
+    }
 }
 
 static void take_expect(found *f, const char *value, size_t bytes)
 {
     bool is_continue = bytes == 12 && weft__is_text(value, "100-continue", 12);
-    f->has_expect |= is_continue;
-    f->has_other_expect |= !is_continue;
+    f->flags |= is_continue ? HAS_CONTINUE : HAS_OTHER_EXPECT;
 }
 
 static void take_field(found *f, const weft__field *field, const char *data)
@@ -119,7 +128,7 @@ static void take_field(found *f, const weft__field *field, const char *data)
     switch (field->name.bytes) {
     case 4:
         if (weft__is_text(name, "host", 4)) {
-            f->host = field;
+            f->host = field->value;
             f->hosts++;
         }
         break;
@@ -128,7 +137,8 @@ static void take_field(found *f, const weft__field *field, const char *data)
             take_expect(f, value, bytes);
         break;
     case 7:
-        f->has_upgrade_field |= weft__is_text(name, "upgrade", 7);
+        if (weft__is_text(name, "upgrade", 7))
+            f->flags |= HAS_UPGRADE_FIELD;
         break;
     case 10:
         if (weft__is_text(name, "connection", 10))
@@ -136,7 +146,7 @@ static void take_field(found *f, const weft__field *field, const char *data)
         break;
     case 14:
         if (weft__is_text(name, "content-length", 14)) {
-            f->length = field;
+            f->length = field->value;
             f->lengths++;
         }
         break;
@@ -177,7 +187,7 @@ static size_t settle_field(weft__field *field, const char *data, size_t at)
 /* 0, or what to answer. The last two bytes of the head are its empty line. */
 static int walk(weft__message *m, found *f, const char *data, size_t end)
 {
-    size_t at = m->fields_count > 0 ? m->fields[0].name.at : end - 2;
+    size_t at = m->fields_at;
     for (uint32_t i = 0; i < m->fields_count; i++) {
         at = settle_field(&m->fields[i], data, at);
         if (UNLIKELY(at == 0))
@@ -192,12 +202,11 @@ static int check_host(const weft__message *m, const found *f, const char *data)
 {
     if (f->hosts == 0)
         return m->version == 10 ? 0 : 400;
-    weft__span value = f->host->value;
     if (f->hosts > 1)
         return 400;
-    if (value.bytes == 0)
+    if (f->host.bytes == 0)
         return data[m->target.at] == '*' ? 0 : 400;
-    return weft__is_authority(data + value.at, value.bytes, false) ? 0 : 400;
+    return weft__is_authority(data + f->host.at, f->host.bytes, false) ? 0 : 400;
 }
 
 /* Digits and nothing else; -1: not a length. */
@@ -215,7 +224,7 @@ static int64_t parse_length(const char *text, size_t bytes)
 
 static int take_encoded(weft__message *m, const found *f)
 {
-    if (f->lengths > 0 || m->version == 10 || f->is_malformed || f->chunked != 1 ||
+    if (f->lengths > 0 || m->version == 10 || (f->flags & IS_MALFORMED) != 0 || f->chunked != 1 ||
         !f->ends_with_chunked)
         return 400;
     if (f->codings > 1)
@@ -232,12 +241,12 @@ static int take_framing(weft__message *m, const found *f, const char *data)
     m->is_chunked = false;
     m->ends_with_connection = false;
     m->length = 0;
-    if (f->has_encoding)
+    if ((f->flags & HAS_ENCODING) != 0)
         return take_encoded(m, f);
     if (f->lengths > 1)
         return 400;
     if (f->lengths == 1) {
-        m->length = parse_length(data + f->length->value.at, f->length->value.bytes);
+        m->length = parse_length(data + f->length.at, f->length.bytes);
         return m->length < 0 ? 400 : 0;
     }
     if (m->parser.type == HTTP_RESPONSE) {
@@ -254,10 +263,15 @@ static bool has_no_body(const weft__message *m)
            (m->is_to_connect && m->status / 100 == 2);
 }
 
+static bool has_both_upgrades(const found *f)
+{
+    return (~f->flags & (HAS_UPGRADE | HAS_UPGRADE_FIELD)) == 0;
+}
+
 static void take_answer(weft__message *m, const found *f)
 {
-    bool is_switch = m->status == 101 && f->has_upgrade && f->has_upgrade_field;
-    m->is_upgrade = is_switch || (m->is_to_connect && m->status / 100 == 2);
+    m->is_upgrade =
+        (m->status == 101 && has_both_upgrades(f)) || (m->is_to_connect && m->status / 100 == 2);
     if (has_no_body(m)) {
         m->is_chunked = false;
         m->ends_with_connection = false;
@@ -270,16 +284,15 @@ static int take_request(weft__message *m, const found *f, const char *data)
     int status = check_host(m, f, data);
     if (status != 0)
         return status;
-    if (f->has_other_expect && m->version == 11)
+    if ((f->flags & HAS_OTHER_EXPECT) != 0 && m->version == 11)
         return 417;
-    m->is_upgrade = (f->has_upgrade && f->has_upgrade_field && m->version == 11) ||
-                    m->parser.method == HTTP_CONNECT;
+    m->is_upgrade = (has_both_upgrades(f) && m->version == 11) || m->parser.method == HTTP_CONNECT;
     return 0;
 }
 
 int weft__message_take_fields(weft__message *m, const char *data, size_t end)
 {
-    found f = {.length = NULL};
+    found f = {.flags = 0};
     int status = walk(m, &f, data, end);
     if (status == 0)
         status = take_framing(m, &f, data);
@@ -291,8 +304,9 @@ int weft__message_take_fields(weft__message *m, const char *data, size_t end)
         take_answer(m, &f);
     m->left = m->length > 0 ? (uint64_t)m->length : 0;
     m->is_complete = m->length == 0;
-    m->expects_continue = f.has_expect && m->version == 11 && !m->is_complete;
-    m->is_kept = !f.has_close && (m->version == 11 || f.has_keep_alive) && !m->ends_with_connection;
+    m->expects_continue = (f.flags & HAS_CONTINUE) != 0 && m->version == 11 && !m->is_complete;
+    m->is_kept = (f.flags & HAS_CLOSE) == 0 && !m->ends_with_connection &&
+                 (m->version == 11 || (f.flags & HAS_KEEP_ALIVE) != 0);
     return 0;
 }
 
@@ -302,7 +316,7 @@ const weft__field *weft__message_field(const weft__message *m, const char *head,
     size_t bytes = strlen(name);
     for (uint32_t i = *index; i < m->fields_count; i++) {
         const weft__field *f = &m->fields[i];
-        if (f->name.bytes == bytes && strncasecmp(head + f->name.at, name, bytes) == 0) {
+        if (f->name.bytes == bytes && weft__is_text(head + f->name.at, name, bytes)) {
             *index = i + 1;
             return f;
         }

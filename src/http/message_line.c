@@ -26,7 +26,7 @@ const uint8_t weft__char_class[256] = {
     ['"'] = TEXT,
     ['#'] = TOKEN | TEXT,
     ['$'] = TOKEN | HOST | SOME,
-    ['%'] = TOKEN | SOME,
+    ['%'] = TOKEN | QUERY | TEXT,
     ['&'] = TOKEN | HOST | SOME,
     ['\''] = TOKEN | HOST | SOME,
     ['('] = HOST | SOME,
@@ -43,7 +43,7 @@ const uint8_t weft__char_class[256] = {
     ['<'] = TEXT,
     ['='] = HOST | SOME,
     ['>'] = TEXT,
-    ['?'] = SOME,
+    ['?'] = QUERY | TEXT,
     ['@'] = SOME,
     ['A' ... 'Z'] = TOKEN | HOST | SOME,
     ['['] = SOME,
@@ -60,6 +60,14 @@ const uint8_t weft__char_class[256] = {
     [0x80 ... 0xff] = TEXT,
 };
 
+static size_t bytes_of_class(const char *text, size_t bytes, int class)
+{
+    size_t i = 0;
+    while (i < bytes && weft__is_in(text[i], class))
+        i++;
+    return i;
+}
+
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -73,7 +81,7 @@ static bool is_hex(char c)
 /* Is there %XX, with so many bytes left? */
 static bool is_encoded(const char *text, size_t bytes)
 {
-    return bytes >= 3 && is_hex(text[1]) && is_hex(text[2]);
+    return bytes >= 3 && text[0] == '%' && is_hex(text[1]) && is_hex(text[2]);
 }
 
 static bool is_port(const char *text, size_t bytes)
@@ -106,10 +114,13 @@ static size_t bracketed_bytes(const char *text, size_t bytes)
 static size_t name_bytes(const char *text, size_t bytes)
 {
     size_t i = 0;
-    while (i < bytes &&
-           (weft__is_in(text[i], HOST) || (text[i] == '%' && is_encoded(text + i, bytes - i))))
-        i++;
-    return i;
+    for (;;) {
+        while (i < bytes && weft__is_in(text[i], HOST))
+            i++;
+        if (i == bytes || !is_encoded(text + i, bytes - i))
+            return i;
+        i += 3;
+    }
 }
 
 bool weft__is_authority(const char *text, size_t bytes, bool needs_port)
@@ -127,16 +138,18 @@ bool weft__is_authority(const char *text, size_t bytes, bool needs_port)
 
 static bool is_path_and_query(const char *text, size_t bytes)
 {
-    int classes = PATH;
-    for (size_t i = 0; i < bytes; i++) {
-        if (UNLIKELY(!weft__is_in(text[i], classes)))
-            return false;
-        if (text[i] == '?')
-            classes = QUERY;
-        else if (text[i] == '%' && classes == PATH && !is_encoded(text + i, bytes - i))
-            return false;
+    size_t i = 0;
+    for (;;) {
+        while (i < bytes && weft__is_in(text[i], PATH))
+            i++;
+        if (i == bytes)
+            return true;
+        if (!is_encoded(text + i, bytes - i))
+            break;
+        i += 3;
     }
-    return true;
+    /* Browsers send a % in a query as it was typed. */
+    return text[i] == '?' && bytes_of_class(text + i, bytes - i, QUERY) == bytes - i;
 }
 
 /* http://host/path, https too; nobody logs in by a URI any more (RFC 9110, 4.2.4). */
@@ -178,11 +191,13 @@ static bool request_line_is_good(weft__message *m, const char *data, size_t end)
     size_t target_end = (size_t)target.at + target.bytes;
     if (target.bytes == 0 || target.at < m->line_at + 2 || target_end > end)
         return false;
+    if (data[target.at - 1] != ' ' || data[target.at - 2] == ' ' ||
+        !is_version(data + target_end, end - target_end) || m->parser.method == HTTP_PRI ||
+        !is_target(m->parser.method, data + target.at, target.bytes))
+        return false;
     m->method = (weft__span){m->line_at, target.at - 1 - m->line_at};
     m->version = data[target_end + 8] == '0' ? 10 : 11;
-    return data[target.at - 1] == ' ' && data[target.at - 2] != ' ' &&
-           is_version(data + target_end, end - target_end) && m->parser.method != HTTP_PRI &&
-           is_target(m->parser.method, data + target.at, target.bytes);
+    return true;
 }
 
 /* "HTTP/1.1 200 OK": with an empty reason, or even without the space before it. */
@@ -207,14 +222,6 @@ bool weft__message_line_is_good(weft__message *m, const char *data, size_t end)
 {
     return m->parser.type == HTTP_REQUEST ? request_line_is_good(m, data, end)
                                           : status_line_is_good(m, data, end);
-}
-
-static size_t bytes_of_class(const char *text, size_t bytes, int class)
-{
-    size_t i = 0;
-    while (i < bytes && weft__is_in(text[i], class))
-        i++;
-    return i;
 }
 
 COLD int weft__message_line_status(const weft__message *m, const char *line, size_t bytes)

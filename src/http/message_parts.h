@@ -8,9 +8,9 @@
 /* What a character may be part of. */
 enum {
     WEFT__IN_TOKEN = 1,
-    WEFT__IN_PATH = 2,
+    WEFT__IN_PATH = 2, /* but for what is encoded */
     WEFT__IN_QUERY = 4,
-    WEFT__IN_HOST = 8, /* a name, not an address in brackets */
+    WEFT__IN_HOST = 8, /* a name, not an address in brackets; but for what is encoded */
     WEFT__IN_TEXT = 16 /* visible, a space or a tab, or beyond ASCII */
 };
 extern const uint8_t weft__char_class[256];
@@ -20,14 +20,17 @@ static inline bool weft__is_in(char c, int classes)
     return (weft__char_class[(unsigned char)c] & classes) != 0;
 }
 
-/* The same text, whatever the case of ASCII letters? lower has small letters only. */
-static inline bool weft__is_text(const char *text, const char *lower, size_t bytes)
+/* In ASCII, whatever the locale. */
+static inline char weft__lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+}
+
+/* The same text, whatever the case? */
+static inline bool weft__is_text(const char *text, const char *other, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
-        char c = text[i];
-        if (c >= 'A' && c <= 'Z')
-            c = (char)(c | 0x20);
-        if (c != lower[i])
+        if (text[i] != other[i] && weft__lower(text[i]) != weft__lower(other[i]))
             return false;
     }
     return true;

@@ -1,0 +1,69 @@
+/* The parser of messages when memory is short: it says so, and lets go of what it has. */
+#include "fault.h"
+#include "http/message.h"
+
+static const weft__message_limits limits = {8192, 32768, 100};
+
+/* A head with so many fields that room for them is made twice; its length. */
+static size_t make_head(char *text)
+{
+    size_t bytes = (size_t)sprintf(text, "POST / HTTP/1.1\r\nHost: a\r\n");
+    for (int i = 0; i < 20; i++)
+        bytes += (size_t)sprintf(text + bytes, "F%d: v\r\n", i);
+    bytes += (size_t)sprintf(text + bytes, "Transfer-Encoding: chunked\r\n\r\n");
+    return bytes;
+}
+
+/* Trailers that need room twice; true: they were read. */
+static bool read_trailers(weft__message *m)
+{
+    char text[1024];
+    size_t bytes = (size_t)sprintf(text, "0\r\nA: %0200d\r\nB: %0200d\r\n\r\n", 0, 0);
+    size_t used, piece_bytes;
+    const char *piece;
+    int rc = weft__message_body(m, text, bytes, &used, &piece, &piece_bytes);
+    if (!REQUIRE_TOLD(rc)) {
+        REQUIRE(weft__message_body(m, text, bytes, &used, &piece, &piece_bytes) == rc);
+        return false;
+    }
+    REQUIRE(m->is_complete && used == bytes);
+    REQUIRE(m->trailers_bytes == 2 * (2 + 201));
+    return true;
+}
+
+static bool reading_messages(void)
+{
+    char head[1024];
+    size_t bytes = make_head(head);
+    weft__message m;
+    weft__message_open(&m, WEFT__REQUEST, &limits);
+    bool is_done = true;
+    for (int i = 0; i < 2; i++) {
+        ssize_t rc = weft__message_head(&m, head, bytes);
+        if (REQUIRE_TOLD(rc)) {
+            REQUIRE((size_t)rc == bytes && m.fields_count == 22);
+            is_done &= read_trailers(&m);
+        } else {
+            REQUIRE(weft__message_head(&m, head, bytes) == rc);
+            is_done = false;
+        }
+        weft__message_reset(&m);
+    }
+    weft__message_close(&m);
+    return is_done;
+}
+
+START_TEST(a_message_without_memory_is_given_up)
+{
+    strike_each_call(reading_messages);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_message_without_memory_is_given_up,
+};
+
+int main(void)
+{
+    return run_suite("fault_http_message", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,1000 @@
+/*
+ * What is a message of HTTP/1, and what is refused: tables of bytes and of what they are, as
+ * message_feed.h tells it. "!400" is a head refused with that status ("!0" an answer's), "!body" a
+ * body, {..} is a body, "more" is an end too early, "|" is between one message and the next. Each row
+ * is fed whole, byte by byte and in two parts for each place to split it.
+ */
+#include "http/message.h"
+#include "message_feed.h"
+#include "support.h"
+
+typedef struct row {
+    const char *data;
+    size_t bytes;
+    const char *outcome;
+} row;
+
+#define ROW(data, outcome)              \
+    {                                   \
+        data, sizeof(data) - 1, outcome \
+    }
+
+static const weft__message_limits roomy = {8192, 32768, 100};
+
+static void check_fed(feed_kind kind, const weft__message_limits *limits, const row *r,
+                      size_t split, size_t step)
+{
+    size_t bytes;
+    char *came = feed_all(kind, limits, r->data, r->bytes, split, step, &bytes);
+    ck_assert_msg(strcmp(came, r->outcome) == 0, "split at %zu, then by %zu: %s\nis %s\nnot %s",
+                  split, step, r->data, came, r->outcome);
+    free(came);
+}
+
+static void check_row(feed_kind kind, const weft__message_limits *limits, const row *r)
+{
+    check_fed(kind, limits, r, 0, SIZE_MAX);
+    check_fed(kind, limits, r, 0, 1);
+    for (size_t split = 1; split < r->bytes; split++)
+        check_fed(kind, limits, r, split, SIZE_MAX);
+}
+
+#define CHECK_ROWS(kind, rows)                                  \
+    do {                                                        \
+        for (size_t row_i = 0; row_i < COUNT_OF(rows); row_i++) \
+            check_row((kind), &roomy, &(rows)[row_i]);          \
+    } while (0)
+
+/* A request without a body, with these fields; its line and Host are good. */
+#define LINE "GET / HTTP/1.1\r\n"
+#define HOST "Host: a\r\n"
+#define WITH(fields) LINE HOST fields "\r\n"
+#define POST(fields, body) "POST / HTTP/1.1\r\n" HOST fields "\r\n" body
+#define CHUNKS(body) POST("Transfer-Encoding: chunked\r\n", body)
+#define TARGET(target) "GET " target " HTTP/1.1\r\n" HOST "\r\n"
+#define HOSTED(host) LINE "Host: " host "\r\n\r\n"
+
+START_TEST(a_request_is_read_as_it_is)
+{
+    static const row rows[] = {
+        ROW(WITH(""), "GET / 1.1"),
+        ROW("HEAD /a/b?c=d&e HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD /a/b?c=d&e 1.1"),
+        ROW("DELETE / HTTP/1.1\r\nhOST: a\r\n\r\n", "DELETE / 1.1"),
+        ROW("M-SEARCH / HTTP/1.1\r\nHost: a\r\n\r\n", "M-SEARCH / 1.1"),
+        ROW("GET / HTTP/1.0\r\n\r\n", "GET / 1.0 close"),
+        ROW("GET / HTTP/1.0\r\nHost: a\r\n\r\n", "GET / 1.0 close"),
+        ROW("\r\n" WITH(""), "GET / 1.1"),
+        ROW("\r\n\r\n" WITH(""), "GET / 1.1"),
+        ROW(WITH("A:b\r\nC: d\r\nE:\tf\r\nG:  h \t \r\nI:\r\nJ: \r\n"), "GET / 1.1"),
+        ROW(WITH("A: \x80\xff \"'!\r\n"), "GET / 1.1"),
+        ROW(WITH("!#$%&'*+-.^_`|~09azAZ: b\r\n"), "GET / 1.1"),
+        ROW(WITH("A: b: c\r\n"), "GET / 1.1"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\n", "more"),
+        ROW("G", "more"),
+        ROW("\r", "more"),
+        ROW("\r\n", "more"),
+        ROW(WITH("") WITH(""), "GET / 1.1 | GET / 1.1"),
+        ROW(WITH("") "\r\n" WITH("") "GET", "GET / 1.1 | GET / 1.1 | more"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(a_line_ends_with_crlf_and_nothing_else)
+{
+    static const row rows[] = {
+        ROW("GET / HTTP/1.1\nHost: a\r\n\r\n", "!400"),
+        ROW("GET / HTTP/1.1\rHost: a\r\n\r\n", "!400"),
+        ROW("GET / HTTP/1.1\r\r\nHost: a\r\n\r\n", "!400"),
+        ROW("GET / HTTP/1.1\r\nHost: a\n\r\n", "!400"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\r\n\r\n", "!400"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\n\n", "!400"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\n\r\r\n", "!400"),
+        ROW("GET / HTTP/1.1\r\nHost: a\n\n", "!400"),
+        ROW("GET / HTTP/1.1\nHost: a\n\n", "!400"),
+        ROW("GET / HTTP/1.1\r\n\n", "!400"),
+        ROW("GET / HTTP/1.0\r\n\n", "!400"),
+        ROW("GET / HTTP/1.0\n\n", "!400"),
+        ROW(WITH("A: b\rC: d\r\n"), "!400"),
+        ROW(WITH("A: b\nC: d\r\n"), "!400"),
+        ROW(WITH("A: b\n\rC: d\r\n"), "!400"),
+        ROW(WITH("A\r: b\r\n"), "!400"),
+        ROW(WITH("A\n: b\r\n"), "!400"),
+        ROW(WITH("A:\rb\r\n"), "!400"),
+        ROW(WITH("A:\nb\r\n"), "!400"),
+        ROW(WITH("A:\n"), "!400"),
+        ROW(WITH("A: \n"), "!400"),
+        ROW(WITH("Connection: close\n"), "!400"),
+        ROW(WITH("Connection: close\rx\r\n"), "!400"),
+        ROW(WITH("Content-Length: 1\n"), "!400"),
+        ROW(WITH("Transfer-Encoding: chunked\n"), "!400"),
+        ROW(WITH("Upgrade: x\n"), "!400"),
+        ROW("\n" WITH(""), "!400"),
+        ROW("\n", "!400"),
+        ROW("\r\r\n" WITH(""), "!400"),
+        ROW("\rGET / HTTP/1.1\r\nHost: a\r\n\r\n", "!400"),
+        ROW("\r\n\n" WITH(""), "!400"),
+        ROW("\r\n\r\n\r\n" WITH(""), "!400"),
+        ROW(" \r\n" WITH(""), "!400"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(fields_are_a_name_a_colon_and_a_value)
+{
+    static const row rows[] = {
+        ROW(WITH("A : b\r\n"), "!400"),
+        ROW(WITH("A\t: b\r\n"), "!400"),
+        ROW(WITH(": b\r\n"), "!400"),
+        ROW(LINE ": b\r\n\r\n", "!400"),
+        ROW(LINE ":\r\n\r\n", "!400"),
+        ROW(WITH("A\r\n"), "!400"),
+        ROW(WITH("A b: c\r\n"), "!400"),
+        ROW(WITH("A(b): c\r\n"), "!400"),
+        ROW(WITH("A\x80: c\r\n"), "!400"),
+        ROW(WITH("A\x01: c\r\n"), "!400"),
+        ROW(WITH("A\0: c\r\n"), "!400"),
+        ROW(WITH("\"A\": c\r\n"), "!400"),
+        ROW(WITH("A/b: c\r\n"), "!400"),
+        ROW(WITH("A@: c\r\n"), "!400"),
+        ROW(WITH("{A}: c\r\n"), "!400"),
+        ROW(WITH("A: b\r\n c\r\n"), "!400"),
+        ROW(WITH("A: b\r\n\tc\r\n"), "!400"),
+        ROW(WITH("A: b\r\n \r\n"), "!400"),
+        ROW(WITH("A:\r\n b\r\n"), "!400"),
+        ROW(WITH("A: b\r\n\r\n c"), "GET / 1.1 | !400"),
+        ROW(WITH("Content-Length:\r\n 0\r\n"), "!400"),
+        ROW(WITH("Transfer-Encoding:\r\n chunked\r\n"), "!400"),
+        ROW(WITH("Transfer-Encoding: chunked\r\n , identity\r\n"), "!400"),
+        ROW(WITH("Connection: keep-alive,\r\n close\r\n"), "!400"),
+        ROW(LINE " Host: a\r\n\r\n", "!400"),
+        ROW(LINE "\tHost: a\r\n\r\n", "!400"),
+        ROW(LINE " \r\nHost: a\r\n\r\n", "!400"),
+        ROW(LINE " a\r\nHost: a\r\n\r\n", "!400"),
+        ROW(WITH("A: \0\r\n"), "!400"),
+        ROW(WITH("A: b\0c\r\n"), "!400"),
+        ROW(WITH("A: b\x01\r\n"), "!400"),
+        ROW(WITH("A: b\x0b\r\n"), "!400"),
+        ROW(WITH("A: b\x0c\r\n"), "!400"),
+        ROW(WITH("A: b\x1f\r\n"), "!400"),
+        ROW(WITH("A: b\x7f\r\n"), "!400"),
+        ROW(WITH("A: b\x08\r\n"), "!400"),
+        ROW(WITH("Connection: \x01\r\n"), "!400"),
+        ROW(WITH("Connection: close\x7f\r\n"), "!400"),
+        ROW(WITH("Connection: \0close\r\n"), "!400"),
+        ROW(WITH("Upgrade: \x01\r\n"), "!400"),
+        ROW("\0" WITH(""), "!400"),
+        ROW("GET / HTTP/1.1\r\n\0Host: a\r\n\r\n", "!400"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(the_request_line_has_one_space_on_each_side_of_the_target)
+{
+    static const row rows[] = {
+        ROW("GET  / HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET /  HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET\t/ HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET /\tHTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/1.1 \r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/1.1\t\r\n" HOST "\r\n", "!400"),
+        ROW(" GET / HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("\tGET / HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / x HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET\x0b/ HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET\0/ HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET  HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET\r\n" HOST "\r\n", "!400"),
+        ROW("GET \r\n", "!400"),
+        ROW("/ HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("HTTP/1.1 200 OK\r\n\r\n", "!400"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(a_method_nobody_knows_is_not_implemented)
+{
+    static const row rows[] = {
+        ROW("get / HTTP/1.1\r\n" HOST "\r\n", "!501"),
+        ROW("Get / HTTP/1.1\r\n" HOST "\r\n", "!501"),
+        ROW("FOO / HTTP/1.1\r\n" HOST "\r\n", "!501"),
+        ROW("GETX / HTTP/1.1\r\n" HOST "\r\n", "!501"),
+        ROW("GE / HTTP/1.1\r\n" HOST "\r\n", "!501"),
+        ROW("X!#$%&'*+-.^_`|~ / HTTP/1.1\r\n" HOST "\r\n", "!501"),
+        ROW("FOO", "more"),
+        ROW("FOO / HTTP/1.1\r", "more"),
+        ROW("DESCRIBE / HTTP/1.1\r\n" HOST "\r\n", "!501"),
+        ROW("PRI * HTTP/1.1\r\n\r\nSM\r\n\r\n", "!501"),
+        ROW("FOO / HTTP/1.1\n", "!400"),
+        ROW("FOO /\r\n", "!400"),
+        ROW("FOO\r\n", "!400"),
+        ROW("FOO  / HTTP/1.1\r\n", "!400"),
+        ROW("FOO / HTTP/2.0\r\n", "!505"),
+        ROW("FOO / HTTP/x\r\n", "!400"),
+        ROW("FOO /\x01 HTTP/1.1\r\n", "!400"),
+        ROW("FOO /< HTTP/1.1\r\n", "!400"),
+        ROW("G(T / HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("\"GET\" / HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("G\0T / HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("G\x80T / HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET: / HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("\x16\x03\x01\x02", "!400"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(versions_beyond_1_x_are_not_supported)
+{
+    static const row rows[] = {
+        ROW("GET / HTTP/1.2\r\n" HOST "\r\n", "GET / 1.1"),
+        ROW("GET / HTTP/1.9\r\n" HOST "\r\n", "GET / 1.1"),
+        ROW("GET / HTTP/1.2\r\n\r\n", "!400"),
+        ROW("GET / HTTP/2.0\r\n" HOST "\r\n", "!505"),
+        ROW("GET / HTTP/3.0\r\n" HOST "\r\n", "!505"),
+        ROW("GET / HTTP/9.9\r\n" HOST "\r\n", "!505"),
+        ROW("GET / HTTP/0.9\r\n" HOST "\r\n", "!505"),
+        ROW("GET / HTTP/0.0\r\n" HOST "\r\n", "!505"),
+        ROW("GET / HTTP/2.0\r\nBad Name: x\r\n", "!505"),
+        ROW("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "!505"),
+        ROW("GET / HTTP/2\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/1.\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/1.10\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/1.01\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/01.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/11.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/+1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/1,1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/1.x\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP 1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTP/ 1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / http/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / Http/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTTPS/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / XTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / HTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("GET / RTSP/1.0\r\n" HOST "\r\n", "!400"),
+        ROW("DESCRIBE / RTSP/1.0\r\n" HOST "\r\n", "!400"),
+        ROW("SOURCE / ICE/1.0\r\n" HOST "\r\n", "!400"),
+        ROW("GET /\r\n", "!400"),
+        ROW("GET / \r\n", "!400"),
+        ROW("GET /\r\n" HOST "\r\n", "!400"),
+        ROW("GET /\n", "!400"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(targets_have_the_form_that_their_method_wants)
+{
+    static const row rows[] = {
+        ROW(TARGET("//a//b"), "GET //a//b 1.1"),
+        ROW(TARGET("/a%20b%2F"), "GET /a%20b%2F 1.1"),
+        ROW(TARGET("/-._~!$&'()*+,;=:@"), "GET /-._~!$&'()*+,;=:@ 1.1"),
+        ROW(TARGET("/|[]{}^`"), "GET /|[]{}^` 1.1"),
+        ROW(TARGET("/?a=|[]{}^`\\/?%"), "GET /?a=|[]{}^`\\/?% 1.1"),
+        ROW(TARGET("/?"), "GET /? 1.1"),
+        ROW(TARGET("/??"), "GET /?? 1.1"),
+        ROW(TARGET("http://b/c?d"), "GET http://b/c?d 1.1"),
+        ROW(TARGET("http://b"), "GET http://b 1.1"),
+        ROW(TARGET("http://b?c"), "GET http://b?c 1.1"),
+        ROW(TARGET("HTTPS://[::1]:80/"), "GET HTTPS://[::1]:80/ 1.1"),
+        ROW(TARGET("http://b:/"), "GET http://b:/ 1.1"),
+        ROW("OPTIONS * HTTP/1.1\r\n" HOST "\r\n", "OPTIONS * 1.1"),
+        ROW("OPTIONS / HTTP/1.1\r\n" HOST "\r\n", "OPTIONS / 1.1"),
+        ROW("CONNECT b:443 HTTP/1.1\r\n" HOST "\r\nxyz", "CONNECT b:443 1.1 upgrade +3"),
+        ROW("CONNECT [::1]:443 HTTP/1.1\r\n" HOST "\r\n", "CONNECT [::1]:443 1.1 upgrade"),
+        ROW(TARGET("*"), "!400"),
+        ROW(TARGET("*a"), "!400"),
+        ROW("OPTIONS ** HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("OPTIONS */ HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("CONNECT / HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("CONNECT * HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("CONNECT b HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("CONNECT b: HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("CONNECT :1 HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("CONNECT b:1/ HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("CONNECT b:x HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("CONNECT b:65536 HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("CONNECT u@b:1 HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("CONNECT http://b:1 HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW(TARGET("a"), "!400"),
+        ROW(TARGET("a:80"), "!400"),
+        ROW(TARGET("a/b"), "!400"),
+        ROW(TARGET("?a"), "!400"),
+        ROW(TARGET("ftp://b/"), "!400"),
+        ROW(TARGET("http:/b/"), "!400"),
+        ROW(TARGET("http:///b"), "!400"),
+        ROW(TARGET("http://?b"), "!400"),
+        ROW(TARGET("http://"), "!400"),
+        ROW(TARGET("http://:80/"), "!400"),
+        ROW(TARGET("http://u@b/"), "!400"),
+        ROW(TARGET("http://u:p@b/"), "!400"),
+        ROW(TARGET("http://b c/"), "!400"),
+        ROW(TARGET("http://b:x/"), "!400"),
+        ROW(TARGET("http://b:99999/"), "!400"),
+        ROW(TARGET("http://[::g]/"), "!400"),
+        ROW(TARGET("http://[::1/"), "!400"),
+        ROW(TARGET("http://b\\c/"), "!400"),
+        ROW(TARGET("http://b/#c"), "!400"),
+        ROW(TARGET("httpx://b/"), "!400"),
+        ROW(TARGET("file:///etc/passwd"), "!400"),
+        ROW("GET http://b/ HTTP/1.1\r\n\r\n", "!400"),
+        ROW(TARGET("/#"), "!400"),
+        ROW(TARGET("/a#b"), "!400"),
+        ROW(TARGET("/?#"), "!400"),
+        ROW(TARGET("/\""), "!400"),
+        ROW(TARGET("/<"), "!400"),
+        ROW(TARGET("/>"), "!400"),
+        ROW(TARGET("/?\""), "!400"),
+        ROW(TARGET("/?<"), "!400"),
+        ROW(TARGET("/\\"), "!400"),
+        ROW(TARGET("/\x7f"), "!400"),
+        ROW(TARGET("/\x01"), "!400"),
+        ROW(TARGET("/\0"), "!400"),
+        ROW(TARGET("/\x80"), "!400"),
+        ROW(TARGET("/?\xc3\xa9"), "!400"),
+        ROW(TARGET("/a\tb"), "!400"),
+        ROW(TARGET("/a\x0c"), "!400"),
+        ROW(TARGET("/%"), "!400"),
+        ROW(TARGET("/%2"), "!400"),
+        ROW(TARGET("/%zz"), "!400"),
+        ROW(TARGET("/%2g?a"), "!400"),
+        ROW(TARGET("/%?ab"), "!400"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(a_request_of_1_1_names_exactly_one_host)
+{
+    static const row rows[] = {
+        ROW(HOSTED("example.org"), "GET / 1.1"),
+        ROW(HOSTED("example.org:8080"), "GET / 1.1"),
+        ROW(HOSTED("example.org:"), "GET / 1.1"),
+        ROW(HOSTED("example.org:65535"), "GET / 1.1"),
+        ROW(HOSTED("127.0.0.1:80"), "GET / 1.1"),
+        ROW(HOSTED("[::1]"), "GET / 1.1"),
+        ROW(HOSTED("[fe80::1]:80"), "GET / 1.1"),
+        ROW(HOSTED("[::ffff:127.0.0.1]"), "GET / 1.1"),
+        ROW(HOSTED("a_b-c.d"), "GET / 1.1"),
+        ROW(HOSTED("a%41"), "GET / 1.1"),
+        ROW(HOSTED("  a  "), "GET / 1.1"),
+        ROW("OPTIONS * HTTP/1.1\r\nHost:\r\n\r\n", "OPTIONS * 1.1"),
+        ROW(LINE "\r\n", "!400"),
+        ROW(LINE "A: b\r\n\r\n", "!400"),
+        ROW(LINE "Host: a\r\nHost: a\r\n\r\n", "!400"),
+        ROW(LINE "Host: a\r\nA: b\r\nhost: c\r\n\r\n", "!400"),
+        ROW("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", "!400"),
+        ROW("GET / HTTP/1.0\r\nHost: a b\r\n\r\n", "!400"),
+        ROW("GET / HTTP/1.0\r\nHost:\r\n\r\n", "!400"),
+        ROW(LINE "Host:\r\n\r\n", "!400"),
+        ROW(HOSTED(""), "!400"),
+        ROW(HOSTED("a b"), "!400"),
+        ROW(HOSTED("a, b"), "!400"),
+        ROW(HOSTED("a/b"), "!400"),
+        ROW(HOSTED("a?b"), "!400"),
+        ROW(HOSTED("a#b"), "!400"),
+        ROW(HOSTED("a@b"), "!400"),
+        ROW(HOSTED("a\\b"), "!400"),
+        ROW(HOSTED("a<b"), "!400"),
+        ROW(HOSTED("a\"b"), "!400"),
+        ROW(HOSTED("a|b"), "!400"),
+        ROW(HOSTED("http://a"), "!400"),
+        ROW(HOSTED(":80"), "!400"),
+        ROW(HOSTED("a:b"), "!400"),
+        ROW(HOSTED("a:80:80"), "!400"),
+        ROW(HOSTED("a:-1"), "!400"),
+        ROW(HOSTED("a:8 0"), "!400"),
+        ROW(HOSTED("a:65536"), "!400"),
+        ROW(HOSTED("a:4294967376"), "!400"),
+        ROW(HOSTED("a:18446744073709551696"), "!400"),
+        ROW(HOSTED("::1"), "!400"),
+        ROW(HOSTED("[::1"), "!400"),
+        ROW(HOSTED("[::1]x"), "!400"),
+        ROW(HOSTED("[]"), "!400"),
+        ROW(HOSTED("[a]"), "!400"),
+        ROW(HOSTED("[127.0.0.1]"), "!400"),
+        ROW(HOSTED("[fe80::1%25eth0]"), "!400"),
+        ROW(HOSTED("[0000:0000:0000:0000:0000:0000:0000:0000:0000:0000]"), "!400"),
+        ROW(HOSTED("a%4"), "!400"),
+        ROW(HOSTED("a%zz"), "!400"),
+        ROW(HOSTED("\xc3\xa9"), "!400"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(a_length_is_one_number_in_digits)
+{
+    static const row rows[] = {
+        ROW(POST("Content-Length: 5\r\n", "hello"), "POST / 1.1 length=5 {hello}"),
+        ROW(POST("content-length:5\r\n", "hello"), "POST / 1.1 length=5 {hello}"),
+        ROW(POST("Content-Length: 005 \r\n", "hello"), "POST / 1.1 length=5 {hello}"),
+        ROW(POST("Content-Length: 0\r\n", ""), "POST / 1.1"),
+        ROW(POST("", ""), "POST / 1.1"),
+        ROW(POST("Content-Length: 5\r\n", "hell"), "POST / 1.1 length=5 {hell} more"),
+        ROW(POST("Content-Length: 5\r\n", ""), "POST / 1.1 length=5 more"),
+        ROW(POST("Content-Length: 3\r\n", "\r\n\n") WITH(""),
+            "POST / 1.1 length=3 {\r\n\n} | GET / 1.1"),
+        ROW(POST("Content-Length: 1\r\n", "x") POST("Content-Length: 2\r\n", "yz") WITH(""),
+            "POST / 1.1 length=1 {x} | POST / 1.1 length=2 {yz} | GET / 1.1"),
+        ROW(WITH("Content-Length: 2\r\n") "ab", "GET / 1.1 length=2 {ab}"),
+        ROW("POST / HTTP/1.0\r\nContent-Length: 2\r\n\r\nab", "POST / 1.0 close length=2 {ab}"),
+        ROW(POST("Content-Length: 9223372036854775807\r\n", "a"),
+            "POST / 1.1 length=9223372036854775807 {a} more"),
+        ROW(POST("Content-Length: 9223372036854775808\r\n", "a"), "!400"),
+        ROW(POST("Content-Length: 18446744073709551615\r\n", "a"), "!400"),
+        ROW(POST("Content-Length: 18446744073709551616\r\n", "a"), "!400"),
+        ROW(POST("Content-Length: 18446744073709551621\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: 99999999999999999999999999\r\n", "a"), "!400"),
+        ROW(POST("Content-Length: 5\r\nContent-Length: 5\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: 5\r\nContent-Length: 6\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: 0\r\ncontent-LENGTH: 0\r\n", ""), "!400"),
+        ROW(POST("Content-Length: 5, 5\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: 5,5\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: 5,\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: ,5\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: 5 5\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: +5\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: -5\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: -0\r\n", ""), "!400"),
+        ROW(POST("Content-Length: 0x5\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: 5.0\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: 5e0\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: 5;\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: \"5\"\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: a\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: 5\x0b\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: \x0b"
+                 "5\r\n",
+                 "hello"),
+            "!400"),
+        ROW(POST("Content-Length: 5\0\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length:\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length: \r\n", "hello"), "!400"),
+        ROW(POST("Content-Length : 5\r\n", "hello"), "!400"),
+        ROW(POST("Content-Length\r\n", "hello"), "!400"),
+        ROW(POST("Content_Length: 5\r\n", ""), "POST / 1.1"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(a_transfer_encoding_is_chunked_and_stands_alone)
+{
+    static const row rows[] = {
+        ROW(CHUNKS("5\r\nhello\r\n0\r\n\r\n"), "POST / 1.1 chunked {hello}"),
+        ROW(POST("transfer-encoding: CHUNKED \r\n", "0\r\n\r\n"), "POST / 1.1 chunked"),
+        ROW(POST("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "0\r\n\r\n"), "!400"),
+        ROW(POST("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"), "!400"),
+        ROW(POST("Content-Length: 5\r\nTransfer-Encoding: identity\r\n", "0\r\n\r\n"), "!400"),
+        ROW(POST("Content-Length: 5\r\nTransfer-Encoding:\r\n", "0\r\n\r\n"), "!400"),
+        ROW("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "!400"),
+        ROW(POST("Transfer-Encoding: gzip, chunked\r\n", ""), "!501"),
+        ROW(POST("Transfer-Encoding: gzip;q=1, chunked\r\n", ""), "!501"),
+        ROW(POST("Transfer-Encoding: identity, chunked\r\n", ""), "!501"),
+        ROW(POST("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", ""), "!501"),
+        ROW(POST("Transfer-Encoding: gzip\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: identity\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunked, gzip\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunked, identity\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunked, chunked\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunked\r\nA: b\r\nTransfer-Encoding: gzip\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: identity\r\nTransfer-Encoding: chunked, gzip\r\n", ""),
+            "!400"),
+        ROW(POST("Transfer-Encoding: xchunked\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunkedx\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunke\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: x chunked\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunked x\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: gzip chunked\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunked;foo\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunked; q=1\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunked,\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: ,chunked\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: , chunked\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: \"chunked\"\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: 'chunked'\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: \x0b"
+                 "chunked\r\n",
+                 ""),
+            "!400"),
+        ROW(POST("Transfer-Encoding: chunked\x0b\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: chunked\0\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: \0chunked\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding:\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: \r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding : chunked\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding\t: chunked\r\n", ""), "!400"),
+        ROW(POST(" Transfer-Encoding: chunked\r\n", ""), "!400"),
+        ROW(POST("Transfer-Encoding: ch\xc3\xbcnked\r\n", ""), "!400"),
+        ROW(POST("Transfer_Encoding: chunked\r\n", ""), "POST / 1.1"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(chunks_are_framed_exactly)
+{
+    static const row rows[] = {
+        ROW(CHUNKS("1\r\na\r\n2\r\nbc\r\n0\r\n\r\n"), "POST / 1.1 chunked {abc}"),
+        ROW(CHUNKS("a\r\n0123456789\r\n00\r\n\r\n"), "POST / 1.1 chunked {0123456789}"),
+        ROW(CHUNKS("00000000000000000002\r\n\r\n\r\n0\r\n\r\n"), "POST / 1.1 chunked {\r\n}"),
+        ROW(CHUNKS("1\r\na\r\n0\r\n\r\n") WITH(""), "POST / 1.1 chunked {a} | GET / 1.1"),
+        ROW(CHUNKS("0\r\n\r\n") CHUNKS("1\r\nx\r\n0\r\nA: b\r\n\r\n") CHUNKS("0\r\n\r\n"),
+            "POST / 1.1 chunked | POST / 1.1 chunked {x} A=b | POST / 1.1 chunked"),
+        ROW(CHUNKS("1;a=b;c=\"d e;\\\"\";f\r\nx\r\n0;g\r\n\r\n"), "POST / 1.1 chunked {x}"),
+        ROW(CHUNKS("a;x=\"\xff b\t\" ; c\r\n0123456789\r\n0\r\n\r\n"),
+            "POST / 1.1 chunked {0123456789}"),
+        ROW(CHUNKS("1;a=b\r\nx\r\n0;c=d;e=f\r\nA: b;c\r\n\r\n") WITH(""),
+            "POST / 1.1 chunked {x} A=b;c | GET / 1.1"),
+        ROW(CHUNKS(""), "POST / 1.1 chunked more"),
+        ROW(CHUNKS("1\r\na\r\n"), "POST / 1.1 chunked {a} more"),
+        ROW(CHUNKS("1\r\na\r\n0\r\n"), "POST / 1.1 chunked {a} more"),
+        ROW(CHUNKS("\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS(";a\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("g\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("+1\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("-1\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0x1\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1h\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS(" 1\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("\t1\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1 \r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1\t\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1 ;a\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1_0\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1.0\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1,1\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("10000000000000000\r\na"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("10000000000000001\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("fffffffffffffffff\r\na"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1\ra\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1\r\na\n0\r\n\r\n"), "POST / 1.1 chunked {a} !body"),
+        ROW(CHUNKS("1\r\na\r0\r\n\r\n"), "POST / 1.1 chunked {a} !body"),
+        ROW(CHUNKS("1\r\na0\r\n\r\n"), "POST / 1.1 chunked {a} !body"),
+        ROW(CHUNKS("1\r\naXX0\r\n\r\n"), "POST / 1.1 chunked {a} !body"),
+        ROW(CHUNKS("1\r\nab\r\n0\r\n\r\n"), "POST / 1.1 chunked {a} !body"),
+        ROW(CHUNKS("2\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked {a\r} !body"),
+        ROW(CHUNKS("1\r\na\r\n\r\n0\r\n\r\n"), "POST / 1.1 chunked {a} !body"),
+        ROW(CHUNKS("0\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\n\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\n\rX"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\n\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a\rb\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a=b\nc\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a=\"\n\"\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a=\"\r\n\"\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a=\"\\\"\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a=\"b\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a=\"b\"\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a=\"\\\n\"\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a\xff\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a,b\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;\x01\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a\0\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1;a=\"\x7f\"\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("1\0\r\na\r\n0\r\n\r\n"), "POST / 1.1 chunked !body"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(trailers_are_fields_that_change_nothing)
+{
+    static const row rows[] = {
+        ROW(CHUNKS("0\r\nA: b\r\nC:d \t\r\nE:\r\n\r\n"), "POST / 1.1 chunked A=b C=d E="),
+        ROW(CHUNKS("1\r\nx\r\n0\r\nA: b\r\n\r\n") WITH(""),
+            "POST / 1.1 chunked {x} A=b | GET / 1.1"),
+        ROW(CHUNKS("0\r\nConnection: close\r\nUpgrade: x\r\n\r\n") WITH(""),
+            "POST / 1.1 chunked Connection=close Upgrade=x | GET / 1.1"),
+        ROW(CHUNKS("0\r\nA: b\r\n"), "POST / 1.1 chunked more"),
+        ROW(CHUNKS("0\r\nContent-Length: 5\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\ncontent-length:\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nTransfer-Encoding: chunked\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nTransfer-Encoding: gzip\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nHost: b\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nA : b\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\n A: b\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nA: b\r\n c\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nA:\r\n b\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nA b\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nA\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\n: b\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nA: b\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nA: b\r\n\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nA: b\rc\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nA: \x01\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nA: b\0\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nA\x80: b\r\n\r\n"), "POST / 1.1 chunked !body"),
+        ROW(CHUNKS("0\r\nGET / HTTP/1.1\r\n\r\n"), "POST / 1.1 chunked !body"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(connections_are_kept_unless_someone_says_otherwise)
+{
+    static const row rows[] = {
+        ROW(WITH("Connection: close\r\n"), "GET / 1.1 close"),
+        ROW(WITH("connection: CLOSE\r\n"), "GET / 1.1 close"),
+        ROW(WITH("Connection: foo, close\r\n"), "GET / 1.1 close"),
+        ROW(WITH("Connection: close , foo\r\n"), "GET / 1.1 close"),
+        ROW(WITH("Connection: ,,close,\r\n"), "GET / 1.1 close"),
+        ROW(WITH("Connection: foo\r\nConnection: close\r\n"), "GET / 1.1 close"),
+        ROW(WITH("Connection: close\r\nConnection: keep-alive\r\n"), "GET / 1.1 close"),
+        ROW(WITH("Connection: keep-alive\r\n"), "GET / 1.1"),
+        ROW(WITH("Connection: closed\r\n"), "GET / 1.1"),
+        ROW(WITH("Connection: xclose, clos, close x\r\n"), "GET / 1.1"),
+        ROW(WITH("Connection:\r\n"), "GET / 1.1"),
+        ROW(WITH("Proxy-Connection: close\r\n"), "GET / 1.1"),
+        ROW("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "GET / 1.0"),
+        ROW("GET / HTTP/1.0\r\nConnection: foo, Keep-Alive\r\n\r\n", "GET / 1.0"),
+        ROW("GET / HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", "GET / 1.0 close"),
+        ROW("GET / HTTP/1.0\r\nConnection: keep-alivex\r\n\r\n", "GET / 1.0 close"),
+        ROW(WITH("Connection: close\r\n") WITH(""), "GET / 1.1 close | GET / 1.1"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(an_upgrade_needs_both_its_fields)
+{
+    static const row rows[] = {
+        ROW(WITH("Connection: upgrade\r\nUpgrade: x\r\n") "abc", "GET / 1.1 upgrade +3"),
+        ROW(WITH("Upgrade: x\r\nConnection: keep-alive, Upgrade\r\n"), "GET / 1.1 upgrade"),
+        ROW(WITH("Upgrade: x\r\n") WITH(""), "GET / 1.1 | GET / 1.1"),
+        ROW(WITH("Connection: upgrade\r\n") WITH(""), "GET / 1.1 | GET / 1.1"),
+        ROW("GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", "GET / 1.0 close"),
+        ROW(POST("Connection: upgrade\r\nUpgrade: x\r\nContent-Length: 3\r\n", "abcde"),
+            "POST / 1.1 upgrade length=3 {abc} +2"),
+        ROW(POST("Connection: upgrade\r\nUpgrade: x\r\nTransfer-Encoding: chunked\r\n",
+                 "1\r\na\r\n0\r\n\r\nXY"),
+            "POST / 1.1 upgrade chunked {a} +2"),
+        ROW("CONNECT b:1 HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabcd",
+            "CONNECT b:1 1.1 upgrade length=3 {abc} +1"),
+        ROW("CONNECT b:1 HTTP/1.1\r\n" HOST
+            "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\nXY",
+            "CONNECT b:1 1.1 upgrade chunked {a} +2"),
+        ROW("CONNECT b:1 HTTP/1.0\r\n\r\n", "CONNECT b:1 1.0 close upgrade"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(only_100_continue_can_be_expected)
+{
+    static const row rows[] = {
+        ROW(POST("Content-Length: 1\r\nExpect: 100-continue\r\n", "a"),
+            "POST / 1.1 expect length=1 {a}"),
+        ROW(POST("expect: 100-CONTINUE\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"),
+            "POST / 1.1 expect chunked"),
+        ROW(POST("Expect: 100-continue\r\n", ""), "POST / 1.1"),
+        ROW(POST("Expect: 100-continue\r\nContent-Length: 0\r\n", ""), "POST / 1.1"),
+        ROW(POST("Expect: 200-ok\r\n", ""), "!417"),
+        ROW(POST("Expect: 100-continue, x\r\n", ""), "!417"),
+        ROW(POST("Expect: 100-continue\r\nExpect: x\r\n", ""), "!417"),
+        ROW(POST("Expect:\r\n", ""), "!417"),
+        ROW(POST("Expect: 100-continue;q\r\n", ""), "!417"),
+        ROW(POST("Expect: x\r\nContent-Length: x\r\n", ""), "!400"),
+        ROW("POST / HTTP/1.0\r\nExpect: x\r\n\r\n", "POST / 1.0 close"),
+        ROW("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na",
+            "POST / 1.0 close length=1 {a}"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+#define OK "HTTP/1.1 200 OK\r\n"
+
+START_TEST(an_answer_ends_where_its_framing_says)
+{
+    static const row rows[] = {
+        ROW(OK "Content-Length: 2\r\n\r\nab", "200 1.1 length=2 {ab}"),
+        ROW(OK "Content-Length: 0\r\n\r\n" OK "Content-Length: 1\r\n\r\nx",
+            "200 1.1 | 200 1.1 length=1 {x}"),
+        ROW(OK "Content-Length: 2\r\n\r\na", "200 1.1 length=2 {a} more"),
+        ROW(OK "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nA: b\r\n\r\n",
+            "200 1.1 chunked {a} A=b"),
+        ROW(OK "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n", "200 1.1 chunked {a} more"),
+        ROW(OK "\r\n", "200 1.1 close endless end"),
+        ROW(OK "\r\nabc\r\n\r\n", "200 1.1 close endless {abc\r\n\r\n} end"),
+        ROW("HTTP/1.0 200 OK\r\n\r\nabc", "200 1.0 close endless {abc} end"),
+        ROW("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", "200 1.0 close length=1 {a}"),
+        ROW("HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive\r\n\r\na",
+            "200 1.0 length=1 {a}"),
+        ROW(OK "Connection: close\r\nContent-Length: 1\r\n\r\na", "200 1.1 close length=1 {a}"),
+        ROW("HTTP/1.1 100 Continue\r\n\r\n" OK "Content-Length: 1\r\n\r\na",
+            "100 1.1 | 200 1.1 length=1 {a}"),
+        ROW("HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 204 No\r\n\r\n", "103 1.1 | 204 1.1"),
+        ROW("HTTP/1.1 204 No\r\nContent-Length: 5\r\n\r\n", "204 1.1"),
+        ROW("HTTP/1.1 204 No\r\nTransfer-Encoding: chunked\r\n\r\n", "204 1.1"),
+        ROW("HTTP/1.1 304 Not\r\nContent-Length: 5\r\n\r\n", "304 1.1"),
+        ROW("HTTP/1.1 304 Not\r\n\r\n", "304 1.1"),
+        ROW("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nabc",
+            "101 1.1 upgrade +3"),
+        ROW(OK "Connection: upgrade\r\nUpgrade: x\r\nContent-Length: 1\r\n\r\na",
+            "200 1.1 length=1 {a}"),
+        ROW("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", "200 1.1"),
+        ROW("HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", "200 1.1"),
+        ROW("HTTP/1.1 200 \x80 b\tc\r\nContent-Length: 0\r\n\r\n", "200 1.1"),
+        ROW("HTTP/1.1 999 x\r\nContent-Length: 0\r\n\r\n", "999 1.1"),
+        ROW("HTTP/1.2 200 x\r\nContent-Length: 0\r\n\r\n", "200 1.1"),
+        ROW(OK "Host: \xff\r\nHost: b\r\nExpect: x\r\nContent-Length: 0\r\n\r\n", "200 1.1"),
+        ROW("HTTP/1.1 2", "more"),
+    };
+    CHECK_ROWS(FEED_ANSWER, rows);
+}
+END_TEST
+
+START_TEST(an_answer_that_is_ambiguous_is_refused)
+{
+    static const row rows[] = {
+        ROW(OK "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "!0"),
+        ROW(OK "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n", "!0"),
+        ROW(OK "Content-Length: 1\r\nContent-Length: 1\r\n\r\na", "!0"),
+        ROW(OK "Content-Length: 1\r\nContent-Length: 2\r\n\r\na", "!0"),
+        ROW(OK "Content-Length: 1, 1\r\n\r\na", "!0"),
+        ROW(OK "Content-Length: x\r\n\r\na", "!0"),
+        ROW(OK "Transfer-Encoding: gzip\r\n\r\na", "!0"),
+        ROW(OK "Transfer-Encoding: gzip, chunked\r\n\r\na", "!0"),
+        ROW(OK "Transfer-Encoding: chunked, gzip\r\n\r\na", "!0"),
+        ROW("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "!0"),
+        ROW(OK "A: b\nContent-Length: 0\r\n\r\n", "!0"),
+        ROW(OK "A: b\r\n c\r\n\r\n", "!0"),
+        ROW(OK "A : b\r\n\r\n", "!0"),
+        ROW(OK " A: b\r\n\r\n", "!0"),
+        ROW(OK "A: b\0\r\n\r\n", "!0"),
+        ROW(OK "Content-Length: 0\r\n\n", "!0"),
+        ROW("HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 200 OK\r\r\nContent-Length: 0\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 200 O\x01K\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 200 O\0K\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 200 O\rK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 200OK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 200\tOK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1  200 OK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1\t200 OK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 20 OK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 2000 OK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 099 OK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 000 OK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 -20 OK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 2x0 OK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1 OK\r\n\r\n", "!0"),
+        ROW("HTTP/1.1\r\n\r\n", "!0"),
+        ROW("HTTP/2.0 200 OK\r\n\r\n", "!0"),
+        ROW("HTTP/0.9 200 OK\r\n\r\n", "!0"),
+        ROW("HTTP/1.10 200 OK\r\n\r\n", "!0"),
+        ROW("http/1.1 200 OK\r\n\r\n", "!0"),
+        ROW("ICY 200 OK\r\n\r\n", "!0"),
+        ROW("RTSP/1.0 200 OK\r\n\r\n", "!0"),
+        ROW("\r\n" OK "\r\n", "!0"),
+        ROW(" " OK "\r\n", "!0"),
+        ROW("GET / HTTP/1.1\r\n\r\n", "!0"),
+        ROW("<html>", "!0"),
+    };
+    CHECK_ROWS(FEED_ANSWER, rows);
+}
+END_TEST
+
+START_TEST(answers_to_head_and_connect_have_no_body)
+{
+    static const row to_head[] = {
+        ROW(OK "Content-Length: 5\r\n\r\n", "200 1.1"),
+        ROW(OK "Transfer-Encoding: chunked\r\n\r\n", "200 1.1"),
+        ROW(OK "\r\n", "200 1.1"),
+        ROW("HTTP/1.1 100 C\r\n\r\n" OK "Content-Length: 5\r\n\r\n", "100 1.1 | 200 1.1"),
+        ROW(OK "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", "!0"),
+    };
+    static const row to_connect[] = {
+        ROW(OK "\r\nabc", "200 1.1 upgrade +3"),
+        ROW(OK "Content-Length: 5\r\n\r\nabc", "200 1.1 upgrade +3"),
+        ROW("HTTP/1.1 299 x\r\nTransfer-Encoding: chunked\r\n\r\nabc", "299 1.1 upgrade +3"),
+        ROW("HTTP/1.1 407 x\r\nContent-Length: 1\r\n\r\na", "407 1.1 length=1 {a}"),
+    };
+    CHECK_ROWS(FEED_TO_HEAD, to_head);
+    CHECK_ROWS(FEED_TO_CONNECT, to_connect);
+}
+END_TEST
+
+START_TEST(limits_hold_whatever_the_pieces)
+{
+    /* A line of 20, a head of 60, 3 fields: the first rows are as much as there may be. */
+    static const weft__message_limits tight = {20, 60, 3};
+    static const row rows[] = {
+        ROW("GET /345678 HTTP/1.1\r\nHost: a\r\n\r\n", "GET /345678 1.1"),
+        ROW("GET /3456789 HTTP/1.1\r\nHost: a\r\n\r\n", "!414"),
+        ROW("\r\n\r\nGET /345678 HTTP/1.1\r\nHost: a\r\n\r\n", "GET /345678 1.1"),
+        ROW("\r\n\r\nGET /3456789 HTTP/1.1\r\nHost: a\r\n\r\n", "!414"),
+        ROW("GET /3456789012345678901234567890", "!414"),
+        ROW("GET /345678 HTTP/1.1\r\r", "!414"),
+        ROW("FOO /345678901234567", "more"),
+        ROW("FOO /3456789012345678901234567890", "!414"),
+        ROW("FOO /34567890123456789 HTTP/1.1\r\n", "!414"),
+        ROW("FOO /345\x01", "!400"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nA: 45678901234567890123456789012\r\n\r\n", "!431"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nA: 4567890123456789012345678901\r\n\r\n", "GET / 1.1"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nA: 34567890123456789012345678901234567890", "!431"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nA: 3456789012345678901234567890 xyz12\x01", "!431"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nA: 3456789\x01", "!400"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nA:\r\nB:\r\n\r\n", "GET / 1.1"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nA:\r\nB:\r\nC:\r\n\r\n", "!431"),
+        ROW("GET / HTTP/3.1\r\nHost: a\r\nA:\r\nB:\r\nC:\r\n\r\n", "!505"),
+        ROW("GET /< HTTP/1.1\r\nHost: a\r\nA: 34567890123456789012345678901234567890", "!400"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n"
+            "01234567890123456789012345678901234567890123456789",
+            "GET / 1.1 length=50 {01234567890123456789012345678901234567890123456789}"),
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        check_row(FEED_REQUEST, &tight, &rows[i]);
+}
+END_TEST
+
+/* Chunks with so much in each extension, then so many trailers. */
+static char *make_chunks(size_t chunks, size_t extension, size_t trailers, size_t *bytes)
+{
+    char *text;
+    FILE *f = open_memstream(&text, bytes);
+    fputs(CHUNKS(""), f);
+    for (size_t i = 0; i < chunks; i++)
+        fprintf(f, "1;%0*d\r\nx\r\n", (int)extension, 0);
+    fputs("0\r\n", f);
+    for (size_t i = 0; i < trailers; i++)
+        fputs("A: b\r\n", f);
+    fputs("\r\n", f);
+    fclose(f);
+    return text;
+}
+
+static bool chunks_pass(size_t chunks, size_t extension, size_t trailers, size_t step)
+{
+    static const weft__message_limits limits = {100, 100, 4};
+    size_t bytes, outcome_bytes;
+    char *text = make_chunks(chunks, extension, trailers, &bytes);
+    char *came = feed_all(FEED_REQUEST, &limits, text, bytes, 0, step, &outcome_bytes);
+    bool is_refused = strstr(came, "!body") != NULL;
+    free(text);
+    free(came);
+    return !is_refused;
+}
+
+START_TEST(extensions_and_trailers_together_are_limited_to_a_head)
+{
+    static const size_t steps[] = {SIZE_MAX, 7, 1};
+    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+        ck_assert(chunks_pass(10000, 1, 0, steps[i]));
+        ck_assert(chunks_pass(1, 110, 0, steps[i]));
+        ck_assert(!chunks_pass(1, 150, 0, steps[i]));
+        ck_assert(!chunks_pass(20, 40, 0, steps[i]));
+        ck_assert(chunks_pass(1, 1, 4, steps[i]));
+        ck_assert(!chunks_pass(1, 1, 5, steps[i]));
+        ck_assert(!chunks_pass(1, 110, 4, steps[i]));
+    }
+}
+END_TEST
+
+START_TEST(fields_are_found_by_name_and_have_no_space_around_them)
+{
+    static const char data[] = LINE "Host: a\r\nX:  one two \t\r\nY:\r\nx:\tthree\r\nLong-Name: "
+                                    "v\r\n\r\n";
+    char head[sizeof data];
+    memcpy(head, data, sizeof data);
+    weft__message m;
+    weft__message_open(&m, WEFT__REQUEST, &roomy);
+    ck_assert_int_eq(weft__message_head(&m, head, sizeof data - 1), sizeof data - 1);
+    weft__message_settle(&m, head);
+    ck_assert_str_eq(head + m.method.at, "GET");
+    ck_assert_str_eq(head + m.target.at, "/");
+    ck_assert_uint_eq(m.fields_count, 5);
+    uint32_t index = 0;
+    ck_assert_str_eq(head + weft__message_field(&m, head, "x", &index)->value.at, "one two");
+    ck_assert_str_eq(head + weft__message_field(&m, head, "X", &index)->value.at, "three");
+    ck_assert_ptr_null(weft__message_field(&m, head, "x", &index));
+    index = 0;
+    ck_assert_str_eq(head + weft__message_field(&m, head, "Y", &index)->value.at, "");
+    index = 0;
+    ck_assert_str_eq(head + weft__message_field(&m, head, "LONG-name", &index)->value.at, "v");
+    index = 0;
+    ck_assert_ptr_null(weft__message_field(&m, head, "Lon", &index));
+    weft__message_close(&m);
+}
+END_TEST
+
+START_TEST(many_fields_are_kept_in_order)
+{
+    char data[4096];
+    size_t bytes = (size_t)sprintf(data, LINE HOST);
+    for (int i = 0; i < 99; i++)
+        bytes += (size_t)sprintf(data + bytes, "F%d: v%d\r\n", i, i);
+    bytes += (size_t)sprintf(data + bytes, "\r\n");
+    weft__message m;
+    weft__message_open(&m, WEFT__REQUEST, &roomy);
+    for (int again = 0; again < 2; again++) {
+        ck_assert_int_eq(weft__message_head(&m, data, bytes), bytes);
+        ck_assert_uint_eq(m.fields_count, 100);
+        ck_assert_uint_eq(m.fields_room, 100);
+        for (uint32_t i = 0; i < 99; i++) {
+            weft__field f = m.fields[i + 1];
+            char name[8];
+            ck_assert_int_eq(sprintf(name, "F%u", i), f.name.bytes);
+            ck_assert_mem_eq(data + f.name.at, name, f.name.bytes);
+        }
+        weft__message_reset(&m);
+    }
+    weft__message_close(&m);
+    ck_assert_ptr_null(m.fields);
+}
+END_TEST
+
+START_TEST(tokens_are_found_in_lists)
+{
+    static const struct {
+        const char *list, *token;
+        bool is_in;
+    } cases[] = {
+        {"close", "close", true},
+        {"Close", "close", true},
+        {"a, close", "close", true},
+        {"a,close,b", "CLOSE", true},
+        {" \tclose\t ,", "close", true},
+        {"gzip;q=1, br", "gzip", true},
+        {"gzip ;q=1", "gzip", true},
+        {"x;gzip", "gzip", false},
+        {"", "close", false},
+        {",", "close", false},
+        {"closed", "close", false},
+        {"clos", "close", false},
+        {"a close", "close", false},
+        {"a\xffgzip", "gzip", false},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        ck_assert_msg(weft__token_in(cases[i].list, strlen(cases[i].list), cases[i].token) ==
+                          cases[i].is_in,
+                      "%s in %s", cases[i].token, cases[i].list);
+    ck_assert(!weft__token_in("close, x", 4, "close"));
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_request_is_read_as_it_is,
+    &a_line_ends_with_crlf_and_nothing_else,
+    &fields_are_a_name_a_colon_and_a_value,
+    &the_request_line_has_one_space_on_each_side_of_the_target,
+    &a_method_nobody_knows_is_not_implemented,
+    &versions_beyond_1_x_are_not_supported,
+    &targets_have_the_form_that_their_method_wants,
+    &a_request_of_1_1_names_exactly_one_host,
+    &a_length_is_one_number_in_digits,
+    &a_transfer_encoding_is_chunked_and_stands_alone,
+    &chunks_are_framed_exactly,
+    &trailers_are_fields_that_change_nothing,
+    &connections_are_kept_unless_someone_says_otherwise,
+    &an_upgrade_needs_both_its_fields,
+    &only_100_continue_can_be_expected,
+    &an_answer_ends_where_its_framing_says,
+    &an_answer_that_is_ambiguous_is_refused,
+    &answers_to_head_and_connect_have_no_body,
+    &limits_hold_whatever_the_pieces,
+    &extensions_and_trailers_together_are_limited_to_a_head,
+    &fields_are_found_by_name_and_have_no_space_around_them,
+    &many_fields_are_kept_in_order,
+    &tokens_are_found_in_lists,
+};
+
+int main(void)
+{
+    return run_suite("http_message", tests, COUNT_OF(tests));
+}
