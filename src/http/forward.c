@@ -45,7 +45,7 @@ static const char *join(weft_http_request *r, const char *name)
         end += f->value.bytes;
         *end++ = ',';
     }
-    *end = '\0';
+    end[end > all ? -1 : 0] = '\0'; /* in place of the last comma */
     return all;
 }
 
