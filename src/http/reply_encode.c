@@ -54,7 +54,7 @@ static int add_vary(weft_http_request *r)
 
 int weft__reply_encode(weft_http_request *r)
 {
-    if (r->conn->server->options.gzip_level == 0)
+    if (r->conn->server->options.gzip_level == 0 || r->head == NULL) /* NULL: it was refused */
         return 0;
     const char *type = weft__reply_field_of(r, "Content-Type");
     const weft__gzip_case reply = {
