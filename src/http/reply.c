@@ -267,6 +267,7 @@ static void reply_failure(weft_http_request *r, int error)
     r->state = WEFT__REPLY_NONE;
     r->fields = NULL;
     r->held_bytes = 0;
+    r->written = r->sent = 0;
     if (status == 0)
         (void)cut(r, error);
     else
@@ -291,7 +292,9 @@ void weft__reply_finish(weft_http_request *r, int result)
 
 void weft__reply_refuse(weft__conn *c, int status)
 {
-    weft_http_request r = {.conn = c, .method = "", .target = "", .path = ""};
+    /* What is known of a request that broke off is whether it was to have a body. */
+    const char *method = c->message.parser.method == HTTP_HEAD ? "HEAD" : "";
+    weft_http_request r = {.conn = c, .method = method, .target = "", .path = ""};
     c->is_to_close = true;
     (void)weft_http_reply_status(&r, status);
 }
