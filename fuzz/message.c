@@ -1,7 +1,7 @@
 /*
  * Fuzzes the parser of messages. The first byte says what the rest is: Q a request, A an answer, H
- * one to HEAD, C one to CONNECT; small letters have tight limits. However the bytes come, the outcome
- * is the same; what message_feed.h checks of each outcome holds.
+ * one to HEAD, C one to CONNECT; small letters have tight limits. However the bytes come, the
+ * outcome is the same; what message_feed.h checks of each outcome holds.
  */
 #include "message_feed.h"
 

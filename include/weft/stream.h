@@ -39,7 +39,9 @@ typedef struct weft_stream {
     uint64_t weft__private[20];
 } weft_stream;
 
-/* What a stream stands on. All functions get its ctx and may suspend; wait and flush may be NULL. */
+/*
+ * What a stream stands on. All functions get its ctx and may suspend; wait and flush may be NULL.
+ */
 typedef struct weft_stream_type {
     /* Some bytes, at most so many; 0 at the end. Cancelled, it has read nothing. */
     ssize_t (*read)(void *ctx, void *data, size_t bytes);
@@ -61,8 +63,8 @@ typedef struct weft_stream_options {
     size_t read_bytes;  /* 0: 8 KiB. Grows for a longer line, up to the limit on that. */
     size_t write_bytes; /* 0: 8 KiB. It is only there while something waits to be flushed. */
     /*
-     * Memory of the caller's to read into, of read_bytes + 1, until the stream is closed: where that
-     * is enough, no other is allocated. NULL: none.
+     * Memory of the caller's to read into, of read_bytes + 1, until the stream is closed: where
+     * that is enough, no other is allocated. NULL: none.
      */
     char *read_memory;
 } weft_stream_options;
