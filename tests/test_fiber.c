@@ -354,6 +354,36 @@ START_TEST(fibers_with_big_stacks_come_and_go)
 }
 END_TEST
 
+static void go_deep(void)
+{
+    volatile char deep[40 << 10];
+    for (size_t i = 0; i < sizeof deep; i += 512)
+        deep[i] = 1;
+}
+
+static weft_value trim_what_was_deep(void *arg)
+{
+    (void)arg;
+    volatile int here = 5;
+    weft_info before, after;
+    go_deep();
+    ck_assert_int_eq(weft_info_of(weft_self(), &before), 0);
+    weft_trim_stack();
+    ck_assert_int_eq(weft_info_of(weft_self(), &after), 0);
+    ck_assert_uint_ge(before.stack_used, 40 << 10);
+    ck_assert_uint_lt(after.stack_used, before.stack_used - (30 << 10));
+    go_deep(); /* it can be used again */
+    return here;
+}
+
+START_TEST(a_stack_that_was_deep_can_be_trimmed_while_it_is_in_use)
+{
+    const weft_spin_options large = {.stack_bytes = 512 << 10};
+    ck_assert_int_eq(weft_await(weft_spin_with(trim_what_was_deep, NULL, &large)), 5);
+    weft_trim_stack(); /* of main: nothing happens */
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &ids_grow_and_are_not_used_again,
     &the_id_that_spin_returns_is_the_one_that_the_fiber_has,
@@ -372,6 +402,7 @@ static const TTest *const *const tests[] = {
     &a_fiber_can_be_spun_under_another_parent,
     &nothing_is_kept_of_fibers_that_nobody_will_await,
     &fibers_with_big_stacks_come_and_go,
+    &a_stack_that_was_deep_can_be_trimmed_while_it_is_in_use,
 };
 
 int main(void)

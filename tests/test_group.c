@@ -491,6 +491,30 @@ START_TEST(a_restart_does_not_keep_a_cancelled_group_open)
 }
 END_TEST
 
+static weft_value add_up(void *arg)
+{
+    const int *numbers = arg;
+    return weft_snooze() < 0 ? -1 : numbers[0] + numbers[1];
+}
+
+START_TEST(a_member_is_made_with_options_but_its_parent_is_the_groups)
+{
+    int rc;
+    weft_value sum = 0;
+    WEFT_GROUP(g, rc) {
+        int numbers[2] = {3, 4};
+        const weft_spin_options o = {.name = "sum", .arg_bytes = sizeof numbers, .parent = 12345};
+        weft_fiber f = weft_group_spin_with(&g, add_up, numbers, &o);
+        numbers[0] = numbers[1] = 0; /* it has a copy */
+        ck_assert_str_eq(weft_name_of(f), "sum");
+        ck_assert_uint_eq(weft_parent(f), weft_self());
+        sum = weft_await(f);
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_eq(sum, 7);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &a_restart_does_not_keep_a_cancelled_group_open,
     &when_a_block_is_left_its_fibers_have_ended,
@@ -517,6 +541,7 @@ static const TTest *const *const tests[] = {
     &a_member_may_spin_more_members_also_while_the_group_is_being_closed,
     &a_fiber_outside_may_spin_into_a_group_and_the_parent_is_who_opened_it,
     &a_thousand_groups_take_no_memory,
+    &a_member_is_made_with_options_but_its_parent_is_the_groups,
 };
 
 int main(void)
