@@ -340,6 +340,78 @@ START_TEST(nothing_stays_open)
 }
 END_TEST
 
+/*
+ * Several threads.
+ */
+
+#define CORDS 4
+#define ROUNDS 60
+
+static weft_value ask_many(void *arg)
+{
+    talk *own = calloc(1, sizeof *own);
+    for (int i = 0; i < ROUNDS; i++) {
+        char text[128];
+        int n = (i + (int)(intptr_t)arg) % 5;
+        snprintf(text, sizeof text, "GET /%d.txt HTTP/1.1\r\nHost: a\r\n\r\n", n);
+        const char *reply = talk_once(own, weft_http_serve_files, files, NULL, text);
+        ck_assert_int_eq(status_of(reply), 200);
+        const char *body = body_of(reply);
+        ck_assert_uint_eq(strspn(body, (char[]){body[0], '\0'}), strlen(body));
+        ck_assert(n != 0 || strlen(body) == (size_t)(body[0] - 'a' + 1));
+    }
+    free(own);
+    return 0;
+}
+
+/* One file changes all the time: each reply is of one version of it. */
+START_TEST(threads_that_share_a_folder_see_it_whole)
+{
+    weft_cord cords[CORDS];
+    char name[32], text[32] = "a";
+    files_open(NULL);
+    for (int i = 0; i < 5; i++) {
+        snprintf(name, sizeof name, "root/%d.txt", i);
+        make_file(name, "a");
+    }
+    for (int i = 0; i < CORDS; i++)
+        cords[i] = weft_cord_start(ask_many, as_arg(i), NULL);
+    for (int i = 0; i < 200; i++) {
+        int version = i % 20;
+        memset(text, 'a' + version, (size_t)version + 1);
+        text[version + 1] = '\0';
+        make_file("root/next", text);
+        ck_assert_int_eq(rename(at("root/next"), at("root/0.txt")), 0);
+        weft_snooze();
+    }
+    for (int i = 0; i < CORDS; i++)
+        ck_assert_int_eq(weft_cord_join(cords[i]), 0);
+    files_close();
+}
+END_TEST
+
+/* The thread that lists the folder goes on without it, and what it works on is there. */
+START_TEST(a_look_up_that_is_left_does_no_harm)
+{
+    files_open(&(weft_http_files_options){.has_listing = true});
+    for (int i = 0; i < 300; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "root/list/%d", i);
+        make_file(name, "");
+    }
+    for (int i = 0; i < 5; i++) {
+        talk_open(&t, weft_http_serve_files, files, NULL);
+        talk_send(&t, "GET /list/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        for (int j = 0; j < i; j++)
+            weft_snooze();
+        weft_cancel(t.server);
+        weft_close(t.fd);
+        weft_await(t.server);
+    }
+    files_close();
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &a_file_is_served_with_what_there_is_to_say_about_it,
     &head_has_the_headers_of_get,
@@ -361,6 +433,8 @@ static const TTest *const *const tests[] = {
     &behind_a_route_the_path_is_what_its_name_stands_for,
     &a_handler_can_answer_where_there_is_no_file,
     &nothing_stays_open,
+    &threads_that_share_a_folder_see_it_whole,
+    &a_look_up_that_is_left_does_no_harm,
 };
 
 int main(void)

@@ -101,8 +101,8 @@ START_TEST(a_sink_that_fails_ends_it_and_the_next_one_is_whole_again)
     for (int failing = 1; failing <= 3; failing++) {
         pile p = {.failing = failing};
         weft__gzip *gz = weft__gzip_new(6);
-        ck_assert_int_eq(weft__gzip_write(gz, text, 4 << 20, WEFT__GZIP_END, pile_up, &p), -EPIPE);
-        ck_assert_int_eq(weft__gzip_write(gz, text, 1, WEFT__GZIP_END, pile_up, &p), -EINVAL);
+        ck_assert_int_eq(weft__gzip_write(gz, text, 4 << 20, WEFT__GZIP_MORE, pile_up, &p), -EPIPE);
+        ck_assert_int_eq(weft__gzip_write(gz, text, 1, WEFT__GZIP_MORE, pile_up, &p), -EINVAL);
         weft__gzip_free(gz);
         free(p.data);
         p = (pile){0};

@@ -20,11 +20,13 @@ typedef struct weft_http_files_options {
 /* A folder to serve files from. */
 typedef struct weft_http_files weft_http_files;
 
-/** Open a folder to be served. NULL if that fails; weft_error() says why. */
+/**
+ * Open a folder to be served, by any number of threads. NULL if that fails; weft_error() says why.
+ */
 WEFT_SWITCHPOINT weft_http_files *weft_http_files_new(const char *dir,
                                                       const weft_http_files_options *options);
 
-/** Free it. */
+/** Free it, once nobody serves it any more. */
 WEFT_API void weft_http_files_free(weft_http_files *files);
 
 /**
@@ -32,13 +34,20 @@ WEFT_API void weft_http_files_free(weft_http_files *files);
  * are 405; index, Content-Type by name, ETag and Last-Modified, conditional requests, ranges, a
  * file of the same name with .gz for who accepts that. Behind a route that ends in {name...} the
  * path is what that stands for. Nothing outside the folder can be had, by dots or by symbolic
- * links.
+ * links; only regular files, and of names that begin with a dot only /.well-known/.
+ *
+ * A change of a file is seen by the next request; that one appears beside it (a .gz), or that a
+ * folder or link on the way to it has become another, after a second at most.
+ *
+ * Errors are returned before a reply is begun, so that a handler around it can answer otherwise:
+ * -ENOENT for what is not there or may not be had, -EACCES for what may not be read.
  */
 WEFT_SWITCHPOINT int weft_http_serve_files(weft_http_request *request, void *files);
 
 /**
  * Reply with an open regular file, as above; type NULL: by its name. The descriptor stays the
- * caller's.
+ * caller's. -EINVAL if it is no regular file. A file that turns out to be shorter than it was ends
+ * the connection, also above.
  */
 WEFT_SWITCHPOINT int weft_http_reply_file(weft_http_request *request, int fd, const char *name,
                                           const char *type);
