@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .PHONY: all help run test check-all asan tsan valgrind fault fuzz aarch64 ucontext clang cover \
-	bench lint format man install clean
+	bench bench-http lint format man install clean
 
 all: ## build everything into build/ (plain `make`)
 	@tools/build plain
@@ -50,6 +50,11 @@ cover: ## which lines the tests reach
 bench: ## run the measurements
 	@tools/build plain
 	@tools/bench
+
+bench-http: ## compare the web server with others
+	@tools/deps web-peers
+	@tools/build plain
+	@tools/bench-http
 
 lint: ## check format, layers, comments, sizes and scripts
 	@tools/lint

@@ -1,0 +1,54 @@
+/*
+ * Hello world over weft, as anyone would write it; all limits are on, at their defaults.
+ *
+ * usage: http_weft --port N [--tls CERT KEY]
+ * WEFT_BACKEND says on which backend. Sessions are not resumed: handshakes are to be measured.
+ */
+#include <weft.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int hello(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    return weft_http_reply(r, 200, "text/plain", "Hello, world\n", 13);
+}
+
+static void usage(void)
+{
+    fprintf(stderr, "usage: http_weft --port N [--tls CERT KEY]\n");
+    exit(2);
+}
+
+int main(int argc, char **argv)
+{
+    weft_tls_options tls = {.version_min = 13, .has_no_tickets = true};
+    weft_http_options options = {0};
+    char address[64] = "";
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--port") == 0 && i + 1 < argc) {
+            snprintf(address, sizeof address, "127.0.0.1:%s", argv[++i]);
+        } else if (strcmp(argv[i], "--tls") == 0 && i + 2 < argc) {
+            tls.identity.cert_file = argv[++i];
+            tls.identity.key_file = argv[++i];
+        } else {
+            usage();
+        }
+    }
+    if (address[0] == '\0')
+        usage();
+    if (tls.identity.cert_file != NULL && (options.tls = weft_tls_server_new(&tls)) == NULL) {
+        fprintf(stderr, "http_weft: %s\n", weft_error()->message);
+        return 1;
+    }
+    weft_shutdown_on_signals(1.0);
+    int rc = weft_http_serve(address, hello, NULL, &options);
+    weft_tls_free(options.tls);
+    if (rc == -ECANCELED)
+        return 0;
+    fprintf(stderr, "http_weft: %s\n", strerror(-rc));
+    return 1;
+}
