@@ -127,6 +127,7 @@ int weft__reply_send_head(weft_http_request *r, const struct iovec *behind, int 
     for (int i = 0; i < count; i++)
         pieces[i + 1] = behind[i];
     r->state = WEFT__REPLY_BODY;
+    r->conn->is_to_close = weft__conn_is_last(r->conn); /* what was said is kept to */
     return weft__reply_put(r, pieces, count + 1);
 }
 
