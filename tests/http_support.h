@@ -99,6 +99,56 @@ static inline const char *talk_once(talk *t, weft_http_handler *handler, void *c
     return t->heard;
 }
 
+/* A server on a port of its own. */
+typedef struct site {
+    place at;
+    int listener;
+    weft_fiber server;
+    int served; /* as in talk */
+    weft_http_handler *handler;
+    void *ctx;
+    const weft_http_options *options;
+} site;
+
+static inline weft_value site_serve(void *arg)
+{
+    site *s = arg;
+    s->served = weft_http_serve_fd(s->listener, s->handler, s->ctx, s->options);
+    return 0;
+}
+
+static inline void site_open(site *s, weft_http_handler *handler, void *ctx,
+                             const weft_http_options *options)
+{
+    *s = (site){.handler = handler, .ctx = ctx, .options = options};
+    s->listener = listen_tcp(&s->at, 128);
+    s->server = weft_spin(site_serve, s);
+    ck_assert_uint_ne(s->server, 0);
+}
+
+static inline int site_port(const site *s)
+{
+    return ntohs(s->at.u.in.sin_port);
+}
+
+/* Tell it to end, and wait for that; what serving returned. */
+static inline int site_close(site *s)
+{
+    ck_assert_int_eq(weft_cancel(s->server), 0);
+    (void)weft_await(s->server);
+    close(s->listener);
+    return s->served;
+}
+
+/* Talk to it. */
+static inline void site_call(const site *s, talk *t)
+{
+    t->fd = socket_for(&s->at);
+    ck_assert_int_eq(weft_connect(t->fd, &s->at.u.any, s->at.bytes), 0);
+    t->heard_bytes = 0;
+    t->heard[0] = '\0';
+}
+
 /* The body of the first reply heard. */
 static inline const char *body_of(const char *reply)
 {

@@ -182,14 +182,21 @@ ssize_t weft_http_read_all(weft_http_request *r, char **data)
     return (ssize_t)all.count;
 }
 
-int weft__body_skip(weft_http_request *r)
+bool weft__body_is_skippable(const weft_http_request *r)
 {
     const weft__message *m = &r->conn->message;
     if (m->is_complete)
-        return 0;
+        return true;
     if (r->body_error < 0 || (m->expects_continue && !r->has_continued))
-        return -EMSGSIZE;
-    if (m->length > 0 && (uint64_t)m->length - r->body_bytes > SKIP_BYTES_MAX)
+        return false;
+    return m->length < 0 || (uint64_t)m->length - r->body_bytes <= SKIP_BYTES_MAX;
+}
+
+int weft__body_skip(weft_http_request *r)
+{
+    if (r->conn->message.is_complete)
+        return 0;
+    if (!weft__body_is_skippable(r))
         return -EMSGSIZE;
     uint64_t limit = r->body_bytes + SKIP_BYTES_MAX;
     const void *ignored;

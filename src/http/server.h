@@ -185,6 +185,9 @@ int weft__request_open(weft_http_request *r);
  */
 int weft__body_skip(weft_http_request *r);
 
+/* Would it do so, as far as is known? If not, this reply is the last. */
+bool weft__body_is_skippable(const weft_http_request *r);
+
 /* reply.c */
 
 /* Whatever the handler has left open. Its result tells what it thinks of it. */

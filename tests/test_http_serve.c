@@ -1,0 +1,381 @@
+/*
+ * A whole server over TCP: whom it lets in, how it ends, and clients that leave with a bang. What
+ * is said on one connection is in the other tests of the server.
+ */
+#include "http_support.h"
+
+#include <netinet/tcp.h>
+
+#define HOST "Host: a\r\n"
+#define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
+#define WAIT "GET /wait HTTP/1.1\r\n" HOST "\r\n"
+
+static site s;
+static talk a, b, c;
+static weft_event go_on;
+static bool was_late; /* a reply was not taken in time */
+
+#define LARGE ((size_t)8 << 20)
+static char large[LARGE];
+
+static int send_self(weft_http_request *r)
+{
+    int fd = weft_open("/proc/self/exe", O_RDONLY, 0);
+    ck_assert_int_ge(fd, 0);
+    int64_t bytes = lseek(fd, 0, SEEK_END);
+    int64_t rc = weft_http_begin(r, 200, bytes);
+    if (rc == 0)
+        rc = weft_http_send_file(r, fd, 0, (uint64_t)bytes);
+    weft_close(fd);
+    return rc < 0 ? (int)rc : 0;
+}
+
+static int serve(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    const char *path = weft_http_path(r);
+    char *body;
+    if (strcmp(path, "/wait") == 0) {
+        mark("w");
+        int rc = weft_event_wait(&go_on);
+        mark(rc == 0 ? "g" : rc == -ECANCELED ? "c" : "?");
+        return rc < 0 ? rc : weft_http_reply_text(r, 200, "waited");
+    }
+    if (strcmp(path, "/large") == 0) {
+        int rc = weft_http_reply(r, 200, NULL, large, LARGE);
+        was_late |= rc == -ETIMEDOUT;
+        return rc;
+    }
+    if (strcmp(path, "/file") == 0)
+        return send_self(r);
+    ssize_t n = strcmp(path, "/read") == 0 ? weft_http_read_all(r, &body) : 0;
+    if (n < 0)
+        return (int)n;
+    mark("r");
+    return weft_http_reply_text(r, 200, "[%s]", path);
+}
+
+static void ask(talk *t, const char *request, const char *expected)
+{
+    t->heard_bytes = 0;
+    t->heard[0] = '\0';
+    talk_send(t, request);
+    talk_hear(t, expected);
+}
+
+/* Closed by the server, with nothing more said. */
+static void expect_end(talk *t)
+{
+    size_t before = t->heard_bytes;
+    ck_assert_int_eq(talk_hear_some(t), 0);
+    ck_assert_uint_eq(t->heard_bytes, before);
+    weft_close(t->fd);
+}
+
+/* A connection that ends counts no more, as soon as the server has seen it. */
+static void ask_until_let_in(void)
+{
+    for (;;) {
+        site_call(&s, &c);
+        (void)weft_send(c.fd, GET, sizeof GET - 1, MSG_NOSIGNAL);
+        while (strstr(c.heard, "\r\n\r\n") == NULL && talk_hear_some(&c) > 0)
+            ;
+        if (strncmp(c.heard, "HTTP/1.1 200", 12) == 0)
+            return;
+        weft_close(c.fd);
+    }
+}
+
+START_TEST(no_more_connections_are_let_in_than_there_may_be)
+{
+    const weft_http_options o = {.limits = {.connections_max = 2}};
+    site_open(&s, serve, NULL, &o);
+    site_call(&s, &a);
+    ask(&a, GET, "[/]");
+    site_call(&s, &b);
+    ask(&b, GET, "[/]");
+    site_call(&s, &c);
+    talk_hear_all(&c);
+    ck_assert_int_eq(status_of(c.heard), 503);
+    ck_assert_ptr_nonnull(strstr(c.heard, "Connection: close"));
+    weft_close(c.fd);
+    ask(&b, GET, "[/]");
+    weft_close(a.fd);
+    ask_until_let_in();
+    weft_close(b.fd);
+    weft_close(c.fd);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    assert_nothing_pending();
+}
+END_TEST
+
+START_TEST(no_peer_may_have_all_connections)
+{
+    const weft_http_options o = {.limits = {.connections_per_peer_max = 2}};
+    site_open(&s, serve, NULL, &o);
+    site_call(&s, &a);
+    ask(&a, GET, "[/]");
+    site_call(&s, &b);
+    ask(&b, GET, "[/]");
+    site_call(&s, &c);
+    talk_hear_all(&c);
+    ck_assert_int_eq(status_of(c.heard), 429);
+    weft_close(c.fd);
+
+    place other = tcp_place(); /* another address of this machine is another peer */
+    other.u.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    c = (talk){.fd = socket_for(&s.at)};
+    ck_assert_int_eq(bind(c.fd, &other.u.any, other.bytes), 0);
+    ck_assert_int_eq(weft_connect(c.fd, &s.at.u.any, s.at.bytes), 0);
+    ask(&c, GET, "[/]");
+    weft_close(c.fd);
+    weft_close(a.fd);
+    ask_until_let_in();
+    weft_close(b.fd);
+    weft_close(c.fd);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+}
+END_TEST
+
+START_TEST(a_server_that_ends_closes_the_idle_and_lets_the_others_finish)
+{
+    const weft_http_options o = {.drain_s = INFINITY};
+    site_open(&s, serve, NULL, &o);
+    site_call(&s, &a); /* idle after a request */
+    ask(&a, GET, "[/]");
+    site_call(&s, &b); /* has said nothing yet */
+    site_call(&s, &c); /* waits in a handler, and has asked for more */
+    talk_send(&c, WAIT GET GET);
+    let_run();
+    ck_assert_trail("rw");
+    ck_assert_int_eq(weft_cancel(s.server), 0);
+    expect_end(&a);
+    expect_end(&b);
+    ck_assert_int_ne(weft_state_of(s.server), WEFT_DEAD);
+    ck_assert_int_eq(weft_event_set(&go_on), 0);
+    talk_hear_all(&c);
+    ck_assert_str_eq(body_of(c.heard), "waited");
+    ck_assert_ptr_nonnull(strstr(c.heard, "\r\nConnection: close\r\n"));
+    ck_assert_trail("rwg"); /* what came behind was not taken up */
+    weft_close(c.fd);
+    (void)weft_await(s.server);
+    ck_assert_int_eq(s.served, -ECANCELED);
+    close(s.listener);
+    assert_nothing_pending();
+}
+END_TEST
+
+START_TEST(who_does_not_finish_in_time_is_cancelled)
+{
+    const weft_http_options o = {.drain_s = 0.02};
+    site_open(&s, serve, NULL, &o);
+    site_call(&s, &a);
+    talk_send(&a, WAIT);
+    site_call(&s, &b);
+    talk_send(&b, "GET / HT");
+    site_call(&s, &c);
+    talk_send(&c, "GET /large HTTP/1.1\r\n" HOST "\r\n");
+    let_run();
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_uint_eq(count_in(trail, "c"), 1);
+    weft_close(a.fd);
+    weft_close(b.fd);
+    weft_close(c.fd);
+    assert_nothing_pending();
+}
+END_TEST
+
+static weft_value serve_at_path(void *arg)
+{
+    const weft_http_options o = {.drain_s = INFINITY};
+    s.served = weft_http_serve(arg, serve, NULL, &o);
+    return 0;
+}
+
+START_TEST(a_listener_of_its_own_is_closed_before_the_last_request_is_done)
+{
+    char folder[] = "/tmp/weft-http-XXXXXX", path[64];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/socket", folder);
+    weft_fiber server = weft_spin(serve_at_path, path);
+    let_run();
+    a.fd = weft_dial("unix", path);
+    ck_assert_int_ge(a.fd, 0);
+    talk_send(&a, WAIT);
+    let_run();
+    ck_assert_trail("w");
+    ck_assert_int_eq(weft_cancel(server), 0);
+    let_run();
+    ck_assert_int_lt(weft_dial("unix", path), 0);
+    ck_assert_int_eq(weft_event_set(&go_on), 0);
+    talk_hear(&a, "waited");
+    expect_end(&a);
+    (void)weft_await(server);
+    ck_assert_int_eq(s.served, -ECANCELED);
+    unlink(path);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+START_TEST(an_address_that_cannot_be_had_is_an_error_with_words)
+{
+    ck_assert_int_lt(weft_http_serve("/nowhere/at/all", serve, NULL, NULL), 0);
+    ck_assert_ptr_nonnull(weft_error());
+    ck_assert_int_eq(weft_http_serve("127.0.0.1:0", NULL, NULL, NULL), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+}
+END_TEST
+
+/* Closes it so that the other side is reset. */
+static void reset(const talk *t)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    ck_assert_int_eq(setsockopt(t->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    weft_close(t->fd);
+}
+
+START_TEST(a_client_that_resets_at_any_stage_harms_nobody_else)
+{
+    static const char *const stages[] = {
+        "",
+        "GET / HT",
+        GET,
+        WAIT,
+        "POST /read HTTP/1.1\r\n" HOST "Content-Length: 9\r\n\r\nhello",
+        "POST /read HTTP/1.1\r\n" HOST "Content-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+        "POST / HTTP/1.1\r\n" HOST "Content-Length: 900000\r\n\r\nhello",
+        "GET /large HTTP/1.1\r\n" HOST "\r\n" GET,
+        "GET /file HTTP/1.1\r\n" HOST "\r\n",
+        "BAD\r\n\r\n",
+        GET GET GET GET "GET /large HTTP/1.1\r\n" HOST "\r\n",
+    };
+    warm_up();
+    size_t open = count_descriptors();
+    site_open(&s, serve, NULL, NULL);
+    site_call(&s, &b);
+    for (size_t i = 0; i < COUNT_OF(stages); i++) {
+        site_call(&s, &a);
+        talk_send(&a, stages[i]);
+        if (i % 2 == 0)
+            let_run();
+        reset(&a);
+        ask(&b, GET, "[/]");
+    }
+    weft_close(b.fd);
+    ck_assert_int_eq(weft_event_set(&go_on), 0);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    assert_nothing_pending();
+    ck_assert_uint_eq(count_descriptors(), open);
+}
+END_TEST
+
+/* Sends without end, until the server takes no more. */
+static weft_value pour(void *arg)
+{
+    const talk *t = arg;
+    while (weft_send(t->fd, large, 65536, MSG_NOSIGNAL) > 0)
+        ;
+    return 0;
+}
+
+/* With input unread, a close would reset the connection, and the reply be lost. */
+START_TEST(a_reply_arrives_although_the_client_sends_on)
+{
+    static const struct {
+        const char *head;
+        int status;
+    } cases[] = {
+        {"POST / HTTP/1.1\r\n" HOST "Content-Length: 99999999999\r\n\r\n", 200},
+        {"POST /read HTTP/1.1\r\n" HOST "Content-Length: 99999999999\r\n\r\n", 413},
+        {"POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nfffffff\r\n", 413},
+        {"POST /read HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nx\r\n", 400},
+        {"GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", 200},
+        {"GET / HTTP/1.1\r\n" HOST "Bad\r\n\r\n", 400},
+    };
+    memset(large, 'x', LARGE);
+    site_open(&s, serve, NULL, NULL);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        site_call(&s, &a);
+        talk_send(&a, cases[i].head);
+        weft_fiber f = weft_spin(pour, &a);
+        weft_await(f); /* until it is reset, or the server takes no more */
+        talk_hear_all(&a);
+        ck_assert_int_eq(status_of(a.heard), cases[i].status);
+        ck_assert_ptr_nonnull(strstr(a.heard, "Connection: close"));
+        weft_close(a.fd);
+    }
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+}
+END_TEST
+
+/* A client whose window is small, so that the kernel does not take all for it. */
+static void call_narrow(talk *t)
+{
+    int small = 4096;
+    t->fd = socket_for(&s.at);
+    ck_assert_int_eq(setsockopt(t->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+    ck_assert_int_eq(weft_connect(t->fd, &s.at.u.any, s.at.bytes), 0);
+    t->heard_bytes = 0;
+    t->heard[0] = '\0';
+}
+
+START_TEST(who_does_not_read_is_cut_off_and_the_others_are_served)
+{
+    const weft_http_options o = {.limits = {.slow_s = 0.05, .body_bytes_per_s_min = 1e6}};
+    site_open(&s, serve, NULL, &o);
+    call_narrow(&a);
+    talk_send(&a, "GET /large HTTP/1.1\r\n" HOST "\r\n");
+    site_call(&s, &b);
+    while (!was_late)
+        ask(&b, GET, "[/]");
+    char waste[4096];
+    size_t total = 0;
+    ssize_t n;
+    while ((n = weft_read(a.fd, waste, sizeof waste)) > 0)
+        total += (size_t)n;
+    ck_assert_uint_lt(total, LARGE);
+    weft_close(a.fd);
+    weft_close(b.fd);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+}
+END_TEST
+
+START_TEST(a_file_arrives_as_it_is)
+{
+    site_open(&s, serve, NULL, NULL);
+    call_narrow(&a);
+    talk_send(&a, "GET /file HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+    while (strstr(a.heard, "\r\n\r\n") == NULL)
+        ck_assert_int_gt(talk_hear_some(&a), 0);
+    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    size_t at = (size_t)(body_of(a.heard) - a.heard);
+    do {
+        size_t bytes = a.heard_bytes - at;
+        ck_assert_int_eq(read(fd, large, bytes), (ssize_t)bytes);
+        ck_assert_mem_eq(a.heard + at, large, bytes);
+        a.heard_bytes = at = 0;
+    } while (talk_hear_some(&a) > 0);
+    ck_assert_int_eq(read(fd, large, 1), 0);
+    close(fd);
+    weft_close(a.fd);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &no_more_connections_are_let_in_than_there_may_be,
+    &no_peer_may_have_all_connections,
+    &a_server_that_ends_closes_the_idle_and_lets_the_others_finish,
+    &who_does_not_finish_in_time_is_cancelled,
+    &a_listener_of_its_own_is_closed_before_the_last_request_is_done,
+    &an_address_that_cannot_be_had_is_an_error_with_words,
+    &a_client_that_resets_at_any_stage_harms_nobody_else,
+    &a_reply_arrives_although_the_client_sends_on,
+    &who_does_not_read_is_cut_off_and_the_others_are_served,
+    &a_file_arrives_as_it_is,
+};
+
+int main(void)
+{
+    return run_suite("http_serve", tests, COUNT_OF(tests));
+}
