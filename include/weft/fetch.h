@@ -11,6 +11,15 @@
  *
  * Time limits are scopes: WEFT_CANCEL_AFTER(5.0, rc) { ... } around it. A fetch is used by one
  * fiber at a time, a fetcher by all fibers of one thread.
+ *
+ * Redirects are followed as RFC 9110, 15.4, has them: 303 by a GET, 301 and 302 by a GET if it was
+ * a POST, all others as they were, with their body if that is in memory. Another origin is not told
+ * the caller's Authorization and Cookie, nor the user of the first URL. A redirect without a URL
+ * that can be fetched, or from https to http, is the answer itself.
+ *
+ * A user in a URL, "http://user:password@host/", is told to the server (Basic). Proxies come from
+ * http_proxy (in lower case only), https_proxy, all_proxy and no_proxy, as other programs read
+ * them; they speak plain HTTP, and https goes through them by a tunnel.
  */
 #ifndef WEFT_FETCH_H
 #define WEFT_FETCH_H
@@ -32,15 +41,15 @@ typedef struct weft_fetcher_options {
     const char *user_agent;            /* NULL: "weft/VERSION" */
     size_t connections_per_origin_max; /* 0: 8; more requests wait */
     size_t idle_max;                   /* connections kept in all: 0: 64 */
-    double idle_s;                     /* kept for so long: 0: 60 */
+    double idle_s;                     /* kept for so long: 0: 60; closed at the next use */
     int redirects_max;                 /* 0: 10; -1: none are followed */
     bool has_no_proxy;     /* do not look at http_proxy, https_proxy, all_proxy, no_proxy */
-    bool has_no_gzip;      /* do not ask for it */
+    bool has_no_gzip;      /* do not ask for it; who sets Accept-Encoding gets what is sent */
     size_t head_bytes_max; /* of an answer: 0: 64 KiB; -EMSGSIZE */
-    size_t body_bytes_max; /* of weft_fetch_read_all: 0: 64 MiB; -EMSGSIZE */
+    size_t body_bytes_max; /* of weft_fetch_read_all, uncompressed: 0: 64 MiB; -EMSGSIZE */
 } weft_fetcher_options;
 
-/** A client. NULL if it cannot be made; weft_error() says why. */
+/** A client. NULL if it cannot be made; weft_error() says why: -EINVAL, -ENOMEM. */
 WEFT_API weft_fetcher *weft_fetcher_new(const weft_fetcher_options *options);
 
 /** Close the connections that are kept, and free it. -EBUSY while a fetch is open. */
@@ -57,7 +66,7 @@ typedef struct weft_fetch_request {
     const char *method; /* NULL: GET; POST if there is a body */
     const char *url;
     const weft_fetch_field *fields; /* beside those that the client sets; may replace User-Agent,
-                                       Accept, Accept-Encoding, Host */
+                                       Accept, Accept-Encoding, Host; "Connection: close" may be */
     size_t fields_count;
     const char *type; /* of the body; NULL: none said */
     const void *body; /* NULL: none, or see weft_fetch_open */
@@ -66,11 +75,14 @@ typedef struct weft_fetch_request {
 
 /**
  * Ask, and wait for the head of the answer. Returns its status, 200 say; *fetch is to be closed
- * then. A negative error if there is no answer: what weft_dial and weft_tls_connect say, -EINVAL
- * for a bad URL, method or field, -EBADMSG for an answer that breaks the protocol, -ECONNRESET if
- * there is none, -ELOOP for too many redirects, -EMSGSIZE for a head over the limit. A request on a
- * kept connection that turns out to be closed is sent again on a new one, if it may be repeated
- * (RFC 9110, 9.2.2). Fetcher NULL is one of the thread's own, with default options.
+ * then. A negative error if there is no answer, and *fetch is NULL: what weft_dial and
+ * weft_tls_connect say, -EINVAL for a bad URL, method or field, -EPERM for a field that is the
+ * client's own (Content-Length, Transfer-Encoding, Connection, Upgrade, TE, Trailer), -EBADMSG for
+ * an answer that breaks the protocol, -ECONNRESET if there is none, -ELOOP for too many redirects,
+ * -EMSGSIZE for a head over the limit, -EACCES if a proxy wants to know who asks, -ECONNREFUSED if
+ * it makes no tunnel, -ENOTSUP if it is of another kind. A request on a kept connection that turns
+ * out to be closed is sent again on a new one, if it may be repeated (RFC 9110, 9.2.2), or nothing
+ * of it was sent. Fetcher NULL is one of the thread's own, with default options.
  */
 WEFT_SWITCHPOINT int weft_fetch_send(weft_fetcher *fetcher, const weft_fetch_request *request,
                                      weft_fetch **fetch);
@@ -85,17 +97,24 @@ WEFT_SWITCHPOINT int weft_fetch_post(weft_fetcher *fetcher, const char *url, con
 /**
  * Ask with a body that is written piece by piece: of so many bytes, or -1 for chunks. Sends the
  * head; write the body, then weft_fetch_wait. Redirects that need the body again are not followed.
- * Returns 0.
+ * With the field "Expect: 100-continue" it waits up to a second for the server to say so. Returns
+ * 0, or as weft_fetch_send.
  */
 WEFT_SWITCHPOINT int weft_fetch_open(weft_fetcher *fetcher, const weft_fetch_request *request,
                                      int64_t body_length, weft_fetch **fetch);
 
 /**
- * Write some of the body. Returns bytes. -EPIPE if the server has answered, or hung up, already.
+ * Write some of the body. Returns bytes. -EPIPE if the server has answered, or hung up, already:
+ * weft_fetch_wait tells. -EMSGSIZE if it is more than was announced: nothing of it was written. Cut
+ * short in any other way, cancelled say, the fetch is over, and says so from then on.
  */
 WEFT_SWITCHPOINT ssize_t weft_fetch_write(weft_fetch *fetch, const void *data, size_t bytes);
 
-/** End the body and wait for the head of the answer: its status, or as weft_fetch_send. */
+/**
+ * End the body and wait for the head of the answer: its status, or as weft_fetch_send, but that the
+ * fetch is still to be closed. -ENODATA if less was written than was announced. Cancelled, it can
+ * be called again.
+ */
 WEFT_SWITCHPOINT int weft_fetch_wait(weft_fetch *fetch);
 
 /** The status of the answer: 200; 0 before there is one. */
@@ -111,27 +130,33 @@ WEFT_API int weft_fetch_header_at(const weft_fetch *fetch, size_t index, const c
 /** A field behind the body, once that has been read; NULL. */
 WEFT_API const char *weft_fetch_trailer(const weft_fetch *fetch, const char *name);
 
-/** The URL that has answered, after redirects. */
+/** The URL that has answered, after redirects, without a user. */
 WEFT_API const char *weft_fetch_url(const weft_fetch *fetch);
 
-/** The length of the body as announced; -1 if it was not, or is compressed. */
+/**
+ * The length of the body as announced, for a HEAD what it would be; -1 if it was not, or is
+ * compressed.
+ */
 WEFT_API int64_t weft_fetch_length(const weft_fetch *fetch);
 
 /**
  * Read some of the body, uncompressed; 0 at its end. -EBADMSG if it is malformed, -ECONNRESET if
- * the connection ends before it.
+ * the connection ends before it; those last. Cancelled, nothing is lost, and the next read goes on.
  */
 WEFT_SWITCHPOINT ssize_t weft_fetch_read(weft_fetch *fetch, void *data, size_t bytes);
 
 /** The same in place: what has come; it is there until the next call that reads. */
 WEFT_SWITCHPOINT ssize_t weft_fetch_read_piece(weft_fetch *fetch, const void **data);
 
-/** The whole rest, with a NUL behind it; kept until the fetch is closed. Returns its length. */
+/**
+ * The whole rest, with a NUL behind it; kept until the fetch is closed. Returns its length.
+ * -EMSGSIZE if it is over the limit.
+ */
 WEFT_SWITCHPOINT ssize_t weft_fetch_read_all(weft_fetch *fetch, char **data);
 
 /**
  * Done with it: the connection is kept for the next request if all of the answer was read (or
- * little is left), else closed. NULL is nothing.
+ * little is left, at most 64 KiB that come at once), else closed. NULL is nothing.
  */
 WEFT_SWITCHPOINT void weft_fetch_close(weft_fetch *fetch);
 

@@ -99,10 +99,13 @@ int weft__tls_fail(int code, const char *attempted)
     return is_memory ? -ENOMEM : code;
 }
 
-/* The first names that a certificate is for, as far as there is room. */
+/*
+ * The first names that a certificate is for, as far as there is room; none if there is no
+ * certificate: one that is refused early is not kept.
+ */
 static const char *names_of(X509 *x, char *text, size_t room)
 {
-    GENERAL_NAMES *all = X509_get_ext_d2i(x, NID_subject_alt_name, NULL, NULL);
+    GENERAL_NAMES *all = x != NULL ? X509_get_ext_d2i(x, NID_subject_alt_name, NULL, NULL) : NULL;
     size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < sk_GENERAL_NAME_num(all); i++) {

@@ -1,0 +1,497 @@
+/* The web client: what it sends, and what it makes of answers, right and wrong ones. */
+#include "fetch_support.h"
+
+static const turn hello[] = {{.says = OK("hello", "5")}};
+
+START_TEST(a_get_has_a_status_headers_and_a_body)
+{
+    static const turn turns[] = {{.says = "HTTP/1.1 201 Made\r\nContent-Length: 5\r\nX-One: 1\r\n"
+                                          "x-two:  2 \r\nX-One: 3\r\nX-None:\r\n\r\nhello"}};
+    web sv;
+    start_server(&sv, turns, 1);
+    weft_fetch *f;
+    ck_assert_int_eq(weft_fetch_get(NULL, url_of(&sv, "/a?b=c#d"), &f), 201);
+    ck_assert_int_eq(weft_fetch_status(f), 201);
+    ck_assert_str_eq(weft_fetch_header(f, "x-one"), "1");
+    ck_assert_str_eq(weft_fetch_header(f, "X-TWO"), "2");
+    ck_assert_str_eq(weft_fetch_header(f, "X-None"), "");
+    ck_assert_ptr_null(weft_fetch_header(f, "X-Three"));
+    const char *name, *value;
+    ck_assert_int_eq(weft_fetch_header_at(f, 3, &name, &value), 0);
+    ck_assert_str_eq(name, "X-One");
+    ck_assert_str_eq(value, "3");
+    ck_assert_int_eq(weft_fetch_header_at(f, 5, &name, &value), -ENOENT);
+    ck_assert_int_eq(weft_fetch_length(f), 5);
+    ck_assert_str_eq(weft_fetch_url(f), url_of(&sv, "/a?b=c#d"));
+    char *text;
+    ck_assert_int_eq(weft_fetch_read_all(f, &text), 5);
+    ck_assert_str_eq(text, "hello");
+    ck_assert_int_eq(weft_fetch_read_all(f, &text), 5);
+    ck_assert_int_eq(weft_fetch_read(f, (char[8]){0}, 8), 0);
+    weft_fetch_close(f);
+    weft_fetch_close(NULL);
+    stop_server(&sv);
+}
+END_TEST
+
+START_TEST(a_get_says_what_it_has_to)
+{
+    web sv;
+    start_server(&sv, hello, 1);
+    weft_fetcher *fetcher =
+        weft_fetcher_new(&(weft_fetcher_options){.user_agent = "me/1", .has_no_gzip = true});
+    ck_assert_get(fetcher, url_of(&sv, "/p%20q?r=s%26#frag"), "hello");
+    char expected[512];
+    snprintf(expected, sizeof expected,
+             "GET /p%%20q?r=s%%26 HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
+             "User-Agent: me/1\r\nAccept: */*\r\n\r\n",
+             sv.port);
+    ck_assert_str_eq(sv.seen, expected);
+    ck_assert_get(NULL, url_of(&sv, ""), "hello");
+    ck_assert_seen(&sv, "GET / HTTP/1.1\r\n");
+    ck_assert_seen(&sv, "\r\nUser-Agent: weft/");
+    weft_fetcher_free(fetcher);
+    stop_server(&sv);
+}
+END_TEST
+
+START_TEST(an_ipv6_address_has_brackets)
+{
+    int probe = weft_listen("tcp", "[::1]:0");
+    if (probe < 0)
+        return; /* no IPv6 here */
+    weft_close(probe);
+    web sv;
+    start_at(&sv, "[::1]:0", hello, 1);
+    ck_assert_get(NULL, url_of(&sv, "/"), "hello");
+    char expected[64];
+    snprintf(expected, sizeof expected, "Host: [::1]:%d\r\n", sv.port);
+    ck_assert_seen(&sv, expected);
+    stop_server(&sv);
+}
+END_TEST
+
+START_TEST(fields_of_the_caller_stand_beside_those_of_the_client_or_replace_them)
+{
+    web sv;
+    start_server(&sv, hello, 1);
+    const weft_fetch_field fields[] = {{"host", "other.test"},    {"Accept", "text/html"},
+                                       {"accept-encoding", "br"}, {"USER-AGENT", "x"},
+                                       {"X-Extra", "a\tb \xff"},  {"Connection", "close"}};
+    weft_fetch *f;
+    ck_assert_int_eq(weft_fetch_send(NULL,
+                                     &(weft_fetch_request){.url = url_of(&sv, "/"),
+                                                           .fields = fields,
+                                                           .fields_count = COUNT_OF(fields)},
+                                     &f),
+                     200);
+    weft_fetch_close(f);
+    ck_assert_str_eq(sv.seen, "GET / HTTP/1.1\r\nhost: other.test\r\nAccept: text/html\r\n"
+                              "accept-encoding: br\r\nUSER-AGENT: x\r\nX-Extra: a\tb \xff\r\n"
+                              "Connection: close\r\n\r\n");
+    let_run();
+    ck_assert_uint_eq(sv.open, 0);
+    stop_server(&sv);
+}
+END_TEST
+
+START_TEST(nothing_of_the_caller_begins_a_line_or_a_message)
+{
+    static const struct {
+        weft_fetch_request r;
+        weft_fetch_field field;
+        int rc;
+    } rows[] = {
+        {{.method = "GET /x HTTP/1.1\r\n"}, {NULL, NULL}, -EINVAL},
+        {{.method = ""}, {NULL, NULL}, -EINVAL},
+        {{.method = "CONNECT"}, {NULL, NULL}, -EINVAL},
+        {{.method = "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJ"}, {NULL, NULL}, -EINVAL},
+        {{.type = "a\nb", .body = "x", .body_bytes = 1}, {NULL, NULL}, -EINVAL},
+        {{.body_bytes = 1}, {NULL, NULL}, -EINVAL},
+        {{0}, {"", "x"}, -EINVAL},
+        {{0}, {"a b", "x"}, -EINVAL},
+        {{0}, {"a:", "x"}, -EINVAL},
+        {{0}, {"a\r\nb", "x"}, -EINVAL},
+        {{0}, {"a", NULL}, -EINVAL},
+        {{0}, {NULL, "x"}, -EINVAL},
+        {{0}, {"a", "x\r\ny: z"}, -EINVAL},
+        {{0}, {"a", "x\ny"}, -EINVAL},
+        {{0}, {"a", "x\x7fy"}, -EINVAL},
+        {{0}, {"content-length", "0"}, -EPERM},
+        {{0}, {"Transfer-Encoding", "chunked"}, -EPERM},
+        {{0}, {"Connection", "keep-alive"}, -EPERM},
+        {{0}, {"Connection", "upgrade"}, -EPERM},
+        {{0}, {"Upgrade", "h2c"}, -EPERM},
+    };
+    web sv;
+    start_server(&sv, hello, 1);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        weft_fetch_request r = rows[i].r;
+        weft_fetch *f = (weft_fetch *)&r;
+        r.url = url_of(&sv, "/");
+        if (rows[i].field.name != NULL || rows[i].field.value != NULL) {
+            r.fields = &rows[i].field;
+            r.fields_count = 1;
+        }
+        ck_assert_msg(weft_fetch_send(NULL, &r, &f) == rows[i].rc, "row %zu", i);
+        ck_assert_ptr_null(f);
+        ck_assert_any_words(rows[i].rc);
+    }
+    const weft_fetch_field twice[] = {{"Host", "a"}, {"Host", "b"}};
+    const weft_fetch_request r = {.url = url_of(&sv, "/"), .fields = twice, .fields_count = 2};
+    weft_fetch *f;
+    ck_assert_int_eq(weft_fetch_send(NULL, &r, &f), -EINVAL);
+    ck_assert_uint_eq(sv.conns, 0);
+    stop_server(&sv);
+}
+END_TEST
+
+START_TEST(a_url_that_is_none_is_refused)
+{
+    static const char *const urls[] = {"",
+                                       "/path",
+                                       "ftp://host/",
+                                       "http//x",
+                                       "http:///x",
+                                       "http://a b/",
+                                       "http://a/\r\nX: y",
+                                       "mailto:a@b",
+                                       "http://[::1",
+                                       "http://a%0d%0aX:%20y/",
+                                       "http://a%00b/",
+                                       "http://127.0.0.1:0/",
+                                       "http://a:65536/",
+                                       NULL};
+    weft_fetch *f;
+    for (size_t i = 0; i < COUNT_OF(urls); i++)
+        ck_assert_msg(weft_fetch_get(NULL, urls[i], &f) == -EINVAL, "%s", urls[i]);
+    ck_assert_ptr_null(weft_fetcher_new(&(weft_fetcher_options){.user_agent = "a\r\nb"}));
+    ck_assert_ptr_null(weft_fetcher_new(&(weft_fetcher_options){.idle_s = NAN}));
+}
+END_TEST
+
+START_TEST(a_body_is_sent_with_its_length_and_type)
+{
+    web sv;
+    start_server(&sv, hello, 1);
+    weft_fetch *f;
+    ck_assert_int_eq(weft_fetch_post(NULL, url_of(&sv, "/p"), "text/plain", "a body", 6, &f), 200);
+    weft_fetch_close(f);
+    ck_assert_seen(&sv, "POST /p HTTP/1.1\r\n");
+    ck_assert_seen(&sv, "Content-Type: text/plain\r\nContent-Length: 6\r\n\r\na body");
+    const weft_fetch_request put = {.method = "PUT", .url = url_of(&sv, "/q")};
+    ck_assert_int_eq(weft_fetch_send(NULL, &put, &f), 200);
+    weft_fetch_close(f);
+    ck_assert_seen(&sv, "PUT /q HTTP/1.1\r\n");
+    ck_assert_seen(&sv, "Content-Length: 0\r\n");
+    const weft_fetch_request body = {.url = url_of(&sv, "/r"), .body = "", .body_bytes = 0};
+    ck_assert_int_eq(weft_fetch_send(NULL, &body, &f), 200);
+    weft_fetch_close(f);
+    ck_assert_seen(&sv, "POST /r HTTP/1.1\r\n");
+    stop_server(&sv);
+}
+END_TEST
+
+START_TEST(the_user_of_a_url_is_authorized)
+{
+    web sv;
+    start_server(&sv, hello, 1);
+    char url[128];
+    snprintf(url, sizeof url, "http://Aladdin:open%%20sesame@127.0.0.1:%d/", sv.port);
+    weft_fetch *f;
+    ck_assert_int_eq(weft_fetch_get(NULL, url, &f), 200);
+    ck_assert_str_eq(weft_fetch_url(f), url_of(&sv, "/"));
+    weft_fetch_close(f);
+    ck_assert_seen(&sv, "\r\nAuthorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n");
+    const weft_fetch_field field = {"authorization", "Bearer x"};
+    ck_assert_int_eq(
+        weft_fetch_send(NULL,
+                        &(weft_fetch_request){.url = url, .fields = &field, .fields_count = 1}, &f),
+        200);
+    weft_fetch_close(f);
+    ck_assert_uint_eq(count_in(sv.seen, "uthorization:"), 2);
+    ck_assert_seen(&sv, "\r\nauthorization: Bearer x\r\n");
+    stop_server(&sv);
+}
+END_TEST
+
+/* Answers as they may be, and whether the connection is good for another. */
+START_TEST(answers_of_all_kinds_are_read_to_their_end)
+{
+    static const struct {
+        const char *method, *answer;
+        int status;
+        const char *body;
+        int64_t length;
+        bool is_kept, hangs_up;
+    } rows[] = {
+        {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", 200, "abc", 3, true, false},
+        {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, "", 0, true, false},
+        {"GET", "HTTP/1.1 200\r\nContent-Length: 1\r\n\r\nx", 200, "x", 1, true, false},
+        {"GET",
+         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;e=f\r\nde\r\n"
+         "0\r\n\r\n",
+         200, "abcde", -1, true, false},
+        {"GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, "", -1, true,
+         false},
+        {"GET", "HTTP/1.1 200 OK\r\n\r\nuntil the end", 200, "until the end", -1, false, true},
+        {"GET", "HTTP/1.0 200 OK\r\n\r\nold", 200, "old", -1, false, true},
+        {"GET", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold", 200, "old", 3, false, false},
+        {"GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nold", 200,
+         "old", 3, true, false},
+        {"GET", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab", 200, "ab", 2,
+         false, false},
+        {"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", 200, "", 999, true, false},
+        {"HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 200, "", -1, true, false},
+        {"GET", "HTTP/1.1 204 None\r\n\r\n", 204, "", 0, true, false},
+        {"GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", 304, "", 0, true, false},
+        {"GET",
+         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n"
+         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+         200, "x", 1, true, false},
+        {"GET", "HTTP/1.1 404 No\r\nContent-Length: 4\r\n\r\nnone", 404, "none", 4, true, false},
+        {"GET", "HTTP/1.1 599 Odd\r\nContent-Length: 0\r\n\r\n", 599, "", 0, true, false},
+        {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxand more", 200, "x", 1, false, false},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        const turn turns[] = {{.says = rows[i].answer, .hangs_up = rows[i].hangs_up}};
+        web sv;
+        start_server(&sv, turns, 1);
+        weft_fetcher *fetcher = weft_fetcher_new(NULL);
+        for (int again = 0; again < 2; again++) {
+            weft_fetch *f;
+            char *text = NULL;
+            const weft_fetch_request r = {.method = rows[i].method, .url = url_of(&sv, "/")};
+            int status = weft_fetch_send(fetcher, &r, &f);
+            ck_assert_msg(status == rows[i].status, "row %zu: %d", i, status);
+            bool has_length = rows[i].status == 304 || weft_fetch_length(f) == rows[i].length;
+            ck_assert_msg(has_length, "row %zu: %d", i, (int)weft_fetch_length(f));
+            ck_assert_int_eq(weft_fetch_read_all(f, &text), (ssize_t)strlen(rows[i].body));
+            ck_assert_str_eq(text, rows[i].body);
+            weft_fetch_close(f);
+        }
+        ck_assert_msg(sv.conns == (rows[i].is_kept ? 1 : 2), "row %zu: %zu", i, sv.conns);
+        ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
+        stop_server(&sv);
+    }
+}
+END_TEST
+
+#define INTERIM_4                                                        \
+    "HTTP/1.1 102 A\r\n\r\nHTTP/1.1 102 A\r\n\r\nHTTP/1.1 102 A\r\n\r\n" \
+    "HTTP/1.1 102 A\r\n\r\n"
+#define INTERIM_16 INTERIM_4 INTERIM_4 INTERIM_4 INTERIM_4
+
+/* What goes wrong with the head, and with the body; each ends the connection. */
+START_TEST(answers_that_are_wrong_are_errors)
+{
+    static const struct {
+        const char *answer;
+        int head, body;
+    } rows[] = {
+        {"", -ECONNRESET, 0},
+        {"HTTP/1.1 200 OK\r\n", -ECONNRESET, 0},
+        {"SSH-2.0-OpenSSH_9.2\r\n", -EBADMSG, 0},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", -EBADMSG, 0},
+        {"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", -EBADMSG, 0},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", -EBADMSG, 0},
+        {"HTTP/1.1 200 OK\r\nA b: c\r\n\r\n", -EBADMSG, 0},
+        {"HTTP/1.1 200 OK\r\nA: c\r\n folded\r\n\r\n", -EBADMSG, 0},
+        {"HTTP/2.0 200 OK\r\n\r\n", -EBADMSG, 0},
+        {"HTTP/1.1 20 OK\r\n\r\n", -EBADMSG, 0},
+        {"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", -EBADMSG, 0},
+        {INTERIM_16 INTERIM_16 INTERIM_4, -EBADMSG, 0},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", 200, -ECONNRESET},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", 200, -ECONNRESET},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", 200, -ECONNRESET},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\nabc", 200, -EBADMSG},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n", 200, -EBADMSG},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n11111111111111111\r\n", 200,
+         -EBADMSG},
+    };
+    warm_up();
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        const turn turns[] = {{.says = rows[i].answer, .hangs_up = true}};
+        web sv;
+        start_server(&sv, turns, 1);
+        weft_fetcher *fetcher = weft_fetcher_new(NULL);
+        weft_fetch *f;
+        char *text;
+        int rc = weft_fetch_get(fetcher, url_of(&sv, "/"), &f);
+        ck_assert_msg(rc == rows[i].head, "row %zu: %d", i, rc);
+        if (rc >= 0) {
+            ssize_t n = weft_fetch_read_all(f, &text);
+            ck_assert_msg(n == rows[i].body, "row %zu: %zd", i, n);
+            ck_assert_int_eq(weft_fetch_read(f, (char[8]){0}, 8), rows[i].body);
+            weft_fetch_close(f);
+        }
+        ck_assert_uint_eq(sv.conns, 1); /* what was no kept connection is not tried again */
+        ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
+        stop_server(&sv);
+    }
+}
+END_TEST
+
+static bool talk_long(web *sv, weft_stream *s)
+{
+    (void)sv;
+    weft_stream_puts(s, "HTTP/1.1 200 OK\r\n");
+    for (int i = 0; i < 1000; i++)
+        if (weft_stream_printf(s, "X-%d: %0200d\r\n", i, i) < 0)
+            return false;
+    weft_stream_puts(s, "Content-Length: 0\r\n\r\n");
+    return true;
+}
+
+START_TEST(a_head_over_the_limit_is_refused)
+{
+    static const turn turns[] = {{.talks = talk_long}};
+    web sv;
+    start_server(&sv, turns, 1);
+    weft_fetch *f;
+    ck_assert_int_eq(weft_fetch_get(NULL, url_of(&sv, "/"), &f), -EMSGSIZE);
+    ck_assert_any_words(-EMSGSIZE);
+    weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.head_bytes_max = 1 << 20});
+    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
+    ck_assert_int_eq(atoi(weft_fetch_header(f, "X-999")), 999);
+    weft_fetch_close(f);
+    weft_fetcher_free(fetcher);
+    stop_server(&sv);
+}
+END_TEST
+
+START_TEST(trailers_are_there_once_the_body_is_read)
+{
+    static const turn turns[] = {
+        {.says = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
+                 "3\r\nabc\r\n0\r\nX-Sum: 294\r\nX-End: now\r\n\r\n"}};
+    web sv;
+    start_server(&sv, turns, 1);
+    weft_fetch *f;
+    char *text;
+    ck_assert_int_eq(weft_fetch_get(NULL, url_of(&sv, "/"), &f), 200);
+    ck_assert_ptr_null(weft_fetch_trailer(f, "X-Sum"));
+    ck_assert_int_eq(weft_fetch_read_all(f, &text), 3);
+    ck_assert_str_eq(weft_fetch_trailer(f, "x-sum"), "294");
+    ck_assert_str_eq(weft_fetch_trailer(f, "X-End"), "now");
+    ck_assert_ptr_null(weft_fetch_trailer(f, "Trailer"));
+    weft_fetch_close(f);
+    stop_server(&sv);
+}
+END_TEST
+
+START_TEST(a_body_over_the_limit_is_read_in_pieces_only)
+{
+    web sv;
+    start_server(&sv, hello, 1);
+    weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.body_bytes_max = 4});
+    weft_fetch *f;
+    char *text, data[8];
+    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
+    ck_assert_int_eq(weft_fetch_read_all(f, &text), -EMSGSIZE);
+    ck_assert_int_eq(weft_fetch_read(f, data, sizeof data), -EMSGSIZE);
+    weft_fetch_close(f);
+    ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
+    ck_assert_int_eq(weft_fetch_read(f, data, 2), 2);
+    ck_assert_mem_eq(data, "he", 2);
+    const void *piece;
+    ck_assert_int_eq(weft_fetch_read_piece(f, &piece), 3);
+    ck_assert_mem_eq(piece, "llo", 3);
+    ck_assert_int_eq(weft_fetch_read_piece(f, &piece), 0);
+    weft_fetch_close(f);
+    weft_fetcher_free(fetcher);
+    stop_server(&sv);
+}
+END_TEST
+
+START_TEST(a_fetch_that_takes_too_long_leaves_nothing_behind)
+{
+    static const turn turns[] = {{.is_held = true}, {.says = OK("again", "5")}};
+    warm_up();
+    web sv;
+    start_server(&sv, turns, COUNT_OF(turns));
+    weft_fetcher *fetcher = weft_fetcher_new(NULL);
+    weft_sleep(0);
+    size_t before = count_descriptors();
+    weft_fetch *f;
+    int rc = 0, status = 0;
+    WEFT_CANCEL_AFTER(0.02, rc)
+        status = weft_fetch_get(fetcher, url_of(&sv, "/"), &f);
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_int_eq(status, -ECANCELED);
+    ck_assert_ptr_null(f);
+    ck_assert_uint_eq(count_descriptors(), before + 1); /* the server's end */
+    let_go(&sv, 1);
+    ck_assert_get(fetcher, url_of(&sv, "/"), "again");
+    ck_assert_uint_eq(sv.conns, 2);
+    weft_fetcher_free(fetcher);
+    stop_server(&sv);
+}
+END_TEST
+
+static bool talk_slowly(web *sv, weft_stream *s)
+{
+    weft_stream_puts(s, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabc");
+    weft_stream_flush(s);
+    weft_sem_wait(&sv->gate);
+    weft_stream_puts(s, "def");
+    weft_stream_flush(s);
+    return true;
+}
+
+START_TEST(a_read_that_is_cancelled_has_lost_nothing)
+{
+    static const turn turns[] = {{.talks = talk_slowly}};
+    web sv;
+    start_server(&sv, turns, 1);
+    weft_fetch *f;
+    char *text;
+    ssize_t n = 0;
+    ck_assert_int_eq(weft_fetch_get(NULL, url_of(&sv, "/"), &f), 200);
+    WEFT_MOVE_ON_AFTER(0.01)
+        n = weft_fetch_read_all(f, &text);
+    ck_assert_int_eq(n, -ECANCELED);
+    let_go(&sv, 1);
+    ck_assert_int_eq(weft_fetch_read_all(f, &text), 6);
+    ck_assert_str_eq(text, "abcdef");
+    weft_fetch_close(f);
+    stop_server(&sv);
+}
+END_TEST
+
+START_TEST(a_server_that_is_not_there_is_said_so)
+{
+    place p;
+    int listener = listen_tcp(&p, 1);
+    char url[64];
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/", ntohs(p.u.in.sin_port));
+    close(listener);
+    weft_fetch *f;
+    ck_assert_int_eq(weft_fetch_get(NULL, url, &f), -ECONNREFUSED);
+    ck_assert_any_words(-ECONNREFUSED);
+}
+END_TEST
+
+int main(void)
+{
+    static const TTest *const *const tests[] = {
+        &a_get_has_a_status_headers_and_a_body,
+        &a_get_says_what_it_has_to,
+        &an_ipv6_address_has_brackets,
+        &fields_of_the_caller_stand_beside_those_of_the_client_or_replace_them,
+        &nothing_of_the_caller_begins_a_line_or_a_message,
+        &a_url_that_is_none_is_refused,
+        &a_body_is_sent_with_its_length_and_type,
+        &the_user_of_a_url_is_authorized,
+        &answers_of_all_kinds_are_read_to_their_end,
+        &answers_that_are_wrong_are_errors,
+        &a_head_over_the_limit_is_refused,
+        &trailers_are_there_once_the_body_is_read,
+        &a_body_over_the_limit_is_read_in_pieces_only,
+        &a_fetch_that_takes_too_long_leaves_nothing_behind,
+        &a_read_that_is_cancelled_has_lost_nothing,
+        &a_server_that_is_not_there_is_said_so,
+    };
+    forget_proxies();
+    return run_suite("fetch", tests, COUNT_OF(tests));
+}
