@@ -12,7 +12,6 @@ typedef struct talk {
     int fd;
     int server_fd;
     weft_fiber server;
-    int served; /* what serving returned; the fiber itself never fails, to disturb nobody */
     int result; /* what serving it returned */
     weft_http_handler *handler;
     void *ctx;
