@@ -20,8 +20,6 @@ static bool parse_hop(weft__piece text, weft__ip *ip)
 {
     if (weft__ip_parse(ip, text.at, text.bytes))
         return true;
-    if (text.bytes == 0)
-        return false;
     bool has_brackets = text.at[0] == '[';
     const char *end = memchr(text.at, has_brackets ? ']' : ':', text.bytes);
     if (end == NULL)
@@ -57,7 +55,10 @@ void weft__forwarded_for(char out[WEFT__IP_TEXT_BYTES], const char *value,
     size_t left = strlen(value);
     while (left > 0) {
         weft__ip hop;
-        if (!parse_hop(take_last(value, &left), &hop))
+        weft__piece item = take_last(value, &left);
+        if (item.bytes == 0)
+            continue; /* nobody has said anything: RFC 9110, 5.6.1.2 */
+        if (!parse_hop(item, &hop))
             return;
         weft__ip_write(&hop, out);
         if (!weft__cidr_has_ip(trusted, &hop))

@@ -62,8 +62,8 @@ bool weft__cidr_has(const weft__cidr_list *list, const struct sockaddr *address)
 /*
  * Who the client is: the peer, or whom X-Forwarded-For (NULL: none; several fields joined with
  * commas) names, as far as those who say so are trusted: read from the right, the first that is
- * not. What is no address ends the search: then it is the one to the right of it. Ports and
- * brackets are left out.
+ * not. What is no address ends the search: then it is the one to the right of it. Empty items are
+ * passed over; ports and brackets are left out.
  */
 void weft__forwarded_for(char out[WEFT__IP_TEXT_BYTES], const char *value,
                          const weft__cidr_list *trusted, const struct sockaddr *peer);

@@ -56,7 +56,7 @@ static int port_of(weft__piece scheme)
 static bool has_good_characters(const char *text)
 {
     for (; *text != '\0'; text++) {
-        if (*text <= ' ' || *text == 0x7f || *text == '\\')
+        if ((unsigned char)*text <= ' ' || (unsigned char)*text >= 0x7f || *text == '\\')
             return false;
         if (*text == '%' && !weft__char_is_escape(text))
             return false;

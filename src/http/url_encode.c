@@ -56,9 +56,9 @@ size_t weft_url_encode(char *into, size_t room, const char *text)
     for (; *text != '\0'; text++) {
         char escaped[3];
         size_t count = escape(*text, escaped);
-        if (bytes == written && bytes + count < room) { /* no escape is cut in the middle */
+        if (bytes + count < room) { /* where one does not fit, none does that comes behind it */
             memcpy(into + bytes, escaped, count);
-            written += count;
+            written = bytes + count;
         }
         bytes += count;
     }

@@ -1,0 +1,93 @@
+/*
+ * Paths of requests: what is let through leads nowhere but down, and is what a slow and simple
+ * reading of the rules gives.
+ */
+#include "http/path.h"
+#include "require.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* No segment is empty but the last, none is a dot or two. */
+static void require_clean(const char *path)
+{
+    REQUIRE(path[0] == '/');
+    REQUIRE(strstr(path, "//") == NULL && strstr(path, "/./") == NULL);
+    REQUIRE(strstr(path, "/../") == NULL && strchr(path, '\\') == NULL);
+    const char *last = strrchr(path, '/');
+    REQUIRE(strcmp(last, "/.") != 0 && strcmp(last, "/..") != 0);
+    for (const char *c = path; *c != '\0'; c++)
+        REQUIRE((unsigned char)*c >= 0x20 && *c != 0x7f);
+}
+
+/* Decode everything, as %2f is refused by then; false for what may not be there. */
+static bool decode(const char *from, char *to)
+{
+    for (; *from != '\0'; from++) {
+        unsigned c = (unsigned char)*from;
+        if (c == '%') {
+            char digits[3] = {from[1], from[1] != '\0' ? from[2] : '\0', '\0'};
+            if (strspn(digits, "0123456789abcdefABCDEF") != 2)
+                return false;
+            c = (unsigned)strtoul(digits, NULL, 16);
+            if (c == '/')
+                return false;
+            from += 2;
+        }
+        if (c < 0x20 || c == 0x7f || c == '\\')
+            return false;
+        *to++ = (char)c;
+    }
+    *to = '\0';
+    return true;
+}
+
+/* The same as weft__path_clean by other means, into memory of its own: NULL if it is refused. */
+static char *model(const char *path)
+{
+    size_t bytes = strlen(path);
+    char *decoded = malloc(bytes + 1), *out = calloc(1, bytes + 2);
+    bool is_good = path[0] == '/' && decode(path, decoded);
+    bool is_folder = true;
+    char *rest = decoded, *segment;
+    while (is_good && (segment = strsep(&rest, "/")) != NULL) {
+        bool is_up = strcmp(segment, "..") == 0;
+        is_folder = is_up || segment[0] == '\0' || strcmp(segment, ".") == 0;
+        if (is_up && out[0] == '\0')
+            is_good = false;
+        else if (is_up)
+            *strrchr(out, '/') = '\0';
+        else if (!is_folder)
+            strcat(strcat(out, "/"), segment);
+    }
+    if (is_folder)
+        strcat(out, "/");
+    free(decoded);
+    if (is_good)
+        return out;
+    free(out);
+    return NULL;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    char *text = strndup((const char *)data, bytes);
+    char *expected = model(text);
+    ssize_t length = weft__path_clean(text);
+    REQUIRE((length >= 0) == (expected != NULL));
+    if (length >= 0) {
+        REQUIRE((size_t)length == strlen(text));
+        REQUIRE(strcmp(text, expected) == 0);
+        require_clean(text);
+        if (strchr(text, '%') == NULL) { /* else there is something left to decode */
+            char *again = strdup(text);
+            REQUIRE(weft__path_clean(again) == length && strcmp(again, text) == 0);
+            free(again);
+        }
+    }
+    free(expected);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,343 @@
+/* What a reply depends on: conditions, ranges, encodings. */
+#include "http/accept.h"
+#include "http/condition.h"
+#include "http/date.h"
+#include "http/range.h"
+#include "support.h"
+
+#include <inttypes.h>
+
+/* Sun, 06 Nov 1994 08:49:37 GMT */
+#define EXAMPLE 784111777
+
+/* The status and the ranges: "206 0+5 7+1". */
+static const char *ranges_of(const char *value, uint64_t size)
+{
+    static char out[1024];
+    weft__ranges ranges;
+    memset(&ranges, 0x5a, sizeof ranges);
+    int bytes = sprintf(out, "%d", weft__ranges_parse(&ranges, value, size));
+    for (size_t i = 0; i < ranges.count; i++)
+        bytes +=
+            sprintf(out + bytes, " %" PRIu64 "+%" PRIu64, ranges.at[i].first, ranges.at[i].bytes);
+    return out;
+}
+
+START_TEST(ranges_are_fitted_into_the_size)
+{
+    static const struct {
+        const char *value;
+        uint64_t size;
+        const char *result;
+    } cases[] = {
+        {NULL, 10, "200"},
+        {"bytes=0-0", 10, "206 0+1"},
+        {"bytes=0-9", 10, "206 0+10"},
+        {"bytes=0-10", 10, "206 0+10"},
+        {"bytes=0-", 10, "206 0+10"},
+        {"bytes=9-", 10, "206 9+1"},
+        {"bytes=5-7", 10, "206 5+3"},
+        {"bytes=5-99999999999999999999999", 10, "206 5+5"},
+        {"bytes=5-18446744073709551615", 10, "206 5+5"},
+        {"bytes=-1", 10, "206 9+1"},
+        {"bytes=-10", 10, "206 0+10"},
+        {"bytes=-11", 10, "206 0+10"},
+        {"bytes=-99999999999999999999999", 10, "206 0+10"},
+        {"Bytes=1-2", 10, "206 1+2"},
+        {"bytes=0-1,3-4", 10, "206 0+2 3+2"},
+        {"bytes=3-4,0-1", 10, "206 3+2 0+2"},
+        {"bytes=0-1, 3-4 ,\t6-6", 10, "206 0+2 3+2 6+1"},
+        {"bytes=,0-1,,3-4,", 10, "206 0+2 3+2"},
+        {"bytes=0-1,2-3", 10, "206 0+2 2+2"},
+        {"bytes=2-3,0-1", 10, "206 2+2 0+2"},
+        {"bytes=0-1,99-100", 10, "206 0+2"},
+        {"bytes=99-100,-2", 10, "206 8+2"},
+        {"bytes=0-1,-0", 10, "206 0+2"},
+        {"bytes=00-01", 10, "206 0+2"},
+        {"bytes=0-0", 1, "206 0+1"},
+        {"bytes=10-", 10, "416"},
+        {"bytes=10-20", 10, "416"},
+        {"bytes=18446744073709551616-", 10, "416"},
+        {"bytes=99999999999999999999-999999999999999999999", 10, "416"},
+        {"bytes=-0", 10, "416"},
+        {"bytes=10-,11-", 10, "416"},
+        {"bytes=0-", 0, "200"},
+        {"bytes=-1", 0, "200"},
+        {"bytes=18446744073709551614-", UINT64_MAX, "206 18446744073709551614+1"},
+        {"bytes=18446744073709551615-", UINT64_MAX, "416"},
+        {"bytes=0-", UINT64_MAX, "206 0+18446744073709551615"},
+        {"bytes=-2,0-0", UINT64_MAX, "206 18446744073709551613+2 0+1"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        ck_assert_str_eq(ranges_of(cases[i].value, cases[i].size), cases[i].result);
+}
+END_TEST
+
+START_TEST(ranges_that_are_malformed_or_ask_twice_are_ignored)
+{
+    static const char *const cases[] = {
+        "",           "bytes",       "bytes=",      "bytes=,",    "bytes= ",    "bytes=-",
+        "bytes=1",    "bytes=a-b",   "bytes=1-b",   "bytes=a-1",  "bytes=2-1",  "bytes=1--2",
+        "bytes=--1",  "bytes=1-2-3", "bytes=1-2 3", "bytes=1 -2", "bytes=1- 2", "bytes=+1-2",
+        "bytes=1-2x", "bytes=x1-2",  "bytes:1-2",   "bytes 1-2",  "byte=1-2",   "bytess=1-2",
+        "items=1-2",  " bytes=1-2",  "bytes =1-2",  "=1-2",       "bytes=1-2;", "bytes=0x1-2",
+        "bytes=0-1,", /* and this one is good */
+    };
+    for (size_t i = 0; i + 1 < COUNT_OF(cases); i++)
+        ck_assert_msg(strcmp(ranges_of(cases[i], 10), "200") == 0, "%s", cases[i]);
+    ck_assert_str_eq(ranges_of("bytes=0-1,", 10), "206 0+2");
+    static const char *const twice[] = {
+        "bytes=0-,0-",   "bytes=0-5,5-6", "bytes=5-6,0-5", "bytes=0-9,-1",
+        "bytes=2-3,0-9", "bytes=0-9,2-3", "bytes=-1,-1",   "bytes=0-1,2-3,1-2",
+        "bytes=0-1,x",   "bytes=99-,x",   "bytes=99-,2-1", "bytes=0-1,4-3",
+    };
+    for (size_t i = 0; i < COUNT_OF(twice); i++)
+        ck_assert_msg(strcmp(ranges_of(twice[i], 10), "200") == 0, "%s", twice[i]);
+}
+END_TEST
+
+START_TEST(more_ranges_than_anybody_needs_are_ignored)
+{
+    char value[256] = "bytes=";
+    for (int i = 0; i <= WEFT__RANGES_MAX; i++) {
+        sprintf(value + strlen(value), "%d-%d,", i * 2, i * 2);
+        ck_assert_int_eq(strncmp(ranges_of(value, 100), i < WEFT__RANGES_MAX ? "206" : "200", 3),
+                         0);
+    }
+    /* Also those of them that cannot be satisfied count. */
+    strcpy(value, "bytes=0-0");
+    for (int i = 0; i < WEFT__RANGES_MAX; i++)
+        strcat(value, ",100-");
+    ck_assert_str_eq(ranges_of(value, 100), "200");
+}
+END_TEST
+
+static const char since[] = "Sun, 06 Nov 1994 08:49:37 GMT";
+static const char before[] = "Sun, 06 Nov 1994 08:49:36 GMT";
+static const char after[] = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+static const struct {
+    weft__condition c; /* without method: GET; without mtime: EXAMPLE */
+    int result;
+} conditions[] = {
+    {{.etag = "\"a\""}, 0},
+    {{.etag = NULL}, 0},
+    /* If-None-Match */
+    {{.etag = "\"a\"", .if_none_match = "\"a\""}, 304},
+    {{.etag = "\"a\"", .if_none_match = "\"b\""}, 0},
+    {{.etag = "\"a\"", .if_none_match = "\"b\", \"a\""}, 304},
+    {{.etag = "\"a\"", .if_none_match = "\"b\",\"c\" ,W/\"a\""}, 304},
+    {{.etag = "\"a\"", .if_none_match = ",, \"a\","}, 304},
+    {{.etag = "\"a\"", .if_none_match = "W/\"a\""}, 304},
+    {{.etag = "W/\"a\"", .if_none_match = "\"a\""}, 304},
+    {{.etag = "W/\"a\"", .if_none_match = "W/\"a\""}, 304},
+    {{.etag = "\"a\"", .if_none_match = "w/\"a\""}, 0},
+    {{.etag = "\"a\"", .if_none_match = "\"A\""}, 0},
+    {{.etag = "\"a\"", .if_none_match = "\"aa\""}, 0},
+    {{.etag = "\"aa\"", .if_none_match = "\"a\""}, 0},
+    {{.etag = "\"a\"", .if_none_match = "a"}, 0},
+    {{.etag = "\"a\"", .if_none_match = "\"a"}, 0},
+    {{.etag = "\"a\"", .if_none_match = "a\""}, 0},
+    {{.etag = "\"a\"", .if_none_match = "x, \"a\""}, 0},
+    {{.etag = "\"a\"", .if_none_match = "\"b\"\"a\""}, 0},
+    {{.etag = "\"a\"", .if_none_match = "\"a\"x"}, 0},
+    {{.etag = "\"a\"", .if_none_match = ""}, 0},
+    {{.etag = "\"a,b\"", .if_none_match = "\"x\", \"a,b\""}, 304},
+    {{.etag = "\"b\"", .if_none_match = "\"a,\"b\",c\""}, 0},
+    {{.etag = "\"\"", .if_none_match = "\"\""}, 304},
+    {{.etag = "\"\xe4\"", .if_none_match = "\"\xe4\""}, 304},
+    {{.etag = "\"a\"", .if_none_match = "*"}, 304},
+    {{.etag = "\"a\"", .if_none_match = " * "}, 304},
+    {{.etag = NULL, .if_none_match = "*"}, 304},
+    {{.etag = "\"a\"", .if_none_match = "*, \"b\""}, 0},
+    {{.etag = NULL, .if_none_match = "\"a\""}, 0},
+    {{.method = "HEAD", .etag = "\"a\"", .if_none_match = "\"a\""}, 304},
+    {{.method = "PUT", .etag = "\"a\"", .if_none_match = "\"a\""}, 412},
+    {{.method = "PUT", .etag = "\"a\"", .if_none_match = "*"}, 412},
+    {{.method = "DELETE", .etag = "\"a\"", .if_none_match = "\"b\""}, 0},
+    {{.method = "get", .etag = "\"a\"", .if_none_match = "\"a\""}, 412},
+    /* If-Modified-Since, which does not count beside If-None-Match */
+    {{.if_modified_since = since}, 304},
+    {{.if_modified_since = after}, 304},
+    {{.if_modified_since = before}, 0},
+    {{.if_modified_since = "Sunday, 06-Nov-94 08:49:37 GMT"}, 304},
+    {{.if_modified_since = "Sun Nov  6 08:49:37 1994"}, 304},
+    {{.if_modified_since = "yesterday"}, 0},
+    {{.if_modified_since = ""}, 0},
+    {{.if_modified_since = since, .mtime = WEFT__DATE_NONE}, 0},
+    {{.method = "HEAD", .if_modified_since = since}, 304},
+    {{.method = "POST", .if_modified_since = since}, 0},
+    {{.etag = "\"a\"", .if_none_match = "\"b\"", .if_modified_since = since}, 0},
+    {{.etag = "\"a\"", .if_none_match = "\"a\"", .if_modified_since = before}, 304},
+    /* If-Match */
+    {{.etag = "\"a\"", .if_match = "\"a\""}, 0},
+    {{.etag = "\"a\"", .if_match = "\"b\""}, 412},
+    {{.etag = "\"a\"", .if_match = "\"b\", \"a\""}, 0},
+    {{.etag = "\"a\"", .if_match = "W/\"a\""}, 412},
+    {{.etag = "W/\"a\"", .if_match = "W/\"a\""}, 412},
+    {{.etag = "W/\"a\"", .if_match = "\"a\""}, 412},
+    {{.etag = "\"a\"", .if_match = "W/\"a\", \"a\""}, 0},
+    {{.etag = "\"a\"", .if_match = "*"}, 0},
+    {{.etag = NULL, .if_match = "*"}, 0},
+    {{.etag = NULL, .if_match = "\"a\""}, 412},
+    {{.etag = "\"a\"", .if_match = "junk"}, 412},
+    {{.etag = "\"a\"", .if_match = ""}, 412},
+    {{.method = "PUT", .etag = "\"a\"", .if_match = "\"a\""}, 0},
+    {{.method = "PUT", .etag = "\"a\"", .if_match = "\"b\""}, 412},
+    /* If-Unmodified-Since, which does not count beside If-Match */
+    {{.if_unmodified_since = since}, 0},
+    {{.if_unmodified_since = after}, 0},
+    {{.if_unmodified_since = before}, 412},
+    {{.if_unmodified_since = "Thu, 01 Jan 1960 00:00:00 GMT"}, 412},
+    {{.if_unmodified_since = "never"}, 0},
+    {{.if_unmodified_since = before, .mtime = WEFT__DATE_NONE}, 0},
+    {{.method = "PUT", .if_unmodified_since = before}, 412},
+    {{.etag = "\"a\"", .if_match = "\"a\"", .if_unmodified_since = before}, 0},
+    {{.etag = "\"a\"", .if_match = "\"b\"", .if_unmodified_since = since}, 412},
+    /* The first two go before the others. */
+    {{.etag = "\"a\"", .if_match = "\"b\"", .if_none_match = "\"a\""}, 412},
+    {{.etag = "\"a\"", .if_match = "\"a\"", .if_none_match = "\"a\""}, 304},
+    {{.etag = "\"a\"", .if_unmodified_since = before, .if_none_match = "\"a\""}, 412},
+    {{.if_unmodified_since = since, .if_modified_since = since}, 304},
+    {{.if_unmodified_since = before, .if_modified_since = since}, 412},
+};
+
+START_TEST(conditions_are_checked_in_their_order)
+{
+    for (size_t i = 0; i < COUNT_OF(conditions); i++) {
+        weft__condition c = conditions[i].c;
+        c.method = c.method != NULL ? c.method : "GET";
+        c.mtime = c.mtime != 0 ? c.mtime : EXAMPLE;
+        ck_assert_msg(weft__condition_check(&c) == conditions[i].result, "row %zu: %d", i,
+                      weft__condition_check(&c));
+    }
+}
+END_TEST
+
+START_TEST(a_range_is_honoured_if_what_is_there_is_the_same)
+{
+    static const struct {
+        weft__condition c;
+        bool result;
+    } cases[] = {
+        {{.etag = "\"a\""}, true},
+        {{.etag = NULL}, true},
+        {{.method = "HEAD"}, false},
+        {{.method = "POST"}, false},
+        {{.etag = "\"a\"", .if_range = "\"a\""}, true},
+        {{.etag = "\"a\"", .if_range = "\"b\""}, false},
+        {{.etag = "\"a\"", .if_range = "W/\"a\""}, false},
+        {{.etag = "W/\"a\"", .if_range = "W/\"a\""}, false},
+        {{.etag = "W/\"a\"", .if_range = "\"a\""}, false},
+        {{.etag = "\"a\"", .if_range = "\"a\", \"b\""}, false},
+        {{.etag = "\"a\"", .if_range = "\"a\"x"}, false},
+        {{.etag = "\"a\"", .if_range = "*"}, false},
+        {{.etag = "\"a\"", .if_range = "a"}, false},
+        {{.etag = "\"a\"", .if_range = ""}, false},
+        {{.etag = NULL, .if_range = "\"a\""}, false},
+        {{.if_range = since}, true},
+        {{.if_range = "Sunday, 06-Nov-94 08:49:37 GMT"}, true},
+        {{.if_range = after}, false},
+        {{.if_range = before}, false},
+        {{.if_range = since, .mtime = WEFT__DATE_NONE}, false},
+        {{.if_range = since, .now = EXAMPLE + 1}, true},
+        {{.if_range = since, .now = EXAMPLE}, false}, /* it may change again in this second */
+        {{.if_range = since, .now = EXAMPLE - 1}, false},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        weft__condition c = cases[i].c;
+        c.method = c.method != NULL ? c.method : "GET";
+        c.mtime = c.mtime != 0 ? c.mtime : EXAMPLE;
+        ck_assert_msg(weft__condition_allows_range(&c) == cases[i].result, "row %zu", i);
+    }
+}
+END_TEST
+
+START_TEST(gzip_is_accepted_where_the_client_says_so)
+{
+    static const char *const yes[] = {
+        "gzip",
+        "GZIP",
+        "x-gzip",
+        "gzip, deflate, br",
+        "br, gzip",
+        "deflate,gzip;q=0.5",
+        "gzip;q=1",
+        "gzip;q=1.0",
+        "gzip;q=1.000",
+        "gzip;q=0.001",
+        "gzip ; q=0.1",
+        "gzip;Q=0.1",
+        "gzip;\tq=0.1",
+        "*",
+        "*;q=0.1",
+        "br;q=1.0, *;q=0.1",
+        "gzip, *;q=0",
+        "identity;q=0, gzip",
+        "identity;q=0, *",
+        "gzip;q=0.5, identity;q=0.5",
+        "gzip;x=y",
+        "gzip;x=y;q=0.5",
+        "gzip;",
+        ",gzip,",
+        "identity, gzip",
+        "gzip;q=1.",
+        "gzip;q=0.5, identity;q=0.4",
+    };
+    static const char *const no[] = {
+        "",
+        " ",
+        ",",
+        "identity",
+        "br",
+        "deflate",
+        "gzip;q=0",
+        "gzip;q=0.0",
+        "gzip;q=0.000",
+        "gzip ; q=0",
+        "gzip;q=0, *",
+        "*;q=0",
+        "gzipp",
+        "gzi",
+        "x-gzi",
+        "gzip;q=",
+        "gzip;q=x",
+        "gzip;q=2",
+        "gzip;q=1.5",
+        "gzip;q=1.001",
+        "gzip;q=0.0001",
+        "gzip;q=-1",
+        "gzip;q=.5",
+        "gzip;q=0,5",
+        "gzip;q=10",
+        "gzip;q=0x1",
+        "identity;q=0",
+        "identity;q=1, gzip;q=0.5",
+        "gzip;q=0.4, identity;q=0.5",
+        "br, identity;q=0.5, *;q=0.1",
+        "gzip;x=y;q=0",
+        "\"gzip\"",
+        "x;gzip",
+        "gzip x",
+    };
+    for (size_t i = 0; i < COUNT_OF(yes); i++)
+        ck_assert_msg(weft__accept_gzip(yes[i]), "%s", yes[i]);
+    for (size_t i = 0; i < COUNT_OF(no); i++)
+        ck_assert_msg(!weft__accept_gzip(no[i]), "%s", no[i]);
+    ck_assert(!weft__accept_gzip(NULL));
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &ranges_are_fitted_into_the_size,
+    &ranges_that_are_malformed_or_ask_twice_are_ignored,
+    &more_ranges_than_anybody_needs_are_ignored,
+    &conditions_are_checked_in_their_order,
+    &a_range_is_honoured_if_what_is_there_is_the_same,
+    &gzip_is_accepted_where_the_client_says_so,
+};
+
+int main(void)
+{
+    return run_suite("http_condition", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,197 @@
+/* Cookies: found in what a browser sends, written so that it takes them. */
+#include "http/cookie.h"
+#include "support.h"
+
+#include <limits.h>
+
+START_TEST(a_cookie_is_found_by_its_name)
+{
+    static const struct {
+        const char *header, *name, *value; /* NULL: not there */
+    } cases[] = {
+        {"a=b", "a", "b"},
+        {"a=b", "b", NULL},
+        {"a=b", "A", NULL},
+        {"a=b", "", NULL},
+        {"a=b; c=d", "c", "d"},
+        {"a=b; c=d", "a", "b"},
+        {"a=b;c=d", "c", "d"},
+        {"a=b ;\tc=d", "c", "d"},
+        {"a=b ;\tc=d", "a", "b"},
+        {"  a=b  ", "a", "b"},
+        {"a = b", "a", "b"},
+        {"a=", "a", ""},
+        {"a=;b=c", "a", ""},
+        {"a=b=c", "a", "b=c"},
+        {"a==", "a", "="},
+        {"a=1; a=2", "a", "1"},
+        {"ab=1; a=2", "a", "2"},
+        {"xa=1; a=2", "a", "2"},
+        {"a", "a", NULL},
+        {"a; a=1", "a", "1"},
+        {"", "a", NULL},
+        {";;;", "a", NULL},
+        {"=b", "a", NULL},
+        {"=b; a=c", "a", "c"},
+        {"a=\"b\"", "a", "b"},
+        {"a=\"\"", "a", ""},
+        {"a=\"", "a", "\""},
+        {"a=\"b", "a", "\"b"},
+        {"a=b\"", "a", "b\""},
+        {"a=\"b c\"", "a", "b c"},
+        {"a=\"b; c=d\"", "a", "\"b"}, /* quotes do not hold it together: RFC 6265, 5.2 */
+        {"a=b, c=d", "a", "b, c=d"},
+        {"$Version=1; a=b", "a", "b"},
+        {"a=b c", "a", "b c"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        weft__piece value = {NULL, 0};
+        bool is_found = weft__cookie_find(cases[i].header, cases[i].name, &value);
+        ck_assert_msg(is_found == (cases[i].value != NULL), "%s", cases[i].header);
+        if (!is_found)
+            continue;
+        ck_assert_uint_eq(value.bytes, strlen(cases[i].value));
+        ck_assert_mem_eq(value.at, cases[i].value, value.bytes);
+    }
+}
+END_TEST
+
+static const char *written(const char *name, const char *value, weft_http_cookie_options options)
+{
+    static char out[1024];
+    ssize_t bytes = weft__cookie_write(out, sizeof out, name, value, &options);
+    if (bytes < 0)
+        snprintf(out, sizeof out, "%zd", bytes);
+    else
+        ck_assert_uint_eq((size_t)bytes, strlen(out));
+    return out;
+}
+
+START_TEST(a_cookie_is_written_with_its_options)
+{
+    static const struct {
+        weft_http_cookie_options o;
+        const char *text;
+    } cases[] = {
+        {{0}, "a=b"},
+        {{.path = "/"}, "a=b; Path=/"},
+        {{.path = "/x y,z="}, "a=b; Path=/x y,z="},
+        {{.domain = "example.org"}, "a=b; Domain=example.org"},
+        {{.domain = ".example.org"}, "a=b; Domain=.example.org"},
+        {{.max_age_s = 3600}, "a=b; Max-Age=3600"},
+        {{.max_age_s = 0.1}, "a=b; Max-Age=1"},
+        {{.max_age_s = 1.5}, "a=b; Max-Age=2"},
+        {{.max_age_s = 2}, "a=b; Max-Age=2"},
+        {{.max_age_s = 1e300}, "a=b; Max-Age=2147483647"},
+        {{.max_age_s = INFINITY}, "a=b; Max-Age=2147483647"},
+        {{.max_age_s = -0.0}, "a=b"},
+        {{.max_age_s = -1}, "a=b; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"},
+        {{.max_age_s = -INFINITY}, "a=b; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"},
+        {{.is_secure = true}, "a=b; Secure"},
+        {{.is_http_only = true}, "a=b; HttpOnly"},
+        {{.same_site = "Lax"}, "a=b; SameSite=Lax"},
+        {{.same_site = "strict"}, "a=b; SameSite=Strict"},
+        {{.same_site = "None", .is_secure = true}, "a=b; Secure; SameSite=None"},
+        {{"/p", "d", 5, true, true, "Lax"},
+         "a=b; Path=/p; Domain=d; Max-Age=5; Secure; HttpOnly; SameSite=Lax"},
+        {{.path = ""}, "-22"},
+        {{.path = "x"}, "-22"},
+        {{.path = "/;x"}, "-22"},
+        {{.path = "/\r\n"}, "-22"},
+        {{.path = "/\x7f"}, "-22"},
+        {{.path = "/\xc3\xa4"}, "-22"},
+        {{.domain = ""}, "-22"},
+        {{.domain = "a b"}, "-22"},
+        {{.domain = "a;b"}, "-22"},
+        {{.domain = "a\nb"}, "-22"},
+        {{.domain = "a,b"}, "-22"},
+        {{.domain = "\xc3\xa4"}, "-22"},
+        {{.max_age_s = NAN}, "-22"},
+        {{.same_site = ""}, "-22"},
+        {{.same_site = "Laxx"}, "-22"},
+        {{.same_site = "Lax; Secure"}, "-22"},
+        {{.same_site = "None"}, "-22"},
+        {{.same_site = "none"}, "-22"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        ck_assert_str_eq(written("a", "b", cases[i].o), cases[i].text);
+    char out[8];
+    ck_assert_int_eq(weft__cookie_write(out, sizeof out, "a", "b", NULL), 3);
+    ck_assert_str_eq(out, "a=b");
+}
+END_TEST
+
+START_TEST(a_name_is_a_token_and_a_value_has_nothing_that_ends_it)
+{
+    const weft_http_cookie_options none = {0};
+    ck_assert_str_eq(written("a", "", none), "a=");
+    ck_assert_str_eq(written("", "b", none), "-22");
+    for (int c = 1; c < 256; c++) {
+        char text[4] = {'x', (char)c, 'y', '\0'};
+        bool is_token = weft__field_is_token(text, 3);
+        bool is_value = c > 0x20 && c < 0x7f && strchr("\",;\\", c) == NULL;
+        ck_assert_int_eq(strcmp(written(text, "b", none), "-22") != 0, is_token);
+        ck_assert_int_eq(strcmp(written("a", text, none), "-22") != 0, is_value);
+    }
+}
+END_TEST
+
+START_TEST(prefixes_of_names_promise_what_they_say)
+{
+    static const struct {
+        const char *name;
+        weft_http_cookie_options o;
+        bool is_good;
+    } cases[] = {
+        {"__Secure-a", {0}, false},
+        {"__Secure-a", {.is_secure = true}, true},
+        {"__Secure-a", {.is_secure = true, .path = "/x", .domain = "d"}, true},
+        {"__secure-a", {0}, false},
+        {"__SECURE-a", {0}, false},
+        {"__Secure", {0}, true},
+        {"x__Secure-a", {0}, true},
+        {"__Host-a", {0}, false},
+        {"__Host-a", {.is_secure = true}, false},
+        {"__Host-a", {.is_secure = true, .path = "/"}, true},
+        {"__Host-a", {.is_secure = true, .path = "/x"}, false},
+        {"__Host-a", {.is_secure = true, .path = "/", .domain = "d"}, false},
+        {"__Host-a", {.path = "/"}, false},
+        {"__host-a", {.path = "/"}, false},
+        {"__Host", {0}, true},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        ck_assert_int_eq(strcmp(written(cases[i].name, "b", cases[i].o), "-22") != 0,
+                         cases[i].is_good);
+}
+END_TEST
+
+START_TEST(a_cookie_is_cut_to_the_room_there_is)
+{
+    static const char whole[] = "name=value; Path=/; Secure";
+    const weft_http_cookie_options o = {.path = "/", .is_secure = true};
+    for (size_t room = 0; room < sizeof whole + 3; room++) {
+        char out[sizeof whole + 8];
+        memset(out, '#', sizeof out);
+        ck_assert_int_eq(weft__cookie_write(out, room, "name", "value", &o), sizeof whole - 1);
+        size_t kept = room < sizeof whole ? room : sizeof whole;
+        if (kept > 0) {
+            ck_assert_mem_eq(out, whole, kept - 1);
+            ck_assert_int_eq(out[kept - 1], '\0');
+        }
+        ck_assert_int_eq(out[kept], '#');
+    }
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_cookie_is_found_by_its_name,
+    &a_cookie_is_written_with_its_options,
+    &a_name_is_a_token_and_a_value_has_nothing_that_ends_it,
+    &prefixes_of_names_promise_what_they_say,
+    &a_cookie_is_cut_to_the_room_there_is,
+};
+
+int main(void)
+{
+    return run_suite("http_cookie", tests, COUNT_OF(tests));
+}

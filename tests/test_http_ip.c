@@ -1,0 +1,245 @@
+/* Whom to believe: ranges of addresses, and what proxies say. */
+#include "http/ip.h"
+#include "support.h"
+
+#include <arpa/inet.h>
+#include <sys/un.h>
+
+/* A socket's address of this text; "unix" is one, too. */
+static const struct sockaddr *address_of(const char *text)
+{
+    static struct sockaddr_storage storage;
+    memset(&storage, 0, sizeof storage);
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&storage;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&storage;
+    if (strcmp(text, "unix") == 0) {
+        storage.ss_family = AF_UNIX;
+    } else if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(1234);
+    } else {
+        ck_assert_int_eq(inet_pton(AF_INET6, text, &v6->sin6_addr), 1);
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(1234);
+    }
+    return (const struct sockaddr *)&storage;
+}
+
+START_TEST(an_address_is_read_and_written)
+{
+    static const struct {
+        const char *text, *written; /* NULL: it is none */
+    } cases[] = {
+        {"1.2.3.4", "1.2.3.4"},
+        {"0.0.0.0", "0.0.0.0"},
+        {"255.255.255.255", "255.255.255.255"},
+        {"::1", "::1"},
+        {"::", "::"},
+        {"2001:DB8:0:0:0:0:0:1", "2001:db8::1"},
+        {"::ffff:1.2.3.4", "1.2.3.4"},
+        {"::FFFF:0102:0304", "1.2.3.4"},
+        {"::1.2.3.4", "::1.2.3.4"},
+        {"ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255",
+         "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"},
+        {"", NULL},
+        {"1.2.3", NULL},
+        {"1.2.3.4.5", NULL},
+        {"1.2.3.256", NULL},
+        {"01.2.3.4", NULL},
+        {"0x1.2.3.4", NULL},
+        {" 1.2.3.4", NULL},
+        {"1.2.3.4 ", NULL},
+        {"1.2.3.4:80", NULL},
+        {"[::1]", NULL},
+        {"::1%lo", NULL},
+        {"a", NULL},
+        {"unix", NULL},
+        {"1:2:3:4:5:6:7", NULL},
+        {"1:2:3:4:5:6:7:8:9", NULL},
+        {"00000000000000000000000000000000000000000000000000000000001", NULL},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        weft__ip ip;
+        char out[WEFT__IP_TEXT_BYTES];
+        bool is_one = weft__ip_parse(&ip, cases[i].text, strlen(cases[i].text));
+        ck_assert_msg(is_one == (cases[i].written != NULL), "%s", cases[i].text);
+        if (!is_one)
+            continue;
+        weft__ip_write(&ip, out);
+        ck_assert_str_eq(out, cases[i].written);
+        weft__ip_write_peer(address_of(cases[i].text), out);
+        ck_assert_str_eq(out, cases[i].written);
+    }
+    weft__ip ip;
+    ck_assert(!weft__ip_parse(&ip, "1.2.3.4\0", 8));
+    ck_assert(weft__ip_parse(&ip, "1.2.3.45", 7));
+    char out[WEFT__IP_TEXT_BYTES];
+    weft__ip_write_peer(address_of("unix"), out);
+    ck_assert_str_eq(out, "unix");
+}
+END_TEST
+
+START_TEST(a_list_has_whom_it_names)
+{
+    static const struct {
+        const char *list, *in, *out; /* with blanks between them */
+    } cases[] = {
+        {NULL, "", "1.2.3.4 :: unix"},
+        {"", "", "1.2.3.4 :: unix"},
+        {" , ", "", "1.2.3.4 :: unix"},
+        {"1.2.3.4", "1.2.3.4 ::ffff:1.2.3.4", "1.2.3.5 1.2.3.0 ::1.2.3.4 :: unix"},
+        {"1.2.3.4/32", "1.2.3.4", "1.2.3.5"},
+        {"1.2.3.4/31", "1.2.3.4 1.2.3.5", "1.2.3.6 1.2.3.3"},
+        {"10.0.0.0/8", "10.0.0.0 10.255.255.255 ::ffff:10.1.1.1", "11.0.0.0 9.255.255.255"},
+        {"10.9.8.7/8", "10.0.0.0 10.255.255.255", "11.0.0.0"},
+        {"172.16.0.0/12", "172.16.0.1 172.31.255.255", "172.32.0.0 172.15.255.255"},
+        {"192.168.128.0/17", "192.168.128.0 192.168.255.255", "192.168.127.255 192.169.0.0"},
+        {"0.0.0.0/0", "0.0.0.0 255.255.255.255 ::ffff:1.1.1.1", "::1 :: 2001:db8::1 unix"},
+        {"128.0.0.0/1", "128.0.0.0 255.0.0.0", "127.255.255.255 0.0.0.0"},
+        {"::1", "::1", "::2 :: 0.0.0.1 127.0.0.1"},
+        {"::1/128", "::1", "::2"},
+        {"2001:db8::/32", "2001:db8:: 2001:db8:ffff::1", "2001:db9:: 2001:db7:ffff::"},
+        {"2001:db8::/33", "2001:db8:7fff::", "2001:db8:8000::"},
+        {"fe80::/10", "fe80::1 febf::1", "fec0::1 fe7f::1"},
+        {"::/0", "::1 2001:db8::1 :: ffff::", "1.2.3.4 ::ffff:1.2.3.4 unix"},
+        {"::/80", "::1", "1.2.3.4"},
+        {"::ffff:0:0/96", "1.2.3.4 ::ffff:5.6.7.8", "::1"},
+        {"::ffff:10.0.0.0/104", "10.1.2.3", "11.0.0.0"},
+        {"unix", "unix", "1.2.3.4 ::1"},
+        {"UNIX", "unix", ""},
+        {"127.0.0.1, 10.0.0.0/8, ::1, unix", "127.0.0.1 10.3.2.1 ::1 unix", "127.0.0.2 ::2"},
+        {"127.0.0.1,10.0.0.0/8,\t::1,,unix,", "127.0.0.1 10.3.2.1 ::1 unix", "127.0.0.2 ::2"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        weft__cidr_list list;
+        ck_assert_int_eq(weft__cidr_parse(&list, cases[i].list), 0);
+        for (int is_in = 0; is_in < 2; is_in++) {
+            char copy[256], *rest = copy, *one;
+            strcpy(copy, is_in ? cases[i].in : cases[i].out);
+            while ((one = strtok_r(rest, " ", &rest)) != NULL)
+                ck_assert_msg(weft__cidr_has(&list, address_of(one)) == is_in, "%s in %s", one,
+                              cases[i].list);
+        }
+        weft__cidr_close(&list);
+    }
+}
+END_TEST
+
+START_TEST(a_list_with_a_bad_range_is_refused_with_words)
+{
+    static const char *const cases[] = {
+        "a",
+        "localhost",
+        "1.2.3",
+        "1.2.3.4/",
+        "1.2.3.4/33",
+        "1.2.3.4/-1",
+        "1.2.3.4/+1",
+        "1.2.3.4/8x",
+        "1.2.3.4/ 8",
+        "1.2.3.4 /8",
+        "1.2.3.4/0008",
+        "1.2.3.4/8/8",
+        "1.2.3.4/255.0.0.0",
+        "1.2.3.4:80",
+        "[::1]",
+        "::1/129",
+        "::1/999",
+        "::1/4294967296",
+        "/8",
+        "unix/8",
+        "1.2.3.4 5.6.7.8",
+        "1.2.3.4; ::1",
+        "1.2.3.4, x",
+        "*",
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        weft__cidr_list list;
+        weft_error_clear();
+        ck_assert_msg(weft__cidr_parse(&list, cases[i]) == -EINVAL, "%s", cases[i]);
+        ck_assert_any_words(-EINVAL);
+        ck_assert_ptr_null(list.ranges);
+    }
+    weft__cidr_list list;
+    weft_error_clear();
+    ck_assert_int_eq(weft__cidr_parse(&list, "::1, 10.0.0.0/99 , unix"), -EINVAL);
+    ck_assert_words(-EINVAL, "no address or range of addresses: 10.0.0.0/99");
+}
+END_TEST
+
+START_TEST(the_client_is_the_first_from_the_right_who_is_not_trusted)
+{
+    static const struct {
+        const char *trusted, *peer, *value, *client;
+    } cases[] = {
+        {NULL, "9.9.9.9", NULL, "9.9.9.9"},
+        {NULL, "9.9.9.9", "1.1.1.1", "9.9.9.9"},
+        {"10.0.0.0/8", "9.9.9.9", "1.1.1.1", "9.9.9.9"},
+        {"10.0.0.0/8", "10.0.0.1", NULL, "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1", "1.1.1.1"},
+        {"10.0.0.0/8", "::ffff:10.0.0.1", "1.1.1.1", "1.1.1.1"},
+        {"10.0.0.0/8", "10.0.0.1", "2.2.2.2, 1.1.1.1", "1.1.1.1"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1, 10.0.0.2", "1.1.1.1"},
+        {"10.0.0.0/8", "10.0.0.1", "2.2.2.2,1.1.1.1,10.0.0.3,10.0.0.2", "1.1.1.1"},
+        {"10.0.0.0/8", "10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"},
+        {"10.0.0.0/8", "10.0.0.1", "10.0.0.9, 1.1.1.1, 10.0.0.2", "1.1.1.1"},
+        {"10.0.0.0/8", "10.0.0.1", " 1.1.1.1 ", "1.1.1.1"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1,", "1.1.1.1"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1,, 10.0.0.2 , ", "1.1.1.1"},
+        {"10.0.0.0/8", "10.0.0.1", ",", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", ",10.0.0.2", "10.0.0.2"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1:80", "1.1.1.1"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1, 10.0.0.2:81", "1.1.1.1"},
+        {"10.0.0.0/8", "10.0.0.1", "2001:DB8::1", "2001:db8::1"},
+        {"10.0.0.0/8", "10.0.0.1", "[2001:db8::1]", "2001:db8::1"},
+        {"10.0.0.0/8", "10.0.0.1", "[2001:db8::1]:80", "2001:db8::1"},
+        {"10.0.0.0/8", "10.0.0.1", "::ffff:1.1.1.1", "1.1.1.1"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1, ::ffff:10.0.0.2", "1.1.1.1"},
+        {"unix", "unix", NULL, "unix"},
+        {"unix", "unix", "1.1.1.1", "1.1.1.1"},
+        {"10.0.0.0/8", "unix", "1.1.1.1", "unix"},
+        {"unix, ::1", "unix", "1.1.1.1, ::1", "1.1.1.1"},
+        {"0.0.0.0/0", "10.0.0.1", "1.1.1.1, 2.2.2.2", "1.1.1.1"},
+        /* What is no address ends the search. */
+        {"10.0.0.0/8", "10.0.0.1", "unknown", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "unix", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1, unknown", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1, unknown, 10.0.0.2", "10.0.0.2"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1:", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1:x", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1:123456", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "1.1.1.1 2.2.2.2", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "[1.1.1.1]", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "[::1", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "::1]", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "[::1]x", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "[]", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "[", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", ":", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "<script>", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "\"1.1.1.1\"", "10.0.0.1"},
+        {"10.0.0.0/8", "10.0.0.1", "fe80::1%eth0", "10.0.0.1"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        weft__cidr_list trusted;
+        char client[WEFT__IP_TEXT_BYTES];
+        ck_assert_int_eq(weft__cidr_parse(&trusted, cases[i].trusted), 0);
+        weft__forwarded_for(client, cases[i].value, &trusted, address_of(cases[i].peer));
+        ck_assert_msg(strcmp(client, cases[i].client) == 0, "row %zu: %s", i, client);
+        weft__cidr_close(&trusted);
+    }
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &an_address_is_read_and_written,
+    &a_list_has_whom_it_names,
+    &a_list_with_a_bad_range_is_refused_with_words,
+    &the_client_is_the_first_from_the_right_who_is_not_trusted,
+};
+
+int main(void)
+{
+    return run_suite("http_ip", tests, COUNT_OF(tests));
+}

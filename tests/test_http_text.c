@@ -1,0 +1,457 @@
+/* The small texts of HTTP: fields, paths, hosts, types, statuses. */
+#include "http/chars.h"
+#include "http/field.h"
+#include "http/host.h"
+#include "http/mime.h"
+#include "http/path.h"
+#include "http/status.h"
+#include "support.h"
+
+static const char token_characters[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+                                       "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+START_TEST(a_token_has_the_characters_of_rfc_9110)
+{
+    for (int c = 0; c < 256; c++) {
+        char text[1] = {(char)c};
+        bool is_one = c != 0 && c < 128 && strchr(token_characters, c) != NULL;
+        ck_assert_int_eq(weft__field_is_token(text, 1), is_one);
+    }
+    ck_assert(weft__field_is_token("Content-Type", 12));
+    ck_assert(!weft__field_is_token("Content-Type:", 13));
+    ck_assert(!weft__field_is_token("", 0));
+}
+END_TEST
+
+START_TEST(a_value_has_no_control_characters_but_tabs)
+{
+    for (int c = 0; c < 256; c++) {
+        char text[3] = {'a', (char)c, 'b'};
+        bool is_one = c == '\t' || (c >= 0x20 && c != 0x7f);
+        ck_assert_int_eq(weft__field_is_value(text, 3), is_one);
+    }
+    ck_assert(weft__field_is_value("", 0));
+    ck_assert(!weft__field_is_value("a\r\nSet-Cookie: b", 16));
+}
+END_TEST
+
+START_TEST(cookies_and_urls_have_the_characters_of_their_rfcs)
+{
+    for (int c = 0; c < 256; c++) {
+        bool is_cookie = c == 0x21 || (c >= 0x23 && c <= 0x2b) || (c >= 0x2d && c <= 0x3a) ||
+                         (c >= 0x3c && c <= 0x5b) || (c >= 0x5d && c <= 0x7e);
+        bool is_sub = c != 0 && c < 128 && strchr("!$&'()*+,;=", c) != NULL;
+        bool is_hex = c != 0 && c < 128 && strchr("0123456789abcdefABCDEF", c) != NULL;
+        ck_assert_int_eq(weft__char_is((char)c, WEFT__CHAR_COOKIE), is_cookie);
+        ck_assert_int_eq(weft__char_is((char)c, WEFT__CHAR_SUB_DELIM), is_sub);
+        ck_assert_int_eq(weft__char_is((char)c, WEFT__CHAR_HEX), is_hex);
+        if (is_hex)
+            ck_assert_int_eq(weft__char_hex((char)c), strtol((char[]){(char)c, 0}, NULL, 16));
+    }
+}
+END_TEST
+
+START_TEST(words_are_equal_whatever_their_case)
+{
+    ck_assert(weft__field_is_word("gzip, x", 4, "GZIP"));
+    ck_assert(weft__field_is_word("", 0, ""));
+    ck_assert(!weft__field_is_word("gzi", 3, "gzip"));
+    ck_assert(!weft__field_is_word("gzipp", 5, "gzip"));
+    ck_assert(!weft__field_is_word("a", 1, ""));
+    ck_assert(!weft__field_is_word("", 0, "a"));
+    ck_assert(!weft__field_is_word("a\0", 2, "a"));
+    ck_assert(!weft__field_is_word("[", 1, "{")); /* they differ by the same bit as letters */
+    ck_assert(!weft__field_is_word("@", 1, "`"));
+}
+END_TEST
+
+START_TEST(a_list_has_its_items_without_blanks_and_empty_ones)
+{
+    static const struct {
+        const char *list, *items;
+    } cases[] = {
+        {"", ""},
+        {"a", "a|"},
+        {"a,b", "a|b|"},
+        {" a , b ", "a|b|"},
+        {",,a,\t,b,,", "a|b|"},
+        {" , ", ""},
+        {"a b,c", "a b|c|"},
+        {"\ta\t", "a|"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char out[64] = "";
+        const char *rest = cases[i].list;
+        weft__piece item;
+        while (weft__field_next(&rest, &item)) {
+            strncat(out, item.at, item.bytes);
+            strcat(out, "|");
+        }
+        ck_assert_str_eq(out, cases[i].items);
+    }
+}
+END_TEST
+
+/* The path cleaned, or "-": in memory that ends where the text does, for ASan. */
+static const char *clean(const char *text)
+{
+    static char out[512];
+    char *copy = strdup(text);
+    ssize_t bytes = weft__path_clean(copy);
+    if (bytes >= 0)
+        ck_assert_int_eq(bytes, (int)strlen(copy));
+    else
+        ck_assert_int_eq(bytes, -EINVAL);
+    strcpy(out, bytes >= 0 ? copy : "-");
+    free(copy);
+    return out;
+}
+
+START_TEST(a_path_is_decoded_once_and_has_no_dots_left)
+{
+    static const struct {
+        const char *text, *path;
+    } cases[] = {
+        {"/", "/"},
+        {"/a", "/a"},
+        {"/a/", "/a/"},
+        {"/a/b", "/a/b"},
+        {"/.", "/"},
+        {"/./", "/"},
+        {"/./a", "/a"},
+        {"/a/.", "/a/"},
+        {"/a/./", "/a/"},
+        {"/a/./b", "/a/b"},
+        {"/a/..", "/"},
+        {"/a/../", "/"},
+        {"/a/../b", "/b"},
+        {"/a/b/..", "/a/"},
+        {"/a/b/../", "/a/"},
+        {"/a/b/../c", "/a/c"},
+        {"/a/b/../../c", "/c"},
+        {"/a/b/c/../../d/../e", "/a/e"},
+        {"/a/./../b/.", "/b/"},
+        {"//", "/"},
+        {"///", "/"},
+        {"//a", "/a"},
+        {"/a//b", "/a/b"},
+        {"/a//", "/a/"},
+        {"/a//../b", "/b"},
+        {"/a/.//../b", "/b"},
+        {"//a/..//", "/"},
+        {"/%2e", "/"},
+        {"/a/%2e", "/a/"},
+        {"/a/%2E%2e/b", "/b"},
+        {"/a/.%2e/b", "/b"},
+        {"/a/%2e./b", "/b"},
+        {"/...", "/..."},
+        {"/a/.../b", "/a/.../b"},
+        {"/..a", "/..a"},
+        {"/a..", "/a.."},
+        {"/.a", "/.a"},
+        {"/a.", "/a."},
+        {"/. ", "/. "},
+        {"/%61", "/a"},
+        {"/a%20b", "/a b"},
+        {"/a+b", "/a+b"},
+        {"/%2561", "/%61"},
+        {"/%252e%252e/a", "/%2e%2e/a"},
+        {"/%252f", "/%2f"},
+        {"/%25", "/%"},
+        {"/%c3%a4", "/\xc3\xa4"},
+        {"/\xc3\xa4", "/\xc3\xa4"},
+        {"/%c0%ae%c0%ae/", "/\xc0\xae\xc0\xae/"}, /* no dots but to a bad decoder of UTF-8 */
+        {"/%ff", "/\xff"},
+        {"/a%3fb%23c", "/a?b#c"},
+        {"/a;b=c", "/a;b=c"},
+        {"/a:b@c", "/a:b@c"},
+        {"/~a", "/~a"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        ck_assert_str_eq(clean(cases[i].text), cases[i].path);
+}
+END_TEST
+
+START_TEST(a_path_that_leads_out_or_hides_something_is_refused)
+{
+    static const char *const cases[] = {
+        "",
+        "a",
+        ".",
+        "..",
+        "*",
+        "a/b",
+        "%2f",
+        "?",
+        "/..",
+        "/../",
+        "/../a",
+        "/./..",
+        "/a/../..",
+        "/a/../../a",
+        "/a/../../a/b/c",
+        "/a/b/../../..",
+        "//..",
+        "//../a",
+        "/a//../..",
+        "/%2e%2e",
+        "/%2e%2e/a",
+        "/.%2e/a",
+        "/%2e./a",
+        "/a/%2e%2e/%2E%2E/b",
+        "/%2f",
+        "/a%2fb",
+        "/a%2Fb",
+        "/..%2fa",
+        "/%2e%2e%2fa",
+        "/\\",
+        "/a\\b",
+        "/..\\a",
+        "/%5c",
+        "/a%5Cb",
+        "/..%5c..",
+        "/%00",
+        "/a%00b",
+        "/a%00",
+        "/a.html%00.png",
+        "/%0a",
+        "/%0d",
+        "/a%0d%0ab",
+        "/%01",
+        "/%09",
+        "/%1f",
+        "/%7f",
+        "/\x01",
+        "/\n",
+        "/\t",
+        "/\x7f",
+        "/%",
+        "/a%",
+        "/%4",
+        "/%4/",
+        "/%g0",
+        "/%0g",
+        "/%%41",
+        "/% 41",
+        "/%/41",
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        ck_assert_msg(strcmp(clean(cases[i]), "-") == 0, "%s: %s", cases[i], clean(cases[i]));
+}
+END_TEST
+
+/* "host port", or "-". */
+static const char *host_of(const char *text)
+{
+    static char out[512];
+    weft__host host;
+    memset(&host, 0x5a, sizeof host);
+    if (weft__host_parse(&host, text, strlen(text)) < 0)
+        return "-";
+    snprintf(out, sizeof out, "%s %d", host.name, host.port);
+    return out;
+}
+
+START_TEST(a_host_comes_apart_from_its_port)
+{
+    static const struct {
+        const char *text, *parts;
+    } cases[] = {
+        {"", " -1"},
+        {"a", "a -1"},
+        {"Example.ORG", "example.org -1"},
+        {"a:80", "a 80"},
+        {"a:", "a -1"},
+        {"a:0", "a 0"},
+        {"a:65535", "a 65535"},
+        {"127.0.0.1:8080", "127.0.0.1 8080"},
+        {"[::1]", "::1 -1"},
+        {"[::1]:", "::1 -1"},
+        {"[2001:DB8::1]:443", "2001:db8::1 443"},
+        {"[0000:0000:0000:0000:0000:ffff:255.255.255.255]",
+         "0000:0000:0000:0000:0000:ffff:255.255.255.255 -1"},
+        {"a.", "a. -1"},
+        {"a_b", "a_b -1"},
+        {"xn--a-b.c", "xn--a-b.c -1"},
+        {"%41", "a -1"},
+        {"*", "* -1"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        ck_assert_str_eq(host_of(cases[i].text), cases[i].parts);
+}
+END_TEST
+
+START_TEST(what_is_no_host_is_refused)
+{
+    static const char *const cases[] = {
+        ":",      ":80",     "a:b",       "a:80:80",      "a:65536",  "a:655360000000000000000",
+        "a:-1",   "a: 80",   " a",        "a ",           "a b",      "a/b",
+        "a@b",    "a?b",     "a#b",       "a\\b",         "a,b c",    "\"a\"",
+        "<a>",    "a\tb",    "a\nb",      "a\x7f",        "\xc3\xa4", "a%",
+        "a%4",    "a%zz",    "a%00",      "a%2f",         "a%40",     "a%20",
+        "[",      "]",       "[]",        "[a]",          "[::1",     "::1",
+        "[::1]a", "[::1]:a", "[1.2.3.4]", "[::1%25eth0]", "[::g]",    "[[::1]]",
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        ck_assert_msg(strcmp(host_of(cases[i]), "-") == 0, "%s: %s", cases[i], host_of(cases[i]));
+    weft__host host;
+    ck_assert_int_eq(weft__host_parse(&host, "a\0b", 3), -EINVAL);
+    ck_assert_int_eq(weft__host_parse(&host, "[::1\0]", 6), -EINVAL);
+    ck_assert_int_eq(weft__host_parse(&host, "a%41:80", 3), -EINVAL); /* it ends in the escape */
+    ck_assert_int_eq(weft__host_parse(&host, "a:80", 3), 0);
+    ck_assert_int_eq(host.port, 8);
+}
+END_TEST
+
+START_TEST(the_table_of_types_is_in_order)
+{
+    for (size_t i = 0; i < weft__mime_count; i++) {
+        const weft__mime *row = &weft__mime_table[i];
+        if (i > 0)
+            ck_assert_msg(strcmp(row[-1].extension, row->extension) < 0, "%s", row->extension);
+        for (const char *c = row->extension; *c != '\0'; c++)
+            ck_assert(weft__char_lower(*c) == *c);
+        bool is_text = strncmp(row->type, "text/", 5) == 0;
+        ck_assert_int_eq(strstr(row->type, "; charset=utf-8") != NULL, is_text);
+        ck_assert(weft__field_is_value(row->type, strlen(row->type)));
+    }
+    ck_assert_uint_gt(weft__mime_count, 90);
+}
+END_TEST
+
+START_TEST(each_extension_is_found_in_either_case)
+{
+    for (size_t i = 0; i < weft__mime_count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "/a.b/c.%s", weft__mime_table[i].extension);
+        ck_assert_str_eq(weft__mime_of(name), weft__mime_table[i].type);
+        for (char *c = name; *c != '\0'; c++)
+            if (*c >= 'a' && *c <= 'z')
+                *c = (char)(*c - 32);
+        ck_assert_str_eq(weft__mime_of(name), weft__mime_table[i].type);
+    }
+}
+END_TEST
+
+START_TEST(a_name_tells_its_type)
+{
+    static const struct {
+        const char *name, *type;
+    } cases[] = {
+        {"index.html", "text/html; charset=utf-8"},
+        {"a.tar.gz", "application/gzip"},
+        {"a.min.js", "text/javascript; charset=utf-8"},
+        {"a.mjs", "text/javascript; charset=utf-8"},
+        {"a.json", "application/json"},
+        {"a.wasm", "application/wasm"},
+        {"a.webmanifest", "application/manifest+json"},
+        {"a.avif", "image/avif"},
+        {"a.svg", "image/svg+xml"},
+        {"a.woff2", "font/woff2"},
+        {"A.JPG", "image/jpeg"},
+        {"a.htmlx", "application/octet-stream"},
+        {"a.htm", "text/html; charset=utf-8"},
+        {"a.ht", "application/octet-stream"},
+        {"a.", "application/octet-stream"},
+        {"a", "application/octet-stream"},
+        {"", "application/octet-stream"},
+        {".", "application/octet-stream"},
+        {"..", "application/octet-stream"},
+        {".html", "application/octet-stream"},
+        {"/x/.html", "application/octet-stream"},
+        {"/x.html/a", "application/octet-stream"},
+        {"html", "application/octet-stream"},
+        {"a.\xc3\xa4", "application/octet-stream"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        ck_assert_str_eq(weft__mime_of(cases[i].name), cases[i].type);
+}
+END_TEST
+
+START_TEST(text_shrinks_and_pictures_do_not)
+{
+    static const char *const yes[] = {
+        "text/html",
+        "text/html; charset=utf-8",
+        "TEXT/CSS",
+        "application/json",
+        "application/json;x=y",
+        "Application/JSON ; x",
+        "image/svg+xml",
+        "application/ld+json",
+        "application/wasm",
+        "application/xml",
+        "text/x",
+        "font/ttf",
+    };
+    static const char *const no[] = {
+        "",
+        "text",
+        "image/png",
+        "image/jpeg",
+        "video/mp4",
+        "application/gzip",
+        "application/zip",
+        "font/woff2",
+        "application/octet-stream",
+        "text/event-stream",
+        "text/event-stream; charset=utf-8",
+        "application/jsonx",
+        "xml",
+        "application/pdf",
+    };
+    for (size_t i = 0; i < COUNT_OF(yes); i++)
+        ck_assert_msg(weft__mime_is_compressible(yes[i]), "%s", yes[i]);
+    for (size_t i = 0; i < COUNT_OF(no); i++)
+        ck_assert_msg(!weft__mime_is_compressible(no[i]), "%s", no[i]);
+}
+END_TEST
+
+START_TEST(a_status_has_its_words_and_its_line)
+{
+    size_t known = 0;
+    for (int status = -10; status < 1100; status++) {
+        const char *text = weft__status_text(status);
+        size_t bytes = 1;
+        const char *line = weft__status_line(status, &bytes);
+        if (text[0] == '\0') {
+            ck_assert_ptr_null(line);
+            ck_assert_uint_eq(bytes, 0);
+            continue;
+        }
+        char expected[80];
+        known++;
+        snprintf(expected, sizeof expected, "HTTP/1.1 %d %s\r\n", status, text);
+        ck_assert_str_eq(line, expected);
+        ck_assert_uint_eq(bytes, strlen(expected));
+    }
+    ck_assert_uint_eq(known, 61);
+    ck_assert_str_eq(weft__status_text(200), "OK");
+    ck_assert_str_eq(weft__status_text(404), "Not Found");
+    ck_assert_str_eq(weft__status_text(511), "Network Authentication Required");
+    ck_assert_str_eq(weft__status_text(418), "");
+    ck_assert_str_eq(weft__status_text(599), "");
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_token_has_the_characters_of_rfc_9110,
+    &a_value_has_no_control_characters_but_tabs,
+    &cookies_and_urls_have_the_characters_of_their_rfcs,
+    &words_are_equal_whatever_their_case,
+    &a_list_has_its_items_without_blanks_and_empty_ones,
+    &a_path_is_decoded_once_and_has_no_dots_left,
+    &a_path_that_leads_out_or_hides_something_is_refused,
+    &a_host_comes_apart_from_its_port,
+    &what_is_no_host_is_refused,
+    &the_table_of_types_is_in_order,
+    &each_extension_is_found_in_either_case,
+    &a_name_tells_its_type,
+    &text_shrinks_and_pictures_do_not,
+    &a_status_has_its_words_and_its_line,
+};
+
+int main(void)
+{
+    return run_suite("http_text", tests, COUNT_OF(tests));
+}
