@@ -6,7 +6,6 @@
 #include <weft/net.h>
 #include <weft/time.h>
 
-#include <math.h>
 #include <sys/socket.h>
 
 /*
@@ -39,18 +38,27 @@ static double patience_s(const weft__conn *c)
     return c->requests == 0 ? l->first_byte_s : l->idle_s;
 }
 
+/* What has come and was not taken, at least so many bytes of it: as weft_stream_peek. */
+static ssize_t look(weft__conn *c, size_t min)
+{
+    const void *data;
+    ssize_t n = weft_stream_peek(&c->stream, min, &data);
+    c->input = data;
+    c->input_bytes = n > 0 ? (size_t)n : 0;
+    return n;
+}
+
 /* Wait for input for so long, without holding memory if it rests. */
 static int wait_within(weft__conn *c, double timeout_s, bool is_resting)
 {
     weft_scope scope;
-    const void *ignored;
     int rc = weft_scope_open(&scope, timeout_s);
     if (rc < 0)
         return rc;
     c->waiting = &scope;
     ssize_t n = is_resting ? weft_stream_wait(&c->stream) : 0;
     if (n == 0)
-        n = weft_stream_peek(&c->stream, 1, &ignored);
+        n = look(c, 1);
     c->waiting = NULL;
     c->unflushed = 0;
     bool was_ended = weft_scope_is_cancelled(&scope);
@@ -60,78 +68,61 @@ static int wait_within(weft__conn *c, double timeout_s, bool is_resting)
     return n < 0 && was_ended ? SILENT : (int)n;
 }
 
-static bool has_input(weft__conn *c)
+static void rest(weft__conn *c)
 {
-    const void *ignored;
-    return weft_stream_peek(&c->stream, 0, &ignored) > 0;
+    weft__arena_close(&c->arena);
+    weft__message_close(&c->message);
+    weft_trim_stack();
 }
 
 static int wait_for_request(weft__conn *c)
 {
-    double patience = patience_s(c);
-    if (has_input(c))
+    if (look(c, 0) > 0)
         return READY;
-    weft__arena_close(&c->arena);
-    weft__message_close(&c->message);
     if (c->server->is_draining)
         return SILENT;
-    int rc = wait_within(c, fmin(patience, REST_AFTER_S), false);
+    double patience = patience_s(c);
+    int rc = wait_within(c, patience < REST_AFTER_S ? patience : REST_AFTER_S, false);
     if (rc != SILENT || patience <= REST_AFTER_S || c->server->is_draining)
         return rc;
-    weft_trim_stack();
+    rest(c);
     return wait_within(c, patience - REST_AFTER_S, true);
 }
 
-/* Parse what has come of the head: its length, 0 if that is not all, or an error. */
-static ssize_t look_at_head(weft__conn *c, size_t *seen)
-{
-    const void *data;
-    ssize_t n = weft_stream_peek(&c->stream, 0, &data);
-    if (n <= 0)
-        return n;
-    *seen = (size_t)n;
-    return weft__message_head(&c->message, data, (size_t)n);
-}
-
 /* The rest of a head that did not come in one piece. */
-static ssize_t read_head(weft__conn *c, size_t seen)
+static ssize_t read_head(weft__conn *c)
 {
-    const void *ignored;
     weft_scope scope;
     ssize_t head = weft_scope_open(&scope, c->server->options.limits.head_s);
     while (head == 0) {
-        ssize_t n = weft_stream_peek(&c->stream, seen + 1, &ignored);
+        size_t seen = c->input_bytes;
+        ssize_t n = look(c, seen + 1);
         if (n >= 0 && (size_t)n <= seen)
             n = -ECONNRESET; /* it ends in the middle */
-        head = n < 0 ? n : look_at_head(c, &seen);
+        head = n < 0 ? n : weft__message_head(&c->message, c->input, c->input_bytes);
     }
     if (weft_scope_close(&scope) == -ETIMEDOUT && head < 0 && head != -EBADMSG)
         return -ETIMEDOUT;
     return head;
 }
 
-/* The length of the next request's head, which is in the stream's buffer; OVER, or an error. */
+/* The length of the next request's head, which is where input begins; OVER, or an error. */
 static ssize_t next_head(weft__conn *c)
 {
-    size_t seen = 0;
     int rc = wait_for_request(c);
     if (rc != READY)
         return rc == SILENT ? OVER : rc;
     c->begun_s = c->server->options.log != NULL ? weft_now() : 0;
-    ssize_t head = look_at_head(c, &seen);
-    return head == 0 ? read_head(c, seen) : head;
+    ssize_t head = weft__message_head(&c->message, c->input, c->input_bytes);
+    return head == 0 ? read_head(c) : head;
 }
 
 /* Put the head where it stays, and make a request of it: 0, or the status to refuse it with. */
 static int settle(weft__conn *c, weft_http_request *r, size_t head_bytes)
 {
-    const void *data;
-    r->head = weft__arena_alloc(&c->arena, head_bytes + 1);
+    r->head = weft__arena_copy(&c->arena, c->input, head_bytes);
     if (r->head == NULL)
         return 503;
-    (void)weft_stream_peek(&c->stream, 0, &data);
-    memcpy(r->head, data, head_bytes);
-    r->head[head_bytes] = '\0';
     (void)weft_stream_skip(&c->stream, head_bytes);
     weft__message_settle(&c->message, r->head);
     return weft__request_open(r);
@@ -141,8 +132,6 @@ static COLD void note(weft_http_request *r)
 {
     const weft__conn *c = r->conn;
     const weft_http_options *o = &c->server->options;
-    if (o->log == NULL)
-        return;
     const char *referer = weft_http_header(r, "Referer");
     const char *agent = weft_http_header(r, "User-Agent");
     const weft_http_record record = {
@@ -203,7 +192,8 @@ static __attribute__((noinline)) void handle(weft__conn *c, size_t head_bytes)
         c->is_to_close = true;
     int result = c->server->handler(&r, c->server->ctx);
     weft__reply_finish(&r, result);
-    note(&r);
+    if (c->server->options.log != NULL)
+        note(&r);
 }
 
 /* The status for a request whose head could not be had; 0: nobody is there to hear it. */

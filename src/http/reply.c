@@ -115,26 +115,35 @@ static size_t head_bytes(const weft_http_request *r)
     return bytes;
 }
 
+/* A small body is copied behind its head: one piece is cheaper to hand on than two. */
+static int take_along(head *h, size_t room, const struct iovec *behind, int count)
+{
+    int i = 0;
+    for (; i < count && behind[i].iov_len <= room - h->count; i++)
+        add(h, behind[i].iov_base, behind[i].iov_len);
+    return i;
+}
+
 int weft__reply_send_head(weft_http_request *r, const struct iovec *behind, int count)
 {
     char usual[HEAD_BYTES];
-    size_t bytes = head_bytes(r);
-    head h = {bytes <= sizeof usual ? usual : weft__arena_alloc(&r->conn->arena, bytes), 0};
+    size_t bytes = head_bytes(r), room = bytes <= sizeof usual ? sizeof usual : bytes;
+    head h = {room == sizeof usual ? usual : weft__arena_alloc(&r->conn->arena, room), 0};
     if (h.bytes == NULL)
         return -ENOMEM;
     compose(&h, r);
+    int taken = take_along(&h, room, behind, count), n = 1;
     struct iovec pieces[WEFT__BEHIND_MAX + 1] = {{h.bytes, h.count}};
-    for (int i = 0; i < count; i++)
-        pieces[i + 1] = behind[i];
+    for (int i = taken; i < count; i++)
+        pieces[n++] = behind[i];
     r->state = WEFT__REPLY_BODY;
-    r->conn->is_to_close = weft__conn_is_last(r->conn); /* what was said is kept to */
-    return weft__reply_put(r, pieces, count + 1);
+    return weft__reply_put(r, pieces, n);
 }
 
 /* RFC 9110, 6.4.1: these have no body, whatever their headers say. */
 static bool has_no_body(const weft_http_request *r, int status)
 {
-    return status == 204 || status == 304 || strcmp(r->method, "HEAD") == 0;
+    return status == 204 || status == 304 || weft__request_is(r, HTTP_HEAD);
 }
 
 /* Where the end of the body is to be seen. */
@@ -293,9 +302,7 @@ void weft__reply_finish(weft_http_request *r, int result)
 
 void weft__reply_refuse(weft__conn *c, int status)
 {
-    /* What is known of a request that broke off is whether it was to have a body. */
-    const char *method = c->message.parser.method == HTTP_HEAD ? "HEAD" : "";
-    weft_http_request r = {.conn = c, .method = method, .target = "", .path = ""};
+    weft_http_request r = {.conn = c, .method = "", .target = "", .path = ""};
     c->is_to_close = true;
     (void)weft_http_reply_status(&r, status);
 }

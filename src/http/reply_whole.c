@@ -11,6 +11,25 @@
 
 #define TEXT_TYPE "text/plain; charset=utf-8"
 
+/* Head and body in one write. */
+static int send_at_once(weft_http_request *r, const void *body, size_t bytes)
+{
+    const struct iovec piece = {(void *)(uintptr_t)body, bytes};
+    bool has_body = bytes > 0 && !r->is_bodiless;
+    r->written = bytes;
+    r->sent = has_body ? bytes : 0;
+    int rc = weft__reply_send_head(r, &piece, has_body);
+    if (rc == 0)
+        r->state = WEFT__REPLY_ENDED;
+    return rc;
+}
+
+static int send_encoded(weft_http_request *r, const void *body, size_t bytes)
+{
+    ssize_t n = weft_http_write(r, body, bytes);
+    return n < 0 ? (int)n : weft_http_end(r);
+}
+
 int weft_http_reply(weft_http_request *r, int status, const char *type, const void *body,
                     size_t bytes)
 {
@@ -21,13 +40,11 @@ int weft_http_reply(weft_http_request *r, int status, const char *type, const vo
     r->type = type; /* goes out before this returns */
     if (!r->conn->message.is_complete && !weft__body_is_skippable(r))
         r->conn->is_to_close = true;
-    ssize_t rc = weft_http_begin(r, status, (int64_t)bytes);
-    if (rc == 0 && bytes > 0)
-        rc = weft_http_write(r, body, bytes);
-    if (rc >= 0)
-        rc = weft_http_end(r);
+    int rc = weft_http_begin(r, status, (int64_t)bytes);
+    if (rc == 0)
+        rc = r->length >= 0 ? send_at_once(r, body, bytes) : send_encoded(r, body, bytes);
     r->type = NULL;
-    return (int)rc;
+    return rc;
 }
 
 static int reply_formatted(weft_http_request *r, int status, const char *format, va_list args,

@@ -173,11 +173,11 @@ int weft__request_open(weft_http_request *r)
     r->body_bytes_max = r->conn->server->options.limits.body_bytes_max;
     weft__pace_start(&r->in_pace, r->conn->server);
     /* A tunnel begins behind a reply to it, which is none of what handlers are for. */
-    if (strcmp(r->method, "CONNECT") == 0)
+    if (weft__request_is(r, HTTP_CONNECT))
         return 501;
     /* Nobody knows where its body would end (RFC 1945, 7.2.2). */
     if (m->version == 10 && m->length == 0 && !weft_http_header(r, "Content-Length") &&
-        (strcmp(r->method, "POST") == 0 || strcmp(r->method, "PUT") == 0))
+        (weft__request_is(r, HTTP_POST) || weft__request_is(r, HTTP_PUT)))
         return 411;
     return open_target(r);
 }

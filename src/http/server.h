@@ -57,9 +57,11 @@ typedef struct weft__conn {
     weft__arena arena;
     weft__peer peer;
     weft_scope *waiting; /* the scope in which it waits for a request to begin; NULL: it does not */
-    size_t requests;     /* that it has had */
-    size_t unflushed;    /* bytes written since the stream was empty, at most */
-    double begun_s;      /* when the first byte of this request came */
+    const char *input;   /* what has come and was not taken, where it was last looked at */
+    size_t input_bytes;
+    size_t requests;  /* that it has had */
+    size_t unflushed; /* bytes written since the stream was empty, at most */
+    double begun_s;   /* when the first byte of this request came */
     bool is_tls;
     bool is_to_close; /* after this reply */
     bool has_unread;  /* it is closed with input left: the reply must not be lost by that */
@@ -136,9 +138,9 @@ struct weft_http_request {
     bool is_bodiless; /* to a HEAD, or by its status */
 };
 
-static inline weft__conn *weft__conn_of(const weft_http_request *r)
+static inline bool weft__request_is(const weft_http_request *r, llhttp_method_t method)
 {
-    return r->conn;
+    return r->conn->message.parser.method == method;
 }
 
 /* conn.c */

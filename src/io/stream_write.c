@@ -185,9 +185,23 @@ ssize_t weft_stream_writev(weft_stream *written, const struct iovec *pieces, int
     return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, put(s, pieces, count));
 }
 
+/* What most writes are: few bytes, with room behind what is there. */
+static inline bool put_quickly(weft__stream *s, const void *data, size_t bytes)
+{
+    weft__buffer *b = &s->out;
+    if (bytes > b->bytes - b->tail || s->is_writing || s->is_closing || s->unsaid != 0)
+        return false;
+    memcpy(b->data + b->tail, data, bytes);
+    b->tail += bytes;
+    s->author = weft_self();
+    return true;
+}
+
 ssize_t weft_stream_write(weft_stream *written, const void *data, size_t bytes)
 {
     const struct iovec piece = {(void *)(uintptr_t)data, bytes};
+    if (bytes > 0 && put_quickly(weft__stream_of(written), data, bytes))
+        return (ssize_t)bytes;
     return weft_stream_writev(written, &piece, 1);
 }
 
