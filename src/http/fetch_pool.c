@@ -203,7 +203,8 @@ static int make_conn(weft_fetch *f)
         return rc;
     }
     weft_stream_configure(&c->stream,
-                          &(weft_stream_options){WEFT__FETCH_READ_BYTES, WEFT__FETCH_WRITE_BYTES});
+                          &(weft_stream_options){.read_bytes = WEFT__FETCH_READ_BYTES,
+                                                 .write_bytes = WEFT__FETCH_WRITE_BYTES});
     f->conn = c;
     return 0;
 }
