@@ -90,6 +90,48 @@ static inline void feed_check_span(const feed *f, const char *head, weft__span s
     FEED_CHECK(strlen(head + span.at) == span.bytes);
 }
 
+/*
+ * Whatever else a head is: its lines end with CRLF, none is folded, there is nothing else below a
+ * space.
+ */
+static inline void feed_check_bytes(const char *head, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)head[i];
+        FEED_CHECK(c >= ' ' || c == '\t' || c == '\r' || c == '\n');
+        FEED_CHECK(c != 0x7f);
+        FEED_CHECK(c != '\n' || (i > 0 && head[i - 1] == '\r'));
+        FEED_CHECK(c != '\r' || (i + 1 < bytes && head[i + 1] == '\n'));
+        FEED_CHECK(i == 0 || head[i - 1] != '\n' || (c != ' ' && c != '\t'));
+    }
+    FEED_CHECK(bytes >= 4 && memcmp(head + bytes - 4, "\r\n\r\n", 4) == 0);
+}
+
+/* How many fields have that name. */
+static inline uint32_t feed_count(const weft__message *m, const char *head, const char *name)
+{
+    uint32_t count = 0, index = 0;
+    while (weft__message_field(m, head, name, &index) != NULL)
+        count++;
+    return count;
+}
+
+/* The framing is what its fields say, and they leave no choice. */
+static inline void feed_check_framing(const weft__message *m, const char *head)
+{
+    uint32_t lengths = feed_count(m, head, "content-length");
+    uint32_t encodings = feed_count(m, head, "TRANSFER-ENCODING");
+    FEED_CHECK(lengths + encodings <= 1);
+    FEED_CHECK(!m->is_chunked || encodings == 1);
+    FEED_CHECK(m->length <= 0 || lengths == 1);
+    FEED_CHECK(m->is_complete == (m->length == 0));
+    if (m->parser.type == HTTP_REQUEST) {
+        FEED_CHECK(m->is_chunked == (encodings == 1) && !m->ends_with_connection);
+        FEED_CHECK(feed_count(m, head, "Host") <= 1);
+        FEED_CHECK(m->version == 10 || feed_count(m, head, "Host") == 1);
+    }
+}
+
 static inline void feed_check_fields(const feed *f, const char *head)
 {
     const weft__message *m = &f->message;
@@ -129,6 +171,7 @@ static inline void feed_settle(feed *f, size_t bytes)
 {
     weft__message *m = &f->message;
     char *head = feed_copy(f->data + f->at, bytes);
+    feed_check_bytes(head, bytes);
     weft__message_settle(m, head);
     if (m->parser.type == HTTP_REQUEST) {
         feed_check_span(f, head, m->method);
@@ -140,6 +183,7 @@ static inline void feed_settle(feed *f, size_t bytes)
         feed_tell(f, "%d", m->status);
     }
     feed_check_fields(f, head);
+    feed_check_framing(m, head);
     feed_tell_head(f);
     free(head);
 }
@@ -180,7 +224,7 @@ static inline bool feed_piece(feed *f, bool *needs_more)
     const char *piece;
     char *copy = feed_copy(f->data + f->at, bytes);
     int rc = weft__message_body(m, copy, bytes, &used, &piece, &piece_bytes);
-    FEED_CHECK(rc >= 0 || rc == -EBADMSG);
+    FEED_CHECK(rc >= 0 || (rc == -EBADMSG && !m->is_complete));
     if (rc >= 0) {
         FEED_CHECK(used <= bytes);
         f->at += used;

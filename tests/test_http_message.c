@@ -1,8 +1,8 @@
 /*
  * What is a message of HTTP/1, and what is refused: tables of bytes and of what they are, as
  * message_feed.h tells it. "!400" is a head refused with that status ("!0" an answer's), "!body" a
- * body, {..} is a body, "more" is an end too early, "|" is between one message and the next. Each row
- * is fed whole, byte by byte and in two parts for each place to split it.
+ * body, {..} is a body, "more" is an end too early, "|" is between one message and the next. Each
+ * row is fed whole, byte by byte and in two parts for each place to split it.
  */
 #include "http/message.h"
 #include "message_feed.h"
@@ -209,6 +209,7 @@ START_TEST(a_method_nobody_knows_is_not_implemented)
         ROW("FOO / HTTP/1.1\r", "more"),
         ROW("DESCRIBE / HTTP/1.1\r\n" HOST "\r\n", "!501"),
         ROW("PRI * HTTP/1.1\r\n\r\nSM\r\n\r\n", "!501"),
+        ROW("PRI / HTTP/1.1\r\n" HOST "\r\n", "!501"),
         ROW("FOO / HTTP/1.1\n", "!400"),
         ROW("FOO /\r\n", "!400"),
         ROW("FOO\r\n", "!400"),
@@ -326,26 +327,24 @@ START_TEST(targets_have_the_form_that_their_method_wants)
         ROW(TARGET("httpx://b/"), "!400"),
         ROW(TARGET("file:///etc/passwd"), "!400"),
         ROW("GET http://b/ HTTP/1.1\r\n\r\n", "!400"),
-        ROW(TARGET("/#"), "!400"),
-        ROW(TARGET("/a#b"), "!400"),
-        ROW(TARGET("/?#"), "!400"),
-        ROW(TARGET("/\""), "!400"),
-        ROW(TARGET("/<"), "!400"),
-        ROW(TARGET("/>"), "!400"),
-        ROW(TARGET("/?\""), "!400"),
-        ROW(TARGET("/?<"), "!400"),
-        ROW(TARGET("/\\"), "!400"),
-        ROW(TARGET("/\x7f"), "!400"),
-        ROW(TARGET("/\x01"), "!400"),
-        ROW(TARGET("/\0"), "!400"),
-        ROW(TARGET("/\x80"), "!400"),
-        ROW(TARGET("/?\xc3\xa9"), "!400"),
-        ROW(TARGET("/a\tb"), "!400"),
-        ROW(TARGET("/a\x0c"), "!400"),
-        ROW(TARGET("/%"), "!400"),
-        ROW(TARGET("/%2"), "!400"),
-        ROW(TARGET("/%zz"), "!400"),
-        ROW(TARGET("/%2g?a"), "!400"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(characters_that_no_uri_has_are_refused)
+{
+    static const row rows[] = {
+        ROW(TARGET("/#"), "!400"),    ROW(TARGET("/a#b"), "!400"),
+        ROW(TARGET("/?#"), "!400"),   ROW(TARGET("/\""), "!400"),
+        ROW(TARGET("/<"), "!400"),    ROW(TARGET("/>"), "!400"),
+        ROW(TARGET("/?\""), "!400"),  ROW(TARGET("/?<"), "!400"),
+        ROW(TARGET("/\\"), "!400"),   ROW(TARGET("/\x7f"), "!400"),
+        ROW(TARGET("/\x01"), "!400"), ROW(TARGET("/\0"), "!400"),
+        ROW(TARGET("/\x80"), "!400"), ROW(TARGET("/?\xc3\xa9"), "!400"),
+        ROW(TARGET("/a\tb"), "!400"), ROW(TARGET("/a\x0c"), "!400"),
+        ROW(TARGET("/%"), "!400"),    ROW(TARGET("/%2"), "!400"),
+        ROW(TARGET("/%zz"), "!400"),  ROW(TARGET("/%2g?a"), "!400"),
         ROW(TARGET("/%?ab"), "!400"),
     };
     CHECK_ROWS(FEED_REQUEST, rows);
@@ -832,6 +831,10 @@ START_TEST(limits_hold_whatever_the_pieces)
         ROW("GET / HTTP/1.1\r\nHost: a\r\nA: 3456789\x01", "!400"),
         ROW("GET / HTTP/1.1\r\nHost: a\r\nA:\r\nB:\r\n\r\n", "GET / 1.1"),
         ROW("GET / HTTP/1.1\r\nHost: a\r\nA:\r\nB:\r\nC:\r\n\r\n", "!431"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nA:\r\nB:\r\nC:\r\nD: d\r\n\r\n", "!431"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nA:\r\nB:\r\nCD\xaa: d\r\n\r\n", "!400"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nA:\r\nB:\r\nCD: d", "more"),
+        ROW("GET / HTTP/1.1\r\nHost: a\r\nA:\r\nB:\r\nCD: d\x01\r\n\r\n", "!400"),
         ROW("GET / HTTP/3.1\r\nHost: a\r\nA:\r\nB:\r\nC:\r\n\r\n", "!505"),
         ROW("GET /< HTTP/1.1\r\nHost: a\r\nA: 34567890123456789012345678901234567890", "!400"),
         ROW("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n"
@@ -976,6 +979,7 @@ static const TTest *const *const tests[] = {
     &a_method_nobody_knows_is_not_implemented,
     &versions_beyond_1_x_are_not_supported,
     &targets_have_the_form_that_their_method_wants,
+    &characters_that_no_uri_has_are_refused,
     &a_request_of_1_1_names_exactly_one_host,
     &a_length_is_one_number_in_digits,
     &a_transfer_encoding_is_chunked_and_stands_alone,

@@ -43,8 +43,13 @@ static COLD int grow_fields(weft__message *m)
     size_t room = m->fields_room == 0 ? FIELDS_ROOM_FIRST : 2 * (size_t)m->fields_room;
     if (room > m->limits->fields_max)
         room = m->limits->fields_max;
-    if (room <= m->fields_count)
-        return weft__message_refuse(m, 431);
+    if (room <= m->fields_count) {
+        /*
+         * Refused once the head is complete: if it never is, how it came must make no difference.
+         */
+        m->is_over = true;
+        return 0;
+    }
     weft__field *fields = realloc(m->fields, room * sizeof *fields);
     if (fields == NULL) {
         m->failure = -ENOMEM;
@@ -61,12 +66,17 @@ static int on_name(llhttp_t *parser, const char *at, size_t bytes)
     uint32_t from = (uint32_t)(at - m->base);
     bool goes_on = from == m->name_end;
     m->name_end = from + (uint32_t)bytes;
+    if (UNLIKELY(m->is_over))
+        return 0;
     if (UNLIKELY(goes_on)) {
         m->fields[m->fields_count - 1].name.bytes += (uint32_t)bytes;
         return 0;
     }
-    if (UNLIKELY(m->fields_count == m->fields_room) && grow_fields(m) < 0)
-        return HPE_USER;
+    if (UNLIKELY(m->fields_count == m->fields_room)) {
+        int rc = grow_fields(m);
+        if (rc < 0 || m->is_over)
+            return rc < 0 ? HPE_USER : 0;
+    }
     m->fields[m->fields_count++] = (weft__field){{from, (uint32_t)bytes}, {0, 0}};
     return 0;
 }
@@ -75,6 +85,8 @@ static int on_value(llhttp_t *parser, const char *at, size_t bytes)
 {
     weft__message *m = of_parser(parser);
     uint32_t from = (uint32_t)(at - m->base);
+    if (UNLIKELY(m->is_over))
+        return 0;
     if (UNLIKELY(m->fields_count == 0))
         return HPE_USER; /* a value without a name */
     weft__span *value = &m->fields[m->fields_count - 1].value;
@@ -125,6 +137,7 @@ void weft__message_reset(weft__message *m)
     m->failure = 0;
     m->fields_at = 0;
     m->name_end = 0;
+    m->is_over = false;
     m->is_paused = false;
     m->gap = 0;
     m->extra_bytes = 0;
@@ -192,20 +205,18 @@ static bool has_control(const char *line, size_t bytes)
 /* llhttp has stopped. If that is in the first line, the whole of it says what to answer. */
 static COLD ssize_t head_failed(weft__message *m, const char *data, size_t bytes)
 {
-    int failure = m->failure;
-    int status = m->status != 0 ? m->status : 400;
-    if (m->parser.type != HTTP_REQUEST || failure == -ENOMEM)
-        return failure != 0 ? failure : weft__message_refuse(m, 0);
-    if (m->fields_at > 0)
-        return weft__message_refuse(m, status);
+    if (m->failure == -ENOMEM)
+        return m->failure;
+    if (m->parser.type != HTTP_REQUEST || m->fields_at > 0)
+        return weft__message_refuse(m, 400);
     const char *line = data + m->line_at;
     const char *end = memchr(line, '\n', bytes - m->line_at);
     if (end == NULL)
         return has_control(line, bytes - m->line_at) ? weft__message_refuse(m, 400) : 0;
-    if (m->parser.error_pos <= end ||
-        !weft__message_line_is_good(m, data, (size_t)(end + 1 - data)))
-        status = weft__message_line_status(m, line, (size_t)(end + 1 - line));
-    return weft__message_refuse(m, status);
+    bool is_line_good =
+        m->parser.error_pos > end && weft__message_line_is_good(m, data, (size_t)(end + 1 - data));
+    return weft__message_refuse(
+        m, is_line_good ? 400 : weft__message_line_status(m, line, (size_t)(end + 1 - line)));
 }
 
 static ssize_t finish_head(weft__message *m, const char *data, size_t end)
@@ -218,6 +229,8 @@ static ssize_t finish_head(weft__message *m, const char *data, size_t end)
         }
         m->fields_at = (uint32_t)line_end;
     }
+    if (UNLIKELY(m->is_over))
+        return weft__message_refuse(m, 431);
     int rc = weft__message_take_fields(m, data, end);
     if (UNLIKELY(rc < 0))
         return rc;

@@ -80,6 +80,7 @@ typedef struct weft__message {
     uint32_t name_end;   /* of the last field */
     uint32_t head_bytes; /* 0: not complete */
     int failure;         /* what every further call returns; 0: none */
+    bool is_over;        /* there are more fields than there may be */
     bool is_paused;      /* llhttp stopped where a callback wanted it to */
     uint64_t left;       /* of a body with a length */
     const char *piece;   /* of the body, while llhttp runs */

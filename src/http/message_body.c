@@ -170,7 +170,7 @@ static size_t size_bytes(weft__message *m, const char *data, size_t bytes)
         digits++;
     if (digits == bytes)
         return bytes;
-    bool has_extension = data[digits] == ';' && (digits > 0 || is_hex(m->last));
+    bool has_extension = data[digits] == ';'; /* without digits, llhttp refuses the line's end */
     m->part = has_extension ? WEFT__IN_EXTENSION : WEFT__IN_CHUNK;
     return has_extension ? digits : bytes;
 }
