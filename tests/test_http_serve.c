@@ -308,6 +308,20 @@ START_TEST(a_reply_arrives_although_the_client_sends_on)
 }
 END_TEST
 
+/* So it ends in order, and not by a reset that could overtake the reply. */
+START_TEST(what_comes_behind_the_last_request_is_heard_out)
+{
+    site_open(&s, serve, NULL, NULL);
+    site_call(&s, &a);
+    memcpy(large, "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", 46);
+    talk_send_bytes(&a, large, 1 << 20);
+    talk_hear(&a, "[/]");
+    ck_assert_int_eq(talk_hear_some(&a), 0);
+    weft_close(a.fd);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+}
+END_TEST
+
 /* A client whose window is small, so that the kernel does not take all for it. */
 static void call_narrow(talk *t)
 {
@@ -371,6 +385,7 @@ static const TTest *const *const tests[] = {
     &an_address_that_cannot_be_had_is_an_error_with_words,
     &a_client_that_resets_at_any_stage_harms_nobody_else,
     &a_reply_arrives_although_the_client_sends_on,
+    &what_comes_behind_the_last_request_is_heard_out,
     &who_does_not_read_is_cut_off_and_the_others_are_served,
     &a_file_arrives_as_it_is,
 };

@@ -21,7 +21,7 @@
 #define READ_BYTES 1023
 
 /* What is read and thrown away so that a last reply is not lost, and how long that may take. */
-#define LINGER_BYTES ((size_t)1 << 20)
+#define LINGER_BYTES ((size_t)64 << 20)
 #define LINGER_S 2.0
 
 /* Outcomes of waiting for a request, beside errors. */
@@ -264,7 +264,7 @@ static void hang_up(weft__conn *c)
     if (c->is_cut)
         make_it_reset(c);
     WEFT_MOVE_ON_AFTER(c->server->options.limits.slow_s) {
-        if (c->has_unread)
+        if (c->has_unread || (!c->is_cut && look(c, 0) > 0))
             linger(c);
         (void)weft_stream_close(&c->stream);
     }
