@@ -1,0 +1,392 @@
+/* The server by the clients that others use: curl, openssl, wrk, nc and slowhttptest. */
+#include "http_support.h"
+#include "tls_support.h"
+
+static site s;
+static char folder[] = "/tmp/weft-clients-XXXXXX";
+
+/* What is there of a program's output; the next call replaces it. */
+static weft_output output;
+
+/* Run a command by the shell, in the folder, with PORT in its environment; its status. */
+static int try_run(const char *command)
+{
+    char port[32];
+    snprintf(port, sizeof port, "PORT=%d", site_port(&s));
+    char *const set[] = {port, NULL};
+    char *const argv[] = {"sh", "-c", (char *)(uintptr_t)command, NULL};
+    const weft_process_options o = {.set = set, .folder = folder, .has_group = true};
+    weft_output_free(&output);
+    output = (weft_output){0};
+    return weft_run(argv, NULL, 0, &o, &output);
+}
+
+/* The same for one that has to succeed; what it wrote. */
+static const char *run(const char *command)
+{
+    int rc = try_run(command);
+    ck_assert_msg(rc == 0, "%s: status %d: %.300s %.300s", command, rc, output.out, output.err);
+    return output.out;
+}
+
+#define CURL "curl -q -sS --noproxy '*' --max-time 15 "
+#define URL "http://127.0.0.1:$PORT"
+#define TLS_CURL CURL "--resolve localhost:$PORT:127.0.0.1 "
+#define TLS_URL "https://localhost:$PORT"
+
+/* Not everyone has everything: `tools/deps test` gets it. */
+static bool has(const char *tool)
+{
+    char command[64];
+    snprintf(command, sizeof command, "command -v %s", tool);
+    if (try_run(command) == 0)
+        return true;
+    printf("%s is not installed: skipped\n", tool);
+    return false;
+}
+
+static size_t late_count; /* clients that were cut off because they were slow */
+
+/* How many bytes the body has, and their sum, which tells if they are the right ones. */
+static int say_sum(weft_http_request *r)
+{
+    const void *piece;
+    ssize_t n;
+    unsigned long bytes = 0, sum = 0;
+    while ((n = weft_http_read_piece(r, &piece)) > 0) {
+        bytes += (unsigned long)n;
+        for (ssize_t i = 0; i < n; i++)
+            sum = sum * 31 + ((const unsigned char *)piece)[i];
+    }
+    late_count += n == -ETIMEDOUT;
+    return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%lu %lx\n", bytes, sum);
+}
+
+static int say_tls(weft_http_request *r)
+{
+    weft_tls_info info;
+    int rc = weft_tls_describe(weft_http_tls(r), &info);
+    return rc < 0 ? rc
+                  : weft_http_reply_text(r, 200, "TLS %d, %s, %s\n", info.version,
+                                         info.is_resumed ? "resumed" : "new",
+                                         info.peer_subject[0] != '\0' ? info.peer_subject : "-");
+}
+
+static int say_pieces(weft_http_request *r)
+{
+    for (int i = 0; i < 3; i++) {
+        ssize_t n = weft_http_printf(r, "piece %d\n", i);
+        int rc = n < 0 ? (int)n : weft_http_flush(r);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+#define LARGE ((size_t)4 << 20)
+static char large[LARGE];
+
+static int serve(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    const char *path = weft_http_path(r);
+    if (strcmp(path, "/sum") == 0)
+        return say_sum(r);
+    if (strcmp(path, "/pieces") == 0)
+        return say_pieces(r);
+    if (strcmp(path, "/tls") == 0)
+        return say_tls(r);
+    if (strcmp(path, "/large") == 0) {
+        int rc = weft_http_reply(r, 200, "text/plain", large, LARGE);
+        late_count += rc == -ETIMEDOUT;
+        return rc;
+    }
+    return weft_http_reply_text(r, 200, "%s %s in HTTP/%d\n", weft_http_method(r), path,
+                                weft_http_version(r));
+}
+
+static void begin(const weft_http_options *options)
+{
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    memset(large, 'x', LARGE);
+    site_open(&s, serve, NULL, options);
+}
+
+static void finish(void)
+{
+    run("rm -r \"$PWD\"");
+    weft_output_free(&output);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+}
+
+START_TEST(curl_gets_pages_in_both_versions_over_one_connection)
+{
+    begin(NULL);
+    ck_assert_str_eq(run(CURL "--http1.0 " URL "/a"), "GET /a in HTTP/10\n");
+    ck_assert_str_eq(run(CURL "--http1.1 " URL "/a"), "GET /a in HTTP/11\n");
+    ck_assert_str_eq(run(CURL "--http1.0 " URL "/pieces"), "piece 0\npiece 1\npiece 2\n");
+    ck_assert_str_eq(run(CURL "-w '%{num_connects}\n' " URL "/a " URL "/pieces " URL "/b"),
+                     "GET /a in HTTP/11\n1\npiece 0\npiece 1\npiece 2\n0\nGET /b in HTTP/11\n0\n");
+    ck_assert_str_eq(run(CURL "--http1.0 -H 'Connection: keep-alive' -w '%{num_connects}\n' " URL
+                              "/a " URL "/b"),
+                     "GET /a in HTTP/10\n1\nGET /b in HTTP/10\n0\n");
+    ck_assert_ptr_nonnull(strstr(run(CURL "-I " URL "/pieces"), "HTTP/1.1 200 OK\r\n"));
+    ck_assert_str_eq(run(CURL "-o large -w '%{size_download}' " URL "/large"), "4194304");
+    ck_assert_str_eq(run(CURL "-X OPTIONS --request-target '*' " URL), "OPTIONS * in HTTP/11\n");
+    finish();
+}
+END_TEST
+
+START_TEST(curl_sends_bodies_in_every_way)
+{
+    const weft_http_options o = {.limits = {.body_bytes_max = 8 << 20}};
+    static const char *const ways[] = {
+        CURL "-T file " URL "/sum",
+        CURL "--data-binary @file " URL "/sum",
+        CURL "-H 'Expect: 100-continue' -T file " URL "/sum",
+        CURL "-H 'Expect:' -T file " URL "/sum",
+        CURL "-T - " URL "/sum <file",
+        CURL "-H 'Transfer-Encoding: chunked' --data-binary @file " URL "/sum",
+        CURL "--http1.0 --data-binary @file " URL "/sum",
+        CURL "-X DELETE --data-binary @file " URL "/sum",
+    };
+    begin(&o);
+    run("head -c 3000000 /dev/urandom >file");
+    char expected[64];
+    snprintf(expected, sizeof expected, "%s", run(ways[0]));
+    ck_assert_int_eq(strncmp(expected, "3000000 ", 8), 0);
+    for (size_t i = 1; i < COUNT_OF(ways); i++)
+        ck_assert_str_eq(run(ways[i]), expected);
+    ck_assert_str_eq(run(CURL "-d '' " URL "/sum"), "0 0\n");
+    finish();
+}
+END_TEST
+
+START_TEST(curl_hears_that_a_body_is_too_large)
+{
+    const weft_http_options o = {.limits = {.body_bytes_max = 1000}};
+    begin(&o);
+    run("head -c 30000000 /dev/zero >file");
+    ck_assert_str_eq(run(CURL "-o said -w '%{http_code}' -T file " URL "/sum"), "413");
+    ck_assert_str_eq(run(CURL "-H 'Expect:' -o said -w '%{http_code}' -T file " URL "/sum"), "413");
+    ck_assert_str_eq(run(CURL "-H 'Expect:' -o said -w '%{http_code}' -T file " URL "/unread"),
+                     "200");
+    finish();
+}
+END_TEST
+
+#ifdef WEFT_HAS_GZIP
+START_TEST(curl_gets_it_compressed)
+{
+    const weft_http_options o = {.gzip_level = 6};
+    begin(&o);
+    run(CURL "-o plain " URL "/large");
+    unsigned long bytes =
+        strtoul(run(CURL "--compressed -o packed -w '%{size_download}' " URL "/large"), NULL, 10);
+    ck_assert_uint_lt(bytes, LARGE / 100);
+    run("cmp plain packed");
+    ck_assert_str_eq(run(CURL "--compressed " URL "/pieces"), "piece 0\npiece 1\npiece 2\n");
+    ck_assert_ptr_nonnull(
+        strstr(run(CURL "--compressed -I " URL "/large"), "Content-Encoding: gzip\r\n"));
+    finish();
+}
+END_TEST
+#endif
+
+#ifdef WEFT_HAS_TLS
+
+static void write_file(const char *name, const char *text)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_ge(fputs(text, file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* With the certificate of a client, cert and key, in the folder. */
+static weft_tls *begin_tls(weft_http_options *o, weft_tls_verify verify)
+{
+    char *cert, *key;
+    make_local();
+    ck_assert_int_eq(weft_tls_self_signed("alice", 2, &cert, &key), 0);
+    const weft_tls_options tls = {
+        .identity = {.cert_pem = local_cert, .key_pem = local_key},
+        .ca_pem = verify != WEFT_TLS_VERIFY_DEFAULT ? cert : NULL,
+        .verify = verify,
+    };
+    o->tls = weft_tls_server_new(&tls);
+    ck_assert_ptr_nonnull(o->tls);
+    begin(o);
+    write_file("ca", local_cert);
+    write_file("cert", cert);
+    write_file("key", key);
+    free(cert);
+    free(key);
+    return o->tls;
+}
+
+static void finish_tls(weft_tls *tls)
+{
+    finish();
+    weft_tls_free(tls);
+    free(local_cert);
+    free(local_key);
+    local_cert = local_key = NULL;
+}
+
+START_TEST(curl_speaks_tls_in_both_versions)
+{
+    weft_http_options o = {.limits = {.body_bytes_max = 1 << 20}};
+    weft_tls *tls = begin_tls(&o, WEFT_TLS_VERIFY_DEFAULT);
+    ck_assert_str_eq(run(TLS_CURL "--cacert ca --tls-max 1.2 " TLS_URL "/tls"), "TLS 12, new, -\n");
+    ck_assert_str_eq(run(TLS_CURL "--cacert ca --tlsv1.3 " TLS_URL "/tls"), "TLS 13, new, -\n");
+    ck_assert_str_eq(
+        run(TLS_CURL "--cacert ca -o 1 -o 2 -w '%{num_connects}' " TLS_URL "/large " TLS_URL "/a"),
+        "10");
+    run("head -c 900000 /dev/urandom >file");
+    char expected[64];
+    snprintf(expected, sizeof expected, "%s", run(TLS_CURL "--cacert ca -T file " TLS_URL "/sum"));
+    ck_assert_str_eq(run(TLS_CURL "--cacert ca -T - " TLS_URL "/sum <file"), expected);
+    run("head -c 9000000 /dev/zero >file");
+    ck_assert_str_eq(
+        run(TLS_CURL "--cacert ca -H 'Expect:' -o said -w '%{http_code}' -T file " TLS_URL "/sum"),
+        "413");
+    ck_assert_int_ne(try_run(TLS_CURL TLS_URL "/tls"), 0);        /* who does not know it */
+    ck_assert_int_ne(try_run(CURL "http://127.0.0.1:$PORT/"), 0); /* speaks no TLS */
+    ck_assert_int_ne(try_run(TLS_CURL "--cacert ca --tls-max 1.1 " TLS_URL "/tls"), 0);
+    ck_assert_str_eq(run(TLS_CURL "--cacert ca " TLS_URL "/a"), "GET /a in HTTP/11\n");
+    finish_tls(tls);
+}
+END_TEST
+
+START_TEST(curl_shows_its_certificate)
+{
+    weft_http_options o = {0};
+    weft_tls *tls = begin_tls(&o, WEFT_TLS_VERIFY_REQUIRED);
+    ck_assert_str_eq(run(TLS_CURL "--cacert ca --cert cert --key key " TLS_URL "/tls"),
+                     "TLS 13, new, CN=alice\n");
+    ck_assert_str_eq(
+        run(TLS_CURL "--cacert ca --cert cert --key key --tls-max 1.2 " TLS_URL "/tls"),
+        "TLS 12, new, CN=alice\n");
+    ck_assert_int_ne(try_run(TLS_CURL "--cacert ca " TLS_URL "/tls"), 0);
+    ck_assert_int_ne(try_run(TLS_CURL "--cacert ca --tls-max 1.2 " TLS_URL "/tls"), 0);
+    finish_tls(tls);
+}
+END_TEST
+
+#define S_CLIENT                                                                    \
+    "printf 'GET /tls HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n' | " \
+    "timeout 15 openssl s_client -connect 127.0.0.1:$PORT -CAfile ca -ign_eof "
+
+START_TEST(openssl_resumes_its_sessions)
+{
+    weft_http_options o = {0};
+    weft_tls *tls = begin_tls(&o, WEFT_TLS_VERIFY_DEFAULT);
+    if (has("openssl")) {
+        ck_assert_ptr_nonnull(strstr(run(S_CLIENT "-tls1_3 -sess_out 3"), "TLS 13, new"));
+        ck_assert_ptr_nonnull(strstr(run(S_CLIENT "-tls1_3 -sess_in 3"), "TLS 13, resumed"));
+        ck_assert_ptr_nonnull(strstr(run(S_CLIENT "-tls1_2 -sess_out 2"), "TLS 12, new"));
+        ck_assert_ptr_nonnull(strstr(run(S_CLIENT "-tls1_2 -sess_in 2"), "TLS 12, resumed"));
+    }
+    finish_tls(tls);
+}
+END_TEST
+
+#endif
+
+START_TEST(wrk_meets_no_error)
+{
+    begin(NULL);
+    if (has("wrk")) {
+        const char *said = run("wrk -t 1 -c 16 -d 1s " URL "/a 2>&1");
+        ck_assert_ptr_nonnull(strstr(said, "Requests/sec"));
+        ck_assert_msg(strstr(said, "errors") == NULL && strstr(said, "Non-2xx") == NULL, "%s",
+                      said);
+        ck_assert_ptr_null(strstr(said, "\n  0 requests"));
+    }
+    finish();
+}
+END_TEST
+
+START_TEST(nc_gets_an_answer_line_by_line)
+{
+    begin(NULL);
+    if (has("nc")) {
+        const char *said = run("printf 'GET /a HTTP/1.0\\r\\n\\r\\n' | nc 127.0.0.1 $PORT");
+        ck_assert_str_eq(body_of(said), "GET /a in HTTP/10\n");
+        said = run("printf 'hello\\r\\n' | nc -N 127.0.0.1 $PORT");
+        ck_assert_int_eq(status_of(said), 400);
+    }
+    finish();
+}
+END_TEST
+
+static void note_late(const weft_http_record *record, void *ctx)
+{
+    (void)ctx;
+    late_count += record->status == 408 && record->method[0] == '\0';
+}
+
+/* While so many slow clients are there, others are served; and they are all cut off. */
+static void withstand(const char *attack)
+{
+    const weft_http_options o = {
+        .limits = {.head_s = 0.5, .slow_s = 0.5, .body_bytes_per_s_min = 5e4}, .log = note_late};
+    char command[512];
+    begin(&o);
+    if (has("slowhttptest")) {
+        snprintf(command, sizeof command,
+                 "slowhttptest -c 40 -r 400 -l 3 -i 1 -p 3 %s >said & "
+                 "for i in 1 2 3 4 5; do " CURL "-o page " URL "/a || exit 1; sleep 0.2; done; "
+                 "wait $!; tail -c 500 said",
+                 attack);
+        const char *said = run(command);
+        ck_assert_msg(late_count >= 40, "%zu were cut off; %s", late_count, said);
+        ck_assert_ptr_null(strstr(said, "NO\033"));
+    }
+    finish();
+}
+
+START_TEST(clients_with_slow_headers_are_withstood)
+{
+    withstand("-H -u " URL "/a");
+}
+END_TEST
+
+START_TEST(clients_with_slow_bodies_are_withstood)
+{
+    withstand("-B -s 100000 -x 10 -u " URL "/sum");
+}
+END_TEST
+
+START_TEST(clients_that_read_slowly_are_withstood)
+{
+    withstand("-X -w 10 -y 20 -n 1 -z 5 -k 1 -u " URL "/large");
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &curl_gets_pages_in_both_versions_over_one_connection,
+    &curl_sends_bodies_in_every_way,
+    &curl_hears_that_a_body_is_too_large,
+#ifdef WEFT_HAS_GZIP
+    &curl_gets_it_compressed,
+#endif
+#ifdef WEFT_HAS_TLS
+    &curl_speaks_tls_in_both_versions,
+    &curl_shows_its_certificate,
+    &openssl_resumes_its_sessions,
+#endif
+    &wrk_meets_no_error,
+    &nc_gets_an_answer_line_by_line,
+    &clients_with_slow_headers_are_withstood,
+    &clients_with_slow_bodies_are_withstood,
+    &clients_that_read_slowly_are_withstood,
+};
+
+int main(void)
+{
+    return run_suite("http_clients", tests, COUNT_OF(tests));
+}
