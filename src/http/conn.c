@@ -236,8 +236,8 @@ static int take_requests(weft__conn *c)
  */
 static COLD void linger(weft__conn *c)
 {
-    int fd = weft_stream_fd(&c->stream);
-    if (fd < 0 || weft_stream_flush(&c->stream) < 0 || weft_shutdown(fd, SHUT_WR) < 0)
+    int fd = weft_stream_fd(&c->stream); /* < 0: TLS, whose last word closing has to say */
+    if (weft_stream_flush(&c->stream) < 0 || (fd >= 0 && weft_shutdown(fd, SHUT_WR) < 0))
         return;
     char waste[2048];
     size_t left = LINGER_BYTES;
