@@ -96,6 +96,8 @@ static int serve(weft_http_request *r, void *ctx)
         return say_pieces(r);
     if (strcmp(path, "/tls") == 0)
         return say_tls(r);
+    if (strcmp(path, "/cut") == 0)
+        return say_pieces(r) < 0 ? 0 : -EIO;
     if (strcmp(path, "/large") == 0) {
         int rc = weft_http_reply(r, 200, "text/plain", large, LARGE);
         late_count += rc == -ETIMEDOUT;
@@ -132,6 +134,8 @@ START_TEST(curl_gets_pages_in_both_versions_over_one_connection)
                      "GET /a in HTTP/10\n1\nGET /b in HTTP/10\n0\n");
     ck_assert_ptr_nonnull(strstr(run(CURL "-I " URL "/pieces"), "HTTP/1.1 200 OK\r\n"));
     ck_assert_str_eq(run(CURL "-o large -w '%{size_download}' " URL "/large"), "4194304");
+    ck_assert_int_ne(try_run(CURL URL "/cut"), 0); /* what was cut does not look whole */
+    ck_assert_int_ne(try_run(CURL "--http1.0 " URL "/cut"), 0);
     ck_assert_str_eq(run(CURL "-X OPTIONS --request-target '*' " URL), "OPTIONS * in HTTP/11\n");
     finish();
 }
@@ -253,6 +257,8 @@ START_TEST(curl_speaks_tls_in_both_versions)
     ck_assert_str_eq(
         run(TLS_CURL "--cacert ca -H 'Expect:' -o said -w '%{http_code}' -T file " TLS_URL "/sum"),
         "413");
+    ck_assert_int_ne(try_run(TLS_CURL "--cacert ca " TLS_URL "/cut"), 0);
+    ck_assert_int_ne(try_run(TLS_CURL "--cacert ca --http1.0 " TLS_URL "/cut"), 0);
     ck_assert_int_ne(try_run(TLS_CURL TLS_URL "/tls"), 0);        /* who does not know it */
     ck_assert_int_ne(try_run(CURL "http://127.0.0.1:$PORT/"), 0); /* speaks no TLS */
     ck_assert_int_ne(try_run(TLS_CURL "--cacert ca --tls-max 1.1 " TLS_URL "/tls"), 0);

@@ -250,13 +250,14 @@ static COLD void linger(weft__conn *c)
     }
 }
 
-/* A reply that ends with the connection looks whole, unless that is reset. */
-static void make_it_reset(weft__conn *c)
+/*
+ * A reply that ends with the connection looks whole, unless that is reset: which is what dissolving
+ * it does (connect(2), AF_UNSPEC). Nothing more goes out then, no goodbye of TLS either.
+ */
+static COLD void make_it_reset(const weft__conn *c)
 {
-    const struct linger at_once = {.l_onoff = 1};
-    int fd = weft_stream_fd(&c->stream);
-    if (fd >= 0)
-        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    (void)connect(c->fd, &none, sizeof none); /* fails for a unix socket */
 }
 
 static void hang_up(weft__conn *c)
@@ -290,7 +291,7 @@ int weft__conn_run(weft__server *server, int fd, const weft__peer *peer)
 {
     char memory[READ_BYTES + 1];
     const weft_stream_options buffers = {.read_bytes = READ_BYTES, .read_memory = memory};
-    weft__conn c = {.server = server, .peer = *peer};
+    weft__conn c = {.server = server, .peer = *peer, .fd = fd};
     int rc = open_stream(&c, fd);
     if (rc < 0)
         return rc;

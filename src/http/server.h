@@ -62,6 +62,7 @@ typedef struct weft__conn {
     size_t requests;  /* that it has had */
     size_t unflushed; /* bytes written since the stream was empty, at most */
     double begun_s;   /* when the first byte of this request came */
+    int fd;           /* the stream's, at the bottom */
     bool is_tls;
     bool is_to_close; /* after this reply */
     bool has_unread;  /* it is closed with input left: the reply must not be lost by that */
