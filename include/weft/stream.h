@@ -170,6 +170,15 @@ WEFT_SWITCHPOINT ssize_t weft_stream_write(weft_stream *stream, const void *data
 WEFT_SWITCHPOINT ssize_t weft_stream_writev(weft_stream *stream, const struct iovec *pieces,
                                             int count);
 
+/**
+ * Room for so many bytes in the buffer, to be written in place: NULL if there is none without
+ * waiting. It is there until the next call that writes.
+ */
+WEFT_API char *weft_stream_reserve(weft_stream *stream, size_t bytes);
+
+/** Write so many bytes of those that were put where weft_stream_reserve said. */
+WEFT_API void weft_stream_commit(weft_stream *stream, size_t bytes);
+
 /** Write a string, as fputs(3): without a newline of its own. As weft_stream_write. */
 WEFT_SWITCHPOINT ssize_t weft_stream_puts(weft_stream *stream, const char *text);
 

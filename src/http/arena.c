@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * A block's usual size: what malloc of the C library keeps at hand for a thread goes up to 1,032
- * bytes, and a block is taken and given back with each request.
- */
-#define BLOCK_BYTES ((size_t)1008)
+/* A block's usual size, with what malloc adds: the fields and head of a browser's request. */
+#define BLOCK_BYTES ((size_t)2016)
+/* Blocks that a stock keeps. */
+#define STOCK_MAX 64
 #define ALIGNMENT (sizeof(long double))
 
 struct weft__arena_block {
@@ -26,22 +25,44 @@ static void *take(weft__arena *a, size_t bytes)
     return memory;
 }
 
-static void start(weft__arena *a)
+static weft__arena_block *new_block(size_t bytes)
 {
-    a->next = a->block->data;
-    a->left = a->block->bytes;
+    weft__arena_block *b = malloc(sizeof *b + bytes);
+    if (b != NULL)
+        b->bytes = bytes;
+    return b;
+}
+
+static weft__arena_block *block_for(weft__arena_stock *s, size_t bytes)
+{
+    weft__arena_block *b = s->free;
+    if (b == NULL || bytes > BLOCK_BYTES)
+        return new_block(bytes < BLOCK_BYTES ? BLOCK_BYTES : bytes);
+    s->free = b->before;
+    s->count--;
+    return b;
+}
+
+static void give_back(weft__arena_stock *s, weft__arena_block *b)
+{
+    if (b->bytes != BLOCK_BYTES || s->count == STOCK_MAX) {
+        free(b);
+        return;
+    }
+    b->before = s->free;
+    s->free = b;
+    s->count++;
 }
 
 static void *take_from_new(weft__arena *a, size_t bytes)
 {
-    size_t block_bytes = bytes < BLOCK_BYTES ? BLOCK_BYTES : bytes;
-    weft__arena_block *b = malloc(sizeof *b + block_bytes);
+    weft__arena_block *b = block_for(a->stock, bytes);
     if (b == NULL)
         return NULL;
-    b->bytes = block_bytes;
     b->before = a->block;
     a->block = b;
-    start(a);
+    a->next = b->data;
+    a->left = b->bytes;
     return take(a, bytes);
 }
 
@@ -64,25 +85,23 @@ char *weft__arena_copy(weft__arena *a, const char *text, size_t bytes)
     return copy;
 }
 
-/* The oldest block is kept: of the usual size, unless the first thing asked for was large. */
-void weft__arena_reset(weft__arena *a)
-{
-    while (a->block != NULL && (a->block->before != NULL || a->block->bytes > BLOCK_BYTES)) {
-        weft__arena_block *b = a->block;
-        a->block = b->before;
-        free(b);
-    }
-    if (a->block != NULL)
-        start(a);
-    else
-        *a = (weft__arena){0};
-}
-
 void weft__arena_close(weft__arena *a)
 {
-    for (weft__arena_block *b = a->block, *before; b != NULL; b = before) {
-        before = b->before;
+    while (a->block != NULL) {
+        weft__arena_block *b = a->block;
+        a->block = b->before;
+        give_back(a->stock, b);
+    }
+    a->next = NULL;
+    a->left = 0;
+}
+
+void weft__arena_stock_close(weft__arena_stock *s)
+{
+    while (s->free != NULL) {
+        weft__arena_block *b = s->free;
+        s->free = b->before;
         free(b);
     }
-    *a = (weft__arena){0};
+    s->count = 0;
 }

@@ -8,8 +8,20 @@
 
 typedef struct weft__arena_block weft__arena_block;
 
-/* All-zero is empty. */
+/*
+ * Free blocks of the usual size, for arenas of one thread. What was given back last is taken next:
+ * it is still in the processor's cache. All-zero is empty.
+ */
+typedef struct weft__arena_stock {
+    weft__arena_block *free;
+    size_t count;
+} weft__arena_stock;
+
+void weft__arena_stock_close(weft__arena_stock *stock);
+
+/* All-zero, but for the stock, is empty. */
 typedef struct weft__arena {
+    weft__arena_stock *stock;
     weft__arena_block *block; /* the one in use; NULL: none */
     char *next;               /* its free bytes */
     size_t left;
@@ -21,10 +33,7 @@ void *weft__arena_alloc(weft__arena *arena, size_t bytes);
 /* A copy of some bytes with a NUL behind them; NULL if there is no memory. */
 char *weft__arena_copy(weft__arena *arena, const char *text, size_t bytes);
 
-/* All that was given out is gone; one block is kept for the next to come. */
-void weft__arena_reset(weft__arena *arena);
-
-/* Release everything. */
+/* All that was given out is gone. */
 void weft__arena_close(weft__arena *arena);
 
 #endif

@@ -20,6 +20,9 @@
  */
 #define READ_BYTES 1023
 
+/* Headers for which there is room at hand: more than most clients send. */
+#define FIELDS_ROOM 24
+
 /* What is read and thrown away so that a last reply is not lost, and how long that may take. */
 #define LINGER_BYTES ((size_t)64 << 20)
 #define LINGER_S 2.0
@@ -68,13 +71,6 @@ static int wait_within(weft__conn *c, double timeout_s, bool is_resting)
     return n < 0 && was_ended ? SILENT : (int)n;
 }
 
-static void rest(weft__conn *c)
-{
-    weft__arena_close(&c->arena);
-    weft__message_close(&c->message);
-    weft_trim_stack();
-}
-
 static int wait_for_request(weft__conn *c)
 {
     if (look(c, 0) > 0)
@@ -85,7 +81,7 @@ static int wait_for_request(weft__conn *c)
     int rc = wait_within(c, patience < REST_AFTER_S ? patience : REST_AFTER_S, false);
     if (rc != SILENT || patience <= REST_AFTER_S || c->server->is_draining)
         return rc;
-    rest(c);
+    weft_trim_stack();
     return wait_within(c, patience - REST_AFTER_S, true);
 }
 
@@ -113,6 +109,8 @@ static ssize_t next_head(weft__conn *c)
     if (rc != READY)
         return rc == SILENT ? OVER : rc;
     c->begun_s = c->server->options.log != NULL ? weft_now() : 0;
+    weft__message_lend(&c->message, weft__arena_alloc(&c->arena, FIELDS_ROOM * sizeof(weft__field)),
+                       FIELDS_ROOM);
     ssize_t head = weft__message_head(&c->message, c->input, c->input_bytes);
     return head == 0 ? read_head(c) : head;
 }
@@ -224,8 +222,9 @@ static int take_requests(weft__conn *c)
             return (int)head;
         }
         handle(c, (size_t)head);
-        weft__arena_reset(&c->arena);
+        weft__message_close(&c->message);
         weft__message_reset(&c->message);
+        weft__arena_close(&c->arena);
     }
     return 0;
 }
@@ -291,7 +290,7 @@ int weft__conn_run(weft__server *server, int fd, const weft__peer *peer)
 {
     char memory[READ_BYTES + 1];
     const weft_stream_options buffers = {.read_bytes = READ_BYTES, .read_memory = memory};
-    weft__conn c = {.server = server, .peer = *peer, .fd = fd};
+    weft__conn c = {.server = server, .peer = *peer, .fd = fd, .arena = {.stock = &server->stock}};
     int rc = open_stream(&c, fd);
     if (rc < 0)
         return rc;
@@ -300,8 +299,8 @@ int weft__conn_run(weft__server *server, int fd, const weft__peer *peer)
     weft__message_open(&c.message, WEFT__REQUEST, &server->message_limits);
     rc = take_requests(&c);
     hang_up(&c);
-    weft__arena_close(&c.arena);
     weft__message_close(&c.message);
+    weft__arena_close(&c.arena);
     weft__list_remove(&c.link);
     return rc;
 }

@@ -50,11 +50,14 @@ static COLD int grow_fields(weft__message *m)
         m->is_over = true;
         return 0;
     }
-    weft__field *fields = realloc(m->fields, room * sizeof *fields);
+    bool is_lent = m->fields != NULL && m->fields == m->lent;
+    weft__field *fields = realloc(is_lent ? NULL : m->fields, room * sizeof *fields);
     if (fields == NULL) {
         m->failure = -ENOMEM;
         return -ENOMEM;
     }
+    if (is_lent)
+        memcpy(fields, m->lent, m->fields_count * sizeof *fields);
     m->fields = fields;
     m->fields_room = (uint32_t)room;
     return 0;
@@ -149,12 +152,25 @@ void weft__message_reset(weft__message *m)
     m->trailer_at = 0;
 }
 
+void weft__message_lend(weft__message *m, weft__field *fields, uint32_t room)
+{
+    weft__message_close(m);
+    m->lent = fields;
+    m->fields = fields;
+    m->fields_room = fields == NULL ? 0 : room;
+    if (m->fields_room > m->limits->fields_max)
+        m->fields_room = (uint32_t)m->limits->fields_max;
+}
+
 void weft__message_close(weft__message *m)
 {
-    free(m->fields);
+    if (m->fields != m->lent)
+        free(m->fields);
     m->fields = NULL;
+    m->lent = NULL;
     m->fields_room = m->fields_count = 0;
-    free(m->trailers);
+    if (m->trailers != NULL)
+        free(m->trailers);
     m->trailers = NULL;
     m->trailers_room = m->trailers_bytes = 0;
 }

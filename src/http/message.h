@@ -50,7 +50,8 @@ typedef struct weft__message {
     /* The head: valid once weft__message_head has returned its length. */
     weft__span method; /* as it came; a request's */
     weft__span target;
-    weft__field *fields; /* allocated; kept from one message to the next */
+    weft__field *fields; /* lent, or allocated and kept from one message to the next; NULL */
+    weft__field *lent;   /* memory of the caller's for them; NULL: none */
     uint32_t fields_count;
     uint32_t fields_room;
     int version;    /* 10 or 11 */
@@ -98,6 +99,9 @@ typedef struct weft__message {
 /* Make ready for a first message; limits are not copied. */
 void weft__message_open(weft__message *m, weft__message_kind kind,
                         const weft__message_limits *limits);
+
+/* Memory for so many fields, as long as they are enough, until the message is closed. */
+void weft__message_lend(weft__message *m, weft__field *fields, uint32_t room);
 
 /* Make ready for the next one on the same connection. What was allocated is kept. */
 void weft__message_reset(weft__message *m);

@@ -6,8 +6,6 @@
 #include <weft/error.h>
 #include <weft/io.h>
 
-/* A head of the usual size is put together on the stack. */
-#define HEAD_BYTES 1024
 /* The lines that are ours: more than the longest there can be of them, with their numbers. */
 #define OWN_BYTES 320
 
@@ -115,29 +113,46 @@ static size_t head_bytes(const weft_http_request *r)
     return bytes;
 }
 
-/* A small body is copied behind its head: one piece is cheaper to hand on than two. */
-static int take_along(head *h, size_t room, const struct iovec *behind, int count)
+static int cut(weft_http_request *r, int rc)
 {
-    int i = 0;
-    for (; i < count && behind[i].iov_len <= room - h->count; i++)
-        add(h, behind[i].iov_base, behind[i].iov_len);
-    return i;
+    r->state = WEFT__REPLY_CUT;
+    r->conn->is_to_close = true;
+    return rc;
+}
+
+/* What is usual: head and body are small, and the stream has room for both. */
+static bool send_in_place(weft_http_request *r, size_t room, const struct iovec *behind, int count)
+{
+    weft__conn *c = r->conn;
+    for (int i = 0; i < count; i++)
+        room += behind[i].iov_len;
+    if (room > WEFT__OUT_BYTES - c->unflushed)
+        return false;
+    head h = {weft_stream_reserve(&c->stream, room), 0};
+    if (h.bytes == NULL)
+        return false;
+    compose(&h, r);
+    for (int i = 0; i < count; i++)
+        add(&h, behind[i].iov_base, behind[i].iov_len);
+    weft_stream_commit(&c->stream, h.count);
+    c->unflushed += h.count;
+    return true;
 }
 
 int weft__reply_send_head(weft_http_request *r, const struct iovec *behind, int count)
 {
-    char usual[HEAD_BYTES];
-    size_t bytes = head_bytes(r), room = bytes <= sizeof usual ? sizeof usual : bytes;
-    head h = {room == sizeof usual ? usual : weft__arena_alloc(&r->conn->arena, room), 0};
-    if (h.bytes == NULL)
-        return -ENOMEM;
-    compose(&h, r);
-    int taken = take_along(&h, room, behind, count), n = 1;
-    struct iovec pieces[WEFT__BEHIND_MAX + 1] = {{h.bytes, h.count}};
-    for (int i = taken; i < count; i++)
-        pieces[n++] = behind[i];
+    size_t room = head_bytes(r);
     r->state = WEFT__REPLY_BODY;
-    return weft__reply_put(r, pieces, n);
+    r->conn->is_to_close = weft__conn_is_last(r->conn); /* what is said is kept to */
+    if (send_in_place(r, room, behind, count))
+        return 0;
+    head h = {weft__arena_alloc(&r->conn->arena, room), 0};
+    if (h.bytes == NULL)
+        return cut(r, -ENOMEM);
+    compose(&h, r);
+    struct iovec pieces[WEFT__BEHIND_MAX + 1] = {{h.bytes, h.count}};
+    memcpy(pieces + 1, behind, (size_t)count * sizeof *behind);
+    return weft__reply_put(r, pieces, count + 1);
 }
 
 /* RFC 9110, 6.4.1: these have no body, whatever their headers say. */
@@ -215,13 +230,6 @@ static int finish_body(weft_http_request *r)
         rc = weft__reply_release(r);
     if (rc == 0 && r->is_chunked && !r->is_bodiless)
         rc = send_last_chunk(r);
-    return rc;
-}
-
-static int cut(weft_http_request *r, int rc)
-{
-    r->state = WEFT__REPLY_CUT;
-    r->conn->is_to_close = true;
     return rc;
 }
 

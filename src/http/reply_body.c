@@ -24,8 +24,7 @@ static int fail(weft_http_request *r, int rc)
 /* All of it, or an error. A write that was cut short says why when asked again. */
 static int write_all(weft_stream *s, const struct iovec *pieces, int count, size_t bytes)
 {
-    ssize_t n = count == 1 ? weft_stream_write(s, pieces[0].iov_base, bytes)
-                           : weft_stream_writev(s, pieces, count);
+    ssize_t n = weft_stream_writev(s, pieces, count);
     if (n < 0 || (size_t)n == bytes)
         return n < 0 ? (int)n : 0;
     int rc = weft_stream_flush(s);

@@ -93,6 +93,7 @@ void weft__server_close(weft__server *s)
 {
     weft__cidr_close(&s->trusted);
     weft__peers_close(&s->peers);
+    weft__arena_stock_close(&s->stock);
 }
 
 /* What a connection's fiber starts with. */

@@ -37,7 +37,8 @@ typedef struct weft__server {
     void *ctx;
     weft__cidr_list trusted; /* whose X-Forwarded-* is believed */
     weft__peers peers;
-    weft__list conns; /* all of them */
+    weft__arena_stock stock; /* for the requests of all of them */
+    weft__list conns;        /* all of them */
     size_t conns_count;
     weft_event left; /* set when the last one leaves while it drains */
     weft_group *group;

@@ -185,23 +185,27 @@ ssize_t weft_stream_writev(weft_stream *written, const struct iovec *pieces, int
     return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, put(s, pieces, count));
 }
 
-/* What most writes are: few bytes, with room behind what is there. */
-static inline bool put_quickly(weft__stream *s, const void *data, size_t bytes)
+char *weft_stream_reserve(weft_stream *written, size_t bytes)
 {
+    weft__stream *s = weft__stream_of(written);
     weft__buffer *b = &s->out;
-    if (bytes > b->bytes - b->tail || s->is_writing || s->is_closing || s->unsaid != 0)
-        return false;
-    memcpy(b->data + b->tail, data, bytes);
-    b->tail += bytes;
+    if (s->type == NULL || s->is_writing || s->is_closing || s->unsaid != 0)
+        return NULL;
+    if (b->data == NULL && (bytes > s->write_bytes || weft__buffer_resize(b, s->write_bytes) < 0))
+        return NULL;
+    return bytes <= b->bytes - b->tail ? b->data + b->tail : NULL;
+}
+
+void weft_stream_commit(weft_stream *written, size_t bytes)
+{
+    weft__stream *s = weft__stream_of(written);
+    s->out.tail += bytes;
     s->author = weft_self();
-    return true;
 }
 
 ssize_t weft_stream_write(weft_stream *written, const void *data, size_t bytes)
 {
     const struct iovec piece = {(void *)(uintptr_t)data, bytes};
-    if (bytes > 0 && put_quickly(weft__stream_of(written), data, bytes))
-        return (ssize_t)bytes;
     return weft_stream_writev(written, &piece, 1);
 }
 
