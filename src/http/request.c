@@ -72,29 +72,35 @@ const char *weft_http_param(const weft_http_request *r, const char *name)
     return find_param(r->params, name);
 }
 
-/* Those of a text, in their order; the text is changed. What is malformed is left out. */
-static weft__param *parse_params(weft_http_request *r, char *text)
+/*
+ * Those of a text, in their order: 0, or -ENOMEM, and there are none then. The text is changed.
+ * What is malformed is left out.
+ */
+static int parse_params(weft_http_request *r, char *text, weft__param **params)
 {
     weft__param *first = NULL, **end = &first;
     char *name, *value;
     int rc;
+    *params = NULL;
     while ((rc = weft_url_next_param(&text, &name, &value)) != 0) {
-        weft__param *p = rc > 0 ? weft__arena_alloc(&r->conn->arena, sizeof *p) : NULL;
-        if (p == NULL)
+        if (rc < 0)
             continue;
+        weft__param *p = weft__arena_alloc(&r->conn->arena, sizeof *p);
+        if (p == NULL)
+            return -ENOMEM;
         *p = (weft__param){NULL, name, value};
         *end = p;
         end = &p->next;
     }
-    return first;
+    *params = first;
+    return 0;
 }
 
 const char *weft_http_query_param(weft_http_request *r, const char *name)
 {
     if (!r->has_query_params) {
         char *copy = weft__arena_copy(&r->conn->arena, r->query, strlen(r->query));
-        r->has_query_params = copy != NULL;
-        r->query_params = copy != NULL ? parse_params(r, copy) : NULL;
+        r->has_query_params = copy != NULL && parse_params(r, copy, &r->query_params) == 0;
     }
     return find_param(r->query_params, name);
 }
@@ -112,8 +118,7 @@ static int read_form(weft_http_request *r)
         return (int)n;
     if (memchr(text, '\0', (size_t)n) != NULL)
         return -EINVAL;
-    r->form = parse_params(r, text);
-    return 0;
+    return parse_params(r, text, &r->form);
 }
 
 const char *weft_http_form(weft_http_request *r, const char *name, int *error)
