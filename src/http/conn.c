@@ -102,12 +102,9 @@ static ssize_t read_head(weft__conn *c)
     return head;
 }
 
-/* The length of the next request's head, which is where input begins; OVER, or an error. */
-static ssize_t next_head(weft__conn *c)
+/* The length of the head of the request that begins where input does, or an error. */
+static ssize_t take_head(weft__conn *c)
 {
-    int rc = wait_for_request(c);
-    if (rc != READY)
-        return rc == SILENT ? OVER : rc;
     c->begun_s = c->server->options.log != NULL ? weft_now() : 0;
     weft__message_lend(&c->message, weft__arena_alloc(&c->arena, FIELDS_ROOM * sizeof(weft__field)),
                        FIELDS_ROOM);
@@ -212,9 +209,10 @@ static int status_for(const weft__conn *c, ssize_t error)
 static int take_requests(weft__conn *c)
 {
     while (!c->is_to_close) {
-        ssize_t head = next_head(c);
-        if (head == OVER)
-            return 0;
+        int rc = wait_for_request(c);
+        if (rc != READY) /* nobody has asked anything, so nothing is said */
+            return rc == SILENT ? 0 : rc;
+        ssize_t head = take_head(c);
         if (head < 0) {
             int status = status_for(c, head);
             if (status != 0)
