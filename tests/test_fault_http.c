@@ -55,6 +55,34 @@ static int say_back(weft_http_request *r)
     return rc <= 0 ? rc : (int)weft_stream_printf(stream, "<%s>", line);
 }
 
+/* Nobody looks at what a reply returned; and its head is so long that it needs memory. */
+static int say_carelessly(weft_http_request *r)
+{
+    char text[6000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    (void)weft_http_set(r, "X-Long", text);
+    switch (weft_http_query(r)[0]) {
+    case 'a': /* of a known length */
+        (void)weft_http_begin(r, 200, 8);
+        (void)weft_http_write(r, "careless", 8);
+        break;
+    case 'b': /* of an unknown one */
+        (void)weft_http_write(r, "careless", 8);
+        break;
+    case 'c': /* in chunks */
+        (void)weft_http_write(r, "careless", 8);
+        (void)weft_http_flush(r);
+        (void)weft_http_write(r, text, 5000);
+        (void)weft_http_write(r, text, 5000);
+        (void)weft_http_write(r, "careless", 8);
+        break;
+    default:
+        (void)weft_http_reply(r, 200, NULL, "careless", 8);
+    }
+    return 0;
+}
+
 static int handle(weft_http_request *r, void *ctx)
 {
     (void)ctx;
@@ -64,6 +92,8 @@ static int handle(weft_http_request *r, void *ctx)
         return say_form(r);
     if (strcmp(path, "/pieces") == 0)
         return say_pieces(r);
+    if (strcmp(path, "/careless") == 0)
+        return say_carelessly(r);
     if (strcmp(path, "/echo") == 0)
         return say_back(r);
     ssize_t n = weft_http_read_all(r, &body);
@@ -159,6 +189,18 @@ static bool plain(void)
     return is_done;
 }
 
+/* The how manieth reply has this in it; 0: none. */
+static size_t reply_with(const char *heard, const char *text)
+{
+    size_t n = 0;
+    const char *found = strstr(heard, text), *at = heard;
+    while (found != NULL && (at = strstr(at, "HTTP/1.1 ")) != NULL && at < found) {
+        n++;
+        at++;
+    }
+    return n;
+}
+
 /* After one that failed, the others are answered, or the connection has ended. */
 static bool several(void)
 {
@@ -171,6 +213,8 @@ static bool several(void)
     size_t good = count_in(heard, "HTTP/1.1 200 "), all = count_in(heard, "HTTP/1.1 ");
     REQUIRE(all <= 3 && (good == 3 || atomic_load(&fault.struck) > 0));
     REQUIRE(all == good + count_in(heard, "HTTP/1.1 500 ") + count_in(heard, "HTTP/1.1 503 "));
+    size_t first = reply_with(heard, "\r\n\r\nhello"), last = reply_with(heard, "X-Long");
+    REQUIRE(first <= 1 && (last == 0 || last == 3)); /* none is without a reply before another */
     weft_error_clear();
     return good == 3 && strstr(heard, "X-End: yes\r\n\r\n") != NULL;
 }
@@ -188,6 +232,24 @@ static bool streaming(void)
     return hold(&(const conversation){
         "GET /pieces HTTP/1.1\r\n" HOST "\r\n",
         {"HTTP/1.1 200", "piece 0", "piece 1", "piece 2", "\r\n0\r\nX-End: yes\r\n\r\n"}});
+}
+
+static bool careless(void)
+{
+    static const conversation all[] = {
+        {"GET /careless HTTP/1.1\r\n" HOST "\r\nGET / HTTP/1.1\r\n" HOST "\r\n",
+         {"HTTP/1.1 200", "\r\n\r\ncareless", "HTTP/1.1 200"}},
+        {"GET /careless?a HTTP/1.1\r\n" HOST "\r\nGET / HTTP/1.1\r\n" HOST "\r\n",
+         {"HTTP/1.1 200", "\r\n\r\ncareless", "HTTP/1.1 200"}},
+        {"GET /careless?b HTTP/1.1\r\n" HOST "\r\nGET / HTTP/1.1\r\n" HOST "\r\n",
+         {"HTTP/1.1 200", "\r\n\r\ncareless", "HTTP/1.1 200"}},
+        {"GET /careless?c HTTP/1.1\r\n" HOST "\r\nGET / HTTP/1.1\r\n" HOST "\r\n",
+         {"HTTP/1.1 200", "\r\ncareless", "careless\r\n0\r\n\r\n", "HTTP/1.1 200"}},
+    };
+    bool is_done = true;
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        is_done &= hold(&all[i]);
+    return is_done;
 }
 
 static bool compressing(void)
@@ -233,6 +295,12 @@ START_TEST(a_reply_in_pieces_is_whole_or_cut)
 }
 END_TEST
 
+START_TEST(a_reply_of_the_careless_is_whole_or_cut)
+{
+    strike_some_calls(careless, 1);
+}
+END_TEST
+
 START_TEST(a_reply_is_compressed_or_fails)
 {
     strike_some_calls(compressing, 1);
@@ -250,7 +318,8 @@ int main(void)
     static const TTest *const *const tests[] = {
         &requests_are_answered_or_fail,           &requests_behind_each_other_are_answered_or_fail,
         &what_a_request_says_is_told_or_it_fails, &a_reply_in_pieces_is_whole_or_cut,
-        &a_reply_is_compressed_or_fails,          &a_connection_is_handed_over_or_ends,
+        &a_reply_is_compressed_or_fails,          &a_reply_of_the_careless_is_whole_or_cut,
+        &a_connection_is_handed_over_or_ends,
     };
     return run_suite("fault_http", tests, COUNT_OF(tests));
 }

@@ -237,6 +237,8 @@ int weft_http_end(weft_http_request *r)
 {
     if (r->state == WEFT__REPLY_NONE || r->state > WEFT__REPLY_BODY)
         return r->state == WEFT__REPLY_NONE ? -EINVAL : -EALREADY;
+    if (r->failure < 0) /* also if the handler did not look */
+        return cut(r, r->failure);
     if (!r->is_bodiless && r->announced >= 0 && r->written < (uint64_t)r->announced)
         return cut(r, -ENODATA);
     int rc = finish_body(r);
@@ -286,6 +288,7 @@ static void reply_failure(weft_http_request *r, int error)
     r->fields = NULL;
     r->held_bytes = 0;
     r->written = r->sent = 0;
+    r->failure = 0;
     if (status == 0)
         (void)cut(r, error);
     else
@@ -301,6 +304,8 @@ void weft__reply_finish(weft_http_request *r, int result)
         (void)weft_http_reply(r, 204, NULL, NULL, 0);
     else if (r->state <= WEFT__REPLY_BODY)
         (void)(result < 0 ? cut(r, result) : weft_http_end(r));
+    if (r->state < WEFT__REPLY_ENDED) /* not even that could be said */
+        (void)cut(r, result);
     weft__reply_encode_drop(r);
     c->is_cut = r->state == WEFT__REPLY_CUT;
     if (!c->is_to_close && weft__body_skip(r) < 0)

@@ -156,6 +156,7 @@ ssize_t weft_http_write(weft_http_request *r, const void *data, size_t bytes)
     if (bytes == 0 || r->is_bodiless)
         return (ssize_t)bytes;
     rc = weft__reply_encode_write(r, data, bytes);
+    r->failure = rc < 0 ? rc : r->failure;
     return rc < 0 ? rc : (ssize_t)bytes;
 }
 
@@ -212,6 +213,7 @@ int weft_http_flush(weft_http_request *r)
     int rc = r->state <= WEFT__REPLY_BODY ? weft__reply_encode_flush(r) : 0;
     if (rc == 0 && (r->state == WEFT__REPLY_BEGUN || r->held_bytes > 0))
         rc = weft__reply_release(r);
+    r->failure = rc < 0 ? rc : r->failure;
     return rc < 0 ? rc : flush_stream(r);
 }
 

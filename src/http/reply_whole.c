@@ -16,12 +16,13 @@ static int send_at_once(weft_http_request *r, const void *body, size_t bytes)
 {
     const struct iovec piece = {(void *)(uintptr_t)body, bytes};
     bool has_body = bytes > 0 && !r->is_bodiless;
+    int rc = weft__reply_send_head(r, &piece, has_body);
+    if (rc < 0) /* it may still be replaced by another; nobody is to think that it was written */
+        return rc;
     r->written = bytes;
     r->sent = has_body ? bytes : 0;
-    int rc = weft__reply_send_head(r, &piece, has_body);
-    if (rc == 0)
-        r->state = WEFT__REPLY_ENDED;
-    return rc;
+    r->state = WEFT__REPLY_ENDED;
+    return 0;
 }
 
 static int send_encoded(weft_http_request *r, const void *body, size_t bytes)

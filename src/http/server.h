@@ -124,6 +124,7 @@ struct weft_http_request {
     /* The reply. */
     weft__reply_state state;
     int status;
+    int failure;       /* why some of it was not written: it cannot end well any more; 0: all was */
     int64_t announced; /* the length of the body, by the handler; -1: not known */
     int64_t length;    /* the same as it goes out, encoded */
     uint64_t written;  /* of the body, by the handler */
