@@ -329,6 +329,25 @@ START_TEST(nc_gets_an_answer_line_by_line)
 }
 END_TEST
 
+START_TEST(a_client_that_asks_without_end_leaves_room_for_others)
+{
+    const weft_http_options o = {.limits = {.requests_max = SIZE_MAX}};
+    begin(&o);
+    if (has("nc")) {
+        run("for i in $(seq 1000); do printf 'GET /a HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'; done >asked");
+        run("for i in 1 2 3 4 5 6 7 8; do cat asked asked asked asked; done >many");
+        const char *said =
+            run("(while cat many; do :; done | nc 127.0.0.1 $PORT >answers) & "
+                "while [ ! -s answers ]; do sleep 0.01; done; "
+                "for i in 1 2 3 4 5; do " CURL "-o page -w '%{http_code} ' " URL "/b; done; "
+                "before=$(stat -c %s answers); sleep 0.1; "
+                "[ $before -lt $(stat -c %s answers) ] && echo still; kill $!");
+        ck_assert_str_eq(said, "200 200 200 200 200 still\n");
+    }
+    finish();
+}
+END_TEST
+
 static void note_late(const weft_http_record *record, void *ctx)
 {
     (void)ctx;
@@ -386,6 +405,7 @@ static const TTest *const *const tests[] = {
     &openssl_resumes_its_sessions,
 #endif
     &wrk_meets_no_error,
+    &a_client_that_asks_without_end_leaves_room_for_others,
     &nc_gets_an_answer_line_by_line,
     &clients_with_slow_headers_are_withstood,
     &clients_with_slow_bodies_are_withstood,
