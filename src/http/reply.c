@@ -151,7 +151,8 @@ int weft__reply_send_head(weft_http_request *r, const struct iovec *behind, int 
         return cut(r, -ENOMEM);
     compose(&h, r);
     struct iovec pieces[WEFT__BEHIND_MAX + 1] = {{h.bytes, h.count}};
-    memcpy(pieces + 1, behind, (size_t)count * sizeof *behind);
+    for (int i = 0; i < count; i++)
+        pieces[i + 1] = behind[i];
     return weft__reply_put(r, pieces, count + 1);
 }
 
@@ -216,7 +217,7 @@ static int send_held_whole(weft_http_request *r)
     if (is_known)
         r->length = r->is_bodiless ? (int64_t)r->written : (int64_t)r->held_bytes;
     r->sent += r->held_bytes;
-    return weft__reply_send_head(r, &(struct iovec){r->held, r->held_bytes}, 1);
+    return weft__reply_send_head(r, &(struct iovec){r->held, r->held_bytes}, r->held_bytes > 0);
 }
 
 static int finish_body(weft_http_request *r)
