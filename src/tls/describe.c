@@ -19,9 +19,10 @@ static char *subject_of(X509 *x)
 {
     BIO *bio = BIO_new(BIO_s_mem());
     char *text = NULL, *data;
-    if (bio != NULL && X509_NAME_print_ex(bio, X509_get_subject_name(x), 0, XN_FLAG_RFC2253) >= 0) {
-        long bytes = BIO_get_mem_data(bio, &data);
-        text = strndup(bytes > 0 ? data : "", (size_t)bytes);
+    if (bio != NULL && X509_NAME_print_ex(bio, X509_get_subject_name(x), 0, XN_FLAG_RFC2253) >= 0 &&
+        BIO_write(bio, "", 1) == 1) { /* a NUL */
+        (void)BIO_get_mem_data(bio, &data);
+        text = strdup(data);
     }
     BIO_free(bio);
     ERR_clear_error();
