@@ -45,14 +45,22 @@ static inline weft_value accept_end(void *arg)
     return 0;
 }
 
-/* Shake hands over a socket pair; the results are in p. */
-static inline void shake(pair *p)
+/* Shake hands over two descriptors; the results are in p. */
+static inline void shake_over(pair *p, int client_fd, int server_fd)
 {
-    ck_assert_int_eq(weft_socketpair(p->fd), 0);
+    p->fd[0] = client_fd;
+    p->fd[1] = server_fd;
     weft_fiber server = weft_spin(accept_end, p);
     p->client_rc = weft_tls_connect(&p->client, p->fd[0], p->client_tls,
                                     p->name != NULL ? p->name : "localhost");
     ck_assert_int_eq(weft_await(server), 0);
+}
+
+static inline void shake(pair *p)
+{
+    int fd[2];
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+    shake_over(p, fd[0], fd[1]);
 }
 
 /* The options get the certificate for localhost, and whom to trust, unless they say otherwise. */

@@ -114,6 +114,13 @@ typedef struct weft_tls_info {
 WEFT_API int weft_tls_describe(weft_stream *stream, weft_tls_info *info);
 
 /**
+ * End this side of a connection: flush, and say that nothing more comes. What the other side still
+ * sends can be read; writes fail with -EPIPE. For one who has to know that all has arrived before
+ * it closes: it reads until the other side has ended, too. -EINVAL if the stream is not TLS.
+ */
+WEFT_SWITCHPOINT int weft_tls_shutdown(weft_stream *stream);
+
+/**
  * A key and a certificate signed by itself for some names, "localhost,127.0.0.1", valid for so many
  * days: for trying things. Both are allocated; free(3) them.
  */

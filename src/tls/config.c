@@ -147,6 +147,17 @@ static int trust(SSL_CTX *ctx, const weft_tls *tls)
                : rc;
 }
 
+/* What is wrong is kept in words: when OpenSSL has failed, it does not show the certificate. */
+static int on_verify(int is_good, X509_STORE_CTX *store)
+{
+    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    weft__tls_conn *c = SSL_get_app_data(ssl);
+    X509 *x = X509_STORE_CTX_get_current_cert(store);
+    if (!is_good && x != NULL && c->handshake != NULL)
+        weft__tls_tell_names(x, c->handshake->names, sizeof c->handshake->names);
+    return is_good;
+}
+
 /* A client goes on without trust; describe shows no subject then. */
 static int accept_any(int is_good, X509_STORE_CTX *store)
 {
@@ -159,13 +170,16 @@ static int set_verify(SSL_CTX *ctx, const weft_tls *tls)
     weft_tls_verify verify = tls->options.verify;
     if (verify == WEFT_TLS_VERIFY_DEFAULT)
         verify = tls->is_server ? WEFT_TLS_VERIFY_NONE : WEFT_TLS_VERIFY_REQUIRED;
+    bool is_told = tls->options.ca_file != NULL || tls->options.ca_pem != NULL;
+    if (verify < WEFT_TLS_VERIFY_NONE || verify > WEFT_TLS_VERIFY_REQUIRED)
+        return weft_fail(-EINVAL, "no way to verify: %d", (int)verify);
     if (verify == WEFT_TLS_VERIFY_NONE) {
         SSL_CTX_set_verify(ctx, SSL_VERIFY_NONE, NULL);
-        return 0;
+        return is_told ? trust(ctx, tls) : 0; /* for a mistake in it to be heard of */
     }
     bool is_any = verify == WEFT_TLS_VERIFY_OPTIONAL && !tls->is_server;
     int missing = verify == WEFT_TLS_VERIFY_REQUIRED ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0;
-    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | missing, is_any ? accept_any : NULL);
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | missing, is_any ? accept_any : on_verify);
     return trust(ctx, tls);
 }
 
@@ -218,7 +232,7 @@ static int set_up(weft__tls_config *config, const weft_tls *tls)
     SSL_CTX *ctx = config->ctx;
     const weft_tls_options *o = &tls->options;
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_NO_AUTO_CHAIN |
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     set_sessions(ctx, tls);
     int rc = set_versions(ctx, o);

@@ -10,7 +10,7 @@ static int find_alpn(weft__tls_conn *c)
     const unsigned char *name;
     unsigned bytes;
     SSL_get0_alpn_selected(c->ssl, &name, &bytes);
-    c->alpn = strndup(bytes > 0 ? (const char *)name : "", bytes);
+    c->alpn = weft__tls_text(name, bytes);
     return c->alpn != NULL ? 0 : -ENOMEM;
 }
 
@@ -19,10 +19,9 @@ static char *subject_of(X509 *x)
 {
     BIO *bio = BIO_new(BIO_s_mem());
     char *text = NULL, *data;
-    if (bio != NULL && X509_NAME_print_ex(bio, X509_get_subject_name(x), 0, XN_FLAG_RFC2253) >= 0 &&
-        BIO_write(bio, "", 1) == 1) { /* a NUL */
-        (void)BIO_get_mem_data(bio, &data);
-        text = strdup(data);
+    if (bio != NULL && X509_NAME_print_ex(bio, X509_get_subject_name(x), 0, XN_FLAG_RFC2253) >= 0) {
+        long bytes = BIO_get_mem_data(bio, &data);
+        text = weft__tls_text(data, bytes > 0 ? (size_t)bytes : 0);
     }
     BIO_free(bio);
     ERR_clear_error();

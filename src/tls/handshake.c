@@ -53,10 +53,13 @@ static bool parse_name(const unsigned char *data, size_t bytes, char *name)
     if (bytes < 5 || (size_t)(data[0] << 8 | data[1]) != bytes - 2 || data[2] != 0)
         return false;
     size_t n = (size_t)(data[3] << 8 | data[4]);
-    if (n == 0 || n != bytes - 5 || n >= SERVER_NAME_ROOM || memchr(data + 5, 0, n) != NULL)
+    if (n == 0 || n != bytes - 5 || n >= SERVER_NAME_ROOM)
         return false;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         name[i] = (char)tolower(data[5 + i]);
+        if (!isalnum((unsigned char)name[i]) && (name[i] == '\0' || strchr("-._", name[i]) == NULL))
+            return false;
+    }
     name[n - (name[n - 1] == '.')] = '\0';
     return true;
 }
@@ -104,7 +107,7 @@ static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_bytes
     const unsigned char *ours = config->alpn, *end = ours + config->alpn_bytes;
     for (; ours < end; ours += 1 + *ours)
         for (const unsigned char *theirs = in; theirs < in + in_bytes; theirs += 1 + *theirs)
-            if (memcmp(ours, theirs, 1 + (size_t)*ours) == 0) {
+            if (*ours == *theirs && memcmp(ours + 1, theirs + 1, *ours) == 0) {
                 *out = theirs + 1;
                 *out_bytes = *theirs;
                 return SSL_TLSEXT_ERR_OK;
@@ -116,7 +119,7 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
 {
     weft__tls_conn *c = SSL_get_app_data(ssl);
     if (c->place != NULL && SSL_SESSION_is_resumable(session))
-        weft__tls_session_keep(c->tls, c->place, session);
+        weft__tls_session_keep(c, session);
     return 0; /* the reference is still the caller's */
 }
 
@@ -174,11 +177,17 @@ static void choose(weft__tls_conn *c)
     h->refusal = rc < 0 ? rc : 0;
 }
 
+static bool is_hung_up(ssize_t error)
+{
+    return error == -EPIPE || error == -ECONNRESET;
+}
+
 static int need_input(weft__tls_conn *c)
 {
     int rc = weft__tls_drain(c);
-    ssize_t n = rc < 0 ? rc : weft__tls_fill(c);
-    if (n == 0)
+    /* One that takes no more may have said why. */
+    ssize_t n = rc < 0 && !is_hung_up(rc) ? rc : weft__tls_fill(c);
+    if (n == 0 || is_hung_up(n))
         return weft_fail(-ECONNRESET, "TLS: the other side hung up during the handshake");
     return n < 0 ? (int)n : 0;
 }
@@ -188,13 +197,14 @@ static int refuse(weft__tls_conn *c)
     int rc = weft__tls_explain(c);
     rc = c->handshake->refusal < 0 ? c->handshake->refusal : rc;
     weft__tls_push(c); /* the alert */
+    weft__tls_hang_up(c);
     return rc;
 }
 
 static int shake_hands(weft__tls_conn *c)
 {
     for (;;) {
-        ERR_clear_error();
+        weft__tls_begin();
         int rc = SSL_do_handshake(c->ssl);
         if (rc == 1)
             return 0;
@@ -223,7 +233,8 @@ static int finish(weft__tls_conn *c)
         weft__tls_push(c);
         return 0;
     }
-    return weft__tls_drain(c);
+    int rc = weft__tls_drain(c);
+    return is_hung_up(rc) ? 0 : rc; /* the next read says why */
 }
 
 /* With a reference to what the weft_tls is now. */

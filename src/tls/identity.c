@@ -50,6 +50,17 @@ int weft__tls_file_read(const char *path, char **text)
     return rc == 0 ? 0 : weft_fail(rc, "cannot read %s: %s", path, weft__tls_error_text(rc));
 }
 
+char *weft__tls_text(const void *data, size_t bytes)
+{
+    char *text = malloc(bytes + 1);
+    if (text == NULL)
+        return NULL;
+    if (bytes > 0)
+        memcpy(text, data, bytes);
+    text[bytes] = '\0';
+    return text;
+}
+
 bool weft__tls_identity_is_empty(const weft_tls_identity *i)
 {
     return i->cert_file == NULL && i->key_file == NULL && i->cert_pem == NULL && i->key_pem == NULL;
@@ -147,6 +158,9 @@ static int parse(weft__tls_cert *cert, const weft_tls_identity *i)
     const char *key_where = i->key_file != NULL ? i->key_file : "a key in memory";
     if (i->cert_file == NULL && i->cert_pem == NULL)
         return weft_fail(-EINVAL, "a key without a certificate");
+    if ((i->cert_file != NULL && i->cert_pem != NULL) ||
+        (i->key_file != NULL && i->key_pem != NULL))
+        return weft_fail(-EINVAL, "a certificate or a key both in a file and in memory");
     int rc = get_pem(i->cert_file, i->cert_pem, &cert_pem, &cert_owned);
     if (rc == 0)
         rc = parse_certificates(cert, cert_pem, where);
@@ -174,7 +188,7 @@ static int add_name(weft__tls_cert *cert, const ASN1_STRING *s)
     if (names == NULL)
         return -ENOMEM;
     cert->names = names;
-    char *name = strndup(text, (size_t)bytes);
+    char *name = weft__tls_text(text, (size_t)bytes);
     if (name == NULL)
         return -ENOMEM;
     for (char *at = name; *at != '\0'; at++)

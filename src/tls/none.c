@@ -68,6 +68,11 @@ int weft_tls_describe(weft_stream *stream, weft_tls_info *info)
     return weft_stream_fd(stream) == -EBADF ? -EBADF : -EINVAL;
 }
 
+int weft_tls_shutdown(weft_stream *stream)
+{
+    return weft_stream_fd(stream) == -EBADF ? -EBADF : -EINVAL;
+}
+
 int weft_tls_self_signed(const char *names, int days, char **cert_pem, char **key_pem)
 {
     (void)names, (void)days, (void)cert_pem, (void)key_pem;

@@ -108,14 +108,9 @@ static bool fill_in(X509 *x, EVP_PKEY *key, const order *o)
 /* What has been written to bio, as a string; NULL: no memory. */
 static char *text_of(BIO *bio)
 {
-    char *data; /* without a NUL behind it */
+    char *data;
     long bytes = BIO_get_mem_data(bio, &data);
-    char *text = bytes > 0 ? malloc((size_t)bytes + 1) : NULL;
-    if (text == NULL)
-        return NULL;
-    memcpy(text, data, (size_t)bytes);
-    text[bytes] = '\0';
-    return text;
+    return bytes > 0 ? weft__tls_text(data, (size_t)bytes) : NULL;
 }
 
 static bool write_out(order *o, X509 *x, EVP_PKEY *key)

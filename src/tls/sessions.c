@@ -31,17 +31,21 @@ static weft__tls_session *find_oldest(weft_tls *tls)
     return oldest;
 }
 
-void weft__tls_session_keep(weft_tls *tls, const char *place, SSL_SESSION *session)
+void weft__tls_session_keep(weft__tls_conn *c, SSL_SESSION *session)
 {
-    char *copy = strdup(place);
+    weft_tls *tls = c->tls;
+    char *copy = strdup(c->place);
     if (copy == NULL || !SSL_SESSION_up_ref(session)) {
         free(copy);
         return;
     }
     pthread_mutex_lock(&tls->lock);
-    weft__tls_session *s = find_oldest(tls);
-    weft__tls_session old = clear(s);
-    *s = (weft__tls_session){copy, session, ++tls->session_number};
+    weft__tls_session old = {copy, session, 0};
+    if (c->config == tls->config) { /* else it was trusted by what holds no longer */
+        weft__tls_session *s = find_oldest(tls);
+        old = clear(s);
+        *s = (weft__tls_session){copy, session, ++tls->session_number};
+    }
     pthread_mutex_unlock(&tls->lock);
     release(old);
 }

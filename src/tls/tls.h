@@ -4,8 +4,9 @@
  *
  *     tls.c        making, changing and freeing a weft_tls      config.c    an SSL_CTX from options
  *     identity.c   certificates and keys, and their names       sessions.c  what a client resumes
- *     conn.c       the stream's functions                       bio.c       OpenSSL's side of them
- *     handshake.c  accept and connect                           words.c     why something failed
+ *     conn.c       buffers to and from the descriptor           bio.c       OpenSSL's side of them
+ *     handshake.c  accept and connect                           stream.c    the stream's functions
+ *     words.c      why something failed                         none.c      without OpenSSL
  *
  * An SSL object is not to be entered twice, so no fiber is ever switched inside a call of OpenSSL:
  * its input and output are buffers (bio.c), which conn.c fills and empties between the calls.
@@ -19,6 +20,7 @@
 #include <weft/tls.h>
 
 #include <errno.h>
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -81,6 +83,7 @@ typedef struct weft__tls_handshake {
     weft__tls_cert *chosen; /* by the choose function; a reference */
     int refusal;            /* why there is no certificate for this client; 0: there is */
     bool has_chosen;        /* choose has been asked */
+    char names[128];        /* that a certificate is for, which is not the one we want; "" */
 } weft__tls_handshake;
 
 typedef struct weft__tls_conn {
@@ -93,6 +96,7 @@ typedef struct weft__tls_conn {
     int broken;     /* the error after which nothing of TLS can be had any more; 0: none */
     int unsaid;     /* an error of sending what a write had taken, for the next call; 0: none */
     bool is_closed;
+    bool is_finished;         /* our last word is said: nothing is written any more */
     bool is_ended;            /* nothing more will come from the descriptor */
     weft_mutex in_lock;       /* held while the descriptor is read */
     weft_mutex out_lock;      /* held while the descriptor is written */
@@ -108,6 +112,19 @@ typedef struct weft__tls_conn {
 static inline size_t weft__tls_held(const weft__tls_buffer *b)
 {
     return b->tail - b->head;
+}
+
+/* Before a call of OpenSSL whose error will be asked for. To look is cheaper than to clear. */
+static inline void weft__tls_begin(void)
+{
+    if (ERR_peek_error() != 0)
+        ERR_clear_error();
+}
+
+/* Whether something is to be sent, by whomever. */
+static inline bool weft__tls_has_output(const weft__tls_conn *c)
+{
+    return weft__tls_held(&c->sending) + weft__tls_held(&c->out) > 0;
 }
 
 /* So many bytes more behind the tail. 0, or -ENOMEM. */
@@ -142,6 +159,8 @@ void weft__tls_cert_unref(weft__tls_cert *cert); /* NULL is nothing */
 int weft__tls_cert_match(const weft__tls_cert *cert, const char *name);
 /* All of a file, NUL-terminated; free(3) it. */
 int weft__tls_file_read(const char *path, char **text);
+/* So many bytes as a string; NULL: no memory. (strndup may look for an end behind them.) */
+char *weft__tls_text(const void *data, size_t bytes);
 bool weft__tls_identity_is_empty(const weft_tls_identity *identity);
 int weft__tls_identity_copy(weft_tls_identity *to, const weft_tls_identity *from);
 void weft__tls_identity_free(weft_tls_identity *identity);
@@ -150,21 +169,34 @@ void weft__tls_identity_free(weft_tls_identity *identity);
 weft_tls *weft__tls_ref(weft_tls *tls);
 
 /* sessions.c: any thread. */
-void weft__tls_session_keep(weft_tls *tls, const char *place, SSL_SESSION *session);
+void weft__tls_session_keep(weft__tls_conn *c, SSL_SESSION *session);
 SSL_SESSION *weft__tls_session_take(weft_tls *tls, const char *place); /* NULL: none */
 void weft__tls_sessions_forget(weft_tls *tls);
 
 /* conn.c */
-extern const weft_stream_type weft__tls_stream;
-/* Read from the descriptor once: bytes, 0 at the end, or an error. */
+/* Read from the descriptor once: 1 or more, 0 at the end, or an error. */
 ssize_t weft__tls_fill(weft__tls_conn *c);
-/* Send all that is to go out. */
+/* Send all that is to go out, for one who holds out_lock. */
+int weft__tls_send_all(weft__tls_conn *c);
+/* The same for one who does not. */
 int weft__tls_drain(weft__tls_conn *c);
 /* The same as far as it needs no waiting, cancelled or not; nobody hears of errors. */
 void weft__tls_push(weft__tls_conn *c);
+/*
+ * Before waiting for input: see that what is to be sent goes out, unless another fiber is at it,
+ * but never wait for that alone: the other side may not read before we do.
+ */
+int weft__tls_send_meanwhile(weft__tls_conn *c);
+/* End our side of a connection that has failed, so that what was said last (an alert) arrives. */
+void weft__tls_hang_up(weft__tls_conn *c);
 void weft__tls_conn_free(weft__tls_conn *c);
 
+/* stream.c */
+extern const weft_stream_type weft__tls_stream;
+
 /* words.c */
+/* The names that a certificate is for, as far as there is room, as the end of a sentence. */
+void weft__tls_tell_names(X509 *x, char *text, size_t room);
 /* What made a call on ssl fail, which returned just now: a code, recorded with words. */
 int weft__tls_explain(weft__tls_conn *c);
 /* OpenSSL's first error of a call that is not about a connection, with words before it. */

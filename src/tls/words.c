@@ -93,19 +93,17 @@ static const char *text_of(unsigned long error)
 int weft__tls_fail(int code, const char *attempted)
 {
     unsigned long error = ERR_peek_error();
-    bool is_memory = ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE;
-    weft_fail(is_memory ? -ENOMEM : code, "%s: %s", attempted, text_of(error));
+    /* One that OpenSSL knows nothing of is ours. */
+    bool is_memory = error == 0 || ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE;
+    weft_fail(is_memory ? -ENOMEM : code, "%s: %s", attempted,
+              is_memory ? "no memory" : text_of(error));
     ERR_clear_error();
     return is_memory ? -ENOMEM : code;
 }
 
-/*
- * The first names that a certificate is for, as far as there is room; none if there is no
- * certificate: one that is refused early is not kept.
- */
-static const char *names_of(X509 *x, char *text, size_t room)
+void weft__tls_tell_names(X509 *x, char *text, size_t room)
 {
-    GENERAL_NAMES *all = x != NULL ? X509_get_ext_d2i(x, NID_subject_alt_name, NULL, NULL) : NULL;
+    GENERAL_NAMES *all = X509_get_ext_d2i(x, NID_subject_alt_name, NULL, NULL);
     size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < sk_GENERAL_NAME_num(all); i++) {
@@ -118,18 +116,16 @@ static const char *names_of(X509 *x, char *text, size_t room)
         used += n > 0 ? (size_t)n : 0;
     }
     GENERAL_NAMES_free(all);
-    return text;
 }
 
 static int explain_mistrust(weft__tls_conn *c)
 {
     long result = SSL_get_verify_result(c->ssl);
     const explanation *e = FIND(mistrust, (int)result);
-    const char *whose = c->server_name != NULL ? c->server_name : "the other side";
-    char names[128];
+    const char *whose = !SSL_is_server(c->ssl) ? c->server_name : "the client";
     if (result == X509_V_ERR_HOSTNAME_MISMATCH || result == X509_V_ERR_IP_ADDRESS_MISMATCH)
         return weft_fail(-EACCES, "the certificate is not for %s%s", whose,
-                         names_of(SSL_get0_peer_certificate(c->ssl), names, sizeof names));
+                         c->handshake != NULL ? c->handshake->names : "");
     return weft_fail(-EACCES, "the certificate of %s is not trusted: %s", whose,
                      e != NULL ? e->words : X509_verify_cert_error_string(result));
 }

@@ -1,0 +1,300 @@
+/*
+ * TLS with a peer that does what no stream of ours does: changes keys, cuts messages into records,
+ * asks for another handshake. The peer is OpenSSL over memory, one call at a time.
+ */
+#include "tls_certs.h"
+#include "tls_support.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+/* The other side. What it has written stays in out until it is sent. */
+typedef struct raw {
+    SSL_CTX *ctx;
+    SSL *ssl;
+    BIO *in, *out;
+    int fd;
+} raw;
+
+static void open_raw(raw *r, bool is_server, int version, const issued *cert)
+{
+    r->ctx = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
+    SSL_CTX_set_max_proto_version(r->ctx, version == 12 ? TLS1_2_VERSION : TLS1_3_VERSION);
+    SSL_CTX_set_session_id_context(r->ctx, (const unsigned char *)"raw", 3);
+    if (cert != NULL)
+        ck_assert_int_eq(SSL_CTX_use_cert_and_key(r->ctx, cert->x, cert->key, NULL, 1), 1);
+    r->ssl = SSL_new(r->ctx);
+    r->in = BIO_new(BIO_s_mem());
+    r->out = BIO_new(BIO_s_mem());
+    BIO_set_mem_eof_return(r->in, -1);
+    SSL_set_bio(r->ssl, r->in, r->out);
+    if (is_server)
+        SSL_set_accept_state(r->ssl);
+    else
+        SSL_set_connect_state(r->ssl);
+}
+
+static void close_raw(raw *r)
+{
+    SSL_free(r->ssl);
+    SSL_CTX_free(r->ctx);
+    weft_close(r->fd);
+}
+
+/* Send so many bytes of what it has written, or all. */
+static void send_raw(raw *r, size_t bytes_max)
+{
+    char *data;
+    size_t bytes = (size_t)BIO_get_mem_data(r->out, &data);
+    bytes = bytes < bytes_max ? bytes : bytes_max;
+    char *copy = malloc(bytes + 1);
+    ck_assert_int_eq(BIO_read(r->out, copy, (int)bytes + (bytes == 0)),
+                     bytes > 0 ? (int)bytes : -1);
+    if (bytes > 0)
+        ck_assert_int_eq(weft_write_all(r->fd, copy, bytes), (ssize_t)bytes);
+    free(copy);
+}
+
+static void receive_raw(raw *r)
+{
+    char data[16384];
+    ssize_t n = weft_read(r->fd, data, sizeof data);
+    ck_assert_int_gt(n, 0);
+    ck_assert_int_eq(BIO_write(r->in, data, (int)n), (int)n);
+}
+
+static void shake_raw(raw *r)
+{
+    while (SSL_do_handshake(r->ssl) != 1) {
+        send_raw(r, SIZE_MAX);
+        receive_raw(r);
+    }
+}
+
+static void puts_raw(raw *r, const char *text)
+{
+    ck_assert_int_eq(SSL_write(r->ssl, text, (int)strlen(text)), (int)strlen(text));
+}
+
+/* Read until this text has come. */
+static void expect_raw(raw *r, const char *text)
+{
+    char data[256];
+    int used = 0, n;
+    while (used < (int)strlen(text)) {
+        while ((n = SSL_read(r->ssl, data + used, (int)sizeof data - used)) <= 0)
+            receive_raw(r);
+        used += n;
+    }
+    ck_assert_int_eq(used, (int)strlen(text));
+    ck_assert_mem_eq(data, text, strlen(text));
+}
+
+/* Our end. */
+typedef struct ours {
+    weft_tls *tls;
+    weft_stream stream;
+    int fd;
+    bool is_server;
+} ours;
+
+static weft_value open_ours(void *arg)
+{
+    ours *o = arg;
+    return o->is_server ? weft_tls_accept(&o->stream, o->fd, o->tls)
+                        : weft_tls_connect(&o->stream, o->fd, o->tls, "localhost");
+}
+
+/* Both sides, shaken hands. The options are ours, and get the certificate. */
+static void meet(ours *o, raw *r, weft_tls_options options, int version, const issued *cert)
+{
+    int fd[2];
+    if (o->is_server)
+        options.identity = identity_of(cert);
+    else
+        options.ca_pem = cert->cert_pem;
+    o->tls = o->is_server ? weft_tls_server_new(&options) : weft_tls_client_new(&options);
+    ck_assert_ptr_nonnull(o->tls);
+    if (r->ssl == NULL)
+        open_raw(r, !o->is_server, version, cert);
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+    o->fd = fd[0];
+    r->fd = fd[1];
+    weft_fiber f = weft_spin(open_ours, o);
+    shake_raw(r);
+    send_raw(r, SIZE_MAX);
+    ck_assert_good(weft_await(f));
+}
+
+static void part(ours *o, raw *r)
+{
+    (void)weft_stream_close(&o->stream);
+    weft_tls_free(o->tls);
+    close_raw(r);
+}
+
+START_TEST(keys_are_changed_when_the_other_side_asks_for_it)
+{
+    issued cert = issue((want){.names = "DNS:localhost"});
+    for (int k = 0; k < 2; k++) {
+        ours o = {.is_server = k == 1};
+        raw r = {0};
+        meet(&o, &r, (weft_tls_options){0}, 13, &cert);
+        for (int i = 0; i < 5; i++) {
+            ck_assert_int_eq(SSL_key_update(r.ssl, SSL_KEY_UPDATE_REQUESTED), 1);
+            puts_raw(&r, "with new keys\n");
+            send_raw(&r, SIZE_MAX);
+            ck_assert_line(&o.stream, "with new keys");
+            ck_assert_int_eq(weft_stream_puts(&o.stream, "with ours\n"), 10);
+            ck_assert_int_eq(weft_stream_flush(&o.stream), 0);
+            expect_raw(&r, "with ours\n");
+        }
+        part(&o, &r);
+    }
+    free_issued(&cert);
+}
+END_TEST
+
+static weft_value read_line(void *arg)
+{
+    ck_assert_line(arg, "end");
+    return 0;
+}
+
+/* Ask for new keys many times, and read no answer. */
+static weft_value flood(void *arg)
+{
+    raw *r = arg;
+    for (int i = 0; i < 10000; i++) {
+        ck_assert_int_eq(SSL_key_update(r->ssl, SSL_KEY_UPDATE_REQUESTED), 1);
+        ck_assert_int_eq(SSL_do_handshake(r->ssl), 1);
+        send_raw(r, SIZE_MAX);
+    }
+    puts_raw(r, "end\n");
+    send_raw(r, SIZE_MAX);
+    return 0;
+}
+
+static weft_value drop_answers(void *arg)
+{
+    char data[4096];
+    while (weft_read(*(int *)arg, data, sizeof data) > 0)
+        ;
+    return 0;
+}
+
+START_TEST(one_who_asks_and_does_not_listen_is_held_up)
+{
+    issued cert = issue((want){.names = "DNS:localhost"});
+    ours o = {.is_server = true};
+    raw r = {0};
+    meet(&o, &r, (weft_tls_options){0}, 13, &cert);
+    weft_fiber reader = weft_spin(read_line, &o.stream), writer = weft_spin(flood, &r);
+    let_run();
+    ck_assert_int_eq(weft_state_of(reader), WEFT_WAITING);
+    ck_assert_int_eq(weft_state_of(writer), WEFT_WAITING);
+    weft_fiber listener = weft_spin(drop_answers, &r.fd);
+    ck_assert_int_eq(weft_await(reader), 0);
+    ck_assert_int_eq(weft_await(writer), 0);
+    weft_cancel(listener);
+    (void)weft_await(listener);
+    part(&o, &r);
+    free_issued(&cert);
+}
+END_TEST
+
+START_TEST(another_handshake_is_refused_and_the_connection_goes_on)
+{
+    issued cert = issue((want){.names = "DNS:localhost"});
+    ours o = {0};
+    raw r = {0};
+    meet(&o, &r, (weft_tls_options){0}, 12, &cert);
+    weft_fiber reader = weft_spin(read_line, &o.stream);
+    ck_assert_int_eq(SSL_renegotiate(r.ssl), 1);
+    ck_assert_int_eq(SSL_do_handshake(r.ssl), 1); /* a HelloRequest */
+    puts_raw(&r, "end\n");
+    send_raw(&r, SIZE_MAX);
+    ck_assert_int_eq(weft_await(reader), 0);
+    ck_assert_int_eq(weft_stream_puts(&o.stream, "still here\n"), 11);
+    ck_assert_int_eq(weft_stream_flush(&o.stream), 0);
+    char data[64];
+    int n;
+    while ((n = SSL_read(r.ssl, data, sizeof data)) <= 0 && SSL_want_read(r.ssl))
+        receive_raw(&r);
+    /* OpenSSL as a server gives up when it is told that there will be none. */
+    ck_assert(n == 11 || ERR_GET_REASON(ERR_peek_error()) == SSL_R_NO_RENEGOTIATION);
+    part(&o, &r);
+    free_issued(&cert);
+}
+END_TEST
+
+/* It is to be cancelled while it waits. */
+static weft_value read_nothing(void *arg)
+{
+    char byte;
+    ck_assert_int_eq(weft_stream_read(arg, &byte, 1), -ECANCELED);
+    return 0;
+}
+
+static weft_value write_line(void *arg)
+{
+    ssize_t n = weft_stream_puts(arg, "a line\n");
+    int rc = n < 0 ? (int)n : weft_stream_flush(arg);
+    mark("written ");
+    return rc;
+}
+
+START_TEST(one_who_writes_waits_for_the_rest_of_a_message_about_keys)
+{
+    /* A ticket with the client's certificate in it is longer than a record, as the server cuts. */
+    issued cert = issue((want){.names = "DNS:localhost"});
+    issued alice =
+        issue((want){.subject = "alice, whose name is what makes it long", .is_rsa = true});
+    for (int k = 0; k < 2; k++) { /* with somebody who reads, and without */
+        ours o = {0};
+        raw r = {0};
+        open_raw(&r, true, 13, &cert);
+        SSL_set_verify(r.ssl, SSL_VERIFY_PEER, NULL);
+        ck_assert_int_eq(X509_STORE_add_cert(SSL_CTX_get_cert_store(r.ctx), alice.x), 1);
+        SSL_set_max_send_fragment(r.ssl, 512);
+        SSL_set_num_tickets(r.ssl, 0);
+        meet(&o, &r, (weft_tls_options){.identity = identity_of(&alice)}, 13, &cert);
+        ck_assert_int_eq(SSL_new_session_ticket(r.ssl), 1);
+        puts_raw(&r, "end\n");
+        char *data;
+        ck_assert_int_gt(BIO_get_mem_data(r.out, &data), 700);
+        send_raw(&r, 600); /* the first record, and a part of the next */
+        weft_fiber reader = weft_spin(k == 0 ? read_line : read_nothing, &o.stream);
+        let_run();
+        ck_assert_int_eq(weft_state_of(reader), WEFT_WAITING);
+        if (k == 1) {
+            weft_cancel(reader);
+            (void)weft_await(reader);
+        }
+        weft_fiber writer = weft_spin(write_line, &o.stream);
+        let_run();
+        mark("sent ");
+        send_raw(&r, SIZE_MAX);
+        if (k == 1)
+            reader = weft_spin(read_line, &o.stream);
+        ck_assert_int_eq(weft_await(writer), 0);
+        ck_assert_int_eq(weft_await(reader), 0);
+        expect_raw(&r, "a line\n");
+        part(&o, &r);
+    }
+    ck_assert_trail("sent written sent written ");
+    free_issued(&alice);
+    free_issued(&cert);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const *const tests[] = {
+        &keys_are_changed_when_the_other_side_asks_for_it,
+        &one_who_asks_and_does_not_listen_is_held_up,
+        &another_handshake_is_refused_and_the_connection_goes_on,
+        &one_who_writes_waits_for_the_rest_of_a_message_about_keys,
+    };
+    return run_suite("tls_raw", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,121 @@
+/* Certificates for the tests of TLS, of every kind that can be wrong. */
+#ifndef TESTS_TLS_CERTS_H
+#define TESTS_TLS_CERTS_H
+
+#include "support.h"
+
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+
+/* What a certificate says. */
+typedef struct want {
+    const char *subject; /* its common name; NULL: test */
+    const char *names;   /* as in a file of OpenSSL's, "DNS:a.org,IP:127.0.0.1"; NULL: none */
+    bool is_authority;
+    bool is_rsa;
+    int begin_days;              /* from now */
+    int end_days;                /* from now; 0: 10 */
+    const struct issued *issuer; /* NULL: itself */
+} want;
+
+typedef struct issued {
+    X509 *x;
+    EVP_PKEY *key;
+    char *cert_pem;
+    char *key_pem;
+} issued;
+
+static inline void add_extension(X509 *x, int nid, const char *value)
+{
+    X509V3_CTX ctx;
+    X509V3_set_ctx_nodb(&ctx);
+    X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, &ctx, nid, value);
+    ck_assert_ptr_nonnull(extension);
+    ck_assert_int_eq(X509_add_ext(x, extension, -1), 1);
+    X509_EXTENSION_free(extension);
+}
+
+static inline char *take_text(BIO *bio)
+{
+    char *data;
+    long bytes = BIO_get_mem_data(bio, &data);
+    char *text = calloc(1, (size_t)bytes + 1);
+    ck_assert_ptr_nonnull(text);
+    memcpy(text, data, (size_t)bytes);
+    BIO_free(bio);
+    return text;
+}
+
+static inline void fill_certificate(X509 *x, EVP_PKEY *key, const want *w)
+{
+    static long serial = 1;
+    X509_NAME *subject = X509_get_subject_name(x);
+    const char *name = w->subject != NULL ? w->subject : "test";
+    X509_set_version(x, X509_VERSION_3);
+    ASN1_INTEGER_set(X509_get_serialNumber(x), serial++);
+    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
+    X509_set_issuer_name(x, w->issuer != NULL ? X509_get_subject_name(w->issuer->x) : subject);
+    X509_time_adj_ex(X509_getm_notBefore(x), w->begin_days, w->begin_days == 0 ? -60 : 0, NULL);
+    X509_time_adj_ex(X509_getm_notAfter(x), w->end_days != 0 ? w->end_days : 10, 0, NULL);
+    X509_set_pubkey(x, key);
+    add_extension(x, NID_basic_constraints, w->is_authority ? "critical,CA:TRUE" : "CA:FALSE");
+    if (w->names != NULL)
+        add_extension(x, NID_subject_alt_name, w->names);
+}
+
+/* To be freed with free_issued. */
+static inline issued issue(want w)
+{
+    issued i = {X509_new(), w.is_rsa ? EVP_RSA_gen(2048) : EVP_EC_gen("P-256"), NULL, NULL};
+    ck_assert(i.x != NULL && i.key != NULL);
+    fill_certificate(i.x, i.key, &w);
+    ck_assert_int_gt(X509_sign(i.x, w.issuer != NULL ? w.issuer->key : i.key, EVP_sha256()), 0);
+    BIO *cert = BIO_new(BIO_s_mem()), *key = BIO_new(BIO_s_mem());
+    ck_assert_int_eq(PEM_write_bio_X509(cert, i.x), 1);
+    ck_assert_int_eq(PEM_write_bio_PrivateKey(key, i.key, NULL, NULL, 0, NULL, NULL), 1);
+    i.cert_pem = take_text(cert);
+    i.key_pem = take_text(key);
+    return i;
+}
+
+static inline void free_issued(issued *i)
+{
+    X509_free(i->x);
+    EVP_PKEY_free(i->key);
+    free(i->cert_pem);
+    free(i->key_pem);
+    *i = (issued){0};
+}
+
+static inline weft_tls_identity identity_of(const issued *i)
+{
+    return (weft_tls_identity){.cert_pem = i->cert_pem, .key_pem = i->key_pem};
+}
+
+/* A file below the folder for temporary ones, with a text; its path is to be removed and freed. */
+static inline char *write_file(const char *text)
+{
+    char *path = strdup("/tmp/weft-tls-XXXXXX");
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    return path;
+}
+
+static inline void rewrite_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_ge(fputs(text, file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static inline void remove_file(char *path)
+{
+    unlink(path);
+    free(path);
+}
+
+#endif
