@@ -3,8 +3,8 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all help run test check-all asan tsan valgrind fault fuzz aarch64 ucontext clang cover \
-	bench bench-http lint format man install clean
+.PHONY: all help run test check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang \
+	cover bench bench-http lint format man install clean
 
 all: ## build everything into build/ (plain `make`)
 	@tools/build plain
@@ -13,9 +13,9 @@ all: ## build everything into build/ (plain `make`)
 help: ## list the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  %-10s %s\n", $$1, $$2 }'
 
-run: ## build and run the demonstration
-	@tools/build plain -- examples/demo
-	@build/examples/demo
+run: ## build the demonstration, start it, and say what to open
+	@tools/build plain -- examples/demo weft
+	@exec build/examples/demo examples/demo
 
 test: ## build and run the tests, on this machine and for aarch64 under qemu
 	@tools/deps build test
@@ -36,6 +36,11 @@ clang: ## the tests built with clang
 asan tsan valgrind aarch64 ucontext clang:
 	@tools/build $@
 	@tools/run-tests $@
+
+browser: ## the pages in a headless Chromium, which is installed if it is not there
+	@tools/deps build browser
+	@tools/build plain -- examples/demo weft
+	@tools/run-tests plain -- browser
 
 fault: ## the tests in which the n-th allocation or system call fails
 	@tools/build plain

@@ -1,124 +1,320 @@
 /*
- * What `make run` shows: an echo server, a counter and a client, each written as if it were alone,
- * all in one thread. Press return to stop: the fibers are ended, their connections closed.
+ * What `make run` shows: a page whose every part is a few lines of plain sequential C, each written
+ * as if it were alone, all in one thread. usage: demo [FOLDER OF THE PAGE]
  */
 #include <weft.h>
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* One connection: send back what comes, until the peer is done. */
-static weft_value echo(void *arg)
+#define CROWD_MAX 100000
+#define ERRANDS 6
+#define UPLOAD_BYTES_MAX ((uint64_t)1 << 30)
+#define UPLOAD_BYTES_PER_S (32 * 1024 * 1024.0)
+
+static char origin[64]; /* "http://127.0.0.1:8080" */
+
+/*
+ * News: what all open pages are told, as server-sent events. Whoever has something to say puts it
+ * here; every page has a fiber that waits for more. Fibers switch only where they block: no lock.
+ */
+
+#define NEWS_KEPT 512
+
+typedef struct news {
+    char kind[8];
+    char text[504];
+} news;
+
+static news board[NEWS_KEPT];
+static size_t news_count; /* ever; the last NEWS_KEPT are on the board */
+static char pulse[128];   /* how the server is */
+static size_t pulse_count;
+static weft_cond more;
+static int pages;
+
+__attribute__((format(printf, 2, 3))) static void tell_all(const char *kind, const char *format,
+                                                           ...)
 {
-    int fd = (int)(intptr_t)arg;
-    WEFT_DEFER(weft_close, fd);
-    char data[1024];
-    for (;;) {
-        ssize_t n = weft_read(fd, data, sizeof data);
-        if (n <= 0)
-            return 0; /* the peer is done, or gone, or we are being stopped */
-        if (weft_write_all(fd, data, (size_t)n) < 0)
-            return 0;
-    }
+    news *item = &board[news_count++ % NEWS_KEPT];
+    va_list args;
+    va_start(args, format);
+    snprintf(item->kind, sizeof item->kind, "%s", kind);
+    vsnprintf(item->text, sizeof item->text, format, args);
+    va_end(args);
+    weft_cond_broadcast(&more);
 }
 
-static weft_value serve(void *arg)
+static void one_less(int *count)
 {
-    int listener = *(int *)arg;
-    for (;;) {
-        int fd = weft_accept(listener, NULL, NULL);
-        if (fd == -ECANCELED)
-            return fd;
-        if (fd < 0)
-            return weft_fail(fd, "cannot accept");
-        int rc = weft_go(echo, (void *)(intptr_t)fd);
-        if (rc < 0)
-            weft_close(fd);
-    }
+    --*count;
 }
 
-static weft_value count(void *arg)
+/* GET /news, one for each open page. It ends when the page is closed: then an event fails. */
+static int show_news(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    size_t next = news_count > NEWS_KEPT ? news_count - NEWS_KEPT : 0, pulses = 0;
+    pages++;
+    WEFT_DEFER(one_less, &pages);
+    int rc = weft_http_events(r);
+    while (rc == 0) {
+        if (next < news_count) {
+            news item = board[next++ % NEWS_KEPT]; /* a copy: the board may change meanwhile */
+            rc = weft_http_event(r, item.kind, NULL, item.text);
+        } else if (pulses != pulse_count) {
+            pulses = pulse_count;
+            rc = weft_http_event(r, "pulse", NULL, pulse);
+        } else {
+            rc = weft_cond_wait(&more, NULL);
+        }
+    }
+    return rc;
+}
+
+static long resident_kib(void)
+{
+    long pages_resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file == NULL || fscanf(file, "%*d %ld", &pages_resident) != 1)
+        pages_resident = 0;
+    if (file != NULL)
+        fclose(file);
+    return pages_resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* Once a second. */
+static weft_value beat(void *arg)
 {
     (void)arg;
-    for (int n = 1;; n++) {
-        int rc = weft_sleep(1.0);
-        if (rc < 0)
-            return rc; /* stopped: unwind */
-        printf("  count: %d\n", n);
-        fflush(stdout);
-    }
-}
-
-static int dial(const struct sockaddr_in *address)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int rc = weft_connect(fd, (const struct sockaddr *)address, sizeof *address);
-    if (rc < 0)
-        weft_close(fd);
-    return rc < 0 ? rc : fd;
-}
-
-static weft_value say_hello(void *arg)
-{
-    int fd = dial(arg);
-    if (fd < 0)
-        return weft_fail(fd, "cannot connect");
-    WEFT_DEFER(weft_close, fd);
-    static const char hello[] = "hello, fiber";
-    char reply[sizeof hello] = "";
-    weft_write_all(fd, hello, sizeof hello - 1);
-    ssize_t n = weft_read_full(fd, reply, sizeof hello - 1);
-    if (n < 0)
-        return weft_fail((int)n, "no reply");
-    printf("  a client of our own said \"%s\" and heard \"%s\"\n", hello, reply);
+    weft_counters now;
+    weft_stats(&now);
+    snprintf(pulse, sizeof pulse, "%zu %zu %llu %ld %d", ++pulse_count, now.fibers,
+             (unsigned long long)now.switches, resident_kib(), pages);
+    weft_cond_broadcast(&more);
     return 0;
 }
 
-/* A socket that listens on loopback: on the port asked for, or on any if that is taken. */
-static int listen_on(struct sockaddr_in *address)
+/*
+ * A crowd: thousands of fibers, each asleep most of the time. They live as long as the request that
+ * asked for them; when its page is closed, the block is left, and they end with it.
+ */
+
+static weft_value doze(void *arg)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, (struct sockaddr *)address, sizeof *address) < 0) {
-        address->sin_port = 0;
-        if (bind(fd, (struct sockaddr *)address, sizeof *address) < 0)
-            return -errno;
+    size_t *wakes = arg;
+    for (;;) {
+        int rc = weft_sleep(0.5 + drand48());
+        if (rc < 0)
+            return rc; /* cancelled */
+        ++*wakes;
     }
-    socklen_t bytes = sizeof *address;
-    if (listen(fd, SOMAXCONN) < 0 || getsockname(fd, (struct sockaddr *)address, &bytes) < 0)
-        return -errno;
+}
+
+static int watch_crowd(weft_http_request *r, weft_group *crowd, const size_t *wakes)
+{
+    char text[64];
+    int rc = 0;
+    while (rc == 0) {
+        snprintf(text, sizeof text, "%zu %zu %ld", weft_group_count(crowd), *wakes, resident_kib());
+        rc = weft_http_event(r, "crowd", NULL, text);
+        if (rc == 0)
+            rc = weft_sleep(0.2);
+    }
+    return rc;
+}
+
+/* GET /crowd?n=10000 */
+static int show_crowd(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    const char *asked = weft_http_query_param(r, "n");
+    long n = asked != NULL ? strtol(asked, NULL, 10) : 0;
+    if (n < 1 || n > CROWD_MAX)
+        return weft_http_reply_text(r, 400, "n is 1 to %d\n", CROWD_MAX);
+    size_t wakes = 0;
+    int rc = weft_http_events(r), ended;
+    WEFT_GROUP(crowd, ended) {
+        for (long i = 0; rc == 0 && i < n; i++)
+            if (weft_group_spin(&crowd, doze, &wakes) == 0)
+                rc = -EAGAIN;
+        if (rc == 0)
+            rc = watch_crowd(r, &crowd, &wakes);
+        weft_group_cancel(&crowd);
+    }
+    return rc;
+}
+
+/*
+ * Errands: the server is its own client, and asks slow pages of its own: one after the other, or
+ * all at once.
+ */
+
+/* GET /slow?ms=300 */
+static int be_slow(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    const char *ms = weft_http_query_param(r, "ms");
+    int rc = weft_sleep(ms != NULL ? (double)(strtoul(ms, NULL, 10) % 2000) / 1000 : 0);
+    return rc < 0 ? rc : weft_http_reply_text(r, 200, "at last\n");
+}
+
+typedef struct errand {
+    weft_fiber boss;
+    int number;
+} errand;
+
+static weft_value run_errand(void *arg)
+{
+    const errand *e = arg;
+    char url[96];
+    snprintf(url, sizeof url, "%s/slow?ms=%d", origin, 250 + 100 * e->number);
+    weft_fetch *fetch = NULL;
+    int status = weft_fetch_get(NULL, url, &fetch);
+    weft_fetch_close(fetch);
+    return status < 0 ? status : weft_tell(e->boss, e->number);
+}
+
+/* Wait for one that is done, and say so: "number milliseconds". */
+static int report_errand(weft_http_request *r, double begun)
+{
+    weft_value number = weft_receive();
+    if (weft_is_error(number))
+        return (int)number;
+    char text[32];
+    snprintf(text, sizeof text, "%d %.0f", (int)number, 1000 * (weft_now() - begun));
+    return weft_http_event(r, "done", NULL, text);
+}
+
+/* GET /errands?how=together, or in-turn */
+static int run_errands(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    const char *how = weft_http_query_param(r, "how");
+    bool is_together = how != NULL && strcmp(how, "together") == 0;
+    errand errands[ERRANDS];
+    double begun = weft_now();
+    int rc = weft_http_events(r), failed;
+    WEFT_GROUP(all, failed) {
+        for (int i = 0; rc == 0 && i < ERRANDS; i++) {
+            errands[i] = (errand){.boss = weft_self(), .number = i};
+            weft_group_spin(&all, run_errand, &errands[i]);
+            if (!is_together)
+                rc = report_errand(r, begun);
+        }
+        for (int i = 0; rc == 0 && is_together && i < ERRANDS; i++)
+            rc = report_errand(r, begun);
+    }
+    if (rc == 0 && failed == 0)
+        rc = weft_http_event(r, "end", NULL, "");
+    return rc < 0 ? rc : failed;
+}
+
+/*
+ * What people send.
+ */
+
+/*
+ * POST /upload?id=7. Taken in piece by piece, and slowly: the sender waits, memory does not grow.
+ */
+static int take_upload(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    const char *id = weft_http_query_param(r, "id");
+    const void *piece;
+    unsigned long long total = 0;
+    double begun = weft_now(), told = begun;
+    weft_http_limit_body(r, UPLOAD_BYTES_MAX);
+    ssize_t n;
+    while ((n = weft_http_read_piece(r, &piece)) > 0) {
+        total += (unsigned long long)n;
+        if (weft_now() - told > 0.1) {
+            told = weft_now();
+            tell_all("upload", "%.16s %llu %ld", id != NULL ? id : "", total, resident_kib());
+        }
+        double ahead = begun + (double)total / UPLOAD_BYTES_PER_S - weft_now();
+        int rc = ahead > 0.005 ? weft_sleep(ahead) : 0;
+        if (rc < 0)
+            return rc;
+    }
+    return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%llu\n", total);
+}
+
+/* POST /say, a form: who and what. */
+static int take_words(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    const char *who = weft_http_form(r, "who", NULL), *what = weft_http_form(r, "what", NULL);
+    if (who == NULL || what == NULL || what[0] == '\0' || strchr(who, '\n') != NULL)
+        return -EINVAL; /* which is answered with 400 */
+    tell_all("said", "%.40s\n%.400s", who, what);
+    return weft_http_reply_status(r, 204);
+}
+
+/* POST /draw: a hue and points, "210 10 10 12 14 ..."; nothing wipes the picture. */
+static int take_line(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    char *line;
+    ssize_t n = weft_http_read_all(r, &line);
+    if (n < 0)
+        return (int)n;
+    if ((size_t)n >= sizeof board->text || strspn(line, "0123456789 ") != (size_t)n)
+        return -EINVAL;
+    tell_all(n > 0 ? "drawn" : "wiped", "%s", line);
+    return weft_http_reply_status(r, 204);
+}
+
+/*
+ * The server.
+ */
+
+static weft_http_router *make_routes(weft_http_files *page)
+{
+    weft_http_router *routes = weft_http_router_new();
+    if (routes == NULL || weft_http_route(routes, "GET", "/news", show_news, NULL) < 0 ||
+        weft_http_route(routes, "GET", "/crowd", show_crowd, NULL) < 0 ||
+        weft_http_route(routes, "GET", "/slow", be_slow, NULL) < 0 ||
+        weft_http_route(routes, "GET", "/errands", run_errands, NULL) < 0 ||
+        weft_http_route(routes, "POST", "/upload", take_upload, NULL) < 0 ||
+        weft_http_route(routes, "POST", "/say", take_words, NULL) < 0 ||
+        weft_http_route(routes, "POST", "/draw", take_line, NULL) < 0 ||
+        weft_http_route(routes, "GET", "/{path...}", weft_http_serve_files, page) < 0)
+        return NULL;
+    return routes;
+}
+
+/* At port 8080, or at any that is free. */
+static int listen_somewhere(void)
+{
+    struct sockaddr_in at;
+    socklen_t bytes = sizeof at;
+    int fd = weft_listen("tcp", "127.0.0.1:8080");
+    if (fd < 0)
+        fd = weft_listen("tcp", "127.0.0.1:0");
+    if (fd >= 0 && getsockname(fd, (struct sockaddr *)&at, &bytes) == 0)
+        snprintf(origin, sizeof origin, "http://127.0.0.1:%d", ntohs(at.sin_port));
     return fd;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(8080)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int listener = listen_on(&address);
-    if (listener < 0) {
-        fprintf(stderr, "demo: cannot listen: %s\n", strerror(-listener));
+    weft_http_files *page = weft_http_files_new(argc > 1 ? argv[1] : "examples/demo", NULL);
+    weft_http_router *routes = page != NULL ? make_routes(page) : NULL;
+    int listener = routes != NULL ? listen_somewhere() : -1;
+    if (listener < 0 || weft_every(1.0, beat, NULL) == 0) {
+        fprintf(stderr, "demo: %s\n", weft_error() != NULL ? weft_error()->message : "no memory");
         return 1;
     }
-
-    weft_spin(serve, &listener);
-    weft_spin(count, NULL);
-    weft_fiber client = weft_spin(say_hello, &address);
-
-    printf("An echo server, a counter and a client run in this one thread.\n"
-           "Type in another terminal:  nc 127.0.0.1 %d\n"
-           "Press return here to stop.\n",
-           ntohs(address.sin_port));
+    weft_shutdown_on_signals(3.0);
+    printf("Open %s/ in a browser, best in two windows. Ctrl-C stops it.\n", origin);
     fflush(stdout);
-    if (weft_await(client) < 0)
-        return 1;
-
-    char line[64];
-    weft_read(0, line, sizeof line); /* this fiber waits, the others go on */
-    return 0;                        /* the children are stopped and joined */
+    const weft_http_options options = {.gzip_level = 5, .drain_s = 0.2, .closes_listener = true};
+    return weft_http_serve_fd(listener, weft_http_serve_routes, routes, &options) != -ECANCELED;
 }

@@ -92,9 +92,10 @@ typedef struct weft_http_options {
      * "unix" for all that come by a unix socket. NULL: nobody.
      */
     const char *trusted_peers;
-    int gzip_level;     /* 1 to 9: compress replies worth it, for those who accept; 0: do not */
-    size_t stack_bytes; /* of a connection's fiber; 0: the default */
-    double drain_s;     /* what requests that run have to finish when it is to end; 0: 10 s */
+    int gzip_level;       /* 1 to 9: compress replies worth it, for those who accept; 0: do not */
+    size_t stack_bytes;   /* of a connection's fiber; 0: the default */
+    double drain_s;       /* what requests that run have to finish when it is to end; 0: 10 s */
+    bool closes_listener; /* weft_http_serve_fd: close the socket when it stops to accept */
     void (*log)(const weft_http_record *record, void *ctx); /* NULL: no log; must not fail */
     void *log_ctx;
 } weft_http_options;
@@ -108,7 +109,10 @@ typedef struct weft_http_options {
 WEFT_SWITCHPOINT int weft_http_serve(const char *address, weft_http_handler *handler, void *ctx,
                                      const weft_http_options *options);
 
-/** The same on a socket that listens already, which stays open. */
+/**
+ * The same on a socket that listens already, which stays open unless closes_listener says
+ * otherwise: who calls while it drains waits then, instead of being refused.
+ */
 WEFT_SWITCHPOINT int weft_http_serve_fd(int listener, weft_http_handler *handler, void *ctx,
                                         const weft_http_options *options);
 

@@ -7,6 +7,7 @@ enum { EXIT_GOOD = 0, EXIT_MISUSED = 2 };
 
 /* argv[0] is the verb. */
 int weft__command_doctor(int argc, char **argv);
+int weft__command_serve(int argc, char **argv);
 
 /* Say what is wrong with the command line; EXIT_MISUSED. */
 int weft__command_misused(const char *format, ...) __attribute__((format(printf, 1, 2)));

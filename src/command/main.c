@@ -13,6 +13,9 @@ static const struct verb {
     const char *summary;
 } verbs[] = {
     {"doctor", weft__command_doctor, "say which backend would run here, and what the limits are"},
+#ifdef WEFT_HAS_HTTP
+    {"serve", weft__command_serve, "serve the files of a folder over HTTP or HTTPS"},
+#endif
 };
 #define VERBS_COUNT (sizeof verbs / sizeof *verbs)
 

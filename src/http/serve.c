@@ -205,7 +205,7 @@ static int serve_at(int listener, bool is_own, weft_http_handler *handler, void 
 int weft_http_serve_fd(int listener, weft_http_handler *handler, void *ctx,
                        const weft_http_options *options)
 {
-    return serve_at(listener, false, handler, ctx, options);
+    return serve_at(listener, options != NULL && options->closes_listener, handler, ctx, options);
 }
 
 int weft_http_serve(const char *address, weft_http_handler *handler, void *ctx,

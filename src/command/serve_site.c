@@ -1,0 +1,110 @@
+/*
+ * What `weft serve` serves: the folders of its hosts, and their certificates. All cords share it.
+ */
+#include "command/serve.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SELF_SIGNED_DAYS 30
+
+static int code_of_last_error(void)
+{
+    const weft_error_info *why = weft_error();
+    return why != NULL ? why->code : -ENOMEM;
+}
+
+/* A folder, for all hosts or for one. */
+static int add_folder(serve_site *site, size_t number, const char *host, const char *dir,
+                      const serve_settings *s)
+{
+    const weft_http_files_options options = {.has_listing = s->has_listing};
+    char pattern[512];
+    int bytes = snprintf(pattern, sizeof pattern, "%s/{path...}", host);
+    if (bytes < 0 || (size_t)bytes >= sizeof pattern)
+        return weft_fail(-EINVAL, "%s: too long for a host", host);
+    weft_http_files *files = weft_http_files_new(dir, &options);
+    if (files == NULL)
+        return weft_fail(code_of_last_error(), "%s: %s", dir, strerror(-code_of_last_error()));
+    site->files[number] = files;
+    int rc = weft_http_route(site->routes, NULL, pattern, weft_http_serve_files, files);
+    return rc < 0 ? weft_fail(rc, "%s: cannot be a host: %s", host, strerror(-rc)) : 0;
+}
+
+static int add_folders(serve_site *site, const serve_settings *s)
+{
+    int rc = add_folder(site, 0, "", s->dir, s);
+    for (size_t i = 0; rc == 0 && i < s->hosts_count; i++)
+        if (s->hosts[i].dir != NULL)
+            rc = add_folder(site, i + 1, s->hosts[i].name, s->hosts[i].dir, s);
+    return rc;
+}
+
+/* For this machine, and for the hosts that it is told of; to be freed. NULL: no memory. */
+static char *self_signed_names(const serve_settings *s)
+{
+    char *names = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&names, &bytes);
+    if (out == NULL)
+        return NULL;
+    fputs("localhost,127.0.0.1,::1", out);
+    for (size_t i = 0; i < s->hosts_count; i++)
+        fprintf(out, ",%s", s->hosts[i].name);
+    fclose(out);
+    return names;
+}
+
+static int open_self_signed(serve_site *site, const serve_settings *s)
+{
+    char *names = self_signed_names(s), *cert = NULL, *key = NULL;
+    int rc = names != NULL ? weft_tls_self_signed(names, SELF_SIGNED_DAYS, &cert, &key) : -ENOMEM;
+    if (rc == 0) {
+        site->tls = weft_tls_server_new(&(weft_tls_options){
+            .alpn = "http/1.1", .identity = {.cert_pem = cert, .key_pem = key}});
+        rc = site->tls != NULL ? 0 : code_of_last_error();
+    }
+    free(names);
+    free(cert);
+    free(key);
+    return rc < 0 ? weft_fail(rc, "cannot make a certificate: %s", strerror(-rc)) : 0;
+}
+
+static int open_certificate(serve_site *site, const serve_settings *s)
+{
+    site->tls = weft_tls_server_new(&(weft_tls_options){
+        .alpn = "http/1.1", .identity = {.cert_file = s->cert_file, .key_file = s->key_file}});
+    return site->tls != NULL ? 0 : code_of_last_error();
+}
+
+static int open_tls(serve_site *site, const serve_settings *s)
+{
+    int rc = s->is_self_signed ? open_self_signed(site, s) : open_certificate(site, s);
+    for (size_t i = 0; rc == 0 && i < s->hosts_count; i++) {
+        const serve_host *host = &s->hosts[i];
+        if (host->cert_file != NULL)
+            rc = weft_tls_add(site->tls, &(weft_tls_identity){.cert_file = host->cert_file,
+                                                              .key_file = host->key_file});
+    }
+    return rc;
+}
+
+int serve_site_open(serve_site *site, const serve_settings *s)
+{
+    *site = (serve_site){.routes = weft_http_router_new()};
+    if (site->routes == NULL)
+        return weft_fail(-ENOMEM, "no memory");
+    int rc = add_folders(site, s);
+    return rc == 0 && serve_has_tls(s) ? open_tls(site, s) : rc;
+}
+
+void serve_site_close(serve_site *site)
+{
+    weft_http_router_free(site->routes);
+    for (size_t i = 0; i <= SERVE_HOSTS_MAX; i++)
+        if (site->files[i] != NULL)
+            weft_http_files_free(site->files[i]);
+    weft_tls_free(site->tls);
+}

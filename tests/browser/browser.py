@@ -1,0 +1,152 @@
+"""A headless Chromium, driven through chromedriver's plain HTTP (W3C WebDriver)."""
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1200,900",
+]
+WAIT_S = 20  # for something that will happen; a machine may be busy
+
+
+def is_there():
+    return shutil.which("chromedriver") and shutil.which("chromium")
+
+
+class Browser:
+    """For `with`: the browser and its profile are gone when the block is left."""
+
+    def __init__(self, flags=()):
+        self.profile = tempfile.mkdtemp(prefix="weft-browser-")
+        # HOME too: Chromium writes caches there, whatever its profile.
+        self.driver = subprocess.Popen(
+            ["chromedriver", "--port=0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "HOME": self.profile},
+        )
+        self.session = None
+        self.base = "http://127.0.0.1:%d" % self._read_port()
+        options = {
+            "binary": shutil.which("chromium"),
+            "args": FLAGS + ["--user-data-dir=" + self.profile + "/profile"] + list(flags),
+        }
+        wanted = {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}
+        self.session = self.call("POST", "/session", {"capabilities": wanted})["sessionId"]
+
+    def _read_port(self):
+        for line in self.driver.stdout:
+            found = re.search(r"started successfully on port (\d+)", line)
+            if found:
+                return int(found.group(1))
+        raise RuntimeError("chromedriver does not start")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            if self.session:
+                self.call("DELETE", "")
+        finally:
+            self.driver.terminate()
+            self.driver.wait()
+            self.driver.stdout.close()
+            shutil.rmtree(self.profile, ignore_errors=True)
+
+    def call(self, method, path, body=None):
+        prefix = "/session/" + self.session if self.session else ""
+        request = urllib.request.Request(
+            self.base + prefix + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                return json.load(reply)["value"]
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(json.load(error)["value"]["message"].split("\n")[0]) from None
+
+    def open(self, url):
+        self.call("POST", "/url", {"url": url})
+
+    def run(self, script, *arguments):
+        """What a piece of JavaScript returns."""
+        return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def text(self, selector):
+        return self.run("return document.querySelector(arguments[0])?.textContent", selector)
+
+    def find(self, selector):
+        found = self.call("POST", "/element", {"using": "css selector", "value": selector})
+        return "/element/" + next(iter(found.values()))
+
+    def click(self, selector):
+        self.call("POST", self.find(selector) + "/click", {})
+
+    def type(self, selector, text):
+        self.call("POST", self.find(selector) + "/value", {"text": text})
+
+    def drag(self, selector, points):
+        """Draw with the mouse, points counted from the element's middle."""
+        origin = dict(self.call("POST", "/element", {"using": "css selector", "value": selector}))
+        self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
+        moves = [{"type": "pointerMove", "origin": origin, "x": x, "y": y, "duration": 20} for x, y in points]
+        moves[1:1] = [{"type": "pointerDown", "button": 0}]
+        moves.append({"type": "pointerUp", "button": 0})
+        mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": moves}
+        self.call("POST", "/actions", {"actions": [mouse]})
+
+    def wait(self, what, script, *arguments):
+        """Until a piece of JavaScript returns something true, which is returned."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            value = self.run(script, *arguments)
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                raise AssertionError("never happened: %s\n%s" % (what, self.text("body")))
+            time.sleep(0.05)
+
+    def windows(self):
+        return self.call("GET", "/window/handles")
+
+    def new_window(self):
+        return self.call("POST", "/window/new", {"type": "window"})["handle"]
+
+    def switch(self, window):
+        self.call("POST", "/window", {"handle": window})
+
+    def close_window(self):
+        self.call("DELETE", "/window")
+
+    def resize(self, width, height):
+        self.call("POST", "/window/rect", {"width": width, "height": height})
+
+    def complaints(self):
+        """What the console has, since the last time, that is an error."""
+        entries = self.call("POST", "/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
+
+    def picture(self, path):
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(self.call("GET", "/screenshot")))

@@ -1,0 +1,106 @@
+/* Lines of the access log: what stands in them, and what a request cannot put into them. */
+#include "support.h"
+
+#include "http/log.h"
+
+static char line[WEFT__LOG_LINE_BYTES_MAX + 1];
+
+#define TIME "16/Nov/2026:11:12:13 +0000"
+
+static const weft_http_record plain = {.peer = "192.0.2.7",
+                                       .method = "GET",
+                                       .target = "/a?b=c",
+                                       .host = "example.org",
+                                       .referer = "http://example.org/",
+                                       .user_agent = "curl/8",
+                                       .version = 11,
+                                       .status = 200,
+                                       .bytes = 5000000000};
+
+static const char *line_of(const weft_http_record *record)
+{
+    memset(line, '#', sizeof line);
+    size_t bytes = weft__log_line(line, record, TIME);
+    ck_assert_uint_le(bytes, WEFT__LOG_LINE_BYTES_MAX);
+    ck_assert_int_eq(line[bytes], '#');
+    line[bytes] = '\0';
+    return line;
+}
+
+START_TEST(a_line_has_the_combined_log_format)
+{
+    ck_assert_str_eq(line_of(&plain), "192.0.2.7 - - [" TIME "] \"GET /a?b=c HTTP/1.1\" 200 "
+                                      "5000000000 \"http://example.org/\" \"curl/8\"\n");
+}
+END_TEST
+
+START_TEST(what_is_not_known_is_a_dash)
+{
+    const weft_http_record refused = {.peer = "", .method = "", .target = "", .status = 400};
+    ck_assert_str_eq(line_of(&refused), "- - - [" TIME "] \"-\" 400 0 \"-\" \"-\"\n");
+    const weft_http_record cut = {.peer = "::1", .method = "GET", .target = "/", .version = 10};
+    ck_assert_str_eq(line_of(&cut), "::1 - - [" TIME "] \"GET / HTTP/1.0\" 000 0 \"-\" \"-\"\n");
+}
+END_TEST
+
+START_TEST(nobody_can_end_a_line_or_a_quoted_text)
+{
+    weft_http_record bad = plain;
+    bad.peer = "1 2\n";
+    bad.target = "/\"x\\\r\n";
+    bad.referer = "\t\x1b[31m\x7f";
+    bad.user_agent = "\xc3\xa4";
+    ck_assert_str_eq(line_of(&bad),
+                     "1\\x202\\x0a - - [" TIME "] \"GET /\\\"x\\\\\\x0d\\x0a HTTP/1.1\" "
+                     "200 5000000000 \"\\x09\\x1b[31m\\x7f\" \"\\xc3\\xa4\"\n");
+}
+END_TEST
+
+START_TEST(every_byte_alone_is_printable_in_the_line)
+{
+    for (int byte = 1; byte < 256; byte++) {
+        const char text[] = {(char)byte, '\0'};
+        weft_http_record r = plain;
+        r.peer = r.method = r.target = r.referer = r.user_agent = text;
+        size_t bytes = strlen(line_of(&r));
+        for (size_t i = 0; i + 1 < bytes; i++)
+            ck_assert(line[i] >= ' ' && line[i] <= '~');
+        ck_assert_int_eq(line[bytes - 1], '\n');
+    }
+}
+END_TEST
+
+START_TEST(what_is_too_long_is_cut_and_has_room)
+{
+    static char longest[100000];
+    memset(longest, '\x01', sizeof longest - 1);
+    weft_http_record r = plain;
+    r.peer = r.method = r.target = r.referer = r.user_agent = longest;
+    line_of(&r);
+    ck_assert_ptr_nonnull(strstr(line, "\\x01... HTTP/1.1\" "));
+    ck_assert_ptr_nonnull(strstr(line, "\\x01...\"\n"));
+}
+END_TEST
+
+START_TEST(the_time_is_that_of_this_place)
+{
+    char text[WEFT__LOG_TIME_BYTES];
+    setenv("TZ", "XYZ-05:30", 1);
+    tzset();
+    weft__log_time(text, 1700000000);
+    ck_assert_str_eq(text, "15/Nov/2023:03:43:20 +0530");
+    weft__log_time(text, INT64_MAX); /* no year for that */
+    ck_assert_uint_gt(strlen(text), 0);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_line_has_the_combined_log_format,     &what_is_not_known_is_a_dash,
+    &nobody_can_end_a_line_or_a_quoted_text, &every_byte_alone_is_printable_in_the_line,
+    &what_is_too_long_is_cut_and_has_room,   &the_time_is_that_of_this_place,
+};
+
+int main(void)
+{
+    return run_suite("http_log", tests, COUNT_OF(tests));
+}
