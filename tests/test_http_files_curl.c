@@ -1,35 +1,20 @@
 /* Files over HTTP, asked for by curl. */
 #include "http_files_support.h"
 
-typedef struct site {
-    int listener;
-    char url[64];
-    weft_fiber server;
-} site;
-
 static site s;
+static char base[64];
 static const weft_http_options compressing = {.gzip_level = 6};
-
-static weft_value serve(void *arg)
-{
-    (void)arg;
-    return weft_http_serve_fd(s.listener, weft_http_serve_files, files, &compressing);
-}
 
 static void open_site(void)
 {
-    place p;
     files_open(NULL);
-    s.listener = listen_tcp(&p, 16);
-    snprintf(s.url, sizeof s.url, "http://127.0.0.1:%d", ntohs(p.u.in.sin_port));
-    s.server = weft_spin(serve, NULL);
+    site_open(&s, weft_http_serve_files, files, &compressing);
+    snprintf(base, sizeof base, "http://127.0.0.1:%d", site_port(&s));
 }
 
 static void close_site(void)
 {
-    ck_assert_int_eq(weft_cancel(s.server), 0);
-    ck_assert_int_eq(weft_await(s.server), -ECANCELED);
-    weft_close(s.listener);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
     files_close();
 }
 
@@ -41,7 +26,7 @@ static const char *curl(const char *target, const char *const options[4])
     char url[512];
     const char *argv[16] = {"curl", "-q", "-sS", "--noproxy", "*", "--max-time", "15"};
     size_t n = 7;
-    snprintf(url, sizeof url, "%s%s", s.url, target);
+    snprintf(url, sizeof url, "%s%s", base, target);
     for (size_t i = 0; i < 4 && options[i] != NULL; i++)
         argv[n++] = options[i];
     argv[n++] = url;

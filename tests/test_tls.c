@@ -606,7 +606,9 @@ START_TEST(bytes_that_were_changed_on_their_way_end_the_connection)
     ck_assert_int_eq(weft_cancel(relays[0]), 0);
     (void)weft_await(relays[0]);
     ck_assert_int_eq(weft_stream_puts(&p.server, "before"), 6);
-    /* A record that nobody has encrypted. The relay has ended that direction; so from the client. */
+    /*
+     * A record that nobody has encrypted. The relay has ended that direction; so from the client.
+     */
     ck_assert_int_eq(weft_stream_flush(&p.server), 0);
     ck_assert_int_eq(weft_stream_read(&p.client, data, sizeof data), 6);
     ck_assert_int_eq(weft_write(left[1],

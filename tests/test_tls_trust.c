@@ -1,4 +1,6 @@
-/* Whom TLS trusts: names, dates, authorities, certificates of clients; and options that are wrong. */
+/*
+ * Whom TLS trusts: names, dates, authorities, certificates of clients; and options that are wrong.
+ */
 #include "tls_certs.h"
 #include "tls_support.h"
 

@@ -13,7 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* With forward secrecy and authenticated encryption; all that has TLS 1.2 and is kept up has them. */
+/*
+ * With forward secrecy and authenticated encryption; all that has TLS 1.2 and is kept up has them.
+ */
 #define SERVER_CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 /* Where systems keep the authorities that they trust, in one file. */

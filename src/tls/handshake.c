@@ -1,7 +1,7 @@
 /*
  * Shaking hands, as server and as client: which certificate a client gets, which protocol, which
- * session is resumed. What OpenSSL calls here does not block: where the program's choose function is
- * to be asked, OpenSSL is left with a request to be called again.
+ * session is resumed. What OpenSSL calls here does not block: where the program's choose function
+ * is to be asked, OpenSSL is left with a request to be called again.
  */
 #include "tls/tls.h"
 
@@ -47,7 +47,9 @@ static int use_by_name(weft__tls_conn *c)
     return 1;
 }
 
-/* The name in the extension: a list with one entry, type 0 (RFC 6066, 3). False: it makes no sense. */
+/*
+ * The name in the extension: a list with one entry, type 0 (RFC 6066, 3). False: it makes no sense.
+ */
 static bool parse_name(const unsigned char *data, size_t bytes, char *name)
 {
     if (bytes < 5 || (size_t)(data[0] << 8 | data[1]) != bytes - 2 || data[2] != 0)

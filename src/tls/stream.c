@@ -1,9 +1,9 @@
 /*
  * The stream over a TLS connection.
  *
- * What is encrypted is taken: a write that is cut short in the middle of a record leaves the rest to
- * be sent, says that it has taken the bytes, and the next write or flush begins with the rest. What
- * a read that is cut short has got of a record is kept in the same way, by OpenSSL.
+ * What is encrypted is taken: a write that is cut short in the middle of a record leaves the rest
+ * to be sent, says that it has taken the bytes, and the next write or flush begins with the rest.
+ * What a read that is cut short has got of a record is kept in the same way, by OpenSSL.
  */
 #include "tls/tls.h"
 

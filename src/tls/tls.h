@@ -25,7 +25,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A server name has at most 253 bytes (RFC 1035); one more for a dot at its end, one for the NUL. */
+/*
+ * A server name has at most 253 bytes (RFC 1035); one more for a dot at its end, one for the NUL.
+ */
 #define SERVER_NAME_ROOM 256
 
 /* Certificates, their chain and key, ready to be used by any number of connections. */
