@@ -334,7 +334,8 @@ START_TEST(a_client_that_asks_without_end_leaves_room_for_others)
     const weft_http_options o = {.limits = {.requests_max = SIZE_MAX}};
     begin(&o);
     if (has("nc")) {
-        run("for i in $(seq 1000); do printf 'GET /a HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'; done >asked");
+        run("for i in $(seq 1000); do "
+            "printf 'GET /a HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'; done >asked");
         run("for i in 1 2 3 4 5 6 7 8; do cat asked asked asked asked; done >many");
         const char *said =
             run("(while cat many; do :; done | nc 127.0.0.1 $PORT >answers) & "

@@ -2,14 +2,14 @@
 #include "http_files_support.h"
 
 static site s;
-static char base[64];
+static char site_url[64];
 static const weft_http_options compressing = {.gzip_level = 6};
 
 static void open_site(void)
 {
     files_open(NULL);
     site_open(&s, weft_http_serve_files, files, &compressing);
-    snprintf(base, sizeof base, "http://127.0.0.1:%d", site_port(&s));
+    snprintf(site_url, sizeof site_url, "http://127.0.0.1:%d", site_port(&s));
 }
 
 static void close_site(void)
@@ -26,7 +26,7 @@ static const char *curl(const char *target, const char *const options[4])
     char url[512];
     const char *argv[16] = {"curl", "-q", "-sS", "--noproxy", "*", "--max-time", "15"};
     size_t n = 7;
-    snprintf(url, sizeof url, "%s%s", base, target);
+    snprintf(url, sizeof url, "%s%s", site_url, target);
     for (size_t i = 0; i < 4 && options[i] != NULL; i++)
         argv[n++] = options[i];
     argv[n++] = url;
