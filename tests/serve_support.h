@@ -93,10 +93,15 @@ static inline void expect_said(weft_stream *from, const char *words)
     while (strstr(line, words) == NULL);
 }
 
-/* At any free port, with up to twelve words more; returns when it says that it is ready. */
+/*
+ * At any free port, with up to twelve words more; returns when it says that it is ready. There is
+ * always a log: who writes it wakes the main thread each second, without which TSan may never come
+ * to run the handler of a signal.
+ */
 static inline void start_serving(served *s, char *const words[])
 {
-    char *argv[20] = {command_path(), "serve", "--listen", "127.0.0.1:0"}, line[512];
+    char *argv[20] = {command_path(), "serve", "--listen=127.0.0.1:0", "--access-log=/dev/null"};
+    char line[512];
     int n = 4;
     bool logs_to_out = false;
     for (int i = 0; words[i] != NULL; i++) {

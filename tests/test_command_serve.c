@@ -292,6 +292,82 @@ START_TEST(a_log_that_nobody_reads_any_more_does_not_stop_it)
 }
 END_TEST
 
+START_TEST(a_full_disk_does_not_stop_it_either)
+{
+    served s;
+    make_folder();
+    start_serving(&s, ARGV("--access-log=/dev/full", in_folder("site")));
+    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
+    expect_said(&s.err, "No space left");
+    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
+    stop_serving(&s);
+}
+END_TEST
+
+START_TEST(whom_it_trusts_may_say_who_asks)
+{
+    served s;
+    make_folder();
+    start_serving(&s, ARGV("--access-log=-", "--trust=127.0.0.0/8", in_folder("site")));
+    curl(ARGV("-H", "X-Forwarded-For: 192.0.2.9", url_of(&s, "/")));
+    expect_said(&s.out, "192.0.2.9 - - [");
+    stop_serving(&s);
+}
+END_TEST
+
+/* What curl says of a reply: its status and its encoding. */
+static const char *ask_about(const served *s, const char *path)
+{
+    return curl(ARGV("-o", "/dev/null", "-H", "Accept-Encoding: gzip", "-w",
+                     "%{http_code} %header{content-encoding}", url_of(s, path)));
+}
+
+START_TEST(folders_are_listed_and_replies_compressed_as_it_is_told)
+{
+    static char page[5001];
+    served s;
+    memset(page, 'a', sizeof page - 1);
+    make_folder();
+    ck_assert_int_eq(mkdir(in_folder("site/sub"), 0755), 0);
+    put_file("site/page.html", page);
+    start_serving(&s, ARGV(in_folder("site")));
+    ck_assert_str_eq(ask_about(&s, "/page.html"), "200 gzip");
+    ck_assert_str_eq(ask_about(&s, "/sub/"), "404 ");
+    ck_assert_int_eq(weft_process_end(&s.process, 15), 0);
+    weft_stream_close(&s.out);
+    weft_stream_close(&s.err);
+    weft_process_close(&s.process);
+    start_serving(&s, ARGV("--listing", "--no-gzip", in_folder("site")));
+    ck_assert_str_eq(ask_about(&s, "/page.html"), "200 ");
+    ck_assert_str_eq(ask_about(&s, "/sub/"), "200 ");
+    stop_serving(&s);
+}
+END_TEST
+
+START_TEST(its_limits_are_those_of_the_command_line)
+{
+    static const char request[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    served s;
+    char reply[13] = "";
+    make_folder();
+    start_serving(&s, ARGV("--cords=1", "--idle=0.05", "--max-connections=1", in_folder("site")));
+    int first = weft_dial("tcp", s.origin + strlen("http://"));
+    int second = weft_dial("tcp", s.origin + strlen("http://"));
+    ck_assert_int_eq(weft_read_full(second, reply, 12), 12);
+    ck_assert_str_eq(reply, "HTTP/1.1 503");
+    ck_assert_int_gt(weft_write_all(first, request, sizeof request - 1), 0);
+    ck_assert_int_eq(weft_read_full(first, reply, 12), 12);
+    ck_assert_str_eq(reply, "HTTP/1.1 200");
+    ssize_t n;
+    while ((n = weft_read(first, reply, sizeof reply)) > 0) /* until it was idle for too long */
+        ;
+    ck_assert_int_eq(n, 0);
+    weft_close(second);
+    weft_close(first);
+    stop_serving(&s);
+}
+END_TEST
+
 START_TEST(a_unix_socket_is_served_and_its_file_is_gone_in_the_end)
 {
     make_folder();
@@ -324,6 +400,10 @@ static const TTest *const *const tests[] = {
     &what_cannot_be_had_is_said_and_the_status_is_1,
     &every_request_is_a_line_of_the_log_that_nobody_can_forge,
     &a_log_that_nobody_reads_any_more_does_not_stop_it,
+    &a_full_disk_does_not_stop_it_either,
+    &whom_it_trusts_may_say_who_asks,
+    &folders_are_listed_and_replies_compressed_as_it_is_told,
+    &its_limits_are_those_of_the_command_line,
     &a_unix_socket_is_served_and_its_file_is_gone_in_the_end,
 };
 

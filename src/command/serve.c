@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,8 @@ static void announce(const server *s)
     if (s->settings.is_self_signed)
         fprintf(stderr, "weft: the certificate is signed by itself: browsers will warn\n");
     /* Not among the lines of a log that goes to stdout. */
-    FILE *out = s->log.fd == STDOUT_FILENO ? stderr : stdout;
+    const char *log = s->settings.access_log;
+    FILE *out = log != NULL && strcmp(log, "-") == 0 ? stderr : stdout;
     fprintf(out, "%s -> %s (%u cord%s, %s)\n", s->place.url, s->settings.dir, s->cords,
             s->cords == 1 ? "" : "s", weft_backend_name());
     fflush(out);
@@ -127,6 +129,9 @@ static void close_all(server *s)
 {
     (void)weft_on_signal(SIGHUP, NULL, NULL);
     serve_log_close(&s->log);
+    WEFT_SHIELD(INFINITY)
+        (void)weft_terminate_children(
+            INFINITY); /* a reload under way has the site's certificates */
     if (s->place.fd >= 0 && s->place.is_unix) {
         (void)unlink(s->settings.listen);
         (void)close(s->place.fd);
