@@ -368,6 +368,31 @@ START_TEST(a_reply_that_is_read_more_slowly_than_that_is_cut)
 }
 END_TEST
 
+#ifdef WEFT_HAS_TLS
+START_TEST(who_does_not_shake_hands_in_time_is_closed)
+{
+    static const char *const said[] = {"", "\026\003\001", REQUEST};
+    char *cert, *key;
+    ck_assert_int_eq(weft_tls_self_signed("localhost", 2, &cert, &key), 0);
+    const weft_tls_options identity = {.identity = {.cert_pem = cert, .key_pem = key}};
+    weft_tls *tls = weft_tls_server_new(&identity);
+    ck_assert_ptr_nonnull(tls);
+    const weft_http_options o = {.limits = {.head_s = 0.05}, .tls = tls};
+    for (size_t i = 0; i < COUNT_OF(said); i++) {
+        talk_open(&t, say_yes, NULL, &o);
+        talk_send(&t, said[i]);
+        talk_hear_all(&t);
+        ck_assert_ptr_null(strstr(t.heard, "yes"));
+        ck_assert_int_lt(talk_close(&t), 0);
+        assert_nothing_pending();
+    }
+    weft_tls_free(tls);
+    free(cert);
+    free(key);
+}
+END_TEST
+#endif
+
 START_TEST(without_limits_there_are_none)
 {
     const weft_http_options o = {.limits = {SIZE_MAX, SIZE_MAX, SIZE_MAX, UINT64_MAX, SIZE_MAX,
@@ -418,6 +443,9 @@ static const TTest *const *const tests[] = {
     &who_does_not_read_a_reply_is_cut_off,
     &a_reply_may_take_long_if_the_peer_keeps_to_the_rate,
     &a_reply_that_is_read_more_slowly_than_that_is_cut,
+#ifdef WEFT_HAS_TLS
+    &who_does_not_shake_hands_in_time_is_closed,
+#endif
     &without_limits_there_are_none,
     &limits_that_make_no_sense_are_refused,
 };
