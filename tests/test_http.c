@@ -152,6 +152,38 @@ START_TEST(an_error_of_the_handler_is_answered_with_its_status)
 }
 END_TEST
 
+static int count_pieces(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    const void *piece;
+    size_t bytes = 0, pieces = 0;
+    ssize_t n;
+    while ((n = weft_http_read_piece(r, &piece)) > 0) {
+        bytes += (size_t)n;
+        pieces++;
+    }
+    return n < 0 ? (int)n
+                 : weft_http_reply_text(r, 200, "%zu in %s\n", bytes,
+                                        pieces <= bytes / 4096 ? "few" : "many");
+}
+
+START_TEST(a_large_body_comes_in_large_pieces_and_the_next_request_as_ever)
+{
+    static char body[200000];
+    talk_open(&t, count_pieces, NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        talk_send(&t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
+        talk_send_bytes(&t, body, sizeof body);
+        talk_hear(&t, "200000 in few\n");
+        t.heard_bytes = 0;
+        talk_send(&t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        talk_hear(&t, "\r\n\r\n0 in few\n");
+        t.heard_bytes = 0;
+    }
+    ck_assert_int_eq(talk_close(&t), 0);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &a_request_is_answered,
     &a_handler_sees_what_was_asked,
@@ -162,6 +194,7 @@ static const TTest *const *const tests[] = {
     &in_http_1_0_it_ends_with_the_connection,
     &a_head_request_gets_the_head_only,
     &an_error_of_the_handler_is_answered_with_its_status,
+    &a_large_body_comes_in_large_pieces_and_the_next_request_as_ever,
 };
 
 int main(void)

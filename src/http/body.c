@@ -9,6 +9,8 @@
 
 /* What of an unread body is worth reading so that the connection can be kept. */
 #define SKIP_BYTES_MAX ((uint64_t)64 << 10)
+/* What is left of a body that is worth a larger buffer. */
+#define LARGE_BYTES ((uint64_t)4 << 10)
 /* What is made room for before anything has come, when all of it is wanted at once. */
 #define ROOM_FIRST ((size_t)4 << 10)
 
@@ -46,10 +48,19 @@ static int invite(weft_http_request *r)
     return n < 0 ? (int)n : 0;
 }
 
+/* More of it than a head is to come, or who knows. */
+static bool is_large(const weft_http_request *r)
+{
+    int64_t length = r->conn->message.length;
+    return length < 0 || (uint64_t)length - r->body_bytes > LARGE_BYTES;
+}
+
 /* Wait for more of it: 0, or an error. */
 static int wait_for_more(weft_http_request *r)
 {
     weft__conn *c = r->conn;
+    if (is_large(r))
+        weft__conn_widen(c);
     const void *ignored;
     weft_scope scope;
     double from_s;

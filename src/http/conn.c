@@ -20,6 +20,9 @@
  */
 #define READ_BYTES 1023
 
+/* What is read at once of a body that is larger than that. */
+#define BODY_READ_BYTES ((size_t)32 << 10)
+
 /* Headers for which there is room at hand: more than most clients send. */
 #define FIELDS_ROOM 24
 
@@ -39,6 +42,21 @@ static double patience_s(const weft__conn *c)
 {
     const weft_http_limits *l = &c->server->options.limits;
     return c->requests == 0 ? l->first_byte_s : l->idle_s;
+}
+
+/* Without it, it works as well. */
+static void set_buffer(weft__conn *c, bool is_wide)
+{
+    const weft_stream_options narrow = {.read_bytes = READ_BYTES, .read_memory = c->memory};
+    const weft_stream_options wide = {.read_bytes = BODY_READ_BYTES};
+    if (weft_stream_configure(&c->stream, is_wide ? &wide : &narrow) == 0)
+        c->is_wide = is_wide;
+}
+
+void weft__conn_widen(weft__conn *c)
+{
+    if (!c->is_wide)
+        set_buffer(c, true);
 }
 
 /* What has come and was not taken, at least so many bytes of it: as weft_stream_peek. */
@@ -75,6 +93,8 @@ static int wait_for_request(weft__conn *c)
 {
     if (look(c, 0) > 0)
         return READY;
+    if (c->is_wide)
+        set_buffer(c, false);
     if (c->server->is_draining)
         return SILENT;
     double patience = patience_s(c);
@@ -287,12 +307,15 @@ static int open_stream(weft__conn *c, int fd)
 int weft__conn_run(weft__server *server, int fd, const weft__peer *peer)
 {
     char memory[READ_BYTES + 1];
-    const weft_stream_options buffers = {.read_bytes = READ_BYTES, .read_memory = memory};
-    weft__conn c = {.server = server, .peer = *peer, .fd = fd, .arena = {.stock = &server->stock}};
+    weft__conn c = {.server = server,
+                    .peer = *peer,
+                    .fd = fd,
+                    .memory = memory,
+                    .arena = {.stock = &server->stock}};
     int rc = open_stream(&c, fd);
     if (rc < 0)
         return rc;
-    (void)weft_stream_configure(&c.stream, &buffers);
+    set_buffer(&c, false);
     weft__list_insert(&server->conns, &c.link);
     weft__message_open(&c.message, WEFT__REQUEST, &server->message_limits);
     rc = take_requests(&c);

@@ -58,6 +58,7 @@ typedef struct weft__conn {
     weft__arena arena;
     weft__peer peer;
     weft_scope *waiting; /* the scope in which it waits for a request to begin; NULL: it does not */
+    char *memory;        /* of its stack, what the stream reads into unless a body is large */
     const char *input;   /* what has come and was not taken, where it was last looked at */
     size_t input_bytes;
     size_t requests;  /* that it has had */
@@ -65,6 +66,7 @@ typedef struct weft__conn {
     double begun_s;   /* when the first byte of this request came */
     int fd;           /* the stream's, at the bottom */
     bool is_tls;
+    bool is_wide;     /* the stream has a larger buffer, for a body */
     bool is_to_close; /* after this reply */
     bool has_unread;  /* it is closed with input left: the reply must not be lost by that */
     bool is_cut;      /* a reply was cut short: nobody is to take it for a whole one */
@@ -152,6 +154,9 @@ static inline bool weft__request_is(const weft_http_request *r, llhttp_method_t 
  * Serve a connection, which is a child's of the server's or the caller's own: 0, or why it was cut.
  */
 int weft__conn_run(weft__server *server, int fd, const weft__peer *peer);
+
+/* Read larger pieces from now on, until the next request; nothing may have come that is unread. */
+void weft__conn_widen(weft__conn *c);
 
 /* The connection has to be closed after this reply, which does not know it yet. */
 static inline bool weft__conn_is_last(const weft__conn *c)
