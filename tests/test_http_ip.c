@@ -1,5 +1,6 @@
 /* Whom to believe: ranges of addresses, and what proxies say. */
 #include "http/ip.h"
+#include "http/peers.h"
 #include "support.h"
 
 #include <arpa/inet.h>
@@ -232,11 +233,44 @@ START_TEST(the_client_is_the_first_from_the_right_who_is_not_trusted)
 }
 END_TEST
 
+/* The number-th address of a network, 10.20.0.0/16. */
+static weft__peer neighbour(unsigned number)
+{
+    weft__peer p = {.is_unix = false};
+    char text[WEFT__IP_TEXT_BYTES];
+    snprintf(text, sizeof text, "10.20.%u.%u", number >> 8 & 255, number & 255);
+    ck_assert(weft__ip_parse(&p.ip, text, strlen(text)));
+    return p;
+}
+
+/* If they were in each other's way, the last would have to pass all others, and time would be up.
+ */
+START_TEST(neighbours_are_counted_one_by_one_however_many_there_are)
+{
+    enum { NEIGHBOURS = 32768 };
+    weft__peers peers = {0};
+    for (unsigned i = 0; i < NEIGHBOURS; i++) {
+        weft__peer p = neighbour(i);
+        ck_assert_int_eq(weft__peers_enter(&peers, &p, 2), 0);
+        ck_assert_int_eq(weft__peers_enter(&peers, &p, 2), 0);
+        ck_assert_int_eq(weft__peers_enter(&peers, &p, 2), -EBUSY);
+    }
+    ck_assert_uint_eq(peers.used, NEIGHBOURS);
+    for (unsigned i = 0; i < 2 * NEIGHBOURS; i++) {
+        weft__peer p = neighbour(i % NEIGHBOURS);
+        weft__peers_leave(&peers, &p);
+    }
+    ck_assert_uint_eq(peers.used, 0);
+    weft__peers_close(&peers);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &an_address_is_read_and_written,
     &a_list_has_whom_it_names,
     &a_list_with_a_bad_range_is_refused_with_words,
     &the_client_is_the_first_from_the_right_who_is_not_trusted,
+    &neighbours_are_counted_one_by_one_however_many_there_are,
 };
 
 int main(void)

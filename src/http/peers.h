@@ -14,8 +14,8 @@ typedef struct weft__peer {
 } weft__peer;
 
 typedef struct weft__peer_count {
-    uint64_t key; /* 0: free */
-    size_t count;
+    uint64_t network;
+    size_t count; /* 0: the slot is free */
 } weft__peer_count;
 
 /* Counts by address, or by the /64 of IPv6: an open hash table. All-zero is empty. */
@@ -23,6 +23,8 @@ typedef struct weft__peers {
     weft__peer_count *slots; /* a power of two of them */
     size_t room;
     size_t used;
+    uint64_t factor; /* odd: what a network is multiplied with to find its slot */
+    unsigned shift;  /* how many bits of the product are left out */
 } weft__peers;
 
 /* Whose connection it is. */
