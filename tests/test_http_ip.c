@@ -243,8 +243,7 @@ static weft__peer neighbour(unsigned number)
     return p;
 }
 
-/* If they were in each other's way, the last would have to pass all others, and time would be up.
- */
+/* In each other's way, the last would have to pass all others, and time would be up. */
 START_TEST(neighbours_are_counted_one_by_one_however_many_there_are)
 {
     enum { NEIGHBOURS = 32768 };
@@ -265,12 +264,28 @@ START_TEST(neighbours_are_counted_one_by_one_however_many_there_are)
 }
 END_TEST
 
+START_TEST(a_peer_that_has_gone_already_is_not_taken_for_a_local_one)
+{
+    int pair[2], gone = socket(AF_INET, SOCK_STREAM, 0);
+    weft__peer p;
+    weft__peer_of_fd(&p, gone); /* as getpeername says it of one that was reset */
+    ck_assert(!p.is_unix);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    weft__peer_of_fd(&p, pair[0]);
+    ck_assert(p.is_unix);
+    close(gone);
+    close(pair[0]);
+    close(pair[1]);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &an_address_is_read_and_written,
     &a_list_has_whom_it_names,
     &a_list_with_a_bad_range_is_refused_with_words,
     &the_client_is_the_first_from_the_right_who_is_not_trusted,
     &neighbours_are_counted_one_by_one_however_many_there_are,
+    &a_peer_that_has_gone_already_is_not_taken_for_a_local_one,
 };
 
 int main(void)

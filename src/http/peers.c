@@ -17,8 +17,10 @@ void weft__peer_of_fd(weft__peer *p, int fd)
     struct sockaddr_storage from = {0};
     socklen_t bytes = sizeof from;
     *p = (weft__peer){0};
-    p->is_unix = getpeername(fd, (struct sockaddr *)&from, &bytes) < 0 ||
-                 !weft__ip_of(&p->ip, (struct sockaddr *)&from);
+    if (getpeername(fd, (struct sockaddr *)&from, &bytes) == 0)
+        p->is_unix = !weft__ip_of(&p->ip, (struct sockaddr *)&from);
+    else /* who has gone already is nobody: not one who is trusted for being local */
+        p->is_unix = errno != ENOTCONN;
 }
 
 /* What tells networks apart: all of an address of IPv4, the /64 of one of IPv6. */
