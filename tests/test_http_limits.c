@@ -368,6 +368,32 @@ START_TEST(a_reply_that_is_read_more_slowly_than_that_is_cut)
 }
 END_TEST
 
+/* What was said before fills the server's buffer, then the connection takes no more. */
+static int say_much_then_take_body(weft_http_request *r, void *ctx)
+{
+    static const char much[8000];
+    if (strcmp(weft_http_path(r), "/much") == 0)
+        return weft_http_reply(r, 200, NULL, much, sizeof much);
+    WEFT_MOVE_ON_AFTER(0.1)
+        while (weft_write(t.server_fd, much, sizeof much) > 0)
+            ;
+    return take_body(r, ctx);
+}
+
+START_TEST(who_sends_no_body_and_does_not_read_why_is_cut_off)
+{
+    const weft_http_options o = {.limits = {.slow_s = 0.2}};
+    ssize_t read = 0;
+    talk_open(&t, say_much_then_take_body, &read, &o);
+    talk_send(&t, "GET /much HTTP/1.1\r\nHost: a\r\n\r\n"
+                  "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+    ck_assert_int_eq(weft_await(t.server), 0);
+    ck_assert_int_eq(read, -ETIMEDOUT);
+    weft_close(t.fd);
+    assert_nothing_pending();
+}
+END_TEST
+
 #ifdef WEFT_HAS_TLS
 START_TEST(who_does_not_shake_hands_in_time_is_closed)
 {
@@ -444,6 +470,7 @@ static const TTest *const *const tests[] = {
     &a_reply_may_take_long_if_the_peer_keeps_to_the_rate,
     &a_reply_that_is_read_more_slowly_than_that_is_cut,
 #ifdef WEFT_HAS_TLS
+    &who_sends_no_body_and_does_not_read_why_is_cut_off,
     &who_does_not_shake_hands_in_time_is_closed,
 #endif
     &without_limits_there_are_none,

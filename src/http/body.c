@@ -55,24 +55,32 @@ static bool is_large(const weft_http_request *r)
     return length < 0 || (uint64_t)length - r->body_bytes > LARGE_BYTES;
 }
 
+/* Say that it is wanted, and what else waits to be sent, and wait for it: as weft_stream_peek. */
+static ssize_t ask_for_more(weft_http_request *r)
+{
+    weft__conn *c = r->conn;
+    const void *ignored;
+    int rc = invite(r);
+    ssize_t n = rc < 0 ? rc : weft_stream_peek(&c->stream, 1, &ignored);
+    /* A peer that takes nothing is one to be waited for, whatever is said to it next. */
+    c->unflushed = n < 0 ? WEFT__OUT_BYTES : 0;
+    return n;
+}
+
 /* Wait for more of it: 0, or an error. */
 static int wait_for_more(weft_http_request *r)
 {
     weft__conn *c = r->conn;
     if (is_large(r))
         weft__conn_widen(c);
-    const void *ignored;
     weft_scope scope;
     double from_s;
-    int rc = invite(r);
-    if (rc == 0)
-        rc = weft__pace_open(&r->in_pace, &scope, &from_s);
+    int rc = weft__pace_open(&r->in_pace, &scope, &from_s);
     if (rc < 0)
         return rc;
-    ssize_t n = weft_stream_peek(&c->stream, 1, &ignored);
+    ssize_t n = ask_for_more(r);
     uint64_t bytes = n > 0 ? (uint64_t)n : 0;
     int late = weft__pace_close(&r->in_pace, c->server, &scope, from_s, bytes);
-    c->unflushed = 0;
     if (n > 0)
         return 0;
     if (n == 0)
