@@ -83,6 +83,18 @@ START_TEST(a_proxy_is_believed_only_if_it_is_trusted)
 }
 END_TEST
 
+START_TEST(of_what_proxies_say_the_last_counts)
+{
+    const weft_http_options trusting = {.trusted_peers = "unix"};
+    talk_once(&t, say_origin, NULL, &trusting,
+              "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6\r\n"
+              "X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.org\r\n"
+              "X-Forwarded-For: 192.0.2.1\r\n"
+              "X-Forwarded-Proto: http\r\nX-Forwarded-Host: evil.org, b.org\r\n\r\n");
+    ck_assert_str_eq(body_of(t.heard), "http b.org 192.0.2.1");
+}
+END_TEST
+
 START_TEST(the_host_of_an_absolute_target_counts)
 {
     talk_once(&t, say_origin, NULL, NULL, "GET http://B.org:81/ HTTP/1.1\r\n" HOST "\r\n");
@@ -175,10 +187,10 @@ START_TEST(events_go_out_at_once_until_nobody_listens)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &forms_queries_and_cookies_are_taken_apart,      &cookies_are_set_beside_each_other,
-    &a_proxy_is_believed_only_if_it_is_trusted,      &the_host_of_an_absolute_target_counts,
-    &a_connection_is_handed_over_with_what_has_come, &a_connection_is_not_handed_over_unasked,
-    &events_go_out_at_once_until_nobody_listens,
+    &forms_queries_and_cookies_are_taken_apart, &cookies_are_set_beside_each_other,
+    &a_proxy_is_believed_only_if_it_is_trusted, &of_what_proxies_say_the_last_counts,
+    &the_host_of_an_absolute_target_counts,     &a_connection_is_handed_over_with_what_has_come,
+    &a_connection_is_not_handed_over_unasked,   &events_go_out_at_once_until_nobody_listens,
 };
 
 int main(void)

@@ -21,10 +21,19 @@ static bool is_trusted(const weft__conn *c)
     return weft__cidr_has(&c->server->trusted, (struct sockaddr *)&address);
 }
 
-/* A header that counts only if the peer is trusted. */
+/*
+ * A header that counts only if the peer is trusted: the last of several, for a proxy adds its own
+ * behind those that a stranger may have sent.
+ */
 static const char *forwarded(const weft_http_request *r, const char *name)
 {
-    return is_trusted(r->conn) ? weft_http_header(r, name) : NULL;
+    const weft__field *f, *last = NULL;
+    uint32_t index = 0;
+    if (!is_trusted(r->conn))
+        return NULL;
+    while ((f = weft__message_field(&r->conn->message, r->head, name, &index)) != NULL)
+        last = f;
+    return last != NULL ? r->head + last->value.at : NULL;
 }
 
 /* All fields of a name in one, with commas between them; NULL without memory. */
