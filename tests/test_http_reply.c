@@ -302,6 +302,23 @@ START_TEST(nobody_can_put_a_line_of_his_own_into_a_reply)
 }
 END_TEST
 
+static int reply_with_types(weft_http_request *r, void *ctx)
+{
+    ck_assert_int_eq(weft_http_set(r, "Content-Type", "text/css"), 0);
+    return weft_http_reply(r, 200, ctx, "", 0);
+}
+
+START_TEST(a_reply_has_one_type)
+{
+    talk_once(&t, reply_with_types, (void *)(uintptr_t) "text/html", NULL, GET);
+    ck_assert_uint_eq(count_in(t.heard, "Content-Type: "), 1);
+    ck_assert_ptr_nonnull(strstr(t.heard, "\r\nContent-Type: text/html\r\n"));
+    talk_once(&t, reply_with_types, NULL, NULL, GET);
+    ck_assert_uint_eq(count_in(t.heard, "Content-Type: "), 1);
+    ck_assert_ptr_nonnull(strstr(t.heard, "\r\nContent-Type: text/css\r\n"));
+}
+END_TEST
+
 static int close_after(weft_http_request *r, void *ctx)
 {
     (void)ctx;
@@ -386,6 +403,7 @@ static const TTest *const *const tests[] = {
     &half_a_reply_is_not_taken_for_a_whole_one,
     &no_more_goes_out_than_was_announced,
     &nobody_can_put_a_line_of_his_own_into_a_reply,
+    &a_reply_has_one_type,
     &a_handler_can_end_the_connection,
     &trailers_are_read_and_sent,
     &replies_are_compressed_for_those_who_accept_that,

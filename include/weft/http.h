@@ -237,7 +237,10 @@ typedef struct weft_http_cookie_options {
 WEFT_API int weft_http_set_cookie(weft_http_request *request, const char *name, const char *value,
                                   const weft_http_cookie_options *options);
 
-/** The whole reply at once; type is its Content-Type, NULL for none. */
+/**
+ * The whole reply at once; type is its Content-Type, in place of one that was set; NULL: that one,
+ * or none.
+ */
 WEFT_SWITCHPOINT int weft_http_reply(weft_http_request *request, int status, const char *type,
                                      const void *body, size_t bytes);
 

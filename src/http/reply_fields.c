@@ -96,6 +96,11 @@ const char *weft__reply_field_of(const weft_http_request *r, const char *name)
     return NULL;
 }
 
+void weft__reply_drop_field(weft_http_request *r, const char *name)
+{
+    drop(&r->fields, name);
+}
+
 int weft_http_set_trailer(weft_http_request *r, const char *name, const char *value)
 {
     if (r->state >= WEFT__REPLY_ENDED)

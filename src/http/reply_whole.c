@@ -39,6 +39,8 @@ int weft_http_reply(weft_http_request *r, int status, const char *type, const vo
     if (type != NULL && !weft__field_is_value(type, strlen(type)))
         return weft_fail(-EINVAL, "a type with characters that do not belong there");
     r->type = type; /* goes out before this returns */
+    if (type != NULL)
+        weft__reply_drop_field(r, "Content-Type");
     if (!r->conn->message.is_complete && !weft__body_is_skippable(r))
         r->conn->is_to_close = true;
     int rc = weft_http_begin(r, status, (int64_t)bytes);

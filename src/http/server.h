@@ -131,7 +131,7 @@ struct weft_http_request {
     int64_t length;    /* the same as it goes out, encoded */
     uint64_t written;  /* of the body, by the handler */
     uint64_t sent;     /* of the body, as it goes out */
-    const char *type;  /* Content-Type, if it is not among the fields; NULL */
+    const char *type;  /* Content-Type, in place of one among the fields; NULL */
     weft__reply_field *fields;
     weft__reply_field *trailers;
     char *held; /* of a reply of unknown length, not a chunk yet; WEFT__OUT_BYTES; NULL: none */
@@ -216,6 +216,9 @@ int weft__reply_send_head(weft_http_request *r, const struct iovec *behind, int 
 
 /* A header that was set; NULL. */
 const char *weft__reply_field_of(const weft_http_request *r, const char *name);
+
+/* As if none of that name had been set. */
+void weft__reply_drop_field(weft_http_request *r, const char *name);
 
 /* reply_body.c */
 
