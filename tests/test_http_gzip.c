@@ -212,6 +212,22 @@ START_TEST(a_file_is_compressed_on_its_way)
 }
 END_TEST
 
+static int serve_by_origin(weft_http_request *r, void *ctx)
+{
+    ck_assert_int_eq(weft_http_add(r, "Vary", "Origin"), 0);
+    return weft_http_serve_files(r, ctx);
+}
+
+START_TEST(what_a_handler_says_a_reply_depends_on_is_kept)
+{
+    open_long(5000);
+    talk_once(&t, serve_by_origin, files, &compressing, ASK "\r\n");
+    ck_assert_uint_eq(count_in(t.heard, "\r\nVary: Origin\r\n"), 1);
+    ck_assert_uint_eq(count_in(t.heard, "\r\nVary: Accept-Encoding\r\n"), 1);
+    files_close();
+}
+END_TEST
+
 START_TEST(who_has_the_compressed_one_is_told_so)
 {
     char text[600];
@@ -248,6 +264,7 @@ static const TTest *const *const tests[] = {
     &a_thread_keeps_a_few_until_its_end,
     &what_is_worth_it_is_compressed_for_who_accepts_it,
     &a_file_is_compressed_on_its_way,
+    &what_a_handler_says_a_reply_depends_on_is_kept,
     &who_has_the_compressed_one_is_told_so,
     &a_part_is_not_compressed,
 };

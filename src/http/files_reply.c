@@ -96,7 +96,7 @@ static int set_about(weft_http_request *r, const weft__file *file, const char *c
     if (rc == 0 && cache_control != NULL)
         rc = weft_http_set(r, "Cache-Control", cache_control);
     if (rc == 0 && (file->varies || choice != WEFT__GZIP_NEVER))
-        rc = weft_http_set(r, "Vary", "Accept-Encoding");
+        rc = weft__reply_add_vary(r);
     return rc;
 }
 

@@ -42,16 +42,6 @@ static int apply(weft_http_request *r)
     return 0;
 }
 
-/* A handler may have said so already. */
-static int add_vary(weft_http_request *r)
-{
-    const char *said = weft__reply_field_of(r, "Vary");
-    if (said != NULL && (weft__token_in(said, strlen(said), "Accept-Encoding") ||
-                         weft__token_in(said, strlen(said), "*")))
-        return 0;
-    return weft_http_add(r, "Vary", "Accept-Encoding");
-}
-
 int weft__reply_encode(weft_http_request *r)
 {
     if (r->conn->server->options.gzip_level == 0 || r->head == NULL) /* NULL: it was refused */
@@ -66,7 +56,7 @@ int weft__reply_encode(weft_http_request *r)
         .accept = weft_http_header(r, "Accept-Encoding"),
     };
     weft__gzip_choice choice = weft__gzip_choose(&reply);
-    int rc = choice != WEFT__GZIP_NEVER ? add_vary(r) : 0;
+    int rc = choice != WEFT__GZIP_NEVER ? weft__reply_add_vary(r) : 0;
     return rc == 0 && choice == WEFT__GZIP_APPLIES ? apply(r) : rc;
 }
 

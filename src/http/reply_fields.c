@@ -101,6 +101,21 @@ void weft__reply_drop_field(weft_http_request *r, const char *name)
     drop(&r->fields, name);
 }
 
+static bool says_it_varies(const weft__reply_field *f)
+{
+    return strcasecmp(f->name, "Vary") == 0 &&
+           (weft__token_in(f->value, f->value_bytes, "Accept-Encoding") ||
+            weft__token_in(f->value, f->value_bytes, "*"));
+}
+
+int weft__reply_add_vary(weft_http_request *r)
+{
+    for (const weft__reply_field *f = r->fields; f != NULL; f = f->next)
+        if (says_it_varies(f))
+            return 0;
+    return weft_http_add(r, "Vary", "Accept-Encoding");
+}
+
 int weft_http_set_trailer(weft_http_request *r, const char *name, const char *value)
 {
     if (r->state >= WEFT__REPLY_ENDED)

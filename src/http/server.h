@@ -220,6 +220,9 @@ const char *weft__reply_field_of(const weft_http_request *r, const char *name);
 /* As if none of that name had been set. */
 void weft__reply_drop_field(weft_http_request *r, const char *name);
 
+/* Say that Accept-Encoding makes a difference, beside what a handler has said of that. */
+int weft__reply_add_vary(weft_http_request *r);
+
 /* reply_body.c */
 
 /* Pieces to the stream, at the pace of the peer. */
