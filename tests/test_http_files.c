@@ -247,6 +247,9 @@ START_TEST(what_cannot_be_served_is_said_when_it_is_opened)
     ck_assert_ptr_null(
         weft_http_files_new(at("root"), &(weft_http_files_options){.cache_control = "a\r\nb"}));
     ck_assert_any_words(-EINVAL);
+    ck_assert_ptr_null(
+        weft_http_files_new(at("root"), &(weft_http_files_options){.cache_control = "a\001b"}));
+    ck_assert_any_words(-EINVAL);
     remove_tree();
 }
 END_TEST

@@ -442,6 +442,7 @@ START_TEST(limits_that_make_no_sense_are_refused)
         {.drain_s = -1},
         {.gzip_level = 10},
         {.trusted_peers = "nowhere"},
+        {.server_name = "weft\r\nEvil: 1"},
     };
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         talk_open(&t, say_yes, NULL, &bad[i]);

@@ -1,6 +1,7 @@
 /* The folder of a web site: who may have what of it, and where that is to be found. */
 #include "http/files.h"
 #include "http/accept.h"
+#include "http/field.h"
 #include "http/server.h"
 
 #include <weft/error.h>
@@ -49,8 +50,8 @@ static int set_options(weft_http_files *files, const weft_http_files_options *op
     o->index = o->cache_control = NULL;
     if (index[0] == '\0' || strchr(index, '/') != NULL)
         return weft_fail(-EINVAL, "\"%s\" is no name for an index", index);
-    if (caching != NULL && strpbrk(caching, "\r\n") != NULL)
-        return weft_fail(-EINVAL, "a line break in a Cache-Control");
+    if (caching != NULL && !weft__field_is_value(caching, strlen(caching)))
+        return weft_fail(-EINVAL, "a Cache-Control with characters that do not belong there");
     o->index = copy_of(index);
     o->cache_control = copy_of(caching);
     return o->index == NULL || (caching != NULL && o->cache_control == NULL) ? -ENOMEM : 0;

@@ -1,4 +1,5 @@
 /* The server: what it is asked to do, whom it lets in, and how it ends. */
+#include "http/field.h"
 #include "http/server.h"
 
 #include <weft/error.h>
@@ -66,6 +67,8 @@ static int check(const weft_http_options *o)
         return weft_fail(-EINVAL, "a server's time or rate that is negative or no number");
     if (o->gzip_level < 0 || o->gzip_level > 9)
         return weft_fail(-EINVAL, "a gzip level of %d", o->gzip_level);
+    if (o->server_name != NULL && !weft__field_is_value(o->server_name, strlen(o->server_name)))
+        return weft_fail(-EINVAL, "a server's name with characters that do not belong there");
     return 0;
 }
 
