@@ -165,6 +165,28 @@ START_TEST(a_server_that_ends_closes_the_idle_and_lets_the_others_finish)
 }
 END_TEST
 
+#ifdef WEFT_HAS_TLS
+START_TEST(a_server_that_ends_does_not_wait_for_hands_to_be_shaken)
+{
+    char *cert, *key;
+    ck_assert_int_eq(weft_tls_self_signed("localhost", 2, &cert, &key), 0);
+    weft_tls *tls =
+        weft_tls_server_new(&(weft_tls_options){.identity = {.cert_pem = cert, .key_pem = key}});
+    ck_assert_ptr_nonnull(tls);
+    const weft_http_options o = {.drain_s = INFINITY, .limits = {.head_s = INFINITY}, .tls = tls};
+    site_open(&s, serve, NULL, &o);
+    site_call(&s, &a);
+    let_run();
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    expect_end(&a);
+    weft_tls_free(tls);
+    free(cert);
+    free(key);
+    assert_nothing_pending();
+}
+END_TEST
+#endif
+
 START_TEST(who_does_not_finish_in_time_is_cancelled)
 {
     const weft_http_options o = {.drain_s = 0.02};
@@ -380,6 +402,9 @@ static const TTest *const *const tests[] = {
     &no_more_connections_are_let_in_than_there_may_be,
     &no_peer_may_have_all_connections,
     &a_server_that_ends_closes_the_idle_and_lets_the_others_finish,
+#ifdef WEFT_HAS_TLS
+    &a_server_that_ends_does_not_wait_for_hands_to_be_shaken,
+#endif
     &who_does_not_finish_in_time_is_cancelled,
     &a_listener_of_its_own_is_closed_before_the_last_request_is_done,
     &an_address_that_cannot_be_had_is_an_error_with_words,

@@ -288,19 +288,40 @@ static void hang_up(weft__conn *c)
     }
 }
 
+/* Nothing has been asked until hands are shaken: a server that ends does not wait for that. */
+static __attribute__((noinline)) int shake_hands(weft__conn *c, weft_tls *tls)
+{
+    weft_scope scope;
+    int rc = c->server->is_draining ? -ECANCELED
+                                    : weft_scope_open(&scope, c->server->options.limits.head_s);
+    if (rc < 0) {
+        weft_close(c->fd);
+        return rc;
+    }
+    c->waiting = &scope;
+    rc = weft_tls_accept(&c->stream, c->fd, tls);
+    c->waiting = NULL;
+    int late = weft_scope_close(&scope);
+    return rc < 0 && late < 0 ? late : rc;
+}
+
 /* Plain, or after a handshake, which has as long as a head. */
-static int open_stream(weft__conn *c, int fd)
+static int open_stream(weft__conn *c)
 {
     weft_tls *tls = c->server->options.tls;
-    int rc = 0, late = 0;
-    if (tls == NULL) {
-        rc = weft_stream_open(&c->stream, fd);
-    } else {
-        WEFT_CANCEL_AFTER(c->server->options.limits.head_s, late) {
-            rc = weft_tls_accept(&c->stream, fd, tls);
-        }
-    }
     c->is_tls = tls != NULL;
+    return tls != NULL ? shake_hands(c, tls) : weft_stream_open(&c->stream, c->fd);
+}
+
+/* From the first request to the end. */
+static int serve(weft__conn *c)
+{
+    set_buffer(c, false);
+    weft__message_open(&c->message, WEFT__REQUEST, &c->server->message_limits);
+    int rc = take_requests(c);
+    hang_up(c);
+    weft__message_close(&c->message);
+    weft__arena_close(&c->arena);
     return rc;
 }
 
@@ -312,16 +333,10 @@ int weft__conn_run(weft__server *server, int fd, const weft__peer *peer)
                     .fd = fd,
                     .memory = memory,
                     .arena = {.stock = &server->stock}};
-    int rc = open_stream(&c, fd);
-    if (rc < 0)
-        return rc;
-    set_buffer(&c, false);
     weft__list_insert(&server->conns, &c.link);
-    weft__message_open(&c.message, WEFT__REQUEST, &server->message_limits);
-    rc = take_requests(&c);
-    hang_up(&c);
-    weft__message_close(&c.message);
-    weft__arena_close(&c.arena);
+    int rc = open_stream(&c);
+    if (rc == 0)
+        rc = serve(&c);
     weft__list_remove(&c.link);
     return rc;
 }
