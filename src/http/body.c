@@ -228,14 +228,5 @@ int weft__body_skip(weft_http_request *r)
 
 const char *weft_http_trailer(const weft_http_request *r, const char *name)
 {
-    const weft__message *m = &r->conn->message;
-    if (!m->is_complete)
-        return NULL;
-    for (const char *at = m->trailers, *end = at + m->trailers_bytes; at < end;) {
-        const char *value = at + strlen(at) + 1;
-        if (strcasecmp(at, name) == 0)
-            return value;
-        at = value + strlen(value) + 1;
-    }
-    return NULL;
+    return weft__message_trailer(&r->conn->message, name);
 }

@@ -298,16 +298,7 @@ int weft_fetch_header_at(const weft_fetch *f, size_t index, const char **name, c
 
 const char *weft_fetch_trailer(const weft_fetch *f, const char *name)
 {
-    const char *at = f->answer.trailers, *end = at + f->answer.trailers_bytes;
-    if (at == NULL || !f->answer.is_complete)
-        return NULL;
-    while (at < end) {
-        const char *value = at + strlen(at) + 1;
-        if (strcasecmp(at, name) == 0)
-            return value;
-        at = value + strlen(value) + 1;
-    }
-    return NULL;
+    return weft__message_trailer(&f->answer, name);
 }
 
 const char *weft_fetch_url(const weft_fetch *f)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     /* CRLF, a size of 16 digits and CRLF; and CRLF again at the end. */
@@ -254,4 +255,17 @@ int weft__message_body(weft__message *m, const char *data, size_t bytes, size_t 
     }
     *piece_bytes = *used = bytes;
     return 1;
+}
+
+const char *weft__message_trailer(const weft__message *m, const char *name)
+{
+    if (!m->is_complete || m->trailers == NULL)
+        return NULL;
+    for (const char *at = m->trailers, *end = at + m->trailers_bytes; at < end;) {
+        const char *value = at + strlen(at) + 1;
+        if (strcasecmp(at, name) == 0)
+            return value;
+        at = value + strlen(value) + 1;
+    }
+    return NULL;
 }
