@@ -146,7 +146,7 @@ void weft__message_reset(weft__message *m)
     m->extra_bytes = 0;
     m->last = 0;
     m->part = WEFT__IN_SIZE;
-    m->quote = 0;
+    m->extension = WEFT__BEFORE_EXTENSION;
     m->trailers_bytes = 0;
     m->trailers_count = 0;
     m->trailer_at = 0;

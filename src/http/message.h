@@ -43,6 +43,20 @@ typedef enum weft__chunk_part {
     WEFT__IN_CHUNK, /* or in the trailers, or between two lines */
 } weft__chunk_part;
 
+/* Where the extensions of a chunk are (RFC 9112, 7.1.1): ";name", or ";name=value". */
+typedef enum weft__extension_part {
+    WEFT__BEFORE_EXTENSION, /* a semicolon has to come */
+    WEFT__BEFORE_NAME,
+    WEFT__IN_NAME,
+    WEFT__BEHIND_NAME, /* in the white space before what goes on */
+    WEFT__BEFORE_VALUE,
+    WEFT__IN_VALUE,
+    WEFT__IN_QUOTES,
+    WEFT__IN_ESCAPE, /* behind a backslash in quotes */
+    WEFT__BEHIND_QUOTES,
+    WEFT__EXTENSION_IS_BAD,
+} weft__extension_part;
+
 typedef struct weft__message {
     llhttp_t parser;
     const weft__message_limits *limits;
@@ -90,7 +104,7 @@ typedef struct weft__message {
     size_t extra_bytes; /* framing in all beyond what chunks need: extensions, trailers */
     char last;          /* byte of framing; 0: none since the body */
     weft__chunk_part part;
-    char quote; /* in an extension: 0 outside a quoted value, then its mark, or a backslash */
+    weft__extension_part extension; /* where it is in one */
     uint32_t trailers_count;
     size_t trailers_room;
     size_t trailer_at; /* where the name or value begins that is being read */

@@ -176,38 +176,75 @@ static size_t size_bytes(weft__message *m, const char *data, size_t bytes)
     return has_extension ? digits : bytes;
 }
 
-/*
- * Names, values and what is between them. A quoted value has to have an end: who reads over the end
- * of the line to find one would see another chunk.
- */
-static bool is_extension(weft__message *m, char c)
+static weft__extension_part behind_name(char c)
 {
-    if (m->quote == '\0') {
-        m->quote = c == '"' ? '"' : '\0';
-        return weft__is_in(c, WEFT__IN_TOKEN) || strchr(";=\" \t", c) != NULL;
+    if (c == ' ' || c == '\t')
+        return WEFT__BEHIND_NAME;
+    if (c == '=')
+        return WEFT__BEFORE_VALUE;
+    return c == ';' ? WEFT__BEFORE_NAME : WEFT__EXTENSION_IS_BAD;
+}
+
+static weft__extension_part behind_value(char c)
+{
+    if (c == ' ' || c == '\t')
+        return WEFT__BEFORE_EXTENSION;
+    return c == ';' ? WEFT__BEFORE_NAME : WEFT__EXTENSION_IS_BAD;
+}
+
+static weft__extension_part in_quotes(char c)
+{
+    return c == '"' ? WEFT__BEHIND_QUOTES : c == '\\' ? WEFT__IN_ESCAPE : WEFT__IN_QUOTES;
+}
+
+/* What a further character leads to; which of them are text at all, is_framing says. */
+static weft__extension_part next_part(weft__extension_part part, char c)
+{
+    bool is_blank = c == ' ' || c == '\t', is_token = weft__is_in(c, WEFT__IN_TOKEN);
+    switch (part) {
+    case WEFT__BEFORE_NAME:
+        return is_token ? WEFT__IN_NAME : is_blank ? part : WEFT__EXTENSION_IS_BAD;
+    case WEFT__IN_NAME:
+        return is_token ? part : behind_name(c);
+    case WEFT__BEHIND_NAME:
+        return behind_name(c);
+    case WEFT__BEFORE_VALUE:
+        if (c == '"')
+            return WEFT__IN_QUOTES;
+        return is_token ? WEFT__IN_VALUE : is_blank ? part : WEFT__EXTENSION_IS_BAD;
+    case WEFT__IN_VALUE:
+        return is_token ? part : behind_value(c);
+    case WEFT__IN_QUOTES:
+        return in_quotes(c);
+    case WEFT__IN_ESCAPE:
+        return WEFT__IN_QUOTES;
+    default:
+        return behind_value(c);
     }
-    if (m->quote == '\\')
-        m->quote = '"';
-    else if (c == '"')
-        m->quote = '\0';
-    else if (c == '\\')
-        m->quote = '\\';
-    return true; /* what text is, is_framing says */
+}
+
+/*
+ * A line may end behind a name or a value only. Most of all, what is quoted has to have an end: who
+ * reads over the end of the line to find one would see another chunk.
+ */
+static bool may_end(weft__extension_part part)
+{
+    return part == WEFT__IN_NAME || part == WEFT__IN_VALUE || part == WEFT__BEHIND_QUOTES;
 }
 
 static ssize_t skip_extension(weft__message *m, const char *data, size_t bytes)
 {
     size_t n = 0;
-    while (n < bytes && data[n] != '\r') {
-        if (data[n] == '\0' || !is_extension(m, data[n++]))
-            return -EBADMSG;
-    }
+    while (n < bytes && data[n] != '\r' && m->extension != WEFT__EXTENSION_IS_BAD)
+        m->extension = next_part(m->extension, data[n++]);
     if (n < bytes) {
-        if (m->quote != '\0')
+        if (!may_end(m->extension))
             return -EBADMSG;
+        m->extension = WEFT__BEFORE_EXTENSION;
         m->part = WEFT__IN_CHUNK;
     }
-    return is_framing(m, data, n) ? (ssize_t)n : -EBADMSG;
+    bool is_bad = m->extension == WEFT__EXTENSION_IS_BAD;
+    return !is_bad && is_framing(m, data, n) ? (ssize_t)n : -EBADMSG;
 }
 
 /* As weft__message_body. */
