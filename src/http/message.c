@@ -194,12 +194,20 @@ static COLD int skip_empty_lines(weft__message *m, const char *data, size_t byte
     return 0;
 }
 
+/* A line without its end. If it can never become a good one there is no need to wait for that. */
+static COLD int check_begun_line(weft__message *m, const char *line, size_t bytes)
+{
+    bool is_request = m->parser.type == HTTP_REQUEST;
+    return is_request && weft__message_line_is_foreign(line, bytes) ? weft__message_refuse(m, 505)
+                                                                    : 0;
+}
+
 /* The line once it is complete: 1; 0: it is not. Needed before the head is complete only. */
 static COLD int check_line(weft__message *m, const char *data, size_t bytes)
 {
     const char *end = memchr(data + m->line_at, '\n', bytes - m->line_at);
     if (end == NULL)
-        return 0;
+        return check_begun_line(m, data + m->line_at, bytes - m->line_at);
     if (!weft__message_line_is_good(m, data, (size_t)(end + 1 - data)))
         return weft__message_refuse(
             m,
@@ -228,7 +236,9 @@ static COLD ssize_t head_failed(weft__message *m, const char *data, size_t bytes
     const char *line = data + m->line_at;
     const char *end = memchr(line, '\n', bytes - m->line_at);
     if (end == NULL)
-        return has_control(line, bytes - m->line_at) ? weft__message_refuse(m, 400) : 0;
+        return has_control(line, bytes - m->line_at)
+                   ? weft__message_refuse(m, 400)
+                   : check_begun_line(m, line, bytes - m->line_at);
     bool is_line_good =
         m->parser.error_pos > end && weft__message_line_is_good(m, data, (size_t)(end + 1 - data));
     return weft__message_refuse(
@@ -278,6 +288,13 @@ static ssize_t feed(weft__message *m, const char *data, size_t bytes)
     return rc < 0 ? rc : 0;
 }
 
+/* A line beyond its limit: its target is too long, unless not even its method has an end. */
+static COLD int refuse_long_line(weft__message *m, const char *data, size_t bytes)
+{
+    bool has_target = memchr(data + m->line_at, ' ', bytes - m->line_at) != NULL;
+    return weft__message_refuse(m, has_target ? 414 : 400);
+}
+
 /* Add, but stay where there is an end. */
 static size_t add(size_t a, size_t b)
 {
@@ -306,7 +323,7 @@ ssize_t weft__message_head(weft__message *m, const char *data, size_t bytes)
         if (rc != 0 || bytes < limit)
             return rc;
         if (m->fields_at == 0)
-            return weft__message_refuse(m, 414);
+            return refuse_long_line(m, data, limit);
         if (!is_in_line)
             return weft__message_refuse(m, 431);
     }

@@ -224,9 +224,24 @@ bool weft__message_line_is_good(weft__message *m, const char *data, size_t end)
                                           : status_line_is_good(m, data, end);
 }
 
+COLD bool weft__message_line_is_foreign(const char *line, size_t bytes)
+{
+    size_t method = bytes_of_class(line, bytes, TOKEN);
+    if (method == 0 || method == bytes || line[method] != ' ')
+        return false;
+    const char *target = line + method + 1;
+    size_t rest = bytes - method - 1, target_bytes = bytes_of_class(target, rest, QUERY);
+    const char *version = target + target_bytes;
+    return target_bytes > 0 && rest - target_bytes >= sizeof " HTTP/2." - 1 &&
+           memcmp(version, " HTTP/", 6) == 0 && is_digit(version[6]) && version[6] != '1' &&
+           version[7] == '.';
+}
+
 COLD int weft__message_line_status(const weft__message *m, const char *line, size_t bytes)
 {
     static const size_t version = sizeof " HTTP/1.1\r\n" - 1;
+    if (weft__message_line_is_foreign(line, bytes))
+        return 505;
     size_t method = bytes_of_class(line, bytes, TOKEN);
     if (method == 0 || method + 2 + version > bytes || line[method] != ' ')
         return 400;
@@ -235,11 +250,8 @@ COLD int weft__message_line_status(const weft__message *m, const char *line, siz
     if (bytes_of_class(target, target_bytes, QUERY) < target_bytes)
         return 400;
     const char *end = target + target_bytes;
-    if (memcmp(end, " HTTP/", 6) != 0 || !is_digit(end[6]) || end[7] != '.' || !is_digit(end[8]) ||
-        end[9] != '\r')
+    if (memcmp(end, " HTTP/1.", 8) != 0 || !is_digit(end[8]) || end[9] != '\r')
         return 400;
-    if (end[6] != '1')
-        return 505;
     switch (m->parser.error) {
     case HPE_INVALID_METHOD:
     case HPE_INVALID_CONSTANT: /* a method of another protocol */

@@ -42,6 +42,12 @@ int weft__message_refuse(weft__message *m, int status);
 /* Is the first line, which ends before data[end], exactly as it has to be? Sets version, method. */
 bool weft__message_line_is_good(weft__message *m, const char *data, size_t end);
 
+/*
+ * Does a request line ask for another version than HTTP/1, as far as it has come? Whatever follows,
+ * the answer is 505.
+ */
+bool weft__message_line_is_foreign(const char *line, size_t bytes);
+
 /* What to answer to a request line that is not, or that llhttp stopped in. */
 int weft__message_line_status(const weft__message *m, const char *line, size_t bytes);
 
