@@ -18,6 +18,24 @@ START_TEST(it_serves_a_folder_and_says_where)
 }
 END_TEST
 
+START_TEST(it_says_which_methods_there_are)
+{
+    static const char *const asked[] = {"/", "/none"};
+    served s;
+    make_folder();
+    start_serving(&s, ARGV(in_folder("site")));
+    for (size_t i = 0; i < COUNT_OF(asked); i++) {
+        const char *head = curl(ARGV("-i", "-X", "OPTIONS", url_of(&s, asked[i])));
+        ck_assert_ptr_nonnull(strstr(head, "HTTP/1.1 204 "));
+        ck_assert_ptr_nonnull(strstr(head, "\r\nAllow: GET, HEAD, OPTIONS\r\n"));
+    }
+    const char *head = curl(ARGV("-i", "-d", "x", url_of(&s, "/")));
+    ck_assert_ptr_nonnull(strstr(head, "HTTP/1.1 405 "));
+    ck_assert_ptr_nonnull(strstr(head, "\r\nAllow: GET, HEAD, OPTIONS\r\n"));
+    stop_serving(&s);
+}
+END_TEST
+
 /*
  * The kernel gives each connection to one of the listeners: were one left alone, some would hang.
  */
@@ -387,6 +405,7 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &it_serves_a_folder_and_says_where,
+    &it_says_which_methods_there_are,
     &all_cords_listen_at_the_same_port_and_all_answer,
     &a_certificate_signed_by_itself_is_made_when_asked_for,
     &hosts_have_folders_and_certificates_of_their_own,

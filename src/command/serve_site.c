@@ -29,7 +29,7 @@ static int add_folder(serve_site *site, size_t number, const char *host, const c
     if (files == NULL)
         return weft_fail(code_of_last_error(), "%s: %s", dir, strerror(-code_of_last_error()));
     site->files[number] = files;
-    int rc = weft_http_route(site->routes, NULL, pattern, weft_http_serve_files, files);
+    int rc = weft_http_route(site->routes, "GET", pattern, weft_http_serve_files, files);
     return rc < 0 ? weft_fail(rc, "%s: cannot be a host: %s", host, strerror(-rc)) : 0;
 }
 
