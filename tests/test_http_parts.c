@@ -161,6 +161,7 @@ START_TEST(who_has_it_already_is_told_so)
     ck_assert_int_eq(ask_if("If-Modified-Since", AT, ""), 304);
     ck_assert_int_eq(ask_if("If-Modified-Since", EARLIER, ""), 200);
     ck_assert_int_eq(ask_if("If-Modified-Since", "yesterday", ""), 200);
+    ck_assert_int_eq(ask_if("If-Modified-Since", AT, "If-Modified-Since: " AT "\r\n"), 200);
     files_close();
 }
 END_TEST

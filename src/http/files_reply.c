@@ -19,7 +19,7 @@ typedef struct wish {
     const char *range;
 } wish;
 
-/* Several lines of a list are one list. */
+/* Several lines of a list are one list; of a date they are none any more (RFC 9110, 13.1.3). */
 static const char *joined(weft_http_request *r, const char *before, const char *value)
 {
     if (before == NULL)
@@ -40,11 +40,11 @@ static void note_condition(weft_http_request *r, weft__condition *c, const char 
     else if (strcasecmp(name, "If-Match") == 0)
         c->if_match = joined(r, c->if_match, value);
     else if (strcasecmp(name, "If-Modified-Since") == 0)
-        c->if_modified_since = value;
+        c->if_modified_since = joined(r, c->if_modified_since, value);
     else if (strcasecmp(name, "If-Unmodified-Since") == 0)
-        c->if_unmodified_since = value;
+        c->if_unmodified_since = joined(r, c->if_unmodified_since, value);
     else if (strcasecmp(name, "If-Range") == 0)
-        c->if_range = value;
+        c->if_range = joined(r, c->if_range, value);
 }
 
 static void read_wish(weft_http_request *r, const weft__file *file, wish *w)
