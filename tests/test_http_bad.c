@@ -276,10 +276,24 @@ static void say_next(void)
     say(NEXT, sizeof NEXT - 1);
 }
 
-static void begin(void)
+/* It has no use for a body. */
+static int take_none(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    was_smuggled |= strcmp(weft_http_path(r), "/smuggled") == 0;
+    (void)weft_http_reply(r, 200, NULL, NULL, 0);
+    return 0;
+}
+
+static void begin_with(weft_http_handler *handler)
 {
     was_smuggled = false;
-    talk_open(&t, take_all, NULL, NULL);
+    talk_open(&t, handler, NULL, NULL);
+}
+
+static void begin(void)
+{
+    begin_with(take_all);
 }
 
 /* The server has hung up by itself after one reply: nobody has told it to. */
@@ -297,10 +311,10 @@ static void expect_refusal(const probe *p, const char *how)
     talk_close(&t);
 }
 
-static void try_whole(const probe *p)
+static void try_whole(const probe *p, weft_http_handler *handler)
 {
     char text[1024];
-    begin();
+    begin_with(handler);
     memcpy(text, p->text, p->bytes);
     memcpy(text + p->bytes, NEXT, sizeof NEXT);
     say(text, p->bytes + sizeof NEXT - 1);
@@ -333,7 +347,7 @@ static void try_by_bytes(const probe *p)
 static void refuse_all(const probe *probes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        try_whole(&probes[i]);
+        try_whole(&probes[i], take_all);
         try_by_bytes(&probes[i]);
         for (size_t j = 1; j <= SPLITS; j++)
             try_split(&probes[i], probes[i].bytes * j / (SPLITS + 1));
@@ -363,6 +377,16 @@ END_TEST
 START_TEST(chunks_that_are_none_are_refused)
 {
     refuse_all(chunks, COUNT_OF(chunks));
+}
+END_TEST
+
+START_TEST(chunks_that_have_come_are_refused_even_if_nobody_reads_them)
+{
+    for (size_t i = 0; i < COUNT_OF(chunks); i++)
+        if (chunks[i].status == 400) {
+            try_whole(&chunks[i], take_none);
+        }
+    assert_nothing_pending();
 }
 END_TEST
 
@@ -396,6 +420,7 @@ static const TTest *const *const tests[] = {
     &headers_that_are_none_are_refused,
     &a_length_that_could_be_read_in_two_ways_is_refused,
     &chunks_that_are_none_are_refused,
+    &chunks_that_have_come_are_refused_even_if_nobody_reads_them,
     &what_is_unusual_but_right_is_answered,
 };
 

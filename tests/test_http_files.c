@@ -177,6 +177,20 @@ START_TEST(other_methods_are_405)
 }
 END_TEST
 
+START_TEST(a_body_that_nobody_wants_is_no_excuse_for_malformed_chunks)
+{
+    static const char *const methods[] = {"GET", "POST"};
+    files_open(NULL);
+    for (size_t i = 0; i < COUNT_OF(methods); i++) {
+        const char *reply = ask_with(methods[i], "/a.txt",
+                                     "Transfer-Encoding: chunked\r\n\r\n5\r\nhello!\r\n0\r\n");
+        ck_assert_int_eq(status_of(reply), 400);
+        assert_heard("\r\nConnection: close\r\n");
+    }
+    files_close();
+}
+END_TEST
+
 START_TEST(names_of_all_kinds_are_found)
 {
     char name[300] = "root/", target[300] = "/";
@@ -426,6 +440,7 @@ static const TTest *const *const tests[] = {
     &only_regular_files_are_served,
     &names_with_a_dot_are_hidden_but_for_well_known_ones,
     &other_methods_are_405,
+    &a_body_that_nobody_wants_is_no_excuse_for_malformed_chunks,
     &names_of_all_kinds_are_found,
     &a_path_that_is_very_deep_is_not_found,
     &who_may_not_read_a_file_is_told_so,

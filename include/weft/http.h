@@ -239,7 +239,8 @@ WEFT_API int weft_http_set_cookie(weft_http_request *request, const char *name, 
 
 /**
  * The whole reply at once; type is its Content-Type, in place of one that was set; NULL: that one,
- * or none.
+ * or none. -EBADMSG if the body comes in chunks and what has come of them is malformed: nothing was
+ * said then, and it becomes a 400.
  */
 WEFT_SWITCHPOINT int weft_http_reply(weft_http_request *request, int status, const char *type,
                                      const void *body, size_t bytes);

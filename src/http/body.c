@@ -226,6 +226,27 @@ int weft__body_skip(weft_http_request *r)
     return (int)n;
 }
 
+int weft__body_glance(weft_http_request *r)
+{
+    weft__conn *c = r->conn;
+    weft__message *m = &c->message;
+    while (r->body_error == 0 && m->is_chunked && !m->is_complete) {
+        const void *data;
+        const char *piece;
+        size_t used, bytes;
+        ssize_t n = weft_stream_peek(&c->stream, 0, &data);
+        if (n <= 0)
+            break;
+        int rc = weft__message_body(m, data, (size_t)n, &used, &piece, &bytes);
+        (void)weft_stream_skip(&c->stream, used);
+        if (rc < 0)
+            return fail(r, rc);
+        r->has_continued = true;
+        r->body_bytes += bytes;
+    }
+    return 0;
+}
+
 const char *weft_http_trailer(const weft_http_request *r, const char *name)
 {
     return weft__message_trailer(&r->conn->message, name);

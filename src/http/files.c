@@ -246,8 +246,11 @@ int weft_http_serve_files(weft_http_request *request, void *ctx)
 {
     weft_http_files *files = ctx;
     weft__found *found;
+    int rc = weft__body_glance(request);
+    if (rc < 0)
+        return rc;
     if (!is_method(request, "GET") && !is_method(request, "HEAD")) {
-        int rc = weft_http_set(request, "Allow", "GET, HEAD");
+        rc = weft_http_set(request, "Allow", "GET, HEAD");
         return rc < 0 ? rc : weft_http_reply_status(request, 405);
     }
     const char *name = name_of(request, files);
@@ -255,7 +258,7 @@ int weft_http_serve_files(weft_http_request *request, void *ctx)
         return -ENOENT;
     if (name[0] == '\0' && !ends_in_slash(request->path))
         return redirect_to_folder(request);
-    int rc = find(files, name, &found);
+    rc = find(files, name, &found);
     if (rc < 0)
         return rc;
     rc = reply_found(request, found);

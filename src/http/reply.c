@@ -299,6 +299,8 @@ static void reply_failure(weft_http_request *r, int error)
 void weft__reply_finish(weft_http_request *r, int result)
 {
     weft__conn *c = r->conn;
+    if (result >= 0 && r->state == WEFT__REPLY_NONE) /* it may not have looked */
+        result = r->body_error;
     if (result < 0 && r->state <= WEFT__REPLY_BEGUN)
         reply_failure(r, result);
     else if (r->state == WEFT__REPLY_NONE)

@@ -38,12 +38,15 @@ int weft_http_reply(weft_http_request *r, int status, const char *type, const vo
         return -EALREADY;
     if (type != NULL && !weft__field_is_value(type, strlen(type)))
         return weft_fail(-EINVAL, "a type with characters that do not belong there");
+    int rc = r->conn->message.is_complete ? 0 : weft__body_glance(r);
+    if (rc < 0)
+        return rc;
     r->type = type; /* goes out before this returns */
     if (type != NULL)
         weft__reply_drop_field(r, "Content-Type");
     if (!r->conn->message.is_complete && !weft__body_is_skippable(r))
         r->conn->is_to_close = true;
-    int rc = weft_http_begin(r, status, (int64_t)bytes);
+    rc = weft_http_begin(r, status, (int64_t)bytes);
     if (rc == 0)
         rc = r->length >= 0 ? send_at_once(r, body, bytes) : send_encoded(r, body, bytes);
     r->type = NULL;

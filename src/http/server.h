@@ -198,6 +198,12 @@ int weft__body_skip(weft_http_request *r);
 /* Would it do so, as far as is known? If not, this reply is the last. */
 bool weft__body_is_skippable(const weft_http_request *r);
 
+/*
+ * Throw away what has come of a body in chunks, without waiting: a reply that is not interested in
+ * it must not hide that they are malformed. Returns 0, or what weft_http_read would.
+ */
+int weft__body_glance(weft_http_request *r);
+
 /* reply.c */
 
 /* Whatever the handler has left open. Its result tells what it thinks of it. */
