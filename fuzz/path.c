@@ -73,7 +73,7 @@ static char *model(const char *path)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    char *text = strndup((const char *)data, bytes);
+    char *text = text_of(data, bytes);
     char *expected = model(text);
     ssize_t length = weft__path_clean(text);
     REQUIRE((length >= 0) == (expected != NULL));

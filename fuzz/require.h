@@ -2,8 +2,10 @@
 #ifndef FUZZ_REQUIRE_H
 #define FUZZ_REQUIRE_H
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define REQUIRE(condition)                                                          \
     do {                                                                            \
@@ -12,5 +14,18 @@
             abort();                                                                \
         }                                                                           \
     } while (0)
+
+/* The input as a string of its own, up to a NUL in it; to be freed. */
+static inline char *text_of(const uint8_t *data, size_t bytes)
+{
+    const uint8_t *end = bytes > 0 ? memchr(data, '\0', bytes) : NULL;
+    size_t length = end != NULL ? (size_t)(end - data) : bytes;
+    char *text = malloc(length + 1);
+    REQUIRE(text != NULL);
+    if (length > 0)
+        memcpy(text, data, length);
+    text[length] = '\0';
+    return text;
+}
 
 #endif

@@ -159,7 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     if (bytes == 0)
         return 0;
-    char *text = strndup((const char *)data + 1, bytes - 1);
+    char *text = text_of(data + 1, bytes - 1);
     switch (data[0]) {
     case 'd':
         fuzz_date(text);

@@ -101,7 +101,7 @@ static void check_params(const char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    char *text = strndup((const char *)data, bytes), *rest = text;
+    char *text = text_of(data, bytes), *rest = text;
     const char *base_text = strsep(&rest, "\n");
     const char *reference = rest != NULL ? strsep(&rest, "\n") : "";
     weft_url base;
