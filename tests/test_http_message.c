@@ -542,6 +542,14 @@ START_TEST(chunks_are_framed_exactly)
             "POST / 1.1 chunked {0123456789}"),
         ROW(CHUNKS("1;a=b\r\nx\r\n0;c=d;e=f\r\nA: b;c\r\n\r\n") WITH(""),
             "POST / 1.1 chunked {x} A=b;c | GET / 1.1"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(chunks_that_are_framed_in_another_way_are_refused)
+{
+    static const row rows[] = {
         ROW(CHUNKS(""), "POST / 1.1 chunked more"),
         ROW(CHUNKS("1\r\na\r\n"), "POST / 1.1 chunked {a} more"),
         ROW(CHUNKS("1\r\na\r\n0\r\n"), "POST / 1.1 chunked {a} more"),
@@ -1004,6 +1012,7 @@ static const TTest *const *const tests[] = {
     &a_length_is_one_number_in_digits,
     &a_transfer_encoding_is_chunked_and_stands_alone,
     &chunks_are_framed_exactly,
+    &chunks_that_are_framed_in_another_way_are_refused,
     &trailers_are_fields_that_change_nothing,
     &connections_are_kept_unless_someone_says_otherwise,
     &an_upgrade_needs_both_its_fields,
