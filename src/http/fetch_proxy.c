@@ -31,30 +31,13 @@ static const char *proxy_for(const weft_url *url)
     return proxy != NULL ? proxy : variable("all_proxy", "ALL_PROXY");
 }
 
-static bool has_same_bits(const weft__ip *a, const weft__ip *b, size_t bits)
-{
-    if (memcmp(a->bytes, b->bytes, bits / 8) != 0)
-        return false;
-    return bits % 8 == 0 || (a->bytes[bits / 8] ^ b->bytes[bits / 8]) >> (8 - bits % 8) == 0;
-}
-
 /* "10.0.0.0/8", or one address. */
 static bool is_in_network(const char *host, const char *network)
 {
-    weft__ip of_host, of_network;
-    size_t base_bytes = strcspn(network, "/");
-    if (!weft__ip_parse(&of_host, host, strlen(host)) ||
-        !weft__ip_parse(&of_network, network, base_bytes))
-        return false;
-    bool is_4 = memchr(network, ':', base_bytes) == NULL; /* kept as the last 32 of 128 bits */
-    unsigned long all = is_4 ? 32 : 128, bits = all;
-    if (network[base_bytes] == '/') {
-        char *end;
-        bits = strtoul(network + base_bytes + 1, &end, 10);
-        if (end == network + base_bytes + 1 || *end != '\0' || bits > all)
-            return false;
-    }
-    return has_same_bits(&of_host, &of_network, 128 - all + bits);
+    weft__ip ip;
+    weft__cidr range;
+    return weft__ip_parse(&ip, host, strlen(host)) &&
+           weft__cidr_read(&range, network, strlen(network)) && weft__cidr_covers(&range, &ip);
 }
 
 /* The host itself, or one below it: "example.org" and ".example.org" both cover a.example.org. */

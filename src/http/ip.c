@@ -89,17 +89,17 @@ static int parse_bits(const char *text, size_t bytes, int most)
     return bits <= most ? bits : -1;
 }
 
-static bool parse_range(weft__piece text, weft__cidr *out)
+bool weft__cidr_read(weft__cidr *out, const char *text, size_t bytes)
 {
-    const char *slash = memchr(text.at, '/', text.bytes);
-    size_t ip_bytes = slash != NULL ? (size_t)(slash - text.at) : text.bytes;
-    if (!weft__ip_parse(&out->ip, text.at, ip_bytes))
+    const char *slash = memchr(text, '/', bytes);
+    size_t ip_bytes = slash != NULL ? (size_t)(slash - text) : bytes;
+    if (!weft__ip_parse(&out->ip, text, ip_bytes))
         return false;
     /* An address is of IPv4 if it is written so. */
-    int before = memchr(text.at, ':', ip_bytes) == NULL ? MAPPED_BITS : 0;
+    int before = memchr(text, ':', ip_bytes) == NULL ? MAPPED_BITS : 0;
     int bits = 128 - before;
     if (slash != NULL)
-        bits = parse_bits(slash + 1, text.bytes - ip_bytes - 1, 128 - before);
+        bits = parse_bits(slash + 1, bytes - ip_bytes - 1, 128 - before);
     out->bits = (unsigned)(before + bits);
     return bits >= 0;
 }
@@ -110,7 +110,7 @@ static int add(weft__cidr_list *list, weft__piece item)
         list->has_unix = true;
         return 0;
     }
-    if (!parse_range(item, &list->ranges[list->count]))
+    if (!weft__cidr_read(&list->ranges[list->count], item.at, item.bytes))
         return weft_fail(-EINVAL, "no address or range of addresses: %.*s", (int)item.bytes,
                          item.at);
     list->count++;
@@ -152,7 +152,7 @@ void weft__cidr_close(weft__cidr_list *list)
     *list = (weft__cidr_list){0};
 }
 
-static bool is_in(const weft__cidr *range, const weft__ip *ip)
+bool weft__cidr_covers(const weft__cidr *range, const weft__ip *ip)
 {
     if (is_mapped(ip) && range->bits < MAPPED_BITS)
         return false;
@@ -166,7 +166,7 @@ static bool is_in(const weft__cidr *range, const weft__ip *ip)
 bool weft__cidr_has_ip(const weft__cidr_list *list, const weft__ip *ip)
 {
     for (size_t i = 0; i < list->count; i++)
-        if (is_in(&list->ranges[i], ip))
+        if (weft__cidr_covers(&list->ranges[i], ip))
             return true;
     return false;
 }

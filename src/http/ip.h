@@ -37,6 +37,12 @@ typedef struct weft__cidr {
     unsigned bits; /* of 128 */
 } weft__cidr;
 
+/* "10.0.0.0/8", or one address. False if it is neither. */
+bool weft__cidr_read(weft__cidr *out, const char *text, size_t bytes);
+
+/* Does it begin with these bits? No range of IPv6 covers an address of IPv4. */
+bool weft__cidr_covers(const weft__cidr *range, const weft__ip *ip);
+
 /* All-zero has nothing in it. */
 typedef struct weft__cidr_list {
     weft__cidr *ranges;
