@@ -21,11 +21,10 @@ static const char *subject_for(pair *p, const char *name)
 START_TEST(clients_get_the_certificate_of_the_name_they_ask_for)
 {
     issued ca = issue((want){.subject = "ca", .is_authority = true});
-    issued first = issue((want){.subject = "first",
-                                .issuer = &ca,
-                                .is_rsa = true,
-                                .names = "DNS:a.org,DNS:elsewhere.net,IP:127.0.0.1"});
-    issued wild = issue((want){.subject = "wild", .issuer = &ca, .names = "DNS:*.b.org"});
+    issued first = issue((want){
+        .subject = "first", .issuer = &ca, .names = "DNS:a.org,DNS:elsewhere.net,IP:127.0.0.1"});
+    issued wild =
+        issue((want){.subject = "wild", .issuer = &ca, .is_rsa = true, .names = "DNS:*.b.org"});
     issued exact = issue((want){.subject = "exact", .issuer = &ca, .names = "DNS:x.B.org"});
     issued common = issue((want){.subject = "c.org", .issuer = &ca});
     weft_tls_options server = {.identity = identity_of(&first)};
@@ -359,6 +358,26 @@ START_TEST(a_client_resumes_its_sessions)
 }
 END_TEST
 
+START_TEST(a_session_of_tls_1_3_is_used_once)
+{
+    for (int version = 12; version <= 13; version++) {
+        pair p = {0};
+        weft_tls_options server = {.version_max = version};
+        make_sides(&p, &server, NULL);
+        ck_assert(!is_resumed(&p));
+        for (int k = 0; k < 3; k++) { /* two tickets came; nobody reads those that come now */
+            weft_tls_info info;
+            shake(&p);
+            ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
+            ck_assert_int_eq(info.is_resumed, version == 12 || k < 2);
+            ck_assert_int_eq(weft_stream_close(&p.client), 0);
+            ck_assert_int_eq(weft_stream_close(&p.server), 0);
+        }
+        free_sides(&p);
+    }
+}
+END_TEST
+
 START_TEST(without_tickets_nothing_is_resumed)
 {
     for (int k = 0; k < 4; k++) {
@@ -473,6 +492,7 @@ int main(void)
         &versions_that_do_not_meet_end_the_handshake,
         &ciphers_that_do_not_meet_end_the_handshake,
         &a_client_resumes_its_sessions,
+        &a_session_of_tls_1_3_is_used_once,
         &without_tickets_nothing_is_resumed,
         &a_session_with_a_clients_certificate_is_resumed_with_it,
         &many_servers_do_not_fill_the_memory,

@@ -203,7 +203,7 @@ START_TEST(one_who_asks_and_does_not_listen_is_held_up)
 }
 END_TEST
 
-START_TEST(another_handshake_is_refused_and_the_connection_goes_on)
+START_TEST(another_handshake_is_refused)
 {
     issued cert = issue((want){.names = "DNS:localhost"});
     ours o = {0};
@@ -222,7 +222,8 @@ START_TEST(another_handshake_is_refused_and_the_connection_goes_on)
     while ((n = SSL_read(r.ssl, data, sizeof data)) <= 0 && SSL_want_read(r.ssl))
         receive_raw(&r);
     /* OpenSSL as a server gives up when it is told that there will be none. */
-    ck_assert(n == 11 || ERR_GET_REASON(ERR_peek_error()) == SSL_R_NO_RENEGOTIATION);
+    ck_assert_int_le(n, 0);
+    ck_assert_int_eq(ERR_GET_REASON(ERR_peek_error()), SSL_R_NO_RENEGOTIATION);
     part(&o, &r);
     free_issued(&cert);
 }
@@ -293,7 +294,7 @@ int main(void)
     const TTest *const *const tests[] = {
         &keys_are_changed_when_the_other_side_asks_for_it,
         &one_who_asks_and_does_not_listen_is_held_up,
-        &another_handshake_is_refused_and_the_connection_goes_on,
+        &another_handshake_is_refused,
         &one_who_writes_waits_for_the_rest_of_a_message_about_keys,
     };
     return run_suite("tls_raw", tests, COUNT_OF(tests));

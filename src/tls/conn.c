@@ -149,7 +149,7 @@ ssize_t weft__tls_fill(weft__tls_conn *c)
 
 void weft__tls_hang_up(weft__tls_conn *c)
 {
-    char eaten[512];
+    char eaten[2048];
     size_t total = 0;
     ssize_t n = 1;
     if (weft_shutdown(c->fd, SHUT_WR) < 0)
