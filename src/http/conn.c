@@ -253,8 +253,10 @@ static int take_requests(weft__conn *c)
  */
 static COLD void linger(weft__conn *c)
 {
-    int fd = weft_stream_fd(&c->stream); /* < 0: TLS, whose last word closing has to say */
-    if (weft_stream_flush(&c->stream) < 0 || (fd >= 0 && weft_shutdown(fd, SHUT_WR) < 0))
+    int rc = c->is_tls ? weft_tls_shutdown(&c->stream) : weft_stream_flush(&c->stream);
+    if (rc == 0 && !c->is_tls)
+        rc = weft_shutdown(c->fd, SHUT_WR);
+    if (rc < 0)
         return;
     char waste[2048];
     size_t left = LINGER_BYTES;
