@@ -340,6 +340,12 @@ static const char *ask_about(const served *s, const char *path)
                      "%{http_code} %header{content-encoding}", url_of(s, path)));
 }
 
+#ifdef WEFT_HAS_GZIP
+#define PACKED "200 gzip"
+#else
+#define PACKED "200 "
+#endif
+
 START_TEST(folders_are_listed_and_replies_compressed_as_it_is_told)
 {
     static char page[5001];
@@ -349,7 +355,7 @@ START_TEST(folders_are_listed_and_replies_compressed_as_it_is_told)
     ck_assert_int_eq(mkdir(in_folder("site/sub"), 0755), 0);
     put_file("site/page.html", page);
     start_serving(&s, ARGV(in_folder("site")));
-    ck_assert_str_eq(ask_about(&s, "/page.html"), "200 gzip");
+    ck_assert_str_eq(ask_about(&s, "/page.html"), PACKED);
     ck_assert_str_eq(ask_about(&s, "/sub/"), "404 ");
     ck_assert_int_eq(weft_process_end(&s.process, 15), 0);
     weft_stream_close(&s.out);

@@ -95,7 +95,9 @@ START_TEST(curl_unpacks_what_comes_compressed)
     ck_assert_str_eq(CURL("/long.html", "--compressed"), text);
     ck_assert_str_eq(CURL("/long.html", NULL), text);
     ck_assert_str_eq(CURL("/long.html", "--compressed", "-0"), text);
+#ifdef WEFT_HAS_GZIP
     ck_assert_ptr_nonnull(strstr(CURL("/long.html", "--compressed", "-I"), "gzip\r\n"));
+#endif
     free(text);
     close_site();
 }

@@ -472,7 +472,6 @@ static const TTest *const *const tests[] = {
     &a_reply_that_is_read_more_slowly_than_that_is_cut,
     &who_sends_no_body_and_does_not_read_why_is_cut_off,
 #ifdef WEFT_HAS_TLS
-    &who_sends_no_body_and_does_not_read_why_is_cut_off,
     &who_does_not_shake_hands_in_time_is_closed,
 #endif
     &without_limits_there_are_none,
