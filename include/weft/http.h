@@ -16,12 +16,13 @@
  *         return weft_http_serve("127.0.0.1:8080", hello, NULL, NULL) != -ECANCELED;
  *     }
  *
- * What a handler leaves open is closed for it when it returns: a reply that was begun is ended, a
- * body that was not read is skipped if it is small, else the connection is closed after the reply.
- * A handler that returns an error before it has begun a reply gets one made: 404 for -ENOENT, 403
- * for -EACCES and -EPERM, 413 for -EMSGSIZE, 400 for -EBADMSG and -EINVAL, 503 for -EAGAIN, -EBUSY,
- * -EMFILE and -ENFILE, 504 for -ETIMEDOUT, 500 for anything else; after that, the connection is
- * cut, so that nobody takes half a reply for a whole one.
+ * What a handler leaves open is closed for it when it returns: a reply that was begun is ended, one
+ * that was not is 204, a body that was not read is skipped if it is small, else the connection is
+ * closed after the reply. A handler that returns an error before any of its reply has gone out gets
+ * another one made: 404 for -ENOENT, 403 for -EACCES and -EPERM, 413 for -EMSGSIZE, 400 for
+ * -EBADMSG and -EINVAL, 503 for -EAGAIN, -EBUSY, -EMFILE, -ENFILE, -ENOMEM and -ECANCELED, 504 for
+ * -ETIMEDOUT (408 if it is the request's body that was late), 500 for anything else; after that,
+ * the connection is cut, so that nobody takes half a reply for a whole one.
  *
  * Requests that break the protocol never reach a handler: they are answered with the status that
  * says why, and the connection is closed. What is ambiguous is refused, never guessed.
@@ -62,7 +63,8 @@ typedef struct weft_http_limits {
     double idle_s; /* between two requests: 75; closed */
     /*
      * How slow a peer may be with a body, a request's or a reply's, in bytes a second: 240; 408, or
-     * the connection is cut. It is an average: who has stalled for slow_s (20) beyond it is out.
+     * the connection is cut. It is an average: who has stalled for slow_s (20) beyond it is out;
+     * slow_s is what to make INFINITY for no such limit.
      */
     double body_bytes_per_s_min;
     double slow_s;
@@ -133,8 +135,8 @@ WEFT_API const char *weft_http_target(const weft_http_request *request);
 
 /**
  * The path: decoded once, without the query, with "." and ".." worked out; begins with a slash, but
- * for "*" (OPTIONS) and the authority of a CONNECT. A target whose path has an encoded slash,
- * backslash or NUL, or that leads out above the root, is refused with 400 before any handler.
+ * for "*" (OPTIONS). A target whose path has a backslash, a control character or an encoded slash,
+ * or that leads out above the root, is refused with 400 before any handler; a CONNECT with 501.
  */
 WEFT_API const char *weft_http_path(const weft_http_request *request);
 
@@ -163,7 +165,7 @@ WEFT_API int weft_http_header_at(const weft_http_request *request, size_t index,
 /** A parameter of the query, decoded; the first of several; NULL if there is none. */
 WEFT_API const char *weft_http_query_param(weft_http_request *request, const char *name);
 
-/** What a route's {name} stands for, decoded; NULL if the route has none such. See route.h. */
+/** What a route's {name} stands for, decoded; NULL if there is none. See http_route.h. */
 WEFT_API const char *weft_http_param(const weft_http_request *request, const char *name);
 
 /** A cookie's value; NULL if it was not sent. */
@@ -182,7 +184,7 @@ WEFT_API weft_stream *weft_http_tls(weft_http_request *request);
 /** The length that was announced; 0 without a body, -1 if it comes in chunks. */
 WEFT_API int64_t weft_http_length(const weft_http_request *request);
 
-/** Change the limit on this request's body, before it is read. */
+/** Change the limit on this request's body. -EALREADY once some of it has been read. */
 WEFT_API int weft_http_limit_body(weft_http_request *request, uint64_t bytes_max);
 
 /**
@@ -214,9 +216,9 @@ WEFT_API const char *weft_http_trailer(const weft_http_request *request, const c
 
 /**
  * Set a header of the reply, before it is begun; one set before is replaced. Date, Content-Length,
- * Transfer-Encoding and Connection are the server's own: -EPERM, but that "Connection: close"
- * may be said. -EINVAL if name or value have characters that do not belong there: nobody can put a
- * line break, and with it a reply of his own, into one.
+ * Transfer-Encoding, Trailer and Connection are the server's own: -EPERM, but that "Connection:
+ * close" may be said. -EINVAL if name or value have characters that do not belong there: nobody can
+ * put a line break, and with it a reply of his own, into one.
  */
 WEFT_API int weft_http_set(weft_http_request *request, const char *name, const char *value);
 
@@ -274,7 +276,7 @@ WEFT_SWITCHPOINT ssize_t weft_http_write(weft_http_request *request, const void 
 WEFT_SWITCHPOINT ssize_t weft_http_printf(weft_http_request *request, const char *format, ...)
     WEFT_PRINTF(2, 3);
 
-/** See that what was written goes out now. */
+/** See that what was written goes out now. -EINVAL if the reply was not begun. */
 WEFT_SWITCHPOINT int weft_http_flush(weft_http_request *request);
 
 /**
@@ -284,10 +286,16 @@ WEFT_SWITCHPOINT int weft_http_flush(weft_http_request *request);
 WEFT_SWITCHPOINT int64_t weft_http_send_file(weft_http_request *request, int fd, off_t offset,
                                              uint64_t bytes);
 
-/** A field to be sent behind the body, if that goes out in chunks; before its end. */
+/**
+ * A field to be sent behind the body, if that goes out in chunks; before its end, after that
+ * -EALREADY. One set before is replaced. -EINVAL and -EPERM as in weft_http_set.
+ */
 WEFT_API int weft_http_set_trailer(weft_http_request *request, const char *name, const char *value);
 
-/** End the reply: nothing can be written any more. -ENODATA if less was than was announced. */
+/**
+ * End the reply: nothing can be written any more. -ENODATA if less was than was announced: the
+ * connection is cut then. -EINVAL if it was not begun.
+ */
 WEFT_SWITCHPOINT int weft_http_end(weft_http_request *request);
 
 /** Begin a stream of server-sent events. */

@@ -84,7 +84,7 @@ static int answer_unrouted(weft_http_request *request, const weft__routes *route
 {
     weft__route_methods methods;
     const char *path = weft_http_path(request);
-    /* "*", or the authority of a CONNECT: about the server, not about a path of it. */
+    /* "*": about the server, not about a path of it. */
     bool is_path = path[0] == '/';
     weft__routes_methods(routes, weft_http_host(request), is_path ? path : NULL, &methods);
     if (is_path && methods.bytes == 0)
