@@ -3,6 +3,8 @@
 #define WEFT_HTTP_CHARS_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum weft__char_kind {
     WEFT__CHAR_ALPHA = 1,
@@ -13,9 +15,12 @@ enum weft__char_kind {
     WEFT__CHAR_SUB_DELIM = 32,  /* RFC 3986, 2.2 */
     WEFT__CHAR_COOKIE = 64,     /* cookie-octet: RFC 6265, 4.1.1 */
     WEFT__CHAR_VALUE = 128,     /* in a field's value: visible, space, tab, above ASCII */
+    WEFT__CHAR_PATH = 256,      /* of a request's target, but for what is encoded */
+    WEFT__CHAR_QUERY = 512,     /* the same, with the question mark and what is encoded */
+    WEFT__CHAR_HOST = WEFT__CHAR_UNRESERVED | WEFT__CHAR_SUB_DELIM, /* of a name, decoded */
 };
 
-extern const unsigned char weft__chars[256];
+extern const uint16_t weft__chars[256];
 
 /* Is it of one of these kinds? */
 static inline bool weft__char_is(char c, unsigned kinds)
@@ -38,6 +43,16 @@ static inline bool weft__char_is_control(char c)
 static inline char weft__char_lower(char c)
 {
     return (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+}
+
+/* The same text, whatever the case? */
+static inline bool weft__chars_match(const char *text, const char *other, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] != other[i] && weft__char_lower(text[i]) != weft__char_lower(other[i]))
+            return false;
+    }
+    return true;
 }
 
 /* What a hexadecimal digit stands for. */

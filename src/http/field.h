@@ -32,4 +32,10 @@ weft__piece weft__field_trim(const char *text, size_t bytes);
  */
 bool weft__field_next(const char **rest, weft__piece *item);
 
+/* The same for a list of so many bytes, of which empty items count. *rest is at NULL at its end. */
+bool weft__field_element(weft__piece *rest, weft__piece *element);
+
+/* Is token in a list of tokens, "keep-alive, Upgrade" say? Whatever the case; parameters aside. */
+bool weft__field_has_token(const char *list, size_t bytes, const char *token);
+
 #endif

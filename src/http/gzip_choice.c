@@ -1,7 +1,7 @@
 /* Which replies are worth compressing, and for whom. */
 #include "http/accept.h"
+#include "http/field.h"
 #include "http/gzip.h"
-#include "http/message.h"
 #include "http/mime.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static bool is_eligible(const weft__gzip_case *c)
     if ((c->length >= 0 && c->length < LENGTH_MIN) || c->encoding != NULL || c->type == NULL)
         return false;
     if (c->cache_control != NULL &&
-        weft__token_in(c->cache_control, strlen(c->cache_control), "no-transform"))
+        weft__field_has_token(c->cache_control, strlen(c->cache_control), "no-transform"))
         return false;
     return weft__mime_is_compressible(c->type);
 }

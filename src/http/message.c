@@ -220,7 +220,7 @@ static COLD int check_line(weft__message *m, const char *data, size_t bytes)
 static bool has_control(const char *line, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
-        if (!weft__is_in(line[i], WEFT__IN_TEXT) && line[i] != '\r')
+        if (!weft__char_is(line[i], WEFT__CHAR_VALUE) && line[i] != '\r')
             return true;
     }
     return false;

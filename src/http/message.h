@@ -157,7 +157,4 @@ const weft__field *weft__message_field(const weft__message *m, const char *head,
 /* A field behind the body, whatever the case of its name; NULL: none, or not all of it has come. */
 const char *weft__message_trailer(const weft__message *m, const char *name);
 
-/* Is token in a list of tokens, "keep-alive, Upgrade" say? Whatever the case; parameters aside. */
-bool weft__token_in(const char *list, size_t list_bytes, const char *token);
-
 #endif

@@ -78,9 +78,9 @@ static int on_trailer_text(llhttp_t *parser, const char *at, size_t bytes)
 /* Fields that would have changed how the message was read, had they come in time. */
 static bool is_forbidden(const char *name, size_t bytes)
 {
-    return (bytes == 4 && weft__is_text(name, "host", 4)) ||
-           (bytes == 14 && weft__is_text(name, "content-length", 14)) ||
-           (bytes == 17 && weft__is_text(name, "transfer-encoding", 17));
+    return (bytes == 4 && weft__chars_match(name, "host", 4)) ||
+           (bytes == 14 && weft__chars_match(name, "content-length", 14)) ||
+           (bytes == 17 && weft__chars_match(name, "transfer-encoding", 17));
 }
 
 static int on_trailer_name_end(llhttp_t *parser)
@@ -117,18 +117,13 @@ static const llhttp_settings_t body_settings = {
     .on_header_value_complete = on_trailer_value_end,
 };
 
-static bool is_hex(char c)
-{
-    return (c >= '0' && c <= '9') || (weft__lower(c) >= 'a' && weft__lower(c) <= 'f');
-}
-
 /* Look at framing that llhttp has let pass. */
 static bool is_framing(weft__message *m, const char *data, size_t bytes)
 {
     char last = m->last;
     for (size_t i = 0; i < bytes; i++) {
         char c = data[i];
-        if (last == '\r' ? c != '\n' : (c != '\r' && !weft__is_in(c, WEFT__IN_TEXT)))
+        if (last == '\r' ? c != '\n' : (c != '\r' && !weft__char_is(c, WEFT__CHAR_VALUE)))
             return false;
         if (last == '\n' && (c == ' ' || c == '\t'))
             return false;
@@ -167,7 +162,7 @@ static ssize_t run(weft__message *m, const char *data, size_t bytes)
 static size_t size_bytes(weft__message *m, const char *data, size_t bytes)
 {
     size_t digits = 0;
-    while (digits < bytes && is_hex(data[digits]))
+    while (digits < bytes && weft__char_is(data[digits], WEFT__CHAR_HEX))
         digits++;
     if (digits == bytes)
         return bytes;
@@ -200,7 +195,7 @@ static weft__extension_part in_quotes(char c)
 /* What a further character leads to; which of them are text at all, is_framing says. */
 static weft__extension_part next_part(weft__extension_part part, char c)
 {
-    bool is_blank = c == ' ' || c == '\t', is_token = weft__is_in(c, WEFT__IN_TOKEN);
+    bool is_blank = weft__char_is_blank(c), is_token = weft__char_is(c, WEFT__CHAR_TOKEN);
     switch (part) {
     case WEFT__BEFORE_NAME:
         return is_token ? WEFT__IN_NAME : is_blank ? part : WEFT__EXTENSION_IS_BAD;

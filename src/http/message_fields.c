@@ -5,6 +5,7 @@
  * refused.
  */
 #include "base/compiler.h"
+#include "http/field.h"
 #include "http/message_parts.h"
 
 #include <errno.h>
@@ -33,66 +34,19 @@ typedef struct found {
     weft__span host;
 } found;
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-/* Take off white space on both sides. */
-static void trim(const char **text, size_t *bytes)
-{
-    while (*bytes > 0 && is_blank(**text)) {
-        (*text)++;
-        (*bytes)--;
-    }
-    while (*bytes > 0 && is_blank((*text)[*bytes - 1]))
-        (*bytes)--;
-}
-
-/* The next element of a list, without white space around it; false at its end. */
-static bool next_element(const char **list, size_t *bytes, const char **element, size_t *size)
-{
-    if (*list == NULL)
-        return false;
-    const char *comma = memchr(*list, ',', *bytes);
-    *element = *list;
-    *size = comma == NULL ? *bytes : (size_t)(comma - *list);
-    *bytes -= comma == NULL ? *bytes : *size + 1;
-    *list = comma == NULL ? NULL : comma + 1;
-    trim(element, size);
-    return true;
-}
-
-bool weft__token_in(const char *list, size_t list_bytes, const char *token)
-{
-    size_t token_bytes = strlen(token);
-    const char *element;
-    size_t bytes;
-    while (next_element(&list, &list_bytes, &element, &bytes)) {
-        const char *parameters = memchr(element, ';', bytes);
-        if (parameters != NULL) {
-            bytes = (size_t)(parameters - element);
-            trim(&element, &bytes);
-        }
-        if (bytes == token_bytes && weft__is_text(element, token, bytes))
-            return true;
-    }
-    return false;
-}
-
 static void take_encoding(found *f, const char *value, size_t bytes)
 {
-    const char *element;
-    size_t size;
+    weft__piece list = {value, bytes}, element;
     f->flags |= HAS_ENCODING;
-    while (next_element(&value, &bytes, &element, &size)) {
+    while (weft__field_element(&list, &element)) {
         size_t name = 0;
-        while (name < size && weft__is_in(element[name], WEFT__IN_TOKEN))
+        while (name < element.bytes && weft__char_is(element.at[name], WEFT__CHAR_TOKEN))
             name++;
-        bool is_chunked = name == 7 && weft__is_text(element, "chunked", 7);
-        bool has_parameters = name < size;
+        bool is_chunked = name == 7 && weft__chars_match(element.at, "chunked", 7);
+        bool has_parameters = name < element.bytes;
         if (name == 0 ||
-            (has_parameters && (is_chunked || (element[name] != ';' && !is_blank(element[name])))))
+            (has_parameters &&
+             (is_chunked || (element.at[name] != ';' && !weft__char_is_blank(element.at[name])))))
             f->flags |= IS_MALFORMED;
         f->codings++;
         f->chunked += is_chunked;
@@ -102,21 +56,20 @@ static void take_encoding(found *f, const char *value, size_t bytes)
 
 static void take_connection(found *f, const char *value, size_t bytes)
 {
-    const char *element;
-    size_t size;
-    while (next_element(&value, &bytes, &element, &size)) {
-        if (size == 5 && weft__is_text(element, "close", 5))
+    weft__piece list = {value, bytes}, element;
+    while (weft__field_element(&list, &element)) {
+        if (element.bytes == 5 && weft__chars_match(element.at, "close", 5))
             f->flags |= HAS_CLOSE;
-        else if (size == 10 && weft__is_text(element, "keep-alive", 10))
+        else if (element.bytes == 10 && weft__chars_match(element.at, "keep-alive", 10))
             f->flags |= HAS_KEEP_ALIVE;
-        else if (size == 7 && weft__is_text(element, "upgrade", 7))
+        else if (element.bytes == 7 && weft__chars_match(element.at, "upgrade", 7))
             f->flags |= HAS_UPGRADE;
     }
 }
 
 static void take_expect(found *f, const char *value, size_t bytes)
 {
-    bool is_continue = bytes == 12 && weft__is_text(value, "100-continue", 12);
+    bool is_continue = bytes == 12 && weft__chars_match(value, "100-continue", 12);
     f->flags |= is_continue ? HAS_CONTINUE : HAS_OTHER_EXPECT;
 }
 
@@ -127,31 +80,31 @@ static void take_field(found *f, const weft__field *field, const char *data)
     size_t bytes = field->value.bytes;
     switch (field->name.bytes) {
     case 4:
-        if (weft__is_text(name, "host", 4)) {
+        if (weft__chars_match(name, "host", 4)) {
             f->host = field->value;
             f->hosts++;
         }
         break;
     case 6:
-        if (weft__is_text(name, "expect", 6))
+        if (weft__chars_match(name, "expect", 6))
             take_expect(f, value, bytes);
         break;
     case 7:
-        if (weft__is_text(name, "upgrade", 7))
+        if (weft__chars_match(name, "upgrade", 7))
             f->flags |= HAS_UPGRADE_FIELD;
         break;
     case 10:
-        if (weft__is_text(name, "connection", 10))
+        if (weft__chars_match(name, "connection", 10))
             take_connection(f, value, bytes);
         break;
     case 14:
-        if (weft__is_text(name, "content-length", 14)) {
+        if (weft__chars_match(name, "content-length", 14)) {
             f->length = field->value;
             f->lengths++;
         }
         break;
     case 17:
-        if (weft__is_text(name, "transfer-encoding", 17))
+        if (weft__chars_match(name, "transfer-encoding", 17))
             take_encoding(f, value, bytes);
         break;
     default:
@@ -169,7 +122,7 @@ static size_t settle_field(weft__field *field, const char *data, size_t at)
     const char *p = data + at + field->name.bytes;
     if (UNLIKELY(field->name.at != at || field->name.bytes == 0 || *p++ != ':'))
         return 0;
-    while (is_blank(*p))
+    while (weft__char_is_blank(*p))
         p++;
     const char *value = p;
     if (field->value.bytes > 0) {
@@ -178,7 +131,7 @@ static size_t settle_field(weft__field *field, const char *data, size_t at)
         p += field->value.bytes;
     }
     const char *end = p;
-    while (end > value && is_blank(end[-1]))
+    while (end > value && weft__char_is_blank(end[-1]))
         end--;
     field->value = (weft__span){(uint32_t)(value - data), (uint32_t)(end - value)};
     return p[0] == '\r' && p[1] == '\n' ? (size_t)(p + 2 - data) : 0;
@@ -316,7 +269,7 @@ const weft__field *weft__message_field(const weft__message *m, const char *head,
     size_t bytes = strlen(name);
     for (uint32_t i = *index; i < m->fields_count; i++) {
         const weft__field *f = &m->fields[i];
-        if (f->name.bytes == bytes && weft__is_text(head + f->name.at, name, bytes)) {
+        if (f->name.bytes == bytes && weft__chars_match(head + f->name.at, name, bytes)) {
             *index = i + 1;
             return f;
         }

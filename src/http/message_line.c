@@ -8,80 +8,23 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#define TOKEN WEFT__IN_TOKEN
-#define PATH WEFT__IN_PATH
-#define QUERY WEFT__IN_QUERY
-#define HOST WEFT__IN_HOST
-#define TEXT WEFT__IN_TEXT
-#define SOME (PATH | QUERY | TEXT)
-
-/*
- * Beyond RFC 3986, browsers send | [ ] ^ and, in queries, { } ` and the backslash as they are, and
- * so they pass. A quotation mark, < > and # they never send.
- */
-const uint8_t weft__char_class[256] = {
-    ['\t'] = TEXT,
-    [' '] = TEXT,
-    ['!'] = TOKEN | HOST | SOME,
-    ['"'] = TEXT,
-    ['#'] = TOKEN | TEXT,
-    ['$'] = TOKEN | HOST | SOME,
-    ['%'] = TOKEN | QUERY | TEXT,
-    ['&'] = TOKEN | HOST | SOME,
-    ['\''] = TOKEN | HOST | SOME,
-    ['('] = HOST | SOME,
-    [')'] = HOST | SOME,
-    ['*'] = TOKEN | HOST | SOME,
-    ['+'] = TOKEN | HOST | SOME,
-    [','] = HOST | SOME,
-    ['-'] = TOKEN | HOST | SOME,
-    ['.'] = TOKEN | HOST | SOME,
-    ['/'] = SOME,
-    ['0' ... '9'] = TOKEN | HOST | SOME,
-    [':'] = SOME,
-    [';'] = HOST | SOME,
-    ['<'] = TEXT,
-    ['='] = HOST | SOME,
-    ['>'] = TEXT,
-    ['?'] = QUERY | TEXT,
-    ['@'] = SOME,
-    ['A' ... 'Z'] = TOKEN | HOST | SOME,
-    ['['] = SOME,
-    ['\\'] = QUERY | TEXT,
-    [']'] = SOME,
-    ['^'] = TOKEN | SOME,
-    ['_'] = TOKEN | HOST | SOME,
-    ['`'] = TOKEN | SOME,
-    ['a' ... 'z'] = TOKEN | HOST | SOME,
-    ['{'] = SOME,
-    ['|'] = TOKEN | SOME,
-    ['}'] = SOME,
-    ['~'] = TOKEN | HOST | SOME,
-    [0x80 ... 0xff] = TEXT,
-};
-
-static size_t bytes_of_class(const char *text, size_t bytes, int class)
+static size_t bytes_of_kind(const char *text, size_t bytes, unsigned kind)
 {
     size_t i = 0;
-    while (i < bytes && weft__is_in(text[i], class))
+    while (i < bytes && weft__char_is(text[i], kind))
         i++;
     return i;
 }
 
 static bool is_digit(char c)
 {
-    return c >= '0' && c <= '9';
-}
-
-static bool is_hex(char c)
-{
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    return weft__char_is(c, WEFT__CHAR_DIGIT);
 }
 
 /* Is there %XX, with so many bytes left? */
 static bool is_encoded(const char *text, size_t bytes)
 {
-    return bytes >= 3 && text[0] == '%' && is_hex(text[1]) && is_hex(text[2]);
+    return bytes >= 3 && weft__char_is_escape(text);
 }
 
 static bool is_port(const char *text, size_t bytes)
@@ -115,7 +58,7 @@ static size_t name_bytes(const char *text, size_t bytes)
 {
     size_t i = 0;
     for (;;) {
-        while (i < bytes && weft__is_in(text[i], HOST))
+        while (i < bytes && weft__char_is(text[i], WEFT__CHAR_HOST))
             i++;
         if (i == bytes || !is_encoded(text + i, bytes - i))
             return i;
@@ -140,7 +83,7 @@ static bool is_path_and_query(const char *text, size_t bytes)
 {
     size_t i = 0;
     for (;;) {
-        while (i < bytes && weft__is_in(text[i], PATH))
+        while (i < bytes && weft__char_is(text[i], WEFT__CHAR_PATH))
             i++;
         if (i == bytes)
             return true;
@@ -149,14 +92,14 @@ static bool is_path_and_query(const char *text, size_t bytes)
         i += 3;
     }
     /* Browsers send a % in a query as it was typed. */
-    return text[i] == '?' && bytes_of_class(text + i, bytes - i, QUERY) == bytes - i;
+    return text[i] == '?' && bytes_of_kind(text + i, bytes - i, WEFT__CHAR_QUERY) == bytes - i;
 }
 
 /* http://host/path, https too; nobody logs in by a URI any more (RFC 9110, 4.2.4). */
 static bool is_absolute(const char *text, size_t bytes)
 {
-    size_t scheme = bytes > 5 && weft__is_text(text, "https", 5) ? 5 : 4;
-    if (bytes < scheme + 3 || !weft__is_text(text, "https", scheme) ||
+    size_t scheme = bytes > 5 && weft__chars_match(text, "https", 5) ? 5 : 4;
+    if (bytes < scheme + 3 || !weft__chars_match(text, "https", scheme) ||
         memcmp(text + scheme, "://", 3) != 0)
         return false;
     text += scheme + 3;
@@ -210,7 +153,7 @@ static bool status_line_is_good(weft__message *m, const char *data, size_t end)
     if (data[end - 2] != '\r' || data[end - 1] != '\n' || (end > least && data[12] != ' '))
         return false;
     for (size_t i = 12; i < end - 2; i++) {
-        if (!weft__is_in(data[i], TEXT))
+        if (!weft__char_is(data[i], WEFT__CHAR_VALUE))
             return false;
     }
     m->version = data[7] == '0' ? 10 : 11;
@@ -226,11 +169,11 @@ bool weft__message_line_is_good(weft__message *m, const char *data, size_t end)
 
 COLD bool weft__message_line_is_foreign(const char *line, size_t bytes)
 {
-    size_t method = bytes_of_class(line, bytes, TOKEN);
+    size_t method = bytes_of_kind(line, bytes, WEFT__CHAR_TOKEN);
     if (method == 0 || method == bytes || line[method] != ' ')
         return false;
     const char *target = line + method + 1;
-    size_t rest = bytes - method - 1, target_bytes = bytes_of_class(target, rest, QUERY);
+    size_t rest = bytes - method - 1, target_bytes = bytes_of_kind(target, rest, WEFT__CHAR_QUERY);
     const char *version = target + target_bytes;
     return target_bytes > 0 && rest - target_bytes >= sizeof " HTTP/2." - 1 &&
            memcmp(version, " HTTP/", 6) == 0 && is_digit(version[6]) && version[6] != '1' &&
@@ -242,12 +185,12 @@ COLD int weft__message_line_status(const weft__message *m, const char *line, siz
     static const size_t version = sizeof " HTTP/1.1\r\n" - 1;
     if (weft__message_line_is_foreign(line, bytes))
         return 505;
-    size_t method = bytes_of_class(line, bytes, TOKEN);
+    size_t method = bytes_of_kind(line, bytes, WEFT__CHAR_TOKEN);
     if (method == 0 || method + 2 + version > bytes || line[method] != ' ')
         return 400;
     const char *target = line + method + 1;
     size_t target_bytes = bytes - method - 1 - version;
-    if (bytes_of_class(target, target_bytes, QUERY) < target_bytes)
+    if (bytes_of_kind(target, target_bytes, WEFT__CHAR_QUERY) < target_bytes)
         return 400;
     const char *end = target + target_bytes;
     if (memcmp(end, " HTTP/1.", 8) != 0 || !is_digit(end[8]) || end[9] != '\r')

@@ -3,38 +3,8 @@
 #ifndef WEFT_HTTP_MESSAGE_PARTS_H
 #define WEFT_HTTP_MESSAGE_PARTS_H
 
+#include "http/chars.h"
 #include "http/message.h"
-
-/* What a character may be part of. */
-enum {
-    WEFT__IN_TOKEN = 1,
-    WEFT__IN_PATH = 2, /* but for what is encoded */
-    WEFT__IN_QUERY = 4,
-    WEFT__IN_HOST = 8, /* a name, not an address in brackets; but for what is encoded */
-    WEFT__IN_TEXT = 16 /* visible, a space or a tab, or beyond ASCII */
-};
-extern const uint8_t weft__char_class[256];
-
-static inline bool weft__is_in(char c, int classes)
-{
-    return (weft__char_class[(unsigned char)c] & classes) != 0;
-}
-
-/* In ASCII, whatever the locale. */
-static inline char weft__lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-}
-
-/* The same text, whatever the case? */
-static inline bool weft__is_text(const char *text, const char *other, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        if (text[i] != other[i] && weft__lower(text[i]) != weft__lower(other[i]))
-            return false;
-    }
-    return true;
-}
 
 /* Refuse it: -EBADMSG, and with what to answer a request. */
 int weft__message_refuse(weft__message *m, int status);

@@ -104,8 +104,8 @@ void weft__reply_drop_field(weft_http_request *r, const char *name)
 static bool says_it_varies(const weft__reply_field *f)
 {
     return strcasecmp(f->name, "Vary") == 0 &&
-           (weft__token_in(f->value, f->value_bytes, "Accept-Encoding") ||
-            weft__token_in(f->value, f->value_bytes, "*"));
+           (weft__field_has_token(f->value, f->value_bytes, "Accept-Encoding") ||
+            weft__field_has_token(f->value, f->value_bytes, "*"));
 }
 
 int weft__reply_add_vary(weft_http_request *r)

@@ -10,7 +10,7 @@ static int check(const weft_http_request *r, const char *protocol)
     if (r->state != WEFT__REPLY_NONE)
         return -EALREADY;
     if (!weft__field_is_value(protocol, strlen(protocol)) || !r->conn->message.is_upgrade ||
-        asked == NULL || !weft__token_in(asked, strlen(asked), protocol))
+        asked == NULL || !weft__field_has_token(asked, strlen(asked), protocol))
         return weft_fail(-EINVAL, "the client did not ask for another protocol");
     if (!r->conn->message.is_complete)
         return weft_fail(-EINVAL, "a request with a body that was not read");
