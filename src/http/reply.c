@@ -113,7 +113,7 @@ static size_t head_bytes(const weft_http_request *r)
     return bytes;
 }
 
-static int cut(weft_http_request *r, int rc)
+int weft__reply_cut(weft_http_request *r, int rc)
 {
     r->state = WEFT__REPLY_CUT;
     r->conn->is_to_close = true;
@@ -148,7 +148,7 @@ int weft__reply_send_head(weft_http_request *r, const struct iovec *behind, int 
         return 0;
     head h = {weft__arena_alloc(&r->conn->arena, room), 0};
     if (h.bytes == NULL)
-        return cut(r, -ENOMEM);
+        return weft__reply_cut(r, -ENOMEM);
     compose(&h, r);
     struct iovec pieces[WEFT__BEHIND_MAX + 1] = {{h.bytes, h.count}};
     for (int i = 0; i < count; i++)
@@ -239,12 +239,12 @@ int weft_http_end(weft_http_request *r)
     if (r->state == WEFT__REPLY_NONE || r->state > WEFT__REPLY_BODY)
         return r->state == WEFT__REPLY_NONE ? -EINVAL : -EALREADY;
     if (r->failure < 0) /* also if the handler did not look */
-        return cut(r, r->failure);
+        return weft__reply_cut(r, r->failure);
     if (!r->is_bodiless && r->announced >= 0 && r->written < (uint64_t)r->announced)
-        return cut(r, -ENODATA);
+        return weft__reply_cut(r, -ENODATA);
     int rc = finish_body(r);
     if (rc < 0)
-        return cut(r, rc);
+        return weft__reply_cut(r, rc);
     r->state = WEFT__REPLY_ENDED;
     return 0;
 }
@@ -291,7 +291,7 @@ static void reply_failure(weft_http_request *r, int error)
     r->written = r->sent = 0;
     r->failure = 0;
     if (status == 0)
-        (void)cut(r, error);
+        (void)weft__reply_cut(r, error);
     else
         (void)weft_http_reply_status(r, status);
 }
@@ -306,9 +306,9 @@ void weft__reply_finish(weft_http_request *r, int result)
     else if (r->state == WEFT__REPLY_NONE)
         (void)weft_http_reply(r, 204, NULL, NULL, 0);
     else if (r->state <= WEFT__REPLY_BODY)
-        (void)(result < 0 ? cut(r, result) : weft_http_end(r));
+        (void)(result < 0 ? weft__reply_cut(r, result) : weft_http_end(r));
     if (r->state < WEFT__REPLY_ENDED) /* not even that could be said */
-        (void)cut(r, result);
+        (void)weft__reply_cut(r, result);
     weft__reply_encode_drop(r);
     c->is_cut = r->state == WEFT__REPLY_CUT;
     if (!c->is_to_close && weft__body_skip(r) < 0)

@@ -14,13 +14,6 @@
 /* What of a file is copied at a time where it cannot be sent by the kernel. */
 #define COPY_BYTES ((size_t)16 << 10)
 
-static int fail(weft_http_request *r, int rc)
-{
-    r->state = WEFT__REPLY_CUT;
-    r->conn->is_to_close = true;
-    return rc;
-}
-
 /* All of it, or an error. A write that was cut short says why when asked again. */
 static int write_all(weft_stream *s, const struct iovec *pieces, int count, size_t bytes)
 {
@@ -89,7 +82,7 @@ int weft__reply_put(weft_http_request *r, const struct iovec *pieces, int count)
         rc = write_paced(r, pieces, count, bytes);
         c->unflushed = WEFT__OUT_BYTES;
     }
-    return rc < 0 ? fail(r, rc) : 0;
+    return rc < 0 ? weft__reply_cut(r, rc) : 0;
 }
 
 /* What is held and, behind it, data: one chunk, or plain. */
@@ -199,7 +192,7 @@ static int flush_stream(weft_http_request *r)
     rc = weft_stream_flush(&c->stream);
     int late = weft__pace_close(&r->out_pace, c->server, &scope, from_s, c->unflushed);
     if (rc < 0)
-        return fail(r, late < 0 ? late : rc);
+        return weft__reply_cut(r, late < 0 ? late : rc);
     c->unflushed = 0;
     return 0;
 }
@@ -245,7 +238,7 @@ static int send_by_kernel(weft_http_request *r, int out, int fd, off_t offset, u
         bytes -= n > 0 ? (uint64_t)n : 0;
         r->sent += n > 0 ? (uint64_t)n : 0;
     }
-    return rc < 0 ? fail(r, rc) : 0;
+    return rc < 0 ? weft__reply_cut(r, rc) : 0;
 }
 
 static int send_by_copy(weft_http_request *r, int fd, off_t offset, uint64_t bytes)
@@ -259,7 +252,7 @@ static int send_by_copy(weft_http_request *r, int fd, off_t offset, uint64_t byt
         bytes -= n > 0 ? (uint64_t)n : 0;
     }
     free(buffer);
-    return rc < 0 ? fail(r, rc) : 0;
+    return rc < 0 ? weft__reply_cut(r, rc) : 0;
 }
 
 int64_t weft_http_send_file(weft_http_request *r, int fd, off_t offset, uint64_t bytes)

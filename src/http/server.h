@@ -212,6 +212,9 @@ void weft__reply_finish(weft_http_request *r, int result);
 /* Answer a request that never became one, and say that the connection is closed. */
 void weft__reply_refuse(weft__conn *c, int status);
 
+/* It cannot be ended well any more, nor the connection be kept; returns why. */
+int weft__reply_cut(weft_http_request *r, int rc);
+
 /* Pieces that may go out in one write with a head. */
 #define WEFT__BEHIND_MAX 4
 
