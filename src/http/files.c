@@ -2,6 +2,7 @@
 #include "http/files.h"
 #include "http/accept.h"
 #include "http/field.h"
+#include "http/path.h"
 #include "http/server.h"
 
 #include <weft/error.h>
@@ -204,7 +205,7 @@ static int redirect_to_folder(weft_http_request *request)
         return -ENOMEM;
     char *at = location;
     *at++ = '/';
-    at += weft__files_escape(at, path, true);
+    at += weft__path_escape(at, room - 1, path);
     *at++ = '/';
     snprintf(at, room - (size_t)(at - location), "%s%s", query[0] != '\0' ? "?" : "", query);
     return weft_http_redirect(request, 301, location);

@@ -111,12 +111,6 @@ int weft__found_list(weft__found *found, int folder);
 
 int weft__found_reply_list(weft_http_request *request, const weft__found *found);
 
-/*
- * Write text so that it can stand in a URL's path, with a NUL; a slash as it is, or escaped, too.
- * There is room for three bytes for each. Returns the length.
- */
-size_t weft__files_escape(char *into, const char *text, bool has_slashes);
-
 /* files_cache.c */
 
 void weft__files_cache_open(weft__files_cache *cache);

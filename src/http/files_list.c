@@ -1,7 +1,8 @@
 /* The page that lists a folder: read, sorted and written by the thread that looked it up. */
-#include "http/chars.h"
 #include "http/files.h"
 #include "http/server.h"
+
+#include <weft/url.h>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,24 +23,6 @@ typedef struct listing {
     size_t count, room;
     bool is_cut; /* there are more */
 } listing;
-
-size_t weft__files_escape(char *into, const char *text, bool has_slashes)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    const char *begin = into;
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (weft__char_is(*text, WEFT__CHAR_UNRESERVED) || (has_slashes && c == '/')) {
-            *into++ = *text;
-            continue;
-        }
-        *into++ = '%';
-        *into++ = digits[c >> 4];
-        *into++ = digits[c & 15];
-    }
-    *into = '\0';
-    return (size_t)(into - begin);
-}
 
 /*
  * Reading.
@@ -165,7 +148,7 @@ static void put_entry(FILE *page, const entry *e)
     char link[3 * NAME_MAX + 1], date[32] = "";
     const char *slash = e->is_folder ? "/" : "";
     struct tm when;
-    weft__files_escape(link, e->name, false);
+    weft_url_encode(link, sizeof link, e->name);
     if (gmtime_r(&e->modified, &when) != NULL)
         strftime(date, sizeof date, "%Y-%m-%d %H:%M", &when);
     fprintf(page, "<tr><td><a href=\"./%s%s\">", link, slash);

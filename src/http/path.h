@@ -16,4 +16,7 @@
  */
 ssize_t weft__path_clean(char *path);
 
+/* Write a path so that it can stand in a URL: as weft_url_encode, but that slashes stay. */
+size_t weft__path_escape(char *into, size_t room, const char *path);
+
 #endif

@@ -1,5 +1,6 @@
 /* Escapes in URLs and forms, and the parameters of these. */
 #include "http/chars.h"
+#include "http/path.h"
 
 #include <weft/url.h>
 
@@ -38,11 +39,11 @@ ssize_t weft_url_decode(char *text, bool is_form)
 }
 
 /* A character as it is written, in at most three; how many. */
-static size_t escape(char c, char out[3])
+static size_t escape(char c, char spared, char out[3])
 {
     static const char digits[] = "0123456789ABCDEF";
     out[0] = c;
-    if (weft__char_is(c, WEFT__CHAR_UNRESERVED))
+    if (weft__char_is(c, WEFT__CHAR_UNRESERVED) || c == spared)
         return 1;
     out[0] = '%';
     out[1] = digits[(unsigned char)c >> 4];
@@ -50,12 +51,13 @@ static size_t escape(char c, char out[3])
     return 3;
 }
 
-size_t weft_url_encode(char *into, size_t room, const char *text)
+/* All but one character; '\0': none is spared. */
+static size_t escape_all(char *into, size_t room, const char *text, char spared)
 {
     size_t bytes = 0, written = 0;
     for (; *text != '\0'; text++) {
         char escaped[3];
-        size_t count = escape(*text, escaped);
+        size_t count = escape(*text, spared, escaped);
         if (bytes + count < room) { /* where one does not fit, none does that comes behind it */
             memcpy(into + bytes, escaped, count);
             written = bytes + count;
@@ -65,6 +67,16 @@ size_t weft_url_encode(char *into, size_t room, const char *text)
     if (room > 0)
         into[written] = '\0';
     return bytes;
+}
+
+size_t weft_url_encode(char *into, size_t room, const char *text)
+{
+    return escape_all(into, room, text, '\0');
+}
+
+size_t weft__path_escape(char *into, size_t room, const char *path)
+{
+    return escape_all(into, room, path, '/');
 }
 
 /* Cut at the character: returns what is behind it, at the end "". */
