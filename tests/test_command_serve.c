@@ -94,6 +94,19 @@ START_TEST(hosts_have_folders_and_certificates_of_their_own)
 }
 END_TEST
 
+START_TEST(a_hosts_own_certificate_is_preferred_to_one_signed_by_itself)
+{
+    served s;
+    char cert[600];
+    make_folder();
+    put_certificate("two", "two.test");
+    snprintf(cert, sizeof cert, "two.test=%s,%s", in_folder("two.pem"), in_folder("two.key"));
+    start_serving(&s, ARGV("--self-signed", "--host-cert", cert, in_folder("site")));
+    ck_assert_str_eq(ask_host(&s, "two.test", in_folder("two.pem")), "the site\n");
+    stop_serving(&s);
+}
+END_TEST
+
 START_TEST(hosts_are_told_apart_by_the_host_header)
 {
     served s;
@@ -415,6 +428,7 @@ static const TTest *const *const tests[] = {
     &all_cords_listen_at_the_same_port_and_all_answer,
     &a_certificate_signed_by_itself_is_made_when_asked_for,
     &hosts_have_folders_and_certificates_of_their_own,
+    &a_hosts_own_certificate_is_preferred_to_one_signed_by_itself,
     &hosts_are_told_apart_by_the_host_header,
     &at_sighup_new_connections_get_the_new_certificate,
     &a_download_is_finished_before_it_ends,

@@ -42,7 +42,10 @@ static int add_folders(serve_site *site, const serve_settings *s)
     return rc;
 }
 
-/* For this machine, and for the hosts that it is told of; to be freed. NULL: no memory. */
+/*
+ * For this machine, and for the hosts that have no certificate of their own, as the first one that
+ * has a name is taken; to be freed. NULL: no memory.
+ */
 static char *self_signed_names(const serve_settings *s)
 {
     char *names = NULL;
@@ -52,7 +55,8 @@ static char *self_signed_names(const serve_settings *s)
         return NULL;
     fputs("localhost,127.0.0.1,::1", out);
     for (size_t i = 0; i < s->hosts_count; i++)
-        fprintf(out, ",%s", s->hosts[i].name);
+        if (s->hosts[i].cert_file == NULL)
+            fprintf(out, ",%s", s->hosts[i].name);
     fclose(out);
     return names;
 }
