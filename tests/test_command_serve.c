@@ -255,6 +255,7 @@ START_TEST(a_bad_command_line_is_told_by_the_word_that_is_wrong)
     expect_end(2, "not -1", ARGV("--cords", "-1"));
     expect_end(2, "--listen wants ADDR:PORT", ARGV("--listen"));
     expect_end(2, "not nowhere", ARGV("--listen", "nowhere"));
+    expect_end(2, "not :99999", ARGV("--listen", ":99999"));
     expect_end(2, "not also b", ARGV("a", "b"));
     expect_end(2, "--tls-cert without --tls-key", ARGV("--tls-cert", "a"));
     expect_end(2, "--tls-key without --tls-cert", ARGV("--tls-key", "a"));

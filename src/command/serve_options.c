@@ -3,6 +3,7 @@
 #include "command/serve.h"
 
 #include "http/ip.h"
+#include "io/address.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,8 +20,9 @@ typedef bool set_fn(serve_settings *settings, char *value);
 
 static bool set_listen(serve_settings *s, char *value)
 {
+    weft__address address;
     s->listen = value;
-    return strchr(value, '/') != NULL || strchr(value, ':') != NULL;
+    return strchr(value, '/') != NULL || weft__address_parse("tcp", value, &address) == NULL;
 }
 
 static bool read_number(const char *text, double min, double max, double *number)
