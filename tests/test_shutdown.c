@@ -679,6 +679,17 @@ static void wait_until_taken(pid_t pid)
     }
 }
 
+/* The same one counts again after a while. */
+static void send_until_it_ends(pid_t pid, int sig)
+{
+    siginfo_t end = {.si_pid = 0};
+    while (end.si_pid == 0) {
+        kill(pid, sig);
+        usleep(1000);
+        ck_assert_int_eq(waitid(P_PID, (id_t)pid, &end, WEXITED | WNOHANG | WNOWAIT), 0);
+    }
+}
+
 /* P75 */
 START_TEST(a_second_signal_ends_the_process_at_once_also_while_a_fiber_computes)
 {
@@ -689,9 +700,31 @@ START_TEST(a_second_signal_ends_the_process_at_once_also_while_a_fiber_computes)
         running r = launch(compute_for_ever);
         kill(r.pid, pairs[i][0]);
         wait_until_taken(r.pid);
-        kill(r.pid, pairs[i][1]);
+        send_until_it_ends(r.pid, pairs[i][1]);
         assert_ended(outcome_of(r), -pairs[i][1], "");
     }
+}
+END_TEST
+
+static int end_slowly(void)
+{
+    weft_shutdown_on_signals(60);
+    say("!");
+    wait_for_nothing();
+    say("told ");
+    WEFT_SHIELD(60) {
+        weft_sleep(0.05);
+    }
+    return 0;
+}
+
+START_TEST(a_signal_that_comes_twice_at_once_is_one)
+{
+    running r = launch(end_slowly);
+    kill(r.pid, SIGTERM);
+    wait_until_taken(r.pid);
+    kill(r.pid, SIGTERM);
+    assert_ended(outcome_of(r), 0, "told ");
 }
 END_TEST
 
@@ -888,6 +921,7 @@ int main(void)
         &a_signal_ends_a_program_whose_fibers_never_wait,
         &main_that_ignores_it_is_refused_each_time,
         &a_second_signal_ends_the_process_at_once_also_while_a_fiber_computes,
+        &a_signal_that_comes_twice_at_once_is_one,
         &after_the_grace_time_those_left_are_named_also_while_one_computes,
         &the_grace_time_goes_on_while_the_process_ends,
         &a_grace_time_of_0_ends_at_once_and_one_without_end_never_does,

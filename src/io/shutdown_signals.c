@@ -21,6 +21,12 @@
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
+/*
+ * The same signal again within this time is the first one's echo: timeout(1) sends it to the
+ * process and to its group, as does who passes on a ctrl-C that the terminal has sent to all.
+ */
+#define ECHO_NS (WEFT__NS_PER_S / 10)
+
 static struct {
     pid_t owner;             /* the process whose timers they are; 0: there is none */
     timer_t timers[2];       /* of SIGTERM and SIGINT: each strikes by the signal that has set it */
@@ -28,6 +34,8 @@ static struct {
     double grace_s;
     weft__cord *cord;
     atomic_uint signals; /* that came */
+    atomic_int first;    /* which it was */
+    _Atomic int64_t first_ns;
 } orders;
 
 static bool is_left(const weft__fiber *f)
@@ -80,14 +88,25 @@ static void end_now(void)
     _exit(1);
 }
 
+static bool is_echo(int sig)
+{
+    int first = atomic_load(&orders.first); /* 0: another thread is about to say */
+    return first == 0 ||
+           (first == sig && weft__clock_ns() - atomic_load(&orders.first_ns) < ECHO_NS);
+}
+
 static bool escalate(int sig, const siginfo_t *info)
 {
     if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &orders)
         end_now();
     if (atomic_fetch_add(&orders.signals, 1) == 0) {
+        atomic_store(&orders.first_ns, weft__clock_ns());
+        atomic_store(&orders.first, sig);
         timer_settime(orders.timers[sig == SIGINT], 0, &orders.grace, NULL);
         return false;
     }
+    if (is_echo(sig))
+        return true;
     struct sigaction end = {.sa_handler = SIG_DFL};
     sigaction(sig, &end, NULL);
     kill(getpid(), sig); /* blocked until the handler has returned */
@@ -141,6 +160,7 @@ static int make_timers(void)
     }
     orders.owner = getpid();
     atomic_store(&orders.signals, 0);
+    atomic_store(&orders.first, 0);
     return 0;
 }
 
