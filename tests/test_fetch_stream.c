@@ -40,6 +40,26 @@ START_TEST(a_body_is_written_in_pieces_of_a_known_length)
 }
 END_TEST
 
+START_TEST(a_get_with_an_empty_body_speaks_of_none)
+{
+    web sv;
+    start_server(&sv, hello, 1);
+    weft_fetcher *fetcher = weft_fetcher_new(NULL);
+    weft_fetch *f;
+    const weft_fetch_request r = {.method = "GET", .url = url_of(&sv, "/")};
+    ck_assert_int_eq(weft_fetch_open(fetcher, &r, 0, &f), 0);
+    ck_assert_int_eq(weft_fetch_wait(f), 200);
+    weft_fetch_close(f);
+    ck_assert_unseen(&sv, "Content-Length");
+    f = open_at(fetcher, url_of(&sv, "/"), 0);
+    ck_assert_int_eq(weft_fetch_wait(f), 200);
+    weft_fetch_close(f);
+    ck_assert_seen(&sv, "Content-Length: 0\r\n");
+    weft_fetcher_free(fetcher);
+    stop_server(&sv);
+}
+END_TEST
+
 START_TEST(a_body_is_written_in_chunks)
 {
     web sv;
@@ -483,6 +503,7 @@ int main(void)
 {
     static const TTest *const *const tests[] = {
         &a_body_is_written_in_pieces_of_a_known_length,
+        &a_get_with_an_empty_body_speaks_of_none,
         &a_body_is_written_in_chunks,
         &a_body_that_is_not_written_to_its_end_costs_the_connection,
         &a_large_body_goes_there_and_comes_back_as_it_was,

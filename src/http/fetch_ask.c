@@ -192,7 +192,7 @@ static void add_framing(weft__words *w, const weft_fetch *f)
         weft__words_print(w, "Content-Type: %s\r\n", f->ask.type);
     if (f->has_body && f->out_length < 0)
         weft__words_print(w, "Transfer-Encoding: chunked\r\n");
-    else if (f->has_body)
+    else if (f->has_body && f->out_length > 0)
         weft__words_print(w, "Content-Length: %lld\r\n", (long long)f->out_length);
     else if (strcmp(f->method, "POST") == 0 || strcmp(f->method, "PUT") == 0 ||
              strcmp(f->method, "PATCH") == 0)
