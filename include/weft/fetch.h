@@ -96,7 +96,8 @@ WEFT_SWITCHPOINT int weft_fetch_post(weft_fetcher *fetcher, const char *url, con
 
 /**
  * Ask with a body that is written piece by piece: of so many bytes, or -1 for chunks. Sends the
- * head; write the body, then weft_fetch_wait. Redirects that need the body again are not followed.
+ * head; write the body, then weft_fetch_wait. (Without a body weft_fetch_send is better: it can
+ * repeat the request where that helps.) Redirects that need the body again are not followed.
  * With the field "Expect: 100-continue" it waits up to a second for the server to say so. Returns
  * 0, or as weft_fetch_send.
  */
