@@ -318,7 +318,9 @@ void weft__reply_finish(weft_http_request *r, int result)
 
 void weft__reply_refuse(weft__conn *c, int status)
 {
-    weft_http_request r = {.conn = c, .method = "", .target = "", .path = ""};
+    /* Its body, if it has one, is nobody's. */
+    weft_http_request r = {
+        .conn = c, .method = "", .target = "", .path = "", .body_error = -EBADMSG};
     c->is_to_close = true;
     (void)weft_http_reply_status(&r, status);
 }
