@@ -46,7 +46,7 @@ WEFT_SWITCHPOINT int weft_shutdown_all(double grace_s);
  * fibers of the main thread that are still there are named on stderr, and its status is 1; that
  * happens also while a fiber computes. (INFINITY: there is no limit.) At a second signal the
  * process ends at once by what that signal does by default, as its parent can see; the same one
- * within 0.1 s is taken for an echo of the first (timeout(1) sends it twice).
+ * within 0.02 s is taken for an echo of the first (timeout(1) sends it twice).
  *
  * These signals are not something that main's weft_suspend waits for. They belong to this until
  * weft_on_signal takes them; they must not be blocked in the main thread.

@@ -25,7 +25,7 @@
  * The same signal again within this time is the first one's echo: timeout(1) sends it to the
  * process and to its group, as does who passes on a ctrl-C that the terminal has sent to all.
  */
-#define ECHO_NS (WEFT__NS_PER_S / 10)
+#define ECHO_NS (WEFT__NS_PER_S / 50)
 
 static struct {
     pid_t owner;             /* the process whose timers they are; 0: there is none */
