@@ -368,6 +368,28 @@ START_TEST(a_reply_that_is_read_more_slowly_than_that_is_cut)
 }
 END_TEST
 
+START_TEST(who_does_not_take_a_reply_that_the_kernel_holds_is_not_idle_but_slow)
+{
+    const weft_http_options o = {.limits = {.slow_s = 0.05, .idle_s = 3600}};
+    if (is_in_memory())
+        return;
+    talk_open(&t, say_yes, NULL, &o);
+    talk_send(&t, REQUEST);
+    ck_assert_int_eq(weft_await(t.server), 0);
+    weft_close(t.fd);
+    assert_nothing_pending();
+    /* Who has taken it may be idle. */
+    talk_open(&t, say_yes, NULL, &o);
+    talk_send(&t, REQUEST);
+    talk_hear(&t, "\r\n\r\nyes");
+    weft_sleep(1.2); /* a connection rests after a second */
+    talk_send(&t, REQUEST);
+    while (count_in(t.heard, "\r\n\r\nyes") < 2)
+        ck_assert_int_gt(talk_hear_some(&t), 0);
+    ck_assert_int_eq(talk_close(&t), 0);
+}
+END_TEST
+
 /* What was said before fills the server's buffer, then the connection takes no more. */
 static int say_much_then_take_body(weft_http_request *r, void *ctx)
 {
@@ -470,6 +492,7 @@ static const TTest *const *const tests[] = {
     &who_does_not_read_a_reply_is_cut_off,
     &a_reply_may_take_long_if_the_peer_keeps_to_the_rate,
     &a_reply_that_is_read_more_slowly_than_that_is_cut,
+    &who_does_not_take_a_reply_that_the_kernel_holds_is_not_idle_but_slow,
     &who_sends_no_body_and_does_not_read_why_is_cut_off,
 #ifdef WEFT_HAS_TLS
     &who_does_not_shake_hands_in_time_is_closed,

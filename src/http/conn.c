@@ -6,6 +6,8 @@
 #include <weft/net.h>
 #include <weft/time.h>
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 /*
@@ -89,6 +91,35 @@ static int wait_within(weft__conn *c, double timeout_s, bool is_resting)
     return n < 0 && was_ended ? SILENT : (int)n;
 }
 
+/* Bytes of output that the peer has not taken yet, as far as the kernel says. */
+static int untaken(const weft__conn *c)
+{
+    int bytes;
+    return ioctl(c->fd, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
+}
+
+/*
+ * Wait for long. A peer that has not taken its last reply yet is not idle but slow, and has to keep
+ * to the rate for a body: what the kernel holds of it is not held for nothing.
+ */
+static int rest(weft__conn *c, double patience)
+{
+    const weft_http_limits *l = &c->server->options.limits;
+    int before = untaken(c);
+    while (before > 0 && patience > l->slow_s) {
+        int rc = wait_within(c, l->slow_s, true);
+        int now = untaken(c);
+        if (rc != SILENT || c->server->is_draining)
+            return rc;
+        c->is_cut = now > 0 && before - now < l->slow_s * l->body_bytes_per_s_min;
+        if (c->is_cut)
+            return SILENT;
+        before = now;
+        patience -= l->slow_s;
+    }
+    return wait_within(c, patience, true);
+}
+
 static int wait_for_request(weft__conn *c)
 {
     if (look(c, 0) > 0)
@@ -102,7 +133,7 @@ static int wait_for_request(weft__conn *c)
     if (rc != SILENT || patience <= REST_AFTER_S || c->server->is_draining)
         return rc;
     weft_trim_stack();
-    return wait_within(c, patience - REST_AFTER_S, true);
+    return rest(c, patience - REST_AFTER_S);
 }
 
 /* The rest of a head that did not come in one piece. */

@@ -8,6 +8,7 @@
 #include <weft/net.h>
 #include <weft/sync.h>
 
+#include <limits.h>
 #include <math.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -27,6 +28,11 @@
 #define BODY_BYTES_PER_S_MIN 240.0
 #define SLOW_S 20.0
 #define DRAIN_S 10.0
+/*
+ * What the kernel may hold of a connection's output beyond what is under way: all of a reply that
+ * goes into its buffers looks as if it had been read.
+ */
+#define UNSENT_BYTES_MAX (256 << 10)
 /* Offsets into a head are 32 bits wide; and who wants more does not want headers. */
 #define HEAD_BYTES_LIMIT ((size_t)1 << 30)
 
@@ -190,13 +196,25 @@ static int serve(weft__server *s, int listener, bool is_own)
     return rc;
 }
 
+/* For a connection, or a listener and all that it accepts. All of it fails for unix. */
+static void tune(int fd, const weft__server *s)
+{
+    int on = 1, unsent = UNSENT_BYTES_MAX;
+    double slow_ms = s->options.limits.slow_s * 1000;
+    unsigned stalled_ms = slow_ms < INT_MAX ? (unsigned)slow_ms : 0; /* 0: the kernel's own */
+    /* Replies are written whole: none is to wait for the peer to acknowledge the one before. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    /* Who takes nothing any more is dropped, also when all is written and the socket closed. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &stalled_ms, sizeof stalled_ms);
+}
+
 static int serve_at(int listener, bool is_own, weft_http_handler *handler, void *ctx,
                     const weft_http_options *options)
 {
     weft__server s;
-    int rc = weft__server_open(&s, handler, ctx, options), on = 1;
-    /* Replies are written whole: none is to wait for the peer to acknowledge the one before. */
-    (void)setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* fails for unix */
+    int rc = weft__server_open(&s, handler, ctx, options);
+    tune(listener, &s);
     if (rc == 0)
         rc = serve(&s, listener, is_own);
     else if (is_own)
@@ -225,9 +243,9 @@ int weft_http_serve_conn(int fd, weft_http_handler *handler, void *ctx,
 {
     weft__server s;
     weft__peer peer;
-    int rc = weft__server_open(&s, handler, ctx, options), on = 1;
+    int rc = weft__server_open(&s, handler, ctx, options);
     weft__peer_of_fd(&peer, fd);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    tune(fd, &s);
     if (rc == 0)
         rc = weft__conn_run(&s, fd, &peer);
     else
