@@ -120,6 +120,7 @@ START_TEST(no_peer_may_have_all_connections)
     site_call(&s, &c);
     talk_hear_all(&c);
     ck_assert_int_eq(status_of(c.heard), 429);
+    ck_assert_ptr_nonnull(strstr(c.heard, "\r\nDate: "));
     weft_close(c.fd);
 
     place other = tcp_place(); /* another address of this machine is another peer */

@@ -1,6 +1,8 @@
 /* The server: what it is asked to do, whom it lets in, and how it ends. */
+#include "http/date.h"
 #include "http/field.h"
 #include "http/server.h"
+#include "http/status.h"
 
 #include <weft/error.h>
 #include <weft/fiber.h>
@@ -12,6 +14,7 @@
 #include <math.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -128,16 +131,21 @@ static weft_value receive_visitor(void *arg)
     return 0;
 }
 
-/* Without waiting, and without a word under TLS, which would cost a handshake. */
+/*
+ * Without waiting, and without a word under TLS, which would cost a handshake. What the peer has
+ * said already is taken: if it were not, the kernel would reset the connection, reply and all.
+ */
 static void turn_away(const weft__server *s, int fd, int status)
 {
-    static const char many[] = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
-                               "Content-Length: 0\r\nRetry-After: 1\r\n\r\n";
-    static const char greedy[] = "HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n"
-                                 "Content-Length: 0\r\nRetry-After: 1\r\n\r\n";
-    const char *said = status == 503 ? many : greedy;
-    if (s->options.tls == NULL)
-        (void)!send(fd, said, strlen(said), MSG_DONTWAIT | MSG_NOSIGNAL);
+    char text[2048];
+    int n = snprintf(text, sizeof text,
+                     "HTTP/1.1 %d %s\r\nDate: %.*s\r\nConnection: close\r\nContent-Length: 0\r\n"
+                     "Retry-After: 1\r\n\r\n",
+                     status, weft__status_text(status), WEFT__DATE_LENGTH, weft__date_now());
+    if (s->options.tls == NULL) {
+        (void)!send(fd, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)!recv(fd, text, sizeof text, MSG_DONTWAIT);
+    }
     weft_close(fd);
 }
 
