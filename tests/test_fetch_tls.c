@@ -80,6 +80,41 @@ START_TEST(a_kept_secure_connection_that_was_closed_is_not_used)
 }
 END_TEST
 
+/*
+ * One that says more than it was asked, in a record of its own that comes along with the last one
+ * of the answer: nothing shows it at the descriptor, nor in the stream's buffer.
+ */
+static bool says_too_much(web *sv, weft_stream *s)
+{
+    (void)sv;
+    enum { RECORD_BYTES = 16 << 10 };
+    static char text[RECORD_BYTES + 64];
+    memset(text, 'x', sizeof text);
+    int n = sprintf(text, "HTTP/1.1 200 OK\r\nContent-Length: %05d\r\n\r\n", 0);
+    n = sprintf(text, "HTTP/1.1 200 OK\r\nContent-Length: %05d\r\n\r\n", RECORD_BYTES - n);
+    text[n] = 'x';
+    n = sprintf(text + RECORD_BYTES, "%s", OK("poison", "6"));
+    weft_stream_write(s, text, (size_t)RECORD_BYTES + (size_t)n);
+    weft_stream_flush(s);
+    return true;
+}
+
+START_TEST(what_a_secure_server_says_unasked_is_no_answer_to_the_next_request)
+{
+    static const turn turns[] = {{.talks = says_too_much}, {.says = OK("secret", "6")}};
+    sides s;
+    open_sides(&s, turns, COUNT_OF(turns));
+    weft_fetch *f;
+    char *text;
+    ck_assert_int_eq(weft_fetch_get(s.fetcher, url_of(&s.server, "/"), &f), 200);
+    ck_assert_int_gt(weft_fetch_read_all(f, &text), 0);
+    weft_fetch_close(f);
+    ck_assert_get(s.fetcher, url_of(&s.server, "/"), "secret");
+    ck_assert_uint_eq(s.server.conns, 2);
+    close_sides(&s);
+}
+END_TEST
+
 START_TEST(a_large_body_goes_out_over_tls_unless_it_is_answered_before)
 {
     static const turn turns[] = {
@@ -227,6 +262,7 @@ int main(void)
         &a_secure_connection_is_kept_and_used_again,
         &a_server_that_is_not_who_it_says_is_not_asked,
         &a_kept_secure_connection_that_was_closed_is_not_used,
+        &what_a_secure_server_says_unasked_is_no_answer_to_the_next_request,
         &a_large_body_goes_out_over_tls_unless_it_is_answered_before,
         &a_redirect_to_what_is_not_secure_is_the_answer,
         &a_secure_request_goes_through_a_proxy_by_a_tunnel,

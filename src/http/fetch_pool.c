@@ -9,6 +9,7 @@
 
 #include <weft/io.h>
 #include <weft/net.h>
+#include <weft/scope.h>
 #include <weft/time.h>
 
 #include <errno.h>
@@ -169,11 +170,24 @@ void weft__pool_clear(weft_fetcher *o)
         retire(o, oldest_of(o));
 }
 
-/* An idle connection has nothing to say: if there is something, it is the end, or nonsense. */
-static bool is_quiet(const weft__fetch_conn *c)
+/* TLS may hold records that came with the last one of the answer: seen by who reads only. */
+static bool is_quiet_inside(weft__fetch_conn *c)
+{
+    const void *data;
+    ssize_t n = 0;
+    WEFT_MOVE_ON_AFTER(0)
+        n = weft_stream_peek(&c->stream, 1, &data);
+    return n == -ECANCELED;
+}
+
+/*
+ * An idle connection has nothing to say: if there is something, it is the end, or nonsense, which
+ * must not be taken for the answer to the next request.
+ */
+static bool is_quiet(weft__fetch_conn *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN | POLLRDHUP};
-    return poll(&p, 1, 0) == 0;
+    return poll(&p, 1, 0) == 0 && (!c->is_tls || is_quiet_inside(c));
 }
 
 /* One of f's origin, which f's slot keeps there; NULL: none. */
