@@ -72,6 +72,24 @@ START_TEST(a_wildcard_covers_one_whole_label)
 }
 END_TEST
 
+/* To OpenSSL such a name is any that ends so. */
+START_TEST(a_name_that_begins_with_a_dot_is_none)
+{
+    static const char *const bad[] = {".example.org", ".", "..", "[.example.org]"};
+    issued cert = issue((want){.names = "DNS:a.example.org"});
+    weft_tls_options server = {.identity = identity_of(&cert)}, client = {.ca_pem = cert.cert_pem};
+    pair p = {0};
+    make_sides(&p, &server, &client);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        p.name = bad[i];
+        shake(&p);
+        ck_assert_int_eq(p.client_rc, -EINVAL);
+    }
+    free_sides(&p);
+    free_issued(&cert);
+}
+END_TEST
+
 START_TEST(what_is_wrong_with_a_certificate_is_said)
 {
     issued authority = issue((want){.subject = "ca", .is_authority = true});
@@ -328,6 +346,7 @@ int main(void)
         &a_certificate_for_another_name_is_refused,
         &an_address_or_a_name_in_any_form_may_be_asked_for,
         &a_wildcard_covers_one_whole_label,
+        &a_name_that_begins_with_a_dot_is_none,
         &what_is_wrong_with_a_certificate_is_said,
         &who_wants_no_proof_gets_none,
         &the_authorities_of_the_system_do_not_know_us,

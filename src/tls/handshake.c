@@ -303,10 +303,15 @@ static void resume(weft__tls_conn *c)
     SSL_SESSION_free(session);
 }
 
-/* "Example.org." and "[::1]" as they stand in certificates. NULL: no memory, or no name. */
+/*
+ * "Example.org." and "[::1]" as they stand in certificates. NULL: no memory, or no name. One that
+ * begins with a dot is none: to OpenSSL it would be any name that ends so.
+ */
 static char *normalise(const char *name)
 {
     size_t n = strlen(name);
+    if (name[0] == '.' || strncmp(name, "[.", 2) == 0)
+        return NULL;
     if (n > 2 && name[0] == '[' && name[n - 1] == ']')
         return strndup(name + 1, n - 2);
     n -= n > 1 && name[n - 1] == '.';
