@@ -284,6 +284,24 @@ START_TEST(who_expects_to_be_told_waits_for_it_before_the_body)
 }
 END_TEST
 
+START_TEST(who_expects_to_be_told_is_not_told_of_another_protocol)
+{
+    static const turn turns[] = {
+        {.says = "HTTP/1.1 101 Change\r\nUpgrade: x\r\n\r\n", .is_early = true}};
+    const weft_fetch_field field = {"Expect", "100-continue"};
+    weft_fetch_request r = {.fields = &field, .fields_count = 1, .body = "body", .body_bytes = 4};
+    weft_fetcher *fetcher = weft_fetcher_new(NULL);
+    web sv;
+    weft_fetch *f;
+    start_server(&sv, turns, 1);
+    r.url = url_of(&sv, "/");
+    ck_assert_int_eq(weft_fetch_send(fetcher, &r, &f), -EBADMSG);
+    ck_assert_ptr_null(f);
+    weft_fetcher_free(fetcher);
+    stop_server(&sv);
+}
+END_TEST
+
 START_TEST(a_wait_that_is_cancelled_can_be_waited_for_again)
 {
     static const turn turns[] = {{.says = OK("late", "4"), .is_held = true}};
@@ -512,6 +530,7 @@ int main(void)
         &an_answer_before_the_end_of_a_body_in_memory_is_the_answer,
         &who_is_held_up_in_writing_hears_of_the_answer,
         &who_expects_to_be_told_waits_for_it_before_the_body,
+        &who_expects_to_be_told_is_not_told_of_another_protocol,
         &a_wait_that_is_cancelled_can_be_waited_for_again,
         &a_write_that_is_cancelled_cuts_the_fetch,
         &a_streamed_request_is_redirected_without_its_body_only,

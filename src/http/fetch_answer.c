@@ -50,7 +50,7 @@ static ssize_t await_head(weft_stream *s, weft__message *m, const void **data, b
     }
 }
 
-/* One head, whichever; it is the caller's to free. Its status. */
+/* One head, whichever; it is the caller's to free. Its status; none that changes the protocol. */
 static int read_head(weft_stream *s, weft__message *m, char **head, bool *has_input)
 {
     const void *data;
@@ -63,12 +63,13 @@ static int read_head(weft_stream *s, weft__message *m, char **head, bool *has_in
     memcpy(*head, data, (size_t)bytes);
     weft_stream_skip(s, (size_t)bytes);
     weft__message_settle(m, *head);
-    return m->status;
+    return m->status != 101 ? m->status
+                            : weft_fail(-EBADMSG, "a server that changes the protocol unasked");
 }
 
 static bool is_interim(int status)
 {
-    return status >= 100 && status < 200 && status != 101;
+    return status >= 100 && status < 200;
 }
 
 static void forget_head(weft__message *m, char **head)
@@ -82,8 +83,6 @@ int weft__answer_read(weft_stream *s, weft__message *m, char **head, bool *has_i
 {
     for (int i = 0; i < INTERIM_MAX; i++) {
         int status = read_head(s, m, head, has_input);
-        if (status == 101)
-            return weft_fail(-EBADMSG, "a server that changes the protocol unasked");
         if (!is_interim(status))
             return status;
         forget_head(m, head);
