@@ -283,7 +283,9 @@ static ssize_t write_piece(weft_fetch *f, const char *data, size_t bytes)
         {size, (size_t)size_bytes}, {(char *)(uintptr_t)data, bytes}, {(char *)"\r\n", 2}};
     size_t sum = (size_t)size_bytes + bytes + 2;
     ssize_t n = weft_stream_writev(s, pieces, 3);
-    return n < 0 || (size_t)n == sum ? n : -EPIPE; /* half a chunk: nothing can follow */
+    if (n < 0 || (size_t)n == sum)
+        return n;
+    return weft_is_cancelled() ? -ECANCELED : -EPIPE; /* half a chunk: nothing can follow */
 }
 
 ssize_t weft__ask_write(weft_fetch *f, const char *data, size_t bytes)
