@@ -399,6 +399,32 @@ START_TEST(a_file_arrives_as_it_is)
 }
 END_TEST
 
+static int tick(weft_http_request *r, void *ctx)
+{
+    int rc = weft_http_events(r), *told = ctx;
+    while (rc == 0 && (rc = weft_http_event(r, NULL, NULL, "tick")) == 0)
+        rc = weft_sleep(0.001);
+    *told = weft_http_is_draining(r) ? rc : 0;
+    return 0;
+}
+
+START_TEST(who_sends_events_hears_that_the_server_ends)
+{
+    static const char end[] = "\r\n0\r\n\r\n"; /* of a whole reply */
+    int told = 0;
+    const weft_http_options o = {.drain_s = 1000};
+    site_open(&s, tick, &told, &o);
+    site_call(&s, &c);
+    talk_send(&c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    talk_hear(&c, "data: tick\n\n");
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(told, -ESHUTDOWN);
+    const char *heard = talk_hear_all(&c);
+    ck_assert_str_eq(heard + strlen(heard) - strlen(end), end);
+    weft_close(c.fd);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &no_more_connections_are_let_in_than_there_may_be,
     &no_peer_may_have_all_connections,
@@ -414,6 +440,7 @@ static const TTest *const *const tests[] = {
     &what_comes_behind_the_last_request_is_heard_out,
     &who_does_not_read_is_cut_off_and_the_others_are_served,
     &a_file_arrives_as_it_is,
+    &who_sends_events_hears_that_the_server_ends,
 };
 
 int main(void)

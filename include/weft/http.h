@@ -174,6 +174,9 @@ WEFT_API const char *weft_http_cookie(weft_http_request *request, const char *na
 /** Memory that is freed when the handler has returned; NULL if there is none. */
 WEFT_API void *weft_http_alloc(weft_http_request *request, size_t bytes);
 
+/** Is the server about to end? For a handler that goes on for long: its time is drain_s. */
+WEFT_API bool weft_http_is_draining(const weft_http_request *request);
+
 /**
  * The TLS connection, for the functions of tls.h that tell about one; NULL on a plain one.
  */
@@ -303,7 +306,8 @@ WEFT_SWITCHPOINT int weft_http_events(weft_http_request *request);
 
 /**
  * Send an event at once; event and id may be NULL; data of several lines arrives as it is. An error
- * is how one learns that nobody listens any more. -EINVAL for a line break in event or id.
+ * is how one learns that nobody listens any more. -EINVAL for a line break in event or id,
+ * -ESHUTDOWN if the server is about to end.
  */
 WEFT_SWITCHPOINT int weft_http_event(weft_http_request *request, const char *event, const char *id,
                                      const char *data);

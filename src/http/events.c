@@ -35,6 +35,8 @@ int weft_http_event(weft_http_request *r, const char *event, const char *id, con
     if ((event != NULL && event[strcspn(event, "\r\n")] != '\0') ||
         (id != NULL && id[strcspn(id, "\r\n")] != '\0'))
         return weft_fail(-EINVAL, "a line break in the name or the id of an event");
+    if (weft_http_is_draining(r))
+        return -ESHUTDOWN;
     ssize_t n = 0;
     if (event != NULL)
         n = write_line(r, "event", event, strlen(event));

@@ -35,6 +35,11 @@ void *weft_http_alloc(weft_http_request *r, size_t bytes)
     return weft__arena_alloc(&r->conn->arena, bytes);
 }
 
+bool weft_http_is_draining(const weft_http_request *r)
+{
+    return r->conn->server->is_draining;
+}
+
 weft_stream *weft_http_tls(weft_http_request *r)
 {
     return r->conn->is_tls ? &r->conn->stream : NULL;
