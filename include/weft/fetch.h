@@ -37,7 +37,7 @@ typedef struct weft_fetch weft_fetch;
 
 /* How a client behaves; all-zero is the default. */
 typedef struct weft_fetcher_options {
-    weft_tls *tls;                     /* a client's side; NULL: the system's authorities */
+    weft_tls *tls; /* a client's side, not to be freed before it; NULL: the system's authorities */
     const char *user_agent;            /* NULL: "weft/VERSION" */
     size_t connections_per_origin_max; /* 0: 8; more requests wait */
     size_t idle_max;                   /* connections kept in all: 0: 64 */
