@@ -410,7 +410,9 @@ START_TEST(a_unix_socket_is_served_and_its_file_is_gone_in_the_end)
 {
     make_folder();
     char *path = in_folder("socket");
-    weft_process p = spawn(ARGV(command_path(), "serve", "--listen", path, in_folder("site")),
+    /* With a log: see start_serving. */
+    weft_process p = spawn(ARGV(command_path(), "serve", "--listen", path, "--access-log",
+                                in_folder("log"), in_folder("site")),
                            (weft_process_options){.out = WEFT_STDIO_PIPE});
     char byte;
     ck_assert_int_eq(weft_read(p.out, &byte, 1), 1);
