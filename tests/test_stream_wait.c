@@ -1,6 +1,8 @@
 /* Streams that wait without memory, write several pieces, and read into memory that is lent. */
 #include "net_support.h"
 
+#include "io/stream.h"
+
 typedef struct line {
     weft_stream near;
     int far;
@@ -168,6 +170,23 @@ START_TEST(it_reads_into_memory_that_is_lent_as_long_as_that_is_enough)
 }
 END_TEST
 
+START_TEST(there_is_a_buffer_for_output_only_while_some_waits)
+{
+    line a, b;
+    open_line(&a);
+    open_line(&b);
+    ck_assert_int_eq(weft_stream_puts(&a.near, "hello"), 5);
+    const char *first = weft__stream_of(&a.near)->out.data;
+    ck_assert_ptr_nonnull(first);
+    ck_assert_int_eq(weft_stream_flush(&a.near), 0);
+    ck_assert_ptr_null(weft__stream_of(&a.near)->out.data);
+    ck_assert_int_eq(weft_stream_puts(&b.near, "hello"), 5);
+    ck_assert_ptr_eq(weft__stream_of(&b.near)->out.data, first); /* what was used last */
+    close_line(&a);
+    close_line(&b);
+}
+END_TEST
+
 START_TEST(what_it_stands_on_can_be_asked_for)
 {
     static const weft_stream_type other;
@@ -187,6 +206,7 @@ static const TTest *const *const tests[] = {
     &a_wait_can_be_cancelled_and_closed,
     &pieces_go_out_in_their_order_whatever_their_sizes,
     &it_reads_into_memory_that_is_lent_as_long_as_that_is_enough,
+    &there_is_a_buffer_for_output_only_while_some_waits,
     &what_it_stands_on_can_be_asked_for,
 };
 

@@ -72,9 +72,7 @@ int weft__stream_drain(weft__stream *s)
         if (rc < 0)
             return (int)rc;
     }
-    weft__buffer_compact(&s->out);
-    if (s->out.bytes > s->write_bytes) /* grown for one long text */
-        weft__buffer_release(&s->out);
+    weft__buffer_release(&s->out);
     if (s->type->flush == NULL)
         return 0;
     return s->is_shut ? -EBADF : s->type->flush(s->ctx);
