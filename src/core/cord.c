@@ -400,7 +400,8 @@ weft_value weft_cord_join(weft_cord cord)
         return weft__no_cord();
     pthread_mutex_lock(&tenures.lock);
     weft__tenure *t = find(cord);
-    bool has_ended = t != NULL && t->has_ended && !is_held_back(c->main->id);
+    bool is_held = is_held_back(c->main->id);
+    bool has_ended = t != NULL && t->has_ended && !is_held;
     bool may_wait = t != NULL && !has_ended && t->id != c->main->id &&
                     (!c->current->alarm || weft__alarm_is_stop(c->current));
     if (may_wait)
@@ -414,6 +415,8 @@ weft_value weft_cord_join(weft_cord cord)
         return take(c, t, value, words);
     if (cord == c->main->id)
         return -EDEADLK;
+    if (t == NULL && is_held)
+        weft__thread_stay();
     return t == NULL ? missing(cord) : weft__refuse(c);
 }
 

@@ -67,4 +67,7 @@ void weft__tenures_name_left(const weft__tenure *except,
 /* In a child of fork(2): none of them is there. */
 void weft__tenures_renew(void);
 
+/* thread.c: wait until the process, which another thread has chosen to end, is gone. */
+void weft__thread_stay(void);
+
 #endif

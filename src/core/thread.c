@@ -9,8 +9,11 @@
 #include "core/report.h"
 #include "core/tenure.h"
 
+#include <weft/scope.h>
+#include <weft/time.h>
 #include <weft/version.h>
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +83,16 @@ void weft__cord_close(weft__cord *c)
     free_cord(c);
     if (tenure != NULL)
         weft__tenure_end(tenure);
+}
+
+void weft__thread_stay(void)
+{
+    WEFT_SHIELD(INFINITY) {
+        while (weft_sleep(INFINITY) == 0)
+            ;
+    }
+    for (;;)
+        pause(); /* it may not even sleep: then the thread does */
 }
 
 /* A thread ends by itself. */
