@@ -73,14 +73,13 @@ static int wait_for_more(weft_http_request *r)
     weft__conn *c = r->conn;
     if (is_large(r))
         weft__conn_widen(c);
-    weft_scope scope;
-    double from_s;
-    int rc = weft__pace_open(&r->in_pace, &scope, &from_s);
+    weft__pace_turn turn;
+    int rc = weft__pace_open(&turn, &r->in_pace, r->conn->server);
     if (rc < 0)
         return rc;
     ssize_t n = ask_for_more(r);
     uint64_t bytes = n > 0 ? (uint64_t)n : 0;
-    int late = weft__pace_close(&r->in_pace, c->server, &scope, from_s, bytes);
+    int late = weft__pace_close(&turn, bytes);
     if (n > 0)
         return 0;
     if (n == 0)

@@ -15,18 +15,20 @@ void weft__pace_start(weft__pace *p, const weft__server *s)
     p->credit_s = s->options.limits.slow_s;
 }
 
-int weft__pace_open(weft__pace *p, weft_scope *scope, double *from_s)
+int weft__pace_open(weft__pace_turn *t, weft__pace *p, const weft__server *s)
 {
-    *from_s = weft_now();
-    return weft_scope_open(scope, p->credit_s);
+    t->pace = p;
+    t->server = s;
+    t->from_s = weft_now();
+    return weft_scope_open(&t->scope, p->credit_s);
 }
 
-int weft__pace_close(weft__pace *p, const weft__server *s, weft_scope *scope, double from_s,
-                     uint64_t bytes)
+int weft__pace_close(weft__pace_turn *t, uint64_t bytes)
 {
-    const weft_http_limits *l = &s->options.limits;
-    int rc = weft_scope_close(scope);
-    double left = p->credit_s - (weft_now() - from_s) + (double)bytes / l->body_bytes_per_s_min;
-    p->credit_s = fmin(fmax(left, 0), l->slow_s);
+    const weft_http_limits *l = &t->server->options.limits;
+    int rc = weft_scope_close(&t->scope);
+    double spent_s = weft_now() - t->from_s;
+    double left_s = t->pace->credit_s - spent_s + (double)bytes / l->body_bytes_per_s_min;
+    t->pace->credit_s = fmin(fmax(left_s, 0), l->slow_s);
     return rc;
 }

@@ -1,4 +1,5 @@
 /* The body of a reply: what goes out at once, what is held for a chunk, and files. */
+#include "http/format.h"
 #include "http/server.h"
 
 #include <weft/error.h>
@@ -39,14 +40,13 @@ static ssize_t write_in_time(weft_http_request *r, const struct iovec *pieces, i
                              bool *is_late)
 {
     weft__conn *c = r->conn;
-    weft_scope scope;
-    double from_s;
-    int rc = weft__pace_open(&r->out_pace, &scope, &from_s);
+    weft__pace_turn turn;
+    int rc = weft__pace_open(&turn, &r->out_pace, r->conn->server);
     if (rc < 0)
         return rc;
     ssize_t n = weft_stream_writev(&c->stream, pieces, count);
     uint64_t moved = n > 0 ? (uint64_t)n : 0;
-    rc = weft__pace_close(&r->out_pace, c->server, &scope, from_s, moved);
+    rc = weft__pace_close(&turn, moved);
     *is_late = rc < 0;
     return n < 0 && rc < 0 ? rc : n;
 }
@@ -153,44 +153,29 @@ ssize_t weft_http_write(weft_http_request *r, const void *data, size_t bytes)
     return rc < 0 ? rc : (ssize_t)bytes;
 }
 
-static ssize_t write_formatted(weft_http_request *r, const char *format, va_list args, size_t bytes)
-{
-    char *text = malloc(bytes + 1);
-    if (text == NULL)
-        return -ENOMEM;
-    vsnprintf(text, bytes + 1, format, args);
-    ssize_t n = weft_http_write(r, text, bytes);
-    free(text);
-    return n;
-}
-
 ssize_t weft_http_printf(weft_http_request *r, const char *format, ...)
 {
-    char text[1024];
-    va_list args, again;
+    weft__format text;
+    va_list args;
     va_start(args, format);
-    va_copy(again, args);
-    int bytes = vsnprintf(text, sizeof text, format, args);
-    ssize_t n = bytes < 0 ? -EINVAL : 0;
-    if (bytes >= (int)sizeof text)
-        n = write_formatted(r, format, again, (size_t)bytes);
-    else if (bytes >= 0)
-        n = weft_http_write(r, text, (size_t)bytes);
-    va_end(again);
+    ssize_t n = weft__format_open(&text, format, args);
     va_end(args);
+    if (n < 0)
+        return n;
+    n = weft_http_write(r, text.bytes, text.count);
+    weft__format_close(&text);
     return n;
 }
 
 static int flush_stream(weft_http_request *r)
 {
     weft__conn *c = r->conn;
-    weft_scope scope;
-    double from_s;
-    int rc = weft__pace_open(&r->out_pace, &scope, &from_s);
+    weft__pace_turn turn;
+    int rc = weft__pace_open(&turn, &r->out_pace, r->conn->server);
     if (rc < 0)
         return rc;
     rc = weft_stream_flush(&c->stream);
-    int late = weft__pace_close(&r->out_pace, c->server, &scope, from_s, c->unflushed);
+    int late = weft__pace_close(&turn, c->unflushed);
     if (rc < 0)
         return weft__reply_cut(r, late < 0 ? late : rc);
     c->unflushed = 0;
@@ -214,16 +199,14 @@ int weft_http_flush(weft_http_request *r)
 
 static ssize_t send_piece(weft_http_request *r, int out, int fd, off_t *offset, size_t bytes)
 {
-    weft__conn *c = r->conn;
-    weft_scope scope;
-    double from_s;
-    int rc = weft__pace_open(&r->out_pace, &scope, &from_s);
+    weft__pace_turn turn;
+    int rc = weft__pace_open(&turn, &r->out_pace, r->conn->server);
     if (rc < 0)
         return rc;
     off_t from = *offset;
     ssize_t n = weft_sendfile(out, fd, offset, bytes);
     uint64_t moved = (uint64_t)(*offset - from);
-    int late = weft__pace_close(&r->out_pace, c->server, &scope, from_s, moved);
+    int late = weft__pace_close(&turn, moved);
     return n < 0 && late < 0 ? late : n;
 }
 

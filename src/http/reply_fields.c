@@ -58,6 +58,21 @@ static void drop(weft__reply_field **list, const char *name)
     }
 }
 
+static int store(weft_http_request *r, weft__reply_field **list, const char *name,
+                 const char *value, bool replaces)
+{
+    int rc = check(name, value);
+    if (rc < 0)
+        return rc;
+    weft__reply_field *f = new_field(r, name, value);
+    if (f == NULL)
+        return -ENOMEM;
+    if (replaces)
+        drop(list, name);
+    append(list, f);
+    return 0;
+}
+
 static int put(weft_http_request *r, const char *name, const char *value, bool replaces)
 {
     if (r->state != WEFT__REPLY_NONE)
@@ -66,16 +81,7 @@ static int put(weft_http_request *r, const char *name, const char *value, bool r
         r->conn->is_to_close = true;
         return 0;
     }
-    int rc = check(name, value);
-    if (rc < 0)
-        return rc;
-    weft__reply_field *f = new_field(r, name, value);
-    if (f == NULL)
-        return -ENOMEM;
-    if (replaces)
-        drop(&r->fields, name);
-    append(&r->fields, f);
-    return 0;
+    return store(r, &r->fields, name, value, replaces);
 }
 
 int weft_http_set(weft_http_request *r, const char *name, const char *value)
@@ -120,15 +126,7 @@ int weft_http_set_trailer(weft_http_request *r, const char *name, const char *va
 {
     if (r->state >= WEFT__REPLY_ENDED)
         return -EALREADY;
-    int rc = check(name, value);
-    if (rc < 0)
-        return rc;
-    weft__reply_field *f = new_field(r, name, value);
-    if (f == NULL)
-        return -ENOMEM;
-    drop(&r->trailers, name);
-    append(&r->trailers, f);
-    return 0;
+    return store(r, &r->trailers, name, value, true);
 }
 
 int weft_http_set_cookie(weft_http_request *r, const char *name, const char *value,

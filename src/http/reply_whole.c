@@ -1,13 +1,12 @@
 /* Replies in one call. */
 #include "http/field.h"
+#include "http/format.h"
 #include "http/server.h"
 #include "http/status.h"
 
 #include <weft/error.h>
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define TEXT_TYPE "text/plain; charset=utf-8"
 
@@ -53,31 +52,17 @@ int weft_http_reply(weft_http_request *r, int status, const char *type, const vo
     return rc;
 }
 
-static int reply_formatted(weft_http_request *r, int status, const char *format, va_list args,
-                           size_t bytes)
-{
-    char *text = malloc(bytes + 1);
-    if (text == NULL)
-        return -ENOMEM;
-    vsnprintf(text, bytes + 1, format, args);
-    int rc = weft_http_reply(r, status, TEXT_TYPE, text, bytes);
-    free(text);
-    return rc;
-}
-
 int weft_http_reply_text(weft_http_request *r, int status, const char *format, ...)
 {
-    char text[1024];
-    va_list args, again;
+    weft__format text;
+    va_list args;
     va_start(args, format);
-    va_copy(again, args);
-    int bytes = vsnprintf(text, sizeof text, format, args), rc = -EINVAL;
-    if (bytes >= (int)sizeof text)
-        rc = reply_formatted(r, status, format, again, (size_t)bytes);
-    else if (bytes >= 0)
-        rc = weft_http_reply(r, status, TEXT_TYPE, text, (size_t)bytes);
-    va_end(again);
+    int rc = weft__format_open(&text, format, args);
     va_end(args);
+    if (rc < 0)
+        return rc;
+    rc = weft_http_reply(r, status, TEXT_TYPE, text.bytes, text.count);
+    weft__format_close(&text);
     return rc;
 }
 

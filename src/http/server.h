@@ -171,13 +171,20 @@ int weft__server_open(weft__server *server, weft_http_handler *handler, void *ct
                       const weft_http_options *options);
 void weft__server_close(weft__server *server);
 
-/* pace.c: a scope for one blocking call, in which a body has to move on. */
+/* pace.c */
+
+/* One blocking call, in which a body has to move on. */
+typedef struct weft__pace_turn {
+    weft__pace *pace;
+    const weft__server *server;
+    weft_scope scope;
+    double from_s;
+} weft__pace_turn;
 
 void weft__pace_start(weft__pace *pace, const weft__server *server);
-int weft__pace_open(weft__pace *pace, weft_scope *scope, double *from_s);
+int weft__pace_open(weft__pace_turn *turn, weft__pace *pace, const weft__server *server);
 /* So many bytes have moved. Returns 0, or -ETIMEDOUT if the time was up. */
-int weft__pace_close(weft__pace *pace, const weft__server *server, weft_scope *scope, double from_s,
-                     uint64_t bytes);
+int weft__pace_close(weft__pace_turn *turn, uint64_t bytes);
 
 /* request.c */
 
