@@ -42,6 +42,21 @@ static void add_field(head *h, const weft__reply_field *f)
     ADD_LITERAL(h, "\r\n");
 }
 
+static void add_fields(head *h, const weft__reply_field *f)
+{
+    for (; f != NULL; f = f->next)
+        add_field(h, f);
+}
+
+/* What they take, at most. */
+static size_t bytes_of_fields(const weft__reply_field *f)
+{
+    size_t bytes = 0;
+    for (; f != NULL; f = f->next)
+        bytes += f->name_bytes + f->value_bytes + sizeof ": \r\n";
+    return bytes;
+}
+
 static void add_status(head *h, int status)
 {
     size_t bytes;
@@ -58,12 +73,19 @@ static void add_status(head *h, int status)
     ADD_LITERAL(h, "\r\n");
 }
 
-/* RFC 9110, 8.6: not in a 204, and in a 304 it would be that of what was not sent. */
+/*
+ * RFC 9110, 6.4.1 and 8.6: no body, and no length; of a 304 it would be that of what was not sent.
+ */
+static bool is_without_body(int status)
+{
+    return status == 204 || status == 304;
+}
+
 static void add_framing(head *h, const weft_http_request *r)
 {
     if (r->is_chunked) {
         ADD_LITERAL(h, "Transfer-Encoding: chunked\r\n");
-    } else if (r->length >= 0 && r->status != 204 && r->status != 304) {
+    } else if (r->length >= 0 && !is_without_body(r->status)) {
         ADD_LITERAL(h, "Content-Length: ");
         add_number(h, (uint64_t)r->length);
         ADD_LITERAL(h, "\r\n");
@@ -95,8 +117,7 @@ static void compose(head *h, const weft_http_request *r)
         add(h, r->type, strlen(r->type));
         ADD_LITERAL(h, "\r\n");
     }
-    for (const weft__reply_field *f = r->fields; f != NULL; f = f->next)
-        add_field(h, f);
+    add_fields(h, r->fields);
     add_framing(h, r);
     add_connection(h, r);
     ADD_LITERAL(h, "\r\n");
@@ -108,9 +129,7 @@ static size_t head_bytes(const weft_http_request *r)
     const char *server = r->conn->server->options.server_name;
     size_t bytes = OWN_BYTES + (server != NULL ? strlen(server) : 0);
     bytes += r->type != NULL ? strlen(r->type) : 0;
-    for (const weft__reply_field *f = r->fields; f != NULL; f = f->next)
-        bytes += f->name_bytes + f->value_bytes + sizeof ": \r\n";
-    return bytes;
+    return bytes + bytes_of_fields(r->fields);
 }
 
 int weft__reply_cut(weft_http_request *r, int rc)
@@ -156,17 +175,10 @@ int weft__reply_send_head(weft_http_request *r, const struct iovec *behind, int 
     return weft__reply_put(r, pieces, count + 1);
 }
 
-/* RFC 9110, 6.4.1: these have no body, whatever their headers say. */
-static bool has_no_body(const weft_http_request *r, int status)
-{
-    return status == 204 || status == 304 || weft__request_is(r, HTTP_HEAD);
-}
-
 /* Where the end of the body is to be seen. */
 static void choose_framing(weft_http_request *r)
 {
-    r->is_chunked =
-        r->length < 0 && r->conn->message.version >= 11 && r->status != 204 && r->status != 304;
+    r->is_chunked = r->length < 0 && r->conn->message.version >= 11 && !is_without_body(r->status);
     if (r->length < 0 && !r->is_chunked && !r->is_bodiless)
         r->conn->is_to_close = true;
 }
@@ -180,7 +192,7 @@ int weft_http_begin(weft_http_request *r, int status, int64_t length)
                          (long long)length);
     r->status = status;
     r->announced = r->length = length;
-    r->is_bodiless = has_no_body(r, status);
+    r->is_bodiless = is_without_body(status) || weft__request_is(r, HTTP_HEAD);
     int rc = weft__reply_encode(r);
     if (rc < 0)
         return rc;
@@ -196,15 +208,12 @@ int weft_http_begin(weft_http_request *r, int status, int64_t length)
 /* What the chunks end with, trailers included. */
 static int send_last_chunk(weft_http_request *r)
 {
-    size_t bytes = sizeof "0\r\n\r\n";
-    for (const weft__reply_field *f = r->trailers; f != NULL; f = f->next)
-        bytes += f->name_bytes + f->value_bytes + sizeof ": \r\n";
+    size_t bytes = sizeof "0\r\n\r\n" + bytes_of_fields(r->trailers);
     head h = {weft__arena_alloc(&r->conn->arena, bytes), 0};
     if (h.bytes == NULL)
         return -ENOMEM;
     ADD_LITERAL(&h, "0\r\n");
-    for (const weft__reply_field *f = r->trailers; f != NULL; f = f->next)
-        add_field(&h, f);
+    add_fields(&h, r->trailers);
     ADD_LITERAL(&h, "\r\n");
     return weft__reply_put(r, &(struct iovec){h.bytes, h.count}, 1);
 }
