@@ -8,7 +8,7 @@
 #ifndef WEFT_BENCH_BARE_H
 #define WEFT_BENCH_BARE_H
 
-#include "bench.h"
+#include "rounds.h"
 
 #include <stdint.h>
 

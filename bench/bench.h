@@ -1,199 +1,113 @@
 /*
- * What every measurement needs: arguments, one processor for the whole run, a clock, and results
- * as text or as JSON, one line each. What is measured, and against what, is each program's own
- * business.
+ * What a contender in C or C++ needs: its main function, its clock, its words (README.md has the
+ * rules). A contender is a table of works:
  *
- * Cases take turns in several rounds, A B A B: the clock of a shared machine drifts by more than
- * the differences that matter. So a ratio is the median of the rounds' ratios, not the ratio of
- * two medians.
- *
- * usage of every program: NAME [--json] [--only CASE] [NUMBER]
- * --only runs one case once, for tools that count.
+ *     static const bench_work works[] = {{"spin", spin}, {"echo", echo}};
+ *     BENCH_MAIN(works)
  */
 #ifndef WEFT_BENCH_H
 #define WEFT_BENCH_H
 
-#include <sched.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
-/*
- * Many short rounds: what disturbs one of a millisecond seldom disturbs half of them. A program
- * whose rounds cannot be short says how many it has before it includes this.
- */
-#ifndef BENCH_ROUNDS
-#define BENCH_ROUNDS 101
-#endif
-#define BENCH_CASES_MAX 16
+typedef struct bench_work {
+    const char *name;
+    void (*run)(size_t count, size_t n); /* measures, and says what */
+} bench_work;
 
-/* One thing to measure: run does about n operations, and returns the nanoseconds of one. */
-typedef struct bench_case {
-    const char *what;
-    double (*run)(void *arg, size_t n);
-    void *arg;
-} bench_case;
+/* What holds for all that is measured; else the run counts for nothing. */
+#define bench_require(is_true) ((is_true) ? (void)0 : bench_fail(__FILE__, __LINE__, #is_true))
 
-/* One line of the results. */
-typedef struct bench_result {
-    const char *what;
-    const char *unit;
-    int count;
-    const double *values; /* in the order of the rounds */
-    double ratio;         /* to another case; 0: to none */
-} bench_result;
-
-static bool bench_is_json;
-static const char *bench_name;
-static const char *bench_only; /* NULL: all cases */
-static bool bench_has_found;   /* that one */
-
-static inline void bench_require(bool is_true, const char *what)
+static inline void bench_fail(const char *file, int line, const char *what)
 {
-    if (is_true)
-        return;
-    fprintf(stderr, "%s: %s\n", bench_name, what);
+    fprintf(stderr, "%s:%d: %s does not hold\n", file, line, what);
     exit(1);
 }
 
-/* At the end, as cases may be in several lists. */
-static inline void bench_check_only(void)
-{
-    if (bench_only == NULL || bench_has_found)
-        return;
-    fprintf(stderr, "%s: no such case\n", bench_name);
-    _exit(1);
-}
-
-/* Stay on the processor that the program is on. Where that is forbidden, the spread will tell. */
-static inline void bench_pin(void)
-{
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(sched_getcpu(), &one);
-    sched_setaffinity(0, sizeof one, &one);
-}
-
-/* Read the arguments and pin the process. Returns NUMBER, or `number` if it is not given. */
-static inline size_t bench_start(int argc, char **argv, size_t number)
-{
-    const char *slash = strrchr(argv[0], '/');
-    bench_name = slash != NULL ? slash + 1 : argv[0];
-    for (int i = 1; i < argc; i++) {
-        char *end = argv[i];
-        unsigned long long given = 0;
-        if (strcmp(argv[i], "--json") == 0)
-            bench_is_json = true;
-        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
-            bench_only = argv[++i];
-        else if ((given = strtoull(argv[i], &end, 10)) > 0 && *end == '\0')
-            number = given;
-        else
-            bench_require(false, "usage: NAME [--json] [--only CASE] [NUMBER]");
-    }
-    bench_pin();
-    atexit(bench_check_only);
-    return number;
-}
-
-/* The thread's own time: what it lost to others on a busy machine does not count. */
-static inline double bench_now_ns(void)
+static inline double bench_read_ns(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Memory for stacks, without a page behind it before it is touched. */
-static inline char *bench_map(size_t bytes)
+/* Processor time of the process: for works of one thread. */
+static inline double bench_cpu_ns(void)
 {
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
-    bench_require(memory != MAP_FAILED, "no memory");
-    return memory;
+    return bench_read_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-static inline int bench_compare(const void *a, const void *b)
+/* Real time: for works of several. */
+static inline double bench_real_ns(void)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return bench_read_ns(CLOCK_MONOTONIC);
 }
 
-static inline void bench_sort(const double *values, int n, double *sorted)
+static inline void bench_say(double value)
 {
-    memcpy(sorted, values, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, bench_compare);
+    printf("%.7g\n", value);
 }
 
-static inline void bench_print(const bench_result *r)
+static inline void bench_say_both(double first, double second)
 {
-    double sorted[BENCH_ROUNDS];
-    bench_sort(r->values, r->count, sorted);
-    double median = sorted[r->count / 2], least = sorted[0], most = sorted[r->count - 1];
-    if (bench_is_json) {
-        printf("{\"bench\": \"%s\", \"what\": \"%s\", \"unit\": \"%s\", \"rounds\": %d, ",
-               bench_name, r->what, r->unit, r->count);
-        printf("\"median\": %.7g, \"min\": %.7g, \"max\": %.7g, \"ratio\": %.4g}\n", median, least,
-               most, r->ratio);
-    } else {
-        printf("%-40s %10.7g %-5s", r->what, median, r->unit);
-        if (r->count > 1)
-            printf(" %8.4g .. %-8.4g", least, most);
-        if (r->ratio > 0)
-            printf(" x %.2f", r->ratio);
-        putchar('\n');
+    printf("%.7g %.7g\n", first, second);
+}
+
+/* A line of /proc/self/status, in bytes: the kernel gives kB. */
+static inline double bench_status_bytes(const char *key)
+{
+    char line[256];
+    double kib = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+    bench_require(status != NULL);
+    while (kib < 0 && fgets(line, sizeof line, status) != NULL)
+        if (strncmp(line, key, strlen(key)) == 0)
+            kib = strtod(line + strlen(key), NULL);
+    fclose(status);
+    bench_require(kib >= 0);
+    return kib * 1024;
+}
+
+/* For "parked": what make(count) leaves behind, for each. */
+static inline void bench_measure_parked(void (*make)(size_t), size_t count)
+{
+    double resident = bench_status_bytes("VmRSS:"), tables = bench_status_bytes("VmPTE:");
+    make(count);
+    bench_say_both((bench_status_bytes("VmRSS:") - resident) / (double)count,
+                   (bench_status_bytes("VmPTE:") - tables) / (double)count);
+}
+
+/* How long the sleeper with this number sleeps, in microseconds. */
+static inline uint32_t bench_sleep_us(size_t i)
+{
+    return 500000 + (uint32_t)i * 2654435761u % 1000000;
+}
+
+static inline int bench_main(const bench_work *works, size_t works_count, int argc, char **argv)
+{
+    if (argc == 1) {
+        for (size_t i = 0; i < works_count; i++)
+            puts(works[i].name);
+        return 0;
     }
-    fflush(stdout);
-}
-
-/* A result that is one number. */
-static inline void bench_print_one(const char *what, const char *unit, double value)
-{
-    bench_print(&(bench_result){what, unit, 1, &value, 0});
-}
-
-static inline double bench_ratio(const double *values, const double *base)
-{
-    double ratios[BENCH_ROUNDS], sorted[BENCH_ROUNDS];
-    for (int i = 0; i < BENCH_ROUNDS; i++)
-        ratios[i] = values[i] / base[i];
-    bench_sort(ratios, BENCH_ROUNDS, sorted);
-    return sorted[BENCH_ROUNDS / 2];
-}
-
-static inline void bench_run_only(const bench_case *cases, int count, size_t n)
-{
-    for (int i = 0; i < count; i++) {
-        if (strcmp(cases[i].what, bench_only) == 0) {
-            bench_has_found = true;
-            bench_print_one(cases[i].what, "ns", cases[i].run(cases[i].arg, n));
-            return;
+    for (size_t i = 0; i < works_count && argc == 4; i++) {
+        if (strcmp(works[i].name, argv[1]) == 0) {
+            works[i].run(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
+            return 0;
         }
     }
+    fprintf(stderr, "usage: %s [WORK COUNT N]\n", argv[0]);
+    return 2;
 }
 
-/* Measure all cases in turn, after a time to warm up, and print them. Ratios are to the first. */
-static inline void bench_run(const bench_case *cases, int count, size_t n)
-{
-    double values[BENCH_CASES_MAX][BENCH_ROUNDS];
-    bench_require(count <= BENCH_CASES_MAX, "too many cases");
-    if (bench_only != NULL) {
-        bench_run_only(cases, count, n);
-        return;
+#define BENCH_MAIN(works)                                                       \
+    int main(int argc, char **argv)                                             \
+    {                                                                           \
+        return bench_main(works, sizeof(works) / sizeof(works)[0], argc, argv); \
     }
-    for (int round = -1; round < BENCH_ROUNDS; round++)
-        for (int i = 0; i < count; i++)
-            values[i][round < 0 ? 0 : round] = cases[i].run(cases[i].arg, n);
-    for (int i = 0; i < count; i++)
-        bench_print(&(bench_result){cases[i].what, "ns", BENCH_ROUNDS, values[i],
-                                    i > 0 ? bench_ratio(values[i], values[0]) : 0});
-}
-
-#define BENCH_RUN(cases, n) bench_run(cases, (int)(sizeof(cases) / sizeof(cases)[0]), n)
 
 #endif

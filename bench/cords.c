@@ -14,7 +14,7 @@
  */
 #define BENCH_ROUNDS 21
 
-#include "bench.h"
+#include "rounds.h"
 #include "threads.h"
 
 #include "core/linger.h"

@@ -12,7 +12,7 @@
  * client another one.
  */
 #include "echo.h"
-#include "bench.h"
+#include "rounds.h"
 
 #include <weft.h>
 

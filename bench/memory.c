@@ -7,7 +7,7 @@
  *
  * NUMBER: fibers; 100,000 unless given.
  */
-#include "bench.h"
+#include "rounds.h"
 
 #include <weft.h>
 

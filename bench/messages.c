@@ -8,7 +8,7 @@
  * NUMBER: round trips, or messages, a round.
  */
 #include "bare.h"
-#include "bench.h"
+#include "rounds.h"
 
 #include <weft.h>
 

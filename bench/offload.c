@@ -9,7 +9,7 @@
  *
  * NUMBER: calls a round.
  */
-#include "bench.h"
+#include "rounds.h"
 
 #include <weft.h>
 

@@ -8,7 +8,7 @@
  * NUMBER: selects a round.
  */
 #include "bare.h"
-#include "bench.h"
+#include "rounds.h"
 
 #include <weft.h>
 

@@ -5,7 +5,7 @@
  *
  * NUMBER: round trips, or messages, a round.
  */
-#include "bench.h"
+#include "rounds.h"
 
 #include <weft.h>
 

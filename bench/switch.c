@@ -9,7 +9,7 @@
  */
 #include "arch/context.h"
 #include "bare.h"
-#include "bench.h"
+#include "rounds.h"
 
 #include <weft.h>
 

@@ -9,7 +9,7 @@
  * NUMBER: operations a round.
  */
 #include "bare.h"
-#include "bench.h"
+#include "rounds.h"
 
 #include <weft.h>
 

@@ -6,7 +6,7 @@
 #ifndef WEFT_BENCH_THREADS_H
 #define WEFT_BENCH_THREADS_H
 
-#include "bench.h"
+#include "rounds.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
