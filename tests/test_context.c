@@ -6,7 +6,6 @@
  */
 #include "arch/context.h"
 
-#include <fenv.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,94 +176,6 @@ static void the_stack_is_aligned_at_entry_whatever_the_top_is(void)
     for (size_t less = 0; less < 80; less += 8) {
         weft__context_make(&other, stack, STACK_BYTES - less, report_alignment);
         CHECK(weft__context_switch(&home, &other, 5) == 1);
-    }
-    munmap(stack, STACK_BYTES);
-}
-
-/* Floating-point control: only rounding, which is all of it that Valgrind has. */
-
-#if defined(__x86_64__)
-#define VECTOR_UP 0x4000u
-#define X87_DOWN 0x0400u
-
-static void control_set(unsigned vector, unsigned x87)
-{
-    unsigned mxcsr = 0x1f80u | vector;
-    unsigned short word = (unsigned short)(0x37fu | x87);
-
-    __asm__ volatile("ldmxcsr %0\n fldcw %1" : : "m"(mxcsr), "m"(word));
-}
-
-static int control_is(unsigned vector, unsigned x87)
-{
-    unsigned mxcsr;
-    unsigned short word;
-
-    __asm__ volatile("stmxcsr %0\n fnstcw %1" : "=m"(mxcsr), "=m"(word));
-    return (mxcsr & 0x6000) == vector && (word & 0x0c00) == x87;
-}
-#else
-#define VECTOR_UP FE_UPWARD
-#define X87_DOWN 0
-
-static void control_set(int vector, int x87)
-{
-    (void)x87;
-    fesetround(vector);
-}
-
-static int control_is(int vector, int x87)
-{
-    (void)x87;
-    return fegetround() == vector;
-}
-#endif
-
-static void round_downward(intptr_t value)
-{
-    CHECK(fegetround() == FE_TONEAREST);
-    fesetround(FE_DOWNWARD);
-    for (;; value = weft__context_switch(&other, &home, value))
-        CHECK(fegetround() == FE_DOWNWARD);
-}
-
-static void turn_one_word_only(intptr_t value)
-{
-    CHECK(control_is(0, 0));
-    if (value == 0)
-        control_set(VECTOR_UP, 0);
-    else
-        control_set(0, X87_DOWN);
-    for (;; weft__context_switch(&other, &home, 0))
-        CHECK(value == 0 ? control_is(VECTOR_UP, 0) : control_is(0, X87_DOWN));
-}
-
-static void floating_point_control_belongs_to_the_context(void)
-{
-#ifdef WEFT_NO_FPU_CONTROL
-    return; /* built without that guarantee */
-#endif
-    char *stack = stack_new(STACK_BYTES);
-
-    fesetround(FE_UPWARD);
-    weft__context_make(&other, stack, STACK_BYTES, round_downward);
-    for (int i = 0; i < 3; i++) {
-        weft__context_switch(&home, &other, i);
-        CHECK(fegetround() == FE_UPWARD);
-    }
-    fesetround(FE_TONEAREST);
-    for (int i = 0; i < 3; i++) {
-        weft__context_switch(&home, &other, i);
-        CHECK(fegetround() == FE_TONEAREST);
-    }
-    weft__context_drop(&other);
-    for (int word = 0; word < 2; word++) {
-        weft__context_make(&other, stack, STACK_BYTES, turn_one_word_only);
-        for (int i = 0; i < 3; i++) {
-            weft__context_switch(&home, &other, word);
-            CHECK(control_is(0, 0));
-        }
-        weft__context_drop(&other);
     }
     munmap(stack, STACK_BYTES);
 }
@@ -589,7 +500,6 @@ int main(void)
     values_travel_both_ways();
     callee_saved_registers_survive_a_switch();
     the_stack_is_aligned_at_entry_whatever_the_top_is();
-    floating_point_control_belongs_to_the_context();
     a_thousand_contexts_pass_a_value_round();
     threads_have_contexts_of_their_own();
     a_stack_serves_many_contexts_one_after_the_other();

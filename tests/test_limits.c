@@ -76,11 +76,11 @@ static weft_value suspend_deep_down(const volatile char *begin, ptrdiff_t bytes)
     return rc + room[0];
 }
 
-static weft_value suspend_5_kib_down(void *arg)
+static weft_value suspend_9_kib_down(void *arg)
 {
     (void)arg;
     volatile char begin = 0;
-    return suspend_deep_down(&begin, 5 << 10);
+    return suspend_deep_down(&begin, 9 << 10);
 }
 
 /* T21 */
@@ -89,7 +89,7 @@ START_TEST(a_fiber_whose_stack_is_nearly_full_is_shown_without_its_frames)
     if (is_sanitized()) /* frames are larger there */
         return;
     weft_fiber f =
-        weft_spin_with(suspend_5_kib_down, NULL, &(weft_spin_options){.stack_bytes = 16 << 10});
+        weft_spin_with(suspend_9_kib_down, NULL, &(weft_spin_options){.stack_bytes = 16 << 10});
     let_run();
     void *frames[8];
     ck_assert_int_eq(weft_backtrace(f, frames, 8), 0);

@@ -563,7 +563,7 @@ static int handle_anew_in_a_child(void)
     int runs = 0;
     weft_on_signal(SIGUSR1, count_run, &runs);
     raise(SIGUSR1);
-    while (runs < 1) /* a thread that has just begun may hold a lock of ASan's, which forks locked */
+    while (runs < 1) /* a thread that begins may hold a lock of ASan's, which is copied as it is */
         weft_sleep(0.001);
     pid_t pid = weft_fork();
     is_exiting_in_a_fiber = pid == 0; /* what was the parent's is nobody's there */

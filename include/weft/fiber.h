@@ -291,6 +291,15 @@ WEFT_API int weft_set_default_slice(double warn_s, double fail_s);
 WEFT_API int weft_extend_slice(double seconds);
 
 /**
+ * Give the caller floating-point modes of its own (rounding, precision, traps, flush to zero), or
+ * take them from it. They are the thread's otherwise: who sets them otherwise and puts them back
+ * before its next blocking call needs nothing, but what is left set is set for all. Its own begin
+ * as those of the thread, are to be changed after this call, and end with it. Each switch from and
+ * to the fiber takes some nanoseconds more. 0, -ENOMEM.
+ */
+WEFT_API int weft_own_modes(bool is_own);
+
+/**
  * Begin a stretch in which a switch is a mistake: it is reported on stderr and the call fails with
  * -EPERM. Nests.
  */

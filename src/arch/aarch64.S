@@ -1,10 +1,9 @@
 /*
  * The switch for aarch64 (AAPCS64), the first frame of a context, and calls on a switched-out
- * stack. The layout of a switched-out stack, 176 bytes up from sp, is known in this file only:
+ * stack. The layout of a switched-out stack, 160 bytes up from sp, is known in this file only:
  *
  *      sp        x19 to x28, x29 (frame pointer), x30 (where to go on)
  *      sp + 96   d8 to d15
- *      sp + 160  fpcr, and 8 bytes of padding
  *
  * There is no red zone on this machine, so sp moves before anything is saved.
  */
@@ -25,26 +24,26 @@
         .text
 
         .macro  cfi_switched_out
-        .cfi_offset x19, -176
-        .cfi_offset x20, -168
-        .cfi_offset x21, -160
-        .cfi_offset x22, -152
-        .cfi_offset x23, -144
-        .cfi_offset x24, -136
-        .cfi_offset x25, -128
-        .cfi_offset x26, -120
-        .cfi_offset x27, -112
-        .cfi_offset x28, -104
-        .cfi_offset x29, -96
-        .cfi_offset x30, -88
-        .cfi_offset d8, -80
-        .cfi_offset d9, -72
-        .cfi_offset d10, -64
-        .cfi_offset d11, -56
-        .cfi_offset d12, -48
-        .cfi_offset d13, -40
-        .cfi_offset d14, -32
-        .cfi_offset d15, -24
+        .cfi_offset x19, -160
+        .cfi_offset x20, -152
+        .cfi_offset x21, -144
+        .cfi_offset x22, -136
+        .cfi_offset x23, -128
+        .cfi_offset x24, -120
+        .cfi_offset x25, -112
+        .cfi_offset x26, -104
+        .cfi_offset x27, -96
+        .cfi_offset x28, -88
+        .cfi_offset x29, -80
+        .cfi_offset x30, -72
+        .cfi_offset d8, -64
+        .cfi_offset d9, -56
+        .cfi_offset d10, -48
+        .cfi_offset d11, -40
+        .cfi_offset d12, -32
+        .cfi_offset d13, -24
+        .cfi_offset d14, -16
+        .cfi_offset d15, -8
         .endm
 
 /* intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t value) */
@@ -57,9 +56,8 @@ weft__context_swap:
         FUNCTION_BTI
         ldr     x9, [x1]
         .cfi_remember_state
-        sub     sp, sp, #176
-        .cfi_def_cfa_offset 176
-        mrs     x10, fpcr
+        sub     sp, sp, #160
+        .cfi_def_cfa_offset 160
         stp     x19, x20, [sp]
         stp     x21, x22, [sp, #16]
         stp     x23, x24, [sp, #32]
@@ -70,16 +68,11 @@ weft__context_swap:
         stp     d10, d11, [sp, #112]
         stp     d12, d13, [sp, #128]
         stp     d14, d15, [sp, #144]
-        str     x10, [sp, #160]
         cfi_switched_out
         mov     x12, sp
         str     x12, [x0]
         mov     sp, x9
-        ldr     x11, [sp, #160]
-        cmp     x10, x11
-        b.eq    1f
-        msr     fpcr, x11
-1:      ldp     x19, x20, [sp]
+        ldp     x19, x20, [sp]
         ldp     x21, x22, [sp, #16]
         ldp     x23, x24, [sp, #32]
         ldp     x25, x26, [sp, #48]
@@ -90,11 +83,42 @@ weft__context_swap:
         ldp     d12, d13, [sp, #128]
         ldp     d14, d15, [sp, #144]
         mov     x0, x2
-        add     sp, sp, #176
+        add     sp, sp, #160
         .cfi_restore_state
         LEAVE
         .cfi_endproc
         .size   weft__context_swap, . - weft__context_swap
+
+/*
+ * void weft__context_jump(weft__context *to, intptr_t value)
+ *
+ * The second half of a swap: nothing is saved.
+ */
+        .globl  weft__context_jump
+        .hidden weft__context_jump
+        .type   weft__context_jump, %function
+        .p2align 5
+weft__context_jump:
+        .cfi_startproc
+        .cfi_undefined x30
+        FUNCTION_BTI
+        ldr     x9, [x0]
+        mov     sp, x9
+        ldp     x19, x20, [sp]
+        ldp     x21, x22, [sp, #16]
+        ldp     x23, x24, [sp, #32]
+        ldp     x25, x26, [sp, #48]
+        ldp     x27, x28, [sp, #64]
+        ldp     x29, x30, [sp, #80]
+        ldp     d8, d9, [sp, #96]
+        ldp     d10, d11, [sp, #112]
+        ldp     d12, d13, [sp, #128]
+        ldp     d14, d15, [sp, #144]
+        mov     x0, x1
+        add     sp, sp, #160
+        LEAVE
+        .cfi_endproc
+        .size   weft__context_jump, . - weft__context_jump
 
 /*
  * The outermost frame of a context: entry in x19, value in x0, sp at the aligned top.
@@ -123,11 +147,10 @@ weft__frame_make:
         FUNCTION_BTI
         add     x1, x1, x2
         and     x1, x1, #-16
-        sub     x1, x1, #176
+        sub     x1, x1, #160
         adr     x9, first_frame + 4
         str     x3, [x1]
         str     x9, [x1, #88]
-        str     xzr, [x1, #160]
         str     x1, [x0]
         ret
         .cfi_endproc
@@ -153,7 +176,7 @@ weft__frame_call:
         .cfi_def_cfa_register x29
         .cfi_remember_state
         mov     sp, x0
-        .cfi_def_cfa sp, 176
+        .cfi_def_cfa sp, 160
         cfi_switched_out
         mov     x0, x2
         blr     x1

@@ -73,8 +73,7 @@ WEFT__UNSANITIZED void weft__context_leave(weft__context *from, weft__context *t
 {
     arriving = to;
     weft__annotate_leave(&from->note, &to->note);
-    weft__context_swap(from, to, value);
-    __builtin_unreachable();
+    weft__context_jump(to, value);
 }
 
 #ifndef WEFT_UCONTEXT
@@ -193,7 +192,7 @@ static void first_call(unsigned high, unsigned low)
 {
     record *self = (record *)((uintptr_t)(((uint64_t)high << 32) | low));
 
-    fesetenv(FE_DFL_ENV);
+    fesetenv(FE_DFL_ENV); /* each context has modes of its own here: not those of its maker */
     self->entry(self->value);
     __builtin_trap();
 }
@@ -222,6 +221,15 @@ intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t val
     there->value = value;
     swapcontext(&here.machine, &there->machine);
     return here.value;
+}
+
+void weft__context_jump(weft__context *to, intptr_t value)
+{
+    record *there = to->sp;
+
+    there->value = value;
+    setcontext(&there->machine);
+    __builtin_unreachable();
 }
 
 bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg)

@@ -24,10 +24,15 @@ typedef struct weft__context {
 /*
  * The assembly: save the callee-saved state on the current stack and its pointer in from->sp,
  * continue at to->sp. Returns what the switch back to `from` passes as value. They must differ.
- * The floating-point control words (rounding, traps, flush to zero) belong to the context;
- * whether the sticky exception flags do is left open, as the ABIs leave it.
+ * The floating-point modes are the thread's, and stay as they are (modes.h).
  */
 intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t value);
+
+/* The same without saving anything: the stack that it is called on is given up. */
+__attribute__((noreturn)) void weft__context_jump(weft__context *to, intptr_t value);
+
+/* What the assembly saves below sp, where a switch back will look for it first. */
+#define WEFT__SAVED_BYTES 48
 
 /* Lay the first frame of a context on a fresh stack and set its sp. */
 void weft__frame_make(weft__context *context, void *low, size_t bytes, weft__entry *entry);
@@ -43,9 +48,8 @@ void weft__context_leave(weft__context *from, weft__context *to, intptr_t value)
 #else
 
 /*
- * Make a context that will call entry on a fresh stack, bytes at low, with the floating-point
- * control words a process starts with. Writes only near the top of the stack. An unwinder that
- * walks up from entry ends there.
+ * Make a context that will call entry on a fresh stack, bytes at low. Writes only near the top of
+ * the stack. An unwinder that walks up from entry ends there.
  */
 static inline void weft__context_make(weft__context *context, void *low, size_t bytes,
                                       weft__entry *entry)
@@ -68,8 +72,7 @@ __attribute__((noreturn)) static inline void weft__context_leave(weft__context *
                                                                  weft__context *to, intptr_t value)
 {
     weft__annotate_drop(&from->note);
-    weft__context_swap(from, to, value);
-    __builtin_unreachable();
+    weft__context_jump(to, value);
 }
 #endif
 

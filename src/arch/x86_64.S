@@ -4,15 +4,11 @@
  *
  *      sp       return address
  *      sp - 8   r15, then r14, r13, r12, rbx, rbp downwards
- *      sp - 52  x87 control word
- *      sp - 56  MXCSR
  *
  * Everything below sp lies in the ABI's red zone (128 bytes), which signal handlers leave alone;
  * so rsp does not move to save, and the CFA is the same all the way through.
  */
 #if defined(__x86_64__) && !defined(WEFT_UCONTEXT)
-
-#define CONTROL_AT_START 0x0000037f00001f80 /* x87 control word and MXCSR of a new process */
 
         .text
 
@@ -22,10 +18,7 @@
  * - Leaves by a jump: a return would be predicted to go back to the caller, and never does.
  *   It lands behind a call, where there is no endbr64, hence notrack.
  * - to->sp is loaded before anything is stored: 2 ns faster on Zen 3 than after the stores.
- * - Reading MXCSR back to compare it waits for a slow store (2 ns on Zen 3); loading it without a
- *   look costs nothing there. With the x87 control word it is the other way round. It comes
- *   first: with both changed, ldmxcsr before fldcw takes 50 ns there.
- * - Storing MXCSR is what costs (docs/adr/0005); WEFT_NO_FPU_CONTROL leaves both words alone.
+ * - The floating-point modes are left alone (modes.h).
  */
         .globl  weft__context_swap
         .hidden weft__context_swap
@@ -35,19 +28,12 @@ weft__context_swap:
         .cfi_startproc
         endbr64
         mov     (%rsi), %rcx
-#ifndef WEFT_NO_FPU_CONTROL
-        stmxcsr -56(%rsp)
-        fnstcw  -52(%rsp)
-#endif
         mov     %r15, -8(%rsp)
         mov     %r14, -16(%rsp)
         mov     %r13, -24(%rsp)
         mov     %r12, -32(%rsp)
         mov     %rbx, -40(%rsp)
         mov     %rbp, -48(%rsp)
-#ifndef WEFT_NO_FPU_CONTROL
-        movzwl  -52(%rsp), %r8d
-#endif
         mov     %rsp, (%rdi)
         mov     %rcx, %rsp
         .cfi_offset %r15, -16
@@ -56,11 +42,6 @@ weft__context_swap:
         .cfi_offset %r12, -40
         .cfi_offset %rbx, -48
         .cfi_offset %rbp, -56
-#ifndef WEFT_NO_FPU_CONTROL
-        cmp     %r8w, -52(%rcx)
-        jne     2f
-1:      ldmxcsr -56(%rcx)
-#endif
         mov     -8(%rcx), %r15
         mov     -16(%rcx), %r14
         mov     -24(%rcx), %r13
@@ -73,12 +54,34 @@ weft__context_swap:
         .cfi_def_cfa_offset 0
         notrack jmp *%rcx
         .cfi_restore_state
-#ifndef WEFT_NO_FPU_CONTROL
-2:      fldcw   -52(%rcx)
-        jmp     1b
-#endif
         .cfi_endproc
         .size   weft__context_swap, . - weft__context_swap
+
+/*
+ * void weft__context_jump(weft__context *to, intptr_t value)
+ *
+ * The second half of a swap: nothing is saved.
+ */
+        .globl  weft__context_jump
+        .hidden weft__context_jump
+        .type   weft__context_jump, @function
+        .p2align 5
+weft__context_jump:
+        .cfi_startproc
+        .cfi_undefined %rip
+        endbr64
+        mov     (%rdi), %rsp
+        mov     -8(%rsp), %r15
+        mov     -16(%rsp), %r14
+        mov     -24(%rsp), %r13
+        mov     -32(%rsp), %r12
+        mov     -40(%rsp), %rbx
+        mov     -48(%rsp), %rbp
+        mov     %rsi, %rax
+        pop     %rcx
+        notrack jmp *%rcx
+        .cfi_endproc
+        .size   weft__context_jump, . - weft__context_jump
 
 /*
  * The outermost frame of a context: entry in rbx, value in rax, rsp at the aligned top. Jumped to
@@ -109,10 +112,8 @@ weft__frame_make:
         add     %rdx, %rsi
         and     $-16, %rsi
         lea     first_frame + 1(%rip), %rax
-        movabs  $CONTROL_AT_START, %r8
         mov     %rax, -8(%rsi)
         mov     %rcx, -48(%rsi)
-        mov     %r8, -64(%rsi)
         sub     $8, %rsi
         mov     %rsi, (%rdi)
         ret

@@ -21,20 +21,6 @@ static const weft__wait_kind waits_start = {.name = "the one it started", .is_fo
 static const weft__wait_kind waits_transfer = {"a transfer back from", .is_open = true,
                                                .is_for_fiber = true, .leave = leave_nothing};
 
-int weft_snooze(void)
-{
-    weft__cord *c = weft__cord_here();
-    if (UNLIKELY(c == NULL))
-        return weft__no_cord();
-    weft__fiber *f = c->current;
-    if (UNLIKELY(f->alarm))
-        return (int)weft__refuse(c);
-    f->value = 0;
-    f->woken_open = false;
-    weft__runqueue_push_self(&c->runqueue, &f->queued);
-    return weft__switch_int(c);
-}
-
 weft_value weft_suspend(void)
 {
     weft__cord *c = weft__cord_here();

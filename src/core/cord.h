@@ -58,14 +58,18 @@ typedef struct weft__slice_run {
 struct weft__cord {
     /* A switch touches these. */
     weft__fiber *current;
-    uint32_t turn_left;     /* switches until the clock is looked at */
-    uint32_t turn_span;     /* what turn_left began with */
-    weft__cxx_globals *cxx; /* the running fiber's; NULL: no C++ here */
+    uint32_t turn_left; /* switches until the clock is looked at */
+    uint32_t turn_span; /* what turn_left began with */
     weft__runqueue runqueue;
+    bool has_more_to_swap; /* at each switch: C++'s notes, or modes of some fiber's own */
 
     uint64_t switches;      /* without those of this turn */
     uint64_t switches_told; /* of all, those that weft_stats has counted before */
     bool is_accounting;     /* measure each fiber's time */
+
+    weft__cxx_globals *cxx; /* the running fiber's; NULL: no C++ here */
+    weft__modes modes;      /* of all fibers that have none of their own, while one runs that has */
+    uint32_t modes_owners;  /* fibers that have */
 
     weft__fiber *main;
     weft__fiber

@@ -52,9 +52,11 @@ static int add_chunk(weft__cord *c, weft__fiber **out)
     if (n >= (1u << WEFT__FIBERS_BITS) / WEFT__CHUNK_FIBERS)
         return -EAGAIN;
     int rc = grow_table(c);
-    weft__fiber *chunk = rc == 0 ? calloc(WEFT__CHUNK_FIBERS, sizeof *chunk) : NULL;
+    size_t bytes = WEFT__CHUNK_FIBERS * sizeof(weft__fiber);
+    weft__fiber *chunk = rc == 0 ? aligned_alloc(_Alignof(weft__fiber), bytes) : NULL;
     if (chunk == NULL)
         return -ENOMEM;
+    memset(chunk, 0, bytes);
     for (uint32_t i = 0; i < WEFT__CHUNK_FIBERS; i++)
         init_record(&chunk[i], n * WEFT__CHUNK_FIBERS + i);
     c->chunks[n] = *out = chunk;

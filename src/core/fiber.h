@@ -9,6 +9,7 @@
 #define WEFT_CORE_FIBER_H
 
 #include "arch/context.h"
+#include "arch/modes.h"
 #include "base/list.h"
 #include "core/claim.h"
 #include "core/keeper.h"
@@ -73,14 +74,16 @@ typedef struct weft__slice {
 /* What few fibers have; allocated when first needed. */
 typedef struct weft__extras {
     weft__slice slice;
+    weft__modes modes; /* while it does not run; only if they are its own */
+    bool has_modes;
     struct weft__defer *defers;  /* the last one first */
     struct weft__region *region; /* blocks of fiber memory */
     void *locals[WEFT__KEYS_MAX];
 } weft__extras;
 
 struct weft__fiber {
-    /* A switch touches these. */
-    weft__context context;
+    /* A switch touches these, and no more: on one line of the cache. */
+    _Alignas(64) weft__context context;
     weft_value value;      /* what it is resumed with */
     weft__runnable queued; /* its place on the run queue */
     uint8_t alarm;         /* its next blocking call is refused; see alarm.h */

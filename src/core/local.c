@@ -1,5 +1,6 @@
 /* What a fiber can have of its own: values by key, memory, things to do at its end. */
 #include "core/cord.h"
+#include "core/modes.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -143,6 +144,7 @@ void weft__extras_free(weft__fiber *f)
         return;
     destroy_locals(x);
     weft__defers_run(f); /* those that a destructor left */
+    weft__modes_drop(weft__cord_self, f);
     while (x->region != NULL) {
         struct weft__region *before = x->region->before;
         free(x->region);

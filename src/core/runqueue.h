@@ -21,8 +21,8 @@ typedef struct weft__runnable {
 
 typedef struct weft__runqueue {
     weft__runnable **ring; /* NULL entries were taken out; capacity is a power of two */
-    uint32_t mask;         /* capacity - 1 */
     uint32_t head;         /* of the next to run; free-running */
+    uint32_t mask;         /* capacity - 1; between the two, or gcc makes a slow vector of them */
     uint32_t tail;         /* of the next free entry; free-running. tail - head <= capacity */
     uint32_t holes;        /* empty entries between head and tail; at most half of the ring */
     uint32_t count_max;    /* the most fibers there were since it was reset */
@@ -96,6 +96,25 @@ static inline weft__runnable *weft__runqueue_pop(weft__runqueue *q)
         q->holes--;
     }
     return NULL;
+}
+
+/* The next to run; NULL: none, or that would have to be looked for. */
+static inline weft__runnable *weft__runqueue_first(const weft__runqueue *q)
+{
+    weft__runnable *r = q->ring[q->head & q->mask];
+    return LIKELY(q->head != q->tail) ? r : NULL;
+}
+
+/* Take out the first, r, and queue the running fiber at the tail: there is room. */
+static inline void weft__runqueue_rotate(weft__runqueue *q, weft__runnable *self, weft__runnable *r)
+{
+    uint32_t at = q->tail & q->mask;
+    weft__runnable **ring = q->ring;
+    q->head++;
+    q->tail++;
+    ring[at] = self;
+    self->place = at + 1;
+    r->place = 0;
 }
 
 /* The one that will be next after a pop, or NULL; a hint for prefetching. */

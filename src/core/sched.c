@@ -5,9 +5,11 @@
 #include "core/sched.h"
 
 #include "base/clock.h"
+#include "core/alarm.h"
 #include "core/end.h"
 #include "core/fork.h"
 #include "core/linger.h"
+#include "core/modes.h"
 #include "core/port.h"
 #include "core/report.h"
 
@@ -273,6 +275,19 @@ COLD static weft__runnable *idle(weft__cord *c)
     }
 }
 
+/*
+ * The stack of the one after the next is likely to be cold, on both sides of its pointer. NULL: it
+ * is not known.
+ */
+static inline void prefetch(const weft__runnable *after)
+{
+    if (LIKELY(after != NULL)) {
+        const char *sp = CONTAINER_OF(after, weft__fiber, queued)->context.sp;
+        __builtin_prefetch(sp);
+        __builtin_prefetch(sp - WEFT__SAVED_BYTES);
+    }
+}
+
 /* The one to run after `from`. */
 static inline weft__fiber *next(weft__cord *c, weft__fiber *from)
 {
@@ -286,43 +301,52 @@ static inline weft__fiber *next(weft__cord *c, weft__fiber *from)
     weft__runnable *r = weft__runqueue_pop(&c->runqueue);
     if (UNLIKELY(r == NULL))
         r = idle(c);
+    prefetch(weft__runqueue_peek(&c->runqueue));
     return weft__fiber_of_queued(r);
 }
 
-/* What every switch does, whichever way it is made. */
-static inline void hand_over(weft__cord *c, weft__fiber *from, weft__fiber *to)
+/* What few programs have: C++ exceptions in flight, floating-point modes of a fiber's own. */
+static void swap_more(weft__cord *c, weft__fiber *from, weft__fiber *to)
 {
-    from->switches++;
-    if (UNLIKELY(c->cxx != NULL)) {
+    if (c->cxx != NULL) {
         from->cxx = *c->cxx;
         *c->cxx = to->cxx;
     }
-    c->current = to;
-    /* The stack of the one after it is likely to be cold. */
-    weft__runnable *after = weft__runqueue_peek(&c->runqueue);
-    if (after != NULL)
-        __builtin_prefetch(weft__fiber_of_queued(after)->context.sp);
+    if (c->modes_owners > 0)
+        weft__modes_swap(c, from, to);
 }
 
 static inline weft_value go_to(weft__cord *c, weft__fiber *to)
 {
     weft__fiber *from = c->current;
-    hand_over(c, from, to);
+    from->switches++;
+    c->current = to;
     if (UNLIKELY(from == to))
         return to->value;
     return weft__context_switch(&from->context, &to->context, to->value);
 }
 
-/* A call of its own: what it keeps across the turn would else be saved in every switch. */
+/* Calls of their own: what they keep across others would else be saved in every switch. */
+
+__attribute__((noinline)) static weft_value swap_more_and_go_to(weft__cord *c, weft__fiber *to)
+{
+    swap_more(c, c->current, to);
+    return go_to(c, to);
+}
+
 COLD static weft_value turn_and_go_to(weft__cord *c, weft__fiber *to)
 {
     turn(c);
-    return go_to(c, to);
+    return c->has_more_to_swap ? swap_more_and_go_to(c, to) : go_to(c, to);
 }
 
 static inline weft_value switch_to(weft__cord *c, weft__fiber *to)
 {
-    return UNLIKELY(--c->turn_left == 0) ? turn_and_go_to(c, to) : go_to(c, to);
+    if (UNLIKELY(--c->turn_left == 0))
+        return turn_and_go_to(c, to);
+    if (UNLIKELY(c->has_more_to_swap))
+        return swap_more_and_go_to(c, to);
+    return go_to(c, to);
 }
 
 weft_value weft__switch_to(weft__cord *c, weft__fiber *to)
@@ -335,7 +359,40 @@ weft_value weft__switch(weft__cord *c)
     return switch_to(c, next(c, c->current));
 }
 
-#ifndef weft__switch_int
+/* Whatever is out of the ordinary: the thread is no cord yet, or nobody else is there to run. */
+COLD static weft_value snooze_slowly(void)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return weft__no_cord();
+    weft__fiber *f = c->current;
+    if (f->alarm)
+        return weft__refuse(c);
+    return weft__yield(c, 0);
+}
+
+/*
+ * The commonest switch of all: a push and weft__switch in one, so that what both need is loaded
+ * once.
+ */
+static weft_value snooze(void)
+{
+    weft__cord *c = weft__cord_self;
+    if (UNLIKELY(c == NULL))
+        return snooze_slowly();
+    weft__fiber *f = c->current;
+    weft__runqueue *q = &c->runqueue;
+    weft__runnable *r = weft__runqueue_first(q);
+    if (UNLIKELY(r == NULL || f->alarm || f->starter != NULL))
+        return snooze_slowly();
+    f->value = 0;
+    f->woken_open = false;
+    weft__runqueue_rotate(q, &f->queued, r);
+    prefetch(q->ring[q->head & q->mask]);
+    return switch_to(c, weft__fiber_of_queued(r));
+}
+
+#if WEFT__IS_INT_A_HALF
 #ifdef __GNUC__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpragmas"
@@ -343,9 +400,15 @@ weft_value weft__switch(weft__cord *c)
 #pragma GCC diagnostic ignored "-Wattribute-alias"
 #endif
 int weft__switch_int(weft__cord *c) __attribute__((alias("weft__switch")));
+int weft_snooze(void) __attribute__((alias("snooze")));
 #ifdef __GNUC__
 #pragma GCC diagnostic pop
 #endif
+#else
+int weft_snooze(void)
+{
+    return (int)snooze();
+}
 #endif
 
 void weft__switch_away(weft__cord *c)
@@ -358,7 +421,10 @@ void weft__switch_away(weft__cord *c)
     weft__fiber *to = next(c, from);
     if (UNLIKELY(--c->turn_left == 0))
         turn(c);
-    hand_over(c, from, to);
+    from->switches++;
+    if (UNLIKELY(c->has_more_to_swap))
+        swap_more(c, from, to);
+    c->current = to;
     /* Its stack is still in use, by this very function: from here on nobody else can take it. */
     weft__fiber_retire(c, from);
     weft__context_leave(&from->context, &to->context, to->value);

@@ -21,8 +21,10 @@ weft_value weft__switch(weft__cord *c);
  * the call remains a jump, which it would not be behind a conversion. Elsewhere that may not hold.
  */
 #if defined(__x86_64__) || defined(__aarch64__)
+#define WEFT__IS_INT_A_HALF 1
 int weft__switch_int(weft__cord *c);
 #else
+#define WEFT__IS_INT_A_HALF 0
 #define weft__switch_int(c) ((int)weft__switch(c))
 #endif
 

@@ -37,19 +37,28 @@ typedef struct weft__stack_chunk {
     weft__stack_slot slot[];
 } weft__stack_chunk;
 
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static size_t class_bytes(unsigned index)
 {
     return WEFT__STACK_BYTES_MIN << index;
 }
 
+/*
+ * From one slot to the next: with its guard an odd number of pages. At a power of two, all tops
+ * would share the same few sets of the second cache, and of the table of pages.
+ */
+static size_t class_stride(unsigned index)
+{
+    return class_bytes(index) + page_bytes();
+}
+
 static bool class_is_alone(unsigned index)
 {
     return class_bytes(index) > WEFT__STACK_ALONE_BYTES;
-}
-
-static size_t page_bytes(void)
-{
-    return (size_t)sysconf(_SC_PAGESIZE);
 }
 
 static char *slot_end(const weft__stack_slot *slot)
@@ -79,7 +88,7 @@ void weft__stack_pool_init(weft__stack_pool *pool)
 static void chunk_unmap(weft__stack_chunk *chunk, unsigned index)
 {
     weft__list_remove(&chunk->link);
-    munmap(chunk->memory, chunk->slots * class_bytes(index));
+    munmap(chunk->memory, chunk->slots * class_stride(index));
     weft__guard_forget(chunk->protected);
     free(chunk);
 }
@@ -116,7 +125,7 @@ static weft__stack_chunk *chunk_map(weft__stack_class *class, unsigned index, si
     weft__stack_chunk *chunk = malloc(sizeof *chunk + slots * sizeof chunk->slot[0]);
     if (chunk == NULL)
         return NULL;
-    size_t bytes = slots * class_bytes(index);
+    size_t bytes = slots * class_stride(index);
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (memory == MAP_FAILED) {
@@ -164,12 +173,12 @@ static weft__stack_chunk *chunk_get(weft__stack_pool *pool, unsigned index)
 static void chunk_carve(weft__stack_pool *pool, weft__stack_chunk *chunk, unsigned index)
 {
     weft__stack_class *class = &pool->classes[index];
-    size_t page = page_bytes(), bytes = class_bytes(index);
+    size_t page = page_bytes(), stride = class_stride(index);
     size_t left = chunk->slots - chunk->carved;
     size_t count = left < WEFT__STACK_BATCH ? left : WEFT__STACK_BATCH;
     struct iovec guards[WEFT__STACK_BATCH];
     for (size_t i = 0; i < count; i++)
-        guards[i] = (struct iovec){chunk->memory + (chunk->carved + i) * bytes, page};
+        guards[i] = (struct iovec){chunk->memory + (chunk->carved + i) * stride, page};
     weft__guard_result result = weft__guard_install(guards, count);
     for (size_t i = 0; i < count; i++) {
         size_t number = chunk->carved + i;
@@ -177,7 +186,7 @@ static void chunk_carve(weft__stack_pool *pool, weft__stack_chunk *chunk, unsign
         weft__stack_slot *slot = &chunk->slot[number];
         *slot = (weft__stack_slot){
             .low = (char *)guards[i].iov_base + page,
-            .bytes = (uint32_t)(bytes - page - colour),
+            .bytes = (uint32_t)(stride - page - colour),
             .index = (uint8_t)index,
             .is_unguarded = result.unguarded >> i & 1,
         };
@@ -392,8 +401,8 @@ bool weft__stack_guards(const weft__stack *stack, const void *address)
 {
     if (stack->low == NULL || stack->slot->is_unguarded)
         return false;
-    const char *base = slot_end(stack->slot) - weft__stack_slot_bytes(stack);
-    return (const char *)address >= base && (const char *)address < stack->low;
+    const char *at = address;
+    return at >= stack->low - page_bytes() && at < stack->low;
 }
 
 static void say_of_size(const char *text, const char *words)

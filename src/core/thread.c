@@ -227,6 +227,7 @@ void weft__cord_settle(weft__cord *c, const char *backend_name)
     weft__context_adopt(&c->main->context);
     if (__cxa_get_globals != NULL)
         c->cxx = __cxa_get_globals();
+    c->has_more_to_swap = c->cxx != NULL;
     weft__cord_self = c;
     weft__watched_open(&c->watched);
     pthread_setspecific(thread_key, c); /* if this fails, the thread leaks its cord */
