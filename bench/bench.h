@@ -57,6 +57,22 @@ static inline void bench_say_both(double first, double second)
     printf("%.7g %.7g\n", first, second);
 }
 
+/* Does about n operations, and returns the nanoseconds of one. */
+typedef double bench_pass(size_t count, size_t n);
+
+#define BENCH_WARM_UP 1000
+
+/*
+ * Once to warm up, then once to measure. The first is as long whatever n is: so tools that count
+ * can take the difference of two runs.
+ */
+static inline void bench_measure(bench_pass *pass, size_t count, size_t n)
+{
+    bench_require(n > 0);
+    pass(count, BENCH_WARM_UP);
+    bench_say(pass(count, n));
+}
+
 /* A line of /proc/self/status, in bytes: the kernel gives kB. */
 static inline double bench_status_bytes(const char *key)
 {

@@ -8,9 +8,11 @@
 #ifndef WEFT_BENCH_BARE_H
 #define WEFT_BENCH_BARE_H
 
-#include "rounds.h"
+#include "bench.h"
 
 #include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
 
 /* Where a bare context starts; no value is passed. Must not return. */
 typedef void bare_entry(intptr_t nothing);
@@ -127,26 +129,14 @@ static inline void bare_prefetch(const bare_context *context)
 
 #define BARE_STACK_BYTES ((size_t)64 << 10)
 
-static bare_context bare_main, bare_other;
-
-static inline void bare_bounce(intptr_t nothing)
+/* Stacks, without a page behind them before they are touched. */
+static inline char *bare_map_stacks(size_t count)
 {
-    (void)nothing;
-    for (;;)
-        bare_switch(&bare_other, &bare_main);
-}
-
-/* The case to compare with: a ping-pong of this many bare switches. */
-static inline double bare_ping_pong(void *arg, size_t switches)
-{
-    (void)arg;
-    static char *stack;
-    if (stack == NULL)
-        bare_make(&bare_other, stack = bench_map(BARE_STACK_BYTES), BARE_STACK_BYTES, bare_bounce);
-    double began = bench_now_ns();
-    for (size_t i = 0; i < switches; i += 2)
-        bare_switch(&bare_main, &bare_other);
-    return (bench_now_ns() - began) / (double)switches;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    char *memory =
+        (char *)mmap(NULL, count * BARE_STACK_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
+    bench_require(memory != MAP_FAILED);
+    return memory;
 }
 
 #endif

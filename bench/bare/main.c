@@ -1,0 +1,18 @@
+/* The limits by hand as a contender: their table of works. */
+#include "works.h"
+
+static const bench_work works[] = {
+    {"switch", work_switch},
+#ifdef __x86_64__
+    {"switch-control", work_switch_control},
+#endif
+    {"switch-ucontext", work_switch_ucontext},
+    {"snooze", work_snooze},
+    {"snooze-linked", work_snooze_linked},
+    {"spin", work_spin},
+    {"rendezvous", work_rendezvous},
+    {"buffered", work_buffered},
+    {"flow", work_flow},
+};
+
+BENCH_MAIN(works)

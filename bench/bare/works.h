@@ -1,0 +1,27 @@
+/*
+ * The works of the contender `bare`, one function each; main.c has their names, ../README.md what
+ * they measure.
+ */
+#ifndef WEFT_BENCH_BARE_WORKS_H
+#define WEFT_BENCH_BARE_WORKS_H
+
+#include "bench.h"
+
+/* switch.c */
+void work_switch(size_t count, size_t n);
+void work_switch_control(size_t count, size_t n);
+void work_switch_ucontext(size_t count, size_t n);
+
+/* queue.c */
+void work_snooze(size_t count, size_t n);
+void work_snooze_linked(size_t count, size_t n);
+
+/* pair.c */
+void work_spin(size_t count, size_t n);
+void work_rendezvous(size_t count, size_t n);
+void work_buffered(size_t count, size_t n);
+
+/* flow.c */
+void work_flow(size_t count, size_t n);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * The works of the contender `threads`, one function each; main.c has their names, ../README.md
+ * what they measure. All times are real: the kernel's share is what there is to see.
+ */
+#ifndef WEFT_BENCH_THREADS_WORKS_H
+#define WEFT_BENCH_THREADS_WORKS_H
+
+#include "bench.h"
+
+/* threads.c */
+void work_spin(size_t count, size_t n);
+void work_mutex(size_t count, size_t n);
+void work_condition(size_t count, size_t n);
+
+/* messages.c */
+void work_cords(size_t count, size_t n);
+void work_cords_eventfd(size_t count, size_t n);
+void work_flow(size_t count, size_t n);
+void work_flow_eventfd(size_t count, size_t n);
+
+/* pool.c */
+void work_offload(size_t count, size_t n);
+
+#endif

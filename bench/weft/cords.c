@@ -1,0 +1,263 @@
+/*
+ * Between threads, in real time: messages there and back, a stream of them, calls, fibers made
+ * there, cords started and joined.
+ *
+ * Where one thread answers another, each has a processor of its own if there are two. Awake, they
+ * find each other without a system call; `cords-woken` is the same when both go to sleep at once,
+ * as they do where processors are busy.
+ */
+#include "together.h"
+#include "works.h"
+
+#include "core/linger.h"
+
+#include <weft.h>
+
+#define ROOM 128 /* of a channel, for a stream */
+
+static weft_cord start_on(weft_fn *fn, void *arg, int cpu)
+{
+    weft_cord cord = weft_cord_start(fn, arg, &(weft_cord_options){.cpu = cpu});
+    bench_require(cord != 0);
+    return cord;
+}
+
+/* There and back. */
+
+typedef struct talk {
+    weft_fiber other;
+    weft_chan *there, *back; /* NULL: mailboxes */
+    size_t n;
+    double took;
+} talk;
+
+static weft_value tell_back(void *arg)
+{
+    (void)arg;
+    weft_fiber asker = (weft_fiber)weft_receive();
+    weft_value value;
+    while ((value = weft_receive()) > 0)
+        weft_tell(asker, value);
+    return value;
+}
+
+static weft_value tell_and_ask(void *arg)
+{
+    talk *t = arg;
+    weft_tell(t->other, (weft_value)weft_self());
+    double began = 0;
+    for (size_t i = 0; i < BENCH_WARM_UP + t->n; i++) {
+        if (i == BENCH_WARM_UP)
+            began = bench_real_ns();
+        bench_require(weft_tell(t->other, 1) == 0 && weft_receive() == 1);
+    }
+    t->took = bench_real_ns() - began;
+    return weft_tell(t->other, 0);
+}
+
+static weft_value send_back(void *arg)
+{
+    const talk *t = arg;
+    for (size_t i = 0; i < BENCH_WARM_UP + t->n; i++)
+        weft_chan_send(t->back, weft_chan_recv(t->there));
+    return 0;
+}
+
+static weft_value send_and_ask(void *arg)
+{
+    talk *t = arg;
+    double began = 0;
+    for (size_t i = 0; i < BENCH_WARM_UP + t->n; i++) {
+        if (i == BENCH_WARM_UP)
+            began = bench_real_ns();
+        bench_require(weft_chan_send(t->there, 1) == 0 && weft_chan_recv(t->back) == 1);
+    }
+    t->took = bench_real_ns() - began;
+    return 0;
+}
+
+static void run_talk(talk *t, weft_fn *ask, weft_fn *answer)
+{
+    t->other = start_on(answer, t, together_cpu(1));
+    weft_cord asker = start_on(ask, t, together_cpu(0));
+    bench_require(weft_cord_join(asker) == 0 && weft_cord_join(t->other) == 0);
+    bench_say(t->took / (double)t->n);
+}
+
+void work_cords(size_t count, size_t n)
+{
+    (void)count;
+    run_talk(&(talk){.n = n}, tell_and_ask, tell_back);
+}
+
+void work_cords_woken(size_t count, size_t n)
+{
+    weft__linger_is_off = true;
+    work_cords(count, n);
+}
+
+void work_cords_chan(size_t count, size_t n)
+{
+    (void)count;
+    talk t = {.there = weft_chan_new_shared(0), .back = weft_chan_new_shared(0), .n = n};
+    run_talk(&t, send_and_ask, send_back);
+    weft_chan_free(t.there);
+    weft_chan_free(t.back);
+}
+
+/* One way. */
+
+typedef struct stream {
+    together start;
+    weft_fiber reader;
+    weft_chan *chan; /* NULL: the reader's mailbox */
+    size_t senders;
+    size_t n; /* of each */
+    weft_value sum;
+    double took;
+} stream;
+
+static weft_value send_all(void *arg)
+{
+    stream *s = arg;
+    int rc = 0;
+    together_begin(&s->start);
+    for (size_t i = 0; i < s->n && rc == 0; i++)
+        rc = s->chan != NULL ? weft_chan_send(s->chan, 1) : weft_tell(s->reader, 1);
+    return rc;
+}
+
+static weft_value read_all(void *arg)
+{
+    stream *s = arg;
+    s->reader = weft_self();
+    double began = together_begin(&s->start);
+    for (size_t left = s->n * s->senders; left > 0; left--)
+        s->sum += s->chan != NULL ? weft_chan_recv(s->chan) : weft_receive();
+    s->took = bench_real_ns() - began;
+    return 0;
+}
+
+static double run_stream(weft_chan *chan, size_t threads, size_t n)
+{
+    bench_require(threads > 1);
+    stream s = {.chan = chan, .senders = threads - 1, .n = n / (threads - 1) + 1};
+    weft_cord *senders = calloc(s.senders, sizeof *senders);
+    bench_require(senders != NULL);
+    bool is_pinned = s.senders == 1;
+    together_init(&s.start, (unsigned)threads);
+    for (size_t i = 0; i < s.senders; i++)
+        senders[i] = start_on(send_all, &s, is_pinned ? together_cpu(1) : 0);
+    bench_require(weft_cord_join(start_on(read_all, &s, is_pinned ? together_cpu(0) : 0)) == 0);
+    for (size_t i = 0; i < s.senders; i++)
+        bench_require(weft_cord_join(senders[i]) == 0);
+    together_destroy(&s.start);
+    free(senders);
+    bench_require(s.sum == (weft_value)(s.senders * s.n));
+    return s.took / (double)(s.senders * s.n);
+}
+
+static double flow_pass(size_t count, size_t n)
+{
+    return run_stream(NULL, count, n);
+}
+
+void work_flow(size_t count, size_t n)
+{
+    bench_measure(flow_pass, count, n);
+}
+
+static double flow_chan_pass(size_t count, size_t n)
+{
+    weft_chan *chan = weft_chan_new_shared(ROOM);
+    double each = run_stream(chan, count, n);
+    weft_chan_free(chan);
+    return each;
+}
+
+void work_flow_chan(size_t count, size_t n)
+{
+    bench_measure(flow_chan_pass, count, n);
+}
+
+/* Functions there. */
+
+static weft_value count_up(void *arg)
+{
+    ++*(size_t *)arg;
+    return 0;
+}
+
+static weft_value call_all(void *arg)
+{
+    talk *t = arg;
+    size_t calls = 0;
+    double began = 0;
+    for (size_t i = 0; i < BENCH_WARM_UP + t->n; i++) {
+        if (i == BENCH_WARM_UP)
+            began = bench_real_ns();
+        weft_cord_call(t->other, count_up, &calls);
+    }
+    t->took = bench_real_ns() - began;
+    return calls == BENCH_WARM_UP + t->n ? 0 : -1;
+}
+
+/* They run in their order: a call that ends has them all behind it. */
+static void make_fibers(const talk *t, size_t *ended)
+{
+    size_t calls = 0;
+    for (size_t i = 0; i < t->n; i++)
+        weft_cord_spin(t->other, count_up, ended);
+    weft_cord_call(t->other, count_up, &calls);
+}
+
+static weft_value spin_all(void *arg)
+{
+    talk *t = arg;
+    size_t ended = 0;
+    make_fibers(t, &ended); /* as many stacks as they take */
+    double began = bench_real_ns();
+    make_fibers(t, &ended);
+    t->took = bench_real_ns() - began;
+    return ended == 2 * t->n ? 0 : -1;
+}
+
+static void run_there(weft_fn *fn, size_t n)
+{
+    talk t = {.n = n};
+    t.other = start_on(NULL, NULL, together_cpu(1));
+    bench_require(weft_cord_join(start_on(fn, &t, together_cpu(0))) == 0);
+    weft_cord_cancel(t.other);
+    weft_cord_join(t.other);
+    bench_say(t.took / (double)n);
+}
+
+void work_call(size_t count, size_t n)
+{
+    (void)count;
+    run_there(call_all, n);
+}
+
+void work_cord_spin(size_t count, size_t n)
+{
+    (void)count;
+    run_there(spin_all, n);
+}
+
+/* Cords themselves. */
+
+static weft_value end_at_once(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+void work_cord_start(size_t count, size_t n)
+{
+    (void)count;
+    bench_require(weft_cord_join(start_on(end_at_once, NULL, 0)) == 0);
+    double began = bench_real_ns();
+    for (size_t i = 0; i < n; i++)
+        bench_require(weft_cord_join(start_on(end_at_once, NULL, 0)) == 0);
+    bench_say((bench_real_ns() - began) / (double)n);
+}

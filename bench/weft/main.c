@@ -1,0 +1,40 @@
+/* weft as a contender: its table of works. */
+#include "works.h"
+
+static const bench_work works[] = {
+    /* What other contenders do, too. */
+    {"switch", work_switch},
+    {"snooze", work_snooze},
+    {"spin", work_spin},
+    {"rendezvous", work_rendezvous},
+    {"buffered", work_buffered},
+    {"select", work_select},
+    {"mutex", work_mutex},
+    {"condition", work_condition},
+    {"mailbox", work_mailbox},
+    {"cords", work_cords},
+    {"flow", work_flow},
+    {"offload", work_offload},
+    {"timeout", work_timeout},
+    {"parked", work_parked},
+    {"sleepers", work_sleepers},
+    /* What is compared with nothing but itself, before and after. */
+    {"transfer", work_transfer},
+    {"spin-batch", work_spin_batch},
+    {"go", work_go},
+    {"new", work_new},
+    {"rendezvous-shared", work_rendezvous_shared},
+    {"buffered-shared", work_buffered_shared},
+    {"mailbox-stream", work_mailbox_stream},
+    {"select-ready", work_select_ready},
+    {"mutex-free", work_mutex_free},
+    {"timeout-wait", work_timeout_wait},
+    {"cords-woken", work_cords_woken},
+    {"cords-chan", work_cords_chan},
+    {"flow-chan", work_flow_chan},
+    {"call", work_call},
+    {"cord-spin", work_cord_spin},
+    {"cord-start", work_cord_start},
+};
+
+BENCH_MAIN(works)
