@@ -13,6 +13,10 @@ static const bench_work works[] = {
     {"rendezvous", work_rendezvous},
     {"buffered", work_buffered},
     {"flow", work_flow},
+    {"echo-epoll", work_echo_epoll},
+#ifdef BENCH_HAS_URING
+    {"echo-uring", work_echo_uring},
+#endif
 };
 
 BENCH_MAIN(works)

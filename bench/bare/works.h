@@ -24,4 +24,8 @@ void work_buffered(size_t count, size_t n);
 /* flow.c */
 void work_flow(size_t count, size_t n);
 
+/* echo_epoll.c, echo_uring.c: only where there is liburing */
+void work_echo_epoll(size_t port, size_t n);
+void work_echo_uring(size_t port, size_t n);
+
 #endif

@@ -18,6 +18,7 @@ static const bench_work works[] = {
     {"timeout", work_timeout},
     {"parked", work_parked},
     {"sleepers", work_sleepers},
+    {"echo", work_echo},
     /* What is compared with nothing but itself, before and after. */
     {"transfer", work_transfer},
     {"spin-batch", work_spin_batch},
@@ -35,6 +36,7 @@ static const bench_work works[] = {
     {"call", work_call},
     {"cord-spin", work_cord_spin},
     {"cord-start", work_cord_start},
+    {"echo-loop", work_echo_loop},
 };
 
 BENCH_MAIN(works)

@@ -54,4 +54,8 @@ void work_cord_start(size_t count, size_t n);
 /* offload.c */
 void work_offload(size_t count, size_t n);
 
+/* echo.c */
+void work_echo(size_t port, size_t n);
+void work_echo_loop(size_t port, size_t n); /* the same by weft_recv_loop */
+
 #endif

@@ -5,16 +5,16 @@
  * the life of a connection, and a descriptor that was read short of the buffer is empty, so that
  * nothing is asked twice. Unless the peer has hung up behind its last bytes: EPOLLRDHUP tells.
  */
-#include "echo.h"
+#include "listen.h"
+#include "works.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <stdbool.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define EVENTS_MAX 256
+#define FDS_MAX (1 << 16)
 #define ENDED (EPOLLRDHUP | EPOLLHUP | EPOLLERR)
 
 /* What could not be written at once; nothing more is read before it is. */
@@ -23,26 +23,22 @@ typedef struct backlog {
     char data[ECHO_BUFFER_BYTES];
 } backlog;
 
-static backlog *backlogs[ECHO_FDS_MAX]; /* by descriptor; NULL: there never was one */
+static backlog *backlogs[FDS_MAX]; /* by descriptor; NULL: there never was one */
 
 static void watch(int epoll_fd, int fd, uint32_t events)
 {
     struct epoll_event event = {events | EPOLLET, {.fd = fd}};
-    echo_require(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl");
+    bench_require(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
 }
 
-/* False if it is over with the listener. */
-static bool accept_all(int epoll_fd, int listener)
+static void accept_all(int epoll_fd, int listener)
 {
-    static const int one = 1;
-    for (;;) {
-        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0)
-            return errno == EAGAIN;
-        echo_require(fd < ECHO_FDS_MAX, "too many connections");
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    int fd;
+    while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+        bench_require(fd < FDS_MAX);
         watch(epoll_fd, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
     }
+    bench_require(errno == EAGAIN || errno == ECONNABORTED);
 }
 
 static void hang_up(int fd)
@@ -56,7 +52,7 @@ static void keep(int fd, const char *data, size_t bytes)
 {
     if (backlogs[fd] == NULL)
         backlogs[fd] = malloc(sizeof *backlogs[fd]);
-    echo_require(backlogs[fd] != NULL, "no memory");
+    bench_require(backlogs[fd] != NULL);
     memmove(backlogs[fd]->data, data, bytes);
     backlogs[fd]->bytes = bytes;
 }
@@ -99,21 +95,20 @@ static void echo(int fd, bool is_last)
     }
 }
 
-void echo_epoll(int listener)
+void work_echo_epoll(size_t port, size_t n)
 {
     struct epoll_event events[EVENTS_MAX];
-    bool is_open = true;
-    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    echo_require(epoll_fd >= 0, "epoll_create1");
+    int listener = bench_listen(port), epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    (void)n;
+    bench_require(epoll_fd >= 0);
     watch(epoll_fd, listener, EPOLLIN);
-    while (is_open) {
+    for (;;) {
         int count = epoll_wait(epoll_fd, events, EVENTS_MAX, -1);
         for (int i = 0; i < count; i++) {
             if (events[i].data.fd == listener)
-                is_open = accept_all(epoll_fd, listener);
+                accept_all(epoll_fd, listener);
             else
                 echo(events[i].data.fd, events[i].events & ENDED);
         }
     }
-    close(epoll_fd);
 }

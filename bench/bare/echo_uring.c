@@ -2,17 +2,16 @@
  * An echo server as a hand-written io_uring loop: accepting and receiving are asked for once for
  * each socket (multishot); ring.h has the rest.
  */
-#include "echo.h"
+#include "listen.h"
+#include "works.h"
 
 #define RING_BUFFER_BYTES ECHO_BUFFER_BYTES
 #include "ring.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#define FDS_MAX (1 << 16)
 #define NONE (-1)
 
 typedef enum kind {
@@ -28,7 +27,7 @@ typedef struct connection {
 } connection;
 
 static int next_buffer[RING_BUFFERS], buffer_bytes[RING_BUFFERS];
-static connection connections[ECHO_FDS_MAX]; /* by descriptor */
+static connection connections[FDS_MAX]; /* by descriptor */
 
 static void start_receiving(int fd)
 {
@@ -47,9 +46,7 @@ static void start_sending(int fd, int buffer)
 
 static void accepted(int fd)
 {
-    static const int one = 1;
-    echo_require(fd < ECHO_FDS_MAX, "too many connections");
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    bench_require(fd >= 0 && fd < FDS_MAX);
     connections[fd] = (connection){NONE, NONE, false};
     start_receiving(fd);
 }
@@ -95,14 +92,11 @@ static void sent(int fd)
         close(fd);
 }
 
-/* False if it is over with the listener. */
 static bool handle(const struct io_uring_cqe *cqe)
 {
     int fd = ring_fd(cqe);
     switch ((kind)ring_kind(cqe)) {
     case ACCEPT:
-        if (cqe->res < 0)
-            return false;
         accepted(cqe->res);
         if (!(cqe->flags & IORING_CQE_F_MORE))
             ring_accept(ACCEPT, fd);
@@ -117,11 +111,11 @@ static bool handle(const struct io_uring_cqe *cqe)
     return true;
 }
 
-void echo_uring(int listener)
+void work_echo_uring(size_t port, size_t n)
 {
+    (void)n;
     ring_open();
-    ring_accept(ACCEPT, listener);
+    ring_accept(ACCEPT, bench_listen(port));
     while (ring_turn(handle))
         ;
-    io_uring_queue_exit(&ring);
 }

@@ -1,13 +1,11 @@
 /*
  * Echo servers over weft, as anyone would write them: a fiber a connection, which reads into a
- * buffer of its own, or is called with what has come.
+ * buffer of its own, or is called with what has come. WEFT_BACKEND says which kernel interface.
  */
-#include "echo.h"
+#include "listen.h"
+#include "works.h"
 
 #include <weft.h>
-
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 
 static weft_value echo(void *arg)
 {
@@ -35,22 +33,22 @@ static weft_value echo_loop(void *arg)
     return 0;
 }
 
-static void serve(int listener, weft_fn *handler)
+static void serve(size_t port, weft_fn *handler)
 {
-    static const int one = 1;
-    int fd;
-    while ((fd = weft_accept(listener, NULL, NULL)) >= 0) {
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        echo_require(weft_go(handler, (void *)(intptr_t)fd) == 0, "weft_go");
-    }
+    int listener = bench_listen(port), fd;
+    while ((fd = weft_accept(listener, NULL, NULL)) >= 0)
+        bench_require(weft_go(handler, (void *)(intptr_t)fd) == 0);
+    bench_fail(__FILE__, __LINE__, "a listener that goes on");
 }
 
-void echo_weft(int listener)
+void work_echo(size_t port, size_t n)
 {
-    serve(listener, echo);
+    (void)n;
+    serve(port, echo);
 }
 
-void echo_weft_loop(int listener)
+void work_echo_loop(size_t port, size_t n)
 {
-    serve(listener, echo_loop);
+    (void)n;
+    serve(port, echo_loop);
 }

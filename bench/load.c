@@ -1,0 +1,167 @@
+/*
+ * The client of the echo work: connections with one message of 64 bytes under way on each.
+ *
+ * usage: load PORT CONNECTIONS SECONDS [PID]
+ * prints round trips a second, without the first tenth of the time, which is to warm up; for a
+ * server with that number also its processor time for a trip, in nanoseconds.
+ *
+ * Its messages go out in batches: all that has come is taken before anything is sent. It never
+ * sleeps, but asks epoll again and again: else a server would pay for waking it whenever it is the
+ * faster one, and of two servers the slower would look better than it is.
+ */
+#include "listen.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define MESSAGE_BYTES 64
+#define EVENTS_MAX 512
+/* A server is given so long to listen, and to answer. */
+#define PATIENCE_NS 20e9
+#define RETRY_US 2000
+
+typedef struct message {
+    uint64_t number; /* tells it from all others */
+    char rest[MESSAGE_BYTES - sizeof(uint64_t)];
+} message;
+
+typedef struct connection {
+    message sent;
+    size_t received; /* bytes of it that have come back */
+    int fd;
+} connection;
+
+typedef struct client {
+    int epoll_fd;
+    uint64_t sent, trips;
+    double heard_ns; /* when something last came */
+    size_t count;
+    connection *connections;
+} client;
+
+static int dial(size_t port)
+{
+    static const int one = 1;
+    static const struct linger reset = {1, 0}; /* its number is free at once when it is closed */
+    struct sockaddr_in address = bench_address(port);
+    double began_ns = bench_real_ns();
+    for (;;) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        bench_require(fd >= 0);
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0)
+            return fd;
+        bench_require(bench_real_ns() - began_ns < PATIENCE_NS);
+        close(fd);
+        usleep(RETRY_US);
+    }
+}
+
+static void open_all(client *c, size_t port)
+{
+    bench_raise_descriptors();
+    c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    c->connections = calloc(c->count, sizeof *c->connections);
+    bench_require(c->epoll_fd >= 0 && c->connections != NULL);
+    for (size_t i = 0; i < c->count; i++) {
+        connection *one = &c->connections[i];
+        one->fd = dial(port);
+        memset(one->sent.rest, (int)i, sizeof one->sent.rest);
+        struct epoll_event event = {EPOLLIN | EPOLLET, {.ptr = one}};
+        bench_require(epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, one->fd, &event) == 0);
+    }
+}
+
+static void send_next(client *c, connection *to)
+{
+    to->sent.number = c->sent++;
+    to->received = 0;
+    ssize_t n = send(to->fd, &to->sent, sizeof to->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    bench_require(n == sizeof to->sent);
+}
+
+/* Is its message back? No more than one is on its way: one call takes all that is there. */
+static bool receive(connection *from)
+{
+    message got;
+    ssize_t n = recv(from->fd, &got, sizeof got, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN)
+        return false;
+    bench_require(n > 0); /* else the server has hung up */
+    bench_require((size_t)n <= sizeof got - from->received);
+    const char *expected = (const char *)&from->sent + from->received;
+    bench_require(memcmp(&got, expected, (size_t)n) == 0);
+    from->received += (size_t)n;
+    return from->received == sizeof got;
+}
+
+/* Take all that has come, then send the next ones. */
+static void bounce(client *c)
+{
+    struct epoll_event events[EVENTS_MAX];
+    connection *back[EVENTS_MAX];
+    int count = epoll_wait(c->epoll_fd, events, EVENTS_MAX, 0), back_count = 0;
+    for (int i = 0; i < count; i++)
+        if (receive(events[i].data.ptr))
+            back[back_count++] = events[i].data.ptr;
+    for (int i = 0; i < back_count; i++)
+        send_next(c, back[i]);
+    c->trips += (uint64_t)back_count;
+}
+
+static void run_until(client *c, double end_ns)
+{
+    for (double now_ns; (now_ns = bench_real_ns()) < end_ns;) {
+        uint64_t before = c->trips;
+        bounce(c);
+        if (c->trips != before)
+            c->heard_ns = now_ns;
+        bench_require(now_ns - c->heard_ns < PATIENCE_NS);
+    }
+}
+
+/* The processor time of a server so far; of none it is 0. */
+static double server_ns(pid_t server)
+{
+    clockid_t clock;
+    if (server == 0)
+        return 0;
+    bench_require(clock_getcpuclockid(server, &clock) == 0);
+    return bench_read_ns(clock);
+}
+
+/* For so long, and say what it came to. */
+static void measure(client *c, double end_ns, pid_t server)
+{
+    uint64_t trips_before = c->trips;
+    double server_before = server_ns(server), began_ns = bench_real_ns();
+    run_until(c, end_ns);
+    double took_ns = bench_real_ns() - began_ns, trips = (double)(c->trips - trips_before);
+    bench_require(trips > 0);
+    if (server != 0)
+        bench_say_both(trips / took_ns * 1e9, (server_ns(server) - server_before) / trips);
+    else
+        bench_say(trips / took_ns * 1e9);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 4 || argc > 5) {
+        fprintf(stderr, "usage: %s PORT CONNECTIONS SECONDS [PID]\n", argv[0]);
+        return 2;
+    }
+    client c = {.count = strtoul(argv[2], NULL, 10)};
+    double seconds = strtod(argv[3], NULL);
+    pid_t server = argc == 5 ? atoi(argv[4]) : 0;
+    open_all(&c, strtoul(argv[1], NULL, 10));
+    for (size_t i = 0; i < c.count; i++)
+        send_next(&c, &c.connections[i]);
+
+    double began_ns = c.heard_ns = bench_real_ns();
+    run_until(&c, began_ns + seconds * 1e8);
+    measure(&c, began_ns + seconds * 1e9, server);
+    return 0;
+}
