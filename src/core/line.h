@@ -75,12 +75,9 @@ static inline void weft__line_join(weft__line *line, weft__waiter *w)
     first->before = w;
 }
 
-/* Out of the line, if it is in one. */
-static inline void weft__line_leave(weft__waiter *w)
+/* Out of the line that it is in. */
+static inline void weft__line_leave_it(weft__line *line, weft__waiter *w)
 {
-    weft__line *line = w->line;
-    if (line == NULL)
-        return;
     w->line = NULL;
     if (LIKELY(w->next == w)) {
         line->first = NULL;
@@ -90,6 +87,13 @@ static inline void weft__line_leave(weft__waiter *w)
     w->before->next = w->next;
     if (line->first == w)
         line->first = w->next;
+}
+
+/* The same, if it is in one. */
+static inline void weft__line_leave(weft__waiter *w)
+{
+    if (w->line != NULL)
+        weft__line_leave_it(w->line, w);
 }
 
 /* The first, taken out; NULL if the line is empty. */

@@ -91,6 +91,7 @@ int weft__passage_set_limit(weft__cord *c, weft__passage *p, size_t limit)
     if (rc < 0)
         return rc;
     p->limit = limit;
+    weft__passage_update(p);
     weft__passage_admit(c, p);
     return 0;
 }
@@ -104,6 +105,7 @@ void weft__passage_clear(weft__cord *c, weft__passage *p)
 void weft__passage_close(weft__cord *c, weft__passage *p)
 {
     p->is_closed = true;
+    weft__passage_update(p);
     weft__serve_all(c, &p->senders, -EPIPE);
     weft__serve_all(c, &p->receivers, -EPIPE);
 }

@@ -34,14 +34,23 @@ typedef struct weft__passage {
     size_t head;       /* of the next to come out; free-running */
     size_t count;      /* items that it holds */
     size_t limit;      /* senders wait while it holds so many; 0: always, until someone receives */
+    size_t open_limit; /* the same while it is open and of values; else 0 */
     size_t reserved;   /* places in the ring beside those taken that are spoken for */
     size_t item_bytes; /* sizeof(weft_value): items are values */
     bool is_closed;
 } weft__passage;
 
+/* What follows from the rest. */
+static inline void weft__passage_update(weft__passage *p)
+{
+    bool is_open = !p->is_closed && p->item_bytes == sizeof(weft_value);
+    p->open_limit = is_open ? p->limit : 0;
+}
+
 static inline void weft__passage_init(weft__passage *p, size_t item_bytes, size_t limit)
 {
     *p = (weft__passage){.limit = limit, .item_bytes = item_bytes};
+    weft__passage_update(p);
 }
 
 /* See to it that so many more items fit the ring, beside those reserved. 0 or -ENOMEM. */
@@ -104,6 +113,44 @@ static inline void weft__passage_store(weft__passage *p, const void *item, weft_
         p->head--;
     weft__passage_copy(p, weft__passage_at(p, end == WEFT__FRONT ? 0 : p->count), item);
     p->count++;
+}
+
+/*
+ * The commonest cases, for a passage of values: nobody has to wait, nobody waits but for this, and
+ * all is as it should be. False: it is another case, and nothing was done.
+ */
+static inline bool weft__passage_put_simply(weft__cord *c, weft__passage *p, weft_value value)
+{
+    weft__waiter *w = p->receivers.first;
+    if (w != NULL) { /* so it is open; who has no data waits for a value */
+        if (UNLIKELY(w->served != NULL || w->data != NULL))
+            return false;
+        weft__serve_plainly(c, w, value);
+        return true;
+    }
+    if (p->count >= p->open_limit || UNLIKELY(p->count >= p->room))
+        return false;
+    *weft__passage_value_at(p, p->count) = value;
+    p->count++;
+    return true;
+}
+
+static inline bool weft__passage_take_simply(weft__cord *c, weft__passage *p, weft_value *out)
+{
+    weft__waiter *w = p->senders.first;
+    if (w != NULL) { /* a rendezvous, if there is nothing */
+        if (UNLIKELY(p->count > 0 || w->served != NULL))
+            return false;
+        memcpy(out, w->data, sizeof *out);
+        weft__serve_plainly(c, w, 0);
+        return true;
+    }
+    if (p->count == 0)
+        return false;
+    *out = *weft__passage_value_at(p, 0);
+    p->head++;
+    p->count--;
+    return true;
 }
 
 /* Put an item in, if nobody has to wait for that. 0; -EAGAIN: it is full; -EPIPE, -ENOMEM. */

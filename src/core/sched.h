@@ -117,6 +117,16 @@ static inline void weft__serve(weft__cord *c, weft__waiter *w, weft_value value)
         served(w, value);
 }
 
+/* The same for one that is in line, with nothing to be called, in a wait that is not open. */
+static inline void weft__serve_plainly(weft__cord *c, weft__waiter *w, weft_value value)
+{
+    weft__fiber *f = w->fiber;
+    weft__line_leave_it(w->line, w);
+    f->woken_open = false;
+    f->waits_in = NULL;
+    weft__make_runnable(c, f, value, WEFT__TAIL);
+}
+
 /* The same for all who wait. */
 static inline void weft__serve_all(weft__cord *c, weft__line *line, weft_value value)
 {

@@ -189,6 +189,10 @@ COLD static weft_value settle_and_recv(weft__cord *c, weft_chan *chan)
     return rc == 0 ? weft_chan_recv(chan) : rc;
 }
 
+/* What is not done at once, or needs more questions. */
+__attribute__((noinline)) static int send_slowly(weft_chan *chan, weft_value value);
+__attribute__((noinline)) static weft_value recv_slowly(weft_chan *chan);
+
 int weft_chan_try_send(weft_chan *chan, weft_value value)
 {
     weft__cord *c = weft__cord_self;
@@ -203,7 +207,26 @@ int weft_chan_try_send(weft_chan *chan, weft_value value)
     return weft__passage_put_value(c, &chan->passage, value);
 }
 
+/* May the fiber that runs wait in this channel, of values and not shared, without a question? */
+static inline bool may_wait(const weft__cord *c, const weft_chan *chan)
+{
+    return LIKELY(chan->owner == c && !c->current->alarm && !chan->passage.is_closed);
+}
+
 int weft_chan_send(weft_chan *chan, weft_value value)
+{
+    weft__cord *c = weft__cord_self;
+    weft__passage *p = &chan->passage;
+    if (UNLIKELY(c == NULL || !is_plain(chan) || weft_is_error(value)))
+        return send_slowly(chan, value);
+    if (weft__passage_put_simply(c, p, value))
+        return 0;
+    if (UNLIKELY(p->receivers.first != NULL || p->count < p->limit || !may_wait(c, chan)))
+        return send_slowly(chan, value);
+    return weft__passage_wait_put(c, p, value, WEFT__TAIL, &waits_send);
+}
+
+static int send_slowly(weft_chan *chan, weft_value value)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
@@ -236,6 +259,20 @@ weft_value weft_chan_try_recv(weft_chan *chan)
 }
 
 weft_value weft_chan_recv(weft_chan *chan)
+{
+    weft__cord *c = weft__cord_self;
+    weft__passage *p = &chan->passage;
+    if (UNLIKELY(c == NULL || !is_plain(chan)))
+        return recv_slowly(chan);
+    weft_value value;
+    if (weft__passage_take_simply(c, p, &value))
+        return value;
+    if (UNLIKELY(p->senders.first != NULL || !may_wait(c, chan)))
+        return recv_slowly(chan);
+    return weft__passage_wait_take(c, p, &waits_recv);
+}
+
+static weft_value recv_slowly(weft_chan *chan)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
