@@ -15,7 +15,7 @@ typedef enum verdict { OPEN, CANCELLED, SHIELDED } verdict;
 
 static verdict judge_scopes(const weft__fiber *f)
 {
-    for (const weft__scope *s = f->scope; s != NULL; s = s->outer) {
+    for (const weft__scope *s = f->life->scope; s != NULL; s = s->outer) {
         if (s->is_cancelled)
             return CANCELLED;
         if (s->is_shield && !s->is_over)
@@ -27,7 +27,7 @@ static verdict judge_scopes(const weft__fiber *f)
 /* Is there a shield anywhere around the current call? Errors from outside wait behind it. */
 static bool is_shielded(const weft__fiber *f)
 {
-    for (const weft__scope *s = f->scope; s != NULL; s = s->outer)
+    for (const weft__scope *s = f->life->scope; s != NULL; s = s->outer)
         if (s->is_shield && !s->is_over)
             return true;
     return false;
@@ -35,7 +35,7 @@ static bool is_shielded(const weft__fiber *f)
 
 static bool is_struck_once(const weft__fiber *f)
 {
-    return f->raised != NULL || f->raised_code != 0;
+    return f->life->raised != NULL || f->life->raised_code != 0;
 }
 
 bool weft__alarm_is_stop(const weft__fiber *f)
@@ -47,7 +47,7 @@ void weft__alarm_update(weft__fiber *f)
 {
     verdict v = judge_scopes(f);
     bool from_outside = f->is_stopped || is_struck_once(f);
-    bool is_set = v == CANCELLED || (from_outside && v == OPEN) || f->no_switch > 0;
+    bool is_set = v == CANCELLED || (from_outside && v == OPEN) || f->life->no_switch > 0;
     f->alarm = is_set;
     if (!is_set)
         f->refusals = 0;
@@ -76,7 +76,7 @@ void weft__alarm_raise(weft__cord *c, weft__fiber *f, weft__where where)
 weft_value weft__refuse(weft__cord *c)
 {
     weft__fiber *f = c->current;
-    if (f->no_switch > 0) {
+    if (f->life->no_switch > 0) {
         weft__report("fiber #%llu '%s' would switch where switching is forbidden",
                      (unsigned long long)f->id, f->name);
         return -EPERM;
@@ -93,7 +93,7 @@ weft_value weft__settle(weft__fiber *f, weft_value result)
 {
     f->was_struck = result == -ECANCELED && (f->is_interrupted || f->alarm);
     if (f->was_struck)
-        result = f->is_interrupted ? f->interrupt_value : weft__alarm_take(f);
+        result = f->is_interrupted ? f->life->interrupt_value : weft__alarm_take(f);
     f->is_interrupted = false;
     return result;
 }
@@ -157,15 +157,15 @@ void weft_no_switch_begin(void)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return;
-    c->current->no_switch++;
+    c->current->life->no_switch++;
     weft__alarm_update(c->current);
 }
 
 void weft_no_switch_end(void)
 {
     weft__cord *c = weft__cord_here();
-    if (c == NULL || c->current->no_switch == 0)
+    if (c == NULL || c->current->life->no_switch == 0)
         return;
-    c->current->no_switch--;
+    c->current->life->no_switch--;
     weft__alarm_update(c->current);
 }

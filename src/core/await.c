@@ -27,13 +27,13 @@ weft_value weft_await(weft_fiber fiber)
         /* Its keeper runs it again: who awaits it in a loop must let that happen. */
         bool is_news = f->keeper == NULL || f->awaits_left > 0;
         weft_value value = weft__fiber_collect(c, f);
-        return is_news || self->no_switch > 0 ? value : weft__yield(c, value);
+        return is_news || self->life->no_switch > 0 ? value : weft__yield(c, value);
     }
     if (UNLIKELY(weft__tree_is_above(f, self)))
         return -EDEADLK;
     if (UNLIKELY(self->alarm))
         return weft__refuse(c);
-    return weft__line_wait(c, &f->awaiters, &waits_await, f);
+    return weft__line_wait(c, &f->life->awaiters, &waits_await, f);
 }
 
 /* A wait for several fibers, on the heap: there may be many, and stacks are small. */
@@ -156,7 +156,7 @@ static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
         else if (one->phase == WEFT__ENDED)
             ended(&w->members[i].waiter, weft__fiber_collect(c, one));
         else
-            weft__line_join(&one->awaiters, &w->members[i].waiter);
+            weft__line_join(&one->life->awaiters, &w->members[i].waiter);
     }
     if (w->left == 0)
         return 0;
@@ -268,7 +268,8 @@ int weft_terminate(weft_fiber fiber, double grace_s)
         return rc;
     if (f->phase != WEFT__ENDED && weft__tree_is_above(f, c->current))
         return -EDEADLK;
-    f->grace_ns = grace_s > 0 ? weft__deadline(c, grace_s) : 0;
+    if (f->life != NULL)
+        f->life->grace_ns = grace_s > 0 ? weft__deadline(c, grace_s) : 0;
     weft_cancel(fiber);
     if (grace_s == 0) {
         weft_snooze(); /* it is at the front of the queue: let it */

@@ -154,7 +154,7 @@ int weft_interrupt(weft_fiber fiber, weft_value value)
         weft__wake(c, f, value, WEFT__TAIL);
     } else {
         f->is_interrupted = true;
-        f->interrupt_value = value;
+        f->life->interrupt_value = value;
     }
     return 0;
 }

@@ -182,7 +182,7 @@ static void deliver_cancel(weft__cord *c, weft__letter *l)
     weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
     if (f == NULL || f->phase == WEFT__ENDING)
         return;
-    f->grace_ns = l->value > 0 ? weft__deadline(c, (double)l->value * 1e-6) : 0;
+    f->life->grace_ns = l->value > 0 ? weft__deadline(c, (double)l->value * 1e-6) : 0;
     weft__fiber_end(c, f, -ECANCELED, WEFT__END_AS_TOLD);
 }
 
@@ -200,8 +200,8 @@ static void cancel(weft__tenure *t, double grace_s)
 /* What is left of the time that a fiber of this cord has to end. */
 static double grace_of(const weft__fiber *f)
 {
-    int64_t left_ns = f->grace_ns - weft__cord_now(weft__cord_self);
-    return f->grace_ns != 0 && left_ns > 0 ? (double)left_ns * 1e-9 : 0;
+    int64_t left_ns = f->life->grace_ns - weft__cord_now(weft__cord_self);
+    return f->life->grace_ns != 0 && left_ns > 0 ? (double)left_ns * 1e-9 : 0;
 }
 
 int weft_cord_cancel(weft_cord cord)

@@ -72,6 +72,7 @@ struct weft__cord {
     uint32_t modes_owners;  /* fibers that have */
 
     weft__fiber *main;
+    weft__life main_life; /* its life, unless it was forked */
     weft__fiber
         *closer; /* ends all fibers, because the process or the thread ends; NULL: not yet */
     weft__backend *backend;

@@ -21,7 +21,7 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
             waits && f->waits_in->is_for_fiber ? ((weft__fiber *)f->wait_object)->id : 0,
         .waiting_s = waits ? (double)(c->now_ns - f->wait_since_ns) / 1e9 : 0,
         .switches = f->switches,
-        .cpu_s = (double)f->cpu_ns / 1e9,
+        .cpu_s = f->life != NULL ? (double)f->life->cpu_ns / 1e9 : 0,
         .cpu_share = weft__top_share(c, f),
         .slice_s = weft__slice_of(c, f).fail_s,
         .is_daemon = f->is_daemon,
@@ -56,12 +56,12 @@ int weft_info_of(weft_fiber fiber, weft_info *out)
 /* The one after f in the tree, parents before children; NULL at the end. *depth follows. */
 static weft__fiber *after(const weft__fiber *f, int *depth)
 {
-    if (f->children_count > 0) {
+    if (f->life->children_count > 0) {
         ++*depth;
-        return weft__fiber_of_sibling(f->children.next);
+        return weft__fiber_of_sibling(f->life->children.next);
     }
     for (; f->parent != NULL; f = f->parent, --*depth)
-        if (f->sibling.next != &f->parent->children)
+        if (f->sibling.next != &f->parent->life->children)
             return weft__fiber_of_sibling(f->sibling.next);
     return NULL;
 }

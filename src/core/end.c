@@ -42,7 +42,7 @@ static weft_value final_value(const weft__fiber *f, weft_value returned)
 static void let_go(weft__fiber *f)
 {
     f->claim_run++;
-    weft__claims_lapse(&f->claims);
+    weft__claims_lapse(&f->life->claims);
 }
 
 /* The end of a run for fibers that leave something behind: defers, children, scopes, memory. */
@@ -56,20 +56,21 @@ COLD static weft_value clean_up(weft__cord *c, weft__fiber *f, weft_value value)
         weft__tree_end_children(c, f, NULL);
         weft__tree_bury(c, f);
         weft__extras_free(f);
-    } while (f->extras != NULL || f->children_count != 0 || f->claims != NULL);
+    } while (f->life->extras != NULL || f->life->children_count != 0 || f->life->claims != NULL);
     weft__mailbox_empty(c, f);
     f->is_closing = false;
-    f->no_switch = 0;
+    f->life->no_switch = 0;
     return value_with_errors_of_children(f, value);
 }
 
 static inline bool needs_clean_up(const weft__fiber *f)
 {
     /* One branch for all of them: mostly none is there. */
-    uintptr_t any = (uintptr_t)f->extras | (uintptr_t)f->scope | (uintptr_t)f->raised;
-    any |= f->children_count | (unsigned)f->raised_code | f->no_switch;
-    any |= (uintptr_t)f->ended.next ^ (uintptr_t)&f->ended;
-    any |= (uintptr_t)f->mailbox | (uintptr_t)f->claims;
+    const weft__life *life = f->life;
+    uintptr_t any = (uintptr_t)life->extras | (uintptr_t)life->scope | (uintptr_t)life->raised;
+    any |= life->children_count | (unsigned)life->raised_code | life->no_switch;
+    any |= (uintptr_t)life->ended.next ^ (uintptr_t)&life->ended;
+    any |= (uintptr_t)f->mailbox | (uintptr_t)life->claims;
     return any != 0;
 }
 
@@ -78,7 +79,7 @@ static bool tell_awaiters(weft__cord *c, weft__fiber *f, weft_value value)
 {
     bool is_any = false;
     weft__waiter *w;
-    while ((w = weft__line_next(&f->awaiters)) != NULL) {
+    while ((w = weft__line_next(&f->life->awaiters)) != NULL) {
         is_any = true;
         if (weft_is_error(value) && w->fiber != NULL)
             weft__error_set(w->fiber, weft__error_ref(f->error));
@@ -104,7 +105,7 @@ static void keep_value(weft__cord *c, weft__fiber *f, weft_value value, uint32_t
     f->result = value;
     f->awaits_left = awaits;
     c->ended_count++;
-    weft__list_insert(&f->parent->ended, &f->sibling);
+    weft__list_insert(&f->parent->life->ended, &f->sibling);
 }
 
 void weft__fiber_retire(weft__cord *c, weft__fiber *f)
@@ -112,7 +113,7 @@ void weft__fiber_retire(weft__cord *c, weft__fiber *f)
     if (f->phase == WEFT__FREE)
         weft__fiber_free(c, f);
     else if (f->arg_room == 0) /* kept for its value; a restart may need the argument too */
-        weft__stack_release(&c->stacks, &f->stack);
+        weft__fiber_release_stack(c, f);
 }
 
 /*
@@ -183,8 +184,8 @@ COLD static void begin_again(weft__cord *c, weft__fiber *f)
     f->is_restarting = false;
     f->is_stopped = false;
     f->refusals = 0;
-    f->grace_ns = 0;
-    f->first_value = 0;
+    f->life->grace_ns = 0;
+    f->life->first_value = 0;
     weft__fiber_set_phase(f, WEFT__ALIVE);
     weft__error_set(f, NULL);
     weft__alarm_update(f);
@@ -195,7 +196,7 @@ void weft__fiber_entry(intptr_t value)
 {
     weft__cord *c = weft__cord_self;
     weft__fiber *f = c->current;
-    f->first_value = value;
+    f->life->first_value = value;
     weft__fiber_set_phase(f, WEFT__ALIVE);
     weft_value result;
     for (;;) {
@@ -243,8 +244,8 @@ static void leave_ended(weft__cord *c, weft__fiber *f)
 
 int weft__fiber_revive(weft__cord *c, weft__fiber *f)
 {
-    size_t bytes = weft__stack_bytes(f->stack_bytes);
-    int rc = f->stack.low == NULL ? weft__stack_acquire(&c->stacks, bytes, &f->stack) : 0;
+    size_t bytes = weft__stack_slot_bytes(&f->stack);
+    int rc = f->stack.low == NULL ? weft__fiber_take_stack(c, f, bytes) : 0;
     if (rc < 0)
         return rc;
     weft__fiber_rewind(f);
@@ -252,7 +253,7 @@ int weft__fiber_revive(weft__cord *c, weft__fiber *f)
     weft__error_set(f, NULL);
     c->fibers_count++;
     f->is_stopped = false;
-    f->grace_ns = 0;
+    f->life->grace_ns = 0;
     weft__fiber_set_phase(f, WEFT__FRESH);
     weft__alarm_update(f);
     weft__tree_link(f, f->parent);
@@ -279,7 +280,7 @@ int weft_restart(weft_fiber fiber)
     if (rc < 0)
         return rc;
     weft__fiber *self = c->current;
-    if (f->parent == NULL || weft__tree_is_above(f, self))
+    if (f->parent == NULL || (f->life != NULL && weft__tree_is_above(f, self)))
         return weft_fail(-EINVAL, "a fiber can restart neither itself nor one that it belongs to");
     if (f->parent->is_closing || (f->keeper != NULL && f->keeper->is_ending))
         return -ESRCH; /* it ends with its parent, or with its group */
@@ -340,18 +341,18 @@ static void end_above(weft__cord *c, weft__fiber *f)
     for (weft__fiber *a = f; a != NULL; a = a->parent) {
         if (a->waits_in != NULL && a->waits_in->leave != NULL)
             a->waits_in->leave(a);
-        weft__line_leave(&a->waiter);
+        weft__line_leave(&a->life->waiter);
         a->waits_in = a != f ? &waits_nothing : NULL; /* woken after all: it is held, see below */
         a->wait_object = NULL;
         a->starter = NULL;
     }
     /* Note the way down; a parent whose child is on it has nobody else to wait for its children. */
     for (weft__fiber *a = f; a->parent != NULL; a = a->parent) {
-        a->parent->joiner = a;
-        a->parent->join_left = 0;
+        a->parent->life->joiner = a;
+        a->parent->life->join_left = 0;
         weft__park(c, a->parent);
     }
-    for (weft__fiber *a = c->main;; a = a->joiner) {
+    for (weft__fiber *a = c->main;; a = a->life->joiner) {
         weft__fiber_set_phase(a, WEFT__ENDING);
         weft__defers_run(a);
         let_go(a); /* before its children end, who may want the lock, say */
@@ -375,7 +376,7 @@ static bool has_more(const weft__fiber *f)
 {
     uint32_t on_the_way = 0;
     for (const weft__fiber *a = f; a != NULL; on_the_way = 1, a = a->parent)
-        if (a->children_count > on_the_way || a->extras != NULL)
+        if (a->life->children_count > on_the_way || a->life->extras != NULL)
             return true;
     return false;
 }
@@ -400,9 +401,9 @@ static void answer_for_the_rest(weft__cord *c)
     uint32_t chunks = __atomic_load_n(&c->chunks_count, __ATOMIC_ACQUIRE);
     for (uint32_t slot = 0; slot < chunks * WEFT__CHUNK_FIBERS; slot++) {
         weft__fiber *f = weft__cord_at(c, slot);
-        if (f->id == 0)
+        if (f->id == 0 || f->life == NULL)
             continue;
-        answer_others(c, &f->awaiters, -ESRCH);
+        answer_others(c, &f->life->awaiters, -ESRCH);
         if (f->mailbox != NULL)
             answer_others(c, &f->mailbox->passage.senders, -ESRCH);
     }
@@ -422,7 +423,7 @@ int weft__cord_end_fibers(weft__cord *c)
             let_go(a);
             weft__tree_bury(c, a);
             weft__extras_free(a);
-            weft__claims_lapse(&a->claims); /* those that a destructor has made */
+            weft__claims_lapse(&a->life->claims); /* those that a destructor has made */
         }
     } while (is_all && has_more(f));
     for (weft__fiber *a = f; a != NULL; a = a->parent)

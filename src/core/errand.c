@@ -207,7 +207,7 @@ static void deliver_call(weft__cord *c, weft__letter *l)
     }
     k->has_begun = true;
     k->waiter = (weft__waiter){.served = answer_waiter};
-    weft__line_join(&f->awaiters, &k->waiter);
+    weft__line_join(&f->life->awaiters, &k->waiter);
 }
 
 static void deliver_recall(weft__cord *c, weft__letter *l)

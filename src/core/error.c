@@ -143,19 +143,19 @@ void weft__error_own(weft__fiber *f)
 int weft__error_queue(weft__fiber *f, int code, weft__error *e)
 {
     if (e == NULL) {
-        if (f->raised_code != 0)
+        if (f->life->raised_code != 0)
             return -ENOMEM;
-        f->raised_code = code;
+        f->life->raised_code = code;
         return 0;
     }
     if (e->path_count < WEFT__ERROR_CHAIN_MAX)
         e->path[e->path_count++] = f->id;
     e->is_raised = true;
-    if (f->raised == NULL)
-        f->raised = e;
+    if (f->life->raised == NULL)
+        f->life->raised = e;
     else
-        f->raised_last->next = e;
-    f->raised_last = e;
+        f->life->raised_last->next = e;
+    f->life->raised_last = e;
     return 0;
 }
 
@@ -166,21 +166,21 @@ int weft__error_queue(weft__fiber *f, int code, weft__error *e)
 static void unlink_raised(weft__fiber *f, weft__error *before, weft__error *e)
 {
     if (before == NULL)
-        f->raised = e->next;
+        f->life->raised = e->next;
     else
         before->next = e->next;
-    if (f->raised_last == e)
-        f->raised_last = before;
+    if (f->life->raised_last == e)
+        f->life->raised_last = before;
     e->next = NULL;
     e->is_raised = false;
 }
 
 int weft__error_next(weft__fiber *f)
 {
-    weft__error *e = f->raised;
+    weft__error *e = f->life->raised;
     if (e == NULL) {
-        int code = f->raised_code;
-        f->raised_code = 0;
+        int code = f->life->raised_code;
+        f->life->raised_code = 0;
         return code;
     }
     unlink_raised(f, NULL, e);
@@ -191,10 +191,10 @@ int weft__error_next(weft__fiber *f)
 
 void weft__error_unqueue(weft__fiber *f, const weft__error *e, int code)
 {
-    if (e == NULL && f->raised_code == code)
-        f->raised_code = 0;
+    if (e == NULL && f->life->raised_code == code)
+        f->life->raised_code = 0;
     weft__error *before = NULL;
-    for (weft__error *at = f->raised; at != NULL; before = at, at = at->next) {
+    for (weft__error *at = f->life->raised; at != NULL; before = at, at = at->next) {
         if (at != e)
             continue;
         unlink_raised(f, before, at);
@@ -205,9 +205,9 @@ void weft__error_unqueue(weft__fiber *f, const weft__error *e, int code)
 
 void weft__error_drop_queue(weft__fiber *f)
 {
-    while (f->raised != NULL)
-        weft__error_unqueue(f, f->raised, f->raised->info.code);
-    f->raised_code = 0;
+    while (f->life->raised != NULL)
+        weft__error_unqueue(f, f->life->raised, f->life->raised->info.code);
+    f->life->raised_code = 0;
 }
 
 __thread weft__fiber *weft__error_stand_in;

@@ -17,13 +17,32 @@
 
 static void init_record(weft__fiber *f, uint32_t slot)
 {
-    f->slot = slot;
-    weft__timer_init(&f->timer, weft__sleep_over);
-    weft__timer_init(&f->deadline, weft__scope_over);
-    f->waiter.fiber = f;
+    *f = (weft__fiber){.slot = slot};
     weft__list_init(&f->sibling);
-    weft__list_init(&f->children);
-    weft__list_init(&f->ended);
+}
+
+void weft__life_init(weft__life *life, weft__fiber *f)
+{
+    *life = (weft__life){.waiter.fiber = f};
+    weft__timer_init(&life->timer, weft__sleep_over);
+    weft__timer_init(&life->deadline, weft__scope_over);
+    weft__list_init(&life->children);
+    weft__list_init(&life->ended);
+    f->life = life;
+}
+
+int weft__fiber_take_stack(weft__cord *c, weft__fiber *f, size_t bytes)
+{
+    int rc = weft__stack_acquire(&c->stacks, bytes, &f->stack);
+    if (rc == 0)
+        weft__life_init((void *)(f->stack.low + f->stack.bytes - WEFT__LIFE_BYTES), f);
+    return rc;
+}
+
+void weft__fiber_release_stack(weft__cord *c, weft__fiber *f)
+{
+    f->life = NULL;
+    weft__stack_release(&c->stacks, &f->stack);
 }
 
 /* A table of chunks has room for 2^i of them. */
@@ -139,6 +158,7 @@ weft__fiber *weft__fiber_new_main(weft__cord *c)
     weft__fiber *f = weft__fiber_of_sibling(weft__list_pop(&c->bare));
     weft__fiber_set_id(f, new_id(c, f->slot));
     weft__fiber_set_phase(f, WEFT__ALIVE);
+    weft__life_init(&c->main_life, f);
     strcpy(f->name, "main");
     return f;
 }
@@ -163,7 +183,7 @@ static int take_record(weft__cord *c, size_t stack_bytes, weft__fiber **out)
     if (rc < 0)
         return rc;
     weft__fiber *f = weft__fiber_of_sibling(c->bare.next);
-    rc = weft__stack_acquire(&c->stacks, weft__stack_bytes(stack_bytes), &f->stack);
+    rc = weft__fiber_take_stack(c, f, weft__stack_bytes(stack_bytes));
     if (rc < 0)
         return rc;
     weft__list_remove(&f->sibling);
@@ -186,7 +206,6 @@ COLD static void clear_rare(weft__fiber *f)
     weft__error_set(f, NULL);
     weft__claims_lapse(&f->monitors);
     f->keeper = NULL;
-    f->grace_ns = 0;
 }
 
 void weft__fiber_free(weft__cord *c, weft__fiber *f)
@@ -196,28 +215,35 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     f->alarm = 0;
     f->waits_in = NULL;
     f->is_parked = false;
-    /* Neighbours all: one store. */
+    /* Bits of one word all. */
     f->is_stopped = f->is_shutdown = f->is_restarting = f->is_interrupted = false;
     f->was_struck = f->is_closing = f->is_daemon = f->is_unawaited = false;
     f->name[0] = '\0';
     f->arg_room = 0;
     f->refusals = 0;
     uintptr_t rare = (uintptr_t)f->error | (uintptr_t)f->monitors | (uintptr_t)f->keeper;
-    if (UNLIKELY((rare | (uintptr_t)f->grace_ns) != 0))
+    if (UNLIKELY(rare != 0))
         clear_rare(f);
-    if (f->stack.low != NULL && f->stack_bytes == 0 && c->warm_count < WARM_MAX) {
+    if (f->stack.low != NULL && !f->has_own_size && c->warm_count < WARM_MAX) {
+        f->life->grace_ns = 0;
         c->warm_count++;
         weft__list_insert(c->warm.next, &f->sibling);
         return;
     }
     if (f->stack.low != NULL)
-        weft__stack_release(&c->stacks, &f->stack);
+        weft__fiber_release_stack(c, f);
     weft__list_insert(c->bare.next, &f->sibling);
+}
+
+/* Bytes of its stack that are the fiber's own, below its life. */
+static inline size_t own_bytes(const weft__fiber *f)
+{
+    return f->stack.bytes - WEFT__LIFE_BYTES - f->arg_room;
 }
 
 void weft__fiber_rewind(weft__fiber *f)
 {
-    weft__context_make(&f->context, f->stack.low, f->stack.bytes - f->arg_room, weft__fiber_entry);
+    weft__context_make(&f->context, f->stack.low, own_bytes(f), weft__fiber_entry);
 }
 
 /* In line, as furnish: every fiber that is made with options comes here. */
@@ -257,7 +283,7 @@ static inline int check(weft__cord *c, weft_fn *fn, const void *arg, const weft_
 static void place_arg(weft__fiber *f, const void *arg, size_t bytes)
 {
     f->arg_room = (uint32_t)((bytes + 63) & ~(size_t)63);
-    f->arg = memcpy(f->stack.low + f->stack.bytes - f->arg_room, arg, bytes);
+    f->arg = memcpy(f->stack.low + own_bytes(f), arg, bytes);
 }
 
 static void copy_name(weft__fiber *f, const char *name)
@@ -276,8 +302,8 @@ static inline void begin(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *
     weft__fiber_set_id(f, id);
     weft__fiber_set_phase(f, WEFT__FRESH);
     f->switches = 0;
-    f->cpu_ns = 0;
-    f->cxx = (weft__cxx_globals){0};
+    f->life->cpu_ns = 0;
+    f->life->cxx = (weft__cxx_globals){0};
     f->fn = fn;
     f->arg = arg;
     f->value = 0;
@@ -294,7 +320,7 @@ __attribute__((always_inline)) static inline void furnish(weft__cord *c, weft__f
                                                           const weft_spin_options *o,
                                                           weft__fiber *parent)
 {
-    f->stack_bytes = o->stack_bytes;
+    f->has_own_size = o->stack_bytes != 0;
     f->is_daemon = o->is_daemon;
     if (o->name != NULL)
         copy_name(f, o->name);
@@ -336,7 +362,7 @@ int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
     weft__fiber *parent = o->parent != 0 ? weft__fiber_find(c, o->parent) : c->main;
     int rc = parent != NULL && parent->phase != WEFT__ENDED ? weft__cord_make_room(c, 0) : -ESRCH;
     if (rc == 0)
-        rc = weft__stack_acquire(&c->stacks, weft__stack_bytes(o->stack_bytes), &f->stack);
+        rc = weft__fiber_take_stack(c, f, weft__stack_bytes(o->stack_bytes));
     if (rc == 0) {
         furnish(c, f, id, fn, arg, o, parent);
         queue_new(c, f);
@@ -404,7 +430,7 @@ weft_fiber weft_new(weft_fn *fn, void *arg)
 weft_value weft_first_value(void)
 {
     weft__cord *c = weft__cord_here();
-    return c != NULL ? c->current->first_value : 0;
+    return c != NULL ? c->current->life->first_value : 0;
 }
 
 weft_fiber weft_self(void)

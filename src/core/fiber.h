@@ -81,6 +81,44 @@ typedef struct weft__extras {
     void *locals[WEFT__KEYS_MAX];
 } weft__extras;
 
+/*
+ * What a fiber has while it lives. It is at the top of its stack, above the first frame: that page
+ * is in use anyway, so it costs no memory, which matters when there are a million of them. A main
+ * fiber's is its cord's. Clean when its fiber has ended, as the record is.
+ */
+typedef struct weft__life {
+    weft__waiter waiter; /* for the wait in one line; its fiber is whose life this is */
+
+    /* What most fibers leave empty; looked at when one ends. */
+    weft__scope *scope;      /* the innermost open one; NULL: none */
+    weft__extras *extras;    /* NULL: none */
+    weft__claim *claims;     /* what it holds; NULL: nothing */
+    weft__error *raised;     /* raised in it and not delivered yet, oldest first */
+    weft__list ended;        /* children that are dead, not awaited yet */
+    uint32_t children_count; /* alive */
+    uint32_t join_left;      /* wake joiner when so few are left */
+    uint32_t no_switch;      /* depth of weft_no_switch_begin */
+    int raised_code; /* as raised, without words, when there was no memory for them; 0: none */
+
+    weft__line awaiters; /* of its end */
+    weft__list children; /* alive, in the order of their making */
+    weft__fiber *joiner; /* waits for the children to end; NULL: nobody */
+    weft_value first_value;
+    weft__cxx_globals cxx; /* while it does not run; only where there is a C++ runtime */
+    int64_t cpu_ns;
+
+    weft__timer timer;          /* for sleep */
+    weft__timer deadline;       /* not after the earliest of its scopes; not armed: none has one */
+    int64_t grace_ns;           /* told to end by then; 0: no time was given, or not told */
+    weft__keeper *nursery;      /* the keeper of the children that it will have; NULL: none */
+    weft__error *raised_last;   /* the newest of raised; meaningless without any */
+    weft_value interrupt_value; /* meaningless unless is_interrupted */
+} weft__life;
+
+/* Bytes of it on a stack, whose top it leaves aligned as it was. */
+#define WEFT__LIFE_BYTES ((sizeof(weft__life) + 63) & ~(size_t)63)
+
+/* A line of the cache each: a switch, a wait, the family, the rest. */
 struct weft__fiber {
     /* A switch touches these, and no more: on one line of the cache. */
     _Alignas(64) weft__context context;
@@ -91,71 +129,48 @@ struct weft__fiber {
     bool woken_open;       /* queued from a wait that was open to weft_schedule */
     bool is_parked;
     uint64_t switches;
-    weft__cxx_globals cxx; /* while it does not run; only where there is a C++ runtime */
-    weft__fiber *starter;  /* in weft_start until this one first switches; NULL: nobody */
-
-    /* What it waits in. */
+    weft__fiber *starter; /* in weft_start until this one first switches; NULL: nobody */
+    weft__life *life;     /* NULL: it has no stack, because it has ended, or never began */
     const weft__wait_kind *waits_in; /* NULL: it does not wait */
-    void *wait_object;               /* the kind's own */
-    int64_t wait_since_ns;
-    weft__waiter waiter; /* for the wait in one line */
-    weft__timer timer;   /* for sleep */
 
+    void *wait_object; /* the kind's own */
+    int64_t wait_since_ns;
     weft_fiber id; /* 0: the record is free */
-    uint32_t slot;
-    uint32_t arg_room; /* bytes at the top of the stack that hold a copy of arg */
     weft_fn *fn;
     void *arg;
     weft__stack stack;
-    size_t stack_bytes; /* as asked for */
+    weft_value result; /* what it was stopped with; its value once it has ended */
 
-    /* The tree. */
-    weft__fiber *parent;     /* NULL: a main fiber */
-    weft__list sibling;      /* in parent's children, or in its ended */
-    weft__list children;     /* alive, in the order of their making */
-    weft__list ended;        /* dead, not awaited yet */
-    uint32_t children_count; /* alive */
-    uint32_t join_left;      /* wake joiner when so few are left */
-    weft__fiber *joiner;     /* waits for the children to end; NULL: nobody */
-    weft__line awaiters;     /* of its end */
-    weft__line restarters;   /* fibers in weft_restart of this one */
-    weft__keeper *keeper;    /* told of its end in its parent's place; NULL: nobody */
-    weft__keeper *nursery;   /* the keeper of the children that it will have; NULL: none */
-    void *kept_as;           /* the keeper's own */
-    weft__claim *monitors;   /* told of its end by a message; NULL: nobody */
-    uint32_t awaits_left;    /* once it has ended: as often it can be awaited */
-    uint32_t claim_run;      /* how often what this record held lapsed; never set back */
-
-    /* Errors and cancellation. */
-    weft__error *error;       /* the last one; NULL: none */
-    weft__error *raised;      /* raised in it and not delivered yet, oldest first */
-    weft__error *raised_last; /* the newest of them; meaningless without any */
-    int raised_code;  /* the same without words, when there was no memory for them; 0: none */
-    bool is_stopped;  /* weft_stop or weft_cancel: for good */
-    bool is_shutdown; /* stopped because its parent ended: its own failure still counts */
-    bool is_restarting;
-    bool is_interrupted; /* its operation is on its way out, to return interrupt_value */
-    bool was_struck;     /* its last operation returned why it was not to be, no result */
-    bool is_closing;     /* its children are being ended: new ones too */
-    bool is_daemon;
-    bool is_unawaited;  /* weft_go: nothing is kept */
-    uint32_t no_switch; /* depth of weft_no_switch_begin */
-    uint32_t refusals;  /* blocking calls refused in a row */
-    uint32_t scope_run; /* how often scopes were left open in this record; never set back */
-    weft_value result;  /* what it was stopped with; its value once it has ended */
-    weft_value first_value;
-    weft_value interrupt_value; /* meaningless unless is_interrupted */
-    weft__scope *scope;         /* the innermost open one; NULL: none */
-    weft__timer deadline;       /* not after the earliest of its scopes; not armed: none has one */
-    int64_t grace_ns;           /* told to end by then; 0: no time was given, or not told */
+    weft__fiber *parent;   /* NULL: a main fiber */
+    weft__list sibling;    /* in parent's children, or in its ended */
+    weft__keeper *keeper;  /* told of its end in its parent's place; NULL: nobody */
+    void *kept_as;         /* the keeper's own */
+    weft__claim *monitors; /* told of its end by a message; NULL: nobody */
+    weft__line restarters; /* fibers in weft_restart of this one */
+    weft__error *error;    /* the last one; NULL: none */
 
     struct weft__mailbox *mailbox; /* NULL: nobody has told it anything yet */
-    weft__claim *claims;           /* what it holds; NULL: nothing */
-
-    weft__extras *extras; /* NULL: none */
-    int64_t cpu_ns;
+    uint32_t slot;
+    uint32_t arg_room;       /* bytes at the top of the stack that hold a copy of arg */
+    uint32_t awaits_left;    /* once it has ended: as often it can be awaited */
+    uint32_t claim_run;      /* how often what this record held lapsed; never set back */
+    uint32_t scope_run;      /* how often scopes were left open in this record; never set back */
+    uint16_t refusals;       /* blocking calls refused in a row */
+    bool is_stopped : 1;     /* weft_stop or weft_cancel: for good */
+    bool is_shutdown : 1;    /* stopped because its parent ended: its own failure still counts */
+    bool is_restarting : 1;  /* it runs again once it has ended */
+    bool is_interrupted : 1; /* its operation is on its way out, to return interrupt_value */
+    bool was_struck : 1;     /* its last operation returned why it was not to be, no result */
+    bool is_closing : 1;     /* its children are being ended: new ones too */
+    bool is_daemon : 1;
+    bool is_unawaited : 1; /* weft_go: nothing is kept */
+    bool has_own_size : 1; /* its stack's was asked for */
     char name[WEFT__NAME_BYTES];
 };
+
+#ifndef WEFT__ANNOTATED
+_Static_assert(sizeof(void *) != 8 || sizeof(weft__fiber) == 256, "a record is four lines");
+#endif
 
 #define WEFT__CHUNK_BITS 6
 #define WEFT__CHUNK_FIBERS (1u << WEFT__CHUNK_BITS)
@@ -196,6 +211,15 @@ static inline void weft__fiber_set_phase(weft__fiber *f, weft__phase phase)
 
 /* weft_new with options. */
 weft_fiber weft__new_with(weft_fn *fn, void *arg, const weft_spin_options *options);
+
+/* A stack of that size for the fiber, with its life on it. 0 or -errno. */
+int weft__fiber_take_stack(weft__cord *c, weft__fiber *f, size_t bytes);
+
+/* It has none any more. */
+void weft__fiber_release_stack(weft__cord *c, weft__fiber *f);
+
+/* A clean life for a fiber. */
+void weft__life_init(weft__life *life, weft__fiber *f);
 
 weft_state weft__fiber_state(const weft__cord *c, const weft__fiber *f);
 

@@ -110,7 +110,8 @@ static void leave_places(weft__fiber *g)
 {
     if (g->waits_in != NULL && g->waits_in->forget != NULL)
         g->waits_in->forget(g);
-    weft__line_leave(&g->waiter);
+    if (g->life != NULL)
+        weft__line_leave(&g->life->waiter);
 }
 
 /* Nobody finds it, and what it holds is known to be a dead one's. */
@@ -139,13 +140,13 @@ static void lose_children(weft__list *children)
 /* Alone in its tree, which it is the top of. */
 static void uproot(weft__fiber *f)
 {
-    lose_children(&f->children);
-    lose_children(&f->ended);
-    f->children_count = 0;
-    f->parent = f->joiner = f->starter = NULL;
+    lose_children(&f->life->children);
+    lose_children(&f->life->ended);
+    f->life->children_count = 0;
+    f->parent = f->life->joiner = f->starter = NULL;
     f->keeper = NULL;
     weft__list_init(&f->sibling);
-    f->awaiters = f->restarters = (weft__line){NULL};
+    f->life->awaiters = f->restarters = (weft__line){NULL};
     weft__claims_lapse(&f->monitors);
     f->is_daemon = f->is_unawaited = f->is_restarting = false;
     if (f->mailbox != NULL)

@@ -117,7 +117,7 @@ static const weft__keeper_type group_type = {.ended = member_ended, .left = memb
 /* The group goes, and its members stay. */
 static void forget_members(weft__group *g)
 {
-    WEFT__LIST_FOR(node, &opener_of(g)->children) {
+    WEFT__LIST_FOR(node, &opener_of(g)->life->children) {
         weft__fiber *member = weft__fiber_of_sibling(node);
         if (member->keeper == &g->keeper)
             member->keeper = NULL;
@@ -142,9 +142,9 @@ static uint32_t release(weft__fiber *member)
 void weft__groups_drop(weft__fiber *f)
 {
     /* Whoever keeps one of its children did so in a call that f has left. */
-    WEFT__LIST_FOR(node, &f->children)
+    WEFT__LIST_FOR(node, &f->life->children)
         weft__fiber_of_sibling(node)->keeper = NULL;
-    WEFT__LIST_FOR(node, &f->ended) {
+    WEFT__LIST_FOR(node, &f->life->ended) {
         weft__fiber *member = weft__fiber_of_sibling(node);
         if (!is_kept_for_group(member))
             continue;
@@ -278,9 +278,9 @@ int weft_group_close(weft_group *group)
     if (weft__is_refused(c))
         return weft__no_cord();
     weft__fiber *f = c->current;
-    if (f->scope != scope_of(g))
+    if (f->life->scope != scope_of(g))
         return weft_fail(-EINVAL, "this is not the innermost open group or scope");
-    if (f->no_switch > 0 && g->count > 0)
+    if (f->life->no_switch > 0 && g->count > 0)
         return (int)weft__refuse(c);
     g->is_closing = true;
     int rc = g->count > 0 ? join(c, g) : 0;
@@ -317,7 +317,7 @@ bool weft__group_turn(weft__group_block *block)
 static void abandon(weft__group *g)
 {
     weft__fiber *f = opener_of(g);
-    weft__scope **at = &f->scope;
+    weft__scope **at = &f->life->scope;
     while (*at != scope_of(g))
         at = &(*at)->outer;
     *at = scope_of(g)->outer;

@@ -23,9 +23,9 @@ static atomic_uint keys_made;
 
 static weft__extras *extras_of(weft__fiber *f)
 {
-    if (f->extras == NULL)
-        f->extras = calloc(1, sizeof *f->extras);
-    return f->extras;
+    if (f->life->extras == NULL)
+        f->life->extras = calloc(1, sizeof *f->life->extras);
+    return f->life->extras;
 }
 
 weft__extras *weft__extras_here(void)
@@ -53,9 +53,9 @@ static bool is_key(weft_key key)
 void *weft_local_get(weft_key key)
 {
     weft__cord *c = weft__cord_here();
-    if (c == NULL || c->current->extras == NULL || !is_key(key))
+    if (c == NULL || c->current->life->extras == NULL || !is_key(key))
         return NULL;
-    return c->current->extras->locals[key - 1];
+    return c->current->life->extras->locals[key - 1];
 }
 
 int weft_local_set(weft_key key, void *value)
@@ -71,7 +71,7 @@ int weft_local_set(weft_key key, void *value)
 
 void *weft__cord_local(const weft__cord *c, weft_key key)
 {
-    return c->main->extras != NULL ? c->main->extras->locals[key - 1] : NULL;
+    return c->main->life->extras != NULL ? c->main->life->extras->locals[key - 1] : NULL;
 }
 
 int weft__cord_local_set(weft__cord *c, weft_key key, void *value)
@@ -111,10 +111,10 @@ int weft_defer(void (*fn)(void *), void *arg)
 
 void weft__defers_run(weft__fiber *f)
 {
-    while (f->extras != NULL && f->extras->defers != NULL) {
-        struct weft__defer d = *f->extras->defers;
-        free(f->extras->defers);
-        f->extras->defers = d.before;
+    while (f->life->extras != NULL && f->life->extras->defers != NULL) {
+        struct weft__defer d = *f->life->extras->defers;
+        free(f->life->extras->defers);
+        f->life->extras->defers = d.before;
         d.fn(d.arg);
     }
 }
@@ -139,7 +139,7 @@ static void destroy_locals(weft__extras *x)
 
 void weft__extras_free(weft__fiber *f)
 {
-    weft__extras *x = f->extras;
+    weft__extras *x = f->life->extras;
     if (x == NULL)
         return;
     destroy_locals(x);
@@ -150,7 +150,7 @@ void weft__extras_free(weft__fiber *f)
         free(x->region);
         x->region = before;
     }
-    f->extras = NULL;
+    f->life->extras = NULL;
     free(x);
 }
 

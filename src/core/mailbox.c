@@ -93,7 +93,7 @@ COLD static int tell_waiting(weft__cord *c, weft__fiber *f, weft_value value)
         return -EDEADLK;
     if (UNLIKELY(c->current->alarm))
         return (int)weft__refuse(c);
-    weft__waiter *w = &c->current->waiter;
+    weft__waiter *w = &c->current->life->waiter;
     w->value = value;
     w->data = &w->value;
     w->how = WEFT__TAIL;

@@ -5,7 +5,7 @@
 
 static bool owns_modes(const weft__fiber *f)
 {
-    return f->extras != NULL && f->extras->has_modes;
+    return f->life->extras != NULL && f->life->extras->has_modes;
 }
 
 static void note_owner(weft__cord *c, weft__extras *x, bool is_own)
@@ -19,11 +19,11 @@ void weft__modes_swap(weft__cord *c, const weft__fiber *from, const weft__fiber 
 {
     bool is_own_before = owns_modes(from), is_own_after = owns_modes(to);
     if (is_own_before)
-        from->extras->modes = weft__modes_read();
+        from->life->extras->modes = weft__modes_read();
     else if (is_own_after)
         c->modes = weft__modes_read();
     if (is_own_after)
-        weft__modes_write(to->extras->modes);
+        weft__modes_write(to->life->extras->modes);
     else if (is_own_before)
         weft__modes_write(c->modes);
 }
@@ -34,7 +34,7 @@ void weft__modes_drop(weft__cord *c, const weft__fiber *f)
         return;
     if (f == c->current)
         weft__modes_write(c->modes);
-    note_owner(c, f->extras, false);
+    note_owner(c, f->life->extras, false);
 }
 
 int weft_own_modes(bool is_own)

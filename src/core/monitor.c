@@ -83,7 +83,7 @@ uint32_t weft__monitors_tell(weft__cord *c, weft__fiber *f, bool *is_parent_told
  */
 static monitor *find(const weft__fiber *f, const weft__fiber *told)
 {
-    weft__claim *on = f->monitors, *by = told->claims;
+    weft__claim *on = f->monitors, *by = told->life->claims;
     for (; on != NULL && by != NULL; on = on->next, by = by->next) {
         if (monitor_of(on)->told == told)
             return monitor_of(on);
@@ -132,7 +132,7 @@ int weft_monitor(weft_fiber fiber)
         return -ENOMEM;
     }
     weft__claim_make(&f->monitors, &m->on, lapse_on);
-    weft__claim_make(&self->claims, &m->by, lapse_by);
+    weft__claim_make(&self->life->claims, &m->by, lapse_by);
     if (f->phase == WEFT__ENDED) {
         bool is_more =
             f->keeper != NULL || weft__monitors_owed(f) > 0; /* else it is the one left */

@@ -270,7 +270,7 @@ static inline bool weft__passage_can_take(const weft__passage *p)
 static inline int weft__passage_wait_put_item(weft__cord *c, weft__passage *p, const void *item,
                                               weft__where end, const weft__wait_kind *kind)
 {
-    weft__waiter *w = &c->current->waiter;
+    weft__waiter *w = &c->current->life->waiter;
     w->data = (void *)(uintptr_t)item; /* it is only read */
     w->how = end;
     return weft__line_wait_int(c, &p->senders, kind, p);
@@ -280,7 +280,7 @@ static inline int weft__passage_wait_put_item(weft__cord *c, weft__passage *p, c
 static inline int weft__passage_wait_put(weft__cord *c, weft__passage *p, weft_value value,
                                          weft__where end, const weft__wait_kind *kind)
 {
-    weft__waiter *w = &c->current->waiter;
+    weft__waiter *w = &c->current->life->waiter;
     w->value = value;
     return weft__passage_wait_put_item(c, p, &w->value, end, kind);
 }
@@ -289,7 +289,7 @@ static inline int weft__passage_wait_put(weft__cord *c, weft__passage *p, weft_v
 static inline int weft__passage_wait_take_item(weft__cord *c, weft__passage *p, void *out,
                                                const weft__wait_kind *kind)
 {
-    c->current->waiter.data = out;
+    c->current->life->waiter.data = out;
     return weft__line_wait_int(c, &p->receivers, kind, p);
 }
 
@@ -297,7 +297,7 @@ static inline int weft__passage_wait_take_item(weft__cord *c, weft__passage *p, 
 static inline weft_value weft__passage_wait_take(weft__cord *c, weft__passage *p,
                                                  const weft__wait_kind *kind)
 {
-    c->current->waiter.data = NULL;
+    c->current->life->waiter.data = NULL;
     return weft__line_wait(c, &p->receivers, kind, p);
 }
 

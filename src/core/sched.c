@@ -31,7 +31,7 @@ void weft__unpark(weft__cord *c, weft__fiber *f)
 
 bool weft__leave_line(weft__fiber *f)
 {
-    weft__line_leave(&f->waiter);
+    weft__line_leave(&f->life->waiter);
     return true;
 }
 
@@ -49,7 +49,7 @@ COLD weft__waiter *weft__line_claim(weft__line *line)
 COLD void weft__account(weft__cord *c)
 {
     int64_t now = weft__clock_ns();
-    c->current->cpu_ns += now - c->switched_ns;
+    c->current->life->cpu_ns += now - c->switched_ns;
     weft__top_add(c, c->current, c->switched_ns, now);
     c->switched_ns = now;
 }
@@ -125,7 +125,7 @@ static void tell_stuck(weft__cord *c)
         return;
     }
     f->is_interrupted = true; /* in a moment: see weft__settle */
-    f->interrupt_value = -EDEADLK;
+    f->life->interrupt_value = -EDEADLK;
 }
 
 /* Could operations that are pending still be completed, by the outside world? */
@@ -309,8 +309,8 @@ static inline weft__fiber *next(weft__cord *c, weft__fiber *from)
 static void swap_more(weft__cord *c, weft__fiber *from, weft__fiber *to)
 {
     if (c->cxx != NULL) {
-        from->cxx = *c->cxx;
-        *c->cxx = to->cxx;
+        from->life->cxx = *c->cxx;
+        *c->cxx = to->life->cxx;
     }
     if (c->modes_owners > 0)
         weft__modes_swap(c, from, to);

@@ -145,14 +145,14 @@ bool weft__leave_line(weft__fiber *f);
 static inline weft_value weft__line_wait(weft__cord *c, weft__line *line,
                                          const weft__wait_kind *kind, void *object)
 {
-    weft__line_join(line, &c->current->waiter);
+    weft__line_join(line, &c->current->life->waiter);
     return weft__wait(c, kind, object);
 }
 
 static inline int weft__line_wait_int(weft__cord *c, weft__line *line, const weft__wait_kind *kind,
                                       void *object)
 {
-    weft__line_join(line, &c->current->waiter);
+    weft__line_join(line, &c->current->life->waiter);
     return weft__wait_int(c, kind, object);
 }
 

@@ -27,27 +27,27 @@ static void lapse(weft__scope *s)
  */
 static void set_timer(weft__cord *c, weft__fiber *f, int64_t at_ns)
 {
-    weft__unhold_timer(c, f, &f->deadline);
+    weft__unhold_timer(c, f, &f->life->deadline);
     if (at_ns != WEFT__NEVER)
-        weft__hold_timer(c, f, &f->deadline, at_ns);
+        weft__hold_timer(c, f, &f->life->deadline, at_ns);
 }
 
 /* A deadline is there no longer: find the earliest of the others. */
 static void reckon(weft__cord *c, weft__fiber *f)
 {
     int64_t at_ns = WEFT__NEVER;
-    for (const weft__scope *s = f->scope; s != NULL; s = s->outer)
+    for (const weft__scope *s = f->life->scope; s != NULL; s = s->outer)
         at_ns = s->at_ns < at_ns ? s->at_ns : at_ns;
-    if (!weft__timer_is_armed(&f->deadline) || at_ns != f->deadline.deadline_ns)
+    if (!weft__timer_is_armed(&f->life->deadline) || at_ns != f->life->deadline.deadline_ns)
         set_timer(c, f, at_ns);
 }
 
 void weft__scope_over(weft__timer *timer)
 {
     weft__cord *c = weft__cord_self;
-    weft__fiber *f = CONTAINER_OF(timer, weft__fiber, deadline);
+    weft__fiber *f = CONTAINER_OF(timer, weft__life, deadline)->waiter.fiber;
     weft__fired_timer(c, f);
-    for (weft__scope *s = f->scope; s != NULL; s = s->outer)
+    for (weft__scope *s = f->life->scope; s != NULL; s = s->outer)
         if (s->at_ns <= c->now_ns)
             lapse(s);
     reckon(c, f);
@@ -62,7 +62,7 @@ static void set_deadline(weft__cord *c, weft__scope *s, double timeout_s)
         return;
     }
     s->at_ns = weft__deadline(c, timeout_s);
-    if (!weft__timer_is_armed(&f->deadline) || s->at_ns < f->deadline.deadline_ns)
+    if (!weft__timer_is_armed(&f->life->deadline) || s->at_ns < f->life->deadline.deadline_ns)
         set_timer(c, f, s->at_ns);
 }
 
@@ -82,14 +82,14 @@ static int open_scope(weft_scope *scope, double timeout_s, bool is_shield)
     if (scope == NULL || !(timeout_s >= 0))
         return weft_fail(-EINVAL, "a scope of %g s", timeout_s);
     weft__scope *s = private_of(scope);
-    if (s == c->current->scope)
+    if (s == c->current->life->scope)
         return weft_fail(-EINVAL, "this scope is open already");
-    *s = (weft__scope){.outer = c->current->scope,
+    *s = (weft__scope){.outer = c->current->life->scope,
                        .fiber = c->current,
                        .at_ns = WEFT__NEVER,
                        .run = c->current->scope_run,
                        .is_shield = is_shield};
-    c->current->scope = s;
+    c->current->life->scope = s;
     set_deadline(c, s, timeout_s);
     if (is_shield || s->is_cancelled)
         weft__alarm_update(c->current);
@@ -113,10 +113,10 @@ int weft_scope_close(weft_scope *scope)
         return weft__no_cord();
     weft__scope *s = private_of(scope);
     weft__fiber *f = c->current;
-    if (s == NULL || s != f->scope)
+    if (s == NULL || s != f->life->scope)
         return weft_fail(-EINVAL, "this is not the innermost open scope");
     drop_deadline(c, s);
-    f->scope = s->outer;
+    f->life->scope = s->outer;
     s->fiber = NULL;
     if (s->is_shield || f->alarm)
         weft__alarm_update(f);
@@ -175,9 +175,9 @@ bool weft_is_cancelled(void)
 
 void weft__scopes_drop(weft__cord *c, weft__fiber *f)
 {
-    if (f->scope != NULL) {
+    if (f->life->scope != NULL) {
         set_timer(c, f, WEFT__NEVER);
-        f->scope = NULL;
+        f->life->scope = NULL;
         f->scope_run++;
         weft__groups_drop(f);
     }
@@ -186,7 +186,7 @@ void weft__scopes_drop(weft__cord *c, weft__fiber *f)
 
 void weft__scopes_rearm(weft__cord *c, weft__fiber *f)
 {
-    weft__timer_init(&f->deadline, weft__scope_over);
+    weft__timer_init(&f->life->deadline, weft__scope_over);
     reckon(c, f);
 }
 

@@ -10,7 +10,8 @@
 
 weft__slice weft__slice_of(const weft__cord *c, const weft__fiber *f)
 {
-    return f->extras != NULL && f->extras->slice.fail_s > 0 ? f->extras->slice : c->slice;
+    const weft__extras *x = f->life != NULL ? f->life->extras : NULL;
+    return x != NULL && x->slice.fail_s > 0 ? x->slice : c->slice;
 }
 
 /* 0 stands for none. */

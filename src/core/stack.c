@@ -27,14 +27,13 @@ _Static_assert(WEFT__STACK_BYTES_MIN << (WEFT__STACK_CLASSES - 1) == WEFT__STACK
                    WEFT__STACK_BYTES_MIN == (size_t)1 << WEFT__STACK_BITS_MIN,
                "the classes go from the smallest size to the biggest");
 
-/* One mapping and its slots. */
+/* One mapping of several slots. A stack that has a mapping to itself has no such record. */
 typedef struct weft__stack_chunk {
     weft__list link; /* in its class, in the order of mapping */
     char *memory;    /* the mapping: `slots` times the size of the class */
     size_t slots;
     size_t carved;    /* of these, guarded and given to the cache so far */
     size_t protected; /* guards made by mprotect */
-    weft__stack_slot slot[];
 } weft__stack_chunk;
 
 static size_t page_bytes(void)
@@ -61,14 +60,14 @@ static bool class_is_alone(unsigned index)
     return class_bytes(index) > WEFT__STACK_ALONE_BYTES;
 }
 
-static char *slot_end(const weft__stack_slot *slot)
+static char *slot_end(const weft__stack *stack)
 {
-    return (char *)(((uintptr_t)slot->low + slot->bytes + ALIGN_BYTES - 1) & ~(ALIGN_BYTES - 1));
+    return (char *)(((uintptr_t)stack->low + stack->bytes + ALIGN_BYTES - 1) & ~(ALIGN_BYTES - 1));
 }
 
-static bool slot_holds(const weft__stack_slot *slot, const char *address)
+static bool slot_holds(const weft__stack *stack, const char *address)
 {
-    return address >= slot->low && address < slot_end(slot);
+    return address >= stack->low && address < slot_end(stack);
 }
 
 void weft__stack_pool_init(weft__stack_pool *pool)
@@ -93,13 +92,22 @@ static void chunk_unmap(weft__stack_chunk *chunk, unsigned index)
     free(chunk);
 }
 
+/* The same for a stack that has a mapping to itself. */
+static void stack_unmap(const weft__stack *stack)
+{
+    munmap(stack->low - page_bytes(), class_stride(stack->index));
+    weft__guard_forget(stack->is_protected);
+}
+
 void weft__stack_pool_close(weft__stack_pool *pool)
 {
     for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++) {
-        weft__list *chunks = &pool->classes[i].chunks;
-        while (!weft__list_is_empty(chunks))
-            chunk_unmap(CONTAINER_OF(chunks->next, weft__stack_chunk, link), i);
-        free(pool->classes[i].cache);
+        weft__stack_class *class = &pool->classes[i];
+        for (size_t j = 0; class_is_alone(i) && j < class->count; j++)
+            stack_unmap(&class->cache[j]);
+        while (!weft__list_is_empty(&class->chunks))
+            chunk_unmap(CONTAINER_OF(class->chunks.next, weft__stack_chunk, link), i);
+        free(class->cache);
     }
     weft__stack_pool_init(pool);
 }
@@ -110,7 +118,7 @@ static bool cache_reserve(weft__stack_class *class, size_t slots)
     if (slots <= class->capacity)
         return true;
     size_t capacity = class->capacity * 2 > slots ? class->capacity * 2 : slots;
-    weft__stack_slot **cache = realloc(class->cache, capacity * sizeof *cache);
+    weft__stack *cache = realloc(class->cache, capacity * sizeof *cache);
     if (cache == NULL)
         return false;
     class->cache = cache;
@@ -118,33 +126,38 @@ static bool cache_reserve(weft__stack_class *class, size_t slots)
     return true;
 }
 
-static weft__stack_chunk *chunk_map(weft__stack_class *class, unsigned index, size_t slots)
+/* Memory for so many slots of the class, and room for them in its cache. NULL: there is none. */
+static char *map_slots(weft__stack_class *class, unsigned index, size_t slots)
 {
     if (!cache_reserve(class, class->slots + slots))
-        return NULL;
-    weft__stack_chunk *chunk = malloc(sizeof *chunk + slots * sizeof chunk->slot[0]);
-    if (chunk == NULL)
         return NULL;
     size_t bytes = slots * class_stride(index);
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-    if (memory == MAP_FAILED) {
+    if (memory == MAP_FAILED)
+        return NULL;
+    /* A huge page under a top would cost a fiber 2 MiB. Fails where there are none: as good. */
+    madvise(memory, bytes, MADV_NOHUGEPAGE);
+    class->slots += slots;
+    return memory;
+}
+
+static weft__stack_chunk *chunk_map(weft__stack_class *class, unsigned index, size_t slots)
+{
+    weft__stack_chunk *chunk = malloc(sizeof *chunk);
+    char *memory = chunk != NULL ? map_slots(class, index, slots) : NULL;
+    if (memory == NULL) {
         free(chunk);
         return NULL;
     }
-    /* A huge page under a top would cost a fiber 2 MiB. Fails where there are none: as good. */
-    madvise(memory, bytes, MADV_NOHUGEPAGE);
     *chunk = (weft__stack_chunk){.memory = memory, .slots = slots};
     weft__list_insert(&class->chunks, &chunk->link);
-    class->slots += slots;
     return chunk;
 }
 
 /* As many slots as the class has already, within bounds: sizes double. */
 static size_t chunk_slots(const weft__stack_class *class, unsigned index)
 {
-    if (class_is_alone(index))
-        return 1;
     size_t max = WEFT__STACK_CHUNK_BYTES_MAX / class_bytes(index);
     if (max > WEFT__STACK_CHUNK_SLOTS_MAX)
         max = WEFT__STACK_CHUNK_SLOTS_MAX;
@@ -169,41 +182,62 @@ static weft__stack_chunk *chunk_get(weft__stack_pool *pool, unsigned index)
     return chunk_map(class, index, 1);
 }
 
-/* Make the next few slots of a chunk: guard them and put them into the cache, which is empty. */
-static void chunk_carve(weft__stack_pool *pool, weft__stack_chunk *chunk, unsigned index)
+/* Guard the slots that begin there, and put them into the cache of the class, which is empty. */
+static weft__guard_result carve(weft__stack_pool *pool, unsigned index, char *from, size_t count)
 {
     weft__stack_class *class = &pool->classes[index];
     size_t page = page_bytes(), stride = class_stride(index);
-    size_t left = chunk->slots - chunk->carved;
-    size_t count = left < WEFT__STACK_BATCH ? left : WEFT__STACK_BATCH;
     struct iovec guards[WEFT__STACK_BATCH];
     for (size_t i = 0; i < count; i++)
-        guards[i] = (struct iovec){chunk->memory + (chunk->carved + i) * stride, page};
+        guards[i] = (struct iovec){from + i * stride, page};
     weft__guard_result result = weft__guard_install(guards, count);
     for (size_t i = 0; i < count; i++) {
-        size_t number = chunk->carved + i;
-        size_t colour = number % WEFT__STACK_COLOURS * WEFT__STACK_COLOUR_BYTES;
-        weft__stack_slot *slot = &chunk->slot[number];
-        *slot = (weft__stack_slot){
+        size_t colour = i % WEFT__STACK_COLOURS * WEFT__STACK_COLOUR_BYTES;
+        /* Backwards: the lowest is taken first, and neighbours share page tables. */
+        class->cache[count - 1 - i] = (weft__stack){
             .low = (char *)guards[i].iov_base + page,
             .bytes = (uint32_t)(stride - page - colour),
             .index = (uint8_t)index,
             .is_unguarded = result.unguarded >> i & 1,
+            .is_protected = result.protected > 0,
         };
-        pool->unguarded += slot->is_unguarded;
-        /* Backwards: the lowest is taken first, and neighbours share page tables. */
-        class->cache[count - 1 - i] = slot;
+        pool->unguarded += result.unguarded >> i & 1;
     }
-    chunk->carved += count;
-    chunk->protected += result.protected;
     class->count = class->cold = count;
     class->mapped += count;
     pool->mapped += count;
     pool->cached += count;
+    return result;
+}
+
+/* Make the next few slots of a chunk. */
+static void chunk_carve(weft__stack_pool *pool, weft__stack_chunk *chunk, unsigned index)
+{
+    size_t left = chunk->slots - chunk->carved;
+    size_t count = left < WEFT__STACK_BATCH ? left : WEFT__STACK_BATCH;
+    char *from = chunk->memory + chunk->carved * class_stride(index);
+    chunk->protected += carve(pool, index, from, count).protected;
+    chunk->carved += count;
+}
+
+/* A stack with a mapping to itself. */
+static int fill_alone(weft__stack_pool *pool, unsigned index)
+{
+    char *memory = map_slots(&pool->classes[index], index, 1);
+    if (memory == NULL) {
+        weft__stack_trim(pool, 0);
+        memory = map_slots(&pool->classes[index], index, 1);
+    }
+    if (memory == NULL)
+        return -ENOMEM;
+    carve(pool, index, memory, 1);
+    return 0;
 }
 
 COLD int weft__stack_fill(weft__stack_pool *pool, unsigned index)
 {
+    if (class_is_alone(index))
+        return fill_alone(pool, index);
     weft__stack_chunk *chunk = chunk_get(pool, index);
     if (chunk == NULL)
         return -ENOMEM;
@@ -215,15 +249,15 @@ COLD int weft__stack_fill(weft__stack_pool *pool, unsigned index)
  * The memory of a slot but for `kept` bytes at its top, and but for what the running frame needs,
  * if it is in there. Empty (0 bytes) if nothing remains.
  */
-static struct iovec slot_pages(const weft__stack_slot *slot, size_t kept, const char *frame)
+static struct iovec slot_pages(const weft__stack *stack, size_t kept, const char *frame)
 {
-    uintptr_t low = (uintptr_t)slot->low, end = (uintptr_t)slot_end(slot) - kept;
-    if (slot_holds(slot, frame)) {
+    uintptr_t low = (uintptr_t)stack->low, end = (uintptr_t)slot_end(stack) - kept;
+    if (slot_holds(stack, frame)) {
         /* The calls from here down to the kernel take less than this. */
         uintptr_t below = ((uintptr_t)frame & ~(page_bytes() - 1)) - WEFT__STACK_TOP_BYTES;
         end = below < end ? below : end;
     }
-    return (struct iovec){slot->low, end > low ? end - low : 0};
+    return (struct iovec){stack->low, end > low ? end - low : 0};
 }
 
 /* Stretches to give back, collected until a call is worth it. */
@@ -252,9 +286,9 @@ static void class_cool(weft__stack_class *class, size_t cold)
 {
     page_batch batch = {.count = 0};
     for (; class->cold < cold; class->cold++) {
-        weft__stack_slot *slot = class->cache[class->cold];
-        batch_add(&batch, slot_pages(slot, 0, __builtin_frame_address(0)));
-        slot->is_deep = false;
+        weft__stack *stack = &class->cache[class->cold];
+        batch_add(&batch, slot_pages(stack, 0, __builtin_frame_address(0)));
+        stack->is_deep = false;
     }
     batch_flush(&batch);
 }
@@ -265,13 +299,13 @@ static void class_unmap(weft__stack_pool *pool, unsigned index, size_t keep)
     weft__stack_class *class = &pool->classes[index];
     size_t excess = class->count > keep ? class->count - keep : 0, kept = 0;
     for (size_t i = 0; i < class->count; i++) {
-        weft__stack_slot *slot = class->cache[i];
-        if (i >= excess || slot_holds(slot, __builtin_frame_address(0))) {
-            class->cache[kept++] = slot;
+        weft__stack stack = class->cache[i];
+        if (i >= excess || slot_holds(&stack, __builtin_frame_address(0))) {
+            class->cache[kept++] = stack;
             continue;
         }
-        pool->unguarded -= slot->is_unguarded;
-        chunk_unmap(CONTAINER_OF(slot, weft__stack_chunk, slot[0]), index);
+        pool->unguarded -= stack.is_unguarded;
+        stack_unmap(&stack);
     }
     size_t gone = class->count - kept;
     class->count = kept;
@@ -294,18 +328,18 @@ void weft__stack_trim(weft__stack_pool *pool, size_t keep)
 }
 
 /* Mark a slot whose pages below the top part are there. Only a sparse use can escape. */
-static bool slot_is_found_deep(weft__stack_slot *slot)
+static bool slot_is_found_deep(weft__stack *stack)
 {
     unsigned char resident[WEFT__STACK_SAMPLE_PAGES];
     size_t page = page_bytes(), span = WEFT__STACK_SAMPLE_PAGES * page;
-    struct iovec deep = slot_pages(slot, WEFT__STACK_TOP_BYTES, NULL);
+    struct iovec deep = slot_pages(stack, WEFT__STACK_TOP_BYTES, NULL);
     size_t bytes = deep.iov_len < span ? deep.iov_len : span;
     char *from = (char *)deep.iov_base + (deep.iov_len - bytes);
-    if (slot->is_deep || bytes == 0 || mincore(from, bytes, resident) < 0)
+    if (stack->is_deep || bytes == 0 || mincore(from, bytes, resident) < 0)
         return false;
     for (size_t i = 0; i < bytes / page; i++)
-        slot->is_deep |= resident[i] & 1;
-    return slot->is_deep;
+        stack->is_deep |= resident[i] & 1;
+    return stack->is_deep;
 }
 
 /* Empty the lower parts of the deep stacks in the cache, but for a few of the warmest. */
@@ -313,11 +347,11 @@ static void class_sweep(weft__stack_class *class, size_t spared)
 {
     page_batch batch = {.count = 0};
     for (size_t i = class->count; i-- > class->cold;) {
-        weft__stack_slot *slot = class->cache[i];
-        if (!slot->is_deep || (spared != 0 && spared--))
+        weft__stack *stack = &class->cache[i];
+        if (!stack->is_deep || (spared != 0 && spared--))
             continue;
-        batch_add(&batch, slot_pages(slot, WEFT__STACK_TOP_BYTES, __builtin_frame_address(0)));
-        slot->is_deep = false;
+        batch_add(&batch, slot_pages(stack, WEFT__STACK_TOP_BYTES, __builtin_frame_address(0)));
+        stack->is_deep = false;
     }
     batch_flush(&batch);
     class->deep_found = 0;
@@ -326,7 +360,7 @@ static void class_sweep(weft__stack_class *class, size_t spared)
 /* Examine the stack that was just released, and learn from it how often to. */
 static void class_sample(weft__stack_class *class, unsigned index)
 {
-    if (slot_is_found_deep(class->cache[class->count - 1])) {
+    if (slot_is_found_deep(&class->cache[class->count - 1])) {
         size_t max = WEFT__STACK_DEEP_BYTES_MAX / class_bytes(index);
         class->sample_every = 1;
         if (++class->deep_found >= max)
@@ -371,7 +405,7 @@ size_t weft__stack_used(const weft__stack *stack)
 {
     unsigned char resident[256];
     size_t page = page_bytes();
-    const char *end = slot_end(stack->slot);
+    const char *end = slot_end(stack);
     for (char *low = stack->low; low < end;) {
         size_t bytes = (size_t)(end - low);
         if (bytes > sizeof resident * page)
@@ -399,7 +433,7 @@ void weft__stack_trim_below(const weft__stack *stack, const void *sp)
 
 bool weft__stack_guards(const weft__stack *stack, const void *address)
 {
-    if (stack->low == NULL || stack->slot->is_unguarded)
+    if (stack->low == NULL || stack->is_unguarded)
         return false;
     const char *at = address;
     return at >= stack->low - page_bytes() && at < stack->low;

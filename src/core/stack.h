@@ -24,19 +24,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One stack's place in a mapping, in use or not. Fixed once carved, but for is_deep. */
-typedef struct weft__stack_slot {
-    char *low;      /* the lowest usable byte */
-    uint32_t bytes; /* usable; the slot ends at the next page boundary above low + bytes */
-    uint8_t index;  /* of its class */
+/* A stack, in use or not: a slot of a mapping. Fixed once carved, but for is_deep. */
+typedef struct weft__stack {
+    char *low;      /* the lowest usable byte, just above the guard; NULL: no stack */
+    uint32_t bytes; /* usable, up to the top, which is aligned to 64 bytes and in the last page */
+    uint8_t index;  /* of its class; that of the last one, if there is no stack */
     bool is_deep;   /* pages below the top WEFT__STACK_TOP_BYTES were seen resident */
     bool is_unguarded;
-} weft__stack_slot;
-
-typedef struct weft__stack {
-    char *low;              /* the lowest usable byte, just above the guard; NULL: no stack */
-    size_t bytes;           /* usable, up to the top, which is aligned to 64 bytes */
-    weft__stack_slot *slot; /* for the pool, when the stack is released */
+    bool is_protected; /* by mprotect; for one that has a mapping to itself */
 } weft__stack;
 
 #define WEFT__STACK_CLASSES 17  /* 16 KiB to 1 GiB */
@@ -44,18 +39,18 @@ typedef struct weft__stack {
 
 /* One size class of a pool. */
 typedef struct weft__stack_class {
-    weft__stack_slot **cache; /* free slots: `cold` ones without pages, then warm, warmest last */
-    size_t count;             /* entries of cache */
-    size_t cold;              /* <= count */
-    size_t until_look;        /* releases until weft__stack_look; >= 1 */
-    size_t look_span;         /* what until_look was set to */
-    size_t until_sample;      /* releases, at the last look, until one is examined for deep use */
-    size_t sample_every;      /* releases between samples; grows while nothing is found */
-    size_t deep_found;        /* slots marked deep since the last sweep */
-    size_t mapped;            /* slots carved so far, that still exist */
-    size_t slots;             /* slots of all chunks, carved or not */
-    size_t capacity;          /* of cache; >= slots, so that a release cannot fail */
-    weft__list chunks;        /* of weft__stack_chunk; only the last may have slots to carve */
+    weft__stack *cache;  /* free stacks: `cold` ones without pages, then warm, warmest last */
+    size_t count;        /* entries of cache */
+    size_t cold;         /* <= count */
+    size_t until_look;   /* releases until weft__stack_look; >= 1 */
+    size_t look_span;    /* what until_look was set to */
+    size_t until_sample; /* releases, at the last look, until one is examined for deep use */
+    size_t sample_every; /* releases between samples; grows while nothing is found */
+    size_t deep_found;   /* stacks marked deep since the last sweep */
+    size_t mapped;       /* stacks carved so far, that still exist */
+    size_t slots;        /* of all chunks, carved or not */
+    size_t capacity;     /* of cache; >= slots, so that a release cannot fail */
+    weft__list chunks;   /* of weft__stack_chunk; only the last may have slots to carve */
 } weft__stack_class;
 
 typedef struct weft__stack_pool {
@@ -94,29 +89,25 @@ static inline int weft__stack_acquire(weft__stack_pool *pool, size_t bytes, weft
         if (rc < 0)
             return rc;
     }
-    weft__stack_slot *slot = class->cache[--class->count];
+    *out = class->cache[--class->count];
     if (class->cold > class->count)
         class->cold = class->count;
     pool->cached--;
-    *out = (weft__stack){slot->low, slot->bytes, slot};
     return 0;
 }
 
 /*
- * Give a stack back to the cache; *stack is emptied. It may be the one that the caller runs on: its
+ * Give a stack back to the cache; stack->low is NULL then. It may be the one that the caller runs on: its
  * frames stay as they are until someone else acquires the stack.
  */
 static inline void weft__stack_release(weft__stack_pool *pool, weft__stack *stack)
 {
-    weft__stack_slot *slot = stack->slot;
-    weft__stack_class *class = &pool->classes[slot->index];
-    class->cache[class->count++] = slot;
+    weft__stack_class *class = &pool->classes[stack->index];
+    class->cache[class->count++] = *stack;
     pool->cached++;
-    stack->low = NULL; /* field by field: a whole struct is cleared by a slow string instruction */
-    stack->bytes = 0;
-    stack->slot = NULL;
+    stack->low = NULL;
     if (UNLIKELY(--class->until_look == 0))
-        weft__stack_look(pool, slot->index);
+        weft__stack_look(pool, stack->index);
 }
 
 /*
@@ -135,10 +126,13 @@ void weft__stack_trim_below(const weft__stack *stack, const void *sp);
  */
 size_t weft__stack_used(const weft__stack *stack);
 
-/* The size of the stack's slot: what has to be asked for to get one like it. */
+/*
+ * The size of the stack's slot: what has to be asked for to get one like it, also after its
+ * release.
+ */
 static inline size_t weft__stack_slot_bytes(const weft__stack *stack)
 {
-    return WEFT__STACK_BYTES_MIN << stack->slot->index;
+    return WEFT__STACK_BYTES_MIN << stack->index;
 }
 
 /*

@@ -370,9 +370,9 @@ int weft_supervise(const weft_child *children, size_t n, const weft_supervise_op
         rc = check_children(children, n);
     if (rc < 0)
         return rc;
-    if (c->current->nursery != NULL)
+    if (c->current->life->nursery != NULL)
         return weft_fail(-EINVAL, "the fiber supervises already");
-    if (c->current->no_switch > 0 || (n > 0 && c->current->alarm))
+    if (c->current->life->no_switch > 0 || (n > 0 && c->current->alarm))
         return (int)weft__refuse(c);
     if (n > 0 && c->current->is_closing)
         return weft_fail(-ECANCELED, "the fiber is ending: its children would never run");

@@ -44,8 +44,12 @@ static bool find_overflown(const void *address, weft__overflow_facts *out)
 
 static void free_cord(weft__cord *c)
 {
-    for (uint32_t i = 0; i < c->chunks_count; i++)
+    for (uint32_t i = 0; i < c->chunks_count; i++) {
+        for (uint32_t j = 0; j < WEFT__CHUNK_FIBERS; j++)
+            if (c->chunks[i][j].stack.low != NULL)
+                weft__fiber_release_stack(c, &c->chunks[i][j]);
         free(c->chunks[i]);
+    }
     for (unsigned i = 0; i < WEFT__TABLES_MAX; i++)
         free(c->tables[i]);
     weft__cord_deliver(c, NULL);

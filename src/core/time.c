@@ -20,7 +20,7 @@ double weft_now(void)
 
 static bool leave_sleep(weft__fiber *f)
 {
-    weft__unhold_timer(weft__cord_self, f, &f->timer);
+    weft__unhold_timer(weft__cord_self, f, &f->life->timer);
     return true;
 }
 
@@ -29,7 +29,7 @@ static const weft__wait_kind waits_sleep = {"sleep", .leave = leave_sleep};
 void weft__sleep_over(weft__timer *timer)
 {
     weft__cord *c = weft__cord_self;
-    weft__fiber *f = CONTAINER_OF(timer, weft__fiber, timer);
+    weft__fiber *f = CONTAINER_OF(timer, weft__life, timer)->waiter.fiber;
     weft__fired_timer(c, f);
     weft__wake(c, f, 0, WEFT__TAIL);
 }
@@ -50,7 +50,7 @@ int weft__sleep_until(weft__cord *c, int64_t at_ns)
     if (f->alarm)
         return (int)weft__refuse(c);
     if (at_ns != WEFT__NEVER)
-        weft__hold_timer(c, f, &f->timer, at_ns);
+        weft__hold_timer(c, f, &f->life->timer, at_ns);
     return weft__wait_int(c, &waits_sleep, NULL);
 }
 
@@ -69,7 +69,7 @@ int weft_sleep(double seconds)
 double weft_grace(void)
 {
     weft__cord *c = weft__cord_here();
-    int64_t by_ns = c != NULL ? c->current->grace_ns : 0;
+    int64_t by_ns = c != NULL ? c->current->life->grace_ns : 0;
     if (by_ns == 0)
         return 0;
     if (by_ns == WEFT__NEVER)

@@ -159,7 +159,7 @@ static int say_row(const weft__cord *c, const row *r, int fd)
         return weft__say(fd, "%5u.%u %12.3f %12s  idle\n", permille / 10, permille % 10,
                          (double)c->top.idle_ns / 1e9, "-");
     return weft__say(fd, "%5u.%u %12.3f %12llu  #%llu '%s'\n", permille / 10, permille % 10,
-                     (double)f->cpu_ns / 1e9, (unsigned long long)f->switches,
+                     (double)f->life->cpu_ns / 1e9, (unsigned long long)f->switches,
                      (unsigned long long)f->id, f->name);
 }
 

@@ -9,32 +9,32 @@
 void weft__tree_link(weft__fiber *f, weft__fiber *parent)
 {
     f->parent = parent;
-    weft__list_insert(&parent->children, &f->sibling);
-    parent->children_count++;
-    if (UNLIKELY(parent->nursery != NULL))
-        parent->nursery->type->joined(parent->nursery, f);
+    weft__list_insert(&parent->life->children, &f->sibling);
+    parent->life->children_count++;
+    if (UNLIKELY(parent->life->nursery != NULL))
+        parent->life->nursery->type->joined(parent->life->nursery, f);
 }
 
 /* A child less: is that what the parent's joiner waits for? */
 static void tell_joiner(weft__cord *c, weft__fiber *parent)
 {
-    weft__fiber *joiner = parent->joiner;
-    if (LIKELY(joiner == NULL) || parent->children_count > parent->join_left)
+    weft__fiber *joiner = parent->life->joiner;
+    if (LIKELY(joiner == NULL) || parent->life->children_count > parent->life->join_left)
         return;
-    parent->joiner = NULL;
+    parent->life->joiner = NULL;
     weft__wake(c, joiner, 0, WEFT__TAIL);
 }
 
 void weft__tree_unlink(weft__cord *c, weft__fiber *f)
 {
     weft__list_remove(&f->sibling);
-    f->parent->children_count--;
+    f->parent->life->children_count--;
     tell_joiner(c, f->parent);
 }
 
 bool weft__tree_is_above(const weft__fiber *a, const weft__fiber *f)
 {
-    if (a->children_count == 0)
+    if (a->life->children_count == 0)
         return a == f;
     while (f != NULL && f != a)
         f = f->parent;
@@ -46,7 +46,7 @@ static const weft__wait_kind waits_end = {.name = "its children to end"};
 
 static bool leave_join(weft__fiber *f)
 {
-    ((weft__fiber *)f->wait_object)->joiner = NULL;
+    ((weft__fiber *)f->wait_object)->life->joiner = NULL;
     return true;
 }
 
@@ -54,10 +54,10 @@ static const weft__wait_kind waits_children = {"its children", .leave = leave_jo
 
 static weft_value join(weft__cord *c, weft__fiber *f, uint32_t left, const weft__wait_kind *kind)
 {
-    if (f->children_count <= left)
+    if (f->life->children_count <= left)
         return 0;
-    f->joiner = c->current;
-    f->join_left = left;
+    f->life->joiner = c->current;
+    f->life->join_left = left;
     return weft__wait(c, kind, f);
 }
 
@@ -70,7 +70,7 @@ void weft__tree_stop(weft__cord *c, weft__fiber *child, int64_t grace_ns, weft__
     }
     if (child->is_stopped && !child->is_restarting)
         return;
-    child->grace_ns = grace_ns;
+    child->life->grace_ns = grace_ns;
     weft__fiber_end(c, child, -ECANCELED, why);
 }
 
@@ -81,7 +81,7 @@ void weft__tree_stop(weft__cord *c, weft__fiber *child, int64_t grace_ns, weft__
 static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *except,
                           int64_t grace_ns, weft__end why)
 {
-    for (weft__list *node = f->children.prev; node != &f->children; node = node->prev) {
+    for (weft__list *node = f->life->children.prev; node != &f->life->children; node = node->prev) {
         weft__fiber *child = weft__fiber_of_sibling(node);
         if (child != except)
             weft__tree_stop(c, child, grace_ns, why);
@@ -90,10 +90,10 @@ static void stop_children(weft__cord *c, weft__fiber *f, const weft__fiber *exce
 
 void weft__tree_cancel_kept(weft__cord *c, weft__fiber *f, const weft__keeper *keeper)
 {
-    for (weft__list *node = f->children.prev; node != &f->children; node = node->prev) {
+    for (weft__list *node = f->life->children.prev; node != &f->life->children; node = node->prev) {
         weft__fiber *child = weft__fiber_of_sibling(node);
         if (child->keeper == keeper)
-            weft__tree_stop(c, child, f->grace_ns, WEFT__END_WITH_PARENT);
+            weft__tree_stop(c, child, f->life->grace_ns, WEFT__END_WITH_PARENT);
     }
 }
 
@@ -101,17 +101,17 @@ bool weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *e
 {
     uint32_t left = except != NULL;
     f->is_closing = true; /* children that are made from now on are stopped before they run */
-    stop_children(c, f, except, f->grace_ns, WEFT__END_WITH_PARENT);
+    stop_children(c, f, except, f->life->grace_ns, WEFT__END_WITH_PARENT);
     bool are_dead = join(c, f, left, &waits_end) != -EDEADLK;
     if (!are_dead)
-        f->joiner = NULL; /* that has been said already */
+        f->life->joiner = NULL; /* that has been said already */
     return are_dead;
 }
 
 void weft__tree_bury(weft__cord *c, weft__fiber *f)
 {
     weft__list *node;
-    while ((node = weft__list_pop(&f->ended)) != NULL) {
+    while ((node = weft__list_pop(&f->life->ended)) != NULL) {
         c->ended_count--;
         weft__fiber_free(c, weft__fiber_of_sibling(node));
     }
@@ -130,7 +130,7 @@ int weft_attach(weft_fiber fiber, weft_fiber parent)
         return weft_fail(-EINVAL, "a fiber cannot be moved under itself or its own children");
     if (to->phase == WEFT__ENDING)
         return weft_fail(-EINVAL, "the new parent is ending");
-    if (f->keeper != NULL && f->keeper != to->nursery) {
+    if (f->keeper != NULL && f->keeper != to->life->nursery) {
         f->keeper->type->left(f->keeper, f);
         f->keeper = NULL;
     }
@@ -158,13 +158,15 @@ int weft_children(weft_fiber fiber, weft_fiber *out, size_t n)
     int rc = weft__find(fiber, &c, &f);
     if (rc < 0)
         return rc;
+    if (f->life == NULL)
+        return 0;
     size_t i = 0;
-    WEFT__LIST_FOR(node, &f->children) {
+    WEFT__LIST_FOR(node, &f->life->children) {
         if (i == n)
             break;
         out[i++] = weft__fiber_of_sibling(node)->id;
     }
-    return (int)f->children_count;
+    return (int)f->life->children_count;
 }
 
 int weft_await_children(void)
@@ -185,13 +187,13 @@ int weft_terminate_children(double grace_s)
     if (!(grace_s >= 0))
         return weft_fail(-EINVAL, "a grace time of %g s", grace_s);
     weft__fiber *f = c->current;
-    WEFT__LIST_FOR(node, &f->children)
+    WEFT__LIST_FOR(node, &f->life->children)
         weft__fiber_of_sibling(node)->is_unawaited =
             true; /* they end while we wait for the first */
     int64_t grace_ns = grace_s > 0 ? weft__deadline(c, grace_s) : 0;
     stop_children(c, f, NULL, grace_ns, WEFT__END_AS_TOLD);
     int rc = 0;
-    while (rc == 0 && f->children_count > 0)
-        rc = weft_terminate(weft__fiber_of_sibling(f->children.next)->id, grace_s);
+    while (rc == 0 && f->life->children_count > 0)
+        rc = weft_terminate(weft__fiber_of_sibling(f->life->children.next)->id, grace_s);
     return rc;
 }

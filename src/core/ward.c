@@ -211,10 +211,10 @@ void weft__wards_begin(weft__supervisor *s, bool with_present)
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         weft__list_init(lists[i]);
     weft__timer_init(&s->grace, say_late);
-    weft__claim_make(&self->claims, &s->claim, lapse);
-    self->nursery = &s->keeper;
+    weft__claim_make(&self->life->claims, &s->claim, lapse);
+    self->life->nursery = &s->keeper;
     if (with_present)
-        WEFT__LIST_FOR(node, &self->children)
+        WEFT__LIST_FOR(node, &self->life->children)
             ward_joined(&s->keeper, weft__fiber_of_sibling(node));
 }
 
@@ -227,7 +227,7 @@ bool weft__wards_end_strays(weft__supervisor *s)
 {
     if (LIKELY(s->strays == 0))
         return false;
-    WEFT__LIST_FOR(node, &s->fiber->children) {
+    WEFT__LIST_FOR(node, &s->fiber->life->children) {
         weft__fiber *f = weft__fiber_of_sibling(node);
         if (is_stray(s, f)) {
             weft__unpark(s->cord, f);
@@ -240,7 +240,7 @@ bool weft__wards_end_strays(weft__supervisor *s)
 /* They go on without us. */
 static void forget_strays(weft__supervisor *s)
 {
-    WEFT__LIST_FOR(node, &s->fiber->children) {
+    WEFT__LIST_FOR(node, &s->fiber->life->children) {
         weft__fiber *f = weft__fiber_of_sibling(node);
         if (is_stray(s, f))
             f->keeper = NULL;
@@ -254,7 +254,7 @@ void weft__wards_end(weft__supervisor *s)
         forget_strays(s);
     if (s->claim.at != NULL)
         weft__claim_drop(&s->claim);
-    self->nursery = NULL;
+    self->life->nursery = NULL;
     weft__unhold_timer(s->cord, self, &s->grace);
     while (!weft__list_is_empty(&s->wards))
         weft__ward_forget(weft__ward_in_order(s->wards.next));
@@ -304,9 +304,9 @@ int weft__ward_stop(weft__ward *w)
     weft__ward_set_state(w, WEFT__WARD_STOPS);
     s->stops = w;
     weft__unpark(c, f);
-    f->grace_ns = weft__deadline(c, w->grace_s);
-    if (f->grace_ns != WEFT__NEVER)
-        weft__hold_timer(c, s->fiber, &s->grace, f->grace_ns);
+    f->life->grace_ns = weft__deadline(c, w->grace_s);
+    if (f->life->grace_ns != WEFT__NEVER)
+        weft__hold_timer(c, s->fiber, &s->grace, f->life->grace_ns);
     weft_cancel(f->id);
     int rc = weft__wait_int(c, &waits_stop, f);
     weft__unhold_timer(c, s->fiber, &s->grace);

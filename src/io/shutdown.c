@@ -22,14 +22,14 @@
 /* All fibers from the last to the first, children before their parents; main is the end. */
 static weft__fiber *last_below(weft__fiber *f)
 {
-    while (f->children_count > 0)
-        f = weft__fiber_of_sibling(f->children.prev);
+    while (f->life->children_count > 0)
+        f = weft__fiber_of_sibling(f->life->children.prev);
     return f;
 }
 
 static weft__fiber *before(const weft__fiber *f)
 {
-    if (f->sibling.prev == &f->parent->children)
+    if (f->sibling.prev == &f->parent->life->children)
         return f->parent;
     return last_below(weft__fiber_of_sibling(f->sibling.prev));
 }
@@ -132,7 +132,7 @@ static int wait_for_fibers(weft__cord *c)
         if (c->current->alarm)
             return (int)weft__refuse(c);
         ending e = {.waiter = c->current};
-        weft__claim_make(&f->claims, &e.claim, go_on);
+        weft__claim_make(&f->life->claims, &e.claim, go_on);
         int rc = weft__wait_int(c, &waits_endings, &e);
         if (rc < 0)
             return rc;
@@ -183,7 +183,7 @@ static void name_those_left(weft__cord *c, double grace_s)
     weft__tenures_name_left(c->tenure, name_thread);
     for (weft__fiber *f = last_below(c->main); f->parent != NULL; f = before(f)) {
         weft_info i;
-        bool is_joining = f->phase == WEFT__ENDING && f->children_count > 0;
+        bool is_joining = f->phase == WEFT__ENDING && f->life->children_count > 0;
         if (!is_to_end(c, f) || is_joining)
             continue;
         weft__fiber_info(c, f, &i);
@@ -228,11 +228,11 @@ int weft_set_daemon(bool is_daemon)
         return weft_fail(-EINVAL, "a main fiber is no daemon");
     if (f->is_daemon == is_daemon)
         return 0;
-    bool has_timer = weft__timer_is_armed(&f->deadline);
+    bool has_timer = weft__timer_is_armed(&f->life->deadline);
     c->held_timers += is_daemon ? -(size_t)has_timer : (size_t)has_timer;
     f->is_daemon = is_daemon;
     weft__claim *next;
-    for (weft__claim *claim = f->claims; is_daemon && claim != NULL; claim = next) {
+    for (weft__claim *claim = f->life->claims; is_daemon && claim != NULL; claim = next) {
         next = claim->next;
         if (claim->lapse != go_on)
             continue;

@@ -41,7 +41,7 @@ static struct {
 static bool is_left(const weft__fiber *f)
 {
     bool is_alive = f->phase == WEFT__FRESH || f->phase == WEFT__ALIVE;
-    bool is_ending = f->phase == WEFT__ENDING && f->children_count == 0 && f->parent != NULL;
+    bool is_ending = f->phase == WEFT__ENDING && f->life->children_count == 0 && f->parent != NULL;
     return (is_alive || is_ending) && !f->is_daemon;
 }
 
@@ -117,7 +117,7 @@ static bool escalate(int sig, const siginfo_t *info)
 static weft_value end_main(void *arg)
 {
     weft__cord *c = arg;
-    weft__shutdown_doors(c, c->main->grace_ns);
+    weft__shutdown_doors(c, c->main->life->grace_ns);
     if (c->closer == NULL)
         weft__fiber_end(c, c->main, -ECANCELED, WEFT__END_AS_TOLD);
     return 0;
@@ -129,7 +129,7 @@ static void begin_end(weft__cord *c, const weft__signal_order *order, unsigned t
     (void)order, (void)times;
     if (c->closer != NULL)
         return;
-    c->main->grace_ns = orders.grace_s > 0 ? weft__deadline(c, orders.grace_s) : 0;
+    c->main->life->grace_ns = orders.grace_s > 0 ? weft__deadline(c, orders.grace_s) : 0;
     const weft_spin_options options = {
         .name = "shutdown", .parent = c->main->id, .is_daemon = true};
     /* After weft_shutdown_all no fiber of main's runs, and there is no door to close either. */

@@ -406,7 +406,7 @@ static int add_order(weft__cord *c, const weft__signal_order *order)
     if (order->is_held)
         count_due(c, true, 1);
     if (here.main != c->main->id)
-        weft__claim_make(&c->main->claims, &here.claim, end_orders);
+        weft__claim_make(&c->main->life->claims, &here.claim, end_orders);
     here.main = c->main->id;
     return 0;
 }

@@ -20,7 +20,7 @@ typedef enum stage {
 static const weft__wait_kind waits_signal = {"a condition", .leave = weft__leave_line};
 static bool forget_mutex(weft__fiber *f)
 {
-    weft__mutex_leave(f->wait_object, &f->waiter);
+    weft__mutex_leave(f->wait_object, &f->life->waiter);
     return true;
 }
 
@@ -56,7 +56,7 @@ static void signal_first(weft__cord *c, cond *cv)
 static int settle(weft__fiber *f, weft__mutex *m, int rc)
 {
     if (m != NULL)
-        weft__mutex_leave(m, &f->waiter);
+        weft__mutex_leave(m, &f->life->waiter);
     return rc;
 }
 
@@ -66,7 +66,7 @@ COLD static int take_again(weft__cord *c, weft__mutex *m, int reason)
     weft__fiber *self = c->current;
     int rc = weft__mutex_take(m, self);
     if (rc == -EBUSY) {
-        weft__mutex_join(m, &self->waiter);
+        weft__mutex_join(m, &self->life->waiter);
         rc = settle(self, m, weft__wait_int(c, &waits_mutex_again, m));
     }
     return rc == 0 ? reason : rc;
@@ -96,12 +96,12 @@ int weft_cond_wait(weft_cond *condition, weft_mutex *mutex)
         return rc;
     if (UNLIKELY(self->alarm))
         return (int)weft__refuse(c);
-    self->waiter.data = m;
-    self->waiter.how = WAITS;
+    self->life->waiter.data = m;
+    self->life->waiter.how = WAITS;
     if (LIKELY(m != NULL))
         weft__mutex_pass_on(c, m);
     rc = weft__line_wait_int(c, &cv->waiters, &waits_signal, cv);
-    if (LIKELY(self->waiter.how == SIGNALLED))
+    if (LIKELY(self->life->waiter.how == SIGNALLED))
         return settle(self, m, rc);
     return m != NULL ? take_again(c, m, rc) : rc;
 }

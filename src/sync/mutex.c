@@ -40,7 +40,7 @@ void weft__mutex_hand_over(weft__cord *c, weft__mutex *m)
 
 static bool leave(weft__fiber *f)
 {
-    weft__mutex_leave(f->wait_object, &f->waiter);
+    weft__mutex_leave(f->wait_object, &f->life->waiter);
     return true;
 }
 
@@ -57,7 +57,7 @@ int weft_mutex_lock(weft_mutex *mutex)
         return rc;
     if (UNLIKELY(c->current->alarm))
         return (int)weft__refuse(c);
-    weft__mutex_join(m, &c->current->waiter);
+    weft__mutex_join(m, &c->current->life->waiter);
     return weft__wait_int(c, &waits_mutex, m);
 }
 

@@ -51,7 +51,7 @@ static inline void weft__owner_note(weft__owner *o, const weft__line *waiters,
     bool is_claimed = o->claim.at != NULL;
     bool is_wanted = o->fiber != NULL && !weft__line_is_empty(waiters);
     if (is_wanted && !is_claimed)
-        weft__claim_make(&o->fiber->claims, &o->claim, lapse);
+        weft__claim_make(&o->fiber->life->claims, &o->claim, lapse);
     else if (!is_wanted && is_claimed)
         weft__claim_drop(&o->claim);
 }

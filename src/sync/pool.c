@@ -55,7 +55,7 @@ static void hold(place *p, weft__fiber *f)
     p->holder = f;
     p->depth = 1;
     weft__list_insert(&p->pool->held, &p->node);
-    weft__claim_make(&f->claims, &p->claim, lapse);
+    weft__claim_make(&f->life->claims, &p->claim, lapse);
 }
 
 /* The first who waits, out of line; NULL if nobody does. It is to be served. */
@@ -124,7 +124,7 @@ static void lapse(weft__claim *own)
 static place *place_held_by(const weft_pool *pool, const weft__fiber *f)
 {
     weft__list *node = pool->held.next;
-    for (weft__claim *claim = f->claims; claim != NULL && node != &pool->held;
+    for (weft__claim *claim = f->life->claims; claim != NULL && node != &pool->held;
          claim = claim->next, node = node->next) {
         place *p = CONTAINER_OF(claim, place, claim);
         if (claim->lapse == lapse && p->pool == pool)
@@ -224,7 +224,7 @@ static weft_value make_new(weft__cord *c, weft_pool *pool)
 /* Wait in line; returns the resource, or makes one if all that is to be had is a place. */
 static weft_value wait_for_one(weft__cord *c, weft_pool *pool)
 {
-    weft__waiter *w = &c->current->waiter;
+    weft__waiter *w = &c->current->life->waiter;
     w->data = NULL;
     pool->waiting++;
     weft_value value = weft__line_wait(c, &pool->line, &waits_resource, pool);

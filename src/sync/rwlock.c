@@ -51,7 +51,7 @@ static void admit(weft__cord *c, rwlock *l)
 static bool leave(weft__fiber *f)
 {
     rwlock *l = f->wait_object;
-    weft__line_leave(&f->waiter);
+    weft__line_leave(&f->life->waiter);
     if (l->writer.fiber == NULL)
         admit(weft__cord_self, l);
     else
@@ -63,7 +63,7 @@ static bool leave(weft__fiber *f)
 static bool forget(weft__fiber *f)
 {
     rwlock *l = f->wait_object;
-    weft__line_leave(&f->waiter);
+    weft__line_leave(&f->life->waiter);
     if (l->writer.fiber != NULL)
         weft__owner_note(&l->writer, &l->waiters, lapse);
     return true;
@@ -95,8 +95,8 @@ static int wait_for(weft__cord *c, rwlock *l, purpose how)
 {
     if (UNLIKELY(c->current->alarm))
         return (int)weft__refuse(c);
-    c->current->waiter.how = how;
-    weft__line_join(&l->waiters, &c->current->waiter);
+    c->current->life->waiter.how = how;
+    weft__line_join(&l->waiters, &c->current->life->waiter);
     weft__owner_note(&l->writer, &l->waiters, lapse);
     return weft__wait_int(c, &waits_kinds[how], l);
 }

@@ -247,7 +247,7 @@ __attribute__((always_inline)) static inline void join_at(weft__cord *c, selecti
         join(s, clause, clause->kind == WEFT_CLAUSE_SEND ? &p->senders : &p->receivers,
              is_contested);
     else if (clause->kind == WEFT_CLAUSE_ENDED)
-        join(s, clause, &weft__fiber_find(c, clause->of.fiber)->awaiters, is_contested);
+        join(s, clause, &weft__fiber_find(c, clause->of.fiber)->life->awaiters, is_contested);
 }
 
 static void join_lines(weft__cord *c, selection *s)

@@ -51,7 +51,7 @@ static void let_pass(weft__timer *timer)
     t->next_ns = weft__ns_later(t->next_ns, t->interval_ns);
     if (t->next_ns <= now_ns)
         t->next_ns = weft__ns_later(now_ns, t->interval_ns);
-    weft__serve(c, &own->fiber->waiter, 0);
+    weft__serve(c, &own->fiber->life->waiter, 0);
     arm_first(c, t);
 }
 
@@ -60,9 +60,9 @@ static bool leave(weft__fiber *f)
 {
     weft__cord *c = weft__cord_self;
     throttle *t = f->wait_object;
-    bool was_first = t->waiters.first == &f->waiter;
-    weft__unhold_timer(c, f, &((turn *)f->waiter.data)->timer);
-    weft__line_leave(&f->waiter);
+    bool was_first = t->waiters.first == &f->life->waiter;
+    weft__unhold_timer(c, f, &((turn *)f->life->waiter.data)->timer);
+    weft__line_leave(&f->life->waiter);
     if (was_first)
         arm_first(c, t);
     return true;
@@ -85,9 +85,9 @@ static int wait_for_turn(weft__cord *c, throttle *t)
     weft__fiber *self = c->current;
     turn own = {.fiber = self, .throttle = t};
     weft__timer_init(&own.timer, let_pass);
-    self->waiter.data = &own;
-    weft__line_join(&t->waiters, &self->waiter);
-    if (t->waiters.first == &self->waiter)
+    self->life->waiter.data = &own;
+    weft__line_join(&t->waiters, &self->life->waiter);
+    if (t->waiters.first == &self->life->waiter)
         arm_first(c, t);
     return weft__wait_int(c, &waits_turn, t);
 }
