@@ -35,7 +35,20 @@ __attribute__((noreturn)) void weft__context_jump(weft__context *to, intptr_t va
 #define WEFT__SAVED_BYTES 48
 
 /* Lay the first frame of a context on a fresh stack and set its sp. */
+#if defined(__x86_64__) && !defined(WEFT_UCONTEXT)
+extern char weft__first_frame[]; /* begins with a nop, which is not run */
+
+static inline void weft__frame_make(weft__context *context, void *low, size_t bytes,
+                                    weft__entry *entry)
+{
+    uintptr_t *top = (uintptr_t *)(((uintptr_t)low + bytes) & ~(uintptr_t)15);
+    top[-1] = (uintptr_t)weft__first_frame + 1;
+    top[-6] = (uintptr_t)entry; /* rbx */
+    context->sp = top - 1;
+}
+#else
 void weft__frame_make(weft__context *context, void *low, size_t bytes, weft__entry *entry);
+#endif
 
 /* Call fn(arg) below the frame that swap left at sp. Not with ucontext. */
 void weft__frame_call(void *sp, void (*fn)(void *), void *arg);

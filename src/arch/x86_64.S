@@ -1,6 +1,6 @@
 /*
  * The switch for x86-64 (System V ABI), the first frame of a context, and calls on a switched-out
- * stack. The layout of a switched-out stack is known in this file only:
+ * stack. The layout of a switched-out stack is known here, and to what makes one (context.h):
  *
  *      sp       return address
  *      sp - 8   r15, then r14, r13, r12, rbx, rbp downwards
@@ -88,9 +88,11 @@ weft__context_jump:
  * without a track, so it needs no endbr64. Starts behind the nop: unwinders look up the address
  * before the one where a frame goes on.
  */
-        .type   first_frame, @function
+        .globl  weft__first_frame
+        .hidden weft__first_frame
+        .type   weft__first_frame, @function
         .p2align 4
-first_frame:
+weft__first_frame:
         .cfi_startproc
         .cfi_undefined %rip
         nop
@@ -99,26 +101,7 @@ first_frame:
         call    *%rbx
         ud2
         .cfi_endproc
-        .size   first_frame, . - first_frame
-
-/* void weft__frame_make(weft__context *context, void *low, size_t bytes, weft__entry *entry) */
-        .globl  weft__frame_make
-        .hidden weft__frame_make
-        .type   weft__frame_make, @function
-        .p2align 4
-weft__frame_make:
-        .cfi_startproc
-        endbr64
-        add     %rdx, %rsi
-        and     $-16, %rsi
-        lea     first_frame + 1(%rip), %rax
-        mov     %rax, -8(%rsi)
-        mov     %rcx, -48(%rsi)
-        sub     $8, %rsi
-        mov     %rsi, (%rdi)
-        ret
-        .cfi_endproc
-        .size   weft__frame_make, . - weft__frame_make
+        .size   weft__first_frame, . - weft__first_frame
 
 /*
  * void weft__frame_call(void *sp, void (*fn)(void *), void *arg)

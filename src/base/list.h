@@ -35,11 +35,17 @@ static inline void weft__list_insert(weft__list *where, weft__list *node)
     where->prev = node;
 }
 
-/* Take node out of its list, if it is in one. */
-static inline void weft__list_remove(weft__list *node)
+/* Take node out of the list that it is in; what it points to is meaningless then. */
+static inline void weft__list_cut(weft__list *node)
 {
     node->prev->next = node->next;
     node->next->prev = node->prev;
+}
+
+/* Take node out of its list, if it is in one. */
+static inline void weft__list_remove(weft__list *node)
+{
+    weft__list_cut(node);
     weft__list_init(node);
 }
 

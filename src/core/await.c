@@ -14,7 +14,7 @@
 static const weft__wait_kind waits_await = {"the end of", .is_for_fiber = true,
                                             .leave = weft__leave_line};
 
-weft_value weft_await(weft_fiber fiber)
+__attribute__((noinline)) static weft_value await_slowly(weft_fiber fiber)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
@@ -33,6 +33,16 @@ weft_value weft_await(weft_fiber fiber)
         return -EDEADLK;
     if (UNLIKELY(self->alarm))
         return weft__refuse(c);
+    return weft__line_wait(c, &f->life->awaiters, &waits_await, f);
+}
+
+weft_value weft_await(weft_fiber fiber)
+{
+    weft__cord *c = weft__cord_self;
+    weft__fiber *f = LIKELY(c != NULL) ? weft__fiber_find(c, fiber) : NULL;
+    if (UNLIKELY(f == NULL || f->phase == WEFT__ENDED || f == c->current || c->current->alarm) ||
+        f->life->children_count != 0)
+        return await_slowly(fiber);
     return weft__line_wait(c, &f->life->awaiters, &waits_await, f);
 }
 

@@ -96,8 +96,8 @@ struct weft__cord {
     weft__fiber **chunks; /* the last of tables */
     uint32_t chunks_count;
     weft__fiber **tables[WEFT__TABLES_MAX];
-    weft__list warm; /* free ones that keep a stack of the default size, the warmest first */
-    weft__list bare; /* free ones without a stack */
+    weft__fiber *warm; /* free ones that keep a stack of the default size; NULL: none */
+    weft__list bare;   /* free ones without a stack */
     uint32_t warm_count;
     uint32_t fibers_count; /* alive, without main */
     uint32_t ended_count;  /* ended, not awaited */
@@ -173,6 +173,19 @@ static inline weft__cord *weft__cord_here(void)
 {
     weft__cord *c = weft__cord_self;
     return LIKELY(c != NULL) ? c : weft__cord_adopt();
+}
+
+/* Free records: may one keep its stack, for the next fiber? Then let it. */
+static inline bool weft__fiber_can_stay_warm(const weft__cord *c, const weft__fiber *f)
+{
+    return !f->has_own_size && c->warm_count < WEFT__WARM_MAX;
+}
+
+static inline void weft__fiber_keep_warm(weft__cord *c, weft__fiber *f)
+{
+    f->parent = c->warm;
+    c->warm = f;
+    c->warm_count++;
 }
 
 /* The slot of an id in the table of its cord's records. */

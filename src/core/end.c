@@ -63,15 +63,15 @@ COLD static weft_value clean_up(weft__cord *c, weft__fiber *f, weft_value value)
     return value_with_errors_of_children(f, value);
 }
 
-static inline bool needs_clean_up(const weft__fiber *f)
+/* What is to be cleaned up; 0: nothing. One branch for all of them: mostly none is there. */
+static inline uintptr_t left_behind(const weft__fiber *f)
 {
-    /* One branch for all of them: mostly none is there. */
     const weft__life *life = f->life;
     uintptr_t any = (uintptr_t)life->extras | (uintptr_t)life->scope | (uintptr_t)life->raised;
     any |= life->children_count | (unsigned)life->raised_code | life->no_switch;
     any |= (uintptr_t)life->ended.next ^ (uintptr_t)&life->ended;
     any |= (uintptr_t)f->mailbox | (uintptr_t)life->claims;
-    return any != 0;
+    return any;
 }
 
 /* The value to everyone who waits for it; the words of an error too. False: nobody does. */
@@ -166,17 +166,56 @@ static void finish(weft__cord *c, weft__fiber *f, weft_value value)
     }
 }
 
-/* One run of its function, to the end of what it leaves behind. */
-static inline weft_value run(weft__cord *c, weft__fiber *f)
+/* What its function returned becomes its value, with all that it leaves behind cleaned up. */
+static weft_value settle(weft__cord *c, weft__fiber *f, weft_value returned)
 {
-    weft_value value = final_value(f, LIKELY(!f->is_stopped) ? f->fn(f->arg) : -ECANCELED);
+    weft_value value = final_value(f, returned);
     if (UNLIKELY(weft__is_copy))
         weft__fork_return(value); /* nothing here is its own */
     weft__fiber_set_phase(f, WEFT__ENDING);
-    if (UNLIKELY(needs_clean_up(f)))
+    if (UNLIKELY(left_behind(f) != 0))
         value = clean_up(c, f, value);
     f->claim_run++; /* what it holds still, nobody waits for */
     return value;
+}
+
+/*
+ * The end of most fibers: it has a value, leaves nothing behind, and one other waits for that and
+ * for nothing else. Nothing is kept of it, and nobody else is to be told.
+ */
+static inline bool is_simple_end(const weft__cord *c, const weft__fiber *f, weft_value value)
+{
+    const weft__life *life = f->life;
+    const weft__waiter *w = life->awaiters.first;
+    uintptr_t any = left_behind(f) | (uintptr_t)f->keeper | (uintptr_t)f->monitors;
+    any |= (uintptr_t)f->restarters.first | (uintptr_t)f->error | (uintptr_t)f->starter;
+    any |= (uintptr_t)life->grace_ns | (uintptr_t)f->flags | f->arg_room;
+    if (any != 0 || weft_is_error(value) || w == NULL || w->served != NULL || w->next != w)
+        return false;
+    if (f->parent == NULL || f->parent->life->joiner != NULL || weft__is_copy)
+        return false;
+    return c->warm_count < WEFT__WARM_MAX && weft__can_leave_simply(c, w->fiber);
+}
+
+/* Its record is free at once; its stack is in use until the very end, and so nothing is called. */
+__attribute__((noreturn)) static inline void end_simply(weft__cord *c, weft__fiber *f,
+                                                        weft_value value)
+{
+    weft__waiter *w = f->life->awaiters.first;
+    weft__fiber *g = w->fiber;
+    weft__line_leave_it(&f->life->awaiters, w);
+    g->woken_open = false;
+    g->waits_in = NULL;
+    weft__list_cut(&f->sibling);
+    f->parent->life->children_count--;
+    c->fibers_count--;
+    f->claim_run++;
+    f->name[0] = '\0';
+    f->refusals = 0;
+    weft__fiber_set_id(f, 0);
+    weft__fiber_set_phase(f, WEFT__FREE);
+    weft__fiber_keep_warm(c, f);
+    weft__leave_simply(c, g, value);
 }
 
 COLD static void begin_again(weft__cord *c, weft__fiber *f)
@@ -197,10 +236,13 @@ void weft__fiber_entry(intptr_t value)
     weft__cord *c = weft__cord_self;
     weft__fiber *f = c->current;
     f->life->first_value = value;
-    weft__fiber_set_phase(f, WEFT__ALIVE);
     weft_value result;
     for (;;) {
-        result = run(c, f);
+        weft__fiber_set_phase(f, WEFT__ALIVE);
+        result = LIKELY(!f->is_stopped) ? f->fn(f->arg) : -ECANCELED;
+        if (LIKELY(is_simple_end(c, f, result)))
+            end_simply(c, f, result);
+        result = settle(c, f, result);
         if (LIKELY(!f->is_restarting))
             break;
         begin_again(c, f);

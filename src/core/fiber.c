@@ -9,15 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * Warm records keep their stacks; beyond so many, stacks go back to the pool, which can give them
- * back to the system.
- */
-#define WARM_MAX 256
-
-static void init_record(weft__fiber *f, uint32_t slot)
+static void init_record(const weft__cord *c, weft__fiber *f, uint32_t slot)
 {
-    *f = (weft__fiber){.slot = slot};
+    *f = (weft__fiber){.place_id = c->index << WEFT__FIBERS_BITS | slot};
     weft__list_init(&f->sibling);
 }
 
@@ -77,7 +71,7 @@ static int add_chunk(weft__cord *c, weft__fiber **out)
         return -ENOMEM;
     memset(chunk, 0, bytes);
     for (uint32_t i = 0; i < WEFT__CHUNK_FIBERS; i++)
-        init_record(&chunk[i], n * WEFT__CHUNK_FIBERS + i);
+        init_record(c, &chunk[i], n * WEFT__CHUNK_FIBERS + i);
     c->chunks[n] = *out = chunk;
     __atomic_store_n(&c->chunks_count, n + 1, __ATOMIC_RELEASE);
     return 0;
@@ -102,16 +96,16 @@ int weft__cord_make_room(weft__cord *c, unsigned more_chunks)
     return weft__runqueue_reserve(&c->runqueue, (size_t)n * WEFT__CHUNK_FIBERS);
 }
 
-static weft_fiber make_id(const weft__cord *c, uint32_t serial, uint32_t slot)
+static inline weft_fiber make_id(uint32_t serial, const weft__fiber *f)
 {
-    return (weft_fiber)serial << 32 | (weft_fiber)c->index << WEFT__FIBERS_BITS | slot;
+    return (weft_fiber)serial << 32 | f->place_id;
 }
 
-static weft_fiber new_id(weft__cord *c, uint32_t slot)
+static inline weft_fiber new_id(weft__cord *c, const weft__fiber *f)
 {
     if (++c->serial == 0)
         c->serial = 1;
-    return make_id(c, c->serial, slot);
+    return make_id(c->serial, f);
 }
 
 /*
@@ -123,8 +117,7 @@ COLD static int fill_reserve(weft__cord *c)
     weft__fiber *chunk;
     int rc = add_chunk(c, &chunk);
     for (uint32_t i = 0; rc == 0 && i < WEFT__CHUNK_FIBERS; i++)
-        c->reserve.ids[c->reserve.count++] =
-            make_id(c, (uint32_t)(c->main->id >> 32), chunk[i].slot);
+        c->reserve.ids[c->reserve.count++] = make_id((uint32_t)(c->main->id >> 32), &chunk[i]);
     return rc;
 }
 
@@ -148,7 +141,7 @@ static void refill_reserve(weft__cord *c)
     pthread_mutex_lock(&c->reserve.lock);
     if (c->reserve.count < WEFT__CHUNK_FIBERS) {
         const weft__fiber *f = weft__fiber_of_sibling(weft__list_pop(&c->bare));
-        c->reserve.ids[c->reserve.count++] = new_id(c, f->slot);
+        c->reserve.ids[c->reserve.count++] = new_id(c, f);
     }
     pthread_mutex_unlock(&c->reserve.lock);
 }
@@ -156,7 +149,7 @@ static void refill_reserve(weft__cord *c)
 weft__fiber *weft__fiber_new_main(weft__cord *c)
 {
     weft__fiber *f = weft__fiber_of_sibling(weft__list_pop(&c->bare));
-    weft__fiber_set_id(f, new_id(c, f->slot));
+    weft__fiber_set_id(f, new_id(c, f));
     weft__fiber_set_phase(f, WEFT__ALIVE);
     weft__life_init(&c->main_life, f);
     strcpy(f->name, "main");
@@ -166,11 +159,12 @@ weft__fiber *weft__fiber_new_main(weft__cord *c)
 /* A free record that has a stack of the default size from its last fiber; NULL: there is none. */
 static inline weft__fiber *take_warm(weft__cord *c)
 {
-    weft__list *node = weft__list_pop(&c->warm);
-    if (UNLIKELY(node == NULL))
-        return NULL;
-    c->warm_count--;
-    return weft__fiber_of_sibling(node);
+    weft__fiber *f = c->warm;
+    if (LIKELY(f != NULL)) {
+        c->warm = f->parent;
+        c->warm_count--;
+    }
+    return f;
 }
 
 /* A free record with a stack of this size (0: the default). 0 or -errno. */
@@ -224,10 +218,9 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     uintptr_t rare = (uintptr_t)f->error | (uintptr_t)f->monitors | (uintptr_t)f->keeper;
     if (UNLIKELY(rare != 0))
         clear_rare(f);
-    if (f->stack.low != NULL && !f->has_own_size && c->warm_count < WARM_MAX) {
+    if (f->stack.low != NULL && weft__fiber_can_stay_warm(c, f)) {
         f->life->grace_ns = 0;
-        c->warm_count++;
-        weft__list_insert(c->warm.next, &f->sibling);
+        weft__fiber_keep_warm(c, f);
         return;
     }
     if (f->stack.low != NULL)
@@ -241,9 +234,14 @@ static inline size_t own_bytes(const weft__fiber *f)
     return f->stack.bytes - WEFT__LIFE_BYTES - f->arg_room;
 }
 
-void weft__fiber_rewind(weft__fiber *f)
+static inline void rewind_context(weft__fiber *f)
 {
     weft__context_make(&f->context, f->stack.low, own_bytes(f), weft__fiber_entry);
+}
+
+void weft__fiber_rewind(weft__fiber *f)
+{
+    rewind_context(f);
 }
 
 /* In line, as furnish: every fiber that is made with options comes here. */
@@ -296,8 +294,7 @@ static void copy_name(weft__fiber *f, const char *name)
 }
 
 /* A clean record with a stack becomes a fiber, in no queue. */
-static inline void begin(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *fn, void *arg,
-                         weft__fiber *parent)
+static inline void begin(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *fn, void *arg)
 {
     weft__fiber_set_id(f, id);
     weft__fiber_set_phase(f, WEFT__FRESH);
@@ -307,11 +304,8 @@ static inline void begin(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *
     f->fn = fn;
     f->arg = arg;
     f->value = 0;
-    weft__fiber_rewind(f);
-    weft__tree_link(f, parent);
+    rewind_context(f);
     c->fibers_count++;
-    if (UNLIKELY(parent->is_closing))
-        weft__fiber_end(c, f, -ECANCELED, WEFT__END_WITH_PARENT);
 }
 
 /* A clean record with a stack becomes what the options say. */
@@ -328,7 +322,10 @@ __attribute__((always_inline)) static inline void furnish(weft__cord *c, weft__f
         place_arg(f, arg, o->arg_bytes);
         arg = f->arg;
     }
-    begin(c, f, id, fn, arg, parent);
+    begin(c, f, id, fn, arg);
+    weft__tree_link(f, parent);
+    if (UNLIKELY(parent->is_closing))
+        weft__fiber_end(c, f, -ECANCELED, WEFT__END_WITH_PARENT);
 }
 
 /* A fiber in no queue. 0, or -errno with words. */
@@ -343,7 +340,7 @@ static int make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_options *
     rc = take_record(c, o->stack_bytes, &f);
     if (rc < 0)
         return weft_fail(rc, "no room for another fiber (there are %u)", c->fibers_count);
-    furnish(c, f, new_id(c, f->slot), fn, arg, o, parent);
+    furnish(c, f, new_id(c, f), fn, arg, o, parent);
     *out = f;
     return 0;
 }
@@ -385,13 +382,18 @@ weft_fiber weft_spin_with(weft_fn *fn, void *arg, const weft_spin_options *optio
     return queue_new(c, f);
 }
 
+/* In one piece for what is made most often: on a warm stack, by a fiber to which nothing applies. */
 weft_fiber weft_spin(weft_fn *fn, void *arg)
 {
     weft__cord *c = weft__cord_self;
-    weft__fiber *f;
-    if (UNLIKELY(c == NULL || fn == NULL) || UNLIKELY((f = take_warm(c)) == NULL))
+    if (UNLIKELY(c == NULL || fn == NULL || c->warm == NULL))
         return weft_spin_with(fn, arg, NULL);
-    begin(c, f, new_id(c, f->slot), fn, arg, c->current);
+    weft__fiber *parent = c->current;
+    if (UNLIKELY(parent->is_closing || parent->life->nursery != NULL))
+        return weft_spin_with(fn, arg, NULL);
+    weft__fiber *f = take_warm(c);
+    begin(c, f, new_id(c, f), fn, arg);
+    weft__tree_hang(f, parent);
     return queue_new(c, f);
 }
 

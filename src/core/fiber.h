@@ -141,7 +141,7 @@ struct weft__fiber {
     weft__stack stack;
     weft_value result; /* what it was stopped with; its value once it has ended */
 
-    weft__fiber *parent;   /* NULL: a main fiber */
+    weft__fiber *parent;   /* NULL: a main fiber; of a warm record: the next one, NULL: the last */
     weft__list sibling;    /* in parent's children, or in its ended */
     weft__keeper *keeper;  /* told of its end in its parent's place; NULL: nobody */
     void *kept_as;         /* the keeper's own */
@@ -150,21 +150,27 @@ struct weft__fiber {
     weft__error *error;    /* the last one; NULL: none */
 
     struct weft__mailbox *mailbox; /* NULL: nobody has told it anything yet */
-    uint32_t slot;
-    uint32_t arg_room;       /* bytes at the top of the stack that hold a copy of arg */
-    uint32_t awaits_left;    /* once it has ended: as often it can be awaited */
-    uint32_t claim_run;      /* how often what this record held lapsed; never set back */
-    uint32_t scope_run;      /* how often scopes were left open in this record; never set back */
-    uint16_t refusals;       /* blocking calls refused in a row */
-    bool is_stopped : 1;     /* weft_stop or weft_cancel: for good */
-    bool is_shutdown : 1;    /* stopped because its parent ended: its own failure still counts */
-    bool is_restarting : 1;  /* it runs again once it has ended */
-    bool is_interrupted : 1; /* its operation is on its way out, to return interrupt_value */
-    bool was_struck : 1;     /* its last operation returned why it was not to be, no result */
-    bool is_closing : 1;     /* its children are being ended: new ones too */
-    bool is_daemon : 1;
-    bool is_unawaited : 1; /* weft_go: nothing is kept */
-    bool has_own_size : 1; /* its stack's was asked for */
+    uint32_t place_id;             /* the lower half of its ids: its cord and its slot */
+    uint32_t arg_room;             /* bytes at the top of the stack that hold a copy of arg */
+    uint32_t awaits_left;          /* once it has ended: as often it can be awaited */
+    uint32_t claim_run;            /* how often what this record held lapsed; never set back */
+    uint32_t scope_run; /* how often scopes were left open in this record; never set back */
+    uint16_t refusals;  /* blocking calls refused in a row */
+    union {
+        struct {
+            bool is_stopped : 1;    /* weft_stop or weft_cancel: for good */
+            bool is_shutdown : 1;   /* stopped because its parent ended: its failure still counts */
+            bool is_restarting : 1; /* it runs again once it has ended */
+            bool
+                is_interrupted : 1; /* its operation is on its way out, to return interrupt_value */
+            bool was_struck : 1; /* its last operation returned why it was not to be, no result */
+            bool is_closing : 1; /* its children are being ended: new ones too */
+            bool is_daemon : 1;
+            bool is_unawaited : 1; /* weft_go: nothing is kept */
+            bool has_own_size : 1; /* its stack's was asked for */
+        };
+        uint16_t flags; /* all of them; 0: an ordinary fiber */
+    };
     char name[WEFT__NAME_BYTES];
 };
 

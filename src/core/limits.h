@@ -67,6 +67,9 @@
  */
 #define WEFT__STACK_DEEP_BYTES_MAX ((size_t)16 << 20)
 
+/* Free records that keep their stacks; beyond so many, stacks go back to the pool. */
+#define WEFT__WARM_MAX 256
+
 /*
  * Tops of neighbours are shifted against each other by so many bytes (a cache line), in so many
  * steps: equal offsets in all slots would fall into the same few cache sets. Below 1 KiB in all, to

@@ -31,6 +31,35 @@ int weft__switch_int(weft__cord *c);
 /* The same from a fiber that has ended. */
 void weft__switch_away(weft__cord *c) __attribute__((noreturn));
 
+/*
+ * Leave the fiber that runs for good, whose record is free already, with another one woken: the
+ * same as its being put on the run queue, with value, and weft__switch_away. Only where it can be
+ * done without calling anything, as that might want the record, and the stack.
+ */
+static inline bool weft__can_leave_simply(const weft__cord *c, const weft__fiber *woken)
+{
+    const weft__runqueue *q = &c->runqueue;
+    bool is_head_there = q->head == q->tail || q->ring[q->head & q->mask] != NULL;
+    return !woken->is_parked && c->turn_left > 1 && !c->has_more_to_swap && !c->is_accounting &&
+           is_head_there;
+}
+
+__attribute__((noreturn)) static inline void weft__leave_simply(weft__cord *c, weft__fiber *woken,
+                                                                weft_value value)
+{
+    weft__fiber *from = c->current, *to = woken;
+    weft__runnable *r = weft__runqueue_first(&c->runqueue);
+    if (r != NULL) {
+        woken->value = value;
+        weft__runqueue_rotate(&c->runqueue, &woken->queued, r);
+        to = weft__fiber_of_queued(r);
+        value = to->value;
+    }
+    c->turn_left--;
+    c->current = to;
+    weft__context_leave(&from->context, &to->context, value);
+}
+
 /* Count the switches of this turn so far, and look at the clock after so many more. */
 static inline void weft__set_turn(weft__cord *c, uint32_t switches)
 {

@@ -97,8 +97,8 @@ static inline int weft__stack_acquire(weft__stack_pool *pool, size_t bytes, weft
 }
 
 /*
- * Give a stack back to the cache; stack->low is NULL then. It may be the one that the caller runs on: its
- * frames stay as they are until someone else acquires the stack.
+ * Give a stack back to the cache; stack->low is NULL then. It may be the one that the caller runs
+ * on: its frames stay as they are until someone else acquires the stack.
  */
 static inline void weft__stack_release(weft__stack_pool *pool, weft__stack *stack)
 {

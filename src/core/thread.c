@@ -183,15 +183,11 @@ void weft__cord_open_backend(weft__cord *c, const char *name)
 
 static int fill_cord(weft__cord *c)
 {
-    weft__list_init(&c->warm);
     weft__list_init(&c->bare);
     weft__stack_pool_init(&c->stacks);
     pthread_mutex_init(&c->reserve.lock, NULL);
     c->slice = (weft__slice){WEFT__SLICE_WARN_S, WEFT__SLICE_FAIL_S};
-    int rc = weft__runqueue_init(&c->runqueue);
-    if (rc == 0)
-        rc = weft__cord_add_chunk(c);
-    return rc;
+    return weft__runqueue_init(&c->runqueue);
 }
 
 static void begin_time(weft__cord *c)
@@ -211,9 +207,12 @@ COLD int weft__cord_new(weft__cord **out)
         return weft__no_cord();
     memset(c, 0, sizeof *c);
     int rc = fill_cord(c);
-    if (rc == 0)
-        rc = weft__port_take(c);
+    bool has_port = rc == 0 && (rc = weft__port_take(c)) == 0;
+    if (has_port)
+        rc = weft__cord_add_chunk(c); /* its records know the port */
     if (rc < 0) {
+        if (has_port)
+            weft__port_free(c->index);
         free_cord(c);
         return rc;
     }

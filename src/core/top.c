@@ -63,9 +63,10 @@ static weft__share *share_of(weft__cord *c, const weft__fiber *f)
 {
     if (f == NULL)
         return &c->top.idle;
-    if (f->slot >= c->top.of_count && !grow(c))
+    uint32_t slot = weft__fiber_slot(f->place_id);
+    if (slot >= c->top.of_count && !grow(c))
         return NULL;
-    weft__share *s = &c->top.of[f->slot];
+    weft__share *s = &c->top.of[slot];
     if (s->id != f->id)
         *s = (weft__share){.id = f->id}; /* the one before it in this slot is gone */
     return s;
@@ -95,9 +96,10 @@ static uint32_t recent(const weft__cord *c, const weft__fiber *f)
     const weft__top *t = &c->top;
     if (f == NULL)
         return left_in(&t->idle, t->all.period);
-    if (f->slot >= t->of_count || t->of[f->slot].id != f->id)
+    uint32_t slot = weft__fiber_slot(f->place_id);
+    if (slot >= t->of_count || t->of[slot].id != f->id)
         return 0;
-    return left_in(&t->of[f->slot], t->all.period);
+    return left_in(&t->of[slot], t->all.period);
 }
 
 double weft__top_share(const weft__cord *c, const weft__fiber *f)

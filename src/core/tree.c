@@ -6,15 +6,6 @@
 
 #include "core/alarm.h"
 
-void weft__tree_link(weft__fiber *f, weft__fiber *parent)
-{
-    f->parent = parent;
-    weft__list_insert(&parent->life->children, &f->sibling);
-    parent->life->children_count++;
-    if (UNLIKELY(parent->life->nursery != NULL))
-        parent->life->nursery->type->joined(parent->life->nursery, f);
-}
-
 /* A child less: is that what the parent's joiner waits for? */
 static void tell_joiner(weft__cord *c, weft__fiber *parent)
 {

@@ -4,8 +4,23 @@
 
 #include "core/alarm.h"
 
-/* Put f, which is in no tree, under parent as its youngest child; take a living f out of it. */
-void weft__tree_link(weft__fiber *f, weft__fiber *parent);
+/* Put f, which is in no tree, under parent as its youngest child; nobody is told. */
+static inline void weft__tree_hang(weft__fiber *f, weft__fiber *parent)
+{
+    f->parent = parent;
+    weft__list_insert(&parent->life->children, &f->sibling);
+    parent->life->children_count++;
+}
+
+/* The same, and the parent's nursery is told. */
+static inline void weft__tree_link(weft__fiber *f, weft__fiber *parent)
+{
+    weft__tree_hang(f, parent);
+    if (UNLIKELY(parent->life->nursery != NULL))
+        parent->life->nursery->type->joined(parent->life->nursery, f);
+}
+
+/* Take a living f out of the tree. */
 void weft__tree_unlink(weft__cord *c, weft__fiber *f);
 
 /*
