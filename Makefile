@@ -4,14 +4,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .PHONY: all help run test check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang \
-	cover bench bench-http lint format man install clean
+	cover bench bench-guard bench-http lint format man install clean
 
 all: ## build everything into build/ (plain `make`)
 	@tools/build plain
 	@echo "built: build/src/libweft.a, build/libweft.so, build/examples"
 
 help: ## list the verbs
-	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  %-11s %s\n", $$1, $$2 }'
 
 run: ## build the demonstration, start it, and say what to open
 	@tools/build plain -- examples/demo weft
@@ -55,6 +55,11 @@ cover: ## which lines the tests reach
 bench: ## run the measurements
 	@tools/build plain
 	@tools/bench
+
+bench-guard: ## count instructions and system calls, and fail where one has grown
+	@tools/deps guard
+	@tools/build plain
+	@tools/bench-guard
 
 bench-http: ## compare the web server with others
 	@tools/deps web-peers
