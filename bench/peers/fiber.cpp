@@ -1,0 +1,258 @@
+// g++ -O2 -o fiber bench/peers/fiber.cpp -l:libboost_fiber.a -l:libboost_context.a -pthread
+//
+// Boost.Fiber 1.74: its default scheduler (round robin), stacks from its pool, fibers that begin
+// at once where one is waited for (launch::dispatch). A buffered channel is made with a power of
+// two, and holds one less. Between threads, its channels wake the other thread's scheduler by a
+// condition variable. No select, no mailbox; sockets need Asio, which is another library.
+#include "peer.h"
+
+#include <boost/fiber/all.hpp>
+
+#include <thread>
+#include <vector>
+
+namespace fibers = boost::fibers;
+
+using stack_pool = fibers::pooled_fixedsize_stack;
+using channel = fibers::buffered_channel<std::size_t>;
+using direct_channel = fibers::unbuffered_channel<std::size_t>;
+
+// Between threads: values under way.
+constexpr std::size_t flow_room = 1024;
+// What the pool takes from malloc at once, at most: it doubles up to this, and a million stacks in
+// one piece would be refused.
+constexpr std::size_t stacks_at_once_max = 8192;
+
+static stack_pool &stacks()
+{
+    static thread_local stack_pool pool(PEER_STACK_BYTES, 32, stacks_at_once_max);
+    return pool;
+}
+
+template <typename Fn> static fibers::fiber spin_one(fibers::launch how, Fn fn)
+{
+    return fibers::fiber(how, std::allocator_arg, stacks(), fn);
+}
+
+template <typename Fn> static void spin_and_join(std::size_t count, Fn fn)
+{
+    std::vector<fibers::fiber> all;
+    all.reserve(count);
+    for (std::size_t i = 0; i < count; i++)
+        all.push_back(spin_one(fibers::launch::post, [fn, i] { fn(i); }));
+    for (auto &one : all)
+        one.join();
+}
+
+static void snooze(std::size_t count, std::size_t n)
+{
+    peer_crowd crowd = peer_crowd_make(count, n);
+    spin_and_join(count, [&crowd](std::size_t) {
+        while (peer_crowd_goes_on(&crowd))
+            boost::this_fiber::yield();
+    });
+    bench_say(crowd.took_ns / static_cast<double>(n));
+}
+
+static double spin_pass(std::size_t, std::size_t n)
+{
+    double began = bench_cpu_ns();
+    for (std::size_t i = 0; i < n; i++)
+        spin_one(fibers::launch::dispatch, [] {}).join();
+    return (bench_cpu_ns() - began) / static_cast<double>(n);
+}
+
+static void spin(std::size_t count, std::size_t n)
+{
+    bench_measure(spin_pass, count, n);
+}
+
+template <typename Channel> static void answer(Channel &there, Channel &back, std::size_t n)
+{
+    for (std::size_t i = 0; i < n; i++)
+        back.push(there.value_pop());
+}
+
+template <typename Channel> static void ask(Channel &there, Channel &back, std::size_t n)
+{
+    for (std::size_t i = 1; i <= n; i++) {
+        there.push(i);
+        bench_require(back.value_pop() == i);
+    }
+}
+
+static double rendezvous_pass(std::size_t, std::size_t n)
+{
+    direct_channel there, back;
+    auto other = spin_one(fibers::launch::post, [&] { answer(there, back, n); });
+    double began = bench_cpu_ns();
+    ask(there, back, n);
+    double took = bench_cpu_ns() - began;
+    other.join();
+    return took / static_cast<double>(n);
+}
+
+static void rendezvous(std::size_t count, std::size_t n)
+{
+    bench_measure(rendezvous_pass, count, n);
+}
+
+static void send_all(channel &there, std::size_t n)
+{
+    for (std::size_t i = 1; i <= n; i++)
+        there.push(i);
+}
+
+static void receive_all(channel &there, std::size_t n)
+{
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < n; i++)
+        sum += there.value_pop();
+    bench_require(sum == n * (n + 1) / 2);
+}
+
+static double buffered_pass(std::size_t count, std::size_t n)
+{
+    channel there(count);
+    auto other = spin_one(fibers::launch::post, [&] { receive_all(there, n); });
+    double began = bench_cpu_ns();
+    send_all(there, n);
+    other.join();
+    return (bench_cpu_ns() - began) / static_cast<double>(n);
+}
+
+static void buffered(std::size_t count, std::size_t n)
+{
+    bench_measure(buffered_pass, count, n);
+}
+
+// Not always handed on: whoever runs may take it again before one who waits.
+static double mutex_pass(std::size_t count, std::size_t n)
+{
+    fibers::mutex mutex;
+    std::size_t left = n;
+    double began = bench_cpu_ns();
+    spin_and_join(count, [&mutex, &left](std::size_t) {
+        while (left > 0) {
+            left--;
+            mutex.lock();
+            boost::this_fiber::yield();
+            mutex.unlock();
+        }
+    });
+    return (bench_cpu_ns() - began) / static_cast<double>(n);
+}
+
+static void mutex(std::size_t count, std::size_t n)
+{
+    bench_measure(mutex_pass, count, n);
+}
+
+static double condition_pass(std::size_t, std::size_t n)
+{
+    fibers::mutex mutex;
+    fibers::condition_variable turn;
+    int whose = 0;
+    auto take_turns = [&](int mine) {
+        std::unique_lock<fibers::mutex> lock(mutex);
+        for (std::size_t i = 0; i < n; i++) {
+            while (whose != mine)
+                turn.wait(lock);
+            whose = !mine;
+            turn.notify_one();
+        }
+    };
+    auto other = spin_one(fibers::launch::post, [&] { take_turns(1); });
+    double began = bench_cpu_ns();
+    take_turns(0);
+    other.join();
+    return (bench_cpu_ns() - began) / static_cast<double>(n);
+}
+
+static void condition(std::size_t count, std::size_t n)
+{
+    bench_measure(condition_pass, count, n);
+}
+
+// The other thread is there before the clock starts: it has answered once.
+static double cords_pass(std::size_t, std::size_t n)
+{
+    channel there(2), back(2);
+    std::thread other([&] {
+        peer_pin(1);
+        answer(there, back, n + 1);
+    });
+    ask(there, back, 1);
+    double began = bench_real_ns();
+    ask(there, back, n);
+    double took = bench_real_ns() - began;
+    other.join();
+    return took / static_cast<double>(n);
+}
+
+static void cords(std::size_t count, std::size_t n)
+{
+    peer_pin(0);
+    bench_measure(cords_pass, count, n);
+}
+
+static double flow_pass(std::size_t, std::size_t n)
+{
+    channel there(flow_room), ready(2);
+    std::thread other([&] {
+        peer_pin(1);
+        ready.push(1);
+        receive_all(there, n);
+        ready.push(2);
+    });
+    ready.value_pop();
+    double began = bench_real_ns();
+    send_all(there, n);
+    ready.value_pop();
+    double took = bench_real_ns() - began;
+    other.join();
+    return took / static_cast<double>(n);
+}
+
+static void flow(std::size_t count, std::size_t n)
+{
+    peer_pin(0);
+    bench_measure(flow_pass, count, n);
+}
+
+static void park(std::size_t count)
+{
+    static fibers::mutex mutex;
+    static fibers::condition_variable never;
+    for (std::size_t i = 0; i < count; i++)
+        spin_one(fibers::launch::dispatch, [] {
+            std::unique_lock<fibers::mutex> lock(mutex);
+            never.wait(lock);
+        }).detach();
+}
+
+static void parked(std::size_t count, std::size_t)
+{
+    bench_measure_parked(park, count);
+    // An ordinary end would wait for the fibers.
+    std::fflush(stdout);
+    _exit(0);
+}
+
+static void sleepers(std::size_t count, std::size_t)
+{
+    double began = bench_cpu_ns();
+    spin_and_join(count, [](std::size_t i) {
+        boost::this_fiber::sleep_for(std::chrono::microseconds(bench_sleep_us(i)));
+    });
+    bench_say((bench_cpu_ns() - began) / 1e6);
+}
+
+static const bench_work works[] = {
+    {"snooze", snooze},     {"spin", spin},   {"rendezvous", rendezvous},
+    {"buffered", buffered}, {"mutex", mutex}, {"condition", condition},
+    {"cords", cords},       {"flow", flow},   {"parked", parked},
+    {"sleepers", sleepers},
+};
+
+BENCH_MAIN(works)
