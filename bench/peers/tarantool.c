@@ -1,22 +1,34 @@
 /*
- * What bench/messages.c and sync.c measure, with Tarantool's fibers in C: the same names, one line
- * each. A latch is a mutex by another name; there is no select. A condition has no mutex: fibers of
- * one thread need none for what they do not touch across a wait, and the measurement does without.
- * Channels are in the program, but in no header of the package.
+ * Tarantool's fibers in C; a contender of bench/README.md.
  *
- * A module that Tarantool loads; what Lua would call to open it does all the work.
+ * build: cc -O2 -shared -fPIC -Ibench -o build/peers/tarantool.so bench/peers/tarantool.c
+ * run:   tarantool bench/peers/tarantool_c.lua build/peers/tarantool.so [WORK COUNT N]
+ *
+ * A module that Tarantool loads; fibers are those of the thread that runs Lua. A latch is a mutex
+ * by another name. A condition has no mutex: fibers of one thread need none for what they do not
+ * touch across a wait. Channels are in the program, and exported, but in no header of the package:
+ * what is declared here is what Lua's channels are made of. There is no select and no mailbox, and
+ * a timeout is armed by a wait only.
+ *
+ * A fiber's stack takes two of the kernel's 65,530 mappings: more than 30,000 or so cannot be made.
  */
+#define _GNU_SOURCE
+
+#include "bench.h"
+
 #include <tarantool/module.h>
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#define ROUNDS 21
-#define NUMBER 10000
-#define CROWD 4
-#define ROOM 128
+#define WARM_UPS 1000
+#define BACKLOG 4096
+#define BUFFER_BYTES 4096
+#define ARGUMENTS_MAX 4
 /* Seconds: for ever, as Tarantool has it, which arms no timer. */
 #define FOR_EVER (365 * 86400 * 100.0)
 
@@ -26,102 +38,110 @@ void fiber_channel_delete(struct fiber_channel *channel);
 int fiber_channel_put_timeout(struct fiber_channel *channel, void *data, double seconds);
 int fiber_channel_get_timeout(struct fiber_channel *channel, void **data, double seconds);
 
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
+int luaopen_peer(lua_State *lua);
 
-static struct fiber *spin(fiber_func fn)
-{
-    struct fiber *f = fiber_new("peer", fn);
-    fiber_set_joinable(f, true);
-    return f;
-}
-
+/* Of the work that runs; there is one at a time. */
+static size_t each; /* operations of a fiber */
+static size_t done;
 static struct fiber_channel *there, *back;
 static box_latch_t *latch;
 static struct fiber_cond *cond;
 static int whose;
-static size_t done;
 
-static void put(struct fiber_channel *channel, uintptr_t value)
+static struct fiber *spin(fiber_func fn)
 {
-    fiber_channel_put_timeout(channel, (void *)value, FOR_EVER);
+    struct fiber *f = fiber_new("peer", fn);
+    bench_require(f != NULL);
+    fiber_set_joinable(f, true);
+    return f;
 }
 
-static uintptr_t get(struct fiber_channel *channel)
+static size_t at_least_1(size_t n)
 {
-    void *value = NULL;
-    fiber_channel_get_timeout(channel, &value, FOR_EVER);
-    return (uintptr_t)value;
+    return n > 0 ? n : 1;
 }
 
-static int answer(va_list args)
+/* The time of n operations, after some that warm up; run says how many it did. */
+static double measure(double (*now)(void), size_t (*run)(size_t count, size_t n), size_t count,
+                      size_t n)
+{
+    run(count, n < WARM_UPS ? n : WARM_UPS);
+    double began = now();
+    size_t did = run(count, n);
+    return (now() - began) / (double)did;
+}
+
+/* Fibers and what they wait for. */
+
+static size_t warm;
+
+static void reschedule(size_t times)
+{
+    for (size_t i = 0; i < times; i++)
+        fiber_reschedule();
+}
+
+static int snooze_fiber(va_list args)
 {
     (void)args;
-    for (size_t i = 0; i < NUMBER; i++)
-        put(back, get(there));
+    reschedule(warm + each);
     return 0;
 }
 
-static double chan_round_trip(void)
+/* It takes the time: between its yields, all others have theirs. */
+static int snooze_taker(va_list args)
 {
-    uintptr_t got = 0;
-    there = fiber_channel_new(0);
-    back = fiber_channel_new(0);
-    struct fiber *other = spin(answer);
-    fiber_wakeup(other);
-    double began = now_ns();
-    for (size_t i = 1; i <= NUMBER; i++) {
-        put(there, i);
-        got = get(back);
-    }
-    double took = now_ns() - began;
-    fiber_join(other);
-    fiber_channel_delete(there);
-    fiber_channel_delete(back);
-    return got == NUMBER ? took : NAN;
+    double *took = va_arg(args, double *);
+    reschedule(warm);
+    double began = bench_cpu_ns();
+    reschedule(each);
+    *took = bench_cpu_ns() - began;
+    return 0;
 }
 
-static int drain(va_list args)
+static void snooze(size_t count, size_t n)
+{
+    double took = 0;
+    struct fiber **fibers = calloc(count, sizeof *fibers);
+    each = at_least_1(n / count);
+    warm = 1 + WARM_UPS / count;
+    for (size_t i = 0; i < count; i++)
+        fiber_start(fibers[i] = spin(i == 0 ? snooze_taker : snooze_fiber), &took);
+    for (size_t i = 0; i < count; i++)
+        fiber_join(fibers[i]);
+    free(fibers);
+    bench_say(took / (double)(each * count));
+}
+
+static int end_at_once(va_list args)
 {
     (void)args;
+    done++;
+    return 0;
+}
+
+static size_t do_spins(size_t count, size_t n)
+{
+    (void)count;
     done = 0;
-    for (size_t i = 0; i < NUMBER; i++)
-        done += get(there);
-    return 0;
-}
-
-static double chan_stream(void)
-{
-    there = fiber_channel_new(ROOM);
-    struct fiber *other = spin(drain);
-    fiber_wakeup(other);
-    double began = now_ns();
-    for (size_t i = 1; i <= NUMBER; i++)
-        put(there, i);
-    fiber_join(other);
-    double took = now_ns() - began;
-    fiber_channel_delete(there);
-    return done == (size_t)NUMBER * (NUMBER + 1) / 2 ? took : NAN;
-}
-
-static double mutex_free(void)
-{
-    double began = now_ns();
-    for (size_t i = 0; i < NUMBER; i++) {
-        box_latch_lock(latch);
-        box_latch_unlock(latch);
+    for (size_t i = 0; i < n; i++) {
+        struct fiber *f = spin(end_at_once);
+        fiber_start(f);
+        fiber_join(f);
     }
-    return now_ns() - began;
+    bench_require(done == n);
+    return n;
+}
+
+static void spins(size_t count, size_t n)
+{
+    bench_say(measure(bench_cpu_ns, do_spins, count, n));
 }
 
 static int jostle(va_list args)
 {
     (void)args;
-    for (size_t i = 0; i < NUMBER / CROWD; i++) {
+    for (size_t i = 0; i < each; i++) {
         box_latch_lock(latch);
         fiber_reschedule();
         done++;
@@ -130,22 +150,29 @@ static int jostle(va_list args)
     return 0;
 }
 
-static double mutex_contended(void)
+static size_t do_mutex(size_t count, size_t n)
 {
-    struct fiber *fibers[CROWD];
+    struct fiber **fibers = calloc(count, sizeof *fibers);
+    each = at_least_1(n / count);
     done = 0;
-    double began = now_ns();
-    for (size_t i = 0; i < CROWD; i++)
+    for (size_t i = 0; i < count; i++)
         fiber_wakeup(fibers[i] = spin(jostle));
-    for (size_t i = 0; i < CROWD; i++)
+    for (size_t i = 0; i < count; i++)
         fiber_join(fibers[i]);
-    double took = now_ns() - began;
-    return done == NUMBER ? took : NAN;
+    free(fibers);
+    bench_require(done == each * count);
+    return done;
+}
+
+static void mutex(size_t count, size_t n)
+{
+    latch = box_latch_new();
+    bench_say(measure(bench_cpu_ns, do_mutex, count, n));
 }
 
 static void take_turns(int mine)
 {
-    for (size_t i = 0; i < NUMBER; i++) {
+    for (size_t i = 0; i < each; i++) {
         while (whose != mine)
             fiber_cond_wait(cond);
         whose = !mine;
@@ -160,47 +187,232 @@ static int take_turns_too(va_list args)
     return 0;
 }
 
-static double cond_round_trip(void)
+static size_t do_condition(size_t count, size_t n)
 {
+    (void)count;
+    each = n;
     struct fiber *other = spin(take_turns_too);
     fiber_wakeup(other);
-    double began = now_ns();
     take_turns(0);
     fiber_join(other);
-    return now_ns() - began;
+    return n;
 }
 
-static int compare(const void *a, const void *b)
+static void condition(size_t count, size_t n)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    cond = fiber_cond_new();
+    bench_say(measure(bench_cpu_ns, do_condition, count, n));
 }
 
-/* Print the median of the rounds, after one to warm up. */
-static void measure(const char *what, double (*run)(void))
+/* Channels. */
+
+static void put(struct fiber_channel *channel, uintptr_t value)
 {
-    double took[ROUNDS];
-    run();
-    for (size_t i = 0; i < ROUNDS; i++)
-        took[i] = run() / NUMBER;
-    qsort(took, ROUNDS, sizeof *took, compare);
-    printf("%s %.2f\n", what, took[ROUNDS / 2]);
+    bench_require(fiber_channel_put_timeout(channel, (void *)value, FOR_EVER) == 0);
 }
 
-int luaopen_peer(lua_State *lua);
+static uintptr_t get(struct fiber_channel *channel)
+{
+    void *value = NULL;
+    bench_require(fiber_channel_get_timeout(channel, &value, FOR_EVER) == 0);
+    return (uintptr_t)value;
+}
 
+static int answer(va_list args)
+{
+    (void)args;
+    for (size_t i = 0; i < each; i++)
+        put(back, get(there));
+    return 0;
+}
+
+static size_t do_rendezvous(size_t count, size_t n)
+{
+    (void)count;
+    each = n;
+    there = fiber_channel_new(0);
+    back = fiber_channel_new(0);
+    struct fiber *other = spin(answer);
+    fiber_wakeup(other);
+    for (size_t i = 0; i < n; i++) {
+        put(there, i);
+        bench_require(get(back) == i);
+    }
+    fiber_join(other);
+    fiber_channel_delete(there);
+    fiber_channel_delete(back);
+    return n;
+}
+
+static void rendezvous(size_t count, size_t n)
+{
+    bench_say(measure(bench_cpu_ns, do_rendezvous, count, n));
+}
+
+static int drain(va_list args)
+{
+    (void)args;
+    for (size_t i = 0; i < each; i++)
+        done += get(there);
+    return 0;
+}
+
+static size_t do_buffered(size_t count, size_t n)
+{
+    each = n;
+    done = 0;
+    there = fiber_channel_new((uint32_t)count);
+    struct fiber *other = spin(drain);
+    fiber_wakeup(other);
+    for (size_t i = 0; i < n; i++)
+        put(there, 1);
+    fiber_join(other);
+    fiber_channel_delete(there);
+    bench_require(done == n);
+    return n;
+}
+
+static void buffered(size_t count, size_t n)
+{
+    bench_say(measure(bench_cpu_ns, do_buffered, count, n));
+}
+
+/* A thread of Tarantool's pool. */
+
+static ssize_t nothing(va_list args)
+{
+    (void)args;
+    return 1;
+}
+
+static size_t do_offload(size_t count, size_t n)
+{
+    (void)count;
+    for (size_t i = 0; i < n; i++)
+        bench_require(coio_call(nothing) == 1);
+    return n;
+}
+
+static void offload(size_t count, size_t n)
+{
+    bench_say(measure(bench_real_ns, do_offload, count, n));
+}
+
+/* Memory and time. */
+
+static int wait_for_ever(va_list args)
+{
+    (void)args;
+    fiber_cond_wait(cond);
+    return 0;
+}
+
+static void make_parked(size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        fiber_start(spin(wait_for_ever));
+}
+
+static void parked(size_t count, size_t n)
+{
+    (void)n;
+    cond = fiber_cond_new();
+    bench_measure_parked(make_parked, count);
+}
+
+static int sleep_once(va_list args)
+{
+    fiber_sleep(bench_sleep_us(va_arg(args, size_t)) / 1e6);
+    return 0;
+}
+
+static void sleepers(size_t count, size_t n)
+{
+    (void)n;
+    struct fiber **fibers = calloc(count, sizeof *fibers);
+    double began = bench_cpu_ns();
+    for (size_t i = 0; i < count; i++)
+        fiber_start(fibers[i] = spin(sleep_once), i);
+    for (size_t i = 0; i < count; i++)
+        fiber_join(fibers[i]);
+    bench_say((bench_cpu_ns() - began) / 1e6);
+    free(fibers);
+}
+
+/* Echo. */
+
+static bool write_all(int fd, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        ssize_t n = send(fd, bytes, count, MSG_NOSIGNAL);
+        if (n < 0 && errno == EAGAIN)
+            coio_wait(fd, COIO_WRITE, FOR_EVER);
+        else if (n < 0)
+            return false;
+        bytes += n > 0 ? n : 0;
+        count -= n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* Waits before it reads: what comes next is hardly ever there yet. */
+static int serve(va_list args)
+{
+    int fd = va_arg(args, int);
+    char buffer[BUFFER_BYTES];
+    ssize_t n;
+    do {
+        coio_wait(fd, COIO_READ, FOR_EVER);
+        n = recv(fd, buffer, sizeof buffer, 0);
+    } while (n > 0 ? write_all(fd, buffer, (size_t)n) : n < 0 && errno == EAGAIN);
+    coio_close(fd);
+    return 0;
+}
+
+static int start_listening(size_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    bench_require(bind(fd, (const void *)&address, sizeof address) == 0);
+    bench_require(listen(fd, BACKLOG) == 0);
+    return fd;
+}
+
+static void echo(size_t port, size_t n)
+{
+    (void)n;
+    int listener = start_listening(port);
+    for (;;) {
+        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            coio_wait(listener, COIO_READ, FOR_EVER);
+            continue;
+        }
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+        struct fiber *f = fiber_new("connection", serve);
+        bench_require(f != NULL);
+        fiber_start(f, fd);
+    }
+}
+
+static const bench_work works[] = {
+    {"snooze", snooze},     {"spin", spins},    {"rendezvous", rendezvous},
+    {"buffered", buffered}, {"mutex", mutex},   {"condition", condition},
+    {"offload", offload},   {"parked", parked}, {"sleepers", sleepers},
+    {"echo", echo},
+};
+
+/* Takes the command line's arguments, and never comes back: nothing is to be undone. */
 int luaopen_peer(lua_State *lua)
 {
-    (void)lua;
-    latch = box_latch_new();
-    cond = fiber_cond_new();
-    measure("channel round trip", chan_round_trip);
-    measure("channel of 128, a message", chan_stream);
-    measure("mutex, free", mutex_free);
-    measure("mutex, handed on among 4", mutex_contended);
-    measure("condition round trip", cond_round_trip);
-    fiber_cond_delete(cond);
-    box_latch_delete(latch);
+    char *arguments[ARGUMENTS_MAX + 1] = {"tarantool"};
+    int count = lua_gettop(lua);
+    for (int i = 1; i <= count && i < ARGUMENTS_MAX; i++)
+        arguments[i] = (char *)lua_tostring(lua, i);
+    int rc = bench_main(works, sizeof works / sizeof works[0], count + 1, arguments);
     fflush(stdout);
-    return 0;
+    _exit(rc);
 }

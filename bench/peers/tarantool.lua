@@ -1,15 +1,20 @@
--- What bench/messages.c and sync.c measure, with Tarantool's fibers in Lua: the same names, one
--- line each. There is no mutex in Lua and no select. A condition has no mutex: fibers of one
--- thread need none for what they do not touch across a wait, and the measurement does without.
+-- Tarantool's fibers in Lua, where its channels are; a contender of bench/README.md.
+--
+-- run: tarantool bench/peers/tarantool.lua [WORK COUNT N]
+--
+-- What Lua shares with C (locks, memory, sockets) is measured there: tarantool.c. A condition has
+-- no mutex: fibers of one thread need none for what they do not touch across a wait.
 local fiber = require('fiber')
 local clock = require('clock')
 
-local ROUNDS = 21
-local NUMBER = 10000
-local ROOM = 128
+local WARM_UPS = 1000
 
 local function now()
     return tonumber(clock.proc64())
+end
+
+local function say(value)
+    print(('%.7g'):format(value))
 end
 
 local function spin(fn)
@@ -18,72 +23,108 @@ local function spin(fn)
     return f
 end
 
-local function chan_round_trip(n)
-    local there, back = fiber.channel(), fiber.channel()
-    local other = spin(function()
-        for _ = 1, n do
-            back:put(there:get())
-        end
-    end)
-    local got
+local function measure(n, run)
+    run(math.min(n, WARM_UPS))
     local began = now()
-    for i = 1, n do
-        there:put(i)
-        got = back:get()
-    end
-    local took = now() - began
-    other:join()
-    assert(got == n, 'the last answer is wrong')
-    return took
+    run(n)
+    say((now() - began) / n)
 end
 
-local function chan_stream(n)
-    local there, sum = fiber.channel(ROOM), 0
-    local other = spin(function()
-        for _ = 1, n do
-            sum = sum + there:get()
-        end
-    end)
-    local began = now()
-    for i = 1, n do
-        there:put(i)
+local function yield(times)
+    for _ = 1, times do
+        fiber.yield()
     end
-    other:join()
-    local took = now() - began
-    assert(sum == n * (n + 1) / 2, 'messages are missing')
-    return took
 end
 
-local function cond_round_trip(n)
-    local cond, whose = fiber.cond(), 0
-    local function take_turns(mine)
-        for _ = 1, n do
-            while whose ~= mine do
-                cond:wait()
+local works = {}
+
+-- One of them takes the time: between its yields, all others have theirs.
+function works.snooze(count, n)
+    local laps = math.max(1, math.floor(n / count))
+    local warm = 1 + math.floor(WARM_UPS / count)
+    local fibers, took = {}, nil
+    for i = 1, count - 1 do
+        fibers[i] = spin(function() yield(warm + laps) end)
+    end
+    fibers[count] = spin(function()
+        yield(warm)
+        local began = now()
+        yield(laps)
+        took = now() - began
+    end)
+    for i = 1, count do
+        fibers[i]:join()
+    end
+    say(took / (laps * count))
+end
+
+function works.spin(_, n)
+    measure(n, function(times)
+        for _ = 1, times do
+            spin(function() end):join()
+        end
+    end)
+end
+
+function works.rendezvous(_, n)
+    measure(n, function(times)
+        local there, back = fiber.channel(), fiber.channel()
+        local other = spin(function()
+            for _ = 1, times do
+                back:put(there:get())
             end
-            whose = 1 - mine
-            cond:signal()
+        end)
+        for i = 1, times do
+            there:put(i)
+            assert(back:get() == i, 'an answer is wrong')
         end
-    end
-    local other = spin(function() take_turns(1) end)
-    local began = now()
-    take_turns(0)
-    other:join()
-    return now() - began
+        other:join()
+    end)
 end
 
--- Print the median of the rounds, after one to warm up.
-local function measure(what, run)
-    local took = {}
-    run(NUMBER)
-    for i = 1, ROUNDS do
-        took[i] = run(NUMBER) / NUMBER
-    end
-    table.sort(took)
-    print(('%s %.2f'):format(what, took[(ROUNDS + 1) / 2]))
+function works.buffered(count, n)
+    measure(n, function(times)
+        local there, sum = fiber.channel(count), 0
+        local other = spin(function()
+            for _ = 1, times do
+                sum = sum + there:get()
+            end
+        end)
+        for _ = 1, times do
+            there:put(1)
+        end
+        other:join()
+        assert(sum == times, 'messages are missing')
+    end)
 end
 
-measure('channel round trip', chan_round_trip)
-measure('channel of 128, a message', chan_stream)
-measure('condition round trip', cond_round_trip)
+function works.condition(_, n)
+    measure(n, function(times)
+        local cond, whose = fiber.cond(), 0
+        local function take_turns(mine)
+            for _ = 1, times do
+                while whose ~= mine do
+                    cond:wait()
+                end
+                whose = 1 - mine
+                cond:signal()
+            end
+        end
+        local other = spin(function() take_turns(1) end)
+        take_turns(0)
+        other:join()
+    end)
+end
+
+local work = works[arg[1]]
+if #arg == 0 then
+    for name in pairs(works) do
+        print(name)
+    end
+elseif #arg == 3 and work then
+    work(tonumber(arg[2]), tonumber(arg[3]))
+else
+    io.stderr:write('usage: tarantool tarantool.lua [WORK COUNT N]\n')
+    os.exit(2)
+end
 os.exit(0)
