@@ -28,13 +28,18 @@ void weft__life_init(weft__life *life, weft__fiber *f)
 int weft__fiber_take_stack(weft__cord *c, weft__fiber *f, size_t bytes)
 {
     int rc = weft__stack_acquire(&c->stacks, bytes, &f->stack);
-    if (rc == 0)
-        weft__life_init((void *)(f->stack.low + f->stack.bytes - WEFT__LIFE_BYTES), f);
-    return rc;
+    if (rc < 0)
+        return rc;
+    f->life = (void *)(f->stack.low + f->stack.bytes - WEFT__LIFE_BYTES);
+    if (f->life->waiter.fiber == NULL) /* the stack has never been used, or its pages are new */
+        weft__life_init(f->life, f);
+    f->life->waiter.fiber = f;
+    return 0;
 }
 
 void weft__fiber_release_stack(weft__cord *c, weft__fiber *f)
 {
+    f->life->grace_ns = 0;
     f->life = NULL;
     weft__stack_release(&c->stacks, &f->stack);
 }
@@ -382,7 +387,7 @@ weft_fiber weft_spin_with(weft_fn *fn, void *arg, const weft_spin_options *optio
     return queue_new(c, f);
 }
 
-/* In one piece for what is made most often: on a warm stack, by a fiber to which nothing applies. */
+/* In one piece for the most common kind: on a warm stack, by a fiber to which nothing applies. */
 weft_fiber weft_spin(weft_fn *fn, void *arg)
 {
     weft__cord *c = weft__cord_self;
