@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .PHONY: all help run test check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang \
-	cover bench bench-guard bench-http lint format man install clean
+	cover bench bench-quick bench-guard bench-http lint format man install clean
 
 all: ## build everything into build/ (plain `make`)
 	@tools/build plain
@@ -52,9 +52,15 @@ fuzz: ## search for inputs that break the parsers: each for FUZZ_SECONDS (60)
 cover: ## which lines the tests reach
 	@tools/cover
 
-bench: ## run the measurements
+bench: ## measure weft and its peers, and write bench/report (up to 30 minutes)
 	@tools/build plain
+	@tools/deps --some peers web-peers
 	@tools/bench
+
+bench-quick: ## the same in about two minutes, into build/report
+	@tools/build plain
+	@tools/deps --some peers web-peers
+	@tools/bench --quick --out build/report
 
 bench-guard: ## count instructions and system calls, and fail where one has grown
 	@tools/deps guard

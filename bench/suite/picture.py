@@ -1,0 +1,228 @@
+"""Two pictures: all works at a glance, relative to weft; and what a work costs as the count grows."""
+
+import math
+
+from suite import judge, svg, works
+from suite.view import best_peer, count_text, label_of, number_text
+
+WIDTH = 960
+# Of the summary.
+ROW, HEADING = 22, 30
+LEFT, RIGHT, TOP, BOTTOM = 296, 216, 92, 62
+NAMES = WIDTH - RIGHT + 34  # where the best peers' names stand
+# What is beyond is an arrow at the edge.
+LEAST, MOST = 0.02, 1000.0
+TICK = 44  # pixels, at least, from one to the next
+
+
+class Axis:
+    """From values to places, by logarithm."""
+
+    def __init__(self, least, most, start, end):
+        self.ends = least, most
+        self.least, self.most = math.log(least), math.log(most)
+        self.start, self.end = start, end
+
+    def at(self, value):
+        part = (math.log(value) - self.least) / (self.most - self.least)
+        return self.start + (self.end - self.start) * min(max(part, 0.0), 1.0)
+
+
+def ticks_apart(axis):
+    """1 and powers of ten first, then what there is room for."""
+    found = []
+    for m in (1, 2, 5):
+        for n in range(-3, 4):
+            value = m * 10.0 ** n
+            is_in = axis.ends[0] <= value <= axis.ends[1]
+            if is_in and all(abs(axis.at(value) - axis.at(t)) >= TICK for t in found):
+                found.append(value)
+    return found
+
+
+class Summary:
+    """A row for each work; weft is the line at 1, what is right of it costs more."""
+
+    def __init__(self, view):
+        self.groups = [(g, [t for t in view.tables(g) if t.reference and t.work.name not in works.HALVES])
+                       for g in view.groups]
+        self.groups = [(g, tables) for g, tables in self.groups if tables]
+        rows = sum(len(tables) for _, tables in self.groups)
+        height = TOP + HEADING * len(self.groups) + ROW * rows + BOTTOM
+        self.drawing = svg.Drawing(WIDTH, height, "What each work costs, relative to weft")
+        costs = [r.ratio.value for _, tables in self.groups for t in tables for r in t.rows if r.ratio]
+        self.axis = Axis(max(min(costs + [0.5]) * 0.9, LEAST), min(max(costs + [10.0]) * 1.1, MOST), LEFT,
+                         WIDTH - RIGHT)
+        self.bottom = height - BOTTOM
+
+    def draw(self):
+        self.head()
+        self.grid()
+        y = TOP
+        for group, tables in self.groups:
+            y += HEADING
+            self.drawing.text(24, y - 8, group, 12, svg.INK, weight="600")
+            for table in tables:
+                self.row(table, y + ROW / 2)
+                y += ROW
+        return self.drawing.to_text()
+
+    def head(self):
+        d = self.drawing
+        d.text(24, 34, "What each work costs, relative to weft", 19, weight="600")
+        d.text(24, 55, "Medians of one interleaved run, on a logarithmic scale. Right of the line: costs more than weft. "
+               "≈: too noisy to tell which is ahead.", 12, svg.SOFT)
+        x, y = 28, 76
+        for shape, text in (("weft", "weft"), ("best", "best peer"), ("peer", "other peers"),
+                            ("limit", "limit: by hand, for this work alone")):
+            self.mark(shape, x, y)
+            d.text(x + 11, y + 4, text, 12, svg.SOFT)
+            x += 34 + svg.width_of(text, 12)
+        d.text(NAMES, y + 4, "best peer", 12, svg.SOFT)
+        d.text(WIDTH - 24, y + 4, "× weft", 12, svg.SOFT, "end")
+
+    def place(self, shape, value, y):
+        """A mark, or an arrow where the scale ends before it."""
+        x, (least, most) = self.axis.at(value), self.axis.ends
+        if least <= value <= most:
+            self.mark(shape, x, y)
+        else:
+            colour = {"best": svg.RIVAL, "limit": svg.LIMIT}.get(shape, svg.FAINT)
+            self.drawing.arrow(x, y, 6 if value > most else -6, colour)
+
+    def mark(self, shape, x, y):
+        d = self.drawing
+        if shape == "weft":
+            d.dot(x, y, 5, svg.WEFT)
+        elif shape == "best":
+            d.dot(x, y, 5, svg.RIVAL)
+        elif shape == "peer":
+            d.dot(x, y, 4, svg.FAINT, fill_opacity="0.65")
+        else:
+            d.diamond(x, y, 4.5, svg.GROUND, svg.LIMIT)
+
+    def grid(self):
+        d = self.drawing
+        for value in ticks_apart(self.axis):
+            x = self.axis.at(value)
+            d.line(x, TOP + 8, x, self.bottom, svg.WEFT if value == 1 else svg.GRID, 1.5 if value == 1 else 1)
+            d.text(x, self.bottom + 18, "weft" if value == 1 else "× %g" % value, 11,
+                   svg.WEFT if value == 1 else svg.SOFT, "middle", "600" if value == 1 else "normal")
+        d.text((LEFT + WIDTH - RIGHT) / 2, self.bottom + 42, "cost relative to weft "
+               "(time, processor time or memory for the same work)", 12, svg.SOFT, "middle")
+
+    def row(self, table, y):
+        d = self.drawing
+        d.text(LEFT - 20, y + 4, label_of(table), 12, svg.INK, "end")
+        best = best_peer(table)
+        for row in table.rows:
+            if row.ratio and row is not best and row.role in ("limit", "peer"):
+                self.place(row.role, row.ratio.value, y)
+        self.mark("weft", self.axis.at(1.0), y)
+        if best:
+            self.place("best", best.ratio.value, y)
+            d.text(NAMES, y + 4, best.title, 12, svg.RIVAL)
+            sure = "≈ " if best.verdict == judge.UNKNOWN else "× "
+            d.text(WIDTH - 24, y + 4, sure + number_text(best.ratio.value), 12, svg.RIVAL, "end")
+
+
+# Growth
+
+CURVE_HEIGHT = 420
+CURVE_LEFT, CURVE_RIGHT, CURVE_TOP, CURVE_BOTTOM = 84, 190, 96, 64
+LINES = ["#c2410c", "#7c6f9c", "#2563a8", "#8a6d1d", "#59636e"]
+LABEL = 17
+DECADES_FEW = 2
+
+
+def ticks_between(least, most):
+    """Powers of ten; where these are few, twice and five times as much, too."""
+    low, high = math.floor(math.log10(least) + 1e-9), math.ceil(math.log10(most) - 1e-9)
+    if high - low > DECADES_FEW:
+        return [10.0 ** n for n in range(low, high + 1)]
+    found = [m * 10.0 ** n for n in range(low - 1, high + 1) for m in (1, 2, 5)]
+    first = max(i for i, t in enumerate(found) if t <= least * 1.001)
+    last = max(min(i for i, t in enumerate(found) if t >= most * 0.999), first + 3)
+    return (found + [10.0 ** (high + 1)])[first:last + 1]
+
+
+def axis_number(value):
+    return count_text(round(value)) if value >= 1 else "%g" % value
+
+
+class Curves:
+    """A line for each contender, with its name at the end."""
+
+    def __init__(self, title, work, lines):
+        """lines: [(name, role, [(count, median)])]."""
+        self.title, self.work, self.lines = title, work, lines
+        points = [p for _, _, line in lines for p in line]
+        self.xs, self.ys = (ticks_between(*ends(p[i] for p in points)) for i in (0, 1))
+        self.x = Axis(self.xs[0], self.xs[-1], CURVE_LEFT, WIDTH - CURVE_RIGHT)
+        self.y = Axis(self.ys[0], self.ys[-1], CURVE_HEIGHT - CURVE_BOTTOM, CURVE_TOP)
+        self.drawing = svg.Drawing(WIDTH, CURVE_HEIGHT, title)
+
+    def draw(self):
+        self.frame()
+        colours = iter(LINES)
+        marks = []
+        for name, role, line in self.lines:
+            is_weft = role == "weft"
+            colour = svg.WEFT if is_weft and svg.WEFT not in [m[2] for m in marks] else next(colours)
+            points = [(self.x.at(n), self.y.at(v)) for n, v in line]
+            self.drawing.path(points, colour, 3 if is_weft else 1.8)
+            for x, y in points:
+                self.drawing.dot(x, y, 3.6 if is_weft else 2.6, colour)
+            text = "%s  %s" % (name, number_text(line[-1][1]))
+            marks.append([points[-1][1], text, colour, points[-1][0], is_weft])
+        self.labels(marks)
+        return self.drawing.to_text()
+
+    def frame(self):
+        d, bottom = self.drawing, CURVE_HEIGHT - CURVE_BOTTOM
+        d.text(24, 34, self.title, 19, weight="600")
+        better = "Higher is better." if self.work.better == "higher" else "Lower is better."
+        d.text(24, 56, "%s Both scales are logarithmic." % better, 12, svg.SOFT)
+        d.text(24, 78, self.work.unit, 12, svg.SOFT)
+        for value in self.ys:
+            y = self.y.at(value)
+            d.line(CURVE_LEFT, y, WIDTH - CURVE_RIGHT, y)
+            d.text(CURVE_LEFT - 10, y + 4, axis_number(value), 11, svg.SOFT, "end")
+        for value in self.xs:
+            x = self.x.at(value)
+            d.line(x, bottom, x, bottom + 5, svg.FAINT)
+            d.text(x, bottom + 20, axis_number(value), 11, svg.SOFT, "middle")
+        d.line(CURVE_LEFT, bottom, WIDTH - CURVE_RIGHT, bottom, svg.FAINT)
+        d.text((CURVE_LEFT + WIDTH - CURVE_RIGHT) / 2, bottom + 44, self.work.count_name, 12, svg.SOFT, "middle")
+
+    def labels(self, marks):
+        """Moved apart where lines end close together."""
+        marks.sort(key=lambda m: m[0])
+        for above, below in zip(marks, marks[1:]):
+            below.append(max(below[0], (above[5] if len(above) > 5 else above[0]) + LABEL))
+        for mark in marks:
+            at = mark[5] if len(mark) > 5 else mark[0]
+            y, text, colour, x, is_weft = mark[:5]
+            if abs(at - y) > 3:
+                self.drawing.line(x + 4, y, x + 16, at, colour, 0.8)
+            self.drawing.text(x + 19, at + 4, text, 12.5, colour, weight="600" if is_weft else "normal")
+
+
+def ends(values):
+    values = list(values)
+    return min(values), max(values)
+
+
+def draw_growth(view, growth):
+    """None where there are too few points for a curve."""
+    work = view.work(growth.work)
+    counts = growth.quick if view.data["is_quick"] else growth.counts
+    mine = sorted((r for r in view.data["results"] if r["work"] == work.name and r["count"] in counts),
+                  key=lambda r: r["count"])
+    lines = []
+    for name in growth.contenders:
+        results = [r for r in mine if r["contender"] == name]
+        points = [(r["count"], judge.Figures(r["values"]).median) for r in results]
+        if len(points) > 1:
+            lines.append((view.title(name), view.role(name), points))
+    return Curves(growth.title, work, lines).draw() if lines else None

@@ -1,0 +1,186 @@
+"""Writes the report: a page in Markdown, all values in JSON, pictures in SVG."""
+
+import json
+import os
+
+from suite import judge, picture, works
+from suite.view import View, best_peer, count_text, label_of, number_text, ratio_text
+
+WORDS = {judge.ABOVE: "weft is ahead", judge.BELOW: "weft is behind", judge.UNKNOWN: "too noisy to tell"}
+
+
+def percent(part):
+    return "%.1f %%" % (100 * part) if part < 0.1 else "%.0f %%" % (100 * part)
+
+
+def opening(data):
+    m = data["machine"]
+    made = "make bench-quick" if data["is_quick"] else "make bench"
+    return ["# The benchmark's report", "",
+            "Made by `%s` on %s, of weft %s, in %d minutes. [results.json](results.json) has all values; "
+            "[bench/README.md](../README.md) says what each work is." %
+            (made, m["date"], m["weft"] or "(no git here)", max(round(data["seconds"] / 60), 1)), ""]
+
+
+def machine_lines(data):
+    m = data["machine"]
+    where = "virtual machine" if m["is_virtual"] else "machine"
+    return ["## The machine", "",
+            "%s, %d processors, %s GiB, a %s; %s, Linux %s, %s; %s." %
+            (m["processor"], m["processors"], m["memory_gib"], where, m["system"], m["kernel"], m["architecture"],
+             m["compiler"]), ""]
+
+
+def noise_lines(noise):
+    spread = noise["loop_spread"]
+    word = "calm" if spread < 0.02 and noise["stolen"] < 0.01 else "restless" if spread < 0.08 else "noisy"
+    return ["**The run was %s.** A loop that is always the same was timed %d times between the others: half of its "
+            "times lay within %s of each other, the worst was %.2f times the median; it took %.2f times as long as "
+            "it had a processor. Other guests took %s of the processors' time. Load before %.1f, after %.1f." %
+            (word, noise["samples"], percent(spread), noise["loop_worst"], noise["real_per_cpu"],
+             percent(noise["stolen"]), noise["load_before"], noise["load_after"]), ""]
+
+
+def reading_lines(data):
+    return ["## How to read it", "",
+            "All contenders of a work take turns: each runs once in a round, and there are %d rounds (fewer, where they "
+            "take long). A figure is the median of the rounds. ± is the spread: the distance between the quartiles, "
+            "relative to the median (with fewer than five rounds: from the least to the largest). *× weft* is the "
+            "median of the rounds' ratios to weft's run in the same round: × 3 costs three times as much as weft. "
+            "Where the spread of the ratios is larger than their distance from 1, there is no verdict." %
+            data["rounds"], ""]
+
+
+def row_line(row, work, table):
+    name = "**%s**" % row.title if row.role == "weft" else row.title
+    ratio = ratio_text(row.ratio.value) if row.ratio else "–"
+    if row.name == table.reference:
+        ratio, word = "× 1", ""
+    elif row.role in ("limit", "yardstick"):
+        word = row.role
+    elif row.role == "weft":
+        word = "~" if row.verdict == judge.UNKNOWN else ""
+    else:
+        word = WORDS.get(row.verdict, "")
+    figure = number_text(row.figures.median)
+    return "| %s | %s | %s | %s | %s |" % (name, figure, percent(row.figures.spread), ratio,
+                                           (word + (" (%s)" % row.note if row.note else "")).strip())
+
+
+def table_lines(table):
+    lines = ["| %s | %s | ± | × weft | |" % (label_of(table), table.work.unit), "|---|---:|---:|---:|---|"]
+    return lines + [row_line(row, table.work, table) for row in table.rows] + [""]
+
+
+def group_lines(view, group):
+    lines, last = [], None
+    for table in view.tables(group):
+        if table.work is not last:
+            lines += ["### %s%s" % (table.work.title[0].upper(), table.work.title[1:]), ""]
+            lines += [table.work.note, ""] if table.work.note else []
+            last = table.work
+        lines += table_lines(table)
+    return ["## " + group, ""] + lines if lines else []
+
+
+def tally_lines(view):
+    """The page in a sentence or two."""
+    ahead, behind, unknown = [], [], []
+    for table in view.all_tables():
+        best = best_peer(table)
+        if best and table.work.name not in works.HALVES:
+            {judge.ABOVE: ahead, judge.BELOW: behind, judge.UNKNOWN: unknown}[best.verdict].append((table, best))
+    if not ahead + behind + unknown:
+        return []
+    lines = ["In %d of %d comparisons weft costs less than the best peer, in %d more; %d were too noisy to tell." %
+             (len(ahead), len(ahead + behind + unknown), len(behind), len(unknown)), ""]
+    lines += ["- Behind in %s: %s costs %s%s" %
+              (label_of(table), best.title, ratio_text(best.ratio.value), " (%s)" % best.note if best.note else "")
+              for table, best in behind]
+    return lines + [""]
+
+
+def limit_text(budget, judged, view):
+    if budget.limit is None:
+        return "done"
+    if not budget.other:
+        return "≤ %s %s" % (number_text(budget.limit), view.work(budget.work).unit)
+    if len(budget.other) == 1:
+        return "≤ %s %s" % (ratio_text(budget.limit), view.title(budget.other[0]))
+    best = ", " + view.title(judged.other) if judged.other else ""
+    return "≤ %s the best peer%s" % (ratio_text(budget.limit), best)
+
+
+def measured_text(judged):
+    found = judged.ratio or judged.value
+    if found is None:
+        return "–"
+    mark = "× " if judged.ratio else ""
+    return "%s%s (%s … %s)" % (mark, number_text(found.value), number_text(found.low), number_text(found.high))
+
+
+def budget_lines(view):
+    lines = ["## Budgets", "",
+             "What weft promises itself. A measured figure has its quartiles beside it; where they lie farther apart "
+             "than the figure is from the limit, nobody can tell.", "",
+             "| work | budget | measured | | why |", "|---|---|---|---|---|"]
+    for j in judge.judge_budgets(view.measured, view.betters()):
+        b = j.budget
+        work = view.work(b.work)
+        name = work.title + (", %s %s" % (count_text(b.count), work.count_name) if work.count_name else "")
+        name += " (%s)" % b.mine[len("weft-"):] if b.mine.startswith("weft-") else ""
+        verdict = "**%s**" % j.verdict if j.verdict == judge.NOT_MET else j.verdict
+        lines.append("| %s | %s | %s | %s | %s |" % (name, limit_text(b, j, view), measured_text(j), verdict, b.why))
+    return lines + [""]
+
+
+def growth_lines(pictures):
+    if not pictures:
+        return []
+    return ["## Growth", ""] + ["![%s](%s)\n" % (title, name) for name, title in pictures]
+
+
+def left_out_lines(view):
+    lines = ["| %s | %s | %s |" % (view.title(e["contender"]), e["work"] or "all", e["reason"].replace("|", "/"))
+             for e in view.data["left_out"]]
+    if not lines:
+        return []
+    return ["## Left out", "", "| who | of what | why |", "|---|---|---|"] + lines + [""]
+
+
+def version_lines(data):
+    if not data["versions"]:
+        return []
+    return ["## Versions", ""] + ["- %s: %s" % pair for pair in sorted(data["versions"].items())] + [""]
+
+
+def write_file(folder, name, text):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def write_pictures(view, folder):
+    """The summary, and the growth curves: [(file, title)]."""
+    write_file(folder, "summary.svg", picture.Summary(view).draw())
+    found = []
+    for growth in works.GROWTH:
+        text = picture.draw_growth(view, growth)
+        if text:
+            name = "growth-%s.svg" % growth.work
+            write_file(folder, name, text)
+            found.append((name, growth.title))
+    return found
+
+
+def write(data, folder):
+    os.makedirs(folder, exist_ok=True)
+    view = View(data)
+    curves = write_pictures(view, folder)
+    lines = opening(data) + tally_lines(view)
+    lines += ["![What each work costs, relative to weft](summary.svg)", ""]
+    lines += machine_lines(data) + noise_lines(data["noise"]) + reading_lines(data)
+    for group in view.groups:
+        lines += group_lines(view, group)
+    lines += budget_lines(view) + growth_lines(curves) + left_out_lines(view) + version_lines(data)
+    write_file(folder, "README.md", "\n".join(lines).rstrip() + "\n")
+    write_file(folder, "results.json", json.dumps(data, indent=1) + "\n")

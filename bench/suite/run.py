@@ -1,0 +1,245 @@
+"""Runs contenders by turns: in each round every one of them once, each time another one first.
+
+How many operations a run has is found out for each contender, so that it takes about as long as all
+others. One that fails, or takes too long, is left out of that work.
+"""
+
+import os
+import subprocess
+import time
+
+from suite import works
+from suite.results import Measured
+
+TRIAL_N = 100
+N_MAX = 200_000_000
+TRIALS_MAX = 6
+# Of few operations the figure is too high, if anything: so we come near from below.
+GROW_MAX = 1_000_000
+# Of what a process may take of the memory that is free.
+MEMORY_SHARE = 0.7
+
+
+class Failed(Exception):
+    """Why a run counts for nothing."""
+
+
+class Pace:
+    """How long things may take, in seconds."""
+
+    def __init__(self, is_quick):
+        self.run = 0.03 if is_quick else 0.1
+        self.timeout = 6 if is_quick else 20
+        # A work and count with all its rounds: beyond it there are fewer rounds.
+        self.entry = 10 if is_quick else 45
+        # The same each time, and there is much to make first: fewer rounds.
+        self.memory_rounds = 1 if is_quick else 5
+
+
+def set_up_child(cpus):
+    """If memory runs out, this is the one to end."""
+    os.sched_setaffinity(0, cpus)
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("1000")
+
+
+def numbers_of(command, environment, cpus, timeout):
+    """What it prints."""
+    try:
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=timeout, check=False,
+                              preexec_fn=lambda: set_up_child(cpus))
+    except subprocess.TimeoutExpired as reason:
+        raise Failed("too slow: no end after %d s" % timeout) from reason
+    except OSError as reason:
+        raise Failed(str(reason)) from reason
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()[-1:] or ["exit status %d" % done.returncode]
+        raise Failed(said[0])
+    try:
+        found = [float(word) for word in done.stdout.split()]
+    except ValueError as reason:
+        raise Failed("it prints no number: " + done.stdout.strip()[:80]) from reason
+    # A clock that did not move tells nothing; page tables may need no page more.
+    if not found or found[0] <= 0:
+        raise Failed("it prints no number above 0")
+    return found
+
+
+class Runner:
+    """A contender at a work and count."""
+
+    def __init__(self, roster, contender, work, count, pace):
+        self.contender, self.work, self.count, self.pace = contender, work, count, pace
+        self.name, self.note = contender.name, contender.note
+        is_threads = work.kind == works.THREADS
+        self.command = roster.command(contender) + [roster.works[contender.name][work.name], str(count)]
+        self.environment = roster.environment(contender)
+        allowed = sorted(os.sched_getaffinity(0))
+        self.cpus = set(allowed) if is_threads else {allowed[-1]}
+        self.n = TRIAL_N
+        self.took_s = 0.0  # the last run, from start to end
+
+    def run(self):
+        began = time.monotonic()
+        found = numbers_of(self.command + [str(self.n)], self.environment, self.cpus, self.pace.timeout)
+        self.took_s = time.monotonic() - began
+        return found
+
+    def whole_turns(self, n):
+        """As many for each of COUNT."""
+        return min(max(int(n / self.count), 1) * self.count, max(N_MAX, self.count))
+
+    def calibrate(self):
+        """Choose n, so that what is measured takes pace.run."""
+        self.n = self.whole_turns(max(TRIAL_N, 2 * self.count))
+        for _ in range(TRIALS_MAX):
+            each_s = self.run()[0] * 1e-9
+            wanted = self.pace.run / each_s
+            if wanted <= 3 * self.n:
+                break
+            self.n = self.whole_turns(min(wanted, self.n * GROW_MAX))
+        self.n = self.whole_turns(wanted)
+
+    def prepare(self):
+        if self.work.kind in (works.ONE, works.THREADS):
+            self.calibrate()
+
+    def close(self):
+        """Nothing is left running between the runs."""
+
+
+def in_turn(runners, round_number):
+    """The same neighbours would always leave the same behind: so rotated, and every other time reversed."""
+    at = round_number // 2 % max(len(runners), 1)
+    order = runners[at:] + runners[:at]
+    return order[::-1] if round_number % 2 else order
+
+
+class Turns:
+    """The rounds of one work and count."""
+
+    def __init__(self, work, count, runners, measured, noise):
+        self.work, self.count = work, count
+        self.runners, self.measured, self.noise = runners, measured, noise
+        self.rows = {r.name: [] for r in runners}
+
+    def drop(self, runner, reason):
+        where = "%s %d" % (self.work.name, self.count) if self.work.count_name else self.work.name
+        self.measured.leave_out(runner.name, where, str(reason))
+        self.runners.remove(runner)
+        self.rows.pop(runner.name)
+
+    def prepare(self):
+        for runner in list(self.runners):
+            try:
+                runner.prepare()
+            except Failed as reason:
+                self.drop(runner, reason)
+
+    def round(self, number):
+        self.noise.sample(min(os.sched_getaffinity(0)))
+        for runner in in_turn(self.runners, number):
+            try:
+                self.rows[runner.name].append(runner.run())
+            except Failed as reason:
+                self.drop(runner, reason)
+
+    def rounds(self, rounds, rounds_min, entry_s, deadline):
+        """Fewer where they take long, but at least rounds_min; returns how many."""
+        began = time.monotonic()
+        for number in range(rounds):
+            self.round(number)
+            now = time.monotonic()
+            each = (now - began) / (number + 1)
+            is_over = now - began + each > entry_s or now + each > deadline
+            if number + 1 >= rounds_min and is_over:
+                return number + 1
+        return rounds
+
+    def report(self):
+        for runner in sorted(self.runners, key=lambda r: list(self.rows).index(r.name)):
+            rows = self.rows[runner.name]
+            note = getattr(runner, "note", "")
+            self.measured.add(self.work, self.count, runner.name, [row[0] for row in rows], note)
+            second = works.SECOND.get(self.work.name)
+            if second and all(len(row) > 1 for row in rows):
+                self.measured.add(works.BY_NAME[second], self.count, runner.name, [row[1] for row in rows],
+                                  note)
+
+
+class Bench:
+    """All works but those of the web."""
+
+    def __init__(self, roster, settings, noise, say, make_server):
+        self.roster, self.settings, self.noise, self.say = roster, settings, noise, say
+        self.make_server = make_server
+        self.measured = Measured()
+        self.pace = Pace(settings.is_quick)
+
+    def runner(self, contender, work, count):
+        if work.kind == works.SERVED:
+            return self.make_server(self.roster, contender, work, count, self.pace)
+        return Runner(self.roster, contender, work, count, self.pace)
+
+    def fits_memory(self, contender, work, count):
+        """As far as can be told from what fewer took."""
+        known = [r for r in self.measured.results if (r["work"], r["contender"]) == (work.name, contender.name)]
+        if work.kind != works.MEMORY or not known:
+            return True
+        need = max(r["values"][0] for r in known) * count
+        if need <= MEMORY_SHARE * memory_free():
+            return True
+        self.measured.leave_out(contender.name, "%s %d" % (work.name, count),
+                                "it would take %.1f GiB" % (need / (1 << 30)))
+        return False
+
+    def measure(self, work, count, contenders):
+        """One work and count."""
+        if time.monotonic() > self.settings.deadline:
+            self.measured.leave_out("all", "%s %d" % (work.name, count), "no time was left")
+            return
+        began = time.monotonic()
+        runners = [self.runner(c, work, count) for c in contenders if self.fits_memory(c, work, count)]
+        turns = Turns(work, count, list(runners), self.measured, self.noise)
+        try:
+            turns.prepare()
+            rounds = turns.rounds(*self.limits(work))
+        finally:
+            for runner in runners:
+                runner.close()
+        turns.report()
+        self.say("%s %d: %d contenders, %d rounds, %.0f s" % (work.name, count, len(turns.runners), rounds,
+                                                               time.monotonic() - began))
+
+    def limits(self, work):
+        rounds, rounds_min = self.settings.rounds, self.settings.rounds_min
+        if work.kind == works.MEMORY:
+            rounds = min(rounds, self.pace.memory_rounds)
+        return rounds, min(rounds, rounds_min), self.pace.entry, self.settings.deadline
+
+    def contenders_of(self, work):
+        found = self.roster.who_does(work.name)
+        if work.kind == works.WHOLE and self.settings.is_quick:
+            found = [c for c in found if c.name in works.QUICK_SLEEPERS]
+        return found
+
+    def measure_all(self, names):
+        for work in works.WORKS:
+            for count in works.counts_of(work, self.settings.is_quick):
+                if not names or work.name in names:
+                    self.measure(work, count, self.contenders_of(work))
+
+    def measure_growth(self, names):
+        for growth in works.GROWTH:
+            work = works.BY_NAME[growth.work]
+            who = [c for c in self.roster.who_does(work.name) if c.name in growth.contenders]
+            for count in works.growth_counts(growth, self.settings.is_quick):
+                if not names or work.name in names:
+                    self.measure(work, count, who)
+
+
+def memory_free():
+    with open("/proc/meminfo", encoding="ascii") as file:
+        rows = dict(line.split(":", 1) for line in file)
+    return int(rows["MemAvailable"].split()[0]) << 10

@@ -1,0 +1,114 @@
+"""What report and pictures show: the results of a work and count, ranked, with their ratios and verdicts."""
+
+import collections
+
+from suite import contenders, judge, works
+from suite.results import Measured
+
+# ratio: of its cost to weft's; None for weft itself. verdict: of judge, for the peer against weft.
+Row = collections.namedtuple("Row", "name title role figures ratio verdict note")
+Table = collections.namedtuple("Table", "work count rows reference")
+
+
+def count_text(n):
+    return "{:,}".format(n)
+
+
+def number_text(value):
+    """Three digits are enough; two of what is small."""
+    if value >= 1000:
+        return "{:,.0f}".format(value)
+    if value >= 100:
+        return "%.0f" % value
+    return "%.1f" % value if value >= 10 else "%.2f" % value if value >= 0.095 else "%.1g" % value
+
+
+def ratio_text(value):
+    return "× " + number_text(value)
+
+
+class View:
+    """Of what results.json has."""
+
+    def __init__(self, data):
+        self.data = data
+        self.measured = Measured()
+        self.measured.results, self.measured.left_out = data["results"], data["left_out"]
+        self.works = list(works.WORKS)
+        self.named = {c.name: c for c in contenders.CONTENDERS}
+        self.groups = list(works.GROUPS)
+        self.add_web()
+
+    def add_web(self):
+        try:
+            from suite import web
+        except ImportError:
+            return
+        self.works += web.WORKS
+        self.named.update({c.name: c for c in web.CONTENDERS})
+        self.groups += [w.group for w in web.WORKS if w.group not in self.groups]
+        self.groups = list(dict.fromkeys(self.groups))
+
+    def work(self, name):
+        return next(w for w in self.works if w.name == name)
+
+    def title(self, name):
+        return self.named[name].title if name in self.named else name
+
+    def betters(self):
+        return {w.name: w.better for w in self.works}
+
+    def counts(self, work):
+        """Those that a table has: not what is there for a curve only."""
+        found = dict.fromkeys(r["count"] for r in self.data["results"] if r["work"] == work.name)
+        first = {second: first for first, second in works.SECOND.items()}.get(work.name, work.name)
+        if first in works.BY_NAME:
+            shown = works.counts_of(works.BY_NAME[first], self.data["is_quick"])
+            found = [n for n in found if n in shown]
+        return list(found)
+
+    def table(self, work, count):
+        results = [r for r in self.data["results"] if (r["work"], r["count"]) == (work.name, count)]
+        mine = next((r for r in results if self.role(r["contender"]) == "weft"), None)
+        rows = [self.row(work, r, mine) for r in results]
+        rows.sort(key=lambda row: row.figures.median, reverse=work.better == "higher")
+        return Table(work, count, rows, mine and mine["contender"])
+
+    def role(self, name):
+        return self.named[name].role if name in self.named else "peer"
+
+    def row(self, work, result, mine):
+        name = result["contender"]
+        ratio = verdict = None
+        if mine and result is not mine:
+            ratio = judge.cost_ratio(result["values"], mine["values"], work.better)
+            verdict = ratio and ratio.against(1.0)
+        notes = [self.beside(work, result), result["note"]]
+        return Row(name, self.title(name), self.role(name), judge.Figures(result["values"]), ratio, verdict,
+                   "; ".join(note for note in notes if note))
+
+    def beside(self, work, result):
+        other = works.BESIDE.get(work.name)
+        values = other and self.measured.values_of(other, result["count"], result["contender"])
+        return number_text(judge.Figures(values).median) + "/s" if values else ""
+
+    def tables(self, group):
+        mine = [w for w in self.works if w.group == group and w.name not in works.BESIDE.values()]
+        found = [self.table(w, n) for w in mine for n in self.counts(w)]
+        return [t for t in found if t.rows]
+
+    def all_tables(self):
+        return [t for group in self.groups for t in self.tables(group)]
+
+
+def best_peer(table):
+    """The row of the peer that costs least; None if there is none."""
+    peers = [row for row in table.rows if row.role == "peer" and row.ratio]
+    return min(peers, key=lambda row: row.ratio.value) if peers else None
+
+
+def label_of(table):
+    """The work, and how many."""
+    if table.work.count_name is None:
+        return table.work.title
+    return "%s, %s %s" % (table.work.title, count_text(table.count), table.work.count_name)
