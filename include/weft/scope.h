@@ -19,7 +19,7 @@ WEFT_BEGIN
 
 /* The caller's memory; its content is private. Between open and close it must stay where it is. */
 typedef struct weft_scope {
-    uint64_t weft__private[10];
+    uint64_t weft__private[6];
 } weft_scope;
 
 /** Open a scope for the calling fiber, inside those that it has open. Returns 0, or -EINVAL. */

@@ -9,6 +9,7 @@
 #define WEFT_CORE_CORD_H
 
 #include "backend/backend.h"
+#include "base/quick.h"
 #include "core/fiber.h"
 #include "core/overflow.h"
 #include "core/top.h"
@@ -79,7 +80,9 @@ struct weft__cord {
     const char *backend_why;       /* a sentence on the choice */
     weft__backend_none no_backend; /* what backend points to when no other could be opened */
     int64_t now_ns;                /* the clock as last read */
+    weft__quick quick;             /* a clock for deadlines, unless the backend has its own time */
     int64_t turned_ns;             /* when the last turn was */
+    int64_t fired_ns;              /* when the thread was last idle and a timer fired */
     int64_t polled_ns;             /* when the backend was last asked, and as long as that took */
     int64_t switched_ns;           /* when the current fiber began to run; only while accounting */
     uint32_t turn_switches;        /* how long a turn is, as it suits the fibers */

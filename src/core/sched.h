@@ -212,7 +212,14 @@ static inline void weft__fired_timer(weft__cord *c, weft__fiber *f)
  * When a wait of so many seconds from now is over; WEFT__NEVER if that is beyond the clock.
  * The caller has seen to it that seconds is neither negative nor NaN.
  */
-int64_t weft__deadline(weft__cord *c, double seconds);
+static inline int64_t weft__deadline(weft__cord *c, double seconds)
+{
+    int64_t ns = weft__whole_ns(seconds * 1e9);
+    if (ns == WEFT__NEVER)
+        return WEFT__NEVER;
+    bool is_virtual = UNLIKELY(c->backend->type->follow != NULL);
+    return weft__ns_later(is_virtual ? weft__cord_now(c) : weft__quick_ns(&c->quick), ns);
+}
 
 /* weft_sleep, until a time on the backend's clock; WEFT__NEVER: without end. */
 int weft__sleep_until(weft__cord *c, int64_t at_ns);

@@ -54,7 +54,7 @@ void weft__scope_over(weft__timer *timer)
     weft__alarm_raise(c, f, WEFT__TAIL);
 }
 
-static void set_deadline(weft__cord *c, weft__scope *s, double timeout_s)
+static inline void set_deadline(weft__cord *c, weft__scope *s, double timeout_s)
 {
     weft__fiber *f = s->fiber;
     if (timeout_s == 0) {
@@ -62,37 +62,50 @@ static void set_deadline(weft__cord *c, weft__scope *s, double timeout_s)
         return;
     }
     s->at_ns = weft__deadline(c, timeout_s);
-    if (!weft__timer_is_armed(&f->life->deadline) || s->at_ns < f->life->deadline.deadline_ns)
+    if (s->at_ns == WEFT__NEVER)
+        return;
+    if (LIKELY(!weft__timer_is_armed(&f->life->deadline)))
+        weft__hold_timer(c, f, &f->life->deadline, s->at_ns);
+    else if (s->at_ns < f->life->deadline.deadline_ns)
         set_timer(c, f, s->at_ns);
 }
 
-static void drop_deadline(weft__cord *c, weft__scope *s)
+static inline void drop_deadline(weft__cord *c, weft__scope *s)
 {
     if (s->at_ns == WEFT__NEVER)
         return;
     s->at_ns = WEFT__NEVER;
-    reckon(c, s->fiber); /* the timer may be for an earlier time that the scope once had */
+    if (LIKELY(s->outer == NULL && s->fiber->life->scope == s)) /* the only one */
+        weft__unhold_timer(c, s->fiber, &s->fiber->life->deadline);
+    else
+        reckon(c, s->fiber); /* the timer may be for an earlier time that the scope once had */
 }
 
-static int open_scope(weft_scope *scope, double timeout_s, bool is_shield)
+COLD static int refuse_time(double timeout_s)
+{
+    return weft_fail(-EINVAL, "a scope of %g s", timeout_s);
+}
+
+static inline int open_scope(weft_scope *scope, double timeout_s, bool is_shield)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return weft__no_cord();
     if (scope == NULL || !(timeout_s >= 0))
-        return weft_fail(-EINVAL, "a scope of %g s", timeout_s);
+        return refuse_time(timeout_s);
+    weft__fiber *f = c->current;
     weft__scope *s = private_of(scope);
-    if (s == c->current->life->scope)
+    if (s == f->life->scope)
         return weft_fail(-EINVAL, "this scope is open already");
-    *s = (weft__scope){.outer = c->current->life->scope,
-                       .fiber = c->current,
+    *s = (weft__scope){.outer = f->life->scope,
+                       .fiber = f,
                        .at_ns = WEFT__NEVER,
-                       .run = c->current->scope_run,
+                       .run = f->scope_run,
                        .is_shield = is_shield};
-    c->current->life->scope = s;
+    f->life->scope = s;
     set_deadline(c, s, timeout_s);
-    if (is_shield || s->is_cancelled)
-        weft__alarm_update(c->current);
+    if (is_shield || UNLIKELY(s->is_cancelled))
+        weft__alarm_update(f);
     return 0;
 }
 

@@ -194,6 +194,8 @@ static void begin_time(weft__cord *c)
 {
     weft__wheel_init(&c->wheel, weft__cord_now(c));
     c->turned_ns = c->polled_ns = c->now_ns;
+    c->quick = (weft__quick){0};
+    weft__quick_look(&c->quick);
     c->turn_switches = WEFT__TURN_SWITCHES_MAX;
     c->turn_span = c->turn_left = c->is_shuffled ? 1 : c->turn_switches;
 }

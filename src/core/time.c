@@ -7,11 +7,6 @@
 
 #include <math.h>
 
-int64_t weft__deadline(weft__cord *c, double seconds)
-{
-    return weft__ns_later(weft__cord_now(c), weft__whole_ns(seconds * 1e9));
-}
-
 double weft_now(void)
 {
     weft__cord *c = weft__cord_here();

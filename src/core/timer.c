@@ -2,14 +2,14 @@
  * The timer wheel of a cord: what is armed, and what is due. It does not read the clock and does
  * not know what a timer means to its owner.
  *
- * Invariants, between calls:
- *   - a timer with a deadline after now_ns is in slots[level][slot], where level is that of the
+ * Invariants, between calls: - a timer that is not fresh has a deadline after now_ns, and is in
+ * slots[level][slot], where level is that of the
  *     highest 6-bit digit in which deadline_ns and now_ns differ, and slot is that digit of
  *     deadline_ns;
- *   - so timers with the same deadline are in the same slot, in the order in which they were armed;
- *   - the timers of a level are all due before those of the levels above it, and those of a slot
+ * - so timers with the same deadline are in the same slot, in the order in which they were armed; -
+ * the timers of a level are all due before those of the levels above it, and those of a slot
  *     before those of the slots after it: the first slot of the lowest level holds the next timer;
- *   - a bit of `occupied` is set exactly if its slot is not empty.
+ * - a bit of `occupied` is set exactly if its slot is not empty.
  */
 #include "core/timer.h"
 
@@ -27,7 +27,7 @@ void weft__wheel_init(weft__wheel *wheel, int64_t now_ns)
 {
     wheel->now_ns = now_ns;
     wheel->count = 0;
-    weft__list_init(&wheel->due);
+    weft__list_init(&wheel->fresh);
     for (int level = 0; level < WEFT__WHEEL_LEVELS; level++) {
         wheel->occupied[level] = 0;
         for (int slot = 0; slot < WEFT__WHEEL_SLOTS; slot++) {
@@ -63,17 +63,8 @@ static void place(weft__wheel *wheel, weft__timer *timer, weft__list *due)
     weft__list_insert(&wheel->slots[level][slot], &timer->link);
 }
 
-void weft__timer_arm(weft__wheel *wheel, weft__timer *timer, int64_t deadline_ns)
-{
-    if (deadline_ns == WEFT__NEVER)
-        return;
-    timer->deadline_ns = deadline_ns;
-    wheel->count++;
-    place(wheel, timer, &wheel->due);
-}
-
-/* The list has become empty: if it is a slot, say so in the bitmap. Other lists have no bit. */
-static void note_emptied(weft__wheel *wheel, const weft__list *head)
+/* If it is a slot, say so in the bitmap. Other lists have no bit. */
+void weft__wheel_emptied(weft__wheel *wheel, const weft__list *head)
 {
     uintptr_t offset = (uintptr_t)head - (uintptr_t)wheel->slots;
     if (offset >= sizeof wheel->slots)
@@ -82,22 +73,21 @@ static void note_emptied(weft__wheel *wheel, const weft__list *head)
     wheel->occupied[index / WEFT__WHEEL_SLOTS] &= ~((uint64_t)1 << index % WEFT__WHEEL_SLOTS);
 }
 
-void weft__timer_disarm(weft__wheel *wheel, weft__timer *timer)
+/* Put those that are armed and in no slot where they belong; what is due, into that list. */
+static void settle(weft__wheel *wheel, weft__list *due)
 {
-    if (!weft__timer_is_armed(timer))
-        return;
-    /* The last node of a list has the head on both sides. */
-    weft__list *next = timer->link.next;
-    bool is_last = next == timer->link.prev;
-    weft__list_remove(&timer->link);
-    wheel->count--;
-    if (is_last)
-        note_emptied(wheel, next);
+    weft__list fresh;
+    weft__list_init(&fresh);
+    weft__list_splice(&fresh, &wheel->fresh);
+    weft__list *link;
+    while ((link = weft__list_pop(&fresh)) != NULL)
+        place(wheel, timer_of(link), due);
 }
 
-int64_t weft__wheel_next(const weft__wheel *wheel)
+int64_t weft__wheel_next(weft__wheel *wheel)
 {
-    if (!weft__list_is_empty(&wheel->due))
+    settle(wheel, &wheel->fresh); /* those that are due stay there */
+    if (!weft__list_is_empty(&wheel->fresh))
         return wheel->now_ns;
     for (int level = 0; level < WEFT__WHEEL_LEVELS; level++)
         if (wheel->occupied[level] != 0)
@@ -111,6 +101,19 @@ static int64_t slot_start(const weft__wheel *wheel, int level, int slot)
     int shift = level * WEFT__WHEEL_BITS;
     uint64_t above = (uint64_t)wheel->now_ns >> shift >> WEFT__WHEEL_BITS << WEFT__WHEEL_BITS;
     return (int64_t)((above | (uint64_t)slot) << shift);
+}
+
+/*
+ * Get the timers of a list into the cache, from both its ends at once: they are far apart, and to
+ * follow one pointer after the other would wait for memory twice as long.
+ */
+static void fetch(const weft__list *head)
+{
+    const weft__list *first = head->next, *last = head->prev;
+    while (first != last && first->next != last) {
+        first = first->next;
+        last = last->prev;
+    }
 }
 
 /*
@@ -135,6 +138,7 @@ static bool enter_next_slot(weft__wheel *wheel, int64_t now_ns, weft__list *firi
     weft__list entered;
     weft__list_init(&entered);
     weft__list_splice(&entered, &wheel->slots[level][slot]);
+    fetch(&entered);
     weft__list *link;
     while ((link = weft__list_pop(&entered)) != NULL)
         place(wheel, timer_of(link), firing);
@@ -144,14 +148,13 @@ static bool enter_next_slot(weft__wheel *wheel, int64_t now_ns, weft__list *firi
 void weft__wheel_expire(weft__wheel *wheel, int64_t now_ns)
 {
     /*
-     * First all that is due is collected, then it is fired: what a callback arms for a time that is
-     * past goes to wheel->due and waits for the next call, so a timer that re-arms itself cannot
-     * hold us here. A timer in `firing` is still armed: an earlier callback that disarms it takes
-     * it out of the list.
+     * First all that is due is collected, then it is fired: what a callback arms is fresh and waits
+     * for the next call, so a timer that re-arms itself cannot hold us here. A timer in `firing` is
+     * still armed: an earlier callback that disarms it takes it out of the list.
      */
     weft__list firing;
     weft__list_init(&firing);
-    weft__list_splice(&firing, &wheel->due);
+    settle(wheel, &firing);
     while (enter_next_slot(wheel, now_ns, &firing))
         ;
     if (now_ns > wheel->now_ns)
@@ -161,6 +164,7 @@ void weft__wheel_expire(weft__wheel *wheel, int64_t now_ns)
     while ((link = weft__list_pop(&firing)) != NULL) {
         weft__timer *timer = timer_of(link);
         wheel->count--;
+        __builtin_prefetch(firing.next); /* it is on another stack, and likely to be cold */
         timer->fire(timer);
     }
 }

@@ -52,7 +52,7 @@ typedef struct weft__wheel {
     weft__list slots[WEFT__WHEEL_LEVELS][WEFT__WHEEL_SLOTS];
     int64_t earliest[WEFT__WHEEL_LEVELS]
                     [WEFT__WHEEL_SLOTS]; /* no deadline in the slot is before this */
-    weft__list due;                      /* armed for a time that is past already */
+    weft__list fresh; /* armed since the last expire or next: not in their slots yet */
 } weft__wheel;
 
 void weft__wheel_init(weft__wheel *wheel, int64_t now_ns);
@@ -67,18 +67,41 @@ static inline bool weft__timer_is_armed(const weft__timer *timer)
 /*
  * Arm a timer that is not armed. A deadline that is past counts as now: it fires at the next
  * expire, after those that were armed so before it. WEFT__NEVER leaves it as it is.
+ *
+ * Most deadlines are met: the timer is disarmed soon, and finding its slot would have been in vain.
  */
-void weft__timer_arm(weft__wheel *wheel, weft__timer *timer, int64_t deadline_ns);
+static inline void weft__timer_arm(weft__wheel *wheel, weft__timer *timer, int64_t deadline_ns)
+{
+    if (deadline_ns == WEFT__NEVER)
+        return;
+    timer->deadline_ns = deadline_ns;
+    wheel->count++;
+    weft__list_insert(&wheel->fresh, &timer->link);
+}
+
+/* A list of the wheel has become empty. */
+void weft__wheel_emptied(weft__wheel *wheel, const weft__list *head);
 
 /* Disarm it, if it is armed. */
-void weft__timer_disarm(weft__wheel *wheel, weft__timer *timer);
+static inline void weft__timer_disarm(weft__wheel *wheel, weft__timer *timer)
+{
+    if (!weft__timer_is_armed(timer))
+        return;
+    /* The last node of a list has the head on both sides. */
+    weft__list *next = timer->link.next;
+    bool is_last = next == timer->link.prev;
+    weft__list_remove(&timer->link);
+    wheel->count--;
+    if (is_last && next != &wheel->fresh)
+        weft__wheel_emptied(wheel, next);
+}
 
 /*
  * When the wheel should be expired next: the earliest deadline, or a time before it if a timer that
  * shared its slot was disarmed; expiring then makes the next answer better. WEFT__NEVER without
  * timers. O(levels).
  */
-int64_t weft__wheel_next(const weft__wheel *wheel);
+int64_t weft__wheel_next(weft__wheel *wheel);
 
 /*
  * Fire all timers whose deadline is at or before now_ns, in order of their deadlines. What a

@@ -1,0 +1,79 @@
+/* The quick clock: never behind the real one, hardly ahead of it, and never going back. */
+#include "base/quick.h"
+
+#include "base/clock.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+#define ROUNDS 200000
+
+/* One that has had the time to learn how fast the counter runs. */
+static weft__quick practised(void)
+{
+    weft__quick q = {0};
+    int64_t end_ns = weft__clock_ns() + WEFT__NS_PER_S;
+    while (q.rate == 0 && weft__clock_ns() < end_ns)
+        weft__quick_ns(&q);
+    return q;
+}
+
+START_TEST(it_is_never_behind_the_clock)
+{
+    weft__quick q = practised();
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t before_ns = weft__clock_ns();
+        ck_assert_int_ge(weft__quick_ns(&q), before_ns);
+    }
+}
+END_TEST
+
+START_TEST(from_the_first_moment_on)
+{
+    weft__quick q = {0};
+    for (int64_t end_ns = weft__clock_ns() + 30000000, now_ns = 0; now_ns < end_ns;) {
+        now_ns = weft__clock_ns();
+        ck_assert_int_ge(weft__quick_ns(&q), now_ns);
+    }
+}
+END_TEST
+
+START_TEST(it_is_mostly_ahead_by_a_few_microseconds_at_most)
+{
+    weft__quick q = practised();
+    int ahead = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t ns = weft__quick_ns(&q);
+        ahead += ns - weft__clock_ns() > 10000; /* it was interrupted while it looked */
+    }
+    ck_assert_int_lt(ahead, ROUNDS / 10);
+}
+END_TEST
+
+START_TEST(it_does_not_go_back)
+{
+    weft__quick q = practised();
+    for (int64_t i = 0, last_ns = 0, ns; i < ROUNDS; i++, last_ns = ns) {
+        ns = weft__quick_ns(&q);
+        ck_assert_int_ge(ns, last_ns);
+        if (i % 1000 == 0)
+            weft__quick_look(&q); /* what it said may have been ahead */
+    }
+}
+END_TEST
+
+int main(void)
+{
+    TCase *c = tcase_create("quick");
+    tcase_add_test(c, it_is_never_behind_the_clock);
+    tcase_add_test(c, from_the_first_moment_on);
+    tcase_add_test(c, it_is_mostly_ahead_by_a_few_microseconds_at_most);
+    tcase_add_test(c, it_does_not_go_back);
+    Suite *s = suite_create("quick");
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
