@@ -2,9 +2,16 @@
  * Where something runs out: fibers that never wait, stacks that are full, deep trees, processes
  * that fork; and the sizes that a fiber may be made with.
  */
+#include "core/limits.h"
 #include "support.h"
 
 #include <fcntl.h>
+
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define RUNNING_ON_VALGRIND 0
+#endif
 
 /* Reads what is always there; only its deadline can end that. */
 static weft_value read_for_ever(void *arg)
@@ -278,6 +285,32 @@ START_TEST(a_recycled_fiber_has_the_stack_and_the_flags_that_it_was_made_with)
 }
 END_TEST
 
+/* Pages of this process that are in memory. */
+static size_t resident_pages(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    size_t all, resident;
+    ck_assert_int_eq(fscanf(file, "%zu %zu", &all, &resident), 2);
+    fclose(file);
+    return resident;
+}
+
+START_TEST(a_thread_with_nothing_to_do_gives_back_the_memory_of_a_burst)
+{
+    enum { EXCESS = 8192 };
+    /* Sanitizers, which want bigger stacks, and Valgrind have memory of their own. */
+    if (WEFT__STACK_BYTES_DEFAULT > 64 << 10 || RUNNING_ON_VALGRIND)
+        return;
+    for (size_t i = 0; i < WEFT__STACK_WARM_MIN + EXCESS; i++)
+        ck_assert_uint_ne(weft_spin(suspend, NULL), 0);
+    weft_snooze();
+    ck_assert_int_eq(weft_terminate_children(INFINITY), 0);
+    size_t before = resident_pages();
+    ck_assert_int_eq(weft_sleep(0.2), 0);
+    ck_assert_uint_lt(resident_pages() + EXCESS * 9 / 10, before);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &a_deadline_strikes_in_a_loop_of_reads_that_never_wait,
     &a_loop_of_reads_that_never_wait_lets_others_run,
@@ -290,6 +323,7 @@ static const TTest *const *const tests[] = {
     &a_fiber_that_ends_when_told_needs_no_grace,
     &a_backend_that_does_not_exist_is_said_and_the_default_taken,
     &a_stack_may_have_the_smallest_size_and_not_a_byte_less,
+    &a_thread_with_nothing_to_do_gives_back_the_memory_of_a_burst,
     &a_recycled_fiber_has_the_stack_and_the_flags_that_it_was_made_with,
 };
 

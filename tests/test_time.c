@@ -349,6 +349,34 @@ START_TEST(many_sleepers_are_woken_by_few_polls)
 }
 END_TEST
 
+static double earliest_s, latest_s; /* of all sleeps: how much longer than asked */
+
+static weft_value sleep_in_a_crowd(void *arg)
+{
+    double time_s = 0.02 + (double)(intptr_t)arg * 5e-5, before = weft_now();
+    ck_assert_int_eq(weft_sleep(time_s), 0);
+    double late_s = weft_now() - before - time_s;
+    earliest_s = late_s < earliest_s ? late_s : earliest_s;
+    latest_s = late_s > latest_s ? late_s : latest_s;
+    return 0;
+}
+
+START_TEST(a_crowd_of_sleepers_is_woken_in_beats_and_nobody_too_early)
+{
+    for (intptr_t i = 0; i < 1000; i++)
+        ck_assert_int_eq(weft_go(sleep_in_a_crowd, (void *)i), 0);
+    weft_counters counters;
+    weft_stats(&counters);
+    ck_assert_int_eq(weft_await_children(), 0);
+    weft_stats(&counters);
+    ck_assert_double_ge(earliest_s, -2e-8); /* what a double may be off by */
+    if (has_virtual_time())
+        ck_assert_double_le(latest_s, 1e-4); /* exact, but for what time the others took */
+    else
+        ck_assert_uint_lt(counters.polls, 400);
+}
+END_TEST
+
 typedef struct pause {
     double timeout_s;
     weft_value got;
@@ -398,6 +426,7 @@ static const TTest *const *const tests[] = {
     &of_many_short_random_sleeps_none_is_lost,
     &a_thousand_fibers_that_sleep_for_0_s_all_go_on,
     &many_sleepers_are_woken_by_few_polls,
+    &a_crowd_of_sleepers_is_woken_in_beats_and_nobody_too_early,
     &a_suspend_with_a_deadline_knows_whether_it_was_the_deadline,
 };
 

@@ -17,6 +17,7 @@
 
 /* Newer than the headers of the systems that weft is built on. */
 #define ADVICE_GUARD_INSTALL 102 /* MADV_GUARD_INSTALL, Linux 6.13 */
+#define ADVICE_POPULATE_WRITE 23 /* MADV_POPULATE_WRITE, Linux 5.14 */
 #define FD_SELF (-10000)         /* PIDFD_SELF, Linux 6.14: needs no descriptor, survives fork */
 #ifndef SYS_process_madvise
 #define SYS_process_madvise 440
@@ -142,6 +143,13 @@ weft__guard_result weft__guard_install(const struct iovec *pages, size_t count)
 void weft__guard_forget(size_t protected)
 {
     atomic_fetch_sub(&protected_now, protected);
+}
+
+void weft__pages_populate(const struct iovec *pages, size_t count)
+{
+    int error;
+    if (method_is_tried(WEFT__GUARD_BATCH))
+        advise_many(pages, count, ADVICE_POPULATE_WRITE, &error);
 }
 
 void weft__pages_give_back(const struct iovec *pages, size_t count)

@@ -36,6 +36,9 @@ weft__guard_result weft__guard_install(const struct iovec *pages, size_t count);
 /* So many guards made by mprotect have been unmapped. */
 void weft__guard_forget(size_t protected);
 
+/* Get memory for these pages now, as if they were written to. Best effort. */
+void weft__pages_populate(const struct iovec *pages, size_t count);
+
 /* Give memory back to the system; it reads as zeros afterwards. Guards in it stay. Best effort. */
 void weft__pages_give_back(const struct iovec *pages, size_t count);
 

@@ -47,10 +47,20 @@
 
 /*
  * Free stacks of a class that keep their pages: so many, or that part of all there are. A page
- * costs 4 KiB to keep and 2 to 4 microseconds to get again.
+ * costs 4 KiB to keep, a microsecond to give back and 2 to 4 to get again: so a thread that has
+ * something to do keeps more of them, until it has nothing to do for so long (ns).
  */
 #define WEFT__STACK_WARM_MIN ((size_t)16384)
 #define WEFT__STACK_WARM_PART ((size_t)4)
+#define WEFT__STACK_WARM_BUSY_MIN ((size_t)131072)
+#define WEFT__STACK_WARM_BUSY_PART ((size_t)2)
+#define WEFT__CALM_NS 10000000
+
+/*
+ * Where a class has so many stacks already, the top pages of new ones are asked for together: it
+ * grows fast, and will need them.
+ */
+#define WEFT__STACK_POPULATE_FROM ((size_t)1024)
 
 /*
  * Releases between two samples of whether stacks were used deeply. One is a system call of 1.2
@@ -136,6 +146,14 @@
  * 100 switches.
  */
 #define WEFT__POLL_EVERY_NS 50000
+
+/*
+ * Where so many timers are armed or more, and fire more often than each so many ns, they are served
+ * in that beat: to wait for each of them would be a system call of 10 to 20 microseconds, and other
+ * runtimes have timers of a whole millisecond. Fewer timers are as exact as the kernel is.
+ */
+#define WEFT__CROWD_TIMERS 64
+#define WEFT__CROWD_BEAT_NS 500000
 
 /*
  * Operations that need not wait, before they let the others run: a read of what is there takes a

@@ -166,13 +166,40 @@ static weft__hope hope(weft__cord *c)
     return weft__port_hope(c, is_dead, resort_of(f));
 }
 
+/*
+ * When the wheel is to be looked at next. In a crowd of timers, not before the next beat, counted
+ * from the last that fired; virtual time is exact always.
+ */
+static int64_t next_timer(weft__cord *c)
+{
+    int64_t next_ns = weft__wheel_next(&c->wheel), beat_ns = c->fired_ns + WEFT__CROWD_BEAT_NS;
+    bool is_crowd = c->wheel.count >= WEFT__CROWD_TIMERS && c->backend->type->follow == NULL;
+    return is_crowd && next_ns < beat_ns ? beat_ns : next_ns;
+}
+
 /* How long the backend may wait: until the next timer. */
 static int64_t poll_timeout(weft__cord *c, weft__hope who)
 {
-    int64_t next_ns = weft__wheel_next(&c->wheel);
+    int64_t next_ns = next_timer(c);
     if (next_ns != WEFT__NEVER)
         return next_ns > c->now_ns ? next_ns - c->now_ns : 0;
     return who == WEFT__HOPE_THREADS ? WEFT__POLL_FOR_WAKE : WEFT__POLL_FOR_EVER;
+}
+
+/* Has an idle thread nothing to do for a while, unless something happens? */
+static bool is_calm(weft__cord *c)
+{
+    int64_t timeout_ns = poll_timeout(c, WEFT__HOPE_ITSELF);
+    return timeout_ns == WEFT__POLL_FOR_EVER || timeout_ns > WEFT__CALM_NS;
+}
+
+/* Fire what is due; the thread is idle. */
+static void expire(weft__cord *c)
+{
+    size_t before = c->wheel.count;
+    weft__wheel_expire(&c->wheel, c->now_ns);
+    if (c->wheel.count < before)
+        c->fired_ns = c->now_ns;
 }
 
 /* The backend is broken; someone has closed its descriptor, say. Timers go on. */
@@ -249,7 +276,7 @@ COLD static weft__runnable *idle(weft__cord *c)
     weft__cord_now(c);
     for (;;) {
         weft__cord_read_inbox(c);
-        weft__wheel_expire(&c->wheel, c->now_ns);
+        expire(c);
         weft__runnable *r = weft__runqueue_pop(&c->runqueue);
         if (r != NULL) {
             if (c->is_accounting)
@@ -263,6 +290,12 @@ COLD static weft__runnable *idle(weft__cord *c)
         }
         if (linger(c) || (c->on_idle != NULL && call_on_idle(c)))
             continue;
+        if (UNLIKELY(c->stacks.excess != 0) && is_calm(c)) {
+            weft__stack_relieve(&c->stacks);
+            poll_quickly(c);
+            weft__cord_now(c);
+            continue;
+        }
         weft__hope who = hope(c);
         if (who != WEFT__HOPE_NOBODY)
             poll_and_wait(c, who);

@@ -1,5 +1,5 @@
 /*
- * The pool of stacks: mapping and carving chunks, giving pages back, the default size.
+ * The pool of stacks: mapping and carving chunks, giving pages back.
  *
  * Responsible for what is rare; the warm acquire and release are inline in stack.h. How guards are
  * made is guard.c's, what happens when one is hit overflow.c's.
@@ -11,9 +11,7 @@
 
 #include "core/guard.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -210,6 +208,16 @@ static weft__guard_result carve(weft__stack_pool *pool, unsigned index, char *fr
     return result;
 }
 
+/* Get the top pages of what is in the cache of the class, all of which is new. */
+static void populate(const weft__stack_class *class)
+{
+    size_t page = page_bytes();
+    struct iovec tops[WEFT__STACK_BATCH];
+    for (size_t i = 0; i < class->count; i++)
+        tops[i] = (struct iovec){slot_end(&class->cache[i]) - page, page};
+    weft__pages_populate(tops, class->count);
+}
+
 /* Make the next few slots of a chunk. */
 static void chunk_carve(weft__stack_pool *pool, weft__stack_chunk *chunk, unsigned index)
 {
@@ -218,6 +226,8 @@ static void chunk_carve(weft__stack_pool *pool, weft__stack_chunk *chunk, unsign
     char *from = chunk->memory + chunk->carved * class_stride(index);
     chunk->protected += carve(pool, index, from, count).protected;
     chunk->carved += count;
+    if (pool->classes[index].mapped > WEFT__STACK_POPULATE_FROM)
+        populate(&pool->classes[index]);
 }
 
 /* A stack with a mapping to itself. */
@@ -371,18 +381,48 @@ static void class_sample(weft__stack_class *class, unsigned index)
     class->until_sample = class->sample_every;
 }
 
-/* Empty some of the stacks that are warm beyond the limit. Returns how many more may get warm. */
-static size_t class_relieve(weft__stack_class *class)
+/*
+ * Warm stacks that a class may have beyond those it has: the more of both limits. Negative: fewer.
+ */
+static ptrdiff_t class_room(const weft__stack_class *class, size_t min, size_t part)
 {
-    size_t max = class->mapped / WEFT__STACK_WARM_PART;
-    if (max < WEFT__STACK_WARM_MIN)
-        max = WEFT__STACK_WARM_MIN;
-    size_t warm = class->count - class->cold;
-    if (warm < max)
-        return max - warm;
-    /* Two batches now, and a look after one more of releases: it catches up in small stops. */
+    size_t max = class->mapped / part > min ? class->mapped / part : min;
+    return (ptrdiff_t)max - (ptrdiff_t)(class->count - class->cold);
+}
+
+static ptrdiff_t class_calm_room(const weft__stack_class *class)
+{
+    return class_room(class, WEFT__STACK_WARM_MIN, WEFT__STACK_WARM_PART);
+}
+
+/* Two batches at once: it catches up in small stops. */
+static void class_cool_some(weft__stack_class *class)
+{
     class_cool(class, class->cold + 2 * WEFT__STACK_BATCH);
+}
+
+/* See to stacks that are warm beyond the limits. Returns how many more may get warm. */
+static size_t class_relieve(weft__stack_pool *pool, unsigned index)
+{
+    weft__stack_class *class = &pool->classes[index];
+    ptrdiff_t room = class_calm_room(class);
+    if (room > 0)
+        return (size_t)room;
+    pool->excess |= 1u << index;
+    room = class_room(class, WEFT__STACK_WARM_BUSY_MIN, WEFT__STACK_WARM_BUSY_PART);
+    if (room > 0)
+        return (size_t)room;
+    class_cool_some(class);
     return WEFT__STACK_BATCH;
+}
+
+void weft__stack_relieve(weft__stack_pool *pool)
+{
+    unsigned index = (unsigned)__builtin_ctz(pool->excess);
+    if (class_calm_room(&pool->classes[index]) < 0)
+        class_cool_some(&pool->classes[index]);
+    else
+        pool->excess &= ~(1u << index);
 }
 
 COLD void weft__stack_look(weft__stack_pool *pool, unsigned index)
@@ -393,7 +433,7 @@ COLD void weft__stack_look(weft__stack_pool *pool, unsigned index)
         class_sample(class, index);
     if (class_is_alone(index))
         class_unmap(pool, index, WEFT__STACK_ALONE_CACHED);
-    size_t room = class_relieve(class);
+    size_t room = class_relieve(pool, index);
     if (room < WEFT__STACK_BATCH)
         room = WEFT__STACK_BATCH;
     /* Not later than the next sample, nor than there could be too many warm ones. */
@@ -437,65 +477,4 @@ bool weft__stack_guards(const weft__stack *stack, const void *address)
         return false;
     const char *at = address;
     return at >= stack->low - page_bytes() && at < stack->low;
-}
-
-static void say_of_size(const char *text, const char *words)
-{
-    struct iovec line[] = {
-        {(char *)"weft: WEFT_STACK=", 17},
-        {(char *)text, strlen(text)},
-        {(char *)words, strlen(words)},
-    };
-    if (writev(STDERR_FILENO, line, 3) < 0)
-        return; /* nobody to tell */
-}
-
-/* The number of bytes that the text says, 0 if it says none. Saturates. */
-static size_t size_parse(const char *text)
-{
-    static const char units[] = "KMG";
-    char *end;
-    if (*text < '0' || *text > '9') /* strtoull takes signs and blanks */
-        return 0;
-    unsigned long long number = strtoull(text, &end, 10);
-    unsigned shift = 0;
-    if (*end != '\0') {
-        const char *unit = strchr(units, *end & ~0x20);
-        if (unit == NULL || end[1] != '\0')
-            return 0;
-        shift = 10 * ((unsigned)(unit - units) + 1);
-    }
-    return number > SIZE_MAX >> shift ? SIZE_MAX : (size_t)number << shift;
-}
-
-static size_t size_from_environment(void)
-{
-    const char *text = getenv("WEFT_STACK");
-    if (text == NULL || *text == '\0')
-        return WEFT__STACK_BYTES_DEFAULT;
-    size_t bytes = size_parse(text);
-    if (bytes == 0) {
-        say_of_size(text, " is not a size (such as 128K or 1M): ignored\n");
-        return WEFT__STACK_BYTES_DEFAULT;
-    }
-    if (bytes < WEFT__STACK_BYTES_MIN) {
-        say_of_size(text, " is too small: 16K taken\n");
-        return WEFT__STACK_BYTES_MIN;
-    }
-    if (bytes > WEFT__STACK_BYTES_MAX) {
-        say_of_size(text, " is too much: 1G taken\n");
-        return WEFT__STACK_BYTES_MAX;
-    }
-    return bytes;
-}
-
-size_t weft__stack_bytes_default(void)
-{
-    static _Atomic size_t known;
-    size_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
-    if (UNLIKELY(bytes == 0)) {
-        bytes = size_from_environment();
-        atomic_store_explicit(&known, bytes, memory_order_relaxed);
-    }
-    return bytes;
 }

@@ -57,6 +57,7 @@ typedef struct weft__stack_pool {
     size_t mapped;      /* stacks that exist */
     size_t cached;      /* of these, free */
     size_t unguarded;   /* of `mapped`, without a guard */
+    uint32_t excess;    /* bit i: in class i more free stacks have pages than in quiet times */
     unsigned index_min; /* the smallest class in use: above 0 where pages are bigger than 4 KiB */
     weft__stack_class classes[WEFT__STACK_CLASSES];
 } weft__stack_pool;
@@ -71,6 +72,9 @@ int weft__stack_fill(weft__stack_pool *pool, unsigned index);
 
 /* The rare part of release, of what is last in the cache: see to deep and superfluous stacks. */
 void weft__stack_look(weft__stack_pool *pool, unsigned index);
+
+/* For a thread with nothing to do and an excess: give the pages of a few stacks back. */
+void weft__stack_relieve(weft__stack_pool *pool);
 
 /*
  * A stack whose slot, guard included, has `bytes` rounded up to the class (so a little less is
