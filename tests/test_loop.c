@@ -93,6 +93,45 @@ START_TEST(an_accept_loop_hands_over_every_connection_until_it_is_told_to_stop)
 }
 END_TEST
 
+/* A file that was read, and closed with close(2): nothing of it is to be believed of its number. */
+static int leave_number_of_file(void)
+{
+    char path[] = "/tmp/weft-loop-XXXXXX", byte;
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(write(fd, "x", 1), 1);
+    ck_assert_int_eq(weft_pread(fd, &byte, 1, 0), 1);
+    ck_assert_int_eq(close(fd), 0);
+    return fd;
+}
+
+START_TEST(a_connection_is_not_taken_for_the_file_that_had_its_number)
+{
+    for (int is_loop = 0; is_loop < 2; is_loop++) {
+        place p;
+        taker t;
+        char text[16];
+        int theirs, ours, listener = listen_tcp(&p, 64);
+        connect_many(&theirs, 1, &p);
+        int number = leave_number_of_file();
+        if (is_loop) {
+            spin_taker(&t, listener, 1);
+            ck_assert_int_eq(weft_await(t.fiber), 0);
+            ours = t.fd[0];
+        } else {
+            ours = weft_accept(listener, NULL, NULL);
+        }
+        ck_assert_int_eq(ours, number);
+        ck_assert_int_eq(write(theirs, "hello", 5), 5);
+        ck_assert_int_eq(weft_read(ours, text, sizeof text), 5);
+        ck_assert_int_eq(weft_close(ours), 0);
+        close(theirs);
+        ck_assert_int_eq(weft_close(listener), 0);
+    }
+}
+END_TEST
+
 /* What the kernel had accepted beyond that is not lost. */
 START_TEST(what_a_loop_did_not_hand_over_is_what_the_next_accepts_return)
 {
@@ -590,6 +629,7 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &an_accept_loop_hands_over_every_connection_until_it_is_told_to_stop,
+    &a_connection_is_not_taken_for_the_file_that_had_its_number,
     &what_a_loop_did_not_hand_over_is_what_the_next_accepts_return,
     &what_a_loop_did_not_hand_over_goes_to_those_who_wait_behind_it,
     &what_two_loops_did_not_hand_over_is_all_there_for_the_next,

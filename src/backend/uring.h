@@ -198,6 +198,9 @@ weft__flight *weft__uring_note(weft__uring *b, int fd);
 /* The number has just been given to a new file: nothing that was known of it holds. */
 void weft__uring_forget(weft__uring *b, int fd);
 
+/* The same, and it is a connection that was accepted: a socket, so there is nothing to ask. */
+void weft__uring_adopt(weft__uring *b, int fd, bool has_messages);
+
 weft__flight *weft__uring_make_flight(weft__uring *b, weft__descriptor *d);
 
 /* Put an operation into its line, and start it if it is its turn; f is NULL for one on no

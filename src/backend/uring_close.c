@@ -93,3 +93,19 @@ void weft__uring_forget(weft__uring *b, int fd)
         clear(b, f, false);
     weft__ready_forget(&b->ready, fd);
 }
+
+void weft__uring_adopt(weft__uring *b, int fd, bool has_messages)
+{
+    weft__descriptor *d = weft__ready_note(&b->ready, fd);
+    weft__flight *f = d != NULL ? d->watcher : NULL;
+    if (f != NULL && f->is_known) /* it was closed behind our back */
+        weft__uring_forget(b, fd);
+    if (d != NULL && f == NULL)
+        f = weft__uring_make_flight(b, d);
+    if (f == NULL)
+        return; /* who uses it finds out, and says so */
+    f->is_known = true;
+    f->has_messages = has_messages;
+    f->is_terminal = false;
+    d->is_not_socket = d->is_on_disk = d->is_drained = false;
+}

@@ -147,8 +147,11 @@ static void release_held(weft__uring *b, weft__many *m)
 static intptr_t take_result(weft__uring *b, weft__many *m, const void **data)
 {
     m->count -= m->count > 0;
-    if (m->op.code == WEFT__OP_ACCEPT)
-        return m->conns->fd[m->conns->first++];
+    if (m->op.code == WEFT__OP_ACCEPT) {
+        int fd = m->conns->fd[m->conns->first++];
+        weft__uring_adopt(b, fd, false);
+        return fd;
+    }
     m->held = weft__buffer_pop(b, &m->first);
     *data = weft__buffer_data(b, m->held) + m->skip;
     intptr_t bytes = (intptr_t)(b->buffers.notes[m->held].bytes - m->skip);

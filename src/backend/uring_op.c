@@ -367,6 +367,14 @@ bool weft__uring_recall_many(weft__uring *b, weft__many *m)
 
 /* Completing. */
 
+/* A connection is what its listener is, if that is still what it was. */
+static COLD void adopt(weft__uring *b, const weft__op *op, int fd)
+{
+    const weft__flight *listener = weft__uring_flight(b, op->fd);
+    if (listener != NULL && listener->is_known && !(op->progress & WEFT__CLOSED))
+        weft__uring_adopt(b, fd, listener->has_messages);
+}
+
 /* The kernel has let go of it. */
 static void finish(weft__uring *b, weft__op *op, intptr_t result)
 {
@@ -379,6 +387,8 @@ static void finish(weft__uring *b, weft__op *op, intptr_t result)
     weft__list_remove(&op->link);
     weft__uring_uncount(b, op);
     weft__ready_forget_new(&b->ready, op, result);
+    if (UNLIKELY(op->code == WEFT__OP_ACCEPT) && result >= 0)
+        adopt(b, op, (int)result);
     op->done(op, result); /* first: it may close the descriptor under those that wait */
     if (!is_alone)
         weft__uring_start_next(b, fd, which);
