@@ -166,7 +166,8 @@ int weft_stream_close(weft_stream *closed)
     }
     s->is_shut = true;
     int rc = s->type->close(s->ctx);
-    wait_for_others(s);
+    if (s->is_reading || s->is_writing)
+        wait_for_others(s);
     forget(s);
     return said < 0 ? said : rc;
 }
