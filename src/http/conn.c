@@ -7,6 +7,8 @@
 #include <weft/time.h>
 
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -278,16 +280,22 @@ static int take_requests(weft__conn *c)
     return 0;
 }
 
+/* All that is to go out, and that it was all. */
+static int end_output(weft__conn *c)
+{
+    if (c->is_tls)
+        return weft_tls_shutdown(&c->stream);
+    int rc = weft_stream_flush(&c->stream);
+    return rc < 0 ? rc : weft_shutdown(c->fd, SHUT_WR);
+}
+
 /*
  * A connection that is closed with input unread is reset by the kernel, and the reply may be lost
  * with it: tell the peer that we are done, and hear it out for a moment (RFC 9112, 9.6).
  */
 static COLD void linger(weft__conn *c)
 {
-    int rc = c->is_tls ? weft_tls_shutdown(&c->stream) : weft_stream_flush(&c->stream);
-    if (rc == 0 && !c->is_tls)
-        rc = weft_shutdown(c->fd, SHUT_WR);
-    if (rc < 0)
+    if (end_output(c) < 0)
         return;
     char waste[2048];
     size_t left = LINGER_BYTES;
@@ -310,6 +318,20 @@ static COLD void make_it_reset(const weft__conn *c)
     (void)connect(c->fd, &none, sizeof none); /* fails for a unix socket */
 }
 
+/*
+ * The last of a reply and the end of the connection in one packet: a tenth of what a connection for
+ * one request costs both sides. Not by closing it: should input have come by now that nobody reads,
+ * that would throw away what has not gone out. With TLS a handshake costs so much that it is not
+ * worth it.
+ */
+static void end_in_one(weft__conn *c)
+{
+    static const int on = 1;
+    if (c->unflushed > 0 && !c->is_tls && !c->peer.is_unix &&
+        setsockopt(c->fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0)
+        (void)end_output(c);
+}
+
 static void hang_up(weft__conn *c)
 {
     if (c->is_cut)
@@ -317,6 +339,8 @@ static void hang_up(weft__conn *c)
     WEFT_MOVE_ON_AFTER(c->server->options.limits.slow_s) {
         if (c->has_unread || (!c->is_cut && look(c, 0) > 0))
             linger(c);
+        else if (!c->is_cut)
+            end_in_one(c);
         (void)weft_stream_close(&c->stream);
     }
 }
