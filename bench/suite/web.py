@@ -1,0 +1,134 @@
+"""The web's part of the benchmark: which servers are asked what, by turns, as all contenders are.
+
+It measures as results.py says (measure, WORKS, CONTENDERS); tools/bench-http asks it for more.
+"""
+
+import collections
+import shutil
+import sys
+import tempfile
+import time
+
+from suite import machine, web_servers
+from suite.results import HIGHER, LOWER, Measured, Named, Work
+from suite.run import Failed, Turns
+from suite.web_load import Asked, Idle
+
+DEPTH = 16
+GROUP = "Web servers"
+UNIT = "requests per CPU s"
+TOOLS = {"wrk": "wrk", "openssl": "openssl"}
+NOTE = 'All answer "Hello, world". The server has one processor, wrk the other. '
+
+HTTP = Work("http", "HTTP, keep-alive", GROUP, UNIT, HIGHER, [64, 1000, 10000], [64], "connections", None, NOTE)
+CLOSE = Work("http-close", "HTTP, a connection for each request", GROUP, UNIT, HIGHER, [64], [64], "at once", None,
+             NOTE)
+PIPELINED = Work("http-pipelined", "HTTP, %d requests at once" % DEPTH, GROUP, UNIT, HIGHER, [64], [], "connections",
+                 None, NOTE)
+TLS = Work("https", "HTTP over TLS 1.3, keep-alive", GROUP, UNIT, HIGHER, [64], [], "connections", None, NOTE)
+HANDSHAKE = Work("tls-handshake", "TLS handshakes", GROUP, "handshakes per CPU s", HIGHER, [16], [16], "at once", None,
+                 "TLS 1.3, ECDSA over P-256, nothing resumed; one request each. The server has one processor.")
+MEMORY = Work("http-memory", "memory of an idle connection", GROUP, "bytes", LOWER, [5000], [], "connections", None,
+              "Keep-alive, after one request each.")
+WORKS = [HTTP, CLOSE, PIPELINED, TLS, HANDSHAKE, MEMORY]
+CONTENDERS = [Named(s.name, s.title, s.role) for s in web_servers.SERVERS]
+
+# The most important first: where time is short, the last is left out. seconds: of a turn, in a run of
+# all and in a quick one (0: it is not among those that are then measured).
+Case = collections.namedtuple("Case", "name work count is_tls is_close depth seconds quick")
+CASES = [
+    Case("keep64", HTTP, 64, False, False, 1, 0.7, 0.15),
+    Case("close", CLOSE, 64, False, True, 1, 0.7, 0.15),
+    Case("handshake", HANDSHAKE, 16, True, True, 1, 0.7, 0.35),
+    Case("tls", TLS, 64, True, False, 1, 0.7, 0),
+    Case("keep1000", HTTP, 1000, False, False, 1, 0.8, 0),
+    Case("pipelined", PIPELINED, 64, False, False, DEPTH, 0.6, 0),
+    Case("memory", MEMORY, 5000, False, False, 1, 2, 0),
+    Case("keep10000", HTTP, 10000, False, False, 1, 1.2, 0),
+]
+MEMORY_ROUNDS = 1
+# A quick run has no time for the others.
+QUICK = ("weft-io_uring", "weft-epoll", "bare-io_uring", "nginx", "h2o", "go", "node")
+# About how many can be made, to tell how long a turn takes.
+CONNECTIONS_PER_S = 5000
+
+
+def say(text):
+    print("bench: " + text, file=sys.stderr, flush=True)
+
+
+class Web:
+    """The servers that are there, and what they are asked; seconds: of a turn, None is the case's own."""
+
+    def __init__(self, settings, temp, names=None, seconds=None):
+        self.settings, self.seconds = settings, seconds
+        self.measured = Measured()
+        self.noise = machine.Noise()
+        self.places = web_servers.make_places(settings, temp)
+        wanted = [s for s in web_servers.SERVERS if not names or s.name in names]
+        self.servers = [s for s in wanted if self.is_built(s)]
+
+    def is_built(self, server):
+        try:
+            web_servers.build(server, self.places)
+        except Failed as reason:
+            self.measured.leave_out(server.name, "", str(reason))
+            return False
+        return True
+
+    def turn_s(self, case):
+        return self.seconds or (case.quick if self.settings.is_quick else 0) or case.seconds
+
+    def whole_turn_s(self, case):
+        """With the connections that have to be made."""
+        return self.turn_s(case) + case.count / CONNECTIONS_PER_S
+
+    def asked(self, case):
+        kind = Idle if case.work is MEMORY else Asked
+        servers = [s for s in self.servers if not case.is_tls or s.tls is not None]
+        return [kind(s, case, self.places, self.turn_s(case), self.settings.is_alone) for s in servers]
+
+    def measure(self, case, share_s):
+        """Its rounds, in so many seconds if there are to be fewer. Returns who took part."""
+        began = time.monotonic()
+        asked = self.asked(case)
+        turns = Turns(case.work, case.count, list(asked), self.measured, self.noise)
+        most = MEMORY_ROUNDS if case.work is MEMORY else self.settings.rounds
+        try:
+            turns.prepare()
+            rounds = turns.rounds(most, min(most, self.settings.rounds_min), share_s, self.settings.deadline)
+        finally:
+            for each in asked:
+                each.close()
+        turns.report()
+        say("%s: %d servers, %d rounds, %.0f s" % (case.name, len(turns.runners), rounds, time.monotonic() - began))
+        return turns.runners
+
+    def measure_all(self, cases):
+        """Each has its share of the time that is left."""
+        for i, case in enumerate(cases):
+            left_s = self.settings.deadline - time.monotonic()
+            need_s = self.whole_turn_s(case) * len(self.asked(case))
+            if left_s < need_s * (1 if case.work is MEMORY else self.settings.rounds_min):
+                self.measured.leave_out("all", case.name, "no time was left")
+                continue
+            weight = sum(self.whole_turn_s(c) for c in cases[i:])
+            self.measure(case, left_s * self.whole_turn_s(case) / weight)
+
+
+def missing_tool():
+    """Why nothing can be measured; None."""
+    missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
+    return "not installed here: " + " ".join(missing) if missing else None
+
+
+def measure(settings):
+    reason = missing_tool()
+    if reason:
+        measured = Measured()
+        measured.leave_out("all", GROUP, reason)
+        return measured
+    with tempfile.TemporaryDirectory(prefix="weft-bench-http-") as temp:
+        web = Web(settings, temp, QUICK if settings.is_quick else None)
+        web.measure_all([c for c in CASES if not settings.is_quick or c.quick])
+        return web.measured

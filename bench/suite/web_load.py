@@ -1,0 +1,222 @@
+"""What is asked of web servers: requests by wrk, whose time and errors are read, and idle connections.
+
+What counts is requests for a second of the server's processor; the client has another. Where there
+are many connections it counts from when all are there: what it costs to make them would be a good
+part of it. wrk tells how many requests there were in all, but not until then: the network does.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+from suite import network, web_check
+from suite.run import Failed, set_up_child
+from suite.web_servers import BODY, TICKS, Running
+
+WRK_S, STOP_S = 60, 10
+# From so many connections on, making them does not count; how long it may take.
+MANY, CONNECT_S = 1000, 15
+WARM_S = 0.2
+# What wrk takes to begin.
+START_S = 0.05
+# Connections that a run may open beyond those that it needs, also for each request, and what of them it must.
+OPENS_SLACK, OPENS_AGAIN, OPENS_MIN = 20, 0.25, 0.9
+# Of requests, that may fail.
+ERRORS_MAX = 0.001
+# Idle connections come from some addresses, for a server may limit what one peer has.
+IDLE_PEERS = 10
+IDLE_S = 1.5
+
+
+def counter(path, name):
+    """A counter of the network that we are in."""
+    with open("/proc/net/" + path, encoding="ascii") as file:
+        lines = [line.split() for line in file]
+    for names, numbers in zip(lines[::2], lines[1::2]):
+        if name in names:
+            return int(numbers[names.index(name)])
+    raise Failed("the kernel does not count %s" % name)
+
+
+def connections_opened():
+    return counter("snmp", "PassiveOpens")
+
+
+def find_number(pattern, text, otherwise=None):
+    found = re.search(pattern, text)
+    if found is None and otherwise is None:
+        raise Failed("wrk said: " + " ".join(text.split())[:200])
+    return float(found.group(1)) if found else otherwise
+
+
+class Wrk:
+    """A run of wrk, which takes whole seconds only: so it is told to stop."""
+
+    def __init__(self, case, url):
+        command = ["wrk", "-t1", "-c%d" % case.count, "-d%ds" % WRK_S, "--timeout", "%ds" % WRK_S]
+        command += ["-H", "Connection: close"] if case.is_close else []
+        command += ["-s", "bench/http/pipeline.lua"] if case.depth > 1 else []
+        command += [url] + (["--", str(case.depth)] if case.depth > 1 else [])
+        cpus = {sorted(os.sched_getaffinity(0))[network.CLIENT_CPU]}
+        self.requests = self.per_s = self.errors = 0
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True, preexec_fn=lambda: set_up_child(cpus))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *reason):
+        self.process.kill()
+        self.process.communicate()
+
+    def ended(self):
+        """What it said. A signal that comes before it sleeps does not wake it: so one more, and one more."""
+        deadline = time.monotonic() + STOP_S
+        while time.monotonic() < deadline:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                return self.process.communicate(timeout=0.3)[0]
+            except subprocess.TimeoutExpired:
+                pass
+        raise Failed("wrk does not end")
+
+    def stop(self):
+        text = self.ended()
+        self.requests = find_number(r"(\d+) requests in", text)
+        self.per_s = find_number(r"Requests/sec:\s*([\d.]+)", text)
+        self.errors = sum(int(n) for n in re.findall(r"(?:connect|read|write|timeout) (\d+)", text))
+        self.errors += find_number(r"Non-2xx or 3xx responses: (\d+)", text, 0)
+
+
+class Moment:
+    """What has been done so far. Each request is a packet with data, and so is each reply."""
+
+    def __init__(self, running):
+        self.requests = counter("netstat", "TCPOrigDataSent") / 2
+        self.opened = connections_opened()
+        self.cpu_s = running.cpu_s()
+        self.user_s, self.system_s = running.user_and_system_s()
+        self.s = time.monotonic()
+
+
+class Asked:
+    """As a Runner of run.py: a server at one case. Its runs are dicts in all, for who wants more."""
+
+    def __init__(self, server, case, places, seconds, is_alone):
+        self.server, self.name, self.case, self.places = server, server.name, case, places
+        self.seconds, self.is_alone = seconds, is_alone
+        self.running = None
+        self.reply_bytes = 0
+        self.all = []
+
+    def prepare(self):
+        """Start it, see that it answers as it should, and let it warm up."""
+        self.running = Running(self.server, self.case.is_tls, self.case.is_close, self.places)
+        self.running.wait_until_up()
+        self.reply_bytes = web_check.check(self.running, self.case.is_close)
+        with Wrk(self.case, self.running.url()) as wrk:
+            time.sleep(min(WARM_S, self.seconds / 2) + START_S)
+            wrk.stop()
+
+    def run(self):
+        before = Moment(self.running)
+        opened = before.opened
+        is_many = self.is_alone and self.case.count >= MANY
+        with Wrk(self.case, self.running.url()) as wrk:
+            if is_many:
+                self.wait_until_connected(opened)
+                before = Moment(self.running)
+            time.sleep(self.seconds)
+            after = Moment(self.running) if is_many else None
+            wrk.stop()
+        requests, per_s = wrk.requests, wrk.per_s
+        if is_many:
+            requests = after.requests - before.requests
+            per_s = requests / (after.s - before.s)
+        else:
+            after = Moment(self.running)
+        self.check_run(wrk, requests, after.opened - opened)
+        self.note_run(before, after, requests, per_s, wrk.errors)
+        return [self.all[-1]["per_cpu_s"]]
+
+    def wait_until_connected(self, opened):
+        deadline = time.monotonic() + CONNECT_S
+        while connections_opened() - opened < self.case.count:
+            web_check.require(time.monotonic() < deadline, "not all connections are there after %d s" % CONNECT_S)
+            time.sleep(0.02)
+
+    def check_run(self, wrk, requests, opened):
+        web_check.require(requests > 0, "no request was answered")
+        web_check.require(wrk.errors <= ERRORS_MAX * wrk.requests, "%d of %d requests failed" %
+                          (wrk.errors, wrk.requests))
+        if not self.is_alone:
+            return
+        if self.case.is_close:
+            web_check.require(opened >= OPENS_MIN * requests, "%d connections for %d requests" % (opened, requests))
+        else:
+            # wrk opens one more to see who is there; and again those that a full backlog has cost.
+            most = self.case.count + OPENS_SLACK + OPENS_AGAIN * requests
+            web_check.require(opened <= most, "keep-alive is ignored: %d connections" % opened)
+
+    def note_run(self, before, after, requests, per_s, errors):
+        cpu_s = after.cpu_s - before.cpu_s
+        user_s, system_s = after.user_s - before.user_s, after.system_s - before.system_s
+        self.all.append({"per_s": per_s, "per_cpu_s": requests / cpu_s, "ns": cpu_s * 1e9 / requests,
+                         "busy": cpu_s * per_s / requests, "user": user_s / max(user_s + system_s, 1 / TICKS),
+                         "errors": errors, "requests": requests})
+
+    def close(self):
+        if self.running:
+            self.running.stop()
+
+
+def open_idle(port, count, sockets):
+    """Connections that have had one reply each."""
+    for i in range(count):
+        s = socket.socket()
+        sockets.append(s)
+        s.settimeout(web_check.REPLY_S)
+        s.bind(("127.0.0.%d" % (2 + i % IDLE_PEERS), 0))
+        s.connect(("127.0.0.1", port))
+        s.sendall(web_check.REQUEST % b"")
+        data = b""
+        while BODY not in data:
+            piece = s.recv(4096)
+            web_check.require(piece, "it closes connection %d" % i)
+            data += piece
+
+
+class Idle(Asked):
+    """Bytes of memory for each of many connections that had one reply, and wait. A run has a new server."""
+
+    def prepare(self):
+        """Nothing but what a run does."""
+
+    def run(self):
+        self.running = Running(self.server, False, False, self.places)
+        try:
+            self.running.wait_until_up()
+            self.reply_bytes = web_check.check(self.running, False)
+            each = self.measure()
+        except OSError as reason:
+            raise Failed(str(reason)) from reason
+        finally:
+            self.running.stop()
+            self.running = None
+        self.all.append({"bytes": each})
+        return [each]
+
+    def measure(self):
+        # What the first connections allocate for all that come is not theirs: the check has made some.
+        sockets = []
+        try:
+            before = self.running.memory_bytes()
+            open_idle(self.running.port, self.case.count, sockets)
+            time.sleep(IDLE_S)
+            return (self.running.memory_bytes() - before) / self.case.count
+        finally:
+            for s in sockets:
+                s.close()
