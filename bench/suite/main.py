@@ -65,6 +65,8 @@ def measure_works(chosen, is_alone, noise):
     bench = run.Bench(roster, settings, noise, say, echo.Server)
     for contender, reason in absent:
         bench.measured.leave_out(contender.name, "", reason)
+    for name in contenders.SLOW_TO_START if chosen.quick else ():
+        bench.measured.leave_out(name, "", "too slow to start for a quick run")
     bench.measure_all(chosen.works)
     bench.measure_growth(chosen.works)
     return bench.measured

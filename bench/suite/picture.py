@@ -8,7 +8,7 @@ from suite.view import best_peer, count_text, label_of, number_text
 WIDTH = 960
 # Of the summary.
 ROW, HEADING = 22, 30
-LEFT, RIGHT, TOP, BOTTOM = 296, 216, 92, 62
+LABELS, RIGHT, TOP, BOTTOM = 252, 216, 92, 62  # labels: at least so wide
 NAMES = WIDTH - RIGHT + 34  # where the best peers' names stand
 # What is beyond is an arrow at the edge.
 LEAST, MOST = 0.02, 1000.0
@@ -50,8 +50,10 @@ class Summary:
         rows = sum(len(tables) for _, tables in self.groups)
         height = TOP + HEADING * len(self.groups) + ROW * rows + BOTTOM
         self.drawing = svg.Drawing(WIDTH, height, "What each work costs, relative to weft")
+        labels = [svg.width_of(label_of(t), 12) for _, tables in self.groups for t in tables]
+        self.left = max(labels + [LABELS]) + 44
         costs = [r.ratio.value for _, tables in self.groups for t in tables for r in t.rows if r.ratio]
-        self.axis = Axis(max(min(costs + [0.5]) * 0.9, LEAST), min(max(costs + [10.0]) * 1.1, MOST), LEFT,
+        self.axis = Axis(max(min(costs + [0.5]) * 0.9, LEAST), min(max(costs + [10.0]) * 1.1, MOST), self.left,
                          WIDTH - RIGHT)
         self.bottom = height - BOTTOM
 
@@ -108,12 +110,12 @@ class Summary:
             d.line(x, TOP + 8, x, self.bottom, svg.WEFT if value == 1 else svg.GRID, 1.5 if value == 1 else 1)
             d.text(x, self.bottom + 18, "weft" if value == 1 else "× %g" % value, 11,
                    svg.WEFT if value == 1 else svg.SOFT, "middle", "600" if value == 1 else "normal")
-        d.text((LEFT + WIDTH - RIGHT) / 2, self.bottom + 42, "cost relative to weft "
+        d.text((self.left + WIDTH - RIGHT) / 2, self.bottom + 42, "cost relative to weft "
                "(time, processor time or memory for the same work)", 12, svg.SOFT, "middle")
 
     def row(self, table, y):
         d = self.drawing
-        d.text(LEFT - 20, y + 4, label_of(table), 12, svg.INK, "end")
+        d.text(self.left - 20, y + 4, label_of(table), 12, svg.INK, "end")
         best = best_peer(table)
         for row in table.rows:
             if row.ratio and row is not best and row.role in ("limit", "peer"):

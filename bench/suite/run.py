@@ -18,6 +18,8 @@ TRIALS_MAX = 6
 GROW_MAX = 1_000_000
 # Of what a process may take of the memory that is free.
 MEMORY_SHARE = 0.7
+# Of a point on a curve, which is in no table and has no verdict.
+GROWTH_ROUNDS_MIN = 3
 
 
 class Failed(Exception):
@@ -33,7 +35,7 @@ class Pace:
         # A work and count with all its rounds: beyond it there are fewer rounds.
         self.entry = 10 if is_quick else 45
         # The same each time, and there is much to make first: fewer rounds.
-        self.memory_rounds = 1 if is_quick else 5
+        self.memory_rounds = 1 if is_quick else 3
 
 
 def set_up_child(cpus):
@@ -194,7 +196,7 @@ class Bench:
                                 "it would take %.1f GiB" % (need / (1 << 30)))
         return False
 
-    def measure(self, work, count, contenders):
+    def measure(self, work, count, contenders, rounds_min):
         """One work and count."""
         if time.monotonic() > self.settings.deadline:
             self.measured.leave_out("all", "%s %d" % (work.name, count), "no time was left")
@@ -204,7 +206,7 @@ class Bench:
         turns = Turns(work, count, list(runners), self.measured, self.noise)
         try:
             turns.prepare()
-            rounds = turns.rounds(*self.limits(work))
+            rounds = turns.rounds(*self.limits(work, rounds_min))
         finally:
             for runner in runners:
                 runner.close()
@@ -212,8 +214,8 @@ class Bench:
         self.say("%s %d: %d contenders, %d rounds, %.0f s" % (work.name, count, len(turns.runners), rounds,
                                                                time.monotonic() - began))
 
-    def limits(self, work):
-        rounds, rounds_min = self.settings.rounds, self.settings.rounds_min
+    def limits(self, work, rounds_min):
+        rounds = self.settings.rounds
         if work.kind == works.MEMORY:
             rounds = min(rounds, self.pace.memory_rounds)
         return rounds, min(rounds, rounds_min), self.pace.entry, self.settings.deadline
@@ -228,7 +230,7 @@ class Bench:
         for work in works.WORKS:
             for count in works.counts_of(work, self.settings.is_quick):
                 if not names or work.name in names:
-                    self.measure(work, count, self.contenders_of(work))
+                    self.measure(work, count, self.contenders_of(work), self.settings.rounds_min)
 
     def measure_growth(self, names):
         for growth in works.GROWTH:
@@ -236,7 +238,7 @@ class Bench:
             who = [c for c in self.roster.who_does(work.name) if c.name in growth.contenders]
             for count in works.growth_counts(growth, self.settings.is_quick):
                 if not names or work.name in names:
-                    self.measure(work, count, who)
+                    self.measure(work, count, who, min(self.settings.rounds_min, GROWTH_ROUNDS_MIN))
 
 
 def memory_free():

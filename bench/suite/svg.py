@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 INK, SOFT, FAINT, GRID, GROUND = "#1f2328", "#59636e", "#9aa3ad", "#e4e8ec", "#ffffff"
 WEFT, RIVAL, LIMIT = "#0b7a75", "#c2410c", "#7c6f9c"
 # About what a letter of sans-serif takes, of its size.
-LETTER = 0.56
+LETTER = 0.54
 
 
 def width_of(text, size):
