@@ -2,14 +2,14 @@
  * The timer wheel of a cord: what is armed, and what is due. It does not read the clock and does
  * not know what a timer means to its owner.
  *
- * Invariants, between calls: - a timer that is not fresh has a deadline after now_ns, and is in
- * slots[level][slot], where level is that of the
- *     highest 6-bit digit in which deadline_ns and now_ns differ, and slot is that digit of
- *     deadline_ns;
- * - so timers with the same deadline are in the same slot, in the order in which they were armed; -
- * the timers of a level are all due before those of the levels above it, and those of a slot
+ * Invariants, between calls:
+ *   - a timer that is not fresh has a deadline after now_ns, and is in slots[level][slot], where
+ *     level is that of the highest 6-bit digit in which deadline_ns and now_ns differ, and slot is
+ *     that digit of deadline_ns;
+ *   - so timers with the same deadline are in the same slot, in the order in which they were armed;
+ *   - the timers of a level are all due before those of the levels above it, and those of a slot
  *     before those of the slots after it: the first slot of the lowest level holds the next timer;
- * - a bit of `occupied` is set exactly if its slot is not empty.
+ *   - a bit of `occupied` is set exactly if its slot is not empty.
  */
 #include "core/timer.h"
 
