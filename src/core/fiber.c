@@ -25,12 +25,22 @@ void weft__life_init(weft__life *life, weft__fiber *f)
     f->life = life;
 }
 
+/* Where the life of a fiber with a stack is. */
+static weft__life *place_of_life(weft__fiber *f)
+{
+#ifdef WEFT__ASAN
+    return &f->own_life;
+#else
+    return (void *)(f->stack.low + f->stack.bytes - WEFT__LIFE_BYTES);
+#endif
+}
+
 int weft__fiber_take_stack(weft__cord *c, weft__fiber *f, size_t bytes)
 {
     int rc = weft__stack_acquire(&c->stacks, bytes, &f->stack);
     if (rc < 0)
         return rc;
-    f->life = (void *)(f->stack.low + f->stack.bytes - WEFT__LIFE_BYTES);
+    f->life = place_of_life(f);
     if (f->life->waiter.fiber == NULL) /* the stack has never been used, or its pages are new */
         weft__life_init(f->life, f);
     f->life->waiter.fiber = f;

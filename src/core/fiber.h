@@ -115,8 +115,15 @@ typedef struct weft__life {
     weft_value interrupt_value; /* meaningless unless is_interrupted */
 } weft__life;
 
-/* Bytes of it on a stack, whose top it leaves aligned as it was. */
+/*
+ * Bytes of it on a stack, whose top it leaves aligned as it was. With ASan it is in the record: that
+ * does not look for pointers on stacks, and would take what only a life points to for a leak.
+ */
+#ifdef WEFT__ASAN
+#define WEFT__LIFE_BYTES ((size_t)0)
+#else
 #define WEFT__LIFE_BYTES ((sizeof(weft__life) + 63) & ~(size_t)63)
+#endif
 
 /* A line of the cache each: a switch, a wait, the family, the rest. */
 struct weft__fiber {
@@ -172,6 +179,9 @@ struct weft__fiber {
         uint16_t flags; /* all of them; 0: an ordinary fiber */
     };
     char name[WEFT__NAME_BYTES];
+#ifdef WEFT__ASAN
+    weft__life own_life;
+#endif
 };
 
 #ifndef WEFT__ANNOTATED

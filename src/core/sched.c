@@ -315,9 +315,9 @@ COLD static weft__runnable *idle(weft__cord *c)
 static inline void prefetch(const weft__runnable *after)
 {
     if (LIKELY(after != NULL)) {
-        const char *sp = CONTAINER_OF(after, weft__fiber, queued)->context.sp;
-        __builtin_prefetch(sp);
-        __builtin_prefetch(sp - WEFT__SAVED_BYTES);
+        uintptr_t sp = (uintptr_t)CONTAINER_OF(after, weft__fiber, queued)->context.sp;
+        __builtin_prefetch((const char *)sp);
+        __builtin_prefetch((const char *)(sp - WEFT__SAVED_BYTES));
     }
 }
 
