@@ -342,7 +342,10 @@ START_TEST(stacks_of_ended_fibers_give_their_memory_back)
     park_many(n);
     size_t full = resident_bytes() - before;
     ck_assert_int_eq(weft_terminate_children(INFINITY), 0);
-    /* Records and a part of the stacks stay, for the next ones; the rest goes while nothing is done. */
+    /*
+     * Records and a part of the stacks stay, for the next ones; the rest goes while nothing is
+     * done.
+     */
     while (resident_bytes() - before >= full / 2)
         weft_sleep(0.02);
     assert_nothing_left();

@@ -116,8 +116,8 @@ typedef struct weft__life {
 } weft__life;
 
 /*
- * Bytes of it on a stack, whose top it leaves aligned as it was. With ASan it is in the record: that
- * does not look for pointers on stacks, and would take what only a life points to for a leak.
+ * Bytes of it on a stack, whose top it leaves aligned as it was. With ASan it is in the record:
+ * that does not look for pointers on stacks, and would take what only a life points to for a leak.
  */
 #ifdef WEFT__ASAN
 #define WEFT__LIFE_BYTES ((size_t)0)
