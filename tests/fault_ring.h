@@ -126,6 +126,7 @@ int __wrap_io_uring_submit_and_get_events(struct io_uring *ring)
     if (fault_strikes(PASSING, EAGAIN))
         return not_now();
     fail_entered(ring);
+    look_at(ring); /* what is in the list may go into the queue now */
     int rc = __real_io_uring_submit_and_get_events(ring);
     look_at(ring);
     return rc;
@@ -144,6 +145,7 @@ int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uri
     if (fault_strikes(PASSING, EAGAIN))
         return not_now();
     fail_entered(ring);
+    look_at(ring); /* what is in the list may go into the queue now */
     int rc = __real_io_uring_submit_and_wait_timeout(ring, out, n, most, mask);
     look_at(ring);
     return rc;

@@ -120,17 +120,40 @@ typedef struct weft__op {
     void (*done)(struct weft__op *op, intptr_t result);
     void *owner; /* the caller's own, for done */
 
-    weft__list link; /* where it waits in the backend */
+    bool is_own;     /* the backend's own altogether: not counted as pending; the caller's is not */
     int progress;    /* backend's own: how far an operation of several steps has come */
-    int wait_fd;     /* what it waits for next: set by weft__call_try (call.h) */
+    weft__list link; /* where it waits in the backend */
+    weft__list turn; /* backend's own: a second place to wait in */
+    uint64_t key;    /* backend's own: what the kernel knows it by */
+    size_t moved;    /* backend's own: bytes that earlier steps of it have moved */
+    void *place;     /* backend's own: what it knows of fd */
+    struct weft__job *job; /* in the pool; NULL: not there */
+    int wait_fd;           /* what it waits for next: set by weft__call_try (call.h) */
     int wait_events;
-    struct weft__job *job;           /* in the pool; NULL: not there */
-    weft__list turn;                 /* backend's own: a second place to wait in */
-    uint64_t key;                    /* backend's own: what the kernel knows it by */
-    size_t moved;                    /* backend's own: bytes that earlier steps of it have moved */
     struct weft__op *before, *after; /* backend's own: its neighbours in a chain, while under way */
-    bool is_own;                     /* the backend's own altogether: not counted as pending */
 } weft__op;
+
+/*
+ * What to fetch of an operation and of its owner before it is done, in cache lines: on the stack
+ * the frames of those who wait for it are behind it; of the owner it is all of a record.
+ */
+#define WEFT__OP_LINES 4
+#define WEFT__OWNER_LINES 4
+
+/*
+ * A read or write at the file's own position, in memory that may hold anything: what is the
+ * backend's stays so, as there is a lot of it and hardly any of it is used.
+ */
+static inline void weft__op_set(weft__op *op, weft__opcode code, int fd, const void *data,
+                                size_t bytes)
+{
+    op->code = code;
+    op->fd = fd;
+    op->u.buffer.data = (void *)data;
+    op->u.buffer.bytes = bytes;
+    op->u.buffer.offset = WEFT__OFFSET_CURRENT;
+    op->is_own = false;
+}
 
 /*
  * An operation with many results, for loops: connections (ACCEPT) or what is received (RECV), one

@@ -17,6 +17,15 @@
 
 /* Events taken in one call. */
 #define EVENTS_MAX 128
+/*
+ * How many are handled before those whom they wake run: what the kernel and the fiber have of a
+ * connection is still in the cache then.
+ */
+#define PART 16
+/* How many events ahead what they concern is fetched: descriptor, operation, its owner. */
+#define FETCH_AHEAD 8
+#define FETCH_OP_AHEAD 4
+#define FETCH_OWNER_AHEAD 2
 /* Tells the event of wake_fd from those of descriptors, whose generation is never 0. */
 #define WAKE_TAG UINT64_C(0)
 
@@ -31,6 +40,7 @@ typedef struct epoll_backend {
     bool has_no_pwait2;
     /* What a poll found; not on the stack, which is that of some fiber and may be nearly full. */
     struct epoll_event events[EVENTS_MAX];
+    int events_count, events_done; /* how many there are, and how many of them have been handled */
 } epoll_backend;
 
 static epoll_backend *epoll_of(weft__backend *base)
@@ -124,6 +134,52 @@ static void handle_event(epoll_backend *b, const struct epoll_event *event)
     weft__ready_event(&b->ready, fd, d, (int)event->events); /* the bits are those of poll */
 }
 
+/* The descriptor of an event so many places from now; NULL: there is none. */
+static const weft__descriptor *peek(const epoll_backend *b, int ahead)
+{
+    int i = b->events_done + ahead;
+    if (i >= b->events_count)
+        return NULL;
+    return weft__ready_find(&b->ready, (int)(uint32_t)b->events[i].data.u64);
+}
+
+/* With many connections none of this is in the cache: it is fetched while others are handled. */
+FETCHER void fetch_op(const epoll_backend *b, int ahead)
+{
+    const weft__descriptor *d = peek(b, ahead);
+    if (d != NULL)
+        weft__fetch(weft__waiters_first(&d->waiters.readers), WEFT__OP_LINES);
+}
+
+FETCHER void fetch_owner(const epoll_backend *b, int ahead)
+{
+    const weft__descriptor *d = peek(b, ahead);
+    if (d != NULL && !weft__list_is_empty(&d->waiters.readers))
+        weft__fetch(weft__waiters_first(&d->waiters.readers)->owner, WEFT__OWNER_LINES);
+}
+
+/* The first ones, all at once: that takes no longer than one of them. */
+FETCHER void fetch_first(const epoll_backend *b)
+{
+    for (int i = 0; i < FETCH_AHEAD; i++)
+        weft__fetch(peek(b, i), WEFT__DESCRIPTOR_LINES);
+    for (int i = 0; i < FETCH_OP_AHEAD; i++)
+        fetch_op(b, i);
+    for (int i = 0; i < FETCH_OWNER_AHEAD; i++)
+        fetch_owner(b, i);
+}
+
+static void handle_part(epoll_backend *b)
+{
+    fetch_first(b);
+    for (int i = 0; i < PART && b->events_done < b->events_count; i++) {
+        weft__fetch(peek(b, FETCH_AHEAD), WEFT__DESCRIPTOR_LINES);
+        fetch_op(b, FETCH_OP_AHEAD);
+        fetch_owner(b, FETCH_OWNER_AHEAD);
+        handle_event(b, &b->events[b->events_done++]);
+    }
+}
+
 static int wait_ms(epoll_backend *b, int64_t timeout_ns)
 {
     int64_t ms = timeout_ns < 0 ? -1 : timeout_ns / NS_PER_MS + (timeout_ns % NS_PER_MS != 0);
@@ -148,11 +204,14 @@ static int wait_events(epoll_backend *b, int64_t timeout_ns)
 static int epoll_poll(weft__backend *base, int64_t timeout_ns)
 {
     epoll_backend *b = epoll_of(base);
-    int count = wait_events(b, weft__ready_timeout(&b->ready, timeout_ns));
-    if (count < 0 && count != -EINTR)
-        return count;
-    for (int i = 0; i < count; i++)
-        handle_event(b, &b->events[i]);
+    if (b->events_done == b->events_count) {
+        int count = wait_events(b, weft__ready_timeout(&b->ready, timeout_ns));
+        if (count < 0 && count != -EINTR)
+            return count;
+        b->events_done = 0;
+        b->events_count = count > 0 ? count : 0;
+    }
+    handle_part(b);
     weft__ready_poll(&b->ready);
     return 0;
 }

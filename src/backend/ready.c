@@ -29,6 +29,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What no readiness tells of (a full backlog, say) is tried again after so long. */
 #define RETRY_NS 1000000
@@ -50,29 +51,6 @@ void weft__ready_forget(weft__ready *r, int fd)
     weft__waiters_end_all(r->backend, &d->waiters.readers, -EBADF);
     weft__waiters_end_all(r->backend, &d->waiters.writers, -EBADF);
     weft__waiters_end_all(r->backend, &d->waiters.either, -EBADF);
-}
-
-/* Descriptors that came with a message are new ones. */
-static void forget_received(weft__ready *r, struct msghdr *header)
-{
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR(header, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-            r->backend->type->forget_fd(r->backend, fd);
-        }
-    }
-}
-
-void weft__ready_forget_made(weft__ready *r, weft__op *op, intptr_t result)
-{
-    if (op->code != WEFT__OP_RECVMSG)
-        r->backend->type->forget_fd(r->backend, (int)result);
-    else if (op->u.message.header->msg_control != NULL)
-        forget_received(r, op->u.message.header);
 }
 
 /* How many bytes it takes from a stream in order; 0: that is not what it does. */
@@ -132,9 +110,10 @@ static intptr_t try_plain(weft__descriptor *d, const weft__op *op)
     bool is_read = op->code == WEFT__OP_READ;
     void *data = op->u.buffer.data;
     size_t bytes = op->u.buffer.bytes;
-    ssize_t n = is_read ? recv(op->fd, data, bytes, flags) : send(op->fd, data, bytes, flags);
+    ssize_t n = TEMP_FAILURE_RETRY(is_read ? recv(op->fd, data, bytes, flags)
+                                           : send(op->fd, data, bytes, flags));
     if (UNLIKELY(n < 0))
-        return errno == EAGAIN || errno == EINTR ? WEFT__OP_PENDING : -errno;
+        return errno == EAGAIN ? WEFT__OP_PENDING : -errno;
     if (is_read && n > 0 && (size_t)n < bytes && !d->has_more)
         d->is_drained = true;
     return n;
@@ -277,24 +256,41 @@ static void prepare_connect(weft__ready *r, int fd, weft__descriptor *d)
         unlearn(r, fd, d);
 }
 
-/* Can it be done at once? WEFT__OP_PENDING: the long way round has to tell. */
-static intptr_t submit_plain(weft__descriptor *d, const weft__op *op)
+/* A plain one that would block, and is to wait behind those who do. */
+static intptr_t park_plain(weft__ready *r, weft__descriptor *d, weft__list *queue, weft__op *op)
+{
+    weft__list_init(&op->turn);
+    op->job = NULL;
+    op->progress = 0;
+    op->wait_fd = op->fd;
+    op->wait_events = op->code == WEFT__OP_READ ? POLLIN : POLLOUT;
+    weft__waiters_add(r->backend, queue, op);
+    int rc = watch(r, op, d);
+    if (LIKELY(rc == 0))
+        return WEFT__OP_PENDING;
+    weft__waiters_take(r->backend, op);
+    return try_or_park(r, op); /* it is another file by now: that finds out */
+}
+
+static intptr_t submit_plain(weft__ready *r, weft__descriptor *d, weft__op *op)
 {
     bool is_read = op->code == WEFT__OP_READ;
-    const weft__list *queue = is_read ? &d->waiters.readers : &d->waiters.writers;
-    if (!weft__list_is_empty(queue) || (is_read && d->is_drained) || d->is_closing)
-        return WEFT__OP_PENDING;
-    return try_plain(d, op);
+    weft__list *queue = is_read ? &d->waiters.readers : &d->waiters.writers;
+    if (UNLIKELY(d->is_closing))
+        return -EBADF;
+    if (weft__list_is_empty(queue) && !(is_read && d->is_drained)) {
+        intptr_t result = try_plain(d, op);
+        if (result != WEFT__OP_PENDING)
+            return result;
+    }
+    return park_plain(r, d, queue, op);
 }
 
 intptr_t weft__ready_submit(weft__ready *r, weft__op *op)
 {
     weft__descriptor *d = op->fd >= 0 ? weft__ready_find(r, op->fd) : NULL;
-    if (d != NULL && is_plain(d, op)) {
-        intptr_t result = submit_plain(d, op);
-        if (result != WEFT__OP_PENDING)
-            return result;
-    }
+    if (d != NULL && is_plain(d, op))
+        return submit_plain(r, d, op);
     weft__list_init(&op->link);
     weft__list_init(&op->turn);
     op->job = NULL;
@@ -512,22 +508,6 @@ int weft__ready_close_fd(weft__ready *r, int fd)
     d->is_closing = false;
     /* On Linux the descriptor is gone also after EINTR; a second close could hit another file. */
     return weft__call_close(fd);
-}
-
-int weft__ready_pipe(weft__ready *r, int fd[2])
-{
-    int rc = weft__call_pipe(r->backend, fd);
-    for (int i = 0; i < 2 && rc == 0; i++)
-        r->backend->type->forget_fd(r->backend, fd[i]);
-    return rc;
-}
-
-int weft__ready_socketpair(weft__ready *r, int fd[2])
-{
-    int rc = weft__call_socketpair(r->backend, fd);
-    for (int i = 0; i < 2 && rc == 0; i++)
-        r->backend->type->forget_fd(r->backend, fd[i]);
-    return rc;
 }
 
 void weft__ready_open(weft__ready *r, weft__backend *b,

@@ -24,13 +24,19 @@ typedef struct weft__descriptor {
     bool is_doubtful;    /* for watch: it may be another file's number by now, watch it anew */
     bool is_closing;     /* being closed; nothing new is let in */
     uint32_t life;       /* of its number: counts closings */
+    int fd;              /* its number, while it is in closing */
+    void *watcher;       /* the backend's own; NULL: none */
     weft__waiters waiters;
     weft__list pooled;  /* operations on it that the pool has, by their link */
     weft__list also;    /* operations that wait elsewhere and need it, too, by their turn */
     weft__list closing; /* in weft__ready's closing, while the pool is still at work on it */
-    int fd;             /* its number, while it is in closing */
-    void *watcher;      /* the backend's own; NULL: none */
 } weft__descriptor;
+
+/* What most calls need is in the first. */
+#define WEFT__DESCRIPTOR_LINES 2
+_Static_assert(sizeof(void *) != 8 ||
+                   sizeof(weft__descriptor) == WEFT__DESCRIPTOR_LINES * CACHE_LINE_BYTES,
+               "a descriptor is two cache lines");
 
 typedef struct weft__ready {
     weft__backend *backend;

@@ -16,14 +16,21 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 /* The kernel has no memory for what it is to do, or to complete: let it breathe. */
 #define BREATHE_US 1000
-/* How many completions ahead their operations are fetched. */
-#define FETCH_AHEAD 4
+/* How many completions ahead their operations are fetched, and what those point to. */
+#define FETCH_AHEAD 16
+#define FETCH_BEHIND_AHEAD 6
+/*
+ * How many are handled before those whom they wake run: they are still in the cache then. What
+ * these do next has room in the submission queue.
+ */
+#define PART 32
 
 static void handle(weft__uring *b, const weft__completion *c)
 {
@@ -54,28 +61,59 @@ static const struct io_uring_cqe *peek(const weft__uring *b, unsigned ahead)
     return &b->ring.cq.cqes[(*b->ring.cq.khead + ahead) & b->ring.cq.ring_mask];
 }
 
-/*
- * The operations of many fibers lie on as many stacks, out of the cache: fetch them while the ones
- * before are handled.
- */
-static void fetch_ahead(const weft__uring *b)
+static bool is_of_op(uint64_t key)
 {
-    const char *op = weft__key_object(peek(b, FETCH_AHEAD)->user_data);
-    __builtin_prefetch(op);
-    __builtin_prefetch(op + offsetof(weft__op, done));
+    weft__key_kind kind = key & WEFT__KEY_KIND_MASK;
+    return kind == WEFT__KEY_OP || kind == WEFT__KEY_MANY;
 }
 
 /*
- * Handle what is complete now; what completes meanwhile is for the next time. Each is copied out
- * and its place given back first: what it leads to may need the ring, and may come here again.
+ * The operations of many fibers lie on as many stacks, out of the cache, and so do their owners:
+ * they are fetched while the ones before are handled. What has not been handled is still there.
  */
-static void reap(weft__uring *b)
+FETCHER void fetch_op(const weft__uring *b, unsigned ahead)
 {
-    for (unsigned left = io_uring_cq_ready(&b->ring); left > 0; left--) {
-        if (io_uring_cq_ready(&b->ring) == 0)
+    weft__fetch(weft__key_object(peek(b, ahead)->user_data), WEFT__OP_LINES);
+}
+
+/* What it points to. The descriptor is for what its owner does next. */
+FETCHER void fetch_behind(const weft__uring *b, unsigned ahead)
+{
+    uint64_t key = peek(b, ahead)->user_data;
+    if (!is_of_op(key))
+        return;
+    const weft__op *op = weft__key_object(key);
+    weft__fetch(op->place, 1);
+    weft__fetch(op->owner, WEFT__OWNER_LINES);
+    weft__fetch(weft__ready_find(&b->ready, op->fd), 1);
+}
+
+/* The first ones, all at once: that takes no longer than one of them. */
+FETCHER void fetch_first(const weft__uring *b, unsigned ready)
+{
+    for (unsigned i = 0; i < FETCH_AHEAD && i < ready; i++)
+        fetch_op(b, i);
+    for (unsigned i = 0; i < FETCH_BEHIND_AHEAD && i < ready; i++)
+        fetch_behind(b, i);
+}
+
+/*
+ * Handle what is complete now, at most so many; what completes meanwhile is for the next time. Each
+ * is copied out and its place given back first: what it leads to may need the ring, and may come
+ * here again.
+ */
+static void reap(weft__uring *b, unsigned most)
+{
+    unsigned left = io_uring_cq_ready(&b->ring);
+    fetch_first(b, left);
+    for (left = left < most ? left : most; left > 0; left--) {
+        unsigned ready = io_uring_cq_ready(&b->ring);
+        if (ready == 0)
             break;
-        if (left > FETCH_AHEAD)
-            fetch_ahead(b);
+        if (ready > FETCH_AHEAD)
+            fetch_op(b, FETCH_AHEAD);
+        if (ready > FETCH_BEHIND_AHEAD)
+            fetch_behind(b, FETCH_BEHIND_AHEAD);
         const struct io_uring_cqe *cqe = peek(b, 0);
         weft__completion c = {cqe->user_data, cqe->res, cqe->flags};
         io_uring_cq_advance(&b->ring, 1);
@@ -100,12 +138,12 @@ static bool is_back_pressure(int rc)
 }
 
 /* Give the kernel what is entered and handle what is complete, without waiting. */
-static int exchange(weft__uring *b)
+static int exchange(weft__uring *b, unsigned most)
 {
     int rc = 0;
     if (must_enter(b))
         rc = io_uring_submit_and_get_events(&b->ring);
-    reap(b);
+    reap(b, most);
     return rc < 0 && !is_back_pressure(rc) ? rc : 0;
 }
 
@@ -113,7 +151,7 @@ static int exchange(weft__uring *b)
 static int exchange_some(weft__uring *b)
 {
     unsigned before = io_uring_sq_ready(&b->ring);
-    int rc = exchange(b);
+    int rc = exchange(b, UINT_MAX);
     if (rc == 0 && io_uring_sq_ready(&b->ring) >= before)
         usleep(BREATHE_US);
     return rc;
@@ -160,21 +198,33 @@ static int wait_for_some(weft__uring *b, int64_t timeout_ns)
     int rc = io_uring_submit_and_wait_timeout(&b->ring, &ignored, 1,
                                               timeout_ns < 0 ? NULL : &timeout, NULL);
     bool was_nothing = io_uring_cq_ready(&b->ring) == 0;
-    reap(b);
+    reap(b, PART);
     if ((rc == -EBUSY || rc == -EAGAIN || rc == -ENOMEM) && was_nothing)
         usleep(BREATHE_US);
     return rc < 0 && !is_back_pressure(rc) ? rc : 0;
 }
 
+/* Is there something left from the last call, and room for what follows from it? */
+static bool has_part(const weft__uring *b)
+{
+    return io_uring_cq_ready(&b->ring) > 0 && io_uring_sq_space_left(&b->ring) >= PART &&
+           weft__list_is_empty(&b->starts) && weft__list_is_empty(&b->cancels);
+}
+
 static int uring_poll(weft__backend *base, int64_t timeout_ns)
 {
     weft__uring *b = weft__uring_of(base);
+    if (has_part(b)) {
+        reap(b, PART);
+        weft__ready_poll(&b->ready);
+        return 0;
+    }
     const uint64_t before = b->handled;
     int rc = enter_all(b);
     /* Whoever has been woken by now is not to be kept waiting. */
     timeout_ns = weft__ready_timeout(&b->ready, b->handled != before ? 0 : timeout_ns);
     if (rc == 0 && (timeout_ns == 0 || io_uring_cq_ready(&b->ring) > 0))
-        rc = exchange(b);
+        rc = exchange(b, PART);
     else if (rc == 0)
         rc = wait_for_some(b, timeout_ns);
     weft__ready_poll(&b->ready);

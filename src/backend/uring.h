@@ -4,6 +4,7 @@
  *   uring_setup.c   the ring: which flags and operations this kernel has
  *   uring_prep.c    an operation as a submission queue entry
  *   uring_op.c      the life of an operation: submitted, cancelled, closed under, completed
+ *   uring_plain.c   the same in short, for what most are
  *   uring_close.c   a descriptor is closed under its operations
  *   uring.c         the exchange with the kernel: poll
  *   uring_watch.c   readiness, for what io_uring cannot do as a whole
@@ -81,12 +82,14 @@ typedef struct weft__watch {
 typedef struct weft__flight {
     /* One cache line: every operation touches it. */
     weft__list lines[WEFT__WAYS];
-    weft__descriptor *descriptor;
-    weft__kept *kept; /* NULL: nothing */
-
+    weft__kept *kept;  /* NULL: nothing */
     bool is_known;     /* what kind of file it is: the descriptor's is_not_socket, and */
     bool has_messages; /* it is a socket, but not a stream */
+    bool is_stream;    /* it is a socket, and a stream; false while that is not known */
     bool is_terminal;
+    bool is_drained; /* the last receive left nothing behind, as the kernel said */
+
+    weft__descriptor *descriptor;
     weft__list all;          /* in weft__uring's flights */
     weft__watch *watches[2]; /* for POLLIN, for POLLOUT; NULL: none made */
     weft__kept kept_room;    /* what kept points to */
@@ -157,6 +160,7 @@ enum {
     WEFT__CLOSED = 4,    /* its descriptor was closed: -EBADF, likewise; it is in no line */
     WEFT__CHAINED = 16,  /* in a chain */
     WEFT__LINKED = 8,    /* in a chain, and not its last */
+    WEFT__PLAIN = 32,    /* went the short way: see uring_plain.c */
 };
 
 static inline bool weft__uring_is_many(const weft__op *op)
@@ -215,6 +219,10 @@ int weft__uring_close_fd(weft__backend *base, int fd);
 
 /* The kernel is done with an operation. */
 void weft__uring_completed(weft__uring *b, weft__op *op, int result, unsigned flags);
+
+/* uring_plain.c: the two in short. False: they have to be called; nothing has happened. */
+bool weft__uring_submit_plain(weft__uring *b, weft__op *op);
+bool weft__uring_complete_plain(weft__uring *b, weft__op *op, int result, unsigned flags);
 
 /* Cancel once more what has been cancelled and has not come back. */
 void weft__uring_ask_again(weft__uring *b);

@@ -65,7 +65,7 @@ static void clear(weft__uring *b, weft__flight *f, bool must_flush)
     for (int i = 0; i < WEFT__WAYS; i++)
         end_line(b, &f->lines[i]);
     weft__uring_drop_kept(b, f);
-    f->is_known = false;
+    f->is_known = f->is_stream = false;
     f->descriptor->is_closing = false;
 }
 
@@ -106,6 +106,7 @@ void weft__uring_adopt(weft__uring *b, int fd, bool has_messages)
         return; /* who uses it finds out, and says so */
     f->is_known = true;
     f->has_messages = has_messages;
-    f->is_terminal = false;
+    f->is_stream = !has_messages;
+    f->is_terminal = f->is_drained = false;
     d->is_not_socket = d->is_on_disk = d->is_drained = false;
 }

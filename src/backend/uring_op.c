@@ -18,8 +18,6 @@
 #define ERESTART_FIRST (-512)
 #define ERESTART_LAST (-516)
 
-#define CACHE_LINE 64
-
 static void start(weft__uring *b, weft__op *op);
 
 /* Lines and descriptors. */
@@ -50,7 +48,7 @@ weft__uring_way weft__uring_way_of(const weft__op *op)
 weft__flight *weft__uring_make_flight(weft__uring *b, weft__descriptor *d)
 {
     weft__flight *f;
-    if (posix_memalign((void **)&f, CACHE_LINE, sizeof *f) != 0)
+    if (posix_memalign((void **)&f, CACHE_LINE_BYTES, sizeof *f) != 0)
         return NULL;
     *f = (weft__flight){.descriptor = d};
     for (int i = 0; i < WEFT__WAYS; i++)
@@ -71,6 +69,8 @@ static COLD void learn(weft__flight *f, int fd)
         fstat(fd, &status);
     f->is_known = true;
     f->has_messages = is_socket && type != SOCK_STREAM;
+    f->is_stream = is_socket && type == SOCK_STREAM;
+    f->is_drained = false;
     f->is_terminal = S_ISCHR(status.st_mode) && isatty(fd);
     f->descriptor->is_not_socket = !is_socket;
     f->descriptor->is_on_disk = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode);
@@ -231,6 +231,7 @@ void weft__uring_launch(weft__uring *b, weft__flight *f, weft__op *op, weft__key
     bool is_next = line == NULL || which == WEFT__WAY_ANY || weft__list_is_empty(line);
     if (line != NULL)
         weft__list_insert(line, &op->link);
+    op->place = f;
     b->base.pending += !op->is_own;
     op->key = weft__key_make(b, op, kind);
     if (is_next)
@@ -252,6 +253,8 @@ void weft__uring_make_way(weft__uring *b, weft__flight *f, const weft__op *op)
 intptr_t weft__uring_submit(weft__backend *base, weft__op *op)
 {
     weft__uring *b = weft__uring_of(base);
+    if (LIKELY(weft__uring_submit_plain(b, op)))
+        return WEFT__OP_PENDING;
     op->progress = 0;
     op->key = 0;
     op->moved = 0;
@@ -314,6 +317,7 @@ int weft__uring_submit_linked(weft__backend *base, weft__op *const *ops, size_t 
         weft__flight *f = weft__uring_note(b, op->fd);
         weft__list_init(&op->link);
         weft__list_insert(&f->lines[WEFT__WAY_ANY], &op->link);
+        op->place = f;
         op->key = weft__key_make(b, op, WEFT__KEY_OP);
         b->base.pending++;
         start(b, op);
@@ -469,11 +473,14 @@ static void note_drained(weft__uring *b, const weft__op *op, unsigned flags)
         return;
     weft__flight *f = weft__uring_flight(b, op->fd);
     if (f != NULL && !f->descriptor->is_not_socket)
-        f->descriptor->is_drained = !(flags & IORING_CQE_F_SOCK_NONEMPTY) && !f->has_messages;
+        f->is_drained = !(flags & IORING_CQE_F_SOCK_NONEMPTY) && !f->has_messages;
 }
 
 void weft__uring_completed(weft__uring *b, weft__op *op, int result, unsigned flags)
 {
+    if (LIKELY(weft__uring_complete_plain(b, op, result, flags)))
+        return;
+    op->progress &= ~WEFT__PLAIN;
     if (result > 0)
         note_drained(b, op, flags);
     if (result <= ERESTART_FIRST && result >= ERESTART_LAST)

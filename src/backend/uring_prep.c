@@ -168,7 +168,7 @@ void weft__uring_prep(const weft__uring *b, struct io_uring_sqe *sqe, const weft
         break;
     }
     /* There was nothing more when we last looked: to look first would be in vain. */
-    if (opcode == IORING_OP_RECV && f->descriptor->is_drained && b->abilities.has_poll_first)
+    if (opcode == IORING_OP_RECV && f->is_drained && b->abilities.has_poll_first)
         sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
     sqe->user_data = op->key;
 }

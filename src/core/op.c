@@ -47,7 +47,11 @@ static void op_done(weft__op *op, intptr_t result)
     weft__cord *c = weft__cord_self;
     weft__fiber *f = op->owner;
     weft__unhold_op(c, f);
-    weft__wake(c, f, weft__settle(f, result), WEFT__TAIL);
+    if (UNLIKELY(result == -ECANCELED))
+        result = weft__settle(f, result);
+    else
+        f->was_struck = f->is_interrupted = false; /* as weft__settle has it */
+    weft__wake(c, f, result, WEFT__TAIL);
 }
 
 intptr_t weft__finish_at_once(weft__cord *c, intptr_t result)

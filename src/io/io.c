@@ -10,16 +10,15 @@
 
 ssize_t weft_read(int fd, void *buffer, size_t bytes)
 {
-    weft__op op = {
-        .code = WEFT__OP_READ, .fd = fd, .u.buffer = {buffer, bytes, WEFT__OFFSET_CURRENT}};
+    weft__op op;
+    weft__op_set(&op, WEFT__OP_READ, fd, buffer, bytes);
     return weft__op_run(&op);
 }
 
 ssize_t weft_write(int fd, const void *buffer, size_t bytes)
 {
-    weft__op op = {.code = WEFT__OP_WRITE,
-                   .fd = fd,
-                   .u.buffer = {(void *)buffer, bytes, WEFT__OFFSET_CURRENT}};
+    weft__op op;
+    weft__op_set(&op, WEFT__OP_WRITE, fd, buffer, bytes);
     return weft__op_run(&op);
 }
 
