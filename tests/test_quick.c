@@ -69,6 +69,36 @@ START_TEST(it_does_not_go_back)
 }
 END_TEST
 
+/* How often it is behind the clock, asked for so long. */
+static int count_behind(weft__quick *q, int64_t for_ns)
+{
+    int behind = 0;
+    for (int64_t end_ns = weft__clock_ns() + for_ns, now_ns = 0; now_ns < end_ns;) {
+        now_ns = weft__clock_ns();
+        behind += weft__quick_ns(q) < now_ns;
+    }
+    return behind;
+}
+
+START_TEST(a_sleep_of_the_machine_while_it_measures_does_not_mislead_it)
+{
+    weft__quick q = {0};
+    weft__quick_ns(&q);
+    q.first_ticks -= (uint64_t)1 << 40; /* the counter ran on for minutes, the clock did not */
+    ck_assert_int_eq(count_behind(&q, 50000000), 0);
+}
+END_TEST
+
+START_TEST(it_measures_again_when_the_counter_runs_slower_than_it_did)
+{
+    weft__quick q = practised();
+    q.rate /= 2;
+    q.span *= 2;
+    count_behind(&q, 10000000);
+    ck_assert_int_eq(count_behind(&q, 50000000), 0);
+}
+END_TEST
+
 int main(void)
 {
     TCase *c = tcase_create("quick");
@@ -76,6 +106,8 @@ int main(void)
     tcase_add_test(c, from_the_first_moment_on);
     tcase_add_test(c, it_is_mostly_ahead_by_a_few_microseconds_at_most);
     tcase_add_test(c, it_does_not_go_back);
+    tcase_add_test(c, a_sleep_of_the_machine_while_it_measures_does_not_mislead_it);
+    tcase_add_test(c, it_measures_again_when_the_counter_runs_slower_than_it_did);
     Suite *s = suite_create("quick");
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

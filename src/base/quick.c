@@ -42,7 +42,8 @@ static void begin_measuring(weft__quick *q, int64_t ns)
 
 /*
  * The rate cannot be too low: the first ticks were read after the time they stand for, those now
- * before it.
+ * before it. It is taken when two spells in a row agree: in one of them the machine may have slept,
+ * while the counter ran and the clock did not.
  */
 static void measure(weft__quick *q, uint64_t ticks, int64_t ns)
 {
@@ -54,15 +55,32 @@ static void measure(weft__quick *q, uint64_t ticks, int64_t ns)
     }
     if (passed_ns < MEASURE_NS_MIN || weft__ticks() - ticks > passed / MEASURE_PART || !is_steady())
         return;
-    double rate = (double)passed_ns / (double)passed * (1 + 1.0 / MARGIN_PART);
+    double rate = (double)passed_ns / (double)passed, before = q->first_rate;
+    q->first_rate = rate;
+    begin_measuring(q, ns);
+    if (rate < before - before / MEASURE_PART || rate > before + before / MEASURE_PART)
+        return;
+    rate = (rate > before ? rate : before) * (1 + 1.0 / MARGIN_PART);
     q->rate = (uint64_t)(rate * 4294967296.0) + 1;
     q->span = (uint64_t)(SPAN_NS / rate);
+}
+
+/* Has more time passed since the last look than the rate says? Ticks are just after ns was read. */
+static bool is_behind(const weft__quick *q, uint64_t ticks, int64_t ns)
+{
+    return (double)(ticks - q->ticks) * (double)q->rate < (double)(ns - q->ns) * 4294967296.0;
 }
 
 COLD int64_t weft__quick_look(weft__quick *q)
 {
     uint64_t ticks = weft__ticks();
     int64_t ns = weft__clock_ns();
+    if (UNLIKELY(q->rate != 0 && is_behind(q, weft__ticks(), ns))) {
+        /* Another processor, of a machine that this one was moved to: begin again. */
+        q->rate = q->span = 0;
+        q->first_ns = 0;
+        q->first_rate = 0;
+    }
     if (q->rate == 0)
         measure(q, ticks, ns);
     q->ticks = ticks;

@@ -22,6 +22,7 @@ typedef struct weft__quick {
     int64_t last_ns;      /* what was said last: it does not go back */
     uint64_t first_ticks; /* what the rate is measured from: just after first_ns was read */
     int64_t first_ns;     /* 0: nothing yet */
+    double first_rate;    /* what was measured last; 0: nothing yet */
 } weft__quick;
 
 static inline uint64_t weft__ticks(void)
