@@ -2,8 +2,9 @@
  * The client of the echo work: connections with one message of 64 bytes under way on each.
  *
  * usage: load PORT CONNECTIONS SECONDS [PID]
- * prints round trips a second, without the first tenth of the time, which is to warm up; for a
- * server with that number also its processor time for a trip, in nanoseconds.
+ * prints round trips a second; for a server with that number also its processor time for a trip, in
+ * nanoseconds. It counts from when a tenth of the time is over and each connection has had an
+ * answer, so that what it costs to accept them is not in it, and until each has had another.
  *
  * Its messages go out in batches: all that has come is taken before anything is sent. It never
  * sleeps, but asks epoll again and again: else a server would pay for waking it whenever it is the
@@ -36,8 +37,9 @@ typedef struct connection {
 typedef struct client {
     int epoll_fd;
     uint64_t sent, trips;
-    double heard_ns; /* when something last came */
     size_t count;
+    size_t greeted;  /* connections that have had an answer */
+    double heard_ns; /* when something last came */
     connection *connections;
 } client;
 
@@ -90,7 +92,8 @@ static bool receive(connection *from)
     ssize_t n = recv(from->fd, &got, sizeof got, MSG_DONTWAIT);
     if (n < 0 && errno == EAGAIN)
         return false;
-    bench_require(n > 0); /* else the server has hung up */
+    bool is_server_there = n > 0;
+    bench_require(is_server_there);
     bench_require((size_t)n <= sizeof got - from->received);
     const char *expected = (const char *)&from->sent + from->received;
     bench_require(memcmp(&got, expected, (size_t)n) == 0);
@@ -107,14 +110,18 @@ static void bounce(client *c)
     for (int i = 0; i < count; i++)
         if (receive(events[i].data.ptr))
             back[back_count++] = events[i].data.ptr;
-    for (int i = 0; i < back_count; i++)
+    for (int i = 0; i < back_count; i++) {
+        c->greeted += back[i]->sent.number < c->count; /* the first messages have these numbers */
         send_next(c, back[i]);
+    }
     c->trips += (uint64_t)back_count;
 }
 
-static void run_until(client *c, double end_ns)
+/* For so long, and until there were so many trips in all, and all connections are served. */
+static void run_until(client *c, double end_ns, uint64_t trips)
 {
-    for (double now_ns; (now_ns = bench_real_ns()) < end_ns;) {
+    double now_ns;
+    while ((now_ns = bench_real_ns()) < end_ns || c->trips < trips || c->greeted < c->count) {
         uint64_t before = c->trips;
         bounce(c);
         if (c->trips != before)
@@ -134,13 +141,12 @@ static double server_ns(pid_t server)
 }
 
 /* For so long, and say what it came to. */
-static void measure(client *c, double end_ns, pid_t server)
+static void measure(client *c, double ns, pid_t server)
 {
     uint64_t trips_before = c->trips;
     double server_before = server_ns(server), began_ns = bench_real_ns();
-    run_until(c, end_ns);
+    run_until(c, began_ns + ns, trips_before + c->count);
     double took_ns = bench_real_ns() - began_ns, trips = (double)(c->trips - trips_before);
-    bench_require(trips > 0);
     if (server != 0)
         bench_say_both(trips / took_ns * 1e9, (server_ns(server) - server_before) / trips);
     else
@@ -156,12 +162,13 @@ int main(int argc, char **argv)
     client c = {.count = strtoul(argv[2], NULL, 10)};
     double seconds = strtod(argv[3], NULL);
     pid_t server = argc == 5 ? atoi(argv[4]) : 0;
+    bench_require(c.count > 0);
     open_all(&c, strtoul(argv[1], NULL, 10));
     for (size_t i = 0; i < c.count; i++)
         send_next(&c, &c.connections[i]);
 
-    double began_ns = c.heard_ns = bench_real_ns();
-    run_until(&c, began_ns + seconds * 1e8);
-    measure(&c, began_ns + seconds * 1e9, server);
+    c.heard_ns = bench_real_ns();
+    run_until(&c, c.heard_ns + seconds * 1e8, 0);
+    measure(&c, seconds * 9e8, server);
     return 0;
 }

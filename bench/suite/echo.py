@@ -1,6 +1,6 @@
 """The echo servers: started once for all rounds of a number of connections, asked by turns.
 
-Their client reads the server's processor time itself, while all connections are there: what it cost
+Their client reads the server's processor time itself, while all connections are served: what it cost
 to make and to end them does not count.
 """
 
@@ -29,7 +29,7 @@ class Server:
         self.environment = roster.environment(contender)
         cpus = sorted(os.sched_getaffinity(0))
         self.server_cpus, self.client_cpus = {cpus[network.SERVER_CPU]}, {cpus[network.CLIENT_CPU]}
-        # The first tenth is to warm up, and 10,000 messages take longer than 100.
+        # 10,000 messages take longer than 100.
         self.seconds = pace.run * (9 if count >= MANY else 5)
         self.port = network.free_port()
         self.process = self.pid = None
