@@ -1,6 +1,6 @@
 /*
- * For works of several threads: where each runs, and how all begin at once. A machine with one
- * processor has them all on that.
+ * For works of several threads: how they are made, and how all begin at once. Where they run is the
+ * kernel's choice, for all contenders: those that make their threads themselves cannot say it.
  */
 #ifndef WEFT_BENCH_TOGETHER_H
 #define WEFT_BENCH_TOGETHER_H
@@ -8,33 +8,11 @@
 #include "bench.h"
 
 #include <pthread.h>
-#include <sched.h>
 
-/* The i-th CPU of this process, counted from 1; 0 if it has not that many. */
-static inline int together_cpu(int i)
+static inline pthread_t together_thread(void *(*fn)(void *), void *arg)
 {
-    cpu_set_t set;
-    sched_getaffinity(0, sizeof set, &set);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET((unsigned)cpu, &set) && i-- == 0)
-            return cpu + 1;
-    return 0;
-}
-
-/* A thread on that CPU, as together_cpu says it; 0: anywhere. */
-static inline pthread_t together_thread(void *(*fn)(void *), void *arg, int cpu)
-{
-    pthread_attr_t attributes;
     pthread_t thread;
-    pthread_attr_init(&attributes);
-    if (cpu > 0) {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        CPU_SET((unsigned)cpu - 1, &set);
-        pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
-    }
-    bench_require(pthread_create(&thread, &attributes, fn, arg) == 0);
-    pthread_attr_destroy(&attributes);
+    bench_require(pthread_create(&thread, NULL, fn, arg) == 0);
     return thread;
 }
 

@@ -86,8 +86,8 @@ static double flow_pass(size_t count, size_t n)
     r.fd_emptied = eventfd(0, EFD_CLOEXEC);
     bench_require(r.fd_filled >= 0 && r.fd_emptied >= 0);
     together_init(&r.start, 2);
-    pthread_t reader = together_thread(read_all, &r, together_cpu(0));
-    pthread_join(together_thread(send_all, &r, together_cpu(1)), NULL);
+    pthread_t reader = together_thread(read_all, &r);
+    pthread_join(together_thread(send_all, &r), NULL);
     pthread_join(reader, NULL);
     together_destroy(&r.start);
     close(r.fd_filled);

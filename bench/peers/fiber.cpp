@@ -179,7 +179,6 @@ static double cords_pass(std::size_t, std::size_t n)
 {
     channel there(2), back(2);
     std::thread other([&] {
-        peer_pin(1);
         answer(there, back, n + 1);
     });
     ask(there, back, 1);
@@ -192,7 +191,6 @@ static double cords_pass(std::size_t, std::size_t n)
 
 static void cords(std::size_t count, std::size_t n)
 {
-    peer_pin(0);
     bench_measure(cords_pass, count, n);
 }
 
@@ -200,7 +198,6 @@ static double flow_pass(std::size_t, std::size_t n)
 {
     channel there(flow_room), ready(2);
     std::thread other([&] {
-        peer_pin(1);
         ready.push(1);
         receive_all(there, n);
         ready.push(2);
@@ -216,7 +213,6 @@ static double flow_pass(std::size_t, std::size_t n)
 
 static void flow(std::size_t count, std::size_t n)
 {
-    peer_pin(0);
     bench_measure(flow_pass, count, n);
 }
 

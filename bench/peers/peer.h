@@ -1,6 +1,6 @@
 /*
- * What several contenders of this folder have in common and bench.h has not: a crowd that yields,
- * and where threads run. No library is called from here.
+ * What several contenders of this folder have in common and bench.h has not: a crowd that yields.
+ * No library is called from here.
  */
 #ifndef WEFT_BENCH_PEER_H
 #define WEFT_BENCH_PEER_H
@@ -11,7 +11,6 @@
 
 #include "../bench.h"
 
-#include <sched.h>
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -55,25 +54,6 @@ static __attribute__((noinline, unused)) bool peer_crowd_next_phase(peer_crowd *
 static inline bool peer_crowd_goes_on(peer_crowd *c)
 {
     return ++c->turns <= c->limit || peer_crowd_next_phase(c);
-}
-
-/*
- * For works of several threads: the calling one stays on the i-th processor that the process may
- * use, if there are so many. Else the kernel may put both on one, now and then. The first call is
- * made before there is another thread.
- */
-static inline void peer_pin(int i)
-{
-    static cpu_set_t all;
-    cpu_set_t one;
-    if (CPU_COUNT(&all) == 0)
-        sched_getaffinity(0, sizeof all, &all);
-    CPU_ZERO(&one);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET((unsigned)cpu, &all) && i-- == 0)
-            CPU_SET((unsigned)cpu, &one);
-    if (CPU_COUNT(&one) == 1)
-        sched_setaffinity(0, sizeof one, &one);
 }
 
 #endif

@@ -92,7 +92,6 @@ static void on_back(uv_async_t *async)
 static void run_other(void *arg)
 {
     (void)arg;
-    peer_pin(1);
     uv_run(&other_loop, UV_RUN_DEFAULT);
 }
 
@@ -113,7 +112,6 @@ static void cords(size_t count, size_t n)
     bench_require(uv_loop_init(&loop) == 0 && uv_loop_init(&other_loop) == 0);
     bench_require(uv_async_init(&other_loop, &there, on_there) == 0);
     bench_require(uv_async_init(&loop, &back, on_back) == 0);
-    peer_pin(0);
     bench_require(uv_thread_create(&other, run_other, NULL) == 0);
     bench_measure(cords_pass, count, n);
 }

@@ -13,7 +13,8 @@ BETWEEN, CROWDS, SERVING = "Between threads", "Many fibers", "TCP echo"
 GROUPS = [SCHEDULING, MESSAGES, LOCKS, BETWEEN, CROWDS, SERVING]
 
 HANDS_OVER = "Who has no channel hands over as its users do: by a condition, or by messages to a process."
-REAL = "In real time: there are two processors for two threads."
+REAL = ("In real time: there are two processors for two threads. Who stays awake for a while before it sleeps, as weft, "
+        "Go and Erlang do, pays for that with processor time that is not in the figure.")
 
 WORKS = [
     Work("switch", "raw switch", SCHEDULING, "ns", LOWER, [2], [2], None, ONE,

@@ -95,8 +95,8 @@ static void run_duet(bool has_fds, size_t n)
     duet d = {.n = n};
     box_init(&d.there, has_fds);
     box_init(&d.back, has_fds);
-    pthread_t other = together_thread(answer, &d, together_cpu(1));
-    pthread_join(together_thread(ask, &d, together_cpu(0)), NULL);
+    pthread_t other = together_thread(answer, &d);
+    pthread_join(together_thread(ask, &d), NULL);
     pthread_join(other, NULL);
     bench_say(d.took / (double)n);
 }
@@ -203,11 +203,10 @@ static double run_stream(size_t threads, size_t n, int fd)
                       .fd = fd};
     pthread_t *senders = calloc(s.senders, sizeof *senders);
     bench_require(senders != NULL);
-    bool is_pinned = s.senders == 1;
     together_init(&s.start, (unsigned)threads);
     for (size_t i = 0; i < s.senders; i++)
-        senders[i] = together_thread(send_all, &s, is_pinned ? together_cpu(1) : 0);
-    pthread_join(together_thread(read_all, &s, is_pinned ? together_cpu(0) : 0), NULL);
+        senders[i] = together_thread(send_all, &s);
+    pthread_join(together_thread(read_all, &s), NULL);
     for (size_t i = 0; i < s.senders; i++)
         pthread_join(senders[i], NULL);
     together_destroy(&s.start);

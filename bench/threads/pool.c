@@ -69,7 +69,7 @@ static void pool_put(job *one)
     pool.last = &one->next;
     if (pool.idle == 0 && pool.threads < WORKERS_MAX) {
         pool.threads++;
-        pthread_detach(together_thread(pool_thread, NULL, 0));
+        pthread_detach(together_thread(pool_thread, NULL));
     }
     pthread_mutex_unlock(&pool.lock);
     pthread_cond_signal(&pool.work);
@@ -111,7 +111,7 @@ static double offload_pass(size_t count, size_t n)
     bench_require(threads != NULL);
     double began = bench_real_ns();
     for (size_t i = 1; i < count; i++)
-        threads[i] = together_thread(call_all, (void *)each, 0);
+        threads[i] = together_thread(call_all, (void *)each);
     call_all((void *)each);
     for (size_t i = 1; i < count; i++)
         pthread_join(threads[i], NULL);

@@ -2,6 +2,8 @@
 #include "together.h"
 #include "works.h"
 
+#include <sched.h>
+
 static void *end_at_once(void *arg)
 {
     return arg;
@@ -12,7 +14,7 @@ static double spin_pass(size_t count, size_t n)
     (void)count;
     double began = bench_real_ns();
     for (size_t i = 0; i < n; i++)
-        pthread_join(together_thread(end_at_once, NULL, 0), NULL);
+        pthread_join(together_thread(end_at_once, NULL), NULL);
     return (bench_real_ns() - began) / (double)n;
 }
 
@@ -27,7 +29,7 @@ static void run_in_threads(size_t count, void *(*fn)(void *), void *arg)
     pthread_t *threads = calloc(count, sizeof *threads);
     bench_require(threads != NULL);
     for (size_t i = 1; i < count; i++)
-        threads[i] = together_thread(fn, arg, 0);
+        threads[i] = together_thread(fn, arg);
     fn(arg);
     for (size_t i = 1; i < count; i++)
         pthread_join(threads[i], NULL);

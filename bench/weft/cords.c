@@ -2,9 +2,8 @@
  * Between threads, in real time: messages there and back, a stream of them, calls, fibers made
  * there, cords started and joined.
  *
- * Where one thread answers another, each has a processor of its own if there are two. Awake, they
- * find each other without a system call; `cords-woken` is the same when both go to sleep at once,
- * as they do where processors are busy.
+ * Threads that answer each other stay awake for a while, and find each other without a system call;
+ * `cords-woken` is the same when both go to sleep at once, as they do where processors are busy.
  */
 #include "together.h"
 #include "works.h"
@@ -15,9 +14,9 @@
 
 #define ROOM 128 /* of a channel, for a stream */
 
-static weft_cord start_on(weft_fn *fn, void *arg, int cpu)
+static weft_cord start(weft_fn *fn, void *arg)
 {
-    weft_cord cord = weft_cord_start(fn, arg, &(weft_cord_options){.cpu = cpu});
+    weft_cord cord = weft_cord_start(fn, arg, NULL);
     bench_require(cord != 0);
     return cord;
 }
@@ -78,8 +77,8 @@ static weft_value send_and_ask(void *arg)
 
 static void run_talk(talk *t, weft_fn *ask, weft_fn *answer)
 {
-    t->other = start_on(answer, t, together_cpu(1));
-    weft_cord asker = start_on(ask, t, together_cpu(0));
+    t->other = start(answer, t);
+    weft_cord asker = start(ask, t);
     bench_require(weft_cord_join(asker) == 0 && weft_cord_join(t->other) == 0);
     bench_say(t->took / (double)t->n);
 }
@@ -144,11 +143,10 @@ static double run_stream(weft_chan *chan, size_t threads, size_t n)
     stream s = {.chan = chan, .senders = threads - 1, .n = n / (threads - 1) + 1};
     weft_cord *senders = calloc(s.senders, sizeof *senders);
     bench_require(senders != NULL);
-    bool is_pinned = s.senders == 1;
     together_init(&s.start, (unsigned)threads);
     for (size_t i = 0; i < s.senders; i++)
-        senders[i] = start_on(send_all, &s, is_pinned ? together_cpu(1) : 0);
-    bench_require(weft_cord_join(start_on(read_all, &s, is_pinned ? together_cpu(0) : 0)) == 0);
+        senders[i] = start(send_all, &s);
+    bench_require(weft_cord_join(start(read_all, &s)) == 0);
     for (size_t i = 0; i < s.senders; i++)
         bench_require(weft_cord_join(senders[i]) == 0);
     together_destroy(&s.start);
@@ -225,8 +223,8 @@ static weft_value spin_all(void *arg)
 static void run_there(weft_fn *fn, size_t n)
 {
     talk t = {.n = n};
-    t.other = start_on(NULL, NULL, together_cpu(1));
-    bench_require(weft_cord_join(start_on(fn, &t, together_cpu(0))) == 0);
+    t.other = start(NULL, NULL);
+    bench_require(weft_cord_join(start(fn, &t)) == 0);
     weft_cord_cancel(t.other);
     weft_cord_join(t.other);
     bench_say(t.took / (double)n);
@@ -255,9 +253,9 @@ static weft_value end_at_once(void *arg)
 void work_cord_start(size_t count, size_t n)
 {
     (void)count;
-    bench_require(weft_cord_join(start_on(end_at_once, NULL, 0)) == 0);
+    bench_require(weft_cord_join(start(end_at_once, NULL)) == 0);
     double began = bench_real_ns();
     for (size_t i = 0; i < n; i++)
-        bench_require(weft_cord_join(start_on(end_at_once, NULL, 0)) == 0);
+        bench_require(weft_cord_join(start(end_at_once, NULL)) == 0);
     bench_say((bench_real_ns() - began) / (double)n);
 }
