@@ -1,6 +1,6 @@
 /*
  * The works of the contender `threads`, one function each; main.c has their names, ../README.md
- * what they measure. All times are real: the kernel's share is what there is to see.
+ * what they measure.
  */
 #ifndef WEFT_BENCH_THREADS_WORKS_H
 #define WEFT_BENCH_THREADS_WORKS_H
