@@ -74,8 +74,6 @@ C_FIBERS = ("st", "pth", "fiber", "tarantool")
 PEERS = C_FIBERS + ("context", "go", "tokio", "async", "erlang")
 FIBER_SERVERS = ("uv",) + C_FIBERS + ("async",)
 
-
-
 ECHO_COUNTS = (64, 1000, 10000)
 BUDGETS = [
     Budget("switch", 2, "weft", ("bare",), 1.2, "an ending ret mispredicts and costs three times as much as a jump"),
@@ -92,7 +90,7 @@ BUDGETS = [
     Budget("buffered", 128, "weft", PEERS, 1.0, "a ring, and no wake while nobody waits"),
     Budget("parked", 100000, "weft", (), 4.3 * 1024, "one mapping, one touched page, guards included"),
     Budget("tables", 100000, "weft", (), 140, "guards do not split the mapping"),
-    Budget("parked", 1000000, "weft", None, None, "a million fibers are made, run and ended in one process"),
+    Budget("snooze", 1000000, "weft", None, None, "a million fibers are made, run and ended in one process"),
     Budget("sleepers", 100000, "weft-io_uring", ("go",), 0.8, "timers in user space, no system call for each"),
     Budget("timeout", 1, "weft-io_uring", ("bare-switch",), 15, "a timer that is not due costs nothing"),
 ] + [Budget("echo", n, "weft-" + b, ("bare-" + b,), 1 / 0.95, "0.95 of the raw loop on the same interface")

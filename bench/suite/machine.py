@@ -60,7 +60,8 @@ def times():
 
 
 class Noise:
-    """A loop that is always the same, timed once a round: what it varies by is the machine's doing."""
+    """A loop that is always the same, timed once a round, where works of one thread run: what it varies by is the
+    machine's doing."""
 
     def __init__(self):
         self.before = times()

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from suite import contenders, echo, machine, network, report, run
+from suite import contenders, echo, machine, network, report, run, web, web_servers
 from suite.results import Measured, Settings
 
 ROUNDS, ROUNDS_MIN = 7, 5
@@ -76,15 +76,14 @@ def measure_web(chosen, is_alone):
     """The web's part has its own list of works and contenders."""
     if chosen.no_web or (chosen.works and "web" not in chosen.works):
         return Measured()
-    from suite import web
     return web.measure(make_settings(chosen, is_alone, QUICK_WEB_S if chosen.quick else WEB_S))
 
 
 def versions_of(measured):
     """Of the packages of those that took part, as Debian counts them."""
     names = {r["contender"] for r in measured.results}
-    lines = {c.title: machine.first_line_of(["dpkg-query", "-W", "-f", "${Version}", c.package])
-             for c in contenders.CONTENDERS if c.name in names and c.package}
+    lines = {c.title: machine.first_line_of(["dpkg-query", "-W", "-f", "${Version}", c.package.split()[0]])
+             for c in contenders.CONTENDERS + web_servers.SERVERS if c.name in names and c.package}
     return {title: line for title, line in lines.items() if line}
 
 

@@ -51,7 +51,7 @@ def reading_lines(data):
             data["rounds"], ""]
 
 
-def row_line(row, work, table):
+def row_line(row, table):
     name = "**%s**" % row.title if row.role == "weft" else row.title
     ratio = ratio_text(row.ratio.value) if row.ratio else "–"
     if row.name == table.reference:
@@ -69,7 +69,7 @@ def row_line(row, work, table):
 
 def table_lines(table):
     lines = ["| %s | %s | ± | × weft | |" % (label_of(table), table.work.unit), "|---|---:|---:|---:|---|"]
-    return lines + [row_line(row, table.work, table) for row in table.rows] + [""]
+    return lines + [row_line(row, table) for row in table.rows] + [""]
 
 
 def group_lines(view, group):

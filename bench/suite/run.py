@@ -140,7 +140,7 @@ class Turns:
                 self.drop(runner, reason)
 
     def round(self, number):
-        self.noise.sample(min(os.sched_getaffinity(0)))
+        self.noise.sample(max(os.sched_getaffinity(0)))
         for runner in in_turn(self.runners, number):
             try:
                 self.rows[runner.name].append(runner.run())
@@ -162,12 +162,11 @@ class Turns:
     def report(self):
         for runner in sorted(self.runners, key=lambda r: list(self.rows).index(r.name)):
             rows = self.rows[runner.name]
-            note = getattr(runner, "note", "")
-            self.measured.add(self.work, self.count, runner.name, [row[0] for row in rows], note)
+            self.measured.add(self.work, self.count, runner.name, [row[0] for row in rows], runner.note)
             second = works.SECOND.get(self.work.name)
             if second and all(len(row) > 1 for row in rows):
                 self.measured.add(works.BY_NAME[second], self.count, runner.name, [row[1] for row in rows],
-                                  note)
+                                  runner.note)
 
 
 class Bench:

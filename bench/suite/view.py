@@ -2,7 +2,7 @@
 
 import collections
 
-from suite import contenders, judge, works
+from suite import contenders, judge, web, works
 from suite.results import Measured
 
 # ratio: of its cost to weft's; None for weft itself. verdict: of judge, for the peer against weft.
@@ -34,20 +34,10 @@ class View:
         self.data = data
         self.measured = Measured()
         self.measured.results, self.measured.left_out = data["results"], data["left_out"]
-        self.works = list(works.WORKS)
+        self.works = works.WORKS + web.WORKS
         self.named = {c.name: c for c in contenders.CONTENDERS}
-        self.groups = list(works.GROUPS)
-        self.add_web()
-
-    def add_web(self):
-        try:
-            from suite import web
-        except ImportError:
-            return
-        self.works += web.WORKS
         self.named.update({c.name: c for c in web.CONTENDERS})
-        self.groups += [w.group for w in web.WORKS if w.group not in self.groups]
-        self.groups = list(dict.fromkeys(self.groups))
+        self.groups = works.GROUPS + [web.GROUP]
 
     def work(self, name):
         return next(w for w in self.works if w.name == name)

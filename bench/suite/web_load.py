@@ -106,7 +106,8 @@ class Asked:
     """As a Runner of run.py: a server at one case. Its runs are dicts in all, for who wants more."""
 
     def __init__(self, server, case, places, seconds, is_alone):
-        self.server, self.name, self.case, self.places = server, server.name, case, places
+        self.server, self.name, self.note = server, server.name, server.note
+        self.case, self.places = case, places
         self.seconds, self.is_alone = seconds, is_alone
         self.running = None
         self.reply_bytes = 0

@@ -41,15 +41,16 @@ class Server:
 
     tls: what is added for TLS; None: it has none. close: what makes it close connections, for those
     that cannot read that they should. config: a template in bench/http, and ssl what its ${ssl} is
-    under TLS. make: the tool that builds it, in which folder, and the command.
+    under TLS. make: the tool that builds it, in which folder, and the command. package: what has it,
+    the first of them in its version. note: what must be known beside its figures.
     """
 
     def __init__(self, name, title, role, run, package="", environment=None, tls=None, close="", config=None,
-                 ssl="", make=None):
+                 ssl="", make=None, note=""):
         self.name, self.title, self.role = name, title, role
         self.run, self.package, self.environment = run, package, environment or {}
         self.tls, self.close = tls, close
-        self.config, self.ssl, self.make = config, ssl, make
+        self.config, self.ssl, self.make, self.note = config, ssl, make, note
 
 
 def weft_on(backend):
@@ -59,7 +60,7 @@ def weft_on(backend):
 
 def bare(backend, program):
     return Server("bare-" + backend, "by hand, " + backend, "limit", "%build/bench/http/" + program + " --port %port",
-                  close="--close")
+                  close="--close", note="parses nothing")
 
 
 SERVERS = [
@@ -69,12 +70,13 @@ SERVERS = [
     bare("epoll", "http_raw_epoll"),
     Server("nginx", "nginx", "peer", "nginx -p %dir -e %dir/nginx.log -c %dir/nginx.conf", "nginx", tls="",
            config="nginx.conf", ssl="ssl"),
-    Server("h2o", "h2o", "peer", "h2o -m worker -c %dir/h2o.conf", "h2o", tls="", config="h2o.conf", ssl=H2O_TLS),
+    Server("h2o", "h2o", "peer", "h2o -m worker -c %dir/h2o.conf", "h2o", tls="", config="h2o.conf", ssl=H2O_TLS,
+           note="a file that it keeps open"),
     Server("lighttpd", "lighttpd", "peer", "lighttpd -D -f %dir/lighttpd.conf", "lighttpd lighttpd-mod-openssl",
-           tls="", config="lighttpd.conf", ssl=LIGHTTPD_TLS),
+           tls="", config="lighttpd.conf", ssl=LIGHTTPD_TLS, note="a file that it keeps in mind"),
     Server("go", "Go", "peer", "%peers/http_go %port", "golang-go", {"GOMAXPROCS": "1"}, "%cert %key",
            make=("go", "bench/http/http_go", "go build -o %peers/http_go main.go")),
-    Server("hyper", "hyper", "peer", "%peers/release/http_hyper %port", "cargo librust-hyper-dev librust-tokio-dev",
+    Server("hyper", "hyper", "peer", "%peers/release/http_hyper %port", "librust-hyper-dev librust-tokio-dev cargo",
            make=("cargo", "%peers/hyper", "cargo build -q --offline --release --target-dir %peers")),
     Server("node", "Node", "peer", "node bench/http/http_node.js %port", "nodejs", tls="%cert %key"),
 ]
