@@ -3,7 +3,7 @@
 A ratio is the median of the rounds' ratios, each to the other's run in the same round, so that what
 the machine did to a round it did to both. Its spread is the distance between the quartiles; with
 fewer than five rounds, between the least and the largest. A ratio says something about a limit only
-where it is farther from it than its spread is wide.
+where it is farther from it than its spread is wide; a single round has no spread, and says nothing.
 """
 
 import collections
@@ -46,8 +46,8 @@ class Ratio:
         self.rounds = len(ratios)
 
     def against(self, limit):
-        """Is it below or above? UNKNOWN where the spread is larger than the difference."""
-        if self.high - self.low >= abs(self.value - limit):
+        """Is it below or above? UNKNOWN where the spread is larger than the difference, or nobody knows it."""
+        if self.rounds < 2 or self.high - self.low >= abs(self.value - limit):
             return UNKNOWN
         return BELOW if self.value < limit else ABOVE
 

@@ -35,7 +35,7 @@ class Pace:
         # A work and count with all its rounds: beyond it there are fewer rounds.
         self.entry = 10 if is_quick else 45
         # The same each time, and there is much to make first: fewer rounds.
-        self.memory_rounds = 1 if is_quick else 3
+        self.memory_rounds = 2 if is_quick else 3
 
 
 def set_up_child(cpus):

@@ -46,7 +46,7 @@ CASES = [
     Case("memory", MEMORY, 5000, False, False, 1, 2, 0),
     Case("keep10000", HTTP, 10000, False, False, 1, 1.2, 0),
 ]
-MEMORY_ROUNDS = 1
+MEMORY_ROUNDS = 2
 # A quick run has no time for the others.
 QUICK = ("weft-io_uring", "weft-epoll", "bare-io_uring", "nginx", "h2o", "go", "node")
 # About how many can be made, to tell how long a turn takes.
@@ -83,6 +83,9 @@ class Web:
         """With the connections that have to be made."""
         return self.turn_s(case) + case.count / CONNECTIONS_PER_S
 
+    def most_rounds(self, case):
+        return min(self.settings.rounds, MEMORY_ROUNDS) if case.work is MEMORY else self.settings.rounds
+
     def asked(self, case):
         kind = Idle if case.work is MEMORY else Asked
         servers = [s for s in self.servers if not case.is_tls or s.tls is not None]
@@ -93,7 +96,7 @@ class Web:
         began = time.monotonic()
         asked = self.asked(case)
         turns = Turns(case.work, case.count, list(asked), self.measured, self.noise)
-        most = MEMORY_ROUNDS if case.work is MEMORY else self.settings.rounds
+        most = self.most_rounds(case)
         try:
             turns.prepare()
             rounds = turns.rounds(most, min(most, self.settings.rounds_min), share_s, self.settings.deadline)
@@ -109,7 +112,7 @@ class Web:
         for i, case in enumerate(cases):
             left_s = self.settings.deadline - time.monotonic()
             need_s = self.whole_turn_s(case) * len(self.asked(case))
-            if left_s < need_s * (1 if case.work is MEMORY else self.settings.rounds_min):
+            if left_s < need_s * min(self.most_rounds(case), self.settings.rounds_min):
                 self.measured.leave_out("all", case.name, "no time was left")
                 continue
             weight = sum(self.whole_turn_s(c) for c in cases[i:])
