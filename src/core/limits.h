@@ -20,7 +20,7 @@
 #define WEFT__STACK_BYTES_DEFAULT ((size_t)64 << 10)
 #endif
 
-/* Below this the guard page, our own frames and one printf leave nothing to the user. */
+/* Below this our own frames and one printf leave nothing to the user. */
 #define WEFT__STACK_BYTES_MIN ((size_t)16 << 10)
 /* Above this it is a mistake in units rather than a wish. */
 #define WEFT__STACK_BYTES_MAX ((size_t)1 << 30)

@@ -17,7 +17,7 @@ typedef struct weft__overflow_facts {
     uint64_t id;
     const char *name;   /* NULL or "": it has none */
     void *fn;           /* what the fiber was made to run; NULL: unknown */
-    size_t stack_bytes; /* the size of the slot: weft__stack_slot_bytes */
+    size_t stack_bytes; /* weft__stack_slot_bytes */
 } weft__overflow_facts;
 
 /*

@@ -28,7 +28,7 @@ _Static_assert(WEFT__STACK_BYTES_MIN << (WEFT__STACK_CLASSES - 1) == WEFT__STACK
 /* One mapping of several slots. A stack that has a mapping to itself has no such record. */
 typedef struct weft__stack_chunk {
     weft__list link; /* in its class, in the order of mapping */
-    char *memory;    /* the mapping: `slots` times the size of the class */
+    char *memory;    /* the mapping: `slots` times the stride of the class */
     size_t slots;
     size_t carved;    /* of these, guarded and given to the cache so far */
     size_t protected; /* guards made by mprotect */
@@ -71,7 +71,7 @@ static bool slot_holds(const weft__stack *stack, const char *address)
 void weft__stack_pool_init(weft__stack_pool *pool)
 {
     *pool = (weft__stack_pool){0};
-    /* A guard and less than three pages above it would be no stack. */
+    /* Less than four pages would be no stack. */
     while (class_bytes(pool->index_min) < 4 * page_bytes())
         pool->index_min++;
     for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++) {

@@ -1,9 +1,9 @@
 /*
  * Stacks: where they come from, how they are guarded, cached and given back.
  *
- * Each size class (a power of two) has its own big mappings, cut into slots; the lowest page of a
- * slot is its guard. A pool belongs to one cord and takes no locks. A slot's guard is installed
- * once and survives everything that happens to the slot later.
+ * Each size class (a power of two) has its own big mappings, cut into slots: a guard page, and a
+ * stack of that size above it. A pool belongs to one cord and takes no locks. A slot's guard is
+ * installed once and survives everything that happens to the slot later.
  *
  * Nothing is ever kept in the stack memory itself: a free stack is an entry in its class's cache,
  * so a fiber may release the very stack that it still runs on, and the warm paths touch no page.
@@ -77,8 +77,8 @@ void weft__stack_look(weft__stack_pool *pool, unsigned index);
 void weft__stack_relieve(weft__stack_pool *pool);
 
 /*
- * A stack whose slot, guard included, has `bytes` rounded up to the class (so a little less is
- * usable). What it holds is undefined. Returns 0, -EINVAL if bytes is out of range, -ENOMEM.
+ * A stack of `bytes` rounded up to the class, less a colour of under 1 KiB; the guard is beside it.
+ * What it holds is undefined. Returns 0, -EINVAL if bytes is out of range, -ENOMEM.
  */
 static inline int weft__stack_acquire(weft__stack_pool *pool, size_t bytes, weft__stack *out)
 {
@@ -131,7 +131,7 @@ void weft__stack_trim_below(const weft__stack *stack, const void *sp);
 size_t weft__stack_used(const weft__stack *stack);
 
 /*
- * The size of the stack's slot: what has to be asked for to get one like it, also after its
+ * The size of the stack's class: what has to be asked for to get one like it, also after its
  * release.
  */
 static inline size_t weft__stack_slot_bytes(const weft__stack *stack)
