@@ -199,8 +199,14 @@ serve(Socket) ->
 
 serve_active(Socket) ->
     receive
-        {tcp, Socket, Data} -> ok = gen_tcp:send(Socket, Data), serve_active(Socket);
+        {tcp, Socket, Data} -> send_back(Socket, Data);
         {tcp_passive, Socket} -> serve(Socket);
         {tcp_closed, Socket} -> ok;
         {tcp_error, Socket, _} -> ok
+    end.
+
+send_back(Socket, Data) ->
+    case gen_tcp:send(Socket, Data) of
+        ok -> serve_active(Socket);
+        {error, _} -> gen_tcp:close(Socket)
     end.
