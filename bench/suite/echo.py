@@ -4,6 +4,7 @@ Their client reads the server's processor time itself, while all connections are
 to make and to end them does not count.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -78,7 +79,8 @@ class Server:
         if self.process is None:
             return
         for pid in network.family_of(self.process.pid)[1:]:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.kill(pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
         self.log.close()

@@ -3,8 +3,10 @@
 import argparse
 import json
 import os
+import signal
 import sys
 import time
+import traceback
 
 from suite import contenders, echo, machine, network, report, run, web, web_servers
 from suite.results import Measured, Settings
@@ -14,6 +16,7 @@ QUICK_ROUNDS = 3
 # All that is not the web, and the web; what is built before is not counted.
 WORKS_S, WEB_S = 17 * 60, 8 * 60
 QUICK_WORKS_S, QUICK_WEB_S = 120, 25
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 USAGE = """tools/bench [--quick] [--rounds N] [--works WORK,...] [--only CONTENDER,...] [--no-web]
                    [--build DIR] [--out DIR] [--again RESULTS]
@@ -57,26 +60,25 @@ def wanted(chosen):
     return [c for c in contenders.CONTENDERS if not (chosen.quick and c.name in contenders.SLOW_TO_START)]
 
 
-def measure_works(chosen, is_alone, noise):
+def measure_works(chosen, is_alone, measured, noise):
     settings = make_settings(chosen, is_alone, 0)
     roster = contenders.Roster(settings.build, settings.peers, say)
     absent = list(roster.enlist(wanted(chosen)))
     settings = make_settings(chosen, is_alone, QUICK_WORKS_S if chosen.quick else WORKS_S)
-    bench = run.Bench(roster, settings, noise, say, echo.Server)
+    bench = run.Bench(roster, settings, measured, noise, say, echo.Server)
     for contender, reason in absent:
-        bench.measured.leave_out(contender.name, "", reason)
+        measured.leave_out(contender.name, "", reason)
     for name in contenders.SLOW_TO_START if chosen.quick else ():
-        bench.measured.leave_out(name, "", "too slow to start for a quick run")
+        measured.leave_out(name, "", "too slow to start for a quick run")
     bench.measure_all(chosen.works)
     bench.measure_growth(chosen.works)
-    return bench.measured
 
 
-def measure_web(chosen, is_alone):
+def measure_web(chosen, is_alone, measured, noise):
     """The web's part has its own list of works and contenders."""
     if chosen.no_web or (chosen.works and "web" not in chosen.works):
-        return Measured()
-    return web.measure(make_settings(chosen, is_alone, QUICK_WEB_S if chosen.quick else WEB_S))
+        return
+    web.measure(make_settings(chosen, is_alone, QUICK_WEB_S if chosen.quick else WEB_S), measured, noise)
 
 
 def versions_of(measured):
@@ -87,14 +89,37 @@ def versions_of(measured):
     return {title: line for title, line in lines.items() if line}
 
 
+def interrupt(*_):
+    """Once: while servers are stopped and the report is written, patience."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def measure_what_can_be(chosen, is_alone, measured, noise):
+    """Returns why that is not all, or ""."""
+    for number in STOPS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, interrupt)
+    try:
+        measure_works(chosen, is_alone, measured, noise)
+        measure_web(chosen, is_alone, measured, noise)
+    except KeyboardInterrupt:
+        return "it was interrupted"
+    except Exception as reason:  # pylint: disable=broad-except
+        traceback.print_exc()
+        return "it failed: %r" % reason
+    return ""
+
+
 def measure(chosen, is_alone):
     began = time.monotonic()
-    noise = machine.Noise()
-    measured = measure_works(chosen, is_alone, noise)
-    measured.extend(measure_web(chosen, is_alone))
+    measured, noise = Measured(), machine.Noise()
+    stopped = measure_what_can_be(chosen, is_alone, measured, noise)
     return {
+        "stopped": stopped,
         "machine": machine.describe(),
-        "noise": noise.describe(),
+        "noise": noise.describe() if measured.results else None,
         "versions": versions_of(measured),
         "is_quick": chosen.quick,
         "rounds": chosen.rounds,
@@ -102,6 +127,19 @@ def measure(chosen, is_alone):
         "results": measured.results,
         "left_out": measured.left_out,
     }
+
+
+def finish(data, chosen):
+    """Write the report. What is not whole does not replace what may be."""
+    out = chosen.build + "/report-partial" if data["stopped"] else chosen.out
+    if not data["results"]:
+        say("nothing was measured" + (": " + data["stopped"] if data["stopped"] else ""))
+        return 1
+    report.write(data, out)
+    say("the report is %s/README.md" % out)
+    if data["stopped"]:
+        say("it has only a part of the works: " + data["stopped"])
+    return 1 if data["stopped"] else 0
 
 
 def main():
@@ -116,6 +154,4 @@ def main():
     if is_alone:
         network.set_up_namespace()
     network.raise_file_limit()
-    report.write(measure(chosen, is_alone), chosen.out)
-    say("the report is %s/README.md" % chosen.out)
-    return 0
+    return finish(measure(chosen, is_alone), chosen)

@@ -19,7 +19,14 @@ def opening(data):
     return ["# The benchmark's report", "",
             "Made by `%s` on %s, of weft %s, in %d minutes. [results.json](results.json) has all values; "
             "[bench/README.md](../README.md) says what each work is." %
-            (made, m["date"], m["weft"] or "(no git here)", max(round(data["seconds"] / 60), 1)), ""]
+            (made, m["date"], m["weft"] or "(no git here)", max(round(data["seconds"] / 60), 1)), ""] + partial_lines(data)
+
+
+def partial_lines(data):
+    if not data.get("stopped"):
+        return []
+    return ["> **Only a part of the run: %s.** What it had measured until then is here, the work that was under way "
+            "is not." % data["stopped"], ""]
 
 
 def machine_lines(data):

@@ -13,8 +13,9 @@ A result is a dict, and goes into results.json as it is:
 
 One that does not take part is a dict in left_out: contender, work ("" is all works), reason.
 
-A part that measures has a function measure(settings) that returns a Measured; settings are a
-Settings. It watches settings.deadline: a round that would end later is not begun.
+A part that measures has a function measure(settings, measured, noise): it adds to the Measured as it
+goes, so that a run that is interrupted has what came before, and samples the noise in each round.
+settings are a Settings. It watches settings.deadline: a round that would end later is not begun.
 """
 
 import collections

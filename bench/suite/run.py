@@ -9,7 +9,6 @@ import subprocess
 import time
 
 from suite import works
-from suite.results import Measured
 
 TRIAL_N = 100
 N_MAX = 200_000_000
@@ -172,10 +171,10 @@ class Turns:
 class Bench:
     """All works but those of the web."""
 
-    def __init__(self, roster, settings, noise, say, make_server):
+    def __init__(self, roster, settings, measured, noise, say, make_server):
         self.roster, self.settings, self.noise, self.say = roster, settings, noise, say
         self.make_server = make_server
-        self.measured = Measured()
+        self.measured = measured
         self.pace = Pace(settings.is_quick)
 
     def runner(self, contender, work, count):

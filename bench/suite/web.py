@@ -9,8 +9,8 @@ import sys
 import tempfile
 import time
 
-from suite import machine, web_servers
-from suite.results import HIGHER, LOWER, Measured, Named, Work
+from suite import web_servers
+from suite.results import HIGHER, LOWER, Named, Work
 from suite.run import Failed, Turns
 from suite.web_load import Asked, Idle
 
@@ -60,10 +60,9 @@ def say(text):
 class Web:
     """The servers that are there, and what they are asked; seconds: of a turn, None is the case's own."""
 
-    def __init__(self, settings, temp, names=None, seconds=None):
+    def __init__(self, settings, measured, noise, temp, names=None, seconds=None):
         self.settings, self.seconds = settings, seconds
-        self.measured = Measured()
-        self.noise = machine.Noise()
+        self.measured, self.noise = measured, noise
         self.places = web_servers.make_places(settings, temp)
         wanted = [s for s in web_servers.SERVERS if not names or s.name in names]
         self.servers = [s for s in wanted if self.is_built(s)]
@@ -125,13 +124,11 @@ def missing_tool():
     return "not installed here: " + " ".join(missing) if missing else None
 
 
-def measure(settings):
+def measure(settings, measured, noise):
     reason = missing_tool()
     if reason:
-        measured = Measured()
         measured.leave_out("all", GROUP, reason)
-        return measured
+        return
     with tempfile.TemporaryDirectory(prefix="weft-bench-http-") as temp:
-        web = Web(settings, temp, QUICK if settings.is_quick else None)
+        web = Web(settings, measured, noise, temp, QUICK if settings.is_quick else None)
         web.measure_all([c for c in CASES if not settings.is_quick or c.quick])
-        return web.measured

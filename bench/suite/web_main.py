@@ -8,8 +8,8 @@ import statistics
 import sys
 import tempfile
 
-from suite import judge, network, web, web_servers
-from suite.results import Settings
+from suite import judge, machine, network, web, web_servers
+from suite.results import Measured, Settings
 
 ROUNDS, QUICK_ROUNDS = 7, 2
 USAGE = """tools/bench-http [--quick] [--seconds S] [--rounds N] [--only SERVER,...] [--cases CASE,...]
@@ -85,7 +85,7 @@ def print_case(case, took_part):
 
 def run_all(chosen, is_alone):
     with tempfile.TemporaryDirectory(prefix="weft-bench-http-") as temp:
-        bench = web.Web(make_settings(chosen, is_alone), temp, chosen.only, chosen.seconds)
+        bench = web.Web(make_settings(chosen, is_alone), Measured(), machine.Noise(), temp, chosen.only, chosen.seconds)
         for case in [c for c in web.CASES if c.name in chosen.cases]:
             took_part = bench.measure(case, math.inf)
             print_case(case, took_part)
