@@ -5,10 +5,11 @@ import json
 import os
 import signal
 import sys
+import textwrap
 import time
 import traceback
 
-from suite import contenders, echo, machine, network, report, run, web, web_servers
+from suite import contenders, echo, machine, network, report, run, web, web_servers, works
 from suite.results import Measured, Settings
 
 ROUNDS, ROUNDS_MIN = 7, 5
@@ -16,17 +17,38 @@ QUICK_ROUNDS = 3
 # All that is not the web, and the web; what is built before is not counted.
 WORKS_S, WEB_S = 17 * 60, 8 * 60
 QUICK_WORKS_S, QUICK_WEB_S = 120, 25
+WORKS = [w.name for w in works.WORKS if w.counts] + [w.name for w in web.WORKS]
+CONTENDERS = list(dict.fromkeys(c.name for c in contenders.CONTENDERS + web.CONTENDERS))
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 USAGE = """tools/bench [--quick] [--rounds N] [--works WORK,...] [--only CONTENDER,...] [--no-web]
                    [--build DIR] [--out DIR] [--again RESULTS]
 
-Measures weft and its peers by turns and writes a report: README.md, results.json and pictures.
---again makes the report anew from a results.json, without measuring."""
+Measures weft and its peers by turns and writes a report to DIR (build/report): README.md,
+results.json and pictures. --again makes it anew from a results.json, beside that, without measuring.
+
+Works: %s.
+Contenders: %s.
+A name stands for those that begin with it, too: weft for weft-epoll, http for http-close.
+A run that is interrupted writes what it has to build/report-partial.""" % (
+    textwrap.fill(" ".join(WORKS), 86), textwrap.fill(" ".join(dict.fromkeys(n.split("-")[0] for n in CONTENDERS)), 86))
 
 
 def say(text):
     print("bench: " + text, file=sys.stderr, flush=True)
+
+
+def is_of(name, family):
+    return name == family or name.startswith(family + "-")
+
+
+def choose(text, known, what):
+    """The names in a list by commas, or all that begin with one; [] where there is no list."""
+    names = [name for name in text.split(",") if name]
+    unknown = [name for name in names if not any(is_of(k, name) for k in known)]
+    if unknown:
+        sys.exit("bench: no such %s: %s; there are: %s" % (what, " ".join(unknown), " ".join(known)))
+    return [k for k in known if any(is_of(k, name) for name in names)]
 
 
 def read_options():
@@ -37,11 +59,12 @@ def read_options():
     options.add_argument("--only", default="")
     options.add_argument("--no-web", action="store_true")
     options.add_argument("--build", default="build")
-    options.add_argument("--out", default="bench/report")
+    options.add_argument("--out")
     options.add_argument("--again")
     chosen = options.parse_args()
-    chosen.works = [name for name in chosen.works.split(",") if name]
-    chosen.only = [name for name in chosen.only.split(",") if name]
+    chosen.out = chosen.out or (os.path.dirname(chosen.again) or "." if chosen.again else chosen.build + "/report")
+    chosen.only = choose(chosen.only, CONTENDERS, "contender")
+    chosen.works = choose(chosen.works, WORKS, "work")
     chosen.rounds = chosen.rounds or (QUICK_ROUNDS if chosen.quick else ROUNDS)
     return chosen
 
@@ -50,35 +73,34 @@ def make_settings(chosen, is_alone, seconds):
     build = os.path.abspath(chosen.build)
     rounds_min = min(chosen.rounds, QUICK_ROUNDS if chosen.quick else ROUNDS_MIN)
     return Settings(build=build, peers=build + "/peers", rounds=chosen.rounds, rounds_min=rounds_min,
-                    is_quick=chosen.quick, deadline=time.monotonic() + seconds, is_alone=is_alone)
+                    is_quick=chosen.quick, deadline=time.monotonic() + seconds, is_alone=is_alone,
+                    works=chosen.works, only=chosen.only)
 
 
-def wanted(chosen):
+def wanted(chosen, measured):
     """Those of the registry that are to take part."""
     if chosen.only:
         return [c for c in contenders.CONTENDERS if c.name in chosen.only]
-    return [c for c in contenders.CONTENDERS if not (chosen.quick and c.name in contenders.SLOW_TO_START)]
+    slow = contenders.SLOW_TO_START if chosen.quick else ()
+    for name in slow:
+        measured.leave_out(name, "", "too slow to start for a quick run")
+    return [c for c in contenders.CONTENDERS if c.name not in slow]
 
 
 def measure_works(chosen, is_alone, measured, noise):
     settings = make_settings(chosen, is_alone, 0)
     roster = contenders.Roster(settings.build, settings.peers, say)
-    absent = list(roster.enlist(wanted(chosen)))
+    for contender, reason in roster.enlist(wanted(chosen, measured)):
+        measured.leave_out(contender.name, "", reason)
     settings = make_settings(chosen, is_alone, QUICK_WORKS_S if chosen.quick else WORKS_S)
     bench = run.Bench(roster, settings, measured, noise, say, echo.Server)
-    for contender, reason in absent:
-        measured.leave_out(contender.name, "", reason)
-    for name in contenders.SLOW_TO_START if chosen.quick else ():
-        measured.leave_out(name, "", "too slow to start for a quick run")
-    bench.measure_all(chosen.works)
-    bench.measure_growth(chosen.works)
+    bench.measure_all()
+    bench.measure_growth()
 
 
 def measure_web(chosen, is_alone, measured, noise):
-    """The web's part has its own list of works and contenders."""
-    if chosen.no_web or (chosen.works and "web" not in chosen.works):
-        return
-    web.measure(make_settings(chosen, is_alone, QUICK_WEB_S if chosen.quick else WEB_S), measured, noise)
+    if not chosen.no_web:
+        web.measure(make_settings(chosen, is_alone, QUICK_WEB_S if chosen.quick else WEB_S), measured, noise)
 
 
 def versions_of(measured):
@@ -102,7 +124,8 @@ def measure_what_can_be(chosen, is_alone, measured, noise):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup
             signal.signal(number, interrupt)
     try:
-        measure_works(chosen, is_alone, measured, noise)
+        if not chosen.works or set(chosen.works) & set(works.BY_NAME):
+            measure_works(chosen, is_alone, measured, noise)
         measure_web(chosen, is_alone, measured, noise)
     except KeyboardInterrupt:
         return "it was interrupted"

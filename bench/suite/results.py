@@ -32,8 +32,9 @@ Work = collections.namedtuple("Work", "name title group unit better counts quick
 Named = collections.namedtuple("Named", "name title role")
 
 # build, peers: absolute folders. rounds: at most so many, and at least rounds_min if time is short.
-# deadline: of time.monotonic(). is_alone: in a network namespace of its own.
-Settings = collections.namedtuple("Settings", "build peers rounds rounds_min is_quick deadline is_alone")
+# deadline: of time.monotonic(). is_alone: in a network namespace of its own. works, only: names of the works
+# and contenders that are asked for; [] is all.
+Settings = collections.namedtuple("Settings", "build peers rounds rounds_min is_quick deadline is_alone works only")
 
 
 class Measured:

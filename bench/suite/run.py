@@ -201,6 +201,8 @@ class Bench:
             return
         began = time.monotonic()
         runners = [self.runner(c, work, count) for c in contenders if self.fits_memory(c, work, count)]
+        if not runners:
+            return
         turns = Turns(work, count, list(runners), self.measured, self.noise)
         try:
             turns.prepare()
@@ -224,18 +226,21 @@ class Bench:
             found = [c for c in found if c.name in works.QUICK_SLEEPERS]
         return found
 
-    def measure_all(self, names):
+    def is_asked_for(self, work):
+        return not self.settings.works or work.name in self.settings.works
+
+    def measure_all(self):
         for work in works.WORKS:
             for count in works.counts_of(work, self.settings.is_quick):
-                if not names or work.name in names:
+                if self.is_asked_for(work):
                     self.measure(work, count, self.contenders_of(work), self.settings.rounds_min)
 
-    def measure_growth(self, names):
+    def measure_growth(self):
         for growth in works.GROWTH:
             work = works.BY_NAME[growth.work]
             who = [c for c in self.roster.who_does(work.name) if c.name in growth.contenders]
             for count in works.growth_counts(growth, self.settings.is_quick):
-                if not names or work.name in names:
+                if self.is_asked_for(work):
                     self.measure(work, count, who, min(self.settings.rounds_min, GROWTH_ROUNDS_MIN))
 
 

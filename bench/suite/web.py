@@ -125,10 +125,15 @@ def missing_tool():
 
 
 def measure(settings, measured, noise):
+    cases = [c for c in CASES if not settings.works or c.work.name in settings.works]
+    names = settings.only or (QUICK if settings.is_quick else [s.name for s in web_servers.SERVERS])
+    names = [name for name in names if name in web_servers.BY_NAME]
+    if not cases or not names:
+        return
     reason = missing_tool()
     if reason:
         measured.leave_out("all", GROUP, reason)
         return
     with tempfile.TemporaryDirectory(prefix="weft-bench-http-") as temp:
-        web = Web(settings, measured, noise, temp, QUICK if settings.is_quick else None)
-        web.measure_all([c for c in CASES if not settings.is_quick or c.quick])
+        web = Web(settings, measured, noise, temp, names)
+        web.measure_all([c for c in cases if not settings.is_quick or c.quick])

@@ -52,7 +52,7 @@ def read_options():
 def make_settings(chosen, is_alone):
     build = os.path.abspath(chosen.build)
     return Settings(build=build, peers=build + "/peers", rounds=chosen.rounds, rounds_min=chosen.rounds,
-                    is_quick=chosen.quick, deadline=math.inf, is_alone=is_alone)
+                    is_quick=chosen.quick, deadline=math.inf, is_alone=is_alone, works=[], only=chosen.only)
 
 
 def values_of(asked, field):
