@@ -55,7 +55,7 @@ cover: ## which lines the tests reach
 bench: ## measure weft and its peers, and write bench/report (up to 30 minutes)
 	@tools/build plain
 	@tools/deps --some peers web-peers
-	@tools/bench
+	@tools/bench --out bench/report
 
 bench-quick: ## the same in about two minutes, into build/report
 	@tools/build plain

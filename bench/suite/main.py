@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shlex
 import signal
 import sys
 import textwrap
@@ -111,6 +112,11 @@ def versions_of(measured):
     return {title: line for title, line in lines.items() if line}
 
 
+def command():
+    """As it is to be typed again."""
+    return " ".join(["tools/bench"] + [shlex.quote(word) for word in sys.argv[1:]])
+
+
 def interrupt(*_):
     """Once: while servers are stopped and the report is written, patience."""
     for number in STOPS:
@@ -144,6 +150,7 @@ def measure(chosen, is_alone):
         "machine": machine.describe(),
         "noise": noise.describe() if measured.results else None,
         "versions": versions_of(measured),
+        "command": command(),
         "is_quick": chosen.quick,
         "rounds": chosen.rounds,
         "seconds": round(time.monotonic() - began),
@@ -171,6 +178,8 @@ def main():
         with open(chosen.again, encoding="utf-8") as file:
             report.write(json.load(file), chosen.out)
         return 0
+    if not os.path.exists(chosen.build + "/bench/weft"):
+        sys.exit("bench: no %s/bench/weft; build it first: make" % chosen.build)
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("bench: one processor is for servers and one for their clients; there is only one")
     is_alone = network.enter_namespace()

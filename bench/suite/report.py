@@ -9,17 +9,27 @@ from suite.view import View, best_peer, count_text, label_of, number_text, ratio
 WORDS = {judge.ABOVE: "weft is ahead", judge.BELOW: "weft is behind", judge.UNKNOWN: "too noisy to tell"}
 
 
+MADE_BY = {"tools/bench --out bench/report": "make bench",
+           "tools/bench --quick --out build/report": "make bench-quick"}
+
+
 def percent(part):
     return "%.1f %%" % (100 * part) if part < 0.1 else "%.0f %%" % (100 * part)
 
 
-def opening(data):
+def length_text(seconds):
+    return "%d s" % seconds if seconds < 100 else "%d minutes" % round(seconds / 60)
+
+
+def opening(data, manual):
+    """manual: where, from here, bench/README.md is."""
     m = data["machine"]
-    made = "make bench-quick" if data["is_quick"] else "make bench"
+    command = data.get("command", "make bench")
+    made = MADE_BY.get(command, command)
     return ["# The benchmark's report", "",
-            "Made by `%s` on %s, of weft %s, in %d minutes. [results.json](results.json) has all values; "
-            "[bench/README.md](../README.md) says what each work is." %
-            (made, m["date"], m["weft"] or "(no git here)", max(round(data["seconds"] / 60), 1)), ""] + partial_lines(data)
+            "Made by `%s` on %s, of weft %s, in %s. [results.json](results.json) has all values; "
+            "[bench/README.md](%s) says what each work is." %
+            (made, m["date"], m["weft"] or "(no git here)", length_text(data["seconds"]), manual), ""] + partial_lines(data)
 
 
 def partial_lines(data):
@@ -183,7 +193,7 @@ def write(data, folder):
     os.makedirs(folder, exist_ok=True)
     view = View(data)
     curves = write_pictures(view, folder)
-    lines = opening(data) + tally_lines(view)
+    lines = opening(data, os.path.relpath("bench/README.md", folder)) + tally_lines(view)
     lines += ["![What each work costs, relative to weft](summary.svg)", ""]
     lines += machine_lines(data) + noise_lines(data["noise"]) + reading_lines(data)
     for group in view.groups:
