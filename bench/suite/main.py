@@ -20,6 +20,8 @@ WORKS_S, WEB_S = 17 * 60, 8 * 60
 QUICK_WORKS_S, QUICK_WEB_S = 120, 25
 WORKS = [w.name for w in works.WORKS if w.counts] + [w.name for w in web.WORKS]
 CONTENDERS = list(dict.fromkeys(c.name for c in contenders.CONTENDERS + web.CONTENDERS))
+# Processors that others take, when we begin.
+BUSY = 0.7
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 USAGE = """tools/bench [--quick] [--rounds N] [--works WORK,...] [--only CONTENDER,...] [--no-web]
@@ -144,6 +146,8 @@ def measure_what_can_be(chosen, is_alone, measured, noise):
 def measure(chosen, is_alone):
     began = time.monotonic()
     measured, noise = Measured(), machine.Noise()
+    if noise.load >= BUSY:
+        say("the machine is busy already (load %.1f): figures will be noisy" % noise.load)
     stopped = measure_what_can_be(chosen, is_alone, measured, noise)
     return {
         "stopped": stopped,

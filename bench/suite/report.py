@@ -1,5 +1,6 @@
 """Writes the report: a page in Markdown, all values in JSON, pictures in SVG."""
 
+import collections
 import json
 import os
 
@@ -11,6 +12,12 @@ WORDS = {judge.ABOVE: "weft is ahead", judge.BELOW: "weft is behind", judge.UNKN
 
 MADE_BY = {"tools/bench --out bench/report": "make bench",
            "tools/bench --quick --out build/report": "make bench-quick"}
+
+
+BUDGET_WORDS = {judge.MET: "met", judge.NOT_MET: "**not met**", judge.CANNOT_TELL: "too noisy to tell",
+                judge.NOT_MEASURED: "not measured"}
+# A loop that takes so many times its processor time has others beside it.
+SHARED = 1.2
 
 
 def percent(part):
@@ -49,12 +56,14 @@ def machine_lines(data):
 
 
 def noise_lines(noise):
-    spread = noise["loop_spread"]
-    word = "calm" if spread < 0.02 and noise["stolen"] < 0.01 else "restless" if spread < 0.08 else "noisy"
+    spread, is_shared = noise["loop_spread"], noise["real_per_cpu"] >= SHARED
+    word = "noisy" if spread >= 0.08 or is_shared else "restless" if spread >= 0.02 or noise["stolen"] >= 0.01 else "calm"
+    shared = (" **Others wanted the processors, too: it took %.1f times as long as it was let run.** Figures in real time "
+              "(between threads) mean little then." % noise["real_per_cpu"] if is_shared else "")
     return ["**The run was %s.** A loop that is always the same was timed %d times between the others: half of its "
-            "times lay within %s of each other, the worst was %.2f times the median; it took %.2f times as long as "
-            "it had a processor. Other guests took %s of the processors' time. Load before %.1f, after %.1f." %
-            (word, noise["samples"], percent(spread), noise["loop_worst"], noise["real_per_cpu"],
+            "times lay within %s of each other, the worst was %.2f times the median.%s Other guests of the host took %s of "
+            "the processors' time. Load before %.1f, after %.1f." %
+            (word, noise["samples"], percent(spread), noise["loop_worst"], shared,
              percent(noise["stolen"]), noise["load_before"], noise["load_after"]), ""]
 
 
@@ -109,12 +118,28 @@ def tally_lines(view):
             {judge.ABOVE: ahead, judge.BELOW: behind, judge.UNKNOWN: unknown}[best.verdict].append((table, best))
     if not ahead + behind + unknown:
         return []
-    lines = ["In %d of %d comparisons weft costs less than the best peer, in %d more; %d were too noisy to tell." %
-             (len(ahead), len(ahead + behind + unknown), len(behind), len(unknown)), ""]
-    lines += ["- Behind in %s: %s costs %s%s" %
-              (label_of(table), best.title, ratio_text(best.ratio.value), " (%s)" % best.note if best.note else "")
+    lines = ["**Against the best peer of each of %d comparisons, weft costs less in %d and more in %d; %s.**" %
+             (len(ahead + behind + unknown), len(ahead), len(behind), open_text(len(unknown))), ""]
+    lines += ["- Behind in %s: %s costs %s weft%s" %
+              (label_of(table), best.title, times_text(best.ratio.value), " (%s)" % best.note if best.note else "")
               for table, best in behind]
-    return lines + [""]
+    return lines + [""] * bool(behind) + budget_tally_lines(view)
+
+
+def budget_tally_lines(view):
+    found = collections.Counter(j.verdict for j in judge.judge_budgets(view.measured, view.betters()))
+    counts = ["%d %s" % (found[v], word) for v, word in BUDGET_WORDS.items() if found[v]]
+    if set(found) == {judge.NOT_MEASURED}:
+        return []
+    return ["Of the [budgets](#budgets) that weft has for itself: %s." % ", ".join(counts), ""]
+
+
+def open_text(number):
+    return "%d %s too noisy to tell" % (number, "is" if number == 1 else "are") if number else "none is too noisy to tell"
+
+
+def times_text(value):
+    return number_text(value) + " ×"
 
 
 def limit_text(budget, judged, view):
@@ -123,31 +148,41 @@ def limit_text(budget, judged, view):
     if not budget.other:
         return "≤ %s %s" % (number_text(budget.limit), view.work(budget.work).unit)
     if len(budget.other) == 1:
-        return "≤ %s %s" % (ratio_text(budget.limit), view.title(budget.other[0]))
+        return "≤ %s %s" % (times_text(budget.limit), view.title(budget.other[0]))
     best = ", " + view.title(judged.other) if judged.other else ""
-    return "≤ %s the best peer%s" % (ratio_text(budget.limit), best)
+    return "≤ %s the best peer%s" % (times_text(budget.limit), best)
 
 
 def measured_text(judged):
     found = judged.ratio or judged.value
     if found is None:
         return "–"
-    mark = "× " if judged.ratio else ""
-    return "%s%s (%s … %s)" % (mark, number_text(found.value), number_text(found.low), number_text(found.high))
+    mark = " ×" if judged.ratio else ""
+    return "%s%s (%s … %s)" % (number_text(found.value), mark, number_text(found.low), number_text(found.high))
+
+
+def budget_name(view, b):
+    work = view.work(b.work)
+    name = work.title + (", %s %s" % (count_text(b.count), work.count_name) if work.count_name else "")
+    return name + (" (%s)" % b.mine[len("weft-"):] if b.mine.startswith("weft-") else "")
 
 
 def budget_lines(view):
+    all_of_them = judge.judge_budgets(view.measured, view.betters())
+    judged = [j for j in all_of_them if j.verdict != judge.NOT_MEASURED]
+    if not judged:
+        return []
     lines = ["## Budgets", "",
-             "What weft promises itself. A measured figure has its quartiles beside it; where they lie farther apart "
-             "than the figure is from the limit, nobody can tell.", "",
-             "| work | budget | measured | | why |", "|---|---|---|---|---|"]
-    for j in judge.judge_budgets(view.measured, view.betters()):
-        b = j.budget
-        work = view.work(b.work)
-        name = work.title + (", %s %s" % (count_text(b.count), work.count_name) if work.count_name else "")
-        name += " (%s)" % b.mine[len("weft-"):] if b.mine.startswith("weft-") else ""
+             "What weft promises itself: its cost, at most so many times another's. A measured figure has its quartiles "
+             "beside it; where they lie farther apart than the figure is from the limit, nobody can tell.", "",
+             "| work | budget | measured | verdict | why |", "|---|---|---|---|---|"]
+    for j in judged:
         verdict = "**%s**" % j.verdict if j.verdict == judge.NOT_MET else j.verdict
-        lines.append("| %s | %s | %s | %s | %s |" % (name, limit_text(b, j, view), measured_text(j), verdict, b.why))
+        lines.append("| %s | %s | %s | %s | %s |" % (budget_name(view, j.budget), limit_text(j.budget, j, view),
+                                                     measured_text(j), verdict, j.budget.why))
+    if len(judged) < len(all_of_them):
+        lines += ["", "%d of %d budgets are not judged: this run has not measured what they need." %
+                  (len(all_of_them) - len(judged), len(all_of_them))]
     return lines + [""]
 
 
