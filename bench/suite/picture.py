@@ -8,10 +8,13 @@ from suite.view import best_peer, count_text, label_of, number_text
 WIDTH = 960
 # Of the summary.
 ROW, HEADING = 22, 30
-LABELS, RIGHT, TOP, BOTTOM = 252, 216, 92, 62  # labels: at least so wide
+LABELS, RIGHT, TOP, BOTTOM = 160, 216, 92, 62  # labels: at least so wide
 NAMES = WIDTH - RIGHT + 34  # where the best peers' names stand
 # What is beyond is an arrow at the edge.
 LEAST, MOST = 0.02, 1000.0
+SHORT = {"round trips per CPU s": "/CPU s", "requests per CPU s": "/CPU s", "handshakes per CPU s": "/CPU s"}
+LARGER = (("ns", "µs", 1000), ("µs", "ms", 1000), ("bytes", "KiB", 1024))
+SAID = {judge.ABOVE: ("× ", svg.WEFT), judge.BELOW: ("× ", svg.RIVAL), judge.UNKNOWN: ("≈ ", svg.SOFT)}
 TICK = 44  # pixels, at least, from one to the next
 
 
@@ -40,6 +43,15 @@ def ticks_apart(axis):
     return found
 
 
+def weft_text(table):
+    """Its own figure, with the unit."""
+    value, unit = next(row for row in table.rows if row.name == table.reference).figures.median, table.work.unit
+    for small, large, factor in LARGER:
+        if unit == small and value >= 10 * factor:
+            value, unit = value / factor, large
+    return "%s %s" % (number_text(value), SHORT.get(unit, unit))
+
+
 class Summary:
     """A row for each work; weft is the line at 1, what is right of it costs more."""
 
@@ -51,11 +63,14 @@ class Summary:
         height = TOP + HEADING * len(self.groups) + ROW * rows + BOTTOM
         self.drawing = svg.Drawing(WIDTH, height, "What each work costs, relative to weft")
         labels = [svg.width_of(label_of(t), 12) for _, tables in self.groups for t in tables]
-        self.left = max(labels + [LABELS]) + 44
+        figures = [svg.width_of(weft_text(t), 12) for _, tables in self.groups for t in tables]
+        self.figures = max(labels + [LABELS]) + 24 + max(figures + [0]) + 14  # where weft's own figures end
+        self.left = self.figures + 20
         costs = [r.ratio.value for _, tables in self.groups for t in tables for r in t.rows if r.ratio]
         self.axis = Axis(max(min(costs + [0.5]) * 0.9, LEAST), min(max(costs + [10.0]) * 1.1, MOST), self.left,
                          WIDTH - RIGHT)
         self.bottom = height - BOTTOM
+        self.tally = view.tally()
 
     def draw(self):
         self.head()
@@ -63,7 +78,7 @@ class Summary:
         y = TOP
         for group, tables in self.groups:
             y += HEADING
-            self.drawing.text(24, y - 8, group, 12, svg.INK, weight="600")
+            self.drawing.text(24, y - 8, group, 12.5, weight="600")
             for table in tables:
                 self.row(table, y + ROW / 2)
                 y += ROW
@@ -72,14 +87,15 @@ class Summary:
     def head(self):
         d = self.drawing
         d.text(24, 34, "What each work costs, relative to weft", 19, weight="600")
-        d.text(24, 55, "Medians of one interleaved run, on a logarithmic scale. Right of the line: costs more than weft. "
-               "≈: too noisy to tell which is ahead.", 12, svg.SOFT)
+        d.text(24, 55, "Against the best peer of each work: weft is ahead in %d, behind in %d, and %d cannot be told (≈). "
+               "Right of the line: costs more than weft." % tuple(len(each) for each in self.tally), 12, svg.SOFT)
         x, y = 28, 76
         for shape, text in (("weft", "weft"), ("best", "best peer"), ("peer", "other peers"),
                             ("limit", "limit: by hand, for this work alone")):
             self.mark(shape, x, y)
             d.text(x + 11, y + 4, text, 12, svg.SOFT)
             x += 34 + svg.width_of(text, 12)
+        d.text(self.figures, TOP + 10, "weft", 12, svg.WEFT, "end", "600")
         d.text(NAMES, y + 4, "best peer", 12, svg.SOFT)
         d.text(WIDTH - 24, y + 4, "× weft", 12, svg.SOFT, "end")
 
@@ -110,12 +126,14 @@ class Summary:
             d.line(x, TOP + 8, x, self.bottom, svg.WEFT if value == 1 else svg.GRID, 1.5 if value == 1 else 1)
             d.text(x, self.bottom + 18, "weft" if value == 1 else "× %g" % value, 11,
                    svg.WEFT if value == 1 else svg.SOFT, "middle", "600" if value == 1 else "normal")
-        d.text((self.left + WIDTH - RIGHT) / 2, self.bottom + 42, "cost relative to weft "
-               "(time, processor time or memory for the same work)", 12, svg.SOFT, "middle")
+        d.text((self.left + WIDTH - RIGHT) / 2, self.bottom + 42, "cost relative to weft (logarithmic)", 12, svg.SOFT, "middle")
+        d.text(24, self.bottom + 42, "Medians of one interleaved run. CPU: the server's.", 12, svg.SOFT)
+        d.text(WIDTH - 24, self.bottom + 42, "* no stacks, or no scheduler", 12, svg.SOFT, "end")
 
     def row(self, table, y):
         d = self.drawing
-        d.text(self.left - 20, y + 4, label_of(table), 12, svg.INK, "end")
+        d.text(24, y + 4, label_of(table), 12)
+        d.text(self.figures, y + 4, weft_text(table), 12, svg.WEFT, "end")
         best = best_peer(table)
         for row in table.rows:
             if row.ratio and row is not best and row.role in ("limit", "peer"):
@@ -123,16 +141,18 @@ class Summary:
         self.mark("weft", self.axis.at(1.0), y)
         if best:
             self.place("best", best.ratio.value, y)
-            d.text(NAMES, y + 4, best.title, 12, svg.RIVAL)
-            sure = "≈ " if best.verdict == judge.UNKNOWN else "× "
-            d.text(WIDTH - 24, y + 4, sure + number_text(best.ratio.value), 12, svg.RIVAL, "end")
+            sure, colour = SAID[best.verdict]
+            d.text(NAMES, y + 4, best.title + (" *" if best.lacks else ""), 12, svg.INK)
+            d.text(WIDTH - 24, y + 4, sure + number_text(best.ratio.value), 12, colour, "end", "600")
 
 
 # Growth
 
 CURVE_HEIGHT = 420
 CURVE_LEFT, CURVE_RIGHT, CURVE_TOP, CURVE_BOTTOM = 84, 190, 96, 64
-LINES = ["#c2410c", "#7c6f9c", "#2563a8", "#8a6d1d", "#59636e"]
+# As in the summary: what is by hand is violet, and dashed.
+LINES = {"weft": [svg.WEFT, "#3fa7a1", "#0b5a8a"], "limit": [svg.LIMIT, "#a394c4"],
+         "peer": [svg.RIVAL, "#2563a8", "#8a6d1d", "#59636e"]}
 LABEL = 17
 DECADES_FEW = 2
 
@@ -166,13 +186,13 @@ class Curves:
 
     def draw(self):
         self.frame()
-        colours = iter(LINES)
+        colours = {role: iter(each) for role, each in LINES.items()}
         marks = []
         for name, role, line in self.lines:
             is_weft = role == "weft"
-            colour = svg.WEFT if is_weft and svg.WEFT not in [m[2] for m in marks] else next(colours)
+            colour = next(colours[role])
             points = [(self.x.at(n), self.y.at(v)) for n, v in line]
-            self.drawing.path(points, colour, 3 if is_weft else 1.8)
+            self.drawing.path(points, colour, 3 if is_weft else 1.8, "5 4" if role == "limit" else "none")
             for x, y in points:
                 self.drawing.dot(x, y, 3.6 if is_weft else 2.6, colour)
             text = "%s  %s" % (name, number_text(line[-1][1]))
@@ -184,8 +204,9 @@ class Curves:
         d, bottom = self.drawing, CURVE_HEIGHT - CURVE_BOTTOM
         d.text(24, 34, self.title, 19, weight="600")
         better = "Higher is better." if self.work.better == "higher" else "Lower is better."
-        d.text(24, 56, "%s Both scales are logarithmic." % better, 12, svg.SOFT)
-        d.text(24, 78, self.work.unit, 12, svg.SOFT)
+        d.text(24, 56, "%s A flat line: no matter how many there are. Both scales are logarithmic. Dashed: by hand, "
+               "does nothing else." % better, 12, svg.SOFT)
+        d.text(24, 80, self.work.unit, 12, svg.SOFT)
         for value in self.ys:
             y = self.y.at(value)
             d.line(CURVE_LEFT, y, WIDTH - CURVE_RIGHT, y)

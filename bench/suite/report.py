@@ -5,7 +5,7 @@ import json
 import os
 
 from suite import judge, picture, works
-from suite.view import View, best_peer, count_text, label_of, number_text, ratio_text
+from suite.view import View, count_text, label_of, number_text, ratio_text
 
 WORDS = {judge.ABOVE: "weft is ahead", judge.BELOW: "weft is behind", judge.UNKNOWN: "too noisy to tell"}
 
@@ -111,11 +111,7 @@ def group_lines(view, group):
 
 def tally_lines(view):
     """The page in a sentence or two."""
-    ahead, behind, unknown = [], [], []
-    for table in view.all_tables():
-        best = best_peer(table)
-        if best and table.work.name not in works.HALVES:
-            {judge.ABOVE: ahead, judge.BELOW: behind, judge.UNKNOWN: unknown}[best.verdict].append((table, best))
+    ahead, behind, unknown = view.tally()
     if not ahead + behind + unknown:
         return []
     lines = ["**Against the best peer of each of %d comparisons, weft costs less in %d and more in %d; %s.**" %

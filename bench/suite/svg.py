@@ -39,9 +39,9 @@ class Drawing:
         points = " ".join("%.1f,%.1f" % p for p in ((x, y - 4), (x + length, y), (x, y + 4)))
         self.add("polygon", points=points, fill=fill)
 
-    def path(self, points, stroke, width):
+    def path(self, points, stroke, width, dashes="none"):
         self.add("polyline", points=" ".join("%.1f,%.1f" % p for p in points), fill="none", stroke=stroke,
-                 stroke_width=width, stroke_linejoin="round", stroke_linecap="round")
+                 stroke_width=width, stroke_linejoin="round", stroke_linecap="round", stroke_dasharray=dashes)
 
     def text(self, x, y, text, size=12, fill=INK, anchor="start", weight="normal", **more):
         self.add("text", text, x=x, y=y, font_size=size, fill=fill, text_anchor=anchor, font_weight=weight, **more)

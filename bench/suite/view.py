@@ -5,8 +5,9 @@ import collections
 from suite import contenders, judge, web, works
 from suite.results import Measured
 
-# ratio: of its cost to weft's; None for weft itself. verdict: of judge, for the peer against weft.
-Row = collections.namedtuple("Row", "name title role figures ratio verdict note")
+# ratio: of its cost to weft's; None for weft itself. verdict: of judge, for the peer against weft. lacks: what
+# others have, a few words; "".
+Row = collections.namedtuple("Row", "name title role figures ratio verdict note lacks")
 Table = collections.namedtuple("Table", "work count rows reference")
 
 
@@ -75,7 +76,7 @@ class View:
             verdict = ratio and ratio.against(1.0)
         notes = [self.beside(work, result), result["note"]]
         return Row(name, self.title(name), self.role(name), judge.Figures(result["values"]), ratio, verdict,
-                   "; ".join(note for note in notes if note))
+                   "; ".join(note for note in notes if note), result["note"])
 
     def beside(self, work, result):
         other = works.BESIDE.get(work.name)
@@ -89,6 +90,15 @@ class View:
 
     def all_tables(self):
         return [t for group in self.groups for t in self.tables(group)]
+
+    def tally(self):
+        """[(table, its best peer)], where weft is ahead, where it is behind, and where nobody can tell."""
+        found = {judge.ABOVE: [], judge.BELOW: [], judge.UNKNOWN: []}
+        for table in self.all_tables():
+            best = best_peer(table)
+            if best and table.work.name not in works.HALVES:
+                found[best.verdict].append((table, best))
+        return tuple(found.values())
 
 
 def best_peer(table):
