@@ -145,13 +145,14 @@ def measure_what_can_be(chosen, is_alone, measured, noise):
 
 def measure(chosen, is_alone):
     began = time.monotonic()
+    described = machine.describe()  # before: the tree may be another one when this ends
     measured, noise = Measured(), machine.Noise()
     if noise.load >= BUSY:
         say("the machine is busy already (load %.1f): figures will be noisy" % noise.load)
     stopped = measure_what_can_be(chosen, is_alone, measured, noise)
     return {
         "stopped": stopped,
-        "machine": machine.describe(),
+        "machine": described,
         "noise": noise.describe() if measured.results else None,
         "versions": versions_of(measured),
         "command": command(),
