@@ -24,6 +24,8 @@ WARM_S = 0.2
 START_S = 0.05
 # Connections that a run may open beyond those that it needs, also for each request, and what of them it must.
 OPENS_SLACK, OPENS_AGAIN, OPENS_MIN = 20, 0.25, 0.9
+# Packets for a request and its reply, by two: more, and the network does not tell how many there were.
+PAIRS_MAX = 1.02
 # Of requests, that may fail.
 ERRORS_MAX = 0.001
 # Idle connections come from some addresses, for a server may limit what one peer has.
@@ -39,6 +41,11 @@ def counter(path, name):
         if name in names:
             return int(numbers[names.index(name)])
     raise Failed("the kernel does not count %s" % name)
+
+
+def packet_pairs():
+    """Packets with data so far, by two: each request is one, and so is each reply."""
+    return counter("netstat", "TCPOrigDataSent") / 2
 
 
 def connections_opened():
@@ -92,10 +99,10 @@ class Wrk:
 
 
 class Moment:
-    """What has been done so far. Each request is a packet with data, and so is each reply."""
+    """What has been done so far."""
 
     def __init__(self, running):
-        self.requests = counter("netstat", "TCPOrigDataSent") / 2
+        self.requests = packet_pairs()
         self.opened = connections_opened()
         self.cpu_s = running.cpu_s()
         self.user_s, self.system_s = running.user_and_system_s()
@@ -123,23 +130,23 @@ class Asked:
             wrk.stop()
 
     def run(self):
-        before = Moment(self.running)
-        opened = before.opened
+        first = before = Moment(self.running)
         is_many = self.is_alone and self.case.count >= MANY
         with Wrk(self.case, self.running.url()) as wrk:
             if is_many:
-                self.wait_until_connected(opened)
+                self.wait_until_connected(first.opened)
                 before = Moment(self.running)
             time.sleep(self.seconds)
             after = Moment(self.running) if is_many else None
             wrk.stop()
         requests, per_s = wrk.requests, wrk.per_s
         if is_many:
+            self.check_packets(packet_pairs() - first.requests, wrk.requests)
             requests = after.requests - before.requests
             per_s = requests / (after.s - before.s)
         else:
             after = Moment(self.running)
-        self.check_run(wrk, requests, after.opened - opened)
+        self.check_run(wrk, requests, after.opened - first.opened)
         self.note_run(before, after, requests, per_s, wrk.errors)
         return [self.all[-1]["per_cpu_s"]]
 
@@ -148,6 +155,11 @@ class Asked:
         while connections_opened() - opened < self.case.count:
             web_check.require(time.monotonic() < deadline, "not all connections are there after %d s" % CONNECT_S)
             time.sleep(0.02)
+
+    def check_packets(self, pairs, requests):
+        """On each connection there may be a request that has no reply yet."""
+        web_check.require(pairs <= PAIRS_MAX * (requests + self.case.count), "a request and its reply are %.2f packets" %
+                          (2 * pairs / max(requests, 1)))
 
     def check_run(self, wrk, requests, opened):
         web_check.require(requests > 0, "no request was answered")
