@@ -53,23 +53,23 @@ cover: ## which lines the tests reach
 	@tools/cover
 
 bench: ## measure weft and its peers, and write bench/report (up to 30 minutes)
-	@tools/build plain
+	@tools/build plain -- bench-programs
 	@tools/deps --some peers web-peers
 	@tools/bench --out bench/report
 
 bench-quick: ## the same in about two minutes, into build/report
-	@tools/build plain
+	@tools/build plain -- bench-programs
 	@tools/deps --some peers web-peers
 	@tools/bench --quick --out build/report
 
 bench-guard: ## count instructions and system calls, and fail where one has grown
 	@tools/deps guard
-	@tools/build plain
+	@tools/build plain -- bench-programs
 	@tools/bench-guard
 
 bench-http: ## compare the web server with others
 	@tools/deps web-peers
-	@tools/build plain
+	@tools/build plain -- bench-programs
 	@tools/bench-http
 
 lint: ## check format, layers, comments, sizes and scripts
