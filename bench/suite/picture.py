@@ -3,12 +3,12 @@
 import math
 
 from suite import judge, svg, works
-from suite.view import best_peer, count_text, label_of, number_text
+from suite.view import best_peer, count_text, label_of, noise_word, number_text
 
 WIDTH = 960
 # Of the summary.
 ROW, HEADING = 22, 30
-LABELS, RIGHT, TOP, BOTTOM = 160, 216, 92, 62  # labels: at least so wide
+LABELS, RIGHT, TOP, BOTTOM = 160, 216, 92, 86  # labels: at least so wide
 NAMES = WIDTH - RIGHT + 34  # where the best peers' names stand
 # What is beyond is an arrow at the edge.
 LEAST, MOST = 0.02, 1000.0
@@ -70,7 +70,7 @@ class Summary:
         self.axis = Axis(max(min(costs + [0.5]) * 0.9, LEAST), min(max(costs + [10.0]) * 1.1, MOST), self.left,
                          WIDTH - RIGHT)
         self.bottom = height - BOTTOM
-        self.tally = view.tally()
+        self.tally, self.data = view.tally(), view.data
 
     def draw(self):
         self.head()
@@ -127,7 +127,10 @@ class Summary:
             d.text(x, self.bottom + 18, "weft" if value == 1 else "× %g" % value, 11,
                    svg.WEFT if value == 1 else svg.SOFT, "middle", "600" if value == 1 else "normal")
         d.text((self.left + WIDTH - RIGHT) / 2, self.bottom + 42, "cost relative to weft (logarithmic)", 12, svg.SOFT, "middle")
-        d.text(24, self.bottom + 42, "Medians of one interleaved run. CPU: the server's.", 12, svg.SOFT)
+        m = self.data["machine"]
+        d.text(24, self.bottom + 66, "Medians of one interleaved run, which was %s. %s, %d processors, Linux %s, %s. "
+               "CPU: of the server." % (noise_word(self.data["noise"]), m["processor"], m["processors"],
+                                        m["kernel"].split("-")[0], m["date"].split()[0]), 12, svg.SOFT)
         d.text(WIDTH - 24, self.bottom + 42, "* no stacks, or no scheduler", 12, svg.SOFT, "end")
 
     def row(self, table, y):
@@ -149,7 +152,7 @@ class Summary:
 # Growth
 
 CURVE_HEIGHT = 420
-CURVE_LEFT, CURVE_RIGHT, CURVE_TOP, CURVE_BOTTOM = 84, 190, 96, 64
+CURVE_LEFT, CURVE_RIGHT, CURVE_TOP, CURVE_BOTTOM = 84, 210, 96, 64
 # As in the summary: what is by hand is violet, and dashed.
 LINES = {"weft": [svg.WEFT, "#3fa7a1", "#0b5a8a"], "limit": [svg.LIMIT, "#a394c4"],
          "peer": [svg.RIVAL, "#2563a8", "#8a6d1d", "#59636e"]}
@@ -196,7 +199,7 @@ class Curves:
             for x, y in points:
                 self.drawing.dot(x, y, 3.6 if is_weft else 2.6, colour)
             text = "%s  %s" % (name, number_text(line[-1][1]))
-            marks.append([points[-1][1], text, colour, points[-1][0], is_weft])
+            marks.append((points[-1][1], text, colour, points[-1][0], is_weft))
         self.labels(marks)
         return self.drawing.to_text()
 
@@ -204,8 +207,9 @@ class Curves:
         d, bottom = self.drawing, CURVE_HEIGHT - CURVE_BOTTOM
         d.text(24, 34, self.title, 19, weight="600")
         better = "Higher is better." if self.work.better == "higher" else "Lower is better."
-        d.text(24, 56, "%s A flat line: no matter how many there are. Both scales are logarithmic. Dashed: by hand, "
-               "does nothing else." % better, 12, svg.SOFT)
+        dashed = " Dashed: by hand, does nothing else." if "limit" in [role for _, role, _ in self.lines] else ""
+        d.text(24, 56, "%s A flat line: no matter how many there are. Both scales are logarithmic.%s" % (better, dashed), 12,
+               svg.SOFT)
         d.text(24, 80, self.work.unit, 12, svg.SOFT)
         for value in self.ys:
             y = self.y.at(value)
@@ -221,14 +225,21 @@ class Curves:
     def labels(self, marks):
         """Moved apart where lines end close together."""
         marks.sort(key=lambda m: m[0])
-        for above, below in zip(marks, marks[1:]):
-            below.append(max(below[0], (above[5] if len(above) > 5 else above[0]) + LABEL))
-        for mark in marks:
-            at = mark[5] if len(mark) > 5 else mark[0]
-            y, text, colour, x, is_weft = mark[:5]
+        places = apart([m[0] for m in marks], CURVE_HEIGHT - CURVE_BOTTOM - 4)
+        for at, (y, text, colour, x, is_weft) in zip(places, marks):
             if abs(at - y) > 3:
                 self.drawing.line(x + 4, y, x + 16, at, colour, 0.8)
             self.drawing.text(x + 19, at + 4, text, 12.5, colour, weight="600" if is_weft else "normal")
+
+
+def apart(places, lowest):
+    """Sorted places, moved so that labels do not overlap, and none is below the lowest."""
+    moved = []
+    for y in places:
+        moved.append(max(y, moved[-1] + LABEL) if moved else y)
+    for i in reversed(range(len(moved))):
+        moved[i] = min(moved[i], lowest - LABEL * (len(moved) - 1 - i))
+    return moved
 
 
 def ends(values):

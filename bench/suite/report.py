@@ -5,7 +5,7 @@ import json
 import os
 
 from suite import judge, picture, works
-from suite.view import View, count_text, label_of, number_text, ratio_text
+from suite.view import View, count_text, is_shared, label_of, noise_word, number_text, ratio_text
 
 WORDS = {judge.ABOVE: "weft is ahead", judge.BELOW: "weft is behind", judge.UNKNOWN: "too noisy to tell"}
 
@@ -16,10 +16,6 @@ MADE_BY = {"tools/bench --out bench/report": "make bench",
 
 BUDGET_WORDS = {judge.MET: "met", judge.NOT_MET: "**not met**", judge.CANNOT_TELL: "too noisy to tell",
                 judge.NOT_MEASURED: "not measured"}
-# A loop that takes so many times its processor time has others beside it.
-SHARED = 1.2
-
-
 def percent(part):
     return "%.1f %%" % (100 * part) if part < 0.1 else "%.0f %%" % (100 * part)
 
@@ -56,14 +52,12 @@ def machine_lines(data):
 
 
 def noise_lines(noise):
-    spread, is_shared = noise["loop_spread"], noise["real_per_cpu"] >= SHARED
-    word = "noisy" if spread >= 0.08 or is_shared else "restless" if spread >= 0.02 or noise["stolen"] >= 0.01 else "calm"
     shared = (" **Others wanted the processors, too: it took %.1f times as long as it was let run.** Figures in real time "
-              "(between threads) mean little then." % noise["real_per_cpu"] if is_shared else "")
+              "(between threads) mean little then." % noise["real_per_cpu"] if is_shared(noise) else "")
     return ["**The run was %s.** A loop that is always the same was timed %d times between the others: half of its "
             "times lay within %s of each other, the worst was %.2f times the median.%s Other guests of the host took %s of "
             "the processors' time. Load before %.1f, after %.1f." %
-            (word, noise["samples"], percent(spread), noise["loop_worst"], shared,
+            (noise_word(noise), noise["samples"], percent(noise["loop_spread"]), noise["loop_worst"], shared,
              percent(noise["stolen"]), noise["load_before"], noise["load_after"]), ""]
 
 

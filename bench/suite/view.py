@@ -9,6 +9,8 @@ from suite.results import Measured
 # others have, a few words; "".
 Row = collections.namedtuple("Row", "name title role figures ratio verdict note lacks")
 Table = collections.namedtuple("Table", "work count rows reference")
+# A loop that takes so many times its processor time has others beside it.
+SHARED = 1.2
 
 
 def count_text(n):
@@ -26,6 +28,17 @@ def number_text(value):
 
 def ratio_text(value):
     return "× " + number_text(value)
+
+
+def is_shared(noise):
+    return noise["real_per_cpu"] >= SHARED
+
+
+def noise_word(noise):
+    """How the run was."""
+    if noise["loop_spread"] >= 0.08 or is_shared(noise):
+        return "noisy"
+    return "restless" if noise["loop_spread"] >= 0.02 or noise["stolen"] >= 0.01 else "calm"
 
 
 class View:
