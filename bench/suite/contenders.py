@@ -107,7 +107,7 @@ class Roster:
         self.places = {"build": build, "peers": peers}
         self.say = say
         self.works = {}  # of a contender's name: {work: what the program calls it}
-        self.known = {}  # of a command: what it prints without arguments
+        self.known = {}  # of a command and its environment: what it prints without arguments
 
     def fill_in(self, text):
         return re.sub(r"%(build|peers)\b", lambda found: self.places[found.group(1)], text)
@@ -154,7 +154,7 @@ class Roster:
 
     def ask(self, contender):
         command = self.command(contender)
-        key = " ".join(command)
+        key = (*command, *contender.environment.items())
         if key not in self.known:
             done = self.call(contender, command, ASK_S)
             if done.returncode != 0:

@@ -94,8 +94,19 @@ def last_line(text):
 # Building
 
 
+def check_backend(server, places):
+    """Where weft's backend is not to be had another one stands in, whose figures are not its."""
+    done = subprocess.run([places["build"] + "/bench/weft"], env=dict(os.environ, **server.environment),
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False)
+    if done.returncode != 0:
+        raise Failed("it does not run here: " + last_line(done.stdout))
+
+
 def build(server, places):
     """Failed: why it cannot be."""
+    if server.role == "weft":
+        check_backend(server, places)
     if server.make is None:
         return
     tool, folder, command = server.make
