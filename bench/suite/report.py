@@ -35,6 +35,12 @@ def opening(data, manual):
             (made, m["date"], m["weft"] or "(no git here)", length_text(data["seconds"]), manual), ""] + partial_lines(data)
 
 
+def failed_lines(view):
+    """What weft itself could not do is not for the last table alone."""
+    return ["> **%s failed at %s:** %s" % (view.title(e["contender"]), e["work"], e["reason"]) + "\n"
+            for e in view.data["left_out"] if e["work"] and view.role(e["contender"]) == "weft"]
+
+
 def partial_lines(data):
     if not data.get("stopped"):
         return []
@@ -83,7 +89,8 @@ def row_line(row, table):
     else:
         word = WORDS.get(row.verdict, "")
     figure = number_text(row.figures.median)
-    return "| %s | %s | %s | %s | %s |" % (name, figure, percent(row.figures.spread), ratio,
+    spread = percent(row.figures.spread) if len(row.figures.values) > 1 else "–"
+    return "| %s | %s | %s | %s | %s |" % (name, figure, spread, ratio,
                                            (word + (" (%s)" % row.note if row.note else "")).strip())
 
 
@@ -218,7 +225,7 @@ def write(data, folder):
     os.makedirs(folder, exist_ok=True)
     view = View(data)
     curves = write_pictures(view, folder)
-    lines = opening(data, os.path.relpath("bench/README.md", folder)) + tally_lines(view)
+    lines = opening(data, os.path.relpath("bench/README.md", folder)) + failed_lines(view) + tally_lines(view)
     lines += ["![What each work costs, relative to weft](summary.svg)", ""]
     lines += machine_lines(data) + noise_lines(data["noise"]) + reading_lines(data)
     for group in view.groups:
