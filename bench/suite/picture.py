@@ -131,7 +131,7 @@ class Summary:
         d.text(24, self.bottom + 66, "Medians of one interleaved run, which was %s. %s, %d processors, Linux %s, %s. "
                "CPU: of the server." % (noise_word(self.data["noise"]), m["processor"], m["processors"],
                                         m["kernel"].split("-")[0], m["date"].split()[0]), 12, svg.SOFT)
-        d.text(WIDTH - 24, self.bottom + 42, "* no stacks, or no scheduler", 12, svg.SOFT, "end")
+        d.text(WIDTH - 24, self.bottom + 42, "* its table has a remark", 12, svg.SOFT, "end")
 
     def row(self, table, y):
         d = self.drawing
@@ -145,7 +145,7 @@ class Summary:
         if best:
             self.place("best", best.ratio.value, y)
             sure, colour = SAID[best.verdict]
-            d.text(NAMES, y + 4, best.title + (" *" if best.lacks else ""), 12, svg.INK)
+            d.text(NAMES, y + 4, best.title + (" *" if best.remark else ""), 12, svg.INK)
             d.text(WIDTH - 24, y + 4, sure + number_text(best.ratio.value), 12, colour, "end", "600")
 
 

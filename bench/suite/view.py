@@ -5,9 +5,9 @@ import collections
 from suite import contenders, judge, web, works
 from suite.results import Measured
 
-# ratio: of its cost to weft's; None for weft itself. verdict: of judge, for the peer against weft. lacks: what
-# others have, a few words; "".
-Row = collections.namedtuple("Row", "name title role figures ratio verdict note lacks")
+# ratio: of its cost to weft's; None for weft itself. verdict: of judge, for the peer against weft. note: stands
+# beside it; remark: what of that is about the contender, "".
+Row = collections.namedtuple("Row", "name title role figures ratio verdict note remark")
 Table = collections.namedtuple("Table", "work count rows reference")
 # A loop that takes so many times its processor time has others beside it.
 SHARED = 1.2
