@@ -39,6 +39,19 @@ static char *stack_new(size_t bytes)
 
 static weft__context home, other;
 
+static void context_new(weft__context *context, char *low, size_t bytes, weft__entry *entry)
+{
+    weft__context_tell_stack(context, low, bytes);
+    weft__context_make(context, low, bytes, entry);
+}
+
+/* From the other one, for good. */
+static void leave_for_home(intptr_t value)
+{
+    weft__context_forget_stack(&other);
+    weft__context_leave(&other, &home, value);
+}
+
 /* Out of line, for the assembly below and so that its caller's frame is a frame. */
 KEPT intptr_t change(weft__context *from, weft__context *to, intptr_t value)
 {
@@ -58,7 +71,7 @@ static void values_travel_both_ways(void)
     static const intptr_t values[] = {0, 1, -1, INTPTR_MIN, INTPTR_MAX, 0x123456789abcdef};
     char *stack = stack_new(STACK_BYTES);
 
-    weft__context_make(&other, stack, STACK_BYTES, echo_inverted);
+    context_new(&other, stack, STACK_BYTES, echo_inverted);
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         CHECK(weft__context_switch(&home, &other, values[i]) == ~values[i]);
     weft__context_drop(&other);
@@ -140,7 +153,7 @@ static void callee_saved_registers_survive_a_switch(void)
 {
     char *stack = stack_new(STACK_BYTES);
 
-    weft__context_make(&other, stack, STACK_BYTES, fill_for_ever);
+    context_new(&other, stack, STACK_BYTES, fill_for_ever);
     for (uint64_t round = 1; round <= 5; round++)
         fill_differently(&home, &other, round);
     weft__context_drop(&other);
@@ -166,7 +179,7 @@ static void report_alignment(intptr_t value)
     /* The C library's own code for doubles saves vector registers with aligned stores. */
     snprintf(text, sizeof text, "%.1f", (double)value / 2);
     CHECK(strcmp(text, "2.5") == 0);
-    weft__context_leave(&other, &home, is_aligned());
+    leave_for_home(is_aligned());
 }
 
 static void the_stack_is_aligned_at_entry_whatever_the_top_is(void)
@@ -174,7 +187,7 @@ static void the_stack_is_aligned_at_entry_whatever_the_top_is(void)
     char *stack = stack_new(STACK_BYTES);
 
     for (size_t less = 0; less < 80; less += 8) {
-        weft__context_make(&other, stack, STACK_BYTES - less, report_alignment);
+        context_new(&other, stack, STACK_BYTES - less, report_alignment);
         CHECK(weft__context_switch(&home, &other, 5) == 1);
     }
     munmap(stack, STACK_BYTES);
@@ -214,7 +227,7 @@ static void *run_ring(void *unused)
     current_ring = r;
     weft__context_adopt(&r->home);
     for (size_t i = 0; i < RING; i++)
-        weft__context_make(&r->contexts[i], stacks + i * STACK_BYTES, STACK_BYTES, pass_on);
+        context_new(&r->contexts[i], stacks + i * STACK_BYTES, STACK_BYTES, pass_on);
     CHECK(weft__context_switch(&r->home, &r->contexts[0], 0) == RING * LAPS + 1);
     for (size_t i = 0; i < RING; i++)
         weft__context_drop(&r->contexts[i]);
@@ -267,7 +280,7 @@ KEPT intptr_t wait_in_a_frame(intptr_t value)
 static void live_and_leave(intptr_t value)
 {
     use_much(value);
-    weft__context_leave(&other, &home, wait_in_a_frame(value));
+    leave_for_home(wait_in_a_frame(value));
 }
 
 static void live_and_be_dropped(intptr_t value)
@@ -295,8 +308,7 @@ static void a_stack_serves_many_contexts_one_after_the_other(void)
     for (int i = 0; i < LIVES; i++) {
         bool is_leaving = i % 2 == 0;
 
-        weft__context_make(&other, stack, STACK_BYTES,
-                           is_leaving ? live_and_leave : live_and_be_dropped);
+        context_new(&other, stack, STACK_BYTES, is_leaving ? live_and_leave : live_and_be_dropped);
         CHECK(weft__context_switch(&home, &other, 7) == 7);
         if (is_leaving)
             CHECK(weft__context_switch(&home, &other, 1) == 8);
@@ -326,13 +338,13 @@ static char *deep_stack;
 static void descend_to_the_bottom(intptr_t value)
 {
     (void)value;
-    weft__context_leave(&other, &home, (intptr_t)descend(deep_stack, 1));
+    leave_for_home((intptr_t)descend(deep_stack, 1));
 }
 
 static void deep_recursion_uses_the_whole_stack(void)
 {
     deep_stack = stack_new(DEEP_BYTES);
-    weft__context_make(&other, deep_stack, DEEP_BYTES, descend_to_the_bottom);
+    context_new(&other, deep_stack, DEEP_BYTES, descend_to_the_bottom);
     CHECK(weft__context_switch(&home, &other, 0) > 100);
     munmap(deep_stack, DEEP_BYTES);
 }
@@ -425,7 +437,7 @@ static void a_backtrace_in_a_context_ends_at_its_entry(void)
 
     /* Touching the top: a walk that goes on would read other frames' leftovers, not zeros. */
     memset(stack, 0x5a, STACK_BYTES);
-    weft__context_make(&other, stack, STACK_BYTES, enter);
+    context_new(&other, stack, STACK_BYTES, enter);
     CHECK(weft__context_switch(&home, &other, 1) == 2);
     check_walk(&seen_inside);
     weft__context_drop(&other);
@@ -437,7 +449,7 @@ static void a_call_on_a_switched_out_context_sees_its_frames(void)
     char *stack = stack_new(STACK_BYTES);
     walk w = {.count = 0};
 
-    weft__context_make(&other, stack, STACK_BYTES, enter);
+    context_new(&other, stack, STACK_BYTES, enter);
     CHECK(weft__context_switch(&home, &other, 2) == 3);
     for (int i = 0; i < 3; i++) {
         if (!weft__context_call(&other, take_walk, &w))
@@ -458,7 +470,7 @@ static void a_call_on_a_context_that_never_ran_leaves_it_fresh(void)
     walk w = {.count = 0};
 
     memset(stack, 0x5a, STACK_BYTES);
-    weft__context_make(&other, stack, STACK_BYTES, enter);
+    context_new(&other, stack, STACK_BYTES, enter);
     if (weft__context_call(&other, take_walk, &w)) {
         CHECK(FRAME_OF(&w, take_walk) == 0);
         /* A frame whose function is not found counts as one more of the function before. */
@@ -483,7 +495,7 @@ static void a_call_does_not_touch_what_the_context_keeps(void)
     char *stack = stack_new(STACK_BYTES);
     char result = 0;
 
-    weft__context_make(&other, stack, STACK_BYTES, echo_inverted);
+    context_new(&other, stack, STACK_BYTES, echo_inverted);
     CHECK(weft__context_switch(&home, &other, 1) == ~1);
     for (int i = 0; i < 3; i++) {
         if (weft__context_call(&other, scribble, &result))

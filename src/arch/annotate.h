@@ -1,8 +1,9 @@
 /*
  * What ASan, TSan and Valgrind have to be told about contexts and their switches.
  *
- * Knows nothing of how a switch is done. A plain build pays for a test of weft__on_valgrind when
- * a context is made and when it ends, and nothing at a switch; WEFT__ANNOTATED is then undefined.
+ * Knows nothing of how a switch is done. The sanitizers are told of contexts, Valgrind of stacks: a
+ * plain build pays for a test of weft__on_valgrind when a stack is taken and given back, and
+ * nothing for a context or a switch; WEFT__ANNOTATED is then undefined.
  */
 #ifndef WEFT_ARCH_ANNOTATE_H
 #define WEFT_ARCH_ANNOTATE_H
@@ -180,25 +181,13 @@ typedef struct weft__annotation {
 
 #pragma GCC visibility push(hidden)
 
-/* Set before main: to ask each time costs a dozen instructions, too many for every context. */
+/* Set before main: to ask each time costs a dozen instructions. */
 extern bool weft__on_valgrind;
 
 void weft__valgrind_tell(weft__annotation *note, void *low, size_t bytes);
 void weft__valgrind_forget(weft__annotation *note);
 
 #pragma GCC visibility pop
-
-static inline void weft__annotate_make(weft__annotation *note, void *low, size_t bytes)
-{
-    if (__builtin_expect(weft__on_valgrind, 0))
-        weft__valgrind_tell(note, low, bytes);
-}
-
-static inline void weft__annotate_drop(weft__annotation *note)
-{
-    if (__builtin_expect(weft__on_valgrind, 0))
-        weft__valgrind_forget(note);
-}
 
 #endif
 #endif

@@ -26,7 +26,11 @@ static void own_stack(void **low, size_t *bytes)
 
 void weft__context_drop(weft__context *context)
 {
+#ifdef WEFT__ANNOTATED
     weft__annotate_drop(&context->note);
+#else
+    weft__context_forget_stack(context);
+#endif
 }
 
 #ifdef WEFT__ANNOTATED

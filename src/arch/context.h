@@ -38,13 +38,23 @@ __attribute__((noreturn)) void weft__context_jump(weft__context *to, intptr_t va
 #if defined(__x86_64__) && !defined(WEFT_UCONTEXT)
 extern char weft__first_frame[]; /* begins with a nop, which is not run */
 
+/* Of the first frame, which is above all others, and stays as it is. */
+#define WEFT__FRAME_BYTES 64
+
+static inline uintptr_t *weft__frame_reset(weft__context *context, void *low, size_t bytes)
+{
+    uintptr_t *top = (uintptr_t *)(((uintptr_t)low + bytes) & ~(uintptr_t)15);
+    context->sp = top - 1;
+    return top;
+}
+
 static inline void weft__frame_make(weft__context *context, void *low, size_t bytes,
                                     weft__entry *entry)
 {
-    uintptr_t *top = (uintptr_t *)(((uintptr_t)low + bytes) & ~(uintptr_t)15);
+    uintptr_t *top = weft__frame_reset(context, low, bytes);
     top[-1] = (uintptr_t)weft__first_frame + 1;
     top[-6] = (uintptr_t)entry; /* rbx */
-    context->sp = top - 1;
+    top[-7] = 0;                /* rbp: an end for those who walk along frame pointers */
 }
 #else
 void weft__frame_make(weft__context *context, void *low, size_t bytes, weft__entry *entry);
@@ -53,8 +63,31 @@ void weft__frame_make(weft__context *context, void *low, size_t bytes, weft__ent
 /* Call fn(arg) below the frame that swap left at sp. Not with ucontext. */
 void weft__frame_call(void *sp, void (*fn)(void *), void *arg);
 
+/*
+ * Contexts will be made on this stack, bytes at low, one after the other, or no more of them. Only
+ * Valgrind has to know; to the sanitizers each context is new.
+ */
+static inline void weft__context_tell_stack(weft__context *context, void *low, size_t bytes)
+{
+    (void)context, (void)low, (void)bytes;
+#ifndef WEFT__ANNOTATED
+    if (__builtin_expect(weft__on_valgrind, 0))
+        weft__valgrind_tell(&context->note, low, bytes);
+#endif
+}
+
+static inline void weft__context_forget_stack(weft__context *context)
+{
+    (void)context;
+#ifndef WEFT__ANNOTATED
+    if (__builtin_expect(weft__on_valgrind, 0))
+        weft__valgrind_forget(&context->note);
+#endif
+}
+
 #ifdef WEFT__ANNOTATED
 void weft__context_make(weft__context *context, void *low, size_t bytes, weft__entry *entry);
+#define weft__context_again weft__context_make
 intptr_t weft__context_switch(weft__context *from, weft__context *to, intptr_t value);
 void weft__context_leave(weft__context *from, weft__context *to, intptr_t value)
     __attribute__((noreturn));
@@ -67,8 +100,22 @@ void weft__context_leave(weft__context *from, weft__context *to, intptr_t value)
 static inline void weft__context_make(weft__context *context, void *low, size_t bytes,
                                       weft__entry *entry)
 {
-    weft__annotate_make(&context->note, low, bytes);
     weft__frame_make(context, low, bytes, entry);
+}
+
+/*
+ * The same once more, on a stack where that has been done before, for the same entry, and nothing
+ * else was written to the WEFT__FRAME_BYTES at the top.
+ */
+static inline void weft__context_again(weft__context *context, void *low, size_t bytes,
+                                       weft__entry *entry)
+{
+#ifdef WEFT__FRAME_BYTES
+    (void)entry;
+    weft__frame_reset(context, low, bytes);
+#else
+    weft__frame_make(context, low, bytes, entry);
+#endif
 }
 
 /* Switch, telling the sanitizers. In a plain build this is weft__context_swap and nothing else. */
@@ -84,7 +131,7 @@ static inline intptr_t weft__context_switch(weft__context *from, weft__context *
 __attribute__((noreturn)) static inline void weft__context_leave(weft__context *from,
                                                                  weft__context *to, intptr_t value)
 {
-    weft__annotate_drop(&from->note);
+    (void)from;
     weft__context_jump(to, value);
 }
 #endif
@@ -94,7 +141,8 @@ void weft__context_adopt(weft__context *context);
 
 /*
  * The context will not be switched to again; its stack may be used for another one. Not for the
- * running one, unless it is an adopted one. Does nothing more after a leave.
+ * running one, unless it is an adopted one. Does nothing more after a leave. Forgets the stack,
+ * too.
  */
 void weft__context_drop(weft__context *context);
 

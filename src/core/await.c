@@ -14,14 +14,9 @@
 static const weft__wait_kind waits_await = {"the end of", .is_for_fiber = true,
                                             .leave = weft__leave_line};
 
-__attribute__((noinline)) static weft_value await_slowly(weft_fiber fiber)
+/* Any fiber, whatever has become of it. */
+__attribute__((noinline)) static weft_value await_any(weft__cord *c, weft__fiber *f)
 {
-    weft__cord *c = weft__cord_here();
-    if (UNLIKELY(c == NULL))
-        return weft__no_cord();
-    weft__fiber *f = weft__fiber_find(c, fiber);
-    if (UNLIKELY(f == NULL))
-        return weft__fiber_missing(c, fiber);
     weft__fiber *self = c->current;
     if (f->phase == WEFT__ENDED) {
         /* Its keeper runs it again: who awaits it in a loop must let that happen. */
@@ -36,14 +31,32 @@ __attribute__((noinline)) static weft_value await_slowly(weft_fiber fiber)
     return weft__line_wait(c, &f->life->awaiters, &waits_await, f);
 }
 
+__attribute__((noinline)) static weft_value await_by_id(weft_fiber fiber)
+{
+    weft__cord *c;
+    weft__fiber *f;
+    int rc = weft__find(fiber, &c, &f);
+    return LIKELY(rc == 0) ? await_any(c, f) : rc;
+}
+
+/*
+ * In one piece for a child that is the next to run, as after weft_spin: it need not be looked for,
+ * has not ended, and is not above us.
+ */
 weft_value weft_await(weft_fiber fiber)
 {
     weft__cord *c = weft__cord_self;
-    weft__fiber *f = LIKELY(c != NULL) ? weft__fiber_find(c, fiber) : NULL;
-    if (UNLIKELY(f == NULL || f->phase == WEFT__ENDED || f == c->current || c->current->alarm) ||
-        f->life->children_count != 0)
-        return await_slowly(fiber);
-    return weft__line_wait(c, &f->life->awaiters, &waits_await, f);
+    weft__runnable *first = LIKELY(c != NULL) ? weft__runqueue_first(&c->runqueue) : NULL;
+    if (first == NULL || weft__fiber_of_queued(first)->id != fiber)
+        return await_by_id(fiber);
+    weft__fiber *f = weft__fiber_of_queued(first);
+    weft__fiber *self = c->current;
+    if (UNLIKELY(f->parent != self || self->alarm || self->starter != NULL))
+        return await_any(c, f);
+    weft__line_join_again(&f->life->awaiters, &self->life->waiter);
+    weft__enter(c, &waits_await, f);
+    weft__runqueue_take_first(&c->runqueue, first);
+    return weft__switch_to(c, f);
 }
 
 /* A wait for several fibers, on the heap: there may be many, and stacks are small. */

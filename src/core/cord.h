@@ -99,13 +99,13 @@ struct weft__cord {
     weft__fiber **chunks; /* the last of tables */
     uint32_t chunks_count;
     weft__fiber **tables[WEFT__TABLES_MAX];
-    weft__fiber *warm; /* free ones that keep a stack of the default size; NULL: none */
-    weft__list bare;   /* free ones without a stack */
+    weft__list bare; /* free ones without a stack */
     uint32_t warm_count;
-    uint32_t fibers_count; /* alive, without main */
+    uint32_t records_used; /* by fibers that are alive or ended, without main, and warm ones */
     uint32_t ended_count;  /* ended, not awaited */
     uint32_t serial;       /* of the last id */
     uint32_t index;        /* of this cord among all */
+    weft__fiber *warm[WEFT__WARM_MAX]; /* free ones that keep a stack of the default size */
 
     /* The others', who visit it (port.h). On a cache line of its own: they write to it. */
     _Alignas(64) _Atomic(weft__letter *) inbox; /* the newest first */
@@ -186,9 +186,13 @@ static inline bool weft__fiber_can_stay_warm(const weft__cord *c, const weft__fi
 
 static inline void weft__fiber_keep_warm(weft__cord *c, weft__fiber *f)
 {
-    f->parent = c->warm;
-    c->warm = f;
-    c->warm_count++;
+    c->warm[c->warm_count++] = f;
+}
+
+/* Fibers that are alive, without main. Not counted one by one: most are made and end warm. */
+static inline uint32_t weft__cord_fibers(const weft__cord *c)
+{
+    return c->records_used - c->warm_count - c->ended_count;
 }
 
 /* The slot of an id in the table of its cord's records. */

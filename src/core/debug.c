@@ -56,7 +56,7 @@ int weft_info_of(weft_fiber fiber, weft_info *out)
 /* The one after f in the tree, parents before children; NULL at the end. *depth follows. */
 static weft__fiber *after(const weft__fiber *f, int *depth)
 {
-    if (f->life->children_count > 0) {
+    if (weft__tree_has_children(f, NULL)) {
         ++*depth;
         return weft__fiber_of_sibling(f->life->children.next);
     }
@@ -102,7 +102,7 @@ int weft_stats(weft_counters *out)
         .ops_pending = c->backend->pending,
         .runnable = weft__runqueue_count(&c->runqueue),
         .runnable_max = c->runqueue.count_max,
-        .fibers = c->fibers_count,
+        .fibers = weft__cord_fibers(c),
         .fibers_unawaited = c->ended_count,
         .stacks = c->stacks.mapped,
         .stacks_cached = c->stacks.cached + c->warm_count,
@@ -192,7 +192,7 @@ int weft_dump(int fd)
     bring_up_to_date(c);
     int rc =
         weft__say(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
-                  c->fibers_count, weft__runqueue_count(&c->runqueue), c->wheel.count,
+                  weft__cord_fibers(c), weft__runqueue_count(&c->runqueue), c->wheel.count,
                   c->backend->pending, c->backend->type->name);
     if (rc < 0)
         return rc;

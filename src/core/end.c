@@ -56,21 +56,25 @@ COLD static weft_value clean_up(weft__cord *c, weft__fiber *f, weft_value value)
         weft__tree_end_children(c, f, NULL);
         weft__tree_bury(c, f);
         weft__extras_free(f);
-    } while (f->life->extras != NULL || f->life->children_count != 0 || f->life->claims != NULL);
+    } while (f->life->extras != NULL || !weft__list_is_empty(&f->life->children) ||
+             f->life->claims != NULL);
     weft__mailbox_empty(c, f);
     f->is_closing = false;
     f->life->no_switch = 0;
     return value_with_errors_of_children(f, value);
 }
 
-/* What is to be cleaned up; 0: nothing. One branch for all of them: mostly none is there. */
+/*
+ * What is to be cleaned up; 0: nothing. One branch for all of them: mostly none is there. An error
+ * that was raised, and a depth of no_switch, set the alarm, unless there is a scope.
+ */
 static inline uintptr_t left_behind(const weft__fiber *f)
 {
     const weft__life *life = f->life;
-    uintptr_t any = (uintptr_t)life->extras | (uintptr_t)life->scope | (uintptr_t)life->raised;
-    any |= life->children_count | (unsigned)life->raised_code | life->no_switch;
+    uintptr_t any = (uintptr_t)life->extras | (uintptr_t)life->scope | (uintptr_t)life->claims;
     any |= (uintptr_t)life->ended.next ^ (uintptr_t)&life->ended;
-    any |= (uintptr_t)f->mailbox | (uintptr_t)life->claims;
+    any |= (uintptr_t)life->children.next ^ (uintptr_t)&life->children;
+    any |= (uintptr_t)f->mailbox | f->alarm;
     return any;
 }
 
@@ -110,10 +114,12 @@ static void keep_value(weft__cord *c, weft__fiber *f, weft_value value, uint32_t
 
 void weft__fiber_retire(weft__cord *c, weft__fiber *f)
 {
-    if (f->phase == WEFT__FREE)
+    if (f->phase == WEFT__FREE) {
+        c->records_used++; /* it was counted out when it ended */
         weft__fiber_free(c, f);
-    else if (f->arg_room == 0) /* kept for its value; a restart may need the argument too */
+    } else if (f->arg_room == 0) { /* kept for its value; a restart may need the argument too */
         weft__fiber_release_stack(c, f);
+    }
 }
 
 /*
@@ -155,7 +161,6 @@ static void finish(weft__cord *c, weft__fiber *f, weft_value value)
         weft__serve_all(c, &f->restarters, -ESRCH);
     if (UNLIKELY(weft_is_error(value)))
         weft__error_set(f, weft__error_of_end(f, (int)value));
-    c->fibers_count--;
     uint32_t awaits = tell(c, f, value);
     weft__tree_unlink(c, f);
     if (awaits > 0 || f->keeper != NULL) {
@@ -163,6 +168,7 @@ static void finish(weft__cord *c, weft__fiber *f, weft_value value)
     } else {
         weft__fiber_set_phase(f, WEFT__FREE);
         weft__fiber_set_id(f, 0);
+        c->records_used--;
     }
 }
 
@@ -180,42 +186,39 @@ static weft_value settle(weft__cord *c, weft__fiber *f, weft_value returned)
 }
 
 /*
- * The end of most fibers: it has a value, leaves nothing behind, and one other waits for that and
- * for nothing else. Nothing is kept of it, and nobody else is to be told.
+ * The end of most fibers: it has a value, leaves nothing behind, and its parent waits for that and
+ * for nothing else. Nothing is kept of it, and nobody else is to be told. *first as in sched.h.
  */
-static inline bool is_simple_end(const weft__cord *c, const weft__fiber *f, weft_value value)
+static inline bool is_simple_end(const weft__cord *c, const weft__fiber *f, weft_value value,
+                                 weft__runnable **first)
 {
     const weft__life *life = f->life;
-    const weft__waiter *w = life->awaiters.first;
     uintptr_t any = left_behind(f) | (uintptr_t)f->keeper | (uintptr_t)f->monitors;
     any |= (uintptr_t)f->restarters.first | (uintptr_t)f->error | (uintptr_t)f->starter;
-    any |= (uintptr_t)life->grace_ns | (uintptr_t)f->flags | f->arg_room;
-    if (any != 0 || weft_is_error(value) || w == NULL || w->served != NULL || w->next != w)
+    any |= (uintptr_t)life->cpu_ns | f->oddities;
+    if (any != 0 || weft_is_error(value))
         return false;
-    if (f->parent == NULL || f->parent->life->joiner != NULL || weft__is_copy)
-        return false;
-    return c->warm_count < WEFT__WARM_MAX && weft__can_leave_simply(c, w->fiber);
+    const weft__waiter *w = &f->parent->life->waiter;
+    return life->awaiters.first == w && w->next == w && c->warm_count < WEFT__WARM_MAX &&
+           weft__can_leave_simply(c, f->parent, first);
 }
 
 /* Its record is free at once; its stack is in use until the very end, and so nothing is called. */
 __attribute__((noreturn)) static inline void end_simply(weft__cord *c, weft__fiber *f,
-                                                        weft_value value)
+                                                        weft_value value, weft__runnable *first)
 {
-    weft__waiter *w = f->life->awaiters.first;
-    weft__fiber *g = w->fiber;
-    weft__line_leave_it(&f->life->awaiters, w);
-    g->woken_open = false;
-    g->waits_in = NULL;
+    weft__fiber *parent = f->parent;
+    weft__life *above = parent->life;
+    above->waiter.line = NULL;
+    parent->waits_in = NULL;
+    f->life->awaiters.first = NULL;
     weft__list_cut(&f->sibling);
-    f->parent->life->children_count--;
-    c->fibers_count--;
     f->claim_run++;
     f->name[0] = '\0';
-    f->refusals = 0;
     weft__fiber_set_id(f, 0);
     weft__fiber_set_phase(f, WEFT__FREE);
     weft__fiber_keep_warm(c, f);
-    weft__leave_simply(c, g, value);
+    weft__leave_simply(c, parent, value, first);
 }
 
 COLD static void begin_again(weft__cord *c, weft__fiber *f)
@@ -231,26 +234,33 @@ COLD static void begin_again(weft__cord *c, weft__fiber *f)
     weft__serve_all(c, &f->restarters, 0);
 }
 
+/* Any other end of a run. Returns if it is to run again. */
+__attribute__((noinline)) static void end_fully(weft__cord *c, weft__fiber *f, weft_value returned)
+{
+    weft_value value = settle(c, f, returned);
+    if (UNLIKELY(f->is_restarting)) {
+        begin_again(c, f);
+        return;
+    }
+    if (UNLIKELY(f->parent == NULL))
+        weft__fork_return(value); /* in a child by weft_fork it is the main fiber */
+    finish(c, f, value);
+    weft__switch_away(c);
+}
+
 void weft__fiber_entry(intptr_t value)
 {
     weft__cord *c = weft__cord_self;
     weft__fiber *f = c->current;
     f->life->first_value = value;
-    weft_value result;
+    weft__fiber_set_phase(f, WEFT__ALIVE);
     for (;;) {
-        weft__fiber_set_phase(f, WEFT__ALIVE);
-        result = LIKELY(!f->is_stopped) ? f->fn(f->arg) : -ECANCELED;
-        if (LIKELY(is_simple_end(c, f, result)))
-            end_simply(c, f, result);
-        result = settle(c, f, result);
-        if (LIKELY(!f->is_restarting))
-            break;
-        begin_again(c, f);
+        weft_value result = LIKELY(!f->is_stopped) ? f->fn(f->arg) : -ECANCELED;
+        weft__runnable *first;
+        if (LIKELY(is_simple_end(c, f, result, &first)))
+            end_simply(c, f, result, first);
+        end_fully(c, f, result);
     }
-    if (UNLIKELY(f->parent == NULL))
-        weft__fork_return(result); /* in a child by weft_fork it is the main fiber */
-    finish(c, f, result);
-    weft__switch_away(c);
 }
 
 static const weft__wait_kind waits_restart = {"a restart of", .is_for_fiber = true,
@@ -260,6 +270,7 @@ static const weft__wait_kind waits_restart = {"a restart of", .is_for_fiber = tr
 static int run_after_all(weft__cord *c, weft__fiber *f)
 {
     f->is_stopped = false;
+    f->life->grace_ns = 0;
     f->value = 0;
     weft__alarm_update(f);
     if (f->waits_in == &weft__waits_new)
@@ -293,7 +304,6 @@ int weft__fiber_revive(weft__cord *c, weft__fiber *f)
     weft__fiber_rewind(f);
     leave_ended(c, f);
     weft__error_set(f, NULL);
-    c->fibers_count++;
     f->is_stopped = false;
     f->life->grace_ns = 0;
     weft__fiber_set_phase(f, WEFT__FRESH);
@@ -391,7 +401,7 @@ static void end_above(weft__cord *c, weft__fiber *f)
     /* Note the way down; a parent whose child is on it has nobody else to wait for its children. */
     for (weft__fiber *a = f; a->parent != NULL; a = a->parent) {
         a->parent->life->joiner = a;
-        a->parent->life->join_left = 0;
+        a->parent->life->spared = NULL;
         weft__park(c, a->parent);
     }
     for (weft__fiber *a = c->main;; a = a->life->joiner) {
@@ -416,9 +426,9 @@ static bool end_children(weft__cord *c, weft__fiber *f)
 /* Is there something that came while a destructor waited: a fiber from another thread, say? */
 static bool has_more(const weft__fiber *f)
 {
-    uint32_t on_the_way = 0;
-    for (const weft__fiber *a = f; a != NULL; on_the_way = 1, a = a->parent)
-        if (a->life->children_count > on_the_way || a->life->extras != NULL)
+    const weft__fiber *on_the_way = NULL;
+    for (const weft__fiber *a = f; a != NULL; on_the_way = a, a = a->parent)
+        if (weft__tree_has_children(a, on_the_way) || a->life->extras != NULL)
             return true;
     return false;
 }

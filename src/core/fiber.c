@@ -25,6 +25,24 @@ void weft__life_init(weft__life *life, weft__fiber *f)
     f->life = life;
 }
 
+/*
+ * The top of what is the fiber's own of its stack, with the copy of its argument: its life is
+ * above.
+ */
+static inline char *own_top(const weft__fiber *f)
+{
+#ifdef WEFT__ASAN
+    return f->stack.low + f->stack.bytes - WEFT__LIFE_BYTES;
+#else
+    return __builtin_assume_aligned(f->life, 64);
+#endif
+}
+
+static inline size_t own_bytes(const weft__fiber *f)
+{
+    return (size_t)(own_top(f) - f->stack.low);
+}
+
 /* Where the life of a fiber with a stack is. */
 static weft__life *place_of_life(weft__fiber *f)
 {
@@ -44,12 +62,21 @@ int weft__fiber_take_stack(weft__cord *c, weft__fiber *f, size_t bytes)
     if (f->life->waiter.fiber == NULL) /* the stack has never been used, or its pages are new */
         weft__life_init(f->life, f);
     f->life->waiter.fiber = f;
+    weft__context_tell_stack(&f->context, f->stack.low, own_bytes(f));
     return 0;
+}
+
+/* What few fibers leave behind there. */
+static void clear_life(weft__life *life)
+{
+    life->grace_ns = 0;
+    life->cpu_ns = 0;
 }
 
 void weft__fiber_release_stack(weft__cord *c, weft__fiber *f)
 {
-    f->life->grace_ns = 0;
+    weft__context_forget_stack(&f->context);
+    clear_life(f->life);
     f->life = NULL;
     weft__stack_release(&c->stacks, &f->stack);
 }
@@ -118,7 +145,7 @@ static inline weft_fiber make_id(uint32_t serial, const weft__fiber *f)
 
 static inline weft_fiber new_id(weft__cord *c, const weft__fiber *f)
 {
-    if (++c->serial == 0)
+    if (UNLIKELY(++c->serial == 0))
         c->serial = 1;
     return make_id(c->serial, f);
 }
@@ -174,12 +201,7 @@ weft__fiber *weft__fiber_new_main(weft__cord *c)
 /* A free record that has a stack of the default size from its last fiber; NULL: there is none. */
 static inline weft__fiber *take_warm(weft__cord *c)
 {
-    weft__fiber *f = c->warm;
-    if (LIKELY(f != NULL)) {
-        c->warm = f->parent;
-        c->warm_count--;
-    }
-    return f;
+    return LIKELY(c->warm_count > 0) ? c->warm[--c->warm_count] : NULL;
 }
 
 /* A free record with a stack of this size (0: the default). 0 or -errno. */
@@ -196,6 +218,7 @@ static int take_record(weft__cord *c, size_t stack_bytes, weft__fiber **out)
     if (rc < 0)
         return rc;
     weft__list_remove(&f->sibling);
+    c->records_used++;
     *out = f;
     return 0;
 }
@@ -228,35 +251,28 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     f->is_stopped = f->is_shutdown = f->is_restarting = f->is_interrupted = false;
     f->was_struck = f->is_closing = f->is_daemon = f->is_unawaited = false;
     f->name[0] = '\0';
-    f->arg_room = 0;
     f->refusals = 0;
+    uint32_t arg_room = f->arg_room;
+    f->arg_room = 0;
     uintptr_t rare = (uintptr_t)f->error | (uintptr_t)f->monitors | (uintptr_t)f->keeper;
     if (UNLIKELY(rare != 0))
         clear_rare(f);
     if (f->stack.low != NULL && weft__fiber_can_stay_warm(c, f)) {
-        f->life->grace_ns = 0;
+        clear_life(f->life);
+        if (arg_room != 0)
+            weft__frame_make(&f->context, f->stack.low, own_bytes(f), weft__fiber_entry);
         weft__fiber_keep_warm(c, f);
         return;
     }
     if (f->stack.low != NULL)
         weft__fiber_release_stack(c, f);
+    c->records_used--;
     weft__list_insert(c->bare.next, &f->sibling);
-}
-
-/* Bytes of its stack that are the fiber's own, below its life. */
-static inline size_t own_bytes(const weft__fiber *f)
-{
-    return f->stack.bytes - WEFT__LIFE_BYTES - f->arg_room;
-}
-
-static inline void rewind_context(weft__fiber *f)
-{
-    weft__context_make(&f->context, f->stack.low, own_bytes(f), weft__fiber_entry);
 }
 
 void weft__fiber_rewind(weft__fiber *f)
 {
-    rewind_context(f);
+    weft__context_make(&f->context, f->stack.low, own_bytes(f) - f->arg_room, weft__fiber_entry);
 }
 
 /* In line, as furnish: every fiber that is made with options comes here. */
@@ -296,7 +312,7 @@ static inline int check(weft__cord *c, weft_fn *fn, const void *arg, const weft_
 static void place_arg(weft__fiber *f, const void *arg, size_t bytes)
 {
     f->arg_room = (uint32_t)((bytes + 63) & ~(size_t)63);
-    f->arg = memcpy(f->stack.low + own_bytes(f), arg, bytes);
+    f->arg = memcpy(own_top(f) - f->arg_room, arg, bytes);
 }
 
 static void copy_name(weft__fiber *f, const char *name)
@@ -308,19 +324,14 @@ static void copy_name(weft__fiber *f, const char *name)
     f->name[bytes] = '\0';
 }
 
-/* A clean record with a stack becomes a fiber, in no queue. */
-static inline void begin(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *fn, void *arg)
+/* A clean record becomes a fiber, but for its context and its phase. */
+static inline void begin(weft__fiber *f, weft_fiber id, weft_fn *fn, void *arg)
 {
     weft__fiber_set_id(f, id);
-    weft__fiber_set_phase(f, WEFT__FRESH);
+    f->value = 0;
     f->switches = 0;
-    f->life->cpu_ns = 0;
-    f->life->cxx = (weft__cxx_globals){0};
     f->fn = fn;
     f->arg = arg;
-    f->value = 0;
-    rewind_context(f);
-    c->fibers_count++;
 }
 
 /* A clean record with a stack becomes what the options say. */
@@ -337,7 +348,9 @@ __attribute__((always_inline)) static inline void furnish(weft__cord *c, weft__f
         place_arg(f, arg, o->arg_bytes);
         arg = f->arg;
     }
-    begin(c, f, id, fn, arg);
+    begin(f, id, fn, arg);
+    weft__fiber_set_phase(f, WEFT__FRESH);
+    weft__fiber_rewind(f);
     weft__tree_link(f, parent);
     if (UNLIKELY(parent->is_closing))
         weft__fiber_end(c, f, -ECANCELED, WEFT__END_WITH_PARENT);
@@ -354,7 +367,7 @@ static int make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_options *
     weft__fiber *f;
     rc = take_record(c, o->stack_bytes, &f);
     if (rc < 0)
-        return weft_fail(rc, "no room for another fiber (there are %u)", c->fibers_count);
+        return weft_fail(rc, "no room for another fiber (there are %u)", weft__cord_fibers(c));
     furnish(c, f, new_id(c, f), fn, arg, o, parent);
     *out = f;
     return 0;
@@ -376,6 +389,7 @@ int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
     if (rc == 0)
         rc = weft__fiber_take_stack(c, f, weft__stack_bytes(o->stack_bytes));
     if (rc == 0) {
+        c->records_used++;
         furnish(c, f, id, fn, arg, o, parent);
         queue_new(c, f);
         refill_reserve(c);
@@ -397,22 +411,33 @@ weft_fiber weft_spin_with(weft_fn *fn, void *arg, const weft_spin_options *optio
     return queue_new(c, f);
 }
 
-/* In one piece for the most common kind: on a warm stack, by a fiber to which nothing applies. */
-weft_fiber weft_spin(weft_fn *fn, void *arg)
+/*
+ * In one piece for the most common kind: on a warm stack, by a fiber to which nothing applies. On
+ * the run queue; NULL: that is not so, nothing has been done.
+ */
+static inline weft__fiber *spin_warm(weft__cord *c, weft_fn *fn, void *arg)
 {
-    weft__cord *c = weft__cord_self;
-    if (UNLIKELY(c == NULL || fn == NULL || c->warm == NULL))
-        return weft_spin_with(fn, arg, NULL);
+    if (UNLIKELY(c == NULL || fn == NULL || c->warm_count == 0))
+        return NULL;
     weft__fiber *parent = c->current;
-    if (UNLIKELY(parent->is_closing || parent->life->nursery != NULL))
-        return weft_spin_with(fn, arg, NULL);
+    if (UNLIKELY(parent->is_closing || parent->has_nursery))
+        return NULL;
     weft__fiber *f = take_warm(c);
-    begin(c, f, new_id(c, f), fn, arg);
+    begin(f, new_id(c, f), fn, arg);
+    weft__context_again(&f->context, f->stack.low, own_bytes(f), weft__fiber_entry);
     weft__tree_hang(f, parent);
-    return queue_new(c, f);
+    weft__fiber_set_fresh(f, weft__runqueue_add(&c->runqueue, &f->queued));
+    return f;
 }
 
-int weft_go(weft_fn *fn, void *arg)
+weft_fiber weft_spin(weft_fn *fn, void *arg)
+{
+    weft__fiber *f = spin_warm(weft__cord_self, fn, arg);
+    return LIKELY(f != NULL) ? f->id : weft_spin_with(fn, arg, NULL);
+}
+
+/* weft_go, where it is not that simple. */
+__attribute__((noinline)) static int go_slowly(weft_fn *fn, void *arg)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
@@ -423,6 +448,15 @@ int weft_go(weft_fn *fn, void *arg)
         return rc;
     f->is_unawaited = true;
     queue_new(c, f);
+    return 0;
+}
+
+int weft_go(weft_fn *fn, void *arg)
+{
+    weft__fiber *f = spin_warm(weft__cord_self, fn, arg);
+    if (UNLIKELY(f == NULL))
+        return go_slowly(fn, arg);
+    f->is_unawaited = true;
     return 0;
 }
 

@@ -90,21 +90,20 @@ typedef struct weft__life {
     weft__waiter waiter; /* for the wait in one line; its fiber is whose life this is */
 
     /* What most fibers leave empty; looked at when one ends. */
-    weft__scope *scope;      /* the innermost open one; NULL: none */
-    weft__extras *extras;    /* NULL: none */
-    weft__claim *claims;     /* what it holds; NULL: nothing */
-    weft__error *raised;     /* raised in it and not delivered yet, oldest first */
-    weft__list ended;        /* children that are dead, not awaited yet */
-    uint32_t children_count; /* alive */
-    uint32_t join_left;      /* wake joiner when so few are left */
-    uint32_t no_switch;      /* depth of weft_no_switch_begin */
-    int raised_code; /* as raised, without words, when there was no memory for them; 0: none */
+    weft__scope *scope;   /* the innermost open one; NULL: none */
+    weft__extras *extras; /* NULL: none */
+    weft__claim *claims;  /* what it holds; NULL: nothing */
+    weft__error *raised;  /* raised in it and not delivered yet, oldest first */
+    weft__list ended;     /* children that are dead, not awaited yet */
+    uint32_t no_switch;   /* depth of weft_no_switch_begin */
+    int raised_code;      /* as raised, without words, when there was no memory for them; 0: none */
 
-    weft__line awaiters; /* of its end */
-    weft__list children; /* alive, in the order of their making */
-    weft__fiber *joiner; /* waits for the children to end; NULL: nobody */
+    weft__line awaiters;       /* of its end */
+    weft__list children;       /* alive, in the order of their making */
+    weft__fiber *joiner;       /* waits for the children to end; NULL: nobody */
+    const weft__fiber *spared; /* the one child that joiner does not wait for; NULL: for all */
     weft_value first_value;
-    weft__cxx_globals cxx; /* while it does not run; only where there is a C++ runtime */
+    weft__cxx_globals cxx; /* while it does not run; empty where there is no C++ runtime */
     int64_t cpu_ns;
 
     weft__timer timer;          /* for sleep */
@@ -129,13 +128,18 @@ typedef struct weft__life {
 struct weft__fiber {
     /* A switch touches these, and no more: on one line of the cache. */
     _Alignas(64) weft__context context;
-    weft_value value;      /* what it is resumed with */
-    weft__runnable queued; /* its place on the run queue */
-    uint8_t alarm;         /* its next blocking call is refused; see alarm.h */
-    uint8_t phase;         /* weft__phase */
-    bool woken_open;       /* queued from a wait that was open to weft_schedule */
-    bool is_parked;
+    weft_value value; /* what it is resumed with */
     uint64_t switches;
+    union {
+        struct {
+            weft__runnable queued; /* its place on the run queue */
+            uint8_t alarm;         /* its next blocking call is refused; see alarm.h */
+            uint8_t phase;         /* weft__phase */
+            bool woken_open;       /* queued from a wait that was open to weft_schedule */
+            bool is_parked;
+        };
+        uint64_t state; /* all of these, to be set at once */
+    };
     weft__fiber *starter; /* in weft_start until this one first switches; NULL: nobody */
     weft__life *life;     /* NULL: it has no stack, because it has ended, or never began */
     const weft__wait_kind *waits_in; /* NULL: it does not wait */
@@ -148,7 +152,7 @@ struct weft__fiber {
     weft__stack stack;
     weft_value result; /* what it was stopped with; its value once it has ended */
 
-    weft__fiber *parent;   /* NULL: a main fiber; of a warm record: the next one, NULL: the last */
+    weft__fiber *parent;   /* NULL: a main fiber; meaningless in a free record */
     weft__list sibling;    /* in parent's children, or in its ended */
     weft__keeper *keeper;  /* told of its end in its parent's place; NULL: nobody */
     void *kept_as;         /* the keeper's own */
@@ -158,13 +162,13 @@ struct weft__fiber {
 
     struct weft__mailbox *mailbox; /* NULL: nobody has told it anything yet */
     uint32_t place_id;             /* the lower half of its ids: its cord and its slot */
-    uint32_t arg_room;             /* bytes at the top of the stack that hold a copy of arg */
     uint32_t awaits_left;          /* once it has ended: as often it can be awaited */
     uint32_t claim_run;            /* how often what this record held lapsed; never set back */
     uint32_t scope_run; /* how often scopes were left open in this record; never set back */
-    uint16_t refusals;  /* blocking calls refused in a row */
     union {
         struct {
+            uint32_t arg_room;      /* bytes at the top of the stack that hold a copy of arg */
+            uint16_t refusals;      /* blocking calls refused in a row */
             bool is_stopped : 1;    /* weft_stop or weft_cancel: for good */
             bool is_shutdown : 1;   /* stopped because its parent ended: its failure still counts */
             bool is_restarting : 1; /* it runs again once it has ended */
@@ -175,8 +179,10 @@ struct weft__fiber {
             bool is_daemon : 1;
             bool is_unawaited : 1; /* weft_go: nothing is kept */
             bool has_own_size : 1; /* its stack's was asked for */
+            bool is_forked : 1;    /* the main fiber of a child by weft_fork, and was not born so */
+            bool has_nursery : 1;  /* its life has */
         };
-        uint16_t flags; /* all of them; 0: an ordinary fiber */
+        uint64_t oddities; /* all of these; 0: an ordinary fiber */
     };
     char name[WEFT__NAME_BYTES];
 #ifdef WEFT__ASAN
@@ -223,6 +229,22 @@ static inline void weft__fiber_set_id(weft__fiber *f, weft_fiber id)
 static inline void weft__fiber_set_phase(weft__fiber *f, weft__phase phase)
 {
     __atomic_store_n(&f->phase, (uint8_t)phase, __ATOMIC_RELAXED);
+}
+
+/* It is new, and on the run queue, in that place; nothing else applies to it. */
+static inline void weft__fiber_set_fresh(weft__fiber *f, uint32_t place)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint64_t state = place | (uint64_t)WEFT__FRESH << 40 | (uint64_t)1 << 48;
+    _Static_assert(offsetof(weft__fiber, phase) - offsetof(weft__fiber, state) == 5 &&
+                       offsetof(weft__fiber, woken_open) - offsetof(weft__fiber, state) == 6,
+                   "as above");
+    __atomic_store_n(&f->state, state, __ATOMIC_RELAXED);
+#else
+    f->queued.place = place;
+    f->woken_open = true;
+    weft__fiber_set_phase(f, WEFT__FRESH);
+#endif
 }
 
 /* weft_new with options. */

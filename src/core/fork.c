@@ -58,6 +58,7 @@ void weft__fork_in_child(void)
     if (c != NULL) {
         c->runqueue.head = c->runqueue.tail;
         c->runqueue.holes = 0;
+        c->has_more_to_swap = true; /* the end of a fiber is not a simple one any more */
     }
     weft__port_renew(NULL, NULL);
     weft__tenures_renew();
@@ -142,8 +143,8 @@ static void uproot(weft__fiber *f)
 {
     lose_children(&f->life->children);
     lose_children(&f->life->ended);
-    f->life->children_count = 0;
     f->parent = f->life->joiner = f->starter = NULL;
+    f->is_forked = true;
     f->keeper = NULL;
     weft__list_init(&f->sibling);
     f->life->awaiters = f->restarters = (weft__line){NULL};
@@ -174,7 +175,8 @@ static void be_alone(weft__cord *c, weft__fiber *f)
         continue;
     c->main = f;
     c->closer = c->closer == f ? f : NULL;
-    c->fibers_count = c->ended_count = 0;
+    c->records_used = c->warm_count; /* those of the others are lost */
+    c->ended_count = 0;
     c->held_timers = c->held_ops = 0;
     bool is_bounded = f->mailbox != NULL && f->mailbox->passage.limit != WEFT__UNLIMITED;
     atomic_store(&c->bounded_mailboxes, is_bounded);

@@ -75,6 +75,20 @@ static inline void weft__line_join(weft__line *line, weft__waiter *w)
     first->before = w;
 }
 
+/*
+ * The same for one that lasts, as a fiber's does. If it was alone in its line the last time, it is
+ * a circle already.
+ */
+static inline void weft__line_join_again(weft__line *line, weft__waiter *w)
+{
+    if (UNLIKELY(line->first != NULL || w->next != w)) {
+        weft__line_join(line, w);
+        return;
+    }
+    line->first = w;
+    w->line = line;
+}
+
 /* Out of the line that it is in. */
 static inline void weft__line_leave_it(weft__line *line, weft__waiter *w)
 {

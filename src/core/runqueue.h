@@ -68,6 +68,15 @@ static inline void weft__runqueue_push_self(weft__runqueue *q, weft__runnable *r
     r->place = at + 1;
 }
 
+/* Queue at the tail. Returns the place, which the caller puts into r. */
+static inline uint32_t weft__runqueue_add(weft__runqueue *q, weft__runnable *r)
+{
+    uint32_t at = q->tail++ & q->mask;
+    q->ring[at] = r;
+    weft__runqueue_note(q);
+    return at + 1;
+}
+
 /* Queue at the tail. It must not be queued. */
 static inline void weft__runqueue_push(weft__runqueue *q, weft__runnable *r)
 {
@@ -103,6 +112,13 @@ static inline weft__runnable *weft__runqueue_first(const weft__runqueue *q)
 {
     weft__runnable *r = q->ring[q->head & q->mask];
     return LIKELY(q->head != q->tail) ? r : NULL;
+}
+
+/* Take out the first, r. */
+static inline void weft__runqueue_take_first(weft__runqueue *q, weft__runnable *r)
+{
+    q->head++;
+    r->place = 0;
 }
 
 /* Take out the first, r, and queue the running fiber at the tail: there is room. */

@@ -349,13 +349,12 @@ static void swap_more(weft__cord *c, weft__fiber *from, weft__fiber *to)
         weft__modes_swap(c, from, to);
 }
 
+/* To another one. */
 static inline weft_value go_to(weft__cord *c, weft__fiber *to)
 {
     weft__fiber *from = c->current;
     from->switches++;
     c->current = to;
-    if (UNLIKELY(from == to))
-        return to->value;
     return weft__context_switch(&from->context, &to->context, to->value);
 }
 
@@ -387,9 +386,19 @@ weft_value weft__switch_to(weft__cord *c, weft__fiber *to)
     return switch_to(c, to);
 }
 
+/* The next to run is the one that switches: that counts, too. */
+__attribute__((noinline)) static weft_value stay(weft__cord *c)
+{
+    if (--c->turn_left == 0)
+        turn(c);
+    c->current->switches++;
+    return c->current->value;
+}
+
 weft_value weft__switch(weft__cord *c)
 {
-    return switch_to(c, next(c, c->current));
+    weft__fiber *to = next(c, c->current);
+    return LIKELY(to != c->current) ? switch_to(c, to) : stay(c);
 }
 
 /* Whatever is out of the ordinary: the thread is no cord yet, or nobody else is there to run. */
@@ -455,8 +464,10 @@ void weft__switch_away(weft__cord *c)
     if (UNLIKELY(--c->turn_left == 0))
         turn(c);
     from->switches++;
-    if (UNLIKELY(c->has_more_to_swap))
+    if (UNLIKELY(c->has_more_to_swap)) {
         swap_more(c, from, to);
+        from->life->cxx = (weft__cxx_globals){0};
+    }
     c->current = to;
     /* Its stack is still in use, by this very function: from here on nobody else can take it. */
     weft__fiber_retire(c, from);

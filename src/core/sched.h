@@ -34,25 +34,29 @@ void weft__switch_away(weft__cord *c) __attribute__((noreturn));
 /*
  * Leave the fiber that runs for good, whose record is free already, with another one woken: the
  * same as its being put on the run queue, with value, and weft__switch_away. Only where it can be
- * done without calling anything, as that might want the record, and the stack.
+ * done without calling anything, as that might want the record, and the stack. *first: who is the
+ * next on the queue; NULL: nobody, so the woken one is.
  */
-static inline bool weft__can_leave_simply(const weft__cord *c, const weft__fiber *woken)
+static inline bool weft__can_leave_simply(const weft__cord *c, const weft__fiber *woken,
+                                          weft__runnable **first)
 {
     const weft__runqueue *q = &c->runqueue;
-    bool is_head_there = q->head == q->tail || q->ring[q->head & q->mask] != NULL;
-    return !woken->is_parked && c->turn_left > 1 && !c->has_more_to_swap && !c->is_accounting &&
-           is_head_there;
+    *first = NULL;
+    /* While time is accounted for, a turn is one switch. */
+    if (woken->is_parked || c->turn_left <= 1 || c->has_more_to_swap)
+        return false;
+    return LIKELY(q->head == q->tail) || (*first = q->ring[q->head & q->mask]) != NULL;
 }
 
-__attribute__((noreturn)) static inline void weft__leave_simply(weft__cord *c, weft__fiber *woken,
-                                                                weft_value value)
+__attribute__((noreturn)) static inline void
+weft__leave_simply(weft__cord *c, weft__fiber *woken, weft_value value, weft__runnable *first)
 {
     weft__fiber *from = c->current, *to = woken;
-    weft__runnable *r = weft__runqueue_first(&c->runqueue);
-    if (r != NULL) {
+    if (UNLIKELY(first != NULL)) {
         woken->value = value;
-        weft__runqueue_rotate(&c->runqueue, &woken->queued, r);
-        to = weft__fiber_of_queued(r);
+        woken->woken_open = false;
+        weft__runqueue_rotate(&c->runqueue, &woken->queued, first);
+        to = weft__fiber_of_queued(first);
         value = to->value;
     }
     c->turn_left--;
@@ -70,7 +74,7 @@ static inline void weft__set_turn(weft__cord *c, uint32_t switches)
 /* While time is measured: count what the current fiber has used of it so far. */
 void weft__account(weft__cord *c);
 
-/* Switch to this fiber now; it is on no queue and its value is set. */
+/* Switch to this fiber now, which is another one, on no queue, with its value set. */
 weft_value weft__switch_to(weft__cord *c, weft__fiber *to);
 
 typedef enum weft__where {
@@ -174,14 +178,14 @@ bool weft__leave_line(weft__fiber *f);
 static inline weft_value weft__line_wait(weft__cord *c, weft__line *line,
                                          const weft__wait_kind *kind, void *object)
 {
-    weft__line_join(line, &c->current->life->waiter);
+    weft__line_join_again(line, &c->current->life->waiter);
     return weft__wait(c, kind, object);
 }
 
 static inline int weft__line_wait_int(weft__cord *c, weft__line *line, const weft__wait_kind *kind,
                                       void *object)
 {
-    weft__line_join(line, &c->current->life->waiter);
+    weft__line_join_again(line, &c->current->life->waiter);
     return weft__wait_int(c, kind, object);
 }
 

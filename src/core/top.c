@@ -172,7 +172,7 @@ int weft_top(int fd)
         return weft__no_cord();
     if (!c->is_accounting)
         return weft_fail(-ENODATA, "time is not measured: weft_account(true)");
-    size_t room = (size_t)c->fibers_count + 2;
+    size_t room = (size_t)weft__cord_fibers(c) + 2;
     row *rows = malloc(room * sizeof *rows);
     if (rows == NULL)
         return weft__no_cord();

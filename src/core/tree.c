@@ -10,7 +10,7 @@
 static void tell_joiner(weft__cord *c, weft__fiber *parent)
 {
     weft__fiber *joiner = parent->life->joiner;
-    if (LIKELY(joiner == NULL) || parent->life->children_count > parent->life->join_left)
+    if (LIKELY(joiner == NULL) || weft__tree_has_children(parent, parent->life->spared))
         return;
     parent->life->joiner = NULL;
     weft__wake(c, joiner, 0, WEFT__TAIL);
@@ -19,13 +19,12 @@ static void tell_joiner(weft__cord *c, weft__fiber *parent)
 void weft__tree_unlink(weft__cord *c, weft__fiber *f)
 {
     weft__list_remove(&f->sibling);
-    f->parent->life->children_count--;
     tell_joiner(c, f->parent);
 }
 
 bool weft__tree_is_above(const weft__fiber *a, const weft__fiber *f)
 {
-    if (a->life->children_count == 0)
+    if (weft__list_is_empty(&a->life->children))
         return a == f;
     while (f != NULL && f != a)
         f = f->parent;
@@ -43,12 +42,13 @@ static bool leave_join(weft__fiber *f)
 
 static const weft__wait_kind waits_children = {"its children", .leave = leave_join};
 
-static weft_value join(weft__cord *c, weft__fiber *f, uint32_t left, const weft__wait_kind *kind)
+static weft_value join(weft__cord *c, weft__fiber *f, const weft__fiber *except,
+                       const weft__wait_kind *kind)
 {
-    if (f->life->children_count <= left)
+    if (!weft__tree_has_children(f, except))
         return 0;
     f->life->joiner = c->current;
-    f->life->join_left = left;
+    f->life->spared = except;
     return weft__wait(c, kind, f);
 }
 
@@ -90,10 +90,9 @@ void weft__tree_cancel_kept(weft__cord *c, weft__fiber *f, const weft__keeper *k
 
 bool weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *except)
 {
-    uint32_t left = except != NULL;
     f->is_closing = true; /* children that are made from now on are stopped before they run */
     stop_children(c, f, except, f->life->grace_ns, WEFT__END_WITH_PARENT);
-    bool are_dead = join(c, f, left, &waits_end) != -EDEADLK;
+    bool are_dead = join(c, f, except, &waits_end) != -EDEADLK;
     if (!are_dead)
         f->life->joiner = NULL; /* that has been said already */
     return are_dead;
@@ -153,11 +152,11 @@ int weft_children(weft_fiber fiber, weft_fiber *out, size_t n)
         return 0;
     size_t i = 0;
     WEFT__LIST_FOR(node, &f->life->children) {
-        if (i == n)
-            break;
-        out[i++] = weft__fiber_of_sibling(node)->id;
+        if (i < n)
+            out[i] = weft__fiber_of_sibling(node)->id;
+        i++;
     }
-    return (int)f->life->children_count;
+    return (int)i;
 }
 
 int weft_await_children(void)
@@ -167,7 +166,7 @@ int weft_await_children(void)
         return weft__no_cord();
     if (c->current->alarm)
         return (int)weft__refuse(c);
-    return (int)join(c, c->current, 0, &waits_children);
+    return (int)join(c, c->current, NULL, &waits_children);
 }
 
 int weft_terminate_children(double grace_s)
@@ -184,7 +183,7 @@ int weft_terminate_children(double grace_s)
     int64_t grace_ns = grace_s > 0 ? weft__deadline(c, grace_s) : 0;
     stop_children(c, f, NULL, grace_ns, WEFT__END_AS_TOLD);
     int rc = 0;
-    while (rc == 0 && f->life->children_count > 0)
+    while (rc == 0 && !weft__list_is_empty(&f->life->children))
         rc = weft_terminate(weft__fiber_of_sibling(f->life->children.next)->id, grace_s);
     return rc;
 }

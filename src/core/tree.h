@@ -9,7 +9,6 @@ static inline void weft__tree_hang(weft__fiber *f, weft__fiber *parent)
 {
     f->parent = parent;
     weft__list_insert(&parent->life->children, &f->sibling);
-    parent->life->children_count++;
 }
 
 /* The same, and the parent's nursery is told. */
@@ -18,6 +17,14 @@ static inline void weft__tree_link(weft__fiber *f, weft__fiber *parent)
     weft__tree_hang(f, parent);
     if (UNLIKELY(parent->life->nursery != NULL))
         parent->life->nursery->type->joined(parent->life->nursery, f);
+}
+
+/* Has f children, apart from `except` (NULL: none)? */
+static inline bool weft__tree_has_children(const weft__fiber *f, const weft__fiber *except)
+{
+    const weft__list *head = &f->life->children, *first = head->next;
+    bool is_spared = except != NULL && first == &except->sibling && first->next == head;
+    return first != head && !is_spared;
 }
 
 /* Take a living f out of the tree. */

@@ -213,6 +213,7 @@ void weft__wards_begin(weft__supervisor *s, bool with_present)
     weft__timer_init(&s->grace, say_late);
     weft__claim_make(&self->life->claims, &s->claim, lapse);
     self->life->nursery = &s->keeper;
+    self->has_nursery = true;
     if (with_present)
         WEFT__LIST_FOR(node, &self->life->children)
             ward_joined(&s->keeper, weft__fiber_of_sibling(node));
@@ -255,6 +256,7 @@ void weft__wards_end(weft__supervisor *s)
     if (s->claim.at != NULL)
         weft__claim_drop(&s->claim);
     self->life->nursery = NULL;
+    self->has_nursery = false;
     weft__unhold_timer(s->cord, self, &s->grace);
     while (!weft__list_is_empty(&s->wards))
         weft__ward_forget(weft__ward_in_order(s->wards.next));

@@ -22,7 +22,7 @@
 /* All fibers from the last to the first, children before their parents; main is the end. */
 static weft__fiber *last_below(weft__fiber *f)
 {
-    while (f->life->children_count > 0)
+    while (weft__tree_has_children(f, NULL))
         f = weft__fiber_of_sibling(f->life->children.prev);
     return f;
 }
@@ -183,7 +183,7 @@ static void name_those_left(weft__cord *c, double grace_s)
     weft__tenures_name_left(c->tenure, name_thread);
     for (weft__fiber *f = last_below(c->main); f->parent != NULL; f = before(f)) {
         weft_info i;
-        bool is_joining = f->phase == WEFT__ENDING && f->life->children_count > 0;
+        bool is_joining = f->phase == WEFT__ENDING && weft__tree_has_children(f, NULL);
         if (!is_to_end(c, f) || is_joining)
             continue;
         weft__fiber_info(c, f, &i);

@@ -8,6 +8,7 @@
 #include "core/alarm.h"
 #include "core/sched.h"
 #include "core/tenure.h"
+#include "core/tree.h"
 #include "io/shutdown.h"
 #include "io/signal.h"
 
@@ -41,7 +42,8 @@ static struct {
 static bool is_left(const weft__fiber *f)
 {
     bool is_alive = f->phase == WEFT__FRESH || f->phase == WEFT__ALIVE;
-    bool is_ending = f->phase == WEFT__ENDING && f->life->children_count == 0 && f->parent != NULL;
+    bool is_ending =
+        f->phase == WEFT__ENDING && !weft__tree_has_children(f, NULL) && f->parent != NULL;
     return (is_alive || is_ending) && !f->is_daemon;
 }
 
