@@ -446,6 +446,11 @@ START_TEST(a_busy_fiber_has_cpu_time_once_it_is_measured)
     let_run();
     weft_info_of(unmeasured, &i);
     ck_assert_double_eq(i.cpu_s, 0);
+    weft_schedule(f, 0);
+    let_run();
+    weft_info_of(f, &i);
+    ck_assert_int_eq(i.state, WEFT_DEAD);
+    ck_assert_double_eq(i.cpu_s, busy_s);
 }
 END_TEST
 

@@ -109,7 +109,7 @@ END_TEST
 
 int main(void)
 {
-    static const TTest *const tests[] = {
+    static const TTest *const *const tests[] = {
         &modes_of_its_own_are_kept_over_switches_and_unknown_to_others,
         &two_fibers_with_modes_of_their_own_can_follow_each_other,
         &modes_given_back_are_those_of_the_thread_again,

@@ -83,6 +83,8 @@ struct weft__cord {
     weft__quick quick;             /* a clock for deadlines, unless the backend has its own time */
     int64_t turned_ns;             /* when the last turn was */
     int64_t fired_ns;              /* when the thread was last idle and a timer fired */
+    int64_t beat_began_ns;         /* a time not longer than a beat before that */
+    size_t beat_fired;             /* timers that have fired since */
     int64_t polled_ns;             /* when the backend was last asked, and as long as that took */
     int64_t switched_ns;           /* when the current fiber began to run; only while accounting */
     uint32_t turn_switches;        /* how long a turn is, as it suits the fibers */

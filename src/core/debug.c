@@ -21,7 +21,7 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
             waits && f->waits_in->is_for_fiber ? ((weft__fiber *)f->wait_object)->id : 0,
         .waiting_s = waits ? (double)(c->now_ns - f->wait_since_ns) / 1e9 : 0,
         .switches = f->switches,
-        .cpu_s = f->life != NULL ? (double)f->life->cpu_ns / 1e9 : 0,
+        .cpu_s = (double)(f->phase == WEFT__ENDED ? f->spent_ns : f->life->cpu_ns) / 1e9,
         .cpu_share = weft__top_share(c, f),
         .slice_s = weft__slice_of(c, f).fail_s,
         .is_daemon = f->is_daemon,

@@ -107,6 +107,7 @@ static void keep_value(weft__cord *c, weft__fiber *f, weft_value value, uint32_t
 {
     weft__fiber_set_phase(f, WEFT__ENDED);
     f->result = value;
+    f->spent_ns = f->life->cpu_ns;
     f->awaits_left = awaits;
     c->ended_count++;
     weft__list_insert(&f->parent->life->ended, &f->sibling);
@@ -306,6 +307,8 @@ int weft__fiber_revive(weft__cord *c, weft__fiber *f)
     weft__error_set(f, NULL);
     f->is_stopped = false;
     f->life->grace_ns = 0;
+    f->life->cpu_ns = f->spent_ns;
+    f->life->cxx = (weft__cxx_globals){0};
     weft__fiber_set_phase(f, WEFT__FRESH);
     weft__alarm_update(f);
     weft__tree_link(f, f->parent);

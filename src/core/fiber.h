@@ -145,7 +145,10 @@ struct weft__fiber {
     const weft__wait_kind *waits_in; /* NULL: it does not wait */
 
     void *wait_object; /* the kind's own */
-    int64_t wait_since_ns;
+    union {
+        int64_t wait_since_ns;
+        int64_t spent_ns; /* once it has ended: of the processor's time */
+    };
     weft_fiber id; /* 0: the record is free */
     weft_fn *fn;
     void *arg;

@@ -148,11 +148,11 @@
 #define WEFT__POLL_EVERY_NS 50000
 
 /*
- * Where so many timers are armed or more, and fire more often than each so many ns, they are served
- * in that beat: to wait for each of them would be a system call of 10 to 20 microseconds, and other
- * runtimes have timers of a whole millisecond. Fewer timers are as exact as the kernel is.
+ * Where so many timers have fired within so many ns, they are served in that beat: to wait for each
+ * of them would be a system call of 10 to 20 microseconds, and other runtimes have timers of a
+ * whole millisecond. Fewer timers are as exact as the kernel is.
  */
-#define WEFT__CROWD_TIMERS 64
+#define WEFT__CROWD_TIMERS 8
 #define WEFT__CROWD_BEAT_NS 500000
 
 /*

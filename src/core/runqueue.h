@@ -107,11 +107,11 @@ static inline weft__runnable *weft__runqueue_pop(weft__runqueue *q)
     return NULL;
 }
 
-/* The next to run; NULL: none, or that would have to be looked for. */
+/* The next to run; NULL: none, or that would have to be looked for. Without a branch. */
 static inline weft__runnable *weft__runqueue_first(const weft__runqueue *q)
 {
-    weft__runnable *r = q->ring[q->head & q->mask];
-    return LIKELY(q->head != q->tail) ? r : NULL;
+    uintptr_t is_any = q->head != q->tail;
+    return (weft__runnable *)((uintptr_t)q->ring[q->head & q->mask] & -is_any);
 }
 
 /* Take out the first, r. */
