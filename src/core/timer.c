@@ -86,6 +86,8 @@ static void settle(weft__wheel *wheel, weft__list *due)
 
 int64_t weft__wheel_next(weft__wheel *wheel)
 {
+    if (wheel->count == 0)
+        return WEFT__NEVER;
     settle(wheel, &wheel->fresh); /* those that are due stay there */
     if (!weft__list_is_empty(&wheel->fresh))
         return wheel->now_ns;
@@ -154,9 +156,11 @@ void weft__wheel_expire(weft__wheel *wheel, int64_t now_ns)
      */
     weft__list firing;
     weft__list_init(&firing);
-    settle(wheel, &firing);
-    while (enter_next_slot(wheel, now_ns, &firing))
-        ;
+    if (wheel->count > 0) {
+        settle(wheel, &firing);
+        while (enter_next_slot(wheel, now_ns, &firing))
+            ;
+    }
     if (now_ns > wheel->now_ns)
         wheel->now_ns = now_ns;
 
