@@ -123,7 +123,7 @@ static inline bool weft__passage_put_simply(weft__cord *c, weft__passage *p, wef
 {
     weft__waiter *w = p->receivers.first;
     if (w != NULL) { /* so it is open; who has no data waits for a value */
-        if (UNLIKELY(w->served != NULL || w->data != NULL))
+        if (UNLIKELY(((uintptr_t)w->served | (uintptr_t)w->data) != 0))
             return false;
         weft__serve_plainly(c, w, value);
         return true;
@@ -139,7 +139,7 @@ static inline bool weft__passage_take_simply(weft__cord *c, weft__passage *p, we
 {
     weft__waiter *w = p->senders.first;
     if (w != NULL) { /* a rendezvous, if there is nothing */
-        if (UNLIKELY(p->count > 0 || w->served != NULL))
+        if (UNLIKELY((p->count | (uintptr_t)w->served) != 0))
             return false;
         memcpy(out, w->data, sizeof *out);
         weft__serve_plainly(c, w, 0);

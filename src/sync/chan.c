@@ -207,21 +207,33 @@ int weft_chan_try_send(weft_chan *chan, weft_value value)
     return weft__passage_put_value(c, &chan->passage, value);
 }
 
-/* May the fiber that runs wait in this channel, of values and not shared, without a question? */
+/*
+ * May the fiber that runs wait in this channel, of values and not shared, without a question? As in
+ * sched.c, one branch asks for all.
+ */
 static inline bool may_wait(const weft__cord *c, const weft_chan *chan)
 {
-    return LIKELY(chan->owner == c && !c->current->alarm && !chan->passage.is_closed);
+    uintptr_t odd = (uintptr_t)chan->owner ^ (uintptr_t)c;
+    odd |= (uintptr_t)c->current->alarm | chan->passage.is_closed;
+    return LIKELY(odd == 0);
+}
+
+/* Is it another one than of values, or are we not in a cord? */
+static inline bool is_odd(const weft__cord *c, const weft_chan *chan)
+{
+    uintptr_t odd = (chan->passage.item_bytes ^ sizeof(weft_value)) | (uintptr_t)(c == NULL);
+    return UNLIKELY(odd != 0);
 }
 
 int weft_chan_send(weft_chan *chan, weft_value value)
 {
     weft__cord *c = weft__cord_self;
     weft__passage *p = &chan->passage;
-    if (UNLIKELY(c == NULL || !is_plain(chan) || weft_is_error(value)))
+    if (is_odd(c, chan) || UNLIKELY(weft_is_error(value)))
         return send_slowly(chan, value);
     if (weft__passage_put_simply(c, p, value))
         return 0;
-    if (UNLIKELY(p->receivers.first != NULL || p->count < p->limit || !may_wait(c, chan)))
+    if (UNLIKELY(p->receivers.first != NULL || p->count < p->limit) || !may_wait(c, chan))
         return send_slowly(chan, value);
     return weft__passage_wait_put(c, p, value, WEFT__TAIL, &waits_send);
 }
@@ -262,12 +274,12 @@ weft_value weft_chan_recv(weft_chan *chan)
 {
     weft__cord *c = weft__cord_self;
     weft__passage *p = &chan->passage;
-    if (UNLIKELY(c == NULL || !is_plain(chan)))
+    if (is_odd(c, chan))
         return recv_slowly(chan);
     weft_value value;
     if (weft__passage_take_simply(c, p, &value))
         return value;
-    if (UNLIKELY(p->senders.first != NULL || !may_wait(c, chan)))
+    if (UNLIKELY(p->senders.first != NULL) || !may_wait(c, chan))
         return recv_slowly(chan);
     return weft__passage_wait_take(c, p, &waits_recv);
 }
