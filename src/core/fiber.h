@@ -235,16 +235,16 @@ static inline void weft__fiber_set_phase(weft__fiber *f, weft__phase phase)
 }
 
 /* It is new, and on the run queue, in that place; nothing else applies to it. */
-static inline void weft__fiber_set_fresh(weft__fiber *f, uint32_t place_id)
+static inline void weft__fiber_set_fresh(weft__fiber *f, uint32_t at)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    uint64_t state = place_id | (uint64_t)WEFT__FRESH << 40 | (uint64_t)1 << 48;
+    uint64_t state = at | (uint64_t)WEFT__FRESH << 40 | (uint64_t)1 << 48;
     _Static_assert(offsetof(weft__fiber, phase) - offsetof(weft__fiber, state) == 5 &&
                        offsetof(weft__fiber, woken_open) - offsetof(weft__fiber, state) == 6,
                    "as above");
     __atomic_store_n(&f->state, state, __ATOMIC_RELAXED);
 #else
-    f->queued.place = place;
+    f->queued.place = at;
     f->woken_open = true;
     weft__fiber_set_phase(f, WEFT__FRESH);
 #endif
