@@ -224,6 +224,8 @@ END_TEST
 
 START_TEST(nothing_is_installed_until_it_is_asked_for)
 {
+    signal(SIGHUP, SIG_DFL); /* ignored by what nohup starts, and a shell in the background */
+    signal(SIGQUIT, SIG_DFL);
     weft_snooze();
     for (int sig = 1; sig < 32; sig++) {
         bool is_ours = sig == SIGSEGV || sig == SIGBUS; /* the overflow report */

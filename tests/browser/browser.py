@@ -23,6 +23,7 @@ FLAGS = [
     "--disable-sync",
     "--window-size=1200,900",
 ]
+STARTS_MAX = 10
 WAIT_S = 20  # for something that will happen; a machine may be busy
 
 
@@ -35,16 +36,8 @@ class Browser:
 
     def __init__(self, flags=()):
         self.profile = tempfile.mkdtemp(prefix="weft-browser-")
-        # HOME too: Chromium writes caches there, whatever its profile.
-        self.driver = subprocess.Popen(
-            ["chromedriver", "--port=0"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, "HOME": self.profile},
-        )
         self.session = None
-        self.base = "http://127.0.0.1:%d" % self._read_port()
+        self.base = "http://127.0.0.1:%d" % self._start_driver()
         options = {
             "binary": shutil.which("chromium"),
             "args": FLAGS + ["--user-data-dir=" + self.profile + "/profile"] + list(flags),
@@ -52,11 +45,22 @@ class Browser:
         wanted = {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}
         self.session = self.call("POST", "/session", {"capabilities": wanted})["sessionId"]
 
-    def _read_port(self):
-        for line in self.driver.stdout:
-            found = re.search(r"started successfully on port (\d+)", line)
-            if found:
-                return int(found.group(1))
+    def _start_driver(self):
+        """Again, where it gives up: it takes a port of one kind of address, and another may have that of the other."""
+        for _ in range(STARTS_MAX):
+            # HOME too: Chromium writes caches there, whatever its profile.
+            self.driver = subprocess.Popen(
+                ["chromedriver", "--port=0"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env={**os.environ, "HOME": self.profile},
+            )
+            for line in self.driver.stdout:
+                found = re.search(r"started successfully on port (\d+)", line)
+                if found:
+                    return int(found.group(1))
+            self.driver.wait()
         raise RuntimeError("chromedriver does not start")
 
     def __enter__(self):
