@@ -19,7 +19,7 @@ static void tear_down(void)
 START_TEST(an_empty_queue_gives_nothing)
 {
     ck_assert_ptr_null(weft__runqueue_pop(&queue));
-    ck_assert_ptr_null(weft__runqueue_peek(&queue));
+    ck_assert_ptr_null(weft__runqueue_first(&queue));
 }
 END_TEST
 
@@ -31,7 +31,7 @@ START_TEST(first_in_is_first_out_and_the_front_comes_before)
     weft__runqueue_push_front(&queue, &c);
     ck_assert_uint_eq(weft__runqueue_count(&queue), 3);
     ck_assert(weft__runnable_is_queued(&a));
-    ck_assert_ptr_eq(weft__runqueue_peek(&queue), &c);
+    ck_assert_ptr_eq(weft__runqueue_first(&queue), &c);
     ck_assert_ptr_eq(weft__runqueue_pop(&queue), &c);
     ck_assert_ptr_eq(weft__runqueue_pop(&queue), &a);
     ck_assert(!weft__runnable_is_queued(&a));
@@ -115,7 +115,7 @@ START_TEST(shuffling_chooses_every_entry_and_loses_none)
             weft__runqueue_push(&queue, &all[i]);
         weft__runqueue_remove(&queue, &all[2]);
         weft__runqueue_shuffle(&queue, random);
-        was_first[weft__runqueue_peek(&queue) - all] = true;
+        was_first[weft__runqueue_first(&queue) - all] = true;
         for (int i = 0; i < 5; i++)
             if (i != 2)
                 ck_assert_ptr_eq(queue.ring[all[i].place - 1], &all[i]);

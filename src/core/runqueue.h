@@ -57,17 +57,6 @@ static inline void weft__runqueue_note(weft__runqueue *q)
     q->count_max = count > q->count_max ? count : q->count_max;
 }
 
-/*
- * Queue the running fiber at the tail. There is room: for it, and for all that are reserved beside
- * the holes.
- */
-static inline void weft__runqueue_push_self(weft__runqueue *q, weft__runnable *r)
-{
-    uint32_t at = q->tail++ & q->mask;
-    q->ring[at] = r;
-    r->place = at + 1;
-}
-
 /* Queue at the tail. Returns the place, which the caller puts into r. */
 static inline uint32_t weft__runqueue_add(weft__runqueue *q, weft__runnable *r)
 {
@@ -80,8 +69,7 @@ static inline uint32_t weft__runqueue_add(weft__runqueue *q, weft__runnable *r)
 /* Queue at the tail. It must not be queued. */
 static inline void weft__runqueue_push(weft__runqueue *q, weft__runnable *r)
 {
-    weft__runqueue_push_self(q, r);
-    weft__runqueue_note(q);
+    r->place = weft__runqueue_add(q, r);
 }
 
 /* Queue at the head. It must not be queued. */
@@ -121,7 +109,10 @@ static inline void weft__runqueue_take_first(weft__runqueue *q, weft__runnable *
     r->place = 0;
 }
 
-/* Take out the first, r, and queue the running fiber at the tail: there is room. */
+/*
+ * Take out the first, r, and queue the running fiber at the tail. There is room: for it, and for
+ * all that are reserved beside the holes.
+ */
 static inline void weft__runqueue_rotate(weft__runqueue *q, weft__runnable *self, weft__runnable *r)
 {
     uint32_t at = q->tail & q->mask;
@@ -131,12 +122,6 @@ static inline void weft__runqueue_rotate(weft__runqueue *q, weft__runnable *self
     ring[at] = self;
     self->place = at + 1;
     r->place = 0;
-}
-
-/* The one that will be next after a pop, or NULL; a hint for prefetching. */
-static inline weft__runnable *weft__runqueue_peek(const weft__runqueue *q)
-{
-    return q->head != q->tail ? q->ring[q->head & q->mask] : NULL;
 }
 
 static inline bool weft__runnable_is_queued(const weft__runnable *r)

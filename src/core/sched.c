@@ -105,6 +105,13 @@ COLD static void turn(weft__cord *c)
         weft__runqueue_shuffle(&c->runqueue, random);
 }
 
+/* One switch more: is it time for a turn? */
+static inline void count_switch(weft__cord *c)
+{
+    if (UNLIKELY(--c->turn_left == 0))
+        turn(c);
+}
+
 /* The one to tell when nothing can ever wake anyone: main, or whoever ends the process. */
 static weft__fiber *responsible(const weft__cord *c)
 {
@@ -372,8 +379,7 @@ static inline weft_value go_to(weft__cord *c, weft__fiber *to)
 
 __attribute__((noinline)) static weft_value switch_rarely(weft__cord *c, weft__fiber *to)
 {
-    if (--c->turn_left == 0)
-        turn(c);
+    count_switch(c);
     if (c->has_more_to_swap)
         swap_more(c, c->current, to);
     return go_to(c, to);
@@ -399,8 +405,7 @@ __attribute__((noinline)) static weft_value switch_slowly(weft__cord *c)
     if (to != c->current)
         return switch_to(c, to);
     /* The next to run is the one that switches: that counts, too. */
-    if (--c->turn_left == 0)
-        turn(c);
+    count_switch(c);
     to->switches++;
     return to->value;
 }
@@ -479,8 +484,7 @@ void weft__switch_away(weft__cord *c)
     /* While it polls for the others it is dead: who looks then, looks in the name of main. */
     c->current = c->main;
     weft__fiber *to = next(c, from);
-    if (UNLIKELY(--c->turn_left == 0))
-        turn(c);
+    count_switch(c);
     from->switches++;
     if (UNLIKELY(c->has_more_to_swap)) {
         swap_more(c, from, to);
