@@ -81,7 +81,7 @@ BUDGETS = [
            "0.6 × libmill, which takes 12.0 ns where the bare switch with a linked queue takes 4.8"),
     Budget("snooze", 1000, "weft", ("bare-linked",), 0.8, "0.6 × libgo, which takes 14.3 ns where that takes 11.2"),
     Budget("snooze", 2, "weft", PEERS, 0.6, "a ring of pointers, and no scheduler in between"),
-    Budget("snooze", 1000, "weft", PEERS, 0.6, "the next stack is fetched ahead"),
+    Budget("snooze", 1000, "weft", PEERS, 0.6, "the stacks' tops lie in different sets of the cache"),
     Budget("spin", 1, "weft", ("bare",), 2.8,
            "0.8 × libmill, which takes 29 ns where a bare spawn on a cached stack takes 8.4; tree and ids included"),
     Budget("spin", 1, "weft", C_FIBERS, 0.8, "stack and record are cached together, and nothing is zeroed"),

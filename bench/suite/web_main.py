@@ -35,7 +35,7 @@ def choose(text, known, what):
 
 
 def read_options():
-    options = argparse.ArgumentParser(usage=USAGE)
+    options = argparse.ArgumentParser(usage=USAGE.replace("%", "%%"))  # argparse formats it again
     options.add_argument("--quick", action="store_true")
     options.add_argument("--seconds", type=float)
     options.add_argument("--rounds", type=int)

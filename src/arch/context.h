@@ -31,9 +31,6 @@ intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t val
 /* The same without saving anything: the stack that it is called on is given up. */
 __attribute__((noreturn)) void weft__context_jump(weft__context *to, intptr_t value);
 
-/* What the assembly saves below sp, where a switch back will look for it first. */
-#define WEFT__SAVED_BYTES 48
-
 /* Lay the first frame of a context on a fresh stack and set its sp. */
 #if defined(__x86_64__) && !defined(WEFT_UCONTEXT)
 extern char weft__first_frame[]; /* begins with a nop, which is not run */

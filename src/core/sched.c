@@ -321,20 +321,6 @@ COLD static weft__runnable *idle(weft__cord *c)
     }
 }
 
-/*
- * The stack of the one after the next, r, is likely to be cold, on both sides of its pointer. What
- * is there if the queue is empty is old: the record of some fiber, or nothing.
- */
-static inline void prefetch_after(const weft__cord *c, const weft__runnable *r)
-{
-    const weft__runqueue *q = &c->runqueue;
-    const weft__runnable *after = q->ring[q->head & q->mask];
-    const weft__runnable *known = after != NULL ? after : r;
-    uintptr_t sp = (uintptr_t)CONTAINER_OF(known, weft__fiber, queued)->context.sp;
-    __builtin_prefetch((const char *)sp);
-    __builtin_prefetch((const char *)(sp - WEFT__SAVED_BYTES));
-}
-
 /* The one to run after `from`. */
 static inline weft__fiber *next(weft__cord *c, weft__fiber *from)
 {
@@ -399,28 +385,15 @@ weft_value weft__switch_to(weft__cord *c, weft__fiber *to)
     return switch_to(c, to);
 }
 
-__attribute__((noinline)) static weft_value switch_slowly(weft__cord *c)
+weft_value weft__switch(weft__cord *c)
 {
     weft__fiber *to = next(c, c->current);
-    if (to != c->current)
+    if (LIKELY(to != c->current))
         return switch_to(c, to);
     /* The next to run is the one that switches: that counts, too. */
     count_switch(c);
     to->switches++;
     return to->value;
-}
-
-weft_value weft__switch(weft__cord *c)
-{
-    const weft__fiber *from = c->current;
-    weft__runnable *r = weft__runqueue_first(&c->runqueue);
-    uintptr_t odd = (uintptr_t)from->starter | (uintptr_t)(r == NULL);
-    odd |= (uintptr_t)(r == &from->queued);
-    if (UNLIKELY(odd != 0))
-        return switch_slowly(c);
-    weft__runqueue_take_first(&c->runqueue, r);
-    prefetch_after(c, r);
-    return switch_to(c, weft__fiber_of_queued(r));
 }
 
 /* Whatever is out of the ordinary: the thread is no cord yet, or nobody else is there to run. */
@@ -453,7 +426,6 @@ static weft_value snooze(void)
     f->value = 0;
     f->woken_open = false;
     weft__runqueue_rotate(q, &f->queued, r);
-    prefetch_after(c, r);
     return switch_to(c, weft__fiber_of_queued(r));
 }
 
