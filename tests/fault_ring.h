@@ -50,12 +50,13 @@ int __wrap_io_uring_queue_init_params(unsigned n, struct io_uring *ring, struct 
     return rc;
 }
 
-struct io_uring_probe *__real_io_uring_get_probe_ring(struct io_uring *ring);
-struct io_uring_probe *__wrap_io_uring_get_probe_ring(struct io_uring *ring);
-struct io_uring_probe *__wrap_io_uring_get_probe_ring(struct io_uring *ring)
+int __real_io_uring_register_probe(struct io_uring *ring, struct io_uring_probe *p, unsigned n);
+int __wrap_io_uring_register_probe(struct io_uring *ring, struct io_uring_probe *p, unsigned n);
+int __wrap_io_uring_register_probe(struct io_uring *ring, struct io_uring_probe *p, unsigned n)
 {
-    bool is_none = refused.has_no_probe || fault_strikes(SCARCE, ENOMEM);
-    return is_none ? NULL : __real_io_uring_get_probe_ring(ring);
+    if (fault_strikes(SCARCE, ENOMEM))
+        return -ENOMEM;
+    return refused.has_no_probe ? -EINVAL : __real_io_uring_register_probe(ring, p, n);
 }
 
 int __real_io_uring_register_ring_fd(struct io_uring *ring);
@@ -100,7 +101,8 @@ static void fail_entered(struct io_uring *ring)
         ring_seen.most_entered = entered;
     for (unsigned i = sq->sqe_head; i != sq->sqe_tail; i++) {
         struct io_uring_sqe *sqe = &sq->sqes[i & sq->ring_mask];
-        ring_seen.is_used_forgone |= weft__uring_forgone >> sqe->opcode & 1;
+        if (sqe->opcode != IORING_OP_NOP) /* every kernel has it, and a new ring is tried by it */
+            ring_seen.is_used_forgone |= weft__uring_forgone >> sqe->opcode & 1;
         if (sqe->opcode != IORING_OP_ASYNC_CANCEL && fault_strikes(PASSING, ENOMEM))
             make_fail(sqe);
     }

@@ -17,24 +17,29 @@
 #define JUMP_IF(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (yes), (no))
 #define RETURN(value) BPF_STMT(BPF_RET | BPF_K, (value))
 
-/* From now on the system calls of io_uring fail with that error. False: so does the filter. */
-static bool forbid_io_uring(int error)
+/* The system calls of io_uring, for a filter. */
+enum { SETUP = 1, ENTER = 2, REGISTER = 4, ALL = 7 };
+
+/* From now on these fail with that error. False: the filter cannot be installed. */
+static bool forbid_io_uring(unsigned calls, int error)
 {
+    const unsigned refuse = SECCOMP_RET_ERRNO | (unsigned)error, allow = SECCOMP_RET_ALLOW;
     struct sock_filter filter[] = {
         LOAD(arch),
-        JUMP_IF(THIS_ARCH, 0, 4),
+        JUMP_IF(THIS_ARCH, 1, 0),
+        RETURN(allow),
         LOAD(nr),
-        JUMP_IF(__NR_io_uring_setup, 3, 0),
-        JUMP_IF(__NR_io_uring_enter, 2, 0),
-        JUMP_IF(__NR_io_uring_register, 1, 0),
-        RETURN(SECCOMP_RET_ALLOW),
-        RETURN(SECCOMP_RET_ERRNO | (unsigned)error),
+        JUMP_IF(__NR_io_uring_setup, 0, 1),
+        RETURN(calls & SETUP ? refuse : allow),
+        JUMP_IF(__NR_io_uring_enter, 0, 1),
+        RETURN(calls & ENTER ? refuse : allow),
+        JUMP_IF(__NR_io_uring_register, 0, 1),
+        RETURN(calls & REGISTER ? refuse : allow),
+        RETURN(allow),
     };
     struct sock_fprog program = {COUNT_OF(filter), filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
-        return false;
-    return syscall(__NR_io_uring_setup, 1, NULL) < 0 && errno == error;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 static weft_value echo(void *arg)
@@ -61,86 +66,109 @@ static bool does_echo(void)
     return is_good && weft_close(listener) == 0;
 }
 
-/* Words of why that must be there; NULL: none. */
-static int run_forbidden(int error, const char *wanted)
+/* What is forbidden, and what must be in weft_backend_why; set before the program starts. */
+static unsigned forbidden_calls;
+static int forbidden_error;
+
+/* Where io_uring is not built in, nobody has asked for it. */
+#ifdef WEFT_HAS_URING
+#define IS_WANTED true
+#else
+#define IS_WANTED false
+#endif
+
+static int run_forbidden(void)
 {
-    if (!forbid_io_uring(error))
+    if (!forbid_io_uring(forbidden_calls, forbidden_error))
         return 77;
     if (strcmp(weft_backend_name(), "epoll") != 0)
         return 2;
-    if (wanted != NULL && (strstr(weft_backend_why(), wanted) == NULL ||
-                           strstr(weft_backend_why(), strerror(error)) == NULL)) {
-        fprintf(stderr, "%s\n", weft_backend_why());
+    const char *why = weft_backend_why();
+    if (IS_WANTED &&
+        (strstr(why, "io_uring") == NULL || strstr(why, strerror(forbidden_error)) == NULL)) {
+        fprintf(stderr, "%s\n", why);
         return 3;
     }
     return does_echo() ? 0 : 4;
 }
 
-/* Where io_uring is not built in, nobody has asked for it. */
-#ifdef WEFT_HAS_URING
-#define REFUSED "io_uring"
-#else
-#define REFUSED NULL
-#endif
-
-static int refuse_by_default(void)
+/* A second thread opens a backend of its own, and says nothing more. */
+static weft_value name_backend(void *arg)
 {
-    unsetenv("WEFT_BACKEND");
-    return run_forbidden(EPERM, REFUSED);
+    (void)arg;
+    return strcmp(weft_backend_name(), "epoll");
 }
 
-static int lack_by_default(void)
+static int run_in_two_threads(void)
 {
-    unsetenv("WEFT_BACKEND");
-    return run_forbidden(ENOSYS, REFUSED);
+    int status = run_forbidden();
+    if (status == 0 && weft_cord_join(weft_cord_start(name_backend, NULL, NULL)) != 0)
+        return 5;
+    return status;
 }
 
-#ifdef WEFT_HAS_URING
-static int refuse_by_name(void)
+static const outcome *run_without(unsigned calls, int error)
 {
-    setenv("WEFT_BACKEND", "io_uring", 1);
-    return run_forbidden(EPERM, REFUSED);
-}
-
-static int lack_by_name(void)
-{
-    setenv("WEFT_BACKEND", "io_uring", 1);
-    return run_forbidden(ENOSYS, REFUSED);
-}
-#endif
-
-/* It falls back without a word; 77: there is no seccomp to be had. */
-static void assert_falls_back(int (*program)(void))
-{
-    const outcome *o = run_apart(program);
+    forbidden_calls = calls;
+    forbidden_error = error;
+    const outcome *o = run_apart(run_in_two_threads);
     if (o->status == 77)
         printf("skipped: a process may not install a seccomp filter here\n");
-    else
+    return o->status != 77 ? o : NULL;
+}
+
+static void assert_falls_back_quietly(unsigned calls, int error)
+{
+    unsetenv("WEFT_BACKEND");
+    const outcome *o = run_without(calls, error);
+    if (o != NULL)
         ck_assert_quiet(o, 0);
 }
 
 START_TEST(where_io_uring_is_refused_epoll_is_taken_without_a_word)
 {
-    assert_falls_back(refuse_by_default);
+    assert_falls_back_quietly(ALL, EPERM);
 }
 END_TEST
 
 START_TEST(where_io_uring_is_unknown_epoll_is_taken_without_a_word)
 {
-    assert_falls_back(lack_by_default);
+    assert_falls_back_quietly(ALL, ENOSYS);
+}
+END_TEST
+
+START_TEST(where_only_io_uring_enter_is_refused_epoll_is_taken)
+{
+    assert_falls_back_quietly(ENTER, EPERM);
+    assert_falls_back_quietly(ENTER, ENOSYS);
+}
+END_TEST
+
+START_TEST(where_only_io_uring_register_is_refused_epoll_is_taken)
+{
+    assert_falls_back_quietly(REGISTER, EPERM);
 }
 END_TEST
 
 #ifdef WEFT_HAS_URING
-START_TEST(where_io_uring_is_refused_epoll_is_taken_also_if_io_uring_was_asked_for)
+/* Said once, however many threads open a backend. */
+static void assert_says_so(unsigned calls, int error)
 {
-    assert_falls_back(refuse_by_name);
+    setenv("WEFT_BACKEND", "io_uring", 1);
+    const outcome *o = run_without(calls, error);
+    if (o == NULL)
+        return;
+    char expected[160];
+    snprintf(expected, sizeof expected,
+             "weft: WEFT_BACKEND=io_uring cannot be opened: %s; using epoll\n", strerror(error));
+    assert_ended(o, 0, expected);
 }
-END_TEST
 
-START_TEST(where_io_uring_is_unknown_epoll_is_taken_also_if_io_uring_was_asked_for)
+START_TEST(a_backend_that_is_named_and_cannot_be_opened_is_reported_once)
 {
-    assert_falls_back(lack_by_name);
+    assert_says_so(ALL, EPERM);
+    assert_says_so(ALL, ENOSYS);
+    assert_says_so(ENTER, EPERM);
 }
 END_TEST
 #endif
@@ -148,9 +176,10 @@ END_TEST
 static const TTest *const *const tests[] = {
     &where_io_uring_is_refused_epoll_is_taken_without_a_word,
     &where_io_uring_is_unknown_epoll_is_taken_without_a_word,
+    &where_only_io_uring_enter_is_refused_epoll_is_taken,
+    &where_only_io_uring_register_is_refused_epoll_is_taken,
 #ifdef WEFT_HAS_URING
-    &where_io_uring_is_refused_epoll_is_taken_also_if_io_uring_was_asked_for,
-    &where_io_uring_is_unknown_epoll_is_taken_also_if_io_uring_was_asked_for,
+    &a_backend_that_is_named_and_cannot_be_opened_is_reported_once,
 #endif
 };
 

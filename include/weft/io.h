@@ -161,7 +161,14 @@ WEFT_SWITCHPOINT ssize_t weft_chain(weft_link *links, size_t count);
  */
 WEFT_API const char *weft_backend_name(void);
 
-/** Why it is that one, in a sentence. */
+/**
+ * Tell in a sentence why the calling thread uses that backend.
+ *
+ * The best backend that works is used: io_uring, then epoll, then libev. io_uring counts as working
+ * after a first submission has completed, and is not used under Valgrind unless it is named.
+ * WEFT_BACKEND in the environment names another one; if that cannot be opened, one line on stderr
+ * says why and which one is used instead.
+ */
 WEFT_API const char *weft_backend_why(void);
 
 WEFT_END

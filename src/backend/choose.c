@@ -1,6 +1,8 @@
 /* Which backend a cord gets. */
 #include "backend/backend.h"
 
+#include "arch/annotate.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,26 +44,66 @@ static const weft__backend_type *find(const char *name)
     return NULL;
 }
 
+/* Once: every thread opens a backend. */
+static void say_refused(const char *name, int error, const weft__backend_type *instead)
+{
+    static atomic_flag is_said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&is_said))
+        dprintf(STDERR_FILENO, "weft: WEFT_BACKEND=%s cannot be opened: %s; using %s\n", name,
+                strerror(-error), instead != NULL ? instead->name : "none");
+}
+
 /* For the calling thread, which is the one that asks why. */
-static const char *say_refused(const weft__backend_type *refused, int error)
+static const char *why_refused(const weft__backend_type *refused, int error)
 {
     static _Thread_local char text[160];
-    snprintf(text, sizeof text, "%s is not to be had here (%s)", refused->name, strerror(-error));
+    snprintf(text, sizeof text, "%s cannot be opened here (%s)", refused->name, strerror(-error));
     return text;
 }
 
-/* The first of all that works, but not the simulation. */
+/*
+ * Valgrind does not see what the kernel writes into a ring: it takes completions for uninitialised
+ * memory, reports each use, and slows a busy ring to a standstill. A library that was built without
+ * Valgrind's header recognises it by what it preloads.
+ */
+static bool is_on_valgrind(void)
+{
+#ifdef WEFT__UNSANITIZED
+    if (weft__on_valgrind)
+        return true;
+#endif
+    const char *preloaded = getenv("LD_PRELOAD");
+    return preloaded != NULL && strstr(preloaded, "vgpreload_") != NULL;
+}
+
+/* Is it only used if it is named? */
+static bool is_passed_over(const weft__backend_type *type)
+{
+#ifdef WEFT_HAS_URING
+    return type == &weft__backend_uring && is_on_valgrind();
+#else
+    (void)type;
+    return false;
+#endif
+}
+
+/* The first of all that works, except the simulation. */
 static int open_best(weft__backend **out, const char **why)
 {
     int first_rc = 0;
     for (size_t i = 0; i < TYPES_COUNT && types[i] != &weft__backend_sim; i++) {
+        if (is_passed_over(types[i])) {
+            if (why != NULL)
+                *why = "io_uring is not used under Valgrind unless WEFT_BACKEND names it";
+            continue;
+        }
         int rc = types[i]->open(out);
         if (rc == 0)
             return 0;
         if (first_rc == 0) {
             first_rc = rc;
             if (why != NULL)
-                *why = say_refused(types[i], rc);
+                *why = why_refused(types[i], rc);
         }
     }
     return first_rc;
@@ -92,6 +134,9 @@ int weft__backend_open(weft__backend **out, const char *name, const char **why)
     int rc = named->open(out);
     if (rc == 0 || named == &weft__backend_sim)
         return rc;
-    *why = say_refused(named, rc);
-    return open_best(out, NULL);
+    *why = why_refused(named, rc);
+    int best_rc = open_best(out, NULL);
+    if (!is_asked_for)
+        say_refused(name, rc, best_rc == 0 ? (*out)->type : NULL);
+    return best_rc;
 }

@@ -14,6 +14,10 @@
 #define SUBMISSIONS 256
 /* What can be complete at once before the kernel has to keep it in a list of its own. 64 KiB. */
 #define COMPLETIONS 4096
+/* That abilities can note, a bit each. */
+#define OPCODES 64
+/* How often the first submission is tried while the kernel says that it cannot just now. */
+#define TRIES 8
 
 /* What there is no way around: waiting with a timeout, completions that are never dropped, and
  * reading from a file's own position. All in Linux 5.11. */
@@ -65,14 +69,36 @@ static int make_ring(struct io_uring *ring, weft__uring_abilities *a)
 
 static int ask_opcodes(struct io_uring *ring, weft__uring_abilities *a)
 {
-    struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
+    struct io_uring_probe *probe = calloc(1, sizeof *probe + OPCODES * sizeof probe->ops[0]);
     if (probe == NULL)
         return -ENOMEM;
-    for (int opcode = 0; opcode < 64; opcode++)
+    int rc = io_uring_register_probe(ring, probe, OPCODES);
+    for (int opcode = 0; rc >= 0 && opcode < OPCODES; opcode++)
         if (io_uring_opcode_supported(probe, opcode))
             a->opcodes |= UINT64_C(1) << opcode;
-    io_uring_free_probe(probe);
+    free(probe);
     a->opcodes &= ~weft__uring_forgone;
+    return rc < 0 ? rc : 0;
+}
+
+/*
+ * Submit an operation that does nothing, and take its completion: a seccomp filter may let a ring
+ * be made and refuse io_uring_enter. Whatever the operation's own result, the ring works.
+ */
+static int try_submission(struct io_uring *ring)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+    io_uring_prep_nop(sqe);
+    int rc = -EAGAIN;
+    for (int i = 0; i < TRIES && io_uring_cq_ready(ring) == 0; i++) {
+        struct io_uring_cqe *ignored;
+        rc = io_uring_submit_and_wait_timeout(ring, &ignored, 1, NULL, NULL);
+        if (rc < 0 && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY && rc != -ENOMEM)
+            break;
+    }
+    if (io_uring_cq_ready(ring) == 0)
+        return rc < 0 ? rc : -EIO;
+    io_uring_cq_advance(ring, 1);
     return 0;
 }
 
@@ -107,5 +133,8 @@ int weft__uring_setup(struct io_uring *ring, weft__uring_abilities *a)
     guess_multishot(a);
     (void)io_uring_ring_dontfork(ring); /* a child has nothing to touch by mistake */
     a->has_registered_ring = io_uring_register_ring_fd(ring) == 1;
-    return 0;
+    rc = try_submission(ring);
+    if (rc < 0)
+        weft__uring_tear_down(ring);
+    return rc;
 }

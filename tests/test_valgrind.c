@@ -1,0 +1,127 @@
+/*
+ * A program under Valgrind: it runs on a backend that Valgrind understands, without an error, and
+ * ends. The program is this one, with an argument.
+ */
+#include "support.h"
+
+#include <sys/stat.h>
+
+#define NO_VALGRIND 127
+
+static weft_value echo(void *arg)
+{
+    int fd = *(int *)arg;
+    char data[64];
+    ssize_t n;
+    while ((n = weft_read(fd, data, sizeof data)) > 0 && weft_write_all(fd, data, (size_t)n) == n)
+        continue;
+    weft_close(fd);
+    return n;
+}
+
+static bool does_echo(void)
+{
+    int fd[2];
+    char data[5];
+    if (weft_socketpair(fd) < 0)
+        return false;
+    weft_fiber server = weft_spin(echo, &fd[1]);
+    return weft_write_all(fd[0], "hello", 5) == 5 && weft_read_full(fd[0], data, 5) == 5 &&
+           memcmp(data, "hello", 5) == 0 && weft_close(fd[0]) == 0 && weft_await(server) == 0;
+}
+
+static weft_value add_one(void *arg)
+{
+    return (weft_value)arg + 1;
+}
+
+/* Sockets, timers, other threads, a file. Without Check: nothing runs it here. */
+static int run_child(void)
+{
+    struct stat status;
+    bool is_good = does_echo() && weft_sleep(0.001) == 0 &&
+                   weft_offload(add_one, (void *)41) == 42 && weft_stat("/", &status) == 0 &&
+                   weft_cord_join(weft_cord_start(add_one, (void *)1, NULL)) == 2;
+    printf("%s: %s\n", weft_backend_name(), weft_backend_why());
+    return is_good ? 0 : 1;
+}
+
+static const char *own_path;
+
+/*
+ * How this program under Valgrind ended, and what both said. Valgrind warns of system calls that it
+ * does not know, which are no errors.
+ */
+static const outcome *run_on_valgrind(void)
+{
+    static outcome out;
+    int fd[2];
+    ck_assert_int_eq(pipe(fd), 0);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        dup2(fd[1], STDOUT_FILENO);
+        dup2(fd[1], STDERR_FILENO);
+        close(fd[0]);
+        close(fd[1]);
+        execlp("valgrind", "valgrind", "-q", "--error-exitcode=99", own_path, "child", NULL);
+        _exit(NO_VALGRIND);
+    }
+    close(fd[1]);
+    read_all(fd[0], out.text, sizeof out.text);
+    close(fd[0]);
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    out.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    return &out;
+}
+
+static bool is_skipped(const outcome *o)
+{
+    if (o->status == NO_VALGRIND)
+        printf("skipped: there is no valgrind here\n");
+    return o->status == NO_VALGRIND;
+}
+
+START_TEST(a_program_under_valgrind_runs_on_epoll_without_an_error)
+{
+    if (is_sanitized())
+        return;
+    unsetenv("WEFT_BACKEND");
+    const outcome *o = run_on_valgrind();
+    if (is_skipped(o))
+        return;
+    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
+#ifdef WEFT_HAS_URING
+    assert_said(o, "epoll: io_uring is not used under Valgrind unless WEFT_BACKEND names it\n");
+#endif
+}
+END_TEST
+
+START_TEST(under_valgrind_a_named_backend_is_used)
+{
+    if (is_sanitized())
+        return;
+    setenv("WEFT_BACKEND", "libev", 1);
+    const outcome *o = run_on_valgrind();
+    if (is_skipped(o))
+        return;
+    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
+#ifdef WEFT_HAS_EV
+    assert_said(o, "libev: WEFT_BACKEND names it\n");
+#endif
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_program_under_valgrind_runs_on_epoll_without_an_error,
+    &under_valgrind_a_named_backend_is_used,
+};
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "child") == 0)
+        return run_child();
+    own_path = argv[0];
+    return run_suite("valgrind", tests, COUNT_OF(tests));
+}
