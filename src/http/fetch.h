@@ -2,7 +2,8 @@
  * The client inside: who is who, and what its files share. fetch.c is one request from the first
  * word to the last, fetch_ask.c what is checked and sent, fetch_answer.c what comes back,
  * fetch_pool.c which connections there are, fetch_dial.c how one is made, fetch_proxy.c what the
- * environment says, fetch_redirect.c where a request goes next, fetch_gzip.c compressed answers.
+ * environment says, fetch_redirect.c where a request goes next, fetch_gzip.c compressed answers,
+ * fetch_repair.c heads that are not quite right.
  */
 #ifndef WEFT_HTTP_FETCH_H
 #define WEFT_HTTP_FETCH_H
@@ -160,6 +161,9 @@ void weft__words_host(weft__words *w, const char *host);
 
 /* fetch_answer.c */
 
+/* Take one head, an interim one or one that changes the protocol too, and its bytes: its status. */
+int weft__answer_take(weft_stream *stream, weft__message *m, char **head, bool *has_input);
+
 /* Wait for the answer's head and read it; interim ones are skipped. Its status, or an error. */
 int weft__answer_head(weft_fetch *f);
 
@@ -180,6 +184,14 @@ ssize_t weft__answer_piece(weft_fetch *f, const char **piece);
 
 /* Read and drop what is left, if that is little and there. True: nothing is left. */
 bool weft__answer_drain(weft_fetch *f);
+
+/* fetch_repair.c */
+
+/* Is there anything in what has come of a refused head that could be repaired? */
+bool weft__head_is_repairable(const char *head, size_t bytes);
+
+/* Repair a whole head in place: its new length, or -EBADMSG. */
+ssize_t weft__head_repair(char *head, size_t bytes);
 
 /* fetch_pool.c */
 

@@ -19,52 +19,131 @@
  * Heads.
  */
 
+/* What a head may have: one less than the parser takes, so that it is here that more is noticed. */
+static size_t head_bytes_max(const weft__message *m)
+{
+    return m->limits->head_bytes_max - 1;
+}
+
+static int refuse_long_head(const weft__message *m)
+{
+    return weft_fail(-EMSGSIZE, "an answer whose head has more than %zu bytes", head_bytes_max(m));
+}
+
 /* So many bytes are there of the head: is it whole? As weft__message_head; -EMSGSIZE. */
 static ssize_t parse_head(weft__message *m, const char *data, size_t bytes)
 {
-    size_t max = m->limits->head_bytes_max - 1; /* so it is here that too much is found out */
+    size_t max = head_bytes_max(m);
     ssize_t rc = weft__message_head(m, data, bytes < max ? bytes : max);
-    if (rc == 0 && bytes >= max)
-        return weft_fail(-EMSGSIZE, "an answer whose head has more than %zu bytes", max);
-    if (rc == -EBADMSG)
-        return weft_fail(-EBADMSG, "an answer that is no HTTP");
-    return rc;
+    return rc == 0 && bytes >= max ? refuse_long_head(m) : rc;
 }
 
-/* Wait until a head is in the stream's buffer: *data, as long as is returned. */
-static ssize_t await_head(weft_stream *s, weft__message *m, const void **data, bool *has_input)
+/* Wait for at least so many bytes: as weft_stream_peek, but the end is an error. */
+static ssize_t await_bytes(weft_stream *s, size_t wanted, const void **data, bool *has_input)
 {
-    for (size_t wanted = 1;;) {
-        ssize_t n = weft_stream_peek(s, wanted, data);
+    ssize_t n = weft_stream_peek(s, wanted, data);
+    if (n < 0)
+        return n;
+    *has_input |= n > 0;
+    if (n == 0)
+        return -ECONNRESET; /* without words: it may be sent again */
+    if ((size_t)n < wanted)
+        return weft_fail(-ECONNRESET, "the server has hung up within an answer");
+    return n;
+}
+
+/*
+ * Wait until a head is in the stream's buffer: *data, as long as is returned. -EBADMSG: *bytes of
+ * what is no good head have come.
+ */
+static ssize_t await_head(weft_stream *s, weft__message *m, const void **data, size_t *bytes,
+                          bool *has_input)
+{
+    for (*bytes = 0;;) {
+        ssize_t n = await_bytes(s, *bytes + 1, data, has_input);
         if (n < 0)
             return n;
-        *has_input |= n > 0;
-        if (n == 0)
-            return -ECONNRESET; /* without words: it may be sent again */
-        if ((size_t)n < wanted)
-            return weft_fail(-ECONNRESET, "the server has hung up within an answer");
+        *bytes = (size_t)n;
         ssize_t rc = parse_head(m, *data, (size_t)n);
         if (rc != 0)
             return rc;
+    }
+}
+
+/* Wait until the empty line behind a head is in the stream's buffer: the head's length. */
+static ssize_t await_head_end(weft_stream *s, const weft__message *m, const void **data)
+{
+    bool has_input = true;
+    for (size_t wanted = 1;;) {
+        ssize_t n = await_bytes(s, wanted, data, &has_input);
+        if (n < 0)
+            return n;
+        size_t max = head_bytes_max(m);
+        const char *end = memmem(*data, (size_t)n < max ? (size_t)n : max, "\r\n\r\n", 4);
+        if (end != NULL)
+            return end + 4 - (const char *)*data;
+        if ((size_t)n >= max)
+            return refuse_long_head(m);
         wanted = (size_t)n + 1;
     }
 }
 
-/* One head, whichever; it is the caller's to free. Its status; none that changes the protocol. */
-static int read_head(weft_stream *s, weft__message *m, char **head, bool *has_input)
+/* Parse a head that the parser has refused once more, with what can be repaired: 0 or an error. */
+static int parse_repaired(weft__message *m, char *head, size_t bytes)
 {
-    const void *data;
-    ssize_t bytes = await_head(s, m, &data, has_input);
-    if (bytes < 0)
-        return (int)bytes;
-    *head = malloc((size_t)bytes + 1);
+    weft__message_reset(m);
+    ssize_t repaired = weft__head_repair(head, bytes);
+    ssize_t rc = repaired < 0 ? repaired : weft__message_head(m, head, (size_t)repaired);
+    if (rc < 0)
+        return (int)rc;
+    return rc == repaired ? 0 : -EBADMSG;
+}
+
+/* Take a head of so many bytes out of the stream; the caller frees it. */
+static int take_head(weft_stream *s, const void *data, size_t bytes, char **head)
+{
+    *head = malloc(bytes + 1);
     if (*head == NULL)
         return -ENOMEM;
-    memcpy(*head, data, (size_t)bytes);
-    weft_stream_skip(s, (size_t)bytes);
-    weft__message_settle(m, *head);
-    return m->status != 101 ? m->status
-                            : weft_fail(-EBADMSG, "a server that changes the protocol unasked");
+    memcpy(*head, data, bytes);
+    weft_stream_skip(s, bytes);
+    return 0;
+}
+
+/* Wait for the whole of a head that the parser has refused, and repair it: 0 or an error. */
+static int take_repaired(weft_stream *s, weft__message *m, char **head)
+{
+    const void *data;
+    ssize_t bytes = await_head_end(s, m, &data);
+    int rc = bytes < 0 ? (int)bytes : take_head(s, data, (size_t)bytes, head);
+    if (rc == 0)
+        rc = parse_repaired(m, *head, (size_t)bytes);
+    if (rc == 0)
+        weft__message_settle(m, *head);
+    return rc;
+}
+
+int weft__answer_take(weft_stream *s, weft__message *m, char **head, bool *has_input)
+{
+    const void *data;
+    size_t come;
+    ssize_t bytes = await_head(s, m, &data, &come, has_input);
+    int rc = bytes < 0 ? (int)bytes : take_head(s, data, (size_t)bytes, head);
+    if (rc == 0)
+        weft__message_settle(m, *head);
+    else if (rc == -EBADMSG && weft__head_is_repairable(data, come))
+        rc = take_repaired(s, m, head);
+    if (rc == -EBADMSG)
+        return weft_fail(rc, "an answer that is not HTTP");
+    return rc < 0 ? rc : m->status;
+}
+
+/* One head; the caller frees it. Its status; none that changes the protocol. */
+static int read_head(weft_stream *s, weft__message *m, char **head, bool *has_input)
+{
+    int status = weft__answer_take(s, m, head, has_input);
+    return status != 101 ? status
+                         : weft_fail(-EBADMSG, "a server that changes the protocol unasked");
 }
 
 static bool is_interim(int status)
