@@ -123,10 +123,17 @@ static weft_value handle_user(void *arg)
     return 0;
 }
 
+/* The server may end before the connection's fiber has run. */
+static void drop(void *arg)
+{
+    weft_close((int)(intptr_t)arg);
+}
+
 static int on_conn(int fd, void *ctx)
 {
     (void)ctx;
-    if (weft_go(handle_user, (void *)(intptr_t)fd) < 0)
+    weft_spin_options options = {.drop = drop};
+    if (weft_go_with(handle_user, (void *)(intptr_t)fd, &options) < 0)
         weft_close(fd);
     return 0;
 }

@@ -20,11 +20,18 @@ static weft_value handle(void *arg)
     return 0;
 }
 
+/* The server may end before the connection's fiber has run. */
+static void drop(void *arg)
+{
+    weft_close((int)(intptr_t)arg);
+}
+
 static weft_value serve(void *arg)
 {
+    weft_spin_options options = {.drop = drop};
     int fd;
     while ((fd = weft_accept(*(int *)arg, NULL, NULL)) >= 0)
-        if (weft_go(handle, (void *)(intptr_t)fd) < 0)
+        if (weft_go_with(handle, (void *)(intptr_t)fd, &options) < 0)
             weft_close(fd);
     return fd;
 }

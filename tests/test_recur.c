@@ -154,11 +154,21 @@ START_TEST(what_is_restarted_has_all_its_time_before_it_again)
     }
     while (runs_count == 0)
         weft_sleep(0.001);
-    start_the_clock();
-    ck_assert_int_eq(weft_restart(f), 0); /* it had ended */
-    weft_await(f);
-    assert_ran_at(0, 0.002);
     ck_assert_uint_eq(runs_count, 1);
+}
+END_TEST
+
+START_TEST(nothing_is_kept_of_a_call_for_later_that_has_ended)
+{
+    start_the_clock();
+    weft_fiber f = weft_after(0, run, NULL);
+    weft_await_children();
+    ck_assert_uint_eq(runs_count, 1);
+    ck_assert_int_eq(weft_await(f), -ESRCH);
+    ck_assert_int_eq(weft_restart(f), -ESRCH);
+    weft_counters counters;
+    ck_assert_int_eq(weft_stats(&counters), 0);
+    ck_assert_uint_eq(counters.fibers_unawaited, 0);
 }
 END_TEST
 
@@ -435,6 +445,7 @@ static const TTest *const *const tests[] = {
     &what_is_cancelled_before_its_time_never_runs,
     &what_never_comes_takes_no_timer,
     &what_is_restarted_has_all_its_time_before_it_again,
+    &nothing_is_kept_of_a_call_for_later_that_has_ended,
     &a_wait_that_is_interrupted_ends_the_fiber_with_the_value,
     &main_waits_for_what_is_to_come_later,
     &ticks_come_at_multiples_of_the_period_from_the_beginning,

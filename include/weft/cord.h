@@ -29,6 +29,8 @@ typedef struct weft_cord_options {
     const char *name;    /* of its thread, cut to 15 bytes, and of its main fiber; NULL: "main" */
     int cpu;             /* the CPU to stay on, counted from 1; 0: any */
     const char *backend; /* as in WEFT_BACKEND; NULL: what that or the default says */
+    /* As in weft_spin_options: called once if the cord was started and fn is never called. */
+    void (*drop)(void *arg);
 } weft_cord_options;
 
 /**
@@ -72,7 +74,7 @@ WEFT_API weft_fiber weft_cord_spin(weft_cord cord, weft_fn *fn, void *arg);
 /**
  * The same with options, as for weft_spin_with; a parent must be a fiber of that cord. If the
  * parent is gone or there is no stack when it arrives, the fiber is not made, and that is said on
- * stderr.
+ * stderr; the cord's thread calls drop. It does the same if the cord ends before the fiber arrives.
  */
 WEFT_API weft_fiber weft_cord_spin_with(weft_cord cord, weft_fn *fn, void *arg,
                                         const weft_spin_options *options);

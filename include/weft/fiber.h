@@ -41,6 +41,14 @@ typedef struct weft_spin_options {
     weft_fiber parent;  /* 0: the caller */
     bool is_daemon;     /* does not keep a main fiber's weft_suspend waiting for it */
     size_t arg_bytes;   /* copy so many bytes of arg onto the new stack, and pass the copy */
+    /*
+     * Release what arg owns. Called once, with what fn would get, if the fiber ends and fn was
+     * never called: cancelled, or ended with its parent, its group or its thread, before its first
+     * run. drop runs where blocking calls fail, so it must not block, and it must not create
+     * fibers; weft_close and free are fine. If the fiber cannot be created, drop is not called and
+     * the caller still owns arg. NULL: arg owns nothing.
+     */
+    void (*drop)(void *arg);
 } weft_spin_options;
 
 /**
@@ -57,8 +65,10 @@ WEFT_API weft_fiber weft_spin(weft_fn *fn, void *arg);
 /**
  * The same with options; NULL for none.
  *
- * Beside the errors of weft_spin: -EINVAL for a stack size out of range or for arg_bytes over a
- * quarter of the stack, -ESRCH for a parent that is gone, -EXDEV for one of another thread.
+ * Beside the errors of weft_spin:
+ * -EINVAL if stack_bytes is out of range, or arg_bytes is more than a quarter of the stack;
+ * -ESRCH if the parent is gone;
+ * -EXDEV if the parent belongs to another thread.
  */
 WEFT_API weft_fiber weft_spin_with(weft_fn *fn, void *arg, const weft_spin_options *options);
 
@@ -67,6 +77,16 @@ WEFT_API weft_fiber weft_spin_with(weft_fn *fn, void *arg, const weft_spin_optio
  * its parent. Returns 0, or the error that weft_spin would have recorded.
  */
 WEFT_API int weft_go(weft_fn *fn, void *arg);
+
+/**
+ * The same with options; NULL for none. For a fiber that owns its argument:
+ *
+ *     if (weft_go_with(serve, conn, &(weft_spin_options){.drop = conn_free}) < 0)
+ *         conn_free(conn);
+ *
+ * Returns 0, or the error that weft_spin_with would have recorded.
+ */
+WEFT_API int weft_go_with(weft_fn *fn, void *arg, const weft_spin_options *options);
 
 /**
  * Make a child of the caller and leave it waiting: weft_start, weft_schedule or weft_transfer sets

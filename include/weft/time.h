@@ -5,7 +5,7 @@
 #ifndef WEFT_TIME_H
 #define WEFT_TIME_H
 
-#include <weft/base.h>
+#include <weft/fiber.h>
 
 WEFT_BEGIN
 
@@ -22,10 +22,19 @@ WEFT_SWITCHPOINT int weft_sleep(double seconds);
 
 /**
  * Run fn(arg) once, in a fiber of its own, seconds from now. The fiber is a child of the caller:
- * weft_cancel calls it off, weft_await waits for it. Fails as weft_spin does; -EINVAL for a time
- * that is negative or NaN.
+ * weft_cancel calls it off, weft_await waits for it. As with weft_go nothing is kept once it has
+ * ended: weft_await must begin before. Its error goes to its parent if nobody awaits it.
+ * Fails as weft_spin does;
+ * -EINVAL if seconds is negative or NaN.
  */
 WEFT_API weft_fiber weft_after(double seconds, weft_fn *fn, void *arg);
+
+/**
+ * The same with the options of weft_spin_with; NULL for none. drop is called with
+ * arg, or its copy, if the fiber is called off before its time.
+ */
+WEFT_API weft_fiber weft_after_with(double seconds, weft_fn *fn, void *arg,
+                                    const weft_spin_options *options);
 
 /**
  * Run fn(arg) again and again, in a fiber of its own, the first time seconds from now. Without

@@ -58,7 +58,7 @@ static weft_value work(weft__tenure *t)
 {
     weft__cord_read_inbox(t->cord);
     if (t->cord->main->is_stopped) /* before it has begun */
-        return -ECANCELED;
+        return weft__tenure_drop(t);
     /* Without a function it is there for what others send. */
     return t->fn != NULL ? t->fn(t->arg) : weft_suspend();
 }
@@ -154,6 +154,7 @@ weft_cord weft__cord_start(weft_fn *fn, void *arg, const weft_cord_options *o, b
     }
     t->fn = fn;
     t->arg = arg;
+    t->drop = o->drop;
     t->shares_ports = shares_ports;
     t->backend = o->backend != NULL ? weft__backend_known(o->backend) : NULL;
     if (o->name != NULL)

@@ -238,6 +238,7 @@ COLD static void begin_again(weft__cord *c, weft__fiber *f)
 /* Any other end of a run. Returns if it is to run again. */
 __attribute__((noinline)) static void end_fully(weft__cord *c, weft__fiber *f, weft_value returned)
 {
+    f->has_drop = false; /* the function was called, and owned its argument */
     weft_value value = settle(c, f, returned);
     if (UNLIKELY(f->is_restarting)) {
         begin_again(c, f);
@@ -249,6 +250,16 @@ __attribute__((noinline)) static void end_fully(weft__cord *c, weft__fiber *f, w
     weft__switch_away(c);
 }
 
+/* The fiber was told to end before its function was called for the first time, or once more. */
+COLD static weft_value end_before_run(weft__fiber *f)
+{
+    if (f->has_drop) {
+        f->has_drop = false;
+        f->life->drop(f->arg);
+    }
+    return -ECANCELED;
+}
+
 void weft__fiber_entry(intptr_t value)
 {
     weft__cord *c = weft__cord_self;
@@ -256,7 +267,7 @@ void weft__fiber_entry(intptr_t value)
     f->life->first_value = value;
     weft__fiber_set_phase(f, WEFT__ALIVE);
     for (;;) {
-        weft_value result = LIKELY(!f->is_stopped) ? f->fn(f->arg) : -ECANCELED;
+        weft_value result = LIKELY(!f->is_stopped) ? f->fn(f->arg) : end_before_run(f);
         weft__runnable *first;
         if (LIKELY(is_simple_end(c, f, result, &first)))
             end_simply(c, f, result, first);

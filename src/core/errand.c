@@ -30,6 +30,19 @@ static int arrive(weft__cord *c, errand *e, weft__fiber **f)
     return weft__fiber_arrive(c, e->letter.fiber, e->fn, e->arg, &e->options, f);
 }
 
+/* Called between two fibers: the current fiber must not wait. */
+static void drop_arg(void (*drop)(void *arg), void *arg)
+{
+    if (drop == NULL)
+        return;
+    bool has_fibers = weft__cord_self != NULL;
+    if (has_fibers)
+        weft_no_switch_begin();
+    drop(arg);
+    if (has_fibers)
+        weft_no_switch_end();
+}
+
 static void deliver_errand(weft__cord *c, weft__letter *l)
 {
     errand *e = CONTAINER_OF(l, errand, letter);
@@ -38,6 +51,8 @@ static void deliver_errand(weft__cord *c, weft__letter *l)
     if (rc < 0 && c != NULL)
         weft__report("a fiber '%s' that another thread made could not be: %s", e->name,
                      weft__error_text(rc));
+    if (rc < 0)
+        drop_arg(e->options.drop, e->arg);
     free(e);
 }
 
@@ -138,22 +153,10 @@ static const weft__wait_kind waits_call = {"a call in another thread", .leave = 
 static const weft__wait_kind waits_callee = {.name = "the end of a call that it has cancelled",
                                              .is_owed = true};
 
-/* Between two fibers: whatever is current is not to wait. */
-static void drop_arg(const call *k)
-{
-    bool has_fibers = weft__cord_self != NULL;
-    if (has_fibers)
-        weft_no_switch_begin();
-    if (k->drop != NULL)
-        k->drop(k->errand.arg);
-    if (has_fibers)
-        weft_no_switch_end();
-}
-
 /* Nobody waits for the answer any more. */
 static void abandon(call *k)
 {
-    drop_arg(k);
+    drop_arg(k->drop, k->errand.arg);
     arrived(k);
 }
 
@@ -166,7 +169,7 @@ static void deliver_answer(weft__cord *c, weft__letter *l)
         return;
     }
     if (!k->has_begun)
-        drop_arg(k);
+        drop_arg(k->drop, k->errand.arg);
     else if (k->has_ended != NULL)
         *k->has_ended = true;
     weft_value value = weft__settle(f, l->value);

@@ -249,7 +249,7 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     f->is_parked = false;
     /* Bits of one word all. */
     f->is_stopped = f->is_shutdown = f->is_restarting = f->is_interrupted = false;
-    f->was_struck = f->is_closing = f->is_daemon = f->is_unawaited = false;
+    f->was_struck = f->is_closing = f->is_daemon = f->is_unawaited = f->has_drop = false;
     f->name[0] = '\0';
     f->refusals = 0;
     uint32_t arg_room = f->arg_room;
@@ -344,6 +344,10 @@ __attribute__((always_inline)) static inline void furnish(weft__cord *c, weft__f
     f->is_daemon = o->is_daemon;
     if (o->name != NULL)
         copy_name(f, o->name);
+    if (o->drop != NULL) {
+        f->has_drop = true;
+        f->life->drop = o->drop;
+    }
     if (o->arg_bytes > 0) {
         place_arg(f, arg, o->arg_bytes);
         arg = f->arg;
@@ -436,14 +440,13 @@ weft_fiber weft_spin(weft_fn *fn, void *arg)
     return LIKELY(f != NULL) ? f->id : weft_spin_with(fn, arg, NULL);
 }
 
-/* weft_go, where it is not that simple. */
-__attribute__((noinline)) static int go_slowly(weft_fn *fn, void *arg)
+int weft_go_with(weft_fn *fn, void *arg, const weft_spin_options *options)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return weft__no_cord();
     weft__fiber *f;
-    int rc = make(c, fn, arg, &no_options, &f);
+    int rc = make(c, fn, arg, options != NULL ? options : &no_options, &f);
     if (rc < 0)
         return rc;
     f->is_unawaited = true;
@@ -455,7 +458,7 @@ int weft_go(weft_fn *fn, void *arg)
 {
     weft__fiber *f = spin_warm(weft__cord_self, fn, arg);
     if (UNLIKELY(f == NULL))
-        return go_slowly(fn, arg);
+        return weft_go_with(fn, arg, NULL);
     f->is_unawaited = true;
     return 0;
 }

@@ -112,6 +112,7 @@ typedef struct weft__life {
     weft__keeper *nursery;      /* the keeper of the children that it will have; NULL: none */
     weft__error *raised_last;   /* the newest of raised; meaningless without any */
     weft_value interrupt_value; /* meaningless unless is_interrupted */
+    void (*drop)(void *arg);    /* releases what its argument owns; meaningless unless has_drop */
 } weft__life;
 
 /*
@@ -184,6 +185,7 @@ struct weft__fiber {
             bool has_own_size : 1; /* its stack's was asked for */
             bool is_forked : 1;    /* the main fiber of a child by weft_fork, and was not born so */
             bool has_nursery : 1;  /* its life has */
+            bool has_drop : 1;     /* its life has, and the function was never called */
         };
         uint64_t oddities; /* all of these; 0: an ordinary fiber */
     };

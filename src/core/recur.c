@@ -8,24 +8,46 @@
 #include <weft/fiber.h>
 #include <weft/time.h>
 
+#include <stdlib.h>
+#include <string.h>
+
 /* What such a fiber is given: a copy, on its own stack. */
 typedef struct plan {
     weft_fn *fn;
-    void *arg;
+    void *arg;        /* meaningless if has_copy */
     double number;    /* seconds, or the rate */
     int64_t begin_ns; /* when it was asked for; WEFT__NEVER: a run before this one has used it up */
+    void (*drop)(void *arg); /* releases arg; NULL: it owns nothing, or fn was called */
+    bool has_copy;           /* of the argument, behind the plan */
 } plan;
+
+/* Where the copy of an argument is, aligned for anything as the plan is. */
+#define PLAN_BYTES ((sizeof(plan) + 15) & ~(size_t)15)
+
+static void *arg_of(plan *p)
+{
+    return p->has_copy ? (char *)p + PLAN_BYTES : p->arg;
+}
+
+static void drop_plan(void *arg)
+{
+    plan *p = arg;
+    if (p->drop != NULL)
+        p->drop(arg_of(p));
+    p->drop = NULL;
+}
+
+static int check_function(weft_fn *fn)
+{
+    return fn != NULL ? 0 : weft_fail(-EINVAL, "a fiber needs a function");
+}
 
 static weft_fiber spin_plan(weft_fn *run, const char *name, weft_fn *fn, void *arg, double number)
 {
     weft__cord *c = weft__cord_here();
-    if (c == NULL)
+    if (c == NULL || check_function(fn) < 0)
         return 0;
-    if (fn == NULL) {
-        weft_fail(-EINVAL, "a fiber needs a function");
-        return 0;
-    }
-    plan p = {fn, arg, number, weft__cord_now(c)};
+    plan p = {fn, arg, number, weft__cord_now(c), NULL, false};
     return weft_spin_with(run, &p, &(weft_spin_options){.name = name, .arg_bytes = sizeof p});
 }
 
@@ -52,17 +74,59 @@ static weft_value run_after(void *arg)
     plan *p = arg;
     int rc;
     if (!wait_until(weft__cord_self, weft__ns_later(begin_of(p), weft__whole_ns(p->number * 1e9)),
-                    &rc))
+                    &rc)) {
+        drop_plan(p);
         return rc;
-    return p->fn(p->arg);
+    }
+    p->drop = NULL; /* fn owns its argument */
+    return p->fn(arg_of(p));
+}
+
+/* The plan p, with a copy of arg behind it. */
+static weft_fiber spin_after_copy(plan p, const void *arg, weft_spin_options *o)
+{
+    char *both = malloc(PLAN_BYTES + o->arg_bytes);
+    if (both == NULL) {
+        weft_fail(-ENOMEM, "no memory for an argument of %zu bytes", o->arg_bytes);
+        return 0;
+    }
+    p.has_copy = true;
+    memcpy(both, &p, sizeof p);
+    memcpy(both + PLAN_BYTES, arg, o->arg_bytes);
+    o->arg_bytes += PLAN_BYTES;
+    weft_fiber f = weft_spin_with(run_after, both, o);
+    free(both);
+    return f;
+}
+
+static weft_fiber spin_after(plan *p, weft_spin_options *o)
+{
+    if (o->arg_bytes > 0)
+        return spin_after_copy(*p, p->arg, o);
+    o->arg_bytes = sizeof *p;
+    return weft_spin_with(run_after, p, o);
+}
+
+weft_fiber weft_after_with(double seconds, weft_fn *fn, void *arg, const weft_spin_options *options)
+{
+    weft_spin_options o = options != NULL ? *options : (weft_spin_options){0};
+    weft__cord *c = weft__cord_here();
+    if (!(seconds >= 0))
+        weft_fail(-EINVAL, "something after %g s", seconds);
+    if (c == NULL || !(seconds >= 0) || check_function(fn) < 0 || weft__spin_check(fn, arg, &o) < 0)
+        return 0;
+    plan p = {fn, arg, seconds, weft__cord_now(c), o.drop, false};
+    o.name = o.name != NULL ? o.name : "after";
+    o.drop = o.drop != NULL ? drop_plan : NULL;
+    weft_fiber id = spin_after(&p, &o);
+    if (id != 0)
+        weft__fiber_find(c, id)->is_unawaited = true;
+    return id;
 }
 
 weft_fiber weft_after(double seconds, weft_fn *fn, void *arg)
 {
-    if (seconds >= 0)
-        return spin_plan(run_after, "after", fn, arg, seconds);
-    weft_fail(-EINVAL, "something after %g s", seconds);
-    return 0;
+    return weft_after_with(seconds, fn, arg, NULL);
 }
 
 /* Reckoned from the beginning: sums of rounded periods would drift. */

@@ -15,8 +15,9 @@ typedef struct weft__tenure {
     weft__cord *cord; /* the thread's own, until it has ended */
     weft_fn *fn;      /* NULL: it serves */
     void *arg;
-    bool shares_ports;   /* as the cord's */
-    const char *backend; /* NULL: any */
+    void (*drop)(void *arg); /* releases arg if fn is never called; NULL: arg owns nothing */
+    bool shares_ports;       /* as the cord's */
+    const char *backend;     /* NULL: any */
     char name[WEFT__NAME_BYTES];
     pthread_t thread;
     weft_value value;   /* what came of it: the thread's to write, then everyone's to read */
@@ -29,6 +30,14 @@ typedef struct weft__tenure {
     weft__list joiners;  /* that wait */
     weft__letter cancel; /* to the main fiber */
 } weft__tenure;
+
+/* The cord was cancelled before it called its function: release the argument. */
+static inline weft_value weft__tenure_drop(weft__tenure *t)
+{
+    if (t->drop != NULL)
+        t->drop(t->arg);
+    return -ECANCELED;
+}
 
 /* weft_cord_start. */
 weft_cord weft__cord_start(weft_fn *fn, void *arg, const weft_cord_options *o, bool shares_ports);

@@ -82,6 +82,7 @@ void weft__cord_close(weft__cord *c)
     weft__error_set(c->main, NULL);
     weft__error_drop_queue(c->main);
     weft__port_close(c, tenure != NULL);
+    weft__cord_deliver(c, NULL); /* here, because what it drops may be closed by the backend */
     weft__cord_self = NULL;
     pthread_setspecific(thread_key, NULL);
     free_cord(c);

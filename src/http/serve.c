@@ -122,6 +122,14 @@ static void leave(weft__server *s, const weft__peer *peer)
         (void)weft_event_set(&s->left);
 }
 
+/* A connection whose fiber never ran. */
+static void drop_visitor(void *arg)
+{
+    const visitor *v = arg;
+    weft_close(v->fd);
+    leave(v->server, &v->peer);
+}
+
 /* What becomes of one connection is nobody else's business: it never fails. */
 static weft_value receive_visitor(void *arg)
 {
@@ -165,8 +173,10 @@ static int admit(int fd, void *ctx)
         return 0;
     }
     s->conns_count++;
-    const weft_spin_options spin = {
-        .name = "http", .stack_bytes = s->options.stack_bytes, .arg_bytes = sizeof v};
+    const weft_spin_options spin = {.name = "http",
+                                    .stack_bytes = s->options.stack_bytes,
+                                    .arg_bytes = sizeof v,
+                                    .drop = drop_visitor};
     if (weft_group_spin_with(s->group, receive_visitor, &v, &spin) == 0) {
         leave(s, &v.peer);
         turn_away(s, fd, 503);
