@@ -4,7 +4,7 @@
  */
 #include "round_trip.h"
 
-#include "core/cord.h"
+#include "core/port.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -411,6 +411,45 @@ START_TEST(threads_that_were_cords_leave_nothing_behind)
 }
 END_TEST
 
+/* Messages from ring to ring. */
+
+static atomic_bool is_received;
+
+static weft_value receive_one(void *arg)
+{
+    weft_value value = weft_receive();
+    atomic_store(&is_received, true);
+    return value + (weft_value)arg;
+}
+
+/* The cord sleeps. Give its ring's number to another file: messages to that ring fail. */
+static void await_sleep_and_spoil(weft_cord cord)
+{
+    uint32_t index = weft__fiber_cord(cord);
+    weft__cord *c = weft__port_visit(index);
+    ck_assert_ptr_nonnull(c);
+    while (!atomic_load(&c->is_asleep) || weft__cord_has_letters(c))
+        sched_yield();
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC),
+        ring_fd = weft__uring_of(c->backend)->ring.ring_fd;
+    ck_assert_int_eq(dup3(null, ring_fd, O_CLOEXEC), ring_fd);
+    close(null);
+    weft__port_leave(index);
+}
+
+START_TEST(a_message_that_the_ring_refuses_wakes_the_receiver_while_the_sender_computes)
+{
+    prepare();
+    weft_cord cord = weft_cord_start(receive_one, as_arg(1), NULL);
+    ck_assert_uint_ne(cord, 0);
+    await_sleep_and_spoil(cord);
+    ck_assert_int_eq(weft_tell(cord, 41), 0);
+    while (!atomic_load(&is_received)) /* computes: it neither switches nor polls */
+        sched_yield();
+    ck_assert_int_eq(weft_cord_join(cord), 42);
+}
+END_TEST
+
 int main(void)
 {
     static const TTest *const *const tests[] = {
@@ -427,6 +466,7 @@ int main(void)
         &a_child_that_ends_leaves_the_ring_alone,
         &a_child_that_is_gone_at_once_leaves_the_ring_alone,
         &threads_that_were_cords_leave_nothing_behind,
+        &a_message_that_the_ring_refuses_wakes_the_receiver_while_the_sender_computes,
     };
     return run_suite("uring", tests, COUNT_OF(tests));
 }

@@ -238,6 +238,25 @@ static void uring_wake(weft__backend *base)
 }
 
 /*
+ * Did the kernel refuse the message with this key? It says so by a completion that it posts before
+ * the submission returns, behind those that were there (from). The completion is taken as read:
+ * later it would wake the receiver once more.
+ */
+static bool is_refused(weft__uring *b, uint64_t key, unsigned from)
+{
+    struct io_uring_cq *cq = &b->ring.cq;
+    unsigned end = io_uring_smp_load_acquire(cq->ktail);
+    for (unsigned i = from; i != end; i++) {
+        struct io_uring_cqe *cqe = &cq->cqes[i & cq->ring_mask];
+        if (cqe->user_data != key || cqe->res >= 0)
+            continue;
+        cqe->res = 0;
+        return true;
+    }
+    return false;
+}
+
+/*
  * A completion in the other ring, posted by this one: cheaper than an event counter, which the
  * other one reads by an operation that has to be started again each time. It goes at once, with all
  * that is entered: the sender may compute for long before it polls.
@@ -248,11 +267,14 @@ static bool uring_message(weft__backend *base, weft__backend *to, uint32_t tag)
     struct io_uring_sqe *sqe = weft__uring_can_message(&b->abilities) ? weft__uring_entry(b) : NULL;
     if (sqe == NULL)
         return false;
+    uint64_t key = (uint64_t)tag << WEFT__KEY_TAG_SHIFT | WEFT__KEY_MESSAGE;
     io_uring_prep_msg_ring(sqe, weft__uring_of(to)->ring.ring_fd, 0, WEFT__KEY_MESSAGE, 0);
-    sqe->user_data = (uint64_t)tag << WEFT__KEY_TAG_SHIFT | WEFT__KEY_MESSAGE;
+    sqe->user_data = key;
     sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+    unsigned from = io_uring_smp_load_acquire(b->ring.cq.ktail);
     /* Left behind, it goes later, to whoever has that ring by then: no harm, but too late. */
-    return io_uring_submit(&b->ring) >= 0 && io_uring_sq_ready(&b->ring) == 0;
+    return io_uring_submit(&b->ring) >= 0 && io_uring_sq_ready(&b->ring) == 0 &&
+           !is_refused(b, key, from);
 }
 
 static void forget_fd(weft__backend *base, int fd)
