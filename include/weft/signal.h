@@ -1,7 +1,12 @@
 /*
- * Signals as values: a fiber waits for them, or one is made for each. Nothing is installed unless
- * it is asked for, and no thread's mask is touched: masks are inherited by threads and children,
- * handlers are not.
+ * Signals as values: a fiber waits for them, or one is made for each.
+ *
+ * The first call of weft in a process installs handlers for SIGSEGV and SIGBUS, which report the
+ * overflow of a fiber's stack (see weft_catch_faults), a function for the end of the process
+ * (on_exit(3)) and one for children of fork (pthread_atfork(3)). A thread that runs fibers gets an
+ * alternate signal stack (sigaltstack(2)) if it has none. No other signal is caught unless a
+ * function below, weft_shutdown_on_signals, weft_watchdog or WEFT_DUMP_SIGNAL asks for it. No
+ * thread's mask is changed: masks are inherited by threads and children, handlers are not.
  *
  * The handler only counts and rings a bell, on which a thread of weft's own tells the fibers; so a
  * signal may come at any time, to any thread of the program that does not block it. Of a signal
@@ -25,6 +30,7 @@
 #include <weft/base.h>
 
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/select.h> /* sigset_t, which <signal.h> keeps back in strict C */
 
 WEFT_BEGIN
@@ -62,6 +68,25 @@ WEFT_SWITCHPOINT int weft_wait_signal(const sigset_t *set);
  * on stderr.
  */
 WEFT_API int weft_on_signal(int sig, weft_fn *fn, void *arg);
+
+/**
+ * Turn weft's handlers for SIGSEGV and SIGBUS off or on again, at any time and from any thread.
+ * They are on unless WEFT_CATCH_FAULTS in the environment is "0" or "off"; this call overrides it.
+ *
+ * A fault in the guard of a fiber's stack is reported on stderr with the fiber's name. Then it
+ * happens again with the disposition from before weft, so that the core dump and the exit status
+ * are those of any fault. Every other fault, and a signal that kill(2) has sent, goes to the
+ * handler from before weft as the kernel would have called it (mask, SA_SIGINFO, SA_RESETHAND,
+ * SA_NODEFER), except that it runs on the alternate stack. A handler that the program installs
+ * later replaces weft's; if that handler calls the one it has replaced, reports are made as before.
+ *
+ * Off restores the dispositions from before weft. A handler that the program has installed since is
+ * left alone. Threads that first call weft while it is off get no alternate signal stack, and their
+ * overflows are not reported later either.
+ *
+ * Returns 0, or the error of sigaction(2).
+ */
+WEFT_API int weft_catch_faults(bool is_on);
 
 WEFT_END
 

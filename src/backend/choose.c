@@ -68,7 +68,7 @@ static const char *why_refused(const weft__backend_type *refused, int error)
  */
 static bool is_on_valgrind(void)
 {
-#ifdef WEFT__UNSANITIZED
+#if !defined(WEFT__ASAN) && !defined(WEFT__TSAN)
     if (weft__on_valgrind)
         return true;
 #endif

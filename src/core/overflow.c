@@ -11,10 +11,13 @@
 #include "base/text.h"
 #include "core/limits.h"
 
+#include <weft/signal.h>
+
 #include <errno.h>
 #include <execinfo.h>
+#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -102,24 +105,96 @@ static void on_fault(int number, siginfo_t *info, void *context)
     errno = saved;
 }
 
-int weft__overflow_install(weft__overflow_finder *finder)
+/* Guards what follows. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool is_installed;
+static enum { BY_ENVIRONMENT, ON, OFF } wish;
+
+/* The lock is held. */
+static bool is_wanted(void)
 {
-    static atomic_flag is_installed = ATOMIC_FLAG_INIT;
-    if (atomic_flag_test_and_set(&is_installed))
+    if (wish != BY_ENVIRONMENT)
+        return wish == ON;
+    const char *text = getenv("WEFT_CATCH_FAULTS");
+    return text == NULL || (strcmp(text, "0") != 0 && strcmp(text, "off") != 0);
+}
+
+static bool is_ours(int number)
+{
+    struct sigaction now;
+    return sigaction(number, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO &&
+           now.sa_sigaction == on_fault;
+}
+
+/* Put our handler in front of the one that is there, which must be known before ours runs. */
+static int catch_signal(int number, struct sigaction *before)
+{
+    if (is_ours(number))
         return 0;
     struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&ours.sa_mask);
-    finder_installed = finder;
-    /* The old ones must be known before a handler could want them. */
-    if (sigaction(SIGSEGV, NULL, &segv_before) < 0 || sigaction(SIGBUS, NULL, &bus_before) < 0 ||
-        sigaction(SIGSEGV, &ours, NULL) < 0 || sigaction(SIGBUS, &ours, NULL) < 0)
-        return -errno;
-    return 0;
+    bool is_done = sigaction(number, NULL, before) == 0 && sigaction(number, &ours, NULL) == 0;
+    return is_done ? 0 : -errno;
+}
+
+/* The lock is held. */
+static int install(void)
+{
+    int rc = catch_signal(SIGSEGV, &segv_before);
+    if (rc == 0)
+        rc = catch_signal(SIGBUS, &bus_before);
+    is_installed = rc == 0;
+    return rc;
+}
+
+/* The lock is held. What the program has installed over ours stays. */
+static void uninstall(void)
+{
+    if (is_ours(SIGSEGV))
+        sigaction(SIGSEGV, &segv_before, NULL);
+    if (is_ours(SIGBUS))
+        sigaction(SIGBUS, &bus_before, NULL);
+    is_installed = false;
+}
+
+int weft__overflow_install(weft__overflow_finder *finder)
+{
+    pthread_mutex_lock(&lock);
+    bool is_first = finder_installed == NULL;
+    if (is_first)
+        finder_installed = finder;
+    int rc = is_first && is_wanted() ? install() : 0;
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+int weft_catch_faults(bool is_on)
+{
+    pthread_mutex_lock(&lock);
+    wish = is_on ? ON : OFF;
+    int rc = 0;
+    if (is_on && finder_installed != NULL)
+        rc = install(); /* again, if the program has replaced ours since */
+    else if (!is_on && is_installed)
+        uninstall();
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+/* Does a thread need a stack for the handler? */
+static bool is_stack_wanted(void)
+{
+    pthread_mutex_lock(&lock);
+    bool is = is_wanted();
+    pthread_mutex_unlock(&lock);
+    return is;
 }
 
 int weft__overflow_thread_open(weft__overflow_thread *thread)
 {
     *thread = (weft__overflow_thread){0};
+    if (!is_stack_wanted())
+        return 0;
     stack_t present;
     if (sigaltstack(NULL, &present) == 0 && !(present.ss_flags & SS_DISABLE))
         return 0;

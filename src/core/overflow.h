@@ -27,8 +27,9 @@ typedef struct weft__overflow_facts {
 typedef bool weft__overflow_finder(const void *address, weft__overflow_facts *out);
 
 /*
- * Handle SIGSEGV and SIGBUS from now on. The first call counts, for the whole process; from any
- * thread. A program that installs handlers later replaces ours. Returns 0 or a negative errno.
+ * Handle SIGSEGV and SIGBUS from now on, unless WEFT_CATCH_FAULTS or weft_catch_faults says no. The
+ * first call counts, for the whole process; from any thread. A program that installs handlers later
+ * replaces ours. Returns 0 or a negative errno.
  */
 int weft__overflow_install(weft__overflow_finder *finder);
 
@@ -39,8 +40,9 @@ typedef struct weft__overflow_thread {
 } weft__overflow_thread;
 
 /*
- * Give the calling thread a stack for signal handlers, unless it has one: with its own overflown,
- * the handler could not run. Returns 0 or -ENOMEM; fibers work without, but die unreported.
+ * Give the calling thread a stack for signal handlers, unless it has one or none is wanted: with
+ * its own overflown, the handler could not run. Returns 0 or -ENOMEM; fibers work without, but die
+ * unreported.
  */
 int weft__overflow_thread_open(weft__overflow_thread *thread);
 

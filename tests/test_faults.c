@@ -1,0 +1,261 @@
+/*
+ * Faults in a program that uses weft: whose handler gets them, how the process ends, and what is
+ * installed at all. Every program runs in a process of its own.
+ */
+#include "support.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+/* Before weft: the sanitizers have handlers of their own. */
+static void begin(void)
+{
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    signal(SIGSEGV, SIG_DFL);
+    signal(SIGBUS, SIG_DFL);
+}
+
+static bool is_handled_by_default(int sig)
+{
+    struct sigaction now;
+    return sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_DFL;
+}
+
+static int depth_wanted = 1 << 30; /* the compiler must not see that it is never reached */
+
+static int descend(int depth)
+{
+    volatile char frame[512];
+    frame[0] = (char)depth;
+    if (depth == depth_wanted)
+        return frame[0];
+    return descend(depth + 1) + frame[0];
+}
+
+static weft_value overflow(void *arg)
+{
+    (void)arg;
+    return descend(0);
+}
+
+static weft_value fault(void *arg)
+{
+    (void)arg;
+    char *nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *(volatile char *)nowhere = 1;
+    return 0;
+}
+
+/* In a fiber with a name. */
+static int run_fiber(weft_fn *fn)
+{
+    return (int)weft_await(weft_spin_with(fn, NULL, &(weft_spin_options){.name = "greedy"}));
+}
+
+static void write_handled(void)
+{
+    if (write(STDERR_FILENO, "handled", 7) != 7)
+        abort();
+}
+
+static void handle_plainly(int sig)
+{
+    (void)sig;
+    write_handled();
+    _exit(7);
+}
+
+static void handle_with_info(int sig, siginfo_t *info, void *context)
+{
+    if (sig != SIGSEGV || info->si_code <= 0 || context == NULL)
+        abort();
+    write_handled();
+    _exit(7);
+}
+
+static void set_info_handler(void (*fn)(int, siginfo_t *, void *), struct sigaction *before)
+{
+    struct sigaction action = {.sa_sigaction = fn, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGSEGV, &action, before);
+}
+
+static int fault_with_plain_handler_before(void)
+{
+    begin();
+    signal(SIGSEGV, handle_plainly);
+    return run_fiber(fault);
+}
+
+static int fault_with_info_handler_before(void)
+{
+    begin();
+    set_info_handler(handle_with_info, NULL);
+    return run_fiber(fault);
+}
+
+static int fault_with_info_handler_after(void)
+{
+    begin();
+    weft_self();
+    set_info_handler(handle_with_info, NULL);
+    return run_fiber(fault);
+}
+
+START_TEST(a_fault_in_a_fiber_goes_to_the_programs_handler)
+{
+    assert_ended(run_apart(fault_with_plain_handler_before), 7, "handled");
+    assert_ended(run_apart(fault_with_info_handler_before), 7, "handled");
+    assert_ended(run_apart(fault_with_info_handler_after), 7, "handled");
+}
+END_TEST
+
+static int fault_by_default(void)
+{
+    begin();
+    return run_fiber(fault);
+}
+
+static int send_fault_by_default(void)
+{
+    begin();
+    weft_self();
+    raise(SIGBUS);
+    return 1;
+}
+
+static int fault_ignored(void)
+{
+    begin();
+    signal(SIGSEGV, SIG_IGN);
+    return run_fiber(fault);
+}
+
+static int send_ignored_fault(void)
+{
+    begin();
+    signal(SIGSEGV, SIG_IGN);
+    weft_self();
+    raise(SIGSEGV);
+    return 5;
+}
+
+START_TEST(without_a_handler_a_fault_ends_the_process_by_its_signal_without_a_word)
+{
+    assert_ended(run_apart(fault_by_default), -SIGSEGV, "");
+    assert_ended(run_apart(send_fault_by_default), -SIGBUS, "");
+    assert_ended(run_apart(fault_ignored), -SIGSEGV, ""); /* a real one cannot be ignored */
+    assert_ended(run_apart(send_ignored_fault), 5, "");
+}
+END_TEST
+
+static struct sigaction replaced;
+
+static void handle_and_chain(int sig, siginfo_t *info, void *context)
+{
+    write_handled();
+    replaced.sa_sigaction(sig, info, context);
+}
+
+static int overflow_with_chaining_handler(void)
+{
+    begin();
+    weft_self();
+    set_info_handler(handle_and_chain, &replaced);
+    return run_fiber(overflow);
+}
+
+START_TEST(an_overflow_is_reported_also_through_a_later_handler_that_chains)
+{
+    const outcome *o = run_apart(overflow_with_chaining_handler);
+    ck_assert_int_eq(o->status, -SIGSEGV);
+    assert_said(o, "handled");
+    assert_said(o, "weft: stack overflow in fiber");
+}
+END_TEST
+
+static int overflow_by_default(void)
+{
+    begin();
+    return run_fiber(overflow);
+}
+
+/* Nothing is installed, no stack for signals either; an overflow is a bare crash. */
+static int overflow_with_nothing_installed(void)
+{
+    begin();
+    sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL);
+    weft_self();
+    stack_t present;
+    if (!is_handled_by_default(SIGSEGV) || !is_handled_by_default(SIGBUS) ||
+        sigaltstack(NULL, &present) < 0 || !(present.ss_flags & SS_DISABLE))
+        return 3;
+    return run_fiber(overflow);
+}
+
+static int overflow_turned_off_by_environment(void)
+{
+    setenv("WEFT_CATCH_FAULTS", "0", 1);
+    return overflow_with_nothing_installed();
+}
+
+static int overflow_turned_off_before(void)
+{
+    return weft_catch_faults(false) == 0 ? overflow_with_nothing_installed() : 4;
+}
+
+START_TEST(the_handlers_can_be_turned_off_before_the_first_call)
+{
+    assert_said(run_apart(overflow_by_default), "weft: stack overflow in fiber");
+    assert_ended(run_apart(overflow_turned_off_by_environment), -SIGSEGV, "");
+    assert_ended(run_apart(overflow_turned_off_before), -SIGSEGV, "");
+}
+END_TEST
+
+static int turn_off_and_on(void)
+{
+    begin();
+    signal(SIGSEGV, handle_plainly);
+    weft_self();
+    struct sigaction now;
+    if (weft_catch_faults(false) != 0 || sigaction(SIGSEGV, NULL, &now) < 0 ||
+        now.sa_handler != handle_plainly || !is_handled_by_default(SIGBUS))
+        return 3;
+    signal(SIGSEGV, SIG_DFL); /* the one that is there when it is turned on again counts */
+    if (weft_catch_faults(true) != 0 || weft_catch_faults(true) != 0)
+        return 4;
+    return run_fiber(overflow);
+}
+
+static int turn_off_under_another(void)
+{
+    begin();
+    weft_self();
+    set_info_handler(handle_with_info, NULL);
+    if (weft_catch_faults(false) != 0 || !is_handled_by_default(SIGBUS))
+        return 3;
+    return run_fiber(fault);
+}
+
+START_TEST(the_handlers_can_be_turned_off_and_on_later)
+{
+    const outcome *o = run_apart(turn_off_and_on);
+    ck_assert_int_eq(o->status, -SIGSEGV);
+    ck_assert_uint_eq(count_in(o->text, "stack overflow in fiber"), 1);
+    assert_ended(run_apart(turn_off_under_another), 7, "handled");
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_fault_in_a_fiber_goes_to_the_programs_handler,
+    &without_a_handler_a_fault_ends_the_process_by_its_signal_without_a_word,
+    &an_overflow_is_reported_also_through_a_later_handler_that_chains,
+    &the_handlers_can_be_turned_off_before_the_first_call,
+    &the_handlers_can_be_turned_off_and_on_later,
+};
+
+int main(void)
+{
+    return run_suite("faults", tests, COUNT_OF(tests));
+}
