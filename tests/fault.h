@@ -119,6 +119,9 @@ static void require_nothing_left(void)
 /* A scenario returns whether it could do everything; without a fault it always can. */
 typedef bool scenario(void);
 
+/* Many times what a scenario needs. */
+#define CALLS_MAX 4000
+
 static void child_main(scenario *run)
 {
     signal(SIGALRM, SIG_DFL); /* Check has a handler for it */
@@ -129,6 +132,8 @@ static void child_main(scenario *run)
     atomic_store(&fault.is_on, false);
     told->is_struck = atomic_load(&fault.struck) > 0;
     REQUIRE(is_done || told->is_struck);
+    /* To try again at once what has run out is a busy loop. */
+    REQUIRE(!fault.is_lasting || atomic_load(&fault.calls) < CALLS_MAX);
     require_nothing_left();
     require_open(open_before);
     /* A thread that got no backend goes without I/O for good. */
@@ -153,30 +158,52 @@ static void print_file(int fd)
         fwrite(text, 1, (size_t)n, stderr);
 }
 
-/* Run the scenario with one fault in a process of its own. Returns whether it came to the fault. */
-static bool strike(scenario *run, unsigned first, bool is_lasting)
+/* A process that runs a scenario with one fault. */
+typedef struct attempt {
+    pid_t pid;
+    int stderr_fd;
+    unsigned first; /* the call that fails */
+    bool is_lasting;
+    verdict *told;
+} attempt;
+
+/*
+ * Attempts that run at the same time. Most of them wait for a while: for a name server that was not
+ * reached, for a shortage to end.
+ */
+#define ATTEMPTS_MAX 8
+
+static void attempt_start(attempt *a, scenario *run, unsigned first, bool is_lasting)
 {
-    int fd = memfd_create("stderr", MFD_CLOEXEC);
-    ck_assert_int_ge(fd, 0);
-    *told = (verdict){0};
-    fault.first = first;
-    fault.is_lasting = is_lasting;
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        dup2(fd, STDERR_FILENO);
+    *a = (attempt){.first = first, .is_lasting = is_lasting, .told = a->told};
+    *a->told = (verdict){0};
+    a->stderr_fd = memfd_create("stderr", MFD_CLOEXEC);
+    ck_assert_int_ge(a->stderr_fd, 0);
+    a->pid = fork();
+    ck_assert_int_ge(a->pid, 0);
+    if (a->pid == 0) {
+        told = a->told;
+        fault.first = first;
+        fault.is_lasting = is_lasting;
+        dup2(a->stderr_fd, STDERR_FILENO);
         child_main(run);
     }
+}
+
+/* Wait for its end and check how it went. Returns whether the scenario came to the fault. */
+static bool attempt_finish(const attempt *a)
+{
     int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(waitpid(a->pid, &status, 0), a->pid);
     if (status != 0) {
-        print_file(fd);
-        ck_abort_msg("call %u failing%s: %s %d, %s", first, is_lasting ? ", and all after it" : "",
+        print_file(a->stderr_fd);
+        ck_abort_msg("call %u failing%s: %s %d, %s", a->first,
+                     a->is_lasting ? ", and all after it" : "",
                      WIFSIGNALED(status) ? "signal" : "exit status",
-                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), told->text);
+                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), a->told->text);
     }
-    close(fd);
-    return told->is_struck;
+    close(a->stderr_fd);
+    return a->told->is_struck;
 }
 
 /*
@@ -195,28 +222,54 @@ static unsigned sampling(void)
     return 1;
 }
 
-static void share_verdict(void)
+/* Memory for the verdicts of so many processes. */
+static verdict *share_verdicts(size_t count)
 {
-    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(told, MAP_FAILED);
+    verdict *all =
+        mmap(NULL, count * sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(all, MAP_FAILED);
+    return all;
+}
+
+static inline void share_verdict(void)
+{
+    told = share_verdicts(1);
+}
+
+/* One failing call after the other, several attempts at a time, until a scenario ends before it. */
+static void strike_calls(scenario *run, unsigned step, bool is_lasting, const verdict *whole,
+                         attempt attempts[ATTEMPTS_MAX])
+{
+    size_t started = 0, finished = 0;
+    bool is_past_end = false;
+    while (!is_past_end || finished < started) {
+        if (!is_past_end && started < finished + ATTEMPTS_MAX) {
+            unsigned first = 1 + (unsigned)started * step;
+            ck_assert_uint_lt(first, 2000);
+            attempt_start(&attempts[started++ % ATTEMPTS_MAX], run, first, is_lasting);
+            continue;
+        }
+        const attempt *a = &attempts[finished++ % ATTEMPTS_MAX];
+        is_past_end |= !attempt_finish(a);
+        if (a->told->is_struck && strcmp(a->told->backend, whole->backend) == 0)
+            ck_assert_uint_le(a->told->backend_fds, whole->backend_fds);
+        ck_assert(a->told->is_struck || finished > 1);
+    }
 }
 
 /* Every so many calls only, where there are many of them. */
 static void strike_some_calls(scenario *run, unsigned step)
 {
-    share_verdict();
-    strike(run, UINT_MAX, false);
-    const verdict whole = *told;
+    attempt attempts[ATTEMPTS_MAX];
+    verdict *all = share_verdicts(ATTEMPTS_MAX);
+    for (size_t i = 0; i < ATTEMPTS_MAX; i++)
+        attempts[i].told = &all[i];
+    attempt_start(&attempts[0], run, UINT_MAX, false);
+    attempt_finish(&attempts[0]);
+    const verdict whole = *attempts[0].told;
     step *= sampling();
-    for (int is_lasting = 0; is_lasting <= 1; is_lasting++) {
-        unsigned n = 1;
-        for (; strike(run, n, is_lasting); n += step) {
-            ck_assert_uint_lt(n, 2000);
-            if (strcmp(told->backend, whole.backend) == 0)
-                ck_assert_uint_le(told->backend_fds, whole.backend_fds);
-        }
-        ck_assert_uint_gt(n, 1);
-    }
+    strike_calls(run, step, false, &whole, attempts);
+    strike_calls(run, step, true, &whole, attempts);
 }
 
 static inline void strike_each_call(scenario *run)

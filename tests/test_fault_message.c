@@ -237,7 +237,8 @@ static bool telling_abroad(void)
         while (pthread_tryjoin_np(thread, &result) != 0) {
             for (; (v = weft_try_receive()) >= 0; last = v, received++)
                 REQUIRE(v > last);
-            weft_snooze();
+            weft_sleep(0); /* which looks for messages of other threads, too */
+            usleep(100);   /* leave the CPU to the thread */
         }
         weft_sleep(0); /* what it sent last */
         for (; (v = weft_try_receive()) >= 0; last = v, received++)

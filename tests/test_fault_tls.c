@@ -3,6 +3,16 @@
  * closed, and what was not sent is told. (OpenSSL's own memory does not fail here.)
  */
 #include "fault.h"
+#include "tls_certs.h"
+
+/* Made once, before the attempts are forked. */
+static issued identity;
+
+static void make_identity(void)
+{
+    identity =
+        issue((want){.subject = "localhost", .names = "DNS:localhost", .is_authority = true});
+}
 
 /* Both sides. */
 typedef struct sides {
@@ -71,49 +81,92 @@ static bool connect_sides(sides *s)
     return server != 0 && close_side(&s->server, s->server_rc) && is_done;
 }
 
-static bool use_sides(char *cert, char *key)
+static bool open_tls(sides *s)
 {
-    const weft_tls_identity identity = {.cert_pem = cert, .key_pem = key};
-    const weft_tls_options server = {.identity = identity, .alpn = "a,b"};
-    const weft_tls_options client = {.ca_pem = cert, .alpn = "b,c"};
-    sides s = {.server_tls = require_side(weft_tls_server_new(&server)),
-               .client_tls = require_side(weft_tls_client_new(&client))};
-    bool is_done = s.server_tls != NULL && s.client_tls != NULL;
+    const weft_tls_options server = {.identity = identity_of(&identity), .alpn = "a,b"};
+    const weft_tls_options client = {.ca_pem = identity.cert_pem, .alpn = "b,c"};
+    *s = (sides){.server_tls = require_side(weft_tls_server_new(&server)),
+                 .client_tls = require_side(weft_tls_client_new(&client))};
+    return s->server_tls != NULL && s->client_tls != NULL;
+}
+
+static void close_tls(sides *s)
+{
+    weft_tls_free(s->server_tls);
+    weft_tls_free(s->client_tls);
+    weft_error_clear();
+}
+
+static bool configuring(void)
+{
+    const weft_tls_identity other = identity_of(&identity);
+    sides s;
+    if (!become_a_cord())
+        return false;
+    bool is_done = open_tls(&s);
     if (is_done) {
-        is_done = REQUIRE_TOLD(weft_tls_add(s.server_tls, &identity));
+        is_done = REQUIRE_TOLD(weft_tls_add(s.server_tls, &other));
         is_done &= REQUIRE_TOLD(weft_tls_reload(s.client_tls));
-        is_done &= connect_sides(&s);
-        is_done &= connect_sides(&s); /* with a session from before */
     }
-    weft_tls_free(s.server_tls);
-    weft_tls_free(s.client_tls);
+    close_tls(&s);
     return is_done;
 }
 
-static bool tls(void)
+START_TEST(a_configuration_is_loaded_or_it_is_said_why_not)
 {
-    char *cert, *key;
+    make_identity();
+    strike_each_call(configuring);
+    free_issued(&identity);
+}
+END_TEST
+
+static bool talking(void)
+{
+    sides s;
     if (!become_a_cord())
         return false;
-    if (!REQUIRE_TOLD(weft_tls_self_signed("localhost", 2, &cert, &key)))
-        return false;
-    bool is_done = use_sides(cert, key);
-    free(cert);
-    free(key);
-    weft_error_clear();
+    bool is_done;
+    WITHOUT_FAULTS(is_done = open_tls(&s));
+    is_done &= connect_sides(&s);
+    is_done &= connect_sides(&s); /* with a session from before */
+    close_tls(&s);
     return is_done;
 }
 
 START_TEST(tls_does_without_what_it_cannot_have)
 {
-    strike_some_calls(tls, 1);
+    make_identity();
+    strike_each_call(talking);
+    free_issued(&identity);
+}
+END_TEST
+
+static bool signing(void)
+{
+    char *cert, *key;
+    if (!become_a_cord())
+        return false;
+    bool is_done = REQUIRE_TOLD(weft_tls_self_signed("localhost", 2, &cert, &key));
+    if (is_done) {
+        free(cert);
+        free(key);
+    }
+    weft_error_clear();
+    return is_done;
+}
+
+START_TEST(a_certificate_is_signed_or_it_is_said_why_not)
+{
+    strike_each_call(signing);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
+        &a_configuration_is_loaded_or_it_is_said_why_not,
         &tls_does_without_what_it_cannot_have,
+        &a_certificate_is_signed_or_it_is_said_why_not,
     };
     return run_suite("fault_tls", tests, COUNT_OF(tests));
 }
