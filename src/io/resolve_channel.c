@@ -10,6 +10,7 @@
 
 #include <weft/io.h>
 
+#define CARES_NO_DEPRECATED /* c-ares 1.18 has only the calls that 1.34 calls old */
 #include <ares.h>
 #include <errno.h>
 #include <math.h>
@@ -53,17 +54,33 @@ static int connect_socket(ares_socket_t fd, const struct sockaddr *to, ares_sock
     return connect(fd, to, bytes);
 }
 
+/* RFC 1035, section 4.1.1: a header, which says that it is a response to one question. */
+static bool is_response(const unsigned char *packet, ares_ssize_t bytes)
+{
+    return bytes >= 12 && packet[2] & 0x80 && packet[4] == 0 && packet[5] == 1;
+}
+
 /*
  * c-ares 1.18 tells a server that refuses from one that is not there only by the packet: it is
  * remembered until the question that it belongs to is given up, which happens before the next.
+ *
+ * Skip a datagram that is not a response: c-ares 1.34 fails all questions of a socket that
+ * receives one, and anybody can send it.
  */
 static ares_ssize_t receive(ares_socket_t fd, void *buffer, size_t bytes, int flags,
                             struct sockaddr *from, ares_socklen_t *from_bytes, void *ctx)
 {
     weft__channel *ch = ctx;
-    ares_ssize_t n = recvfrom(fd, buffer, bytes, flags, from, from_bytes);
-    bool is_datagram = from != NULL;
-    ch->rcode = is_datagram && n >= 4 ? ((const unsigned char *)buffer)[3] & 15 : 0;
+    const unsigned char *packet = buffer;
+    const ares_socklen_t from_room = from_bytes != NULL ? *from_bytes : 0;
+    const bool is_datagram = from != NULL;
+    ares_ssize_t n;
+    do {
+        if (from_bytes != NULL)
+            *from_bytes = from_room;
+        n = recvfrom(fd, buffer, bytes, flags, from, from_bytes);
+    } while (is_datagram && n >= 0 && !is_response(packet, n));
+    ch->rcode = is_datagram && n > 0 ? packet[3] & 15 : 0;
     return n;
 }
 
@@ -104,18 +121,6 @@ static void init_library(void)
     library_status = ares_library_init(ARES_LIB_INIT_ALL);
 }
 
-/* The words of a text, which is changed; NULL: no memory. */
-static char **split(char *text, int *count)
-{
-    char **words = malloc((strlen(text) / 2 + 1) * sizeof *words), *rest;
-    *count = 0;
-    if (words == NULL)
-        return NULL;
-    for (char *w = strtok_r(text, " ,\t", &rest); w != NULL; w = strtok_r(NULL, " ,\t", &rest))
-        words[(*count)++] = w;
-    return words;
-}
-
 static int open_with(weft__channel *ch, const weft__dns_settings *s, struct ares_options *o,
                      int mask)
 {
@@ -124,29 +129,9 @@ static int open_with(weft__channel *ch, const weft__dns_settings *s, struct ares
         return -ENOMEM;
     }
     ares_set_socket_functions(ch->ares, &sockets, ch);
-    bool is_good =
-        s->servers == NULL || ares_set_servers_ports_csv(ch->ares, s->servers) == ARES_SUCCESS;
-    ch->search = calloc(1, sizeof *ch->search);
-    if (is_good && ch->search != NULL &&
-        ares_save_options(ch->ares, ch->search, &mask) == ARES_SUCCESS)
+    if (s->servers == NULL || ares_set_servers_ports_csv(ch->ares, s->servers) == ARES_SUCCESS)
         return 0;
-    weft__channel_close(ch);
     return -ENOMEM;
-}
-
-/* The domains of a search, if it was given one. */
-static int open_searching(weft__channel *ch, const weft__dns_settings *s, struct ares_options *o,
-                          int mask)
-{
-    if (s->search == NULL)
-        return open_with(ch, s, o, mask);
-    char *text = strdup(s->search);
-    char **words = text != NULL ? split(text, &o->ndomains) : NULL;
-    o->domains = words;
-    int rc = words != NULL ? open_with(ch, s, o, mask | ARES_OPT_DOMAINS) : -ENOMEM;
-    free(words);
-    free(text);
-    return rc;
 }
 
 int weft__channel_open(weft__channel *ch, const weft__dns_settings *s, const char *resolv)
@@ -167,24 +152,34 @@ int weft__channel_open(weft__channel *ch, const weft__dns_settings *s, const cha
         .lookups = only_servers,
         .resolvconf_path = (char *)(uintptr_t)s->resolv_path, /* it is copied */
     };
-    return open_searching(ch, s, &o,
-                          ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
-                              ARES_OPT_RESOLVCONF);
+    int rc = weft__search_read(&ch->search, s->search, resolv);
+    if (rc == 0)
+        rc = open_with(ch, s, &o,
+                       ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
+                           ARES_OPT_RESOLVCONF);
+    if (rc < 0)
+        weft__channel_close(ch);
+    return rc;
 }
 
 void weft__channel_close(weft__channel *ch)
 {
     if (ch->ares != NULL)
         ares_destroy(ch->ares);
-    if (ch->search != NULL)
-        ares_destroy_options(ch->search);
-    free(ch->search);
+    weft__search_free(&ch->search);
     *ch = (weft__channel){0};
 }
 
 void weft__channel_cancel(weft__channel *ch)
 {
     ares_cancel(ch->ares);
+}
+
+/* c-ares 1.34 closes the socket of a question that timed out only when it is called again. */
+void weft__channel_tidy(weft__channel *ch)
+{
+    if (ch->ares != NULL)
+        ares_process_fd(ch->ares, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
 }
 
 /*
@@ -220,7 +215,7 @@ double weft__channel_timeout(weft__channel *ch)
 void weft__channel_handle(weft__channel *ch, int fd, int events)
 {
     ch->rcode = 0;
-    bool is_broken = events < 0 || events & (POLLERR | POLLHUP);
+    bool is_broken = events & (POLLERR | POLLHUP);
     ares_process_fd(ch->ares, is_broken || events & POLLIN ? fd : ARES_SOCKET_BAD,
                     is_broken || events & POLLOUT ? fd : ARES_SOCKET_BAD);
 }

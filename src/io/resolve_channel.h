@@ -3,6 +3,7 @@
 #define WEFT_IO_RESOLVE_CHANNEL_H
 
 #include "io/resolve_dns.h"
+#include "io/resolve_system.h"
 
 #include <weft/select.h>
 
@@ -12,7 +13,7 @@
 /* All-zero is closed. It must stay where it is while it is open. */
 typedef struct weft__channel {
     struct ares_channeldata *ares;
-    struct ares_options *search; /* the domains to try, and how many dots keep a name from it */
+    weft__search search;
     int rcode; /* of the answer that was received last; 0: none, or it was no refusal */
 } weft__channel;
 
@@ -45,6 +46,9 @@ int weft__channel_clauses(weft__channel *ch, weft_clause *out);
 
 /* Seconds until it wants to be called for its timers; INFINITY: no question is open. */
 double weft__channel_timeout(weft__channel *ch);
+
+/* Close the sockets that no open question needs. */
+void weft__channel_tidy(weft__channel *ch);
 
 /* Handle what has come on a socket (-1: none), and the timers. */
 void weft__channel_handle(weft__channel *ch, int fd, int events);

@@ -323,6 +323,14 @@ static void begin_some(weft__dns *d)
         begin(d, CONTAINER_OF(weft__list_pop(&d->asked), weft__lookup, link));
 }
 
+/* Fail all lookups with an error, which is negative: the fiber cannot wait for the servers. */
+static void give_up_waiting(weft__dns *d, int error)
+{
+    d->error = -error;
+    weft__channel_cancel(&d->channel);
+    d->error = 0;
+}
+
 /* Wait for the sockets and the timers of c-ares, or to be roused; let it handle what has come. */
 static void run_channel(weft__dns *d)
 {
@@ -331,15 +339,15 @@ static void run_channel(weft__dns *d)
     double left_s = weft__channel_timeout(&d->channel);
     clauses[fds] = isinf(left_s) ? weft_clause_never() : weft_clause_time(left_s);
     int first = weft_select(clauses, (size_t)fds + 1);
-    if (first >= 0 && first < fds)
-        weft__channel_handle(&d->channel, clauses[first].of.fd, (int)clauses[first].value);
+    if (first < 0)
+        give_up_waiting(d, first);
     else if (first == fds)
         weft__channel_handle(&d->channel, -1, 0);
-    else if (first < 0) {
-        d->error = -first;
-        weft__channel_cancel(&d->channel);
-        d->error = 0;
-    }
+    else if (first < fds && clauses[first].value < 0)
+        give_up_waiting(d,
+                        (int)clauses[first].value); /* to try again at once would be a busy loop */
+    else if (first < fds)
+        weft__channel_handle(&d->channel, clauses[first].of.fd, (int)clauses[first].value);
 }
 
 static bool is_wanted(weft__dns *d)
@@ -360,6 +368,7 @@ static weft_value drive(void *arg)
                 run_channel(d);
         }
     }
+    weft__channel_tidy(&d->channel);
     d->driver = 0;
     wake_askers(d);
     if (d->is_retired)

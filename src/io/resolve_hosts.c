@@ -33,9 +33,32 @@ static bool has_name(const char *from, const char *to, const char *name)
     return false;
 }
 
+static bool has_v4(const weft__ips *ips, struct in_addr address)
+{
+    for (size_t i = 0; i < ips->count; i++) {
+        const weft__ip *ip = &ips->of[i];
+        if (ip->any.sa_family == AF_INET && ip->v4.sin_addr.s_addr == address.s_addr)
+            return true;
+    }
+    return false;
+}
+
+/* The IPv4 address that the C library reads in an IPv6 one. False: there is none. */
+static bool read_v4_in_v6(const struct in6_addr *v6, int family, struct in_addr *out)
+{
+    if (family == AF_INET && IN6_IS_ADDR_LOOPBACK(v6)) {
+        out->s_addr = htonl(INADDR_LOOPBACK);
+        return true;
+    }
+    if (family == AF_INET6 || !IN6_IS_ADDR_V4MAPPED(v6))
+        return false;
+    memcpy(out, &v6->s6_addr[12], sizeof *out);
+    return true;
+}
+
 /*
- * The address that a line begins with, if it is of the family. As the C library does it: an IPv4
- * address as IPv6 is one. 0; -ENOENT; -ENOMEM.
+ * Add the address that a line begins with, if it is of the family, and if it is an IPv4 address, if
+ * it is a new one. 0; -ENOENT: it is of the other family, or not an address; -ENOMEM.
  */
 static int add_address(const char *line, size_t bytes, int family, weft__ips *out)
 {
@@ -49,12 +72,11 @@ static int add_address(const char *line, size_t bytes, int family, weft__ips *ou
     bool is_v4 = inet_pton(AF_INET, text, &v4) == 1;
     if (!is_v4 && inet_pton(AF_INET6, text, &v6) != 1)
         return -ENOENT;
-    if (!is_v4 && family != AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6)) {
-        memcpy(&v4, &v6.s6_addr[12], sizeof v4);
-        is_v4 = true;
-    }
+    is_v4 = is_v4 || read_v4_in_v6(&v6, family, &v4);
     if (family != AF_UNSPEC && (family == AF_INET) != is_v4)
         return -ENOENT;
+    if (is_v4 && has_v4(out, v4))
+        return 0;
     return weft__ips_add(out, is_v4 ? AF_INET : AF_INET6, is_v4 ? (void *)&v4 : (void *)&v6)
                ? 0
                : -ENOMEM;

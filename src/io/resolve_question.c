@@ -130,16 +130,18 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
 /* The domain to try in this step: "" for the name as it is; NULL: there is none left. */
 static const char *domain_of_step(const question *q)
 {
-    const struct ares_options *o = q->channel->search;
+    const weft__search *s = &q->channel->search;
     int dots = 0;
     for (const char *at = q->host; *at != '\0'; at++)
         dots += *at == '.';
     if (q->host[strlen(q->host) - 1] == '.')
         return q->step == 0 ? "" : NULL;
-    int as_it_is = dots >= o->ndots ? 0 : o->ndomains;
-    if (q->step > o->ndomains)
+    int as_it_is = dots >= s->ndots ? 0 : s->count;
+    if (q->step > s->count)
         return NULL;
-    return q->step == as_it_is ? "" : o->domains[q->step - (q->step > as_it_is)];
+    if (q->step == as_it_is)
+        return "";
+    return weft__search_domain(s, q->step - (q->step > as_it_is));
 }
 
 /* The name with its domain, and a dot at the end, so that c-ares searches none. */

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* As resolv.conf(5) has it: the defaults of the C library, and its limits. */
-enum { TIMEOUT_S = 5, TIMEOUT_MAX_S = 30, TRIES = 2, TRIES_MAX = 5 };
+enum { TIMEOUT_S = 5, TIMEOUT_MAX_S = 30, TRIES = 2, TRIES_MAX = 5, NDOTS = 1, NDOTS_MAX = 15 };
 
 /*
  * A file as it was.
@@ -216,7 +216,7 @@ bool weft__sources_are_enough(const weft__sources *s, const char *name)
  */
 
 /* The number behind an option's name, within limits; what is none stays. */
-static void read_number(word w, const char *option, int most, int unit, int *out)
+static void read_number(word w, const char *option, int least, int most, int *out)
 {
     if (!begins_with(w, option))
         return;
@@ -226,21 +226,25 @@ static void read_number(word w, const char *option, int most, int unit, int *out
         return;
     for (; at < w.at + w.bytes && isdigit((unsigned char)*at) && value <= most; at++)
         value = 10 * value + (*at - '0');
-    *out = unit * (int)(value < 1 ? 1 : value > most ? most : value);
+    *out = (int)(value < least ? least : value > most ? most : value);
 }
 
 static void read_options(const char *at, weft__patience *p)
 {
     for (word w; (w = next_word(&at, "#;")).bytes > 0;) {
-        read_number(w, "timeout:", TIMEOUT_MAX_S, 1000, &p->timeout_ms);
-        read_number(w, "attempts:", TRIES_MAX, 1, &p->tries);
+        int timeout_s = 0;
+        read_number(w, "timeout:", 1, TIMEOUT_MAX_S, &timeout_s);
+        if (timeout_s > 0)
+            p->timeout_ms = 1000 * timeout_s;
+        read_number(w, "attempts:", 1, TRIES_MAX, &p->tries);
+        read_number(w, "ndots:", 0, NDOTS_MAX, &p->ndots);
         p->is_by_tcp |= is_word(w, "use-vc");
     }
 }
 
 weft__patience weft__patience_read(const char *resolv)
 {
-    weft__patience p = {.timeout_ms = 1000 * TIMEOUT_S, .tries = TRIES};
+    weft__patience p = {.timeout_ms = 1000 * TIMEOUT_S, .tries = TRIES, .ndots = NDOTS};
     for (const char *at = resolv != NULL ? resolv : ""; *at != '\0'; at = next_line(at)) {
         const char *rest = at;
         if (is_word(next_word(&rest, "#;"), "options"))
@@ -250,4 +254,80 @@ weft__patience weft__patience_read(const char *resolv)
     if (environment != NULL)
         read_options(environment, &p);
     return p;
+}
+
+/*
+ * Which domains.
+ */
+
+/* The domains of resolv.conf: of its last line that names some. Empty: there is none. */
+static word find_search(const char *resolv)
+{
+    word found = {"", 0};
+    for (const char *at = resolv; *at != '\0'; at = next_line(at)) {
+        const char *rest = at;
+        word first = next_word(&rest, "#;");
+        bool is_domain = is_word(first, "domain");
+        if (!is_domain && !is_word(first, "search"))
+            continue;
+        const char *from = rest;
+        word domain = next_word(&rest, "#;");
+        found = is_domain ? domain : (word){from, strcspn(from, "#;\n")};
+    }
+    return found;
+}
+
+/* The words of a text that has an end, one after the other. -ENOMEM, or 0. */
+static int take_domains(weft__search *s, word text)
+{
+    s->domains = malloc(text.bytes + 2);
+    if (s->domains == NULL)
+        return -ENOMEM;
+    char *out = s->domains;
+    const char *end = text.at + text.bytes;
+    for (const char *at = text.at; at < end;) {
+        bool is_blank = strchr(" ,\t\r", *at) != NULL;
+        bool begins_word = !is_blank && (at == text.at || strchr(" ,\t\r", at[-1]) != NULL);
+        if (begins_word && s->count++ > 0)
+            *out++ = '\0';
+        if (!is_blank)
+            *out++ = *at;
+        at++;
+    }
+    *out++ = '\0';
+    return 0;
+}
+
+int weft__search_read(weft__search *out, const char *own, const char *resolv)
+{
+    char name[256] = "";
+    const char *local = getenv("LOCALDOMAIN");
+    word text = {own, 0};
+    *out = (weft__search){.ndots = weft__patience_read(resolv).ndots};
+    if (own == NULL && local != NULL)
+        text.at = own = local;
+    if (own != NULL)
+        text.bytes = strlen(own);
+    else
+        text = find_search(resolv != NULL ? resolv : "");
+    if (own == NULL && text.bytes == 0 && gethostname(name, sizeof name - 1) == 0) {
+        const char *dot = strchr(name, '.');
+        text.at = dot != NULL ? dot + 1 : "";
+        text.bytes = strlen(text.at);
+    }
+    return take_domains(out, text);
+}
+
+void weft__search_free(weft__search *s)
+{
+    free(s->domains);
+    *s = (weft__search){0};
+}
+
+const char *weft__search_domain(const weft__search *s, int index)
+{
+    const char *domain = s->domains;
+    while (index-- > 0)
+        domain += strlen(domain) + 1;
+    return domain;
 }

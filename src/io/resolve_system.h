@@ -39,12 +39,31 @@ bool weft__sources_are_enough(const weft__sources *s, const char *name);
 
 /* How often and how long a name server is asked. */
 typedef struct weft__patience {
-    int timeout_ms, tries;
+    int timeout_ms, tries, ndots;
     bool is_by_tcp;
 } weft__patience;
 
 /* As the options in resolv.conf say (text may be NULL), and RES_OPTIONS; else as the C library. */
 weft__patience weft__patience_read(const char *resolv);
+
+/* The domains to try behind a name. */
+typedef struct weft__search {
+    char *
+        domains; /* each ends with a zero, all of them with an empty one; NULL: none was read yet */
+    int count;
+    int ndots; /* a name with so many dots is tried as it is first */
+} weft__search;
+
+/*
+ * Read the domains from a text like "a.org b.org"; if that is NULL, as the C library does: from
+ * LOCALDOMAIN, from resolv.conf (whose text may be NULL), from the name of this machine. ndots is
+ * that of resolv.conf and RES_OPTIONS. 0, or -ENOMEM.
+ */
+int weft__search_read(weft__search *out, const char *own, const char *resolv);
+void weft__search_free(weft__search *s);
+
+/* The domain at an index below count. */
+const char *weft__search_domain(const weft__search *s, int index);
 
 /*
  * The addresses of a name in the text of a hosts file (may be NULL), of a family or of both. 0;
