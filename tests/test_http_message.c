@@ -211,6 +211,7 @@ START_TEST(a_method_nobody_knows_is_not_implemented)
         ROW("DESCRIBE / HTTP/1.1\r\n" HOST "\r\n", "!501"),
         ROW("PRI * HTTP/1.1\r\n\r\nSM\r\n\r\n", "!501"),
         ROW("PRI / HTTP/1.1\r\n" HOST "\r\n", "!501"),
+        ROW("QUERY / HTTP/1.1\r\n" HOST "\r\n", "!501"),
         ROW("FOO / HTTP/1.1\n", "!400"),
         ROW("FOO /\r\n", "!400"),
         ROW("FOO\r\n", "!400"),

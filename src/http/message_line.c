@@ -128,6 +128,12 @@ static bool is_version(const char *text, size_t bytes)
            text[9] == '\r' && text[10] == '\n';
 }
 
+/* PRI, methods of RTSP, and QUERY, which llhttp 9 knows and llhttp 8 does not. */
+static bool is_foreign_method(uint8_t method)
+{
+    return method > HTTP_SOURCE;
+}
+
 static bool request_line_is_good(weft__message *m, const char *data, size_t end)
 {
     weft__span target = m->target;
@@ -135,7 +141,7 @@ static bool request_line_is_good(weft__message *m, const char *data, size_t end)
     if (target.bytes == 0 || target.at < m->line_at + 2 || target_end > end)
         return false;
     if (data[target.at - 1] != ' ' || data[target.at - 2] == ' ' ||
-        !is_version(data + target_end, end - target_end) || m->parser.method == HTTP_PRI ||
+        !is_version(data + target_end, end - target_end) || is_foreign_method(m->parser.method) ||
         !is_target(m->parser.method, data + target.at, target.bytes))
         return false;
     m->method = (weft__span){m->line_at, target.at - 1 - m->line_at};
@@ -200,6 +206,6 @@ COLD int weft__message_line_status(const weft__message *m, const char *line, siz
     case HPE_INVALID_CONSTANT: /* a method of another protocol */
         return 501;
     default:
-        return m->parser.method == HTTP_PRI ? 501 : 400;
+        return is_foreign_method(m->parser.method) ? 501 : 400;
     }
 }
