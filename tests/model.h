@@ -48,6 +48,7 @@ typedef struct actor {
     struct {
         weft_scope scope;
         bool is_shield, is_by_hand;
+        bool may_have_cut, has_cut; /* a call inside short */
         double deadline_s;
     } scopes[SCOPES_MAX];
 } actor;
@@ -156,11 +157,29 @@ static bool must_fail(const actor *a)
     return a->is_stopped || a->is_shutdown;
 }
 
+/* A call was cut short: by one of the scopes, if any is cancelled; of several the first. */
+static void note_cut(actor *a, bool may_be_a_value)
+{
+    int cancelled = 0, last = 0;
+    for (int i = a->depth; i-- > 0;) {
+        if (weft_scope_is_cancelled(&a->scopes[i].scope)) {
+            a->scopes[i].may_have_cut = true;
+            cancelled++;
+            last = i;
+        }
+        if (a->scopes[i].is_shield)
+            break;
+    }
+    if (cancelled == 1 && !may_be_a_value && !a->is_stopped && !a->is_shutdown)
+        a->scopes[last].has_cut = true;
+}
+
 /* An error that a call returned has a cause. */
 static void require_cause(actor *a, weft_value error)
 {
     if (error == -ECANCELED) {
         REQUIRE(must_fail(a));
+        note_cut(a, false);
         return;
     }
     REQUIRE(is_code(error));
@@ -205,10 +224,12 @@ static bool is_own_io_result(actor *a, weft_value result)
 /* weft_suspend and weft_transfer: nobody is resumed without a cause. */
 static void require_resume(actor *a, weft_value result)
 {
-    if (weft_is_error(result))
+    if (weft_is_error(result)) {
         require_cause(a, result);
-    else
+        note_cut(a, true); /* an error by hand may have displaced that */
+    } else {
         REQUIRE(a->has_value && result == a->value);
+    }
     a->has_value = a->is_interrupted = false;
 }
 

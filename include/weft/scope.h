@@ -2,10 +2,17 @@
  * Scopes: a stretch of code with a deadline and a cancel flag.
  *
  * Cancellation is a level: once a scope is cancelled, every blocking call inside it fails at once
- * with -ECANCELED until the scope is left. Scopes nest, and a deadline ends its own scope and no
- * other: close says whether it was this one. A scope concerns the fiber that opened it, not its
- * children. Blocks may be left by their end, return, break, continue or goto; break and continue
- * leave the block, not a loop around it.
+ * with -ECANCELED until the scope is left. A call that already has its result returns it. Scopes
+ * nest, and a deadline ends its own scope and no other. A scope concerns the fiber that opened it,
+ * not its children. Blocks may be left by their end, return, break, continue or goto; break and
+ * continue leave the block, not a loop around it.
+ *
+ * A scope has timed out if its deadline cut a call inside it short: the call failed with -ECANCELED
+ * because the deadline had passed, or weft_is_cancelled returned true for it. A deadline that
+ * passes while every call returns a result of its own is not a timeout: no result is lost to one.
+ * If several scopes around a call are cancelled, the one that was cancelled first is the cause. A
+ * scope that was cancelled by hand does not time out. Neither does one whose deadline passes while
+ * a shield is open inside it, unless a call follows after the shield.
  *
  * Times are seconds from now. 0 is over at once: the first blocking call fails. INFINITY is no
  * deadline. Negative or NaN is -EINVAL; a block is then not entered.
@@ -26,8 +33,10 @@ typedef struct weft_scope {
 WEFT_API int weft_scope_open(weft_scope *scope, double timeout_s);
 
 /**
- * Leave the scope. Returns -ETIMEDOUT if its deadline struck, else 0.
- * -EINVAL if it is not the caller's innermost open scope; nothing has changed then.
+ * Leave the scope. Returns 0, also if the deadline has passed and cut no call inside short.
+ *
+ * -ETIMEDOUT if the deadline cut a call inside short
+ * -EINVAL if it is not the caller's innermost open scope; nothing has changed then
  */
 WEFT_API int weft_scope_close(weft_scope *scope);
 
@@ -44,7 +53,11 @@ WEFT_API int weft_scope_cancel(weft_scope *scope);
  */
 WEFT_API int weft_scope_reset(weft_scope *scope, double timeout_s);
 
-/** Is this scope itself cancelled, by its deadline or by hand? */
+/**
+ * Is this scope itself cancelled: by hand, or has its deadline passed? Blocking calls inside it
+ * fail then. That does not mean that it has timed out: a call may have returned its result before.
+ * weft_scope_close returns whether it has. Does not look at the clock, as weft_is_cancelled does.
+ */
 WEFT_API bool weft_scope_is_cancelled(const weft_scope *scope);
 
 /**
@@ -53,7 +66,10 @@ WEFT_API bool weft_scope_is_cancelled(const weft_scope *scope);
  */
 WEFT_API int weft_shield_open(weft_scope *scope, double timeout_s);
 
-/** Would a blocking call of the caller fail now? For code that computes; looks at the clock. */
+/**
+ * Would a blocking call of the caller fail now? For code that computes; looks at the clock. If the
+ * deadline of a scope is the reason, this counts as a call that it cut short.
+ */
 WEFT_API bool weft_is_cancelled(void);
 
 /* A block in the making: what the macros below put on the stack. Private. */
@@ -79,13 +95,18 @@ WEFT_END
 
 /*
  * WEFT_MOVE_ON_AFTER(s) { }: inside, blocking calls fail with -ECANCELED once s is over; leaving is
- * silent.
+ * silent. A call that has its result by then returns it.
  */
 #define WEFT_MOVE_ON_AFTER(s) WEFT__BLOCK(s, false, NULL, WEFT__PASTE(weft__block_, __COUNTER__))
 
 /*
- * WEFT_CANCEL_AFTER(s, rc) { }: the same, and the int rc is -ETIMEDOUT afterwards if the time
- * struck, else 0.
+ * WEFT_CANCEL_AFTER(s, rc) { }: the same, and the int rc is -ETIMEDOUT afterwards if the deadline
+ * cut a call inside short, else 0. If the only call inside succeeded, rc is 0, however late it is:
+ *
+ *     WEFT_CANCEL_AFTER(1.0, rc) {
+ *         n = weft_stream_gets(&in, line, sizeof line);
+ *     }
+ *     return rc < 0 ? rc : n;
  */
 #define WEFT_CANCEL_AFTER(s, rc) \
     WEFT__BLOCK(s, false, &(rc), WEFT__PASTE(weft__block_, __COUNTER__))

@@ -18,7 +18,7 @@ static verdict judge_scopes(const weft__fiber *f)
     for (const weft__scope *s = f->life->scope; s != NULL; s = s->outer) {
         if (s->is_cancelled)
             return CANCELLED;
-        if (s->is_shield && !s->is_over)
+        if (weft__scope_keeps_out(s))
             return SHIELDED;
     }
     return OPEN;
@@ -28,7 +28,7 @@ static verdict judge_scopes(const weft__fiber *f)
 static bool is_shielded(const weft__fiber *f)
 {
     for (const weft__scope *s = f->life->scope; s != NULL; s = s->outer)
-        if (s->is_shield && !s->is_over)
+        if (weft__scope_keeps_out(s))
             return true;
     return false;
 }
@@ -55,8 +55,10 @@ void weft__alarm_update(weft__fiber *f)
 
 weft_value weft__alarm_take(weft__fiber *f)
 {
-    if (is_shielded(f) || f->is_stopped || !is_struck_once(f))
+    if (is_shielded(f) || f->is_stopped || !is_struck_once(f)) {
+        weft__scopes_note_cut(weft__cord_self, f);
         return -ECANCELED;
+    }
     int code = weft__error_next(f);
     weft__alarm_update(f);
     return code;

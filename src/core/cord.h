@@ -131,6 +131,7 @@ struct weft__cord {
     void (*on_idle)(void *);
     void *on_idle_arg;
     uint64_t polls, polls_blocking, ops;
+    uint64_t cuts; /* calls that were the first of their scope to be cut short (scope.h) */
     /* What letters are written on (inbox.c). */
     struct weft__pad *pad; /* NULL: none */
     weft__letter *spare;   /* read, to be written on again */

@@ -12,13 +12,49 @@ static weft__scope *private_of(weft_scope *scope)
 }
 
 /* The time is over: a scope is cancelled, a shield keeps nothing out any more. */
-static void lapse(weft__scope *s)
+static void lapse(weft__scope *s, int64_t at_ns)
 {
     s->at_ns = WEFT__NEVER;
-    if (s->is_shield)
+    if (s->is_shield) {
         s->is_over = true;
-    else
-        s->is_cancelled = s->has_struck = true;
+        return;
+    }
+    s->is_cancelled = true;
+    s->since_ns = at_ns;
+}
+
+/* The scope for which calls of the fiber fail; NULL: none. */
+static weft__scope *find_cause(const weft__fiber *f)
+{
+    weft__scope *cause = NULL;
+    for (weft__scope *s = f->life->scope; s != NULL; s = s->outer) {
+        if (s->is_cancelled && (cause == NULL || s->since_ns < cause->since_ns))
+            cause = s;
+        if (weft__scope_keeps_out(s))
+            break;
+    }
+    return cause;
+}
+
+void weft__scopes_note_cut(weft__cord *c, weft__fiber *f)
+{
+    weft__scope *cause = find_cause(f);
+    if (cause != NULL && cause->cut == 0)
+        cause->cut = ++c->cuts;
+}
+
+uint64_t weft__cuts_so_far(void)
+{
+    return weft__cord_self != NULL ? weft__cord_self->cuts : 0;
+}
+
+void weft__cuts_forget(uint64_t since)
+{
+    if (weft__cuts_so_far() == since)
+        return;
+    for (weft__scope *s = weft__cord_self->current->life->scope; s != NULL; s = s->outer)
+        if (s->cut > since)
+            s->cut = 0;
 }
 
 /*
@@ -49,7 +85,7 @@ void weft__scope_over(weft__timer *timer)
     weft__fired_timer(c, f);
     for (weft__scope *s = f->life->scope; s != NULL; s = s->outer)
         if (s->at_ns <= c->now_ns)
-            lapse(s);
+            lapse(s, s->at_ns);
     reckon(c, f);
     weft__alarm_raise(c, f, WEFT__TAIL);
 }
@@ -58,7 +94,7 @@ static inline void set_deadline(weft__cord *c, weft__scope *s, double timeout_s)
 {
     weft__fiber *f = s->fiber;
     if (timeout_s == 0) {
-        lapse(s);
+        lapse(s, c->now_ns);
         return;
     }
     s->at_ns = weft__deadline(c, timeout_s);
@@ -133,7 +169,7 @@ int weft_scope_close(weft_scope *scope)
     s->fiber = NULL;
     if (s->is_shield || f->alarm)
         weft__alarm_update(f);
-    return s->has_struck ? -ETIMEDOUT : 0;
+    return s->cut != 0 && !s->is_by_hand ? -ETIMEDOUT : 0;
 }
 
 int weft_scope_cancel(weft_scope *scope)
@@ -147,7 +183,8 @@ int weft_scope_cancel(weft_scope *scope)
     if (s->is_cancelled)
         return 0;
     drop_deadline(c, s);
-    s->is_cancelled = true;
+    s->is_cancelled = s->is_by_hand = true;
+    s->since_ns = c->now_ns;
     weft__alarm_raise(c, s->fiber, WEFT__FRONT);
     return 0;
 }
@@ -183,6 +220,8 @@ bool weft_is_cancelled(void)
     weft__cord_read_inbox(c); /* another thread may have cancelled this one */
     if (!c->current->alarm && c->wheel.count > 0)
         weft__wheel_expire(&c->wheel, weft__cord_look(c));
+    if (c->current->alarm)
+        weft__scopes_note_cut(c, c->current);
     return c->current->alarm;
 }
 

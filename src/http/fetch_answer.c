@@ -5,6 +5,7 @@
 #include <weft/scope.h>
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -281,9 +282,11 @@ bool weft__answer_drain(weft_fetch *f)
     const int64_t most = f->in_bytes + DRAIN_BYTES;
     const char *piece;
     ssize_t n = is_long(f) || f->is_spoiled ? -ECANCELED : 1;
-    WEFT_MOVE_ON_AFTER(DRAIN_S)
-        while (n > 0 && f->in_bytes <= most)
-            n = weft__answer_raw(f, &piece);
+    /* Shielded: a deadline of the caller's that passes now has cut short nothing of its own. */
+    WEFT_SHIELD(INFINITY)
+        WEFT_MOVE_ON_AFTER(DRAIN_S)
+            while (n > 0 && f->in_bytes <= most)
+                n = weft__answer_raw(f, &piece);
     return n == 0;
 }
 

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,8 +176,9 @@ static bool is_quiet_inside(weft__fetch_conn *c)
 {
     const void *data;
     ssize_t n = 0;
-    WEFT_MOVE_ON_AFTER(0)
-        n = weft_stream_peek(&c->stream, 1, &data);
+    WEFT_SHIELD(INFINITY)
+        WEFT_MOVE_ON_AFTER(0)
+            n = weft_stream_peek(&c->stream, 1, &data);
     return n == -ECANCELED;
 }
 

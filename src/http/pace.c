@@ -8,6 +8,7 @@
 
 #include <weft/time.h>
 
+#include <errno.h>
 #include <math.h>
 
 void weft__pace_start(weft__pace *p, const weft__server *s)
@@ -26,9 +27,11 @@ int weft__pace_open(weft__pace_turn *t, weft__pace *p, const weft__server *s)
 int weft__pace_close(weft__pace_turn *t, uint64_t bytes)
 {
     const weft_http_limits *l = &t->server->options.limits;
-    int rc = weft_scope_close(&t->scope);
+    /* Also if it cut the call short after a part: that is no timeout of the scope. */
+    bool is_up = weft_scope_is_cancelled(&t->scope);
+    (void)weft_scope_close(&t->scope);
     double spent_s = weft_now() - t->from_s;
     double left_s = t->pace->credit_s - spent_s + (double)bytes / l->body_bytes_per_s_min;
     t->pace->credit_s = fmin(fmax(left_s, 0), l->slow_s);
-    return rc;
+    return is_up ? -ETIMEDOUT : 0;
 }

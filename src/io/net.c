@@ -1,5 +1,6 @@
 /* The calls on sockets: each is one operation of the backend, or a loop of them. */
 #include "core/op.h"
+#include "core/scope.h"
 
 #include <weft/error.h>
 #include <weft/fiber.h>
@@ -68,9 +69,13 @@ static ssize_t recv_all(int fd, void *buffer, size_t bytes, int flags)
 
 ssize_t weft_recv(int fd, void *buffer, size_t bytes, int flags)
 {
-    if (is_for_all(fd, flags))
-        return recv_all(fd, buffer, bytes, flags & ~MSG_WAITALL);
-    return recv_once(fd, buffer, bytes, flags & ~MSG_WAITALL);
+    if (!is_for_all(fd, flags))
+        return recv_once(fd, buffer, bytes, flags & ~MSG_WAITALL);
+    uint64_t cuts = weft__cuts_so_far();
+    ssize_t n = recv_all(fd, buffer, bytes, flags & ~MSG_WAITALL);
+    if (n > 0)
+        weft__cuts_forget(cuts); /* a part of what was asked for is a result, too */
+    return n;
 }
 
 /* A peer that is gone is an error and no signal. */
@@ -120,9 +125,13 @@ static ssize_t recvmsg_all(int fd, struct msghdr *message, int flags)
 
 ssize_t weft_recvmsg(int fd, struct msghdr *message, int flags)
 {
-    if (is_for_all(fd, flags))
-        return recvmsg_all(fd, message, flags & ~MSG_WAITALL);
-    return recvmsg_once(fd, message, flags & ~MSG_WAITALL);
+    if (!is_for_all(fd, flags))
+        return recvmsg_once(fd, message, flags & ~MSG_WAITALL);
+    uint64_t cuts = weft__cuts_so_far();
+    ssize_t n = recvmsg_all(fd, message, flags & ~MSG_WAITALL);
+    if (n > 0)
+        weft__cuts_forget(cuts);
+    return n;
 }
 
 ssize_t weft_sendmsg(int fd, const struct msghdr *message, int flags)

@@ -1,6 +1,8 @@
 /* Streams: how one is opened, entered and closed, and the descriptor underneath. */
 #include "io/stream.h"
 
+#include "core/scope.h"
+
 #include <weft/error.h>
 #include <weft/fiber.h>
 #include <weft/io.h>
@@ -165,7 +167,10 @@ int weft_stream_close(weft_stream *closed)
         s->is_writing = false;
     }
     s->is_shut = true;
+    uint64_t cuts = weft__cuts_so_far();
     int rc = s->type->close(s->ctx);
+    if (rc >= 0)
+        weft__cuts_forget(cuts);
     if (s->is_reading || s->is_writing)
         wait_for_others(s);
     forget(s);

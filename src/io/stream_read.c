@@ -1,6 +1,8 @@
 /* Streams: reading. Nothing is taken from the buffer before the call has all it was asked for. */
 #include "io/stream.h"
 
+#include "core/scope.h"
+
 #include <weft/error.h>
 #include <weft/fiber.h>
 
@@ -44,7 +46,10 @@ static ssize_t read_once(weft__stream *s, char *data, size_t bytes)
         return rc;
     if (s->is_shut)
         return -EBADF;
+    uint64_t cuts = weft__cuts_so_far();
     ssize_t n = s->type->read(s->ctx, data, bytes);
+    if (n >= 0)
+        weft__cuts_forget(cuts);
     return n > 0 && (size_t)n > bytes ? -EINTR : n; /* as in send_once */
 }
 

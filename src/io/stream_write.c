@@ -1,15 +1,21 @@
 /* Streams: writing. What a call has taken goes out once, whatever becomes of the call. */
 #include "io/stream.h"
 
+#include "core/scope.h"
+
 #include <weft/fiber.h>
 
 #include <stdio.h>
 
-/* A cancellation tells itself again, as long as it lasts. */
-static void say_later(weft__stream *s, ssize_t error)
+/*
+ * The call succeeds although a write of its own has failed: the next call returns the error. A
+ * cancellation is not kept, it cuts the next call short anyway; this call it has not, see cuts.
+ */
+static void say_later(weft__stream *s, ssize_t error, uint64_t cuts)
 {
     if (error != -ECANCELED)
         s->unsaid = (int)error;
+    weft__cuts_forget(cuts);
 }
 
 int weft__stream_take_unsaid(weft__stream *s)
@@ -55,9 +61,11 @@ static ssize_t send_once(weft__stream *s, const struct iovec *pieces, int count,
     n += gather(left + n, PIECES_MAX - n, pieces, count, done);
     for (int i = 0; i < n; i++)
         bytes += left[i].iov_len;
+    uint64_t cuts = weft__cuts_so_far();
     ssize_t written = s->type->writev(s->ctx, left, n);
     if (written < 0)
         return written;
+    weft__cuts_forget(cuts);
     if ((size_t)written > bytes)
         return -EINTR; /* interrupted with a value that no write returns */
     size_t sent = (size_t)written < pending ? (size_t)written : pending;
@@ -107,9 +115,10 @@ static ssize_t put(weft__stream *s, const struct iovec *pieces, int count)
     if (rc < 0)
         return rc;
     while (bytes - done > weft__buffer_room(b)) {
+        uint64_t cuts = weft__cuts_so_far();
         ssize_t n = send_once(s, pieces, count, done);
         if (n < 0 && done > 0) {
-            say_later(s, n);
+            say_later(s, n, cuts);
             return (ssize_t)done;
         }
         if (n < 0)
@@ -167,9 +176,10 @@ static ssize_t print(weft__stream *s, const char *format, va_list args)
         return bytes;
     s->author = weft_self();
     if (weft__buffer_held(&s->out) > s->write_bytes) {
+        uint64_t cuts = weft__cuts_so_far();
         int rc = weft__stream_drain(s);
         if (rc < 0)
-            say_later(s, rc);
+            say_later(s, rc, cuts);
     }
     return bytes;
 }

@@ -1,0 +1,317 @@
+/*
+ * When a scope has timed out: only if its deadline cut a call inside it short. A call that has a
+ * result of its own is never lost to a deadline that passes beside it.
+ */
+#include "support.h"
+
+#include <pthread.h>
+#include <sys/socket.h>
+
+#define LINES 2000
+#define TIMEOUT_S 0.0002
+/* Roughly as often before the deadline as after it, and now and then at the same moment. */
+#define PAUSES 5
+
+/* The idiom of examples/gets.c. */
+static ssize_t gets_within(weft_stream *from, char *line, size_t room)
+{
+    ssize_t n = 0;
+    int rc;
+    WEFT_CANCEL_AFTER(TIMEOUT_S, rc) {
+        n = weft_stream_gets(from, line, room);
+    }
+    return rc < 0 ? rc : n;
+}
+
+/* All lines come, in their order, and once. */
+static void read_numbered_lines(int fd)
+{
+    weft_stream input;
+    char line[32], expected[32];
+    ck_assert_int_eq(weft_stream_open(&input, fd), 0);
+    for (int i = 0; i < LINES;) {
+        ssize_t n = gets_within(&input, line, sizeof line);
+        if (n == -ETIMEDOUT)
+            continue;
+        snprintf(expected, sizeof expected, "line %d\n", i++);
+        ck_assert_int_gt(n, 0);
+        ck_assert_str_eq(line, expected);
+    }
+    ck_assert_int_eq(weft_stream_close(&input), 0);
+}
+
+static double pause_before(int i)
+{
+    return TIMEOUT_S * (i % PAUSES + 1) / (PAUSES / 2 + 1);
+}
+
+static weft_value write_numbered_lines(void *arg)
+{
+    const int *fd = arg;
+    for (int i = 0; i < LINES; i++) {
+        char line[32];
+        int bytes = snprintf(line, sizeof line, "line %d\n", i);
+        if (weft_sleep(pause_before(i)) < 0 || weft_write_all(*fd, line, (size_t)bytes) < 0)
+            return -EIO;
+    }
+    return 0;
+}
+
+START_TEST(a_line_that_arrived_before_the_deadline_is_never_lost)
+{
+    int fd[2];
+    ck_assert_int_eq(weft_pipe(fd), 0);
+    weft_fiber writer = weft_spin(write_numbered_lines, &fd[1]);
+    read_numbered_lines(fd[0]);
+    ck_assert_int_eq(weft_await(writer), 0);
+    weft_close(fd[1]);
+}
+END_TEST
+
+static void *write_in_thread(void *arg)
+{
+    const int *fd = arg;
+    for (int i = 0; i < LINES; i++) {
+        char line[32];
+        int bytes = snprintf(line, sizeof line, "line %d\n", i);
+        usleep((useconds_t)(pause_before(i) * 1e6));
+        if (write(*fd, line, (size_t)bytes) != bytes)
+            return arg;
+    }
+    return NULL;
+}
+
+START_TEST(a_line_of_another_thread_is_never_lost_to_a_deadline)
+{
+    if (strcmp(weft_backend_name(), "sim") == 0)
+        return; /* a descriptor of the kernel blocks its thread */
+    int fd[2];
+    pthread_t writer;
+    void *fault;
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    ck_assert_int_eq(pthread_create(&writer, NULL, write_in_thread, &fd[1]), 0);
+    read_numbered_lines(fd[0]);
+    ck_assert_int_eq(pthread_join(writer, &fault), 0);
+    ck_assert_ptr_null(fault);
+    close(fd[1]);
+}
+END_TEST
+
+/* Return when the deadline has passed, without a call that it could cut short. */
+static void compute_past(const weft_scope *scope)
+{
+    while (!weft_scope_is_cancelled(scope)) {
+        WEFT_SHIELD(INFINITY)
+            weft_sleep(0.0001);
+    }
+}
+
+START_TEST(a_deadline_that_cut_nothing_short_has_not_timed_out)
+{
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
+    compute_past(&scope);
+    ck_assert(weft_scope_is_cancelled(&scope));
+    ck_assert_int_eq(weft_scope_close(&scope), 0);
+
+    int rc = 1;
+    WEFT_CANCEL_AFTER(0, rc) {}
+    ck_assert_int_eq(rc, 0);
+}
+END_TEST
+
+START_TEST(a_call_refused_because_the_deadline_had_passed_has_timed_out)
+{
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
+    compute_past(&scope);
+    ck_assert_int_eq(weft_snooze(), -ECANCELED);
+    ck_assert_int_eq(weft_scope_close(&scope), -ETIMEDOUT);
+
+    int rc = 1;
+    WEFT_CANCEL_AFTER(0, rc)
+        ck_assert_int_eq(weft_sleep(1), -ECANCELED);
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+}
+END_TEST
+
+START_TEST(a_deadline_that_passed_under_a_shield_has_not_timed_out_unless_a_call_follows)
+{
+    for (int follows = 0; follows < 2; follows++) {
+        weft_scope outer;
+        ck_assert_int_eq(weft_scope_open(&outer, 0.0001), 0);
+        WEFT_SHIELD(INFINITY)
+            ck_assert_int_eq(weft_sleep(0.001), 0);
+        ck_assert(weft_scope_is_cancelled(&outer));
+        if (follows)
+            ck_assert_int_eq(weft_snooze(), -ECANCELED);
+        ck_assert_int_eq(weft_scope_close(&outer), follows ? -ETIMEDOUT : 0);
+    }
+}
+END_TEST
+
+START_TEST(of_two_deadlines_that_have_passed_the_first_is_to_blame)
+{
+    weft_scope outer, inner;
+    for (int is_outer = 0; is_outer < 2; is_outer++) {
+        ck_assert_int_eq(weft_scope_open(&outer, is_outer ? 0.001 : 0.002), 0);
+        ck_assert_int_eq(weft_scope_open(&inner, is_outer ? 0.002 : 0.001), 0);
+        WEFT_SHIELD(INFINITY)
+            ck_assert_int_eq(weft_sleep(0.003), 0);
+        ck_assert_int_eq(weft_sleep(1), -ECANCELED);
+        ck_assert_int_eq(weft_scope_close(&inner), is_outer ? 0 : -ETIMEDOUT);
+        ck_assert_int_eq(weft_scope_close(&outer), is_outer ? -ETIMEDOUT : 0);
+    }
+}
+END_TEST
+
+START_TEST(a_scope_cancelled_by_hand_never_times_out)
+{
+    weft_scope outer, inner;
+    ck_assert_int_eq(weft_scope_open(&outer, 0.001), 0);
+    ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
+    ck_assert_int_eq(weft_scope_cancel(&inner), 0);
+    ck_assert_int_eq(weft_sleep(1), -ECANCELED);
+    WEFT_SHIELD(INFINITY)
+        ck_assert_int_eq(weft_sleep(0.002), 0);
+    ck_assert_int_eq(weft_sleep(1), -ECANCELED); /* still because of the inner one */
+    ck_assert_int_eq(weft_scope_close(&inner), 0);
+    ck_assert_int_eq(weft_scope_close(&outer), 0);
+}
+END_TEST
+
+/* With an argument it waits to be stopped, without one for its deadline. */
+static weft_value stopped_in_a_scope(void *arg)
+{
+    weft_scope scope;
+    double timeout_s = arg != NULL ? 60 : 0.0001;
+    weft_scope_open(&scope, timeout_s);
+    weft_value rc = weft_sleep(INFINITY);
+    int closed = weft_scope_close(&scope);
+    mark(rc == -ECANCELED && closed == -ETIMEDOUT ? "late " : closed == 0 ? "stopped " : "? ");
+    return 0;
+}
+
+START_TEST(a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out)
+{
+    weft_fiber f = weft_spin(stopped_in_a_scope, trail);
+    let_run();
+    ck_assert_int_eq(weft_terminate(f, 1), 0);
+    ck_assert_trail("stopped ");
+    ck_assert_int_eq(weft_await(weft_spin(stopped_in_a_scope, NULL)), 0);
+    ck_assert_trail("stopped late ");
+}
+END_TEST
+
+START_TEST(an_error_of_a_child_that_ends_the_call_is_no_timeout)
+{
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
+    weft_go(fail_with, as_arg(-EPIPE));
+    ck_assert_int_eq(weft_sleep(60), -EPIPE);
+    compute_past(&scope);
+    ck_assert_int_eq(weft_scope_close(&scope), 0);
+}
+END_TEST
+
+START_TEST(calls_that_return_what_is_there_do_not_time_out)
+{
+    weft_mutex mutex = {0};
+    weft_chan *chan = weft_chan_new(1);
+    weft_fiber ended = weft_spin(return_arg, as_arg(7));
+    ck_assert_int_eq(weft_chan_send(chan, 3), 0);
+    let_run();
+    weft_scope scope;
+    ck_assert_int_eq(weft_scope_open(&scope, 0.0001), 0);
+    compute_past(&scope);
+    /* Each may be refused instead: then, and only then, it has timed out. */
+    weft_value results[] = {weft_mutex_lock(&mutex), weft_chan_recv(chan), weft_await(ended)};
+    bool is_refused = false;
+    for (size_t i = 0; i < COUNT_OF(results); i++)
+        is_refused |= results[i] == -ECANCELED;
+    ck_assert_int_eq(weft_scope_close(&scope), is_refused ? -ETIMEDOUT : 0);
+    weft_chan_free(chan);
+}
+END_TEST
+
+START_TEST(a_group_that_its_deadline_ends_has_timed_out_and_one_that_is_done_has_not)
+{
+    int late = 1, rc = 1;
+    WEFT_CANCEL_AFTER(0.001, late) {
+        weft_group g;
+        ck_assert_int_eq(weft_group_open(&g), 0);
+        weft_group_spin(&g, sleep_forever, NULL);
+        rc = weft_group_close(&g);
+    }
+    ck_assert_int_eq(rc, -ECANCELED);
+    ck_assert_int_eq(late, -ETIMEDOUT);
+
+    weft_scope scope;
+    weft_group g;
+    ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
+    ck_assert_int_eq(weft_group_open(&g), 0);
+    weft_group_spin(&g, return_arg, NULL);
+    compute_past(&scope);
+    ck_assert_int_eq(weft_group_close(&g), 0);
+    ck_assert_int_eq(weft_scope_close(&scope), 0);
+}
+END_TEST
+
+/* The stream takes a part of the text; the deadline cuts the write of the rest short. */
+START_TEST(a_write_that_the_stream_has_taken_has_not_timed_out)
+{
+    static char text[1 << 20];
+    int fd[2];
+    weft_stream output;
+    ck_assert_int_eq(weft_pipe(fd), 0);
+    ck_assert_int_eq(weft_stream_open(&output, fd[1]), 0);
+    memset(text, 'x', sizeof text);
+    ssize_t n = 0;
+    int rc = 1;
+    WEFT_CANCEL_AFTER(0.001, rc)
+        n = weft_stream_write(&output, text, sizeof text);
+    ck_assert_int_gt(n, 0);
+    ck_assert_int_lt(n, (ssize_t)sizeof text);
+    ck_assert_int_eq(rc, 0);
+    weft_close(fd[0]);
+    (void)weft_stream_close(&output);
+}
+END_TEST
+
+START_TEST(bytes_that_came_for_a_receive_of_more_are_not_lost_to_the_deadline)
+{
+    int fd[2];
+    char bytes[8];
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+    ck_assert_int_eq(weft_write_all(fd[1], "abc", 3), 3);
+    ssize_t n = 0;
+    int rc = 1;
+    WEFT_CANCEL_AFTER(0.001, rc)
+        n = weft_recv(fd[0], bytes, sizeof bytes, MSG_WAITALL);
+    ck_assert_int_eq(n, 3);
+    ck_assert_int_eq(rc, 0);
+    weft_close(fd[0]);
+    weft_close(fd[1]);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_line_that_arrived_before_the_deadline_is_never_lost,
+    &a_line_of_another_thread_is_never_lost_to_a_deadline,
+    &a_deadline_that_cut_nothing_short_has_not_timed_out,
+    &a_call_refused_because_the_deadline_had_passed_has_timed_out,
+    &a_deadline_that_passed_under_a_shield_has_not_timed_out_unless_a_call_follows,
+    &of_two_deadlines_that_have_passed_the_first_is_to_blame,
+    &a_scope_cancelled_by_hand_never_times_out,
+    &a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out,
+    &an_error_of_a_child_that_ends_the_call_is_no_timeout,
+    &calls_that_return_what_is_there_do_not_time_out,
+    &a_group_that_its_deadline_ends_has_timed_out_and_one_that_is_done_has_not,
+    &a_write_that_the_stream_has_taken_has_not_timed_out,
+    &bytes_that_came_for_a_receive_of_more_are_not_lost_to_the_deadline,
+};
+
+int main(void)
+{
+    return run_suite("deadline", tests, COUNT_OF(tests));
+}
