@@ -1,6 +1,8 @@
 /* The end of a program that serves: who is told to end, in which order, and who is waited for. */
 #include "support.h"
 
+#include "core/cord.h"
+
 #include <math.h>
 
 #include <pthread.h>
@@ -749,6 +751,85 @@ START_TEST(after_the_grace_time_those_left_are_named_also_while_one_computes)
 }
 END_TEST
 
+static void sleep_in_a_defer(void *arg)
+{
+    (void)arg;
+    WEFT_SHIELD(INFINITY) {
+        weft_sleep(INFINITY);
+    }
+}
+
+static weft_value end_slowly_by_a_defer(void *arg)
+{
+    weft_defer(sleep_in_a_defer, arg);
+    return 0;
+}
+
+/* As if the signal came while the scheduler moves a fiber's record: only the record is whole. */
+static int compute_in_the_middle_of_anything(void)
+{
+    weft_shutdown_on_signals(0.05);
+    weft_fiber f = spin_named(end_slowly_by_a_defer, NULL, "torn", false);
+    weft_snooze();
+    weft__fiber *record = weft__fiber_find(weft__cord_self, f);
+    if (record == NULL || record->phase != WEFT__ENDING)
+        return 3;
+    record->life = (weft__life *)64; /* nothing is mapped there */
+    weft__list_cut(&record->sibling);
+    record->parent = (weft__fiber *)64;
+    compute(NULL);
+    return 0;
+}
+
+START_TEST(the_report_after_the_grace_time_reads_records_only)
+{
+    if (IS_TSAN)
+        return;
+    const outcome *o = end_by(compute_in_the_middle_of_anything, SIGTERM);
+    ck_assert_int_eq(o->status, 1);
+    assert_said(o, "'main' has not ended 50 ms after the signal; it runs\n");
+    assert_said(o, "'torn' has not ended 50 ms after the signal; it waits for sleep\n");
+}
+END_TEST
+
+static weft_value churn(void *arg)
+{
+    intptr_t depth = (intptr_t)arg;
+    if (depth == 0)
+        return 0;
+    weft_fiber children[2];
+    for (int i = 0; i < 2; i++)
+        children[i] = weft_spin(churn, as_arg(depth - 1));
+    weft_await(children[0]);
+    return 0; /* the other one is ended, or not */
+}
+
+static intptr_t depth_of_churn = 6;
+
+/* Fibers are made and end all the time; it never looks whether it is to end. */
+static int churn_for_ever(void)
+{
+    weft_shutdown_on_signals(0);
+    say("!");
+    while (depth_of_churn > 0)
+        WEFT_SHIELD(INFINITY) {
+            weft_await(weft_spin(churn, as_arg(depth_of_churn)));
+        }
+    return 0;
+}
+
+START_TEST(whatever_the_signal_interrupts_the_process_ends_with_a_report)
+{
+    if (IS_TSAN)
+        return;
+    for (int i = 0; i < (is_sanitized() ? 10 : 50); i++) {
+        const outcome *o = end_by(churn_for_ever, i % 2 ? SIGINT : SIGTERM);
+        ck_assert_msg(o->status == 1, "status %d: %.300s", o->status, o->text);
+        assert_said(o, "'main' has not ended 0 ms after the signal");
+    }
+}
+END_TEST
+
 static int clean_up_too_slowly(void)
 {
     weft_shutdown_on_signals(0.05);
@@ -922,6 +1003,8 @@ int main(void)
         &a_second_signal_ends_the_process_at_once_also_while_a_fiber_computes,
         &a_signal_that_comes_twice_at_once_is_one,
         &after_the_grace_time_those_left_are_named_also_while_one_computes,
+        &the_report_after_the_grace_time_reads_records_only,
+        &whatever_the_signal_interrupts_the_process_ends_with_a_report,
         &the_grace_time_goes_on_while_the_process_ends,
         &a_grace_time_of_0_ends_at_once_and_one_without_end_never_does,
         &a_function_of_the_programs_own_takes_the_signal_over,

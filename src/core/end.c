@@ -392,7 +392,8 @@ void weft__fiber_let_go(weft__cord *c, weft__fiber *f)
 }
 
 /* A fiber whose frames are never returned to, whatever it waited in. */
-static const weft__wait_kind waits_nothing = {.name = "nothing: its thread ends"};
+static const weft__wait_kind waits_nothing = {.name = "nothing: its thread ends",
+                                              .is_for_below = true};
 
 /*
  * The thread or the process ends while f runs, which may be any fiber. Its frames and those of its

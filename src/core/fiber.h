@@ -43,6 +43,7 @@ typedef struct weft__wait_kind {
     bool is_for_fiber; /* wait_object is the fiber that it waits for */
     bool is_owed;      /* nothing else ends the wait, be it for ever: others use what is here */
     bool is_accept;    /* for connections */
+    bool is_for_below; /* its own part is over: its children have to end */
     /*
      * Take the fiber out of the place, so that nothing there can wake it any more. False: the place
      * still holds it and will wake it itself, soon. NULL: the wait cannot be cut short.

@@ -65,7 +65,7 @@ static bool leave_members(weft__fiber *f)
 
 static const weft__wait_kind waits_members = {"its group", .leave = leave_members};
 /* Once they are cancelled there is nothing but to wait. */
-static const weft__wait_kind waits_end = {.name = "its group to end"};
+static const weft__wait_kind waits_end = {.name = "its group to end", .is_for_below = true};
 
 static bool waits_for(const weft__fiber *f, const weft__group *g)
 {

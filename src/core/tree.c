@@ -32,7 +32,7 @@ bool weft__tree_is_above(const weft__fiber *a, const weft__fiber *f)
 }
 
 /* The joiner of a fiber that is being ended cannot be called away. */
-static const weft__wait_kind waits_end = {.name = "its children to end"};
+static const weft__wait_kind waits_end = {.name = "its children to end", .is_for_below = true};
 
 static bool leave_join(weft__fiber *f)
 {

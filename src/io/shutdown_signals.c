@@ -8,7 +8,6 @@
 #include "core/alarm.h"
 #include "core/sched.h"
 #include "core/tenure.h"
-#include "core/tree.h"
 #include "io/shutdown.h"
 #include "io/signal.h"
 
@@ -39,11 +38,19 @@ static struct {
     _Atomic int64_t first_ns;
 } orders;
 
+/*
+ * The rest is called in a handler, in the main thread, whatever that is doing. Records stay where
+ * they are as long as their cord, and the main thread, which writes them, is stopped. So the fields
+ * of a record can be read at any time; what they point to (its life, its parent, lists) cannot,
+ * except a kind of wait, which is constant.
+ */
+
 static bool is_left(const weft__fiber *f)
 {
+    const weft__wait_kind *waits_in = f->waits_in;
     bool is_alive = f->phase == WEFT__FRESH || f->phase == WEFT__ALIVE;
-    bool is_ending =
-        f->phase == WEFT__ENDING && !weft__tree_has_children(f, NULL) && f->parent != NULL;
+    bool is_ending = f->phase == WEFT__ENDING && f->parent != NULL &&
+                     !(waits_in != NULL && waits_in->is_for_below);
     return (is_alive || is_ending) && !f->is_daemon;
 }
 
@@ -78,14 +85,13 @@ static void name_thread(weft_cord id, const char *called)
     weft__text_write(&t, STDERR_FILENO);
 }
 
-/* In the main thread, in the middle of anything: the table of records is whole at any time. */
+/* Other threads may add records meanwhile: the count is the last that they write. */
 static void end_now(void)
 {
     const weft__cord *c = orders.cord;
-    for (uint32_t i = 0; i < c->chunks_count; i++)
-        for (uint32_t j = 0; j < WEFT__CHUNK_FIBERS; j++)
-            if (is_left(&c->chunks[i][j]))
-                name(&c->chunks[i][j]);
+    for (uint32_t slot = 0; weft__cord_has_slot(c, slot); slot++)
+        if (is_left(weft__cord_at(c, slot)))
+            name(weft__cord_at(c, slot));
     weft__tenures_name_left(NULL, name_thread);
     _exit(1);
 }
