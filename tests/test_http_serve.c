@@ -249,6 +249,35 @@ START_TEST(an_address_that_cannot_be_had_is_an_error_with_words)
 }
 END_TEST
 
+static int tcp_option(int fd, int name)
+{
+    int value = -1;
+    socklen_t bytes = sizeof value;
+    ck_assert_int_eq(getsockopt(fd, IPPROTO_TCP, name, &value, &bytes), 0);
+    return value;
+}
+
+START_TEST(options_that_are_refused_leave_the_listener_as_it_was)
+{
+    static const weft_http_options bad[] = {
+        {.limits = {.slow_s = -1}},
+        {.limits = {.body_bytes_per_s_min = NAN}},
+        {.drain_s = -1},
+        {.trusted_peers = "nowhere"},
+    };
+    place at;
+    int listener = listen_tcp(&at, 8);
+    int unsent = tcp_option(listener, TCP_NOTSENT_LOWAT);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        ck_assert_int_eq(weft_http_serve_fd(listener, serve, NULL, &bad[i]), -EINVAL);
+        ck_assert_int_eq(tcp_option(listener, TCP_NODELAY), 0);
+        ck_assert_int_eq(tcp_option(listener, TCP_USER_TIMEOUT), 0);
+        ck_assert_int_eq(tcp_option(listener, TCP_NOTSENT_LOWAT), unsent);
+    }
+    close(listener);
+}
+END_TEST
+
 /* Closes it so that the other side is reset. */
 static void reset(const talk *t)
 {
@@ -435,6 +464,7 @@ static const TTest *const *const tests[] = {
     &who_does_not_finish_in_time_is_cancelled,
     &a_listener_of_its_own_is_closed_before_the_last_request_is_done,
     &an_address_that_cannot_be_had_is_an_error_with_words,
+    &options_that_are_refused_leave_the_listener_as_it_was,
     &a_client_that_resets_at_any_stage_harms_nobody_else,
     &a_reply_arrives_although_the_client_sends_on,
     &what_comes_behind_the_last_request_is_heard_out,

@@ -232,11 +232,12 @@ static int serve_at(int listener, bool is_own, weft_http_handler *handler, void 
 {
     weft__server s;
     int rc = weft__server_open(&s, handler, ctx, options);
-    tune(listener, &s);
-    if (rc == 0)
+    if (rc == 0) {
+        tune(listener, &s);
         rc = serve(&s, listener, is_own);
-    else if (is_own)
+    } else if (is_own) {
         weft_close(listener);
+    }
     weft__server_close(&s);
     return rc;
 }
@@ -262,12 +263,13 @@ int weft_http_serve_conn(int fd, weft_http_handler *handler, void *ctx,
     weft__server s;
     weft__peer peer;
     int rc = weft__server_open(&s, handler, ctx, options);
-    weft__peer_of_fd(&peer, fd);
-    tune(fd, &s);
-    if (rc == 0)
+    if (rc == 0) {
+        tune(fd, &s);
+        weft__peer_of_fd(&peer, fd);
         rc = weft__conn_run(&s, fd, &peer);
-    else
+    } else {
         weft_close(fd);
+    }
     weft__server_close(&s);
     return rc;
 }
