@@ -4,6 +4,8 @@
  */
 #include "http_support.h"
 
+#include <malloc.h>
+
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
 #define NEXT "GET /next HTTP/1.1\r\n" HOST "\r\n"
@@ -200,6 +202,63 @@ START_TEST(a_large_body_that_nobody_reads_ends_the_connection_after_the_reply)
 END_TEST
 
 /* What is behind the last request is not answered, and does not keep its reply from arriving. */
+/* Bytes that malloc has given out. */
+static size_t allocated(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+static int read_whole(weft_http_request *r, void *ctx)
+{
+    size_t before = allocated(), *taken = ctx;
+    char *body;
+    ssize_t n = weft_http_read_all(r, &body);
+    ck_assert_int_eq(body[n], '\0');
+    *taken = allocated() - before;
+    return weft_http_reply_text(r, 200, "%zd %c%c", n, body[0], body[n - 1]);
+}
+
+#define WHOLE_BYTES ((size_t)1 << 20)
+
+START_TEST(a_body_that_is_read_as_a_whole_takes_its_length_in_memory)
+{
+    static char body[WHOLE_BYTES];
+    size_t taken;
+    char head[128];
+    memset(body, 'b', sizeof body);
+    body[0] = 'a';
+    body[sizeof body - 1] = 'c';
+    talk_open(&t, read_whole, &taken, NULL);
+    snprintf(head, sizeof head, "POST / HTTP/1.1\r\n" HOST "Content-Length: %zu\r\n\r\n",
+             WHOLE_BYTES);
+    talk_send(&t, head);
+    talk_send_bytes(&t, body, sizeof body);
+    talk_hear(&t, "1048576 ac");
+    ck_assert_uint_lt(taken, WHOLE_BYTES + (128 << 10)); /* with what it is read through */
+    ck_assert_int_eq(talk_close(&t), 0);
+}
+END_TEST
+
+START_TEST(a_body_in_chunks_that_is_read_as_a_whole_leaves_nothing_behind)
+{
+    static char chunk[4096];
+    size_t taken;
+    memset(chunk, 'a', sizeof chunk);
+    talk_open(&t, read_whole, &taken, NULL);
+    talk_send(&t, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n");
+    for (size_t i = 0; i < WHOLE_BYTES / sizeof chunk - 1; i++) {
+        talk_send(&t, "1000\r\n");
+        talk_send_bytes(&t, chunk, sizeof chunk);
+        talk_send(&t, "\r\n");
+    }
+    talk_send(&t, "0\r\n\r\n");
+    talk_hear(&t, "1044480 aa");
+    ck_assert_uint_lt(taken, WHOLE_BYTES + (128 << 10));
+    ck_assert_int_eq(talk_close(&t), 0);
+}
+END_TEST
+
 START_TEST(what_comes_behind_the_last_request_is_heard_out)
 {
     talk_open(&t, serve, NULL, NULL);
@@ -339,6 +398,8 @@ static const TTest *const *const tests[] = {
     &a_client_may_send_on_while_a_large_reply_waits_for_it,
     &a_small_body_that_nobody_reads_is_skipped,
     &a_large_body_that_nobody_reads_ends_the_connection_after_the_reply,
+    &a_body_that_is_read_as_a_whole_takes_its_length_in_memory,
+    &a_body_in_chunks_that_is_read_as_a_whole_leaves_nothing_behind,
     &what_comes_behind_the_last_request_is_heard_out,
     &who_asks_before_sending_is_invited_only_if_the_body_is_read,
     &in_http_1_0_a_connection_is_kept_only_if_asked_for,

@@ -112,15 +112,18 @@ WEFT_SWITCHPOINT int weft_http_serve(const char *address, weft_http_handler *han
                                      const weft_http_options *options);
 
 /**
- * The same on a socket that listens already, which stays open unless closes_listener says
- * otherwise: who calls while it drains waits then, instead of being refused.
+ * The same on a socket that listens already. The socket stays open unless closes_listener is set:
+ * clients that connect during the drain then wait in the backlog instead of being refused.
+ * -EINVAL if the options are bad: the socket is as it was, but closed if closes_listener is set.
  */
 WEFT_SWITCHPOINT int weft_http_serve_fd(int listener, weft_http_handler *handler, void *ctx,
                                         const weft_http_options *options);
 
 /**
- * Serve one connection in the calling fiber until it is over, and close it: for who accepts
- * himself. Limits on the number of connections are his, too. Returns 0, or why it was cut.
+ * Serve one connection in the calling fiber until it is over, and close it, whatever is returned.
+ * For callers that run their own accept loop. Limits on the number of connections are then the
+ * caller's job. Returns 0, or why the connection was cut.
+ * -EINVAL if the options are bad.
  */
 WEFT_SWITCHPOINT int weft_http_serve_conn(int fd, weft_http_handler *handler, void *ctx,
                                           const weft_http_options *options);
@@ -201,7 +204,12 @@ WEFT_SWITCHPOINT ssize_t weft_http_read(weft_http_request *request, void *data, 
 /** The same in place: the piece that has come; it is there until the next call that reads. */
 WEFT_SWITCHPOINT ssize_t weft_http_read_piece(weft_http_request *request, const void **data);
 
-/** The whole rest of it, in memory of the request, with a NUL behind it. Returns its length. */
+/**
+ * Read the whole rest of the body into memory of the request, with a NUL behind it. Returns its
+ * length. A body of known length takes that much memory, one in chunks up to twice its length.
+ * Errors as in weft_http_read, and
+ * -ENOMEM if there is no memory; the rest of the body is lost then.
+ */
 WEFT_SWITCHPOINT ssize_t weft_http_read_all(weft_http_request *request, char **data);
 
 /**

@@ -1,6 +1,7 @@
 /* Memory of a request: blocks in a list, the newest first. */
 #include "http/arena.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,34 @@ void *weft__arena_alloc(weft__arena *a, size_t bytes)
         return NULL;
     bytes = (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
     return bytes <= a->left ? take(a, bytes) : take_from_new(a, bytes);
+}
+
+static bool has_block_of_its_own(const weft__arena *a, const void *memory)
+{
+    return a->block != NULL && a->block->data == memory && a->block->bytes > BLOCK_BYTES;
+}
+
+/* The newest block, which is not one of the usual size, becomes larger, and may move. */
+static void *resize_block(weft__arena *a, size_t bytes)
+{
+    weft__arena_block *b = realloc(a->block, sizeof *b + bytes);
+    if (b == NULL)
+        return NULL;
+    b->bytes = bytes;
+    a->block = b;
+    a->next = b->data + bytes;
+    a->left = 0;
+    return b->data;
+}
+
+void *weft__arena_resize(weft__arena *a, void *memory, size_t from, size_t to)
+{
+    if (to <= SIZE_MAX / 2 && has_block_of_its_own(a, memory))
+        return resize_block(a, to);
+    void *larger = weft__arena_alloc(a, to);
+    if (larger != NULL && from > 0)
+        memcpy(larger, memory, from);
+    return larger;
 }
 
 char *weft__arena_copy(weft__arena *a, const char *text, size_t bytes)

@@ -30,6 +30,13 @@ typedef struct weft__arena {
 /* Memory aligned for anything; NULL if there is none. */
 void *weft__arena_alloc(weft__arena *arena, size_t bytes);
 
+/*
+ * Make memory larger, from so many bytes to so many; it may move. What had a block of its own, as
+ * all that is large has, leaves nothing behind; else the old memory stays until the arena is
+ * closed. NULL memory is as weft__arena_alloc. Returns NULL if there is no memory.
+ */
+void *weft__arena_resize(weft__arena *arena, void *memory, size_t from, size_t to);
+
 /* A copy of some bytes with a NUL behind them; NULL if there is no memory. */
 char *weft__arena_copy(weft__arena *arena, const char *text, size_t bytes);
 

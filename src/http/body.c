@@ -156,45 +156,62 @@ ssize_t weft_http_read(weft_http_request *r, void *data, size_t bytes)
     return (ssize_t)taken;
 }
 
-/* Text that grows in the arena: each time twice as large, so little is left behind. */
-typedef struct grown {
+/* The whole body in the making: a block of the arena that grows with it. */
+typedef struct whole {
     char *bytes;
     size_t count;
     size_t room;
-} grown;
+} whole;
 
-static int grow(weft_http_request *r, grown *g, size_t bytes)
+/* What of the body is still to come behind the last piece, if its length is known; else 0. */
+static size_t announced_rest(const weft_http_request *r)
 {
-    size_t room = g->room != 0 ? g->room : ROOM_FIRST;
-    while (room < g->count + bytes + 1)
-        room *= 2;
-    if (room == g->room)
+    int64_t length = r->conn->message.length;
+    return length > 0 ? (size_t)((uint64_t)length - r->body_bytes) : 0;
+}
+
+/* Make room for so many bytes and a NUL: exactly, if the length is known, else twice as much. */
+static int whole_reserve(weft_http_request *r, whole *w, size_t bytes)
+{
+    size_t needed = w->count + bytes + 1, room = needed + announced_rest(r);
+    if (w->room >= needed)
         return 0;
-    char *larger = weft__arena_alloc(&r->conn->arena, room);
+    if (r->conn->message.is_chunked) {
+        room = w->room != 0 ? w->room : ROOM_FIRST;
+        while (room < needed)
+            room *= 2;
+    }
+    char *larger = weft__arena_resize(&r->conn->arena, w->bytes, w->room, room);
     if (larger == NULL)
         return -ENOMEM;
-    if (g->count > 0)
-        memcpy(larger, g->bytes, g->count);
-    g->bytes = larger;
-    g->room = room;
+    w->bytes = larger;
+    w->room = room;
+    return 0;
+}
+
+static int whole_add(weft_http_request *r, whole *w, const void *piece, size_t bytes)
+{
+    int rc = whole_reserve(r, w, bytes);
+    if (rc < 0)
+        return fail(r, rc); /* the piece is lost, and with it the body */
+    memcpy(w->bytes + w->count, piece, bytes);
+    w->count += bytes;
     return 0;
 }
 
 ssize_t weft_http_read_all(weft_http_request *r, char **data)
 {
-    grown all = {0};
+    whole all = {0};
     const void *piece;
-    ssize_t n = grow(r, &all, 0);
-    while (n == 0 && (n = weft_http_read_piece(r, &piece)) > 0) {
-        size_t bytes = (size_t)n;
-        n = grow(r, &all, bytes);
-        if (n < 0)
-            break;
-        memcpy(all.bytes + all.count, piece, bytes);
-        all.count += bytes;
+    ssize_t n;
+    while ((n = weft_http_read_piece(r, &piece)) > 0) {
+        int rc = whole_add(r, &all, piece, (size_t)n);
+        if (rc < 0)
+            return rc;
     }
-    if (n < 0)
-        return n;
+    int rc = n < 0 ? (int)n : whole_reserve(r, &all, 0);
+    if (rc < 0)
+        return rc;
     all.bytes[all.count] = '\0';
     *data = all.bytes;
     return (ssize_t)all.count;
