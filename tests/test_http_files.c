@@ -20,6 +20,24 @@ START_TEST(a_file_is_served_with_what_there_is_to_say_about_it)
 }
 END_TEST
 
+START_TEST(copies_of_a_file_have_the_same_etag)
+{
+    char etag[256];
+    files_open(NULL);
+    ck_assert_get("/a.txt", 200, "0123456789");
+    snprintf(etag, sizeof etag, "%s", heard_header("ETag"));
+    ck_assert_int_eq(rename(at("root/a.txt"), at("root/old.txt")), 0); /* keeps its inode */
+    make_file("root/a.txt", "0123456789");
+    set_time("root/a.txt", A_TIME);
+    ck_assert_get("/a.txt", 200, "0123456789");
+    ck_assert_str_eq(heard_header("ETag"), etag);
+    set_time("root/a.txt", A_TIME + 1);
+    ck_assert_get("/a.txt", 200, "0123456789");
+    ck_assert_str_ne(heard_header("ETag"), etag);
+    files_close();
+}
+END_TEST
+
 START_TEST(head_has_the_headers_of_get)
 {
     static const char *const targets[] = {"/a.txt", "/", "/empty.bin", "/sub", "/none"};
@@ -431,6 +449,7 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &a_file_is_served_with_what_there_is_to_say_about_it,
+    &copies_of_a_file_have_the_same_etag,
     &head_has_the_headers_of_get,
     &a_folder_is_its_index_and_has_a_slash_at_its_end,
     &a_redirect_never_leads_to_another_host,

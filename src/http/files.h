@@ -35,7 +35,7 @@ typedef struct weft__file {
     const char *type;     /* Content-Type */
     const char *encoding; /* Content-Encoding; NULL: none */
     bool varies;          /* there is another one for who accepts another encoding */
-    char etag[56];        /* strong: size, time and inode */
+    char etag[40];        /* strong: size and time */
     char modified[WEFT__DATE_LENGTH + 1];
 } weft__file;
 

@@ -77,10 +77,9 @@ void weft__found_drop(void *found)
 void weft__file_describe(weft__file *file, const char *name)
 {
     const struct stat *s = &file->status;
-    snprintf(file->etag, sizeof file->etag, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"",
-             (uint64_t)s->st_size,
-             (uint64_t)s->st_mtim.tv_sec * 1000000000 + (uint64_t)s->st_mtim.tv_nsec,
-             (uint64_t)s->st_ino);
+    /* Not the inode: it tells about the disk, and differs between copies of a site. */
+    snprintf(file->etag, sizeof file->etag, "\"%" PRIx64 "-%" PRIx64 "\"", (uint64_t)s->st_size,
+             (uint64_t)s->st_mtim.tv_sec * 1000000000 + (uint64_t)s->st_mtim.tv_nsec);
     weft__date_write(file->modified, s->st_mtim.tv_sec);
     if (file->type == NULL)
         file->type = weft__mime_of(name);
