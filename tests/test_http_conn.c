@@ -375,9 +375,9 @@ static void note(const weft_http_record *record, void *ctx)
 {
     (void)ctx;
     size_t used = strlen(logged);
-    snprintf(logged + used, sizeof logged - used, "%s %s %s %s %d %d %d;", record->peer,
+    snprintf(logged + used, sizeof logged - used, "%s %s %s %s %d %d %d%s%s;", record->peer,
              record->method, record->target, record->user_agent, record->version, record->status,
-             (int)record->bytes);
+             (int)record->bytes, record->reason[0] != '\0' ? " " : "", record->reason);
 }
 
 START_TEST(each_request_is_told_to_the_log)
@@ -386,7 +386,73 @@ START_TEST(each_request_is_told_to_the_log)
     talk_once(&t, serve, NULL, &o,
               "GET /a?b HTTP/1.1\r\n" HOST "User-Agent: me\r\n\r\n"
               "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /.. HTTP/1.1\r\n" HOST "\r\n");
-    ck_assert_str_eq(logged, "unix GET /a?b me 11 200 4;unix HEAD /  10 200 0;unix    11 400 0;");
+    ck_assert_str_eq(logged, "unix GET /a?b me 11 200 4;unix HEAD /  10 200 0;unix GET /..  11 400 "
+                             "16 a path with a forbidden character, or above the root;");
+}
+END_TEST
+
+START_TEST(the_log_is_told_what_was_refused_and_why)
+{
+    static const struct {
+        const char *text, *line;
+    } refused[] = {
+        {"GET /a?b HTTP/1.1\r\n\r\n", "unix GET /a?b  11 400 16 no Host;"},
+        {"GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "unix GET /a  11 400 16 several Hosts;"},
+        {"GET /a HTTP/1.1\r\n" HOST "a b: c\r\n\r\n", "unix GET /a  11 400 16 a malformed header;"},
+        {"POST /a HTTP/1.1\r\n" HOST "Content-Length: x\r\n\r\n",
+         "unix POST /a  11 400 16 a malformed header;"},
+        {"POST /a HTTP/1.0\r\n\r\n", "unix POST /a  10 411 20 a body without Content-Length;"},
+        {"GET /< HTTP/1.1\r\n" HOST "\r\n", "unix GET /<  0 400 16 a malformed request line;"},
+        {"GET /a HTTP/3.0\r\n", "unix GET /a  0 505 31 a version of HTTP other than 1;"},
+        {"PRI /a HTTP/1.1\r\n\r\n", "unix PRI /a  0 501 20 a method of HTTP/2;"},
+        {"\r\nG(T /a HTTP/1.1\r\n", "unix G(T /a  0 400 16 a malformed request line;"},
+        {"GE\001", "unix GE\001   0 400 16 a control character in the request line;"},
+        {"\026\003\001", "unix \026\003\001   0 400 16 a control character in the request line;"},
+        {"CONNECT a:1 HTTP/1.1\r\n" HOST "\r\n", "unix CONNECT a:1  11 501 20 CONNECT;"},
+    };
+    const weft_http_options o = {.log = note};
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        logged[0] = '\0';
+        talk_once(&t, serve, NULL, &o, refused[i].text);
+        ck_assert_str_eq(logged, refused[i].line);
+    }
+}
+END_TEST
+
+START_TEST(the_log_is_told_of_a_target_that_is_too_long_and_of_headers_that_are_late)
+{
+    const weft_http_options o = {.log = note, .limits = {.line_bytes_max = 12, .head_s = 0.02}};
+    logged[0] = '\0';
+    talk_once(&t, serve, NULL, &o, "GET /0123456789012345678901234567890123456789");
+    ck_assert_ptr_nonnull(strstr(logged, "unix GET /012345678"));
+    ck_assert_ptr_nonnull(strstr(logged, "  0 414 17 a request line that is too long;"));
+    logged[0] = '\0';
+    talk_open(&t, serve, NULL, &o);
+    talk_send(&t, "GET /a");
+    talk_hear_all(&t);
+    talk_close(&t);
+    ck_assert_str_eq(logged, "unix GET /a  0 408 20 headers that came too slowly;");
+}
+END_TEST
+
+static int say_method(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    const char *method = weft_http_method(r);
+    return strcmp(method, "FOO") == 0 ? weft_http_reply_text(r, 200, "[%s]", method)
+                                      : weft_http_reply_status(r, 501);
+}
+
+START_TEST(a_method_that_nobody_knows_reaches_the_handler)
+{
+    talk_once(&t, say_method, NULL, NULL,
+              "FOO / HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc"
+              "foo / HTTP/1.1\r\n" HOST "\r\n"
+              "PURGE / HTTP/1.1\r\n" HOST "\r\n"
+              "FOO / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+    ck_assert_uint_eq(count_in(t.heard, "\r\n\r\n[FOO]"), 2);
+    ck_assert_uint_eq(count_in(t.heard, "HTTP/1.1 501 "), 2);
+    ck_assert_uint_eq(count_in(t.heard, "Connection: close"), 1);
 }
 END_TEST
 
@@ -406,6 +472,9 @@ static const TTest *const *const tests[] = {
     &cancelled_at_any_stage_it_leaves_nothing_behind,
     &a_client_that_leaves_at_any_stage_leaves_nothing_behind,
     &each_request_is_told_to_the_log,
+    &the_log_is_told_what_was_refused_and_why,
+    &the_log_is_told_of_a_target_that_is_too_long_and_of_headers_that_are_late,
+    &a_method_that_nobody_knows_reaches_the_handler,
 };
 
 int main(void)

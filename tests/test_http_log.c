@@ -43,6 +43,19 @@ START_TEST(what_is_not_known_is_a_dash)
 }
 END_TEST
 
+START_TEST(a_refused_request_has_the_reason_behind_its_line)
+{
+    weft_http_record refused = {
+        .peer = "::1", .method = "GET", .target = "/a", .reason = "no \"Host\"", .status = 400};
+    ck_assert_str_eq(line_of(&refused),
+                     "::1 - - [" TIME "] \"GET /a\" 400 0 \"-\" \"-\" \"no \\\"Host\\\"\"\n");
+    refused.target = "";
+    refused.method = "\x16";
+    ck_assert_str_eq(line_of(&refused), "::1 - - [" TIME "] \"\\x16\" 400 0 \"-\" \"-\" "
+                                        "\"no \\\"Host\\\"\"\n");
+}
+END_TEST
+
 START_TEST(nobody_can_end_a_line_or_a_quoted_text)
 {
     weft_http_record bad = plain;
@@ -95,9 +108,13 @@ START_TEST(the_time_is_that_of_this_place)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_line_has_the_combined_log_format,     &what_is_not_known_is_a_dash,
-    &nobody_can_end_a_line_or_a_quoted_text, &every_byte_alone_is_printable_in_the_line,
-    &what_is_too_long_is_cut_and_has_room,   &the_time_is_that_of_this_place,
+    &a_line_has_the_combined_log_format,
+    &what_is_not_known_is_a_dash,
+    &a_refused_request_has_the_reason_behind_its_line,
+    &nobody_can_end_a_line_or_a_quoted_text,
+    &every_byte_alone_is_printable_in_the_line,
+    &what_is_too_long_is_cut_and_has_room,
+    &the_time_is_that_of_this_place,
 };
 
 int main(void)

@@ -197,21 +197,66 @@ START_TEST(the_request_line_has_one_space_on_each_side_of_the_target)
 }
 END_TEST
 
-START_TEST(a_method_nobody_knows_is_not_implemented)
+#define METHOD_32 "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
+
+START_TEST(any_token_is_a_method)
 {
     static const row rows[] = {
-        ROW("get / HTTP/1.1\r\n" HOST "\r\n", "!501"),
-        ROW("Get / HTTP/1.1\r\n" HOST "\r\n", "!501"),
-        ROW("FOO / HTTP/1.1\r\n" HOST "\r\n", "!501"),
-        ROW("GETX / HTTP/1.1\r\n" HOST "\r\n", "!501"),
-        ROW("GE / HTTP/1.1\r\n" HOST "\r\n", "!501"),
-        ROW("X!#$%&'*+-.^_`|~ / HTTP/1.1\r\n" HOST "\r\n", "!501"),
+        ROW("get / HTTP/1.1\r\n" HOST "\r\n", "get / 1.1"),
+        ROW("Get / HTTP/1.1\r\n" HOST "\r\n", "Get / 1.1"),
+        ROW("FOO / HTTP/1.1\r\n" HOST "\r\n", "FOO / 1.1"),
+        ROW("F / HTTP/1.1\r\n" HOST "\r\n", "F / 1.1"),
+        ROW("FOO / HTTP/1.0\r\n\r\n", "FOO / 1.0 close"),
+        ROW("\r\nFOO / HTTP/1.1\r\n" HOST "\r\n", "FOO / 1.1"),
+        ROW("FOO http://a/b HTTP/1.1\r\n" HOST "\r\n", "FOO http://a/b 1.1"),
+        ROW("GETX / HTTP/1.1\r\n" HOST "\r\n", "GETX / 1.1"),
+        ROW("GE / HTTP/1.1\r\n" HOST "\r\n", "GE / 1.1"),
+        ROW("HEADS / HTTP/1.1\r\n" HOST "\r\n", "HEADS / 1.1"),
+        ROW("CONNECTED / HTTP/1.1\r\n" HOST "\r\n", "CONNECTED / 1.1"),
+        ROW("X!#$%&'*+-.^_`|~ / HTTP/1.1\r\n" HOST "\r\n", "X!#$%&'*+-.^_`|~ / 1.1"),
+        ROW("DESCRIBE / HTTP/1.1\r\n" HOST "\r\n", "DESCRIBE / 1.1"),
+        ROW("QUERY / HTTP/1.1\r\n" HOST "\r\n", "QUERY / 1.1"),
+        ROW("SOURCE / HTTP/1.1\r\n" HOST "\r\n", "SOURCE / 1.1"),
+        ROW(METHOD_32 " / HTTP/1.1\r\n" HOST "\r\n", METHOD_32 " / 1.1"),
+        ROW("FOO / HTTP/1.1\r\n" HOST "\r\nBAR /b HTTP/1.1\r\n" HOST "\r\n" WITH(""),
+            "FOO / 1.1 | BAR /b 1.1 | GET / 1.1"),
         ROW("FOO", "more"),
         ROW("FOO / HTTP/1.1\r", "more"),
-        ROW("DESCRIBE / HTTP/1.1\r\n" HOST "\r\n", "!501"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(a_method_that_llhttp_does_not_know_changes_nothing_about_framing)
+{
+    static const row rows[] = {
+        ROW("FOO / HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc" WITH(""),
+            "FOO / 1.1 length=3 {abc} | GET / 1.1"),
+        ROW("FOO / HTTP/1.1\r\n" HOST
+            "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" WITH(""),
+            "FOO / 1.1 chunked {abc} | GET / 1.1"),
+        ROW("FOO / HTTP/1.1\r\n" HOST "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "!400"),
+        ROW("FOO / HTTP/1.1\r\n" HOST "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc", "!400"),
+        ROW("FOO / HTTP/1.1\r\n" HOST "Transfer-Encoding: gzip\r\n\r\n", "!400"),
+        ROW("FOO / HTTP/1.1\r\n" HOST "Content-Length: +3\r\n\r\nabc", "!400"),
+        ROW("FOO / HTTP/1.1\r\n" HOST "A : b\r\n\r\n", "!400"),
+        ROW("FOO / HTTP/1.1\r\n" HOST "A: b\r\n c\r\n\r\n", "!400"),
+        ROW("FOO / HTTP/1.1\r\n\r\n", "!400"),
+        ROW("FOO a:80 HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("FOO * HTTP/1.1\r\n" HOST "\r\n", "!400"),
+        ROW("FOO /%zz HTTP/1.1\r\n" HOST "\r\n", "!400"),
+    };
+    CHECK_ROWS(FEED_REQUEST, rows);
+}
+END_TEST
+
+START_TEST(what_is_no_method_of_http_1_is_refused)
+{
+    static const row rows[] = {
+        ROW(METHOD_32 "6 / HTTP/1.1\r\n" HOST "\r\n", "!501"),
         ROW("PRI * HTTP/1.1\r\n\r\nSM\r\n\r\n", "!501"),
         ROW("PRI / HTTP/1.1\r\n" HOST "\r\n", "!501"),
-        ROW("QUERY / HTTP/1.1\r\n" HOST "\r\n", "!501"),
         ROW("FOO / HTTP/1.1\n", "!400"),
         ROW("FOO /\r\n", "!400"),
         ROW("FOO\r\n", "!400"),
@@ -1006,7 +1051,9 @@ static const TTest *const *const tests[] = {
     &a_line_ends_with_crlf_and_nothing_else,
     &fields_are_a_name_a_colon_and_a_value,
     &the_request_line_has_one_space_on_each_side_of_the_target,
-    &a_method_nobody_knows_is_not_implemented,
+    &any_token_is_a_method,
+    &a_method_that_llhttp_does_not_know_changes_nothing_about_framing,
+    &what_is_no_method_of_http_1_is_refused,
     &versions_beyond_1_x_are_not_supported,
     &targets_have_the_form_that_their_method_wants,
     &characters_that_no_uri_has_are_refused,

@@ -167,22 +167,70 @@ START_TEST(a_server_that_ends_closes_the_idle_and_lets_the_others_finish)
 END_TEST
 
 #ifdef WEFT_HAS_TLS
-START_TEST(a_server_that_ends_does_not_wait_for_hands_to_be_shaken)
+static weft_tls *tls_server(void)
 {
     char *cert, *key;
     ck_assert_int_eq(weft_tls_self_signed("localhost", 2, &cert, &key), 0);
     weft_tls *tls =
         weft_tls_server_new(&(weft_tls_options){.identity = {.cert_pem = cert, .key_pem = key}});
     ck_assert_ptr_nonnull(tls);
+    free(cert);
+    free(key);
+    return tls;
+}
+
+START_TEST(a_server_that_ends_does_not_wait_for_hands_to_be_shaken)
+{
+    weft_tls *tls = tls_server();
     const weft_http_options o = {.drain_s = INFINITY, .limits = {.head_s = INFINITY}, .tls = tls};
     site_open(&s, serve, NULL, &o);
     site_call(&s, &a);
+    site_call(&s, &b);
+    talk_send(&b, "\x16");
     let_run();
     ck_assert_int_eq(site_close(&s), -ECANCELED);
     expect_end(&a);
+    expect_end(&b);
     weft_tls_free(tls);
-    free(cert);
-    free(key);
+    assert_nothing_pending();
+}
+END_TEST
+
+static char noted[256];
+
+static void note(const weft_http_record *record, void *ctx)
+{
+    (void)ctx;
+    snprintf(noted, sizeof noted, "%s %s %d %s", record->method, record->target, record->status,
+             record->reason);
+}
+
+START_TEST(plain_http_on_a_port_for_tls_is_told_so)
+{
+    static const char *const requests[] = {
+        "GET /a HTTP/1.1\r\n" HOST "\r\n",
+        "PURGE /a HTTP/1.0\r\n\r\n",
+        "foo /a HTTP/1.1\r\n",
+    };
+    weft_tls *tls = tls_server();
+    const weft_http_options o = {.tls = tls, .log = note};
+    site_open(&s, serve, NULL, &o);
+    for (size_t i = 0; i < COUNT_OF(requests); i++) {
+        char method[8];
+        site_call(&s, &a);
+        talk_send(&a, requests[i]);
+        ck_assert_int_eq(status_of(talk_hear_all(&a)), 400);
+        ck_assert_ptr_nonnull(strstr(a.heard, "\r\nContent-Type: text/plain; charset=utf-8\r\n"));
+        ck_assert_ptr_nonnull(strstr(a.heard, "\r\nConnection: close\r\n"));
+        ck_assert_ptr_nonnull(strstr(body_of(a.heard), "https://"));
+        weft_close(a.fd);
+        ck_assert_int_eq(sscanf(requests[i], "%7s", method), 1);
+        ck_assert_int_eq(strncmp(noted, method, strlen(method)), 0);
+        ck_assert_str_eq(noted + strlen(method), " /a 400 plain HTTP on a port for TLS");
+    }
+    ck_assert_trail(""); /* no handler was asked */
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    weft_tls_free(tls);
     assert_nothing_pending();
 }
 END_TEST
@@ -460,6 +508,7 @@ static const TTest *const *const tests[] = {
     &a_server_that_ends_closes_the_idle_and_lets_the_others_finish,
 #ifdef WEFT_HAS_TLS
     &a_server_that_ends_does_not_wait_for_hands_to_be_shaken,
+    &plain_http_on_a_port_for_tls_is_told_so,
 #endif
     &who_does_not_finish_in_time_is_cancelled,
     &a_listener_of_its_own_is_closed_before_the_last_request_is_done,

@@ -70,18 +70,22 @@ typedef struct weft_http_limits {
     double slow_s;
 } weft_http_limits;
 
-/* What is told of each request after its reply, for a log. */
+/*
+ * What is told of each request after its reply, for a log. A request that the server refuses
+ * itself has a reason, and of its method and target what has come: they may be malformed.
+ */
 typedef struct weft_http_record {
     const char *peer;   /* the client's address: what a trusted proxy says, else its own */
-    const char *method; /* "" if the request could not be read; so with the next three */
+    const char *method; /* "" if it is not known; so with the next four */
     const char *target; /* as it came */
     const char *host;
     const char *referer;
     const char *user_agent;
-    int version;    /* 10 or 11 */
-    int status;     /* 0: cut before a reply */
-    uint64_t bytes; /* of the reply's body, as sent */
-    double seconds; /* from the request's first byte to the reply's last */
+    const char *reason; /* why the server refused it, in a few words; "" if a handler had it */
+    int version;        /* 10 or 11; 0: not known */
+    int status;         /* 0: cut before a reply */
+    uint64_t bytes;     /* of the reply's body, as sent */
+    double seconds;     /* from the request's first byte to the reply's last */
 } weft_http_record;
 
 /* How to serve; all-zero is the default. What is pointed to must stay while it serves. */
@@ -130,7 +134,10 @@ WEFT_SWITCHPOINT int weft_http_serve_conn(int fd, weft_http_handler *handler, vo
 
 /* The request */
 
-/** The method: "GET". */
+/**
+ * The method as it came: "GET". Any token of up to 32 characters reaches the handler, also one that
+ * nobody has registered: it is for the handler to refuse with 405 or 501. A router does so.
+ */
 WEFT_API const char *weft_http_method(const weft_http_request *request);
 
 /** The target as it came: "/a%20b?c=d". */

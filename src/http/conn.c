@@ -1,4 +1,5 @@
 /* A connection: it waits for a request, has it answered, and so on until one side has enough. */
+#include "http/chars.h"
 #include "http/server.h"
 
 #include <weft/fiber.h>
@@ -166,74 +167,29 @@ static ssize_t take_head(weft__conn *c)
 }
 
 /* Put the head where it stays, and make a request of it: 0, or the status to refuse it with. */
-static int settle(weft__conn *c, weft_http_request *r, size_t head_bytes)
+static int settle(weft__conn *c, weft_http_request *r, size_t head_bytes, const char **reason)
 {
     r->head = weft__arena_copy(&c->arena, c->input, head_bytes);
-    if (r->head == NULL)
+    if (r->head == NULL) {
+        *reason = "no memory";
         return 503;
+    }
     (void)weft_stream_skip(&c->stream, head_bytes);
     weft__message_settle(&c->message, r->head);
-    return weft__request_open(r);
-}
-
-static COLD void note(weft_http_request *r)
-{
-    const weft__conn *c = r->conn;
-    const weft_http_options *o = &c->server->options;
-    const char *referer = weft_http_header(r, "Referer");
-    const char *agent = weft_http_header(r, "User-Agent");
-    const weft_http_record record = {
-        .peer = weft_http_peer(r),
-        .method = r->method,
-        .target = r->target,
-        .host = weft_http_host(r),
-        .referer = referer != NULL ? referer : "",
-        .user_agent = agent != NULL ? agent : "",
-        .version = weft_http_version(r),
-        .status = r->status,
-        .bytes = r->sent,
-        .seconds = weft_now() - c->begun_s,
-    };
-    o->log(&record, o->log_ctx);
-}
-
-static COLD void note_refused(weft__conn *c, int status)
-{
-    const weft_http_options *o = &c->server->options;
-    char peer[WEFT__IP_TEXT_BYTES] = "unix";
-    if (o->log == NULL)
-        return;
-    if (!c->peer.is_unix)
-        weft__ip_write(&c->peer.ip, peer);
-    const weft_http_record record = {
-        .peer = peer,
-        .method = "",
-        .target = "",
-        .host = "",
-        .referer = "",
-        .user_agent = "",
-        .version = 11,
-        .status = status,
-        .seconds = weft_now() - c->begun_s,
-    };
-    o->log(&record, o->log_ctx);
-}
-
-static COLD void refuse(weft__conn *c, int status)
-{
-    c->is_to_close = true;
-    c->has_unread = true;
-    weft__reply_refuse(c, status);
-    note_refused(c, status);
+    return weft__request_open(r, reason);
 }
 
 static __attribute__((noinline)) void handle(weft__conn *c, size_t head_bytes)
 {
     weft_http_request r = {.conn = c};
-    int status = settle(c, &r, head_bytes);
+    const char *reason = "";
+    int status = settle(c, &r, head_bytes, &reason);
     c->requests++;
     if (status != 0) {
-        refuse(c, status);
+        if (r.head != NULL)
+            weft__conn_refuse_settled(&r, status, reason);
+        else
+            weft__conn_refuse(c, status, reason, NULL);
         return;
     }
     if (!c->message.is_kept || c->requests >= c->server->options.limits.requests_max)
@@ -241,22 +197,19 @@ static __attribute__((noinline)) void handle(weft__conn *c, size_t head_bytes)
     int result = c->server->handler(&r, c->server->ctx);
     weft__reply_finish(&r, result);
     if (c->server->options.log != NULL)
-        note(&r);
+        weft__conn_note(&r);
 }
 
-/* The status for a request whose head could not be had; 0: nobody is there to hear it. */
-static int status_for(const weft__conn *c, ssize_t error)
+/* A head that could not be had. Nobody is there to hear about other errors. */
+static COLD void refuse_head(weft__conn *c, ssize_t error)
 {
-    switch (error) {
-    case -EBADMSG:
-        return c->message.status;
-    case -ETIMEDOUT:
-        return 408;
-    case -ENOMEM:
-        return 503;
-    default:
-        return 0;
-    }
+    (void)look(c, 0); /* a look that failed has shown nothing */
+    if (error == -EBADMSG)
+        weft__conn_refuse(c, c->message.status, c->message.reason, NULL);
+    else if (error == -ETIMEDOUT)
+        weft__conn_refuse(c, 408, "headers that came too slowly", NULL);
+    else if (error == -ENOMEM)
+        weft__conn_refuse(c, 503, "no memory", NULL);
 }
 
 static int take_requests(weft__conn *c)
@@ -267,9 +220,7 @@ static int take_requests(weft__conn *c)
             return rc == SILENT ? 0 : rc;
         ssize_t head = take_head(c);
         if (head < 0) {
-            int status = status_for(c, head);
-            if (status != 0)
-                refuse(c, status);
+            refuse_head(c, head);
             return (int)head;
         }
         handle(c, (size_t)head);
@@ -345,7 +296,35 @@ static void hang_up(weft__conn *c)
     }
 }
 
-/* Nothing has been asked until hands are shaken: a server that ends does not wait for that. */
+/*
+ * Does the peer speak TLS? A record of a handshake begins with 22, and no record with a letter, as
+ * all methods of HTTP do. 1, 0 if it does not, or an error: also if the peer has hung up.
+ */
+static int speaks_tls(weft__conn *c)
+{
+    char first;
+    ssize_t n = weft_recv(c->fd, &first, 1, MSG_PEEK);
+    if (n <= 0)
+        return n < 0 ? (int)n : -ECONNRESET;
+    return !weft__char_is(first, WEFT__CHAR_ALPHA);
+}
+
+/* The handshake, if it comes to one: 1; 0 for a peer that speaks plain HTTP. */
+static int open_tls(weft__conn *c, weft_tls *tls)
+{
+    int rc = speaks_tls(c);
+    if (rc < 0)
+        weft_close(c->fd);
+    if (rc <= 0)
+        return rc;
+    rc = weft_tls_accept(&c->stream, c->fd, tls);
+    return rc < 0 ? rc : 1;
+}
+
+/*
+ * As open_tls, within the time that a head has. Nothing has been asked until hands are shaken: a
+ * server that ends does not wait for that.
+ */
 static __attribute__((noinline)) int shake_hands(weft__conn *c, weft_tls *tls)
 {
     weft_scope scope;
@@ -356,26 +335,43 @@ static __attribute__((noinline)) int shake_hands(weft__conn *c, weft_tls *tls)
         return rc;
     }
     c->waiting = &scope;
-    rc = weft_tls_accept(&c->stream, c->fd, tls);
+    rc = open_tls(c, tls);
     c->waiting = NULL;
     int late = weft_scope_close(&scope);
     return rc < 0 && late < 0 ? late : rc;
 }
 
-/* Plain, or after a handshake, which has as long as a head. */
+/* Open the stream: 1, 0 if the peer speaks plain HTTP where TLS is spoken, or an error. */
 static int open_stream(weft__conn *c)
 {
     weft_tls *tls = c->server->options.tls;
-    c->is_tls = tls != NULL;
-    return tls != NULL ? shake_hands(c, tls) : weft_stream_open(&c->stream, c->fd);
+    int rc = tls != NULL ? shake_hands(c, tls) : 0;
+    c->is_tls = rc > 0;
+    if (rc == 0)
+        rc = weft_stream_open(&c->stream, c->fd);
+    return rc < 0 ? rc : c->is_tls || tls == NULL;
+}
+
+/* Answer plain HTTP on a port for TLS in plain words: a browser says no more than "failed". */
+static COLD void explain_tls(weft__conn *c)
+{
+    c->begun_s = c->server->options.log != NULL ? weft_now() : 0;
+    if (look(c, 1) > 0)
+        weft__conn_refuse(c, 400, "plain HTTP on a port for TLS",
+                          "400 Bad Request\n\nThis port speaks HTTPS, and the request came without "
+                          "TLS. Use https:// instead of http://.\n");
 }
 
 /* From the first request to the end. */
-static int serve(weft__conn *c)
+static int serve(weft__conn *c, bool is_understood)
 {
+    int rc = -EPROTO;
     set_buffer(c, false);
     weft__message_open(&c->message, WEFT__REQUEST, &c->server->message_limits);
-    int rc = take_requests(c);
+    if (is_understood)
+        rc = take_requests(c);
+    else
+        explain_tls(c);
     hang_up(c);
     weft__message_close(&c->message);
     weft__arena_close(&c->arena);
@@ -392,8 +388,8 @@ int weft__conn_run(weft__server *server, int fd, const weft__peer *peer)
                     .arena = {.stock = &server->stock}};
     weft__list_insert(&server->conns, &c.link);
     int rc = open_stream(&c);
-    if (rc == 0)
-        rc = serve(&c);
+    if (rc >= 0)
+        rc = serve(&c, rc > 0);
     weft__list_remove(&c.link);
     return rc;
 }

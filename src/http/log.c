@@ -73,9 +73,12 @@ static char *put_request(char *at, const weft_http_record *r)
         return put(at, "\"-\"");
     *at++ = '"';
     at = put_escaped(at, r->method, WEFT__LOG_FIELD_BYTES_MAX);
-    *at++ = ' ';
-    at = put_escaped(at, r->target != NULL ? r->target : "", WEFT__LOG_TARGET_BYTES_MAX);
-    return put(at, r->version == 10 ? " HTTP/1.0\"" : " HTTP/1.1\"");
+    if (r->target != NULL && r->target[0] != '\0') {
+        *at++ = ' ';
+        at = put_escaped(at, r->target, WEFT__LOG_TARGET_BYTES_MAX);
+    }
+    const char *version = r->version == 10 ? " HTTP/1.0" : " HTTP/1.1";
+    return put(put(at, r->version != 0 ? version : ""), "\"");
 }
 
 size_t weft__log_line(char *out, const weft_http_record *record, const char *time_text)
@@ -89,6 +92,10 @@ size_t weft__log_line(char *out, const weft_http_record *record, const char *tim
     at = put_quoted(at, record->referer);
     *at++ = ' ';
     at = put_quoted(at, record->user_agent);
+    if (record->reason != NULL && record->reason[0] != '\0') {
+        *at++ = ' ';
+        at = put_quoted(at, record->reason);
+    }
     *at++ = '\n';
     return (size_t)(at - out);
 }

@@ -17,8 +17,9 @@ enum {
     EMPTY_LINES_MAX = 2,
 };
 
-int weft__message_refuse(weft__message *m, int status)
+int weft__message_refuse(weft__message *m, int status, const char *reason)
 {
+    m->reason = reason;
     m->status = m->parser.type == HTTP_REQUEST ? status : 0;
     m->failure = -EBADMSG;
     return m->failure;
@@ -125,14 +126,21 @@ void weft__message_open(weft__message *m, weft__message_kind kind,
     weft__message_reset(m);
 }
 
-void weft__message_reset(weft__message *m)
+static void start_parser(weft__message *m)
 {
     llhttp_init(&m->parser, m->parser.type, &head_settings);
     /* Which versions there are is not llhttp's to say: a higher minor one is as good as 1.1. */
     m->parser.lenient_flags = LENIENT_VERSION;
+}
+
+void weft__message_reset(weft__message *m)
+{
+    start_parser(m);
     m->target.bytes = 0;
     m->fields_count = 0;
     m->status = 0;
+    m->reason = NULL;
+    m->has_own_method = false;
     m->is_complete = false;
     m->seen = 0;
     m->line_at = 0;
@@ -184,11 +192,11 @@ static COLD int skip_empty_lines(weft__message *m, const char *data, size_t byte
         if (*at != '\r' && *at != '\n')
             return 1;
         if (*at == '\n' || m->line_at == 2 * EMPTY_LINES_MAX || m->parser.type != HTTP_REQUEST)
-            return weft__message_refuse(m, 400);
+            return weft__message_refuse(m, 400, "empty lines before the request line");
         if (rest == 1)
             return 0;
         if (at[1] != '\n')
-            return weft__message_refuse(m, 400);
+            return weft__message_refuse(m, 400, "a line that does not end with CRLF");
         m->line_at += 2;
     }
     return 0;
@@ -198,8 +206,9 @@ static COLD int skip_empty_lines(weft__message *m, const char *data, size_t byte
 static COLD int check_begun_line(weft__message *m, const char *line, size_t bytes)
 {
     bool is_request = m->parser.type == HTTP_REQUEST;
-    return is_request && weft__message_line_is_foreign(line, bytes) ? weft__message_refuse(m, 505)
-                                                                    : 0;
+    return is_request && weft__message_line_is_foreign(line, bytes)
+               ? weft__message_refuse(m, 505, "a version of HTTP other than 1")
+               : 0;
 }
 
 /* The line once it is complete: 1; 0: it is not. Needed before the head is complete only. */
@@ -209,9 +218,8 @@ static COLD int check_line(weft__message *m, const char *data, size_t bytes)
     if (end == NULL)
         return check_begun_line(m, data + m->line_at, bytes - m->line_at);
     if (!weft__message_line_is_good(m, data, (size_t)(end + 1 - data)))
-        return weft__message_refuse(
-            m,
-            weft__message_line_status(m, data + m->line_at, (size_t)(end + 1 - data - m->line_at)));
+        return weft__message_refuse_line(m, data + m->line_at,
+                                         (size_t)(end + 1 - data - m->line_at));
     m->fields_at = (uint32_t)(end + 1 - data);
     return 1;
 }
@@ -226,23 +234,49 @@ static bool has_control(const char *line, size_t bytes)
     return false;
 }
 
+static ssize_t go_on(weft__message *m, const char *data, size_t from, size_t bytes);
+
+/*
+ * Begin anew with GET in place of a method that llhttp does not know. No framing depends on the
+ * method but CONNECT's, which it knows; so it makes no difference which others a release knows.
+ */
+static COLD ssize_t go_on_as_get(weft__message *m, const char *data, size_t method, size_t bytes)
+{
+    m->has_own_method = true;
+    m->target.bytes = 0;
+    start_parser(m);
+    (void)llhttp_execute(&m->parser, "GET", 3);
+    return go_on(m, data, m->line_at + method, bytes);
+}
+
+/* llhttp has stopped in the first line, of which the end is known. */
+static COLD ssize_t line_failed(weft__message *m, const char *data, size_t line_bytes, size_t bytes)
+{
+    const char *line = data + m->line_at;
+    if (m->parser.error_pos >= line + line_bytes &&
+        weft__message_line_is_good(m, data, m->line_at + line_bytes)) {
+        m->fields_at = m->line_at + (uint32_t)line_bytes;
+        return weft__message_refuse(m, 400, "a malformed header");
+    }
+    size_t method = m->has_own_method ? 0 : weft__message_line_method(line, line_bytes);
+    return method > 0 ? go_on_as_get(m, data, method, bytes)
+                      : weft__message_refuse_line(m, line, line_bytes);
+}
+
 /* llhttp has stopped. If that is in the first line, the whole of it says what to answer. */
 static COLD ssize_t head_failed(weft__message *m, const char *data, size_t bytes)
 {
     if (m->failure == -ENOMEM)
         return m->failure;
     if (m->parser.type != HTTP_REQUEST || m->fields_at > 0)
-        return weft__message_refuse(m, 400);
+        return weft__message_refuse(m, 400, "a malformed header");
     const char *line = data + m->line_at;
     const char *end = memchr(line, '\n', bytes - m->line_at);
-    if (end == NULL)
-        return has_control(line, bytes - m->line_at)
-                   ? weft__message_refuse(m, 400)
-                   : check_begun_line(m, line, bytes - m->line_at);
-    bool is_line_good =
-        m->parser.error_pos > end && weft__message_line_is_good(m, data, (size_t)(end + 1 - data));
-    return weft__message_refuse(
-        m, is_line_good ? 400 : weft__message_line_status(m, line, (size_t)(end + 1 - line)));
+    if (end != NULL)
+        return line_failed(m, data, (size_t)(end + 1 - line), bytes);
+    return has_control(line, bytes - m->line_at)
+               ? weft__message_refuse(m, 400, "a control character in the request line")
+               : check_begun_line(m, line, bytes - m->line_at);
 }
 
 static ssize_t finish_head(weft__message *m, const char *data, size_t end)
@@ -251,12 +285,12 @@ static ssize_t finish_head(weft__message *m, const char *data, size_t end)
         size_t line_end = m->fields_count > 0 ? m->fields[0].name.at : end - 2;
         if (UNLIKELY(!weft__message_line_is_good(m, data, line_end))) {
             int rc = check_line(m, data, end);
-            return rc < 0 ? rc : weft__message_refuse(m, 400);
+            return rc < 0 ? rc : weft__message_refuse(m, 400, "a malformed request line");
         }
         m->fields_at = (uint32_t)line_end;
     }
     if (UNLIKELY(m->is_over))
-        return weft__message_refuse(m, 431);
+        return weft__message_refuse(m, 431, "too many headers");
     int rc = weft__message_take_fields(m, data, end);
     if (UNLIKELY(rc < 0))
         return rc;
@@ -264,22 +298,13 @@ static ssize_t finish_head(weft__message *m, const char *data, size_t end)
     return (ssize_t)end;
 }
 
-/* Go on up to so many bytes: the head's length, 0, or an error. */
-static ssize_t feed(weft__message *m, const char *data, size_t bytes)
+/* Let llhttp go on from an offset: the head's length, 0, or an error. */
+static ssize_t go_on(weft__message *m, const char *data, size_t from, size_t bytes)
 {
-    m->base = data;
-    int error = m->parser.error;
-    if (LIKELY(error == HPE_OK)) {
-        if (m->seen < m->line_at)
-            m->seen = m->line_at;
-        error = (int)llhttp_execute(&m->parser, data + m->seen, bytes - m->seen);
-        m->seen = (uint32_t)bytes;
-        if (LIKELY(error == HPE_PAUSED && m->is_paused))
-            return finish_head(m, data, (size_t)(m->parser.error_pos - data));
-    } else {
-        /* It stopped in the line, of which there was not enough: data may have moved. */
-        m->parser.error_pos = data + m->line_at;
-    }
+    llhttp_errno_t error = llhttp_execute(&m->parser, data + from, bytes - from);
+    m->seen = (uint32_t)bytes;
+    if (LIKELY(error == HPE_PAUSED && m->is_paused))
+        return finish_head(m, data, (size_t)(m->parser.error_pos - data));
     if (error != HPE_OK)
         return head_failed(m, data, bytes);
     if (m->fields_at > 0)
@@ -288,11 +313,22 @@ static ssize_t feed(weft__message *m, const char *data, size_t bytes)
     return rc < 0 ? rc : 0;
 }
 
+/* Go on up to so many bytes: as go_on. */
+static ssize_t feed(weft__message *m, const char *data, size_t bytes)
+{
+    m->base = data;
+    if (LIKELY(m->parser.error == HPE_OK))
+        return go_on(m, data, m->seen < m->line_at ? m->line_at : m->seen, bytes);
+    /* It stopped in the line, of which there was not enough: data may have moved. */
+    m->parser.error_pos = data + m->line_at;
+    return head_failed(m, data, bytes);
+}
+
 /* A line beyond its limit: its target is too long, unless not even its method has an end. */
 static COLD int refuse_long_line(weft__message *m, const char *data, size_t bytes)
 {
     bool has_target = memchr(data + m->line_at, ' ', bytes - m->line_at) != NULL;
-    return weft__message_refuse(m, has_target ? 414 : 400);
+    return weft__message_refuse(m, has_target ? 414 : 400, "a request line that is too long");
 }
 
 /* Add, but stay where there is an end. */
@@ -325,7 +361,7 @@ ssize_t weft__message_head(weft__message *m, const char *data, size_t bytes)
         if (m->fields_at == 0)
             return refuse_long_line(m, data, limit);
         if (!is_in_line)
-            return weft__message_refuse(m, 431);
+            return weft__message_refuse(m, 431, "headers that are too long");
     }
 }
 

@@ -68,9 +68,10 @@ typedef struct weft__message {
     weft__field *lent;   /* memory of the caller's for them; NULL: none */
     uint32_t fields_count;
     uint32_t fields_room;
-    int version;    /* 10 or 11 */
-    int status;     /* an answer's; a request that is refused: what to answer with */
-    int64_t length; /* of the body; -1: chunks, or until the connection ends */
+    int version;        /* 10 or 11 */
+    int status;         /* an answer's; a request that is refused: what to answer with */
+    const char *reason; /* why it was refused, in a few words; NULL: it was not */
+    int64_t length;     /* of the body; -1: chunks, or until the connection ends */
     bool is_chunked;
     bool ends_with_connection; /* an answer whose body has no other end */
     bool is_kept;              /* the connection may be used again afterwards */
@@ -96,6 +97,7 @@ typedef struct weft__message {
     uint32_t head_bytes; /* 0: not complete */
     int failure;         /* what every further call returns; 0: none */
     bool is_over;        /* there are more fields than there may be */
+    bool has_own_method; /* llhttp does not know the method, and was shown another in its place */
     bool is_paused;      /* llhttp stopped where a callback wanted it to */
     uint64_t left;       /* of a body with a length */
     const char *piece;   /* of the body, while llhttp runs */

@@ -257,7 +257,7 @@ static int next_chunk_piece(weft__message *m, const char *data, size_t bytes, si
             n = run(m, at, m->part == WEFT__IN_SIZE ? size_bytes(m, at, rest) : rest);
         if (n < 0) {
             m->is_complete = false;
-            return n == -ENOMEM ? -ENOMEM : weft__message_refuse(m, 400);
+            return n == -ENOMEM ? -ENOMEM : weft__message_refuse(m, 400, "malformed chunks");
         }
         *used += (size_t)n;
     }

@@ -34,6 +34,13 @@ typedef struct found {
     weft__span host;
 } found;
 
+/* The status to refuse it with. */
+static COLD int because(weft__message *m, int status, const char *reason)
+{
+    m->reason = reason;
+    return status;
+}
+
 static void take_encoding(found *f, const char *value, size_t bytes)
 {
     weft__piece list = {value, bytes}, element;
@@ -144,22 +151,22 @@ static int walk(weft__message *m, found *f, const char *data, size_t end)
     for (uint32_t i = 0; i < m->fields_count; i++) {
         at = settle_field(&m->fields[i], data, at);
         if (UNLIKELY(at == 0))
-            return 400;
+            return because(m, 400, "a malformed header");
         take_field(f, &m->fields[i], data);
     }
-    return at == end - 2 && data[at] == '\r' ? 0 : 400;
+    return at == end - 2 && data[at] == '\r' ? 0 : because(m, 400, "a malformed header");
 }
 
 /* RFC 9112, 3.2. Only a target without an authority may have no host at all. */
-static int check_host(const weft__message *m, const found *f, const char *data)
+static int check_host(weft__message *m, const found *f, const char *data)
 {
     if (f->hosts == 0)
-        return m->version == 10 ? 0 : 400;
+        return m->version == 10 ? 0 : because(m, 400, "no Host");
     if (f->hosts > 1)
-        return 400;
-    if (f->host.bytes == 0)
-        return data[m->target.at] == '*' ? 0 : 400;
-    return weft__is_authority(data + f->host.at, f->host.bytes, false) ? 0 : 400;
+        return because(m, 400, "several Hosts");
+    bool is_good = f->host.bytes == 0 ? data[m->target.at] == '*'
+                                      : weft__is_authority(data + f->host.at, f->host.bytes, false);
+    return is_good ? 0 : because(m, 400, "a malformed Host");
 }
 
 /* Digits and nothing else; -1: not a length. */
@@ -179,13 +186,13 @@ static int take_encoded(weft__message *m, const found *f)
 {
     if (f->lengths > 0 || m->version == 10 || (f->flags & IS_MALFORMED) != 0 || f->chunked != 1 ||
         !f->ends_with_chunked)
-        return 400;
+        return because(m, 400, "a Transfer-Encoding that leaves the length open");
     if (f->codings > 1)
-        return 501;
+        return because(m, 501, "a Transfer-Encoding other than chunked");
     m->is_chunked = true;
     m->length = -1;
     /* Two readers of one head: if they differ, there is something that neither is to guess. */
-    return (m->parser.flags & F_CHUNKED) != 0 ? 0 : 400;
+    return (m->parser.flags & F_CHUNKED) != 0 ? 0 : because(m, 400, "a malformed header");
 }
 
 /* How the body is framed; RFC 9112, 6.3. 0, or what to answer. */
@@ -197,10 +204,10 @@ static int take_framing(weft__message *m, const found *f, const char *data)
     if ((f->flags & HAS_ENCODING) != 0)
         return take_encoded(m, f);
     if (f->lengths > 1)
-        return 400;
+        return because(m, 400, "several Content-Lengths");
     if (f->lengths == 1) {
         m->length = parse_length(data + f->length.at, f->length.bytes);
-        return m->length < 0 ? 400 : 0;
+        return m->length < 0 ? because(m, 400, "a malformed Content-Length") : 0;
     }
     if (m->parser.type == HTTP_RESPONSE) {
         m->ends_with_connection = true;
@@ -238,7 +245,7 @@ static int take_request(weft__message *m, const found *f, const char *data)
     if (status != 0)
         return status;
     if ((f->flags & HAS_OTHER_EXPECT) != 0 && m->version == 11)
-        return 417;
+        return because(m, 417, "an unknown Expect");
     m->is_upgrade = (has_both_upgrades(f) && m->version == 11) || m->parser.method == HTTP_CONNECT;
     return 0;
 }
@@ -252,7 +259,7 @@ int weft__message_take_fields(weft__message *m, const char *data, size_t end)
     if (status == 0 && m->parser.type == HTTP_REQUEST)
         status = take_request(m, &f, data);
     if (UNLIKELY(status != 0))
-        return weft__message_refuse(m, status);
+        return weft__message_refuse(m, status, m->reason);
     if (m->parser.type == HTTP_RESPONSE)
         take_answer(m, &f);
     m->left = m->length > 0 ? (uint64_t)m->length : 0;

@@ -8,6 +8,9 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+/* Longer than any that is registered; beyond is 501 (RFC 9112, 3). */
+#define METHOD_BYTES_MAX 32
+
 static size_t bytes_of_kind(const char *text, size_t bytes, unsigned kind)
 {
     size_t i = 0;
@@ -128,12 +131,6 @@ static bool is_version(const char *text, size_t bytes)
            text[9] == '\r' && text[10] == '\n';
 }
 
-/* PRI, methods of RTSP, and QUERY, which llhttp 9 knows and llhttp 8 does not. */
-static bool is_foreign_method(uint8_t method)
-{
-    return method > HTTP_SOURCE;
-}
-
 static bool request_line_is_good(weft__message *m, const char *data, size_t end)
 {
     weft__span target = m->target;
@@ -141,7 +138,7 @@ static bool request_line_is_good(weft__message *m, const char *data, size_t end)
     if (target.bytes == 0 || target.at < m->line_at + 2 || target_end > end)
         return false;
     if (data[target.at - 1] != ' ' || data[target.at - 2] == ' ' ||
-        !is_version(data + target_end, end - target_end) || is_foreign_method(m->parser.method) ||
+        !is_version(data + target_end, end - target_end) || m->parser.method == HTTP_PRI ||
         !is_target(m->parser.method, data + target.at, target.bytes))
         return false;
     m->method = (weft__span){m->line_at, target.at - 1 - m->line_at};
@@ -186,26 +183,42 @@ COLD bool weft__message_line_is_foreign(const char *line, size_t bytes)
            version[7] == '.';
 }
 
-COLD int weft__message_line_status(const weft__message *m, const char *line, size_t bytes)
+/* Is it a request line of HTTP/1 by its characters, whatever method and target mean? */
+static bool has_line_form(const char *line, size_t bytes)
 {
     static const size_t version = sizeof " HTTP/1.1\r\n" - 1;
-    if (weft__message_line_is_foreign(line, bytes))
-        return 505;
     size_t method = bytes_of_kind(line, bytes, WEFT__CHAR_TOKEN);
     if (method == 0 || method + 2 + version > bytes || line[method] != ' ')
-        return 400;
+        return false;
     const char *target = line + method + 1;
     size_t target_bytes = bytes - method - 1 - version;
-    if (bytes_of_kind(target, target_bytes, WEFT__CHAR_QUERY) < target_bytes)
-        return 400;
-    const char *end = target + target_bytes;
-    if (memcmp(end, " HTTP/1.", 8) != 0 || !is_digit(end[8]) || end[9] != '\r')
-        return 400;
-    switch (m->parser.error) {
-    case HPE_INVALID_METHOD:
-    case HPE_INVALID_CONSTANT: /* a method of another protocol */
-        return 501;
-    default:
-        return is_foreign_method(m->parser.method) ? 501 : 400;
-    }
+    return bytes_of_kind(target, target_bytes, WEFT__CHAR_QUERY) == target_bytes &&
+           is_version(target + target_bytes, version);
+}
+
+/* The preface of HTTP/2 begins with it, and it is no method of HTTP/1 (RFC 9113, 11.6). */
+static bool is_pri(const char *line, size_t method_bytes)
+{
+    return method_bytes == 3 && memcmp(line, "PRI", 3) == 0;
+}
+
+COLD size_t weft__message_line_method(const char *line, size_t bytes)
+{
+    size_t method = bytes_of_kind(line, bytes, WEFT__CHAR_TOKEN);
+    bool is_usable = method <= METHOD_BYTES_MAX && !is_pri(line, method);
+    return is_usable && has_line_form(line, bytes) ? method : 0;
+}
+
+COLD int weft__message_refuse_line(weft__message *m, const char *line, size_t bytes)
+{
+    if (weft__message_line_is_foreign(line, bytes))
+        return weft__message_refuse(m, 505, "a version of HTTP other than 1");
+    if (!has_line_form(line, bytes))
+        return weft__message_refuse(m, 400, "a malformed request line");
+    size_t method = bytes_of_kind(line, bytes, WEFT__CHAR_TOKEN);
+    if (method > METHOD_BYTES_MAX)
+        return weft__message_refuse(m, 501, "a method that is too long");
+    if (is_pri(line, method))
+        return weft__message_refuse(m, 501, "a method of HTTP/2");
+    return weft__message_refuse(m, 400, "a malformed target");
 }

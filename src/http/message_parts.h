@@ -6,8 +6,8 @@
 #include "http/chars.h"
 #include "http/message.h"
 
-/* Refuse it: -EBADMSG, and with what to answer a request. */
-int weft__message_refuse(weft__message *m, int status);
+/* Refuse it: -EBADMSG, with what to answer a request, and why, in a few words. */
+int weft__message_refuse(weft__message *m, int status, const char *reason);
 
 /* Is the first line, which ends before data[end], exactly as it has to be? Sets version, method. */
 bool weft__message_line_is_good(weft__message *m, const char *data, size_t end);
@@ -18,8 +18,14 @@ bool weft__message_line_is_good(weft__message *m, const char *data, size_t end);
  */
 bool weft__message_line_is_foreign(const char *line, size_t bytes);
 
-/* What to answer to a request line that is not, or that llhttp stopped in. */
-int weft__message_line_status(const weft__message *m, const char *line, size_t bytes);
+/* Refuse a request line that is not, or that llhttp stopped in. */
+int weft__message_refuse_line(weft__message *m, const char *line, size_t bytes);
+
+/*
+ * Bytes of the method, if a request line is good but for a method that llhttp does not know, or
+ * only in another protocol; else 0.
+ */
+size_t weft__message_line_method(const char *line, size_t bytes);
 
 /* Is it host, or host:port? */
 bool weft__is_authority(const char *text, size_t bytes, bool needs_port);

@@ -325,11 +325,15 @@ void weft__reply_finish(weft_http_request *r, int result)
     c->has_unread = r->state == WEFT__REPLY_ENDED && !c->message.is_complete;
 }
 
-void weft__reply_refuse(weft__conn *c, int status)
+uint64_t weft__reply_refuse(weft__conn *c, int status, const char *text)
 {
     /* Its body, if it has one, is nobody's. */
     weft_http_request r = {
         .conn = c, .method = "", .target = "", .path = "", .body_error = -EBADMSG};
     c->is_to_close = true;
-    (void)weft_http_reply_status(&r, status);
+    if (text != NULL)
+        (void)weft_http_reply_text(&r, status, "%s", text);
+    else
+        (void)weft_http_reply_status(&r, status);
+    return r.sent;
 }

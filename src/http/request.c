@@ -161,8 +161,14 @@ static const char *path_of(const char *target)
     return path != NULL ? path : "/";
 }
 
+static int because(const char **reason, const char *text, int status)
+{
+    *reason = text;
+    return status;
+}
+
 /* Split what is behind the path off, and clean it: 0, or a status. */
-static int open_target(weft_http_request *r)
+static int open_target(weft_http_request *r, const char **reason)
 {
     const char *path = path_of(r->target);
     size_t bytes = strcspn(path, "?");
@@ -171,11 +177,13 @@ static int open_target(weft_http_request *r)
         bytes = path[0] == '?' ? 0 : bytes;
     r->path = weft__arena_copy(&r->conn->arena, bytes > 0 ? path : "/", bytes > 0 ? bytes : 1);
     if (r->path == NULL)
-        return 503;
-    return r->path[0] == '/' && weft__path_clean(r->path) < 0 ? 400 : 0;
+        return because(reason, "no memory", 503);
+    return r->path[0] == '/' && weft__path_clean(r->path) < 0
+               ? because(reason, "a path with a forbidden character, or above the root", 400)
+               : 0;
 }
 
-int weft__request_open(weft_http_request *r)
+int weft__request_open(weft_http_request *r, const char **reason)
 {
     const weft__message *m = &r->conn->message;
     r->method = r->head + m->method.at;
@@ -184,10 +192,10 @@ int weft__request_open(weft_http_request *r)
     weft__pace_start(&r->in_pace, r->conn->server);
     /* A tunnel begins behind a reply to it, which is none of what handlers are for. */
     if (weft__request_is(r, HTTP_CONNECT))
-        return 501;
+        return because(reason, "CONNECT", 501);
     /* Nobody knows where its body would end (RFC 1945, 7.2.2). */
     if (m->version == 10 && m->length == 0 && !weft_http_header(r, "Content-Length") &&
         (weft__request_is(r, HTTP_POST) || weft__request_is(r, HTTP_PUT)))
-        return 411;
-    return open_target(r);
+        return because(reason, "a body without Content-Length", 411);
+    return open_target(r, reason);
 }

@@ -5,6 +5,7 @@
  *     conn.c     a connection: one request after the other  pace.c     how slow a peer may be
  *     request.c  what a request says                        body.c     its body
  *     reply.c    a reply: its head, its end                 reply_body.c  what is between
+ *     conn_log.c what the log is told, also of requests that are refused
  *
  * A connection lives on the stack of its fiber, so that an idle one costs little beyond that; what
  * a request needs more is in its arena. All of it stands on the public API.
@@ -148,6 +149,21 @@ static inline bool weft__request_is(const weft_http_request *r, llhttp_method_t 
     return r->conn->message.parser.method == method;
 }
 
+/* conn_log.c */
+
+/* Tell the log about a request that a handler had, if there is a log. */
+void weft__conn_note(weft_http_request *r);
+
+/*
+ * Answer a request with a status before any handler sees it, and tell the log why; the connection
+ * is closed afterwards. The reason is a few words, the text what the client gets to read; NULL:
+ * what the status means.
+ */
+void weft__conn_refuse(weft__conn *c, int status, const char *reason, const char *text);
+
+/* The same for a request whose head is settled. */
+void weft__conn_refuse_settled(weft_http_request *r, int status, const char *reason);
+
 /* conn.c */
 
 /*
@@ -190,9 +206,9 @@ int weft__pace_close(weft__pace_turn *turn, uint64_t bytes);
 
 /*
  * Work out path, query and so on, once the head is settled. Returns 0, or the status to refuse
- * with.
+ * with, and why.
  */
-int weft__request_open(weft_http_request *r);
+int weft__request_open(weft_http_request *r, const char **reason);
 
 /* body.c */
 
@@ -216,8 +232,11 @@ int weft__body_glance(weft_http_request *r);
 /* Whatever the handler has left open. Its result tells what it thinks of it. */
 void weft__reply_finish(weft_http_request *r, int result);
 
-/* Answer a request that never became one, and say that the connection is closed. */
-void weft__reply_refuse(weft__conn *c, int status);
+/*
+ * Answer a request that never became one, and say that the connection is closed. The text says why;
+ * NULL: what the status means. Returns how many bytes the body has.
+ */
+uint64_t weft__reply_refuse(weft__conn *c, int status, const char *text);
 
 /* It cannot be ended well any more, nor the connection be kept; returns why. */
 int weft__reply_cut(weft_http_request *r, int rc);
