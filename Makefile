@@ -6,9 +6,9 @@ DESTDIR ?=
 .PHONY: all help run test check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang \
 	cover bench bench-quick bench-guard bench-http lint format man install clean
 
-all: ## build everything into build/ (plain `make`)
-	@tools/build plain
-	@echo "built: build/src/libweft.a, build/libweft.so, build/examples"
+all: ## build the library, the command and the examples into build/ (plain `make`)
+	@tools/build plain -- products
+	@echo "built: build/src/libweft.a, build/libweft.so, build/weft, build/examples"
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  %-11s %s\n", $$1, $$2 }'
