@@ -34,11 +34,13 @@ static bool is_mapped(char *address)
     return mincore(address, 1, vector) == 0;
 }
 
-static bool find(const void *address, weft__overflow_facts *out)
+static bool find(const void *address, const void *sp, weft__overflow_facts *out)
 {
+    (void)sp;
     if (!weft__stack_guards(&watched, address))
         return false;
-    *out = (weft__overflow_facts){42, "greedy", (void *)find, weft__stack_slot_bytes(&watched)};
+    *out =
+        (weft__overflow_facts){42, "greedy", (void *)find, weft__stack_slot_bytes(&watched), false};
     return true;
 }
 

@@ -36,11 +36,12 @@ typedef enum weft_state {
 
 /* How to make a fiber; all-zero is the default. */
 typedef struct weft_spin_options {
-    const char *name;   /* copied, cut to 31 bytes; NULL: none */
-    size_t stack_bytes; /* 0: the default (64 KiB, or WEFT_STACK); else 16 KiB to 1 GiB */
-    weft_fiber parent;  /* 0: the caller */
-    bool is_daemon;     /* does not keep a main fiber's weft_suspend waiting for it */
-    size_t arg_bytes;   /* copy so many bytes of arg onto the new stack, and pass the copy */
+    const char *name; /* copied, cut to 31 bytes; NULL: none */
+    /* 0: the default (64 KiB, or WEFT_STACK); else 16 KiB to 1 GiB. See weft_guard_set. */
+    size_t stack_bytes;
+    weft_fiber parent; /* 0: the caller */
+    bool is_daemon;    /* does not keep a main fiber's weft_suspend waiting for it */
+    size_t arg_bytes;  /* copy so many bytes of arg onto the new stack, and pass the copy */
     /*
      * Release what arg owns. Called once, with what fn would get, if the fiber ends and fn was
      * never called: cancelled, or ended with its parent, its group or its thread, before its first
@@ -355,6 +356,23 @@ WEFT_API int weft_local_set(weft_key key, void *value);
  * page that is used again.
  */
 WEFT_API void weft_trim_stack(void);
+
+/**
+ * Set the size of the guard below every stack of the process, rounded up to an odd number of pages.
+ * The default is WEFT_GUARD from the environment (bytes, or with K or M behind the number), or a
+ * page.
+ *
+ * A function whose frame is larger than the guard can step over it, and write to the stack of
+ * another fiber without a fault. Compiled with -fstack-clash-protection, which is among the flags
+ * that pkg-config gives for weft, it touches every page of its frame and hits any guard: the report
+ * of an overflow is then certain. A larger guard is for code that is not compiled so. Page tables
+ * for it cost 8 bytes a page, for every stack: a guard of 64 KiB doubles those of the default size.
+ *
+ * Call this before the first fiber is created in any thread. Returns 0;
+ * -EINVAL if bytes is 0 or more than 16 MiB;
+ * -EBUSY if a fiber has been created already.
+ */
+WEFT_API int weft_guard_set(size_t bytes);
 
 /**
  * Memory of this fiber, aligned for anything, freed when it has ended and its children too. NULL if

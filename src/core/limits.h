@@ -88,6 +88,9 @@
 #define WEFT__STACK_COLOUR_BYTES ((size_t)64)
 #define WEFT__STACK_COLOURS ((size_t)16)
 
+/* The largest guard: page tables for it are 8 bytes a page, for every stack. */
+#define WEFT__GUARD_BYTES_MAX ((size_t)16 << 20)
+
 /* Percent of vm.max_map_count that guards made by mprotect (two mappings each) may take. */
 #define WEFT__GUARD_MAPS_PERCENT 40
 

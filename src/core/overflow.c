@@ -20,6 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 /* The dispositions before ours: what faults that are not ours go to. */
@@ -49,9 +52,15 @@ static void say_what_to_do(const weft__overflow_facts *facts)
     weft__text t = {.count = 0};
     weft__text_add(&t, "weft: its stack has ");
     weft__text_add_number(&t, facts->stack_bytes >> 10);
-    weft__text_add(&t, " KiB; give it more: .stack_bytes of weft_spin_options, or WEFT_STACK=");
-    weft__text_add_number(&t, facts->stack_bytes >> 9);
-    weft__text_add(&t, "K in the environment\n");
+    weft__text_add(&t,
+                   facts->is_thread
+                       ? " KiB; it is the thread's: `ulimit -s` changes that, or let a fiber "
+                         "with .stack_bytes do the work\n"
+                       : " KiB; give it more: .stack_bytes of weft_spin_options, or WEFT_STACK=");
+    if (!facts->is_thread) {
+        weft__text_add_number(&t, facts->stack_bytes >> 9);
+        weft__text_add(&t, "K in the environment\n");
+    }
     weft__text_write(&t, STDERR_FILENO);
 }
 
@@ -85,13 +94,26 @@ static void hand_over(int number, siginfo_t *info, void *context, struct sigacti
         handler.sa_handler(number);
 }
 
+/* The stack pointer of what the signal interrupted; NULL: unknown on this machine. */
+static const void *interrupted_sp(const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    return (const void *)context->uc_mcontext.gregs[REG_RSP];
+#elif defined(__aarch64__)
+    return (const void *)context->uc_mcontext.sp;
+#else
+    (void)context;
+    return NULL;
+#endif
+}
+
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     int saved = errno;
     struct sigaction *before = number == SIGBUS ? &bus_before : &segv_before;
     weft__overflow_facts facts;
     /* Only a fault has an address; what kill sent has a process id in its place. */
-    if (info->si_code > 0 && finder_installed(info->si_addr, &facts)) {
+    if (info->si_code > 0 && finder_installed(info->si_addr, interrupted_sp(context), &facts)) {
         say_who(&facts);
         say_what_to_do(&facts);
         strike_again(number, info, before);
@@ -190,11 +212,63 @@ static bool is_stack_wanted(void)
     return is;
 }
 
+/*
+ * Note where the thread's own stack is. The C library reads /proc for the first thread's, so that
+ * one is told by its rlimit when it is full.
+ */
+static void note_own_stack(weft__overflow_thread *thread)
+{
+    thread->high = __builtin_frame_address(0);
+    pthread_attr_t attributes;
+    if (getpid() == syscall(SYS_gettid) || pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return;
+    void *low;
+    size_t bytes, guard;
+    if (pthread_attr_getstack(&attributes, &low, &bytes) == 0 &&
+        pthread_attr_getguardsize(&attributes, &guard) == 0) {
+        thread->low = low;
+        thread->high = thread->low + bytes;
+        thread->guard_bytes = guard;
+    }
+    pthread_attr_destroy(&attributes);
+}
+
+/*
+ * The first thread's stack is full where the kernel does not extend it any further: there is no
+ * page at the address, which is beside the stack pointer, and the stack pointer is in the lower
+ * half of what the limit allows (what lies above thread->high is at most a quarter).
+ */
+static bool is_beyond_limit(const char *high, const char *address, const char *sp, size_t *bytes)
+{
+    struct rlimit limit;
+    if (high == NULL || sp == NULL || getrlimit(RLIMIT_STACK, &limit) < 0 ||
+        limit.rlim_cur == RLIM_INFINITY)
+        return false;
+    *bytes = (size_t)limit.rlim_cur;
+    size_t near = WEFT__GUARD_BYTES_MAX < *bytes / 4 ? WEFT__GUARD_BYTES_MAX : *bytes / 4;
+    if (sp > high || (size_t)(high - sp) < *bytes / 2 || address > sp + near || address + near < sp)
+        return false;
+    unsigned char resident;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    return mincore((void *)((uintptr_t)address & ~(page - 1)), 1, &resident) < 0;
+}
+
+bool weft__overflow_is_of_thread(const weft__overflow_thread *thread, const void *address,
+                                 const void *sp, size_t *bytes)
+{
+    const char *at = address;
+    if (thread->low == NULL)
+        return is_beyond_limit(thread->high, at, sp, bytes);
+    *bytes = (size_t)(thread->high - thread->low);
+    return at < thread->low && at >= thread->low - thread->guard_bytes;
+}
+
 int weft__overflow_thread_open(weft__overflow_thread *thread)
 {
     *thread = (weft__overflow_thread){0};
     if (!is_stack_wanted())
         return 0;
+    note_own_stack(thread);
     stack_t present;
     if (sigaltstack(NULL, &present) == 0 && !(present.ss_flags & SS_DISABLE))
         return 0;
@@ -209,7 +283,8 @@ int weft__overflow_thread_open(weft__overflow_thread *thread)
         munmap(memory, bytes);
         return -ENOMEM;
     }
-    *thread = (weft__overflow_thread){memory, bytes};
+    thread->memory = memory;
+    thread->bytes = bytes;
     return 0;
 }
 
@@ -223,5 +298,5 @@ void weft__overflow_thread_close(weft__overflow_thread *thread)
     if (is_ours && sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL) < 0)
         return;
     munmap(thread->memory, thread->bytes);
-    *thread = (weft__overflow_thread){0};
+    thread->memory = NULL;
 }

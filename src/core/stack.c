@@ -50,7 +50,7 @@ static size_t class_bytes(unsigned index)
  */
 static size_t class_stride(unsigned index)
 {
-    return class_bytes(index) + page_bytes();
+    return class_bytes(index) + weft__stack_guard_bytes();
 }
 
 static bool class_is_alone(unsigned index)
@@ -93,7 +93,7 @@ static void chunk_unmap(weft__stack_chunk *chunk, unsigned index)
 /* The same for a stack that has a mapping to itself. */
 static void stack_unmap(const weft__stack *stack)
 {
-    munmap(stack->low - page_bytes(), class_stride(stack->index));
+    munmap(stack->low - weft__stack_guard_bytes(), class_stride(stack->index));
     weft__guard_forget(stack->is_protected);
 }
 
@@ -184,17 +184,17 @@ static weft__stack_chunk *chunk_get(weft__stack_pool *pool, unsigned index)
 static weft__guard_result carve(weft__stack_pool *pool, unsigned index, char *from, size_t count)
 {
     weft__stack_class *class = &pool->classes[index];
-    size_t page = page_bytes(), stride = class_stride(index);
+    size_t guard = weft__stack_guard_bytes(), stride = class_stride(index);
     struct iovec guards[WEFT__STACK_BATCH];
     for (size_t i = 0; i < count; i++)
-        guards[i] = (struct iovec){from + i * stride, page};
+        guards[i] = (struct iovec){from + i * stride, guard};
     weft__guard_result result = weft__guard_install(guards, count);
     for (size_t i = 0; i < count; i++) {
         size_t colour = i % WEFT__STACK_COLOURS * WEFT__STACK_COLOUR_BYTES;
         /* Backwards: the lowest is taken first, and neighbours share page tables. */
         class->cache[count - 1 - i] = (weft__stack){
-            .low = (char *)guards[i].iov_base + page,
-            .bytes = (uint32_t)(stride - page - colour),
+            .low = (char *)guards[i].iov_base + guard,
+            .bytes = (uint32_t)(stride - guard - colour),
             .index = (uint8_t)index,
             .is_unguarded = result.unguarded >> i & 1,
             .is_protected = result.protected > 0,
@@ -476,5 +476,5 @@ bool weft__stack_guards(const weft__stack *stack, const void *address)
     if (stack->low == NULL || stack->is_unguarded)
         return false;
     const char *at = address;
-    return at >= stack->low - page_bytes() && at < stack->low;
+    return at >= stack->low - weft__stack_guard_bytes() && at < stack->low;
 }

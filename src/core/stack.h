@@ -1,16 +1,16 @@
 /*
  * Stacks: where they come from, how they are guarded, cached and given back.
  *
- * Each size class (a power of two) has its own big mappings, cut into slots: a guard page, and a
- * stack of that size above it. A pool belongs to one cord and takes no locks. A slot's guard is
+ * Each size class (a power of two) has its own big mappings, cut into slots: a guard, and a stack
+ * of that size above it. A pool belongs to one cord and takes no locks. A slot's guard is
  * installed once and survives everything that happens to the slot later.
  *
  * Nothing is ever kept in the stack memory itself: a free stack is an entry in its class's cache,
  * so a fiber may release the very stack that it still runs on, and the warm paths touch no page.
  *
- * One guard page stops frames smaller than a page. A bigger one (a large array or alloca) can step
- * over it into the neighbour; -fstack-clash-protection makes the compiler touch every page on the
- * way down, and the guard is then sure to be hit.
+ * A guard stops frames that are smaller than the guard. A bigger frame (a large array or alloca)
+ * can step over it into the neighbour. -fstack-clash-protection makes the compiler touch every page
+ * on the way down, so that one page of guard is enough; code compiled without it needs more.
  */
 #ifndef WEFT_CORE_STACK_H
 #define WEFT_CORE_STACK_H
@@ -145,6 +145,12 @@ static inline size_t weft__stack_slot_bytes(const weft__stack *stack)
  * ignored, and either is said on stderr once.
  */
 size_t weft__stack_bytes_default(void);
+
+/*
+ * The size of every guard of the process: what weft_guard_set said, else WEFT_GUARD from the
+ * environment, else a page. Does not change after the first call. An odd number of pages.
+ */
+size_t weft__stack_guard_bytes(void);
 
 /* The size to acquire when so many bytes were asked for; 0 asks for the default. */
 static inline size_t weft__stack_bytes(size_t asked)

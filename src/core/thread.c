@@ -30,16 +30,17 @@ static pthread_key_t thread_key;
 static int set_up_error; /* of what is done once; 0: none */
 static pid_t owner;      /* the process that did it, or a child that has made it its own */
 
-static bool find_overflown(const void *address, weft__overflow_facts *out)
+static bool find_overflown(const void *address, const void *sp, weft__overflow_facts *out)
 {
     const weft__cord *c = weft__cord_self;
-    if (c == NULL || c->current->stack.low == NULL)
+    if (c == NULL)
         return false;
     const weft__fiber *f = c->current;
-    if (!weft__stack_guards(&f->stack, address))
-        return false;
-    *out = (weft__overflow_facts){f->id, f->name, (void *)f->fn, weft__stack_slot_bytes(&f->stack)};
-    return true;
+    *out = (weft__overflow_facts){f->id, f->name, (void *)f->fn, 0, f->stack.low == NULL};
+    if (out->is_thread)
+        return weft__overflow_is_of_thread(&c->overflow, address, sp, &out->stack_bytes);
+    out->stack_bytes = weft__stack_slot_bytes(&f->stack);
+    return weft__stack_guards(&f->stack, address);
 }
 
 static void free_cord(weft__cord *c)

@@ -1,0 +1,187 @@
+/* Stacks that overflow: by frames larger than a guard, and those of threads. */
+#include "support.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+/* Larger than the default stack, also where sanitizers make that larger. */
+#define FRAME_BYTES (400 << 10)
+
+/* The address sanitizer has handlers, which would end the program in their own way. */
+static void set_up(void)
+{
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    signal(SIGSEGV, SIG_DFL);
+    signal(SIGBUS, SIG_DFL);
+}
+
+static void spin_neighbours(void)
+{
+    for (int i = 0; i < 12; i++)
+        weft_spin(sleep_forever, NULL);
+    weft_snooze();
+}
+
+static weft_value use_large_frame(void *arg)
+{
+    volatile char frame[FRAME_BYTES];
+    frame[0] = 1; /* its far end */
+    (void)arg;
+    return frame[0];
+}
+
+static int overflow_by_a_large_frame(void)
+{
+    set_up();
+    spin_neighbours();
+    weft_fiber f = weft_spin_with(use_large_frame, NULL, &(weft_spin_options){.name = "large"});
+    return (int)weft_await(f);
+}
+
+START_TEST(a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack)
+{
+    const outcome *out = run_apart(overflow_by_a_large_frame);
+    ck_assert_int_eq(out->status, -SIGSEGV);
+    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
+    ck_assert_ptr_nonnull(strstr(out->text, "'large', which runs "));
+}
+END_TEST
+
+static int depth_wanted = 1 << 30; /* the compiler must not see that it is never reached */
+
+static int descend(int depth)
+{
+    volatile char frame[512];
+    frame[0] = (char)depth;
+    if (depth == depth_wanted)
+        return frame[0];
+    return descend(depth + 1) + frame[0];
+}
+
+static int overflow_in_main(void)
+{
+    set_up();
+    weft_name(weft_self(), "the first");
+    return descend(0);
+}
+
+START_TEST(an_overflow_of_main_is_reported_as_a_fiber_s_is)
+{
+    const outcome *out = run_apart(overflow_in_main);
+    ck_assert_int_eq(out->status, -SIGSEGV);
+    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
+    ck_assert_ptr_nonnull(strstr(out->text, "'the first'"));
+    ck_assert_ptr_nonnull(strstr(out->text, "it is the thread's: `ulimit -s` changes that"));
+    ck_assert_ptr_null(strstr(strstr(out->text, "overflow") + 1, "overflow in fiber"));
+}
+END_TEST
+
+static weft_value overflow_in_cord(void *arg)
+{
+    (void)arg;
+    return descend(0);
+}
+
+static int overflow_in_a_cord(void)
+{
+    set_up();
+    weft_cord cord =
+        weft_cord_start(overflow_in_cord, NULL, &(weft_cord_options){.name = "worker"});
+    return (int)weft_cord_join(cord);
+}
+
+START_TEST(an_overflow_of_the_main_fiber_of_a_cord_is_reported)
+{
+    const outcome *out = run_apart(overflow_in_a_cord);
+    ck_assert_int_eq(out->status, -SIGSEGV);
+    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
+    ck_assert_ptr_nonnull(strstr(out->text, "'worker'"));
+}
+END_TEST
+
+static char *volatile nowhere = (char *)16;
+
+static int fault_in_main(void)
+{
+    set_up();
+    weft_self();
+    *(volatile char *)nowhere = 1;
+    return 0;
+}
+
+START_TEST(another_fault_in_main_is_not_called_an_overflow)
+{
+    const outcome *out = run_apart(fault_in_main);
+    ck_assert_int_eq(out->status, -SIGSEGV);
+    ck_assert_ptr_null(strstr(out->text, "overflow"));
+}
+END_TEST
+
+/* As code does that is not compiled with -fstack-clash-protection. */
+__attribute__((no_sanitize_address, noinline)) static weft_value skip_a_page(void *arg)
+{
+    size_t *bytes = arg;
+    char *here = __builtin_frame_address(0);
+    *(volatile char *)(here - *bytes) = 1;
+    return 0;
+}
+
+static int skip_the_first_page_of_the_guard(void)
+{
+    spin_neighbours();
+    weft_info info;
+    weft_info_of(weft_spin(sleep_forever, NULL), &info);
+    size_t bytes = info.stack_bytes + (48 << 10);
+    return (int)weft_await(weft_spin(skip_a_page, &bytes));
+}
+
+static int skip_with_a_large_guard(void)
+{
+    set_up();
+    int rc = weft_guard_set(64 << 10);
+    return rc == 0 ? skip_the_first_page_of_the_guard() : 1;
+}
+
+static int skip_with_a_large_guard_by_environment(void)
+{
+    set_up();
+    setenv("WEFT_GUARD", "64K", 1);
+    return skip_the_first_page_of_the_guard();
+}
+
+START_TEST(a_larger_guard_stops_what_would_skip_a_page)
+{
+    const outcome *out = run_apart(skip_with_a_large_guard);
+    ck_assert_int_eq(out->status, -SIGSEGV);
+    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
+    out = run_apart(skip_with_a_large_guard_by_environment);
+    ck_assert_int_eq(out->status, -SIGSEGV);
+    ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
+}
+END_TEST
+
+START_TEST(a_guard_has_a_size_that_is_settled_once)
+{
+    ck_assert_int_eq(weft_guard_set(0), -EINVAL);
+    ck_assert_int_eq(weft_guard_set((16 << 20) + 1), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+    ck_assert_int_eq(weft_guard_set(1), 0);
+    ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(3))), 3);
+    ck_assert_int_eq(weft_guard_set(64 << 10), -EBUSY);
+    ck_assert_any_words(-EBUSY);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack,
+    &an_overflow_of_main_is_reported_as_a_fiber_s_is,
+    &an_overflow_of_the_main_fiber_of_a_cord_is_reported,
+    &another_fault_in_main_is_not_called_an_overflow,
+    &a_larger_guard_stops_what_would_skip_a_page,
+    &a_guard_has_a_size_that_is_settled_once,
+};
+
+int main(void)
+{
+    return run_suite("large_frames", tests, COUNT_OF(tests));
+}
