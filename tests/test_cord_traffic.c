@@ -88,7 +88,7 @@ static bool is_asleep(weft_cord cord)
     uint32_t index = weft__fiber_cord(cord);
     weft__cord *c = weft__port_visit(index);
     ck_assert_ptr_nonnull(c);
-    bool is = atomic_load(&c->is_asleep) && !weft__cord_has_letters(c);
+    bool is = atomic_load(&c->is_asleep) && weft__inbox_is_empty(c);
     weft__port_leave(index);
     return is;
 }

@@ -205,7 +205,8 @@ static void make_fibers(const talk *t, size_t *ended)
 {
     size_t calls = 0;
     for (size_t i = 0; i < t->n; i++)
-        weft_cord_spin(t->other, count_up, ended);
+        while (weft_cord_spin(t->other, count_up, ended) == 0)
+            weft_cord_call(t->other, count_up, &calls); /* too many are pending: wait for them */
     weft_cord_call(t->other, count_up, &calls);
 }
 

@@ -40,6 +40,7 @@ static const bench_work works[] = {
     {"call", work_call},
     {"cord-spin", work_cord_spin},
     {"cord-start", work_cord_start},
+    {"flood", work_flood},
     {"echo-loop", work_echo_loop},
 };
 

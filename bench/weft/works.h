@@ -51,6 +51,9 @@ void work_call(size_t count, size_t n);
 void work_cord_spin(size_t count, size_t n);
 void work_cord_start(size_t count, size_t n);
 
+/* flood.c */
+void work_flood(size_t count, size_t n);
+
 /* offload.c */
 void work_offload(size_t count, size_t n);
 

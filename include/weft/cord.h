@@ -11,6 +11,11 @@
  * cord; weft_cord_spin, weft_cord_cancel, weft_tell and weft_schedule also from a plain thread,
  * which does not become a cord by it.
  *
+ * A cord that is sent more than it can handle goes on with its own fibers, timers and I/O. With
+ * 16,384 messages pending in it, weft_tell waits, and weft_schedule and weft_cord_spin fail with
+ * -EAGAIN, until it has caught up. Calls, joins, cancels, events and channels are never refused:
+ * each of them has at most one message on its way.
+ *
  * When the process ends, cords that still run are cancelled, and waited for, for at most five
  * seconds. The error of one that nobody has joined is reported then, and the exit status is not 0.
  */
@@ -66,8 +71,12 @@ WEFT_API int weft_cord_cancel(weft_cord cord);
  * Make a fiber in a cord, a child of its main fiber, that runs fn(arg) there. Returns its id at
  * once, to be told or scheduled like any other. Its error goes to that main fiber.
  *
- * Returns 0 if it cannot be made; weft_error() says why: -EINVAL for a NULL fn, -ESRCH if the cord
- * has ended, -ENOMEM.
+ * Never waits. Returns 0 if the fiber cannot be made; weft_error() says why:
+ * -EINVAL if fn is NULL;
+ * -ESRCH if the cord has ended;
+ * -EAGAIN if 16,384 messages are pending in the cord, or it has too many fibers: try again later
+ * (weft_cord_call waits until what was sent before has arrived);
+ * -ENOMEM.
  */
 WEFT_API weft_fiber weft_cord_spin(weft_cord cord, weft_fn *fn, void *arg);
 

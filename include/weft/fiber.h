@@ -160,9 +160,14 @@ WEFT_API const char *weft_name_of(weft_fiber fiber);
  * Scheduled again before it has run, it moves to the tail and the later value wins, except that a
  * plain value never displaces an error. An error code as value makes the call that it waits in
  * fail. -EBUSY if it is running or waits in anything else (weft_interrupt is for that), -ESRCH if
- * it has ended. Called from another thread, the answer is 0 once the request is on its way, -ESRCH
- * if the fiber or its thread has ended, -ENOMEM if it cannot be sent; a fiber that is not waiting
- * is then left alone.
+ * it has ended.
+ *
+ * Called from another thread, the call returns 0 once the request is on its way; a fiber that is
+ * not waiting is then left alone. The request has failed, and nothing will happen, with:
+ * -ESRCH if the fiber or its thread has ended;
+ * -EAGAIN if 16,384 messages are pending at that thread: try again later, or use an event
+ * (weft_event_set), which is never refused;
+ * -ENOMEM.
  */
 WEFT_API int weft_schedule(weft_fiber fiber, weft_value value);
 

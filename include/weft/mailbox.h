@@ -18,13 +18,15 @@ WEFT_BEGIN
 
 /**
  * Put a value into a fiber's mailbox; from any fiber of any thread, and from threads without
- * fibers. Waits only while a bounded mailbox is full; the value is in it then, or not at all.
+ * fibers. Waits while a bounded mailbox is full, and while 16,384 messages are pending at the
+ * fiber's thread, if that is another one. If the call fails, the value is not in the mailbox. A
+ * thread without fibers blocks while it waits, and does not become a cord.
  *
  * Returns 0. -EINVAL for an error code, which could not be told from a failure to receive; -ESRCH
  * if the fiber has ended, also while the caller waits; -EDEADLK if it is the caller's own mailbox
  * that is full; -ENOMEM. To a fiber of another thread the answer is 0 once the message is on its
  * way: it is lost if the fiber ends, or its thread is short of memory, before it arrives. Unless
- * some mailbox of that thread is bounded: then the caller waits for the answer.
+ * some mailbox of that thread is bounded, or the caller had to wait: then it waits for the answer.
  */
 WEFT_SWITCHPOINT int weft_tell(weft_fiber fiber, weft_value value);
 

@@ -69,6 +69,9 @@ WEFT_API int weft_shield_open(weft_scope *scope, double timeout_s);
 /**
  * Would a blocking call of the caller fail now? For code that computes; looks at the clock. If the
  * deadline of a scope is the reason, this counts as a call that it cut short.
+ *
+ * A cancel from another thread is seen without a switch, except that of weft_cord_call while
+ * hundreds of messages from other threads wait: they are delivered when other fibers have run.
  */
 WEFT_API bool weft_is_cancelled(void);
 

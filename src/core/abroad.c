@@ -1,10 +1,11 @@
 /*
  * Messages to fibers of other threads. Mostly a letter that says "tell it this", and is forgotten.
  *
- * To a thread in which a mailbox is bounded goes a parcel: it waits there until the mailbox has
- * room, among those who wait, and comes back with the answer, for which the sender waits. A sender
- * that is cancelled meanwhile sends a recall after it: the parcel comes back sooner, with
- * -ECANCELED, or has been accepted already.
+ * To a thread in which a mailbox is bounded, or whose inbox is full, goes a parcel: it waits there
+ * until the mailbox has room, among those who wait, and comes back with the answer, for which the
+ * sender waits: a fiber in its wait, a thread without fibers on a semaphore. A fiber that is
+ * cancelled meanwhile sends a recall after it: the parcel comes back sooner, with -ECANCELED, or
+ * has been accepted already.
  */
 #include "core/abroad.h"
 
@@ -13,6 +14,7 @@
 
 #include <weft/mailbox.h>
 
+#include <semaphore.h>
 #include <stdlib.h>
 
 /*
@@ -23,9 +25,10 @@ typedef struct parcel {
     weft__letter recall; /* follows it there */
     weft__waiter waiter; /* there: in the line of those who wait for room, or in none */
     atomic_int letters;  /* of these two, under way; with the last one it is freed */
-    weft_fiber sender;   /* these three never change */
+    weft_fiber sender;   /* these three never change; 0: a thread without fibers */
     weft_fiber receiver;
     weft_value message;
+    sem_t answered; /* posted when the answer is in letter.value; only for a thread */
 } parcel;
 
 static void arrive(parcel *p)
@@ -54,6 +57,11 @@ static void deliver_answer(weft__cord *c, weft__letter *l)
 /* Send the parcel back with an answer. */
 static void answer(parcel *p, weft_value value)
 {
+    if (p->sender == 0) {
+        p->letter.value = value;
+        sem_post(&p->answered); /* the thread frees the parcel */
+        return;
+    }
     p->letter = (weft__letter){NULL, deliver_answer, p->sender, value};
     if (weft__cord_post(&p->letter) < 0)
         arrive(p); /* nobody is left to read it */
@@ -113,32 +121,56 @@ static void deliver_message(weft__cord *c, weft__letter *l)
     weft__letter_free(c, l);
 }
 
-static int send_parcel(weft_fiber fiber, weft_value value)
+/* Post a new parcel. 0, -ENOMEM or -ESRCH. */
+static int post_parcel(weft_fiber sender, weft_fiber fiber, weft_value value, parcel **out)
 {
-    weft__cord *c = weft__cord_here();
-    parcel *p = c != NULL ? malloc(sizeof *p) : NULL;
+    parcel *p = *out = malloc(sizeof *p);
     if (p == NULL)
-        return weft__no_cord();
-    weft__fiber *self = c->current;
-    if (self->alarm) {
-        free(p);
-        return (int)weft__refuse(c);
-    }
+        return -ENOMEM;
     *p = (parcel){.letter = {NULL, deliver_parcel, fiber, 0},
                   .letters = 1,
-                  .sender = self->id,
+                  .sender = sender,
                   .receiver = fiber,
                   .message = value};
+    if (sender == 0)
+        sem_init(&p->answered, 0, 0);
     int rc = weft__cord_post(&p->letter);
-    if (rc < 0) {
+    if (rc < 0)
         free(p);
+    return rc;
+}
+
+static int tell_and_wait(weft__cord *c, weft_fiber fiber, weft_value value)
+{
+    if (c->current->alarm)
+        return (int)weft__refuse(c);
+    parcel *p;
+    int rc = post_parcel(c->current->id, fiber, value, &p);
+    return rc < 0 ? rc : weft__wait_int(c, &waits_answer, p);
+}
+
+/* The same for a thread without fibers. It must not be cancelled while the parcel is away. */
+static int tell_and_block(weft_fiber fiber, weft_value value)
+{
+    int cancel_state;
+    parcel *p;
+    int rc = post_parcel(0, fiber, value, &p);
+    if (rc < 0)
         return rc;
-    }
-    return weft__wait_int(c, &waits_answer, p);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    TEMP_FAILURE_RETRY(sem_wait(&p->answered));
+    pthread_setcancelstate(cancel_state, NULL);
+    rc = (int)p->letter.value;
+    sem_destroy(&p->answered);
+    free(p);
+    return rc;
 }
 
 int weft__tell_abroad(weft_fiber fiber, weft_value value)
 {
     int rc = weft__cord_send(fiber, value, deliver_message, true);
-    return rc == -EAGAIN ? send_parcel(fiber, value) : rc;
+    if (rc != -EAGAIN)
+        return rc;
+    weft__cord *c = weft__cord_self;
+    return c != NULL ? tell_and_wait(c, fiber, value) : tell_and_block(fiber, value);
 }

@@ -56,7 +56,7 @@ static int missing(weft_cord cord)
 
 static weft_value work(weft__tenure *t)
 {
-    weft__cord_read_inbox(t->cord);
+    weft__tenure_hear_cancel(t->cord);
     if (t->cord->main->is_stopped) /* before it has begun */
         return weft__tenure_drop(t);
     /* Without a function it is there for what others send. */
@@ -180,9 +180,11 @@ weft_cord weft_cord_start(weft_fn *fn, void *arg, const weft_cord_options *optio
 
 static void deliver_cancel(weft__cord *c, weft__letter *l)
 {
-    weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
+    weft__tenure *t = CONTAINER_OF(l, weft__tenure, cancel);
+    weft__fiber *f = c != NULL && !t->is_cancel_heard ? weft__fiber_find(c, l->fiber) : NULL;
     if (f == NULL || f->phase == WEFT__ENDING)
         return;
+    t->is_cancel_heard = true;
     f->life->grace_ns = l->value > 0 ? weft__deadline(c, (double)l->value * 1e-6) : 0;
     weft__fiber_end(c, f, -ECANCELED, WEFT__END_AS_TOLD);
 }
@@ -192,9 +194,9 @@ static void cancel(weft__tenure *t, double grace_s)
 {
     if (t->is_cancelled || t->has_ended)
         return;
-    t->is_cancelled = true;
     weft_value grace_us = (weft_value)(grace_s < 1e9 ? grace_s * 1e6 : 1e15);
     t->cancel = (weft__letter){NULL, deliver_cancel, t->id, grace_us};
+    atomic_store_explicit(&t->is_cancelled, true, memory_order_release);
     (void)weft__cord_post(&t->cancel); /* too late: it ends by itself */
 }
 

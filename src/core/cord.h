@@ -43,7 +43,9 @@ typedef enum weft__resort {
 typedef struct weft__reserve {
     pthread_mutex_t lock; /* for the table of chunks, too: whoever finds none left adds one */
     unsigned count;
-    weft_fiber ids[WEFT__CHUNK_FIBERS];
+    unsigned room; /* of ids; 0 before the first, then that of a chunk at least */
+    bool is_short; /* a sender found none left, and not for the first time */
+    weft_fiber *ids;
     atomic_uint under_way; /* taken, and not arrived yet */
 } weft__reserve;
 
@@ -111,6 +113,7 @@ struct weft__cord {
 
     /* The others', who visit it (port.h). On a cache line of its own: they write to it. */
     _Alignas(64) _Atomic(weft__letter *) inbox; /* the newest first */
+    atomic_uint remote_pending;                 /* messages sent and not delivered yet */
     atomic_bool is_asleep;        /* it waits in its backend, and wants to be woken for a letter */
     atomic_bool is_helpless;      /* it waits, and only others can help; see port.h */
     atomic_int resort;            /* meanwhile: weft__resort of its main fiber */
@@ -136,6 +139,9 @@ struct weft__cord {
     struct weft__pad *pad; /* NULL: none */
     weft__letter *spare;   /* read, to be written on again */
     unsigned spare_count;
+    weft__letter *taken;     /* out of the inbox, not delivered yet; the oldest first */
+    uint32_t round_switches; /* until each fiber that was runnable has run (inbox.c) */
+    uint32_t round_messages; /* that may be delivered before that */
     uint64_t letters, wakes; /* from other threads: received, and found it asleep */
     int linger_credit;       /* see linger.c */
     uint32_t ops_in_a_row;   /* done at once, without a switch */
@@ -238,6 +244,14 @@ static inline weft__fiber *weft__fiber_waiting(const weft__cord *c, weft_fiber i
     return f != NULL && f->waits_in != NULL && f->wait_object == object ? f : NULL;
 }
 
+/* A new id for a fiber in this record; by the cord itself. */
+static inline weft_fiber weft__new_id(weft__cord *c, const weft__fiber *f)
+{
+    if (UNLIKELY(++c->serial == 0))
+        c->serial = 1;
+    return weft__id_of(c->serial, f);
+}
+
 /* The cord that an id belongs to. */
 static inline uint32_t weft__fiber_cord(weft_fiber id)
 {
@@ -295,17 +309,33 @@ static inline int64_t weft__cord_look(weft__cord *c)
     return weft__cord_now(c);
 }
 
-/* Has another thread sent something? */
-static inline bool weft__cord_has_letters(weft__cord *c)
+/* From any thread: is there nothing that the cord has not taken yet? */
+static inline bool weft__inbox_is_empty(weft__cord *c)
 {
-    return atomic_load(&c->inbox) != NULL;
+    return atomic_load(&c->inbox) == NULL;
 }
 
-/* Hand over what other threads have sent. */
+/* From any thread: are so many messages pending that none should be added? */
+static inline bool weft__inbox_is_full(weft__cord *c)
+{
+    return UNLIKELY(atomic_load_explicit(&c->remote_pending, memory_order_relaxed) >=
+                    WEFT__REMOTE_PENDING_MAX);
+}
+
+/* For the cord's own thread: is a message there that was not delivered yet? */
+static inline bool weft__cord_has_letters(weft__cord *c)
+{
+    return c->taken != NULL || !weft__inbox_is_empty(c);
+}
+
+/* Deliver a batch of messages, as far as this round allows. The rest keeps its order. */
 void weft__cord_read_inbox(weft__cord *c);
 
-/* The same; here is c, or NULL if no fiber of it is left. */
-void weft__cord_deliver(weft__cord *c, weft__cord *here);
+/* Begin a round: it ends when each fiber that is runnable now has run. */
+void weft__cord_begin_round(weft__cord *c);
+
+/* No fiber of the cord is left: deliver all messages to nobody. */
+void weft__cord_turn_away(weft__cord *c);
 
 /* The slice of a fiber: its own, else its thread's. */
 weft__slice weft__slice_of(const weft__cord *c, const weft__fiber *f);
@@ -338,8 +368,11 @@ int weft__cord_post(weft__letter *l);
 void weft__cord_put(weft__cord *c, weft__letter *l);
 
 /*
- * A new letter, posted; when it is delivered it is to be freed. 0; -ESRCH if the fiber is gone,
- * -ENOMEM; -EAGAIN if only_unbounded, and a fiber of that cord has a bounded mailbox.
+ * Post a new letter; the receiver frees it. 0 or:
+ * -ESRCH if the fiber has ended;
+ * -EAGAIN if the cord's inbox is full, or if only_unbounded and a fiber of that cord has a bounded
+ * mailbox;
+ * -ENOMEM.
  */
 int weft__cord_send(weft_fiber fiber, weft_value value,
                     void (*deliver)(weft__cord *c, weft__letter *l), bool only_unbounded);

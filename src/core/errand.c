@@ -67,8 +67,21 @@ static void fill(errand *e, weft_fn *fn, void *arg, const weft_spin_options *o)
         e->arg = memcpy(e->bytes, arg, o->arg_bytes);
 }
 
-/* Give it an id in that cord, and send it there. 0, -ESRCH, -EXDEV, -ENOMEM, -EAGAIN. */
-static int dispatch(errand *e, weft_cord cord, weft_fiber *id)
+/* Take an id for a fiber of a visited cord. 0, -ESRCH, -ENOMEM, -EAGAIN. */
+static int take_id(weft__cord *c, weft_cord cord, bool may_be_refused, weft_fiber *id)
+{
+    if (c->main->id != cord)
+        return -ESRCH;
+    if (may_be_refused && c != weft__cord_self && weft__inbox_is_full(c))
+        return -EAGAIN;
+    return weft__reserve_take(c, id);
+}
+
+/*
+ * Give it an id in that cord, and send it there. 0, -ESRCH, -EXDEV, -ENOMEM; -EAGAIN if there are
+ * too many fibers or, where it may be refused, too many messages.
+ */
+static int dispatch(errand *e, weft_cord cord, bool may_be_refused, weft_fiber *id)
 {
     uint32_t index = weft__fiber_cord(cord);
     if (e->options.parent != 0 && weft__fiber_cord(e->options.parent) != index)
@@ -76,7 +89,7 @@ static int dispatch(errand *e, weft_cord cord, weft_fiber *id)
     weft__cord *c = cord != 0 ? weft__port_visit(index) : NULL;
     if (c == NULL)
         return -ESRCH;
-    int rc = c->main->id == cord ? weft__reserve_take(c, id) : -ESRCH;
+    int rc = take_id(c, cord, may_be_refused, id);
     if (rc == 0) {
         e->letter.fiber = *id;
         if (c == weft__cord_self)
@@ -97,11 +110,13 @@ static int spin(weft_cord cord, weft_fn *fn, void *arg, const weft_spin_options 
     if (e == NULL)
         return weft_fail(-ENOMEM, "no memory for a fiber in another thread");
     fill(e, fn, arg, o);
-    rc = dispatch(e, cord, id);
+    rc = dispatch(e, cord, true, id);
     if (rc == 0)
         return 0;
     free(e);
-    return weft_fail(rc, "no fiber can be made in thread #%llu", (unsigned long long)cord);
+    return weft_fail(rc, "weft_cord_spin: %s cord #%llu",
+                     rc == -EAGAIN ? "too many messages or fibers in" : "no fiber can be made in",
+                     (unsigned long long)cord);
 }
 
 weft_fiber weft_cord_spin_with(weft_cord cord, weft_fn *fn, void *arg,
@@ -248,7 +263,7 @@ static weft_value send_call(weft__cord *c, weft_cord cord, void *arg, const weft
     k->caller = c->current->id;
     k->errand.letter.deliver = deliver_call;
     weft_fiber id;
-    int rc = dispatch(&k->errand, cord, &id);
+    int rc = dispatch(&k->errand, cord, false, &id);
     if (rc < 0) {
         free(k);
         weft_fail(rc, "thread #%llu cannot be called", (unsigned long long)cord);

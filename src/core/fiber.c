@@ -100,8 +100,7 @@ static int grow_table(weft__cord *c)
     return 0;
 }
 
-/* A chunk of clean records in the table. Its lock is held. 0, -ENOMEM, -EAGAIN. */
-static int add_chunk(weft__cord *c, weft__fiber **out)
+int weft__cord_new_chunk(weft__cord *c, weft__fiber **out)
 {
     uint32_t n = c->chunks_count;
     if (n >= (1u << WEFT__FIBERS_BITS) / WEFT__CHUNK_FIBERS)
@@ -125,7 +124,7 @@ COLD int weft__cord_add_chunk(weft__cord *c)
     pthread_mutex_lock(&c->reserve.lock);
     int rc = weft__cord_make_room(c, 1);
     if (rc == 0)
-        rc = add_chunk(c, &chunk);
+        rc = weft__cord_new_chunk(c, &chunk);
     pthread_mutex_unlock(&c->reserve.lock);
     for (uint32_t i = 0; rc == 0 && i < WEFT__CHUNK_FIBERS; i++)
         weft__list_insert(&c->bare, &chunk[i].sibling);
@@ -138,60 +137,10 @@ int weft__cord_make_room(weft__cord *c, unsigned more_chunks)
     return weft__runqueue_reserve(&c->runqueue, (size_t)n * WEFT__CHUNK_FIBERS);
 }
 
-static inline weft_fiber make_id(uint32_t serial, const weft__fiber *f)
-{
-    return (weft_fiber)serial << 32 | f->place_id;
-}
-
-static inline weft_fiber new_id(weft__cord *c, const weft__fiber *f)
-{
-    if (UNLIKELY(++c->serial == 0))
-        c->serial = 1;
-    return make_id(c->serial, f);
-}
-
-/*
- * New records are the reserve. Their slots are new in this cord, so main's serial, its first, makes
- * ids that nobody has had.
- */
-COLD static int fill_reserve(weft__cord *c)
-{
-    weft__fiber *chunk;
-    int rc = add_chunk(c, &chunk);
-    for (uint32_t i = 0; rc == 0 && i < WEFT__CHUNK_FIBERS; i++)
-        c->reserve.ids[c->reserve.count++] = make_id((uint32_t)(c->main->id >> 32), &chunk[i]);
-    return rc;
-}
-
-int weft__reserve_take(weft__cord *c, weft_fiber *out)
-{
-    pthread_mutex_lock(&c->reserve.lock);
-    int rc = c->reserve.count == 0 ? fill_reserve(c) : 0;
-    if (rc == 0) {
-        *out = c->reserve.ids[--c->reserve.count];
-        atomic_fetch_add(&c->reserve.under_way, 1);
-    }
-    pthread_mutex_unlock(&c->reserve.lock);
-    return rc;
-}
-
-/* One for the one that was used; a busy cord without a free record leaves it to the next sender. */
-static void refill_reserve(weft__cord *c)
-{
-    if (weft__list_is_empty(&c->bare))
-        return;
-    pthread_mutex_lock(&c->reserve.lock);
-    if (c->reserve.count < WEFT__CHUNK_FIBERS) {
-        const weft__fiber *f = weft__fiber_of_sibling(weft__list_pop(&c->bare));
-        c->reserve.ids[c->reserve.count++] = new_id(c, f);
-    }
-    pthread_mutex_unlock(&c->reserve.lock);
-}
-
 weft__fiber *weft__fiber_new_main(weft__cord *c)
 {
     weft__fiber *f = weft__fiber_of_sibling(weft__list_pop(&c->bare));
-    weft__fiber_set_id(f, new_id(c, f));
+    weft__fiber_set_id(f, weft__new_id(c, f));
     weft__fiber_set_phase(f, WEFT__ALIVE);
     weft__life_init(&c->main_life, f);
     strcpy(f->name, "main");
@@ -372,7 +321,7 @@ static int make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_options *
     rc = take_record(c, o->stack_bytes, &f);
     if (rc < 0)
         return weft_fail(rc, "no room for another fiber (there are %u)", weft__cord_fibers(c));
-    furnish(c, f, new_id(c, f), fn, arg, o, parent);
+    furnish(c, f, weft__new_id(c, f), fn, arg, o, parent);
     *out = f;
     return 0;
 }
@@ -396,7 +345,7 @@ int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
         c->records_used++;
         furnish(c, f, id, fn, arg, o, parent);
         queue_new(c, f);
-        refill_reserve(c);
+        weft__reserve_refill(c);
     } else {
         weft__list_insert(&c->bare, &f->sibling);
     }
@@ -427,7 +376,7 @@ static inline weft__fiber *spin_warm(weft__cord *c, weft_fn *fn, void *arg)
     if (UNLIKELY(parent->is_closing || parent->has_nursery))
         return NULL;
     weft__fiber *f = take_warm(c);
-    begin(f, new_id(c, f), fn, arg);
+    begin(f, weft__new_id(c, f), fn, arg);
     weft__context_again(&f->context, f->stack.low, own_bytes(f), weft__fiber_entry);
     weft__tree_hang(f, parent);
     weft__fiber_set_fresh(f, weft__runqueue_add(&c->runqueue, &f->queued));

@@ -203,6 +203,12 @@ _Static_assert(sizeof(void *) != 8 || sizeof(weft__fiber) == 256, "a record is f
 #define WEFT__CHUNK_BITS 6
 #define WEFT__CHUNK_FIBERS (1u << WEFT__CHUNK_BITS)
 
+/* The id that a record has with this serial. */
+static inline weft_fiber weft__id_of(uint32_t serial, const weft__fiber *f)
+{
+    return (weft_fiber)serial << 32 | f->place_id;
+}
+
 /* The record of a main fiber; its stack will be that of a thread. The cord has a free record. */
 weft__fiber *weft__fiber_new_main(weft__cord *c);
 
@@ -216,6 +222,15 @@ int weft__reserve_take(weft__cord *c, weft_fiber *out);
 int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
                        const weft_spin_options *o, weft__fiber **out);
 int weft__spin_check(weft_fn *fn, const void *arg, const weft_spin_options *o);
+
+/* Put in free records for those that were taken; by the cord itself. */
+void weft__reserve_refill(weft__cord *c);
+
+/*
+ * A new chunk of clean records in the table, on no list. The lock of the reserve is held. 0,
+ * -ENOMEM, -EAGAIN.
+ */
+int weft__cord_new_chunk(weft__cord *c, weft__fiber **out);
 
 /*
  * One more chunk of records, and room for them on the run queue. 0, -ENOMEM, or -EAGAIN when ids

@@ -158,10 +158,13 @@ static void uproot(weft__fiber *f)
 static void lock_out_others(weft__cord *c)
 {
     atomic_store(&c->inbox, NULL);
+    atomic_store(&c->remote_pending, 0);
+    c->taken = NULL;
     atomic_store(&c->is_asleep, false);
     atomic_store(&c->is_helpless, false);
     pthread_mutex_init(&c->reserve.lock, NULL);
-    c->reserve.count = 0;
+    c->reserve.count = c->reserve.room = 0;
+    c->reserve.ids = NULL; /* left as it is: another thread may have been moving it */
     atomic_store(&c->reserve.under_way, 0);
     c->tenure = NULL;
 }

@@ -1,15 +1,15 @@
 /*
  * Letters from thread to thread: how one is put into another cord's inbox, when that has to be
- * woken for it, and how a cord reads them.
+ * woken for it, and how a cord reads them: in batches, so that timers, I/O and fibers come in
+ * between (docs/adr/0038).
  */
 #include "core/port.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
-/* Deliver what is in the inbox, the oldest first. here is NULL if the cord is no more. */
-void weft__cord_deliver(weft__cord *c, weft__cord *here)
+static weft__letter *oldest_first(weft__letter *newest)
 {
-    weft__letter *newest = atomic_exchange(&c->inbox, NULL);
     weft__letter *oldest = NULL;
     while (newest != NULL) {
         weft__letter *next = newest->next;
@@ -17,18 +17,57 @@ void weft__cord_deliver(weft__cord *c, weft__cord *here)
         oldest = newest;
         newest = next;
     }
-    while (oldest != NULL) {
-        weft__letter *next = oldest->next;
-        c->letters++;
-        oldest->deliver(here, oldest);
-        oldest = next;
+    return oldest;
+}
+
+/* The oldest message, taken out; NULL: there is none. */
+static weft__letter *next_message(weft__cord *c)
+{
+    if (c->taken == NULL && !weft__inbox_is_empty(c))
+        c->taken = oldest_first(atomic_exchange(&c->inbox, NULL));
+    weft__letter *l = c->taken;
+    if (l != NULL)
+        c->taken = l->next;
+    return l;
+}
+
+/* Deliver at most `most` messages and return their number. here is NULL if the cord has ended. */
+static unsigned deliver_some(weft__cord *c, weft__cord *here, unsigned most)
+{
+    unsigned count = 0;
+    weft__letter *l;
+    while (count < most && (l = next_message(c)) != NULL) {
+        count++;
+        l->deliver(here, l);
     }
+    c->letters += count;
+    atomic_fetch_sub_explicit(&c->remote_pending, count, memory_order_relaxed);
+    return count;
+}
+
+void weft__cord_turn_away(weft__cord *c)
+{
+    deliver_some(c, NULL, UINT_MAX);
 }
 
 void weft__cord_read_inbox(weft__cord *c)
 {
-    if (UNLIKELY(weft__cord_has_letters(c)))
-        weft__cord_deliver(c, c);
+    if (LIKELY(!weft__cord_has_letters(c)))
+        return;
+    uint32_t left = c->round_messages;
+    uint32_t most = left < WEFT__REMOTE_BATCH ? left : WEFT__REMOTE_BATCH;
+    /* Paid in advance: delivering may call a function of the program, which may get here again. */
+    c->round_messages -= most;
+    c->round_messages += most - deliver_some(c, c, most);
+}
+
+void weft__cord_begin_round(weft__cord *c)
+{
+    uint32_t runnable = weft__runqueue_count(&c->runqueue);
+    c->round_switches = runnable;
+    c->round_messages = WEFT__REMOTE_BATCH;
+    if (runnable / WEFT__REMOTE_PART > WEFT__REMOTE_BATCH)
+        c->round_messages = runnable / WEFT__REMOTE_PART;
 }
 
 static void wake_through(const weft__cord *c, weft__backend *b)
@@ -60,6 +99,7 @@ void weft__cord_wake(weft__cord *c)
  */
 void weft__cord_put(weft__cord *c, weft__letter *l)
 {
+    atomic_fetch_add_explicit(&c->remote_pending, 1, memory_order_relaxed);
     weft__letter *newest = atomic_load_explicit(&c->inbox, memory_order_relaxed);
     do {
         l->next = newest;
@@ -189,6 +229,8 @@ static int send_to(weft__cord *c, const weft__letter *content, bool only_unbound
 {
     if (!has_fiber(c, content->fiber))
         return -ESRCH;
+    if (weft__inbox_is_full(c))
+        return -EAGAIN;
     if (only_unbounded && atomic_load_explicit(&c->bounded_mailboxes, memory_order_relaxed) > 0)
         return -EAGAIN;
     sheet *s = find_sheet();

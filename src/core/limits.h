@@ -131,6 +131,22 @@
 #define WEFT__PAD_LETTERS 32
 #define WEFT__SPARE_LETTERS 8
 
+/*
+ * Remote messages that a cord delivers at once: 256 take some 20 microseconds, of which a timer or
+ * a descriptor may be late. So many, or that part of the runnable fibers if it is more, are
+ * delivered before each of these fibers has run: else fibers that other threads make would pile up
+ * on the run queue. An eighth keeps them below a seventh of the others.
+ */
+#define WEFT__REMOTE_BATCH 256
+#define WEFT__REMOTE_PART 8
+
+/*
+ * Remote messages that may be pending at a cord before senders wait or get -EAGAIN. Far more than a
+ * cord that keeps up ever has; in memory 640 KiB of messages, or 9 MiB of fibers that are not made
+ * yet.
+ */
+#define WEFT__REMOTE_PENDING_MAX 16384
+
 /* Seconds that started threads are given to end when the process does. */
 #define WEFT__EXIT_GRACE_S 5
 

@@ -142,7 +142,7 @@ void weft__port_nudge(uint32_t index)
  */
 static bool is_beyond_help(weft__cord *c)
 {
-    return !weft__cord_has_letters(c) && atomic_load(&c->is_helpless);
+    return weft__inbox_is_empty(c) && atomic_load(&c->is_helpless);
 }
 
 /* What can be said of all cords at once. */

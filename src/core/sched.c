@@ -88,6 +88,10 @@ COLD static void turn(weft__cord *c)
     else if (took < WEFT__TURN_NS_MAX / 4 && c->turn_switches < WEFT__TURN_SWITCHES_MAX)
         c->turn_switches *= 2;
 
+    if (c->round_switches > c->turn_span)
+        c->round_switches -= c->turn_span;
+    else
+        weft__cord_begin_round(c);
     weft__cord_read_inbox(c);
     weft__wheel_expire(&c->wheel, now);
     bool is_time = b->pending > 0 && now - c->polled_ns >= WEFT__POLL_EVERY_NS;
@@ -276,7 +280,9 @@ static bool linger(weft__cord *c)
         return false;
     if (c->backend->pending > 0)
         poll_quickly(c); /* what is entered must not wait meanwhile */
-    return weft__runqueue_count(&c->runqueue) > 0 || weft__linger(c);
+    bool is_over = weft__runqueue_count(&c->runqueue) > 0 || weft__linger(c);
+    weft__cord_now(c); /* timers go on, too, where messages keep coming */
+    return is_over;
 }
 
 /* The run queue is empty: wait for the outside world until it is not. */
@@ -288,6 +294,7 @@ COLD static weft__runnable *idle(weft__cord *c)
         weft__account(c);
     weft__cord_now(c);
     for (;;) {
+        weft__cord_begin_round(c);
         weft__cord_read_inbox(c);
         expire(c);
         weft__runnable *r = weft__runqueue_pop(&c->runqueue);
@@ -295,6 +302,11 @@ COLD static weft__runnable *idle(weft__cord *c)
             if (c->is_accounting)
                 account_idle(c);
             return r;
+        }
+        if (UNLIKELY(c->taken != NULL)) { /* more than a batch, of which none has woken anyone */
+            poll_quickly(c);
+            weft__cord_now(c);
+            continue;
         }
         if (c->backend->type->is_closed) {
             poll_quickly(c);

@@ -3,6 +3,7 @@
 
 #include "core/alarm.h"
 #include "core/group.h"
+#include "core/tenure.h"
 
 #include <weft/error.h>
 
@@ -218,6 +219,7 @@ bool weft_is_cancelled(void)
     if (c == NULL)
         return false;
     weft__cord_read_inbox(c); /* another thread may have cancelled this one */
+    weft__tenure_hear_cancel(c);
     if (!c->current->alarm && c->wheel.count > 0)
         weft__wheel_expire(&c->wheel, weft__cord_look(c));
     if (c->current->alarm)

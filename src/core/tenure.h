@@ -25,10 +25,12 @@ typedef struct weft__tenure {
 
     /* Under the lock of all tenures. */
     bool has_ended;
-    bool is_cancelled;   /* the letter is under way, or was */
-    unsigned told;       /* joiners that have been told, and have not taken it yet */
-    weft__list joiners;  /* that wait */
-    weft__letter cancel; /* to the main fiber */
+    atomic_bool is_cancelled; /* cancel is filled in; the thread reads it without the lock */
+    unsigned told;            /* joiners that have been told, and have not taken it yet */
+    weft__list joiners;       /* that wait */
+    weft__letter cancel;      /* to the main fiber */
+
+    bool is_cancel_heard; /* the thread's own: cancel has been delivered */
 } weft__tenure;
 
 /* The cord was cancelled before it called its function: release the argument. */
@@ -41,6 +43,17 @@ static inline weft_value weft__tenure_drop(weft__tenure *t)
 
 /* weft_cord_start. */
 weft_cord weft__cord_start(weft_fn *fn, void *arg, const weft_cord_options *o, bool shares_ports);
+
+/*
+ * For the thread itself: deliver a cancel of the cord now, before the remote messages that were
+ * sent before it. For a fiber that does not let others run.
+ */
+static inline void weft__tenure_hear_cancel(weft__cord *c)
+{
+    weft__tenure *t = c->tenure;
+    if (t != NULL && atomic_load_explicit(&t->is_cancelled, memory_order_acquire))
+        t->cancel.deliver(c, &t->cancel);
+}
 
 /* For the thread itself: its function is over; end its fibers, and note what came of it. */
 void weft__tenure_settle(weft__tenure *t, weft__cord *c);

@@ -53,8 +53,9 @@ static void free_cord(weft__cord *c)
     }
     for (unsigned i = 0; i < WEFT__TABLES_MAX; i++)
         free(c->tables[i]);
-    weft__cord_deliver(c, NULL);
+    weft__cord_turn_away(c);
     weft__pad_close(c);
+    free(c->reserve.ids);
     weft__top_clear(&c->top);
     weft__runqueue_close(&c->runqueue);
     weft__stack_pool_close(&c->stacks);
@@ -83,7 +84,7 @@ void weft__cord_close(weft__cord *c)
     weft__error_set(c->main, NULL);
     weft__error_drop_queue(c->main);
     weft__port_close(c, tenure != NULL);
-    weft__cord_deliver(c, NULL); /* here, because what it drops may be closed by the backend */
+    weft__cord_turn_away(c); /* here, because what it drops may be closed by the backend */
     weft__cord_self = NULL;
     pthread_setspecific(thread_key, NULL);
     free_cord(c);
@@ -128,7 +129,7 @@ static int end_own_fibers(weft__cord *c, int status)
 static void turn_others_away(weft__cord *c)
 {
     weft__port_hide(c);
-    weft__cord_deliver(c, NULL);
+    weft__cord_turn_away(c);
     if (c->tenure != NULL)
         weft__tenure_exit(c->tenure);
 }
@@ -200,6 +201,7 @@ static void begin_time(weft__cord *c)
     weft__quick_look(&c->quick);
     c->turn_switches = WEFT__TURN_SWITCHES_MAX;
     c->turn_span = c->turn_left = c->is_shuffled ? 1 : c->turn_switches;
+    weft__cord_begin_round(c);
 }
 
 COLD int weft__cord_new(weft__cord **out)
