@@ -2,83 +2,18 @@
 #include <weft.h>
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 static char proxy[64], backend[64];
-static weft_fetcher *fetcher; /* all fibers of a thread may share it; of all cords, one each */
 
-/* Fields that are about the connection, or that each side says for itself. */
-static bool is_of_the_connection(const char *name)
+/* Called for each request that cannot be passed on: a server writes this to its log. */
+static void complain(weft_http_request *r, int error, const char *words, void *ctx)
 {
-    static const char *const names[] = {
-        "Connection", "Content-Length",    "Date",    "Expect",         "Host", "Keep-Alive", "TE",
-        "Trailer",    "Transfer-Encoding", "Upgrade", "X-Forwarded-For"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcasecmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
-
-/* Asks the backend: its status, or an error. *fetch, unless it is NULL, is to be closed. */
-static int ask(weft_http_request *r, weft_fetch **fetch)
-{
-    char url[8300];
-    const char *name, *value;
-    weft_fetch_field fields[101]; /* a request has 100 at most */
-    weft_fetch_request ask = {.method = weft_http_method(r), .url = url, .fields = fields};
-    for (size_t i = 0; weft_http_header_at(r, i, &name, &value) == 0; i++)
-        if (!is_of_the_connection(name))
-            fields[ask.fields_count++] = (weft_fetch_field){name, value};
-    fields[ask.fields_count++] = (weft_fetch_field){"X-Forwarded-For", weft_http_peer(r)};
-    snprintf(url, sizeof url, "%s%s", backend, weft_http_target(r));
-    if (weft_http_length(r) == 0)
-        return weft_fetch_send(fetcher, &ask, fetch); /* can be repeated, if need be */
-
-    const void *piece;
-    ssize_t n, rc = weft_fetch_open(fetcher, &ask, weft_http_length(r), fetch);
-    if (rc < 0)
-        return (int)rc;
-    while ((n = weft_http_read_piece(r, &piece)) > 0)
-        if (weft_fetch_write(*fetch, piece, (size_t)n) < 0)
-            break; /* it has answered already, or is gone: wait tells */
-    return n < 0 ? (int)n : weft_fetch_wait(*fetch);
-}
-
-/* Its answer, as it comes: each piece goes out before the next one is waited for. */
-static int pass_on(weft_http_request *r, weft_fetch *fetch)
-{
-    const char *name, *value;
-    for (size_t i = 0; weft_fetch_header_at(fetch, i, &name, &value) == 0; i++)
-        if (!is_of_the_connection(name))
-            weft_http_add(r, name, value);
-    const void *piece;
-    ssize_t n, rc = weft_http_begin(r, weft_fetch_status(fetch), weft_fetch_length(fetch));
-    while (rc >= 0 && (n = weft_fetch_read_piece(fetch, &piece)) != 0) {
-        rc = n < 0 ? n : weft_http_write(r, piece, (size_t)n);
-        if (rc >= 0)
-            rc = weft_http_flush(r);
-    }
-    return rc < 0 ? (int)rc : 0; /* an error now cuts the connection: nobody takes half for all */
-}
-
-static int forward(weft_http_request *r, void *ctx)
-{
-    (void)ctx;
-    weft_fetch *fetch = NULL;
-    if (weft_http_target(r)[0] != '/')
-        return -EINVAL;                  /* a whole URL, or the * of OPTIONS */
-    weft_http_limit_body(r, UINT64_MAX); /* the backend has its own */
-    int status = ask(r, &fetch);
-    int rc = status >= 0            ? pass_on(r, fetch)
-             : status == -ECANCELED ? status
-                                    : weft_http_reply_status(r, 502);
-    weft_fetch_close(fetch);
-    return rc;
+    (void)error, (void)ctx;
+    printf("%s %s: %s\n", weft_http_method(r), weft_http_target(r), words);
 }
 
 /* The backend: says back what it is sent, and who is said to have sent it. */
@@ -105,9 +40,16 @@ static int listen_anywhere(char *origin, size_t origin_bytes)
     return fd;
 }
 
+/* Fields, bodies both ways, upgrades, timeouts: the handler does it all. */
 static weft_value serve_proxy(void *arg)
 {
-    return weft_http_serve_fd(*(int *)arg, forward, NULL, NULL);
+    weft_http_proxy *app =
+        weft_http_proxy_new(backend, &(weft_http_proxy_options){.on_failure = complain});
+    if (app == NULL)
+        return weft_error()->code;
+    int rc = weft_http_serve_fd(*(int *)arg, weft_http_serve_proxy, app, NULL);
+    weft_http_proxy_free(app);
+    return rc;
 }
 
 static weft_value serve_backend(void *arg)
@@ -133,19 +75,15 @@ static void get(const char *path, const char *body)
 
 int main(void)
 {
-    int door = listen_anywhere(proxy, sizeof proxy);
-    int back_door = listen_anywhere(backend, sizeof backend);
-    fetcher = weft_fetcher_new(&(weft_fetcher_options){.redirects_max = -1,
-                                                       .has_no_proxy = true,
-                                                       .has_no_gzip = true,
-                                                       .connections_per_origin_max = 256});
-    if (door < 0 || back_door < 0 || fetcher == NULL)
+    int listener = listen_anywhere(proxy, sizeof proxy);
+    int back_listener = listen_anywhere(backend, sizeof backend);
+    if (listener < 0 || back_listener < 0)
         return 1;
-    weft_spin(serve_proxy, &door);
-    weft_fiber behind = weft_spin(serve_backend, &back_door);
+    weft_spin(serve_proxy, &listener);
+    weft_fiber behind = weft_spin(serve_backend, &back_listener);
     get("/a?b=c", NULL);
     get("/say", "words there and back ");
     weft_terminate(behind, 5.0);
-    close(back_door);
+    close(back_listener);
     get("/say", "to nobody");
 } /* both end with main */

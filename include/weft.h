@@ -20,6 +20,7 @@
 #include <weft/group.h>
 #include <weft/http.h>
 #include <weft/http_files.h>
+#include <weft/http_proxy.h>
 #include <weft/http_route.h>
 #include <weft/io.h>
 #include <weft/mailbox.h>

@@ -62,8 +62,12 @@ static ssize_t ask_for_more(weft_http_request *r)
     const void *ignored;
     int rc = invite(r);
     ssize_t n = rc < 0 ? rc : weft_stream_peek(&c->stream, 1, &ignored);
-    /* A peer that takes nothing is one to be waited for, whatever is said to it next. */
-    c->unflushed = n < 0 ? WEFT__OUT_BYTES : 0;
+    /*
+     * A peer that takes nothing is one to be waited for, whatever is said to it next. Output of
+     * another fiber, a reverse proxy's, was not flushed.
+     */
+    if (!r->is_relayed)
+        c->unflushed = n < 0 ? WEFT__OUT_BYTES : 0;
     return n;
 }
 

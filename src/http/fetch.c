@@ -108,6 +108,11 @@ static int make(weft_fetcher *fetcher, const weft_fetch_request *ask, int64_t bo
     return rc;
 }
 
+int weft__fetch_make(weft_fetcher *fetcher, const weft_fetch_request *ask, weft_fetch **made)
+{
+    return make(fetcher, ask, -2, made);
+}
+
 /*
  * An exchange.
  */

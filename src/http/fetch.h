@@ -126,7 +126,13 @@ struct weft_fetch {
 /* The calling thread's own; NULL: no memory. */
 weft_fetcher *weft__fetcher_own(void);
 
+/* Free the fetcher of a thread that ends and whose cord has ended before. */
+void weft__fetcher_end(weft_fetcher *fetcher);
+
 /* fetch.c */
+
+/* Make a fetch without an exchange. The request is only read until this returns. */
+int weft__fetch_make(weft_fetcher *fetcher, const weft_fetch_request *ask, weft_fetch **made);
 
 /* It has failed: the connection is closed. Returns why. */
 int weft__fetch_cut(weft_fetch *f, int why);
@@ -176,7 +182,13 @@ void weft__answer_reset(weft_fetch *f);
 /* The head of one answer to something asked on a connection; skipped, and its bytes kept. */
 int weft__answer_read(weft_stream *stream, weft__message *m, char **head, bool *has_input);
 
-/* The next piece of the body as it came; 0 at its end. It is in place until the next call. */
+/*
+ * The next piece of the body as it came; 0 at its end. It is in place until the next call. The
+ * connection stays the fetch's, also at the end or after an error.
+ */
+ssize_t weft__answer_next(weft_fetch *f, const char **piece);
+
+/* The same, and the connection is given back at the end, or closed after an error. */
 ssize_t weft__answer_raw(weft_fetch *f, const char **piece);
 
 /* The same, uncompressed. */

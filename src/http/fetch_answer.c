@@ -206,16 +206,16 @@ static ssize_t finish(weft_fetch *f)
 }
 
 /* The connection has ended. */
-static ssize_t finish_at_end(weft_fetch *f)
+static ssize_t end_with_connection(weft_fetch *f)
 {
     int rc = weft__message_end(&f->answer);
     if (rc < 0)
         return weft_fail(-ECONNRESET, "the server has hung up within an answer");
     f->answer.is_kept = false;
-    return finish(f);
+    return 0;
 }
 
-static ssize_t next_raw(weft_fetch *f, const char **piece)
+ssize_t weft__answer_next(weft_fetch *f, const char **piece)
 {
     weft_stream *s = &f->conn->stream;
     for (size_t wanted = 0;;) {
@@ -223,13 +223,13 @@ static ssize_t next_raw(weft_fetch *f, const char **piece)
             weft_stream_skip(s, f->taken);
         f->taken = 0;
         if (f->answer.is_complete)
-            return finish(f);
+            return 0;
         const void *data;
         ssize_t n = weft_stream_peek(s, wanted, &data);
         if (n < 0)
             return n;
         if ((size_t)n < wanted)
-            return finish_at_end(f);
+            return end_with_connection(f);
         size_t used = 0, bytes = 0;
         int rc = n > 0 ? weft__message_body(&f->answer, data, (size_t)n, &used, piece, &bytes) : 0;
         f->taken = used;
@@ -245,7 +245,9 @@ ssize_t weft__answer_raw(weft_fetch *f, const char **piece)
 {
     if (f->state == WEFT__FETCH_OVER)
         return 0;
-    ssize_t n = next_raw(f, piece);
+    ssize_t n = weft__answer_next(f, piece);
+    if (n == 0)
+        return finish(f);
     /* A cancelled read has taken nothing: the next one goes on. */
     return n < 0 && n != -ECANCELED ? weft__fetch_cut(f, (int)n) : n;
 }

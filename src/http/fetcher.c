@@ -113,9 +113,8 @@ static int key_error;
  * The thread ends, and its cord has ended before: so this is without weft where it can be. Under
  * TLS it cannot: the thread becomes a cord once more for the words of farewell.
  */
-static void free_own(void *arg)
+void weft__fetcher_end(weft_fetcher *fetcher)
 {
-    weft_fetcher *fetcher = arg;
     WEFT__LIST_FOR(node, &fetcher->idle) {
         weft__fetch_conn *c = CONTAINER_OF(node, weft__fetch_conn, recent);
         if (!c->is_tls && weft_stream_detach(&c->stream) >= 0)
@@ -123,6 +122,11 @@ static void free_own(void *arg)
     }
     if (fetcher->open_count == 0)
         weft_fetcher_free(fetcher);
+}
+
+static void free_own(void *arg)
+{
+    weft__fetcher_end(arg);
 }
 
 static void make_key(void)

@@ -21,6 +21,11 @@ static bool is_trusted(const weft__conn *c)
     return weft__cidr_has(&c->server->trusted, (struct sockaddr *)&address);
 }
 
+bool weft__request_is_trusted(const weft_http_request *r)
+{
+    return is_trusted(r->conn);
+}
+
 /*
  * A header that counts only if the peer is trusted: the last of several, for a proxy adds its own
  * behind those that a stranger may have sent.
@@ -36,8 +41,7 @@ static const char *forwarded(const weft_http_request *r, const char *name)
     return last != NULL ? r->head + last->value.at : NULL;
 }
 
-/* All fields of a name in one, with commas between them; NULL without memory. */
-static const char *join(weft_http_request *r, const char *name)
+const char *weft__request_join(weft_http_request *r, const char *name)
 {
     const weft__message *m = &r->conn->message;
     const weft__field *f;
@@ -67,7 +71,8 @@ const char *weft_http_peer(weft_http_request *r)
     if (text == NULL)
         return "";
     sockaddr_of(&r->conn->peer, &address);
-    const char *value = forwarded(r, "X-Forwarded-For") != NULL ? join(r, "X-Forwarded-For") : NULL;
+    const char *value =
+        forwarded(r, "X-Forwarded-For") != NULL ? weft__request_join(r, "X-Forwarded-For") : NULL;
     weft__forwarded_for(text, value, &r->conn->server->trusted, (struct sockaddr *)&address);
     r->peer = text;
     return text;
@@ -92,18 +97,22 @@ const char *weft_http_scheme(weft_http_request *r)
 }
 
 /* The authority of an absolute target counts before Host (RFC 9112, 3.2.2). */
-static const char *authority_of(const weft_http_request *r, size_t *bytes)
+const char *weft__request_asked_host(const weft_http_request *r, size_t *bytes)
 {
     const char *authority = r->target[0] != '/' ? strstr(r->target, "://") : NULL;
-    const char *text = forwarded(r, "X-Forwarded-Host");
-    if (text != NULL)
-        text = last_of(text);
-    else if (authority != NULL)
-        text = authority + 3;
-    else
-        text = weft_http_header(r, "Host");
+    const char *text = authority != NULL ? authority + 3 : weft_http_header(r, "Host");
     *bytes = text != NULL ? strcspn(text, "/?") : 0;
     return text != NULL ? text : "";
+}
+
+const char *weft__request_authority(const weft_http_request *r, size_t *bytes)
+{
+    const char *text = forwarded(r, "X-Forwarded-Host");
+    if (text == NULL)
+        return weft__request_asked_host(r, bytes);
+    text = last_of(text);
+    *bytes = strcspn(text, "/?");
+    return text;
 }
 
 const char *weft_http_host(weft_http_request *r)
@@ -112,7 +121,7 @@ const char *weft_http_host(weft_http_request *r)
         return r->host;
     weft__host host;
     size_t bytes;
-    const char *text = authority_of(r, &bytes);
+    const char *text = weft__request_authority(r, &bytes);
     if (weft__host_parse(&host, text, bytes) < 0)
         host.name[0] = '\0';
     const char *copy = weft__arena_copy(&r->conn->arena, host.name, strlen(host.name));

@@ -159,4 +159,8 @@ const weft__field *weft__message_field(const weft__message *m, const char *head,
 /* A field behind the body, whatever the case of its name; NULL: none, or not all of it has come. */
 const char *weft__message_trailer(const weft__message *m, const char *name);
 
+/* The name of the trailer behind another one, of a former call; NULL: of the first. NULL: none. */
+const char *weft__message_next_trailer(const weft__message *m, const char *name,
+                                       const char **value);
+
 #endif

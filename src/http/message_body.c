@@ -289,15 +289,26 @@ int weft__message_body(weft__message *m, const char *data, size_t bytes, size_t 
     return 1;
 }
 
-const char *weft__message_trailer(const weft__message *m, const char *name)
+const char *weft__message_next_trailer(const weft__message *m, const char *name, const char **value)
 {
     if (!m->is_complete || m->trailers == NULL)
         return NULL;
-    for (const char *at = m->trailers, *end = at + m->trailers_bytes; at < end;) {
-        const char *value = at + strlen(at) + 1;
+    const char *at = m->trailers, *end = at + m->trailers_bytes;
+    if (name != NULL) {
+        at = name + strlen(name) + 1;
+        at += strlen(at) + 1;
+    }
+    if (at >= end)
+        return NULL;
+    *value = at + strlen(at) + 1;
+    return at;
+}
+
+const char *weft__message_trailer(const weft__message *m, const char *name)
+{
+    const char *at = NULL, *value;
+    while ((at = weft__message_next_trailer(m, at, &value)) != NULL)
         if (strcasecmp(at, name) == 0)
             return value;
-        at = value + strlen(value) + 1;
-    }
     return NULL;
 }

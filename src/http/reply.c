@@ -104,10 +104,12 @@ static void compose(head *h, const weft_http_request *r)
 {
     const char *server = r->conn->server->options.server_name;
     add_status(h, r->status);
-    ADD_LITERAL(h, "Date: ");
-    add(h, weft__date_now(), WEFT__DATE_LENGTH);
-    ADD_LITERAL(h, "\r\n");
-    if (server != NULL) {
+    if (!r->is_relayed || weft__reply_field_of(r, "Date") == NULL) {
+        ADD_LITERAL(h, "Date: ");
+        add(h, weft__date_now(), WEFT__DATE_LENGTH);
+        ADD_LITERAL(h, "\r\n");
+    }
+    if (server != NULL && !r->is_relayed) {
         ADD_LITERAL(h, "Server: ");
         add(h, server, strlen(server));
         ADD_LITERAL(h, "\r\n");
@@ -295,6 +297,7 @@ static void reply_failure(weft_http_request *r, int error)
     int status = status_of(r, error);
     weft__reply_encode_drop(r);
     r->state = WEFT__REPLY_NONE;
+    r->is_relayed = false;
     r->fields = NULL;
     r->held_bytes = 0;
     r->written = r->sent = 0;

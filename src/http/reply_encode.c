@@ -44,7 +44,8 @@ static int apply(weft_http_request *r)
 
 int weft__reply_encode(weft_http_request *r)
 {
-    if (r->conn->server->options.gzip_level == 0 || r->head == NULL) /* NULL: it was refused */
+    /* A request that was refused has no head. */
+    if (r->conn->server->options.gzip_level == 0 || r->head == NULL || r->is_relayed)
         return 0;
     const char *type = weft__reply_field_of(r, "Content-Type");
     const weft__gzip_case reply = {

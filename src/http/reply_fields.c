@@ -58,6 +58,25 @@ static void drop(weft__reply_field **list, const char *name)
     }
 }
 
+static int add_unchecked(weft_http_request *r, weft__reply_field **list, const char *name,
+                         const char *value)
+{
+    weft__reply_field *f = new_field(r, name, value);
+    if (f != NULL)
+        append(list, f);
+    return f != NULL ? 0 : -ENOMEM;
+}
+
+int weft__reply_relay_field(weft_http_request *r, const char *name, const char *value)
+{
+    return add_unchecked(r, &r->fields, name, value);
+}
+
+int weft__reply_relay_trailer(weft_http_request *r, const char *name, const char *value)
+{
+    return add_unchecked(r, &r->trailers, name, value);
+}
+
 static int store(weft_http_request *r, weft__reply_field **list, const char *name,
                  const char *value, bool replaces)
 {

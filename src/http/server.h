@@ -142,6 +142,7 @@ struct weft_http_request {
     weft__pace out_pace;
     bool is_chunked;
     bool is_bodiless; /* to a HEAD, or by its status */
+    bool is_relayed;  /* another server's: its Date and Server stay, and so does its coding */
 };
 
 static inline bool weft__request_is(const weft_http_request *r, llhttp_method_t method)
@@ -210,6 +211,20 @@ int weft__pace_close(weft__pace_turn *turn, uint64_t bytes);
  */
 int weft__request_open(weft_http_request *r, const char **reason);
 
+/* forward.c */
+
+/* Is the peer one of the server's trusted_peers? */
+bool weft__request_is_trusted(const weft_http_request *r);
+
+/* All fields of a name in one, with commas between them; NULL without memory. */
+const char *weft__request_join(weft_http_request *r, const char *name);
+
+/* The host, and its port, that the request itself asks for: of so many bytes, maybe 0. */
+const char *weft__request_asked_host(const weft_http_request *r, size_t *bytes);
+
+/* The same, or what a trusted proxy says of it. */
+const char *weft__request_authority(const weft_http_request *r, size_t *bytes);
+
 /* body.c */
 
 /*
@@ -251,6 +266,10 @@ int weft__reply_send_head(weft_http_request *r, const struct iovec *behind, int 
 
 /* A header that was set; NULL. */
 const char *weft__reply_field_of(const weft_http_request *r, const char *name);
+
+/* Add a field or a trailer of another server's answer, also one that is the server's own. */
+int weft__reply_relay_field(weft_http_request *r, const char *name, const char *value);
+int weft__reply_relay_trailer(weft_http_request *r, const char *name, const char *value);
 
 /* As if none of that name had been set. */
 void weft__reply_drop_field(weft_http_request *r, const char *name);
