@@ -18,25 +18,33 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+/*
+ * Every operation, and what a dump calls the wait for it. weft__opcode and the waits of core/op.c
+ * are both made from this list.
+ */
+#define WEFT__OPCODES(X)    \
+    X(READ, "read")         \
+    X(WRITE, "write")       \
+    X(READV, "readv")       \
+    X(WRITEV, "writev")     \
+    X(RECV, "recv")         \
+    X(SEND, "send")         \
+    X(RECVMSG, "recvmsg")   \
+    X(SENDMSG, "sendmsg")   \
+    X(ACCEPT, "accept")     \
+    X(CONNECT, "connect")   \
+    X(WAIT, "a descriptor") \
+    X(SPLICE, "splice")     \
+    X(TEE, "tee")           \
+    X(SENDFILE, "sendfile") \
+    X(OPEN, "open")         \
+    X(FSYNC, "fsync")       \
+    X(CALL, "a call on another thread")
+
 typedef enum weft__opcode {
-    WEFT__OP_READ,
-    WEFT__OP_WRITE,
-    WEFT__OP_READV,
-    WEFT__OP_WRITEV,
-    WEFT__OP_RECV,
-    WEFT__OP_SEND,
-    WEFT__OP_RECVMSG,
-    WEFT__OP_SENDMSG,
-    WEFT__OP_ACCEPT,
-    WEFT__OP_CONNECT,
-    WEFT__OP_WAIT, /* for readiness */
-    WEFT__OP_SPLICE,
-    WEFT__OP_TEE,
-    WEFT__OP_SENDFILE,
-    WEFT__OP_OPEN,
-    WEFT__OP_FSYNC,
-    WEFT__OP_CALL, /* a function that blocks */
-    WEFT__OP_COUNT,
+#define WEFT__OPCODE(name, wait) WEFT__OP_##name,
+    WEFT__OPCODES(WEFT__OPCODE) WEFT__OP_COUNT,
+#undef WEFT__OPCODE
 } weft__opcode;
 
 /* An offset that stands for the file's own position. */

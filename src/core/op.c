@@ -22,24 +22,11 @@ static bool leave_op(weft__fiber *f)
     return true;
 }
 
-static const weft__wait_kind waits_op[WEFT__OP_COUNT] = {
-    [WEFT__OP_READ] = {"read", .leave = leave_op},
-    [WEFT__OP_WRITE] = {"write", .leave = leave_op},
-    [WEFT__OP_READV] = {"readv", .leave = leave_op},
-    [WEFT__OP_WRITEV] = {"writev", .leave = leave_op},
-    [WEFT__OP_RECV] = {"recv", .leave = leave_op},
-    [WEFT__OP_SEND] = {"send", .leave = leave_op},
-    [WEFT__OP_RECVMSG] = {"recvmsg", .leave = leave_op},
-    [WEFT__OP_SENDMSG] = {"sendmsg", .leave = leave_op},
-    [WEFT__OP_ACCEPT] = {"accept", .is_accept = true, .leave = leave_op},
-    [WEFT__OP_CONNECT] = {"connect", .leave = leave_op},
-    [WEFT__OP_WAIT] = {"a descriptor", .leave = leave_op},
-    [WEFT__OP_SPLICE] = {"splice", .leave = leave_op},
-    [WEFT__OP_TEE] = {"tee", .leave = leave_op},
-    [WEFT__OP_SENDFILE] = {"sendfile", .leave = leave_op},
-    [WEFT__OP_OPEN] = {"open", .leave = leave_op},
-    [WEFT__OP_FSYNC] = {"fsync", .leave = leave_op},
-    [WEFT__OP_CALL] = {"a call on another thread", .leave = leave_op},
+static const weft__wait_kind waits_op[] = {
+#define WAIT_KIND(name, wait) \
+    [WEFT__OP_##name] = {wait, .is_accept = WEFT__OP_##name == WEFT__OP_ACCEPT, .leave = leave_op},
+    WEFT__OPCODES(WAIT_KIND)
+#undef WAIT_KIND
 };
 
 static void op_done(weft__op *op, intptr_t result)
