@@ -638,6 +638,38 @@ START_TEST(accept_and_connect_fail_as_the_system_calls_do_and_can_be_cancelled)
 }
 END_TEST
 
+START_TEST(no_memory_to_read_into_or_write_from_is_efault_and_nothing_is_lost)
+{
+    for (int round = 0; round < 2; round++) {
+        int fd[2];
+        char got[8] = "";
+        struct iovec nowhere = {NULL, 4};
+        open_pair(fd, round);
+        ck_assert_int_eq(weft_write(fd[1], NULL, 4), -EFAULT);
+        ck_assert_int_eq(weft_writev(fd[1], &nowhere, 1), -EFAULT);
+        ck_assert_int_eq(weft_writev(fd[1], NULL, 1), -EFAULT);
+        ck_assert_int_eq(weft_write(fd[1], NULL, 0), 0);
+        ck_assert_int_eq(weft_write(fd[1], "abcd", 4), 4);
+        ck_assert_int_eq(weft_read(fd[0], NULL, 4), -EFAULT);
+        ck_assert_int_eq(weft_readv(fd[0], &nowhere, 1), -EFAULT);
+        ck_assert_int_eq(weft_readv(fd[0], NULL, 1), -EFAULT);
+        ck_assert_int_eq(weft_read(fd[0], NULL, 0), 0);
+        if (round == 1) {
+            struct msghdr message = {.msg_iov = &nowhere, .msg_iovlen = 1};
+            ck_assert_int_eq(weft_send(fd[1], NULL, 4, 0), -EFAULT);
+            ck_assert_int_eq(weft_sendmsg(fd[1], &message, 0), -EFAULT);
+            ck_assert_int_eq(weft_sendmsg(fd[1], NULL, 0), -EFAULT);
+            ck_assert_int_eq(weft_recv(fd[0], NULL, 4, 0), -EFAULT);
+            ck_assert_int_eq(weft_recvmsg(fd[0], &message, 0), -EFAULT);
+            ck_assert_int_eq(weft_recvmsg(fd[0], NULL, 0), -EFAULT);
+        }
+        ck_assert_int_eq(weft_read(fd[0], got, sizeof got), 4);
+        ck_assert_str_eq(got, "abcd");
+        close_both(fd);
+    }
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &a_read_waits_for_a_write,
     &what_is_there_already_is_read_without_a_switch,
@@ -664,6 +696,7 @@ static const TTest *const *const tests[] = {
     &a_descriptor_that_does_not_block_is_waited_for_all_the_same,
     &connections_over_tcp_are_accepted_and_served_side_by_side,
     &accept_and_connect_fail_as_the_system_calls_do_and_can_be_cancelled,
+    &no_memory_to_read_into_or_write_from_is_efault_and_nothing_is_lost,
 };
 
 int main(void)

@@ -167,6 +167,15 @@ static size_t bytes_of(const transfer *t)
     return bytes;
 }
 
+/* Of a program's memory we can only tell that NULL is none; the kernel knows the rest. */
+static bool is_memory(const transfer *t)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (t->pieces == NULL || (t->pieces[i].iov_base == NULL && t->pieces[i].iov_len > 0))
+            return false;
+    return true;
+}
+
 /* The part of the ring from `at` bytes behind its head on that is in one piece, at most so long. */
 static unsigned char *run_of(const stream *s, unsigned at, size_t *bytes)
 {
@@ -213,6 +222,8 @@ static intptr_t end_read(weft__simnet *net, sim_end *end, const transfer *t)
     stream *s = end->in;
     if (s == NULL)
         return -EBADF;
+    if (!is_memory(t))
+        return -EFAULT;
     if (bytes_of(t) == 0)
         return 0;
     if (s->count == 0)
@@ -231,6 +242,8 @@ static intptr_t end_write(weft__simnet *net, sim_end *end, const transfer *t)
     stream *s = end->out;
     if (s == NULL)
         return -EBADF;
+    if (!is_memory(t))
+        return -EFAULT;
     size_t bytes = bytes_of(t);
     if (bytes == 0)
         return 0;
@@ -311,9 +324,11 @@ static intptr_t try_recvmsg(weft__simnet *net, sim_end *end, struct msghdr *head
 static intptr_t try_message(weft__simnet *net, sim_end *end, const weft__op *op)
 {
     struct msghdr *header = op->u.message.header;
-    transfer t = {header->msg_iov, header->msg_iovlen, .flags = op->u.message.flags};
     if (!is_socket(end))
         return -ENOTSOCK;
+    if (header == NULL)
+        return -EFAULT;
+    transfer t = {header->msg_iov, header->msg_iovlen, .flags = op->u.message.flags};
     if (has_unknown_flags(t.flags))
         return -EOPNOTSUPP;
     if (op->code == WEFT__OP_RECVMSG)
