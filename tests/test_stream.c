@@ -4,6 +4,7 @@
  */
 #include "stream_support.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 
 /* A stream over memory: what it reads, what was written, and which call fails. */
@@ -716,6 +717,46 @@ START_TEST(without_memory_for_a_buffer_a_call_fails_and_can_be_made_again)
 }
 END_TEST
 
+/* Have the C library give back the end of its heap at once, and take everything from there. */
+static void make_heap_tight(void)
+{
+#ifdef __GLIBC__
+    ck_assert_int_eq(mallopt(M_TRIM_THRESHOLD, 0), 1);
+    ck_assert_int_eq(mallopt(M_TOP_PAD, 0), 1);
+    ck_assert_int_eq(mallopt(M_MMAP_THRESHOLD, 16 << 20), 1);
+#endif
+}
+
+static void write_and_flush(size_t bytes, void **end_before, void **end_after)
+{
+    weft_stream s;
+    memory m = {0};
+    weft_stream_options o = {.read_bytes = bytes, .write_bytes = bytes};
+    open_memory(&s, &m, "a line\n", 7);
+    ck_assert_int_eq(weft_stream_configure(&s, &o), 0);
+    ck_assert_int_eq(weft_stream_puts(&s, "x"), 1);
+    *end_before = sbrk(0);
+    ck_assert_gets(&s, "a line\n");
+    ck_assert_int_eq(weft_stream_close(&s), 0);
+    *end_after = sbrk(0);
+}
+
+START_TEST(a_buffer_of_any_size_is_kept_and_does_not_move_the_end_of_the_heap)
+{
+    static const size_t sizes[] = {1 << 10, 8 << 10, 24 << 10, 64 << 10, 200 << 10, 1 << 20};
+    make_heap_tight();
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        void *end, *before, *after;
+        write_and_flush(sizes[i], &before, &end);
+        for (int round = 0; round < 10; round++) {
+            write_and_flush(sizes[i], &before, &after);
+            ck_assert_ptr_eq(before, end);
+            ck_assert_ptr_eq(after, end);
+        }
+    }
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &a_line_in_place_lacks_its_newline_and_a_carriage_return_before_it,
     &nuls_in_a_line_are_bytes_like_others,
@@ -738,6 +779,7 @@ static const TTest *const *const tests[] = {
     &a_text_longer_than_the_buffer_is_taken_once_though_it_cannot_be_flushed,
     &what_is_no_stream_and_what_makes_no_sense_is_refused,
     &without_memory_for_a_buffer_a_call_fails_and_can_be_made_again,
+    &a_buffer_of_any_size_is_kept_and_does_not_move_the_end_of_the_heap,
 };
 
 int main(void)

@@ -1,19 +1,34 @@
 /*
- * The memory of streams. A thread keeps a few buffers of the usual size for whoever writes next: a
- * stream has one only while its output waits to be flushed, so that a hundred thousand connections
- * need no more of them than are at work.
+ * The memory of streams. A thread keeps buffers for whoever reads or writes next, each size on a
+ * shelf of its own: a stream has a buffer only while it holds something, so that a hundred thousand
+ * connections need no more of them than are at work. The heap would be asked for each, and where
+ * they lie at its end, it would be cut and grown by a system call each time.
  */
 #include "io/stream.h"
 
 #include <pthread.h>
 
-/* Buffers that a thread keeps: with io_uring a whole batch of connections writes at once. */
-#define SPARE_MAX 128
+/* Sizes that a thread keeps buffers of: for reading, for writing, and two that have grown. */
+#define SHELVES 4
+/* What a shelf holds at most: with io_uring a whole batch of connections writes at once. */
+#define SHELF_BYTES_MAX ((size_t)1 << 20)
+
+/* A buffer that nobody has: its first bytes lead to the next. */
+typedef struct spare {
+    struct spare *next;
+} spare;
+
+/* Buffers of one size. */
+typedef struct shelf {
+    size_t bytes;
+    size_t count;
+    spare *first;
+} shelf;
 
 typedef struct spares {
-    unsigned count;
-    bool is_known; /* to the key, by which they are freed with the thread */
-    char *buffers[SPARE_MAX];
+    bool is_known;   /* to the key, by which they are freed with the thread */
+    unsigned victim; /* the shelf that is cleared next for another size */
+    shelf shelves[SHELVES];
 } spares;
 
 static __thread spares kept;
@@ -21,11 +36,21 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
 
+static void clear_shelf(shelf *f)
+{
+    while (f->first != NULL) {
+        spare *next = f->first->next;
+        free(f->first);
+        f->first = next;
+    }
+    f->count = 0;
+}
+
 static void free_spares(void *arg)
 {
     spares *s = arg;
-    while (s->count > 0)
-        free(s->buffers[--s->count]);
+    for (int i = 0; i < SHELVES; i++)
+        clear_shelf(&s->shelves[i]);
     s->is_known = false;
 }
 
@@ -44,21 +69,54 @@ static bool may_keep(spares *s)
     return s->is_known;
 }
 
+/* The shelf of a size; NULL: none has it. */
+static shelf *find_shelf(spares *s, size_t bytes)
+{
+    for (int i = 0; i < SHELVES; i++)
+        if (s->shelves[i].bytes == bytes)
+            return &s->shelves[i];
+    return NULL;
+}
+
+/* The same, and in place of another one if there is none. */
+static shelf *make_shelf(spares *s, size_t bytes)
+{
+    shelf *f = find_shelf(s, bytes);
+    if (f != NULL)
+        return f;
+    f = &s->shelves[s->victim++ % SHELVES];
+    clear_shelf(f);
+    f->bytes = bytes;
+    return f;
+}
+
+static bool is_kept(size_t bytes)
+{
+    return bytes >= sizeof(spare) && bytes <= SHELF_BYTES_MAX;
+}
+
 static char *take(size_t bytes)
 {
-    spares *s = &kept;
-    if (bytes == WEFT__BUFFER_BYTES && s->count > 0)
-        return s->buffers[--s->count];
-    return malloc(bytes + 1);
+    shelf *f = find_shelf(&kept, bytes);
+    if (f == NULL || f->first == NULL)
+        return malloc(bytes + 1);
+    spare *taken = f->first;
+    f->first = taken->next;
+    f->count--;
+    return (char *)taken;
 }
 
 static void give(char *data, size_t bytes)
 {
-    spares *s = &kept;
-    if (bytes == WEFT__BUFFER_BYTES && s->count < SPARE_MAX && may_keep(s))
-        s->buffers[s->count++] = data;
-    else
+    shelf *f = is_kept(bytes) && may_keep(&kept) ? make_shelf(&kept, bytes) : NULL;
+    if (f == NULL || f->count * bytes + bytes > SHELF_BYTES_MAX) {
         free(data);
+        return;
+    }
+    spare *given = (spare *)(void *)data;
+    given->next = f->first;
+    f->first = given;
+    f->count++;
 }
 
 /* The data that it is to have from now on, with what it holds. */
@@ -66,7 +124,7 @@ static char *move_to(weft__buffer *b, size_t bytes)
 {
     bool is_own = b->data != NULL && b->data != b->lent;
     bool fits = b->lent != NULL && bytes <= b->lent_bytes;
-    if (is_own && !fits)
+    if (is_own && !fits && !is_kept(bytes))
         return realloc(b->data, bytes + 1);
     char *data = fits ? b->lent : take(bytes);
     if (data == NULL || data == b->data)
