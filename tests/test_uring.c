@@ -73,18 +73,61 @@ START_TEST(all_operations_but_the_needed_can_be_done_without)
 }
 END_TEST
 
+#define BLOCK_BYTES 4096
+#define BLOCKS 50
+
+static int open_scratch_file(void)
+{
+    char path[] = "/tmp/weft-uring-XXXXXX";
+    int fd = weft_mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    unlink(path);
+    return fd;
+}
+
+/* By write, writev and their like at an offset; returns how often. */
+static unsigned write_blocks(int fd)
+{
+    static char block[BLOCK_BYTES];
+    struct iovec halves[] = {{block, BLOCK_BYTES / 2}, {block, BLOCK_BYTES / 2}};
+    for (int i = 0; i < BLOCKS; i++) {
+        ck_assert_int_eq(weft_pwrite(fd, block, BLOCK_BYTES, (off_t)i * BLOCK_BYTES), BLOCK_BYTES);
+        ck_assert_int_eq(weft_pwritev(fd, halves, 2, (off_t)i * BLOCK_BYTES), BLOCK_BYTES);
+        ck_assert_int_eq(weft_write(fd, block, BLOCK_BYTES), BLOCK_BYTES);
+        ck_assert_int_eq(weft_writev(fd, halves, 2), BLOCK_BYTES);
+    }
+    return 4 * BLOCKS;
+}
+
+/* Before Linux 6.18 there is no RWF_NOSIGNAL. A pipe finds that out; files do not need it. */
+START_TEST(writes_to_a_file_stay_on_the_ring_without_rwf_nosignal)
+{
+    int fd[2];
+    refused.has_no_nosignal = true;
+    prepare();
+    int file = open_scratch_file();
+    unsigned before = ring_seen.writes;
+    ck_assert_uint_eq(write_blocks(file), 4 * BLOCKS);
+    ck_assert_uint_eq(ring_seen.writes - before, 4 * BLOCKS);
+    ck_assert(!uring()->has_no_nosignal);
+    ck_assert_int_eq(weft_pipe(fd), 0);
+    ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
+    ck_assert(uring()->has_no_nosignal);
+    before = ring_seen.writes;
+    ck_assert_uint_eq(write_blocks(file), 4 * BLOCKS);
+    ck_assert_uint_eq(ring_seen.writes - before, 4 * BLOCKS);
+    ck_assert_int_eq(weft_close(file), 0);
+    close_pair(fd);
+}
+END_TEST
+
 /* Queues that are full. */
 
 #define WAITS 1100 /* several times the submission queue */
 
-/* What follows finds no room: how much fibers enter before it is emptied is a matter of time. */
 static void fill_submission_queue(void)
 {
-    struct io_uring_sqe *sqe;
-    while ((sqe = io_uring_get_sqe(&uring()->ring)) != NULL) {
-        io_uring_prep_nop(sqe);
-        sqe->user_data = WEFT__KEY_CANCEL;
-    }
+    fill_entries(&uring()->ring);
 }
 
 static weft_value wait_for_input(void *arg)
@@ -215,6 +258,98 @@ START_TEST(an_operation_for_which_there_is_no_room_can_be_cancelled)
     ck_assert_int_eq(weft_await(reader), -ECANCELED);
     ck_assert_uint_eq(ops_pending(), 0);
     close_pair(fd);
+}
+END_TEST
+
+/*
+ * The first reader waits for room, the second one for the first. That the second one leaves must
+ * not start the first once more.
+ */
+START_TEST(an_operation_for_which_there_is_no_room_is_started_once)
+{
+    weft_fiber f[3];
+    int fd[2];
+    prepare();
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+    fill_submission_queue();
+    for (int i = 0; i < 2; i++)
+        f[i] = weft_spin(read_one, as_arg(fd[0]));
+    f[2] = weft_spin(wait_for_input, as_arg(fd[0]));
+    weft_snooze();
+    ck_assert(!weft__list_is_empty(&uring()->starts));
+    ck_assert_int_eq(weft_cancel(f[1]), 0);
+    ck_assert_int_eq(weft_await(f[1]), -ECANCELED);
+    size_t waiting = 0;
+    WEFT__LIST_FOR(node, &uring()->starts)
+        ck_assert_uint_le(++waiting, 2);
+    ck_assert_int_eq(write(fd[1], "ab", 2), 2);
+    ck_assert_int_eq(weft_await(f[0]), 'a');
+    ck_assert_int_eq(weft_await(f[2]), POLLIN);
+    ck_assert_int_eq(read_one(as_arg(fd[0])), 'b');
+    ck_assert_uint_eq(ops_pending(), 0);
+    close_pair(fd);
+}
+END_TEST
+
+/* Reading a file that the kernel gives in two parts. */
+#define PART_BYTES 4096
+
+typedef struct file_read {
+    int fd;
+    ssize_t result;
+    char data[2 * PART_BYTES];
+} file_read;
+
+static weft_value read_file(void *arg)
+{
+    file_read *r = arg;
+    r->result = weft_read(r->fd, r->data, sizeof r->data);
+    return 0;
+}
+
+static int open_two_parts(void)
+{
+    static const char part[2 * PART_BYTES];
+    int fd = open_scratch_file();
+    ck_assert_int_eq(weft_write(fd, part, sizeof part), sizeof part);
+    ck_assert_int_eq(lseek(fd, 0, SEEK_SET), 0);
+    return fd;
+}
+
+START_TEST(a_file_that_comes_in_parts_is_read_as_a_whole)
+{
+    file_read r = {.result = 0};
+    prepare();
+    r.fd = open_two_parts();
+    refused.read_bytes_max = PART_BYTES;
+    read_file(&r);
+    ck_assert_int_eq(r.result, sizeof r.data);
+    ck_assert_uint_eq(ring_seen.reads, 2);
+    ck_assert_int_eq(weft_close(r.fd), 0);
+}
+END_TEST
+
+/* The position of the file tells how much was read: so much is the reader's. */
+START_TEST(a_file_read_in_part_is_not_forgotten_by_a_cancel)
+{
+    file_read r = {.result = 0};
+    prepare();
+    r.fd = open_two_parts();
+    refused.read_bytes_max = PART_BYTES;
+    refused.is_full_after_reads = true;
+    weft_fiber reader = weft_spin(read_file, &r);
+    do {
+        weft_sleep(0);
+    } while (ring_seen.reads == 0);
+    ck_assert_uint_eq(ring_seen.reads, 1); /* the second part waits for room */
+    ck_assert(!weft__list_is_empty(&uring()->starts));
+    refused.is_full_after_reads = false;
+    ck_assert_int_eq(weft_cancel(reader), 0);
+    (void)weft_await(reader);
+    ck_assert_int_ge(r.result, PART_BYTES);
+    ck_assert_int_eq(r.result, lseek(r.fd, 0, SEEK_CUR));
+    ck_assert_uint_eq(ops_pending(), 0);
+    ck_assert_int_eq(weft_close(r.fd), 0);
 }
 END_TEST
 
@@ -455,11 +590,15 @@ int main(void)
     static const TTest *const *const tests[] = {
         &each_operation_can_be_done_without,
         &all_operations_but_the_needed_can_be_done_without,
+        &writes_to_a_file_stay_on_the_ring_without_rwf_nosignal,
         &more_operations_and_cancels_in_a_turn_than_the_queue_holds,
         &reads_that_were_cancelled_all_at_once_have_taken_nothing,
         &a_cancel_for_which_there_is_no_room_is_not_dropped,
         &closing_when_there_is_no_room_wakes_all_that_wait,
         &an_operation_for_which_there_is_no_room_can_be_cancelled,
+        &an_operation_for_which_there_is_no_room_is_started_once,
+        &a_file_that_comes_in_parts_is_read_as_a_whole,
+        &a_file_read_in_part_is_not_forgotten_by_a_cancel,
         &more_completions_at_once_than_the_queue_holds,
         &completions_that_run_over_are_not_lost,
         &a_late_cancel_never_hits_the_next_operation_at_the_same_place,

@@ -163,15 +163,21 @@ static intptr_t try_socket(const weft__op *op, const span *s)
     return weft__call_result(n);
 }
 
-static intptr_t file_nowait(const weft__op *op, const span *s)
+static intptr_t other_nowait(const weft__op *op, const span *s)
 {
     return is_read(op) ? read_with(op->fd, s, RWF_NOWAIT) : write_nowait(op->fd, s);
+}
+
+/* No write to a file on disk raises SIGPIPE. */
+static intptr_t disk_nowait(const weft__op *op, const span *s)
+{
+    return is_read(op) ? read_with(op->fd, s, RWF_NOWAIT) : write_with(op->fd, s, RWF_NOWAIT);
 }
 
 /* What would block waits for readiness. */
 static intptr_t try_other(weft__op *op, const span *s)
 {
-    intptr_t result = file_nowait(op, s);
+    intptr_t result = other_nowait(op, s);
     if (result != -EOPNOTSUPP)
         return result;
     result = weft__call_ready(op->fd, is_read(op) ? POLLIN : POLLOUT);
@@ -197,7 +203,7 @@ static intptr_t try_disk(weft__op *op, weft__facts *known)
     intptr_t n;
     do {
         rest_of(op, &s);
-        n = file_nowait(op, &s);
+        n = disk_nowait(op, &s);
         if (n == -EAGAIN || n == -EOPNOTSUPP)
             break;
         /* Asked for the rest of one piece, it is not over with that. */

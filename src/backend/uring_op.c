@@ -409,6 +409,11 @@ static void hand_over(weft__uring *b, weft__op *op)
         op->done(op, result);
 }
 
+static bool is_on_disk(weft__uring *b, const weft__op *op)
+{
+    return weft__ready_find(&b->ready, op->fd)->is_on_disk;
+}
+
 typedef enum sequel { OVER, AGAIN, BY_READINESS } sequel;
 
 /* What follows from a result that is not the caller's to know. */
@@ -427,7 +432,7 @@ static sequel judge(weft__uring *b, const weft__op *op, int result)
         learn(weft__uring_flight(b, op->fd), op->fd);
         return weft__uring_is_native(b, op, weft__uring_flight(b, op->fd)) ? AGAIN : BY_READINESS;
     case -EOPNOTSUPP: /* before Linux 6.18: it does not know RWF_NOSIGNAL */
-        if (!is_write)
+        if (!is_write || is_on_disk(b, op))
             return OVER;
         b->has_no_nosignal = true;
         return BY_READINESS;

@@ -77,6 +77,14 @@ static bool is_message(const weft__op *op, const weft__flight *f)
     return is_send && f != NULL && f->has_messages;
 }
 
+/* Could it raise SIGPIPE, if not told otherwise? Nobody can close the other end of a disk. */
+static bool may_signal(const weft__op *op, const weft__flight *f)
+{
+    bool is_write =
+        op->code == WEFT__OP_WRITEV || (op->code == WEFT__OP_WRITE && !is_on_socket(op, f));
+    return is_write && !(f != NULL && f->descriptor->is_on_disk);
+}
+
 bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft__flight *f)
 {
     int opcode = opcode_of(op, is_on_socket(op, f));
@@ -90,9 +98,7 @@ bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft_
         return false;
     if (op->code == WEFT__OP_READV && is_on_disk)
         return false; /* it may be cut short, and to go on in the middle is ready.c's matter */
-    /* Anything but a regular file could raise SIGPIPE. */
-    bool may_signal = opcode == IORING_OP_WRITE || opcode == IORING_OP_WRITEV;
-    return !(may_signal && b->has_no_nosignal);
+    return !(b->has_no_nosignal && may_signal(op, f));
 }
 
 /* One call moves at most so much, as read(2) does. */
@@ -101,7 +107,8 @@ static unsigned one_call(size_t bytes)
     return (unsigned)(bytes > INT32_MAX ? INT32_MAX : bytes);
 }
 
-static void prep_buffer(struct io_uring_sqe *sqe, const weft__op *op, int opcode)
+static void prep_buffer(struct io_uring_sqe *sqe, const weft__op *op, const weft__flight *f,
+                        int opcode)
 {
     char *data = (char *)op->u.buffer.data + op->moved;
     size_t bytes = op->u.buffer.bytes - op->moved;
@@ -114,7 +121,7 @@ static void prep_buffer(struct io_uring_sqe *sqe, const weft__op *op, int opcode
     io_uring_prep_rw(opcode, sqe, op->fd, data, one_call(bytes), (uint64_t)offset);
     if (opcode == IORING_OP_SEND)
         sqe->msg_flags = MSG_NOSIGNAL;
-    else if (opcode == IORING_OP_WRITE)
+    else if (may_signal(op, f))
         sqe->rw_flags = RWF_NOSIGNAL;
 }
 
@@ -149,13 +156,13 @@ void weft__uring_prep(const weft__uring *b, struct io_uring_sqe *sqe, const weft
     switch (op->code) {
     case WEFT__OP_READ:
     case WEFT__OP_WRITE:
-        prep_buffer(sqe, op, opcode);
+        prep_buffer(sqe, op, f, opcode);
         break;
     case WEFT__OP_READV:
     case WEFT__OP_WRITEV:
         io_uring_prep_rw(opcode, sqe, op->fd, op->u.vector.pieces, (unsigned)op->u.vector.count,
                          (uint64_t)op->u.vector.offset);
-        sqe->rw_flags = op->code == WEFT__OP_WRITEV ? RWF_NOSIGNAL : 0;
+        sqe->rw_flags = may_signal(op, f) ? RWF_NOSIGNAL : 0;
         break;
     case WEFT__OP_WAIT:
         io_uring_prep_poll_add(sqe, op->fd, (unsigned)op->u.events);
