@@ -121,8 +121,38 @@ FAULT_WRAP(ssize_t, recv, (int fd, void *to, size_t bytes, int flags), (fd, to, 
            PASSING, ENOBUFS, -1)
 FAULT_WRAP(ssize_t, send, (int fd, const void *from, size_t bytes, int flags),
            (fd, from, bytes, flags), PASSING, ENOBUFS, -1)
-FAULT_WRAP(ssize_t, preadv2, (int fd, const struct iovec *to, int n, off_t at, int flags),
-           (fd, to, n, at, flags), PASSING, EIO, -1)
+
+/* A file of which only the beginning is in memory: what a read that must not wait is given. */
+static struct {
+    bool is_set;
+    size_t bytes; /* of the file that are left there */
+} in_memory;
+
+ssize_t __real_preadv2(int fd, const struct iovec *to, int n, off_t at, int flags);
+
+static inline ssize_t read_from_memory(int fd, const struct iovec *to, off_t at, int flags)
+{
+    struct iovec part = {to->iov_base, to->iov_len};
+    if (part.iov_len > in_memory.bytes)
+        part.iov_len = in_memory.bytes;
+    if (part.iov_len == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    in_memory.bytes -= part.iov_len;
+    return __real_preadv2(fd, &part, 1, at, flags);
+}
+
+ssize_t __wrap_preadv2(int fd, const struct iovec *to, int n, off_t at, int flags);
+ssize_t __wrap_preadv2(int fd, const struct iovec *to, int n, off_t at, int flags)
+{
+    if (fault_strikes(PASSING, EIO))
+        return -1;
+    if (in_memory.is_set && flags & RWF_NOWAIT)
+        return read_from_memory(fd, to, at, flags);
+    return __real_preadv2(fd, to, n, at, flags);
+}
+
 FAULT_WRAP(ssize_t, pwritev2, (int fd, const struct iovec *from, int n, off_t at, int flags),
            (fd, from, n, at, flags), PASSING, EIO, -1)
 

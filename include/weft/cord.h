@@ -16,6 +16,9 @@
  * -EAGAIN, until it has caught up. Calls, joins, cancels, events and channels are never refused:
  * each of them has at most one message on its way.
  *
+ * A descriptor is not bound to a cord: pass its number on (weft_cord_spin, weft_tell), after
+ * weft_fd_release if this cord has used it. io.h has the rules.
+ *
  * When the process ends, cords that still run are cancelled, and waited for, for at most five
  * seconds. The error of one that nobody has joined is reported then, and the exit status is not 0.
  */

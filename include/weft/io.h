@@ -5,7 +5,17 @@
  *
  * A call that is cancelled has moved no data: it returns when the kernel has let go of the buffer,
  * and if the kernel was faster, its result is returned and the cancellation strikes at the next
- * call. A descriptor that was used with weft is closed with weft_close.
+ * call.
+ *
+ * Any thread may use any descriptor, also one that another thread made or has used: weft notices
+ * when a number has become another file. Three rules keep it so:
+ *   - Close a descriptor that was used with weft with weft_close, in any thread.
+ *   - Close it when no fiber of another thread is in a call on it. Such a fiber is not woken; it
+ *     gets nothing from the next file with that number, and -EBADF when its thread next uses the
+ *     number. The old file may stay open as long as it waits.
+ *   - Fibers of one thread that read from the same descriptor are served in their order. Between
+ *     threads there is no order: let one thread read, and one thread write.
+ * To hand a descriptor to another thread for good, call weft_fd_release first.
  *
  * (On the sim backend this holds for what weft_pipe and weft_socketpair make; a descriptor of the
  * kernel blocks the thread there.)
@@ -63,12 +73,31 @@ WEFT_SWITCHPOINT ssize_t weft_read_full(int fd, void *buffer, size_t bytes);
 WEFT_SWITCHPOINT int weft_wait_fd(int fd, int events);
 
 /**
- * Close a descriptor; whoever waits on it in this thread gets -EBADF, unless its operation was done
- * already. Fibers of other threads are not woken: close where it is used. Not cancellable: it is
- * closed in any case; while a pool thread is at work on it, a little later. Descriptors that were
- * used with weft are closed with it, not with close(2).
+ * Close a descriptor. Fibers of this thread that wait on it get -EBADF, unless their operations are
+ * done already. Fibers of other threads are not woken: see the rules above. Close a descriptor that
+ * was used with weft with this call, not with close(2): weft would take the next file with that
+ * number for the same one. Not cancellable: the descriptor is closed in any case, while a pool
+ * thread works on it a little later.
+ *
+ * -EBADF if fd is not open.
  */
 WEFT_SWITCHPOINT int weft_close(int fd);
+
+/**
+ * Hand a descriptor over: this thread forgets it, and another one may use it. A server that accepts
+ * in one thread and serves in others calls it before it passes the number on (weft_cord_spin,
+ * weft_tell). Without this call the other thread can use the descriptor, too; but what arrives on a
+ * descriptor that this thread has waited on keeps waking this thread.
+ *
+ * It does not close the descriptor, and does not switch. This thread may use the descriptor again.
+ *
+ * -EBUSY if a fiber of this thread is in a call on fd.
+ * -EBUSY if a loop (weft_recv_loop, weft_accept_loop) has left input that nobody has read yet: read
+ *  it in this thread first. Do not call it inside a loop on fd.
+ * -EBADF if fd is not open.
+ * -EOPNOTSUPP on the sim backend for a pipe or socket in memory: it belongs to its thread.
+ */
+WEFT_API int weft_fd_release(int fd);
 
 /** A pipe: fd[0] to read from, fd[1] to write to, close-on-exec. In memory on the sim backend. */
 WEFT_API int weft_pipe(int fd[2]);

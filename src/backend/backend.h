@@ -177,7 +177,7 @@ typedef struct weft__many {
     bool is_closing;
     bool is_shut; /* the descriptor was closed under it */
     bool has_last;
-    uint32_t life;             /* of its descriptor, when it was opened */
+    uint32_t fd_generation;    /* of its descriptor, when it was opened */
     int last;                  /* how it ended, once what came before has been taken */
     int held;                  /* the buffer whose data the caller has; -1: none */
     unsigned count;            /* results that wait to be taken */
@@ -286,16 +286,17 @@ typedef struct weft__backend_type {
     int (*submit_linked)(weft__backend *b, weft__op *const *ops, size_t count);
 
     /*
-     * The number has just been given to a new file, by a call that did not come through here: what
-     * is known of it does not hold. NULL: nothing is ever known.
+     * The number belongs to another file, as its generation tells (fd_generation.h): forget what is
+     * known of it, and end what still waits on it with -EBADF. NULL: nothing is ever known.
      */
     void (*forget_fd)(weft__backend *b, int fd);
 
     /*
-     * A number that is another one once fd has been closed: for who uses it again and again, and
-     * has to find out that it is another file by now. NULL: numbers are not used again.
+     * Another thread uses the number from now on: forget what is known of it, and have the kernel
+     * report nothing more about it here. 0; -EBUSY: an operation is pending on it, or a loop on it
+     * has left something; -EBADF. NULL: 0 for any descriptor.
      */
-    uint32_t (*life_of_fd)(weft__backend *b, int fd);
+    int (*release_fd)(weft__backend *b, int fd);
 
     /* shutdown(2). 0 or -errno. */
     int (*shutdown_fd)(weft__backend *b, int fd, int how);

@@ -212,10 +212,11 @@ static intptr_t try_disk(weft__op *op, weft__facts *known)
             return n > 0 ? op->progress + n : op->progress > 0 ? op->progress : n;
         op->progress += (int)n;
     } while (true);
-    /* Was it another file's number when we learned that it is on disk? */
+    /* Was it another file's number when we learned that it is on disk? A thread could not be
+     * cancelled while it waits for anything but a disk. */
     learn(op->fd, known);
-    if (!known->is_on_disk && op->progress == 0)
-        return weft__call_try_transfer(op, known);
+    if (!known->is_on_disk)
+        return op->progress > 0 ? op->progress : weft__call_try_transfer(op, known);
     op->wait_fd = WEFT__WAIT_THREAD;
     return -EAGAIN;
 }

@@ -48,25 +48,27 @@ static epoll_backend *epoll_of(weft__backend *base)
     return CONTAINER_OF(base, epoll_backend, base);
 }
 
-/* What is waited for. Readers are to hear of the end and of urgent bytes, too: see ready.c. */
-static uint32_t wanted_events(const weft__waiters *w)
+/* What is waited for, as poll(2) names it. */
+static uint8_t wanted_events(const weft__waiters *w)
 {
     bool has_either = !weft__list_is_empty(&w->either);
-    uint32_t events = EPOLLET;
+    uint8_t events = 0;
     if (has_either || !weft__list_is_empty(&w->readers))
-        events |= EPOLLIN | EPOLLRDHUP | EPOLLPRI;
+        events |= POLLIN;
     if (has_either || !weft__list_is_empty(&w->writers))
-        events |= EPOLLOUT;
+        events |= POLLOUT;
     return events;
 }
 
-static int control(epoll_backend *b, int what, int fd, uint32_t events, uint32_t generation)
+/* Readers are to hear of the end and of urgent bytes, too: see ready.c. */
+static int control(epoll_backend *b, int what, int fd, uint8_t events, uint32_t generation)
 {
-    struct epoll_event event = {events, {.u64 = (uint64_t)generation << 32 | (unsigned)fd}};
+    uint32_t all = events | EPOLLET | (events & POLLIN ? EPOLLRDHUP | EPOLLPRI : 0);
+    struct epoll_event event = {all, {.u64 = (uint64_t)generation << 32 | (unsigned)fd}};
     return epoll_ctl(b->epoll_fd, what, fd, &event) < 0 ? -errno : 0;
 }
 
-static int register_new(epoll_backend *b, int fd, weft__descriptor *d, uint32_t events)
+static int register_new(epoll_backend *b, int fd, weft__descriptor *d, uint8_t events)
 {
     if (++b->generation == 0)
         b->generation = 1;
@@ -82,9 +84,9 @@ static int register_new(epoll_backend *b, int fd, weft__descriptor *d, uint32_t 
  * To set a registration again (EPOLL_CTL_MOD) reports a readiness that is there, and finds out that
  * the number was closed behind our back and belongs to another file now (ENOENT).
  */
-static int set_again(epoll_backend *b, int fd, weft__descriptor *d, uint32_t wanted)
+static int set_again(epoll_backend *b, int fd, weft__descriptor *d, uint8_t wanted)
 {
-    uint32_t events = d->watched | wanted;
+    uint8_t events = d->watched | wanted;
     int rc = control(b, EPOLL_CTL_MOD, fd, events, d->generation);
     if (rc == -ENOENT)
         return register_new(b, fd, d, wanted);
@@ -95,7 +97,7 @@ static int set_again(epoll_backend *b, int fd, weft__descriptor *d, uint32_t wan
 static int epoll_watch(weft__backend *base, int fd, weft__descriptor *d)
 {
     epoll_backend *b = epoll_of(base);
-    uint32_t wanted = wanted_events(&d->waiters);
+    uint8_t wanted = wanted_events(&d->waiters);
     bool is_doubtful = d->is_doubtful;
     d->is_doubtful = false;
     if (d->generation == 0)
@@ -228,14 +230,14 @@ static int epoll_close_fd(weft__backend *base, int fd)
     return weft__ready_close_fd(&epoll_of(base)->ready, fd);
 }
 
+static int epoll_release_fd(weft__backend *base, int fd)
+{
+    return weft__ready_release_fd(&epoll_of(base)->ready, fd);
+}
+
 static void forget_fd(weft__backend *base, int fd)
 {
     weft__ready_forget(&epoll_of(base)->ready, fd);
-}
-
-static uint32_t life_of_fd(weft__backend *base, int fd)
-{
-    return weft__ready_life(&epoll_of(base)->ready, fd);
 }
 
 static int epoll_pipe(weft__backend *base, int fd[2])
@@ -315,7 +317,7 @@ const weft__backend_type weft__backend_epoll = {
     .wake = epoll_wake,
     .close_fd = epoll_close_fd,
     .forget_fd = forget_fd,
-    .life_of_fd = life_of_fd,
+    .release_fd = epoll_release_fd,
     .shutdown_fd = weft__call_shutdown,
     .pipe = epoll_pipe,
     .socketpair = epoll_socketpair,

@@ -294,14 +294,14 @@ static int libev_close_fd(weft__backend *base, int fd)
     return weft__ready_close_fd(&libev_of(base)->ready, fd);
 }
 
+static int libev_release_fd(weft__backend *base, int fd)
+{
+    return weft__ready_release_fd(&libev_of(base)->ready, fd);
+}
+
 static void libev_forget_fd(weft__backend *base, int fd)
 {
     weft__ready_forget(&libev_of(base)->ready, fd);
-}
-
-static uint32_t libev_life_of_fd(weft__backend *base, int fd)
-{
-    return weft__ready_life(&libev_of(base)->ready, fd);
 }
 
 static int libev_pipe(weft__backend *base, int fd[2])
@@ -417,7 +417,7 @@ static int open_select(weft__backend **out)
         .name = name_, .open = open_, .close = libev_close, .abandon = libev_abandon,           \
         .now_ns = libev_now_ns, .submit = libev_submit, .cancel = libev_cancel,                 \
         .poll = libev_poll, .wake = libev_wake, .close_fd = libev_close_fd,                     \
-        .forget_fd = libev_forget_fd, .life_of_fd = libev_life_of_fd,                           \
+        .forget_fd = libev_forget_fd, .release_fd = libev_release_fd,                           \
         .shutdown_fd = weft__call_shutdown, .pipe = libev_pipe, .socketpair = libev_socketpair, \
     }
 

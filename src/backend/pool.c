@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/call.h"
+#include "backend/fd_generation.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +27,9 @@ typedef struct weft__job {
     void *arg;
     void (*drop)(void *arg); /* NULL: cannot be given up while it runs */
     intptr_t result;         /* an error, until there is one */
+    int part;                /* bytes of a read or write that are done: it cannot be given up */
+    int fd, fd_out;          /* descriptors that it works on; -1: none */
+    uint32_t generations;    /* of both, when it was submitted */
     weft__op open;           /* of an OPEN that can be given up: op, with a path that stays */
     char path[];
 } weft__job;
@@ -65,10 +69,42 @@ static void drop(weft__job *job)
     free(job);
 }
 
+/* Changes when one of its descriptors is closed, by whichever thread. */
+static uint32_t generations_of(const weft__job *job)
+{
+    return weft__fd_generation(job->fd) + weft__fd_generation(job->fd_out);
+}
+
+static bool has_lost_fd(const weft__job *job)
+{
+    return generations_of(job) != job->generations;
+}
+
+static void note_descriptors(weft__job *job, const weft__op *op)
+{
+    bool is_copy = op->code == WEFT__OP_SPLICE || op->code == WEFT__OP_TEE;
+    bool is_absolute = op->code == WEFT__OP_OPEN && op->u.open.path[0] == '/';
+    job->fd = is_absolute ? -1 : op->fd;
+    job->fd_out = is_copy ? op->u.copy.fd_out : -1;
+    job->generations = generations_of(job);
+}
+
+/* What a read or write has moved before it came here: the file's position tells. */
+static int part_of(const weft__op *op)
+{
+    bool is_transfer = op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE ||
+                       op->code == WEFT__OP_READV || op->code == WEFT__OP_WRITEV;
+    return is_transfer ? op->progress : 0;
+}
+
+/* Its number may be another file's by now: another thread has closed the descriptor. */
 static void run_job(weft__task *t)
 {
     weft__job *job = CONTAINER_OF(t, weft__job, task);
-    job->result = job->fn(job->arg);
+    if (has_lost_fd(job))
+        job->result = job->part > 0 ? job->part : -EBADF;
+    else
+        job->result = job->fn(job->arg);
 }
 
 static void end_job(weft__task *t, bool was_left)
@@ -136,6 +172,8 @@ static weft__job *make_job(weft__backend *b, weft__op *op)
         fill_call(job, op);
     else if (is_open)
         fill_open(job, op, path_bytes);
+    note_descriptors(job, op);
+    job->part = part_of(op);
     job->task = (weft__task){.run = run_job, .end = end_job, .is_leavable = job->drop != NULL};
     return job;
 }
@@ -163,6 +201,7 @@ int weft__pool_cast(weft__lane lane, intptr_t (*fn)(void *arg), void *arg)
     if (job == NULL)
         return -ENOMEM;
     *job = (weft__job){.task = {.run = run_job, .end = end_job}, .fn = fn, .arg = arg};
+    job->fd = job->fd_out = -1;
     int rc = weft__lane_add(lane, &job->task);
     if (rc < 0)
         free(job);
@@ -172,7 +211,7 @@ int weft__pool_cast(weft__lane lane, intptr_t (*fn)(void *arg), void *arg)
 bool weft__pool_cancel(weft__backend *b, weft__op *op)
 {
     weft__job *job = op->job;
-    weft__task_fate fate = weft__lane_give_up(&job->task);
+    weft__task_fate fate = job->part > 0 ? WEFT__TASK_STAYS : weft__lane_give_up(&job->task);
     if (fate == WEFT__TASK_STAYS)
         return false;
     if (op->code == WEFT__OP_CALL && op->u.call.drop != NULL)
@@ -205,6 +244,8 @@ static void end_op(weft__backend *b, weft__job *job)
 {
     weft__op *op = job->op;
     intptr_t result = job->result;
+    if (result == -EAGAIN && has_lost_fd(job))
+        result = -EBADF; /* or it would be tried again */
     free(job);
     op->job = NULL;
     weft__list_remove(&op->link);

@@ -56,7 +56,8 @@ int weft__pool_cast(weft__lane lane, intptr_t (*fn)(void *arg), void *arg);
 /*
  * Give op up, as a backend's cancel. True if it had not been begun, and if nothing that it does
  * matters to anyone: a CALL with a drop, an OPEN that makes no file and empties none, for which a
- * thread may wait as long as nobody opens a FIFO's other end. Takes it from the list that its link
+ * thread may wait as long as nobody opens a FIFO's other end. False for a read or write of which a
+ * part is done: it ends with that part and the rest. Takes it from the list that its link
  * is on, and no longer counts it as pending, if true.
  */
 bool weft__pool_cancel(struct weft__backend *b, struct weft__op *op);

@@ -34,25 +34,6 @@
 /* What no readiness tells of (a full backlog, say) is tried again after so long. */
 #define RETRY_NS 1000000
 
-/* Nothing is known of the file any more; what waits on it stays. */
-static void unlearn(weft__ready *r, int fd, weft__descriptor *d)
-{
-    if (d->generation != 0 || d->watcher != NULL)
-        r->unwatch(r->backend, fd, d);
-    d->is_not_socket = d->is_on_disk = d->is_tcp = d->is_drained = d->has_more = false;
-}
-
-void weft__ready_forget(weft__ready *r, int fd)
-{
-    weft__descriptor *d = weft__ready_find(r, fd);
-    if (d == NULL)
-        return;
-    unlearn(r, fd, d);
-    weft__waiters_end_all(r->backend, &d->waiters.readers, -EBADF);
-    weft__waiters_end_all(r->backend, &d->waiters.writers, -EBADF);
-    weft__waiters_end_all(r->backend, &d->waiters.either, -EBADF);
-}
-
 /* How many bytes it takes from a stream in order; 0: that is not what it does. */
 static size_t stream_bytes(const weft__op *op)
 {
@@ -92,7 +73,7 @@ static intptr_t try_call(weft__ready *r, weft__op *op)
     }
     if (d != NULL && d->is_tcp)
         note_read(d, op, result);
-    weft__ready_forget_new(r, op, result);
+    weft__ready_note_made(r, op, result);
     return result;
 }
 
@@ -119,19 +100,10 @@ static intptr_t try_plain(weft__descriptor *d, const weft__op *op)
     return n;
 }
 
-/* The other descriptor that an operation needs; -1: there is none. */
-static int other_fd(const weft__op *op)
-{
-    if (op->code != WEFT__OP_SPLICE && op->code != WEFT__OP_TEE && op->code != WEFT__OP_SENDFILE)
-        return -1;
-    int out = op->u.copy.fd_out;
-    return op->wait_fd == out ? op->fd : out;
-}
-
 /* It waits elsewhere, but closing the other descriptor is to end it, too. 0 or -errno. */
 static int note_other(weft__ready *r, weft__op *op)
 {
-    int fd = other_fd(op);
+    int fd = weft__ready_other_fd(op);
     if (fd < 0 || fd == op->wait_fd)
         return 0;
     weft__descriptor *d = weft__ready_note(r, fd);
@@ -182,14 +154,14 @@ static intptr_t park_in_pool(weft__ready *r, weft__op *op)
         return result;
     op->wait_fd = op->fd;
     result = weft__call_block(op);
-    weft__ready_forget_new(r, op, result);
+    weft__ready_note_made(r, op, result);
     return result;
 }
 
 /* Closing looks for it only if something is noted about the descriptor. */
 static intptr_t park_for_retry(weft__ready *r, weft__op *op)
 {
-    int other = other_fd(op);
+    int other = weft__ready_other_fd(op);
     if (weft__ready_note(r, op->fd) == NULL || (other >= 0 && weft__ready_note(r, other) == NULL))
         return -ENOMEM;
     if (weft__list_is_empty(&r->retries))
@@ -227,10 +199,17 @@ static intptr_t try_or_park(weft__ready *r, weft__op *op)
     return result == WEFT__OP_PENDING ? park(r, op) : result;
 }
 
-static bool is_closing(const weft__ready *r, int fd)
+static bool is_closing(weft__ready *r, int fd)
+{
+    const weft__descriptor *d = fd >= 0 ? weft__ready_current(r, fd) : NULL;
+    return d != NULL && d->is_closing;
+}
+
+/* Is it known of this number that another file has it by now? */
+static bool is_stale(const weft__ready *r, int fd)
 {
     const weft__descriptor *d = fd >= 0 ? weft__ready_find(r, fd) : NULL;
-    return d != NULL && d->is_closing;
+    return d != NULL && weft__ready_is_stale(d);
 }
 
 /* A connect is started in any case, and readiness is for all: they wait for no turn. */
@@ -253,7 +232,7 @@ static bool must_wait(weft__descriptor *d, const weft__op *op)
 static void prepare_connect(weft__ready *r, int fd, weft__descriptor *d)
 {
     if (weft__waiters_is_empty(&d->waiters))
-        unlearn(r, fd, d);
+        weft__ready_unlearn(r, fd, d);
 }
 
 /* A plain one that would block, and is to wait behind those who do. */
@@ -288,7 +267,7 @@ static intptr_t submit_plain(weft__ready *r, weft__descriptor *d, weft__op *op)
 
 intptr_t weft__ready_submit(weft__ready *r, weft__op *op)
 {
-    weft__descriptor *d = op->fd >= 0 ? weft__ready_find(r, op->fd) : NULL;
+    weft__descriptor *d = op->fd >= 0 ? weft__ready_current(r, op->fd) : NULL;
     if (d != NULL && is_plain(d, op))
         return submit_plain(r, d, op);
     weft__list_init(&op->link);
@@ -297,30 +276,15 @@ intptr_t weft__ready_submit(weft__ready *r, weft__op *op)
     op->progress = 0;
     weft__call_aim(op);
     if (d == NULL)
-        return is_closing(r, other_fd(op)) ? -EBADF : try_or_park(r, op);
-    if (d->is_closing || is_closing(r, other_fd(op)))
+        return is_closing(r, weft__ready_other_fd(op)) ? -EBADF : try_or_park(r, op);
+    if (d->is_closing || is_closing(r, weft__ready_other_fd(op)))
         return -EBADF;
     if (op->code == WEFT__OP_CONNECT)
         prepare_connect(r, op->fd, d);
-    int other = other_fd(op);
+    int other = weft__ready_other_fd(op);
     if (must_wait(d, op) && (other < 0 || weft__call_is_open(other)))
         return park(r, op);
     return try_or_park(r, op);
-}
-
-/* Close what was only kept open for the pool. */
-static void close_kept(weft__ready *r)
-{
-    weft__list *node = r->closing.next;
-    while (node != &r->closing) {
-        weft__descriptor *d = CONTAINER_OF(node, weft__descriptor, closing);
-        node = node->next;
-        if (!weft__list_is_empty(&d->pooled) || !weft__list_is_empty(&d->also))
-            continue;
-        weft__list_remove(&d->closing);
-        d->is_closing = false;
-        weft__call_close(d->fd);
-    }
 }
 
 bool weft__ready_cancel(weft__ready *r, weft__op *op)
@@ -332,7 +296,7 @@ bool weft__ready_cancel(weft__ready *r, weft__op *op)
     if (!weft__pool_cancel(r->backend, op))
         return false;
     weft__list_remove(&op->turn);
-    close_kept(r);
+    weft__ready_close_kept(r);
     return true;
 }
 
@@ -352,6 +316,10 @@ static void run_queue(weft__ready *r, int fd, weft__descriptor *d, weft__list *q
         weft__op *op = weft__waiters_first(queue);
         if (d->is_drained && stream_bytes(op) > 0)
             return;
+        if (is_stale(r, weft__ready_other_fd(op))) {
+            weft__waiters_end(r->backend, op, -EBADF);
+            continue;
+        }
         intptr_t result = is_plain(d, op) ? try_plain(d, op) : try_call(r, op);
         if (result == WEFT__OP_PENDING) {
             if (op->wait_fd == fd && weft__waiters_queue(&d->waiters, op) == queue)
@@ -368,6 +336,10 @@ static void run_queue(weft__ready *r, int fd, weft__descriptor *d, weft__list *q
 
 void weft__ready_event(weft__ready *r, int fd, weft__descriptor *d, int events)
 {
+    if (UNLIKELY(weft__ready_is_stale(d))) { /* closed by another cord */
+        r->backend->type->forget_fd(r->backend, fd);
+        return;
+    }
     const uint32_t generation = d->generation;
     if (events & ~POLLOUT)
         d->is_drained = false;
@@ -392,8 +364,12 @@ static void retry(weft__ready *r)
         count++;
     for (; count > 0 && !weft__list_is_empty(&r->retries); count--) {
         weft__op *op = weft__waiters_first(&r->retries);
+        bool is_gone = is_stale(r, op->fd) || is_stale(r, weft__ready_other_fd(op));
         weft__waiters_take(r->backend, op);
-        go_on(r, op);
+        if (is_gone)
+            op->done(op, -EBADF);
+        else
+            go_on(r, op);
     }
 }
 
@@ -421,93 +397,16 @@ void weft__ready_poll(weft__ready *r)
 static void end_pooled(void *owner, weft__op *op, intptr_t result)
 {
     weft__ready *r = owner;
-    bool is_gone = is_closing(r, op->fd) || is_closing(r, other_fd(op));
+    bool is_gone = is_closing(r, op->fd) || is_closing(r, weft__ready_other_fd(op));
     weft__list_remove(&op->turn);
-    close_kept(r);
-    if (result == -EAGAIN && other_fd(op) >= 0 && !weft__call_never_waits(op)) {
+    weft__ready_close_kept(r);
+    if (result == -EAGAIN && weft__ready_other_fd(op) >= 0 && !weft__call_never_waits(op)) {
         result = is_gone ? -EBADF : try_or_park(r, op);
         if (result == WEFT__OP_PENDING)
             return;
     }
-    weft__ready_forget_new(r, op, result);
+    weft__ready_note_made(r, op, result);
     op->done(op, result);
-}
-
-static bool is_on(const weft__op *op, int fd)
-{
-    return op->fd == fd || other_fd(op) == fd;
-}
-
-static void end_retries_on(weft__ready *r, int fd)
-{
-    bool is_found;
-    do {
-        is_found = false;
-        WEFT__LIST_FOR(node, &r->retries) {
-            weft__op *op = CONTAINER_OF(node, weft__op, link);
-            if (is_on(op, fd)) {
-                is_found = true;
-                weft__waiters_end(r->backend, op, -EBADF);
-                break; /* done may have changed the list */
-            }
-        }
-    } while (is_found);
-}
-
-/* What a thread is at work on has to end by itself. */
-static bool end_for_close(weft__ready *r, weft__op *op)
-{
-    if (op->job == NULL) {
-        weft__waiters_end(r->backend, op, -EBADF);
-        return true;
-    }
-    /* A function that could be given up would still be at work on the descriptor. */
-    bool has_drop = op->code == WEFT__OP_CALL && op->u.call.drop != NULL;
-    if (has_drop || !weft__pool_cancel(r->backend, op))
-        return false;
-    weft__list_remove(&op->turn);
-    op->done(op, -EBADF);
-    return true;
-}
-
-/* End what is on the list, by its link or by its turn; what cannot be ended stays. */
-static void end_list(weft__ready *r, weft__list *list, size_t node_offset)
-{
-    weft__list kept;
-    weft__list_init(&kept);
-    while (!weft__list_is_empty(list)) {
-        weft__list *node = list->next;
-        weft__op *op = (weft__op *)((char *)node - node_offset);
-        if (!end_for_close(r, op)) {
-            weft__list_remove(node);
-            weft__list_insert(&kept, node);
-        }
-    }
-    weft__list_splice(list, &kept);
-}
-
-int weft__ready_close_fd(weft__ready *r, int fd)
-{
-    weft__descriptor *d = weft__ready_find(r, fd);
-    if (d == NULL)
-        return weft__call_close(fd);
-    if (d->is_closing)
-        return -EBADF;
-    d->is_closing = true;
-    d->life++;
-    weft__ready_forget(r, fd);
-    if (!weft__list_is_empty(&r->retries))
-        end_retries_on(r, fd);
-    end_list(r, &d->also, offsetof(weft__op, turn));
-    end_list(r, &d->pooled, offsetof(weft__op, link));
-    if (!weft__list_is_empty(&d->pooled) || !weft__list_is_empty(&d->also)) {
-        d->fd = fd;
-        weft__list_insert(&r->closing, &d->closing);
-        return 0;
-    }
-    d->is_closing = false;
-    /* On Linux the descriptor is gone also after EINTR; a second close could hit another file. */
-    return weft__call_close(fd);
 }
 
 void weft__ready_open(weft__ready *r, weft__backend *b,
@@ -523,6 +422,6 @@ void weft__ready_open(weft__ready *r, weft__backend *b,
 
 void weft__ready_close(weft__ready *r)
 {
-    close_kept(r);
+    weft__ready_close_kept(r);
     weft__ready_free_table(r);
 }

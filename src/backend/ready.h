@@ -5,27 +5,28 @@
  * no readiness tells of (regular files, functions that block) goes to the pool.
  *
  * It keeps what is known of each descriptor by its number, from the first wait until the descriptor
- * is closed. How a descriptor is watched is the backend's matter: two functions.
+ * is closed, by any thread. How a descriptor is watched is the backend's matter: two functions.
  */
 #ifndef WEFT_BACKEND_READY_H
 #define WEFT_BACKEND_READY_H
 
+#include "backend/fd_generation.h"
 #include "backend/waiters.h"
 
 /* What is known of a number. All empty and zero: nothing. It never moves. */
 typedef struct weft__descriptor {
-    uint32_t generation; /* the backend's own: tells its watch from one before; 0: not watched */
-    uint32_t watched;    /* the backend's own: what it is watched for */
-    bool is_not_socket;  /* for weft__call_try */
-    bool is_on_disk;     /* the same */
-    bool is_tcp;         /* and watched: so it may become drained */
-    bool is_drained;     /* nothing is left to read until the next event: see ready.c */
-    bool has_more;       /* than data to read: its end, an error, an urgent byte; never drained */
-    bool is_doubtful;    /* for watch: it may be another file's number by now, watch it anew */
-    bool is_closing;     /* being closed; nothing new is let in */
-    uint32_t life;       /* of its number: counts closings */
-    int fd;              /* its number, while it is in closing */
-    void *watcher;       /* the backend's own; NULL: none */
+    uint32_t generation;    /* the backend's own: tells its watch from one before; 0: not watched */
+    uint32_t fd_generation; /* of the number, when all this was learned: see fd_generation.h */
+    uint8_t watched;        /* the backend's own: what it is watched for (POLLIN, POLLOUT) */
+    bool is_not_socket;     /* for weft__call_try */
+    bool is_on_disk;        /* the same */
+    bool is_tcp;            /* and watched: so it may become drained */
+    bool is_drained;        /* nothing is left to read until the next event: see ready.c */
+    bool has_more;    /* than data to read: its end, an error, an urgent byte; never drained */
+    bool is_doubtful; /* for watch: it may be another file's number by now, watch it anew */
+    bool is_closing;  /* being closed; nothing new is let in */
+    const atomic_uint *fd_counter; /* the generation of the number now */
+    void *watcher;                 /* the backend's own; NULL: none */
     weft__waiters waiters;
     weft__list pooled;  /* operations on it that the pool has, by their link */
     weft__list also;    /* operations that wait elsewhere and need it, too, by their turn */
@@ -75,17 +76,49 @@ static inline weft__descriptor *weft__ready_find(const weft__ready *r, int fd)
     return &r->chunks[chunk][(unsigned)fd % WEFT__CHUNK_DESCRIPTORS];
 }
 
-/* The same, and makes it. Only for a number that a call found open. NULL: no memory. */
+/* Does what is known of the number concern a file that had it before? */
+static inline bool weft__ready_is_stale(const weft__descriptor *d)
+{
+    return d->fd_generation != atomic_load_explicit(d->fd_counter, memory_order_relaxed);
+}
+
+/* As weft__ready_find, but what is known of an earlier file is forgotten first. One that is being
+ * closed here stays as it is. */
+static inline weft__descriptor *weft__ready_current(weft__ready *r, int fd)
+{
+    weft__descriptor *d = weft__ready_find(r, fd);
+    if (d != NULL && UNLIKELY(weft__ready_is_stale(d)) && !d->is_closing)
+        r->backend->type->forget_fd(r->backend, fd);
+    return d;
+}
+
+/* The number of a descriptor of the table. */
+int weft__ready_number(const weft__ready *r, const weft__descriptor *d);
+
+/* As weft__ready_current, and makes it. Only for an open number. NULL: no memory. */
 weft__descriptor *weft__ready_note(weft__ready *r, int fd);
 void weft__ready_free_table(weft__ready *r);
+
+/* The other descriptor that an operation needs; -1: there is none. */
+static inline int weft__ready_other_fd(const weft__op *op)
+{
+    if (op->code != WEFT__OP_SPLICE && op->code != WEFT__OP_TEE && op->code != WEFT__OP_SENDFILE)
+        return -1;
+    int out = op->u.copy.fd_out;
+    return op->wait_fd == out ? op->fd : out;
+}
+
+/* ready_close.c: nothing is known of the file any more; what waits on it stays. */
+void weft__ready_unlearn(weft__ready *r, int fd, weft__descriptor *d);
+
+/* ready_close.c: close what was only kept open for the pool. */
+void weft__ready_close_kept(weft__ready *r);
 
 /* As in the contract of a backend; all operations are known here. */
 intptr_t weft__ready_submit(weft__ready *r, weft__op *op);
 bool weft__ready_cancel(weft__ready *r, weft__op *op);
 int weft__ready_close_fd(weft__ready *r, int fd);
-
-/* As life_of_fd in the contract of a backend. */
-uint32_t weft__ready_life(weft__ready *r, int fd);
+int weft__ready_release_fd(weft__ready *r, int fd);
 
 /* For poll: at most how long it may wait. */
 int64_t weft__ready_timeout(const weft__ready *r, int64_t timeout_ns);
@@ -99,21 +132,21 @@ void weft__ready_event(weft__ready *r, int fd, weft__descriptor *d, int events);
 /* For poll, at its end: what is to be tried again, and what the pool has done. */
 void weft__ready_poll(weft__ready *r);
 
-/*
- * The number has just been given to a new file: nothing that was known of it holds, and what still
- * waits on it ends with -EBADF.
- */
+/* As forget_fd in the contract of a backend. What a pool thread is at work on ends by itself. */
 void weft__ready_forget(weft__ready *r, int fd);
 
-/* The same for the descriptors that an operation has made, which succeeded. */
-void weft__ready_forget_made(weft__ready *r, weft__op *op, intptr_t result);
+/* The number has just been given to a new file: advance its generation, and forget it here. */
+void weft__ready_made(weft__ready *r, int fd);
 
-static inline void weft__ready_forget_new(weft__ready *r, weft__op *op, intptr_t result)
+/* The same for the descriptors that an operation has made, which succeeded. */
+void weft__ready_made_by(weft__ready *r, weft__op *op, intptr_t result);
+
+static inline void weft__ready_note_made(weft__ready *r, weft__op *op, intptr_t result)
 {
     bool may_make =
         op->code == WEFT__OP_ACCEPT || op->code == WEFT__OP_OPEN || op->code == WEFT__OP_RECVMSG;
     if (UNLIKELY(may_make) && result >= 0)
-        weft__ready_forget_made(r, op, result);
+        weft__ready_made_by(r, op, result);
 }
 
 /* As in the contract of a backend. */

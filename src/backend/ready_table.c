@@ -27,7 +27,7 @@ static int grow(weft__ready *r, size_t chunk_count)
 static COLD weft__descriptor *make(weft__ready *r, int fd)
 {
     size_t chunk = (unsigned)fd / WEFT__CHUNK_DESCRIPTORS;
-    if (chunk >= r->chunk_count && grow(r, chunk + 1) < 0)
+    if (weft__fd_reserve(fd) < 0 || (chunk >= r->chunk_count && grow(r, chunk + 1) < 0))
         return NULL;
     weft__descriptor *made;
     size_t bytes = WEFT__CHUNK_DESCRIPTORS * sizeof *made;
@@ -35,6 +35,9 @@ static COLD weft__descriptor *make(weft__ready *r, int fd)
         return NULL;
     memset(made, 0, bytes);
     for (int i = 0; i < WEFT__CHUNK_DESCRIPTORS; i++) {
+        int number = (int)chunk * WEFT__CHUNK_DESCRIPTORS + i;
+        made[i].fd_counter = weft__fd_counter(number);
+        made[i].fd_generation = weft__fd_generation(number);
         weft__waiters_init(&made[i].waiters);
         weft__list_init(&made[i].pooled);
         weft__list_init(&made[i].also);
@@ -46,16 +49,17 @@ static COLD weft__descriptor *make(weft__ready *r, int fd)
 
 weft__descriptor *weft__ready_note(weft__ready *r, int fd)
 {
-    weft__descriptor *d = weft__ready_find(r, fd);
+    weft__descriptor *d = weft__ready_current(r, fd);
     return d != NULL ? d : make(r, fd);
 }
 
-uint32_t weft__ready_life(weft__ready *r, int fd)
+int weft__ready_number(const weft__ready *r, const weft__descriptor *d)
 {
-    const weft__descriptor *d = fd >= 0 ? weft__ready_find(r, fd) : NULL;
-    if (d == NULL && weft__call_is_open(fd)) /* a stray number would make a huge table */
-        d = weft__ready_note(r, fd);
-    return d != NULL ? d->life : 0;
+    size_t i = 0;
+    while (r->chunks[i] == NULL || (uintptr_t)d < (uintptr_t)r->chunks[i] ||
+           (uintptr_t)d >= (uintptr_t)(r->chunks[i] + WEFT__CHUNK_DESCRIPTORS))
+        i++;
+    return (int)(i * WEFT__CHUNK_DESCRIPTORS + (size_t)(d - r->chunks[i]));
 }
 
 void weft__ready_free_table(weft__ready *r)
@@ -65,8 +69,14 @@ void weft__ready_free_table(weft__ready *r)
     free(r->chunks);
 }
 
+void weft__ready_made(weft__ready *r, int fd)
+{
+    weft__fd_advance(fd);
+    r->backend->type->forget_fd(r->backend, fd);
+}
+
 /* Descriptors that came with a message are new ones. */
-static void forget_received(weft__ready *r, struct msghdr *header)
+static void note_received(weft__ready *r, struct msghdr *header)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR(header, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -75,24 +85,24 @@ static void forget_received(weft__ready *r, struct msghdr *header)
         for (size_t i = 0; i < count; i++) {
             int fd;
             memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-            r->backend->type->forget_fd(r->backend, fd);
+            weft__ready_made(r, fd);
         }
     }
 }
 
-void weft__ready_forget_made(weft__ready *r, weft__op *op, intptr_t result)
+void weft__ready_made_by(weft__ready *r, weft__op *op, intptr_t result)
 {
     if (op->code != WEFT__OP_RECVMSG)
-        r->backend->type->forget_fd(r->backend, (int)result);
+        weft__ready_made(r, (int)result);
     else if (op->u.message.header->msg_control != NULL)
-        forget_received(r, op->u.message.header);
+        note_received(r, op->u.message.header);
 }
 
 int weft__ready_pipe(weft__ready *r, int fd[2])
 {
     int rc = weft__call_pipe(r->backend, fd);
     for (int i = 0; i < 2 && rc == 0; i++)
-        r->backend->type->forget_fd(r->backend, fd[i]);
+        weft__ready_made(r, fd[i]);
     return rc;
 }
 
@@ -100,6 +110,6 @@ int weft__ready_socketpair(weft__ready *r, int fd[2])
 {
     int rc = weft__call_socketpair(r->backend, fd);
     for (int i = 0; i < 2 && rc == 0; i++)
-        r->backend->type->forget_fd(r->backend, fd[i]);
+        weft__ready_made(r, fd[i]);
     return rc;
 }

@@ -145,6 +145,15 @@ static int sim_close_fd(weft__backend *base, int fd)
     return weft__call_close(fd);
 }
 
+/* What is in memory is in the memory of one thread. */
+static int sim_release_fd(weft__backend *base, int fd)
+{
+    (void)base;
+    if (weft__simnet_owns(fd))
+        return -EOPNOTSUPP;
+    return weft__call_is_open(fd) ? 0 : -EBADF;
+}
+
 static int sim_shutdown_fd(weft__backend *base, int fd, int how)
 {
     if (weft__simnet_owns(fd))
@@ -216,6 +225,7 @@ const weft__backend_type weft__backend_sim = {
     .poll = sim_poll,
     .wake = sim_wake,
     .close_fd = sim_close_fd,
+    .release_fd = sim_release_fd,
     .shutdown_fd = sim_shutdown_fd,
     .pipe = sim_pipe,
     .socketpair = sim_socketpair,

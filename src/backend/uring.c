@@ -141,6 +141,7 @@ static bool is_back_pressure(int rc)
 static int exchange(weft__uring *b, unsigned most)
 {
     int rc = 0;
+    weft__uring_check_entries(b);
     if (must_enter(b))
         rc = io_uring_submit_and_get_events(&b->ring);
     reap(b, most);
@@ -195,6 +196,7 @@ static int wait_for_some(weft__uring *b, int64_t timeout_ns)
 {
     struct __kernel_timespec timeout = {timeout_ns / WEFT__NS_PER_S, timeout_ns % WEFT__NS_PER_S};
     struct io_uring_cqe *ignored;
+    weft__uring_check_entries(b);
     int rc = io_uring_submit_and_wait_timeout(&b->ring, &ignored, 1,
                                               timeout_ns < 0 ? NULL : &timeout, NULL);
     bool was_nothing = io_uring_cq_ready(&b->ring) == 0;
@@ -271,6 +273,7 @@ static bool uring_message(weft__backend *base, weft__backend *to, uint32_t tag)
     io_uring_prep_msg_ring(sqe, weft__uring_of(to)->ring.ring_fd, 0, WEFT__KEY_MESSAGE, 0);
     sqe->user_data = key;
     sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+    weft__uring_check_entries(b);
     unsigned from = io_uring_smp_load_acquire(b->ring.cq.ktail);
     /* Left behind, it goes later, to whoever has that ring by then: no harm, but too late. */
     return io_uring_submit(&b->ring) >= 0 && io_uring_sq_ready(&b->ring) == 0 &&
@@ -280,11 +283,6 @@ static bool uring_message(weft__backend *base, weft__backend *to, uint32_t tag)
 static void forget_fd(weft__backend *base, int fd)
 {
     weft__uring_forget(weft__uring_of(base), fd);
-}
-
-static uint32_t life_of_fd(weft__backend *base, int fd)
-{
-    return weft__ready_life(&weft__uring_of(base)->ready, fd);
 }
 
 static int uring_pipe(weft__backend *base, int fd[2])
@@ -382,7 +380,7 @@ const weft__backend_type weft__backend_uring = {
     .many_close = weft__uring_many_close,
     .submit_linked = weft__uring_submit_linked,
     .forget_fd = forget_fd,
-    .life_of_fd = life_of_fd,
+    .release_fd = weft__uring_release_fd,
     .shutdown_fd = weft__call_shutdown,
     .pipe = uring_pipe,
     .socketpair = uring_socketpair,

@@ -115,6 +115,7 @@ typedef struct weft__uring {
     uint16_t activation;         /* counts operations: part of each key */
     uint32_t generation;         /* of the last watch */
     uint64_t handled;            /* completions so far */
+    uint32_t fd_advances;        /* weft__fd_advances, when the entries were last looked through */
     bool has_no_nosignal;        /* writes without SIGPIPE are not to be had from this kernel */
     bool is_wake_armed;
     int wake_fd;
@@ -199,10 +200,23 @@ static inline struct io_uring_sqe *weft__uring_entry(weft__uring *b)
 /* What is known of fd; NULL: no memory, or no such descriptor. */
 weft__flight *weft__uring_note(weft__uring *b, int fd);
 
-/* The number has just been given to a new file: nothing that was known of it holds. */
+/* As forget_fd in the contract of a backend. */
 void weft__uring_forget(weft__uring *b, int fd);
 
-/* The same, and it is a connection that was accepted: a socket, so there is nothing to ask. */
+/*
+ * The kernel looks a number up when it gets an entry. Before that, make each entry fail (-EBADF)
+ * whose descriptor has been closed since it was entered, by this thread or another one: it must not
+ * reach the next file with its number.
+ */
+void weft__uring_sever_stale(weft__uring *b);
+
+static inline void weft__uring_check_entries(weft__uring *b)
+{
+    if (UNLIKELY(b->fd_advances != atomic_load_explicit(&weft__fd_advances, memory_order_relaxed)))
+        weft__uring_sever_stale(b);
+}
+
+/* It was given to a connection that was accepted: a socket, so there is nothing to ask. */
 void weft__uring_adopt(weft__uring *b, int fd, bool has_messages);
 
 weft__flight *weft__uring_make_flight(weft__uring *b, weft__descriptor *d);
@@ -216,6 +230,7 @@ intptr_t weft__uring_submit(weft__backend *base, weft__op *op);
 int weft__uring_submit_linked(weft__backend *base, weft__op *const *ops, size_t count);
 bool weft__uring_cancel(weft__backend *base, weft__op *op);
 int weft__uring_close_fd(weft__backend *base, int fd);
+int weft__uring_release_fd(weft__backend *base, int fd);
 
 /* The kernel is done with an operation. */
 void weft__uring_completed(weft__uring *b, weft__op *op, int result, unsigned flags);

@@ -1,6 +1,6 @@
 /*
- * Closing a descriptor on which operations are under way on a ring, and forgetting one whose number
- * has become another file's.
+ * Closing a descriptor on which operations are under way on a ring, forgetting one whose number has
+ * become another file's, and handing one to another thread.
  */
 #include "backend/uring.h"
 
@@ -86,6 +86,29 @@ int weft__uring_close_fd(weft__backend *base, int fd)
     return weft__ready_close_fd(&b->ready, fd);
 }
 
+/* Only our own operations are left in its lines: they wait for a readiness. */
+static bool is_idle(const weft__flight *f)
+{
+    for (int i = 0; i < WEFT__WAYS; i++)
+        WEFT__LIST_FOR(node, &f->lines[i])
+            if (!CONTAINER_OF(node, weft__op, link)->is_own)
+                return false;
+    return f->kept == NULL;
+}
+
+int weft__uring_release_fd(weft__backend *base, int fd)
+{
+    weft__uring *b = weft__uring_of(base);
+    weft__descriptor *d = fd >= 0 ? weft__ready_current(&b->ready, fd) : NULL;
+    weft__flight *f = d != NULL ? d->watcher : NULL;
+    if (f != NULL && !is_idle(f))
+        return -EBUSY;
+    int rc = weft__ready_release_fd(&b->ready, fd);
+    if (rc == 0 && f != NULL)
+        f->is_known = f->is_stream = f->is_drained = false;
+    return rc;
+}
+
 void weft__uring_forget(weft__uring *b, int fd)
 {
     weft__flight *f = weft__uring_flight(b, fd);
@@ -94,12 +117,30 @@ void weft__uring_forget(weft__uring *b, int fd)
     weft__ready_forget(&b->ready, fd);
 }
 
+/* Has it a number that is another file's by now, or was that closed under it? */
+static bool is_severed(const weft__op *op)
+{
+    const weft__flight *f = op->place;
+    return op->progress & WEFT__CLOSED || (f != NULL && weft__ready_is_stale(f->descriptor));
+}
+
+void weft__uring_sever_stale(weft__uring *b)
+{
+    b->fd_advances = atomic_load_explicit(&weft__fd_advances, memory_order_relaxed);
+    const struct io_uring_sq *sq = &b->ring.sq;
+    for (unsigned i = sq->sqe_head; i != sq->sqe_tail; i++) {
+        struct io_uring_sqe *sqe = &sq->sqes[i & sq->ring_mask];
+        weft__key_kind kind = sqe->user_data & WEFT__KEY_KIND_MASK;
+        if ((kind == WEFT__KEY_OP || kind == WEFT__KEY_MANY) &&
+            is_severed(weft__key_object(sqe->user_data)))
+            sqe->fd = -1;
+    }
+}
+
 void weft__uring_adopt(weft__uring *b, int fd, bool has_messages)
 {
     weft__descriptor *d = weft__ready_note(&b->ready, fd);
     weft__flight *f = d != NULL ? d->watcher : NULL;
-    if (f != NULL && f->is_known) /* it was closed behind our back */
-        weft__uring_forget(b, fd);
     if (d != NULL && f == NULL)
         f = weft__uring_make_flight(b, d);
     if (f == NULL)

@@ -167,6 +167,7 @@ static int take_conn(weft__uring *b, weft__flight *f, const weft__op *op)
         return -EFAULT;
     weft__conns *c = f->kept->conns;
     int fd = c->fd[c->first++];
+    weft__ready_made(&b->ready, fd);
     if (op->u.accept.address != NULL)
         getpeername(fd, op->u.accept.address, op->u.accept.bytes);
     drop_if_used_up(b, f);

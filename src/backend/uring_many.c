@@ -22,6 +22,12 @@ static bool has_waiting(const weft__many *m)
     return m->first != WEFT__NO_BUFFER || !weft__conns_are_empty(m->conns);
 }
 
+/* Was the descriptor closed since, by whichever thread? */
+static bool is_fd_reused(const weft__many *m)
+{
+    return weft__fd_generation(m->op.fd) != m->fd_generation;
+}
+
 /* What was kept. */
 
 /* Behind what another loop on the same descriptor has left. False: no memory. */
@@ -67,7 +73,7 @@ static bool try_keep(weft__uring *b, weft__many *m)
 /* What the loop did not take is for who comes next. */
 static void keep(weft__uring *b, weft__many *m)
 {
-    m->is_shut |= weft__ready_life(&b->ready, m->op.fd) != m->life;
+    m->is_shut |= is_fd_reused(m);
     bool is_any = has_waiting(m);
     is_any |= m->is_closing && m->op.code == WEFT__OP_RECV && error_of(m) != 0;
     if (!is_any || !try_keep(b, m)) {
@@ -130,7 +136,7 @@ int weft__uring_many_open(weft__backend *base, weft__many *m)
         return -EOPNOTSUPP;
     weft__op op = m->op;
     *m = (weft__many){.op = op, .held = WEFT__NO_BUFFER, .first = WEFT__NO_BUFFER, .conns = conns};
-    m->life = f->descriptor->life;
+    m->fd_generation = weft__fd_generation(m->op.fd);
     weft__list_init(&m->op.link);
     weft__list_init(&m->op.turn);
     inherit(m, f);
@@ -149,6 +155,7 @@ static intptr_t take_result(weft__uring *b, weft__many *m, const void **data)
     m->count -= m->count > 0;
     if (m->op.code == WEFT__OP_ACCEPT) {
         int fd = m->conns->fd[m->conns->first++];
+        weft__ready_made(&b->ready, fd);
         weft__uring_adopt(b, fd, false);
         return fd;
     }
@@ -169,7 +176,7 @@ intptr_t weft__uring_many_next(weft__backend *base, weft__many *m, const void **
         m->has_last = false;
         return m->last;
     }
-    if (m->is_shut)
+    if (m->is_shut || (!m->is_armed && is_fd_reused(m)))
         return -EBADF;
     if (!m->is_armed) {
         weft__flight *f = weft__uring_flight(b, m->op.fd);

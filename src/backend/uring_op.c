@@ -93,7 +93,7 @@ static COLD weft__flight *note_new(weft__uring *b, int fd)
 
 weft__flight *weft__uring_note(weft__uring *b, int fd)
 {
-    weft__descriptor *d = weft__ready_find(&b->ready, fd);
+    weft__descriptor *d = weft__ready_current(&b->ready, fd);
     weft__flight *f = LIKELY(d != NULL) ? d->watcher : NULL;
     return LIKELY(f != NULL && f->is_known) ? f : note_new(b, fd);
 }
@@ -114,9 +114,18 @@ static bool serve_kept(weft__uring *b, weft__flight *f, weft__op *op)
     return true;
 }
 
+/* Has another file the number by now? */
+static bool is_stale(weft__uring *b, int fd)
+{
+    const weft__descriptor *d = weft__ready_find(&b->ready, fd);
+    return d != NULL && weft__ready_is_stale(d);
+}
+
 /* The first that waits for its turn on a descriptor has it now; NULL: nobody does. */
 static weft__op *find_next(weft__uring *b, int fd, weft__uring_way which)
 {
+    if (UNLIKELY(is_stale(b, fd)))
+        weft__uring_forget(b, fd); /* they end with -EBADF */
     weft__flight *f = which != WEFT__WAY_ANY ? weft__uring_flight(b, fd) : NULL;
     if (f == NULL || f->descriptor->is_closing || weft__list_is_empty(&f->lines[which]))
         return NULL;
@@ -390,7 +399,7 @@ static void finish(weft__uring *b, weft__op *op, intptr_t result)
     weft__list_remove(&op->turn); /* a cancel that found no room comes too late */
     weft__list_remove(&op->link);
     weft__uring_uncount(b, op);
-    weft__ready_forget_new(&b->ready, op, result);
+    weft__ready_note_made(&b->ready, op, result);
     if (UNLIKELY(op->code == WEFT__OP_ACCEPT) && result >= 0)
         adopt(b, op, (int)result);
     op->done(op, result); /* first: it may close the descriptor under those that wait */
@@ -401,6 +410,10 @@ static void finish(weft__uring *b, weft__op *op, intptr_t result)
 /* Do it over readiness instead. */
 static void hand_over(weft__uring *b, weft__op *op)
 {
+    if (is_stale(b, op->fd)) {
+        finish(b, op, -EBADF);
+        return;
+    }
     leave_line(b, op);
     b->base.pending--;
     op->key = 0;
@@ -464,11 +477,25 @@ static bool is_cut_short(weft__uring *b, const weft__op *op, int result)
 {
     if (op->code != WEFT__OP_READ || op->progress & (WEFT__CANCELLED | WEFT__CLOSED | WEFT__LINKED))
         return false;
-    const weft__descriptor *d = weft__ready_find(&b->ready, op->fd);
+    weft__flight *f = weft__uring_flight(b, op->fd);
     size_t wanted = op->u.buffer.bytes;
     if (wanted > WEFT__RW_BYTES_MAX)
         wanted = WEFT__RW_BYTES_MAX;
-    return d->is_on_disk && op->moved + (size_t)result < wanted;
+    if (!f->descriptor->is_on_disk || op->moved + (size_t)result >= wanted)
+        return false;
+    learn(f, op->fd); /* it was on disk, but a plain close(2) tells us nothing */
+    return f->descriptor->is_on_disk;
+}
+
+/* Let the kernel begin it once more, if the number is still that of its file. */
+static void restart(weft__uring *b, weft__op *op)
+{
+    if (is_stale(b, op->fd)) {
+        finish(b, op, op->moved > 0 ? (intptr_t)op->moved : -EBADF);
+        return;
+    }
+    op->progress &= ~(WEFT__STARTED | WEFT__LINKED);
+    start(b, op);
 }
 
 /* For the next receive on this stream: is there more? */
@@ -492,8 +519,7 @@ void weft__uring_completed(weft__uring *b, weft__op *op, int result, unsigned fl
         result = -EINTR;
     if (result > 0 && is_cut_short(b, op, result)) {
         op->moved += (size_t)result;
-        op->progress &= ~WEFT__STARTED;
-        start(b, op);
+        restart(b, op);
         return;
     }
     if (op->moved > 0) { /* how the rest ended is for the next call to find out */
@@ -509,8 +535,7 @@ void weft__uring_completed(weft__uring *b, weft__op *op, int result, unsigned fl
         finish(b, op, result);
         break;
     case AGAIN:
-        op->progress &= ~(WEFT__STARTED | WEFT__LINKED);
-        start(b, op);
+        restart(b, op);
         break;
     case BY_READINESS:
         hand_over(b, op);

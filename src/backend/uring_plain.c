@@ -34,7 +34,8 @@ bool weft__uring_submit_plain(weft__uring *b, weft__op *op)
         return false;
     const weft__descriptor *d = weft__ready_find(&b->ready, op->fd);
     weft__flight *f = d != NULL ? d->watcher : NULL;
-    if (UNLIKELY(f == NULL || !f->is_stream || d->is_closing || f->kept != NULL))
+    if (UNLIKELY(f == NULL || !f->is_stream || d->is_closing || f->kept != NULL ||
+                 weft__ready_is_stale(d)))
         return false;
     weft__list *line = &f->lines[op->code == WEFT__OP_READ ? WEFT__WAY_IN : WEFT__WAY_OUT];
     if (UNLIKELY(!weft__list_is_empty(line) || !weft__list_is_empty(&b->starts)))

@@ -1,6 +1,8 @@
 /* Operations: from the fiber to the backend and back. */
 #include "core/op.h"
 
+#include "backend/call.h"
+#include "backend/fd_generation.h"
 #include "core/alarm.h"
 #include "core/fork.h"
 
@@ -74,15 +76,15 @@ intptr_t weft__op_run(weft__op *op)
 void weft__fd_made(int fd)
 {
     weft__cord *c = weft__cord_here();
+    weft__fd_advance(fd);
     if (c != NULL && c->backend->type->forget_fd != NULL)
         c->backend->type->forget_fd(c->backend, fd);
 }
 
 uint32_t weft__fd_life(int fd)
 {
-    weft__cord *c = weft__cord_here();
     uint32_t here = weft__fork_depth << 24; /* a loop is not gone on with in a child */
-    if (c == NULL || c->backend->type->life_of_fd == NULL)
-        return here;
-    return here ^ c->backend->type->life_of_fd(c->backend, fd);
+    if (weft__fd_counter(fd) == NULL && weft__call_is_open(fd)) /* a stray number: a huge table */
+        (void)weft__fd_reserve(fd);
+    return here ^ weft__fd_generation(fd);
 }

@@ -1,5 +1,6 @@
 /* The calls on any descriptor: each is one operation of the backend, or a loop of them. */
 #include "backend/call.h"
+#include "backend/fd_generation.h"
 #include "core/op.h"
 
 #include <weft/error.h>
@@ -107,11 +108,24 @@ int weft_wait_fd(int fd, int events)
     return (int)weft__op_run(&op);
 }
 
-/* Without memory for a cord there is nobody here who could wait on it. */
+/*
+ * The generation is advanced first: once the number is free, another thread may be given it.
+ * Without memory for a cord there is nobody here who could wait on it.
+ */
 int weft_close(int fd)
 {
     weft__cord *c = weft__cord_here();
+    weft__fd_advance(fd);
     return c != NULL ? c->backend->type->close_fd(c->backend, fd) : weft__call_close(fd);
+}
+
+int weft_fd_release(int fd)
+{
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return (int)weft__no_cord();
+    const weft__backend_type *type = c->backend->type;
+    return type->release_fd != NULL ? type->release_fd(c->backend, fd) : 0;
 }
 
 int weft_pipe(int fd[2])

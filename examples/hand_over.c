@@ -1,0 +1,89 @@
+/*
+ * Accept in one thread, serve in others: main accepts, reads the first byte of each connection, and
+ * hands the connection to the cord that this byte names.
+ */
+#include <weft.h>
+
+#include <netinet/in.h>
+#include <stdio.h>
+
+#define CORDS 2
+
+static weft_cord cords[CORDS];
+
+/* In one of the cords, which owns the connection and closes it. */
+static weft_value greet(void *arg)
+{
+    int fd = (int)(intptr_t)arg;
+    WEFT_DEFER(weft_close, fd);
+    char name[32], text[64];
+    ssize_t n = weft_read(fd, name, sizeof name - 1);
+    if (n <= 0)
+        return 0;
+    name[n] = '\0';
+    int bytes = snprintf(text, sizeof text, "cord %d greets %s",
+                         weft_cord_self() == cords[0] ? 0 : 1, name);
+    weft_write_all(fd, text, (size_t)bytes);
+    return 0;
+}
+
+/*
+ * In main, which may wait here: without weft_fd_release all that comes later would wake main, too.
+ */
+static weft_value choose_cord(void *arg)
+{
+    int fd = (int)(intptr_t)arg;
+    char which;
+    if (weft_read(fd, &which, 1) == 1 && weft_fd_release(fd) == 0 &&
+        weft_cord_spin(cords[which == '1'], greet, arg) != 0)
+        return 0;
+    weft_close(fd);
+    return 0;
+}
+
+static int on_conn(int fd, void *ctx)
+{
+    (void)ctx;
+    if (weft_go(choose_cord, (void *)(intptr_t)fd) < 0)
+        weft_close(fd);
+    return 0;
+}
+
+static weft_value serve(void *arg)
+{
+    return weft_accept_loop(*(int *)arg, on_conn, NULL);
+}
+
+static void ask(const char *address, const char *cord, const char *name)
+{
+    char answer[64];
+    int fd = weft_dial("tcp", address);
+    if (fd < 0)
+        return;
+    WEFT_DEFER(weft_close, fd);
+    weft_write_all(fd, cord, 1);
+    weft_write_all(fd, name, 3);
+    ssize_t n = weft_read_full(fd, answer, sizeof answer);
+    printf("%.*s\n", (int)n, answer);
+}
+
+int main(void)
+{
+    int listener = weft_listen("tcp", "127.0.0.1:0");
+    struct sockaddr_in at = {0};
+    socklen_t bytes = sizeof at;
+    char address[32];
+    if (listener < 0 || getsockname(listener, (struct sockaddr *)&at, &bytes) < 0)
+        return 1;
+    snprintf(address, sizeof address, "127.0.0.1:%d", ntohs(at.sin_port));
+    for (int i = 0; i < CORDS; i++)
+        cords[i] = weft_cord_start(NULL, NULL, NULL);
+    weft_spin(serve, &listener);
+    static const char *const names[] = {"Ada", "Bob", "Cid", "Dan"};
+    for (int i = 0; i < 4; i++)
+        ask(address, i % 2 ? "1" : "0", names[i]);
+    for (int i = 0; i < CORDS; i++) {
+        weft_cord_cancel(cords[i]);
+        weft_cord_join(cords[i]);
+    }
+}

@@ -1,0 +1,33 @@
+/* Descriptor generations, see fd_generation.h. */
+#include "backend/fd_generation.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static atomic_uint first_chunk[WEFT__FD_CHUNK_FIRST];
+_Atomic(atomic_uint *) weft__fd_chunks[WEFT__FD_CHUNKS] = {first_chunk};
+atomic_uint weft__fd_advances;
+
+/* Without a counter there is nothing to advance: no cord has noted anything about the number. */
+void weft__fd_advance(int fd)
+{
+    atomic_uint *counter = weft__fd_counter(fd);
+    if (counter == NULL)
+        return;
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&weft__fd_advances, 1, memory_order_relaxed);
+}
+
+int weft__fd_reserve(int fd)
+{
+    if (LIKELY(weft__fd_counter(fd) != NULL))
+        return 0;
+    unsigned chunk = 32 - WEFT__FD_CHUNK_BITS - (unsigned)__builtin_clz((unsigned)fd);
+    atomic_uint *made = calloc(WEFT__FD_CHUNK_FIRST << (chunk - 1), sizeof *made);
+    if (made == NULL)
+        return -ENOMEM;
+    atomic_uint *before = NULL;
+    if (!atomic_compare_exchange_strong(&weft__fd_chunks[chunk], &before, made))
+        free(made); /* another thread was faster */
+    return 0;
+}

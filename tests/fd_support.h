@@ -1,0 +1,204 @@
+/* What the tests of descriptors that several cords use share: files of all kinds, and readers. */
+#ifndef TESTS_FD_SUPPORT_H
+#define TESTS_FD_SUPPORT_H
+
+#include "cord_support.h"
+#include "net_support.h"
+
+typedef enum kind { FILE_ON_DISK, PIPE, TCP, UDP, UNIX, KINDS } kind;
+
+/* A descriptor to read from, and another one to feed it through. */
+typedef struct source {
+    kind kind;
+    int fd, feed;
+    char path[32]; /* of a file, until it is open */
+} source;
+
+static struct {
+    int fd;
+    place at;
+} listener;
+
+static inline void open_listener(void)
+{
+    listener.fd = listen_tcp(&listener.at, 16);
+}
+
+/* Make all of a source except its descriptor, which shall have the lowest number that is free. */
+static inline source prepare(kind k)
+{
+    source s = {.kind = k, .fd = -1, .feed = -1};
+    if (k == FILE_ON_DISK) {
+        strcpy(s.path, "/tmp/weft-fd-reuse-XXXXXX");
+        s.feed = mkostemp(s.path, O_CLOEXEC);
+        ck_assert_int_ge(s.feed, 0);
+    } else if (k == TCP) {
+        s.feed = socket_for(&listener.at);
+        ck_assert_int_eq(connect(s.feed, &listener.at.u.any, listener.at.bytes), 0);
+    }
+    return s;
+}
+
+static inline void open_pair(source *s)
+{
+    int fd[2];
+    ck_assert_int_eq(s->kind == PIPE ? weft_pipe(fd) : weft_socketpair(fd), 0);
+    s->fd = fd[0];
+    s->feed = fd[1];
+}
+
+static inline void open_udp(source *s)
+{
+    place at = {.bytes = sizeof at.u};
+    s->fd = weft_listen("udp4", "127.0.0.1:0");
+    ck_assert_int_eq(getsockname(s->fd, &at.u.any, &at.bytes), 0);
+    s->feed = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(connect(s->feed, &at.u.any, at.bytes), 0);
+}
+
+/* By a call of weft, each kind by another one. */
+static inline void open_prepared(source *s)
+{
+    switch (s->kind) {
+    case FILE_ON_DISK:
+        s->fd = weft_open(s->path, O_RDONLY);
+        unlink(s->path);
+        break;
+    case TCP:
+        s->fd = weft_accept(listener.fd, NULL, NULL);
+        break;
+    case UDP:
+        open_udp(s);
+        break;
+    default:
+        open_pair(s);
+        break;
+    }
+    ck_assert_int_ge(s->fd, 0);
+}
+
+static inline source open_source(kind k)
+{
+    source s = prepare(k);
+    open_prepared(&s);
+    return s;
+}
+
+/* Without weft: only the call that closed the number can have told of it. */
+static inline void move_to(source *s, int number)
+{
+    int moved = fcntl(s->fd, F_DUPFD_CLOEXEC, number);
+    ck_assert_int_eq(moved, number);
+    close(s->fd);
+    s->fd = number;
+}
+
+static inline void feed(const source *s, const char *text)
+{
+    ck_assert_int_eq(write(s->feed, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+static inline weft_value close_in(void *arg)
+{
+    return weft_close((int)(intptr_t)arg);
+}
+
+static inline void close_source(const source *s, weft_cord closer)
+{
+    ck_assert_int_eq(weft_cord_call(closer, close_in, as_arg(s->fd)), 0);
+    close(s->feed);
+}
+
+/* A fiber that reads. */
+typedef struct reader {
+    int fd;
+    weft_cord cord;  /* in which it reads */
+    weft_fiber told; /* when it waits */
+    ssize_t result;
+    char data[101];
+} reader;
+
+static inline weft_value read_some(void *arg)
+{
+    reader *r = arg;
+    memset(r->data, 0, sizeof r->data);
+    r->result = weft_read(r->fd, r->data, sizeof r->data - 1);
+    return 0;
+}
+
+static inline void await_waiting(weft_fiber f)
+{
+    while (weft_state_of(f) != WEFT_WAITING)
+        weft_snooze();
+    weft_sleep(0); /* the backend has polled */
+}
+
+static inline weft_value read_and_tell(void *arg)
+{
+    reader *r = arg;
+    weft_fiber child = weft_spin(read_some, r);
+    await_waiting(child);
+    weft_tell(r->told, 1);
+    return weft_await(child);
+}
+
+static inline void assert_read(weft_cord cord, int fd, const char *text)
+{
+    reader r = {.fd = fd};
+    ck_assert_int_eq(weft_cord_call(cord, read_some, &r), 0);
+    ck_assert_int_eq(r.result, (ssize_t)strlen(text));
+    ck_assert_str_eq(r.data, text);
+}
+
+static inline weft_value call_read_and_tell(void *arg)
+{
+    reader *r = arg;
+    return weft_cord_call(r->cord, read_and_tell, r);
+}
+
+/* Have a fiber of that cord wait for input. */
+static inline weft_fiber spin_reader(reader *r, weft_cord cord, int fd)
+{
+    *r = (reader){.fd = fd, .cord = cord, .told = weft_self(), .result = 1000};
+    weft_fiber caller = weft_spin(call_read_and_tell, r);
+    ck_assert_int_eq(weft_receive(), 1);
+    return caller;
+}
+
+static inline void assert_read_later(weft_cord cord, const source *s, const char *text)
+{
+    reader r;
+    weft_fiber caller = spin_reader(&r, cord, s->fd);
+    feed(s, text);
+    ck_assert_int_eq(weft_await(caller), 0);
+    ck_assert_int_eq(r.result, (ssize_t)strlen(text));
+    ck_assert_str_eq(r.data, text);
+}
+
+/* The cord learns all that it can: what kind of file it is, that it is drained, how to wait. */
+static inline void use_in(weft_cord cord, const source *s)
+{
+    feed(s, "first");
+    assert_read(cord, s->fd, "first");
+    if (s->kind == FILE_ON_DISK) {
+        assert_read(cord, s->fd, "");
+        return;
+    }
+    assert_read_later(cord, s, "second");
+    assert_read_later(cord, s, "third");
+}
+
+static inline weft_cord start_serving(void)
+{
+    weft_cord cord = weft_cord_start(NULL, NULL, NULL);
+    ck_assert_uint_ne(cord, 0);
+    return cord;
+}
+
+static inline void end_cord(weft_cord cord)
+{
+    ck_assert_int_eq(weft_cord_cancel(cord), 0);
+    ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
+}
+
+#endif

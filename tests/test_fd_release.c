@@ -1,0 +1,105 @@
+/* Handing a descriptor from one cord to another: weft_fd_release. */
+#include "fd_support.h"
+
+START_TEST(a_released_descriptor_is_read_in_one_cord_after_the_other)
+{
+    open_listener();
+    weft_cord here = weft_cord_self(), cord = start_serving();
+    for (kind k = PIPE; k < KINDS; k++) {
+        source s = open_source(k);
+        for (int round = 0; round < 3; round++) {
+            weft_cord cords[] = {here, cord};
+            for (int i = 0; i < 2; i++) {
+                reader r;
+                assert_read_later(cords[i], &s, "once");
+                weft_fiber caller = spin_reader(&r, cords[i], s.fd);
+                ck_assert_int_eq(i == 0 ? weft_fd_release(s.fd) : -EBUSY, -EBUSY);
+                feed(&s, "more");
+                ck_assert_int_eq(weft_await(caller), 0);
+                ck_assert_str_eq(r.data, "more");
+                ck_assert_int_eq(weft_fd_release(s.fd), 0);
+            }
+        }
+        close_source(&s, cord);
+        ck_assert_int_eq(weft_fd_release(s.fd), -EBADF);
+    }
+    ck_assert_int_eq(weft_fd_release(-1), -EBADF);
+    end_cord(cord);
+}
+END_TEST
+
+/* Its peer sends once more while the loop has what came first. */
+static int feed_and_stop(const void *data, size_t bytes, void *ctx)
+{
+    ck_assert_mem_eq(data, "first", bytes);
+    feed(ctx, "rest");
+    for (int i = 0; i < 3; i++)
+        weft_sleep(0);
+    return -ECONNABORTED;
+}
+
+/* On io_uring the loop has taken it already, elsewhere it is still in the socket. */
+START_TEST(what_a_loop_has_left_is_not_lost_by_handing_over)
+{
+    open_listener();
+    weft_cord cord = start_serving();
+    source s = open_source(TCP);
+    feed(&s, "first");
+    ck_assert_int_eq(weft_recv_loop(s.fd, feed_and_stop, &s), -ECONNABORTED);
+    int rc = weft_fd_release(s.fd);
+    ck_assert(rc == 0 || rc == -EBUSY);
+    assert_read(rc == 0 ? cord : weft_cord_self(), s.fd, "rest");
+    ck_assert_int_eq(weft_fd_release(s.fd), 0);
+    assert_read_later(cord, &s, "last");
+    close_source(&s, cord);
+    end_cord(cord);
+}
+END_TEST
+
+#define LINES 200
+
+static weft_value feed_and_read_lines(void *arg)
+{
+    const source *s = arg;
+    for (int i = 0; i < LINES; i++) {
+        reader r = {.fd = s->fd};
+        feed(s, "line");
+        read_some(&r);
+        ck_assert_str_eq(r.data, "line");
+    }
+    return 0;
+}
+
+/* Since it was last asked. */
+static uint64_t count_polls(void)
+{
+    weft_counters counters;
+    weft_stats(&counters);
+    return counters.polls;
+}
+
+START_TEST(what_arrives_on_a_released_descriptor_does_not_wake_the_first_cord)
+{
+    open_listener();
+    weft_cord cord = start_serving();
+    source s = open_source(TCP);
+    assert_read_later(weft_cord_self(), &s, "first");
+    ck_assert_int_eq(weft_fd_release(s.fd), 0);
+    (void)count_polls();
+    ck_assert_int_eq(weft_cord_call(cord, feed_and_read_lines, &s), 0);
+    ck_assert_uint_lt(count_polls(), LINES / 4);
+    close_source(&s, cord);
+    end_cord(cord);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_released_descriptor_is_read_in_one_cord_after_the_other,
+    &what_a_loop_has_left_is_not_lost_by_handing_over,
+    &what_arrives_on_a_released_descriptor_does_not_wake_the_first_cord,
+};
+
+int main(void)
+{
+    return run_suite("fd_release", tests, COUNT_OF(tests));
+}
