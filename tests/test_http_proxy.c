@@ -553,7 +553,7 @@ START_TEST(an_upstream_server_that_is_late_is_a_timeout)
     chain_close(&c);
 
     /* All connections are in use: the second request waits for one. */
-    chain_open(&c, held, 1, &(weft_http_proxy_options){.connections_max = 1, .connect_s = 0.02});
+    chain_open(&c, held, 1, &(weft_http_proxy_options){.connections_max = 1, .connect_s = 1});
     site_call(&c.front, &first);
     talk_send(&first, GET_CLOSE "\r\n");
     ck_assert_int_eq(weft_sem_wait(&c.up.arrived), 0);
