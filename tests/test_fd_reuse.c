@@ -40,6 +40,29 @@ START_TEST(a_number_closed_in_another_cord_is_a_new_file)
 }
 END_TEST
 
+/* With more descriptors than the first part of any table holds. */
+#define HIGH 3000
+
+START_TEST(a_high_number_closed_in_another_cord_is_a_new_file)
+{
+    if (raise_descriptor_limit(HIGH + 100) < HIGH + 100)
+        return;
+    open_listener();
+    weft_cord cord = start_serving();
+    for (kind before = 0; before < KINDS; before++)
+        for (kind after = 0; after < KINDS; after++) {
+            source old = open_source(before), new = open_source(after);
+            move_to(&old, HIGH);
+            use_in(cord, &old);
+            close_source(&old, weft_cord_self());
+            move_to(&new, HIGH);
+            use_in(cord, &new);
+            close_source(&new, weft_cord_self());
+        }
+    end_cord(cord);
+}
+END_TEST
+
 /* Another thread may have taken the number meanwhile: true if it did not. */
 static bool try_reopen(const roles *r, kind before, kind after)
 {
@@ -342,6 +365,7 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &a_number_closed_in_another_cord_is_a_new_file,
+    &a_high_number_closed_in_another_cord_is_a_new_file,
     &a_number_that_weft_opened_again_is_a_new_file_in_every_cord,
     &a_connection_served_in_another_cord_does_not_spoil_the_next_one,
     &a_file_whose_number_becomes_a_socket_is_not_waited_for_in_vain,

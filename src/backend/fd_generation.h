@@ -2,7 +2,7 @@
  * Descriptor generations: a counter per descriptor number, one table for the whole process. The
  * kernel reuses a number as soon as it is closed, and any thread may close it. A cord that caches
  * facts about a descriptor stores the generation it learned them under; they hold only while the
- * generation is the same.
+ * generation is the same. A generation repeats after 2^32 advances of its number.
  *
  * weft advances the generation before it closes a descriptor and after it creates one, in any
  * thread. A thread that is handed a number by another thread is ordered after both, so relaxed
