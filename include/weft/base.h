@@ -41,8 +41,9 @@ typedef intptr_t weft_value;
 
 /*
  * A fiber's id. It can be printed, compared, stored and sent; using one whose fiber is gone is
- * -ESRCH. Ids of fibers that a thread makes for itself grow, and none is used again before four
- * thousand million more have been. 0 is no fiber.
+ * -ESRCH. A thread never gives an id out twice, so a stale id never names another of its fibers; a
+ * thread creates at most 2^54 fibers. Threads that start after others have ended do not repeat the
+ * ids of those before 2^41 fibers have been created. Ids are not ordered by age. 0 is no fiber.
  */
 typedef uint64_t weft_fiber;
 

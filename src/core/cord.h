@@ -107,7 +107,7 @@ struct weft__cord {
     uint32_t warm_count;
     uint32_t records_used; /* by fibers that are alive or ended, without main, and warm ones */
     uint32_t ended_count;  /* ended, not awaited */
-    uint32_t serial;       /* of the last id */
+    uint32_t serial_base;  /* ids of the cord have higher serials: others before it had those */
     uint32_t index;        /* of this cord among all */
     weft__fiber *warm[WEFT__WARM_MAX]; /* free ones that keep a stack of the default size */
 
@@ -242,14 +242,6 @@ static inline weft__fiber *weft__fiber_waiting(const weft__cord *c, weft_fiber i
 {
     weft__fiber *f = c != NULL ? weft__fiber_find(c, id) : NULL;
     return f != NULL && f->waits_in != NULL && f->wait_object == object ? f : NULL;
-}
-
-/* A new id for a fiber in this record; by the cord itself. */
-static inline weft_fiber weft__new_id(weft__cord *c, const weft__fiber *f)
-{
-    if (UNLIKELY(++c->serial == 0))
-        c->serial = 1;
-    return weft__id_of(c->serial, f);
 }
 
 /* The cord that an id belongs to. */

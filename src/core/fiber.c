@@ -1,4 +1,4 @@
-/* Records of fibers: made, found, named, given back. */
+/* Fibers: made of records, found, named, given back. */
 #include "core/fiber.h"
 
 #include "core/alarm.h"
@@ -8,12 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-static void init_record(const weft__cord *c, weft__fiber *f, uint32_t slot)
-{
-    *f = (weft__fiber){.place_id = c->index << WEFT__FIBERS_BITS | slot};
-    weft__list_init(&f->sibling);
-}
 
 void weft__life_init(weft__life *life, weft__fiber *f)
 {
@@ -81,95 +75,14 @@ void weft__fiber_release_stack(weft__cord *c, weft__fiber *f)
     weft__stack_release(&c->stacks, &f->stack);
 }
 
-/* A table of chunks has room for 2^i of them. */
-static int grow_table(weft__cord *c)
-{
-    uint32_t n = c->chunks_count;
-    if ((n & (n - 1)) != 0)
-        return 0;
-    unsigned i = n == 0 ? 0 : (unsigned)__builtin_ctz(n) + 1;
-    if (c->tables[i] != NULL)
-        return 0; /* from the last time, when there was no memory for the chunk */
-    weft__fiber **table = malloc(((size_t)1 << i) * sizeof *table);
-    if (table == NULL)
-        return -ENOMEM;
-    if (n > 0)
-        memcpy(table, c->chunks, n * sizeof *table);
-    c->tables[i] = table;
-    __atomic_store_n(&c->chunks, table, __ATOMIC_RELEASE);
-    return 0;
-}
-
-int weft__cord_new_chunk(weft__cord *c, weft__fiber **out)
-{
-    uint32_t n = c->chunks_count;
-    if (n >= (1u << WEFT__FIBERS_BITS) / WEFT__CHUNK_FIBERS)
-        return -EAGAIN;
-    int rc = grow_table(c);
-    size_t bytes = WEFT__CHUNK_FIBERS * sizeof(weft__fiber);
-    weft__fiber *chunk = rc == 0 ? aligned_alloc(_Alignof(weft__fiber), bytes) : NULL;
-    if (chunk == NULL)
-        return -ENOMEM;
-    memset(chunk, 0, bytes);
-    for (uint32_t i = 0; i < WEFT__CHUNK_FIBERS; i++)
-        init_record(c, &chunk[i], n * WEFT__CHUNK_FIBERS + i);
-    c->chunks[n] = *out = chunk;
-    __atomic_store_n(&c->chunks_count, n + 1, __ATOMIC_RELEASE);
-    return 0;
-}
-
-COLD int weft__cord_add_chunk(weft__cord *c)
-{
-    weft__fiber *chunk;
-    pthread_mutex_lock(&c->reserve.lock);
-    int rc = weft__cord_make_room(c, 1);
-    if (rc == 0)
-        rc = weft__cord_new_chunk(c, &chunk);
-    pthread_mutex_unlock(&c->reserve.lock);
-    for (uint32_t i = 0; rc == 0 && i < WEFT__CHUNK_FIBERS; i++)
-        weft__list_insert(&c->bare, &chunk[i].sibling);
-    return rc;
-}
-
-int weft__cord_make_room(weft__cord *c, unsigned more_chunks)
-{
-    uint32_t n = __atomic_load_n(&c->chunks_count, __ATOMIC_RELAXED) + more_chunks;
-    return weft__runqueue_reserve(&c->runqueue, (size_t)n * WEFT__CHUNK_FIBERS);
-}
-
 weft__fiber *weft__fiber_new_main(weft__cord *c)
 {
     weft__fiber *f = weft__fiber_of_sibling(weft__list_pop(&c->bare));
-    weft__fiber_set_id(f, weft__new_id(c, f));
+    weft__fiber_set_id(f, weft__id_new(f));
     weft__fiber_set_phase(f, WEFT__ALIVE);
     weft__life_init(&c->main_life, f);
     strcpy(f->name, "main");
     return f;
-}
-
-/* A free record that has a stack of the default size from its last fiber; NULL: there is none. */
-static inline weft__fiber *take_warm(weft__cord *c)
-{
-    return LIKELY(c->warm_count > 0) ? c->warm[--c->warm_count] : NULL;
-}
-
-/* A free record with a stack of this size (0: the default). 0 or -errno. */
-static int take_record(weft__cord *c, size_t stack_bytes, weft__fiber **out)
-{
-    if (stack_bytes == 0 && (*out = take_warm(c)) != NULL)
-        return 0;
-    /* One that another thread has added, and could not use, has no room on the run queue yet. */
-    int rc = weft__list_is_empty(&c->bare) ? weft__cord_add_chunk(c) : weft__cord_make_room(c, 0);
-    if (rc < 0)
-        return rc;
-    weft__fiber *f = weft__fiber_of_sibling(c->bare.next);
-    rc = weft__fiber_take_stack(c, f, weft__stack_bytes(stack_bytes));
-    if (rc < 0)
-        return rc;
-    weft__list_remove(&f->sibling);
-    c->records_used++;
-    *out = f;
-    return 0;
 }
 
 void weft__claims_lapse(weft__claim **claims)
@@ -216,7 +129,7 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     if (f->stack.low != NULL)
         weft__fiber_release_stack(c, f);
     c->records_used--;
-    weft__list_insert(c->bare.next, &f->sibling);
+    weft__record_put(c->bare.next, f);
 }
 
 void weft__fiber_rewind(weft__fiber *f)
@@ -318,10 +231,10 @@ static int make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_options *
     if (rc < 0)
         return rc;
     weft__fiber *f;
-    rc = take_record(c, o->stack_bytes, &f);
+    rc = weft__record_take(c, o->stack_bytes, &f);
     if (rc < 0)
         return weft_fail(rc, "no room for another fiber (there are %u)", weft__cord_fibers(c));
-    furnish(c, f, weft__new_id(c, f), fn, arg, o, parent);
+    furnish(c, f, weft__id_new(f), fn, arg, o, parent);
     *out = f;
     return 0;
 }
@@ -347,7 +260,7 @@ int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
         queue_new(c, f);
         weft__reserve_refill(c);
     } else {
-        weft__list_insert(&c->bare, &f->sibling);
+        weft__record_put(&c->bare, f);
     }
     atomic_fetch_sub(&c->reserve.under_way, 1); /* now that its id is there, or never will be */
     return rc;
@@ -372,11 +285,13 @@ static inline weft__fiber *spin_warm(weft__cord *c, weft_fn *fn, void *arg)
 {
     if (UNLIKELY(c == NULL || fn == NULL || c->warm_count == 0))
         return NULL;
-    weft__fiber *parent = c->current;
-    if (UNLIKELY(parent->is_closing || parent->has_nursery))
+    weft__fiber *parent = c->current, *f = c->warm[c->warm_count - 1];
+    weft_fiber id;
+    if (UNLIKELY(parent->is_closing || parent->has_nursery || !weft__id_next(f, &id)))
         return NULL;
-    weft__fiber *f = take_warm(c);
-    begin(f, weft__new_id(c, f), fn, arg);
+    c->warm_count--;
+    f->last_id = id;
+    begin(f, id, fn, arg);
     weft__context_again(&f->context, f->stack.low, own_bytes(f), weft__fiber_entry);
     weft__tree_hang(f, parent);
     weft__fiber_set_fresh(f, weft__runqueue_add(&c->runqueue, &f->queued));

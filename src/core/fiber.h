@@ -146,7 +146,10 @@ struct weft__fiber {
     weft__life *life;     /* NULL: it has no stack, because it has ended, or never began */
     const weft__wait_kind *waits_in; /* NULL: it does not wait */
 
-    void *wait_object; /* the kind's own */
+    union {
+        void *wait_object;    /* the kind's own */
+        uint32_t awaits_left; /* once it has ended: as often it can be awaited */
+    };
     union {
         int64_t wait_since_ns;
         int64_t spent_ns; /* once it has ended: of the processor's time */
@@ -166,8 +169,7 @@ struct weft__fiber {
     weft__error *error;    /* the last one; NULL: none */
 
     struct weft__mailbox *mailbox; /* NULL: nobody has told it anything yet */
-    uint32_t place_id;             /* the lower half of its ids: its cord and its slot */
-    uint32_t awaits_left;          /* once it has ended: as often it can be awaited */
+    weft_fiber last_id;            /* of the fiber that it is, or was last */
     uint32_t claim_run;            /* how often what this record held lapsed; never set back */
     uint32_t scope_run; /* how often scopes were left open in this record; never set back */
     union {
@@ -200,14 +202,32 @@ struct weft__fiber {
 _Static_assert(sizeof(void *) != 8 || sizeof(weft__fiber) == 256, "a record is four lines");
 #endif
 
+/*
+ * Has the record had all ids that its slot can have? Then no fiber gets it any more: an id never
+ * names another fiber.
+ */
+static inline bool weft__fiber_is_spent(const weft__fiber *f)
+{
+    return f->last_id >> 32 == UINT32_MAX;
+}
+
+/* With the next serial of its slot. False: there is none, the record is spent. */
+static inline bool weft__id_next(const weft__fiber *f, weft_fiber *out)
+{
+    return !__builtin_add_overflow(f->last_id, (weft_fiber)1 << 32, out);
+}
+
+/* The same for a record that is not spent. */
+static inline weft_fiber weft__id_new(weft__fiber *f)
+{
+    return f->last_id += (weft_fiber)1 << 32;
+}
+
+/* The highest serial in an id that the cord has given out, for the next cord in its place. */
+uint32_t weft__cord_serial_max(const weft__cord *c);
+
 #define WEFT__CHUNK_BITS 6
 #define WEFT__CHUNK_FIBERS (1u << WEFT__CHUNK_BITS)
-
-/* The id that a record has with this serial. */
-static inline weft_fiber weft__id_of(uint32_t serial, const weft__fiber *f)
-{
-    return (weft_fiber)serial << 32 | f->place_id;
-}
 
 /* The record of a main fiber; its stack will be that of a thread. The cord has a free record. */
 weft__fiber *weft__fiber_new_main(weft__cord *c);
@@ -231,6 +251,12 @@ void weft__reserve_refill(weft__cord *c);
  * -ENOMEM, -EAGAIN.
  */
 int weft__cord_new_chunk(weft__cord *c, weft__fiber **out);
+
+/* A free record with a stack of this size (0: the default). 0 or -errno. */
+int weft__record_take(weft__cord *c, size_t stack_bytes, weft__fiber **out);
+
+/* Put a free record without a stack behind another in the list of those, unless it is spent. */
+void weft__record_put(weft__list *after, weft__fiber *f);
 
 /*
  * One more chunk of records, and room for them on the run queue. 0, -ENOMEM, or -EAGAIN when ids

@@ -14,7 +14,7 @@ typedef struct port {
     _Atomic(weft__cord *) cord; /* NULL: nobody is to be found here */
     atomic_uint visitors;       /* who may be touching it */
     bool is_taken;              /* under the lock; by a cord, or for one that has ended */
-    uint32_t serial;            /* under the lock; of the last id given out here */
+    uint32_t serial;            /* under the lock; the highest of an id given out here */
 } __attribute__((aligned(64))) port;
 
 static port ports[PORTS_MAX];
@@ -27,12 +27,31 @@ static atomic_uint cords;    /* that are there */
 static atomic_uint helpless; /* of them: cannot wake anyone unless they are woken */
 static atomic_uint resumed;  /* how often one was that, and is not any more */
 
-/* The first port that is free, or PORTS_MAX. The lock is held. */
-static uint32_t find_free(void)
+/*
+ * So many serials of ids are left to each slot of a cord at least. A port with fewer is avoided; it
+ * begins anew when all are so.
+ */
+#define SERIALS_MIN (UINT32_MAX / 2)
+
+/* The first port that is free and has serials left, or PORTS_MAX. The lock is held. */
+static uint32_t find_fresh(void)
 {
     uint32_t i = 0;
-    while (i < PORTS_MAX && ports[i].is_taken)
+    while (i < PORTS_MAX && (ports[i].is_taken || ports[i].serial > UINT32_MAX - SERIALS_MIN))
         i++;
+    return i;
+}
+
+/* The same, or any that is free. */
+static uint32_t find_free(void)
+{
+    uint32_t i = find_fresh();
+    if (i < PORTS_MAX)
+        return i;
+    for (i = 0; i < PORTS_MAX && ports[i].is_taken;)
+        i++;
+    if (i < PORTS_MAX)
+        ports[i].serial = 0;
     return i;
 }
 
@@ -45,7 +64,7 @@ int weft__port_take(weft__cord *c)
             ports_end = i + 1;
         ports[i].is_taken = true;
         c->index = i;
-        c->serial = ports[i].serial;
+        c->serial_base = ports[i].serial;
     }
     pthread_mutex_unlock(&lock);
     return i < PORTS_MAX ? 0 : -EAGAIN;
@@ -83,9 +102,10 @@ void weft__port_close(weft__cord *c, bool is_kept)
 {
     port *p = &ports[c->index];
     weft__port_hide(c);
+    uint32_t serial = weft__cord_serial_max(c);
     pthread_mutex_lock(&lock);
     p->is_taken = is_kept;
-    p->serial = c->serial;
+    p->serial = serial;
     unsigned left = atomic_fetch_sub(&cords, 1) - 1;
     if (left > 0 && atomic_load(&helpless) == left)
         nudge_one_helpless();
@@ -244,7 +264,7 @@ static void leave_behind(port *p, void (*gone)(weft__cord *other))
 {
     weft__cord *other = atomic_load(&p->cord);
     if (other != NULL) {
-        p->serial = other->serial; /* its ids are not to be given out again */
+        p->serial = weft__cord_serial_max(other); /* its ids are not to be given out again */
         if (gone != NULL)
             gone(other);
     }

@@ -19,10 +19,7 @@ static bool widen(weft__reserve *r, unsigned room)
     return true;
 }
 
-/*
- * New records are the reserve. Their slots are new in this cord, so main's serial, its first, makes
- * ids that nobody has had.
- */
+/* New records are the reserve. */
 COLD static int fill(weft__cord *c)
 {
     weft__fiber *chunk;
@@ -31,7 +28,7 @@ COLD static int fill(weft__cord *c)
         return -ENOMEM;
     int rc = weft__cord_new_chunk(c, &chunk);
     for (uint32_t i = 0; rc == 0 && i < WEFT__CHUNK_FIBERS; i++)
-        c->reserve.ids[c->reserve.count++] = weft__id_of((uint32_t)(c->main->id >> 32), &chunk[i]);
+        c->reserve.ids[c->reserve.count++] = weft__id_new(&chunk[i]);
     return rc;
 }
 
@@ -63,6 +60,6 @@ void weft__reserve_refill(weft__cord *c)
     r->is_short = false;
     unsigned more = r->room > WEFT__CHUNK_FIBERS ? WEFT__CHUNK_FIBERS : 1;
     for (; more > 0 && r->count < r->room && !weft__list_is_empty(&c->bare); more--)
-        r->ids[r->count++] = weft__new_id(c, weft__fiber_of_sibling(weft__list_pop(&c->bare)));
+        r->ids[r->count++] = weft__id_new(weft__fiber_of_sibling(weft__list_pop(&c->bare)));
     pthread_mutex_unlock(&r->lock);
 }

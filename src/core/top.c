@@ -63,7 +63,7 @@ static weft__share *share_of(weft__cord *c, const weft__fiber *f)
 {
     if (f == NULL)
         return &c->top.idle;
-    uint32_t slot = weft__fiber_slot(f->place_id);
+    uint32_t slot = weft__fiber_slot(f->last_id);
     if (slot >= c->top.of_count && !grow(c))
         return NULL;
     weft__share *s = &c->top.of[slot];
@@ -96,7 +96,7 @@ static uint32_t recent(const weft__cord *c, const weft__fiber *f)
     const weft__top *t = &c->top;
     if (f == NULL)
         return left_in(&t->idle, t->all.period);
-    uint32_t slot = weft__fiber_slot(f->place_id);
+    uint32_t slot = weft__fiber_slot(f->last_id);
     if (slot >= t->of_count || t->of[slot].id != f->id)
         return 0;
     return left_in(&t->of[slot], t->all.period);
@@ -129,7 +129,7 @@ typedef struct row {
     uint32_t recent_ns;
 } row;
 
-/* The greater share first, then the older fiber. */
+/* The greater share first, then the lower id. */
 static int compare(const void *a, const void *b)
 {
     const row *x = a, *y = b;

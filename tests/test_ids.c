@@ -1,0 +1,110 @@
+/* Ids of fibers that are gone: none of them ever names another fiber. */
+#include "core/cord.h"
+#include "support.h"
+
+static weft__fiber *record_of(weft_fiber id)
+{
+    return weft__cord_at(weft__cord_self, weft__fiber_slot(id));
+}
+
+/* Let a slot have had all serials but this many. */
+static void use_up_serials(weft__fiber *record, uint32_t left)
+{
+    record->last_id = (weft_fiber)(UINT32_MAX - left) << 32 | (uint32_t)record->last_id;
+}
+
+static weft_fiber spin_and_await(void)
+{
+    weft_fiber f = weft_spin(return_arg, as_arg(5));
+    ck_assert_uint_ne(f, 0);
+    ck_assert_int_eq(weft_await(f), 5);
+    return f;
+}
+
+START_TEST(an_id_is_not_given_again_when_its_slot_has_had_all_serials)
+{
+    weft_fiber stale = spin_and_await();
+    weft__fiber *record = record_of(stale);
+    use_up_serials(record, 1);
+    weft_fiber last = spin_and_await();
+    ck_assert_ptr_eq(record_of(last), record);
+    for (int i = 0; i < 10000; i++) {
+        weft_fiber f = spin_and_await();
+        ck_assert_ptr_ne(record_of(f), record);
+        ck_assert_int_eq(weft_await(stale), -ESRCH);
+        ck_assert_int_eq(weft_await(last), -ESRCH);
+        ck_assert_int_eq(weft_cancel(stale), -ESRCH);
+    }
+}
+END_TEST
+
+START_TEST(a_crowd_whose_slots_are_used_up_goes_on_in_others)
+{
+    enum { COUNT = 2000 };
+    static weft_fiber first[COUNT], second[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        first[i] = weft_spin(return_arg, as_arg(i));
+    for (int i = 0; i < COUNT; i++)
+        use_up_serials(record_of(first[i]), 0);
+    for (int i = 0; i < COUNT; i++)
+        ck_assert_int_eq(weft_await(first[i]), i);
+    for (int i = 0; i < COUNT; i++) {
+        second[i] = weft_spin(return_arg, as_arg(i));
+        ck_assert_uint_ne(second[i], 0);
+        ck_assert_int_eq(weft_state_of(first[i]), WEFT_DEAD);
+    }
+    for (int i = 0; i < COUNT; i++)
+        ck_assert_int_eq(weft_await(second[i]), i);
+    weft_counters counters;
+    ck_assert_int_eq(weft_stats(&counters), 0);
+    ck_assert_uint_eq(counters.fibers, 0);
+}
+END_TEST
+
+START_TEST(fibers_sent_to_a_cord_do_not_get_an_id_again_either)
+{
+    static weft_fiber ids[1000];
+    for (size_t i = 0; i < COUNT_OF(ids); i++) {
+        ids[i] = weft_cord_spin(weft_main(), return_arg, NULL);
+        ck_assert_uint_ne(ids[i], 0);
+        use_up_serials(record_of(ids[i]), (uint32_t)(i % 2));
+        ck_assert_int_eq(weft_await_children(), 0);
+        for (size_t j = 0; j < i; j++)
+            ck_assert_uint_ne(ids[i], ids[j]);
+    }
+}
+END_TEST
+
+static weft_value tell_id(void *arg)
+{
+    *(weft_fiber *)arg = spin_and_await();
+    return 0;
+}
+
+START_TEST(a_cord_does_not_repeat_the_ids_of_the_one_before_it)
+{
+    weft_fiber ids[20];
+    weft_cord cords[COUNT_OF(ids)];
+    for (size_t i = 0; i < COUNT_OF(ids); i++) {
+        cords[i] = weft_cord_start(tell_id, &ids[i], NULL);
+        weft_cord id = cords[i];
+        ck_assert_int_eq(weft_cord_join(id), 0);
+        for (size_t j = 0; j < i; j++) {
+            ck_assert_uint_ne(ids[i], ids[j]);
+            ck_assert_uint_ne(cords[i], cords[j]);
+        }
+    }
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &an_id_is_not_given_again_when_its_slot_has_had_all_serials,
+    &a_crowd_whose_slots_are_used_up_goes_on_in_others,
+    &fibers_sent_to_a_cord_do_not_get_an_id_again_either,
+    &a_cord_does_not_repeat_the_ids_of_the_one_before_it,
+};
+
+int main(void)
+{
+    return run_suite("ids", tests, COUNT_OF(tests));
+}
