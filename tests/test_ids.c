@@ -7,10 +7,11 @@ static weft__fiber *record_of(weft_fiber id)
     return weft__cord_at(weft__cord_self, weft__fiber_slot(id));
 }
 
-/* Let a slot have had all serials but this many. */
+/* Let a slot have had all serials but this many, or fewer if it has fewer. */
 static void use_up_serials(weft__fiber *record, uint32_t left)
 {
-    record->last_id = (weft_fiber)(UINT32_MAX - left) << 32 | (uint32_t)record->last_id;
+    if (record->last_id >> 32 < UINT32_MAX - left)
+        record->last_id = (weft_fiber)(UINT32_MAX - left) << 32 | (uint32_t)record->last_id;
 }
 
 static weft_fiber spin_and_await(void)

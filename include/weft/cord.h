@@ -72,7 +72,8 @@ WEFT_API int weft_cord_cancel(weft_cord cord);
 
 /**
  * Make a fiber in a cord, a child of its main fiber, that runs fn(arg) there. Returns its id at
- * once, to be told or scheduled like any other. Its error goes to that main fiber.
+ * once, to be told or scheduled like any other. Its error goes to that main fiber. As with weft_go
+ * nothing is kept once it has ended: a fiber of that cord can await it while it lives.
  *
  * Never waits. Returns 0 if the fiber cannot be made; weft_error() says why:
  * -EINVAL if fn is NULL;

@@ -56,7 +56,11 @@ typedef struct weft_spin_options {
  * Make a child of the caller that will run fn(arg), and put it at the tail of the run queue.
  *
  * It does not run before the caller reaches a switchpoint. What fn returns is the fiber's value,
- * for weft_await; it is kept until the fiber has been awaited or its parent has ended.
+ * for weft_await; it is kept until the fiber has been awaited or its parent has ended. Of ended
+ * children that nobody has awaited the last 1,024 keep all else, too; of older ones only the value
+ * and the error are left, so weft_restart, weft_name and weft_info_of fail with -ESRCH. weft_go is
+ * for fibers that nobody will await: where 100,000 values have piled up under one parent, that is
+ * said on stderr, once.
  *
  * Returns 0 if the fiber cannot be made; weft_error() says why: -EINVAL for a NULL fn,
  * -ENOMEM when there is no memory for it, -EAGAIN when the thread has as many fibers as it can.
@@ -257,7 +261,8 @@ WEFT_API double weft_grace(void);
 /**
  * Stop a fiber, then run the same function with the same argument under the same id. Its children
  * are ended first; its name, its parent and those who await it stay. One that has ended, and was
- * not awaited yet, runs again. Returns when the old run is over.
+ * not awaited yet, runs again, if it is among the last 1,024 such children of its parent. Returns
+ * when the old run is over.
  * -EINVAL for a main fiber, oneself or one's own ancestor, -ESRCH if it is gone or ends with its
  * parent or its group meanwhile, -ENOMEM if it had ended and no stack is to be had.
  */

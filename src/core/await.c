@@ -36,7 +36,10 @@ __attribute__((noinline)) static weft_value await_by_id(weft_fiber fiber)
     weft__cord *c;
     weft__fiber *f;
     int rc = weft__find(fiber, &c, &f);
-    return LIKELY(rc == 0) ? await_any(c, f) : rc;
+    if (LIKELY(rc == 0))
+        return await_any(c, f);
+    weft_value value;
+    return rc == -ESRCH && weft__ended_take(c, fiber, &value) ? value : rc;
 }
 
 /*
@@ -130,6 +133,8 @@ static int check_fibers(weft__cord *c, const weft_fiber *f, size_t n)
         return -EINVAL;
     for (size_t i = 0; i < n; i++) {
         weft__fiber *one = weft__fiber_find(c, f[i]);
+        if (one == NULL && weft__ended_find(c, f[i]) != NULL)
+            continue;
         if (one == NULL)
             return weft__fiber_missing(c, f[i]);
         if (one->phase != WEFT__ENDED && weft__tree_is_above(one, c->current))
@@ -173,9 +178,11 @@ static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
 {
     for (size_t i = 0; i < w->n && w->left > 0; i++) {
         weft__fiber *one = weft__fiber_find(c, f[i]);
+        weft_value value;
         w->members[i].waiter.served = ended;
         if (one == NULL)
-            ended(&w->members[i].waiter, value_of_twin(w, f, i));
+            ended(&w->members[i].waiter,
+                  weft__ended_take(c, f[i], &value) ? value : value_of_twin(w, f, i));
         else if (one->phase == WEFT__ENDED)
             ended(&w->members[i].waiter, weft__fiber_collect(c, one));
         else
@@ -201,7 +208,7 @@ static bool is_still_ending(weft__cord *c, weft_fiber id)
 static void join(weft__cord *c, weft_fiber id)
 {
     const weft__fiber *f = weft__fiber_find(c, id);
-    if (f != NULL && f->phase == WEFT__ENDED)
+    if (f == NULL || f->phase == WEFT__ENDED)
         weft_await(id);
     while (is_still_ending(c, id) && weft_await(id) != -EDEADLK)
         continue; /* interrupted */
@@ -287,8 +294,9 @@ int weft_terminate(weft_fiber fiber, double grace_s)
     weft__cord *c;
     weft__fiber *f;
     int rc = weft__find(fiber, &c, &f);
+    weft_value ignored;
     if (rc < 0)
-        return rc;
+        return rc == -ESRCH && weft__ended_take(c, fiber, &ignored) ? 0 : rc;
     if (f->phase != WEFT__ENDED && weft__tree_is_above(f, c->current))
         return -EDEADLK;
     if (f->life != NULL)

@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "base/quick.h"
+#include "core/ended.h"
 #include "core/fiber.h"
 #include "core/overflow.h"
 #include "core/top.h"
@@ -106,7 +107,7 @@ struct weft__cord {
     weft__list bare; /* free ones without a stack */
     uint32_t warm_count;
     uint32_t records_used; /* by fibers that are alive or ended, without main, and warm ones */
-    uint32_t ended_count;  /* ended, not awaited */
+    uint32_t ended_count;  /* ended, not awaited, with a record */
     uint32_t serial_base;  /* ids of the cord have higher serials: others before it had those */
     uint32_t index;        /* of this cord among all */
     weft__fiber *warm[WEFT__WARM_MAX]; /* free ones that keep a stack of the default size */
@@ -127,6 +128,7 @@ struct weft__cord {
     weft__top top;         /* shares of time; only while accounting */
 
     weft__overflow_thread overflow;
+    weft__ended_table ended; /* ended, not awaited, without a record */
 
     weft__slice slice; /* of fibers that have none of their own */
     weft__slice_run slice_run;

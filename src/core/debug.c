@@ -103,7 +103,7 @@ int weft_stats(weft_counters *out)
         .runnable = weft__runqueue_count(&c->runqueue),
         .runnable_max = c->runqueue.count_max,
         .fibers = weft__cord_fibers(c),
-        .fibers_unawaited = c->ended_count,
+        .fibers_unawaited = c->ended_count + c->ended.count,
         .stacks = c->stacks.mapped,
         .stacks_cached = c->stacks.cached + c->warm_count,
         .stacks_unguarded = c->stacks.unguarded,

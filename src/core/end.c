@@ -110,7 +110,10 @@ static void keep_value(weft__cord *c, weft__fiber *f, weft_value value, uint32_t
     f->spent_ns = f->life->cpu_ns;
     f->awaits_left = awaits;
     c->ended_count++;
-    weft__list_insert(&f->parent->life->ended, &f->sibling);
+    weft__life *above = f->parent->life;
+    weft__list_insert(&above->ended, &f->sibling);
+    if (UNLIKELY(++above->ended_count > WEFT__ENDED_WHOLE))
+        weft__ended_shorten(c, f->parent, f);
 }
 
 void weft__fiber_retire(weft__cord *c, weft__fiber *f)
@@ -180,7 +183,7 @@ static weft_value settle(weft__cord *c, weft__fiber *f, weft_value returned)
     if (UNLIKELY(weft__is_copy))
         weft__fork_return(value); /* nothing here is its own */
     weft__fiber_set_phase(f, WEFT__ENDING);
-    if (UNLIKELY(left_behind(f) != 0))
+    if (UNLIKELY(left_behind(f) != 0 || f->has_short))
         value = clean_up(c, f, value);
     f->claim_run++; /* what it holds still, nobody waits for */
     return value;
@@ -304,6 +307,7 @@ static void leave_ended(weft__cord *c, weft__fiber *f)
 {
     weft__list_remove(&f->sibling);
     c->ended_count--;
+    f->parent->life->ended_count--;
     take_back_error(f);
 }
 
@@ -378,6 +382,16 @@ weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f)
     }
     leave_ended(c, f);
     weft__fiber_free(c, f);
+    return value;
+}
+
+weft_value weft__fiber_take(weft__cord *c, weft_fiber id)
+{
+    weft__fiber *f = weft__fiber_find(c, id);
+    weft_value value = -ESRCH;
+    if (f != NULL)
+        return weft__fiber_collect(c, f);
+    weft__ended_take(c, id, &value);
     return value;
 }
 

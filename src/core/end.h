@@ -25,6 +25,9 @@ static inline bool weft__fiber_is_kept(const weft__fiber *f)
  */
 weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f);
 
+/* The same for an id, which is that of an ended fiber. */
+weft_value weft__fiber_take(weft__cord *c, weft_fiber id);
+
 /* Run a fiber again that has ended. 0, or -ENOMEM: no stack is to be had. */
 int weft__fiber_revive(weft__cord *c, weft__fiber *f);
 

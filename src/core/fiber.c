@@ -111,7 +111,8 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     f->is_parked = false;
     /* Bits of one word all. */
     f->is_stopped = f->is_shutdown = f->is_restarting = f->is_interrupted = false;
-    f->was_struck = f->is_closing = f->is_daemon = f->is_unawaited = f->has_drop = false;
+    f->was_struck = f->is_closing = f->is_daemon = f->is_unawaited = f->has_drop = f->has_short =
+        false;
     f->name[0] = '\0';
     f->refusals = 0;
     uint32_t arg_room = f->arg_room;
@@ -222,6 +223,18 @@ __attribute__((always_inline)) static inline void furnish(weft__cord *c, weft__f
         weft__fiber_end(c, f, -ECANCELED, WEFT__END_WITH_PARENT);
 }
 
+/* The common case of weft__record_take in short. */
+static inline int take_record(weft__cord *c, size_t stack_bytes, weft__fiber **out)
+{
+    if (UNLIKELY(stack_bytes != 0 || c->warm_count == 0))
+        return weft__record_take(c, stack_bytes, out);
+    *out = c->warm[c->warm_count - 1];
+    if (UNLIKELY(weft__fiber_is_spent(*out)))
+        return weft__record_take(c, stack_bytes, out);
+    c->warm_count--;
+    return 0;
+}
+
 /* A fiber in no queue. 0, or -errno with words. */
 static int make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_options *o,
                 weft__fiber **out)
@@ -231,7 +244,7 @@ static int make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_options *
     if (rc < 0)
         return rc;
     weft__fiber *f;
-    rc = weft__record_take(c, o->stack_bytes, &f);
+    rc = take_record(c, o->stack_bytes, &f);
     if (rc < 0)
         return weft_fail(rc, "no room for another fiber (there are %u)", weft__cord_fibers(c));
     furnish(c, f, weft__id_new(f), fn, arg, o, parent);
@@ -257,6 +270,7 @@ int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
     if (rc == 0) {
         c->records_used++;
         furnish(c, f, id, fn, arg, o, parent);
+        f->is_unawaited = true; /* who made it, in another thread, cannot await it */
         queue_new(c, f);
         weft__reserve_refill(c);
     } else {

@@ -113,6 +113,9 @@ typedef struct weft__life {
     weft__keeper *nursery;      /* the keeper of the children that it will have; NULL: none */
     weft__error *raised_last;   /* the newest of raised; meaningless without any */
     weft_value interrupt_value; /* meaningless unless is_interrupted */
+    uint32_t ended_count;       /* of ended */
+    uint32_t short_count;       /* of ended children that are kept in short (ended.h) */
+    uint32_t short_first;       /* the first of these; 0: none */
     void (*drop)(void *arg);    /* releases what its argument owns; meaningless unless has_drop */
 } weft__life;
 
@@ -188,6 +191,7 @@ struct weft__fiber {
             bool has_own_size : 1; /* its stack's was asked for */
             bool is_forked : 1;    /* the main fiber of a child by weft_fork, and was not born so */
             bool has_nursery : 1;  /* its life has */
+            bool has_short : 1;    /* it had ended children that were kept in short (ended.h) */
             bool has_drop : 1;     /* its life has, and the function was never called */
         };
         uint64_t oddities; /* all of these; 0: an ordinary fiber */
@@ -256,7 +260,11 @@ int weft__cord_new_chunk(weft__cord *c, weft__fiber **out);
 int weft__record_take(weft__cord *c, size_t stack_bytes, weft__fiber **out);
 
 /* Put a free record without a stack behind another in the list of those, unless it is spent. */
-void weft__record_put(weft__list *after, weft__fiber *f);
+static inline void weft__record_put(weft__list *after, weft__fiber *f)
+{
+    if (!weft__fiber_is_spent(f))
+        weft__list_insert(after, &f->sibling);
+}
 
 /*
  * One more chunk of records, and room for them on the run queue. 0, -ENOMEM, or -EAGAIN when ids

@@ -143,6 +143,8 @@ static void uproot(weft__fiber *f)
 {
     lose_children(&f->life->children);
     lose_children(&f->life->ended);
+    f->life->ended_count = f->life->short_count = f->life->short_first = 0;
+    f->has_short = false;
     f->parent = f->life->joiner = f->starter = NULL;
     f->is_forked = true;
     f->keeper = NULL;
@@ -180,6 +182,7 @@ static void be_alone(weft__cord *c, weft__fiber *f)
     c->closer = c->closer == f ? f : NULL;
     c->records_used = c->warm_count; /* those of the others are lost */
     c->ended_count = 0;
+    weft__ended_close(c);
     c->held_timers = c->held_ops = 0;
     bool is_bounded = f->mailbox != NULL && f->mailbox->passage.limit != WEFT__UNLIMITED;
     atomic_store(&c->bounded_mailboxes, is_bounded);

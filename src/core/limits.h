@@ -77,6 +77,13 @@
  */
 #define WEFT__STACK_DEEP_BYTES_MAX ((size_t)16 << 20)
 
+/*
+ * Ended children of one parent that nobody has awaited: so many keep their records, 256 bytes each,
+ * and can be restarted; when there are so many in all, it is said once.
+ */
+#define WEFT__ENDED_WHOLE 1024
+#define WEFT__ENDED_SAID 100000
+
 /* Free records that keep their stacks; beyond so many, stacks go back to the pool. */
 #define WEFT__WARM_MAX 256
 

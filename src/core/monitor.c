@@ -115,6 +115,8 @@ int weft_monitor(weft_fiber fiber)
     weft__cord *c;
     weft__fiber *f;
     int rc = weft__find(fiber, &c, &f);
+    if (rc == -ESRCH && weft__ended_find(c, fiber) != NULL)
+        return weft__mailbox_force(c, c->current, (weft_value)fiber); /* only its value is left */
     if (rc < 0)
         return rc;
     weft__fiber *self = c->current;

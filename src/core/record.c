@@ -81,12 +81,6 @@ uint32_t weft__cord_serial_max(const weft__cord *c)
     return max;
 }
 
-void weft__record_put(weft__list *after, weft__fiber *f)
-{
-    if (!weft__fiber_is_spent(f))
-        weft__list_insert(after, &f->sibling);
-}
-
 /* A free record that has a stack of the default size from its last fiber; NULL: there is none. */
 static weft__fiber *take_warm(weft__cord *c)
 {

@@ -5,6 +5,7 @@
 #include "core/report.h"
 
 #include <execinfo.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,6 +36,17 @@ void weft__report(const char *format, ...)
     va_start(args, format);
     say(STDERR_FILENO, "weft: ", "\n", format, args);
     va_end(args);
+}
+
+void weft__report_unawaited(const weft__fiber *parent, const weft__fiber *child, unsigned count)
+{
+    static atomic_flag is_said = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&is_said))
+        return;
+    weft__report("%u children of fiber #%llu '%s' have ended and nobody has awaited them: their "
+                 "values take memory. weft_go is meant for such fibers. One of them, '%s', ran",
+                 count, (unsigned long long)parent->id, parent->name, child->name);
+    backtrace_symbols_fd(&(void *){(void *)child->fn}, 1, STDERR_FILENO);
 }
 
 void weft__report_deadlock(void)

@@ -16,6 +16,9 @@ int weft__say(int fd, const char *format, ...) WEFT_PRINTF(2, 3);
 /* One line, after "weft: ". */
 void weft__report(const char *format, ...) WEFT_PRINTF(1, 2);
 
+/* So many children of this parent have ended and were not awaited; child is one of them. Once. */
+void weft__report_unawaited(const weft__fiber *parent, const weft__fiber *child, unsigned count);
+
 /* Nothing can ever wake anyone; with the tree of fibers. */
 void weft__report_deadlock(void);
 

@@ -57,6 +57,7 @@ static void free_cord(weft__cord *c)
     weft__pad_close(c);
     free(c->reserve.ids);
     weft__top_clear(&c->top);
+    weft__ended_close(c);
     weft__runqueue_close(&c->runqueue);
     weft__stack_pool_close(&c->stacks);
     if (c->backend != NULL)

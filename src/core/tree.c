@@ -103,8 +103,11 @@ void weft__tree_bury(weft__cord *c, weft__fiber *f)
     weft__list *node;
     while ((node = weft__list_pop(&f->life->ended)) != NULL) {
         c->ended_count--;
+        f->life->ended_count--;
         weft__fiber_free(c, weft__fiber_of_sibling(node));
     }
+    if (UNLIKELY(f->has_short))
+        weft__ended_bury(c, f);
 }
 
 int weft_attach(weft_fiber fiber, weft_fiber parent)
@@ -138,6 +141,9 @@ weft_fiber weft_parent(weft_fiber fiber)
 {
     weft__cord *c = weft__cord_here();
     weft__fiber *f = c != NULL ? weft__fiber_find(c, fiber) : NULL;
+    const weft__ended *e = c != NULL && f == NULL ? weft__ended_find(c, fiber) : NULL;
+    if (e != NULL)
+        return weft__cord_at(c, e->parent)->id;
     return f != NULL && f->parent != NULL ? f->parent->id : 0;
 }
 

@@ -41,6 +41,8 @@ COLD static int refuse(sight *seen, const char *fault)
 static int look_at_fiber(const weft__cord *c, weft_fiber fiber)
 {
     const weft__fiber *f = weft__fiber_find(c, fiber);
+    if (f == NULL && weft__ended_find(c, fiber) != NULL)
+        return 1;
     if (f == NULL)
         return weft__fiber_missing(c, fiber);
     if (f->phase == WEFT__ENDED)
@@ -177,7 +179,7 @@ __attribute__((always_inline)) static inline bool let_happen(weft__cord *c, weft
     case WEFT_CLAUSE_SEND:
         return put(c, clause);
     case WEFT_CLAUSE_ENDED:
-        clause->value = weft__fiber_collect(c, weft__fiber_find(c, clause->of.fiber));
+        clause->value = weft__fiber_take(c, clause->of.fiber);
         break;
     case WEFT_CLAUSE_FD:
         clause->value = events;
