@@ -1,6 +1,8 @@
 /* Threads, each with its own fibers: how they reach each other, what is left when one ends. */
 #include "support.h"
 
+#include "core/cord.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -165,6 +167,7 @@ static weft_fiber sent_to;
 static pthread_t last_thread;
 static atomic_bool may_send;
 static bool is_watched; /* the next stat is the moment to send */
+static unsigned looks;  /* how often weft has counted the threads */
 
 static void *send_when_told(void *arg)
 {
@@ -180,6 +183,7 @@ static void *send_when_told(void *arg)
  */
 int stat(const char *restrict path, struct stat *restrict out)
 {
+    looks++;
     if (is_watched) {
         is_watched = false;
         atomic_store(&may_send, true);
@@ -201,6 +205,89 @@ START_TEST(a_last_word_of_the_last_thread_is_not_taken_for_a_deadlock)
         pthread_join(last_thread, NULL);
     }
     ck_assert_int_eq(value, 42);
+}
+END_TEST
+
+/* A backend whose waits are counted, and for other threads not waited. */
+static const weft__backend_type *real_type;
+static unsigned waits_for_threads; /* with an end */
+static sem_t waits_for_ever;       /* and without */
+
+#define WAITS_MAX (10 * WEFT__THREAD_LOOKS_MAX)
+
+static int poll_by_spy(weft__backend *b, int64_t timeout_ns)
+{
+    if (timeout_ns < WEFT__POLL_FOR_EVER && ++waits_for_threads < WAITS_MAX)
+        return real_type->poll(b, 0);
+    if (timeout_ns < 0)
+        sem_post(&waits_for_ever);
+    return real_type->poll(b, timeout_ns);
+}
+
+static void *wake_after_the_last_look(void *arg)
+{
+    sem_wait(&waits_for_ever);
+    return as_arg(weft_schedule(*(weft_fiber *)arg, 42));
+}
+
+/* Counts the waits of this thread from now on. */
+static weft__backend_type spy;
+
+static void spy_on_waits(void)
+{
+    weft__backend *b = weft__cord_self->backend;
+    real_type = b->type;
+    spy = *real_type;
+    spy.poll = poll_by_spy;
+    b->type = &spy;
+    waits_for_threads = looks = 0;
+    sem_init(&waits_for_ever, 0, 0);
+}
+
+static void stop_spying(void)
+{
+    weft__cord_self->backend->type = real_type;
+}
+
+static void wait_for_a_foreign_thread(weft_fiber *f)
+{
+    spy_on_waits();
+    pthread_t thread = start(wake_after_the_last_look, f);
+    ck_assert_int_eq(weft_suspend(), 42);
+    ck_assert_ptr_null(join(thread));
+    stop_spying();
+}
+
+START_TEST(a_main_fiber_that_waits_for_a_foreign_thread_stops_looking_for_it)
+{
+    weft_fiber self = weft_self();
+    wait_for_a_foreign_thread(&self);
+    ck_assert_uint_eq(waits_for_threads, WEFT__THREAD_LOOKS_MAX);
+    ck_assert_uint_eq(looks, WEFT__THREAD_LOOKS_MAX + 1);
+    /* It knows that there was one, and does not look at once. */
+    wait_for_a_foreign_thread(&self);
+    ck_assert_uint_eq(waits_for_threads, WEFT__THREAD_LOOKS_MAX);
+    ck_assert_uint_eq(looks, WEFT__THREAD_LOOKS_MAX);
+}
+END_TEST
+
+static weft_value return_after_the_last_look(void *arg)
+{
+    (void)arg;
+    sem_wait(&waits_for_ever);
+    return 0;
+}
+
+/* P8 */
+START_TEST(a_main_fiber_that_suspends_hears_of_the_end_of_a_call_however_long_that_takes)
+{
+    if (is_sanitized()) /* TSan has threads of its own */
+        return;
+    weft_self();
+    spy_on_waits();
+    ck_assert_int_eq(weft_offload_go(return_after_the_last_look, NULL), 0);
+    ck_assert_int_eq(weft_suspend(), 0);
+    stop_spying();
 }
 END_TEST
 
@@ -516,6 +603,8 @@ static const TTest *const *const tests[] = {
     &what_a_thread_sent_arrives_although_the_thread_ends_at_once,
     &of_two_values_that_a_thread_sent_the_later_wins_but_not_against_an_error,
     &a_last_word_of_the_last_thread_is_not_taken_for_a_deadlock,
+    &a_main_fiber_that_waits_for_a_foreign_thread_stops_looking_for_it,
+    &a_main_fiber_that_suspends_hears_of_the_end_of_a_call_however_long_that_takes,
     &ten_thousand_values_go_to_and_fro_between_two_threads_without_loss,
     &what_several_threads_send_to_many_fibers_all_arrives,
     &what_a_thread_sends_arrives_although_another_fiber_snoozes_all_the_time,

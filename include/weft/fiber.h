@@ -178,10 +178,12 @@ WEFT_API int weft_schedule(weft_fiber fiber, weft_value value);
 /**
  * Wait to be scheduled; returns the value. In a main fiber, with nothing left that could run or
  * wake anyone, returns 0: the way for main to wait until all the work is done. Like every blocking
- * call it fails early if a child of the caller does: look at what it returns. As long as the
- * process has other threads, one of them might schedule someone: then it goes on waiting, unless
- * they all run fibers and wait themselves. (So does every other wait of a main fiber, which would
- * otherwise be told -EDEADLK.)
+ * call it fails early if a child of the caller does: look at what it returns.
+ *
+ * As long as the process has other threads, one of them might schedule someone: then it goes on
+ * waiting, unless they all run fibers and wait themselves. So does every other wait of a main
+ * fiber, which would otherwise be told -EDEADLK. The end of a thread without fibers is noticed only
+ * in the first second of such a wait: after that nothing but a message ends it.
  */
 WEFT_SWITCHPOINT weft_value weft_suspend(void);
 

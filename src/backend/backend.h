@@ -194,9 +194,8 @@ typedef struct weft__many {
 
 /* For poll, in place of a time. */
 #define WEFT__POLL_FOR_EVER (-1)
-#define WEFT__POLL_FOR_WAKE (-2)
-/* How long poll waits then, on any clock: the other thread may end instead, and the cord looks. */
-#define WEFT__POLL_FOR_WAKE_NS 50000000
+/* For another thread, so many nanoseconds (more than 1) of real time, whatever the clock. */
+#define WEFT__POLL_REAL(ns) (-(int64_t)(ns))
 
 typedef struct weft__backend weft__backend;
 
@@ -246,8 +245,8 @@ typedef struct weft__backend_type {
     /*
      * Handle what is complete, calling done for each. 0 does not wait; else waits until there is
      * something or wake is called, at most timeout_ns, or for ever (WEFT__POLL_FOR_EVER), or, when
-     * nobody but another thread can help any more, for a short real time (WEFT__POLL_FOR_WAKE).
-     * Interrupted by a signal it returns early. 0, or -errno when the kernel refuses altogether.
+     * nobody but another thread can help any more, for a real time (WEFT__POLL_REAL). Interrupted
+     * by a signal it returns early. 0, or -errno when the kernel refuses altogether.
      */
     int (*poll)(weft__backend *b, int64_t timeout_ns);
 

@@ -64,7 +64,8 @@ static lane lanes[WEFT__LANE_COUNT] = {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(int64_t) idle_ns = IDLE_NS;
-static unsigned process; /* counts the forks that lead to this one */
+static _Atomic(void (*)(void)) call_end; /* NULL: nobody asks */
+static unsigned process;                 /* counts the forks that lead to this one */
 
 /* Of a thread of ours: what it would block if it were not. */
 static __thread struct {
@@ -169,6 +170,14 @@ static weft__task *wait_for_task(lane *l)
     return t;
 }
 
+/* Not under the lock: a call of the program's has ended, and its thread has nothing to send. */
+static void tell_call_end(const lane *l)
+{
+    void (*fn)(void) = atomic_load(&call_end);
+    if (l == &lanes[WEFT__LANE_USER] && fn != NULL)
+        fn();
+}
+
 /* Gives the lock up while the task runs. */
 static void work_on(lane *l, weft__task *t)
 {
@@ -186,11 +195,14 @@ static void work_on(lane *l, weft__task *t)
     }
     pthread_mutex_unlock(&l->lock);
     t->end(t, was_left);
-    pthread_mutex_lock(&l->lock);
     if (was_left) {
+        pthread_mutex_lock(&l->lock);
         l->running--;
         l->lost--;
+        pthread_mutex_unlock(&l->lock);
     }
+    tell_call_end(l);
+    pthread_mutex_lock(&l->lock);
 }
 
 static int make_thread(lane *l);
@@ -356,6 +368,11 @@ void weft__lane_count(weft__lane index, weft__lane_counts *out)
         .queue_ns_max = l->queue_ns_max,
     };
     pthread_mutex_unlock(&l->lock);
+}
+
+void weft__lanes_set_call_end(void (*fn)(void))
+{
+    atomic_store(&call_end, fn);
 }
 
 void weft__lanes_set_idle_ns(int64_t ns)

@@ -80,6 +80,9 @@ typedef struct weft__lane_counts {
 
 void weft__lane_count(weft__lane lane, weft__lane_counts *out);
 
+/* Call fn after each call of the program's own, when its thread counts as idle again. */
+void weft__lanes_set_call_end(void (*fn)(void));
+
 /* How long a thread is idle before it ends, from now on; for tests. */
 void weft__lanes_set_idle_ns(int64_t ns);
 

@@ -375,8 +375,8 @@ static void retry(weft__ready *r)
 
 int64_t weft__ready_timeout(const weft__ready *r, int64_t timeout_ns)
 {
-    if (timeout_ns == WEFT__POLL_FOR_WAKE)
-        timeout_ns = WEFT__POLL_FOR_WAKE_NS;
+    if (timeout_ns < WEFT__POLL_FOR_EVER)
+        timeout_ns = -timeout_ns;
     if (timeout_ns == 0 || weft__finished_before_wait(&r->backend->pooled))
         return 0;
     if (weft__list_is_empty(&r->retries))

@@ -125,7 +125,7 @@ static int sim_poll(weft__backend *base, int64_t timeout_ns)
     }
     /* Only another thread can help now, and threads live in real time. */
     struct pollfd asked = {.fd = b->wake_fd, .events = POLLIN};
-    int at_most_ms = timeout_ns == WEFT__POLL_FOR_WAKE ? WEFT__POLL_FOR_WAKE_NS / 1000000 : -1;
+    int at_most_ms = timeout_ns < WEFT__POLL_FOR_EVER ? (int)(-timeout_ns / 1000000) : -1;
     if (poll(&asked, 1, at_most_ms) < 0)
         return errno == EINTR ? 0 : -errno;
     take_wake(b);

@@ -115,12 +115,13 @@ struct weft__cord {
     /* The others', who visit it (port.h). On a cache line of its own: they write to it. */
     _Alignas(64) _Atomic(weft__letter *) inbox; /* the newest first */
     atomic_uint remote_pending;                 /* messages sent and not delivered yet */
-    atomic_bool is_asleep;        /* it waits in its backend, and wants to be woken for a letter */
-    atomic_bool is_helpless;      /* it waits, and only others can help; see port.h */
-    atomic_int resort;            /* meanwhile: weft__resort of its main fiber */
-    atomic_bool is_let_go;        /* nobody will help any more: its main fiber is to go on */
-    atomic_int bounded_mailboxes; /* of its fibers */
-    weft__reserve reserve;        /* ids for fibers that others make here */
+    atomic_bool is_asleep;         /* it waits in its backend, and wants to be woken for a letter */
+    atomic_bool is_helpless;       /* it waits, and only others can help; see port.h */
+    atomic_int resort;             /* meanwhile: weft__resort of its main fiber */
+    atomic_bool waits_for_threads; /* that have no fibers; see port.c */
+    atomic_bool is_let_go;         /* nobody will help any more: its main fiber is to go on */
+    atomic_int bounded_mailboxes;  /* of its fibers */
+    weft__reserve reserve;         /* ids for fibers that others make here */
     struct weft__tenure *tenure; /* how it was started, and how it ends; NULL: a thread by itself */
     bool shares_ports;           /* weft_listen lets others listen there, too */
 
@@ -146,6 +147,7 @@ struct weft__cord {
     uint32_t round_messages; /* that may be delivered before that */
     uint64_t letters, wakes; /* from other threads: received, and found it asleep */
     int linger_credit;       /* see linger.c */
+    unsigned thread_looks;   /* waits for threads without fibers, since a fiber last ran */
     uint32_t ops_in_a_row;   /* done at once, without a switch */
     uint64_t random;         /* what select draws lots by; the same in every run */
 };

@@ -164,6 +164,7 @@ static void lock_out_others(weft__cord *c)
     c->taken = NULL;
     atomic_store(&c->is_asleep, false);
     atomic_store(&c->is_helpless, false);
+    atomic_store(&c->waits_for_threads, false);
     pthread_mutex_init(&c->reserve.lock, NULL);
     c->reserve.count = c->reserve.room = 0;
     c->reserve.ids = NULL; /* left as it is: another thread may have been moving it */

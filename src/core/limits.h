@@ -154,6 +154,14 @@
  */
 #define WEFT__REMOTE_PENDING_MAX 16384
 
+/*
+ * A cord that only a thread without fibers could wake looks whether such a thread is still there
+ * after so many ns, then after twice as long, and so on, so often: for a second in all. A thread
+ * that has sent its last message ends long before that; another one is not waited for by looking.
+ */
+#define WEFT__THREAD_LOOK_NS 16000000
+#define WEFT__THREAD_LOOKS_MAX 6
+
 /* Seconds that started threads are given to end when the process does. */
 #define WEFT__EXIT_GRACE_S 5
 

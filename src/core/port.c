@@ -1,6 +1,7 @@
 /* The ports, see port.h. */
 #include "core/port.h"
 
+#include "backend/lane.h"
 #include "backend/threads.h"
 
 #include <pthread.h>
@@ -23,9 +24,11 @@ static port ports[PORTS_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t ports_end; /* under the lock; no port from here on has ever been taken */
 
-static atomic_uint cords;    /* that are there */
-static atomic_uint helpless; /* of them: cannot wake anyone unless they are woken */
-static atomic_uint resumed;  /* how often one was that, and is not any more */
+static atomic_uint cords;        /* that are there */
+static atomic_uint helpless;     /* of them: cannot wake anyone unless they are woken */
+static atomic_uint resumed;      /* how often one was that, and is not any more */
+static atomic_uint thread_waits; /* cords that wait for threads without fibers */
+static atomic_bool saw_threads;  /* without fibers, when they were last counted */
 
 /*
  * So many serials of ids are left to each slot of a cord at least. A port with fewer is avoided; it
@@ -70,8 +73,11 @@ int weft__port_take(weft__cord *c)
     return i < PORTS_MAX ? 0 : -EAGAIN;
 }
 
+static void look_again(void);
+
 void weft__port_open(weft__cord *c)
 {
+    weft__lanes_set_call_end(look_again);
     pthread_mutex_lock(&lock);
     atomic_fetch_add(&cords, 1);
     atomic_store(&ports[c->index].cord, c);
@@ -216,6 +222,38 @@ static weft__hope end_one(const survey *s, weft__resort resort)
 }
 
 /*
+ * A thread of the pool has come to the end of a function of the program's: it cannot send anything
+ * any more. Cords that wait for it have to look again. They have said so before they counted.
+ */
+static void look_again(void)
+{
+    if (atomic_load(&thread_waits) == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < ports_end; i++) {
+        weft__cord *c = atomic_load(&ports[i].cord);
+        if (c != NULL && atomic_load(&c->waits_for_threads))
+            weft__cord_wake(c);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/*
+ * Is there a thread without fibers? Counting reads /proc: where there was one, the cord first waits
+ * a little without looking.
+ */
+static bool sees_threads(weft__cord *c, unsigned cords_count)
+{
+    if (!atomic_exchange(&c->waits_for_threads, true))
+        atomic_fetch_add(&thread_waits, 1);
+    if (c->thread_looks == 0 && atomic_load(&saw_threads))
+        return true;
+    bool are_others = weft__threads_are_others(cords_count);
+    atomic_store(&saw_threads, are_others);
+    return are_others;
+}
+
+/*
  * All cords are helpless, it seems. They are, if none has gone on between two looks, in between
  * which there was no other thread either that could have sent something to one of them and ended.
  * One that has gone on since this one is helpless will look itself. What was sent to the one that
@@ -227,7 +265,7 @@ static weft__hope look_closely(weft__cord *c, weft__resort resort)
     survey s = look_around(c);
     if (!s.are_others_beyond_help)
         return WEFT__HOPE_CORDS;
-    if (weft__threads_are_others(s.count))
+    if (sees_threads(c, s.count))
         return WEFT__HOPE_THREADS;
     s = look_around(c);
     if (!s.are_others_beyond_help || atomic_load(&resumed) != before)
@@ -253,6 +291,10 @@ weft__hope weft__port_hope(weft__cord *c, bool is_helpless, weft__resort resort)
 
 void weft__port_go_on(weft__cord *c)
 {
+    if (atomic_load_explicit(&c->waits_for_threads, memory_order_relaxed)) {
+        atomic_store(&c->waits_for_threads, false);
+        atomic_fetch_sub(&thread_waits, 1);
+    }
     if (!c->is_helpless)
         return;
     atomic_store(&c->is_helpless, false);
@@ -282,4 +324,6 @@ void weft__port_renew(weft__cord *c, void (*gone)(weft__cord *other))
     }
     atomic_store(&cords, c != NULL);
     atomic_store(&helpless, 0);
+    atomic_store(&thread_waits, 0);
+    atomic_store(&saw_threads, false);
 }

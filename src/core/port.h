@@ -42,7 +42,7 @@ void weft__port_nudge(uint32_t index);
 /* Who could still wake someone in a cord that cannot help itself. */
 typedef enum weft__hope {
     WEFT__HOPE_NOBODY,
-    WEFT__HOPE_THREADS, /* of which nothing is known */
+    WEFT__HOPE_THREADS, /* without fibers: nothing is known of them */
     WEFT__HOPE_CORDS,
     WEFT__HOPE_ITSELF,
 } weft__hope;

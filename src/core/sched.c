@@ -188,13 +188,21 @@ static int64_t next_timer(weft__cord *c)
     return is_crowd && next_ns < beat_ns ? beat_ns : next_ns;
 }
 
+/* How long to wait until other threads are counted again: each time longer, at last for ever. */
+static int64_t threads_timeout(weft__cord *c)
+{
+    if (c->thread_looks == WEFT__THREAD_LOOKS_MAX)
+        return WEFT__POLL_FOR_EVER;
+    return WEFT__POLL_REAL(WEFT__THREAD_LOOK_NS << c->thread_looks++);
+}
+
 /* How long the backend may wait: until the next timer. */
 static int64_t poll_timeout(weft__cord *c, weft__hope who)
 {
     int64_t next_ns = next_timer(c);
     if (next_ns != WEFT__NEVER)
         return next_ns > c->now_ns ? next_ns - c->now_ns : 0;
-    return who == WEFT__HOPE_THREADS ? WEFT__POLL_FOR_WAKE : WEFT__POLL_FOR_EVER;
+    return who == WEFT__HOPE_THREADS ? threads_timeout(c) : WEFT__POLL_FOR_EVER;
 }
 
 /* Has an idle thread nothing to do for a while, unless something happens? */
@@ -293,6 +301,7 @@ COLD static weft__runnable *idle(weft__cord *c)
     if (c->is_accounting)
         weft__account(c);
     weft__cord_now(c);
+    c->thread_looks = 0;
     for (;;) {
         weft__cord_begin_round(c);
         weft__cord_read_inbox(c);
