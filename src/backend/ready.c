@@ -300,10 +300,19 @@ bool weft__ready_cancel(weft__ready *r, weft__op *op)
     return true;
 }
 
+/* For one that has waited: another thread may have closed its descriptors meanwhile. */
+static intptr_t try_again(weft__ready *r, weft__op *op)
+{
+    bool is_gone = is_stale(r, op->fd) || is_stale(r, weft__ready_other_fd(op));
+    return is_gone ? -EBADF : try_call(r, op);
+}
+
 /* One that has been taken from where it waited. */
 static void go_on(weft__ready *r, weft__op *op)
 {
-    intptr_t result = try_or_park(r, op);
+    intptr_t result = try_again(r, op);
+    if (result == WEFT__OP_PENDING)
+        result = park(r, op);
     if (result != WEFT__OP_PENDING)
         op->done(op, result);
 }
@@ -316,11 +325,7 @@ static void run_queue(weft__ready *r, int fd, weft__descriptor *d, weft__list *q
         weft__op *op = weft__waiters_first(queue);
         if (d->is_drained && stream_bytes(op) > 0)
             return;
-        if (is_stale(r, weft__ready_other_fd(op))) {
-            weft__waiters_end(r->backend, op, -EBADF);
-            continue;
-        }
-        intptr_t result = is_plain(d, op) ? try_plain(d, op) : try_call(r, op);
+        intptr_t result = is_plain(d, op) ? try_plain(d, op) : try_again(r, op);
         if (result == WEFT__OP_PENDING) {
             if (op->wait_fd == fd && weft__waiters_queue(&d->waiters, op) == queue)
                 return;
@@ -364,12 +369,8 @@ static void retry(weft__ready *r)
         count++;
     for (; count > 0 && !weft__list_is_empty(&r->retries); count--) {
         weft__op *op = weft__waiters_first(&r->retries);
-        bool is_gone = is_stale(r, op->fd) || is_stale(r, weft__ready_other_fd(op));
         weft__waiters_take(r->backend, op);
-        if (is_gone)
-            op->done(op, -EBADF);
-        else
-            go_on(r, op);
+        go_on(r, op);
     }
 }
 

@@ -82,13 +82,15 @@ static inline bool weft__ready_is_stale(const weft__descriptor *d)
     return d->fd_generation != atomic_load_explicit(d->fd_counter, memory_order_relaxed);
 }
 
-/* As weft__ready_find, but what is known of an earlier file is forgotten first. One that is being
- * closed here stays as it is. */
+/* Forget what is known of an earlier file, unless the descriptor is being closed here. */
+void weft__ready_refresh(weft__ready *r, int fd, weft__descriptor *d);
+
+/* As weft__ready_find, but what is known of an earlier file is forgotten first. */
 static inline weft__descriptor *weft__ready_current(weft__ready *r, int fd)
 {
     weft__descriptor *d = weft__ready_find(r, fd);
-    if (d != NULL && UNLIKELY(weft__ready_is_stale(d)) && !d->is_closing)
-        r->backend->type->forget_fd(r->backend, fd);
+    if (d != NULL && UNLIKELY(weft__ready_is_stale(d)))
+        weft__ready_refresh(r, fd, d);
     return d;
 }
 

@@ -108,6 +108,12 @@ void weft__ready_forget(weft__ready *r, int fd)
     end_list(r, &d->pooled, offsetof(weft__op, link));
 }
 
+COLD void weft__ready_refresh(weft__ready *r, int fd, weft__descriptor *d)
+{
+    if (!d->is_closing)
+        r->backend->type->forget_fd(r->backend, fd);
+}
+
 int weft__ready_close_fd(weft__ready *r, int fd)
 {
     weft__descriptor *d = weft__ready_find(r, fd);

@@ -6,12 +6,18 @@
  */
 #include "io/stream.h"
 
+#include "base/compiler.h"
+
 #include <pthread.h>
 
-/* Sizes that a thread keeps buffers of: for reading, for writing, and two that have grown. */
+/* Sizes that a thread keeps buffers of: the usual one, which is the first, and three others. */
 #define SHELVES 4
-/* What a shelf holds at most: with io_uring a whole batch of connections writes at once. */
-#define SHELF_BYTES_MAX ((size_t)1 << 20)
+/* Buffers on a shelf: with io_uring a whole batch of connections writes at once. */
+#define SHELF_MAX 128
+/* Bytes on a shelf. */
+#define SHELF_BYTES_MAX ((size_t)2 << 20)
+/* A larger buffer is not kept: one that a line has made grow would take the room of many. */
+#define BUFFER_BYTES_MAX ((size_t)1 << 20)
 
 /* A buffer that nobody has: its first bytes lead to the next. */
 typedef struct spare {
@@ -21,13 +27,14 @@ typedef struct spare {
 /* Buffers of one size. */
 typedef struct shelf {
     size_t bytes;
-    size_t count;
+    unsigned count, count_max;
     spare *first;
+    uint64_t used; /* when it was last looked for, by a count of that; not of the first shelf */
 } shelf;
 
 typedef struct spares {
-    bool is_known;   /* to the key, by which they are freed with the thread */
-    unsigned victim; /* the shelf that is cleared next for another size */
+    bool is_known; /* to the key, by which they are freed with the thread */
+    uint64_t uses;
     shelf shelves[SHELVES];
 } spares;
 
@@ -36,14 +43,19 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
 
+/* The buffer that was put there last; there is one. */
+static char *pop(shelf *f)
+{
+    spare *popped = f->first;
+    f->first = popped->next;
+    f->count--;
+    return (char *)popped;
+}
+
 static void clear_shelf(shelf *f)
 {
-    while (f->first != NULL) {
-        spare *next = f->first->next;
-        free(f->first);
-        f->first = next;
-    }
-    f->count = 0;
+    while (f->first != NULL)
+        free(pop(f));
 }
 
 static void free_spares(void *arg)
@@ -60,56 +72,63 @@ static void make_key(void)
 }
 
 /* Without the key they would outlive their thread. */
-static bool may_keep(spares *s)
+static COLD bool open_shelves(spares *s)
 {
-    if (s->is_known)
-        return true;
     pthread_once(&once, make_key);
     s->is_known = has_key && pthread_setspecific(key, s) == 0;
+    s->shelves[0].bytes = WEFT__BUFFER_BYTES;
+    s->shelves[0].count_max = SHELF_MAX;
     return s->is_known;
-}
-
-/* The shelf of a size; NULL: none has it. */
-static shelf *find_shelf(spares *s, size_t bytes)
-{
-    for (int i = 0; i < SHELVES; i++)
-        if (s->shelves[i].bytes == bytes)
-            return &s->shelves[i];
-    return NULL;
-}
-
-/* The same, and in place of another one if there is none. */
-static shelf *make_shelf(spares *s, size_t bytes)
-{
-    shelf *f = find_shelf(s, bytes);
-    if (f != NULL)
-        return f;
-    f = &s->shelves[s->victim++ % SHELVES];
-    clear_shelf(f);
-    f->bytes = bytes;
-    return f;
 }
 
 static bool is_kept(size_t bytes)
 {
-    return bytes >= sizeof(spare) && bytes <= SHELF_BYTES_MAX;
+    return bytes >= sizeof(spare) && bytes <= BUFFER_BYTES_MAX;
+}
+
+/* The shelf of another size than the usual one; NULL: none has it. */
+static shelf *find_shelf(spares *s, size_t bytes)
+{
+    for (int i = 1; i < SHELVES; i++)
+        if (s->shelves[i].bytes == bytes) {
+            s->shelves[i].used = ++s->uses;
+            return &s->shelves[i];
+        }
+    return NULL;
+}
+
+/* The same, and if there is none, in place of the one that was not used for longest. */
+static shelf *make_shelf(spares *s, size_t bytes)
+{
+    shelf *found = find_shelf(s, bytes);
+    if (found != NULL)
+        return found;
+    shelf *oldest = &s->shelves[1];
+    for (int i = 2; i < SHELVES; i++)
+        oldest = s->shelves[i].used < oldest->used ? &s->shelves[i] : oldest;
+    clear_shelf(oldest);
+    size_t fit = SHELF_BYTES_MAX / bytes;
+    *oldest = (shelf){.bytes = bytes, .count_max = fit < SHELF_MAX ? (unsigned)fit : SHELF_MAX};
+    oldest->used = ++s->uses;
+    return oldest;
 }
 
 static char *take(size_t bytes)
 {
-    shelf *f = find_shelf(&kept, bytes);
-    if (f == NULL || f->first == NULL)
-        return malloc(bytes + 1);
-    spare *taken = f->first;
-    f->first = taken->next;
-    f->count--;
-    return (char *)taken;
+    spares *s = &kept;
+    shelf *f = bytes == WEFT__BUFFER_BYTES ? &s->shelves[0] : find_shelf(s, bytes);
+    return f != NULL && f->first != NULL ? pop(f) : malloc(bytes + 1);
 }
 
 static void give(char *data, size_t bytes)
 {
-    shelf *f = is_kept(bytes) && may_keep(&kept) ? make_shelf(&kept, bytes) : NULL;
-    if (f == NULL || f->count * bytes + bytes > SHELF_BYTES_MAX) {
+    spares *s = &kept;
+    shelf *f = NULL;
+    if (LIKELY(s->is_known) || open_shelves(s))
+        f = bytes == WEFT__BUFFER_BYTES ? &s->shelves[0]
+            : is_kept(bytes)            ? make_shelf(s, bytes)
+                                        : NULL;
+    if (f == NULL || f->count == f->count_max) {
         free(data);
         return;
     }
