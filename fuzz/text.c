@@ -148,6 +148,31 @@ static void fuzz_trust(const char *text)
     weft__cidr_close(&list);
 }
 
+/* Forwarded: also behind what a stranger may have sent, the proxy's own element is read. */
+static void fuzz_forwarded(char *text)
+{
+    static const char own[] = ", for=\"[2001:db8::1]:80\";host=b.org;proto=https";
+    struct sockaddr_in peer = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001)};
+    weft__cidr_list list;
+    weft__forwarded said;
+    REQUIRE(weft__cidr_parse(&list, "127.0.0.1, 10.0.0.0/8") == 0);
+    size_t bytes = strlen(text);
+    char *joined = malloc(bytes + sizeof own);
+    memcpy(joined, text, bytes);
+    memcpy(joined + bytes, own, sizeof own);
+    weft__forwarded_read(&said, joined, &list, (struct sockaddr *)&peer);
+    REQUIRE(strcmp(said.peer, "2001:db8::1") == 0);
+    REQUIRE(said.host.bytes == 5 && memcmp(said.host.at, "b.org", 5) == 0);
+    REQUIRE(said.proto.bytes == 5 && memcmp(said.proto.at, "https", 5) == 0);
+    free(joined);
+    weft__forwarded_read(&said, text, &list, (struct sockaddr *)&peer);
+    weft__ip ip;
+    REQUIRE(weft__ip_parse(&ip, said.peer, strlen(said.peer)));
+    REQUIRE(said.host.at == NULL ||
+            (said.host.at >= text && said.host.at + said.host.bytes <= text + bytes));
+    weft__cidr_close(&list);
+}
+
 static void fuzz_words(const char *text)
 {
     (void)weft__accept_gzip(text);
@@ -181,6 +206,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         break;
     case 't':
         fuzz_trust(text);
+        break;
+    case 'F':
+        fuzz_forwarded(text);
         break;
     default:
         fuzz_words(text);

@@ -343,6 +343,22 @@ START_TEST(whom_it_trusts_may_say_who_asks)
     start_serving(&s, ARGV("--access-log=-", "--trust=127.0.0.0/8", in_folder("site")));
     curl(ARGV("-H", "X-Forwarded-For: 192.0.2.9", url_of(&s, "/")));
     expect_said(&s.out, "192.0.2.9 - - [");
+    curl(ARGV("-H", "Forwarded: for=192.0.2.10", url_of(&s, "/")));
+    expect_said(&s.out, "127.0.0.1 - - [");
+    stop_serving(&s);
+}
+END_TEST
+
+START_TEST(it_believes_only_the_headers_that_are_named)
+{
+    served s;
+    make_folder();
+    start_serving(&s, ARGV("--access-log=-", "--trust=127.0.0.0/8", "--trust-headers=Forwarded",
+                           in_folder("site")));
+    curl(ARGV("-H", "Forwarded: for=192.0.2.10", url_of(&s, "/")));
+    expect_said(&s.out, "192.0.2.10 - - [");
+    curl(ARGV("-H", "X-Forwarded-For: 192.0.2.9", url_of(&s, "/")));
+    expect_said(&s.out, "127.0.0.1 - - [");
     stop_serving(&s);
 }
 END_TEST
@@ -444,6 +460,7 @@ static const TTest *const *const tests[] = {
     &a_log_that_nobody_reads_any_more_does_not_stop_it,
     &a_full_disk_does_not_stop_it_either,
     &whom_it_trusts_may_say_who_asks,
+    &it_believes_only_the_headers_that_are_named,
     &folders_are_listed_and_replies_compressed_as_it_is_told,
     &its_limits_are_those_of_the_command_line,
     &a_unix_socket_is_served_and_its_file_is_gone_in_the_end,

@@ -233,6 +233,71 @@ START_TEST(the_client_is_the_first_from_the_right_who_is_not_trusted)
 }
 END_TEST
 
+START_TEST(forwarded_is_read_from_the_right_as_far_as_it_is_trusted)
+{
+    static const struct {
+        const char *peer, *value, *said; /* client, host and proto */
+    } cases[] = {
+        {"9.9.9.9", "for=1.1.1.1;host=a;proto=https", "9.9.9.9 - -"},
+        {"10.0.0.1", "", "10.0.0.1 - -"},
+        {"10.0.0.1", ",", "10.0.0.1 - -"},
+        {"10.0.0.1", "for=1.1.1.1", "1.1.1.1 - -"},
+        {"10.0.0.1", "For=1.1.1.1;HOST=a;Proto=https;by=10.0.0.1", "1.1.1.1 a https"},
+        {"10.0.0.1", "for=1.1.1.1; host=a ;proto=https", "1.1.1.1 a https"},
+        {"10.0.0.1", ";for=1.1.1.1;;", "1.1.1.1 - -"},
+        {"10.0.0.1", "for=\"1.1.1.1:80\"", "1.1.1.1 - -"},
+        {"10.0.0.1", "for=\"1.1.1.1:_x\"", "1.1.1.1 - -"},
+        {"10.0.0.1", "for=\"[2001:DB8::1]\"", "2001:db8::1 - -"},
+        {"10.0.0.1", "for=\"[2001:db8::1]:4711\";host=\"a:81\"", "2001:db8::1 a:81 -"},
+        {"10.0.0.1", "for=\"\\1.1.1\\.1\"", "1.1.1.1 - -"},
+        {"10.0.0.1", "ext=\"a,b;c=d\\\",\";for=1.1.1.1", "1.1.1.1 - -"},
+        {"10.0.0.1", "for=2.2.2.2;host=b, for=1.1.1.1;host=a", "1.1.1.1 a -"},
+        {"10.0.0.1", "for=1.1.1.1;host=a;proto=https, for=10.0.0.2;host=b", "1.1.1.1 a https"},
+        {"10.0.0.1", "for=2.2.2.2, for=1.1.1.1, for=10.0.0.3,for=10.0.0.2", "1.1.1.1 - -"},
+        {"10.0.0.1", "for=1.1.1.1,, for=10.0.0.2 ,", "1.1.1.1 - -"},
+        {"10.0.0.1", "for=10.0.0.2;proto=http", "10.0.0.2 - http"},
+        /* Who is hidden is not passed, but what a trusted proxy says of its request counts. */
+        {"10.0.0.1", "for=unknown;host=a", "10.0.0.1 a -"},
+        {"10.0.0.1", "for=_hidden;proto=https", "10.0.0.1 - https"},
+        {"10.0.0.1", "for=1.1.1.1, for=_x, for=10.0.0.2", "10.0.0.2 - -"},
+        {"10.0.0.1", "for=1.1.1.1, proto=https", "10.0.0.1 - https"},
+        /* What is malformed ends the search; an open quotation mark hides nothing behind it. */
+        {"10.0.0.1", "for=1.1.1.1, bad", "10.0.0.1 - -"},
+        {"10.0.0.1", "bad, for=1.1.1.1", "1.1.1.1 - -"},
+        {"10.0.0.1", "for=\"2.2.2.2, for=1.1.1.1", "1.1.1.1 - -"},
+        {"10.0.0.1", "for=\"2.2.2.2\\, for=\"[::2]\"", "::2 - -"},
+        {"10.0.0.1", "bad\", for=10.0.0.2", "10.0.0.2 - -"},
+        {"10.0.0.1", "for=1.1.1.1;for=2.2.2.2", "10.0.0.1 - -"},
+        {"10.0.0.1", "for=1.1.1.1;host=a;Host=b", "10.0.0.1 - -"},
+        {"10.0.0.1", "for =1.1.1.1", "10.0.0.1 - -"},
+        {"10.0.0.1", "for= 1.1.1.1", "10.0.0.1 - -"},
+        {"10.0.0.1", "for=1.1.1.1:80", "10.0.0.1 - -"},
+        {"10.0.0.1", "for=[::1]", "10.0.0.1 - -"},
+        {"10.0.0.1", "for=", "10.0.0.1 - -"},
+        {"10.0.0.1", "=1.1.1.1", "10.0.0.1 - -"},
+        {"10.0.0.1", "for=\"1.1.1.1", "10.0.0.1 - -"},
+        {"10.0.0.1", "for=\"1.1.1.1\\", "10.0.0.1 - -"},
+        {"10.0.0.1", "for=1.1.1.1 host=a", "10.0.0.1 - -"},
+        {"10.0.0.1", "for=\"\"", "10.0.0.1 - -"},
+        {"10.0.0.1", "for=\":_x\"", "10.0.0.1 - -"},
+    };
+    weft__cidr_list trusted;
+    ck_assert_int_eq(weft__cidr_parse(&trusted, "10.0.0.0/8"), 0);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char value[128], said[128];
+        weft__forwarded f;
+        strcpy(value, cases[i].value);
+        weft__forwarded_read(&f, value, &trusted, address_of(cases[i].peer));
+        snprintf(said, sizeof said, "%s %.*s %.*s", f.peer,
+                 f.host.at != NULL ? (int)f.host.bytes : 1, f.host.at != NULL ? f.host.at : "-",
+                 f.proto.at != NULL ? (int)f.proto.bytes : 1,
+                 f.proto.at != NULL ? f.proto.at : "-");
+        ck_assert_msg(strcmp(said, cases[i].said) == 0, "row %zu: %s", i, said);
+    }
+    weft__cidr_close(&trusted);
+}
+END_TEST
+
 /* The number-th address of a network, 10.20.0.0/16. */
 static weft__peer neighbour(unsigned number)
 {
@@ -284,6 +349,7 @@ static const TTest *const *const tests[] = {
     &a_list_has_whom_it_names,
     &a_list_with_a_bad_range_is_refused_with_words,
     &the_client_is_the_first_from_the_right_who_is_not_trusted,
+    &forwarded_is_read_from_the_right_as_far_as_it_is_trusted,
     &neighbours_are_counted_one_by_one_however_many_there_are,
     &a_peer_that_has_gone_already_is_not_taken_for_a_local_one,
 };

@@ -79,13 +79,72 @@ START_TEST(a_proxy_is_believed_only_if_it_is_trusted)
     talk_once(&t, say_origin, NULL, &other, request);
     ck_assert_str_eq(body_of(t.heard), "http a unix");
     talk_once(&t, say_origin, NULL, &trusting, request);
-    ck_assert_str_eq(body_of(t.heard), "https b.org 192.0.2.1");
+    ck_assert_str_eq(body_of(t.heard), "http a 192.0.2.1"); /* nginx passes the others on */
+}
+END_TEST
+
+START_TEST(a_trusted_proxy_is_believed_only_in_headers_that_are_named)
+{
+    static const char request[] = "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 192.0.2.1\r\n"
+                                  "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.org\r\n"
+                                  "Forwarded: for=192.0.2.2;host=c.org;proto=https\r\n\r\n";
+    static const struct {
+        const char *headers, *origin;
+    } cases[] = {
+        {NULL, "http a 192.0.2.1"},
+        {"", "http a unix"},
+        {"X-Forwarded-For", "http a 192.0.2.1"},
+        {"x-forwarded-proto", "https a unix"},
+        {"X-Forwarded-Host , X-Forwarded-For", "http b.org 192.0.2.1"},
+        {"X-Forwarded-For,X-Forwarded-Host,X-Forwarded-Proto", "https b.org 192.0.2.1"},
+        {"Forwarded", "https c.org 192.0.2.2"},
+        {"X-Forwarded-For, Forwarded", "https c.org 192.0.2.2"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const weft_http_options o = {.trusted_peers = "unix", .trusted_headers = cases[i].headers};
+        talk_once(&t, say_origin, NULL, &o, request);
+        ck_assert_str_eq(body_of(t.heard), cases[i].origin);
+        const weft_http_options other = {.trusted_peers = "::1",
+                                         .trusted_headers = cases[i].headers};
+        talk_once(&t, say_origin, NULL, &other, request);
+        ck_assert_str_eq(body_of(t.heard), "http a unix");
+    }
+    const weft_http_options bad = {.trusted_headers = "X-Forwarded-For, Host"};
+    ck_assert_int_eq(weft_http_serve("127.0.0.1:0", say_origin, NULL, &bad), -EINVAL);
+    ck_assert_any_words(-EINVAL);
+}
+END_TEST
+
+START_TEST(fields_of_forwarded_are_one_list_and_a_strangers_do_not_count)
+{
+    static const struct {
+        const char *fields, *origin;
+    } cases[] = {
+        {"Forwarded: for=1.1.1.1;proto=https;host=evil\r\nForwarded: for=192.0.2.1;host=b.org\r\n",
+         "http b.org 192.0.2.1"},
+        {"Forwarded: for=192.0.2.1;proto=https;host=b.org\r\nForwarded: for=10.0.0.1\r\n",
+         "https b.org 192.0.2.1"},
+        {"Forwarded: for=\"x\r\nForwarded: for=192.0.2.1\r\n", "http a 192.0.2.1"},
+        {"Forwarded: bad\r\n", "http a unix"},
+        {"Forwarded: for=192.0.2.1;host=\"<\";proto=gopher\r\n", "http  192.0.2.1"},
+        {"X-Forwarded-For: 1.1.1.1\r\n", "http a unix"},
+    };
+    const weft_http_options o = {.trusted_peers = "unix, 10.0.0.0/8",
+                                 .trusted_headers = "Forwarded"};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char text[256];
+        snprintf(text, sizeof text, "GET / HTTP/1.1\r\n" HOST "%s\r\n", cases[i].fields);
+        talk_once(&t, say_origin, NULL, &o, text);
+        ck_assert_str_eq(body_of(t.heard), cases[i].origin);
+    }
 }
 END_TEST
 
 START_TEST(of_what_proxies_say_the_last_counts)
 {
-    const weft_http_options trusting = {.trusted_peers = "unix"};
+    const weft_http_options trusting = {.trusted_peers = "unix",
+                                        .trusted_headers =
+                                            "X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto"};
     talk_once(&t, say_origin, NULL, &trusting,
               "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6\r\n"
               "X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.org\r\n"
@@ -187,10 +246,16 @@ START_TEST(events_go_out_at_once_until_nobody_listens)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &forms_queries_and_cookies_are_taken_apart, &cookies_are_set_beside_each_other,
-    &a_proxy_is_believed_only_if_it_is_trusted, &of_what_proxies_say_the_last_counts,
-    &the_host_of_an_absolute_target_counts,     &a_connection_is_handed_over_with_what_has_come,
-    &a_connection_is_not_handed_over_unasked,   &events_go_out_at_once_until_nobody_listens,
+    &forms_queries_and_cookies_are_taken_apart,
+    &cookies_are_set_beside_each_other,
+    &a_proxy_is_believed_only_if_it_is_trusted,
+    &a_trusted_proxy_is_believed_only_in_headers_that_are_named,
+    &fields_of_forwarded_are_one_list_and_a_strangers_do_not_count,
+    &of_what_proxies_say_the_last_counts,
+    &the_host_of_an_absolute_target_counts,
+    &a_connection_is_handed_over_with_what_has_come,
+    &a_connection_is_not_handed_over_unasked,
+    &events_go_out_at_once_until_nobody_listens,
 };
 
 int main(void)

@@ -94,10 +94,17 @@ typedef struct weft_http_options {
     weft_tls *tls;           /* NULL: plain HTTP */
     const char *server_name; /* the Server header; NULL: none */
     /*
-     * Peers whose X-Forwarded-For, -Proto and -Host are believed: "127.0.0.1, 10.0.0.0/8, ::1", or
+     * Proxies that are believed when they say whom they speak for: "127.0.0.1, 10.0.0.0/8, ::1", or
      * "unix" for all that come by a unix socket. NULL: nobody.
      */
     const char *trusted_peers;
+    /*
+     * In which headers: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, Forwarded (RFC 7239),
+     * with commas between them. Name only those that the proxy sets or removes itself: the others
+     * it passes on as any client sends them. NULL: X-Forwarded-For. Where Forwarded is named and
+     * present it counts before the others.
+     */
+    const char *trusted_headers;
     int gzip_level;       /* 1 to 9: compress replies worth it, for those who accept; 0: do not */
     size_t stack_bytes;   /* of a connection's fiber; 0: the default */
     double drain_s;       /* what requests that run have to finish when it is to end; 0: 10 s */
@@ -156,7 +163,10 @@ WEFT_API const char *weft_http_query(const weft_http_request *request);
 /** 11 for HTTP/1.1, 10 for HTTP/1.0. */
 WEFT_API int weft_http_version(const weft_http_request *request);
 
-/** The host asked for, in lower case, without a port; "" if a request of HTTP/1.0 names none. */
+/**
+ * The host asked for, in lower case, without a port: what a trusted proxy says in a header that is
+ * trusted, else the request's own. "" if a request of HTTP/1.0 names none.
+ */
 WEFT_API const char *weft_http_host(weft_http_request *request);
 
 /** "http" or "https", as the client sees it: what a trusted proxy says, else what is so here. */

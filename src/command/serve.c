@@ -65,6 +65,7 @@ static weft_http_options options_of(server *s, unsigned number)
         .tls = s->site.tls,
         .server_name = "weft",
         .trusted_peers = settings->trusted_peers,
+        .trusted_headers = settings->trusted_headers,
         .gzip_level = settings->has_no_gzip ? 0 : GZIP_LEVEL,
         .drain_s = settings->drain_s,
         .closes_listener = true,

@@ -36,6 +36,7 @@ typedef struct serve_settings {
     size_t hosts_count;
     const char *access_log; /* "-": stdout; NULL: none */
     const char *trusted_peers;
+    const char *trusted_headers; /* NULL: X-Forwarded-For */
     bool has_listing;
     bool has_no_gzip;
     bool is_quiet;

@@ -3,6 +3,7 @@
 #include "command/serve.h"
 
 #include "http/ip.h"
+#include "http/server.h"
 #include "io/address.h"
 
 #include <errno.h>
@@ -141,6 +142,12 @@ static bool set_trust(serve_settings *s, char *value)
     return true;
 }
 
+static bool set_trust_headers(serve_settings *s, char *value)
+{
+    s->trusted_headers = value;
+    return weft__trust_parse(value) > 0;
+}
+
 static bool set_listing(serve_settings *s, char *value)
 {
     (void)value;
@@ -206,6 +213,9 @@ static const struct option {
     {"--listing", NULL, set_listing, "list folders that have no index.html"},
     {"--no-gzip", NULL, set_no_gzip, "do not compress"},
     {"--trust", "ADDRESSES", set_trust, "proxies to believe: 127.0.0.1,10.0.0.0/8,unix"},
+    {"--trust-headers", "NAMES", set_trust_headers,
+     "in what: X-Forwarded-For (the default), X-Forwarded-Host,\n"
+     "                               X-Forwarded-Proto, Forwarded; only what the proxy sets itself"},
     {"--drain", "SECONDS", set_drain, "what requests have to finish when it is stopped; 10"},
     {"--idle", "SECONDS", set_idle, "how long a connection may wait for a request; 75"},
     {"--max-body", "BYTES", set_max_body, "of a request; 1m"},
@@ -269,6 +279,8 @@ static int check(const serve_settings *s)
         return weft__command_misused("serve: --tls-cert without --tls-key");
     if (s->key_file != NULL && s->cert_file == NULL)
         return weft__command_misused("serve: --tls-key without --tls-cert");
+    if (s->trusted_headers != NULL && s->trusted_peers == NULL)
+        return weft__command_misused("serve: --trust-headers without --trust");
     for (size_t i = 0; i < s->hosts_count; i++)
         if (s->hosts[i].cert_file != NULL && !serve_has_tls(s))
             return weft__command_misused("serve: --host-cert %s=... without --tls-cert or "

@@ -5,6 +5,8 @@
 #ifndef WEFT_HTTP_IP_H
 #define WEFT_HTTP_IP_H
 
+#include "http/field.h"
+
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,5 +75,22 @@ bool weft__cidr_has(const weft__cidr_list *list, const struct sockaddr *address)
  */
 void weft__forwarded_for(char out[WEFT__IP_TEXT_BYTES], const char *value,
                          const weft__cidr_list *trusted, const struct sockaddr *peer);
+
+/* What Forwarded (RFC 7239) says of the client. */
+typedef struct weft__forwarded {
+    char peer[WEFT__IP_TEXT_BYTES]; /* its address, or whoever is known to be next to it */
+    weft__piece host;               /* the host that it has asked for; NULL: not said */
+    weft__piece proto;              /* the scheme; NULL: not said */
+} weft__forwarded;
+
+/*
+ * Read Forwarded, several fields joined with commas. Elements are read from the right, as far as
+ * those who have added them are trusted: the peer first, then whom it names. The last one that is
+ * read says host and proto, and who the client is, unless it names no address ("unknown", "_x"). A
+ * malformed element ends the search; what is to the left of it does no harm, not even an open
+ * quotation mark. Values are unescaped in place.
+ */
+void weft__forwarded_read(weft__forwarded *out, char *value, const weft__cidr_list *trusted,
+                          const struct sockaddr *peer);
 
 #endif

@@ -59,7 +59,7 @@ static void add_fields(weft__words *w, const weft__pass *p)
 static const char *list_before(const weft__pass *p, const char *name)
 {
     weft_http_request *r = p->r;
-    if (!weft__request_is_trusted(r) || !weft__hop_is_passed(message_of(r), r->head, name))
+    if (!weft__request_trusts(r, name) || !weft__hop_is_passed(message_of(r), r->head, name))
         return "";
     const char *list = weft_http_header(r, name) != NULL ? weft__request_join(r, name) : NULL;
     return list != NULL ? list : "";

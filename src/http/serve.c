@@ -98,6 +98,10 @@ int weft__server_open(weft__server *s, weft_http_handler *handler, void *ctx,
     s->message_limits =
         (weft__message_limits){l->line_bytes_max, l->head_bytes_max, l->headers_max};
     weft__list_init(&s->conns);
+    rc = weft__trust_parse(s->options.trusted_headers);
+    if (rc < 0)
+        return rc;
+    s->trusted_headers = (unsigned)rc;
     return weft__cidr_parse(&s->trusted, s->options.trusted_peers);
 }
 

@@ -30,13 +30,22 @@
 /* What is kept of output until it is flushed, and of a reply in chunks until it goes out as one. */
 #define WEFT__OUT_BYTES ((size_t)8 << 10)
 
+/* Headers of a trusted peer that are believed. */
+enum {
+    WEFT__TRUST_FOR = 1,   /* X-Forwarded-For */
+    WEFT__TRUST_HOST = 2,  /* X-Forwarded-Host */
+    WEFT__TRUST_PROTO = 4, /* X-Forwarded-Proto */
+    WEFT__TRUST_FORWARDED = 8,
+};
+
 /* What the connections of one weft_http_serve share. */
 typedef struct weft__server {
     weft_http_options options; /* with the defaults filled in */
     weft__message_limits message_limits;
     weft_http_handler *handler;
     void *ctx;
-    weft__cidr_list trusted; /* whose X-Forwarded-* is believed */
+    weft__cidr_list trusted;  /* who is believed */
+    unsigned trusted_headers; /* in what: WEFT__TRUST_* */
     weft__peers peers;
     weft__arena_stock stock; /* for the requests of all of them */
     weft__list conns;        /* all of them */
@@ -107,8 +116,9 @@ struct weft_http_request {
     const char *query;
     const char *host; /* NULL: not looked at yet, as with the next three */
     const char *peer;
-    weft__param *params; /* of the route */
-    const char *rest;    /* what its {name...} stands for; NULL: it has none */
+    weft__forwarded *forwarded; /* what it says; NULL: not read, or there is none */
+    weft__param *params;        /* of the route */
+    const char *rest;           /* what its {name...} stands for; NULL: it has none */
     weft__param *query_params;
     weft__param *form;
     bool has_query_params;
@@ -213,17 +223,20 @@ int weft__request_open(weft_http_request *r, const char **reason);
 
 /* forward.c */
 
-/* Is the peer one of the server's trusted_peers? */
-bool weft__request_is_trusted(const weft_http_request *r);
+/* Which headers a list names: "X-Forwarded-For, Forwarded"; NULL: X-Forwarded-For. -EINVAL. */
+int weft__trust_parse(const char *names);
+
+/* Is the peer one of the server's trusted_peers, and believed in this header? */
+bool weft__request_trusts(const weft_http_request *r, const char *name);
 
 /* All fields of a name in one, with commas between them; NULL without memory. */
-const char *weft__request_join(weft_http_request *r, const char *name);
+char *weft__request_join(weft_http_request *r, const char *name);
 
 /* The host, and its port, that the request itself asks for: of so many bytes, maybe 0. */
 const char *weft__request_asked_host(const weft_http_request *r, size_t *bytes);
 
 /* The same, or what a trusted proxy says of it. */
-const char *weft__request_authority(const weft_http_request *r, size_t *bytes);
+const char *weft__request_authority(weft_http_request *r, size_t *bytes);
 
 /* body.c */
 
