@@ -168,6 +168,26 @@ static void wait_until_refused(const served *s)
     }
 }
 
+START_TEST(at_sighup_the_folders_are_opened_again)
+{
+    served s;
+    make_folder();
+    ck_assert_int_eq(symlink("site", in_folder("current")), 0);
+    start_serving(&s, ARGV(in_folder("current")));
+    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the site\n");
+    ck_assert_int_eq(symlink("other", in_folder("next")), 0);
+    ck_assert_int_eq(rename(in_folder("next"), in_folder("current")), 0);
+    ck_assert_int_eq(weft_process_kill(&s.process, SIGHUP), 0);
+    expect_said(&s.err, "the folders were opened again");
+    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the other\n");
+    ck_assert_int_eq(unlink(in_folder("current")), 0);
+    ck_assert_int_eq(weft_process_kill(&s.process, SIGHUP), 0);
+    expect_said(&s.err, "the old one is kept");
+    ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the other\n");
+    stop_serving(&s);
+}
+END_TEST
+
 START_TEST(a_download_is_finished_before_it_ends)
 {
     served s;
@@ -450,6 +470,7 @@ static const TTest *const *const tests[] = {
     &a_hosts_own_certificate_is_preferred_to_one_signed_by_itself,
     &hosts_are_told_apart_by_the_host_header,
     &at_sighup_new_connections_get_the_new_certificate,
+    &at_sighup_the_folders_are_opened_again,
     &a_download_is_finished_before_it_ends,
     &what_is_not_finished_in_time_is_cut_and_the_status_is_0,
     &a_second_signal_ends_it_at_once,

@@ -267,6 +267,116 @@ START_TEST(a_change_is_seen_at_once)
 }
 END_TEST
 
+/* Two releases of a site, current is a link to the first. */
+static void open_releases(void)
+{
+    make_tree();
+    make_folder("1");
+    make_folder("2");
+    make_file("1/index.html", "one");
+    make_file("2/index.html", "two");
+    make_link("1", "current");
+    files = weft_http_files_new(at("current"), NULL);
+    ck_assert_ptr_nonnull(files);
+    ck_assert_get("/", 200, "one");
+}
+
+/* As deployments do it: there is no moment without a link. */
+static void switch_link(const char *target)
+{
+    make_link(target, "next");
+    ck_assert_int_eq(rename(at("next"), at("current")), 0);
+}
+
+/* The page is the old one until it is the new one. */
+static void await_page(const char *old, const char *new)
+{
+    while (strcmp(body_of(get("/")), old) == 0)
+        ck_assert_int_eq(weft_sleep(0.01), 0);
+    ck_assert_int_eq(status_of(t.heard), 200);
+    ck_assert_str_eq(body_of(t.heard), new);
+}
+
+START_TEST(a_root_whose_link_is_switched_is_found_again)
+{
+    open_releases();
+    switch_link("2");
+    await_page("one", "two");
+    switch_link("1");
+    await_page("two", "one");
+    files_close();
+}
+END_TEST
+
+START_TEST(a_root_that_is_replaced_is_found_again)
+{
+    static const char *const nothing = "404 Not Found\n";
+    make_tree();
+    make_folder("a");
+    make_file("a/index.html", "one");
+    files = weft_http_files_new(at("a"), NULL);
+    ck_assert_get("/", 200, "one");
+    ck_assert_int_eq(rename(at("a"), at("b")), 0);
+    ck_assert_get("/", 200, "one"); /* there is no other */
+    make_folder("c");
+    make_file("c/index.html", "two");
+    ck_assert_int_eq(rename(at("c"), at("a")), 0);
+    await_page("one", "two");
+    ck_assert_int_eq(unlink(at("a/index.html")), 0);
+    ck_assert_int_eq(rmdir(at("a")), 0);
+    ck_assert_get("/", 404, nothing);
+    make_folder("c");
+    make_file("c/index.html", "three");
+    ck_assert_int_eq(rename(at("c"), at("a")), 0);
+    await_page(nothing, "three");
+    files_close();
+}
+END_TEST
+
+START_TEST(a_root_is_opened_again_when_that_is_asked_for)
+{
+    open_releases();
+    switch_link("2");
+    ck_assert_int_eq(weft_http_files_reopen(files), 0);
+    ck_assert_get("/", 200, "two");
+    ck_assert_int_eq(unlink(at("current")), 0);
+    ck_assert_int_eq(weft_http_files_reopen(files), -ENOENT);
+    ck_assert_any_words(-ENOENT);
+    ck_assert_get("/", 200, "two");
+    make_link("secret.txt", "current");
+    ck_assert_int_eq(weft_http_files_reopen(files), -ENOTDIR);
+    ck_assert_get("/", 200, "two");
+    files_close();
+}
+END_TEST
+
+#define LARGE_BYTES ((size_t)4 << 20)
+
+START_TEST(a_request_that_has_begun_goes_on_with_the_old_root)
+{
+    static char large[LARGE_BYTES];
+    size_t heard = 0;
+    ssize_t n;
+    open_releases();
+    make_bytes("1/large", large, sizeof large);
+    talk_open(&t, weft_http_serve_files, files, NULL);
+    talk_send(&t, "GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    talk_hear(&t, "\r\n\r\n"); /* there is no room for all of it yet */
+    heard = t.heard_bytes - (size_t)(body_of(t.heard) - t.heard);
+    switch_link("2");
+    ck_assert_int_eq(unlink(at("1/large")), 0);
+    ck_assert_int_eq(unlink(at("1/index.html")), 0);
+    ck_assert_int_eq(rmdir(at("1")), 0);
+    ck_assert_int_eq(weft_http_files_reopen(files), 0);
+    while ((n = weft_read(t.fd, t.heard, sizeof t.heard)) > 0)
+        heard += (size_t)n;
+    ck_assert_uint_eq(heard, LARGE_BYTES);
+    talk_close(&t);
+    ck_assert_get("/", 200, "two");
+    files_close();
+}
+END_TEST
+
 START_TEST(what_cannot_be_served_is_said_when_it_is_opened)
 {
     make_tree();
@@ -314,6 +424,103 @@ START_TEST(a_folder_is_listed_if_that_is_wanted)
     assert_heard("href=\"../\"");
     ck_assert_get("/sub/", 200, "<h1>Sub</h1>");
     ck_assert_get_status("/list/none/", 404);
+    files_close();
+}
+END_TEST
+
+START_TEST(only_what_can_be_had_is_listed)
+{
+    files_open(&(weft_http_files_options){.has_listing = true});
+    make_file("root/list/back\\slash", "");
+    make_file("root/list/line\nbreak", "");
+    make_file("root/list/bell\a", "");
+    make_file("root/list/unreadable", "");
+    make_folder("root/list/unreachable");
+    ck_assert_int_eq(chmod(at("root/list/unreadable"), 0), 0);
+    ck_assert_int_eq(chmod(at("root/list/unreachable"), 0), 0);
+    ck_assert_int_eq(mkfifo(at("root/list/pipe"), 0644), 0);
+    make_link("../a.txt", "root/list/inside-link");
+    make_link("nowhere", "root/list/broken-link");
+    make_link("/etc", "root/list/absolute-link");
+    ck_assert_get_status("/list/", 200);
+    assert_heard("inside-link");
+    assert_heard("b.txt");
+    assert_not_heard("back");
+    assert_not_heard("break");
+    assert_not_heard("bell");
+    assert_not_heard("pipe");
+    assert_not_heard("broken-link");
+    assert_not_heard("absolute-link");
+    if (access(at("root/list/unreadable"), R_OK) != 0) { /* root may read everything */
+        assert_not_heard("unreadable");
+        assert_not_heard("unreachable");
+    }
+    chmod(at("root/list/unreachable"), 0755);
+    files_close();
+}
+END_TEST
+
+#define NAMES 10500
+
+/* Names in an order that is not that of the page. */
+static void make_names(void)
+{
+    char name[32];
+    make_folder("root/many");
+    for (unsigned i = 0; i < NAMES; i++) {
+        snprintf(name, sizeof name, "root/many/n%05u", i * 7919 % NAMES);
+        make_file(name, "");
+    }
+}
+
+static bool has_ended;
+
+static int serve_files_and_note(weft_http_request *r, void *ctx)
+{
+    int rc = weft_http_serve_files(r, ctx);
+    has_ended = true;
+    return rc;
+}
+
+/* All that comes, without ever waiting for it: how often others could run while it came. */
+static unsigned hear_all_at_once(char *heard, size_t room)
+{
+    unsigned turns = 0;
+    size_t bytes = 0;
+    ssize_t n = 1;
+    for (; n != 0; weft_snooze()) {
+        n = recv(t.fd, heard + bytes, room - 1 - bytes, MSG_DONTWAIT);
+        ck_assert(n >= 0 || errno == EAGAIN);
+        bytes += n > 0 ? (size_t)n : 0;
+        turns += bytes > 0 && !has_ended;
+    }
+    heard[bytes] = '\0';
+    return turns;
+}
+
+static char long_page[4 << 20];
+
+START_TEST(a_long_listing_lets_others_run_and_has_the_first_names)
+{
+    const weft_http_options o = {.gzip_level = 9};
+    files_open(&(weft_http_files_options){.has_listing = true});
+    make_names();
+    for (int is_packed = 0; is_packed <= 1; is_packed++) {
+        has_ended = false;
+        talk_open(&t, serve_files_and_note, files, &o);
+        talk_send(&t, is_packed ? "GET /many/ HTTP/1.1\r\nHost: a\r\nAccept-Encoding: "
+                                  "gzip\r\nConnection: close\r\n\r\n"
+                                : "GET /many/ HTTP/1.0\r\n\r\n");
+        ck_assert_uint_gt(hear_all_at_once(long_page, sizeof long_page), 50);
+        talk_close(&t);
+        if (is_packed)
+            break;
+        ck_assert_ptr_nonnull(strstr(long_page, ">n00000<"));
+        ck_assert_ptr_nonnull(strstr(long_page, ">n09999<"));
+        ck_assert_ptr_null(strstr(long_page, ">n10000<"));
+        ck_assert_uint_eq(count_in(long_page, "<a href=\"./n"), 10000);
+        ck_assert_ptr_nonnull(strstr(long_page, "the first 10000 of 10500 names"));
+    }
     files_close();
 }
 END_TEST
@@ -464,9 +671,15 @@ static const TTest *const *const tests[] = {
     &a_path_that_is_very_deep_is_not_found,
     &who_may_not_read_a_file_is_told_so,
     &a_change_is_seen_at_once,
+    &a_root_whose_link_is_switched_is_found_again,
+    &a_root_that_is_replaced_is_found_again,
+    &a_root_is_opened_again_when_that_is_asked_for,
+    &a_request_that_has_begun_goes_on_with_the_old_root,
     &what_cannot_be_served_is_said_when_it_is_opened,
     &options_say_what_the_index_is_and_how_long_it_may_be_kept,
     &a_folder_is_listed_if_that_is_wanted,
+    &only_what_can_be_had_is_listed,
+    &a_long_listing_lets_others_run_and_has_the_first_names,
     &behind_a_route_the_path_is_what_its_name_stands_for,
     &a_handler_can_answer_where_there_is_no_file,
     &nothing_stays_open,

@@ -11,7 +11,7 @@ WEFT_BEGIN
 /* How files are served; all-zero is the default. */
 typedef struct weft_http_files_options {
     const char *index;         /* what stands for a folder; NULL: "index.html" */
-    bool has_listing;          /* list a folder that has no index, instead of 404 */
+    bool has_listing;          /* list a folder that has no index, instead of 404: 10,000 names */
     bool has_hidden;           /* serve names that begin with a dot, too */
     bool has_outside_links;    /* follow symbolic links that lead out of the folder */
     const char *cache_control; /* NULL: none */
@@ -21,10 +21,20 @@ typedef struct weft_http_files_options {
 typedef struct weft_http_files weft_http_files;
 
 /**
- * Open a folder to be served, by any number of threads. NULL if that fails; weft_error() says why.
+ * Open a folder to be served, by any number of threads. A relative name is taken from the current
+ * folder as it is now. NULL if that fails; weft_error() says why.
  */
 WEFT_SWITCHPOINT weft_http_files *weft_http_files_new(const char *dir,
                                                       const weft_http_files_options *options);
+
+/**
+ * Open the folder again by its name, and serve what it is now. Requests that have begun go on with
+ * what they have found. May be called while any thread serves the folder. Without this call a name
+ * that leads to another folder, because a link was switched or a folder was replaced, is noticed
+ * by a request within a second. Returns 0, or why the folder cannot be opened; weft_error() has
+ * words. The one there was is then served on.
+ */
+WEFT_SWITCHPOINT int weft_http_files_reopen(weft_http_files *files);
 
 /** Free it, once nobody serves it any more. */
 WEFT_API void weft_http_files_free(weft_http_files *files);
@@ -36,8 +46,9 @@ WEFT_API void weft_http_files_free(weft_http_files *files);
  * path is what that stands for. Nothing outside the folder can be had, by dots or by symbolic
  * links; only regular files, and of names that begin with a dot only /.well-known/.
  *
- * A change of a file is seen by the next request; that one appears beside it (a .gz), or that a
- * folder or link on the way to it has become another, after a second at most.
+ * Changed contents are served at once. A new .gz sibling, or another folder or link on the path,
+ * the root's own included, is noticed within one second. While the root's name leads nowhere, the
+ * old root is served.
  *
  * Errors are returned before a reply is begun, so that a handler around it can answer otherwise:
  * -ENOENT for what is not there or may not be had, -EACCES for what may not be read.

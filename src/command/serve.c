@@ -94,20 +94,29 @@ static weft_value serve_in_cord(void *arg)
     return weft_http_serve_fd(listener, weft_http_serve_routes, s->site.routes, &options);
 }
 
-/* At SIGHUP. Connections go on with what they have. */
-static weft_value reload(void *arg)
+static void reload_certificates(const server *s)
 {
-    server *s = arg;
-    if (s->log.path != NULL)
-        serve_log_reopen(&s->log);
-    if (s->site.tls == NULL)
-        return 0;
     int rc = weft_tls_reload(s->site.tls);
     if (rc < 0)
         fprintf(stderr, "weft: serve: %s; the old certificate is kept\n", words_of(rc));
     else if (!s->settings.is_quiet)
         fprintf(stderr, "weft: serve: the certificates were read again\n");
-    return 0; /* an error would end the server */
+}
+
+/* At SIGHUP. Connections go on with what they have. An error would end the server. */
+static weft_value reload(void *arg)
+{
+    server *s = arg;
+    if (s->log.path != NULL)
+        serve_log_reopen(&s->log);
+    if (s->site.tls != NULL)
+        reload_certificates(s);
+    int rc = serve_site_reopen(&s->site);
+    if (rc < 0)
+        fprintf(stderr, "weft: serve: %s; the old one is kept\n", words_of(rc));
+    else if (!s->settings.is_quiet)
+        fprintf(stderr, "weft: serve: the folders were opened again\n");
+    return 0;
 }
 
 /* Everything that can be wrong is found before the first cord starts. */

@@ -68,6 +68,8 @@ typedef struct serve_site {
 
 /* 0, or an error with words; closing is the caller's in either case. */
 int serve_site_open(serve_site *site, const serve_settings *settings);
+/* Open all folders again. One that cannot be opened stays as it was: the last error, with words. */
+int serve_site_reopen(serve_site *site);
 void serve_site_close(serve_site *site);
 
 /* serve_listen.c */

@@ -214,8 +214,7 @@ static const struct option {
     {"--no-gzip", NULL, set_no_gzip, "do not compress"},
     {"--trust", "ADDRESSES", set_trust, "proxies to believe: 127.0.0.1,10.0.0.0/8,unix"},
     {"--trust-headers", "NAMES", set_trust_headers,
-     "in what: X-Forwarded-For (the default), X-Forwarded-Host,\n"
-     "                               X-Forwarded-Proto, Forwarded; only what the proxy sets itself"},
+     "in which headers of theirs, by comma; X-Forwarded-For"},
     {"--drain", "SECONDS", set_drain, "what requests have to finish when it is stopped; 10"},
     {"--idle", "SECONDS", set_idle, "how long a connection may wait for a request; 75"},
     {"--max-body", "BYTES", set_max_body, "of a request; 1m"},
@@ -236,7 +235,7 @@ void serve_print_help(void)
         printf("  %-28s %s\n", left, options[i].help);
     }
     printf("\nSIGTERM or ctrl-C: stop accepting, finish what runs, end; a second time: end now.\n"
-           "SIGHUP: read certificates again, open the access log anew.\n");
+           "SIGHUP: read certificates again, open the folders and the access log anew.\n");
 }
 
 static const struct option *find_option(const char *word, size_t bytes)

@@ -104,6 +104,16 @@ int serve_site_open(serve_site *site, const serve_settings *s)
     return rc == 0 && serve_has_tls(s) ? open_tls(site, s) : rc;
 }
 
+int serve_site_reopen(serve_site *site)
+{
+    int rc = 0;
+    for (size_t i = 0; i <= SERVE_HOSTS_MAX; i++) {
+        int failed = site->files[i] != NULL ? weft_http_files_reopen(site->files[i]) : 0;
+        rc = failed < 0 ? failed : rc;
+    }
+    return rc;
+}
+
 void serve_site_close(serve_site *site)
 {
     weft_http_router_free(site->routes);

@@ -10,32 +10,9 @@
 #include <weft/io.h>
 #include <weft/offload.h>
 
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/vfs.h>
 #include <unistd.h>
-
-/* Those that ask somebody else what a file is like, and may have to wait for him. */
-#ifndef FUSE_SUPER_MAGIC
-#define FUSE_SUPER_MAGIC 0x65735546
-#endif
-#define CIFS_MAGIC 0xff534d42
-
-static bool is_local(int fd)
-{
-    static const unsigned long remote[] = {NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC, CIFS_MAGIC,
-                                           FUSE_SUPER_MAGIC, V9FS_MAGIC,      CEPH_SUPER_MAGIC,
-                                           AFS_SUPER_MAGIC,  CODA_SUPER_MAGIC};
-    struct statfs about;
-    if (fstatfs(fd, &about) < 0)
-        return false;
-    for (size_t i = 0; i < sizeof remote / sizeof *remote; i++)
-        if ((unsigned long)about.f_type == remote[i])
-            return false;
-    return true;
-}
 
 static char *copy_of(const char *text)
 {
@@ -58,18 +35,16 @@ static int set_options(weft_http_files *files, const weft_http_files_options *op
     return o->index == NULL || (caching != NULL && o->cache_control == NULL) ? -ENOMEM : 0;
 }
 
-static int open_root(weft_http_files *files, const char *dir)
+/* A relative name is one from here: where the program goes later makes no difference. */
+static char *absolute(const char *dir)
 {
-    struct stat status;
-    files->root = weft_open(dir, O_PATH | O_DIRECTORY);
-    int rc = files->root < 0 ? files->root : weft_fstat(files->root, &status);
-    if (rc < 0)
-        return weft_fail(rc, "cannot open the folder %s", dir);
-    files->device = status.st_dev;
-    files->is_local = is_local(files->root);
-    files->kind =
-        files->options.has_outside_links ? WEFT__BENEATH_OPEN : weft__beneath_choose(files->root);
-    return 0;
+    char *here = dir[0] != '/' ? getcwd(NULL, 0) : NULL, *path = NULL;
+    if (here == NULL)
+        return strdup(dir);
+    if (asprintf(&path, "%s/%s", here, dir) < 0)
+        path = NULL;
+    free(here);
+    return path;
 }
 
 weft_http_files *weft_http_files_new(const char *dir, const weft_http_files_options *options)
@@ -79,11 +54,11 @@ weft_http_files *weft_http_files_new(const char *dir, const weft_http_files_opti
     if (files == NULL)
         goto failed;
     atomic_init(&files->refs, 1);
-    files->root = -1;
     weft__files_cache_open(&files->cache);
-    rc = set_options(files, options);
+    files->dir = absolute(dir);
+    rc = files->dir != NULL ? set_options(files, options) : -ENOMEM;
     if (rc == 0)
-        rc = open_root(files, dir);
+        rc = weft__files_open_root(files);
     if (rc == 0)
         return files;
     weft_http_files_free(files);
@@ -97,8 +72,8 @@ void weft__files_unref(weft_http_files *files)
 {
     if (atomic_fetch_sub(&files->refs, 1) > 1)
         return;
-    if (files->root >= 0)
-        close(files->root);
+    weft__files_root_put(files->root);
+    free(files->dir);
     pthread_mutex_destroy(&files->cache.lock);
     free((char *)(uintptr_t)files->options.index);
     free((char *)(uintptr_t)files->options.cache_control);
@@ -126,7 +101,7 @@ static weft_value look_blocking(void *found)
 static int look_once(weft__found **found)
 {
     bool has_ended = true;
-    int rc = (*found)->files->is_local ? weft__found_look(*found, true) : -EAGAIN;
+    int rc = (*found)->root->is_local ? weft__found_look(*found, true) : -EAGAIN;
     if (rc == -EAGAIN) {
         weft_offload_options options = {.drop = weft__found_drop, .has_ended = &has_ended};
         rc = (int)weft_offload_with(look_blocking, *found, &options);
@@ -147,9 +122,9 @@ static int look(weft_http_files *files, weft__found **found)
 /* A thread's answer is worth keeping if it is known how to see that it is not true any more. */
 static bool is_to_be_kept(const weft__found *f)
 {
-    return f->kind == WEFT__FOUND_FILE && f->files->is_local &&
-           f->plain.status.st_dev == f->files->device &&
-           (f->gzip.fd < 0 || f->gzip.status.st_dev == f->files->device);
+    return f->kind == WEFT__FOUND_FILE && f->root->is_local &&
+           f->plain.status.st_dev == f->root->device &&
+           (f->gzip.fd < 0 || f->gzip.status.st_dev == f->root->device);
 }
 
 static int find_anew(weft_http_files *files, const char *name, weft__found **out)
@@ -169,6 +144,7 @@ static int find_anew(weft_http_files *files, const char *name, weft__found **out
 
 static int find(weft_http_files *files, const char *name, weft__found **out)
 {
+    weft__files_follow_root(files);
     weft__found *f = weft__files_cache_get(&files->cache, name);
     *out = f;
     if (f != NULL && weft__found_is_current(f))

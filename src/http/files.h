@@ -2,8 +2,9 @@
  * Files inside: what is found for a path, what is kept of it, and how a file becomes a reply.
  *
  *     files.c        the handler                     beneath.c     opening, never outside the root
- *     files_find.c   looking a path up, blocking     files_list.c  the page that lists a folder
- *     files_cache.c  what was found lately           files_reply.c headers, ranges, the body
+ *     files_find.c   looking a path up, blocking     files_list.c  the names in a folder, blocking
+ *     files_cache.c  what was found lately           files_page.c  the page that lists them
+ *     files_root.c   the folder, if it changes       files_reply.c headers, ranges, the body
  */
 #ifndef WEFT_HTTP_FILES_PARTS_H
 #define WEFT_HTTP_FILES_PARTS_H
@@ -24,8 +25,10 @@
 #define WEFT__FOUND_S 1.0
 /* Kept at most; fewer if the process may open few descriptors. */
 #define WEFT__FOUND_MAX 256
-/* A folder's entries that are listed. */
+/* A folder's entries that are listed: the first ones, in the order of the page. */
 #define WEFT__LIST_MAX 10000
+/* How often, at most, it is looked whether the name of the root leads to another folder. */
+#define WEFT__ROOT_S 1.0
 
 /* A regular file, open. */
 typedef struct weft__file {
@@ -39,20 +42,45 @@ typedef struct weft__file {
     char modified[WEFT__DATE_LENGTH + 1];
 } weft__file;
 
+/* The root as it was opened. What was found in it keeps it open. */
+typedef struct weft__files_root {
+    atomic_size_t refs;
+    int fd;
+    dev_t device; /* which folder it is, with the next */
+    ino_t inode;  /* of nobody else as long as it is open */
+    weft__beneath_kind kind;
+    bool is_local; /* asking for an open file's status does not wait for a network */
+} weft__files_root;
+
+/* A name in a folder, and what it is. */
+typedef struct weft__entry {
+    char *name;
+    bool is_folder;
+    off_t bytes;
+    time_t modified;
+} weft__entry;
+
+/* The names in a folder that can be asked for: the first WEFT__LIST_MAX, folders first. */
+typedef struct weft__listing {
+    weft__entry *entries;
+    size_t count, room;
+    size_t total; /* that there are */
+} weft__listing;
+
 typedef enum weft__found_kind {
     WEFT__FOUND_FILE,
     WEFT__FOUND_FOLDER, /* asked for without a slash at its end */
-    WEFT__FOUND_LIST,   /* a folder without an index: page lists it */
+    WEFT__FOUND_LIST,   /* a folder without an index: listing has its names */
 } weft__found_kind;
 
 /* What was found for a path. Filled by a thread that may block, never changed after that. */
 typedef struct weft__found {
     weft_http_files *files;
+    weft__files_root *root; /* where it was looked for */
     weft__found_kind kind;
     weft__file plain;
     weft__file gzip; /* the precompressed one, if there is one that is not older */
-    char *page;
-    size_t page_bytes;
+    weft__listing listing;
     /* The cache's; under its lock. */
     size_t refs;
     double looked_s; /* when */
@@ -71,16 +99,27 @@ typedef struct weft__files_cache {
 } weft__files_cache;
 
 struct weft_http_files {
-    atomic_size_t refs; /* one is the owner's, one each found's: a look-up may be left behind */
-    int root;
-    dev_t device;
-    weft__beneath_kind kind;
-    bool is_local; /* asking for an open file's status does not wait for a network */
+    atomic_size_t refs;     /* one is the owner's, one each found's: a look-up may be left behind */
+    char *dir;              /* the root's name, absolute */
+    weft__files_root *root; /* the cache's lock is for it, too */
+    atomic_llong checked_ms;         /* when it was last looked whether dir is still the root */
     weft_http_files_options options; /* strings are its own */
     weft__files_cache cache;
 };
 
 void weft__files_unref(weft_http_files *files);
+
+/* files_root.c */
+
+/* Open the root, by its name, in place of the one there was, if any: 0, or an error with words. */
+int weft__files_open_root(weft_http_files *files);
+
+/* Open it again if its name leads elsewhere by now. Looks once in WEFT__ROOT_S. */
+void weft__files_follow_root(weft_http_files *files);
+
+/* The root as it is now, with a reference. */
+weft__files_root *weft__files_root_get(weft_http_files *files);
+void weft__files_root_put(weft__files_root *root);
 
 /* files_find.c */
 
@@ -106,9 +145,14 @@ void weft__file_describe(weft__file *file, const char *name);
 
 /* files_list.c */
 
-/* Make the page of a folder, which is closed. Blocks. */
+/* Read the names in a folder, which is closed. Blocks. */
 int weft__found_list(weft__found *found, int folder);
 
+void weft__listing_free(weft__listing *listing);
+
+/* files_page.c */
+
+/* Reply with a page that lists a folder, a part at a time: others run in between. */
 int weft__found_reply_list(weft_http_request *request, const weft__found *found);
 
 /* files_cache.c */
@@ -119,7 +163,7 @@ void weft__files_cache_empty(weft__files_cache *cache);
 /* What was found for a name within the last WEFT__FOUND_S, with a reference; NULL: look it up. */
 weft__found *weft__files_cache_get(weft__files_cache *cache, const char *name);
 
-/* Keep it for others, in place of what was found before. */
+/* Keep it for others, in place of what was found before, unless the root is another by now. */
 void weft__files_cache_keep(weft__files_cache *cache, weft__found *found);
 
 /* Forget what was found for a name. */

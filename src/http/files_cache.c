@@ -80,7 +80,7 @@ void weft__files_cache_keep(weft__files_cache *cache, weft__found *found)
         weft__found *last = CONTAINER_OF(cache->ages.prev, weft__found, age);
         dead[1] = take_out(cache, last) ? last : NULL;
     }
-    if (cache->count < cache->count_max) {
+    if (cache->count < cache->count_max && found->root == found->files->root) {
         found->refs++;
         found->looked_s = now;
         weft__list_insert(bucket_of(cache, found->name), &found->bucket);

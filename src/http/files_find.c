@@ -35,6 +35,7 @@ weft__found *weft__found_new(weft_http_files *files, const char *name)
     stpcpy(stpcpy(f->file_name, name), is_folder ? index : "");
     atomic_fetch_add(&files->refs, 1);
     f->files = files;
+    f->root = weft__files_root_get(files);
     f->refs = 1;
     f->plain.fd = f->gzip.fd = -1;
     weft__list_init(&f->bucket);
@@ -51,8 +52,7 @@ static void release(weft__found *f, int (*close_fd)(int fd))
         free(both[i]->content);
         *both[i] = (weft__file){.fd = -1};
     }
-    free(f->page);
-    f->page = NULL;
+    weft__listing_free(&f->listing);
 }
 
 static void free_with(weft__found *f, int (*close_fd)(int fd))
@@ -60,6 +60,7 @@ static void free_with(weft__found *f, int (*close_fd)(int fd))
     if (f == NULL)
         return;
     release(f, close_fd);
+    weft__files_root_put(f->root);
     weft__files_unref(f->files);
     free(f);
 }
@@ -96,10 +97,10 @@ static int plain_error(int error)
 }
 
 /* Open what has that name, whatever it is: its descriptor. */
-static int open_any(const weft_http_files *files, const char *name, struct stat *status,
+static int open_any(const weft__files_root *root, const char *name, struct stat *status,
                     bool is_quick)
 {
-    int fd = weft__beneath_open(files->root, name, FILE_FLAGS, files->kind, is_quick);
+    int fd = weft__beneath_open(root->fd, name, FILE_FLAGS, root->kind, is_quick);
     if (fd < 0)
         return is_quick && fd != -ENOENT ? -EAGAIN : plain_error(fd);
     if (fstat(fd, status) == 0)
@@ -128,10 +129,10 @@ static int read_content(weft__file *file, bool is_quick)
 }
 
 /* 0 for a regular file; 1 for a folder, which *folder is the descriptor of. */
-static int open_file(const weft_http_files *files, const char *name, weft__file *file, int *folder,
+static int open_file(const weft__files_root *root, const char *name, weft__file *file, int *folder,
                      bool is_quick)
 {
-    int fd = open_any(files, name, &file->status, is_quick);
+    int fd = open_any(root, name, &file->status, is_quick);
     if (fd < 0)
         return fd;
     if (S_ISREG(file->status.st_mode)) {
@@ -152,7 +153,7 @@ static int look_for_gzip(weft__found *f, bool is_quick)
     const struct timespec *made = &f->gzip.status.st_mtim, *changed = &f->plain.status.st_mtim;
     char *end = f->file_name + strlen(f->file_name);
     memcpy(end, GZIP_END, sizeof GZIP_END);
-    int rc = open_file(f->files, f->file_name, &f->gzip, NULL, is_quick);
+    int rc = open_file(f->root, f->file_name, &f->gzip, NULL, is_quick);
     *end = '\0';
     if (rc == -EAGAIN && is_quick)
         return rc;
@@ -190,7 +191,7 @@ static int look_at_list(weft__found *f, bool is_quick)
         return -ENOENT;
     if (is_quick)
         return -EAGAIN;
-    int rc = open_file(f->files, f->name, &f->plain, &folder, false);
+    int rc = open_file(f->root, f->name, &f->plain, &folder, false);
     if (rc != 1)
         return rc < 0 ? rc : -ENOENT;
     f->kind = WEFT__FOUND_LIST;
@@ -201,7 +202,7 @@ static int look_at(weft__found *f, bool is_quick)
 {
     bool is_index = strcmp(f->name, f->file_name) != 0;
     int folder;
-    int rc = open_file(f->files, f->file_name, &f->plain, is_index ? NULL : &folder, is_quick);
+    int rc = open_file(f->root, f->file_name, &f->plain, is_index ? NULL : &folder, is_quick);
     if (rc == -ENOENT && is_index)
         return look_at_list(f, is_quick);
     if (rc <= 0)

@@ -1,32 +1,19 @@
-/* The page that lists a folder: read, sorted and written by the thread that looked it up. */
+/*
+ * The names in a folder: read and sorted by the thread that looked it up. Only what could be had is
+ * listed. Of a large folder the first names are kept, in the order of the page.
+ */
 #include "http/files.h"
-#include "http/server.h"
-
-#include <weft/url.h>
+#include "http/path.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
+#include <strings.h>
 #include <unistd.h>
-
-typedef struct entry {
-    char *name;
-    bool is_folder;
-    off_t bytes;
-    time_t modified;
-} entry;
-
-typedef struct listing {
-    entry *entries;
-    size_t count, room;
-    bool is_cut; /* there are more */
-} listing;
-
-/*
- * Reading.
- */
 
 /* What a name is, or leads to; a link only as far as it would be served. */
 static int status_of(const weft__found *f, int folder, const char *name, struct stat *out)
@@ -38,19 +25,53 @@ static int status_of(const weft__found *f, int folder, const char *name, struct 
         return 0;
     if ((size_t)snprintf(path, sizeof path, "%s%s", f->name, name) >= sizeof path)
         return -ENAMETOOLONG;
-    int fd = weft__beneath_open(f->files->root, path, O_PATH, f->files->kind, false);
+    int fd = weft__beneath_open(f->root->fd, path, O_PATH, f->root->kind, false);
     int rc = fd < 0 ? fd : fstat(fd, out) < 0 ? -errno : 0;
     if (fd >= 0)
         close(fd);
     return rc;
 }
 
-static int make_room(listing *l)
+/* Is it a folder: 1, a file: 0, or neither, and left out: -1. Links are looked behind. */
+static int kind_of(const weft__found *f, int folder, const struct dirent *d)
 {
+    struct stat status;
+    if (d->d_type == DT_REG || d->d_type == DT_DIR)
+        return d->d_type == DT_DIR;
+    if ((d->d_type != DT_LNK && d->d_type != DT_UNKNOWN) ||
+        status_of(f, folder, d->d_name, &status) < 0 ||
+        (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)))
+        return -1;
+    return S_ISDIR(status.st_mode);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const weft__entry *x = a, *y = b;
+    if (x->is_folder != y->is_folder)
+        return x->is_folder ? -1 : 1;
+    int rc = strcasecmp(x->name, y->name);
+    return rc != 0 ? rc : strcmp(x->name, y->name);
+}
+
+/* Sort the names, and forget all but the first. */
+static void keep_first(weft__listing *l)
+{
+    if (l->count > 0)
+        qsort(l->entries, l->count, sizeof *l->entries, compare);
+    while (l->count > WEFT__LIST_MAX)
+        free(l->entries[--l->count].name);
+}
+
+/* Twice as many names as are listed are sorted at a time: memory does not grow with the folder. */
+static int make_room(weft__listing *l)
+{
+    if (l->count == 2 * WEFT__LIST_MAX)
+        keep_first(l);
     if (l->count < l->room)
         return 0;
     size_t room = l->room > 0 ? 2 * l->room : 64;
-    entry *entries = realloc(l->entries, room * sizeof *entries);
+    weft__entry *entries = realloc(l->entries, room * sizeof *entries);
     if (entries == NULL)
         return -ENOMEM;
     l->entries = entries;
@@ -58,167 +79,88 @@ static int make_room(listing *l)
     return 0;
 }
 
-/* What is neither file nor folder could not be had, and is left out. */
-static int add_entry(listing *l, const weft__found *f, int folder, const char *name)
+static bool is_listed(const weft__found *f, const char *name)
 {
-    struct stat status;
     bool is_hidden = name[0] == '.' && !f->files->options.has_hidden;
-    if (is_hidden || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return 0;
-    if (status_of(f, folder, name, &status) < 0 ||
-        (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)))
-        return 0;
-    l->is_cut = l->count == WEFT__LIST_MAX;
-    if (l->is_cut)
+    return !is_hidden && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+           weft__path_is_name(name);
+}
+
+static int add_entry(weft__listing *l, const weft__found *f, int folder, const struct dirent *d)
+{
+    int is_folder = is_listed(f, d->d_name) ? kind_of(f, folder, d) : -1;
+    if (is_folder < 0)
         return 0;
     int rc = make_room(l);
-    char *copy = rc == 0 ? strdup(name) : NULL;
+    char *copy = rc == 0 ? strdup(d->d_name) : NULL;
     if (copy == NULL)
         return -ENOMEM;
-    l->entries[l->count++] =
-        (entry){copy, S_ISDIR(status.st_mode), status.st_size, status.st_mtim.tv_sec};
+    l->entries[l->count++] = (weft__entry){.name = copy, .is_folder = is_folder > 0};
+    l->total++;
     return 0;
 }
 
-static int read_folder(listing *l, const weft__found *f, DIR *dir)
+static int read_names(weft__listing *l, const weft__found *f, DIR *dir)
 {
     int rc = 0;
     const struct dirent *next;
     errno = 0;
-    while (rc == 0 && !l->is_cut && (next = readdir(dir)) != NULL) {
-        rc = add_entry(l, f, dirfd(dir), next->d_name);
+    while (rc == 0 && (next = readdir(dir)) != NULL) {
+        rc = add_entry(l, f, dirfd(dir), next);
         errno = 0;
     }
     return rc == 0 && errno != 0 ? -errno : rc;
 }
 
-static int compare(const void *a, const void *b)
+/* May it be had? A folder has to be one that can be entered. */
+static bool fill_in(const weft__found *f, int folder, weft__entry *e)
 {
-    const entry *x = a, *y = b;
-    if (x->is_folder != y->is_folder)
-        return x->is_folder ? -1 : 1;
-    int rc = strcasecmp(x->name, y->name);
-    return rc != 0 ? rc : strcmp(x->name, y->name);
+    struct stat status;
+    if (faccessat(folder, e->name, e->is_folder ? X_OK : R_OK, AT_EACCESS) < 0 ||
+        status_of(f, folder, e->name, &status) < 0)
+        return false;
+    e->bytes = status.st_size;
+    e->modified = status.st_mtim.tv_sec;
+    return true;
 }
 
-/*
- * Writing. A stream in memory notes its errors, which are asked for at the end.
- */
-
-static void put_text(FILE *page, const char *text)
+/* What of the names that are listed turns out not to be served is left out. */
+static void fill_in_all(weft__listing *l, const weft__found *f, int folder)
 {
-    for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '&':
-            fputs("&amp;", page);
-            break;
-        case '<':
-            fputs("&lt;", page);
-            break;
-        case '>':
-            fputs("&gt;", page);
-            break;
-        case '"':
-            fputs("&quot;", page);
-            break;
-        case '\'':
-            fputs("&#39;", page);
-            break;
-        default:
-            fputc(*text, page);
+    size_t kept = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        if (fill_in(f, folder, &l->entries[i])) {
+            l->entries[kept++] = l->entries[i];
+        } else {
+            free(l->entries[i].name);
+            l->total--;
         }
     }
-}
-
-static void put_size(FILE *page, off_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double size = (double)bytes;
-    size_t unit = 0;
-    while (size >= 1024 && unit + 1 < sizeof units / sizeof *units) {
-        size /= 1024;
-        unit++;
-    }
-    fprintf(page, unit == 0 ? "%.0f %s" : "%.1f %s", size, units[unit]);
-}
-
-/* The link begins with "./": a name with a colon is not to be taken for a scheme. */
-static void put_entry(FILE *page, const entry *e)
-{
-    char link[3 * NAME_MAX + 1], date[32] = "";
-    const char *slash = e->is_folder ? "/" : "";
-    struct tm when;
-    weft_url_encode(link, sizeof link, e->name);
-    if (gmtime_r(&e->modified, &when) != NULL)
-        strftime(date, sizeof date, "%Y-%m-%d %H:%M", &when);
-    fprintf(page, "<tr><td><a href=\"./%s%s\">", link, slash);
-    put_text(page, e->name);
-    fprintf(page, "%s</a></td><td>", slash);
-    if (!e->is_folder)
-        put_size(page, e->bytes);
-    fprintf(page, "</td><td>%s</td></tr>\n", date);
-}
-
-static void put_page(FILE *page, const weft__found *f, const listing *l)
-{
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width\">\n<title>/",
-          page);
-    put_text(page, f->name);
-    fputs("</title>\n<style>\nbody { font: 1rem sans-serif; margin: 2rem; }\n"
-          "td { padding: 0.1rem 2rem 0.1rem 0; }\n"
-          "td + td { text-align: right; color: #555; }\n</style>\n</head>\n<body>\n<h1>/",
-          page);
-    put_text(page, f->name);
-    fputs("</h1>\n<table>\n", page);
-    if (f->name[0] != '\0')
-        fputs("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n", page);
-    for (size_t i = 0; i < l->count; i++)
-        put_entry(page, &l->entries[i]);
-    fputs("</table>\n", page);
-    if (l->is_cut)
-        fprintf(page, "<p>There are more than %d.</p>\n", WEFT__LIST_MAX);
-    fputs("</body>\n</html>\n", page);
-}
-
-static int write_page(weft__found *f, const listing *l)
-{
-    FILE *page = open_memstream(&f->page, &f->page_bytes);
-    if (page == NULL)
-        return -ENOMEM;
-    put_page(page, f, l);
-    bool has_failed = ferror(page) != 0;
-    return fclose(page) != 0 || has_failed ? -ENOMEM : 0;
+    l->count = kept;
 }
 
 int weft__found_list(weft__found *found, int folder)
 {
-    listing l = {0};
+    weft__listing *l = &found->listing;
     DIR *dir = fdopendir(folder);
     if (dir == NULL) {
         int rc = -errno;
         close(folder);
         return rc;
     }
-    int rc = read_folder(&l, found, dir);
-    closedir(dir);
+    int rc = read_names(l, found, dir);
     if (rc == 0) {
-        if (l.count > 0)
-            qsort(l.entries, l.count, sizeof *l.entries, compare);
-        rc = write_page(found, &l);
+        keep_first(l);
+        fill_in_all(l, found, dirfd(dir));
     }
-    for (size_t i = 0; i < l.count; i++)
-        free(l.entries[i].name);
-    free(l.entries);
-    return rc;
+    closedir(dir);
+    return rc; /* what was read is freed with what was found */
 }
 
-int weft__found_reply_list(weft_http_request *request, const weft__found *found)
+void weft__listing_free(weft__listing *l)
 {
-    const char *caching = found->files->options.cache_control;
-    int rc = caching != NULL ? weft_http_set(request, "Cache-Control", caching) : 0;
-    if (rc < 0)
-        return rc;
-    return weft_http_reply(request, 200, "text/html; charset=utf-8", found->page,
-                           found->page_bytes);
+    for (size_t i = 0; i < l->count; i++)
+        free(l->entries[i].name);
+    free(l->entries);
+    *l = (weft__listing){0};
 }

@@ -7,6 +7,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+static bool is_forbidden(char c)
+{
+    return c == '\\' || weft__char_is_control(c);
+}
+
+bool weft__path_is_name(const char *name)
+{
+    while (*name != '\0' && *name != '/' && !is_forbidden(*name))
+        name++;
+    return *name == '\0';
+}
+
 /*
  * Move a segment from one place to the other, decoded. It does not grow, so the two may overlap.
  */
@@ -22,7 +34,7 @@ static bool move_segment(const char **from, char **to)
                 return false;
             *from += 2;
         }
-        if (c == '\\' || weft__char_is_control(c))
+        if (is_forbidden(c))
             return false;
         (*from)++;
         *(*to)++ = c;

@@ -2,6 +2,7 @@
 #ifndef WEFT_HTTP_PATH_H
 #define WEFT_HTTP_PATH_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /*
@@ -18,5 +19,8 @@ ssize_t weft__path_clean(char *path);
 
 /* Write a path so that it can stand in a URL: as weft_url_encode, but that slashes stay. */
 size_t weft__path_escape(char *into, size_t room, const char *path);
+
+/* Can a request ask for a file of that name? Not with a backslash or a control character in it. */
+bool weft__path_is_name(const char *name);
 
 #endif
