@@ -164,7 +164,8 @@ START_TEST(what_a_trusted_peer_says_of_the_client_is_continued)
 {
     chain c;
     talk t;
-    c.front_options = (weft_http_options){.trusted_peers = "127.0.0.1"};
+    c.front_options = (weft_http_options){.trusted_peers = "127.0.0.1",
+                                          .trusted_headers = "X-Forwarded-For, Forwarded"};
     start_server(&c.up, hello, 1);
     chain_open_at(&c, c.up.base, &(weft_http_proxy_options){.sends_forwarded = true});
     chain_ask(&c, &t,

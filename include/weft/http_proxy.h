@@ -53,7 +53,8 @@ typedef struct weft_http_proxy_options {
     /*
      * X-Forwarded-For, -Proto and -Host tell the upstream server who asks, how and for which host,
      * unless has_no_x_forwarded. Forwarded (RFC 7239) does if sends_forwarded. They continue what
-     * came if the peer is one of the server's trusted_peers, and replace it otherwise.
+     * came in a header that the server believes (trusted_peers, trusted_headers), and replace it
+     * otherwise.
      */
     bool has_no_x_forwarded;
     bool sends_forwarded;
