@@ -503,6 +503,8 @@ START_TEST(an_upstream_server_that_fails_is_a_bad_gateway)
                   "\r\n",
           .hangs_up = true},
          -ECONNRESET},
+        {{.says = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nx\r\n"},
+         -EBADMSG},
         {{.says = "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"}, -EBADMSG},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {

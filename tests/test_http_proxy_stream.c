@@ -180,7 +180,6 @@ START_TEST(an_answer_that_is_cut_short_never_looks_whole)
         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello", GET "\r\n"},
         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", GET "\r\n"},
         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n", GET "\r\n"},
-        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nx", GET "\r\n"},
         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
          "GET / HTTP/1.0\r\n\r\n"},
         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
@@ -201,6 +200,51 @@ START_TEST(an_answer_that_is_cut_short_never_looks_whole)
         weft_close(t.fd);
         chain_close(&c);
     }
+}
+END_TEST
+
+/* Says a body that only the end of the connection ends, and resets that instead. */
+static bool reset_within(web *sv, weft_stream *s)
+{
+    const struct linger reset = {.l_onoff = 1};
+    weft_stream_puts(s, "HTTP/1.1 200 OK\r\n\r\nhello");
+    weft_stream_flush(s);
+    weft_sem_wait(&sv->gate);
+    setsockopt(weft_stream_fd(s), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    return false;
+}
+
+/* The same with chunks of which one is malformed. */
+static bool break_within(web *sv, weft_stream *s)
+{
+    weft_stream_puts(s, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    weft_stream_flush(s);
+    weft_sem_wait(&sv->gate);
+    weft_stream_puts(s, "x\r\n");
+    return true;
+}
+
+START_TEST(a_reset_is_not_the_end_of_an_answer)
+{
+    static const turn says[] = {
+        {.talks = reset_within}, {.talks = reset_within}, {.talks = break_within}};
+    static const char *const requests[] = {GET "\r\n", "GET / HTTP/1.0\r\n\r\n"};
+    chain c;
+    talk t;
+    ssize_t n;
+    chain_open(&c, says, COUNT_OF(says), NULL);
+    for (size_t i = 0; i < 2 * COUNT_OF(requests); i++) {
+        site_call(&c.front, &t);
+        talk_send(&t, requests[i % COUNT_OF(requests)]);
+        talk_hear(&t, "hello");
+        let_go(&c.up, 1);
+        while ((n = talk_hear_some(&t)) > 0)
+            continue;
+        ck_assert_int_eq(n, -ECONNRESET);
+        ck_assert_unheard(&t, "\r\n0\r\n");
+        weft_close(t.fd);
+    }
+    chain_close(&c);
 }
 END_TEST
 
@@ -564,6 +608,7 @@ int main(void)
         &an_answer_streams_back_while_its_request_is_still_sent,
         &memory_does_not_grow_with_a_body,
         &an_answer_that_is_cut_short_never_looks_whole,
+        &a_reset_is_not_the_end_of_an_answer,
         &an_answer_that_stalls_is_cut,
         &a_client_that_hangs_up_ends_the_request_to_the_upstream_server,
         &a_client_that_hangs_up_with_its_answer_is_no_failure,

@@ -291,17 +291,23 @@ static int status_of(const weft_http_request *r, int error)
     }
 }
 
-/* Nothing of what the handler has begun has gone out: something else can be said instead. */
-static void reply_failure(weft_http_request *r, int error)
+void weft__reply_take_back(weft_http_request *r)
 {
-    int status = status_of(r, error);
     weft__reply_encode_drop(r);
     r->state = WEFT__REPLY_NONE;
     r->is_relayed = false;
     r->fields = NULL;
+    r->trailers = NULL;
     r->held_bytes = 0;
     r->written = r->sent = 0;
     r->failure = 0;
+}
+
+/* Nothing of what the handler has begun has gone out: something else can be said instead. */
+static void reply_failure(weft_http_request *r, int error)
+{
+    int status = status_of(r, error);
+    weft__reply_take_back(r);
     if (status == 0)
         (void)weft__reply_cut(r, error);
     else

@@ -9,8 +9,9 @@
  *     hop.c             fields that concern one connection only
  *
  * The handler's fiber talks to the upstream server and writes the reply. The upload fiber reads the
- * client's connection and writes the request's body. So each direction of each connection has one
- * fiber at a time. The upload fiber ends before the handler returns.
+ * client's connection and writes the request's body. Without a body it is spun only when the
+ * upstream server lets the client wait, to notice that the client hangs up. So each direction of
+ * each connection has one fiber at a time. The upload fiber ends before the handler returns.
  */
 #ifndef WEFT_HTTP_REVERSE_H
 #define WEFT_HTTP_REVERSE_H

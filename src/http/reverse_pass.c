@@ -14,6 +14,11 @@
 
 /* Answers with 1xx before the real one; a server that sends more has no end. */
 #define INTERIM_MAX 32
+/*
+ * How long a wait may take before a fiber watches the client: most answers are faster, and need
+ * neither that fiber nor its system calls.
+ */
+#define WATCH_AFTER_S 0.05
 /* How long the upload may still take to notice that it is done, once the answer is. */
 #define SETTLE_S 0.05
 
@@ -71,7 +76,7 @@ static int open_exchange(weft__pass *p, bool is_fresh)
     if (!has_body(p) && !weft__pass_is_sent(p))
         weft_latch_done(&p->unsent);
     weft_latch_done(&p->unopened);
-    return p->upload != 0 ? 0 : weft__upload_start(p);
+    return has_body(p) && p->upload == 0 ? weft__upload_start(p) : 0;
 }
 
 /* RFC 9110, 9.2.2. */
@@ -106,20 +111,35 @@ static double patience_s(const weft__pass *p)
     return left_s > 0 ? left_s : 0;
 }
 
+/* Of a limit, what is waited for before the client is watched. */
+static double unwatched_s(const weft__pass *p, double limit_s)
+{
+    return p->upload == 0 && limit_s > WATCH_AFTER_S ? WATCH_AFTER_S : limit_s;
+}
+
+/* The time of a wait is up: 0 if it goes on with the client watched, -ETIMEDOUT, or an error. */
+static int watch_or_give_up(weft__pass *p, bool is_over)
+{
+    if (is_over)
+        return -ETIMEDOUT;
+    return p->upload == 0 ? weft__upload_start(p) : 0;
+}
+
 static int take_head(weft__pass *p)
 {
     weft_fetch *f = p->f;
     for (;;) {
         weft_scope scope;
-        int rc = weft_scope_open(&scope, patience_s(p));
+        int rc = weft_scope_open(&scope, unwatched_s(p, patience_s(p)));
         if (rc < 0)
             return rc;
         rc = weft__answer_take(&f->conn->stream, &f->answer, &f->head, &f->has_input);
         int late = weft_scope_close(&scope);
         if (rc >= 0 || late == 0)
             return rc < 0 ? weft__pass_fail(p, rc, "the upstream server gives no answer") : rc;
-        if (weft__pass_is_sent(p) && patience_s(p) == 0)
-            return weft__pass_fail(p, late, "the upstream server gives no answer in time");
+        rc = watch_or_give_up(p, weft__pass_is_sent(p) && patience_s(p) == 0);
+        if (rc < 0)
+            return weft__pass_fail(p, rc, "the upstream server gives no answer in time");
     }
 }
 
@@ -176,7 +196,6 @@ static int64_t length_of(const weft_fetch *f)
     return text != NULL ? strtoll(text, NULL, 10) : -1;
 }
 
-/* The head of the reply goes out before the body is waited for. */
 static int begin_reply(weft__pass *p, int status)
 {
     weft_http_request *r = p->r;
@@ -187,38 +206,59 @@ static int begin_reply(weft__pass *p, int status)
     r->is_relayed = true;
     if (rc == 0)
         rc = weft_http_begin(r, status, length_of(p->f));
-    return rc == 0 ? weft_http_flush(r) : rc;
+    /* A reply that ends before its head is sent gets a length, which this one does not have. */
+    return rc == 0 && p->f->answer.is_to_head ? weft_http_flush(r) : rc;
 }
 
 static ssize_t next_piece(weft__pass *p, const char **piece)
 {
+    double limit_s = p->proxy->options.idle_s;
+    for (;;) {
+        weft_scope scope;
+        double turn_s = unwatched_s(p, limit_s);
+        ssize_t n = weft_scope_open(&scope, turn_s);
+        if (n < 0)
+            return n;
+        n = weft__answer_next(p->f, piece);
+        int late = weft_scope_close(&scope);
+        if (n >= 0 || late == 0)
+            return n < 0 ? weft__pass_fail(p, (int)n, "the upstream server breaks off its answer")
+                         : n;
+        int rc = watch_or_give_up(p, turn_s == limit_s);
+        if (rc < 0)
+            return weft__pass_fail(p, rc, "the upstream server does not go on with its answer");
+    }
+}
+
+/* The next piece without waiting: as weft__answer_next, or -EAGAIN. */
+static ssize_t next_piece_at_hand(const weft__pass *p, const char **piece)
+{
     weft_scope scope;
-    ssize_t n = weft_scope_open(&scope, p->proxy->options.idle_s);
+    ssize_t n = weft_scope_open(&scope, 0);
     if (n < 0)
         return n;
     n = weft__answer_next(p->f, piece);
     int late = weft_scope_close(&scope);
-    if (n < 0 && late < 0)
-        return weft__pass_fail(p, late, "the upstream server goes on with no answer in time");
-    return n < 0 ? weft__pass_fail(p, (int)n, "the upstream server breaks off its answer") : n;
+    return n < 0 && late < 0 ? -EAGAIN : n;
 }
 
-/* Is there more than the piece that was last read? Then the reply need not be flushed yet. */
-static bool has_more_at_hand(const weft_fetch *f)
+/* The next piece. What was written goes out before one is waited for, and not earlier. */
+static ssize_t flush_and_next_piece(weft__pass *p, const char **piece)
 {
-    const void *ignored;
-    ssize_t n = weft_stream_peek(&f->conn->stream, 0, &ignored);
-    return n > 0 && (size_t)n > f->taken;
+    ssize_t n = next_piece_at_hand(p, piece);
+    if (n != -EAGAIN)
+        return n < 0 ? weft__pass_fail(p, (int)n, "the upstream server breaks off its answer") : n;
+    int rc = weft_http_flush(p->r);
+    return rc < 0 ? weft__pass_fail(p, rc, "the client takes no more of the answer")
+                  : next_piece(p, piece);
 }
 
 static int pass_body(weft__pass *p)
 {
     const char *piece;
     ssize_t n;
-    while ((n = next_piece(p, &piece)) > 0) {
+    while ((n = flush_and_next_piece(p, &piece)) > 0) {
         ssize_t rc = weft_http_write(p->r, piece, (size_t)n);
-        if (rc >= 0 && !has_more_at_hand(p->f))
-            rc = weft_http_flush(p->r);
         if (rc < 0)
             return weft__pass_fail(p, (int)rc, "the client takes no more of the answer");
     }
@@ -240,9 +280,11 @@ static int pass_answer(weft__pass *p, int status)
 static void keep_connection(weft__pass *p)
 {
     weft_fetch *f = p->f;
-    if (p->r->conn->message.is_complete)
+    if (p->r->conn->message.is_complete && !weft__pass_is_sent(p)) {
+        (void)weft_http_flush(p->r);
         WEFT_MOVE_ON_AFTER(SETTLE_S)
             (void)weft_latch_wait(&p->unsent);
+    }
     bool is_sent = weft__pass_is_sent(p);
     weft__upload_stop(p);
     weft__pool_give(f, is_sent && f->answer.is_kept && !f->answer.ends_with_connection);

@@ -332,11 +332,10 @@ static int answer_failure(weft__pass *p, int error)
     report(p, error);
     if (p->is_gone || r->state == WEFT__REPLY_HANDED_OVER)
         return weft__reply_cut(r, error);
-    if (is_clients || r->state != WEFT__REPLY_NONE)
+    if (is_clients || r->state > WEFT__REPLY_BEGUN)
         return error;
+    weft__reply_take_back(r);
     r->has_continued = p->is_invited || r->body_bytes > 0;
-    r->is_relayed = false;
-    r->fields = NULL;
     return weft_http_reply_status(r, status_for(error));
 }
 

@@ -266,6 +266,9 @@ void weft__reply_finish(weft_http_request *r, int result);
  */
 uint64_t weft__reply_refuse(weft__conn *c, int status, const char *text);
 
+/* Take back a reply of which nothing has gone out: another one can be begun. */
+void weft__reply_take_back(weft_http_request *r);
+
 /* It cannot be ended well any more, nor the connection be kept; returns why. */
 int weft__reply_cut(weft_http_request *r, int rc);
 
