@@ -148,6 +148,18 @@ START_TEST(open_takes_flags_and_mode_and_closes_on_exec)
 }
 END_TEST
 
+static const char *no_path(void)
+{
+    return NULL;
+}
+
+START_TEST(no_path_is_efault)
+{
+    ck_assert_int_eq(weft_open(no_path(), O_RDONLY), -EFAULT);
+    ck_assert_int_eq(weft_openat(0, no_path(), O_RDONLY), -EFAULT);
+}
+END_TEST
+
 START_TEST(openat_starts_from_a_folder)
 {
     set_up();
@@ -369,6 +381,7 @@ static const TTest *const *const tests[] = {
     &several_buffers_are_moved_in_a_row_at_an_offset,
     &what_has_no_offsets_says_so,
     &open_takes_flags_and_mode_and_closes_on_exec,
+    &no_path_is_efault,
     &openat_starts_from_a_folder,
     &names_are_made_moved_and_removed,
     &a_file_gets_its_size_mode_owner_and_times,

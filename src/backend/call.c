@@ -168,6 +168,8 @@ static intptr_t block_wait(const weft__op *op)
 /* For a thread; but a descriptor that is none is told at once. */
 static intptr_t leave_to_thread(weft__op *op)
 {
+    if (op->code == WEFT__OP_OPEN && op->u.open.path == NULL)
+        return -EFAULT;
     bool needs_none = op->code == WEFT__OP_OPEN && op->u.open.path[0] == '/';
     bool may_be_none = needs_none || op->code != WEFT__OP_FSYNC;
     if (op->fd < 0 ? !may_be_none : !needs_none && !weft__call_is_open(op->fd))
