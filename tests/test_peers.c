@@ -210,7 +210,7 @@ START_TEST(nc_gets_back_what_it_sends)
     server s;
     peer p;
     server_open(&s, echo, true);
-    if (PEER(&p, "nc", "-N", "127.0.0.1", s.port))
+    if (PEER(&p, "nc", "-nN", "127.0.0.1", s.port))
         assert_echoed(&p, &s);
     server_close(&s);
     assert_all_closed(&s);
@@ -273,9 +273,9 @@ static weft_value take_much(void *arg)
 START_TEST(nc_listens_and_we_talk_in_both_directions)
 {
     peer p;
-    if (!PEER(&p, "nc", "-lvN", "127.0.0.1", "0"))
+    if (!PEER(&p, "nc", "-lnvN", "127.0.0.1", "0"))
         return;
-    int fd = connect_to_port(port_said(&p, "Listening on localhost "));
+    int fd = connect_to_port(port_said(&p, "Listening on 127.0.0.1 "));
     weft_fiber feeder = weft_spin(feed_much, &p);
     weft_fiber sender = weft_spin(send_much, as_arg(fd));
     weft_fiber taker = weft_spin(take_much, as_arg(p.out));
@@ -485,7 +485,7 @@ START_TEST(ss_sees_a_connection_that_was_not_closed)
     peer p;
     weft_fiber children[4];
     server_open(&s, keep_open, true);
-    if (!PEER(&p, "nc", "-N", "127.0.0.1", s.port))
+    if (!PEER(&p, "nc", "-nN", "127.0.0.1", s.port))
         return;
     peer_finish_input(&p);
     do

@@ -523,6 +523,7 @@ static int use_without_backend(void)
 
 static int wait_without_backend(void)
 {
+    unsetenv("WEFT_BACKEND"); /* one that is named and cannot be opened is reported */
     return run_without_descriptors(use_without_backend);
 }
 

@@ -996,7 +996,11 @@ START_TEST(this_machines_name_is_what_getaddrinfo_says)
         {.ai_flags = 1 << 30},
     };
     static const char *const services[] = {NULL, "80", "http", "0", "no-such-service"};
-    for (size_t s = 0; s < COUNT_OF(services); s++) {
+    struct addrinfo *known;
+    bool is_known = getaddrinfo("localhost", NULL, NULL, &known) == 0;
+    if (is_known)
+        freeaddrinfo(known);
+    for (size_t s = 0; is_known && s < COUNT_OF(services); s++) {
         assert_same_as_libc("localhost", services[s], NULL);
         for (size_t i = 0; i < COUNT_OF(hints); i++)
             assert_same_as_libc("localhost", services[s], &hints[i]);
@@ -1004,6 +1008,21 @@ START_TEST(this_machines_name_is_what_getaddrinfo_says)
     assert_same_as_libc("127.1", "80", NULL);
     assert_same_as_libc("", "80", NULL);
     assert_same_as_libc("::ffff:127.0.0.1", "80", &hints[1]);
+}
+END_TEST
+
+START_TEST(localhost_is_found_where_the_hosts_file_does_not_list_it)
+{
+    /* AI_IDN: the C library is asked, with and without c-ares. */
+    static const struct addrinfo hints = {
+        .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_CANONNAME | AI_IDN};
+    const struct sockaddr_in loopback = {
+        .sin_family = AF_INET, .sin_port = htons(80), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct addrinfo *found;
+    ck_assert_int_eq(weft_resolve("localhost", "80", &hints, &found), 0);
+    ck_assert_mem_eq(found->ai_addr, &loopback, sizeof loopback);
+    ck_assert_str_eq(found->ai_canonname, "localhost");
+    weft_resolve_free(found);
 }
 END_TEST
 
@@ -1022,6 +1041,7 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &this_machines_name_is_what_getaddrinfo_says,
+    &localhost_is_found_where_the_hosts_file_does_not_list_it,
     &a_resolver_of_its_own_needs_c_ares,
 #ifdef WEFT_HAS_CARES
     &a_name_has_the_addresses_of_both_families_that_the_server_says,

@@ -17,6 +17,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Of no hints, as the C library has it. */
 #define FLAGS_DEFAULT (AI_V4MAPPED | AI_ADDRCONFIG)
@@ -60,12 +61,40 @@ void weft__lookup_free(weft__lookup *l)
  * By the C library.
  */
 
+/* Is it this machine, whether the hosts file lists it or not (RFC 6761, section 6.3)? */
+static bool is_localhost(const char *host, const struct addrinfo *hints)
+{
+    return host != NULL && strcasecmp(host, "localhost") == 0 &&
+           (hints == NULL || !(hints->ai_flags & AI_NUMERICHOST));
+}
+
+/* Without a name and without AI_PASSIVE, getaddrinfo returns the loopback addresses. */
+static int look_up_localhost(const char *service, const struct addrinfo *hints,
+                             struct addrinfo **out)
+{
+    static char name[] = "localhost";
+    struct addrinfo *found, own = hints != NULL ? *hints : (struct addrinfo){0};
+    const bool is_named = own.ai_flags & AI_CANONNAME;
+    own.ai_flags &= ~(AI_PASSIVE | AI_CANONNAME);
+    int code = getaddrinfo(NULL, service != NULL ? service : "0", &own, &found);
+    if (code != 0)
+        return code;
+    found->ai_canonname = is_named ? name : NULL;
+    *out = weft__found_copy(found);
+    found->ai_canonname = NULL;
+    freeaddrinfo(found);
+    return *out != NULL ? 0 : EAI_MEMORY;
+}
+
 /* getaddrinfo, into a list of ours. */
 static int look_up(const char *host, const char *service, const struct addrinfo *hints,
                    struct addrinfo **out)
 {
     struct addrinfo *found;
     int code = getaddrinfo(host, service, hints, &found);
+    if ((code == EAI_NONAME || code == EAI_AGAIN) && is_localhost(host, hints) &&
+        look_up_localhost(service, hints, out) == 0)
+        return 0;
     if (code != 0)
         return code;
     *out = weft__found_copy(found);
