@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all help run test check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang \
+.PHONY: all help run test check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang musl \
 	cover bench bench-quick bench-guard bench-http lint format man install clean
 
 all: ## build the library, the command and the examples into build/ (plain `make`)
@@ -24,8 +24,8 @@ test: ## build and run the tests, on this machine and for aarch64 under qemu
 
 check-all: lint ## everything: lint, and the tests in every variant
 	@tools/deps build test
-	@tools/build plain aarch64 ucontext clang asan tsan valgrind
-	@tools/run-tests plain aarch64 ucontext clang asan tsan valgrind
+	@tools/build plain aarch64 ucontext clang musl asan tsan valgrind
+	@tools/run-tests plain aarch64 ucontext clang musl asan tsan valgrind
 
 asan: ## the tests under the address and undefined behaviour sanitizers
 tsan: ## the tests under the thread sanitizer
@@ -33,7 +33,8 @@ valgrind: ## the tests under Valgrind
 aarch64: ## the smoke tests for aarch64, under qemu
 ucontext: ## the tests with ucontext in place of the assembly
 clang: ## the tests built with clang
-asan tsan valgrind aarch64 ucontext clang:
+musl: ## the tests of the core, built with musl, without optional libraries
+asan tsan valgrind aarch64 ucontext clang musl:
 	@tools/build $@
 	@tools/run-tests $@
 

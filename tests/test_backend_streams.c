@@ -311,7 +311,13 @@ START_TEST(a_message_tells_that_nothing_came_along)
     int fd[2];
     char got[16], control[64], name[64];
     struct iovec piece = {got, sizeof got};
-    struct msghdr header = {name, sizeof name, &piece, 1, control, sizeof control, MSG_TRUNC};
+    struct msghdr header = {.msg_name = name,
+                            .msg_namelen = sizeof name,
+                            .msg_iov = &piece,
+                            .msg_iovlen = 1,
+                            .msg_control = control,
+                            .msg_controllen = sizeof control,
+                            .msg_flags = MSG_TRUNC};
     open_pair(fd);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
     ck_assert_int_eq(message_now(WEFT__OP_RECVMSG, fd[0], &header, 0), 3);

@@ -14,6 +14,7 @@
  *                   Whoever shares the open file sees the flag for that long.
  */
 #include "backend/call_parts.h"
+#include "base/libc.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

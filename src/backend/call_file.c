@@ -7,6 +7,7 @@
  * op->progress is what was had.
  */
 #include "backend/call_parts.h"
+#include "base/libc.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -1,5 +1,6 @@
 /* The calls on sockets, see call.h. */
 #include "backend/call_parts.h"
+#include "base/libc.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -9,6 +9,7 @@
  * a thread of the pool. Its position comes back exact, whatever the output took.
  */
 #include "backend/call_parts.h"
+#include "base/libc.h"
 
 #include <fcntl.h>
 #include <poll.h>

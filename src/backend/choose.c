@@ -61,6 +61,7 @@ static const char *why_refused(const weft__backend_type *refused, int error)
     return text;
 }
 
+#ifdef WEFT_HAS_URING
 /*
  * Valgrind does not see what the kernel writes into a ring: it takes completions for uninitialised
  * memory, reports each use, and slows a busy ring to a standstill. A library that was built without
@@ -75,6 +76,7 @@ static bool is_on_valgrind(void)
     const char *preloaded = getenv("LD_PRELOAD");
     return preloaded != NULL && strstr(preloaded, "vgpreload_") != NULL;
 }
+#endif
 
 /* Is it only used if it is named? */
 static bool is_passed_over(const weft__backend_type *type)

@@ -30,6 +30,7 @@
 #include "backend/call.h"
 #include "backend/ready.h"
 #include "base/clock.h"
+#include "base/libc.h"
 
 #include <errno.h>
 #include <ev.h>

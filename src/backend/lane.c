@@ -8,6 +8,7 @@
 #include "backend/lane.h"
 
 #include "base/clock.h"
+#include "base/libc.h"
 #include "base/thread.h"
 
 #include <errno.h>

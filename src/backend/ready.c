@@ -25,6 +25,7 @@
 
 #include "backend/call.h"
 #include "base/clock.h"
+#include "base/libc.h"
 
 #include <errno.h>
 #include <stdlib.h>

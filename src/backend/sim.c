@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "backend/call.h"
 #include "backend/sim_net.h"
+#include "base/libc.h"
 
 #include <errno.h>
 #include <poll.h>

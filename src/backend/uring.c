@@ -14,6 +14,7 @@
 
 #include "backend/call.h"
 #include "base/clock.h"
+#include "base/libc.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -6,6 +6,7 @@
 #include "backend/uring.h"
 
 #include "backend/call.h"
+#include "base/libc.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,6 +2,7 @@
 #include "backend/uring.h"
 
 #include "backend/call.h"
+#include "base/libc.h"
 
 #include <fcntl.h>
 

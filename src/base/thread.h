@@ -12,4 +12,7 @@
  */
 int weft__thread_make(pthread_t *out, size_t stack_bytes, void *(*fn)(void *), void *arg);
 
+/* Make a thread to be joined, on a CPU counted from 1; 0: on any. 0 or -errno: -EINVAL, -EAGAIN. */
+int weft__thread_make_on(pthread_t *out, int cpu, void *(*fn)(void *), void *arg);
+
 #endif

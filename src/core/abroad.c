@@ -9,6 +9,7 @@
  */
 #include "core/abroad.h"
 
+#include "base/libc.h"
 #include "core/alarm.h"
 #include "core/mailbox.h"
 

@@ -7,6 +7,8 @@
 #include "core/tenure.h"
 
 #include "base/clock.h"
+#include "base/libc.h"
+#include "base/thread.h"
 #include "core/alarm.h"
 #include "core/end.h"
 #include "core/fork.h"
@@ -80,25 +82,6 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* 0 or -errno. */
-static int create_thread(weft__tenure *t, int cpu)
-{
-    pthread_attr_t attributes;
-    int rc = pthread_attr_init(&attributes);
-    if (rc != 0)
-        return -rc;
-    if (cpu > 0) {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        CPU_SET((unsigned)cpu - 1, &set);
-        rc = pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
-    }
-    if (rc == 0)
-        rc = pthread_create(&t->thread, &attributes, run, t);
-    pthread_attr_destroy(&attributes);
-    return -rc;
-}
-
 static void cancel(weft__tenure *t, double grace_s);
 
 static void note(weft_cord id, weft__tenure *t)
@@ -126,7 +109,7 @@ static int begin(weft__tenure *t, int cpu, weft_cord *out)
         memcpy(t->cord->main->name, t->name, sizeof t->name);
     weft__list_init(&t->joiners);
     note(t->id, t);
-    rc = create_thread(t, cpu);
+    rc = weft__thread_make_on(&t->thread, cpu, run, t);
     if (rc < 0) {
         note(t->id, NULL);
         weft__cord_free(t->cord);

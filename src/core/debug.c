@@ -1,9 +1,8 @@
 /* Looking inside: information on fibers, counters, the tree as text, backtraces. */
+#include "base/libc.h"
 #include "core/report.h"
 #include "core/sched.h"
 #include "core/tree.h"
-
-#include <execinfo.h>
 
 #define FRAMES_SHOWN 32
 

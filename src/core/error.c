@@ -1,9 +1,9 @@
 /* The words beside the code: recording them, sharing them, queueing them for a fiber. */
 #include "core/error.h"
 
+#include "base/libc.h"
 #include "core/alarm.h"
 
-#include <execinfo.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

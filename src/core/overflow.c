@@ -8,17 +8,18 @@
  */
 #include "core/overflow.h"
 
+#include "base/libc.h"
 #include "base/text.h"
 #include "core/limits.h"
 
 #include <weft/signal.h>
 
 #include <errno.h>
-#include <execinfo.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -273,8 +274,8 @@ int weft__overflow_thread_open(weft__overflow_thread *thread)
     if (sigaltstack(NULL, &present) == 0 && !(present.ss_flags & SS_DISABLE))
         return 0;
     /* What the kernel saves there depends on the processor: AVX-512 alone takes 2.5 KiB. */
-    long least = sysconf(_SC_MINSIGSTKSZ);
-    size_t bytes = WEFT__SIGNAL_STACK_BYTES + (least > 0 ? (size_t)least : MINSIGSTKSZ);
+    size_t least = getauxval(AT_MINSIGSTKSZ); /* 0: a kernel before 5.14 */
+    size_t bytes = WEFT__SIGNAL_STACK_BYTES + (least > 0 ? least : MINSIGSTKSZ);
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (memory == MAP_FAILED)

@@ -4,7 +4,8 @@
  */
 #include "core/report.h"
 
-#include <execinfo.h>
+#include "base/libc.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

@@ -158,11 +158,29 @@ static void close_process(int status, void *arg)
     }
 }
 
+#ifdef WEFT_HAS_ON_EXIT
+static int call_at_exit(void)
+{
+    return on_exit(close_process, NULL);
+}
+#else
+/* The status is not known: an error that nobody handled makes it EXIT_FAILURE, whatever it was. */
+static void close_process_as_good(void)
+{
+    close_process(EXIT_SUCCESS, NULL);
+}
+
+static int call_at_exit(void)
+{
+    return atexit(close_process_as_good);
+}
+#endif
+
 static void set_up_process(void)
 {
     owner = getpid();
     set_up_error = pthread_key_create(&thread_key, close_thread);
-    if (set_up_error == 0 && on_exit(close_process, NULL) != 0)
+    if (set_up_error == 0 && call_at_exit() != 0)
         set_up_error = ENOMEM;
     if (set_up_error == 0)
         set_up_error = pthread_atfork(NULL, NULL, weft__fork_in_child);

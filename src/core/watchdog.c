@@ -12,11 +12,11 @@
 #include "arch/annotate.h"
 #include "backend/threads.h"
 #include "base/clock.h"
+#include "base/libc.h"
 #include "base/thread.h"
 #include "core/port.h"
 #include "core/report.h"
 
-#include <execinfo.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>

@@ -3,6 +3,7 @@
  * First it is tried in place, with the kernel told to answer only from memory: of a busy site that
  * is nearly always enough.
  */
+#include "base/libc.h"
 #include "http/files.h"
 #include "http/mime.h"
 

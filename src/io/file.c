@@ -5,6 +5,8 @@
  */
 #include "core/op.h"
 
+#include "base/libc.h"
+
 #include <weft/file.h>
 #include <weft/io.h>
 
@@ -321,7 +323,7 @@ static intptr_t call_scan(const call *c)
         s->fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->fd < 0)
         return -1;
-    ssize_t n = getdents64(s->fd, s->entries.data, sizeof s->entries);
+    ssize_t n = getdents64(s->fd, (void *)s->entries.data, sizeof s->entries);
     s->bytes = n > 0 ? (size_t)n : 0;
     return n < 0 ? -1 : 0;
 }

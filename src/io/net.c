@@ -89,7 +89,7 @@ ssize_t weft_send(int fd, const void *buffer, size_t bytes, int flags)
 /* What is left of the piece in which the byte with this number is; empty behind the last. */
 static struct iovec piece_from(const struct msghdr *message, size_t byte)
 {
-    for (size_t i = 0; i < message->msg_iovlen; i++) {
+    for (size_t i = 0; i < (size_t)message->msg_iovlen; i++) {
         struct iovec piece = message->msg_iov[i];
         if (byte < piece.iov_len)
             return (struct iovec){(char *)piece.iov_base + byte, piece.iov_len - byte};

@@ -4,6 +4,8 @@
  */
 #include "io/process.h"
 
+#include "base/libc.h"
+
 #include <weft/error.h>
 #include <weft/io.h>
 #include <weft/scope.h>
@@ -11,7 +13,6 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 
 /* Waits in a row that may fail for reasons that a shield does not keep out. */
 #define STRIKES_MAX 16

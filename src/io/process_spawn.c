@@ -2,6 +2,7 @@
  * Starting a program, by posix_spawn(3): it shares our memory until it executes the program, so
  * nothing is copied, and it tells us why it could not.
  */
+#include "base/libc.h"
 #include "core/error.h"
 #include "core/op.h"
 #include "io/process.h"

@@ -5,6 +5,7 @@
  * thread that blocks in waitid(2) would be told at once where there is no pidfd, too, but could not
  * be called back (docs/adr/0017).
  */
+#include "base/libc.h"
 #include "core/op.h"
 #include "io/process.h"
 
@@ -15,7 +16,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <sys/pidfd.h>
 #include <unistd.h>
 
 /*

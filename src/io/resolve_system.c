@@ -4,6 +4,8 @@
  */
 #include "io/resolve_system.h"
 
+#include "base/libc.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -7,6 +7,7 @@
  */
 #include "io/signal.h"
 
+#include "base/libc.h"
 #include "core/alarm.h"
 #include "core/report.h"
 

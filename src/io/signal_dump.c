@@ -1,4 +1,5 @@
 /* WEFT_DUMP_SIGNAL: a signal that writes the fibers to stderr. */
+#include "base/libc.h"
 #include "core/report.h"
 #include "io/signal.h"
 

@@ -1,6 +1,8 @@
 /* Certificates and keys: from PEM, in files or in memory, and the names that they are for. */
 #include "tls/tls.h"
 
+#include "base/libc.h"
+
 #include <weft/error.h>
 
 #include <ctype.h>

@@ -1,0 +1,111 @@
+/* What libc.h declares for C libraries that lack it. */
+#include "base/libc.h"
+
+#include <dirent.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#ifndef WEFT_HAS_BACKTRACE
+void backtrace_symbols_fd(void *const *at, int n, int fd)
+{
+    for (int i = 0; i < n; i++) {
+        char text[2 + 2 * sizeof(void *) + 1], *digit = text + sizeof text;
+        uintptr_t left = (uintptr_t)at[i];
+        *--digit = '\n';
+        do {
+            *--digit = "0123456789abcdef"[left & 15];
+            left >>= 4;
+        } while (left != 0);
+        *--digit = 'x';
+        *--digit = '0';
+        if (write(fd, digit, (size_t)(text + sizeof text - digit)) < 0)
+            return;
+    }
+}
+#endif
+
+#if !defined WEFT_HAS_SEM_CLOCKWAIT || !defined WEFT_HAS_PTHREAD_COND_CLOCKWAIT
+
+static const int64_t ns_per_s = 1000000000;
+
+static int64_t now_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec * ns_per_s + now.tv_nsec;
+}
+
+/* How long until then. */
+static int64_t left_ns(clockid_t clock, const struct timespec *until)
+{
+    return until->tv_sec * ns_per_s + until->tv_nsec - now_ns(clock);
+}
+
+/* The same moment by the time of day, as it is set now. */
+static struct timespec by_time_of_day(clockid_t clock, const struct timespec *until)
+{
+    int64_t ns = now_ns(CLOCK_REALTIME) + left_ns(clock, until);
+    return (struct timespec){.tv_sec = (time_t)(ns / ns_per_s), .tv_nsec = (long)(ns % ns_per_s)};
+}
+
+#endif
+
+#ifndef WEFT_HAS_SEM_CLOCKWAIT
+int sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *until)
+{
+    for (;;) {
+        const struct timespec then = by_time_of_day(clock, until);
+        int rc = sem_timedwait(sem, &then);
+        if (rc == 0 || errno != ETIMEDOUT || left_ns(clock, until) <= 0)
+            return rc;
+    }
+}
+#endif
+
+#ifndef WEFT_HAS_PTHREAD_COND_CLOCKWAIT
+int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *lock, clockid_t clock,
+                           const struct timespec *until)
+{
+    for (;;) {
+        const struct timespec then = by_time_of_day(clock, until);
+        int rc = pthread_cond_timedwait(cond, lock, &then);
+        if (rc != ETIMEDOUT || left_ns(clock, until) <= 0)
+            return rc;
+    }
+}
+#endif
+
+#ifndef WEFT_HAS_POSIX_SPAWN_FILE_ACTIONS_ADDCLOSEFROM_NP
+int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *actions, int from)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    if (folder == NULL)
+        return errno;
+    int rc = 0;
+    for (const struct dirent *entry; rc == 0 && (entry = readdir(folder)) != NULL;) {
+        int fd = atoi(entry->d_name); /* 0 for . and .. */
+        if (fd >= from && fd > 0)
+            rc = posix_spawn_file_actions_addclose(actions, fd);
+    }
+    closedir(folder);
+    return rc;
+}
+#endif
+
+#ifndef WEFT_HAS_SIGABBREV_NP
+const char *sigabbrev_np(int signal)
+{
+    static const char *const names[] = {
+        [SIGHUP] = "HUP",       [SIGINT] = "INT",   [SIGQUIT] = "QUIT",   [SIGILL] = "ILL",
+        [SIGTRAP] = "TRAP",     [SIGABRT] = "ABRT", [SIGBUS] = "BUS",     [SIGFPE] = "FPE",
+        [SIGKILL] = "KILL",     [SIGUSR1] = "USR1", [SIGSEGV] = "SEGV",   [SIGUSR2] = "USR2",
+        [SIGPIPE] = "PIPE",     [SIGALRM] = "ALRM", [SIGTERM] = "TERM",   [SIGSTKFLT] = "STKFLT",
+        [SIGCHLD] = "CHLD",     [SIGCONT] = "CONT", [SIGSTOP] = "STOP",   [SIGTSTP] = "TSTP",
+        [SIGTTIN] = "TTIN",     [SIGTTOU] = "TTOU", [SIGURG] = "URG",     [SIGXCPU] = "XCPU",
+        [SIGXFSZ] = "XFSZ",     [SIGPROF] = "PROF", [SIGPWR] = "PWR",     [SIGSYS] = "SYS",
+        [SIGVTALRM] = "VTALRM", [SIGPOLL] = "POLL", [SIGWINCH] = "WINCH",
+    };
+    size_t count = sizeof names / sizeof *names;
+    return signal > 0 && (size_t)signal < count ? names[signal] : NULL;
+}
+#endif
