@@ -50,6 +50,25 @@ typedef struct weft__reserve {
     atomic_uint under_way; /* taken, and not arrived yet */
 } weft__reserve;
 
+/* What is left of a chunk of free records whose pages were given back. */
+typedef struct weft__dormant {
+    uint32_t serial, claim_run, scope_run; /* the highest of its records */
+    uint32_t next;                         /* 1 + the index of another such chunk; 0: none */
+} weft__dormant;
+
+/* Giving memory back when the thread is idle (rest.c). */
+typedef struct weft__rest {
+    int64_t due_ns;         /* when to look again what nobody uses; 0: nothing to give back */
+    bool was_busy;          /* records were used in the period that is over, and are free now */
+    bool is_under_way;      /* a period is over, and what nobody used in it is being given back */
+    uint32_t chunk;         /* the next to look at, meanwhile */
+    uint32_t chunks_spared; /* of those with free records only, so many stay */
+    weft__dormant *dormant; /* by chunk; NULL: none ever was */
+    uint32_t dormant_count; /* of dormant */
+    uint32_t first;         /* 1 + the index of a dormant chunk; 0: none */
+    uint32_t serial_max;    /* of all that were dormant */
+} weft__rest;
+
 /* The slice in which weft_check_slice was last asked. */
 typedef struct weft__slice_run {
     weft_fiber fiber;
@@ -108,6 +127,7 @@ struct weft__cord {
     uint32_t warm_count;
     uint32_t records_used; /* by fibers that are alive or ended, without main, and warm ones */
     uint32_t ended_count;  /* ended, not awaited, with a record */
+    uint32_t records_peak; /* the most of records_used in this period (rest.c) */
     uint32_t serial_base;  /* ids of the cord have higher serials: others before it had those */
     uint32_t index;        /* of this cord among all */
     weft__fiber *warm[WEFT__WARM_MAX]; /* free ones that keep a stack of the default size */
@@ -129,6 +149,7 @@ struct weft__cord {
     weft__top top;         /* shares of time; only while accounting */
 
     weft__overflow_thread overflow;
+    weft__rest rest;         /* memory to give back */
     weft__ended_table ended; /* ended, not awaited, without a record */
 
     weft__slice slice; /* of fibers that have none of their own */
@@ -206,6 +227,13 @@ static inline void weft__fiber_keep_warm(weft__cord *c, weft__fiber *f)
 static inline uint32_t weft__cord_fibers(const weft__cord *c)
 {
     return c->records_used - c->warm_count - c->ended_count;
+}
+
+/* One more record is used. */
+static inline void weft__records_count(weft__cord *c)
+{
+    if (++c->records_used > c->records_peak)
+        c->records_peak = c->records_used;
 }
 
 /* The slot of an id in the table of its cord's records. */

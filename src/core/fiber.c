@@ -268,7 +268,7 @@ int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
     if (rc == 0)
         rc = weft__fiber_take_stack(c, f, weft__stack_bytes(o->stack_bytes));
     if (rc == 0) {
-        c->records_used++;
+        weft__records_count(c);
         furnish(c, f, id, fn, arg, o, parent);
         f->is_unawaited = true; /* who made it, in another thread, cannot await it */
         queue_new(c, f);

@@ -232,6 +232,13 @@ uint32_t weft__cord_serial_max(const weft__cord *c);
 
 #define WEFT__CHUNK_BITS 6
 #define WEFT__CHUNK_FIBERS (1u << WEFT__CHUNK_BITS)
+#define WEFT__CHUNK_BYTES (WEFT__CHUNK_FIBERS * sizeof(weft__fiber))
+
+/* A clean record in a slot, whose memory is all zero. */
+void weft__record_init(const weft__cord *c, weft__fiber *f, uint32_t slot);
+
+/* Free all records of a cord, and their stacks. */
+void weft__records_close(weft__cord *c);
 
 /* The record of a main fiber; its stack will be that of a thread. The cord has a free record. */
 weft__fiber *weft__fiber_new_main(weft__cord *c);
@@ -262,8 +269,10 @@ int weft__record_take(weft__cord *c, size_t stack_bytes, weft__fiber **out);
 /* Put a free record without a stack behind another in the list of those, unless it is spent. */
 static inline void weft__record_put(weft__list *after, weft__fiber *f)
 {
-    if (!weft__fiber_is_spent(f))
+    if (LIKELY(!weft__fiber_is_spent(f)))
         weft__list_insert(after, &f->sibling);
+    else
+        weft__list_init(&f->sibling);
 }
 
 /*

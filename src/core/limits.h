@@ -55,6 +55,13 @@
 #define WEFT__STACK_WARM_BUSY_MIN ((size_t)131072)
 #define WEFT__STACK_WARM_BUSY_PART ((size_t)2)
 #define WEFT__CALM_NS 10000000
+/*
+ * Of free stacks that nobody has used for a period (ns) so many of a size keep their pages, and as
+ * many records of fibers, to begin the next burst with.
+ */
+#define WEFT__STACK_WARM_REST ((size_t)256)
+#define WEFT__RECORDS_REST 1024
+#define WEFT__REST_PERIOD_NS 1000000000
 
 /*
  * Where a class has so many stacks already, the top pages of new ones are asked for together: it

@@ -12,6 +12,7 @@
 #include "core/modes.h"
 #include "core/port.h"
 #include "core/report.h"
+#include "core/rest.h"
 
 void weft__park(weft__cord *c, weft__fiber *f)
 {
@@ -255,9 +256,17 @@ static int poll_asleep(weft__cord *c, int64_t timeout_ns)
     return rc;
 }
 
+/* Not longer than until there may be memory to give back. */
+static int64_t until_rest(const weft__cord *c, int64_t timeout_ns)
+{
+    int64_t left_ns = c->rest.due_ns - c->now_ns;
+    bool is_sooner = left_ns > 0 && (timeout_ns < 0 || left_ns < timeout_ns);
+    return c->rest.due_ns != 0 && is_sooner ? left_ns : timeout_ns;
+}
+
 static void poll_and_wait(weft__cord *c, weft__hope who)
 {
-    int64_t timeout_ns = poll_timeout(c, who);
+    int64_t timeout_ns = until_rest(c, poll_timeout(c, who));
     c->polls_blocking += timeout_ns != 0;
     c->polls++;
     int rc = poll_asleep(c, timeout_ns);
@@ -324,6 +333,12 @@ COLD static weft__runnable *idle(weft__cord *c)
         }
         if (UNLIKELY(c->stacks.excess != 0) && is_calm(c)) {
             weft__stack_relieve(&c->stacks);
+            poll_quickly(c);
+            weft__cord_now(c);
+            continue;
+        }
+        if (UNLIKELY(c->rest.due_ns != 0 || c->stacks.is_rich) && is_calm(c) &&
+            weft__rest_some(c)) {
             poll_quickly(c);
             weft__cord_now(c);
             continue;

@@ -425,6 +425,71 @@ void weft__stack_relieve(weft__stack_pool *pool)
         pool->excess &= ~(1u << index);
 }
 
+/* Free stacks of a class that keep their pages when nobody uses them. */
+static size_t class_rest(unsigned index)
+{
+    return class_is_alone(index) ? 0 : WEFT__STACK_WARM_REST;
+}
+
+void weft__stack_rest_begin(weft__stack_pool *pool)
+{
+    for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++) {
+        weft__stack_class *class = &pool->classes[i];
+        size_t rest = class_rest(i);
+        class->to_cool = class->unused > rest ? class->unused - rest : 0;
+        class->unused = class->count;
+    }
+}
+
+/* Empty the lower parts of those that stay warm: they may be deep. */
+static void class_shorten(weft__stack_class *class)
+{
+    weft__stack *stacks[WEFT__STACK_WARM_REST];
+    size_t count = 0;
+    for (size_t i = class->cold; i < class->count && count < WEFT__STACK_WARM_REST; i++)
+        stacks[count++] = &class->cache[i];
+    weft__stack_shorten(stacks, count);
+}
+
+bool weft__stack_rest(weft__stack_pool *pool)
+{
+    for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++) {
+        weft__stack_class *class = &pool->classes[i];
+        size_t to_cool = class->to_cool < class->count ? class->to_cool : class->count;
+        if (class->cold >= to_cool)
+            continue;
+        size_t some = class->cold + 2 * WEFT__STACK_BATCH;
+        class_cool(class, some < to_cool ? some : to_cool);
+        if (class->cold == to_cool)
+            class_shorten(class);
+        return true;
+    }
+    return false;
+}
+
+static bool class_is_rich(const weft__stack_class *class, unsigned index)
+{
+    return class->count - class->cold > class_rest(index);
+}
+
+void weft__stack_look_rich(weft__stack_pool *pool)
+{
+    pool->is_rich = false;
+    for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++)
+        pool->is_rich |= class_is_rich(&pool->classes[i], i);
+}
+
+void weft__stack_shorten(weft__stack *const *stacks, size_t count)
+{
+    page_batch batch = {.count = 0};
+    for (size_t i = 0; i < count; i++) {
+        const char *frame = __builtin_frame_address(0);
+        batch_add(&batch, slot_pages(stacks[i], WEFT__STACK_TOP_BYTES, frame));
+        stacks[i]->is_deep = false;
+    }
+    batch_flush(&batch);
+}
+
 COLD void weft__stack_look(weft__stack_pool *pool, unsigned index)
 {
     weft__stack_class *class = &pool->classes[index];
@@ -433,6 +498,7 @@ COLD void weft__stack_look(weft__stack_pool *pool, unsigned index)
         class_sample(class, index);
     if (class_is_alone(index))
         class_unmap(pool, index, WEFT__STACK_ALONE_CACHED);
+    pool->is_rich |= class_is_rich(class, index);
     size_t room = class_relieve(pool, index);
     if (room < WEFT__STACK_BATCH)
         room = WEFT__STACK_BATCH;

@@ -47,6 +47,8 @@ typedef struct weft__stack_class {
     size_t until_sample; /* releases, at the last look, until one is examined for deep use */
     size_t sample_every; /* releases between samples; grows while nothing is found */
     size_t deep_found;   /* stacks marked deep since the last sweep */
+    size_t unused;       /* entries of cache, the first, that nobody acquired in this period */
+    size_t to_cool;      /* of those that nobody acquired in the last one, so many are to be cold */
     size_t mapped;       /* stacks carved so far, that still exist */
     size_t slots;        /* of all chunks, carved or not */
     size_t capacity;     /* of cache; >= slots, so that a release cannot fail */
@@ -58,6 +60,7 @@ typedef struct weft__stack_pool {
     size_t cached;      /* of these, free */
     size_t unguarded;   /* of `mapped`, without a guard */
     uint32_t excess;    /* bit i: in class i more free stacks have pages than in quiet times */
+    bool is_rich;       /* more free stacks have pages than are kept at rest; seen at a look */
     unsigned index_min; /* the smallest class in use: above 0 where pages are bigger than 4 KiB */
     weft__stack_class classes[WEFT__STACK_CLASSES];
 } weft__stack_pool;
@@ -75,6 +78,21 @@ void weft__stack_look(weft__stack_pool *pool, unsigned index);
 
 /* For a thread with nothing to do and an excess: give the pages of a few stacks back. */
 void weft__stack_relieve(weft__stack_pool *pool);
+
+/*
+ * For a thread that has been idle now and then: begin another period, and say which pages are to be
+ * given back, those of free stacks that were not used in the last period but for a few.
+ */
+void weft__stack_rest_begin(weft__stack_pool *pool);
+
+/* Give some of them back. False: there are none left. */
+bool weft__stack_rest(weft__stack_pool *pool);
+
+/* Work out is_rich. */
+void weft__stack_look_rich(weft__stack_pool *pool);
+
+/* Give back what lies below the top part of these free stacks. */
+void weft__stack_shorten(weft__stack *const *stacks, size_t count);
 
 /*
  * A stack of `bytes` rounded up to the class, less a colour of under 1 KiB; the guard is beside it.
@@ -96,6 +114,8 @@ static inline int weft__stack_acquire(weft__stack_pool *pool, size_t bytes, weft
     *out = class->cache[--class->count];
     if (class->cold > class->count)
         class->cold = class->count;
+    if (class->unused > class->count)
+        class->unused = class->count;
     pool->cached--;
     return 0;
 }

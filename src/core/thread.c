@@ -45,14 +45,7 @@ static bool find_overflown(const void *address, const void *sp, weft__overflow_f
 
 static void free_cord(weft__cord *c)
 {
-    for (uint32_t i = 0; i < c->chunks_count; i++) {
-        for (uint32_t j = 0; j < WEFT__CHUNK_FIBERS; j++)
-            if (c->chunks[i][j].stack.low != NULL)
-                weft__fiber_release_stack(c, &c->chunks[i][j]);
-        free(c->chunks[i]);
-    }
-    for (unsigned i = 0; i < WEFT__TABLES_MAX; i++)
-        free(c->tables[i]);
+    weft__records_close(c);
     weft__cord_turn_away(c);
     weft__pad_close(c);
     free(c->reserve.ids);
