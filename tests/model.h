@@ -89,6 +89,9 @@ static weft_value new_value(void)
     return 100000 + values_made++;
 }
 
+/* What interrupts bring; no call fails with it by itself. */
+#define INTERRUPTED (-EBADE)
+
 /* 0 when they are used up. */
 static int new_code(void)
 {
@@ -224,7 +227,7 @@ static bool is_own_io_result(actor *a, weft_value result)
 /* weft_suspend and weft_transfer: nobody is resumed without a cause. */
 static void require_resume(actor *a, weft_value result)
 {
-    if (weft_is_error(result)) {
+    if (weft_is_error(result) && !(a->has_value && result == a->value)) {
         require_cause(a, result);
         note_cut(a, true); /* an error by hand may have displaced that */
     } else {
@@ -238,7 +241,7 @@ static void give(actor *to, weft_value value)
 {
     if (weft_is_error(value))
         allow((int)value, index_of(to));
-    else
+    else if (!to->has_value || to->value != INTERRUPTED)
         to->value = value;
     if (!to->is_started)
         to->first_value = value;

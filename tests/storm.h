@@ -8,7 +8,7 @@
 
 #include "net_support.h"
 
-#define INTERRUPTED ((weft_value)0x7000001) /* no size that any call returns */
+#define INTERRUPTED (-EBADE) /* no call fails with it by itself */
 #define RAISED (-EPROTO)
 #define UNTOUCHED 0xA5
 

@@ -19,7 +19,7 @@
 #define CLAUSES_MAX 4
 #define ITEMS_MAX 24
 
-#define MARK 77777       /* what interrupts bring; no value, index or resource is so great */
+#define MARK (-EBADE)    /* what interrupts bring; no call fails with it by itself */
 #define RAISED (-EPROTO) /* what is raised; weft itself never returns it */
 #define FAILED (-ENOSPC) /* what making a resource fails with */
 #define LIVED 4000       /* the value of an actor that was not stopped */

@@ -278,7 +278,7 @@ static void strike_it(weft_fiber f, strike how, weft_scope *scope)
     if (how == CANCEL)
         weft_cancel(f);
     else if (how == INTERRUPT)
-        weft_interrupt(f, 77);
+        weft_interrupt(f, -77);
     else if (how == RAISE)
         weft_raise(f, -EPROTO, "struck");
     else
@@ -314,7 +314,7 @@ static pthread_t start_a_victim(strike how)
 
 START_TEST(a_sender_that_is_struck_while_it_waits_has_told_nothing)
 {
-    const weft_value results[] = {-ECANCELED, 77, -EPROTO, -ECANCELED};
+    const weft_value results[] = {-ECANCELED, -77, -EPROTO, -ECANCELED};
     for (strike how = CANCEL; how < STRIKES; how++) {
         pthread_t thread = start_a_victim(how);
         sem_post(&may_strike);
@@ -452,7 +452,7 @@ START_TEST(a_sender_is_told_when_the_thread_of_the_receiver_ends_without_having_
     wait_until_full();
     weft_fiber f[2] = {weft_spin(tell_it, as_arg(5)), weft_spin(tell_it, as_arg(6))};
     let_run();
-    ck_assert_int_eq(weft_interrupt(f[1], 7), 0); /* too late for that too */
+    ck_assert_int_eq(weft_interrupt(f[1], -7), 0); /* too late for that too */
     sem_post(&may_end);
     ck_assert_int_eq(weft_await(f[0]), -ESRCH);
     ck_assert_int_eq(weft_await(f[1]), -ESRCH);
@@ -548,7 +548,7 @@ static weft_value tell_in_time(void *arg)
         WEFT_MOVE_ON_AFTER(random_below(3) == 0 ? INFINITY : random_below(200) * 1e-6) {
             rc = weft_tell(receiver, message_of((weft_value)arg, told));
         }
-        if (rc != 0 && rc != -ECANCELED && rc != 77)
+        if (rc != 0 && rc != -ECANCELED && rc != -77)
             return 1;
         told += rc == 0;
     }
@@ -562,7 +562,7 @@ static void *tell_by_a_crowd(void *arg)
     for (int i = 0; i < CROWD; i++)
         f[i] = weft_spin(tell_in_time, as_arg((weft_value)arg * CROWD + i));
     for (int i = 0; i < 200; i++) {
-        weft_interrupt(f[random_below(CROWD)], 77);
+        weft_interrupt(f[random_below(CROWD)], -77);
         weft_sleep(random_below(50) * 1e-6);
     }
     return as_arg(weft_await_all(f, CROWD, NULL));

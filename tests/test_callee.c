@@ -211,12 +211,12 @@ START_TEST(an_interrupted_loop_returns_the_value)
     loop accepts = {.fd = listener, .on_conn = never};
     loop receives = {.fd = fd[0], .on_data = refuse_buffers};
     weft_fiber f = spin_loop(&accepts), g = spin_loop(&receives);
-    ck_assert_int_eq(weft_interrupt(f, 4711), 0);
-    ck_assert_int_eq(weft_interrupt(g, 4712), 0);
+    ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
+    ck_assert_int_eq(weft_interrupt(g, -EPROTO), 0);
     weft_await(f);
     weft_await(g);
-    ck_assert_int_eq(accepts.rc, 4711);
-    ck_assert_int_eq(receives.rc, 4712);
+    ck_assert_int_eq(accepts.rc, -EINTR);
+    ck_assert_int_eq(receives.rc, -EPROTO);
     assert_nothing_pending();
     ck_assert_int_eq(weft_close(listener), 0);
     ck_assert_int_eq(weft_close(fd[0]), 0);

@@ -276,7 +276,7 @@ START_TEST(a_receiver_that_is_cancelled_after_it_was_served_has_the_value)
         chan = weft_chan_new(cap);
         weft_fiber f = spin_waiting(recv_and_go_on);
         ck_assert_int_eq(weft_chan_send(chan, 7), 0);
-        ck_assert_int_eq(weft_interrupt(f, 99), -EBUSY);
+        ck_assert_int_eq(weft_interrupt(f, -99), -EBUSY);
         weft_cancel(f);
         weft_await(f);
         ck_assert_int_eq(call_result, 7);
@@ -337,10 +337,10 @@ START_TEST(an_interrupted_call_returns_what_it_was_interrupted_with_and_nothing_
     chan = weft_chan_new(0);
     weft_fiber f = spin_waiting(recv_and_go_on);
     ck_assert_int_eq(weft_schedule(f, 5), -EBUSY);
-    ck_assert_int_eq(weft_interrupt(f, 99), 0);
+    ck_assert_int_eq(weft_interrupt(f, -99), 0);
     ck_assert_int_eq(weft_chan_try_send(chan, 7), -EAGAIN);
     weft_await(f);
-    ck_assert_int_eq(call_result, 99);
+    ck_assert_int_eq(call_result, -99);
     ck_assert_int_eq(next_result, 0);
     f = spin_waiting(send_7_and_go_on);
     ck_assert_int_eq(weft_raise(f, -EPROTO, "struck"), 0);

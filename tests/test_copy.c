@@ -518,8 +518,8 @@ START_TEST(an_interrupted_splice_returns_the_value_and_loses_nothing)
     open_kind(UNIX, from, false);
     route r = {.in = from[0], .out = d.to[1]};
     weft_fiber f = spin_waiting(splice_everything, &r);
-    ck_assert_int_eq(weft_interrupt(f, 7), 0);
-    ck_assert_int_eq(weft_await(f), 7);
+    ck_assert_int_eq(weft_interrupt(f, -7), 0);
+    ck_assert_int_eq(weft_await(f), -7);
     weft_close(d.to[1]);
     ck_assert_int_eq(weft_await(reader), 0);
     ck_assert_uint_eq(reading.bytes, MUCH);

@@ -195,8 +195,8 @@ START_TEST(an_interrupt_or_a_raised_error_ends_the_join_and_not_the_cord)
     weft_cord cord = start_waiting();
     weft_fiber joiner = weft_spin(join_it, id_arg(cord));
     let_run();
-    ck_assert_int_eq(weft_interrupt(joiner, 7), 0);
-    ck_assert_int_eq(weft_await(joiner), 7);
+    ck_assert_int_eq(weft_interrupt(joiner, -7), 0);
+    ck_assert_int_eq(weft_await(joiner), -7);
     joiner = weft_spin(join_it, id_arg(cord));
     let_run();
     weft_raise(joiner, -EPROTO, "enough");

@@ -202,7 +202,7 @@ static weft_value await_any_of(void *arg)
 /* P64, P37 */
 START_TEST(an_interrupted_wait_for_any_returns_the_value_given)
 {
-    static const weft_value values[] = {0, 5};
+    static const int values[] = {-EINTR, -5};
     for (size_t i = 0; i < COUNT_OF(values); i++) {
         weft_fiber f[2] = {spin_suspended(), spin_suspended()};
         weft_fiber waiter = weft_spin(await_any_of, f);
@@ -229,8 +229,8 @@ START_TEST(an_interrupted_wait_for_all_gives_no_values)
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
     weft_fiber waiter = weft_spin(await_all_of, f);
     let_run();
-    ck_assert_int_eq(weft_interrupt(waiter, 0), 0);
-    ck_assert_int_eq(weft_await(waiter), 0);
+    ck_assert_int_eq(weft_interrupt(waiter, -EINTR), 0);
+    ck_assert_int_eq(weft_await(waiter), -EINTR);
 }
 END_TEST
 
@@ -463,8 +463,8 @@ START_TEST(a_loop_of_reads_that_is_interrupted_returns_the_value)
     ck_assert_int_eq(weft_pipe(fd), 0);
     weft_fiber f = weft_spin(read_eight, &fd[0]);
     let_run();
-    ck_assert_int_eq(weft_interrupt(f, 1000), 0);
-    ck_assert_int_eq(weft_await(f), 1000);
+    ck_assert_int_eq(weft_interrupt(f, -1000), 0);
+    ck_assert_int_eq(weft_await(f), -1000);
     weft_close(fd[0]);
     weft_close(fd[1]);
 }
@@ -491,7 +491,7 @@ START_TEST(a_select_that_is_interrupted_while_it_stops_the_others_waits_for_them
     let_run();
     ck_assert_int_eq(weft_schedule(f[0], 0), 0);
     let_run();
-    ck_assert_int_eq(weft_interrupt(waiter, 5), 0);
+    ck_assert_int_eq(weft_interrupt(waiter, -5), 0);
     ck_assert_int_eq(weft_await(waiter), 0);
     ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
 }

@@ -123,8 +123,8 @@ END_TEST
 START_TEST(a_wait_can_be_interrupted_fail_or_time_out)
 {
     weft_fiber f = spin_waiting();
-    ck_assert_int_eq(weft_interrupt(f, 7), 0);
-    ck_assert_int_eq(weft_await(f), 7);
+    ck_assert_int_eq(weft_interrupt(f, -7), 0);
+    ck_assert_int_eq(weft_await(f), -7);
     f = spin_waiting();
     ck_assert_int_eq(weft_raise(f, -EIO, "raised"), 0);
     ck_assert_int_eq(weft_await(f), -EIO);
@@ -224,7 +224,7 @@ START_TEST(one_that_is_cancelled_while_the_word_is_on_its_way_returns_as_set)
     set_from_outside();
     ck_assert_int_eq(weft_cancel(f), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_interrupt(f, 7), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(f, -7), -EBUSY);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_trail("w");
     assert_is_clear();
@@ -235,7 +235,7 @@ START_TEST(one_that_is_interrupted_while_the_word_is_on_its_way_returns_as_set)
 {
     weft_fiber f = spin_waiting();
     set_from_outside();
-    ck_assert_int_eq(weft_interrupt(f, 7), 0);
+    ck_assert_int_eq(weft_interrupt(f, -7), 0);
     ck_assert_int_eq(weft_await(f), 0);
     f = spin_waiting(); /* and the value is lost, not kept for later */
     set_from_outside();

@@ -108,8 +108,8 @@ START_TEST(an_open_that_is_cancelled_under_way_leaves_no_descriptor)
         flush_openers(before);
     }
     weft_fiber f = spin_opener(O_RDONLY);
-    ck_assert_int_eq(weft_interrupt(f, 77), 0);
-    ck_assert_int_eq(weft_await(f), 77);
+    ck_assert_int_eq(weft_interrupt(f, -77), 0);
+    ck_assert_int_eq(weft_await(f), -77);
     flush_openers(before);
     tear_down();
 }

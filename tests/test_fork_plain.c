@@ -143,7 +143,7 @@ static void require_refused(void)
     require(weft_spin(suspend, NULL) == 0 && weft_go(suspend, NULL) == REFUSED);
     require(weft_new(suspend, NULL) == 0 && weft_self() == 0 && weft_main() == 0);
     require(weft_tell(fibers[0], 1) == REFUSED && weft_schedule(fibers[0], 1) == REFUSED);
-    require(weft_stop(fibers[0], 1) == REFUSED && weft_interrupt(fibers[0], 1) == REFUSED);
+    require(weft_stop(fibers[0], 1) == REFUSED && weft_interrupt(fibers[0], -1) == REFUSED);
     require(weft_scope_open(&scope, 1) == REFUSED && weft_group_open(&group) == REFUSED);
     require(weft_pipe(fd) == REFUSED && weft_socketpair(fd) == REFUSED);
     require(weft_cord_start(suspend, NULL, NULL) == 0 && weft_cord_spin(cord, suspend, NULL) == 0);

@@ -259,14 +259,14 @@ END_TEST
 
 static weft_value interrupt_main(void *arg)
 {
-    return weft_interrupt(weft_main(), (weft_value)arg);
+    return weft_interrupt(weft_main(), (int)(intptr_t)arg);
 }
 
 /* P64 */
 START_TEST(a_close_that_is_interrupted_returns_the_value_when_the_members_have_ended)
 {
-    for (int value = 0; value < 2; value++) {
-        int rc = -1;
+    for (int value = -2; value < 0; value++) {
+        int rc = 0;
         WEFT_GROUP(g, rc) {
             weft_group_spin(&g, end_slowly, "slow ");
             weft_spin(interrupt_main, as_arg(value));

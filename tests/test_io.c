@@ -344,9 +344,9 @@ START_TEST(an_interrupted_read_returns_the_value_and_the_data_is_for_the_next)
         open_pair(fd, round);
         weft_fiber f = spin_reader(&r, fd[0]);
         ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
-        ck_assert_int_eq(weft_interrupt(f, 42), 0);
+        ck_assert_int_eq(weft_interrupt(f, -42), 0);
         ck_assert_int_eq(weft_write(fd[1], "data", 4), 4);
-        ck_assert_int_eq(weft_await(f), 42);
+        ck_assert_int_eq(weft_await(f), -42);
         ck_assert_uint_eq(ops_pending(), 0);
         ck_assert_int_eq(weft_read(fd[0], data, 4), 4);
         ck_assert_mem_eq(data, "data", 4);

@@ -128,8 +128,8 @@ START_TEST(a_message_wakes_nobody_who_waits_for_something_else)
     weft_fiber f = weft_spin(receive_one, NULL);
     let_run();
     ck_assert_int_eq(weft_schedule(f, 3), -EBUSY); /* and a value is no message */
-    ck_assert_int_eq(weft_interrupt(f, 4), 0);
-    ck_assert_int_eq(weft_await(f), 4);
+    ck_assert_int_eq(weft_interrupt(f, -4), 0);
+    ck_assert_int_eq(weft_await(f), -4);
     weft_cancel(sleeper);
     weft_schedule(suspended, 5);
     ck_assert_int_eq(weft_await(suspended), 5);
@@ -418,12 +418,12 @@ START_TEST(one_who_waits_to_tell_and_is_struck_has_told_if_it_was_let_in_first)
     spin_receiver(1);
     spin_teller(1);
     weft_fiber f[3] = {spin_teller(2), spin_teller(3), spin_teller(4)};
-    weft_interrupt(f[0], 55);
+    weft_interrupt(f[0], -55);
     weft_schedule(receiver, 0);
     weft_snooze(); /* it receives 1, which lets in 3 */
     weft_cancel(f[1]);
     weft_cancel(f[2]);
-    ck_assert_int_eq(weft_await(f[0]), 55);
+    ck_assert_int_eq(weft_await(f[0]), -55);
     let_run();
     ck_assert_int_eq(weft_mailbox_count(receiver), 1);
     let_receive();

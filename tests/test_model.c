@@ -78,9 +78,8 @@ static void step_schedule(actor *me)
 static void step_interrupt(actor *me)
 {
     actor *to = any_actor();
-    weft_value value = new_value();
     bool was_dead = is_dead(to);
-    int rc = weft_interrupt(to->id, value);
+    int rc = weft_interrupt(to->id, INTERRUPTED);
     trace((uint64_t)rc);
     REQUIRE(rc == 0 || rc == (was_dead ? -ESRCH : -EBUSY));
     if (rc < 0)
@@ -88,7 +87,7 @@ static void step_interrupt(actor *me)
     REQUIRE(to->waits != NOWHERE && to != me);
     REQUIRE(!to->has_value);
     to->has_value = true;
-    to->value = value;
+    to->value = INTERRUPTED;
     to->is_interrupted = to->waits == CLOSED;
 }
 
@@ -454,11 +453,10 @@ static void shoo(actor *a)
         a->is_stopped = true;
         a->stop_value = -ECANCELED;
     }
-    weft_value value = new_value();
-    if (a->waits == NOWHERE || weft_interrupt(a->id, value) < 0)
+    if (a->waits == NOWHERE || weft_interrupt(a->id, INTERRUPTED) < 0)
         return;
     a->has_value = true;
-    a->value = value;
+    a->value = INTERRUPTED;
     a->is_interrupted = a->waits == CLOSED;
 }
 

@@ -194,8 +194,8 @@ START_TEST(a_deadline_and_an_interrupt_end_the_wait_too)
     flush(&g);
     gate_init(&g, 1);
     weft_fiber f = spin_begun(&g);
-    ck_assert_int_eq(weft_interrupt(f, 77), 0);
-    ck_assert_int_eq(weft_await(f), 77);
+    ck_assert_int_eq(weft_interrupt(f, -77), 0);
+    ck_assert_int_eq(weft_await(f), -77);
     ck_assert(!g.has_ended);
     ck_assert_int_eq(g.next, 0);
     flush(&g);

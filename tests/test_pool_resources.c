@@ -442,9 +442,9 @@ START_TEST(a_fiber_that_is_cancelled_while_it_waits_leaves_the_line)
     ck_assert_uint_eq(weft_pool_waiting(pool), 2);
     let_run();
     ck_assert_int_eq(u[1].got, -ECANCELED);
-    ck_assert_int_eq(weft_interrupt(u[2].fiber, 77), 0);
+    ck_assert_int_eq(weft_interrupt(u[2].fiber, -77), 0);
     let_run();
-    ck_assert_int_eq(u[2].got, 77);
+    ck_assert_int_eq(u[2].got, -77);
     ck_assert_uint_eq(weft_pool_waiting(pool), 1);
     tell(&u[0], RELEASE);
     ck_assert_int_eq(u[3].got, 1);

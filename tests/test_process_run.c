@@ -196,8 +196,8 @@ START_TEST(an_interrupted_run_ends_the_program_and_returns_the_value)
     int descriptors = count_after_use();
     weft_fiber f = weft_spin(run_for_ever, ARGV("sleep", "1000"));
     let_run();
-    ck_assert_int_eq(weft_interrupt(f, 42), 0);
-    ck_assert_int_eq(weft_await(f), 42);
+    ck_assert_int_eq(weft_interrupt(f, -42), 0);
+    ck_assert_int_eq(weft_await(f), -42);
     f = weft_spin(run_for_ever, ARGV("sleep", "1000"));
     let_run();
     weft_raise(f, -EIO, "broken");

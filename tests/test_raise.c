@@ -1,6 +1,8 @@
 /* Reaching into another fiber's blocking call: an error raised in it, a value to interrupt it. */
 #include "support.h"
 
+#include <limits.h>
+
 static int pipe_fd[2];
 static weft_fiber awaited;
 
@@ -63,14 +65,14 @@ START_TEST(a_raised_error_ends_every_kind_of_wait_and_brings_its_words)
 END_TEST
 
 /* P64 */
-START_TEST(interrupt_makes_every_kind_of_wait_return_the_value)
+START_TEST(interrupt_makes_every_kind_of_wait_return_the_code)
 {
     set_up();
     for (size_t i = 0; i < COUNT_OF(waits); i++) {
         weft_fiber f = spin_waiting(waits[i]);
-        ck_assert_int_eq(weft_interrupt(f, 12), 0);
-        ck_assert_int_eq(weft_interrupt(f, 13), -EBUSY); /* it waits no more */
-        ck_assert_int_eq(weft_await(f), 12);
+        ck_assert_int_eq(weft_interrupt(f, -12), 0);
+        ck_assert_int_eq(weft_interrupt(f, -13), -EBUSY); /* it waits no more */
+        ck_assert_int_eq(weft_await(f), -12);
         f = spin_waiting(waits[i]);
         ck_assert_int_eq(weft_interrupt(f, -EPIPE), 0);
         ck_assert_int_eq(weft_await(f), -EPIPE);
@@ -82,14 +84,29 @@ START_TEST(interrupt_makes_every_kind_of_wait_return_the_value)
 }
 END_TEST
 
+START_TEST(an_interrupt_brings_nothing_but_an_error)
+{
+    static const int values[] = {7, 0, 1, INT_MAX, -4096, INT_MIN};
+    set_up();
+    weft_fiber f = spin_waiting(read_pipe);
+    for (size_t i = 0; i < COUNT_OF(values); i++) {
+        ck_assert_int_eq(weft_interrupt(f, values[i]), -EINVAL);
+        ck_assert_any_words(-EINVAL);
+    }
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    ck_assert_int_eq(weft_interrupt(f, -4095), 0);
+    ck_assert_int_eq(weft_await(f), -4095);
+}
+END_TEST
+
 /* P61, P64 */
 START_TEST(an_interrupted_read_has_taken_nothing)
 {
     set_up();
     weft_fiber f = spin_waiting(read_pipe);
-    ck_assert_int_eq(weft_interrupt(f, 5), 0);
+    ck_assert_int_eq(weft_interrupt(f, -5), 0);
     ck_assert_int_eq(weft_write(pipe_fd[1], "z", 1), 1);
-    ck_assert_int_eq(weft_await(f), 5);
+    ck_assert_int_eq(weft_await(f), -5);
     char byte = 0;
     ck_assert_int_eq(weft_read(pipe_fd[0], &byte, 1), 1);
     ck_assert_int_eq(byte, 'z');
@@ -125,9 +142,9 @@ START_TEST(an_interrupt_strikes_once)
     weft_value rc[3];
     weft_fiber f = weft_spin(note_three_calls, rc);
     weft_snooze();
-    weft_interrupt(f, 4);
+    weft_interrupt(f, -4);
     ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], 4);
+    ck_assert_int_eq(rc[0], -4);
     ck_assert_int_eq(rc[1], 0);
     ck_assert_int_eq(rc[2], 0);
 }
@@ -221,16 +238,6 @@ START_TEST(scheduling_a_fiber_does_not_displace_an_error_raised_in_it)
 }
 END_TEST
 
-/* P24 */
-START_TEST(an_error_that_was_never_delivered_is_the_end_of_its_fiber)
-{
-    weft_fiber f = weft_spin(return_arg, as_arg(3));
-    weft_raise(f, -EIO, "undelivered");
-    ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_words(-EIO, "undelivered");
-}
-END_TEST
-
 static weft_value snooze_twice(void *arg)
 {
     (void)arg;
@@ -243,12 +250,12 @@ START_TEST(who_waits_in_no_call_cannot_be_interrupted)
 {
     weft_fiber fresh = weft_new(return_arg, as_arg(2));
     weft_fiber spun = weft_spin(return_arg, as_arg(3));
-    ck_assert_int_eq(weft_interrupt(fresh, 1), -EBUSY);
-    ck_assert_int_eq(weft_interrupt(spun, 1), -EBUSY);
-    ck_assert_int_eq(weft_interrupt(weft_self(), 1), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(fresh, -1), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(spun, -1), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(weft_self(), -1), -EBUSY);
     weft_fiber snoozer = weft_spin(snooze_twice, NULL);
     weft_snooze();
-    ck_assert_int_eq(weft_interrupt(snoozer, 1), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(snoozer, -1), -EBUSY);
     ck_assert_int_eq(weft_await(snoozer), 0);
     ck_assert_int_eq(weft_await(spun), 3);
     weft_schedule(fresh, 0);
@@ -258,16 +265,16 @@ END_TEST
 
 static weft_value interrupt_main(void *arg)
 {
-    return weft_interrupt(weft_main(), (weft_value)arg);
+    return weft_interrupt(weft_main(), (int)(intptr_t)arg);
 }
 
 /* P64 */
 START_TEST(main_can_be_interrupted_too)
 {
-    weft_spin(interrupt_main, as_arg(21));
-    ck_assert_int_eq(weft_suspend(), 21);
-    weft_spin(interrupt_main, as_arg(22));
-    ck_assert_int_eq(weft_sleep(INFINITY), 22);
+    weft_spin(interrupt_main, as_arg(-21));
+    ck_assert_int_eq(weft_suspend(), -21);
+    weft_spin(interrupt_main, as_arg(-22));
+    ck_assert_int_eq(weft_sleep(INFINITY), -22);
 }
 END_TEST
 
@@ -295,9 +302,9 @@ START_TEST(a_shield_holds_off_raised_errors_but_not_interrupts)
     ck_assert_int_eq(rc[2], 0);
     f = weft_spin(sleep_in_shield, rc);
     weft_snooze();
-    ck_assert_int_eq(weft_interrupt(f, 9), 0);
+    ck_assert_int_eq(weft_interrupt(f, -9), 0);
     ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(rc[0], 9);
+    ck_assert_int_eq(rc[0], -9);
     ck_assert_int_eq(rc[1], 0);
 }
 END_TEST
@@ -326,9 +333,9 @@ START_TEST(a_fiber_can_be_reached_while_its_clean_up_waits)
     weft_value rc = 0;
     weft_fiber f = weft_spin(defer_a_sleep, &rc);
     let_run();
-    ck_assert_int_eq(weft_interrupt(f, 14), 0);
+    ck_assert_int_eq(weft_interrupt(f, -14), 0);
     ck_assert_int_eq(weft_await(f), 1);
-    ck_assert_int_eq(rc, 14);
+    ck_assert_int_eq(rc, -14);
     f = weft_spin(defer_a_sleep, &rc);
     let_run();
     ck_assert_int_eq(weft_raise(f, -EIO, "hurry"), 0);
@@ -337,9 +344,35 @@ START_TEST(a_fiber_can_be_reached_while_its_clean_up_waits)
 }
 END_TEST
 
+static weft_value raise_in_oneself_and_return(void *arg)
+{
+    weft_raise(weft_self(), -EIO, "too late");
+    return (weft_value)arg;
+}
+
+static weft_value fail_a_child_and_return(void *arg)
+{
+    weft_go(fail_with, as_arg(-EPIPE));
+    WEFT_SHIELD(INFINITY)
+        weft_snooze();
+    return raise_in_oneself_and_return(arg);
+}
+
+START_TEST(an_error_raised_in_a_fiber_that_blocks_no_more_does_not_replace_its_value)
+{
+    ck_assert_int_eq(weft_await(weft_spin(raise_in_oneself_and_return, as_arg(42))), 42);
+    /* An error of its own still counts, and so does one that came from below. */
+    ck_assert_int_eq(weft_await(weft_spin(raise_in_oneself_and_return, as_arg(-ENOENT))), -ENOENT);
+    ck_assert_int_eq(weft_await(weft_spin(fail_a_child_and_return, as_arg(42))), -EPIPE);
+    ck_assert_words(-EPIPE, "broken");
+    ck_assert_int_eq(weft_snooze(), 0); /* nor is it the parent's */
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &a_raised_error_ends_every_kind_of_wait_and_brings_its_words,
-    &interrupt_makes_every_kind_of_wait_return_the_value,
+    &interrupt_makes_every_kind_of_wait_return_the_code,
+    &an_interrupt_brings_nothing_but_an_error,
     &an_interrupted_read_has_taken_nothing,
     &a_raised_error_strikes_once,
     &an_interrupt_strikes_once,
@@ -349,11 +382,11 @@ static const TTest *const *const tests[] = {
     &a_fiber_may_raise_in_itself,
     &an_error_can_be_raised_in_main,
     &scheduling_a_fiber_does_not_displace_an_error_raised_in_it,
-    &an_error_that_was_never_delivered_is_the_end_of_its_fiber,
     &who_waits_in_no_call_cannot_be_interrupted,
     &main_can_be_interrupted_too,
     &a_shield_holds_off_raised_errors_but_not_interrupts,
     &a_fiber_can_be_reached_while_its_clean_up_waits,
+    &an_error_raised_in_a_fiber_that_blocks_no_more_does_not_replace_its_value,
 };
 
 int main(void)

@@ -595,8 +595,8 @@ START_TEST(a_select_that_is_cut_short_leaves_all_its_places)
             ck_assert_words(-EIO, "raised");
             break;
         case 2:
-            ck_assert_int_eq(weft_interrupt(f, 99), 0);
-            ck_assert_int_eq(weft_await(f), 99);
+            ck_assert_int_eq(weft_interrupt(f, -99), 0);
+            ck_assert_int_eq(weft_await(f), -99);
             break;
         default:
             ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
@@ -640,7 +640,7 @@ START_TEST(a_cancel_after_a_clause_has_won_strikes_at_the_next_call)
     weft_fiber f = weft_spin(select_and_sleep, &j);
     let_run();
     weft_chan_try_send(chan, 7);
-    ck_assert_int_eq(weft_interrupt(f, 5), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(f, -5), -EBUSY);
     weft_raise(f, -EIO, "late");
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(j.c[1].value, 7);

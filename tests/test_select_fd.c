@@ -447,8 +447,8 @@ START_TEST(a_select_that_is_cut_short_returns_after_the_kernel_let_go)
             ck_assert_words(-EIO, "raised");
             break;
         case 2:
-            ck_assert_int_eq(weft_interrupt(f, 99), 0);
-            ck_assert_int_eq(weft_await(f), 99);
+            ck_assert_int_eq(weft_interrupt(f, -99), 0);
+            ck_assert_int_eq(weft_await(f), -99);
             break;
         default:
             /* What becomes ready in the meantime comes too late. */
@@ -486,7 +486,7 @@ START_TEST(a_cancel_after_a_win_strikes_at_the_next_call)
         else
             put_byte(p.fd[1]);
         let_run();
-        ck_assert_int_eq(weft_interrupt(f, 99), -EBUSY);
+        ck_assert_int_eq(weft_interrupt(f, -99), -EBUSY);
         weft_raise(f, -EIO, "late");
         weft_unpark(f);
         ck_assert_int_eq(weft_await(f), by_channel);

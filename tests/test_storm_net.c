@@ -73,7 +73,7 @@ static weft_value serve(void *arg)
 static void accept_once(void)
 {
     int fd = weft_accept(port.listener, NULL, NULL);
-    if (fd < 0 || fd == INTERRUPTED) {
+    if (fd < 0) {
         note_cut(&port.accept_cuts, fd);
         return;
     }

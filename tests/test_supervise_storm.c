@@ -123,7 +123,7 @@ static void meddle(weft_fiber f, weft_fiber supervisor)
         weft_raise(pick(8) ? f : supervisor, -EPROTO, "meddled with");
         break;
     case 7:
-        weft_interrupt(pick(8) ? f : supervisor, 0);
+        weft_interrupt(pick(8) ? f : supervisor, -EINTR);
         break;
     case 8:
         weft_schedule(f, pick(2) ? 0 : -EIO);

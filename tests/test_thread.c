@@ -417,7 +417,7 @@ static int refuse_foreign(weft_fiber f)
         weft_stop(f, 1),
         weft_cancel(f),
         weft_raise(f, -EIO, "far away"),
-        weft_interrupt(f, 1),
+        weft_interrupt(f, -1),
         weft_terminate(f, 0),
         weft_restart(f),
         weft_attach(f, weft_self()),

@@ -266,10 +266,10 @@ START_TEST(a_sleep_returns_what_it_is_interrupted_with_and_its_timer_is_gone)
     weft_fiber f = weft_spin(sleep_for_arg, &time_s);
     weft_snooze();
     ck_assert_uint_eq(timers(), 1);
-    ck_assert_int_eq(weft_interrupt(f, 42), 0);
+    ck_assert_int_eq(weft_interrupt(f, -42), 0);
     ck_assert_uint_eq(timers(), 0);
-    ck_assert_int_eq(weft_interrupt(f, 43), -EBUSY);
-    ck_assert_int_eq(weft_await(f), 42);
+    ck_assert_int_eq(weft_interrupt(f, -43), -EBUSY);
+    ck_assert_int_eq(weft_await(f), -42);
 }
 END_TEST
 

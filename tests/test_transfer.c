@@ -121,7 +121,7 @@ static weft_value harass_starter(void *arg)
     weft_fiber starter = arg_id(arg);
     ck_assert_int_eq(weft_state_of(starter), WEFT_WAITING);
     ck_assert_int_eq(weft_schedule(starter, 9), -EBUSY);
-    ck_assert_int_eq(weft_interrupt(starter, 9), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(starter, -9), -EBUSY);
     ck_assert_int_eq(weft_transfer(starter, 9), -EBUSY);
     ck_assert_int_eq(weft_start(starter), -EBUSY);
     return weft_suspend();
@@ -377,8 +377,8 @@ START_TEST(who_has_transferred_can_be_cancelled_raised_in_and_interrupted)
     target = spin_suspended();
     f = weft_spin(transfer_to, id_arg(target));
     let_run();
-    ck_assert_int_eq(weft_interrupt(f, 31), 0);
-    ck_assert_int_eq(weft_await(f), 31);
+    ck_assert_int_eq(weft_interrupt(f, -31), 0);
+    ck_assert_int_eq(weft_await(f), -31);
 }
 END_TEST
 

@@ -239,11 +239,14 @@ WEFT_API int weft_cancel(weft_fiber fiber);
 WEFT_API int weft_raise(weft_fiber fiber, int code, const char *format, ...) WEFT_PRINTF(3, 4);
 
 /**
- * The blocking call in which the fiber waits returns value, once. I/O that the kernel had done in
- * that moment returns its own result instead, and the value is lost.
- * -EBUSY if it waits in no call or is on its way out of one, -ESRCH if it has ended.
+ * Make the blocking call in which the fiber waits fail with code, once. If the kernel has already
+ * completed its I/O, the call returns the result instead, and code is discarded.
+ *
+ * -EINVAL if code is not in -4095..-1
+ * -EBUSY if the fiber waits in no call, or in one that cannot be cut short
+ * -ESRCH if the fiber has ended
  */
-WEFT_API int weft_interrupt(weft_fiber fiber, weft_value value);
+WEFT_API int weft_interrupt(weft_fiber fiber, int code);
 
 /**
  * Cancel a fiber and wait until it has ended; returns 0. If it has not after grace_s seconds, say

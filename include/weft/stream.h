@@ -14,8 +14,7 @@
  * so.
  *
  * One fiber may read while another one writes. A second one that reads meanwhile, or a second one
- * that writes, gets -EBUSY. A fiber that waits in a stream is to be interrupted with errors only: a
- * value would be taken for a number of bytes.
+ * that writes, gets -EBUSY.
  *
  * Every call on a stream that is not open is -EBADF; one whose memory is all zero is not open.
  * Calls fail with what the descriptor's read and write say, too, and with -ENOMEM if there is no
@@ -118,7 +117,8 @@ WEFT_SWITCHPOINT int weft_stream_detach(weft_stream *stream);
  * the line with its newline and the NUL has no room, or is over the limit; nothing was taken, and a
  * call with more room, or weft_stream_read, finds it. -EINVAL if room is 0.
  */
-WEFT_SWITCHPOINT ssize_t weft_stream_gets(weft_stream *stream, char *line, size_t room);
+WEFT_SWITCHPOINT ssize_t weft_stream_gets(weft_stream *stream, char *line,
+                                          size_t room) WEFT_MUST_CHECK;
 
 /**
  * Read a line in place: *line points into the buffer until the next call that reads; its newline,
@@ -126,17 +126,20 @@ WEFT_SWITCHPOINT ssize_t weft_stream_gets(weft_stream *stream, char *line, size_
  * *bytes (may be NULL). Returns 1, or 0 at the end of the input; -EMSGSIZE if the line is over the
  * limit: nothing was taken.
  */
-WEFT_SWITCHPOINT int weft_stream_line(weft_stream *stream, char **line, size_t *bytes);
+WEFT_SWITCHPOINT int weft_stream_line(weft_stream *stream, char **line,
+                                      size_t *bytes) WEFT_MUST_CHECK;
 
 /** Read some bytes, at most so many: what is there, or else what comes next. 0 at the end. */
-WEFT_SWITCHPOINT ssize_t weft_stream_read(weft_stream *stream, void *data, size_t bytes);
+WEFT_SWITCHPOINT ssize_t weft_stream_read(weft_stream *stream, void *data,
+                                          size_t bytes) WEFT_MUST_CHECK;
 
 /**
  * Read exactly so many bytes; returns bytes. 0 if the input has ended before the first one,
  * -ENODATA if it ends after that. Unless it is all there nothing is taken: the buffer grows for it,
  * so what is very large is better read in pieces with weft_stream_read.
  */
-WEFT_SWITCHPOINT ssize_t weft_stream_read_exact(weft_stream *stream, void *data, size_t bytes);
+WEFT_SWITCHPOINT ssize_t weft_stream_read_exact(weft_stream *stream, void *data,
+                                                size_t bytes) WEFT_MUST_CHECK;
 
 /**
  * Wait until at least min bytes are there, and look at them in place: *data points into the buffer

@@ -16,7 +16,7 @@ WEFT_API double weft_now(void);
  * Wait for at least so many seconds from now, however long the caller computed before. 0 polls
  * once and lets the others run; INFINITY waits until the caller is cancelled or interrupted.
  * Where many timers fire all the time they are served in a beat of half a millisecond.
- * Returns 0, or what weft_interrupt gave. -EINVAL if the time is negative or NaN.
+ * Returns 0. -EINVAL if the time is negative or NaN.
  */
 WEFT_SWITCHPOINT int weft_sleep(double seconds);
 

@@ -95,7 +95,7 @@ weft_value weft__settle(weft__fiber *f, weft_value result)
 {
     f->was_struck = result == -ECANCELED && (f->is_interrupted || f->alarm);
     if (f->was_struck)
-        result = f->is_interrupted ? f->life->interrupt_value : weft__alarm_take(f);
+        result = f->is_interrupted ? f->life->interrupt_code : weft__alarm_take(f);
     f->is_interrupted = false;
     return result;
 }

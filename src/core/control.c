@@ -140,8 +140,10 @@ int weft_schedule(weft_fiber fiber, weft_value value)
     return schedule_here(c, f, value);
 }
 
-int weft_interrupt(weft_fiber fiber, weft_value value)
+int weft_interrupt(weft_fiber fiber, int code)
 {
+    if (!weft_is_error(code))
+        return weft_fail(-EINVAL, "weft_interrupt: code is %d, which is not an error", code);
     weft__cord *c;
     weft__fiber *f;
     int rc = weft__find_living(fiber, &c, &f);
@@ -151,10 +153,10 @@ int weft_interrupt(weft_fiber fiber, weft_value value)
     if (kind == NULL || kind->leave == NULL || kind == &weft__waits_new)
         return -EBUSY;
     if (kind->leave(f)) {
-        weft__wake(c, f, value, WEFT__TAIL);
+        weft__wake(c, f, code, WEFT__TAIL);
     } else {
         f->is_interrupted = true;
-        f->life->interrupt_value = value;
+        f->life->interrupt_code = code;
     }
     return 0;
 }

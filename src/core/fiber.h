@@ -107,16 +107,16 @@ typedef struct weft__life {
     weft__cxx_globals cxx; /* while it does not run; empty where there is no C++ runtime */
     int64_t cpu_ns;
 
-    weft__timer timer;          /* for sleep */
-    weft__timer deadline;       /* not after the earliest of its scopes; not armed: none has one */
-    int64_t grace_ns;           /* told to end by then; 0: no time was given, or not told */
-    weft__keeper *nursery;      /* the keeper of the children that it will have; NULL: none */
-    weft__error *raised_last;   /* the newest of raised; meaningless without any */
-    weft_value interrupt_value; /* meaningless unless is_interrupted */
-    uint32_t ended_count;       /* of ended */
-    uint32_t short_count;       /* of ended children that are kept in short (ended.h) */
-    uint32_t short_first;       /* the first of these; 0: none */
-    void (*drop)(void *arg);    /* releases what its argument owns; meaningless unless has_drop */
+    weft__timer timer;        /* for sleep */
+    weft__timer deadline;     /* not after the earliest of its scopes; not armed: none has one */
+    int64_t grace_ns;         /* told to end by then; 0: no time was given, or not told */
+    weft__keeper *nursery;    /* the keeper of the children that it will have; NULL: none */
+    weft__error *raised_last; /* the newest of raised; meaningless without any */
+    int interrupt_code;       /* meaningless unless is_interrupted */
+    uint32_t ended_count;     /* of ended */
+    uint32_t short_count;     /* of ended children that are kept in short (ended.h) */
+    uint32_t short_first;     /* the first of these; 0: none */
+    void (*drop)(void *arg);  /* releases what its argument owns; meaningless unless has_drop */
 } weft__life;
 
 /*
@@ -182,8 +182,7 @@ struct weft__fiber {
             bool is_stopped : 1;    /* weft_stop or weft_cancel: for good */
             bool is_shutdown : 1;   /* stopped because its parent ended: its failure still counts */
             bool is_restarting : 1; /* it runs again once it has ended */
-            bool
-                is_interrupted : 1; /* its operation is on its way out, to return interrupt_value */
+            bool is_interrupted : 1; /* its operation is on its way out, to return interrupt_code */
             bool was_struck : 1; /* its last operation returned why it was not to be, no result */
             bool is_closing : 1; /* its children are being ended: new ones too */
             bool is_daemon : 1;

@@ -230,7 +230,7 @@ static int wait_until_struck(weft__cord *c, weft__group *g)
 {
     weft__fiber *f = c->current;
     int struck = (int)(f->alarm ? weft__alarm_take(f) : weft__wait(c, &waits_members, g));
-    if (!weft_is_error(struck) || struck == -ECANCELED)
+    if (struck == 0 || struck == -ECANCELED)
         return struck;
     if (g->code != 0) {
         raise_again(f, struck);

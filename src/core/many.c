@@ -63,7 +63,7 @@ static void link_done(weft__op *op, intptr_t result)
     weft_value value = 0;
     f->was_struck = is_leaving && is_cut_short(ch) && (f->is_interrupted || f->alarm);
     if (f->was_struck)
-        value = f->is_interrupted ? f->life->interrupt_value : weft__alarm_take(f);
+        value = f->is_interrupted ? f->life->interrupt_code : weft__alarm_take(f);
     f->is_interrupted = false;
     weft__unhold_op(c, f);
     weft__wake(c, f, value, WEFT__TAIL);

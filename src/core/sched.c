@@ -137,7 +137,7 @@ static void tell_stuck(weft__cord *c)
         return;
     }
     f->is_interrupted = true; /* in a moment: see weft__settle */
-    f->life->interrupt_value = -EDEADLK;
+    f->life->interrupt_code = -EDEADLK;
 }
 
 /* Could operations that are pending still be completed, by the outside world? */

@@ -120,8 +120,8 @@ static ssize_t send_pieces(sending *s, size_t bytes)
         ssize_t n = send_piece(s, bytes - (size_t)(before - begin));
         if (n == 0)
             break;
-        if (n != s->at - before)
-            return n; /* failed, or interrupted with a value of its own */
+        if (n < 0)
+            return n;
     }
     return (ssize_t)(s->at - begin);
 }
@@ -212,7 +212,7 @@ static ssize_t wait_for_room(const mover *m)
     return (ssize_t)(room > ROOM_LEAST ? room : ROOM_LEAST);
 }
 
-/* The pipe knows better than a call that may have been interrupted with any value. */
+/* The pipe knows better than a call that was cut short. */
 static void count_piped(mover *m)
 {
     int bytes = 0;
@@ -225,7 +225,7 @@ static ssize_t read_into_buffer(mover *m, int fd, size_t bytes)
         return -ENOMEM;
     size_t asked = least(bytes, m->buffer_bytes);
     ssize_t n = weft_read(fd, m->buffer, asked);
-    if (n > 0 && (size_t)n <= asked)
+    if (n > 0)
         m->data = (struct iovec){m->buffer, (size_t)n};
     return n;
 }
@@ -257,7 +257,7 @@ static ssize_t write_buffer(mover *m)
 {
     struct iovec pieces[] = {m->head, m->data, m->tail};
     ssize_t n = weft_writev(m->out, pieces, 3);
-    size_t written = n > 0 && !weft__was_struck() ? (size_t)n : 0;
+    size_t written = n > 0 ? (size_t)n : 0;
     pass_over(&m->head, &written);
     pass_over(&m->data, &written);
     pass_over(&m->tail, &written);
@@ -339,12 +339,9 @@ static ssize_t move_piece(mover *m, size_t bytes, const weft_chunk_format *forma
 static ssize_t move_all(mover *m, size_t piece_bytes, const weft_chunk_format *format)
 {
     for (;;) {
-        const size_t before = m->total;
         ssize_t n = move_piece(m, piece_bytes, format);
-        if (n == 0)
-            return (ssize_t)m->total;
-        if (n < 0 || (size_t)n != m->total - before)
-            return n; /* failed, or interrupted with a value of its own */
+        if (n <= 0)
+            return n < 0 ? n : (ssize_t)m->total;
     }
 }
 
@@ -352,11 +349,8 @@ static ssize_t move_all(mover *m, size_t piece_bytes, const weft_chunk_format *f
 static ssize_t splice_to_end(int fd_in, int fd_out, size_t *total)
 {
     ssize_t n;
-    while ((n = weft_splice(fd_in, NULL, fd_out, NULL, SPLICE_BYTES, 0)) > 0) {
-        if ((size_t)n > SPLICE_BYTES)
-            return n;
+    while ((n = weft_splice(fd_in, NULL, fd_out, NULL, SPLICE_BYTES, 0)) > 0)
         *total += (size_t)n;
-    }
     return n < 0 ? n : (ssize_t)*total;
 }
 

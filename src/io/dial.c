@@ -190,7 +190,7 @@ typedef struct race {
     size_t count, begun, running;
     weft_fiber *ids; /* room for count: those that are waited for */
     int result;      /* of the last attempt that is over */
-    bool is_cut;     /* by what is the result then: an error, or the value of a weft_interrupt */
+    bool is_cut;     /* by an error, which is the result then */
 } race;
 
 static const struct addrinfo *next_of(const struct addrinfo *at, int family, bool is_wanted)

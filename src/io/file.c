@@ -305,7 +305,7 @@ int weft_utimens(const char *path, const struct timespec times[2])
     return (int)run(-1, (call){call_utimens, .path = path, .times = times});
 }
 
-/* A folder being read. What a call gives is left here: its result may be weft_interrupt's value. */
+/* A folder being read. */
 typedef struct scan {
     int fd; /* -1: not open yet */
     size_t bytes;

@@ -41,7 +41,7 @@ ssize_t weft_write_all(int fd, const void *buffer, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = weft_write(fd, (const char *)buffer + done, bytes - done);
-        if (n < 0 || weft__was_struck())
+        if (n < 0)
             return n;
         done += (size_t)n;
     }
@@ -77,7 +77,7 @@ ssize_t weft_writev_all(int fd, const struct iovec *pieces, int count)
         ssize_t n = skip > 0
                         ? weft_write(fd, (char *)pieces->iov_base + skip, pieces->iov_len - skip)
                         : weft_writev(fd, pieces, (int)least(end - pieces, IOV_MAX));
-        if (n < 0 || weft__was_struck())
+        if (n < 0)
             return n;
         left -= (size_t)n;
         if (left > 0)
@@ -91,7 +91,7 @@ ssize_t weft_read_full(int fd, void *buffer, size_t bytes)
     size_t done = 0;
     while (done < bytes) {
         ssize_t n = weft_read(fd, (char *)buffer + done, bytes - done);
-        if (n < 0 || weft__was_struck())
+        if (n < 0)
             return n;
         if (n == 0)
             break;

@@ -78,7 +78,7 @@ int weft_accept_loop(int fd, weft_on_conn *on_conn, void *ctx)
     bool is_over = false;
     while (rc >= 0 && !is_over) {
         int conn = next_conn(&d);
-        if (conn < 0 || weft__was_struck()) {
+        if (conn < 0) {
             is_over = weft__was_struck();
             rc = sit_out(&d, conn);
             continue;
@@ -119,11 +119,8 @@ static int read_loop(int fd, weft_on_data *on_data, void *ctx)
         return -ENOMEM;
     ssize_t n;
     int rc = 0;
-    bool is_struck = false;
-    while (rc >= 0 && !is_struck && (n = weft_read(fd, buffer, room)) != 0) {
-        is_struck = weft__was_struck();
-        rc = n < 0 || is_struck ? (int)n : hand_over(fd, life, buffer, (size_t)n, on_data, ctx);
-    }
+    while (rc >= 0 && (n = weft_read(fd, buffer, room)) != 0)
+        rc = n < 0 ? (int)n : hand_over(fd, life, buffer, (size_t)n, on_data, ctx);
     free(buffer);
     return rc;
 }
@@ -138,7 +135,7 @@ static int receive_loop(weft__many *m, weft_on_data *on_data, void *ctx, bool *i
     intptr_t n;
     int rc = 0;
     const uint32_t life = weft__fd_life(m->op.fd);
-    while (rc >= 0 && (n = weft__many_next(m, &data)) > 0 && !weft__was_struck())
+    while (rc >= 0 && (n = weft__many_next(m, &data)) > 0)
         rc = hand_over(m->op.fd, life, data, (size_t)n, on_data, ctx);
     if (rc < 0)
         return rc;

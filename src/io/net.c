@@ -60,7 +60,7 @@ static ssize_t recv_all(int fd, void *buffer, size_t bytes, int flags)
     size_t done = 0;
     do {
         ssize_t n = recv_once(fd, (char *)buffer + done, bytes - done, flags);
-        if (n <= 0 || (size_t)n > bytes - done)
+        if (n <= 0)
             return done > 0 ? (ssize_t)done : n;
         done += (size_t)n;
     } while (done < bytes && !(flags & MSG_DONTWAIT) && wait_for_more(fd));
@@ -114,7 +114,7 @@ static ssize_t recvmsg_all(int fd, struct msghdr *message, int flags)
                               .msg_control = message->msg_control,
                               .msg_controllen = control_room};
         n = recvmsg_once(fd, &more, flags);
-        if (n <= 0 || (size_t)n > piece.iov_len)
+        if (n <= 0)
             break;
         done += (size_t)n;
         message->msg_controllen = more.msg_controllen;

@@ -62,7 +62,7 @@ static weft_value collect(void *arg)
         if (rc < 0)
             return rc;
         ssize_t n = weft_read(*c->fd, c->data + c->bytes, c->room - c->bytes);
-        if (n <= 0 || weft__was_struck())
+        if (n <= 0)
             return n;
         c->bytes += (size_t)n;
     }

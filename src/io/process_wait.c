@@ -61,15 +61,14 @@ pid_t weft__child_look(const weft__child *child, int *status)
     return info.si_pid;
 }
 
-/* Each time for longer. An interruption may bring any value, but no clause happens then. */
+/* Each time for longer. */
 static int pause_looking(weft__child *child, bool *is_struck)
 {
     double pause_s = child->pause_s > 0 ? child->pause_s * 2 : PAUSE_S_FIRST;
     child->pause_s = pause_s < PAUSE_S_MAX ? pause_s : PAUSE_S_MAX;
     weft_clause pause = weft_clause_time(child->pause_s);
-    pause.value = 1; /* 0 when it has happened */
     int rc = weft_select(&pause, 1);
-    *is_struck = pause.value != 0;
+    *is_struck = rc < 0;
     return rc;
 }
 

@@ -288,11 +288,8 @@ int weft_resolve(const char *host, const char *service, const struct addrinfo *h
     if (l == NULL)
         return -ENOMEM;
     int rc = run(c, &l);
-    if (l == NULL) { /* given up, and freed when those are done who have it */
-        if (rc >= 0) /* the value of a weft_interrupt */
-            *out = NULL;
+    if (l == NULL) /* given up, and freed when those are done who have it */
         return rc;
-    }
     if (rc == 0)
         rc = take_result(l, out);
     weft__lookup_free(l);

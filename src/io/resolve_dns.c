@@ -32,8 +32,8 @@
 #define LOOKUPS_MAX 100
 /* What its frames, c-ares and the C library take, several times. */
 #define STACK_BYTES ((size_t)64 << 10)
-/* What its wait returns when it is to look what there is to do; no index of a clause. */
-#define ROUSED 1000
+/* What its wait returns when it is to look what there is to do. */
+#define ROUSED (-EINTR)
 
 struct weft__dns {
     weft__dns_settings *settings;
@@ -339,6 +339,8 @@ static void run_channel(weft__dns *d)
     double left_s = weft__channel_timeout(&d->channel);
     clauses[fds] = isinf(left_s) ? weft_clause_never() : weft_clause_time(left_s);
     int first = weft_select(clauses, (size_t)fds + 1);
+    if (first == ROUSED)
+        return;
     if (first < 0)
         give_up_waiting(d, first);
     else if (first == fds)

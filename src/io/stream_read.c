@@ -50,7 +50,7 @@ static ssize_t read_once(weft__stream *s, char *data, size_t bytes)
     ssize_t n = s->type->read(s->ctx, data, bytes);
     if (n >= 0)
         weft__cuts_forget(cuts);
-    return n > 0 && (size_t)n > bytes ? -EINTR : n; /* as in send_once */
+    return n;
 }
 
 /* One read into the buffer: how many bytes, 0 at the end. */

@@ -53,21 +53,17 @@ static ssize_t send_once(weft__stream *s, const struct iovec *pieces, int count,
     if (s->is_shut)
         return -EBADF;
     weft__buffer *b = &s->out;
-    size_t pending = weft__buffer_held(b), bytes = 0;
+    size_t pending = weft__buffer_held(b);
     struct iovec left[PIECES_MAX];
     int n = 0;
     if (pending > 0)
         left[n++] = (struct iovec){b->data + b->head, pending};
     n += gather(left + n, PIECES_MAX - n, pieces, count, done);
-    for (int i = 0; i < n; i++)
-        bytes += left[i].iov_len;
     uint64_t cuts = weft__cuts_so_far();
     ssize_t written = s->type->writev(s->ctx, left, n);
     if (written < 0)
         return written;
     weft__cuts_forget(cuts);
-    if ((size_t)written > bytes)
-        return -EINTR; /* interrupted with a value that no write returns */
     size_t sent = (size_t)written < pending ? (size_t)written : pending;
     b->head += sent;
     return written - (ssize_t)sent;

@@ -57,8 +57,8 @@ int weft__tls_send_all(weft__tls_conn *c)
         size_t held = weft__tls_held(&c->sending);
         ssize_t n =
             c->is_closed ? -EBADF : weft_write(c->fd, c->sending.data + c->sending.head, held);
-        if (n < 0 || (size_t)n > held) /* interrupted with a value that no write returns */
-            return n < 0 ? (int)n : -EINTR;
+        if (n < 0)
+            return (int)n;
         c->sending.head += (size_t)n;
     }
     return 0;
@@ -128,8 +128,6 @@ static ssize_t read_some(weft__tls_conn *c)
     if (weft__tls_reserve(&c->in, IN_BYTES) < 0)
         return -ENOMEM;
     ssize_t n = weft_read(c->fd, c->in.data, c->in.bytes);
-    if (n > 0 && (size_t)n > c->in.bytes)
-        return -EINTR;
     c->in.tail += n > 0 ? (size_t)n : 0;
     c->is_ended |= n == 0;
     return n;
