@@ -104,24 +104,6 @@ START_TEST(terminate_says_who_has_not_ended_after_the_grace_time_and_goes_on_wai
 }
 END_TEST
 
-static weft_value terminate_it(void *arg)
-{
-    return weft_terminate(arg_id(arg), INFINITY);
-}
-
-/* P24, P36 */
-START_TEST(a_terminate_that_is_cut_short_says_so_and_the_fiber_ends_all_the_same)
-{
-    weft_fiber f = weft_spin(end_late, as_arg(5));
-    weft_fiber g = weft_spin(terminate_it, id_arg(f));
-    let_run();
-    weft_raise(g, -EIO, "enough");
-    ck_assert_int_eq(weft_await(g), -EIO);
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-}
-END_TEST
-
 static weft_value stop_oneself(void *arg)
 {
     ck_assert_int_eq(weft_stop(weft_self(), (weft_value)arg), 0);
@@ -267,7 +249,7 @@ static void refuse_fiber_calls(weft_fiber other)
     ck_assert_int_eq(weft_suspend(), -ECANCELED);
     ck_assert_int_eq(weft_sleep(0), -ECANCELED);
     ck_assert_int_eq(weft_sleep(INFINITY), -ECANCELED);
-    ck_assert_int_eq(weft_terminate(other, 1), -ECANCELED);
+    ck_assert_int_eq(weft_terminate(other, 1), 0); /* it waits in any case */
 }
 
 static void refuse_io_calls(const int *fd)
@@ -458,12 +440,94 @@ START_TEST(a_refused_call_returns_at_once_also_on_the_record_of_one_that_was_ref
 }
 END_TEST
 
+/* Memory of the parent that a child uses until its clean-up is over. */
+static weft_value use_for_a_while(void *arg)
+{
+    weft_suspend();
+    WEFT_SHIELD(INFINITY)
+        weft_sleep(0.001);
+    ++*(int *)arg;
+    return 0;
+}
+
+typedef struct caller {
+    bool is_one;   /* weft_terminate of one child, else of all */
+    bool is_known; /* that it is cancelled, before it calls */
+    weft_scope *scope;
+    int rc, used;
+} caller;
+
+static void terminate_cancelled(caller *me)
+{
+    weft_fiber f = weft_spin(use_for_a_while, &me->used);
+    WEFT_SHIELD(INFINITY)
+        weft_snooze();
+    me->rc = me->is_one ? weft_terminate(f, 10) : weft_terminate_children(10);
+    if (me->used != 1)
+        me->rc = -EFAULT; /* it would be freed now */
+}
+
+static weft_value stop_and_terminate(void *arg)
+{
+    caller *me = arg;
+    weft_stop(weft_self(), 7);
+    if (me->is_known)
+        ck_assert_int_eq(weft_snooze(), -ECANCELED);
+    terminate_cancelled(me);
+    return 0;
+}
+
+static weft_value time_out_and_terminate(void *arg)
+{
+    caller *me = arg;
+    WEFT_MOVE_ON_AFTER(0)
+        terminate_cancelled(me);
+    return 7;
+}
+
+static weft_value be_stopped_in_terminate(void *arg)
+{
+    terminate_cancelled(arg);
+    return 0;
+}
+
+START_TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
+{
+    for (int i = 0; i < 4; i++) {
+        caller a = {.is_one = i % 2 == 0, .is_known = i < 2}, b = a, c = a;
+        ck_assert_int_eq(weft_await(weft_spin(stop_and_terminate, &a)), 7);
+        ck_assert_int_eq(a.rc, 0);
+        ck_assert_int_eq(weft_await(weft_spin(time_out_and_terminate, &b)), 7);
+        ck_assert_int_eq(b.rc, 0);
+        weft_fiber f = weft_spin(be_stopped_in_terminate, &c);
+        while (weft_children(f, NULL, 0) == 0)
+            weft_snooze();
+        weft_snooze();
+        weft_stop(f, 7);
+        weft_interrupt(f, -EINTR); /* -EBUSY, or it waits again */
+        ck_assert_int_eq(weft_await(f), 7);
+        ck_assert_int_eq(c.rc, 0);
+    }
+}
+END_TEST
+
+START_TEST(an_error_raised_during_terminate_waits_for_the_next_call)
+{
+    int used = 0;
+    weft_fiber f = weft_spin(use_for_a_while, &used);
+    weft_snooze();
+    weft_raise(weft_self(), -EIO, "meanwhile");
+    ck_assert_int_eq(weft_terminate(f, 10), 0);
+    ck_assert_int_eq(used, 1);
+    ck_assert_int_eq(weft_snooze(), -EIO);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &a_fiber_that_is_stopped_before_it_ran_never_runs,
     &the_value_of_a_stopped_fiber_is_what_it_was_stopped_with,
     &terminate_cancels_and_waits_and_the_id_is_gone,
     &terminate_says_who_has_not_ended_after_the_grace_time_and_goes_on_waiting,
-    &a_terminate_that_is_cut_short_says_so_and_the_fiber_ends_all_the_same,
     &a_fiber_that_stops_itself_goes_on_to_its_next_blocking_call,
     &a_child_may_stop_its_own_parent_and_ends_with_it,
     &a_stopped_fiber_moves_to_the_front_of_the_queue,
@@ -475,6 +539,8 @@ static const TTest *const *const tests[] = {
     &fibers_can_be_started_and_cancelled_at_once_many_times,
     &nothing_leaks_to_the_next_fiber_on_a_used_record,
     &a_refused_call_returns_at_once_also_on_the_record_of_one_that_was_refused_often,
+    &terminate_waits_for_the_end_although_the_caller_is_cancelled,
+    &an_error_raised_during_terminate_waits_for_the_next_call,
 };
 
 int main(void)

@@ -8,6 +8,12 @@
  * process ends (main returns, or exit is called), all fibers of that thread are ended first, and
  * threads that were started as cords (cord.h) with theirs.
  *
+ * A cancelled fiber is expected to end: its blocking calls fail until it does. One that goes on
+ * calling is paused for a millisecond at each call, and after about one second named on stderr with
+ * its backtrace. Whoever waits for its end goes on waiting, except at the end of the process: 5 s
+ * after main has ended the process ends without such fibers of its thread, with status 1 unless
+ * main returned another failure. Clean-up behind a shield is waited for, however long it takes.
+ *
  * A fiber never moves to another thread. Unless a function says otherwise, it is to be called from
  * the thread that the fiber belongs to; an id of another thread's fiber is -EXDEV there.
  *
@@ -214,7 +220,7 @@ WEFT_SWITCHPOINT int weft_await_all(const weft_fiber *f, size_t n, weft_value *o
  * *out (may be NULL). The others go on. One that has ended already wins, the lowest index first.
  * -EINVAL for n = 0, -ESRCH if one of them is gone; nothing has changed then.
  */
-WEFT_SWITCHPOINT int weft_await_any(const weft_fiber *f, size_t n, weft_value *out);
+WEFT_SWITCHPOINT int weft_await_any(const weft_fiber *f, size_t n, weft_value *out) WEFT_MUST_CHECK;
 
 /** The same, and the others are stopped and waited for. */
 WEFT_SWITCHPOINT int weft_select_fibers(const weft_fiber *f, size_t n, weft_value *out);
@@ -231,10 +237,15 @@ WEFT_API int weft_stop(weft_fiber fiber, weft_value value);
 WEFT_API int weft_cancel(weft_fiber fiber);
 
 /**
- * The fiber's current or next blocking call fails once, with code and words. Raised errors queue
- * up; those that have not struck when the fiber is stopped do not any more. -EINVAL if code is not
- * in -4095..-1, -ESRCH if the fiber has ended, -ENOMEM. (Without memory for the words the code
- * travels alone, but only one such code can wait.)
+ * Make the fiber's current or next blocking call fail once, with code and words. Raised errors
+ * queue up; those that are not delivered when the fiber is stopped are dropped. If the fiber's
+ * function returns without another blocking call, its value stays what it returned, and the error
+ * is reported on stderr. In the main fiber of a process the error then makes the process fail.
+ * (Without memory for the words the code travels alone, but only one such code can wait.)
+ *
+ * -EINVAL if code is not in -4095..-1, or format is NULL
+ * -ESRCH if the fiber has ended
+ * -ENOMEM if a code without words waits already
  */
 WEFT_API int weft_raise(weft_fiber fiber, int code, const char *format, ...) WEFT_PRINTF(3, 4);
 
@@ -249,10 +260,15 @@ WEFT_API int weft_raise(weft_fiber fiber, int code, const char *format, ...) WEF
 WEFT_API int weft_interrupt(weft_fiber fiber, int code);
 
 /**
- * Cancel a fiber and wait until it has ended; returns 0. If it has not after grace_s seconds, say
- * on stderr which fiber would not end, and go on waiting.
- * -EINVAL for a grace time that is negative or NaN, -EDEADLK for oneself or one's own ancestor,
- * -ESRCH if it is gone.
+ * Cancel a fiber and wait until it has ended, even if the caller is cancelled, stopped or past a
+ * deadline: afterwards it is safe to free what the fiber used. If it has not ended after grace_s
+ * seconds, report on stderr which fiber does not end, and keep waiting. Errors raised in the caller
+ * meanwhile wait for its next call; weft_interrupt does not end the wait. Returns 0.
+ *
+ * -EINVAL if grace_s is negative or NaN
+ * -ESRCH if the fiber is gone
+ * -EDEADLK for oneself or one's own ancestor, and if nothing is left that could end the fiber
+ * -EPERM where switching is forbidden; nothing has changed then
  */
 WEFT_SWITCHPOINT int weft_terminate(weft_fiber fiber, double grace_s);
 
@@ -288,7 +304,10 @@ WEFT_API int weft_detach(weft_fiber fiber);
  */
 WEFT_API int weft_children(weft_fiber fiber, weft_fiber *out, size_t n);
 
-/** Cancel all children of the caller and wait for them, as weft_terminate does. Returns 0. */
+/**
+ * Cancel all children of the caller and wait until they have ended, whatever the state of the
+ * caller, as weft_terminate does. Returns 0. Fails as weft_terminate does.
+ */
 WEFT_SWITCHPOINT int weft_terminate_children(double grace_s);
 
 /**
@@ -357,7 +376,7 @@ typedef unsigned weft_key;
  * A new key for fiber-local values, for all threads; destructor (may be NULL) gets every value that
  * is not NULL when its fiber ends. Returns 0 when there are none left (64 in all).
  */
-WEFT_API weft_key weft_key_new(void (*destructor)(void *));
+WEFT_API weft_key weft_key_new(void (*destructor)(void *)) WEFT_MUST_CHECK;
 
 /** The caller's value for a key; NULL if there is none. */
 WEFT_API void *weft_local_get(weft_key key);
@@ -393,7 +412,7 @@ WEFT_API int weft_guard_set(size_t bytes);
  * Memory of this fiber, aligned for anything, freed when it has ended and its children too. NULL if
  * there is none.
  */
-WEFT_API void *weft_alloc(size_t bytes);
+WEFT_API void *weft_alloc(size_t bytes) WEFT_MUST_CHECK;
 
 /* What WEFT_DEFER leaves on the stack in C. Private. */
 typedef struct weft__deferred {

@@ -204,14 +204,22 @@ static bool is_still_ending(weft__cord *c, weft_fiber id)
     return f != NULL && f->phase != WEFT__ENDED && (f->is_stopped || f->phase == WEFT__ENDING);
 }
 
-/* Wait for a fiber that was cancelled; its value is taken, if it had ended before. */
-static void join(weft__cord *c, weft_fiber id)
+/*
+ * Wait for a fiber that was cancelled, for so many seconds; its value is taken, if it had ended
+ * before. The caller is shielded. 0, also if the time is up; -EDEADLK if it will never end.
+ */
+static int join_within(weft__cord *c, weft_fiber id, double seconds)
 {
     const weft__fiber *f = weft__fiber_find(c, id);
     if (f == NULL || f->phase == WEFT__ENDED)
         weft_await(id);
-    while (is_still_ending(c, id) && weft_await(id) != -EDEADLK)
-        continue; /* interrupted */
+    weft_scope time;
+    weft_scope_open(&time, seconds);
+    weft_value rc = 0;
+    while (rc != -EDEADLK && is_still_ending(c, id) && !weft_scope_is_cancelled(&time))
+        rc = weft_await(id); /* again, if it was interrupted */
+    weft_scope_close(&time);
+    return is_still_ending(c, id) && rc == -EDEADLK ? -EDEADLK : 0;
 }
 
 /* Cancel those that have not ended, and wait until they have. */
@@ -223,7 +231,7 @@ static void stop_and_join(weft__cord *c, const weft_fiber *f, size_t n)
     weft__error *words = weft__error_ref(c->current->error);
     WEFT_SHIELD(INFINITY) {
         for (size_t i = 0; i < n; i++)
-            join(c, f[i]);
+            (void)join_within(c, f[i], INFINITY);
     }
     weft__error_set(c->current, words);
 }
@@ -287,6 +295,22 @@ int weft_select_fibers(const weft_fiber *f, size_t n, weft_value *out)
     return rc;
 }
 
+/* Wait for a fiber that was cancelled. The caller is shielded. 0 or -EDEADLK. */
+static int join_cancelled(weft__cord *c, weft_fiber id, double grace_s)
+{
+    if (grace_s == 0) {
+        weft_snooze(); /* it is at the front of the queue: let it */
+        if (weft_state_of(id) != WEFT_DEAD && !is_still_ending(c, id))
+            return 0; /* its keeper runs it again already */
+    }
+    int rc = join_within(c, id, grace_s);
+    if (rc < 0 || !is_still_ending(c, id))
+        return rc;
+    weft__report("fiber #%llu '%s' has not ended %g s after it was cancelled",
+                 (unsigned long long)id, weft__fiber_find(c, id)->name, grace_s);
+    return join_within(c, id, INFINITY);
+}
+
 int weft_terminate(weft_fiber fiber, double grace_s)
 {
     if (!(grace_s >= 0))
@@ -299,24 +323,13 @@ int weft_terminate(weft_fiber fiber, double grace_s)
         return rc == -ESRCH && weft__ended_take(c, fiber, &ignored) ? 0 : rc;
     if (f->phase != WEFT__ENDED && weft__tree_is_above(f, c->current))
         return -EDEADLK;
+    if (f->phase != WEFT__ENDED && c->current->life->no_switch > 0)
+        return (int)weft__refuse(c);
     if (f->life != NULL)
         f->life->grace_ns = grace_s > 0 ? weft__deadline(c, grace_s) : 0;
     weft_cancel(fiber);
-    if (grace_s == 0) {
-        weft_snooze(); /* it is at the front of the queue: let it */
-        if (weft__find_living(fiber, &c, &f) == 0 && !is_still_ending(c, fiber))
-            return 0; /* its keeper runs it again already */
-    }
-    weft_scope grace;
-    weft_scope_open(&grace, grace_s);
-    weft_value value = weft_await(fiber);
-    bool is_late = weft_scope_close(&grace) == -ETIMEDOUT;
-    if (!is_still_ending(c, fiber))
-        return 0;
-    if (!is_late)
-        return (int)value;
-    weft__report("fiber #%llu '%s' has not ended %g s after it was cancelled",
-                 (unsigned long long)fiber, weft__fiber_find(c, fiber)->name, grace_s);
-    value = weft_await(fiber);
-    return is_still_ending(c, fiber) ? (int)value : 0;
+    /* Whatever strikes the caller: what it frees next, the other one may be using. */
+    WEFT_SHIELD(INFINITY)
+        rc = join_cancelled(c, fiber, grace_s);
+    return rc;
 }
