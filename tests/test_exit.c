@@ -541,6 +541,137 @@ START_TEST(a_fiber_may_exit_while_main_reads_and_others_take_their_time)
 }
 END_TEST
 
+static void say_earlier(void)
+{
+    say("earlier ");
+}
+
+static int fail_a_child_with_handlers(void)
+{
+    atexit(say_earlier); /* before the first call of weft */
+    weft_go(fail_with, as_arg(-EIO));
+    weft_snooze();
+    weft_go(fail_with, as_arg(-EIO));
+    WEFT_SHIELD(INFINITY)
+        weft_snooze();
+    return 0;
+}
+
+START_TEST(handlers_registered_before_weft_run_also_when_the_status_is_changed_to_failure)
+{
+    const outcome *o = run_apart(fail_a_child_with_handlers);
+    ck_assert_int_eq(o->status, EXIT_FAILURE);
+    assert_said(o, "was not handled");
+    assert_said(o, "earlier ");
+}
+END_TEST
+
+static weft_value sleep_on_and_on(void *arg)
+{
+    (void)arg;
+    for (;;)
+        weft_sleep(1);
+    return 0;
+}
+
+static int leave_one_that_ignores_its_end(void)
+{
+    atexit(say_earlier);
+    weft_spin_with(sleep_on_and_on, NULL, &(weft_spin_options){.name = "stubborn"});
+    weft_spin(clean_up_aloud, (void *)"fiber ");
+    weft_snooze();
+    return 0;
+}
+
+START_TEST(a_process_ends_with_a_report_without_a_fiber_that_ignores_its_cancellation)
+{
+    const outcome *o = run_apart(leave_one_that_ignores_its_end);
+    ck_assert_int_eq(o->status, EXIT_FAILURE);
+    assert_said(o, "'stubborn' ignores its cancellation");
+    assert_said(o, "'stubborn' has not ended");
+    assert_said(o, "fiber defer "); /* the others have ended as always */
+    assert_said(o, "earlier ");
+}
+END_TEST
+
+static weft_value drain_for_long(void *arg)
+{
+    (void)arg;
+    weft_sleep(INFINITY);
+    WEFT_SHIELD(INFINITY)
+        weft_sleep(strcmp(weft_backend_name(), "sim") == 0 ? 1000 : 0.1);
+    say("drained");
+    return 0;
+}
+
+static int leave_one_that_takes_its_time(void)
+{
+    weft_spin(drain_for_long, NULL);
+    weft_snooze();
+    return 0;
+}
+
+START_TEST(clean_up_behind_a_shield_is_waited_for_however_long_it_takes)
+{
+    assert_ended(run_apart(leave_one_that_takes_its_time), 0, "drained");
+}
+END_TEST
+
+static int look_away(void)
+{
+    weft_go(fail_with, as_arg(-EIO));
+    weft_snooze();
+    weft_snooze(); /* it failed, and nobody has looked */
+    return 0;
+}
+
+START_TEST(an_error_of_a_child_that_was_delivered_and_not_looked_at_is_reported)
+{
+    const outcome *o = run_apart(look_away);
+    ck_assert_int_eq(o->status, 0);
+    assert_said(o, "without having looked at an error of a child");
+    assert_said(o, "broken");
+}
+END_TEST
+
+static int look_at_it(void)
+{
+    weft_go(fail_with, as_arg(-EIO));
+    weft_snooze();
+    if (weft_snooze() != 0)
+        say(weft_error()->message);
+    return 0;
+}
+
+static int clear_it(void)
+{
+    weft_go(fail_with, as_arg(-EIO));
+    weft_snooze();
+    weft_snooze();
+    weft_error_clear();
+    return 0;
+}
+
+static weft_value fail_in_turn(void *arg)
+{
+    weft_go(fail_with, arg);
+    weft_snooze();
+    return weft_snooze() < 0 ? -EPIPE : 0;
+}
+
+static int await_one_that_failed_in_turn(void)
+{
+    return weft_await(weft_spin(fail_in_turn, as_arg(-EIO))) == -EPIPE ? 0 : 1;
+}
+
+START_TEST(an_error_that_was_looked_at_cleared_or_passed_on_is_not_reported)
+{
+    assert_ended(run_apart(look_at_it), 0, "broken");
+    assert_silent(run_apart(clear_it), 0);
+    assert_silent(run_apart(await_one_that_failed_in_turn), 0);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &a_fiber_may_exit_while_main_reads_and_others_take_their_time,
     &the_clean_up_of_main_runs_at_the_end_and_then_that_of_all_fibers,
@@ -563,6 +694,11 @@ static const TTest *const *const tests[] = {
     &what_does_not_switch_is_allowed_where_switching_is_forbidden,
     &a_forbidden_stretch_ends_with_its_fiber,
     &a_fiber_that_does_not_end_within_its_grace_time_is_named_and_waited_for,
+    &handlers_registered_before_weft_run_also_when_the_status_is_changed_to_failure,
+    &a_process_ends_with_a_report_without_a_fiber_that_ignores_its_cancellation,
+    &clean_up_behind_a_shield_is_waited_for_however_long_it_takes,
+    &an_error_of_a_child_that_was_delivered_and_not_looked_at_is_reported,
+    &an_error_that_was_looked_at_cleared_or_passed_on_is_not_reported,
 };
 
 int main(void)

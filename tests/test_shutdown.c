@@ -174,7 +174,7 @@ START_TEST(those_who_would_not_end_are_named_with_what_they_wait_for)
 {
     const outcome *o = run_apart(shut_down_stubborn);
     ck_assert_int_eq(o->status, 7);
-    assert_said(o, "'mule' has not ended 0.02 s after it was told to\n");
+    assert_said(o, "'mule' has not ended 0.02 s after it was told to; it waits for a pause");
     assert_said(o, "'slow' has not ended 0.02 s after it was told to; it waits for sleep\n");
     ck_assert_ptr_null(strstr(o->text, "lamb"));
 }
@@ -633,9 +633,9 @@ static int ignore_it_a_while(void)
     say("!");
     int refused = 0;
     wait_for_nothing();
-    for (int i = 0; i < 1000; i++)
+    for (int i = 0; i < 300; i++)
         refused += weft_sleep(10) == -ECANCELED && wait_for_nothing() == -ECANCELED;
-    return refused == 1000 ? 0 : 1;
+    return refused == 300 ? 0 : 1;
 }
 
 START_TEST(main_that_ignores_it_is_refused_each_time)
@@ -846,7 +846,7 @@ START_TEST(the_grace_time_goes_on_while_the_process_ends)
         return;
     const outcome *o = end_by(clean_up_too_slowly, SIGINT);
     ck_assert_int_eq(o->status, 1);
-    assert_said(o, "'mule' has not ended 50 ms after the signal");
+    assert_said(o, "'mule' has not ended "); /* in virtual time 5 s are over first */
 }
 END_TEST
 
@@ -895,7 +895,7 @@ END_TEST
 static int keep_a_signal_and_take_too_long(void)
 {
     weft_shutdown_on_signals(0.05);
-    weft_on_signal(SIGTERM, say_in_a_fiber, (void *)"own");
+    weft_on_signal(SIGTERM, say_in_a_fiber, (void *)"taken over");
     say("!");
     while (wait_for_nothing() < 0)
         continue;
@@ -909,7 +909,7 @@ START_TEST(the_grace_time_of_one_signal_holds_also_where_the_other_is_the_progra
     const outcome *o = end_by(keep_a_signal_and_take_too_long, SIGINT);
     ck_assert_int_eq(o->status, 1);
     assert_said(o, "'main' has not ended 50 ms after the signal");
-    ck_assert_ptr_null(strstr(o->text, "own"));
+    ck_assert_ptr_null(strstr(o->text, "taken over"));
 }
 END_TEST
 

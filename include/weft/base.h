@@ -29,6 +29,13 @@
 #define WEFT_PRINTF(format_index, first_arg) \
     __attribute__((format(printf, format_index, first_arg)))
 
+/*
+ * The compiler warns if the result is not used: without it the call is almost always a mistake. The
+ * call makes something that only its result names, reads into memory that is not valid without it,
+ * or returns an error that nobody else is told.
+ */
+#define WEFT_MUST_CHECK __attribute__((warn_unused_result))
+
 /* Paste two tokens after expanding them; for names that a macro makes up. */
 #define WEFT__PASTE(a, b) WEFT__PASTE_RAW(a, b)
 #define WEFT__PASTE_RAW(a, b) a##b

@@ -21,7 +21,7 @@ WEFT_BEGIN
 typedef struct weft_chan weft_chan;
 
 /** A new channel of values that holds cap of them; 0: a rendezvous. NULL: no memory. */
-WEFT_API weft_chan *weft_chan_new(size_t cap);
+WEFT_API weft_chan *weft_chan_new(size_t cap) WEFT_MUST_CHECK;
 
 /**
  * The same, shared: for fibers of any thread, all calls, weft_select too. try_send, try_recv,
@@ -32,7 +32,7 @@ WEFT_API weft_chan *weft_chan_new(size_t cap);
  * threads. What weft_chan_count and the like say may be over when they return. In a child of
  * weft_fork it is closed and empty.
  */
-WEFT_API weft_chan *weft_chan_new_shared(size_t cap);
+WEFT_API weft_chan *weft_chan_new_shared(size_t cap) WEFT_MUST_CHECK;
 
 /**
  * Free a channel. Those who wait on it fail with -EPIPE. What it holds is forgotten: if values own
@@ -66,7 +66,7 @@ WEFT_SWITCHPOINT weft_value weft_chan_recv(weft_chan *chan);
 WEFT_API int weft_chan_try_send(weft_chan *chan, weft_value value);
 
 /** Receive without waiting: -EAGAIN if it would have to. */
-WEFT_API weft_value weft_chan_try_recv(weft_chan *chan);
+WEFT_API weft_value weft_chan_try_recv(weft_chan *chan) WEFT_MUST_CHECK;
 
 /** How many values it can hold. */
 WEFT_API size_t weft_chan_cap(const weft_chan *chan);

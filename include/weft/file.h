@@ -24,7 +24,7 @@ WEFT_BEGIN
  * Open a file; always close-on-exec. As open(2); the mode is only looked at if a file may be made
  * (O_CREAT, O_TMPFILE). Closed with weft_close.
  */
-WEFT_SWITCHPOINT int weft_open(const char *path, int flags, ...);
+WEFT_SWITCHPOINT int weft_open(const char *path, int flags, ...) WEFT_MUST_CHECK;
 
 /** Open a file below a folder; always close-on-exec. As openat(2). */
 WEFT_SWITCHPOINT int weft_openat(int folder, const char *path, int flags, ...);
@@ -36,13 +36,15 @@ WEFT_SWITCHPOINT int weft_openat(int folder, const char *path, int flags, ...);
 WEFT_SWITCHPOINT int weft_mkstemp(char *path);
 
 /** Read at an offset; 0 at the end of the file. As pread(2). */
-WEFT_SWITCHPOINT ssize_t weft_pread(int fd, void *buffer, size_t bytes, off_t offset);
+WEFT_SWITCHPOINT ssize_t weft_pread(int fd, void *buffer, size_t bytes,
+                                    off_t offset) WEFT_MUST_CHECK;
 
 /** Write at an offset; may write fewer. As pwrite(2). */
 WEFT_SWITCHPOINT ssize_t weft_pwrite(int fd, const void *buffer, size_t bytes, off_t offset);
 
 /** Read at an offset into several buffers in a row. As preadv(2). */
-WEFT_SWITCHPOINT ssize_t weft_preadv(int fd, const struct iovec *pieces, int count, off_t offset);
+WEFT_SWITCHPOINT ssize_t weft_preadv(int fd, const struct iovec *pieces, int count,
+                                     off_t offset) WEFT_MUST_CHECK;
 
 /** Write several buffers in a row at an offset; may write fewer bytes. As pwritev(2). */
 WEFT_SWITCHPOINT ssize_t weft_pwritev(int fd, const struct iovec *pieces, int count, off_t offset);

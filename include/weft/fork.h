@@ -45,7 +45,7 @@ WEFT_BEGIN
  *
  * -EAGAIN, -ENOMEM as fork(2); -ENOTRECOVERABLE in a child that plain fork(2) has made.
  */
-WEFT_API pid_t weft_fork(void);
+WEFT_API pid_t weft_fork(void) WEFT_MUST_CHECK;
 
 WEFT_END
 

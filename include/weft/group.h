@@ -56,7 +56,7 @@ WEFT_API size_t weft_group_count(const weft_group *group);
  * does the same and returns that value. -EINVAL if this is not the innermost group or scope that
  * the caller has open.
  */
-WEFT_SWITCHPOINT int weft_group_close(weft_group *group);
+WEFT_SWITCHPOINT int weft_group_close(weft_group *group) WEFT_MUST_CHECK;
 
 /* What WEFT_GROUP puts on the stack beside the group. Private. */
 typedef struct weft__group_block {

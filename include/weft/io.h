@@ -41,7 +41,7 @@ WEFT_SWITCHPOINT ssize_t weft_read(int fd, void *buffer, size_t bytes);
 WEFT_SWITCHPOINT ssize_t weft_write(int fd, const void *buffer, size_t bytes);
 
 /** Read into several buffers in a row. As readv(2). */
-WEFT_SWITCHPOINT ssize_t weft_readv(int fd, const struct iovec *pieces, int count);
+WEFT_SWITCHPOINT ssize_t weft_readv(int fd, const struct iovec *pieces, int count) WEFT_MUST_CHECK;
 
 /** Write several buffers in a row; may write fewer bytes. As writev(2), without the signal. */
 WEFT_SWITCHPOINT ssize_t weft_writev(int fd, const struct iovec *pieces, int count);
@@ -63,7 +63,7 @@ WEFT_SWITCHPOINT ssize_t weft_writev_all(int fd, const struct iovec *pieces, int
  * an error or a cancellation it returns that, and how much had come by then is not known: where
  * that matters, weft_stream_read_exact keeps it.
  */
-WEFT_SWITCHPOINT ssize_t weft_read_full(int fd, void *buffer, size_t bytes);
+WEFT_SWITCHPOINT ssize_t weft_read_full(int fd, void *buffer, size_t bytes) WEFT_MUST_CHECK;
 
 /**
  * Wait until the descriptor is ready for one of events (POLLIN, POLLOUT); returns those it is ready

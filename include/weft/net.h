@@ -20,21 +20,22 @@ struct addrinfo; /* which <netdb.h> keeps back in strict C */
  * for all of the bytes of a stream: cut short, it returns what came, and the error at the next
  * call. (With MSG_PEEK, and for datagrams, it has no effect.)
  */
-WEFT_SWITCHPOINT ssize_t weft_recv(int fd, void *buffer, size_t bytes, int flags);
+WEFT_SWITCHPOINT ssize_t weft_recv(int fd, void *buffer, size_t bytes, int flags) WEFT_MUST_CHECK;
 
 /** Send; may send fewer bytes. As send(2). */
 WEFT_SWITCHPOINT ssize_t weft_send(int fd, const void *buffer, size_t bytes, int flags);
 
 /** Receive, and from whom. address and address_bytes as in recvfrom(2), may be NULL. */
 WEFT_SWITCHPOINT ssize_t weft_recvfrom(int fd, void *buffer, size_t bytes, int flags,
-                                       struct sockaddr *address, socklen_t *address_bytes);
+                                       struct sockaddr *address,
+                                       socklen_t *address_bytes) WEFT_MUST_CHECK;
 
 /** Send to an address. As sendto(2). */
 WEFT_SWITCHPOINT ssize_t weft_sendto(int fd, const void *buffer, size_t bytes, int flags,
                                      const struct sockaddr *address, socklen_t address_bytes);
 
 /** Receive a message with its address and control data (descriptors, say). As recvmsg(2). */
-WEFT_SWITCHPOINT ssize_t weft_recvmsg(int fd, struct msghdr *message, int flags);
+WEFT_SWITCHPOINT ssize_t weft_recvmsg(int fd, struct msghdr *message, int flags) WEFT_MUST_CHECK;
 
 /** Send a message with its address and control data. As sendmsg(2). */
 WEFT_SWITCHPOINT ssize_t weft_sendmsg(int fd, const struct msghdr *message, int flags);
@@ -43,7 +44,8 @@ WEFT_SWITCHPOINT ssize_t weft_sendmsg(int fd, const struct msghdr *message, int 
  * Take the next connection; its descriptor is close-on-exec. address and bytes as in accept(2), may
  * be NULL. The listening socket may be non-blocking afterwards.
  */
-WEFT_SWITCHPOINT int weft_accept(int fd, struct sockaddr *address, socklen_t *bytes);
+WEFT_SWITCHPOINT int weft_accept(int fd, struct sockaddr *address,
+                                 socklen_t *bytes) WEFT_MUST_CHECK;
 
 /**
  * Connect a socket. As connect(2). Cancelled, the attempt goes on in the kernel: call it again to
@@ -55,7 +57,7 @@ WEFT_SWITCHPOINT int weft_connect(int fd, const struct sockaddr *address, sockle
 WEFT_API int weft_shutdown(int fd, int how);
 
 /** Two connected stream sockets, close-on-exec. In memory on the sim backend. */
-WEFT_API int weft_socketpair(int fd[2]);
+WEFT_API int weft_socketpair(int fd[2]) WEFT_MUST_CHECK;
 
 /**
  * What weft_accept_loop calls for each connection, which is the callee's from then on; getpeername
@@ -98,7 +100,7 @@ WEFT_SWITCHPOINT int weft_recv_loop(int fd, weft_on_data *on_data, void *ctx);
  * Returns the descriptor, close-on-exec and non-blocking. -EINVAL for a net or an address that is
  * none; else what weft_resolve, socket(2), bind(2) and listen(2) say. weft_error() has the words.
  */
-WEFT_SWITCHPOINT int weft_listen(const char *net, const char *addr);
+WEFT_SWITCHPOINT int weft_listen(const char *net, const char *addr) WEFT_MUST_CHECK;
 
 /**
  * Connect to an address, as weft_listen has them; ":port" is this machine. A name's addresses are
@@ -110,7 +112,7 @@ WEFT_SWITCHPOINT int weft_listen(const char *net, const char *addr);
  * weft_resolve says, or the error of the last attempt. -EINVAL for a net or an address that is
  * none. weft_error() has the words.
  */
-WEFT_SWITCHPOINT int weft_dial(const char *net, const char *addr);
+WEFT_SWITCHPOINT int weft_dial(const char *net, const char *addr) WEFT_MUST_CHECK;
 
 /**
  * The addresses of a name, as getaddrinfo(3), whose arguments these are; any of the first three may
@@ -125,7 +127,8 @@ WEFT_SWITCHPOINT int weft_dial(const char *net, const char *addr);
  * was built without c-ares, the C library does it, in a thread of the pool.
  */
 WEFT_SWITCHPOINT int weft_resolve(const char *host, const char *service,
-                                  const struct addrinfo *hints, struct addrinfo **out);
+                                  const struct addrinfo *hints,
+                                  struct addrinfo **out) WEFT_MUST_CHECK;
 
 /** Free what weft_resolve returned, by its first entry; NULL is nothing. */
 WEFT_API void weft_resolve_free(struct addrinfo *addresses);

@@ -29,7 +29,7 @@ typedef struct weft_pool_options {
 } weft_pool_options;
 
 /** A new, empty pool. NULL: no memory, or options that make no sense (weft_error() says which). */
-WEFT_API weft_pool *weft_pool_new(const weft_pool_options *options);
+WEFT_API weft_pool *weft_pool_new(const weft_pool_options *options) WEFT_MUST_CHECK;
 
 /**
  * Destroy what is in the pool and free it. -EBUSY if something is still held, or someone waits;

@@ -183,7 +183,8 @@ WEFT_SWITCHPOINT int weft_system(const char *command);
  * (-EPIPE: the command had taken enough). Cancelled there, the command is ended as by
  * weft_system. -EINVAL for another mode.
  */
-WEFT_SWITCHPOINT int weft_popen(weft_stream *stream, const char *command, const char *mode);
+WEFT_SWITCHPOINT int weft_popen(weft_stream *stream, const char *command,
+                                const char *mode) WEFT_MUST_CHECK;
 
 WEFT_END
 

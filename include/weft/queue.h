@@ -21,7 +21,7 @@ typedef struct weft_queue weft_queue;
 /**
  * A new queue that holds at most cap values, 0: as many as there is memory for. NULL: no memory.
  */
-WEFT_API weft_queue *weft_queue_new(size_t cap);
+WEFT_API weft_queue *weft_queue_new(size_t cap) WEFT_MUST_CHECK;
 
 /**
  * Free a queue. Those who wait on it fail with -EPIPE; what it holds is forgotten. NULL is fine.

@@ -76,7 +76,7 @@ typedef struct weft_supervise_options {
  * stopped again.
  */
 WEFT_SWITCHPOINT int weft_supervise(const weft_child *children, size_t n,
-                                    const weft_supervise_options *options);
+                                    const weft_supervise_options *options) WEFT_MUST_CHECK;
 
 WEFT_END
 

@@ -36,7 +36,7 @@ typedef struct weft_mutex {
 WEFT_SWITCHPOINT int weft_mutex_lock(weft_mutex *mutex);
 
 /** The same without waiting: -EBUSY if another fiber holds it. */
-WEFT_API int weft_mutex_try_lock(weft_mutex *mutex);
+WEFT_API int weft_mutex_try_lock(weft_mutex *mutex) WEFT_MUST_CHECK;
 
 /** Give it to the next who waits, or free it. -EPERM if the caller does not hold it. */
 WEFT_API int weft_mutex_unlock(weft_mutex *mutex);
@@ -105,7 +105,7 @@ WEFT_API void weft_sem_open(weft_sem *sem, size_t tokens);
 WEFT_SWITCHPOINT int weft_sem_wait(weft_sem *sem);
 
 /** The same without waiting: -EAGAIN if there is none. */
-WEFT_API int weft_sem_try_wait(weft_sem *sem);
+WEFT_API int weft_sem_try_wait(weft_sem *sem) WEFT_MUST_CHECK;
 
 /** Add a token: the next who waits has it. -EOVERFLOW. */
 WEFT_API int weft_sem_post(weft_sem *sem);

@@ -105,7 +105,7 @@ WEFT_SWITCHPOINT int weft_tls_reload(weft_tls *tls);
  * trusted, or it says so of ours; -ECONNRESET if it hangs up; what choose says; -EINVAL for a
  * client's. With TLS 1.3 a client may hear only at its first read that it was refused.
  */
-WEFT_SWITCHPOINT int weft_tls_accept(weft_stream *stream, int fd, weft_tls *tls);
+WEFT_SWITCHPOINT int weft_tls_accept(weft_stream *stream, int fd, weft_tls *tls) WEFT_MUST_CHECK;
 
 /**
  * The same as the client. Server_name is what is asked for, and what the certificate has to be for:
@@ -113,7 +113,7 @@ WEFT_SWITCHPOINT int weft_tls_accept(weft_stream *stream, int fd, weft_tls *tls)
  * where the server offers it: the newest of this name and port, of the last 64.
  */
 WEFT_SWITCHPOINT int weft_tls_connect(weft_stream *stream, int fd, weft_tls *tls,
-                                      const char *server_name);
+                                      const char *server_name) WEFT_MUST_CHECK;
 
 /** What is known of a TLS connection. Strings are there as long as the stream is open. */
 typedef struct weft_tls_info {

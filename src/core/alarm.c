@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/report.h"
 #include "core/scope.h"
+#include "core/tree.h"
 
 /* What the scopes say, from the innermost outwards. */
 typedef enum verdict { OPEN, CANCELLED, SHIELDED } verdict;
@@ -59,7 +60,10 @@ weft_value weft__alarm_take(weft__fiber *f)
         weft__scopes_note_cut(weft__cord_self, f);
         return -ECANCELED;
     }
+    bool has_words = f->life->raised != NULL;
     int code = weft__error_next(f);
+    if (has_words)
+        f->error->is_unseen = !f->error->is_by_hand;
     weft__alarm_update(f);
     return code;
 }
@@ -75,6 +79,24 @@ void weft__alarm_raise(weft__cord *c, weft__fiber *f, weft__where where)
         weft__wake(c, f, weft__alarm_take(f), where);
 }
 
+/* Nothing cuts the pause short: it is for those who do not listen. */
+static const weft__wait_kind waits_pause = {.name = "a pause: it ignores its cancellation"};
+
+/*
+ * The current fiber has gone on calling for long although its calls fail. Name it once, and let a
+ * process that ends go on without it when its time is up.
+ */
+COLD static void slow_down(weft__cord *c, weft__fiber *f)
+{
+    int64_t now_ns = weft__cord_now(c);
+    if (f->refusals == WEFT__REFUSALS_NAMED)
+        weft__report_ignored(f);
+    if (f->refusals >= WEFT__REFUSALS_NAMED && c->give_up_ns != 0 && now_ns >= c->give_up_ns)
+        weft__tree_give_up(c, f);
+    weft__hold_timer(c, f, &f->life->timer, weft__ns_later(now_ns, WEFT__REFUSAL_PAUSE_NS));
+    weft__wait(c, &waits_pause, NULL);
+}
+
 weft_value weft__refuse(weft__cord *c)
 {
     weft__fiber *f = c->current;
@@ -86,7 +108,10 @@ weft_value weft__refuse(weft__cord *c)
     /*
      * Code that ignores the error may loop: let the others run, and the one who waits for our end.
      */
-    if (++f->refusals >= WEFT__REFUSALS_MAX)
+    f->refusals += f->refusals < UINT16_MAX;
+    if (UNLIKELY(f->refusals >= WEFT__REFUSALS_PAUSED))
+        slow_down(c, f);
+    else if (f->refusals >= WEFT__REFUSALS_MAX)
         weft__yield(c, 0);
     return weft__alarm_take(f);
 }
@@ -148,10 +173,20 @@ int weft_raise(weft_fiber fiber, int code, const char *format, ...)
     weft__error *e = weft__error_new(c->current, code, NULL, format, args);
     va_end(args);
     weft__error_locate(e);
+    if (e != NULL)
+        e->is_by_hand = true;
     rc = weft__error_queue(f, code, e);
     if (rc == 0)
         weft__alarm_raise(c, f, WEFT__FRONT);
     return rc;
+}
+
+void weft__raise_again(weft__fiber *f, int code)
+{
+    weft__error_set(f, weft__error_of_end(f, code));
+    weft__error_own(f);
+    weft__error_queue(f, code, weft__error_ref(f->error));
+    weft__alarm_update(f);
 }
 
 void weft_no_switch_begin(void)

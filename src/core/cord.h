@@ -97,7 +97,9 @@ struct weft__cord {
     weft__fiber *main;
     weft__life main_life; /* its life, unless it was forked */
     weft__fiber
-        *closer; /* ends all fibers, because the process or the thread ends; NULL: not yet */
+        *closer;        /* ends all fibers, because the process or the thread ends; NULL: not yet */
+    int64_t give_up_ns; /* when it stops waiting for fibers that ignore that; 0: never */
+    bool has_given_up;  /* it has */
     weft__backend *backend;
     const char *backend_why;       /* a sentence on the choice */
     weft__backend_none no_backend; /* what backend points to when no other could be opened */

@@ -10,8 +10,23 @@
 #include "core/error.h"
 #include "core/fork.h"
 #include "core/mailbox.h"
+#include "core/report.h"
 #include "core/scope.h"
 #include "core/tree.h"
+
+/*
+ * What was raised in the fiber by hand came too late: its value stays what its function returned,
+ * and the error is not lost in silence. The oldest of the others, which came from below; 0: none.
+ */
+static int next_from_below(weft__fiber *f)
+{
+    weft__error *late;
+    while ((late = weft__error_next_by_hand(f)) != NULL) {
+        weft__report_undelivered(f, late);
+        weft__error_unref(late);
+    }
+    return weft__error_next(f);
+}
 
 /*
  * The first error that came from below and was not delivered is the fiber's own, unless it has one.
@@ -19,7 +34,7 @@
 static weft_value value_with_errors_of_children(weft__fiber *f, weft_value value)
 {
     if (!weft_is_error(value) && !(f->is_stopped && !f->is_shutdown)) {
-        int code = weft__error_next(f);
+        int code = next_from_below(f);
         if (code != 0)
             value = code;
     }
@@ -247,6 +262,8 @@ __attribute__((noinline)) static void end_fully(weft__cord *c, weft__fiber *f, w
         begin_again(c, f);
         return;
     }
+    if (UNLIKELY(weft__error_is_unseen(f)) && !weft_is_error(value) && !f->is_stopped)
+        weft__report_unseen(f);
     if (UNLIKELY(f->parent == NULL))
         weft__fork_return(value); /* in a child by weft_fork it is the main fiber */
     finish(c, f, value);
@@ -370,8 +387,11 @@ int weft_restart(weft_fiber fiber)
 weft_value weft__fiber_collect(weft__cord *c, weft__fiber *f)
 {
     weft_value value = f->result;
-    if (weft_is_error(value))
+    if (weft_is_error(value)) {
         weft__error_set(c->current, weft__error_ref(f->error));
+        if (f->error != NULL)
+            f->error->is_unseen = false; /* whoever awaits it looks at it */
+    }
     /* A guest takes nothing away: each who monitors the fiber is owed an await of its own. */
     bool is_guest = f->monitors != NULL && !weft__monitors_pay(f, c->current);
     bool is_taken = !is_guest || weft__fiber_is_kept(f); /* a group only asks whether anyone did */
@@ -510,7 +530,8 @@ int weft__cord_end_fibers(weft__cord *c)
     for (weft__fiber *a = f; a != NULL; a = a->parent)
         weft__mailbox_free(c, a);
     answer_for_the_rest(c);
-    return weft__error_next(c->main);
+    /* The status of a process is no value that anyone computed: there any error is a failure. */
+    return c->tenure != NULL ? next_from_below(c->main) : weft__error_next(c->main);
 }
 
 weft_value weft__cord_end(weft__cord *c, weft_value returned, weft__error **words)
@@ -519,6 +540,8 @@ weft_value weft__cord_end(weft__cord *c, weft_value returned, weft__error **word
     weft_value value = final_value(f, returned);
     *words = weft_is_error(value) ? weft__error_of_end(f, (int)value) : NULL;
     int code = weft__cord_end_fibers(c);
+    if (weft__error_is_unseen(f) && code == 0 && !weft_is_error(value) && !f->is_stopped)
+        weft__report_unseen(f);
     if (code == 0 || weft_is_error(value) || f->is_stopped)
         return value;
     *words = weft__error_of_end(f, code);

@@ -59,7 +59,7 @@ weft__error *weft__error_new(const weft__fiber *f, int code, weft__error *cause,
     e->refs = 1;
     e->depth = cause != NULL ? cause->depth + 1 : 1;
     e->next = NULL;
-    e->is_raised = false;
+    e->is_raised = e->is_by_hand = e->is_unseen = false;
     e->path_count = 0;
     e->frames_count = 0;
     return e;
@@ -110,7 +110,7 @@ static weft__error *twin_of(const weft__error *e)
     twin->info.fiber_name = twin->fiber_name;
     twin->refs = 1;
     twin->next = NULL;
-    twin->is_raised = false;
+    twin->is_raised = twin->is_by_hand = twin->is_unseen = false;
     return twin;
 }
 
@@ -189,6 +189,18 @@ int weft__error_next(weft__fiber *f)
     return code;
 }
 
+weft__error *weft__error_next_by_hand(weft__fiber *f)
+{
+    weft__error *before = NULL;
+    for (weft__error *e = f->life->raised; e != NULL; before = e, e = e->next) {
+        if (!e->is_by_hand)
+            continue;
+        unlink_raised(f, before, e);
+        return e;
+    }
+    return NULL;
+}
+
 void weft__error_unqueue(weft__fiber *f, const weft__error *e, int code)
 {
     if (e == NULL && f->life->raised_code == code)
@@ -241,7 +253,10 @@ int weft_fail(int code, const char *format, ...)
 const weft_error_info *weft_error(void)
 {
     const weft__fiber *f = recorder();
-    return f != NULL && f->error != NULL ? &f->error->info : NULL;
+    if (f == NULL || f->error == NULL)
+        return NULL;
+    f->error->is_unseen = false;
+    return &f->error->info;
 }
 
 void weft_error_clear(void)

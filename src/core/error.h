@@ -15,6 +15,8 @@ struct weft__error {
     uint32_t depth;           /* errors in the chain from here on */
     struct weft__error *next; /* in a fiber's raised list */
     bool is_raised;           /* in such a list */
+    bool is_by_hand;          /* raised by weft_raise: not of a child */
+    bool is_unseen;           /* of a child, returned by a call; nobody has asked for it since */
     uint8_t frames_count;
     uint8_t path_count;
     void *frames[WEFT__ERROR_FRAMES_MAX];   /* where it was recorded */
@@ -71,6 +73,15 @@ int weft__error_next(weft__fiber *f);
  * delivered another way.
  */
 void weft__error_unqueue(weft__fiber *f, const weft__error *e, int code);
+
+/* Take one that is raised by hand out of the queue; the reference is the caller's. NULL: none. */
+weft__error *weft__error_next_by_hand(weft__fiber *f);
+
+/* Has the fiber's last error come from a child, and has the fiber not looked at it? */
+static inline bool weft__error_is_unseen(const weft__fiber *f)
+{
+    return f->error != NULL && f->error->is_unseen;
+}
 
 /* Forget everything that is queued. */
 void weft__error_drop_queue(weft__fiber *f);

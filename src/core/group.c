@@ -213,15 +213,6 @@ size_t weft_group_count(const weft_group *group)
     return g != NULL && weft__scope_is_open(scope_of(g)) ? g->count : 0;
 }
 
-/* The error that the current fiber has last had strikes its next blocking call. */
-static void raise_again(weft__fiber *f, int code)
-{
-    weft__error_set(f, weft__error_of_end(f, code));
-    weft__error_own(f);
-    weft__error_queue(f, code, weft__error_ref(f->error));
-    weft__alarm_update(f);
-}
-
 /*
  * Wait for the members, until something strikes the caller. 0, or what did. An error that strikes
  * once is not lost: it is the group's first one, or if a member has been quicker strikes again.
@@ -233,7 +224,7 @@ static int wait_until_struck(weft__cord *c, weft__group *g)
     if (struck == 0 || struck == -ECANCELED)
         return struck;
     if (g->code != 0) {
-        raise_again(f, struck);
+        weft__raise_again(f, struck);
     } else {
         g->code = struck;
         g->failed = 0;
@@ -298,7 +289,7 @@ static void raise_result(int rc)
         return;
     weft__fiber *f = weft__cord_self->current;
     if (weft_is_error(rc) && !(rc == -ECANCELED && f->alarm))
-        raise_again(f, rc);
+        weft__raise_again(f, rc);
 }
 
 bool weft__group_turn(weft__group_block *block)

@@ -169,7 +169,10 @@
 #define WEFT__THREAD_LOOK_NS 16000000
 #define WEFT__THREAD_LOOKS_MAX 6
 
-/* Seconds that started threads are given to end when the process does. */
+/*
+ * Seconds that started threads, and fibers that ignore their cancellation, are given to end when
+ * the process does.
+ */
 #define WEFT__EXIT_GRACE_S 5
 
 /*
@@ -207,6 +210,15 @@
  * run.
  */
 #define WEFT__REFUSALS_MAX 16
+
+/*
+ * The same before each of them pauses the fiber for a millisecond, so that it does not keep the
+ * processor busy (and so that virtual time passes), and before it is named on stderr: after about
+ * one second.
+ */
+#define WEFT__REFUSALS_PAUSED 1000
+#define WEFT__REFUSAL_PAUSE_NS 1000000
+#define WEFT__REFUSALS_NAMED (WEFT__REFUSALS_PAUSED + 1000)
 
 /*
  * Seconds that a fiber may compute before it is said, and before weft_check_slice fails: half of

@@ -103,6 +103,37 @@ void weft__report_last(const weft__error *e, int status)
     report_chain(e);
 }
 
+/* Where the running fiber is: the functions that called. */
+static void say_frames(void)
+{
+    void *frames[WEFT__ERROR_FRAMES_MAX];
+    backtrace_symbols_fd(frames, backtrace(frames, WEFT__ERROR_FRAMES_MAX), STDERR_FILENO);
+}
+
+void weft__report_ignored(const weft__fiber *f)
+{
+    weft__report("fiber #%llu '%s' ignores its cancellation: its blocking calls fail with "
+                 "-ECANCELED, and it goes on; it is in (addr2line -fpe PROGRAM +0x... gives names)",
+                 (unsigned long long)f->id, f->name);
+    say_frames();
+}
+
+void weft__report_unseen(const weft__fiber *f)
+{
+    weft__report("fiber #%llu '%s' ended without having looked at an error of a child, which a "
+                 "call of its own returned (weft_error or weft_error_clear would have):",
+                 (unsigned long long)f->id, f->name);
+    report_chain(f->error);
+}
+
+void weft__report_undelivered(const weft__fiber *f, const weft__error *e)
+{
+    weft__report("fiber #%llu '%s' ended before it made another blocking call; lost is the error "
+                 "that was raised in it: %s: %d (%s)",
+                 (unsigned long long)f->id, f->name, e->info.message, e->info.code,
+                 weft__error_text(e->info.code));
+}
+
 void weft__report_unhandled(const weft__error *e, int code)
 {
     if (e == NULL || e->info.code != code) {

@@ -28,6 +28,15 @@ void weft__report_deadlock(void);
  */
 void weft__report_unhandled(const weft__error *e, int code);
 
+/* The running fiber goes on calling although its calls fail: who it is, and where. */
+void weft__report_ignored(const weft__fiber *f);
+
+/* The fiber, which has ended well, has not looked at its last error, which came from a child. */
+void weft__report_unseen(const weft__fiber *f);
+
+/* The fiber has ended, and this was raised in it by hand and came too late. */
+void weft__report_undelivered(const weft__fiber *f, const weft__error *e);
+
 /* Main ended the process with this status, and this is the last that it was told from below. */
 void weft__report_last(const weft__error *e, int status);
 

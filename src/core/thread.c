@@ -2,6 +2,7 @@
  * Threads that run fibers: how a thread becomes a cord and stops being one, and what happens to its
  * fibers when the process ends.
  */
+#include "base/clock.h"
 #include "core/end.h"
 #include "core/fork.h"
 #include "core/overflow.h"
@@ -106,11 +107,16 @@ static void close_thread(void *cord)
 /* What came of main, said if it was not handled: 0, or the error. */
 static int end_own_fibers(weft__cord *c, int status)
 {
+    c->give_up_ns = weft__cord_now(c) + WEFT__EXIT_GRACE_S * (int64_t)WEFT__NS_PER_S;
     int code = weft__cord_end_fibers(c);
     const weft__error *e = c->main->error;
     bool has_climbed = e != NULL && e->path_count > 0;
+    if (code == 0 && c->has_given_up)
+        return -ETIMEDOUT; /* that has been said already */
     if (code != 0)
         weft__report_unhandled(e, code);
+    else if (status == 0 && weft__error_is_unseen(c->main) && !c->main->is_stopped)
+        weft__report_unseen(c->main);
     else if (status != 0 && has_climbed && e->path[e->path_count - 1] == c->main->id)
         weft__report_last(e, status);
     return code;
@@ -129,6 +135,34 @@ static void turn_others_away(weft__cord *c)
 }
 
 /*
+ * End the process with this status in place of the one that it ends with, from an exit handler. The
+ * handlers that were registered before ours (the program's, gcov's, a sanitizer's) have yet to run.
+ * glibc takes a handler off its list before it calls it, so another exit goes on with the rest.
+ * musl traps a second exit: there the last destructor ends the process.
+ */
+#ifdef __GLIBC__
+static void change_status(int status)
+{
+    exit(status);
+}
+#else
+static int changed_status; /* 0: it is not */
+
+__attribute__((destructor(101))) static void end_with_changed_status(void)
+{
+    if (changed_status == 0)
+        return;
+    fflush(NULL);
+    _exit(changed_status);
+}
+
+static void change_status(int status)
+{
+    changed_status = status;
+}
+#endif
+
+/*
  * The process ends: main returned, or some fiber called exit. An error that nobody handled must not
  * look like success.
  */
@@ -145,10 +179,8 @@ static void close_process(int status, void *arg)
     if (c != NULL)
         turn_others_away(c);
     bool have_cords_failed = weft__tenures_wait(own);
-    if ((code != 0 || have_cords_failed) && status == 0) {
-        fflush(NULL);
-        _exit(EXIT_FAILURE);
-    }
+    if ((code != 0 || have_cords_failed) && status == 0)
+        change_status(EXIT_FAILURE);
 }
 
 #ifdef WEFT_HAS_ON_EXIT

@@ -5,6 +5,7 @@
 #include "core/tree.h"
 
 #include "core/alarm.h"
+#include "core/report.h"
 
 /* A child less: is that what the parent's joiner waits for? */
 static void tell_joiner(weft__cord *c, weft__fiber *parent)
@@ -92,10 +93,23 @@ bool weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *e
 {
     f->is_closing = true; /* children that are made from now on are stopped before they run */
     stop_children(c, f, except, f->life->grace_ns, WEFT__END_WITH_PARENT);
-    bool are_dead = join(c, f, except, &waits_end) != -EDEADLK;
+    if (c->has_given_up)
+        return !weft__tree_has_children(f, except);
+    bool are_dead = join(c, f, except, &waits_end) == 0;
     if (!are_dead)
         f->life->joiner = NULL; /* that has been said already */
     return are_dead;
+}
+
+void weft__tree_give_up(weft__cord *c, const weft__fiber *f)
+{
+    if (c->has_given_up)
+        return;
+    c->has_given_up = true;
+    weft__report("fiber #%llu '%s' has not ended %d s after main: the process ends without it",
+                 (unsigned long long)f->id, f->name, WEFT__EXIT_GRACE_S);
+    if (c->closer->waits_in == &waits_end)
+        weft__wake(c, c->closer, -ETIMEDOUT, WEFT__FRONT);
 }
 
 void weft__tree_bury(weft__cord *c, weft__fiber *f)

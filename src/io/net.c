@@ -1,4 +1,5 @@
 /* The calls on sockets: each is one operation of the backend, or a loop of them. */
+#include "core/alarm.h"
 #include "core/op.h"
 #include "core/scope.h"
 
@@ -51,7 +52,7 @@ static bool wait_for_more(int fd)
         return !(events & POLLERR) && !weft_is_cancelled();
     const weft_error_info *raised = weft_error();
     if (raised != before && raised->code == events)
-        weft_raise(weft_self(), events, "%s", raised->message);
+        weft__raise_again(weft__cord_self->current, events);
     return false;
 }
 
