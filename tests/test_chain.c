@@ -187,8 +187,8 @@ START_TEST(a_chain_can_be_cancelled_interrupted_and_raised_in)
     f = weft_spin(chain_that_waits, as_arg(fd[0]));
     let_run();
     ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
-    ck_assert_int_eq(weft_interrupt(f, 4711), 0);
-    ck_assert_int_eq(weft_await(f), 4711);
+    ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
+    ck_assert_int_eq(weft_await(f), -EINTR);
     close_pair(fd);
 }
 END_TEST

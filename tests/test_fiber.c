@@ -71,7 +71,7 @@ static void refuse_everywhere(weft_fiber gone)
     ck_assert_int_eq(weft_stop(gone, 1), -ESRCH);
     ck_assert_int_eq(weft_cancel(gone), -ESRCH);
     ck_assert_int_eq(weft_raise(gone, -EIO, "x"), -ESRCH);
-    ck_assert_int_eq(weft_interrupt(gone, 1), -ESRCH);
+    ck_assert_int_eq(weft_interrupt(gone, -EINTR), -ESRCH);
     ck_assert_int_eq(weft_terminate(gone, 1), -ESRCH);
     ck_assert_int_eq(weft_restart(gone), -ESRCH);
     ck_assert_int_eq(weft_attach(gone, weft_main()), -ESRCH);
@@ -122,7 +122,7 @@ START_TEST(an_ended_fiber_that_was_not_awaited_takes_no_orders)
     ck_assert_int_eq(weft_stop(f, 1), -ESRCH);
     ck_assert_int_eq(weft_cancel(f), -ESRCH);
     ck_assert_int_eq(weft_raise(f, -EIO, "x"), -ESRCH);
-    ck_assert_int_eq(weft_interrupt(f, 1), -ESRCH);
+    ck_assert_int_eq(weft_interrupt(f, -EINTR), -ESRCH);
     ck_assert_int_eq(weft_attach(f, weft_main()), -ESRCH);
     ck_assert_int_eq(weft_detach(f), -ESRCH);
     ck_assert_uint_eq(weft_spin_with(return_arg, NULL, &(weft_spin_options){.parent = f}), 0);
