@@ -32,7 +32,7 @@ static inline fake *fake_open(void)
 {
     fake *f = calloc(1, sizeof *f);
     f->base.type = &fake_type;
-    weft__finished_init(&f->base.pooled);
+    weft__finished_init(&f->base);
     sem_init(&f->wakes, 0, 0);
     return f;
 }
@@ -40,7 +40,7 @@ static inline fake *fake_open(void)
 static inline void fake_close(fake *f)
 {
     ck_assert_uint_eq(f->base.pending, 0);
-    weft__finished_close(&f->base.pooled);
+    weft__finished_close(&f->base);
     sem_destroy(&f->wakes);
     free(f);
 }
@@ -113,7 +113,7 @@ static inline bool has_happened(sem_t *what)
 /* As poll does: until there is something to collect. */
 static inline void wait_finished(fake *f)
 {
-    while (!weft__finished_before_wait(&f->base.pooled))
+    while (!weft__finished_before_wait(f->base.pooled))
         wait_for(&f->wakes);
 }
 

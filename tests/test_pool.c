@@ -17,7 +17,7 @@ START_TEST(a_call_is_made_by_another_thread_and_done_when_it_is_collected)
     wait_finished(f);
     ck_assert(!t.is_done);
     weft__pool_collect(&f->base);
-    ck_assert(!weft__finished_before_wait(&f->base.pooled));
+    ck_assert(!weft__finished_before_wait(f->base.pooled));
     ck_assert(t.is_done);
     ck_assert_int_eq(t.result, 42);
     ck_assert_ptr_null(t.op.job);
@@ -47,14 +47,14 @@ START_TEST(a_backend_is_woken_only_if_it_waits)
     static trial t;
     submit_call(f, &t, NULL);
     sem_post(&t.may_end); /* while it is busy with other things */
-    while (atomic_load(&f->base.pooled.newest) == NULL)
+    while (atomic_load(&f->base.pooled->newest) == NULL)
         sched_yield();
-    weft__finished_close(&f->base.pooled); /* nobody is in its wake */
+    weft__finished_close(&f->base); /* nobody is in its wake */
     ck_assert(!has_happened(&f->wakes));
     ck_assert_int_eq(finish(f, &t), 42);
 
     submit_call(f, &t, NULL);
-    ck_assert(!weft__finished_before_wait(&f->base.pooled));
+    ck_assert(!weft__finished_before_wait(f->base.pooled));
     sem_post(&t.may_end);
     wait_for(&f->wakes);
     ck_assert_int_eq(finish(f, &t), 42);

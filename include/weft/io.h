@@ -17,6 +17,11 @@
  *     threads there is no order: let one thread read, and one thread write.
  * To hand a descriptor to another thread for good, call weft_fd_release first.
  *
+ * A program may close all descriptors, as with closefrom(3): weft opens its own anew within 0.1 s,
+ * and says so once on stderr. Operations on closed descriptors end with -EBADF then. If the kernel
+ * refuses the backend from some time on (seccomp), another one is used; operations under way end
+ * with -EIO, and calls on other threads go on.
+ *
  * (On the sim backend this holds for what weft_pipe and weft_socketpair make; a descriptor of the
  * kernel blocks the thread there.)
  */

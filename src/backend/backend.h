@@ -11,6 +11,7 @@
 #include "backend/pool.h"
 #include "base/list.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -254,6 +255,25 @@ typedef struct weft__backend_type {
     void (*wake)(weft__backend *b);
 
     /*
+     * Are its descriptors still its own? The program may have closed them, and opened others with
+     * their numbers. 0 or -EBADF. A few system calls. NULL: it has none.
+     */
+    int (*check)(weft__backend *b);
+
+    /*
+     * Poll or check has failed: make the descriptors anew. Numbers that may be another file's by
+     * now are left alone. Operations go on, except on descriptors that are closed: -EBADF. 0, or
+     * -errno: it cannot, and is to be given up. NULL: it never fails.
+     */
+    int (*repair)(weft__backend *b);
+
+    /*
+     * End all operations with this error, except those that the pool has; from now on only close is
+     * called. What loops have received stays readable.
+     */
+    void (*give_up)(weft__backend *b, int error);
+
+    /*
      * The same to another backend of the same type, by the thread that b belongs to; NULL where the
      * kernel has nothing better than wake. False: wake is to be called. If it gets lost, lost(tag)
      * is called later.
@@ -322,9 +342,13 @@ typedef struct weft__backend_type {
 struct weft__backend {
     const weft__backend_type *type;
     size_t pending;             /* operations that are waiting */
-    weft__finished pooled;      /* what the pool has done for it */
+    weft__finished *pooled;     /* what the pool has done for it; NULL: it has no pool */
+    weft__finished pooled_room; /* what pooled points to, unless it was taken over */
+    pid_t thread;               /* that it belongs to */
+    atomic_bool must_check;     /* any thread: it could not be woken; its thread is to check it */
     void (*lost)(uint32_t tag); /* see message; the cord's to set */
     weft__backend *left_behind; /* the parent's, in a child by weft_fork; never freed */
+    weft__backend *retired;     /* of the cord's: one that was given up before this one was */
 };
 
 /*
@@ -338,6 +362,12 @@ typedef struct weft__backend_none {
 } weft__backend_none;
 
 void weft__backend_none_open(weft__backend_none *b, int error);
+
+/*
+ * For wake: the descriptor is gone. Have the backend's thread check it, which is interrupted by a
+ * signal if it waits.
+ */
+void weft__backend_interrupt(weft__backend *b);
 
 extern const weft__backend_type weft__backend_uring; /* those that are built in */
 extern const weft__backend_type weft__backend_epoll;

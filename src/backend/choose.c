@@ -117,7 +117,7 @@ const char *weft__backend_known(const char *name)
     return type != NULL ? type->name : NULL;
 }
 
-int weft__backend_open(weft__backend **out, const char *name, const char **why)
+static int open_named(weft__backend **out, const char *name, const char **why)
 {
     bool is_asked_for = name != NULL;
     if (!is_asked_for)
@@ -141,4 +141,12 @@ int weft__backend_open(weft__backend **out, const char *name, const char **why)
     if (!is_asked_for)
         say_refused(name, rc, best_rc == 0 ? (*out)->type : NULL);
     return best_rc;
+}
+
+int weft__backend_open(weft__backend **out, const char *name, const char **why)
+{
+    int rc = open_named(out, name, why);
+    if (rc == 0)
+        (*out)->thread = gettid();
+    return rc;
 }

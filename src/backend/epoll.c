@@ -6,6 +6,7 @@
  */
 #include "backend/call.h"
 #include "backend/ready.h"
+#include "backend/wake_fd.h"
 #include "base/clock.h"
 #include "base/libc.h"
 
@@ -36,7 +37,7 @@ typedef struct epoll_backend {
     weft__backend base;
     weft__ready ready;
     int epoll_fd;
-    int wake_fd;
+    weft__wake_fd wake;
     uint32_t generation; /* the last one given out */
     bool has_no_pwait2;
     /* What a poll found; not on the stack, which is that of some fiber and may be nearly full. */
@@ -221,9 +222,8 @@ static int epoll_poll(weft__backend *base, int64_t timeout_ns)
 
 static void epoll_wake(weft__backend *base)
 {
-    uint64_t one = 1;
-    /* It can only fail when the counter is full, and then it has been woken often enough. */
-    (void)!TEMP_FAILURE_RETRY(write(epoll_of(base)->wake_fd, &one, sizeof one));
+    if (!weft__wake_fd_write(&epoll_of(base)->wake))
+        weft__backend_interrupt(base);
 }
 
 static int epoll_close_fd(weft__backend *base, int fd)
@@ -257,36 +257,88 @@ static int64_t epoll_now_ns(weft__backend *base)
     return weft__clock_ns();
 }
 
+static int add_wake(epoll_backend *b)
+{
+    struct epoll_event event = {EPOLLIN | EPOLLET, {.u64 = WAKE_TAG}};
+    return epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, atomic_load(&b->wake.fd), &event) < 0 ? -errno : 0;
+}
+
+/* An epoll that has the eventfd registered already is this one. */
+static int epoll_check(weft__backend *base)
+{
+    epoll_backend *b = epoll_of(base);
+    if (!weft__wake_fd_is_own(&b->wake))
+        return -EBADF;
+    int rc = add_wake(b);
+    if (rc == 0) /* another one: take it out again */
+        epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, atomic_load(&b->wake.fd), NULL);
+    return rc == 0 || rc == -EBADF || rc == -EINVAL || rc == -EPERM ? -EBADF : 0;
+}
+
+/* Close what is still ours, and forget the numbers. */
+static void close_descriptors(epoll_backend *b)
+{
+    if (b->epoll_fd >= 0 && epoll_check(&b->base) == 0)
+        close(b->epoll_fd);
+    weft__wake_fd_close(&b->wake);
+    b->epoll_fd = -1;
+}
+
 static void epoll_close(weft__backend *base)
 {
     epoll_backend *b = epoll_of(base);
-    weft__finished_close(&b->base.pooled);
+    weft__finished_close(&b->base);
     weft__ready_close(&b->ready);
-    if (b->wake_fd >= 0)
-        close(b->wake_fd);
-    if (b->epoll_fd >= 0)
-        close(b->epoll_fd);
+    close_descriptors(b);
     free(b);
 }
 
 static void epoll_abandon(weft__backend *base, bool is_own)
 {
     (void)is_own;
-    close(epoll_of(base)->wake_fd);
-    close(epoll_of(base)->epoll_fd);
+    close_descriptors(epoll_of(base));
 }
 
-/* Make the kernel's objects. 0 or -errno; what was opened stays in b. */
-static int open_descriptors(epoll_backend *b)
+/* Make the kernel's objects, once more if they were lost. 0 or -errno. */
+static int open_descriptors(epoll_backend *b, bool is_again)
 {
+    const int flags = EFD_CLOEXEC | EFD_NONBLOCK;
     b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (b->epoll_fd < 0)
         return -errno;
-    b->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (b->wake_fd < 0)
-        return -errno;
-    struct epoll_event event = {EPOLLIN | EPOLLET, {.u64 = WAKE_TAG}};
-    return epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, b->wake_fd, &event) < 0 ? -errno : 0;
+    if (is_again)
+        b->epoll_fd = weft__fd_move_up(b->epoll_fd);
+    int rc = is_again ? weft__wake_fd_renew(&b->wake, flags) : weft__wake_fd_open(&b->wake, flags);
+    if (rc == 0)
+        rc = add_wake(b);
+    if (rc < 0) {
+        weft__wake_fd_close(&b->wake);
+        close(b->epoll_fd);
+        b->epoll_fd = -1;
+    }
+    return rc;
+}
+
+/*
+ * Descriptors that have been lost are not closed: one of the two may be leaked, if the program has
+ * closed only the other.
+ */
+static int epoll_repair(weft__backend *base)
+{
+    epoll_backend *b = epoll_of(base);
+    close_descriptors(b);
+    weft__ready_forget_closed(&b->ready); /* before their numbers are used again */
+    b->events_count = b->events_done = 0;
+    int rc = open_descriptors(b, true);
+    if (rc == 0)
+        weft__ready_rewatch(&b->ready);
+    return rc;
+}
+
+static void epoll_give_up(weft__backend *base, int error)
+{
+    close_descriptors(epoll_of(base));
+    weft__ready_give_up(&epoll_of(base)->ready, error);
 }
 
 static int epoll_open(weft__backend **out)
@@ -295,10 +347,11 @@ static int epoll_open(weft__backend **out)
     if (b == NULL)
         return -ENOMEM;
     b->base.type = &weft__backend_epoll;
-    b->epoll_fd = b->wake_fd = -1;
-    weft__finished_init(&b->base.pooled);
+    b->epoll_fd = -1;
+    atomic_init(&b->wake.fd, -1);
+    weft__finished_init(&b->base);
     weft__ready_open(&b->ready, &b->base, epoll_watch, epoll_unwatch);
-    int rc = open_descriptors(b);
+    int rc = open_descriptors(b, false);
     if (rc < 0)
         epoll_close(&b->base);
     else
@@ -316,6 +369,9 @@ const weft__backend_type weft__backend_epoll = {
     .cancel = epoll_cancel,
     .poll = epoll_poll,
     .wake = epoll_wake,
+    .check = epoll_check,
+    .repair = epoll_repair,
+    .give_up = epoll_give_up,
     .close_fd = epoll_close_fd,
     .forget_fd = forget_fd,
     .release_fd = epoll_release_fd,

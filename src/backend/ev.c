@@ -22,6 +22,10 @@
  *                    another thread just then still aborts; and with epoll when libev has to set up
  *                    its descriptor anew, after an event of a file that has lost its number. So
  *                    does an epoll descriptor that leads to itself (ELOOP).
+ *   lost descriptors The program may close the eventfd and the loop's own descriptor. That is
+ *                    looked at before ev_run, by the eventfd; a loop whose own descriptor alone was
+ *                    closed still aborts, and so does one that waits by poll while another thread
+ *                    closes them.
  *   a failed wait    epoll_wait, poll or select fails with what is not EINTR, EBADF or ENOMEM: the
  *                    loop's own descriptor was closed, or more are waited on than RLIMIT_NOFILE
  *                    allows since.
@@ -29,6 +33,7 @@
 #include "backend/backend.h"
 #include "backend/call.h"
 #include "backend/ready.h"
+#include "backend/wake_fd.h"
 #include "base/clock.h"
 #include "base/libc.h"
 
@@ -61,14 +66,16 @@ typedef struct libev_backend {
     weft__backend base;
     weft__ready ready;
     struct ev_loop *loop;
-    ev_timer timeout; /* active while a poll that has one waits */
+    bool has_lost_loop; /* one whose descriptors were closed under it */
+    ev_timer timeout;   /* active while a poll that has one waits */
     ev_io wake;
-    int wake_fd;
+    weft__wake_fd wake_fd;
     uint32_t generation; /* the last one given out */
     size_t numbers;      /* descriptors below this fit into libev's tables */
     weft__list watchers; /* all of them */
     weft__list changed;  /* those whose waiters have come or gone since the last ev_run */
     bool must_check_all; /* libev hands all of them to the kernel each time */
+    unsigned method;     /* that the loop was made with */
 } libev_backend;
 
 static libev_backend *libev_of(weft__backend *base)
@@ -149,7 +156,8 @@ static int libev_watch(weft__backend *base, int fd, weft__descriptor *d)
 
 static void free_watcher(libev_backend *b, watcher *w)
 {
-    ev_io_stop(b->loop, &w->io);
+    if (b->loop != NULL)
+        ev_io_stop(b->loop, &w->io);
     weft__list_remove(&w->change);
     weft__list_remove(&w->link);
     free(w);
@@ -253,9 +261,16 @@ static void start_timeout(libev_backend *b, int64_t timeout_ns)
     ev_timer_start(b->loop, timer);
 }
 
+static int libev_check(weft__backend *base)
+{
+    return weft__wake_fd_is_own(&libev_of(base)->wake_fd) ? 0 : -EBADF;
+}
+
 static int libev_poll(weft__backend *base, int64_t timeout_ns)
 {
     libev_backend *b = libev_of(base);
+    if (libev_check(base) < 0)
+        return -EBADF; /* libev would end the process */
     timeout_ns = weft__ready_timeout(&b->ready, timeout_ns);
     if (!update_all(b))
         timeout_ns = 0;
@@ -269,9 +284,8 @@ static int libev_poll(weft__backend *base, int64_t timeout_ns)
 
 static void libev_wake(weft__backend *base)
 {
-    uint64_t one = 1;
-    /* It can only fail when the counter is full, and then it has been woken often enough. */
-    (void)!TEMP_FAILURE_RETRY(write(libev_of(base)->wake_fd, &one, sizeof one));
+    if (!weft__wake_fd_write(&libev_of(base)->wake_fd))
+        weft__backend_interrupt(base);
 }
 
 static intptr_t libev_submit(weft__backend *base, weft__op *op)
@@ -321,17 +335,48 @@ static int64_t libev_now_ns(weft__backend *base)
     return weft__clock_ns();
 }
 
+/*
+ * A loop that has lost its descriptors is not destroyed, since libev would close their numbers. It
+ * stays until the process ends, and is on a list so that it is no leak.
+ */
+typedef struct lost_loop {
+    struct ev_loop *loop;
+    struct lost_loop *next;
+} lost_loop;
+
+static _Atomic(lost_loop *) lost_loops;
+
+static void lose_loop(libev_backend *b)
+{
+    b->has_lost_loop = true;
+    lost_loop *lost = malloc(sizeof *lost);
+    if (lost == NULL)
+        return;
+    lost->loop = b->loop;
+    lost->next = atomic_load(&lost_loops);
+    while (!atomic_compare_exchange_weak(&lost_loops, &lost->next, lost))
+        continue;
+}
+
+/* Close what is still ours, and forget the rest. */
+static void close_loop(libev_backend *b)
+{
+    if (b->loop != NULL && libev_check(&b->base) == 0)
+        ev_loop_destroy(b->loop);
+    else if (b->loop != NULL)
+        lose_loop(b);
+    b->loop = NULL;
+    weft__wake_fd_close(&b->wake_fd);
+}
+
 static void libev_close(weft__backend *base)
 {
     libev_backend *b = libev_of(base);
-    weft__finished_close(&b->base.pooled);
+    weft__finished_close(&b->base);
     while (!weft__list_is_empty(&b->watchers))
         free_watcher(b, CONTAINER_OF(b->watchers.next, watcher, link));
     weft__ready_close(&b->ready);
-    if (b->loop != NULL)
-        ev_loop_destroy(b->loop);
-    if (b->wake_fd >= 0)
-        close(b->wake_fd);
+    close_loop(b);
     free(b);
 }
 
@@ -342,9 +387,10 @@ static void libev_close(weft__backend *base)
 static void libev_abandon(weft__backend *base, bool is_own)
 {
     libev_backend *b = libev_of(base);
-    close(b->wake_fd);
     if (is_own)
-        ev_loop_destroy(b->loop);
+        close_loop(b);
+    else
+        weft__wake_fd_close(&b->wake_fd);
 }
 
 /* Make the loop and what it always has. 0 or -errno; what was made stays in b. */
@@ -352,10 +398,13 @@ static int open_loop(libev_backend *b, unsigned method)
 {
     if (method != 0 && !(ev_supported_backends() & method))
         return -ENOSYS;
-    b->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (b->wake_fd < 0)
-        return -errno;
-    if (make_room(b, TABLE_NUMBERS_MIN - 1) < 0 || make_room(b, (size_t)b->wake_fd) < 0)
+    const int flags = EFD_CLOEXEC | EFD_NONBLOCK;
+    int rc = b->has_lost_loop ? weft__wake_fd_renew(&b->wake_fd, flags)
+                              : weft__wake_fd_open(&b->wake_fd, flags);
+    if (rc < 0)
+        return rc;
+    int wake_fd = atomic_load(&b->wake_fd.fd);
+    if (make_room(b, TABLE_NUMBERS_MIN - 1) < 0 || make_room(b, (size_t)wake_fd) < 0)
         return -ENOMEM;
     errno = 0;
     b->loop = ev_loop_new(method | EVFLAG_NOENV | EVFLAG_NOSIGMASK);
@@ -365,12 +414,41 @@ static int open_loop(libev_backend *b, unsigned method)
     ev_set_userdata(b->loop, b);
     ev_io *wake = &b->wake;
     ev_timer *timer = &b->timeout;
-    ev_io_init(wake, on_wake, b->wake_fd, EV_READ);
+    ev_io_init(wake, on_wake, wake_fd, EV_READ);
     ev_io_start(b->loop, wake);
     ev_timer_init(timer, on_timeout, 0, 0);
     ev_timer_start(b->loop, timer); /* libev makes room for it once and for all */
     ev_timer_stop(b->loop, timer);
     return 0;
+}
+
+static void rewatch(libev_backend *b, watcher *w)
+{
+    ev_io *io = &w->io;
+    int fd = io->fd;
+    ev_io_init(io, on_io, fd, 0);
+    w->is_doubtful = true;
+    note_change(b, w); /* whether it is still open is asked before the next ev_run */
+}
+
+static int libev_repair(weft__backend *base)
+{
+    libev_backend *b = libev_of(base);
+    close_loop(b);
+    weft__ready_forget_closed(&b->ready); /* before their numbers are used again */
+    int rc = open_loop(b, b->method);
+    if (rc < 0)
+        return rc;
+    WEFT__LIST_FOR(node, &b->watchers)
+        rewatch(b, CONTAINER_OF(node, watcher, link));
+    return 0;
+}
+
+static void libev_give_up(weft__backend *base, int error)
+{
+    libev_backend *b = libev_of(base);
+    close_loop(b);
+    weft__ready_give_up(&b->ready, error);
 }
 
 static int open_method(weft__backend **out, const weft__backend_type *type, unsigned method)
@@ -379,8 +457,9 @@ static int open_method(weft__backend **out, const weft__backend_type *type, unsi
     if (b == NULL)
         return -ENOMEM;
     b->base.type = type;
-    b->wake_fd = -1;
-    weft__finished_init(&b->base.pooled);
+    atomic_init(&b->wake_fd.fd, -1);
+    b->method = method;
+    weft__finished_init(&b->base);
     weft__list_init(&b->watchers);
     weft__list_init(&b->changed);
     weft__ready_open(&b->ready, &b->base, libev_watch, libev_unwatch);
@@ -417,9 +496,10 @@ static int open_select(weft__backend **out)
     {                                                                                           \
         .name = name_, .open = open_, .close = libev_close, .abandon = libev_abandon,           \
         .now_ns = libev_now_ns, .submit = libev_submit, .cancel = libev_cancel,                 \
-        .poll = libev_poll, .wake = libev_wake, .close_fd = libev_close_fd,                     \
-        .forget_fd = libev_forget_fd, .release_fd = libev_release_fd,                           \
-        .shutdown_fd = weft__call_shutdown, .pipe = libev_pipe, .socketpair = libev_socketpair, \
+        .poll = libev_poll, .wake = libev_wake, .check = libev_check, .repair = libev_repair,   \
+        .give_up = libev_give_up, .close_fd = libev_close_fd, .forget_fd = libev_forget_fd,     \
+        .release_fd = libev_release_fd, .shutdown_fd = weft__call_shutdown, .pipe = libev_pipe, \
+        .socketpair = libev_socketpair,                                                         \
     }
 
 const weft__backend_type weft__backend_ev = TYPE("libev", open_any);

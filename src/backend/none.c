@@ -32,17 +32,17 @@ static intptr_t submit(weft__backend *b, weft__op *op)
 
 static bool cancel(weft__backend *b, weft__op *op)
 {
-    (void)b, (void)op;
-    return true;
+    return op->job == NULL || weft__pool_cancel(b, op);
 }
 
 static int poll_none(weft__backend *b, int64_t timeout_ns)
 {
-    (void)b;
     if (timeout_ns < 0 || timeout_ns > SLEEP_NS_MAX)
         timeout_ns = SLEEP_NS_MAX;
     struct timespec t = {0, timeout_ns};
     nanosleep(&t, NULL);
+    if (b->pooled != NULL) /* taken over from a backend that was given up */
+        weft__pool_collect(b);
     return 0;
 }
 

@@ -20,9 +20,9 @@
 /* One call: from its submission until it is collected or dropped. */
 typedef struct weft__job {
     weft__task task;
-    struct weft__job *next; /* among a backend's finished ones */
-    weft__op *op;           /* NULL: nobody waits for it */
-    weft__backend *backend;
+    struct weft__job *next;   /* among a backend's finished ones */
+    weft__op *op;             /* NULL: nobody waits for it */
+    weft__finished *finished; /* where it goes then */
     intptr_t (*fn)(void *arg);
     void *arg;
     void (*drop)(void *arg); /* NULL: cannot be given up while it runs */
@@ -34,12 +34,14 @@ typedef struct weft__job {
     char path[];
 } weft__job;
 
-void weft__finished_init(weft__finished *f)
+void weft__finished_init(weft__backend *b)
 {
-    *f = (weft__finished){.process = weft__lanes_process()};
+    b->pooled = &b->pooled_room;
+    *b->pooled = (weft__finished){.backend = b, .process = weft__lanes_process()};
 }
 
-void weft__finished_close(weft__finished *f)
+/* Wait until no thread is about to wake the backend. */
+static void await_arriving(const weft__finished *f)
 {
     /* The threads of the process that forked this one are not here to leave. */
     while (f->process == weft__lanes_process() &&
@@ -47,18 +49,40 @@ void weft__finished_close(weft__finished *f)
         sched_yield();
 }
 
+void weft__finished_close(weft__backend *b)
+{
+    if (b->pooled != NULL)
+        await_arriving(b->pooled);
+}
+
+void weft__finished_hand_over(weft__backend *from, weft__backend *to)
+{
+    weft__finished *f = from->pooled;
+    if (f == NULL)
+        return;
+    f->end = to->pooled != NULL ? to->pooled->end : NULL;
+    f->owner = to->pooled != NULL ? to->pooled->owner : NULL;
+    atomic_store(&f->backend, to);
+    await_arriving(f); /* whoever comes later finds the new one */
+    to->pooled = f;
+    to->pending += from->pending;
+    from->pooled = NULL;
+    from->pending = 0;
+}
+
 /* The backend cannot go away meanwhile: its thread waits for who is arriving. */
 static void deliver(weft__job *job)
 {
-    weft__backend *b = job->backend;
-    weft__finished *f = &b->pooled;
+    weft__finished *f = job->finished;
     atomic_fetch_add_explicit(&f->arriving, 1, memory_order_relaxed);
     weft__job *before = atomic_load_explicit(&f->newest, memory_order_relaxed);
     do {
         job->next = before;
     } while (!atomic_compare_exchange_weak(&f->newest, &before, job));
-    if (before == NULL && atomic_load(&f->is_waiting))
+    if (before == NULL && atomic_load(&f->is_waiting)) {
+        weft__backend *b = atomic_load(&f->backend);
         b->type->wake(b);
+    }
     atomic_fetch_sub_explicit(&f->arriving, 1, memory_order_release);
 }
 
@@ -167,7 +191,8 @@ static weft__job *make_job(weft__backend *b, weft__op *op)
     weft__job *job = malloc(sizeof *job + path_bytes);
     if (job == NULL)
         return NULL;
-    *job = (weft__job){.op = op, .backend = b, .fn = run_op, .arg = op, .result = -ECANCELED};
+    *job =
+        (weft__job){.op = op, .finished = b->pooled, .fn = run_op, .arg = op, .result = -ECANCELED};
     if (op->code == WEFT__OP_CALL)
         fill_call(job, op);
     else if (is_open)
@@ -250,15 +275,15 @@ static void end_op(weft__backend *b, weft__job *job)
     op->job = NULL;
     weft__list_remove(&op->link);
     b->pending--;
-    if (b->pooled.end != NULL)
-        b->pooled.end(b->pooled.owner, op, result);
+    if (b->pooled->end != NULL)
+        b->pooled->end(b->pooled->owner, op, result);
     else
         op->done(op, result);
 }
 
 void weft__pool_collect(weft__backend *b)
 {
-    weft__finished *f = &b->pooled;
+    weft__finished *f = b->pooled;
     if (atomic_load_explicit(&f->is_waiting, memory_order_relaxed))
         atomic_store_explicit(&f->is_waiting, false, memory_order_relaxed);
     if (atomic_load_explicit(&f->newest, memory_order_relaxed) == NULL)

@@ -16,21 +16,32 @@ struct weft__op;
 struct weft__backend;
 struct weft__job;
 
-/* The head of every backend has one: operations that the pool is done with. */
+/*
+ * The head of every backend has one: operations that the pool is done with. A backend that takes
+ * the place of another takes over what that had.
+ */
 typedef struct weft__finished {
-    _Atomic(struct weft__job *) newest; /* NULL: none */
-    atomic_bool is_waiting;             /* the backend is to be woken for the next one */
-    atomic_uint arriving;               /* threads that are here, or in the backend's wake */
-    unsigned process;                   /* it was made in */
+    _Atomic(struct weft__backend *) backend; /* whose it is, and who is woken */
+    _Atomic(struct weft__job *) newest;      /* NULL: none */
+    atomic_bool is_waiting;                  /* the backend is to be woken for the next one */
+    atomic_uint arriving;                    /* threads that are here, or in the backend's wake */
+    unsigned process;                        /* it was made in */
     /* Called in place of an operation's done, which it is to call; NULL: done itself is. */
     void (*end)(void *owner, struct weft__op *op, intptr_t result);
     void *owner;
 } weft__finished;
 
-void weft__finished_init(weft__finished *f);
+/* For a new backend. */
+void weft__finished_init(struct weft__backend *b);
 
 /* Before a backend is closed: no thread may be about to wake it. No operation is pending. */
-void weft__finished_close(weft__finished *f);
+void weft__finished_close(struct weft__backend *b);
+
+/*
+ * Operations that the pool has for one backend are the other's, a new one's, from now on; so is its
+ * count of pending ones, in which there are no others. The old one's memory has to stay.
+ */
+void weft__finished_hand_over(struct weft__backend *from, struct weft__backend *to);
 
 /*
  * Before poll waits: true if there is something to collect, and it must not. Until the next

@@ -379,7 +379,7 @@ int64_t weft__ready_timeout(const weft__ready *r, int64_t timeout_ns)
 {
     if (timeout_ns < WEFT__POLL_FOR_EVER)
         timeout_ns = -timeout_ns;
-    if (timeout_ns == 0 || weft__finished_before_wait(&r->backend->pooled))
+    if (timeout_ns == 0 || weft__finished_before_wait(r->backend->pooled))
         return 0;
     if (weft__list_is_empty(&r->retries))
         return timeout_ns;
@@ -418,8 +418,8 @@ void weft__ready_open(weft__ready *r, weft__backend *b,
     *r = (weft__ready){.backend = b, .watch = watch_fd, .unwatch = unwatch_fd};
     weft__list_init(&r->retries);
     weft__list_init(&r->closing);
-    b->pooled.end = end_pooled;
-    b->pooled.owner = r;
+    b->pooled->end = end_pooled;
+    b->pooled->owner = r;
 }
 
 void weft__ready_close(weft__ready *r)

@@ -134,6 +134,18 @@ void weft__ready_event(weft__ready *r, int fd, weft__descriptor *d, int events);
 /* For poll, at its end: what is to be tried again, and what the pool has done. */
 void weft__ready_poll(weft__ready *r);
 
+/*
+ * What watched descriptors is gone: watch those anew on which someone waits. What waits on a closed
+ * one ends with -EBADF.
+ */
+void weft__ready_rewatch(weft__ready *r);
+
+/* Forget all numbers that are closed. */
+void weft__ready_forget_closed(weft__ready *r);
+
+/* The backend is given up: what waits ends with this error; what the pool has goes on. */
+void weft__ready_give_up(weft__ready *r, int error);
+
 /* As forget_fd in the contract of a backend. What a pool thread is at work on ends by itself. */
 void weft__ready_forget(weft__ready *r, int fd);
 

@@ -198,7 +198,7 @@ static int sim_open(weft__backend **out)
     sim_backend *b = calloc(1, sizeof *b);
     if (b == NULL)
         return -ENOMEM;
-    weft__finished_init(&b->base.pooled);
+    weft__finished_init(&b->base);
     b->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (b->wake_fd < 0) {
         int rc = -errno;

@@ -164,7 +164,7 @@ static void arm_wake(weft__uring *b)
     struct io_uring_sqe *sqe = weft__uring_entry(b);
     if (sqe == NULL)
         return;
-    io_uring_prep_read(sqe, b->wake_fd, &b->wake_count, sizeof b->wake_count, 0);
+    io_uring_prep_read(sqe, atomic_load(&b->wake.fd), &b->wake_count, sizeof b->wake_count, 0);
     sqe->user_data = WEFT__KEY_WAKE;
     b->is_wake_armed = true;
 }
@@ -236,8 +236,8 @@ static int uring_poll(weft__backend *base, int64_t timeout_ns)
 
 static void uring_wake(weft__backend *base)
 {
-    uint64_t one = 1;
-    (void)!TEMP_FAILURE_RETRY(write(weft__uring_of(base)->wake_fd, &one, sizeof one));
+    if (!weft__wake_fd_write(&weft__uring_of(base)->wake))
+        weft__backend_interrupt(base);
 }
 
 /*
@@ -271,7 +271,8 @@ static bool uring_message(weft__backend *base, weft__backend *to, uint32_t tag)
     if (sqe == NULL)
         return false;
     uint64_t key = (uint64_t)tag << WEFT__KEY_TAG_SHIFT | WEFT__KEY_MESSAGE;
-    io_uring_prep_msg_ring(sqe, weft__uring_of(to)->ring.ring_fd, 0, WEFT__KEY_MESSAGE, 0);
+    int to_fd = __atomic_load_n(&weft__uring_of(to)->ring.ring_fd, __ATOMIC_RELAXED);
+    io_uring_prep_msg_ring(sqe, to_fd, 0, WEFT__KEY_MESSAGE, 0);
     sqe->user_data = key;
     sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
     weft__uring_check_entries(b);
@@ -307,7 +308,11 @@ static int64_t uring_now_ns(weft__backend *base)
 /* A kernel that is to forget a read must not be left with its buffer. */
 static void disarm_wake(weft__uring *b)
 {
-    uring_wake(&b->base);
+    if (weft__uring_check(&b->base) < 0)
+        weft__uring_lose_number(b);
+    else
+        weft__wake_fd_write(&b->wake); /* a blocking read ends sooner by this */
+    weft__uring_recall_wake(b);
     while (b->is_wake_armed && wait_for_some(b, WEFT__POLL_FOR_EVER) == 0)
         ;
 }
@@ -315,10 +320,12 @@ static void disarm_wake(weft__uring *b)
 static void uring_close(weft__backend *base)
 {
     weft__uring *b = weft__uring_of(base);
-    weft__finished_close(&b->base.pooled);
-    disarm_wake(b);
-    weft__uring_tear_down(&b->ring);
-    close(b->wake_fd);
+    weft__finished_close(&b->base);
+    if (!b->is_given_up) {
+        disarm_wake(b);
+        weft__uring_tear_down(&b->ring);
+        weft__wake_fd_close(&b->wake);
+    }
     while (!weft__list_is_empty(&b->flights)) {
         weft__flight *f = CONTAINER_OF(b->flights.next, weft__flight, all);
         weft__uring_drop_kept(b, f);
@@ -334,8 +341,10 @@ static void uring_close(weft__backend *base)
 static void uring_abandon(weft__backend *base, bool is_own)
 {
     (void)is_own;
-    close(weft__uring_of(base)->wake_fd);
-    close(weft__uring_of(base)->ring.ring_fd);
+    weft__uring *b = weft__uring_of(base);
+    if (weft__uring_check(base) == 0)
+        close(b->ring.ring_fd);
+    weft__wake_fd_close(&b->wake);
 }
 
 static int uring_open(weft__backend **out)
@@ -344,18 +353,18 @@ static int uring_open(weft__backend **out)
     if (b == NULL)
         return -ENOMEM;
     b->base.type = &weft__backend_uring;
-    weft__finished_init(&b->base.pooled);
+    weft__finished_init(&b->base);
     weft__list_init(&b->starts);
     weft__list_init(&b->cancels);
     weft__list_init(&b->leaving);
     weft__list_init(&b->flights);
     weft__list_init(&b->watches);
     /* It blocks: the kernel waits for it, and older ones would not if it did not. */
-    b->wake_fd = eventfd(0, EFD_CLOEXEC);
-    int rc = b->wake_fd < 0 ? -errno : weft__uring_setup(&b->ring, &b->abilities);
+    int rc = weft__wake_fd_open(&b->wake, EFD_CLOEXEC);
+    if (rc == 0)
+        rc = weft__uring_setup(&b->ring, &b->abilities);
     if (rc < 0) {
-        if (b->wake_fd >= 0)
-            close(b->wake_fd);
+        weft__wake_fd_close(&b->wake);
         free(b);
         return rc;
     }
@@ -374,6 +383,9 @@ const weft__backend_type weft__backend_uring = {
     .cancel = weft__uring_cancel,
     .poll = uring_poll,
     .wake = uring_wake,
+    .check = weft__uring_check,
+    .repair = weft__uring_repair,
+    .give_up = weft__uring_give_up,
     .message = uring_message,
     .close_fd = weft__uring_close_fd,
     .many_open = weft__uring_many_open,

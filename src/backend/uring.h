@@ -10,11 +10,13 @@
  *   uring_watch.c   readiness, for what io_uring cannot do as a whole
  *   uring_kept.c    what those have left, and who is served from it
  *   uring_many.c    operations with many results: multishot accept and receive
+ *   uring_repair.c  a ring that fails at run time
  */
 #ifndef WEFT_BACKEND_URING_H
 #define WEFT_BACKEND_URING_H
 
 #include "backend/ready.h"
+#include "backend/wake_fd.h"
 
 #include <liburing.h>
 
@@ -118,8 +120,9 @@ typedef struct weft__uring {
     uint32_t fd_advances;        /* weft__fd_advances, when the entries were last looked through */
     bool has_no_nosignal;        /* writes without SIGPIPE are not to be had from this kernel */
     bool is_wake_armed;
-    int wake_fd;
-    uint64_t wake_count; /* read from wake_fd */
+    bool is_given_up; /* there is no ring any more: only to be closed */
+    weft__wake_fd wake;
+    uint64_t wake_count; /* read from wake */
     weft__uring_buffers buffers;
 } weft__uring;
 
@@ -248,6 +251,15 @@ void weft__uring_enter_waiting(weft__uring *b);
 /* uring.c: give the kernel everything that is to go there, and handle what is complete. */
 void weft__uring_flush(weft__uring *b);
 
+/* uring_repair.c: as in the contract of a backend. */
+int weft__uring_check(weft__backend *base);
+int weft__uring_repair(weft__backend *base);
+void weft__uring_give_up(weft__backend *base, int error);
+/* The ring's number is not its own any more: do not use or close it. */
+void weft__uring_lose_number(weft__uring *b);
+/* Have the kernel end the read by which the ring is woken. */
+void weft__uring_recall_wake(weft__uring *b);
+
 /* uring_watch.c: for weft__ready. */
 int weft__uring_watch(weft__backend *base, int fd, weft__descriptor *d);
 void weft__uring_unwatch(weft__backend *base, int fd, weft__descriptor *d);
@@ -266,6 +278,8 @@ void weft__uring_many_completed(weft__uring *b, weft__many *m, const weft__compl
 void weft__uring_many_turn(weft__many *m, weft__flight *f);
 /* The descriptor is closed under it, before the kernel had it. */
 void weft__uring_many_shut(weft__many *m);
+/* The ring is gone: it ends with this error. */
+void weft__uring_many_fail(weft__many *m, int error);
 /* uring.c, for it: into the line of its descriptor; out of it; back from the kernel, true if that
  * did not have it yet. */
 void weft__uring_launch_many(weft__uring *b, weft__many *m);

@@ -271,6 +271,17 @@ void weft__uring_many_shut(weft__many *m)
         tell(m);
 }
 
+void weft__uring_many_fail(weft__many *m, int error)
+{
+    m->is_armed = false;
+    m->has_last = true;
+    m->last = error;
+    if (m->is_closing)
+        m->op.done(&m->op, 0);
+    else if (m->is_waited_for)
+        tell(m);
+}
+
 bool weft__uring_many_close(weft__backend *base, weft__many *m)
 {
     weft__uring *b = weft__uring_of(base);

@@ -142,6 +142,7 @@ weft_cord weft__cord_start(weft_fn *fn, void *arg, const weft_cord_options *o, b
     t->backend = o->backend != NULL ? weft__backend_known(o->backend) : NULL;
     if (o->name != NULL)
         snprintf(t->name, sizeof t->name, "%s", o->name);
+    weft__cord_check_now(weft__cord_self);
     weft_cord id = 0;
     int rc = begin(t, o->cpu, &id);
     if (rc == 0)
@@ -157,9 +158,7 @@ weft_cord weft_cord_start(weft_fn *fn, void *arg, const weft_cord_options *optio
     return weft__cord_start(fn, arg, options != NULL ? options : &none, false);
 }
 
-/*
- * Cancelling.
- */
+/* Cancelling. */
 
 static void deliver_cancel(weft__cord *c, weft__letter *l)
 {

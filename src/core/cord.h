@@ -103,6 +103,8 @@ struct weft__cord {
     weft__backend *backend;
     const char *backend_why;       /* a sentence on the choice */
     weft__backend_none no_backend; /* what backend points to when no other could be opened */
+    weft__backend *retired;        /* backends that were given up, by their retired; NULL: none */
+    int64_t checked_ns;            /* when the backend's descriptors were last looked at */
     int64_t now_ns;                /* the clock as last read */
     weft__quick quick;             /* a clock for deadlines, unless the backend has its own time */
     int64_t turned_ns;             /* when the last turn was */
@@ -141,6 +143,7 @@ struct weft__cord {
     atomic_bool is_helpless;       /* it waits, and only others can help; see port.h */
     atomic_int resort;             /* meanwhile: weft__resort of its main fiber */
     atomic_bool waits_for_threads; /* that have no fibers; see port.c */
+    atomic_bool is_woken;          /* someone has woken it since it began to wait */
     atomic_bool is_let_go;         /* nobody will help any more: its main fiber is to go on */
     atomic_int bounded_mailboxes;  /* of its fibers */
     weft__reserve reserve;         /* ids for fibers that others make here */
@@ -312,6 +315,24 @@ static inline int weft__find_living(weft_fiber id, weft__cord **cord, weft__fibe
 
 /* Open the backend, if there was none to be had so far; name as in WEFT_BACKEND, NULL: any. */
 void weft__cord_open_backend(weft__cord *c, const char *name);
+
+/*
+ * The backend has failed with this error: repair it, or open another one. Operations that cannot go
+ * on end with -EBADF, or with -EIO if there is another one. (recover.c)
+ */
+void weft__cord_recover(weft__cord *c, int error);
+
+/*
+ * The thread is about to wait for so long (as in poll): look once in a while whether the backend
+ * still has its descriptors. Returns how long it may wait until the next look. (recover.c)
+ */
+int64_t weft__cord_check_backend(weft__cord *c, int64_t timeout_ns);
+
+/*
+ * Look now: another cord is about to open descriptors, and must not get numbers that this one takes
+ * for its own.
+ */
+void weft__cord_check_now(weft__cord *c);
 
 /* The backend for an operation; tries again to open one if the thread has none. */
 static inline weft__backend *weft__cord_backend(weft__cord *c)

@@ -85,6 +85,7 @@ static void wake_through(const weft__cord *c, weft__backend *b)
 void weft__cord_wake(weft__cord *c)
 {
     int cancel_state;
+    atomic_store(&c->is_woken, true);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     weft__backend *b = __atomic_load_n(&c->backend, __ATOMIC_ACQUIRE);
     if (b != NULL) /* else it has not begun, and reads its inbox before it waits */

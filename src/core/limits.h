@@ -10,7 +10,19 @@
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define WEFT__STACK_BYTES_DEFAULT ((size_t)256 << 10)
+/*
+ * How often a thread looks whether its backend's descriptors are still its own, before it waits: a
+ * program that closes them (closefrom) is held up for as long at most.
+ */
+#define WEFT__CHECK_NS 100000000
+
 #endif
+/*
+ * How often a thread looks whether its backend's descriptors are still its own, before it waits: a
+ * program that closes them (closefrom) is held up for as long at most.
+ */
+#define WEFT__CHECK_NS 100000000
+
 #endif
 /*
  * Printing a double with printf takes about 8 KiB, getaddrinfo 30: 64 KiB serve most code, and
@@ -18,6 +30,12 @@
  */
 #ifndef WEFT__STACK_BYTES_DEFAULT
 #define WEFT__STACK_BYTES_DEFAULT ((size_t)64 << 10)
+/*
+ * How often a thread looks whether its backend's descriptors are still its own, before it waits: a
+ * program that closes them (closefrom) is held up for as long at most.
+ */
+#define WEFT__CHECK_NS 100000000
+
 #endif
 
 /* Below this our own frames and one printf leave nothing to the user. */
@@ -254,5 +272,11 @@
 
 /* Operations that are submitted as one chain; a longer one is cut. They are on the stack. */
 #define WEFT__LINKS_MAX 16
+
+/*
+ * How often a thread looks whether its backend's descriptors are still its own, before it waits: a
+ * program that closes them (closefrom) is held up for as long at most.
+ */
+#define WEFT__CHECK_NS 100000000
 
 #endif

@@ -122,6 +122,17 @@ static void many_done(weft__op *op, intptr_t ignored)
     weft__wake(c, f, WEFT__OP_PENDING, WEFT__TAIL);
 }
 
+/* Is it the cord's, or was it until it was given up? */
+static bool has_backend(const weft__cord *c, const weft__backend *b)
+{
+    if (LIKELY(c->backend == b))
+        return true;
+    const weft__backend *retired = c->retired;
+    while (retired != NULL && retired != b)
+        retired = retired->retired;
+    return retired != NULL;
+}
+
 int weft__many_open(weft__many *m, weft__opcode code, int fd)
 {
     weft__cord *c = weft__cord_here();
@@ -145,6 +156,8 @@ intptr_t weft__many_next(weft__many *m, const void **data)
         f->was_struck = f->alarm;
         if (f->alarm)
             return weft__refuse(c);
+        if (UNLIKELY(c->backend != m->backend))
+            return -EIO; /* the backend was given up */
         result = c->backend->type->many_next(c->backend, m, data);
         if (result != WEFT__OP_PENDING)
             return weft__finish_at_once(c, result);
@@ -158,9 +171,9 @@ intptr_t weft__many_next(weft__many *m, const void **data)
 void weft__many_close(weft__many *m)
 {
     weft__cord *c = weft__cord_self;
-    if (c == NULL || c->backend != m->backend)
+    if (c == NULL || !has_backend(c, m->backend))
         return; /* this is a child of the process that opened it */
-    if (c->backend->type->many_close(c->backend, m))
+    if (m->backend->type->many_close(m->backend, m))
         return;
     weft__hold_op(c, c->current);
     weft__wait(c, &weft__waits_release, m);

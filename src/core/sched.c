@@ -67,7 +67,9 @@ COLD static void account_idle(weft__cord *c)
 static void poll_quickly(weft__cord *c)
 {
     c->polls++;
-    c->backend->type->poll(c->backend, 0);
+    int rc = c->backend->type->poll(c->backend, 0);
+    if (UNLIKELY(rc < 0))
+        weft__cord_recover(c, rc);
 }
 
 /*
@@ -228,16 +230,6 @@ static void expire(weft__cord *c)
     c->fired_ns = c->now_ns;
 }
 
-/* The backend is broken; someone has closed its descriptor, say. Timers go on. */
-COLD static void wait_without_backend(weft__cord *c, int error, int64_t timeout_ns)
-{
-    if (c->no_backend.error == 0)
-        weft__report("the %s backend cannot poll any more: %s", c->backend->type->name,
-                     weft__error_text(error));
-    weft__backend_none_open(&c->no_backend, error);
-    c->no_backend.base.type->poll(&c->no_backend.base, timeout_ns);
-}
-
 /*
  * Poll, to be woken by others if that may take long: they look at is_asleep after they have sent
  * something, so it is set before the inbox is looked at.
@@ -264,14 +256,40 @@ static int64_t until_rest(const weft__cord *c, int64_t timeout_ns)
     return c->rest.due_ns != 0 && is_sooner ? left_ns : timeout_ns;
 }
 
+/* Has nothing happened while the cord waited, and is there nothing to do? */
+static bool is_quiet(weft__cord *c)
+{
+    bool is_rest_due = c->rest.due_ns != 0 && c->rest.due_ns <= c->now_ns;
+    return weft__runqueue_count(&c->runqueue) == 0 && !weft__cord_has_letters(c) &&
+           !atomic_load(&c->is_woken) && !is_rest_due;
+}
+
+/*
+ * One wait, which is interrupted to look whether the backend still has its descriptors. It goes on
+ * then, unless something has happened: who wakes the cord may want it to look around.
+ */
+static int poll_and_check(weft__cord *c, weft__hope who)
+{
+    int64_t timeout_ns, most_ns, until_ns;
+    int rc;
+    atomic_store_explicit(&c->is_woken, false, memory_order_relaxed);
+    do {
+        timeout_ns = until_rest(c, poll_timeout(c, who));
+        most_ns = weft__cord_check_backend(c, timeout_ns);
+        until_ns = c->now_ns + most_ns;
+        c->polls_blocking += most_ns != 0;
+        c->polls++;
+        rc = poll_asleep(c, most_ns);
+    } while (UNLIKELY(most_ns != timeout_ns) && most_ns > 0 && rc == 0 &&
+             weft__cord_now(c) >= until_ns && is_quiet(c));
+    return rc;
+}
+
 static void poll_and_wait(weft__cord *c, weft__hope who)
 {
-    int64_t timeout_ns = until_rest(c, poll_timeout(c, who));
-    c->polls_blocking += timeout_ns != 0;
-    c->polls++;
-    int rc = poll_asleep(c, timeout_ns);
-    if (rc < 0)
-        wait_without_backend(c, rc, timeout_ns);
+    int rc = poll_and_check(c, who);
+    if (UNLIKELY(rc < 0))
+        weft__cord_recover(c, rc);
     c->must_poll = false;
     c->polled_ns = c->turned_ns = weft__cord_now(c);
 }

@@ -56,6 +56,11 @@ static void free_cord(weft__cord *c)
     weft__stack_pool_close(&c->stacks);
     if (c->backend != NULL)
         c->backend->type->close(c->backend);
+    while (c->retired != NULL) {
+        weft__backend *b = c->retired;
+        c->retired = b->retired;
+        b->type->close(b);
+    }
     weft__overflow_thread_close(&c->overflow);
     free(c);
 }
@@ -216,11 +221,16 @@ void weft__cord_open_backend(weft__cord *c, const char *name)
 {
     if (name == NULL && c->tenure != NULL)
         name = c->tenure->backend;
-    weft__backend *b;
+    weft__backend *b, *none = &c->no_backend.base;
+    bool has_none = c->backend == none;
     int rc = weft__backend_open(&b, name, &c->backend_why);
-    if (rc < 0) {
+    if (rc < 0 && !has_none)
         weft__backend_none_open(&c->no_backend, rc);
-        b = &c->no_backend.base;
+    if (rc < 0) {
+        c->no_backend.error = rc;
+        b = none;
+    } else if (has_none) {
+        weft__finished_hand_over(none, b);
     }
     __atomic_store_n(&c->backend, b, __ATOMIC_RELEASE); /* others wake the cord through it */
     b->lost = weft__port_nudge;

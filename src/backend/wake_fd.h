@@ -1,0 +1,44 @@
+/*
+ * The eventfd by which a backend is woken, and whether its number is still the backend's. The
+ * program may close descriptors that are not its own (closefrom(3)), and open others with the same
+ * numbers: nothing is written to such a number, and it is not closed.
+ */
+#ifndef WEFT_BACKEND_WAKE_FD_H
+#define WEFT_BACKEND_WAKE_FD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+typedef struct weft__wake_fd {
+    atomic_int fd; /* -1: none; the backend's thread writes it, others read it to wake */
+    long id;       /* the kernel's own, of the counter; 0: unknown */
+} weft__wake_fd;
+
+/* flags as in eventfd(2). 0 or -errno. */
+int weft__wake_fd_open(weft__wake_fd *w, int flags);
+
+/*
+ * The number of a new descriptor moved up, out of the way: the program may still name low numbers
+ * that were closed under it, and would use ours. The same number if there is no higher one.
+ */
+int weft__fd_move_up(int fd);
+
+/* A new one in place of one that was lost, moved up. */
+int weft__wake_fd_renew(weft__wake_fd *w, int flags);
+
+/*
+ * Add to the counter, from any thread. False: the number is not that of an eventfd any more. (One
+ * that belongs to another part of the program would be taken for ours.)
+ */
+bool weft__wake_fd_write(weft__wake_fd *w);
+
+/* Is the number still that of an eventfd? One system call. */
+bool weft__wake_fd_is_eventfd(const weft__wake_fd *w);
+
+/* Is it still this one? Some four system calls; as above where there is no /proc. */
+bool weft__wake_fd_is_own(const weft__wake_fd *w);
+
+/* Close it, if it is still this one, and forget the number. */
+void weft__wake_fd_close(weft__wake_fd *w);
+
+#endif
