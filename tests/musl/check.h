@@ -24,7 +24,7 @@
 /* musl does not count its memory: a test that compares how much is used compares nothing. */
 #ifndef WEFT_HAS_MALLINFO2
 struct mallinfo2 {
-    size_t uordblks;
+    size_t uordblks, hblkhd;
 };
 static inline struct mallinfo2 mallinfo2(void)
 {
