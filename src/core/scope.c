@@ -44,15 +44,8 @@ void weft__scopes_note_cut(weft__cord *c, weft__fiber *f)
         cause->cut = ++c->cuts;
 }
 
-uint64_t weft__cuts_so_far(void)
+void weft__cuts_forget_some(uint64_t since)
 {
-    return weft__cord_self != NULL ? weft__cord_self->cuts : 0;
-}
-
-void weft__cuts_forget(uint64_t since)
-{
-    if (weft__cuts_so_far() == since)
-        return;
     for (weft__scope *s = weft__cord_self->current->life->scope; s != NULL; s = s->outer)
         if (s->cut > since)
             s->cut = 0;
@@ -134,11 +127,13 @@ static inline int open_scope(weft_scope *scope, double timeout_s, bool is_shield
     weft__scope *s = private_of(scope);
     if (s == f->life->scope)
         return weft_fail(-EINVAL, "this scope is open already");
-    *s = (weft__scope){.outer = f->life->scope,
-                       .fiber = f,
-                       .at_ns = WEFT__NEVER,
-                       .run = f->scope_run,
-                       .is_shield = is_shield};
+    s->outer = f->life->scope;
+    s->fiber = f;
+    s->at_ns = WEFT__NEVER;
+    s->cut = 0;
+    s->run = f->scope_run;
+    s->is_cancelled = s->is_by_hand = s->is_over = false;
+    s->is_shield = is_shield;
     f->life->scope = s;
     set_deadline(c, s, timeout_s);
     if (is_shield || UNLIKELY(s->is_cancelled))

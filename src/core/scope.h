@@ -2,7 +2,7 @@
 #ifndef WEFT_CORE_SCOPE_H
 #define WEFT_CORE_SCOPE_H
 
-#include "core/fiber.h"
+#include "core/cord.h"
 
 #include <weft/scope.h>
 
@@ -52,8 +52,18 @@ void weft__scopes_note_cut(weft__cord *c, weft__fiber *f);
  * their own: the caller's scope has not timed out then. Take the number before, and forget what
  * has been noted for the current fiber since.
  */
-uint64_t weft__cuts_so_far(void);
-void weft__cuts_forget(uint64_t since);
+static inline uint64_t weft__cuts_so_far(void)
+{
+    return weft__cord_self != NULL ? weft__cord_self->cuts : 0;
+}
+
+void weft__cuts_forget_some(uint64_t since);
+
+static inline void weft__cuts_forget(uint64_t since)
+{
+    if (UNLIKELY(weft__cuts_so_far() != since))
+        weft__cuts_forget_some(since);
+}
 
 /* The clock goes on with an empty wheel: the deadlines of the fiber's scopes are armed anew. */
 void weft__scopes_rearm(weft__cord *c, weft__fiber *f);
