@@ -442,6 +442,74 @@ START_TEST(waiting_in_a_channel_that_is_not_shared_where_another_threads_fiber_w
 }
 END_TEST
 
+static weft_value send_elsewhere(void *arg)
+{
+    weft_value rc = weft_chan_send(arg, 1);
+    if (rc == -EXDEV)
+        ck_assert_any_words(-EXDEV);
+    return rc;
+}
+
+START_TEST(sending_in_a_channel_that_is_not_shared_where_another_threads_fiber_waits_is_refused)
+{
+    chan = weft_chan_new(0);
+    weft_fiber f = spin_waiting(send_it, as_arg(5));
+    ck_assert_int_eq(weft_cord_join(start_cord(send_elsewhere, chan)), -EXDEV);
+    ck_assert_int_eq(weft_chan_recv(chan), 5); /* nobody else's, and nothing lost */
+    ck_assert_int_eq(weft_await(f), 0);
+    weft_chan_free(chan);
+}
+END_TEST
+
+static weft_value send_point(void *arg)
+{
+    return points_send(arg, (point){1, 2, "sent"});
+}
+
+static weft_value recv_point(void *arg)
+{
+    point p;
+    return points_recv(arg, &p);
+}
+
+START_TEST(items_in_a_channel_that_is_not_shared_where_another_threads_fiber_waits_are_refused)
+{
+    way = points_new(0);
+    weft_fiber f = spin_waiting(send_point, way);
+    ck_assert_int_eq(weft_cord_join(start_cord(send_point, way)), -EXDEV);
+    ck_assert_int_eq(recv_point(way), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    f = spin_waiting(recv_point, way);
+    ck_assert_int_eq(weft_cord_join(start_cord(recv_point, way)), -EXDEV);
+    ck_assert_int_eq(send_point(way), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    points_free(way);
+}
+END_TEST
+
+/* Fibers of this thread wait in it, on both sides. */
+static weft_value use_as_own(void *arg)
+{
+    (void)arg;
+    weft_fiber f = spin_waiting(recv_it, NULL);
+    ck_assert_int_eq(weft_chan_send(chan, 7), 0);
+    ck_assert_int_eq(weft_await(f), 7);
+    f = spin_waiting(send_it, as_arg(8));
+    ck_assert_int_eq(weft_chan_recv(chan), 8);
+    return weft_await(f);
+}
+
+START_TEST(a_channel_that_is_not_shared_can_be_handed_to_another_cord_and_back)
+{
+    chan = weft_chan_new(0);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(use_as_own(NULL), 0);
+        ck_assert_int_eq(weft_cord_join(start_cord(use_as_own, NULL)), 0);
+    }
+    weft_chan_free(chan);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const *const tests[] = {
@@ -461,6 +529,9 @@ int main(void)
         &a_wait_that_nobody_can_end_is_a_deadlock_for_shared_channels_too,
         &in_a_child_a_shared_channel_is_closed_and_empty_and_the_parents_goes_on,
         &waiting_in_a_channel_that_is_not_shared_where_another_threads_fiber_waits_is_refused,
+        &sending_in_a_channel_that_is_not_shared_where_another_threads_fiber_waits_is_refused,
+        &items_in_a_channel_that_is_not_shared_where_another_threads_fiber_waits_are_refused,
+        &a_channel_that_is_not_shared_can_be_handed_to_another_cord_and_back,
     };
     return run_suite("chan_shared", tests, COUNT_OF(tests));
 }

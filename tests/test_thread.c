@@ -1,7 +1,7 @@
 /* Threads, each with its own fibers: how they reach each other, what is left when one ends. */
 #include "support.h"
 
-#include "core/cord.h"
+#include "core/port.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -288,6 +288,71 @@ START_TEST(a_main_fiber_that_suspends_hears_of_the_end_of_a_call_however_long_th
     ck_assert_int_eq(weft_offload_go(return_after_the_last_look, NULL), 0);
     ck_assert_int_eq(weft_suspend(), 0);
     stop_spying();
+}
+END_TEST
+
+static bool is_to_be_let_go;
+
+/* The cord is let go, and while it leaves its poll a message comes. */
+static int poll_and_be_let_go(weft__backend *b, int64_t timeout_ns)
+{
+    if (timeout_ns >= 0 || !is_to_be_let_go)
+        return real_type->poll(b, timeout_ns);
+    is_to_be_let_go = false;
+    ck_assert_ptr_null(join(start(schedule_now, &sent_to)));
+    atomic_store(&weft__cord_self->is_let_go, true);
+    return real_type->poll(b, 0);
+}
+
+static void *wait_for_semaphore(void *arg)
+{
+    sem_wait(arg);
+    return NULL;
+}
+
+/* P80 */
+START_TEST(a_cord_that_is_let_go_reads_its_messages_before_it_is_told_of_a_deadlock)
+{
+    sem_t may_end;
+    sem_init(&may_end, 0, 0);
+    sent_to = spin_suspended();
+    pthread_t foreign = start(wait_for_semaphore, &may_end); /* else nobody could send anything */
+    spy_on_waits();
+    spy.poll = poll_and_be_let_go;
+    is_to_be_let_go = true;
+    ck_assert_int_eq(weft_await(sent_to), 42);
+    ck_assert(!is_to_be_let_go);
+    stop_spying();
+    sem_post(&may_end);
+    ck_assert_ptr_null(join(foreign));
+}
+END_TEST
+
+static bool is_flag_set(weft_cord cord, size_t offset)
+{
+    uint32_t index = weft__fiber_cord(cord);
+    weft__cord *c = weft__port_visit(index);
+    ck_assert_ptr_nonnull(c);
+    bool is_set = atomic_load((atomic_bool *)((char *)c + offset));
+    weft__port_leave(index);
+    return is_set;
+}
+
+/* P80 */
+START_TEST(no_other_cord_is_let_go_while_a_message_of_the_last_thread_is_pending)
+{
+    sent_to = spin_suspended();
+    weft_cord serves = weft_cord_start(NULL, NULL, NULL);
+    while (!is_flag_set(serves, offsetof(weft__cord, is_helpless)))
+        sched_yield();
+    last_thread = start(send_when_told, NULL);
+    is_watched = true;
+    ck_assert_int_eq(weft_await(sent_to), 42);
+    ck_assert(!is_watched);
+    ck_assert(!is_flag_set(serves, offsetof(weft__cord, is_let_go)));
+    ck_assert_int_eq(weft_cord_call(serves, return_arg, as_arg(7)), 7);
+    ck_assert_int_eq(weft_cord_cancel(serves), 0);
+    ck_assert_int_eq(weft_cord_join(serves), -ECANCELED);
 }
 END_TEST
 
@@ -604,6 +669,8 @@ static const TTest *const *const tests[] = {
     &of_two_values_that_a_thread_sent_the_later_wins_but_not_against_an_error,
     &a_last_word_of_the_last_thread_is_not_taken_for_a_deadlock,
     &a_main_fiber_that_waits_for_a_foreign_thread_stops_looking_for_it,
+    &a_cord_that_is_let_go_reads_its_messages_before_it_is_told_of_a_deadlock,
+    &no_other_cord_is_let_go_while_a_message_of_the_last_thread_is_pending,
     &a_main_fiber_that_suspends_hears_of_the_end_of_a_call_however_long_that_takes,
     &ten_thousand_values_go_to_and_fro_between_two_threads_without_loss,
     &what_several_threads_send_to_many_fibers_all_arrives,
