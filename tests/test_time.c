@@ -1,6 +1,8 @@
 /* Time and sleeping: how long, in which order, and that nobody can keep a sleeper from waking. */
 #include "support.h"
 
+#include "core/cord.h"
+
 #include <time.h>
 
 static bool has_virtual_time(void)
@@ -377,6 +379,64 @@ START_TEST(a_crowd_of_sleepers_is_woken_in_beats_and_nobody_too_early)
 }
 END_TEST
 
+static weft_value sleep_in_a_medium_crowd(void *arg)
+{
+    return weft_sleep(0.02 + (double)(intptr_t)arg * 1e-4);
+}
+
+/* Ten timers a millisecond. */
+START_TEST(a_medium_crowd_of_sleepers_is_woken_in_beats_too)
+{
+    if (has_virtual_time())
+        return;
+    for (intptr_t i = 0; i < 500; i++)
+        ck_assert_int_eq(weft_go(sleep_in_a_medium_crowd, (void *)i), 0);
+    weft_counters counters;
+    weft_stats(&counters);
+    ck_assert_int_eq(weft_await_children(), 0);
+    weft_stats(&counters);
+    ck_assert_uint_lt(counters.polls, 250);
+}
+END_TEST
+
+/* A backend that notes for how long it is asked to wait. */
+static const weft__backend_type *real_type;
+static int64_t longest_wait_ns;
+
+static int poll_by_spy(weft__backend *b, int64_t timeout_ns)
+{
+    longest_wait_ns = timeout_ns > longest_wait_ns ? timeout_ns : longest_wait_ns;
+    return real_type->poll(b, timeout_ns);
+}
+
+static weft_value sleep_for_hours(void *arg)
+{
+    return weft_sleep(3600.0 + (double)(intptr_t)arg);
+}
+
+#define LONE_SLEEP_NS 20000
+
+START_TEST(a_timer_that_is_alone_is_never_waited_for_longer_than_it_takes)
+{
+    weft__backend *b = (weft_self(), weft__cord_self->backend);
+    weft__backend_type spy = *b->type;
+    weft_fiber far[100]; /* deadlines that do not come */
+    for (intptr_t i = 0; i < 100; i++)
+        far[i] = weft_spin(sleep_for_hours, (void *)i);
+    let_run();
+    real_type = b->type;
+    spy.poll = poll_by_spy;
+    b->type = &spy;
+    for (int i = 0; i < 100; i++) /* far more in a beat than a crowd is */
+        ck_assert_int_eq(weft_sleep(LONE_SLEEP_NS * 1e-9), 0);
+    b->type = real_type;
+    ck_assert_int_le(longest_wait_ns, 5 * LONE_SLEEP_NS); /* the clock of deadlines is ahead */
+    for (int i = 0; i < 100; i++)
+        weft_cancel(far[i]);
+    weft_await_all(far, 100, NULL);
+}
+END_TEST
+
 typedef struct pause {
     double timeout_s;
     weft_value got;
@@ -427,6 +487,8 @@ static const TTest *const *const tests[] = {
     &a_thousand_fibers_that_sleep_for_0_s_all_go_on,
     &many_sleepers_are_woken_by_few_polls,
     &a_crowd_of_sleepers_is_woken_in_beats_and_nobody_too_early,
+    &a_medium_crowd_of_sleepers_is_woken_in_beats_too,
+    &a_timer_that_is_alone_is_never_waited_for_longer_than_it_takes,
     &a_suspend_with_a_deadline_knows_whether_it_was_the_deadline,
 };
 

@@ -173,6 +173,23 @@ static void disarm_the_victim(weft__timer *timer)
     weft__timer_disarm(&wheel, &victim);
 }
 
+START_TEST(a_wheel_is_crowded_if_so_many_timers_are_due_in_time)
+{
+    weft__timer timers[5];
+    set_up(1000000);
+    for (int i = 0; i < 4; i++) /* in slots of different levels */
+        arm_new(&timers[i], 1000100 + (int64_t)i * i * i * 30000);
+    arm_new(&timers[4], 3000000000);
+    int64_t last = timers[3].deadline_ns;
+    ck_assert_int_eq(weft__wheel_next(&wheel), 1000100);
+    ck_assert(weft__wheel_is_crowded(&wheel, last, 4));
+    ck_assert(!weft__wheel_is_crowded(&wheel, last - 1, 4));
+    ck_assert(!weft__wheel_is_crowded(&wheel, last + 1000000, 5));
+    ck_assert(weft__wheel_is_crowded(&wheel, 1000100, 1));
+    ck_assert(!weft__wheel_is_crowded(&wheel, 1000099, 1));
+}
+END_TEST
+
 START_TEST(a_timer_that_an_earlier_callback_disarms_does_not_fire)
 {
     set_up(0);
@@ -361,6 +378,7 @@ int main(void)
     tcase_add_test(tests, expiring_at_a_bound_that_was_too_early_makes_it_better);
     tcase_add_test(tests, never_is_not_armed);
     tcase_add_test(tests, time_that_goes_backwards_is_ignored);
+    tcase_add_test(tests, a_wheel_is_crowded_if_so_many_timers_are_due_in_time);
     tcase_add_test(tests, a_timer_that_an_earlier_callback_disarms_does_not_fire);
     tcase_add_test(tests, a_timer_that_rearms_itself_for_now_fires_once_for_each_expire);
     tcase_add_test(tests, random_sequences_fire_as_in_the_naive_model);

@@ -15,7 +15,8 @@ WEFT_API double weft_now(void);
 /**
  * Wait for at least so many seconds from now, however long the caller computed before. 0 polls
  * once and lets the others run; INFINITY waits until the caller is cancelled or interrupted.
- * Where many timers fire all the time they are served in a beat of half a millisecond.
+ * Where four timers or more fire in every millisecond they are served in a beat of one. A sleep
+ * that is alone is as exact as the kernel.
  * Returns 0. -EINVAL if the time is negative or NaN.
  */
 WEFT_SWITCHPOINT int weft_sleep(double seconds);

@@ -210,12 +210,13 @@
 #define WEFT__POLL_EVERY_NS 50000
 
 /*
- * Where so many timers have fired within so many ns, they are served in that beat: to wait for each
- * of them would be a system call of 10 to 20 microseconds, and other runtimes have timers of a
- * whole millisecond. Fewer timers are as exact as the kernel is.
+ * Where so many timers have fired within so many ns, and so many are due in the next so many ns,
+ * they are served in that beat: to wait for each of them would be a system call of 10 to 20
+ * microseconds, and other runtimes have timers of a whole millisecond. Fewer timers are as exact as
+ * the kernel is, however often one of them is armed again.
  */
-#define WEFT__CROWD_TIMERS 8
-#define WEFT__CROWD_BEAT_NS 500000
+#define WEFT__CROWD_TIMERS 4
+#define WEFT__CROWD_BEAT_NS 1000000
 
 /*
  * Operations that need not wait, before they let the others run: a read of what is there takes a

@@ -181,14 +181,18 @@ static weft__hope hope(weft__cord *c)
 }
 
 /*
- * When the wheel is to be looked at next. If a crowd of timers has fired in the last beat, not
- * before the next one, counted from the last that fired; virtual time is exact always.
+ * When the wheel is to be looked at next. If a crowd of timers has fired in the last beat and
+ * another is due before the next one, not before that, counted from the last that fired. Virtual
+ * time is exact always.
  */
 static int64_t next_timer(weft__cord *c)
 {
     int64_t next_ns = weft__wheel_next(&c->wheel), beat_ns = c->fired_ns + WEFT__CROWD_BEAT_NS;
-    bool is_crowd = c->beat_fired >= WEFT__CROWD_TIMERS && c->backend->type->follow == NULL;
-    return is_crowd && next_ns < beat_ns ? beat_ns : next_ns;
+    if (c->beat_fired < WEFT__CROWD_TIMERS || next_ns >= beat_ns)
+        return next_ns;
+    bool is_crowd = c->backend->type->follow == NULL &&
+                    weft__wheel_is_crowded(&c->wheel, beat_ns, WEFT__CROWD_TIMERS);
+    return is_crowd ? beat_ns : next_ns;
 }
 
 /* How long to wait until other threads are counted again: each time longer, at last for ever. */

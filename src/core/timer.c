@@ -13,6 +13,9 @@
  */
 #include "core/timer.h"
 
+/* Timers that are looked at to find out whether many are due: each may be out of the cache. */
+#define LOOKS_MAX 32
+
 static weft__timer *timer_of(weft__list *link)
 {
     return CONTAINER_OF(link, weft__timer, link);
@@ -95,6 +98,33 @@ int64_t weft__wheel_next(weft__wheel *wheel)
         if (wheel->occupied[level] != 0)
             return wheel->earliest[level][lowest_bit(wheel->occupied[level])];
     return WEFT__NEVER;
+}
+
+/* Of a slot: whether `count` of its timers are due, which it is reduced by. */
+static bool is_slot_crowded(const weft__list *slot, int64_t until_ns, unsigned *count,
+                            unsigned *looks)
+{
+    for (weft__list *link = slot->next; link != slot && *looks > 0; link = link->next) {
+        --*looks;
+        if (timer_of(link)->deadline_ns <= until_ns && --*count == 0)
+            return true;
+    }
+    return false;
+}
+
+bool weft__wheel_is_crowded(const weft__wheel *wheel, int64_t until_ns, unsigned count)
+{
+    unsigned looks = LOOKS_MAX;
+    for (int level = 0; level < WEFT__WHEEL_LEVELS; level++) {
+        for (uint64_t left = wheel->occupied[level]; left != 0; left &= left - 1) {
+            int slot = lowest_bit(left);
+            if (wheel->earliest[level][slot] > until_ns || looks == 0)
+                return false;
+            if (is_slot_crowded(&wheel->slots[level][slot], until_ns, &count, &looks))
+                return true;
+        }
+    }
+    return false;
 }
 
 /* The first time that belongs to a slot: above the level's digit it has the digits of now_ns. */

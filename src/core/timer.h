@@ -104,6 +104,12 @@ static inline void weft__timer_disarm(weft__wheel *wheel, weft__timer *timer)
 int64_t weft__wheel_next(weft__wheel *wheel);
 
 /*
+ * Are at least `count` timers due at or before until_ns? To be asked after weft__wheel_next. Looks
+ * at a few timers only: if many share a slot that ends later, it may say no.
+ */
+bool weft__wheel_is_crowded(const weft__wheel *wheel, int64_t until_ns, unsigned count);
+
+/*
  * Fire all timers whose deadline is at or before now_ns, in order of their deadlines. What a
  * callback arms for now_ns or before fires at the next expire. Time that goes backwards is ignored.
  */
