@@ -1,6 +1,7 @@
 /* Whom to believe: ranges of addresses, and what proxies say. */
 #include "http/ip.h"
 #include "http/peers.h"
+#include "http/rates.h"
 #include "support.h"
 
 #include <arpa/inet.h>
@@ -329,6 +330,42 @@ START_TEST(neighbours_are_counted_one_by_one_however_many_there_are)
 }
 END_TEST
 
+START_TEST(a_rate_is_kept_for_each_peer)
+{
+    weft__rates rates = {0};
+    weft__peer first = neighbour(1), second = neighbour(2), local = {.is_unix = true};
+    for (int i = 0; i < 10; i++) /* as many as in a second may come at once */
+        ck_assert_double_eq(weft__rates_enter(&rates, &first, 100, 10, 1), 0);
+    double wait_s = 0;
+    for (int i = 1; i <= 10; i++) {
+        wait_s = weft__rates_enter(&rates, &first, 100, 10, 1.05);
+        ck_assert_double_eq_tol(wait_s, i / 10.0, 1e-6);
+    }
+    ck_assert_double_eq(weft__rates_enter(&rates, &first, 100, 10, 1), -EAGAIN);
+    ck_assert_double_eq(weft__rates_enter(&rates, &second, 100, 10, 1), 0);
+    ck_assert_double_eq(weft__rates_enter(&rates, &local, 100, 10, 1), 0);
+    ck_assert_double_eq(weft__rates_enter(&rates, &first, 100, INFINITY, 1), 0);
+    ck_assert_double_eq_tol(weft__rates_enter(&rates, &first, 101, 10, 1), 0.1, 1e-6);
+    ck_assert_double_eq(weft__rates_enter(&rates, &first, 110, 10, 1), 0);
+    weft__rates_close(&rates);
+}
+END_TEST
+
+START_TEST(so_many_peers_at_once_do_not_hide_one_that_is_busy)
+{
+    weft__rates rates = {0};
+    weft__peer busy = neighbour(0);
+    for (int i = 0; i < 1000; i++)
+        (void)weft__rates_enter(&rates, &busy, 100, 10, INFINITY);
+    for (unsigned i = 1; i < 60000; i++) {
+        weft__peer other = neighbour(i);
+        ck_assert_double_eq(weft__rates_enter(&rates, &other, 100, 10, 1), 0);
+    }
+    ck_assert_double_eq(weft__rates_enter(&rates, &busy, 100, 10, 1), -EAGAIN);
+    weft__rates_close(&rates);
+}
+END_TEST
+
 START_TEST(a_peer_that_has_gone_already_is_not_taken_for_a_local_one)
 {
     int pair[2], gone = socket(AF_INET, SOCK_STREAM, 0);
@@ -351,6 +388,8 @@ static const TTest *const *const tests[] = {
     &the_client_is_the_first_from_the_right_who_is_not_trusted,
     &forwarded_is_read_from_the_right_as_far_as_it_is_trusted,
     &neighbours_are_counted_one_by_one_however_many_there_are,
+    &a_rate_is_kept_for_each_peer,
+    &so_many_peers_at_once_do_not_hide_one_that_is_busy,
     &a_peer_that_has_gone_already_is_not_taken_for_a_local_one,
 };
 

@@ -326,6 +326,186 @@ START_TEST(options_that_are_refused_leave_the_listener_as_it_was)
 }
 END_TEST
 
+/* Call it from another address of this machine: another peer. */
+static void call_as_other(talk *t)
+{
+    place other = tcp_place();
+    other.u.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    *t = (talk){.fd = socket_for(&s.at)};
+    ck_assert_int_eq(bind(t->fd, &other.u.any, other.bytes), 0);
+    ck_assert_int_eq(weft_connect(t->fd, &s.at.u.any, s.at.bytes), 0);
+}
+
+/* "/pieces": as it comes, else as a whole. */
+static int take_some_way(weft_http_request *r, void *ctx)
+{
+    const void *piece;
+    ssize_t n, bytes = 0;
+    (void)ctx;
+    if (strcmp(weft_http_path(r), "/pieces") != 0) {
+        char *body;
+        n = weft_http_read_all(r, &body);
+        return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%zd bytes", n);
+    }
+    while ((n = weft_http_read_piece(r, &piece)) > 0)
+        bytes += n;
+    return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%zd bytes", bytes);
+}
+
+static void post(talk *to, const char *path, size_t announced, size_t bytes)
+{
+    char head[128];
+    site_call(&s, to);
+    snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
+             announced);
+    talk_send(to, head);
+    talk_send_bytes(to, large, bytes);
+}
+
+START_TEST(what_all_bodies_take_is_bounded_and_who_is_beyond_may_come_again)
+{
+    const weft_http_options o = {.limits = {.bodies_bytes_max = 256 << 10}};
+    site_open(&s, take_some_way, NULL, &o);
+    post(&a, "/", 220000, 210000);
+    do { /* until the first one's body has come */
+        post(&b, "/", 50000, 50000);
+        talk_hear(&b, "\r\n\r\n");
+        weft_close(b.fd);
+    } while (status_of(b.heard) == 200);
+    ck_assert_int_eq(status_of(b.heard), 503);
+    ck_assert_ptr_nonnull(strstr(b.heard, "\r\nRetry-After: 1\r\n"));
+    post(&b, "/pieces", 1 << 20, 1 << 20); /* takes next to nothing */
+    talk_hear(&b, "1048576 bytes");
+    weft_close(b.fd);
+    talk_send_bytes(&a, large, 10000);
+    talk_hear(&a, "220000 bytes");
+    for (int i = 0; i < 10; i++) { /* and all of it is free again, each time */
+        post(&b, "/", 200000, 200000);
+        talk_hear(&b, "200000 bytes");
+        weft_close(b.fd);
+    }
+    weft_close(a.fd);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+}
+END_TEST
+
+#define SLOW_READERS 16
+static size_t accepted;    /* bytes of replies to those who do not read */
+static size_t given_up;    /* of them */
+static weft_event all_are; /* given up */
+
+static int write_much(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    bool is_slow = strcmp(weft_http_path(r), "/slow") == 0;
+    ssize_t n = weft_http_begin(r, 200, (int64_t)LARGE);
+    for (size_t sent = 0; n >= 0 && sent < LARGE; sent += (size_t)n) {
+        n = weft_http_write(r, large, 64 << 10);
+        accepted += n > 0 && is_slow ? (size_t)n : 0;
+    }
+    if (is_slow && ++given_up == SLOW_READERS)
+        (void)weft_event_set(&all_are);
+    return n < 0 ? (int)n : 0;
+}
+
+START_TEST(what_a_peer_does_not_read_is_bounded_over_all_its_connections)
+{
+    static talk slow[SLOW_READERS];
+    const weft_http_options o = {
+        .limits = {.unsent_bytes_per_peer_max = 1 << 20, .slow_s = 1, .body_bytes_per_s_min = 1e4}};
+    size_t heard = 0;
+    ssize_t n;
+    site_open(&s, write_much, NULL, &o);
+    for (size_t i = 0; i < SLOW_READERS; i++) {
+        int room = 4 << 10;
+        slow[i] = (talk){.fd = socket_for(&s.at)};
+        ck_assert_int_eq(setsockopt(slow[i].fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
+        ck_assert_int_eq(weft_connect(slow[i].fd, &s.at.u.any, s.at.bytes), 0);
+        talk_send(&slow[i], "GET /slow HTTP/1.1\r\n" HOST "\r\n");
+    }
+    call_as_other(&a);
+    talk_send(&a, "GET /fast HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+    while ((n = weft_read(a.fd, a.heard, sizeof a.heard)) > 0)
+        heard += (size_t)n;
+    ck_assert_uint_gt(heard, LARGE);
+    weft_close(a.fd);
+    ck_assert_int_eq(weft_event_wait(&all_are), 0);
+    /* The limit, and for each connection what it has by itself, and what its client has. */
+    ck_assert_uint_le(accepted, (1 << 20) + SLOW_READERS * (96 << 10));
+    for (size_t i = 0; i < SLOW_READERS; i++)
+        weft_close(slow[i].fd);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    assert_nothing_pending();
+}
+END_TEST
+
+START_TEST(a_peer_that_reads_gets_all_though_it_is_beyond_its_limit)
+{
+    const weft_http_options o = {.limits = {.unsent_bytes_per_peer_max = 1}};
+    size_t heard = 0;
+    ssize_t n;
+    site_open(&s, write_much, NULL, &o);
+    site_call(&s, &a);
+    talk_send(&a, "GET /fast HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+    while ((n = weft_read(a.fd, a.heard, sizeof a.heard)) > 0)
+        heard += (size_t)n;
+    ck_assert_uint_gt(heard, LARGE);
+    weft_close(a.fd);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+}
+END_TEST
+
+#ifdef WEFT_HAS_TLS
+/* A handshake, and a request: 0, or an error. */
+static int ask_over_tls(int fd)
+{
+    weft_tls *tls = weft_tls_client_new(&(weft_tls_options){.verify = WEFT_TLS_VERIFY_NONE});
+    weft_stream stream;
+    char line[64];
+    int rc = weft_tls_connect(&stream, fd, tls, "localhost");
+    if (rc == 0) {
+        ck_assert_int_gt(weft_stream_puts(&stream, GET), 0);
+        ck_assert_int_gt(weft_stream_gets(&stream, line, sizeof line), 0);
+        ck_assert_int_eq(strncmp(line, "HTTP/1.1 200", 12), 0);
+        (void)weft_stream_close(&stream);
+    }
+    weft_tls_free(tls);
+    return rc;
+}
+
+START_TEST(a_peer_that_shakes_hands_too_often_is_closed_and_others_are_not)
+{
+    weft_tls *tls = tls_server();
+    const weft_http_options o = {.tls = tls, .limits = {.handshakes_per_peer_s_max = 1e-4}};
+    site_open(&s, serve, NULL, &o);
+    site_call(&s, &a);
+    ck_assert_int_eq(ask_over_tls(a.fd), 0);
+    for (int i = 0; i < 3; i++) { /* its turn would come in hours */
+        site_call(&s, &a);
+        ck_assert_int_lt(ask_over_tls(a.fd), 0);
+    }
+    call_as_other(&b);
+    ck_assert_int_eq(ask_over_tls(b.fd), 0);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    weft_tls_free(tls);
+}
+END_TEST
+
+START_TEST(a_peer_that_shakes_hands_often_waits_for_its_turn)
+{
+    weft_tls *tls = tls_server();
+    const weft_http_options o = {.tls = tls, .limits = {.handshakes_per_peer_s_max = 20}};
+    site_open(&s, serve, NULL, &o);
+    for (int i = 0; i < 25; i++) { /* the last ones wait for a moment */
+        site_call(&s, &a);
+        ck_assert_int_eq(ask_over_tls(a.fd), 0);
+    }
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    weft_tls_free(tls);
+}
+END_TEST
+#endif
+
 /* Closes it so that the other side is reset. */
 static void reset(const talk *t)
 {
@@ -514,6 +694,13 @@ static const TTest *const *const tests[] = {
     &a_listener_of_its_own_is_closed_before_the_last_request_is_done,
     &an_address_that_cannot_be_had_is_an_error_with_words,
     &options_that_are_refused_leave_the_listener_as_it_was,
+    &what_all_bodies_take_is_bounded_and_who_is_beyond_may_come_again,
+    &what_a_peer_does_not_read_is_bounded_over_all_its_connections,
+    &a_peer_that_reads_gets_all_though_it_is_beyond_its_limit,
+#ifdef WEFT_HAS_TLS
+    &a_peer_that_shakes_hands_too_often_is_closed_and_others_are_not,
+    &a_peer_that_shakes_hands_often_waits_for_its_turn,
+#endif
     &a_client_that_resets_at_any_stage_harms_nobody_else,
     &a_reply_arrives_although_the_client_sends_on,
     &what_comes_behind_the_last_request_is_heard_out,

@@ -1,6 +1,6 @@
 /*
- * Hello world over weft, as anyone would write it. All limits are on, at their defaults but for
- * one: the client of a benchmark has one address for all of its connections.
+ * Hello world over weft, as anyone would write it. All limits are on, at their defaults except
+ * those of one peer: the client of a benchmark has one address for all of its connections.
  *
  * usage: http_weft --port N [--tls CERT KEY]
  * WEFT_BACKEND says on which backend. Sessions are not resumed: handshakes are to be measured.
@@ -8,6 +8,7 @@
 #include <weft.h>
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,8 @@ static void usage(void)
 int main(int argc, char **argv)
 {
     weft_tls_options tls = {.version_min = 13, .has_no_tickets = true};
-    weft_http_options options = {.limits.connections_per_peer_max = PER_PEER_MAX};
+    weft_http_options options = {.limits = {.connections_per_peer_max = PER_PEER_MAX,
+                                            .handshakes_per_peer_s_max = INFINITY}};
     char address[64] = "";
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--port") == 0 && i + 1 < argc) {

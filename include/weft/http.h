@@ -20,9 +20,9 @@
  * that was not is 204, a body that was not read is skipped if it is small, else the connection is
  * closed after the reply. A handler that returns an error before any of its reply has gone out gets
  * another one made: 404 for -ENOENT, 403 for -EACCES and -EPERM, 413 for -EMSGSIZE, 400 for
- * -EBADMSG and -EINVAL, 503 for -EAGAIN, -EBUSY, -EMFILE, -ENFILE, -ENOMEM and -ECANCELED, 504 for
- * -ETIMEDOUT (408 if it is the request's body that was late), 500 for anything else; after that,
- * the connection is cut, so that nobody takes half a reply for a whole one.
+ * -EBADMSG and -EINVAL, 503 for -EAGAIN, -EBUSY, -EMFILE, -ENFILE, -ENOBUFS, -ENOMEM and
+ * -ECANCELED, 504 for -ETIMEDOUT (408 if it is the request's body that was late), 500 for anything
+ * else; after that, the connection is cut, so that nobody takes half a reply for a whole one.
  *
  * Requests that break the protocol never reach a handler: they are answered with the status that
  * says why, and the connection is closed. What is ambiguous is refused, never guessed.
@@ -68,6 +68,23 @@ typedef struct weft_http_limits {
      */
     double body_bytes_per_s_min;
     double slow_s;
+    /*
+     * What all bodies may take that are read as a whole (weft_http_read_all, weft_http_form), with
+     * the buffers of large ones, of one weft_http_serve: 256 MiB. Beyond, such a read is -ENOBUFS,
+     * which becomes 503. Bodies that are read piece by piece go on, in smaller pieces.
+     */
+    uint64_t bodies_bytes_max;
+    /*
+     * TLS handshakes a second of one address, or one /64 of IPv6: 200; as many may come at once.
+     * Further ones wait for their turn; those that would wait for more than head_s are closed.
+     */
+    double handshakes_per_peer_s_max;
+    /*
+     * What the kernel may hold of replies to one address, or one /64 of IPv6, that were not taken
+     * yet, over all its connections: 64 MiB. Beyond, a connection has 16 KiB of its own at a time,
+     * and waits, within slow_s, until those are taken.
+     */
+    uint64_t unsent_bytes_per_peer_max;
 } weft_http_limits;
 
 /*
@@ -225,6 +242,7 @@ WEFT_SWITCHPOINT ssize_t weft_http_read_piece(weft_http_request *request, const 
  * Read the whole rest of the body into memory of the request, with a NUL behind it. Returns its
  * length. A body of known length takes that much memory, one in chunks up to twice its length.
  * Errors as in weft_http_read, and
+ * -ENOBUFS if all bodies together are beyond bodies_bytes_max, and
  * -ENOMEM if there is no memory; the rest of the body is lost then.
  */
 WEFT_SWITCHPOINT ssize_t weft_http_read_all(weft_http_request *request, char **data);

@@ -72,6 +72,8 @@ static weft_http_options options_of(server *s, unsigned number)
     };
     if (settings->connections_max > 0)
         o.limits.connections_max = (settings->connections_max + s->cords - 1) / s->cords;
+    if (settings->handshakes_max > 0)
+        o.limits.handshakes_per_peer_s_max = (double)settings->handshakes_max / s->cords;
     if (s->log.path != NULL) {
         o.log = serve_log_add;
         o.log_ctx = &s->log.lanes[number];

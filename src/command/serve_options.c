@@ -195,6 +195,16 @@ static bool set_max_connections(serve_settings *s, char *value)
     return read_size(value, &s->connections_max);
 }
 
+static bool set_max_handshakes(serve_settings *s, char *value)
+{
+    return read_size(value, &s->handshakes_max);
+}
+
+static bool set_max_unsent(serve_settings *s, char *value)
+{
+    return read_size(value, &s->limits.unsent_bytes_per_peer_max);
+}
+
 static const struct option {
     const char *name;
     const char *value; /* what to call it; NULL: it takes none */
@@ -219,6 +229,10 @@ static const struct option {
     {"--idle", "SECONDS", set_idle, "how long a connection may wait for a request; 75"},
     {"--max-body", "BYTES", set_max_body, "of a request; 1m"},
     {"--max-connections", "N", set_max_connections, "at once; 16k for each thread"},
+    {"--max-handshakes", "N", set_max_handshakes,
+     "of TLS, a second and address; 200 for each thread"},
+    {"--max-unsent", "BYTES", set_max_unsent,
+     "of replies that an address has not taken; 64m for each thread"},
     {"--quiet", NULL, set_quiet, "print nothing when it is ready"},
     {"--help", NULL, set_help, "print this"},
 };

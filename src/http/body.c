@@ -27,6 +27,14 @@ int weft_http_limit_body(weft_http_request *r, uint64_t bytes_max)
     return 0;
 }
 
+int weft__bodies_take(weft__server *s, uint64_t bytes)
+{
+    if (bytes > s->options.limits.bodies_bytes_max - s->bodies_bytes)
+        return -ENOBUFS;
+    s->bodies_bytes += bytes;
+    return 0;
+}
+
 /* Nothing more can be read, nor a further request. */
 static int fail(weft_http_request *r, int error)
 {
@@ -195,7 +203,11 @@ static int whole_reserve(weft_http_request *r, whole *w, size_t bytes)
 
 static int whole_add(weft_http_request *r, whole *w, const void *piece, size_t bytes)
 {
-    int rc = whole_reserve(r, w, bytes);
+    int rc = weft__bodies_take(r->conn->server, bytes);
+    if (rc == 0) {
+        r->body_held += bytes;
+        rc = whole_reserve(r, w, bytes);
+    }
     if (rc < 0)
         return fail(r, rc); /* the piece is lost, and with it the body */
     memcpy(w->bytes + w->count, piece, bytes);

@@ -54,8 +54,13 @@ static void set_buffer(weft__conn *c, bool is_wide)
 {
     const weft_stream_options narrow = {.read_bytes = READ_BYTES, .read_memory = c->memory};
     const weft_stream_options wide = {.read_bytes = BODY_READ_BYTES};
+    if (is_wide && weft__bodies_take(c->server, BODY_READ_BYTES) < 0)
+        return;
+    bool was_wide = c->is_wide;
     if (weft_stream_configure(&c->stream, is_wide ? &wide : &narrow) == 0)
         c->is_wide = is_wide;
+    if (!c->is_wide && (is_wide || was_wide)) /* it was not had, or is given back */
+        c->server->bodies_bytes -= BODY_READ_BYTES;
 }
 
 void weft__conn_widen(weft__conn *c)
@@ -198,6 +203,7 @@ static __attribute__((noinline)) void handle(weft__conn *c, size_t head_bytes)
     weft__reply_finish(&r, result);
     if (c->server->options.log != NULL)
         weft__conn_note(&r);
+    weft__body_release(&r);
 }
 
 /* A head that could not be had. Nobody is there to hear about other errors. */
@@ -292,6 +298,9 @@ static void hang_up(weft__conn *c)
             linger(c);
         else if (!c->is_cut)
             end_in_one(c);
+        if (!c->is_cut)
+            weft__unsent_settle(c);
+        weft__unsent_forget(c);
         (void)weft_stream_close(&c->stream);
     }
 }
@@ -309,10 +318,22 @@ static int speaks_tls(weft__conn *c)
     return !weft__char_is(first, WEFT__CHAR_ALPHA);
 }
 
+/* Wait until this peer may shake hands once more: 0, or an error. */
+static int await_turn(weft__conn *c)
+{
+    const weft_http_limits *l = &c->server->options.limits;
+    double wait_s = weft__rates_enter(&c->server->rates, &c->peer, weft_now(),
+                                      l->handshakes_per_peer_s_max, l->head_s);
+    if (wait_s < 0)
+        return (int)wait_s;
+    return wait_s > 0 ? weft_sleep(wait_s) : 0;
+}
+
 /* The handshake, if it comes to one: 1; 0 for a peer that speaks plain HTTP. */
 static int open_tls(weft__conn *c, weft_tls *tls)
 {
-    int rc = speaks_tls(c);
+    int rc = speaks_tls(c), late = rc > 0 ? await_turn(c) : 0;
+    rc = late < 0 ? late : rc;
     if (rc < 0)
         weft_close(c->fd);
     if (rc <= 0)
@@ -373,6 +394,8 @@ static int serve(weft__conn *c, bool is_understood)
     else
         explain_tls(c);
     hang_up(c);
+    if (c->is_wide)
+        c->server->bodies_bytes -= BODY_READ_BYTES;
     weft__message_close(&c->message);
     weft__arena_close(&c->arena);
     return rc;

@@ -23,8 +23,7 @@ void weft__peer_of_fd(weft__peer *p, int fd)
         p->is_unix = errno != ENOTCONN;
 }
 
-/* What tells networks apart: all of an address of IPv4, the /64 of one of IPv6. */
-static uint64_t network_of(const weft__peer *p)
+uint64_t weft__peer_network(const weft__peer *p)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     bool is_v4 = memcmp(p->ip.bytes, mapped, sizeof mapped) == 0;
@@ -42,7 +41,7 @@ static size_t place_of(const weft__peers *ps, uint64_t network)
     return (size_t)((network * ps->factor) >> ps->shift);
 }
 
-static uint64_t make_factor(void)
+uint64_t weft__peers_factor(void)
 {
     uint64_t factor;
     if (getrandom(&factor, sizeof factor, GRND_NONBLOCK) != sizeof factor)
@@ -64,7 +63,7 @@ static int grow(weft__peers *ps)
     weft__peers bigger = {.room = (size_t)1 << ROOM_BITS_FIRST,
                           .shift = 64 - ROOM_BITS_FIRST,
                           .used = ps->used,
-                          .factor = make_factor()};
+                          .factor = weft__peers_factor()};
     if (ps->room > 0) {
         bigger.room = 2 * ps->room;
         bigger.shift = ps->shift - 1;
@@ -80,6 +79,14 @@ static int grow(weft__peers *ps)
     return 0;
 }
 
+weft__peer_count *weft__peers_find(const weft__peers *ps, const weft__peer *p)
+{
+    if (p->is_unix || ps->room == 0)
+        return NULL;
+    weft__peer_count *slot = find(ps, weft__peer_network(p));
+    return slot->count > 0 ? slot : NULL;
+}
+
 int weft__peers_enter(weft__peers *ps, const weft__peer *p, size_t max)
 {
     if (p->is_unix)
@@ -89,7 +96,7 @@ int weft__peers_enter(weft__peers *ps, const weft__peer *p, size_t max)
         if (rc < 0)
             return rc;
     }
-    uint64_t network = network_of(p);
+    uint64_t network = weft__peer_network(p);
     weft__peer_count *slot = find(ps, network);
     if (slot->count >= max)
         return -EBUSY;
@@ -114,7 +121,7 @@ void weft__peers_leave(weft__peers *ps, const weft__peer *p)
 {
     if (p->is_unix)
         return;
-    weft__peer_count *slot = find(ps, network_of(p));
+    weft__peer_count *slot = find(ps, weft__peer_network(p));
     if (--slot->count > 0)
         return;
     *slot = (weft__peer_count){0};

@@ -157,6 +157,7 @@ static bool send_in_place(weft_http_request *r, size_t room, const struct iovec 
         add(&h, behind[i].iov_base, behind[i].iov_len);
     weft_stream_commit(&c->stream, h.count);
     c->unflushed += h.count;
+    weft__unsent_add(c, h.count);
     return true;
 }
 
@@ -283,6 +284,7 @@ static int status_of(const weft_http_request *r, int error)
     case -EBUSY:
     case -EMFILE:
     case -ENFILE:
+    case -ENOBUFS:
     case -ENOMEM:
     case -ECANCELED:
         return 503;
@@ -308,6 +310,8 @@ static void reply_failure(weft_http_request *r, int error)
 {
     int status = status_of(r, error);
     weft__reply_take_back(r);
+    if (status == 503)
+        (void)weft_http_set(r, "Retry-After", "1");
     if (status == 0)
         (void)weft__reply_cut(r, error);
     else

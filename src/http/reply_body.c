@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What of a file is sent before its peer's pace is looked at again. */
-#define FILE_PIECE_BYTES ((uint64_t)256 << 10)
 /* What of a file is copied at a time where it cannot be sent by the kernel. */
 #define COPY_BYTES ((size_t)16 << 10)
 
@@ -35,17 +33,36 @@ static void advance(struct iovec *pieces, int count, size_t bytes)
     }
 }
 
+/* The first bytes of the pieces, at most so many: how many pieces that are. */
+static int take_first(struct iovec *first, const struct iovec *pieces, int count, size_t bytes)
+{
+    int n = 0;
+    for (; n < count && bytes > 0; n++) {
+        first[n] = pieces[n];
+        if (first[n].iov_len > bytes)
+            first[n].iov_len = bytes;
+        bytes -= first[n].iov_len;
+    }
+    return n;
+}
+
 /* As much as goes in the time that the peer has; *is_late: it was not all because of that. */
 static ssize_t write_in_time(weft_http_request *r, const struct iovec *pieces, int count,
                              bool *is_late)
 {
     weft__conn *c = r->conn;
     weft__pace_turn turn;
+    struct iovec first[WEFT__BEHIND_MAX + 1];
+    ssize_t allowed = weft__unsent_allow(c, &r->out_pace);
+    if (allowed < 0)
+        return allowed;
+    count = take_first(first, pieces, count, (size_t)allowed);
     int rc = weft__pace_open(&turn, &r->out_pace, r->conn->server);
     if (rc < 0)
         return rc;
-    ssize_t n = weft_stream_writev(&c->stream, pieces, count);
+    ssize_t n = weft_stream_writev(&c->stream, first, count);
     uint64_t moved = n > 0 ? (uint64_t)n : 0;
+    weft__unsent_add(c, moved);
     rc = weft__pace_close(&turn, moved);
     *is_late = rc < 0;
     return n < 0 && rc < 0 ? rc : n;
@@ -63,7 +80,7 @@ static int write_paced(weft_http_request *r, const struct iovec *pieces, int cou
             return n < 0 ? (int)n : 0;
         advance(rest, count, (size_t)n);
         bytes -= (size_t)n;
-        if (!is_late)
+        if (n == 0 && !is_late)
             return write_all(&r->conn->stream, rest, count, bytes);
     }
 }
@@ -77,6 +94,7 @@ int weft__reply_put(weft_http_request *r, const struct iovec *pieces, int count)
     c->unflushed += bytes;
     int rc;
     if (c->unflushed <= WEFT__OUT_BYTES) { /* it has room: there is no waiting */
+        weft__unsent_add(c, bytes);
         rc = write_all(&c->stream, pieces, count, bytes);
     } else {
         rc = write_paced(r, pieces, count, bytes);
@@ -206,6 +224,7 @@ static ssize_t send_piece(weft_http_request *r, int out, int fd, off_t *offset, 
     off_t from = *offset;
     ssize_t n = weft_sendfile(out, fd, offset, bytes);
     uint64_t moved = (uint64_t)(*offset - from);
+    weft__unsent_add(r->conn, moved);
     int late = weft__pace_close(&turn, moved);
     return n < 0 && late < 0 ? late : n;
 }
@@ -215,8 +234,9 @@ static int send_by_kernel(weft_http_request *r, int out, int fd, off_t offset, u
 {
     int rc = weft_http_flush(r);
     while (rc == 0 && bytes > 0) {
-        size_t piece = bytes < FILE_PIECE_BYTES ? (size_t)bytes : FILE_PIECE_BYTES;
-        ssize_t n = send_piece(r, out, fd, &offset, piece);
+        ssize_t n = weft__unsent_allow(r->conn, &r->out_pace);
+        if (n > 0)
+            n = send_piece(r, out, fd, &offset, bytes < (uint64_t)n ? (size_t)bytes : (size_t)n);
         rc = n == 0 ? -ENODATA : n < 0 ? (int)n : 0;
         bytes -= n > 0 ? (uint64_t)n : 0;
         r->sent += n > 0 ? (uint64_t)n : 0;

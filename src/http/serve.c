@@ -31,6 +31,9 @@
 #define BODY_BYTES_PER_S_MIN 240.0
 #define SLOW_S 20.0
 #define DRAIN_S 10.0
+#define BODIES_BYTES_MAX ((uint64_t)256 << 20)
+#define HANDSHAKES_PER_PEER_S_MAX 200.0
+#define UNSENT_BYTES_PER_PEER_MAX ((uint64_t)64 << 20)
 /*
  * What the kernel may hold of a connection's output beyond what is under way: all of a reply that
  * goes into its buffers looks as if it had been read.
@@ -59,6 +62,9 @@ static void fill_in(weft_http_limits *l)
     DEFAULT_TO(l->idle_s, IDLE_S);
     DEFAULT_TO(l->body_bytes_per_s_min, BODY_BYTES_PER_S_MIN);
     DEFAULT_TO(l->slow_s, SLOW_S);
+    DEFAULT_TO(l->bodies_bytes_max, BODIES_BYTES_MAX);
+    DEFAULT_TO(l->handshakes_per_peer_s_max, HANDSHAKES_PER_PEER_S_MAX);
+    DEFAULT_TO(l->unsent_bytes_per_peer_max, UNSENT_BYTES_PER_PEER_MAX);
     if (l->head_bytes_max > HEAD_BYTES_LIMIT)
         l->head_bytes_max = HEAD_BYTES_LIMIT;
 }
@@ -72,7 +78,8 @@ static int check(const weft_http_options *o)
 {
     const weft_http_limits *l = &o->limits;
     if (!is_time(l->first_byte_s) || !is_time(l->head_s) || !is_time(l->idle_s) ||
-        !is_time(l->slow_s) || !is_time(l->body_bytes_per_s_min) || !is_time(o->drain_s))
+        !is_time(l->slow_s) || !is_time(l->body_bytes_per_s_min) || !is_time(o->drain_s) ||
+        !is_time(l->handshakes_per_peer_s_max))
         return weft_fail(-EINVAL, "a server's time or rate that is negative or no number");
     if (o->gzip_level < 0 || o->gzip_level > 9)
         return weft_fail(-EINVAL, "a gzip level of %d", o->gzip_level);
@@ -109,6 +116,7 @@ void weft__server_close(weft__server *s)
 {
     weft__cidr_close(&s->trusted);
     weft__peers_close(&s->peers);
+    weft__rates_close(&s->rates);
     weft__arena_stock_close(&s->stock);
 }
 

@@ -13,11 +13,13 @@
 #ifndef WEFT_HTTP_SERVER_H
 #define WEFT_HTTP_SERVER_H
 
+#include "base/compiler.h"
 #include "base/list.h"
 #include "http/arena.h"
 #include "http/gzip.h"
 #include "http/message.h"
 #include "http/peers.h"
+#include "http/rates.h"
 
 #include <weft/group.h>
 #include <weft/http.h>
@@ -47,7 +49,9 @@ typedef struct weft__server {
     weft__cidr_list trusted;  /* who is believed */
     unsigned trusted_headers; /* in what: WEFT__TRUST_* */
     weft__peers peers;
+    weft__rates rates;       /* of their handshakes */
     weft__arena_stock stock; /* for the requests of all of them */
+    uint64_t bodies_bytes;   /* that bodies take, of bodies_bytes_max */
     weft__list conns;        /* all of them */
     size_t conns_count;
     weft_event left; /* set when the last one leaves while it drains */
@@ -71,14 +75,17 @@ typedef struct weft__conn {
     char *memory;        /* of its stack, what the stream reads into unless a body is large */
     const char *input;   /* what has come and was not taken, where it was last looked at */
     size_t input_bytes;
-    size_t requests;  /* that it has had */
-    size_t unflushed; /* bytes written since the stream was empty, at most */
-    double begun_s;   /* when the first byte of this request came */
-    int fd;           /* the stream's, at the bottom */
+    size_t requests;    /* that it has had */
+    size_t unflushed;   /* bytes written since the stream was empty, at most */
+    size_t unsent;      /* bytes that the peer may not have taken yet, at most */
+    size_t unsent_told; /* those of them that are counted among its peer's */
+    double begun_s;     /* when the first byte of this request came */
+    int fd;             /* the stream's, at the bottom */
     bool is_tls;
     bool is_wide;     /* the stream has a larger buffer, for a body */
     bool is_to_close; /* after this reply */
     bool has_unread;  /* it is closed with input left: the reply must not be lost by that */
+    bool is_hung_up;  /* its descriptor may not be its own any more */
     bool is_cut;      /* a reply was cut short: nobody is to take it for a whole one */
 } weft__conn;
 
@@ -128,6 +135,7 @@ struct weft_http_request {
     /* The body. */
     uint64_t body_bytes_max;
     uint64_t body_bytes; /* that have come */
+    uint64_t body_held;  /* of the server's bodies_bytes */
     const char *piece;   /* what of the last piece was not taken yet */
     size_t piece_bytes;
     weft__pace in_pace;
@@ -198,6 +206,29 @@ int weft__server_open(weft__server *server, weft_http_handler *handler, void *ct
                       const weft_http_options *options);
 void weft__server_close(weft__server *server);
 
+/* unsent.c */
+
+/* What is told to a peer at once while it has much that is not taken. */
+#define WEFT__UNSENT_PART_BYTES ((size_t)256 << 10)
+
+/* Count bytes that go out. */
+void weft__unsent_tell(weft__conn *c);
+static inline void weft__unsent_add(weft__conn *c, size_t bytes)
+{
+    c->unsent += bytes;
+    if (UNLIKELY(c->unsent - c->unsent_told >= WEFT__OUT_BYTES))
+        weft__unsent_tell(c);
+}
+
+/* How much may be written now, at most WEFT__UNSENT_PART_BYTES: waits for it, or fails. */
+ssize_t weft__unsent_allow(weft__conn *c, weft__pace *pace);
+
+/* Wait, for a moment, until a peer that was told much has taken it: it is its own until then. */
+void weft__unsent_settle(weft__conn *c);
+
+/* The connection ends: nothing of it counts any more. */
+void weft__unsent_forget(weft__conn *c);
+
 /* pace.c */
 
 /* One blocking call, in which a body has to move on. */
@@ -239,6 +270,15 @@ const char *weft__request_asked_host(const weft_http_request *r, size_t *bytes);
 const char *weft__request_authority(weft_http_request *r, size_t *bytes);
 
 /* body.c */
+
+/* Take so many bytes of what bodies may have in all: 0, or -ENOBUFS. */
+int weft__bodies_take(weft__server *s, uint64_t bytes);
+
+/* The request is over: what its body has taken is free for others. */
+static inline void weft__body_release(weft_http_request *r)
+{
+    r->conn->server->bodies_bytes -= r->body_held;
+}
 
 /*
  * Read what is left of the body, if it is little: 0, or -EMSGSIZE if the connection is to be
