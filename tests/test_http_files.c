@@ -500,6 +500,15 @@ static unsigned hear_all_at_once(char *heard, size_t room)
 
 static char long_page[4 << 20];
 
+/* Not by strstr: under ASan each call looks at all of a page. */
+static size_t count_links(const char *page)
+{
+    size_t links = 0;
+    for (const char *at = page; *at != '\0'; at++)
+        links += at[0] == '"' && at[1] == '.' && at[2] == '/' && at[3] == 'n';
+    return links;
+}
+
 START_TEST(a_long_listing_lets_others_run_and_has_the_first_names)
 {
     const weft_http_options o = {.gzip_level = 9};
@@ -518,7 +527,7 @@ START_TEST(a_long_listing_lets_others_run_and_has_the_first_names)
         ck_assert_ptr_nonnull(strstr(long_page, ">n00000<"));
         ck_assert_ptr_nonnull(strstr(long_page, ">n09999<"));
         ck_assert_ptr_null(strstr(long_page, ">n10000<"));
-        ck_assert_uint_eq(count_in(long_page, "<a href=\"./n"), 10000);
+        ck_assert_uint_eq(count_links(long_page), 10000);
         ck_assert_ptr_nonnull(strstr(long_page, "the first 10000 of 10500 names"));
     }
     files_close();
