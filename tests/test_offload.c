@@ -443,6 +443,18 @@ START_TEST(a_program_ends_while_a_call_is_under_way)
 }
 END_TEST
 
+/* A thread that looks for the next call counts as one that takes it. */
+START_TEST(calls_one_after_the_other_are_all_made_by_one_thread)
+{
+    for (weft_value i = 0; i < 5000; i++)
+        ck_assert_int_eq(weft_offload(return_arg, as_arg(i)), i);
+    weft_offload_counters counters;
+    ck_assert_int_eq(weft_offload_stats(&counters), 0);
+    ck_assert_uint_eq(counters.user.threads, 1);
+    ck_assert_uint_eq(counters.user.done, 5000);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &another_thread_makes_the_call_and_its_value_comes_back,
     &others_run_while_a_fiber_waits_for_a_call,
@@ -461,6 +473,7 @@ static const TTest *const *const tests[] = {
     &a_cast_is_made_from_any_thread_and_nobody_waits,
     &main_waits_for_a_cast_that_wakes_it,
     &the_first_error_that_nobody_hears_is_reported,
+    &calls_one_after_the_other_are_all_made_by_one_thread,
     &a_program_ends_while_a_call_is_under_way,
 };
 

@@ -8,11 +8,13 @@
 #include "backend/lane.h"
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/libc.h"
 #include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -23,6 +25,18 @@
 #define IDLE_NS (10 * (int64_t)WEFT__NS_PER_S)
 /* Of a lane, at work on what was given up, beside the others. With so many, nothing more is. */
 #define LOST_MAX 1024
+/*
+ * Before it sleeps a thread looks for a task for so long (ns), if that has paid lately: to be woken
+ * takes both sides tens of microseconds. The rule is that of cords (linger.h): it is tried after a
+ * sleep that a task has ended within SLEPT_NS, given up after CREDIT failures in a row, and not
+ * tried again for REST such sleeps.
+ */
+#define LOOK_NS 25000
+#define LOOK_SLEPT_NS 100000
+#define LOOK_CREDIT 2
+#define LOOK_REST 16
+/* Looks at the queue between two looks at the clock. */
+#define LOOKS 32
 /* Enough for the C library's resolver, which has its buffers on the stack. */
 #define STACK_BYTES (256 << 10)
 
@@ -39,10 +53,12 @@ typedef struct lane {
     pthread_mutex_t lock;
     unsigned limit;
     weft__list queue, sleepers; /* the first to be taken, and to be woken, in front */
-    unsigned queued, asleep;    /* how many are on them */
-    unsigned threads;           /* that there are */
-    unsigned running;           /* of them: in a task */
-    unsigned lost;              /* of these: in one that was given up */
+    atomic_uint queued; /* how many are on the queue; read without the lock by threads that look */
+    unsigned asleep;    /* and among the sleepers */
+    int added_on;       /* the processor of the thread that added the last task */
+    unsigned threads;   /* that there are */
+    unsigned running;   /* of them: in a task */
+    unsigned lost;      /* of these: in one that was given up */
     uint64_t done, given_up;
     int64_t queue_ns, queue_ns_max;
     sigset_t outer; /* what whoever made the last of its threads blocks */
@@ -68,10 +84,11 @@ static _Atomic(int64_t) idle_ns = IDLE_NS;
 static _Atomic(void (*)(void)) call_end; /* NULL: nobody asks */
 static unsigned process;                 /* counts the forks that lead to this one */
 
-/* Of a thread of ours: what it would block if it were not. */
+/* Of a thread of ours. */
 static __thread struct {
     bool is_ours;
-    sigset_t outer;
+    sigset_t outer;  /* what it would block if it were not */
+    int look_credit; /* > 0: looking pays */
 } self;
 
 static void lock_all(void)
@@ -103,8 +120,11 @@ static void after_fork_in_child(void)
     }
 }
 
+static bool has_one_cpu; /* then nobody can add a task while a thread looks for one */
+
 static void set_up(void)
 {
+    has_one_cpu = weft__cpu_count() == 1;
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
@@ -138,6 +158,47 @@ static weft__task *take_task(lane *l)
     return t;
 }
 
+/* Not under the lock: a task was added within LOOK_NS. */
+static bool sees_task(lane *l)
+{
+    int64_t until_ns = weft__clock_ns() + LOOK_NS;
+    do {
+        for (int i = 0; i < LOOKS; i++) {
+            if (atomic_load_explicit(&l->queued, memory_order_relaxed) > 0)
+                return true;
+            weft__cpu_relax();
+        }
+    } while (weft__clock_ns() < until_ns);
+    return false;
+}
+
+/*
+ * Look for a task before sleeping, if that pays. Meanwhile the thread counts as awake. On the
+ * processor of the thread that adds tasks it would only keep that from running.
+ */
+static void look_for_task(lane *l)
+{
+    if (self.look_credit <= 0 || sched_getcpu() == l->added_on)
+        return;
+    pthread_mutex_unlock(&l->lock);
+    if (sees_task(l))
+        self.look_credit = LOOK_CREDIT;
+    else if (--self.look_credit == 0)
+        self.look_credit = -LOOK_REST;
+    pthread_mutex_lock(&l->lock);
+}
+
+/* A sleep of so long is over, and whether a task ended it. */
+static void learn_from_sleep(int64_t slept_ns, bool was_woken)
+{
+    if (self.look_credit > 0)
+        return;
+    if (has_one_cpu || !was_woken || slept_ns > LOOK_SLEPT_NS)
+        self.look_credit = 0;
+    else
+        self.look_credit++;
+}
+
 /* Sleep until there is something to do; false: there was nothing for too long. */
 static bool sleep_well(lane *l)
 {
@@ -146,8 +207,9 @@ static bool sleep_well(lane *l)
     weft__list_insert(l->sleepers.next, &s.link);
     l->asleep++;
     pthread_mutex_unlock(&l->lock);
+    int64_t began_ns = weft__clock_ns();
     struct timespec until =
-        weft__clock_spec(weft__clock_ns() + atomic_load_explicit(&idle_ns, memory_order_relaxed));
+        weft__clock_spec(began_ns + atomic_load_explicit(&idle_ns, memory_order_relaxed));
     int rc = TEMP_FAILURE_RETRY(sem_clockwait(&s.wake, CLOCK_MONOTONIC, &until));
     pthread_mutex_lock(&l->lock);
     bool is_woken = weft__list_is_empty(&s.link);
@@ -158,6 +220,7 @@ static bool sleep_well(lane *l)
         TEMP_FAILURE_RETRY(sem_wait(&s.wake));
     }
     sem_destroy(&s.wake);
+    learn_from_sleep(weft__clock_ns() - began_ns, is_woken);
     return is_woken;
 }
 
@@ -166,8 +229,11 @@ static weft__task *wait_for_task(lane *l)
 {
     weft__task *t = NULL;
     bool is_needed = true;
-    while (is_needed && at_hand(l) <= l->limit && (t = take_task(l)) == NULL)
-        is_needed = sleep_well(l);
+    while (is_needed && at_hand(l) <= l->limit && (t = take_task(l)) == NULL) {
+        look_for_task(l);
+        if (l->queued == 0)
+            is_needed = sleep_well(l);
+    }
     return t;
 }
 
@@ -279,6 +345,7 @@ int weft__lane_add(weft__lane index, weft__task *t)
     t->queued_ns = weft__clock_ns();
     sleeper *woken;
     pthread_mutex_lock(&l->lock);
+    l->added_on = sched_getcpu();
     l->queued++;
     weft__list_insert(&l->queue, &t->link);
     int rc = attend(l, &woken);
