@@ -334,8 +334,10 @@ COLD static weft__runnable *idle(weft__cord *c)
     weft__cord_now(c);
     c->thread_looks = 0;
     for (;;) {
-        weft__cord_begin_round(c);
-        weft__cord_read_inbox(c);
+        c->round_switches = 0; /* nobody is runnable: a round of its own */
+        c->round_messages = WEFT__REMOTE_BATCH;
+        if (UNLIKELY(weft__cord_has_letters(c)))
+            weft__cord_read_inbox(c);
         expire(c);
         weft__runnable *r = weft__runqueue_pop(&c->runqueue);
         if (r != NULL) {
