@@ -10,19 +10,7 @@
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define WEFT__STACK_BYTES_DEFAULT ((size_t)256 << 10)
-/*
- * How often a thread looks whether its backend's descriptors are still its own, before it waits: a
- * program that closes them (closefrom) is held up for as long at most.
- */
-#define WEFT__CHECK_NS 100000000
-
 #endif
-/*
- * How often a thread looks whether its backend's descriptors are still its own, before it waits: a
- * program that closes them (closefrom) is held up for as long at most.
- */
-#define WEFT__CHECK_NS 100000000
-
 #endif
 /*
  * Printing a double with printf takes about 8 KiB, getaddrinfo 30: 64 KiB serve most code, and
@@ -30,12 +18,6 @@
  */
 #ifndef WEFT__STACK_BYTES_DEFAULT
 #define WEFT__STACK_BYTES_DEFAULT ((size_t)64 << 10)
-/*
- * How often a thread looks whether its backend's descriptors are still its own, before it waits: a
- * program that closes them (closefrom) is held up for as long at most.
- */
-#define WEFT__CHECK_NS 100000000
-
 #endif
 
 /* Below this our own frames and one printf leave nothing to the user. */
@@ -275,8 +257,8 @@
 #define WEFT__LINKS_MAX 16
 
 /*
- * How often a thread looks whether its backend's descriptors are still its own, before it waits: a
- * program that closes them (closefrom) is held up for as long at most.
+ * How often (ns) a thread checks, before it waits, that its backend's descriptors are still its
+ * own. A program that closes them (closefrom) is delayed by that at most.
  */
 #define WEFT__CHECK_NS 100000000
 
