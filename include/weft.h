@@ -1,10 +1,17 @@
 /*
  * weft: fibers for C. Everything public, in one include.
  *
- * From the environment, read when a thread first calls weft: WEFT_BACKEND (io_uring, epoll, libev,
- * sim), WEFT_STACK (the default stack size: 128K, 1M), WEFT_DUMP_SIGNAL (a signal that writes the
- * fibers to stderr: USR1), and on sim WEFT_SEED (a number by which the order of runnable fibers is
- * shuffled, the same each time).
+ * weft reads these variables of the environment, most of them when a thread first calls weft:
+ *
+ *   WEFT_BACKEND       the backend: io_uring, epoll, libev, sim (see weft_backend_why)
+ *   WEFT_SEED          a number; on sim the order of runnable fibers is shuffled by it
+ *   WEFT_STACK         the default size of a stack: 128K, 1M (see weft_spin_options)
+ *   WEFT_GUARD         the size of the guard below each stack: 64K (see weft_guard_set)
+ *   WEFT_CATCH_FAULTS  0 or off: do not handle SIGSEGV and SIGBUS (see weft_catch_faults)
+ *   WEFT_DUMP_SIGNAL   a signal that writes the fibers to stderr: USR1 (see weft_dump)
+ *
+ * fetch.h names the variables for proxies. weft_resolve reads LOCALDOMAIN and RES_OPTIONS as the C
+ * library does.
  */
 #ifndef WEFT_H
 #define WEFT_H

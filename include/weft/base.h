@@ -30,9 +30,9 @@
     __attribute__((format(printf, format_index, first_arg)))
 
 /*
- * The compiler warns if the result is not used: without it the call is almost always a mistake. The
- * call makes something that only its result names, reads into memory that is not valid without it,
- * or returns an error that nobody else is told.
+ * Make the compiler warn if the result of a call is not used. For calls that create something only
+ * their result names, that fill memory up to what they return, or that return an error which is
+ * reported nowhere else.
  */
 #define WEFT_MUST_CHECK __attribute__((warn_unused_result))
 
@@ -48,9 +48,10 @@ typedef intptr_t weft_value;
 
 /*
  * A fiber's id. It can be printed, compared, stored and sent; using one whose fiber is gone is
- * -ESRCH. A thread never gives an id out twice, so a stale id never names another of its fibers; a
- * thread creates at most 2^54 fibers. Threads that start after others have ended do not repeat the
- * ids of those before 2^41 fibers have been created. Ids are not ordered by age. 0 is no fiber.
+ * -ESRCH. A thread never gives out an id twice, so a stale id never names another of its fibers; a
+ * thread creates at most 2^54 fibers. A thread that starts after another one has ended does not
+ * repeat the other's ids before 2^41 fibers have been created. Ids are not ordered by age. 0 is no
+ * fiber.
  */
 typedef uint64_t weft_fiber;
 

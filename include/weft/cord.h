@@ -11,13 +11,13 @@
  * cord; weft_cord_spin, weft_cord_cancel, weft_tell and weft_schedule also from a plain thread,
  * which does not become a cord by it.
  *
- * A cord that is sent more than it can handle goes on with its own fibers, timers and I/O. With
- * 16,384 messages pending in it, weft_tell waits, and weft_schedule and weft_cord_spin fail with
- * -EAGAIN, until it has caught up. Calls, joins, cancels, events and channels are never refused:
- * each of them has at most one message on its way.
+ * A cord that gets more messages than it can handle goes on with its own fibers, timers and I/O.
+ * With 16,384 messages pending in a cord, weft_tell waits, and weft_schedule and weft_cord_spin
+ * fail with -EAGAIN, until the cord has caught up. Calls, joins, cancels, events and channels are
+ * never refused: each of them has at most one message under way.
  *
- * A descriptor is not bound to a cord: pass its number on (weft_cord_spin, weft_tell), after
- * weft_fd_release if this cord has used it. io.h has the rules.
+ * A descriptor is not bound to a cord. To hand one over, call weft_fd_release if this cord has used
+ * it, then pass the number on (weft_cord_spin, weft_tell). io.h has the rules.
  *
  * When the process ends, cords that still run are cancelled, and waited for, for at most five
  * seconds. The error of one that nobody has joined is reported then, and the exit status is not 0.
@@ -37,7 +37,7 @@ typedef struct weft_cord_options {
     const char *name;    /* of its thread, cut to 15 bytes, and of its main fiber; NULL: "main" */
     int cpu;             /* the CPU to stay on, counted from 1; 0: any */
     const char *backend; /* as in WEFT_BACKEND; NULL: what that or the default says */
-    /* As in weft_spin_options: called once if the cord was started and fn is never called. */
+    /* As in weft_spin_options: called once if the cord has started and fn is never called. */
     void (*drop)(void *arg);
 } weft_cord_options;
 
@@ -73,21 +73,22 @@ WEFT_API int weft_cord_cancel(weft_cord cord);
 /**
  * Make a fiber in a cord, a child of its main fiber, that runs fn(arg) there. Returns its id at
  * once, to be told or scheduled like any other. Its error goes to that main fiber. As with weft_go
- * nothing is kept once it has ended: a fiber of that cord can await it while it lives.
+ * nothing is kept of an ended fiber: a fiber of that cord can await it while it lives.
  *
  * Never waits. Returns 0 if the fiber cannot be made; weft_error() says why:
- * -EINVAL if fn is NULL;
- * -ESRCH if the cord has ended;
- * -EAGAIN if 16,384 messages are pending in the cord, or it has too many fibers: try again later
- * (weft_cord_call waits until what was sent before has arrived);
- * -ENOMEM.
+ * -EINVAL if fn is NULL
+ * -ESRCH if the cord has ended
+ * -EAGAIN if 16,384 messages are pending in the cord, or it has as many fibers as it can: try again
+ *  later (weft_cord_call waits until what was sent before has arrived)
+ * -ENOMEM if there is no memory
  */
 WEFT_API weft_fiber weft_cord_spin(weft_cord cord, weft_fn *fn, void *arg);
 
 /**
  * The same with options, as for weft_spin_with; a parent must be a fiber of that cord. If the
  * parent is gone or there is no stack when it arrives, the fiber is not made, and that is said on
- * stderr; the cord's thread calls drop. It does the same if the cord ends before the fiber arrives.
+ * stderr; the cord's thread calls drop. It also calls drop if the cord ends before the fiber
+ * arrives.
  */
 WEFT_API weft_fiber weft_cord_spin_with(weft_cord cord, weft_fn *fn, void *arg,
                                         const weft_spin_options *options);

@@ -35,10 +35,10 @@ WEFT_API int weft_fail(int code, const char *format, ...) WEFT_PRINTF(2, 3);
  * record no words: compare the code before believing that these are about it. Valid until the
  * caller's next error, or its end.
  *
- * An error of a child that a call of the caller's returned counts as seen once the caller asks for
- * it here, clears it, records another one or fails itself. If it ends well without any of these,
- * the error is reported on stderr: nobody may have looked at what the call returned. The exit
- * status does not change.
+ * If a call of the caller returned a child's error, that error counts as seen once the caller calls
+ * weft_error, weft_error_clear or weft_fail, or fails itself. If the caller ends well without any
+ * of these, the error is reported on stderr: the result of the call may not have been checked. The
+ * exit status does not change.
  */
 WEFT_API const weft_error_info *weft_error(void);
 

@@ -17,9 +17,8 @@
  * the caller's Authorization and Cookie, nor the user of the first URL. A redirect without a URL
  * that can be fetched, or from https to http, is the answer itself.
  *
- * Folded lines in the head of an answer are joined by spaces, and a Content-Length that is repeated
- * with equal values counts once (RFC 9112, 5.2; RFC 9110, 8.6). Everything else that breaks the
- * protocol is -EBADMSG.
+ * Folded lines in the head of an answer are joined by spaces, and equal repeated Content-Length
+ * values count once (RFC 9112, 5.2; RFC 9110, 8.6). Any other break of the protocol is -EBADMSG.
  *
  * A user in a URL, "http://user:password@host/", is told to the server (Basic). Proxies come from
  * http_proxy (in lower case only), https_proxy, all_proxy and no_proxy, as other programs read

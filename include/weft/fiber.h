@@ -8,11 +8,11 @@
  * process ends (main returns, or exit is called), all fibers of that thread are ended first, and
  * threads that were started as cords (cord.h) with theirs.
  *
- * A cancelled fiber is expected to end: its blocking calls fail until it does. One that goes on
- * calling is paused for a millisecond at each call, and after about one second named on stderr with
- * its backtrace. Whoever waits for its end goes on waiting, except at the end of the process: 5 s
- * after main has ended the process ends without such fibers of its thread, with status 1 unless
- * main returned another failure. Clean-up behind a shield is waited for, however long it takes.
+ * A cancelled fiber is expected to end: its blocking calls fail until it does. A fiber that ignores
+ * this is paused for a millisecond at each call, and named on stderr with its backtrace after about
+ * one second. Fibers that wait for its end keep waiting. 5 s after main has ended, the process ends
+ * without such fibers of main's thread, with status 1 unless main returned another failure. Weft
+ * waits for clean-up behind a shield, however long it takes.
  *
  * A fiber never moves to another thread. Unless a function says otherwise, it is to be called from
  * the thread that the fiber belongs to; an id of another thread's fiber is -EXDEV there.
@@ -49,11 +49,10 @@ typedef struct weft_spin_options {
     bool is_daemon;    /* does not keep a main fiber's weft_suspend waiting for it */
     size_t arg_bytes;  /* copy so many bytes of arg onto the new stack, and pass the copy */
     /*
-     * Release what arg owns. Called once, with what fn would get, if the fiber ends and fn was
-     * never called: cancelled, or ended with its parent, its group or its thread, before its first
-     * run. drop runs where blocking calls fail, so it must not block, and it must not create
-     * fibers; weft_close and free are fine. If the fiber cannot be created, drop is not called and
-     * the caller still owns arg. NULL: arg owns nothing.
+     * Release what arg owns. Called once, with the argument of fn, if the fiber ends before fn is
+     * called: cancelled, or ended with its parent, its group or its thread. Blocking calls fail in
+     * drop, and it must not create fibers; weft_close and free are fine. If the fiber cannot be
+     * created, drop is not called and the caller still owns arg. NULL: arg owns nothing.
      */
     void (*drop)(void *arg);
 } weft_spin_options;
@@ -62,11 +61,10 @@ typedef struct weft_spin_options {
  * Make a child of the caller that will run fn(arg), and put it at the tail of the run queue.
  *
  * It does not run before the caller reaches a switchpoint. What fn returns is the fiber's value,
- * for weft_await; it is kept until the fiber has been awaited or its parent has ended. Of ended
- * children that nobody has awaited the last 1,024 keep all else, too; of older ones only the value
- * and the error are left, so weft_restart, weft_name and weft_info_of fail with -ESRCH. weft_go is
- * for fibers that nobody will await: where 100,000 values have piled up under one parent, that is
- * said on stderr, once.
+ * for weft_await; it is kept until the fiber has been awaited or its parent has ended. Use weft_go
+ * for fibers that nobody awaits. Of ended children that were not awaited, the last 1,024 keep their
+ * records. Older ones keep only value and error: weft_restart, weft_name and weft_info_of fail with
+ * -ESRCH for them. 100,000 of them under one parent are reported on stderr, once.
  *
  * Returns 0 if the fiber cannot be made; weft_error() says why: -EINVAL for a NULL fn,
  * -ENOMEM when there is no memory for it, -EAGAIN when the thread has as many fibers as it can.
@@ -172,12 +170,12 @@ WEFT_API const char *weft_name_of(weft_fiber fiber);
  * fail. -EBUSY if it is running or waits in anything else (weft_interrupt is for that), -ESRCH if
  * it has ended.
  *
- * Called from another thread, the call returns 0 once the request is on its way; a fiber that is
- * not waiting is then left alone. The request has failed, and nothing will happen, with:
- * -ESRCH if the fiber or its thread has ended;
- * -EAGAIN if 16,384 messages are pending at that thread: try again later, or use an event
- * (weft_event_set), which is never refused;
- * -ENOMEM.
+ * Called from another thread, the call returns 0 once the request is under way; a fiber that is not
+ * waiting when it arrives is left alone. If the call fails, nothing is sent:
+ * -ESRCH if the fiber or its thread has ended
+ * -EAGAIN if 16,384 messages are pending in that thread: try again later, or use an event
+ *  (weft_event_set), which is never refused
+ * -ENOMEM if there is no memory
  */
 WEFT_API int weft_schedule(weft_fiber fiber, weft_value value);
 
@@ -186,10 +184,10 @@ WEFT_API int weft_schedule(weft_fiber fiber, weft_value value);
  * wake anyone, returns 0: the way for main to wait until all the work is done. Like every blocking
  * call it fails early if a child of the caller does: look at what it returns.
  *
- * As long as the process has other threads, one of them might schedule someone: then it goes on
+ * As long as the process has other threads, one of them might schedule a fiber: then the call keeps
  * waiting, unless they all run fibers and wait themselves. So does every other wait of a main
- * fiber, which would otherwise be told -EDEADLK. The end of a thread without fibers is noticed only
- * in the first second of such a wait: after that nothing but a message ends it.
+ * fiber, which would otherwise fail with -EDEADLK. The end of a thread without fibers is noticed
+ * only in the first second of such a wait. After that only a message ends the wait.
  */
 WEFT_SWITCHPOINT weft_value weft_suspend(void);
 
@@ -245,7 +243,7 @@ WEFT_API int weft_cancel(weft_fiber fiber);
  *
  * -EINVAL if code is not in -4095..-1, or format is NULL
  * -ESRCH if the fiber has ended
- * -ENOMEM if a code without words waits already
+ * -ENOMEM if there is no memory and a code without words waits already
  */
 WEFT_API int weft_raise(weft_fiber fiber, int code, const char *format, ...) WEFT_PRINTF(3, 4);
 
@@ -267,7 +265,8 @@ WEFT_API int weft_interrupt(weft_fiber fiber, int code);
  *
  * -EINVAL if grace_s is negative or NaN
  * -ESRCH if the fiber is gone
- * -EDEADLK for oneself or one's own ancestor, and if nothing is left that could end the fiber
+ * -EDEADLK if the fiber is the caller or an ancestor of the caller, or if nothing is left that
+ *  could end it
  * -EPERM where switching is forbidden; nothing has changed then
  */
 WEFT_SWITCHPOINT int weft_terminate(weft_fiber fiber, double grace_s);
@@ -393,18 +392,18 @@ WEFT_API void weft_trim_stack(void);
 
 /**
  * Set the size of the guard below every stack of the process, rounded up to an odd number of pages.
- * The default is WEFT_GUARD from the environment (bytes, or with K or M behind the number), or a
- * page.
+ * The default is WEFT_GUARD from the environment (bytes, or a number followed by K or M), else one
+ * page. Call this once, before the first fiber is created in any thread.
  *
- * A function whose frame is larger than the guard can step over it, and write to the stack of
- * another fiber without a fault. Compiled with -fstack-clash-protection, which is among the flags
- * that pkg-config gives for weft, it touches every page of its frame and hits any guard: the report
- * of an overflow is then certain. A larger guard is for code that is not compiled so. Page tables
- * for it cost 8 bytes a page, for every stack: a guard of 64 KiB doubles those of the default size.
+ * A function whose frame is larger than the guard can step over it and write to the stack of
+ * another fiber without a fault. Code compiled with -fstack-clash-protection touches every page of
+ * its frames and hits a guard of any size; pkg-config gives this flag for weft. A larger guard is
+ * for code that is compiled without it. Page tables cost 8 bytes per page of guard, for every
+ * stack: a guard of 64 KiB doubles those of a stack of the default size.
  *
- * Call this before the first fiber is created in any thread. Returns 0;
- * -EINVAL if bytes is 0 or more than 16 MiB;
- * -EBUSY if a fiber has been created already.
+ * Returns 0.
+ * -EINVAL if bytes is 0 or more than 16 MiB
+ * -EBUSY if a fiber has been created or the size has been set already
  */
 WEFT_API int weft_guard_set(size_t bytes);
 

@@ -69,36 +69,37 @@ typedef struct weft_http_limits {
     double body_bytes_per_s_min;
     double slow_s;
     /*
-     * What all bodies may take that are read as a whole (weft_http_read_all, weft_http_form), with
-     * the buffers of large ones, of one weft_http_serve: 256 MiB. Beyond, such a read is -ENOBUFS,
-     * which becomes 503. Bodies that are read piece by piece go on, in smaller pieces.
+     * Memory for all bodies of one weft_http_serve that are read as a whole (weft_http_read_all,
+     * weft_http_form), and for the read buffers of large ones: 256 MiB. Beyond the limit such a
+     * read fails with -ENOBUFS, which becomes 503. Bodies that are read piece by piece go on, in
+     * smaller pieces.
      */
     uint64_t bodies_bytes_max;
     /*
-     * TLS handshakes a second of one address, or one /64 of IPv6: 200; as many may come at once.
-     * Further ones wait for their turn; those that would wait for more than head_s are closed.
+     * TLS handshakes per second of one address, or one /64 of IPv6: 200, in bursts of as many.
+     * Further ones wait; connections that would wait for more than head_s are closed.
      */
     double handshakes_per_peer_s_max;
     /*
-     * What the kernel may hold of replies to one address, or one /64 of IPv6, that were not taken
-     * yet, over all its connections: 64 MiB. Beyond, a connection has 16 KiB of its own at a time,
-     * and waits, within slow_s, until those are taken.
+     * Bytes of replies in the kernel that one address, or one /64 of IPv6, has not acknowledged,
+     * over all its connections: 64 MiB. Beyond the limit a connection writes 16 KiB at a time, and
+     * waits, within slow_s, until the peer has acknowledged them.
      */
     uint64_t unsent_bytes_per_peer_max;
 } weft_http_limits;
 
 /*
- * What is told of each request after its reply, for a log. A request that the server refuses
- * itself has a reason, and of its method and target what has come: they may be malformed.
+ * What the log function gets for each request, after its reply. A request that the server itself
+ * refuses has a reason, and as much of its method and target as has arrived: they may be malformed.
  */
 typedef struct weft_http_record {
     const char *peer;   /* the client's address: what a trusted proxy says, else its own */
-    const char *method; /* "" if it is not known; so with the next four */
+    const char *method; /* "" if it is not known, as for the next four */
     const char *target; /* as it came */
     const char *host;
     const char *referer;
     const char *user_agent;
-    const char *reason; /* why the server refused it, in a few words; "" if a handler had it */
+    const char *reason; /* why the server refused it, in a few words; "" if a handler got it */
     int version;        /* 10 or 11; 0: not known */
     int status;         /* 0: cut before a reply */
     uint64_t bytes;     /* of the reply's body, as sent */
@@ -111,15 +112,15 @@ typedef struct weft_http_options {
     weft_tls *tls;           /* NULL: plain HTTP */
     const char *server_name; /* the Server header; NULL: none */
     /*
-     * Proxies that are believed when they say whom they speak for: "127.0.0.1, 10.0.0.0/8, ::1", or
-     * "unix" for all that come by a unix socket. NULL: nobody.
+     * Proxies whose headers about the client are believed: "127.0.0.1, 10.0.0.0/8, ::1", or "unix"
+     * for all peers at a unix socket. NULL: none.
      */
     const char *trusted_peers;
     /*
-     * In which headers: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, Forwarded (RFC 7239),
-     * with commas between them. Name only those that the proxy sets or removes itself: the others
-     * it passes on as any client sends them. NULL: X-Forwarded-For. Where Forwarded is named and
-     * present it counts before the others.
+     * The headers that are believed, separated by commas: X-Forwarded-For, X-Forwarded-Host,
+     * X-Forwarded-Proto, Forwarded (RFC 7239). NULL: X-Forwarded-For. Name only headers that the
+     * proxy sets or removes: it passes the others on as clients send them. Forwarded, if named and
+     * present, takes precedence.
      */
     const char *trusted_headers;
     int gzip_level;       /* 1 to 9: compress replies worth it, for those who accept; 0: do not */
@@ -142,16 +143,16 @@ WEFT_SWITCHPOINT int weft_http_serve(const char *address, weft_http_handler *han
 /**
  * The same on a socket that listens already. The socket stays open unless closes_listener is set:
  * clients that connect during the drain then wait in the backlog instead of being refused.
- * -EINVAL if the options are bad: the socket is as it was, but closed if closes_listener is set.
+ * -EINVAL if an option is not valid: the socket is unchanged, or closed if closes_listener is set
  */
 WEFT_SWITCHPOINT int weft_http_serve_fd(int listener, weft_http_handler *handler, void *ctx,
                                         const weft_http_options *options);
 
 /**
- * Serve one connection in the calling fiber until it is over, and close it, whatever is returned.
- * For callers that run their own accept loop. Limits on the number of connections are then the
- * caller's job. Returns 0, or why the connection was cut.
- * -EINVAL if the options are bad.
+ * Serve one connection in the calling fiber until it is over. Close it in any case. For callers
+ * that run their own accept loop. Limits on the number of connections are then the caller's job.
+ * Returns 0, or why the connection was cut.
+ * -EINVAL if an option is not valid
  */
 WEFT_SWITCHPOINT int weft_http_serve_conn(int fd, weft_http_handler *handler, void *ctx,
                                           const weft_http_options *options);
@@ -159,8 +160,8 @@ WEFT_SWITCHPOINT int weft_http_serve_conn(int fd, weft_http_handler *handler, vo
 /* The request */
 
 /**
- * The method as it came: "GET". Any token of up to 32 characters reaches the handler, also one that
- * nobody has registered: it is for the handler to refuse with 405 or 501. A router does so.
+ * The method as it came: "GET". Any token of up to 32 characters reaches the handler, registered or
+ * not. The handler refuses methods that it does not know, with 405 or 501; a router does so itself.
  */
 WEFT_API const char *weft_http_method(const weft_http_request *request);
 
@@ -181,8 +182,8 @@ WEFT_API const char *weft_http_query(const weft_http_request *request);
 WEFT_API int weft_http_version(const weft_http_request *request);
 
 /**
- * The host asked for, in lower case, without a port: what a trusted proxy says in a header that is
- * trusted, else the request's own. "" if a request of HTTP/1.0 names none.
+ * The host asked for, in lower case, without a port: from a trusted header of a trusted proxy, else
+ * from the request itself. "" if a request of HTTP/1.0 names none.
  */
 WEFT_API const char *weft_http_host(weft_http_request *request);
 
@@ -241,9 +242,9 @@ WEFT_SWITCHPOINT ssize_t weft_http_read_piece(weft_http_request *request, const 
 /**
  * Read the whole rest of the body into memory of the request, with a NUL behind it. Returns its
  * length. A body of known length takes that much memory, one in chunks up to twice its length.
- * Errors as in weft_http_read, and
- * -ENOBUFS if all bodies together are beyond bodies_bytes_max, and
- * -ENOMEM if there is no memory; the rest of the body is lost then.
+ * Errors as in weft_http_read; if one of these occurs, the rest of the body is lost:
+ * -ENOBUFS if all bodies together are beyond bodies_bytes_max
+ * -ENOMEM if there is no memory
  */
 WEFT_SWITCHPOINT ssize_t weft_http_read_all(weft_http_request *request, char **data);
 

@@ -11,7 +11,7 @@ WEFT_BEGIN
 /* How files are served; all-zero is the default. */
 typedef struct weft_http_files_options {
     const char *index;         /* what stands for a folder; NULL: "index.html" */
-    bool has_listing;          /* list a folder that has no index, instead of 404: 10,000 names */
+    bool has_listing;          /* list a folder without an index, up to 10,000 names; else 404 */
     bool has_hidden;           /* serve names that begin with a dot, too */
     bool has_outside_links;    /* follow symbolic links that lead out of the folder */
     const char *cache_control; /* NULL: none */
@@ -21,18 +21,20 @@ typedef struct weft_http_files_options {
 typedef struct weft_http_files weft_http_files;
 
 /**
- * Open a folder to be served, by any number of threads. A relative name is taken from the current
- * folder as it is now. NULL if that fails; weft_error() says why.
+ * Open a folder to be served, by any number of threads. A relative name is resolved now, from the
+ * current folder. NULL if that fails; weft_error() says why.
  */
 WEFT_SWITCHPOINT weft_http_files *weft_http_files_new(const char *dir,
                                                       const weft_http_files_options *options);
 
 /**
- * Open the folder again by its name, and serve what it is now. Requests that have begun go on with
- * what they have found. May be called while any thread serves the folder. Without this call a name
- * that leads to another folder, because a link was switched or a folder was replaced, is noticed
- * by a request within a second. Returns 0, or why the folder cannot be opened; weft_error() has
- * words. The one there was is then served on.
+ * Open the folder again by its name. New requests get the folder that the name leads to now;
+ * requests that have begun go on with the old one. May be called while any thread serves the
+ * folder. Without this call, requests notice within a second that the name leads to another folder
+ * (a link was switched, or a folder replaced).
+ *
+ * Returns 0, or the error of opening the folder, with words for weft_error(); the old folder is
+ * then still served.
  */
 WEFT_SWITCHPOINT int weft_http_files_reopen(weft_http_files *files);
 

@@ -3,23 +3,22 @@
  * non-blocking descriptor, it makes no difference. Sockets are in net.h, files in file.h, lines and
  * buffers in stream.h.
  *
- * A call that is cancelled has moved no data: it returns when the kernel has let go of the buffer,
- * and if the kernel was faster, its result is returned and the cancellation strikes at the next
- * call.
+ * A cancelled call has moved no data. It returns when the kernel has released the buffer. If the
+ * kernel was faster, the call returns its result, and the next call is cancelled.
  *
- * Any thread may use any descriptor, also one that another thread made or has used: weft notices
- * when a number has become another file. Three rules keep it so:
- *   - Close a descriptor that was used with weft with weft_close, in any thread.
- *   - Close it when no fiber of another thread is in a call on it. Such a fiber is not woken; it
- *     gets nothing from the next file with that number, and -EBADF when its thread next uses the
- *     number. The old file may stay open as long as it waits.
+ * Any thread may use any descriptor, also one that another thread has created or used: weft notices
+ * that a number has become another file. Three rules apply:
+ *   - Close a descriptor that was used with weft by weft_close, in any thread.
+ *   - Close a descriptor when no fiber of another thread is in a call on it. Such a fiber is not
+ *     woken. It gets no data of the next file with that number, but -EBADF when its thread next
+ *     uses the number. The old file may stay open while the fiber waits.
  *   - Fibers of one thread that read from the same descriptor are served in their order. Between
  *     threads there is no order: let one thread read, and one thread write.
  * To hand a descriptor to another thread for good, call weft_fd_release first.
  *
- * A program may close all descriptors, as with closefrom(3): weft opens its own anew within 0.1 s,
- * and says so once on stderr. Operations on closed descriptors end with -EBADF then. If the kernel
- * refuses the backend from some time on (seccomp), another one is used; operations under way end
+ * If the program closes weft's own descriptors, as with closefrom(3), weft opens new ones within
+ * 0.1 s and reports it once on stderr. Operations on closed descriptors end with -EBADF. If the
+ * kernel begins to refuse the backend (seccomp), weft opens another one: operations under way end
  * with -EIO, and calls on other threads go on.
  *
  * (On the sim backend this holds for what weft_pipe and weft_socketpair make; a descriptor of the
@@ -80,27 +79,28 @@ WEFT_SWITCHPOINT int weft_wait_fd(int fd, int events);
 /**
  * Close a descriptor. Fibers of this thread that wait on it get -EBADF, unless their operations are
  * done already. Fibers of other threads are not woken: see the rules above. Close a descriptor that
- * was used with weft with this call, not with close(2): weft would take the next file with that
- * number for the same one. Not cancellable: the descriptor is closed in any case, while a pool
- * thread works on it a little later.
+ * was used with weft by this call, not by close(2): weft would take the next file with that number
+ * for the same one. Cannot be cancelled: the descriptor is closed in any case. If a pool thread is
+ * working on it, it is closed when that thread is done.
  *
- * -EBADF if fd is not open.
+ * -EBADF if fd is not open
  */
 WEFT_SWITCHPOINT int weft_close(int fd);
 
 /**
- * Hand a descriptor over: this thread forgets it, and another one may use it. A server that accepts
- * in one thread and serves in others calls it before it passes the number on (weft_cord_spin,
- * weft_tell). Without this call the other thread can use the descriptor, too; but what arrives on a
- * descriptor that this thread has waited on keeps waking this thread.
+ * Hand a descriptor over: make this thread forget it, so that only its next user is woken for it. A
+ * server that accepts in one thread and serves in others calls this before it passes the number on
+ * (weft_cord_spin, weft_tell). Another thread can use the descriptor without this call, but input
+ * on a descriptor that this thread has waited on keeps waking this thread.
  *
- * It does not close the descriptor, and does not switch. This thread may use the descriptor again.
+ * Does not close the descriptor, and does not switch. This thread may use the descriptor again. Do
+ * not call this inside a loop on fd.
  *
- * -EBUSY if a fiber of this thread is in a call on fd.
- * -EBUSY if a loop (weft_recv_loop, weft_accept_loop) has left input that nobody has read yet: read
- *  it in this thread first. Do not call it inside a loop on fd.
- * -EBADF if fd is not open.
- * -EOPNOTSUPP on the sim backend for a pipe or socket in memory: it belongs to its thread.
+ * -EBADF if fd is not open
+ * -EBUSY if a fiber of this thread is in a call on fd
+ * -EBUSY if a loop (weft_recv_loop, weft_accept_loop) has left unread input: read it in this thread
+ *  first
+ * -EOPNOTSUPP on the sim backend for a pipe or socket in memory: it belongs to its thread
  */
 WEFT_API int weft_fd_release(int fd);
 
@@ -196,12 +196,12 @@ WEFT_SWITCHPOINT ssize_t weft_chain(weft_link *links, size_t count);
 WEFT_API const char *weft_backend_name(void);
 
 /**
- * Tell in a sentence why the calling thread uses that backend.
+ * Return a sentence that says why the calling thread uses its backend.
  *
- * The best backend that works is used: io_uring, then epoll, then libev. io_uring counts as working
- * after a first submission has completed, and is not used under Valgrind unless it is named.
- * WEFT_BACKEND in the environment names another one; if that cannot be opened, one line on stderr
- * says why and which one is used instead.
+ * Weft uses the first of io_uring, epoll and libev that works. io_uring works if a first submission
+ * completes; under Valgrind it is used only if it is named. WEFT_BACKEND in the environment names a
+ * backend. If that one cannot be opened, one line on stderr says why, and which one is used
+ * instead.
  */
 WEFT_API const char *weft_backend_why(void);
 

@@ -18,9 +18,9 @@ WEFT_BEGIN
 
 /**
  * Put a value into a fiber's mailbox; from any fiber of any thread, and from threads without
- * fibers. Waits while a bounded mailbox is full, and while 16,384 messages are pending at the
- * fiber's thread, if that is another one. If the call fails, the value is not in the mailbox. A
- * thread without fibers blocks while it waits, and does not become a cord.
+ * fibers. Waits while a bounded mailbox is full. Also waits while 16,384 messages are pending in
+ * the fiber's thread, if that is another thread. If the call fails, the value is not in the
+ * mailbox. A thread without fibers blocks while it waits, and does not become a cord.
  *
  * Returns 0. -EINVAL for an error code, which could not be told from a failure to receive; -ESRCH
  * if the fiber has ended, also while the caller waits; -EDEADLK if it is the caller's own mailbox

@@ -8,11 +8,11 @@
  * continue leave the block, not a loop around it.
  *
  * A scope has timed out if its deadline cut a call inside it short: the call failed with -ECANCELED
- * because the deadline had passed, or weft_is_cancelled returned true for it. A deadline that
- * passes while every call returns a result of its own is not a timeout: no result is lost to one.
- * If several scopes around a call are cancelled, the one that was cancelled first is the cause. A
- * scope that was cancelled by hand does not time out. Neither does one whose deadline passes while
- * a shield is open inside it, unless a call follows after the shield.
+ * because the deadline had passed, or weft_is_cancelled returned true because of it. If the
+ * deadline passes and every call returns its own result, the scope has not timed out, and no result
+ * is lost. If several scopes around a call are cancelled, the one that was cancelled first is the
+ * cause. A scope that weft_scope_cancel has cancelled does not time out. Neither does a scope whose
+ * deadline passes while a shield is open inside it, unless a call follows after the shield.
  *
  * Times are seconds from now. 0 is over at once: the first blocking call fails. INFINITY is no
  * deadline. Negative or NaN is -EINVAL; a block is then not entered.
@@ -33,10 +33,10 @@ typedef struct weft_scope {
 WEFT_API int weft_scope_open(weft_scope *scope, double timeout_s);
 
 /**
- * Leave the scope. Returns 0, also if the deadline has passed and cut no call inside short.
+ * Leave the scope. Returns 0, even if the deadline has passed and cut no call short.
  *
- * -ETIMEDOUT if the deadline cut a call inside short
  * -EINVAL if it is not the caller's innermost open scope; nothing has changed then
+ * -ETIMEDOUT if the deadline cut a call inside the scope short
  */
 WEFT_API int weft_scope_close(weft_scope *scope);
 
@@ -54,9 +54,9 @@ WEFT_API int weft_scope_cancel(weft_scope *scope);
 WEFT_API int weft_scope_reset(weft_scope *scope, double timeout_s);
 
 /**
- * Is this scope itself cancelled: by hand, or has its deadline passed? Blocking calls inside it
- * fail then. That does not mean that it has timed out: a call may have returned its result before.
- * weft_scope_close returns whether it has. Does not look at the clock, as weft_is_cancelled does.
+ * Is this scope itself cancelled, by weft_scope_cancel or by its deadline? If so, blocking calls
+ * inside it fail. A cancelled scope has not always timed out, because a call may have returned its
+ * result before: weft_scope_close tells. Unlike weft_is_cancelled this does not read the clock.
  */
 WEFT_API bool weft_scope_is_cancelled(const weft_scope *scope);
 
@@ -67,11 +67,12 @@ WEFT_API bool weft_scope_is_cancelled(const weft_scope *scope);
 WEFT_API int weft_shield_open(weft_scope *scope, double timeout_s);
 
 /**
- * Would a blocking call of the caller fail now? For code that computes; looks at the clock. If the
- * deadline of a scope is the reason, this counts as a call that it cut short.
+ * Would a blocking call of the caller fail now? For code that computes; reads the clock. If the
+ * deadline of a scope is the reason, that deadline has cut a call short.
  *
- * A cancel from another thread is seen without a switch, except that of weft_cord_call while
- * hundreds of messages from other threads wait: they are delivered when other fibers have run.
+ * A cancel from another thread is seen without a switch. One exception: while hundreds of messages
+ * from other threads are pending, the cancel of a weft_cord_call arrives only after other fibers
+ * have run.
  */
 WEFT_API bool weft_is_cancelled(void);
 
@@ -98,7 +99,7 @@ WEFT_END
 
 /*
  * WEFT_MOVE_ON_AFTER(s) { }: inside, blocking calls fail with -ECANCELED once s is over; leaving is
- * silent. A call that has its result by then returns it.
+ * silent. A call that already has its result returns it.
  */
 #define WEFT_MOVE_ON_AFTER(s) WEFT__BLOCK(s, false, NULL, WEFT__PASTE(weft__block_, __COUNTER__))
 

@@ -73,16 +73,16 @@ WEFT_API int weft_on_signal(int sig, weft_fn *fn, void *arg);
  * Turn weft's handlers for SIGSEGV and SIGBUS off or on again, at any time and from any thread.
  * They are on unless WEFT_CATCH_FAULTS in the environment is "0" or "off"; this call overrides it.
  *
- * A fault in the guard of a fiber's stack is reported on stderr with the fiber's name. Then it
- * happens again with the disposition from before weft, so that the core dump and the exit status
- * are those of any fault. Every other fault, and a signal that kill(2) has sent, goes to the
- * handler from before weft as the kernel would have called it (mask, SA_SIGINFO, SA_RESETHAND,
- * SA_NODEFER), except that it runs on the alternate stack. A handler that the program installs
- * later replaces weft's; if that handler calls the one it has replaced, reports are made as before.
+ * A fault in the guard of a fiber's stack is reported on stderr with the fiber's name. The fault
+ * then happens again with the disposition from before weft: core dump and exit status are those of
+ * any fault. Every other fault, and a signal sent by kill(2), goes to the handler from before weft,
+ * called as the kernel would call it (mask, SA_SIGINFO, SA_RESETHAND, SA_NODEFER), but on the
+ * alternate stack. A handler that the program installs later replaces weft's. If that handler calls
+ * the one it has replaced, overflows are still reported.
  *
- * Off restores the dispositions from before weft. A handler that the program has installed since is
- * left alone. Threads that first call weft while it is off get no alternate signal stack, and their
- * overflows are not reported later either.
+ * Turning the handlers off restores the dispositions from before weft, except where the program has
+ * installed another handler since. Threads that first call weft while the handlers are off get no
+ * alternate signal stack: their overflows are not reported later either.
  *
  * Returns 0, or the error of sigaction(2).
  */

@@ -15,24 +15,25 @@ WEFT_API double weft_now(void);
 /**
  * Wait for at least so many seconds from now, however long the caller computed before. 0 polls
  * once and lets the others run; INFINITY waits until the caller is cancelled or interrupted.
- * Where four timers or more fire in every millisecond they are served in a beat of one. A sleep
- * that is alone is as exact as the kernel.
- * Returns 0. -EINVAL if the time is negative or NaN.
+ * Where four timers or more fire in every millisecond, they fire together, up to a millisecond
+ * late. A timer that is alone is as exact as the kernel.
+ * Returns 0.
+ * -EINVAL if seconds is negative or NaN
  */
 WEFT_SWITCHPOINT int weft_sleep(double seconds);
 
 /**
  * Run fn(arg) once, in a fiber of its own, seconds from now. The fiber is a child of the caller:
- * weft_cancel calls it off, weft_await waits for it. As with weft_go nothing is kept once it has
- * ended: weft_await must begin before. Its error goes to its parent if nobody awaits it.
- * Fails as weft_spin does;
- * -EINVAL if seconds is negative or NaN.
+ * weft_cancel calls it off, weft_await waits for it. As with weft_go nothing is kept of an ended
+ * fiber: weft_await must begin before the end. Its error goes to its parent if nobody awaits it.
+ * Fails as weft_spin does, and with
+ * -EINVAL if seconds is negative or NaN
  */
 WEFT_API weft_fiber weft_after(double seconds, weft_fn *fn, void *arg);
 
 /**
- * The same with the options of weft_spin_with; NULL for none. drop is called with
- * arg, or its copy, if the fiber is called off before its time.
+ * The same with the options of weft_spin_with; NULL for none. drop is called with arg, or its copy,
+ * if the fiber is cancelled before its time.
  */
 WEFT_API weft_fiber weft_after_with(double seconds, weft_fn *fn, void *arg,
                                     const weft_spin_options *options);
