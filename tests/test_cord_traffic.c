@@ -72,7 +72,8 @@ START_TEST(fibers_of_two_cords_schedule_each_other)
         /* Sent before it suspends it is lost, as the header says: the first one, here. */
         weft_value got = 0;
         while (got != i) {
-            ck_assert_int_eq(weft_schedule(cord, i), 0);
+            int rc = weft_schedule(cord, i);
+            ck_assert(rc == 0 || rc == -EAGAIN); /* on sim a second is over before it is served */
             WEFT_MOVE_ON_AFTER(1)
                 got = weft_suspend();
         }
