@@ -1,6 +1,6 @@
 /*
- * A thread that waits in its backend, and whose descriptor to be woken by has been closed under it,
- * is interrupted by a signal: the wait fails with EINTR, and the thread looks at its backend.
+ * Interrupt a thread that waits in its backend by a signal, if the eventfd that wakes it was
+ * closed: the wait fails with EINTR, and the thread checks its backend.
  */
 #include "backend/backend.h"
 
@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 /*
- * A signal that comes just before the thread waits is without effect, so it is sent again. A thread
- * that computes by now notices later; one that blocks the signal does not.
+ * A signal that arrives just before the thread waits has no effect: repeat it. A thread that
+ * computes meanwhile checks before its next wait. A thread that blocks the signal is not
+ * interrupted.
  */
 #define TRIES 40
 #define TRY_US 500
@@ -25,7 +26,7 @@ static void do_nothing(int number)
     (void)number;
 }
 
-/* The highest real-time signal that the program leaves alone. It is kept. */
+/* Take the highest real-time signal that the program does not use, and keep it. */
 static void claim_signal(void)
 {
     struct sigaction ours = {.sa_handler = do_nothing, .sa_flags = SA_ONSTACK}, now;

@@ -1,6 +1,6 @@
 /*
- * How a descriptor is forgotten, see ready.h: because it is closed here, because its number has
- * become another file's, or because another thread goes on with it.
+ * Forget a descriptor (ready.h): it is closed here, its number has become another file's, or
+ * another thread takes it over.
  */
 #include "backend/ready.h"
 
@@ -60,7 +60,7 @@ static void end_retries_on(weft__ready *r, int fd)
     } while (is_found);
 }
 
-/* What a thread is at work on has to end by itself. */
+/* End an operation with -EBADF. False: a pool thread works on it, and must finish first. */
 static bool end_for_close(weft__ready *r, weft__op *op)
 {
     if (op->job == NULL) {
@@ -76,7 +76,7 @@ static bool end_for_close(weft__ready *r, weft__op *op)
     return true;
 }
 
-/* End what is on the list, by its link or by its turn; what cannot be ended stays. */
+/* End the operations on a list, linked at node_offset; those that cannot be ended stay. */
 static void end_list(weft__ready *r, weft__list *list, size_t node_offset)
 {
     weft__list kept;
@@ -99,9 +99,7 @@ void weft__ready_forget(weft__ready *r, int fd)
         return;
     d->fd_generation = atomic_load_explicit(d->fd_counter, memory_order_relaxed);
     weft__ready_unlearn(r, fd, d);
-    weft__waiters_end_all(r->backend, &d->waiters.readers, -EBADF);
-    weft__waiters_end_all(r->backend, &d->waiters.writers, -EBADF);
-    weft__waiters_end_all(r->backend, &d->waiters.either, -EBADF);
+    weft__waiters_end_each(r->backend, &d->waiters, -EBADF);
     if (!weft__list_is_empty(&r->retries))
         end_retries_on(r, fd);
     end_list(r, &d->also, offsetof(weft__op, turn));

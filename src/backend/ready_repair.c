@@ -1,16 +1,16 @@
 /*
- * What becomes of operations that wait for readiness when the backend's means to learn of it are
- * gone. See ready.h.
+ * Operations that wait for readiness, when the descriptor that reports it was closed or replaced
+ * (ready.h): watch again, or end them.
  */
 #include "backend/call.h"
 #include "backend/ready.h"
 
 #include <errno.h>
 
-typedef void visitor(weft__ready *r, int fd, weft__descriptor *d, int error);
+typedef void fd_visitor(weft__ready *r, int fd, weft__descriptor *d, int error);
 
-/* Numbers of which something is known. */
-static void visit_all(weft__ready *r, visitor *visit, int error)
+/* Visit each number that the cord knows something about. */
+static void visit_all(weft__ready *r, fd_visitor *visit, int error)
 {
     for (size_t i = 0; i < r->chunk_count * WEFT__CHUNK_DESCRIPTORS; i++) {
         weft__descriptor *d = weft__ready_find(r, (int)i);
@@ -22,9 +22,7 @@ static void visit_all(weft__ready *r, visitor *visit, int error)
 static void end_waiters(weft__ready *r, int fd, weft__descriptor *d, int error)
 {
     (void)fd;
-    weft__waiters_end_all(r->backend, &d->waiters.readers, error);
-    weft__waiters_end_all(r->backend, &d->waiters.writers, error);
-    weft__waiters_end_all(r->backend, &d->waiters.either, error);
+    weft__waiters_end_each(r->backend, &d->waiters, error);
 }
 
 static void rewatch(weft__ready *r, int fd, weft__descriptor *d, int error)

@@ -455,9 +455,7 @@ int weft__simnet_close_fd(weft__simnet *net, int fd)
     if (end == NULL || end->is_closing)
         return -EBADF;
     end->is_closing = true;
-    weft__waiters_end_all(net->backend, &end->waiters.readers, -EBADF);
-    weft__waiters_end_all(net->backend, &end->waiters.writers, -EBADF);
-    weft__waiters_end_all(net->backend, &end->waiters.either, -EBADF);
+    weft__waiters_end_each(net->backend, &end->waiters, -EBADF);
     unlink_end(net, end);
     if (is_open(peer_of(end)))
         touch(net, peer_of(end));

@@ -1,7 +1,7 @@
 /*
- * A ring that fails at run time. Its number may be closed under it: the ring itself goes on, since
- * it is registered with the thread, and only the eventfd has to be made anew. Or the kernel refuses
- * io_uring_enter from some time on (a seccomp filter): then the ring is given up.
+ * A ring that fails at run time. If the program has closed its number, the ring goes on, because it
+ * is registered with the thread: only the eventfd is replaced. If the kernel begins to refuse
+ * io_uring_enter (a seccomp filter), the ring is given up.
  */
 #include "backend/uring.h"
 #include "backend/uring_kept.h"
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 /*
- * How long the kernel has to take back operations of a ring that is gone, which it does as soon as
- * nothing maps or names the ring, and does not report.
+ * Time for the kernel to cancel the operations of a closed ring. It begins when nothing maps or
+ * names the ring, and does not report the end.
  */
 #define RELEASE_US 10000
 
@@ -23,7 +23,7 @@ int weft__uring_check(weft__backend *base)
     return weft__wake_fd_is_own(&weft__uring_of(base)->wake) ? 0 : -EBADF;
 }
 
-/* The ring's number is another file's, or nobody's: nobody sends to it, and it is not closed. */
+/* The ring's number was closed, and may be another file's: do not send to it or close it. */
 void weft__uring_lose_number(weft__uring *b)
 {
     if (b->abilities.has_registered_ring)
@@ -79,7 +79,7 @@ static void end_turns(weft__uring *b, weft__list *turns, int error)
         end_op(b, CONTAINER_OF(turns->next, weft__op, turn), error);
 }
 
-/* Readiness is not waited for here any more. */
+/* Stop waiting for readiness by the ring. */
 static void drop_watches(weft__uring *b)
 {
     WEFT__LIST_FOR(node, &b->watches) {
@@ -94,7 +94,7 @@ static void drop_watches(weft__uring *b)
     weft__uring_watches_free(b);
 }
 
-/* The kernel is to let go of the ring; the memory that it received into stays. */
+/* Make the kernel release the ring. The memory that it received into stays. */
 static void release_ring(weft__uring *b)
 {
     if (weft__uring_check(&b->base) < 0)

@@ -70,4 +70,12 @@ static inline void weft__waiters_end_all(weft__backend *b, weft__list *queue, in
         weft__waiters_end(b, weft__waiters_first(queue), result);
 }
 
+/* End all operations that wait on a descriptor. */
+static inline void weft__waiters_end_each(weft__backend *b, weft__waiters *w, intptr_t result)
+{
+    weft__waiters_end_all(b, &w->readers, result);
+    weft__waiters_end_all(b, &w->writers, result);
+    weft__waiters_end_all(b, &w->either, result);
+}
+
 #endif

@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* From where on a number is out of the way; most processes may have 1024. */
-#define UP 512
+/* Numbers from here on are out of the program's way. Most processes may have 1024. */
+#define HIGH_FD_MIN 512
 
 /*
- * What fstat says of an eventfd: all of them have one inode, together with other files that have
- * none of their own (epoll, io_uring, timerfd), into which write(2) fails.
+ * Device and inode of an eventfd by fstat. All eventfds share one inode with epoll, io_uring and
+ * timerfd descriptors, to which write(2) fails.
  */
 static _Atomic uint64_t device, inode;
 
@@ -61,7 +61,7 @@ int weft__wake_fd_open(weft__wake_fd *w, int flags)
 
 int weft__fd_move_up(int fd)
 {
-    int moved = fd >= 0 && fd < UP ? fcntl(fd, F_DUPFD_CLOEXEC, UP) : -1;
+    int moved = fd >= 0 && fd < HIGH_FD_MIN ? fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD_MIN) : -1;
     if (moved < 0)
         return fd;
     close(fd);
@@ -79,7 +79,7 @@ int weft__wake_fd_renew(weft__wake_fd *w, int flags)
     return 0;
 }
 
-/* Where fstat fails for another reason than a number that is closed, nothing is known. */
+/* If fstat fails for another reason than a closed number (seccomp), assume that it is. */
 bool weft__wake_fd_is_eventfd(const weft__wake_fd *w)
 {
     struct stat status;

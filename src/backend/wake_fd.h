@@ -18,17 +18,17 @@ typedef struct weft__wake_fd {
 int weft__wake_fd_open(weft__wake_fd *w, int flags);
 
 /*
- * The number of a new descriptor moved up, out of the way: the program may still name low numbers
- * that were closed under it, and would use ours. The same number if there is no higher one.
+ * Move a new descriptor to a high number and return that, or fd if there is none. The program may
+ * still use low numbers that it has closed, and would hit ours.
  */
 int weft__fd_move_up(int fd);
 
-/* A new one in place of one that was lost, moved up. */
+/* Open a new eventfd, at a high number, in place of one that was lost. */
 int weft__wake_fd_renew(weft__wake_fd *w, int flags);
 
 /*
- * Add to the counter, from any thread. False: the number is not that of an eventfd any more. (One
- * that belongs to another part of the program would be taken for ours.)
+ * Add to the counter, from any thread. False: the number is no longer an eventfd. An eventfd of the
+ * program with this number is taken for ours.
  */
 bool weft__wake_fd_write(weft__wake_fd *w);
 
