@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the oldest children of a parent, so many are looked at for one that can be kept in short. */
+/* How many of a parent's oldest ended children are examined for one that can be shortened. */
 #define LOOKED_AT_MAX 8
 #define PLACES_MIN 64
 
@@ -35,8 +35,8 @@ static void chain_out(weft__ended_table *t, uint32_t place)
     *link = t->at[place].chain;
 }
 
-/* Twice as many places, all of which are in use. False: no memory. */
-static bool grow(weft__ended_table *t)
+/* Double the table, in which all places are used. False: no memory. */
+static bool grow_ended_table(weft__ended_table *t)
 {
     uint32_t places = t->places > 0 ? t->places * 2 : PLACES_MIN;
     weft__ended *at = realloc(t->at, places * sizeof *at);
@@ -64,7 +64,7 @@ static uint32_t take_place(weft__ended_table *t)
         t->first_free = t->at[place].next;
         return place;
     }
-    if (t->unused == t->places && !grow(t))
+    if (t->unused == t->places && !grow_ended_table(t))
         return 0;
     return t->unused++;
 }
@@ -89,7 +89,7 @@ static void link_to_parent(weft__ended_table *t, uint32_t place, weft__fiber *pa
     parent->has_short = true;
 }
 
-/* Out of the table. The last one takes the table along. */
+/* Remove an entry. Free the table with the last one. */
 static void remove_place(weft__cord *c, uint32_t place)
 {
     weft__ended_table *t = &c->ended;
@@ -110,7 +110,7 @@ static void remove_place(weft__cord *c, uint32_t place)
         free_table(t);
 }
 
-/* Can what is kept here stand for the record? Nobody else has a part in that. */
+/* Can an entry replace the record? Not if a keeper or a monitor needs it. */
 static bool can_be_short(const weft__fiber *f)
 {
     return f->keeper == NULL && f->monitors == NULL && f->awaits_left == 1;
@@ -187,7 +187,7 @@ bool weft__ended_take(weft__cord *c, weft_fiber id, weft_value *value)
     remove_place(c, place);
     weft__error *words = e.has_words ? e.words : NULL;
     *value = e.has_words ? words->info.code : e.value;
-    if (weft_is_error(*value)) { /* it is no news to its parent any more */
+    if (weft_is_error(*value)) { /* the parent need not get it any more */
         weft__error_unqueue(parent, words, (int)*value);
         weft__alarm_update(parent);
         weft__error_set(c->current, words);

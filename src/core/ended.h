@@ -15,20 +15,20 @@ typedef struct weft__fiber weft__fiber;
 typedef struct weft__cord weft__cord;
 typedef struct weft__error weft__error;
 
-/* What is kept of one. Numbers are places in the table; 0: none. */
+/* An entry. Numbers are places in the table; 0: none. */
 typedef struct weft__ended {
     weft_fiber id;
     union {
         weft_value value;
         weft__error *words; /* a reference; their code is the value */
     };
-    uint32_t parent : 31; /* the slot of its parent, which lives */
+    uint32_t parent : 31; /* the slot of its parent, which is alive */
     uint32_t has_words : 1;
     uint32_t next, prev; /* of the same parent; next is also the next free place */
     uint32_t chain;      /* with the same hash */
 } weft__ended;
 
-/* A cord's table of them; all-zero: empty. */
+/* A cord's table of entries; all-zero: empty. */
 typedef struct weft__ended_table {
     weft__ended *at;     /* the place 0 is not used */
     uint32_t *buckets;   /* as many as places */
@@ -39,24 +39,24 @@ typedef struct weft__ended_table {
 } weft__ended_table;
 
 /*
- * This child of the parent has ended, and too many keep their records: keep the oldest in short.
- * One that cannot be, or for which there is no memory, stays.
+ * This child of the parent has ended, and too many ended children keep their records: replace the
+ * oldest record by an entry, if it can be replaced and there is memory.
  */
 void weft__ended_shorten(weft__cord *c, weft__fiber *parent, const weft__fiber *child);
 
-/* The fiber that is kept in short under this id; NULL: none is. */
+/* The entry of an id; NULL: none. */
 const weft__ended *weft__ended_find(const weft__cord *c, weft_fiber id);
 
 /*
- * It is awaited by the current fiber, which gets its value and the words of its error, and is gone.
- * False: none is kept under this id.
+ * Remove the entry of an id. The current fiber, which awaits it, gets its value and the words of
+ * its error. False: there is no entry.
  */
 bool weft__ended_take(weft__cord *c, weft_fiber id, weft_value *value);
 
-/* The parent ends: forget those that are kept in short of its children. */
+/* The parent ends: remove the entries of its children. */
 void weft__ended_bury(weft__cord *c, weft__fiber *parent);
 
-/* Forget all, and free the table. */
+/* Remove all entries, and free the table. */
 void weft__ended_close(weft__cord *c);
 
 #endif

@@ -161,7 +161,7 @@ static int catch_signal(int number, struct sigaction *before)
 }
 
 /* The lock is held. */
-static int install(void)
+static int install_handlers(void)
 {
     int rc = catch_signal(SIGSEGV, &segv_before);
     if (rc == 0)
@@ -171,7 +171,7 @@ static int install(void)
 }
 
 /* The lock is held. What the program has installed over ours stays. */
-static void uninstall(void)
+static void uninstall_handlers(void)
 {
     if (is_ours(SIGSEGV))
         sigaction(SIGSEGV, &segv_before, NULL);
@@ -186,7 +186,7 @@ int weft__overflow_install(weft__overflow_finder *finder)
     bool is_first = finder_installed == NULL;
     if (is_first)
         finder_installed = finder;
-    int rc = is_first && is_wanted() ? install() : 0;
+    int rc = is_first && is_wanted() ? install_handlers() : 0;
     pthread_mutex_unlock(&lock);
     return rc;
 }
@@ -197,9 +197,9 @@ int weft_catch_faults(bool is_on)
     wish = is_on ? ON : OFF;
     int rc = 0;
     if (is_on && finder_installed != NULL)
-        rc = install(); /* again, if the program has replaced ours since */
+        rc = install_handlers(); /* again, if the program has replaced ours since */
     else if (!is_on && is_installed)
-        uninstall();
+        uninstall_handlers();
     pthread_mutex_unlock(&lock);
     return rc;
 }

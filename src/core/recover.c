@@ -1,19 +1,19 @@
 /*
- * A backend that fails at run time: the program has closed its descriptors, or the kernel refuses
- * what it allowed before. The cord finds out when it polls, or looks itself, or is told by a thread
- * that could not wake it. docs/adr/0037.
+ * Repair or replace a backend that fails at run time: the program has closed its descriptors, or
+ * the kernel refuses what it allowed before. The cord finds out when a poll fails, when it checks,
+ * or from a thread that could not wake it (docs/adr/0037).
  */
 #include "core/error.h"
 #include "core/port.h"
 #include "core/report.h"
 
-/* Once in the process: all cords meet the same. */
+/* Once per process: all cords have the same trouble. */
 static void say_repaired(const weft__backend *b)
 {
     static atomic_flag is_said = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&is_said))
-        weft__report("descriptors of the %s backend were closed by the program; it has opened "
-                     "others",
+        weft__report("the program has closed descriptors of the %s backend, which has opened new "
+                     "ones",
                      b->type->name);
 }
 
@@ -25,8 +25,8 @@ static void say_replaced(const weft__backend *old, int error, const weft__backen
                      old->type->name, weft__error_text(error), b->type->name);
 }
 
-/* End what the old one has, and open the best that opens now. What the pool has goes on. */
-static void replace(weft__cord *c, int error)
+/* End the operations of the old backend, and open the best that opens. The pool goes on. */
+static void replace_backend(weft__cord *c, int error)
 {
     weft__backend *old = c->backend;
     old->type->give_up(old, -EIO);
@@ -39,8 +39,8 @@ static void replace(weft__cord *c, int error)
 }
 
 /*
- * Other cords may have lost theirs, too, and asleep they would not notice. One that is told does
- * not tell others.
+ * Make another cord check its backend: asleep it would not notice. A cord that was told does not
+ * tell others.
  */
 static void tell_other(weft__cord *other, void *self)
 {
@@ -58,14 +58,14 @@ COLD void weft__cord_recover(weft__cord *c, int error)
         return;
     int rc = b->type->repair(b);
     if (rc < 0)
-        replace(c, error == -EBADF ? rc : error);
+        replace_backend(c, error == -EBADF ? rc : error);
     else
         say_repaired(b);
     if (!is_told)
         weft__port_each(tell_other, c);
 }
 
-COLD static int64_t check_now(weft__cord *c, int64_t timeout_ns)
+COLD static int64_t check_backend_now(weft__cord *c, int64_t timeout_ns)
 {
     weft__backend *b = c->backend;
     int rc = b->type->check(b);
@@ -81,7 +81,7 @@ COLD static int64_t check_now(weft__cord *c, int64_t timeout_ns)
 COLD void weft__cord_check_now(weft__cord *c)
 {
     if (c->backend->type->check != NULL)
-        check_now(c, 0);
+        check_backend_now(c, 0);
 }
 
 int64_t weft__cord_check_backend(weft__cord *c, int64_t timeout_ns)
@@ -91,8 +91,8 @@ int64_t weft__cord_check_backend(weft__cord *c, int64_t timeout_ns)
         return timeout_ns;
     int64_t left_ns = c->checked_ns + WEFT__CHECK_NS - c->now_ns;
     if (UNLIKELY(left_ns <= 0 || atomic_load_explicit(&b->must_check, memory_order_relaxed)))
-        return check_now(c, timeout_ns);
-    if (timeout_ns < WEFT__POLL_FOR_EVER) /* for a short time, and then again */
+        return check_backend_now(c, timeout_ns);
+    if (timeout_ns < WEFT__POLL_FOR_EVER) /* WEFT__POLL_REAL: a short wait, which is repeated */
         return timeout_ns;
     return timeout_ns < 0 || timeout_ns > left_ns ? left_ns : timeout_ns;
 }

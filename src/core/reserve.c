@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* Room for so many ids. The lock is held. False: no memory. */
-static bool widen(weft__reserve *r, unsigned room)
+/* Make room for so many ids. The lock is held. False: no memory. */
+static bool reserve_widen(weft__reserve *r, unsigned room)
 {
     if (room <= r->room)
         return true;
@@ -19,12 +19,12 @@ static bool widen(weft__reserve *r, unsigned room)
     return true;
 }
 
-/* New records are the reserve. */
-COLD static int fill(weft__cord *c)
+/* Add a chunk of new records. The lock is held. */
+COLD static int reserve_fill(weft__cord *c)
 {
     weft__fiber *chunk;
     c->reserve.is_short = c->reserve.room > 0;
-    if (!widen(&c->reserve, WEFT__CHUNK_FIBERS))
+    if (!reserve_widen(&c->reserve, WEFT__CHUNK_FIBERS))
         return -ENOMEM;
     int rc = weft__cord_new_chunk(c, &chunk);
     for (uint32_t i = 0; rc == 0 && i < WEFT__CHUNK_FIBERS; i++)
@@ -35,7 +35,7 @@ COLD static int fill(weft__cord *c)
 int weft__reserve_take(weft__cord *c, weft_fiber *out)
 {
     pthread_mutex_lock(&c->reserve.lock);
-    int rc = c->reserve.count == 0 ? fill(c) : 0;
+    int rc = c->reserve.count == 0 ? reserve_fill(c) : 0;
     if (rc == 0) {
         *out = c->reserve.ids[--c->reserve.count];
         atomic_fetch_add(&c->reserve.under_way, 1);
@@ -45,9 +45,9 @@ int weft__reserve_take(weft__cord *c, weft_fiber *out)
 }
 
 /*
- * Put in one record for the one that was used. If senders have used up all of them, keep more from
- * now on, and put in many: else a sender that finds none would add new records, while those that
- * are free here pile up. Without a free record it is left to the next sender.
+ * Add a record for the one that was used. If senders found the reserve empty, make it larger and
+ * add many: otherwise senders would create new records while free ones pile up here. If no record
+ * is free, the next sender creates some.
  */
 void weft__reserve_refill(weft__cord *c)
 {
@@ -56,7 +56,7 @@ void weft__reserve_refill(weft__cord *c)
     weft__reserve *r = &c->reserve;
     pthread_mutex_lock(&r->lock);
     if (r->is_short && r->room < WEFT__REMOTE_PENDING_MAX)
-        (void)widen(r, 4 * r->room); /* without memory it stays as it is */
+        (void)reserve_widen(r, 4 * r->room); /* without memory it stays as it is */
     r->is_short = false;
     unsigned more = r->room > WEFT__CHUNK_FIBERS ? WEFT__CHUNK_FIBERS : 1;
     for (; more > 0 && r->count < r->room && !weft__list_is_empty(&c->bare); more--)

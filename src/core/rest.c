@@ -6,22 +6,22 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Chunks that are looked at in one step: 64 KiB of records each. */
+/* Chunks that are looked at in one step: 16 KiB of records each. */
 #define CHUNKS_IN_A_STEP 64
 
-/* Virtual time would be changed by looking at it. */
-static bool is_possible(const weft__cord *c)
+/* Virtual time would advance: waking to give memory back is an event. */
+static bool has_real_time(const weft__cord *c)
 {
     return c->backend->type->follow == NULL;
 }
 
 void weft__rest_expect(weft__cord *c)
 {
-    if (c->rest.due_ns == 0 && c->backend != NULL && is_possible(c))
+    if (c->rest.due_ns == 0 && c->backend != NULL && has_real_time(c))
         c->rest.due_ns = c->now_ns + WEFT__REST_PERIOD_NS;
 }
 
-/* Pages that lie wholly in there. */
+/* The pages that lie wholly inside the memory. */
 static struct iovec whole_pages(void *from, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -36,17 +36,13 @@ static void give_back(struct iovec pages)
         weft__pages_give_back(&pages, 1);
 }
 
-/*
- * Records.
- */
-
-/* In the list of bare records? One that is set aside for other threads, or spent, is in none. */
+/* Is the record in the list of bare ones? Records in the reserve and spent ones are not. */
 static bool is_bare(const weft__fiber *f)
 {
     return f->id == 0 && f->stack.low == NULL && !weft__list_is_empty(&f->sibling);
 }
 
-static bool is_free(const weft__fiber *chunk)
+static bool is_chunk_free(const weft__fiber *chunk)
 {
     for (uint32_t i = 0; i < WEFT__CHUNK_FIBERS; i++)
         if (!is_bare(&chunk[i]))
@@ -59,8 +55,8 @@ static uint32_t greater(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Room for what is left of every chunk. False: no memory. */
-static bool make_room(weft__cord *c)
+/* Make room in dormant for every chunk. False: no memory. */
+static bool reserve_dormant(weft__cord *c)
 {
     uint32_t count = __atomic_load_n(&c->chunks_count, __ATOMIC_ACQUIRE);
     if (count <= c->rest.dormant_count)
@@ -73,7 +69,7 @@ static bool make_room(weft__cord *c)
     return true;
 }
 
-/* Give the pages of a chunk back, all of whose records are bare. Nobody finds a fiber there. */
+/* Give the pages of a chunk of bare records back. Lookups of ids read zeros there: no fiber. */
 static void put_to_sleep(weft__cord *c, uint32_t index)
 {
     weft__rest *rest = &c->rest;
@@ -111,8 +107,8 @@ bool weft__rest_wake(weft__cord *c)
     return true;
 }
 
-/* Can chunks sleep? With ASan they are no whole pages; on some machines a page is more than one. */
-static bool can_sleep(void)
+/* Is a chunk made of whole pages? Not with ASan, and not where a page is larger than a chunk. */
+static bool can_chunks_sleep(void)
 {
 #ifdef WEFT__ASAN
     return false;
@@ -126,10 +122,10 @@ static bool rest_records(weft__cord *c)
 {
     weft__rest *rest = &c->rest;
     uint32_t count = __atomic_load_n(&c->chunks_count, __ATOMIC_ACQUIRE);
-    if (rest->chunk >= count || !can_sleep() || !make_room(c))
+    if (rest->chunk >= count || !can_chunks_sleep() || !reserve_dormant(c))
         return false;
     for (int i = 0; i < CHUNKS_IN_A_STEP && rest->chunk < count; i++, rest->chunk++) {
-        if (!is_free(c->chunks[rest->chunk]))
+        if (!is_chunk_free(c->chunks[rest->chunk]))
             continue;
         if (rest->chunks_spared > 0)
             rest->chunks_spared--;
@@ -138,10 +134,6 @@ static bool rest_records(weft__cord *c)
     }
     return true;
 }
-
-/*
- * All together.
- */
 
 /* The free records with stacks: they may have been deep. */
 static void shorten_warm(weft__cord *c)
@@ -152,7 +144,7 @@ static void shorten_warm(weft__cord *c)
     weft__stack_shorten(stacks, c->warm_count);
 }
 
-static void begin(weft__cord *c)
+static void begin_rest(weft__cord *c)
 {
     weft__rest *rest = &c->rest;
     uint32_t spared = c->records_peak + WEFT__RECORDS_REST - c->records_used;
@@ -168,7 +160,7 @@ static void begin(weft__cord *c)
 }
 
 /* Another period, if more was used in the last one than is kept at rest. */
-static void end(weft__cord *c)
+static void end_rest(weft__cord *c)
 {
     weft__rest *rest = &c->rest;
     rest->is_under_way = false;
@@ -185,9 +177,9 @@ bool weft__rest_some(weft__cord *c)
     if (rest->due_ns == 0 || c->now_ns < rest->due_ns)
         return false;
     if (!rest->is_under_way)
-        begin(c);
+        begin_rest(c);
     if (weft__stack_rest(&c->stacks) || rest_records(c))
         return true;
-    end(c);
+    end_rest(c);
     return false;
 }

@@ -324,6 +324,32 @@ static bool linger(weft__cord *c)
     return is_over;
 }
 
+/* Give some memory back to the kernel. False: there is nothing to give back now. */
+static bool give_memory_back(weft__cord *c)
+{
+    bool has_excess = c->stacks.excess != 0;
+    if (LIKELY(!has_excess && c->rest.due_ns == 0 && !c->stacks.is_rich) || !is_calm(c))
+        return false;
+    if (!has_excess)
+        return weft__rest_some(c);
+    weft__stack_relieve(&c->stacks);
+    return true;
+}
+
+/* Wait for the outside world. If nothing can wake a fiber any more, make the main fiber go on. */
+static void wait_for_others(weft__cord *c)
+{
+    weft__hope who = hope(c);
+    if (who != WEFT__HOPE_NOBODY)
+        poll_and_wait(c, who);
+    weft__port_go_on(c);
+    bool is_let_go = atomic_exchange(&c->is_let_go, false) && who != WEFT__HOPE_ITSELF;
+    bool is_over = is_let_go || who == WEFT__HOPE_NOBODY;
+    /* In this order: a thread that has ended may have sent a message before. */
+    if (is_over && !weft__cord_has_letters(c) && weft__runqueue_count(&c->runqueue) == 0)
+        tell_stuck(c);
+}
+
 /* The run queue is empty: wait for the outside world until it is not. */
 COLD static weft__runnable *idle(weft__cord *c)
 {
@@ -345,39 +371,20 @@ COLD static weft__runnable *idle(weft__cord *c)
                 account_idle(c);
             return r;
         }
-        if (UNLIKELY(c->taken != NULL)) { /* more than a batch, of which none has woken anyone */
-            poll_quickly(c);
-            weft__cord_now(c);
-            continue;
-        }
-        if (c->backend->type->is_closed) {
+        bool has_more = c->taken != NULL; /* than a batch, which has woken no fiber */
+        if (c->backend->type->is_closed && !has_more) {
             poll_quickly(c);
             if (weft__runqueue_count(&c->runqueue) > 0)
                 continue;
         }
-        if (UNLIKELY(c->stacks.excess != 0) && is_calm(c)) {
-            weft__stack_relieve(&c->stacks);
-            poll_quickly(c);
-            weft__cord_now(c);
-            continue;
-        }
-        if (UNLIKELY(c->rest.due_ns != 0 || c->stacks.is_rich) && is_calm(c) &&
-            weft__rest_some(c)) {
+        if (UNLIKELY(has_more) || give_memory_back(c)) {
             poll_quickly(c);
             weft__cord_now(c);
             continue;
         }
         if (linger(c) || (c->on_idle != NULL && call_on_idle(c)))
             continue;
-        weft__hope who = hope(c);
-        if (who != WEFT__HOPE_NOBODY)
-            poll_and_wait(c, who);
-        weft__port_go_on(c);
-        bool is_let_go = atomic_exchange(&c->is_let_go, false) && who != WEFT__HOPE_ITSELF;
-        bool is_over = is_let_go || who == WEFT__HOPE_NOBODY;
-        /* In this order: a thread that is gone may have sent something before it went. */
-        if (is_over && !weft__cord_has_letters(c) && weft__runqueue_count(&c->runqueue) == 0)
-            tell_stuck(c);
+        wait_for_others(c);
     }
 }
 
