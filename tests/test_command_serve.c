@@ -182,7 +182,7 @@ START_TEST(at_sighup_the_folders_are_opened_again)
     ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the other\n");
     ck_assert_int_eq(unlink(in_folder("current")), 0);
     ck_assert_int_eq(weft_process_kill(&s.process, SIGHUP), 0);
-    expect_said(&s.err, "the old one is kept");
+    expect_said(&s.err, "the old folder is kept");
     ck_assert_str_eq(curl(ARGV(url_of(&s, "/"))), "the other\n");
     stop_serving(&s);
 }

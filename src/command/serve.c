@@ -115,7 +115,7 @@ static weft_value reload(void *arg)
         reload_certificates(s);
     int rc = serve_site_reopen(&s->site);
     if (rc < 0)
-        fprintf(stderr, "weft: serve: %s; the old one is kept\n", words_of(rc));
+        fprintf(stderr, "weft: serve: %s; the old folder is kept\n", words_of(rc));
     else if (!s->settings.is_quiet)
         fprintf(stderr, "weft: serve: the folders were opened again\n");
     return 0;

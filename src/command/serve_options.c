@@ -224,7 +224,7 @@ static const struct option {
     {"--no-gzip", NULL, set_no_gzip, "do not compress"},
     {"--trust", "ADDRESSES", set_trust, "proxies to believe: 127.0.0.1,10.0.0.0/8,unix"},
     {"--trust-headers", "NAMES", set_trust_headers,
-     "in which headers of theirs, by comma; X-Forwarded-For"},
+     "headers of these proxies to believe, by commas; X-Forwarded-For"},
     {"--drain", "SECONDS", set_drain, "what requests have to finish when it is stopped; 10"},
     {"--idle", "SECONDS", set_idle, "how long a connection may wait for a request; 75"},
     {"--max-body", "BYTES", set_max_body, "of a request; 1m"},

@@ -87,7 +87,7 @@ static weft_fiber spin_after_copy(plan p, const void *arg, weft_spin_options *o)
 {
     char *both = malloc(PLAN_BYTES + o->arg_bytes);
     if (both == NULL) {
-        weft_fail(-ENOMEM, "no memory for an argument of %zu bytes", o->arg_bytes);
+        weft_fail(-ENOMEM, "weft_after_with: no memory for %zu bytes of arg", o->arg_bytes);
         return 0;
     }
     p.has_copy = true;
@@ -112,7 +112,7 @@ weft_fiber weft_after_with(double seconds, weft_fn *fn, void *arg, const weft_sp
     weft_spin_options o = options != NULL ? *options : (weft_spin_options){0};
     weft__cord *c = weft__cord_here();
     if (!(seconds >= 0))
-        weft_fail(-EINVAL, "something after %g s", seconds);
+        weft_fail(-EINVAL, "weft_after: seconds is %g", seconds);
     if (c == NULL || !(seconds >= 0) || check_function(fn) < 0 || weft__spin_check(fn, arg, &o) < 0)
         return 0;
     plan p = {fn, arg, seconds, weft__cord_now(c), o.drop, false};

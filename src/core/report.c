@@ -44,8 +44,8 @@ void weft__report_unawaited(const weft__fiber *parent, const weft__fiber *child,
     static atomic_flag is_said = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&is_said))
         return;
-    weft__report("%u children of fiber #%llu '%s' have ended and nobody has awaited them: their "
-                 "values take memory. weft_go is meant for such fibers. One of them, '%s', ran",
+    weft__report("%u children of fiber #%llu '%s' have ended and were not awaited: their values "
+                 "take memory. Use weft_go for fibers that nobody awaits. One of them, '%s', ran",
                  count, (unsigned long long)parent->id, parent->name, child->name);
     backtrace_symbols_fd(&(void *){(void *)child->fn}, 1, STDERR_FILENO);
 }
@@ -103,8 +103,8 @@ void weft__report_last(const weft__error *e, int status)
     report_chain(e);
 }
 
-/* Where the running fiber is: the functions that called. */
-static void say_frames(void)
+/* Write the backtrace of the running fiber. */
+static void report_frames(void)
 {
     void *frames[WEFT__ERROR_FRAMES_MAX];
     backtrace_symbols_fd(frames, backtrace(frames, WEFT__ERROR_FRAMES_MAX), STDERR_FILENO);
@@ -113,23 +113,24 @@ static void say_frames(void)
 void weft__report_ignored(const weft__fiber *f)
 {
     weft__report("fiber #%llu '%s' ignores its cancellation: its blocking calls fail with "
-                 "-ECANCELED, and it goes on; it is in (addr2line -fpe PROGRAM +0x... gives names)",
+                 "-ECANCELED, but it does not end. It is in (for names: addr2line -fpe PROGRAM "
+                 "+0x...)",
                  (unsigned long long)f->id, f->name);
-    say_frames();
+    report_frames();
 }
 
 void weft__report_unseen(const weft__fiber *f)
 {
-    weft__report("fiber #%llu '%s' ended without having looked at an error of a child, which a "
-                 "call of its own returned (weft_error or weft_error_clear would have):",
+    weft__report("fiber #%llu '%s' ended without having looked at an error of a child that one of "
+                 "its calls returned (weft_error or weft_error_clear marks it as seen):",
                  (unsigned long long)f->id, f->name);
     report_chain(f->error);
 }
 
 void weft__report_undelivered(const weft__fiber *f, const weft__error *e)
 {
-    weft__report("fiber #%llu '%s' ended before it made another blocking call; lost is the error "
-                 "that was raised in it: %s: %d (%s)",
+    weft__report("fiber #%llu '%s' ended before this error, raised in it, was delivered: %s: %d "
+                 "(%s)",
                  (unsigned long long)f->id, f->name, e->info.message, e->info.code,
                  weft__error_text(e->info.code));
 }

@@ -115,9 +115,9 @@ size_t weft__stack_guard_bytes(void)
 int weft_guard_set(size_t bytes)
 {
     if (bytes == 0 || bytes > WEFT__GUARD_BYTES_MAX)
-        return weft_fail(-EINVAL, "weft_guard_set: bytes is %zu: it takes 1 to %zu", bytes,
+        return weft_fail(-EINVAL, "weft_guard_set: bytes is %zu, which is not in 1..%zu", bytes,
                          WEFT__GUARD_BYTES_MAX);
     if (!settle_guard(bytes))
-        return weft_fail(-EBUSY, "weft_guard_set: fibers have been created already");
+        return weft_fail(-EBUSY, "weft_guard_set: the size is in use or was set already");
     return 0;
 }

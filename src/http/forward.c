@@ -52,7 +52,9 @@ int weft__trust_parse(const char *names)
     while (weft__field_next(&names, &name)) {
         unsigned flag = flag_of(name);
         if (flag == 0)
-            return weft_fail(-EINVAL, "not a header that says whom a proxy speaks for: %.*s",
+            return weft_fail(-EINVAL,
+                             "trusted_headers: %.*s is not X-Forwarded-For, X-Forwarded-Host, "
+                             "X-Forwarded-Proto or Forwarded",
                              (int)name.bytes, name.at);
         flags |= flag;
     }
