@@ -132,21 +132,21 @@ static int attempt(weft_fetch *f, bool is_fresh)
     return 0;
 }
 
-/* RFC 9110, 9.2.2. */
-static bool is_idempotent(const weft_fetch *f)
+bool weft__method_is_idempotent(const char *method)
 {
     static const char *const methods[] = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        if (strcmp(f->method, methods[i]) == 0)
-            return !f->is_streamed || !f->has_body;
+        if (strcmp(method, methods[i]) == 0)
+            return true;
     return false;
 }
 
 /* The server has closed a connection that was kept just when it was used (RFC 9112, 9.3.1). */
 static bool may_repeat(const weft_fetch *f, int why)
 {
+    bool has_whole_body = !f->is_streamed || !f->has_body;
     return (why == -ECONNRESET || why == -EPIPE) && f->is_reused && !f->has_input &&
-           (f->is_unsent || is_idempotent(f));
+           (f->is_unsent || (has_whole_body && weft__method_is_idempotent(f->method)));
 }
 
 /* The status; 0 if the body is still to be written. */

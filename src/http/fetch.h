@@ -134,6 +134,9 @@ void weft__fetcher_end(weft_fetcher *fetcher);
 /* Make a fetch without an exchange. The request is only read until this returns. */
 int weft__fetch_make(weft_fetcher *fetcher, const weft_fetch_request *ask, weft_fetch **made);
 
+/* May a request with this method be sent twice (RFC 9110, 9.2.2)? */
+bool weft__method_is_idempotent(const char *method);
+
 /* It has failed: the connection is closed. Returns why. */
 int weft__fetch_cut(weft_fetch *f, int why);
 

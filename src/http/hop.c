@@ -12,7 +12,7 @@ static bool is_one_of(const char *name, const char *const names[], size_t count)
     return false;
 }
 
-/* Each connection has its own, whether or not Connection names them. */
+/* Is it a field of one connection, whether or not Connection names it? */
 static bool is_hop(const char *name)
 {
     static const char *const names[] = {
@@ -22,7 +22,7 @@ static bool is_hop(const char *name)
     return is_one_of(name, names, sizeof names / sizeof *names);
 }
 
-static bool is_named(const weft__message *m, const char *head, const char *name)
+static bool is_in_connection(const weft__message *m, const char *head, const char *name)
 {
     const weft__field *f;
     uint32_t index = 0;
@@ -34,7 +34,7 @@ static bool is_named(const weft__message *m, const char *head, const char *name)
 
 bool weft__hop_is_passed(const weft__message *m, const char *head, const char *name)
 {
-    return !is_hop(name) && !is_named(m, head, name);
+    return !is_hop(name) && !is_in_connection(m, head, name);
 }
 
 bool weft__hop_is_passed_trailer(const weft__message *m, const char *head, const char *name)

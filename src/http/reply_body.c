@@ -23,8 +23,7 @@ static int write_all(weft_stream *s, const struct iovec *pieces, int count, size
     return rc < 0 ? rc : -ECANCELED;
 }
 
-/* Leave so many bytes of the pieces out: those that have gone. */
-static void advance(struct iovec *pieces, int count, size_t bytes)
+void weft__pieces_advance(struct iovec *pieces, int count, size_t bytes)
 {
     for (int i = 0; i < count && bytes > 0; i++) {
         size_t gone = bytes < pieces[i].iov_len ? bytes : pieces[i].iov_len;
@@ -78,7 +77,7 @@ static int write_paced(weft_http_request *r, const struct iovec *pieces, int cou
         ssize_t n = write_in_time(r, rest, count, &is_late);
         if (n < 0 || (size_t)n == bytes)
             return n < 0 ? (int)n : 0;
-        advance(rest, count, (size_t)n);
+        weft__pieces_advance(rest, count, (size_t)n);
         bytes -= (size_t)n;
         if (n == 0 && !is_late)
             return write_all(&r->conn->stream, rest, count, bytes);

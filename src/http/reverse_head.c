@@ -14,9 +14,7 @@ static const weft__message *message_of(const weft_http_request *r)
     return &r->conn->message;
 }
 
-/*
- * The target: as it came, but for the authority of an absolute one (RFC 9112, 3.2.1).
- */
+/* The target as it came, without the authority of an absolute one (RFC 9112, 3.2.1). */
 static void add_target(weft__words *w, const char *target)
 {
     const char *authority = target[0] != '/' ? strstr(target, "://") : NULL;
@@ -35,7 +33,7 @@ static void add_host(weft__words *w, const weft__pass *p)
         weft__words_print(w, "Host: %.*s\r\n", (int)bytes, host);
 }
 
-/* Fields that the proxy says itself. */
+/* Is it a field that the proxy writes itself? */
 static bool is_own(const weft__pass *p, const char *name)
 {
     static const char *const names[] = {
@@ -55,7 +53,7 @@ static void add_fields(weft__words *w, const weft__pass *p)
             weft__words_print(w, "%s: %s\r\n", name, value);
 }
 
-/* The trusted peer's list goes on, a stranger's does not. */
+/* The list in a header that is believed, to be continued; "" for any other. */
 static const char *list_before(const weft__pass *p, const char *name)
 {
     weft_http_request *r = p->r;
@@ -99,7 +97,7 @@ static void add_forwarded(weft__words *w, const weft__pass *p)
     weft__words_print(w, "\r\n");
 }
 
-/* Who asks, and by which way. */
+/* The client's address, scheme and host, and the proxies on the way. */
 static void add_way(weft__words *w, const weft__pass *p)
 {
     const weft_http_proxy_options *o = &p->proxy->options;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* Answers with 1xx before the real one; a server that sends more has no end. */
+/* The most interim answers (1xx) that are passed on before the final one. */
 #define INTERIM_MAX 32
 /*
  * How long a wait may take before a fiber watches the client: most answers are faster, and need
@@ -46,15 +46,20 @@ static int connect_in_time(weft__pass *p, bool is_fresh)
     return rc < 0 ? weft__pass_fail(p, rc, "no connection to the upstream server") : 0;
 }
 
+/* Write a head to either side, and free it. */
+static int write_words(const weft__pass *p, weft_stream *to, weft__words *w)
+{
+    struct iovec head = {w->data, w->bytes};
+    int rc = w->has_failed ? -ENOMEM : weft__reverse_write(to, &head, 1, p->proxy->options.idle_s);
+    free(w->data);
+    return rc;
+}
+
 static int write_head(weft__pass *p)
 {
     weft__words w = {0};
     weft__reverse_request(&w, p);
-    struct iovec head = {w.data, w.bytes};
-    int rc = w.has_failed
-                 ? -ENOMEM
-                 : weft__reverse_write(&p->f->conn->stream, &head, 1, p->proxy->options.idle_s);
-    free(w.data);
+    int rc = write_words(p, &p->f->conn->stream, &w);
     return rc < 0 ? weft__pass_fail(p, rc, "the upstream server takes no request") : 0;
 }
 
@@ -63,7 +68,7 @@ static bool has_body(const weft__pass *p)
     return weft_http_length(p->r) != 0;
 }
 
-/* A request whose body may follow, or that only lacks its answer. */
+/* Connect and send the head. Then the body may follow, if there is one. */
 static int open_exchange(weft__pass *p, bool is_fresh)
 {
     int rc = connect_in_time(p, is_fresh);
@@ -79,22 +84,13 @@ static int open_exchange(weft__pass *p, bool is_fresh)
     return has_body(p) && p->upload == 0 ? weft__upload_start(p) : 0;
 }
 
-/* RFC 9110, 9.2.2. */
-static bool is_idempotent(const weft_http_request *r)
-{
-    static const char *const methods[] = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"};
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        if (strcmp(weft_http_method(r), methods[i]) == 0)
-            return true;
-    return false;
-}
-
 /* The server has closed a connection that was kept just when it was used (RFC 9112, 9.3.1). */
 static bool may_repeat(const weft__pass *p, int why)
 {
     const weft_fetch *f = p->f;
     return (why == -ECONNRESET || why == -EPIPE) && f->is_reused && !f->has_input &&
-           !p->has_begun && p->failure == 0 && (f->is_unsent || is_idempotent(p->r));
+           !p->has_begun && p->failure == 0 &&
+           (f->is_unsent || weft__method_is_idempotent(weft_http_method(p->r)));
 }
 
 /*
@@ -111,7 +107,7 @@ static double patience_s(const weft__pass *p)
     return left_s > 0 ? left_s : 0;
 }
 
-/* Of a limit, what is waited for before the client is watched. */
+/* How long to wait before a fiber watches the client: a limit, or less. */
 static double unwatched_s(const weft__pass *p, double limit_s)
 {
     return p->upload == 0 && limit_s > WATCH_AFTER_S ? WATCH_AFTER_S : limit_s;
@@ -160,11 +156,7 @@ static int pass_interim(weft__pass *p, int status)
     weft__words_print(&w, "HTTP/1.1 %d %s\r\n", status, weft__status_text(status));
     weft__reverse_interim(&w, p->f);
     weft__words_print(&w, "\r\n");
-    struct iovec head = {w.data, w.bytes};
-    int rc = w.has_failed
-                 ? -ENOMEM
-                 : weft__reverse_write(&p->r->conn->stream, &head, 1, p->proxy->options.idle_s);
-    free(w.data);
+    int rc = write_words(p, &p->r->conn->stream, &w);
     return rc < 0 ? weft__pass_fail(p, rc, "the client takes no interim answer") : 0;
 }
 
@@ -290,7 +282,7 @@ static void keep_connection(weft__pass *p)
     weft__pool_give(f, is_sent && f->answer.is_kept && !f->answer.ends_with_connection);
 }
 
-/* The status of the answer, or an error. Sent again where a kept connection was closed. */
+/* The status of the answer, or an error. Sends the request again if may_repeat. */
 static int exchange(weft__pass *p)
 {
     for (bool is_fresh = false;; is_fresh = true) {
@@ -298,7 +290,7 @@ static int exchange(weft__pass *p)
         if (rc == 0)
             rc = await_answer(p);
         else if ((rc == -EPIPE || rc == -ECONNRESET) && p->f->conn != NULL && !p->f->is_reused)
-            rc = await_answer(p); /* one that says why */
+            rc = await_answer(p); /* the answer may say why the request was refused */
         if (rc >= 0 || !may_repeat(p, rc))
             return rc;
         if (weft_latch_count(&p->unopened) == 0)

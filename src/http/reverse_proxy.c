@@ -46,17 +46,24 @@ static void fill_in(weft_http_proxy_options *o)
     o->upgraded_idle_s = or_default(o->upgraded_idle_s, UPGRADED_IDLE_S_DEFAULT);
 }
 
-static int check(const weft_http_proxy_options *o)
+static int check_time(const char *option, double seconds)
 {
-    const double times[] = {o->keep_alive_s, o->connect_s, o->first_byte_s, o->idle_s,
-                            o->upgraded_idle_s};
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-        if (!(times[i] >= 0))
-            return weft_fail(-EINVAL, "weft_http_proxy_new: a time of %g s", times[i]);
+    if (seconds >= 0)
+        return 0;
+    return weft_fail(-EINVAL, "weft_http_proxy_new: %s is %g", option, seconds);
+}
+
+static int check_options(const weft_http_proxy_options *o)
+{
+    if (check_time("keep_alive_s", o->keep_alive_s) < 0 ||
+        check_time("connect_s", o->connect_s) < 0 ||
+        check_time("first_byte_s", o->first_byte_s) < 0 || check_time("idle_s", o->idle_s) < 0 ||
+        check_time("upgraded_idle_s", o->upgraded_idle_s) < 0)
+        return -EINVAL;
     if (o->via != NULL && (!weft__field_is_token(o->via, strlen(o->via)) || strlen(o->via) > 100))
         return weft_fail(-EINVAL, "weft_http_proxy_new: via is not a token: %s", o->via);
     if (o->upgrades != NULL && !weft__field_is_value(o->upgrades, strlen(o->upgrades)))
-        return weft_fail(-EINVAL, "weft_http_proxy_new: upgrades is not a list");
+        return weft_fail(-EINVAL, "weft_http_proxy_new: upgrades is not a list: %s", o->upgrades);
     return 0;
 }
 
@@ -80,10 +87,10 @@ static int check_upstream(const char *upstream)
 }
 
 /*
- * Making one.
+ * Creating and freeing.
  */
 
-/* A name that no other proxy has, so that a loop can be told from a chain. */
+/* The given name, or a random one: no other proxy in a chain has it, so it tells a loop. */
 static char *make_via(const char *given)
 {
     uint64_t chance = 0;
@@ -100,7 +107,7 @@ static char *make_via(const char *given)
     return NULL;
 }
 
-static void release(weft_http_proxy *p)
+static void release_proxy(weft_http_proxy *p)
 {
     free(p->origin);
     free(p->via);
@@ -138,7 +145,7 @@ static void end_pool(void *arg)
 weft_http_proxy *weft_http_proxy_new(const char *upstream, const weft_http_proxy_options *options)
 {
     weft_http_proxy_options o = options != NULL ? *options : (weft_http_proxy_options){0};
-    if (check(&o) < 0 || check_upstream(upstream) < 0)
+    if (check_options(&o) < 0 || check_upstream(upstream) < 0)
         return NULL;
     weft_http_proxy *p = calloc(1, sizeof *p);
     if (p == NULL) {
@@ -155,7 +162,7 @@ weft_http_proxy *weft_http_proxy_new(const char *upstream, const weft_http_proxy
         return p;
     if (error != 0)
         weft_fail(-error, "weft_http_proxy_new: too many proxies");
-    release(p);
+    release_proxy(p);
     return NULL;
 }
 
@@ -175,7 +182,7 @@ int weft_http_proxy_free(weft_http_proxy *p)
         free(pool);
     }
     pthread_mutex_destroy(&p->lock);
-    release(p);
+    release_proxy(p);
     return 0;
 }
 
@@ -264,11 +271,12 @@ static int limit_body(weft_http_request *r, uint64_t bytes_max)
     if (bytes_max != 0)
         (void)weft_http_limit_body(r, bytes_max);
     if (length > 0 && (uint64_t)length > r->body_bytes_max)
-        return weft_fail(-EMSGSIZE, "a body of %lld bytes", (long long)length);
+        return weft_fail(-EMSGSIZE, "weft_http_serve_proxy: a body of %lld bytes is too long",
+                         (long long)length);
     return 0;
 }
 
-/* A connection to come, and its answer. */
+/* Make the fetch that holds the connection and the answer. */
 static int open_fetch(weft__pass *p, weft_http_proxy *proxy)
 {
     weft_fetcher *fetcher = weft__reverse_fetcher(proxy);
@@ -281,8 +289,8 @@ static int open_fetch(weft__pass *p, weft_http_proxy *proxy)
     return 0;
 }
 
-/* In a scope that the upload fiber can cancel. */
-static int run(weft__pass *p, weft_http_proxy *proxy)
+/* Pass the request on in a scope that the upload fiber can cancel. */
+static int run_pass(weft__pass *p, weft_http_proxy *proxy)
 {
     int rc = weft_scope_open(&p->scope, INFINITY);
     if (rc < 0)
@@ -312,7 +320,7 @@ static int status_for(int error)
 }
 
 /* Say what failed, to the fiber's error and to the program. */
-static void report(const weft__pass *p, int error)
+static void report_failure(const weft__pass *p, int error)
 {
     const weft_http_proxy_options *o = &p->proxy->options;
     const char *words = p->words != NULL ? p->words : "no exchange";
@@ -329,7 +337,7 @@ static int answer_failure(weft__pass *p, int error)
     bool is_clients = error == r->body_error; /* the server knows what to answer */
     if (error == -ECANCELED && p->failure == 0)
         return error;
-    report(p, error);
+    report_failure(p, error);
     if (p->is_gone || r->state == WEFT__REPLY_HANDED_OVER)
         return weft__reply_cut(r, error);
     if (is_clients || r->state > WEFT__REPLY_BEGUN)
@@ -353,6 +361,6 @@ int weft_http_serve_proxy(weft_http_request *r, void *ctx)
     r->has_continued = true; /* the upstream server says when to go on, not the server */
     (void)weft_latch_add(&p.unopened, 1);
     (void)weft_latch_add(&p.unsent, 1);
-    rc = run(&p, proxy);
+    rc = run_pass(&p, proxy);
     return rc < 0 ? answer_failure(&p, rc) : 0;
 }

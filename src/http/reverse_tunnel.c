@@ -1,7 +1,7 @@
 /*
- * After an answer of 101: bytes pass both ways until both sides have ended. The handler's fiber
- * passes them to the client, a second one to the upstream server. A side that ends is told to the
- * other one (half-close), which can still send.
+ * After an answer of 101, pass bytes both ways until both sides have ended. The handler's fiber
+ * writes to the client, a second fiber to the upstream server. If one side ends, the other side is
+ * half-closed, and can still send.
  */
 #include "http/reverse.h"
 
@@ -52,7 +52,7 @@ static int end_side(const side *to)
 }
 
 /* One direction up to its end. */
-static int copy(tunnel *t, const side *from, const side *to)
+static int copy_one_way(tunnel *t, const side *from, const side *to)
 {
     const void *data;
     ssize_t n;
@@ -71,7 +71,7 @@ static int copy(tunnel *t, const side *from, const side *to)
 static weft_value copy_to_upstream(void *arg)
 {
     tunnel *t = arg;
-    int rc = copy(t, &t->client, &t->upstream);
+    int rc = copy_one_way(t, &t->client, &t->upstream);
     if (rc < 0 && rc != -ECANCELED) {
         t->failure = rc;
         weft_scope_cancel(&t->scope);
@@ -79,13 +79,13 @@ static weft_value copy_to_upstream(void *arg)
     return 0;
 }
 
-/* Both ways. A side that fails ends the other one, too. */
+/* Copy both ways. A failure of one direction ends the other. */
 static int copy_both(tunnel *t)
 {
     weft_fiber second = weft_spin(copy_to_upstream, t);
     if (second == 0)
         return -ENOMEM;
-    int rc = copy(t, &t->upstream, &t->client);
+    int rc = copy_one_way(t, &t->upstream, &t->client);
     if (rc == 0)
         rc = (int)weft_await(second);
     if (rc < 0) {

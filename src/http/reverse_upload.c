@@ -1,8 +1,7 @@
 /*
- * The upload fiber of the reverse proxy: it reads the request's body as it comes and writes it to
- * the upstream server, while the handler's fiber waits for the answer or passes it on already.
- * Afterwards it waits for the client to hang up, which nobody else would notice before the next
- * write to it.
+ * The upload fiber of the reverse proxy. It reads the request's body and writes it to the upstream
+ * server, while the handler's fiber waits for the answer or passes it on. Then it waits for the
+ * client to hang up: the handler's fiber would notice that only at its next write.
  */
 #include "http/reverse.h"
 
@@ -11,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Beside errors and 0. */
+/* A result beside 0 and errors. */
 enum { UPSTREAM_TAKES_NO_MORE = 1 };
 
 /*
@@ -24,16 +23,6 @@ static size_t bytes_of(const struct iovec *pieces, int count)
     for (int i = 0; i < count; i++)
         bytes += pieces[i].iov_len;
     return bytes;
-}
-
-/* Leave so many bytes of the pieces out: those that have gone. */
-static void advance(struct iovec *pieces, int count, size_t bytes)
-{
-    for (int i = 0; i < count && bytes > 0; i++) {
-        size_t gone = bytes < pieces[i].iov_len ? bytes : pieces[i].iov_len;
-        pieces[i] = (struct iovec){(char *)pieces[i].iov_base + gone, pieces[i].iov_len - gone};
-        bytes -= gone;
-    }
 }
 
 /* One write or, without pieces, the flush: how many bytes have gone, or an error. */
@@ -55,7 +44,7 @@ int weft__reverse_write(weft_stream *s, struct iovec *pieces, int count, double 
         ssize_t n = write_once(s, pieces, count, idle_s);
         if (n < 0)
             return (int)n;
-        advance(pieces, count, (size_t)n);
+        weft__pieces_advance(pieces, count, (size_t)n);
         left -= (size_t)n;
     }
     return (int)write_once(s, NULL, 0, idle_s);

@@ -335,6 +335,9 @@ int weft__reply_add_vary(weft_http_request *r);
 
 /* reply_body.c */
 
+/* Skip so many bytes at the beginning of the pieces: those that have been written. */
+void weft__pieces_advance(struct iovec *pieces, int count, size_t bytes);
+
 /* Pieces to the stream, at the pace of the peer. */
 int weft__reply_put(weft_http_request *r, const struct iovec *pieces, int count);
 
