@@ -149,7 +149,8 @@ START_TEST(the_upstream_server_is_told_who_asks)
     chain_open(&c, hello, 1, &(weft_http_proxy_options){.sends_forwarded = true});
     chain_ask(&c, &t,
               GET_CLOSE "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n"
-                        "X-Forwarded-Host: evil.example\r\nForwarded: for=6.6.6.6\r\n\r\n");
+                        "X-Forwarded-Host: evil.example\r\nForwarded: for=6.6.6.6\r\n"
+                        "X_Forwarded_For: 6.6.6.6\r\nX-Forwarded_Host: evil.example\r\n\r\n");
     ck_assert_unseen(&c.up, "6.6.6.6");
     ck_assert_unseen(&c.up, "evil");
     ck_assert_seen(&c.up, "X-Forwarded-For: 127.0.0.1\r\n");
@@ -204,6 +205,10 @@ START_TEST(the_host_is_the_clients_or_the_upstream_servers)
     ck_assert_seen(&c.up, "GET /?q HTTP/1.1\r\nHost: other.example\r\n");
     chain_ask(&c, &t, "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     ck_assert_seen(&c.up, "OPTIONS * HTTP/1.1\r\n");
+    c.up.seen_bytes = 0;
+    chain_ask(&c, &t,
+              "OPTIONS http://other.example HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    ck_assert_seen(&c.up, "OPTIONS * HTTP/1.1\r\nHost: other.example\r\n"); /* RFC 9112, 3.2.4 */
     c.up.seen_bytes = 0;
     chain_ask(&c, &t, "GET / HTTP/1.0\r\n\r\n");
     snprintf(words, sizeof words, "Host: 127.0.0.1:%d\r\n", c.up.port);

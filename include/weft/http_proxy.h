@@ -44,9 +44,9 @@ typedef struct weft_http_proxy_options {
      */
     const char *via;
     /*
-     * Protocols that a client may change to: "websocket, irc"; "" for none. Upgrade is removed from
-     * requests for other protocols. NULL: all except h2c, with which a client could send requests
-     * that this server does not see.
+     * Protocols that a client may change to: "websocket, irc", in any version unless that is named
+     * ("irc/6.9"); "" for none. Upgrade is removed from requests for other protocols. NULL: all
+     * except h2c, with which a client could send requests that this server does not see.
      */
     const char *upgrades;
     bool sends_upstream_host; /* Host is the upstream server's, not what the client asked for */

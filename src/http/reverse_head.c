@@ -2,6 +2,7 @@
  * What the reverse proxy says to the upstream server on behalf of a client, and what of the answer
  * it passes back.
  */
+#include "http/chars.h"
 #include "http/field.h"
 #include "http/reverse.h"
 
@@ -14,11 +15,17 @@ static const weft__message *message_of(const weft_http_request *r)
     return &r->conn->message;
 }
 
-/* The target as it came, without the authority of an absolute one (RFC 9112, 3.2.1). */
-static void add_target(weft__words *w, const char *target)
+/*
+ * The target as it came, without the authority of an absolute one (RFC 9112, 3.2.1). OPTIONS of one
+ * without a path concerns the whole server: "*" (3.2.4).
+ */
+static void add_target(weft__words *w, const weft_http_request *r)
 {
+    const char *target = weft_http_target(r);
     const char *authority = target[0] != '/' ? strstr(target, "://") : NULL;
     const char *path = authority != NULL ? authority + 3 + strcspn(authority + 3, "/?") : target;
+    if (*path == '\0' && weft__request_is(r, HTTP_OPTIONS))
+        path = "*";
     weft__words_print(w, "%s%s", *path == '/' || *path == '*' ? "" : "/", path);
 }
 
@@ -33,13 +40,22 @@ static void add_host(weft__words *w, const weft__pass *p)
         weft__words_print(w, "Host: %.*s\r\n", (int)bytes, host);
 }
 
+/* Is it the same name, also with _ for -? Servers that make variables of fields mix them up. */
+static bool is_alike(const char *name, const char *own)
+{
+    size_t bytes = strlen(own), i = 0;
+    while (i < bytes && (name[i] == '_' ? own[i] == '-' : weft__chars_match(name + i, own + i, 1)))
+        i++;
+    return i == bytes && name[i] == '\0';
+}
+
 /* Is it a field that the proxy writes itself? */
 static bool is_own(const weft__pass *p, const char *name)
 {
     static const char *const names[] = {
         "Host", "Expect", "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcasecmp(name, names[i]) == 0)
+        if (is_alike(name, names[i]))
             return true;
     return strcasecmp(name, "Max-Forwards") == 0 && weft__reverse_hops(p->r) >= 0;
 }
@@ -150,7 +166,7 @@ void weft__reverse_request(weft__words *w, const weft__pass *p)
 {
     long hops = weft__reverse_hops(p->r);
     weft__words_print(w, "%s ", weft_http_method(p->r));
-    add_target(w, weft_http_target(p->r));
+    add_target(w, p->r);
     weft__words_print(w, " HTTP/1.1\r\n");
     add_host(w, p);
     add_fields(w, p);

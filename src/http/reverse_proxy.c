@@ -2,6 +2,7 @@
  * Reverse proxies: how one is made, the connections that each thread has to its upstream server,
  * and the handler.
  */
+#include "http/chars.h"
 #include "http/field.h"
 #include "http/reverse.h"
 
@@ -9,7 +10,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <sys/random.h>
 
 #define CONNECTIONS_DEFAULT 256
@@ -229,11 +229,21 @@ weft_fetcher *weft__reverse_fetcher(weft_http_proxy *p)
  * The handler.
  */
 
-static bool is_allowed(const weft_http_proxy *proxy, const char *protocol)
+/* May the client have the protocol, a name or name/version? What is neither is not passed on. */
+static bool is_allowed(const weft_http_proxy *proxy, weft__piece protocol)
 {
+    const char *slash = memchr(protocol.at, '/', protocol.bytes);
+    size_t bytes = slash != NULL ? (size_t)(slash - protocol.at) : protocol.bytes;
+    if (!weft__field_is_token(protocol.at, bytes))
+        return false;
     if (proxy->upgrades == NULL)
-        return strcasecmp(protocol, "h2c") != 0;
-    return weft__field_has_token(proxy->upgrades, strlen(proxy->upgrades), protocol);
+        return !weft__field_is_word(protocol.at, bytes, "h2c");
+    weft__piece list = {proxy->upgrades, strlen(proxy->upgrades)}, allowed;
+    while (weft__field_element(&list, &allowed))
+        if ((allowed.bytes == bytes || allowed.bytes == protocol.bytes) &&
+            weft__chars_match(allowed.at, protocol.at, allowed.bytes))
+            return true;
+    return false;
 }
 
 /* May the client have each protocol that it asks for? */
@@ -243,11 +253,9 @@ static bool is_upgrade(weft_http_request *r, const weft_http_proxy *proxy)
     weft__piece item;
     if (asked == NULL)
         return false;
-    while (weft__field_next(&asked, &item)) {
-        const char *protocol = weft__arena_copy(&r->conn->arena, item.at, item.bytes);
-        if (protocol == NULL || !is_allowed(proxy, protocol))
+    while (weft__field_next(&asked, &item))
+        if (!is_allowed(proxy, item))
             return false;
-    }
     return true;
 }
 
