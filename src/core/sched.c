@@ -284,8 +284,8 @@ static int poll_and_check(weft__cord *c, weft__hope who)
         c->polls_blocking += most_ns != 0;
         c->polls++;
         rc = poll_asleep(c, most_ns);
-    } while (UNLIKELY(most_ns != timeout_ns) && most_ns > 0 && rc == 0 &&
-             weft__cord_now(c) >= until_ns && is_quiet(c));
+    } while (most_ns != timeout_ns && most_ns > 0 && rc == 0 && UNLIKELY(c->now_ns >= until_ns) &&
+             is_quiet(c));
     return rc;
 }
 
