@@ -84,10 +84,15 @@ static inline source open_source(kind k)
     return s;
 }
 
-/* Without weft: only the call that closed the number can have told of it. */
+/*
+ * Without weft: only the call that closed the number can have told of it. Another thread of the
+ * runtime may have the number for a moment, for a file of /proc.
+ */
 static inline void move_to(source *s, int number)
 {
-    int moved = fcntl(s->fd, F_DUPFD_CLOEXEC, number);
+    int moved;
+    while ((moved = fcntl(s->fd, F_DUPFD_CLOEXEC, number)) > number)
+        close(moved);
     ck_assert_int_eq(moved, number);
     close(s->fd);
     s->fd = number;

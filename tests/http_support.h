@@ -135,7 +135,7 @@ static inline int site_close(site *s)
 {
     ck_assert_int_eq(weft_cancel(s->server), 0);
     (void)weft_await(s->server);
-    close(s->listener);
+    weft_close(s->listener);
     return s->served;
 }
 

@@ -263,11 +263,11 @@ static int add_wake(epoll_backend *b)
     return epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, atomic_load(&b->wake.fd), &event) < 0 ? -errno : 0;
 }
 
-/* An epoll that has the eventfd registered already is this one. */
+/* An epoll that has this very eventfd registered already (EEXIST) is ours, and so is the eventfd. */
 static int epoll_check(weft__backend *base)
 {
     epoll_backend *b = epoll_of(base);
-    if (!weft__wake_fd_is_own(&b->wake))
+    if (!weft__wake_fd_is_eventfd(&b->wake))
         return -EBADF;
     int rc = add_wake(b);
     if (rc == 0) /* another one: take it out again */
