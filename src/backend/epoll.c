@@ -263,7 +263,7 @@ static int add_wake(epoll_backend *b)
     return epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, atomic_load(&b->wake.fd), &event) < 0 ? -errno : 0;
 }
 
-/* An epoll that has this very eventfd registered already (EEXIST) is ours, and so is the eventfd. */
+/* An epoll in which this eventfd is registered already (EEXIST) is ours, and so is the eventfd. */
 static int epoll_check(weft__backend *base)
 {
     epoll_backend *b = epoll_of(base);
