@@ -53,7 +53,7 @@ typedef struct weft_fetcher_options {
 } weft_fetcher_options;
 
 /** A client. NULL if it cannot be made; weft_error() says why: -EINVAL, -ENOMEM. */
-WEFT_API weft_fetcher *weft_fetcher_new(const weft_fetcher_options *options);
+WEFT_API weft_fetcher *weft_fetcher_new(const weft_fetcher_options *options) WEFT_MUST_CHECK;
 
 /** Close the connections that are kept, and free it. -EBUSY while a fetch is open. */
 WEFT_SWITCHPOINT int weft_fetcher_free(weft_fetcher *fetcher);
@@ -147,10 +147,12 @@ WEFT_API int64_t weft_fetch_length(const weft_fetch *fetch);
  * Read some of the body, uncompressed; 0 at its end. -EBADMSG if it is malformed, -ECONNRESET if
  * the connection ends before it; those last. Cancelled, nothing is lost, and the next read goes on.
  */
-WEFT_SWITCHPOINT ssize_t weft_fetch_read(weft_fetch *fetch, void *data, size_t bytes);
+WEFT_SWITCHPOINT ssize_t weft_fetch_read(weft_fetch *fetch, void *data,
+                                         size_t bytes) WEFT_MUST_CHECK;
 
 /** The same in place: what has come; it is there until the next call that reads. */
-WEFT_SWITCHPOINT ssize_t weft_fetch_read_piece(weft_fetch *fetch, const void **data);
+WEFT_SWITCHPOINT ssize_t weft_fetch_read_piece(weft_fetch *fetch,
+                                               const void **data) WEFT_MUST_CHECK;
 
 /**
  * The whole rest, with a NUL behind it; kept until the fetch is closed. Returns its length.

@@ -27,13 +27,13 @@ WEFT_BEGIN
 WEFT_SWITCHPOINT int weft_open(const char *path, int flags, ...) WEFT_MUST_CHECK;
 
 /** Open a file below a folder; always close-on-exec. As openat(2). */
-WEFT_SWITCHPOINT int weft_openat(int folder, const char *path, int flags, ...);
+WEFT_SWITCHPOINT int weft_openat(int folder, const char *path, int flags, ...) WEFT_MUST_CHECK;
 
 /**
  * Make and open a file with a name that nobody has: path ends in "XXXXXX", which is replaced. As
  * mkstemp(3), close-on-exec.
  */
-WEFT_SWITCHPOINT int weft_mkstemp(char *path);
+WEFT_SWITCHPOINT int weft_mkstemp(char *path) WEFT_MUST_CHECK;
 
 /** Read at an offset; 0 at the end of the file. As pread(2). */
 WEFT_SWITCHPOINT ssize_t weft_pread(int fd, void *buffer, size_t bytes,

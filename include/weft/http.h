@@ -234,10 +234,12 @@ WEFT_API int weft_http_limit_body(weft_http_request *request, uint64_t bytes_max
  * comes too slowly, -EBADMSG if its chunks are malformed, -ECONNRESET if the connection ends
  * before it.
  */
-WEFT_SWITCHPOINT ssize_t weft_http_read(weft_http_request *request, void *data, size_t bytes);
+WEFT_SWITCHPOINT ssize_t weft_http_read(weft_http_request *request, void *data,
+                                        size_t bytes) WEFT_MUST_CHECK;
 
 /** The same in place: the piece that has come; it is there until the next call that reads. */
-WEFT_SWITCHPOINT ssize_t weft_http_read_piece(weft_http_request *request, const void **data);
+WEFT_SWITCHPOINT ssize_t weft_http_read_piece(weft_http_request *request,
+                                              const void **data) WEFT_MUST_CHECK;
 
 /**
  * Read the whole rest of the body into memory of the request, with a NUL behind it. Returns its
@@ -246,7 +248,8 @@ WEFT_SWITCHPOINT ssize_t weft_http_read_piece(weft_http_request *request, const 
  * -ENOBUFS if all bodies together are beyond bodies_bytes_max
  * -ENOMEM if there is no memory
  */
-WEFT_SWITCHPOINT ssize_t weft_http_read_all(weft_http_request *request, char **data);
+WEFT_SWITCHPOINT ssize_t weft_http_read_all(weft_http_request *request,
+                                            char **data) WEFT_MUST_CHECK;
 
 /**
  * A field of a form (application/x-www-form-urlencoded), decoded; the body is read at the first

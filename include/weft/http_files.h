@@ -24,8 +24,8 @@ typedef struct weft_http_files weft_http_files;
  * Open a folder to be served, by any number of threads. A relative name is resolved now, from the
  * current folder. NULL if that fails; weft_error() says why.
  */
-WEFT_SWITCHPOINT weft_http_files *weft_http_files_new(const char *dir,
-                                                      const weft_http_files_options *options);
+WEFT_SWITCHPOINT weft_http_files *
+weft_http_files_new(const char *dir, const weft_http_files_options *options) WEFT_MUST_CHECK;
 
 /**
  * Open the folder again by its name. New requests get the folder that the name leads to now;

@@ -85,8 +85,8 @@ typedef struct weft_http_proxy_options {
  * -EAGAIN if there are too many proxies (PTHREAD_KEYS_MAX)
  * -ENOMEM if there is no memory
  */
-WEFT_API weft_http_proxy *weft_http_proxy_new(const char *upstream,
-                                              const weft_http_proxy_options *options);
+WEFT_API weft_http_proxy *
+weft_http_proxy_new(const char *upstream, const weft_http_proxy_options *options) WEFT_MUST_CHECK;
 
 /**
  * Close the idle connections of a proxy and free it; NULL is ignored. Other threads that have

@@ -17,7 +17,7 @@ WEFT_BEGIN
 typedef struct weft_http_router weft_http_router;
 
 /** A router without routes; NULL if there is no memory. */
-WEFT_API weft_http_router *weft_http_router_new(void);
+WEFT_API weft_http_router *weft_http_router_new(void) WEFT_MUST_CHECK;
 
 /** Free it. */
 WEFT_API void weft_http_router_free(weft_http_router *router);

@@ -44,7 +44,7 @@ WEFT_API int weft_try_tell(weft_fiber fiber, weft_value value);
 WEFT_SWITCHPOINT weft_value weft_receive(void);
 
 /** The next message, or -EAGAIN if there is none. */
-WEFT_API weft_value weft_try_receive(void);
+WEFT_API weft_value weft_try_receive(void) WEFT_MUST_CHECK;
 
 /** Take all messages that are there, at most n; returns how many. */
 WEFT_API size_t weft_receive_all(weft_value *out, size_t n);

@@ -45,7 +45,7 @@ WEFT_API int weft_pool_free(weft_pool *pool);
 WEFT_SWITCHPOINT weft_value weft_pool_acquire(weft_pool *pool);
 
 /** The same without waiting for a release: -EAGAIN. (make may still block.) */
-WEFT_SWITCHPOINT weft_value weft_pool_try_acquire(weft_pool *pool);
+WEFT_SWITCHPOINT weft_value weft_pool_try_acquire(weft_pool *pool) WEFT_MUST_CHECK;
 
 /**
  * Give it back. -EINVAL if it is not held. Any fiber may give it back: given back twice, it may be

@@ -103,7 +103,7 @@ typedef struct weft_process {
  * that make no sense, -EMFILE, -EAGAIN (too many processes), -ENOMEM.
  */
 WEFT_SWITCHPOINT int weft_spawn_process(weft_process *process, char *const argv[],
-                                        const weft_process_options *options);
+                                        const weft_process_options *options) WEFT_MUST_CHECK;
 
 /**
  * Wait until the process has ended; returns its status, again and again if asked. Several fibers

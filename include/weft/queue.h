@@ -53,7 +53,7 @@ WEFT_API int weft_queue_try_push(weft_queue *queue, weft_value value);
 WEFT_API int weft_queue_try_unshift(weft_queue *queue, weft_value value);
 
 /** Shift without waiting: -EAGAIN if it would have to. */
-WEFT_API weft_value weft_queue_try_shift(weft_queue *queue);
+WEFT_API weft_value weft_queue_try_shift(weft_queue *queue) WEFT_MUST_CHECK;
 
 /** Take out all that is there, at most n values; returns how many. Those who wait to push go on. */
 WEFT_API size_t weft_queue_shift_all(weft_queue *queue, weft_value *out, size_t n);

@@ -60,10 +60,10 @@ WEFT_SWITCHPOINT int weft_rwlock_read(weft_rwlock *lock);
 WEFT_SWITCHPOINT int weft_rwlock_write(weft_rwlock *lock);
 
 /** Take it to read without waiting: -EBUSY if it would have to. */
-WEFT_API int weft_rwlock_try_read(weft_rwlock *lock);
+WEFT_API int weft_rwlock_try_read(weft_rwlock *lock) WEFT_MUST_CHECK;
 
 /** Take it to write without waiting: -EBUSY if it would have to. */
-WEFT_API int weft_rwlock_try_write(weft_rwlock *lock);
+WEFT_API int weft_rwlock_try_write(weft_rwlock *lock) WEFT_MUST_CHECK;
 
 /**
  * Let go of it, as reader or writer. -EPERM if nobody holds it to read and the caller does not hold

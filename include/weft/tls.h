@@ -78,10 +78,10 @@ typedef struct weft_tls_options {
  * why: -ENOENT for a file that is not there, -EINVAL for one that is not what it should be,
  * -ENOTSUP if weft was built without OpenSSL. Files are read by another thread meanwhile.
  */
-WEFT_SWITCHPOINT weft_tls *weft_tls_server_new(const weft_tls_options *options);
+WEFT_SWITCHPOINT weft_tls *weft_tls_server_new(const weft_tls_options *options) WEFT_MUST_CHECK;
 
 /** A client's side; options may be NULL. */
-WEFT_SWITCHPOINT weft_tls *weft_tls_client_new(const weft_tls_options *options);
+WEFT_SWITCHPOINT weft_tls *weft_tls_client_new(const weft_tls_options *options) WEFT_MUST_CHECK;
 
 /** Free it, when the last connection that uses it has ended. NULL is nothing. */
 WEFT_API void weft_tls_free(weft_tls *tls);
