@@ -7,8 +7,8 @@
  */
 #include "backend/lane.h"
 
+#include "base/busy_poll.h"
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/libc.h"
 #include "base/thread.h"
 
@@ -25,18 +25,6 @@
 #define IDLE_NS (10 * (int64_t)WEFT__NS_PER_S)
 /* Of a lane, at work on what was given up, beside the others. With so many, nothing more is. */
 #define LOST_MAX 1024
-/*
- * Before it sleeps a thread looks for a task for so long (ns), if that has paid lately: to be woken
- * takes both sides tens of microseconds. The rule is that of cords (linger.h): it is tried after a
- * sleep that a task has ended within SLEPT_NS, given up after CREDIT failures in a row, and not
- * tried again for REST such sleeps.
- */
-#define LOOK_NS 25000
-#define LOOK_SLEPT_NS 100000
-#define LOOK_CREDIT 2
-#define LOOK_REST 16
-/* Looks at the queue between two looks at the clock. */
-#define LOOKS 32
 /* Enough for the C library's resolver, which has its buffers on the stack. */
 #define STACK_BYTES (256 << 10)
 
@@ -87,8 +75,8 @@ static unsigned process;                 /* counts the forks that lead to this o
 /* Of a thread of ours. */
 static __thread struct {
     bool is_ours;
-    sigset_t outer;  /* what it would block if it were not */
-    int look_credit; /* > 0: looking pays */
+    sigset_t outer; /* what it would block if it were not */
+    weft__busy_poll busy_poll;
 } self;
 
 static void lock_all(void)
@@ -120,11 +108,8 @@ static void after_fork_in_child(void)
     }
 }
 
-static bool has_one_cpu; /* then nobody can add a task while a thread looks for one */
-
 static void set_up(void)
 {
-    has_one_cpu = weft__cpu_count() == 1;
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
@@ -158,18 +143,11 @@ static weft__task *take_task(lane *l)
     return t;
 }
 
-/* Not under the lock: a task was added within LOOK_NS. */
-static bool sees_task(lane *l)
+/* Not under the lock. */
+static bool has_task(void *arg)
 {
-    int64_t until_ns = weft__clock_ns() + LOOK_NS;
-    do {
-        for (int i = 0; i < LOOKS; i++) {
-            if (atomic_load_explicit(&l->queued, memory_order_relaxed) > 0)
-                return true;
-            weft__cpu_relax();
-        }
-    } while (weft__clock_ns() < until_ns);
-    return false;
+    lane *l = arg;
+    return atomic_load_explicit(&l->queued, memory_order_relaxed) > 0;
 }
 
 /*
@@ -178,25 +156,11 @@ static bool sees_task(lane *l)
  */
 static void look_for_task(lane *l)
 {
-    if (self.look_credit <= 0 || sched_getcpu() == l->added_on)
+    if (!weft__busy_poll_pays(&self.busy_poll) || sched_getcpu() == l->added_on)
         return;
     pthread_mutex_unlock(&l->lock);
-    if (sees_task(l))
-        self.look_credit = LOOK_CREDIT;
-    else if (--self.look_credit == 0)
-        self.look_credit = -LOOK_REST;
+    (void)weft__busy_poll_run(&self.busy_poll, has_task, l);
     pthread_mutex_lock(&l->lock);
-}
-
-/* A sleep of so long is over, and whether a task ended it. */
-static void learn_from_sleep(int64_t slept_ns, bool was_woken)
-{
-    if (self.look_credit > 0)
-        return;
-    if (has_one_cpu || !was_woken || slept_ns > LOOK_SLEPT_NS)
-        self.look_credit = 0;
-    else
-        self.look_credit++;
 }
 
 /* Sleep until there is something to do; false: there was nothing for too long. */
@@ -220,7 +184,7 @@ static bool sleep_well(lane *l)
         TEMP_FAILURE_RETRY(sem_wait(&s.wake));
     }
     sem_destroy(&s.wake);
-    learn_from_sleep(weft__clock_ns() - began_ns, is_woken);
+    weft__busy_poll_learn(&self.busy_poll, weft__clock_ns() - began_ns, is_woken);
     return is_woken;
 }
 

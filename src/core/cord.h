@@ -9,6 +9,7 @@
 #define WEFT_CORE_CORD_H
 
 #include "backend/backend.h"
+#include "base/busy_poll.h"
 #include "base/quick.h"
 #include "core/ended.h"
 #include "core/fiber.h"
@@ -172,7 +173,7 @@ struct weft__cord {
     uint32_t round_switches; /* until each fiber that was runnable has run (inbox.c) */
     uint32_t round_messages; /* that may be delivered before that */
     uint64_t letters, wakes; /* from other threads: received, and found it asleep */
-    int linger_credit;       /* see linger.c */
+    weft__busy_poll linger;  /* see linger.h */
     unsigned thread_looks;   /* waits for threads without fibers, since a fiber last ran */
     uint32_t ops_in_a_row;   /* done at once, without a switch */
     uint64_t random;         /* what select draws lots by; the same in every run */

@@ -128,17 +128,6 @@
 #define WEFT__TABLES_MAX (WEFT__FIBERS_BITS + 1)
 
 /*
- * How long a thread looks for letters before it sleeps (ns): about what it takes to wake a thread
- * and get its answer. Tried when a sleep was ended by a letter within SLEPT_NS; given up after
- * CREDIT failures in a row, and not tried again for REST such sleeps: so in the worst case it costs
- * 3 us a message.
- */
-#define WEFT__LINGER_NS 25000
-#define WEFT__LINGER_SLEPT_NS 100000
-#define WEFT__LINGER_CREDIT 2
-#define WEFT__LINGER_REST 16
-
-/*
  * Letters to other threads that are allocated at once, and those that a thread keeps when it has
  * read them, to answer on: each may hold a pad of 1.3 KiB.
  */

@@ -1,8 +1,4 @@
-/*
- * Lingering: before a thread goes to sleep it looks for a while whether another one sends
- * something, if that has paid lately. To sleep and to be woken takes both sides tens of
- * microseconds, an answer from a thread that is awake less than one.
- */
+/* Lingering: busy polling (base/busy_poll.h) of a cord for letters, before it sleeps. */
 #ifndef WEFT_CORE_LINGER_H
 #define WEFT_CORE_LINGER_H
 
@@ -14,7 +10,7 @@ extern bool weft__linger_is_off;
 /* Is it worth it? */
 static inline bool weft__linger_pays(const weft__cord *c)
 {
-    return UNLIKELY(c->linger_credit > 0);
+    return UNLIKELY(weft__busy_poll_pays(&c->linger));
 }
 
 /* Wait a little for a letter. True: there is one. */
