@@ -13,6 +13,8 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -122,6 +124,9 @@ static bool is_libev_method(void)
 /* The first number that the tests close. */
 #define FIRST_CLOSED 4
 
+/* The numbers among which the runtime has its own. */
+#define NUMBERS 64
+
 /*
  * Descriptors 0 and 1 become the two ends of a connection. Descriptor 3 becomes one end of another,
  * whose other end is closed later.
@@ -211,6 +216,74 @@ static int close_all_and_use_the_numbers(void)
 START_TEST(numbers_that_the_runtime_had_are_not_written_to_or_closed_later)
 {
     const outcome *o = run_apart(close_all_and_use_the_numbers);
+    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
+    ck_assert_uint_eq(count_in(o->text, "weft: "), 1);
+}
+END_TEST
+
+/* Is the number that of an anonymous file of this kind? */
+static bool is_kind(int number, const char *kind)
+{
+    char path[40], link[64] = "";
+    snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+    return readlink(path, link, sizeof link - 1) > 0 && strstr(link, kind) != NULL;
+}
+
+/* Give a new descriptor this number. */
+static void move_to(int fd, int number)
+{
+    STEP(fd >= 0);
+    if (fd != number)
+        STEP(dup2(fd, number) == number && close(fd) == 0);
+}
+
+/* The program opens an eventfd for each that the runtime had, and an epoll likewise. */
+static void open_the_same(const bool *was_eventfd, const bool *was_epoll)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    for (int i = FIRST_CLOSED; i < NUMBERS; i++)
+        if (was_eventfd[i])
+            move_to(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), i);
+    for (int i = FIRST_CLOSED; i < NUMBERS; i++)
+        if (was_epoll[i])
+            move_to(epoll_create1(EPOLL_CLOEXEC), i);
+    for (int i = FIRST_CLOSED; i < NUMBERS; i++)
+        for (int k = FIRST_CLOSED; was_epoll[i] && k < NUMBERS; k++)
+            STEP(!was_eventfd[k] || epoll_ctl(i, EPOLL_CTL_ADD, k, &event) == 0);
+}
+
+/*
+ * The kernel gives a new eventfd the lowest id that is free, mostly that of the one that was
+ * closed: the program's loop looks like the runtime's.
+ */
+static int close_all_and_open_an_event_loop(void)
+{
+    works w;
+    bool was_eventfd[NUMBERS] = {false}, was_epoll[NUMBERS] = {false};
+    begin_works(&w);
+    for (int i = FIRST_CLOSED; i < NUMBERS; i++) {
+        was_eventfd[i] = is_kind(i, "[eventfd]");
+        was_epoll[i] = is_kind(i, "[eventpoll]");
+    }
+    closefrom(FIRST_CLOSED);
+    open_the_same(was_eventfd, was_epoll);
+    STEP(write(1, "x", 1) == 1);
+    STEP_EQ(weft_await(w.reader), 'x');
+    end_works(&w);
+    for (int i = FIRST_CLOSED; i < NUMBERS; i++) {
+        uint64_t count;
+        struct epoll_event event;
+        STEP(!was_eventfd[i] || (read(i, &count, sizeof count) < 0 && errno == EAGAIN));
+        STEP(!was_epoll[i] || epoll_wait(i, &event, 1, 0) == 0);
+    }
+    weft_cancel(w.closed_reader);
+    weft_await(w.closed_reader);
+    return 0;
+}
+
+START_TEST(an_event_loop_that_the_program_opens_with_the_same_numbers_is_left_alone)
+{
+    const outcome *o = run_apart(close_all_and_open_an_event_loop);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
     ck_assert_uint_eq(count_in(o->text, "weft: "), 1);
 }
@@ -333,6 +406,7 @@ END_TEST
 static const TTest *const *const tests[] = {
     &a_program_that_closes_the_runtimes_descriptors_goes_on,
     &numbers_that_the_runtime_had_are_not_written_to_or_closed_later,
+    &an_event_loop_that_the_program_opens_with_the_same_numbers_is_left_alone,
     &a_sleeping_cord_is_woken_though_its_descriptors_are_closed,
     &a_child_that_closes_all_descriptors_goes_on,
 #ifdef WEFT_HAS_URING

@@ -267,7 +267,7 @@ static int add_wake(epoll_backend *b)
 static int epoll_check(weft__backend *base)
 {
     epoll_backend *b = epoll_of(base);
-    if (!weft__wake_fd_is_eventfd(&b->wake))
+    if (!weft__wake_fd_is_own(&b->wake))
         return -EBADF;
     int rc = add_wake(b);
     if (rc == 0) /* another one: take it out again */

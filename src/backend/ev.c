@@ -269,7 +269,7 @@ static int libev_check(weft__backend *base)
 static int libev_poll(weft__backend *base, int64_t timeout_ns)
 {
     libev_backend *b = libev_of(base);
-    if (!weft__wake_fd_is_eventfd(&b->wake_fd))
+    if (!weft__wake_fd_is_own(&b->wake_fd))
         return -EBADF; /* libev would end the process */
     timeout_ns = weft__ready_timeout(&b->ready, timeout_ns);
     if (!update_all(b))

@@ -1,62 +1,60 @@
 /* See wake_fd.h. */
 #include "backend/wake_fd.h"
 
+#include "backend/fd_generation.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Numbers from here on are out of the program's way. Most processes may have 1024. */
 #define HIGH_FD_MIN 512
 
 /*
- * Device and inode of an eventfd by fstat. All eventfds share one inode with epoll, io_uring and
- * timerfd descriptors, to which write(2) fails.
+ * F_GETFL of an eventfd of weft's, beside O_NONBLOCK. O_APPEND has no effect on an eventfd, so no
+ * other part of the program sets it. Files that open(2) made have O_LARGEFILE too.
  */
-static _Atomic uint64_t device, inode;
+#define MARK (O_RDWR | O_APPEND)
 
 static int number_of(const weft__wake_fd *w)
 {
     return atomic_load_explicit(&w->fd, memory_order_relaxed);
 }
 
-/* The id of the counter behind a number; 0: unknown, -1: it is not a counter. Since Linux 5.2. */
-static long read_id(int fd)
+/* A new eventfd with the mark. Its number, or -errno. */
+static int open_marked(int flags)
 {
-    char path[40], text[256];
-    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
-    int info = open(path, O_RDONLY | O_CLOEXEC);
-    if (info < 0)
-        return 0;
-    ssize_t n = read(info, text, sizeof text - 1);
-    close(info);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    if (strstr(text, "eventfd-count:") == NULL)
-        return -1;
-    const char *id = strstr(text, "eventfd-id:");
-    return id != NULL ? strtol(id + strlen("eventfd-id:"), NULL, 10) + 1 : 0;
+    int fd = eventfd(0, flags);
+    if (fd < 0)
+        return -errno;
+    if (fcntl(fd, F_SETFL, (flags & EFD_NONBLOCK) | O_APPEND) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    return -error;
+}
+
+/* fd is the new eventfd, or -errno, which is returned. */
+static int adopt(weft__wake_fd *w, int fd)
+{
+    int rc = fd < 0 ? fd : weft__fd_reserve(fd);
+    if (rc < 0) {
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    weft__fd_advance(fd); /* a cord that had this number has lost it */
+    w->generation = weft__fd_generation(fd);
+    atomic_store(&w->fd, fd);
+    return 0;
 }
 
 int weft__wake_fd_open(weft__wake_fd *w, int flags)
 {
-    struct stat status;
-    int fd = eventfd(0, flags);
-    atomic_store(&w->fd, fd);
-    if (fd < 0)
-        return -errno;
-    if (fstat(fd, &status) == 0) {
-        atomic_store_explicit(&device, status.st_dev, memory_order_relaxed);
-        atomic_store_explicit(&inode, status.st_ino, memory_order_relaxed);
-    }
-    w->id = read_id(fd);
-    return 0;
+    atomic_store(&w->fd, -1);
+    return adopt(w, open_marked(flags));
 }
 
 int weft__fd_move_up(int fd)
@@ -70,31 +68,20 @@ int weft__fd_move_up(int fd)
 
 int weft__wake_fd_renew(weft__wake_fd *w, int flags)
 {
-    weft__wake_fd fresh;
-    int rc = weft__wake_fd_open(&fresh, flags);
-    if (rc < 0)
-        return rc;
-    w->id = fresh.id;
-    atomic_store(&w->fd, weft__fd_move_up(fresh.fd));
-    return 0;
+    return adopt(w, weft__fd_move_up(open_marked(flags)));
 }
 
-/* If fstat fails for another reason than a closed number (seccomp), assume that it is. */
-bool weft__wake_fd_is_eventfd(const weft__wake_fd *w)
+/* If fcntl fails for another reason than a closed number (seccomp), assume that it is. */
+static bool is_marked(const weft__wake_fd *w)
 {
-    struct stat status;
-    if (fstat(number_of(w), &status) < 0)
-        return errno != EBADF;
-    if (atomic_load_explicit(&inode, memory_order_relaxed) == 0)
-        return true;
-    return status.st_dev == atomic_load_explicit(&device, memory_order_relaxed) &&
-           status.st_ino == atomic_load_explicit(&inode, memory_order_relaxed);
+    int flags = fcntl(number_of(w), F_GETFL);
+    return flags < 0 ? errno != EBADF : (flags & ~O_NONBLOCK) == MARK;
 }
 
 bool weft__wake_fd_write(weft__wake_fd *w)
 {
     uint64_t one = 1;
-    if (!weft__wake_fd_is_eventfd(w))
+    if (!is_marked(w))
         return false;
     ssize_t n = TEMP_FAILURE_RETRY(write(number_of(w), &one, sizeof one));
     /* EAGAIN: the counter is full, and then the backend has been woken often enough. */
@@ -103,10 +90,7 @@ bool weft__wake_fd_write(weft__wake_fd *w)
 
 bool weft__wake_fd_is_own(const weft__wake_fd *w)
 {
-    if (!weft__wake_fd_is_eventfd(w))
-        return false;
-    long id = w->id > 0 ? read_id(number_of(w)) : 0;
-    return id == 0 || id == w->id;
+    return is_marked(w) && weft__fd_generation(number_of(w)) == w->generation;
 }
 
 void weft__wake_fd_close(weft__wake_fd *w)

@@ -8,10 +8,11 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct weft__wake_fd {
-    atomic_int fd; /* -1: none; the backend's thread writes it, others read it to wake */
-    long id;       /* the kernel's own, of the counter; 0: unknown */
+    atomic_int fd;       /* -1: none; the backend's thread writes it, others read it to wake */
+    uint32_t generation; /* of that number, when the eventfd was opened */
 } weft__wake_fd;
 
 /* flags as in eventfd(2). 0 or -errno. */
@@ -26,16 +27,10 @@ int weft__fd_move_up(int fd);
 /* Open a new eventfd, at a high number, in place of one that was lost. */
 int weft__wake_fd_renew(weft__wake_fd *w, int flags);
 
-/*
- * Add to the counter, from any thread. False: the number is no longer an eventfd. An eventfd of the
- * program with this number is taken for ours.
- */
+/* Add to the counter, from any thread. False: the number is no longer an eventfd of weft's. */
 bool weft__wake_fd_write(weft__wake_fd *w);
 
-/* Is the number still that of an eventfd? One system call. */
-bool weft__wake_fd_is_eventfd(const weft__wake_fd *w);
-
-/* Is it still this one? Some four system calls; as above where there is no /proc. */
+/* Is the number still this eventfd? One system call. In the backend's thread. */
 bool weft__wake_fd_is_own(const weft__wake_fd *w);
 
 /* Close it, if it is still this one, and forget the number. */
