@@ -74,6 +74,18 @@ static inline void weft__set_turn(weft__cord *c, uint32_t switches)
 /* While time is measured: count what the current fiber has used of it so far. */
 void weft__account(weft__cord *c);
 
+/* The run queue is empty: wait for the outside world, and pop the first fiber. (idle.c) */
+weft__runnable *weft__idle(weft__cord *c);
+
+/* Handle completed operations, without waiting. */
+static inline void weft__poll_quickly(weft__cord *c)
+{
+    c->polls++;
+    int rc = c->backend->type->poll(c->backend, 0);
+    if (UNLIKELY(rc < 0))
+        weft__cord_recover(c, rc);
+}
+
 /* Switch to this fiber now, which is another one, on no queue, with its value set. */
 weft_value weft__switch_to(weft__cord *c, weft__fiber *to);
 
