@@ -232,6 +232,18 @@ static inline bool is_sanitized(void)
     return false;
 }
 
+/* Recurse until the stack is full. */
+static inline int descend(int depth)
+{
+    static volatile int depth_wanted = 1
+                                       << 30; /* the compiler must not see that it is not reached */
+    volatile char frame[512];
+    frame[0] = (char)depth;
+    if (depth == depth_wanted)
+        return frame[0];
+    return descend(depth + 1) + frame[0];
+}
+
 /* The program ended with this status and said nothing. Check has no room for long messages. */
 #define ck_assert_quiet(o, expected_status)                                                      \
     ck_assert_msg((o)->status == (expected_status) && (o)->text[0] == '\0', "status %d: %.300s", \

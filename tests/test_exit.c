@@ -373,17 +373,6 @@ START_TEST(fibers_that_end_as_asked_are_not_reported)
 }
 END_TEST
 
-static int depth_wanted = 1 << 30; /* the compiler must not see that it is never reached */
-
-static int descend(int depth)
-{
-    volatile char frame[512];
-    frame[0] = (char)depth;
-    if (depth == depth_wanted)
-        return frame[0];
-    return descend(depth + 1) + frame[0];
-}
-
 weft_value overflow_its_stack(void *arg); /* global, for its name to be found */
 
 weft_value overflow_its_stack(void *arg)

@@ -22,17 +22,6 @@ static bool is_handled_by_default(int sig)
     return sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_DFL;
 }
 
-static int depth_wanted = 1 << 30; /* the compiler must not see that it is never reached */
-
-static int descend(int depth)
-{
-    volatile char frame[512];
-    frame[0] = (char)depth;
-    if (depth == depth_wanted)
-        return frame[0];
-    return descend(depth + 1) + frame[0];
-}
-
 static weft_value overflow(void *arg)
 {
     (void)arg;

@@ -47,17 +47,6 @@ START_TEST(a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack)
 }
 END_TEST
 
-static int depth_wanted = 1 << 30; /* the compiler must not see that it is never reached */
-
-static int descend(int depth)
-{
-    volatile char frame[512];
-    frame[0] = (char)depth;
-    if (depth == depth_wanted)
-        return frame[0];
-    return descend(depth + 1) + frame[0];
-}
-
 static int overflow_in_main(void)
 {
     set_up();

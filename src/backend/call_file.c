@@ -213,8 +213,10 @@ static intptr_t try_disk(weft__op *op, weft__facts *known)
             return n > 0 ? op->progress + n : op->progress > 0 ? op->progress : n;
         op->progress += (int)n;
     } while (true);
-    /* Was it another file's number when we learned that it is on disk? A thread could not be
-     * cancelled while it waits for anything but a disk. */
+    /*
+     * Was it another file's number when we learned that it is on disk? A pool thread that waits for
+     * anything else than a disk could not be cancelled.
+     */
     learn(op->fd, known);
     if (!known->is_on_disk)
         return op->progress > 0 ? op->progress : weft__call_try_transfer(op, known);

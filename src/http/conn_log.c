@@ -1,6 +1,6 @@
 /*
- * What a connection tells the log: of a request that a handler had, and of one that is refused
- * before that, as far as it is known.
+ * What is logged of a request: after its handler, or after a refusal, with as much of the request
+ * as is known.
  */
 #include "http/server.h"
 
@@ -12,7 +12,7 @@ static const char *or_empty(const char *text)
 }
 
 /* A request whose head is settled, with the reply's status and length. */
-static COLD void tell(weft_http_request *r, int status, uint64_t bytes, const char *reason)
+static COLD void log_request(weft_http_request *r, int status, uint64_t bytes, const char *reason)
 {
     const weft_http_options *o = &r->conn->server->options;
     const weft_http_record record = {
@@ -33,7 +33,7 @@ static COLD void tell(weft_http_request *r, int status, uint64_t bytes, const ch
 
 COLD void weft__conn_note(weft_http_request *r)
 {
-    tell(r, r->status, r->sent, "");
+    log_request(r, r->status, r->sent, "");
 }
 
 COLD void weft__conn_refuse_settled(weft_http_request *r, int status, const char *reason)
@@ -42,10 +42,10 @@ COLD void weft__conn_refuse_settled(weft_http_request *r, int status, const char
     c->has_unread = true;
     uint64_t bytes = weft__reply_refuse(c, status, NULL);
     if (c->server->options.log != NULL)
-        tell(r, status, bytes, reason);
+        log_request(r, status, bytes, reason);
 }
 
-/* The first line as far as it has come: two words, whatever is in them. */
+/* Note method and target of a first line that may be malformed or incomplete. */
 static void note_line(weft__conn *c, weft_http_record *record)
 {
     const char *line = c->input + c->message.line_at;

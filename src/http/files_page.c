@@ -1,6 +1,6 @@
 /*
- * The page that lists a folder: written a part at a time, between which others run, so that a
- * folder of any size delays nobody.
+ * The page that lists a folder. It is written in parts, and other fibers run in between: a folder
+ * of any size delays no other client.
  */
 #include "http/files.h"
 #include "http/server.h"
@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <time.h>
 
-/* What is written before others run. */
+/* Bytes that are written before other fibers run. */
 #define PART_BYTES ((size_t)8 << 10)
-/* What one text, or one entry but for its name, may take. */
+/* The most bytes of one formatted text. */
 #define TEXT_BYTES_MAX ((size_t)2 << 10)
 
 /* A part of the page in the making. */
@@ -36,8 +36,8 @@ static void send_part(page *p)
     p->error = n < 0 ? (int)n : weft_snooze();
 }
 
-/* So many bytes will fit. */
-static void make_room(page *p, size_t bytes)
+/* Make room for so many bytes. */
+static void page_reserve(page *p, size_t bytes)
 {
     if (PART_BYTES - p->count < bytes)
         send_part(p);
@@ -47,7 +47,7 @@ static void make_room(page *p, size_t bytes)
 static void put(page *p, const char *text)
 {
     size_t bytes = strlen(text);
-    make_room(p, bytes);
+    page_reserve(p, bytes);
     memcpy(p->bytes + p->count, text, bytes);
     p->count += bytes;
 }
@@ -55,7 +55,7 @@ static void put(page *p, const char *text)
 static void __attribute__((format(printf, 2, 3))) put_format(page *p, const char *format, ...)
 {
     va_list args;
-    make_room(p, TEXT_BYTES_MAX);
+    page_reserve(p, TEXT_BYTES_MAX);
     va_start(args, format);
     int n = vsnprintf(p->bytes + p->count, TEXT_BYTES_MAX, format, args);
     va_end(args);

@@ -1,6 +1,6 @@
 /*
  * The root of a site: a folder that is opened by its name, and opened again when the name leads to
- * another one. A deployment may switch a link, or move a folder away and another one in.
+ * another folder. A deployment may switch a link or replace the folder.
  */
 #include "http/files.h"
 
@@ -16,7 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Those that ask somebody else what a file is like, and may have to wait for him. */
+/* File systems on which stat may wait for another machine or process. */
 #ifndef FUSE_SUPER_MAGIC
 #define FUSE_SUPER_MAGIC 0x65735546
 #endif
@@ -53,8 +53,8 @@ void weft__files_root_put(weft__files_root *root)
     free(root);
 }
 
-/* Fill in what is to be known of an open folder. */
-static int describe(weft__files_root *root, bool has_outside_links)
+/* Fill in the fields of an open root. */
+static int describe_root(weft__files_root *root, bool has_outside_links)
 {
     struct stat status;
     int rc = weft_fstat(root->fd, &status);
@@ -74,7 +74,7 @@ static int open_root(const weft_http_files *files, weft__files_root **out)
         return -ENOMEM;
     atomic_init(&root->refs, 1);
     root->fd = weft_open(files->dir, O_PATH | O_DIRECTORY);
-    int rc = root->fd < 0 ? root->fd : describe(root, files->options.has_outside_links);
+    int rc = root->fd < 0 ? root->fd : describe_root(root, files->options.has_outside_links);
     if (rc == 0) {
         *out = root;
         return 0;
@@ -85,7 +85,7 @@ static int open_root(const weft_http_files *files, weft__files_root **out)
     return rc;
 }
 
-/* What was found in the old root stays good for requests that have it, and for no others. */
+/* Requests that have found files in the old root keep them; no other request gets them. */
 static void replace_root(weft_http_files *files, weft__files_root *root)
 {
     pthread_mutex_lock(&files->cache.lock);
@@ -117,7 +117,7 @@ int weft_http_files_reopen(weft_http_files *files)
     return weft__files_open_root(files);
 }
 
-/* Does its name lead to another folder? If it leads nowhere for now, there is none to change to. */
+/* Does the name lead to another folder? False if it leads nowhere. */
 static bool has_moved(weft_http_files *files)
 {
     struct stat status;
@@ -134,7 +134,7 @@ void weft__files_follow_root(weft_http_files *files)
     long long now = now_ms(), checked = atomic_load(&files->checked_ms);
     if (now - checked < (long long)(WEFT__ROOT_S * 1000) ||
         !atomic_compare_exchange_strong(&files->checked_ms, &checked, now))
-        return; /* it was looked at lately, or somebody else does so now */
+        return; /* checked lately, or another fiber checks now */
     weft__files_root *root;
     if (has_moved(files) && open_root(files, &root) == 0)
         replace_root(files, root); /* else the old one is served on */

@@ -1,7 +1,7 @@
 /*
- * What replies have left in the kernel: bytes that were written and not taken yet, counted for all
- * connections of a peer. What is counted is an upper bound, which costs an addition; only when it
- * reaches the limit is the kernel asked for the truth.
+ * Bytes of replies that were written and that the peer has not acknowledged, over all connections
+ * of a peer. The count is an upper bound, which costs an addition. Only when it reaches the limit
+ * is the kernel asked.
  */
 #include "http/server.h"
 
@@ -10,21 +10,21 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
-/* What a connection of a peer that is beyond its limit may have by itself: all still move on. */
+/* What a connection may write at a time while its peer is beyond its limit. */
 #define OWN_BYTES ((size_t)16 << 10)
-/* How long to wait until the kernel is asked again. */
+/* Seconds between two questions to the kernel. */
 #define ASK_AGAIN_S 0.02
-/* What may be left in the kernel of a connection that is closed, and nobody counts any more. */
+/* Bytes of a closed connection that may be left in the kernel uncounted. */
 #define LEFT_BYTES ((size_t)64 << 10)
 
-/* Bytes that the kernel holds. */
+/* Unacknowledged bytes in the kernel. */
 static size_t untaken(const weft__conn *c)
 {
     int bytes;
     return ioctl(c->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
 }
 
-/* What its peer has in all; NULL: nobody counts. */
+/* The counts of its peer; NULL: the peer has no limit. */
 static weft__peer_count *count_of(const weft__conn *c)
 {
     return weft__peers_find(&c->server->peers, &c->peer);
@@ -38,7 +38,7 @@ COLD void weft__unsent_tell(weft__conn *c)
     c->unsent_told = c->unsent;
 }
 
-/* Ask the kernel about all connections of a peer, unless that was done a moment ago. */
+/* Ask the kernel about all connections of a peer, at most once in ASK_AGAIN_S. */
 static COLD void ask_kernel(weft__server *s, weft__peer_count *count)
 {
     double now = weft_now();
@@ -62,7 +62,7 @@ static bool has_room(const weft__conn *c, const weft__peer_count *count)
     return count == NULL || count->unsent + WEFT__UNSENT_PART_BYTES <= max;
 }
 
-/* Let some time pass, at the cost of the peer's pace: what it takes meanwhile is to its credit. */
+/* Wait, at the cost of the peer's pace. What it acknowledges meanwhile counts as moved. */
 static int wait_a_moment(weft__conn *c, weft__pace *pace)
 {
     weft__pace_turn turn;
