@@ -408,6 +408,16 @@ static int write_much(weft_http_request *r, void *ctx)
     return n < 0 ? (int)n : 0;
 }
 
+/* A client that reads little, and asks for much. */
+static void call_slowly(talk *t)
+{
+    int room = 4 << 10;
+    *t = (talk){.fd = socket_for(&s.at)};
+    ck_assert_int_eq(setsockopt(t->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
+    ck_assert_int_eq(weft_connect(t->fd, &s.at.u.any, s.at.bytes), 0);
+    talk_send(t, "GET /slow HTTP/1.1\r\n" HOST "\r\n");
+}
+
 START_TEST(what_a_peer_does_not_read_is_bounded_over_all_its_connections)
 {
     static talk slow[SLOW_READERS];
@@ -416,13 +426,8 @@ START_TEST(what_a_peer_does_not_read_is_bounded_over_all_its_connections)
     size_t heard = 0;
     ssize_t n;
     site_open(&s, write_much, NULL, &o);
-    for (size_t i = 0; i < SLOW_READERS; i++) {
-        int room = 4 << 10;
-        slow[i] = (talk){.fd = socket_for(&s.at)};
-        ck_assert_int_eq(setsockopt(slow[i].fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
-        ck_assert_int_eq(weft_connect(slow[i].fd, &s.at.u.any, s.at.bytes), 0);
-        talk_send(&slow[i], "GET /slow HTTP/1.1\r\n" HOST "\r\n");
-    }
+    for (size_t i = 0; i < SLOW_READERS; i++)
+        call_slowly(&slow[i]);
     call_as_other(&a);
     talk_send(&a, "GET /fast HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
     while ((n = weft_read(a.fd, a.heard, sizeof a.heard)) > 0)
@@ -452,6 +457,23 @@ START_TEST(a_peer_that_reads_gets_all_though_it_is_beyond_its_limit)
     ck_assert_uint_gt(heard, LARGE);
     weft_close(a.fd);
     ck_assert_int_eq(site_close(&s), -ECANCELED);
+}
+END_TEST
+
+START_TEST(connections_that_are_reset_while_their_peer_is_beyond_its_limit_end_at_once)
+{
+    const weft_http_options o = {
+        .limits = {.unsent_bytes_per_peer_max = 1, .slow_s = INFINITY}}; /* they never are slow */
+    site_open(&s, write_much, NULL, &o);
+    for (size_t i = 0; i < SLOW_READERS; i++) {
+        call_slowly(&a);
+        talk_hear(&a, "HTTP/1.1 200");
+        ck_assert_int_gt(weft_recv(a.fd, a.heard, 1, MSG_PEEK), 0);
+        weft_close(a.fd); /* there is more to read: a reset */
+    }
+    ck_assert_int_eq(weft_event_wait(&all_are), 0);
+    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    assert_nothing_pending();
 }
 END_TEST
 
@@ -697,6 +719,7 @@ static const TTest *const *const tests[] = {
     &what_all_bodies_take_is_bounded_and_who_is_beyond_may_come_again,
     &what_a_peer_does_not_read_is_bounded_over_all_its_connections,
     &a_peer_that_reads_gets_all_though_it_is_beyond_its_limit,
+    &connections_that_are_reset_while_their_peer_is_beyond_its_limit_end_at_once,
 #ifdef WEFT_HAS_TLS
     &a_peer_that_shakes_hands_too_often_is_closed_and_others_are_not,
     &a_peer_that_shakes_hands_often_waits_for_its_turn,

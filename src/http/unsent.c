@@ -8,7 +8,10 @@
 #include <weft/time.h>
 
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 /* What a connection may write at a time while its peer is beyond its limit. */
 #define OWN_BYTES ((size_t)16 << 10)
@@ -17,11 +20,20 @@
 /* Bytes of a closed connection that may be left in the kernel uncounted. */
 #define LEFT_BYTES ((size_t)64 << 10)
 
-/* Unacknowledged bytes in the kernel. */
+/* Was the connection reset? The kernel has dropped its bytes then. */
+static bool is_closed(const weft__conn *c)
+{
+    uint8_t state; /* the first member of struct tcp_info */
+    socklen_t bytes = sizeof state;
+    return getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &state, &bytes) == 0 && state == TCP_CLOSE;
+}
+
+/* Unacknowledged bytes in the kernel. SIOCOUTQ reports them even after a reset. */
 static size_t untaken(const weft__conn *c)
 {
     int bytes;
-    return ioctl(c->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
+    bool is_held = ioctl(c->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 && !is_closed(c);
+    return is_held ? (size_t)bytes : 0;
 }
 
 /* The counts of its peer; NULL: the peer has no limit. */
