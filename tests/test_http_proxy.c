@@ -594,9 +594,11 @@ END_TEST
 
 START_TEST(options_that_are_not_valid_are_refused)
 {
-    static const char *const upstreams[] = {
-        NULL,           "", "127.0.0.1:80", "ftp://a", "http://", "http://a/path", "http://a?q",
-        "http://user@a"};
+    static const char *const upstreams[] = {NULL,           "",
+                                            "127.0.0.1:80", "ftp://a",
+                                            "http://",      "http://a/path",
+                                            "http://a?q",   "http://user@a",
+                                            "http://@a",    "http://a#"};
     static const weft_http_proxy_options options[] = {
         {.via = "a b"}, {.via = ""}, {.connect_s = -1}, {.idle_s = NAN}, {.upgrades = "a\nb"}};
     for (size_t i = 0; i < COUNT_OF(upstreams); i++) {

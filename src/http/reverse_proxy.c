@@ -78,7 +78,7 @@ static int check_upstream(const char *upstream)
         return rc;
     bool is_web = strcmp(url.scheme, "http") == 0 || strcmp(url.scheme, "https") == 0;
     bool is_bare = (url.path[0] == '\0' || strcmp(url.path, "/") == 0) && !url.has_query &&
-                   url.fragment[0] == '\0' && url.user[0] == '\0';
+                   strpbrk(upstream, "@#") == NULL; /* an empty user or fragment, too */
     if (!is_web || !is_bare || url.host[0] == '\0' || url.port <= 0)
         rc = weft_fail(-EINVAL, "weft_http_proxy_new: upstream is not http://host:port: %s",
                        upstream);
