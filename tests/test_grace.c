@@ -208,6 +208,76 @@ START_TEST(a_fiber_that_runs_again_has_no_time_to_end_in)
 }
 END_TEST
 
+/* Fibers that terminate others: the one whose wait would never end gets -EDEADLK, as a value. */
+typedef struct terminator {
+    weft_fiber id, other;
+    double grace_s;
+    int rc;
+    struct terminator *child; /* NULL: none */
+} terminator;
+
+static weft_value terminate_other(void *arg)
+{
+    terminator *t = arg;
+    if (t->child != NULL)
+        t->child->id = weft_spin(terminate_other, t->child);
+    weft_suspend();
+    t->rc = weft_terminate(t->other, t->grace_s);
+    return 0;
+}
+
+/* Set them going in this order; all have ended when it returns. The sum of their results. */
+static int run_terminators(terminator *t, size_t n, double grace_s)
+{
+    int sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        t[i].grace_s = grace_s;
+        weft_schedule(t[i].id, 0);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (weft_state_of(t[i].id) != WEFT_DEAD)
+            weft_await(t[i].id);
+        sum += t[i].rc;
+    }
+    return sum;
+}
+
+START_TEST(fibers_that_terminate_each_other_in_a_circle_all_end)
+{
+    for (size_t n = 2; n <= 4; n++)
+        for (double grace_s = 0; grace_s <= 1000; grace_s += 500) {
+            terminator t[4] = {{0}};
+            for (size_t i = 0; i < n; i++)
+                t[i].id = weft_spin(terminate_other, &t[i]);
+            for (size_t i = 0; i < n; i++)
+                t[i].other = t[(i + 1) % n].id;
+            let_run();
+            ck_assert_int_eq(run_terminators(t, n, grace_s), -EDEADLK);
+        }
+}
+END_TEST
+
+/* The second terminates the first, whose child terminates the second; each of them may be first. */
+START_TEST(a_fiber_ends_whose_child_terminates_the_one_that_terminates_it)
+{
+    for (int order = 0; order < 2; order++) {
+        terminator child = {.grace_s = 1000}, parent = {.child = &child}, other = {0};
+        parent.id = weft_spin(terminate_other, &parent);
+        other.id = weft_spin(terminate_other, &other);
+        other.other = parent.id;
+        child.other = other.id;
+        let_run();
+        other.grace_s = 1000;
+        weft_schedule(order == 0 ? child.id : other.id, 0);
+        weft_schedule(order == 0 ? other.id : child.id, 0);
+        ck_assert_int_ne(weft_await(other.id), -EDEADLK);
+        ck_assert_int_eq(child.rc + other.rc, -EDEADLK);
+        if (weft_state_of(parent.id) != WEFT_DEAD)
+            weft_terminate(parent.id, 0);
+    }
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &the_time_that_is_left_is_seen_in_a_defer_and_by_the_children,
     &a_plain_cancel_gives_no_time,
@@ -217,6 +287,8 @@ static const TTest *const *const tests[] = {
     &the_members_of_a_group_have_the_time_of_the_one_that_opened_it,
     &every_child_that_is_terminated_has_the_time,
     &a_fiber_that_runs_again_has_no_time_to_end_in,
+    &fibers_that_terminate_each_other_in_a_circle_all_end,
+    &a_fiber_ends_whose_child_terminates_the_one_that_terminates_it,
 };
 
 int main(void)

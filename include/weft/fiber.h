@@ -267,6 +267,8 @@ WEFT_API int weft_interrupt(weft_fiber fiber, int code);
  * -ESRCH if the fiber is gone
  * -EDEADLK if the fiber is the caller or an ancestor of the caller, or if nothing is left that
  *  could end it
+ * -EDEADLK if the fiber itself is in weft_terminate and waits for the caller: it is cancelled, and
+ *  not waited for
  * -EPERM where switching is forbidden; nothing has changed then
  */
 WEFT_SWITCHPOINT int weft_terminate(weft_fiber fiber, double grace_s);

@@ -14,6 +14,13 @@
 static const weft__wait_kind waits_await = {"the end of", .is_for_fiber = true,
                                             .leave = weft__leave_line};
 
+/* The same behind a shield: nothing but that end ends the wait. */
+static const weft__wait_kind waits_join = {"the end of", .is_for_fiber = true,
+                                           .leave = weft__leave_line};
+
+/* How many joins in a row are followed: fibers attached meanwhile may have made a circle. */
+#define JOINS_MAX 32
+
 /* Any fiber, whatever has become of it. */
 __attribute__((noinline)) static weft_value await_any(weft__cord *c, weft__fiber *f)
 {
@@ -197,6 +204,31 @@ static int crowd_wait(weft__cord *c, crowd *w, const weft_fiber *f,
     return weft__wait_int(c, &waits_crowd, w);
 }
 
+/*
+ * Can f end only after another fiber: is it that fiber, an ancestor, or one that joins one of them?
+ */
+static bool must_outlive(const weft__fiber *f, const weft__fiber *other, int joins_max)
+{
+    for (; other != NULL && f != other; other = other->parent) {
+        const weft__waiter *first = other->life->awaiters.first, *w = first;
+        for (; w != NULL && joins_max > 0; w = w->next != first ? w->next : NULL)
+            if (w->fiber != NULL && w->fiber->waits_in == &waits_join &&
+                must_outlive(f, w->fiber, joins_max - 1))
+                return true;
+    }
+    return other != NULL;
+}
+
+/* Wait for the end of a fiber that is ending. The caller is shielded. */
+static weft_value join(weft__cord *c, weft__fiber *f)
+{
+    if (must_outlive(f, c->current, JOINS_MAX))
+        return -EDEADLK;
+    if (UNLIKELY(c->current->alarm))
+        return weft__refuse(c);
+    return weft__line_wait(c, &f->life->awaiters, &waits_join, f);
+}
+
 /* A fiber that was cancelled has not ended since: it is not kept, nor does it run anew. */
 static bool is_still_ending(weft__cord *c, weft_fiber id)
 {
@@ -217,7 +249,7 @@ static int join_within(weft__cord *c, weft_fiber id, double seconds)
     weft_scope_open(&time, seconds);
     weft_value rc = 0;
     while (rc != -EDEADLK && is_still_ending(c, id) && !weft_scope_is_cancelled(&time))
-        rc = weft_await(id); /* again, if it was interrupted */
+        rc = join(c, weft__fiber_find(c, id)); /* again, if it was interrupted */
     weft_scope_close(&time);
     return is_still_ending(c, id) && rc == -EDEADLK ? -EDEADLK : 0;
 }
