@@ -2,7 +2,7 @@
  * The life of a fiber from its first frame to its last, and what becomes of its value and its
  * error: its function returns, its defers run, its children are cancelled and joined, its memory
  * is freed, and then its value goes to those who await it or its error to its parent. Also: running
- * it again, and the end of all fibers with their thread or process.
+ * it again.
  */
 #include "core/end.h"
 
@@ -14,11 +14,7 @@
 #include "core/scope.h"
 #include "core/tree.h"
 
-/*
- * What was raised in the fiber by hand came too late: its value stays what its function returned,
- * and the error is not lost in silence. The oldest of the others, which came from below; 0: none.
- */
-static int next_from_below(weft__fiber *f)
+int weft__fiber_error_from_below(weft__fiber *f)
 {
     weft__error *late;
     while ((late = weft__error_next_by_hand(f)) != NULL) {
@@ -34,30 +30,12 @@ static int next_from_below(weft__fiber *f)
 static weft_value value_with_errors_of_children(weft__fiber *f, weft_value value)
 {
     if (!weft_is_error(value) && !(f->is_stopped && !f->is_shutdown)) {
-        int code = next_from_below(f);
+        int code = weft__fiber_error_from_below(f);
         if (code != 0)
             value = code;
     }
     weft__error_drop_queue(f);
     return value;
-}
-
-/*
- * What a fiber's function returned is its value, unless it was stopped. Stopped because its parent
- * ended, its own failure still counts: nobody chose another value for it.
- */
-static weft_value final_value(const weft__fiber *f, weft_value returned)
-{
-    if (LIKELY(!f->is_stopped))
-        return returned;
-    return f->is_shutdown && weft_is_error(returned) ? returned : f->result;
-}
-
-/* What the fiber holds lapses, and what it is noted to hold somewhere (sync/owner.h). */
-static void let_go(weft__fiber *f)
-{
-    f->claim_run++;
-    weft__claims_lapse(&f->life->claims);
 }
 
 /* The end of a run for fibers that leave something behind: defers, children, scopes, memory. */
@@ -66,8 +44,8 @@ COLD static weft_value clean_up(weft__cord *c, weft__fiber *f, weft_value value)
     weft__scopes_drop(c, f); /* first: their memory was the function's */
     weft__defers_run(f);
     weft__scopes_drop(c, f);
-    do {           /* again, if destructors leave something behind */
-        let_go(f); /* before its children end, who may want the lock, say */
+    do {                             /* again, if destructors leave something behind */
+        weft__fiber_lapse_claims(f); /* before its children end, who may want the lock, say */
         weft__tree_end_children(c, f, NULL);
         weft__tree_bury(c, f);
         weft__extras_free(f);
@@ -194,7 +172,7 @@ static void finish(weft__cord *c, weft__fiber *f, weft_value value)
 /* What its function returned becomes its value, with all that it leaves behind cleaned up. */
 static weft_value settle(weft__cord *c, weft__fiber *f, weft_value returned)
 {
-    weft_value value = final_value(f, returned);
+    weft_value value = weft__fiber_final_value(f, returned);
     if (UNLIKELY(weft__is_copy))
         weft__fork_return(value); /* nothing here is its own */
     weft__fiber_set_phase(f, WEFT__ENDING);
@@ -423,127 +401,4 @@ void weft__fiber_let_go(weft__cord *c, weft__fiber *f)
         return; /* its monitors have not asked for its value yet */
     leave_ended(c, f);
     weft__fiber_free(c, f);
-}
-
-/* A fiber whose frames are never returned to, whatever it waited in. */
-static const weft__wait_kind waits_nothing = {.name = "nothing: its thread ends",
-                                              .is_for_below = true};
-
-/*
- * The thread or the process ends while f runs, which may be any fiber. Its frames and those of its
- * ancestors are never returned to; their own clean-up comes first, from main down, and none of them
- * runs meanwhile.
- */
-static void end_above(weft__cord *c, weft__fiber *f)
-{
-    /*
-     * None of them waits any more: what they waited in must not wake them, nor undo what follows.
-     */
-    for (weft__fiber *a = f; a != NULL; a = a->parent) {
-        if (a->waits_in != NULL && a->waits_in->leave != NULL)
-            a->waits_in->leave(a);
-        weft__line_leave(&a->life->waiter);
-        a->waits_in = a != f ? &waits_nothing : NULL; /* woken after all: it is held, see below */
-        a->wait_object = NULL;
-        a->starter = NULL;
-    }
-    /* Note the way down; a parent whose child is on it has nobody else to wait for its children. */
-    for (weft__fiber *a = f; a->parent != NULL; a = a->parent) {
-        a->parent->life->joiner = a;
-        a->parent->life->spared = NULL;
-        weft__park(c, a->parent);
-    }
-    for (weft__fiber *a = c->main;; a = a->life->joiner) {
-        weft__fiber_set_phase(a, WEFT__ENDING);
-        weft__defers_run(a);
-        let_go(a); /* before its children end, who may want the lock, say */
-        if (a == f)
-            return;
-    }
-}
-
-/* The children of f and of those above it, but for themselves. False: some will never end. */
-static bool end_children(weft__cord *c, weft__fiber *f)
-{
-    bool are_dead = true;
-    const weft__fiber *except = NULL;
-    for (weft__fiber *a = f; a != NULL; except = a, a = a->parent)
-        are_dead &= weft__tree_end_children(c, a, except);
-    return are_dead;
-}
-
-/* Is there something that came while a destructor waited: a fiber from another thread, say? */
-static bool has_more(const weft__fiber *f)
-{
-    const weft__fiber *on_the_way = NULL;
-    for (const weft__fiber *a = f; a != NULL; on_the_way = a, a = a->parent)
-        if (weft__tree_has_children(a, on_the_way) || a->life->extras != NULL)
-            return true;
-    return false;
-}
-
-/* Those in line who are no fibers of this thread: letters that are to be answered. */
-static void answer_others(weft__cord *c, weft__line *line, weft_value value)
-{
-    weft__waiter *next;
-    for (weft__waiter *w = line->first; w != NULL; w = next) {
-        next = weft__line_after(w);
-        if (w->fiber == NULL)
-            weft__serve(c, w, value);
-    }
-}
-
-/*
- * Fibers that will never end: those whose frames are not returned to, and those that nothing could
- * wake. Whoever waits for them elsewhere is not to wait for ever.
- */
-static void answer_for_the_rest(weft__cord *c)
-{
-    uint32_t chunks = __atomic_load_n(&c->chunks_count, __ATOMIC_ACQUIRE);
-    for (uint32_t slot = 0; slot < chunks * WEFT__CHUNK_FIBERS; slot++) {
-        weft__fiber *f = weft__cord_at(c, slot);
-        if (f->id == 0 || f->life == NULL)
-            continue;
-        answer_others(c, &f->life->awaiters, -ESRCH);
-        if (f->mailbox != NULL)
-            answer_others(c, &f->mailbox->passage.senders, -ESRCH);
-    }
-}
-
-int weft__cord_end_fibers(weft__cord *c)
-{
-    weft__fiber *f = c->current;
-    c->closer = f;
-    for (weft__fiber *a = f; a != NULL; a = a->parent)
-        weft__scopes_drop(c, a); /* nobody returns to where they are closed */
-    end_above(c, f);
-    bool is_all;
-    do {
-        is_all = end_children(c, f);
-        for (weft__fiber *a = f; a != NULL; a = a->parent) {
-            let_go(a);
-            weft__tree_bury(c, a);
-            weft__extras_free(a);
-            weft__claims_lapse(&a->life->claims); /* those that a destructor has made */
-        }
-    } while (is_all && has_more(f));
-    for (weft__fiber *a = f; a != NULL; a = a->parent)
-        weft__mailbox_free(c, a);
-    answer_for_the_rest(c);
-    /* The status of a process is no value that anyone computed: there any error is a failure. */
-    return c->tenure != NULL ? next_from_below(c->main) : weft__error_next(c->main);
-}
-
-weft_value weft__cord_end(weft__cord *c, weft_value returned, weft__error **words)
-{
-    weft__fiber *f = c->main;
-    weft_value value = final_value(f, returned);
-    *words = weft_is_error(value) ? weft__error_of_end(f, (int)value) : NULL;
-    int code = weft__cord_end_fibers(c);
-    if (weft__error_is_unseen(f) && code == 0 && !weft_is_error(value) && !f->is_stopped)
-        weft__report_unseen(f);
-    if (code == 0 || weft_is_error(value) || f->is_stopped)
-        return value;
-    *words = weft__error_of_end(f, code);
-    return code;
 }

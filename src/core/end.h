@@ -45,8 +45,32 @@ static inline bool weft__fiber_has_failed(const weft__fiber *f, weft_value value
 }
 
 /*
- * What all fibers of the cord do when their thread or process ends. The first error that nobody
- * handled, or 0.
+ * The value of a fiber whose function has returned this: that, unless the fiber was stopped. If it
+ * was stopped because its parent ended, its own failure still counts: nobody chose another value.
+ */
+static inline weft_value weft__fiber_final_value(const weft__fiber *f, weft_value returned)
+{
+    if (LIKELY(!f->is_stopped))
+        return returned;
+    return f->is_shutdown && weft_is_error(returned) ? returned : f->result;
+}
+
+/* Release what the fiber holds, also what is noted elsewhere (sync/owner.h). */
+static inline void weft__fiber_lapse_claims(weft__fiber *f)
+{
+    f->claim_run++;
+    weft__claims_lapse(&f->life->claims);
+}
+
+/*
+ * The function has returned: take the oldest undelivered error of a child; 0: none. Report errors
+ * of weft_raise, which come too late and do not change the value.
+ */
+int weft__fiber_error_from_below(weft__fiber *f);
+
+/*
+ * end_all.c: end all fibers of the cord, because its thread or process ends. The first error that
+ * nobody handled, or 0.
  */
 int weft__cord_end_fibers(weft__cord *c);
 
