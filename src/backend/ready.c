@@ -206,13 +206,6 @@ static bool is_closing(weft__ready *r, int fd)
     return d != NULL && d->is_closing;
 }
 
-/* Is it known of this number that another file has it by now? */
-static bool is_stale(const weft__ready *r, int fd)
-{
-    const weft__descriptor *d = fd >= 0 ? weft__ready_find(r, fd) : NULL;
-    return d != NULL && weft__ready_is_stale(d);
-}
-
 /* A connect is started in any case, and readiness is for all: they wait for no turn. */
 static bool takes_turn(const weft__op *op)
 {
@@ -304,7 +297,8 @@ bool weft__ready_cancel(weft__ready *r, weft__op *op)
 /* For one that has waited: another thread may have closed its descriptors meanwhile. */
 static intptr_t try_again(weft__ready *r, weft__op *op)
 {
-    bool is_gone = is_stale(r, op->fd) || is_stale(r, weft__ready_other_fd(op));
+    bool is_gone =
+        weft__ready_is_stale_fd(r, op->fd) || weft__ready_is_stale_fd(r, weft__ready_other_fd(op));
     return is_gone ? -EBADF : try_call(r, op);
 }
 

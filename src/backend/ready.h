@@ -82,6 +82,13 @@ static inline bool weft__ready_is_stale(const weft__descriptor *d)
     return d->fd_generation != atomic_load_explicit(d->fd_counter, memory_order_relaxed);
 }
 
+/* The same for a number; false if nothing is known of it. */
+static inline bool weft__ready_is_stale_fd(const weft__ready *r, int fd)
+{
+    const weft__descriptor *d = weft__ready_find(r, fd);
+    return d != NULL && weft__ready_is_stale(d);
+}
+
 /* Forget what is known of an earlier file, unless the descriptor is being closed here. */
 void weft__ready_refresh(weft__ready *r, int fd, weft__descriptor *d);
 

@@ -115,17 +115,10 @@ static bool serve_kept(weft__uring *b, weft__flight *f, weft__op *op)
     return true;
 }
 
-/* Has another file the number by now? */
-static bool is_stale(weft__uring *b, int fd)
-{
-    const weft__descriptor *d = weft__ready_find(&b->ready, fd);
-    return d != NULL && weft__ready_is_stale(d);
-}
-
 /* The first that waits for its turn on a descriptor has it now; NULL: nobody does. */
 static weft__op *find_next(weft__uring *b, int fd, weft__uring_way which)
 {
-    if (UNLIKELY(is_stale(b, fd)))
+    if (UNLIKELY(weft__ready_is_stale_fd(&b->ready, fd)))
         weft__uring_forget(b, fd); /* they end with -EBADF */
     weft__flight *f = which != WEFT__WAY_ANY ? weft__uring_flight(b, fd) : NULL;
     if (f == NULL || f->descriptor->is_closing || weft__list_is_empty(&f->lines[which]))
@@ -411,7 +404,7 @@ static void finish(weft__uring *b, weft__op *op, intptr_t result)
 /* Do it over readiness instead. */
 static void hand_over(weft__uring *b, weft__op *op)
 {
-    if (is_stale(b, op->fd)) {
+    if (weft__ready_is_stale_fd(&b->ready, op->fd)) {
         finish(b, op, -EBADF);
         return;
     }
@@ -491,7 +484,7 @@ static bool is_cut_short(weft__uring *b, const weft__op *op, int result)
 /* Let the kernel begin it once more, if the number is still that of its file. */
 static void restart(weft__uring *b, weft__op *op)
 {
-    if (is_stale(b, op->fd)) {
+    if (weft__ready_is_stale_fd(&b->ready, op->fd)) {
         finish(b, op, op->moved > 0 ? (intptr_t)op->moved : -EBADF);
         return;
     }

@@ -42,7 +42,7 @@ typedef struct serve_settings {
     bool is_quiet;
     bool wants_help;
     double drain_s;
-    uint64_t handshakes_max;  /* a second and peer, in all; 0: as with the next */
+    uint64_t handshakes_max;  /* per second and peer, in all; 0: the default for each cord */
     uint64_t connections_max; /* in all; 0: the server's default for each cord */
     weft_http_limits limits;
 } serve_settings;

@@ -230,9 +230,9 @@ static const struct option {
     {"--max-body", "BYTES", set_max_body, "of a request; 1m"},
     {"--max-connections", "N", set_max_connections, "at once; 16k for each thread"},
     {"--max-handshakes", "N", set_max_handshakes,
-     "of TLS, a second and address; 200 for each thread"},
+     "of TLS, per second and address; 200 for each thread"},
     {"--max-unsent", "BYTES", set_max_unsent,
-     "of replies that an address has not taken; 64m for each thread"},
+     "of replies that an address has not read; 64m for each thread"},
     {"--quiet", NULL, set_quiet, "print nothing when it is ready"},
     {"--help", NULL, set_help, "print this"},
 };

@@ -1,5 +1,4 @@
 /* The end of all fibers of a thread, when the thread or the process ends. */
-#include "core/alarm.h"
 #include "core/end.h"
 #include "core/error.h"
 #include "core/mailbox.h"

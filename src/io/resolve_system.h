@@ -48,8 +48,7 @@ weft__patience weft__patience_read(const char *resolv);
 
 /* The domains to try behind a name. */
 typedef struct weft__search {
-    char *
-        domains; /* each ends with a zero, all of them with an empty one; NULL: none was read yet */
+    char *domains; /* NUL-terminated, one behind the other; NULL: not read yet */
     int count;
     int ndots; /* a name with so many dots is tried as it is first */
 } weft__search;

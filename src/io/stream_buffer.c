@@ -1,8 +1,8 @@
 /*
- * The memory of streams. A thread keeps buffers for whoever reads or writes next, each size on a
- * shelf of its own: a stream has a buffer only while it holds something, so that a hundred thousand
- * connections need no more of them than are at work. The heap would be asked for each, and where
- * they lie at its end, it would be cut and grown by a system call each time.
+ * The memory of streams. A thread keeps spare buffers, in a class for each size: a stream has a
+ * buffer only while it holds something, so that a hundred thousand connections need only as many as
+ * are at work. malloc would shrink and grow the heap by system calls where the buffers are at its
+ * end.
  */
 #include "io/stream.h"
 
@@ -11,31 +11,31 @@
 #include <pthread.h>
 
 /* Sizes that a thread keeps buffers of: the usual one, which is the first, and three others. */
-#define SHELVES 4
-/* Buffers on a shelf: with io_uring a whole batch of connections writes at once. */
-#define SHELF_MAX 128
-/* Bytes on a shelf. */
-#define SHELF_BYTES_MAX ((size_t)2 << 20)
+#define CLASSES 4
+/* Buffers of a class: with io_uring a whole batch of connections writes at once. */
+#define CLASS_BUFFERS_MAX 128
+/* Bytes of a class. */
+#define CLASS_BYTES_MAX ((size_t)2 << 20)
 /* A larger buffer is not kept: one that a line has made grow would take the room of many. */
 #define BUFFER_BYTES_MAX ((size_t)1 << 20)
 
-/* A buffer that nobody has: its first bytes lead to the next. */
+/* A free buffer: its first bytes lead to the next. */
 typedef struct spare {
     struct spare *next;
 } spare;
 
 /* Buffers of one size. */
-typedef struct shelf {
+typedef struct size_class {
     size_t bytes;
     unsigned count, count_max;
     spare *first;
-    uint64_t used; /* when it was last looked for, by a count of that; not of the first shelf */
-} shelf;
+    uint64_t used; /* number of its last use; not counted for the first class */
+} size_class;
 
 typedef struct spares {
     bool is_known; /* to the key, by which they are freed with the thread */
     uint64_t uses;
-    shelf shelves[SHELVES];
+    size_class classes[CLASSES];
 } spares;
 
 static __thread spares kept;
@@ -43,8 +43,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
 
-/* The buffer that was put there last; there is one. */
-static char *pop(shelf *f)
+/* The buffer that was freed last; there is one. */
+static char *pop(size_class *f)
 {
     spare *popped = f->first;
     f->first = popped->next;
@@ -52,7 +52,7 @@ static char *pop(shelf *f)
     return (char *)popped;
 }
 
-static void clear_shelf(shelf *f)
+static void clear_class(size_class *f)
 {
     while (f->first != NULL)
         free(pop(f));
@@ -61,8 +61,8 @@ static void clear_shelf(shelf *f)
 static void free_spares(void *arg)
 {
     spares *s = arg;
-    for (int i = 0; i < SHELVES; i++)
-        clear_shelf(&s->shelves[i]);
+    for (int i = 0; i < CLASSES; i++)
+        clear_class(&s->classes[i]);
     s->is_known = false;
 }
 
@@ -72,12 +72,12 @@ static void make_key(void)
 }
 
 /* Without the key they would outlive their thread. */
-static COLD bool open_shelves(spares *s)
+static COLD bool open_classes(spares *s)
 {
     pthread_once(&once, make_key);
     s->is_known = has_key && pthread_setspecific(key, s) == 0;
-    s->shelves[0].bytes = WEFT__BUFFER_BYTES;
-    s->shelves[0].count_max = SHELF_MAX;
+    s->classes[0].bytes = WEFT__BUFFER_BYTES;
+    s->classes[0].count_max = CLASS_BUFFERS_MAX;
     return s->is_known;
 }
 
@@ -86,29 +86,30 @@ static bool is_kept(size_t bytes)
     return bytes >= sizeof(spare) && bytes <= BUFFER_BYTES_MAX;
 }
 
-/* The shelf of another size than the usual one; NULL: none has it. */
-static shelf *find_shelf(spares *s, size_t bytes)
+/* The class of a size other than the usual one; NULL: there is none. */
+static size_class *find_class(spares *s, size_t bytes)
 {
-    for (int i = 1; i < SHELVES; i++)
-        if (s->shelves[i].bytes == bytes) {
-            s->shelves[i].used = ++s->uses;
-            return &s->shelves[i];
+    for (int i = 1; i < CLASSES; i++)
+        if (s->classes[i].bytes == bytes) {
+            s->classes[i].used = ++s->uses;
+            return &s->classes[i];
         }
     return NULL;
 }
 
-/* The same, and if there is none, in place of the one that was not used for longest. */
-static shelf *make_shelf(spares *s, size_t bytes)
+/* The same; if there is none, replace the class that has been unused for longest. */
+static size_class *make_class(spares *s, size_t bytes)
 {
-    shelf *found = find_shelf(s, bytes);
+    size_class *found = find_class(s, bytes);
     if (found != NULL)
         return found;
-    shelf *oldest = &s->shelves[1];
-    for (int i = 2; i < SHELVES; i++)
-        oldest = s->shelves[i].used < oldest->used ? &s->shelves[i] : oldest;
-    clear_shelf(oldest);
-    size_t fit = SHELF_BYTES_MAX / bytes;
-    *oldest = (shelf){.bytes = bytes, .count_max = fit < SHELF_MAX ? (unsigned)fit : SHELF_MAX};
+    size_class *oldest = &s->classes[1];
+    for (int i = 2; i < CLASSES; i++)
+        oldest = s->classes[i].used < oldest->used ? &s->classes[i] : oldest;
+    clear_class(oldest);
+    size_t fit = CLASS_BYTES_MAX / bytes;
+    *oldest = (size_class){
+        .bytes = bytes, .count_max = fit < CLASS_BUFFERS_MAX ? (unsigned)fit : CLASS_BUFFERS_MAX};
     oldest->used = ++s->uses;
     return oldest;
 }
@@ -116,17 +117,17 @@ static shelf *make_shelf(spares *s, size_t bytes)
 static char *take(size_t bytes)
 {
     spares *s = &kept;
-    shelf *f = bytes == WEFT__BUFFER_BYTES ? &s->shelves[0] : find_shelf(s, bytes);
+    size_class *f = bytes == WEFT__BUFFER_BYTES ? &s->classes[0] : find_class(s, bytes);
     return f != NULL && f->first != NULL ? pop(f) : malloc(bytes + 1);
 }
 
 static void give(char *data, size_t bytes)
 {
     spares *s = &kept;
-    shelf *f = NULL;
-    if (LIKELY(s->is_known) || open_shelves(s))
-        f = bytes == WEFT__BUFFER_BYTES ? &s->shelves[0]
-            : is_kept(bytes)            ? make_shelf(s, bytes)
+    size_class *f = NULL;
+    if (LIKELY(s->is_known) || open_classes(s))
+        f = bytes == WEFT__BUFFER_BYTES ? &s->classes[0]
+            : is_kept(bytes)            ? make_class(s, bytes)
                                         : NULL;
     if (f == NULL || f->count == f->count_max) {
         free(data);
