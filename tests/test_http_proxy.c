@@ -512,21 +512,23 @@ START_TEST(an_upstream_server_that_fails_is_a_bad_gateway)
          -EBADMSG},
         {{.says = "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"}, -EBADMSG},
     };
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+    static const char *const requests[] = {GET_CLOSE "\r\n",
+                                           POST_CLOSE "Content-Length: 3\r\n\r\nabc"};
+    for (size_t i = 0; i < 2 * COUNT_OF(rows); i++) {
         int error = 0;
         chain c;
         talk t;
         chain_open(
-            &c, &rows[i].says, 1,
+            &c, &rows[i / 2].says, 1,
             &(weft_http_proxy_options){.on_failure = take_failure, .on_failure_ctx = &error});
-        chain_ask(&c, &t, GET_CLOSE "\r\n");
-        ck_assert_msg(status_of(t.heard) == 502, "row %zu: %s", i, t.heard);
-        ck_assert_msg(error == rows[i].error, "row %zu: %d", i, error);
+        chain_ask(&c, &t, requests[i % 2]);
+        ck_assert_msg(status_of(t.heard) == 502, "row %zu: %s", i / 2, t.heard);
+        ck_assert_msg(error == rows[i / 2].error, "row %zu: %d", i / 2, error);
+        ck_assert_msg(strncmp(last_words, "the upstream server ", 20) == 0, "%s", last_words);
         ck_assert_uint_eq(c.up.asked, 1);
         chain_close(&c);
     }
-    ck_assert_int_eq(failures, (int)COUNT_OF(rows));
-    ck_assert_str_ne(last_words, "");
+    ck_assert_int_eq(failures, 2 * (int)COUNT_OF(rows));
 }
 END_TEST
 

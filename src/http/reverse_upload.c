@@ -102,7 +102,8 @@ static int send_body(weft__pass *p)
     if (rc != 0)
         return rc;
     if (n < 0) {
-        p->words = "the request's body cannot be read";
+        if (n != -ECANCELED) /* else the exchange has failed elsewhere */
+            p->words = "the request's body cannot be read";
         return (int)n;
     }
     rc = p->r->conn->message.is_chunked ? write_end(p) : 0;
@@ -118,9 +119,9 @@ static int watch_client(weft__pass *p)
 {
     const void *ignored;
     ssize_t n = weft_stream_peek(&p->r->conn->stream, 1, &ignored);
-    if (n > 0)
-        return 0;
-    p->is_gone = n != -ECANCELED;
+    if (n > 0 || n == -ECANCELED)
+        return n > 0 ? 0 : (int)n;
+    p->is_gone = true;
     p->words = "the client has hung up";
     return n == 0 ? -ECONNRESET : (int)n;
 }
