@@ -79,12 +79,12 @@ void weft__alarm_raise(weft__cord *c, weft__fiber *f, weft__where where)
         weft__wake(c, f, weft__alarm_take(f), where);
 }
 
-/* Nothing cuts the pause short: it is for those who do not listen. */
+/* Nothing cuts the pause short. */
 static const weft__wait_kind waits_pause = {.name = "a pause: it ignores its cancellation"};
 
 /*
- * The current fiber has gone on calling for long although its calls fail. Name it once, and let a
- * process that ends go on without it when its time is up.
+ * The current fiber keeps calling although its calls fail. Name it once, and let a process that
+ * ends go on without it when its time is up.
  */
 COLD static void slow_down(weft__cord *c, weft__fiber *f)
 {

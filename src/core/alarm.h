@@ -35,7 +35,7 @@ weft_value weft__refuse(weft__cord *c);
  */
 weft_value weft__settle(weft__fiber *f, weft_value result);
 
-/* The error that the current fiber has last had strikes its next blocking call. */
+/* Deliver the last error of the current fiber again, to its next blocking call. */
 void weft__raise_again(weft__fiber *f, int code);
 
 /* Why a fiber is told to end. */

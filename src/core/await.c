@@ -333,7 +333,7 @@ static int join_cancelled(weft__cord *c, weft_fiber id, double grace_s)
     if (grace_s == 0) {
         weft_snooze(); /* it is at the front of the queue: let it */
         if (weft_state_of(id) != WEFT_DEAD && !is_still_ending(c, id))
-            return 0; /* its keeper runs it again already */
+            return 0; /* its keeper has restarted it already */
     }
     int rc = join_within(c, id, grace_s);
     if (rc < 0 || !is_still_ending(c, id))
@@ -360,7 +360,7 @@ int weft_terminate(weft_fiber fiber, double grace_s)
     if (f->life != NULL)
         f->life->grace_ns = grace_s > 0 ? weft__deadline(c, grace_s) : 0;
     weft_cancel(fiber);
-    /* Whatever strikes the caller: what it frees next, the other one may be using. */
+    /* Even if the caller is cancelled: it may free next what the other fiber uses. */
     WEFT_SHIELD(INFINITY)
         rc = join_cancelled(c, fiber, grace_s);
     return rc;

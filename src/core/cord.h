@@ -99,7 +99,7 @@ struct weft__cord {
     weft__life main_life; /* its life, unless it was forked */
     weft__fiber
         *closer;        /* ends all fibers, because the process or the thread ends; NULL: not yet */
-    int64_t give_up_ns; /* when it stops waiting for fibers that ignore that; 0: never */
+    int64_t give_up_ns; /* when it stops waiting for fibers that ignore this; 0: never */
     bool has_given_up;  /* it has */
     weft__backend *backend;
     const char *backend_why;       /* a sentence on the choice */
@@ -319,19 +319,19 @@ void weft__cord_open_backend(weft__cord *c, const char *name);
 
 /*
  * The backend has failed with this error: repair it, or open another one. Operations that cannot go
- * on end with -EBADF, or with -EIO if there is another one. (recover.c)
+ * on end with -EBADF after a repair, with -EIO on another backend. (recover.c)
  */
 void weft__cord_recover(weft__cord *c, int error);
 
 /*
- * The thread is about to wait for so long (as in poll): look once in a while whether the backend
- * still has its descriptors. Returns how long it may wait until the next look. (recover.c)
+ * The thread is about to wait for so long (as in poll): check now and then that the backend still
+ * has its descriptors. Returns how long it may wait until the next check. (recover.c)
  */
 int64_t weft__cord_check_backend(weft__cord *c, int64_t timeout_ns);
 
 /*
- * Look now: another cord is about to open descriptors, and must not get numbers that this one takes
- * for its own.
+ * Check now: another cord is about to open descriptors, which must not get numbers that this cord
+ * takes for its own.
  */
 void weft__cord_check_now(weft__cord *c);
 
@@ -357,7 +357,7 @@ static inline int64_t weft__cord_look(weft__cord *c)
     return weft__cord_now(c);
 }
 
-/* From any thread: is there nothing that the cord has not taken yet? */
+/* From any thread: has the cord taken all messages? */
 static inline bool weft__inbox_is_empty(weft__cord *c)
 {
     return atomic_load(&c->inbox) == NULL;

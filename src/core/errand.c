@@ -30,7 +30,7 @@ static int arrive(weft__cord *c, errand *e, weft__fiber **f)
     return weft__fiber_arrive(c, e->letter.fiber, e->fn, e->arg, &e->options, f);
 }
 
-/* Called between two fibers: the current fiber must not wait. */
+/* Call drop between two fibers: the current fiber must not wait. */
 static void drop_arg(void (*drop)(void *arg), void *arg)
 {
     if (drop == NULL)

@@ -206,15 +206,15 @@ _Static_assert(sizeof(void *) != 8 || sizeof(weft__fiber) == 256, "a record is f
 #endif
 
 /*
- * Has the record had all ids that its slot can have? Then no fiber gets it any more: an id never
- * names another fiber.
+ * Has the slot used its last serial? Then no fiber gets the record any more: an id never names
+ * another fiber.
  */
 static inline bool weft__fiber_is_spent(const weft__fiber *f)
 {
     return f->last_id >> 32 == UINT32_MAX;
 }
 
-/* With the next serial of its slot. False: there is none, the record is spent. */
+/* The id with the next serial of the slot. False: the record is spent. */
 static inline bool weft__id_next(const weft__fiber *f, weft_fiber *out)
 {
     return !__builtin_add_overflow(f->last_id, (weft_fiber)1 << 32, out);
@@ -253,7 +253,7 @@ int weft__fiber_arrive(weft__cord *c, weft_fiber id, weft_fn *fn, void *arg,
                        const weft_spin_options *o, weft__fiber **out);
 int weft__spin_check(weft_fn *fn, const void *arg, const weft_spin_options *o);
 
-/* Put in free records for those that were taken; by the cord itself. */
+/* For the cord itself: add free records for those that were taken. */
 void weft__reserve_refill(weft__cord *c);
 
 /*

@@ -95,7 +95,7 @@ static int64_t next_timer(weft__cord *c)
     return is_crowd ? beat_ns : next_ns;
 }
 
-/* How long to wait until other threads are counted again: each time longer, at last for ever. */
+/* How long to wait until other threads are counted again: longer each time, then for ever. */
 static int64_t threads_timeout(weft__cord *c)
 {
     if (c->thread_looks == WEFT__THREAD_LOOKS_MAX)
@@ -152,7 +152,7 @@ static int poll_asleep(weft__cord *c, int64_t timeout_ns)
     return rc;
 }
 
-/* Not longer than until there may be memory to give back. */
+/* Limit the wait to the time when there may be memory to give back. */
 static int64_t until_rest(const weft__cord *c, int64_t timeout_ns)
 {
     int64_t left_ns = c->rest.due_ns - c->now_ns;
@@ -169,8 +169,8 @@ static bool is_quiet(weft__cord *c)
 }
 
 /*
- * One wait, which is interrupted to look whether the backend still has its descriptors. It goes on
- * then, unless something has happened: who wakes the cord may want it to look around.
+ * Wait once. The wait is interrupted to check the backend's descriptors, and goes on unless
+ * something has happened meanwhile.
  */
 static int poll_and_check(weft__cord *c, weft__hope who)
 {

@@ -56,8 +56,8 @@
 #define WEFT__STACK_WARM_BUSY_PART ((size_t)2)
 #define WEFT__CALM_NS 10000000
 /*
- * Of free stacks that nobody has used for a period (ns) so many of a size keep their pages, and as
- * many records of fibers, to begin the next burst with.
+ * Of free stacks that were not used for a period (ns) so many of a size keep their pages, and so
+ * many free records, for the next burst.
  */
 #define WEFT__STACK_WARM_REST ((size_t)256)
 #define WEFT__RECORDS_REST 1024
@@ -85,8 +85,8 @@
 #define WEFT__STACK_DEEP_BYTES_MAX ((size_t)16 << 20)
 
 /*
- * Ended children of one parent that nobody has awaited: so many keep their records, 256 bytes each,
- * and can be restarted; when there are so many in all, it is said once.
+ * Ended children of one parent that were not awaited: so many keep their records, 256 bytes each,
+ * and can be restarted. So many in all are reported, once.
  */
 #define WEFT__ENDED_WHOLE 1024
 #define WEFT__ENDED_SAID 100000

@@ -16,7 +16,7 @@ int weft__say(int fd, const char *format, ...) WEFT_PRINTF(2, 3);
 /* One line, after "weft: ". */
 void weft__report(const char *format, ...) WEFT_PRINTF(1, 2);
 
-/* So many children of this parent have ended and were not awaited; child is one of them. Once. */
+/* Once: so many children of this parent have ended and were not awaited; child is one of them. */
 void weft__report_unawaited(const weft__fiber *parent, const weft__fiber *child, unsigned count);
 
 /* Nothing can ever wake anyone; with the tree of fibers. */
@@ -28,13 +28,13 @@ void weft__report_deadlock(void);
  */
 void weft__report_unhandled(const weft__error *e, int code);
 
-/* The running fiber goes on calling although its calls fail: who it is, and where. */
+/* The running fiber ignores its cancellation: its name and backtrace. */
 void weft__report_ignored(const weft__fiber *f);
 
 /* The fiber, which has ended well, has not looked at its last error, which came from a child. */
 void weft__report_unseen(const weft__fiber *f);
 
-/* The fiber has ended, and this was raised in it by hand and came too late. */
+/* The fiber has ended before this error of weft_raise was delivered. */
 void weft__report_undelivered(const weft__fiber *f, const weft__error *e);
 
 /* Main ended the process with this status, and this is the last that it was told from below. */

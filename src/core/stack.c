@@ -425,7 +425,7 @@ void weft__stack_relieve(weft__stack_pool *pool)
         pool->excess &= ~(1u << index);
 }
 
-/* Free stacks of a class that keep their pages when nobody uses them. */
+/* How many unused free stacks of a class keep their pages. */
 static size_t class_rest(unsigned index)
 {
     return class_is_alone(index) ? 0 : WEFT__STACK_WARM_REST;
@@ -441,7 +441,7 @@ void weft__stack_rest_begin(weft__stack_pool *pool)
     }
 }
 
-/* Empty the lower parts of those that stay warm: they may be deep. */
+/* Empty the lower parts of the stacks that stay warm: they may be deep. */
 static void class_shorten(weft__stack_class *class)
 {
     weft__stack *stacks[WEFT__STACK_WARM_REST];

@@ -80,18 +80,18 @@ void weft__stack_look(weft__stack_pool *pool, unsigned index);
 void weft__stack_relieve(weft__stack_pool *pool);
 
 /*
- * For a thread that has been idle now and then: begin another period, and say which pages are to be
- * given back, those of free stacks that were not used in the last period but for a few.
+ * Begin another period, and note which pages to give back: those of free stacks that were not used
+ * in the last period, except a few.
  */
 void weft__stack_rest_begin(weft__stack_pool *pool);
 
-/* Give some of them back. False: there are none left. */
+/* Give some of these pages back. False: none are left. */
 bool weft__stack_rest(weft__stack_pool *pool);
 
 /* Work out is_rich. */
 void weft__stack_look_rich(weft__stack_pool *pool);
 
-/* Give back what lies below the top part of these free stacks. */
+/* Give back the pages below the top part of these free stacks. */
 void weft__stack_shorten(weft__stack *const *stacks, size_t count);
 
 /*

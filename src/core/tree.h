@@ -37,8 +37,8 @@ void weft__tree_unlink(weft__cord *c, weft__fiber *f);
 bool weft__tree_end_children(weft__cord *c, weft__fiber *f, const weft__fiber *except);
 
 /*
- * The thread ends its fibers, and this one ignores its cancellation: say so, and wait for children
- * no longer. weft__tree_end_children returns false from now on if some are left.
+ * The thread ends its fibers, and this one ignores its cancellation: report it, and stop waiting
+ * for children. weft__tree_end_children returns false from now on if some are left.
  */
 void weft__tree_give_up(weft__cord *c, const weft__fiber *f);
 

@@ -80,7 +80,7 @@ static bool has_block_of_its_own(const weft__arena *a, const void *memory)
     return a->block != NULL && a->block->data == memory && a->block->bytes > BLOCK_BYTES;
 }
 
-/* The newest block, which is not one of the usual size, becomes larger, and may move. */
+/* Enlarge the newest block, which is not of the usual size. It may move. */
 static void *resize_block(weft__arena *a, size_t bytes)
 {
     weft__arena_block *b = realloc(a->block, sizeof *b + bytes);

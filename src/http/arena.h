@@ -31,9 +31,9 @@ typedef struct weft__arena {
 void *weft__arena_alloc(weft__arena *arena, size_t bytes);
 
 /*
- * Make memory larger, from so many bytes to so many; it may move. What had a block of its own, as
- * all that is large has, leaves nothing behind; else the old memory stays until the arena is
- * closed. NULL memory is as weft__arena_alloc. Returns NULL if there is no memory.
+ * Enlarge memory from so many bytes to so many; it may move. Large memory has a block of its own,
+ * which is reallocated; other memory stays in use until the arena is closed. NULL memory is as
+ * weft__arena_alloc. Returns NULL if there is no memory.
  */
 void *weft__arena_resize(weft__arena *arena, void *memory, size_t from, size_t to);
 

@@ -168,14 +168,14 @@ ssize_t weft_http_read(weft_http_request *r, void *data, size_t bytes)
     return (ssize_t)taken;
 }
 
-/* The whole body in the making: a block of the arena that grows with it. */
+/* A whole body while it is read: a block of the arena that grows with it. */
 typedef struct whole {
     char *bytes;
     size_t count;
     size_t room;
 } whole;
 
-/* What of the body is still to come behind the last piece, if its length is known; else 0. */
+/* Bytes of the body behind the last piece, if its length is known; else 0. */
 static size_t announced_rest(const weft_http_request *r)
 {
     int64_t length = r->conn->message.length;

@@ -59,7 +59,7 @@ static void set_buffer(weft__conn *c, bool is_wide)
     bool was_wide = c->is_wide;
     if (weft_stream_configure(&c->stream, is_wide ? &wide : &narrow) == 0)
         c->is_wide = is_wide;
-    if (!c->is_wide && (is_wide || was_wide)) /* it was not had, or is given back */
+    if (!c->is_wide && (is_wide || was_wide)) /* not allocated, or given back */
         c->server->bodies_bytes -= BODY_READ_BYTES;
 }
 
@@ -206,7 +206,7 @@ static __attribute__((noinline)) void handle(weft__conn *c, size_t head_bytes)
     weft__body_release(&r);
 }
 
-/* A head that could not be had. Nobody is there to hear about other errors. */
+/* Refuse a request whose head could not be read. Other errors mean that the peer has gone. */
 static COLD void refuse_head(weft__conn *c, ssize_t error)
 {
     (void)look(c, 0); /* a look that failed has shown nothing */
@@ -306,8 +306,8 @@ static void hang_up(weft__conn *c)
 }
 
 /*
- * Does the peer speak TLS? A record of a handshake begins with 22, and no record with a letter, as
- * all methods of HTTP do. 1, 0 if it does not, or an error: also if the peer has hung up.
+ * Does the peer speak TLS? A record of a handshake begins with 22, a method of HTTP with a letter.
+ * Returns 1, 0 if it does not, or an error, also if the peer has hung up.
  */
 static int speaks_tls(weft__conn *c)
 {
@@ -318,7 +318,7 @@ static int speaks_tls(weft__conn *c)
     return !weft__char_is(first, WEFT__CHAR_ALPHA);
 }
 
-/* Wait until this peer may shake hands once more: 0, or an error. */
+/* Wait until this peer may begin another handshake: 0, or an error. */
 static int await_turn(weft__conn *c)
 {
     const weft_http_limits *l = &c->server->options.limits;
@@ -329,7 +329,7 @@ static int await_turn(weft__conn *c)
     return wait_s > 0 ? weft_sleep(wait_s) : 0;
 }
 
-/* The handshake, if it comes to one: 1; 0 for a peer that speaks plain HTTP. */
+/* Make the handshake: 1; 0 for a peer that speaks plain HTTP. */
 static int open_tls(weft__conn *c, weft_tls *tls)
 {
     int rc = speaks_tls(c), late = rc > 0 ? await_turn(c) : 0;
@@ -343,8 +343,8 @@ static int open_tls(weft__conn *c, weft_tls *tls)
 }
 
 /*
- * As open_tls, within the time that a head has. Nothing has been asked until hands are shaken: a
- * server that ends does not wait for that.
+ * As open_tls, within head_s. There is no request before the handshake: a server that drains does
+ * not wait for it.
  */
 static __attribute__((noinline)) int shake_hands(weft__conn *c, weft_tls *tls)
 {
@@ -373,7 +373,7 @@ static int open_stream(weft__conn *c)
     return rc < 0 ? rc : c->is_tls || tls == NULL;
 }
 
-/* Answer plain HTTP on a port for TLS in plain words: a browser says no more than "failed". */
+/* Answer plain HTTP on a TLS port with an explanation: a browser would only say "failed". */
 static COLD void explain_tls(weft__conn *c)
 {
     c->begun_s = c->server->options.log != NULL ? weft_now() : 0;

@@ -202,7 +202,7 @@ bool weft__answer_drain(weft_fetch *f);
 
 /* fetch_repair.c */
 
-/* Is there anything in what has come of a refused head that could be repaired? */
+/* Is there something to repair in the part of a refused head that has arrived? */
 bool weft__head_is_repairable(const char *head, size_t bytes);
 
 /* Repair a whole head in place: its new length, or -EBADMSG. */

@@ -20,7 +20,7 @@
  * Heads.
  */
 
-/* What a head may have: one less than the parser takes, so that it is here that more is noticed. */
+/* Bytes that a head may have: one less than the parser takes, so that more is noticed here. */
 static size_t head_bytes_max(const weft__message *m)
 {
     return m->limits->head_bytes_max - 1;
@@ -54,8 +54,8 @@ static ssize_t await_bytes(weft_stream *s, size_t wanted, const void **data, boo
 }
 
 /*
- * Wait until a head is in the stream's buffer: *data, as long as is returned. -EBADMSG: *bytes of
- * what is no good head have come.
+ * Wait until a head is in the stream's buffer at *data, and return its length. -EBADMSG if it is
+ * malformed; *bytes of it have arrived.
  */
 static ssize_t await_head(weft_stream *s, weft__message *m, const void **data, size_t *bytes,
                           bool *has_input)
@@ -284,7 +284,7 @@ bool weft__answer_drain(weft_fetch *f)
     const int64_t most = f->in_bytes + DRAIN_BYTES;
     const char *piece;
     ssize_t n = is_long(f) || f->is_spoiled ? -ECANCELED : 1;
-    /* Shielded: a deadline of the caller's that passes now has cut short nothing of its own. */
+    /* Shielded: a deadline of the caller that passes now has cut no call of the caller short. */
     WEFT_SHIELD(INFINITY)
         WEFT_MOVE_ON_AFTER(DRAIN_S)
             while (n > 0 && f->in_bytes <= most)

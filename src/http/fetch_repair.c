@@ -1,7 +1,7 @@
 /*
- * Repair heads of answers before they are read: lines that are folded (RFC 9112, 5.2), and a
- * Content-Length that is said more than once with the same value (RFC 9110, 8.6). The parser
- * refuses both, so that a server refuses them in requests; the client comes here when it has.
+ * Repair heads of answers: folded lines (RFC 9112, 5.2), and a Content-Length that is repeated with
+ * the same value (RFC 9110, 8.6). The parser refuses both, so that the server refuses them in
+ * requests. The client repairs a head after the parser has refused it.
  */
 #include "http/chars.h"
 #include "http/fetch.h"

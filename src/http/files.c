@@ -35,7 +35,7 @@ static int set_options(weft_http_files *files, const weft_http_files_options *op
     return o->index == NULL || (caching != NULL && o->cache_control == NULL) ? -ENOMEM : 0;
 }
 
-/* A relative name is one from here: where the program goes later makes no difference. */
+/* Resolve a relative name now: the program may change its folder later. */
 static char *absolute(const char *dir)
 {
     char *here = dir[0] != '/' ? getcwd(NULL, 0) : NULL, *path = NULL;

@@ -27,7 +27,7 @@
 #define WEFT__FOUND_MAX 256
 /* A folder's entries that are listed: the first ones, in the order of the page. */
 #define WEFT__LIST_MAX 10000
-/* How often, at most, it is looked whether the name of the root leads to another folder. */
+/* Seconds between two checks whether the root's name leads to another folder. */
 #define WEFT__ROOT_S 1.0
 
 /* A regular file, open. */
@@ -42,12 +42,12 @@ typedef struct weft__file {
     char modified[WEFT__DATE_LENGTH + 1];
 } weft__file;
 
-/* The root as it was opened. What was found in it keeps it open. */
+/* An open root. Files that were found in it keep it open. */
 typedef struct weft__files_root {
     atomic_size_t refs;
     int fd;
     dev_t device; /* which folder it is, with the next */
-    ino_t inode;  /* of nobody else as long as it is open */
+    ino_t inode;  /* not reused while it is open */
     weft__beneath_kind kind;
     bool is_local; /* asking for an open file's status does not wait for a network */
 } weft__files_root;
@@ -60,7 +60,7 @@ typedef struct weft__entry {
     time_t modified;
 } weft__entry;
 
-/* The names in a folder that can be asked for: the first WEFT__LIST_MAX, folders first. */
+/* The names in a folder that the server serves: the first WEFT__LIST_MAX, folders first. */
 typedef struct weft__listing {
     weft__entry *entries;
     size_t count, room;
@@ -111,10 +111,10 @@ void weft__files_unref(weft_http_files *files);
 
 /* files_root.c */
 
-/* Open the root, by its name, in place of the one there was, if any: 0, or an error with words. */
+/* Open the root by its name, in place of the old one: 0, or an error with words. */
 int weft__files_open_root(weft_http_files *files);
 
-/* Open it again if its name leads elsewhere by now. Looks once in WEFT__ROOT_S. */
+/* Open the root again if its name leads to another folder. Checks once in WEFT__ROOT_S. */
 void weft__files_follow_root(weft_http_files *files);
 
 /* The root as it is now, with a reference. */

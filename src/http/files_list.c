@@ -1,6 +1,6 @@
 /*
- * The names in a folder: read and sorted by the thread that looked it up. Only what could be had is
- * listed. Of a large folder the first names are kept, in the order of the page.
+ * The names in a folder, read and sorted by the thread that looked it up. Only names that the
+ * server serves are listed. Of a large folder the first ones are kept, in the order of the page.
  */
 #include "http/files.h"
 #include "http/path.h"
@@ -32,7 +32,7 @@ static int status_of(const weft__found *f, int folder, const char *name, struct 
     return rc;
 }
 
-/* Is it a folder: 1, a file: 0, or neither, and left out: -1. Links are looked behind. */
+/* 1 for a folder, 0 for a file, -1 for anything else, which is left out. Follows links. */
 static int kind_of(const weft__found *f, int folder, const struct dirent *d)
 {
     struct stat status;
@@ -54,7 +54,7 @@ static int compare(const void *a, const void *b)
     return rc != 0 ? rc : strcmp(x->name, y->name);
 }
 
-/* Sort the names, and forget all but the first. */
+/* Sort the names, and keep the first ones. */
 static void keep_first(weft__listing *l)
 {
     if (l->count > 0)
@@ -112,7 +112,7 @@ static int read_names(weft__listing *l, const weft__found *f, DIR *dir)
     return rc == 0 && errno != 0 ? -errno : rc;
 }
 
-/* May it be had? A folder has to be one that can be entered. */
+/* Can it be served? A folder must be one that can be entered. */
 static bool fill_in(const weft__found *f, int folder, weft__entry *e)
 {
     struct stat status;
@@ -124,7 +124,7 @@ static bool fill_in(const weft__found *f, int folder, weft__entry *e)
     return true;
 }
 
-/* What of the names that are listed turns out not to be served is left out. */
+/* Leave out names that cannot be served. */
 static void fill_in_all(weft__listing *l, const weft__found *f, int folder)
 {
     size_t kept = 0;

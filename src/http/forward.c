@@ -34,7 +34,7 @@ static const struct {
     {"Forwarded", WEFT__TRUST_FORWARDED},
 };
 
-/* The flag of a header; 0: it is none of them. */
+/* The flag of a header; 0: another header. */
 static unsigned flag_of(weft__piece name)
 {
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
@@ -68,8 +68,8 @@ bool weft__request_trusts(const weft_http_request *r, const char *name)
 }
 
 /*
- * A header that counts only if the peer is trusted in it: the last of several, for a proxy adds its
- * own behind those that a stranger may have sent.
+ * A header that counts only if it is trusted: the last of several, because a proxy adds its own
+ * behind those of the client.
  */
 static const char *forwarded(const weft_http_request *r, const char *name)
 {

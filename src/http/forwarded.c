@@ -1,4 +1,4 @@
-/* Whom proxies speak for: X-Forwarded-For, and Forwarded (RFC 7239). */
+/* What proxies say of the client: X-Forwarded-For, and Forwarded (RFC 7239). */
 #include "http/chars.h"
 #include "http/field.h"
 #include "http/ip.h"
@@ -191,7 +191,7 @@ static bool parse_element(element *e, weft__piece text)
     }
 }
 
-/* Without a port that hides what it is: "192.0.2.1:_x" (RFC 7239, 6). */
+/* Cut an obfuscated port off: "192.0.2.1:_x" (RFC 7239, 6). */
 static weft__piece without_hidden_port(weft__piece node)
 {
     const char *port = memrchr(node.at, ':', node.bytes);

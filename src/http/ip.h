@@ -78,17 +78,17 @@ void weft__forwarded_for(char out[WEFT__IP_TEXT_BYTES], const char *value,
 
 /* What Forwarded (RFC 7239) says of the client. */
 typedef struct weft__forwarded {
-    char peer[WEFT__IP_TEXT_BYTES]; /* its address, or whoever is known to be next to it */
+    char peer[WEFT__IP_TEXT_BYTES]; /* its address, or that of the nearest known proxy */
     weft__piece host;               /* the host that it has asked for; NULL: not said */
     weft__piece proto;              /* the scheme; NULL: not said */
 } weft__forwarded;
 
 /*
- * Read Forwarded, several fields joined with commas. Elements are read from the right, as far as
- * those who have added them are trusted: the peer first, then whom it names. The last one that is
- * read says host and proto, and who the client is, unless it names no address ("unknown", "_x"). A
- * malformed element ends the search; what is to the left of it does no harm, not even an open
- * quotation mark. Values are unescaped in place.
+ * Read Forwarded, several fields joined with commas. Read elements from the right, as long as the
+ * proxy that has added them is trusted: the peer first, then the one that it names. The last
+ * element that is read gives host, proto and the client, unless it names no address ("unknown",
+ * "_x"). A malformed element ends the search; text to the left of it has no effect, not even an
+ * open quotation mark. Values are unescaped in place.
  */
 void weft__forwarded_read(weft__forwarded *out, char *value, const weft__cidr_list *trusted,
                           const struct sockaddr *peer);

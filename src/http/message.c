@@ -237,8 +237,8 @@ static bool has_control(const char *line, size_t bytes)
 static ssize_t go_on(weft__message *m, const char *data, size_t from, size_t bytes);
 
 /*
- * Begin anew with GET in place of a method that llhttp does not know. No framing depends on the
- * method but CONNECT's, which it knows; so it makes no difference which others a release knows.
+ * Start llhttp again with GET in place of a method that it does not know. Framing depends on the
+ * method only for CONNECT, which every release knows.
  */
 static COLD ssize_t go_on_as_get(weft__message *m, const char *data, size_t method, size_t bytes)
 {
@@ -249,7 +249,7 @@ static COLD ssize_t go_on_as_get(weft__message *m, const char *data, size_t meth
     return go_on(m, data, m->line_at + method, bytes);
 }
 
-/* llhttp has stopped in the first line, of which the end is known. */
+/* llhttp has stopped in the first line, which is complete. */
 static COLD ssize_t line_failed(weft__message *m, const char *data, size_t line_bytes, size_t bytes)
 {
     const char *line = data + m->line_at;

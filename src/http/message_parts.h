@@ -18,12 +18,12 @@ bool weft__message_line_is_good(weft__message *m, const char *data, size_t end);
  */
 bool weft__message_line_is_foreign(const char *line, size_t bytes);
 
-/* Refuse a request line that is not, or that llhttp stopped in. */
+/* Refuse a bad request line, or one in which llhttp has stopped. */
 int weft__message_refuse_line(weft__message *m, const char *line, size_t bytes);
 
 /*
- * Bytes of the method, if a request line is good but for a method that llhttp does not know, or
- * only in another protocol; else 0.
+ * Bytes of the method, if a request line is good except that llhttp does not know its method, or
+ * knows it only in another protocol; else 0.
  */
 size_t weft__message_line_method(const char *line, size_t bytes);
 

@@ -16,7 +16,7 @@ typedef struct weft__peer {
 typedef struct weft__peer_count {
     uint64_t network;
     size_t count;    /* 0: the slot is free */
-    uint64_t unsent; /* bytes of replies that were not taken yet, at most: see unsent.c */
+    uint64_t unsent; /* an upper bound of unacknowledged bytes of replies: see unsent.c */
     double asked_s;  /* when the kernel was asked about them */
 } weft__peer_count;
 
@@ -32,13 +32,13 @@ typedef struct weft__peers {
 /* Whose connection it is. */
 void weft__peer_of_fd(weft__peer *peer, int fd);
 
-/* What tells peers apart: all of an address of IPv4, the /64 of one of IPv6. */
+/* The network of a peer: an address of IPv4, or the /64 of one of IPv6. */
 uint64_t weft__peer_network(const weft__peer *peer);
 
-/* A number that nobody can know, and that is odd: for a table that strangers choose the keys of. */
+/* A secret odd number, for a table whose keys peers can choose. */
 uint64_t weft__peers_factor(void);
 
-/* What is counted of a peer, until one enters or leaves; NULL: nothing is. */
+/* The counts of a peer, valid until a connection enters or leaves; NULL: none. */
 weft__peer_count *weft__peers_find(const weft__peers *peers, const weft__peer *peer);
 
 /* One more, unless it has max already: 0, -EBUSY, -ENOMEM. */

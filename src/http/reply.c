@@ -305,7 +305,7 @@ void weft__reply_take_back(weft_http_request *r)
     r->failure = 0;
 }
 
-/* Nothing of what the handler has begun has gone out: something else can be said instead. */
+/* Discard the reply that the handler has begun, of which nothing has gone out. */
 static void reply_failure(weft_http_request *r, int error)
 {
     int status = status_of(r, error);

@@ -32,7 +32,7 @@ void weft__pieces_advance(struct iovec *pieces, int count, size_t bytes)
     }
 }
 
-/* The first bytes of the pieces, at most so many: how many pieces that are. */
+/* Copy the first pieces, up to so many bytes. Returns their number. */
 static int take_first(struct iovec *first, const struct iovec *pieces, int count, size_t bytes)
 {
     int n = 0;

@@ -1,8 +1,8 @@
 /*
- * The reverse proxy inside: a request of the server's, passed on by a connection of the client's.
+ * The reverse proxy inside: it passes a request of the server on by a connection of the web client.
  *
  *     reverse_proxy.c   proxies, their options, the connections of each thread; the handler
- *     reverse_head.c    what is said to the upstream server, and what of its answer is passed back
+ *     reverse_head.c    fields of the request to the upstream server, and of the reply
  *     reverse_pass.c    one exchange: connection, head, interim answers, answer
  *     reverse_upload.c  the request's body, in a fiber of its own; notices a client that is gone
  *     reverse_tunnel.c  bytes both ways once the protocol has changed
@@ -37,12 +37,12 @@ struct weft_http_proxy {
     weft__list pools;     /* of all threads */
 };
 
-/* A request on its way. */
+/* A request that is passed on. */
 typedef struct weft__pass {
     weft_http_request *r;
     const weft_http_proxy *proxy;
     weft_fetch *f;   /* the connection to the upstream server, and the answer */
-    bool is_upgrade; /* the client asks for another protocol, and may have it */
+    bool is_upgrade; /* the client asks for another protocol, and it is allowed */
 
     /* Between the two fibers. */
     weft_scope scope;    /* of the handler's fiber; the upload fiber cancels it */
@@ -69,22 +69,22 @@ weft_fetcher *weft__reverse_fetcher(weft_http_proxy *proxy);
 
 /* reverse_head.c */
 
-/* The head of the request to the upstream server; has_failed for want of memory. */
+/* Write the head of the request to the upstream server; has_failed if there is no memory. */
 void weft__reverse_request(weft__words *w, const weft__pass *p);
 
-/* Its trailers, one line each. */
+/* Write the trailers of the request, one line each. */
 void weft__reverse_trailers(weft__words *w, const weft_http_request *r);
 
-/* Fields of an interim answer, one line each. */
+/* Write the fields of an interim answer, one line each. */
 void weft__reverse_interim(weft__words *w, const weft_fetch *f);
 
-/* Fields of the answer, and Via, to those of the reply: 0 or -ENOMEM. */
+/* Add the answer's fields, and Via, to the reply: 0 or -ENOMEM. */
 int weft__reverse_fields(const weft__pass *p);
 
-/* The answer's trailers to those of the reply: 0 or -ENOMEM. */
+/* Add the answer's trailers to the reply: 0 or -ENOMEM. */
 int weft__reverse_reply_trailers(const weft__pass *p);
 
-/* Has the request been here before? */
+/* Has the request come through this proxy before? */
 bool weft__reverse_is_loop(const weft__pass *p);
 
 /* Max-Forwards of an OPTIONS or TRACE; -1: none. -EINVAL if it is not a number. */
@@ -103,12 +103,12 @@ int weft__pass_fail(weft__pass *p, int error, const char *words);
 /* Spin the upload fiber: 0 or an error. */
 int weft__upload_start(weft__pass *p);
 
-/* End it, and wait until it has. */
+/* End the upload fiber, and wait for its end. */
 void weft__upload_stop(weft__pass *p);
 
 /*
- * Write pieces to a stream and flush: for as long as idle_s each time that some of them move.
- * -ETIMEDOUT if none do. The pieces are changed.
+ * Write pieces to a stream and flush. -ETIMEDOUT if no byte moves for idle_s. The pieces are
+ * changed.
  */
 int weft__reverse_write(weft_stream *s, struct iovec *pieces, int count, double idle_s);
 
@@ -120,12 +120,12 @@ int weft__tunnel_run(weft__pass *p);
 /* hop.c */
 
 /*
- * Is a field of a message passed on (RFC 9110, 7.6.1)? Not what concerns the connection, nor what
- * frames the message.
+ * Is a field of a message passed on (RFC 9110, 7.6.1)? Not if it concerns the connection or frames
+ * the message.
  */
 bool weft__hop_is_passed(const weft__message *m, const char *head, const char *name);
 
-/* The same for a trailer: nor what tells about the way that the message has come. */
+/* The same for a trailer, except fields about the proxies on the way. */
 bool weft__hop_is_passed_trailer(const weft__message *m, const char *head, const char *name);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What the reverse proxy says to the upstream server on behalf of a client, and what of the answer
- * it passes back.
+ * The head of the request that the reverse proxy sends to the upstream server, and the fields of
+ * the answer that it passes back.
  */
 #include "http/chars.h"
 #include "http/field.h"

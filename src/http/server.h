@@ -51,7 +51,7 @@ typedef struct weft__server {
     weft__peers peers;
     weft__rates rates;       /* of their handshakes */
     weft__arena_stock stock; /* for the requests of all of them */
-    uint64_t bodies_bytes;   /* that bodies take, of bodies_bytes_max */
+    uint64_t bodies_bytes;   /* taken by bodies, of bodies_bytes_max */
     weft__list conns;        /* all of them */
     size_t conns_count;
     weft_event left; /* set when the last one leaves while it drains */
@@ -208,10 +208,10 @@ void weft__server_close(weft__server *server);
 
 /* unsent.c */
 
-/* What is told to a peer at once while it has much that is not taken. */
+/* The most bytes that are written to a peer at once. */
 #define WEFT__UNSENT_PART_BYTES ((size_t)256 << 10)
 
-/* Count bytes that go out. */
+/* Count bytes that are written. */
 void weft__unsent_tell(weft__conn *c);
 static inline void weft__unsent_add(weft__conn *c, size_t bytes)
 {
@@ -220,13 +220,13 @@ static inline void weft__unsent_add(weft__conn *c, size_t bytes)
         weft__unsent_tell(c);
 }
 
-/* How much may be written now, at most WEFT__UNSENT_PART_BYTES: waits for it, or fails. */
+/* How much may be written now, at most WEFT__UNSENT_PART_BYTES. Waits, or fails. */
 ssize_t weft__unsent_allow(weft__conn *c, weft__pace *pace);
 
-/* Wait, for a moment, until a peer that was told much has taken it: it is its own until then. */
+/* Before a close: wait until the peer has acknowledged most of what was written. */
 void weft__unsent_settle(weft__conn *c);
 
-/* The connection ends: nothing of it counts any more. */
+/* The connection ends: stop counting its bytes. */
 void weft__unsent_forget(weft__conn *c);
 
 /* pace.c */
@@ -271,10 +271,10 @@ const char *weft__request_authority(weft_http_request *r, size_t *bytes);
 
 /* body.c */
 
-/* Take so many bytes of what bodies may have in all: 0, or -ENOBUFS. */
+/* Take so many bytes of the memory for all bodies: 0, or -ENOBUFS. */
 int weft__bodies_take(weft__server *s, uint64_t bytes);
 
-/* The request is over: what its body has taken is free for others. */
+/* The request is over: give back the memory of its body. */
 static inline void weft__body_release(weft_http_request *r)
 {
     r->conn->server->bodies_bytes -= r->body_held;
