@@ -11,6 +11,14 @@
 
 static weft_cord cords[CORDS];
 
+/* A thread may end before the connection's fiber has run. */
+static void drop(void *arg)
+{
+    weft_close((int)(intptr_t)arg);
+}
+
+static const weft_spin_options owning = {.drop = drop};
+
 /* In one of the cords, which owns the connection and closes it. */
 static weft_value greet(void *arg)
 {
@@ -27,15 +35,13 @@ static weft_value greet(void *arg)
     return 0;
 }
 
-/*
- * In main, which may wait here: without weft_fd_release all that comes later would wake main, too.
- */
+/* In main. Without weft_fd_release later input would wake main, too. */
 static weft_value choose_cord(void *arg)
 {
     int fd = (int)(intptr_t)arg;
     char which;
     if (weft_read(fd, &which, 1) == 1 && weft_fd_release(fd) == 0 &&
-        weft_cord_spin(cords[which == '1'], greet, arg) != 0)
+        weft_cord_spin_with(cords[which == '1'], greet, arg, &owning) != 0)
         return 0;
     weft_close(fd);
     return 0;
@@ -44,7 +50,7 @@ static weft_value choose_cord(void *arg)
 static int on_conn(int fd, void *ctx)
 {
     (void)ctx;
-    if (weft_go(choose_cord, (void *)(intptr_t)fd) < 0)
+    if (weft_go_with(choose_cord, (void *)(intptr_t)fd, &owning) < 0)
         weft_close(fd);
     return 0;
 }

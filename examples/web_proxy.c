@@ -9,7 +9,7 @@
 
 static char proxy[64], backend[64];
 
-/* Called for each request that cannot be passed on: a server writes this to its log. */
+/* Called for each request that cannot be passed on. A server would log this. */
 static void complain(weft_http_request *r, int error, const char *words, void *ctx)
 {
     (void)error, (void)ctx;
@@ -40,7 +40,7 @@ static int listen_anywhere(char *origin, size_t origin_bytes)
     return fd;
 }
 
-/* Fields, bodies both ways, upgrades, timeouts: the handler does it all. */
+/* The handler takes care of fields, bodies both ways, upgrades and timeouts. */
 static weft_value serve_proxy(void *arg)
 {
     weft_http_proxy *app =
