@@ -28,12 +28,18 @@ static bool is_closed(const weft__conn *c)
     return getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &state, &bytes) == 0 && state == TCP_CLOSE;
 }
 
-/* Unacknowledged bytes in the kernel. SIOCOUTQ reports them even after a reset. */
-static size_t untaken(const weft__conn *c)
+/* Unacknowledged bytes, even those that a reset has dropped. */
+static size_t unacknowledged(const weft__conn *c)
 {
     int bytes;
-    bool is_held = ioctl(c->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 && !is_closed(c);
-    return is_held ? (size_t)bytes : 0;
+    return ioctl(c->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
+}
+
+/* Unacknowledged bytes in the kernel. */
+static size_t untaken(const weft__conn *c)
+{
+    size_t bytes = unacknowledged(c);
+    return bytes > 0 && !is_closed(c) ? bytes : 0;
 }
 
 /* The counts of its peer; NULL: the peer has no limit. */
@@ -78,12 +84,12 @@ static bool has_room(const weft__conn *c, const weft__peer_count *count)
 static int wait_a_moment(weft__conn *c, weft__pace *pace)
 {
     weft__pace_turn turn;
-    size_t before = untaken(c);
+    size_t before = unacknowledged(c);
     int rc = weft__pace_open(&turn, pace, c->server);
     if (rc < 0)
         return rc;
     rc = weft_sleep(ASK_AGAIN_S);
-    size_t after = untaken(c);
+    size_t after = unacknowledged(c);
     int late = weft__pace_close(&turn, before > after ? before - after : 0);
     return rc < 0 && late < 0 ? late : rc;
 }
