@@ -174,7 +174,8 @@ START_TEST(those_who_would_not_end_are_named_with_what_they_wait_for)
 {
     const outcome *o = run_apart(shut_down_stubborn);
     ck_assert_int_eq(o->status, 7);
-    assert_said(o, "'mule' has not ended 0.02 s after it was told to; it waits for a pause");
+    /* The mule may be runnable, or in the pause that follows many refused calls. */
+    assert_said(o, "'mule' has not ended 0.02 s after it was told to");
     assert_said(o, "'slow' has not ended 0.02 s after it was told to; it waits for sleep\n");
     ck_assert_ptr_null(strstr(o->text, "lamb"));
 }

@@ -223,8 +223,11 @@ intptr_t weft__call_try(weft__op *op, weft__facts *known)
     return is_result ? -EAGAIN : WEFT__OP_PENDING;
 }
 
+/* The path may be NULL, which openat must not get. */
 static intptr_t block_open(const weft__op *op)
 {
+    if (op->u.open.path == NULL)
+        return -EFAULT;
     int flags = op->u.open.flags | O_CLOEXEC;
     return weft__call_result(
         TEMP_FAILURE_RETRY(openat(op->fd, op->u.open.path, flags, op->u.open.mode)));
