@@ -95,6 +95,22 @@ START_TEST(a_side_that_has_ended_still_receives)
 }
 END_TEST
 
+START_TEST(a_protocol_of_any_upgrade_header_may_be_chosen)
+{
+    static const turn says[] = {{.says = SWITCH("websocket") "bye", .hangs_up = true}};
+    chain c;
+    talk t;
+    chain_open(&c, says, 1, NULL);
+    site_call(&c.front, &t);
+    talk_send(&t, ASK("foo") "Upgrade: bar, websocket\r\n\r\n");
+    talk_hear(&t, "\r\n\r\n");
+    ck_assert_int_eq(status_of(t.heard), 101);
+    talk_hear(&t, "bye");
+    weft_close(t.fd);
+    chain_close(&c);
+}
+END_TEST
+
 #define MUCH ((size_t)4 << 20)
 
 static bool send_much(web *sv, weft_stream *s)
@@ -299,6 +315,7 @@ int main(void)
     static const TTest *const *const tests[] = {
         &after_an_upgrade_bytes_pass_both_ways_until_both_sides_end,
         &a_side_that_has_ended_still_receives,
+        &a_protocol_of_any_upgrade_header_may_be_chosen,
         &all_that_was_sent_arrives_before_the_end,
         &an_upgrade_that_is_refused_is_an_ordinary_answer,
         &only_protocols_that_are_allowed_are_asked_for,

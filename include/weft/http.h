@@ -361,7 +361,9 @@ WEFT_SWITCHPOINT int weft_http_event(weft_http_request *request, const char *eve
 
 /**
  * Change to another protocol: replies 101 with this Upgrade header, and hands over the stream, with
- * what has come already, until the handler returns. -EINVAL if the client did not ask for it.
+ * what has come already, until the handler returns.
+ * -EINVAL if the client did not ask for it in any of its Upgrade headers
+ * -ENOMEM.
  */
 WEFT_SWITCHPOINT int weft_http_upgrade(weft_http_request *request, const char *protocol,
                                        weft_stream **stream);

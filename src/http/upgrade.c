@@ -4,13 +4,15 @@
 
 #include <weft/error.h>
 
-static int check(const weft_http_request *r, const char *protocol)
+static int check(weft_http_request *r, const char *protocol)
 {
-    const char *asked = weft_http_header(r, "Upgrade");
     if (r->state != WEFT__REPLY_NONE)
         return -EALREADY;
+    const char *asked = weft__request_join(r, "Upgrade");
+    if (asked == NULL)
+        return -ENOMEM;
     if (!weft__field_is_value(protocol, strlen(protocol)) || !r->conn->message.is_upgrade ||
-        asked == NULL || !weft__field_has_token(asked, strlen(asked), protocol))
+        !weft__field_has_token(asked, strlen(asked), protocol))
         return weft_fail(-EINVAL, "the client did not ask for another protocol");
     if (!r->conn->message.is_complete)
         return weft_fail(-EINVAL, "a request with a body that was not read");
