@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 
 /* Into the report of the program, so that the order is seen. */
@@ -583,6 +584,35 @@ START_TEST(a_process_ends_with_a_report_without_a_fiber_that_ignores_its_cancell
 }
 END_TEST
 
+static weft_value have_one_that_ignores_its_end(void *arg)
+{
+    atomic_bool *has_begun = arg;
+    weft_spin_with(sleep_on_and_on, NULL, &(weft_spin_options){.name = "stubborn"});
+    weft_snooze();
+    atomic_store(has_begun, true);
+    return weft_sleep(INFINITY);
+}
+
+static int leave_a_thread_that_ignores_its_end(void)
+{
+    static atomic_bool has_begun;
+    atexit(say_earlier);
+    weft_cord_start(have_one_that_ignores_its_end, &has_begun, NULL);
+    while (!atomic_load(&has_begun))
+        weft_sleep(0.001);
+    return 0;
+}
+
+START_TEST(a_process_fails_if_it_ends_without_a_thread_that_ignores_its_cancellation)
+{
+    const outcome *o = run_apart(leave_a_thread_that_ignores_its_end);
+    ck_assert_int_eq(o->status, EXIT_FAILURE);
+    assert_said(o, "'stubborn' ignores its cancellation");
+    assert_said(o, "would not end with the process");
+    assert_said(o, "earlier ");
+}
+END_TEST
+
 static weft_value drain_for_long(void *arg)
 {
     (void)arg;
@@ -685,6 +715,7 @@ static const TTest *const *const tests[] = {
     &a_fiber_that_does_not_end_within_its_grace_time_is_named_and_waited_for,
     &handlers_registered_before_weft_run_also_when_the_status_is_changed_to_failure,
     &a_process_ends_with_a_report_without_a_fiber_that_ignores_its_cancellation,
+    &a_process_fails_if_it_ends_without_a_thread_that_ignores_its_cancellation,
     &clean_up_behind_a_shield_is_waited_for_however_long_it_takes,
     &an_error_of_a_child_that_was_delivered_and_not_looked_at_is_reported,
     &an_error_that_was_looked_at_cleared_or_passed_on_is_not_reported,

@@ -20,7 +20,8 @@
  * it, then pass the number on (weft_cord_spin, weft_tell). io.h has the rules.
  *
  * When the process ends, cords that still run are cancelled, and waited for, for at most five
- * seconds. The error of one that nobody has joined is reported then, and the exit status is not 0.
+ * seconds. A cord that has not ended by then is reported, and so is the error of one that nobody
+ * has joined. In both cases the exit status is not 0.
  */
 #ifndef WEFT_CORD_H
 #define WEFT_CORD_H

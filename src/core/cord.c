@@ -485,7 +485,7 @@ static void reap_ended(uint32_t i)
     pthread_mutex_lock(&tenures.lock);
 }
 
-/* The same. It has ended, or would not. True: it failed. */
+/* The same. It has ended, or would not. True: it failed, or is cut off. */
 static bool take_leave(uint32_t i, bool has_ended)
 {
     const weft__tenure *t = tenures.at[i];
@@ -496,7 +496,7 @@ static bool take_leave(uint32_t i, bool has_ended)
     if (has_failed)
         weft__report_unhandled(t->words, (int)t->value);
     reap_ended(i);
-    return has_failed;
+    return has_failed || !has_ended;
 }
 
 bool weft__tenures_wait(const weft__tenure *except)
