@@ -2,6 +2,7 @@
 #include "backend/wake_fd.h"
 
 #include "backend/fd_generation.h"
+#include "base/libc.h"
 
 #include <errno.h>
 #include <fcntl.h>
