@@ -68,6 +68,7 @@ static weft_value work(weft__tenure *t)
 static void *run(void *arg)
 {
     weft__tenure *t = arg;
+    t->thread = pthread_self();
     if (t->name[0] != '\0') {
         char name[16]; /* the kernel's limit */
         snprintf(name, sizeof name, "%.15s", t->name);
@@ -109,7 +110,8 @@ static int begin(weft__tenure *t, int cpu, weft_cord *out)
         memcpy(t->cord->main->name, t->name, sizeof t->name);
     weft__list_init(&t->joiners);
     note(t->id, t);
-    rc = weft__thread_make_on(&t->thread, cpu, run, t);
+    pthread_t thread; /* not in t, which may already be freed: musl stores it after the start */
+    rc = weft__thread_make_on(&thread, cpu, run, t);
     if (rc < 0) {
         note(t->id, NULL);
         weft__cord_free(t->cord);

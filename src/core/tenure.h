@@ -19,7 +19,7 @@ typedef struct weft__tenure {
     bool shares_ports;       /* as the cord's */
     const char *backend;     /* NULL: any */
     char name[WEFT__NAME_BYTES];
-    pthread_t thread;
+    pthread_t thread;   /* set by the thread itself; read after its end */
     weft_value value;   /* what came of it: the thread's to write, then everyone's to read */
     weft__error *words; /* the same; NULL: none */
 
