@@ -165,7 +165,7 @@ START_TEST(a_port_that_is_taken_is_refused_with_words)
     size_t files = open_files();
     ck_assert_int_eq(weft_listen("tcp", addr), -EADDRINUSE);
     char words[256];
-    snprintf(words, sizeof words, "cannot listen at %s: Address already in use", addr);
+    snprintf(words, sizeof words, "cannot listen at %s: %s", addr, strerror(EADDRINUSE));
     ck_assert_words(-EADDRINUSE, words);
     int udp = listening("udp", addr); /* another space of ports */
     ck_assert_int_eq(weft_listen("udp", addr), -EADDRINUSE);

@@ -84,7 +84,11 @@ static char frame[32];
 static __attribute__((noinline)) weft_value be_busy(void *arg)
 {
     (void)arg;
+#ifdef WEFT_HAS_BACKTRACE
     snprintf(frame, sizeof frame, "[%p]", __builtin_return_address(0));
+#else
+    snprintf(frame, sizeof frame, "it is at"); /* no frame follows */
+#endif
     int rounds = compute_until(frame);
     __asm__ volatile("" : "+r"(rounds)); /* no tail call */
     return rounds > 0 ? 0 : 1;

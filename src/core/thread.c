@@ -21,6 +21,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef __GLIBC__
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#endif
+
 __thread weft__cord *weft__cord_self;
 
 /* The C++ runtime's, where the program has one. */
@@ -140,30 +149,62 @@ static void turn_others_away(weft__cord *c)
 }
 
 /*
- * End the process with this status in place of the one that it ends with, from an exit handler. The
+ * Make the process end with EXIT_FAILURE if it would end with 0; called by an exit handler. The
  * handlers that were registered before ours (the program's, gcov's, a sanitizer's) have yet to run.
  * glibc takes a handler off its list before it calls it, so another exit goes on with the rest.
- * musl traps a second exit: there the last destructor ends the process.
+ * musl forbids a second exit: there the last destructor has the kernel trap exit_group(0).
  */
 #ifdef __GLIBC__
-static void change_status(int status)
+static void fail_process(void)
 {
-    exit(status);
+    exit(EXIT_FAILURE);
 }
 #else
-static int changed_status; /* 0: it is not */
+static bool has_failed;
 
-__attribute__((destructor(101))) static void end_with_changed_status(void)
+static void fail_process(void)
 {
-    if (changed_status == 0)
-        return;
-    fflush(NULL);
-    _exit(changed_status);
+    has_failed = true;
 }
 
-static void change_status(int status)
+static void exit_as_failed(int signal)
 {
-    changed_status = status;
+    (void)signal;
+    _exit(EXIT_FAILURE);
+}
+
+/* The low half of the first argument: exit_group takes an int. */
+#define STATUS_AT \
+    (offsetof(struct seccomp_data, args) + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 4 : 0))
+
+/* Send SIGSYS to this thread in place of exit_group(0). False: the kernel refuses. */
+static bool trap_success(void)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, STATUS_AT),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {.len = sizeof rules / sizeof *rules, .filter = rules};
+    sigset_t trapped; /* a trap that is blocked kills */
+    sigemptyset(&trapped);
+    sigaddset(&trapped, SIGSYS);
+    return signal(SIGSYS, exit_as_failed) != SIG_ERR &&
+           pthread_sigmask(SIG_UNBLOCK, &trapped, NULL) == 0 &&
+           prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
+}
+
+/* Priority 101 makes this destructor the last: no program that a handler starts has the filter. */
+__attribute__((destructor(101))) static void end_as_failed(void)
+{
+    if (!has_failed || trap_success())
+        return;
+    fflush(NULL);
+    _exit(EXIT_FAILURE); /* also in place of another failure: the status is not known */
 }
 #endif
 
@@ -185,7 +226,7 @@ static void close_process(int status, void *arg)
         turn_others_away(c);
     bool have_cords_failed = weft__tenures_wait(own);
     if ((code != 0 || have_cords_failed) && status == 0)
-        change_status(EXIT_FAILURE);
+        fail_process();
 }
 
 #ifdef WEFT_HAS_ON_EXIT
@@ -194,7 +235,7 @@ static int call_at_exit(void)
     return on_exit(close_process, NULL);
 }
 #else
-/* The status is not known: an error that nobody handled makes it EXIT_FAILURE, whatever it was. */
+/* The status is not known; fail_process keeps it unless it is 0. */
 static void close_process_as_good(void)
 {
     close_process(EXIT_SUCCESS, NULL);
