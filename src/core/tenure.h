@@ -77,8 +77,8 @@ void weft__tenures_cancel(const weft__tenure *except, double grace_s);
 bool weft__tenures_are_over(const weft__tenure *except, int64_t until_ns);
 
 /*
- * Wait until they have ended, but not for long, and say which have not. Errors that nobody has
- * heard of are reported; true if there was one.
+ * Wait until they have ended, at most WEFT__EXIT_GRACE_S. Report those that have not, and errors
+ * that nobody has heard of. True if there was anything to report.
  */
 bool weft__tenures_wait(const weft__tenure *except);
 
