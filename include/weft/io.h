@@ -21,8 +21,9 @@
  * kernel begins to refuse the backend (seccomp), weft opens another one: operations under way end
  * with -EIO, and calls on other threads go on.
  *
- * (On the sim backend this holds for what weft_pipe and weft_socketpair make; a descriptor of the
- * kernel blocks the thread there.)
+ * On the sim backend only what weft_pipe and weft_socketpair make blocks the fiber alone; a
+ * descriptor of the kernel blocks the thread. If the program closes weft's own descriptor there,
+ * other threads can no longer wake the thread.
  */
 #ifndef WEFT_IO_H
 #define WEFT_IO_H
