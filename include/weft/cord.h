@@ -22,6 +22,9 @@
  * When the process ends, cords that still run are cancelled, and waited for, for at most five
  * seconds. A cord that has not ended by then is reported, and so is the error of one that nobody
  * has joined. In both cases the exit status is not 0.
+ *
+ * A fiber that calls pthread_exit ends its thread, and with it the cord. Joiners get -ECANCELED.
+ * With musl such a thread crashes: return from the function of the cord, or cancel the cord.
  */
 #ifndef WEFT_CORD_H
 #define WEFT_CORD_H
