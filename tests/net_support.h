@@ -10,9 +10,12 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <stddef.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -185,6 +188,17 @@ static inline void tcp_pair(int fd[2])
     close(listener);
 }
 
+/*
+ * Is some of what was written to a TCP connection on its way still? Then there may be room again in
+ * a moment, although nobody reads.
+ */
+static inline bool is_in_flight(int fd)
+{
+    int queued, unsent;
+    return ioctl(fd, SIOCOUTQNSD, &unsent) == 0 && ioctl(fd, SIOCOUTQ, &queued) == 0 &&
+           queued != unsent;
+}
+
 /* Write until there is no more room, without blocking and without weft; returns how much. */
 static inline size_t fill_up(int fd)
 {
@@ -196,6 +210,8 @@ static inline size_t fill_up(int fd)
         ssize_t n = write(fd, block, bytes);
         if (n > 0)
             total += (size_t)n;
+        else if (is_in_flight(fd))
+            sched_yield();
         else
             bytes /= 2;
     }

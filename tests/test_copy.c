@@ -1,5 +1,5 @@
 /* Copies inside the kernel: what arrives, what is left where it was, and what a cancel costs. */
-#include "support.h"
+#include "net_support.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -13,39 +13,6 @@
 #include <sys/stat.h>
 
 #define MUCH ((size_t)1 << 20)
-
-static size_t ops_pending(void)
-{
-    weft_counters counters;
-    weft_stats(&counters);
-    return counters.ops_pending;
-}
-
-static unsigned random_state = 7;
-
-static unsigned random_below(unsigned n)
-{
-    random_state = random_state * 1103515245 + 12345;
-    return random_state / 65536 % n;
-}
-
-static unsigned char byte_at(size_t i)
-{
-    return (unsigned char)(i * 31 + i / 251);
-}
-
-static void fill(unsigned char *data, size_t from, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        data[i] = byte_at(from + i);
-}
-
-static void check(const unsigned char *data, size_t from, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (data[i] != byte_at(from + i))
-            ck_abort_msg("byte %zu is wrong", from + i);
-}
 
 /* Something to write into and to read from, in that order; for a file both are the same. */
 typedef enum kind { PIPE, UNIX, TCP, KIND_COUNT } kind;
@@ -84,7 +51,7 @@ static int open_file(size_t bytes, int flags)
     ck_assert_int_ge(fd, 0);
     unlink(path);
     unsigned char *data = malloc(bytes + 1);
-    fill(data, 0, bytes);
+    fill_from(data, bytes, 0);
     ck_assert_int_eq(write(fd, data, bytes), (ssize_t)bytes);
     free(data);
     lseek(fd, 0, SEEK_SET);
@@ -95,7 +62,7 @@ static void check_file(int fd, size_t bytes)
 {
     unsigned char *data = malloc(bytes + 1);
     ck_assert_int_eq(pread(fd, data, bytes + 1, 0), (ssize_t)bytes);
-    check(data, 0, bytes);
+    assert_bytes_at(data, bytes, 0);
     free(data);
 }
 
@@ -129,7 +96,7 @@ static weft_value write_and_close(void *arg)
 {
     end *e = arg;
     unsigned char *data = malloc(e->bytes + 1);
-    fill(data, 0, e->bytes);
+    fill_from(data, e->bytes, 0);
     ssize_t n = weft_write_all(e->fd, data, e->bytes);
     free(data);
     weft_close(e->fd);
@@ -143,7 +110,7 @@ static weft_value read_to_the_end(void *arg)
     unsigned char data[5000];
     ssize_t n;
     while ((n = weft_read(e->fd, data, 1 + random_below(sizeof data))) > 0) {
-        check(data, e->bytes, (size_t)n);
+        assert_bytes_at(data, (size_t)n, e->bytes);
         e->bytes += (size_t)n;
         if (random_below(8) == 0)
             weft_snooze();
@@ -190,20 +157,6 @@ static weft_fiber spin_waiting(weft_fn *fn, route *r)
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     return f;
-}
-
-/* Write until it is full; how many bytes that took. */
-static size_t fill_up(int fd)
-{
-    static const char block[4096];
-    size_t bytes = 0;
-    int flags = fcntl(fd, F_GETFL);
-    fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-    ssize_t n;
-    while ((n = write(fd, block, sizeof block)) > 0)
-        bytes += (size_t)n;
-    fcntl(fd, F_SETFL, flags);
-    return bytes;
 }
 
 /* P69 */
@@ -288,7 +241,7 @@ START_TEST(a_splice_of_a_file_goes_by_its_offsets)
     ck_assert_int_eq(to_at, 500);
     unsigned char data[1000];
     ck_assert_int_eq(pread(to, data, sizeof data, 0), 500);
-    check(data, 10, 500);
+    assert_bytes_at(data, 500, 10);
     ck_assert_int_eq(lseek(from, 0, SEEK_CUR), 0);
     ck_assert_int_eq(lseek(to, 0, SEEK_CUR), 0);
     ck_assert_int_eq(weft_splice(from, NULL, to, NULL, 1, 0), -EINVAL); /* no pipe */
@@ -680,7 +633,7 @@ static size_t encode(char *out, size_t bytes)
     for (size_t at = 0; at < bytes; at += CHUNK) {
         size_t chunk = bytes - at < CHUNK ? bytes - at : CHUNK;
         n += (size_t)sprintf(out + n, "%zx\r\n", chunk);
-        fill((unsigned char *)out + n, at, chunk);
+        fill_from((unsigned char *)out + n, chunk, at);
         n += chunk;
         n += (size_t)sprintf(out + n, "\r\n");
     }
@@ -791,7 +744,7 @@ static weft_value read_chunks(void *arg)
         ck_assert_uint_lt(bytes, sizeof data);
         ck_assert_int_eq(weft_read_full(e->fd, data, bytes + 1), (ssize_t)bytes + 1);
         ck_assert_int_eq(data[bytes], ';');
-        check(data, e->bytes, bytes);
+        assert_bytes_at(data, bytes, e->bytes);
         e->bytes += bytes;
     }
 }
