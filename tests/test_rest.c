@@ -1,5 +1,5 @@
 /* Memory after a burst of fibers: it goes back to the system when the thread is idle. */
-#include "core/cord.h"
+#include "core/rest.h"
 #include "support.h"
 
 #include <stdio.h>
@@ -124,6 +124,22 @@ START_TEST(a_burst_after_that_runs_as_before_with_ids_of_its_own)
 }
 END_TEST
 
+START_TEST(records_that_were_given_back_are_left_alone_after_a_smaller_burst)
+{
+    spin_all(suspend);
+    end_all();
+    be_idle();
+    for (int round = 0; round < 3; round++) {
+        const uint32_t asleep = weft__cord_self->rest.first;
+        weft__rest_expect(weft__cord_self); /* as any burst does that is larger than the warm set */
+        be_idle();
+        ck_assert_uint_eq(weft__cord_self->rest.first, asleep);
+    }
+    spin_all(suspend);
+    end_all();
+}
+END_TEST
+
 START_TEST(records_whose_ids_are_used_up_stay_out_of_it)
 {
     for (int round = 0; round < 3; round++) {
@@ -192,6 +208,7 @@ static const TTest *const *const tests[] = {
     &stacks_and_records_of_a_burst_go_back_when_the_thread_is_idle,
     &deep_stacks_go_back_too,
     &a_burst_after_that_runs_as_before_with_ids_of_its_own,
+    &records_that_were_given_back_are_left_alone_after_a_smaller_burst,
     &records_whose_ids_are_used_up_stay_out_of_it,
     &what_still_runs_is_left_alone,
     &other_threads_find_nobody_where_memory_was_given_back,

@@ -36,10 +36,14 @@ static void give_back(struct iovec pages)
         weft__pages_give_back(&pages, 1);
 }
 
-/* Is the record in the list of bare ones? Records in the reserve and spent ones are not. */
+/*
+ * Is the record in the list of bare ones? Records in the reserve and spent ones are not, and those
+ * whose pages were given back read as zeros.
+ */
 static bool is_bare(const weft__fiber *f)
 {
-    return f->id == 0 && f->stack.low == NULL && !weft__list_is_empty(&f->sibling);
+    return f->id == 0 && f->stack.low == NULL && f->sibling.next != NULL &&
+           !weft__list_is_empty(&f->sibling);
 }
 
 static bool is_chunk_free(const weft__fiber *chunk)
