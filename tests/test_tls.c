@@ -511,14 +511,12 @@ START_TEST(a_handshake_may_be_cancelled_or_cut_at_any_byte)
         char data[97];
         for (size_t passed = 0; passed < limit; passed += sizeof data) {
             let_run();
-            WEFT_MOVE_ON_AFTER(0.0001) {
-                ssize_t n = weft_recv(left[1], data, sizeof data, MSG_DONTWAIT);
-                if (n > 0)
-                    weft_write_all(right[1], data, (size_t)n);
-                n = weft_recv(right[1], data, sizeof data, MSG_DONTWAIT);
-                if (n > 0)
-                    weft_write_all(left[1], data, (size_t)n);
-            }
+            ssize_t n = weft_recv(left[1], data, sizeof data, MSG_DONTWAIT);
+            if (n > 0)
+                weft_write_all(right[1], data, (size_t)n);
+            n = weft_recv(right[1], data, sizeof data, MSG_DONTWAIT);
+            if (n > 0)
+                weft_write_all(left[1], data, (size_t)n);
         }
         let_run();
         if (limit % 2 == 0) {
