@@ -43,7 +43,7 @@ static void end_above(weft__cord *c, weft__fiber *f)
     }
 }
 
-/* The children of f and of those above it, but for themselves. False: some will never end. */
+/* End the children of f and of its ancestors, except these. False: some will never end. */
 static bool end_children(weft__cord *c, weft__fiber *f)
 {
     bool are_dead = true;

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 /*
- * The memory of a slot but for `kept` bytes at its top, and but for what the running frame needs,
+ * The memory of a slot except `kept` bytes at its top, and except what the running frame needs,
  * if it is in there. Empty (0 bytes) if nothing remains.
  */
 static struct iovec slot_pages(const weft__stack *stack, size_t kept, const char *frame)
@@ -80,7 +80,7 @@ static bool slot_is_found_deep(weft__stack *stack)
     return stack->is_deep;
 }
 
-/* Empty the lower parts of the deep stacks in the cache, but for a few of the warmest. */
+/* Empty the lower parts of the deep stacks in the cache, except a few of the warmest. */
 static void class_sweep(weft__stack_class *class, size_t spared)
 {
     page_batch batch = {.count = 0};
