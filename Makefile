@@ -1,4 +1,4 @@
-# The menu. What each verb does is in tools/ and in the meson.build files.
+# A menu of commands. tools/ and the meson.build files implement them.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -6,51 +6,51 @@ DESTDIR ?=
 .PHONY: all help run test check-all asan tsan valgrind browser fault fuzz aarch64 ucontext clang musl \
 	cover bench bench-quick bench-guard bench-http lint format man install clean
 
-all: ## build the library, the command and the examples into build/ (plain `make`)
+all: ## build the library, the command, the examples and the manual in build/ (the default)
 	@tools/build plain -- products
-	@echo "built: build/src/libweft.a, build/libweft.so, build/weft, build/examples"
+	@echo "built: build/libweft.so, build/libweft-web.so, static libraries in build/src, build/weft, build/examples"
 
-help: ## list the verbs
+help: ## list the commands
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{ printf "  %-11s %s\n", $$1, $$2 }'
 
-run: ## build the demonstration, start it, and say what to open
+run: ## build the demonstration, start it and print its URL
 	@tools/build plain -- examples/demo weft
 	@exec build/examples/demo examples/demo
 
-test: ## build and run the tests, on this machine and for aarch64 under qemu
+test: ## build and run the tests for this machine, and the smoke tests for aarch64 under qemu
 	@tools/deps build test
 	@tools/build plain aarch64
 	@tools/run-tests plain aarch64
 
-check-all: lint ## everything: lint, and the tests in every variant
+check-all: lint ## run lint, and the tests in every variant
 	@tools/deps build test
 	@tools/build plain aarch64 ucontext clang musl asan tsan valgrind
 	@tools/run-tests plain aarch64 ucontext clang musl asan tsan valgrind
 
-asan: ## the tests under the address and undefined behaviour sanitizers
-tsan: ## the tests under the thread sanitizer
-valgrind: ## the tests under Valgrind
-aarch64: ## the smoke tests for aarch64, under qemu
-ucontext: ## the tests with ucontext in place of the assembly
-clang: ## the tests built with clang
-musl: ## the tests of the core, built with musl, without optional libraries
+asan: ## run the tests under the address and undefined-behaviour sanitizers
+tsan: ## run the tests under the thread sanitizer
+valgrind: ## run the tests under Valgrind
+aarch64: ## run the smoke tests for aarch64 under qemu
+ucontext: ## run the tests with ucontext instead of assembly
+clang: ## run the tests, built with clang
+musl: ## run the tests of the core, built with musl and without optional libraries
 asan tsan valgrind aarch64 ucontext clang musl:
 	@tools/build $@
 	@tools/run-tests $@
 
-browser: ## the pages in a headless Chromium, which is installed if it is not there
+browser: ## test the web pages in a headless Chromium, and install Chromium if it is missing
 	@tools/deps build browser
 	@tools/build plain -- examples/demo weft
 	@tools/run-tests plain -- browser
 
-fault: ## the tests in which the n-th allocation or system call fails
+fault: ## run the tests in which the n-th allocation or system call fails
 	@tools/build plain
 	@tools/run-tests plain -- --suite fault
 
-fuzz: ## search for inputs that break the parsers: each for FUZZ_SECONDS (60)
+fuzz: ## search for inputs that break the parsers, FUZZ_SECONDS (60) per parser
 	@tools/fuzz
 
-cover: ## which lines the tests reach
+cover: ## measure the coverage of src/ by the tests
 	@tools/cover
 
 bench: ## measure weft and its peers, and write bench/report (up to 30 minutes)
@@ -58,17 +58,17 @@ bench: ## measure weft and its peers, and write bench/report (up to 30 minutes)
 	@tools/deps --some peers web-peers
 	@tools/bench --out bench/report
 
-bench-quick: ## the same in about two minutes, into build/report
+bench-quick: ## run a short benchmark (about 2 minutes), and write build/report
 	@tools/build plain -- bench-programs
 	@tools/deps --some peers web-peers
 	@tools/bench --quick --out build/report
 
-bench-guard: ## count instructions and system calls, and fail where one has grown
+bench-guard: ## count instructions and system calls, and fail if a count has grown
 	@tools/deps guard
 	@tools/build plain -- bench-programs
 	@tools/bench-guard
 
-bench-http: ## compare the web server with others
+bench-http: ## compare the web server with other servers
 	@tools/deps web-peers
 	@tools/build plain -- bench-programs
 	@tools/bench-http
@@ -76,15 +76,15 @@ bench-http: ## compare the web server with others
 lint: ## check format, layers, comments, sizes and scripts
 	@tools/lint
 
-format: ## let clang-format decide
+format: ## format the C sources with clang-format
 	@tools/format
 
-man: ## make the manual pages from the headers, in build/docs
+man: ## generate the man pages in build/docs from the headers
 	@tools/build plain -- docs/man3
 	@echo "try: man -M build/docs weft_spin"
 
-install: ## install to DESTDIR and PREFIX (/usr/local)
+install: ## install to PREFIX (/usr/local) below DESTDIR
 	@tools/install "$(PREFIX)" "$(DESTDIR)"
 
-clean: ## remove all that was built
+clean: ## remove build/
 	@rm -rf build

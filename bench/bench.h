@@ -1,6 +1,6 @@
 /*
- * What a contender in C or C++ needs: its main function, its clock, its words (README.md has the
- * rules). A contender is a table of works:
+ * Support for contenders in C and C++: the main function, the clocks and the output. README.md has
+ * the rules. A contender is a table of workloads:
  *
  *     static const bench_work works[] = {{"spin", spin}, {"echo", echo}};
  *     BENCH_MAIN(works)
@@ -16,15 +16,15 @@
 
 typedef struct bench_work {
     const char *name;
-    void (*run)(size_t count, size_t n); /* measures, and says what */
+    void (*run)(size_t count, size_t n); /* runs the workload and prints its figures */
 } bench_work;
 
-/* What holds for all that is measured; else the run counts for nothing. */
+/* Exit with a message if a condition is false. The run is then invalid. */
 #define bench_require(is_true) ((is_true) ? (void)0 : bench_fail(__FILE__, __LINE__, #is_true))
 
 static inline void bench_fail(const char *file, int line, const char *what)
 {
-    fprintf(stderr, "%s:%d: %s does not hold\n", file, line, what);
+    fprintf(stderr, "%s:%d: %s is false\n", file, line, what);
     exit(1);
 }
 
@@ -35,45 +35,45 @@ static inline double bench_read_ns(clockid_t clock)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Processor time of the process: for works of one thread. */
+/* Return the CPU time of the process, for workloads with one thread. */
 static inline double bench_cpu_ns(void)
 {
     return bench_read_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-/* Real time: for works of several. */
+/* Return the real time, for workloads with several threads. */
 static inline double bench_real_ns(void)
 {
     return bench_read_ns(CLOCK_MONOTONIC);
 }
 
-static inline void bench_say(double value)
+static inline void bench_print(double value)
 {
     printf("%.7g\n", value);
 }
 
-static inline void bench_say_both(double first, double second)
+static inline void bench_print_both(double first, double second)
 {
     printf("%.7g %.7g\n", first, second);
 }
 
-/* Does about n operations, and returns the nanoseconds of one. */
+/* Run about n operations. Return the time per operation, in nanoseconds. */
 typedef double bench_pass(size_t count, size_t n);
 
 #define BENCH_WARM_UP 1000
 
 /*
- * Once to warm up, then once to measure. The first is as long whatever n is: so tools that count
- * can take the difference of two runs.
+ * Run a pass to warm up, then a pass to measure. Print the figure of the second pass. The warm-up
+ * does not depend on n, so that tools can subtract the counts of two runs.
  */
 static inline void bench_measure(bench_pass *pass, size_t count, size_t n)
 {
     bench_require(n > 0);
     pass(count, BENCH_WARM_UP);
-    bench_say(pass(count, n));
+    bench_print(pass(count, n));
 }
 
-/* A line of /proc/self/status, in bytes: the kernel gives kB. */
+/* Return a value of /proc/self/status in bytes. The unit of the file is KiB, labelled kB. */
 static inline double bench_status_bytes(const char *key)
 {
     char line[256];
@@ -88,16 +88,19 @@ static inline double bench_status_bytes(const char *key)
     return kib * 1024;
 }
 
-/* For "parked": what make(count) leaves behind, for each. */
+/*
+ * Run the workload "parked". Print the memory and the page tables per fiber that make(count)
+ * creates.
+ */
 static inline void bench_measure_parked(void (*make)(size_t), size_t count)
 {
     double resident = bench_status_bytes("VmRSS:"), tables = bench_status_bytes("VmPTE:");
     make(count);
-    bench_say_both((bench_status_bytes("VmRSS:") - resident) / (double)count,
-                   (bench_status_bytes("VmPTE:") - tables) / (double)count);
+    bench_print_both((bench_status_bytes("VmRSS:") - resident) / (double)count,
+                     (bench_status_bytes("VmPTE:") - tables) / (double)count);
 }
 
-/* How long the sleeper with this number sleeps, in microseconds. */
+/* Return the sleep time of sleeper number i, in microseconds. */
 static inline uint32_t bench_sleep_us(size_t i)
 {
     return 500000 + (uint32_t)i * 2654435761u % 1000000;

@@ -1,4 +1,4 @@
-/* What echo servers in C and C++ have in common: where they listen. */
+/* The listening socket of echo servers in C and C++. */
 #ifndef WEFT_BENCH_LISTEN_H
 #define WEFT_BENCH_LISTEN_H
 
@@ -11,12 +11,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What a server takes at once: bytes. */
+/* The largest read of a server, in bytes. */
 #define ECHO_BUFFER_BYTES 4096
 #define ECHO_BACKLOG 4096
-#define ECHO_BIND_TRIES 500 /* in five seconds */
+#define ECHO_BIND_TRIES 500 /* within 5 s */
 
-/* A process may have 10,000 connections and more. */
+/* Raise the limit of open descriptors. A server has 10,000 connections or more. */
 static inline void bench_raise_descriptors(void)
 {
     struct rlimit limit;
@@ -35,7 +35,7 @@ static inline struct sockaddr_in bench_address(size_t port)
     return address;
 }
 
-/* A non-blocking socket that listens on 127.0.0.1; what it accepts has TCP_NODELAY. */
+/* Return a non-blocking socket that listens on 127.0.0.1. Accepted sockets inherit TCP_NODELAY. */
 static inline int bench_listen(size_t port)
 {
     const int one = 1;
@@ -46,7 +46,9 @@ static inline int bench_listen(size_t port)
     bench_require(fd >= 0);
     bench_require(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
     bench_require(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0);
-    /* One that was killed may still be there: the kernel ends a ring behind its process. */
+    /*
+     * The port of a killed server may still be in use: the kernel closes a ring after its process.
+     */
     for (int i = 0; bind(fd, (const struct sockaddr *)&address, sizeof address) < 0; i++) {
         bench_require(i < ECHO_BIND_TRIES);
         usleep(10000);

@@ -1,14 +1,15 @@
 /*
- * The client of the echo work: connections with one message of 64 bytes under way on each.
+ * The client of the workload echo. One message of 64 bytes is in flight on each connection.
  *
  * usage: load PORT CONNECTIONS SECONDS [PID]
- * prints round trips a second; for a server with that number also its processor time for a trip, in
- * nanoseconds. It counts from when a tenth of the time is over and each connection has had an
- * answer, so that what it costs to accept them is not in it, and until each has had another.
+ * Print the round trips per second. With PID, also print the CPU time of that server per round
+ * trip, in nanoseconds. The measurement starts after a tenth of the time, when each connection has
+ * received a reply. The figures therefore exclude the cost of accepting. The measurement has at
+ * least as many round trips as connections.
  *
- * Its messages go out in batches: all that has come is taken before anything is sent. It never
- * sleeps, but asks epoll again and again: else a server would pay for waking it whenever it is the
- * faster one, and of two servers the slower would look better than it is.
+ * The client receives all available replies before it sends the next messages. The client never
+ * sleeps, but polls epoll. Otherwise a server that is faster than the client would pay for waking
+ * it. Of two servers, the slower one would then look better than it is.
  */
 #include "listen.h"
 
@@ -19,18 +20,18 @@
 
 #define MESSAGE_BYTES 64
 #define EVENTS_MAX 512
-/* A server is given so long to listen, and to answer. */
-#define PATIENCE_NS 20e9
+/* The time limit for a server to listen, and to reply. */
+#define TIMEOUT_NS 20e9
 #define RETRY_US 2000
 
 typedef struct message {
-    uint64_t number; /* tells it from all others */
+    uint64_t number; /* unique */
     char rest[MESSAGE_BYTES - sizeof(uint64_t)];
 } message;
 
 typedef struct connection {
     message sent;
-    size_t received; /* bytes of it that have come back */
+    size_t received; /* echoed bytes of sent */
     int fd;
 } connection;
 
@@ -38,15 +39,15 @@ typedef struct client {
     int epoll_fd;
     uint64_t sent, trips;
     size_t count;
-    size_t greeted;  /* connections that have had an answer */
-    double heard_ns; /* when something last came */
+    size_t replied;    /* connections with a reply */
+    double replied_ns; /* time of the last reply */
     connection *connections;
 } client;
 
-static int dial(size_t port)
+static int connect_to(size_t port)
 {
     static const int one = 1;
-    static const struct linger reset = {1, 0}; /* its number is free at once when it is closed */
+    static const struct linger reset = {1, 0}; /* frees the port at once on close */
     struct sockaddr_in address = bench_address(port);
     double began_ns = bench_real_ns();
     for (;;) {
@@ -56,7 +57,7 @@ static int dial(size_t port)
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
         if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0)
             return fd;
-        bench_require(bench_real_ns() - began_ns < PATIENCE_NS);
+        bench_require(bench_real_ns() - began_ns < TIMEOUT_NS);
         close(fd);
         usleep(RETRY_US);
     }
@@ -70,7 +71,7 @@ static void open_all(client *c, size_t port)
     bench_require(c->epoll_fd >= 0 && c->connections != NULL);
     for (size_t i = 0; i < c->count; i++) {
         connection *one = &c->connections[i];
-        one->fd = dial(port);
+        one->fd = connect_to(port);
         memset(one->sent.rest, (int)i, sizeof one->sent.rest);
         struct epoll_event event = {EPOLLIN | EPOLLET, {.ptr = one}};
         bench_require(epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, one->fd, &event) == 0);
@@ -85,15 +86,18 @@ static void send_next(client *c, connection *to)
     bench_require(n == sizeof to->sent);
 }
 
-/* Is its message back? No more than one is on its way: one call takes all that is there. */
+/*
+ * Return true if the whole message is back. At most one message is in flight, so that one call
+ * reads all available bytes.
+ */
 static bool receive(connection *from)
 {
     message got;
     ssize_t n = recv(from->fd, &got, sizeof got, MSG_DONTWAIT);
     if (n < 0 && errno == EAGAIN)
         return false;
-    bool is_server_there = n > 0;
-    bench_require(is_server_there);
+    bool is_connected = n > 0;
+    bench_require(is_connected);
     bench_require((size_t)n <= sizeof got - from->received);
     const char *expected = (const char *)&from->sent + from->received;
     bench_require(memcmp(&got, expected, (size_t)n) == 0);
@@ -101,8 +105,8 @@ static bool receive(connection *from)
     return from->received == sizeof got;
 }
 
-/* Take all that has come, then send the next ones. */
-static void bounce(client *c)
+/* Receive all available replies, then send the next messages. */
+static void exchange(client *c)
 {
     struct epoll_event events[EVENTS_MAX];
     connection *back[EVENTS_MAX];
@@ -111,26 +115,26 @@ static void bounce(client *c)
         if (receive(events[i].data.ptr))
             back[back_count++] = events[i].data.ptr;
     for (int i = 0; i < back_count; i++) {
-        c->greeted += back[i]->sent.number < c->count; /* the first messages have these numbers */
+        c->replied += back[i]->sent.number < c->count; /* numbers of the first messages */
         send_next(c, back[i]);
     }
     c->trips += (uint64_t)back_count;
 }
 
-/* For so long, and until there were so many trips in all, and all connections are served. */
+/* Run until end_ns, until c->trips is at least trips, and until each connection has a reply. */
 static void run_until(client *c, double end_ns, uint64_t trips)
 {
     double now_ns;
-    while ((now_ns = bench_real_ns()) < end_ns || c->trips < trips || c->greeted < c->count) {
+    while ((now_ns = bench_real_ns()) < end_ns || c->trips < trips || c->replied < c->count) {
         uint64_t before = c->trips;
-        bounce(c);
+        exchange(c);
         if (c->trips != before)
-            c->heard_ns = now_ns;
-        bench_require(now_ns - c->heard_ns < PATIENCE_NS);
+            c->replied_ns = now_ns;
+        bench_require(now_ns - c->replied_ns < TIMEOUT_NS);
     }
 }
 
-/* The processor time of a server so far; of none it is 0. */
+/* Return the CPU time of a server so far, or 0 without a server. */
 static double server_ns(pid_t server)
 {
     clockid_t clock;
@@ -140,7 +144,7 @@ static double server_ns(pid_t server)
     return bench_read_ns(clock);
 }
 
-/* For so long, and say what it came to. */
+/* Measure for ns nanoseconds. Print the figures. */
 static void measure(client *c, double ns, pid_t server)
 {
     uint64_t trips_before = c->trips;
@@ -148,9 +152,9 @@ static void measure(client *c, double ns, pid_t server)
     run_until(c, began_ns + ns, trips_before + c->count);
     double took_ns = bench_real_ns() - began_ns, trips = (double)(c->trips - trips_before);
     if (server != 0)
-        bench_say_both(trips / took_ns * 1e9, (server_ns(server) - server_before) / trips);
+        bench_print_both(trips / took_ns * 1e9, (server_ns(server) - server_before) / trips);
     else
-        bench_say(trips / took_ns * 1e9);
+        bench_print(trips / took_ns * 1e9);
 }
 
 int main(int argc, char **argv)
@@ -167,8 +171,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < c.count; i++)
         send_next(&c, &c.connections[i]);
 
-    c.heard_ns = bench_real_ns();
-    run_until(&c, c.heard_ns + seconds * 1e8, 0);
+    c.replied_ns = bench_real_ns();
+    run_until(&c, c.replied_ns + seconds * 1e8, 0);
     measure(&c, seconds * 9e8, server);
     return 0;
 }

@@ -1,9 +1,9 @@
 /*
- * The ring of a hand-written io_uring loop: one system call for all that is to be submitted and for
- * the wait; what comes lies in buffers that the kernel takes from a ring of their own. For one
- * source file of a program, which says first how large a buffer is: RING_BUFFER_BYTES.
+ * The ring of a hand-written io_uring loop. One system call submits all operations and waits. The
+ * kernel stores received data in provided buffers. A program includes this file in one source file,
+ * and defines RING_BUFFER_BYTES before the include.
  *
- * The rings are small on purpose: they are used round and round, and should stay in the cache.
+ * The rings are small, so that they stay in the cache.
  */
 #ifndef WEFT_BENCH_RING_H
 #define WEFT_BENCH_RING_H
@@ -15,9 +15,9 @@
 #include <sys/socket.h>
 
 #define RING_SUBMISSIONS 256
-#define RING_COMPLETIONS 4096 /* a burst from all connections */
+#define RING_COMPLETIONS 4096 /* room for a burst from all connections */
 #define RING_BUFFERS 1024
-#define RING_GROUP 0 /* of buffers; there is only one */
+#define RING_GROUP 0 /* the only group of buffers */
 
 static struct io_uring ring;
 static struct io_uring_buf_ring *ring_free_buffers;
@@ -31,7 +31,10 @@ static inline void ring_require(bool is_true, const char *what)
     exit(1);
 }
 
-/* For an operation of one of four kinds. The liburing calls that fill it in leave user_data. */
+/*
+ * Return an entry for an operation of one of four kinds. The io_uring_prep functions keep
+ * user_data.
+ */
 static inline struct io_uring_sqe *ring_next(unsigned kind, int fd)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
@@ -53,14 +56,14 @@ static inline int ring_fd(const struct io_uring_cqe *cqe)
     return (int)(cqe->user_data >> 2);
 }
 
-/* Asked for once, it goes on. */
+/* Start a multishot accept. */
 static inline void ring_accept(unsigned kind, int listener)
 {
     struct io_uring_sqe *sqe = ring_next(kind, listener);
     io_uring_prep_multishot_accept(sqe, listener, NULL, NULL, SOCK_CLOEXEC);
 }
 
-/* What a receive brings goes into one of the buffers. */
+/* Let a receive take a provided buffer. */
 static inline void ring_use_buffers(struct io_uring_sqe *sqe)
 {
     sqe->flags |= IOSQE_BUFFER_SELECT;
@@ -72,7 +75,7 @@ static inline int ring_buffer(const struct io_uring_cqe *cqe)
     return (int)(cqe->flags >> IORING_CQE_BUFFER_SHIFT);
 }
 
-static inline void ring_give_back(int buffer)
+static inline void ring_return_buffer(int buffer)
 {
     io_uring_buf_ring_add(ring_free_buffers, ring_buffers[buffer], RING_BUFFER_BYTES,
                           (unsigned short)buffer, io_uring_buf_ring_mask(RING_BUFFERS), 0);
@@ -86,34 +89,35 @@ static inline void ring_open(void)
         .cq_entries = RING_COMPLETIONS,
     };
     int rc = io_uring_queue_init_params(RING_SUBMISSIONS, &ring, &params);
-    ring_require(rc == 0, "no io_uring as new as this");
+    ring_require(rc == 0, "io_uring_queue_init_params failed");
     io_uring_register_ring_fd(&ring);
     ring_free_buffers = mmap(NULL, RING_BUFFERS * sizeof(struct io_uring_buf),
                              PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ring_require(ring_free_buffers != MAP_FAILED, "no memory");
+    ring_require(ring_free_buffers != MAP_FAILED, "mmap failed");
     struct io_uring_buf_reg reg = {.ring_addr = (uintptr_t)ring_free_buffers,
                                    .ring_entries = RING_BUFFERS,
                                    .bgid = RING_GROUP};
-    ring_require(io_uring_register_buf_ring(&ring, &reg, 0) == 0, "no ring of buffers");
+    ring_require(io_uring_register_buf_ring(&ring, &reg, 0) == 0,
+                 "io_uring_register_buf_ring failed");
     io_uring_buf_ring_init(ring_free_buffers);
     for (int i = 0; i < RING_BUFFERS; i++)
-        ring_give_back(i);
+        ring_return_buffer(i);
 }
 
-/* Submit, wait, and handle what has come; false if a handler said so. */
-static inline bool ring_turn(bool (*handle)(const struct io_uring_cqe *cqe))
+/* Submit, wait, and handle all completions. Return false if a handler returned false. */
+static inline bool ring_tick(bool (*handle)(const struct io_uring_cqe *cqe))
 {
     struct io_uring_cqe *cqe;
     unsigned head, count = 0;
-    bool goes_on = true;
+    bool is_running = true;
     io_uring_submit_and_wait(&ring, 1);
     io_uring_for_each_cqe(&ring, head, cqe)
     {
-        goes_on &= handle(cqe);
+        is_running &= handle(cqe);
         count++;
     }
     io_uring_cq_advance(&ring, count);
-    return goes_on;
+    return is_running;
 }
 
 #endif

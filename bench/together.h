@@ -1,6 +1,6 @@
 /*
- * For works of several threads: how they are made, and how all begin at once. Where they run is the
- * kernel's choice, for all contenders: those that make their threads themselves cannot say it.
+ * Support for workloads with several threads: create threads, and start them together. The kernel
+ * places the threads of all contenders, because some contenders cannot choose a processor.
  */
 #ifndef WEFT_BENCH_TOGETHER_H
 #define WEFT_BENCH_TOGETHER_H
@@ -17,8 +17,8 @@ static inline pthread_t together_thread(void *(*fn)(void *), void *arg)
 }
 
 /*
- * Everyone is there, then the clock is read, then they go. So nothing is sent before, however busy
- * the machine is.
+ * A common start. All threads wait at the first barrier, read the clock, and wait at the second
+ * barrier. Messages are therefore sent only after the clock is read, however busy the machine is.
  */
 typedef struct together {
     pthread_barrier_t ready, go;
@@ -36,7 +36,7 @@ static inline void together_destroy(together *t)
     pthread_barrier_destroy(&t->go);
 }
 
-/* Returns when it began, in real time. */
+/* Wait for all threads. Return the start time, in real time. */
 static inline double together_begin(together *t)
 {
     pthread_barrier_wait(&t->ready);

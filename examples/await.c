@@ -1,4 +1,4 @@
-/* What a fiber returns is what await returns: of one, through another one, of several at once. */
+/* Await one fiber, await a fiber through another fiber, and await several fibers at once. */
 #include <weft.h>
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ int main(void)
     weft_value value = weft_await(b);
     if (weft_is_error(value))
         return 1;
-    printf("b passes on what a returned: %s\n", (const char *)value);
+    printf("b returns the value of a: %s\n", (const char *)value);
 
     int numbers[] = {0, 1, 2};
     weft_fiber fibers[3];

@@ -1,6 +1,6 @@
 /*
- * Two fibers keep each other on the run queue, so that it is never empty. Those who wait for the
- * clock or for the kernel get their turn all the same: a sleeper wakes up, and ends it.
+ * A run queue that is never empty does not starve timers and I/O. Two fibers schedule each other in
+ * a loop. A sleeping fiber still wakes on time, and ends the loop.
  */
 #include <weft.h>
 
@@ -16,7 +16,7 @@ typedef struct player {
 
 static bool is_over;
 
-/* Print (the first few times), schedule the other one, wait to be scheduled by it. */
+/* Print the first three times. Schedule the other player, and wait until it schedules this one. */
 static weft_value play(void *arg)
 {
     const player *p = arg;
@@ -28,7 +28,7 @@ static weft_value play(void *arg)
         if (weft_is_error(rc))
             return rc;
     }
-    weft_schedule(p->other->fiber, 0); /* if it is still there: it waits for this one */
+    weft_schedule(p->other->fiber, 0); /* the other player may wait for this one */
     return 0;
 }
 
@@ -45,10 +45,10 @@ int main(void)
     player one = {.line = "one\n"}, two = {.line = "two\n", .other = &one};
     one.other = &two;
     one.fiber = weft_spin(play, &one);
-    two.fiber = weft_new(play, &two); /* the first one schedules it */
+    two.fiber = weft_new(play, &two); /* player one schedules it */
     weft_spin(sleeper, NULL);
     weft_fiber both[] = {one.fiber, two.fiber};
     if (weft_await_all(both, 2, NULL) < 0)
         return 1;
-    puts("and a sleeper woke up, though they never paused");
+    puts("the sleeper woke although the run queue was never empty");
 }

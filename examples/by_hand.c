@@ -1,7 +1,6 @@
 /*
- * How a read that blocks one fiber is made, by hand: try the call, and if there is nothing yet wait
- * until there is. And a timeout: after a while an error is raised in the fiber that waits, whatever
- * it waits in.
+ * A blocking read built by hand: try the call, and wait for readiness if there is no data. For the
+ * timeout, a timer fiber raises an error in the waiting fiber. This works for any blocking call.
  */
 #include <weft.h>
 
@@ -19,13 +18,13 @@ static ssize_t read_from(int fd, char *data, size_t bytes)
             return n < 0 ? -errno : n;
         int rc = weft_wait_fd(fd, POLLIN);
         if (rc < 0)
-            return rc; /* raised, or cancelled: the wait is over in any case */
+            return rc; /* a raised error, or a cancellation */
     }
 }
 
 static weft_value raise_timeout(void *arg)
 {
-    return weft_raise(*(weft_fiber *)arg, -ETIME, "it took too long");
+    return weft_raise(*(weft_fiber *)arg, -ETIME, "read_within: timeout");
 }
 
 static ssize_t read_within(double seconds, int fd, char *data, size_t bytes)
@@ -51,11 +50,11 @@ int main(void)
         return 1;
     ssize_t n = read_within(0.1, fd[0], data, sizeof data);
     if (n == -ETIME)
-        printf("nothing: %s\n", weft_error()->message);
+        printf("first read: %s\n", weft_error()->message);
     weft_spin(write_later, &fd[1]);
     n = read_within(60.0, fd[0], data, sizeof data);
     if (n > 0)
-        printf("something: %.*s\n", (int)n, data);
+        printf("second read: %.*s\n", (int)n, data);
     weft_close(fd[0]);
     weft_close(fd[1]);
 }

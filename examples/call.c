@@ -1,6 +1,6 @@
 /*
- * Something that only one cord may touch, so that it needs no lock: the others call functions
- * there. A call looks like any other: its value comes back, or its error with the words.
+ * Data without a lock: only one cord uses it, and other cords call functions in that cord. A remote
+ * call returns the value of the function, or its error with the message.
  */
 #include <weft.h>
 
@@ -8,14 +8,14 @@
 #include <stdio.h>
 
 static weft_cord keeper;
-static long balance; /* the keeper's */
+static long balance; /* used only by the keeper */
 
-/* Runs in a fiber of the keeper's; it does not wait, so it is never interrupted. */
+/* Runs in a fiber of the keeper. No other call runs in between, because add does not block. */
 static weft_value add(void *arg)
 {
     long amount = *(const long *)arg;
     if (balance + amount < 0)
-        return weft_fail(-ERANGE, "%ld is more than the %ld that are there", -amount, balance);
+        return weft_fail(-ERANGE, "add: cannot withdraw %ld, the balance is %ld", -amount, balance);
     return balance += amount;
 }
 
@@ -31,7 +31,7 @@ static weft_value earn(void *arg)
 
 int main(void)
 {
-    keeper = weft_cord_start(NULL, NULL, NULL); /* without a function: it serves */
+    keeper = weft_cord_start(NULL, NULL, NULL); /* without a function: the cord runs remote calls */
     weft_cord earners[3];
     for (int i = 0; i < 3; i++)
         earners[i] = weft_cord_start(earn, NULL, NULL);
@@ -39,7 +39,7 @@ int main(void)
         if (weft_is_error(weft_cord_join(earners[i])))
             return 1;
     long amount = -1000;
-    printf("left: %ld\n", (long)weft_cord_call(keeper, add, &amount));
+    printf("balance: %ld\n", (long)weft_cord_call(keeper, add, &amount));
     amount = -5000;
     if (weft_cord_call(keeper, add, &amount) == -ERANGE)
         printf("refused: %s\n", weft_error()->message);

@@ -1,7 +1,7 @@
 /*
- * A chat server of actors. A room is a fiber whose subscribers are a local variable: nobody else
- * can touch them, so nothing is locked. A user is two fibers: one reads commands, the other one
- * writes what it is told. Main plays two users, over real connections.
+ * A chat server built from actors. A room is a fiber, and its subscribers are a local variable. No
+ * other fiber can reach that variable, so it needs no lock. A user has two fibers: one reads
+ * commands, and one writes messages. Main plays two users over TCP connections.
  */
 #include <weft.h>
 
@@ -15,11 +15,11 @@
 
 typedef struct message {
     enum { SUBSCRIBE, UNSUBSCRIBE, SAY } what;
-    weft_fiber who; /* writes to the user's connection */
+    weft_fiber who; /* the fiber that writes to the user's connection */
     char name[20], text[80];
 } message;
 
-/* Send a copy, which the receiver frees; to nobody (0, or one that has ended) it is not sent. */
+/* Send a copy, which the receiver frees. Send nothing if the receiver is 0 or has ended. */
 static void tell(weft_fiber to, const message *m)
 {
     message *copy = malloc(sizeof *copy);
@@ -30,12 +30,12 @@ static void tell(weft_fiber to, const message *m)
         free(copy);
 }
 
-/* The next one; NULL if there will be none: this fiber is cancelled, and has had them all. */
+/* Return the next message, or NULL if this fiber is cancelled and its mailbox is empty. */
 static message *next_message(void)
 {
     weft_value next = weft_receive();
     if (weft_is_error(next))
-        next = weft_try_receive(); /* told in the moment in which this fiber was cancelled */
+        next = weft_try_receive(); /* a message may arrive during the cancellation */
     return weft_is_error(next) ? NULL : (message *)next;
 }
 
@@ -66,7 +66,7 @@ static weft_value chat_room(void *arg)
     return 0;
 }
 
-/* The room of that name, which is made when first asked for; 0: there are too many. */
+/* Return the room with a name. Create it if it does not exist. Return 0 if there are too many. */
 static weft_fiber find_room(const char *name)
 {
     static weft_fiber rooms[ROOMS];
@@ -80,7 +80,7 @@ static weft_fiber find_room(const char *name)
     return 0;
 }
 
-/* Writes what it is told to its user's connection. */
+/* Write the messages of this fiber's mailbox to the user's connection. */
 static weft_value write_messages(void *arg)
 {
     weft_stream *connection = arg;
@@ -100,7 +100,7 @@ static weft_value handle_user(void *arg)
     weft_fiber room = 0;
     message m = {.who = weft_spin(write_messages, &connection)};
     char *line, word[20];
-    if (weft_stream_line(&connection, &line, NULL) > 0) /* the first one says who it is */
+    if (weft_stream_line(&connection, &line, NULL) > 0) /* the first line is the name */
         snprintf(m.name, sizeof m.name, "%s", line);
     while (weft_stream_line(&connection, &line, NULL) > 0) {
         snprintf(m.text, sizeof m.text, "(%s)", line);
@@ -118,12 +118,12 @@ static weft_value handle_user(void *arg)
     }
     m.what = UNSUBSCRIBE;
     tell(room, &m);
-    weft_terminate(m.who, 1.0); /* before its connection is closed */
+    weft_terminate(m.who, 1.0); /* it uses the connection */
     weft_stream_close(&connection);
     return 0;
 }
 
-/* The server may end before the connection's fiber has run. */
+/* Close a connection if its fiber ends before it runs. */
 static void drop(void *arg)
 {
     weft_close((int)(intptr_t)arg);
@@ -147,7 +147,7 @@ static void hear(weft_stream *user, const char *name)
 {
     char *line;
     if (weft_stream_line(user, &line, NULL) > 0)
-        printf("%s hears \"%s\"\n", name, line);
+        printf("%s receives \"%s\"\n", name, line);
 }
 
 int main(void)
@@ -165,7 +165,7 @@ int main(void)
     if (weft_stream_open(&ann, weft_dial("tcp", address)) < 0 ||
         weft_stream_open(&ben, weft_dial("tcp", address)) < 0)
         return 1;
-    weft_stream_puts(&ann, "ann\nconnect loom\n"); /* goes out when she listens */
+    weft_stream_puts(&ann, "ann\nconnect loom\n"); /* sent when ann reads */
     hear(&ann, "ann");
     weft_stream_puts(&ben, "ben\nconnect loom\nsend hello\n");
     for (int i = 0; i < 2; i++) {
@@ -175,10 +175,10 @@ int main(void)
     weft_stream_puts(&ben, "disconnect\n");
     hear(&ben, "ben");
     hear(&ann, "ann");
-    weft_stream_puts(&ann, "send is nobody here?\n");
+    weft_stream_puts(&ann, "send hello again\n");
     hear(&ann, "ann");
     weft_stream_puts(&ben, "connect attic\n");
-    hear(&ben, "ben"); /* and nothing of what was said meanwhile */
+    hear(&ben, "ben"); /* not the message that was sent to the other room */
     weft_stream_close(&ann);
     weft_stream_close(&ben);
 }

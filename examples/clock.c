@@ -1,7 +1,7 @@
 /*
- * One fiber echoes what is typed, another one tells the time, and each is written as if it were
- * alone: where it has to wait the other one runs, without a reactor or a check in sight. The clock
- * runs as long as there is input, and three ticks at least.
+ * One fiber echoes the input, and another fiber prints clock ticks. Each is plain sequential code:
+ * while one fiber waits, the other fiber runs. The clock runs until the end of the input, and for
+ * at least three ticks.
  */
 #include <weft.h>
 

@@ -1,4 +1,4 @@
-/* Copies a file while another fiber says how far it has come; neither holds the other up. */
+/* Copy a file while another fiber prints the progress. Neither fiber blocks the other. */
 #include <weft.h>
 
 #include <fcntl.h>
@@ -56,8 +56,8 @@ int main(void)
 
     struct stat status = {0};
     weft_fstat(to, &status);
-    printf("copied %lld bytes, the copy has %lld: %s\n", (long long)copied,
-           (long long)status.st_size, rc < 0 ? "failed" : "good");
+    printf("copied %lld bytes, the copy has %lld bytes: %s\n", (long long)copied,
+           (long long)status.st_size, rc < 0 ? "failed" : "ok");
     weft_close(from);
     weft_close(to);
     weft_unlink(source);

@@ -1,6 +1,6 @@
 /*
- * Work spread over cores: cords get parts of it by message, and send them back done. Who is quicker
- * is given more; main, which hands out the parts, computes nothing itself.
+ * Work spread over cores. Main sends parts of the work to cords, and each cord sends its finished
+ * parts back. A faster cord gets more parts. Main computes nothing itself.
  */
 #include <weft.h>
 
@@ -12,8 +12,8 @@
 
 typedef struct part {
     int from, to;
-    int primes;       /* the answer */
-    weft_cord worker; /* who has it */
+    int primes;       /* the result */
+    weft_cord worker; /* the cord that computes it */
 } part;
 
 static int is_prime(int n)
@@ -24,7 +24,7 @@ static int is_prime(int n)
     return n > 1;
 }
 
-/* In each cord; a message is a part, or 0 when there are none left. */
+/* Runs in each cord. A message is a part, or 0 if no parts remain. */
 static weft_value work(void *arg)
 {
     weft_fiber boss = *(weft_fiber *)arg;
@@ -67,5 +67,5 @@ int main(void)
     int count = 0;
     for (int i = 0; i < CORDS; i++)
         count += (int)weft_cord_join(cords[i]);
-    printf("%d primes below %d, found in %d parts\n", primes, PARTS * PART_SIZE, count);
+    printf("%d primes below %d, counted in %d parts\n", primes, PARTS * PART_SIZE, count);
 }

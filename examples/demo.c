@@ -1,8 +1,10 @@
 /*
- * What `make run` shows: a page whose every part is a few lines of plain sequential C, each written
- * as if it were alone, all in one thread. usage: demo [FOLDER OF THE PAGE]
+ * The demonstration of `make run`: a web page with live parts. Each part is a few lines of plain
+ * sequential C. All parts run in one thread.
+ *
+ * usage: demo [FOLDER OF THE PAGE]
  */
-#include <weft.h>
+#include <weft/web.h>
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,8 +23,9 @@
 static char origin[64]; /* "http://127.0.0.1:8080" */
 
 /*
- * News: what all open pages are told, as server-sent events. Whoever has something to say puts it
- * here; every page has a fiber that waits for more. Fibers switch only where they block: no lock.
+ * News: server-sent events for all open pages. tell_all adds an event to the board and wakes the
+ * fibers of the pages. Each fiber sends the event. Fibers switch only in blocking calls, so no lock
+ * is needed.
  */
 
 #define NEWS_KEPT 512
@@ -33,8 +36,8 @@ typedef struct news {
 } news;
 
 static news board[NEWS_KEPT];
-static size_t news_count; /* ever; the last NEWS_KEPT are on the board */
-static char pulse[128];   /* how the server is */
+static size_t news_count; /* since the start; the last NEWS_KEPT are on the board */
+static char pulse[128];   /* the server's counters */
 static size_t pulse_count;
 static weft_cond more;
 static int pages;
@@ -56,7 +59,7 @@ static void one_less(int *count)
     --*count;
 }
 
-/* GET /news, one for each open page. It ends when the page is closed: then an event fails. */
+/* GET /news, one request for each open page. When the page is closed, weft_http_event fails. */
 static int show_news(weft_http_request *r, void *ctx)
 {
     (void)ctx;
@@ -66,7 +69,7 @@ static int show_news(weft_http_request *r, void *ctx)
     int rc = weft_http_events(r);
     while (rc == 0) {
         if (next < news_count) {
-            news item = board[next++ % NEWS_KEPT]; /* a copy: the board may change meanwhile */
+            news item = board[next++ % NEWS_KEPT]; /* copy: the board may change meanwhile */
             rc = weft_http_event(r, item.kind, NULL, item.text);
         } else if (pulses != pulse_count) {
             pulses = pulse_count;
@@ -89,7 +92,7 @@ static long resident_kib(void)
     return pages_resident * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* Once a second. */
+/* Update the pulse. Called once a second. */
 static weft_value beat(void *arg)
 {
     (void)arg;
@@ -102,8 +105,8 @@ static weft_value beat(void *arg)
 }
 
 /*
- * A crowd: thousands of fibers, each asleep most of the time. They live as long as the request that
- * asked for them; when its page is closed, the block is left, and they end with it.
+ * Crowd: thousands of fibers that sleep most of the time. A request starts them in a group. When
+ * the page is closed, the request leaves the block of the group, and the fibers end.
  */
 
 static weft_value doze(void *arg)
@@ -137,7 +140,7 @@ static int show_crowd(weft_http_request *r, void *ctx)
     const char *asked = weft_http_query_param(r, "n");
     long n = asked != NULL ? strtol(asked, NULL, 10) : 0;
     if (n < 1 || n > CROWD_MAX)
-        return weft_http_reply_text(r, 400, "n is 1 to %d\n", CROWD_MAX);
+        return weft_http_reply_text(r, 400, "n must be 1 to %d\n", CROWD_MAX);
     size_t wakes = 0;
     int rc = weft_http_events(r), ended;
     WEFT_GROUP(crowd, ended) {
@@ -152,8 +155,7 @@ static int show_crowd(weft_http_request *r, void *ctx)
 }
 
 /*
- * Errands: the server is its own client, and asks slow pages of its own: one after the other, or
- * all at once.
+ * Errands: the server fetches slow pages from itself, one after the other or all at once.
  */
 
 /* GET /slow?ms=300 */
@@ -162,7 +164,7 @@ static int be_slow(weft_http_request *r, void *ctx)
     (void)ctx;
     const char *ms = weft_http_query_param(r, "ms");
     int rc = weft_sleep(ms != NULL ? (double)(strtoul(ms, NULL, 10) % 2000) / 1000 : 0);
-    return rc < 0 ? rc : weft_http_reply_text(r, 200, "at last\n");
+    return rc < 0 ? rc : weft_http_reply_text(r, 200, "done\n");
 }
 
 typedef struct errand {
@@ -181,7 +183,7 @@ static weft_value run_errand(void *arg)
     return status < 0 ? status : weft_tell(e->boss, e->number);
 }
 
-/* Wait for one that is done, and say so: "number milliseconds". */
+/* Wait for the end of an errand, and send an event: "number milliseconds". */
 static int report_errand(weft_http_request *r, double begun)
 {
     weft_value number = weft_receive();
@@ -192,7 +194,7 @@ static int report_errand(weft_http_request *r, double begun)
     return weft_http_event(r, "done", NULL, text);
 }
 
-/* GET /errands?how=together, or in-turn */
+/* GET /errands?how=together or ?how=in-turn */
 static int run_errands(weft_http_request *r, void *ctx)
 {
     (void)ctx;
@@ -217,11 +219,12 @@ static int run_errands(weft_http_request *r, void *ctx)
 }
 
 /*
- * What people send.
+ * Input of the page: uploads, chat messages and drawings.
  */
 
 /*
- * POST /upload?id=7. Taken in piece by piece, and slowly: the sender waits, memory does not grow.
+ * POST /upload?id=7. Read the body in parts, at a limited rate. The sender waits, and the memory of
+ * the server does not grow.
  */
 static int take_upload(weft_http_request *r, void *ctx)
 {
@@ -246,18 +249,18 @@ static int take_upload(weft_http_request *r, void *ctx)
     return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%llu\n", total);
 }
 
-/* POST /say, a form: who and what. */
+/* POST /say with a form: a name and a text. */
 static int take_words(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     const char *who = weft_http_form(r, "who", NULL), *what = weft_http_form(r, "what", NULL);
     if (who == NULL || what == NULL || what[0] == '\0' || strchr(who, '\n') != NULL)
-        return -EINVAL; /* which is answered with 400 */
+        return -EINVAL; /* the server replies 400 */
     tell_all("said", "%.40s\n%.400s", who, what);
     return weft_http_reply_status(r, 204);
 }
 
-/* POST /draw: a hue and points, "210 10 10 12 14 ..."; nothing wipes the picture. */
+/* POST /draw with a hue and points, "210 10 10 12 14 ...". An empty body wipes the picture. */
 static int take_line(weft_http_request *r, void *ctx)
 {
     (void)ctx;
@@ -290,7 +293,7 @@ static weft_http_router *make_routes(weft_http_files *page)
     return routes;
 }
 
-/* At port 8080, or at any that is free. */
+/* Listen on port 8080, or on any free port. */
 static int listen_somewhere(void)
 {
     struct sockaddr_in at;
@@ -313,7 +316,7 @@ int main(int argc, char **argv)
         return 1;
     }
     weft_shutdown_on_signals(3.0);
-    printf("Open %s/ in a browser, best in two windows. Ctrl-C stops it.\n", origin);
+    printf("Open %s/ in a browser, preferably in two windows. Press Ctrl-C to stop.\n", origin);
     fflush(stdout);
     const weft_http_options options = {.gzip_level = 5, .drain_s = 0.2, .closes_listener = true};
     return weft_http_serve_fd(listener, weft_http_serve_routes, routes, &options) != -ECANCELED;

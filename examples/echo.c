@@ -1,4 +1,4 @@
-/* A TCP echo server with a fiber for each connection, and two clients that it serves at once. */
+/* A TCP echo server with a fiber for each connection, and two concurrent clients. */
 #include <weft.h>
 
 #include <netinet/in.h>
@@ -12,10 +12,10 @@ static weft_value echo(void *arg)
     ssize_t n;
     while ((n = weft_read(fd, data, sizeof data)) > 0 && n == weft_write_all(fd, data, (size_t)n))
         ;
-    return 0; /* a peer that is gone is no reason to stop the others */
+    return 0; /* an error here would end the server and all connections */
 }
 
-/* The server may end before the connection's fiber has run. */
+/* Close a connection if its fiber ends before it runs. */
 static void drop(void *arg)
 {
     weft_close((int)(intptr_t)arg);
@@ -26,7 +26,7 @@ static int on_conn(int fd, void *ctx)
     (void)ctx;
     weft_spin_options options = {.drop = drop};
     if (weft_go_with(echo, (void *)(intptr_t)fd, &options) < 0)
-        weft_close(fd); /* no memory: this one is turned away, the next may be served */
+        weft_close(fd); /* no memory: refuse this connection, and try the next one */
     return 0;
 }
 

@@ -1,8 +1,8 @@
 /*
- * A web client: a page by way of a redirect, three at once with a time limit, an upload piece by
- * piece. The server is a fiber of the same program.
+ * A web client: a redirect, a time limit, three pages at once, and a streamed upload. The server is
+ * a fiber of the same program.
  */
-#include <weft.h>
+#include <weft/web.h>
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static char base[64]; /* of the server's URLs */
+static char base[64]; /* scheme, host and port of the server */
 static weft_fetcher *fetcher;
 
-/* In capitals, while it comes. */
+/* Reply with the body in upper case, part by part. */
 static int shout(weft_http_request *r)
 {
     char data[16];
@@ -40,7 +40,7 @@ static int handle(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "this is %s", path);
 }
 
-/* Until it is cancelled; who sleeps then is not waited for. */
+/* Serve until cancelled. Wait at most 10 ms for handlers. */
 static weft_value serve(void *arg)
 {
     return weft_http_serve_fd(*(int *)arg, handle, NULL, &(weft_http_options){.drain_s = 0.01});
@@ -58,7 +58,7 @@ static int get(const char *path)
     return status;
 }
 
-/* How long a page is. */
+/* Return the length of a page in bytes. */
 static weft_value measure(void *arg)
 {
     char url[128], *text;
@@ -105,7 +105,7 @@ int main(void)
     int rc = 0;
     WEFT_CANCEL_AFTER(0.1, rc)
         get("/never");
-    puts(rc == -ETIMEDOUT ? "/never: too late" : "?");
+    puts(rc == -ETIMEDOUT ? "/never: timed out" : "/never: not timed out");
     weft_fiber three[] = {weft_spin(measure, "/one"), weft_spin(measure, "/twelve"),
                           weft_spin(measure, "/hundred")};
     weft_value lengths[3];

@@ -1,6 +1,6 @@
 /*
- * A line is read with a deadline, in both forms: one that just goes on without a line, and one that
- * makes an error of it. What was typed by then is not lost: it is there for the next read.
+ * Two ways to read a line with a deadline: continue without a line, or return an error. Input that
+ * arrived before the deadline is not lost. The next read returns it.
  */
 #include <weft.h>
 
@@ -9,7 +9,7 @@
 
 static char line[80];
 
-/* The line, or what is to be used in its place. */
+/* Return the line, or a default if no line arrives in time. */
 static const char *gets_or(weft_stream *from, double seconds, const char *otherwise)
 {
     ssize_t n = 0;
@@ -19,7 +19,7 @@ static const char *gets_or(weft_stream *from, double seconds, const char *otherw
     return n > 0 ? line : otherwise;
 }
 
-/* The line's length, or an error: -ETIMEDOUT if none came in time. */
+/* Return the length of the line, or -ETIMEDOUT if no line arrives in time. */
 static ssize_t gets_within(weft_stream *from, double seconds)
 {
     ssize_t n = 0;
@@ -27,7 +27,7 @@ static ssize_t gets_within(weft_stream *from, double seconds)
     WEFT_CANCEL_AFTER(seconds, rc) {
         n = weft_stream_gets(from, line, sizeof line);
     }
-    return rc < 0 ? weft_fail(rc, "gets was cancelled") : n;
+    return rc < 0 ? weft_fail(rc, "gets_within: no line in time") : n;
 }
 
 int main(void)
@@ -36,9 +36,9 @@ int main(void)
     weft_stream keyboard;
     if (weft_pipe(fd) < 0 || weft_stream_open(&keyboard, fd[0]) < 0)
         return 1;
-    printf("Nobody types: %s", gets_or(&keyboard, 0.1, "no line\n"));
+    printf("No input: %s", gets_or(&keyboard, 0.1, "no line\n"));
     if (gets_within(&keyboard, 0.1) == -ETIMEDOUT)
-        printf("Still nobody: %s\n", weft_error()->message);
+        printf("Still no input: %s\n", weft_error()->message);
 
     weft_write_all(fd[1], "half a ", 7);
     printf("Half a line: %s", gets_or(&keyboard, 0.1, "no line\n"));

@@ -1,4 +1,4 @@
-/* Fibers that end with a block: the first that fails ends the others, a deadline ends them all. */
+/* Fibers that end with a block. The first failure cancels the others. A deadline cancels all. */
 #include <weft.h>
 
 #include <errno.h>
@@ -8,14 +8,14 @@
 static weft_value fetch(void *arg)
 {
     const char *name = arg;
-    int rc = weft_sleep(strlen(name) * 0.01); /* as if it came from far away */
+    int rc = weft_sleep(strlen(name) * 0.01); /* stands for a slow network */
     if (rc < 0) {
-        printf("%s: called off\n", name);
+        printf("%s: cancelled\n", name);
         return rc;
     }
     if (strcmp(name, "broken") == 0)
-        return weft_fail(-EIO, "%s does not answer", name);
-    printf("%s: there\n", name);
+        return weft_fail(-EIO, "fetch: %s does not respond", name);
+    printf("%s: done\n", name);
     return 0;
 }
 
@@ -31,7 +31,7 @@ int main(void)
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, fetch, "two");
         weft_group_spin(&g, fetch, "broken");
-        weft_group_spin(&g, fetch, "a much longer way");
+        weft_group_spin(&g, fetch, "a much longer name");
     }
     printf("one has failed: %s\n", rc < 0 ? weft_error()->message : "no");
 
@@ -39,7 +39,7 @@ int main(void)
     WEFT_CANCEL_AFTER(0.1, late) {
         WEFT_GROUP(g, rc) {
             weft_group_spin(&g, fetch, "four");
-            weft_group_spin(&g, fetch, "longer than anyone would like to wait for");
+            weft_group_spin(&g, fetch, "a name that takes longer than the deadline");
         }
     }
     printf("in time: %s\n", late == -ETIMEDOUT ? "no" : "yes");

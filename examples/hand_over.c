@@ -1,6 +1,6 @@
 /*
- * Accept in one thread, serve in others: main accepts, reads the first byte of each connection, and
- * hands the connection to the cord that this byte names.
+ * Accept connections in one thread, and handle them in others. Main reads the first byte of each
+ * connection, and hands the connection to the cord that this byte selects.
  */
 #include <weft.h>
 
@@ -11,7 +11,7 @@
 
 static weft_cord cords[CORDS];
 
-/* A thread may end before the connection's fiber has run. */
+/* Close a connection if its fiber ends before it runs. */
 static void drop(void *arg)
 {
     weft_close((int)(intptr_t)arg);
@@ -19,7 +19,7 @@ static void drop(void *arg)
 
 static const weft_spin_options owning = {.drop = drop};
 
-/* In one of the cords, which owns the connection and closes it. */
+/* Runs in one of the cords. The cord owns the connection and closes it. */
 static weft_value greet(void *arg)
 {
     int fd = (int)(intptr_t)arg;
@@ -35,7 +35,7 @@ static weft_value greet(void *arg)
     return 0;
 }
 
-/* In main. Without weft_fd_release later input would wake main, too. */
+/* Runs in main. Without weft_fd_release, later input would also wake main. */
 static weft_value choose_cord(void *arg)
 {
     int fd = (int)(intptr_t)arg;

@@ -1,7 +1,7 @@
 /*
- * A web server made of the two tight loops: one takes connections, the other one what comes in on
- * each, in a single call each however much it is. Requests are answered as their ends are seen, so
- * several may come at once. Main is a client.
+ * A web server built from two loops: weft_accept_loop accepts connections, and weft_recv_loop
+ * receives data. Each loop is a single call. on_data sends a reply at the end of each request, so
+ * requests may be pipelined. Main is a client.
  */
 #include <weft.h>
 
@@ -13,7 +13,7 @@
 
 typedef struct client {
     int fd;
-    int newlines; /* in a row, carriage returns aside: two end a request */
+    int newlines; /* in a row, without carriage returns: two end a request */
 } client;
 
 static int on_data(const void *data, size_t bytes, void *ctx)
@@ -39,10 +39,10 @@ static weft_value handle(void *arg)
     client c = {.fd = (int)(intptr_t)arg};
     WEFT_DEFER(weft_close, c.fd);
     weft_recv_loop(c.fd, on_data, &c);
-    return 0; /* a client that is gone is no reason to stop the others */
+    return 0; /* an error here would end the server and all connections */
 }
 
-/* The server may end before the connection's fiber has run. */
+/* Close a connection if its fiber ends before it runs. */
 static void drop(void *arg)
 {
     weft_close((int)(intptr_t)arg);

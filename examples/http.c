@@ -1,6 +1,6 @@
 /*
- * A web server that says OK and nothing else: it reads a request up to the empty line, answers and
- * hangs up. Main is a client that calls twice at once.
+ * A minimal web server. handle reads a request up to the empty line, replies 200 and closes the
+ * connection. Main is a client with two connections at once.
  */
 #include <weft.h>
 
@@ -20,7 +20,7 @@ static weft_value handle(void *arg)
     return 0;
 }
 
-/* The server may end before the connection's fiber has run. */
+/* Close a connection if its fiber ends before it runs. */
 static void drop(void *arg)
 {
     weft_close((int)(intptr_t)arg);
@@ -59,7 +59,7 @@ int main(void)
     for (int i = 0; i < 2; i++)
         if (weft_stream_open(&calls[i], weft_dial("tcp", address)) < 0)
             return 1;
-    for (int i = 1; i >= 0; i--) { /* the one that came later asks first */
+    for (int i = 1; i >= 0; i--) { /* the second connection sends first */
         weft_stream_puts(&calls[i], "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         print_answer(&calls[i]);
         weft_stream_close(&calls[i]);

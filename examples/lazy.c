@@ -1,6 +1,6 @@
 /*
- * A lazy fiber suspends itself, and another one schedules it again and again with something to say.
- * To schedule is not to switch: it runs when those before it have had their turn.
+ * A fiber suspends itself, and a timer schedules it with a value, three times. weft_schedule does
+ * not switch: the fiber runs after the fibers before it on the run queue.
  */
 #include <weft.h>
 
@@ -20,8 +20,8 @@ static weft_value lazy(void *arg)
 
 static weft_value poke(void *arg)
 {
-    puts("poke");
-    return weft_schedule(*(weft_fiber *)arg, (weft_value) "a good morning");
+    puts("schedule");
+    return weft_schedule(*(weft_fiber *)arg, (weft_value) "a message");
 }
 
 int main(void)
@@ -31,5 +31,5 @@ int main(void)
     if (weft_await(sleepyhead) < 0)
         return 1;
     weft_cancel(poker);
-    puts("up at last");
+    puts("the fiber has ended");
 }

@@ -1,4 +1,4 @@
-/* A line protocol over a stream: the server answers line by line, the client asks two at a time. */
+/* A line protocol over a stream. The server replies to each line. The client sends line pairs. */
 #include <weft.h>
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static weft_value serve(void *arg)
     size_t bytes;
     while (weft_stream_line(&s, &line, &bytes) > 0)
         weft_stream_printf(&s, "%zu bytes: %s\n", bytes, line);
-    return weft_stream_close(&s); /* the client has hung up */
+    return weft_stream_close(&s); /* the client has closed its side */
 }
 
 int main(void)
@@ -25,7 +25,7 @@ int main(void)
     weft_stream_open(&s, fd[1]);
     const char *questions[] = {"warp and weft\nloom\n", "shuttle\r\n\n"};
     for (int i = 0; i < 2; i++) {
-        weft_stream_puts(&s, questions[i]); /* goes out when the answer is waited for */
+        weft_stream_puts(&s, questions[i]); /* sent when the client reads */
         char line[80];
         for (int n = 0; n < 2 && weft_stream_gets(&s, line, sizeof line) > 0; n++)
             fputs(line, stdout);

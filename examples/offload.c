@@ -1,7 +1,6 @@
 /*
- * A library that blocks, made harmless: its calls go to a thread of the pool, and only the fiber
- * that asks waits. Here a database without any idea of fibers looks things up slowly; a wrapper of
- * three lines makes it one that they can use.
+ * Use a blocking library from fibers. A wrapper of three lines runs its calls on a worker thread.
+ * Only the calling fiber waits. The library here is a slow database.
  */
 #include <weft.h>
 
@@ -10,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The library: it holds its thread up for as long as it takes. */
+/* The library, which blocks its thread. */
 
 static int db_lookup(const char *city, char *country, size_t room)
 {
@@ -22,7 +21,7 @@ static int db_lookup(const char *city, char *country, size_t room)
     return -1;
 }
 
-/* The wrapper: a query is copied to the thread and back, so it may be on the stack. */
+/* The wrapper. A query is copied to the worker and back, so it may be on the stack. */
 
 typedef struct query {
     char city[16];
@@ -33,7 +32,7 @@ static weft_value run_query(void *arg)
 {
     query *q = arg;
     if (db_lookup(q->city, q->country, sizeof q->country) < 0)
-        return weft_fail(-ENOENT, "no city called %s", q->city);
+        return weft_fail(-ENOENT, "run_query: unknown city %s", q->city);
     return 0;
 }
 
@@ -84,12 +83,12 @@ int main(void)
             printf("%s\n", questions[i].answer);
     weft_cancel(life);
     weft_await(life);
-    printf("the others went on meanwhile: %s\n", ticks > 0 ? "yes" : "no");
+    printf("other fibers ran meanwhile: %s\n", ticks > 0 ? "yes" : "no");
 
     int rc;
     WEFT_CANCEL_AFTER(0.005, rc) {
         ask(&questions[0]);
     }
-    printf("too slow: %s\n", rc == -ETIMEDOUT ? "yes" : "no");
+    printf("timed out: %s\n", rc == -ETIMEDOUT ? "yes" : "no");
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * A transfer is a call: it returns when someone transfers back, with the value that was passed. The
- * first value, which no call is there to return, is found by weft_first_value.
+ * Two fibers transfer control to each other. weft_transfer returns when another fiber transfers
+ * back, with the passed value. weft_first_value returns the value of the first transfer.
  */
 #include <weft.h>
 
@@ -36,5 +36,5 @@ int main(void)
     int times = 3;
     ping = weft_new(run_ping, &times);
     pong = weft_new(run_pong, NULL);
-    weft_transfer(ping, (weft_value)pong); /* returns when neither can go on */
+    weft_transfer(ping, (weft_value)pong); /* returns when both fibers wait or have ended */
 }

@@ -1,6 +1,6 @@
 /*
- * A pipeline of fibers over channels: each stage reads like a filter. A stage that is done closes
- * the channel behind it, and so the end travels down; a full channel holds back those before it.
+ * A pipeline of fibers over channels. Each stage is a filter. A finished stage closes its output
+ * channel, so that the next stage ends too. A full channel blocks the stages before it.
  */
 #include <weft.h>
 

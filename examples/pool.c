@@ -1,6 +1,6 @@
 /*
- * Connections are costly, and one serves one fiber at a time: a pool makes no more than its limit
- * and hands them from fiber to fiber. Five queries run over two of them.
+ * A pool of expensive connections, each for one fiber at a time. The pool opens at most its limit
+ * and passes connections from fiber to fiber. Five queries share two connections.
  */
 #include <weft.h>
 
@@ -13,7 +13,7 @@ static int made, closed; /* connections */
 static weft_value connect_to_database(void *arg)
 {
     (void)arg;
-    int rc = weft_sleep(0.05); /* the others go on meanwhile */
+    int rc = weft_sleep(0.05); /* other fibers run meanwhile */
     return rc < 0 ? rc : ++made;
 }
 
@@ -32,7 +32,7 @@ static weft_value query(void *arg)
     if (weft_is_error(connection))
         return connection;
     int rc = weft_sleep(0.02);
-    if (rc < 0) /* in the middle of an answer: it is of no use to anyone */
+    if (rc < 0) /* interrupted within a response: do not reuse the connection */
         weft_pool_discard(pool, connection);
     else
         weft_pool_release(pool, connection);
@@ -57,6 +57,6 @@ int main(void)
     for (int i = 0; i < QUERIES; i++)
         printf("query %d: %d rows\n", i + 1, (int)rows[i]);
     int rc = weft_pool_free(pool);
-    printf("connections made: %d, closed again: %d\n", made, closed);
+    printf("connections opened: %d, closed: %d\n", made, closed);
     return rc < 0;
 }

@@ -1,4 +1,4 @@
-/* Runs programs: a filter that is fed and read at once, and one that does not end in time. */
+/* Run programs: a filter, a conversation, a program with a time limit, and a shell command. */
 #include <weft.h>
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* A filter from memory to memory. */
+/* Run a filter from memory to memory. */
 static int sort_lines(void)
 {
     static const char text[] = "pear\napple\nfig\n";
@@ -20,7 +20,7 @@ static int sort_lines(void)
     return status;
 }
 
-/* The same by hand, as a conversation: what it answers is read before the next line is written. */
+/* Run a filter as a conversation: read each reply before writing the next line. */
 static int talk(void)
 {
     static const char *const lines[] = {"one\n", "two\n"};
@@ -36,21 +36,21 @@ static int talk(void)
         if ((rc = (int)weft_write_all(p.in, lines[i], strlen(lines[i]))) < 0 ||
             (rc = (int)weft_read(p.out, answer, sizeof answer - 1)) < 0)
             return rc;
-        printf("it says %s", answer);
+        printf("cat replies: %s", answer);
     }
     weft_close(p.in);
     p.in = -1;
     return weft_process_wait(&p);
 }
 
-/* A time limit is a scope, as for everything else; the program is ended with it. */
+/* Limit the time with a scope. The program ends with the scope. */
 static int wait_in_vain(void)
 {
     int rc = 0;
     WEFT_CANCEL_AFTER(0.1, rc) {
         weft_system("exec sleep 1000");
     }
-    printf("sleep 1000: %s\n", rc == -ETIMEDOUT ? "took too long, and was ended" : "ended");
+    printf("sleep 1000: %s\n", rc == -ETIMEDOUT ? "timed out" : "ended");
     return rc == -ETIMEDOUT ? 0 : -1;
 }
 
@@ -63,6 +63,6 @@ int main(void)
         printf("%s\n", weft_error()->message);
     weft_error_clear();
     int status = weft_system("exit 3");
-    printf("the shell exited with %d\n", WEXITSTATUS(status));
+    printf("the shell exited with status %d\n", WEXITSTATUS(status));
     return 0;
 }

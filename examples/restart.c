@@ -1,4 +1,4 @@
-/* A fiber is stopped in its sleep, runs again under the same id, and is waited for. */
+/* Stop a sleeping fiber, restart it under the same id, and await it. */
 #include <weft.h>
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 static weft_value sleeper(void *arg)
 {
     (void)arg;
-    WEFT_DEFER(puts, "stopped"); /* whichever way it ends */
+    WEFT_DEFER(puts, "stopped"); /* runs however the fiber ends */
     puts("going to sleep");
     int rc = weft_sleep(0.5);
     if (rc < 0)

@@ -1,4 +1,4 @@
-/* A fiber's state is steered by the values that it is resumed with. */
+/* Control the state of a fiber with the values that resume it. */
 #include <weft.h>
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Wait for the first of several things: a value, the end of a fiber, a time. */
+/* Wait for the first of several events: a value, the end of a fiber, a timeout. */
 #include <weft.h>
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ int main(void)
             printf("the worker has ended with %d\n", (int)c[1].value);
             is_over = true;
             break;
-        default: /* a minute without a word, or cancelled */
+        default: /* timeout, or cancelled */
             is_over = true;
         }
     }

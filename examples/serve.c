@@ -1,6 +1,6 @@
 /*
- * A TCP echo server on all cores: a cord for each, every one with a listener of its own at the same
- * port, among which the kernel spreads the connections. Main is the client.
+ * A TCP echo server on all cores, with one cord per core. Each cord has its own listener on a
+ * shared port, and the kernel distributes the connections. Main is the client.
  */
 #include <weft.h>
 
@@ -21,7 +21,7 @@ static weft_value echo(void *arg)
     return 0;
 }
 
-/* The server may end before the connection's fiber has run. */
+/* Close a connection if its fiber ends before it runs. */
 static void drop(void *arg)
 {
     weft_close((int)(intptr_t)arg);
@@ -36,14 +36,14 @@ static int on_conn(int fd, void *ctx)
     return 0;
 }
 
-/* In each cord. An error in one of them stops all. */
+/* Runs in each cord. An error in one cord stops all cords. */
 static weft_value serve(void *arg)
 {
     int listener = weft_listen("tcp", address);
     if (listener < 0)
-        return weft_fail(listener, "cannot listen at %s", address);
+        return weft_fail(listener, "serve: cannot listen on %s", address);
     WEFT_DEFER(weft_close, listener);
-    weft_tell(*(weft_fiber *)arg, 1); /* it can be called from now on */
+    weft_tell(*(weft_fiber *)arg, 1); /* clients can connect now */
     return weft_accept_loop(listener, on_conn, NULL);
 }
 
@@ -52,7 +52,7 @@ static weft_value serve_on_all_cores(void *arg)
     return weft_serve_cords(0, serve, arg);
 }
 
-/* A server has a port that people know; this one takes any that is free, and keeps it. */
+/* Reserve a free port. A real server has a fixed one. */
 static int choose_port(void)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
@@ -73,7 +73,7 @@ int main(void)
         return 1;
     weft_spin(serve_on_all_cores, &self);
     if (weft_receive() < 0)
-        return 1; /* what went wrong is said on stderr */
+        return 1; /* weft reports the error on stderr */
 
     int echoes = 0;
     for (int i = 0; i < 100; i++) {
@@ -88,5 +88,5 @@ int main(void)
         echoes += number == i;
         weft_stream_close(&s);
     }
-    printf("%d calls, %d answers\n", 100, echoes);
-} /* the server ends with main, in all its cords */
+    printf("%d requests, %d replies\n", 100, echoes);
+} /* the server ends with main, in all cords */

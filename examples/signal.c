@@ -1,4 +1,4 @@
-/* Counts until ctrl-C, then says good-bye: the signal is a value that a fiber waits for. */
+/* Count until Ctrl-C, then print a farewell. A fiber waits for the signal as for a value. */
 #include <weft.h>
 
 #include <signal.h>
@@ -26,7 +26,7 @@ static weft_value say_good_bye(void *arg)
     weft_stop((weft_fiber)(uintptr_t)arg, 0);
     printf("\ngood-bye");
     for (int i = 0; i < 3; i++) {
-        weft_sleep(0.3); /* a fiber, not a signal handler: it may sleep, print, allocate */
+        weft_sleep(0.3); /* in a fiber, not in a signal handler: any call is allowed */
         printf(".");
         fflush(stdout);
     }
@@ -36,7 +36,7 @@ static weft_value say_good_bye(void *arg)
 
 int main(void)
 {
-    puts("Press ctrl-C to stop");
+    puts("Press Ctrl-C to stop");
     weft_fiber counter = weft_spin(count, NULL);
     weft_fiber last = weft_spin(say_good_bye, (void *)(uintptr_t)counter);
     return weft_await(last) < 0;

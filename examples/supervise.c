@@ -1,6 +1,6 @@
 /*
- * A supervisor waits for its children. One that was only spun and fails ends the others, and its
- * error is the supervisor's; children of a list are started again instead.
+ * A supervisor waits for its children. The failure of a spun child ends the other children, and
+ * weft_supervise returns its error. A failed child of a list is restarted.
  */
 #include <weft.h>
 
@@ -26,19 +26,19 @@ static weft_value succeed_at_last(void *arg)
     int rc = weft_sleep(0.01);
     if (rc < 0)
         return rc;
-    return *attempts < 3 ? weft_fail(-EIO, "not yet") : 0;
+    return *attempts < 3 ? weft_fail(-EIO, "too few attempts") : 0;
 }
 
 int main(void)
 {
-    weft_spin(fail_soon, "the first one is broken");
-    weft_spin(sleep_long, "the second one is stopped");
+    weft_spin(fail_soon, "the first child is broken");
+    weft_spin(sleep_long, "the second child is stopped");
     int rc = weft_supervise(NULL, 0, NULL);
-    printf("supervise says %d: %s\n", rc, rc < 0 ? weft_error()->message : "all is well");
+    printf("weft_supervise returns %d: %s\n", rc, rc < 0 ? weft_error()->message : "no error");
 
     int attempts = 0;
     weft_child child = {.fn = succeed_at_last, .arg = &attempts, .restart = WEFT_ON_ERROR};
     rc = weft_supervise(&child, 1, NULL);
-    printf("supervise says %d after %d attempts\n", rc, attempts);
+    printf("weft_supervise returns %d after %d attempts\n", rc, attempts);
     return rc < 0;
 }

@@ -1,4 +1,4 @@
-/* A fiber sleeps; main waits until there is nothing left to do. */
+/* A fiber sleeps. Main waits in weft_suspend until all fibers have ended. */
 #include <weft.h>
 
 #include <stdio.h>
@@ -16,5 +16,5 @@ int main(void)
 {
     weft_spin(sleeper, NULL);
     weft_suspend();
-    puts("We're done");
+    puts("Done");
 }

@@ -1,9 +1,9 @@
-/* Three fibers send mail, at most ten a second between them: a throttle holds them back. */
+/* Three fibers share a throttle and send at most ten mails per second. */
 #include <weft.h>
 
 #include <stdio.h>
 
-#define RATE 10.0 /* a second */
+#define RATE 10.0 /* mails per second */
 
 static weft_throttle throttle;
 
@@ -12,7 +12,7 @@ static int send_mail(const char *from, int number)
     int rc = weft_throttle_wait(&throttle);
     if (rc < 0)
         return rc;
-    printf("mail %d of %s\n", number, from);
+    printf("mail %d from %s\n", number, from);
     return 0;
 }
 
@@ -32,7 +32,7 @@ int main(void)
     weft_spin(send_two, "cleo");
     if (weft_await_children() < 0)
         return 1;
-    double least = 5 / RATE; /* the first need not wait */
+    double least = 5 / RATE; /* the first mail does not wait */
     bool is_slow = weft_now() - start > least - 1e-3;
-    printf("six of them in no less than half a second: %s\n", is_slow ? "yes" : "no");
+    printf("six mails in at least 0.5 s: %s\n", is_slow ? "yes" : "no");
 }

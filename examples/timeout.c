@@ -1,4 +1,4 @@
-/* Deadlines nest, and each one unwinds to its own block. */
+/* Nested deadlines. Each deadline unwinds to its own block. */
 #include <weft.h>
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 static int slow_query(void)
 {
     int rc = weft_sleep(10.0);
-    return rc < 0 ? weft_fail(rc, "the query was cut short") : 0;
+    return rc < 0 ? weft_fail(rc, "slow_query: interrupted") : 0;
 }
 
 int main(void)
@@ -21,10 +21,10 @@ int main(void)
     int rc;
     WEFT_CANCEL_AFTER(0.2, rc) {
         WEFT_MOVE_ON_AFTER(5.0) {
-            slow_query(); /* the outer deadline comes first */
+            slow_query(); /* the outer deadline is earlier */
         }
-        puts("still inside the outer block, where every call fails at once:");
-        printf("  sleep says: %s\n", strerror(-weft_sleep(1.0)));
+        puts("still inside the outer block, where blocking calls fail at once:");
+        printf("  weft_sleep returns: %s\n", strerror(-weft_sleep(1.0)));
     }
-    printf("the outer block says: %s\n", strerror(-rc));
+    printf("the outer block returns: %s\n", strerror(-rc));
 }

@@ -1,4 +1,4 @@
-/* Time in four ways: once later, again and again, and two kinds of deadline. */
+/* Timers: a one-shot timer, a periodic timer, and two kinds of deadline. */
 #include <weft.h>
 
 #include <errno.h>
@@ -14,15 +14,15 @@ static weft_value tick(void *arg)
 {
     int *ticks = arg;
     printf("tick %d\n", ++*ticks);
-    return *ticks < 3 ? 0 : -ECANCELED; /* that is enough */
+    return *ticks < 3 ? 0 : -ECANCELED; /* ends the timer */
 }
 
-/* Takes its time, unless it is cut short. */
+/* Run for 60 s, unless interrupted. */
 static int perform_query(void)
 {
     int rc = weft_sleep(60.0);
     if (rc == -ECANCELED)
-        puts("the query was cut short");
+        puts("the query was interrupted");
     return rc;
 }
 
@@ -48,5 +48,5 @@ int main(void)
         perform_query();
     }
     if (rc == -ETIMEDOUT)
-        puts("cancelled: it is an error here");
+        puts("the deadline is an error here");
 }

@@ -1,4 +1,4 @@
-/* Two fibers pass control to each other by hand, and main takes it back when neither can go on. */
+/* Two fibers transfer control explicitly. Main continues when neither fiber is runnable. */
 #include <weft.h>
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* An error climbs to the parent's next blocking call, and its words come along. */
+/* A child's error interrupts a blocking call of its parent. The parent adds its own message. */
 #include <weft.h>
 
 #include <errno.h>
@@ -8,15 +8,15 @@ static weft_value fetch(void *arg)
 {
     (void)arg;
     weft_sleep(0.1);
-    return weft_fail(-EIO, "the disk does not answer");
+    return weft_fail(-EIO, "fetch: the disk does not respond");
 }
 
 static weft_value worker(void *arg)
 {
     (void)arg;
     weft_spin(fetch, NULL);
-    int rc = weft_sleep(60.0); /* fails when fetch does */
-    return rc < 0 ? weft_fail(rc, "no data to work on") : 0;
+    int rc = weft_sleep(60.0); /* fails when fetch fails */
+    return rc < 0 ? weft_fail(rc, "worker: no data") : 0;
 }
 
 int main(void)

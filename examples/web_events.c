@@ -1,5 +1,5 @@
-/* A reply that goes on: server-sent events, for pages that show what happens now. */
-#include <weft.h>
+/* Server-sent events: a reply that continues while the page is open. */
+#include <weft/web.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -7,7 +7,7 @@
 
 static char origin[64];
 
-/* An event after the other, until there is no more to tell or nobody listens any more. */
+/* Send events until the count ends or the client closes the connection. */
 static int count_down(weft_http_request *r, void *ctx)
 {
     (void)ctx;
@@ -22,7 +22,7 @@ static int count_down(weft_http_request *r, void *ctx)
     return rc < 0 ? rc : weft_http_event(r, NULL, NULL, "lift-off");
 }
 
-/* At any free port; a server has one that people know, and calls weft_http_serve(":8080", ...). */
+/* Listen on a free port. A real server calls weft_http_serve(":8080", ...) instead. */
 static int listen_anywhere(void)
 {
     struct sockaddr_in at;
@@ -51,7 +51,7 @@ int main(void)
     printf("%d %s\n", status, weft_fetch_header(fetch, "Content-Type"));
     const void *piece;
     ssize_t n;
-    while ((n = weft_fetch_read_piece(fetch, &piece)) > 0) /* each as it comes */
+    while ((n = weft_fetch_read_piece(fetch, &piece)) > 0) /* each event as it arrives */
         printf("%.*s", (int)n, (const char *)piece);
     weft_fetch_close(fetch);
 }

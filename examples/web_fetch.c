@@ -1,5 +1,5 @@
-/* The client: several pages at once, within a time. */
-#include <weft.h>
+/* The web client: fetch several pages at once, with a time limit. */
+#include <weft/web.h>
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,15 +9,15 @@
 
 static char origin[64];
 
-/* A server with slow pages: /50 takes 50 milliseconds. */
+/* Reply after a delay: /50 takes 50 ms. */
 static int be_slow(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     int rc = weft_sleep(atof(weft_http_path(r) + 1) / 1000);
-    return rc < 0 ? rc : weft_http_reply_text(r, 200, "at last\n");
+    return rc < 0 ? rc : weft_http_reply_text(r, 200, "done\n");
 }
 
-/* A page's status, or why there is none. */
+/* Return the status of a page, or an error. */
 static weft_value fetch(void *path)
 {
     char url[96];
@@ -28,7 +28,7 @@ static weft_value fetch(void *path)
     return status;
 }
 
-/* All pages at once, or -ETIMEDOUT: then those that are not there yet are given up. */
+/* Fetch all pages at once. After -ETIMEDOUT the remaining fetches are cancelled. */
 static int fetch_all(char *const paths[], size_t n, double seconds, weft_value status[])
 {
     weft_fiber fibers[8];
@@ -41,7 +41,7 @@ static int fetch_all(char *const paths[], size_t n, double seconds, weft_value s
     return timed_out < 0 ? timed_out : rc;
 }
 
-/* At any free port; a server has one that people know, and calls weft_http_serve(":8080", ...). */
+/* Listen on a free port. A real server calls weft_http_serve(":8080", ...) instead. */
 static int listen_anywhere(void)
 {
     struct sockaddr_in at;
@@ -69,5 +69,5 @@ int main(void)
     if (fetch_all(quick, 3, 30.0, status) == 0)
         printf("%d %d %d\n", (int)status[0], (int)status[1], (int)status[2]);
     int rc = fetch_all(slow, 3, 0.2, status);
-    printf("%s\n", rc == -ETIMEDOUT ? "too slow" : "there");
+    printf("%s\n", rc == -ETIMEDOUT ? "timed out" : "done");
 }

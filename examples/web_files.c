@@ -1,5 +1,5 @@
-/* A folder of files beside a handler of one's own, and a log line for each request. */
-#include <weft.h>
+/* A directory of files, a handler, and a log line for each request. */
+#include <weft/web.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -12,7 +12,7 @@ static char origin[64];
 static int show_time(weft_http_request *r, void *ctx)
 {
     (void)ctx;
-    return weft_http_reply_text(r, 200, "late\n");
+    return weft_http_reply_text(r, 200, "noon\n");
 }
 
 static void write_log(const weft_http_record *record, void *ctx)
@@ -22,7 +22,7 @@ static void write_log(const weft_http_record *record, void *ctx)
            (unsigned long long)record->bytes);
 }
 
-/* What is more particular wins: /time is the handler's, all else is looked for in the folder. */
+/* The most specific route wins. show_time handles /time, and files has all other paths. */
 static int serve_site(int listener, const char *folder)
 {
     weft_http_files *files = weft_http_files_new(folder, NULL);
@@ -41,7 +41,7 @@ static int serve_site(int listener, const char *folder)
     return rc;
 }
 
-/* At any free port; a server has one that people know, and calls weft_http_serve(":8080", ...). */
+/* Listen on a free port. A real server calls weft_http_serve(":8080", ...) instead. */
 static int listen_anywhere(void)
 {
     struct sockaddr_in at;

@@ -1,5 +1,5 @@
-/* The smallest web server. Main is its client. */
-#include <weft.h>
+/* A minimal web server. Main is its client. */
+#include <weft/web.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -13,7 +13,7 @@ static int hello(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "Hello, %s\n", weft_http_path(r) + 1);
 }
 
-/* At any free port; a server has one that people know, and calls weft_http_serve(":8080", ...). */
+/* Listen on a free port. A real server calls weft_http_serve(":8080", ...) instead. */
 static int listen_anywhere(void)
 {
     struct sockaddr_in at;

@@ -1,5 +1,5 @@
-/* A reverse proxy: what comes in goes on to another server, bodies piece by piece. */
-#include <weft.h>
+/* A reverse proxy: pass requests on to another server, and stream the bodies. */
+#include <weft/web.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -9,14 +9,14 @@
 
 static char proxy[64], backend[64];
 
-/* Called for each request that cannot be passed on. A server would log this. */
+/* Called for each request that cannot be passed on. A real server would write a log. */
 static void complain(weft_http_request *r, int error, const char *words, void *ctx)
 {
     (void)error, (void)ctx;
     printf("%s %s: %s\n", weft_http_method(r), weft_http_target(r), words);
 }
 
-/* The backend: says back what it is sent, and who is said to have sent it. */
+/* The backend: reply with the request's body, target and client address. */
 static int say_back(weft_http_request *r, void *ctx)
 {
     (void)ctx;
@@ -29,7 +29,7 @@ static int say_back(weft_http_request *r, void *ctx)
     return rc < 0 ? (int)rc : 0;
 }
 
-/* At any free port; a server has one that people know, and calls weft_http_serve(":8080", ...). */
+/* Listen on a free port. A real server calls weft_http_serve(":8080", ...) instead. */
 static int listen_anywhere(char *origin, size_t origin_bytes)
 {
     struct sockaddr_in at;
@@ -40,7 +40,7 @@ static int listen_anywhere(char *origin, size_t origin_bytes)
     return fd;
 }
 
-/* The handler takes care of fields, bodies both ways, upgrades and timeouts. */
+/* weft_http_serve_proxy handles fields, bodies in both directions, upgrades and timeouts. */
 static weft_value serve_proxy(void *arg)
 {
     weft_http_proxy *app =
@@ -69,7 +69,7 @@ static void get(const char *path, const char *body)
         weft_fetch_read_all(fetch, &text);
     if (status > 0)
         client = weft_fetch_header(fetch, "X-Client");
-    printf("%d for %s: %s", status, client != NULL ? client : "nobody", text);
+    printf("%d (client %s): %s", status, client != NULL ? client : "unknown", text);
     weft_fetch_close(fetch);
 }
 
@@ -82,8 +82,8 @@ int main(void)
     weft_spin(serve_proxy, &listener);
     weft_fiber behind = weft_spin(serve_backend, &back_listener);
     get("/a?b=c", NULL);
-    get("/say", "words there and back ");
+    get("/say", "a request body ");
     weft_terminate(behind, 5.0);
     close(back_listener);
-    get("/say", "to nobody");
+    get("/say", "not delivered");
 } /* both end with main */

@@ -1,5 +1,5 @@
-/* Routes, with what stands in the path, in the query, in a form, and in a cookie. */
-#include <weft.h>
+/* Routes, with parameters from the path, the query, a form and a cookie. */
+#include <weft/web.h>
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,14 +18,14 @@ static int show_user(weft_http_request *r, void *ctx)
                                 weft_http_param(r, "id"));
 }
 
-/* POST /login with a form: sets a cookie, and sends the client on. */
+/* POST /login with a form: set a cookie and redirect to /me. */
 static int log_in(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     int error;
     const char *name = weft_http_form(r, "name", &error);
     if (name == NULL)
-        return error < 0 ? error : -EINVAL; /* what came of the body, or 400 */
+        return error < 0 ? error : -EINVAL; /* the error of the body, or 400 */
     weft_http_set_cookie(r, "name", name,
                          &(weft_http_cookie_options){.path = "/", .is_http_only = true});
     return weft_http_redirect(r, 303, "/me");
@@ -36,7 +36,7 @@ static int show_me(weft_http_request *r, void *ctx)
     (void)ctx;
     const char *name = weft_http_cookie(r, "name");
     return name != NULL ? weft_http_reply_text(r, 200, "You are %s\n", name)
-                        : weft_http_reply_text(r, 401, "Who are you?\n");
+                        : weft_http_reply_text(r, 401, "Not logged in\n");
 }
 
 static weft_http_router *make_routes(void)
@@ -49,7 +49,7 @@ static weft_http_router *make_routes(void)
     return routes;
 }
 
-/* At any free port; a server has one that people know, and calls weft_http_serve(":8080", ...). */
+/* Listen on a free port. A real server calls weft_http_serve(":8080", ...) instead. */
 static int listen_anywhere(void)
 {
     struct sockaddr_in at;
@@ -99,7 +99,7 @@ int main(void)
     weft_fiber server = weft_spin(serve, &listener);
     ask("GET", "/users/42", NULL, NULL);
     ask("GET", "/users/J%C3%BCrgen?greeting=Good+morning", NULL, NULL);
-    ask("POST", "/login", "name=ada", NULL); /* and on to /me, as a client without cookies */
+    ask("POST", "/login", "name=ada", NULL); /* the redirect leads to /me, without a cookie */
     ask("GET", "/me", NULL, "name=ada");
     weft_terminate(server, 1.0);
     weft_http_router_free(routes);

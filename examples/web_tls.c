@@ -1,5 +1,5 @@
-/* HTTPS. The certificate is signed by itself; the client trusts it, and nothing else. */
-#include <weft.h>
+/* HTTPS with a self-signed certificate. The client trusts only this certificate. */
+#include <weft/web.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -15,7 +15,7 @@ static int hello(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "Hello over %s\n", weft_http_scheme(r));
 }
 
-/* A real server has files: .identity = {.cert_file = "cert.pem", .key_file = "key.pem"} */
+/* A real server uses files: .identity = {.cert_file = "cert.pem", .key_file = "key.pem"} */
 static weft_value serve(void *arg)
 {
     weft_tls *tls = weft_tls_server_new(
@@ -27,7 +27,7 @@ static weft_value serve(void *arg)
     return rc;
 }
 
-/* At any free port; a server has one that people know, and calls weft_http_serve(":8080", ...). */
+/* Listen on a free port. A real server calls weft_http_serve(":8080", ...) instead. */
 static int listen_anywhere(void)
 {
     struct sockaddr_in at;
@@ -45,7 +45,7 @@ static void get(weft_fetcher *fetcher, const char *who)
     int status = weft_fetch_get(fetcher, origin, &fetch);
     if (status > 0)
         weft_fetch_read_all(fetch, &body);
-    printf("%s: %s", who, status > 0 ? body : "refuses to talk to it\n");
+    printf("%s: %s", who, status > 0 ? body : "refuses the certificate\n");
     weft_fetch_close(fetch);
 }
 
@@ -58,7 +58,7 @@ int main(void)
 
     weft_tls *trusting = weft_tls_client_new(&(weft_tls_options){.ca_pem = cert});
     weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.tls = trusting});
-    get(fetcher, "a client that trusts it");
+    get(fetcher, "a client that trusts the certificate");
     get(NULL, "any other client");
 
     weft_fetcher_free(fetcher);

@@ -1,5 +1,5 @@
-/* A body that is read as it comes: it may be larger than memory, but not than what is allowed. */
-#include <weft.h>
+/* A streamed request body, which may be larger than memory, up to a limit. */
+#include <weft/web.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -7,7 +7,7 @@
 
 static char origin[64];
 
-/* Counts the lines of what is sent, up to 8 MiB. */
+/* Count the lines of the body, which may have up to 8 MiB. */
 static int count_lines(weft_http_request *r, void *ctx)
 {
     (void)ctx;
@@ -19,11 +19,11 @@ static int count_lines(weft_http_request *r, void *ctx)
         for (const char *at = piece; at < (const char *)piece + n; at++)
             lines += *at == '\n';
     if (n < 0)
-        return (int)n; /* -EMSGSIZE is answered with 413 */
+        return (int)n; /* for -EMSGSIZE the server replies 413 */
     return weft_http_reply_text(r, 200, "%zu lines\n", lines);
 }
 
-/* At any free port; a server has one that people know, and calls weft_http_serve(":8080", ...). */
+/* Listen on a free port. A real server calls weft_http_serve(":8080", ...) instead. */
 static int listen_anywhere(void)
 {
     struct sockaddr_in at;
@@ -39,7 +39,7 @@ static weft_value serve(void *arg)
     return weft_http_serve_fd(*(int *)arg, count_lines, NULL, NULL);
 }
 
-/* Nobody knows the length before: it goes out in chunks. */
+/* Send a body of unknown length, in chunks. */
 static void send_lines(int count)
 {
     weft_fetch *fetch = NULL;

@@ -1,6 +1,6 @@
 /*
- * An echo server in a few lines: one fiber accepts, a fiber for each client answers line by line
- * until it is told to quit. Main is a client.
+ * An echo server in a few lines. One fiber accepts connections. A fiber for each client replies to
+ * each line until the client sends "quit". Main is a client.
  */
 #include <weft.h>
 
@@ -18,7 +18,7 @@ static weft_value handle(void *arg)
         if (strncasecmp(line, "quit", 4) == 0)
             break;
     }
-    weft_stream_close(&client); /* what is still to be written goes out first */
+    weft_stream_close(&client); /* flushes the output first */
     return 0;
 }
 
@@ -52,6 +52,6 @@ int main(void)
             fputs(answer, stdout);
     }
     if (weft_stream_gets(&server, answer, sizeof answer) == 0)
-        puts("and the server hung up");
+        puts("the server has closed the connection");
     weft_stream_close(&server);
 }

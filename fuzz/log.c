@@ -1,5 +1,7 @@
-/* A line of the access log: one line, printable, with as many quotes as it should have. */
-#include "http/log.h"
+/*
+ * Fuzz a line of the access log. The result is one printable line with the right number of quotes.
+ */
+#include "http/text/log.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-/* The next text of the input, up to a NUL. */
+/* Return the next string of the input, up to a NUL. */
 static const char *next_text(const char **at, const char *end)
 {
     const char *text = *at;
@@ -24,7 +26,7 @@ static void check(const char *line, size_t bytes)
         if (line[i] < ' ' || line[i] > '~')
             abort();
         if (line[i] == '\\')
-            i++; /* what is behind it is text, whatever it is */
+            i++; /* skip the escaped character */
         else
             quotes += line[i] == '"';
     }

@@ -1,9 +1,15 @@
 /*
- * Fuzzes the parser of messages. The first byte says what the rest is: Q a request, A an answer, H
- * one to HEAD, C one to CONNECT; small letters have tight limits. However the bytes come, the
- * outcome is the same; what message_feed.h checks of each outcome holds.
+ * Fuzz the parser of messages. The first byte selects the kind of message:
+ *
+ * Q  a request
+ * A  a response
+ * H  a response to HEAD
+ * C  a response to CONNECT
+ *
+ * Lower-case letters select tight limits. The result must not depend on how the input is split.
+ * message_feed.h checks each result.
  */
-#include "message_feed.h"
+#include "http/h1/message_feed.h"
 
 #include <stdint.h>
 
@@ -16,11 +22,11 @@ static feed_kind kind_of(uint8_t letter)
 {
     switch (letter | 0x20) {
     case 'a':
-        return FEED_ANSWER;
+        return FEED_RESPONSE;
     case 'h':
-        return FEED_TO_HEAD;
+        return FEED_RESPONSE_TO_HEAD;
     case 'c':
-        return FEED_TO_CONNECT;
+        return FEED_RESPONSE_TO_CONNECT;
     default:
         return FEED_REQUEST;
     }
@@ -34,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     const weft__message_limits *limits = (data[0] & 0x20) != 0 ? &tight : &roomy;
     const char *text = (const char *)data + 1;
     size_t rest = bytes - 1;
-    /* Whole; then byte by byte, and in other steps that depend on the data. */
+    /* Parse the whole input, then single bytes, then other steps that depend on the data. */
     size_t steps[] = {1, 2 + rest % 7, 3 + (data[bytes - 1] & 31)};
     size_t whole_bytes;
     char *whole = feed_all(kind, limits, text, rest, 0, SIZE_MAX, &whole_bytes);

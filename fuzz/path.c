@@ -1,8 +1,8 @@
 /*
- * Paths of requests: what is let through leads nowhere but down, and is what a slow and simple
- * reading of the rules gives.
+ * Fuzz the paths of requests. An accepted path never leads above the root, and equals the result of
+ * a slow and simple model.
  */
-#include "http/path.h"
+#include "http/url/path.h"
 #include "require.h"
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No segment is empty but the last, none is a dot or two. */
+/* Require a clean path: only the last segment may be empty, and no segment is "." or "..". */
 static void require_clean(const char *path)
 {
     REQUIRE(path[0] == '/');
@@ -22,7 +22,7 @@ static void require_clean(const char *path)
         REQUIRE((unsigned char)*c >= 0x20 && *c != 0x7f);
 }
 
-/* Decode everything, as %2f is refused by then; false for what may not be there. */
+/* Decode all escapes. Return false for %2f, and for characters that a path must not contain. */
 static bool decode(const char *from, char *to)
 {
     for (; *from != '\0'; from++) {
@@ -44,7 +44,7 @@ static bool decode(const char *from, char *to)
     return true;
 }
 
-/* The same as weft__path_clean by other means, into memory of its own: NULL if it is refused. */
+/* A model of weft__path_clean. Return a new string, or NULL if the path is refused. */
 static char *model(const char *path)
 {
     size_t bytes = strlen(path);
@@ -81,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         REQUIRE((size_t)length == strlen(text));
         REQUIRE(strcmp(text, expected) == 0);
         require_clean(text);
-        if (strchr(text, '%') == NULL) { /* else there is something left to decode */
+        if (strchr(text, '%') == NULL) { /* otherwise a second call decodes more */
             char *again = strdup(text);
             REQUIRE(weft__path_clean(again) == length && strcmp(again, text) == 0);
             free(again);

@@ -1,7 +1,7 @@
 /*
- * Runs a fuzz target over the files of the folders that are named, without a fuzzer: what was found
- * once stays a test, with any compiler. Prints the file before it is run, where it can be seen if
- * the target aborts.
+ * Run a fuzz target over the files of the given folders, without a fuzzer. The corpus is therefore
+ * a test with any compiler. Print the name of each file before the target runs, so that the name is
+ * visible if the target aborts.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -32,7 +32,7 @@ static void replay_file(const char *path)
     free(data);
 }
 
-/* How many files there were. */
+/* Run all files of a folder. Return the number of files. */
 static int replay_folder(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -59,6 +59,6 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         count += replay_folder(argv[i]);
     if (count == 0)
-        fputs("replay: no files\n", stderr);
+        fputs("replay: no files in the given folders\n", stderr);
     return count > 0 ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-/* What a fuzz target asserts, also where NDEBUG is set. */
+/* Assertions of fuzz targets, which are also active with NDEBUG. */
 #ifndef FUZZ_REQUIRE_H
 #define FUZZ_REQUIRE_H
 
@@ -10,12 +10,12 @@
 #define REQUIRE(condition)                                                          \
     do {                                                                            \
         if (!(condition)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
             abort();                                                                \
         }                                                                           \
     } while (0)
 
-/* The input as a string of its own, up to a NUL in it; to be freed. */
+/* Return the input as a new string, up to its first NUL. The caller frees the string. */
 static inline char *text_of(const uint8_t *data, size_t bytes)
 {
     const uint8_t *end = bytes > 0 ? memchr(data, '\0', bytes) : NULL;

@@ -1,9 +1,9 @@
 /*
- * Patterns and a path: lines, the last of which is the path, the others "[METHOD ]pattern". No
- * pattern and no path may crash it; and a route that was found gives the path back, once what its
- * names stand for is put into its pattern.
+ * Fuzz the router. The input has lines of the form "[METHOD ]pattern". The last line is the path.
+ * No input may crash the router. The pattern of a match gives the path again, if the values of its
+ * names are inserted.
  */
-#include "http/route.h"
+#include "http/router/route.h"
 
 #include <weft/error.h>
 
@@ -33,7 +33,7 @@ static void add(weft__routes *routes, char *line)
     weft_error_clear();
 }
 
-/* Put the path together again: each {name} of the pattern is what it was bound to. */
+/* Require that the pattern equals the path, if each {name} is replaced by its value. */
 static void check(const weft__route_match *m, const char *path)
 {
     const char *pattern = strchr(m->route->ctx, '/');
@@ -41,7 +41,7 @@ static void check(const weft__route_match *m, const char *path)
     size_t next = 0;
     while (*pattern != '\0') {
         if (*pattern != '{') {
-            /* "/a/{rest...}" is found for "/a", too. */
+            /* "/a/{rest...}" also matches "/a". */
             if (*at == '\0' && strncmp(pattern, "/{", 2) == 0 && m->route->has_rest) {
                 require(next + 1 == m->route->names_count && m->values[next].bytes == 0);
                 return;

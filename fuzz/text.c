@@ -1,15 +1,16 @@
 /*
- * The fields of HTTP that have a grammar of their own: dates, ranges, conditions, cookies, hosts,
- * addresses, encodings, types. The first byte chooses, the rest is the text.
+ * Fuzz the HTTP fields that have their own grammar: dates, ranges, conditions, cookies, hosts,
+ * addresses, encodings, types. The first byte selects the parser. The rest is the text.
  */
-#include "http/accept.h"
-#include "http/condition.h"
-#include "http/cookie.h"
-#include "http/date.h"
-#include "http/host.h"
-#include "http/ip.h"
-#include "http/mime.h"
-#include "http/range.h"
+#include "http/server/forwarded_field.h"
+#include "http/text/accept.h"
+#include "http/text/conditional.h"
+#include "http/text/cookie.h"
+#include "http/text/date.h"
+#include "http/text/mime.h"
+#include "http/text/range.h"
+#include "http/url/host.h"
+#include "http/url/ip.h"
 #include "require.h"
 
 #include <arpa/inet.h>
@@ -48,41 +49,41 @@ static void fuzz_range(const char *text)
     }
 }
 
-static void fuzz_condition(const char *text)
+static void fuzz_conditional(const char *text)
 {
     static const char *const etags[] = {"\"a\"", "W/\"a\"", NULL};
     for (size_t i = 0; i < 3; i++) {
-        weft__condition c = {.method = "GET", .etag = etags[i], .mtime = 784111777};
+        weft__conditional c = {.method = "GET", .etag = etags[i], .mtime = 784111777};
         c.if_none_match = text;
-        int none = weft__condition_check(&c);
+        int none = weft__conditional_check(&c);
         REQUIRE(none == 0 || none == 304);
         c.if_none_match = NULL;
         c.if_match = text;
-        int match = weft__condition_check(&c);
+        int match = weft__conditional_check(&c);
         REQUIRE(match == 0 || match == 412);
-        REQUIRE(match == 412 || none == 304); /* what is strongly the same is so weakly */
+        REQUIRE(match == 412 || none == 304); /* a strong match is also a weak match */
         c.if_match = NULL;
         c.if_modified_since = text;
-        REQUIRE(weft__condition_check(&c) == 0 || weft__condition_check(&c) == 304);
+        REQUIRE(weft__conditional_check(&c) == 0 || weft__conditional_check(&c) == 304);
         c.if_modified_since = NULL;
         c.if_unmodified_since = text;
-        REQUIRE(weft__condition_check(&c) == 0 || weft__condition_check(&c) == 412);
+        REQUIRE(weft__conditional_check(&c) == 0 || weft__conditional_check(&c) == 412);
         c.if_range = text;
-        if (weft__condition_allows_range(&c) && text[0] == '"')
+        if (weft__conditional_allows_range(&c) && text[0] == '"')
             REQUIRE(match == 0);
     }
 }
 
 static void fuzz_find_cookie(const char *text)
 {
-    weft__piece value;
+    weft__span value;
     if (!weft__cookie_find(text, "a", &value))
         return;
     REQUIRE(value.at >= text && value.at + value.bytes <= text + strlen(text));
     REQUIRE(memchr(value.at, ';', value.bytes) == NULL);
 }
 
-/* Name, value, path, domain and same-site, a line each. */
+/* The text has five lines: name, value, path, domain and same-site. */
 static void fuzz_write_cookie(char *text)
 {
     const char *parts[5];
@@ -99,7 +100,7 @@ static void fuzz_write_cookie(char *text)
     char *out = malloc((size_t)bytes + 1);
     REQUIRE(weft__cookie_write(out, (size_t)bytes + 1, parts[0], parts[1], &o) == bytes);
     REQUIRE(strlen(out) == (size_t)bytes && weft__field_is_value(out, (size_t)bytes));
-    weft__piece value;
+    weft__span value;
     REQUIRE(weft__cookie_find(out, parts[0], &value));
     REQUIRE(value.bytes == strlen(parts[1]) && memcmp(value.at, parts[1], value.bytes) == 0);
     size_t semicolons = 0;
@@ -142,38 +143,38 @@ static void fuzz_trust(const char *text)
     }
     REQUIRE(weft__cidr_parse(&list, "10.0.0.0/8, ::1") == 0);
     char client[WEFT__IP_TEXT_BYTES];
-    weft__forwarded_for(client, text, &list, address);
+    weft__x_forwarded_for_read(client, text, &list, address);
     weft__ip ip;
     REQUIRE(weft__ip_parse(&ip, client, strlen(client)));
     weft__cidr_close(&list);
 }
 
-/* Forwarded: also behind what a stranger may have sent, the proxy's own element is read. */
+/* Elements of a client do not affect the last element, which the proxy appends. */
 static void fuzz_forwarded(char *text)
 {
     static const char own[] = ", for=\"[2001:db8::1]:80\";host=b.org;proto=https";
     struct sockaddr_in peer = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001)};
     weft__cidr_list list;
-    weft__forwarded said;
+    weft__forwarded result;
     REQUIRE(weft__cidr_parse(&list, "127.0.0.1, 10.0.0.0/8") == 0);
     size_t bytes = strlen(text);
     char *joined = malloc(bytes + sizeof own);
     memcpy(joined, text, bytes);
     memcpy(joined + bytes, own, sizeof own);
-    weft__forwarded_read(&said, joined, &list, (struct sockaddr *)&peer);
-    REQUIRE(strcmp(said.peer, "2001:db8::1") == 0);
-    REQUIRE(said.host.bytes == 5 && memcmp(said.host.at, "b.org", 5) == 0);
-    REQUIRE(said.proto.bytes == 5 && memcmp(said.proto.at, "https", 5) == 0);
+    weft__forwarded_field_read(&result, joined, &list, (struct sockaddr *)&peer);
+    REQUIRE(strcmp(result.peer, "2001:db8::1") == 0);
+    REQUIRE(result.host.bytes == 5 && memcmp(result.host.at, "b.org", 5) == 0);
+    REQUIRE(result.proto.bytes == 5 && memcmp(result.proto.at, "https", 5) == 0);
     free(joined);
-    weft__forwarded_read(&said, text, &list, (struct sockaddr *)&peer);
+    weft__forwarded_field_read(&result, text, &list, (struct sockaddr *)&peer);
     weft__ip ip;
-    REQUIRE(weft__ip_parse(&ip, said.peer, strlen(said.peer)));
-    REQUIRE(said.host.at == NULL ||
-            (said.host.at >= text && said.host.at + said.host.bytes <= text + bytes));
+    REQUIRE(weft__ip_parse(&ip, result.peer, strlen(result.peer)));
+    REQUIRE(result.host.at == NULL ||
+            (result.host.at >= text && result.host.at + result.host.bytes <= text + bytes));
     weft__cidr_close(&list);
 }
 
-static void fuzz_words(const char *text)
+static void fuzz_tokens(const char *text)
 {
     (void)weft__accept_gzip(text);
     (void)weft__mime_is_compressible(text);
@@ -193,7 +194,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         fuzz_range(text);
         break;
     case 'c':
-        fuzz_condition(text);
+        fuzz_conditional(text);
         break;
     case 'f':
         fuzz_find_cookie(text);
@@ -211,7 +212,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         fuzz_forwarded(text);
         break;
     default:
-        fuzz_words(text);
+        fuzz_tokens(text);
     }
     free(text);
     return 0;

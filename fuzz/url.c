@@ -1,6 +1,6 @@
 /*
- * URLs. The input is a base, a reference and text to be encoded, a line each: what is accepted must
- * hold what the header promises, whatever it is.
+ * Fuzz URLs. The input has three lines: a base, a reference, and text to encode. Accepted URLs must
+ * have the properties that weft/url.h documents.
  */
 #include "require.h"
 
@@ -20,7 +20,7 @@ static void require_same(const weft_url *a, const weft_url *b)
     REQUIRE(strcmp(a->query, b->query) == 0);
     REQUIRE(strcmp(a->fragment, b->fragment) == 0);
     REQUIRE(a->has_query == b->has_query);
-    /* A port of 0 that was written is not told from none. */
+    /* A written port of 0 is equal to no port. */
     REQUIRE(a->port == b->port || a->port == 0);
 }
 
@@ -36,7 +36,7 @@ static void require_host(const char *host)
     }
 }
 
-/* What was opened can be written, and that is the same again. */
+/* Require that a URL can be written, and that parsing the text gives the same URL. */
 static void check(const weft_url *url)
 {
     size_t bytes = weft_url_write(NULL, 0, url);
@@ -67,7 +67,7 @@ static void check_reference(const weft_url *base, const char *reference)
             REQUIRE(strstr(url.path, "/../") == NULL && strstr(url.path, "/./") == NULL);
         weft_url_close(&url);
     }
-    if (weft_url_open(&absolute, reference) == 0) { /* then it stands by itself, too */
+    if (weft_url_open(&absolute, reference) == 0) { /* absolute: valid with any base */
         REQUIRE(rc == 0);
         weft_url_close(&absolute);
     }

@@ -1,17 +1,17 @@
 /*
- * weft: fibers for C. Everything public, in one include.
+ * weft is a fiber library for C. <weft.h> includes the public headers of libweft.
  *
- * weft reads these variables of the environment, most of them when a thread first calls weft:
+ * weft reads these environment variables, most of them when a thread becomes a cord (see cord.h):
  *
- *   WEFT_BACKEND       the backend: io_uring, epoll, libev, sim (see weft_backend_why)
- *   WEFT_SEED          a number; on sim the order of runnable fibers is shuffled by it
- *   WEFT_STACK         the default size of a stack: 128K, 1M (see weft_spin_options)
- *   WEFT_GUARD         the size of the guard below each stack: 64K (see weft_guard_set)
+ *   WEFT_BACKEND       the backend: io_uring, epoll, libev or sim (see weft_backend_why)
  *   WEFT_CATCH_FAULTS  0 or off: do not handle SIGSEGV and SIGBUS (see weft_catch_faults)
- *   WEFT_DUMP_SIGNAL   a signal that writes the fibers to stderr: USR1 (see weft_dump)
+ *   WEFT_DUMP_SIGNAL   the signal that dumps the fibers to stderr, for example USR1 (see weft_dump)
+ *   WEFT_GUARD         the size of the guard below each stack, for example 64K (see weft_set_guard)
+ *   WEFT_SEED          a number: the seed for a random order of runnable fibers on sim
+ *   WEFT_STACK         the default size of a stack, for example 128K (see weft_spin_options)
  *
- * fetch.h names the variables for proxies. weft_resolve reads LOCALDOMAIN and RES_OPTIONS as the C
- * library does.
+ * See fetch.h for the variables that select proxies. Like the C library, weft_resolve reads
+ * LOCALDOMAIN and RES_OPTIONS.
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -20,16 +20,12 @@
 #include <weft/cord.h>
 #include <weft/debug.h>
 #include <weft/error.h>
-#include <weft/fetch.h>
 #include <weft/fiber.h>
 #include <weft/file.h>
 #include <weft/fork.h>
 #include <weft/group.h>
-#include <weft/http.h>
-#include <weft/http_files.h>
-#include <weft/http_proxy.h>
-#include <weft/http_route.h>
 #include <weft/io.h>
+#include <weft/local.h>
 #include <weft/mailbox.h>
 #include <weft/net.h>
 #include <weft/offload.h>
@@ -44,8 +40,6 @@
 #include <weft/supervise.h>
 #include <weft/sync.h>
 #include <weft/time.h>
-#include <weft/tls.h>
-#include <weft/url.h>
 #include <weft/version.h>
 
 #endif

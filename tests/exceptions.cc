@@ -1,4 +1,4 @@
-/* C++ exceptions in fibers: each fiber has those that it is handling, whatever the others do. */
+/* Tests that each fiber handles its own C++ exceptions, independently of other fibers. */
 #include <weft.h>
 
 #include <cstdint>
@@ -12,11 +12,11 @@ static void expect(bool is_true, const char *what)
 {
     if (is_true)
         return;
-    std::fprintf(stderr, "exceptions.cc: not so: %s\n", what);
+    std::fprintf(stderr, "exceptions.cc: does not hold: %s\n", what);
     failures++;
 }
 
-/* Handles an exception while others throw and handle theirs, then looks at its own again. */
+/* Handle an exception while other fibers throw and handle theirs. Then check it again. */
 static weft_value handle_slowly(void *arg)
 {
     auto mine = (intptr_t)arg;
@@ -25,23 +25,26 @@ static weft_value handle_slowly(void *arg)
     } catch (intptr_t first) {
         for (int i = 0; i < (int)mine % 5; i++)
             weft_snooze();
-        expect(first == mine, "the exception that is handled is the fiber's own");
+        expect(first == mine, "the handled exception is the fiber's own");
         try {
-            throw; /* the one that is being handled */
+            throw; /* the exception that is being handled */
         } catch (intptr_t second) {
             weft_snooze();
-            expect(second == mine, "what is thrown again is the fiber's own");
+            expect(second == mine, "the rethrown exception is the fiber's own");
         }
     }
-    expect(std::uncaught_exceptions() == 0, "nothing is in flight at the end");
+    expect(std::uncaught_exceptions() == 0, "no exception is in flight at the end");
     return mine;
 }
 
 struct snoozer {
-    ~snoozer() { weft_snooze(); }
+    ~snoozer()
+    {
+        weft_snooze();
+    }
 };
 
-/* Switches while an exception is on its way. */
+/* Switch while an exception is in flight. */
 static weft_value switch_in_a_destructor(void *arg)
 {
     try {

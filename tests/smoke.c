@@ -1,6 +1,7 @@
 /*
- * The interface in small, in the part of C that is C++ too: the build compiles it as both, with
- * both compilers, for other machines and against installed packages. Not a test of the details.
+ * A small program against the public API, in the common subset of C and C++. The build compiles it
+ * as both languages, with both compilers, for other machines, and against installed packages.
+ * Details are tested elsewhere.
  */
 #include <weft.h>
 
@@ -17,7 +18,7 @@ static void expect(bool is_true, const char *what, int line)
 {
     if (is_true)
         return;
-    fprintf(stderr, "smoke.c:%d: not so: %s\n", line, what);
+    fprintf(stderr, "smoke.c:%d: does not hold: %s\n", line, what);
     failures++;
 }
 

@@ -1,9 +1,11 @@
 /*
- * The yardstick: the least that a switch by a function can do. The registers that the ABI makes
- * callee-saved go to the old stack and come from the new one, and it leaves by a jump, because a
- * return would be mispredicted each time. No control words, no value, no queue, no fiber.
+ * The limit for switches: the least that a switch function does. bare_swap saves the callee-saved
+ * registers of the ABI on the old stack, and loads them from the new stack. The function ends with
+ * a jump, because a return would be mispredicted each time. There are no control words, values,
+ * queues or fibers.
  *
- * Where there is no assembly here, the library's own switch stands in, and ratios say nothing.
+ * On other architectures the switch of weft replaces bare_swap. Ratios to the limit then have no
+ * meaning.
  */
 #ifndef WEFT_BENCH_BARE_H
 #define WEFT_BENCH_BARE_H
@@ -14,7 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Where a bare context starts; no value is passed. Must not return. */
+/* The entry function of a bare context. The function receives no value and must not return. */
 typedef void bare_entry(intptr_t nothing);
 
 #if defined(__x86_64__) || defined(__aarch64__)
@@ -23,7 +25,9 @@ typedef struct bare_context {
     uintptr_t *sp;
 } bare_context;
 
-/* Save the stack pointer to *from and continue at `to`: by value, loaded before the stores. */
+/*
+ * Save the stack pointer in *from and continue at `to`, which the caller loads before the stores.
+ */
 void bare_swap(uintptr_t **from, uintptr_t *to);
 
 static inline void bare_switch(bare_context *from, bare_context *to)
@@ -55,7 +59,7 @@ __asm__(".text\n"
         "    jmpq *%rcx\n"
         ".size bare_swap, . - bare_swap\n");
 #else
-#define BARE_SAVED 19 /* x19 to x29, d8 to d15; the way back, x30, is behind them */
+#define BARE_SAVED 19 /* x19 to x29, d8 to d15; the return address, x30, follows */
 __asm__(".text\n"
         ".type bare_swap, %function\n"
         ".balign 32\n"
@@ -91,14 +95,14 @@ __asm__(".text\n"
 
 static inline void bare_make(bare_context *context, char *low, size_t bytes, bare_entry *entry)
 {
-    /* One word above the entry's address: a function expects the stack as its call leaves it. */
+    /* Leave a word above the address of entry: a function expects the stack as after a call. */
     uintptr_t *top = (uintptr_t *)((uintptr_t)(low + bytes) & ~(uintptr_t)15) - 2;
     context->sp = top - BARE_SAVED;
     memset(context->sp, 0, BARE_SAVED * sizeof *context->sp);
     *top = (uintptr_t)entry;
 }
 
-/* What the next switch to the context will read. */
+/* Prefetch the memory that the next switch to the context reads. */
 static inline void bare_prefetch(const bare_context *context)
 {
     __builtin_prefetch(context->sp);
@@ -129,7 +133,7 @@ static inline void bare_prefetch(const bare_context *context)
 
 #define BARE_STACK_BYTES ((size_t)64 << 10)
 
-/* Stacks, without a page behind them before they are touched. */
+/* Map stacks. The kernel allocates their pages on first use. */
 static inline char *bare_map_stacks(size_t count)
 {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;

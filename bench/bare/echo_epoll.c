@@ -1,9 +1,9 @@
 /*
  * An echo server as a hand-written epoll loop.
  *
- * Edge-triggered, with both directions asked for once and for all: a registration costs one call in
- * the life of a connection, and a descriptor that was read short of the buffer is empty, so that
- * nothing is asked twice. Unless the peer has hung up behind its last bytes: EPOLLRDHUP tells.
+ * The loop is edge-triggered and registers each connection once, for both directions. A read that
+ * does not fill the buffer has emptied the socket, so that no second read is needed. The exception
+ * is a peer that has hung up after its last bytes, which EPOLLRDHUP reports.
  */
 #include "listen.h"
 #include "works.h"
@@ -17,15 +17,15 @@
 #define FDS_MAX (1 << 16)
 #define ENDED (EPOLLRDHUP | EPOLLHUP | EPOLLERR)
 
-/* What could not be written at once; nothing more is read before it is. */
+/* Unsent bytes. The loop reads no more bytes before it has sent them. */
 typedef struct backlog {
     size_t bytes;
     char data[ECHO_BUFFER_BYTES];
 } backlog;
 
-static backlog *backlogs[FDS_MAX]; /* by descriptor; NULL: there never was one */
+static backlog *backlogs[FDS_MAX]; /* by descriptor; NULL: never used */
 
-static void watch(int epoll_fd, int fd, uint32_t events)
+static void add_fd(int epoll_fd, int fd, uint32_t events)
 {
     struct epoll_event event = {events | EPOLLET, {.fd = fd}};
     bench_require(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
@@ -36,7 +36,7 @@ static void accept_all(int epoll_fd, int listener)
     int fd;
     while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
         bench_require(fd < FDS_MAX);
-        watch(epoll_fd, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+        add_fd(epoll_fd, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
     }
     bench_require(errno == EAGAIN || errno == ECONNABORTED);
 }
@@ -48,7 +48,7 @@ static void hang_up(int fd)
     close(fd);
 }
 
-static void keep(int fd, const char *data, size_t bytes)
+static void backlog_store(int fd, const char *data, size_t bytes)
 {
     if (backlogs[fd] == NULL)
         backlogs[fd] = malloc(sizeof *backlogs[fd]);
@@ -57,7 +57,7 @@ static void keep(int fd, const char *data, size_t bytes)
     backlogs[fd]->bytes = bytes;
 }
 
-/* True if all went out; the rest is kept. */
+/* Send bytes. Return true if all bytes are sent. Store the unsent bytes. */
 static bool send_back(int fd, const char *data, size_t bytes)
 {
     ssize_t n = send(fd, data, bytes, MSG_NOSIGNAL);
@@ -68,7 +68,7 @@ static bool send_back(int fd, const char *data, size_t bytes)
         return false;
     }
     n = n > 0 ? n : 0;
-    keep(fd, data + n, bytes - (size_t)n);
+    backlog_store(fd, data + n, bytes - (size_t)n);
     return false;
 }
 
@@ -101,7 +101,7 @@ void work_echo_epoll(size_t port, size_t n)
     int listener = bench_listen(port), epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     (void)n;
     bench_require(epoll_fd >= 0);
-    watch(epoll_fd, listener, EPOLLIN);
+    add_fd(epoll_fd, listener, EPOLLIN);
     for (;;) {
         int count = epoll_wait(epoll_fd, events, EVENTS_MAX, -1);
         for (int i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 /*
- * An echo server as a hand-written io_uring loop: accepting and receiving are asked for once for
- * each socket (multishot); ring.h has the rest.
+ * An echo server as a hand-written io_uring loop. Accept and receive are multishot: each socket
+ * needs one submission. ring.h has the rest.
  */
 #include "listen.h"
 #include "works.h"
@@ -20,10 +20,10 @@ typedef enum kind {
     SEND,
 } kind;
 
-/* A connection's buffers that are to be sent back, in order; the first is on its way. */
+/* The buffers that a connection sends back, in order. The first buffer is being sent. */
 typedef struct connection {
     int first, last; /* NONE: nothing to send */
-    bool is_ended;   /* the peer's side: close when all is sent */
+    bool is_ended;   /* the peer has ended: close when all is sent */
 } connection;
 
 static int next_buffer[RING_BUFFERS], buffer_bytes[RING_BUFFERS];
@@ -36,7 +36,7 @@ static void start_receiving(int fd)
     ring_use_buffers(sqe);
 }
 
-/* All of it: with MSG_WAITALL the kernel goes on after a short send. */
+/* Send a whole buffer. With MSG_WAITALL the kernel continues after a short send. */
 static void start_sending(int fd, int buffer)
 {
     struct io_uring_sqe *sqe = ring_next(SEND, fd);
@@ -85,7 +85,7 @@ static void sent(int fd)
     connection *c = &connections[fd];
     int done = c->first;
     c->first = next_buffer[done];
-    ring_give_back(done);
+    ring_return_buffer(done);
     if (c->first != NONE)
         start_sending(fd, c->first);
     else if (c->is_ended)
@@ -116,6 +116,6 @@ void work_echo_uring(size_t port, size_t n)
     (void)n;
     ring_open();
     ring_accept(ACCEPT, bench_listen(port));
-    while (ring_turn(handle))
+    while (ring_tick(handle))
         ;
 }

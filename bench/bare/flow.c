@@ -1,6 +1,7 @@
 /*
- * A stream from one thread to another: a ring of values without a lock or memory of their own. Who
- * finds it full or empty says that it sleeps, looks again, and reads its eventfd.
+ * A stream from one thread to another over a ring of values, without locks and allocations. A
+ * thread that finds the ring full or empty sets its sleep flag. The thread then checks the ring
+ * again and reads its eventfd.
  */
 #include "together.h"
 #include "works.h"

@@ -1,4 +1,4 @@
-/* The limits by hand as a contender: their table of works. */
+/* Table of workloads of the contender `bare`, which shows the limits of the machine. */
 #include "works.h"
 
 static const bench_work works[] = {

@@ -1,8 +1,8 @@
 /*
- * Two contexts, by bare switches and nothing else. `spin` makes one on a stack that is there, runs
- * it, and is back when it ends: no id, no parent, no value, no queue. `rendezvous` puts the message
- * in one variable and switches to the one who waits for it. `buffered` has a ring of messages, and
- * switches when it is full or empty.
+ * Workloads of two contexts that use bare switches only. `spin` creates a context on an existing
+ * stack, runs it, and continues when it ends. The context has no id, parent, value or queue.
+ * `rendezvous` stores the message in a variable and switches to the waiting context. `buffered` has
+ * a ring of messages, and switches when the ring is full or empty.
  */
 #include "bare.h"
 #include "works.h"

@@ -1,7 +1,7 @@
 /*
- * Many contexts that take turns. `snooze` has no queue at all: a ring, each knows its neighbour,
- * and the stack of the one after it is fetched ahead. `snooze-linked` has what a scheduler must
- * have at least: the next is taken from the head of a linked list, and oneself put to its tail.
+ * Many contexts that yield in turn. `snooze` has no queue. The contexts form a ring, and each yield
+ * prefetches the stack after the next one. `snooze-linked` does the minimum of a scheduler. A yield
+ * appends the caller to a linked list and takes the next context from its head.
  */
 #include "bare.h"
 #include "works.h"
@@ -57,7 +57,7 @@ static void stay_in_queue(intptr_t nothing)
         yield_in_queue();
 }
 
-/* The first one is the caller's own. */
+/* Create nodes. The first node is the context of the caller. */
 static node *make_nodes(size_t count, bare_entry *entry)
 {
     bench_require(count > 0);
@@ -65,7 +65,7 @@ static node *make_nodes(size_t count, bare_entry *entry)
     node *nodes = calloc(count, sizeof *nodes);
     bench_require(nodes != NULL);
     for (size_t i = 0; i < count; i++) {
-        size_t colour = i % 16 * 64; /* equal offsets would share the same few sets of the cache */
+        size_t colour = i % 16 * 64; /* equal offsets would map to the same few cache sets */
         bare_make(&nodes[i].context, stacks + i * BARE_STACK_BYTES, BARE_STACK_BYTES - colour,
                   entry);
     }

@@ -1,6 +1,6 @@
 /*
- * Two contexts in a ping-pong: the bare switch; the same with what saving the control words costs
- * in itself; and swapcontext, which asks the kernel for the signal mask, for scale.
+ * Switches between two contexts: the bare switch, the bare switch that also saves the control
+ * words, and swapcontext for scale. swapcontext calls the kernel to change the signal mask.
  */
 #include "bare.h"
 #include "works.h"
@@ -33,8 +33,8 @@ void work_switch(size_t count, size_t n)
 
 #ifdef __x86_64__
 /*
- * Reads both words before and sets both after. The ABI makes them callee-saved, and there is no
- * cheaper way to see a change.
+ * Switch, and save and restore both control words. Both are callee-saved, and there is no cheaper
+ * way to detect a change.
  */
 static inline void switch_with_words(bare_context *from, bare_context *to)
 {
@@ -79,7 +79,7 @@ static void ucontext_bounce(void)
 static double switch_ucontext_pass(size_t count, size_t n)
 {
     (void)count;
-    volatile size_t switches = n; /* it returns twice, as gcc sees it */
+    volatile size_t switches = n; /* for GCC, swapcontext may return twice */
     volatile double began = bench_cpu_ns();
     for (volatile size_t i = 0; i < switches; i += 2)
         swapcontext(&ucontext_here, &ucontext_there);

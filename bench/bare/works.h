@@ -1,6 +1,6 @@
 /*
- * The works of the contender `bare`, one function each; main.c has their names, ../README.md what
- * they measure.
+ * Workloads of the contender `bare`, one function each. main.c names them. ../README.md describes
+ * them.
  */
 #ifndef WEFT_BENCH_BARE_WORKS_H
 #define WEFT_BENCH_BARE_WORKS_H
@@ -24,7 +24,7 @@ void work_buffered(size_t count, size_t n);
 /* flow.c */
 void work_flow(size_t count, size_t n);
 
-/* echo_epoll.c, echo_uring.c: only where there is liburing */
+/* echo_epoll.c, and echo_uring.c (only with liburing) */
 void work_echo_epoll(size_t port, size_t n);
 void work_echo_uring(size_t port, size_t n);
 

@@ -22,7 +22,7 @@ function makeServer(cert, key) {
         cert: fs.readFileSync(cert),
         key: fs.readFileSync(key),
         minVersion: "TLSv1.3",
-        // Handshakes are to be measured: none is to be resumed.
+        // Handshakes are measured: disable session resumption.
         secureOptions: constants.SSL_OP_NO_TICKET,
         sessionTimeout: 1,
     }, hello);

@@ -1,8 +1,8 @@
 /*
- * A hello world that parses nothing, as a hand-written epoll loop.
+ * A hello world server that parses nothing, as a hand-written epoll loop.
  *
- * Edge-triggered, with both directions asked for once and for all, as bench/echo_epoll.c does it:
- * two system calls a request, and less than one to wait.
+ * The loop is edge-triggered and registers each connection once, as bench/bare/echo_epoll.c. A
+ * request takes two system calls, and less than one call to wait.
  */
 #include "raw.h"
 
@@ -15,15 +15,15 @@
 #define ENDED (EPOLLRDHUP | EPOLLHUP | EPOLLERR)
 
 typedef struct connection {
-    size_t line_bytes; /* of the line that has not ended yet */
-    size_t owed;       /* bytes of replies that could not be sent; nothing is read before */
+    size_t line_bytes; /* length of the unfinished line */
+    size_t pending;    /* unsent bytes of replies; sent before the next read */
 } connection;
 
 static connection connections[RAW_FDS_MAX]; /* by descriptor */
 static raw_replies replies;
 static bool is_close;
 
-static void watch(int epoll_fd, int fd, uint32_t events)
+static void add_fd(int epoll_fd, int fd, uint32_t events)
 {
     struct epoll_event event = {events | EPOLLET, {.fd = fd}};
     raw_require(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl");
@@ -35,20 +35,20 @@ static void accept_all(int epoll_fd, int listener)
     while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
         raw_require(fd < RAW_FDS_MAX, "too many connections");
         connections[fd] = (connection){0};
-        watch(epoll_fd, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+        add_fd(epoll_fd, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
     }
     raw_require(errno == EAGAIN || errno == ECONNABORTED, "accept");
 }
 
-/* Send what is owed: false if that is not all, or the connection has ended. */
-static bool pay(int fd)
+/* Send the pending bytes. Return false if bytes remain or the connection has ended. */
+static bool send_pending(int fd)
 {
     connection *c = &connections[fd];
-    while (c->owed > 0) {
-        /* A short send may have left the end of a reply: that comes first. */
-        size_t skip = (replies.each - c->owed % replies.each) % replies.each;
+    while (c->pending > 0) {
+        /* A short send may have left the end of a reply. Send that end first. */
+        size_t skip = (replies.each - c->pending % replies.each) % replies.each;
         size_t most = RAW_REPLIES_MAX * replies.each - skip;
-        size_t bytes = c->owed < most ? c->owed : most;
+        size_t bytes = c->pending < most ? c->pending : most;
         ssize_t n = send(fd, replies.data + skip, bytes, MSG_NOSIGNAL);
         if (n < 0 && errno == EAGAIN)
             return false;
@@ -56,12 +56,12 @@ static bool pay(int fd)
             close(fd);
             return false;
         }
-        c->owed -= (size_t)n;
+        c->pending -= (size_t)n;
     }
     return true;
 }
 
-/* Handle what has come: false if nothing more can be done with it now. */
+/* Handle received bytes. Return false if the caller must not read more bytes for now. */
 static bool answer(int fd, const char *data, size_t bytes)
 {
     connection *c = &connections[fd];
@@ -73,14 +73,14 @@ static bool answer(int fd, const char *data, size_t bytes)
         close(fd);
         return false;
     }
-    c->owed += count * replies.each;
-    return pay(fd);
+    c->pending += count * replies.each;
+    return send_pending(fd);
 }
 
 static void serve(int fd, bool is_last)
 {
     char buffer[RAW_BUFFER_BYTES];
-    if (!pay(fd))
+    if (!send_pending(fd))
         return;
     for (;;) {
         ssize_t n = recv(fd, buffer, sizeof buffer, 0);
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     raw_require(epoll_fd >= 0, "epoll_create1");
     is_close = options.is_close;
     replies = raw_replies_make(is_close);
-    watch(epoll_fd, listener, EPOLLIN);
+    add_fd(epoll_fd, listener, EPOLLIN);
     for (;;) {
         int count = epoll_wait(epoll_fd, events, EVENTS_MAX, -1);
         for (int i = 0; i < count; i++) {

@@ -1,7 +1,7 @@
 /*
- * A hello world that parses nothing, as a hand-written io_uring loop, with the ring of
- * bench/echo_uring.c: accepting and receiving are asked for once for each socket (multishot). With
- * --close, receiving is asked for once, and the close is linked to the reply.
+ * A hello world server that parses nothing, as a hand-written io_uring loop with the ring of
+ * bench/ring.h. Accept and receive are multishot: each socket needs one submission. With --close a
+ * receive is not multishot, and the close is linked to the reply.
  */
 #include "raw.h"
 
@@ -20,10 +20,10 @@ typedef enum kind {
 } kind;
 
 typedef struct connection {
-    size_t line_bytes; /* of the line that has not ended yet */
-    size_t owed;       /* replies to send, without those under way */
+    size_t line_bytes; /* length of the unfinished line */
+    size_t pending;    /* replies to send, except those in flight */
     bool is_sending;
-    bool is_ended; /* the peer's side: close when all is sent */
+    bool is_ended; /* the peer has ended: close when all is sent */
 } connection;
 
 static connection connections[RAW_FDS_MAX]; /* by descriptor */
@@ -40,7 +40,7 @@ static void start_receiving(int fd)
     ring_use_buffers(sqe);
 }
 
-/* All of it: with MSG_WAITALL the kernel goes on after a short send. */
+/* Send replies. With MSG_WAITALL the kernel continues after a short send. */
 static void start_sending(int fd, size_t count)
 {
     struct io_uring_sqe *sqe = ring_next(SEND, fd);
@@ -54,7 +54,7 @@ static void accepted(int fd)
     start_receiving(fd);
 }
 
-/* The last reply: two entries that belong together must not be submitted one by one. */
+/* Send the last reply and close. Linked entries must be submitted together. */
 static void send_and_close(int fd)
 {
     if (io_uring_sq_space_left(&ring) < 2)
@@ -67,29 +67,29 @@ static void send_and_close(int fd)
     sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
 }
 
-static void pay(int fd)
+static void send_pending(int fd)
 {
     connection *c = &connections[fd];
-    if (c->is_sending || c->owed == 0)
+    if (c->is_sending || c->pending == 0)
         return;
-    size_t count = c->owed < RAW_REPLIES_MAX ? c->owed : RAW_REPLIES_MAX;
-    c->owed -= count;
+    size_t count = c->pending < RAW_REPLIES_MAX ? c->pending : RAW_REPLIES_MAX;
+    c->pending -= count;
     c->is_sending = true;
     start_sending(fd, count);
 }
 
-/* False if the connection is done with. */
+/* Handle received bytes. Return false if the connection is closing. */
 static bool answer(int fd, int buffer, size_t bytes)
 {
     connection *c = &connections[fd];
     size_t count = raw_count_requests(ring_buffers[buffer], bytes, &c->line_bytes);
-    ring_give_back(buffer);
+    ring_return_buffer(buffer);
     if (is_close && count > 0) {
         send_and_close(fd);
         return false;
     }
-    c->owed += count;
-    pay(fd);
+    c->pending += count;
+    send_pending(fd);
     return true;
 }
 
@@ -111,12 +111,12 @@ static void received(int fd, const struct io_uring_cqe *cqe)
 static void sent(int fd, int result)
 {
     connection *c = &connections[fd];
-    /* With --close only failures are told, and the close comes all the same. */
+    /* With --close only a failed send has a completion. The linked close runs anyway. */
     if (is_close)
         return;
     c->is_sending = false;
-    c->owed = result < 0 ? 0 : c->owed;
-    pay(fd);
+    c->pending = result < 0 ? 0 : c->pending;
+    send_pending(fd);
     if (c->is_ended && !c->is_sending)
         close(fd);
 }
@@ -150,6 +150,6 @@ int main(int argc, char **argv)
     replies = raw_replies_make(is_close);
     ring_open();
     ring_accept(ACCEPT, raw_listen(options.port));
-    while (ring_turn(handle))
+    while (ring_tick(handle))
         ;
 }

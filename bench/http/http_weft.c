@@ -1,11 +1,11 @@
 /*
- * Hello world over weft, as anyone would write it. All limits are on, at their defaults except
- * those of one peer: the client of a benchmark has one address for all of its connections.
+ * A hello world server over weft, as users write it. All limits have their defaults, except the
+ * limits per peer. The client of a benchmark has one address for all connections.
  *
  * usage: http_weft --port N [--tls CERT KEY]
- * WEFT_BACKEND says on which backend. Sessions are not resumed: handshakes are to be measured.
+ * WEFT_BACKEND selects the backend. Sessions are not resumed, because handshakes are measured.
  */
-#include <weft.h>
+#include <weft/web.h>
 
 #include <errno.h>
 #include <math.h>

@@ -1,4 +1,4 @@
--- wrk: so many requests at once on each connection. usage: wrk -s pipeline.lua URL -- DEPTH
+-- wrk: send DEPTH requests at once on each connection. usage: wrk -s pipeline.lua URL -- DEPTH
 local batch
 
 function init(args)

@@ -1,6 +1,4 @@
-/*
- * The parts of a raw server that no system call of its loop is in.
- */
+/* Shared code of the raw servers, without their loops. */
 #include "raw.h"
 
 #include <arpa/inet.h>
@@ -22,7 +20,7 @@ raw_options raw_options_read(int argc, char **argv)
         else
             raw_require(false, "usage: http_raw_X --port N [--close]");
     }
-    raw_require(options.port > 0, "which port?");
+    raw_require(options.port > 0, "--port is missing, or not a positive number");
     return options;
 }
 
@@ -53,7 +51,7 @@ raw_replies raw_replies_make(bool is_close)
                      "Content-Length: %zu\r\n\r\n%s",
                      date, is_close ? "Connection: close\r\n" : "", sizeof BODY - 1, BODY);
     raw_replies replies = {malloc(RAW_REPLIES_MAX * (size_t)n), (size_t)n};
-    raw_require(replies.data != NULL, "no memory");
+    raw_require(replies.data != NULL, "malloc failed");
     for (size_t i = 0; i < RAW_REPLIES_MAX; i++)
         memcpy(replies.data + i * replies.each, reply, replies.each);
     return replies;
@@ -64,7 +62,7 @@ size_t raw_count_requests(const char *data, size_t bytes, size_t *line_bytes)
     const char *end = data + bytes, *feed;
     size_t count = 0, before = *line_bytes;
     while ((feed = memchr(data, '\n', (size_t)(end - data))) != NULL) {
-        /* A line of one byte: its carriage return. */
+        /* An empty line has one byte before its line feed: the carriage return. */
         count += (size_t)(feed - data) + before == 1;
         before = 0;
         data = feed + 1;

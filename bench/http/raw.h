@@ -1,10 +1,10 @@
 /*
- * What the raw servers have in common: they parse nothing. A request is whatever ends in an empty
- * line, and is answered with a constant, as long as what weft replies. That is the yardstick: what
- * a server costs of which only the system calls are left.
+ * Shared code of the raw servers, which parse nothing. An empty line ends a request. The reply is a
+ * constant of the same length as the reply of weft. The raw servers show the limit: the cost of the
+ * system calls alone.
  *
  * usage: http_raw_X --port N [--close]
- * --close: every connection ends after its first reply; they cannot read who asks for that.
+ * --close: close each connection after its first reply. The servers do not read request fields.
  */
 #ifndef WEFT_BENCH_HTTP_RAW_H
 #define WEFT_BENCH_HTTP_RAW_H
@@ -14,11 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What a server takes at once, the same for both: bytes. A pipeline of 16 requests is less. */
+/* The largest read of a server, in bytes. A pipeline of 16 requests is shorter. */
 #define RAW_BUFFER_BYTES 2048
-/* Most connections: descriptors are below this number. */
+/* All descriptors are below this number. */
 #define RAW_FDS_MAX 20000
-/* Most replies that go out at once; more than fit into a buffer as requests. */
+/* The largest number of replies per send. A buffer holds fewer requests. */
 #define RAW_REPLIES_MAX 64
 #define RAW_BACKLOG 4096
 
@@ -27,10 +27,10 @@ typedef struct raw_options {
     bool is_close;
 } raw_options;
 
-/* So many replies, one behind the other. */
+/* RAW_REPLIES_MAX replies, without gaps. */
 typedef struct raw_replies {
     char *data;
-    size_t each; /* bytes of one */
+    size_t each; /* bytes of one reply */
 } raw_replies;
 
 static inline void raw_require(bool is_true, const char *what)
@@ -41,18 +41,18 @@ static inline void raw_require(bool is_true, const char *what)
     exit(1);
 }
 
-/* Ends the process if they cannot be understood. */
+/* Read the options. Exit with a message if they are invalid. */
 raw_options raw_options_read(int argc, char **argv);
 
-/* A non-blocking socket that listens on 127.0.0.1; what it accepts has TCP_NODELAY. */
+/* Return a non-blocking socket that listens on 127.0.0.1. Accepted sockets inherit TCP_NODELAY. */
 int raw_listen(int port);
 
-/* RAW_REPLIES_MAX of them; there is one if the connection ends after it. */
+/* Create the replies. With is_close, they have the field Connection: close. */
 raw_replies raw_replies_make(bool is_close);
 
 /*
- * How many requests end in these bytes. Line_bytes is the connection's: how much there is of its
- * last line, 0 at first.
+ * Return the number of requests that end in data. *line_bytes belongs to the connection: it is the
+ * length of the unfinished line, initially 0.
  */
 size_t raw_count_requests(const char *data, size_t bytes, size_t *line_bytes);
 

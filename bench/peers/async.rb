@@ -1,9 +1,9 @@
-# Ruby's async gem: tasks on Ruby's fibers, nio4r (libev) below; a contender of bench/README.md.
+# The async gem of Ruby: tasks on fibers, over nio4r (libev). A contender of bench/README.md.
 #
 # run: ruby --yjit bench/peers/async.rb [WORK COUNT N]
 #
-# A fiber takes two mappings of the kernel's 65,530: more than 30,000 or so cannot be made, and the
-# program fails with that. It has no select, and nothing that passes messages between threads.
+# A fiber needs two of the 65,530 mappings that the kernel allows. The program fails with more than
+# about 30,000 fibers. The gem has no select, and no messages between threads.
 require 'async'
 require 'async/queue'
 require 'async/semaphore'
@@ -17,19 +17,20 @@ def cpu_ns
   Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :float_second) * 1e9
 end
 
-def say(*values)
+def report(*values)
   puts values.map { |value| format('%.7g', value) }.join(' ')
 end
 
-# The block does so many, and says how many it did; some come before, to warm up.
+# Print the time per operation, after a warm-up. The block runs n operations and returns their
+# number.
 def measure(n)
   yield [n, WARM_UPS].min
   began = cpu_ns
   done = yield n
-  say (cpu_ns - began) / done
+  report (cpu_ns - began) / done
 end
 
-# One of them takes the time: between its yields, all others have theirs.
+# One task measures. Between two of its yields, each other task yields once.
 def snooze(task, count, n)
   laps = [n / count, 1].max
   warm = 1 + WARM_UPS / count
@@ -38,7 +39,7 @@ def snooze(task, count, n)
     warm.times { one.yield }
     began = cpu_ns
     laps.times { one.yield }
-    say (cpu_ns - began) / (laps * count)
+    report (cpu_ns - began) / (laps * count)
   end
 end
 
@@ -49,7 +50,7 @@ def spin(task, _, n)
   end
 end
 
-# Each message wakes the receiver in the reactor's next turn.
+# Each message wakes the receiver in the next tick of the reactor.
 def buffered(task, count, n)
   measure(n) do |times|
     queue = Async::LimitedQueue.new(count)
@@ -68,23 +69,23 @@ def measure_trips(task, n, queue, *arguments)
     task.async { times.times { back << there.dequeue } }
     times.times do |i|
       there << i
-      raise 'an answer is wrong' unless back.dequeue == i
+      raise 'a reply is wrong' unless back.dequeue == i
     end
     times
   end
 end
 
-# Queues have room: for one message, that is the closest.
+# A queue always has a buffer. A capacity of 1 is the closest equivalent.
 def rendezvous(task, _, n)
   measure_trips(task, n, Async::LimitedQueue, 1)
 end
 
-# A queue without a bound for each of the two.
+# Each side has an unbounded queue.
 def mailbox(task, _, n)
   measure_trips(task, n, Async::Queue)
 end
 
-# A semaphore of one is the only lock for tasks.
+# The only lock for tasks is a semaphore of 1.
 def mutex(task, count, n)
   measure(n) do |times|
     lock = Async::Semaphore.new
@@ -97,8 +98,8 @@ def mutex(task, count, n)
   end
 end
 
-# Between two waits no other task runs, so what they look at needs no lock. A notification wakes in
-# the reactor's next turn: Async::Condition would resume the other from within its own resume.
+# No other task runs between two waits, so that `whose` needs no lock. A notification wakes in the
+# next tick of the reactor. Async::Condition would resume the other task from within its own resume.
 def condition(task, _, n)
   measure(n) do |times|
     changed = Async::Notification.new
@@ -133,9 +134,9 @@ def parked(task, count, _)
   keys = %w[VmRSS VmPTE]
   before = keys.map { |key| status_bytes(key) }
   count.times { task.async { never.wait } }
-  say(*keys.zip(before).map { |key, bytes| (status_bytes(key) - bytes).fdiv(count) })
+  report(*keys.zip(before).map { |key, bytes| (status_bytes(key) - bytes).fdiv(count) })
   $stdout.flush
-  exit!(true) # without ending them all
+  exit!(true) # without ending the tasks
 end
 
 def sleepers(task, count, _)
@@ -145,7 +146,7 @@ def sleepers(task, count, _)
     task.async { |one| one.sleep(us / 1e6) }
   end
   all.each(&:wait)
-  say (cpu_ns - began) / 1e6
+  report (cpu_ns - began) / 1e6
 end
 
 def echo(task, port, _)
@@ -157,8 +158,8 @@ def echo(task, port, _)
   end
 end
 
-# A wrapper stays registered, as async-io has it: half of what plain calls of the socket take, which
-# register it anew for each wait.
+# A wrapper stays registered, as in async-io. Plain calls of the socket register for each wait and
+# take twice the time.
 def serve(socket)
   socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)
   wrapper = Async::Wrapper.new(socket)
@@ -182,7 +183,7 @@ end
 WORKS = %w[snooze spin rendezvous buffered mutex condition mailbox timeout parked sleepers
            echo].freeze
 
-# The reactor would only log what goes wrong, and then wait for the other tasks.
+# Exit after an error. The reactor would only log the error and wait for the other tasks.
 def run(task, work, count, n)
   send(work, task, count, n)
 rescue StandardError => e

@@ -1,7 +1,7 @@
 // g++ -O2 -o context bench/peers/context.cpp -l:libboost_context.a
 //
-// Boost.Context 1.74: no scheduler. A switch is a fiber resumed by another; a fiber that is made
-// takes its stack from the library's pool, so that it is one that was used before.
+// Boost.Context 1.74, which has no scheduler. A switch resumes one fiber from another. A new fiber
+// takes a used stack from the pool of the library.
 #include "peer.h"
 
 #include <boost/context/fiber.hpp>
@@ -42,7 +42,7 @@ static void switch_(std::size_t count, std::size_t n)
     bench_measure(switch_pass, count, n);
 }
 
-// Its end is where resume comes back, with nothing to go on.
+// resume returns an empty fiber when the other fiber has ended.
 static double spin_pass(std::size_t, std::size_t n)
 {
     double began = bench_cpu_ns();

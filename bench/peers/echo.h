@@ -1,7 +1,7 @@
 /*
- * An echo server's connection for loops that only say what is ready, level-triggered: libevent and
- * libev. Each time there is something to read, one recv and one send; only when the socket takes no
- * more is writing waited for, and nothing read meanwhile.
+ * The connection of an echo server for level-triggered loops: libevent and libev. A readable socket
+ * leads to one recv and one send. If the socket is full, the connection waits to write, and reads
+ * nothing meanwhile.
  */
 #ifndef WEFT_BENCH_PEER_ECHO_H
 #define WEFT_BENCH_PEER_ECHO_H
@@ -14,15 +14,15 @@
 
 typedef struct echo_connection {
     int fd;
-    bool is_writing; /* what it waits for; else to read */
+    bool is_writing; /* waits to write; otherwise to read */
     size_t sent, bytes;
     char buffer[ECHO_BUFFER_BYTES];
 } echo_connection;
 
-/* What a connection waits for next. */
+/* Whether a connection keeps its event, needs the other event, or is over. */
 typedef enum echo_step { ECHO_SAME, ECHO_OTHER, ECHO_OVER } echo_step;
 
-/* The next connection; -1: there is none. */
+/* Accept a connection. Return -1 if there is none. */
 static inline int echo_accept(int listener)
 {
     return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -44,7 +44,7 @@ static inline echo_step echo_write(echo_connection *c)
     return was_writing == c->is_writing ? ECHO_SAME : ECHO_OTHER;
 }
 
-/* When what it waits for has come. */
+/* Handle the event of a connection. */
 static inline echo_step echo_advance(echo_connection *c)
 {
     if (c->is_writing)

@@ -1,11 +1,11 @@
-%% Erlang's processes; a contender of bench/README.md.
+%% Processes of Erlang. A contender of bench/README.md.
 %%
 %% build: erlc -o build/peers bench/peers/erlang_peer.erl
 %% run:   erl +S 2:1 +P 2000000 -noinput -pa build/peers -run erlang_peer main -extra [WORK ...]
 %%
-%% One scheduler runs all processes (+S 2:1); the second is put online where the work is about two
-%% threads. The runtime knows its processor time in milliseconds only, so what takes less than a
-%% tenth of a second is done again and again. A process has a mailbox, and no channels or locks.
+%% One scheduler runs all processes (+S 2:1). Workloads with two threads put the second scheduler
+%% online. The runtime reports its CPU time in ms, so that workloads are repeated until they take
+%% 0.1 s. A process has a mailbox. There are no channels and no locks.
 -module(erlang_peer).
 -export([main/0]).
 
@@ -36,13 +36,13 @@ usage() ->
     io:format(standard_error, "usage: erlang_peer [WORK COUNT N]~n", []),
     halt(2).
 
-%% How it is measured
+%% Measurement
 
-say(Value) -> io:format("~.7g~n", [float(Value)]).
+report(Value) -> io:format("~.7g~n", [float(Value)]).
 
 cpu_ms() -> {Ms, _} = erlang:statistics(runtime), Ms.
 
-%% Processor ns of one of n operations. Do(N) does them.
+%% Print the CPU time per operation in ns. Do(N) runs N operations.
 measure_cpu(N, Do) ->
     Do(min(N, ?WARM_UPS)),
     repeat_cpu(N, Do, 1).
@@ -51,7 +51,7 @@ repeat_cpu(N, Do, Times) ->
     Began = cpu_ms(),
     times(Times, fun() -> Do(N) end),
     case cpu_ms() - Began of
-        Took when Took >= ?MEASURE_MS -> say(Took * 1.0e6 / (Times * N));
+        Took when Took >= ?MEASURE_MS -> report(Took * 1.0e6 / (Times * N));
         _ -> repeat_cpu(N, Do, Times * 2)
     end.
 
@@ -59,14 +59,15 @@ measure_real(N, Do) ->
     Do(min(N, ?WARM_UPS)),
     Began = erlang:monotonic_time(nanosecond),
     Do(N),
-    say((erlang:monotonic_time(nanosecond) - Began) / N).
+    report((erlang:monotonic_time(nanosecond) - Began) / N).
 
 times(0, _) -> ok;
 times(N, Do) -> Do(), times(N - 1, Do).
 
-%% Works of one thread
+%% Workloads with one thread
 
-%% One of them takes the time: between its yields, all others have theirs. They yield for ever.
+%% One process measures. Between two of its yields, each other process yields once. The others never
+%% end.
 snooze(Count, N) ->
     [spawn(fun yield_on/0) || _ <- lists:seq(2, Count)],
     Laps = max(1, N div Count),
@@ -109,15 +110,15 @@ arm_times(N) ->
     erlang:cancel_timer(erlang:start_timer(?MINUTE_MS, self(), late)),
     arm_times(N - 1).
 
-%% Works of two threads
+%% Workloads with two threads
 
-%% A process that stays on the second scheduler; else both soon are on one. The option is in no
-%% manual.
+%% Spawn a process on the second scheduler. Otherwise both processes soon run on one scheduler. The
+%% option `scheduler` is not documented.
 spawn_there(Fun) ->
     erlang:system_flag(schedulers_online, 2),
     spawn_opt(Fun, [link, {scheduler, 2}]).
 
-%% Do so in a process that stays on the first one.
+%% Run Fun in a process on the first scheduler.
 run_here(Fun) ->
     {_, Monitor} = spawn_opt(Fun, [monitor, {scheduler, 1}]),
     receive {'DOWN', Monitor, process, _, normal} -> ok end.
@@ -130,7 +131,7 @@ flow(_, N) ->
     Other = spawn_there(fun count/0),
     run_here(fun() -> measure_real(N, fun(Messages) -> send_all(Other, Messages) end) end).
 
-%% The first message says how many there will be, and who wants to know that they are all here.
+%% Receive {From, N}, then N messages, then send done to From. Repeat.
 count() ->
     receive {From, N} -> count_down(N), From ! done, count() end.
 
@@ -157,13 +158,13 @@ parked(Count, _) ->
     Grown = [status_bytes("VmRSS") - Resident, status_bytes("VmPTE") - Tables],
     io:format("~.7g ~.7g~n", [Bytes / Count || Bytes <- Grown]).
 
-%% Milliseconds are the finest that there is; a sleep is never shorter than asked for.
+%% Timers have a resolution of 1 ms. Round up, so that no sleep is too short.
 sleepers(Count, _) ->
     Began = cpu_ms(),
     Self = self(),
     make_sleepers(Count, Self),
     times(Count, fun() -> receive done -> ok end end),
-    say(cpu_ms() - Began).
+    report(cpu_ms() - Began).
 
 make_sleepers(0, _) -> ok;
 make_sleepers(I, Self) ->
@@ -191,8 +192,8 @@ accept(Listener) ->
     end,
     accept(Listener).
 
-%% So many messages come unasked, then it says that it is passive: as good as {active, true}, which
-%% has no limit, and half of what gen_tcp:recv or {active, once} take.
+%% The socket sends ?ACTIVE messages, then becomes passive. This is as fast as {active, true}, which
+%% has no limit. gen_tcp:recv and {active, once} take twice the time.
 serve(Socket) ->
     inet:setopts(Socket, [{active, ?ACTIVE}]),
     serve_active(Socket).

@@ -1,8 +1,8 @@
 /*
  * cc -O2 -o ev bench/peers/ev.c -l:libev.a -lm
  *
- * libev: callbacks, no fibers. A sleeper is a timer. A timer that is started counts from the time
- * that the loop has last read. The echo server has watchers and calls recv and send itself.
+ * libev has callbacks, and no fibers. A sleeper is a timer. A timer starts at the cached time of
+ * the loop. The echo server has watchers, and calls recv and send itself.
  */
 #include "echo.h"
 
@@ -57,11 +57,11 @@ static void sleepers(size_t count, size_t n)
     }
     ev_run(loop, 0);
     free(timers);
-    bench_say((bench_cpu_ns() - began) / 1e6);
+    bench_print((bench_cpu_ns() - began) / 1e6);
 }
 
 typedef struct connection {
-    ev_io io; /* first: a watcher is a pointer to all */
+    ev_io io; /* first member: a pointer to it points to the connection */
     echo_connection echo;
 } connection;
 
@@ -82,7 +82,7 @@ static void serve(struct ev_loop *of, ev_io *io, int what)
     free(c);
 }
 
-static void welcome(struct ev_loop *of, ev_io *listener, int what)
+static void accept_all(struct ev_loop *of, ev_io *listener, int what)
 {
     (void)what;
     int fd;
@@ -101,7 +101,7 @@ static void echo(size_t port, size_t n)
     (void)n;
     ev_io listener;
     start();
-    ev_io_init(&listener, welcome, bench_listen(port), EV_READ);
+    ev_io_init(&listener, accept_all, bench_listen(port), EV_READ);
     ev_io_start(loop, &listener);
     ev_run(loop, 0);
 }

@@ -1,9 +1,9 @@
 /*
  * cc -O2 -o event bench/peers/event.c -l:libevent_core.a
  *
- * libevent: callbacks, no fibers. A sleeper is a timer. What is measured of timers is done within a
- * callback, where its users do it and the loop keeps the time. The echo server has raw events and
- * calls recv and send itself: with bufferevents a message took a third more processor time.
+ * libevent has callbacks, and no fibers. A sleeper is a timer. Timers are measured in a callback,
+ * where users arm them and the loop caches the time. The echo server has raw events, and calls recv
+ * and send itself. With bufferevents a message took a third more CPU time.
  */
 #include "echo.h"
 
@@ -12,7 +12,7 @@
 
 static struct event_base *base;
 
-/* One thread: no locks. */
+/* Create the event base, without locks: there is one thread. */
 static void start(void)
 {
     struct event_config *config = event_config_new();
@@ -76,7 +76,7 @@ static void sleepers(size_t count, size_t n)
     }
     event_base_dispatch(base);
     free(timers);
-    bench_say((bench_cpu_ns() - began) / 1e6);
+    bench_print((bench_cpu_ns() - began) / 1e6);
 }
 
 typedef struct connection {
@@ -86,7 +86,7 @@ typedef struct connection {
 
 static void serve(evutil_socket_t fd, short what, void *arg);
 
-static void watch(connection *c)
+static void add_event(connection *c)
 {
     short what = c->echo.is_writing ? EV_WRITE : EV_READ;
     event_assign(&c->event, base, c->echo.fd, what | EV_PERSIST, serve, c);
@@ -102,14 +102,14 @@ static void serve(evutil_socket_t fd, short what, void *arg)
         return;
     event_del(&c->event);
     if (step == ECHO_OTHER) {
-        watch(c);
+        add_event(c);
         return;
     }
     close(fd);
     free(c);
 }
 
-static void welcome(evutil_socket_t listener, short what, void *arg)
+static void accept_all(evutil_socket_t listener, short what, void *arg)
 {
     (void)what, (void)arg;
     int fd;
@@ -118,7 +118,7 @@ static void welcome(evutil_socket_t listener, short what, void *arg)
         bench_require(c != NULL);
         c->echo.fd = fd;
         c->echo.is_writing = false;
-        watch(c);
+        add_event(c);
     }
 }
 
@@ -127,7 +127,7 @@ static void echo(size_t port, size_t n)
     (void)n;
     struct event listener;
     start();
-    event_assign(&listener, base, bench_listen(port), EV_READ | EV_PERSIST, welcome, NULL);
+    event_assign(&listener, base, bench_listen(port), EV_READ | EV_PERSIST, accept_all, NULL);
     event_add(&listener, NULL);
     event_base_dispatch(base);
 }

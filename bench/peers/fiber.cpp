@@ -1,9 +1,9 @@
 // g++ -O2 -o fiber bench/peers/fiber.cpp -l:libboost_fiber.a -l:libboost_context.a -pthread
 //
-// Boost.Fiber 1.74: its default scheduler (round robin), stacks from its pool, fibers that begin
-// at once where one is waited for (launch::dispatch). A buffered channel is made with a power of
-// two, and holds one less. Between threads, its channels wake the other thread's scheduler by a
-// condition variable. No select, no mailbox; sockets need Asio, which is another library.
+// Boost.Fiber 1.74, with its default scheduler (round robin) and stacks from its pool. Fibers of
+// spin and parked start at once (launch::dispatch). A buffered channel has a power of two as
+// capacity, and holds one value less. Between threads, a channel wakes the other scheduler with a
+// condition variable. There is no select and no mailbox. Sockets need Asio, another library.
 #include "peer.h"
 
 #include <boost/fiber/all.hpp>
@@ -17,10 +17,10 @@ using stack_pool = fibers::pooled_fixedsize_stack;
 using channel = fibers::buffered_channel<std::size_t>;
 using direct_channel = fibers::unbuffered_channel<std::size_t>;
 
-// Between threads: values under way.
+// The capacity of the channel between threads.
 constexpr std::size_t flow_room = 1024;
-// What the pool takes from malloc at once, at most: it doubles up to this, and a million stacks in
-// one piece would be refused.
+// The largest number of stacks that the pool takes from malloc at once. The pool doubles its
+// allocations up to this number. One allocation of a million stacks would fail.
 constexpr std::size_t stacks_at_once_max = 8192;
 
 static stack_pool &stacks()
@@ -48,10 +48,10 @@ static void snooze(std::size_t count, std::size_t n)
 {
     peer_crowd crowd = peer_crowd_make(count, n);
     spin_and_join(count, [&crowd](std::size_t) {
-        while (peer_crowd_goes_on(&crowd))
+        while (peer_crowd_continues(&crowd))
             boost::this_fiber::yield();
     });
-    bench_say(crowd.took_ns / static_cast<double>(n));
+    bench_print(crowd.took_ns / static_cast<double>(n));
 }
 
 static double spin_pass(std::size_t, std::size_t n)
@@ -126,7 +126,7 @@ static void buffered(std::size_t count, std::size_t n)
     bench_measure(buffered_pass, count, n);
 }
 
-// Not always handed on: whoever runs may take it again before one who waits.
+// unlock does not hand over the mutex. A running fiber may lock it again before a waiter.
 static double mutex_pass(std::size_t count, std::size_t n)
 {
     fibers::mutex mutex;
@@ -174,7 +174,7 @@ static void condition(std::size_t count, std::size_t n)
     bench_measure(condition_pass, count, n);
 }
 
-// The other thread is there before the clock starts: it has answered once.
+// The other thread replies once before the clock starts.
 static double cords_pass(std::size_t, std::size_t n)
 {
     channel there(2), back(2);
@@ -230,7 +230,7 @@ static void park(std::size_t count)
 static void parked(std::size_t count, std::size_t)
 {
     bench_measure_parked(park, count);
-    // An ordinary end would wait for the fibers.
+    // exit would wait for the fibers.
     std::fflush(stdout);
     _exit(0);
 }
@@ -241,7 +241,7 @@ static void sleepers(std::size_t count, std::size_t)
     spin_and_join(count, [](std::size_t i) {
         boost::this_fiber::sleep_for(std::chrono::microseconds(bench_sleep_us(i)));
     });
-    bench_say((bench_cpu_ns() - began) / 1e6);
+    bench_print((bench_cpu_ns() - began) / 1e6);
 }
 
 static const bench_work works[] = {

@@ -1,7 +1,4 @@
-/*
- * What several contenders of this folder have in common and bench.h has not: a crowd that yields.
- * No library is called from here.
- */
+/* Shared code of the contenders of this folder: fibers that yield. The file calls no library. */
 #ifndef WEFT_BENCH_PEER_H
 #define WEFT_BENCH_PEER_H
 
@@ -14,21 +11,21 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-/* Where the size of a stack is a choice. */
+/* The stack size, if the library has a choice. */
 #define PEER_STACK_BYTES ((size_t)64 << 10)
 #define PEER_MINUTE_S 60
 
 /*
- * Fibers that yield by turns. The clock starts when each has had two turns, so that all stacks have
- * been used, and stops after so many turns of all together. A fiber is
+ * Fibers that yield in turn. The clock starts after two yields per fiber, so that all stacks have
+ * been used. The clock stops after n further yields of all fibers. Each fiber runs:
  *
- *     while (peer_crowd_goes_on(crowd))
+ *     while (peer_crowd_continues(crowd))
  *         yield();
  */
 typedef struct peer_crowd {
     size_t turns;
-    size_t limit; /* at which the phase ends */
-    size_t n;     /* turns to measure; 0: they have been */
+    size_t limit; /* yields at the end of the phase */
+    size_t n;     /* yields to measure; 0: the measurement has started */
     double began_ns, took_ns;
 } peer_crowd;
 
@@ -51,7 +48,7 @@ static __attribute__((noinline, unused)) bool peer_crowd_next_phase(peer_crowd *
     return true;
 }
 
-static inline bool peer_crowd_goes_on(peer_crowd *c)
+static inline bool peer_crowd_continues(peer_crowd *c)
 {
     return ++c->turns <= c->limit || peer_crowd_next_phase(c);
 }

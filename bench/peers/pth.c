@@ -1,10 +1,10 @@
 /*
  * cc -O2 -o pth bench/peers/pth.c -l:libpth.a
  *
- * GNU Pth 2.0.7. A mailbox is a message port, which a thread waits for by an event. The scheduler
- * looks at all events of all threads that wait each time one gives way: so 100,000 sleepers are out
- * of the question, and more than a few thousand threads of any kind. It waits for sockets with
- * select(2), which knows no descriptor from 1024 on: 1,000 connections, not 10,000.
+ * GNU Pth 2.0.7. A mailbox is a message port, and a thread waits for its event. At each switch the
+ * scheduler checks all events of all waiting threads. 100,000 sleepers, or more than a few thousand
+ * threads, would therefore take too long. Pth waits for sockets with select(2), which supports no
+ * descriptor above 1023. Pth therefore serves 1,000 connections, but not 10,000.
  */
 #include "peer.h"
 
@@ -12,7 +12,7 @@
 
 #include <pth.h>
 
-/* More would take minutes. */
+/* Larger numbers would take minutes. */
 #define THREADS_MAX 2000
 
 static pth_attr_t attributes;
@@ -33,7 +33,7 @@ static pth_t spin_one(void *(*fn)(void *), size_t arg)
     return thread;
 }
 
-/* Each is told its number. They are ready, and do not run yet. */
+/* Create threads. Each thread receives its number. The threads are runnable, but do not run yet. */
 static pth_t *spin_all(size_t count, void *(*fn)(void *))
 {
     bench_require(count <= THREADS_MAX);
@@ -55,7 +55,7 @@ static peer_crowd crowd;
 
 static void *snoozer(void *arg)
 {
-    while (peer_crowd_goes_on(&crowd))
+    while (peer_crowd_continues(&crowd))
         pth_yield(NULL);
     return arg;
 }
@@ -65,7 +65,7 @@ static void snooze(size_t count, size_t n)
     start();
     crowd = peer_crowd_make(count, n);
     join_all(spin_all(count, snoozer), count);
-    bench_say(crowd.took_ns / (double)n);
+    bench_print(crowd.took_ns / (double)n);
 }
 
 static void *do_nothing(void *arg)
@@ -91,7 +91,7 @@ static void spin(size_t count, size_t n)
 static pth_mutex_t lock = PTH_MUTEX_INIT;
 static size_t locks_left;
 
-static void *jostle(void *arg)
+static void *contend(void *arg)
 {
     while (locks_left > 0) {
         locks_left--;
@@ -106,7 +106,7 @@ static double mutex_pass(size_t count, size_t n)
 {
     locks_left = n;
     double began = bench_cpu_ns();
-    join_all(spin_all(count, jostle), count);
+    join_all(spin_all(count, contend), count);
     return (bench_cpu_ns() - began) / (double)n;
 }
 
@@ -150,19 +150,19 @@ static void condition(size_t count, size_t n)
     bench_measure(condition_pass, count, n);
 }
 
-/* A message has the place for its answer: the same message comes back. */
-typedef struct letter {
+/* A message with room for its reply. The receiver returns the same message. */
+typedef struct port_message {
     pth_message_t head;
     size_t value;
-} letter;
+} port_message;
 
 static pth_msgport_t there, back;
 
-static letter *receive(pth_msgport_t port, pth_event_t event)
+static port_message *receive(pth_msgport_t port, pth_event_t event)
 {
     while (pth_msgport_pending(port) == 0)
         pth_wait(event);
-    return (letter *)pth_msgport_get(port);
+    return (port_message *)pth_msgport_get(port);
 }
 
 static pth_event_t make_event(pth_msgport_t port)
@@ -184,7 +184,7 @@ static void *answer(void *arg)
 static double mailbox_pass(size_t count, size_t n)
 {
     (void)count;
-    letter message = {.head = {.m_replyport = back}};
+    port_message message = {.head = {.m_replyport = back}};
     pth_event_t event = make_event(back);
     pth_t other = spin_one(answer, n);
     double began = bench_cpu_ns();
@@ -210,7 +210,7 @@ static void mailbox(size_t count, size_t n)
 
 static size_t waiting;
 
-static void *wait_for_ever(void *arg)
+static void *wait_forever(void *arg)
 {
     pth_mutex_acquire(&lock, FALSE, NULL);
     waiting++;
@@ -222,7 +222,7 @@ static void park(size_t count)
 {
     bench_require(count <= THREADS_MAX);
     for (size_t i = 0; i < count; i++)
-        spin_one(wait_for_ever, i);
+        spin_one(wait_forever, i);
     while (waiting < count)
         pth_yield(NULL);
 }
@@ -251,7 +251,7 @@ static void echo(size_t port, size_t n)
     int listener = bench_listen(port);
     start();
     pth_attr_set(attributes, PTH_ATTR_JOINABLE, FALSE);
-    /* What does not block for the kernel does not wait here either. */
+    /* Pth does not wait for a non-blocking descriptor. */
     pth_fdmode(listener, PTH_FDMODE_BLOCK);
     for (;;) {
         int fd = pth_accept(listener, NULL, NULL);

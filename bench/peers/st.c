@@ -1,10 +1,10 @@
 /*
  * cc -O2 -o st bench/peers/st.c -l:libst.a
  *
- * State Threads 1.9, as Debian has it: no st_thread_yield and no epoll. Its users yield by sleeping
- * for no time, which goes through the heap of timers and the idle thread, and wait for sockets with
- * poll(2). There are no channels: what is handed over lies in a variable, and a condition, which
- * needs no mutex, tells. A timeout is part of a call that waits: there is none to arm alone.
+ * State Threads 1.9 of Debian, which has no st_thread_yield and no epoll. Its users yield with a
+ * sleep of 0, which passes through the timer heap and the idle thread. Waits for sockets use
+ * poll(2). There are no channels: a variable holds the value, and a condition variable signals it.
+ * Condition variables need no mutex. A timeout is part of a waiting call and cannot be armed alone.
  */
 #include "peer.h"
 
@@ -25,7 +25,7 @@ static st_thread_t spin_one(void *(*fn)(void *), size_t arg)
     return thread;
 }
 
-/* Each is told its number. They are ready, and do not run yet. */
+/* Create threads. Each thread receives its number. The threads are runnable, but do not run yet. */
 static st_thread_t *spin_all(size_t count, void *(*fn)(void *))
 {
     st_thread_t *threads = malloc(count * sizeof *threads);
@@ -46,7 +46,7 @@ static peer_crowd crowd;
 
 static void *snoozer(void *arg)
 {
-    while (peer_crowd_goes_on(&crowd))
+    while (peer_crowd_continues(&crowd))
         st_usleep(0);
     return arg;
 }
@@ -56,7 +56,7 @@ static void snooze(size_t count, size_t n)
     start();
     crowd = peer_crowd_make(count, n);
     join_all(spin_all(count, snoozer), count);
-    bench_say(crowd.took_ns / (double)n);
+    bench_print(crowd.took_ns / (double)n);
 }
 
 static void *do_nothing(void *arg)
@@ -79,7 +79,7 @@ static void spin(size_t count, size_t n)
     bench_measure(spin_pass, count, n);
 }
 
-/* A place for one value, 0: none. */
+/* Room for one value; 0: empty. */
 typedef struct box {
     st_cond_t is_full;
     size_t value;
@@ -134,7 +134,7 @@ static void rendezvous(size_t count, size_t n)
 static st_mutex_t lock;
 static size_t locks_left;
 
-static void *jostle(void *arg)
+static void *contend(void *arg)
 {
     while (locks_left > 0) {
         locks_left--;
@@ -149,7 +149,7 @@ static double mutex_pass(size_t count, size_t n)
 {
     locks_left = n;
     double began = bench_cpu_ns();
-    join_all(spin_all(count, jostle), count);
+    join_all(spin_all(count, contend), count);
     return (bench_cpu_ns() - began) / (double)n;
 }
 
@@ -193,7 +193,7 @@ static void condition(size_t count, size_t n)
     bench_measure(condition_pass, count, n);
 }
 
-static void *wait_for_ever(void *arg)
+static void *wait_forever(void *arg)
 {
     st_cond_wait(turn);
     return arg;
@@ -202,8 +202,8 @@ static void *wait_for_ever(void *arg)
 static void park(size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        bench_require(st_thread_create(wait_for_ever, NULL, 0, PEER_STACK_BYTES) != NULL);
-    /* Comes back when nobody else is ready. */
+        bench_require(st_thread_create(wait_forever, NULL, 0, PEER_STACK_BYTES) != NULL);
+    /* Returns when no other thread is runnable. */
     st_usleep(0);
 }
 
@@ -227,7 +227,7 @@ static void sleepers(size_t count, size_t n)
     start();
     double began = bench_cpu_ns();
     join_all(spin_all(count, sleep_once), count);
-    bench_say((bench_cpu_ns() - began) / 1e6);
+    bench_print((bench_cpu_ns() - began) / 1e6);
 }
 
 static void *serve(void *arg)
@@ -244,7 +244,7 @@ static void *serve(void *arg)
 static void echo(size_t port, size_t n)
 {
     (void)n;
-    /* Before the library starts, which asks how many descriptors there may be. */
+    /* bench_listen raises the limit of open descriptors, which st_init reads. */
     int fd = bench_listen(port);
     start();
     st_netfd_t listener = st_netfd_open_socket(fd);

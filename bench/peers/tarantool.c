@@ -1,16 +1,17 @@
 /*
- * Tarantool's fibers in C; a contender of bench/README.md.
+ * Fibers of Tarantool in C. A contender of bench/README.md.
  *
  * build: cc -O2 -shared -fPIC -Ibench -o build/peers/tarantool.so bench/peers/tarantool.c
  * run:   tarantool bench/peers/tarantool_c.lua build/peers/tarantool.so [WORK COUNT N]
  *
- * A module that Tarantool loads; fibers are those of the thread that runs Lua. A latch is a mutex
- * by another name. A condition has no mutex: fibers of one thread need none for what they do not
- * touch across a wait. Channels are in the program, and exported, but in no header of the package:
- * what is declared here is what Lua's channels are made of. There is no select and no mailbox, and
- * a timeout is armed by a wait only.
+ * Tarantool loads this module. The fibers run in the thread that runs Lua. A latch is a mutex. A
+ * condition variable has no mutex. Fibers of one thread need a mutex only for data that they use
+ * across a wait. The program exports channels, but no header of the package declares them. This
+ * file declares the functions that implement the channels of Lua. There is no select and no
+ * mailbox. Only a wait arms a timeout.
  *
- * A fiber's stack takes two of the kernel's 65,530 mappings: more than 30,000 or so cannot be made.
+ * The stack of a fiber needs two of the 65,530 mappings that the kernel allows. More than about
+ * 30,000 fibers are therefore not possible.
  */
 #define _GNU_SOURCE
 
@@ -29,8 +30,8 @@
 #define BACKLOG 4096
 #define BUFFER_BYTES 4096
 #define ARGUMENTS_MAX 4
-/* Seconds: for ever, as Tarantool has it, which arms no timer. */
-#define FOR_EVER (365 * 86400 * 100.0)
+/* The infinite timeout of Tarantool, in seconds. Tarantool then arms no timer. */
+#define FOREVER (365 * 86400 * 100.0)
 
 struct fiber_channel;
 struct fiber_channel *fiber_channel_new(uint32_t size);
@@ -40,8 +41,8 @@ int fiber_channel_get_timeout(struct fiber_channel *channel, void **data, double
 
 int luaopen_peer(lua_State *lua);
 
-/* Of the work that runs; there is one at a time. */
-static size_t each; /* operations of a fiber */
+/* State of the running workload. There is one at a time. */
+static size_t each; /* operations per fiber */
 static size_t done;
 static struct fiber_channel *there, *back;
 static box_latch_t *latch;
@@ -61,7 +62,7 @@ static size_t at_least_1(size_t n)
     return n > 0 ? n : 1;
 }
 
-/* The time of n operations, after some that warm up; run says how many it did. */
+/* Return the time per operation, after a warm-up. run returns the number of its operations. */
 static double measure(double (*now)(void), size_t (*run)(size_t count, size_t n), size_t count,
                       size_t n)
 {
@@ -71,7 +72,7 @@ static double measure(double (*now)(void), size_t (*run)(size_t count, size_t n)
     return (now() - began) / (double)did;
 }
 
-/* Fibers and what they wait for. */
+/* Fibers, mutexes and condition variables. */
 
 static size_t warm;
 
@@ -88,7 +89,7 @@ static int snooze_fiber(va_list args)
     return 0;
 }
 
-/* It takes the time: between its yields, all others have theirs. */
+/* The measuring fiber. Between two of its yields, each other fiber yields once. */
 static int snooze_taker(va_list args)
 {
     double *took = va_arg(args, double *);
@@ -110,7 +111,7 @@ static void snooze(size_t count, size_t n)
     for (size_t i = 0; i < count; i++)
         fiber_join(fibers[i]);
     free(fibers);
-    bench_say(took / (double)(each * count));
+    bench_print(took / (double)(each * count));
 }
 
 static int end_at_once(va_list args)
@@ -135,10 +136,10 @@ static size_t do_spins(size_t count, size_t n)
 
 static void spins(size_t count, size_t n)
 {
-    bench_say(measure(bench_cpu_ns, do_spins, count, n));
+    bench_print(measure(bench_cpu_ns, do_spins, count, n));
 }
 
-static int jostle(va_list args)
+static int contend(va_list args)
 {
     (void)args;
     for (size_t i = 0; i < each; i++) {
@@ -156,7 +157,7 @@ static size_t do_mutex(size_t count, size_t n)
     each = at_least_1(n / count);
     done = 0;
     for (size_t i = 0; i < count; i++)
-        fiber_wakeup(fibers[i] = spin(jostle));
+        fiber_wakeup(fibers[i] = spin(contend));
     for (size_t i = 0; i < count; i++)
         fiber_join(fibers[i]);
     free(fibers);
@@ -167,7 +168,7 @@ static size_t do_mutex(size_t count, size_t n)
 static void mutex(size_t count, size_t n)
 {
     latch = box_latch_new();
-    bench_say(measure(bench_cpu_ns, do_mutex, count, n));
+    bench_print(measure(bench_cpu_ns, do_mutex, count, n));
 }
 
 static void take_turns(int mine)
@@ -201,20 +202,20 @@ static size_t do_condition(size_t count, size_t n)
 static void condition(size_t count, size_t n)
 {
     cond = fiber_cond_new();
-    bench_say(measure(bench_cpu_ns, do_condition, count, n));
+    bench_print(measure(bench_cpu_ns, do_condition, count, n));
 }
 
 /* Channels. */
 
 static void put(struct fiber_channel *channel, uintptr_t value)
 {
-    bench_require(fiber_channel_put_timeout(channel, (void *)value, FOR_EVER) == 0);
+    bench_require(fiber_channel_put_timeout(channel, (void *)value, FOREVER) == 0);
 }
 
 static uintptr_t get(struct fiber_channel *channel)
 {
     void *value = NULL;
-    bench_require(fiber_channel_get_timeout(channel, &value, FOR_EVER) == 0);
+    bench_require(fiber_channel_get_timeout(channel, &value, FOREVER) == 0);
     return (uintptr_t)value;
 }
 
@@ -246,7 +247,7 @@ static size_t do_rendezvous(size_t count, size_t n)
 
 static void rendezvous(size_t count, size_t n)
 {
-    bench_say(measure(bench_cpu_ns, do_rendezvous, count, n));
+    bench_print(measure(bench_cpu_ns, do_rendezvous, count, n));
 }
 
 static int drain(va_list args)
@@ -274,10 +275,10 @@ static size_t do_buffered(size_t count, size_t n)
 
 static void buffered(size_t count, size_t n)
 {
-    bench_say(measure(bench_cpu_ns, do_buffered, count, n));
+    bench_print(measure(bench_cpu_ns, do_buffered, count, n));
 }
 
-/* A thread of Tarantool's pool. */
+/* Worker threads. */
 
 static ssize_t nothing(va_list args)
 {
@@ -295,12 +296,12 @@ static size_t do_offload(size_t count, size_t n)
 
 static void offload(size_t count, size_t n)
 {
-    bench_say(measure(bench_real_ns, do_offload, count, n));
+    bench_print(measure(bench_real_ns, do_offload, count, n));
 }
 
 /* Memory and time. */
 
-static int wait_for_ever(va_list args)
+static int wait_forever(va_list args)
 {
     (void)args;
     fiber_cond_wait(cond);
@@ -310,7 +311,7 @@ static int wait_for_ever(va_list args)
 static void make_parked(size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        fiber_start(spin(wait_for_ever));
+        fiber_start(spin(wait_forever));
 }
 
 static void parked(size_t count, size_t n)
@@ -335,7 +336,7 @@ static void sleepers(size_t count, size_t n)
         fiber_start(fibers[i] = spin(sleep_once), i);
     for (size_t i = 0; i < count; i++)
         fiber_join(fibers[i]);
-    bench_say((bench_cpu_ns() - began) / 1e6);
+    bench_print((bench_cpu_ns() - began) / 1e6);
     free(fibers);
 }
 
@@ -346,7 +347,7 @@ static bool write_all(int fd, const char *bytes, size_t count)
     while (count > 0) {
         ssize_t n = send(fd, bytes, count, MSG_NOSIGNAL);
         if (n < 0 && errno == EAGAIN)
-            coio_wait(fd, COIO_WRITE, FOR_EVER);
+            coio_wait(fd, COIO_WRITE, FOREVER);
         else if (n < 0)
             return false;
         bytes += n > 0 ? n : 0;
@@ -355,14 +356,14 @@ static bool write_all(int fd, const char *bytes, size_t count)
     return true;
 }
 
-/* Waits before it reads: what comes next is hardly ever there yet. */
+/* Wait before each read: the next bytes have rarely arrived. */
 static int serve(va_list args)
 {
     int fd = va_arg(args, int);
     char buffer[BUFFER_BYTES];
     ssize_t n;
     do {
-        coio_wait(fd, COIO_READ, FOR_EVER);
+        coio_wait(fd, COIO_READ, FOREVER);
         n = recv(fd, buffer, sizeof buffer, 0);
     } while (n > 0 ? write_all(fd, buffer, (size_t)n) : n < 0 && errno == EAGAIN);
     coio_close(fd);
@@ -388,7 +389,7 @@ static void echo(size_t port, size_t n)
     for (;;) {
         int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            coio_wait(listener, COIO_READ, FOR_EVER);
+            coio_wait(listener, COIO_READ, FOREVER);
             continue;
         }
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
@@ -405,7 +406,7 @@ static const bench_work works[] = {
     {"echo", echo},
 };
 
-/* Takes the command line's arguments, and never comes back: nothing is to be undone. */
+/* Run the workload of the command line and exit. There is nothing to clean up. */
 int luaopen_peer(lua_State *lua)
 {
     char *arguments[ARGUMENTS_MAX + 1] = {"tarantool"};

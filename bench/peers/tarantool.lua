@@ -1,9 +1,9 @@
--- Tarantool's fibers in Lua, where its channels are; a contender of bench/README.md.
+-- Fibers and channels of Tarantool in Lua. A contender of bench/README.md.
 --
 -- run: tarantool bench/peers/tarantool.lua [WORK COUNT N]
 --
--- What Lua shares with C (locks, memory, sockets) is measured there: tarantool.c. A condition has
--- no mutex: fibers of one thread need none for what they do not touch across a wait.
+-- tarantool.c measures locks, memory and sockets, which Lua shares with C. A condition variable has
+-- no mutex. Fibers of one thread need a mutex only for data that they use across a wait.
 local fiber = require('fiber')
 local clock = require('clock')
 
@@ -13,7 +13,7 @@ local function now()
     return tonumber(clock.proc64())
 end
 
-local function say(value)
+local function report(value)
     print(('%.7g'):format(value))
 end
 
@@ -27,7 +27,7 @@ local function measure(n, run)
     run(math.min(n, WARM_UPS))
     local began = now()
     run(n)
-    say((now() - began) / n)
+    report((now() - began) / n)
 end
 
 local function yield(times)
@@ -38,7 +38,7 @@ end
 
 local works = {}
 
--- One of them takes the time: between its yields, all others have theirs.
+-- One fiber measures. Between two of its yields, each other fiber yields once.
 function works.snooze(count, n)
     local laps = math.max(1, math.floor(n / count))
     local warm = 1 + math.floor(WARM_UPS / count)
@@ -55,7 +55,7 @@ function works.snooze(count, n)
     for i = 1, count do
         fibers[i]:join()
     end
-    say(took / (laps * count))
+    report(took / (laps * count))
 end
 
 function works.spin(_, n)
@@ -76,7 +76,7 @@ function works.rendezvous(_, n)
         end)
         for i = 1, times do
             there:put(i)
-            assert(back:get() == i, 'an answer is wrong')
+            assert(back:get() == i, 'a reply is wrong')
         end
         other:join()
     end)

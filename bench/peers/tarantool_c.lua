@@ -1,2 +1,2 @@
--- Hands the command line to the contender in tarantool.c, which says how all is built and run.
+-- Pass the command line to the contender in tarantool.c, which describes its build and its use.
 package.loadlib(arg[1], 'luaopen_peer')(unpack(arg, 2))

@@ -1,9 +1,10 @@
 /*
  * cc -O2 -o uv bench/peers/uv.c -l:libuv_a.a -pthread -ldl
  *
- * libuv: callbacks, no fibers. A sleeper is a timer, to the millisecond. Two threads are two loops
- * that wake each other by uv_async_send. The echo server writes at once with uv_try_write, and
- * reads nothing while a rest waits to go out, so that a connection needs one buffer.
+ * libuv has callbacks, and no fibers. A sleeper is a timer with a resolution of 1 ms. Two threads
+ * are two loops that wake each other with uv_async_send. The echo server writes at once with
+ * uv_try_write. The server reads nothing while unsent bytes remain, so that a connection needs one
+ * buffer.
  */
 #include "peer.h"
 
@@ -11,7 +12,7 @@
 
 #include <uv.h>
 
-/* All of this file is one loop's, but for "cords". */
+/* The only loop, except in "cords". */
 static uv_loop_t loop;
 static size_t left;
 
@@ -105,7 +106,7 @@ static double cords_pass(size_t count, size_t n)
     return (bench_real_ns() - began) / (double)n;
 }
 
-/* The other loop runs on: the end of the process is its end. */
+/* The other loop runs until the process ends. */
 static void cords(size_t count, size_t n)
 {
     uv_thread_t other;
@@ -129,11 +130,11 @@ static void sleepers(size_t count, size_t n)
     }
     uv_run(&loop, UV_RUN_DEFAULT);
     free(timers);
-    bench_say((bench_cpu_ns() - began) / 1e6);
+    bench_print((bench_cpu_ns() - began) / 1e6);
 }
 
 typedef struct connection {
-    uv_tcp_t tcp; /* first: a handle of it is a pointer to all */
+    uv_tcp_t tcp; /* first member: a pointer to it points to the connection */
     uv_write_t write;
     char buffer[ECHO_BUFFER_BYTES];
 } connection;
@@ -208,7 +209,7 @@ static void echo(size_t port, size_t n)
     bench_raise_descriptors();
     signal(SIGPIPE, SIG_IGN);
     bench_require(uv_loop_init(&loop) == 0 && uv_tcp_init(&loop, &listener) == 0);
-    /* Sets SO_REUSEADDR, too. */
+    /* Also sets SO_REUSEADDR. */
     bench_require(uv_tcp_bind(&listener, (struct sockaddr *)&address, 0) == 0);
     bench_require(uv_listen((uv_stream_t *)&listener, ECHO_BACKLOG, on_connection) == 0);
     uv_run(&loop, UV_RUN_DEFAULT);

@@ -1,1 +1,1 @@
-"""The benchmark's driver: tools/bench is its entry, results.py says what its parts exchange."""
+"""The driver of the benchmark. tools/bench is its entry point. results.py has the data that its modules exchange."""

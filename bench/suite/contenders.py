@@ -1,6 +1,6 @@
-"""Who takes part: what must be there for it, how it is built and called, and what it sits out.
+"""The contenders: their requirements, builds, commands, and the workloads that they omit.
 
-To add one: write a program that speaks as bench/README.md says, and a line here.
+To add a contender, write a program as bench/README.md describes, and add a line to CONTENDERS.
 """
 
 import os
@@ -11,21 +11,22 @@ import subprocess
 BUILD_S = 240
 ASK_S = 20
 
-# What depends on how weft hears from the kernel: measured once for each backend.
+# Workloads that depend on the backend of weft. Each is measured once per backend.
 BACKEND_WORKS = ("sleepers", "timeout", "cords", "flow", "offload", "echo")
 BACKENDS = ("io_uring", "epoll", "libev")
 
 CALLBACKS = "callbacks, no fibers"
-# They take longer to start than to be measured: not in a quick run.
+# Contenders that take longer to start than to measure. A quick run omits them.
 SLOW_TO_START = ("tarantool-lua", "async", "erlang")
 
 
 class Contender:
-    """A line of the registry. In build, run and needs, %build and %peers are folders.
+    """A line of the registry. In build, run and needs, %build and %peers stand for folders.
 
-    needs: commands, and files if they have a slash; package: what has them. asks: for each work what
-    the program calls it; None: all that it knows, by its names. not_for: works that it sits out, and
-    why. source: a folder that is copied and built inside, for those that write beside their sources.
+    needs: commands, and files if they contain a slash. package: the Debian package that has them.
+    asks: {workload: name in the program}. None: all workloads of the program, under their names.
+    not_for: {workload: reason} of the omitted workloads.
+    source: a folder to copy and to build in the copy, for tools that write beside their sources.
     """
 
     def __init__(self, name, title, role, run, package="", needs=(), build="", environment=None,
@@ -75,7 +76,7 @@ CONTENDERS = [
     cpp_peer("context", "Boost.Context", "libboost-context-dev", "/usr/include/boost/context/fiber.hpp",
              "-l:libboost_context.a", asks={"switch": "switch"}, note="no scheduler"),
     Contender("context-spin", "Boost.Context", "yardstick", "%peers/context", asks={"spin": "spin"},
-              note="no scheduler, nobody to wait for"),
+              note="no scheduler, no wait"),
     c_peer("uv", "libuv", "libuv1-dev", "/usr/include/uv.h", "-l:libuv_a.a -pthread -ldl", note=CALLBACKS),
     c_peer("event", "libevent", "libevent-dev", "/usr/include/event2/event.h", "-l:libevent_core.a", note=CALLBACKS),
     c_peer("ev", "libev", "libev-dev", "/usr/include/ev.h", "-l:libev.a -lm", note=CALLBACKS),
@@ -97,17 +98,17 @@ BY_NAME = {c.name: c for c in CONTENDERS}
 
 
 class Absent(Exception):
-    """Why it does not take part."""
+    """The reason why a contender is omitted."""
 
 
 class Roster:
-    """Those that can be built and run here, and what each of them does."""
+    """The contenders that run on this machine, and their workloads."""
 
-    def __init__(self, build, peers, say):
+    def __init__(self, build, peers, log):
         self.places = {"build": build, "peers": peers}
-        self.say = say
-        self.works = {}  # of a contender's name: {work: what the program calls it}
-        self.known = {}  # of a command and its environment: what it prints without arguments
+        self.log = log
+        self.works = {}  # {contender: {workload: name in the program}}
+        self.known = {}  # {(command, environment): its output without arguments}
 
     def fill_in(self, text):
         return re.sub(r"%(build|peers)\b", lambda found: self.places[found.group(1)], text)
@@ -116,25 +117,25 @@ class Roster:
         return self.fill_in(contender.run).split()
 
     def environment(self, contender):
-        """Go keeps what it compiled in the home folder otherwise."""
+        """Return the environment. Without GOCACHE, Go would write its cache to the home folder."""
         return dict(os.environ, GOCACHE=self.places["peers"] + "/go-cache", GO111MODULE="off",
                     **contender.environment)
 
     def enlist(self, contenders):
-        """Build them and ask what they know; yields (contender, why it is absent)."""
+        """Build contenders and read their workloads. Yield (contender, reason) of the omitted ones."""
         os.makedirs(self.places["peers"], exist_ok=True)
         for contender in contenders:
             try:
                 self.build(contender)
                 self.works[contender.name] = self.ask(contender)
             except Absent as reason:
-                self.say("%s is left out: %s" % (contender.title, reason))
+                self.log("%s is omitted: %s" % (contender.title, reason))
                 yield contender, str(reason)
 
     def build(self, contender):
         for need in contender.needs:
             if not (os.path.exists(need) if "/" in need else shutil.which(need)):
-                raise Absent("not installed here (%s)" % contender.package)
+                raise Absent("not installed (%s)" % contender.package)
         folder = "."
         if contender.source:
             folder = "%s/%s-source" % (self.places["peers"], contender.name)
@@ -142,7 +143,7 @@ class Roster:
         if contender.build:
             done = self.call(contender, self.fill_in(contender.build).split(), BUILD_S, folder)
             if done.returncode != 0:
-                raise Absent("it cannot be built here: " + last_line(done.stdout))
+                raise Absent("build failed: " + last_line(done.stdout))
 
     def call(self, contender, command, seconds, folder="."):
         try:
@@ -158,13 +159,13 @@ class Roster:
         if key not in self.known:
             done = self.call(contender, command, ASK_S)
             if done.returncode != 0:
-                raise Absent("it does not run here: " + last_line(done.stdout))
+                raise Absent("does not run: " + last_line(done.stdout))
             self.known[key] = done.stdout.split()
         asks = contender.asks or {work: work for work in self.known[key]}
         return {work: theirs for work, theirs in asks.items()
                 if theirs in self.known[key] and work not in contender.not_for}
 
-    def who_does(self, work):
+    def contenders_for(self, work):
         return [c for c in CONTENDERS if work in self.works.get(c.name, ())]
 
 

@@ -1,4 +1,4 @@
-"""What the machine is, and how restless it was while we measured."""
+"""The description of the machine, and its noise during a run."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ import time
 
 from suite import judge
 
-# A loop that takes a few hundredths of a second, whatever the machine.
+# Iterations of the loop of Noise, which takes a few hundredths of a second.
 LOOPS = 400000
 
 
@@ -54,14 +54,15 @@ def describe():
 
 
 def times():
-    """Ticks of all processors so far: all, idle, stolen by other guests of the host."""
+    """Return the ticks of all processors so far: total, idle, stolen by other guests of the host."""
     ticks = [int(n) for n in read("/proc/stat").split("\n", 1)[0].split()[1:9]]
     return sum(ticks), ticks[3] + ticks[4], ticks[7]
 
 
 class Noise:
-    """A loop that is always the same, timed once a round, where works of one thread run: what it varies by is the
-    machine's doing."""
+    """A constant loop, timed once per round on the processor of workloads with one thread.
+
+    The variation of its times is the noise of the machine."""
 
     def __init__(self):
         self.before = times()

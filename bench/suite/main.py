@@ -1,4 +1,4 @@
-"""The whole of it: build, measure, judge, report."""
+"""The main program of tools/bench: build, measure, judge and report."""
 
 import argparse
 import json
@@ -15,29 +15,30 @@ from suite.results import Measured, Settings
 
 ROUNDS, ROUNDS_MIN = 7, 5
 QUICK_ROUNDS = 3
-# All that is not the web, and the web; what is built before is not counted.
+# Time limits of all workloads except the web servers, and of the web servers. Both exclude the builds.
 WORKS_S, WEB_S = 17 * 60, 8 * 60
 QUICK_WORKS_S, QUICK_WEB_S = 120, 25
 WORKS = [w.name for w in works.WORKS if w.counts] + [w.name for w in web.WORKS]
 CONTENDERS = list(dict.fromkeys(c.name for c in contenders.CONTENDERS + web.CONTENDERS))
-# Processors that others take, when we begin.
+# The load of other processes that leads to a warning at the start.
 BUSY = 0.7
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 USAGE = """tools/bench [--quick] [--rounds N] [--works WORK,...] [--only CONTENDER,...] [--no-web]
                    [--build DIR] [--out DIR] [--again RESULTS]
 
-Measures weft and its peers by turns and writes a report to DIR (build/report): README.md,
-results.json and pictures. --again makes it anew from a results.json, beside that, without measuring.
+Measure weft and its peers in turn. Write a report to DIR (build/report): README.md, results.json
+and pictures. --again writes the report from RESULTS, a results.json, without measuring. Its default
+DIR is the folder of RESULTS.
 
-Works: %s.
+Workloads: %s.
 Contenders: %s.
-A name stands for those that begin with it, too: weft for weft-epoll, http for http-close.
-A run that is interrupted writes what it has to build/report-partial.""" % (
+A name also selects the names that begin with it: weft selects weft-epoll, http selects http-close.
+An interrupted run writes its results to build/report-partial.""" % (
     textwrap.fill(" ".join(WORKS), 86), textwrap.fill(" ".join(dict.fromkeys(n.split("-")[0] for n in CONTENDERS)), 86))
 
 
-def say(text):
+def log(text):
     print("bench: " + text, file=sys.stderr, flush=True)
 
 
@@ -46,11 +47,11 @@ def is_of(name, family):
 
 
 def choose(text, known, what):
-    """The names in a list by commas, or all that begin with one; [] where there is no list."""
+    """Return the known names that a comma-separated list selects. Return [] if the list is empty."""
     names = [name for name in text.split(",") if name]
     unknown = [name for name in names if not any(is_of(k, name) for k in known)]
     if unknown:
-        sys.exit("bench: no such %s: %s; there are: %s" % (what, " ".join(unknown), " ".join(known)))
+        sys.exit("bench: no such %s: %s (known: %s)" % (what, " ".join(unknown), " ".join(known)))
     return [k for k in known if any(is_of(k, name) for name in names)]
 
 
@@ -67,7 +68,7 @@ def read_options():
     chosen = options.parse_args()
     chosen.out = chosen.out or (os.path.dirname(chosen.again) or "." if chosen.again else chosen.build + "/report")
     chosen.only = choose(chosen.only, CONTENDERS, "contender")
-    chosen.works = choose(chosen.works, WORKS, "work")
+    chosen.works = choose(chosen.works, WORKS, "workload")
     chosen.rounds = chosen.rounds or (QUICK_ROUNDS if chosen.quick else ROUNDS)
     return chosen
 
@@ -81,7 +82,7 @@ def make_settings(chosen, is_alone, seconds):
 
 
 def wanted(chosen, measured):
-    """Those of the registry that are to take part."""
+    """Return the contenders of this run."""
     if chosen.only:
         return [c for c in contenders.CONTENDERS if c.name in chosen.only]
     slow = contenders.SLOW_TO_START if chosen.quick else ()
@@ -92,11 +93,11 @@ def wanted(chosen, measured):
 
 def measure_works(chosen, is_alone, measured, noise):
     settings = make_settings(chosen, is_alone, 0)
-    roster = contenders.Roster(settings.build, settings.peers, say)
+    roster = contenders.Roster(settings.build, settings.peers, log)
     for contender, reason in roster.enlist(wanted(chosen, measured)):
         measured.leave_out(contender.name, "", reason)
     settings = make_settings(chosen, is_alone, QUICK_WORKS_S if chosen.quick else WORKS_S)
-    bench = run.Bench(roster, settings, measured, noise, say, echo.Server)
+    bench = run.Bench(roster, settings, measured, noise, log, echo.Server)
     bench.measure_all()
     bench.measure_growth()
 
@@ -107,7 +108,7 @@ def measure_web(chosen, is_alone, measured, noise):
 
 
 def versions_of(measured):
-    """Of the packages of those that took part, as Debian counts them."""
+    """Return {title: Debian version} of the measured contenders."""
     names = {r["contender"] for r in measured.results}
     lines = {c.title: machine.first_line_of(["dpkg-query", "-W", "-f", "${Version}", c.package.split()[0]])
              for c in contenders.CONTENDERS + web_servers.SERVERS if c.name in names and c.package}
@@ -115,19 +116,19 @@ def versions_of(measured):
 
 
 def command():
-    """As it is to be typed again."""
+    """Return the command line, quoted for a shell."""
     return " ".join(["tools/bench"] + [shlex.quote(word) for word in sys.argv[1:]])
 
 
 def interrupt(*_):
-    """Once: while servers are stopped and the report is written, patience."""
+    """Raise KeyboardInterrupt. Ignore further signals while servers stop and the report is written."""
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def measure_what_can_be(chosen, is_alone, measured, noise):
-    """Returns why that is not all, or ""."""
+    """Measure. Return the reason if the results are partial, else ""."""
     for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup
             signal.signal(number, interrupt)
@@ -136,19 +137,19 @@ def measure_what_can_be(chosen, is_alone, measured, noise):
             measure_works(chosen, is_alone, measured, noise)
         measure_web(chosen, is_alone, measured, noise)
     except KeyboardInterrupt:
-        return "it was interrupted"
+        return "the run was interrupted"
     except Exception as reason:  # pylint: disable=broad-except
         traceback.print_exc()
-        return "it failed: %r" % reason
+        return "the run failed: %r" % reason
     return ""
 
 
 def measure(chosen, is_alone):
     began = time.monotonic()
-    described = machine.describe()  # before: the tree may be another one when this ends
+    described = machine.describe()  # before the run, because the tree may change meanwhile
     measured, noise = Measured(), machine.Noise()
     if noise.load >= BUSY:
-        say("the machine is busy already (load %.1f): figures will be noisy" % noise.load)
+        log("the machine is busy (load %.1f): figures will be noisy" % noise.load)
     stopped = measure_what_can_be(chosen, is_alone, measured, noise)
     return {
         "stopped": stopped,
@@ -165,15 +166,15 @@ def measure(chosen, is_alone):
 
 
 def finish(data, chosen):
-    """Write the report. What is not whole does not replace what may be."""
+    """Write the report. A partial report does not replace a complete one. Return the exit status."""
     out = chosen.build + "/report-partial" if data["stopped"] else chosen.out
     if not data["results"]:
-        say("nothing was measured" + (": " + data["stopped"] if data["stopped"] else ""))
+        log("nothing was measured" + (": " + data["stopped"] if data["stopped"] else ""))
         return 1
     report.write(data, out)
-    say("the report is %s/README.md" % out)
+    log("report written to %s/README.md" % out)
     if data["stopped"]:
-        say("it has only a part of the works: " + data["stopped"])
+        log("the report is partial: " + data["stopped"])
     return 1 if data["stopped"] else 0
 
 
@@ -184,9 +185,9 @@ def main():
             report.write(json.load(file), chosen.out)
         return 0
     if not os.path.exists(chosen.build + "/bench/weft"):
-        sys.exit("bench: no %s/bench/weft; build it first: make" % chosen.build)
+        sys.exit("bench: %s/bench/weft does not exist: run make first" % chosen.build)
     if len(os.sched_getaffinity(0)) < 2:
-        sys.exit("bench: one processor is for servers and one for their clients; there is only one")
+        sys.exit("bench: the servers and their clients need one processor each, but only one is available")
     is_alone = network.enter_namespace()
     if is_alone:
         network.set_up_namespace()

@@ -1,6 +1,6 @@
-"""Where servers and their clients run: a network namespace of their own, with room for many files.
+"""The network namespace of servers and clients, and their limit of open files.
 
-In it are nobody else's connections, and no timers of a congestion control other than reno.
+The namespace has no other connections. Its congestion control is reno, which needs no pacing timers.
 """
 
 import os
@@ -21,7 +21,7 @@ def quietly(command):
 
 
 def enter_namespace():
-    """Start again in a network of our own, if that can be; True once we are in it."""
+    """Execute this program again in a network namespace, if possible. Return True in the namespace."""
     if os.environ.get(INSIDE):
         return os.environ[INSIDE] == "namespace"
     command = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
@@ -37,13 +37,13 @@ def set_up_namespace():
     for name, value in (("tcp_congestion_control", "reno"), ("ip_local_port_range", "10000 65000")):
         with open("/proc/sys/net/ipv4/" + name, "w", encoding="ascii") as file:
             file.write(value)
-    # The backlog of 4,096 that servers ask for is cut to this.
+    # The kernel limits the backlog of the servers, 4,096, to this value.
     with open("/proc/sys/net/core/somaxconn", "w", encoding="ascii") as file:
         file.write("4096")
 
 
 def raise_file_limit():
-    """For this process and all that it starts; returns how many files that is."""
+    """Raise the limit of this process and its children. Return the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft = FILES_MAX if hard == resource.RLIM_INFINITY else min(FILES_MAX, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -57,7 +57,7 @@ def free_port():
 
 
 def wait_until_up(process, port, seconds):
-    """Does the server answer?"""
+    """Return True when the server accepts connections. Return False after a timeout or if it ends."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -69,7 +69,7 @@ def wait_until_up(process, port, seconds):
 
 
 def family_of(pid):
-    """The process and all its descendants."""
+    """Return the process and all its descendants."""
     found, waiting = [], [pid]
     while waiting:
         pid = waiting.pop()
@@ -84,6 +84,7 @@ def family_of(pid):
 
 
 def cpu_s(pid):
-    """Processor time of a process and its descendants so far, all threads, to the nanosecond: their
-    clocks, as clock_getcpuclockid(3) names them."""
+    """Return the CPU time of all threads of a process and its descendants so far, to the nanosecond.
+
+    The ids of the clocks are those of clock_getcpuclockid(3)."""
     return sum(time.clock_gettime(~p << 3 | 2) for p in family_of(pid))

@@ -1,4 +1,4 @@
-"""Two pictures: all works at a glance, relative to weft; and what a work costs as the count grows."""
+"""Pictures: the cost of all workloads relative to weft, and the cost of a workload by count."""
 
 import math
 
@@ -6,20 +6,20 @@ from suite import judge, svg, works
 from suite.view import best_peer, count_text, label_of, noise_word, number_text
 
 WIDTH = 960
-# Of the summary.
+# Sizes of the summary.
 ROW, HEADING = 22, 30
-LABELS, RIGHT, TOP, BOTTOM = 160, 216, 92, 86  # labels: at least so wide
-NAMES = WIDTH - RIGHT + 34  # where the best peers' names stand
-# What is beyond is an arrow at the edge.
+LABELS, RIGHT, TOP, BOTTOM = 160, 216, 92, 86  # LABELS: the minimum width
+NAMES = WIDTH - RIGHT + 34  # the column of the best peers
+# The limits of the axis. Values beyond are arrows at the edge.
 LEAST, MOST = 0.02, 1000.0
 SHORT = {"round trips per CPU s": "/CPU s", "requests per CPU s": "/CPU s", "handshakes per CPU s": "/CPU s"}
 LARGER = (("ns", "µs", 1000), ("µs", "ms", 1000), ("bytes", "KiB", 1024))
-SAID = {judge.ABOVE: ("× ", svg.WEFT), judge.BELOW: ("× ", svg.RIVAL), judge.UNKNOWN: ("≈ ", svg.SOFT)}
-TICK = 44  # pixels, at least, from one to the next
+VERDICT_MARKS = {judge.ABOVE: ("× ", svg.WEFT), judge.BELOW: ("× ", svg.RIVAL), judge.UNKNOWN: ("≈ ", svg.SOFT)}
+TICK = 44  # the minimum distance between ticks, in pixels
 
 
 class Axis:
-    """From values to places, by logarithm."""
+    """A logarithmic axis, which maps values to coordinates."""
 
     def __init__(self, least, most, start, end):
         self.ends = least, most
@@ -32,7 +32,7 @@ class Axis:
 
 
 def ticks_apart(axis):
-    """1 and powers of ten first, then what there is room for."""
+    """Return ticks. If there is not enough room, prefer 1 and powers of ten."""
     found = []
     for m in (1, 2, 5):
         for n in range(-3, 4):
@@ -44,7 +44,7 @@ def ticks_apart(axis):
 
 
 def weft_text(table):
-    """Its own figure, with the unit."""
+    """Return the figure of weft, with the unit."""
     value, unit = next(row for row in table.rows if row.name == table.reference).figures.median, table.work.unit
     for small, large, factor in LARGER:
         if unit == small and value >= 10 * factor:
@@ -53,7 +53,7 @@ def weft_text(table):
 
 
 class Summary:
-    """A row for each work; weft is the line at 1, what is right of it costs more."""
+    """A row for each workload. weft is the line at 1. Marks to the right of the line cost more."""
 
     def __init__(self, view):
         self.groups = [(g, [t for t in view.tables(g) if t.reference and t.work.name not in works.HALVES])
@@ -61,10 +61,10 @@ class Summary:
         self.groups = [(g, tables) for g, tables in self.groups if tables]
         rows = sum(len(tables) for _, tables in self.groups)
         height = TOP + HEADING * len(self.groups) + ROW * rows + BOTTOM
-        self.drawing = svg.Drawing(WIDTH, height, "What each work costs, relative to weft")
+        self.drawing = svg.Drawing(WIDTH, height, "Cost of each workload, relative to weft")
         labels = [svg.width_of(label_of(t), 12) for _, tables in self.groups for t in tables]
         figures = [svg.width_of(weft_text(t), 12) for _, tables in self.groups for t in tables]
-        self.figures = max(labels + [LABELS]) + 24 + max(figures + [0]) + 14  # where weft's own figures end
+        self.figures = max(labels + [LABELS]) + 24 + max(figures + [0]) + 14  # the right edge of the figures of weft
         self.left = self.figures + 20
         costs = [r.ratio.value for _, tables in self.groups for t in tables for r in t.rows if r.ratio]
         self.axis = Axis(max(min(costs + [0.5]) * 0.9, LEAST), min(max(costs + [10.0]) * 1.1, MOST), self.left,
@@ -86,12 +86,12 @@ class Summary:
 
     def head(self):
         d = self.drawing
-        d.text(24, 34, "What each work costs, relative to weft", 19, weight="600")
-        d.text(24, 55, "Against the best peer of each work: weft is ahead in %d, behind in %d, and %d cannot be told (≈). "
-               "Right of the line: costs more than weft." % tuple(len(each) for each in self.tally), 12, svg.SOFT)
+        d.text(24, 34, "Cost of each workload, relative to weft", 19, weight="600")
+        d.text(24, 55, "Against the best peers weft is ahead in %d workloads and behind in %d. %d are too noisy to tell "
+               "(≈). Marks on the right cost more." % tuple(len(each) for each in self.tally), 12, svg.SOFT)
         x, y = 28, 76
         for shape, text in (("weft", "weft"), ("best", "best peer"), ("peer", "other peers"),
-                            ("limit", "limit: by hand, for this work alone")):
+                            ("limit", "limit: minimal code, by hand")):
             self.mark(shape, x, y)
             d.text(x + 11, y + 4, text, 12, svg.SOFT)
             x += 34 + svg.width_of(text, 12)
@@ -100,7 +100,7 @@ class Summary:
         d.text(WIDTH - 24, y + 4, "× weft", 12, svg.SOFT, "end")
 
     def place(self, shape, value, y):
-        """A mark, or an arrow where the scale ends before it."""
+        """Draw a mark, or an arrow if the value is beyond the axis."""
         x, (least, most) = self.axis.at(value), self.axis.ends
         if least <= value <= most:
             self.mark(shape, x, y)
@@ -128,10 +128,10 @@ class Summary:
                    svg.WEFT if value == 1 else svg.SOFT, "middle", "600" if value == 1 else "normal")
         d.text((self.left + WIDTH - RIGHT) / 2, self.bottom + 42, "cost relative to weft (logarithmic)", 12, svg.SOFT, "middle")
         m = self.data["machine"]
-        d.text(24, self.bottom + 66, "Medians of one interleaved run, which was %s. %s, %d processors, Linux %s, %s. "
-               "CPU: of the server." % (noise_word(self.data["noise"]), m["processor"], m["processors"],
+        d.text(24, self.bottom + 66, "Medians of one %s, interleaved run. %s, %d processors, Linux %s, %s. "
+               "CPU s: of the server." % (noise_word(self.data["noise"]), m["processor"], m["processors"],
                                         m["kernel"].split("-")[0], m["date"].split()[0]), 12, svg.SOFT)
-        d.text(WIDTH - 24, self.bottom + 42, "* its table has a remark", 12, svg.SOFT, "end")
+        d.text(WIDTH - 24, self.bottom + 42, "* the table has a remark", 12, svg.SOFT, "end")
 
     def row(self, table, y):
         d = self.drawing
@@ -144,7 +144,7 @@ class Summary:
         self.mark("weft", self.axis.at(1.0), y)
         if best:
             self.place("best", best.ratio.value, y)
-            sure, colour = SAID[best.verdict]
+            sure, colour = VERDICT_MARKS[best.verdict]
             d.text(NAMES, y + 4, best.title + (" *" if best.remark else ""), 12, svg.INK)
             d.text(WIDTH - 24, y + 4, sure + number_text(best.ratio.value), 12, colour, "end", "600")
 
@@ -153,7 +153,7 @@ class Summary:
 
 CURVE_HEIGHT = 420
 CURVE_LEFT, CURVE_RIGHT, CURVE_TOP, CURVE_BOTTOM = 84, 210, 96, 64
-# As in the summary: what is by hand is violet, and dashed.
+# The colours of the summary. Limits are violet and dashed.
 LINES = {"weft": [svg.WEFT, "#3fa7a1", "#0b5a8a"], "limit": [svg.LIMIT, "#a394c4"],
          "peer": [svg.RIVAL, "#2563a8", "#8a6d1d", "#59636e"]}
 LABEL = 17
@@ -161,7 +161,7 @@ DECADES_FEW = 2
 
 
 def ticks_between(least, most):
-    """Powers of ten; where these are few, twice and five times as much, too."""
+    """Return powers of ten. If they are few, also return their multiples by 2 and 5."""
     low, high = math.floor(math.log10(least) + 1e-9), math.ceil(math.log10(most) - 1e-9)
     if high - low > DECADES_FEW:
         return [10.0 ** n for n in range(low, high + 1)]
@@ -207,9 +207,9 @@ class Curves:
         d, bottom = self.drawing, CURVE_HEIGHT - CURVE_BOTTOM
         d.text(24, 34, self.title, 19, weight="600")
         better = "Higher is better." if self.work.better == "higher" else "Lower is better."
-        dashed = " Dashed: by hand, does nothing else." if "limit" in [role for _, role, _ in self.lines] else ""
-        d.text(24, 56, "%s A flat line: no matter how many there are. Both scales are logarithmic.%s" % (better, dashed), 12,
-               svg.SOFT)
+        dashed = " Dashed: minimal code, by hand." if "limit" in [role for _, role, _ in self.lines] else ""
+        d.text(24, 56, "%s A flat line does not depend on the count. Both scales are logarithmic.%s" %
+               (better, dashed), 12, svg.SOFT)
         d.text(24, 80, self.work.unit, 12, svg.SOFT)
         for value in self.ys:
             y = self.y.at(value)
@@ -223,7 +223,7 @@ class Curves:
         d.text((CURVE_LEFT + WIDTH - CURVE_RIGHT) / 2, bottom + 44, self.work.count_name, 12, svg.SOFT, "middle")
 
     def labels(self, marks):
-        """Moved apart where lines end close together."""
+        """Draw the labels. Move them apart if lines end close together."""
         marks.sort(key=lambda m: m[0])
         places = apart([m[0] for m in marks], CURVE_HEIGHT - CURVE_BOTTOM - 4)
         for at, (y, text, colour, x, is_weft) in zip(places, marks):
@@ -233,7 +233,7 @@ class Curves:
 
 
 def apart(places, lowest):
-    """Sorted places, moved so that labels do not overlap, and none is below the lowest."""
+    """Return sorted places, moved so that labels do not overlap and none is below the lowest."""
     moved = []
     for y in places:
         moved.append(max(y, moved[-1] + LABEL) if moved else y)
@@ -248,7 +248,7 @@ def ends(values):
 
 
 def draw_growth(view, growth):
-    """None where there are too few points for a curve."""
+    """Return the picture, or None if there are too few points for a curve."""
     work = view.work(growth.work)
     counts = growth.quick if view.data["is_quick"] else growth.counts
     mine = sorted((r for r in view.data["results"] if r["work"] == work.name and r["count"] in counts),

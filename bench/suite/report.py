@@ -1,4 +1,4 @@
-"""Writes the report: a page in Markdown, all values in JSON, pictures in SVG."""
+"""Write the report: a page in Markdown, all values in JSON, pictures in SVG."""
 
 import collections
 import json
@@ -25,18 +25,19 @@ def length_text(seconds):
 
 
 def opening(data, manual):
-    """manual: where, from here, bench/README.md is."""
+    """Return the first lines. manual: the path from the report to bench/README.md."""
     m = data["machine"]
     command = data.get("command", "make bench")
     made = MADE_BY.get(command, command)
-    return ["# The benchmark's report", "",
-            "Made by `%s` on %s, of weft %s, in %s. [results.json](results.json) has all values; "
-            "[bench/README.md](%s) says what each work is." %
-            (made, m["date"], m["weft"] or "(no git here)", length_text(data["seconds"]), manual), ""] + partial_lines(data)
+    return ["# Benchmark report", "",
+            "`%s` created this report on %s, with weft %s, in %s. [results.json](results.json) has all values. "
+            "[bench/README.md](%s) describes the workloads." %
+            (made, m["date"], m["weft"] or "(unknown version)", length_text(data["seconds"]), manual),
+            ""] + partial_lines(data)
 
 
 def failed_lines(view):
-    """What weft itself could not do is not for the last table alone."""
+    """Return the failures of weft, which the page shows before its last table."""
     return ["> **%s failed at %s:** %s" % (view.title(e["contender"]), e["work"], e["reason"]) + "\n"
             for e in view.data["left_out"] if e["work"] and view.role(e["contender"]) == "weft"]
 
@@ -44,36 +45,35 @@ def failed_lines(view):
 def partial_lines(data):
     if not data.get("stopped"):
         return []
-    return ["> **Only a part of the run: %s.** What it had measured until then is here, the work that was under way "
-            "is not." % data["stopped"], ""]
+    return ["> **This report is partial: %s.** The report has the workloads that were complete." % data["stopped"], ""]
 
 
 def machine_lines(data):
     m = data["machine"]
     where = "virtual machine" if m["is_virtual"] else "machine"
     return ["## The machine", "",
-            "%s, %d processors, %s GiB, a %s; %s, Linux %s, %s; %s." %
+            "%s, %d processors, %s GiB (%s). %s, Linux %s, %s. %s." %
             (m["processor"], m["processors"], m["memory_gib"], where, m["system"], m["kernel"], m["architecture"],
              m["compiler"]), ""]
 
 
 def noise_lines(noise):
-    shared = (" **Others wanted the processors, too: it took %.1f times as long as it was let run.** Figures in real time "
-              "(between threads) mean little then." % noise["real_per_cpu"] if is_shared(noise) else "")
-    return ["**The run was %s.** A loop that is always the same was timed %d times between the others: half of its "
-            "times lay within %s of each other, the worst was %.2f times the median.%s Other guests of the host took %s of "
-            "the processors' time. Load before %.1f, after %.1f." %
+    shared = (" **Other processes used the processors: the loop took %.1f times its CPU time.** Figures in real time "
+              "(between threads) are then unreliable." % noise["real_per_cpu"] if is_shared(noise) else "")
+    return ["**The run was %s.** A constant loop was timed between the runs (%d samples). Half of its times were "
+            "within %s of each other. The worst time was %.2f times the median.%s Other guests of the host used "
+            "%s of the CPU time. The load was %.1f before the run and %.1f after it." %
             (noise_word(noise), noise["samples"], percent(noise["loop_spread"]), noise["loop_worst"], shared,
              percent(noise["stolen"]), noise["load_before"], noise["load_after"]), ""]
 
 
 def reading_lines(data):
-    return ["## How to read it", "",
-            "All contenders of a work take turns: each runs once in a round, and there are %d rounds (fewer, where they "
-            "take long). A figure is the median of the rounds. ± is the spread: the distance between the quartiles, "
-            "relative to the median (with fewer than five rounds: from the least to the largest). *× weft* is the "
-            "median of the rounds' ratios to weft's run in the same round: × 3 costs three times as much as weft. "
-            "Where the spread of the ratios is larger than their distance from 1, there is no verdict." %
+    return ["## How to read the tables", "",
+            "The contenders of a workload run in turn. Each runs once in a round, and there are %d rounds (fewer, if "
+            "they take long). A figure is the median of the rounds. ± is the spread: the distance between the quartiles, "
+            "relative to the median. With fewer than five rounds, the spread is the distance between the smallest and "
+            "the largest figure. *× weft* is the median of the ratios to weft in the same round. × 3 costs three times "
+            "as much as weft. There is no verdict if the spread of the ratios is larger than their distance from 1." %
             data["rounds"], ""]
 
 
@@ -111,11 +111,11 @@ def group_lines(view, group):
 
 
 def tally_lines(view):
-    """The page in a sentence or two."""
+    """Return the summary of the page."""
     ahead, behind, unknown = view.tally()
     if not ahead + behind + unknown:
         return []
-    lines = ["**Against the best peer of each of %d comparisons, weft costs less in %d and more in %d; %s.**" %
+    lines = ["**%d figures of weft are compared with the best peer. weft costs less in %d and more in %d. %s.**" %
              (len(ahead + behind + unknown), len(ahead), len(behind), open_text(len(unknown))), ""]
     lines += ["- Behind in %s: %s costs %s weft%s" %
               (label_of(table), best.title, times_text(best.ratio.value), " (%s)" % best.note if best.note else "")
@@ -128,11 +128,11 @@ def budget_tally_lines(view):
     counts = ["%d %s" % (found[v], word) for v, word in BUDGET_WORDS.items() if found[v]]
     if set(found) == {judge.NOT_MEASURED}:
         return []
-    return ["Of the [budgets](#budgets) that weft has for itself: %s." % ", ".join(counts), ""]
+    return ["[Budgets](#budgets): %s." % ", ".join(counts), ""]
 
 
 def open_text(number):
-    return "%d %s too noisy to tell" % (number, "is" if number == 1 else "are") if number else "none is too noisy to tell"
+    return "%s too noisy to tell" % ("None is" if number == 0 else "One is" if number == 1 else "%d are" % number)
 
 
 def times_text(value):
@@ -141,7 +141,7 @@ def times_text(value):
 
 def limit_text(budget, judged, view):
     if budget.limit is None:
-        return "done"
+        return "completes"
     if not budget.other:
         return "≤ %s %s" % (number_text(budget.limit), view.work(budget.work).unit)
     if len(budget.other) == 1:
@@ -170,15 +170,16 @@ def budget_lines(view):
     if not judged:
         return []
     lines = ["## Budgets", "",
-             "What weft promises itself: its cost, at most so many times another's. A measured figure has its quartiles "
-             "beside it; where they lie farther apart than the figure is from the limit, nobody can tell.", "",
-             "| work | budget | measured | verdict | why |", "|---|---|---|---|---|"]
+             "A budget limits the cost of weft, relative to other contenders or in absolute terms. A measured figure has "
+             "its quartiles in parentheses. There is no verdict if their distance is larger than the distance of the "
+             "figure from the limit.", "",
+             "| workload | budget | measured | verdict | reason |", "|---|---|---|---|---|"]
     for j in judged:
         verdict = "**%s**" % j.verdict if j.verdict == judge.NOT_MET else j.verdict
         lines.append("| %s | %s | %s | %s | %s |" % (budget_name(view, j.budget), limit_text(j.budget, j, view),
                                                      measured_text(j), verdict, j.budget.why))
     if len(judged) < len(all_of_them):
-        lines += ["", "%d of %d budgets are not judged: this run has not measured what they need." %
+        lines += ["", "%d of %d budgets are not judged, because this run did not measure them." %
                   (len(all_of_them) - len(judged), len(all_of_them))]
     return lines + [""]
 
@@ -194,7 +195,7 @@ def left_out_lines(view):
              for e in view.data["left_out"]]
     if not lines:
         return []
-    return ["## Left out", "", "| who | of what | why |", "|---|---|---|"] + lines + [""]
+    return ["## Omitted", "", "| contender | workload | reason |", "|---|---|---|"] + lines + [""]
 
 
 def version_lines(data):
@@ -209,7 +210,7 @@ def write_file(folder, name, text):
 
 
 def write_pictures(view, folder):
-    """The summary, and the growth curves: [(file, title)]."""
+    """Write the summary and the growth curves. Return [(file, title)] of the curves."""
     write_file(folder, "summary.svg", picture.Summary(view).draw())
     found = []
     for growth in works.GROWTH:
@@ -226,7 +227,7 @@ def write(data, folder):
     view = View(data)
     curves = write_pictures(view, folder)
     lines = opening(data, os.path.relpath("bench/README.md", folder)) + failed_lines(view) + tally_lines(view)
-    lines += ["![What each work costs, relative to weft](summary.svg)", ""]
+    lines += ["![Cost of each workload, relative to weft](summary.svg)", ""]
     lines += machine_lines(data) + noise_lines(data["noise"]) + reading_lines(data)
     for group in view.groups:
         lines += group_lines(view, group)

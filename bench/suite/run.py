@@ -1,7 +1,7 @@
-"""Runs contenders by turns: in each round every one of them once, each time another one first.
+"""Run the contenders in turn. In each round each contender runs once, in an order that changes with the round.
 
-How many operations a run has is found out for each contender, so that it takes about as long as all
-others. One that fails, or takes too long, is left out of that work.
+The number of operations is chosen for each contender, so that all runs take about the same time. A
+contender that fails, or takes too long, is omitted from that workload.
 """
 
 import os
@@ -13,62 +13,62 @@ from suite import works
 TRIAL_N = 100
 N_MAX = 200_000_000
 TRIALS_MAX = 6
-# Of few operations the figure is too high, if anything: so we come near from below.
+# The largest growth of n per trial. The time per operation is too high if n is small, so n grows from below.
 GROW_MAX = 1_000_000
-# Of what a process may take of the memory that is free.
+# The share of the free memory that a process may use.
 MEMORY_SHARE = 0.7
-# Of a point on a curve, which is in no table and has no verdict.
+# The minimum for a point of a curve, which has no verdict.
 GROWTH_ROUNDS_MIN = 3
 
 
 class Failed(Exception):
-    """Why a run counts for nothing."""
+    """The reason why a run is invalid."""
 
 
 class Pace:
-    """How long things may take, in seconds."""
+    """Durations and time limits, in seconds."""
 
     def __init__(self, is_quick):
         self.run = 0.03 if is_quick else 0.1
         self.timeout = 6 if is_quick else 20
-        # A work and count with all its rounds: beyond it there are fewer rounds.
+        # The limit for all rounds of a workload and count. There are fewer rounds if they take longer.
         self.entry = 10 if is_quick else 45
-        # The same each time, and there is much to make first: fewer rounds.
+        # Few rounds, because the figures vary little and the preparation takes long.
         self.memory_rounds = 2 if is_quick else 3
 
 
 def set_up_child(cpus):
-    """If memory runs out, this is the one to end."""
+    """Pin the process to cpus. Let the OOM killer choose it first."""
     os.sched_setaffinity(0, cpus)
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")
 
 
 def numbers_of(command, environment, cpus, timeout):
-    """What it prints."""
+    """Run a command. Return the numbers that it prints."""
     try:
         done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, timeout=timeout, check=False,
                               preexec_fn=lambda: set_up_child(cpus))
     except subprocess.TimeoutExpired as reason:
-        raise Failed("too slow: no end after %d s" % timeout) from reason
+        raise Failed("too slow: not finished after %d s" % timeout) from reason
     except OSError as reason:
         raise Failed(str(reason)) from reason
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines()[-1:] or ["exit status %d" % done.returncode]
-        raise Failed(said[0])
+        errors = done.stderr.strip().splitlines()[-1:] or ["exit status %d" % done.returncode]
+        raise Failed(errors[0])
     try:
         found = [float(word) for word in done.stdout.split()]
     except ValueError as reason:
-        raise Failed("it prints no number: " + done.stdout.strip()[:80]) from reason
-    # A clock that did not move tells nothing; page tables may need no page more.
+        raise Failed("the output is not a number: " + done.stdout.strip()[:80]) from reason
+    # The first number, a time or a size, is above 0. The second is 0 if the page tables do not grow.
     if not found or found[0] <= 0:
-        raise Failed("it prints no number above 0")
+        raise Failed("the output has no number above 0")
     return found
 
 
 class Runner:
-    """A contender at a work and count."""
+    """A contender at a workload and count."""
 
     def __init__(self, roster, contender, work, count, pace):
         self.contender, self.work, self.count, self.pace = contender, work, count, pace
@@ -79,7 +79,7 @@ class Runner:
         allowed = sorted(os.sched_getaffinity(0))
         self.cpus = set(allowed) if is_threads else {allowed[-1]}
         self.n = TRIAL_N
-        self.took_s = 0.0  # the last run, from start to end
+        self.took_s = 0.0  # duration of the last run
 
     def run(self):
         began = time.monotonic()
@@ -88,11 +88,11 @@ class Runner:
         return found
 
     def whole_turns(self, n):
-        """As many for each of COUNT."""
+        """Return n as a multiple of COUNT, within limits."""
         return min(max(int(n / self.count), 1) * self.count, max(N_MAX, self.count))
 
     def calibrate(self):
-        """Choose n, so that what is measured takes pace.run."""
+        """Choose n, so that the measured part takes pace.run."""
         self.n = self.whole_turns(max(TRIAL_N, 2 * self.count))
         for _ in range(TRIALS_MAX):
             each_s = self.run()[0] * 1e-9
@@ -107,18 +107,18 @@ class Runner:
             self.calibrate()
 
     def close(self):
-        """Nothing is left running between the runs."""
+        """Do nothing: no process runs between two runs."""
 
 
 def in_turn(runners, round_number):
-    """The same neighbours would always leave the same behind: so rotated, and every other time reversed."""
+    """Return the runners, rotated by round and reversed in odd rounds, so that their predecessors vary."""
     at = round_number // 2 % max(len(runners), 1)
     order = runners[at:] + runners[:at]
     return order[::-1] if round_number % 2 else order
 
 
 class Turns:
-    """The rounds of one work and count."""
+    """The rounds of a workload and count."""
 
     def __init__(self, work, count, runners, measured, noise):
         self.work, self.count = work, count
@@ -147,7 +147,7 @@ class Turns:
                 self.drop(runner, reason)
 
     def rounds(self, rounds, rounds_min, entry_s, deadline):
-        """Fewer where they take long, but at least rounds_min; returns how many."""
+        """Run up to `rounds` rounds, and at least rounds_min, within the time limits. Return their number."""
         began = time.monotonic()
         for number in range(rounds):
             self.round(number)
@@ -169,10 +169,10 @@ class Turns:
 
 
 class Bench:
-    """All works but those of the web."""
+    """All workloads except those of the web servers."""
 
-    def __init__(self, roster, settings, measured, noise, say, make_server):
-        self.roster, self.settings, self.noise, self.say = roster, settings, noise, say
+    def __init__(self, roster, settings, measured, noise, log, make_server):
+        self.roster, self.settings, self.noise, self.log = roster, settings, noise, log
         self.make_server = make_server
         self.measured = measured
         self.pace = Pace(settings.is_quick)
@@ -183,7 +183,7 @@ class Bench:
         return Runner(self.roster, contender, work, count, self.pace)
 
     def fits_memory(self, contender, work, count):
-        """As far as can be told from what fewer took."""
+        """Estimate the memory from smaller counts. Return False, and omit the contender, if it is too large."""
         known = [r for r in self.measured.results if (r["work"], r["contender"]) == (work.name, contender.name)]
         if work.kind != works.MEMORY or not known:
             return True
@@ -191,13 +191,13 @@ class Bench:
         if need <= MEMORY_SHARE * memory_free():
             return True
         self.measured.leave_out(contender.name, "%s %d" % (work.name, count),
-                                "it would take %.1f GiB" % (need / (1 << 30)))
+                                "would need %.1f GiB" % (need / (1 << 30)))
         return False
 
     def measure(self, work, count, contenders, rounds_min):
-        """One work and count."""
+        """Measure a workload and count."""
         if time.monotonic() > self.settings.deadline:
-            self.measured.leave_out("all", "%s %d" % (work.name, count), "no time was left")
+            self.measured.leave_out("all", "%s %d" % (work.name, count), "no time left")
             return
         began = time.monotonic()
         runners = [self.runner(c, work, count) for c in contenders if self.fits_memory(c, work, count)]
@@ -211,7 +211,7 @@ class Bench:
             for runner in runners:
                 runner.close()
         turns.report()
-        self.say("%s %d: %d contenders, %d rounds, %.0f s" % (work.name, count, len(turns.runners), rounds,
+        self.log("%s %d: %d contenders, %d rounds, %.0f s" % (work.name, count, len(turns.runners), rounds,
                                                                time.monotonic() - began))
 
     def limits(self, work, rounds_min):
@@ -221,7 +221,7 @@ class Bench:
         return rounds, min(rounds, rounds_min), self.pace.entry, self.settings.deadline
 
     def contenders_of(self, work):
-        found = self.roster.who_does(work.name)
+        found = self.roster.contenders_for(work.name)
         if work.kind == works.WHOLE and self.settings.is_quick:
             found = [c for c in found if c.name in works.QUICK_SLEEPERS]
         return found
@@ -238,10 +238,10 @@ class Bench:
     def measure_growth(self):
         for growth in works.GROWTH:
             work = works.BY_NAME[growth.work]
-            who = [c for c in self.roster.who_does(work.name) if c.name in growth.contenders]
+            chosen = [c for c in self.roster.contenders_for(work.name) if c.name in growth.contenders]
             for count in works.growth_counts(growth, self.settings.is_quick):
                 if self.is_asked_for(work):
-                    self.measure(work, count, who, min(self.settings.rounds_min, GROWTH_ROUNDS_MIN))
+                    self.measure(work, count, chosen, min(self.settings.rounds_min, GROWTH_ROUNDS_MIN))
 
 
 def memory_free():

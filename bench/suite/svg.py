@@ -1,10 +1,10 @@
-"""A little SVG: shapes on a white ground, so that it can be read on any page."""
+"""SVG drawings: shapes on a white background, so that they are readable on any page."""
 
 from xml.sax.saxutils import escape
 
 INK, SOFT, FAINT, GRID, GROUND = "#1f2328", "#59636e", "#9aa3ad", "#e4e8ec", "#ffffff"
 WEFT, RIVAL, LIMIT = "#0b7a75", "#c2410c", "#7c6f9c"
-# About what a letter of sans-serif takes, of its size.
+# The average width of a sans-serif letter, relative to its size.
 LETTER = 0.54
 
 
@@ -13,7 +13,7 @@ def width_of(text, size):
 
 
 class Drawing:
-    """Collects shapes, then is a text."""
+    """Shapes that to_text converts to a document."""
 
     def __init__(self, width, height, title):
         self.width, self.height, self.title = width, height, title
@@ -35,7 +35,7 @@ class Drawing:
         self.add("polygon", points=points, fill=fill, stroke=stroke, stroke_width=1.5)
 
     def arrow(self, x, y, length, fill):
-        """Its base at x; points to the left if length is below 0."""
+        """Draw an arrow with its base at x. A negative length points to the left."""
         points = " ".join("%.1f,%.1f" % p for p in ((x, y - 4), (x + length, y), (x, y + 4)))
         self.add("polygon", points=points, fill=fill)
 

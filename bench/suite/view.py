@@ -1,15 +1,15 @@
-"""What report and pictures show: the results of a work and count, ranked, with their ratios and verdicts."""
+"""The data of the report and its pictures: ranked results of a workload and count, with ratios and verdicts."""
 
 import collections
 
 from suite import contenders, judge, web, works
 from suite.results import Measured
 
-# ratio: of its cost to weft's; None for weft itself. verdict: of judge, for the peer against weft. note: stands
-# beside it; remark: what of that is about the contender, "".
+# ratio: its cost relative to weft; None for weft. verdict: of judge, for the ratio and 1. note: the text beside the
+# figure. remark: the part of the note about the contender, or "".
 Row = collections.namedtuple("Row", "name title role figures ratio verdict note remark")
 Table = collections.namedtuple("Table", "work count rows reference")
-# A loop that takes so many times its processor time has others beside it.
+# From this ratio of real time to CPU time on, other processes used the processor.
 SHARED = 1.2
 
 
@@ -18,7 +18,7 @@ def count_text(n):
 
 
 def number_text(value):
-    """Three digits are enough; two of what is small."""
+    """Return a number with three digits, or fewer if it is small."""
     if value >= 1000:
         return "{:,.0f}".format(value)
     if value >= 100:
@@ -35,14 +35,14 @@ def is_shared(noise):
 
 
 def noise_word(noise):
-    """How the run was."""
+    """Return an adjective for the noise of a run."""
     if noise["loop_spread"] >= 0.08 or is_shared(noise):
         return "noisy"
-    return "restless" if noise["loop_spread"] >= 0.02 or noise["stolen"] >= 0.01 else "calm"
+    return "slightly noisy" if noise["loop_spread"] >= 0.02 or noise["stolen"] >= 0.01 else "quiet"
 
 
 class View:
-    """Of what results.json has."""
+    """A view of the data of results.json."""
 
     def __init__(self, data):
         self.data = data
@@ -63,7 +63,7 @@ class View:
         return {w.name: w.better for w in self.works}
 
     def counts(self, work):
-        """Those that a table has: not what is there for a curve only."""
+        """Return the counts with a table. Counts that only a curve has are omitted."""
         found = dict.fromkeys(r["count"] for r in self.data["results"] if r["work"] == work.name)
         first = {second: first for first, second in works.SECOND.items()}.get(work.name, work.name)
         if first in works.BY_NAME:
@@ -105,7 +105,7 @@ class View:
         return [t for group in self.groups for t in self.tables(group)]
 
     def tally(self):
-        """[(table, its best peer)], where weft is ahead, where it is behind, and where nobody can tell."""
+        """Return three lists of (table, best peer): weft is ahead, weft is behind, too noisy to tell."""
         found = {judge.ABOVE: [], judge.BELOW: [], judge.UNKNOWN: []}
         for table in self.all_tables():
             best = best_peer(table)
@@ -115,13 +115,13 @@ class View:
 
 
 def best_peer(table):
-    """The row of the peer that costs least; None if there is none."""
+    """Return the row of the cheapest peer, or None."""
     peers = [row for row in table.rows if row.role == "peer" and row.ratio]
     return min(peers, key=lambda row: row.ratio.value) if peers else None
 
 
 def label_of(table):
-    """The work, and how many."""
+    """Return the title of the workload and its count."""
     if table.work.count_name is None:
         return table.work.title
     return "%s, %s %s" % (table.work.title, count_text(table.count), table.work.count_name)

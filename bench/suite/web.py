@@ -1,6 +1,6 @@
-"""The web's part of the benchmark: which servers are asked what, by turns, as all contenders are.
+"""The workloads of the web servers. The servers are measured in turn.
 
-It measures as results.py says (measure, WORKS, CONTENDERS); tools/bench-http asks it for more.
+This is a measuring module of results.py (measure, WORKS, CONTENDERS). tools/bench-http prints more figures.
 """
 
 import collections
@@ -18,7 +18,7 @@ DEPTH = 16
 GROUP = "Web servers"
 UNIT = "requests per CPU s"
 TOOLS = {"wrk": "wrk", "openssl": "openssl"}
-NOTE = 'All answer "Hello, world". The server has one processor, wrk the other. '
+NOTE = 'The reply is "Hello, world". The server has one processor, and wrk another. '
 
 HTTP = Work("http", "HTTP, keep-alive", GROUP, UNIT, HIGHER, [64, 1000, 10000], [64], "connections", None, NOTE)
 CLOSE = Work("http-close", "HTTP, a connection for each request", GROUP, UNIT, HIGHER, [64], [64], "at once", None,
@@ -27,14 +27,14 @@ PIPELINED = Work("http-pipelined", "HTTP, %d requests at once" % DEPTH, GROUP, U
                  None, NOTE)
 TLS = Work("https", "HTTP over TLS 1.3, keep-alive", GROUP, UNIT, HIGHER, [64], [], "connections", None, NOTE)
 HANDSHAKE = Work("tls-handshake", "TLS handshakes", GROUP, "handshakes per CPU s", HIGHER, [16], [16], "at once", None,
-                 "TLS 1.3, ECDSA over P-256, nothing resumed; one request each. The server has one processor.")
+                 "TLS 1.3 with ECDSA over P-256, never resumed, and one request each. The server has one processor.")
 MEMORY = Work("http-memory", "memory of an idle connection", GROUP, "bytes", LOWER, [5000], [], "connections", None,
-              "Keep-alive, after one request each.")
+              "Keep-alive connections, after one request each.")
 WORKS = [HTTP, CLOSE, PIPELINED, TLS, HANDSHAKE, MEMORY]
 CONTENDERS = [Named(s.name, s.title, s.role) for s in web_servers.SERVERS]
 
-# The most important first: where time is short, the last is left out. seconds: of a turn, in a run of
-# all and in a quick one (0: it is not among those that are then measured).
+# In order of importance: if time is short, the last cases are omitted. seconds, quick: the duration of a run,
+# and of a quick run (0: a quick run omits the case).
 Case = collections.namedtuple("Case", "name work count is_tls is_close depth seconds quick")
 CASES = [
     Case("keep64", HTTP, 64, False, False, 1, 0.7, 0.15),
@@ -47,18 +47,18 @@ CASES = [
     Case("keep10000", HTTP, 10000, False, False, 1, 1.2, 0),
 ]
 MEMORY_ROUNDS = 2
-# A quick run has no time for the others.
+# The servers of a quick run.
 QUICK = ("weft-io_uring", "weft-epoll", "bare-io_uring", "nginx", "h2o", "go", "node")
-# About how many can be made, to tell how long a turn takes.
+# An estimate, for the duration of a run.
 CONNECTIONS_PER_S = 5000
 
 
-def say(text):
+def log(text):
     print("bench: " + text, file=sys.stderr, flush=True)
 
 
 class Web:
-    """The servers that are there, and what they are asked; seconds: of a turn, None is the case's own."""
+    """The available servers and their measurement. seconds: the duration of a run; None: that of the case."""
 
     def __init__(self, settings, measured, noise, temp, names=None, seconds=None):
         self.settings, self.seconds = settings, seconds
@@ -79,7 +79,7 @@ class Web:
         return self.seconds or (case.quick if self.settings.is_quick else 0) or case.seconds
 
     def whole_turn_s(self, case):
-        """With the connections that have to be made."""
+        """Return the duration of a run, including the time to open its connections."""
         return self.turn_s(case) + case.count / CONNECTIONS_PER_S
 
     def most_rounds(self, case):
@@ -91,7 +91,7 @@ class Web:
         return [kind(s, case, self.places, self.turn_s(case), self.settings.is_alone) for s in servers]
 
     def measure(self, case, share_s):
-        """Its rounds, in so many seconds if there are to be fewer. Returns who took part."""
+        """Measure a case, with fewer rounds if they take longer than share_s. Return the measured servers."""
         began = time.monotonic()
         asked = self.asked(case)
         turns = Turns(case.work, case.count, list(asked), self.measured, self.noise)
@@ -103,25 +103,25 @@ class Web:
             for each in asked:
                 each.close()
         turns.report()
-        say("%s: %d servers, %d rounds, %.0f s" % (case.name, len(turns.runners), rounds, time.monotonic() - began))
+        log("%s: %d servers, %d rounds, %.0f s" % (case.name, len(turns.runners), rounds, time.monotonic() - began))
         return turns.runners
 
     def measure_all(self, cases):
-        """Each has its share of the time that is left."""
+        """Measure all cases. Each case has its share of the remaining time."""
         for i, case in enumerate(cases):
             left_s = self.settings.deadline - time.monotonic()
             need_s = self.whole_turn_s(case) * len(self.asked(case))
             if left_s < need_s * min(self.most_rounds(case), self.settings.rounds_min):
-                self.measured.leave_out("all", case.name, "no time was left")
+                self.measured.leave_out("all", case.name, "no time left")
                 continue
             weight = sum(self.whole_turn_s(c) for c in cases[i:])
             self.measure(case, left_s * self.whole_turn_s(case) / weight)
 
 
 def missing_tool():
-    """Why nothing can be measured; None."""
+    """Return a message about missing tools, or None."""
     missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
-    return "not installed here: " + " ".join(missing) if missing else None
+    return "not installed: " + " ".join(missing) if missing else None
 
 
 def measure(settings, measured, noise):

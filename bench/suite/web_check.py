@@ -1,7 +1,7 @@
-"""Is a web server's answer right? One whose is not must not be compared: to ignore what it is asked is fast.
+"""Check the replies of a web server. A server that ignores a request is fast, and must not be compared.
 
-It has to send the body and the usual fields, to keep or close a connection as it is told, and under
-TLS to speak 1.3 and to make each handshake a whole one.
+The server must send the body and the usual fields, and keep or close a connection as requested. With
+TLS, the server must use TLS 1.3 and must not resume sessions.
 """
 
 import socket
@@ -11,7 +11,7 @@ from suite.run import Failed
 from suite.web_servers import BODY
 
 REPLY_S = 5
-# How long a connection that is kept is looked at.
+# The time that a connection must stay open with keep-alive.
 KEPT_S = 0.1
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n"
 CLOSE = b"Connection: close\r\n"
@@ -44,12 +44,12 @@ class Talk:
         self.socket.close()
 
     def ask(self, text, replies):
-        """Send, and read so many replies."""
+        """Send text and read a number of replies. Return the received bytes."""
         data = b""
         self.socket.sendall(text)
         while data.count(BODY) < replies:
             piece = self.socket.recv(65536)
-            require(piece, "it closes the connection after %r" % data)
+            require(piece, "closes the connection after %r" % data)
             data += piece
         return data
 
@@ -59,27 +59,27 @@ class Talk:
             return self.socket.recv(1) == b""
         except socket.timeout:
             return False
-        except OSError: # without a last word of TLS
+        except OSError:  # closed without a close_notify of TLS
             return True
 
 
 def check_reply(reply):
     head, _, body = reply.partition(b"\r\n\r\n")
-    require(head.startswith(b"HTTP/1.1 200 "), "not 200: %r" % head)
-    require(body == BODY, "another body: %r" % body)
+    require(head.startswith(b"HTTP/1.1 200 "), "the status is not 200: %r" % head)
+    require(body == BODY, "wrong body: %r" % body)
     for name in (b"date:", b"content-type: text/plain", b"content-length: %d" % len(BODY)):
         require(b"\r\n" + name in head.lower(), "no %s in %r" % (name.decode(), head))
 
 
 def check_handshakes(running, context):
-    """That it does TLS 1.3, and resumes nothing."""
+    """Require TLS 1.3 without resumption."""
     with Talk(running, context) as talk:
         talk.ask(REQUEST % b"", 1)
-        require(talk.socket.version() == "TLSv1.3", "it speaks %s" % talk.socket.version())
+        require(talk.socket.version() == "TLSv1.3", "uses %s" % talk.socket.version())
         session = talk.socket.session
     with Talk(running, context, session) as talk:
         talk.ask(REQUEST % b"", 1)
-        require(not talk.socket.session_reused, "it resumes sessions")
+        require(not talk.socket.session_reused, "resumes sessions")
 
 
 def check_all(running, context, is_close):
@@ -88,19 +88,19 @@ def check_all(running, context, is_close):
         reply = talk.ask(REQUEST % more, 1)
         check_reply(reply)
         if is_close:
-            require(talk.is_closed(REPLY_S), "Connection: close is ignored")
+            require(talk.is_closed(REPLY_S), "ignores Connection: close")
         else:
             talk.ask(REQUEST % b"" * 3, 3)
-            require(not talk.is_closed(KEPT_S), "keep-alive is ignored")
+            require(not talk.is_closed(KEPT_S), "ignores keep-alive")
     if context:
         check_handshakes(running, context)
     return len(reply)
 
 
 def check(running, is_close):
-    """Failed: what is wrong. Returns the length of a reply."""
+    """Return the length of a reply. Raise Failed if the server is wrong."""
     context = make_context() if running.is_tls else None
     try:
         return check_all(running, context, is_close)
     except OSError as reason:
-        raise Failed("it does not answer: %s" % reason) from reason
+        raise Failed("no reply: %s" % reason) from reason

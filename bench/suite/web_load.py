@@ -1,8 +1,9 @@
-"""What is asked of web servers: requests by wrk, whose time and errors are read, and idle connections.
+"""The load of web servers: requests by wrk, and idle connections.
 
-What counts is requests for a second of the server's processor; the client has another. Where there
-are many connections it counts from when all are there: what it costs to make them would be a good
-part of it. wrk tells how many requests there were in all, but not until then: the network does.
+The figure is requests per second of CPU time of the server. The client has another processor. With
+many connections the measurement starts when all are open, because opening them takes a large part of
+the time. wrk reports the total of requests only. The number of requests until the start is taken from
+the network statistics.
 """
 
 import os
@@ -17,35 +18,36 @@ from suite.run import Failed, set_up_child
 from suite.web_servers import BODY, TICKS, Running
 
 WRK_S, STOP_S = 60, 10
-# From so many connections on, making them does not count; how long it may take.
+# From MANY connections on, the figure excludes opening them. CONNECT_S is the time limit for that.
 MANY, CONNECT_S = 1000, 15
 WARM_S = 0.2
-# What wrk takes to begin.
+# The time that wrk needs to start.
 START_S = 0.05
-# Connections that a run may open beyond those that it needs, also for each request, and what of them it must.
+# Additional connections that a run may open: in all, and per request. OPENS_MIN is the minimum per request of
+# cases that close connections.
 OPENS_SLACK, OPENS_AGAIN, OPENS_MIN = 20, 0.25, 0.9
-# Packets for a request and its reply, by two: more, and the network does not tell how many there were. A reply in
-# two packets would be 1.5; a request is sent twice where a connection had to be made again.
+# Pairs of packets per request. With more, the number of requests cannot be computed from the packets. A reply of
+# two packets gives 1.5 pairs. A request is sent twice if its connection was opened again.
 PAIRS_MAX = 1.3
-# Of requests, that may fail.
+# The share of requests that may fail.
 ERRORS_MAX = 0.001
-# Idle connections come from some addresses, for a server may limit what one peer has.
+# Idle connections use several addresses, because a server may limit the connections per peer.
 IDLE_PEERS = 10
 IDLE_S = 1.5
 
 
 def counter(path, name):
-    """A counter of the network that we are in."""
+    """Return a counter of the network namespace."""
     with open("/proc/net/" + path, encoding="ascii") as file:
         lines = [line.split() for line in file]
     for names, numbers in zip(lines[::2], lines[1::2]):
         if name in names:
             return int(numbers[names.index(name)])
-    raise Failed("the kernel does not count %s" % name)
+    raise Failed("the kernel has no counter %s" % name)
 
 
 def packet_pairs():
-    """Packets with data so far, by two: each request is one, and so is each reply."""
+    """Return half the number of packets with data so far. A request and its reply are one packet each."""
     return counter("netstat", "TCPOrigDataSent") / 2
 
 
@@ -56,12 +58,12 @@ def connections_opened():
 def find_number(pattern, text, otherwise=None):
     found = re.search(pattern, text)
     if found is None and otherwise is None:
-        raise Failed("wrk said: " + " ".join(text.split())[:200])
+        raise Failed("unexpected output of wrk: " + " ".join(text.split())[:200])
     return float(found.group(1)) if found else otherwise
 
 
 class Wrk:
-    """A run of wrk, which takes whole seconds only: so it is told to stop."""
+    """A run of wrk, which a signal stops, because wrk accepts whole seconds only."""
 
     def __init__(self, case, url):
         command = ["wrk", "-t1", "-c%d" % case.count, "-d%ds" % WRK_S, "--timeout", "%ds" % WRK_S]
@@ -81,7 +83,7 @@ class Wrk:
         self.process.communicate()
 
     def ended(self):
-        """What it said. A signal that comes before it sleeps does not wake it: so one more, and one more."""
+        """Stop wrk and return its output. A signal that arrives before wrk sleeps does not wake wrk: repeat it."""
         deadline = time.monotonic() + STOP_S
         while time.monotonic() < deadline:
             self.process.send_signal(signal.SIGINT)
@@ -100,7 +102,7 @@ class Wrk:
 
 
 class Moment:
-    """What has been done so far."""
+    """The counters at a point in time."""
 
     def __init__(self, running):
         self.requests = packet_pairs()
@@ -111,7 +113,7 @@ class Moment:
 
 
 class Asked:
-    """As a Runner of run.py: a server at one case. Its runs are dicts in all, for who wants more."""
+    """A server at a case. Has the interface of run.Runner. The attribute all has a dict with all figures per run."""
 
     def __init__(self, server, case, places, seconds, is_alone):
         self.server, self.name, self.note = server, server.name, server.note
@@ -122,7 +124,7 @@ class Asked:
         self.all = []
 
     def prepare(self):
-        """Start it, see that it answers as it should, and let it warm up."""
+        """Start the server, check its replies, and warm up."""
         self.running = Running(self.server, self.case.is_tls, self.case.is_close, self.places)
         self.running.wait_until_up()
         self.reply_bytes = web_check.check(self.running, self.case.is_close)
@@ -154,16 +156,16 @@ class Asked:
     def wait_until_connected(self, opened):
         deadline = time.monotonic() + CONNECT_S
         while connections_opened() - opened < self.case.count:
-            web_check.require(time.monotonic() < deadline, "not all connections are there after %d s" % CONNECT_S)
+            web_check.require(time.monotonic() < deadline, "not all connections are open after %d s" % CONNECT_S)
             time.sleep(0.02)
 
     def check_packets(self, pairs, requests):
-        """On each connection there may be a request that has no reply yet."""
-        web_check.require(pairs <= PAIRS_MAX * (requests + self.case.count), "a request and its reply are %.2f packets" %
-                          (2 * pairs / max(requests, 1)))
+        """Require few packets per request. Each connection may have one request without a reply."""
+        web_check.require(pairs <= PAIRS_MAX * (requests + self.case.count),
+                          "a request and its reply take %.2f packets" % (2 * pairs / max(requests, 1)))
 
     def check_run(self, wrk, requests, opened):
-        web_check.require(requests > 0, "no request was answered")
+        web_check.require(requests > 0, "no replies")
         web_check.require(wrk.errors <= ERRORS_MAX * wrk.requests, "%d of %d requests failed" %
                           (wrk.errors, wrk.requests))
         if not self.is_alone:
@@ -171,9 +173,9 @@ class Asked:
         if self.case.is_close:
             web_check.require(opened >= OPENS_MIN * requests, "%d connections for %d requests" % (opened, requests))
         else:
-            # wrk opens one more to see who is there; and again those that a full backlog has cost.
+            # wrk opens one connection to test the address. wrk also opens connections again if the backlog was full.
             most = self.case.count + OPENS_SLACK + OPENS_AGAIN * requests
-            web_check.require(opened <= most, "keep-alive is ignored: %d connections" % opened)
+            web_check.require(opened <= most, "ignores keep-alive: %d connections" % opened)
 
     def note_run(self, before, after, requests, per_s, errors):
         cpu_s = after.cpu_s - before.cpu_s
@@ -188,7 +190,7 @@ class Asked:
 
 
 def open_idle(port, count, sockets):
-    """Connections that have had one reply each."""
+    """Open connections and receive one reply on each."""
     for i in range(count):
         s = socket.socket()
         sockets.append(s)
@@ -199,15 +201,15 @@ def open_idle(port, count, sockets):
         data = b""
         while BODY not in data:
             piece = s.recv(4096)
-            web_check.require(piece, "it closes connection %d" % i)
+            web_check.require(piece, "closes connection %d" % i)
             data += piece
 
 
 class Idle(Asked):
-    """Bytes of memory for each of many connections that had one reply, and wait. A run has a new server."""
+    """The memory per idle connection after one reply, in bytes. Each run starts a new server."""
 
     def prepare(self):
-        """Nothing but what a run does."""
+        """Do nothing: each run starts its server."""
 
     def run(self):
         self.running = Running(self.server, False, False, self.places)
@@ -224,7 +226,7 @@ class Idle(Asked):
         return [each]
 
     def measure(self):
-        # What the first connections allocate for all that come is not theirs: the check has made some.
+        # The connections of web_check.check already caused the allocations that all connections share.
         sockets = []
         try:
             before = self.running.memory_bytes()

@@ -1,4 +1,4 @@
-"""The web servers alone, with all that is known of each run: for tools/bench-http."""
+"""The main program of tools/bench-http: measure the web servers and print all figures."""
 
 import argparse
 import json
@@ -15,22 +15,24 @@ ROUNDS, QUICK_ROUNDS = 7, 2
 USAGE = """tools/bench-http [--quick] [--seconds S] [--rounds N] [--only SERVER,...] [--cases CASE,...]
                         [--build DIR]
 
+Measure web servers. The results are also written to DIR/bench/http.json.
+
 Servers: %s.
 Cases: %s.
-Without --only and --cases: all. --quick: two short rounds, to see that all works. What a server
-lacks is left out; `tools/deps web-peers` gets all peers.
+The default of --only and --cases is all. --quick runs two short rounds, as a test. Servers that are
+not installed are omitted. `tools/deps web-peers` installs all peers.
 
-In a case all servers take turns. A line tells the medians of the rounds, how far they lie apart, and
-the ratio to the first server's, the median of the rounds' ratios. What counts is requests for a
-second of the server's processor (per CPU s): where that is busy below 100 %%, wrk was the slower one.
-Results go to DIR/bench/http.json.""" % (" ".join(web_servers.BY_NAME), " ".join(c.name for c in web.CASES))
+The servers of a case run in turn. A line has the medians of the rounds, their spread, and the median
+ratio to the first server. The decisive figure is requests per second of CPU time of the server (per
+CPU s). If the server is busy below 100 %%, wrk was slower than the server.""" % (
+    " ".join(web_servers.BY_NAME), " ".join(c.name for c in web.CASES))
 
 
 def choose(text, known, what):
     names = [name for name in text.split(",") if name]
     unknown = [name for name in names if name not in known]
     if unknown:
-        sys.exit("bench-http: no such %s: %s; there are: %s" % (what, " ".join(unknown), " ".join(known)))
+        sys.exit("bench-http: no such %s: %s (known: %s)" % (what, " ".join(unknown), " ".join(known)))
     return [name for name in known if name in names] if names else list(known)
 
 
@@ -91,8 +93,8 @@ def run_all(chosen, is_alone):
             print_case(case, took_part)
             sys.stdout.flush()
     for entry in bench.measured.left_out:
-        print("\n%s is left out%s: %s" % (web_servers.BY_NAME[entry["contender"]].title,
-                                        " of " + entry["work"] if entry["work"] else "", entry["reason"]))
+        print("\n%s is omitted%s: %s" % (web_servers.BY_NAME[entry["contender"]].title,
+                                        " from " + entry["work"] if entry["work"] else "", entry["reason"]))
     return bench.measured
 
 
@@ -100,9 +102,9 @@ def main():
     chosen = read_options()
     reason = web.missing_tool()
     if reason:
-        sys.exit("bench-http: %s: tools/deps web-peers" % reason)
+        sys.exit("bench-http: %s: run tools/deps web-peers" % reason)
     if len(os.sched_getaffinity(0)) < 2:
-        sys.exit("bench-http: one processor is for the server and one for the client; there is only one")
+        sys.exit("bench-http: the server and the client need one processor each, but only one is available")
     is_alone = network.enter_namespace()
     if is_alone:
         network.set_up_namespace()

@@ -1,7 +1,7 @@
-"""The web servers: how each is built, configured, started and stopped. Each has one processor.
+"""Build, configure, start and stop the web servers. Each server has one processor.
 
-To add one: a line in SERVERS, and what it serves with in bench/http. It answers every request with
-"Hello, world", a date, a type and a length, and is refused if it does not (web_check.py).
+To add a server, add a line to SERVERS, and its program or configuration to bench/http. A server replies
+to each request with "Hello, world", a date, a type and a length. web_check.py refuses other servers.
 """
 
 import os
@@ -20,7 +20,7 @@ START_S = 10
 BUILD_S = 240
 BODY = b"Hello, world\n"
 TICKS = os.sysconf("SC_CLK_TCK")
-# What ${ssl} stands for. Nobody gets a ticket: each handshake is a whole one.
+# Values of ${ssl}. Session tickets are off, so that no handshake is resumed.
 H2O_TLS = """\
   ssl:
     certificate-file: %(cert)s
@@ -37,12 +37,14 @@ ssl.openssl.ssl-conf-cmd = ("MinProtocol" => "TLSv1.3", "Options" => "-SessionTi
 
 
 class Server:
-    """A line of the registry. %port %cert %key and %dir (of its files), %build, %peers (built peers).
+    """A line of the registry. Variables: %port, %cert, %key, %dir (files of the server), %build, %peers.
 
-    tls: what is added for TLS; None: it has none. close: what makes it close connections, for those
-    that cannot read that they should. config: a template in bench/http, and ssl what its ${ssl} is
-    under TLS. make: the tool that builds it, in which folder, and the command. package: what has it,
-    the first of them in its version. note: what must be known beside its figures.
+    tls: additional arguments for TLS. None: the server has no TLS.
+    close: additional arguments to close connections, for servers that do not read the request.
+    config: a template in bench/http. ssl: its ${ssl} with TLS.
+    make: the tool, the folder and the command that build the server.
+    package: the Debian packages. The first has the version of the server.
+    note: a remark for the report.
     """
 
     def __init__(self, name, title, role, run, package="", environment=None, tls=None, close="", config=None,
@@ -71,9 +73,9 @@ SERVERS = [
     Server("nginx", "nginx", "peer", "nginx -p %dir -e %dir/nginx.log -c %dir/nginx.conf", "nginx", tls="",
            config="nginx.conf", ssl="ssl"),
     Server("h2o", "h2o", "peer", "h2o -m worker -c %dir/h2o.conf", "h2o", tls="", config="h2o.conf", ssl=H2O_TLS,
-           note="a file that it keeps open"),
+           note="serves an open file"),
     Server("lighttpd", "lighttpd", "peer", "lighttpd -D -f %dir/lighttpd.conf", "lighttpd lighttpd-mod-openssl",
-           tls="", config="lighttpd.conf", ssl=LIGHTTPD_TLS, note="a file that it keeps in mind"),
+           tls="", config="lighttpd.conf", ssl=LIGHTTPD_TLS, note="serves a cached file"),
     Server("go", "Go", "peer", "%peers/http_go %port", "golang-go", {"GOMAXPROCS": "1"}, "%cert %key",
            make=("go", "bench/http/http_go", "go build -o %peers/http_go main.go")),
     Server("hyper", "hyper", "peer", "%peers/release/http_hyper %port", "librust-hyper-dev librust-tokio-dev cargo",
@@ -88,60 +90,60 @@ def fill_in(text, values):
 
 
 def last_line(text):
-    return (text.strip().splitlines() or ["it says nothing"])[-1]
+    return (text.strip().splitlines() or ["no output"])[-1]
 
 
 # Building
 
 
 def check_backend(server, places):
-    """Where weft's backend is not to be had another one stands in, whose figures are not its."""
+    """Raise Failed if the backend is not available. weft would use another backend."""
     done = subprocess.run([places["build"] + "/bench/weft"], env=dict(os.environ, **server.environment),
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           check=False)
     if done.returncode != 0:
-        raise Failed("it does not run here: " + last_line(done.stdout))
+        raise Failed("does not run: " + last_line(done.stdout))
 
 
 def build(server, places):
-    """Failed: why it cannot be."""
+    """Build a server. Raise Failed with the reason if that is not possible."""
     if server.role == "weft":
         check_backend(server, places)
     if server.make is None:
         return
     tool, folder, command = server.make
     if shutil.which(tool) is None:
-        raise Failed("not installed here (%s)" % server.package)
+        raise Failed("not installed (%s)" % server.package)
     os.makedirs(places["peers"], exist_ok=True)
     if tool == "cargo":
-        # It writes its lock file beside the sources, so it gets a copy.
+        # Build in a copy, because cargo writes its lock file beside the sources.
         shutil.copytree("bench/http/http_hyper", places["peers"] + "/hyper", dirs_exist_ok=True)
-    # Go keeps what it compiled in the home folder otherwise.
+    # Without GOCACHE, Go would write its cache to the home folder.
     environment = dict(os.environ, GOCACHE=places["peers"] + "/go-cache", GO111MODULE="off")
     try:
         done = subprocess.run(fill_in(command, places).split(), cwd=fill_in(folder, places), env=environment,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=BUILD_S, check=False)
     except subprocess.TimeoutExpired as reason:
-        raise Failed("it takes too long to build") from reason
+        raise Failed("the build takes too long") from reason
     if done.returncode != 0:
-        raise Failed("it cannot be built here: " + last_line(done.stdout))
+        raise Failed("build failed: " + last_line(done.stdout))
 
 
 def make_certificate(folder):
-    """ECDSA over P-256, the same for all."""
+    """Create the certificate of all servers: ECDSA over P-256. Return its files."""
     cert, key = folder + "/cert.pem", folder + "/key.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
                     "30", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout",
                     key, "-out", cert], check=True, stderr=subprocess.DEVNULL)
-    # Servers that change their user read it too.
+    # Servers that change their user also read the files.
     for path in (cert, key):
         os.chmod(path, 0o644)
     return cert, key
 
 
 def make_places(settings, temp):
-    """Where things are, for all servers."""
+    """Return the values of variables that all servers share."""
     os.chmod(temp, 0o755)
     cert, key = make_certificate(temp)
     return {"temp": temp, "cert": cert, "key": key, "build": settings.build, "peers": settings.peers + "/http",
@@ -152,7 +154,7 @@ def make_places(settings, temp):
 
 
 class Running:
-    """A server's process and its children, from start to stop."""
+    """A running server: its process and children."""
 
     def __init__(self, server, is_tls, is_close, places):
         self.server, self.is_tls = server, is_tls
@@ -170,7 +172,7 @@ class Running:
                                             preexec_fn=lambda: set_up_child(cpus))
         except OSError as reason:
             self.log.close()
-            raise Failed("not installed here (%s)" % server.package if server.package else str(reason)) from reason
+            raise Failed("not installed (%s)" % server.package if server.package else str(reason)) from reason
 
     def configure(self, values):
         if self.server.config is None:
@@ -187,9 +189,9 @@ class Running:
 
     def wait_until_up(self):
         if not network.wait_until_up(self.process, self.port, START_S):
-            raise Failed("it does not start: " + self.said())
+            raise Failed("does not start: " + self.last_output())
 
-    def said(self):
+    def last_output(self):
         self.log.flush()
         with open(self.log.name, encoding="utf-8", errors="replace") as file:
             return last_line(file.read())
@@ -212,7 +214,7 @@ class Running:
         return user / TICKS, system / TICKS
 
     def memory_bytes(self):
-        """What is theirs, and their share of what others have mapped, too."""
+        """Return the memory of all processes, with their share of pages that are shared (Pss)."""
         total = 0
         for pid in self.pids():
             with open("/proc/%d/smaps_rollup" % pid, encoding="ascii") as file:

@@ -1,4 +1,4 @@
-/* Plain threads as a contender, with pthreads and nothing else: their table of works. */
+/* Table of workloads of the contender `threads`, which uses only POSIX threads. */
 #include "works.h"
 
 static const bench_work works[] = {

@@ -1,6 +1,6 @@
 /*
- * Messages between threads, there and back or one way, in the two ways that programs do it: with a
- * mutex and a condition, and with an eventfd, as an event loop is sent work.
+ * Workloads of messages between threads: round trips and streams. Each workload has two variants: a
+ * mutex with a condition variable, and an eventfd, as in event loops.
  */
 #include "together.h"
 #include "works.h"
@@ -9,12 +9,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* A place for one value. */
+/* Room for one value. */
 typedef struct box {
     pthread_mutex_t lock;
     pthread_cond_t is_full;
     uint64_t value; /* 0: none */
-    int fd;         /* if there is one, its counter is the place, and 0 when it has been read */
+    int fd;         /* -1: none. The counter holds the value, and a read resets it to 0 */
 } box;
 
 static void box_init(box *b, bool has_fd)
@@ -61,16 +61,16 @@ static inline uint64_t box_take(box *b)
     return value;
 }
 
-/* Two threads that take turns. */
-typedef struct duet {
+/* Two threads that send each other messages. */
+typedef struct exchange {
     box there, back;
     size_t n;
     double took;
-} duet;
+} exchange;
 
 static void *ask(void *arg)
 {
-    duet *d = arg;
+    exchange *d = arg;
     double began = 0;
     for (size_t i = 1; i <= BENCH_WARM_UP + d->n; i++) {
         if (i == BENCH_WARM_UP + 1)
@@ -84,56 +84,56 @@ static void *ask(void *arg)
 
 static void *answer(void *arg)
 {
-    duet *d = arg;
+    exchange *d = arg;
     for (size_t i = 0; i < BENCH_WARM_UP + d->n; i++)
         box_put(&d->back, box_take(&d->there));
     return NULL;
 }
 
-static void run_duet(bool has_fds, size_t n)
+static void run_exchange(bool has_fds, size_t n)
 {
-    duet d = {.n = n};
+    exchange d = {.n = n};
     box_init(&d.there, has_fds);
     box_init(&d.back, has_fds);
     pthread_t other = together_thread(answer, &d);
     pthread_join(together_thread(ask, &d), NULL);
     pthread_join(other, NULL);
-    bench_say(d.took / (double)n);
+    bench_print(d.took / (double)n);
 }
 
 void work_cords(size_t count, size_t n)
 {
     (void)count;
-    run_duet(false, n);
+    run_exchange(false, n);
 }
 
 void work_cords_eventfd(size_t count, size_t n)
 {
     (void)count;
-    run_duet(true, n);
+    run_exchange(true, n);
 }
 
 /*
- * A queue without a limit, of which the one who reads takes all that is there. It waits on the
- * condition, or on the eventfd, for something to be there again.
+ * An unbounded queue. The reader takes all values at once. If the queue is empty, the reader waits
+ * on the condition variable or the eventfd.
  */
-typedef struct parcel {
-    struct parcel *next;
+typedef struct item {
+    struct item *next;
     uint64_t value;
-} parcel;
+} item;
 
 typedef struct queue {
     pthread_mutex_t lock;
     pthread_cond_t is_filled;
-    parcel *first, **last;
+    item *first, **last;
     int fd; /* -1: none */
 } queue;
 
 static void queue_put(queue *q, uint64_t value)
 {
-    parcel *one = malloc(sizeof *one);
+    item *one = malloc(sizeof *one);
     bench_require(one != NULL);
-    *one = (parcel){NULL, value};
+    *one = (item){NULL, value};
     pthread_mutex_lock(&q->lock);
     bool was_empty = q->first == NULL;
     *q->last = one;
@@ -145,21 +145,21 @@ static void queue_put(queue *q, uint64_t value)
         pthread_cond_signal(&q->is_filled);
 }
 
-static parcel *queue_take_all(queue *q)
+static item *queue_take_all(queue *q)
 {
     if (q->fd >= 0)
         event_take(q->fd);
     pthread_mutex_lock(&q->lock);
     while (q->fd < 0 && q->first == NULL)
         pthread_cond_wait(&q->is_filled, &q->lock);
-    parcel *all = q->first;
+    item *all = q->first;
     q->first = NULL;
     q->last = &q->first;
     pthread_mutex_unlock(&q->lock);
     return all;
 }
 
-/* Threads that send n each, and one that reads. */
+/* Threads that send n messages each, and a reader. */
 typedef struct stream {
     queue queue;
     together start;
@@ -183,7 +183,7 @@ static void *read_all(void *arg)
     stream *s = arg;
     double began = together_begin(&s->start);
     while (s->sum < s->n * s->senders) {
-        for (parcel *one = queue_take_all(&s->queue), *next; one != NULL; one = next) {
+        for (item *one = queue_take_all(&s->queue), *next; one != NULL; one = next) {
             next = one->next;
             s->sum += one->value;
             free(one);

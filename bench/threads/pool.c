@@ -1,6 +1,6 @@
 /*
- * A pool of threads: a queue under a mutex, a condition for the workers, and callers that block,
- * each on a condition of its own. COUNT threads call at once.
+ * Worker threads: a queue under a mutex, a condition variable for the workers, and blocking
+ * callers. Each caller has its own condition variable. COUNT threads call at once.
  */
 #include "together.h"
 #include "works.h"
@@ -9,7 +9,7 @@
 
 #define WORKERS_MAX 64
 
-/* It lives on the caller's stack. */
+/* A call. The record is on the stack of the caller. */
 typedef struct job {
     struct job *next;
     intptr_t (*fn)(intptr_t);
@@ -26,7 +26,7 @@ static struct {
     unsigned threads, idle;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .last = &pool.first};
 
-/* Wait for a job; the pool's lock is held before and after. */
+/* Wait for a job. The caller holds pool.lock. */
 static job *pool_take(void)
 {
     pool.idle++;

@@ -1,6 +1,7 @@
 /*
- * Threads made and waited for, a mutex that all want, and a condition on which two take turns: on
- * one processor, as fibers are, and so in processor time, which has the kernel's share.
+ * Workloads of threads: create and join, a contended mutex, and a condition variable between two
+ * threads. The threads share one processor, as fibers do. The figures are CPU time, which includes
+ * the time of the kernel.
  */
 #include "together.h"
 #include "works.h"
@@ -26,7 +27,7 @@ void work_spin(size_t count, size_t n)
     bench_measure(spin_pass, count, n);
 }
 
-/* All but one of the threads; the caller is the first. */
+/* Run fn in count threads. The first thread is the caller. */
 static void run_in_threads(size_t count, void *(*fn)(void *), void *arg)
 {
     pthread_t *threads = calloc(count, sizeof *threads);
@@ -41,11 +42,11 @@ static void run_in_threads(size_t count, void *(*fn)(void *), void *arg)
 
 typedef struct crowd {
     pthread_mutex_t mutex;
-    size_t n; /* for each */
+    size_t n; /* per thread */
     size_t done;
 } crowd;
 
-static void *jostle(void *arg)
+static void *contend(void *arg)
 {
     crowd *c = arg;
     for (size_t i = 0; i < c->n; i++) {
@@ -57,11 +58,11 @@ static void *jostle(void *arg)
     return NULL;
 }
 
-static double jostle_pass(size_t count, size_t n)
+static double contend_pass(size_t count, size_t n)
 {
     crowd c = {.mutex = PTHREAD_MUTEX_INITIALIZER, .n = n / count + 1};
     double began = bench_cpu_ns();
-    run_in_threads(count, jostle, &c);
+    run_in_threads(count, contend, &c);
     double took = bench_cpu_ns() - began;
     bench_require(c.done == c.n * count);
     return took / (double)c.done;
@@ -69,7 +70,7 @@ static double jostle_pass(size_t count, size_t n)
 
 void work_mutex(size_t count, size_t n)
 {
-    bench_measure(jostle_pass, count, n);
+    bench_measure(contend_pass, count, n);
 }
 
 typedef struct turns {
@@ -80,7 +81,7 @@ typedef struct turns {
     size_t n;
 } turns;
 
-/* As fibers do it: the mutex is let go of by waiting only. */
+/* As take_turns of weft/sync.c: only the wait releases the mutex. */
 static void *take_turns(void *arg)
 {
     turns *t = arg;

@@ -1,6 +1,6 @@
 /*
- * The works of the contender `threads`, one function each; main.c has their names, ../README.md
- * what they measure.
+ * Workloads of the contender `threads`, one function each. main.c names them. ../README.md
+ * describes them.
  */
 #ifndef WEFT_BENCH_THREADS_WORKS_H
 #define WEFT_BENCH_THREADS_WORKS_H

@@ -1,18 +1,18 @@
 /*
- * Between threads, in real time: messages there and back, a stream of them, calls, fibers made
- * there, cords started and joined.
+ * Workloads between threads, in real time: round trips, streams, remote calls, remote spins, and
+ * cords that start and end.
  *
- * Threads that answer each other stay awake for a while, and find each other without a system call;
- * `cords-woken` is the same when both go to sleep at once, as they do where processors are busy.
+ * Threads that exchange messages busy poll for a while, and need no system call. `cords-woken`
+ * disables the busy poll: both threads sleep at once, as on busy processors.
  */
 #include "together.h"
 #include "works.h"
 
-#include "core/linger.h"
+#include "core/cord/inbox_poll.h"
 
 #include <weft.h>
 
-#define ROOM 128 /* of a channel, for a stream */
+#define ROOM 128 /* capacity of the channel of a stream */
 
 static weft_cord start(weft_fn *fn, void *arg)
 {
@@ -21,11 +21,11 @@ static weft_cord start(weft_fn *fn, void *arg)
     return cord;
 }
 
-/* There and back. */
+/* Round trips. */
 
 typedef struct talk {
     weft_fiber other;
-    weft_chan *there, *back; /* NULL: mailboxes */
+    weft_chan *there, *back; /* NULL: use mailboxes */
     size_t n;
     double took;
 } talk;
@@ -80,7 +80,7 @@ static void run_talk(talk *t, weft_fn *ask, weft_fn *answer)
     t->other = start(answer, t);
     weft_cord asker = start(ask, t);
     bench_require(weft_cord_join(asker) == 0 && weft_cord_join(t->other) == 0);
-    bench_say(t->took / (double)t->n);
+    bench_print(t->took / (double)t->n);
 }
 
 void work_cords(size_t count, size_t n)
@@ -91,7 +91,7 @@ void work_cords(size_t count, size_t n)
 
 void work_cords_woken(size_t count, size_t n)
 {
-    weft__linger_is_off = true;
+    weft__inbox_poll_is_off = true;
     work_cords(count, n);
 }
 
@@ -104,14 +104,14 @@ void work_cords_chan(size_t count, size_t n)
     weft_chan_free(t.back);
 }
 
-/* One way. */
+/* Streams. */
 
 typedef struct stream {
     together start;
     weft_fiber reader;
-    weft_chan *chan; /* NULL: the reader's mailbox */
+    weft_chan *chan; /* NULL: use the mailbox of the reader */
     size_t senders;
-    size_t n; /* of each */
+    size_t n; /* messages per sender */
     weft_value sum;
     double took;
 } stream;
@@ -178,7 +178,7 @@ void work_flow_chan(size_t count, size_t n)
     bench_measure(flow_chan_pass, count, n);
 }
 
-/* Functions there. */
+/* Remote calls and remote spins. */
 
 static weft_value count_up(void *arg)
 {
@@ -200,13 +200,16 @@ static weft_value call_all(void *arg)
     return calls == BENCH_WARM_UP + t->n ? 0 : -1;
 }
 
-/* They run in their order: a call that ends has them all behind it. */
+/*
+ * Spin fibers in the other cord. Requests run in order, so that all fibers have ended when the last
+ * call returns.
+ */
 static void make_fibers(const talk *t, size_t *ended)
 {
     size_t calls = 0;
     for (size_t i = 0; i < t->n; i++)
         while (weft_cord_spin(t->other, count_up, ended) == 0)
-            weft_cord_call(t->other, count_up, &calls); /* too many are pending: wait for them */
+            weft_cord_call(t->other, count_up, &calls); /* too many are pending: wait */
     weft_cord_call(t->other, count_up, &calls);
 }
 
@@ -214,7 +217,7 @@ static weft_value spin_all(void *arg)
 {
     talk *t = arg;
     size_t ended = 0;
-    make_fibers(t, &ended); /* as many stacks as they take */
+    make_fibers(t, &ended); /* fill the stack cache */
     double began = bench_real_ns();
     make_fibers(t, &ended);
     t->took = bench_real_ns() - began;
@@ -228,7 +231,7 @@ static void run_there(weft_fn *fn, size_t n)
     bench_require(weft_cord_join(start(fn, &t)) == 0);
     weft_cord_cancel(t.other);
     weft_cord_join(t.other);
-    bench_say(t.took / (double)n);
+    bench_print(t.took / (double)n);
 }
 
 void work_call(size_t count, size_t n)
@@ -243,7 +246,7 @@ void work_cord_spin(size_t count, size_t n)
     run_there(spin_all, n);
 }
 
-/* Cords themselves. */
+/* Start and end of cords. */
 
 static weft_value end_at_once(void *arg)
 {
@@ -258,5 +261,5 @@ void work_cord_start(size_t count, size_t n)
     double began = bench_real_ns();
     for (size_t i = 0; i < n; i++)
         bench_require(weft_cord_join(start(end_at_once, NULL)) == 0);
-    bench_say((bench_real_ns() - began) / (double)n);
+    bench_print((bench_real_ns() - began) / (double)n);
 }

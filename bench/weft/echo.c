@@ -1,6 +1,6 @@
 /*
- * Echo servers over weft, as anyone would write them: a fiber a connection, which reads into a
- * buffer of its own, or is called with what has come. WEFT_BACKEND says which kernel interface.
+ * Echo servers over weft, as users write them. Each connection has a fiber. The fiber reads into
+ * its own buffer, or a callback receives the bytes. WEFT_BACKEND selects the backend.
  */
 #include "listen.h"
 #include "works.h"
@@ -38,7 +38,7 @@ static void serve(size_t port, weft_fn *handler)
     int listener = bench_listen(port), fd;
     while ((fd = weft_accept(listener, NULL, NULL)) >= 0)
         bench_require(weft_go(handler, (void *)(intptr_t)fd) == 0);
-    bench_fail(__FILE__, __LINE__, "a listener that goes on");
+    bench_fail(__FILE__, __LINE__, "weft_accept(listener, NULL, NULL) >= 0");
 }
 
 void work_echo(size_t port, size_t n)

@@ -1,11 +1,11 @@
-/* Fibers: made, run, waited for, taking turns, and parked. */
+/* Workloads of fibers: create, run, await, yield and park. */
 #include "works.h"
 
 #include <weft.h>
 
 #define BATCH 100
 
-/* Before the laps that count, one in which all are made and run first, and one more. */
+/* Laps before the measurement. All fibers start in the first lap. */
 #define WARM_LAPS 2
 
 static weft_value snooze_on(void *arg)
@@ -28,7 +28,7 @@ void work_snooze(size_t count, size_t n)
         weft_snooze();
     double took = bench_cpu_ns() - began;
     bench_require(weft_await_children() == 0);
-    bench_say(took / ((double)laps * (double)count));
+    bench_print(took / ((double)laps * (double)count));
 }
 
 static weft_value end_at_once(void *arg)

@@ -1,7 +1,7 @@
 /*
- * A cord that other threads flood: by how much a sleep of 1 ms is late in the worst case (ms), and
- * by how much the process has grown at its largest (KiB). count is the number of threads, which
- * make fibers there, schedule and tell in turns, as fast as they can; n is the number of sleeps.
+ * A cord that other threads flood with messages. Print the largest delay of a sleep of 1 ms, in ms.
+ * Print the peak growth of the process, in KiB. count is the number of threads, and n is the number
+ * of sleeps. The threads spin fibers in the cord, schedule and tell in turn, as fast as they can.
  */
 #include "bench.h"
 #include "works.h"
@@ -65,10 +65,10 @@ void work_flood(size_t count, size_t n)
         bench_require(pthread_create(&threads[i], NULL, flood, &receiver) == 0);
     double worst_s = worst_of(n);
     atomic_store(&is_over, true);
-    weft_cancel(receiver); /* a thread that waits to tell it something goes on */
+    weft_cancel(receiver); /* threads blocked in weft_tell continue */
     weft_await(receiver);
     for (size_t i = 0; i < count; i++)
         while (pthread_tryjoin_np(threads[i], NULL) != 0)
             weft_sleep(0);
-    bench_say_both(worst_s * 1e3, (bench_status_bytes("VmHWM:") - before) / 1024);
+    bench_print_both(worst_s * 1e3, (bench_status_bytes("VmHWM:") - before) / 1024);
 }

@@ -1,4 +1,4 @@
-/* weft as a contender: its table of works. */
+/* Table of workloads of the contender `weft`. */
 #include "works.h"
 
 #include <weft.h>
@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 static const bench_work works[] = {
-    /* What other contenders do, too. */
+    /* Compared with other contenders. */
     {"switch", work_switch},
     {"snooze", work_snooze},
     {"spin", work_spin},
@@ -23,7 +23,7 @@ static const bench_work works[] = {
     {"parked", work_parked},
     {"sleepers", work_sleepers},
     {"echo", work_echo},
-    /* What is compared with nothing but itself, before and after. */
+    /* Compared only with earlier runs of weft. */
     {"transfer", work_transfer},
     {"spin-batch", work_spin_batch},
     {"go", work_go},
@@ -44,7 +44,10 @@ static const bench_work works[] = {
     {"echo-loop", work_echo_loop},
 };
 
-/* Where a backend is not to be had another one stands in, whose figures must not bear its name. */
+/*
+ * Return false if weft does not run on the requested backend. The figures would then belong to
+ * another backend.
+ */
 static bool has_backend(void)
 {
     const char *wanted = getenv("WEFT_BACKEND");

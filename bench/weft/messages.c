@@ -1,6 +1,6 @@
 /*
- * Values from fiber to fiber of one thread, over channels, over those that other threads could use
- * as well (shared), and to mailboxes: there and back, or a stream with room for some.
+ * Workloads of messages between fibers of one thread: round trips, and streams with a buffer. The
+ * messages pass through channels, shared channels or mailboxes.
  */
 #include "works.h"
 
@@ -8,7 +8,7 @@
 
 typedef weft_chan *chan_maker(size_t cap);
 
-/* What both sides know. */
+/* State of both sides. */
 typedef struct talk {
     weft_chan *there, *back;
     weft_fiber asker;
@@ -139,7 +139,7 @@ static size_t mailbox_room;
 static weft_value mailbox_drain(void *arg)
 {
     const talk *t = arg;
-    weft_value sum = weft_mailbox_bound(mailbox_room);
+    weft_value sum = weft_mailbox_set_bound(mailbox_room);
     for (size_t i = 0; i < t->n; i++)
         sum += weft_receive();
     return sum;
@@ -150,7 +150,7 @@ static double mailbox_stream_pass(size_t count, size_t n)
     mailbox_room = count;
     talk t = {.n = n};
     weft_fiber other = weft_spin(mailbox_drain, &t);
-    weft_snooze(); /* it sets its bound */
+    weft_snooze(); /* the receiver sets its bound */
     double began = bench_cpu_ns();
     for (size_t i = 0; i < n; i++)
         weft_tell(other, 1);

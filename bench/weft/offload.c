@@ -1,4 +1,4 @@
-/* Empty calls on the threads of the pool, in real time; COUNT fibers call at once. */
+/* Empty calls on worker threads, in real time. COUNT fibers call at once. */
 #include "works.h"
 
 #include <weft.h>

@@ -1,7 +1,7 @@
 /*
- * One value from whichever of some channels: `select` waits for another fiber that sends to each
- * in turn, `select-ready` always finds something in the last one. The clauses are made anew for
- * each, as they must be.
+ * Receive values from several channels. `select` waits for a fiber that sends to each channel in
+ * turn. `select-ready` always finds a value in the last channel. Each call fills in its clauses
+ * again, as weft_select requires.
  */
 #include "works.h"
 
@@ -38,7 +38,7 @@ static inline weft_value receive_any(const fan *f)
     return clauses[chosen].value;
 }
 
-/* All of them; returns how long that took. */
+/* Receive all values. Return the elapsed time. */
 static double receive_all(const fan *f)
 {
     weft_value sum = 0;

@@ -1,6 +1,6 @@
 /*
- * The switch alone. `switch` is weft__context_swap, which every fiber switch ends in; `transfer` is
- * weft_transfer, the same between two fibers, with ids, states and errors.
+ * The switch alone. `switch` measures weft__context_swap, the last step of every fiber switch.
+ * `transfer` measures weft_transfer: a switch between two fibers, with ids, states and errors.
  */
 #include "works.h"
 

@@ -1,4 +1,4 @@
-/* Locks and conditions, between fibers of one thread. */
+/* Mutexes and condition variables between fibers of one thread. */
 #include "works.h"
 
 #include <weft.h>
@@ -25,12 +25,12 @@ void work_mutex_free(size_t count, size_t n)
 
 typedef struct crowd {
     weft_mutex mutex;
-    size_t n; /* for each */
+    size_t n; /* per fiber */
     size_t done;
 } crowd;
 
-/* Who holds it snoozes, so that the others come to wait for it. */
-static weft_value jostle(void *arg)
+/* The holder snoozes, so that the other fibers wait for the mutex. */
+static weft_value contend(void *arg)
 {
     crowd *c = arg;
     for (size_t i = 0; i < c->n; i++) {
@@ -42,12 +42,12 @@ static weft_value jostle(void *arg)
     return 0;
 }
 
-static double jostle_pass(size_t count, size_t n)
+static double contend_pass(size_t count, size_t n)
 {
     crowd c = {.n = n / count + 1};
     double began = bench_cpu_ns();
     for (size_t i = 0; i < count; i++)
-        weft_go(jostle, &c);
+        weft_go(contend, &c);
     weft_await_children();
     double took = bench_cpu_ns() - began;
     bench_require(c.done == c.n * count);
@@ -56,7 +56,7 @@ static double jostle_pass(size_t count, size_t n)
 
 void work_mutex(size_t count, size_t n)
 {
-    bench_measure(jostle_pass, count, n);
+    bench_measure(contend_pass, count, n);
 }
 
 typedef struct turns {
@@ -67,8 +67,8 @@ typedef struct turns {
 } turns;
 
 /*
- * Wait for one's turn and pass it on, again and again. The mutex is let go of by waiting only:
- * else they would meet at it, and hardly ever at the condition.
+ * Wait for a signal and reply, n times. Only the wait releases the mutex. Otherwise the fibers
+ * would wait for the mutex, and rarely for the condition variable.
  */
 static void take_turns(turns *t, int mine)
 {

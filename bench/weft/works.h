@@ -1,6 +1,6 @@
 /*
- * The works of the contender `weft`, one function each; main.c has their names, ../README.md what
- * they measure.
+ * Workloads of the contender `weft`, one function each. main.c names them. ../README.md describes
+ * them.
  */
 #ifndef WEFT_BENCH_WEFT_WORKS_H
 #define WEFT_BENCH_WEFT_WORKS_H
@@ -59,6 +59,6 @@ void work_offload(size_t count, size_t n);
 
 /* echo.c */
 void work_echo(size_t port, size_t n);
-void work_echo_loop(size_t port, size_t n); /* the same by weft_recv_loop */
+void work_echo_loop(size_t port, size_t n); /* as work_echo, with weft_recv_loop */
 
 #endif

@@ -1,4 +1,4 @@
-// The page of the demonstration: it shows what the server tells, and sends what people do.
+// The page of the demonstration. It shows the server's events and sends the user's input.
 'use strict';
 
 const byId = id => document.getElementById(id);
@@ -6,12 +6,12 @@ const number = n => Math.round(n).toLocaleString('en');
 const memory = kib => kib < 1024 ? `${number(kib)} KB` : `${(kib / 1024).toFixed(1)} MB`;
 const show = (id, text) => { byId(id).textContent = text; };
 
-// What all pages are told.
+// Events for all pages.
 
 const news = new EventSource('news');
 news.onopen = () => {
   byId('lost').hidden = true;
-  byId('said').replaceChildren(); // the server tells again what it has kept
+  byId('said').replaceChildren(); // the server sends its stored events again
   wipe();
 };
 news.onerror = () => { byId('lost').hidden = false; };
@@ -24,7 +24,7 @@ news.addEventListener('pulse', event => {
   show('p-pages', number(pages));
 });
 
-// A crowd of fibers.
+// Many fibers.
 
 let crowd = null;
 const trace = [];
@@ -86,7 +86,7 @@ function runErrands(how) {
     return row;
   }));
   errandButtons.forEach(button => { button.disabled = true; });
-  show('errands-said', 'Asking…');
+  show('errands-said', 'Fetching…');
   const done = [], scale = 3500, begun = performance.now();
   const fill = () => bars.forEach((bar, i) => {
     const from = how === 'in-turn' ? (i ? done[i - 1] : 0) : 0, to = done[i] ?? performance.now() - begun;
@@ -112,13 +112,13 @@ function runErrands(how) {
       .filter(([key]) => before[key])
       .map(([key, words]) => `${words}: ${before[key].toFixed(2)} s.`).join(' '));
   });
-  errands.onerror = () => end('That did not work.');
+  errands.onerror = () => end('The request failed.');
 }
 
 for (const button of errandButtons)
   button.onclick = () => runErrands(button.id);
 
-// One picture for all.
+// A shared drawing.
 
 const picture = byId('picture'), ink = picture.getContext('2d');
 const hue = Math.floor(Math.random() * 360);
@@ -137,7 +137,7 @@ function drawLine([lineHue, ...line]) {
   ink.stroke();
 }
 
-// The last point is the next line's first one.
+// The last point is the first point of the next line.
 function sendLine() {
   if (points.length < 4) return;
   fetch('draw', { method: 'POST', body: [hue, ...points].join(' ') }).catch(() => {});
@@ -165,7 +165,7 @@ byId('wipe').onclick = () => fetch('draw', { method: 'POST', body: '' });
 news.addEventListener('drawn', event => drawLine(event.data.split(' ').map(Number)));
 news.addEventListener('wiped', wipe);
 
-// Talk.
+// Chat.
 
 news.addEventListener('said', event => {
   const at = event.data.indexOf('\n'), line = document.createElement('li'), who = document.createElement('b');
@@ -182,7 +182,7 @@ byId('say').onsubmit = event => {
     .then(reply => { if (reply.ok) form.what.value = ''; }).catch(() => {});
 };
 
-// An upload that streams.
+// A streamed upload.
 
 const megabytes = bytes => (bytes / 1048576).toFixed(1);
 
@@ -192,7 +192,7 @@ async function upload(data) {
     const [whose, bytes, kib] = event.data.split(' ');
     if (whose !== id) return;
     byId('upload-bar').value = bytes / data.size;
-    show('upload-said', `The server has read ${megabytes(bytes)} of ${megabytes(data.size)} MB; its memory: ${memory(kib)}.`);
+    show('upload-said', `The server has read ${megabytes(bytes)} of ${megabytes(data.size)} MB; memory: ${memory(kib)}.`);
   };
   byId('upload-bar').value = 0;
   show('upload-said', 'Sending…');
@@ -204,7 +204,7 @@ async function upload(data) {
     byId('upload-bar').value = 1;
     show('upload-said', `${megabytes(await reply.text())} MB in ${seconds.toFixed(1)} s.`);
   } catch (error) {
-    show('upload-said', `That did not work: ${error.message}`);
+    show('upload-said', `The upload failed: ${error.message}`);
   }
   news.removeEventListener('upload', follow);
 }

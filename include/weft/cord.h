@@ -1,30 +1,32 @@
 /*
- * Cords: threads that run fibers, each with its own run queue, timers and backend.
+ * Threads that run fibers, called cords.
  *
- * Any thread becomes a cord when it first calls weft. One started here ends when its function,
- * which runs in the cord's main fiber, has returned and all its fibers have ended; its value and
- * its error are kept until someone joins it. A cord's id is the id of its main fiber: weft_tell and
- * weft_schedule take it, from anywhere.
+ * Each cord has its own run queue, timers and backend. A thread becomes a cord at its first call
+ * that needs a fiber. weft_cord_start starts a new thread as a cord. The main fiber of this cord
+ * runs a function. The cord ends when the function has returned and all fibers of the cord have
+ * ended. weft stores the value and the error of the cord until a fiber joins the cord. The id of a
+ * cord is the id of its main fiber. weft_tell and weft_schedule accept the id in any thread.
  *
- * Fibers never move. What crosses cords is messages (weft_tell), weft_schedule, events, channels
- * made by weft_chan_new_shared, and what is below. All of it may be called from any fiber of any
- * cord; weft_cord_spin, weft_cord_cancel, weft_tell and weft_schedule also from a plain thread,
- * which does not become a cord by it.
+ * Fibers never move between cords. Cords communicate by weft_tell, weft_schedule, events, shared
+ * channels (weft_chan_new_shared) and the functions of this header. Fibers of any cord may call all
+ * of these functions. A plain thread is a thread that is not a cord. A plain thread may call
+ * weft_cord_spin, weft_cord_cancel, weft_tell, weft_schedule and weft_event_set. The plain thread
+ * becomes a cord only if the call records an error for weft_error().
  *
- * A cord that gets more messages than it can handle goes on with its own fibers, timers and I/O.
- * With 16,384 messages pending in a cord, weft_tell waits, and weft_schedule and weft_cord_spin
- * fail with -EAGAIN, until the cord has caught up. Calls, joins, cancels, events and channels are
- * never refused: each of them has at most one message under way.
+ * A cord that receives too many messages still runs its own fibers, timers and I/O. While 16,384
+ * messages are pending in a cord, weft_tell waits. weft_schedule and weft_cord_spin then fail
+ * with -EAGAIN. The limit does not apply to weft_cord_call, joins, cancellations, events and shared
+ * channels. For these operations, the number of waiting fibers limits the number of messages.
  *
- * A descriptor is not bound to a cord. To hand one over, call weft_fd_release if this cord has used
- * it, then pass the number on (weft_cord_spin, weft_tell). io.h has the rules.
+ * A descriptor is not bound to a cord. To hand over a descriptor that a cord has used, first call
+ * weft_fd_release in that cord. Then send the number to the other cord. See io.h for the rules.
  *
- * When the process ends, cords that still run are cancelled, and waited for, for at most five
- * seconds. A cord that has not ended by then is reported, and so is the error of one that nobody
- * has joined. In both cases the exit status is not 0.
+ * When the process ends, weft cancels all running cords and waits up to 5 s for their end. weft
+ * then reports each cord that has not ended. weft also reports the error of each failed cord that
+ * was not joined. In both cases, the exit status is not 0.
  *
- * A fiber that calls pthread_exit ends its thread, and with it the cord. Joiners get -ECANCELED.
- * With musl such a thread crashes: return from the function of the cord, or cancel the cord.
+ * A fiber that calls pthread_exit ends its thread and its cord. Joining fibers get -ECANCELED. With
+ * musl, such a thread crashes. Return from the function of the cord or cancel the cord instead.
  */
 #ifndef WEFT_CORD_H
 #define WEFT_CORD_H
@@ -33,111 +35,171 @@
 
 WEFT_BEGIN
 
-/* The id of a cord's main fiber; 0 is none. */
+/* The id of a cord: the id of its main fiber. 0 is not a cord. */
 typedef weft_fiber weft_cord;
 
-/* How to start a cord; all-zero is the default. */
+/* Options of a new cord. All-zero is the default. */
 typedef struct weft_cord_options {
-    const char *name;    /* of its thread, cut to 15 bytes, and of its main fiber; NULL: "main" */
-    int cpu;             /* the CPU to stay on, counted from 1; 0: any */
-    const char *backend; /* as in WEFT_BACKEND; NULL: what that or the default says */
-    /* As in weft_spin_options: called once if the cord has started and fn is never called. */
+    const char *name;    /* of the main fiber, and of the thread (cut to 15 bytes); NULL: "main" */
+    int cpu;             /* the CPU to run on, counted from 1; 0: any */
+    const char *backend; /* a name as in WEFT_BACKEND; NULL: WEFT_BACKEND, or the default */
+    /*
+     * Release the resources that arg owns. weft calls drop once, with arg, if the cord starts and
+     * weft never calls fn. NULL: arg owns no resources.
+     */
     void (*drop)(void *arg);
 } weft_cord_options;
 
 /**
- * Start a thread whose main fiber runs fn(arg). Without a function it serves: it runs what
- * weft_cord_spin and weft_cord_call send it, until it is cancelled, or nobody is left who could
- * send anything. (Cancelled, it is joined with -ECANCELED, though the joiner is not cancelled.)
+ * Start a thread with a main fiber that runs fn(arg).
  *
- * Returns 0 if it cannot be started; weft_error() says why: -EINVAL for a CPU or a backend that is
- * not there, -EAGAIN for too many threads (1,024 with fibers, those included that have ended and
- * were not joined), -ENOMEM.
+ * If fn is NULL, the cord runs only fibers that weft_cord_spin and weft_cord_call create. Such a
+ * cord ends when it is cancelled, or when no thread can create another fiber in the cord. A join of
+ * a cancelled cord returns -ECANCELED, even if the joining fiber is not cancelled. If options is
+ * NULL, the defaults apply.
+ *
+ * Returns the id. On failure, returns 0 and records an error of weft_self, or one of these errors
+ * for weft_error():
+ * -EAGAIN if 1,024 cords exist, including ended cords that were not joined
+ * -EAGAIN if the system cannot create another thread
+ * -EINVAL if the backend does not exist
+ * -EINVAL if the CPU does not exist
+ * -ENOMEM if memory is exhausted
  */
 WEFT_API weft_cord weft_cord_start(weft_fn *fn, void *arg, const weft_cord_options *options);
 
 /**
- * Wait until a cord that was started has ended; returns what its function returned, or the error
- * that ended it, whose words come along, the same to everyone who waits. Its id is gone then.
+ * Wait until a started cord has ended, and return its value or error.
  *
- * A caller that is cancelled passes that on: the cord is cancelled, with the grace time that the
- * caller has left (weft_grace), and the call waits for its end.
- * A deadline, an interrupt or a raised error only ends the wait; it can be joined again. -EDEADLK
- * for one's own cord, -EINVAL for one that was not started here, -ESRCH if it is gone.
+ * The value is the result of the cord's function. If the cord failed, weft_error() returns the
+ * message. Every joining fiber gets the value or the error. After the join, the id is gone.
+ *
+ * If the caller is cancelled, the call cancels the cord and waits for its end. The cord gets the
+ * remaining grace time of the caller (see weft_grace). A cancelled scope, an interrupt or a raised
+ * error only ends the wait. The cord can then be joined again.
+ *
+ * Returns the value or the error of the cord, or:
+ * -EDEADLK if the cord is the caller's own cord
+ * -EINVAL if weft_cord_start did not start the cord
+ * -ENOMEM if memory is exhausted
+ * -ESRCH if the cord is gone
  */
 WEFT_SWITCHPOINT weft_value weft_cord_join(weft_cord cord);
 
 /**
- * Cancel a cord that was started: its main fiber's blocking calls fail with -ECANCELED, and as that
- * returns its children end. One whose function has not begun never runs it. Does not wait.
- * -EINVAL for one that was not started here, -ESRCH if it has ended.
+ * Cancel a started cord, without waiting for its end.
+ *
+ * The blocking calls of the cord's main fiber fail with -ECANCELED. The children of the main fiber
+ * end when its function returns. If the function has not begun, weft never calls the function. Any
+ * thread may call weft_cord_cancel.
+ *
+ * Returns 0, or:
+ * -EINVAL if weft_cord_start did not start the cord
+ * -ESRCH if the cord has ended
  */
 WEFT_API int weft_cord_cancel(weft_cord cord);
 
 /**
- * Make a fiber in a cord, a child of its main fiber, that runs fn(arg) there. Returns its id at
- * once, to be told or scheduled like any other. Its error goes to that main fiber. As with weft_go
- * nothing is kept of an ended fiber: a fiber of that cord can await it while it lives.
+ * Create a fiber in a cord, as a child of the cord's main fiber.
  *
- * Never waits. Returns 0 if the fiber cannot be made; weft_error() says why:
+ * The fiber runs fn(arg). The id is valid for weft_tell and weft_schedule as soon as the call
+ * returns. weft raises an error of the fiber in the cord's main fiber. As with weft_go, weft does
+ * not store the value. A fiber of the cord can await the new fiber before the new fiber ends.
+ *
+ * Any thread may call this function. The call never waits. After -EAGAIN, try again later. Unlike
+ * weft_cord_spin, weft_cord_call waits until earlier messages have arrived.
+ *
+ * Returns the id. On failure, returns 0 and records one of these errors for weft_error():
+ * -EAGAIN if 16,384 messages are pending in the cord
+ * -EAGAIN if the cord has reached its limit of 2^22 fibers
  * -EINVAL if fn is NULL
+ * -ENOMEM if memory is exhausted
  * -ESRCH if the cord has ended
- * -EAGAIN if 16,384 messages are pending in the cord, or it has as many fibers as it can: try again
- *  later (weft_cord_call waits until what was sent before has arrived)
- * -ENOMEM if there is no memory
  */
 WEFT_API weft_fiber weft_cord_spin(weft_cord cord, weft_fn *fn, void *arg);
 
 /**
- * The same with options, as for weft_spin_with; a parent must be a fiber of that cord. If the
- * parent is gone or there is no stack when it arrives, the fiber is not made, and that is said on
- * stderr; the cord's thread calls drop. It also calls drop if the cord ends before the fiber
- * arrives.
+ * Like weft_cord_spin, but with options.
+ *
+ * The options are those of weft_spin_with. If options is NULL, the defaults apply. The parent in
+ * options must be a fiber of the cord. The cord cannot create the fiber if the parent is gone or
+ * memory for a stack is exhausted. The cord then reports the failure on stderr and calls drop. If
+ * the cord ends before the request arrives, weft also calls drop.
+ *
+ * Errors in addition to those of weft_cord_spin:
+ * -EINVAL if arg is NULL and arg_bytes is not 0
+ * -EINVAL if arg_bytes is more than a quarter of the stack
+ * -EINVAL if stack_bytes is out of range
+ * -EXDEV if the parent belongs to another thread
  */
 WEFT_API weft_fiber weft_cord_spin_with(weft_cord cord, weft_fn *fn, void *arg,
                                         const weft_spin_options *options);
 
 /**
- * Run fn(arg) in a fiber of a cord, and wait for its end here: returns its value, or its error,
- * whose words come along.
+ * Run fn(arg) in a new fiber of a cord, and return its value or error.
  *
- * As arg is the caller's, the call returns after that fiber has ended, whatever happens: cut short,
- * it cancels the fiber, and waits. What fn then returns is the result, unless it is -ECANCELED.
- * -EINVAL for a NULL fn, -ESRCH if the cord has ended, or ends meanwhile and fn had no other result
- * than that; -ENOMEM.
+ * The call waits until the fiber has ended. If the fiber failed, weft_error() returns the message.
+ * If the caller is cancelled or interrupted, the call cancels the fiber and waits for its end,
+ * because fn may use memory of the caller. The call then returns the result of fn. If this result
+ * is -ECANCELED, the call returns the error that interrupted the wait.
+ *
+ * Returns the value or the error of the fiber, or:
+ * -EAGAIN if the cord has reached its limit of 2^22 fibers
+ * -EINVAL if fn is NULL
+ * -ENOMEM if memory is exhausted
+ * -ESRCH if the cord ends before fn has returned a result
+ * -ESRCH if the cord has ended
  */
 WEFT_SWITCHPOINT weft_value weft_cord_call(weft_cord cord, weft_fn *fn, void *arg);
 
-/* How to call; all-zero is the default. */
+/* Options of weft_cord_call_with. All-zero is the default. */
 typedef struct weft_call_options {
     /*
-     * The call may be left: cut short, it returns at once, and the fiber there is cancelled. drop
-     * is called, once, if the call ends in any way but with the end of that fiber (then arg is the
-     * caller's, as before): when there was none, at once; else after it has ended, by the thread
-     * that called, between two fibers: it must not wait. It gets arg, or the copy. NULL: not so.
+     * Allow a cancelled or interrupted call to return before the fiber has ended. The call then
+     * cancels the fiber. After the fiber has ended, weft calls drop once, with arg or its copy.
+     * drop runs in the thread of the caller, between two fibers, and must not wait. If no fiber was
+     * created, weft calls drop before the call returns. If the call returns the result of the
+     * fiber, weft does not call drop, and the caller still owns arg. If drop is NULL and arg_bytes
+     * is 0, the call waits for the fiber.
      */
     void (*drop)(void *arg);
-    size_t arg_bytes; /* copy so many bytes of arg, and pass the copy: then it may be left, too */
+    size_t arg_bytes; /* copy these bytes of arg, and pass the copy; the call may return early */
     const char *name; /* of the fiber; NULL: none */
-    /* If not NULL: told whether the call ended with that fiber. If not, drop has arg. */
+    /* Set to true if the call returns the result of the fiber, else to false. NULL: not set. */
     bool *has_ended;
 } weft_call_options;
 
-/** The same with options. */
+/**
+ * Like weft_cord_call, but with options. If options is NULL, the defaults apply.
+ *
+ * Errors in addition to those of weft_cord_call:
+ * -EINVAL if arg is NULL and arg_bytes is not 0
+ * -EINVAL if arg_bytes is more than a quarter of the stack
+ */
 WEFT_SWITCHPOINT weft_value weft_cord_call_with(weft_cord cord, weft_fn *fn, void *arg,
                                                 const weft_call_options *options);
 
-/** The cord of the calling thread: the id of its main fiber. */
+/**
+ * Return the cord of the calling thread.
+ *
+ * On failure, returns 0 and records an error of weft_self.
+ */
 WEFT_API weft_cord weft_cord_self(void);
 
 /**
- * Run fn(arg) in the main fibers of n cords at once, and wait until all have ended; 0 for as many
- * as the process has CPUs. The first error stops the others and is returned, else 0; cancelled, it
- * cancels them all.
+ * Run fn(arg) in n new cords, and wait until all of them have ended.
  *
- * For servers: in these cords weft_listen shares its port with the others (SO_REUSEPORT), and the
- * kernel spreads the connections. All have to name the same port: with port 0 each gets another.
- * Another process of the same user that shares it, too, an old server say, goes unnoticed.
+ * If n is 0, the call starts one cord per CPU of the process. fn runs in the main fiber of each
+ * cord. The first error of a cord cancels the other cords. If the caller is cancelled, the call
+ * cancels all cords.
+ *
+ * In these cords, weft_listen shares its port with the other cords (SO_REUSEPORT). The kernel
+ * distributes the connections. Pass the same nonzero port in all cords. With port 0, each cord gets
+ * a different port. weft does not detect that another process of the same user shares the port, for
+ * example an older server.
+ *
+ * Returns 0, or the first error of a cord. Errors in addition to those of weft_cord_start:
+ * -EINVAL if fn is NULL
  */
 WEFT_SWITCHPOINT int weft_serve_cords(unsigned n, weft_fn *fn, void *arg);
 

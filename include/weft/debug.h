@@ -1,7 +1,7 @@
 /*
- * Looking inside: the tree of fibers as text, as a walk and as numbers; who uses the time, and who
- * does not let the others run. But for the watchdog, all of it concerns the calling thread. None of
- * it switches.
+ * Debugging: the tree of fibers, counters, CPU time and the watchdog.
+ *
+ * All functions except weft_watchdog apply to the calling thread. No function switches.
  */
 #ifndef WEFT_DEBUG_H
 #define WEFT_DEBUG_H
@@ -10,110 +10,150 @@
 
 WEFT_BEGIN
 
-/* What can be known of one fiber. Pointers are valid until the fiber runs again. */
+/* Information about one fiber. The pointers are valid until the fiber runs again. */
 typedef struct weft_info {
     weft_fiber id;
     weft_fiber parent; /* 0: a main fiber */
-    const char *name;  /* "" if it has none */
+    const char *name;  /* "": unnamed */
     weft_fn *fn;       /* NULL: a main fiber */
     weft_state state;
-    const char *waits_for;      /* "sleep", "await", "read", ...; "" unless it waits */
-    weft_fiber waits_for_fiber; /* the one, if it is one; 0: not a fiber */
-    double waiting_s;           /* since when; 0 unless it waits */
-    uint64_t switches;          /* times it gave up control */
-    double cpu_s;               /* time it ran for; 0 unless weft_account(true) came before */
-    double cpu_share;           /* its part of the recent time, 0 to 1; 0 as cpu_s; see weft_top */
-    double slice_s;             /* how long it may compute, for weft_check_slice */
-    size_t stack_bytes;         /* usable; 0: a main fiber, or an ended one */
-    size_t stack_used;          /* high-water mark of the stack's use, in whole pages */
+    const char *waits_for;      /* "sleep", "read", "a mutex", ...; "": not waiting */
+    weft_fiber waits_for_fiber; /* 0: not waiting for a fiber */
+    double waiting_s;           /* since the wait began; 0: not waiting */
+    uint64_t switches;          /* number of switches from this fiber to another fiber */
+    double cpu_s;               /* CPU time while weft_account was on */
+    double cpu_share;           /* share of recent time, 0 to 1; 0 if not measured; see weft_top */
+    double slice_s;             /* failure time of a time slice; INFINITY: none */
+    size_t stack_bytes;         /* usable size; 0: a main fiber or an ended fiber */
+    size_t stack_used;          /* maximum use so far, rounded up to whole pages */
     bool is_daemon;
     bool is_parked;
 } weft_info;
 
-/* Counters of the calling thread. Those marked * start again at zero when they are read. */
+/* Counters of the calling thread. weft_stats resets the counters marked *. */
 typedef struct weft_counters {
-    uint64_t switches;       /* * */
-    uint64_t polls;          /* * times the backend was asked */
-    uint64_t polls_blocking; /* * of these, those that could wait */
-    uint64_t ops;            /* * operations handed to the backend */
-    uint64_t letters;        /* * received from other threads */
-    uint64_t wakes;          /* * times that one of these had to wake the thread */
-    size_t ops_pending;      /* waiting in the backend now */
-    size_t runnable;         /* on the run queue now */
-    size_t runnable_max;     /* * the most there were */
-    size_t fibers;           /* alive, without the main fiber */
-    size_t fibers_unawaited; /* ended, their values kept until someone awaits them */
-    size_t stacks;           /* mapped */
-    size_t stacks_cached;    /* of these, waiting for the next fiber */
-    size_t stacks_unguarded; /* of these, without a guard page: the system had none left to give */
-    size_t timers;           /* armed */
-    double idle_s;           /* time it waited for the outside world; while weft_account is on */
-    double idle_share;       /* its part of the recent time, as cpu_share */
+    uint64_t switches;       /* * switches between fibers */
+    uint64_t polls;          /* * polls of the backend (io.h) */
+    uint64_t polls_blocking; /* * polls that were allowed to wait */
+    uint64_t ops;            /* * operations submitted to the backend */
+    uint64_t messages;       /* * messages received from other threads */
+    uint64_t wakes;          /* * wake-ups of the thread by messages from other threads */
+    size_t ops_pending;      /* operations pending in the backend */
+    size_t runnable;         /* fibers on the run queue */
+    size_t runnable_max;     /* * maximum of runnable */
+    size_t fibers;           /* live fibers, without the main fiber */
+    size_t fibers_unawaited; /* ended fibers with a value that no fiber has awaited */
+    size_t stacks;           /* mapped stacks */
+    size_t stacks_cached;    /* mapped stacks in the stack cache */
+    size_t stacks_unguarded; /* mapped stacks without a guard, because of vm.max_map_count */
+    size_t timers;           /* armed timers */
+    double idle_s;           /* time without a runnable fiber since weft_account(true); 0: off */
+    double idle_share;       /* share of recent time, 0 to 1; see weft_top */
 } weft_counters;
 
-/** What is known of a fiber. -ESRCH if it is gone. */
+/**
+ * Get information about a fiber.
+ *
+ * Returns 0, or:
+ * -ESRCH if the fiber is gone
+ * -EXDEV if the fiber belongs to another thread
+ */
 WEFT_API int weft_info_of(weft_fiber fiber, weft_info *out);
 
 /**
- * Call fn for every living fiber, parents before their children, until it returns non-zero; that is
- * returned, else 0.
+ * Call fn for each live fiber, until fn returns a nonzero value.
+ *
+ * The call visits the main fiber first, and parents before their children. fn must not switch.
+ *
+ * Returns 0, the nonzero result of fn, or:
+ * -EINVAL if fn is NULL
  */
 WEFT_API int weft_walk(int (*fn)(const weft_info *info, void *context), void *context);
 
-/** The counters. Returns 0. */
+/**
+ * Get the counters of the calling thread.
+ *
+ * The call then resets the counters marked * in weft_counters. runnable_max restarts at runnable.
+ * The other marked counters restart at 0. Returns 0.
+ */
 WEFT_API int weft_stats(weft_counters *out);
 
 /**
- * Write the tree of fibers to a descriptor: id, name, state, what it waits for and since when,
- * stack, backtrace. Returns 0 or -errno.
+ * Write the tree of fibers to a descriptor.
+ *
+ * The call writes the id, name, state, stack and backtrace of each fiber. For a waiting fiber, the
+ * call also writes the reason and the duration of the wait. The call ignores errors of all writes
+ * after the first write. Returns 0, or the error of the first write.
  */
 WEFT_API int weft_dump(int fd);
 
 /**
- * The return addresses of a fiber's frames, innermost first, at most n; returns how many. 0 for one
- * that never ran; -ESRCH.
+ * Get the return addresses of a fiber's frames.
+ *
+ * The call stores at most n addresses, and at most 256. The innermost frame is the first. A fiber
+ * that has not run yet or has ended has no frames. The call stores no address if the stack of the
+ * fiber has too little free space for the unwinder.
+ *
+ * Returns the number of addresses, or:
+ * -ESRCH if the fiber is gone
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_API int weft_backtrace(weft_fiber fiber, void **out, size_t n);
 
 /**
- * Measure each fiber's CPU time from now on, or stop it. Costs a clock read a switch. Times go on
- * where they were when it was stopped, shares begin again.
+ * Start or stop measuring the CPU time of each fiber.
+ *
+ * Measuring costs one clock read per switch. The CPU time of a fiber accumulates over several
+ * periods of measuring. Each start and each stop resets all shares and idle_s to 0.
  */
 WEFT_API void weft_account(bool on);
 
 /**
- * Write a table of the living fibers to a descriptor, the busiest first: the share of the recent
- * time in percent, the CPU time, the switches. A line "idle" has the time in which the thread
- * waited for the outside world. Recent are the last seconds: each counts half as much as the one
- * after it. The shares are parts of all that time, so that their sum is never more than 100.
- * weft_info and weft_counters have the same numbers. Returns 0, -ENODATA if weft_account is not on,
- * -ENOMEM, or the error of the write.
+ * Write a table of the live fibers to a descriptor, busiest first.
+ *
+ * Each row contains the share of recent time in percent, the CPU time and the number of switches.
+ * The row "idle" contains the time in which no fiber was runnable. Each second of recent time has
+ * half the weight of the following second. The shares add up to at most 100. weft_info and
+ * weft_counters contain the same numbers.
+ *
+ * Returns 0, an error of write(2), or:
+ * -ENODATA if weft_account is off
+ * -ENOMEM if memory is exhausted
  */
 WEFT_API int weft_top(int fd);
 
 /**
- * From now on a fiber of any thread that has not switched for s seconds is reported on stderr, once
- * until it switches, with its id and name, its thread, and a backtrace of where it is. It may be
- * computing, or in a call that blocks the thread; a thread that waits for the outside world because
- * no fiber is runnable is not reported. 0 or INFINITY: not any more. The last call counts, for the
- * whole process; a child of fork has no watchdog until it asks for one.
+ * Report fibers that do not switch for s seconds.
  *
- * It is a thread that looks at the others four times in s seconds (no more often than once a
- * millisecond), so a report comes up to a quarter late. The backtrace is taken by the reported
- * thread itself, in the handler of a signal: the highest real-time signal below SIGRTMAX whose
- * disposition is the default when the watchdog is turned on. It is set back when it is turned off.
- * As after any signal, a call that the thread blocks in may fail with EINTR if it is one that
- * SA_RESTART does not concern, poll or nanosleep. A thread that blocks the signal is reported
- * without backtrace.
+ * The watchdog monitors the fibers of all threads. For each stall, the watchdog writes one report
+ * to stderr. The report contains the id and the name of the fiber, its thread and a backtrace. A
+ * stalled fiber computes, or blocks its thread in a system call. The watchdog does not report a
+ * thread without a runnable fiber.
  *
- * -EINVAL if s is negative or NaN; -EBUSY if no such signal is free; -EAGAIN or -ENOMEM if there
- * can be no thread.
+ * If s is 0 or INFINITY, the call turns the watchdog off. There is one watchdog per process. Each
+ * call replaces the time of the previous call. The watchdog is off in a child of fork(2) until the
+ * child calls this function.
+ *
+ * A separate thread checks the other threads 4 times in s seconds, at most once per millisecond. A
+ * report is therefore late by at most a quarter of s. The stalled thread takes its backtrace in a
+ * signal handler. The watchdog uses the highest real-time signal below SIGRTMAX that has the
+ * default disposition. Turning the watchdog off restores the disposition. SA_RESTART does not
+ * restart every interrupted system call. For example, the signal can make poll(2) fail with EINTR.
+ * If a thread blocks the signal, its report contains no backtrace.
+ *
+ * Returns 0, or:
+ * -EAGAIN if no thread can be created
+ * -EBUSY if no real-time signal has the default disposition
+ * -EINVAL if s is negative or NaN
+ * -ENOMEM if memory is exhausted
  */
 WEFT_API int weft_watchdog(double s);
 
 /**
- * Call fn(arg) each time the thread is about to wait for the outside world; NULL removes it. It
- * must not switch.
+ * Set a function to call before the thread waits for events.
+ *
+ * weft calls fn(arg) each time the thread starts to wait because no fiber is runnable. fn must not
+ * switch. If fn is NULL, the call removes the function.
  */
 WEFT_API void weft_on_idle(void (*fn)(void *), void *arg);
 

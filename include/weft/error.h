@@ -1,55 +1,75 @@
 /*
- * Errors: a code, and beside it words. The code is what functions return, a negative errno. The
- * words say what was attempted; they are kept with the fiber that failed, chained to the cause
- * before them, and travel with the code when it climbs the tree or is awaited.
+ * Error codes, messages and chains of causes.
+ *
+ * An error code is a negative errno. Many functions also record a message that describes the failed
+ * action. Each fiber stores its last error. An error is linked to the error that caused it. An
+ * error keeps its message and its causes when weft passes the error to a parent or to an awaiting
+ * fiber.
+ *
+ * Functions that create an object return a pointer or an id. On failure, these functions return
+ * NULL or 0 and always record an error with a message. If a value is absent, a getter returns NULL
+ * or 0. An absent value is not an error. A getter records only the errors that its comment lists.
  */
 #ifndef WEFT_ERROR_H
 #define WEFT_ERROR_H
 
 #include <weft/base.h>
 
+#include <stdarg.h>
+
 WEFT_BEGIN
 
-/* One error; the next one in the chain is what caused it. */
+/* An error, linked to its cause. */
 typedef struct weft_error_info {
-    int code;                            /* the negative errno */
+    int code;                            /* a negative errno */
     const char *message;                 /* never NULL */
-    weft_fiber fiber;                    /* where it happened */
-    const char *fiber_name;              /* its name then; "" if it had none */
-    const struct weft_error_info *cause; /* NULL: this was the first */
+    weft_fiber fiber;                    /* the fiber in which the error occurred */
+    const char *fiber_name;              /* the name of the fiber at that time; "": none */
+    const struct weft_error_info *cause; /* NULL: the first error of the chain */
 } weft_error_info;
 
 /**
- * Record what went wrong, chained to the caller's previous error, and return code:
- * `return weft_fail(rc, "cannot read %s", path);`
+ * Record an error with a message, and return its code.
  *
- * A chain has at most 16 errors, then a new one begins; a message has at most 255 bytes. Without
- * memory the words are lost, and the code is returned all the same. A code that is not in -4095..-1
- * is recorded as -EINVAL.
+ * The caller's previous error becomes the cause of the new error. Use the call in a return
+ * statement: `return weft_fail(rc, "cannot read %s", path);`
+ *
+ * A chain has at most 16 errors. The next error starts a new chain. A message has at most 255
+ * bytes. If code is not in -4095..-1, the call records and returns -EINVAL.
+ *
+ * If memory is exhausted, or if the thread cannot have fibers (see weft_self), the recorded error
+ * has no cause. The message of the error is then the description of the code.
  */
 WEFT_API int weft_fail(int code, const char *format, ...) WEFT_PRINTF(2, 3);
 
+/** Like weft_fail, but with a va_list. */
+WEFT_API int weft_failv(int code, const char *format, va_list args) WEFT_PRINTF(2, 0);
+
 /**
- * The caller's last error: recorded by itself, raised in it, or come from a fiber that it awaited.
- * NULL if there was none. Calls that only return a code (a read that fails, a cancelled sleep)
- * record no words: compare the code before believing that these are about it. Valid until the
- * caller's next error, or its end.
+ * Return the caller's last error, or NULL if there is none.
  *
- * If a call of the caller returned a child's error, that error counts as seen once the caller calls
- * weft_error, weft_error_clear or weft_fail, or fails itself. If the caller ends well without any
- * of these, the error is reported on stderr: the result of the call may not have been checked. The
- * exit status does not change.
+ * Three events set the last error: the caller records an error, an error is raised in the caller,
+ * or a fiber that the caller awaits fails. The result is valid until the next error or the end of
+ * the caller.
+ *
+ * Some calls return a code and record no message, for example a failed read or a cancelled sleep.
+ * Compare the code of the error with the returned code before you use the message.
+ *
+ * If a call returns the error of a child, the caller must mark the error as seen. weft_error,
+ * weft_error_clear and weft_fail mark the error. If the caller ends without an error and without
+ * the mark, weft reports the error on stderr. The exit status does not change.
  */
 WEFT_API const weft_error_info *weft_error(void);
 
 /**
- * Forget the caller's last error, once it is dealt with: the next one starts a new chain, and is
- * not said to be caused by it. In main: it is not shown as a possible reason when the process fails
- * later.
+ * Clear the caller's last error.
+ *
+ * Call this function after handling the error. The next error then starts a new chain. If the
+ * process fails later, weft does not report an error that main has cleared as a possible reason.
  */
 WEFT_API void weft_error_clear(void);
 
-/** Is this value an error, -4095..-1? */
+/** Return whether a value is an error. Errors are the values -4095..-1. */
 static inline bool weft_is_error(weft_value value)
 {
     return (uintptr_t)value >= (uintptr_t)-4095;

@@ -1,6 +1,8 @@
 /*
- * A web client: HTTP/1.1, plain or over TLS. It keeps connections for the next request, follows
- * redirects, goes through the proxies that the environment names, takes gzip.
+ * HTTP/1.1 client, plain or over TLS.
+ *
+ * The client reuses idle connections, follows redirects, uses the proxies that the environment
+ * names, and decompresses gzip.
  *
  *     weft_fetch *f;
  *     char *text;
@@ -9,20 +11,28 @@
  *         fputs(text, stdout);
  *     weft_fetch_close(f);
  *
- * Time limits are scopes: WEFT_CANCEL_AFTER(5.0, rc) { ... } around it. A fetch is used by one
- * fiber at a time, a fetcher by all fibers of one thread.
+ * A fetch is one request and its response. One fiber at a time may use a fetch. A fetcher is a
+ * client: it holds connections and options. All fibers of one thread may share a fetcher. For a
+ * time limit, open a scope around the calls: WEFT_CANCEL_AFTER(5.0, rc) { ... }.
  *
- * Redirects are followed as RFC 9110, 15.4, has them: 303 by a GET, 301 and 302 by a GET if it was
- * a POST, all others as they were, with their body if that is in memory. Another origin is not told
- * the caller's Authorization and Cookie, nor the user of the first URL. A redirect without a URL
- * that can be fetched, or from https to http, is the answer itself.
+ * The client follows redirects as RFC 9110, 15.4, describes:
+ * - After 303, the client sends a GET, or a HEAD if the request was a HEAD.
+ * - After 301 or 302, the client sends a GET if the request was a POST.
+ * - Otherwise, the client repeats the request unchanged, with its body if the body is in memory.
  *
- * Folded lines in the head of an answer are joined by spaces, and equal repeated Content-Length
- * values count once (RFC 9112, 5.2; RFC 9110, 8.6). Any other break of the protocol is -EBADMSG.
+ * After a redirect to another origin, the client omits the caller's fields Authorization, Cookie,
+ * Host and Proxy-Authorization. The client also omits the user of the first URL. The client does
+ * not follow a redirect from https to http, or to a URL that is not a valid http or https URL. The
+ * fetch then has the redirect as its response.
  *
- * A user in a URL, "http://user:password@host/", is told to the server (Basic). Proxies come from
- * http_proxy (in lower case only), https_proxy, all_proxy and no_proxy, as other programs read
- * them; they speak plain HTTP, and https goes through them by a tunnel.
+ * The client joins folded header lines with spaces (RFC 9112, 5.2). The client accepts a repeated
+ * Content-Length if all values are equal (RFC 9110, 8.6). Any other protocol violation in a
+ * response is -EBADMSG.
+ *
+ * If a URL has a user, "http://user:password@host/", the client sends Basic credentials. The
+ * variables http_proxy (lower case only), https_proxy, all_proxy and no_proxy select proxies, as in
+ * other clients. The client speaks plain HTTP with a proxy. For an https URL, the client opens a
+ * tunnel through the proxy (CONNECT).
  */
 #ifndef WEFT_FETCH_H
 #define WEFT_FETCH_H
@@ -32,137 +42,232 @@
 
 WEFT_BEGIN
 
-/* A client: its connections and its ways. */
+/* A client: connections and options. */
 typedef struct weft_fetcher weft_fetcher;
 
-/* One request and its answer. */
+/* A request and its response. */
 typedef struct weft_fetch weft_fetch;
 
-/* How a client behaves; all-zero is the default. */
+/* Options of a client. All-zero is the default. weft copies all strings. */
 typedef struct weft_fetcher_options {
-    weft_tls *tls; /* a client's side, not to be freed before it; NULL: the system's authorities */
-    const char *user_agent;            /* NULL: "weft/VERSION" */
-    size_t connections_per_origin_max; /* 0: 8; more requests wait */
-    size_t idle_max;                   /* connections kept in all: 0: 64 */
-    double idle_s;                     /* kept for so long: 0: 60; closed at the next use */
-    int redirects_max;                 /* 0: 10; -1: none are followed */
-    bool has_no_proxy;     /* do not look at http_proxy, https_proxy, all_proxy, no_proxy */
-    bool has_no_gzip;      /* do not ask for it; who sets Accept-Encoding gets what is sent */
-    size_t head_bytes_max; /* of an answer: 0: 64 KiB; -EMSGSIZE */
-    size_t body_bytes_max; /* of weft_fetch_read_all, uncompressed: 0: 64 MiB; -EMSGSIZE */
+    /* A client configuration, which must outlive the fetcher. NULL: trust the system's CAs. */
+    weft_tls *tls;
+    const char *user_agent;            /* NULL: "weft/VERSION"; "": none */
+    size_t connections_per_origin_max; /* 0: 8; further requests wait for a connection */
+    size_t idle_max;                   /* idle connections of all origins; 0: 64 */
+    /* The next use of the client closes connections that were idle for longer. 0: 60. */
+    double idle_s;
+    int redirects_max;     /* 0: 10; -1: follow no redirects */
+    bool has_no_proxy;     /* ignore the proxy variables of the environment */
+    bool has_no_gzip;      /* do not request gzip, and do not decompress */
+    size_t head_bytes_max; /* head of a response; 0: 64 KiB */
+    size_t body_bytes_max; /* of weft_fetch_read_all, decompressed; 0: 64 MiB */
 } weft_fetcher_options;
 
-/** A client. NULL if it cannot be made; weft_error() says why: -EINVAL, -ENOMEM. */
+/**
+ * Create a client. If options is NULL, the defaults apply.
+ *
+ * Returns the client. On failure, returns NULL and records for weft_error():
+ * -EINVAL if idle_s is negative or NaN
+ * -EINVAL if user_agent has an invalid character
+ * -ENOMEM if memory is exhausted
+ */
 WEFT_API weft_fetcher *weft_fetcher_new(const weft_fetcher_options *options) WEFT_MUST_CHECK;
 
-/** Close the connections that are kept, and free it. -EBUSY while a fetch is open. */
+/**
+ * Close the idle connections of a client and free the client.
+ *
+ * If fetcher is NULL, the call does nothing.
+ *
+ * Returns 0, or:
+ * -EBUSY if a fetch is open
+ */
 WEFT_SWITCHPOINT int weft_fetcher_free(weft_fetcher *fetcher);
 
-/* A header of a request. */
+/* A header field of a request. */
 typedef struct weft_fetch_field {
     const char *name;
     const char *value;
 } weft_fetch_field;
 
-/* What is asked. It is only read until the call returns. */
+/* A request. The caller may free the request when the call returns. */
 typedef struct weft_fetch_request {
-    const char *method; /* NULL: GET; POST if there is a body */
+    const char *method; /* NULL: POST with a body, else GET */
     const char *url;
-    const weft_fetch_field *fields; /* beside those that the client sets; may replace User-Agent,
-                                       Accept, Accept-Encoding, Host; "Connection: close" may be */
+    /*
+     * Additional fields. User-Agent, Accept, Accept-Encoding and Host replace the client's fields.
+     * See weft_fetch_send for forbidden fields. If the caller sets Accept-Encoding or Range, the
+     * client does not decompress the body.
+     */
+    const weft_fetch_field *fields;
     size_t fields_count;
-    const char *type; /* of the body; NULL: none said */
-    const void *body; /* NULL: none, or see weft_fetch_open */
+    const char *type; /* Content-Type of the body; NULL: none */
+    const void *body; /* NULL: none; must be NULL for weft_fetch_open */
     size_t body_bytes;
 } weft_fetch_request;
 
 /**
- * Ask, and wait for the head of the answer. Returns its status, 200 say; *fetch is to be closed
- * then. A negative error if there is no answer, and *fetch is NULL: what weft_dial and
- * weft_tls_connect say, -EINVAL for a bad URL, method or field, -EPERM for a field that is the
- * client's own (Content-Length, Transfer-Encoding, Connection, Upgrade, TE, Trailer), -EBADMSG for
- * an answer that breaks the protocol, -ECONNRESET if there is none, -ELOOP for too many redirects,
- * -EMSGSIZE for a head over the limit, -EACCES if a proxy wants to know who asks, -ECONNREFUSED if
- * it makes no tunnel, -ENOTSUP if it is of another kind. A request on a kept connection that turns
- * out to be closed is sent again on a new one, if it may be repeated (RFC 9110, 9.2.2), or nothing
- * of it was sent. Fetcher NULL is one of the thread's own, with default options.
+ * Send a request and wait for the head of the response.
+ *
+ * The caller closes *fetch. If fetcher is NULL, the call uses the default client of the thread.
+ *
+ * A server may close an idle connection while the client starts to use the connection. The client
+ * then repeats the request on a new connection in two cases:
+ * - The method is idempotent (RFC 9110, 9.2.2).
+ * - The client has sent no byte of the request.
+ *
+ * With the field "Expect: 100-continue", the client waits up to 1 s for the server before it sends
+ * the body.
+ *
+ * request must not have the fields Content-Length, Keep-Alive, Proxy-Connection, TE, Trailer,
+ * Transfer-Encoding and Upgrade. A Connection field must have the value "close".
+ *
+ * Returns the status of the response, for example 200. On failure, *fetch is NULL. Errors in
+ * addition to those of weft_dial and weft_tls_connect:
+ * -EACCES if a proxy requires authentication for the tunnel
+ * -EBADF if weft_fetcher_free is freeing the fetcher
+ * -EBADMSG if the response violates the protocol
+ * -ECONNREFUSED if a proxy rejects the tunnel
+ * -ECONNRESET if the server closes the connection before the end of the head
+ * -EINVAL if the URL, the method, the type or a field is invalid
+ * -EINVAL if the environment names a proxy that is not a URL
+ * -ELOOP if the number of redirects exceeds redirects_max
+ * -EMSGSIZE if the head of the response is longer than head_bytes_max
+ * -ENOMEM if memory is exhausted
+ * -ENOTSUP if the scheme of the proxy is not http
+ * -EPERM if request has one of the forbidden fields
  */
 WEFT_SWITCHPOINT int weft_fetch_send(weft_fetcher *fetcher, const weft_fetch_request *request,
                                      weft_fetch **fetch);
 
-/** The same for a plain GET. */
+/** Like weft_fetch_send, for a GET without additional fields. */
 WEFT_SWITCHPOINT int weft_fetch_get(weft_fetcher *fetcher, const char *url, weft_fetch **fetch);
 
-/** The same for a POST. */
+/** Like weft_fetch_send, for a POST without additional fields. */
 WEFT_SWITCHPOINT int weft_fetch_post(weft_fetcher *fetcher, const char *url, const char *type,
                                      const void *body, size_t bytes, weft_fetch **fetch);
 
 /**
- * Ask with a body that is written piece by piece: of so many bytes, or -1 for chunks. Sends the
- * head; write the body, then weft_fetch_wait. (Without a body weft_fetch_send is better: it can
- * repeat the request where that helps.) Redirects that need the body again are not followed.
- * With the field "Expect: 100-continue" it waits up to a second for the server to say so. Returns
- * 0, or as weft_fetch_send.
+ * Send the head of a request. The caller writes the body afterwards.
+ *
+ * body_length is the length of the body in bytes, or -1 for a chunked body. Write the body with
+ * weft_fetch_write, then call weft_fetch_wait. For a request without a body, use weft_fetch_send:
+ * only weft_fetch_send can repeat a request that was sent. The client does not follow a redirect
+ * that would need the body again. The field "Expect: 100-continue" works as in weft_fetch_send.
+ *
+ * Returns 0. Errors in addition to those of weft_fetch_send:
+ * -EINVAL if body_length is less than -1
+ * -EINVAL if request has a body
  */
 WEFT_SWITCHPOINT int weft_fetch_open(weft_fetcher *fetcher, const weft_fetch_request *request,
                                      int64_t body_length, weft_fetch **fetch);
 
 /**
- * Write some of the body. Returns bytes. -EPIPE if the server has answered, or hung up, already:
- * weft_fetch_wait tells. -EMSGSIZE if it is more than was announced: nothing of it was written. Cut
- * short in any other way, cancelled say, the fetch is over, and says so from then on.
+ * Write a part of the body of a request.
+ *
+ * After -EPIPE, call weft_fetch_wait to get the status of the response. An error that is not in the
+ * list below makes the fetch fail. All further writes, reads and waits then return that error. A
+ * cancellation also makes the fetch fail.
+ *
+ * Returns bytes, an error of the connection, or:
+ * -EINVAL if weft_fetch_wait has already ended the body
+ * -EMSGSIZE if the body would exceed the announced length
+ * -EPIPE if the server has already closed the connection
+ * -EPIPE if the server has already sent a response
  */
 WEFT_SWITCHPOINT ssize_t weft_fetch_write(weft_fetch *fetch, const void *data, size_t bytes);
 
 /**
- * End the body and wait for the head of the answer: its status, or as weft_fetch_send, but that the
- * fetch is still to be closed. -ENODATA if less was written than was announced. Cancelled, it can
- * be called again.
+ * End the body of a request and wait for the head of the response.
+ *
+ * The caller closes the fetch even if this call fails. After -ENODATA, the caller can write the
+ * missing bytes. If the call is cancelled while it waits for the first response, the caller can
+ * call weft_fetch_wait again. If the call is cancelled while it follows a redirect, the fetch
+ * fails.
+ *
+ * Returns the status of the response. Errors in addition to those of weft_fetch_send:
+ * -ENODATA if the caller has written less than the announced length
  */
 WEFT_SWITCHPOINT int weft_fetch_wait(weft_fetch *fetch);
 
-/** The status of the answer: 200; 0 before there is one. */
+/** Return the status of the response. Returns 0 before the response and after a failure. */
 WEFT_API int weft_fetch_status(const weft_fetch *fetch);
 
-/** A header of the answer, the first of that name; NULL. Kept until the fetch is closed. */
+/**
+ * Return the value of the first header field with this name.
+ *
+ * The case of name does not matter. The string is valid until the fetch is closed. Returns NULL if
+ * the response has no such field.
+ */
 WEFT_API const char *weft_fetch_header(const weft_fetch *fetch, const char *name);
 
-/** The headers one by one: 0 if there is an index-th, else -ENOENT. */
+/**
+ * Get a header field of the response by its index.
+ *
+ * Returns 0, or:
+ * -ENOENT if index is not less than the number of fields
+ */
 WEFT_API int weft_fetch_header_at(const weft_fetch *fetch, size_t index, const char **name,
                                   const char **value);
 
-/** A field behind the body, once that has been read; NULL. */
+/**
+ * Return the value of a trailer field of the response.
+ *
+ * Returns NULL if the response has no such field. Returns NULL before the caller has read the body
+ * to its end.
+ */
 WEFT_API const char *weft_fetch_trailer(const weft_fetch *fetch, const char *name);
 
-/** The URL that has answered, after redirects, without a user. */
+/** Return the URL of the response, after redirects. The URL has no user. */
 WEFT_API const char *weft_fetch_url(const weft_fetch *fetch);
 
 /**
- * The length of the body as announced, for a HEAD what it would be; -1 if it was not, or is
- * compressed.
+ * Return the announced length of the body, or -1.
+ *
+ * For a HEAD request, returns the length of the body that a GET would return. Returns -1 if the
+ * server announced no length, if the client decompresses the body, or without a response.
  */
 WEFT_API int64_t weft_fetch_length(const weft_fetch *fetch);
 
 /**
- * Read some of the body, uncompressed; 0 at its end. -EBADMSG if it is malformed, -ECONNRESET if
- * the connection ends before it; those last. Cancelled, nothing is lost, and the next read goes on.
+ * Read a part of the body, decompressed.
+ *
+ * A cancelled call loses no bytes. The next call continues. Any other error except -EINVAL makes
+ * the fetch fail. All further reads then return that error.
+ *
+ * Returns the number of bytes, 0 at the end of the body, an error of the connection, or:
+ * -EBADMSG if the body is malformed
+ * -ECONNRESET if the server closes the connection before the end of the body
+ * -EINVAL if weft_fetch_wait has not returned a status yet
+ * -ENOMEM if memory is exhausted
  */
 WEFT_SWITCHPOINT ssize_t weft_fetch_read(weft_fetch *fetch, void *data,
                                          size_t bytes) WEFT_MUST_CHECK;
 
-/** The same in place: what has come; it is there until the next call that reads. */
+/**
+ * Like weft_fetch_read, but without copying.
+ *
+ * *data points to the bytes. The bytes are valid until the next read or the close of the fetch.
+ */
 WEFT_SWITCHPOINT ssize_t weft_fetch_read_piece(weft_fetch *fetch,
                                                const void **data) WEFT_MUST_CHECK;
 
 /**
- * The whole rest, with a NUL behind it; kept until the fetch is closed. Returns its length.
- * -EMSGSIZE if it is over the limit.
+ * Read the remaining body into memory and append a NUL.
+ *
+ * *data is valid until the fetch is closed. If the call is cancelled, the next call continues.
+ *
+ * Returns the length without the NUL. Errors in addition to those of weft_fetch_read:
+ * -EMSGSIZE if the body is longer than body_bytes_max
  */
 WEFT_SWITCHPOINT ssize_t weft_fetch_read_all(weft_fetch *fetch, char **data);
 
 /**
- * Done with it: the connection is kept for the next request if all of the answer was read (or
- * little is left, at most 64 KiB that come at once), else closed. NULL is nothing.
+ * Close a fetch. If fetch is NULL, the call does nothing.
+ *
+ * The client keeps the connection for the next request if the caller has read the response to its
+ * end. If at most 64 KiB remain, the call waits up to 50 ms for these bytes and discards them. The
+ * client also keeps the connection if all these bytes arrive. Otherwise the call closes it.
  */
 WEFT_SWITCHPOINT void weft_fetch_close(weft_fetch *fetch);
 

@@ -1,462 +1,492 @@
 /*
- * Fibers: making them, switching between them, waiting for them, ending them.
+ * Creation, switching, waiting and ending of fibers.
  *
- * There is always a current fiber. A thread's own stack is its main fiber; nothing has to be
- * started or initialised. Every other fiber has a parent, and is dead only when its children are:
- * as a fiber ends, its children are cancelled and joined. A child that fails while nobody awaits it
- * hands its error to its parent, whose current or next blocking call fails with it. When the
- * process ends (main returns, or exit is called), all fibers of that thread are ended first, and
- * threads that were started as cords (cord.h) with theirs.
+ * Every thread has a current fiber. The main fiber runs on the stack of the thread. weft needs no
+ * initialisation. Every other fiber has a parent. A fiber that ends first cancels and joins its
+ * children. If a child fails and no fiber awaits the child, weft raises the error in the parent.
+ * The parent's current or next blocking call then fails with this error. When main returns or the
+ * program calls exit(3), weft first ends all fibers of the thread and all cords (see cord.h).
  *
- * A cancelled fiber is expected to end: its blocking calls fail until it does. A fiber that ignores
- * this is paused for a millisecond at each call, and named on stderr with its backtrace after about
- * one second. Fibers that wait for its end keep waiting. 5 s after main has ended, the process ends
- * without such fibers of main's thread, with status 1 unless main returned another failure. Weft
- * waits for clean-up behind a shield, however long it takes.
+ * A cancelled fiber must end. Its blocking calls fail until the fiber ends. After 1,000 such
+ * failures in a row, weft pauses the fiber for 1 ms at each further call. After 1,000 pauses, about
+ * 1 s, weft reports the fiber on stderr with a backtrace. Fibers that wait for the end of this
+ * fiber continue to wait. 5 s after main has ended, the process exits even if such fibers remain in
+ * the main thread. The exit status is then 1, unless main returned another nonzero status. weft
+ * waits without a time limit for cleanup in WEFT_SHIELD.
  *
- * A fiber never moves to another thread. Unless a function says otherwise, it is to be called from
- * the thread that the fiber belongs to; an id of another thread's fiber is -EXDEV there.
+ * A fiber never moves to another thread. Call a function in the thread of the fiber, unless the
+ * comment of the function allows any thread. For the id of another thread's fiber, functions that
+ * return an int or a weft_value fail with -EXDEV.
  *
- * A fiber has ended when its function has returned, its clean-up is done and its children are dead.
- * It is gone when its value has been awaited too, or its parent has ended.
+ * A fiber has ended when its function has returned, its cleanup is complete and its children have
+ * ended. An ended fiber is gone when a fiber has awaited its value, or when its parent has ended.
  *
- * Functions that return an int or a weft_value return a negative errno when they fail. Every
- * switchpoint can fail with -ECANCELED (the fiber is being stopped, or a scope around the call is
- * over) or with an error that was raised in the caller (weft_raise, or a child that failed); in a
- * main fiber also with -EDEADLK, when nothing is left that could ever wake it.
+ * Functions that return an int or a weft_value return a negative errno on failure. Every
+ * switchpoint can fail with an error that weft_raise or a failed child has raised in the caller.
+ * Every switchpoint can also fail with:
+ * -ECANCELED if a scope around the call is cancelled
+ * -ECANCELED if the caller is being stopped
+ * -EDEADLK if the caller is a main fiber and no event can wake the caller
+ * -EPERM if the call would switch after weft_no_switch_begin
  */
 #ifndef WEFT_FIBER_H
 #define WEFT_FIBER_H
 
 #include <weft/base.h>
+#include <weft/local.h>
+
+#include <stdarg.h>
 
 WEFT_BEGIN
 
-/* Where a fiber is in its life. */
+/* The state of a fiber. */
 typedef enum weft_state {
     WEFT_RUNNING,  /* the current fiber of its thread */
-    WEFT_RUNNABLE, /* on the run queue */
-    WEFT_WAITING,  /* for something, or never started yet */
+    WEFT_RUNNABLE, /* ready to run */
+    WEFT_WAITING,  /* in a blocking call, or created by weft_new and not started */
     WEFT_DEAD      /* ended, or gone */
 } weft_state;
 
-/* How to make a fiber; all-zero is the default. */
+/* Options of a new fiber. All-zero is the default. */
 typedef struct weft_spin_options {
     const char *name; /* copied, cut to 31 bytes; NULL: none */
-    /* 0: the default (64 KiB, or WEFT_STACK); else 16 KiB to 1 GiB. See weft_guard_set. */
+    /* 16 KiB to 1 GiB; 0: the default (64 KiB, or WEFT_STACK). See weft_set_guard. */
     size_t stack_bytes;
     weft_fiber parent; /* 0: the caller */
-    bool is_daemon;    /* does not keep a main fiber's weft_suspend waiting for it */
-    size_t arg_bytes;  /* copy so many bytes of arg onto the new stack, and pass the copy */
+    bool is_daemon;    /* weft_suspend in a main fiber does not wait for the fiber */
+    size_t arg_bytes;  /* copy these bytes of arg to the new stack, and pass the copy; 0: none */
     /*
-     * Release what arg owns. Called once, with the argument of fn, if the fiber ends before fn is
-     * called: cancelled, or ended with its parent, its group or its thread. Blocking calls fail in
-     * drop, and it must not create fibers; weft_close and free are fine. If the fiber cannot be
-     * created, drop is not called and the caller still owns arg. NULL: arg owns nothing.
+     * Release the resources that arg owns. weft calls drop once, with the argument of fn, if the
+     * fiber ends before weft calls fn. Such a fiber was cancelled, or ended with its parent, its
+     * group or its thread. Blocking calls in drop fail. drop must not create fibers, but may call
+     * weft_close and free. If the fiber cannot be created, weft does not call drop, and the caller
+     * still owns arg. NULL: arg owns no resources.
      */
     void (*drop)(void *arg);
 } weft_spin_options;
 
 /**
- * Make a child of the caller that will run fn(arg), and put it at the tail of the run queue.
+ * Create a child of the caller that runs fn(arg). The call adds the fiber to the tail of the run
+ * queue. The fiber first runs after the caller has switched. The result of fn is the value of the
+ * fiber. weft stores the value until a fiber awaits it or the parent ends. Use weft_go for fibers
+ * that are not awaited.
  *
- * It does not run before the caller reaches a switchpoint. What fn returns is the fiber's value,
- * for weft_await; it is kept until the fiber has been awaited or its parent has ended. Use weft_go
- * for fibers that nobody awaits. Of ended children that were not awaited, the last 1,024 keep their
- * records. Older ones keep only value and error: weft_restart, weft_name and weft_info_of fail with
- * -ESRCH for them. 100,000 of them under one parent are reported on stderr, once.
- *
- * Returns 0 if the fiber cannot be made; weft_error() says why: -EINVAL for a NULL fn,
- * -ENOMEM when there is no memory for it, -EAGAIN when the thread has as many fibers as it can.
+ * weft keeps the records of a parent's last 1,024 ended, unawaited children. For older children,
+ * weft keeps only the value and the error. weft_restart, weft_set_name and weft_info_of then fail
+ * with -ESRCH. weft reports 100,000 unawaited children of one parent on stderr, once per process.
+ * Returns the id. On failure, returns 0 and records an error of weft_self, or one of these errors
+ * for weft_error():
+ * -EAGAIN if the thread has reached its limit of 2^22 fibers
+ * -EINVAL if fn is NULL
+ * -ENOMEM if memory is exhausted
  */
 WEFT_API weft_fiber weft_spin(weft_fn *fn, void *arg);
 
 /**
- * The same with options; NULL for none.
- *
- * Beside the errors of weft_spin:
- * -EINVAL if stack_bytes is out of range, or arg_bytes is more than a quarter of the stack;
- * -ESRCH if the parent is gone;
- * -EXDEV if the parent belongs to another thread.
+ * Like weft_spin, but with options. If options is NULL, the defaults apply.
+ * Errors in addition to those of weft_spin:
+ * -EINVAL if arg is NULL and arg_bytes is not 0
+ * -EINVAL if arg_bytes is more than a quarter of the stack
+ * -EINVAL if stack_bytes is out of range
+ * -ESRCH if the parent has ended
+ * -EXDEV if the parent belongs to another thread
  */
 WEFT_API weft_fiber weft_spin_with(weft_fn *fn, void *arg, const weft_spin_options *options);
 
 /**
- * Spin a fiber that nobody will await: nothing is kept once it has ended. Its errors still go to
- * its parent. Returns 0, or the error that weft_spin would have recorded.
+ * Create a child of the caller that no fiber awaits. The fiber is gone when it has ended. weft
+ * raises its error in the parent. Returns 0, or one of the errors of weft_spin.
  */
 WEFT_API int weft_go(weft_fn *fn, void *arg);
 
 /**
- * The same with options; NULL for none. For a fiber that owns its argument:
+ * Like weft_go, but with options. If options is NULL, the defaults apply. Set drop for a fiber that
+ * owns its argument:
  *
  *     if (weft_go_with(serve, conn, &(weft_spin_options){.drop = conn_free}) < 0)
  *         conn_free(conn);
  *
- * Returns 0, or the error that weft_spin_with would have recorded.
+ * Returns 0, or one of the errors of weft_spin_with.
  */
 WEFT_API int weft_go_with(weft_fn *fn, void *arg, const weft_spin_options *options);
 
 /**
- * Make a child of the caller and leave it waiting: weft_start, weft_schedule or weft_transfer sets
- * it going. Fails as weft_spin does.
+ * Create a child of the caller without starting it. The fiber waits until weft_start, weft_schedule
+ * or weft_transfer starts it. Returns the id, or 0 on failure. The errors are those of weft_spin.
  */
 WEFT_API weft_fiber weft_new(weft_fn *fn, void *arg);
 
 /**
- * Run a fiber made by weft_new at once: control goes to it now and comes back here at its first
- * switchpoint or at its end, before any other fiber runs. Starts may nest.
- *
- * Returns 0; -EBUSY if it has been started or scheduled already, -ESRCH if it has ended.
+ * Start a fiber that weft_new created, and switch to it. The call returns when the fiber first
+ * switches or ends. If the fiber calls weft_transfer, other fibers run first. Calls may nest.
+ * Returns 0, or:
+ * -EBUSY if the fiber is parked, scheduled or started
+ * -ESRCH if the fiber has ended
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_SWITCHPOINT weft_value weft_start(weft_fiber fiber);
 
 /**
- * The bare symmetric switch: fiber runs now, and its weft_suspend or weft_transfer returns value.
- * The caller waits until someone transfers to it or schedules it, and returns what it is given.
- *
- * A fiber made by weft_new starts; it finds value by weft_first_value. A transfer to oneself
- * returns value at once. In a main fiber it returns 0, as weft_suspend does, when nothing is left
- * that could run. -EBUSY if the fiber waits in anything else, -ESRCH if it is gone.
+ * Switch directly to a fiber, and resume the fiber with a value. The fiber must be in weft_suspend
+ * or weft_transfer. Its call then returns value. A fiber that weft_new created starts, and gets
+ * value from weft_first_value. The caller waits until another fiber transfers to the caller or
+ * schedules the caller. A transfer to the caller itself returns value without a switch. In a main
+ * fiber, the call can return 0 as weft_suspend does.
+ * Returns the value that resumes the caller, or:
+ * -EBUSY if the fiber is parked or in any other call
+ * -ESRCH if the fiber has ended
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_SWITCHPOINT weft_value weft_transfer(weft_fiber fiber, weft_value value);
 
 /**
- * The value that the caller was scheduled or transferred to with before it first ran; 0 if it was
- * only spun or started.
+ * Return the value that first resumed the caller. weft_schedule or weft_transfer sets the value
+ * before the caller first runs. Returns 0 if neither function was called.
  */
 WEFT_API weft_value weft_first_value(void);
 
 /**
- * The current fiber. 0 only in a thread that cannot have fibers: for want of memory, or because
- * 1,024 other threads have some.
+ * Return the id of the current fiber.
+ *
+ * On failure, returns 0 and records one of these errors for weft_error():
+ * -EAGAIN if 1,024 other threads have fibers
+ * -ENOMEM if memory is exhausted
+ * -ENOTRECOVERABLE in a child of plain fork(2)
  */
 WEFT_API weft_fiber weft_self(void);
 
 /**
- * The fiber that will be told of this one's errors and ends it; 0 for a main fiber and for one that
- * is gone.
+ * Return the parent of a fiber. weft raises errors of a fiber in its parent. The end of the parent
+ * ends the fiber.
+ *
+ * Returns 0 if the fiber is a main fiber. A main fiber has no parent, and the call then records no
+ * error. On failure, returns 0 and records one of these errors for weft_error():
+ * -ESRCH if the fiber is gone
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_API weft_fiber weft_parent(weft_fiber fiber);
 
-/** The main fiber of the calling thread. */
+/**
+ * Return the main fiber of the calling thread. On failure, returns 0 and records an error of
+ * weft_self.
+ */
 WEFT_API weft_fiber weft_main(void);
 
-/**
- * Where the fiber is in its life; WEFT_DEAD also for an id that is gone, never was, or is another
- * thread's.
- */
+/** Return the state of a fiber. Returns WEFT_DEAD if no fiber of this thread has the id. */
 WEFT_API weft_state weft_state_of(weft_fiber fiber);
 
 /**
- * Name a fiber; names show up in reports. The name is copied and cut to 31 bytes.
- * -EINVAL for NULL, -ESRCH if the fiber is gone.
+ * Set the name of a fiber, for reports. The call copies the name, and cuts the copy to 31 bytes.
+ * Returns 0, or:
+ * -EINVAL if name is NULL
+ * -ESRCH if the fiber is gone
+ * -EXDEV if the fiber belongs to another thread
  */
-WEFT_API int weft_name(weft_fiber fiber, const char *name);
+WEFT_API int weft_set_name(weft_fiber fiber, const char *name);
 
 /**
- * The fiber's name, "" if it has none, NULL if the fiber is gone. Valid until it ends or is
- * renamed.
+ * Return the name of a fiber. Returns "" if the fiber has no name. The result is valid until the
+ * fiber ends or is renamed.
+ *
+ * On failure, returns NULL and records one of these errors for weft_error():
+ * -ESRCH if the fiber is gone
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_API const char *weft_name_of(weft_fiber fiber);
 
 /**
- * Make a fiber that is in weft_suspend or weft_transfer runnable, resumed with value; one made by
- * weft_new starts, and one that was spun and has not run yet goes to the tail again. It goes to the
- * tail of the run queue; the caller goes on. From any thread.
+ * Make a suspended fiber runnable. Its blocking call returns value when the fiber runs. The fiber
+ * must be in weft_suspend or weft_transfer. The call also starts a fiber that weft_new created. The
+ * call adds the fiber to the tail of the run queue. If the fiber was scheduled or spun and has not
+ * run since, the call moves the fiber to the tail. The new value then replaces the earlier value.
+ * However, if the earlier value is an error and the new value is not, the call has no effect.
  *
- * Scheduled again before it has run, it moves to the tail and the later value wins, except that a
- * plain value never displaces an error. An error code as value makes the call that it waits in
- * fail. -EBUSY if it is running or waits in anything else (weft_interrupt is for that), -ESRCH if
- * it has ended.
- *
- * Called from another thread, the call returns 0 once the request is under way; a fiber that is not
- * waiting when it arrives is left alone. If the call fails, nothing is sent:
+ * Any thread may call this function. The call does not switch. From another thread, the call sends
+ * a request and returns 0. The request has no effect if the fiber is not suspended when the request
+ * arrives. For a wake-up without a limit on messages, use weft_event_set. To end any other blocking
+ * call, use weft_interrupt.
+ * Returns 0, or:
+ * -EAGAIN if 16,384 messages are pending in the fiber's thread
+ * -EBUSY if the fiber is running or in any other call
+ * -ENOMEM if memory is exhausted
  * -ESRCH if the fiber or its thread has ended
- * -EAGAIN if 16,384 messages are pending in that thread: try again later, or use an event
- *  (weft_event_set), which is never refused
- * -ENOMEM if there is no memory
  */
 WEFT_API int weft_schedule(weft_fiber fiber, weft_value value);
 
 /**
- * Wait to be scheduled; returns the value. In a main fiber, with nothing left that could run or
- * wake anyone, returns 0: the way for main to wait until all the work is done. Like every blocking
- * call it fails early if a child of the caller does: look at what it returns.
+ * Wait until the caller is scheduled, and return the value. In a main fiber, the call returns 0 if
+ * no fiber can run and events can wake only daemons. main can therefore wait until all work is
+ * done. Like every blocking call, weft_suspend fails if a child of the caller fails. Check the
+ * result.
  *
- * As long as the process has other threads, one of them might schedule a fiber: then the call keeps
- * waiting, unless they all run fibers and wait themselves. So does every other wait of a main
- * fiber, which would otherwise fail with -EDEADLK. The end of a thread without fibers is noticed
- * only in the first second of such a wait. After that only a message ends the wait.
+ * Another thread might schedule a fiber. Therefore a main fiber waits while the process has other
+ * threads. The wait ends if all these threads run fibers that no event can wake. Every wait that
+ * would otherwise fail with -EDEADLK follows this rule. weft detects the end of a thread without
+ * fibers only in the first second of a wait. After that second, only a message ends the wait.
  */
 WEFT_SWITCHPOINT weft_value weft_suspend(void);
 
-/** Go to the back of the run queue. Returns 0. */
+/** Move the caller to the tail of the run queue, and return 0. */
 WEFT_SWITCHPOINT int weft_snooze(void);
 
 /**
- * Wait for a fiber to end; returns its value or its error, the same to everyone who waits.
- *
- * Any fiber may await any other of its thread. Once it has ended, has been awaited and nobody waits
- * any more, its id is gone. A wait that is cut short leaves the fiber as it is; it can be awaited
- * again. The error's words come along: weft_error(). -EDEADLK for oneself or one's own ancestor (it
- * cannot end before the caller), -ESRCH if it is gone.
+ * Wait until a fiber ends, and return its value or its error. A fiber can await any other fiber of
+ * its thread. Every waiting fiber gets the value or the error. The ended fiber is then gone. An
+ * interrupted wait does not affect the fiber. The fiber can be awaited again. If the fiber failed,
+ * weft_error() returns the message.
+ * Returns the value or the error of the fiber, or:
+ * -EDEADLK if the fiber is the caller or an ancestor of the caller
+ * -ESRCH if the fiber is gone
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_SWITCHPOINT weft_value weft_await(weft_fiber fiber);
 
 /**
- * Wait for n fibers; their values go to out (may be NULL), in the order of f. Out is left alone
- * unless all have succeeded.
- *
- * The first one that fails ends the wait: the others are stopped and waited for, and its error is
- * returned. The same happens when the caller is cancelled. Returns 0 otherwise.
+ * Wait until n fibers end, and store their values in out. The values have the order of f. If out is
+ * NULL or a fiber fails, the call stores no values. If a fiber fails or the wait fails, the call
+ * cancels the other fibers and waits for their end. The errors below change nothing.
+ * Returns 0, the error of the first fiber that fails, or:
+ * -EDEADLK if a fiber is the caller or an ancestor of the caller
+ * -EINVAL if f is NULL and n is not 0
+ * -ENOMEM if memory is exhausted
+ * -ESRCH if a fiber is gone
+ * -EXDEV if a fiber belongs to another thread
  */
 WEFT_SWITCHPOINT int weft_await_all(const weft_fiber *f, size_t n, weft_value *out);
 
 /**
- * Wait for the first of n fibers to end; returns its index and puts its value (or error) into
- * *out (may be NULL). The others go on. One that has ended already wins, the lowest index first.
- * -EINVAL for n = 0, -ESRCH if one of them is gone; nothing has changed then.
+ * Wait until the first of n fibers ends, and return its index. The call stores the value or the
+ * error of that fiber in *out, unless out is NULL. The other fibers continue. If several fibers
+ * have already ended, the call returns the lowest index.
+ * Returns the index. Errors in addition to those of weft_await_all:
+ * -EINVAL if n is 0
  */
 WEFT_SWITCHPOINT int weft_await_any(const weft_fiber *f, size_t n, weft_value *out) WEFT_MUST_CHECK;
 
-/** The same, and the others are stopped and waited for. */
+/** Like weft_await_any, but also cancel and join the other fibers. */
 WEFT_SWITCHPOINT int weft_select_fibers(const weft_fiber *f, size_t n, weft_value *out);
 
 /**
- * End a fiber: its blocking calls fail with -ECANCELED from now on, and its value is value whatever
- * it returns. If it has not run yet it never will. It is moved to the front of the run queue.
- * Stopped twice, the later value counts; once its function has returned, it is too late for one.
- * -ESRCH if it has ended (its value stays what it was), -EINVAL for a main fiber.
+ * End a fiber with a value. After the call, the blocking calls of the fiber fail with -ECANCELED.
+ * The fiber ends with value instead of the result of its function. weft does not raise value in the
+ * parent, even if value is an error. A fiber that has not run yet never runs. The fiber moves to
+ * the front of the run queue. A later call replaces the value, until the function has returned.
+ * Returns 0, or:
+ * -EINVAL if the fiber is a main fiber
+ * -ESRCH if the fiber has ended
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_API int weft_stop(weft_fiber fiber, weft_value value);
 
-/** The same, ending with -ECANCELED; an end that was asked for is not an error to its parent. */
+/** Like weft_stop, but with the value -ECANCELED. */
 WEFT_API int weft_cancel(weft_fiber fiber);
 
 /**
- * Make the fiber's current or next blocking call fail once, with code and words. Raised errors
- * queue up; those that are not delivered when the fiber is stopped are dropped. If the fiber's
- * function returns without another blocking call, its value stays what it returned, and the error
- * is reported on stderr. In the main fiber of a process the error then makes the process fail.
- * (Without memory for the words the code travels alone, but only one such code can wait.)
- *
- * -EINVAL if code is not in -4095..-1, or format is NULL
+ * Raise an error in a fiber. The current or next blocking call of the fiber fails once, with code
+ * and a message. weft queues raised errors. If the fiber is stopped, weft drops the queued errors.
+ * If the function of the fiber returns before another blocking call, weft reports the error on
+ * stderr. The value of the fiber does not change. If the fiber is the main fiber of the process,
+ * the process fails. If memory is exhausted, the error has no message. Only one error without a
+ * message can be queued.
+ * Returns 0, or:
+ * -EINVAL if code is not in -4095..-1
+ * -EINVAL if format is NULL
+ * -ENOMEM if memory is exhausted and an error without a message is already queued
  * -ESRCH if the fiber has ended
- * -ENOMEM if there is no memory and a code without words waits already
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_API int weft_raise(weft_fiber fiber, int code, const char *format, ...) WEFT_PRINTF(3, 4);
 
+/** Like weft_raise, but with a va_list. */
+WEFT_API int weft_raisev(weft_fiber fiber, int code, const char *format, va_list args)
+    WEFT_PRINTF(3, 0);
+
 /**
- * Make the blocking call in which the fiber waits fail with code, once. If the kernel has already
- * completed its I/O, the call returns the result instead, and code is discarded.
- *
+ * Make the current blocking call of a fiber fail with code. If the kernel has already completed the
+ * I/O of that blocking call, the blocking call returns its result, and weft discards code.
+ * Returns 0, or:
+ * -EBUSY if the blocking call cannot be interrupted
+ * -EBUSY if the fiber is not in a blocking call
  * -EINVAL if code is not in -4095..-1
- * -EBUSY if the fiber waits in no call, or in one that cannot be cut short
  * -ESRCH if the fiber has ended
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_API int weft_interrupt(weft_fiber fiber, int code);
 
 /**
- * Cancel a fiber and wait until it has ended, even if the caller is cancelled, stopped or past a
- * deadline: afterwards it is safe to free what the fiber used. If it has not ended after grace_s
- * seconds, report on stderr which fiber does not end, and keep waiting. Errors raised in the caller
- * meanwhile wait for its next call; weft_interrupt does not end the wait. Returns 0.
- *
+ * Cancel a fiber and wait until it has ended. The call waits even if the caller is cancelled,
+ * stopped or past a deadline. After the call, the caller may free memory that the fiber used. If
+ * the fiber has not ended after grace_s seconds, weft reports the fiber on stderr. The call then
+ * continues to wait. If an error is raised in the caller meanwhile, the caller's next blocking call
+ * fails with that error. weft_interrupt does not end the wait. If two fibers terminate each other,
+ * the second call cancels the fiber and fails with -EDEADLK.
+ * Returns 0, or:
+ * -EDEADLK if no event can end the fiber
+ * -EDEADLK if the fiber is the caller or an ancestor of the caller
+ * -EDEADLK if the fiber waits for the caller in weft_terminate
  * -EINVAL if grace_s is negative or NaN
+ * -EPERM if switching is forbidden
  * -ESRCH if the fiber is gone
- * -EDEADLK if the fiber is the caller or an ancestor of the caller, or if nothing is left that
- *  could end it
- * -EDEADLK if the fiber itself is in weft_terminate and waits for the caller: it is cancelled, and
- *  not waited for
- * -EPERM where switching is forbidden; nothing has changed then
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_SWITCHPOINT int weft_terminate(weft_fiber fiber, double grace_s);
 
 /**
- * While the caller is being ended by weft_terminate with a grace time, or by a parent that is: the
- * seconds of it that are left, for clean-up to use (WEFT_SHIELD(weft_grace()) { }). 0 if it was
- * just cancelled, or is not being ended.
+ * Return the remaining grace time of the caller, in seconds. weft_terminate and weft_supervise set
+ * the grace time of a fiber and its children. Cleanup can use this time in
+ * WEFT_SHIELD(weft_grace()). Returns 0 if the caller is not being ended, or has no grace time.
  */
 WEFT_API double weft_grace(void);
 
 /**
- * Stop a fiber, then run the same function with the same argument under the same id. Its children
- * are ended first; its name, its parent and those who await it stay. One that has ended, and was
- * not awaited yet, runs again, if it is among the last 1,024 such children of its parent. Returns
- * when the old run is over.
- * -EINVAL for a main fiber, oneself or one's own ancestor, -ESRCH if it is gone or ends with its
- * parent or its group meanwhile, -ENOMEM if it had ended and no stack is to be had.
+ * Stop a fiber, and run its function again. The id does not change. The children of the fiber end
+ * first. The fiber keeps its argument, name, parent and waiters. An ended fiber runs again if no
+ * fiber has awaited its value. Such a fiber must be among the last 1,024 unawaited children of its
+ * parent. The call returns when the old run has ended.
+ * Returns 0, or:
+ * -EINVAL if the fiber is the caller or an ancestor of the caller
+ * -ENOMEM if the fiber has ended and memory for a stack is exhausted
+ * -ESRCH if the fiber is gone, or is stopped during the call
+ * -ESRCH if the parent or the group of the fiber is ending
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_SWITCHPOINT int weft_restart(weft_fiber fiber);
 
 /**
- * Move a fiber under another parent. -EINVAL if that would make a circle, or for a main fiber;
- * -ESRCH, -EXDEV.
+ * Move a fiber to another parent. The fiber leaves its group or supervisor.
+ * Returns 0, or:
+ * -EINVAL if parent is ending
+ * -EINVAL if the fiber is a main fiber
+ * -EINVAL if the fiber is parent or an ancestor of parent
+ * -ESRCH if the fiber or parent has ended
+ * -EXDEV if the fiber or parent belongs to another thread
  */
 WEFT_API int weft_attach(weft_fiber fiber, weft_fiber parent);
 
-/** Move a fiber under the main fiber: it outlives its former parent, and its errors go to main. */
+/**
+ * Make the main fiber of the thread the parent of a fiber. The fiber outlives its former parent.
+ * Returns 0, or one of the errors of weft_attach.
+ */
 WEFT_API int weft_detach(weft_fiber fiber);
 
 /**
- * The living children of a fiber in the order of their making, at most n; returns how many there
- * are.
+ * Store the ids of the living children of a fiber in out. The call stores at most n ids, in the
+ * order in which the fibers became children.
+ * Returns the number of living children, which may be more than n, or:
+ * -ESRCH if the fiber is gone
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_API int weft_children(weft_fiber fiber, weft_fiber *out, size_t n);
 
 /**
- * Cancel all children of the caller and wait until they have ended, whatever the state of the
- * caller, as weft_terminate does. Returns 0. Fails as weft_terminate does.
+ * Cancel all children of the caller and wait until they have ended. The call waits as
+ * weft_terminate does. If switching is forbidden, the call cancels the children and fails
+ * with -EPERM. Returns 0, or one of the errors of weft_terminate.
  */
 WEFT_SWITCHPOINT int weft_terminate_children(double grace_s);
 
 /**
- * Wait until no child of the caller lives. Returns 0, or the first error of a child; the others go
- * on.
+ * Wait until the caller has no living children. Returns 0, or the first error of a child. After an
+ * error, the other children continue.
  */
 WEFT_SWITCHPOINT int weft_await_children(void);
 
 /**
- * Hold a fiber: it does not run, though it may be woken or scheduled; weft_unpark lets it go on
- * with the value it then has. For debuggers and tests. -EINVAL for oneself, -ESRCH if it has ended.
+ * Prevent a fiber from running, for debuggers and tests. A parked fiber can be woken and scheduled,
+ * but does not run. After weft_unpark, the fiber resumes with its latest value.
+ * Returns 0, or:
+ * -EINVAL if the fiber is the caller
+ * -ESRCH if the fiber has ended
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_API int weft_park(weft_fiber fiber);
 
-/** Let a parked fiber go on. 0 also if it was not parked; -ESRCH if it has ended. */
+/**
+ * Allow a parked fiber to run.
+ * Returns 0, even if the fiber is not parked, or:
+ * -ESRCH if the fiber has ended
+ * -EXDEV if the fiber belongs to another thread
+ */
 WEFT_API int weft_unpark(weft_fiber fiber);
 
 /**
- * For code that computes for long: has the caller used up its slice, the time that it may run
- * before it lets the others run? Returns 0; -ETIME if so, until it switches. Before that, one line
- * on stderr says so, once a slice. The time counts from the first call since the caller's last
- * switch.
+ * Check whether the caller has used up its time slice. Call this function during long computations.
+ * A time slice starts with the first call of weft_check_slice or weft_extend_slice after a switch.
+ * The time slice has a warning time and a failure time. After the warning time, the call reports
+ * the fiber on stderr, once per time slice.
+ * Returns 0, or:
+ * -ETIME if the failure time has passed
  */
 WEFT_API int weft_check_slice(void);
 
 /**
- * The caller's own slice: after warn_s seconds it is said, after fail_s weft_check_slice fails; 0:
- * never. It also holds for the slice under way. -EINVAL if one is negative or NaN, -ENOMEM.
+ * Set the warning time and the failure time of the caller's time slices. If a time is 0, there is
+ * no warning or no failure. The times also apply to the current time slice.
+ * Returns 0, or:
+ * -EINVAL if warn_s or fail_s is negative or NaN
+ * -ENOMEM if memory is exhausted
  */
 WEFT_API int weft_set_slice(double warn_s, double fail_s);
 
-/** The same for all fibers of the thread without one of their own; at first 0.5 and 1 s. */
+/**
+ * Like weft_set_slice, for all fibers of the calling thread. The times do not apply to fibers that
+ * have called weft_set_slice. The initial times are 0.5 s and 1 s.
+ */
 WEFT_API int weft_set_default_slice(double warn_s, double fail_s);
 
-/** Make the slice under way so much longer. -EINVAL if that is negative or NaN. */
+/**
+ * Extend the caller's current time slice.
+ * Returns 0, or:
+ * -EINVAL if seconds is negative or NaN
+ */
 WEFT_API int weft_extend_slice(double seconds);
 
 /**
- * Give the caller floating-point modes of its own (rounding, precision, traps, flush to zero), or
- * take them from it. They are the thread's otherwise: who sets them otherwise and puts them back
- * before its next blocking call needs nothing, but what is left set is set for all. Its own begin
- * as those of the thread, are to be changed after this call, and end with it. Each switch from and
- * to the fiber takes some nanoseconds more. 0, -ENOMEM.
+ * Add or remove a private FPU environment of the caller. An FPU environment consists of rounding
+ * mode, precision, traps and flush-to-zero. By default, all fibers of a thread share one
+ * environment. A fiber that changes the shared environment must restore it before its next blocking
+ * call. If is_own is true, the caller gets a copy of the shared environment. This private
+ * environment lasts until the fiber ends or calls weft_own_modes(false). Each switch from or to
+ * such a fiber costs a few additional nanoseconds.
+ * Returns 0, or:
+ * -ENOMEM if memory is exhausted
  */
 WEFT_API int weft_own_modes(bool is_own);
 
 /**
- * Begin a stretch in which a switch is a mistake: it is reported on stderr and the call fails with
- * -EPERM. Nests.
+ * Begin a section in which the caller must not switch. If a call would switch, weft reports the
+ * call on stderr, and the call fails with -EPERM. Sections nest.
  */
 WEFT_API void weft_no_switch_begin(void);
 
-/** End it. */
+/** End the section that weft_no_switch_begin began. */
 WEFT_API void weft_no_switch_end(void);
 
 /**
- * Call fn(arg) when this fiber ends, last in first out, before its children are ended. In a main
- * fiber: when its thread or the process ends. -EINVAL for NULL, -ENOMEM.
- */
-WEFT_API int weft_defer(void (*fn)(void *), void *arg);
-
-/* A kind of fiber-local value; 0 is none. */
-typedef unsigned weft_key;
-
-/**
- * A new key for fiber-local values, for all threads; destructor (may be NULL) gets every value that
- * is not NULL when its fiber ends. Returns 0 when there are none left (64 in all).
- */
-WEFT_API weft_key weft_key_new(void (*destructor)(void *)) WEFT_MUST_CHECK;
-
-/** The caller's value for a key; NULL if there is none. */
-WEFT_API void *weft_local_get(weft_key key);
-
-/** Set it. -EINVAL for a key that was never made, -ENOMEM. */
-WEFT_API int weft_local_set(weft_key key, void *value);
-
-/**
- * Give the pages of the caller's stack that lie below what it uses now back to the system: for one
- * that has been deep, and is about to wait for long. Costs a system call, and a page fault for each
- * page that is used again.
+ * Return unused pages of the caller's stack to the system. Call this function before a long wait in
+ * a fiber that has used much of its stack. The call costs a system call. Each page that the fiber
+ * uses again costs a page fault.
  */
 WEFT_API void weft_trim_stack(void);
 
 /**
- * Set the size of the guard below every stack of the process, rounded up to an odd number of pages.
- * The default is WEFT_GUARD from the environment (bytes, or a number followed by K or M), else one
- * page. Call this once, before the first fiber is created in any thread.
+ * Set the size of the guard below every stack of the process. The call rounds the size up to an odd
+ * number of pages. The default is WEFT_GUARD from the environment, in bytes or with the suffix K or
+ * M. Without WEFT_GUARD, the default is 1 page. Call this function once, before any thread creates
+ * a fiber.
  *
- * A function whose frame is larger than the guard can step over it and write to the stack of
- * another fiber without a fault. Code compiled with -fstack-clash-protection touches every page of
- * its frames and hits a guard of any size; pkg-config gives this flag for weft. A larger guard is
- * for code that is compiled without it. Page tables cost 8 bytes per page of guard, for every
- * stack: a guard of 64 KiB doubles those of a stack of the default size.
- *
- * Returns 0.
+ * A function with a frame larger than the guard can write to the stack of another fiber without a
+ * fault. Code that is compiled with -fstack-clash-protection touches every page of its frames. Such
+ * code hits a guard of any size. pkg-config returns this flag for weft. A larger guard is for code
+ * that is compiled without the flag. For every stack, page tables take 8 bytes per page of guard.
+ * With the default stack size, a guard of 64 KiB doubles the page tables.
+ * Returns 0, or:
+ * -EBUSY if a fiber has been created
+ * -EBUSY if the size has already been set
  * -EINVAL if bytes is 0 or more than 16 MiB
- * -EBUSY if a fiber has been created or the size has been set already
  */
-WEFT_API int weft_guard_set(size_t bytes);
-
-/**
- * Memory of this fiber, aligned for anything, freed when it has ended and its children too. NULL if
- * there is none.
- */
-WEFT_API void *weft_alloc(size_t bytes) WEFT_MUST_CHECK;
-
-/* What WEFT_DEFER leaves on the stack in C. Private. */
-typedef struct weft__deferred {
-    void (*fn)(void); /* really: anything that takes one integer or pointer */
-    intptr_t x;
-} weft__deferred;
-
-/** The clean-up function of WEFT_DEFER: calls d->fn(d->x). Private. */
-WEFT_API void weft__deferred_run(weft__deferred *d);
+WEFT_API int weft_set_guard(size_t bytes);
 
 WEFT_END
-
-/*
- * WEFT_DEFER(fn, x): call fn(x) when this block is left in any way: by its end, return, break or
- * goto. x, an integer or a pointer, is evaluated here, once; fn's result is ignored. Several run
- * last in first out.
- */
-#define WEFT_DEFER(fn, x) WEFT__DEFER(fn, x, WEFT__PASTE(weft__defer_, __COUNTER__))
-
-#ifdef __cplusplus
-#if __cplusplus < 201703L
-#error "weft's headers want C11 or C++17"
-#endif
-template <typename F> struct weft__guard {
-    F call;
-    ~weft__guard()
-    {
-        call();
-    }
-};
-template <typename F> weft__guard(F) -> weft__guard<F>;
-#define WEFT__DEFER(fn, x, name)                 \
-    [[maybe_unused]] weft__guard name            \
-    {                                            \
-        [weft__x = (x)] { (void)(fn)(weft__x); } \
-    }
-#else
-#define WEFT__DEFER(fn, x, name)                         \
-    __attribute__((cleanup(weft__deferred_run), unused)) \
-    weft__deferred name = {(void (*)(void))(fn), (intptr_t)(x) + WEFT__CHECK_CALL(fn, x)}
-
-/* 0, if x can be passed to fn: else it does not compile. Nothing is called. */
-#define WEFT__CHECK_CALL(fn, x) (0 * (intptr_t)sizeof(((void)(fn)(x), 0)))
-#endif
 
 #endif

@@ -1,12 +1,17 @@
 /*
- * Files: the system call's arguments; the disk never blocks the cord. What is in memory is done at
- * once; the rest is the kernel's or a pool thread's work, and only the calling fiber waits.
+ * Files: system calls that block only the calling fiber.
  *
- * A call that is cancelled while it is under way returns when it is over, with its result; one that
- * had not begun is not made. (An open that has to wait, for the other end of a FIFO, is given up,
- * unless it may make or empty a file.) On the sim backend all of it blocks the thread.
+ * A call on data in memory completes at once. In all other cases, the kernel or a worker thread
+ * does the work, and only the calling fiber waits. A slow disk therefore does not block other
+ * fibers. On the sim backend (io.h), all calls block the thread.
  *
- * "As mkdir(2)" means its arguments and its errors, as negative numbers.
+ * A call that is cancelled before it starts has no effect. A cancelled call in progress completes
+ * and returns its own result, with two exceptions. Cancellation ends the wait of weft_wait_change.
+ * Cancellation also aborts an open that waits for the peer of a FIFO, unless flags contains O_CREAT
+ * or O_TRUNC.
+ *
+ * The comment of a call names a manual page. The page describes the arguments, the results and the
+ * errors. Calls return errors as negative errno values.
  */
 #ifndef WEFT_FILE_H
 #define WEFT_FILE_H
@@ -21,117 +26,174 @@
 WEFT_BEGIN
 
 /**
- * Open a file; always close-on-exec. As open(2); the mode is only looked at if a file may be made
- * (O_CREAT, O_TMPFILE). Closed with weft_close.
+ * Open a file. See open(2).
+ *
+ * The descriptor is close-on-exec. The call reads the mode argument only if flags contains O_CREAT
+ * or O_TMPFILE. Close the descriptor with weft_close.
  */
 WEFT_SWITCHPOINT int weft_open(const char *path, int flags, ...) WEFT_MUST_CHECK;
 
-/** Open a file below a folder; always close-on-exec. As openat(2). */
+/**
+ * Open a file relative to a directory. See openat(2).
+ *
+ * folder is a descriptor of the directory, or AT_FDCWD. The returned descriptor is close-on-exec.
+ * The call reads the mode argument only if flags contains O_CREAT or O_TMPFILE. Close the returned
+ * descriptor with weft_close.
+ */
 WEFT_SWITCHPOINT int weft_openat(int folder, const char *path, int flags, ...) WEFT_MUST_CHECK;
 
 /**
- * Make and open a file with a name that nobody has: path ends in "XXXXXX", which is replaced. As
- * mkstemp(3), close-on-exec.
+ * Create and open a file with a unique name. See mkstemp(3).
+ *
+ * path must end in "XXXXXX". The call replaces these characters. The descriptor is close-on-exec.
  */
 WEFT_SWITCHPOINT int weft_mkstemp(char *path) WEFT_MUST_CHECK;
 
-/** Read at an offset; 0 at the end of the file. As pread(2). */
+/**
+ * Read from a file at an offset.
+ *
+ * Returns the number of bytes read, 0 at the end of the file, or an error of pread(2).
+ */
 WEFT_SWITCHPOINT ssize_t weft_pread(int fd, void *buffer, size_t bytes,
                                     off_t offset) WEFT_MUST_CHECK;
 
-/** Write at an offset; may write fewer. As pwrite(2). */
+/**
+ * Write to a file at an offset.
+ *
+ * The call may write fewer bytes than requested. Returns the number of bytes written, or an error
+ * of pwrite(2).
+ */
 WEFT_SWITCHPOINT ssize_t weft_pwrite(int fd, const void *buffer, size_t bytes, off_t offset);
 
-/** Read at an offset into several buffers in a row. As preadv(2). */
+/**
+ * Read from a file at an offset into several buffers.
+ *
+ * Returns the number of bytes read, 0 at the end of the file, or an error of preadv(2).
+ */
 WEFT_SWITCHPOINT ssize_t weft_preadv(int fd, const struct iovec *pieces, int count,
                                      off_t offset) WEFT_MUST_CHECK;
 
-/** Write several buffers in a row at an offset; may write fewer bytes. As pwritev(2). */
+/**
+ * Write several buffers to a file at an offset.
+ *
+ * The call may write fewer bytes than requested. Returns the number of bytes written, or an error
+ * of pwritev(2).
+ */
 WEFT_SWITCHPOINT ssize_t weft_pwritev(int fd, const struct iovec *pieces, int count, off_t offset);
 
-/** Wait until all that was written is on the disk. As fsync(2). */
+/** Wait until the data and the metadata of a file are on the disk. See fsync(2). */
 WEFT_SWITCHPOINT int weft_fsync(int fd);
 
-/** The same, without what reading the data does not need. As fdatasync(2). */
+/** Like weft_fsync, but without metadata that reads do not need. See fdatasync(2). */
 WEFT_SWITCHPOINT int weft_fdatasync(int fd);
 
-/** What a file is; a symbolic link is followed. As stat(2). */
+/** Get the status of a file. The call follows symbolic links. See stat(2). */
 WEFT_SWITCHPOINT int weft_stat(const char *path, struct stat *out);
 
-/** The same; a symbolic link is not followed. As lstat(2). */
+/** Like weft_stat, but without following a symbolic link. See lstat(2). */
 WEFT_SWITCHPOINT int weft_lstat(const char *path, struct stat *out);
 
-/** What an open file is. As fstat(2). */
+/** Get the status of an open file. See fstat(2). */
 WEFT_SWITCHPOINT int weft_fstat(int fd, struct stat *out);
 
-/** Set a file's size; what is new is zero. As truncate(2). */
+/** Set the size of a file. Added bytes are 0. See truncate(2). */
 WEFT_SWITCHPOINT int weft_truncate(const char *path, off_t bytes);
 
-/** Set an open file's size. As ftruncate(2). */
+/** Set the size of an open file. Added bytes are 0. See ftruncate(2). */
 WEFT_SWITCHPOINT int weft_ftruncate(int fd, off_t bytes);
 
-/** Get room on the disk, or give it back, as mode says. As fallocate(2). */
+/** Allocate or free disk space of a file. See fallocate(2). */
 WEFT_SWITCHPOINT int weft_fallocate(int fd, int mode, off_t offset, off_t bytes);
 
-/** Give a file another name; one that has that name already is replaced. As rename(2). */
+/** Rename a file. The call replaces an existing file with the new name. See rename(2). */
 WEFT_SWITCHPOINT int weft_rename(const char *from, const char *to);
 
-/** Remove a file's name. As unlink(2). */
+/** Remove a name of a file. See unlink(2). */
 WEFT_SWITCHPOINT int weft_unlink(const char *path);
 
-/** Make a folder. As mkdir(2). */
+/** Create a directory. See mkdir(2). */
 WEFT_SWITCHPOINT int weft_mkdir(const char *path, mode_t mode);
 
-/** Remove an empty folder. As rmdir(2). */
+/** Remove an empty directory. See rmdir(2). */
 WEFT_SWITCHPOINT int weft_rmdir(const char *path);
 
-/** Give a file one more name. As link(2). */
+/** Add a name to a file. See link(2). */
 WEFT_SWITCHPOINT int weft_hardlink(const char *path, const char *name);
 
-/** Make a symbolic link. As symlink(2). */
+/** Create a symbolic link. See symlink(2). */
 WEFT_SWITCHPOINT int weft_symlink(const char *target, const char *path);
 
-/** What a symbolic link says, without a zero at its end; returns how many bytes. As readlink(2). */
+/**
+ * Read the target of a symbolic link.
+ *
+ * The call appends no NUL. Returns the number of bytes stored, or an error of readlink(2).
+ */
 WEFT_SWITCHPOINT ssize_t weft_readlink(const char *path, char *buffer, size_t bytes);
 
-/** The path without symbolic links and dots; out has room for PATH_MAX. As realpath(3). */
+/**
+ * Get the absolute path of a file without symbolic links.
+ *
+ * The result contains no "." and no "..". out must have space for PATH_MAX bytes. Returns 0, or an
+ * error of realpath(3).
+ */
 WEFT_SWITCHPOINT int weft_realpath(const char *path, char *out);
 
-/** Set what may be done with a file. As chmod(2). */
+/** Set the permissions of a file. See chmod(2). */
 WEFT_SWITCHPOINT int weft_chmod(const char *path, mode_t mode);
 
-/** Set a file's owner and group; -1 leaves one as it is. As chown(2). */
+/** Set the owner and the group of a file. An id of -1 changes nothing. See chown(2). */
 WEFT_SWITCHPOINT int weft_chown(const char *path, uid_t owner, gid_t group);
 
-/** May the process do this (R_OK, W_OK, X_OK, F_OK)? 0 if so. As access(2). */
+/**
+ * Check whether the process may access a file.
+ *
+ * mode is F_OK, or a combination of R_OK, W_OK and X_OK. Returns 0 if access is allowed, or an
+ * error of access(2).
+ */
 WEFT_SWITCHPOINT int weft_access(const char *path, int mode);
 
-/** Set the times of the last access and change; NULL: now. As utimensat(2). */
+/**
+ * Set the access and modification times of a file. See utimensat(2).
+ *
+ * If times is NULL, the call sets both times to the current time.
+ */
 WEFT_SWITCHPOINT int weft_utimens(const char *path, const struct timespec times[2]);
 
 /**
- * What weft_scan_dir calls for each entry. type is DT_REG, DT_DIR, ... of <dirent.h>, DT_UNKNOWN
- * where the file system does not tell. It may block. Other than 0 ends the scan.
+ * The callback of weft_scan_dir for one entry of the directory.
+ *
+ * type is DT_REG, DT_DIR or another constant of <dirent.h>. type is DT_UNKNOWN if the file system
+ * does not report types. The callback may block. A nonzero result ends the scan.
  */
 typedef int weft_on_entry(const char *name, int type, void *ctx);
 
 /**
- * Call on_entry for every entry of a folder but "." and "..", in no order. Returns 0, or what
- * on_entry returned, or an error as opendir(3).
+ * Call on_entry for each entry of a directory.
+ *
+ * The call skips "." and "..". The order is unspecified. Returns 0, the nonzero result of on_entry,
+ * or an error of opendir(3) or readdir(3).
  */
 WEFT_SWITCHPOINT int weft_scan_dir(const char *path, weft_on_entry *on_entry, void *ctx);
 
 /**
- * Wait until the file at this path is changed, replaced, made or removed; a folder changes with
- * its entries. The folder that it is in has to be there and readable. Returns 1 if the file is
- * there now, 0 if it is not.
+ * Wait until the file at a path changes.
  *
- * With known nothing is missed between two calls: it holds what the caller knows of the file, from
- * weft_stat or this call, all-zero for a file that is not there. If the file is not like that any
- * more, the call returns at once; it leaves what is there now. NULL: waits for what happens from
- * now on.
+ * A file changes when it is created, modified, replaced or removed, or its attributes change. A
+ * directory changes with its entries. The directory that contains the file must exist and be
+ * readable.
  *
- * -ENOENT: there is no such folder. -ENOSPC, -EMFILE: the user has too many watches.
+ * Pass the last known status of the file in *known. The call then misses no change since that
+ * status. The status is a result of weft_stat or of this call. An all-zero status means that the
+ * file does not exist. If the file differs from *known, the call returns at once. The call stores
+ * the current status in *known. If known is NULL, the call waits for the next change.
+ *
+ * Returns 1 if the file exists, 0 if the file does not exist, an error of stat(2), or:
+ * -EACCES if the directory is not readable
+ * -EMFILE if the process has too many descriptors
+ * -EMFILE if the user has too many inotify instances
+ * -ENOENT if the directory does not exist
+ * -ENOMEM if memory is exhausted
+ * -ENOSPC if the user has too many inotify watches
  */
 WEFT_SWITCHPOINT int weft_wait_change(const char *path, struct stat *known);
 

@@ -1,17 +1,21 @@
 /*
- * Groups: fibers that end with a block.
+ * Groups of fibers that end with a block.
  *
  *     WEFT_GROUP(g, rc) {
  *         weft_group_spin(&g, fetch, &a);
  *         weft_group_spin(&g, fetch, &b);
- *     }                       // both have ended here; rc is 0 or the first error
+ *     }                       // both fibers have ended; rc is 0 or the first error
  *
- * The first fiber of a group that fails cancels the others and the block itself: blocking calls
- * inside fail with -ECANCELED until it is left. The fibers of a group are children of the one that
- * opened it; their errors go to the group, and to those who await them. For a deadline, a group is
- * put inside WEFT_CANCEL_AFTER: closing it, the caller is cancelled, and so are they. Once one has
- * ended, nothing of it is kept, but for the first that fails until the group is closed: an await
- * that comes later is -ESRCH.
+ * After the first failure of a fiber, weft cancels the other fibers of the group and the block.
+ * Blocking calls in the block then fail with -ECANCELED. The fibers of a group are children of the
+ * fiber that opened the group. weft does not raise their errors in that fiber. The group and
+ * awaiting fibers get the errors.
+ *
+ * For a deadline, put the group inside WEFT_CANCEL_AFTER. After the deadline, weft_group_close
+ * cancels the fibers.
+ *
+ * A fiber of a group is gone when it has ended. A later weft_await fails with -ESRCH. The first
+ * fiber that fails is gone when the group is closed.
  */
 #ifndef WEFT_GROUP_H
 #define WEFT_GROUP_H
@@ -21,64 +25,98 @@
 
 WEFT_BEGIN
 
-/* The caller's memory; its content is private. Between open and close it must stay where it is. */
+/*
+ * A group, in memory of the caller. Do not move a group between open and close. The fields are
+ * private.
+ */
 typedef struct weft_group {
     uint64_t weft__private[24];
 } weft_group;
 
-/** Open a group, inside the scopes that the caller has open; it is a scope too. Returns 0. */
+/**
+ * Open a group inside the open scopes of the caller.
+ *
+ * A group is also a scope.
+ *
+ * Returns 0, or:
+ * -EINVAL if group is NULL
+ * -EINVAL if group is the innermost open group or scope of the caller
+ */
 WEFT_API int weft_group_open(weft_group *group);
 
 /**
- * Spin a fiber in the group; from any fiber of the thread, while the group is open. In a group that
- * is cancelled the fiber never runs. Returns 0 if it cannot be made, as weft_spin does, or if the
- * group is not open (weft_error() says which).
+ * Create a fiber in an open group.
+ *
+ * Any fiber of the thread may call this function. If the group is cancelled, the new fiber never
+ * runs.
+ *
+ * Returns the id, or 0 on failure. Errors in addition to those of weft_spin:
+ * -EINVAL if the group is not open
  */
 WEFT_API weft_fiber weft_group_spin(weft_group *group, weft_fn *fn, void *arg);
 
-/** The same with options, of which parent does not count. */
+/**
+ * Like weft_group_spin, but with options.
+ *
+ * The options are those of weft_spin_with, except that the call ignores parent. If options is NULL,
+ * the defaults apply.
+ */
 WEFT_API weft_fiber weft_group_spin_with(weft_group *group, weft_fn *fn, void *arg,
                                          const weft_spin_options *options);
 
 /**
- * Cancel the fibers of the group and the block; from any fiber of the thread. Returns 0, -EINVAL.
+ * Cancel the fibers and the block of a group.
+ *
+ * Any fiber of the thread may call this function.
+ *
+ * Returns 0, or:
+ * -EINVAL if the group is not open
  */
 WEFT_API int weft_group_cancel(weft_group *group);
 
-/** How many of its fibers live. */
+/** Return the number of living fibers of a group. Returns 0 if the group is not open. */
 WEFT_API size_t weft_group_count(const weft_group *group);
 
 /**
- * Wait until all fibers of the group have ended, and leave it. Returns 0, or the first error of one
- * of them, with its words. If the caller is cancelled, or an error is raised in it, the fibers are
- * cancelled too and still waited for, and that is what is returned unless one had failed before (a
- * failure of a fiber counts more than a mere cancellation, even if it comes later). Interrupted, it
- * does the same and returns that value. -EINVAL if this is not the innermost group or scope that
- * the caller has open.
+ * Wait until all fibers of a group have ended, and close the group.
+ *
+ * A cancellation, an interrupt or a raised error in the caller cancels the fibers of the group. The
+ * call still waits for the end of the fibers. Then the call returns the error: -ECANCELED, the code
+ * of the interrupt, or the code of the raised error. If a fiber failed earlier, the call returns
+ * the error of the fiber instead. weft then raises the error of the caller again, unless this error
+ * is -ECANCELED. If a fiber fails after the cancellation, its error takes precedence only
+ * over -ECANCELED. If the call returns the error of a fiber, weft_error() returns the message.
+ *
+ * Returns 0, the first error of a fiber, an error of the caller as above, or:
+ * -EDEADLK if no event can end the fibers
+ * -EINVAL if the group is not the innermost open group or scope of the caller
+ * -EPERM if switching is forbidden and fibers of the group are alive
  */
 WEFT_SWITCHPOINT int weft_group_close(weft_group *group) WEFT_MUST_CHECK;
 
-/* What WEFT_GROUP puts on the stack beside the group. Private. */
+/* The state of a WEFT_GROUP block, on the stack. Private. */
 typedef struct weft__group_block {
     weft_group *group;
-    int *result; /* gets what close returned; NULL: an error is raised in the caller */
+    int *result; /* receives the result of weft_group_close; NULL: raise an error instead */
     bool is_entered;
     bool is_open;
 } weft__group_block;
 
-/** Called before each turn of the block's loop. Private. */
-WEFT_API bool weft__group_turn(weft__group_block *block);
+/** Open the group and return true at the first call. Later calls return false. Private. */
+WEFT_API bool weft__group_next(weft__group_block *block);
 
-/** The clean-up function of a block. Private. */
+/** Close the group. The cleanup function of a block. Private. */
 WEFT_API void weft__group_leave(weft__group_block *block);
 
 WEFT_END
 
 /*
- * WEFT_GROUP(g) { } or WEFT_GROUP(g, rc) { }: a block with a group of this name, which the block
- * declares; closed on every way out (end, break, return, goto). With the int rc, that is 0 or the
- * first error afterwards; without, the error is raised in the caller: its next blocking call fails
- * with it.
+ * WEFT_GROUP(g) { } and WEFT_GROUP(g, rc) { }
+ *
+ * Run a block with a new group g. The macro declares g. The macro closes the group when control
+ * leaves the block, by its end, break, continue, return or goto. The int rc is then 0 or the first
+ * error. Without rc, weft raises the error in the caller. The caller's next blocking call then
+ * fails.
  */
 #define WEFT_GROUP(...) \
     WEFT__GROUP_PICK(__VA_ARGS__, WEFT__GROUP_RC, WEFT__GROUP_RAISE, )(__VA_ARGS__)
@@ -90,6 +128,6 @@ WEFT_END
         for (weft_group g = {{0}}; WEFT__PASTE(name, _once); WEFT__PASTE(name, _once) = false) \
             for (__attribute__((cleanup(weft__group_leave)))                                   \
                  weft__group_block name = {&g, (result), false, false};                        \
-                 weft__group_turn(&name);)
+                 weft__group_next(&name);)
 
 #endif

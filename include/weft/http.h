@@ -1,8 +1,8 @@
 /*
- * A web server: HTTP/1.1, and 1.0 for those who speak it, plain or over TLS.
+ * HTTP/1.1 server, plain or over TLS. The server also accepts HTTP/1.0.
  *
- * Each connection has a fiber. A handler is called in it once all headers of a request are in, and
- * is ordinary sequential code: it reads the body when it wants to, blocks where it has to, writes
+ * Each connection has a fiber. The fiber calls the handler when all headers of a request have
+ * arrived. A handler is ordinary sequential code: it reads the body, blocks where necessary, writes
  * the reply and returns.
  *
  *     static int hello(weft_http_request *r, void *ctx)
@@ -16,20 +16,33 @@
  *         return weft_http_serve("127.0.0.1:8080", hello, NULL, NULL) != -ECANCELED;
  *     }
  *
- * What a handler leaves open is closed for it when it returns: a reply that was begun is ended, one
- * that was not is 204, a body that was not read is skipped if it is small, else the connection is
- * closed after the reply. A handler that returns an error before any of its reply has gone out gets
- * another one made: 404 for -ENOENT, 403 for -EACCES and -EPERM, 413 for -EMSGSIZE, 400 for
- * -EBADMSG and -EINVAL, 503 for -EAGAIN, -EBUSY, -EMFILE, -ENFILE, -ENOBUFS, -ENOMEM and
- * -ECANCELED, 504 for -ETIMEDOUT (408 if it is the request's body that was late), 500 for anything
- * else; after that, the connection is cut, so that nobody takes half a reply for a whole one.
+ * When the handler returns, the server completes the reply. If the handler has begun a reply, the
+ * server ends the reply. If the handler has begun no reply, the server replies 204. If a read of
+ * the body has failed, the server replies with the status of that error instead of 204.
  *
- * Requests that break the protocol never reach a handler: they are answered with the status that
- * says why, and the connection is closed. What is ambiguous is refused, never guessed.
+ * The server skips an unread body of at most 64 KiB. If more of the body is unread, the server
+ * closes the connection after the reply.
  *
- * Strings that come from a request live until its handler returns. They are NUL-terminated; there
- * is no NUL inside, the server refuses those. All calls on a request are for the fiber that the
- * handler runs in.
+ * If a handler returns an error before any part of its reply was sent, the server discards that
+ * reply. The server then replies with a status:
+ * - 400 for -EBADMSG and -EINVAL
+ * - 403 for -EACCES and -EPERM
+ * - 404 for -ENOENT
+ * - 408 for -ETIMEDOUT from a read of the request's body
+ * - 413 for -EMSGSIZE
+ * - 500 for an error that is not in this list
+ * - 503 for -EAGAIN, -EBUSY, -ECANCELED, -EMFILE, -ENFILE, -ENOBUFS and -ENOMEM
+ * - 504 for any other -ETIMEDOUT
+ * - no reply for -ECONNRESET from a read of the request's body
+ *
+ * If a part of the reply was already sent, the server resets the connection. A client therefore
+ * cannot mistake a partial reply for a complete one.
+ *
+ * The server rejects ambiguous requests and requests that violate the protocol. The server replies
+ * with the matching status and closes the connection, without calling the handler.
+ *
+ * Strings of a request are valid until the handler returns. The strings are NUL-terminated and
+ * contain no other NUL. Call the functions of a request only in the fiber of its handler.
  */
 #ifndef WEFT_HTTP_H
 #define WEFT_HTTP_H
@@ -40,330 +53,491 @@
 
 WEFT_BEGIN
 
-/* One request and its reply. */
+/* A request and its reply. */
 typedef struct weft_http_request weft_http_request;
 
-/* Answers a request. Returns 0, or an error: see above. */
+/* A function that replies to a request. Returns 0, or an error as in the list above. */
 typedef int weft_http_handler(weft_http_request *request, void *ctx);
 
 /*
- * What a stranger may ask of the server. 0 is the default; SIZE_MAX, UINT64_MAX and INFINITY are no
- * limit.
+ * Limits for clients. Each comment states the default, then the reply or the action beyond the
+ * limit. 0 means the default. SIZE_MAX, UINT64_MAX and INFINITY mean no limit, except in
+ * body_bytes_per_s_min. A peer is an IPv4 address or an IPv6 /64.
  */
 typedef struct weft_http_limits {
-    size_t line_bytes_max;   /* of the request line: 8 KiB; beyond is 414 */
-    size_t head_bytes_max;   /* of the request line and all headers: 32 KiB; 431 */
-    size_t headers_max;      /* 100; 431 */
-    uint64_t body_bytes_max; /* 1 MiB; 413. weft_http_limit_body changes it for one request */
-    size_t requests_max;     /* on one connection: 100,000; the last reply says that it closes */
-    size_t connections_max;  /* of one weft_http_serve: 16,384; 503 */
-    size_t connections_per_peer_max; /* of one address, or one /64 of IPv6: 4,096; 429 */
-    double first_byte_s;             /* from the connection to its first byte: 20; closed */
+    size_t line_bytes_max;   /* request line: 8 KiB; 414 */
+    size_t head_bytes_max;   /* request line and headers: 32 KiB; 431 */
+    size_t headers_max;      /* number of headers: 100; 431 */
+    uint64_t body_bytes_max; /* body: 1 MiB; 413; see also weft_http_limit_body */
+    size_t requests_max;     /* requests of a connection: 100,000; close after the last reply */
+    size_t connections_max; /* connections of one weft_http_serve: 16,384; 503, or close with TLS */
+    size_t connections_per_peer_max; /* connections of a peer: 4,096; 429, or close with TLS */
+    double first_byte_s;             /* from the connection to its first byte: 20; close */
     double head_s; /* from the first byte of a request to its last header: 20; 408 */
-    double idle_s; /* between two requests: 75; closed */
+    double idle_s; /* between two requests: 75; close */
     /*
-     * How slow a peer may be with a body, a request's or a reply's, in bytes a second: 240; 408, or
-     * the connection is cut. It is an average: who has stalled for slow_s (20) beyond it is out;
-     * slow_s is what to make INFINITY for no such limit.
+     * Minimum average rate of the body of a request or reply, in bytes per second: 240. A peer may
+     * fall behind this rate by at most slow_s seconds: 20. Then the server replies 408 or resets
+     * the connection.
      */
     double body_bytes_per_s_min;
     double slow_s;
     /*
-     * Memory for all bodies of one weft_http_serve that are read as a whole (weft_http_read_all,
-     * weft_http_form), and for the read buffers of large ones: 256 MiB. Beyond the limit such a
-     * read fails with -ENOBUFS, which becomes 503. Bodies that are read piece by piece go on, in
-     * smaller pieces.
+     * Memory of one weft_http_serve for the bodies that weft_http_read_all and weft_http_form read:
+     * 256 MiB. The limit includes the read buffers for long bodies. Beyond the limit,
+     * weft_http_read_all and weft_http_form fail with -ENOBUFS (503). weft_http_read continues with
+     * a smaller buffer.
      */
     uint64_t bodies_bytes_max;
     /*
-     * TLS handshakes per second of one address, or one /64 of IPv6: 200, in bursts of as many.
-     * Further ones wait; connections that would wait for more than head_s are closed.
+     * TLS handshakes of a peer per second: 200, possibly in one burst. Further handshakes wait. The
+     * server closes the connection if the wait and the handshake together exceed head_s.
      */
     double handshakes_per_peer_s_max;
     /*
-     * Bytes of replies in the kernel that one address, or one /64 of IPv6, has not acknowledged,
-     * over all its connections: 64 MiB. Beyond the limit a connection writes 16 KiB at a time, and
-     * waits, within slow_s, until the peer has acknowledged them.
+     * Unacknowledged bytes of replies in the kernel, for all connections of a peer: 64 MiB. Beyond
+     * the limit, a connection writes at most 16 KiB at a time. The next write waits, within slow_s,
+     * until the peer has acknowledged these bytes.
      */
     uint64_t unsent_bytes_per_peer_max;
 } weft_http_limits;
 
 /*
- * What the log function gets for each request, after its reply. A request that the server itself
- * refuses has a reason, and as much of its method and target as has arrived: they may be malformed.
+ * A log record. The server creates a record for each request, after the reply. If the server has
+ * rejected the request, reason is not empty. method and target may then be malformed or incomplete.
  */
 typedef struct weft_http_record {
-    const char *peer;   /* the client's address: what a trusted proxy says, else its own */
-    const char *method; /* "" if it is not known, as for the next four */
-    const char *target; /* as it came */
+    const char *peer;   /* the client's address, see weft_http_peer */
+    const char *method; /* "" in this field or the next four: unknown */
+    const char *target; /* as received */
     const char *host;
     const char *referer;
     const char *user_agent;
-    const char *reason; /* why the server refused it, in a few words; "" if a handler got it */
-    int version;        /* 10 or 11; 0: not known */
-    int status;         /* 0: cut before a reply */
-    uint64_t bytes;     /* of the reply's body, as sent */
-    double seconds;     /* from the request's first byte to the reply's last */
+    const char *reason; /* why the server rejected the request; "": the server called the handler */
+    int version;        /* 10 or 11; 0: unknown */
+    int status;         /* 0: the connection ended before a reply */
+    uint64_t bytes;     /* length of the reply's body as sent */
+    double seconds;     /* from the first byte of the request to the end of the reply */
 } weft_http_record;
 
-/* How to serve; all-zero is the default. What is pointed to must stay while it serves. */
+/* Options of a server. All-zero is the default. Pointers must be valid until the call returns. */
 typedef struct weft_http_options {
     weft_http_limits limits;
     weft_tls *tls;           /* NULL: plain HTTP */
-    const char *server_name; /* the Server header; NULL: none */
+    const char *server_name; /* Server header; NULL: none */
     /*
-     * Proxies whose headers about the client are believed: "127.0.0.1, 10.0.0.0/8, ::1", or "unix"
-     * for all peers at a unix socket. NULL: none.
+     * Trusted proxies: "127.0.0.1, 10.0.0.0/8, ::1", or "unix" for all peers of a Unix socket. The
+     * server uses the headers in which these proxies describe the client. NULL: none.
      */
     const char *trusted_peers;
     /*
-     * The headers that are believed, separated by commas: X-Forwarded-For, X-Forwarded-Host,
+     * Headers that the server uses, separated by commas: X-Forwarded-For, X-Forwarded-Host,
      * X-Forwarded-Proto, Forwarded (RFC 7239). NULL: X-Forwarded-For. Name only headers that the
-     * proxy sets or removes: it passes the others on as clients send them. Forwarded, if named and
-     * present, takes precedence.
+     * proxy sets or removes, because a proxy forwards all other headers unchanged. A Forwarded
+     * header takes precedence if the list names it.
      */
     const char *trusted_headers;
-    int gzip_level;       /* 1 to 9: compress replies worth it, for those who accept; 0: do not */
-    size_t stack_bytes;   /* of a connection's fiber; 0: the default */
-    double drain_s;       /* what requests that run have to finish when it is to end; 0: 10 s */
-    bool closes_listener; /* weft_http_serve_fd: close the socket when it stops to accept */
-    void (*log)(const weft_http_record *record, void *ctx); /* NULL: no log; must not fail */
+    int gzip_level;     /* 1 to 9: compress suitable replies for clients that accept gzip; 0: off */
+    size_t stack_bytes; /* of a connection's fiber; 0: the default */
+    double drain_s;     /* time for requests in progress after a cancellation; 0: 10 */
+    bool closes_listener; /* weft_http_serve_fd closes the socket when it stops accepting */
+    void (*log)(const weft_http_record *record, void *ctx); /* NULL: no log */
     void *log_ctx;
 } weft_http_options;
 
 /**
- * Listen at an address, "127.0.0.1:8080" or ":80" or a path for a unix socket, and serve until the
- * call is cancelled (or its scope ends), in order: nothing more is accepted, connections that wait
- * for a request are closed, requests that run finish, within drain_s; then they are cancelled.
- * Returns -ECANCELED then, else why it cannot listen or go on. -EINVAL for bad options, with words.
+ * Listen on an address and serve HTTP until the call is cancelled.
+ *
+ * address is "127.0.0.1:8080", ":80", or a path with a slash for a Unix socket. If options is NULL,
+ * the defaults apply.
+ *
+ * If the call is cancelled, the server closes the listener. The server also closes all connections
+ * that wait for a request. Requests in progress have drain_s seconds to finish. The server then
+ * cancels the remaining requests.
+ *
+ * Returns -ECANCELED after a cancellation, an error of weft_listen or weft_accept_loop, or:
+ * -EINVAL if an option is invalid
+ * -EINVAL if handler is NULL
+ * -ENOMEM if memory is exhausted
  */
 WEFT_SWITCHPOINT int weft_http_serve(const char *address, weft_http_handler *handler, void *ctx,
                                      const weft_http_options *options);
 
 /**
- * The same on a socket that listens already. The socket stays open unless closes_listener is set:
- * clients that connect during the drain then wait in the backlog instead of being refused.
- * -EINVAL if an option is not valid: the socket is unchanged, or closed if closes_listener is set
+ * Like weft_http_serve, on a listening socket.
+ *
+ * By default, the socket remains open. Clients that connect during the drain then wait in the
+ * backlog. If closes_listener is set, the server closes the socket before the drain, or if the call
+ * fails earlier.
  */
 WEFT_SWITCHPOINT int weft_http_serve_fd(int listener, weft_http_handler *handler, void *ctx,
                                         const weft_http_options *options);
 
 /**
- * Serve one connection in the calling fiber until it is over. Close it in any case. For callers
- * that run their own accept loop. Limits on the number of connections are then the caller's job.
- * Returns 0, or why the connection was cut.
- * -EINVAL if an option is not valid
+ * Serve one connection in the calling fiber and close the connection.
+ *
+ * Use this call in a program with its own accept loop. The call does not limit the number of
+ * connections. The call always closes fd. If options is NULL, the defaults apply.
+ *
+ * Returns 0, the error that ended the connection, or:
+ * -EINVAL if an option is invalid
+ * -EINVAL if handler is NULL
+ * -ENOMEM if memory is exhausted
  */
 WEFT_SWITCHPOINT int weft_http_serve_conn(int fd, weft_http_handler *handler, void *ctx,
                                           const weft_http_options *options);
 
-/* The request */
+/* The request. If memory is exhausted, a string that needs memory is NULL or "". */
 
 /**
- * The method as it came: "GET". Any token of up to 32 characters reaches the handler, registered or
- * not. The handler refuses methods that it does not know, with 405 or 501; a router does so itself.
+ * Return the method, for example "GET".
+ *
+ * The server accepts any token of up to 32 characters. A handler should reply 405 or 501 to a
+ * method that it does not implement. See http_route.h for a handler that selects by method.
  */
 WEFT_API const char *weft_http_method(const weft_http_request *request);
 
-/** The target as it came: "/a%20b?c=d". */
+/** Return the target as received, for example "/a%20b?c=d". */
 WEFT_API const char *weft_http_target(const weft_http_request *request);
 
 /**
- * The path: decoded once, without the query, with "." and ".." worked out; begins with a slash, but
- * for "*" (OPTIONS). A target whose path has a backslash, a control character or an encoded slash,
- * or that leads out above the root, is refused with 400 before any handler; a CONNECT with 501.
+ * Return the path, decoded once, without the query.
+ *
+ * The path starts with a slash. An OPTIONS request may have the path "*" instead. The server
+ * resolves "." and ".." and merges repeated slashes. The server replies 501 to CONNECT, and 400 to
+ * a path with one of these faults:
+ * - a backslash, a control character, an encoded slash or a malformed escape
+ * - ".." above the root
  */
 WEFT_API const char *weft_http_path(const weft_http_request *request);
 
-/** The query as it came, without the question mark; "" if there is none. */
+/** Return the query as received, without the question mark. Returns "" without a query. */
 WEFT_API const char *weft_http_query(const weft_http_request *request);
 
-/** 11 for HTTP/1.1, 10 for HTTP/1.0. */
+/** Return the protocol version: 11 for HTTP/1.1, 10 for HTTP/1.0. */
 WEFT_API int weft_http_version(const weft_http_request *request);
 
 /**
- * The host asked for, in lower case, without a port: from a trusted header of a trusted proxy, else
- * from the request itself. "" if a request of HTTP/1.0 names none.
+ * Return the requested host, in lower case, without the port. The source is a trusted header of a
+ * trusted proxy, else the request. Returns "" if no valid host is present.
  */
 WEFT_API const char *weft_http_host(weft_http_request *request);
 
-/** "http" or "https", as the client sees it: what a trusted proxy says, else what is so here. */
+/**
+ * Return the scheme that the client uses: "http" or "https". The source is a trusted header of a
+ * trusted proxy, else the connection.
+ */
 WEFT_API const char *weft_http_scheme(weft_http_request *request);
 
-/** The client's address without port: what a trusted proxy says, else the peer's; "unix". */
+/**
+ * Return the client's address without the port. The source is a trusted header of a trusted proxy,
+ * else the connection. Returns "unix" for a peer on a Unix socket.
+ */
 WEFT_API const char *weft_http_peer(weft_http_request *request);
 
-/** The value of a header, whatever the case of its name; the first if there are several; NULL. */
+/**
+ * Return the value of the first header with this name. The case of name does not matter. Returns
+ * NULL if the request has no such header.
+ */
 WEFT_API const char *weft_http_header(const weft_http_request *request, const char *name);
 
-/** The headers one by one, as they came: 0 if there is an index-th, else -ENOENT. */
+/**
+ * Get a header by its index, as received.
+ *
+ * Returns 0, or:
+ * -ENOENT if index is not less than the number of headers
+ */
 WEFT_API int weft_http_header_at(const weft_http_request *request, size_t index, const char **name,
                                  const char **value);
 
-/** A parameter of the query, decoded; the first of several; NULL if there is none. */
+/**
+ * Return the first parameter of the query with this name, decoded. Returns NULL if the query has no
+ * such parameter. On failure, returns NULL and records for weft_error():
+ * -ENOMEM if memory is exhausted
+ */
 WEFT_API const char *weft_http_query_param(weft_http_request *request, const char *name);
 
-/** What a route's {name} stands for, decoded; NULL if there is none. See http_route.h. */
+/** Return the decoded value of a route's {name}, or NULL. See http_route.h. */
 WEFT_API const char *weft_http_param(const weft_http_request *request, const char *name);
 
-/** A cookie's value; NULL if it was not sent. */
+/**
+ * Return the value of a cookie. Returns NULL if the client sent no such cookie. On failure, returns
+ * NULL and records for weft_error():
+ * -ENOMEM if memory is exhausted
+ */
 WEFT_API const char *weft_http_cookie(weft_http_request *request, const char *name);
 
-/** Memory that is freed when the handler has returned; NULL if there is none. */
+/**
+ * Allocate memory until the handler returns. On failure, returns NULL and records for weft_error():
+ * -ENOMEM if memory is exhausted
+ */
 WEFT_API void *weft_http_alloc(weft_http_request *request, size_t bytes);
 
-/** Is the server about to end? For a handler that goes on for long: its time is drain_s. */
+/** Return true if the server is draining. The server cancels handlers after drain_s. */
 WEFT_API bool weft_http_is_draining(const weft_http_request *request);
 
-/**
- * The TLS connection, for the functions of tls.h that tell about one; NULL on a plain one.
- */
+/** Return the TLS stream, for weft_tls_describe. Returns NULL without TLS. */
 WEFT_API weft_stream *weft_http_tls(weft_http_request *request);
 
-/* Its body */
+/* The body of the request */
 
-/** The length that was announced; 0 without a body, -1 if it comes in chunks. */
+/** Return the announced length of the body. Returns 0 without a body, -1 for a chunked body. */
 WEFT_API int64_t weft_http_length(const weft_http_request *request);
 
-/** Change the limit on this request's body. -EALREADY once some of it has been read. */
+/**
+ * Set the limit on the body of this request.
+ *
+ * Returns 0, or:
+ * -EALREADY if the handler has read a part of the body
+ */
 WEFT_API int weft_http_limit_body(weft_http_request *request, uint64_t bytes_max);
 
 /**
- * Read some of the body, at most so many bytes; 0 at its end. The first read tells a client that
- * waits for it (Expect: 100-continue) to go on. -EMSGSIZE if it is over the limit, -ETIMEDOUT if it
- * comes too slowly, -EBADMSG if its chunks are malformed, -ECONNRESET if the connection ends
- * before it.
+ * Read a part of the request's body.
+ *
+ * If the client waits for 100 (Continue), the first read sends that response. A cancelled call
+ * loses no bytes. The next call continues. After any other error, all further reads return that
+ * error.
+ *
+ * Returns the number of bytes, 0 at the end of the body, an error of the connection, or:
+ * -EBADMSG if the chunks are malformed
+ * -ECONNRESET if the client closes the connection before the end of the body
+ * -EMSGSIZE if the body is longer than the limit
+ * -EPIPE if the reply has begun and the client waits for 100 (Continue)
+ * -ETIMEDOUT if the body arrives too slowly
  */
 WEFT_SWITCHPOINT ssize_t weft_http_read(weft_http_request *request, void *data,
                                         size_t bytes) WEFT_MUST_CHECK;
 
-/** The same in place: the piece that has come; it is there until the next call that reads. */
+/**
+ * Like weft_http_read, but without copying.
+ *
+ * *data points to the bytes. The bytes are valid until the next call that reads the body.
+ */
 WEFT_SWITCHPOINT ssize_t weft_http_read_piece(weft_http_request *request,
                                               const void **data) WEFT_MUST_CHECK;
 
 /**
- * Read the whole rest of the body into memory of the request, with a NUL behind it. Returns its
- * length. A body of known length takes that much memory, one in chunks up to twice its length.
- * Errors as in weft_http_read; if one of these occurs, the rest of the body is lost:
- * -ENOBUFS if all bodies together are beyond bodies_bytes_max
- * -ENOMEM if there is no memory
+ * Read the remaining body into memory and append a NUL.
+ *
+ * *data is valid until the handler returns. A chunked body needs up to twice its length in memory.
+ * A call that fails or is cancelled loses the bytes that it has read.
+ *
+ * Returns the length without the NUL. Errors in addition to those of weft_http_read:
+ * -ENOBUFS if all bodies together exceed bodies_bytes_max
+ * -ENOMEM if memory is exhausted
  */
 WEFT_SWITCHPOINT ssize_t weft_http_read_all(weft_http_request *request,
                                             char **data) WEFT_MUST_CHECK;
 
 /**
- * A field of a form (application/x-www-form-urlencoded), decoded; the body is read at the first
- * call. NULL if there is none; *error, may be NULL, tells if that is because it could not be read:
- * as in weft_http_read; -EINVAL if the body is no such form.
+ * Return a field of a form, decoded.
+ *
+ * The form is a body of type application/x-www-form-urlencoded. The first call reads the body.
+ * Returns NULL if the form has no such field, or the body cannot be read.
+ *
+ * If error is not NULL, sets *error to 0, or to the error of the first call. The call also records
+ * the error for weft_error(). Errors in addition to those of weft_http_read_all:
+ * -EINVAL if the body contains a NUL
+ * -EINVAL if the body has another type
  */
 WEFT_SWITCHPOINT const char *weft_http_form(weft_http_request *request, const char *name,
                                             int *error);
 
-/** A field that came behind the body's last chunk; NULL before that is read, or without it. */
+/**
+ * Return the value of a trailer field of the request. Returns NULL if the request has no such
+ * field. Returns NULL before the handler has read the body to its end.
+ */
 WEFT_API const char *weft_http_trailer(const weft_http_request *request, const char *name);
 
-/* The reply. What was begun cannot be begun again: -EALREADY. */
+/* The reply. A handler can begin only one reply. */
 
 /**
- * Set a header of the reply, before it is begun; one set before is replaced. Date, Content-Length,
- * Transfer-Encoding, Trailer and Connection are the server's own: -EPERM, but that "Connection:
- * close" may be said. -EINVAL if name or value have characters that do not belong there: nobody can
- * put a line break, and with it a reply of his own, into one.
+ * Set a header of the reply. Replace a header of the same name.
+ *
+ * The server itself sets Connection, Content-Length, Date, Trailer and Transfer-Encoding. The
+ * caller may set "Connection: close". A line break is an invalid character. A value from a client
+ * therefore cannot inject headers or a second reply.
+ *
+ * Returns 0, or:
+ * -EALREADY if the reply has begun
+ * -EINVAL if name or value has an invalid character
+ * -ENOMEM if memory is exhausted
+ * -EPERM if the server itself sets the header
  */
 WEFT_API int weft_http_set(weft_http_request *request, const char *name, const char *value);
 
-/** Add one beside those of the same name. */
+/** Like weft_http_set, but without replacing a header of the same name. */
 WEFT_API int weft_http_add(weft_http_request *request, const char *name, const char *value);
 
-/* What a cookie is set with; all-zero is a cookie of the session for this path and host. */
+/* Attributes of a cookie. All-zero is a session cookie for the path and host of the request. */
 typedef struct weft_http_cookie_options {
-    const char *path;   /* NULL: none said */
-    const char *domain; /* NULL: this host only */
-    double max_age_s;   /* 0: until the browser ends; negative: delete it */
+    const char *path;   /* NULL: no Path attribute */
+    const char *domain; /* NULL: only the host of the request */
+    double max_age_s;   /* 0: a session cookie; negative: delete the cookie */
     bool is_secure;
     bool is_http_only;
-    const char *same_site; /* "Lax", "Strict", "None"; NULL: none said */
+    const char *same_site; /* "Lax", "Strict" or "None"; NULL: no SameSite attribute */
 } weft_http_cookie_options;
 
-/** Set a cookie. -EINVAL for characters that cannot be in one. */
+/**
+ * Set a cookie. If options is NULL, the defaults apply.
+ *
+ * Returns 0, or:
+ * -EALREADY if the reply has begun
+ * -EINVAL if name, value or an option is invalid
+ * -EINVAL if same_site is "None" without is_secure
+ * -EINVAL if name starts with "__Host-" or "__Secure-", and options lacks a required attribute
+ * -ENOMEM if memory is exhausted
+ */
 WEFT_API int weft_http_set_cookie(weft_http_request *request, const char *name, const char *value,
                                   const weft_http_cookie_options *options);
 
 /**
- * The whole reply at once; type is its Content-Type, in place of one that was set; NULL: that one,
- * or none. -EBADMSG if the body comes in chunks and what has come of them is malformed: nothing was
- * said then, and it becomes a 400.
+ * Send a complete reply.
+ *
+ * type replaces an earlier Content-Type. If type is NULL, the earlier Content-Type remains. After
+ * -EALREADY, -EBADMSG and -EINVAL, the call has sent nothing.
+ *
+ * Returns 0. Errors in addition to those of weft_http_write:
+ * -EALREADY if the reply has begun
+ * -EBADMSG if the received part of a chunked request body is malformed
+ * -EINVAL if status is not in 200 to 999
+ * -EINVAL if type has an invalid character
  */
 WEFT_SWITCHPOINT int weft_http_reply(weft_http_request *request, int status, const char *type,
                                      const void *body, size_t bytes);
 
-/** The same with text as printf(3) makes it: text/plain in UTF-8. */
+/** Like weft_http_reply, but with text from a printf(3) format. The type is text/plain in UTF-8. */
 WEFT_SWITCHPOINT int weft_http_reply_text(weft_http_request *request, int status,
                                           const char *format, ...) WEFT_PRINTF(3, 4);
 
-/** A short page that says what the status means: for errors. */
+/** Like weft_http_reply, but with a text that names the status. */
 WEFT_SWITCHPOINT int weft_http_reply_status(weft_http_request *request, int status);
 
-/** Send the client elsewhere: 301, 302, 303, 307 or 308. */
+/**
+ * Redirect the client to another location.
+ *
+ * Returns 0. Errors in addition to those of weft_http_reply:
+ * -EINVAL if status is not 301, 302, 303, 307 or 308
+ * -EINVAL if location has an invalid character
+ */
 WEFT_SWITCHPOINT int weft_http_redirect(weft_http_request *request, int status,
                                         const char *location);
 
 /**
- * Begin a reply whose body is written piece by piece, of so many bytes, or -1 if that is not known:
- * it goes out in chunks then, or in HTTP/1.0 until the connection is closed.
+ * Begin a reply. The caller writes the body afterwards.
+ *
+ * length is the length of the body in bytes, or -1 if unknown. A body of unknown length is chunked.
+ * In HTTP/1.0, the end of the connection marks the end of a body of unknown length.
+ *
+ * Returns 0, or:
+ * -EALREADY if the reply has begun
+ * -EINVAL if length is less than -1
+ * -EINVAL if status is not in 200 to 999
+ * -ENOMEM if memory is exhausted
  */
 WEFT_SWITCHPOINT int weft_http_begin(weft_http_request *request, int status, int64_t length);
 
 /**
- * Write some of the body; a reply that was not begun is begun with 200 and no known length. It may
- * be kept until there is more: weft_http_flush. For a HEAD request it goes nowhere. Returns bytes.
- * -EMSGSIZE if it is more than was announced.
+ * Write a part of the reply's body.
+ *
+ * If the reply has not begun, the call begins a reply with status 200 and unknown length. The
+ * server may buffer the bytes until weft_http_flush. The server discards the body of a reply to
+ * HEAD.
+ *
+ * Returns bytes, an error of the connection, or:
+ * -EALREADY if the connection has switched to another protocol
+ * -EALREADY if the reply has ended
+ * -EMSGSIZE if the body would exceed the announced length
+ * -ENOMEM if memory is exhausted
+ * -EPIPE if an earlier write has failed
+ * -EPIPE if the client has closed the connection
+ * -ETIMEDOUT if the client reads too slowly
  */
 WEFT_SWITCHPOINT ssize_t weft_http_write(weft_http_request *request, const void *data,
                                          size_t bytes);
 
-/** The same with text as printf(3) makes it. */
+/** Like weft_http_write, but with text from a printf(3) format. */
 WEFT_SWITCHPOINT ssize_t weft_http_printf(weft_http_request *request, const char *format, ...)
     WEFT_PRINTF(2, 3);
 
-/** See that what was written goes out now. -EINVAL if the reply was not begun. */
+/**
+ * Send the buffered bytes of the reply.
+ *
+ * Returns 0. Errors in addition to those of weft_http_write:
+ * -EINVAL if the reply has not begun
+ */
 WEFT_SWITCHPOINT int weft_http_flush(weft_http_request *request);
 
 /**
- * Write so many bytes of a file, from an offset, without bringing them into the program where that
- * can be (sendfile; not under TLS). Returns bytes; -ENODATA if the file is shorter.
+ * Write bytes of a file, from an offset, to the reply's body.
+ *
+ * The call uses sendfile(2) if the length of the reply is known, the connection is plain, and bytes
+ * is over 16 KiB. Otherwise the call copies the bytes. After -ENODATA, the server resets the
+ * connection.
+ *
+ * Returns bytes. Errors in addition to those of weft_http_write and weft_pread:
+ * -ENODATA if the file ends before offset + bytes
  */
 WEFT_SWITCHPOINT int64_t weft_http_send_file(weft_http_request *request, int fd, off_t offset,
                                              uint64_t bytes);
 
 /**
- * A field to be sent behind the body, if that goes out in chunks; before its end, after that
- * -EALREADY. One set before is replaced. -EINVAL and -EPERM as in weft_http_set.
+ * Set a trailer field of the reply. Replace a trailer field of the same name.
+ *
+ * The server sends trailer fields only after a chunked body.
+ *
+ * Returns 0, or:
+ * -EALREADY if the reply has ended
+ * -EINVAL if name or value has an invalid character
+ * -ENOMEM if memory is exhausted
+ * -EPERM if the server itself sets a header of this name
  */
 WEFT_API int weft_http_set_trailer(weft_http_request *request, const char *name, const char *value);
 
 /**
- * End the reply: nothing can be written any more. -ENODATA if less was than was announced: the
- * connection is cut then. -EINVAL if it was not begun.
+ * End the reply. Further writes fail.
+ *
+ * After any error except -EALREADY and -EINVAL, the server resets the connection.
+ *
+ * Returns 0. Errors in addition to those of weft_http_write:
+ * -EINVAL if the reply has not begun
+ * -ENODATA if the caller has written less than the announced length
  */
 WEFT_SWITCHPOINT int weft_http_end(weft_http_request *request);
 
-/** Begin a stream of server-sent events. */
+/**
+ * Begin a stream of server-sent events.
+ *
+ * Returns 0. The errors are those of weft_http_set, weft_http_begin and weft_http_flush.
+ */
 WEFT_SWITCHPOINT int weft_http_events(weft_http_request *request);
 
 /**
- * Send an event at once; event and id may be NULL; data of several lines arrives as it is. An error
- * is how one learns that nobody listens any more. -EINVAL for a line break in event or id,
- * -ESHUTDOWN if the server is about to end.
+ * Send a server-sent event without buffering.
+ *
+ * event and id may be NULL. data may have several lines. The call fails after the client has closed
+ * the connection.
+ *
+ * Returns 0. Errors in addition to those of weft_http_write:
+ * -EINVAL if event or id contains a line break
+ * -ESHUTDOWN if the server is draining
  */
 WEFT_SWITCHPOINT int weft_http_event(weft_http_request *request, const char *event, const char *id,
                                      const char *data);
 
 /**
- * Change to another protocol: replies 101 with this Upgrade header, and hands over the stream, with
- * what has come already, until the handler returns.
- * -EINVAL if the client did not ask for it in any of its Upgrade headers
- * -ENOMEM.
+ * Switch the connection to another protocol.
+ *
+ * The call replies 101 with protocol as the Upgrade header. *stream is valid until the handler
+ * returns. The stream includes input that has already arrived.
+ *
+ * Returns 0, an error of the connection, or:
+ * -EALREADY if the reply has begun
+ * -EINVAL if the client does not request protocol in an Upgrade header
+ * -EINVAL if the request has an unread body
+ * -ENOMEM if memory is exhausted
  */
 WEFT_SWITCHPOINT int weft_http_upgrade(weft_http_request *request, const char *protocol,
                                        weft_stream **stream);

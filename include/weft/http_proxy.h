@@ -1,29 +1,31 @@
 /*
- * A reverse proxy: a handler that passes requests on to another web server, and its answers back.
+ * Reverse proxy: a handler that forwards requests to another web server.
  *
  *     weft_http_proxy *app = weft_http_proxy_new("http://127.0.0.1:3000", NULL);
  *     weft_http_route(routes, NULL, "/{path...}", weft_http_serve_proxy, app);
  *
- * Bodies pass piece by piece in both directions at once, at the speed of the slower side: memory
- * does not grow with them. The proxy does not change a body, its coding or the target.
+ * The proxy forwards bodies in parts, in both directions at once, at the speed of the slower side.
+ * The memory for a body does not depend on its length. The proxy does not change a body, its coding
+ * or the target.
  *
- * The proxy removes fields that concern one connection, in both directions (RFC 9110, 7.6.1):
- * Connection and the fields that it names, Keep-Alive, Proxy-Connection, Proxy-Authenticate,
- * Proxy-Authorization, TE, Transfer-Encoding and Upgrade. It frames each body anew, passes trailers
- * on, and adds Via.
+ * The proxy removes fields that concern one connection, in both directions (RFC 9110, 7.6.1). These
+ * fields are Connection, the fields that Connection names, Keep-Alive, Proxy-Connection,
+ * Proxy-Authenticate, Proxy-Authorization, TE, Transfer-Encoding and Upgrade. The proxy sends its
+ * own TE if the client accepts trailers, and its own Upgrade if upgrades allows the protocol. The
+ * proxy frames each body anew, forwards trailers and adds Via.
  *
- * The client gets:
- * - 502 if the upstream server refuses, cannot be reached, or breaks the protocol
- * - 503 if there are not enough descriptors or memory
- * - 504 if the upstream server is late: connect_s, first_byte_s, idle_s
- * - 508 if the request has come through this proxy before
- * - the status for the error of weft_http_read if the request's own body is at fault
+ * On failure, the proxy replies to the client:
+ * - 502 if the upstream server rejects the connection, cannot be reached, or violates the protocol
+ * - 503 if descriptors or memory are exhausted
+ * - 504 if the upstream server exceeds connect_s, first_byte_s or idle_s
+ * - 508 if the request has already passed through this proxy
+ * - the status for the error of weft_http_read if the request's body cannot be read
  *
- * If an answer breaks off or stalls, the proxy cuts the client's connection: a part of an answer
- * never looks complete.
+ * If a response ends early or stalls, the proxy resets the client's connection. A client therefore
+ * cannot mistake a partial response for a complete one.
  *
- * If a client ends its side of the connection before it has its answer, the proxy takes it for gone
- * and aborts the request to the upstream server.
+ * If a client ends its side of the connection before the end of the response, the proxy aborts the
+ * request to the upstream server.
  */
 #ifndef WEFT_HTTP_PROXY_H
 #define WEFT_HTTP_PROXY_H
@@ -32,84 +34,97 @@
 
 WEFT_BEGIN
 
-/* An upstream server, and the connections to it. */
+/* An upstream server and the connections to it. */
 typedef struct weft_http_proxy weft_http_proxy;
 
-/* How requests are passed on; all-zero is the default. Strings are copied. */
+/* Options of a proxy. All-zero is the default. weft copies all strings. */
 typedef struct weft_http_proxy_options {
-    weft_tls *tls; /* a client's, for https; must outlive the proxy; NULL: the system's trust */
+    /* A client configuration, which must outlive the proxy. NULL: trust the system's CAs. */
+    weft_tls *tls;
     /*
-     * The name of this proxy in Via, a token. A request whose Via has this name already gets 508:
-     * proxies in a chain need different names. NULL: a random name.
+     * The name of this proxy in Via, a token of at most 100 bytes. The proxy replies 508 to a
+     * request with this name in Via. Proxies in a chain need different names. NULL: a random name.
      */
     const char *via;
     /*
-     * Protocols that a client may change to: "websocket, irc", in any version unless that is named
-     * ("irc/6.9"); "" for none. Upgrade is removed from requests for other protocols. NULL: all
-     * except h2c, with which a client could send requests that this server does not see.
+     * Protocols that a client may switch to: "websocket, irc". "irc" allows any version, "irc/6.9"
+     * only this version. The proxy removes Upgrade from a request that names another protocol. An
+     * empty string allows no protocol. NULL allows all protocols except h2c, because the server
+     * cannot check requests inside h2c.
      */
     const char *upgrades;
-    bool sends_upstream_host; /* Host is the upstream server's, not what the client asked for */
+    bool sends_upstream_host; /* send the host of upstream as Host, not the client's Host */
     /*
-     * X-Forwarded-For, -Proto and -Host tell the upstream server the client's address, scheme and
-     * host, unless has_no_x_forwarded is set. Forwarded (RFC 7239) does so if sends_forwarded is
-     * set. A header that the server believes (trusted_peers, trusted_headers) is continued, any
-     * other one is replaced.
+     * By default, the proxy sends the client's address, scheme and host in X-Forwarded-For,
+     * X-Forwarded-Proto and X-Forwarded-Host. If has_no_x_forwarded is set, the proxy sends none of
+     * these headers. If sends_forwarded is set, the proxy sends Forwarded (RFC 7239). The proxy
+     * discards received headers of these names, unless the server trusts them (trusted_peers,
+     * trusted_headers). The proxy appends its value to a trusted header.
      */
     bool has_no_x_forwarded;
     bool sends_forwarded;
-    size_t connections_max;  /* of each thread, with those that changed the protocol: 0: 256 */
-    size_t idle_max;         /* idle connections that each thread keeps: 0: 64 */
-    double keep_alive_s;     /* how long an idle connection is kept: 0: 15 */
-    size_t head_bytes_max;   /* of an answer, else 502: 0: 64 KiB */
-    uint64_t body_bytes_max; /* of a request: 0: the server's limit; UINT64_MAX: none */
-    double connect_s;        /* to wait for a connection: 0: 10 */
-    double first_byte_s;     /* from the last byte of a request to the answer's head: 0: 60 */
-    double idle_s;           /* between two pieces of a body, either way: 0: 60 */
-    double upgraded_idle_s;  /* without a byte either way once the protocol has changed: 0: 300 */
+    size_t connections_max;  /* of each thread, including upgraded connections; 0: 256 */
+    size_t idle_max;         /* idle connections of each thread; 0: 64 */
+    double keep_alive_s;     /* maximum idle time of a connection; 0: 15 */
+    size_t head_bytes_max;   /* head of a response; 0: 64 KiB; 502 for a longer head */
+    uint64_t body_bytes_max; /* body of a request; 0: the server's limit; UINT64_MAX: no limit */
+    double connect_s;        /* maximum time to get a connection; 0: 10 */
+    double first_byte_s;     /* maximum time from the request to the head of the response; 0: 60 */
+    double idle_s;           /* maximum time between two parts of a body; 0: 60 */
+    double upgraded_idle_s;  /* maximum idle time of an upgraded connection; 0: 300 */
     /*
-     * Called before the reply if a request fails, because of the upstream server or because the
-     * client has gone. error is a negative errno, words describe it. NULL: failures are not
-     * reported.
+     * A callback for failed requests. The proxy calls on_failure before it replies. error is a
+     * negative errno. message describes the error. NULL: no callback.
      */
-    void (*on_failure)(weft_http_request *request, int error, const char *words, void *ctx);
+    void (*on_failure)(weft_http_request *request, int error, const char *message, void *ctx);
     void *on_failure_ctx;
 } weft_http_proxy_options;
 
 /**
- * Create a proxy for an upstream server, "http://app:3000" or "https://10.0.0.7". Any number of
- * threads may serve it; each has its own connections. Returns NULL if that fails; weft_error() says
- * why:
- * -EINVAL if upstream is not such a URL, or has a path, a query or a user
- * -EINVAL if an option is not valid
- * -EAGAIN if there are too many proxies (PTHREAD_KEYS_MAX)
- * -ENOMEM if there is no memory
+ * Create a proxy for an upstream server.
+ *
+ * upstream is "http://app:3000" or "https://10.0.0.7". If options is NULL, the defaults apply. Any
+ * number of threads may serve the proxy. Each thread has its own connections.
+ *
+ * Returns the proxy. On failure, returns NULL and records for weft_error():
+ * -EAGAIN if the process has too many proxies (PTHREAD_KEYS_MAX)
+ * -EINVAL if an option is invalid
+ * -EINVAL if upstream has a path, a query, a fragment or a user
+ * -EINVAL if upstream is not an http or https URL
+ * -ENOMEM if memory is exhausted
  */
 WEFT_API weft_http_proxy *
 weft_http_proxy_new(const char *upstream, const weft_http_proxy_options *options) WEFT_MUST_CHECK;
 
 /**
- * Close the idle connections of a proxy and free it; NULL is ignored. Other threads that have
- * served it must have ended. Returns 0.
- * -EBUSY if a request is being passed on; nothing has changed then
+ * Close the idle connections of a proxy and free the proxy.
+ *
+ * Other threads that have served the proxy must have ended. If proxy is NULL, the call does
+ * nothing.
+ *
+ * Returns 0, or:
+ * -EBUSY if a request is in progress
  */
 WEFT_SWITCHPOINT int weft_http_proxy_free(weft_http_proxy *proxy);
 
 /**
- * Pass a request on to the upstream server, and its answer back. A handler; proxy is a
- * weft_http_proxy.
+ * Forward a request to the upstream server and the response to the client.
  *
- * If an idle connection turns out to be closed, the proxy opens another one and sends the request
- * again. It does so only if nothing of the request's body was read, and either the method is
- * idempotent or nothing of the request was sent.
+ * This function is a handler. proxy must be a weft_http_proxy.
  *
- * The proxy passes on Expect: 100-continue, and interim answers (1xx) to clients of HTTP/1.1. It
- * counts Max-Forwards down for OPTIONS and TRACE; at 0 it answers itself, with 204 or 405.
+ * The upstream server may close an idle connection while the proxy starts to use the connection.
+ * The proxy then repeats the request on a new connection in two cases:
+ * - The proxy has sent no byte of the request.
+ * - The method is idempotent, and the proxy has sent no byte of the body.
  *
- * After an answer of 101 the proxy passes bytes both ways until both sides have ended. A side that
- * has ended can still receive.
+ * The proxy forwards "Expect: 100-continue". The proxy forwards interim responses (1xx) to HTTP/1.1
+ * clients. The proxy decrements Max-Forwards in OPTIONS and TRACE requests. If Max-Forwards is 0,
+ * the proxy itself replies 204 to OPTIONS and 405 to TRACE.
  *
- * Returns 0, or the error for which the server makes a reply or cuts the connection.
+ * After a 101 response, the proxy copies bytes in both directions until both sides have ended. A
+ * side that has ended can still receive.
+ *
+ * Returns 0 or an error. For an error, the server sends a status or resets the connection.
  */
 WEFT_SWITCHPOINT int weft_http_serve_proxy(weft_http_request *request, void *proxy);
 

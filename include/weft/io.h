@@ -1,29 +1,37 @@
 /*
- * I/O on descriptors: the system call's arguments; blocks the calling fiber only. A blocking or a
- * non-blocking descriptor, it makes no difference. Sockets are in net.h, files in file.h, lines and
- * buffers in stream.h.
+ * I/O on descriptors: system calls that block only the calling fiber.
  *
- * A cancelled call has moved no data. It returns when the kernel has released the buffer. If the
- * kernel was faster, the call returns its result, and the next call is cancelled.
+ * Descriptors may be blocking or non-blocking. See net.h for sockets, file.h for files, and
+ * stream.h for lines and buffers. The comment of a call may name a manual page. The page describes
+ * the arguments, the results and the errors. Calls return errors as negative errno values.
  *
- * Any thread may use any descriptor, also one that another thread has created or used: weft notices
- * that a number has become another file. Three rules apply:
- *   - Close a descriptor that was used with weft by weft_close, in any thread.
- *   - Close a descriptor when no fiber of another thread is in a call on it. Such a fiber is not
- *     woken. It gets no data of the next file with that number, but -EBADF when its thread next
- *     uses the number. The old file may stay open while the fiber waits.
- *   - Fibers of one thread that read from the same descriptor are served in their order. Between
- *     threads there is no order: let one thread read, and one thread write.
- * To hand a descriptor to another thread for good, call weft_fd_release first.
+ * Each thread performs its I/O with a backend: io_uring, epoll, libev or sim. For tests, the sim
+ * backend simulates time, pipes and socket pairs.
  *
- * If the program closes weft's own descriptors, as with closefrom(3), weft opens new ones within
- * 0.1 s and reports it once on stderr. Operations on closed descriptors end with -EBADF. If the
- * kernel begins to refuse the backend (seccomp), weft opens another one: operations under way end
- * with -EIO, and calls on other threads go on.
+ * A cancelled weft_read or weft_write has moved no data. A cancelled call returns when the kernel
+ * has released the buffer. If the I/O has already completed, the call returns its result. The
+ * cancellation then takes effect at the next call.
  *
- * On the sim backend only what weft_pipe and weft_socketpair make blocks the fiber alone; a
- * descriptor of the kernel blocks the thread. If the program closes weft's own descriptor there,
- * other threads can no longer wake the thread.
+ * Any thread may use any descriptor, including descriptors that another thread has created or used.
+ * The kernel reuses the number of a closed descriptor for a new file. weft detects a reused number
+ * only if weft closed the old file or created the new file. Three rules apply:
+ *   - Use weft_close to close a descriptor that weft has used. Any thread may close the descriptor.
+ *   - Close a descriptor only when no fiber of another thread is in a call on the descriptor.
+ *     weft_close does not wake such a fiber. The fiber gets no data from the next file with the
+ *     number. The call of the fiber returns -EBADF when its thread next uses the number. The old
+ *     file may remain open while the fiber waits.
+ *   - Read a descriptor in one thread only. weft preserves the order of reads only within a thread.
+ *     Another thread may write to the descriptor.
+ *
+ * If the program closes weft's own descriptors, for example with closefrom(3), weft opens new
+ * descriptors within 0.1 s. weft reports the repair once on stderr. Operations on closed
+ * descriptors end with -EBADF. If the kernel stops supporting the backend, for example because of a
+ * seccomp filter, weft opens another backend. Pending operations then end with -EIO. Calls on
+ * worker threads continue.
+ *
+ * On the sim backend, a call on a descriptor from weft_pipe or weft_socketpair blocks only the
+ * fiber. A call on any other descriptor blocks the thread. If the program closes the descriptor of
+ * the sim backend, other threads can no longer wake the thread.
  */
 #ifndef WEFT_IO_H
 #define WEFT_IO_H
@@ -36,173 +44,271 @@
 
 WEFT_BEGIN
 
-/** Read up to so many bytes; 0 at the end. As read(2). */
+/**
+ * Read from a descriptor.
+ *
+ * Returns the number of bytes read, 0 at the end of the input, or an error of read(2).
+ */
 WEFT_SWITCHPOINT ssize_t weft_read(int fd, void *buffer, size_t bytes);
 
 /**
- * Write up to so many bytes; may write fewer. As write(2), but a closed peer is -EPIPE and no
- * signal.
+ * Write to a descriptor.
+ *
+ * The call may write fewer bytes than requested. If the peer has closed the connection, the call
+ * returns -EPIPE and raises no SIGPIPE. Returns the number of bytes written, or an error of
+ * write(2).
  */
 WEFT_SWITCHPOINT ssize_t weft_write(int fd, const void *buffer, size_t bytes);
 
-/** Read into several buffers in a row. As readv(2). */
+/**
+ * Read from a descriptor into several buffers.
+ *
+ * Returns the number of bytes read, 0 at the end of the input, or an error of readv(2).
+ */
 WEFT_SWITCHPOINT ssize_t weft_readv(int fd, const struct iovec *pieces, int count) WEFT_MUST_CHECK;
 
-/** Write several buffers in a row; may write fewer bytes. As writev(2), without the signal. */
+/**
+ * Write several buffers to a descriptor.
+ *
+ * The call may write fewer bytes than requested. If the peer has closed the connection, the call
+ * returns -EPIPE and raises no SIGPIPE. Returns the number of bytes written, or an error of
+ * writev(2).
+ */
 WEFT_SWITCHPOINT ssize_t weft_writev(int fd, const struct iovec *pieces, int count);
 
 /**
- * Write all of it, in as many calls as it takes. Returns bytes, or the error that stopped it; how
- * much had gone out by then is not known.
+ * Write all bytes of a buffer, with as many calls as needed.
+ *
+ * Returns bytes, or the error that stopped the call. After an error, the number of bytes written is
+ * unknown.
  */
 WEFT_SWITCHPOINT ssize_t weft_write_all(int fd, const void *buffer, size_t bytes);
 
 /**
- * Write all of several buffers; pieces is left as it is. Returns how many bytes that was, or the
- * error that stopped it; how much had gone out by then is not known.
+ * Write all bytes of several buffers, with as many calls as needed.
+ *
+ * The call does not change pieces. After an error, the number of bytes written is unknown.
+ *
+ * Returns the total number of bytes, the error that stopped the call, or:
+ * -EINVAL if count is negative
  */
 WEFT_SWITCHPOINT ssize_t weft_writev_all(int fd, const struct iovec *pieces, int count);
 
 /**
- * Read until so many bytes are there or the other side is done; returns how many came. Cut short by
- * an error or a cancellation it returns that, and how much had come by then is not known: where
- * that matters, weft_stream_read_exact keeps it.
+ * Read until the buffer is full or the input ends.
+ *
+ * Returns the number of bytes read, or the error that stopped the call. After an error, the number
+ * of bytes read is unknown. Use weft_stream_read_exact if an error or a cancellation must not lose
+ * bytes.
  */
 WEFT_SWITCHPOINT ssize_t weft_read_full(int fd, void *buffer, size_t bytes) WEFT_MUST_CHECK;
 
 /**
- * Wait until the descriptor is ready for one of events (POLLIN, POLLOUT); returns those it is ready
- * for, with POLLERR and POLLHUP. -EINVAL if events asks for nothing, -EPERM for a regular file or a
- * folder, which are always ready.
+ * Wait until a descriptor is ready.
+ *
+ * events contains POLLIN, POLLOUT or both. The call rejects regular files and directories, because
+ * these are always ready.
+ *
+ * Returns the events that are ready, including POLLERR and POLLHUP, or:
+ * -EBADF if fd is not open
+ * -EBADF if a fiber closes fd during the call
+ * -EINVAL if events contains neither POLLIN nor POLLOUT
+ * -ENOMEM if memory is exhausted
+ * -EPERM if fd is a regular file or a directory
  */
 WEFT_SWITCHPOINT int weft_wait_fd(int fd, int events);
 
 /**
- * Close a descriptor. Fibers of this thread that wait on it get -EBADF, unless their operations are
- * done already. Fibers of other threads are not woken: see the rules above. Close a descriptor that
- * was used with weft by this call, not by close(2): weft would take the next file with that number
- * for the same one. Cannot be cancelled: the descriptor is closed in any case. If a pool thread is
- * working on it, it is closed when that thread is done.
+ * Close a descriptor. Wake its waiters with -EBADF.
  *
+ * The waiters are the fibers of this thread that are in a call on the descriptor. weft_close does
+ * not wake fibers of other threads. See the rules at the start of io.h. Use weft_close instead of
+ * close(2) for a descriptor that weft has used. After close(2), weft may mistake the next file with
+ * the number for the old file.
+ *
+ * The call cannot be cancelled, and always closes the descriptor. If a worker thread uses the
+ * descriptor, weft closes the descriptor when the worker thread has finished.
+ *
+ * Returns 0, an error of close(2), or:
  * -EBADF if fd is not open
  */
 WEFT_SWITCHPOINT int weft_close(int fd);
 
 /**
- * Hand a descriptor over: make this thread forget it, so that only its next user is woken for it. A
- * server that accepts in one thread and serves in others calls this before it passes the number on
- * (weft_cord_spin, weft_tell). Another thread can use the descriptor without this call, but input
- * on a descriptor that this thread has waited on keeps waking this thread.
+ * Discard the state that this thread keeps for a descriptor.
  *
- * Does not close the descriptor, and does not switch. This thread may use the descriptor again. Do
- * not call this inside a loop on fd.
+ * Call weft_fd_release before another thread takes over the descriptor. After the call, input on
+ * the descriptor no longer wakes this thread. Use the function in a server that accepts connections
+ * in one thread and handles the connections in other threads. Call weft_fd_release before you pass
+ * the number on with weft_cord_spin or weft_tell.
  *
+ * The other thread can use the descriptor without this call. However, if this thread has waited on
+ * the descriptor, input continues to wake this thread.
+ *
+ * The call does not close the descriptor and does not switch. This thread may use the descriptor
+ * again. Do not call this function in a callback of weft_recv_loop or weft_accept_loop on fd. If
+ * such a loop has left unread input or connections, this thread must take them first. An in-memory
+ * descriptor of the sim backend cannot move to another thread.
+ *
+ * Returns 0, or:
  * -EBADF if fd is not open
  * -EBUSY if a fiber of this thread is in a call on fd
- * -EBUSY if a loop (weft_recv_loop, weft_accept_loop) has left unread input: read it in this thread
- *  first
- * -EOPNOTSUPP on the sim backend for a pipe or socket in memory: it belongs to its thread
+ * -EBUSY if weft_recv_loop has left unread input of fd
+ * -EBUSY if weft_accept_loop has left connections of fd
+ * -EOPNOTSUPP if fd is an in-memory descriptor of the sim backend
  */
 WEFT_API int weft_fd_release(int fd);
 
-/** A pipe: fd[0] to read from, fd[1] to write to, close-on-exec. In memory on the sim backend. */
+/**
+ * Create a pipe with close-on-exec set.
+ *
+ * fd[0] is the read end. fd[1] is the write end. On the sim backend, the pipe is in memory. Returns
+ * 0, or an error of pipe(2).
+ */
 WEFT_API int weft_pipe(int fd[2]);
 
 /**
- * Move up to so many bytes from one descriptor to the other inside the kernel; one of them is a
- * pipe. 0 at the end of the input. As splice(2), offsets may be NULL; may move fewer;
- * SPLICE_F_NONBLOCK makes it -EAGAIN instead of waiting.
+ * Move bytes between two descriptors inside the kernel.
+ *
+ * One of the descriptors must be a pipe. offset_in and offset_out may be NULL. The call may move
+ * fewer bytes than requested. If flags contains SPLICE_F_NONBLOCK, the call returns -EAGAIN instead
+ * of waiting.
+ *
+ * Returns the number of bytes moved, 0 at the end of the input, an error of splice(2), or:
+ * -EINVAL if weft_recv_loop has left unread input of fd_in
+ * -EOPNOTSUPP if a descriptor is an in-memory descriptor of the sim backend
  */
 WEFT_SWITCHPOINT ssize_t weft_splice(int fd_in, int64_t *offset_in, int fd_out, int64_t *offset_out,
                                      size_t bytes, unsigned flags);
 
-/** Copy up to so many bytes from one pipe to another, leaving them in the first. As tee(2). */
+/**
+ * Copy bytes from one pipe to another without consuming them.
+ *
+ * The call may copy fewer bytes than requested. If flags contains SPLICE_F_NONBLOCK, the call
+ * returns -EAGAIN instead of waiting.
+ *
+ * Returns the number of bytes copied, 0 at the end of the input, an error of tee(2), or:
+ * -EOPNOTSUPP if a descriptor is an in-memory descriptor of the sim backend
+ */
 WEFT_SWITCHPOINT ssize_t weft_tee(int fd_in, int fd_out, size_t bytes, unsigned flags);
 
 /**
- * Send so many bytes of a file, from *offset on (moved along) or from its position if offset is
- * NULL; in as many calls as it takes. Returns how many went: fewer only at the end of the file.
- * Failed or cancelled, *offset, or the position, tells how many had gone by then. Neither the disk
- * nor a slow peer holds up anybody else. -ESPIPE if fd_in is no file.
+ * Send bytes of a file to a descriptor, with as many calls as needed.
+ *
+ * The call starts at *offset and advances *offset. If offset is NULL, the call uses the position of
+ * the file instead. Neither a slow disk nor a slow peer blocks other fibers. After an error or a
+ * cancellation, *offset or the position shows how many bytes the call has sent. After -EBADF, the
+ * position is unchanged. The call sends fewer bytes than requested only at the end of the file.
+ *
+ * Returns the number of bytes sent, an error of sendfile(2), or:
+ * -EINVAL if *offset is negative
+ * -ENOMEM if memory is exhausted
+ * -ESPIPE if fd_in is not seekable
  */
 WEFT_SWITCHPOINT ssize_t weft_sendfile(int fd_out, int fd_in, off_t *offset, size_t bytes);
 
 /**
- * Move everything from one descriptor to the other until the input ends, inside the kernel where it
- * can be; neither need be a pipe. Returns how many bytes that was.
+ * Move all bytes from one descriptor to another until the input ends.
  *
- * A slow output holds up the input: no more is taken than the output has room for, and at most
- * 256 KiB are on the way. Cancelled, nothing is lost that was read: it has been written, or the
- * error says that the output failed. If it has room after all for a part only, a cancellation waits
- * for the rest, but no longer than 5 s: -ETIMEDOUT.
+ * The call moves the bytes inside the kernel if possible. Neither descriptor needs to be a pipe.
+ *
+ * A slow output slows the input down. The call holds at most 256 KiB. If the output is a socket,
+ * the call reads only as many bytes as the output accepts. A cancelled call first writes the bytes
+ * that it has read, for at most 5 s. The call loses bytes only if the output fails or does not
+ * accept them in this time.
+ *
+ * Returns the number of bytes moved, an error of the input or the output, or:
+ * -ENOMEM if memory is exhausted
+ * -ETIMEDOUT if a cancelled call cannot write its bytes within 5 s
  */
 WEFT_SWITCHPOINT ssize_t weft_splice_all(int fd_in, int fd_out);
 
-/** How weft_splice_chunks writes; all-zero writes the bytes alone. NULL is no text. */
+/** The format of weft_splice_chunks. All-zero writes only the bytes. NULL: no text. */
 typedef struct weft_chunk_format {
     const char *prefix;       /* before the first chunk */
-    const char *postfix;      /* after the last */
-    const char *chunk_prefix; /* printf format for the chunk's size, one %zu or %zx: "%zx\r\n" */
+    const char *postfix;      /* after the last chunk */
+    const char *chunk_prefix; /* printf format with one %zu, %zx or %zX for the size of the chunk */
     const char *chunk_postfix;
-    size_t chunk_bytes_max; /* 0: 16 KiB; no more than 1 MiB counts */
+    size_t chunk_bytes_max; /* 0: 16 KiB; more than 1 MiB: 1 MiB */
 } weft_chunk_format;
 
 /**
- * Move everything from one descriptor to the other in chunks, each between its prefix and its
- * postfix: HTTP's chunked encoding is {.chunk_prefix = "%zx\r\n", .chunk_postfix = "\r\n",
- * .postfix = "0\r\n\r\n"}. Returns how many bytes of the input that was. A chunk is what was there
- * to be taken: it is not waited for until it is full. Cancelled, a chunk that was begun is written
- * to its end, as weft_splice_all does it, but no postfix. -EINVAL for a chunk_prefix that is not
- * such a format (%% is a percent sign), -EMSGSIZE for one that is longer than 256 bytes.
+ * Move all bytes from one descriptor to another in chunks.
+ *
+ * The call writes each chunk between its prefix and its postfix. For HTTP's chunked encoding, use:
+ *
+ *     {.chunk_prefix = "%zx\r\n", .chunk_postfix = "\r\n", .postfix = "0\r\n\r\n"}
+ *
+ * In chunk_prefix, %% is a percent sign. A chunk consists of the bytes that are available. The call
+ * does not wait until a chunk is full. A cancelled call completes the current chunk, as
+ * weft_splice_all does, and does not write postfix.
+ *
+ * Returns the number of input bytes moved, an error of the input or the output, or:
+ * -EINVAL if chunk_prefix does not contain exactly one conversion
+ * -EINVAL if chunk_prefix contains a conversion other than %zu, %zx and %zX
+ * -EMSGSIZE if chunk_prefix is longer than 256 bytes
+ * -ENOMEM if memory is exhausted
+ * -ETIMEDOUT if a cancelled call cannot complete its chunk within 5 s
  */
 WEFT_SWITCHPOINT ssize_t weft_splice_chunks(int fd_in, int fd_out, const weft_chunk_format *format);
 
-/** What a link of a chain does. */
+/** The operation of a link in a chain. See weft_chain. */
 typedef enum weft_link_kind {
-    WEFT_LINK_READ = 1, /* at most bytes */
-    WEFT_LINK_WRITE,    /* all of them */
-    WEFT_LINK_RECV,
-    WEFT_LINK_SEND,   /* all of them */
-    WEFT_LINK_SPLICE, /* from fd to fd_out: all of them, or to the end of the input */
-    WEFT_LINK_FSYNC,
+    WEFT_LINK_READ = 1, /* read once, at most bytes bytes */
+    WEFT_LINK_WRITE,    /* write all bytes */
+    WEFT_LINK_RECV,     /* receive once, at most bytes bytes */
+    WEFT_LINK_SEND,     /* send all bytes */
+    WEFT_LINK_SPLICE,   /* move all bytes from fd to fd_out, or until the input ends */
+    WEFT_LINK_FSYNC,    /* see weft_fsync */
 } weft_link_kind;
 
-/** One operation of a chain. All that a kind does not name is zero. */
+/** One operation of a chain. weft_chain ignores the fields that a kind does not use. */
 typedef struct weft_link {
     weft_link_kind kind;
     int fd;
-    int fd_out; /* SPLICE */
-    int flags;  /* of recv, send or splice */
-    void *data; /* READ, WRITE, RECV, SEND */
-    size_t bytes;
-    ssize_t result; /* set by weft_chain: bytes, 0, or an error; -ECANCELED: not begun */
+    int fd_out;     /* SPLICE */
+    int flags;      /* RECV, SEND, SPLICE */
+    void *data;     /* READ, WRITE, RECV, SEND */
+    size_t bytes;   /* of data, or to move */
+    ssize_t result; /* set by weft_chain: the number of bytes, 0 for FSYNC, or an error */
 } weft_link;
 
 /**
- * Do several operations in a row, each when the one before it has succeeded, submitted as one where
- * the kernel can. The first failure ends the chain and is what comes back; else the result of the
- * last link. Fewer bytes than asked for are no failure: writes go on until all is out, and a read
- * takes what is there, or the end. A deadline or a cancellation ends it, too; the results
- * tell how far it came. All descriptors stay open until it returns: a number that is closed before
- * its link has begun may be another file's by then. Another fiber's operation may come between two
- * links. -EINVAL for a link that is wrong in itself, before anything has been done.
+ * Run several operations in order, and stop at the first failure.
+ *
+ * The call submits the operations together if the kernel supports chains. A short transfer is not a
+ * failure. A write continues until all bytes are written. A read returns the available bytes, or 0
+ * at the end. A deadline or a cancellation also ends the chain. The result of each link shows how
+ * far the chain has progressed. If the result of a link is -ECANCELED, the link moved no data.
+ *
+ * Keep all descriptors open until the call returns. The number of a closed descriptor may refer to
+ * another file when its link starts. Operations of other fibers may run between two links. If a
+ * link is invalid, the call starts no link.
+ *
+ * Returns the result of the last link, the error of the first link that failed, or:
+ * -EINVAL if a link has an unknown kind
+ * -EINVAL if a link has a negative descriptor
+ * -EINVAL if data is NULL and bytes is not 0 in a link
  */
 WEFT_SWITCHPOINT ssize_t weft_chain(weft_link *links, size_t count);
 
 /**
- * The name of the backend that the calling thread uses: "io_uring", "epoll", "libev" (or
- * "libev-epoll", "libev-poll", "libev-select" if WEFT_BACKEND asks for one method), "sim"; "none"
- * if none could be opened.
+ * Return the name of the backend of the calling thread.
+ *
+ * The name is "io_uring", "epoll", "libev" or "sim". If WEFT_BACKEND selects a method of libev, the
+ * name is "libev-epoll", "libev-poll" or "libev-select". If no backend could be opened, the name is
+ * "none".
  */
 WEFT_API const char *weft_backend_name(void);
 
 /**
- * Return a sentence that says why the calling thread uses its backend.
+ * Return a sentence that explains the choice of the backend.
  *
- * Weft uses the first of io_uring, epoll and libev that works. io_uring works if a first submission
- * completes; under Valgrind it is used only if it is named. WEFT_BACKEND in the environment names a
- * backend. If that one cannot be opened, one line on stderr says why, and which one is used
- * instead.
+ * weft uses the first of io_uring, epoll and libev that works. io_uring works if a test submission
+ * completes. WEFT_BACKEND in the environment selects a backend by its name. Under Valgrind, weft
+ * uses io_uring only if WEFT_BACKEND selects io_uring. If the selected backend cannot be opened,
+ * weft prints one line to stderr. The line contains the reason and the name of the backend that
+ * weft uses instead.
  */
 WEFT_API const char *weft_backend_why(void);
 

@@ -1,11 +1,13 @@
 /*
- * Mailboxes: every fiber has one, and anyone who knows its id can tell it something. A message is
- * one value: an integer, a pointer to something that the receiver will free, the id of a fiber.
+ * Mailboxes, which receive messages for fibers.
  *
- * Messages arrive in the order in which each sender sent them. A mailbox holds as many as there is
- * memory for, unless its fiber sets a bound: then those who tell it more wait until there is room.
- * A fiber that ends takes with it what it has not received, and one that is restarted begins with
- * an empty mailbox without a bound.
+ * Every fiber has a mailbox. Any fiber or thread can send messages to the id of a fiber. A message
+ * is one value, for example an integer, a fiber id, or a pointer that the receiver frees.
+ *
+ * The messages of one sender arrive in the order of sending. A mailbox is unbounded, unless its
+ * fiber sets a bound. A sender waits while a bounded mailbox is full. When a fiber ends, weft
+ * discards the messages that the fiber has not received. A restarted fiber begins with an unbounded
+ * mailbox. The mailbox contains only the messages of senders that were waiting.
  */
 #ifndef WEFT_MAILBOX_H
 #define WEFT_MAILBOX_H
@@ -17,60 +19,111 @@
 WEFT_BEGIN
 
 /**
- * Put a value into a fiber's mailbox; from any fiber of any thread, and from threads without
- * fibers. Waits while a bounded mailbox is full. Also waits while 16,384 messages are pending in
- * the fiber's thread, if that is another thread. If the call fails, the value is not in the
- * mailbox. A thread without fibers blocks while it waits, and does not become a cord.
+ * Put a value into the mailbox of a fiber.
  *
- * Returns 0. -EINVAL for an error code, which could not be told from a failure to receive; -ESRCH
- * if the fiber has ended, also while the caller waits; -EDEADLK if it is the caller's own mailbox
- * that is full; -ENOMEM. To a fiber of another thread the answer is 0 once the message is on its
- * way: it is lost if the fiber ends, or its thread is short of memory, before it arrives. Unless
- * some mailbox of that thread is bounded, or the caller had to wait: then it waits for the answer.
+ * The call waits while the mailbox is bounded and full. If the fiber belongs to another thread, the
+ * call also waits while 16,384 messages are pending in that thread. If the call fails, the value is
+ * not in the mailbox.
+ *
+ * Any thread may call this function. A plain thread (see cord.h) blocks while the call waits. For a
+ * fiber of another thread, the call returns 0 when the message has been sent. The message is lost
+ * if the fiber ends before the message arrives. The message is also lost if memory is exhausted
+ * when the message arrives. If a mailbox of that thread is bounded or 16,384 messages are pending,
+ * the call waits until the message has arrived.
+ *
+ * Returns 0, or:
+ * -EDEADLK if the fiber is the caller and its mailbox is full
+ * -EINVAL if value is an error code
+ * -ENOMEM if memory is exhausted
+ * -ESRCH if the fiber ends while the caller waits
+ * -ESRCH if the fiber has ended
  */
 WEFT_SWITCHPOINT int weft_tell(weft_fiber fiber, weft_value value);
 
 /**
- * The same without waiting: -EAGAIN if the mailbox is full. Only to fibers of the same thread,
- * -EXDEV to others.
+ * Like weft_tell, but without waiting.
+ *
+ * Returns 0, or:
+ * -EAGAIN if the mailbox is full
+ * -EINVAL if value is an error code
+ * -ENOMEM if memory is exhausted
+ * -ESRCH if the fiber has ended
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_API int weft_try_tell(weft_fiber fiber, weft_value value);
 
 /**
- * The next message; waits until there is one. A message that is there is returned without a switch,
- * even to a fiber that is being cancelled: so clean-up can take what is left. (When it fails,
- * something may have come in that very moment: who frees messages asks weft_try_receive once more.)
+ * Receive the next message, and wait while the mailbox is empty.
+ *
+ * If a message is available, the call does not switch and succeeds even in a cancelled fiber.
+ * Cleanup can therefore receive the remaining messages. A message may arrive while this call fails.
+ * If messages own memory, drain the mailbox with weft_try_receive afterwards.
+ *
+ * Returns the message, or:
+ * -ENOMEM if memory is exhausted
  */
 WEFT_SWITCHPOINT weft_value weft_receive(void);
 
-/** The next message, or -EAGAIN if there is none. */
+/**
+ * Like weft_receive, but without waiting.
+ *
+ * Returns the message, or:
+ * -EAGAIN if the mailbox is empty
+ */
 WEFT_API weft_value weft_try_receive(void) WEFT_MUST_CHECK;
 
-/** Take all messages that are there, at most n; returns how many. */
+/** Store at most n available messages in out, and return their number. */
 WEFT_API size_t weft_receive_all(weft_value *out, size_t n);
 
-/** How many messages wait to be received by a fiber. -ESRCH if it has ended, -EXDEV. */
+/**
+ * Return the number of messages in the mailbox of a fiber.
+ *
+ * Returns the number, or:
+ * -ESRCH if the fiber has ended
+ * -EXDEV if the fiber belongs to another thread
+ */
 WEFT_API ssize_t weft_mailbox_count(weft_fiber fiber);
 
 /**
- * Bound the caller's own mailbox to so many messages, 0: no bound. What is in it stays, and those
- * who wait are let in as far as there is room. -ENOMEM.
+ * Set the bound of the caller's mailbox.
+ *
+ * If messages is 0, the mailbox becomes unbounded. The call does not remove messages. Waiting
+ * senders continue if the mailbox has space.
+ *
+ * Returns 0, or:
+ * -ENOMEM if memory is exhausted
  */
-WEFT_API int weft_mailbox_bound(size_t messages);
+WEFT_API int weft_mailbox_set_bound(size_t messages);
 
 /**
- * Be told of a fiber's end by a message, its id, instead of by an error: weft_await then returns
- * its value or its error at once, once to each who monitors it, whoever else awaits it. If it has
- * ended already, the message is sent now. It holds for every run of a fiber that is restarted. If
- * the caller is its parent, an error of the fiber is not raised in the caller. The message does not
- * count against the bound of the caller's mailbox.
+ * Send the caller a message when a fiber ends.
  *
- * 0, also if the caller monitors it already. -EINVAL for oneself, -ESRCH if it is gone, -EXDEV,
- * -ENOMEM.
+ * The message is the id of the fiber. The bound of the caller's mailbox does not apply to this
+ * message. After the message, weft_await returns the value or the error of the fiber without
+ * waiting. Every monitoring fiber can await the fiber once, independently of other awaits. If the
+ * fiber has already ended, the call sends the message immediately. If the fiber is restarted after
+ * its end, its next end causes another message. weft_restart on a running fiber causes no message.
+ * If the caller is the parent of the fiber, weft does not raise an error of the fiber in the
+ * caller.
+ *
+ * Returns 0, even if the caller already monitors the fiber, or:
+ * -EINVAL if the fiber is the caller
+ * -ENOMEM if memory is exhausted
+ * -ESRCH if the fiber is gone
+ * -EXDEV if the fiber belongs to another thread
  */
 WEFT_API int weft_monitor(weft_fiber fiber);
 
-/** Monitor it no longer. A message that was sent stays. -ENOENT if the caller does not. */
+/**
+ * Stop monitoring a fiber.
+ *
+ * The call does not remove a message that was already sent.
+ *
+ * Returns 0, or:
+ * -ENOENT if the caller does not monitor the fiber
+ * -ESRCH if the fiber is gone
+ * -EXDEV if the fiber belongs to another thread
+ */
 WEFT_API int weft_unmonitor(weft_fiber fiber);
 
 WEFT_END

@@ -1,31 +1,30 @@
 /*
- * Offload: calls that block, or compute for long, made by plain threads, while the calling fiber
- * waits and the others go on.
+ * Offload: calls that block or compute for a long time, on worker threads.
  *
- * The threads are made when there is something to do, up to a limit, and end when they have been
- * idle for ten seconds. They have three lanes, each with a queue and a limit of its own, so that
- * none holds up another: the program's calls (64 threads, or weft_offload_limit), files (64), names
- * (32).
+ * The calling fiber waits for the call. Other fibers continue to run.
  *
- * A call ends in one of two ways. Mostly fn returns, and its value is what the fiber gets. But a
- * fiber that is cancelled, interrupted or out of time is let go at once: a call that was not begun
- * is never made; one that is under way goes on without it, and its value is dropped. So fn may
- * outlive the call, and what it works on must outlive fn:
+ * weft creates worker threads (workers) on demand, up to a limit. A worker ends after 10 s without
+ * work. There are three worker queues: calls of the program (64 workers, or
+ * weft_offload_set_limit), files (64 workers) and names (32 workers). Each queue has its own
+ * workers. A full queue therefore does not delay another queue.
  *
- *   weft_offload_copy(fn, &local, sizeof local)     is safe: fn works on a copy, which is copied
- *                                                   back if fn returns in time
- *   weft_offload(fn, number or NULL)                is safe: there is nothing to outlive
- *   weft_offload(fn, pointer)                       only if what it points to is never freed
- *   weft_offload_with(fn, pointer, {.drop = free})  for memory that is handed over
- *   weft_offload_with(fn, &local, {.is_kept})       is safe, and cannot be given up
+ * A call ends in one of two ways. Usually fn returns, and the fiber gets the value of fn. If the
+ * fiber is cancelled, interrupted or past a deadline, the fiber abandons the call and continues at
+ * once. If fn has not started, weft never calls fn. If fn has started, fn continues, and weft
+ * discards the value. fn may therefore outlive the call. The memory that fn uses must outlive fn:
  *
- * fn runs on a thread that has no fibers. It may use weft_fail, and weft_tell and weft_schedule to
- * reach fibers. If it calls anything of weft that waits, its thread runs fibers for as long as the
- * call lasts: it waits by itself, and what it has spun ends with it. Signals are blocked. It must
- * not call pthread_exit. The threads are the process's: when that ends, calls under way are cut
- * off.
+ *   weft_offload_copy(fn, &local, sizeof local)     is safe: fn works on a copy
+ *   weft_offload(fn, number or NULL)                is safe: fn uses no memory of the caller
+ *   weft_offload(fn, pointer)                       is safe only if the memory is never freed
+ *   weft_offload_with(fn, pointer, {.drop = free})  is safe: drop frees the memory
+ *   weft_offload_with(fn, &local, {.is_kept})       is safe: the fiber waits for fn
  *
- * On the sim backend the calling fiber's thread makes the calls, in place, on the fiber's stack.
+ * fn runs on a thread without fibers. fn may call weft_fail. fn may reach fibers with weft_tell and
+ * weft_schedule. If fn calls a function of weft that waits, the thread of fn runs fibers until fn
+ * returns. Fibers that fn has created end when fn returns. Workers block signals. fn must not call
+ * pthread_exit. Workers belong to the process. The end of the process ends all calls in progress.
+ *
+ * On the sim backend (io.h), the thread of the calling fiber runs fn, on the stack of the fiber.
  */
 #ifndef WEFT_OFFLOAD_H
 #define WEFT_OFFLOAD_H
@@ -34,90 +33,121 @@
 
 WEFT_BEGIN
 
-/* How a call is to be made; all-zero: as weft_offload does. */
+/* Options of a call. All-zero is the default. */
 typedef struct weft_offload_options {
     /*
-     * Bytes of arg that fn gets a copy of, aligned as by malloc; 0: it gets arg itself. When fn has
-     * returned in time, what it changed in the copy is copied back to arg.
+     * Copy this number of bytes of arg for fn, aligned as by malloc(3). If the fiber gets the value
+     * of fn, weft copies changes back to arg. 0: fn gets arg itself.
      */
     size_t arg_bytes;
     /*
-     * Called, once, if the call ends in any way but with fn's value (then arg is the caller's, as
-     * before): when it was not begun, at once; else after fn, on its thread. It gets what fn got,
-     * or would have got; a copy is freed after it, so it frees what the copy points to.
+     * Release arg if the fiber does not get the value of fn. weft then calls drop once, with the
+     * argument of fn. If fn has not started, weft calls drop at once. If fn has started, the thread
+     * of fn calls drop after fn. weft frees a copy of arg after drop. drop then releases only the
+     * memory that the copy points to. If the fiber gets the value of fn, the caller still owns arg.
+     * NULL: none.
      */
     void (*drop)(void *arg);
     /*
-     * Wait for fn once it has begun, whatever happens: a cancel strikes at the next call, as with
-     * I/O whose buffer the kernel holds. fn gets arg itself.
+     * Wait for fn once fn has started. A cancellation then takes effect at the next call. fn gets
+     * arg itself, even if arg_bytes is not 0.
      */
     bool is_kept;
-    /* If not NULL: told whether the call ended with fn's value. If not, drop has arg. */
+    /* Receives true if the fiber gets the value of fn, else false. NULL: not used. */
     bool *has_ended;
 } weft_offload_options;
 
 /**
- * Have a thread call fn(arg), wait for it, and return its value. If it is an error that fn recorded
- * with weft_fail, the words are the caller's last error.
+ * Call fn(arg) on a worker thread and return its value.
  *
- * A fiber that is cancelled, interrupted or out of time leaves at once; fn goes on if it was begun.
- * So arg must not point to the caller's stack: see weft_offload_copy. (With 1024 calls that were
- * left and still run, no more can be left: the next ones wait for fn.)
+ * If fn returns an error that it has recorded with weft_fail, weft_error() returns the error.
  *
- * -EAGAIN: there is no thread, and the system lets us make none. -ENOMEM. -EINVAL: no fn.
+ * If the fiber is cancelled, interrupted or past a deadline, the call returns at once. If fn has
+ * started, fn continues. arg must therefore not point to the stack of the caller. See
+ * weft_offload_copy. At most 1,024 abandoned calls can run at the same time. If this limit is
+ * reached, the call waits for fn.
+ *
+ * Returns the value of fn, or:
+ * -EAGAIN if there is no worker, and no thread can be created
+ * -EINVAL if fn is NULL
+ * -ENOMEM if memory is exhausted
  */
 WEFT_SWITCHPOINT weft_value weft_offload(weft_fn *fn, void *arg);
 
 /**
- * The same with a copy of so many bytes of arg, which may be on the stack. When fn has returned,
- * what it changed in the copy is copied back: so it can leave more results than one value. When the
- * caller has left before, the copy is dropped. What arg points to is not copied.
+ * Like weft_offload, but with a copy of arg, which may be on the stack.
+ *
+ * fn gets a copy of the first bytes bytes of arg. The call does not copy memory that arg points to.
+ * When fn returns, the call copies changes back to arg. fn can therefore return more than one
+ * value. If the fiber abandons the call, weft discards the copy.
+ *
+ * Errors in addition to those of weft_offload:
+ * -EINVAL if arg is NULL and bytes is not 0
  */
 WEFT_SWITCHPOINT weft_value weft_offload_copy(weft_fn *fn, void *arg, size_t bytes);
 
-/** The same with options (NULL: none). -EINVAL also for bytes to copy from nowhere. */
+/**
+ * Like weft_offload, but with options.
+ *
+ * If options is NULL, the defaults apply. Errors in addition to those of weft_offload:
+ * -EINVAL if arg is NULL and arg_bytes is not 0
+ */
 WEFT_SWITCHPOINT weft_value weft_offload_with(weft_fn *fn, void *arg,
                                               const weft_offload_options *options);
 
 /**
- * Have a thread call fn(arg); nobody waits for it, and its value is lost. From any thread. arg must
- * be there until fn has returned, fn may free it.
+ * Call fn(arg) on a worker thread without waiting for fn.
  *
- * Nobody hears of an error that fn returns, but the first one in the process is reported on stderr,
- * and all are counted (weft_offload_stats). weft_suspend in main waits for such calls; the end of
- * the process does not.
+ * arg must remain valid until fn has returned. fn may free arg. weft discards the value of fn. If
+ * the value is an error, weft_offload_stats counts the error. weft reports the first error of the
+ * process on stderr.
  *
- * 0, -EAGAIN, -ENOMEM, -EINVAL as weft_offload; then fn is not called.
+ * weft_suspend in the main fiber waits for the end of fn. The end of the process does not wait for
+ * fn. If this call fails, weft does not call fn. Any thread may call this function.
+ *
+ * Returns 0, or:
+ * -EAGAIN if there is no worker, and no thread can be created
+ * -EINVAL if fn is NULL
+ * -ENOMEM if memory is exhausted
  */
 WEFT_API int weft_offload_go(weft_fn *fn, void *arg);
 
 /**
- * How many threads make calls of the program's at once; 0: the default, 64. More calls wait in a
- * queue, in order. Those that are too many end when their calls are over. From any thread. -EINVAL:
- * over 4096.
+ * Set the maximum number of workers for calls of the program.
+ *
+ * If threads is 0, the default of 64 applies. Further calls wait in a queue, in FIFO order. After a
+ * reduction, surplus workers end when their calls have ended. Any thread may call this function.
+ *
+ * Returns 0, or:
+ * -EINVAL if threads is more than 4096
  */
-WEFT_API int weft_offload_limit(unsigned threads);
+WEFT_API int weft_offload_set_limit(unsigned threads);
 
-/* One lane. Every call is queued, running, done or given up. */
-typedef struct weft_offload_lane {
-    unsigned threads;     /* that there are now */
-    unsigned idle;        /* of them: without a call */
-    unsigned running;     /* of them: in a call, those included that were given up */
-    unsigned queued;      /* calls that wait for a thread */
-    uint64_t done;        /* calls that ended, and somebody had waited for it */
-    uint64_t given_up;    /* calls whose caller left, before or after they were begun */
-    double queue_s_total; /* seconds in the queue, of all calls that were begun */
-    double queue_s_max;   /* the longest of them */
-} weft_offload_lane;
+/* Counters of one worker queue. Every call is queued, running, done or abandoned. */
+typedef struct weft_offload_queue {
+    unsigned threads;     /* workers */
+    unsigned idle;        /* workers without a call */
+    unsigned running;     /* workers in a call, including abandoned calls */
+    unsigned queued;      /* calls that wait for a worker */
+    uint64_t done;        /* calls that have ended, without abandoned calls */
+    uint64_t abandoned;   /* abandoned calls, before or after their start */
+    double queue_s_total; /* time of all started calls in the queue */
+    double queue_s_max;   /* maximum time of a started call in the queue */
+} weft_offload_queue;
 
+/* Counters of all worker queues. */
 typedef struct weft_offload_counters {
-    weft_offload_lane user;  /* this header's calls */
-    weft_offload_lane files; /* what cannot be done without a thread that waits */
-    weft_offload_lane names; /* weft_resolve, weft_dial */
-    uint64_t unheard;        /* errors of calls made with weft_offload_go */
+    weft_offload_queue user;  /* calls of the program */
+    weft_offload_queue files; /* file operations that block */
+    weft_offload_queue names; /* name lookups */
+    uint64_t go_errors;       /* errors that fn of weft_offload_go has returned */
 } weft_offload_counters;
 
-/** What the threads do and have done, of the whole process. From any thread. Always 0. */
+/**
+ * Get the counters of all workers of the process.
+ *
+ * Any thread may call this function. Returns 0.
+ */
 WEFT_API int weft_offload_stats(weft_offload_counters *out);
 
 WEFT_END

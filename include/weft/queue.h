@@ -1,13 +1,15 @@
 /*
- * Queues: rows of values between fibers, without a bound unless they are given one, open at both
- * ends. Where a channel hands over, a queue stores: values can be put back at the front, looked for
- * and taken out of the middle.
+ * Queues: stored values between fibers, accessible at both ends.
  *
- * Many fibers may push and shift; those who wait are served in the order in which they came. A
- * queue belongs to the fibers of one thread. Once it is closed nothing can be put in; what is in it
- * can be taken out, and then there is an end: -EPIPE.
+ * Push adds a value at the back. Shift takes a value from the front. Unshift adds a value at the
+ * front. Fibers can also delete values from the middle. A queue without a capacity is unbounded.
  *
- * A call that need not wait does not switch, and succeeds even in a fiber that is being cancelled.
+ * Any number of fibers may push and shift. Waiting fibers continue in FIFO order. A queue belongs
+ * to the fibers of one thread. A closed queue accepts no values. Fibers can still take the
+ * remaining values. After the last value, shifts return -EPIPE.
+ *
+ * A call that does not need to wait does not switch. Such a call never returns -ECANCELED, even in
+ * a fiber that is being cancelled.
  */
 #ifndef WEFT_QUEUE_H
 #define WEFT_QUEUE_H
@@ -19,70 +21,130 @@ WEFT_BEGIN
 typedef struct weft_queue weft_queue;
 
 /**
- * A new queue that holds at most cap values, 0: as many as there is memory for. NULL: no memory.
+ * Create a queue that holds at most cap values.
+ *
+ * If cap is 0, the queue is unbounded.
+ *
+ * Returns the queue. On failure, returns NULL and records for weft_error():
+ * -ENOMEM if memory is exhausted
  */
 WEFT_API weft_queue *weft_queue_new(size_t cap) WEFT_MUST_CHECK;
 
 /**
- * Free a queue. Those who wait on it fail with -EPIPE; what it holds is forgotten. NULL is fine.
+ * Free a queue. Wake its waiters with -EPIPE.
+ *
+ * The call discards the values in the queue. If queue is NULL, the call does nothing.
  */
 WEFT_API void weft_queue_free(weft_queue *queue);
 
 /**
- * Close it: those who wait to put something in, or try it later, fail with -EPIPE; the others get
- * what is left, and then -EPIPE. Returns 0, also if it was closed before.
+ * Close a queue. Wake its waiters with -EPIPE.
+ *
+ * Later pushes fail with -EPIPE. Shifts return the remaining values, and then -EPIPE. Returns 0,
+ * even if the queue is already closed.
  */
 WEFT_API int weft_queue_close(weft_queue *queue);
 
 /**
- * Put a value in at the back. Waits while the queue is full. If this fails, nothing was put in.
- * -EPIPE if it is closed, -EINVAL for an error code, -ENOMEM.
+ * Add a value at the back of a queue.
+ *
+ * The call waits while the queue is full. If the call fails, the queue has not changed.
+ *
+ * Returns 0, or:
+ * -EINVAL if value is an error code
+ * -ENOMEM if memory is exhausted
+ * -EPIPE if the queue is closed
  */
 WEFT_SWITCHPOINT int weft_queue_push(weft_queue *queue, weft_value value);
 
-/** The same at the front: it comes out next. */
+/**
+ * Like weft_queue_push, but at the front.
+ *
+ * The next shift returns the value.
+ */
 WEFT_SWITCHPOINT int weft_queue_unshift(weft_queue *queue, weft_value value);
 
-/** Take the value at the front. Waits while there is none. -EPIPE if it is closed and empty. */
+/**
+ * Take the value at the front of a queue.
+ *
+ * The call waits while the queue is empty.
+ *
+ * Returns the value, or:
+ * -EPIPE if the queue is closed and empty
+ */
 WEFT_SWITCHPOINT weft_value weft_queue_shift(weft_queue *queue);
 
-/** Push without waiting: -EAGAIN if it would have to. */
+/**
+ * Like weft_queue_push, but without waiting.
+ *
+ * Errors in addition to those of weft_queue_push:
+ * -EAGAIN if the queue is full
+ */
 WEFT_API int weft_queue_try_push(weft_queue *queue, weft_value value);
 
-/** Unshift without waiting: -EAGAIN if it would have to. */
+/**
+ * Like weft_queue_unshift, but without waiting.
+ *
+ * Errors in addition to those of weft_queue_unshift:
+ * -EAGAIN if the queue is full
+ */
 WEFT_API int weft_queue_try_unshift(weft_queue *queue, weft_value value);
 
-/** Shift without waiting: -EAGAIN if it would have to. */
+/**
+ * Like weft_queue_shift, but without waiting.
+ *
+ * Errors in addition to those of weft_queue_shift:
+ * -EAGAIN if the queue is empty
+ */
 WEFT_API weft_value weft_queue_try_shift(weft_queue *queue) WEFT_MUST_CHECK;
 
-/** Take out all that is there, at most n values; returns how many. Those who wait to push go on. */
+/**
+ * Move at most n values from the front of a queue to out.
+ *
+ * The call does not wait for values. The call wakes the fibers that can now push. Returns the
+ * number of values moved.
+ */
 WEFT_API size_t weft_queue_shift_all(weft_queue *queue, weft_value *out, size_t n);
 
 /**
- * Change how many values it holds, 0: no bound. What is in it stays, and those who wait to push are
- * let in as far as there is room. -ENOMEM: nothing has changed.
+ * Set the capacity of a queue.
+ *
+ * If cap is 0, the queue is unbounded. The queue keeps its values, even if there are more than cap.
+ * The call wakes the fibers that can now push. If the call fails, nothing has changed.
+ *
+ * Returns 0, or:
+ * -ENOMEM if memory is exhausted
  */
-WEFT_API int weft_queue_cap(weft_queue *queue, size_t cap);
+WEFT_API int weft_queue_set_cap(weft_queue *queue, size_t cap);
 
-/** Forget all that is in it; returns how many that were. Those who wait to push are let in. */
+/** Return the capacity of a queue. Returns 0 if the queue is unbounded. */
+WEFT_API size_t weft_queue_cap(const weft_queue *queue);
+
+/**
+ * Discard all values in a queue.
+ *
+ * The call wakes the fibers that can now push. The queue then contains the values of these fibers.
+ * Returns the number of values discarded.
+ */
 WEFT_API size_t weft_queue_flush(weft_queue *queue);
 
 /**
- * Take every value out that is equal to this one; returns how many there were. Those who wait to
- * push are let in as far as there is room.
+ * Delete all values of a queue that are equal to value.
+ *
+ * The call wakes the fibers that can now push. Returns the number of values deleted.
  */
 WEFT_API size_t weft_queue_delete(weft_queue *queue, weft_value value);
 
-/** How many values are in it. */
+/** Return the number of values in a queue. */
 WEFT_API size_t weft_queue_count(const weft_queue *queue);
 
-/** Has it been closed? */
+/** Return true if a queue is closed. */
 WEFT_API bool weft_queue_is_closed(const weft_queue *queue);
 
-/** Fibers that wait to take something. */
+/** Return the number of fibers that wait to shift. */
 WEFT_API size_t weft_queue_waiting_to_shift(const weft_queue *queue);
 
-/** Fibers that wait to put something in. */
+/** Return the number of fibers that wait to push. */
 WEFT_API size_t weft_queue_waiting_to_push(const weft_queue *queue);
 
 WEFT_END

@@ -1,21 +1,28 @@
 /*
- * Scopes: a stretch of code with a deadline and a cancel flag.
+ * Scopes with a deadline and a cancel flag, and shields.
  *
- * Cancellation is a level: once a scope is cancelled, every blocking call inside it fails at once
- * with -ECANCELED until the scope is left. A call that already has its result returns it. Scopes
- * nest, and a deadline ends its own scope and no other. A scope concerns the fiber that opened it,
- * not its children. Blocks may be left by their end, return, break, continue or goto; break and
- * continue leave the block, not a loop around it.
+ * A deadline or weft_scope_cancel cancels a scope. A scope remains cancelled until it is closed.
+ * Every blocking call inside a cancelled scope fails with -ECANCELED. A call that already has its
+ * result returns the result. Scopes nest. A deadline cancels only its own scope. A scope applies to
+ * the fiber that opened the scope, not to the children of the fiber. Control can leave a block by
+ * its end, return, break, continue or goto. break and continue leave the block, not a loop around
+ * the block.
  *
- * A scope has timed out if its deadline cut a call inside it short: the call failed with -ECANCELED
- * because the deadline had passed, or weft_is_cancelled returned true because of it. If the
- * deadline passes and every call returns its own result, the scope has not timed out, and no result
- * is lost. If several scopes around a call are cancelled, the one that was cancelled first is the
- * cause. A scope that weft_scope_cancel has cancelled does not time out. Neither does a scope whose
- * deadline passes while a shield is open inside it, unless a call follows after the shield.
+ * A scope has timed out if its deadline interrupted a call inside the scope. The interrupted call
+ * fails with -ECANCELED. A scope has also timed out if weft_is_cancelled returned true because of
+ * the deadline. If the deadline passes and every call returns its own result, the scope has not
+ * timed out. Therefore no result is lost. If several scopes around a call are cancelled, only the
+ * scope that was cancelled first can time out. A scope that weft_scope_cancel has cancelled does
+ * not time out.
  *
- * Times are seconds from now. 0 is over at once: the first blocking call fails. INFINITY is no
- * deadline. Negative or NaN is -EINVAL; a block is then not entered.
+ * A shield delays cancellation and errors from outside. If the deadline of an outer scope passes
+ * inside a shield, calls inside the shield continue. The outer scope times out only if a call after
+ * the shield fails.
+ *
+ * Times are in seconds, counted from the call. If the time of a scope is 0, the first blocking call
+ * fails. If the time of a shield is 0, the shield has no effect. If a time is INFINITY, there is no
+ * deadline. If a time is negative or NaN, functions fail with -EINVAL, and macros do not run the
+ * block.
  */
 #ifndef WEFT_SCOPE_H
 #define WEFT_SCOPE_H
@@ -24,88 +31,117 @@
 
 WEFT_BEGIN
 
-/* The caller's memory; its content is private. Between open and close it must stay where it is. */
+/*
+ * A scope, in memory of the caller. Do not move a scope between open and close. The fields are
+ * private.
+ */
 typedef struct weft_scope {
     uint64_t weft__private[6];
 } weft_scope;
 
-/** Open a scope for the calling fiber, inside those that it has open. Returns 0, or -EINVAL. */
+/**
+ * Open a scope inside the open scopes of the calling fiber.
+ *
+ * Returns 0, or:
+ * -EINVAL if scope is NULL
+ * -EINVAL if scope is the innermost open scope of the caller
+ * -EINVAL if timeout_s is negative or NaN
+ */
 WEFT_API int weft_scope_open(weft_scope *scope, double timeout_s);
 
 /**
- * Leave the scope. Returns 0, even if the deadline has passed and cut no call short.
+ * Close a scope or a shield.
  *
- * -EINVAL if it is not the caller's innermost open scope; nothing has changed then
- * -ETIMEDOUT if the deadline cut a call inside the scope short
+ * Returns 0, or:
+ * -EINVAL if the scope is not the innermost open scope of the caller
+ * -ETIMEDOUT if the scope has timed out
  */
 WEFT_API int weft_scope_close(weft_scope *scope);
 
 /**
- * Cancel an open scope, from any fiber of the same thread. Returns 0, also if it was cancelled
- * before.
+ * Cancel an open scope.
+ *
+ * Any fiber of the thread may call this function.
+ *
+ * Returns 0, even if the scope is already cancelled, or:
+ * -EINVAL if the scope is not open
  */
 WEFT_API int weft_scope_cancel(weft_scope *scope);
 
 /**
- * Move the deadline of an open scope to timeout_s from now, in constant time; from any fiber of the
- * same thread. -EINVAL for a time that is negative or NaN, -ECANCELED if the scope is cancelled
- * already.
+ * Move the deadline of an open scope to timeout_s seconds from now.
+ *
+ * Any fiber of the thread may call this function.
+ *
+ * Returns 0, or:
+ * -ECANCELED if the scope is already cancelled
+ * -EINVAL if the scope is not open
+ * -EINVAL if timeout_s is negative or NaN
  */
 WEFT_API int weft_scope_reset(weft_scope *scope, double timeout_s);
 
 /**
- * Is this scope itself cancelled, by weft_scope_cancel or by its deadline? If so, blocking calls
- * inside it fail. A cancelled scope has not always timed out, because a call may have returned its
- * result before: weft_scope_close tells. Unlike weft_is_cancelled this does not read the clock.
+ * Return whether weft_scope_cancel or the deadline has cancelled a scope.
+ *
+ * A cancelled scope may not have timed out, because every call may have returned its own result.
+ * weft_scope_close returns whether the scope has timed out. Unlike weft_is_cancelled, the call does
+ * not read the clock.
  */
 WEFT_API bool weft_scope_is_cancelled(const weft_scope *scope);
 
 /**
- * Open a shield: until it is closed, but for at most timeout_s, cancellation and errors from
- * outside wait.
+ * Open a shield against cancellation and errors from outside.
+ *
+ * The shield delays cancellation and errors until weft_scope_close closes the shield, but for at
+ * most timeout_s seconds. Returns 0, or one of the errors of weft_scope_open.
  */
 WEFT_API int weft_shield_open(weft_scope *scope, double timeout_s);
 
 /**
- * Would a blocking call of the caller fail now? For code that computes; reads the clock. If the
- * deadline of a scope is the reason, that deadline has cut a call short.
+ * Return whether a blocking call of the caller would fail now.
  *
- * A cancel from another thread is seen without a switch. One exception: while hundreds of messages
- * from other threads are pending, the cancel of a weft_cord_call arrives only after other fibers
- * have run.
+ * Call this function during long computations. The call reads the clock. If the deadline of a scope
+ * is the reason, that scope has timed out.
+ *
+ * The call detects a cancellation by another thread without a switch, with one exception. If
+ * hundreds of messages from other threads are pending, the cancellation of a weft_cord_call may
+ * arrive only after other fibers have run.
  */
 WEFT_API bool weft_is_cancelled(void);
 
-/* A block in the making: what the macros below put on the stack. Private. */
+/* The state of a block of the macros below, on the stack. Private. */
 typedef struct weft__block {
     double timeout_s;
-    int *result; /* gets what close returned; NULL: nobody asks */
+    int *result; /* receives the result of weft_scope_close; NULL: none */
     bool is_shield;
     bool is_entered;
     bool is_open;
     weft_scope scope;
 } weft__block;
 
-/**
- * Called before each turn of the block's loop: opens the scope and says yes the first time, no the
- * second. Private.
- */
-WEFT_API bool weft__block_turn(weft__block *block);
+/** Open the scope and return true at the first call. Later calls return false. Private. */
+WEFT_API bool weft__block_next(weft__block *block);
 
-/** The clean-up function of a block. Private. */
+/** Close the scope. The cleanup function of a block. Private. */
 WEFT_API void weft__block_leave(weft__block *block);
 
 WEFT_END
 
 /*
- * WEFT_MOVE_ON_AFTER(s) { }: inside, blocking calls fail with -ECANCELED once s is over; leaving is
- * silent. A call that already has its result returns it.
+ * WEFT_MOVE_ON_AFTER(s) { }
+ *
+ * Run a block in a scope with a deadline of s seconds. After the deadline, blocking calls in the
+ * block fail with -ECANCELED. A call that already has its result returns the result. The macro does
+ * not report a timeout.
  */
 #define WEFT_MOVE_ON_AFTER(s) WEFT__BLOCK(s, false, NULL, WEFT__PASTE(weft__block_, __COUNTER__))
 
 /*
- * WEFT_CANCEL_AFTER(s, rc) { }: the same, and the int rc is -ETIMEDOUT afterwards if the deadline
- * cut a call inside short, else 0. If the only call inside succeeded, rc is 0, however late it is:
+ * WEFT_CANCEL_AFTER(s, rc) { }
+ *
+ * Like WEFT_MOVE_ON_AFTER(s), but report a timeout. After the block, the int rc is -ETIMEDOUT if
+ * the scope has timed out, else 0. If s is negative or NaN, rc is -EINVAL. If the only call in the
+ * block succeeds, rc is 0, even after the deadline:
  *
  *     WEFT_CANCEL_AFTER(1.0, rc) {
  *         n = weft_stream_gets(&in, line, sizeof line);
@@ -116,18 +152,20 @@ WEFT_END
     WEFT__BLOCK(s, false, &(rc), WEFT__PASTE(weft__block_, __COUNTER__))
 
 /*
- * WEFT_SHIELD(s) { }: inside, cancellation and raised errors from outside wait, for at most s. For
- * clean-up that blocks.
+ * WEFT_SHIELD(s) { }
+ *
+ * Run a block in a shield, for cleanup that blocks. The shield delays cancellation and raised
+ * errors from outside until the end of the block, but for at most s seconds.
  */
 #define WEFT_SHIELD(s) WEFT__BLOCK(s, true, NULL, WEFT__PASTE(weft__block_, __COUNTER__))
 
 /*
- * A loop that runs once: its variable holds the scope, and the clean-up attribute closes it on
- * every way out.
+ * A loop with one iteration. The loop variable holds the scope. The cleanup attribute closes the
+ * scope when control leaves the block in any way.
  */
 #define WEFT__BLOCK(s, is_shield, result, name)                                        \
     for (__attribute__((cleanup(weft__block_leave)))                                   \
          weft__block name = {(double)(s), (result), (is_shield), false, false, {{0}}}; \
-         weft__block_turn(&name);)
+         weft__block_next(&name);)
 
 #endif

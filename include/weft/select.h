@@ -1,13 +1,15 @@
 /*
- * Select: wait for the first of several things to happen, and for that one only.
+ * Select: wait for the first of several events.
  *
  *     weft_clause c[] = {weft_clause_recv(jobs), weft_clause_ended(worker), weft_clause_time(5)};
  *     switch (weft_select(c, 3)) {
  *     case 0: run(c[0].value); break;
  *     case 1: ...
  *
- * Exactly one clause happens; to the others nothing has happened: no value was taken from them,
- * none was sent. If several can happen at once, each has the same chance. Nothing is polled.
+ * A clause describes one event, for example a value in a channel. A clause is ready when its
+ * operation would not wait. weft_select performs exactly one clause. No other clause takes or sends
+ * a value. If several clauses are ready, weft_select chooses one of them at random. weft_select
+ * does not poll.
  */
 #ifndef WEFT_SELECT_H
 #define WEFT_SELECT_H
@@ -17,8 +19,9 @@
 
 WEFT_BEGIN
 
+/* The kind of a clause. */
 typedef enum weft_clause_kind {
-    WEFT_CLAUSE_NEVER, /* all-zero: a clause that does not happen, to leave one out */
+    WEFT_CLAUSE_NEVER, /* all-zero; never ready */
     WEFT_CLAUSE_RECV,
     WEFT_CLAUSE_SEND,
     WEFT_CLAUSE_SHIFT,
@@ -29,14 +32,16 @@ typedef enum weft_clause_kind {
 } weft_clause_kind;
 
 /*
- * Something that may happen. Made by the functions below; to be used again, it is made again. If it
- * is the one that happened, value says how:
+ * One event to wait for. Create a clause with the functions below. Create all clauses again for
+ * each call. After weft_select, the performed clause has one of these values:
  *
- *   RECV, SHIFT, MESSAGE: what was received, -EPIPE at the end; into an item: 0 or -EPIPE
- *   SEND (before: what to send): 0 or -EPIPE
- *   ENDED: the value of the fiber, or its error
- *   FD: the events that are there (POLLIN, POLLOUT, POLLHUP, POLLERR), or an error
+ *   RECV: the received value, or 0 with an item; -EPIPE if the channel is closed and empty
+ *   SEND: 0; -EPIPE if the channel is closed
+ *   SHIFT: the value from the queue; -EPIPE if the queue is closed and empty
+ *   ENDED: the value or the error of the fiber
+ *   FD: the ready events (POLLIN, POLLOUT, POLLHUP, POLLERR), or an error
  *   TIME: 0
+ *   MESSAGE: the message
  */
 typedef struct weft_clause {
     weft_clause_kind kind;
@@ -48,15 +53,15 @@ typedef struct weft_clause {
         double seconds;    /* TIME */
         int fd;            /* FD */
     } of;
-    void *item; /* of a typed channel: where it goes, or where it is; NULL: it is value */
-    weft_value value;
+    void *item;       /* RECV, SEND of a typed channel: destination or source; NULL: use value */
+    weft_value value; /* before the call: the value of SEND; after the call: the result */
     uint64_t weft__private[8];
 } weft_clause;
 
-/** A clause of this kind. Private. */
+/** Return a clause of a kind. Private. */
 static inline weft_clause weft__clause(weft_clause_kind kind)
 {
-    weft_clause c; /* what is private needs no value before it is waited for */
+    weft_clause c; /* weft_select initialises the private part */
     c.kind = kind;
     c.events = 0;
     c.of.chan = NULL;
@@ -65,7 +70,7 @@ static inline weft_clause weft__clause(weft_clause_kind kind)
     return c;
 }
 
-/** Receive a value from a channel. */
+/** Return a clause that receives a value from a channel. */
 static inline weft_clause weft_clause_recv(weft_chan *chan)
 {
     weft_clause c = weft__clause(WEFT_CLAUSE_RECV);
@@ -73,7 +78,11 @@ static inline weft_clause weft_clause_recv(weft_chan *chan)
     return c;
 }
 
-/** Receive an item from a typed channel (name_chan gives it), into *out. */
+/**
+ * Return a clause that receives an item of a typed channel into *out.
+ *
+ * The function name_chan of WEFT_CHAN_OF returns the channel.
+ */
 static inline weft_clause weft_clause_recv_into(weft_chan *chan, void *out)
 {
     weft_clause c = weft_clause_recv(chan);
@@ -81,7 +90,7 @@ static inline weft_clause weft_clause_recv_into(weft_chan *chan, void *out)
     return c;
 }
 
-/** Send a value to a channel. */
+/** Return a clause that sends a value to a channel. */
 static inline weft_clause weft_clause_send(weft_chan *chan, weft_value value)
 {
     weft_clause c = weft__clause(WEFT_CLAUSE_SEND);
@@ -90,16 +99,16 @@ static inline weft_clause weft_clause_send(weft_chan *chan, weft_value value)
     return c;
 }
 
-/** Send *item to a typed channel. */
+/** Return a clause that sends *item to a typed channel. */
 static inline weft_clause weft_clause_send_from(weft_chan *chan, const void *item)
 {
     weft_clause c = weft__clause(WEFT_CLAUSE_SEND);
     c.of.chan = chan;
-    c.item = (void *)(uintptr_t)item; /* it is only read */
+    c.item = (void *)(uintptr_t)item; /* weft_select only reads the item */
     return c;
 }
 
-/** Take a value from a queue. */
+/** Return a clause that takes a value from a queue. */
 static inline weft_clause weft_clause_shift(weft_queue *queue)
 {
     weft_clause c = weft__clause(WEFT_CLAUSE_SHIFT);
@@ -107,7 +116,7 @@ static inline weft_clause weft_clause_shift(weft_queue *queue)
     return c;
 }
 
-/** A fiber ends: it is awaited. */
+/** Return a clause that awaits a fiber, as weft_await does. */
 static inline weft_clause weft_clause_ended(weft_fiber fiber)
 {
     weft_clause c = weft__clause(WEFT_CLAUSE_ENDED);
@@ -115,7 +124,7 @@ static inline weft_clause weft_clause_ended(weft_fiber fiber)
     return c;
 }
 
-/** A descriptor is ready, as for weft_wait_fd. */
+/** Return a clause that waits for a descriptor, as weft_wait_fd does. */
 static inline weft_clause weft_clause_fd(int fd, int events)
 {
     weft_clause c = weft__clause(WEFT_CLAUSE_FD);
@@ -124,13 +133,17 @@ static inline weft_clause weft_clause_fd(int fd, int events)
     return c;
 }
 
-/** A clause that does not happen, to leave one out. */
+/** Return a clause that is never ready, as a placeholder. */
 static inline weft_clause weft_clause_never(void)
 {
     return weft__clause(WEFT_CLAUSE_NEVER);
 }
 
-/** So many seconds have passed since weft_select was called: in a loop, pass what is left. */
+/**
+ * Return a clause that is ready after a number of seconds.
+ *
+ * The time starts when weft_select is called. In a loop, pass the remaining time.
+ */
 static inline weft_clause weft_clause_time(double seconds)
 {
     weft_clause c = weft__clause(WEFT_CLAUSE_TIME);
@@ -138,25 +151,43 @@ static inline weft_clause weft_clause_time(double seconds)
     return c;
 }
 
-/** The caller receives a message. */
+/** Return a clause that receives a message from the caller's mailbox. */
 static inline weft_clause weft_clause_message(void)
 {
     return weft__clause(WEFT_CLAUSE_MESSAGE);
 }
 
 /**
- * Wait until one of the clauses can happen, and let it; returns its index. If one can at once,
- * there is no switch.
+ * Wait until a clause is ready, and perform the clause.
  *
- * A closed channel, a fiber that has ended, a descriptor in error: these happen, with value saying
- * so. -EINVAL for n = 0, for a clause that makes no sense (a NULL channel, a time that is negative,
- * an error code to be sent) and if all clauses are WEFT_CLAUSE_NEVER; -ESRCH, -EXDEV or -EDEADLK
- * for a fiber that cannot be awaited; -ENOMEM. When it fails, nothing has happened. Interrupted, it
- * returns that value as it is.
+ * If a clause is ready at once, the call does not wait. The call then succeeds even in a fiber that
+ * is being cancelled. A closed channel, an ended fiber and a failed descriptor are ready. The value
+ * of the clause is then the result or the error. If the call fails, it has performed no clause. If
+ * weft_interrupt ends the wait, the call returns the code of weft_interrupt.
+ *
+ * Returns the index of the performed clause, or:
+ * -EDEADLK if a clause awaits the caller or an ancestor of the caller
+ * -EINVAL if a clause has a NULL channel or queue
+ * -EINVAL if a clause has an unknown kind
+ * -EINVAL if a clause of a typed channel has no item
+ * -EINVAL if all clauses are WEFT_CLAUSE_NEVER
+ * -EINVAL if clauses is NULL
+ * -EINVAL if events contains neither POLLIN nor POLLOUT
+ * -EINVAL if n is 0 or more than INT_MAX
+ * -EINVAL if seconds is negative or NaN
+ * -EINVAL if the value to send is an error code
+ * -ENOMEM if memory is exhausted
+ * -ESRCH if a clause awaits a fiber that is gone
+ * -EXDEV if a clause awaits a fiber of another thread
  */
 WEFT_SWITCHPOINT int weft_select(weft_clause *clauses, size_t n);
 
-/** The same without waiting: -EAGAIN if none can happen now. */
+/**
+ * Like weft_select, but without waiting.
+ *
+ * Errors in addition to those of weft_select:
+ * -EAGAIN if no clause is ready
+ */
 WEFT_API int weft_try_select(weft_clause *clauses, size_t n);
 
 WEFT_END

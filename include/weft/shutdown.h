@@ -1,7 +1,9 @@
 /*
- * The end of a program that serves: nothing more is accepted, every fiber is told to end and has
- * some time to do so, and who would not is named. What is to be finished first, a request that was
- * begun say, goes into WEFT_SHIELD(weft_grace()) { }.
+ * Shutdown: shut down a server gracefully.
+ *
+ * weft stops accepting connections, and then cancels the other fibers. Each fiber has a grace time
+ * to end. After the grace time, weft reports the remaining fibers on stderr. If work must finish
+ * first, for example a request in progress, do the work in WEFT_SHIELD(weft_grace()) { }.
  *
  *     int main(void)
  *     {
@@ -18,64 +20,70 @@
 WEFT_BEGIN
 
 /**
- * End everything but the caller, its ancestors, and daemons.
+ * End all fibers except the caller, its ancestors and daemons.
  *
- * First those who accept connections: they are cancelled (an ancestor of the caller's, which has to
- * stay, returns from its accept with -ECANCELED once). Then every other fiber of the thread, each
- * with grace_s seconds to end, which weft_grace tells it, and every thread started as a cord. Waits
- * until all have ended; after grace_s those that have not are named on stderr, with what they wait
- * for. Children of daemons are told to end, too; daemons whose parent ends, end with it.
+ * The call first cancels the fibers that wait in an accept, including daemons. If an ancestor of
+ * the caller waits in an accept, the accept returns -ECANCELED once. The call then cancels all
+ * other fibers of the thread, and all cords (cord.h). The call also cancels the children of
+ * daemons. A daemon with a cancelled parent ends with its parent. See is_daemon in
+ * weft_spin_options.
  *
- * A child that the caller, an ancestor or a daemon makes from now on is cancelled before it runs
- * (calls that make some for themselves work: weft_run, weft_resolve, weft_dial). With a grace time
- * of 0 they only get to run once. A caller that is being cancelled tells all others to end, and
- * does not wait.
+ * Each fiber has grace_s seconds to end. weft_grace returns the remaining time. The call waits
+ * until all cancelled fibers and cords have ended. If some of them have not ended after grace_s
+ * seconds, the call reports each of them on stderr. The report of a fiber contains the reason for
+ * its wait. If grace_s is 0, each fiber runs once, and the call does not wait. If the caller is
+ * being cancelled, the call cancels the fibers and does not wait.
  *
- * Returns 0. -ETIMEDOUT if some would not end; -EINVAL for a time that is negative or NaN; or why
- * the wait was cut short. In C, weft_shutdown with one argument is this function, with two it is
- * the one of net.h, as is its address. In C++ it is overloaded.
+ * After the call, weft cancels new children of the caller, of its ancestors and of daemons before
+ * they run. Calls that create fibers internally still work: weft_run, weft_resolve and weft_dial.
+ *
+ * weft_shutdown (net.h) shuts down a socket and ends no fiber.
+ *
+ * Returns 0, the error that ended the wait, or:
+ * -EAGAIN if a cord is running, and no thread can be created to wait for the cord
+ * -EINVAL if grace_s is negative or NaN
+ * -ENOMEM if memory is exhausted
+ * -ETIMEDOUT if a fiber or a cord has not ended in time
  */
 WEFT_SWITCHPOINT int weft_shutdown_all(double grace_s);
 
 /**
- * Let SIGTERM and SIGINT end the program in order. To be called in the main thread.
+ * Make SIGTERM and SIGINT shut down the program gracefully.
  *
- * At the first of them those who accept connections are cancelled, then the main fiber of the main
- * thread: its blocking calls fail with -ECANCELED from then on, so it returns, its children end,
- * and the exit status is what main returns. If the process has not ended grace_s seconds later, the
- * fibers of the main thread that are still there are named on stderr, and its status is 1; that
- * happens also while a fiber computes. (INFINITY: there is no limit.) At a second signal the
- * process ends at once by what that signal does by default, as its parent can see; the same one
- * within 0.02 s is taken for an echo of the first (timeout(1) sends it twice).
+ * Call this function in the main thread. The first signal cancels the fibers of the main thread
+ * that wait in an accept, and then the main fiber. Blocking calls of the main fiber then fail
+ * with -ECANCELED. main must then return. Its result is the exit status.
  *
- * These signals are not something that main's weft_suspend waits for. They belong to this until
- * weft_on_signal takes them; they must not be blocked in the main thread.
+ * If the process has not ended after grace_s seconds, weft ends the process with status 1. Before
+ * that, weft reports the remaining fibers of the main thread and the remaining cords on stderr. The
+ * time limit applies even while a fiber computes. If grace_s is INFINITY, there is no limit.
  *
- * Returns 0. -EINVAL for a time that is negative or NaN, -EPERM in another thread, -EAGAIN if the
- * system has no timer or no thread left for it, -ENOMEM.
+ * A second signal ends the process at once, by the default action of the signal. The status of the
+ * process then contains the signal. timeout(1) sends its signal twice. weft therefore ignores a
+ * repetition of the first signal within 0.02 s.
+ *
+ * weft_suspend in the main fiber does not wait for these signals. weft_on_signal replaces the
+ * handlers of this function. The main thread must not block the signals.
+ *
+ * Returns 0, or:
+ * -EAGAIN if no timer or no thread can be created
+ * -EINVAL if grace_s is negative or NaN
+ * -ENOMEM if memory is exhausted
+ * -EPERM if the caller is not in the main thread
  */
 WEFT_API int weft_shutdown_on_signals(double grace_s);
 
 /**
- * Make the caller a daemon, or an ordinary fiber again: see is_daemon of weft_spin_options. One
- * that becomes a daemon while weft_shutdown_all waits for it, is not waited for any more. Not for
- * use in a callback of weft_supervise. -EINVAL for a main fiber.
+ * Make the caller a daemon, or an ordinary fiber again.
+ *
+ * See is_daemon in weft_spin_options. If the caller becomes a daemon, weft_shutdown_all no longer
+ * waits for the caller. Do not call this function in a callback of weft_supervise.
+ *
+ * Returns 0, or:
+ * -EINVAL if the caller is a main fiber
  */
 WEFT_API int weft_set_daemon(bool is_daemon);
 
 WEFT_END
-
-#ifdef __cplusplus
-/** As weft_shutdown_all. Private. */
-extern "C++" inline int weft_shutdown(double grace_s)
-{
-    return weft_shutdown_all(grace_s);
-}
-#else
-/* weft_shutdown(grace_s) and weft_shutdown(fd, how): by the number of arguments. */
-#define weft_shutdown(...) \
-    WEFT__SHUTDOWN_PICK(__VA_ARGS__, weft_shutdown, weft_shutdown_all, 0)(__VA_ARGS__)
-#define WEFT__SHUTDOWN_PICK(a, b, pick, ...) pick
-#endif
 
 #endif

@@ -1,24 +1,22 @@
 /*
- * Streams: buffered reading and writing over a descriptor, or over anything else that can read and
- * write.
+ * Streams: buffered input and output over a descriptor or another transport.
  *
- * A stream keeps what it has read and was not asked for yet, and what was written to it and has not
- * gone out yet. A call that fails or is cancelled loses nothing of either: input that was not
- * returned is still there for the next call, output that was taken goes out once, with the next
- * flush. No error lasts: the next call tries again.
+ * A stream buffers input that no call has returned yet, and output that has not been sent yet. A
+ * call that fails or is cancelled loses no input and no output. The next call can still read the
+ * input. The next flush sends the output, exactly once. Errors are not permanent. The next call
+ * tries again.
  *
- * Before a read waits for input, it flushes what the same fiber has written: a question is on its
- * way before its answer is waited for, and answers to questions that are there already go out
- * together. A fiber that only writes flushes for itself. If that flush finds that the other side
- * takes no more (-EPIPE, -ECONNRESET), the read goes on, and the next write, flush or close says
- * so.
+ * A read that waits for input first flushes the output of its fiber. The stream therefore sends a
+ * request before the fiber waits for the response. If the input buffer already contains several
+ * requests, the stream sends the responses together. If the flush before a read fails with -EPIPE
+ * or -ECONNRESET, the read continues. The next write, flush or close then returns the error. A
+ * fiber that only writes must flush.
  *
- * One fiber may read while another one writes. A second one that reads meanwhile, or a second one
- * that writes, gets -EBUSY.
+ * One fiber may read while another fiber writes. A second reader or a second writer gets -EBUSY.
  *
- * Every call on a stream that is not open is -EBADF; one whose memory is all zero is not open.
- * Calls fail with what the descriptor's read and write say, too, and with -ENOMEM if there is no
- * memory for a buffer. Buffers are made when first needed.
+ * Calls on a stream that is not open return -EBADF or NULL. An all-zero stream is not open. Calls
+ * also return the errors of the transport, and -ENOMEM if memory for a buffer is exhausted. A
+ * stream allocates a buffer when the stream first needs the buffer.
  */
 #ifndef WEFT_STREAM_H
 #define WEFT_STREAM_H
@@ -32,172 +30,278 @@
 WEFT_BEGIN
 
 /*
- * The caller's memory; its content is private. Between open and close it must stay where it is.
+ * A stream, in the caller's memory. The content is private. Do not move a stream between open and
+ * close.
  */
 typedef struct weft_stream {
     uint64_t weft__private[20];
 } weft_stream;
 
 /*
- * What a stream stands on. All functions get its ctx and may suspend; wait and flush may be NULL.
+ * The transport of a stream. All functions get ctx and may suspend the fiber. wait and flush may be
+ * NULL.
  */
 typedef struct weft_stream_type {
-    /* Some bytes, at most so many; 0 at the end. Cancelled, it has read nothing. */
+    /* Read at most bytes bytes. Returns 0 at the end. A cancelled call has read no bytes. */
     ssize_t (*read)(void *ctx, void *data, size_t bytes);
     /*
-     * Returns how many bytes it has taken, of those of several pieces in a row; one at least. They
-     * are out, unless there is a flush to see to that. If it fails, none were taken.
+     * Write several buffers. Returns the number of bytes taken, at least 1. The function sends
+     * these bytes, or flush sends them later. If the function fails, it has taken no bytes.
      */
     ssize_t (*writev)(void *ctx, const struct iovec *pieces, int count);
-    /* Called once, also by one who is cancelled; those in read or writev are woken, and fail. */
+    /*
+     * Close the transport. Wake fibers in read or writev with an error. The stream calls close
+     * once, even in a cancelled fiber.
+     */
     int (*close)(void *ctx);
-    /* Wait until read has something to return, or the end. NULL: weft_stream_wait does not wait. */
+    /* Wait until read can return bytes or the end. NULL: weft_stream_wait does not wait. */
     int (*wait)(void *ctx);
-    /* Send what writev has taken, but not sent yet. NULL: it never leaves anything. */
+    /* Send the bytes that writev has taken but not sent. NULL: writev sends all bytes. */
     int (*flush)(void *ctx);
 } weft_stream_type;
 
-/* Sizes of the buffers; all-zero is the default. */
+/* Buffers of a stream. All-zero is the default. */
 typedef struct weft_stream_options {
-    size_t read_bytes;  /* 0: 8 KiB. Grows for a longer line, up to the limit on that. */
-    size_t write_bytes; /* 0: 8 KiB. It is only there while something waits to be flushed. */
+    size_t read_bytes;  /* 0: 8 KiB; grows for a longer line, see weft_stream_set_line_max */
+    size_t write_bytes; /* 0: 8 KiB; allocated only while there is output to flush */
     /*
-     * Memory of the caller's to read into, of read_bytes + 1, until the stream is closed: where
-     * that is enough, no other is allocated. NULL: none.
+     * Memory of the caller for input, of read_bytes + 1 bytes. The stream uses the memory until the
+     * stream is closed. The stream allocates another buffer only if this memory is too small. NULL:
+     * none.
      */
     char *read_memory;
 } weft_stream_options;
 
-/** Open a stream over a descriptor, which is the stream's from now on. -EBADF if it is negative. */
+/**
+ * Open a stream over a descriptor.
+ *
+ * The stream owns the descriptor.
+ *
+ * Returns 0, or:
+ * -EBADF if fd is negative
+ */
 WEFT_API int weft_stream_open(weft_stream *stream, int fd);
 
-/** The same over something else. Type is not copied. -EINVAL if it lacks a function. */
+/**
+ * Like weft_stream_open, but over another transport.
+ *
+ * The call does not copy type. type must remain valid until the stream is closed.
+ *
+ * Returns 0, or:
+ * -EINVAL if type has no read, writev or close
+ * -EINVAL if type is NULL
+ */
 WEFT_API int weft_stream_open_with(weft_stream *stream, const weft_stream_type *type, void *ctx);
 
 /**
- * Set the sizes of the buffers that will be made from now on; NULL for the defaults. -EINVAL for
- * sizes over 1 GiB. -EBUSY if it is to read into other memory, and holds input.
+ * Set the buffers of a stream.
+ *
+ * The options apply to buffers that the stream allocates later. If options is NULL, the defaults
+ * apply.
+ *
+ * Returns 0, or:
+ * -EBUSY if read_memory changes while a fiber reads
+ * -EBUSY if read_memory changes while the stream holds input
+ * -EINVAL if a size is more than 1 GiB
  */
 WEFT_API int weft_stream_configure(weft_stream *stream, const weft_stream_options *options);
 
 /**
- * The descriptor that a stream stands on, which stays the stream's: for weft_sendfile and the like,
- * once what was written has been flushed. -EOPNOTSUPP if it stands on something else.
+ * Return the descriptor of a stream.
+ *
+ * The stream still owns the descriptor. Flush the stream before another call writes to the
+ * descriptor, for example weft_sendfile.
+ *
+ * Returns the descriptor, or:
+ * -EOPNOTSUPP if the stream has another transport
  */
 WEFT_API int weft_stream_fd(weft_stream *stream);
 
-/** What a stream stands on, if it is of that type; else NULL. */
+/**
+ * Return the ctx of a stream with a transport of this type.
+ *
+ * Returns NULL if the stream has another transport or is not open. The call records no error.
+ */
 WEFT_API void *weft_stream_ctx(weft_stream *stream, const weft_stream_type *type);
 
 /**
- * Limit the length of a line, in bytes with its newline; 0 is the default, 64 KiB. -EINVAL if it is
- * over 1 GiB.
+ * Set the maximum length of a line, in bytes including its newline.
+ *
+ * If line_bytes_max is 0, the default of 64 KiB applies.
+ *
+ * Returns 0, or:
+ * -EINVAL if line_bytes_max is more than 1 GiB
  */
-WEFT_API int weft_stream_limit(weft_stream *stream, size_t line_bytes_max);
+WEFT_API int weft_stream_set_line_max(weft_stream *stream, size_t line_bytes_max);
 
 /**
- * Flush, close what is underneath, free the buffers. It is closed in any case; returns what the
- * flush said, else what the closing said. In a fiber that is cancelled the flush fails at once,
- * unless there is a shield. Fibers that wait in the stream get -EBADF and have left it when this
- * returns; -EBADF here, too, if one of them was writing: what it had not written is lost.
+ * Flush and close a stream. Wake its waiters with -EBADF.
+ *
+ * The call always closes the stream and its transport, and frees the buffers. If the caller is
+ * cancelled, the flush fails at once, unless the caller is in WEFT_SHIELD. The call returns after
+ * the waiters have left the stream. If another fiber is writing, its remaining output is lost.
+ *
+ * If the flush or an earlier write has failed, the call returns that error. Otherwise returns the
+ * result of closing the transport, or:
+ * -EBADF if another fiber was writing
  */
 WEFT_SWITCHPOINT int weft_stream_close(weft_stream *stream);
 
 /**
- * Flush, and give the descriptor back instead of closing it; the stream is closed then. -ENOTEMPTY
- * if there is input that was not taken yet (weft_stream_peek shows it), -EBUSY if another fiber is
- * in the stream, -EOPNOTSUPP if it stands on something else, and what the flush says: the stream is
- * still open then.
+ * Flush a stream, return its descriptor, and close only the stream.
+ *
+ * If the call fails, the stream is still open. After -ENOTEMPTY, weft_stream_peek shows the input.
+ *
+ * Returns the descriptor, the error of the flush, or:
+ * -EBUSY if another fiber reads or writes
+ * -ENOTEMPTY if the stream holds input
+ * -EOPNOTSUPP if the stream has another transport
  */
 WEFT_SWITCHPOINT int weft_stream_detach(weft_stream *stream);
 
 /**
- * Read a line with its newline into line, as fgets(3): NUL-terminated. Returns its length, which
- * tells of NULs in it; the last one may lack the newline. 0 at the end of the input. -EMSGSIZE if
- * the line with its newline and the NUL has no room, or is over the limit; nothing was taken, and a
- * call with more room, or weft_stream_read, finds it. -EINVAL if room is 0.
+ * Read a line of a stream, including its newline. See fgets(3).
+ *
+ * The call adds a NUL after the line. The line itself may contain NULs, which the length includes.
+ * The last line may have no newline. If the call fails, the call has taken no input.
+ * After -EMSGSIZE, weft_stream_read or a call with a larger buffer can read the line.
+ *
+ * Returns the length of the line, 0 at the end of the input, or:
+ * -EINVAL if room is 0
+ * -EMSGSIZE if room is too small for the line and the NUL
+ * -EMSGSIZE if the line is longer than the limit
  */
 WEFT_SWITCHPOINT ssize_t weft_stream_gets(weft_stream *stream, char *line,
                                           size_t room) WEFT_MUST_CHECK;
 
 /**
- * Read a line in place: *line points into the buffer until the next call that reads; its newline,
- * and a carriage return before that, are taken off, and a NUL is put there. Its length goes to
- * *bytes (may be NULL). Returns 1, or 0 at the end of the input; -EMSGSIZE if the line is over the
- * limit: nothing was taken.
+ * Read a line of a stream in place.
+ *
+ * The call sets *line to the line in the input buffer. The line is valid until the next call that
+ * reads. The line ends with a NUL, without its newline and without a carriage return before the
+ * newline. The call stores the length in *bytes, unless bytes is NULL. If the call fails, the call
+ * has taken no input.
+ *
+ * Returns 1, 0 at the end of the input, or:
+ * -EMSGSIZE if the line is longer than the limit
  */
 WEFT_SWITCHPOINT int weft_stream_line(weft_stream *stream, char **line,
                                       size_t *bytes) WEFT_MUST_CHECK;
 
-/** Read some bytes, at most so many: what is there, or else what comes next. 0 at the end. */
+/**
+ * Read some bytes from a stream.
+ *
+ * The call reads at most bytes bytes. If the input buffer contains bytes, the call does not wait.
+ * If the input buffer is empty, the call waits for input. Returns the number of bytes read, 0 at
+ * the end of the input, or an error of the transport.
+ */
 WEFT_SWITCHPOINT ssize_t weft_stream_read(weft_stream *stream, void *data,
                                           size_t bytes) WEFT_MUST_CHECK;
 
 /**
- * Read exactly so many bytes; returns bytes. 0 if the input has ended before the first one,
- * -ENODATA if it ends after that. Unless it is all there nothing is taken: the buffer grows for it,
- * so what is very large is better read in pieces with weft_stream_read.
+ * Read an exact number of bytes from a stream.
+ *
+ * The call reads bytes bytes, or takes no input. The input buffer grows to hold all bytes. Use
+ * weft_stream_read for very large data.
+ *
+ * Returns bytes, 0 if the input ends before the first byte, or:
+ * -ENODATA if the input ends after the first byte
  */
 WEFT_SWITCHPOINT ssize_t weft_stream_read_exact(weft_stream *stream, void *data,
                                                 size_t bytes) WEFT_MUST_CHECK;
 
 /**
- * Wait until at least min bytes are there, and look at them in place: *data points into the buffer
- * until the next call that reads. Returns how many there are: fewer than min only at the end of the
- * input. With min 0 it does not wait.
+ * Wait until at least min bytes are in the input buffer, and show them.
+ *
+ * The call sets *data to the bytes in the input buffer. The bytes are valid until the next call
+ * that reads. If min is 0, the call does not wait.
+ *
+ * Returns the number of bytes in the input buffer, or an error of the transport. The number is less
+ * than min only at the end of the input.
  */
 WEFT_SWITCHPOINT ssize_t weft_stream_peek(weft_stream *stream, size_t min, const void **data);
 
-/** Take so many bytes of those that weft_stream_peek has shown. -EINVAL if there are fewer. */
+/**
+ * Take bytes that weft_stream_peek has shown.
+ *
+ * Returns 0, or:
+ * -EINVAL if the input buffer contains fewer bytes
+ */
 WEFT_API int weft_stream_skip(weft_stream *stream, size_t bytes);
 
 /**
- * Wait until there is something to read, or the end of the input, without holding memory: what was
- * written is flushed, and buffers that are empty are given back. For connections that may be idle
- * for long. Returns 0.
+ * Wait for input of a stream, or its end, without holding memory.
+ *
+ * If the stream holds input, the call returns at once. Otherwise the call flushes the output of the
+ * calling fiber and frees empty buffers. Use this call for connections that may be idle for a long
+ * time. Returns 0, or an error of the transport.
  */
 WEFT_SWITCHPOINT int weft_stream_wait(weft_stream *stream);
 
 /**
- * Write: into the buffer if there is room, else together with what is in it, until the rest has
- * room. Returns bytes. If it fails after some of them have gone out, it returns how many it has
- * taken, and the next write, flush or close fails instead (but for a cancellation, which is not
- * remembered: it strikes by itself as long as it holds); if it fails earlier, none were taken.
+ * Write bytes to a stream.
+ *
+ * If the output buffer has space, the call copies the bytes to the buffer. Otherwise the call sends
+ * the buffer and the bytes, until the remaining bytes fit into the buffer. If sending fails before
+ * any of the bytes is sent, the call takes no bytes and returns the error. If sending fails later,
+ * the call returns the number of bytes taken. The next write, flush or close then returns the
+ * error. The stream does not store a cancellation, because a cancellation also ends the next call.
+ *
+ * Returns the number of bytes taken, or an error of the transport.
  */
 WEFT_SWITCHPOINT ssize_t weft_stream_write(weft_stream *stream, const void *data, size_t bytes);
 
 /**
- * Write several pieces in a row, in one go where they have no room in the buffer. Returns their
- * bytes, or as weft_stream_write. -EINVAL for a negative count.
+ * Like weft_stream_write, but with several buffers.
+ *
+ * If the bytes do not fit into the output buffer, the call sends them together. Errors in addition
+ * to those of weft_stream_write:
+ * -EINVAL if count is negative
  */
 WEFT_SWITCHPOINT ssize_t weft_stream_writev(weft_stream *stream, const struct iovec *pieces,
                                             int count);
 
 /**
- * Room for so many bytes in the buffer, to be written in place: NULL if there is none without
- * waiting. It is there until the next call that writes.
+ * Reserve space for bytes bytes in the output buffer of a stream.
+ *
+ * The caller writes to the space and then calls weft_stream_commit. The space is valid until the
+ * next call that writes. Returns NULL if the output buffer has too little space. Returns NULL also
+ * if another fiber writes, an error is pending, memory is exhausted or the stream is not open. The
+ * call then records no error. Call weft_stream_write instead.
  */
 WEFT_API char *weft_stream_reserve(weft_stream *stream, size_t bytes);
 
-/** Write so many bytes of those that were put where weft_stream_reserve said. */
+/** Add the first bytes bytes of the reserved space to the output. */
 WEFT_API void weft_stream_commit(weft_stream *stream, size_t bytes);
 
-/** Write a string, as fputs(3): without a newline of its own. As weft_stream_write. */
+/**
+ * Write a string to a stream, without adding a newline. See fputs(3).
+ *
+ * Returns the number of bytes taken, or an error of weft_stream_write.
+ */
 WEFT_SWITCHPOINT ssize_t weft_stream_puts(weft_stream *stream, const char *text);
 
 /**
- * Write formatted text, as printf(3). Returns its length: it was taken as a whole, or not at all if
- * this fails. If it went into the buffer but could not be flushed from there, the next write, flush
- * or close fails. -EINVAL if the format does.
+ * Write formatted text to a stream. See printf(3).
+ *
+ * The call takes the whole text, or nothing if the call fails. After taking the text, the call may
+ * flush the output buffer. If that flush fails, the next write, flush or close returns the error.
+ *
+ * Returns the length of the text, an error of the transport, or:
+ * -EINVAL if format is invalid
  */
 WEFT_SWITCHPOINT ssize_t weft_stream_printf(weft_stream *stream, const char *format, ...)
     WEFT_PRINTF(2, 3);
 
-/** The same with the arguments in a list. */
+/** Like weft_stream_printf, but with a va_list. */
 WEFT_SWITCHPOINT ssize_t weft_stream_vprintf(weft_stream *stream, const char *format, va_list args)
     WEFT_PRINTF(2, 0);
 
-/** Write out what is in the buffer. Returns 0; what could not be written stays there. */
+/**
+ * Send all buffered output of a stream.
+ *
+ * Output that cannot be sent remains in the buffer. Returns 0, or an error of the transport.
+ */
 WEFT_SWITCHPOINT int weft_stream_flush(weft_stream *stream);
 
 WEFT_END

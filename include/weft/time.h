@@ -1,6 +1,9 @@
 /*
- * Time: seconds as a double, from a monotonic clock that belongs to the backend. On the sim
- * backend it is virtual, and jumps to the next deadline whenever nothing can run.
+ * The clock, sleeping, and functions that run later or periodically.
+ *
+ * Times are in seconds and have the type double. The clock is monotonic and belongs to the backend.
+ * On the sim backend, the clock is virtual. If no fiber can run, the virtual clock jumps to the
+ * next deadline.
  */
 #ifndef WEFT_TIME_H
 #define WEFT_TIME_H
@@ -9,53 +12,91 @@
 
 WEFT_BEGIN
 
-/** Monotonic seconds. */
+/** Return the monotonic time in seconds. */
 WEFT_API double weft_now(void);
 
 /**
- * Wait for at least so many seconds from now, however long the caller computed before. 0 polls
- * once and lets the others run; INFINITY waits until the caller is cancelled or interrupted.
- * Where four timers or more fire in every millisecond, they fire together, up to a millisecond
- * late. A timer that is alone is as exact as the kernel.
- * Returns 0.
+ * Wait for at least the given number of seconds.
+ *
+ * The time counts from the call. If seconds is 0, the call polls the backend once and lets other
+ * fibers run. If seconds is INFINITY, the call waits until the caller is cancelled or interrupted.
+ *
+ * While 4 or more timers fire in each millisecond, weft coalesces timers. A coalesced timer fires
+ * up to 1 ms late. Other timers are as exact as timers of the kernel.
+ *
+ * Returns 0, or:
  * -EINVAL if seconds is negative or NaN
  */
 WEFT_SWITCHPOINT int weft_sleep(double seconds);
 
 /**
- * Run fn(arg) once, in a fiber of its own, seconds from now. The fiber is a child of the caller:
- * weft_cancel calls it off, weft_await waits for it. As with weft_go nothing is kept of an ended
- * fiber: weft_await must begin before the end. Its error goes to its parent if nobody awaits it.
- * Fails as weft_spin does, and with
+ * Wait until a time on the clock of weft_now.
+ *
+ * When the call returns 0, weft_now has reached deadline. A loop that adds a period to its deadline
+ * does not drift. If deadline has passed, the call behaves like weft_sleep(0). If deadline is
+ * INFINITY, the call waits until the caller is cancelled or interrupted.
+ *
+ * Returns 0, or:
+ * -EINVAL if deadline is NaN
+ */
+WEFT_SWITCHPOINT int weft_sleep_until(double deadline);
+
+/**
+ * Run fn(arg) once in a new fiber, after a delay.
+ *
+ * The delay counts from the call. The fiber is a child of the caller. weft_cancel cancels the
+ * fiber, even before weft has called fn. As with weft_go, weft does not store the value. To get the
+ * value, call weft_await before the fiber ends. If no fiber awaits the new fiber, weft raises its
+ * error in the parent.
+ *
+ * Returns the id, or 0 on failure. Errors in addition to those of weft_spin:
  * -EINVAL if seconds is negative or NaN
  */
 WEFT_API weft_fiber weft_after(double seconds, weft_fn *fn, void *arg);
 
 /**
- * The same with the options of weft_spin_with; NULL for none. drop is called with arg, or its copy,
- * if the fiber is cancelled before its time.
+ * Like weft_after, but with options.
+ *
+ * The options are those of weft_spin_with. If options is NULL, the defaults apply. If the fiber is
+ * cancelled before weft calls fn, weft calls drop with arg, or with the copy of arg.
  */
 WEFT_API weft_fiber weft_after_with(double seconds, weft_fn *fn, void *arg,
                                     const weft_spin_options *options);
 
 /**
- * Run fn(arg) again and again, in a fiber of its own, the first time seconds from now. Without
- * drift: the times are multiples of seconds from the beginning. A run that takes longer makes those
- * ticks be skipped that have passed meanwhile; they are never made up for. An error that fn returns
- * ends it, and is the fiber's. Fails as weft_spin does; -EINVAL unless seconds > 0.
+ * Run fn(arg) periodically in a new fiber.
+ *
+ * The parameter seconds is the period. The first run starts one period after the call. Each run
+ * starts at a multiple of the period after the call. Therefore the runs do not drift. If a run
+ * takes longer than a period, weft skips the periods that have passed. If fn returns an error, the
+ * fiber ends with this error.
+ *
+ * Returns the id, or 0 on failure. Errors in addition to those of weft_spin:
+ * -EINVAL if seconds is 0, negative or NaN
  */
 WEFT_API weft_fiber weft_every(double seconds, weft_fn *fn, void *arg);
 
 /**
- * Run fn(arg) again and again, in a fiber of its own, at most rate times a second; the first time
- * at once. INFINITY: without holding it back, letting the others run in between. An error that fn
- * returns ends it, and is the fiber's. Fails as weft_spin does; -EINVAL unless rate > 0.
+ * Run fn(arg) repeatedly in a new fiber, at a limited rate.
+ *
+ * The fiber calls fn at most rate times per second. The first run has no delay. If rate is
+ * INFINITY, the rate is unlimited. Other fibers run between two runs. If fn returns an error, the
+ * fiber ends with this error.
+ *
+ * Returns the id, or 0 on failure. Errors in addition to those of weft_spin:
+ * -EINVAL if rate is 0, negative or NaN
  */
 WEFT_API weft_fiber weft_spin_loop(weft_fn *fn, void *arg, double rate);
 
 /**
- * The same in the caller, count times; 0: for ever. Returns 0, the error of fn, or why it was cut
- * short between two runs.
+ * Like weft_spin_loop, but in the calling fiber, and count times.
+ *
+ * If count is 0, the number of runs is unlimited. If fn returns an error, the loop ends and the
+ * call returns this error. The loop also ends if the wait between two runs fails.
+ *
+ * Returns 0, the error of fn, the error of the wait, or:
+ * -EINVAL if fn is NULL
+ * -EINVAL if rate is 0, negative or NaN
  */
 WEFT_SWITCHPOINT int weft_throttled_loop(weft_fn *fn, void *arg, double rate, size_t count);
 

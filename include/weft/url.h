@@ -1,6 +1,4 @@
-/*
- * URLs and what is in them: RFC 3986, and forms as browsers send them. Pure functions on strings.
- */
+/* URLs (RFC 3986) and URL-encoded forms. The functions open no connections. */
 #ifndef WEFT_URL_H
 #define WEFT_URL_H
 
@@ -10,58 +8,83 @@
 
 WEFT_BEGIN
 
-/* The parts of a URL, decoded where it says so; "" for one that is not there. */
+/* The parts of a URL. A missing part is "". */
 typedef struct weft_url {
     char *scheme;   /* in lower case */
-    char *user;     /* as written: user, or user:password */
+    char *user;     /* as written: "user" or "user:password" */
     char *host;     /* in lower case, decoded, without the brackets of an IPv6 address */
-    int port;       /* what is written, else the scheme's (80, 443); 0: neither */
-    char *path;     /* as written; "/" if there is none but a host */
+    int port;       /* as written, else the default of the scheme (80, 443), else 0 */
+    char *path;     /* as written; "/" if the URL has "//", but no path */
     char *query;    /* as written, without the question mark */
     char *fragment; /* as written, without the hash */
-    bool has_query; /* there is a question mark */
-    char *memory;   /* what the strings are in. Private. */
+    bool has_query; /* the URL has a question mark */
+    char *memory;   /* of the strings. Private. */
 } weft_url;
 
 /**
- * Parse an absolute URL. -EINVAL if it is none: a bad scheme, user, host, port or escape; a space,
- * a backslash, a control character or one beyond ASCII anywhere; no host with http, https, ws or
- * wss. -ENOMEM. To be closed with weft_url_close.
+ * Parse an absolute URL.
+ *
+ * The caller closes url with weft_url_close.
+ *
+ * Returns 0, or:
+ * -EINVAL if text has no scheme
+ * -EINVAL if the scheme, the user, the host, the port or an escape is invalid
+ * -EINVAL if text contains a space, a backslash, a control character or a non-ASCII character
+ * -EINVAL if the scheme is http, https, ws or wss, and text has no host
+ * -ENOMEM if memory is exhausted
  */
 WEFT_API int weft_url_open(weft_url *url, const char *text);
 
 /**
- * The same for a reference, resolved against the URL that it was found in (RFC 3986, 5.2), which
- * stays as it is: url is another one.
+ * Like weft_url_open, for a reference relative to base.
+ *
+ * The call resolves the reference as in RFC 3986, 5.2. url and base must be different objects.
  */
 WEFT_API int weft_url_open_in(weft_url *url, const weft_url *base, const char *reference);
 
 /**
- * Write it as text. As snprintf(3): returns what it takes, and cuts to room. The scheme's own port
- * is left out, and so are "#", "@" and ":" with nothing behind or before them.
+ * Write a URL as text.
+ *
+ * Like snprintf(3), the call writes at most room bytes, including the NUL. The call omits the
+ * default port of the scheme, an empty user and an empty fragment.
+ *
+ * Returns the length of the complete text without the NUL.
  */
 WEFT_API size_t weft_url_write(char *into, size_t room, const weft_url *url);
 
-/** Release its strings. */
+/** Free the strings of a URL. */
 WEFT_API void weft_url_close(weft_url *url);
 
 /**
- * Decode %41 in place; '+' is a space if is_form. Returns the length, which tells of NULs in it,
- * with a NUL behind it; -EINVAL for a malformed escape: text is as it was then.
+ * Decode percent-escapes in place.
+ *
+ * If is_form is true, '+' becomes a space. The result ends with a NUL and may contain further NULs.
+ * If the call fails, text does not change.
+ *
+ * Returns the length of the result without the last NUL, or:
+ * -EINVAL if an escape is malformed
  */
 WEFT_API ssize_t weft_url_decode(char *text, bool is_form);
 
 /**
- * Write text so that it can stand in a path segment, a query's name or value: all but letters,
- * digits and "-._~" escaped. As snprintf(3): returns what it takes, and cuts to room, between
- * escapes.
+ * Escape text for a path segment, or for a name or value of a query.
+ *
+ * The call escapes all characters except letters, digits and "-._~". Like snprintf(3), the call
+ * writes at most room bytes, including the NUL. The call does not truncate inside an escape.
+ *
+ * Returns the length of the complete text without the NUL.
  */
 WEFT_API size_t weft_url_encode(char *into, size_t room, const char *text);
 
 /**
- * The next parameter of a query or form, decoded, in place: *rest starts as the text and is moved
- * on, *name and *value point into it ("" for a missing value). 1, or 0 at the end; -EINVAL for a
- * malformed escape, or a NUL: the next call goes on behind it.
+ * Decode the next parameter of a query or form, in place.
+ *
+ * Before the first call, set *rest to the text. Each call advances *rest, even if the call fails.
+ * *name and *value point into the text. A missing value is "".
+ *
+ * Returns 1, 0 at the end of the text, or:
+ * -EINVAL if an escape decodes to a NUL
+ * -EINVAL if an escape is malformed
  */
 WEFT_API int weft_url_next_param(char **rest, char **name, char **value);
 

@@ -1,4 +1,4 @@
-/* The version of these headers, and of the library that a program runs with. */
+/* The version of the headers and of the library. */
 #ifndef WEFT_VERSION_H
 #define WEFT_VERSION_H
 
@@ -11,8 +11,10 @@
 WEFT_BEGIN
 
 /**
- * The version of the library in use, as "major.minor.patch"; compare it with the macros above
- * to see whether a shared library is the one that the program was built with.
+ * Return the version of the library in use.
+ *
+ * The result has the form "major.minor.patch". Compare the result with the macros above to detect a
+ * shared library of another version.
  */
 WEFT_API const char *weft_version(void);
 

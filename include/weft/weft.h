@@ -1,2 +1,2 @@
-/* The same as <weft.h>, for those who prefer one folder for all includes. */
+/* Include <weft.h>. This header is for programs that include all headers as <weft/x.h>. */
 #include <weft.h>

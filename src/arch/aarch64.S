@@ -1,29 +1,31 @@
 /*
- * The switch for aarch64 (AAPCS64), the first frame of a context, and calls on a switched-out
- * stack. The layout of a switched-out stack, 160 bytes up from sp, is known in this file only:
+ * The context switch for aarch64 (AAPCS64), the first frame of a context, and calls on the stack of
+ * a suspended context. Only this file depends on the layout of a suspended stack. The layout is 160
+ * bytes, from sp upwards:
  *
- *      sp        x19 to x28, x29 (frame pointer), x30 (where to go on)
+ *      sp        x19 to x28, x29 (frame pointer), x30 (return address)
  *      sp + 96   d8 to d15
  *
- * There is no red zone on this machine, so sp moves before anything is saved.
+ * AAPCS64 has no red zone, so sp must change before registers are saved.
  */
 #if defined(__aarch64__) && !defined(WEFT_UCONTEXT)
 
 /*
- * Leave by a jump: a return would be predicted to go back to the caller, and never does. With
- * branch targets enforced only a return may land behind a call, where there is no bti.
+ * End a switch with a jump. The processor predicts that a return continues in the caller, and would
+ * always mispredict. With BTI, use a return. The target follows a call and has no bti instruction,
+ * so a jump to the target would fault.
  */
 #ifdef __ARM_FEATURE_BTI_DEFAULT
-#define LEAVE ret
+#define SWITCH_END ret
 #else
-#define LEAVE br x30
+#define SWITCH_END br x30
 #endif
 
-#define FUNCTION_BTI hint #34 /* bti c, a nop to older assemblers and machines */
+#define FUNCTION_BTI hint #34 /* bti c; a nop on older processors; older assemblers lack the name */
 
         .text
 
-        .macro  cfi_switched_out
+        .macro  cfi_suspended
         .cfi_offset x19, -160
         .cfi_offset x20, -152
         .cfi_offset x21, -144
@@ -68,7 +70,7 @@ weft__context_swap:
         stp     d10, d11, [sp, #112]
         stp     d12, d13, [sp, #128]
         stp     d14, d15, [sp, #144]
-        cfi_switched_out
+        cfi_suspended
         mov     x12, sp
         str     x12, [x0]
         mov     sp, x9
@@ -85,14 +87,14 @@ weft__context_swap:
         mov     x0, x2
         add     sp, sp, #160
         .cfi_restore_state
-        LEAVE
+        SWITCH_END
         .cfi_endproc
         .size   weft__context_swap, . - weft__context_swap
 
 /*
  * void weft__context_jump(weft__context *to, intptr_t value)
  *
- * The second half of a swap: nothing is saved.
+ * The second half of weft__context_swap, which saves nothing.
  */
         .globl  weft__context_jump
         .hidden weft__context_jump
@@ -116,13 +118,14 @@ weft__context_jump:
         ldp     d14, d15, [sp, #144]
         mov     x0, x1
         add     sp, sp, #160
-        LEAVE
+        SWITCH_END
         .cfi_endproc
         .size   weft__context_jump, . - weft__context_jump
 
 /*
- * The outermost frame of a context: entry in x19, value in x0, sp at the aligned top.
- * Starts behind the nop: unwinders look up the address before the one where a frame goes on.
+ * The outermost frame of a context. On entry, x19 holds `entry`, x0 holds `value`, and sp is the
+ * aligned top of the stack. Execution starts after the nop, because an unwinder looks up the return
+ * address minus 1.
  */
         .type   first_frame, %function
         .p2align 4
@@ -159,7 +162,7 @@ weft__frame_make:
 /*
  * void weft__frame_call(void *sp, void (*fn)(void *), void *arg)
  *
- * While fn runs, the CFI describes the frame at sp, not the one that called.
+ * While fn runs, the CFI describes the frame at sp as the caller of fn.
  */
         .globl  weft__frame_call
         .hidden weft__frame_call
@@ -177,7 +180,7 @@ weft__frame_call:
         .cfi_remember_state
         mov     sp, x0
         .cfi_def_cfa sp, 160
-        cfi_switched_out
+        cfi_suspended
         mov     x0, x2
         blr     x1
         mov     sp, x29

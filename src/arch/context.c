@@ -1,6 +1,6 @@
 /*
- * The parts of a context that are not assembly: the thread's own stack, switches that the
- * sanitizers are told of, and ucontext for machines that have no assembly here.
+ * The parts of contexts that are not assembly: the stack of a thread, switches with sanitizers, and
+ * ucontext for machines without assembly.
  */
 #include "arch/context.h"
 
@@ -11,8 +11,11 @@
 #define WEFT_UCONTEXT 1
 #endif
 
-/* The stack of the calling thread; on failure empty, which only costs the tools some precision. */
-static void own_stack(void **low, size_t *bytes)
+/*
+ * Get the stack of the calling thread. On failure, set *low to NULL. The reports of sanitizers and
+ * Valgrind are then less precise.
+ */
+static void thread_stack_bounds(void **low, size_t *bytes)
 {
     pthread_attr_t attributes;
 
@@ -26,92 +29,98 @@ static void own_stack(void **low, size_t *bytes)
 
 void weft__context_drop(weft__context *context)
 {
-#ifdef WEFT__ANNOTATED
-    weft__annotate_drop(&context->note);
+#ifdef WEFT__SANITIZED
+    weft__sanitizer_drop(&context->sanitizer);
 #else
-    weft__context_forget_stack(context);
+    weft__context_unregister_stack(context);
 #endif
 }
 
-#ifdef WEFT__ANNOTATED
+#ifdef WEFT__SANITIZED
 
 void weft__context_adopt(weft__context *context)
 {
     void *low;
     size_t bytes;
 
-    own_stack(&low, &bytes);
+    thread_stack_bounds(&low, &bytes);
     context->sp = NULL;
-    weft__annotate_adopt(&context->note, low, bytes);
+    weft__sanitizer_adopt(&context->sanitizer, low, bytes);
 }
 
-/* Where the switch under way goes: how a new context finds itself. */
-static __thread weft__context *arriving;
+/*
+ * The target of the switch in progress. The first function of a new context reads its own context
+ * from this variable.
+ */
+static __thread weft__context *switch_target;
 
-WEFT__UNSANITIZED static void annotated_entry(intptr_t value)
+WEFT__UNSANITIZED static void sanitized_entry(intptr_t value)
 {
-    weft__context *self = arriving;
+    weft__context *self = switch_target;
 
-    weft__annotate_arrive(&self->note);
-    self->note.entry(value);
+    weft__sanitizer_finish_switch(&self->sanitizer);
+    self->sanitizer.entry(value);
 }
 
 void weft__context_make(weft__context *context, void *low, size_t bytes, weft__entry *entry)
 {
-    weft__annotate_make(&context->note, low, bytes);
-    context->note.entry = entry;
-    weft__frame_make(context, low, bytes, annotated_entry);
+    weft__sanitizer_make(&context->sanitizer, low, bytes);
+    context->sanitizer.entry = entry;
+    weft__frame_make(context, low, bytes, sanitized_entry);
 }
 
 WEFT__UNSANITIZED intptr_t weft__context_switch(weft__context *from, weft__context *to,
                                                 intptr_t value)
 {
-    arriving = to;
-    weft__annotate_depart(&from->note, &to->note);
+    switch_target = to;
+    weft__sanitizer_start_switch(&from->sanitizer, &to->sanitizer);
     value = weft__context_swap(from, to, value);
-    weft__annotate_arrive(&from->note);
+    weft__sanitizer_finish_switch(&from->sanitizer);
     return value;
 }
 
 WEFT__UNSANITIZED void weft__context_leave(weft__context *from, weft__context *to, intptr_t value)
 {
-    arriving = to;
-    weft__annotate_leave(&from->note, &to->note);
+    switch_target = to;
+    weft__sanitizer_leave(&from->sanitizer, &to->sanitizer);
     weft__context_jump(to, value);
 }
 
 #ifndef WEFT_UCONTEXT
 
-/* A call on another stack: a switch there and back in the sanitizers' eyes. */
-typedef struct visit {
-    weft__annotation host;  /* the stack that is visited */
-    weft__annotation guest; /* the caller's, as far as the sanitizers told */
+/*
+ * A call on another stack, which is reported to the sanitizers as a switch to that stack and a
+ * switch back.
+ */
+typedef struct stack_call {
+    weft__sanitizer_state target; /* the other stack */
+    weft__sanitizer_state caller; /* the caller's stack, as the sanitizers return it */
     void (*fn)(void *);
     void *arg;
-} visit;
+} stack_call;
 
-WEFT__UNSANITIZED static void run_visit(void *arg)
+WEFT__UNSANITIZED static void stack_call_run(void *arg)
 {
-    visit *v = arg;
+    stack_call *call = arg;
 
 #ifdef WEFT__ASAN
-    __sanitizer_finish_switch_fiber(v->host.fake, &v->guest.low, &v->guest.bytes);
+    __sanitizer_finish_switch_fiber(call->target.fake, &call->caller.low, &call->caller.bytes);
 #endif
-    v->fn(v->arg);
-    weft__annotate_depart(&v->host, &v->guest);
+    call->fn(call->arg);
+    weft__sanitizer_start_switch(&call->target, &call->caller);
 }
 
 WEFT__UNSANITIZED bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg)
 {
-    visit v = {.host = context->note, .fn = fn, .arg = arg};
+    stack_call call = {.target = context->sanitizer, .fn = fn, .arg = arg};
 
 #ifdef WEFT__TSAN
-    v.guest.fiber = __tsan_get_current_fiber();
+    call.caller.fiber = __tsan_get_current_fiber();
 #endif
-    weft__annotate_depart(&v.guest, &v.host);
-    weft__frame_call(context->sp, run_visit, &v);
-    weft__annotate_arrive(&v.guest);
-    context->note.fake = v.host.fake;
+    weft__sanitizer_start_switch(&call.caller, &call.target);
+    weft__frame_call(context->sp, stack_call_run, &call);
+    weft__sanitizer_finish_switch(&call.caller);
+    context->sanitizer.fake = call.target.fake;
     return true;
 }
 
@@ -128,26 +137,27 @@ WEFT__UNSANITIZED bool weft__context_call(weft__context *context, void (*fn)(voi
 #define VALGRIND_MAKE_MEM_UNDEFINED(from, bytes) ((void)(from), (void)(bytes))
 #endif
 
-#define STACK_UNTOLD ((unsigned)-1)
-#define SAVED_BYTES 128 /* just below the pointer: the red zone, where the switch saves */
+#define STACK_UNREGISTERED ((unsigned)-1)
+#define SAVED_BYTES 128 /* the red zone below sp, with the saved registers */
 
 bool weft__on_valgrind;
 
-__attribute__((constructor)) static void look_for_valgrind(void)
+__attribute__((constructor)) static void detect_valgrind(void)
 {
     weft__on_valgrind = RUNNING_ON_VALGRIND;
 }
 
-__attribute__((cold)) void weft__valgrind_tell(weft__annotation *note, void *low, size_t bytes)
+__attribute__((cold)) void weft__valgrind_register(weft__sanitizer_state *sanitizer, void *low,
+                                                   size_t bytes)
 {
-    note->stack_id = VALGRIND_STACK_REGISTER(low, (char *)low + bytes - 1);
+    sanitizer->stack_id = VALGRIND_STACK_REGISTER(low, (char *)low + bytes - 1);
 }
 
-__attribute__((cold)) void weft__valgrind_forget(weft__annotation *note)
+__attribute__((cold)) void weft__valgrind_unregister(weft__sanitizer_state *sanitizer)
 {
-    if (note->stack_id != STACK_UNTOLD)
-        VALGRIND_STACK_DEREGISTER(note->stack_id);
-    note->stack_id = STACK_UNTOLD;
+    if (sanitizer->stack_id != STACK_UNREGISTERED)
+        VALGRIND_STACK_DEREGISTER(sanitizer->stack_id);
+    sanitizer->stack_id = STACK_UNREGISTERED;
 }
 
 void weft__context_adopt(weft__context *context)
@@ -156,19 +166,22 @@ void weft__context_adopt(weft__context *context)
     size_t bytes;
 
     context->sp = NULL;
-    context->note.stack_id = STACK_UNTOLD;
-    /* Valgrind knows the main thread's stack, and loses track of its growth if told again. */
+    context->sanitizer.stack_id = STACK_UNREGISTERED;
+    /*
+     * Valgrind tracks the stack of the main thread. If that stack were registered, Valgrind would
+     * no longer track its growth.
+     */
     if (!weft__on_valgrind || gettid() == getpid())
         return;
-    own_stack(&low, &bytes);
+    thread_stack_bounds(&low, &bytes);
     if (low != NULL)
-        weft__valgrind_tell(&context->note, low, bytes);
+        weft__valgrind_register(&context->sanitizer, low, bytes);
 }
 
 #ifndef WEFT_UCONTEXT
 bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg)
 {
-    /* What lies below the pointer of a stack that is not running is nobody's to Valgrind. */
+    /* For Valgrind, memory below the sp of a suspended stack is unaddressable. */
     if (weft__on_valgrind)
         VALGRIND_MAKE_MEM_UNDEFINED((char *)context->sp - WEFT__CALL_BYTES,
                                     WEFT__CALL_BYTES - SAVED_BYTES);
@@ -184,55 +197,55 @@ bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg)
 #include <fenv.h>
 #include <ucontext.h>
 
-/* What sp points at: on the stack of the context, as the frame of the assembly is. */
-typedef struct record {
+/* The frame at sp of a suspended context. */
+typedef struct ucontext_frame {
     ucontext_t machine;
-    intptr_t value;     /* what the switch to it passes */
-    weft__entry *entry; /* of a new one */
-} record;
+    intptr_t value;     /* passed by the switch to the context */
+    weft__entry *entry; /* undefined after the first switch to the context */
+} ucontext_frame;
 
-/* makecontext passes ints only. */
-static void first_call(unsigned high, unsigned low)
+/* makecontext passes only ints, so the pointer is passed in two halves. */
+static void context_first_call(unsigned high, unsigned low)
 {
-    record *self = (record *)((uintptr_t)(((uint64_t)high << 32) | low));
+    ucontext_frame *self = (ucontext_frame *)((uintptr_t)(((uint64_t)high << 32) | low));
 
-    fesetenv(FE_DFL_ENV); /* each context has modes of its own here: not those of its maker */
+    fesetenv(FE_DFL_ENV); /* with ucontext, each context has its own FPU environment */
     self->entry(self->value);
     __builtin_trap();
 }
 
 void weft__frame_make(weft__context *context, void *low, size_t bytes, weft__entry *entry)
 {
-    uintptr_t at = ((uintptr_t)low + bytes - sizeof(record)) & ~(uintptr_t)63;
-    record *self = (record *)at;
+    uintptr_t address = ((uintptr_t)low + bytes - sizeof(ucontext_frame)) & ~(uintptr_t)63;
+    ucontext_frame *self = (ucontext_frame *)address;
 
     getcontext(&self->machine);
     self->machine.uc_link = NULL;
     self->machine.uc_stack.ss_sp = low;
-    self->machine.uc_stack.ss_size = at - (uintptr_t)low;
+    self->machine.uc_stack.ss_size = address - (uintptr_t)low;
     self->entry = entry;
-    makecontext(&self->machine, (void (*)(void))first_call, 2, (unsigned)((uint64_t)at >> 32),
-                (unsigned)at);
+    makecontext(&self->machine, (void (*)(void))context_first_call, 2,
+                (unsigned)((uint64_t)address >> 32), (unsigned)address);
     context->sp = self;
 }
 
 intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t value)
 {
-    record here;
-    record *there = to->sp;
+    ucontext_frame from_frame;
+    ucontext_frame *to_frame = to->sp;
 
-    from->sp = &here;
-    there->value = value;
-    swapcontext(&here.machine, &there->machine);
-    return here.value;
+    from->sp = &from_frame;
+    to_frame->value = value;
+    swapcontext(&from_frame.machine, &to_frame->machine);
+    return from_frame.value;
 }
 
 void weft__context_jump(weft__context *to, intptr_t value)
 {
-    record *there = to->sp;
+    ucontext_frame *to_frame = to->sp;
 
-    there->value = value;
-    setcontext(&there->machine);
+    to_frame->value = value;
+    setcontext(&to_frame->machine);
     __builtin_unreachable();
 }
 

@@ -1,14 +1,14 @@
 /*
- * An execution context that does not run: what is left of a fiber when it is switched out.
+ * Execution contexts: creation, switching, and calls on the stack of a suspended context.
  *
- * The switch itself is assembly on x86-64 and aarch64 (x86_64.S, aarch64.S) and ucontext
- * elsewhere (context.c; -DWEFT_UCONTEXT asks for it). The sanitizers and Valgrind are told of
- * every switch here, so nothing above knows of them.
+ * The switch is assembly on x86-64 and aarch64 (x86_64.S, aarch64.S). Other machines, and builds
+ * with -DWEFT_UCONTEXT, use ucontext (context.c). This layer reports all switches to the
+ * sanitizers, and all stacks to Valgrind. Higher layers do not depend on these tools.
  */
 #ifndef WEFT_ARCH_CONTEXT_H
 #define WEFT_ARCH_CONTEXT_H
 
-#include "arch/annotate.h"
+#include "arch/sanitizers.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,28 +16,38 @@
 
 #pragma GCC visibility push(hidden)
 
+/* A context. The fields are valid while the context is not running. */
 typedef struct weft__context {
-    void *sp;              /* the saved stack pointer; its frame is the assembly's business */
-    weft__annotation note; /* what the sanitizers need; one unused word in a plain build */
+    void *sp; /* saved stack pointer; its frame is defined in the assembly file */
+    weft__sanitizer_state sanitizer; /* for the sanitizers, or for Valgrind */
 } weft__context;
 
 /*
- * The assembly: save the callee-saved state on the current stack and its pointer in from->sp,
- * continue at to->sp. Returns what the switch back to `from` passes as value. They must differ.
- * The floating-point modes are the thread's, and stay as they are (modes.h).
+ * Save the callee-saved registers on the current stack, and the stack pointer in from->sp. Then
+ * load the stack pointer from to->sp, and continue there. value is the result of the swap that
+ * suspended `to`.
+ *
+ * Returns the value that the switch back to `from` passes. `from` and `to` must differ. The FPU
+ * environment belongs to the thread and does not change (fpu_env.h).
  */
 intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t value);
 
-/* The same without saving anything: the stack that it is called on is given up. */
+/* Like weft__context_swap, but without saving the caller. The caller can never resume. */
 __attribute__((noreturn)) void weft__context_jump(weft__context *to, intptr_t value);
 
-/* Lay the first frame of a context on a fresh stack and set its sp. */
 #if defined(__x86_64__) && !defined(WEFT_UCONTEXT)
-extern char weft__first_frame[]; /* begins with a nop, which is not run */
+extern char weft__first_frame[]; /* begins with a nop that is not executed */
 
-/* Of the first frame, which is above all others, and stays as it is. */
+/*
+ * Bytes of the first frame, at the top of the stack. weft__frame_make writes these bytes. The
+ * context does not change them.
+ */
 #define WEFT__FRAME_BYTES 64
 
+/*
+ * Set sp to the first frame, without writing the frame. Return the top of the stack, aligned to 16
+ * bytes.
+ */
 static inline uintptr_t *weft__frame_reset(weft__context *context, void *low, size_t bytes)
 {
     uintptr_t *top = (uintptr_t *)(((uintptr_t)low + bytes) & ~(uintptr_t)15);
@@ -45,54 +55,57 @@ static inline uintptr_t *weft__frame_reset(weft__context *context, void *low, si
     return top;
 }
 
+/* Write the first frame of a context to a new stack, and set sp. */
 static inline void weft__frame_make(weft__context *context, void *low, size_t bytes,
                                     weft__entry *entry)
 {
     uintptr_t *top = weft__frame_reset(context, low, bytes);
     top[-1] = (uintptr_t)weft__first_frame + 1;
     top[-6] = (uintptr_t)entry; /* rbx */
-    top[-7] = 0;                /* rbp: an end for those who walk along frame pointers */
+    top[-7] = 0;                /* rbp: the end of the chain of frame pointers */
 }
 #else
+/* Write the first frame of a context to a new stack, and set sp. */
 void weft__frame_make(weft__context *context, void *low, size_t bytes, weft__entry *entry);
 #endif
 
-/* Call fn(arg) below the frame that swap left at sp. Not with ucontext. */
+/* Call fn(arg) below the frame that weft__context_swap saved at sp. Not available with ucontext. */
 void weft__frame_call(void *sp, void (*fn)(void *), void *arg);
 
 /*
- * Contexts will be made on this stack, bytes at low, one after the other, or no more of them. Only
- * Valgrind has to know; to the sanitizers each context is new.
+ * Register the stack of `bytes` bytes at `low` before the first context is created on it. Only
+ * Valgrind needs this call. The sanitizers track contexts instead of stacks.
  */
-static inline void weft__context_tell_stack(weft__context *context, void *low, size_t bytes)
+static inline void weft__context_register_stack(weft__context *context, void *low, size_t bytes)
 {
     (void)context, (void)low, (void)bytes;
-#ifndef WEFT__ANNOTATED
+#ifndef WEFT__SANITIZED
     if (__builtin_expect(weft__on_valgrind, 0))
-        weft__valgrind_tell(&context->note, low, bytes);
+        weft__valgrind_register(&context->sanitizer, low, bytes);
 #endif
 }
 
-static inline void weft__context_forget_stack(weft__context *context)
+/* Undo weft__context_register_stack. No further context may be created on the stack. */
+static inline void weft__context_unregister_stack(weft__context *context)
 {
     (void)context;
-#ifndef WEFT__ANNOTATED
+#ifndef WEFT__SANITIZED
     if (__builtin_expect(weft__on_valgrind, 0))
-        weft__valgrind_forget(&context->note);
+        weft__valgrind_unregister(&context->sanitizer);
 #endif
 }
 
-#ifdef WEFT__ANNOTATED
+#ifdef WEFT__SANITIZED
 void weft__context_make(weft__context *context, void *low, size_t bytes, weft__entry *entry);
-#define weft__context_again weft__context_make
+#define weft__context_remake weft__context_make
 intptr_t weft__context_switch(weft__context *from, weft__context *to, intptr_t value);
 void weft__context_leave(weft__context *from, weft__context *to, intptr_t value)
     __attribute__((noreturn));
 #else
 
 /*
- * Make a context that will call entry on a fresh stack, bytes at low. Writes only near the top of
- * the stack. An unwinder that walks up from entry ends there.
+ * Create a context that calls entry on a new stack of `bytes` bytes at `low`. The call writes only
+ * near the top of the stack. A backtrace of the context ends at entry.
  */
 static inline void weft__context_make(weft__context *context, void *low, size_t bytes,
                                       weft__entry *entry)
@@ -101,11 +114,11 @@ static inline void weft__context_make(weft__context *context, void *low, size_t 
 }
 
 /*
- * The same once more, on a stack where that has been done before, for the same entry, and nothing
- * else was written to the WEFT__FRAME_BYTES at the top.
+ * Like weft__context_make, but on a stack that had a context with the same entry. The
+ * WEFT__FRAME_BYTES at the top of the stack must not have changed since weft__context_make.
  */
-static inline void weft__context_again(weft__context *context, void *low, size_t bytes,
-                                       weft__entry *entry)
+static inline void weft__context_remake(weft__context *context, void *low, size_t bytes,
+                                        weft__entry *entry)
 {
 #ifdef WEFT__FRAME_BYTES
     (void)entry;
@@ -115,15 +128,15 @@ static inline void weft__context_again(weft__context *context, void *low, size_t
 #endif
 }
 
-/* Switch, telling the sanitizers. In a plain build this is weft__context_swap and nothing else. */
+/* Switch contexts, like weft__context_swap. In builds with sanitizers, also report the switch. */
 static inline intptr_t weft__context_switch(weft__context *from, weft__context *to, intptr_t value)
 {
     return weft__context_swap(from, to, value);
 }
 
 /*
- * The same from a stack that is given up for good: `from` is not resumed again and needs no drop.
- * What the sanitizers keep for it is freed. Does not return.
+ * Like weft__context_switch, but from a context that is never resumed. The call frees the
+ * sanitizers' state of `from`, so weft__context_drop is not necessary.
  */
 __attribute__((noreturn)) static inline void weft__context_leave(weft__context *from,
                                                                  weft__context *to, intptr_t value)
@@ -133,23 +146,28 @@ __attribute__((noreturn)) static inline void weft__context_leave(weft__context *
 }
 #endif
 
-/* The context of the calling thread's own stack, to be switched away from first. */
+/*
+ * Initialise the context of the calling thread's own stack. The thread must not have switched yet.
+ */
 void weft__context_adopt(weft__context *context);
 
 /*
- * The context will not be switched to again; its stack may be used for another one. Not for the
- * running one, unless it is an adopted one. Does nothing more after a leave. Forgets the stack,
- * too.
+ * Release a context that is never resumed, and unregister its stack. The context must not be
+ * running, unless weft__context_adopt initialised it. After weft__context_leave, the call only
+ * unregisters the stack.
  */
 void weft__context_drop(weft__context *context);
 
-/* What weft__context_call may take of that stack: an unwinder needs less than half of it. */
+/*
+ * Bytes of stack that fn may use in weft__context_call. An unwinder needs less than half of these
+ * bytes.
+ */
 #define WEFT__CALL_BYTES 8192
 
 /*
- * Call fn(arg) on the stack of a context that is switched out, as if called from where it waits:
- * an unwinder inside fn sees its frames. fn must not switch, and must return. Returns false, with
- * nothing called, where that is not possible (ucontext).
+ * Call fn(arg) on the stack of a suspended context, as if the context had called fn. A backtrace in
+ * fn shows the frames of the context. fn must return, and must not switch. With ucontext, the call
+ * returns false and does not call fn.
  */
 bool weft__context_call(weft__context *context, void (*fn)(void *), void *arg);
 

@@ -1,12 +1,13 @@
 /*
- * The switch for x86-64 (System V ABI), the first frame of a context, and calls on a switched-out
- * stack. The layout of a switched-out stack is known here, and to what makes one (context.h):
+ * The context switch for x86-64 (System V ABI), the first frame of a context, and calls on the
+ * stack of a suspended context. Only this file, weft__frame_make and weft__frame_reset in context.h
+ * depend on the layout of a suspended stack:
  *
  *      sp       return address
  *      sp - 8   r15, then r14, r13, r12, rbx, rbp downwards
  *
- * Everything below sp lies in the ABI's red zone (128 bytes), which signal handlers leave alone;
- * so rsp does not move to save, and the CFA is the same all the way through.
+ * The saved registers are in the red zone of the ABI. The red zone is the 128 bytes below sp, which
+ * signal handlers do not change. Therefore rsp and the CFA do not change when registers are saved.
  */
 #if defined(__x86_64__) && !defined(WEFT_UCONTEXT)
 
@@ -15,11 +16,12 @@
 /*
  * intptr_t weft__context_swap(weft__context *from, weft__context *to, intptr_t value)
  *
- * - Only called by name, from here, so it needs no endbr64.
- * - Leaves by a jump: a return would be predicted to go back to the caller, and never does.
- *   It lands behind a call, where there is no endbr64, hence notrack.
- * - to->sp is loaded before anything is stored: 2 ns faster on Zen 3 than after the stores.
- * - The floating-point modes are left alone (modes.h).
+ * - All calls of this function are direct, so the function does not begin with endbr64.
+ * - The function ends with a jump. The processor predicts that a return continues in the caller,
+ *   and would always mispredict.
+ * - The jump needs notrack, because its target follows a call and has no endbr64.
+ * - On Zen 3, loading to->sp before the stores is 2 ns faster than loading to->sp after the stores.
+ * - The FPU environment does not change (fpu_env.h).
  */
         .globl  weft__context_swap
         .hidden weft__context_swap
@@ -60,7 +62,7 @@ weft__context_swap:
 /*
  * void weft__context_jump(weft__context *to, intptr_t value)
  *
- * The second half of a swap: nothing is saved.
+ * The second half of weft__context_swap, which saves nothing.
  */
         .globl  weft__context_jump
         .hidden weft__context_jump
@@ -83,10 +85,13 @@ weft__context_jump:
         .size   weft__context_jump, . - weft__context_jump
 
 /*
- * The outermost frame of a context: entry in rbx, value in rax, rsp at the aligned top. It goes
- * below what it was laid with (WEFT__FRAME_BYTES), so that this is good for the next context, too.
- * Jumped to without a track, so it needs no endbr64. Starts behind the nop: unwinders look up the
- * address before the one where a frame goes on.
+ * The outermost frame of a context. On entry, rbx holds `entry`, rax holds `value`, and rsp is the
+ * aligned top of the stack.
+ *
+ * - rsp moves below the WEFT__FRAME_BYTES that weft__frame_make wrote. The next context on the
+ *   stack reuses these bytes (weft__context_remake).
+ * - The jump to this code is notrack, so the code does not begin with endbr64.
+ * - Execution starts after the nop, because an unwinder looks up the return address minus 1.
  */
         .globl  weft__first_frame
         .hidden weft__first_frame
@@ -107,8 +112,8 @@ weft__first_frame:
 /*
  * void weft__frame_call(void *sp, void (*fn)(void *), void *arg)
  *
- * While fn runs, the CFI describes the frame at sp, not the one that called. sp is 8 below a
- * multiple of 16; 136 keeps the red zone and aligns.
+ * While fn runs, the CFI describes the frame at sp as the caller of fn. The argument sp is 8 bytes
+ * below a multiple of 16. Subtracting 136 skips the red zone and aligns the stack.
  */
         .globl  weft__frame_call
         .hidden weft__frame_call
@@ -143,8 +148,9 @@ weft__frame_call:
         .size   weft__frame_call, . - weft__frame_call
 
 /*
- * Fit for indirect branch tracking (bit 0), not for shadow stacks (bit 1): those would have to be
- * switched too, and the jump out of swap would have to pop one.
+ * The code supports indirect branch tracking (bit 0), but not shadow stacks (bit 1). With shadow
+ * stacks, a switch would have to switch the shadow stack too, and to pop an entry before the final
+ * jump.
  */
         .section .note.gnu.property, "a", @note
         .p2align 3

@@ -1,14 +1,15 @@
 /*
- * The contract between a cord and the kernel: one table of functions, behind which everything that
- * can block happens. Nothing above it asks which backend it has, and a backend knows nothing of
- * fibers: it is handed operations, and says when they are done.
+ * The backend interface: the functions that a cord calls for every blocking operation. A cord is a
+ * thread that runs fibers. Code above the interface does not depend on the backend in use. A
+ * backend does not depend on fibers. The cord submits operations, and the backend reports their
+ * results.
  *
- * A backend belongs to one thread; only wake may be called from others.
+ * A backend belongs to one thread. Other threads may call only wake.
  */
 #ifndef WEFT_BACKEND_BACKEND_H
 #define WEFT_BACKEND_BACKEND_H
 
-#include "backend/pool.h"
+#include "backend/workers/job.h"
 #include "base/list.h"
 
 #include <stdatomic.h>
@@ -20,8 +21,8 @@
 #include <sys/uio.h>
 
 /*
- * Every operation, and what a dump calls the wait for it. weft__opcode and the waits of core/op.c
- * are both made from this list.
+ * All operations. The second column is the text that a dump prints for a fiber in this wait. The
+ * preprocessor generates weft__opcode, and the wait kinds in core/op/op.c, from this list.
  */
 #define WEFT__OPCODES(X)    \
     X(READ, "read")         \
@@ -48,25 +49,33 @@ typedef enum weft__opcode {
 #undef WEFT__OPCODE
 } weft__opcode;
 
-/* An offset that stands for the file's own position. */
+/* The offset that means the current position of the file. */
 #define WEFT__OFFSET_CURRENT (-1)
 
-/* Among the events of WAIT, beside those of poll(2): it only looks. -EAGAIN: nothing is there. */
-#define WEFT__LOOK_ONLY (1 << 16)
+/*
+ * A flag for the events of WAIT, in addition to the flags of poll(2). With this flag, WAIT returns
+ * -EAGAIN instead of waiting.
+ */
+#define WEFT__EVENTS_NOWAIT (1 << 16)
 
 /*
- * One outstanding operation: on the stack of the fiber that waits for it, until it is done. The
- * first part is the caller's to fill in, the second the backend's.
+ * One operation, usually on the stack of the waiting fiber. The caller sets the fields up to
+ * is_internal. The backend owns the other fields.
  *
- * A socket operation with MSG_DONTWAIT or MSG_ERRQUEUE among its flags never waits: -EAGAIN is its
- * result. MSG_WAITALL is the caller's matter, and not among them.
+ * A socket operation with MSG_DONTWAIT in its flags never waits. A receive with MSG_ERRQUEUE or
+ * MSG_OOB also never waits. These operations return -EAGAIN instead. The flags must not contain
+ * MSG_WAITALL. The caller implements MSG_WAITALL.
  *
- * SENDFILE wants offset_in, and sends what is in memory at once. -EOPNOTSUPP, -EINVAL or -ENOSYS:
- * it is not, or these two files or this backend cannot do it; then the caller is to copy.
+ * SENDFILE requires offset_in, and sends only data that is in the page cache. In the following
+ * cases, the result is -EINVAL, -ENOSYS or -EOPNOTSUPP, and the caller copies the data by reads and
+ * writes:
+ *   - The data is not in the page cache.
+ *   - sendfile(2) does not support the files.
+ *   - The backend does not support SENDFILE.
  */
 typedef struct weft__op {
     weft__opcode code;
-    int fd; /* for CALL what its fn works on, -1: nothing; the folder (AT_FDCWD) for OPEN */
+    int fd; /* OPEN: a directory or AT_FDCWD. CALL: the descriptor that fn uses; -1: none */
     union {
         struct {
             void *data;
@@ -90,12 +99,12 @@ typedef struct weft__op {
         struct {
             struct sockaddr *address;
             socklen_t *bytes;
-        } accept; /* ACCEPT; may be NULL */
+        } accept; /* ACCEPT; both may be NULL */
         struct {
             const struct sockaddr *address;
             socklen_t bytes;
         } connect;  /* CONNECT */
-        int events; /* WAIT: POLLIN, POLLOUT, WEFT__LOOK_ONLY */
+        int events; /* WAIT: POLLIN, POLLOUT, WEFT__EVENTS_NOWAIT */
         struct {
             int64_t *offset_in; /* may be NULL, as in splice(2) */
             int64_t *offset_out;
@@ -113,45 +122,52 @@ typedef struct weft__op {
             intptr_t (*fn)(void *arg);
             void *arg;
             /*
-             * Given up while fn runs: NULL, the operation ends when fn returns, as if it had not
-             * been; else it ends at once, and drop(arg) is called on that thread after fn. Given up
-             * before fn was begun, drop(arg) is called at once. Once arg is drop's, it is NULL
-             * here: so its owner can tell, whatever the result.
+             * Release arg after a cancellation. If fn has not started, cancel calls drop. If fn is
+             * running, the operation ends at once. The worker thread calls drop after fn has
+             * returned. cancel sets arg to NULL, because drop then owns the memory. If drop is
+             * NULL, a running fn cannot be cancelled. The operation then ends when fn returns.
              */
             void (*drop)(void *arg);
-            weft__lane lane; /* in which fn waits for its turn */
-        } call;              /* CALL */
+            weft__worker_queue worker_queue; /* the queue that runs fn */
+        } call;                              /* CALL */
     } u;
     /*
-     * Called from inside poll or close_fd when the operation is done, with what its call is to
-     * return. The backend has let go of op.
+     * Report the result. The backend calls done once, from poll or from another function except
+     * wake. submit and cancel do not call done for their own operation. The backend does not use op
+     * afterwards.
      */
     void (*done)(struct weft__op *op, intptr_t result);
-    void *owner; /* the caller's own, for done */
+    void *owner; /* for done; set by the caller */
 
-    bool is_own;     /* the backend's own altogether: not counted as pending; the caller's is not */
-    int progress;    /* backend's own: how far an operation of several steps has come */
-    weft__list link; /* where it waits in the backend */
-    weft__list turn; /* backend's own: a second place to wait in */
-    uint64_t key;    /* backend's own: what the kernel knows it by */
-    size_t moved;    /* backend's own: bytes that earlier steps of it have moved */
-    void *place;     /* backend's own: what it knows of fd */
-    struct weft__job *job; /* in the pool; NULL: not there */
-    int wait_fd;           /* what it waits for next: set by weft__call_try (call.h) */
-    int wait_events;
-    struct weft__op *before, *after; /* backend's own: its neighbours in a chain, while under way */
+    /*
+     * The backend itself submitted the operation, and pending does not count it. The caller sets
+     * false.
+     */
+    bool is_internal;
+    int progress;    /* the state of the operation; the meaning depends on code and backend */
+    weft__list link; /* in the queue in which the operation waits */
+    weft__list secondary_link; /* in a second list of the backend, for example a backlog */
+    uint64_t key;              /* io_uring: the user_data of its entry; 0: not on the ring */
+    size_t moved;   /* io_uring: bytes that earlier submissions of the operation have transferred */
+    void *fd_state; /* io_uring: the weft__uring_fd of fd; NULL: none */
+    struct weft__job *job; /* the job on a worker thread; NULL: none */
+    int wait_fd;           /* the descriptor to wait for next; set by syscall/call.c */
+    int wait_events;       /* the events to wait for next */
+    /* io_uring: the neighbours in a chain, while the operation is in flight; NULL: none */
+    struct weft__op *before, *after;
 } weft__op;
 
 /*
- * What to fetch of an operation and of its owner before it is done, in cache lines: on the stack
- * the frames of those who wait for it are behind it; of the owner it is all of a record.
+ * The number of cache lines that a backend prefetches before it calls done. The cache lines after
+ * an operation hold the stack frames of the functions that wait for it. The owner is a fiber
+ * record.
  */
-#define WEFT__OP_LINES 4
-#define WEFT__OWNER_LINES 4
+#define WEFT__OP_CACHE_LINES 4
+#define WEFT__OWNER_CACHE_LINES 4
 
 /*
- * A read or write at the file's own position, in memory that may hold anything: what is the
- * backend's stays so, as there is a lot of it and hardly any of it is used.
+ * Set up a read or write at the current position. The function does not set the fields of the
+ * backend, because there are many. A backend initialises the fields that it uses.
  */
 static inline void weft__op_set(weft__op *op, weft__opcode code, int fd, const void *data,
                                 size_t bytes)
@@ -161,41 +177,43 @@ static inline void weft__op_set(weft__op *op, weft__opcode code, int fd, const v
     op->u.buffer.data = (void *)data;
     op->u.buffer.bytes = bytes;
     op->u.buffer.offset = WEFT__OFFSET_CURRENT;
-    op->is_own = false;
+    op->is_internal = false;
 }
 
 /*
- * An operation with many results, for loops: connections (ACCEPT) or what is received (RECV), one
- * after the other, without being asked for each. The caller fills in op's code, fd, done and owner.
+ * A multishot operation: one submission that yields many connections (ACCEPT) or many received
+ * buffers (RECV). The caller sets code, fd, done and owner of op before multishot_open.
  */
-typedef struct weft__many {
+typedef struct weft__multishot {
     weft__op op;
-    bool is_waited_for; /* next has said that there is nothing: done is to be called, once */
-    struct weft__backend *backend; /* that it was opened on; the caller's own */
-    /* The backend's own. */
-    bool is_armed;     /* the kernel has it */
-    bool is_cancelled; /* the kernel has been told to stop */
+    /* multishot_next has returned WEFT__OP_PENDING, so the backend must call done once. */
+    bool is_waited_for;
+    /* The backend that opened the operation. The caller sets this field after multishot_open. */
+    struct weft__backend *backend;
+    /* Fields that only the backend uses: */
+    bool is_armed;     /* submitted, and the kernel has not ended it */
+    bool is_cancelled; /* the backend has cancelled the submission */
     bool is_closing;
-    bool is_shut; /* the descriptor was closed under it */
-    bool has_last;
-    uint32_t fd_generation;    /* of its descriptor, when it was opened */
-    int last;                  /* how it ended, once what came before has been taken */
-    int held;                  /* the buffer whose data the caller has; -1: none */
-    unsigned count;            /* results that wait to be taken */
-    int first, final;          /* buffers (RECV), in a list */
-    size_t skip;               /* bytes of the first that were read before */
-    struct weft__conns *conns; /* connections (ACCEPT); NULL: none */
-} weft__many;
+    bool is_fd_closed; /* the descriptor was closed during the operation */
+    bool has_end_result;
+    uint32_t fd_generation;    /* of the descriptor, at multishot_open */
+    int end_result;            /* the last result, returned after the queued results */
+    int held;                  /* the index of the buffer that the caller reads; -1: none */
+    unsigned count;            /* queued results; too low if some are from an earlier operation */
+    int first, last;           /* a list of queued buffers (RECV) */
+    size_t skip;               /* bytes of the first buffer that were consumed earlier */
+    struct weft__conns *conns; /* queued connections (ACCEPT); NULL: none */
+} weft__multishot;
 
 /*
- * What submit says when the operation waits; no operation ends with this value (it is no errno and
- * no size).
+ * The return value of submit for an operation that waits. No operation has this result, because the
+ * value is not an errno, a descriptor or a size.
  */
 #define WEFT__OP_PENDING INTPTR_MIN
 
-/* For poll, in place of a time. */
-#define WEFT__POLL_FOR_EVER (-1)
-/* For another thread, so many nanoseconds (more than 1) of real time, whatever the clock. */
+/* A timeout of poll: wait without a limit. */
+#define WEFT__POLL_FOREVER (-1)
+/* A timeout of poll in real time, even if the clock is virtual. ns must be more than 1. */
 #define WEFT__POLL_REAL(ns) (-(int64_t)(ns))
 
 typedef struct weft__backend weft__backend;
@@ -203,186 +221,221 @@ typedef struct weft__backend weft__backend;
 typedef struct weft__backend_type {
     const char *name;
 
-    /* Nothing but fibers of the same cord can complete an operation: with none of them runnable, no
-     * operation ever will be, but for those that poll has not handled yet. */
-    bool is_closed;
+    /*
+     * Whether only fibers of the cord can complete operations. If this is true and no fiber is
+     * runnable, only operations that poll has not handled yet can complete.
+     */
+    bool is_self_contained;
 
-    /* A new backend in *out. 0 or -errno. */
+    /* Create a backend, and store it in *out. Returns 0 or -errno. */
     int (*open)(weft__backend **out);
 
-    /* Free it. No operation is pending. */
+    /* Close and free a backend. No operation may be pending. */
     void (*close)(weft__backend *b);
 
     /*
-     * In a child of fork(2), where all this is a copy: close its descriptors, and nothing else. The
-     * kernel hears nothing of what was done with them, which the parent goes on with, and the
-     * memory stays as it is. is_own: of the thread that is left; another's may have been anywhere.
+     * Close the descriptors of a backend that a child of fork(2) has inherited. The kernel objects
+     * still belong to the parent. Therefore abandon sends no requests to the kernel, and does not
+     * free the backend. is_own means that the backend belongs to the thread that called fork. The
+     * state of another thread's backend may be inconsistent.
      */
     void (*abandon)(weft__backend *b, bool is_own);
 
     /*
-     * It takes the place of one that was abandoned: a virtual clock goes on where that stood. NULL:
-     * the clock is the world's.
+     * Copy the virtual time and the random state of the abandoned backend `before` to its
+     * replacement b. NULL: the clock is real.
      */
-    void (*follow)(weft__backend *b, const weft__backend *before);
+    void (*inherit_clock)(weft__backend *b, const weft__backend *before);
 
-    /* The clock: monotonic nanoseconds. */
+    /* Return the monotonic time in nanoseconds. */
     int64_t (*now_ns)(weft__backend *b);
 
     /*
-     * Start an operation. Returns its result if that is there at once (done is not called then),
-     * else WEFT__OP_PENDING: op must stay where it is until done has been called or cancel has said
-     * true.
+     * Start an operation. Returns WEFT__OP_PENDING if the operation waits. Otherwise returns the
+     * result, and does not call done. A pending op must not move until the backend has called done
+     * or cancel has returned true.
      */
     intptr_t (*submit)(weft__backend *b, weft__op *op);
 
     /*
-     * Give up a pending operation. True: it is out, the kernel has let go of its buffer, done will
-     * not be called. False: it is on its way out, done will be called, with -ECANCELED if nothing
-     * had happened and with the result if something had.
+     * Cancel a pending operation. Returns true if the operation has ended. The backend then does
+     * not call done. Returns false if the kernel or a worker thread still uses the buffer. The
+     * backend then calls done later. The result is -ECANCELED, or the result of the operation if
+     * the operation has completed.
      */
     bool (*cancel)(weft__backend *b, weft__op *op);
 
     /*
-     * Handle what is complete, calling done for each. 0 does not wait; else waits until there is
-     * something or wake is called, at most timeout_ns, or for ever (WEFT__POLL_FOR_EVER), or, when
-     * nobody but another thread can help any more, for a real time (WEFT__POLL_REAL). Interrupted
-     * by a signal it returns early. 0, or -errno when the kernel refuses altogether.
+     * Call done for completed operations. If no operation has completed, wait for a completion or
+     * for wake. timeout_ns limits the wait. The value is 0 (do not wait), a time in nanoseconds,
+     * WEFT__POLL_FOREVER, or WEFT__POLL_REAL if only another thread can wake the cord. A signal may
+     * end the wait early. Returns 0, or -errno if the kernel object has failed.
      */
     int (*poll)(weft__backend *b, int64_t timeout_ns);
 
-    /* From any thread: make a poll that waits, or the next one, return. */
+    /*
+     * Make poll return. If poll does not wait, the next poll returns at once. Any thread may call
+     * wake.
+     */
     void (*wake)(weft__backend *b);
 
     /*
-     * Are its descriptors still its own? The program may have closed them, and opened others with
-     * their numbers. 0 or -EBADF. A few system calls. NULL: it has none.
+     * Check that the descriptors of the backend still belong to the backend. The program may have
+     * closed them and opened other files with the same numbers. The check costs a few system calls.
+     * Returns 0, or -EBADF if a descriptor was lost. NULL: the backend has no check.
      */
     int (*check)(weft__backend *b);
 
     /*
-     * Poll or check has failed: make the descriptors anew. Numbers that may be another file's by
-     * now are left alone. Operations go on, except on descriptors that are closed: -EBADF. 0, or
-     * -errno: it cannot, and is to be given up. NULL: it never fails.
+     * Open new descriptors after poll or check has failed. repair does not close numbers that may
+     * belong to other files. Pending operations continue. Operations on descriptors that the
+     * program has closed end with -EBADF. Returns 0, or -errno if the caller must call give_up.
+     * NULL: the backend has no repair.
      */
     int (*repair)(weft__backend *b);
 
     /*
-     * End all operations with this error, except those that the pool has; from now on only close is
-     * called. What loops have received stays readable.
+     * End all operations with an error, except those on worker threads. Bytes that multishot_next
+     * has returned remain valid. After give_up, only multishot_close and close may be called.
      */
     void (*give_up)(weft__backend *b, int error);
 
     /*
-     * The same to another backend of the same type, by the thread that b belongs to; NULL where the
-     * kernel has nothing better than wake. False: wake is to be called. If it gets lost, lost(tag)
-     * is called later.
+     * Wake the backend `to`, which must have the same type as b. Only the thread of b may call
+     * wake_remote. Returns false if the caller must call wake instead. If the wake is lost later, b
+     * calls wake_lost(tag). NULL: the caller must use wake.
      */
-    bool (*message)(weft__backend *b, weft__backend *to, uint32_t tag);
+    bool (*wake_remote)(weft__backend *b, weft__backend *to, uint32_t tag);
 
-    /* Close a descriptor, after ending what is pending on it with -EBADF. 0 or -errno. */
+    /*
+     * Close a descriptor, and end its pending operations with -EBADF. If a worker thread uses the
+     * descriptor, the backend closes it after the thread has finished. Returns 0 or -errno.
+     */
     int (*close_fd)(weft__backend *b, int fd);
 
     /*
-     * The operations with many results; NULL where the kernel has none.
+     * Multishot operations. NULL: not supported.
      *
-     * open: 0, or -errno: -EOPNOTSUPP if this descriptor has to be asked each time.
-     * next: the next result, a connection or a number of bytes (*data is theirs until the next
-     * call); 0 or less is the end, but for WEFT__OP_PENDING: done will be called when it is worth
-     * asking again. -ENOBUFS: nothing can be received this way just now.
-     * close: true, it is over; false, done will be called when it is. What has come and was not
-     * taken is kept for the next operation on fd.
+     * multishot_open returns 0, or -EOPNOTSUPP if the descriptor needs one operation per result.
+     *
+     * multishot_next returns the next connection, or the number of bytes at *data. The bytes are
+     * valid until the next call for m. For RECV, 0 is the end of the input. A negative value is an
+     * error. The error is -ENOBUFS if multishot operations hold all buffers. Returns
+     * WEFT__OP_PENDING if no result is available. The backend then calls done when a result is
+     * available.
+     *
+     * multishot_close returns true if the operation has ended. Otherwise the backend calls done
+     * when the operation has ended. The next operations on fd receive the results that the caller
+     * did not take.
      */
-    int (*many_open)(weft__backend *b, weft__many *m);
-    intptr_t (*many_next)(weft__backend *b, weft__many *m, const void **data);
-    bool (*many_close)(weft__backend *b, weft__many *m);
+    int (*multishot_open)(weft__backend *b, weft__multishot *m);
+    intptr_t (*multishot_next)(weft__backend *b, weft__multishot *m, const void **data);
+    bool (*multishot_close)(weft__backend *b, weft__multishot *m);
 
     /*
-     * Start several operations, each after the one before it has succeeded; done is called for each
-     * of them, with -ECANCELED for those that were not begun. NULL where the kernel cannot. 0, or
-     * -errno: nothing was started, and they are to be submitted one by one.
+     * Start a chain of operations. Each operation starts after the previous operation has
+     * succeeded. The backend calls done for every operation. The result is -ECANCELED for
+     * operations that did not start. Returns 0, or -errno if no operation was started. On failure,
+     * the caller submits the operations one by one. NULL: not supported.
      */
     int (*submit_linked)(weft__backend *b, weft__op *const *ops, size_t count);
 
     /*
-     * The number belongs to another file, as its generation tells (fd_generation.h): forget what is
-     * known of it, and end what still waits on it with -EBADF. NULL: nothing is ever known.
+     * Discard the cached state of a descriptor number that now belongs to another file
+     * (fd_generation.h). End the operations that wait on the earlier file with -EBADF. NULL: the
+     * backend caches no state.
      */
     void (*forget_fd)(weft__backend *b, int fd);
 
     /*
-     * Another thread uses the number from now on: forget what is known of it, and have the kernel
-     * report nothing more about it here. 0; -EBUSY: an operation is pending on it, or a loop on it
-     * has left something; -EBADF. NULL: 0 for any descriptor.
+     * Prepare a descriptor for use by another thread. Discard its cached state and its registration
+     * with the kernel. NULL: no preparation is necessary.
+     *
+     * Returns 0, or:
+     * -EBADF if fd is not open
+     * -EBUSY if an operation is pending on fd
+     * -EBUSY if a multishot operation has left results on fd
+     * -EOPNOTSUPP if fd is a descriptor of the sim backend
      */
     int (*release_fd)(weft__backend *b, int fd);
 
-    /* shutdown(2). 0 or -errno. */
+    /* Call shutdown(2). Returns 0 or -errno. */
     int (*shutdown_fd)(weft__backend *b, int fd, int how);
 
-    /* A pipe, two connected stream sockets; close-on-exec. 0 or -errno. */
+    /*
+     * Create a pipe, or a pair of connected stream sockets, with close-on-exec. Returns 0 or
+     * -errno.
+     */
     int (*pipe)(weft__backend *b, int fd[2]);
     int (*socketpair)(weft__backend *b, int fd[2]);
 
     /*
-     * The cord has run fibers for so many switches without waiting, and looks at the clock; 0: a
-     * fiber does. A virtual clock moves on here, or a fiber that never waits would stop time. NULL:
-     * nothing to do.
+     * Advance a virtual clock. Without tick, a fiber that never waits would stop the clock.
+     * switches is the number of fiber switches since the last call, or 0 if a fiber reads the
+     * clock. NULL: the clock is real.
      */
     void (*tick)(weft__backend *b, unsigned switches);
 
     /*
-     * A number to choose the next runnable fiber by, for backends that shuffle; NULL, or false:
-     * keep the order.
+     * Get a random number that selects the next runnable fiber. Returns false if the order must not
+     * change. NULL: the order never changes.
      */
     bool (*choose)(weft__backend *b, uint64_t *random);
 } weft__backend_type;
 
-/* The head of every backend's own struct. */
+/* The first member of the struct of every backend. */
 struct weft__backend {
     const weft__backend_type *type;
-    size_t pending;             /* operations that are waiting */
-    weft__finished *pooled;     /* what the pool has done for it; NULL: it has no pool */
-    weft__finished pooled_room; /* what pooled points to, unless it was taken over */
-    pid_t thread;               /* that it belongs to */
-    atomic_bool must_check;     /* any thread: it could not be woken; its thread is to check it */
-    void (*lost)(uint32_t tag); /* see message; the cord's to set */
-    weft__backend *left_behind; /* the parent's, in a child by weft_fork; never freed */
-    weft__backend *retired;     /* of the cord's: one that was given up before this one was */
+    size_t pending;                        /* operations that wait, except internal operations */
+    weft__finished_jobs *finished_jobs;    /* finished jobs of worker threads; NULL: no jobs */
+    weft__finished_jobs finished_jobs_own; /* the initial target of finished_jobs */
+    pid_t thread;                          /* the id of the thread that the backend belongs to */
+    /*
+     * A wake has failed, so the thread must check its descriptors. Any thread may set this field.
+     */
+    atomic_bool must_check;
+    void (*wake_lost)(uint32_t tag); /* for wake_remote; set by the cord */
+    weft__backend *parent_backend; /* in a child of weft_fork: the parent's backend, never freed */
+    weft__backend *retired;        /* the previous backend of the cord, after give_up; NULL: none */
 };
 
 /*
- * The backend of a thread for which no other could be opened (no descriptors left, say): it has a
- * clock and can sleep, and every operation fails with the error that the other one failed with. It
- * is the caller's memory.
+ * The backend of a thread that could not open another backend, for example because no descriptors
+ * are free. This backend has a clock, and can sleep. Every operation fails with `error`. The caller
+ * owns the memory.
  */
 typedef struct weft__backend_none {
     weft__backend base;
     int error;
 } weft__backend_none;
 
+/* Initialise b. error is the negative errno with which opening another backend failed. */
 void weft__backend_none_open(weft__backend_none *b, int error);
 
 /*
- * For wake: the descriptor is gone. Have the backend's thread check it, which is interrupted by a
- * signal if it waits.
+ * Make the backend's thread check its descriptors, because wake has failed. Interrupt a waiting
+ * poll by a signal. Any thread may call this function.
  */
 void weft__backend_interrupt(weft__backend *b);
 
-extern const weft__backend_type weft__backend_uring; /* those that are built in */
+/* The backends that are built in. */
+extern const weft__backend_type weft__backend_uring;
 extern const weft__backend_type weft__backend_epoll;
 extern const weft__backend_type weft__backend_ev, weft__backend_ev_epoll, weft__backend_ev_poll,
     weft__backend_ev_select;
 extern const weft__backend_type weft__backend_sim;
 
 /*
- * Open the backend that name (NULL: WEFT_BACKEND) names, else the best that works here. One that
- * does not work, or a name that is unknown, falls back to the next best. *why gets a sentence on
- * the choice, which stays. 0, or -errno if none could be opened.
+ * Open the backend called name. If name is NULL, use the value of the environment variable
+ * WEFT_BACKEND. Open the best backend that works in these cases:
+ *   - The name is missing, empty or unknown.
+ *   - The backend is not sim, and cannot be opened.
+ * Set *why to the reason for the choice. The text is valid until the thread calls
+ * weft__backend_open again. Returns 0, or -errno if no backend can be opened.
  */
 int weft__backend_open(weft__backend **out, const char *name, const char **why);
 
-/* The name, in memory that stays, if a backend of that name is built in; else NULL. */
+/* Return the name as a static string, or NULL if no backend of that name is built in. */
 const char *weft__backend_known(const char *name);
 
 #endif

@@ -1,7 +1,7 @@
-/* Which backend a cord gets. */
+/* Choose the backend of a cord: by name, or the best backend that opens. */
 #include "backend/backend.h"
 
-#include "arch/annotate.h"
+#include "arch/sanitizers.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The best first; sim, the last, is only taken by name. */
+/* All backends, in order of preference. sim is last, because sim is used only by name. */
 static const weft__backend_type *const types[] = {
 #ifdef WEFT_HAS_URING
     &weft__backend_uring,
@@ -22,21 +22,21 @@ static const weft__backend_type *const types[] = {
 };
 #define TYPES_COUNT (sizeof types / sizeof *types)
 
-/* Once: every thread asks. */
-static void say_unknown(const char *name)
+/* Warn only once, because every thread opens a backend. */
+static void warn_unknown(const char *name)
 {
-    static atomic_flag is_said = ATOMIC_FLAG_INIT;
-    if (atomic_flag_test_and_set(&is_said))
+    static atomic_flag is_warned = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&is_warned))
         return;
     char names[128];
     size_t used = 0;
     for (size_t i = 0; i < TYPES_COUNT; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
                                  types[i]->name);
-    dprintf(STDERR_FILENO, "weft: WEFT_BACKEND=%s is not built in (%s are)\n", name, names);
+    dprintf(STDERR_FILENO, "weft: WEFT_BACKEND=%s is not built in (built in: %s)\n", name, names);
 }
 
-static const weft__backend_type *find(const char *name)
+static const weft__backend_type *type_find(const char *name)
 {
     for (size_t i = 0; i < TYPES_COUNT; i++)
         if (strcmp(name, types[i]->name) == 0)
@@ -44,28 +44,28 @@ static const weft__backend_type *find(const char *name)
     return NULL;
 }
 
-/* Once: every thread opens a backend. */
-static void say_refused(const char *name, int error, const weft__backend_type *instead)
+static void warn_not_opened(const char *name, int error, const weft__backend_type *instead)
 {
-    static atomic_flag is_said = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&is_said))
+    static atomic_flag is_warned = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&is_warned))
         dprintf(STDERR_FILENO, "weft: WEFT_BACKEND=%s cannot be opened: %s; using %s\n", name,
                 strerror(-error), instead != NULL ? instead->name : "none");
 }
 
-/* For the calling thread, which is the one that asks why. */
-static const char *why_refused(const weft__backend_type *refused, int error)
+/* Return the reason in static memory of the thread. The next call overwrites the text. */
+static const char *failure_reason(const weft__backend_type *failed, int error)
 {
     static _Thread_local char text[160];
-    snprintf(text, sizeof text, "%s cannot be opened here (%s)", refused->name, strerror(-error));
+    snprintf(text, sizeof text, "%s cannot be opened (%s)", failed->name, strerror(-error));
     return text;
 }
 
 #ifdef WEFT_HAS_URING
 /*
- * Valgrind does not see what the kernel writes into a ring: it takes completions for uninitialised
- * memory, reports each use, and slows a busy ring to a standstill. A library that was built without
- * Valgrind's header recognises it by what it preloads.
+ * Return whether the process runs under Valgrind. Valgrind cannot track data that the kernel writes
+ * into a ring. Valgrind reports every completion as uninitialised memory, and a busy ring becomes
+ * extremely slow. If weft was built without Valgrind's header, only LD_PRELOAD shows that Valgrind
+ * runs.
  */
 static bool is_on_valgrind(void)
 {
@@ -78,8 +78,8 @@ static bool is_on_valgrind(void)
 }
 #endif
 
-/* Is it only used if it is named? */
-static bool is_passed_over(const weft__backend_type *type)
+/* Return whether a backend is used only if WEFT_BACKEND or the program names it. */
+static bool is_skipped(const weft__backend_type *type)
 {
 #ifdef WEFT_HAS_URING
     return type == &weft__backend_uring && is_on_valgrind();
@@ -89,12 +89,12 @@ static bool is_passed_over(const weft__backend_type *type)
 #endif
 }
 
-/* The first of all that works, except the simulation. */
+/* Open the first backend of types that works. Do not try sim. */
 static int open_best(weft__backend **out, const char **why)
 {
     int first_rc = 0;
     for (size_t i = 0; i < TYPES_COUNT && types[i] != &weft__backend_sim; i++) {
-        if (is_passed_over(types[i])) {
+        if (is_skipped(types[i])) {
             if (why != NULL)
                 *why = "io_uring is not used under Valgrind unless WEFT_BACKEND names it";
             continue;
@@ -105,7 +105,7 @@ static int open_best(weft__backend **out, const char **why)
         if (first_rc == 0) {
             first_rc = rc;
             if (why != NULL)
-                *why = why_refused(types[i], rc);
+                *why = failure_reason(types[i], rc);
         }
     }
     return first_rc;
@@ -113,33 +113,33 @@ static int open_best(weft__backend **out, const char **why)
 
 const char *weft__backend_known(const char *name)
 {
-    const weft__backend_type *type = find(name);
+    const weft__backend_type *type = type_find(name);
     return type != NULL ? type->name : NULL;
 }
 
 static int open_named(weft__backend **out, const char *name, const char **why)
 {
-    bool is_asked_for = name != NULL;
-    if (!is_asked_for)
+    bool is_requested = name != NULL;
+    if (!is_requested)
         name = getenv("WEFT_BACKEND");
     if (name == NULL || *name == '\0') {
-        *why = "it is the best one built in";
+        *why = "it is the best backend that is built in";
         return open_best(out, why);
     }
-    const weft__backend_type *named = find(name);
+    const weft__backend_type *named = type_find(name);
     if (named == NULL) {
-        say_unknown(name);
-        *why = "WEFT_BACKEND names none that is built in; this is the best one";
+        warn_unknown(name);
+        *why = "WEFT_BACKEND does not name a built-in backend, so the best backend is used";
         return open_best(out, why);
     }
-    *why = is_asked_for ? "it was asked for" : "WEFT_BACKEND names it";
+    *why = is_requested ? "the program requests it" : "WEFT_BACKEND names it";
     int rc = named->open(out);
     if (rc == 0 || named == &weft__backend_sim)
         return rc;
-    *why = why_refused(named, rc);
+    *why = failure_reason(named, rc);
     int best_rc = open_best(out, NULL);
-    if (!is_asked_for)
-        say_refused(name, rc, best_rc == 0 ? (*out)->type : NULL);
+    if (!is_requested)
+        warn_not_opened(name, rc, best_rc == 0 ? (*out)->type : NULL);
     return best_rc;
 }
 

@@ -1,4 +1,4 @@
-/* Descriptor generations, see fd_generation.h. */
+/* The table of descriptor generations, see fd_generation.h. */
 #include "backend/fd_generation.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@ static atomic_uint first_chunk[WEFT__FD_CHUNK_FIRST];
 _Atomic(atomic_uint *) weft__fd_chunks[WEFT__FD_CHUNKS] = {first_chunk};
 atomic_uint weft__fd_advances;
 
-/* Without a counter there is nothing to advance: no cord has noted anything about the number. */
+/* If fd has no counter, no cord caches state about fd. */
 void weft__fd_advance(int fd)
 {
     atomic_uint *counter = weft__fd_counter(fd);
@@ -23,11 +23,11 @@ int weft__fd_reserve(int fd)
     if (LIKELY(weft__fd_counter(fd) != NULL))
         return 0;
     unsigned chunk = 32 - WEFT__FD_CHUNK_BITS - (unsigned)__builtin_clz((unsigned)fd);
-    atomic_uint *made = calloc(WEFT__FD_CHUNK_FIRST << (chunk - 1), sizeof *made);
-    if (made == NULL)
+    atomic_uint *counters = calloc(WEFT__FD_CHUNK_FIRST << (chunk - 1), sizeof *counters);
+    if (counters == NULL)
         return -ENOMEM;
-    atomic_uint *before = NULL;
-    if (!atomic_compare_exchange_strong(&weft__fd_chunks[chunk], &before, made))
-        free(made); /* another thread was faster */
+    atomic_uint *expected = NULL;
+    if (!atomic_compare_exchange_strong(&weft__fd_chunks[chunk], &expected, counters))
+        free(counters); /* another thread has added the chunk */
     return 0;
 }

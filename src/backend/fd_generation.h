@@ -1,12 +1,12 @@
 /*
- * Descriptor generations: a counter per descriptor number, one table for the whole process. The
- * kernel reuses a number as soon as it is closed, and any thread may close it. A cord that caches
- * facts about a descriptor stores the generation it learned them under; they hold only while the
- * generation is the same. A generation repeats after 2^32 advances of its number.
+ * Descriptor generations: a counter for each descriptor number, in one table for the whole process.
+ * Any thread may close a descriptor, and the kernel may then reuse its number. A cord that caches
+ * state about a descriptor also stores the generation of its number. The cached state is valid only
+ * while the generation is unchanged. A generation repeats after 2^32 advances.
  *
- * weft advances the generation before it closes a descriptor and after it creates one, in any
- * thread. A thread that is handed a number by another thread is ordered after both, so relaxed
- * loads suffice.
+ * A thread advances the generation of a number before it closes a descriptor with weft, and after
+ * it has created a descriptor with weft. A thread that receives a number from another thread is
+ * ordered after both advances. Therefore relaxed loads suffice.
  */
 #ifndef WEFT_BACKEND_FD_GENERATION_H
 #define WEFT_BACKEND_FD_GENERATION_H
@@ -17,19 +17,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Numbers in the first chunk. Each further chunk holds as many as all chunks before it. */
+/* The size of the first chunk. Each further chunk is as large as all previous chunks together. */
 #define WEFT__FD_CHUNK_BITS 10
 #define WEFT__FD_CHUNK_FIRST (1u << WEFT__FD_CHUNK_BITS)
-/* One chunk for each further bit of an int, and one for negative numbers, which stays empty. */
+/*
+ * The first chunk, one chunk for each further value bit of an int, and one chunk for negative
+ * numbers. The chunk for negative numbers remains empty.
+ */
 #define WEFT__FD_CHUNKS (32 - WEFT__FD_CHUNK_BITS + 1)
 
-/* NULL: no cord has learned anything about these numbers. Chunks never move and are never freed. */
+/*
+ * The chunks of counters. NULL: no cord caches state about the numbers of the chunk. Chunks never
+ * move. weft never frees them.
+ */
 extern _Atomic(atomic_uint *) weft__fd_chunks[WEFT__FD_CHUNKS];
 
-/* How often any generation was advanced: tells cheaply that none has been. */
+/*
+ * The number of advances of all generations. If this value is unchanged, every generation is
+ * unchanged.
+ */
 extern atomic_uint weft__fd_advances;
 
-/* The counter of a number; NULL: there is none yet. */
+/* Return the counter of a number, or NULL if the number has no counter yet. */
 static inline atomic_uint *weft__fd_counter(int fd)
 {
     unsigned number = (unsigned)fd, chunk = 0, first = 0;
@@ -41,17 +50,23 @@ static inline atomic_uint *weft__fd_counter(int fd)
     return LIKELY(counters != NULL) ? &counters[number - first] : NULL;
 }
 
-/* The generation of a number; 0 if weft__fd_reserve was not called for it. */
+/* Return the generation of a number, or 0 if the number has no counter yet. */
 static inline uint32_t weft__fd_generation(int fd)
 {
     const atomic_uint *counter = weft__fd_counter(fd);
     return LIKELY(counter != NULL) ? atomic_load_explicit(counter, memory_order_relaxed) : 0;
 }
 
-/* The number is about to be closed, or was just given to a new file. From any thread. */
+/*
+ * Advance the generation of a number. Call this function before closing the descriptor, and after a
+ * new file has received the number. Any thread may call this function.
+ */
 void weft__fd_advance(int fd);
 
-/* Make the counter of an open number, before anything is noted about it. 0 or -ENOMEM. */
+/*
+ * Create the counter of a number. fd must be open. Call this function before caching state about
+ * fd. Returns 0, or -ENOMEM if memory is exhausted.
+ */
 int weft__fd_reserve(int fd);
 
 #endif

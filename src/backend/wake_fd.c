@@ -1,4 +1,4 @@
-/* See wake_fd.h. */
+/* The eventfd that wakes a backend, see wake_fd.h. */
 #include "backend/wake_fd.h"
 
 #include "backend/fd_generation.h"
@@ -10,21 +10,24 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Numbers from here on are out of the program's way. Most processes may have 1024. */
+/*
+ * The lowest number for weft__fd_move_up. Most processes may use 1024 descriptors. Programs rarely
+ * use numbers above 511.
+ */
 #define HIGH_FD_MIN 512
 
 /*
- * F_GETFL of an eventfd of weft's, beside O_NONBLOCK. O_APPEND has no effect on an eventfd, so no
- * other part of the program sets it. Files that open(2) made have O_LARGEFILE too.
+ * The result of F_GETFL for an eventfd of weft, except O_NONBLOCK. O_APPEND has no effect on an
+ * eventfd, so other code does not set it. A file from open(2) also has O_LARGEFILE.
  */
-#define MARK (O_RDWR | O_APPEND)
+#define MARKED_FLAGS (O_RDWR | O_APPEND)
 
-static int number_of(const weft__wake_fd *w)
+static int wake_fd_number(const weft__wake_fd *w)
 {
     return atomic_load_explicit(&w->fd, memory_order_relaxed);
 }
 
-/* A new eventfd with the mark. Its number, or -errno. */
+/* Open an eventfd with the mark. Returns its number or -errno. */
 static int open_marked(int flags)
 {
     int fd = eventfd(0, flags);
@@ -37,8 +40,8 @@ static int open_marked(int flags)
     return -error;
 }
 
-/* fd is the new eventfd, or -errno, which is returned. */
-static int adopt(weft__wake_fd *w, int fd)
+/* Use fd as the eventfd. If fd is negative, return fd. Returns 0 or -errno. */
+static int wake_fd_adopt(weft__wake_fd *w, int fd)
 {
     int rc = fd < 0 ? fd : weft__fd_reserve(fd);
     if (rc < 0) {
@@ -46,7 +49,7 @@ static int adopt(weft__wake_fd *w, int fd)
             close(fd);
         return rc;
     }
-    weft__fd_advance(fd); /* a cord that had this number has lost it */
+    weft__fd_advance(fd); /* invalidates the state of an earlier file with this number */
     w->generation = weft__fd_generation(fd);
     atomic_store(&w->fd, fd);
     return 0;
@@ -55,7 +58,7 @@ static int adopt(weft__wake_fd *w, int fd)
 int weft__wake_fd_open(weft__wake_fd *w, int flags)
 {
     atomic_store(&w->fd, -1);
-    return adopt(w, open_marked(flags));
+    return wake_fd_adopt(w, open_marked(flags));
 }
 
 int weft__fd_move_up(int fd)
@@ -69,14 +72,17 @@ int weft__fd_move_up(int fd)
 
 int weft__wake_fd_renew(weft__wake_fd *w, int flags)
 {
-    return adopt(w, weft__fd_move_up(open_marked(flags)));
+    return wake_fd_adopt(w, weft__fd_move_up(open_marked(flags)));
 }
 
-/* If fcntl fails for another reason than a closed number (seccomp), assume that it is. */
+/*
+ * If fcntl fails with an error other than EBADF (for example because of seccomp), assume that the
+ * mark is set.
+ */
 static bool is_marked(const weft__wake_fd *w)
 {
-    int flags = fcntl(number_of(w), F_GETFL);
-    return flags < 0 ? errno != EBADF : (flags & ~O_NONBLOCK) == MARK;
+    int flags = fcntl(wake_fd_number(w), F_GETFL);
+    return flags < 0 ? errno != EBADF : (flags & ~O_NONBLOCK) == MARKED_FLAGS;
 }
 
 bool weft__wake_fd_write(weft__wake_fd *w)
@@ -84,19 +90,19 @@ bool weft__wake_fd_write(weft__wake_fd *w)
     uint64_t one = 1;
     if (!is_marked(w))
         return false;
-    ssize_t n = TEMP_FAILURE_RETRY(write(number_of(w), &one, sizeof one));
-    /* EAGAIN: the counter is full, and then the backend has been woken often enough. */
+    ssize_t n = TEMP_FAILURE_RETRY(write(wake_fd_number(w), &one, sizeof one));
+    /* EAGAIN: the counter is at its maximum, so a wake is pending already. */
     return n == sizeof one || errno == EAGAIN;
 }
 
 bool weft__wake_fd_is_own(const weft__wake_fd *w)
 {
-    return is_marked(w) && weft__fd_generation(number_of(w)) == w->generation;
+    return is_marked(w) && weft__fd_generation(wake_fd_number(w)) == w->generation;
 }
 
 void weft__wake_fd_close(weft__wake_fd *w)
 {
-    if (number_of(w) >= 0 && weft__wake_fd_is_own(w))
-        close(number_of(w));
+    if (wake_fd_number(w) >= 0 && weft__wake_fd_is_own(w))
+        close(wake_fd_number(w));
     atomic_store(&w->fd, -1);
 }

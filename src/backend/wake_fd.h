@@ -1,7 +1,7 @@
 /*
- * The eventfd by which a backend is woken, and whether its number is still the backend's. The
- * program may close descriptors that are not its own (closefrom(3)), and open others with the same
- * numbers: nothing is written to such a number, and it is not closed.
+ * The eventfd that wakes a backend. The program may close descriptors of weft, for example with
+ * closefrom(3), and open other files with the same numbers. Therefore weft checks the number before
+ * it writes to the eventfd or closes it.
  */
 #ifndef WEFT_BACKEND_WAKE_FD_H
 #define WEFT_BACKEND_WAKE_FD_H
@@ -11,29 +11,35 @@
 #include <stdint.h>
 
 typedef struct weft__wake_fd {
-    atomic_int fd;       /* -1: none; the backend's thread writes it, others read it to wake */
-    uint32_t generation; /* of that number, when the eventfd was opened */
+    atomic_int fd;       /* -1: none; the backend's thread writes this field, any thread reads it */
+    uint32_t generation; /* of fd, when the eventfd was opened */
 } weft__wake_fd;
 
-/* flags as in eventfd(2). 0 or -errno. */
+/* Open the eventfd, with flags as in eventfd(2). Returns 0 or -errno. */
 int weft__wake_fd_open(weft__wake_fd *w, int flags);
 
 /*
- * Move a new descriptor to a high number and return that, or fd if there is none. The program may
- * still use low numbers that it has closed, and would hit ours.
+ * Move a new descriptor to a high number, because the program may continue to use low numbers that
+ * it has closed. Returns the new number, or fd if the descriptor was not moved.
  */
 int weft__fd_move_up(int fd);
 
-/* Open a new eventfd, at a high number, in place of one that was lost. */
+/* Open a new eventfd at a high number, to replace a lost eventfd. Returns 0 or -errno. */
 int weft__wake_fd_renew(weft__wake_fd *w, int flags);
 
-/* Add to the counter, from any thread. False: the number is no longer an eventfd of weft's. */
+/*
+ * Add 1 to the counter of the eventfd. Any thread may call this function. Returns false on failure,
+ * for example if fd is not an eventfd of weft.
+ */
 bool weft__wake_fd_write(weft__wake_fd *w);
 
-/* Is the number still this eventfd? One system call. In the backend's thread. */
+/*
+ * Return whether fd still is the eventfd of this backend. The check costs one system call. Only the
+ * backend's thread may call this function.
+ */
 bool weft__wake_fd_is_own(const weft__wake_fd *w);
 
-/* Close it, if it is still this one, and forget the number. */
+/* Close the eventfd if fd still belongs to the backend. Set fd to -1. */
 void weft__wake_fd_close(weft__wake_fd *w);
 
 #endif

@@ -1,9 +1,10 @@
-/* Busy polling, see busy_poll.h. */
+/* Adaptive busy polling. After each sleep, update the state that decides about the next poll. */
 #include "base/busy_poll.h"
 
 #include <pthread.h>
 
-static bool has_one_cpu; /* then nobody can add work while a thread looks for it */
+/* On a single processor, no other thread can add work while a thread polls. */
+static bool has_one_cpu;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void count_cpus(void)
@@ -11,7 +12,7 @@ static void count_cpus(void)
     has_one_cpu = weft__cpu_count() == 1;
 }
 
-void weft__busy_poll_learn(weft__busy_poll *p, int64_t slept_ns, bool was_for_work)
+void weft__busy_poll_adapt(weft__busy_poll *p, int64_t slept_ns, bool was_for_work)
 {
     if (p->credit > 0)
         return;

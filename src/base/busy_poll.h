@@ -1,7 +1,8 @@
 /*
- * Busy polling: before a thread sleeps it looks for a while whether there is work, if that has paid
- * lately. To sleep and to be woken takes both sides tens of microseconds, to find a thread awake
- * less than one.
+ * Adaptive busy polling. If recent polls found work, a thread polls for work before it sleeps.
+ *
+ * A sleep and a wake-up cost tens of microseconds, both in the sleeping thread and in the waking
+ * thread. A polling thread finds new work in less than a microsecond.
  */
 #ifndef WEFT_BASE_BUSY_POLL_H
 #define WEFT_BASE_BUSY_POLL_H
@@ -12,21 +13,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/*
- * How long a thread looks (ns): about what it takes to wake a thread and get its answer. Tried
- * after a sleep that work has ended within SLEPT_NS; given up after CREDIT failures in a row, and
- * not tried again for REST such sleeps: in the worst case it costs 3 us for each.
- */
+/* Duration of one busy poll, in ns: about the time to wake a thread and to get its reply. */
 #define WEFT__BUSY_POLL_NS 25000
+/*
+ * A sleep of at most this many ns is short. Polling starts after a short sleep that new work ended.
+ */
 #define WEFT__BUSY_POLL_SLEPT_NS 100000
+/* Polling stops after this many unsuccessful polls in a row. */
 #define WEFT__BUSY_POLL_CREDIT 2
-#define WEFT__BUSY_POLL_REST 16
-/* Looks between two looks at the clock, which takes as long as some ten of them. */
-#define WEFT__BUSY_POLL_LOOKS 32
+/*
+ * Short sleeps after unsuccessful polls, before the next poll. This limits the cost of polling to 3
+ * us per short sleep.
+ */
+#define WEFT__BUSY_POLL_PAUSE 16
+/*
+ * Checks for work between two reads of the clock. Reading the clock takes as long as about ten
+ * checks.
+ */
+#define WEFT__BUSY_POLL_CHECKS 32
 
-/* What a thread has learned; all-zero: nothing yet. */
+/* The polling state of one thread. All-zero is the initial state. */
 typedef struct weft__busy_poll {
-    int credit; /* > 0: looking pays; < 0: so many short sleeps until it is tried again */
+    int credit; /* > 0: polls that may still fail; < 0: short sleeps until the next poll */
 } weft__busy_poll;
 
 static inline bool weft__busy_poll_pays(const weft__busy_poll *p)
@@ -34,13 +42,16 @@ static inline bool weft__busy_poll_pays(const weft__busy_poll *p)
     return p->credit > 0;
 }
 
-/* Look until has_work(arg) is true: true, or false when the time is up. */
+/*
+ * Poll until has_work(arg) returns true. Return false if has_work(arg) has not returned true within
+ * WEFT__BUSY_POLL_NS.
+ */
 __attribute__((always_inline)) static inline bool
 weft__busy_poll_run(weft__busy_poll *p, bool (*has_work)(void *arg), void *arg)
 {
     int64_t until_ns = weft__clock_ns() + WEFT__BUSY_POLL_NS;
     do {
-        for (int i = 0; i < WEFT__BUSY_POLL_LOOKS; i++) {
+        for (int i = 0; i < WEFT__BUSY_POLL_CHECKS; i++) {
             if (has_work(arg)) {
                 p->credit = WEFT__BUSY_POLL_CREDIT;
                 return true;
@@ -49,11 +60,11 @@ weft__busy_poll_run(weft__busy_poll *p, bool (*has_work)(void *arg), void *arg)
         }
     } while (weft__clock_ns() < until_ns);
     if (--p->credit == 0)
-        p->credit = -WEFT__BUSY_POLL_REST;
+        p->credit = -WEFT__BUSY_POLL_PAUSE;
     return false;
 }
 
-/* A sleep of so long is over; whether work ended it. */
-void weft__busy_poll_learn(weft__busy_poll *p, int64_t slept_ns, bool was_for_work);
+/* Update the state after a sleep of slept_ns. was_for_work is true if new work ended the sleep. */
+void weft__busy_poll_adapt(weft__busy_poll *p, int64_t slept_ns, bool was_for_work);
 
 #endif

@@ -14,7 +14,7 @@ static inline int64_t weft__clock_ns(void)
     return (int64_t)t.tv_sec * WEFT__NS_PER_S + t.tv_nsec;
 }
 
-/* So many nanoseconds, a point in time or a stretch of it, as system calls want them. */
+/* Convert a time or a duration to the struct that system calls take. ns must not be negative. */
 static inline struct timespec weft__clock_spec(int64_t ns)
 {
     return (struct timespec){ns / WEFT__NS_PER_S, ns % WEFT__NS_PER_S};

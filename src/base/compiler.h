@@ -1,4 +1,4 @@
-/* Words for the compiler, and container_of. */
+/* Compiler hints, prefetching and CONTAINER_OF. */
 #ifndef WEFT_BASE_COMPILER_H
 #define WEFT_BASE_COMPILER_H
 
@@ -8,25 +8,28 @@
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Rarely run: kept out of line, so that it does not crowd the hot path around its call. */
+/* For a function that rarely runs. The compiler places the function away from the fast path. */
 #define COLD __attribute__((noinline, cold))
 
 #define CACHE_LINE_BYTES 64
 
 /*
- * A function that does nothing but fetch: GCC takes it for one without any effect, and drops the
- * calls of it, unless it is inlined before it looks.
+ * For a function that only prefetches. GCC assumes that such a function has no effect, and removes
+ * calls of the function unless the function is inlined early.
  */
-#define FETCHER static inline __attribute__((always_inline))
+#define PREFETCHER static inline __attribute__((always_inline))
 
-/* Fetch so many cache lines from here on: they will be needed soon. Any address will do. */
-FETCHER void weft__fetch(const void *from, int lines)
+/*
+ * Prefetch `lines` cache lines, starting at `from`. `from` may be any address, even an invalid
+ * address.
+ */
+PREFETCHER void weft__prefetch(const void *from, int lines)
 {
     for (int i = 0; i < lines; i++)
         __builtin_prefetch((const void *)((uintptr_t)from + (unsigned)i * CACHE_LINE_BYTES));
 }
 
-/* The struct of which `pointer` is the field `member`. */
+/* The struct of type `type` with the field `member` at the address `pointer`. */
 #define CONTAINER_OF(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
 #endif

@@ -1,4 +1,4 @@
-/* What libc.h declares for C libraries that lack it. */
+/* Replacements for functions that the C library lacks. See libc.h. */
 #include "base/libc.h"
 
 #include <dirent.h>
@@ -6,16 +6,16 @@
 #include <stdlib.h>
 
 #ifndef WEFT_HAS_BACKTRACE
-void backtrace_symbols_fd(void *const *at, int n, int fd)
+void backtrace_symbols_fd(void *const *addresses, int n, int fd)
 {
     for (int i = 0; i < n; i++) {
         char text[2 + 2 * sizeof(void *) + 1], *digit = text + sizeof text;
-        uintptr_t left = (uintptr_t)at[i];
+        uintptr_t value = (uintptr_t)addresses[i];
         *--digit = '\n';
         do {
-            *--digit = "0123456789abcdef"[left & 15];
-            left >>= 4;
-        } while (left != 0);
+            *--digit = "0123456789abcdef"[value & 15];
+            value >>= 4;
+        } while (value != 0);
         *--digit = 'x';
         *--digit = '0';
         if (write(fd, digit, (size_t)(text + sizeof text - digit)) < 0)
@@ -35,16 +35,18 @@ static int64_t now_ns(clockid_t clock)
     return now.tv_sec * ns_per_s + now.tv_nsec;
 }
 
-/* How long until then. */
-static int64_t left_ns(clockid_t clock, const struct timespec *until)
+static int64_t remaining_ns(clockid_t clock, const struct timespec *until)
 {
     return until->tv_sec * ns_per_s + until->tv_nsec - now_ns(clock);
 }
 
-/* The same moment by the time of day, as it is set now. */
-static struct timespec by_time_of_day(clockid_t clock, const struct timespec *until)
+/*
+ * Convert a time of `clock` to the corresponding time of CLOCK_REALTIME. The result is wrong after
+ * CLOCK_REALTIME is set.
+ */
+static struct timespec to_realtime(clockid_t clock, const struct timespec *until)
 {
-    int64_t ns = now_ns(CLOCK_REALTIME) + left_ns(clock, until);
+    int64_t ns = now_ns(CLOCK_REALTIME) + remaining_ns(clock, until);
     return (struct timespec){.tv_sec = (time_t)(ns / ns_per_s), .tv_nsec = (long)(ns % ns_per_s)};
 }
 
@@ -54,9 +56,9 @@ static struct timespec by_time_of_day(clockid_t clock, const struct timespec *un
 int sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *until)
 {
     for (;;) {
-        const struct timespec then = by_time_of_day(clock, until);
-        int rc = sem_timedwait(sem, &then);
-        if (rc == 0 || errno != ETIMEDOUT || left_ns(clock, until) <= 0)
+        const struct timespec realtime = to_realtime(clock, until);
+        int rc = sem_timedwait(sem, &realtime);
+        if (rc == 0 || errno != ETIMEDOUT || remaining_ns(clock, until) <= 0)
             return rc;
     }
 }
@@ -67,9 +69,9 @@ int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *lock, clockid_
                            const struct timespec *until)
 {
     for (;;) {
-        const struct timespec then = by_time_of_day(clock, until);
-        int rc = pthread_cond_timedwait(cond, lock, &then);
-        if (rc != ETIMEDOUT || left_ns(clock, until) <= 0)
+        const struct timespec realtime = to_realtime(clock, until);
+        int rc = pthread_cond_timedwait(cond, lock, &realtime);
+        if (rc != ETIMEDOUT || remaining_ns(clock, until) <= 0)
             return rc;
     }
 }
@@ -78,16 +80,16 @@ int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *lock, clockid_
 #ifndef WEFT_HAS_POSIX_SPAWN_FILE_ACTIONS_ADDCLOSEFROM_NP
 int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *actions, int from)
 {
-    DIR *folder = opendir("/proc/self/fd");
-    if (folder == NULL)
+    DIR *directory = opendir("/proc/self/fd");
+    if (directory == NULL)
         return errno;
     int rc = 0;
-    for (const struct dirent *entry; rc == 0 && (entry = readdir(folder)) != NULL;) {
-        int fd = atoi(entry->d_name); /* 0 for . and .. */
+    for (const struct dirent *entry; rc == 0 && (entry = readdir(directory)) != NULL;) {
+        int fd = atoi(entry->d_name); /* 0 for "." and ".." */
         if (fd >= from && fd > 0)
             rc = posix_spawn_file_actions_addclose(actions, fd);
     }
-    closedir(folder);
+    closedir(directory);
     return rc;
 }
 #endif

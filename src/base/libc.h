@@ -1,7 +1,8 @@
 /*
- * Calls of the GNU C library that others lack (musl 1.2.3 lacks all of these), under their own
- * names. Meson looks for each: WEFT_HAS_X says that the C library has x. What is a system call is
- * made as one; what needs more is in libc.c.
+ * Functions of the GNU C library that other C libraries lack. musl 1.2.3 lacks all these functions.
+ *
+ * Meson defines WEFT_HAS_X if the C library has x. Otherwise, this header defines x as a system
+ * call, or declares a replacement from libc.c.
  */
 #ifndef WEFT_BASE_LIBC_H
 #define WEFT_BASE_LIBC_H
@@ -23,7 +24,7 @@
 #ifdef WEFT_HAS_BACKTRACE
 #include <execinfo.h>
 #else
-/* No frames. */
+/* Return 0, because no frames are available. */
 static inline int backtrace(void **out, int n)
 {
     (void)out;
@@ -31,8 +32,8 @@ static inline int backtrace(void **out, int n)
     return 0;
 }
 
-/* Write addresses, one a line. Safe in a signal handler. */
-void backtrace_symbols_fd(void *const *at, int n, int fd);
+/* Write n addresses to fd, one per line. A signal handler may call this function. */
+void backtrace_symbols_fd(void *const *addresses, int n, int fd);
 #endif
 
 #ifdef WEFT_HAS_PIDFD_OPEN
@@ -60,12 +61,12 @@ static inline int pidfd_send_signal(int pidfd, int signal, siginfo_t *info, unsi
     })
 #endif
 
-/* In the status of wait(2): there is a core dump. */
+/* The bit in a status of wait(2) that reports a core dump. */
 #ifndef WCOREFLAG
 #define WCOREFLAG 0x80
 #endif
 
-/* Linux 4.14 */
+/* Since Linux 4.14. */
 #ifndef RWF_NOWAIT
 #define RWF_NOWAIT 0x00000008
 #endif
@@ -78,27 +79,32 @@ static inline const char *strerrordesc_np(int error)
 #endif
 
 #ifndef WEFT_HAS_PREADV2
-/* The kernel joins the last two halves of the offset; on 64 bits the second does not count. */
-static inline ssize_t preadv2(int fd, const struct iovec *to, int n, off_t at, int flags)
+/*
+ * The kernel takes the offset as two halves. On 64-bit systems, the kernel ignores the high half.
+ */
+static inline ssize_t preadv2(int fd, const struct iovec *to, int n, off_t offset, int flags)
 {
-    return syscall(SYS_preadv2, fd, to, n, (long)at, (long)((int64_t)at >> 32), flags);
+    return syscall(SYS_preadv2, fd, to, n, (long)offset, (long)((int64_t)offset >> 32), flags);
 }
 
-static inline ssize_t pwritev2(int fd, const struct iovec *from, int n, off_t at, int flags)
+static inline ssize_t pwritev2(int fd, const struct iovec *from, int n, off_t offset, int flags)
 {
-    return syscall(SYS_pwritev2, fd, from, n, (long)at, (long)((int64_t)at >> 32), flags);
+    return syscall(SYS_pwritev2, fd, from, n, (long)offset, (long)((int64_t)offset >> 32), flags);
 }
 #endif
 
 #ifndef WEFT_HAS_EPOLL_PWAIT2
 static inline int epoll_pwait2(int epoll, struct epoll_event *out, int n,
-                               const struct timespec *most, const sigset_t *mask)
+                               const struct timespec *timeout, const sigset_t *mask)
 {
-    return (int)syscall(SYS_epoll_pwait2, epoll, out, n, most, mask, _NSIG / 8);
+    return (int)syscall(SYS_epoll_pwait2, epoll, out, n, timeout, mask, _NSIG / 8);
 }
 #endif
 
-/* clock is CLOCK_MONOTONIC. Not early, however the time of day is set; then perhaps late. */
+/*
+ * Replacements for waits with CLOCK_MONOTONIC. They never return early. They may return late if
+ * CLOCK_REALTIME is set during the wait.
+ */
 #ifndef WEFT_HAS_SEM_CLOCKWAIT
 int sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *until);
 #endif
@@ -108,12 +114,17 @@ int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *lock, clockid_
 #endif
 
 #ifndef WEFT_HAS_POSIX_SPAWN_FILE_ACTIONS_ADDCLOSEFROM_NP
-/* A descriptor that another thread opens after this call, without O_CLOEXEC, stays open. */
+/*
+ * The child closes only descriptors that are open during this call. Descriptors that another thread
+ * opens later without O_CLOEXEC remain open in the child.
+ */
 int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *actions, int from);
 #endif
 
 #ifndef WEFT_HAS_SIGABBREV_NP
-/* "INT" for SIGINT; NULL: no name. */
+/*
+ * Return the name of a signal without SIG, for example "INT". Return NULL if the signal is unknown.
+ */
 const char *sigabbrev_np(int signal);
 #endif
 

@@ -1,6 +1,8 @@
 /*
- * An intrusive, circular, doubly linked list. A head is a node that is in no struct; an empty head
- * and a node that is in no list point to themselves. Nothing is allocated, everything is O(1).
+ * An intrusive, circular, doubly linked list. All operations are O(1) and allocate nothing.
+ *
+ * The head of a list is a node without a containing struct. An empty head and an unlinked node
+ * point to themselves.
  */
 #ifndef WEFT_BASE_LIST_H
 #define WEFT_BASE_LIST_H
@@ -20,13 +22,16 @@ static inline void weft__list_init(weft__list *node)
     node->prev = node;
 }
 
-/* For a head: is the list empty? For a node: is it in no list? */
+/* Return true if `head` is the head of an empty list, or a node that is in no list. */
 static inline bool weft__list_is_empty(const weft__list *head)
 {
     return head->next == head;
 }
 
-/* Put node, which is in no list, before `where`: at the tail, if `where` is the head. */
+/*
+ * Insert `node` before `where`. If `where` is the head, `node` becomes the tail. `node` must not be
+ * in a list.
+ */
 static inline void weft__list_insert(weft__list *where, weft__list *node)
 {
     node->next = where;
@@ -35,21 +40,21 @@ static inline void weft__list_insert(weft__list *where, weft__list *node)
     where->prev = node;
 }
 
-/* Take node out of the list that it is in; what it points to is meaningless then. */
-static inline void weft__list_cut(weft__list *node)
+/* Unlink `node` from its list. The pointers of `node` are undefined after the call. */
+static inline void weft__list_unlink(weft__list *node)
 {
     node->prev->next = node->next;
     node->next->prev = node->prev;
 }
 
-/* Take node out of its list, if it is in one. */
+/* Unlink `node` from its list, if any, and initialise `node`. */
 static inline void weft__list_remove(weft__list *node)
 {
-    weft__list_cut(node);
+    weft__list_unlink(node);
     weft__list_init(node);
 }
 
-/* The first node, taken out; NULL if the list is empty. */
+/* Remove and return the first node. Return NULL if the list is empty. */
 static inline weft__list *weft__list_pop(weft__list *head)
 {
     if (weft__list_is_empty(head))

@@ -1,6 +1,6 @@
 /*
- * Text in the making, for signal handlers: no memory, no stdio, one write. What does not fit is
- * cut.
+ * A text buffer for signal handlers. The functions use neither the heap nor stdio. They write the
+ * whole buffer with one call. They discard text beyond 256 bytes.
  */
 #ifndef WEFT_BASE_TEXT_H
 #define WEFT_BASE_TEXT_H
@@ -14,10 +14,10 @@ typedef struct weft__text {
     size_t count;
 } weft__text;
 
-static inline void weft__text_add(weft__text *t, const char *words)
+static inline void weft__text_add(weft__text *t, const char *text)
 {
-    while (*words != '\0' && t->count < sizeof t->bytes)
-        t->bytes[t->count++] = *words++;
+    while (*text != '\0' && t->count < sizeof t->bytes)
+        t->bytes[t->count++] = *text++;
 }
 
 static inline void weft__text_add_number(weft__text *t, uint64_t number)
@@ -35,7 +35,7 @@ static inline void weft__text_add_number(weft__text *t, uint64_t number)
 static inline void weft__text_write(const weft__text *t, int fd)
 {
     if (write(fd, t->bytes, t->count) < 0)
-        return; /* nobody to tell */
+        return; /* the error cannot be reported */
 }
 
 #endif

@@ -1,12 +1,18 @@
-/* Making threads, see thread.h. */
+/* Thread creation: threads that block all signals, and threads on a given CPU. */
 #include "base/thread.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 
-/* 0 or an errno. */
-static int create(pthread_t *out, size_t stack_bytes, void *(*fn)(void *), void *arg)
+/* The stack size of an internal thread. Internal threads only wait for events and pass them on. */
+#define INTERNAL_STACK_BYTES (128 << 10)
+
+static atomic_uint internal_threads; /* internal threads in this process; they never end */
+
+/* Return 0, or a positive errno. */
+static int thread_create(pthread_t *out, size_t stack_bytes, void *(*fn)(void *), void *arg)
 {
     pthread_t detached;
     pthread_attr_t attributes;
@@ -22,20 +28,20 @@ static int create(pthread_t *out, size_t stack_bytes, void *(*fn)(void *), void 
     return rc;
 }
 
-int weft__thread_make(pthread_t *out, size_t stack_bytes, void *(*fn)(void *), void *arg)
+int weft__thread_create(pthread_t *out, size_t stack_bytes, void *(*fn)(void *), void *arg)
 {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = create(out, stack_bytes, fn, arg);
+    int rc = thread_create(out, stack_bytes, fn, arg);
     if (rc == EINVAL && stack_bytes > 0)
-        rc = create(out, 0, fn, arg);
+        rc = thread_create(out, 0, fn, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return -rc;
 }
 
 #ifdef WEFT_HAS_PTHREAD_ATTR_SETAFFINITY_NP
-static int create_on(const cpu_set_t *cpus, pthread_t *out, void *(*fn)(void *), void *arg)
+static int thread_create_on(const cpu_set_t *cpus, pthread_t *out, void *(*fn)(void *), void *arg)
 {
     pthread_attr_t attributes;
     int rc = pthread_attr_init(&attributes);
@@ -48,8 +54,8 @@ static int create_on(const cpu_set_t *cpus, pthread_t *out, void *(*fn)(void *),
     return rc;
 }
 #else
-/* A thread inherits the CPUs of its maker. */
-static int create_on(const cpu_set_t *cpus, pthread_t *out, void *(*fn)(void *), void *arg)
+/* A new thread inherits the CPU affinity of its creator. */
+static int thread_create_on(const cpu_set_t *cpus, pthread_t *out, void *(*fn)(void *), void *arg)
 {
     cpu_set_t own;
     int rc = pthread_getaffinity_np(pthread_self(), sizeof own, &own);
@@ -70,5 +76,34 @@ int weft__thread_make_on(pthread_t *out, int cpu, void *(*fn)(void *), void *arg
         return -pthread_create(out, NULL, fn, arg);
     CPU_ZERO(&cpus);
     CPU_SET((unsigned)cpu - 1, &cpus);
-    return -create_on(&cpus, out, fn, arg);
+    return -thread_create_on(&cpus, out, fn, arg);
+}
+
+static void reset_internal_threads(void)
+{
+    atomic_store(&internal_threads, 0);
+}
+
+static void install_atfork(void)
+{
+    pthread_atfork(NULL, NULL, reset_internal_threads);
+}
+
+/*
+ * Increment the count only after the thread exists. If the count were too high,
+ * weft__foreign_threads_exist would mistake a thread of the program for an internal thread.
+ */
+int weft__internal_thread_start(void *(*fn)(void *))
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, install_atfork);
+    int rc = weft__thread_create(NULL, INTERNAL_STACK_BYTES, fn, NULL);
+    if (rc == 0)
+        atomic_fetch_add(&internal_threads, 1);
+    return rc;
+}
+
+unsigned weft__internal_thread_count(void)
+{
+    return atomic_load(&internal_threads);
 }

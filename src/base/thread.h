@@ -1,4 +1,4 @@
-/* Threads that only work for us. */
+/* Creation of the threads that weft starts. */
 #ifndef WEFT_BASE_THREAD_H
 #define WEFT_BASE_THREAD_H
 
@@ -6,13 +6,40 @@
 #include <stddef.h>
 
 /*
- * Make a thread that takes no signals, which are for the program's own threads: detached, unless
- * out wants it, to be joined. A stack of so many bytes, or of more where the program's thread-local
- * variables leave no room in it; 0: what pthread_create gives. 0 or -errno: -EAGAIN, -ENOMEM.
+ * Create a thread that blocks all signals. The program's own threads then receive the signals.
+ *
+ * If out is NULL, the thread is detached. Otherwise the caller must join *out. stack_bytes is the
+ * size of the stack. If stack_bytes is 0, or too small for the program's thread-local variables,
+ * the stack has the default size of pthread_create.
+ *
+ * Returns 0, or:
+ * -EAGAIN if the system cannot create another thread
+ * -ENOMEM if memory is exhausted
  */
-int weft__thread_make(pthread_t *out, size_t stack_bytes, void *(*fn)(void *), void *arg);
+int weft__thread_create(pthread_t *out, size_t stack_bytes, void *(*fn)(void *), void *arg);
 
-/* Make a thread to be joined, on a CPU counted from 1; 0: on any. 0 or -errno: -EINVAL, -EAGAIN. */
+/*
+ * Create a joinable thread on a CPU. CPUs are numbered from 1. If cpu is 0 or negative, the thread
+ * may run on any CPU of the caller.
+ *
+ * Returns 0, or:
+ * -EAGAIN if the system cannot create another thread
+ * -EINVAL if the thread may not run on the CPU
+ * -ENOMEM if memory is exhausted
+ */
 int weft__thread_make_on(pthread_t *out, int cpu, void *(*fn)(void *), void *arg);
+
+/*
+ * Start a detached thread with a small stack. The thread blocks all signals, and must run until the
+ * process ends. The thread does not exist in a child of fork(2).
+ *
+ * Returns 0, or:
+ * -EAGAIN if the system cannot create another thread
+ * -ENOMEM if memory is exhausted
+ */
+int weft__internal_thread_start(void *(*fn)(void *));
+
+/* Return the number of threads that weft__internal_thread_start has started in this process. */
+unsigned weft__internal_thread_count(void);
 
 #endif

@@ -1,15 +1,15 @@
-/* The command `weft`: one function a verb, each in a file of its name. */
+/* The program `weft`. Each command is a function, in a file with the name of the command. */
 #ifndef WEFT_COMMAND_COMMAND_H
 #define WEFT_COMMAND_COMMAND_H
 
-/* What a verb returns is the exit status. */
-enum { EXIT_GOOD = 0, EXIT_MISUSED = 2 };
+/* The exit status for an invalid command line. */
+#define EXIT_USAGE 2
 
-/* argv[0] is the verb. */
+/* Run a command. argv[0] is the name of the command. Return the exit status. */
 int weft__command_doctor(int argc, char **argv);
 int weft__command_serve(int argc, char **argv);
 
-/* Say what is wrong with the command line; EXIT_MISUSED. */
-int weft__command_misused(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Print an error in the command line. Return EXIT_USAGE. */
+int weft__command_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,15 +1,15 @@
 /*
- * weft doctor: which backend would run here and why, what this kernel's io_uring has, the limits
- * that a program with many fibers meets, and what a fiber costs. It measures and asks; it changes
- * nothing.
+ * weft doctor: print the backend that weft would choose and the reason, the features of the
+ * kernel's io_uring, limits for programs with many fibers, and the memory of a fiber. The command
+ * changes no settings.
  */
 #include "backend/backend.h"
 #include "command/command.h"
-#include "core/guard.h"
 #include "core/limits.h"
+#include "core/stack/guard.h"
 
 #ifdef WEFT_HAS_URING
-#include "backend/uring.h"
+#include "backend/uring/uring.h"
 #endif
 
 #include <weft.h>
@@ -18,16 +18,17 @@
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* Fibers to measure with: enough that one page more or less does not show. */
+/* The number of fibers to measure. A few additional pages do not change the average. */
 #define SAMPLE_FIBERS 1000
 
-/* A number from a file of the kernel's; -1: there is none. */
-static long read_number(const char *path)
+/* Read a number from a file in /proc. Return -1 on failure. */
+static long read_proc_number(const char *path)
 {
     FILE *file = fopen(path, "re");
     long number = -1;
@@ -44,33 +45,34 @@ static void print_system(void)
     struct utsname name;
     if (uname(&name) == 0)
         printf("system       %s %s, %s\n", name.sysname, name.release, name.machine);
-    cpu_set_t own;
+    cpu_set_t allowed;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    printf("processors   %ld, of which this process may use %ld\n", online,
-           sched_getaffinity(0, sizeof own, &own) == 0 ? (long)CPU_COUNT(&own) : online);
+    printf("processors   %ld online, %ld available to this process\n", online,
+           sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? (long)CPU_COUNT(&allowed)
+                                                               : online);
     printf("weft         %s\n", weft_version());
 }
 
 static void print_names(void)
 {
 #ifdef WEFT_HAS_CARES
-    printf("names        by c-ares, and by the C library where nsswitch.conf asks for more\n");
+    printf("names        resolved by c-ares, or by the C library if nsswitch.conf requires it\n");
 #else
-    printf("names        by the C library, on threads: c-ares is not built in\n");
+    printf("names        resolved by the C library in worker threads; c-ares is not built in\n");
 #endif
 }
 
-static void print_choice(void)
+static void print_backend(void)
 {
     printf("backend      %s: %s\n", weft_backend_name(), weft_backend_why());
 }
 
-static void print_one(const char *name, int rc)
+static void print_backend_result(const char *name, int rc)
 {
     printf("  %-10s %s\n", name, rc == 0 ? "works" : strerror(-rc));
 }
 
-static int try_type(const weft__backend_type *type)
+static int try_backend(const weft__backend_type *type)
 {
     weft__backend *b;
     int rc = type->open(&b);
@@ -80,28 +82,28 @@ static int try_type(const weft__backend_type *type)
 }
 
 #ifdef WEFT_HAS_URING
-static const struct wanted {
+static const struct opcode_name {
     int opcode;
     const char *name;
-} wanted[] = {
+} opcode_names[] = {
     {IORING_OP_READ, "read"},       {IORING_OP_WRITE, "write"},     {IORING_OP_READV, "readv"},
     {IORING_OP_WRITEV, "writev"},   {IORING_OP_RECV, "recv"},       {IORING_OP_SEND, "send"},
     {IORING_OP_RECVMSG, "recvmsg"}, {IORING_OP_SENDMSG, "sendmsg"}, {IORING_OP_ACCEPT, "accept"},
     {IORING_OP_CONNECT, "connect"}, {IORING_OP_POLL_ADD, "poll"},   {IORING_OP_FSYNC, "fsync"},
 };
 
-static const char *yes_or_no(bool is)
+static const char *yes_or_no(bool value)
 {
-    return is ? "yes" : "no";
+    return value ? "yes" : "no";
 }
 
-static void print_missing(const weft__uring_abilities *a)
+static void print_calls_without_uring(const weft__uring_abilities *a)
 {
-    printf("             done otherwise:");
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        if (a->opcodes >> wanted[i].opcode & 1)
+    printf("             calls without io_uring:");
+    for (size_t i = 0; i < sizeof opcode_names / sizeof *opcode_names; i++) {
+        if (a->opcodes >> opcode_names[i].opcode & 1)
             continue;
-        printf(" %s", wanted[i].name);
+        printf(" %s", opcode_names[i].name);
     }
     printf(" splice tee sendfile open\n");
 }
@@ -111,7 +113,7 @@ static int print_uring(void)
     struct io_uring ring;
     weft__uring_abilities a;
     int rc = weft__uring_setup(&ring, &a);
-    print_one("io_uring", rc);
+    print_backend_result("io_uring", rc);
     if (rc < 0)
         return rc;
     io_uring_queue_exit(&ring);
@@ -120,19 +122,19 @@ static int print_uring(void)
            yes_or_no(a.setup_flags & IORING_SETUP_DEFER_TASKRUN), yes_or_no(a.has_registered_ring));
     printf("             multishot accept: %s, multishot receive: %s, messages between rings: %s\n",
            yes_or_no(a.has_multishot_accept), yes_or_no(a.has_multishot_recv),
-           yes_or_no(weft__uring_can_message(&a)));
-    print_missing(&a);
+           yes_or_no(weft__uring_can_wake_remote(&a)));
+    print_calls_without_uring(&a);
     return 0;
 }
 
-/* Why it may be forbidden; nothing where it works. */
+/* Print why io_uring is forbidden, if it is. */
 static void print_uring_advice(int rc)
 {
-    long disabled = read_number("/proc/sys/kernel/io_uring_disabled");
+    long disabled = read_proc_number("/proc/sys/kernel/io_uring_disabled");
     if (disabled > 0)
         printf("             kernel.io_uring_disabled is %ld\n", disabled);
     else if (rc == -EPERM || rc == -EACCES)
-        printf("             forbidden, by a seccomp filter most likely (containers have one)\n");
+        printf("             forbidden, probably by the seccomp filter of a container\n");
 }
 #endif
 
@@ -143,13 +145,13 @@ static void print_backends(void)
 #else
     printf("  %-10s not built in\n", "io_uring");
 #endif
-    print_one("epoll", try_type(&weft__backend_epoll));
+    print_backend_result("epoll", try_backend(&weft__backend_epoll));
 #ifdef WEFT_HAS_EV
-    print_one("libev", try_type(&weft__backend_ev));
+    print_backend_result("libev", try_backend(&weft__backend_ev));
 #else
     printf("  %-10s not built in\n", "libev");
 #endif
-    print_one("sim", try_type(&weft__backend_sim));
+    print_backend_result("sim", try_backend(&weft__backend_sim));
 }
 
 static void print_limit(rlim_t value, rlim_t unit)
@@ -160,45 +162,46 @@ static void print_limit(rlim_t value, rlim_t unit)
         printf("%ju", (uintmax_t)(value / unit));
 }
 
-static void print_rlimit(const char *title, int which, rlim_t unit, const char *what)
+static void print_rlimit(const char *title, int resource, rlim_t unit)
 {
     struct rlimit limit;
-    if (getrlimit(which, &limit) < 0)
+    if (getrlimit(resource, &limit) < 0)
         return;
     printf("%-12s ", title);
     print_limit(limit.rlim_cur, unit);
     printf(" (can be raised to ");
     print_limit(limit.rlim_max, unit);
-    printf(")%s\n", what);
+    printf(")\n");
 }
 
-static const char *guard_words(void)
+static const char *guard_message(void)
 {
     switch (atomic_load(&weft__guard_method)) {
     case WEFT__GUARD_BATCH:
     case WEFT__GUARD_SINGLE:
-        return "guards cost none: a million fibers need some 40";
+        return "guard pages need no mappings, a million fibers need about 250";
     case WEFT__GUARD_PROTECT:
-        return "a guard page takes two: half as many fibers have one";
+        return "a guard page needs 2, so at most half as many fibers have a guard page";
     default:
-        return "no guard pages are to be had";
+        return "guard pages are not available";
     }
 }
 
 static void print_limits(void)
 {
-    print_rlimit("descriptors", RLIMIT_NOFILE, 1, "");
-    print_rlimit("locked KiB", RLIMIT_MEMLOCK, 1024, "");
-    printf("mappings     %ld; %s\n", read_number("/proc/sys/vm/max_map_count"), guard_words());
+    print_rlimit("descriptors", RLIMIT_NOFILE, 1);
+    print_rlimit("locked KiB", RLIMIT_MEMLOCK, 1024);
+    printf("mappings     %ld; %s\n", read_proc_number("/proc/sys/vm/max_map_count"),
+           guard_message());
 }
 
-static weft_value wait_for_ever(void *arg)
+static weft_value suspend_fiber(void *arg)
 {
     (void)arg;
     return weft_suspend();
 }
 
-/* Pages of this process that are in memory. */
+/* Return the number of resident pages of this process. */
 static long resident_pages(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
@@ -211,34 +214,34 @@ static long resident_pages(void)
     return pages;
 }
 
-static void print_cost(void)
+static void print_fiber_memory(void)
 {
     static weft_fiber fibers[SAMPLE_FIBERS];
     weft_snooze();
-    long before = resident_pages();
-    int made = 0;
-    while (made < SAMPLE_FIBERS && (fibers[made] = weft_spin(wait_for_ever, NULL)) != 0)
-        made++;
+    long pages_before = resident_pages();
+    int count = 0;
+    while (count < SAMPLE_FIBERS && (fibers[count] = weft_spin(suspend_fiber, NULL)) != 0)
+        count++;
     weft_snooze();
-    long after = resident_pages();
+    long pages_after = resident_pages();
     weft_terminate_children(0);
-    printf("stack        %zu KiB each; ", WEFT__STACK_BYTES_DEFAULT >> 10);
-    if (made > 0)
-        printf("an idle fiber takes %ld bytes of memory\n",
-               (after - before) * sysconf(_SC_PAGESIZE) / made);
+    printf("stack        %zu KiB per fiber; ", WEFT__STACK_BYTES_DEFAULT >> 10);
+    if (count > 0)
+        printf("an idle fiber needs %ld bytes of memory\n",
+               (pages_after - pages_before) * sysconf(_SC_PAGESIZE) / count);
     else
-        printf("no fiber could be made: %s\n", weft_error()->message);
+        printf("cannot create a fiber: %s\n", weft_error()->message);
 }
 
 int weft__command_doctor(int argc, char **argv)
 {
     if (argc > 1)
-        return weft__command_misused("doctor takes no argument: %s", argv[1]);
+        return weft__command_usage_error("doctor: unexpected argument: %s", argv[1]);
     print_system();
-    print_choice();
+    print_backend();
     print_backends();
     print_names();
-    print_cost();
+    print_fiber_memory();
     print_limits();
-    return EXIT_GOOD;
+    return EXIT_SUCCESS;
 }

@@ -1,33 +1,34 @@
-/* The command: which verb it is. */
+/* The program `weft`: find a command by its name and run it. */
 #include "command/command.h"
 
 #include <weft/version.h>
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static const struct verb {
+static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *summary;
-} verbs[] = {
-    {"doctor", weft__command_doctor, "say which backend would run here, and what the limits are"},
+} commands[] = {
+    {"doctor", weft__command_doctor, "print the backend and the limits of this system"},
 #ifdef WEFT_HAS_HTTP
-    {"serve", weft__command_serve, "serve the files of a folder over HTTP or HTTPS"},
+    {"serve", weft__command_serve, "serve the files of a directory over HTTP or HTTPS"},
 #endif
 };
-#define VERBS_COUNT (sizeof verbs / sizeof *verbs)
+#define COMMANDS_COUNT (sizeof commands / sizeof *commands)
 
 static void print_usage(FILE *out)
 {
-    fprintf(out, "usage: weft VERB [ARGUMENT...]\n\n");
-    for (size_t i = 0; i < VERBS_COUNT; i++)
-        fprintf(out, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
+    fprintf(out, "usage: weft COMMAND [ARGUMENT...]\n\n");
+    for (size_t i = 0; i < COMMANDS_COUNT; i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fprintf(out, "  %-10s print the version\n", "--version");
 }
 
-int weft__command_misused(const char *format, ...)
+int weft__command_usage_error(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -35,7 +36,7 @@ int weft__command_misused(const char *format, ...)
     vfprintf(stderr, format, args);
     fputs("\n", stderr);
     va_end(args);
-    return EXIT_MISUSED;
+    return EXIT_USAGE;
 }
 
 int main(int argc, char **argv)
@@ -43,18 +44,18 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : NULL;
     if (name == NULL) {
         print_usage(stderr);
-        return EXIT_MISUSED;
+        return EXIT_USAGE;
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "help") == 0) {
         print_usage(stdout);
-        return EXIT_GOOD;
+        return EXIT_SUCCESS;
     }
     if (strcmp(name, "--version") == 0) {
         printf("weft %s\n", weft_version());
-        return EXIT_GOOD;
+        return EXIT_SUCCESS;
     }
-    for (size_t i = 0; i < VERBS_COUNT; i++)
-        if (strcmp(name, verbs[i].name) == 0)
-            return verbs[i].run(argc - 1, argv + 1);
-    return weft__command_misused("no such verb: %s (weft --help lists them)", name);
+    for (size_t i = 0; i < COMMANDS_COUNT; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    return weft__command_usage_error("unknown command: %s (see weft --help)", name);
 }

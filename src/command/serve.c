@@ -1,6 +1,6 @@
 /*
- * weft serve: the files of a folder over HTTP or HTTPS, on all CPUs. The main thread serves nobody:
- * it hears the signals and writes the access log.
+ * weft serve: serve the files of a directory over HTTP or HTTPS, on all CPUs. The main thread
+ * serves no requests. The main thread handles signals and writes the access log.
  */
 #include "command/serve.h"
 #include "command/command.h"
@@ -16,48 +16,48 @@
 #include <unistd.h>
 
 #define GZIP_LEVEL 5
-/* How long it takes at most to end what the drain time has not ended. */
-#define END_S 5.0
+/* The maximum time of the shutdown after the drain. */
+#define SHUTDOWN_EXTRA_S 5.0
 
 typedef struct server {
     serve_settings settings;
     serve_site site;
-    serve_place place;
+    serve_listener listener;
     serve_log log;
     unsigned cords;
-    atomic_uint begun;     /* cords that have a number */
-    atomic_uint listening; /* cords that can be called */
+    atomic_uint numbered_cords;  /* cords that have a number */
+    atomic_uint listening_cords; /* cords that listen */
 } server;
 
-static const char *words_of(int code)
+static const char *error_message_of(int code)
 {
-    const weft_error_info *why = weft_error();
-    return why != NULL && why->code == code ? why->message : strerror(-code);
+    const weft_error_info *error = weft_error();
+    return error != NULL && error->code == code ? error->message : strerror(-code);
 }
 
-/* One line, with what is wrong. */
-static int complain(int code)
+/* Print an error. Return EXIT_FAILURE. */
+static int print_error(int code)
 {
-    fprintf(stderr, "weft: serve: %s\n", words_of(code));
+    fprintf(stderr, "weft: serve: %s\n", error_message_of(code));
     return EXIT_FAILURE;
 }
 
-/* By the last cord that listens: from now on all of them can be called. */
-static void announce(const server *s)
+/* Print the URL. The last cord that starts to listen calls this function. */
+static void print_ready(const server *s)
 {
     if (s->settings.is_quiet)
         return;
     if (s->settings.is_self_signed)
-        fprintf(stderr, "weft: the certificate is signed by itself: browsers will warn\n");
-    /* Not among the lines of a log that goes to stdout. */
+        fprintf(stderr, "weft: serve: the certificate is self-signed; browsers show a warning\n");
+    /* Keep stdout free for the access log. */
     const char *log = s->settings.access_log;
     FILE *out = log != NULL && strcmp(log, "-") == 0 ? stderr : stdout;
-    fprintf(out, "%s -> %s (%u cord%s, %s)\n", s->place.url, s->settings.dir, s->cords,
+    fprintf(out, "%s -> %s (%u cord%s, %s)\n", s->listener.url, s->settings.dir, s->cords,
             s->cords == 1 ? "" : "s", weft_backend_name());
     fflush(out);
 }
 
-static weft_http_options options_of(server *s, unsigned number)
+static weft_http_options http_options_of(server *s, unsigned number)
 {
     const serve_settings *settings = &s->settings;
     weft_http_options o = {
@@ -76,7 +76,7 @@ static weft_http_options options_of(server *s, unsigned number)
         o.limits.handshakes_per_peer_s_max = (double)settings->handshakes_max / s->cords;
     if (s->log.path != NULL) {
         o.log = serve_log_add;
-        o.log_ctx = &s->log.lanes[number];
+        o.log_ctx = &s->log.buffers[number];
     }
     return o;
 }
@@ -85,14 +85,14 @@ static weft_http_options options_of(server *s, unsigned number)
 static weft_value serve_in_cord(void *arg)
 {
     server *s = arg;
-    unsigned number = atomic_fetch_add(&s->begun, 1);
-    int listener = serve_place_listen(&s->place, number);
+    unsigned number = atomic_fetch_add(&s->numbered_cords, 1);
+    int listener = serve_listener_for_cord(&s->listener, number);
     if (listener < 0)
-        return weft_fail(listener, "cannot listen at %s: %s", s->place.address,
+        return weft_fail(listener, "cannot listen on %s: %s", s->listener.address,
                          strerror(-listener));
-    if (atomic_fetch_add(&s->listening, 1) + 1 == s->cords)
-        announce(s);
-    const weft_http_options options = options_of(s, number);
+    if (atomic_fetch_add(&s->listening_cords, 1) + 1 == s->cords)
+        print_ready(s);
+    const weft_http_options options = http_options_of(s, number);
     return weft_http_serve_fd(listener, weft_http_serve_routes, s->site.routes, &options);
 }
 
@@ -100,13 +100,17 @@ static void reload_certificates(const server *s)
 {
     int rc = weft_tls_reload(s->site.tls);
     if (rc < 0)
-        fprintf(stderr, "weft: serve: %s; the old certificate is kept\n", words_of(rc));
+        fprintf(stderr, "weft: serve: %s; the old certificates remain in use\n",
+                error_message_of(rc));
     else if (!s->settings.is_quiet)
         fprintf(stderr, "weft: serve: the certificates were read again\n");
 }
 
-/* At SIGHUP. Connections go on with what they have. An error would end the server. */
-static weft_value reload(void *arg)
+/*
+ * Handle SIGHUP. Open connections keep the old certificates, and requests in progress the old
+ * directories. Return 0, because an error would end the server.
+ */
+static weft_value reload_server(void *arg)
 {
     server *s = arg;
     if (s->log.path != NULL)
@@ -115,52 +119,53 @@ static weft_value reload(void *arg)
         reload_certificates(s);
     int rc = serve_site_reopen(&s->site);
     if (rc < 0)
-        fprintf(stderr, "weft: serve: %s; the old folder is kept\n", words_of(rc));
+        fprintf(stderr, "weft: serve: %s; the old directory remains in use\n",
+                error_message_of(rc));
     else if (!s->settings.is_quiet)
-        fprintf(stderr, "weft: serve: the folders were opened again\n");
+        fprintf(stderr, "weft: serve: the directories were opened again\n");
     return 0;
 }
 
-/* Everything that can be wrong is found before the first cord starts. */
-static int open_all(server *s)
+/* Open everything in the main thread, to report errors before the first cord starts. */
+static int server_open_all(server *s)
 {
-    s->place.fd = -1;
+    s->listener.fd = -1;
     int rc = serve_site_open(&s->site, &s->settings);
     if (rc == 0)
-        rc = serve_place_open(&s->place, &s->settings);
+        rc = serve_listener_open(&s->listener, &s->settings);
     if (rc == 0)
         rc = serve_log_open(&s->log, s->settings.access_log, s->cords);
     if (rc == 0)
-        rc = weft_on_signal(SIGHUP, reload, s);
+        rc = weft_on_signal(SIGHUP, reload_server, s);
     if (rc == 0)
-        rc = weft_shutdown_on_signals(s->settings.drain_s + END_S);
+        rc = weft_shutdown_on_signals(s->settings.drain_s + SHUTDOWN_EXTRA_S);
     return rc;
 }
 
-static void close_all(server *s)
+static void server_close_all(server *s)
 {
     (void)weft_on_signal(SIGHUP, NULL, NULL);
     serve_log_close(&s->log);
+    /* Wait for a reload in progress, because the reload uses the site. */
     WEFT_SHIELD(INFINITY)
-        (void)weft_terminate_children(
-            INFINITY); /* a reload under way has the site's certificates */
-    if (s->place.fd >= 0 && s->place.is_unix) {
+        (void)weft_terminate_children(INFINITY);
+    if (s->listener.fd >= 0 && s->listener.is_unix) {
         (void)unlink(s->settings.listen);
-        (void)close(s->place.fd);
+        (void)close(s->listener.fd);
     }
     serve_site_close(&s->site);
 }
 
-static int serve(server *s)
+static int run_server(server *s)
 {
     s->cords = s->settings.cords > 0 ? s->settings.cords : weft__cpu_count();
-    int status = EXIT_GOOD;
-    int rc = open_all(s);
+    int status = EXIT_SUCCESS;
+    int rc = server_open_all(s);
     if (rc == 0)
         rc = weft_serve_cords(s->cords, serve_in_cord, s);
     if (rc != -ECANCELED)
-        status = complain(rc);
-    close_all(s);
+        status = print_error(rc);
+    server_close_all(s);
     return status;
 }
 
@@ -168,12 +173,12 @@ int weft__command_serve(int argc, char **argv)
 {
     server *s = calloc(1, sizeof *s);
     if (s == NULL)
-        return weft__command_misused("serve: no memory");
+        return serve_memory_error();
     int status = serve_read_options(&s->settings, argc, argv);
     if (status == 0 && s->settings.wants_help)
         serve_print_help();
     else if (status == 0)
-        status = serve(s);
+        status = run_server(s);
     serve_free_options(&s->settings);
     free(s);
     return status;

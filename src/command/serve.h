@@ -1,37 +1,38 @@
 /*
- * weft serve: a folder as a web site.
+ * weft serve: serve a directory as a web site.
  *
- *     serve.c          from the command line to its status    serve_options.c  the command line
- *     serve_site.c     folders, hosts and certificates        serve_log.c      the access log
- *     serve_listen.c   where it listens, and how that is said
+ *     serve.c         run the server                       serve_options.c  parse the command line
+ *     serve_site.c    directories, hosts and certificates  serve_log.c      write the access log
+ *     serve_listen.c  open the listeners
  */
 #ifndef WEFT_COMMAND_SERVE_H
 #define WEFT_COMMAND_SERVE_H
 
-#include <weft.h>
+#include <weft/web.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <time.h>
 
-/* Virtual hosts; more than that is another program's job. */
+/* The maximum number of virtual hosts. */
 #define SERVE_HOSTS_MAX 256
 
 typedef struct serve_host {
     char *name;
-    const char *dir; /* NULL: the site's own */
-    char *cert_file; /* NULL: none of its own */
+    const char *dir; /* NULL: the directory of the site */
+    char *cert_file; /* NULL: the certificate of the site */
     char *key_file;
 } serve_host;
 
-/* What the command line says. */
+/* The options of the command line, and their defaults. */
 typedef struct serve_settings {
     const char *listen;
     const char *dir;
-    unsigned cords; /* 0: as many as there are CPUs */
+    unsigned cords; /* 0: one per CPU */
     bool is_self_signed;
-    const char *cert_file, *key_file;
+    const char *cert_file; /* NULL: none */
+    const char *key_file;  /* NULL: none */
     serve_host hosts[SERVE_HOSTS_MAX];
     size_t hosts_count;
     const char *access_log; /* "-": stdout; NULL: none */
@@ -42,9 +43,10 @@ typedef struct serve_settings {
     bool is_quiet;
     bool wants_help;
     double drain_s;
-    uint64_t handshakes_max;  /* per second and peer, in all; 0: the default for each cord */
-    uint64_t connections_max; /* in all; 0: the server's default for each cord */
-    weft_http_limits limits;
+    /* TLS handshakes of all cords, per second and address; 0: each cord has the default */
+    uint64_t handshakes_max;
+    uint64_t connections_max; /* of all cords; 0: each cord has the default */
+    weft_http_limits limits;  /* of each cord, without the two limits above */
 } serve_settings;
 
 static inline bool serve_has_tls(const serve_settings *s)
@@ -54,74 +56,94 @@ static inline bool serve_has_tls(const serve_settings *s)
 
 /* serve_options.c */
 
-/* 0, or EXIT_MISUSED after what is wrong has been said. Settings point into argv. */
+/*
+ * Parse the command line. settings contains pointers into argv. Return 0, or the exit status after
+ * a message. The caller frees the settings in both cases.
+ */
 int serve_read_options(serve_settings *settings, int argc, char **argv);
 void serve_free_options(serve_settings *settings);
 void serve_print_help(void);
+
+/* Print that memory is exhausted. Return EXIT_FAILURE. */
+int serve_memory_error(void);
 
 /* serve_site.c */
 
 typedef struct serve_site {
     weft_http_router *routes;
-    weft_http_files *files[SERVE_HOSTS_MAX + 1]; /* the site's, then each host's; NULL: none */
-    weft_tls *tls;                               /* NULL: plain */
+    weft_http_files *files[SERVE_HOSTS_MAX + 1]; /* of the site, then of each host; NULL: none */
+    weft_tls *tls;                               /* NULL: no TLS */
 } serve_site;
 
-/* 0, or an error with words; closing is the caller's in either case. */
+/*
+ * Open the site. Return 0, or record an error and return it. The caller closes the site in both
+ * cases.
+ */
 int serve_site_open(serve_site *site, const serve_settings *settings);
-/* Open all folders again. One that cannot be opened stays as it was: the last error, with words. */
+/*
+ * Open all directories again. If a directory cannot be opened, keep the old directory. Return 0, or
+ * record the last error and return it.
+ */
 int serve_site_reopen(serve_site *site);
 void serve_site_close(serve_site *site);
 
 /* serve_listen.c */
 
-typedef struct serve_place {
-    int fd;            /* the first listener, which has the port for all */
-    bool is_unix;      /* all cords accept at that one */
-    char address[128]; /* as weft_listen has it, with the port that it really is */
-    char url[192];     /* where to open it */
-} serve_place;
+typedef struct serve_listener {
+    int fd;            /* the first listener; -1: none */
+    bool is_unix;      /* a Unix socket, which all cords share */
+    char address[128]; /* the bound address, in the form of weft_listen */
+    char url[192];     /* of the site */
+} serve_listener;
 
-int serve_place_open(serve_place *place, const serve_settings *settings);
+/* Open the first listener. Return 0, or record an error and return it. */
+int serve_listener_open(serve_listener *listener, const serve_settings *settings);
 
-/* The listener of the number-th cord, counted from 0. It is the caller's. */
-int serve_place_listen(serve_place *place, unsigned number);
+/*
+ * Return the listener of a cord, or an error. The number of the first cord is 0. The caller closes
+ * the descriptor.
+ */
+int serve_listener_for_cord(serve_listener *listener, unsigned number);
 
 /* serve_log.c */
 
-/* The lines of one cord that are to be written. */
-typedef struct serve_log_lane {
+/* The lines of one cord that are not written yet. */
+typedef struct serve_log_buffer {
     struct serve_log *log;
-    pthread_mutex_t lock; /* for the next three; held for a copy, never over a switch */
+    pthread_mutex_t lock; /* guards lines, bytes and lost_count; never held across a switch */
     char *lines;
     size_t bytes;
-    uint64_t lost; /* lines that there was no room for */
-    time_t second; /* the cord's own: time_text is for it */
+    uint64_t lost_count; /* lines dropped because the buffer was full */
+    time_t time_text_s;  /* the time in time_text */
     char time_text[32];
-} serve_log_lane;
+} serve_log_buffer;
 
-/* The access log: cords put lines into lanes, one fiber of the main thread writes them all. */
+/*
+ * The access log. Each cord appends lines to its own buffer. One fiber of the main thread writes
+ * the buffers to the file.
+ */
 typedef struct serve_log {
-    const char *path; /* NULL: none is kept */
+    const char *path; /* NULL: no log */
     int fd;
-    int error; /* of the last write; 0: it went well */
-    serve_log_lane *lanes;
-    size_t lanes_count;
-    char *writing; /* what is taken out of a lane to be written */
-    weft_event wanted;
-    atomic_bool is_to_reopen;
-    weft_fiber writer;
+    int error; /* of the last write; 0: none */
+    serve_log_buffer *buffers;
+    size_t buffers_count;
+    char *spare_lines;      /* memory that replaces the lines of a buffer during a write */
+    weft_event flush_event; /* wakes the writer early */
+    atomic_bool is_reopen_requested;
+    weft_fiber writer; /* 0: none */
 } serve_log;
 
-int serve_log_open(serve_log *log, const char *path, size_t lanes);
+/* Open the log and start the writer. Return 0, or record an error and return it. */
+int serve_log_open(serve_log *log, const char *path, size_t buffers_count);
 
-/* For weft_http_options: context is a lane. */
-void serve_log_add(const weft_http_record *record, void *lane);
+/* Append a line. This function is the callback weft_http_options.log, with a serve_log_buffer. */
+void serve_log_add(const weft_http_record *record, void *buffer);
 
-/* Open the file anew, by its name, for who has moved it away. */
+/* Open the file again by its name, for log rotation. */
 void serve_log_reopen(serve_log *log);
 
-/* Write what is left, once the cords have ended, and close it. */
+/* Write the remaining lines and close the log. All cords must have ended. */
 void serve_log_close(serve_log *log);
 
 #endif

@@ -1,7 +1,11 @@
 /*
- * Where `weft serve` listens. Each cord has a listener of its own at the same port, among which the
- * kernel spreads the connections. The first one is opened without sharing the port: so another
- * server that has it, also one of ours, is noticed, and port 0 is chosen once for all.
+ * The listeners of `weft serve`. Each cord has its own TCP listener on the same port. The kernel
+ * distributes connections among the listeners. For a Unix socket, each cord has a duplicate of one
+ * descriptor.
+ *
+ * The first TCP listener is bound without SO_REUSEPORT. The bind therefore fails if another server
+ * uses the port. For port 0, the kernel chooses the port of the first listener. All other listeners
+ * use the same port.
  */
 #include "command/serve.h"
 
@@ -14,66 +18,67 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool is_any(const struct sockaddr_storage *at)
+static bool address_is_any(const struct sockaddr_storage *address)
 {
-    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)at;
-    const struct sockaddr_in *four = (const struct sockaddr_in *)at;
-    return at->ss_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&six->sin6_addr)
-                                     : four->sin_addr.s_addr == htonl(INADDR_ANY);
+    const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)address;
+    const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)address;
+    return address->ss_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&ipv6->sin6_addr)
+                                          : ipv4->sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
-/* What it is bound to, as text that weft_listen takes. */
-static int describe(serve_place *place, const char *scheme)
+/* Set address and url from the bound address. */
+static int listener_describe(serve_listener *listener, const char *scheme)
 {
-    struct sockaddr_storage at;
-    socklen_t bytes = sizeof at;
+    struct sockaddr_storage address;
+    socklen_t bytes = sizeof address;
     char host[INET6_ADDRSTRLEN];
-    if (getsockname(place->fd, (struct sockaddr *)&at, &bytes) < 0)
+    if (getsockname(listener->fd, (struct sockaddr *)&address, &bytes) < 0)
         return -errno;
-    bool is_six = at.ss_family == AF_INET6;
-    const struct sockaddr_in6 *six = (struct sockaddr_in6 *)&at;
-    const struct sockaddr_in *four = (struct sockaddr_in *)&at;
-    if (inet_ntop(at.ss_family, is_six ? (void *)&six->sin6_addr : (void *)&four->sin_addr, host,
-                  sizeof host) == NULL)
+    bool is_ipv6 = address.ss_family == AF_INET6;
+    const struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)&address;
+    const struct sockaddr_in *ipv4 = (struct sockaddr_in *)&address;
+    if (inet_ntop(address.ss_family, is_ipv6 ? (void *)&ipv6->sin6_addr : (void *)&ipv4->sin_addr,
+                  host, sizeof host) == NULL)
         return -errno;
-    unsigned port = ntohs(is_six ? six->sin6_port : four->sin_port);
-    snprintf(place->address, sizeof place->address, is_six ? "[%s]:%u" : "%s:%u", host, port);
-    if (is_any(&at))
-        snprintf(place->url, sizeof place->url, "%s://localhost:%u/", scheme, port);
+    unsigned port = ntohs(is_ipv6 ? ipv6->sin6_port : ipv4->sin_port);
+    snprintf(listener->address, sizeof listener->address, is_ipv6 ? "[%s]:%u" : "%s:%u", host,
+             port);
+    if (address_is_any(&address))
+        snprintf(listener->url, sizeof listener->url, "%s://localhost:%u/", scheme, port);
     else
-        snprintf(place->url, sizeof place->url, "%s://%s/", scheme, place->address);
+        snprintf(listener->url, sizeof listener->url, "%s://%s/", scheme, listener->address);
     return 0;
 }
 
-static int share_port(serve_place *place, const char *scheme)
+/* Let the listeners of the other cords bind to the same port. */
+static int listener_share_port(const serve_listener *listener)
 {
-    int yes = 1;
-    int rc = describe(place, scheme);
-    if (rc == 0 && setsockopt(place->fd, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes) < 0)
-        rc = -errno;
-    return rc;
+    int on = 1;
+    return setsockopt(listener->fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) < 0 ? -errno : 0;
 }
 
-int serve_place_open(serve_place *place, const serve_settings *s)
+int serve_listener_open(serve_listener *listener, const serve_settings *s)
 {
     const char *scheme = serve_has_tls(s) ? "https" : "http";
-    *place = (serve_place){.is_unix = strchr(s->listen, '/') != NULL};
-    place->fd = weft_listen(place->is_unix ? "unix" : "tcp", s->listen);
-    if (place->fd < 0)
-        return place->fd; /* it has words */
+    *listener = (serve_listener){.is_unix = strchr(s->listen, '/') != NULL};
+    listener->fd = weft_listen(listener->is_unix ? "unix" : "tcp", s->listen);
+    if (listener->fd < 0)
+        return listener->fd; /* weft_listen has recorded the error */
     int rc = 0;
-    if (place->is_unix)
-        snprintf(place->url, sizeof place->url, "%s at %s", scheme, s->listen);
+    if (listener->is_unix)
+        snprintf(listener->url, sizeof listener->url, "%s on %s", scheme, s->listen);
     else
-        rc = share_port(place, scheme);
-    return rc < 0 ? weft_fail(rc, "cannot listen at %s: %s", s->listen, strerror(-rc)) : 0;
+        rc = listener_describe(listener, scheme);
+    if (rc == 0 && !listener->is_unix)
+        rc = listener_share_port(listener);
+    return rc < 0 ? weft_fail(rc, "cannot listen on %s: %s", s->listen, strerror(-rc)) : 0;
 }
 
-int serve_place_listen(serve_place *place, unsigned number)
+int serve_listener_for_cord(serve_listener *listener, unsigned number)
 {
-    if (place->is_unix) {
-        int fd = fcntl(place->fd, F_DUPFD_CLOEXEC, 0);
+    if (listener->is_unix) {
+        int fd = fcntl(listener->fd, F_DUPFD_CLOEXEC, 0);
         return fd < 0 ? -errno : fd;
     }
-    return number == 0 ? place->fd : weft_listen("tcp", place->address);
+    return number == 0 ? listener->fd : weft_listen("tcp", listener->address);
 }

@@ -1,10 +1,10 @@
-/* The command line of `weft serve`: what can be said, and what is wrong with what was said. */
+/* Parse the command line of `weft serve`, check it and print the help. */
 #include "command/command.h"
 #include "command/serve.h"
 
-#include "http/ip.h"
-#include "http/server.h"
-#include "io/address.h"
+#include "http/server/server.h"
+#include "http/url/ip.h"
+#include "io/names/address.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,27 +14,34 @@
 
 #define LISTEN_DEFAULT "127.0.0.1:8080"
 #define DRAIN_S_DEFAULT 10.0
-#define CORDS_MAX 1000 /* a process has 1,024 threads with fibers at most */
+#define SECONDS_MAX 1e9
+#define CORDS_MAX 1000 /* a process has at most 1,024 threads with fibers */
 
-/* Takes the value of an option. Returns false if it is no good. */
-typedef bool set_fn(serve_settings *settings, char *value);
-
-static bool set_listen(serve_settings *s, char *value)
+int serve_memory_error(void)
 {
-    weft__address address;
-    s->listen = value;
-    return strchr(value, '/') != NULL || weft__address_parse("tcp", value, &address) == NULL;
+    fprintf(stderr, "weft: serve: memory is exhausted\n");
+    return EXIT_FAILURE;
 }
 
-static bool read_number(const char *text, double min, double max, double *number)
+static int set_text(const char *option, const char **text, const char *value)
+{
+    *text = value;
+    return value[0] != '\0' ? 0
+                            : weft__command_usage_error("serve: %s: the value is empty", option);
+}
+
+static int set_seconds(const char *option, double *seconds, const char *value, double min)
 {
     char *end;
-    *number = strtod(text, &end);
-    return end != text && *end == '\0' && *number >= min && *number <= max;
+    *seconds = strtod(value, &end);
+    if (end != value && *end == '\0' && *seconds >= min && *seconds <= SECONDS_MAX)
+        return 0;
+    return weft__command_usage_error("serve: %s: %s is not in %g..%g", option, value, min,
+                                     SECONDS_MAX);
 }
 
-/* Digits, and k, m or g for 1024, its square or its cube. */
-static bool read_size(const char *text, uint64_t *size)
+/* Parse a number with an optional unit: k is 1024, m is 1024^2, g is 1024^3. */
+static bool parse_size(const char *text, uint64_t *size)
 {
     static const char units[] = "kmg";
     char *end;
@@ -53,275 +60,331 @@ static bool read_size(const char *text, uint64_t *size)
     return *size >> shift == number;
 }
 
-static bool set_cords(serve_settings *s, char *value)
+static int set_size(const char *option, uint64_t *size, const char *value)
+{
+    if (parse_size(value, size))
+        return 0;
+    return weft__command_usage_error(
+        "serve: %s: %s is not a positive 64-bit number with an optional k, m or g", option, value);
+}
+
+/* Find a host by its name, or add a host. Return 0, or the exit status after a message. */
+static int settings_find_host(serve_settings *s, const char *name, size_t bytes, serve_host **host)
+{
+    for (size_t i = 0; i < s->hosts_count; i++) {
+        *host = &s->hosts[i];
+        if (strncmp((*host)->name, name, bytes) == 0 && (*host)->name[bytes] == '\0')
+            return 0;
+    }
+    if (s->hosts_count == SERVE_HOSTS_MAX)
+        return weft__command_usage_error("serve: %.*s: more than %d hosts", (int)bytes, name,
+                                         SERVE_HOSTS_MAX);
+    *host = &s->hosts[s->hosts_count];
+    **host = (serve_host){.name = strndup(name, bytes)};
+    if ((*host)->name == NULL)
+        return serve_memory_error();
+    s->hosts_count++;
+    return 0;
+}
+
+/* Return the equals sign of "NAME=REST". Return NULL if NAME, the sign or REST is missing. */
+static char *find_equals_sign(char *value)
+{
+    char *sign = strchr(value, '=');
+    return sign != NULL && sign > value && sign[1] != '\0' ? sign : NULL;
+}
+
+/*
+ * A function that sets an option. value is NULL if the option has no value. Returns 0, or the exit
+ * status after a message.
+ */
+typedef int set_fn(serve_settings *settings, char *value);
+
+static int set_listen(serve_settings *s, char *value)
+{
+    weft__address address;
+    bool is_path = strchr(value, '/') != NULL;
+    const char *fault = is_path ? NULL : weft__address_parse("tcp", value, &address);
+    s->listen = value;
+    return fault == NULL ? 0 : weft__command_usage_error("serve: --listen: %s: %s", value, fault);
+}
+
+static int set_cords(serve_settings *s, char *value)
 {
     char *end;
     unsigned long number = strtoul(value, &end, 10);
     s->cords = (unsigned)number;
-    return end != value && *end == '\0' && value[0] != '-' && number >= 1 && number <= CORDS_MAX;
+    if (end != value && *end == '\0' && value[0] != '-' && number >= 1 && number <= CORDS_MAX)
+        return 0;
+    return weft__command_usage_error("serve: --cords: %s is not in 1..%d", value, CORDS_MAX);
 }
 
-static bool set_cert(serve_settings *s, char *value)
+static int set_tls_cert(serve_settings *s, char *value)
 {
-    s->cert_file = value;
-    return value[0] != '\0';
+    return set_text("--tls-cert", &s->cert_file, value);
 }
 
-static bool set_key(serve_settings *s, char *value)
+static int set_tls_key(serve_settings *s, char *value)
 {
-    s->key_file = value;
-    return value[0] != '\0';
+    return set_text("--tls-key", &s->key_file, value);
 }
 
-static bool set_self_signed(serve_settings *s, char *value)
+static int set_self_signed(serve_settings *s, char *value)
 {
     (void)value;
-    return s->is_self_signed = true;
+    s->is_self_signed = true;
+    return 0;
 }
 
-/* The host of that name, which is made if there is none; NULL: too many. */
-static serve_host *find_host(serve_settings *s, const char *name, size_t bytes)
+static int set_host(serve_settings *s, char *value)
 {
-    for (size_t i = 0; i < s->hosts_count; i++)
-        if (strncmp(s->hosts[i].name, name, bytes) == 0 && s->hosts[i].name[bytes] == '\0')
-            return &s->hosts[i];
-    if (s->hosts_count == SERVE_HOSTS_MAX)
-        return NULL;
-    serve_host *host = &s->hosts[s->hosts_count];
-    *host = (serve_host){.name = strndup(name, bytes)};
-    if (host->name != NULL)
-        s->hosts_count++;
-    return host->name != NULL ? host : NULL;
+    char *sign = find_equals_sign(value);
+    if (sign == NULL)
+        return weft__command_usage_error("serve: --host: %s is not NAME=DIR", value);
+    serve_host *host;
+    int status = settings_find_host(s, value, (size_t)(sign - value), &host);
+    if (status != 0)
+        return status;
+    if (host->dir != NULL)
+        return weft__command_usage_error("serve: --host: %s is given twice", host->name);
+    host->dir = sign + 1;
+    return 0;
 }
 
-/* NAME=REST: the host, and what comes behind the sign. NULL: it is not that. */
-static serve_host *split_host(serve_settings *s, char *value, char **rest)
+static int set_host_cert(serve_settings *s, char *value)
 {
-    char *sign = strchr(value, '=');
-    if (sign == NULL || sign == value || sign[1] == '\0')
-        return NULL;
-    *rest = sign + 1;
-    return find_host(s, value, (size_t)(sign - value));
-}
-
-static bool set_host(serve_settings *s, char *value)
-{
-    char *dir;
-    serve_host *host = split_host(s, value, &dir);
-    if (host == NULL || host->dir != NULL)
-        return false;
-    host->dir = dir;
-    return true;
-}
-
-static bool set_host_cert(serve_settings *s, char *value)
-{
-    char *files;
-    serve_host *host = split_host(s, value, &files);
-    char *comma = host != NULL ? strchr(files, ',') : NULL;
-    if (comma == NULL || comma == files || comma[1] == '\0' || host->cert_file != NULL)
-        return false;
-    host->cert_file = strndup(files, (size_t)(comma - files));
+    char *sign = find_equals_sign(value);
+    char *comma = sign != NULL ? strchr(sign, ',') : NULL;
+    if (comma == NULL || comma == sign + 1 || comma[1] == '\0')
+        return weft__command_usage_error("serve: --host-cert: %s is not NAME=CERT,KEY", value);
+    serve_host *host;
+    int status = settings_find_host(s, value, (size_t)(sign - value), &host);
+    if (status != 0)
+        return status;
+    if (host->cert_file != NULL)
+        return weft__command_usage_error("serve: --host-cert: %s is given twice", host->name);
+    host->cert_file = strndup(sign + 1, (size_t)(comma - sign - 1));
     host->key_file = strdup(comma + 1);
-    return true;
+    return host->cert_file != NULL && host->key_file != NULL ? 0 : serve_memory_error();
 }
 
-static bool set_access_log(serve_settings *s, char *value)
+static int set_access_log(serve_settings *s, char *value)
 {
-    s->access_log = value;
-    return value[0] != '\0';
+    return set_text("--access-log", &s->access_log, value);
 }
 
-static bool set_trust(serve_settings *s, char *value)
+static int set_listing(serve_settings *s, char *value)
+{
+    (void)value;
+    s->has_listing = true;
+    return 0;
+}
+
+static int set_no_gzip(serve_settings *s, char *value)
+{
+    (void)value;
+    s->has_no_gzip = true;
+    return 0;
+}
+
+static int set_trust(serve_settings *s, char *value)
 {
     weft__cidr_list list;
-    if (weft__cidr_parse(&list, value) < 0)
-        return false;
+    int rc = weft__cidr_parse(&list, value);
+    if (rc == -ENOMEM)
+        return serve_memory_error();
+    if (rc < 0)
+        return weft__command_usage_error(
+            "serve: --trust: %s is not a list of addresses, address ranges and unix", value);
     weft__cidr_close(&list);
     s->trusted_peers = value;
-    return true;
+    return 0;
 }
 
-static bool set_trust_headers(serve_settings *s, char *value)
+static int set_trust_headers(serve_settings *s, char *value)
 {
     s->trusted_headers = value;
-    return weft__trust_parse(value) > 0;
+    if (weft__trusted_headers_parse(value) > 0)
+        return 0;
+    return weft__command_usage_error("serve: --trust-headers: %s is not a list of X-Forwarded-For, "
+                                     "X-Forwarded-Host, X-Forwarded-Proto and Forwarded",
+                                     value);
 }
 
-static bool set_listing(serve_settings *s, char *value)
+static int set_drain(serve_settings *s, char *value)
 {
-    (void)value;
-    return s->has_listing = true;
-}
-
-static bool set_no_gzip(serve_settings *s, char *value)
-{
-    (void)value;
-    return s->has_no_gzip = true;
-}
-
-static bool set_quiet(serve_settings *s, char *value)
-{
-    (void)value;
-    return s->is_quiet = true;
-}
-
-static bool set_help(serve_settings *s, char *value)
-{
-    (void)value;
-    return s->wants_help = true;
-}
-
-/* 0 would be the server's default: as good as nothing is a nanosecond. */
-static bool set_drain(serve_settings *s, char *value)
-{
-    bool is_good = read_number(value, 0, 1e9, &s->drain_s);
+    int status = set_seconds("--drain", &s->drain_s, value, 0);
+    /* In weft_http_options, 0 means the default. Use 1 ns instead. */
     s->drain_s = s->drain_s > 0 ? s->drain_s : 1e-9;
-    return is_good;
+    return status;
 }
 
-static bool set_idle(serve_settings *s, char *value)
+static int set_idle(serve_settings *s, char *value)
 {
-    return read_number(value, 0.001, 1e9, &s->limits.idle_s);
+    return set_seconds("--idle", &s->limits.idle_s, value, 0.001);
 }
 
-static bool set_max_body(serve_settings *s, char *value)
+static int set_max_body(serve_settings *s, char *value)
 {
-    return read_size(value, &s->limits.body_bytes_max);
+    return set_size("--max-body", &s->limits.body_bytes_max, value);
 }
 
-static bool set_max_connections(serve_settings *s, char *value)
+static int set_max_connections(serve_settings *s, char *value)
 {
-    return read_size(value, &s->connections_max);
+    return set_size("--max-connections", &s->connections_max, value);
 }
 
-static bool set_max_handshakes(serve_settings *s, char *value)
+static int set_max_handshakes(serve_settings *s, char *value)
 {
-    return read_size(value, &s->handshakes_max);
+    return set_size("--max-handshakes", &s->handshakes_max, value);
 }
 
-static bool set_max_unsent(serve_settings *s, char *value)
+static int set_max_unsent(serve_settings *s, char *value)
 {
-    return read_size(value, &s->limits.unsent_bytes_per_peer_max);
+    return set_size("--max-unsent", &s->limits.unsent_bytes_per_peer_max, value);
+}
+
+static int set_quiet(serve_settings *s, char *value)
+{
+    (void)value;
+    s->is_quiet = true;
+    return 0;
+}
+
+static int set_help(serve_settings *s, char *value)
+{
+    (void)value;
+    s->wants_help = true;
+    return 0;
 }
 
 static const struct option {
     const char *name;
-    const char *value; /* what to call it; NULL: it takes none */
+    const char *value; /* the name of the value in the help; NULL: the option has no value */
     set_fn *set;
     const char *help;
 } options[] = {
     {"--listen", "ADDR:PORT", set_listen,
-     "127.0.0.1:8080; :80 is all interfaces, port 0 any free one; or a path"},
-    {"--cords", "N", set_cords, "threads to serve with; one for each CPU"},
-    {"--tls-cert", "FILE", set_cert, "serve https with this certificate chain (PEM)"},
-    {"--tls-key", "FILE", set_key, "and its key"},
-    {"--self-signed", NULL, set_self_signed, "serve https with a certificate made now: to try it"},
-    {"--host", "NAME=DIR", set_host, "another folder for this host; may be repeated"},
-    {"--host-cert", "NAME=CERT,KEY", set_host_cert, "another certificate for this host"},
-    {"--access-log", "FILE", set_access_log, "write a line for each request; - is stdout"},
-    {"--listing", NULL, set_listing, "list folders that have no index.html"},
-    {"--no-gzip", NULL, set_no_gzip, "do not compress"},
-    {"--trust", "ADDRESSES", set_trust, "proxies to believe: 127.0.0.1,10.0.0.0/8,unix"},
+     "listen on this address or Unix socket path (127.0.0.1:8080)"},
+    {"--cords", "N", set_cords, "serve with N threads (one per CPU)"},
+    {"--tls-cert", "FILE", set_tls_cert, "serve HTTPS with the PEM certificate chain in FILE"},
+    {"--tls-key", "FILE", set_tls_key, "read the key of --tls-cert from FILE"},
+    {"--self-signed", NULL, set_self_signed,
+     "serve HTTPS with a new self-signed certificate, for tests"},
+    {"--host", "NAME=DIR", set_host, "serve DIR for the host NAME; may be repeated"},
+    {"--host-cert", "NAME=CERT,KEY", set_host_cert,
+     "use these PEM files for the host NAME; may be repeated"},
+    {"--access-log", "FILE", set_access_log, "write a line per request to FILE; - means stdout"},
+    {"--listing", NULL, set_listing, "list directories without index.html"},
+    {"--no-gzip", NULL, set_no_gzip, "do not compress replies"},
+    {"--trust", "ADDRESSES", set_trust,
+     "trust these proxies, for example 127.0.0.1,10.0.0.0/8,unix"},
     {"--trust-headers", "NAMES", set_trust_headers,
-     "headers of these proxies to believe, by commas; X-Forwarded-For"},
-    {"--drain", "SECONDS", set_drain, "what requests have to finish when it is stopped; 10"},
-    {"--idle", "SECONDS", set_idle, "how long a connection may wait for a request; 75"},
-    {"--max-body", "BYTES", set_max_body, "of a request; 1m"},
-    {"--max-connections", "N", set_max_connections, "at once; 16k for each thread"},
+     "trust these headers from the proxies (X-Forwarded-For)"},
+    {"--drain", "SECONDS", set_drain, "let requests finish for SECONDS after SIGTERM (10)"},
+    {"--idle", "SECONDS", set_idle, "close idle connections after SECONDS (75)"},
+    {"--max-body", "BYTES", set_max_body, "limit the body of a request to BYTES (1m)"},
+    {"--max-connections", "N", set_max_connections,
+     "limit open connections to N, divided among the threads (16k per thread)"},
     {"--max-handshakes", "N", set_max_handshakes,
-     "of TLS, per second and address; 200 for each thread"},
+     "limit TLS handshakes per second and address to N, divided among the threads (200 per "
+     "thread)"},
     {"--max-unsent", "BYTES", set_max_unsent,
-     "of replies that an address has not read; 64m for each thread"},
-    {"--quiet", NULL, set_quiet, "print nothing when it is ready"},
-    {"--help", NULL, set_help, "print this"},
+     "limit unread reply bytes per address and thread to BYTES (64m)"},
+    {"--quiet", NULL, set_quiet, "print only errors"},
+    {"--help", NULL, set_help, "print this help"},
 };
 #define OPTIONS_COUNT (sizeof options / sizeof *options)
 
 void serve_print_help(void)
 {
     printf("usage: weft serve [OPTION...] [DIR]\n\n"
-           "Serve the files of a folder, the current one unless it is named.\n\n");
+           "Serve the files in DIR, or in the current directory. Defaults are in parentheses.\n\n");
     for (size_t i = 0; i < OPTIONS_COUNT; i++) {
         char left[40];
         snprintf(left, sizeof left, "%s %s", options[i].name,
                  options[i].value != NULL ? options[i].value : "");
         printf("  %-28s %s\n", left, options[i].help);
     }
-    printf("\nSIGTERM or ctrl-C: stop accepting, finish what runs, end; a second time: end now.\n"
-           "SIGHUP: read certificates again, open the folders and the access log anew.\n");
+    printf("\nAn address without a host, such as :80, means all interfaces. Port 0 means a free "
+           "port.\n"
+           "A limit may end with k, m or g, for example 64k.\n\n"
+           "SIGTERM or Ctrl-C: stop accepting connections, finish requests and exit. A second\n"
+           "signal: exit at once.\n"
+           "SIGHUP: read the certificates again, open the directories and the access log again.\n");
 }
 
-static const struct option *find_option(const char *word, size_t bytes)
+static const struct option *find_option(const char *name, size_t bytes)
 {
     for (size_t i = 0; i < OPTIONS_COUNT; i++)
-        if (strlen(options[i].name) == bytes && memcmp(options[i].name, word, bytes) == 0)
+        if (strlen(options[i].name) == bytes && memcmp(options[i].name, name, bytes) == 0)
             return &options[i];
     return NULL;
 }
 
-/* An option, and its value: behind a sign, or the next word. Moves *at to the last word of it. */
-static int read_option(serve_settings *s, char **words, int *at)
+/*
+ * Parse the option args[*index] and its value. The value follows an equals sign or is the next
+ * argument. Set *index to the last argument used. Return 0, or the exit status after a message.
+ */
+static int read_option(serve_settings *s, char **args, int *index)
 {
-    char *word = strcmp(words[*at], "-h") == 0 ? "--help" : words[*at];
-    char *sign = strchr(word, '=');
-    const struct option *o = find_option(word, sign != NULL ? (size_t)(sign - word) : strlen(word));
+    char *arg = strcmp(args[*index], "-h") == 0 ? "--help" : args[*index];
+    char *sign = strchr(arg, '=');
+    const struct option *o = find_option(arg, sign != NULL ? (size_t)(sign - arg) : strlen(arg));
     if (o == NULL)
-        return weft__command_misused("serve: no such option: %s (weft serve --help lists them)",
-                                     word);
+        return weft__command_usage_error("serve: unknown option: %s (see weft serve --help)", arg);
     if (o->value == NULL && sign != NULL)
-        return weft__command_misused("serve: %s takes no value: %s", o->name, word);
+        return weft__command_usage_error("serve: %s: %s takes no value", arg, o->name);
     char *value = sign != NULL ? sign + 1 : NULL;
     if (o->value != NULL && value == NULL) {
-        value = words[*at + 1];
+        value = args[*index + 1];
         if (value == NULL)
-            return weft__command_misused("serve: %s wants %s behind it", o->name, o->value);
-        ++*at;
+            return weft__command_usage_error("serve: %s needs a value: %s", o->name, o->value);
+        ++*index;
     }
-    if (!o->set(s, value))
-        return weft__command_misused("serve: %s wants %s, not %s", o->name, o->value, value);
-    return 0;
+    return o->set(s, value);
 }
 
-/* Words that make no sense together. */
-static int check(const serve_settings *s)
+/* Check combinations of options. */
+static int settings_check(const serve_settings *s)
 {
     if (s->is_self_signed && s->cert_file != NULL)
-        return weft__command_misused("serve: --self-signed and --tls-cert: only one of them");
+        return weft__command_usage_error(
+            "serve: --self-signed and --tls-cert are mutually exclusive");
     if (s->cert_file != NULL && s->key_file == NULL)
-        return weft__command_misused("serve: --tls-cert without --tls-key");
+        return weft__command_usage_error("serve: --tls-cert needs --tls-key");
     if (s->key_file != NULL && s->cert_file == NULL)
-        return weft__command_misused("serve: --tls-key without --tls-cert");
+        return weft__command_usage_error("serve: --tls-key needs --tls-cert");
     if (s->trusted_headers != NULL && s->trusted_peers == NULL)
-        return weft__command_misused("serve: --trust-headers without --trust");
+        return weft__command_usage_error("serve: --trust-headers needs --trust");
     for (size_t i = 0; i < s->hosts_count; i++)
         if (s->hosts[i].cert_file != NULL && !serve_has_tls(s))
-            return weft__command_misused("serve: --host-cert %s=... without --tls-cert or "
-                                         "--self-signed, for who names no host",
-                                         s->hosts[i].name);
+            return weft__command_usage_error("serve: --host-cert for %s needs --tls-cert or "
+                                             "--self-signed, for clients that request no host",
+                                             s->hosts[i].name);
     return 0;
 }
 
 int serve_read_options(serve_settings *s, int argc, char **argv)
 {
     *s = (serve_settings){.listen = LISTEN_DEFAULT, .drain_s = DRAIN_S_DEFAULT};
-    bool are_all = false; /* behind "--" */
+    bool is_after_dashes = false; /* "--" ends the options */
     for (int i = 1; i < argc; i++) {
-        int rc = 0;
-        if (are_all || argv[i][0] != '-' || argv[i][1] == '\0') {
+        int status = 0;
+        if (is_after_dashes || argv[i][0] != '-' || argv[i][1] == '\0') {
             if (s->dir != NULL)
-                return weft__command_misused("serve: one folder, not also %s", argv[i]);
+                return weft__command_usage_error("serve: more than one directory: %s", argv[i]);
             s->dir = argv[i];
         } else if (strcmp(argv[i], "--") == 0) {
-            are_all = true;
+            is_after_dashes = true;
         } else {
-            rc = read_option(s, argv, &i);
+            status = read_option(s, argv, &i);
         }
-        if (rc != 0)
-            return rc;
+        if (status != 0)
+            return status;
     }
     s->dir = s->dir != NULL ? s->dir : ".";
-    return s->wants_help ? 0 : check(s);
+    return s->wants_help ? 0 : settings_check(s);
 }
 
 void serve_free_options(serve_settings *s)

@@ -1,6 +1,4 @@
-/*
- * What `weft serve` serves: the folders of its hosts, and their certificates. All cords share it.
- */
+/* The site of `weft serve`: the directories and certificates of all hosts. All cords share it. */
 #include "command/serve.h"
 
 #include <errno.h>
@@ -10,41 +8,42 @@
 
 #define SELF_SIGNED_DAYS 30
 
-static int code_of_last_error(void)
+static int last_error_code(void)
 {
-    const weft_error_info *why = weft_error();
-    return why != NULL ? why->code : -ENOMEM;
+    const weft_error_info *error = weft_error();
+    return error != NULL ? error->code : -ENOMEM;
 }
 
-/* A folder, for all hosts or for one. */
-static int add_folder(serve_site *site, size_t number, const char *host, const char *dir,
-                      const serve_settings *s)
+/* Serve a directory for one host, or for all hosts if host is empty. */
+static int site_add_dir(serve_site *site, size_t index, const char *host, const char *dir,
+                        const serve_settings *s)
 {
     const weft_http_files_options options = {.has_listing = s->has_listing};
     char pattern[512];
     int bytes = snprintf(pattern, sizeof pattern, "%s/{path...}", host);
     if (bytes < 0 || (size_t)bytes >= sizeof pattern)
-        return weft_fail(-EINVAL, "%s: too long for a host", host);
+        return weft_fail(-EINVAL, "--host: %s is too long", host);
     weft_http_files *files = weft_http_files_new(dir, &options);
     if (files == NULL)
-        return weft_fail(code_of_last_error(), "%s: %s", dir, strerror(-code_of_last_error()));
-    site->files[number] = files;
+        return weft_fail(last_error_code(), "%s: %s", dir, strerror(-last_error_code()));
+    site->files[index] = files;
     int rc = weft_http_route(site->routes, "GET", pattern, weft_http_serve_files, files);
-    return rc < 0 ? weft_fail(rc, "%s: cannot be a host: %s", host, strerror(-rc)) : 0;
+    return rc < 0 ? weft_fail(rc, "--host: cannot add host %s: %s", host, strerror(-rc)) : 0;
 }
 
-static int add_folders(serve_site *site, const serve_settings *s)
+static int site_add_dirs(serve_site *site, const serve_settings *s)
 {
-    int rc = add_folder(site, 0, "", s->dir, s);
+    int rc = site_add_dir(site, 0, "", s->dir, s);
     for (size_t i = 0; rc == 0 && i < s->hosts_count; i++)
         if (s->hosts[i].dir != NULL)
-            rc = add_folder(site, i + 1, s->hosts[i].name, s->hosts[i].dir, s);
+            rc = site_add_dir(site, i + 1, s->hosts[i].name, s->hosts[i].dir, s);
     return rc;
 }
 
 /*
- * For this machine, and for the hosts that have no certificate of their own, as the first one that
- * has a name is taken; to be freed. NULL: no memory.
+ * Return the names of the self-signed certificate: this machine, and the hosts without their own
+ * certificate. The names of other hosts are not in the list, because TLS chooses the first
+ * certificate with a matching name. The caller frees the list. Return NULL if memory is exhausted.
  */
 static char *self_signed_names(const serve_settings *s)
 {
@@ -61,31 +60,32 @@ static char *self_signed_names(const serve_settings *s)
     return names;
 }
 
-static int open_self_signed(serve_site *site, const serve_settings *s)
+static int site_open_self_signed(serve_site *site, const serve_settings *s)
 {
     char *names = self_signed_names(s), *cert = NULL, *key = NULL;
     int rc = names != NULL ? weft_tls_self_signed(names, SELF_SIGNED_DAYS, &cert, &key) : -ENOMEM;
     if (rc == 0) {
         site->tls = weft_tls_server_new(&(weft_tls_options){
             .alpn = "http/1.1", .identity = {.cert_pem = cert, .key_pem = key}});
-        rc = site->tls != NULL ? 0 : code_of_last_error();
+        rc = site->tls != NULL ? 0 : last_error_code();
     }
     free(names);
     free(cert);
     free(key);
-    return rc < 0 ? weft_fail(rc, "cannot make a certificate: %s", strerror(-rc)) : 0;
+    return rc < 0 ? weft_fail(rc, "--self-signed: cannot create a certificate: %s", strerror(-rc))
+                  : 0;
 }
 
-static int open_certificate(serve_site *site, const serve_settings *s)
+static int site_open_certificate(serve_site *site, const serve_settings *s)
 {
     site->tls = weft_tls_server_new(&(weft_tls_options){
         .alpn = "http/1.1", .identity = {.cert_file = s->cert_file, .key_file = s->key_file}});
-    return site->tls != NULL ? 0 : code_of_last_error();
+    return site->tls != NULL ? 0 : last_error_code();
 }
 
-static int open_tls(serve_site *site, const serve_settings *s)
+static int site_open_tls(serve_site *site, const serve_settings *s)
 {
-    int rc = s->is_self_signed ? open_self_signed(site, s) : open_certificate(site, s);
+    int rc = s->is_self_signed ? site_open_self_signed(site, s) : site_open_certificate(site, s);
     for (size_t i = 0; rc == 0 && i < s->hosts_count; i++) {
         const serve_host *host = &s->hosts[i];
         if (host->cert_file != NULL)
@@ -99,17 +99,17 @@ int serve_site_open(serve_site *site, const serve_settings *s)
 {
     *site = (serve_site){.routes = weft_http_router_new()};
     if (site->routes == NULL)
-        return weft_fail(-ENOMEM, "no memory");
-    int rc = add_folders(site, s);
-    return rc == 0 && serve_has_tls(s) ? open_tls(site, s) : rc;
+        return weft_fail(-ENOMEM, "memory is exhausted");
+    int rc = site_add_dirs(site, s);
+    return rc == 0 && serve_has_tls(s) ? site_open_tls(site, s) : rc;
 }
 
 int serve_site_reopen(serve_site *site)
 {
     int rc = 0;
     for (size_t i = 0; i <= SERVE_HOSTS_MAX; i++) {
-        int failed = site->files[i] != NULL ? weft_http_files_reopen(site->files[i]) : 0;
-        rc = failed < 0 ? failed : rc;
+        int error = site->files[i] != NULL ? weft_http_files_reopen(site->files[i]) : 0;
+        rc = error < 0 ? error : rc;
     }
     return rc;
 }

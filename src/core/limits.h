@@ -1,10 +1,10 @@
-/* The numbers, each with its unit and its reason. */
+/* The limits and sizes of the core, with units and reasons. */
 #ifndef WEFT_CORE_LIMITS_H
 #define WEFT_CORE_LIMITS_H
 
 #include <stddef.h>
 
-/* Sanitized code needs several times the stack. */
+/* Code that is compiled with a sanitizer needs several times as much stack. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define WEFT__STACK_BYTES_DEFAULT ((size_t)256 << 10)
 #elif defined(__has_feature)
@@ -13,241 +13,283 @@
 #endif
 #endif
 /*
- * Printing a double with printf takes about 8 KiB, getaddrinfo 30: 64 KiB serve most code, and
- * untouched pages cost nothing.
+ * printf of a double needs about 8 KiB of stack, and getaddrinfo needs 30 KiB. 64 KiB is enough for
+ * most code. Untouched pages use no memory.
  */
 #ifndef WEFT__STACK_BYTES_DEFAULT
 #define WEFT__STACK_BYTES_DEFAULT ((size_t)64 << 10)
 #endif
 
-/* Below this our own frames and one printf leave nothing to the user. */
+/* In a smaller stack, weft's frames and one printf leave no space for the program's frames. */
 #define WEFT__STACK_BYTES_MIN ((size_t)16 << 10)
-/* Above this it is a mistake in units rather than a wish. */
+/* A larger size is probably a wrong unit. */
 #define WEFT__STACK_BYTES_MAX ((size_t)1 << 30)
 
-/* Part of a stack, from its top, whose pages a cached stack may keep: most fibers go no deeper. */
+/*
+ * The size of the top part of a stack. When a stack in the cache is emptied, its top part may keep
+ * its pages. Most fibers use only the top part.
+ */
 #define WEFT__STACK_TOP_BYTES ((size_t)16 << 10)
 
 /*
- * Slots mapped at once: few at first, for the small program; doubling up to 4096, or 256 MiB, so
- * that a million stacks are some 250 mappings (of 65,530).
+ * Slots per mapping of stacks. A slot is the memory of one stack and its guard. The first mapping
+ * is small, for small programs. Each further mapping is twice as large, up to 4,096 slots or 256
+ * MiB. A million stacks need about 250 mappings. By default, Linux allows a process 65,530
+ * mappings.
  */
 #define WEFT__STACK_CHUNK_SLOTS_MIN ((size_t)16)
 #define WEFT__STACK_CHUNK_SLOTS_MAX ((size_t)4096)
 #define WEFT__STACK_CHUNK_BYTES_MAX ((size_t)256 << 20)
-/* Slots above this many bytes have a mapping each; but for a few, free ones are unmapped. */
-#define WEFT__STACK_ALONE_BYTES ((size_t)1 << 20)
-#define WEFT__STACK_ALONE_CACHED ((size_t)2)
+/* A stack of more than this many bytes has its own mapping. */
+#define WEFT__STACK_LARGE_BYTES ((size_t)1 << 20)
+/* Free large stacks that remain mapped, per size class. */
+#define WEFT__STACK_LARGE_CACHED ((size_t)2)
 
 /*
- * Slots that one system call guards, or empties: at 64 the call itself is a tenth of the cost
- * (595 ns a guard; 570 with 1024), and the vector of 1 KiB fits on a small stack.
+ * Slots that one system call guards or empties. With 64 slots, the system call itself is a tenth of
+ * the cost. A guard then takes 595 ns. With 1,024 slots, a guard would take 570 ns. The vector of
+ * 64 slots has 1 KiB, and fits on a small stack.
  */
 #define WEFT__STACK_BATCH ((size_t)64)
 
 /*
- * Free stacks of a class that keep their pages: so many, or that part of all there are. A page
- * costs 4 KiB to keep, a microsecond to give back and 2 to 4 to get again: so a thread that has
- * something to do keeps more of them, until it has nothing to do for so long (ns).
+ * Free stacks of a size class that keep their pages: MIN, or 1/PART of all stacks of the class if
+ * that is more. A page takes 4 KiB of memory. Discarding a page takes 1 us, and getting a page
+ * again takes 2 to 4 us. Therefore a busy thread keeps more pages than an idle thread.
  */
 #define WEFT__STACK_WARM_MIN ((size_t)16384)
 #define WEFT__STACK_WARM_PART ((size_t)4)
 #define WEFT__STACK_WARM_BUSY_MIN ((size_t)131072)
 #define WEFT__STACK_WARM_BUSY_PART ((size_t)2)
-#define WEFT__CALM_NS 10000000
+/* An idle thread discards pages only if its next timer is more than this many ns away. */
+#define WEFT__TRIM_IDLE_NS 10000000
 /*
- * Of free stacks that were not used for a period (ns) so many of a size keep their pages, and so
- * many free records, for the next burst.
+ * Free stacks per size class, and free fiber records, that keep their pages after an unused period.
+ * The next burst of fibers uses these pages.
  */
-#define WEFT__STACK_WARM_REST ((size_t)256)
-#define WEFT__RECORDS_REST 1024
-#define WEFT__REST_PERIOD_NS 1000000000
+#define WEFT__STACK_WARM_IDLE ((size_t)256)
+#define WEFT__RECORDS_IDLE 1024
+/* The length of a period, in ns. See sched/trim.h. */
+#define WEFT__TRIM_PERIOD_NS 1000000000
 
 /*
- * Where a class has so many stacks already, the top pages of new ones are asked for together: it
- * grows fast, and will need them.
+ * If a size class has more than this many stacks, the top pages of new stacks are populated in
+ * batches. The fibers of a class that grows this large use the pages soon.
  */
 #define WEFT__STACK_POPULATE_FROM ((size_t)1024)
 
 /*
- * Releases between two samples of whether stacks were used deeply. One is a system call of 1.2
- * microseconds: each 1024th adds 1 ns to a release. It starts low, doubles while nothing is found,
- * and every release is sampled while stacks are found deep.
+ * Releases of stacks between two checks. A check tests whether a released stack has resident pages
+ * below its top part. Such a stack is deep. A check is a system call of 1.2 us. One check per 1,024
+ * releases adds about 1 ns to a release. The interval starts at FIRST, and doubles after each check
+ * that finds no deep stack. After a deep stack is found, every release is checked.
  */
 #define WEFT__STACK_SAMPLE_EVERY_FIRST ((size_t)16)
 #define WEFT__STACK_SAMPLE_EVERY_MAX ((size_t)1024)
-/* Pages that a sample inspects, going down from the top part: one byte of vector each. */
+/*
+ * Pages that one check inspects, from the top part downwards. The check needs one byte of stack per
+ * page.
+ */
 #define WEFT__STACK_SAMPLE_PAGES ((size_t)64)
 /*
- * Bytes (of slots) newly found deep in a class before the cold ones of them are emptied below their
- * top parts: emptying and touching again costs 27 to 222 microseconds, so the warm ones stay.
+ * The maximal size of deep free stacks in a size class, in bytes. Above this size, the colder half
+ * of the deep stacks is emptied below the top part. Emptying a stack and touching its pages again
+ * takes 27 to 222 us.
  */
 #define WEFT__STACK_DEEP_BYTES_MAX ((size_t)16 << 20)
 
 /*
- * Ended children of one parent that were not awaited: so many keep their records, 256 bytes each,
- * and can be restarted. So many in all are reported, once.
+ * Unawaited children of a parent, that is, ended children that no fiber has awaited. This many of
+ * them keep their records of 256 bytes, and can be restarted.
  */
-#define WEFT__ENDED_WHOLE 1024
-#define WEFT__ENDED_SAID 100000
+#define WEFT__UNAWAITED_RECORDS 1024
+/*
+ * Unawaited children of a parent before weft prints a warning. The warning is printed once per
+ * process.
+ */
+#define WEFT__UNAWAITED_WARN 100000
 
-/* Free records that keep their stacks; beyond so many, stacks go back to the pool. */
+/*
+ * Free fiber records that keep their stacks. The stacks of further free records return to the stack
+ * cache.
+ */
 #define WEFT__WARM_MAX 256
 
 /*
- * Tops of neighbours are shifted against each other by so many bytes (a cache line), in so many
- * steps: equal offsets in all slots would fall into the same few cache sets. Below 1 KiB in all, to
- * leave most of the top page to the fiber.
+ * The tops of neighbouring stacks have different offsets (colours). A colour is a multiple of a
+ * cache line. With equal offsets, the tops of all stacks would share few cache sets. All colours
+ * are below 1 KiB, which leaves most of the top page to the fiber.
  */
 #define WEFT__STACK_COLOUR_BYTES ((size_t)64)
 #define WEFT__STACK_COLOURS ((size_t)16)
 
-/* The largest guard: page tables for it are 8 bytes a page, for every stack. */
+/* The maximal size of a guard. A guard needs page tables with 8 bytes per page. */
 #define WEFT__GUARD_BYTES_MAX ((size_t)16 << 20)
 
-/* Percent of vm.max_map_count that guards made by mprotect (two mappings each) may take. */
+/*
+ * The part of vm.max_map_count that guards made by mprotect may use, in percent. Each of these
+ * guards needs two mappings.
+ */
 #define WEFT__GUARD_MAPS_PERCENT 40
 
 /*
- * Bytes of the stack for signal handlers, beside what the kernel puts there: our report takes under
- * 8 KiB, but a handler that was there before us may want more, and untouched pages cost nothing.
+ * Bytes of the signal stack, without the kernel's frame. weft's report needs less than 8 KiB. An
+ * earlier handler of the program may need more. Untouched pages use no memory.
  */
 #define WEFT__SIGNAL_STACK_BYTES ((size_t)64 << 10)
 
-/*
- * Bytes of a fiber's name, with its end: enough to tell fibers apart, small enough to sit in the
- * record.
- */
+/* Bytes of a fiber's name, including the terminator. The size of the record allows no more. */
 #define WEFT__NAME_BYTES 32
 
-/* Fibers of one thread, and threads with fibers at once: what an id has bits for (22 and 10). */
+/*
+ * Bits of an id for the slot of the fiber in its cord, and for the cord. These bits limit the
+ * number of fibers per cord, and the number of cords.
+ */
 #define WEFT__FIBERS_BITS 22
 #define WEFT__CORDS_BITS 10
 
-/* The table of a thread's fibers doubles: so often at most. */
+/*
+ * Tables of chunks in a cord. A chunk is an array of fiber records. Each table is twice as large as
+ * the previous table.
+ */
 #define WEFT__TABLES_MAX (WEFT__FIBERS_BITS + 1)
 
+/* Remote messages in one allocation. The allocation (a slab) has 1.3 KiB. */
+#define WEFT__MSG_SLAB_COUNT 32
 /*
- * Letters to other threads that are allocated at once, and those that a thread keeps when it has
- * read them, to answer on: each may hold a pad of 1.3 KiB.
+ * Delivered remote messages that a cord keeps, to send them again with new content. Each of these
+ * messages may keep a slab allocated.
  */
-#define WEFT__PAD_LETTERS 32
-#define WEFT__SPARE_LETTERS 8
+#define WEFT__SPARE_MSGS_MAX 8
 
 /*
- * Remote messages that a cord delivers at once: 256 take some 20 microseconds, of which a timer or
- * a descriptor may be late. So many, or that part of the runnable fibers if it is more, are
- * delivered before each of these fibers has run: else fibers that other threads make would pile up
- * on the run queue. An eighth keeps them below a seventh of the others.
+ * Remote messages that a cord delivers in one round: BATCH, or 1/PART of the runnable fibers if
+ * that is more. In a round, each runnable fiber runs once. Delivering 256 messages takes about 20
+ * us, and delays timers and I/O by this time. Without the limit, fibers of remote spawns would fill
+ * the run queue. With 1/8, the number of new fibers per round is less than a seventh of the number
+ * of other fibers.
  */
 #define WEFT__REMOTE_BATCH 256
 #define WEFT__REMOTE_PART 8
 
 /*
- * Remote messages that may be pending at a cord before senders wait or get -EAGAIN. Far more than a
- * cord that keeps up ever has; in memory 640 KiB of messages, or 9 MiB of fibers that are not made
- * yet.
+ * Remote messages that may be pending in a cord before senders wait or fail with -EAGAIN. A cord
+ * that reads its inbox regularly has far fewer pending messages. This many messages take 640 KiB,
+ * or 9 MiB if all are remote spawns.
  */
 #define WEFT__REMOTE_PENDING_MAX 16384
 
 /*
- * A cord that only a thread without fibers could wake looks whether such a thread is still there
- * after so many ns, then after twice as long, and so on, so often: for a second in all. A thread
- * that has sent its last message ends long before that; another one is not waited for by looking.
+ * If only a thread without fibers could wake a cord, the cord counts the threads of the process
+ * several times. The first check is after this many ns. The interval doubles with each check, so
+ * the last check is after about 1 s. By then, a thread that ends after its last message has usually
+ * ended.
  */
-#define WEFT__THREAD_LOOK_NS 16000000
-#define WEFT__THREAD_LOOKS_MAX 6
+#define WEFT__FOREIGN_CHECK_NS 16000000
+#define WEFT__FOREIGN_CHECKS_MAX 6
 
 /*
- * Seconds that started threads, and fibers that ignore their cancellation, are given to end when
- * the process does.
+ * When the process ends, it waits at most this many seconds for threads that weft started, and for
+ * fibers that ignore their cancellation.
  */
 #define WEFT__EXIT_GRACE_S 5
 
 /*
- * Switches between two looks at the clock while fibers are runnable; fewer when they compute long
- * between switches.
+ * The maximal number of switches per tick of the scheduler. At the end of a tick, the scheduler
+ * reads the clock.
  */
-#define WEFT__TURN_SWITCHES_MAX 64
+#define WEFT__TICK_SWITCHES_MAX 64
 /*
- * A turn that took longer than this (ns) is halved next time, one shorter than a quarter of it
- * doubled: bounds how late timers and I/O can be.
+ * If a tick takes longer than this many ns, the next tick has half as many switches. If a tick
+ * takes less than a quarter of this time, the next tick has twice as many switches. This rule
+ * bounds the delay of timers and I/O.
  */
-#define WEFT__TURN_NS_MAX 200000
-/*
- * With fibers always runnable, the kernel is asked this often (ns): a poll costs about as much as
- * 100 switches.
- */
+#define WEFT__TICK_NS_MAX 200000
+/* Time between two polls while fibers are runnable, in ns. A poll takes as long as 100 switches. */
 #define WEFT__POLL_EVERY_NS 50000
 
 /*
- * Where so many timers have fired within so many ns, and so many are due in the next so many ns,
- * they are served in that beat: to wait for each of them would be a system call of 10 to 20
- * microseconds, and other runtimes have timers of a whole millisecond. Fewer timers are as exact as
- * the kernel is, however often one of them is armed again.
+ * Timers are coalesced if COALESCE_TIMERS timers have fired within COALESCE_NS, and as many are due
+ * within the next COALESCE_NS. The due timers then fire together at the end of this interval.
+ * Otherwise, each timer would need its own wait, a system call of 10 to 20 us. Timers that are not
+ * coalesced are as exact as the kernel's clock.
  */
-#define WEFT__CROWD_TIMERS 4
-#define WEFT__CROWD_BEAT_NS 1000000
+#define WEFT__COALESCE_TIMERS 4
+#define WEFT__COALESCE_NS 1000000
 
 /*
- * Operations that need not wait, before they let the others run: a read of what is there takes a
- * microsecond, a switch little beside it.
+ * Consecutive operations that complete without waiting, before the fiber yields. A read of
+ * available data takes 1 us, so the cost of a switch is small in comparison.
  */
 #define WEFT__OPS_IN_A_ROW_MAX 64
 
 /*
- * Blocking calls in a row that a cancelled fiber may ignore before each of them lets the others
- * run.
+ * Consecutive refused calls of a fiber, before each further refused call yields. A refused call is
+ * a blocking call that fails because the fiber is cancelled.
  */
 #define WEFT__REFUSALS_MAX 16
 
 /*
- * The same before each of them pauses the fiber for a millisecond, so that it does not keep the
- * processor busy (and so that virtual time passes), and before it is named on stderr: after about
- * one second.
+ * Consecutive refused calls, before each further refused call pauses the fiber. During the pause
+ * (in ns), the processor is free, and virtual time can advance.
  */
 #define WEFT__REFUSALS_PAUSED 1000
 #define WEFT__REFUSAL_PAUSE_NS 1000000
+/*
+ * Consecutive refused calls, before weft reports the fiber on stderr. The pauses until then take
+ * about 1 s.
+ */
 #define WEFT__REFUSALS_NAMED (WEFT__REFUSALS_PAUSED + 1000)
 
 /*
- * Seconds that a fiber may compute before it is said, and before weft_check_slice fails: half of
- * what people notice as a standstill, and that.
+ * Seconds that a fiber may compute before weft_check_slice prints a warning, and before it fails.
+ * Users notice a delay of about 1 s.
  */
 #define WEFT__SLICE_WARN_S 0.5
 #define WEFT__SLICE_FAIL_S 1.0
 
 /*
- * The watchdog: so many looks have to find a fiber where it was, with at least so long (ns) between
- * them, about as long as the system lets a thread run. For the backtrace it waits so long (ns): the
- * thread has to take it, and may have to wait for a processor first.
+ * Consecutive checks in which the watchdog finds no progress of a cord, before the watchdog reports
+ * the running fiber.
  */
-#define WEFT__WATCHDOG_LOOKS 4
-#define WEFT__WATCHDOG_LOOK_NS_MIN 1000000
-#define WEFT__WATCHDOG_ANSWER_NS 2000000000
+#define WEFT__WATCHDOG_CHECKS 4
+/*
+ * Minimal time between two checks of the watchdog, in ns. This is about one time slice of the
+ * kernel.
+ */
+#define WEFT__WATCHDOG_CHECK_NS_MIN 1000000
+/*
+ * Time that the watchdog waits for the backtrace of a stalled thread, in ns. The thread may have to
+ * wait for a processor.
+ */
+#define WEFT__WATCHDOG_REPLY_NS 2000000000
 #define WEFT__WATCHDOG_FRAMES_MAX 32
 
 /*
- * The period (ns) of the shares of CPU time: what is older counts half as much, and so on. Twice
- * that has to fit in 32 bits.
+ * The period of the shares of CPU time, in ns (debug/top.h). The weight of a period is half the
+ * weight of the next period. Two periods must fit in 32 bits.
  */
 #define WEFT__SHARE_PERIOD_NS 1000000000
 
-/* Errors in a chain, and bytes of a message: a chain that only ever grows must end somewhere. */
+/* The maximal number of errors in a chain of causes. */
 #define WEFT__ERROR_CHAIN_MAX 16
+/* Bytes of an error message, including the terminator. */
 #define WEFT__ERROR_MESSAGE_BYTES 256
-/* Return addresses kept with an error. */
+/* The maximal number of return addresses that an error records. */
 #define WEFT__ERROR_FRAMES_MAX 16
 
-/* Fiber-local keys in all. */
+/* The maximal number of fiber-local keys in the process. */
 #define WEFT__KEYS_MAX 64
 
-/* Operations that are submitted as one chain; a longer one is cut. They are on the stack. */
+/*
+ * The maximal number of operations that are submitted as one chain, from an array on the stack.
+ * io/chain.c splits longer chains.
+ */
 #define WEFT__LINKS_MAX 16
 
 /*
- * How often (ns) a thread checks, before it waits, that its backend's descriptors are still its
- * own. A program that closes them (closefrom) is delayed by that at most.
+ * Time between two checks of the backend's descriptors, in ns. If the program closes a descriptor
+ * of the backend (closefrom), events are delayed by at most this time.
  */
 #define WEFT__CHECK_NS 100000000
 

@@ -1,7 +1,10 @@
-/* The calls on any descriptor: each is one operation of the backend, or a loop of them. */
-#include "backend/call.h"
+/*
+ * Calls for any kind of descriptor. Each call is one operation of the backend, or a loop of
+ * operations.
+ */
 #include "backend/fd_generation.h"
-#include "core/op.h"
+#include "backend/syscall/call.h"
+#include "core/op/op.h"
 
 #include <weft/error.h>
 #include <weft/io.h>
@@ -48,13 +51,16 @@ ssize_t weft_write_all(int fd, const void *buffer, size_t bytes)
     return (ssize_t)bytes;
 }
 
-static ptrdiff_t least(ptrdiff_t a, ptrdiff_t b)
+static ptrdiff_t min_ptrdiff(ptrdiff_t a, ptrdiff_t b)
 {
     return a < b ? a : b;
 }
 
-/* The first pieces with something left after so many bytes; *skip: bytes of the first that went. */
-static const struct iovec *pass_over(const struct iovec *piece, size_t *skip, size_t bytes)
+/*
+ * Return the first piece that is not completely written after bytes more bytes. *skip is the number
+ * of written bytes of the current piece. The call updates *skip.
+ */
+static const struct iovec *iovec_skip(const struct iovec *piece, size_t *skip, size_t bytes)
 {
     *skip += bytes;
     while (*skip > 0 && *skip >= piece->iov_len)
@@ -73,15 +79,18 @@ ssize_t weft_writev_all(int fd, const struct iovec *pieces, int count)
     const ssize_t total = (ssize_t)left;
     size_t skip = 0;
     while (left > 0) {
-        /* A piece that went in part goes on alone: the caller's array is not ours to change. */
+        /*
+         * Write the rest of a partly written piece separately, because the caller's array must not
+         * change.
+         */
         ssize_t n = skip > 0
                         ? weft_write(fd, (char *)pieces->iov_base + skip, pieces->iov_len - skip)
-                        : weft_writev(fd, pieces, (int)least(end - pieces, IOV_MAX));
+                        : weft_writev(fd, pieces, (int)min_ptrdiff(end - pieces, IOV_MAX));
         if (n < 0)
             return n;
         left -= (size_t)n;
         if (left > 0)
-            pieces = pass_over(pieces, &skip, (size_t)n);
+            pieces = iovec_skip(pieces, &skip, (size_t)n);
     }
     return total;
 }
@@ -103,14 +112,14 @@ ssize_t weft_read_full(int fd, void *buffer, size_t bytes)
 int weft_wait_fd(int fd, int events)
 {
     if ((events & (POLLIN | POLLOUT)) == 0)
-        return weft_fail(-EINVAL, "waiting for no event");
+        return weft_fail(-EINVAL, "weft_wait_fd: events has neither POLLIN nor POLLOUT");
     weft__op op = {.code = WEFT__OP_WAIT, .fd = fd, .u.events = events & (POLLIN | POLLOUT)};
     return (int)weft__op_run(&op);
 }
 
 /*
- * The generation is advanced first: once the number is free, another thread may be given it.
- * Without memory for a cord there is nobody here who could wait on it.
+ * Advance the generation before the close, because another thread may reuse the number after the
+ * close. A thread without a cord has no fiber that waits on fd.
  */
 int weft_close(int fd)
 {

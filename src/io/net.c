@@ -1,7 +1,7 @@
-/* The calls on sockets: each is one operation of the backend, or a loop of them. */
-#include "core/alarm.h"
-#include "core/op.h"
-#include "core/scope.h"
+/* Calls for sockets. Each call is one operation of the backend, or a loop of operations. */
+#include "core/lifetime/cancel.h"
+#include "core/lifetime/scope.h"
+#include "core/op/op.h"
 
 #include <weft/error.h>
 #include <weft/fiber.h>
@@ -24,25 +24,25 @@ static ssize_t recvmsg_once(int fd, struct msghdr *message, int flags)
 }
 
 /*
- * MSG_WAITALL is made of several calls: the kernel's own could not be given up without losing a
- * part. It means nothing for messages, which are not glued together, nor for what does not take
- * data from the stream.
+ * Return whether MSG_WAITALL applies. weft implements the flag by several calls, because cancelling
+ * a single kernel call could lose bytes. The flag has no effect on message sockets and on calls
+ * that do not consume stream data.
  */
-static bool is_for_all(int fd, int flags)
+static bool must_wait_all(int fd, int flags)
 {
     if (!(flags & MSG_WAITALL) || flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE))
         return false;
     int type = SOCK_STREAM;
     socklen_t bytes = sizeof type;
-    /* It fails for a socket in memory, which is a stream. */
+    /* getsockopt fails for a socket of the sim backend, which is a stream socket. */
     (void)getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes);
     return type == SOCK_STREAM;
 }
 
 /*
- * Some bytes have come: wait for more, unless there is an error. That is for the next call, so it
- * must not be taken here: neither the socket's own, which it tells once, nor one that was raised in
- * the fiber.
+ * Wait for more bytes after a part of the bytes was received. Returns false on an error. The next
+ * call must return the error, so do not consume the error. A socket reports its error only once. If
+ * an error was raised in the fiber, raise the error again.
  */
 static bool wait_for_more(int fd)
 {
@@ -52,7 +52,7 @@ static bool wait_for_more(int fd)
         return !(events & POLLERR) && !weft_is_cancelled();
     const weft_error_info *raised = weft_error();
     if (raised != before && raised->code == events)
-        weft__raise_again(weft__cord_self->current, events);
+        weft__error_deliver_again(weft__cord_self->current, events);
     return false;
 }
 
@@ -70,16 +70,16 @@ static ssize_t recv_all(int fd, void *buffer, size_t bytes, int flags)
 
 ssize_t weft_recv(int fd, void *buffer, size_t bytes, int flags)
 {
-    if (!is_for_all(fd, flags))
+    if (!must_wait_all(fd, flags))
         return recv_once(fd, buffer, bytes, flags & ~MSG_WAITALL);
-    uint64_t cuts = weft__cuts_so_far();
+    uint64_t cancels_before = weft__scope_cancels_so_far();
     ssize_t n = recv_all(fd, buffer, bytes, flags & ~MSG_WAITALL);
     if (n > 0)
-        weft__cuts_forget(cuts); /* a part of what was asked for is a result, too */
+        weft__scope_cancels_forget(cancels_before); /* a partial result is a success */
     return n;
 }
 
-/* A peer that is gone is an error and no signal. */
+/* MSG_NOSIGNAL: if the peer has closed the connection, return -EPIPE instead of raising SIGPIPE. */
 ssize_t weft_send(int fd, const void *buffer, size_t bytes, int flags)
 {
     weft__op op = {
@@ -87,8 +87,11 @@ ssize_t weft_send(int fd, const void *buffer, size_t bytes, int flags)
     return weft__op_run(&op);
 }
 
-/* What is left of the piece in which the byte with this number is; empty behind the last. */
-static struct iovec piece_from(const struct msghdr *message, size_t byte)
+/*
+ * Return the part of an iovec that starts with a byte. byte is an index into the bytes of all
+ * iovecs. After the last byte, the result is empty.
+ */
+static struct iovec iovec_from(const struct msghdr *message, size_t byte)
 {
     for (size_t i = 0; i < (size_t)message->msg_iovlen; i++) {
         struct iovec piece = message->msg_iov[i];
@@ -99,21 +102,24 @@ static struct iovec piece_from(const struct msghdr *message, size_t byte)
     return (struct iovec){NULL, 0};
 }
 
-/* Until all pieces are full, or control data has come: that belongs to the bytes it came with. */
+/*
+ * Receive until all iovecs are full, or until control data arrives. Control data belongs to the
+ * bytes that are received with it.
+ */
 static ssize_t recvmsg_all(int fd, struct msghdr *message, int flags)
 {
-    const size_t control_room = message->msg_controllen;
+    const size_t control_capacity = message->msg_controllen;
     ssize_t n = recvmsg_once(fd, message, flags);
     if (n <= 0)
         return n;
     size_t done = (size_t)n;
     struct iovec piece;
-    while ((piece = piece_from(message, done)).iov_len > 0 && message->msg_controllen == 0 &&
+    while ((piece = iovec_from(message, done)).iov_len > 0 && message->msg_controllen == 0 &&
            !(flags & MSG_DONTWAIT) && wait_for_more(fd)) {
         struct msghdr more = {.msg_iov = &piece,
                               .msg_iovlen = 1,
                               .msg_control = message->msg_control,
-                              .msg_controllen = control_room};
+                              .msg_controllen = control_capacity};
         n = recvmsg_once(fd, &more, flags);
         if (n <= 0)
             break;
@@ -126,12 +132,12 @@ static ssize_t recvmsg_all(int fd, struct msghdr *message, int flags)
 
 ssize_t weft_recvmsg(int fd, struct msghdr *message, int flags)
 {
-    if (!is_for_all(fd, flags))
+    if (!must_wait_all(fd, flags))
         return recvmsg_once(fd, message, flags & ~MSG_WAITALL);
-    uint64_t cuts = weft__cuts_so_far();
+    uint64_t cancels_before = weft__scope_cancels_so_far();
     ssize_t n = recvmsg_all(fd, message, flags & ~MSG_WAITALL);
     if (n > 0)
-        weft__cuts_forget(cuts);
+        weft__scope_cancels_forget(cancels_before);
     return n;
 }
 

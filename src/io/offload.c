@@ -1,11 +1,11 @@
 /*
- * Calls of the program's on plain threads: what they work on and whose it is in the end, and how
- * the words of an error come back. Queues and threads are src/backend/lane.c's.
+ * Calls of the program that run in workers. This file manages the memory of a call, its owner and
+ * its error message. See backend/workers/worker_queue.c for the queues and the threads.
  */
-#include "core/error.h"
-#include "core/fork.h"
-#include "core/op.h"
-#include "core/report.h"
+#include "core/cord/fork.h"
+#include "core/debug/diag.h"
+#include "core/fiber/error.h"
+#include "core/op/op.h"
 
 #include <weft/error.h>
 #include <weft/offload.h>
@@ -15,53 +15,57 @@
 #include <string.h>
 
 /*
- * One call. On the heap, as it may be left; then its thread frees it. If it is kept, on the
- * caller's stack.
+ * A call of the program. The call is on the heap, because the fiber may abandon the call. The
+ * worker then frees the call. With is_kept, the call is on the stack of the caller.
  */
 typedef struct call {
     weft_fn *fn;
-    void *arg; /* what fn gets */
+    void *arg; /* argument of fn: the caller's, or copy */
     void (*drop)(void *arg);
-    weft_fiber fiber; /* who asked; 0: nobody waits */
+    weft_fiber fiber; /* the calling fiber; 0: no fiber waits */
     char fiber_name[WEFT__NAME_BYTES];
     bool has_run;
-    weft__error *words; /* of the error that fn returned; NULL: none */
+    weft__error *error; /* the recorded error that fn returned; NULL: none */
     alignas(max_align_t) char copy[];
 } call;
 
-static atomic_uint_fast64_t unheard;
-static atomic_bool has_reported; /* an unheard error */
+static atomic_uint_fast64_t go_errors;
+static atomic_bool has_reported; /* an error that fn of weft_offload_go returned */
 
-/* The call is made in place, by the thread of the fiber that asked for it. */
+/* Return whether the thread of the calling fiber runs the call itself, as in the sim backend. */
 static bool is_in_place(const call *c)
 {
     return weft__cord_self != NULL && c->fiber != 0 &&
            weft__fiber_cord(c->fiber) == weft__cord_self->index;
 }
 
-/* The words for the error with which fn ended, to go to another thread: a reference. */
-static weft__error *take_words(weft__fiber *stand_in, weft_value value)
+/*
+ * Take a reference to the error that fn recorded and returned. Returns NULL if there is no such
+ * error. Another thread may use the reference.
+ */
+static weft__error *call_take_error(weft__fiber *error_holder, weft_value value)
 {
-    weft__error *e = stand_in->error;
-    stand_in->error = NULL;
+    weft__error *e = error_holder->error;
+    error_holder->error = NULL;
     if (e != NULL && e->info.code == value)
         return e;
     weft__error_unref(e);
     if (weft__cord_self == NULL)
         return NULL;
-    e = weft__cord_self->main->error; /* fn has made its thread a cord, and shares it there */
+    /* fn has created a cord in this thread. Clone the error, because the cord shares it. */
+    e = weft__cord_self->main->error;
     return e != NULL && e->info.code == value ? weft__error_clone(e) : NULL;
 }
 
-/* fn has called fork, and this is the child: without the thread, and without its queue. */
-static void end_child(weft__error *words, weft_value value)
+/* End the child process after fn has called fork. The child has no workers. */
+static void exit_forked_child(weft__error *error, weft_value value)
 {
-    if (weft__cord_self != NULL && words != NULL)
-        weft__error_set(weft__cord_self->main, words);
-    weft__fork_return(value);
+    if (weft__cord_self != NULL && error != NULL)
+        weft__error_set(weft__cord_self->main, error);
+    weft__fork_exit(value);
 }
 
-/* On a thread of the pool, or in place. */
+/* Run the function, in a worker or in place. */
 static weft_value run_call(void *arg)
 {
     call *c = arg;
@@ -69,39 +73,41 @@ static weft_value run_call(void *arg)
         c->has_run = true;
         return c->fn(c->arg);
     }
-    weft__fiber stand_in = {.id = c->fiber};
-    memcpy(stand_in.name, c->fiber_name, sizeof stand_in.name);
-    weft__error_stand_in = &stand_in;
-    unsigned process = weft__lanes_process();
+    weft__fiber error_holder = {.id = c->fiber};
+    memcpy(error_holder.name, c->fiber_name, sizeof error_holder.name);
+    weft__error_plain_thread = &error_holder;
+    weft_error_clear(); /* an earlier call may have recorded an error without memory */
+    unsigned fork_generation = weft__workers_fork_generation();
     weft_value value = c->fn(c->arg);
-    weft__error_stand_in = NULL;
-    c->words = take_words(&stand_in, value);
-    if (process != weft__lanes_process())
-        end_child(c->words, value);
-    if (weft__cord_self != NULL) /* its fibers end with it; an idle thread is none that runs any */
+    weft__error_plain_thread = NULL;
+    c->error = call_take_error(&error_holder, value);
+    if (fork_generation != weft__workers_fork_generation())
+        exit_forked_child(c->error, value);
+    if (weft__cord_self !=
+        NULL) /* end the fibers that fn has created: an idle worker must not be a cord */
         weft__cord_close(weft__cord_self);
     c->has_run = true;
     return value;
 }
 
-static void drop_call(void *arg)
+static void call_drop(void *arg)
 {
     call *c = arg;
     if (c->drop != NULL)
         c->drop(c->arg);
-    weft__error_unref(c->words);
+    weft__error_unref(c->error);
     free(c);
 }
 
-static void fill_call(call *c, weft_fn *fn, void *arg, const weft_offload_options *o)
+static void call_init(call *c, weft_fn *fn, void *arg, const weft_offload_options *o)
 {
     *c = (call){.fn = fn, .arg = arg, .drop = o->drop};
-    const weft__cord *here = weft__cord_self;
-    c->fiber = here->current->id;
-    memcpy(c->fiber_name, here->current->name, sizeof c->fiber_name);
+    const weft__cord *cord = weft__cord_self;
+    c->fiber = cord->current->id;
+    memcpy(c->fiber_name, cord->current->name, sizeof c->fiber_name);
 }
 
-static call *make_call(weft_fn *fn, void *arg, const weft_offload_options *o)
+static call *call_new(weft_fn *fn, void *arg, const weft_offload_options *o)
 {
     size_t bytes;
     call *c = NULL;
@@ -109,7 +115,7 @@ static call *make_call(weft_fn *fn, void *arg, const weft_offload_options *o)
         c = malloc(bytes);
     if (c == NULL)
         return NULL;
-    fill_call(c, fn, arg, o);
+    call_init(c, fn, arg, o);
     if (o->arg_bytes > 0) {
         memcpy(c->copy, arg, o->arg_bytes);
         c->arg = c->copy;
@@ -117,83 +123,90 @@ static call *make_call(weft_fn *fn, void *arg, const weft_offload_options *o)
     return c;
 }
 
-/* Why a call that was not to be was not. */
-static weft_value explain(weft_value code)
+/* Record a message for the error of a call that did not start. */
+static weft_value offload_explain(weft_value code)
 {
-    if (code == -EAGAIN && !weft__was_struck())
-        return weft_fail(-EAGAIN, "there is no thread for the call, and none can be made");
+    if (code == -EAGAIN && !weft__was_interrupted())
+        return weft_fail(-EAGAIN, "weft_offload: no worker is free, and no thread can be created");
     return code;
 }
 
-/* The call is over, one way or the other, and c is the caller's again. Did fn return in time? */
-static bool settle(call *c)
+/* Finish a call that the caller owns again. Returns whether fn has run. */
+static bool call_finish(call *c)
 {
-    if (c->has_run && c->words != NULL)
-        weft__error_set(weft__cord_self->current, c->words);
+    if (c->has_run && c->error != NULL)
+        weft__error_set(weft__cord_self->current, c->error);
     else if (!c->has_run && c->drop != NULL)
         c->drop(c->arg);
     return c->has_run;
 }
 
-static weft_value run_kept(weft_fn *fn, void *arg, const weft_offload_options *o, bool *has_ended)
+static weft_value run_on_stack(weft_fn *fn, void *arg, const weft_offload_options *o,
+                               bool *has_ended)
 {
     call c;
-    fill_call(&c, fn, arg, o);
+    call_init(&c, fn, arg, o);
     weft__op op = {
-        .code = WEFT__OP_CALL, .fd = -1, .u.call = {run_call, &c, NULL, WEFT__LANE_USER}};
+        .code = WEFT__OP_CALL, .fd = -1, .u.call = {run_call, &c, NULL, WEFT__WORKER_QUEUE_USER}};
     weft_value value = weft__op_run(&op);
-    *has_ended = settle(&c);
-    return *has_ended ? value : explain(value);
+    *has_ended = call_finish(&c);
+    return *has_ended ? value : offload_explain(value);
 }
 
-/* It does not come to a call at all. */
-static int refuse(int code, void *arg, const weft_offload_options *o)
+/* Drop the argument of a call that was not submitted. Returns code. */
+static int offload_refuse(int code, void *arg, const weft_offload_options *o)
 {
     if (o->drop != NULL)
         o->drop(arg);
     return code;
 }
 
-/* Only what has changed: arg may be a constant. */
-static void copy_back(const call *c, void *arg, size_t bytes)
+/*
+ * Copy the argument back to the caller. Write only if a byte has changed, because arg may be
+ * constant.
+ */
+static void call_copy_back(const call *c, void *arg, size_t bytes)
 {
     if (bytes > 0 && memcmp(arg, c->copy, bytes) != 0)
         memcpy(arg, c->copy, bytes);
 }
 
-static weft_value run_leavable(weft_fn *fn, void *arg, const weft_offload_options *o,
-                               bool *has_ended)
+static weft_value run_detachable(weft_fn *fn, void *arg, const weft_offload_options *o,
+                                 bool *has_ended)
 {
-    call *c = make_call(fn, arg, o);
+    call *c = call_new(fn, arg, o);
     if (c == NULL)
-        return refuse(-ENOMEM, arg, o);
-    weft__op op = {
-        .code = WEFT__OP_CALL, .fd = -1, .u.call = {run_call, c, drop_call, WEFT__LANE_USER}};
+        return offload_refuse(-ENOMEM, arg, o);
+    weft__op op = {.code = WEFT__OP_CALL,
+                   .fd = -1,
+                   .u.call = {run_call, c, call_drop, WEFT__WORKER_QUEUE_USER}};
     weft_value value = weft__op_run(&op);
     if (op.u.call.arg == NULL)
-        return value; /* left: it is freed when its thread is done with it */
-    *has_ended = settle(c);
+        return value; /* the call is abandoned, and its worker frees it */
+    *has_ended = call_finish(c);
     if (*has_ended)
-        copy_back(c, arg, o->arg_bytes);
+        call_copy_back(c, arg, o->arg_bytes);
     else
-        value = explain(value);
+        value = offload_explain(value);
     free(c);
     return value;
 }
 
 weft_value weft_offload_with(weft_fn *fn, void *arg, const weft_offload_options *options)
 {
-    static const weft_offload_options none;
-    const weft_offload_options *o = options != NULL ? options : &none;
+    static const weft_offload_options defaults;
+    const weft_offload_options *o = options != NULL ? options : &defaults;
     bool ignored, *has_ended = o->has_ended != NULL ? o->has_ended : &ignored;
     *has_ended = false;
     if (fn == NULL)
-        return refuse(weft_fail(-EINVAL, "there is no function to call"), arg, o);
+        return offload_refuse(weft_fail(-EINVAL, "weft_offload: fn is NULL"), arg, o);
     if (arg == NULL && o->arg_bytes > 0)
-        return refuse(weft_fail(-EINVAL, "%zu bytes to copy from nowhere", o->arg_bytes), arg, o);
+        return offload_refuse(
+            weft_fail(-EINVAL, "weft_offload: arg is NULL, but arg_bytes is %zu", o->arg_bytes),
+            arg, o);
     if (weft__cord_here() == NULL)
-        return refuse(weft__no_cord(), arg, o);
-    return o->is_kept ? run_kept(fn, arg, o, has_ended) : run_leavable(fn, arg, o, has_ended);
+        return offload_refuse(weft__no_cord(), arg, o);
+    return o->is_kept ? run_on_stack(fn, arg, o, has_ended) : run_detachable(fn, arg, o, has_ended);
 }
 
 weft_value weft_offload(weft_fn *fn, void *arg)
@@ -206,23 +219,23 @@ weft_value weft_offload_copy(weft_fn *fn, void *arg, size_t bytes)
     return weft_offload_with(fn, arg, &(weft_offload_options){.arg_bytes = bytes});
 }
 
-static void note_unheard(const call *c, int code)
+/* Report the first error. Count afterwards, so that a counted error has been reported. */
+static void record_detached_error(const call *c, int code)
 {
-    atomic_fetch_add(&unheard, 1);
-    if (atomic_exchange(&has_reported, true))
-        return;
-    const char *text = weft__error_text(code);
-    weft__report("a call that nobody waits for (weft_offload_go) has failed: %s: %d (%s)",
-                 c->words != NULL ? c->words->info.message : "it said nothing", code, text);
+    if (!atomic_exchange(&has_reported, true))
+        weft__diag("weft_offload_go: the call has failed: %s: %d (%s)",
+                   c->error != NULL ? c->error->info.message : "no message", code,
+                   weft__error_text(code));
+    atomic_fetch_add(&go_errors, 1);
 }
 
-static weft_value run_cast(void *arg)
+static weft_value run_detached(void *arg)
 {
     call *c = arg;
     weft_value value = run_call(c);
     if (weft_is_error(value))
-        note_unheard(c, (int)value);
-    weft__error_unref(c->words);
+        record_detached_error(c, (int)value);
+    weft__error_unref(c->error);
     free(c);
     return 0;
 }
@@ -230,52 +243,53 @@ static weft_value run_cast(void *arg)
 int weft_offload_go(weft_fn *fn, void *arg)
 {
     if (fn == NULL)
-        return weft_fail(-EINVAL, "there is no function to call");
-    if (weft__is_refused(weft__cord_self))
+        return weft_fail(-EINVAL, "weft_offload_go: fn is NULL");
+    if (weft__cord_is_forbidden(weft__cord_self))
         return weft__no_cord();
     call *c = malloc(sizeof *c);
     if (c == NULL)
         return -ENOMEM;
     *c = (call){.fn = fn, .arg = arg};
-    int rc = weft__pool_cast(WEFT__LANE_USER, run_cast, c);
+    int rc = weft__job_submit_detached(WEFT__WORKER_QUEUE_USER, run_detached, c);
     if (rc == 0)
         return 0;
     free(c);
-    return rc == -EAGAIN ? weft_fail(rc, "there is no thread for the call, and none can be made")
-                         : rc;
+    return rc == -EAGAIN
+               ? weft_fail(rc, "weft_offload_go: no worker is free, and no thread can be created")
+               : rc;
 }
 
-int weft_offload_limit(unsigned threads)
+int weft_offload_set_limit(unsigned threads)
 {
-    int rc = weft__lane_limit(WEFT__LANE_USER, threads);
-    return rc < 0 ? weft_fail(rc, "%u threads are more than the %u that there may be", threads,
-                              WEFT__LANE_THREADS_LIMIT)
+    int rc = weft__worker_queue_limit(WEFT__WORKER_QUEUE_USER, threads);
+    return rc < 0 ? weft_fail(rc, "weft_offload_set_limit: threads is %u, the maximum is %u",
+                              threads, WEFT__WORKERS_LIMIT)
                   : rc;
 }
 
-static weft_offload_lane count_lane(weft__lane lane)
+static weft_offload_queue count_worker_queue(weft__worker_queue worker_queue)
 {
-    weft__lane_counts now;
-    weft__lane_count(lane, &now);
-    return (weft_offload_lane){
-        .threads = now.threads,
-        .idle = now.idle,
-        .running = now.running,
-        .queued = now.queued,
-        .done = now.done,
-        .given_up = now.given_up,
-        .queue_s_total = (double)now.queue_ns / 1e9,
-        .queue_s_max = (double)now.queue_ns_max / 1e9,
+    weft__worker_queue_counts counts;
+    weft__worker_queue_count(worker_queue, &counts);
+    return (weft_offload_queue){
+        .threads = counts.threads,
+        .idle = counts.idle,
+        .running = counts.running,
+        .queued = counts.queued,
+        .done = counts.done,
+        .abandoned = counts.abandoned,
+        .queue_s_total = (double)counts.queue_ns / 1e9,
+        .queue_s_max = (double)counts.queue_ns_max / 1e9,
     };
 }
 
 int weft_offload_stats(weft_offload_counters *out)
 {
     *out = (weft_offload_counters){
-        .user = count_lane(WEFT__LANE_USER),
-        .files = count_lane(WEFT__LANE_FILES),
-        .names = count_lane(WEFT__LANE_NAMES),
-        .unheard = atomic_load(&unheard),
+        .user = count_worker_queue(WEFT__WORKER_QUEUE_USER),
+        .files = count_worker_queue(WEFT__WORKER_QUEUE_FILES),
+        .names = count_worker_queue(WEFT__WORKER_QUEUE_NAMES),
+        .go_errors = atomic_load(&go_errors),
     };
     return 0;
 }

@@ -1,32 +1,48 @@
 /*
- * Channels: a passage with a fixed capacity, of values or of items of any size. The ring has its
- * full size from the start, so that nothing that is sent fails for want of memory. Shared ones are
- * in shared.c; here is only where the ways part.
+ * Channels. A channel is a fifo with a fixed capacity, for values or for items of any size. The
+ * ring has its full size from the start. Sending therefore allocates no memory, unless the channel
+ * is shared. chan_shared.c implements shared channels.
  */
 #include "sync/chan.h"
 
-#include "core/alarm.h"
-#include "sync/shared.h"
+#include "core/lifetime/cancel.h"
+#include "sync/chan_shared.h"
 
 #include <weft/error.h>
 
 #include <stdlib.h>
 
-static const weft__wait_kind waits_send = {"room in a channel", .leave = weft__leave_line};
-static const weft__wait_kind waits_recv = {"something from a channel", .leave = weft__leave_line};
+static const weft__wait_kind waits_send = {"space in a channel", .leave = weft__waitq_abort_wait};
+static const weft__wait_kind waits_recv = {"an item from a channel",
+                                           .leave = weft__waitq_abort_wait};
 
-weft_chan *weft__chan_new_of(size_t item_bytes, size_t cap)
+/* Create a channel. Return NULL if memory is exhausted. Record no error. */
+static weft_chan *chan_make(size_t item_bytes, size_t cap)
 {
     weft_chan *chan = malloc(sizeof *chan);
     if (chan == NULL)
         return NULL;
     *chan = (weft_chan){.owner = NULL};
-    weft__passage_init(&chan->passage, item_bytes, cap);
-    if (weft__passage_make_room(&chan->passage, cap) < 0) {
+    weft__fifo_init(&chan->fifo, item_bytes, cap);
+    if (weft__fifo_make_room(&chan->fifo, cap) < 0) {
         free(chan);
         return NULL;
     }
     return chan;
+}
+
+/* Return chan. If chan is NULL, record an error of the public function `call`. */
+static weft_chan *chan_check_new(weft_chan *chan, const char *call, size_t item_bytes, size_t cap)
+{
+    if (chan == NULL)
+        weft_fail(-ENOMEM, "%s: memory is exhausted, cap is %zu, an item has %zu bytes", call, cap,
+                  item_bytes);
+    return chan;
+}
+
+weft_chan *weft__chan_new_of(size_t item_bytes, size_t cap)
+{
+    return chan_check_new(chan_make(item_bytes, cap), "weft_chan_new", item_bytes, cap);
 }
 
 weft_chan *weft_chan_new(size_t cap)
@@ -34,18 +50,24 @@ weft_chan *weft_chan_new(size_t cap)
     return weft__chan_new_of(sizeof(weft_value), cap);
 }
 
-weft_chan *weft__chan_new_shared_of(size_t item_bytes, size_t cap)
+static weft_chan *chan_make_shared(size_t item_bytes, size_t cap)
 {
-    weft_chan *chan = weft__chan_new_of(item_bytes, 0);
+    weft_chan *chan = chan_make(item_bytes, 0);
     if (chan == NULL)
         return NULL;
-    chan->passage.item_bytes = WEFT__ELSEWHERE;
-    chan->shared = weft__shared_new(item_bytes, cap);
+    chan->fifo.item_bytes = WEFT__ITEM_BYTES_SHARED;
+    chan->shared = weft__chan_shared_new(item_bytes, cap);
     if (chan->shared == NULL) {
         weft_chan_free(chan);
         return NULL;
     }
     return chan;
+}
+
+weft_chan *weft__chan_new_shared_of(size_t item_bytes, size_t cap)
+{
+    return chan_check_new(chan_make_shared(item_bytes, cap), "weft_chan_new_shared", item_bytes,
+                          cap);
 }
 
 weft_chan *weft_chan_new_shared(size_t cap)
@@ -59,260 +81,280 @@ void weft_chan_free(weft_chan *chan)
         return;
     weft_chan_close(chan);
     if (chan->shared != NULL)
-        weft__shared_drop(chan->shared);
-    weft__passage_free(&chan->passage);
+        weft__chan_shared_unref(chan->shared);
+    weft__fifo_free(&chan->fifo);
     free(chan);
 }
 
-/* Here and below: a thread that is no cord has nobody who waits, and none is needed to serve. */
+/*
+ * A plain thread may call weft_chan_close and the try functions. c is then NULL. A channel that a
+ * plain thread uses has no waiters, so c is not used.
+ */
 int weft_chan_close(weft_chan *chan)
 {
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return weft__no_cord();
     if (chan->shared != NULL)
-        weft__shared_close(chan->shared);
+        weft__chan_shared_close(chan->shared);
     else
-        weft__passage_close(c, &chan->passage);
+        weft__fifo_close(c, &chan->fifo);
     return 0;
 }
 
-static inline bool is_plain(const weft_chan *chan)
+static inline bool has_fast_path(const weft_chan *chan)
 {
-    return chan->passage.item_bytes == sizeof(weft_value);
+    return chan->fifo.item_bytes == sizeof(weft_value);
 }
 
-/* One that is not plain: is it of values? 0: then it is shared; -EINVAL. */
-static int check_typed(const weft_chan *chan)
+/*
+ * Check a channel without a fast path.
+ *
+ * Returns 0, or:
+ * -EINVAL if the items are not values
+ */
+static int check_value_chan(const weft_chan *chan)
 {
-    size_t bytes = chan->passage.item_bytes;
+    size_t bytes = chan->fifo.item_bytes;
     if (chan->shared != NULL)
-        bytes = chan->shared->passage.item_bytes;
+        bytes = chan->shared->fifo.item_bytes;
     if (bytes == sizeof(weft_value))
         return 0;
-    return weft_fail(-EINVAL, "a channel of items of %zu bytes, not of values", bytes);
+    return weft_fail(-EINVAL, "weft_chan: the items have %zu bytes and are not values", bytes);
 }
 
 COLD static int refuse_error(weft_value value)
 {
-    return weft_fail(-EINVAL, "%d is an error code, not a value to send", (int)value);
+    return weft_fail(-EINVAL, "weft_chan: value is the error code %d", (int)value);
 }
 
-/* Those of values, for channels that are not plain. */
+/* Calls for values on channels without a fast path. */
 
-COLD static int try_send_other(weft_chan *chan, weft_value value)
+COLD static int try_send_shared(weft_chan *chan, weft_value value)
 {
-    int rc = check_typed(chan);
-    return rc == 0 ? weft__shared_put(chan->shared, &value) : rc;
+    int rc = check_value_chan(chan);
+    return rc == 0 ? weft__chan_shared_put(chan->shared, &value) : rc;
 }
 
-COLD static int send_other(weft__cord *c, weft_chan *chan, weft_value value)
+COLD static int send_shared(weft__cord *c, weft_chan *chan, weft_value value)
 {
-    int rc = check_typed(chan);
-    return rc == 0 ? weft__shared_send(c, chan->shared, &value) : rc;
+    int rc = check_value_chan(chan);
+    return rc == 0 ? weft__chan_shared_send(c, chan->shared, &value) : rc;
 }
 
-COLD static weft_value try_recv_other(weft_chan *chan)
+COLD static weft_value try_recv_shared(weft_chan *chan)
 {
     weft_value value;
-    int rc = check_typed(chan);
+    int rc = check_value_chan(chan);
     if (rc == 0)
-        rc = weft__shared_take(chan->shared, &value);
+        rc = weft__chan_shared_take(chan->shared, &value);
     return rc == 0 ? value : rc;
 }
 
-COLD static weft_value recv_other(weft__cord *c, weft_chan *chan)
+COLD static weft_value recv_shared(weft__cord *c, weft_chan *chan)
 {
-    int rc = check_typed(chan);
-    return rc == 0 ? weft__shared_recv(c, chan->shared, NULL) : rc;
+    int rc = check_value_chan(chan);
+    return rc == 0 ? weft__chan_shared_recv(c, chan->shared, NULL) : rc;
 }
 
 /*
- * Who is served next selects from this and from shared channels: it is claimed, or has been by
- * another thread, and then all is as if it were not there.
+ * The following functions handle a first waiter of a select that also waits on shared channels.
+ * They claim the select and then retry the call. If another thread has already claimed the select,
+ * weft__waitq_claim removes the waiter.
  */
 
-COLD static int send_contested(weft_chan *chan, weft_value value)
+COLD static int send_to_select(weft_chan *chan, weft_value value)
 {
-    weft__line_claim(&chan->passage.receivers);
+    weft__waitq_claim(&chan->fifo.receivers);
     return weft_chan_send(chan, value);
 }
 
-COLD static int try_send_contested(weft_chan *chan, weft_value value)
+COLD static int try_send_to_select(weft_chan *chan, weft_value value)
 {
-    weft__line_claim(&chan->passage.receivers);
+    weft__waitq_claim(&chan->fifo.receivers);
     return weft_chan_try_send(chan, value);
 }
 
-/* Only if the channel holds nothing is it certain that the sender is served. */
-static inline bool is_sender_contested(const weft_chan *chan)
+/*
+ * Return whether a select must be claimed before the next receive. If the channel holds a value,
+ * the receive takes that value first.
+ */
+static inline bool is_sender_selecting(const weft_chan *chan)
 {
-    return weft__line_is_contested(&chan->passage.senders) && chan->passage.count == 0;
+    return weft__waitq_first_has_token(&chan->fifo.senders) && chan->fifo.count == 0;
 }
 
-COLD static weft_value recv_contested(weft_chan *chan)
+COLD static weft_value recv_from_select(weft_chan *chan)
 {
-    weft__line_claim(&chan->passage.senders);
+    weft__waitq_claim(&chan->fifo.senders);
     return weft_chan_recv(chan);
 }
 
-COLD static weft_value try_recv_contested(weft_chan *chan)
+COLD static weft_value try_recv_from_select(weft_chan *chan)
 {
-    weft__line_claim(&chan->passage.senders);
+    weft__waitq_claim(&chan->fifo.senders);
     return weft_chan_try_recv(chan);
 }
 
 /*
- * The current fiber is about to wait in a plain channel, which so far was not its thread's. That is
- * as it should be if nobody else is there: channels may be handed over.
+ * Make the caller's cord the owner of a channel that is not shared. Call this function before the
+ * caller waits. The owner may change while no fiber waits, because a program may pass a channel to
+ * another thread.
+ *
+ * Returns 0, or:
+ * -EXDEV if a fiber of another thread waits on the channel
  */
-COLD static int settle_owner(weft__cord *c, weft_chan *chan)
+COLD static int chan_set_owner(weft__cord *c, weft_chan *chan)
 {
-    const weft__passage *p = &chan->passage;
-    bool is_empty = weft__line_is_empty(&p->receivers) && weft__line_is_empty(&p->senders);
+    const weft__fifo *fifo = &chan->fifo;
+    bool is_empty = weft__waitq_is_empty(&fifo->receivers) && weft__waitq_is_empty(&fifo->senders);
     if (chan->owner != NULL && !is_empty)
-        return weft_fail(-EXDEV, "a fiber of another thread waits in this channel, "
-                                 "which was not made by weft_chan_new_shared");
+        return weft_fail(-EXDEV, "weft_chan: a fiber of another thread waits on this channel; "
+                                 "create the channel with weft_chan_new_shared");
     chan->owner = c;
     return 0;
 }
 
-COLD static int settle_and_send(weft__cord *c, weft_chan *chan, weft_value value)
+COLD static int set_owner_and_send(weft__cord *c, weft_chan *chan, weft_value value)
 {
-    int rc = settle_owner(c, chan);
+    int rc = chan_set_owner(c, chan);
     return rc == 0 ? weft_chan_send(chan, value) : rc;
 }
 
-COLD static weft_value settle_and_recv(weft__cord *c, weft_chan *chan)
+COLD static weft_value set_owner_and_recv(weft__cord *c, weft_chan *chan)
 {
-    int rc = settle_owner(c, chan);
+    int rc = chan_set_owner(c, chan);
     return rc == 0 ? weft_chan_recv(chan) : rc;
 }
 
-/* What is not done at once, or needs more questions. */
-__attribute__((noinline)) static int send_slowly(weft_chan *chan, weft_value value);
-__attribute__((noinline)) static weft_value recv_slowly(weft_chan *chan);
+/* The slow paths, for calls that wait or need more checks. */
+__attribute__((noinline)) static int send_slow(weft_chan *chan, weft_value value);
+__attribute__((noinline)) static weft_value recv_slow(weft_chan *chan);
 
 int weft_chan_try_send(weft_chan *chan, weft_value value)
 {
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return weft__no_cord();
     if (UNLIKELY(weft_is_error(value)))
         return refuse_error(value);
-    if (UNLIKELY(!is_plain(chan)))
-        return try_send_other(chan, value);
-    if (UNLIKELY(weft__line_is_contested(&chan->passage.receivers)))
-        return try_send_contested(chan, value);
-    return weft__passage_put_value(c, &chan->passage, value);
+    if (UNLIKELY(!has_fast_path(chan)))
+        return try_send_shared(chan, value);
+    if (UNLIKELY(weft__waitq_first_has_token(&chan->fifo.receivers)))
+        return try_send_to_select(chan, value);
+    return weft__fifo_put_value(c, &chan->fifo, value);
 }
 
 /*
- * May the fiber that runs wait in this channel, of values and not shared, without a question? As in
- * sched.c, one branch asks for all.
+ * Return whether the current fiber may wait without further checks. The channel must hold values
+ * and must not be shared. One branch covers all conditions, as in sched.c.
  */
-static inline bool may_wait(const weft__cord *c, const weft_chan *chan)
+static inline bool can_wait_fast(const weft__cord *c, const weft_chan *chan)
 {
-    uintptr_t odd = (uintptr_t)chan->owner ^ (uintptr_t)c;
-    odd |= (uintptr_t)c->current->alarm | chan->passage.is_closed;
-    return LIKELY(odd == 0);
+    uintptr_t slow = (uintptr_t)chan->owner ^ (uintptr_t)c;
+    slow |= (uintptr_t)c->current->pending | chan->fifo.is_closed;
+    return LIKELY(slow == 0);
 }
 
-/* Is it another one than of values, or are we not in a cord? */
-static inline bool is_odd(const weft__cord *c, const weft_chan *chan)
+/* Return whether the items are not values, or the thread has no cord. */
+static inline bool needs_slow_path(const weft__cord *c, const weft_chan *chan)
 {
-    uintptr_t odd = (chan->passage.item_bytes ^ sizeof(weft_value)) | (uintptr_t)(c == NULL);
-    return UNLIKELY(odd != 0);
+    uintptr_t slow = (chan->fifo.item_bytes ^ sizeof(weft_value)) | (uintptr_t)(c == NULL);
+    return UNLIKELY(slow != 0);
 }
 
 int weft_chan_send(weft_chan *chan, weft_value value)
 {
     weft__cord *c = weft__cord_self;
-    weft__passage *p = &chan->passage;
-    if (is_odd(c, chan) || UNLIKELY(weft_is_error(value)))
-        return send_slowly(chan, value);
-    if (weft__passage_put_simply(c, p, value))
+    weft__fifo *fifo = &chan->fifo;
+    if (needs_slow_path(c, chan) || UNLIKELY(weft_is_error(value)))
+        return send_slow(chan, value);
+    if (weft__fifo_put_fast(c, fifo, value))
         return 0;
-    if (UNLIKELY(p->receivers.first != NULL || p->count < p->limit) || !may_wait(c, chan))
-        return send_slowly(chan, value);
-    return weft__passage_wait_put(c, p, value, WEFT__TAIL, &waits_send);
+    if (UNLIKELY(fifo->receivers.first != NULL || fifo->count < fifo->limit) ||
+        !can_wait_fast(c, chan))
+        return send_slow(chan, value);
+    return weft__fifo_wait_put(c, fifo, value, WEFT__TAIL, &waits_send);
 }
 
-static int send_slowly(weft_chan *chan, weft_value value)
+static int send_slow(weft_chan *chan, weft_value value)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return weft__no_cord();
     if (UNLIKELY(weft_is_error(value)))
         return refuse_error(value);
-    if (UNLIKELY(!is_plain(chan)))
-        return send_other(c, chan, value);
-    if (UNLIKELY(weft__line_is_contested(&chan->passage.receivers)))
-        return send_contested(chan, value);
-    if (weft__passage_can_put(&chan->passage))
-        return weft__passage_put_value(c, &chan->passage, value);
-    if (UNLIKELY(c->current->alarm))
-        return (int)weft__refuse(c);
+    if (UNLIKELY(!has_fast_path(chan)))
+        return send_shared(c, chan, value);
+    if (UNLIKELY(weft__waitq_first_has_token(&chan->fifo.receivers)))
+        return send_to_select(chan, value);
+    if (weft__fifo_can_put(&chan->fifo))
+        return weft__fifo_put_value(c, &chan->fifo, value);
+    if (UNLIKELY(c->current->pending))
+        return (int)weft__call_refuse(c);
     if (UNLIKELY(chan->owner != c))
-        return settle_and_send(c, chan, value);
-    return weft__passage_wait_put(c, &chan->passage, value, WEFT__TAIL, &waits_send);
+        return set_owner_and_send(c, chan, value);
+    return weft__fifo_wait_put(c, &chan->fifo, value, WEFT__TAIL, &waits_send);
 }
 
 weft_value weft_chan_try_recv(weft_chan *chan)
 {
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return weft__no_cord();
-    if (UNLIKELY(!is_plain(chan)))
-        return try_recv_other(chan);
-    if (UNLIKELY(is_sender_contested(chan)))
-        return try_recv_contested(chan);
-    return weft__passage_take_value(c, &chan->passage);
+    if (UNLIKELY(!has_fast_path(chan)))
+        return try_recv_shared(chan);
+    if (UNLIKELY(is_sender_selecting(chan)))
+        return try_recv_from_select(chan);
+    return weft__fifo_take_value(c, &chan->fifo);
 }
 
 weft_value weft_chan_recv(weft_chan *chan)
 {
     weft__cord *c = weft__cord_self;
-    weft__passage *p = &chan->passage;
-    if (is_odd(c, chan))
-        return recv_slowly(chan);
+    weft__fifo *fifo = &chan->fifo;
+    if (needs_slow_path(c, chan))
+        return recv_slow(chan);
     weft_value value;
-    if (weft__passage_take_simply(c, p, &value))
+    if (weft__fifo_take_fast(c, fifo, &value))
         return value;
-    if (UNLIKELY(p->senders.first != NULL) || !may_wait(c, chan))
-        return recv_slowly(chan);
-    return weft__passage_wait_take(c, p, &waits_recv);
+    if (UNLIKELY(fifo->senders.first != NULL) || !can_wait_fast(c, chan))
+        return recv_slow(chan);
+    return weft__fifo_wait_take(c, fifo, &waits_recv);
 }
 
-static weft_value recv_slowly(weft_chan *chan)
+static weft_value recv_slow(weft_chan *chan)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return weft__no_cord();
-    if (UNLIKELY(!is_plain(chan)))
-        return recv_other(c, chan);
-    if (UNLIKELY(is_sender_contested(chan)))
-        return recv_contested(chan);
-    if (weft__passage_can_take(&chan->passage))
-        return weft__passage_take_value(c, &chan->passage);
-    if (UNLIKELY(c->current->alarm))
-        return weft__refuse(c);
+    if (UNLIKELY(!has_fast_path(chan)))
+        return recv_shared(c, chan);
+    if (UNLIKELY(is_sender_selecting(chan)))
+        return recv_from_select(chan);
+    if (weft__fifo_can_take(&chan->fifo))
+        return weft__fifo_take_value(c, &chan->fifo);
+    if (UNLIKELY(c->current->pending))
+        return weft__call_refuse(c);
     if (UNLIKELY(chan->owner != c))
-        return settle_and_recv(c, chan);
-    return weft__passage_wait_take(c, &chan->passage, &waits_recv);
+        return set_owner_and_recv(c, chan);
+    return weft__fifo_wait_take(c, &chan->fifo, &waits_recv);
 }
 
-/* Items: a shared channel's own passage is never ready, so it is asked for where one would wait. */
+/*
+ * Calls for items of any size. The unused fifo of a shared channel is never ready. These functions
+ * therefore check chan->shared only if they would otherwise wait.
+ */
 
 int weft__chan_try_send_item(weft_chan *chan, const void *item)
 {
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return weft__no_cord();
-    int rc = weft__passage_put(c, &chan->passage, item, WEFT__TAIL);
+    int rc = weft__fifo_put(c, &chan->fifo, item, WEFT__TAIL);
     if (rc != -EAGAIN || chan->shared == NULL)
         return rc;
-    return weft__shared_put(chan->shared, item);
+    return weft__chan_shared_put(chan->shared, item);
 }
 
 int weft__chan_send_item(weft_chan *chan, const void *item)
@@ -320,27 +362,27 @@ int weft__chan_send_item(weft_chan *chan, const void *item)
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return weft__no_cord();
-    int rc = weft__passage_put(c, &chan->passage, item, WEFT__TAIL);
+    int rc = weft__fifo_put(c, &chan->fifo, item, WEFT__TAIL);
     if (rc != -EAGAIN)
         return rc;
     if (chan->shared != NULL)
-        return weft__shared_send(c, chan->shared, item);
-    if (UNLIKELY(c->current->alarm))
-        return (int)weft__refuse(c);
-    if (UNLIKELY(chan->owner != c) && (rc = settle_owner(c, chan)) < 0)
+        return weft__chan_shared_send(c, chan->shared, item);
+    if (UNLIKELY(c->current->pending))
+        return (int)weft__call_refuse(c);
+    if (UNLIKELY(chan->owner != c) && (rc = chan_set_owner(c, chan)) < 0)
         return rc;
-    return weft__passage_wait_put_item(c, &chan->passage, item, WEFT__TAIL, &waits_send);
+    return weft__fifo_wait_put_item(c, &chan->fifo, item, WEFT__TAIL, &waits_send);
 }
 
 int weft__chan_try_recv_item(weft_chan *chan, void *out)
 {
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return weft__no_cord();
-    int rc = weft__passage_take(c, &chan->passage, out);
+    int rc = weft__fifo_take(c, &chan->fifo, out);
     if (rc != -EAGAIN || chan->shared == NULL)
         return rc;
-    return weft__shared_take(chan->shared, out);
+    return weft__chan_shared_take(chan->shared, out);
 }
 
 int weft__chan_recv_item(weft_chan *chan, void *out)
@@ -348,26 +390,26 @@ int weft__chan_recv_item(weft_chan *chan, void *out)
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return weft__no_cord();
-    int rc = weft__passage_take(c, &chan->passage, out);
+    int rc = weft__fifo_take(c, &chan->fifo, out);
     if (rc != -EAGAIN)
         return rc;
     if (chan->shared != NULL)
-        return (int)weft__shared_recv(c, chan->shared, out);
-    if (UNLIKELY(c->current->alarm))
-        return (int)weft__refuse(c);
-    if (UNLIKELY(chan->owner != c) && (rc = settle_owner(c, chan)) < 0)
+        return (int)weft__chan_shared_recv(c, chan->shared, out);
+    if (UNLIKELY(c->current->pending))
+        return (int)weft__call_refuse(c);
+    if (UNLIKELY(chan->owner != c) && (rc = chan_set_owner(c, chan)) < 0)
         return rc;
-    return weft__passage_wait_take_item(c, &chan->passage, out, &waits_recv);
+    return weft__fifo_wait_take_item(c, &chan->fifo, out, &waits_recv);
 }
 
 size_t weft_chan_cap(const weft_chan *chan)
 {
-    return chan->shared != NULL ? weft__shared_cap(chan->shared) : chan->passage.limit;
+    return chan->shared != NULL ? weft__chan_shared_cap(chan->shared) : chan->fifo.limit;
 }
 
 size_t weft_chan_count(const weft_chan *chan)
 {
-    return chan->shared != NULL ? weft__shared_count(chan->shared) : chan->passage.count;
+    return chan->shared != NULL ? weft__chan_shared_count(chan->shared) : chan->fifo.count;
 }
 
 bool weft_chan_is_full(const weft_chan *chan)
@@ -382,19 +424,19 @@ bool weft_chan_is_empty(const weft_chan *chan)
 
 bool weft_chan_is_closed(const weft_chan *chan)
 {
-    return chan->shared != NULL ? weft__shared_is_closed(chan->shared) : chan->passage.is_closed;
+    return chan->shared != NULL ? weft__chan_shared_is_closed(chan->shared) : chan->fifo.is_closed;
 }
 
 bool weft_chan_has_receivers(const weft_chan *chan)
 {
     if (chan->shared != NULL)
-        return weft__shared_has_receivers(chan->shared);
-    return !weft__line_is_empty(&chan->passage.receivers);
+        return weft__chan_shared_has_receivers(chan->shared);
+    return !weft__waitq_is_empty(&chan->fifo.receivers);
 }
 
 bool weft_chan_has_senders(const weft_chan *chan)
 {
     if (chan->shared != NULL)
-        return weft__shared_has_senders(chan->shared);
-    return !weft__line_is_empty(&chan->passage.senders);
+        return weft__chan_shared_has_senders(chan->shared);
+    return !weft__waitq_is_empty(&chan->fifo.senders);
 }

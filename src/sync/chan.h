@@ -1,26 +1,28 @@
-/* A channel from the inside, for what waits on several at once: select. */
+/* The definition of struct weft_chan, for chan.c and select. */
 #ifndef WEFT_SYNC_CHAN_H
 #define WEFT_SYNC_CHAN_H
 
-#include "core/passage.h"
+#include "core/sched/fifo.h"
 
 #include <weft/chan.h>
 
-struct weft__shared;
+struct weft__chan_shared;
 
-/* The size of the items of the passage that a shared channel does not use. */
-#define WEFT__ELSEWHERE SIZE_MAX
+/* The item size that marks the unused fifo of a shared channel. No real item has this size. */
+#define WEFT__ITEM_BYTES_SHARED SIZE_MAX
 
 struct weft_chan {
     /*
-     * Its limit is the capacity; the ring has all the room from the start. That of a shared channel
-     * is never used, and never ready: it is empty, its limit is 0, and the size of its items is
-     * that of none. So the ways part where a call asks for the size anyhow, or would have to wait:
-     * those that are not shared pay nothing.
+     * fifo.limit is the capacity. The ring has its full size from the start.
+     *
+     * A shared channel does not use this fifo. The fifo is then empty, its limit is 0, and its item
+     * size is WEFT__ITEM_BYTES_SHARED. The fast paths for values check the item size anyway. The
+     * calls for items find that the fifo is not ready. Channels that are not shared therefore need
+     * no extra check.
      */
-    weft__passage passage;
-    weft__cord *owner;           /* whose fibers last waited in it; NULL: none's yet, or shared */
-    struct weft__shared *shared; /* NULL: it belongs to the fibers of one thread */
+    weft__fifo fifo;
+    weft__cord *owner; /* the cord of the fibers that waited last; NULL: none yet, or shared */
+    struct weft__chan_shared *shared; /* NULL: the channel is not shared */
 };
 
 #endif

@@ -1,66 +1,77 @@
 /*
- * Who holds a lock alone, a mutex or a lock to write: handed on directly, and broken when a fiber
- * ends with it.
+ * The exclusive owner of a mutex or of a write lock. Unlocking passes ownership directly to the
+ * first waiter. If a fiber ends while it owns the lock, the lock is dead.
  *
- * The lock is among the holder's claims only while someone waits for it. So a fiber may end with
- * one that nobody else wants, and whose memory has gone with the function that held it; if someone
- * asks for it later, the number of the run tells that its holder has ended. (The record may be
- * another fiber's by then, with another number.)
+ * The exit hook is registered only while another fiber waits for the lock. An owner without waiters
+ * may therefore end after the memory of the lock was freed. If the lock still exists, a later
+ * attempt to lock detects the dead owner by its generation. The fiber record may then belong to a
+ * new fiber with another generation.
  */
 #ifndef WEFT_SYNC_OWNER_H
 #define WEFT_SYNC_OWNER_H
 
-#include "core/sched.h"
+#include "core/sched/sched.h"
 
-/* The owner of a lock that a fiber has ended with: nobody can have it any more. */
+/* The value of weft__owner.fiber after the owner has ended. Locking then fails with -EOWNERDEAD. */
 #define WEFT__OWNER_DEAD ((weft__fiber *)-1)
 
 typedef struct weft__owner {
-    weft__fiber *fiber; /* NULL: nobody */
-    weft__claim claim;  /* its; made while someone waits */
-    uint32_t run;       /* its claim_run when it got the lock */
+    weft__fiber *fiber;        /* NULL: not locked */
+    weft__exit_hook exit_hook; /* registered with fiber while another fiber waits */
+    uint32_t generation;       /* fiber->owner_generation when fiber got the lock */
 } weft__owner;
 
-/* The one that holds it; NULL: nobody; or WEFT__OWNER_DEAD. */
-static inline weft__fiber *weft__owner_now(const weft__owner *o)
+/*
+ * Return the fiber that owns the lock. Returns NULL if the lock is not held, and WEFT__OWNER_DEAD
+ * if the owner has ended.
+ */
+static inline weft__fiber *weft__owner_current(const weft__owner *o)
 {
     weft__fiber *f = o->fiber;
-    bool is_one = f != NULL && f != WEFT__OWNER_DEAD;
-    return is_one && UNLIKELY(f->claim_run != o->run) ? WEFT__OWNER_DEAD : f;
+    bool is_fiber = f != NULL && f != WEFT__OWNER_DEAD;
+    return is_fiber && UNLIKELY(f->owner_generation != o->generation) ? WEFT__OWNER_DEAD : f;
 }
 
 static inline void weft__owner_set(weft__owner *o, weft__fiber *f)
 {
     o->fiber = f;
-    o->run = f->claim_run;
+    o->generation = f->owner_generation;
 }
 
-/* Why the lock cannot be had at once, by this fiber. */
-static inline int weft__owner_why_not(const weft__owner *o, const weft__fiber *f)
+/*
+ * Return the error for an attempt by f to lock a held lock:
+ * -EBUSY if another fiber owns the lock
+ * -EDEADLK if f owns the lock
+ * -EOWNERDEAD if the owner has ended
+ */
+static inline int weft__owner_conflict(const weft__owner *o, const weft__fiber *f)
 {
-    const weft__fiber *owner = weft__owner_now(o);
+    const weft__fiber *owner = weft__owner_current(o);
     if (UNLIKELY(owner == WEFT__OWNER_DEAD))
         return -EOWNERDEAD;
     return LIKELY(owner != f) ? -EBUSY : -EDEADLK;
 }
 
-/* After each change of the owner or of the line: those who wait are to be told of its end. */
-static inline void weft__owner_note(weft__owner *o, const weft__line *waiters,
-                                    void (*lapse)(weft__claim *own))
+/*
+ * Register or remove the exit hook. Call this function after each change of the owner or of the
+ * wait queue.
+ */
+static inline void weft__owner_update_hook(weft__owner *o, const weft__waitq *waiters,
+                                           void (*callback)(weft__exit_hook *hook))
 {
-    bool is_claimed = o->claim.at != NULL;
-    bool is_wanted = o->fiber != NULL && !weft__line_is_empty(waiters);
-    if (is_wanted && !is_claimed)
-        weft__claim_make(&o->fiber->life->claims, &o->claim, lapse);
-    else if (!is_wanted && is_claimed)
-        weft__claim_drop(&o->claim);
+    bool is_hooked = o->exit_hook.pprev != NULL;
+    bool is_needed = o->fiber != NULL && !weft__waitq_is_empty(waiters);
+    if (is_needed && !is_hooked)
+        weft__exit_hook_add(&o->fiber->live->exit_hooks, &o->exit_hook, callback);
+    else if (!is_needed && is_hooked)
+        weft__exit_hook_remove(&o->exit_hook);
 }
 
-/* The owner lets go of it. */
+/* Remove the owner and its exit hook. */
 static inline void weft__owner_clear(weft__owner *o)
 {
-    if (UNLIKELY(o->claim.at != NULL))
-        weft__claim_drop(&o->claim);
+    if (UNLIKELY(o->exit_hook.pprev != NULL))
+        weft__exit_hook_remove(&o->exit_hook);
     o->fiber = NULL;
 }
 

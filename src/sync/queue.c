@@ -1,14 +1,18 @@
-/* Queues: a passage of values that grows, open at both ends, and what can be done to its middle. */
+/*
+ * Queues. A queue is a fifo of values that grows on demand. Values can be added at both ends and
+ * deleted at any position.
+ */
 #include "sync/queue.h"
 
-#include "core/alarm.h"
+#include "core/lifetime/cancel.h"
 
 #include <weft/error.h>
 
 #include <stdlib.h>
 
-static const weft__wait_kind waits_push = {"room in a queue", .leave = weft__leave_line};
-static const weft__wait_kind waits_shift = {"something from a queue", .leave = weft__leave_line};
+static const weft__wait_kind waits_push = {"space in a queue", .leave = weft__waitq_abort_wait};
+static const weft__wait_kind waits_shift = {"a value from a queue",
+                                            .leave = weft__waitq_abort_wait};
 
 static size_t limit_of(size_t cap)
 {
@@ -19,7 +23,9 @@ weft_queue *weft_queue_new(size_t cap)
 {
     weft_queue *queue = malloc(sizeof *queue);
     if (queue != NULL)
-        weft__passage_init(&queue->passage, sizeof(weft_value), limit_of(cap));
+        weft__fifo_init(&queue->fifo, sizeof(weft_value), limit_of(cap));
+    else
+        weft_fail(-ENOMEM, "weft_queue_new: memory is exhausted");
     return queue;
 }
 
@@ -28,69 +34,72 @@ void weft_queue_free(weft_queue *queue)
     if (queue == NULL)
         return;
     weft_queue_close(queue);
-    weft__passage_free(&queue->passage);
+    weft__fifo_free(&queue->fifo);
     free(queue);
 }
 
-/* Here and below: a thread that is no cord has nobody who waits, and none is needed to serve. */
+/*
+ * A plain thread may call weft_queue_close and all functions that do not wait. c is then NULL. A
+ * queue that a plain thread uses has no waiters, so c is not used.
+ */
 int weft_queue_close(weft_queue *queue)
 {
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return weft__no_cord();
-    weft__passage_close(c, &queue->passage);
+    weft__fifo_close(c, &queue->fifo);
     return 0;
 }
 
-static inline int try_put(weft_queue *queue, weft_value value, weft__where end)
+static inline int queue_try_put(weft_queue *queue, weft_value value, weft__queue_end end)
 {
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return weft__no_cord();
     if (UNLIKELY(weft_is_error(value)))
-        return weft_fail(-EINVAL, "%d is an error code, not a value for a queue", (int)value);
-    return weft__passage_put(c, &queue->passage, &value, end);
+        return weft_fail(-EINVAL, "weft_queue: value is the error code %d", (int)value);
+    return weft__fifo_put(c, &queue->fifo, &value, end);
 }
 
-static inline int put(weft_queue *queue, weft_value value, weft__where end)
+static inline int queue_put(weft_queue *queue, weft_value value, weft__queue_end end)
 {
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return weft__no_cord();
-    int rc = try_put(queue, value, end);
+    int rc = queue_try_put(queue, value, end);
     if (rc != -EAGAIN)
         return rc;
-    if (UNLIKELY(c->current->alarm))
-        return (int)weft__refuse(c);
-    return weft__passage_wait_put(c, &queue->passage, value, end, &waits_push);
+    if (UNLIKELY(c->current->pending))
+        return (int)weft__call_refuse(c);
+    return weft__fifo_wait_put(c, &queue->fifo, value, end, &waits_push);
 }
 
 int weft_queue_push(weft_queue *queue, weft_value value)
 {
-    return put(queue, value, WEFT__TAIL);
+    return queue_put(queue, value, WEFT__TAIL);
 }
 
 int weft_queue_unshift(weft_queue *queue, weft_value value)
 {
-    return put(queue, value, WEFT__FRONT);
+    return queue_put(queue, value, WEFT__FRONT);
 }
 
 int weft_queue_try_push(weft_queue *queue, weft_value value)
 {
-    return try_put(queue, value, WEFT__TAIL);
+    return queue_try_put(queue, value, WEFT__TAIL);
 }
 
 int weft_queue_try_unshift(weft_queue *queue, weft_value value)
 {
-    return try_put(queue, value, WEFT__FRONT);
+    return queue_try_put(queue, value, WEFT__FRONT);
 }
 
 weft_value weft_queue_try_shift(weft_queue *queue)
 {
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return weft__no_cord();
-    return weft__passage_take_value(c, &queue->passage);
+    return weft__fifo_take_value(c, &queue->fifo);
 }
 
 weft_value weft_queue_shift(weft_queue *queue)
@@ -98,80 +107,85 @@ weft_value weft_queue_shift(weft_queue *queue)
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return weft__no_cord();
-    if (weft__passage_can_take(&queue->passage))
-        return weft__passage_take_value(c, &queue->passage);
-    if (UNLIKELY(c->current->alarm))
-        return weft__refuse(c);
-    return weft__passage_wait_take(c, &queue->passage, &waits_shift);
+    if (weft__fifo_can_take(&queue->fifo))
+        return weft__fifo_take_value(c, &queue->fifo);
+    if (UNLIKELY(c->current->pending))
+        return weft__call_refuse(c);
+    return weft__fifo_wait_take(c, &queue->fifo, &waits_shift);
 }
 
 size_t weft_queue_shift_all(weft_queue *queue, weft_value *out, size_t n)
 {
     weft__cord *c = weft__cord_self;
-    return weft__is_refused(c) ? 0 : weft__passage_take_all(c, &queue->passage, out, n);
+    return weft__cord_is_forbidden(c) ? 0 : weft__fifo_take_all(c, &queue->fifo, out, n);
 }
 
-int weft_queue_cap(weft_queue *queue, size_t cap)
+int weft_queue_set_cap(weft_queue *queue, size_t cap)
 {
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return weft__no_cord();
-    return weft__passage_set_limit(c, &queue->passage, limit_of(cap));
+    return weft__fifo_set_limit(c, &queue->fifo, limit_of(cap));
+}
+
+size_t weft_queue_cap(const weft_queue *queue)
+{
+    return queue->fifo.limit != WEFT__UNLIMITED ? queue->fifo.limit : 0;
 }
 
 size_t weft_queue_flush(weft_queue *queue)
 {
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return 0;
-    size_t count = queue->passage.count;
-    weft__passage_clear(c, &queue->passage);
+    size_t count = queue->fifo.count;
+    weft__fifo_clear(c, &queue->fifo);
     return count;
 }
 
 size_t weft_queue_delete(weft_queue *queue, weft_value value)
 {
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return 0;
-    weft__passage *p = &queue->passage;
-    size_t kept = 0;
-    for (size_t i = 0; i < p->count; i++) {
-        weft_value one;
-        weft__passage_copy(p, &one, weft__passage_at(p, i));
-        if (one != value)
-            weft__passage_copy(p, weft__passage_at(p, kept++), &one);
+    weft__fifo *fifo = &queue->fifo;
+    size_t remaining = 0;
+    for (size_t i = 0; i < fifo->count; i++) {
+        weft_value item;
+        weft__fifo_copy(fifo, &item, weft__fifo_at(fifo, i));
+        if (item != value)
+            weft__fifo_copy(fifo, weft__fifo_at(fifo, remaining++), &item);
     }
-    size_t deleted = p->count - kept;
-    p->count = kept;
-    weft__passage_admit(c, p);
+    size_t deleted = fifo->count - remaining;
+    fifo->count = remaining;
+    weft__fifo_admit(c, fifo);
     return deleted;
 }
 
 size_t weft_queue_count(const weft_queue *queue)
 {
-    return queue->passage.count;
+    return queue->fifo.count;
 }
 
 bool weft_queue_is_closed(const weft_queue *queue)
 {
-    return queue->passage.is_closed;
+    return queue->fifo.is_closed;
 }
 
-static size_t length(const weft__line *line)
+static size_t waiters_count(const weft__waitq *waitq)
 {
     size_t n = 0;
-    for (const weft__waiter *w = line->first; w != NULL; w = weft__line_after(w))
+    for (const weft__waiter *w = waitq->first; w != NULL; w = weft__waitq_after(w))
         n++;
     return n;
 }
 
 size_t weft_queue_waiting_to_shift(const weft_queue *queue)
 {
-    return length(&queue->passage.receivers);
+    return waiters_count(&queue->fifo.receivers);
 }
 
 size_t weft_queue_waiting_to_push(const weft_queue *queue)
 {
-    return length(&queue->passage.senders);
+    return waiters_count(&queue->fifo.senders);
 }

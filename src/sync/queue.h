@@ -1,13 +1,13 @@
-/* A queue from the inside, for what waits on several at once: select. */
+/* The definition of struct weft_queue, for queue.c and select. */
 #ifndef WEFT_SYNC_QUEUE_H
 #define WEFT_SYNC_QUEUE_H
 
-#include "core/passage.h"
+#include "core/sched/fifo.h"
 
 #include <weft/queue.h>
 
 struct weft_queue {
-    weft__passage passage; /* of values; the ring grows with what is in it */
+    weft__fifo fifo; /* holds weft_value items; the ring grows on demand */
 };
 
 #endif

@@ -1,15 +1,19 @@
-/* Locks to read and to write: one line for both, so neither is starved. */
-#include "core/alarm.h"
+/*
+ * Read-write locks. Readers and writers share one FIFO wait queue, so neither readers nor writers
+ * starve.
+ */
+#include "core/lifetime/cancel.h"
 #include "sync/owner.h"
 
 #include <weft/sync.h>
 
 /*
- * Between calls: if nobody holds it, or its writer is dead, nobody waits; if readers hold it, the
- * first who waits is a writer.
+ * Invariants between calls:
+ * - The wait queue is empty while no fiber holds the lock, and after the writer has ended.
+ * - While readers hold the lock, the first waiter is a writer.
  */
 typedef struct rwlock {
-    weft__line waiters; /* each has in how what it waits for */
+    weft__waitq waiters; /* the how field of a waiter is a lock_mode */
     weft__owner writer;
     size_t readers;
 } rwlock;
@@ -17,88 +21,103 @@ typedef struct rwlock {
 _Static_assert(sizeof(rwlock) <= sizeof(weft_rwlock), "weft_rwlock is too small");
 _Static_assert(_Alignof(rwlock) <= _Alignof(weft_rwlock), "weft_rwlock is aligned too little");
 
-typedef enum purpose { TO_READ, TO_WRITE } purpose;
+typedef enum lock_mode { TO_READ, TO_WRITE } lock_mode;
 
-static rwlock *private_of(weft_rwlock *lock)
+static rwlock *rwlock_of(weft_rwlock *lock)
 {
     return (rwlock *)(void *)lock;
 }
 
-/* The writer ends: so says the lock from then on, to all. */
-static void lapse(weft__claim *own)
+/*
+ * Handle the end of the writer. All waiters and all later attempts to lock fail with -EOWNERDEAD.
+ */
+static void rwlock_writer_exited(weft__exit_hook *hook)
 {
-    rwlock *l = CONTAINER_OF(own, rwlock, writer.claim);
+    rwlock *l = CONTAINER_OF(hook, rwlock, writer.exit_hook);
     l->writer.fiber = WEFT__OWNER_DEAD;
-    weft__serve_all(weft__cord_self, &l->waiters, -EOWNERDEAD);
+    weft__waitq_wake_all(weft__cord_self, &l->waiters, -EOWNERDEAD);
 }
 
-/* Nobody writes: let in the readers at the front, or the writer if nobody reads. */
-static void admit(weft__cord *c, rwlock *l)
+/*
+ * Admit all readers at the head of the wait queue. If no reader holds the lock afterwards, admit
+ * the writer at the head. No writer may hold the lock.
+ */
+static void rwlock_admit(weft__cord *c, rwlock *l)
 {
     weft__waiter *w;
     while ((w = l->waiters.first) != NULL && w->how == TO_READ) {
         l->readers++;
-        weft__serve(c, w, 0);
+        weft__waitq_wake(c, w, 0);
     }
     if (w != NULL && l->readers == 0) {
         weft__owner_set(&l->writer, w->fiber);
-        weft__serve(c, w, 0);
-        weft__owner_note(&l->writer, &l->waiters, lapse);
+        weft__waitq_wake(c, w, 0);
+        weft__owner_update_hook(&l->writer, &l->waiters, rwlock_writer_exited);
     }
 }
 
-/* A writer that gives up stood in the way of the readers behind it. */
-static bool leave(weft__fiber *f)
+/* Stop waiting. A writer that stops waiting no longer blocks the readers queued after it. */
+static bool rwlock_leave(weft__fiber *f)
 {
     rwlock *l = f->wait_object;
-    weft__line_leave(&f->life->waiter);
+    weft__waitq_leave(&f->live->waiter);
     if (l->writer.fiber == NULL)
-        admit(weft__cord_self, l);
+        rwlock_admit(weft__cord_self, l);
     else
-        weft__owner_note(&l->writer, &l->waiters, lapse);
+        weft__owner_update_hook(&l->writer, &l->waiters, rwlock_writer_exited);
     return true;
 }
 
-/* Those behind it are gone, too. */
-static bool forget(weft__fiber *f)
+/*
+ * Like rwlock_leave, but in a child of weft_fork. Do not admit other waiters, because their fibers
+ * do not exist in the child.
+ */
+static bool rwlock_forget(weft__fiber *f)
 {
     rwlock *l = f->wait_object;
-    weft__line_leave(&f->life->waiter);
+    weft__waitq_leave(&f->live->waiter);
     if (l->writer.fiber != NULL)
-        weft__owner_note(&l->writer, &l->waiters, lapse);
+        weft__owner_update_hook(&l->writer, &l->waiters, rwlock_writer_exited);
     return true;
 }
 
 static const weft__wait_kind waits_kinds[] = {
-    [TO_READ] = {"a lock, to read", .leave = leave, .forget = forget},
-    [TO_WRITE] = {"a lock, to write", .leave = leave, .forget = forget},
+    [TO_READ] = {"a read lock", .leave = rwlock_leave, .forget = rwlock_forget},
+    [TO_WRITE] = {"a write lock", .leave = rwlock_leave, .forget = rwlock_forget},
 };
 
-/* Take it, if that does not take waiting. 0; -EBUSY: it does. -EDEADLK, -EOWNERDEAD. */
-static int take_to_read(rwlock *l, const weft__fiber *self)
+/*
+ * Acquire the lock for self without waiting.
+ *
+ * Returns 0, or:
+ * -EBUSY if the call would wait
+ * -EDEADLK if self holds the lock for writing
+ * -EOWNERDEAD if the writer has ended
+ */
+static int rwlock_take_read(rwlock *l, const weft__fiber *self)
 {
-    if (UNLIKELY(l->writer.fiber != NULL || !weft__line_is_empty(&l->waiters)))
-        return weft__owner_why_not(&l->writer, self);
+    if (UNLIKELY(l->writer.fiber != NULL || !weft__waitq_is_empty(&l->waiters)))
+        return weft__owner_conflict(&l->writer, self);
     l->readers++;
     return 0;
 }
 
-static int take_to_write(rwlock *l, weft__fiber *self)
+static int rwlock_take_write(rwlock *l, weft__fiber *self)
 {
     if (UNLIKELY(l->writer.fiber != NULL || l->readers > 0))
-        return weft__owner_why_not(&l->writer, self);
+        return weft__owner_conflict(&l->writer, self);
     weft__owner_set(&l->writer, self);
     return 0;
 }
 
-static int wait_for(weft__cord *c, rwlock *l, purpose how)
+static int rwlock_wait(weft__cord *c, rwlock *l, lock_mode mode)
 {
-    if (UNLIKELY(c->current->alarm))
-        return (int)weft__refuse(c);
-    c->current->life->waiter.how = how;
-    weft__line_join(&l->waiters, &c->current->life->waiter);
-    weft__owner_note(&l->writer, &l->waiters, lapse);
-    return weft__wait_int(c, &waits_kinds[how], l);
+    if (UNLIKELY(c->current->pending))
+        return (int)weft__call_refuse(c);
+    c->current->live->waiter.how = mode;
+    weft__waitq_join(&l->waiters, &c->current->live->waiter);
+    weft__owner_update_hook(&l->writer, &l->waiters, rwlock_writer_exited);
+    return weft__wait_int(c, &waits_kinds[mode], l);
 }
 
 int weft_rwlock_read(weft_rwlock *lock)
@@ -106,8 +125,8 @@ int weft_rwlock_read(weft_rwlock *lock)
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return weft__no_cord();
-    int rc = take_to_read(private_of(lock), c->current);
-    return LIKELY(rc != -EBUSY) ? rc : wait_for(c, private_of(lock), TO_READ);
+    int rc = rwlock_take_read(rwlock_of(lock), c->current);
+    return LIKELY(rc != -EBUSY) ? rc : rwlock_wait(c, rwlock_of(lock), TO_READ);
 }
 
 int weft_rwlock_write(weft_rwlock *lock)
@@ -115,36 +134,36 @@ int weft_rwlock_write(weft_rwlock *lock)
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return weft__no_cord();
-    int rc = take_to_write(private_of(lock), c->current);
-    return LIKELY(rc != -EBUSY) ? rc : wait_for(c, private_of(lock), TO_WRITE);
+    int rc = rwlock_take_write(rwlock_of(lock), c->current);
+    return LIKELY(rc != -EBUSY) ? rc : rwlock_wait(c, rwlock_of(lock), TO_WRITE);
 }
 
 int weft_rwlock_try_read(weft_rwlock *lock)
 {
     weft__cord *c = weft__cord_here();
-    return LIKELY(c != NULL) ? take_to_read(private_of(lock), c->current) : weft__no_cord();
+    return LIKELY(c != NULL) ? rwlock_take_read(rwlock_of(lock), c->current) : weft__no_cord();
 }
 
 int weft_rwlock_try_write(weft_rwlock *lock)
 {
     weft__cord *c = weft__cord_here();
-    return LIKELY(c != NULL) ? take_to_write(private_of(lock), c->current) : weft__no_cord();
+    return LIKELY(c != NULL) ? rwlock_take_write(rwlock_of(lock), c->current) : weft__no_cord();
 }
 
 int weft_rwlock_unlock(weft_rwlock *lock)
 {
     weft__cord *c = weft__cord_self;
-    rwlock *l = private_of(lock);
-    if (weft__is_refused(c))
+    rwlock *l = rwlock_of(lock);
+    if (weft__cord_is_forbidden(c))
         return weft__no_cord();
     if (l->readers > 0) {
         if (--l->readers == 0)
-            admit(c, l);
+            rwlock_admit(c, l);
         return 0;
     }
-    if (UNLIKELY(c == NULL || weft__owner_now(&l->writer) != c->current))
-        return weft_fail(-EPERM, "unlocking a lock that the caller does not hold");
+    if (UNLIKELY(c == NULL || weft__owner_current(&l->writer) != c->current))
+        return weft_fail(-EPERM, "weft_rwlock_unlock: the caller does not hold the lock");
     weft__owner_clear(&l->writer);
-    admit(c, l);
+    rwlock_admit(c, l);
     return 0;
 }

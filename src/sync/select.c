@@ -1,62 +1,64 @@
 /*
- * Select: the first of several things that happens, and only that one.
+ * Select performs exactly one of several clauses.
  *
- * Every clause is looked at first, and if some can happen at once, one of them does, chosen by lot.
- * Else all of them are waited for: select_wait.c.
+ * A select first checks all clauses. If clauses are ready, the select performs one of them, chosen
+ * at random. Otherwise select_wait.c waits for all clauses.
  */
 #include "sync/select.h"
 
-#include "core/alarm.h"
-#include "core/end.h"
-#include "core/mailbox.h"
-#include "core/op.h"
-#include "core/tree.h"
+#include "core/fiber/mailbox.h"
+#include "core/lifetime/cancel.h"
+#include "core/lifetime/exit.h"
+#include "core/lifetime/tree.h"
+#include "core/op/op.h"
 #include "sync/chan.h"
 #include "sync/queue.h"
-#include "sync/tour.h"
+#include "sync/select_shared.h"
 
 #include <weft/error.h>
 
 #include <limits.h>
 #include <poll.h>
 
-/* Sense. */
+/* Results of clause_check in addition to the readiness. */
+typedef struct check_info {
+    weft_value events; /* the ready events of a descriptor, or an error */
+    const char *fault; /* why the clause is invalid; NULL: the clause is valid */
+} check_info;
 
-/* What is seen of a clause besides whether it can happen. */
-typedef struct sight {
-    weft_value events; /* of a descriptor: those that are there, or an error */
-    const char *fault; /* why it makes no sense, if it is -EINVAL; NULL: it is not */
-} sight;
+/* Readiness of a clause. Errors are negative. */
+enum { NOT_READY, READY, NOT_READY_SHARED };
 
-/* What looking at a clause says, besides errors. */
-enum { CANNOT, CAN, CANNOT_SHARED };
-
-COLD static int refuse(sight *seen, const char *fault)
+COLD static int clause_refuse(check_info *info, const char *fault)
 {
-    seen->fault = fault;
+    info->fault = fault;
     return -EINVAL;
 }
 
-/* As for weft_await: negative if it cannot be awaited; 1 if it has ended. */
-static int look_at_fiber(const weft__cord *c, weft_fiber fiber)
+/*
+ * Check whether a fiber can be awaited. Returns 1 if the fiber has ended, 0 if the fiber has not
+ * ended, or the error that weft_await would return.
+ */
+static int check_fiber(const weft__cord *c, weft_fiber fiber)
 {
     const weft__fiber *f = weft__fiber_find(c, fiber);
-    if (f == NULL && weft__ended_find(c, fiber) != NULL)
+    if (f == NULL && weft__unawaited_find(c, fiber) != NULL)
         return 1;
     if (f == NULL)
-        return weft__fiber_missing(c, fiber);
+        return weft__fiber_find_error(c, fiber);
     if (f->phase == WEFT__ENDED)
         return 1;
-    return weft__tree_is_above(f, c->current) ? -EDEADLK : 0;
+    return weft__tree_is_ancestor(f, c->current) ? -EDEADLK : 0;
 }
 
-/* At once. */
-
-bool weft__lot_falls(weft__cord *c, uint32_t count)
+bool weft__random_pick(weft__cord *c, uint32_t count)
 {
     if (LIKELY(count == 1))
         return true;
-    /* Knuth's MMIX: any state will do to begin with, and the upper half of it is good. */
+    /*
+     * The linear congruential generator of Knuth's MMIX. Any initial state is valid. The upper 32
+     * bits are more random than the lower 32 bits.
+     */
     c->random = c->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (c->random >> 32) * count >> 32 == 0;
 }
@@ -71,115 +73,128 @@ intptr_t weft__clause_submit(weft__cord *c, const weft_clause *clause, weft__op 
     return b->type->submit(b, op);
 }
 
-static int look_at_fd(weft__cord *c, const weft_clause *clause, sight *seen)
+static int check_fd(weft__cord *c, const weft_clause *clause, check_info *info)
 {
     if (!(clause->events & (POLLIN | POLLOUT)))
-        return refuse(seen, "waiting for no event");
-    weft__op look = {.u.events = WEFT__LOOK_ONLY};
-    seen->events = weft__clause_submit(c, clause, &look);
-    return seen->events != -EAGAIN;
+        return clause_refuse(info, "events has neither POLLIN nor POLLOUT");
+    weft__op poll_op = {.u.events = WEFT__EVENTS_NOWAIT};
+    info->events = weft__clause_submit(c, clause, &poll_op);
+    return info->events != -EAGAIN;
 }
 
-/* The same for a channel or a queue that may be of anything else than values, or not be at all. */
-COLD static int look_at_other(const weft_clause *clause, const weft__passage *p, sight *seen)
+/*
+ * The slow path of clause_check. It handles channels that are NULL, typed or shared, and values
+ * that are error codes.
+ */
+COLD static int check_fifo_slow(const weft_clause *clause, const weft__fifo *fifo, check_info *info)
 {
-    if (p == NULL)
-        return refuse(seen, "there is no channel, or no queue");
-    weft__shared *s = weft__clause_shared(clause);
-    size_t item_bytes = s != NULL ? s->passage.item_bytes : p->item_bytes;
+    if (fifo == NULL)
+        return clause_refuse(info, "the channel or queue is NULL");
+    weft__chan_shared *s = weft__clause_shared(clause);
+    size_t item_bytes = s != NULL ? s->fifo.item_bytes : fifo->item_bytes;
     bool is_send = clause->kind == WEFT_CLAUSE_SEND;
     if (clause->item == NULL && item_bytes != sizeof clause->value)
-        return refuse(seen, "items of this size are no values");
+        return clause_refuse(info, "item is NULL, but the items of the channel are not values");
     if (clause->item == NULL && is_send && weft_is_error(clause->value))
-        return refuse(seen, "an error code cannot be sent");
+        return clause_refuse(info, "value is an error code");
     if (s == NULL)
-        return is_send ? weft__passage_can_put(p) : weft__passage_can_take(p);
-    bool can = is_send ? weft__shared_can_put(s) : weft__shared_can_take(s);
-    return can ? CAN : CANNOT_SHARED;
+        return is_send ? weft__fifo_can_put(fifo) : weft__fifo_can_take(fifo);
+    bool can = is_send ? weft__chan_shared_can_put(s) : weft__chan_shared_can_take(s);
+    return can ? READY : NOT_READY_SHARED;
 }
 
-static inline bool is_of_values(const weft__passage *p)
+static inline bool is_of_values(const weft__fifo *fifo)
 {
-    return LIKELY(p != NULL) && LIKELY(p->item_bytes == sizeof(weft_value));
+    return LIKELY(fifo != NULL) && LIKELY(fifo->item_bytes == sizeof(weft_value));
 }
 
-/* Can it happen at once? Negative: it never can, because it makes no sense. */
-__attribute__((always_inline)) static inline int look_at(weft__cord *c, const weft_clause *clause,
-                                                         sight *seen)
+/* Check whether a clause is ready. Returns the readiness, or an error if the clause is invalid. */
+__attribute__((always_inline)) static inline int
+clause_check(weft__cord *c, const weft_clause *clause, check_info *info)
 {
-    const weft__passage *p = weft__clause_passage(c, clause);
+    const weft__fifo *fifo = weft__clause_fifo(c, clause);
     switch (clause->kind) {
     case WEFT_CLAUSE_RECV:
     case WEFT_CLAUSE_SHIFT:
-        return is_of_values(p) ? weft__passage_can_take(p) : look_at_other(clause, p, seen);
+        return is_of_values(fifo) ? weft__fifo_can_take(fifo) : check_fifo_slow(clause, fifo, info);
     case WEFT_CLAUSE_SEND:
-        if (!is_of_values(p) || UNLIKELY(weft_is_error(clause->value)))
-            return look_at_other(clause, p, seen);
-        return weft__passage_can_put(p);
+        if (!is_of_values(fifo) || UNLIKELY(weft_is_error(clause->value)))
+            return check_fifo_slow(clause, fifo, info);
+        return weft__fifo_can_put(fifo);
     case WEFT_CLAUSE_MESSAGE:
-        return p != NULL && weft__passage_can_take(p);
+        return fifo != NULL && weft__fifo_can_take(fifo);
     case WEFT_CLAUSE_ENDED:
-        return look_at_fiber(c, clause->of.fiber);
+        return check_fiber(c, clause->of.fiber);
     case WEFT_CLAUSE_FD:
-        return look_at_fd(c, clause, seen);
+        return check_fd(c, clause, info);
     case WEFT_CLAUSE_TIME:
         if (!(clause->of.seconds >= 0))
-            return refuse(seen, "a negative time, or none");
+            return clause_refuse(info, "seconds is negative or NaN");
         return clause->of.seconds == 0;
     case WEFT_CLAUSE_NEVER:
         return 0;
     default:
-        return refuse(seen, "there is no such kind");
+        return clause_refuse(info, "kind is unknown");
     }
 }
 
-/* Into, or out of, its shared channel, if it has one. */
-COLD static int take_shared(const weft_clause *clause, void *out)
+/*
+ * Take an item from a shared channel, or put an item into a shared channel.
+ *
+ * Returns 0, or:
+ * -EAGAIN if the call would wait
+ * -EAGAIN if the channel is not shared
+ * -EPIPE if the channel is closed
+ */
+COLD static int clause_take_shared(const weft_clause *clause, void *out)
 {
-    weft__shared *s = weft__clause_shared(clause);
-    return s != NULL ? weft__shared_take(s, out) : -EAGAIN;
+    weft__chan_shared *s = weft__clause_shared(clause);
+    return s != NULL ? weft__chan_shared_take(s, out) : -EAGAIN;
 }
 
-COLD static int put_shared(const weft_clause *clause, const void *item)
+COLD static int clause_put_shared(const weft_clause *clause, const void *item)
 {
-    weft__shared *s = weft__clause_shared(clause);
-    return s != NULL ? weft__shared_put(s, item) : -EAGAIN;
+    weft__chan_shared *s = weft__clause_shared(clause);
+    return s != NULL ? weft__chan_shared_put(s, item) : -EAGAIN;
 }
 
-static inline bool take(weft__cord *c, weft_clause *clause)
+static inline bool clause_take(weft__cord *c, weft_clause *clause)
 {
     void *out = clause->item != NULL ? clause->item : &clause->value;
-    int rc = weft__passage_take(c, weft__clause_passage(c, clause), out);
-    if (UNLIKELY(rc == -EAGAIN) && (rc = take_shared(clause, out)) == -EAGAIN)
+    int rc = weft__fifo_take(c, weft__clause_fifo(c, clause), out);
+    if (UNLIKELY(rc == -EAGAIN) && (rc = clause_take_shared(clause, out)) == -EAGAIN)
         return false;
     if (rc < 0 || clause->item != NULL)
         clause->value = rc;
     return true;
 }
 
-static inline bool put(weft__cord *c, weft_clause *clause)
+static inline bool clause_put(weft__cord *c, weft_clause *clause)
 {
     const void *item = clause->item != NULL ? clause->item : &clause->value;
-    int rc = weft__passage_put(c, weft__clause_passage(c, clause), item, WEFT__TAIL);
-    if (UNLIKELY(rc == -EAGAIN) && (rc = put_shared(clause, item)) == -EAGAIN)
+    int rc = weft__fifo_put(c, weft__clause_fifo(c, clause), item, WEFT__TAIL);
+    if (UNLIKELY(rc == -EAGAIN) && (rc = clause_put_shared(clause, item)) == -EAGAIN)
         return false;
     clause->value = rc;
     return true;
 }
 
-/* False: another thread was faster, and it cannot any more. */
-__attribute__((always_inline)) static inline bool let_happen(weft__cord *c, weft_clause *clause,
-                                                             weft_value events)
+/*
+ * Perform a ready clause. Returns false if another thread has changed the channel and the clause is
+ * no longer ready.
+ */
+__attribute__((always_inline)) static inline bool clause_execute(weft__cord *c, weft_clause *clause,
+                                                                 weft_value events)
 {
     switch (clause->kind) {
     case WEFT_CLAUSE_RECV:
     case WEFT_CLAUSE_SHIFT:
     case WEFT_CLAUSE_MESSAGE:
-        return take(c, clause);
+        return clause_take(c, clause);
     case WEFT_CLAUSE_SEND:
-        return put(c, clause);
+        return clause_put(c, clause);
     case WEFT_CLAUSE_ENDED:
-        clause->value = weft__fiber_take(c, clause->of.fiber);
+        clause->value = weft__fiber_collect_id(c, clause->of.fiber);
         break;
     case WEFT_CLAUSE_FD:
         clause->value = events;
@@ -190,12 +205,12 @@ __attribute__((always_inline)) static inline bool let_happen(weft__cord *c, weft
     return true;
 }
 
-/* The one that was chosen could not happen after all. */
+/* The result of clause_choose if the chosen clause is no longer ready. */
 #define TOO_LATE (-EINPROGRESS)
 
-/* As below, or TOO_LATE. */
-__attribute__((noinline)) static int choose(weft__cord *c, weft_clause *clauses, size_t n,
-                                            unsigned *kinds)
+/* Like select_now, but returns TOO_LATE if the chosen clause is no longer ready. */
+__attribute__((noinline)) static int clause_choose(weft__cord *c, weft_clause *clauses, size_t n,
+                                                   unsigned *kinds)
 {
     int chosen = -EAGAIN;
     weft_value chosen_events = 0;
@@ -204,39 +219,42 @@ __attribute__((noinline)) static int choose(weft__cord *c, weft_clause *clauses,
     if (clauses == NULL || n > INT_MAX)
         n = 0;
     for (size_t i = 0; i < n; i++) {
-        sight seen = {0, NULL};
-        int rc = look_at(c, &clauses[i], &seen);
-        if (UNLIKELY(seen.fault != NULL))
-            return weft_fail(rc, "clause %zu: %s", i, seen.fault);
-        if (UNLIKELY((unsigned)rc > CAN)) {
+        check_info info = {0, NULL};
+        int rc = clause_check(c, &clauses[i], &info);
+        if (UNLIKELY(info.fault != NULL))
+            return weft_fail(rc, "weft_select: clause %zu: %s", i, info.fault);
+        if (UNLIKELY((unsigned)rc > READY)) {
             if (rc < 0)
                 return rc;
             all_kinds |= WEFT__KINDS_SHARED;
-            rc = CANNOT;
+            rc = NOT_READY;
         }
         all_kinds |= 1u << clauses[i].kind;
-        if (rc == CANNOT || !weft__lot_falls(c, ++count))
+        if (rc == NOT_READY || !weft__random_pick(c, ++count))
             continue;
         chosen = (int)i;
-        chosen_events = seen.events;
+        chosen_events = info.events;
     }
     *kinds = all_kinds;
     if (count > 0)
-        return LIKELY(let_happen(c, &clauses[chosen], chosen_events)) ? chosen : TOO_LATE;
+        return LIKELY(clause_execute(c, &clauses[chosen], chosen_events)) ? chosen : TOO_LATE;
     if (UNLIKELY((all_kinds & ~(1u << WEFT_CLAUSE_NEVER)) == 0))
-        return weft_fail(-EINVAL, "there is nothing to select from");
+        return weft_fail(-EINVAL, "weft_select: clauses is NULL, n is 0 or above INT_MAX, "
+                                  "or all clauses are WEFT_CLAUSE_NEVER");
     return -EAGAIN;
 }
 
 /*
- * The index of one that could happen at once, and has; -EAGAIN: none could; -EINVAL and others: one
- * makes no sense. *kinds: a bit for each kind that is there.
+ * Perform one clause that is ready. Store a bit for each kind of clause in *kinds.
+ *
+ * Returns the index of the clause, an error if a clause is invalid, or:
+ * -EAGAIN if no clause is ready
  */
-static int select_at_once(weft__cord *c, weft_clause *clauses, size_t n, unsigned *kinds)
+static int select_now(weft__cord *c, weft_clause *clauses, size_t n, unsigned *kinds)
 {
     int rc;
     do
-        rc = choose(c, clauses, n, kinds);
+        rc = clause_choose(c, clauses, n, kinds);
     while (UNLIKELY(rc == TOO_LATE));
     return rc;
 }
@@ -245,7 +263,7 @@ int weft_try_select(weft_clause *clauses, size_t n)
 {
     weft__cord *c = weft__cord_here();
     unsigned kinds;
-    return c != NULL ? select_at_once(c, clauses, n, &kinds) : weft__no_cord();
+    return c != NULL ? select_now(c, clauses, n, &kinds) : weft__no_cord();
 }
 
 int weft_select(weft_clause *clauses, size_t n)
@@ -253,19 +271,19 @@ int weft_select(weft_clause *clauses, size_t n)
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return weft__no_cord();
-    bool is_news = false;
+    bool must_retry = false;
     do {
         unsigned kinds = 0;
-        int rc = select_at_once(c, clauses, n, &kinds);
-        bool may_switch = !c->current->alarm;
+        int rc = select_now(c, clauses, n, &kinds);
+        bool may_switch = !c->current->pending;
         if (rc != -EAGAIN) {
             bool is_op = rc >= 0 && clauses[rc].kind == WEFT_CLAUSE_FD;
-            return is_op && may_switch ? (int)weft__finish_at_once(c, rc) : rc;
+            return is_op && may_switch ? (int)weft__op_finish_now(c, rc) : rc;
         }
         if (UNLIKELY(!may_switch))
-            return (int)weft__refuse(c);
-        rc = weft__select_wait(c, clauses, n, kinds, &is_news);
-        if (LIKELY(!is_news))
+            return (int)weft__call_refuse(c);
+        rc = weft__select_wait(c, clauses, n, kinds, &must_retry);
+        if (LIKELY(!must_retry))
             return rc;
     } while (true);
 }

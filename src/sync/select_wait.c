@@ -1,55 +1,61 @@
 /*
- * Select when nothing can happen at once: every clause waits where a call that is about nothing
- * else would wait, in the line of a channel or of a fiber, on a timer, at the backend. The first
- * that is served takes the others out of their places in the same step, before anything can happen
- * to them. So nothing has ever to be given back, and of two selects that face each other no half is
- * left behind.
+ * The wait of a select without a ready clause. Each clause waits where a single call would wait: in
+ * a wait queue, in a timer or at the backend. The first clause that is woken removes all other
+ * clauses in the same step. No clause can therefore happen twice or be undone, even if two selects
+ * wait for each other.
  *
- * Only to descriptors the kernel may hold on for a while: then the caller waits until it has let
- * go. What it says meanwhile is dropped, for to hear that a descriptor is ready takes nothing.
+ * Only a poll of a descriptor may take time to cancel. The caller then waits until the kernel has
+ * released the poll. A late poll result is discarded. No data is lost, because a poll consumes no
+ * data.
  *
- * With shared channels others can serve it, too, from their threads: then it is contested. To serve
- * it, wherever that is, is to claim it first; it leaves its other places when it hears of it.
+ * If a clause has a shared channel, other threads can wake the select. Each waker must first claim
+ * the weft__select_token of the select. The select leaves its other wait queues when its own thread
+ * receives the wake-up.
  */
 #include "sync/select.h"
 
-#include "core/alarm.h"
-#include "core/mailbox.h"
-#include "core/op.h"
-#include "sync/tour.h"
+#include "core/fiber/mailbox.h"
+#include "core/lifetime/cancel.h"
+#include "core/op/op.h"
+#include "sync/select_shared.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Descriptors that need no memory of their own. */
+/* The number of polls that need no heap allocation. */
 #define FDS_ON_STACK 4
 
-/* A descriptor at the backend. */
+/* A poll of a descriptor at the backend. */
 typedef struct fd_wait {
-    weft__op op; /* its owner is the selection */
+    weft__op op; /* op.owner is the selection */
     weft_clause *clause;
     bool is_pending;
 } fd_wait;
 
-/* One select that waits, in the frame of its caller. */
+/* A waiting select, in the stack frame of its caller. */
 typedef struct selection {
-    weft__contest contest; /* the first, as waiters point to it; only if it has a tour */
-    weft__tour *tour;      /* of the shared channels; NULL: there are none, or it has been served */
+    weft__select_token
+        token; /* the first field, because waiters point to it; used only with shared_set */
+    /* NULL: no clause has a shared channel, or the select is over. */
+    weft__select_shared *shared_set;
     weft__fiber *fiber;
     weft_clause *clauses;
     size_t n;
-    int winner;            /* index of the clause that has happened; -1: none has */
-    weft_clause *earliest; /* of the times; NULL: there is none */
-    weft__timer timer;     /* for that one */
+    int winner;            /* index of the clause that has happened; -1: none */
+    weft_clause *earliest; /* the TIME clause with the least time; NULL: none */
+    weft__timer timer;     /* for earliest */
     fd_wait *fds;
     size_t fds_count;
-    size_t fds_pending; /* of these, how many the backend has */
+    size_t fds_pending; /* polls that the backend still holds */
 } selection;
 
 _Static_assert(sizeof(weft__waiter) <= sizeof(((weft_clause *)NULL)->weft__private),
-               "a clause has room for its place in a line");
+               "the waiter of a clause is too large");
 
-/* Its value points to the selection: no place has a use for that. */
+/*
+ * Return the waiter of a clause. Its value field points to the selection. Wait queues do not use
+ * the value field.
+ */
 static weft__waiter *waiter_of(weft_clause *clause)
 {
     return (weft__waiter *)(void *)clause->weft__private;
@@ -57,49 +63,54 @@ static weft__waiter *waiter_of(weft_clause *clause)
 
 static weft_clause *clause_of(weft__waiter *w)
 {
-    void *words = w;
-    return CONTAINER_OF(words, weft_clause, weft__private);
+    void *memory = w;
+    return CONTAINER_OF(memory, weft_clause, weft__private);
 }
 
-/* Out of all places. */
+/* Leaving wait queues, the timer and the backend. */
 
-static bool waits_in_line(const weft_clause *clause)
+static bool waits_in_queue(const weft_clause *clause)
 {
     return clause->kind != WEFT_CLAUSE_NEVER && clause->kind != WEFT_CLAUSE_TIME &&
            clause->kind != WEFT_CLAUSE_FD;
 }
 
-static inline void leave_lines(selection *s)
+static inline void leave_queues(selection *s)
 {
     for (size_t i = 0; i < s->n; i++)
-        if (waits_in_line(&s->clauses[i]))
-            weft__line_leave(waiter_of(&s->clauses[i]));
+        if (waits_in_queue(&s->clauses[i]))
+            weft__waitq_leave(waiter_of(&s->clauses[i]));
 }
 
-COLD static void leave_shared_lines(selection *s)
+COLD static void leave_shared_queues(selection *s)
 {
-    weft__tour_lock(s->tour);
-    leave_lines(s);
-    weft__tour_unlock(s->tour);
+    weft__select_shared_lock(s->shared_set);
+    leave_queues(s);
+    weft__select_shared_unlock(s->shared_set);
 }
 
-/* May something happen to it here, or has another thread been faster? */
-static bool claim(selection *s)
+/*
+ * Claim the right to complete the select. Returns false if another thread has already claimed it.
+ */
+static bool selection_claim(selection *s)
 {
-    return LIKELY(s->tour == NULL) || weft__contest_claim(&s->contest);
+    return LIKELY(s->shared_set == NULL) || weft__select_token_claim(&s->token);
 }
 
-/* It is out of all lines, and no letter is under way. */
-static void end_tour(selection *s)
+/*
+ * Free the set of shared channels. The select must not be in a wait queue, and no wake-up may be in
+ * flight.
+ */
+static void select_shared_end(selection *s)
 {
-    if (LIKELY(s->tour == NULL))
+    if (LIKELY(s->shared_set == NULL))
         return;
-    weft__tour_free(s->tour);
-    s->tour = NULL;
+    weft__select_shared_free(s->shared_set);
+    s->shared_set = NULL;
 }
 
-/* The backend has let go of it. */
-static void release_fd(selection *s, fd_wait *w)
+/* Record that the backend has released a poll. */
+static void fd_wait_released(selection *s, fd_wait *w)
 {
     w->is_pending = false;
     s->fds_pending--;
@@ -111,100 +122,103 @@ static void cancel_fds(selection *s)
     weft__backend *b = weft__cord_self->backend;
     for (size_t i = 0; i < s->fds_count && s->fds_pending > 0; i++)
         if (s->fds[i].is_pending && b->type->cancel(b, &s->fds[i].op))
-            release_fd(s, &s->fds[i]);
+            fd_wait_released(s, &s->fds[i]);
 }
 
-/* True: nobody holds a part of it any more. */
-static bool leave_all(selection *s)
+/*
+ * Leave all wait queues, the timer and the backend. Returns false if the backend still holds a
+ * poll.
+ */
+static bool selection_leave(selection *s)
 {
-    if (LIKELY(s->tour == NULL))
-        leave_lines(s);
+    if (LIKELY(s->shared_set == NULL))
+        leave_queues(s);
     else
-        leave_shared_lines(s);
+        leave_shared_queues(s);
     weft__unhold_timer(weft__cord_self, s->fiber, &s->timer);
     cancel_fds(s);
     return s->fds_pending == 0;
 }
 
 /*
- * Nothing has happened, and nothing will: what the kernel still says is not heard. Or another
- * thread has served it: it leaves its other places, and that letter wakes it.
+ * Cancel a select. Poll results that arrive later are discarded. If another thread has claimed the
+ * select, leave the other wait queues and return false. The wake-up in flight then wakes the fiber.
  */
 static bool leave_select(weft__fiber *f)
 {
     selection *s = f->wait_object;
-    bool is_ours = claim(s), is_released = leave_all(s);
+    bool is_ours = selection_claim(s), is_released = selection_leave(s);
     if (!is_ours)
         return false;
-    end_tour(s);
+    select_shared_end(s);
     if (is_released)
         return true;
     f->waits_in = &weft__waits_release;
     return false;
 }
 
-/* In a child: shared channels are never looked at again, only the other lines have to be left. */
+/* Leave the local wait queues in a child of weft_fork. The child does not use shared channels. */
 static bool forget_select(weft__fiber *f)
 {
     selection *s = f->wait_object;
     for (size_t i = 0; i < s->n; i++) {
         weft__waiter *w = waiter_of(&s->clauses[i]);
-        if (waits_in_line(&s->clauses[i]) && !weft__tour_has(s->tour, w->line))
-            weft__line_leave(w);
+        if (waits_in_queue(&s->clauses[i]) && !weft__select_shared_has(s->shared_set, w->waitq))
+            weft__waitq_leave(w);
     }
     return true;
 }
 
-static const weft__wait_kind waits_select = {"one of several", .leave = leave_select,
+static const weft__wait_kind waits_select = {"a select", .leave = leave_select,
                                              .forget = forget_select};
 
-/* A clause has happened while all were waited for. It is claimed. */
-static void happened(selection *s, weft_clause *clause, weft_value value)
+/* Complete the select with a clause. The caller must have claimed the select. */
+static void clause_complete(selection *s, weft_clause *clause, weft_value value)
 {
     clause->value = value;
     s->winner = (int)(clause - s->clauses);
-    bool is_released = leave_all(s);
-    end_tour(s);
+    bool is_released = selection_leave(s);
+    select_shared_end(s);
     if (is_released)
         weft__wake(weft__cord_self, s->fiber, s->winner, WEFT__TAIL);
     else
         s->fiber->waits_in = &weft__waits_release;
 }
 
-static void clause_served(weft__waiter *w, weft_value value)
+static void clause_woken(weft__waiter *w, weft_value value)
 {
-    happened((selection *)w->value, clause_of(w), value);
+    clause_complete((selection *)w->value, clause_of(w), value);
 }
 
-static void time_is_over(weft__timer *timer)
+static void selection_timed_out(weft__timer *timer)
 {
     selection *s = CONTAINER_OF(timer, selection, timer);
-    weft__fired_timer(weft__cord_self, s->fiber);
-    if (claim(s))
-        happened(s, s->earliest, 0);
+    weft__timer_fired(weft__cord_self, s->fiber);
+    if (selection_claim(s))
+        clause_complete(s, s->earliest, 0);
 }
 
-/* Another thread has served it. A fiber that is ended with its thread does not wait any more. */
-static void deliver_turn(weft__cord *c, weft__letter *l)
+/* Handle a wake-up by another thread. If the fiber has ended with its thread, only free the set. */
+static void deliver_wake(weft__cord *c, weft__remote_msg *msg)
 {
-    weft__tour *t = CONTAINER_OF(l, weft__tour, turn.letter);
-    weft__fiber *f = c != NULL ? weft__fiber_find(c, l->fiber) : NULL;
+    weft__select_shared *set = CONTAINER_OF(msg, weft__select_shared, wake.msg);
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, msg->fiber) : NULL;
     selection *s = f != NULL && f->waits_in == &waits_select ? f->wait_object : NULL;
-    if (s == NULL || s->tour != t) {
-        weft__tour_free(t);
+    if (s == NULL || s->shared_set != set) {
+        weft__select_shared_free(set);
         return;
     }
-    weft_clause *clause = clause_of(t->turn.by);
+    weft_clause *clause = clause_of(set->wake.woken);
     bool is_value = clause->kind == WEFT_CLAUSE_RECV && clause->item == NULL;
-    weft__settle(f, 0); /* what has struck it since came too late */
-    happened(s, clause, is_value && l->value == 0 ? clause->value : l->value);
+    weft__cancel_resolve(f, 0); /* a cancellation after the claim is too late */
+    clause_complete(s, clause, is_value && msg->value == 0 ? clause->value : msg->value);
 }
 
-/* The kernel has let go of the last descriptor. */
-static void released(selection *s)
+/* Wake the fiber after the kernel has released the last poll. */
+static void selection_released(selection *s)
 {
     weft__fiber *f = s->fiber;
-    weft_value value = s->winner >= 0 ? s->winner : weft__settle(f, -ECANCELED);
+    weft_value value = s->winner >= 0 ? s->winner : weft__cancel_resolve(f, -ECANCELED);
     weft__wake(weft__cord_self, f, value, WEFT__TAIL);
 }
 
@@ -212,95 +226,106 @@ static void fd_done(weft__op *op, intptr_t result)
 {
     fd_wait *w = CONTAINER_OF(op, fd_wait, op);
     selection *s = op->owner;
-    release_fd(s, w);
+    fd_wait_released(s, w);
     if (s->fiber->waits_in == &waits_select) {
-        if (claim(s))
-            happened(s, w->clause, result);
+        if (selection_claim(s))
+            clause_complete(s, w->clause, result);
     } else if (s->fiber->waits_in == &weft__waits_release && s->fds_pending == 0) {
-        released(s);
+        selection_released(s);
     }
 }
 
-/* Into all places. */
+/* Joining wait queues, the timer and the backend. */
 
-static inline void join(selection *s, weft_clause *clause, weft__line *line, bool is_contested)
+static inline void clause_join(selection *s, weft_clause *clause, weft__waitq *waitq,
+                               bool has_token)
 {
-    /* Where an item comes from, or goes to; a receiver that does not say is served with it. */
-    bool is_own = clause->kind == WEFT_CLAUSE_SEND && clause->item == NULL;
+    /*
+     * data is the source or the destination of the item. If data is NULL in a receiver, the value
+     * is the result of the wait.
+     */
+    bool is_value = clause->kind == WEFT_CLAUSE_SEND && clause->item == NULL;
     weft__waiter *w = waiter_of(clause);
     *w = (weft__waiter){
         .fiber = s->fiber,
-        .served = clause_served,
+        .on_wake = clause_woken,
         .value = (weft_value)s,
-        .data = is_own ? &clause->value : clause->item,
+        .data = is_value ? &clause->value : clause->item,
         .how = WEFT__TAIL,
-        .is_contested = is_contested,
+        .has_token = has_token,
     };
-    weft__line_join(line, w);
+    weft__waitq_join(waitq, w);
 }
 
-__attribute__((always_inline)) static inline void join_at(weft__cord *c, selection *s,
-                                                          weft_clause *clause, bool is_contested)
+__attribute__((always_inline)) static inline void
+clause_join_local(weft__cord *c, selection *s, weft_clause *clause, bool has_token)
 {
-    weft__passage *p = weft__clause_passage(c, clause);
-    if (p != NULL)
-        join(s, clause, clause->kind == WEFT_CLAUSE_SEND ? &p->senders : &p->receivers,
-             is_contested);
+    weft__fifo *fifo = weft__clause_fifo(c, clause);
+    if (fifo != NULL)
+        clause_join(s, clause, clause->kind == WEFT_CLAUSE_SEND ? &fifo->senders : &fifo->receivers,
+                    has_token);
     else if (clause->kind == WEFT_CLAUSE_ENDED)
-        join(s, clause, &weft__fiber_find(c, clause->of.fiber)->life->awaiters, is_contested);
+        clause_join(s, clause, &weft__fiber_find(c, clause->of.fiber)->live->awaiters, has_token);
 }
 
-static void join_lines(weft__cord *c, selection *s)
+static void join_queues(weft__cord *c, selection *s)
 {
     for (size_t i = 0; i < s->n; i++)
-        join_at(c, s, &s->clauses[i], false);
+        clause_join_local(c, s, &s->clauses[i], false);
 }
 
-/* With what is received in its place: a letter brings nothing. */
-static void join_shared(selection *s, weft_clause *clause, weft__passage *p)
+/*
+ * Join a wait queue of a shared channel. Set a destination, because a remote message carries no
+ * value.
+ */
+static void clause_join_shared(selection *s, weft_clause *clause, weft__fifo *fifo)
 {
-    join(s, clause, clause->kind == WEFT_CLAUSE_SEND ? &p->senders : &p->receivers, true);
+    clause_join(s, clause, clause->kind == WEFT_CLAUSE_SEND ? &fifo->senders : &fifo->receivers,
+                true);
     if (clause->item == NULL)
         waiter_of(clause)->data = &clause->value;
 }
 
-static void join_all(weft__cord *c, selection *s)
+static void join_all_queues(weft__cord *c, selection *s)
 {
     for (size_t i = 0; i < s->n; i++) {
-        weft__shared *shared = weft__clause_shared(&s->clauses[i]);
+        weft__chan_shared *shared = weft__clause_shared(&s->clauses[i]);
         if (shared != NULL)
-            join_shared(s, &s->clauses[i], &shared->passage);
+            clause_join_shared(s, &s->clauses[i], &shared->fifo);
         else
-            join_at(c, s, &s->clauses[i], true);
+            clause_join_local(c, s, &s->clauses[i], true);
     }
 }
 
-/* Can something happen in a shared channel by now? They are locked. */
-static bool has_news(const selection *s)
+/*
+ * Return whether a shared channel is ready. The caller must hold the locks of all shared channels.
+ */
+static bool is_any_ready(const selection *s)
 {
     for (size_t i = 0; i < s->n; i++) {
         const weft_clause *clause = &s->clauses[i];
-        const weft__shared *shared = weft__clause_shared(clause);
+        const weft__chan_shared *shared = weft__clause_shared(clause);
         if (shared != NULL &&
-            (clause->kind == WEFT_CLAUSE_SEND ? weft__passage_can_put(&shared->passage)
-                                              : weft__passage_can_take(&shared->passage)))
+            (clause->kind == WEFT_CLAUSE_SEND ? weft__fifo_can_put(&shared->fifo)
+                                              : weft__fifo_can_take(&shared->fifo)))
             return true;
     }
     return false;
 }
 
 /*
- * The same for all lines at once, if some are shared. As soon as the locks are open it may be
- * served, and its channels freed. False: something can happen without waiting.
+ * Join all wait queues of a select with shared channels. After the call has released the locks,
+ * other threads may wake the select and free its channels. Returns false if a shared channel is
+ * ready.
  */
-static bool join_contest(weft__cord *c, selection *s)
+static bool join_with_shared(weft__cord *c, selection *s)
 {
-    s->contest.turn = &s->tour->turn;
-    weft__tour_lock(s->tour);
-    bool may_wait = !has_news(s);
+    s->token.wake = &s->shared_set->wake;
+    weft__select_shared_lock(s->shared_set);
+    bool may_wait = !is_any_ready(s);
     if (may_wait)
-        join_all(c, s);
-    weft__tour_unlock(s->tour);
+        join_all_queues(c, s);
+    weft__select_shared_unlock(s->shared_set);
     return may_wait;
 }
 
@@ -314,7 +339,7 @@ static void find_earliest(weft__cord *c, selection *s)
             continue;
         equals = clause->of.seconds < first_s ? 1 : equals + 1;
         first_s = clause->of.seconds;
-        if (weft__lot_falls(c, equals))
+        if (weft__random_pick(c, equals))
             s->earliest = clause;
     }
 }
@@ -327,7 +352,10 @@ static void arm_timer(weft__cord *c, selection *s)
         weft__hold_timer(c, s->fiber, &s->timer, at_ns);
 }
 
-/* Until one of them turns out to have become ready since it was looked at: that has happened. */
+/*
+ * Submit all polls. If a descriptor has become ready since the check, stop and make its clause the
+ * winner.
+ */
 static void submit_fds(weft__cord *c, selection *s)
 {
     for (size_t i = 0; i < s->n && s->winner < 0; i++) {
@@ -348,19 +376,19 @@ static void submit_fds(weft__cord *c, selection *s)
     }
 }
 
-static inline bool has(unsigned kinds, weft_clause_kind kind)
+static inline bool has_kind(unsigned kinds, weft_clause_kind kind)
 {
     return kinds & 1u << kind;
 }
 
-/* Until one clause has happened and the kernel has let go of the others. */
-static int wait_for_one(weft__cord *c, selection *s, unsigned kinds)
+/* Wait until one clause has happened and the kernel has released all polls. */
+static int wait_local(weft__cord *c, selection *s, unsigned kinds)
 {
-    if (has(kinds, WEFT_CLAUSE_FD))
+    if (has_kind(kinds, WEFT_CLAUSE_FD))
         submit_fds(c, s);
     if (LIKELY(s->winner < 0)) {
-        join_lines(c, s);
-        if (has(kinds, WEFT_CLAUSE_TIME))
+        join_queues(c, s);
+        if (has_kind(kinds, WEFT_CLAUSE_TIME))
             arm_timer(c, s);
         return weft__wait_int(c, &waits_select, s);
     }
@@ -368,27 +396,27 @@ static int wait_for_one(weft__cord *c, selection *s, unsigned kinds)
     return s->fds_pending == 0 ? s->winner : weft__wait_int(c, &weft__waits_release, s);
 }
 
-/* The same with shared channels. */
-static int wait_in_contest(weft__cord *c, selection *s, unsigned kinds, bool *is_news)
+/* Like wait_local, but with shared channels. See weft__select_wait for *must_retry. */
+static int wait_with_shared(weft__cord *c, selection *s, unsigned kinds, bool *must_retry)
 {
-    s->tour = weft__tour_new(c, s->clauses, s->n, deliver_turn);
-    if (s->tour == NULL)
+    s->shared_set = weft__select_shared_new(c, s->clauses, s->n, deliver_wake);
+    if (s->shared_set == NULL)
         return -ENOMEM;
-    *is_news = !join_contest(c, s);
-    if (*is_news) {
-        end_tour(s);
+    *must_retry = !join_with_shared(c, s);
+    if (*must_retry) {
+        select_shared_end(s);
         return -EAGAIN;
     }
-    if (has(kinds, WEFT_CLAUSE_TIME))
+    if (has_kind(kinds, WEFT_CLAUSE_TIME))
         arm_timer(c, s);
-    if (has(kinds, WEFT_CLAUSE_FD))
+    if (has_kind(kinds, WEFT_CLAUSE_FD))
         submit_fds(c, s);
-    if (LIKELY(s->winner < 0) || !claim(s)) {
-        s->winner = -1; /* of what a descriptor has, nothing is taken by having seen it */
+    if (LIKELY(s->winner < 0) || !selection_claim(s)) {
+        s->winner = -1; /* discard the poll result, because a poll consumes no data */
         return weft__wait_int(c, &waits_select, s);
     }
-    bool is_released = leave_all(s);
-    end_tour(s);
+    bool is_released = selection_leave(s);
+    select_shared_end(s);
     return is_released ? s->winner : weft__wait_int(c, &weft__waits_release, s);
 }
 
@@ -400,21 +428,22 @@ static size_t count_fds(const weft_clause *clauses, size_t n)
     return count;
 }
 
-int weft__select_wait(weft__cord *c, weft_clause *clauses, size_t n, unsigned kinds, bool *is_news)
+int weft__select_wait(weft__cord *c, weft_clause *clauses, size_t n, unsigned kinds,
+                      bool *must_retry)
 {
-    *is_news = false;
+    *must_retry = false;
     selection s = {.fiber = c->current, .clauses = clauses, .n = n, .winner = -1};
-    weft__timer_init(&s.timer, time_is_over);
-    if (has(kinds, WEFT_CLAUSE_MESSAGE) && weft__mailbox_of(s.fiber) == NULL)
+    weft__timer_init(&s.timer, selection_timed_out);
+    if (has_kind(kinds, WEFT_CLAUSE_MESSAGE) && weft__mailbox_of(s.fiber) == NULL)
         return -ENOMEM;
-    fd_wait few[FDS_ON_STACK];
-    size_t fds_count = has(kinds, WEFT_CLAUSE_FD) ? count_fds(clauses, n) : 0;
-    s.fds = fds_count <= FDS_ON_STACK ? few : malloc(fds_count * sizeof *s.fds);
+    fd_wait inline_fds[FDS_ON_STACK];
+    size_t fds_count = has_kind(kinds, WEFT_CLAUSE_FD) ? count_fds(clauses, n) : 0;
+    s.fds = fds_count <= FDS_ON_STACK ? inline_fds : malloc(fds_count * sizeof *s.fds);
     if (s.fds == NULL)
         return -ENOMEM;
-    bool is_contested = kinds & WEFT__KINDS_SHARED;
-    int rc = is_contested ? wait_in_contest(c, &s, kinds, is_news) : wait_for_one(c, &s, kinds);
-    if (s.fds != few)
+    bool has_token = kinds & WEFT__KINDS_SHARED;
+    int rc = has_token ? wait_with_shared(c, &s, kinds, must_retry) : wait_local(c, &s, kinds);
+    if (s.fds != inline_fds)
         free(s.fds);
     return rc;
 }

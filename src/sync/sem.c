@@ -1,31 +1,31 @@
-/* Semaphores. */
-#include "core/alarm.h"
+/* Semaphores. weft_sem_post hands a token directly to the first waiter. */
+#include "core/lifetime/cancel.h"
 
 #include <weft/sync.h>
 
-/* Between calls: if someone waits, there are no tokens. */
+/* Invariant between calls: if a fiber waits, tokens is 0. */
 typedef struct sem {
-    weft__line waiters;
+    weft__waitq waiters;
     size_t tokens;
 } sem;
 
 _Static_assert(sizeof(sem) <= sizeof(weft_sem), "weft_sem is too small");
 
-static const weft__wait_kind waits_token = {"a token", .leave = weft__leave_line};
+static const weft__wait_kind waits_sem = {"a semaphore", .leave = weft__waitq_abort_wait};
 
-static sem *private_of(weft_sem *semaphore)
+static sem *sem_of(weft_sem *semaphore)
 {
     return (sem *)(void *)semaphore;
 }
 
 void weft_sem_open(weft_sem *semaphore, size_t tokens)
 {
-    *private_of(semaphore) = (sem){.tokens = tokens};
+    *sem_of(semaphore) = (sem){.tokens = tokens};
 }
 
 int weft_sem_try_wait(weft_sem *semaphore)
 {
-    sem *s = private_of(semaphore);
+    sem *s = sem_of(semaphore);
     if (UNLIKELY(s->tokens == 0))
         return -EAGAIN;
     s->tokens--;
@@ -39,20 +39,20 @@ int weft_sem_wait(weft_sem *semaphore)
     weft__cord *c = weft__cord_here();
     if (UNLIKELY(c == NULL))
         return weft__no_cord();
-    if (UNLIKELY(c->current->alarm))
-        return (int)weft__refuse(c);
-    sem *s = private_of(semaphore);
-    return weft__line_wait_int(c, &s->waiters, &waits_token, s);
+    if (UNLIKELY(c->current->pending))
+        return (int)weft__call_refuse(c);
+    sem *s = sem_of(semaphore);
+    return weft__waitq_wait_int(c, &s->waiters, &waits_sem, s);
 }
 
 int weft_sem_post(weft_sem *semaphore)
 {
-    sem *s = private_of(semaphore);
+    sem *s = sem_of(semaphore);
     weft__cord *c = weft__cord_self;
-    if (weft__is_refused(c))
+    if (weft__cord_is_forbidden(c))
         return weft__no_cord();
-    if (!weft__line_is_empty(&s->waiters)) {
-        weft__serve(c, s->waiters.first, 0);
+    if (!weft__waitq_is_empty(&s->waiters)) {
+        weft__waitq_wake(c, s->waiters.first, 0);
         return 0;
     }
     if (UNLIKELY(s->tokens == SIZE_MAX))

@@ -1,6 +1,7 @@
 /*
- * What OpenSSL reads from and writes to: two buffers in memory. It never waits: what is not there
- * yet is to be tried again. Also what OpenSSL needs once in a process.
+ * The BIO between OpenSSL and the two memory buffers of a connection. The BIO never blocks. A read
+ * without data sets the retry flag of the BIO. This file also initialises OpenSSL, once per
+ * process.
  */
 #include "tls/tls.h"
 
@@ -9,15 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static BIO_METHOD *method;
+static BIO_METHOD *bio_method;
 static int init_result = -ENOMEM;
-static atomic_bool is_over;
+static atomic_bool is_cleaned_up;
 
-int weft__tls_reserve(weft__tls_buffer *b, size_t bytes)
+int weft__tls_buffer_reserve(weft__tls_buffer *b, size_t bytes)
 {
     if (b->bytes - b->tail >= bytes)
         return 0;
-    size_t held = weft__tls_held(b), size = held + bytes;
+    size_t held = weft__tls_buffer_held(b), size = held + bytes;
     if (held > 0 && size < 2 * b->bytes)
         size = 2 * b->bytes;
     char *data = malloc(size);
@@ -30,19 +31,19 @@ int weft__tls_reserve(weft__tls_buffer *b, size_t bytes)
     return 0;
 }
 
-void weft__tls_release(weft__tls_buffer *b)
+void weft__tls_buffer_release(weft__tls_buffer *b)
 {
     free(b->data);
     *b = (weft__tls_buffer){0};
 }
 
-static int take_input(BIO *bio, char *data, int bytes)
+static int bio_read(BIO *bio, char *data, int bytes)
 {
     weft__tls_conn *c = BIO_get_data(bio);
-    size_t held = weft__tls_held(&c->in);
+    size_t held = weft__tls_buffer_held(&c->in);
     BIO_clear_retry_flags(bio);
     if (held == 0) {
-        /* Nor is the end shown to OpenSSL, which would take no more writes after it. */
+        /* Retry even at the end of the input. If a read returned 0, later writes would fail. */
         BIO_set_retry_read(bio);
         return -1;
     }
@@ -52,11 +53,11 @@ static int take_input(BIO *bio, char *data, int bytes)
     return (int)taken;
 }
 
-static int put_output(BIO *bio, const char *data, int bytes)
+static int bio_write(BIO *bio, const char *data, int bytes)
 {
     weft__tls_conn *c = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    if (weft__tls_reserve(&c->out, (size_t)bytes) < 0) {
+    if (weft__tls_buffer_reserve(&c->out, (size_t)bytes) < 0) {
         BIO_set_retry_write(bio);
         return -1;
     }
@@ -65,39 +66,40 @@ static int put_output(BIO *bio, const char *data, int bytes)
     return bytes;
 }
 
-static long control(BIO *bio, int command, long number, void *pointer)
+static long bio_control(BIO *bio, int command, long number_arg, void *pointer_arg)
 {
-    (void)bio, (void)number, (void)pointer;
+    (void)bio, (void)number_arg, (void)pointer_arg;
     return command == BIO_CTRL_FLUSH || command == BIO_CTRL_DUP;
 }
 
-static int create(BIO *bio)
+static int bio_create(BIO *bio)
 {
     BIO_set_init(bio, 1);
     return 1;
 }
 
-static void end(void)
+static void on_openssl_cleanup(void)
 {
-    atomic_store(&is_over, true);
+    atomic_store(&is_cleaned_up, true);
 }
 
 /*
- * Without the exit handler of OpenSSL's: fibers that are ended by ours, which may run later, still
- * have connections to close. If the program has started OpenSSL before us, with the handler, we
- * hear of it, and leave OpenSSL alone from then on.
+ * Initialise OpenSSL without its atexit handler. weft's own atexit handler may run later. It ends
+ * fibers, and these fibers may close TLS connections. If the program has already initialised
+ * OpenSSL with an atexit handler, on_openssl_cleanup records the cleanup. weft does not call
+ * OpenSSL after the cleanup.
  */
 static void init_once(void)
 {
-    if (!OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) || !OPENSSL_atexit(end))
+    if (!OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) || !OPENSSL_atexit(on_openssl_cleanup))
         return;
-    method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "weft");
-    if (method == NULL)
+    bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "weft");
+    if (bio_method == NULL)
         return;
-    BIO_meth_set_create(method, create);
-    BIO_meth_set_ctrl(method, control);
-    BIO_meth_set_read(method, take_input);
-    BIO_meth_set_write(method, put_output);
+    BIO_meth_set_create(bio_method, bio_create);
+    BIO_meth_set_ctrl(bio_method, bio_control);
+    BIO_meth_set_read(bio_method, bio_read);
+    BIO_meth_set_write(bio_method, bio_write);
     init_result = 0;
 }
 
@@ -108,14 +110,14 @@ int weft__tls_init(void)
     return init_result;
 }
 
-bool weft__tls_is_over(void)
+bool weft__tls_is_cleaned_up(void)
 {
-    return atomic_load(&is_over);
+    return atomic_load(&is_cleaned_up);
 }
 
-int weft__tls_attach(weft__tls_conn *c)
+int weft__tls_bio_attach(weft__tls_conn *c)
 {
-    BIO *bio = BIO_new(method);
+    BIO *bio = BIO_new(bio_method);
     if (bio == NULL)
         return -ENOMEM;
     BIO_set_data(bio, c);

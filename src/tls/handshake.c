@@ -1,7 +1,8 @@
 /*
- * Shaking hands, as server and as client: which certificate a client gets, which protocol, which
- * session is resumed. What OpenSSL calls here does not block: where the program's choose function
- * is to be asked, OpenSSL is left with a request to be called again.
+ * Handshakes of servers and clients: choose the certificate, the protocol (ALPN) and the session to
+ * resume. OpenSSL's callbacks must not block, but the choose function of the program may block. If
+ * choose is set, on_client_hello suspends the handshake. handshake_run then calls choose and
+ * continues the handshake.
  */
 #include "tls/tls.h"
 
@@ -19,16 +20,17 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static int use_cert(SSL *ssl, const weft__tls_cert *cert)
+static int ssl_use_cert(SSL *ssl, const weft__tls_cert *cert)
 {
     return SSL_use_cert_and_key(ssl, cert->leaf, cert->key, cert->chain, 1);
 }
 
 /*
- * The certificates for a name: those that have it, else those that cover it by a wildcard, else the
- * first. Several, if they are of different kinds, are for OpenSSL to choose from.
+ * Set the certificates for the client's server name: all certificates with the name, else all with
+ * a matching wildcard, else the first certificate. If several certificates have different key
+ * types, OpenSSL chooses one of them. Return 0 on failure.
  */
-static int use_by_name(weft__tls_conn *c)
+static int use_certs_by_name(weft__tls_conn *c)
 {
     const weft__tls_config *config = c->config;
     int best = 0;
@@ -38,24 +40,26 @@ static int use_by_name(weft__tls_conn *c)
     }
     if (best == 0)
         return SSL_get_certificate(c->ssl) != NULL ||
-               (config->cert_count > 0 && use_cert(c->ssl, config->certs[0]));
+               (config->cert_count > 0 && ssl_use_cert(c->ssl, config->certs[0]));
     SSL_certs_clear(c->ssl);
-    for (size_t i = config->cert_count; i-- > 0;) /* the first of a kind is set last, and stays */
+    /* A certificate replaces an earlier one with the same key type. Set the first one last. */
+    for (size_t i = config->cert_count; i-- > 0;)
         if (weft__tls_cert_match(config->certs[i], c->server_name) == best &&
-            !use_cert(c->ssl, config->certs[i]))
+            !ssl_use_cert(c->ssl, config->certs[i]))
             return 0;
     return 1;
 }
 
 /*
- * The name in the extension: a list with one entry, type 0 (RFC 6066, 3). False: it makes no sense.
+ * Parse the server_name extension: a list with one entry of type 0 (RFC 6066, 3). Return false if
+ * the extension is malformed.
  */
-static bool parse_name(const unsigned char *data, size_t bytes, char *name)
+static bool sni_parse(const unsigned char *data, size_t bytes, char *name)
 {
     if (bytes < 5 || (size_t)(data[0] << 8 | data[1]) != bytes - 2 || data[2] != 0)
         return false;
     size_t n = (size_t)(data[3] << 8 | data[4]);
-    if (n == 0 || n != bytes - 5 || n >= SERVER_NAME_ROOM)
+    if (n == 0 || n != bytes - 5 || n >= SERVER_NAME_BYTES)
         return false;
     for (size_t i = 0; i < n; i++) {
         name[i] = (char)tolower(data[5 + i]);
@@ -66,15 +70,15 @@ static bool parse_name(const unsigned char *data, size_t bytes, char *name)
     return true;
 }
 
-/* What the client asks for, before OpenSSL has looked at it. */
-static int find_name(weft__tls_conn *c)
+/* Set c->server_name from the client hello. OpenSSL has not parsed the extension yet. */
+static int sni_find(weft__tls_conn *c)
 {
     const unsigned char *data;
     size_t bytes;
-    char name[SERVER_NAME_ROOM];
+    char name[SERVER_NAME_BYTES];
     if (c->server_name != NULL ||
         !SSL_client_hello_get0_ext(c->ssl, TLSEXT_TYPE_server_name, &data, &bytes) ||
-        !parse_name(data, bytes, name))
+        !sni_parse(data, bytes, name))
         return 0;
     c->server_name = strdup(name);
     return c->server_name != NULL ? 0 : -ENOMEM;
@@ -86,21 +90,25 @@ static int on_client_hello(SSL *ssl, int *alert, void *arg)
     weft__tls_conn *c = SSL_get_app_data(ssl);
     weft__tls_handshake *h = c->handshake;
     *alert = SSL_AD_INTERNAL_ERROR;
-    if (h == NULL || find_name(c) < 0)
+    if (h == NULL || sni_find(c) < 0)
         return SSL_CLIENT_HELLO_ERROR;
-    if (c->tls->options.choose != NULL && !h->has_chosen)
+    if (c->tls->options.choose != NULL && !h->has_called_choose)
         return SSL_CLIENT_HELLO_RETRY;
     *alert = SSL_AD_UNRECOGNIZED_NAME;
-    if (h->refusal < 0)
+    if (h->choose_error < 0)
         return SSL_CLIENT_HELLO_ERROR;
-    if (h->chosen != NULL) {
+    if (h->chosen_cert != NULL) {
         SSL_certs_clear(ssl);
-        return use_cert(ssl, h->chosen) ? SSL_CLIENT_HELLO_SUCCESS : SSL_CLIENT_HELLO_ERROR;
+        return ssl_use_cert(ssl, h->chosen_cert) ? SSL_CLIENT_HELLO_SUCCESS
+                                                 : SSL_CLIENT_HELLO_ERROR;
     }
-    return use_by_name(c) ? SSL_CLIENT_HELLO_SUCCESS : SSL_CLIENT_HELLO_ERROR;
+    return use_certs_by_name(c) ? SSL_CLIENT_HELLO_SUCCESS : SSL_CLIENT_HELLO_ERROR;
 }
 
-/* The first of ours that the client has, too; if there is none, RFC 7301, 3.2 wants it to end. */
+/*
+ * Choose the server's first protocol that the client offers. If the client offers none of the
+ * server's protocols, RFC 7301, 3.2, requires an alert.
+ */
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_bytes,
                    const unsigned char *in, unsigned in_bytes, void *arg)
 {
@@ -120,9 +128,9 @@ static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_bytes
 static int on_session(SSL *ssl, SSL_SESSION *session)
 {
     weft__tls_conn *c = SSL_get_app_data(ssl);
-    if (c->place != NULL && SSL_SESSION_is_resumable(session))
-        weft__tls_session_keep(c, session);
-    return 0; /* the reference is still the caller's */
+    if (c->server_key != NULL && SSL_SESSION_is_resumable(session))
+        weft__tls_session_add(c, session);
+    return 0; /* OpenSSL keeps its reference */
 }
 
 void weft__tls_set_callbacks(SSL_CTX *ctx, const weft_tls *tls, bool has_alpn)
@@ -136,111 +144,118 @@ void weft__tls_set_callbacks(SSL_CTX *ctx, const weft_tls *tls, bool has_alpn)
         SSL_CTX_set_alpn_select_cb(ctx, on_alpn, NULL);
 }
 
-typedef struct loading {
+typedef struct cert_load {
     weft_tls_identity identity;
     weft__tls_cert *cert;
-} loading;
+} cert_load;
 
-static weft_value load_cert(void *arg)
+static weft_value cert_load_blocking(void *arg)
 {
-    loading *l = arg;
+    cert_load *l = arg;
     return weft__tls_cert_load(&l->identity, &l->cert);
 }
 
-/* What choose has chosen. Files are read by another thread, from names that nobody changes. */
-static int load_chosen(weft__tls_handshake *h, const weft_tls_identity *identity)
+/*
+ * Load the certificate that choose has selected. A worker thread reads the files. The strings are
+ * copied first, because another handshake may call choose during the load.
+ */
+static int load_chosen_cert(weft__tls_handshake *h, const weft_tls_identity *identity)
 {
-    loading l = {{0}, NULL};
+    cert_load l = {{0}, NULL};
     int rc;
     if (identity->cert_file == NULL && identity->key_file == NULL) {
-        rc = weft__tls_cert_load(identity, &h->chosen);
+        rc = weft__tls_cert_load(identity, &h->chosen_cert);
         return rc;
     }
     rc = weft__tls_identity_copy(&l.identity, identity);
     if (rc == 0)
-        rc = (int)weft_offload_with(load_cert, &l, &(weft_offload_options){.is_kept = true});
+        rc = (int)weft_offload_with(cert_load_blocking, &l,
+                                    &(weft_offload_options){.is_kept = true});
     weft__tls_identity_free(&l.identity);
-    h->chosen = l.cert;
+    h->chosen_cert = l.cert;
     return rc;
 }
 
-/* Ask the program which certificate this client gets, outside of OpenSSL. */
-static void choose(weft__tls_conn *c)
+/* Call the choose function of the program, outside of OpenSSL's callbacks. */
+static void choose_cert(weft__tls_conn *c)
 {
     weft__tls_handshake *h = c->handshake;
     weft_tls_identity identity = {0};
-    h->has_chosen = true;
+    h->has_called_choose = true;
     int rc = c->tls->options.choose(c->server_name, &identity, c->tls->options.choose_ctx);
     if (rc > 0)
-        rc = load_chosen(h, &identity);
+        rc = load_chosen_cert(h, &identity);
     else if (rc == 0 && c->config->cert_count == 0)
         rc = weft_fail(-EPROTO, "no certificate for %s",
-                       c->server_name != NULL ? c->server_name : "a client that names no server");
-    h->refusal = rc < 0 ? rc : 0;
+                       c->server_name != NULL ? c->server_name : "a client without a server name");
+    h->choose_error = rc < 0 ? rc : 0;
 }
 
-static bool is_hung_up(ssize_t error)
+static bool error_is_disconnect(ssize_t error)
 {
     return error == -EPIPE || error == -ECONNRESET;
 }
 
-static int need_input(weft__tls_conn *c)
+static int handshake_read(weft__tls_conn *c)
 {
-    int rc = weft__tls_drain(c);
-    /* One that takes no more may have said why. */
-    ssize_t n = rc < 0 && !is_hung_up(rc) ? rc : weft__tls_fill(c);
-    if (n == 0 || is_hung_up(n))
-        return weft_fail(-ECONNRESET, "TLS: the other side hung up during the handshake");
+    int rc = weft__tls_conn_drain(c);
+    /* Read even after a disconnect, because the peer may have sent an alert before. */
+    ssize_t n = rc < 0 && !error_is_disconnect(rc) ? rc : weft__tls_conn_fill(c);
+    if (n == 0 || error_is_disconnect(n))
+        return weft_fail(-ECONNRESET, "TLS: the peer closed the connection during the handshake");
     return n < 0 ? (int)n : 0;
 }
 
-static int refuse(weft__tls_conn *c)
+static int handshake_fail(weft__tls_conn *c)
 {
-    int rc = weft__tls_explain(c);
-    rc = c->handshake->refusal < 0 ? c->handshake->refusal : rc;
-    weft__tls_push(c); /* the alert */
-    weft__tls_hang_up(c);
+    int rc = weft__tls_error_explain(c);
+    rc = c->handshake->choose_error < 0 ? c->handshake->choose_error : rc;
+    weft__tls_conn_try_send(c); /* the alert */
+    weft__tls_conn_hang_up(c);
     return rc;
 }
 
-static int shake_hands(weft__tls_conn *c)
+static int handshake_run(weft__tls_conn *c)
 {
     for (;;) {
-        weft__tls_begin();
+        weft__tls_clear_errors();
         int rc = SSL_do_handshake(c->ssl);
         if (rc == 1)
             return 0;
         switch (SSL_get_error(c->ssl, rc)) {
         case SSL_ERROR_WANT_READ:
-            rc = need_input(c);
+            rc = handshake_read(c);
             break;
         case SSL_ERROR_WANT_CLIENT_HELLO_CB:
-            choose(c);
+            choose_cert(c);
             rc = 0;
             break;
         case SSL_ERROR_WANT_WRITE:
-            return -ENOMEM; /* the only reason that our BIO has */
+            return -ENOMEM; /* a write to the BIO fails only if memory is exhausted */
         default:
-            return refuse(c);
+            return handshake_fail(c);
         }
         if (rc < 0)
             return rc;
     }
 }
 
-/* A handshake's last flight goes out before the first read; a server's tickets if they can. */
-static int finish(weft__tls_conn *c)
+/*
+ * Send the remaining output of the handshake. A client must send its last messages before the first
+ * read. A server sends its tickets only if it can do so without waiting.
+ */
+static int handshake_finish(weft__tls_conn *c)
 {
     if (SSL_is_server(c->ssl)) {
-        weft__tls_push(c);
+        weft__tls_conn_try_send(c);
         return 0;
     }
-    int rc = weft__tls_drain(c);
-    return is_hung_up(rc) ? 0 : rc; /* the next read says why */
+    int rc = weft__tls_conn_drain(c);
+    return error_is_disconnect(rc) ? 0 : rc; /* the next read returns the error */
 }
 
-/* With a reference to what the weft_tls is now. */
-static weft__tls_conn *new_conn(weft_tls *tls, int fd)
+/* Create a connection with the current config. Return NULL if memory is exhausted. */
+static weft__tls_conn *tls_conn_new(weft_tls *tls, int fd)
 {
     weft__tls_conn *c = calloc(1, sizeof *c);
     if (c == NULL)
@@ -252,7 +267,7 @@ static weft__tls_conn *new_conn(weft_tls *tls, int fd)
     c->config = weft__tls_config_ref(tls->config);
     pthread_mutex_unlock(&tls->lock);
     c->ssl = SSL_new(c->config->ctx);
-    if (c->ssl == NULL || weft__tls_attach(c) < 0) {
+    if (c->ssl == NULL || weft__tls_bio_attach(c) < 0) {
         weft__tls_conn_free(c);
         ERR_clear_error();
         return NULL;
@@ -269,16 +284,16 @@ static int handshake(weft__tls_conn *c)
 {
     weft__tls_handshake h = {0};
     c->handshake = &h;
-    int rc = shake_hands(c);
+    int rc = handshake_run(c);
     if (rc == 0)
-        rc = finish(c);
+        rc = handshake_finish(c);
     c->handshake = NULL;
-    weft__tls_cert_unref(h.chosen);
+    weft__tls_cert_unref(h.chosen_cert);
     return rc;
 }
 
-/* The port of the other side; 0 if it has none. */
-static unsigned port_of(int fd)
+/* Return the peer's port. Return 0 if fd is not an IP socket. */
+static unsigned peer_port_of(int fd)
 {
     struct sockaddr_storage a;
     socklen_t bytes = sizeof a;
@@ -289,25 +304,26 @@ static unsigned port_of(int fd)
     return a.ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)&a)->sin6_port) : 0;
 }
 
-/* A session from before, if there is one. */
-static void resume(weft__tls_conn *c)
+/* Resume an earlier session with this server, if the client has one. */
+static void session_resume(weft__tls_conn *c)
 {
     if (c->tls->options.has_no_tickets ||
-        asprintf(&c->place, "%s:%u", c->server_name, port_of(c->fd)) < 0) {
-        c->place = NULL;
+        asprintf(&c->server_key, "%s:%u", c->server_name, peer_port_of(c->fd)) < 0) {
+        c->server_key = NULL;
         return;
     }
-    SSL_SESSION *session = weft__tls_session_take(c->tls, c->place);
+    SSL_SESSION *session = weft__tls_session_take(c->tls, c->server_key);
     if (session != NULL)
         SSL_set_session(c->ssl, session);
     SSL_SESSION_free(session);
 }
 
 /*
- * "Example.org." and "[::1]" as they stand in certificates. NULL: no memory, or no name. One that
- * begins with a dot is none: to OpenSSL it would be any name that ends so.
+ * Return a name in the form of certificates: lower case, without brackets and without a final dot.
+ * Return NULL if memory is exhausted or the name is invalid. A name must not start with a dot,
+ * because OpenSSL would match all names with that suffix.
  */
-static char *normalise(const char *name)
+static char *normalise_name(const char *name)
 {
     size_t n = strlen(name);
     if (name[0] == '.' || strncmp(name, "[.", 2) == 0)
@@ -315,18 +331,20 @@ static char *normalise(const char *name)
     if (n > 2 && name[0] == '[' && name[n - 1] == ']')
         return strndup(name + 1, n - 2);
     n -= n > 1 && name[n - 1] == '.';
-    char *copy = n > 0 && n < SERVER_NAME_ROOM ? strndup(name, n) : NULL;
+    char *copy = n > 0 && n < SERVER_NAME_BYTES ? strndup(name, n) : NULL;
     for (size_t i = 0; copy != NULL && i < n; i++)
         copy[i] = (char)tolower((unsigned char)copy[i]);
     return copy;
 }
 
-/* Whom we ask for, and whose certificate it has to be. */
-static int name_server(weft__tls_conn *c, const char *server_name)
+/* Set the name that the client sends, and for which the certificate must be valid. */
+static int set_server_name(weft__tls_conn *c, const char *server_name)
 {
-    c->server_name = normalise(server_name);
+    c->server_name = normalise_name(server_name);
     if (c->server_name == NULL)
-        return weft_fail(-EINVAL, "no name of a server: %s", server_name);
+        return weft_fail(-EINVAL,
+                         "weft_tls_connect: server_name is not a host name or an address: %s",
+                         server_name);
     X509_VERIFY_PARAM *param = SSL_get0_param(c->ssl);
     unsigned char address[sizeof(struct in6_addr)];
     if (inet_pton(AF_INET, c->server_name, address) == 1 ||
@@ -337,27 +355,29 @@ static int name_server(weft__tls_conn *c, const char *server_name)
     if (!X509_VERIFY_PARAM_set1_host(param, c->server_name, 0) ||
         !SSL_set_tlsext_host_name(c->ssl, c->server_name)) {
         ERR_clear_error();
-        return weft_fail(-EINVAL, "no name of a server: %s", server_name);
+        return weft_fail(-EINVAL,
+                         "weft_tls_connect: server_name is not a host name or an address: %s",
+                         server_name);
     }
     return 0;
 }
 
-static int begin(weft__tls_conn *c, const char *server_name)
+static int conn_begin(weft__tls_conn *c, const char *server_name)
 {
     int rc = 0;
     if (!c->tls->is_server) {
-        rc = name_server(c, server_name);
+        rc = set_server_name(c, server_name);
         if (rc == 0)
-            resume(c);
+            session_resume(c);
     }
     return rc < 0 ? rc : handshake(c);
 }
 
-/* The descriptor is closed unless the stream is open. */
-static int open_stream(weft_stream *stream, int fd, weft_tls *tls, const char *server_name)
+/* Perform the handshake and open the stream. On failure, close fd. */
+static int open_tls_stream(weft_stream *stream, int fd, weft_tls *tls, const char *server_name)
 {
-    weft__tls_conn *c = weft__tls_is_over() ? NULL : new_conn(tls, fd);
-    int rc = c == NULL ? -ENOMEM : begin(c, server_name);
+    weft__tls_conn *c = weft__tls_is_cleaned_up() ? NULL : tls_conn_new(tls, fd);
+    int rc = c == NULL ? -ENOMEM : conn_begin(c, server_name);
     if (rc == 0)
         rc = weft_stream_open_with(stream, &weft__tls_stream, c);
     if (rc < 0) {
@@ -368,10 +388,10 @@ static int open_stream(weft_stream *stream, int fd, weft_tls *tls, const char *s
     return rc;
 }
 
-static int refuse_call(int fd, const char *words)
+static int fail_invalid_args(int fd, const char *message)
 {
     (void)weft_close(fd);
-    return weft_fail(-EINVAL, "%s", words);
+    return weft_fail(-EINVAL, "%s", message);
 }
 
 int weft_tls_accept(weft_stream *stream, int fd, weft_tls *tls)
@@ -379,8 +399,8 @@ int weft_tls_accept(weft_stream *stream, int fd, weft_tls *tls)
     if (fd < 0)
         return fd;
     if (tls == NULL || !tls->is_server)
-        return refuse_call(fd, "weft_tls_accept needs a server's weft_tls");
-    return open_stream(stream, fd, tls, NULL);
+        return fail_invalid_args(fd, "weft_tls_accept: tls is NULL or belongs to a client");
+    return open_tls_stream(stream, fd, tls, NULL);
 }
 
 int weft_tls_connect(weft_stream *stream, int fd, weft_tls *tls, const char *server_name)
@@ -388,6 +408,7 @@ int weft_tls_connect(weft_stream *stream, int fd, weft_tls *tls, const char *ser
     if (fd < 0)
         return fd;
     if (tls == NULL || tls->is_server || server_name == NULL)
-        return refuse_call(fd, "weft_tls_connect needs a client's weft_tls and a name");
-    return open_stream(stream, fd, tls, server_name);
+        return fail_invalid_args(
+            fd, "weft_tls_connect: tls is NULL or belongs to a server, or server_name is NULL");
+    return open_tls_stream(stream, fd, tls, server_name);
 }

@@ -1,4 +1,4 @@
-/* Certificates and keys: from PEM, in files or in memory, and the names that they are for. */
+/* Load certificates and keys from PEM files or PEM text, and find the names of certificates. */
 #include "tls/tls.h"
 
 #include "base/libc.h"
@@ -15,10 +15,10 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* More than any list of authorities; what is longer is not what was meant. */
+/* Larger than any list of CA certificates. A larger file is a mistake. */
 #define FILE_BYTES_MAX ((size_t)16 << 20)
 
-static ssize_t read_all(int fd, char **text)
+static ssize_t file_read_all(int fd, char **text)
 {
     size_t size = 8192, used = 0;
     ssize_t n = 1;
@@ -46,13 +46,13 @@ static ssize_t read_all(int fd, char **text)
 int weft__tls_file_read(const char *path, char **text)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    int rc = fd < 0 ? -errno : (int)read_all(fd, text);
+    int rc = fd < 0 ? -errno : (int)file_read_all(fd, text);
     if (fd >= 0)
         close(fd);
     return rc == 0 ? 0 : weft_fail(rc, "cannot read %s: %s", path, weft__tls_error_text(rc));
 }
 
-char *weft__tls_text(const void *data, size_t bytes)
+char *weft__tls_copy_text(const void *data, size_t bytes)
 {
     char *text = malloc(bytes + 1);
     if (text == NULL)
@@ -68,7 +68,7 @@ bool weft__tls_identity_is_empty(const weft_tls_identity *i)
     return i->cert_file == NULL && i->key_file == NULL && i->cert_pem == NULL && i->key_pem == NULL;
 }
 
-static int copy_text(const char **to, const char *from)
+static int identity_copy_text(const char **to, const char *from)
 {
     *to = from != NULL ? strdup(from) : NULL;
     return from != NULL && *to == NULL ? -ENOMEM : 0;
@@ -76,10 +76,10 @@ static int copy_text(const char **to, const char *from)
 
 int weft__tls_identity_copy(weft_tls_identity *to, const weft_tls_identity *from)
 {
-    int rc = copy_text(&to->cert_file, from->cert_file);
-    rc |= copy_text(&to->key_file, from->key_file);
-    rc |= copy_text(&to->cert_pem, from->cert_pem);
-    rc |= copy_text(&to->key_pem, from->key_pem);
+    int rc = identity_copy_text(&to->cert_file, from->cert_file);
+    rc |= identity_copy_text(&to->key_file, from->key_file);
+    rc |= identity_copy_text(&to->cert_pem, from->cert_pem);
+    rc |= identity_copy_text(&to->key_pem, from->key_pem);
     if (rc != 0)
         weft__tls_identity_free(to);
     return rc != 0 ? -ENOMEM : 0;
@@ -94,15 +94,16 @@ void weft__tls_identity_free(weft_tls_identity *i)
     *i = (weft_tls_identity){0};
 }
 
-/* A key that wants a password: nobody is there to be asked. */
-static int refuse_password(char *buffer, int size, int is_written, void *ctx)
+/* Fail for encrypted keys, because no user can enter a password. ctx is the flag is_encrypted. */
+static int refuse_password(char *buffer, int size, int is_for_writing, void *ctx)
 {
-    (void)buffer, (void)size, (void)is_written;
+    (void)buffer, (void)size, (void)is_for_writing;
     *(bool *)ctx = true;
     return -1;
 }
 
-static int parse_certificates(weft__tls_cert *cert, const char *pem, const char *where)
+/* Parse a certificate and its chain. source is the name of the text in error messages. */
+static int cert_parse_chain(weft__tls_cert *cert, const char *pem, const char *source)
 {
     BIO *bio = BIO_new_mem_buf(pem, -1);
     cert->chain = sk_X509_new_null();
@@ -110,41 +111,41 @@ static int parse_certificates(weft__tls_cert *cert, const char *pem, const char 
         BIO_free(bio);
         return -ENOMEM;
     }
-    bool is_locked;
-    X509 *x = cert->leaf = PEM_read_bio_X509_AUX(bio, NULL, refuse_password, &is_locked);
-    while (x != NULL && (x = PEM_read_bio_X509(bio, NULL, refuse_password, &is_locked)) != NULL)
+    bool is_encrypted;
+    X509 *x = cert->leaf = PEM_read_bio_X509_AUX(bio, NULL, refuse_password, &is_encrypted);
+    while (x != NULL && (x = PEM_read_bio_X509(bio, NULL, refuse_password, &is_encrypted)) != NULL)
         if (!sk_X509_push(cert->chain, x)) {
             X509_free(x);
             break;
         }
     BIO_free(bio);
-    /* It stops where there is no more, which is the last error then. */
+    /* At the end of the text, OpenSSL reports that no certificate starts. */
     if (cert->leaf == NULL || ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE)
-        return weft_fail(-EINVAL, "%s: no good certificate in PEM", where);
+        return weft_fail(-EINVAL, "%s: not a PEM certificate", source);
     ERR_clear_error();
     return 0;
 }
 
-static int parse_key(weft__tls_cert *cert, const char *pem, const char *where)
+static int cert_parse_key(weft__tls_cert *cert, const char *pem, const char *source)
 {
     BIO *bio = BIO_new_mem_buf(pem, -1);
     if (bio == NULL)
         return -ENOMEM;
-    bool is_locked = false;
-    cert->key = PEM_read_bio_PrivateKey(bio, NULL, refuse_password, &is_locked);
+    bool is_encrypted = false;
+    cert->key = PEM_read_bio_PrivateKey(bio, NULL, refuse_password, &is_encrypted);
     BIO_free(bio);
     ERR_clear_error();
     if (cert->key == NULL)
-        return weft_fail(-EINVAL, is_locked ? "%s: the key has a password" : "%s: no key in PEM",
-                         where);
+        return weft_fail(-EINVAL, is_encrypted ? "%s: the key has a password" : "%s: no PEM key",
+                         source);
     if (!X509_check_private_key(cert->leaf, cert->key)) {
         ERR_clear_error();
-        return weft_fail(-EINVAL, "%s: the key is not the certificate's", where);
+        return weft_fail(-EINVAL, "%s: the key does not match the certificate", source);
     }
     return 0;
 }
 
-/* PEM from a file if there is a path, else what is in memory. *owned is to be freed. */
+/* If path is not NULL, set *out to the text of the file, else to pem. The caller frees *owned. */
 static int get_pem(const char *path, const char *pem, const char **out, char **owned)
 {
     int rc = path != NULL ? weft__tls_file_read(path, owned) : 0;
@@ -152,26 +153,27 @@ static int get_pem(const char *path, const char *pem, const char **out, char **o
     return rc;
 }
 
-static int parse(weft__tls_cert *cert, const weft_tls_identity *i)
+static int identity_parse(weft__tls_cert *cert, const weft_tls_identity *i)
 {
     char *cert_owned = NULL, *key_owned = NULL;
     const char *cert_pem, *key_pem;
-    const char *where = i->cert_file != NULL ? i->cert_file : "a certificate in memory";
-    const char *key_where = i->key_file != NULL ? i->key_file : "a key in memory";
+    const char *source = i->cert_file != NULL ? i->cert_file : "cert_pem";
+    const char *key_source = i->key_file != NULL ? i->key_file : "key_pem";
     if (i->cert_file == NULL && i->cert_pem == NULL)
-        return weft_fail(-EINVAL, "a key without a certificate");
+        return weft_fail(-EINVAL, "identity has no certificate");
     if ((i->cert_file != NULL && i->cert_pem != NULL) ||
         (i->key_file != NULL && i->key_pem != NULL))
-        return weft_fail(-EINVAL, "a certificate or a key both in a file and in memory");
+        return weft_fail(-EINVAL,
+                         "identity has both a file and a PEM text for a certificate or key");
     int rc = get_pem(i->cert_file, i->cert_pem, &cert_pem, &cert_owned);
     if (rc == 0)
-        rc = parse_certificates(cert, cert_pem, where);
+        rc = cert_parse_chain(cert, cert_pem, source);
     if (rc == 0)
         rc = get_pem(i->key_file, i->key_pem, &key_pem, &key_owned);
-    /* The key may be with the certificates. */
+    /* The key may be in the same PEM text as the certificates. */
     if (rc == 0)
-        rc = key_pem != NULL ? parse_key(cert, key_pem, key_where)
-                             : parse_key(cert, cert_pem, where);
+        rc = key_pem != NULL ? cert_parse_key(cert, key_pem, key_source)
+                             : cert_parse_key(cert, cert_pem, source);
     free(cert_owned);
     if (key_owned != NULL)
         OPENSSL_cleanse(key_owned, strlen(key_owned));
@@ -179,48 +181,51 @@ static int parse(weft__tls_cert *cert, const weft_tls_identity *i)
     return rc;
 }
 
-/* Names in lower case, without NULs; others are left out. */
-static int add_name(weft__tls_cert *cert, const ASN1_STRING *s)
+/* Add a name in lower case. Skip empty names, long names and names with a NUL. */
+static int cert_add_name(weft__tls_cert *cert, const ASN1_STRING *s)
 {
     int bytes = ASN1_STRING_length(s);
     const char *text = (const char *)ASN1_STRING_get0_data(s);
-    if (bytes <= 0 || bytes >= SERVER_NAME_ROOM || memchr(text, '\0', (size_t)bytes) != NULL)
+    if (bytes <= 0 || bytes >= SERVER_NAME_BYTES || memchr(text, '\0', (size_t)bytes) != NULL)
         return 0;
     char **names = realloc(cert->names, (cert->name_count + 1) * sizeof *names);
     if (names == NULL)
         return -ENOMEM;
     cert->names = names;
-    char *name = weft__tls_text(text, (size_t)bytes);
+    char *name = weft__tls_copy_text(text, (size_t)bytes);
     if (name == NULL)
         return -ENOMEM;
-    for (char *at = name; *at != '\0'; at++)
-        *at = (char)tolower((unsigned char)*at);
+    for (char *c = name; *c != '\0'; c++)
+        *c = (char)tolower((unsigned char)*c);
     names[cert->name_count++] = name;
     return 0;
 }
 
-static int add_common_name(weft__tls_cert *cert)
+static int cert_add_common_name(weft__tls_cert *cert)
 {
     X509_NAME *subject = X509_get_subject_name(cert->leaf);
-    int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
-    if (at < 0)
+    int index = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+    if (index < 0)
         return 0;
-    return add_name(cert, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+    return cert_add_name(cert, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, index)));
 }
 
-/* Those of subjectAltName; the common name only if there are none (RFC 6125, 6.4.4). */
-static int find_names(weft__tls_cert *cert)
+/*
+ * Add the DNS names of subjectAltName. If subjectAltName has no DNS name, add the common name (RFC
+ * 6125, 6.4.4).
+ */
+static int cert_find_names(weft__tls_cert *cert)
 {
-    GENERAL_NAMES *all = X509_get_ext_d2i(cert->leaf, NID_subject_alt_name, NULL, NULL);
+    GENERAL_NAMES *names = X509_get_ext_d2i(cert->leaf, NID_subject_alt_name, NULL, NULL);
     int rc = 0;
-    for (int i = 0; rc == 0 && i < sk_GENERAL_NAME_num(all); i++) {
-        const GENERAL_NAME *name = sk_GENERAL_NAME_value(all, i);
+    for (int i = 0; rc == 0 && i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
         if (name->type == GEN_DNS)
-            rc = add_name(cert, name->d.dNSName);
+            rc = cert_add_name(cert, name->d.dNSName);
     }
-    GENERAL_NAMES_free(all);
+    GENERAL_NAMES_free(names);
     ERR_clear_error();
-    return rc == 0 && cert->name_count == 0 ? add_common_name(cert) : rc;
+    return rc == 0 && cert->name_count == 0 ? cert_add_common_name(cert) : rc;
 }
 
 int weft__tls_cert_load(const weft_tls_identity *identity, weft__tls_cert **out)
@@ -230,9 +235,9 @@ int weft__tls_cert_load(const weft_tls_identity *identity, weft__tls_cert **out)
         return -ENOMEM;
     atomic_init(&cert->refs, 1);
     ERR_clear_error();
-    int rc = parse(cert, identity);
+    int rc = identity_parse(cert, identity);
     if (rc == 0)
-        rc = find_names(cert);
+        rc = cert_find_names(cert);
     if (rc < 0)
         weft__tls_cert_unref(cert);
     else
@@ -259,8 +264,8 @@ void weft__tls_cert_unref(weft__tls_cert *cert)
     free(cert);
 }
 
-/* "*.example.org" covers one label in place of the star, and only a whole one. */
-static bool covers(const char *pattern, const char *name)
+/* Return whether a pattern matches a name. The asterisk of "*.example.org" matches one label. */
+static bool wildcard_covers(const char *pattern, const char *name)
 {
     const char *dot = strchr(name, '.');
     return pattern[0] == '*' && pattern[1] == '.' && dot != NULL && dot > name &&
@@ -273,7 +278,7 @@ int weft__tls_cert_match(const weft__tls_cert *cert, const char *name)
     for (size_t i = 0; i < cert->name_count; i++) {
         if (strcmp(cert->names[i], name) == 0)
             return 2;
-        if (covers(cert->names[i], name))
+        if (wildcard_covers(cert->names[i], name))
             best = 1;
     }
     return best;

@@ -1,4 +1,4 @@
-/* What is known of a TLS connection. */
+/* Describe a TLS connection: version, cipher, protocol and peer. */
 #include "tls/tls.h"
 
 #include <openssl/err.h>
@@ -10,18 +10,18 @@ static int find_alpn(weft__tls_conn *c)
     const unsigned char *name;
     unsigned bytes;
     SSL_get0_alpn_selected(c->ssl, &name, &bytes);
-    c->alpn = weft__tls_text(name, bytes);
+    c->alpn = weft__tls_copy_text(name, bytes);
     return c->alpn != NULL ? 0 : -ENOMEM;
 }
 
-/* As RFC 2253 writes it. NULL: no memory. */
+/* Return the subject in the format of RFC 2253. Return NULL if memory is exhausted. */
 static char *subject_of(X509 *x)
 {
     BIO *bio = BIO_new(BIO_s_mem());
     char *text = NULL, *data;
     if (bio != NULL && X509_NAME_print_ex(bio, X509_get_subject_name(x), 0, XN_FLAG_RFC2253) >= 0) {
         long bytes = BIO_get_mem_data(bio, &data);
-        text = weft__tls_text(data, bytes > 0 ? (size_t)bytes : 0);
+        text = weft__tls_copy_text(data, bytes > 0 ? (size_t)bytes : 0);
     }
     BIO_free(bio);
     ERR_clear_error();

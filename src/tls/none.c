@@ -1,26 +1,26 @@
-/* TLS in a library that was built without OpenSSL: every call says so. */
+/* TLS in a build without OpenSSL. The functions fail with -ENOTSUP. */
 #include <weft/error.h>
 #include <weft/io.h>
 #include <weft/tls.h>
 
 #include <errno.h>
 
-static int refuse(void)
+static int tls_unsupported(void)
 {
-    return weft_fail(-ENOTSUP, "weft was built without OpenSSL: there is no TLS");
+    return weft_fail(-ENOTSUP, "TLS: weft was built without OpenSSL");
 }
 
 weft_tls *weft_tls_server_new(const weft_tls_options *options)
 {
     (void)options;
-    refuse();
+    tls_unsupported();
     return NULL;
 }
 
 weft_tls *weft_tls_client_new(const weft_tls_options *options)
 {
     (void)options;
-    refuse();
+    tls_unsupported();
     return NULL;
 }
 
@@ -32,34 +32,34 @@ void weft_tls_free(weft_tls *tls)
 int weft_tls_add(weft_tls *tls, const weft_tls_identity *identity)
 {
     (void)tls, (void)identity;
-    return refuse();
+    return tls_unsupported();
 }
 
 int weft_tls_reload(weft_tls *tls)
 {
     (void)tls;
-    return refuse();
+    return tls_unsupported();
 }
 
-/* The descriptor would have been the stream's, so it is closed here, too. */
-static int refuse_fd(int fd)
+/* Close fd, as weft_tls_accept and weft_tls_connect do on failure. */
+static int tls_unsupported_close(int fd)
 {
     if (fd < 0)
         return fd;
     (void)weft_close(fd);
-    return refuse();
+    return tls_unsupported();
 }
 
 int weft_tls_accept(weft_stream *stream, int fd, weft_tls *tls)
 {
     (void)stream, (void)tls;
-    return refuse_fd(fd);
+    return tls_unsupported_close(fd);
 }
 
 int weft_tls_connect(weft_stream *stream, int fd, weft_tls *tls, const char *server_name)
 {
     (void)stream, (void)tls, (void)server_name;
-    return refuse_fd(fd);
+    return tls_unsupported_close(fd);
 }
 
 int weft_tls_describe(weft_stream *stream, weft_tls_info *info)
@@ -76,5 +76,5 @@ int weft_tls_shutdown(weft_stream *stream)
 int weft_tls_self_signed(const char *names, int days, char **cert_pem, char **key_pem)
 {
     (void)names, (void)days, (void)cert_pem, (void)key_pem;
-    return refuse();
+    return tls_unsupported();
 }

@@ -1,4 +1,4 @@
-/* A key and a certificate that it signs itself, for trying things. */
+/* Create a key and a self-signed certificate, for tests and development. */
 #include "tls/tls.h"
 
 #include <weft/error.h>
@@ -12,16 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So that a clock that is a little late does not mind. */
-#define BEGIN_S (-3600)
+/* The validity starts 1 hour ago, because the clock of the peer may be slow. */
+#define NOT_BEFORE_S (-3600)
 #define DAYS_MAX 36500
 
-typedef struct order {
+typedef struct cert_request {
     const char *names;
     int days;
     char *cert_pem;
     char *key_pem;
-} order;
+} cert_request;
 
 static bool add_extension(X509 *x, int nid, const char *value)
 {
@@ -33,8 +33,8 @@ static bool add_extension(X509 *x, int nid, const char *value)
     return is_added;
 }
 
-/* One name of the list: an address or not. */
-static GENERAL_NAME *make_name(const char *text)
+/* Convert a text to an IP address, or else to a DNS name. Return NULL if memory is exhausted. */
+static GENERAL_NAME *general_name_new(const char *text)
 {
     GENERAL_NAME *name = GENERAL_NAME_new();
     if (name == NULL)
@@ -55,21 +55,24 @@ static GENERAL_NAME *make_name(const char *text)
     return name;
 }
 
-/* By hand: OpenSSL's own syntax would let a name say more than a name. Cuts list into pieces. */
+/*
+ * Add the names of a list. The function splits list in place. The function does not use OpenSSL's
+ * text syntax, because a name could contain directives of that syntax.
+ */
 static bool add_names(X509 *x, char *list)
 {
     GENERAL_NAMES *names = GENERAL_NAMES_new();
-    bool is_good = names != NULL;
+    bool is_ok = names != NULL;
     char *rest = list;
-    for (char *text; is_good && (text = strsep(&rest, ",")) != NULL;) {
-        GENERAL_NAME *name = make_name(text);
-        is_good = name != NULL && sk_GENERAL_NAME_push(names, name) > 0;
-        if (!is_good)
+    for (char *text; is_ok && (text = strsep(&rest, ",")) != NULL;) {
+        GENERAL_NAME *name = general_name_new(text);
+        is_ok = name != NULL && sk_GENERAL_NAME_push(names, name) > 0;
+        if (!is_ok)
             GENERAL_NAME_free(name);
     }
-    is_good = is_good && X509_add1_ext_i2d(x, NID_subject_alt_name, names, 0, 0);
+    is_ok = is_ok && X509_add1_ext_i2d(x, NID_subject_alt_name, names, 0, 0);
     GENERAL_NAMES_free(names);
-    return is_good;
+    return is_ok;
 }
 
 static bool set_serial(X509 *x)
@@ -83,68 +86,69 @@ static bool set_subject(X509 *x, const char *names)
 {
     X509_NAME *subject = X509_get_subject_name(x);
     size_t n = strcspn(names, ",");
-    n = n < 64 ? n : 64; /* a common name has no more */
+    n = n < 64 ? n : 64; /* the maximum length of a common name (RFC 5280, A.1) */
     return X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, (const unsigned char *)names,
                                       (int)n, -1, 0) &&
            X509_set_issuer_name(x, subject);
 }
 
-static bool fill_in(X509 *x, EVP_PKEY *key, const order *o)
+static bool cert_fill_in(X509 *x, EVP_PKEY *key, const cert_request *request)
 {
-    char *list = strdup(o->names);
-    bool is_good = list != NULL && X509_set_version(x, X509_VERSION_3) && set_serial(x) &&
-                   X509_gmtime_adj(X509_getm_notBefore(x), BEGIN_S) != NULL &&
-                   X509_time_adj_ex(X509_getm_notAfter(x), o->days, 0, NULL) != NULL &&
-                   set_subject(x, o->names) && X509_set_pubkey(x, key) &&
-                   add_extension(x, NID_basic_constraints, "critical,CA:FALSE") &&
-                   add_extension(x, NID_key_usage, "critical,digitalSignature") &&
-                   add_extension(x, NID_ext_key_usage, "serverAuth,clientAuth") &&
-                   add_extension(x, NID_subject_key_identifier, "hash") && add_names(x, list) &&
-                   X509_sign(x, key, EVP_sha256()) > 0;
+    char *list = strdup(request->names);
+    bool is_ok = list != NULL && X509_set_version(x, X509_VERSION_3) && set_serial(x) &&
+                 X509_gmtime_adj(X509_getm_notBefore(x), NOT_BEFORE_S) != NULL &&
+                 X509_time_adj_ex(X509_getm_notAfter(x), request->days, 0, NULL) != NULL &&
+                 set_subject(x, request->names) && X509_set_pubkey(x, key) &&
+                 add_extension(x, NID_basic_constraints, "critical,CA:FALSE") &&
+                 add_extension(x, NID_key_usage, "critical,digitalSignature") &&
+                 add_extension(x, NID_ext_key_usage, "serverAuth,clientAuth") &&
+                 add_extension(x, NID_subject_key_identifier, "hash") && add_names(x, list) &&
+                 X509_sign(x, key, EVP_sha256()) > 0;
     free(list);
-    return is_good;
+    return is_ok;
 }
 
-/* What has been written to bio, as a string; NULL: no memory. */
-static char *text_of(BIO *bio)
+/* Return the contents of bio as a string. Return NULL if memory is exhausted. */
+static char *bio_text(BIO *bio)
 {
     char *data;
     long bytes = BIO_get_mem_data(bio, &data);
-    return bytes > 0 ? weft__tls_text(data, (size_t)bytes) : NULL;
+    return bytes > 0 ? weft__tls_copy_text(data, (size_t)bytes) : NULL;
 }
 
-static bool write_out(order *o, X509 *x, EVP_PKEY *key)
+static bool write_pem(cert_request *request, X509 *x, EVP_PKEY *key)
 {
-    BIO *cert = BIO_new(BIO_s_mem()), *secret = BIO_new(BIO_s_mem());
-    if (cert != NULL && secret != NULL && PEM_write_bio_X509(cert, x) &&
-        PEM_write_bio_PrivateKey(secret, key, NULL, NULL, 0, NULL, NULL)) {
-        o->cert_pem = text_of(cert);
-        o->key_pem = text_of(secret);
+    BIO *cert = BIO_new(BIO_s_mem()), *private_key = BIO_new(BIO_s_mem());
+    if (cert != NULL && private_key != NULL && PEM_write_bio_X509(cert, x) &&
+        PEM_write_bio_PrivateKey(private_key, key, NULL, NULL, 0, NULL, NULL)) {
+        request->cert_pem = bio_text(cert);
+        request->key_pem = bio_text(private_key);
     }
     BIO_free(cert);
-    BIO_free(secret);
-    return o->cert_pem != NULL && o->key_pem != NULL;
+    BIO_free(private_key);
+    return request->cert_pem != NULL && request->key_pem != NULL;
 }
 
-static weft_value make(void *arg)
+static weft_value create_cert(void *arg)
 {
-    order *o = arg;
+    cert_request *request = arg;
     if (weft__tls_init() < 0)
-        return weft_fail(-ENOMEM, "OpenSSL cannot begin");
+        return weft_fail(-ENOMEM, "weft_tls_self_signed: cannot initialise OpenSSL");
     ERR_clear_error();
     EVP_PKEY *key = EVP_EC_gen("P-256");
     X509 *x = X509_new();
-    bool is_good = key != NULL && x != NULL && fill_in(x, key, o) && write_out(o, x, key);
+    bool is_ok =
+        key != NULL && x != NULL && cert_fill_in(x, key, request) && write_pem(request, x, key);
     X509_free(x);
     EVP_PKEY_free(key);
-    if (is_good)
+    if (is_ok)
         return 0;
-    free(o->cert_pem);
-    free(o->key_pem);
-    return weft__tls_fail(-EINVAL, "no certificate can be made");
+    free(request->cert_pem);
+    free(request->key_pem);
+    return weft__tls_fail(-EINVAL, "weft_tls_self_signed: cannot create a certificate");
 }
 
-static bool are_names(const char *names)
+static bool names_are_valid(const char *names)
 {
     size_t n = names != NULL ? strlen(names) : 0;
     if (n == 0 || names[0] == ',' || names[n - 1] == ',' || strstr(names, ",,") != NULL)
@@ -157,15 +161,18 @@ static bool are_names(const char *names)
 
 int weft_tls_self_signed(const char *names, int days, char **cert_pem, char **key_pem)
 {
-    if (!are_names(names) || cert_pem == NULL || key_pem == NULL)
-        return weft_fail(-EINVAL, "no names for a certificate: %s", names != NULL ? names : "none");
+    if (!names_are_valid(names) || cert_pem == NULL || key_pem == NULL)
+        return weft_fail(
+            -EINVAL, "weft_tls_self_signed: names is invalid, or cert_pem or key_pem is NULL: %s",
+            names != NULL ? names : "NULL");
     if (days < 1 || days > DAYS_MAX)
-        return weft_fail(-EINVAL, "a certificate for %d days", days);
-    order o = {names, days, NULL, NULL};
-    int rc = (int)weft_offload_with(make, &o, &(weft_offload_options){.is_kept = true});
+        return weft_fail(-EINVAL, "weft_tls_self_signed: days is %d, not in 1..36500", days);
+    cert_request request = {names, days, NULL, NULL};
+    int rc =
+        (int)weft_offload_with(create_cert, &request, &(weft_offload_options){.is_kept = true});
     if (rc < 0)
         return rc;
-    *cert_pem = o.cert_pem;
-    *key_pem = o.key_pem;
+    *cert_pem = request.cert_pem;
+    *key_pem = request.key_pem;
     return 0;
 }

@@ -1,16 +1,18 @@
 /*
- * TLS inside. A weft_tls has a config, which is what its files said when they were last read; a
- * connection takes a reference to it and keeps it.
+ * The implementation of TLS, over OpenSSL. A weft_tls has a config: its options and the contents of
+ * its files, as last read. A connection keeps a reference to the config with which it started.
  *
- *     tls.c        making, changing and freeing a weft_tls      config.c    an SSL_CTX from options
- *     identity.c   certificates and keys, and their names       sessions.c  what a client resumes
- *     conn.c       buffers to and from the descriptor           bio.c       OpenSSL's side of them
- *     handshake.c  accept and connect                           stream.c    the stream's functions
- *     words.c      why something failed                         none.c      without OpenSSL
+ *     tls.c        create, change and free a weft_tls  config.c       an SSL_CTX from options
+ *     identity.c   certificates, keys and their names  sessions.c     sessions of clients
+ *     conn.c       buffers to and from the descriptor  bio.c          OpenSSL's BIO
+ *     handshake.c  accept and connect                  stream.c       the functions of the stream
+ *     info.c       descriptions of connections         self_signed.c  certificates for tests
+ *     errors.c     error messages                      none.c         a build without OpenSSL
  *
- * An SSL object is not to be entered twice, so no fiber is ever switched inside a call of OpenSSL:
- * its input and output are buffers (bio.c), which conn.c fills and empties between the calls.
- * OpenSSL's queue of errors is the thread's: it is cleared before a call, and read right after it.
+ * An SSL object is not reentrant. Fibers therefore never switch inside a call of OpenSSL. OpenSSL
+ * reads and writes buffers (bio.c). conn.c fills and empties these buffers between the calls.
+ * OpenSSL has one error queue per thread. Clear the queue before a call, and read the queue
+ * directly after the call.
  */
 #ifndef WEFT_TLS_TLS_H
 #define WEFT_TLS_TLS_H
@@ -25,144 +27,152 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/*
- * A server name has at most 253 bytes (RFC 1035); one more for a dot at its end, one for the NUL.
- */
-#define SERVER_NAME_ROOM 256
+/* The size of a server name: at most 253 bytes (RFC 1035), a final dot and the NUL, rounded up. */
+#define SERVER_NAME_BYTES 256
 
-/* Certificates, their chain and key, ready to be used by any number of connections. */
+/* A certificate with its chain and key. Connections share certificates. */
 typedef struct weft__tls_cert {
     _Atomic unsigned refs;
     X509 *leaf;
     STACK_OF(X509) * chain; /* without the leaf */
     EVP_PKEY *key;
-    char **names; /* that it is for, in lower case; may begin with "*." */
+    char **names; /* in lower case; may start with "*." */
     size_t name_count;
 } weft__tls_cert;
 
-/* How connections begin. Nothing in it changes. */
+/* The configuration of new connections. Immutable. */
 typedef struct weft__tls_config {
     _Atomic unsigned refs;
-    SSL_CTX *ctx;        /* with the first certificate, if there is one */
-    unsigned char *alpn; /* as on the wire: a length, a name, ... */
+    SSL_CTX *ctx;        /* with the first certificate, if certs is not empty */
+    unsigned char *alpn; /* in wire format: a length, a name, ...; NULL: none */
     size_t alpn_bytes;
-    weft__tls_cert **certs; /* in the order in which they were added */
+    weft__tls_cert **certs; /* in the order of weft_tls_add */
     size_t cert_count;
 } weft__tls_config;
 
-/* A session that a client may resume, once if it is of TLS 1.3. */
+/* A session that a client may resume. A client resumes a TLS 1.3 session only once. */
 typedef struct weft__tls_session {
-    char *place; /* name and port; NULL: the slot is free */
+    char *server_key; /* name and port of the server; NULL: the slot is free */
     SSL_SESSION *session;
-    uint64_t number; /* the higher, the newer */
+    uint64_t number; /* increases with each new session; 0: the slot is free */
 } weft__tls_session;
 
+/* The number of sessions that a client keeps. */
 #define SESSIONS_MAX 64
 
 struct weft_tls {
-    _Atomic unsigned refs; /* the owner's, and one of each connection */
+    _Atomic unsigned refs; /* 1 for the owner, and 1 per connection */
     bool is_server;
-    weft_tls_options options; /* a copy, with the texts */
-    pthread_mutex_t change;   /* held by an offloaded thread while it reads files */
-    weft_tls_identity *added; /* guarded by change */
+    weft_tls_options options;    /* with copied strings */
+    pthread_mutex_t change_lock; /* held while a worker thread reads files; guards added */
+    weft_tls_identity *added;    /* the arguments of weft_tls_add */
     size_t added_count;
-    pthread_mutex_t lock; /* guards what follows; held for a moment only */
+    pthread_mutex_t lock; /* guards the fields below; never held across a blocking call */
     weft__tls_config *config;
     weft__tls_session sessions[SESSIONS_MAX];
-    uint64_t session_number;
+    uint64_t session_number; /* of the last session */
 };
 
-/* The bytes from head to tail are held. */
+/* A buffer. The bytes from head to tail are in use. */
 typedef struct weft__tls_buffer {
-    char *data; /* NULL: none */
-    size_t bytes;
+    char *data;   /* NULL: not allocated */
+    size_t bytes; /* the size of data */
     size_t head;
     size_t tail;
 } weft__tls_buffer;
 
-/* What only a handshake needs. */
+/* The state that only a handshake needs. */
 typedef struct weft__tls_handshake {
-    weft__tls_cert *chosen; /* by the choose function; a reference */
-    int refusal;            /* why there is no certificate for this client; 0: there is */
-    bool has_chosen;        /* choose has been asked */
-    char names[128];        /* that a certificate is for, which is not the one we want; "" */
+    weft__tls_cert *chosen_cert; /* the certificate from choose, with a reference; NULL: none */
+    int choose_error;            /* the error of choose or of loading its certificate; 0: none */
+    bool has_called_choose;
+    char cert_names[128]; /* the names of an invalid certificate, for messages; "": none */
 } weft__tls_handshake;
 
 typedef struct weft__tls_conn {
     SSL *ssl;
     weft_tls *tls;
     weft__tls_config *config;
-    weft__tls_handshake *handshake; /* NULL: it is over */
+    weft__tls_handshake *handshake; /* NULL: not in a handshake */
     int fd;
-    unsigned users; /* the stream, and the fibers that are in it; the last one frees it */
-    int broken;     /* the error after which nothing of TLS can be had any more; 0: none */
-    int unsaid;     /* an error of sending what a write had taken, for the next call; 0: none */
+    unsigned users; /* 1 for the stream, and 1 per call in progress; the last user frees */
+    int failure;    /* the error after which TLS is unusable; 0: none */
+    /* the error of sending bytes after their write; the next write or flush returns it; 0: none */
+    int deferred_error;
     bool is_closed;
-    bool is_finished;         /* our last word is said: nothing is written any more */
-    bool is_ended;            /* nothing more will come from the descriptor */
-    weft_mutex in_lock;       /* held while the descriptor is read */
-    weft_mutex out_lock;      /* held while the descriptor is written */
-    weft__tls_buffer in;      /* read, and not taken by OpenSSL yet */
-    weft__tls_buffer out;     /* what OpenSSL has written */
-    weft__tls_buffer sending; /* taken from out before; its memory stays where it is */
+    bool is_output_ended;     /* close_notify is in the output; further writes fail */
+    bool is_input_ended;      /* a read from the descriptor has returned 0 */
+    weft_mutex in_lock;       /* held during a read from the descriptor */
+    weft_mutex out_lock;      /* held during a write to the descriptor */
+    weft__tls_buffer in;      /* input from the descriptor, not yet read by OpenSSL */
+    weft__tls_buffer out;     /* output of OpenSSL */
+    weft__tls_buffer sending; /* output that a sender has moved from out; see conn.c */
     char *server_name;        /* NULL: none */
-    char *place;              /* a client's key to the sessions; NULL: none */
-    char *alpn;               /* made by describe */
-    char *subject;            /* the same */
+    char *server_key;         /* a client's key to the sessions; NULL: none */
+    char *alpn;               /* set by weft_tls_describe; NULL: not set */
+    char *subject;            /* set by weft_tls_describe; NULL: not set */
 } weft__tls_conn;
 
-static inline size_t weft__tls_held(const weft__tls_buffer *b)
+static inline size_t weft__tls_buffer_held(const weft__tls_buffer *b)
 {
     return b->tail - b->head;
 }
 
-/* Before a call of OpenSSL whose error will be asked for. To look is cheaper than to clear. */
-static inline void weft__tls_begin(void)
+/* Clear OpenSSL's error queue. A peek is cheaper than clearing an empty queue. */
+static inline void weft__tls_clear_errors(void)
 {
     if (ERR_peek_error() != 0)
         ERR_clear_error();
 }
 
-/* Whether something is to be sent, by whomever. */
-static inline bool weft__tls_has_output(const weft__tls_conn *c)
+/* Return whether the connection has output to send. */
+static inline bool weft__tls_conn_has_output(const weft__tls_conn *c)
 {
-    return weft__tls_held(&c->sending) + weft__tls_held(&c->out) > 0;
+    return weft__tls_buffer_held(&c->sending) + weft__tls_buffer_held(&c->out) > 0;
 }
 
-/* So many bytes more behind the tail. 0, or -ENOMEM. */
-int weft__tls_reserve(weft__tls_buffer *b, size_t bytes);
-void weft__tls_release(weft__tls_buffer *b);
+/* Reserve memory for more bytes after the tail. Return 0 or -ENOMEM. */
+int weft__tls_buffer_reserve(weft__tls_buffer *b, size_t bytes);
+void weft__tls_buffer_release(weft__tls_buffer *b);
 
-/* Whatever of OpenSSL is to be made once in a process. 0, or -ENOMEM. */
+/* Initialise OpenSSL once per process. Return 0 or -ENOMEM. */
 int weft__tls_init(void);
 
-/* OpenSSL has cleaned up at the end of the process: it must not be called any more. */
-bool weft__tls_is_over(void);
+/* Return whether OpenSSL has cleaned up at process exit. Do not call OpenSSL after that. */
+bool weft__tls_is_cleaned_up(void);
 
-/* The BIO between ssl and the buffers of c. 0, or -ENOMEM. */
-int weft__tls_attach(weft__tls_conn *c);
+/* Create the BIO between ssl and the buffers of c. Return 0 or -ENOMEM. */
+int weft__tls_bio_attach(weft__tls_conn *c);
 
-/* handshake.c: what OpenSSL calls during one. */
+/* handshake.c. Set the callbacks that OpenSSL calls during a handshake. */
 void weft__tls_set_callbacks(SSL_CTX *ctx, const weft_tls *tls, bool has_alpn);
 
-/* config.c: for threads that may block. Errors come with words. */
+/* config.c. The functions record all errors except -ENOMEM. */
+
+/* Create a config from the options and files of tls. The call may block the thread. */
 int weft__tls_config_load(const weft_tls *tls, weft__tls_config **out);
-/* The same with one certificate more. */
+/* Create a config with all certificates of another config and one more certificate. */
 int weft__tls_config_extend(const weft__tls_config *config, weft__tls_cert *cert,
                             weft__tls_config **out);
 weft__tls_config *weft__tls_config_ref(weft__tls_config *config);
 void weft__tls_config_unref(weft__tls_config *config);
 
-/* identity.c. Loading reads files, if there are any, and may block the thread for that. */
+/* identity.c. The functions record all errors except -ENOMEM. */
+
+/* Load a certificate and its key. If the identity names files, the call may block the thread. */
 int weft__tls_cert_load(const weft_tls_identity *identity, weft__tls_cert **out);
 weft__tls_cert *weft__tls_cert_ref(weft__tls_cert *cert);
-void weft__tls_cert_unref(weft__tls_cert *cert); /* NULL is nothing */
-/* 2: for this very name; 1: by a wildcard; 0: not at all. */
+void weft__tls_cert_unref(weft__tls_cert *cert); /* cert may be NULL */
+/* Return 2 if the certificate has this name, 1 if a wildcard matches, else 0. */
 int weft__tls_cert_match(const weft__tls_cert *cert, const char *name);
-/* All of a file, NUL-terminated; free(3) it. */
+/*
+ * Read a file as a NUL-terminated text. The caller frees the text. The call may block the thread.
+ */
 int weft__tls_file_read(const char *path, char **text);
-/* So many bytes as a string; NULL: no memory. (strndup may look for an end behind them.) */
-char *weft__tls_text(const void *data, size_t bytes);
+/*
+ * Copy bytes to a new string. data may be NULL if bytes is 0. Return NULL if memory is exhausted.
+ */
+char *weft__tls_copy_text(const void *data, size_t bytes);
 bool weft__tls_identity_is_empty(const weft_tls_identity *identity);
 int weft__tls_identity_copy(weft_tls_identity *to, const weft_tls_identity *from);
 void weft__tls_identity_free(weft_tls_identity *identity);
@@ -170,39 +180,50 @@ void weft__tls_identity_free(weft_tls_identity *identity);
 /* tls.c */
 weft_tls *weft__tls_ref(weft_tls *tls);
 
-/* sessions.c: any thread. */
-void weft__tls_session_keep(weft__tls_conn *c, SSL_SESSION *session);
-SSL_SESSION *weft__tls_session_take(weft_tls *tls, const char *place); /* NULL: none */
-void weft__tls_sessions_forget(weft_tls *tls);
+/* sessions.c. Any thread may call these functions. */
+
+void weft__tls_session_add(weft__tls_conn *c, SSL_SESSION *session);
+/* Return the newest session for a server, with a reference. Return NULL if there is none. */
+SSL_SESSION *weft__tls_session_take(weft_tls *tls, const char *server_key);
+void weft__tls_sessions_clear(weft_tls *tls);
 
 /* conn.c */
-/* Read from the descriptor once: 1 or more, 0 at the end, or an error. */
-ssize_t weft__tls_fill(weft__tls_conn *c);
-/* Send all that is to go out, for one who holds out_lock. */
-int weft__tls_send_all(weft__tls_conn *c);
-/* The same for one who does not. */
-int weft__tls_drain(weft__tls_conn *c);
-/* The same as far as it needs no waiting, cancelled or not; nobody hears of errors. */
-void weft__tls_push(weft__tls_conn *c);
+
+/* Read from the descriptor once. Return a positive number, 0 at the end, or an error. */
+ssize_t weft__tls_conn_fill(weft__tls_conn *c);
+/* Send all output. The caller must hold out_lock. */
+int weft__tls_conn_send_all(weft__tls_conn *c);
+/* Lock out_lock and send all output. */
+int weft__tls_conn_drain(weft__tls_conn *c);
 /*
- * Before waiting for input: see that what is to be sent goes out, unless another fiber is at it,
- * but never wait for that alone: the other side may not read before we do.
+ * Send as much output as possible without waiting, even if the fiber is cancelled. The call ignores
+ * errors.
  */
-int weft__tls_send_meanwhile(weft__tls_conn *c);
-/* End our side of a connection that has failed, so that what was said last (an alert) arrives. */
-void weft__tls_hang_up(weft__tls_conn *c);
+void weft__tls_conn_try_send(weft__tls_conn *c);
+/*
+ * Send output before a wait for input, unless another fiber is sending. The call returns when input
+ * arrives, because the peer may read nothing until this side has read the input.
+ */
+int weft__tls_conn_send_before_wait(weft__tls_conn *c);
+/* Shut down the output of a failed connection and discard input, so that the last alert arrives. */
+void weft__tls_conn_hang_up(weft__tls_conn *c);
 void weft__tls_conn_free(weft__tls_conn *c);
 
 /* stream.c */
 extern const weft_stream_type weft__tls_stream;
 
-/* words.c */
-/* The names that a certificate is for, as far as there is room, as the end of a sentence. */
-void weft__tls_tell_names(X509 *x, char *text, size_t room);
-/* What made a call on ssl fail, which returned just now: a code, recorded with words. */
-int weft__tls_explain(weft__tls_conn *c);
-/* OpenSSL's first error of a call that is not about a connection, with words before it. */
-int weft__tls_fail(int code, const char *attempted);
+/* errors.c */
+
+/* Write ", only for" and the names of a certificate to text, truncated to bytes. */
+void weft__tls_cert_names_text(X509 *x, char *text, size_t bytes);
+/* Record the failure of the last call on c->ssl. Return the error. */
+int weft__tls_error_explain(weft__tls_conn *c);
+/*
+ * Record the first error in OpenSSL's queue. The message is "action: reason". Return code,
+ * or -ENOMEM if memory is exhausted.
+ */
+int weft__tls_fail(int code, const char *action);
+/* Return a message for an errno. Any thread may call this function. */
 const char *weft__tls_error_text(int code);
 
 #endif

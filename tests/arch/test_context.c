@@ -1,8 +1,8 @@
 /*
- * Contexts: switches, what they keep, and what an unwinder sees of them.
+ * Tests of contexts: switches, the registers that they preserve, and backtraces.
  *
- * Needs no test framework, because it is also built for machines that have none here (and run
- * under an emulator). Every test is a function that counts its checks; a failed one ends the run.
+ * Uses no test framework, because it also runs under an emulator for machines without one. Each
+ * test is a function that counts its checks. A failed check ends the program.
  */
 #include "arch/context.h"
 
@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unwind.h>
 
-#define KEPT __attribute__((noinline, used))
+#define NOINLINE_USED __attribute__((noinline, used))
 #define STACK_BYTES (64 << 10)
 #define DEEP_BYTES (512 << 10)
 
@@ -41,24 +41,24 @@ static weft__context home, other;
 
 static void context_new(weft__context *context, char *low, size_t bytes, weft__entry *entry)
 {
-    weft__context_tell_stack(context, low, bytes);
+    weft__context_register_stack(context, low, bytes);
     weft__context_make(context, low, bytes, entry);
 }
 
-/* From the other one, for good. */
+/* Switch from other to home, and never return. */
 static void leave_for_home(intptr_t value)
 {
-    weft__context_forget_stack(&other);
+    weft__context_unregister_stack(&other);
     weft__context_leave(&other, &home, value);
 }
 
-/* Out of line, for the assembly below and so that its caller's frame is a frame. */
-KEPT intptr_t change(weft__context *from, weft__context *to, intptr_t value)
+/* Not inlined: the assembly below calls it, and its caller needs a frame. */
+NOINLINE_USED intptr_t change(weft__context *from, weft__context *to, intptr_t value)
 {
     return weft__context_switch(from, to, value);
 }
 
-/* Values */
+/* Values. */
 
 static void echo_inverted(intptr_t value)
 {
@@ -66,7 +66,7 @@ static void echo_inverted(intptr_t value)
         value = weft__context_switch(&other, &home, ~value);
 }
 
-static void values_travel_both_ways(void)
+static void values_are_passed_in_both_directions(void)
 {
     static const intptr_t values[] = {0, 1, -1, INTPTR_MIN, INTPTR_MAX, 0x123456789abcdef};
     char *stack = stack_new(STACK_BYTES);
@@ -78,7 +78,7 @@ static void values_travel_both_ways(void)
     munmap(stack, STACK_BYTES);
 }
 
-/* Registers: fill all that a callee must keep, switch, store them again. */
+/* Registers: fill all callee-saved registers, switch, and store them again. */
 
 #if defined(__x86_64__)
 #define REGISTERS 6
@@ -130,7 +130,7 @@ __asm__(".text\n"
 #endif
 
 #ifdef REGISTERS
-static void fill_differently(weft__context *from, weft__context *to, uint64_t seed)
+static void fill_and_check(weft__context *from, weft__context *to, uint64_t seed)
 {
     uint64_t in[REGISTERS], out[REGISTERS];
 
@@ -142,20 +142,20 @@ static void fill_differently(weft__context *from, weft__context *to, uint64_t se
         CHECK(out[i] == in[i]);
 }
 
-static void fill_for_ever(intptr_t value)
+static void fill_repeatedly(intptr_t value)
 {
     (void)value;
     for (uint64_t round = 1;; round++)
-        fill_differently(&other, &home, 1000 + round);
+        fill_and_check(&other, &home, 1000 + round);
 }
 
 static void callee_saved_registers_survive_a_switch(void)
 {
     char *stack = stack_new(STACK_BYTES);
 
-    context_new(&other, stack, STACK_BYTES, fill_for_ever);
+    context_new(&other, stack, STACK_BYTES, fill_repeatedly);
     for (uint64_t round = 1; round <= 5; round++)
-        fill_differently(&home, &other, round);
+        fill_and_check(&home, &other, round);
     weft__context_drop(&other);
     munmap(stack, STACK_BYTES);
 }
@@ -165,9 +165,9 @@ static void callee_saved_registers_survive_a_switch(void)
 }
 #endif
 
-/* Alignment */
+/* Alignment. */
 
-KEPT int is_aligned(void)
+NOINLINE_USED int is_aligned(void)
 {
     return ((uintptr_t)__builtin_frame_address(0) & 15) == 0;
 }
@@ -176,13 +176,13 @@ static void report_alignment(intptr_t value)
 {
     char text[64];
 
-    /* The C library's own code for doubles saves vector registers with aligned stores. */
+    /* The C library saves vector registers with aligned stores when it formats doubles. */
     snprintf(text, sizeof text, "%.1f", (double)value / 2);
     CHECK(strcmp(text, "2.5") == 0);
     leave_for_home(is_aligned());
 }
 
-static void the_stack_is_aligned_at_entry_whatever_the_top_is(void)
+static void the_stack_is_aligned_at_entry_for_any_top(void)
 {
     char *stack = stack_new(STACK_BYTES);
 
@@ -193,7 +193,7 @@ static void the_stack_is_aligned_at_entry_whatever_the_top_is(void)
     munmap(stack, STACK_BYTES);
 }
 
-/* Many */
+/* Many contexts. */
 
 #define RING 1000
 #define LAPS 20
@@ -205,7 +205,7 @@ typedef struct ring {
 
 static __thread ring *current_ring;
 
-static void pass_on(intptr_t value)
+static void switch_to_next(intptr_t value)
 {
     ring *r = current_ring;
     size_t self = (size_t)value % RING;
@@ -227,7 +227,7 @@ static void *run_ring(void *unused)
     current_ring = r;
     weft__context_adopt(&r->home);
     for (size_t i = 0; i < RING; i++)
-        context_new(&r->contexts[i], stacks + i * STACK_BYTES, STACK_BYTES, pass_on);
+        context_new(&r->contexts[i], stacks + i * STACK_BYTES, STACK_BYTES, switch_to_next);
     CHECK(weft__context_switch(&r->home, &r->contexts[0], 0) == RING * LAPS + 1);
     for (size_t i = 0; i < RING; i++)
         weft__context_drop(&r->contexts[i]);
@@ -237,12 +237,12 @@ static void *run_ring(void *unused)
     return unused;
 }
 
-static void a_thousand_contexts_pass_a_value_round(void)
+static void a_thousand_contexts_pass_a_value_around(void)
 {
     run_ring(NULL);
 }
 
-static void threads_have_contexts_of_their_own(void)
+static void threads_have_their_own_contexts(void)
 {
     pthread_t threads[2];
 
@@ -252,14 +252,17 @@ static void threads_have_contexts_of_their_own(void)
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* Of each kind more than TSan has fibers (8128), and together more frames than it can stack. */
-#define LIVES 30000
+/*
+ * For each kind of end more contexts than TSan has fibers (8128), and in total more frames than its
+ * shadow stack holds.
+ */
+#define REUSES 30000
 
-/* The compiler has to take the array for used. */
+/* Make the compiler treat the array as used. */
 #define USE(array) __asm__ volatile("" : : "r"(array) : "memory")
 
-/* Fills most of the stack, so that red zones an earlier life left poisoned would be hit. */
-KEPT void use_much(intptr_t value)
+/* Fill most of the stack, to hit red zones that an earlier context left poisoned. */
+NOINLINE_USED void use_half_of_the_stack(intptr_t value)
 {
     char big[STACK_BYTES / 2];
 
@@ -267,7 +270,7 @@ KEPT void use_much(intptr_t value)
     USE(big);
 }
 
-KEPT intptr_t wait_in_a_frame(intptr_t value)
+NOINLINE_USED intptr_t wait_in_a_frame(intptr_t value)
 {
     volatile char some[100];
 
@@ -277,15 +280,15 @@ KEPT intptr_t wait_in_a_frame(intptr_t value)
     return value + some[0];
 }
 
-static void live_and_leave(intptr_t value)
+static void run_and_leave(intptr_t value)
 {
-    use_much(value);
+    use_half_of_the_stack(value);
     leave_for_home(wait_in_a_frame(value));
 }
 
-static void live_and_be_dropped(intptr_t value)
+static void run_until_dropped(intptr_t value)
 {
-    use_much(value);
+    use_half_of_the_stack(value);
     for (;;)
         value = wait_in_a_frame(value);
 }
@@ -300,29 +303,29 @@ static size_t mapped_pages(void)
     return pages;
 }
 
-static void a_stack_serves_many_contexts_one_after_the_other(void)
+static void many_contexts_use_one_stack_one_after_the_other(void)
 {
     char *stack = stack_new(STACK_BYTES);
     size_t pages = mapped_pages();
 
-    for (int i = 0; i < LIVES; i++) {
+    for (int i = 0; i < REUSES; i++) {
         bool is_leaving = i % 2 == 0;
 
-        context_new(&other, stack, STACK_BYTES, is_leaving ? live_and_leave : live_and_be_dropped);
+        context_new(&other, stack, STACK_BYTES, is_leaving ? run_and_leave : run_until_dropped);
         CHECK(weft__context_switch(&home, &other, 7) == 7);
         if (is_leaving)
             CHECK(weft__context_switch(&home, &other, 1) == 8);
         else
             weft__context_drop(&other);
     }
-    /* ASan's fake stacks are larger than the stack: far beyond this if they leaked. */
-    CHECK(mapped_pages() < pages + (size_t)LIVES * STACK_BYTES / 4096);
+    /* A leak of ASan's fake stacks, which are larger than the stack, would exceed this limit. */
+    CHECK(mapped_pages() < pages + (size_t)REUSES * STACK_BYTES / 4096);
     munmap(stack, STACK_BYTES);
 }
 
-/* Depth */
+/* Depth. */
 
-KEPT uintptr_t descend(const char *low, uintptr_t depth)
+NOINLINE_USED uintptr_t descend(const char *low, uintptr_t depth)
 {
     volatile uintptr_t here[16];
 
@@ -349,14 +352,14 @@ static void deep_recursion_uses_the_whole_stack(void)
     munmap(deep_stack, DEEP_BYTES);
 }
 
-/* Unwinding: the start of the function of each frame, innermost first. */
+/* Unwinding: the start address of the function of each frame, innermost first. */
 
 #define FRAMES_MAX 64
 
 typedef struct walk {
     uintptr_t frames[FRAMES_MAX];
     int count;
-    const char *at; /* a place on the stack the walk ran on */
+    const char *at; /* an address on the stack of the walk */
     int was_aligned;
 } walk;
 
@@ -364,7 +367,7 @@ static _Unwind_Reason_Code note_frame(struct _Unwind_Context *frame, void *arg)
 {
     walk *w = arg;
 
-    if (_Unwind_GetIP(frame) == 0) /* how libgcc says that this is the end */
+    if (_Unwind_GetIP(frame) == 0) /* libgcc marks the outermost frame this way */
         return _URC_NO_REASON;
     if (w->count == FRAMES_MAX)
         return _URC_NORMAL_STOP;
@@ -372,8 +375,8 @@ static _Unwind_Reason_Code note_frame(struct _Unwind_Context *frame, void *arg)
     return _URC_NO_REASON;
 }
 
-/* The empty assembly, here and below, keeps the last call from becoming a jump. */
-KEPT void take_walk(void *arg)
+/* The empty assembly, here and below, prevents a tail call. */
+NOINLINE_USED void walk_stack(void *arg)
 {
     walk *w = arg;
 
@@ -396,23 +399,23 @@ static int frame_of(const walk *w, void (*function)(void))
 
 static walk seen_inside;
 
-KEPT intptr_t inner(intptr_t value)
+NOINLINE_USED intptr_t inner(intptr_t value)
 {
     if (value == 1)
-        take_walk(&seen_inside);
+        walk_stack(&seen_inside);
     value = change(&other, &home, value + 1);
     __asm__ volatile("");
     return value;
 }
 
-KEPT intptr_t outer(intptr_t value)
+NOINLINE_USED intptr_t outer(intptr_t value)
 {
     value = inner(value);
     __asm__ volatile("");
     return value * 2;
 }
 
-KEPT void enter(intptr_t value)
+NOINLINE_USED void enter(intptr_t value)
 {
     for (;;) {
         value = outer(value);
@@ -427,7 +430,7 @@ static void check_walk(const walk *w)
     CHECK(at >= 0);
     CHECK(FRAME_OF(w, outer) == at + 1);
     CHECK(FRAME_OF(w, enter) == at + 2);
-    /* Beyond it: the assembly's outermost frame, or ucontext's two; and one of the sanitizers'. */
+    /* Outer frames: one of the assembly or two of ucontext, and one of the sanitizers. */
     CHECK(w->count > at + 2 && w->count <= at + 6);
 }
 
@@ -435,7 +438,7 @@ static void a_backtrace_in_a_context_ends_at_its_entry(void)
 {
     char *stack = stack_new(STACK_BYTES);
 
-    /* Touching the top: a walk that goes on would read other frames' leftovers, not zeros. */
+    /* Fill up to the top: a walk that continues past the entry reads garbage, not zeros. */
     memset(stack, 0x5a, STACK_BYTES);
     context_new(&other, stack, STACK_BYTES, enter);
     CHECK(weft__context_switch(&home, &other, 1) == 2);
@@ -452,10 +455,10 @@ static void a_call_on_a_switched_out_context_sees_its_frames(void)
     context_new(&other, stack, STACK_BYTES, enter);
     CHECK(weft__context_switch(&home, &other, 2) == 3);
     for (int i = 0; i < 3; i++) {
-        if (!weft__context_call(&other, take_walk, &w))
+        if (!weft__context_call(&other, walk_stack, &w))
             break;
         check_walk(&w);
-        CHECK(FRAME_OF(&w, take_walk) == 0);
+        CHECK(FRAME_OF(&w, walk_stack) == 0);
         CHECK(w.at > stack && w.at < stack + STACK_BYTES);
         CHECK(w.was_aligned);
         CHECK(weft__context_switch(&home, &other, 10) == 21);
@@ -471,9 +474,9 @@ static void a_call_on_a_context_that_never_ran_leaves_it_fresh(void)
 
     memset(stack, 0x5a, STACK_BYTES);
     context_new(&other, stack, STACK_BYTES, enter);
-    if (weft__context_call(&other, take_walk, &w)) {
-        CHECK(FRAME_OF(&w, take_walk) == 0);
-        /* A frame whose function is not found counts as one more of the function before. */
+    if (weft__context_call(&other, walk_stack, &w)) {
+        CHECK(FRAME_OF(&w, walk_stack) == 0);
+        /* libgcc attributes a frame without a known function to the previous function. */
         CHECK(w.count >= 3 && w.count <= 4 && w.frames[w.count - 1] != w.frames[w.count - 2]);
         CHECK(w.was_aligned);
     }
@@ -482,7 +485,7 @@ static void a_call_on_a_context_that_never_ran_leaves_it_fresh(void)
     munmap(stack, STACK_BYTES);
 }
 
-KEPT void scribble(void *arg)
+NOINLINE_USED void overwrite_stack(void *arg)
 {
     volatile char room[4096];
 
@@ -490,7 +493,7 @@ KEPT void scribble(void *arg)
     *(char *)arg = room[17];
 }
 
-static void a_call_does_not_touch_what_the_context_keeps(void)
+static void a_call_preserves_the_state_of_the_context(void)
 {
     char *stack = stack_new(STACK_BYTES);
     char result = 0;
@@ -498,7 +501,7 @@ static void a_call_does_not_touch_what_the_context_keeps(void)
     context_new(&other, stack, STACK_BYTES, echo_inverted);
     CHECK(weft__context_switch(&home, &other, 1) == ~1);
     for (int i = 0; i < 3; i++) {
-        if (weft__context_call(&other, scribble, &result))
+        if (weft__context_call(&other, overwrite_stack, &result))
             CHECK(result == (char)0xee);
         CHECK(weft__context_switch(&home, &other, i) == ~(intptr_t)i);
     }
@@ -509,17 +512,17 @@ static void a_call_does_not_touch_what_the_context_keeps(void)
 int main(void)
 {
     weft__context_adopt(&home);
-    values_travel_both_ways();
+    values_are_passed_in_both_directions();
     callee_saved_registers_survive_a_switch();
-    the_stack_is_aligned_at_entry_whatever_the_top_is();
-    a_thousand_contexts_pass_a_value_round();
-    threads_have_contexts_of_their_own();
-    a_stack_serves_many_contexts_one_after_the_other();
+    the_stack_is_aligned_at_entry_for_any_top();
+    a_thousand_contexts_pass_a_value_around();
+    threads_have_their_own_contexts();
+    many_contexts_use_one_stack_one_after_the_other();
     deep_recursion_uses_the_whole_stack();
     a_backtrace_in_a_context_ends_at_its_entry();
     a_call_on_a_switched_out_context_sees_its_frames();
     a_call_on_a_context_that_never_ran_leaves_it_fresh();
-    a_call_does_not_touch_what_the_context_keeps();
+    a_call_preserves_the_state_of_the_context();
     printf("ok %u checks\n", checks);
     return 0;
 }

@@ -1,6 +1,9 @@
-/* What the tests of the backends share: operations that record how they ended. */
-#ifndef WEFT_TESTS_BACKEND_HARNESS_H
-#define WEFT_TESTS_BACKEND_HARNESS_H
+/*
+ * Helpers for the tests of the backends: operations that record their results, and the runner of a
+ * suite.
+ */
+#ifndef TESTS_BACKEND_BACKEND_HARNESS_H
+#define TESTS_BACKEND_BACKEND_HARNESS_H
 
 #include "backend/backend.h"
 
@@ -10,76 +13,76 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct trial {
+typedef struct test_op {
     weft__op op;
     bool is_done;
-    int order; /* 1 for the first that was done in the test */
+    int order; /* 1 for the first operation that completed in the test */
     intptr_t result;
-    void (*then)(struct trial *trial); /* called from done, if set */
-} trial;
+    void (*then)(struct test_op *test_op); /* called when the operation has completed, if set */
+} test_op;
 
 static const weft__backend_type *type;
 static weft__backend *backend;
-static int done_count;
+static int completed_count;
 
-static inline void set_up(void)
+static inline void open_backend(void)
 {
     const char *why;
     ck_assert_int_eq(weft__backend_open(&backend, NULL, &why), 0);
     type = backend->type;
     ck_assert_str_eq(type->name, getenv("WEFT_BACKEND"));
-    done_count = 0;
+    completed_count = 0;
 }
 
-static inline void tear_down(void)
+static inline void close_backend(void)
 {
     ck_assert_uint_eq(backend->pending, 0);
     type->close(backend);
 }
 
-static inline void note_done(weft__op *op, intptr_t result)
+static inline void record_result(weft__op *op, intptr_t result)
 {
-    trial *t = CONTAINER_OF(op, trial, op);
+    test_op *t = CONTAINER_OF(op, test_op, op);
     ck_assert(!t->is_done);
     t->is_done = true;
-    t->order = ++done_count;
+    t->order = ++completed_count;
     t->result = result;
     if (t->then != NULL)
         t->then(t);
 }
 
-static inline intptr_t start(trial *t, weft__op op)
+static inline intptr_t start_op(test_op *t, weft__op op)
 {
-    memset(&t->op.link, 0xee, sizeof t->op.link); /* the backend's to set */
+    memset(&t->op.link, 0xee, sizeof t->op.link); /* the backend sets this field */
     op.link = t->op.link;
-    op.done = note_done;
+    op.done = record_result;
     t->op = op;
     t->is_done = false;
     return type->submit(backend, &t->op);
 }
 
-static inline intptr_t start_read(trial *t, int fd, void *to, size_t bytes)
+static inline intptr_t start_read(test_op *t, int fd, void *to, size_t bytes)
 {
-    return start(
+    return start_op(
         t,
         (weft__op){.code = WEFT__OP_READ, .fd = fd, .u.buffer = {to, bytes, WEFT__OFFSET_CURRENT}});
 }
 
-static inline intptr_t start_write(trial *t, int fd, const void *from, size_t bytes)
+static inline intptr_t start_write(test_op *t, int fd, const void *from, size_t bytes)
 {
     void *data = (void *)(uintptr_t)from;
-    return start(t, (weft__op){.code = WEFT__OP_WRITE,
-                               .fd = fd,
-                               .u.buffer = {data, bytes, WEFT__OFFSET_CURRENT}});
+    return start_op(t, (weft__op){.code = WEFT__OP_WRITE,
+                                  .fd = fd,
+                                  .u.buffer = {data, bytes, WEFT__OFFSET_CURRENT}});
 }
 
-static inline intptr_t start_wait(trial *t, int fd, int events)
+static inline intptr_t start_wait(test_op *t, int fd, int events)
 {
-    return start(t, (weft__op){.code = WEFT__OP_WAIT, .fd = fd, .u.events = events});
+    return start_op(t, (weft__op){.code = WEFT__OP_WAIT, .fd = fd, .u.events = events});
 }
 
-/* What it ended with, waiting for that. */
-static inline intptr_t finish(trial *t, intptr_t submitted)
+/* Wait until the operation has completed. Return its result. */
+static inline intptr_t finish_op(test_op *t, intptr_t submitted)
 {
     if (submitted != WEFT__OP_PENDING)
         return submitted;
@@ -90,21 +93,21 @@ static inline intptr_t finish(trial *t, intptr_t submitted)
 
 static inline intptr_t read_now(int fd, void *to, size_t bytes)
 {
-    trial t = {0};
-    return finish(&t, start_read(&t, fd, to, bytes));
+    test_op t = {0};
+    return finish_op(&t, start_read(&t, fd, to, bytes));
 }
 
 static inline intptr_t write_now(int fd, const void *from, size_t bytes)
 {
-    trial t = {0};
-    return finish(&t, start_write(&t, fd, from, bytes));
+    test_op t = {0};
+    return finish_op(&t, start_write(&t, fd, from, bytes));
 }
 
 /*
- * What it ended with if nothing has to happen for that, else WEFT__OP_PENDING. The kernel may do it
- * beside us; so it is given some time to say so.
+ * Return the result if the operation completes without further events, else WEFT__OP_PENDING. The
+ * kernel may complete it asynchronously, so poll for up to 15 ms.
  */
-static inline intptr_t try_now(trial *t, intptr_t submitted)
+static inline intptr_t try_finish_op(test_op *t, intptr_t submitted)
 {
     if (submitted != WEFT__OP_PENDING)
         return submitted;
@@ -113,29 +116,29 @@ static inline intptr_t try_now(trial *t, intptr_t submitted)
     return t->is_done ? t->result : WEFT__OP_PENDING;
 }
 
-/* Cancel it. -ECANCELED, or what it ended with if that had happened before. */
-static inline intptr_t give_up(trial *t)
+/* Cancel the operation. Return -ECANCELED, or the result if it has already completed. */
+static inline intptr_t cancel_op(test_op *t)
 {
     if (type->cancel(backend, &t->op)) {
         ck_assert(!t->is_done);
         return -ECANCELED;
     }
-    return finish(t, WEFT__OP_PENDING);
+    return finish_op(t, WEFT__OP_PENDING);
 }
 
-/* Write until it would block, and leave that write pending in t. Returns the bytes written. */
-static inline size_t fill(trial *t, int fd, const void *piece, size_t bytes)
+/* Write until a write would block. Leave that write pending in t. Return the bytes written. */
+static inline size_t fill_pending(test_op *t, int fd, const void *block, size_t bytes)
 {
     size_t written = 0;
     intptr_t n;
-    while ((n = try_now(t, start_write(t, fd, piece, bytes))) != WEFT__OP_PENDING) {
+    while ((n = try_finish_op(t, start_write(t, fd, block, bytes))) != WEFT__OP_PENDING) {
         ck_assert_int_gt(n, 0);
         written += (size_t)n;
     }
     return written;
 }
 
-static inline void drain(int fd, size_t bytes)
+static inline void drain_bytes(int fd, size_t bytes)
 {
     char sink[5000];
     while (bytes > 0) {
@@ -145,13 +148,13 @@ static inline void drain(int fd, size_t bytes)
     }
 }
 
-static inline void close_both(const int fd[2])
+static inline void backend_close_pair(const int fd[2])
 {
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
 
-/* Runs the suite; an argument names the backend, as WEFT_BACKEND does. */
+/* Run the suite. Return the exit status for main. */
 static inline int run_suite(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);
@@ -161,7 +164,8 @@ static inline int run_suite(Suite *suite)
     return failures == 0 ? 0 : 1;
 }
 
-static inline void name_backend(int argc, char **argv)
+/* Select the backend from the first argument, if any. The argument overrides WEFT_BACKEND. */
+static inline void select_backend(int argc, char **argv)
 {
     if (argc > 1)
         setenv("WEFT_BACKEND", argv[1], 1);

@@ -1,22 +1,25 @@
-/* What the tests of descriptors that several cords use share: files of all kinds, and readers. */
-#ifndef TESTS_FD_SUPPORT_H
-#define TESTS_FD_SUPPORT_H
+/*
+ * Helpers for the tests of descriptors that several cords use: sources of all kinds, and reading
+ * fibers.
+ */
+#ifndef TESTS_BACKEND_FD_SUPPORT_H
+#define TESTS_BACKEND_FD_SUPPORT_H
 
-#include "cord_support.h"
-#include "net_support.h"
+#include "support/cord_support.h"
+#include "support/net_support.h"
 
 typedef enum kind { FILE_ON_DISK, PIPE, TCP, UDP, UNIX, KINDS } kind;
 
-/* A descriptor to read from, and another one to feed it through. */
+/* A descriptor to read from, and the descriptor through which a test feeds it. */
 typedef struct source {
     kind kind;
     int fd, feed;
-    char path[32]; /* of a file, until it is open */
+    char path[32]; /* of a regular file, until it is open */
 } source;
 
 static struct {
     int fd;
-    place at;
+    endpoint at;
 } listener;
 
 static inline void open_listener(void)
@@ -24,8 +27,8 @@ static inline void open_listener(void)
     listener.fd = listen_tcp(&listener.at, 16);
 }
 
-/* Make all of a source except its descriptor, which shall have the lowest number that is free. */
-static inline source prepare(kind k)
+/* Create a source except its descriptor, so that the descriptor gets the lowest free number. */
+static inline source prepare_source(kind k)
 {
     source s = {.kind = k, .fd = -1, .feed = -1};
     if (k == FILE_ON_DISK) {
@@ -39,7 +42,7 @@ static inline source prepare(kind k)
     return s;
 }
 
-static inline void open_pair(source *s)
+static inline void open_source_pair(source *s)
 {
     int fd[2];
     ck_assert_int_eq(s->kind == PIPE ? weft_pipe(fd) : weft_socketpair(fd), 0);
@@ -49,14 +52,14 @@ static inline void open_pair(source *s)
 
 static inline void open_udp(source *s)
 {
-    place at = {.bytes = sizeof at.u};
+    endpoint at = {.bytes = sizeof at.u};
     s->fd = weft_listen("udp4", "127.0.0.1:0");
     ck_assert_int_eq(getsockname(s->fd, &at.u.any, &at.bytes), 0);
     s->feed = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     ck_assert_int_eq(connect(s->feed, &at.u.any, at.bytes), 0);
 }
 
-/* By a call of weft, each kind by another one. */
+/* Open the descriptor of the source. Each kind uses a different weft call. */
 static inline void open_prepared(source *s)
 {
     switch (s->kind) {
@@ -71,7 +74,7 @@ static inline void open_prepared(source *s)
         open_udp(s);
         break;
     default:
-        open_pair(s);
+        open_source_pair(s);
         break;
     }
     ck_assert_int_ge(s->fd, 0);
@@ -79,16 +82,17 @@ static inline void open_prepared(source *s)
 
 static inline source open_source(kind k)
 {
-    source s = prepare(k);
+    source s = prepare_source(k);
     open_prepared(&s);
     return s;
 }
 
 /*
- * Without weft: only the call that closed the number can have told of it. Another thread of the
- * runtime may have the number for a moment, for a file of /proc.
+ * Move the source to a number without weft, so that only the call that closed the number has
+ * announced the change. Another thread of the runtime may hold the number briefly, for a file of
+ * /proc.
  */
-static inline void move_to(source *s, int number)
+static inline void move_source(source *s, int number)
 {
     int moved;
     while ((moved = fcntl(s->fd, F_DUPFD_CLOEXEC, number)) > number)
@@ -98,27 +102,26 @@ static inline void move_to(source *s, int number)
     s->fd = number;
 }
 
-static inline void feed(const source *s, const char *text)
+static inline void feed_source(const source *s, const char *text)
 {
     ck_assert_int_eq(write(s->feed, text, strlen(text)), (ssize_t)strlen(text));
 }
 
-static inline weft_value close_in(void *arg)
+static inline weft_value close_fd_arg(void *arg)
 {
     return weft_close((int)(intptr_t)arg);
 }
 
 static inline void close_source(const source *s, weft_cord closer)
 {
-    ck_assert_int_eq(weft_cord_call(closer, close_in, as_arg(s->fd)), 0);
+    ck_assert_int_eq(weft_cord_call(closer, close_fd_arg, as_arg(s->fd)), 0);
     close(s->feed);
 }
 
-/* A fiber that reads. */
 typedef struct reader {
     int fd;
-    weft_cord cord;  /* in which it reads */
-    weft_fiber told; /* when it waits */
+    weft_cord cord;      /* the cord that reads */
+    weft_fiber observer; /* receives a message when the reader waits */
     ssize_t result;
     char data[101];
 } reader;
@@ -135,7 +138,7 @@ static inline void await_waiting(weft_fiber f)
 {
     while (weft_state_of(f) != WEFT_WAITING)
         weft_snooze();
-    weft_sleep(0); /* the backend has polled */
+    weft_sleep(0); /* let the backend poll */
 }
 
 static inline weft_value read_and_tell(void *arg)
@@ -143,7 +146,7 @@ static inline weft_value read_and_tell(void *arg)
     reader *r = arg;
     weft_fiber child = weft_spin(read_some, r);
     await_waiting(child);
-    weft_tell(r->told, 1);
+    weft_tell(r->observer, 1);
     return weft_await(child);
 }
 
@@ -161,10 +164,10 @@ static inline weft_value call_read_and_tell(void *arg)
     return weft_cord_call(r->cord, read_and_tell, r);
 }
 
-/* Have a fiber of that cord wait for input. */
+/* Make a fiber of cord wait for input. Return the local fiber that awaits it. */
 static inline weft_fiber spin_reader(reader *r, weft_cord cord, int fd)
 {
-    *r = (reader){.fd = fd, .cord = cord, .told = weft_self(), .result = 1000};
+    *r = (reader){.fd = fd, .cord = cord, .observer = weft_self(), .result = 1000};
     weft_fiber caller = weft_spin(call_read_and_tell, r);
     ck_assert_int_eq(weft_receive(), 1);
     return caller;
@@ -174,16 +177,19 @@ static inline void assert_read_later(weft_cord cord, const source *s, const char
 {
     reader r;
     weft_fiber caller = spin_reader(&r, cord, s->fd);
-    feed(s, text);
+    feed_source(s, text);
     ck_assert_int_eq(weft_await(caller), 0);
     ck_assert_int_eq(r.result, (ssize_t)strlen(text));
     ck_assert_str_eq(r.data, text);
 }
 
-/* The cord learns all that it can: what kind of file it is, that it is drained, how to wait. */
-static inline void use_in(weft_cord cord, const source *s)
+/*
+ * Use the source until cord has cached all state of its descriptor: the kind of file, whether it is
+ * drained, and how to wait.
+ */
+static inline void use_source_in(weft_cord cord, const source *s)
 {
-    feed(s, "first");
+    feed_source(s, "first");
     assert_read(cord, s->fd, "first");
     if (s->kind == FILE_ON_DISK) {
         assert_read(cord, s->fd, "");
@@ -193,7 +199,7 @@ static inline void use_in(weft_cord cord, const source *s)
     assert_read_later(cord, s, "third");
 }
 
-static inline weft_cord start_serving(void)
+static inline weft_cord start_idle_cord(void)
 {
     weft_cord cord = weft_cord_start(NULL, NULL, NULL);
     ck_assert_uint_ne(cord, 0);

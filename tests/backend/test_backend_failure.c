@@ -1,9 +1,9 @@
 /*
- * A backend that fails under the program: its descriptors are closed, or the kernel refuses it from
- * some time on. Timers, deadlines, calls on other threads and messages go on, and what is begun
- * later works. Every program runs in a process of its own.
+ * Tests of a backend that fails at run time: its descriptors are closed, or the kernel refuses its
+ * system calls. Timers, deadlines, calls on workers and messages continue, and new operations work.
+ * Each program runs in a separate process.
  */
-#include "support.h"
+#include "support/support.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -28,7 +28,7 @@
 
 #define FILES 24
 
-/* In a program: a step that failed is its status. */
+/* Steps of a program. A failed step prints a message and exits with status 99. */
 #define STEP_EQ(value, expected)                                           \
     do {                                                                   \
         long is = (long)(value);                                           \
@@ -47,7 +47,7 @@
 
 static sem_t has_begun, may_end;
 
-static intptr_t block(void *arg)
+static intptr_t block_worker(void *arg)
 {
     sem_post(&has_begun);
     while (sem_wait(&may_end) < 0)
@@ -55,56 +55,59 @@ static intptr_t block(void *arg)
     return (intptr_t)arg + 1;
 }
 
-static weft_value offload_it(void *arg)
+static weft_value offload_block(void *arg)
 {
-    return weft_offload(block, arg);
+    return weft_offload(block_worker, arg);
 }
 
-static weft_value sleep_a_little(void *arg)
+static weft_value sleep_20ms(void *arg)
 {
     (void)arg;
     return weft_sleep(0.02);
 }
 
-static weft_value wait_for_a_deadline(void *arg)
+static weft_value wait_for_deadline(void *arg)
 {
     (void)arg;
     int rc = 0;
     WEFT_CANCEL_AFTER(0.02, rc) {
         weft_sleep(INFINITY);
     }
-    return -rc; /* an error would go to main */
+    return -rc; /* main would receive an error that is not awaited */
 }
 
-static weft_value read_one(void *arg)
+static weft_value read_value(void *arg)
 {
     char byte;
     ssize_t n = weft_read((int)(intptr_t)arg, &byte, 1);
     return n == 1 ? byte : n;
 }
 
-/* The same, for which an error is a value as well. */
-static weft_value read_lost(void *arg)
+/*
+ * As read_value, for a descriptor that may be closed. Return a positive errno, or 1000 plus the
+ * byte.
+ */
+static weft_value read_closed(void *arg)
 {
-    weft_value value = read_one(arg);
+    weft_value value = read_value(arg);
     return weft_is_error(value) ? -value : 1000 + value;
 }
 
-/* In another cord, which sleeps: answers each message with one more, until 0. */
-static weft_value answer(void *arg)
+/* The main function of another cord. Reply to each message with its value plus 1, until 0. */
+static weft_value reply_plus_one(void *arg)
 {
     for (weft_value value; (value = weft_receive()) != 0;)
         STEP(weft_tell(arg_id(arg), value + 1) == 0);
     return 5;
 }
 
-/* What is under way when the backend fails. */
-typedef struct works {
+/* The operations in progress when the backend fails. */
+typedef struct pending_work {
     weft_cord cord;
     weft_fiber sleeper, deadline, offloader, reader, closed_reader;
-} works;
+} pending_work;
 
-static void has_an_answer(weft_cord cord)
+static void assert_reply(weft_cord cord)
 {
     if (cord == 0)
         return;
@@ -113,33 +116,33 @@ static void has_an_answer(weft_cord cord)
 }
 
 /*
- * By poll, libev ends the process if another thread closes what it waits for; by select it forgets
- * it. Only tests use these methods.
+ * With poll, libev ends the process if another thread closes a watched descriptor. With select,
+ * libev drops the descriptor. Only tests use these methods.
  */
 static bool is_libev_method(void)
 {
     return strncmp(weft_backend_name(), "libev-", 6) == 0;
 }
 
-/* The first number that the tests close. */
+/* The first descriptor that the tests close. */
 #define FIRST_CLOSED 4
 
 /* As closefrom(3), which musl lacks. */
-static void close_numbers(void)
+static void close_descriptors(void)
 {
     if (syscall(SYS_close_range, FIRST_CLOSED, ~0u, 0) < 0)
         for (int fd = FIRST_CLOSED; fd < 4096; fd++)
             close(fd);
 }
 
-/* The numbers among which the runtime has its own. */
-#define NUMBERS 64
+/* All descriptors of the runtime are below this number. */
+#define NUMBERS_MAX 64
 
 /*
- * Descriptors 0 and 1 become the two ends of a connection. Descriptor 3 becomes one end of another,
- * whose other end is closed later.
+ * Start one operation of each kind. Descriptors 0 and 1 become the two ends of a connection.
+ * Descriptor 3 becomes one end of a second connection. The test closes the other end later.
  */
-static void begin_works(works *w)
+static void start_work(pending_work *w)
 {
     int fd[2];
     alarm(is_sanitized() ? 60 : 20);
@@ -150,69 +153,72 @@ static void begin_works(works *w)
     STEP(socketpair(AF_UNIX, SOCK_STREAM, 0, fd) == 0 && fd[1] > 3);
     if (fd[0] != 3)
         STEP(dup2(fd[0], 3) == 3 && close(fd[0]) == 0);
-    w->cord = is_libev_method() ? 0 : weft_cord_start(answer, id_arg(weft_self()), NULL);
-    has_an_answer(w->cord);
-    w->sleeper = weft_spin(sleep_a_little, NULL);
-    w->deadline = weft_spin(wait_for_a_deadline, NULL);
-    w->offloader = weft_spin(offload_it, as_arg(41));
-    w->reader = weft_spin(read_one, as_arg(0));
-    w->closed_reader = weft_spin(read_lost, as_arg(fd[1]));
+    w->cord = is_libev_method() ? 0 : weft_cord_start(reply_plus_one, id_arg(weft_self()), NULL);
+    assert_reply(w->cord);
+    w->sleeper = weft_spin(sleep_20ms, NULL);
+    w->deadline = weft_spin(wait_for_deadline, NULL);
+    w->offloader = weft_spin(offload_block, as_arg(41));
+    w->reader = weft_spin(read_value, as_arg(0));
+    w->closed_reader = weft_spin(read_closed, as_arg(fd[1]));
     let_run();
     while (sem_wait(&has_begun) < 0)
         continue;
 }
 
-/* They have gone on, and new ones work. */
-static void end_works(const works *w)
+/* Assert that all operations complete and that new ones work. */
+static void finish_work(const pending_work *w)
 {
     int fd[2];
     STEP_EQ(weft_await(w->sleeper), 0);
     STEP_EQ(weft_await(w->deadline), ETIMEDOUT);
     sem_post(&may_end);
     STEP_EQ(weft_await(w->offloader), 42);
-    has_an_answer(w->cord);
+    assert_reply(w->cord);
     STEP(weft_pipe(fd) == 0);
-    weft_fiber reader = weft_spin(read_one, as_arg(fd[0]));
+    weft_fiber reader = weft_spin(read_value, as_arg(fd[0]));
     weft_snooze();
     STEP(weft_write(fd[1], "z", 1) == 1 && weft_await(reader) == 'z');
     STEP(weft_close(fd[0]) == 0 && weft_close(fd[1]) == 0);
-    has_an_answer(w->cord);
+    assert_reply(w->cord);
     STEP(w->cord == 0 || (weft_tell(w->cord, 0) == 0 && weft_cord_join(w->cord) == 5));
 }
 
 static int close_all(void)
 {
-    works w;
-    begin_works(&w);
-    close_numbers();
+    pending_work w;
+    start_work(&w);
+    close_descriptors();
     STEP_EQ(weft_await(w.closed_reader), EBADF);
     STEP(write(1, "x", 1) == 1);
     STEP_EQ(weft_await(w.reader), 'x');
-    end_works(&w);
+    finish_work(&w);
     return 0;
 }
 
-START_TEST(a_program_that_closes_the_runtimes_descriptors_goes_on)
+START_TEST(a_program_that_closes_the_runtimes_descriptors_keeps_running)
 {
     const outcome *o = run_apart(close_all);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
     ck_assert_uint_eq(count_in(o->text, "weft: "), 1);
-    assert_said(o, "the program has closed descriptors");
+    assert_printed(o, "the program has closed descriptors");
 }
 END_TEST
 
-/* The numbers that the runtime had are files of the program's, which nobody writes to or closes. */
-static int close_all_and_use_the_numbers(void)
+/*
+ * Reuse the runtime's numbers for files of the program. The runtime must not write to or close
+ * them.
+ */
+static int close_all_and_reuse_numbers(void)
 {
-    works w;
-    begin_works(&w);
-    close_numbers();
+    pending_work w;
+    start_work(&w);
+    close_descriptors();
     int files[FILES];
     for (int i = 0; i < FILES; i++)
         STEP((files[i] = memfd_create("file", MFD_CLOEXEC)) >= 0);
     STEP(write(1, "x", 1) == 1);
     STEP_EQ(weft_await(w.reader), 'x');
-    end_works(&w);
+    finish_work(&w);
     for (int i = 0; i < FILES; i++)
         STEP(lseek(files[i], 0, SEEK_END) == 0);
     weft_fiber closed = w.closed_reader;
@@ -221,64 +227,64 @@ static int close_all_and_use_the_numbers(void)
     return 0;
 }
 
-START_TEST(numbers_that_the_runtime_had_are_not_written_to_or_closed_later)
+START_TEST(the_runtime_does_not_use_descriptor_numbers_that_it_has_lost)
 {
-    const outcome *o = run_apart(close_all_and_use_the_numbers);
+    const outcome *o = run_apart(close_all_and_reuse_numbers);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
     ck_assert_uint_eq(count_in(o->text, "weft: "), 1);
 }
 END_TEST
 
-/* Is the number that of an anonymous file of this kind? */
-static bool is_kind(int number, const char *kind)
+/* True if the number refers to an anonymous file of this kind. */
+static bool is_anonymous_file(int number, const char *kind)
 {
     char path[40], link[64] = "";
     snprintf(path, sizeof path, "/proc/self/fd/%d", number);
     return readlink(path, link, sizeof link - 1) > 0 && strstr(link, kind) != NULL;
 }
 
-/* Give a new descriptor this number. */
-static void move_to(int fd, int number)
+/* Move a new descriptor to a number. */
+static void move_fd(int fd, int number)
 {
     STEP(fd >= 0);
     if (fd != number)
         STEP(dup2(fd, number) == number && close(fd) == 0);
 }
 
-/* The program opens an eventfd for each that the runtime had, and an epoll likewise. */
-static void open_the_same(const bool *was_eventfd, const bool *was_epoll)
+/* Open an eventfd or an epoll instance of the program at each number where the runtime had one. */
+static void reopen_event_fds(const bool *was_eventfd, const bool *was_epoll)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    for (int i = FIRST_CLOSED; i < NUMBERS; i++)
+    for (int i = FIRST_CLOSED; i < NUMBERS_MAX; i++)
         if (was_eventfd[i])
-            move_to(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), i);
-    for (int i = FIRST_CLOSED; i < NUMBERS; i++)
+            move_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), i);
+    for (int i = FIRST_CLOSED; i < NUMBERS_MAX; i++)
         if (was_epoll[i])
-            move_to(epoll_create1(EPOLL_CLOEXEC), i);
-    for (int i = FIRST_CLOSED; i < NUMBERS; i++)
-        for (int k = FIRST_CLOSED; was_epoll[i] && k < NUMBERS; k++)
+            move_fd(epoll_create1(EPOLL_CLOEXEC), i);
+    for (int i = FIRST_CLOSED; i < NUMBERS_MAX; i++)
+        for (int k = FIRST_CLOSED; was_epoll[i] && k < NUMBERS_MAX; k++)
             STEP(!was_eventfd[k] || epoll_ctl(i, EPOLL_CTL_ADD, k, &event) == 0);
 }
 
 /*
- * The kernel gives a new eventfd the lowest id that is free, mostly that of the one that was
- * closed: the program's loop looks like the runtime's.
+ * The kernel usually gives a new eventfd the id of the closed one. The program's event loop then
+ * looks like the runtime's.
  */
 static int close_all_and_open_an_event_loop(void)
 {
-    works w;
-    bool was_eventfd[NUMBERS] = {false}, was_epoll[NUMBERS] = {false};
-    begin_works(&w);
-    for (int i = FIRST_CLOSED; i < NUMBERS; i++) {
-        was_eventfd[i] = is_kind(i, "[eventfd]");
-        was_epoll[i] = is_kind(i, "[eventpoll]");
+    pending_work w;
+    bool was_eventfd[NUMBERS_MAX] = {false}, was_epoll[NUMBERS_MAX] = {false};
+    start_work(&w);
+    for (int i = FIRST_CLOSED; i < NUMBERS_MAX; i++) {
+        was_eventfd[i] = is_anonymous_file(i, "[eventfd]");
+        was_epoll[i] = is_anonymous_file(i, "[eventpoll]");
     }
-    close_numbers();
-    open_the_same(was_eventfd, was_epoll);
+    close_descriptors();
+    reopen_event_fds(was_eventfd, was_epoll);
     STEP(write(1, "x", 1) == 1);
     STEP_EQ(weft_await(w.reader), 'x');
-    end_works(&w);
-    for (int i = FIRST_CLOSED; i < NUMBERS; i++) {
+    finish_work(&w);
+    for (int i = FIRST_CLOSED; i < NUMBERS_MAX; i++) {
         uint64_t count;
         struct epoll_event event;
         STEP(!was_eventfd[i] || (read(i, &count, sizeof count) < 0 && errno == EAGAIN));
@@ -289,7 +295,7 @@ static int close_all_and_open_an_event_loop(void)
     return 0;
 }
 
-START_TEST(an_event_loop_that_the_program_opens_with_the_same_numbers_is_left_alone)
+START_TEST(the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers)
 {
     const outcome *o = run_apart(close_all_and_open_an_event_loop);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
@@ -297,42 +303,42 @@ START_TEST(an_event_loop_that_the_program_opens_with_the_same_numbers_is_left_al
 }
 END_TEST
 
-/* Another thread closes them, while all cords sleep. */
-static void *close_from_outside(void *arg)
+/* Close the descriptors while all cords sleep. */
+static void *close_in_thread(void *arg)
 {
     (void)arg;
-    usleep(1000); /* by then they are asleep, most likely; it works if not, too */
-    close_numbers();
+    usleep(1000); /* the cords are usually asleep by then, but the test does not depend on it */
+    close_descriptors();
     sem_post(&may_end);
     return NULL;
 }
 
 static int close_all_in_another_thread(void)
 {
-    works w;
+    pending_work w;
     pthread_t thread;
-    begin_works(&w);
+    start_work(&w);
     if (is_libev_method())
         _exit(0);
-    STEP(pthread_create(&thread, NULL, close_from_outside, NULL) == 0);
+    STEP(pthread_create(&thread, NULL, close_in_thread, NULL) == 0);
     STEP_EQ(weft_await(w.offloader), 42);
     pthread_join(thread, NULL);
     STEP_EQ(weft_await(w.closed_reader), EBADF);
     STEP(write(1, "x", 1) == 1);
     STEP_EQ(weft_await(w.reader), 'x');
-    w.offloader = weft_spin(offload_it, as_arg(41));
-    end_works(&w);
+    w.offloader = weft_spin(offload_block, as_arg(41));
+    finish_work(&w);
     return 0;
 }
 
-START_TEST(a_sleeping_cord_is_woken_though_its_descriptors_are_closed)
+START_TEST(a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed)
 {
     const outcome *o = run_apart(close_all_in_another_thread);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
 }
 END_TEST
 
-/* A child by weft_fork begins with closefrom, as many do. */
+/* A child of weft_fork closes all descriptors first, as many programs do. */
 static int close_all_in_a_child(void)
 {
     alarm(is_sanitized() ? 60 : 20);
@@ -340,14 +346,14 @@ static int close_all_in_a_child(void)
     pid_t pid = weft_fork();
     STEP(pid >= 0);
     if (pid == 0) {
-        works w;
-        close_numbers();
-        begin_works(&w);
+        pending_work w;
+        close_descriptors();
+        start_work(&w);
         STEP(write(1, "x", 1) == 1);
         STEP_EQ(weft_await(w.reader), 'x');
         weft_cancel(w.closed_reader);
         weft_await(w.closed_reader);
-        end_works(&w);
+        finish_work(&w);
         _exit(7);
     }
     int status;
@@ -356,7 +362,7 @@ static int close_all_in_a_child(void)
     return 0;
 }
 
-START_TEST(a_child_that_closes_all_descriptors_goes_on)
+START_TEST(a_forked_child_that_closes_all_descriptors_keeps_running)
 {
     const outcome *o = run_apart(close_all_in_a_child);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
@@ -368,7 +374,7 @@ END_TEST
 #define JUMP_IF(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (yes), (no))
 #define RETURN(value) BPF_STMT(BPF_RET | BPF_K, (value))
 
-/* From now on the kernel refuses io_uring, to all threads. */
+/* Make the kernel refuse io_uring to all threads. */
 static bool forbid_io_uring(void)
 {
     struct sock_filter filter[] = {
@@ -386,43 +392,44 @@ static bool forbid_io_uring(void)
            syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
 }
 
-static int forbid_later(void)
+static int forbid_at_run_time(void)
 {
-    works w;
-    begin_works(&w);
+    pending_work w;
+    start_work(&w);
     if (strcmp(weft_backend_name(), "io_uring") != 0 || !forbid_io_uring())
         _exit(77);
     STEP_EQ(weft_await(w.reader), -EIO);
     STEP_EQ(weft_await(w.closed_reader), EIO);
     STEP(strcmp(weft_backend_name(), "epoll") == 0);
-    end_works(&w);
+    finish_work(&w);
     return 0;
 }
 
-START_TEST(where_io_uring_is_refused_from_some_time_on_another_backend_is_used)
+START_TEST(when_io_uring_is_refused_at_run_time_another_backend_takes_over)
 {
-    const outcome *o = run_apart(forbid_later);
+    const outcome *o = run_apart(forbid_at_run_time);
     if (o->status == 77)
         return;
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
     ck_assert_uint_eq(count_in(o->text, "weft: "), 1);
-    assert_said(o, "weft: the io_uring backend has failed: Operation not permitted; using epoll");
+    assert_printed(o,
+                   "weft: the io_uring backend has failed: Operation not permitted; using epoll");
 }
 END_TEST
 #endif
 
 static const TTest *const *const tests[] = {
-    &a_program_that_closes_the_runtimes_descriptors_goes_on,
-    &numbers_that_the_runtime_had_are_not_written_to_or_closed_later,
-    &an_event_loop_that_the_program_opens_with_the_same_numbers_is_left_alone,
-    &a_sleeping_cord_is_woken_though_its_descriptors_are_closed,
-    &a_child_that_closes_all_descriptors_goes_on,
+    &a_program_that_closes_the_runtimes_descriptors_keeps_running,
+    &the_runtime_does_not_use_descriptor_numbers_that_it_has_lost,
+    &the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers,
+    &a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed,
+    &a_forked_child_that_closes_all_descriptors_keeps_running,
 #ifdef WEFT_HAS_URING
-    &where_io_uring_is_refused_from_some_time_on_another_backend_is_used,
+    &when_io_uring_is_refused_at_run_time_another_backend_takes_over,
 #endif
 };
 
 int main(void)
 {
-    return run_suite("broken", tests, COUNT_OF(tests));
+    return run_suite("backend_failure", tests, COUNT_OF(tests));
 }

@@ -1,9 +1,8 @@
 /*
- * What only a call that blocks can do: files whose data is not in memory, opening, syncing, the
- * functions of others. The cord does not wait for it, and a descriptor stays what it is for as long
- * as a thread is at work on it.
+ * Tests of operations that run on workers: reads of files that are not in memory, open, sync, and
+ * functions of the caller. The cord does not block. A descriptor stays open while a worker uses it.
  */
-#include "backend_harness.h"
+#include "backend/backend_harness.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,11 +23,12 @@ static int open_file(void)
     return fd;
 }
 
-static intptr_t at_offset(weft__opcode code, int fd, void *data, size_t bytes, int64_t offset)
+static intptr_t transfer_at_offset(weft__opcode code, int fd, void *data, size_t bytes,
+                                   int64_t offset)
 {
-    trial t = {0};
+    test_op t = {0};
     weft__op op = {.code = code, .fd = fd, .u.buffer = {data, bytes, offset}};
-    return finish(&t, start(&t, op));
+    return finish_op(&t, start_op(&t, op));
 }
 
 START_TEST(an_offset_leaves_the_position_alone)
@@ -36,99 +36,102 @@ START_TEST(an_offset_leaves_the_position_alone)
     int fd = open_file();
     char got[16] = "";
     ck_assert_int_eq(write_now(fd, "0123456789", 10), 10);
-    ck_assert_int_eq(at_offset(WEFT__OP_WRITE, fd, (char[]){"xy"}, 2, 4), 2);
-    ck_assert_int_eq(at_offset(WEFT__OP_READ, fd, got, 4, 3), 4);
+    ck_assert_int_eq(transfer_at_offset(WEFT__OP_WRITE, fd, (char[]){"xy"}, 2, 4), 2);
+    ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, fd, got, 4, 3), 4);
     ck_assert_str_eq(got, "3xy6");
-    ck_assert_int_eq(at_offset(WEFT__OP_READ, fd, got, 4, 10), 0);
+    ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, fd, got, 4, 10), 0);
     ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 10);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
 END_TEST
 
-static char page_mark(int page)
+static char page_byte(int page)
 {
     return (char)('a' + page % 23);
 }
 
-/* A file of which only the pages that `is_kept` names are in memory, where the system lets us. */
-static int open_scattered(bool (*is_kept)(int page))
+/*
+ * Create a file. Only the pages for which is_cached returns true are in memory, if the system
+ * supports it.
+ */
+static int open_partly_cached(bool (*is_cached)(int page))
 {
     int fd = open_file();
     char page[PAGE];
     for (int i = 0; i < PAGES; i++) {
-        memset(page, page_mark(i), PAGE);
+        memset(page, page_byte(i), PAGE);
         ck_assert_int_eq(pwrite(fd, page, PAGE, (off_t)i * PAGE), PAGE);
     }
     fsync(fd);
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* no reading ahead */
+    posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* no read-ahead */
     for (int i = 0; i < PAGES; i++)
-        if (is_kept(i))
+        if (is_cached(i))
             ck_assert_int_eq(pread(fd, page, 1, (off_t)i * PAGE), 1);
     return fd;
 }
 
-static bool keep_none(int page)
+static bool cache_none(int page)
 {
     (void)page;
     return false;
 }
 
-static bool keep_first(int page)
+static bool cache_first(int page)
 {
     return page < 3;
 }
 
-static bool keep_second(int page)
+static bool cache_every_second(int page)
 {
     return page % 2 == 0;
 }
 
-static bool (*const keeps[])(int) = {keep_none, keep_first, keep_second};
+static bool (*const cache_patterns[])(int) = {cache_none, cache_first, cache_every_second};
 
 static void expect_pages(const char *data, size_t bytes, size_t offset)
 {
-    size_t same = 0; /* one assertion for all: each is a message to the parent */
-    while (same < bytes && data[same] == page_mark((int)((offset + same) / PAGE)))
+    size_t same = 0; /* one assertion, because Check sends a message to the parent for each */
+    while (same < bytes && data[same] == page_byte((int)((offset + same) / PAGE)))
         same++;
     ck_assert_uint_eq(same, bytes);
 }
 
-/* As read(2): programs take a short read of a file for its end. */
-START_TEST(a_read_is_whole_wherever_the_pages_are)
+/* As read(2). Programs treat a short read of a file as the end of the file. */
+START_TEST(a_read_is_complete_whichever_pages_are_cached)
 {
     static char got[PAGES * PAGE];
-    int fd = open_scattered(keeps[_i]);
+    int fd = open_partly_cached(cache_patterns[_i]);
     ck_assert_int_eq(read_now(fd, got, sizeof got), sizeof got);
     expect_pages(got, sizeof got, 0);
     ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), sizeof got);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
 
-    fd = open_scattered(keeps[_i]);
-    ck_assert_int_eq(at_offset(WEFT__OP_READ, fd, got, sizeof got, 100), sizeof got - 100);
+    fd = open_partly_cached(cache_patterns[_i]);
+    ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, fd, got, sizeof got, 100), sizeof got - 100);
     expect_pages(got, sizeof got - 100, 100);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
 END_TEST
 
-START_TEST(a_vector_is_whole_wherever_the_pages_are)
+START_TEST(a_vectored_read_is_complete_whichever_pages_are_cached)
 {
     enum { PIECES = 7 };
     static char got[PAGES * PAGE];
-    int fd = open_scattered(keeps[_i]);
+    int fd = open_partly_cached(cache_patterns[_i]);
     struct iovec pieces[PIECES];
     size_t each = sizeof got / PIECES, at = 0;
     for (int i = 0; i < PIECES; i++, at += each)
         pieces[i] = (struct iovec){got + at, i + 1 < PIECES ? each : sizeof got - at};
-    trial t = {0};
+    test_op t = {0};
     weft__op op = {.code = WEFT__OP_READV, .fd = fd};
     op.u.vector.pieces = pieces;
     op.u.vector.count = PIECES;
     op.u.vector.offset = WEFT__OFFSET_CURRENT;
-    ck_assert_int_eq(finish(&t, start(&t, op)), sizeof got);
+    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), sizeof got);
     expect_pages(got, sizeof got, 0);
     op.code = WEFT__OP_WRITEV;
-    ck_assert_int_eq(finish(&t, start(&t, op)), sizeof got);
+    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), sizeof got);
     ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 2 * sizeof got);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
@@ -136,43 +139,43 @@ END_TEST
 
 static intptr_t open_now(int folder, const char *path, int flags)
 {
-    trial t = {0};
+    test_op t = {0};
     weft__op op = {.code = WEFT__OP_OPEN, .fd = folder, .u.open = {path, flags, 0600}};
-    return finish(&t, start(&t, op));
+    return finish_op(&t, start_op(&t, op));
 }
 
-START_TEST(a_file_is_opened_and_the_number_serves_it)
+START_TEST(an_opened_file_works_even_if_its_number_was_a_socket)
 {
     char got[8] = "";
     int fd[2], folder = (int)open_now(AT_FDCWD, "/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ck_assert_int_ge(folder, 0);
     ck_assert_int_eq(open_now(AT_FDCWD, "/tmp/weft-there-is-no-such-file", O_RDONLY), -ENOENT);
     ck_assert_int_eq(open_now(INT32_MAX, "relative", O_RDONLY), -EBADF);
-    /* A number that was a socket's, and was closed behind our back. */
-    trial read = {0};
+    /* A number that belonged to a socket and was closed without the backend. */
+    test_op read = {0};
     ck_assert_int_eq(type->socketpair(backend, fd), 0);
     ck_assert(start_read(&read, fd[0], got, 8) == WEFT__OP_PENDING);
-    ck_assert_int_eq(give_up(&read), -ECANCELED);
+    ck_assert_int_eq(cancel_op(&read), -ECANCELED);
     close(fd[0]);
     int file = (int)open_now(folder, ".", O_TMPFILE | O_RDWR);
     if (file >= 0) {
         ck_assert_int_eq(file, fd[0]);
         ck_assert_int_eq(write_now(file, "abc", 3), 3);
-        ck_assert_int_eq(at_offset(WEFT__OP_READ, file, got, 8, 0), 3);
+        ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, file, got, 8, 0), 3);
         ck_assert_int_eq(type->close_fd(backend, file), 0);
     }
-    close_both((int[]){folder, fd[1]});
+    backend_close_pair((int[]){folder, fd[1]});
 }
 END_TEST
 
 static intptr_t sync_now(int fd, bool is_data_only)
 {
-    trial t = {0};
+    test_op t = {0};
     weft__op op = {.code = WEFT__OP_FSYNC, .fd = fd, .u.is_data_only = is_data_only};
-    return finish(&t, start(&t, op));
+    return finish_op(&t, start_op(&t, op));
 }
 
-START_TEST(a_file_is_synced_and_nothing_else)
+START_TEST(files_can_be_synced_and_other_descriptors_cannot)
 {
     int fd = open_file(), pair[2];
     ck_assert_int_eq(write_now(fd, "abc", 3), 3);
@@ -180,153 +183,153 @@ START_TEST(a_file_is_synced_and_nothing_else)
     ck_assert_int_eq(sync_now(fd, true), 0);
     ck_assert_int_eq(type->pipe(backend, pair), 0);
     ck_assert_int_eq(sync_now(pair[0], false), -EINVAL);
-    close_both(pair);
+    backend_close_pair(pair);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
     ck_assert_int_eq(sync_now(fd, false), -EBADF);
     ck_assert_int_eq(sync_now(-1, false), -EBADF);
 }
 END_TEST
 
-/* A call that says that it runs, and ends when it is told to. */
-typedef struct gate {
-    sem_t is_in, may_leave;
+/* A call that reports its start, and waits for permission to return. */
+typedef struct gated_call {
+    sem_t has_started, may_return;
     int fd;
     pthread_t thread;
-    trial t;
-} gate;
+    test_op t;
+} gated_call;
 
-static intptr_t stand_in_gate(void *arg)
+static intptr_t run_gated_call(void *arg)
 {
-    gate *g = arg;
+    gated_call *g = arg;
     g->thread = pthread_self();
-    sem_post(&g->is_in);
-    sem_wait(&g->may_leave);
+    sem_post(&g->has_started);
+    sem_wait(&g->may_return);
     return g->fd >= 0 ? write(g->fd, "abc", 3) : 42;
 }
 
-static intptr_t start_gate(gate *g, int fd)
+static intptr_t start_gated_call(gated_call *g, int fd)
 {
-    sem_init(&g->is_in, 0, 0);
-    sem_init(&g->may_leave, 0, 0);
+    sem_init(&g->has_started, 0, 0);
+    sem_init(&g->may_return, 0, 0);
     g->fd = fd;
-    return start(&g->t,
-                 (weft__op){.code = WEFT__OP_CALL, .fd = fd, .u.call = {stand_in_gate, g, NULL}});
+    return start_op(
+        &g->t, (weft__op){.code = WEFT__OP_CALL, .fd = fd, .u.call = {run_gated_call, g, NULL}});
 }
 
-static void open_gate(gate *g, int fd)
+static void enter_gated_call(gated_call *g, int fd)
 {
-    ck_assert(start_gate(g, fd) == WEFT__OP_PENDING);
-    sem_wait(&g->is_in);
+    ck_assert(start_gated_call(g, fd) == WEFT__OP_PENDING);
+    sem_wait(&g->has_started);
 }
 
-static intptr_t leave_gate(gate *g)
+static intptr_t finish_gated_call(gated_call *g)
 {
-    sem_post(&g->may_leave);
-    return finish(&g->t, WEFT__OP_PENDING);
+    sem_post(&g->may_return);
+    return finish_op(&g->t, WEFT__OP_PENDING);
 }
 
-START_TEST(a_function_runs_beside_the_others)
+START_TEST(a_function_runs_on_another_thread)
 {
-    gate g = {.fd = -1};
-    open_gate(&g, -1);
+    gated_call g = {.fd = -1};
+    enter_gated_call(&g, -1);
     ck_assert(!pthread_equal(g.thread, pthread_self()));
     ck_assert_uint_eq(backend->pending, 1);
     type->poll(backend, 0);
     ck_assert(!g.t.is_done);
-    ck_assert_int_eq(leave_gate(&g), 42);
+    ck_assert_int_eq(finish_gated_call(&g), 42);
     ck_assert_uint_eq(backend->pending, 0);
 }
 END_TEST
 
-START_TEST(what_runs_cannot_be_called_back)
+START_TEST(a_running_call_cannot_be_cancelled)
 {
-    gate g = {.fd = -1};
-    open_gate(&g, -1);
+    gated_call g = {.fd = -1};
+    enter_gated_call(&g, -1);
     ck_assert(!type->cancel(backend, &g.t.op));
     ck_assert(!g.t.is_done);
-    ck_assert_int_eq(leave_gate(&g), 42);
+    ck_assert_int_eq(finish_gated_call(&g), 42);
 }
 END_TEST
 
-/* Occupy the pool: from then on what is submitted waits for a thread. */
-static gate guards[WEFT__LANE_FILES_THREADS];
+/* Calls that occupy all workers, so that further calls are queued. */
+static gated_call blockers[WEFT__FILES_WORKERS_MAX];
 
-static void occupy(void)
+static void occupy_workers(void)
 {
-    for (int i = 0; i < WEFT__LANE_FILES_THREADS; i++)
-        open_gate(&guards[i], -1);
+    for (int i = 0; i < WEFT__FILES_WORKERS_MAX; i++)
+        enter_gated_call(&blockers[i], -1);
 }
 
-static void leave(void)
+static void release_workers(void)
 {
-    for (int i = 0; i < WEFT__LANE_FILES_THREADS; i++)
-        ck_assert_int_eq(leave_gate(&guards[i]), 42);
+    for (int i = 0; i < WEFT__FILES_WORKERS_MAX; i++)
+        ck_assert_int_eq(finish_gated_call(&blockers[i]), 42);
 }
 
-START_TEST(what_waits_for_a_thread_can_be_called_back)
+START_TEST(a_queued_call_can_be_cancelled)
 {
-    gate g = {.fd = -1};
-    occupy();
-    ck_assert(start_gate(&g, -1) == WEFT__OP_PENDING);
+    gated_call g = {.fd = -1};
+    occupy_workers();
+    ck_assert(start_gated_call(&g, -1) == WEFT__OP_PENDING);
     ck_assert(type->cancel(backend, &g.t.op));
-    ck_assert_uint_eq(backend->pending, WEFT__LANE_FILES_THREADS);
-    leave();
+    ck_assert_uint_eq(backend->pending, WEFT__FILES_WORKERS_MAX);
+    release_workers();
     type->poll(backend, 0);
     ck_assert(!g.t.is_done);
-    ck_assert_int_ne(sem_trywait(&g.is_in), 0); /* it was not called */
+    ck_assert_int_ne(sem_trywait(&g.has_started), 0); /* the function was not called */
 }
 END_TEST
 
-START_TEST(closing_ends_what_waits_for_a_thread)
+START_TEST(closing_a_descriptor_ends_its_queued_calls)
 {
-    gate g = {.fd = -1};
+    gated_call g = {.fd = -1};
     int fd = open_file();
-    occupy();
-    ck_assert(start_gate(&g, fd) == WEFT__OP_PENDING);
+    occupy_workers();
+    ck_assert(start_gated_call(&g, fd) == WEFT__OP_PENDING);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
     ck_assert(g.t.is_done);
     ck_assert_int_eq(g.t.result, -EBADF);
     ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
-    leave();
+    release_workers();
 }
 END_TEST
 
-START_TEST(a_descriptor_stays_open_while_a_thread_works_on_it)
+START_TEST(a_descriptor_stays_open_while_a_worker_uses_it)
 {
-    gate g = {.fd = -1};
-    int fd = open_file(), kept = dup(fd);
+    gated_call g = {.fd = -1};
+    int fd = open_file(), duplicate = dup(fd);
     char got[8] = "";
-    open_gate(&g, fd);
+    enter_gated_call(&g, fd);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
-    ck_assert_int_ge(fcntl(fd, F_GETFD), 0); /* nobody else gets the number */
-    trial late = {0};
+    ck_assert_int_ge(fcntl(fd, F_GETFD), 0); /* the number is not reused */
+    test_op late = {0};
     ck_assert_int_eq(start_read(&late, fd, got, 8), -EBADF);
     ck_assert_int_eq(start_wait(&late, fd, POLLIN), -EBADF);
     ck_assert_int_eq(type->close_fd(backend, fd), -EBADF);
-    ck_assert_int_eq(leave_gate(&g), 3);
+    ck_assert_int_eq(finish_gated_call(&g), 3);
     ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
-    ck_assert_int_eq(pread(kept, got, 8, 0), 3);
+    ck_assert_int_eq(pread(duplicate, got, 8, 0), 3);
     ck_assert_str_eq(got, "abc");
-    ck_assert_int_eq(type->close_fd(backend, kept), 0);
+    ck_assert_int_eq(type->close_fd(backend, duplicate), 0);
 }
 END_TEST
 
-static void expect_closed(trial *t)
+static void expect_closed(test_op *t)
 {
     ck_assert_int_lt(fcntl(t->op.fd, F_GETFD), 0);
 }
 
-START_TEST(the_last_of_several_threads_lets_the_descriptor_go)
+START_TEST(the_last_of_several_workers_closes_the_descriptor)
 {
-    static gate g[3];
+    static gated_call g[3];
     int fd = open_file();
     for (int i = 0; i < 3; i++)
-        open_gate(&g[i], fd);
+        enter_gated_call(&g[i], fd);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
     g[2].t.then = expect_closed;
     for (int i = 0; i < 3; i++) {
         ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
-        ck_assert_int_eq(leave_gate(&g[i]), 3);
+        ck_assert_int_eq(finish_gated_call(&g[i]), 3);
     }
     ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
 }
@@ -335,17 +338,17 @@ END_TEST
 START_TEST(many_files_are_read_at_once)
 {
     enum { MANY = 100 };
-    static trial t[MANY];
+    static test_op t[MANY];
     static char got[MANY][PAGE];
-    int fd = open_scattered(keep_none);
+    int fd = open_partly_cached(cache_none);
     intptr_t submitted[MANY];
     for (int i = 0; i < MANY; i++) {
         int64_t offset = (int64_t)(i % PAGES) * PAGE;
         weft__op op = {.code = WEFT__OP_READ, .fd = fd, .u.buffer = {got[i], PAGE, offset}};
-        submitted[i] = start(&t[i], op);
+        submitted[i] = start_op(&t[i], op);
     }
     for (int i = 0; i < MANY; i++) {
-        ck_assert_int_eq(finish(&t[i], submitted[i]), PAGE);
+        ck_assert_int_eq(finish_op(&t[i], submitted[i]), PAGE);
         expect_pages(got[i], PAGE, (size_t)(i % PAGES) * PAGE);
     }
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
@@ -354,23 +357,23 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-    name_backend(argc, argv);
+    select_backend(argc, argv);
     Suite *suite = suite_create("backend files");
     TCase *tests = tcase_create("backend files");
     suite_add_tcase(suite, tests);
     tcase_set_timeout(tests, 30);
-    tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_add_checked_fixture(tests, open_backend, close_backend);
     tcase_add_test(tests, an_offset_leaves_the_position_alone);
-    tcase_add_loop_test(tests, a_read_is_whole_wherever_the_pages_are, 0, 3);
-    tcase_add_loop_test(tests, a_vector_is_whole_wherever_the_pages_are, 0, 3);
-    tcase_add_test(tests, a_file_is_opened_and_the_number_serves_it);
-    tcase_add_test(tests, a_file_is_synced_and_nothing_else);
-    tcase_add_test(tests, a_function_runs_beside_the_others);
-    tcase_add_test(tests, what_runs_cannot_be_called_back);
-    tcase_add_test(tests, what_waits_for_a_thread_can_be_called_back);
-    tcase_add_test(tests, closing_ends_what_waits_for_a_thread);
-    tcase_add_test(tests, a_descriptor_stays_open_while_a_thread_works_on_it);
-    tcase_add_test(tests, the_last_of_several_threads_lets_the_descriptor_go);
+    tcase_add_loop_test(tests, a_read_is_complete_whichever_pages_are_cached, 0, 3);
+    tcase_add_loop_test(tests, a_vectored_read_is_complete_whichever_pages_are_cached, 0, 3);
+    tcase_add_test(tests, an_opened_file_works_even_if_its_number_was_a_socket);
+    tcase_add_test(tests, files_can_be_synced_and_other_descriptors_cannot);
+    tcase_add_test(tests, a_function_runs_on_another_thread);
+    tcase_add_test(tests, a_running_call_cannot_be_cancelled);
+    tcase_add_test(tests, a_queued_call_can_be_cancelled);
+    tcase_add_test(tests, closing_a_descriptor_ends_its_queued_calls);
+    tcase_add_test(tests, a_descriptor_stays_open_while_a_worker_uses_it);
+    tcase_add_test(tests, the_last_of_several_workers_closes_the_descriptor);
     tcase_add_test(tests, many_files_are_read_at_once);
     return run_suite(suite);
 }

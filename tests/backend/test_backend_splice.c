@@ -1,8 +1,8 @@
 /*
- * splice and tee: they may wait on either side, and neither a blocking socket nor a file on disk
- * holds the thread up.
+ * Tests of splice and tee. They can wait on either side. Neither a blocking socket nor a regular
+ * file blocks the thread.
  */
-#include "backend_harness.h"
+#include "backend/backend_harness.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,29 +10,29 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static intptr_t start_copy(trial *t, weft__opcode code, int in, int out, size_t bytes)
+static intptr_t start_copy(test_op *t, weft__opcode code, int in, int out, size_t bytes)
 {
     weft__op op = {.code = code, .fd = in};
     op.u.copy.bytes = bytes;
     op.u.copy.fd_out = out;
-    return start(t, op);
+    return start_op(t, op);
 }
 
-static intptr_t start_splice(trial *t, int in, int out, size_t bytes)
+static intptr_t start_splice(test_op *t, int in, int out, size_t bytes)
 {
     return start_copy(t, WEFT__OP_SPLICE, in, out, bytes);
 }
 
-/* What is between the ends of a splice: fd[0] reads what fd[1] writes. */
-typedef struct line {
+/* The input and the output of a splice. In each pair, fd[0] reads what fd[1] writes. */
+typedef struct copy_ends {
     int from[2], to[2];
-} line;
+} copy_ends;
 
-enum { PIPE_TO_PIPE, PIPE_TO_SOCKET, SOCKET_TO_PIPE, TEE, LINES };
+enum { PIPE_TO_PIPE, PIPE_TO_SOCKET, SOCKET_TO_PIPE, TEE, COPY_KINDS };
 
-static line open_line(int kind)
+static copy_ends open_copy_ends(int kind)
 {
-    line l;
+    copy_ends l;
     bool is_from_socket = kind == SOCKET_TO_PIPE, is_to_socket = kind == PIPE_TO_SOCKET;
     int rc = is_from_socket ? type->socketpair(backend, l.from) : type->pipe(backend, l.from);
     ck_assert_int_eq(rc, 0);
@@ -46,25 +46,25 @@ static weft__opcode code_of(int kind)
     return kind == TEE ? WEFT__OP_TEE : WEFT__OP_SPLICE;
 }
 
-static intptr_t start_line(trial *t, int kind, const line *l)
+static intptr_t start_copy_between(test_op *t, int kind, const copy_ends *l)
 {
     return start_copy(t, code_of(kind), l->from[0], l->to[1], 100000);
 }
 
-/* Fill what the splice is to write to; nothing waits there afterwards. Returns the bytes. */
+/* Fill the output of a splice. Leave no write pending. Return the bytes written. */
 static size_t fill_output(int fd)
 {
-    trial write = {0};
-    static const char piece[4096];
-    size_t filled = fill(&write, fd, piece, sizeof piece);
-    ck_assert_int_eq(give_up(&write), -ECANCELED);
+    test_op write = {0};
+    static const char block[4096];
+    size_t filled = fill_pending(&write, fd, block, sizeof block);
+    ck_assert_int_eq(cancel_op(&write), -ECANCELED);
     return filled;
 }
 
-static void close_line(const line *l)
+static void close_copy_ends(const copy_ends *l)
 {
-    close_both(l->from);
-    close_both(l->to);
+    backend_close_pair(l->from);
+    backend_close_pair(l->to);
 }
 
 static void expect_bytes(int fd, const char *text)
@@ -74,104 +74,104 @@ static void expect_bytes(int fd, const char *text)
     ck_assert_str_eq(got, text);
 }
 
-START_TEST(it_moves_what_is_there)
+START_TEST(a_splice_moves_available_bytes)
 {
-    line l = open_line(_i);
-    trial t = {0};
+    copy_ends l = open_copy_ends(_i);
+    test_op t = {0};
     ck_assert_int_eq(write_now(l.from[1], "abc", 3), 3);
-    ck_assert_int_eq(finish(&t, start_line(&t, _i, &l)), 3);
+    ck_assert_int_eq(finish_op(&t, start_copy_between(&t, _i, &l)), 3);
     expect_bytes(l.to[0], "abc");
     if (_i == TEE)
         expect_bytes(l.from[0], "abc");
     ck_assert_int_eq(type->close_fd(backend, l.from[1]), 0);
-    ck_assert_int_eq(finish(&t, start_line(&t, _i, &l)), 0);
+    ck_assert_int_eq(finish_op(&t, start_copy_between(&t, _i, &l)), 0);
     ck_assert_int_eq(type->close_fd(backend, l.from[0]), 0);
-    close_both(l.to);
+    backend_close_pair(l.to);
 }
 END_TEST
 
-START_TEST(it_waits_for_the_input)
+START_TEST(a_splice_waits_for_input)
 {
-    line l = open_line(_i);
-    trial t = {0};
-    ck_assert(try_now(&t, start_line(&t, _i, &l)) == WEFT__OP_PENDING);
+    copy_ends l = open_copy_ends(_i);
+    test_op t = {0};
+    ck_assert(try_finish_op(&t, start_copy_between(&t, _i, &l)) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(l.from[1], "abc", 3), 3);
-    ck_assert_int_eq(finish(&t, WEFT__OP_PENDING), 3);
+    ck_assert_int_eq(finish_op(&t, WEFT__OP_PENDING), 3);
     expect_bytes(l.to[0], "abc");
-    close_line(&l);
+    close_copy_ends(&l);
 }
 END_TEST
 
-START_TEST(it_waits_for_the_output)
+START_TEST(a_splice_waits_for_room_on_the_output_side)
 {
-    line l = open_line(_i);
-    trial t = {0};
+    copy_ends l = open_copy_ends(_i);
+    test_op t = {0};
     size_t filled = fill_output(l.to[1]);
     ck_assert_int_eq(write_now(l.from[1], "abc", 3), 3);
-    ck_assert(try_now(&t, start_line(&t, _i, &l)) == WEFT__OP_PENDING);
-    drain(l.to[0], filled);
-    ck_assert_int_eq(finish(&t, WEFT__OP_PENDING), 3);
+    ck_assert(try_finish_op(&t, start_copy_between(&t, _i, &l)) == WEFT__OP_PENDING);
+    drain_bytes(l.to[0], filled);
+    ck_assert_int_eq(finish_op(&t, WEFT__OP_PENDING), 3);
     expect_bytes(l.to[0], "abc");
-    close_line(&l);
+    close_copy_ends(&l);
 }
 END_TEST
 
-START_TEST(it_waits_for_the_one_after_the_other)
+START_TEST(a_splice_waits_for_input_and_then_for_room)
 {
-    line l = open_line(_i);
-    trial t = {0};
+    copy_ends l = open_copy_ends(_i);
+    test_op t = {0};
     size_t filled = fill_output(l.to[1]);
-    ck_assert(try_now(&t, start_line(&t, _i, &l)) == WEFT__OP_PENDING);
+    ck_assert(try_finish_op(&t, start_copy_between(&t, _i, &l)) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(l.from[1], "abc", 3), 3);
-    ck_assert(try_now(&t, WEFT__OP_PENDING) == WEFT__OP_PENDING);
-    drain(l.to[0], filled);
-    ck_assert_int_eq(finish(&t, WEFT__OP_PENDING), 3);
+    ck_assert(try_finish_op(&t, WEFT__OP_PENDING) == WEFT__OP_PENDING);
+    drain_bytes(l.to[0], filled);
+    ck_assert_int_eq(finish_op(&t, WEFT__OP_PENDING), 3);
     expect_bytes(l.to[0], "abc");
-    close_line(&l);
+    close_copy_ends(&l);
 }
 END_TEST
 
-/* Where it waits: for the input, for the output, or there after having waited for the input. */
-enum { AT_INPUT, AT_OUTPUT, PASSED_ON, PLACES };
+/* Where a splice waits: for input, for room, or for room after it has waited for input. */
+enum { AT_INPUT, AT_OUTPUT, INPUT_THEN_OUTPUT, WAIT_STAGES };
 
-static line wait_at(trial *t, int kind, int place)
+static copy_ends open_waiting_copy(test_op *t, int kind, int stage)
 {
-    line l = open_line(kind);
-    if (place != AT_INPUT)
+    copy_ends l = open_copy_ends(kind);
+    if (stage != AT_INPUT)
         fill_output(l.to[1]);
-    if (place == AT_OUTPUT)
+    if (stage == AT_OUTPUT)
         ck_assert_int_eq(write_now(l.from[1], "abc", 3), 3);
-    ck_assert(try_now(t, start_line(t, kind, &l)) == WEFT__OP_PENDING);
-    if (place == PASSED_ON) {
+    ck_assert(try_finish_op(t, start_copy_between(t, kind, &l)) == WEFT__OP_PENDING);
+    if (stage == INPUT_THEN_OUTPUT) {
         ck_assert_int_eq(write_now(l.from[1], "abc", 3), 3);
-        ck_assert(try_now(t, WEFT__OP_PENDING) == WEFT__OP_PENDING);
+        ck_assert(try_finish_op(t, WEFT__OP_PENDING) == WEFT__OP_PENDING);
     }
     return l;
 }
 
-START_TEST(given_up_it_has_moved_nothing)
+START_TEST(a_cancelled_splice_has_moved_nothing)
 {
-    trial t = {0};
-    int place = _i / LINES;
-    line l = wait_at(&t, _i % LINES, place);
-    ck_assert_int_eq(give_up(&t), -ECANCELED);
+    test_op t = {0};
+    int stage = _i / COPY_KINDS;
+    copy_ends l = open_waiting_copy(&t, _i % COPY_KINDS, stage);
+    ck_assert_int_eq(cancel_op(&t), -ECANCELED);
     ck_assert_uint_eq(backend->pending, 0);
-    if (place == AT_INPUT)
+    if (stage == AT_INPUT)
         ck_assert_int_eq(write_now(l.from[1], "abc", 3), 3);
     type->poll(backend, 0);
     expect_bytes(l.from[0], "abc");
-    close_line(&l);
+    close_copy_ends(&l);
 }
 END_TEST
 
-START_TEST(closing_either_descriptor_ends_it)
+START_TEST(closing_either_descriptor_ends_a_splice)
 {
     for (int side = 0; side < 2; side++) {
-        trial t = {0};
-        line l = wait_at(&t, _i % LINES, _i / LINES);
+        test_op t = {0};
+        copy_ends l = open_waiting_copy(&t, _i % COPY_KINDS, _i / COPY_KINDS);
         int fd = side == 0 ? l.from[0] : l.to[1];
         ck_assert_int_eq(type->close_fd(backend, fd), 0);
-        ck_assert_int_eq(finish(&t, WEFT__OP_PENDING), -EBADF);
+        ck_assert_int_eq(finish_op(&t, WEFT__OP_PENDING), -EBADF);
         ck_assert_uint_eq(backend->pending, 0);
         const int others[3] = {l.from[1], l.to[0], side == 0 ? l.to[1] : l.from[0]};
         for (int i = 0; i < 3; i++)
@@ -180,63 +180,65 @@ START_TEST(closing_either_descriptor_ends_it)
 }
 END_TEST
 
-START_TEST(a_reader_that_is_gone_is_an_error_and_no_signal)
+START_TEST(a_splice_to_a_closed_reader_fails_without_a_signal)
 {
-    line l = open_line(_i);
-    trial t = {0};
+    copy_ends l = open_copy_ends(_i);
+    test_op t = {0};
     ck_assert_int_eq(write_now(l.from[1], "abc", 3), 3);
     ck_assert_int_eq(type->close_fd(backend, l.to[0]), 0);
-    ck_assert_int_eq(finish(&t, start_line(&t, _i, &l)), -EPIPE);
+    ck_assert_int_eq(finish_op(&t, start_copy_between(&t, _i, &l)), -EPIPE);
     sigset_t pending;
     sigpending(&pending);
     ck_assert(!sigismember(&pending, SIGPIPE));
     ck_assert_int_eq(type->close_fd(backend, l.to[1]), 0);
-    close_both(l.from);
+    backend_close_pair(l.from);
 }
 END_TEST
 
-START_TEST(a_blocking_socket_is_one_again_afterwards)
+START_TEST(a_splice_leaves_the_blocking_mode_unchanged)
 {
-    line l = open_line(_i);
-    trial t = {0};
+    copy_ends l = open_copy_ends(_i);
+    test_op t = {0};
     int flags[2] = {fcntl(l.from[0], F_GETFL), fcntl(l.to[1], F_GETFL)};
     ck_assert_int_eq(flags[0] & O_NONBLOCK, 0);
-    ck_assert(try_now(&t, start_line(&t, _i, &l)) == WEFT__OP_PENDING);
+    ck_assert(try_finish_op(&t, start_copy_between(&t, _i, &l)) == WEFT__OP_PENDING);
     ck_assert_int_eq(fcntl(l.from[0], F_GETFL), flags[0]);
     ck_assert_int_eq(fcntl(l.to[1], F_GETFL), flags[1]);
-    ck_assert_int_eq(give_up(&t), -ECANCELED);
-    close_line(&l);
+    ck_assert_int_eq(cancel_op(&t), -ECANCELED);
+    close_copy_ends(&l);
 }
 END_TEST
 
-START_TEST(a_caller_who_does_not_want_to_wait_does_not)
+START_TEST(splice_f_nonblock_fails_instead_of_waiting)
 {
-    line l = open_line(_i);
-    trial t = {0};
+    copy_ends l = open_copy_ends(_i);
+    test_op t = {0};
     weft__op op = {.code = code_of(_i), .fd = l.from[0]};
     op.u.copy.bytes = 100;
     op.u.copy.fd_out = l.to[1];
     op.u.copy.flags = SPLICE_F_NONBLOCK;
-    ck_assert_int_eq(finish(&t, start(&t, op)), -EAGAIN);
-    close_line(&l);
+    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), -EAGAIN);
+    close_copy_ends(&l);
 }
 END_TEST
 
 START_TEST(readers_and_a_splice_share_an_input)
 {
-    line l = open_line(PIPE_TO_PIPE);
-    trial read = {0}, splice = {0}, late = {0};
+    copy_ends l = open_copy_ends(PIPE_TO_PIPE);
+    test_op read = {0}, splice = {0}, late = {0};
     char got[8] = "", rest[8] = "";
     size_t filled = fill_output(l.to[1]);
     ck_assert(start_read(&read, l.from[0], got, 1) == WEFT__OP_PENDING);
-    ck_assert(try_now(&splice, start_splice(&splice, l.from[0], l.to[1], 1)) == WEFT__OP_PENDING);
+    ck_assert(try_finish_op(&splice, start_splice(&splice, l.from[0], l.to[1], 1)) ==
+              WEFT__OP_PENDING);
     ck_assert(start_read(&late, l.from[0], rest, 1) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(l.from[1], "abc", 3), 3);
-    ck_assert_int_eq(finish(&read, WEFT__OP_PENDING), 1);
-    ck_assert_int_eq(finish(&late, WEFT__OP_PENDING), 1); /* the splice has other worries */
-    drain(l.to[0], filled);
-    ck_assert_int_eq(finish(&splice, WEFT__OP_PENDING), 1);
-    close_line(&l);
+    ck_assert_int_eq(finish_op(&read, WEFT__OP_PENDING), 1);
+    /* the splice waits for room, not for input */
+    ck_assert_int_eq(finish_op(&late, WEFT__OP_PENDING), 1);
+    drain_bytes(l.to[0], filled);
+    ck_assert_int_eq(finish_op(&splice, WEFT__OP_PENDING), 1);
+    close_copy_ends(&l);
 }
 END_TEST
 
@@ -250,86 +252,87 @@ static int open_file(const char *text)
     return fd;
 }
 
-START_TEST(a_file_goes_into_a_pipe_when_there_is_room)
+START_TEST(a_splice_from_a_file_to_a_pipe_waits_for_room)
 {
     int fd = open_file("content"), out[2];
-    trial t = {0};
+    test_op t = {0};
     int64_t offset = 3;
     ck_assert_int_eq(type->pipe(backend, out), 0);
-    ck_assert_int_eq(finish(&t, start_splice(&t, fd, out[1], 3)), 3);
+    ck_assert_int_eq(finish_op(&t, start_splice(&t, fd, out[1], 3)), 3);
     expect_bytes(out[0], "con");
     weft__op op = {.code = WEFT__OP_SPLICE, .fd = fd};
     op.u.copy.offset_in = &offset;
     op.u.copy.fd_out = out[1];
     op.u.copy.bytes = 100;
-    ck_assert_int_eq(finish(&t, start(&t, op)), 4);
+    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), 4);
     ck_assert_int_eq(offset, 7);
     expect_bytes(out[0], "tent");
-    ck_assert_int_eq(finish(&t, start(&t, op)), 0);
+    ck_assert_int_eq(finish_op(&t, start_op(&t, op)), 0);
     size_t filled = fill_output(out[1]);
-    ck_assert(try_now(&t, start_splice(&t, fd, out[1], 100)) == WEFT__OP_PENDING);
-    drain(out[0], filled);
-    ck_assert_int_eq(finish(&t, WEFT__OP_PENDING), 4);
+    ck_assert(try_finish_op(&t, start_splice(&t, fd, out[1], 100)) == WEFT__OP_PENDING);
+    drain_bytes(out[0], filled);
+    ck_assert_int_eq(finish_op(&t, WEFT__OP_PENDING), 4);
     expect_bytes(out[0], "tent");
-    close_both(out);
+    backend_close_pair(out);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
 END_TEST
 
-START_TEST(a_pipe_goes_into_a_file_when_something_comes)
+START_TEST(a_splice_from_a_pipe_to_a_file_waits_for_input)
 {
     int fd = open_file(""), in[2];
     char got[8] = "";
-    trial t = {0};
+    test_op t = {0};
     ck_assert_int_eq(type->pipe(backend, in), 0);
-    ck_assert(try_now(&t, start_splice(&t, in[0], fd, 100)) == WEFT__OP_PENDING);
+    ck_assert(try_finish_op(&t, start_splice(&t, in[0], fd, 100)) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(in[1], "abc", 3), 3);
-    ck_assert_int_eq(finish(&t, WEFT__OP_PENDING), 3);
+    ck_assert_int_eq(finish_op(&t, WEFT__OP_PENDING), 3);
     ck_assert_int_eq(pread(fd, got, 8, 0), 3);
     ck_assert_str_eq(got, "abc");
-    ck_assert(try_now(&t, start_splice(&t, in[0], fd, 100)) == WEFT__OP_PENDING);
+    ck_assert(try_finish_op(&t, start_splice(&t, in[0], fd, 100)) == WEFT__OP_PENDING);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
-    ck_assert_int_eq(finish(&t, WEFT__OP_PENDING), -EBADF);
-    close_both(in);
+    ck_assert_int_eq(finish_op(&t, WEFT__OP_PENDING), -EBADF);
+    backend_close_pair(in);
 }
 END_TEST
 
-START_TEST(what_cannot_be_spliced_is_told)
+START_TEST(a_splice_of_unsupported_descriptors_fails)
 {
     int fd[2], file = open_file("content");
-    trial t = {0};
+    test_op t = {0};
     ck_assert_int_eq(type->socketpair(backend, fd), 0);
-    ck_assert_int_eq(finish(&t, start_splice(&t, fd[0], fd[1], 10)), -EINVAL);
-    ck_assert_int_eq(finish(&t, start_splice(&t, file, fd[1], 10)), -EINVAL);
-    ck_assert_int_eq(finish(&t, start_splice(&t, -1, fd[1], 10)), -EBADF);
-    ck_assert_int_eq(finish(&t, start_splice(&t, fd[0], INT32_MAX, 10)), -EBADF);
-    ck_assert_int_eq(finish(&t, start_copy(&t, WEFT__OP_TEE, -1, fd[1], 10)), -EBADF);
-    ck_assert_int_eq(finish(&t, start_copy(&t, WEFT__OP_TEE, fd[0], fd[1], 10)), -EINVAL);
-    close_both(fd);
+    ck_assert_int_eq(finish_op(&t, start_splice(&t, fd[0], fd[1], 10)), -EINVAL);
+    ck_assert_int_eq(finish_op(&t, start_splice(&t, file, fd[1], 10)), -EINVAL);
+    ck_assert_int_eq(finish_op(&t, start_splice(&t, -1, fd[1], 10)), -EBADF);
+    ck_assert_int_eq(finish_op(&t, start_splice(&t, fd[0], INT32_MAX, 10)), -EBADF);
+    ck_assert_int_eq(finish_op(&t, start_copy(&t, WEFT__OP_TEE, -1, fd[1], 10)), -EBADF);
+    ck_assert_int_eq(finish_op(&t, start_copy(&t, WEFT__OP_TEE, fd[0], fd[1], 10)), -EINVAL);
+    backend_close_pair(fd);
     ck_assert_int_eq(type->close_fd(backend, file), 0);
 }
 END_TEST
 
 int main(int argc, char **argv)
 {
-    name_backend(argc, argv);
+    select_backend(argc, argv);
     Suite *suite = suite_create("backend splice");
     TCase *tests = tcase_create("backend splice");
     suite_add_tcase(suite, tests);
     tcase_set_timeout(tests, 30);
-    tcase_add_checked_fixture(tests, set_up, tear_down);
-    tcase_add_loop_test(tests, it_moves_what_is_there, 0, LINES);
-    tcase_add_loop_test(tests, it_waits_for_the_input, 0, LINES);
-    tcase_add_loop_test(tests, it_waits_for_the_output, 0, LINES);
-    tcase_add_loop_test(tests, it_waits_for_the_one_after_the_other, 0, LINES);
-    tcase_add_loop_test(tests, given_up_it_has_moved_nothing, 0, LINES * PLACES);
-    tcase_add_loop_test(tests, closing_either_descriptor_ends_it, 0, LINES * PLACES);
-    tcase_add_loop_test(tests, a_reader_that_is_gone_is_an_error_and_no_signal, 0, LINES);
-    tcase_add_loop_test(tests, a_blocking_socket_is_one_again_afterwards, 0, LINES);
-    tcase_add_loop_test(tests, a_caller_who_does_not_want_to_wait_does_not, 0, LINES);
+    tcase_add_checked_fixture(tests, open_backend, close_backend);
+    tcase_add_loop_test(tests, a_splice_moves_available_bytes, 0, COPY_KINDS);
+    tcase_add_loop_test(tests, a_splice_waits_for_input, 0, COPY_KINDS);
+    tcase_add_loop_test(tests, a_splice_waits_for_room_on_the_output_side, 0, COPY_KINDS);
+    tcase_add_loop_test(tests, a_splice_waits_for_input_and_then_for_room, 0, COPY_KINDS);
+    tcase_add_loop_test(tests, a_cancelled_splice_has_moved_nothing, 0, COPY_KINDS * WAIT_STAGES);
+    tcase_add_loop_test(tests, closing_either_descriptor_ends_a_splice, 0,
+                        COPY_KINDS * WAIT_STAGES);
+    tcase_add_loop_test(tests, a_splice_to_a_closed_reader_fails_without_a_signal, 0, COPY_KINDS);
+    tcase_add_loop_test(tests, a_splice_leaves_the_blocking_mode_unchanged, 0, COPY_KINDS);
+    tcase_add_loop_test(tests, splice_f_nonblock_fails_instead_of_waiting, 0, COPY_KINDS);
     tcase_add_test(tests, readers_and_a_splice_share_an_input);
-    tcase_add_test(tests, a_file_goes_into_a_pipe_when_there_is_room);
-    tcase_add_test(tests, a_pipe_goes_into_a_file_when_something_comes);
-    tcase_add_test(tests, what_cannot_be_spliced_is_told);
+    tcase_add_test(tests, a_splice_from_a_file_to_a_pipe_waits_for_room);
+    tcase_add_test(tests, a_splice_from_a_pipe_to_a_file_waits_for_input);
+    tcase_add_test(tests, a_splice_of_unsupported_descriptors_fails);
     return run_suite(suite);
 }

@@ -1,17 +1,20 @@
 /*
- * An operation that is cut short: by a cancel, a deadline, an interrupt or a raised error, before
- * the kernel has it, while it waits, and when it is done already.
+ * Tests of interrupted operations. A cancellation, a deadline, an interrupt or a raised error
+ * arrives before the kernel has the operation, while it waits, or after it has completed.
  */
-#include "net_support.h"
+#include "support/net_support.h"
 
 #define UNTOUCHED 0xA5
-#define VALUE (-EBADE)
+#define INTERRUPT_VALUE (-EBADE)
 
-/* One who reads, and what came of it; a fiber that is cancelled cannot tell by its value. */
+/*
+ * A reading fiber and its results. The value of a cancelled fiber does not show what its calls
+ * returned.
+ */
 typedef struct reading {
     int fd;
     ssize_t n;
-    int next; /* what the call after it returned */
+    int next; /* the result of the next call */
     unsigned char data[64];
 } reading;
 
@@ -47,20 +50,20 @@ static void open_sockets(int fd[2])
 
 static open_fn *const opens[] = {open_pipe, open_sockets, tcp_pair};
 
-static void close_both(const int fd[2])
+static void close_fd_pair_and_check(const int fd[2])
 {
     ck_assert_int_eq(weft_close(fd[0]), 0);
     ck_assert_int_eq(weft_close(fd[1]), 0);
     assert_nothing_pending();
 }
 
-/* Let the kernel have what was submitted, and say what it has. */
+/* Submit operations to the kernel, and process completions. */
 static void poll_once(void)
 {
     ck_assert_int_eq(weft_sleep(0), 0);
 }
 
-/* Exactly these three bytes came or are still there, and nothing else. */
+/* Assert that the three bytes were read or are still readable, and that there is no other data. */
 static void assert_delivered_or_readable(const reading *r)
 {
     const unsigned char *data = r->data;
@@ -78,7 +81,7 @@ static void assert_delivered_or_readable(const reading *r)
     }
 }
 
-/* P61: whichever of the kernel and the cord has the data or the operation by then */
+/* P61: with the operation submitted or not, and with the data processed or not */
 START_TEST(data_that_had_arrived_before_a_cancel_is_delivered_or_still_readable)
 {
     for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
@@ -94,16 +97,16 @@ START_TEST(data_that_had_arrived_before_a_cancel_is_delivered_or_still_readable)
                 poll_once();
             weft_cancel(f);
             weft_value rc = weft_await(f);
-            ck_assert(rc == -ECANCELED || rc == 0); /* it may have ended before */
+            ck_assert(rc == -ECANCELED || rc == 0); /* the fiber may have ended already */
             assert_delivered_or_readable(&r);
         }
-        close_both(fd);
+        close_fd_pair_and_check(fd);
     }
 }
 END_TEST
 
-/* P63: the kernel has not heard of the operation yet */
-START_TEST(an_operation_is_cancelled_in_the_turn_in_which_it_was_begun)
+/* P63: the operation has not been submitted to the kernel */
+START_TEST(an_operation_can_be_cancelled_in_the_tick_in_which_it_started)
 {
     for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
         int fd[2];
@@ -111,7 +114,7 @@ START_TEST(an_operation_is_cancelled_in_the_turn_in_which_it_was_begun)
         for (int i = 0; i < 100; i++) {
             reading r = {.fd = fd[0]};
             weft_fiber f = weft_new(read_then_snooze, &r);
-            ck_assert_int_eq(weft_start(f), 0); /* back when it waits */
+            ck_assert_int_eq(weft_start(f), 0); /* returns when the fiber waits */
             ck_assert_int_eq(weft_cancel(f), 0);
             ck_assert_int_eq(weft_await(f), -ECANCELED);
             ck_assert_int_eq(r.n, -ECANCELED);
@@ -122,21 +125,21 @@ START_TEST(an_operation_is_cancelled_in_the_turn_in_which_it_was_begun)
         weft_fiber f = spin_reader(&r, fd[0]);
         ck_assert_int_eq(write(fd[1], "abc", 3), 3);
         ck_assert_int_eq(weft_await(f), 0);
-        ck_assert_int_eq(r.n, 3); /* none of the hundred has taken anything */
-        close_both(fd);
+        ck_assert_int_eq(r.n, 3); /* the cancelled reads have consumed nothing */
+        close_fd_pair_and_check(fd);
     }
 }
 END_TEST
 
-/* P61: what wins the race is returned, and the cancel is not forgotten */
-START_TEST(a_cancel_that_came_too_late_strikes_at_the_next_call)
+/* P61: the call returns the completed result, and the cancellation stays pending */
+START_TEST(a_cancellation_after_completion_interrupts_the_next_call)
 {
     int fd[2];
     open_sockets(fd);
     for (int i = 0; i < 200; i++) {
         reading r;
         weft_fiber f = spin_reader(&r, fd[0]);
-        weft_park(f); /* so that it does not run when the data is there */
+        weft_park(f); /* so that the fiber does not run when the data arrives */
         ck_assert_int_eq(write(fd[1], "abc", 3), 3);
         while (ops_pending() > 0)
             poll_once();
@@ -146,97 +149,97 @@ START_TEST(a_cancel_that_came_too_late_strikes_at_the_next_call)
         ck_assert_int_eq(r.n, 3);
         ck_assert_int_eq(r.next, -ECANCELED);
     }
-    close_both(fd);
+    close_fd_pair_and_check(fd);
 }
 END_TEST
 
-/* Something to wait for, for every call that can wait. */
-typedef struct scene {
+/* Descriptors on which all calls below wait. */
+typedef struct wait_targets {
     int in[2];     /* an empty pipe */
-    int spare[2];  /* another */
-    int out[2];    /* a full one */
-    int socket[2]; /* the first has nothing to read, and no room to write */
+    int spare[2];  /* another empty pipe */
+    int out[2];    /* a full pipe */
+    int socket[2]; /* socket[0] has no data to read and no room to write */
     size_t out_bytes;
     size_t socket_bytes;
-    int listener; /* that nobody connects to */
-    place address;
-    place full_tcp; /* where nobody can connect */
-    place full_unix;
+    int listener; /* without connections */
+    endpoint address;
+    endpoint full_tcp; /* of a listener with a full backlog */
+    endpoint full_unix;
     int full[2];
     int fillers[8];
     size_t filler_count;
-} scene;
+} wait_targets;
 
-static char some[64];
+static char buffer[64];
 
-static weft_value call_read(scene *s)
+static weft_value call_read(wait_targets *s)
 {
-    return weft_read(s->in[0], some, sizeof some);
+    return weft_read(s->in[0], buffer, sizeof buffer);
 }
 
-static weft_value call_write(scene *s)
+static weft_value call_write(wait_targets *s)
 {
-    return weft_write(s->out[1], some, sizeof some);
+    return weft_write(s->out[1], buffer, sizeof buffer);
 }
 
-static weft_value call_readv(scene *s)
+static weft_value call_readv(wait_targets *s)
 {
-    struct iovec pieces[2] = {{some, 8}, {some + 8, 8}};
+    struct iovec pieces[2] = {{buffer, 8}, {buffer + 8, 8}};
     return weft_readv(s->in[0], pieces, 2);
 }
 
-static weft_value call_writev(scene *s)
+static weft_value call_writev(wait_targets *s)
 {
-    struct iovec pieces[2] = {{some, 8}, {some + 8, 8}};
+    struct iovec pieces[2] = {{buffer, 8}, {buffer + 8, 8}};
     return weft_writev(s->out[1], pieces, 2);
 }
 
-static weft_value call_writev_all(scene *s)
+static weft_value call_writev_all(wait_targets *s)
 {
-    struct iovec pieces[2] = {{some, 8}, {some + 8, 8}};
+    struct iovec pieces[2] = {{buffer, 8}, {buffer + 8, 8}};
     return weft_writev_all(s->out[1], pieces, 2);
 }
 
-static weft_value call_recv(scene *s)
+static weft_value call_recv(wait_targets *s)
 {
-    return weft_recv(s->socket[0], some, sizeof some, 0);
+    return weft_recv(s->socket[0], buffer, sizeof buffer, 0);
 }
 
-static weft_value call_send(scene *s)
+static weft_value call_send(wait_targets *s)
 {
-    return weft_send(s->socket[0], some, sizeof some, 0);
+    return weft_send(s->socket[0], buffer, sizeof buffer, 0);
 }
 
-static weft_value call_recvmsg(scene *s)
+static weft_value call_recvmsg(wait_targets *s)
 {
-    struct iovec piece = {some, sizeof some};
+    struct iovec piece = {buffer, sizeof buffer};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
     return weft_recvmsg(s->socket[0], &message, 0);
 }
 
-static weft_value call_sendmsg(scene *s)
+static weft_value call_sendmsg(wait_targets *s)
 {
-    struct iovec piece = {some, sizeof some};
+    struct iovec piece = {buffer, sizeof buffer};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
     return weft_sendmsg(s->socket[0], &message, 0);
 }
 
-static weft_value call_wait_in(scene *s)
+static weft_value call_wait_in(wait_targets *s)
 {
     return weft_wait_fd(s->in[0], POLLIN);
 }
 
-static weft_value call_wait_out(scene *s)
+static weft_value call_wait_out(wait_targets *s)
 {
     return weft_wait_fd(s->out[1], POLLOUT);
 }
 
-static weft_value call_accept(scene *s)
+static weft_value call_accept(wait_targets *s)
 {
     return weft_accept(s->listener, NULL, NULL);
 }
 
-static weft_value connect_to(const place *p)
+static weft_value connect_to(const endpoint *p)
 {
     int fd = socket_for(p);
     weft_value rc = weft_connect(fd, &p->u.any, p->bytes);
@@ -244,32 +247,32 @@ static weft_value connect_to(const place *p)
     return rc;
 }
 
-static weft_value call_connect_tcp(scene *s)
+static weft_value call_connect_tcp(wait_targets *s)
 {
     return connect_to(&s->full_tcp);
 }
 
-static weft_value call_connect_unix(scene *s)
+static weft_value call_connect_unix(wait_targets *s)
 {
     return connect_to(&s->full_unix);
 }
 
-static weft_value call_splice_in(scene *s)
+static weft_value call_splice_in(wait_targets *s)
 {
     return weft_splice(s->in[0], NULL, s->spare[1], NULL, 64, 0);
 }
 
-static weft_value call_splice_out(scene *s)
+static weft_value call_splice_out(wait_targets *s)
 {
     return weft_splice(s->out[0], NULL, s->socket[0], NULL, 64, 0);
 }
 
-static weft_value call_tee(scene *s)
+static weft_value call_tee(wait_targets *s)
 {
     return weft_tee(s->in[0], s->spare[1], 64, 0);
 }
 
-static weft_value call_sleep(scene *s)
+static weft_value call_sleep(wait_targets *s)
 {
     (void)s;
     return weft_sleep(INFINITY);
@@ -277,7 +280,7 @@ static weft_value call_sleep(scene *s)
 
 typedef struct call {
     const char *name;
-    weft_value (*fn)(scene *s);
+    weft_value (*fn)(wait_targets *s);
 } call;
 
 static const call calls[] = {
@@ -295,26 +298,26 @@ static const call calls[] = {
     {"accept", call_accept},
     {"connect over tcp", call_connect_tcp},
     {"connect over unix", call_connect_unix},
-    {"splice from nothing", call_splice_in},
-    {"splice to a full one", call_splice_out},
+    {"splice from an empty pipe", call_splice_in},
+    {"splice to a full socket", call_splice_out},
     {"tee", call_tee},
     {"sleep", call_sleep},
 };
 
-/* Take the places that a listener has, without waiting. */
-static void crowd_out(scene *s, const place *p)
+/* Fill the backlog of a listener without waiting. */
+static void fill_backlog(wait_targets *s, const endpoint *p)
 {
     for (int i = 0; i < 3; i++) {
         int fd = socket_for(p);
         ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-        (void)!connect(fd, &p->u.any, p->bytes); /* the first one is in, the last one is not */
+        (void)!connect(fd, &p->u.any, p->bytes); /* the first connect succeeds, the last does not */
         s->fillers[s->filler_count++] = fd;
     }
 }
 
-static void scene_open(scene *s)
+static void wait_targets_open(wait_targets *s)
 {
-    *s = (scene){0};
+    *s = (wait_targets){0};
     open_pipe(s->in);
     open_pipe(s->spare);
     open_pipe(s->out);
@@ -324,12 +327,12 @@ static void scene_open(scene *s)
     s->listener = listen_tcp(&s->address, 8);
     s->full[0] = listen_tcp(&s->full_tcp, 0);
     s->full[1] = listen_unix(&s->full_unix, 0);
-    crowd_out(s, &s->full_tcp);
-    crowd_out(s, &s->full_unix);
+    fill_backlog(s, &s->full_tcp);
+    fill_backlog(s, &s->full_unix);
 }
 
-/* So many bytes are left, and no more. */
-static void assert_left(int fd, size_t bytes)
+/* Assert that exactly this number of bytes can be read. */
+static void assert_remaining(int fd, size_t bytes)
 {
     static char block[4096];
     size_t left = 0;
@@ -340,18 +343,18 @@ static void assert_left(int fd, size_t bytes)
     ck_assert_uint_eq(left, bytes);
 }
 
-/* Nothing was taken, nothing was added, and each of them still does what it is for. */
-static void scene_close(scene *s)
+/* Assert that no bytes were consumed or added, and that the descriptors still work. Close them. */
+static void wait_targets_close(wait_targets *s)
 {
     int fd = socket_for(&s->address);
     ck_assert_int_eq(write(s->in[1], "abc", 3), 3);
-    ck_assert_int_eq(weft_read(s->in[0], some, sizeof some), 3);
+    ck_assert_int_eq(weft_read(s->in[0], buffer, sizeof buffer), 3);
     ck_assert_int_eq(connect(fd, &s->address.u.any, s->address.bytes), 0);
     int accepted = weft_accept(s->listener, NULL, NULL);
     ck_assert_int_ge(accepted, 0);
-    assert_left(s->spare[0], 0);
-    assert_left(s->out[0], s->out_bytes);
-    assert_left(s->socket[1], s->socket_bytes);
+    assert_remaining(s->spare[0], 0);
+    assert_remaining(s->out[0], s->out_bytes);
+    assert_remaining(s->socket[1], s->socket_bytes);
     const int all[] = {fd,        accepted,     s->listener, s->full[0],  s->full[1],
                        s->in[0],  s->in[1],     s->spare[0], s->spare[1], s->out[0],
                        s->out[1], s->socket[0], s->socket[1]};
@@ -361,16 +364,16 @@ static void scene_close(scene *s)
         ck_assert_int_eq(close(s->fillers[i]), 0);
 }
 
-/* What cuts a call short. */
-typedef enum blow { CANCEL, INTERRUPT, RAISE, DEADLINE, BLOWS } blow;
-static const char *const blow_names[] = {"cancel", "interrupt", "raise", "deadline"};
+/* The cause of an interruption. */
+typedef enum cause { CANCEL, INTERRUPT, RAISE, DEADLINE, CAUSES } cause;
+static const char *const cause_names[] = {"cancel", "interrupt", "raise", "deadline"};
 
 typedef struct attempt {
-    scene *scene;
+    wait_targets *wait_targets;
     const call *call;
-    blow blow;
+    cause cause;
     weft_value result;
-    int next; /* what the call after it returned */
+    int next; /* the result of the next call */
 } attempt;
 
 static weft_value make_call(void *arg)
@@ -378,28 +381,28 @@ static weft_value make_call(void *arg)
     attempt *a = arg;
     int rc = 0;
     a->result = 1000;
-    WEFT_CANCEL_AFTER(a->blow == DEADLINE ? 0.0005 : INFINITY, rc) {
-        a->result = a->call->fn(a->scene);
+    WEFT_CANCEL_AFTER(a->cause == DEADLINE ? 0.0005 : INFINITY, rc) {
+        a->result = a->call->fn(a->wait_targets);
     }
-    ck_assert_int_eq(rc, a->blow == DEADLINE ? -ETIMEDOUT : 0);
+    ck_assert_int_eq(rc, a->cause == DEADLINE ? -ETIMEDOUT : 0);
     a->next = weft_snooze();
     return 0;
 }
 
-static void strike(weft_fiber f, blow how)
+static void interrupt_fiber(weft_fiber f, cause how)
 {
     if (how == CANCEL)
         ck_assert_int_eq(weft_cancel(f), 0);
     else if (how == INTERRUPT)
-        ck_assert_int_eq(weft_interrupt(f, VALUE), 0);
+        ck_assert_int_eq(weft_interrupt(f, INTERRUPT_VALUE), 0);
     else if (how == RAISE)
-        ck_assert_int_eq(weft_raise(f, -EPROTO, "struck"), 0);
+        ck_assert_int_eq(weft_raise(f, -EPROTO, "raised"), 0);
 }
 
-static void assert_cut_short(scene *s, const call *c, blow how, bool is_polled)
+static void assert_interrupted(wait_targets *s, const call *c, cause how, bool is_polled)
 {
-    static const weft_value results[] = {-ECANCELED, VALUE, -EPROTO, -ECANCELED};
-    attempt a = {.scene = s, .call = c, .blow = how};
+    static const weft_value results[] = {-ECANCELED, INTERRUPT_VALUE, -EPROTO, -ECANCELED};
+    attempt a = {.wait_targets = s, .call = c, .cause = how};
     weft_fiber f = weft_spin(make_call, &a);
     let_run();
     if (how != DEADLINE && is_polled)
@@ -408,41 +411,41 @@ static void assert_cut_short(scene *s, const call *c, blow how, bool is_polled)
         ck_abort_msg("%s does not wait: %ld", c->name, (long)a.result);
     if (how != DEADLINE)
         ck_assert_int_eq(weft_schedule(f, 1), -EBUSY); /* P64 */
-    strike(f, how);
+    interrupt_fiber(f, how);
     ck_assert_int_eq(weft_await(f), how == CANCEL ? -ECANCELED : 0);
     if (a.result != results[how])
-        ck_abort_msg("%s after %s: %ld", c->name, blow_names[how], (long)a.result);
+        ck_abort_msg("%s after %s: %ld", c->name, cause_names[how], (long)a.result);
     ck_assert_int_eq(a.next, how == CANCEL ? -ECANCELED : 0);
     assert_nothing_pending();
 }
 
 /* P63, P64 */
-START_TEST(every_call_that_waits_can_be_cut_short_and_leaves_nothing_behind)
+START_TEST(every_waiting_call_can_be_interrupted_and_leaves_nothing_pending)
 {
-    scene s;
+    wait_targets s;
     warm_up();
     size_t descriptors = count_descriptors();
-    for (blow how = 0; how < BLOWS; how++) {
-        scene_open(&s);
+    for (cause how = 0; how < CAUSES; how++) {
+        wait_targets_open(&s);
         for (size_t i = 0; i < COUNT_OF(calls); i++)
             for (int is_polled = 0; is_polled < 2; is_polled++)
-                assert_cut_short(&s, &calls[i], how, is_polled);
-        scene_close(&s);
+                assert_interrupted(&s, &calls[i], how, is_polled);
+        wait_targets_close(&s);
         ck_assert_uint_eq(count_descriptors(), descriptors);
     }
 }
 END_TEST
 
-/* P63: all of them at once, the kernel is told nothing in between */
-START_TEST(calls_of_every_kind_are_begun_and_cancelled_in_one_turn)
+/* P63: with and without a submission to the kernel before the cancellations */
+START_TEST(calls_of_every_kind_can_start_and_be_cancelled_in_one_tick)
 {
-    scene s;
+    wait_targets s;
     attempt attempts[COUNT_OF(calls)];
     weft_fiber fibers[COUNT_OF(calls)];
-    scene_open(&s);
+    wait_targets_open(&s);
     for (int round = 0; round < 20; round++) {
         for (size_t i = 0; i < COUNT_OF(calls); i++) {
-            attempts[i] = (attempt){.scene = &s, .call = &calls[i], .blow = CANCEL};
+            attempts[i] = (attempt){.wait_targets = &s, .call = &calls[i], .cause = CANCEL};
             fibers[i] = weft_spin(make_call, &attempts[i]);
         }
         let_run();
@@ -456,11 +459,11 @@ START_TEST(calls_of_every_kind_are_begun_and_cancelled_in_one_turn)
         }
         assert_nothing_pending();
     }
-    scene_close(&s);
+    wait_targets_close(&s);
 }
 END_TEST
 
-START_TEST(one_who_is_cancelled_before_it_runs_begins_no_operation)
+START_TEST(a_fiber_cancelled_before_it_runs_starts_no_operation)
 {
     int fd[2];
     reading r = {.n = 1000};
@@ -474,7 +477,7 @@ START_TEST(one_who_is_cancelled_before_it_runs_begins_no_operation)
     ck_assert_int_eq(r.n, 1000);
     weft_stats(&counters);
     ck_assert_uint_eq(counters.ops, 0);
-    close_both(fd);
+    close_fd_pair_and_check(fd);
 }
 END_TEST
 
@@ -493,13 +496,13 @@ START_TEST(a_second_cancel_changes_nothing)
         ck_assert_int_eq(weft_cancel(f), -ESRCH);
         ck_assert_int_eq(r.n, -ECANCELED);
         ck_assert_int_eq(r.next, -ECANCELED);
-        close_both(fd);
+        close_fd_pair_and_check(fd);
     }
 }
 END_TEST
 
 /* P64 */
-START_TEST(one_who_is_interrupted_and_then_cancelled_gets_the_value_first)
+START_TEST(a_fiber_interrupted_and_then_cancelled_gets_the_value_first)
 {
     for (int i = 0; i < 4; i++) {
         int fd[2];
@@ -508,23 +511,23 @@ START_TEST(one_who_is_interrupted_and_then_cancelled_gets_the_value_first)
         weft_fiber f = spin_reader(&r, fd[0]);
         if (i % 2 == 0)
             poll_once();
-        ck_assert_int_eq(weft_interrupt(f, VALUE), 0);
-        ck_assert_int_eq(weft_interrupt(f, VALUE - 1), -EBUSY);
+        ck_assert_int_eq(weft_interrupt(f, INTERRUPT_VALUE), 0);
+        ck_assert_int_eq(weft_interrupt(f, INTERRUPT_VALUE - 1), -EBUSY);
         ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
         if (i < 2)
             ck_assert_int_eq(weft_cancel(f), 0);
         else
-            ck_assert_int_eq(weft_raise(f, -EPROTO, "struck"), 0);
+            ck_assert_int_eq(weft_raise(f, -EPROTO, "raised"), 0);
         ck_assert_int_eq(weft_await(f), i < 2 ? -ECANCELED : 0);
-        ck_assert_int_eq(r.n, VALUE);
+        ck_assert_int_eq(r.n, INTERRUPT_VALUE);
         ck_assert_int_eq(r.next, i < 2 ? -ECANCELED : -EPROTO);
-        close_both(fd);
+        close_fd_pair_and_check(fd);
     }
 }
 END_TEST
 
 /* P64 */
-START_TEST(data_that_comes_with_an_interrupt_is_delivered_or_still_readable)
+START_TEST(data_that_arrives_with_an_interrupt_is_delivered_or_still_readable)
 {
     for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
         int fd[2];
@@ -537,18 +540,18 @@ START_TEST(data_that_comes_with_an_interrupt_is_delivered_or_still_readable)
             ck_assert_int_eq(write(fd[1], "abc", 3), 3);
             if (i % 3 == 0)
                 poll_once();
-            weft_interrupt(f, VALUE);
+            weft_interrupt(f, INTERRUPT_VALUE);
             ck_assert_int_eq(weft_await(f), 0);
-            if (r.n == VALUE)
+            if (r.n == INTERRUPT_VALUE)
                 r.n = -ECANCELED;
             assert_delivered_or_readable(&r);
         }
-        close_both(fd);
+        close_fd_pair_and_check(fd);
     }
 }
 END_TEST
 
-static weft_value read_in_time(void *arg)
+static weft_value read_with_deadline(void *arg)
 {
     reading *r = arg;
     WEFT_CANCEL_AFTER(0.0003, r->next) {
@@ -558,7 +561,7 @@ static weft_value read_in_time(void *arg)
 }
 
 /* P45, P61 */
-START_TEST(data_that_comes_with_a_deadline_is_delivered_or_still_readable)
+START_TEST(data_that_arrives_with_a_deadline_is_delivered_or_still_readable)
 {
     for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
         int fd[2];
@@ -566,25 +569,25 @@ START_TEST(data_that_comes_with_a_deadline_is_delivered_or_still_readable)
         for (int i = 0; i < 300; i++) {
             reading r = {.fd = fd[0], .n = 1000};
             memset(r.data, UNTOUCHED, sizeof r.data);
-            weft_fiber f = weft_spin(read_in_time, &r);
+            weft_fiber f = weft_spin(read_with_deadline, &r);
             let_run();
             if (i % 2 == 0)
                 ck_assert_int_eq(write(fd[1], "abc", 3), 3);
             for (double begin = weft_now(); weft_now() - begin < 0.0004;)
-                continue; /* both have come by the time anyone looks */
+                continue; /* both events happen before the next poll */
             if (i % 2 != 0)
                 ck_assert_int_eq(write(fd[1], "abc", 3), 3);
             ck_assert_int_eq(weft_await(f), 0);
             ck_assert(r.n != -ECANCELED || r.next == -ETIMEDOUT);
             assert_delivered_or_readable(&r);
         }
-        close_both(fd);
+        close_fd_pair_and_check(fd);
     }
 }
 END_TEST
 
-/* Its buffer is gone when it returns. */
-static __attribute__((noinline)) ssize_t read_into_the_stack(int fd)
+/* Read into a buffer that ends with the frame of this function. */
+static __attribute__((noinline)) ssize_t read_into_frame(int fd)
 {
     unsigned char data[1024];
     memset(data, UNTOUCHED, sizeof data);
@@ -594,8 +597,11 @@ static __attribute__((noinline)) ssize_t read_into_the_stack(int fd)
     return n;
 }
 
-/* Uses the same part of the stack while data arrives for the one before. */
-static __attribute__((noinline)) void watch_the_stack(const int fd[2])
+/*
+ * Reuse the stack memory of the previous read while its data arrives. Assert that nothing writes to
+ * it.
+ */
+static __attribute__((noinline)) void assert_frame_untouched(const int fd[2])
 {
     unsigned char data[2048];
     memset(data, 0x5A, sizeof data);
@@ -610,38 +616,38 @@ static weft_value read_late_data(void *arg)
     const int *fd = arg;
     for (int i = 0; i < 200; i++) {
         WEFT_MOVE_ON_AFTER(random_below(100) * 1e-6) {
-            ck_assert_int_eq(read_into_the_stack(fd[0]), -ECANCELED);
+            ck_assert_int_eq(read_into_frame(fd[0]), -ECANCELED);
         }
-        watch_the_stack(fd);
-        ck_assert_int_eq(read_into_the_stack(fd[0]), 3);
+        assert_frame_untouched(fd);
+        ck_assert_int_eq(read_into_frame(fd[0]), 3);
     }
     return 0;
 }
 
-/* The first law: what was cancelled returns only when the kernel has let go of the buffer. */
-START_TEST(a_buffer_is_not_written_to_after_the_call_that_was_cut_short)
+/* A cancelled call returns only after the kernel has released the buffer. */
+START_TEST(a_buffer_is_not_written_to_after_an_interrupted_call)
 {
     for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
         int fd[2];
         opens[kind](fd);
         ck_assert_int_eq(weft_await(weft_spin(read_late_data, fd)), 0);
-        close_both(fd);
+        close_fd_pair_and_check(fd);
     }
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
     &data_that_had_arrived_before_a_cancel_is_delivered_or_still_readable,
-    &an_operation_is_cancelled_in_the_turn_in_which_it_was_begun,
-    &a_cancel_that_came_too_late_strikes_at_the_next_call,
-    &every_call_that_waits_can_be_cut_short_and_leaves_nothing_behind,
-    &calls_of_every_kind_are_begun_and_cancelled_in_one_turn,
-    &one_who_is_cancelled_before_it_runs_begins_no_operation,
+    &an_operation_can_be_cancelled_in_the_tick_in_which_it_started,
+    &a_cancellation_after_completion_interrupts_the_next_call,
+    &every_waiting_call_can_be_interrupted_and_leaves_nothing_pending,
+    &calls_of_every_kind_can_start_and_be_cancelled_in_one_tick,
+    &a_fiber_cancelled_before_it_runs_starts_no_operation,
     &a_second_cancel_changes_nothing,
-    &one_who_is_interrupted_and_then_cancelled_gets_the_value_first,
-    &data_that_comes_with_an_interrupt_is_delivered_or_still_readable,
-    &data_that_comes_with_a_deadline_is_delivered_or_still_readable,
-    &a_buffer_is_not_written_to_after_the_call_that_was_cut_short,
+    &a_fiber_interrupted_and_then_cancelled_gets_the_value_first,
+    &data_that_arrives_with_an_interrupt_is_delivered_or_still_readable,
+    &data_that_arrives_with_a_deadline_is_delivered_or_still_readable,
+    &a_buffer_is_not_written_to_after_an_interrupted_call,
 };
 
 int main(void)

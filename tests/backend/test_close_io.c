@@ -1,7 +1,7 @@
-/* Closing a descriptor on which others wait, and the next file that gets its number. */
-#include "net_support.h"
+/* Tests of closing a descriptor that has waiters, and of reusing its number. */
+#include "support/net_support.h"
 
-static void open_pair(int fd[2], int kind)
+static void open_fd_pair(int fd[2], int kind)
 {
     if (kind == 2)
         tcp_pair(fd);
@@ -11,8 +11,8 @@ static void open_pair(int fd[2], int kind)
 #define PAIR_KINDS 3
 
 /*
- * One who makes a call, and what that returned. Its value is none: an error that nobody awaits yet
- * would be told to the parent.
+ * A fiber that makes one call, and the result of the call. The fiber itself returns 0, because its
+ * parent would receive an error that is not awaited.
  */
 typedef struct waiter {
     intptr_t (*call)(struct waiter *w);
@@ -24,17 +24,17 @@ typedef struct waiter {
 
 typedef intptr_t call_fn(waiter *w);
 
-static intptr_t read_it(waiter *w)
+static intptr_t call_read(waiter *w)
 {
     return weft_read(w->fd, w->data, sizeof w->data);
 }
 
-static intptr_t write_it(waiter *w)
+static intptr_t call_write(waiter *w)
 {
     return weft_write(w->fd, w->data, sizeof w->data);
 }
 
-static intptr_t accept_it(waiter *w)
+static intptr_t call_accept(waiter *w)
 {
     return weft_accept(w->fd, NULL, NULL);
 }
@@ -49,17 +49,17 @@ static intptr_t wait_for_room(waiter *w)
     return weft_wait_fd(w->fd, POLLOUT);
 }
 
-static intptr_t receive_it(waiter *w)
+static intptr_t call_recv(waiter *w)
 {
     return weft_recv(w->fd, w->data, sizeof w->data, 0);
 }
 
-static intptr_t send_it(waiter *w)
+static intptr_t call_send(waiter *w)
 {
     return weft_send(w->fd, w->data, sizeof w->data, 0);
 }
 
-static intptr_t close_it(waiter *w)
+static intptr_t call_close(waiter *w)
 {
     return weft_close(w->fd);
 }
@@ -77,15 +77,15 @@ static void spin_waiter(waiter *w, call_fn *call, int fd)
     w->fiber = weft_spin(make_call, w);
 }
 
-/* What its call returned. */
+/* Await the fiber. Return the result of its call. */
 static intptr_t result_of(waiter *w)
 {
     ck_assert_int_eq(weft_await(w->fiber), 0);
     return w->result;
 }
 
-/* Let the kernel have what was submitted, or not yet. */
-static void poll_in(int round)
+/* Poll in odd rounds, so that the kernel has received the submitted operations. */
+static void poll_in_odd_round(int round)
 {
     if (round % 2 != 0)
         ck_assert_int_eq(weft_sleep(0), 0);
@@ -101,7 +101,7 @@ static void assert_closing_wakes(call_fn *const *calls, size_t n, int fd, int ro
         if (weft_state_of(w[i].fiber) != WEFT_WAITING)
             ck_abort_msg("call %zu does not wait: %ld", i, (long)w[i].result);
     ck_assert_uint_eq(ops_pending(), n);
-    poll_in(round);
+    poll_in_odd_round(round);
     ck_assert_int_eq(weft_close(fd), 0);
     for (size_t i = 0; i < n; i++)
         ck_assert_int_eq(result_of(&w[i]), -EBADF);
@@ -110,15 +110,16 @@ static void assert_closing_wakes(call_fn *const *calls, size_t n, int fd, int ro
 }
 
 /* P65, T98 */
-START_TEST(closing_wakes_all_who_read_and_wait)
+START_TEST(closing_wakes_all_readers_and_waiters)
 {
-    static call_fn *const calls[] = {read_it, wait_for_input, read_it, read_it, wait_for_input};
+    static call_fn *const calls[] = {call_read, wait_for_input, call_read, call_read,
+                                     wait_for_input};
     for (int round = 0; round < 2 * PAIR_KINDS; round++) {
         int fd[2];
-        open_pair(fd, round / 2);
+        open_fd_pair(fd, round / 2);
         assert_closing_wakes(calls, 1, fd[0], round);
         ck_assert_int_eq(weft_close(fd[1]), 0);
-        open_pair(fd, round / 2);
+        open_fd_pair(fd, round / 2);
         assert_closing_wakes(calls, COUNT_OF(calls), fd[0], round);
         ck_assert_int_eq(weft_close(fd[1]), 0);
     }
@@ -126,12 +127,12 @@ START_TEST(closing_wakes_all_who_read_and_wait)
 END_TEST
 
 /* P65, T98 */
-START_TEST(closing_wakes_all_who_write)
+START_TEST(closing_wakes_all_writers)
 {
-    static call_fn *const calls[] = {write_it, write_it, wait_for_room, write_it};
+    static call_fn *const calls[] = {call_write, call_write, wait_for_room, call_write};
     for (int round = 0; round < 2 * PAIR_KINDS; round++) {
         int fd[2];
-        open_pair(fd, round / 2);
+        open_fd_pair(fd, round / 2);
         fill_up(fd[1]);
         assert_closing_wakes(calls, COUNT_OF(calls), fd[1], round);
         ck_assert_int_eq(weft_close(fd[0]), 0);
@@ -142,10 +143,10 @@ END_TEST
 /* P65, T98 */
 START_TEST(closing_a_socket_wakes_both_directions)
 {
-    static call_fn *const calls[] = {read_it, write_it, receive_it, send_it, wait_for_input};
+    static call_fn *const calls[] = {call_read, call_write, call_recv, call_send, wait_for_input};
     for (int round = 0; round < 4; round++) {
         int fd[2];
-        open_pair(fd, 1 + round / 2);
+        open_fd_pair(fd, 1 + round / 2);
         fill_up(fd[1]);
         assert_closing_wakes(calls, COUNT_OF(calls), fd[1], round);
         ck_assert_int_eq(weft_close(fd[0]), 0);
@@ -154,11 +155,11 @@ START_TEST(closing_a_socket_wakes_both_directions)
 END_TEST
 
 /* P65, T98 */
-START_TEST(closing_a_listener_wakes_all_who_accept)
+START_TEST(closing_a_listener_wakes_all_acceptors)
 {
-    static call_fn *const calls[] = {accept_it, accept_it, wait_for_input, accept_it};
+    static call_fn *const calls[] = {call_accept, call_accept, wait_for_input, call_accept};
     for (int round = 0; round < 4; round++) {
-        place p;
+        endpoint p;
         int listener = round < 2 ? listen_tcp(&p, 4) : listen_unix(&p, 4);
         assert_closing_wakes(calls, COUNT_OF(calls), listener, round);
         int fd = socket_for(&p);
@@ -168,25 +169,26 @@ START_TEST(closing_a_listener_wakes_all_who_accept)
 }
 END_TEST
 
-static place full; /* a listener there has no room */
+static endpoint full_listener; /* the address of a listener with a full backlog */
 
-static intptr_t connect_it(waiter *w)
+static intptr_t call_connect(waiter *w)
 {
-    return weft_connect(w->fd, &full.u.any, full.bytes);
+    return weft_connect(w->fd, &full_listener.u.any, full_listener.bytes);
 }
 
 /* P65 */
-START_TEST(closing_a_socket_wakes_the_one_who_connects_it)
+START_TEST(closing_a_socket_wakes_its_pending_connect)
 {
-    static call_fn *const calls[] = {connect_it};
+    static call_fn *const calls[] = {call_connect};
     for (int round = 0; round < 4; round++) {
-        int listener = round < 2 ? listen_tcp(&full, 0) : listen_unix(&full, 0), fillers[3];
+        int listener = round < 2 ? listen_tcp(&full_listener, 0) : listen_unix(&full_listener, 0),
+            fillers[3];
         for (size_t i = 0; i < COUNT_OF(fillers); i++) {
-            fillers[i] = socket_for(&full);
+            fillers[i] = socket_for(&full_listener);
             ck_assert_int_eq(fcntl(fillers[i], F_SETFL, O_NONBLOCK), 0);
-            (void)!connect(fillers[i], &full.u.any, full.bytes);
+            (void)!connect(fillers[i], &full_listener.u.any, full_listener.bytes);
         }
-        assert_closing_wakes(calls, COUNT_OF(calls), socket_for(&full), round);
+        assert_closing_wakes(calls, COUNT_OF(calls), socket_for(&full_listener), round);
         for (size_t i = 0; i < COUNT_OF(fillers); i++)
             close(fillers[i]);
         ck_assert_int_eq(weft_close(listener), 0);
@@ -196,28 +198,28 @@ END_TEST
 
 static int splice_out;
 
-static intptr_t splice_it(waiter *w)
+static intptr_t call_splice(waiter *w)
 {
     return weft_splice(w->fd, NULL, splice_out, NULL, 16, 0);
 }
 
-/* Who holds a number would otherwise move bytes to the next file that gets it. */
-START_TEST(closing_either_end_of_a_splice_wakes_the_one_who_waits_in_it)
+/* A waiter that kept the number would move bytes to the next file that gets it. */
+START_TEST(closing_either_end_of_a_splice_wakes_its_waiter)
 {
     for (int round = 0; round < 8; round++) {
         int a[2], b[2];
-        open_pair(a, 0);
-        open_pair(b, 1);
+        open_fd_pair(a, 0);
+        open_fd_pair(b, 1);
         waiter w;
         splice_out = b[0];
-        if (round & 4) { /* waits for room, not for input */
+        if (round & 4) { /* wait for room instead of input */
             ck_assert_int_eq(write(a[1], "abc", 3), 3);
             fill_up(b[0]);
         }
-        spin_waiter(&w, splice_it, a[0]);
+        spin_waiter(&w, call_splice, a[0]);
         let_run();
         ck_assert_int_eq(weft_state_of(w.fiber), WEFT_WAITING);
-        poll_in(round);
+        poll_in_odd_round(round);
         int *closed = round & 2 ? &a[0] : &b[0];
         ck_assert_int_eq(weft_close(*closed), 0);
         ck_assert_int_eq(result_of(&w), -EBADF);
@@ -231,8 +233,8 @@ START_TEST(closing_either_end_of_a_splice_wakes_the_one_who_waits_in_it)
 }
 END_TEST
 
-/* It got what was in the old file, or nothing. */
-static void assert_old(waiter *w, bool was_written)
+/* Assert that the waiter got the data of the old file, or -EBADF. */
+static void assert_old_data(waiter *w, bool was_written)
 {
     intptr_t result = result_of(w);
     if (result == -EBADF)
@@ -250,7 +252,7 @@ static void assert_got(waiter *w, const char *text)
     ck_assert_mem_eq(w->data, text, strlen(text));
 }
 
-/* The number is free in any case; the other end may go the plain way: nobody waits on it. */
+/* Close both ends. The second end has no waiters, so close(2) is allowed. */
 static void close_old(const int fd[2])
 {
     ck_assert_int_eq(weft_close(fd[0]), 0);
@@ -260,40 +262,43 @@ static void close_old(const int fd[2])
         ck_assert_int_eq(close(fd[1]), 0);
 }
 
-/* Read from the new file, whose data is there before or comes later. */
+/* Read from the new file. Its data arrives before or after the read starts. */
 static void assert_new_is_read(const int fd[2])
 {
     waiter w;
     bool is_early = random_below(2) == 0;
     if (is_early)
         ck_assert_int_eq(write(fd[1], "new", 3), 3);
-    poll_in((int)random_below(2));
-    spin_waiter(&w, read_it, fd[0]);
-    poll_in((int)random_below(2));
+    poll_in_odd_round((int)random_below(2));
+    spin_waiter(&w, call_read, fd[0]);
+    poll_in_odd_round((int)random_below(2));
     if (!is_early)
         ck_assert_int_eq(write(fd[1], "new", 3), 3);
     assert_got(&w, "new");
 }
 
-/* Old waiters, then a new one on the same number; returns whether it was the same. */
+/*
+ * Close a file that has waiters, open a new file, and read from it. Return true if the new file got
+ * the old number.
+ */
 static bool reuse_a_number(void)
 {
     int old[2], new[2];
     waiter w[3];
     unsigned count = 1 + random_below(COUNT_OF(w));
     bool is_written = random_below(4) == 0;
-    open_pair(old, (int)random_below(2));
+    open_fd_pair(old, (int)random_below(2));
     for (unsigned i = 0; i < count; i++)
-        spin_waiter(&w[i], random_below(4) == 0 ? wait_for_input : read_it, old[0]);
+        spin_waiter(&w[i], random_below(4) == 0 ? wait_for_input : call_read, old[0]);
     let_run();
-    poll_in((int)random_below(2));
+    poll_in_odd_round((int)random_below(2));
     if (is_written)
         ck_assert_int_eq(write(old[1], "old", 3), 3);
     close_old(old);
-    open_pair(new, (int)random_below(2));
+    open_fd_pair(new, (int)random_below(2));
     assert_new_is_read(new);
     for (unsigned i = 0; i < count; i++)
-        assert_old(&w[i], is_written);
+        assert_old_data(&w[i], is_written);
     ck_assert_int_eq(weft_close(new[0]), 0);
     ck_assert_int_eq(weft_close(new[1]), 0);
     ck_assert_uint_eq(ops_pending(), 0);
@@ -301,7 +306,7 @@ static bool reuse_a_number(void)
 }
 
 /* P65 */
-START_TEST(a_number_that_is_used_again_never_gets_what_was_for_the_old_file_nor_the_reverse)
+START_TEST(a_reused_number_never_mixes_data_of_the_old_and_the_new_file)
 {
     unsigned same = 0;
     for (int i = 0; i < 1000; i++)
@@ -310,71 +315,71 @@ START_TEST(a_number_that_is_used_again_never_gets_what_was_for_the_old_file_nor_
 }
 END_TEST
 
-/* P65: the kernel knows files, and both numbers are of one */
-START_TEST(closing_one_of_two_numbers_of_a_file_leaves_the_other_alone)
+/* P65: both descriptors refer to the same open file */
+START_TEST(closing_one_of_two_descriptors_of_a_file_does_not_affect_the_other)
 {
     for (int round = 0; round < 2 * PAIR_KINDS; round++) {
         int fd[2];
         waiter a, b;
-        open_pair(fd, round / 2);
-        int twin = fcntl(fd[0], F_DUPFD_CLOEXEC, 0);
-        spin_waiter(&a, read_it, fd[0]);
-        spin_waiter(&b, read_it, twin);
+        open_fd_pair(fd, round / 2);
+        int duplicate = fcntl(fd[0], F_DUPFD_CLOEXEC, 0);
+        spin_waiter(&a, call_read, fd[0]);
+        spin_waiter(&b, call_read, duplicate);
         let_run();
-        poll_in(round);
+        poll_in_odd_round(round);
         ck_assert_int_eq(weft_close(fd[0]), 0);
         ck_assert_int_eq(result_of(&a), -EBADF);
         ck_assert_int_eq(weft_sleep(0), 0);
         ck_assert_int_eq(weft_state_of(b.fiber), WEFT_WAITING);
         ck_assert_int_eq(write(fd[1], "abc", 3), 3);
         assert_got(&b, "abc");
-        int again = fcntl(twin, F_DUPFD_CLOEXEC, 0); /* most likely the first number */
-        spin_waiter(&a, read_it, again);
+        int again = fcntl(duplicate, F_DUPFD_CLOEXEC, 0); /* usually the number of fd[0] */
+        spin_waiter(&a, call_read, again);
         let_run();
-        poll_in(round);
+        poll_in_odd_round(round);
         ck_assert_int_eq(write(fd[1], "def", 3), 3);
         assert_got(&a, "def");
         ck_assert_int_eq(weft_close(again), 0);
-        ck_assert_int_eq(weft_close(twin), 0);
+        ck_assert_int_eq(weft_close(duplicate), 0);
         ck_assert_int_eq(weft_close(fd[1]), 0);
     }
 }
 END_TEST
 
-/* P65: the file lives on under another number, and its data is of no concern to the new one */
-START_TEST(a_file_that_lives_on_after_its_number_was_given_away_does_not_wake_the_new_one)
+/* P65: a duplicate keeps the old file open */
+START_TEST(an_open_file_that_lost_its_number_does_not_wake_readers_of_the_new_file)
 {
     for (int round = 0; round < 20; round++) {
         int old[2], new[2];
         waiter w;
         char data[8];
-        open_pair(old, 0);
-        int twin = fcntl(old[0], F_DUPFD_CLOEXEC, 100);
-        spin_waiter(&w, read_it, old[0]);
+        open_fd_pair(old, 0);
+        int duplicate = fcntl(old[0], F_DUPFD_CLOEXEC, 100);
+        spin_waiter(&w, call_read, old[0]);
         let_run();
-        poll_in(round);
+        poll_in_odd_round(round);
         ck_assert_int_eq(weft_close(old[0]), 0);
         ck_assert_int_eq(result_of(&w), -EBADF);
-        open_pair(new, 0);
+        open_fd_pair(new, 0);
         ck_assert_int_eq(new[0], old[0]);
-        spin_waiter(&w, read_it, new[0]);
+        spin_waiter(&w, call_read, new[0]);
         ck_assert_int_eq(write(old[1], "old", 3), 3);
         let_run();
-        poll_in(1);
+        poll_in_odd_round(1);
         ck_assert_int_eq(weft_state_of(w.fiber), WEFT_WAITING);
         ck_assert_int_eq(write(new[1], "new", 3), 3);
         assert_got(&w, "new");
-        ck_assert_int_eq(weft_read(twin, data, sizeof data), 3);
+        ck_assert_int_eq(weft_read(duplicate, data, sizeof data), 3);
         ck_assert_mem_eq(data, "old", 3);
-        const int all[] = {twin, old[1], new[0], new[1]};
+        const int all[] = {duplicate, old[1], new[0], new[1]};
         for (size_t i = 0; i < COUNT_OF(all); i++)
             ck_assert_int_eq(weft_close(all[i]), 0);
     }
 }
 END_TEST
 
-/* A fiber whose operation is done, but which has not run yet. */
-static void hold_with_data(waiter *w, call_fn *call, const int fd[2])
+/* Spin a fiber, and park it until its operation has completed. The fiber has not run since. */
+static void park_with_data(waiter *w, call_fn *call, const int fd[2])
 {
     spin_waiter(w, call, fd[0]);
     let_run();
@@ -384,15 +389,15 @@ static void hold_with_data(waiter *w, call_fn *call, const int fd[2])
         ck_assert_int_eq(weft_sleep(0), 0);
 }
 
-/* The reader has its data already when its neighbour in the queue closes the descriptor. */
+/* The read has completed when the next fiber in the run queue closes the descriptor. */
 START_TEST(data_that_was_read_before_the_close_is_delivered)
 {
     for (int round = 0; round < 100; round++) {
         int fd[2];
         waiter w, closer;
-        open_pair(fd, round % PAIR_KINDS);
-        hold_with_data(&w, read_it, fd);
-        spin_waiter(&closer, close_it, fd[0]);
+        open_fd_pair(fd, round % PAIR_KINDS);
+        park_with_data(&w, call_read, fd);
+        spin_waiter(&closer, call_close, fd[0]);
         weft_unpark(w.fiber);
         ck_assert_int_eq(result_of(&closer), 0);
         assert_got(&w, "abc");
@@ -407,13 +412,13 @@ static intptr_t wait_then_read(waiter *w)
     return events < 0 ? events : weft_read(w->fd, w->data, sizeof w->data);
 }
 
-/* Ready, but closed before it could read. */
-START_TEST(a_call_after_the_close_is_refused_also_if_readiness_was_reported_before)
+/* The descriptor is closed between the readiness report and the read. */
+START_TEST(a_call_after_the_close_fails_even_if_readiness_was_reported)
 {
     int fd[2];
     waiter w;
-    open_pair(fd, 1);
-    hold_with_data(&w, wait_then_read, fd);
+    open_fd_pair(fd, 1);
+    park_with_data(&w, wait_then_read, fd);
     ck_assert_int_eq(weft_close(fd[0]), 0);
     weft_unpark(w.fiber);
     ck_assert_int_eq(result_of(&w), -EBADF);
@@ -421,18 +426,18 @@ START_TEST(a_call_after_the_close_is_refused_also_if_readiness_was_reported_befo
 }
 END_TEST
 
-/* One begins to wait and the other closes in the same turn, in both orders. */
-START_TEST(the_one_who_closes_may_be_the_next_in_the_queue_or_the_one_before)
+/* Both calls run in the same tick, in either order. */
+START_TEST(a_close_may_run_just_before_or_after_a_read)
 {
     for (int round = 0; round < 2 * PAIR_KINDS; round++) {
         int fd[2];
         waiter reader, closer;
-        open_pair(fd, round / 2);
+        open_fd_pair(fd, round / 2);
         if (round % 2 == 0)
-            spin_waiter(&reader, read_it, fd[0]);
-        spin_waiter(&closer, close_it, fd[0]);
+            spin_waiter(&reader, call_read, fd[0]);
+        spin_waiter(&closer, call_close, fd[0]);
         if (round % 2 != 0)
-            spin_waiter(&reader, read_it, fd[0]);
+            spin_waiter(&reader, call_read, fd[0]);
         ck_assert_int_eq(result_of(&reader), -EBADF);
         ck_assert_int_eq(result_of(&closer), 0);
         ck_assert_int_eq(weft_close(fd[1]), 0);
@@ -441,16 +446,15 @@ START_TEST(the_one_who_closes_may_be_the_next_in_the_queue_or_the_one_before)
 }
 END_TEST
 
-/* Cancelled and closed in one turn: it ends once, and nothing is left. */
-START_TEST(one_who_is_cancelled_while_its_descriptor_is_closed_ends_once)
+START_TEST(a_read_that_is_cancelled_and_closed_in_one_tick_ends_once)
 {
     for (int round = 0; round < 8; round++) {
         int fd[2];
         waiter w;
-        open_pair(fd, 1);
-        spin_waiter(&w, read_it, fd[0]);
+        open_fd_pair(fd, 1);
+        spin_waiter(&w, call_read, fd[0]);
         let_run();
-        poll_in(round);
+        poll_in_odd_round(round);
         if (round & 2)
             weft_cancel(w.fiber);
         ck_assert_int_eq(weft_close(fd[0]), 0);
@@ -465,19 +469,19 @@ START_TEST(one_who_is_cancelled_while_its_descriptor_is_closed_ends_once)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &closing_wakes_all_who_read_and_wait,
-    &closing_wakes_all_who_write,
+    &closing_wakes_all_readers_and_waiters,
+    &closing_wakes_all_writers,
     &closing_a_socket_wakes_both_directions,
-    &closing_a_listener_wakes_all_who_accept,
-    &closing_a_socket_wakes_the_one_who_connects_it,
-    &closing_either_end_of_a_splice_wakes_the_one_who_waits_in_it,
-    &a_number_that_is_used_again_never_gets_what_was_for_the_old_file_nor_the_reverse,
-    &closing_one_of_two_numbers_of_a_file_leaves_the_other_alone,
-    &a_file_that_lives_on_after_its_number_was_given_away_does_not_wake_the_new_one,
+    &closing_a_listener_wakes_all_acceptors,
+    &closing_a_socket_wakes_its_pending_connect,
+    &closing_either_end_of_a_splice_wakes_its_waiter,
+    &a_reused_number_never_mixes_data_of_the_old_and_the_new_file,
+    &closing_one_of_two_descriptors_of_a_file_does_not_affect_the_other,
+    &an_open_file_that_lost_its_number_does_not_wake_readers_of_the_new_file,
     &data_that_was_read_before_the_close_is_delivered,
-    &a_call_after_the_close_is_refused_also_if_readiness_was_reported_before,
-    &the_one_who_closes_may_be_the_next_in_the_queue_or_the_one_before,
-    &one_who_is_cancelled_while_its_descriptor_is_closed_ends_once,
+    &a_call_after_the_close_fails_even_if_readiness_was_reported,
+    &a_close_may_run_just_before_or_after_a_read,
+    &a_read_that_is_cancelled_and_closed_in_one_tick_ends_once,
 };
 
 int main(void)

@@ -1,19 +1,20 @@
-/* Connections: how they are made, how one side learns that the other goes, and who is woken. */
-#include "sockets.h"
+/* Tests of connections: connect, accept, shutdown, and the wake-ups when a side closes. */
+#include "support/sockets.h"
 
-START_TEST(a_shutdown_wakes_who_receives_on_either_side)
+START_TEST(a_shutdown_wakes_a_receiver_on_either_side)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         for (int kind = 0; kind < KINDS; kind++) {
             for (int side = 0; side < 2; side++) {
                 int fd[2];
                 receiving r;
-                if (!connected(fd, kind, *mode))
+                if (!connect_sockets(fd, kind, *mode))
                     continue;
                 weft_fiber f = spin_receiver(&r, fd[0], 4, 0);
                 ck_assert_int_eq(weft_shutdown(fd[side], side == 0 ? SHUT_RD : SHUT_WR), 0);
                 ck_assert_int_eq(weft_await(f), 0);
-                close_both(fd);
+                close_idle_fd_pair(fd);
             }
         }
     }
@@ -21,29 +22,30 @@ START_TEST(a_shutdown_wakes_who_receives_on_either_side)
 }
 END_TEST
 
-START_TEST(sending_to_one_who_is_gone_is_an_error_and_no_signal)
+START_TEST(sending_to_a_closed_peer_is_an_error_without_a_signal)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         int fd[2];
         unix_pair(fd, SOCK_STREAM, *mode);
         ck_assert_int_eq(weft_close(fd[1]), 0);
-        parcel p = {.byte = 'x'};
-        wrap(&p)->msg_controllen = 0;
+        fd_message p = {.byte = 'x'};
+        fd_message_wrap(&p)->msg_controllen = 0;
         ck_assert_int_eq(weft_send(fd[0], "x", 1, 0), -EPIPE);
         ck_assert_int_eq(weft_sendmsg(fd[0], &p.header, 0), -EPIPE);
         ck_assert_int_eq(weft_sendto(fd[0], "x", 1, 0, NULL, 0), -EPIPE);
         ck_assert_int_eq(weft_write(fd[0], "x", 1), -EPIPE);
         ck_assert_int_eq(weft_writev(fd[0], &(struct iovec){"x", 1}, 1), -EPIPE);
         ck_assert_int_eq(weft_close(fd[0]), 0);
-        connected(fd, TCP4, *mode);
+        connect_sockets(fd, TCP4, *mode);
         ck_assert_int_eq(weft_shutdown(fd[0], SHUT_WR), 0);
         ck_assert_int_eq(weft_send(fd[0], "x", 1, 0), -EPIPE);
-        close_both(fd);
+        close_idle_fd_pair(fd);
     }
 }
 END_TEST
 
-static weft_value send_much(void *arg)
+static weft_value send_until_error(void *arg)
 {
     static char data[4096];
     ssize_t n;
@@ -52,16 +54,17 @@ static weft_value send_much(void *arg)
     return n;
 }
 
-START_TEST(one_who_waits_to_send_is_told_when_the_other_goes)
+START_TEST(a_blocked_sender_gets_an_error_when_the_peer_closes)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         int fd[2];
         unix_pair(fd, SOCK_STREAM, *mode);
-        weft_fiber f = weft_spin(send_much, &fd[0]);
+        weft_fiber f = weft_spin(send_until_error, &fd[0]);
         let_run();
         ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
         ck_assert_int_eq(weft_close(fd[1]), 0);
-        weft_value rc = weft_await(f); /* of what was not read, the first call tells */
+        weft_value rc = weft_await(f); /* -ECONNRESET if the peer had unread data */
         ck_assert(rc == -EPIPE || rc == -ECONNRESET);
         ck_assert_int_eq(weft_close(fd[0]), 0);
     }
@@ -71,90 +74,92 @@ END_TEST
 /* T95 */
 START_TEST(a_connect_fails_as_the_system_call_does)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         static const int families[] = {AF_INET, AF_INET6};
         for (size_t i = 0; i < COUNT_OF(families); i++) {
-            address a = loopback(families[i]);
-            int listener = listening(&a, *mode, 1);
+            address a = loopback_address(families[i]);
+            int listener = listen_address(&a, *mode, 1);
             if (listener < 0)
                 continue;
             ck_assert_int_eq(weft_close(listener), 0);
-            int fd = unconnected(families[i], *mode);
-            ck_assert_int_eq(weft_connect(fd, raw(&a), a.bytes), -ECONNREFUSED);
-            ck_assert_int_eq(weft_connect(fd, raw(&a), 1), -EINVAL);
-            assert_mode(fd, *mode);
+            int fd = new_stream_socket(families[i], *mode);
+            ck_assert_int_eq(weft_connect(fd, sockaddr_of(&a), a.bytes), -ECONNREFUSED);
+            ck_assert_int_eq(weft_connect(fd, sockaddr_of(&a), 1), -EINVAL);
+            assert_blocking_mode(fd, *mode);
             ck_assert_int_eq(weft_close(fd), 0);
         }
-        address a = abstract(3);
-        int fd = unconnected(AF_UNIX, *mode);
-        ck_assert_int_eq(weft_connect(fd, raw(&a), a.bytes), -ECONNREFUSED);
+        address a = abstract_address(3);
+        int fd = new_stream_socket(AF_UNIX, *mode);
+        ck_assert_int_eq(weft_connect(fd, sockaddr_of(&a), a.bytes), -ECONNREFUSED);
         ck_assert_int_eq(weft_accept(fd, NULL, NULL), -EINVAL);
         ck_assert_int_eq(weft_close(fd), 0);
-        ck_assert_int_eq(weft_connect(-1, raw(&a), a.bytes), -EBADF);
+        ck_assert_int_eq(weft_connect(-1, sockaddr_of(&a), a.bytes), -EBADF);
         ck_assert_int_eq(weft_accept(-1, NULL, NULL), -EBADF);
     }
 }
 END_TEST
 
-typedef struct connecting {
+typedef struct connect_target {
     int fd;
     address to;
-} connecting;
+} connect_target;
 
-static weft_value connect_there(void *arg)
+static weft_value connect_to_target(void *arg)
 {
-    connecting *c = arg;
-    return weft_connect(c->fd, raw(&c->to), c->to.bytes);
+    connect_target *c = arg;
+    return weft_connect(c->fd, sockaddr_of(&c->to), c->to.bytes);
 }
 
 START_TEST(a_connect_waits_for_room_in_the_backlog_of_a_unix_listener)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
-        connecting c = {.to = abstract(4)};
-        int listener = listening(&c.to, *mode, 0), first = unconnected(AF_UNIX, *mode);
-        ck_assert_int_eq(weft_connect(first, raw(&c.to), c.to.bytes), 0);
-        c.fd = unconnected(AF_UNIX, *mode);
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
+        connect_target c = {.to = abstract_address(4)};
+        int listener = listen_address(&c.to, *mode, 0), first = new_stream_socket(AF_UNIX, *mode);
+        ck_assert_int_eq(weft_connect(first, sockaddr_of(&c.to), c.to.bytes), 0);
+        c.fd = new_stream_socket(AF_UNIX, *mode);
         WEFT_MOVE_ON_AFTER(0.003) {
-            ck_assert_int_eq(connect_there(&c), -ECANCELED);
+            ck_assert_int_eq(connect_to_target(&c), -ECANCELED);
         }
         ck_assert_uint_eq(ops_pending(), 0);
-        weft_fiber f = weft_spin(connect_there, &c);
+        weft_fiber f = weft_spin(connect_to_target, &c);
         let_run();
         ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
         ck_assert_int_eq(weft_close(weft_accept(listener, NULL, NULL)), 0);
         ck_assert_int_eq(weft_await(f), 0);
-        assert_mode(c.fd, *mode);
+        assert_blocking_mode(c.fd, *mode);
         int fd[2] = {c.fd, weft_accept(listener, NULL, NULL)};
         ck_assert_int_eq(weft_send(c.fd, "x", 1, 0), 1);
-        close_both(fd);
+        close_idle_fd_pair(fd);
         weft_close(first);
         weft_close(listener);
     }
 }
 END_TEST
 
-/* P63. The full backlog drops what comes; the kernel asks again after a second. */
-START_TEST(a_connect_that_was_cancelled_can_be_made_again)
+/* P63. A full backlog drops the SYN, and the kernel retries after 1 s. */
+START_TEST(a_cancelled_connect_can_be_repeated)
 {
-    connecting c[COUNT_OF(modes)];
-    int listener[COUNT_OF(modes)], first[COUNT_OF(modes)];
-    weft_fiber f[COUNT_OF(modes)];
-    for (size_t i = 0; i < COUNT_OF(modes); i++) {
-        c[i].to = loopback(AF_INET);
-        listener[i] = listening(&c[i].to, modes[i], 0);
-        first[i] = unconnected(AF_INET, modes[i]);
-        ck_assert_int_eq(weft_connect(first[i], raw(&c[i].to), c[i].to.bytes), 0);
-        c[i].fd = unconnected(AF_INET, modes[i]);
+    connect_target c[COUNT_OF(blocking_modes)];
+    int listener[COUNT_OF(blocking_modes)], first[COUNT_OF(blocking_modes)];
+    weft_fiber f[COUNT_OF(blocking_modes)];
+    for (size_t i = 0; i < COUNT_OF(blocking_modes); i++) {
+        c[i].to = loopback_address(AF_INET);
+        listener[i] = listen_address(&c[i].to, blocking_modes[i], 0);
+        first[i] = new_stream_socket(AF_INET, blocking_modes[i]);
+        ck_assert_int_eq(weft_connect(first[i], sockaddr_of(&c[i].to), c[i].to.bytes), 0);
+        c[i].fd = new_stream_socket(AF_INET, blocking_modes[i]);
         WEFT_MOVE_ON_AFTER(0.002) {
-            ck_assert_int_eq(connect_there(&c[i]), -ECANCELED);
+            ck_assert_int_eq(connect_to_target(&c[i]), -ECANCELED);
         }
-        assert_mode(c[i].fd, modes[i]);
-        f[i] = weft_spin(connect_there, &c[i]);
+        assert_blocking_mode(c[i].fd, blocking_modes[i]);
+        f[i] = weft_spin(connect_to_target, &c[i]);
         let_run();
         ck_assert_int_eq(weft_state_of(f[i]), WEFT_WAITING);
         ck_assert_int_eq(weft_close(weft_accept(listener[i], NULL, NULL)), 0);
     }
-    for (size_t i = 0; i < COUNT_OF(modes); i++) {
+    for (size_t i = 0; i < COUNT_OF(blocking_modes); i++) {
         ck_assert_int_eq(weft_await(f[i]), 0);
         int fd[2] = {c[i].fd, weft_accept(listener[i], NULL, NULL)};
         ck_assert_int_eq(weft_send(fd[0], "x", 1, 0), 1);
@@ -167,36 +172,38 @@ START_TEST(a_connect_that_was_cancelled_can_be_made_again)
 }
 END_TEST
 
-static weft_value accept_one(void *arg)
+static weft_value accept_conn(void *arg)
 {
     return weft_accept(*(int *)arg, NULL, NULL);
 }
 
-/* P61: for connections */
+/* P61, for connections */
 START_TEST(a_cancelled_accept_loses_no_connection)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
-        address a = loopback(AF_INET);
-        int listener = listening(&a, *mode, 64), given = 0, taken = 0;
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
+        address a = loopback_address(AF_INET);
+        int listener = listen_address(&a, *mode, 64), connected = 0, accepted = 0;
         for (int i = 0; i < 50; i++) {
-            weft_fiber f = weft_spin(accept_one, &listener);
+            weft_fiber f = weft_spin(accept_conn, &listener);
             let_run();
             int fd = -1;
             if (i % 3 > 0) {
-                fd = unconnected(AF_INET, *mode);
-                ck_assert_int_eq(weft_connect(fd, raw(&a), a.bytes), 0);
-                given++;
+                fd = new_stream_socket(AF_INET, *mode);
+                ck_assert_int_eq(weft_connect(fd, sockaddr_of(&a), a.bytes), 0);
+                connected++;
             }
             weft_interrupt(f, -ECANCELED);
             int got = (int)weft_await(f);
             if (got >= 0) {
-                taken++;
+                accepted++;
                 weft_close(got);
             }
             if (fd >= 0)
                 weft_close(fd);
         }
-        for (; taken < given; taken++) /* the rest is still there, though the others have left */
+        /* the remaining connections can still be accepted, although their peers have closed */
+        for (; accepted < connected; accepted++)
             ck_assert_int_eq(weft_close(weft_accept(listener, NULL, NULL)), 0);
         ck_assert_uint_eq(ops_pending(), 0);
         weft_close(listener);
@@ -204,14 +211,14 @@ START_TEST(a_cancelled_accept_loses_no_connection)
 }
 END_TEST
 
-typedef struct timed {
+typedef struct timed_receive {
     receiving r;
     double limit_s;
-} timed;
+} timed_receive;
 
-static weft_value receive_in_time(void *arg)
+static weft_value receive_with_deadline(void *arg)
 {
-    timed *t = arg;
+    timed_receive *t = arg;
     int rc = 0;
     ssize_t n = 0;
     WEFT_CANCEL_AFTER(t->limit_s, rc) {
@@ -221,25 +228,27 @@ static weft_value receive_in_time(void *arg)
 }
 
 /* T97 */
-START_TEST(of_two_who_wait_on_one_descriptor_each_has_its_own_deadline)
+START_TEST(two_receivers_of_one_descriptor_have_independent_deadlines)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
-        for (int shorter = 0; shorter < 2; shorter++) { /* who gives up: the first, the second */
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
+        /* the receiver with the deadline: first, second */
+        for (int shorter = 0; shorter < 2; shorter++) {
             int fd[2];
-            timed t[2];
+            timed_receive t[2];
             weft_fiber f[2];
             unix_pair(fd, SOCK_STREAM, *mode);
             for (int i = 0; i < 2; i++) {
-                t[i] = (timed){.r = {.fd = fd[0], .bytes = 4}};
+                t[i] = (timed_receive){.r = {.fd = fd[0], .bytes = 4}};
                 t[i].limit_s = i == shorter ? 0.002 : INFINITY;
-                f[i] = weft_spin(receive_in_time, &t[i]);
+                f[i] = weft_spin(receive_with_deadline, &t[i]);
             }
             ck_assert_int_eq(weft_await(f[shorter]), -ETIMEDOUT);
             ck_assert_int_eq(weft_state_of(f[!shorter]), WEFT_WAITING);
             ck_assert_int_eq(weft_send(fd[1], "data", 4, 0), 4);
             ck_assert_int_eq(weft_await(f[!shorter]), 4);
             ck_assert_mem_eq(t[!shorter].r.data, "data", 4);
-            close_both(fd);
+            close_idle_fd_pair(fd);
         }
     }
 }
@@ -247,31 +256,33 @@ END_TEST
 
 static weft_value receive_message(void *arg)
 {
-    parcel *p = arg;
-    return weft_recvmsg(p->fd, wrap(p), 0);
+    fd_message *p = arg;
+    return weft_recvmsg(p->fd, fd_message_wrap(p), 0);
 }
 
 /* T98 */
-START_TEST(closing_a_socket_wakes_all_who_wait_on_it)
+START_TEST(closing_a_socket_wakes_all_its_waiters)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         int fd[2];
         unix_pair(fd, SOCK_STREAM, *mode);
         receiving r, all;
-        parcel p = {.fd = fd[0]};
+        fd_message p = {.fd = fd[0]};
         weft_fiber f[] = {spin_receiver(&r, fd[0], 4, 0), weft_spin(receive_message, &p),
-                          weft_spin(send_much, &fd[0]), spin_receiver(&all, fd[0], 4, MSG_WAITALL)};
+                          weft_spin(send_until_error, &fd[0]),
+                          spin_receiver(&all, fd[0], 4, MSG_WAITALL)};
         let_run();
         ck_assert_uint_eq(ops_pending(), COUNT_OF(f));
         ck_assert_int_eq(weft_close(fd[0]), 0);
-        WEFT_SHIELD(INFINITY) { /* one that fails before its turn to be awaited is no matter */
+        WEFT_SHIELD(INFINITY) { /* ignore fibers that fail before they are awaited */
             for (size_t i = 0; i < COUNT_OF(f); i++)
                 ck_assert_int_eq(weft_await(f[i]), -EBADF);
         }
         ck_assert_int_eq(weft_close(fd[1]), 0);
-        address a = loopback(AF_INET);
-        int listener = listening(&a, *mode, 1);
-        weft_fiber server = weft_spin(accept_one, &listener);
+        address a = loopback_address(AF_INET);
+        int listener = listen_address(&a, *mode, 1);
+        weft_fiber server = weft_spin(accept_conn, &listener);
         let_run();
         ck_assert_int_eq(weft_close(listener), 0);
         ck_assert_int_eq(weft_await(server), -EBADF);
@@ -281,15 +292,15 @@ START_TEST(closing_a_socket_wakes_all_who_wait_on_it)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_shutdown_wakes_who_receives_on_either_side,
-    &sending_to_one_who_is_gone_is_an_error_and_no_signal,
-    &one_who_waits_to_send_is_told_when_the_other_goes,
+    &a_shutdown_wakes_a_receiver_on_either_side,
+    &sending_to_a_closed_peer_is_an_error_without_a_signal,
+    &a_blocked_sender_gets_an_error_when_the_peer_closes,
     &a_connect_fails_as_the_system_call_does,
     &a_connect_waits_for_room_in_the_backlog_of_a_unix_listener,
-    &a_connect_that_was_cancelled_can_be_made_again,
+    &a_cancelled_connect_can_be_repeated,
     &a_cancelled_accept_loses_no_connection,
-    &of_two_who_wait_on_one_descriptor_each_has_its_own_deadline,
-    &closing_a_socket_wakes_all_who_wait_on_it,
+    &two_receivers_of_one_descriptor_have_independent_deadlines,
+    &closing_a_socket_wakes_all_its_waiters,
 };
 
 int main(void)

@@ -1,18 +1,18 @@
 /*
- * The n-th call fails, as in test_fault.c, for what needs descriptors and threads: no byte is lost
- * without a word, no descriptor stays open, a thread leaves nothing behind.
+ * Fault tests of descriptors and threads: the n-th allocation or system call fails, for each n. No
+ * byte is lost without an error, no descriptor stays open, and a thread releases all its resources.
  */
-#include "fault.h"
+#include "support/fault.h"
 
 #include <pthread.h>
 
 #define STREAM_BYTES ((ssize_t)150000)
 
-/* One end of a stream. Fibers, each with its own end, close it when they are done. */
+/* One end of a stream. The fiber that uses an end closes it. */
 typedef struct stream {
     int fd;
     ssize_t moved;
-    ssize_t result; /* of the call that ended it */
+    ssize_t result; /* of the last read or write */
 } stream;
 
 static weft_value write_stream(void *arg)
@@ -24,7 +24,7 @@ static weft_value write_stream(void *arg)
         s->moved += s->result > 0 ? s->result : 0;
     } while (s->result > 0 && s->moved < STREAM_BYTES);
     REQUIRE(weft_close(s->fd) == 0);
-    REQUIRE(s->result == -EPIPE || REQUIRE_TOLD(s->result) || fault.struck > 0);
+    REQUIRE(s->result == -EPIPE || REQUIRE_OR_FAULT(s->result) || fault.injected > 0);
     return 0;
 }
 
@@ -35,39 +35,39 @@ static weft_value read_stream(void *arg)
     while ((s->result = weft_read(s->fd, bytes, sizeof bytes)) > 0)
         s->moved += s->result;
     REQUIRE(weft_close(s->fd) == 0);
-    REQUIRE_TOLD(s->result);
+    REQUIRE_OR_FAULT(s->result);
     return 0;
 }
 
-/* Whether all that was to be moved was. */
-static bool stream_through(int (*make)(int fd[2]))
+/* Move STREAM_BYTES through a new pair. Return true if all bytes arrived. */
+static bool move_stream(int (*make)(int fd[2]))
 {
     int fd[2];
-    if (!REQUIRE_TOLD(make(fd)))
+    if (!REQUIRE_OR_FAULT(make(fd)))
         return false;
     stream to = {.fd = fd[1]}, from = {.fd = fd[0]};
-    weft_fiber reader = require_made(weft_spin(read_stream, &from));
-    weft_fiber writer = reader != 0 ? require_made(weft_spin(write_stream, &to)) : 0;
+    weft_fiber reader = require_created(weft_spin(read_stream, &from));
+    weft_fiber writer = reader != 0 ? require_created(weft_spin(write_stream, &to)) : 0;
     if (reader == 0)
         REQUIRE(weft_close(fd[0]) == 0);
     if (writer == 0)
         REQUIRE(weft_close(fd[1]) == 0);
     REQUIRE(reader == 0 || weft_await(reader) == 0);
     REQUIRE(writer == 0 || weft_await(writer) == 0);
-    REQUIRE(from.moved == to.moved || from.result < 0); /* a reader that failed left some */
+    REQUIRE(from.moved == to.moved || from.result < 0); /* a failed reader leaves bytes unread */
     return writer != 0 && from.result == 0 && to.moved >= STREAM_BYTES;
 }
 
-static bool streaming(void)
+static bool move_streams(void)
 {
     if (!become_a_cord())
         return false;
-    bool is_done = stream_through(weft_pipe);
-    is_done &= stream_through(weft_socketpair);
+    bool is_done = move_stream(weft_pipe);
+    is_done &= move_stream(weft_socketpair);
     int fd[2];
-    if (REQUIRE_TOLD(weft_pipe(fd))) {
+    if (REQUIRE_OR_FAULT(weft_pipe(fd))) {
         int rc = weft_wait_fd(fd[1], POLLOUT);
-        is_done &= REQUIRE_TOLD(rc);
+        is_done &= REQUIRE_OR_FAULT(rc);
         REQUIRE(weft_close(fd[0]) == 0 && weft_close(fd[1]) == 0);
     } else {
         is_done = false;
@@ -77,14 +77,14 @@ static bool streaming(void)
 }
 
 /* P60 */
-START_TEST(a_stream_carries_all_its_bytes_or_its_ends_are_told)
+START_TEST(a_stream_delivers_all_its_bytes_or_reports_an_error)
 {
-    strike_each_call(streaming);
+    fail_each_call(move_streams);
 }
 END_TEST
 
-/* A descriptor is closed whatever else is missing, also without a backend or a cord. */
-static bool closing(void)
+/* weft_close succeeds even without a backend or a cord. */
+static bool close_pipe(void)
 {
     atomic_store(&fault.is_on, false);
     int fd[2];
@@ -96,13 +96,13 @@ static bool closing(void)
     return is_cord;
 }
 
-START_TEST(a_descriptor_is_closed_in_any_case)
+START_TEST(a_close_succeeds_whichever_call_fails)
 {
-    strike_each_call(closing);
+    fail_each_call(close_pipe);
 }
 END_TEST
 
-/* The main thread's fiber that the other thread schedules, and how that went. */
+/* The fiber of the main thread that the other thread schedules, and the results. */
 typedef struct thread_job {
     weft_fiber target;
     int scheduled;
@@ -115,8 +115,8 @@ static void *cord_thread(void *arg)
     job->scheduled = weft_schedule(job->target, 7);
     job->is_done = become_a_cord();
     for (int i = 0; i < 3 && job->is_done; i++) {
-        weft_fiber f = require_made(weft_spin(return_soon, as_arg(5)));
-        weft_fiber failing = require_made(weft_spin(fail_deep, as_arg(EPROTO)));
+        weft_fiber f = require_created(weft_spin(return_soon, as_arg(5)));
+        weft_fiber failing = require_created(weft_spin(fail_deep, as_arg(EPROTO)));
         job->is_done &= f != 0 && failing != 0;
         REQUIRE(f == 0 || weft_await(f) == 5 || failing != 0);
         REQUIRE(failing == 0 || weft_await(failing) == -EPROTO);
@@ -131,18 +131,18 @@ static weft_value suspended_target(void *arg)
     return weft_suspend();
 }
 
-static bool threading(void)
+static bool run_cord_thread(void)
 {
     if (!become_a_cord())
         return false;
-    thread_job job = {.target = require_made(weft_spin(suspended_target, NULL))};
+    thread_job job = {.target = require_created(weft_spin(suspended_target, NULL))};
     if (job.target != 0)
         REQUIRE(weft_snooze() == 0);
     pthread_t thread;
     REQUIRE(__real_pthread_create(&thread, NULL, cord_thread, &job) == 0);
     pthread_join(thread, NULL);
     if (job.target != 0) {
-        if (!REQUIRE_TOLD(job.scheduled))
+        if (!REQUIRE_OR_FAULT(job.scheduled))
             REQUIRE(weft_schedule(job.target, 7) == 0);
         REQUIRE(weft_await(job.target) == 7);
     }
@@ -151,18 +151,18 @@ static bool threading(void)
 }
 
 /* P10, P78 */
-START_TEST(a_thread_comes_and_goes_with_its_fibers)
+START_TEST(a_thread_with_fibers_starts_and_ends_whichever_call_fails)
 {
-    strike_each_call(threading);
+    fail_each_call(run_cord_thread);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_stream_carries_all_its_bytes_or_its_ends_are_told,
-        &a_descriptor_is_closed_in_any_case,
-        &a_thread_comes_and_goes_with_its_fibers,
+        &a_stream_delivers_all_its_bytes_or_reports_an_error,
+        &a_close_succeeds_whichever_call_fails,
+        &a_thread_with_fibers_starts_and_ends_whichever_call_fails,
     };
     return run_suite("fault_io", tests, COUNT_OF(tests));
 }

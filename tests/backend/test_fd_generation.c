@@ -1,15 +1,15 @@
-/* Generations of descriptors: one counter for each number, for all threads. */
-#include "support.h"
+/* Tests of descriptor generations: one counter for each number, shared by all threads. */
+#include "support/support.h"
 
 #include "backend/fd_generation.h"
 
 #include <limits.h>
 #include <pthread.h>
 
-/* Around the limits of chunks. */
+/* Numbers at the boundaries of table chunks. */
 static const int numbers[] = {0, 1, 1022, 1023, 1024, 1025, 2047, 2048, 4095, 4096, 100000};
 
-START_TEST(each_number_has_a_counter_of_its_own)
+START_TEST(each_number_has_its_own_counter)
 {
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
         ck_assert_int_eq(weft__fd_reserve(numbers[i]), 0);
@@ -23,7 +23,7 @@ START_TEST(each_number_has_a_counter_of_its_own)
 }
 END_TEST
 
-/* Nobody can have noted anything about them. */
+/* No cord can have cached state of these numbers. */
 START_TEST(numbers_without_a_counter_stay_at_0_and_take_no_memory)
 {
     static const int others[] = {INT_MAX, INT_MIN, -1, -100, 1 << 20};
@@ -69,7 +69,7 @@ START_TEST(threads_that_reserve_and_advance_at_once_lose_nothing)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &each_number_has_a_counter_of_its_own,
+    &each_number_has_its_own_counter,
     &numbers_without_a_counter_stay_at_0_and_take_no_memory,
     &threads_that_reserve_and_advance_at_once_lose_nothing,
 };

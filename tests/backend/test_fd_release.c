@@ -1,20 +1,20 @@
-/* Handing a descriptor from one cord to another: weft_fd_release. */
-#include "fd_support.h"
+/* Tests of weft_fd_release, which hands a descriptor over to another cord. */
+#include "backend/fd_support.h"
 
-START_TEST(a_released_descriptor_is_read_in_one_cord_after_the_other)
+START_TEST(a_released_descriptor_can_be_read_in_another_cord)
 {
     open_listener();
-    weft_cord here = weft_cord_self(), cord = start_serving();
+    weft_cord this_cord = weft_cord_self(), cord = start_idle_cord();
     for (kind k = PIPE; k < KINDS; k++) {
         source s = open_source(k);
         for (int round = 0; round < 3; round++) {
-            weft_cord cords[] = {here, cord};
+            weft_cord cords[] = {this_cord, cord};
             for (int i = 0; i < 2; i++) {
                 reader r;
                 assert_read_later(cords[i], &s, "once");
                 weft_fiber caller = spin_reader(&r, cords[i], s.fd);
                 ck_assert_int_eq(i == 0 ? weft_fd_release(s.fd) : -EBUSY, -EBUSY);
-                feed(&s, "more");
+                feed_source(&s, "more");
                 ck_assert_int_eq(weft_await(caller), 0);
                 ck_assert_str_eq(r.data, "more");
                 ck_assert_int_eq(weft_fd_release(s.fd), 0);
@@ -28,23 +28,26 @@ START_TEST(a_released_descriptor_is_read_in_one_cord_after_the_other)
 }
 END_TEST
 
-/* Its peer sends once more while the loop has what came first. */
+/* Send more data while the loop handles the first data, then stop the loop. */
 static int feed_and_stop(const void *data, size_t bytes, void *ctx)
 {
     ck_assert_mem_eq(data, "first", bytes);
-    feed(ctx, "rest");
+    feed_source(ctx, "rest");
     for (int i = 0; i < 3; i++)
         weft_sleep(0);
     return -ECONNABORTED;
 }
 
-/* On io_uring the loop has taken it already, elsewhere it is still in the socket. */
-START_TEST(what_a_loop_has_left_is_not_lost_by_handing_over)
+/*
+ * On io_uring the loop has already received the data. On other backends the data is still in the
+ * socket.
+ */
+START_TEST(leftover_data_of_a_loop_is_not_lost_by_a_release)
 {
     open_listener();
-    weft_cord cord = start_serving();
+    weft_cord cord = start_idle_cord();
     source s = open_source(TCP);
-    feed(&s, "first");
+    feed_source(&s, "first");
     ck_assert_int_eq(weft_recv_loop(s.fd, feed_and_stop, &s), -ECONNABORTED);
     int rc = weft_fd_release(s.fd);
     ck_assert(rc == 0 || rc == -EBUSY);
@@ -63,14 +66,14 @@ static weft_value feed_and_read_lines(void *arg)
     const source *s = arg;
     for (int i = 0; i < LINES; i++) {
         reader r = {.fd = s->fd};
-        feed(s, "line");
+        feed_source(s, "line");
         read_some(&r);
         ck_assert_str_eq(r.data, "line");
     }
     return 0;
 }
 
-/* Since it was last asked. */
+/* Return the number of polls since the last call. */
 static uint64_t count_polls(void)
 {
     weft_counters counters;
@@ -78,10 +81,10 @@ static uint64_t count_polls(void)
     return counters.polls;
 }
 
-START_TEST(what_arrives_on_a_released_descriptor_does_not_wake_the_first_cord)
+START_TEST(data_on_a_released_descriptor_does_not_wake_the_first_cord)
 {
     open_listener();
-    weft_cord cord = start_serving();
+    weft_cord cord = start_idle_cord();
     source s = open_source(TCP);
     assert_read_later(weft_cord_self(), &s, "first");
     ck_assert_int_eq(weft_fd_release(s.fd), 0);
@@ -94,9 +97,9 @@ START_TEST(what_arrives_on_a_released_descriptor_does_not_wake_the_first_cord)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_released_descriptor_is_read_in_one_cord_after_the_other,
-    &what_a_loop_has_left_is_not_lost_by_handing_over,
-    &what_arrives_on_a_released_descriptor_does_not_wake_the_first_cord,
+    &a_released_descriptor_can_be_read_in_another_cord,
+    &leftover_data_of_a_loop_is_not_lost_by_a_release,
+    &data_on_a_released_descriptor_does_not_wake_the_first_cord,
 };
 
 int main(void)

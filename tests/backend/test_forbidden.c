@@ -1,5 +1,8 @@
-/* A process that may not use io_uring, as in most containers: weft does without, and says so. */
-#include "net_support.h"
+/*
+ * Tests of a process that may not use io_uring, as in most containers. weft falls back to epoll,
+ * and weft_backend_why names the reason.
+ */
+#include "support/net_support.h"
 
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -20,7 +23,7 @@
 /* The system calls of io_uring, for a filter. */
 enum { SETUP = 1, ENTER = 2, REGISTER = 4, ALL = 7 };
 
-/* From now on these fail with that error. False: the filter cannot be installed. */
+/* Make these system calls fail with error. Return false if the filter cannot be installed. */
 static bool forbid_io_uring(unsigned calls, int error)
 {
     const unsigned refuse = SECCOMP_RET_ERRNO | (unsigned)error, allow = SECCOMP_RET_ALLOW;
@@ -42,7 +45,7 @@ static bool forbid_io_uring(unsigned calls, int error)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-static weft_value echo(void *arg)
+static weft_value accept_and_echo(void *arg)
 {
     int listener = *(int *)arg, fd = weft_accept(listener, NULL, NULL);
     char data[64];
@@ -55,10 +58,10 @@ static weft_value echo(void *arg)
 
 static bool does_echo(void)
 {
-    place p;
+    endpoint p;
     char data[5];
     int listener = listen_tcp(&p, 4), fd = socket_for(&p);
-    weft_fiber server = weft_spin(echo, &listener);
+    weft_fiber server = weft_spin(accept_and_echo, &listener);
     bool is_good = weft_connect(fd, &p.u.any, p.bytes) == 0 &&
                    weft_write_all(fd, "hello", 5) == 5 && weft_read_full(fd, data, 5) == 5 &&
                    memcmp(data, "hello", 5) == 0;
@@ -66,15 +69,18 @@ static bool does_echo(void)
     return is_good && weft_close(listener) == 0;
 }
 
-/* What is forbidden, and what must be in weft_backend_why; set before the program starts. */
+/*
+ * The forbidden calls and their error, set before the program starts. weft_backend_why must contain
+ * the error.
+ */
 static unsigned forbidden_calls;
 static int forbidden_error;
 
-/* Where io_uring is not built in, nobody has asked for it. */
+/* Without io_uring in the build, weft_backend_why does not mention it. */
 #ifdef WEFT_HAS_URING
-#define IS_WANTED true
+#define HAS_URING true
 #else
-#define IS_WANTED false
+#define HAS_URING false
 #endif
 
 static int run_forbidden(void)
@@ -84,7 +90,7 @@ static int run_forbidden(void)
     if (strcmp(weft_backend_name(), "epoll") != 0)
         return 2;
     const char *why = weft_backend_why();
-    if (IS_WANTED &&
+    if (HAS_URING &&
         (strstr(why, "io_uring") == NULL || strstr(why, strerror(forbidden_error)) == NULL)) {
         fprintf(stderr, "%s\n", why);
         return 3;
@@ -92,8 +98,8 @@ static int run_forbidden(void)
     return does_echo() ? 0 : 4;
 }
 
-/* A second thread opens a backend of its own, and says nothing more. */
-static weft_value name_backend(void *arg)
+/* Open a backend in a second thread, which must not print a second message. */
+static weft_value compare_backend_name(void *arg)
 {
     (void)arg;
     return strcmp(weft_backend_name(), "epoll");
@@ -102,7 +108,7 @@ static weft_value name_backend(void *arg)
 static int run_in_two_threads(void)
 {
     int status = run_forbidden();
-    if (status == 0 && weft_cord_join(weft_cord_start(name_backend, NULL, NULL)) != 0)
+    if (status == 0 && weft_cord_join(weft_cord_start(compare_backend_name, NULL, NULL)) != 0)
         return 5;
     return status;
 }
@@ -113,7 +119,7 @@ static const outcome *run_without(unsigned calls, int error)
     forbidden_error = error;
     const outcome *o = run_apart(run_in_two_threads);
     if (o->status == 77)
-        printf("skipped: a process may not install a seccomp filter here\n");
+        printf("skipped: seccomp filters cannot be installed\n");
     return o->status != 77 ? o : NULL;
 }
 
@@ -125,34 +131,34 @@ static void assert_falls_back_quietly(unsigned calls, int error)
         ck_assert_quiet(o, 0);
 }
 
-START_TEST(where_io_uring_is_refused_epoll_is_taken_without_a_word)
+START_TEST(if_io_uring_is_refused_epoll_is_used_without_a_message)
 {
     assert_falls_back_quietly(ALL, EPERM);
 }
 END_TEST
 
-START_TEST(where_io_uring_is_unknown_epoll_is_taken_without_a_word)
+START_TEST(if_io_uring_is_unknown_epoll_is_used_without_a_message)
 {
     assert_falls_back_quietly(ALL, ENOSYS);
 }
 END_TEST
 
-START_TEST(where_only_io_uring_enter_is_refused_epoll_is_taken)
+START_TEST(if_only_io_uring_enter_is_refused_epoll_is_used)
 {
     assert_falls_back_quietly(ENTER, EPERM);
     assert_falls_back_quietly(ENTER, ENOSYS);
 }
 END_TEST
 
-START_TEST(where_only_io_uring_register_is_refused_epoll_is_taken)
+START_TEST(if_only_io_uring_register_is_refused_epoll_is_used)
 {
     assert_falls_back_quietly(REGISTER, EPERM);
 }
 END_TEST
 
 #ifdef WEFT_HAS_URING
-/* Said once, however many threads open a backend. */
-static void assert_says_so(unsigned calls, int error)
+/* The message appears once, however many threads open a backend. */
+static void assert_fallback_is_reported(unsigned calls, int error)
 {
     setenv("WEFT_BACKEND", "io_uring", 1);
     const outcome *o = run_without(calls, error);
@@ -161,23 +167,23 @@ static void assert_says_so(unsigned calls, int error)
     char expected[160];
     snprintf(expected, sizeof expected,
              "weft: WEFT_BACKEND=io_uring cannot be opened: %s; using epoll\n", strerror(error));
-    assert_ended(o, 0, expected);
+    assert_exited(o, 0, expected);
 }
 
 START_TEST(a_backend_that_is_named_and_cannot_be_opened_is_reported_once)
 {
-    assert_says_so(ALL, EPERM);
-    assert_says_so(ALL, ENOSYS);
-    assert_says_so(ENTER, EPERM);
+    assert_fallback_is_reported(ALL, EPERM);
+    assert_fallback_is_reported(ALL, ENOSYS);
+    assert_fallback_is_reported(ENTER, EPERM);
 }
 END_TEST
 #endif
 
 static const TTest *const *const tests[] = {
-    &where_io_uring_is_refused_epoll_is_taken_without_a_word,
-    &where_io_uring_is_unknown_epoll_is_taken_without_a_word,
-    &where_only_io_uring_enter_is_refused_epoll_is_taken,
-    &where_only_io_uring_register_is_refused_epoll_is_taken,
+    &if_io_uring_is_refused_epoll_is_used_without_a_message,
+    &if_io_uring_is_unknown_epoll_is_used_without_a_message,
+    &if_only_io_uring_enter_is_refused_epoll_is_used,
+    &if_only_io_uring_register_is_refused_epoll_is_used,
 #ifdef WEFT_HAS_URING
     &a_backend_that_is_named_and_cannot_be_opened_is_reported_once,
 #endif

@@ -1,75 +1,78 @@
-/* Much at once: operations, completions; who may not starve whom. */
-#include "net_support.h"
+/*
+ * Tests of many operations and completions at once. They must not starve other fibers, timers or
+ * descriptors.
+ */
+#include "support/net_support.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 
-/* More than a ring of 1024 holds. */
-#define TURN 1100
+/* More operations than a ring with 1024 entries holds. */
+#define OPS_PER_TICK 1100
 
-/* One of many who read a number that is sent to them. */
-typedef struct guest {
+/* One of many fibers that read a number. */
+typedef struct number_reader {
     int fd;
     uint32_t got;
     ssize_t n;
     weft_fiber fiber;
-} guest;
+} number_reader;
 
-static guest guests[MANY_FIBERS];
+static number_reader readers[MANY_FIBERS];
 
-/* Ten thousand, but for Valgrind, which goes through a list of all stacks at each switch. */
-static size_t many(void)
+/* 10,000 readers, except under Valgrind, which walks a list of all stacks at each switch. */
+static size_t readers_max(void)
 {
-    return RUNNING_ON_VALGRIND ? 2 * TURN : MANY_FIBERS;
+    return RUNNING_ON_VALGRIND ? 2 * OPS_PER_TICK : MANY_FIBERS;
 }
 
 static weft_value read_number(void *arg)
 {
-    guest *g = arg;
+    number_reader *g = arg;
     g->n = weft_read(g->fd, &g->got, sizeof g->got);
     return 0;
 }
 
-static void spin_guests(size_t count)
+static void spin_readers(size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        guests[i].n = 1000;
-        guests[i].fiber = weft_spin(read_number, &guests[i]);
-        ck_assert_uint_ne(guests[i].fiber, 0);
+        readers[i].n = 1000;
+        readers[i].fiber = weft_spin(read_number, &readers[i]);
+        ck_assert_uint_ne(readers[i].fiber, 0);
     }
 }
 
-static void let_all_wait(size_t count)
+static void spin_waiting_readers(size_t count)
 {
-    spin_guests(count);
+    spin_readers(count);
     let_run();
     ck_assert_uint_eq(ops_pending(), count);
 }
 
-/* Both ends of each pair are a guest's; what one end is sent, the other one's guest wrote. */
-static void open_guests(size_t count)
+/* Each end of a pair belongs to one reader. To send to a reader, write to the other end. */
+static void open_readers(size_t count)
 {
     ck_assert_uint_ge(raise_descriptor_limit(count + 64), count + 64);
     for (size_t i = 0; i < count; i += 2) {
         int fd[2];
         ck_assert_int_eq(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, fd), 0);
-        guests[i].fd = fd[0];
-        guests[i + 1].fd = fd[1];
+        readers[i].fd = fd[0];
+        readers[i + 1].fd = fd[1];
     }
 }
 
-static void close_guests(size_t count)
+static void close_readers(size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        ck_assert_int_eq(weft_close(guests[i].fd), 0);
+        ck_assert_int_eq(weft_close(readers[i].fd), 0);
 }
 
-/* Each guest is sent its own number, past weft. */
+/* Send each reader its number, without weft. */
 static void send_numbers(size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         uint32_t number = (uint32_t)i + 7;
-        if (write(guests[i ^ 1].fd, &number, sizeof number) != sizeof number)
+        if (write(readers[i ^ 1].fd, &number, sizeof number) != sizeof number)
             ck_abort_msg("number %zu cannot be sent", i);
     }
 }
@@ -77,150 +80,151 @@ static void send_numbers(size_t count)
 static void await_numbers(size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        weft_value rc = weft_await(guests[i].fiber);
-        if (rc != 0 || guests[i].n != sizeof(uint32_t) || guests[i].got != i + 7)
-            ck_abort_msg("guest %zu: %ld, %zd bytes, %u", i, (long)rc, guests[i].n, guests[i].got);
+        weft_value rc = weft_await(readers[i].fiber);
+        if (rc != 0 || readers[i].n != sizeof(uint32_t) || readers[i].got != i + 7)
+            ck_abort_msg("reader %zu: %ld, %zd bytes, %u", i, (long)rc, readers[i].n,
+                         readers[i].got);
     }
     assert_nothing_pending();
 }
 
 /* P66 */
-START_TEST(more_operations_than_a_ring_holds_are_begun_in_one_turn)
+START_TEST(more_operations_than_a_ring_holds_can_start_in_one_tick)
 {
-    open_guests(TURN);
+    open_readers(OPS_PER_TICK);
     for (int round = 0; round < 3; round++) {
-        let_all_wait(TURN);
-        send_numbers(TURN);
-        await_numbers(TURN);
+        spin_waiting_readers(OPS_PER_TICK);
+        send_numbers(OPS_PER_TICK);
+        await_numbers(OPS_PER_TICK);
     }
-    close_guests(TURN);
+    close_readers(OPS_PER_TICK);
 }
 END_TEST
 
-/* P66: the numbers are there before the operations are */
-START_TEST(more_operations_than_a_ring_holds_that_need_not_wait_are_begun_in_one_turn)
+/* P66: the numbers arrive before the operations start */
+START_TEST(more_operations_than_a_ring_holds_can_start_in_one_tick_with_data_available)
 {
-    open_guests(TURN);
+    open_readers(OPS_PER_TICK);
     for (int round = 0; round < 3; round++) {
-        send_numbers(TURN);
-        spin_guests(TURN);
-        await_numbers(TURN);
+        send_numbers(OPS_PER_TICK);
+        spin_readers(OPS_PER_TICK);
+        await_numbers(OPS_PER_TICK);
     }
-    close_guests(TURN);
+    close_readers(OPS_PER_TICK);
 }
 END_TEST
 
-static void cancel_all(size_t count)
+static void cancel_readers(size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        ck_assert_int_eq(weft_cancel(guests[i].fiber), 0);
+        ck_assert_int_eq(weft_cancel(readers[i].fiber), 0);
     for (size_t i = 0; i < count; i++) {
-        ck_assert_int_eq(weft_await(guests[i].fiber), -ECANCELED);
-        ck_assert_int_eq(guests[i].n, -ECANCELED);
+        ck_assert_int_eq(weft_await(readers[i].fiber), -ECANCELED);
+        ck_assert_int_eq(readers[i].n, -ECANCELED);
     }
     assert_nothing_pending();
 }
 
-/* P66, P63: a cancel is not dropped because there is no room for it */
-START_TEST(more_operations_than_a_ring_holds_are_cancelled_in_one_turn)
+/* P66, P63: a full ring does not drop a cancellation */
+START_TEST(more_operations_than_a_ring_holds_can_be_cancelled_in_one_tick)
 {
-    open_guests(TURN);
+    open_readers(OPS_PER_TICK);
     for (int round = 0; round < 4; round++) {
-        let_all_wait(TURN);
+        spin_waiting_readers(OPS_PER_TICK);
         if (round % 2 == 0)
             ck_assert_int_eq(weft_sleep(0), 0);
-        cancel_all(TURN);
+        cancel_readers(OPS_PER_TICK);
     }
-    let_all_wait(TURN);
-    send_numbers(TURN);
-    await_numbers(TURN);
-    close_guests(TURN);
+    spin_waiting_readers(OPS_PER_TICK);
+    send_numbers(OPS_PER_TICK);
+    await_numbers(OPS_PER_TICK);
+    close_readers(OPS_PER_TICK);
 }
 END_TEST
 
 /* P66, P65 */
-START_TEST(more_descriptors_than_a_ring_holds_are_closed_in_one_turn)
+START_TEST(more_descriptors_than_a_ring_holds_can_be_closed_in_one_tick)
 {
     for (int round = 0; round < 2; round++) {
-        open_guests(TURN);
-        let_all_wait(TURN);
+        open_readers(OPS_PER_TICK);
+        spin_waiting_readers(OPS_PER_TICK);
         if (round == 0)
             ck_assert_int_eq(weft_sleep(0), 0);
-        close_guests(TURN);
-        for (size_t i = 0; i < TURN; i++) {
-            ck_assert_int_eq(weft_await(guests[i].fiber), 0);
-            ck_assert_int_eq(guests[i].n, -EBADF);
+        close_readers(OPS_PER_TICK);
+        for (size_t i = 0; i < OPS_PER_TICK; i++) {
+            ck_assert_int_eq(weft_await(readers[i].fiber), 0);
+            ck_assert_int_eq(readers[i].n, -EBADF);
         }
         assert_nothing_pending();
     }
 }
 END_TEST
 
-/* P66: all of them on one descriptor */
-START_TEST(many_who_wait_on_one_descriptor_get_one_message_each)
+/* P66 */
+START_TEST(many_readers_of_one_descriptor_get_one_message_each)
 {
     int fd[2];
-    bool is_seen[TURN] = {false};
+    bool is_seen[OPS_PER_TICK] = {false};
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd), 0);
-    for (size_t i = 0; i < TURN; i++)
-        guests[i].fd = fd[0];
-    let_all_wait(TURN);
-    for (uint32_t i = 0; i < TURN; i++)
+    for (size_t i = 0; i < OPS_PER_TICK; i++)
+        readers[i].fd = fd[0];
+    spin_waiting_readers(OPS_PER_TICK);
+    for (uint32_t i = 0; i < OPS_PER_TICK; i++)
         ck_assert_int_eq(weft_write(fd[1], &i, sizeof i), sizeof i);
-    for (size_t i = 0; i < TURN; i++) {
-        ck_assert_int_eq(weft_await(guests[i].fiber), 0);
-        ck_assert_int_eq(guests[i].n, sizeof(uint32_t));
-        ck_assert_uint_lt(guests[i].got, TURN);
-        ck_assert(!is_seen[guests[i].got]);
-        is_seen[guests[i].got] = true;
+    for (size_t i = 0; i < OPS_PER_TICK; i++) {
+        ck_assert_int_eq(weft_await(readers[i].fiber), 0);
+        ck_assert_int_eq(readers[i].n, sizeof(uint32_t));
+        ck_assert_uint_lt(readers[i].got, OPS_PER_TICK);
+        ck_assert(!is_seen[readers[i].got]);
+        is_seen[readers[i].got] = true;
     }
     ck_assert_int_eq(weft_close(fd[0]), 0);
     ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 END_TEST
 
-/* P66: the kernel has them all by then, and answers in one go */
+/* P66: all operations are in the kernel before the numbers are sent */
 START_TEST(ten_thousand_completions_at_once_lose_nothing)
 {
-    open_guests(many());
+    open_readers(readers_max());
     for (int round = 0; round < 2; round++) {
-        let_all_wait(many());
+        spin_waiting_readers(readers_max());
         ck_assert_int_eq(weft_sleep(0), 0);
-        ck_assert_uint_eq(ops_pending(), many());
-        send_numbers(many());
-        await_numbers(many());
+        ck_assert_uint_eq(ops_pending(), readers_max());
+        send_numbers(readers_max());
+        await_numbers(readers_max());
     }
-    close_guests(many());
+    close_readers(readers_max());
 }
 END_TEST
 
-/* P66: half of them is cancelled when the data is there already, nobody having looked */
-START_TEST(ten_thousand_completions_race_as_many_cancels)
+/* P66: half of the fibers are cancelled after the data has arrived and before the backend polls */
+START_TEST(ten_thousand_completions_race_with_as_many_cancellations)
 {
-    open_guests(many());
-    let_all_wait(many());
+    open_readers(readers_max());
+    spin_waiting_readers(readers_max());
     ck_assert_int_eq(weft_sleep(0), 0);
-    send_numbers(many());
-    for (size_t i = 0; i < many(); i += 2)
-        ck_assert_int_eq(weft_cancel(guests[i].fiber), 0);
-    for (size_t i = 0; i < many(); i++) {
-        weft_value rc = weft_await(guests[i].fiber);
+    send_numbers(readers_max());
+    for (size_t i = 0; i < readers_max(); i += 2)
+        ck_assert_int_eq(weft_cancel(readers[i].fiber), 0);
+    for (size_t i = 0; i < readers_max(); i++) {
+        weft_value rc = weft_await(readers[i].fiber);
         if (i % 2 == 0) {
             ck_assert_int_eq(rc, -ECANCELED);
-            if (guests[i].n == -ECANCELED)
-                guests[i].n = weft_read(guests[i].fd, &guests[i].got, sizeof(uint32_t));
+            if (readers[i].n == -ECANCELED)
+                readers[i].n = weft_read(readers[i].fd, &readers[i].got, sizeof(uint32_t));
         }
-        if (guests[i].n != sizeof(uint32_t) || guests[i].got != i + 7)
-            ck_abort_msg("guest %zu: %zd bytes, %u", i, guests[i].n, guests[i].got);
+        if (readers[i].n != sizeof(uint32_t) || readers[i].got != i + 7)
+            ck_abort_msg("reader %zu: %zd bytes, %u", i, readers[i].n, readers[i].got);
     }
     assert_nothing_pending();
-    close_guests(many());
+    close_readers(readers_max());
 }
 END_TEST
 
 static bool is_done;
 
-static weft_value compute(void *arg)
+static weft_value snooze_until_done(void *arg)
 {
     (void)arg;
     while (!is_done)
@@ -228,14 +232,13 @@ static weft_value compute(void *arg)
     return 0;
 }
 
-/* A fiber that computes cannot starve completions. */
-START_TEST(completions_come_also_while_others_are_always_runnable)
+START_TEST(completions_are_delivered_while_other_fibers_are_always_runnable)
 {
-    open_guests(100);
+    open_readers(100);
     for (int i = 0; i < 3; i++)
-        weft_go(compute, NULL);
+        weft_go(snooze_until_done, NULL);
     for (int round = 0; round < 20; round++) {
-        spin_guests(100);
+        spin_readers(100);
         while (ops_pending() < 100)
             weft_snooze();
         send_numbers(100);
@@ -243,7 +246,7 @@ START_TEST(completions_come_also_while_others_are_always_runnable)
     }
     is_done = true;
     ck_assert_int_eq(weft_await_children(), 0);
-    close_guests(100);
+    close_readers(100);
 }
 END_TEST
 
@@ -265,31 +268,30 @@ static weft_value write_endlessly(void *arg)
     return 0;
 }
 
-/* Runs, sleeps and reads beside it, all of which must come to an end. */
-static void assert_the_others_go_on(void)
+/* Assert that snoozes, sleeps and reads of other fibers complete. */
+static void assert_other_fibers_progress(void)
 {
-    open_guests(10);
+    open_readers(10);
     for (int i = 0; i < 1000; i++)
         ck_assert_int_eq(weft_snooze(), 0);
     for (int i = 0; i < 5; i++) {
-        spin_guests(10);
+        spin_readers(10);
         ck_assert_int_eq(weft_sleep(0.0005), 0);
         send_numbers(10);
         for (size_t k = 0; k < 10; k++) {
-            ck_assert_int_eq(weft_await(guests[k].fiber), 0);
-            ck_assert_uint_eq(guests[k].got, k + 7);
+            ck_assert_int_eq(weft_await(readers[k].fiber), 0);
+            ck_assert_uint_eq(readers[k].got, k + 7);
         }
     }
-    close_guests(10);
+    close_readers(10);
 }
 
-/* A descriptor flood cannot starve runnable fibers, timers, or other descriptors. */
-START_TEST(a_file_that_is_always_ready_starves_nobody)
+START_TEST(an_always_ready_file_does_not_starve_other_fibers)
 {
     int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC), null = open("/dev/null", O_WRONLY);
     weft_go(read_endlessly, as_arg(zero));
     weft_go(write_endlessly, as_arg(null));
-    assert_the_others_go_on();
+    assert_other_fibers_progress();
     is_done = true;
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_int_eq(weft_close(zero), 0);
@@ -297,15 +299,15 @@ START_TEST(a_file_that_is_always_ready_starves_nobody)
 }
 END_TEST
 
-START_TEST(a_pipe_that_is_always_filled_again_starves_nobody)
+START_TEST(a_constantly_refilled_pipe_does_not_starve_other_fibers)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
     weft_fiber writer = weft_spin(write_endlessly, as_arg(fd[1]));
     weft_fiber reader = weft_spin(read_endlessly, as_arg(fd[0]));
-    assert_the_others_go_on();
+    assert_other_fibers_progress();
     is_done = true;
-    weft_cancel(reader); /* each may wait for the other, who has ended */
+    weft_cancel(reader); /* each may wait for its peer, which has ended */
     weft_cancel(writer);
     weft_await(reader);
     weft_await(writer);
@@ -317,7 +319,7 @@ END_TEST
 static sem_t is_idle;
 static sem_t is_counted;
 
-static void tell_idle(void *arg)
+static void post_idle(void *arg)
 {
     (void)arg;
     sem_post(&is_idle);
@@ -333,7 +335,7 @@ static weft_value count_up(void *arg)
     return 0;
 }
 
-/* Schedules each time the cord is about to wait; the last value ends the fiber. */
+/* Schedule the fiber each time the cord is about to wait. The value 0 ends the fiber. */
 static void *schedule_often(void *arg)
 {
     for (int i = 0; i < 1000; i++) {
@@ -345,18 +347,18 @@ static void *schedule_often(void *arg)
     return NULL;
 }
 
-/* A cord blocked in its poll is woken from another thread, whatever else it waits for. */
+/* The cord also waits for descriptors in the same poll. */
 START_TEST(a_cord_that_waits_for_descriptors_is_woken_by_another_thread)
 {
     unsigned count = 0;
     pthread_t thread;
-    open_guests(10);
-    let_all_wait(10);
+    open_readers(10);
+    spin_waiting_readers(10);
     weft_fiber f = weft_spin(count_up, &count);
     let_run();
     sem_init(&is_idle, 0, 0);
     sem_init(&is_counted, 0, 0);
-    weft_on_idle(tell_idle, NULL);
+    weft_on_idle(post_idle, NULL);
     ck_assert_int_eq(pthread_create(&thread, NULL, schedule_often, &f), 0);
     ck_assert_int_eq(weft_await(f), 0);
     weft_on_idle(NULL, NULL);
@@ -364,21 +366,21 @@ START_TEST(a_cord_that_waits_for_descriptors_is_woken_by_another_thread)
     ck_assert_uint_eq(count, 1000);
     send_numbers(10);
     await_numbers(10);
-    close_guests(10);
+    close_readers(10);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &more_operations_than_a_ring_holds_are_begun_in_one_turn,
-    &more_operations_than_a_ring_holds_that_need_not_wait_are_begun_in_one_turn,
-    &more_operations_than_a_ring_holds_are_cancelled_in_one_turn,
-    &more_descriptors_than_a_ring_holds_are_closed_in_one_turn,
-    &many_who_wait_on_one_descriptor_get_one_message_each,
+    &more_operations_than_a_ring_holds_can_start_in_one_tick,
+    &more_operations_than_a_ring_holds_can_start_in_one_tick_with_data_available,
+    &more_operations_than_a_ring_holds_can_be_cancelled_in_one_tick,
+    &more_descriptors_than_a_ring_holds_can_be_closed_in_one_tick,
+    &many_readers_of_one_descriptor_get_one_message_each,
     &ten_thousand_completions_at_once_lose_nothing,
-    &ten_thousand_completions_race_as_many_cancels,
-    &completions_come_also_while_others_are_always_runnable,
-    &a_file_that_is_always_ready_starves_nobody,
-    &a_pipe_that_is_always_filled_again_starves_nobody,
+    &ten_thousand_completions_race_with_as_many_cancellations,
+    &completions_are_delivered_while_other_fibers_are_always_runnable,
+    &an_always_ready_file_does_not_starve_other_fibers,
+    &a_constantly_refilled_pipe_does_not_starve_other_fibers,
     &a_cord_that_waits_for_descriptors_is_woken_by_another_thread,
 };
 

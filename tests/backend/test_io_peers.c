@@ -1,5 +1,8 @@
-/* Other people's programs on the other end of a connection: nc, socat, curl; and ss looks on. */
-#include "net_support.h"
+/*
+ * Interoperation over sockets with nc, socat and curl. The program ss checks for unclosed
+ * connections.
+ */
+#include "support/net_support.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -7,9 +10,9 @@
 
 extern char **environ;
 
-#define MUCH ((size_t)1 << 20)
+#define STREAM_BYTES ((size_t)1 << 20)
 
-/* A program that runs, and the other ends of its standard descriptors. */
+/* A running program, and our ends of its standard streams. */
 typedef struct peer {
     pid_t pid;
     int in;
@@ -17,7 +20,7 @@ typedef struct peer {
     int error;
 } peer;
 
-/* False, and a message, if there is no such program. */
+/* Start a program. Print a message and return false if it is not installed. */
 static bool peer_open(peer *p, const char *const *argv)
 {
     int in[2], out[2], error[2];
@@ -40,7 +43,7 @@ static bool peer_open(peer *p, const char *const *argv)
     if (rc == 0)
         return true;
     ck_assert_int_eq(rc, ENOENT);
-    printf("skipped: there is no program %s here\n", argv[0]);
+    printf("skipped: %s is not installed\n", argv[0]);
     close(p->in);
     close(p->out);
     close(p->error);
@@ -49,8 +52,8 @@ static bool peer_open(peer *p, const char *const *argv)
 
 #define PEER(p, ...) peer_open((p), (const char *const[]){__VA_ARGS__, NULL})
 
-/* A descriptor tells of its end; Valgrind has no such. */
-static int wait_for_end(pid_t pid)
+/* Wait for the process with a pidfd. Valgrind does not support pidfd_open. */
+static int wait_for_exit(pid_t pid)
 {
     int status, pidfd = pidfd_open(pid, 0);
     if (pidfd >= 0) {
@@ -65,36 +68,36 @@ static int wait_for_end(pid_t pid)
     return status;
 }
 
-/* Wait for its end; returns its status. */
+/* Wait for the program to end. Return its exit status, or minus the signal that killed it. */
 static int peer_close(peer *p)
 {
     if (p->in >= 0)
         ck_assert_int_eq(weft_close(p->in), 0);
-    int status = wait_for_end(p->pid);
+    int status = wait_for_exit(p->pid);
     ck_assert_int_eq(weft_close(p->out), 0);
     ck_assert_int_eq(weft_close(p->error), 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* Its input ends. */
+/* Close the standard input of the program. */
 static void peer_finish_input(peer *p)
 {
     ck_assert_int_eq(weft_close(p->in), 0);
     p->in = -1;
 }
 
-static weft_value feed_much(void *arg)
+static weft_value feed_stream(void *arg)
 {
     peer *p = arg;
-    unsigned char *data = malloc(MUCH);
-    fill_from(data, MUCH, 0);
-    ck_assert_int_eq(weft_write_all(p->in, data, MUCH), MUCH);
+    unsigned char *data = malloc(STREAM_BYTES);
+    fill_from(data, STREAM_BYTES, 0);
+    ck_assert_int_eq(weft_write_all(p->in, data, STREAM_BYTES), STREAM_BYTES);
     free(data);
     peer_finish_input(p);
     return 0;
 }
 
-/* So many bytes of the stream come out of fd, and then its end. */
+/* Assert that fd delivers this number of bytes of the test stream, then the end. */
 static void assert_stream(int fd, size_t bytes)
 {
     unsigned char data[4096];
@@ -108,8 +111,8 @@ static void assert_stream(int fd, size_t bytes)
     ck_assert_uint_eq(got, bytes);
 }
 
-/* The port that a program says, after these words, that it listens on. */
-static int port_said(const peer *p, const char *words)
+/* Read the listening port that the program prints after prefix on stderr. */
+static int read_printed_port(const peer *p, const char *prefix)
 {
     char text[512];
     for (size_t used = 0; used < sizeof text - 1;) {
@@ -117,20 +120,20 @@ static int port_said(const peer *p, const char *words)
         ck_assert_int_gt(n, 0);
         used += (size_t)n;
         text[used] = '\0';
-        const char *at = strstr(text, words);
+        const char *at = strstr(text, prefix);
         if (at != NULL && strchr(at, '\n') != NULL)
-            return atoi(at + strlen(words));
+            return atoi(at + strlen(prefix));
     }
-    ck_abort_msg("it said: %s", text);
+    ck_abort_msg("no port in the output: %s", text);
 }
 
-/* A server of ours. */
+/* A weft server on a loopback or Unix address. */
 typedef struct server {
     int listener;
-    place at;
+    endpoint at;
     char port[8];
-    weft_fn *serve;
-    unsigned served;
+    weft_fn *handler;
+    unsigned conn_count;
     weft_fiber acceptor;
 } server;
 
@@ -139,15 +142,15 @@ static weft_value accept_all(void *arg)
     server *s = arg;
     int fd;
     while ((fd = weft_accept(s->listener, NULL, NULL)) >= 0) {
-        s->served++;
-        weft_spin_with(s->serve, as_arg(fd), &(weft_spin_options){.parent = weft_main()});
+        s->conn_count++;
+        weft_spin_with(s->handler, as_arg(fd), &(weft_spin_options){.parent = weft_main()});
     }
     return fd;
 }
 
-static void server_open(server *s, weft_fn *serve, bool is_tcp)
+static void server_open(server *s, weft_fn *handler, bool is_tcp)
 {
-    *s = (server){.serve = serve};
+    *s = (server){.handler = handler};
     s->listener = is_tcp ? listen_tcp(&s->at, 16) : listen_unix(&s->at, 16);
     if (is_tcp)
         snprintf(s->port, sizeof s->port, "%d", ntohs(s->at.u.in.sin_port));
@@ -163,7 +166,10 @@ static void server_close(server *s)
     assert_nothing_pending();
 }
 
-/* Connections of that port that we were told the end of and have not closed. */
+/*
+ * Count the connections of port in CLOSE_WAIT: the peer has closed, the server has not. Return -1
+ * if ss is not installed.
+ */
 static int count_close_wait(const char *port)
 {
     char filter[32], text[4096];
@@ -183,7 +189,7 @@ static void assert_all_closed(const server *s)
     ck_assert_int_le(count_close_wait(s->port), 0);
 }
 
-static weft_value echo(void *arg)
+static weft_value echo_conn(void *arg)
 {
     int fd = (int)(intptr_t)arg;
     char data[4096];
@@ -195,21 +201,21 @@ static weft_value echo(void *arg)
     return 0;
 }
 
-/* Everything that goes into the program comes back out of it, by way of our echo. */
+/* Assert that the program prints its whole input after a round trip through the echo server. */
 static void assert_echoed(peer *p, server *s)
 {
-    weft_fiber feeder = weft_spin(feed_much, p);
-    assert_stream(p->out, MUCH);
+    weft_fiber feeder = weft_spin(feed_stream, p);
+    assert_stream(p->out, STREAM_BYTES);
     ck_assert_int_eq(weft_await(feeder), 0);
     ck_assert_int_eq(peer_close(p), 0);
-    ck_assert_uint_eq(s->served, 1);
+    ck_assert_uint_eq(s->conn_count, 1);
 }
 
-START_TEST(nc_gets_back_what_it_sends)
+START_TEST(nc_receives_an_echo_of_its_input)
 {
     server s;
     peer p;
-    server_open(&s, echo, true);
+    server_open(&s, echo_conn, true);
     if (PEER(&p, "nc", "-nN", "127.0.0.1", s.port))
         assert_echoed(&p, &s);
     server_close(&s);
@@ -217,12 +223,12 @@ START_TEST(nc_gets_back_what_it_sends)
 }
 END_TEST
 
-START_TEST(socat_gets_back_what_it_sends_over_tcp)
+START_TEST(socat_receives_an_echo_of_its_input_over_tcp)
 {
     server s;
     peer p;
     char address[32];
-    server_open(&s, echo, true);
+    server_open(&s, echo_conn, true);
     snprintf(address, sizeof address, "TCP4:127.0.0.1:%s", s.port);
     if (PEER(&p, "socat", "-t", "10", "-", address))
         assert_echoed(&p, &s);
@@ -231,12 +237,12 @@ START_TEST(socat_gets_back_what_it_sends_over_tcp)
 }
 END_TEST
 
-START_TEST(socat_gets_back_what_it_sends_over_a_unix_socket)
+START_TEST(socat_receives_an_echo_of_its_input_over_a_unix_socket)
 {
     server s;
     peer p;
     char address[64];
-    server_open(&s, echo, false);
+    server_open(&s, echo_conn, false);
     int length = (int)(s.at.bytes - offsetof(struct sockaddr_un, sun_path) - 1);
     snprintf(address, sizeof address, "ABSTRACT-CONNECT:%.*s", length, s.at.u.un.sun_path + 1);
     if (PEER(&p, "socat", "-t", "10", "-", address))
@@ -247,44 +253,44 @@ END_TEST
 
 static int connect_to_port(int port)
 {
-    place to = tcp_place();
+    endpoint to = tcp_endpoint();
     to.u.in.sin_port = htons((uint16_t)port);
     int fd = socket_for(&to);
     ck_assert_int_eq(weft_connect(fd, &to.u.any, to.bytes), 0);
     return fd;
 }
 
-static weft_value send_much(void *arg)
+static weft_value send_stream(void *arg)
 {
     int fd = (int)(intptr_t)arg;
-    unsigned char *data = malloc(MUCH);
-    fill_from(data, MUCH, 0);
-    ck_assert_int_eq(weft_write_all(fd, data, MUCH), MUCH);
+    unsigned char *data = malloc(STREAM_BYTES);
+    fill_from(data, STREAM_BYTES, 0);
+    ck_assert_int_eq(weft_write_all(fd, data, STREAM_BYTES), STREAM_BYTES);
     free(data);
     return 0;
 }
 
-static weft_value take_much(void *arg)
+static weft_value expect_stream(void *arg)
 {
-    assert_stream((int)(intptr_t)arg, MUCH);
+    assert_stream((int)(intptr_t)arg, STREAM_BYTES);
     return 0;
 }
 
-START_TEST(nc_listens_and_we_talk_in_both_directions)
+START_TEST(a_connection_to_nc_carries_data_in_both_directions)
 {
     peer p;
     if (!PEER(&p, "nc", "-lnvN", "127.0.0.1", "0"))
         return;
-    int fd = connect_to_port(port_said(&p, "Listening on 127.0.0.1 "));
-    weft_fiber feeder = weft_spin(feed_much, &p);
-    weft_fiber sender = weft_spin(send_much, as_arg(fd));
-    weft_fiber taker = weft_spin(take_much, as_arg(p.out));
-    assert_stream(fd, MUCH);
+    int fd = connect_to_port(read_printed_port(&p, "Listening on 127.0.0.1 "));
+    weft_fiber feeder = weft_spin(feed_stream, &p);
+    weft_fiber sender = weft_spin(send_stream, as_arg(fd));
+    weft_fiber receiver = weft_spin(expect_stream, as_arg(p.out));
+    assert_stream(fd, STREAM_BYTES);
     ck_assert_int_eq(weft_await(feeder), 0);
     ck_assert_int_eq(weft_await(sender), 0);
     ck_assert_int_eq(weft_shutdown(fd, SHUT_WR),
-                     0); /* nc would go at once, with its input unread */
-    ck_assert_int_eq(weft_await(taker), 0);
+                     0); /* an earlier shutdown would make nc exit with unread input */
+    ck_assert_int_eq(weft_await(receiver), 0);
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_int_eq(peer_close(&p), 0);
 }
@@ -292,27 +298,27 @@ END_TEST
 
 static weft_value send_to_end(void *arg)
 {
-    send_much(arg);
+    send_stream(arg);
     return weft_shutdown((int)(intptr_t)arg, SHUT_WR);
 }
 
-START_TEST(socat_echoes_and_we_get_back_what_we_send)
+START_TEST(socat_echoes_all_bytes_sent_to_it)
 {
     peer p;
     if (!PEER(&p, "socat", "-d", "-d", "-t", "10", "TCP4-LISTEN:0,bind=127.0.0.1", "EXEC:cat"))
         return;
-    int fd = connect_to_port(port_said(&p, "listening on AF=2 127.0.0.1:"));
+    int fd = connect_to_port(read_printed_port(&p, "listening on AF=2 127.0.0.1:"));
     weft_fiber sender = weft_spin(send_to_end, as_arg(fd));
-    assert_stream(fd, MUCH);
+    assert_stream(fd, STREAM_BYTES);
     ck_assert_int_eq(weft_await(sender), 0);
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_int_eq(peer_close(&p), 0);
 }
 END_TEST
 
-START_TEST(socat_gets_an_answer_to_each_datagram)
+START_TEST(socat_gets_a_reply_to_each_datagram)
 {
-    place at = tcp_place(), from;
+    endpoint at = tcp_endpoint(), from;
     char address[32], data[64];
     peer p;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -322,23 +328,23 @@ START_TEST(socat_gets_an_answer_to_each_datagram)
     if (!PEER(&p, "socat", "-", address))
         return;
     for (char i = 'a'; i <= 'z'; i++) {
-        const char asked[2] = {i, '?'}, told[2] = {i, '!'};
+        const char request[2] = {i, '?'}, reply[2] = {i, '!'};
         from.bytes = sizeof from.u;
-        ck_assert_int_eq(weft_write(p.in, asked, 2), 2);
+        ck_assert_int_eq(weft_write(p.in, request, 2), 2);
         ck_assert_int_eq(weft_recvfrom(fd, data, sizeof data, 0, &from.u.any, &from.bytes), 2);
-        ck_assert_mem_eq(data, asked, 2);
+        ck_assert_mem_eq(data, request, 2);
         ck_assert_int_eq(from.u.in.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
-        ck_assert_int_eq(weft_sendto(fd, told, 2, 0, &from.u.any, from.bytes), 2);
+        ck_assert_int_eq(weft_sendto(fd, reply, 2, 0, &from.u.any, from.bytes), 2);
         ck_assert_int_eq(weft_read_full(p.out, data, 2), 2);
-        ck_assert_mem_eq(data, told, 2);
+        ck_assert_mem_eq(data, reply, 2);
     }
     ck_assert_int_eq(weft_close(fd), 0);
-    kill(p.pid, SIGTERM); /* nothing tells it that a datagram was the last one */
+    kill(p.pid, SIGTERM); /* socat cannot detect the last datagram */
     ck_assert_int_ne(peer_close(&p), 0);
 }
 END_TEST
 
-/* The head of a request, up to its empty line, and what came of the body with it. */
+/* The head of a request, and the first bytes of the body that arrived with it. */
 typedef struct head {
     char text[4096];
     size_t used;
@@ -362,28 +368,29 @@ static bool read_head(int fd, head *h)
     }
 }
 
-static void answer(int fd, const unsigned char *body, size_t bytes)
+static void send_http_body(int fd, const unsigned char *body, size_t bytes)
 {
-    char first[128];
-    int n = snprintf(first, sizeof first, "HTTP/1.0 200 OK\r\nContent-Length: %zu\r\n\r\n", bytes);
-    ck_assert_int_eq(weft_write_all(fd, first, (size_t)n), n);
+    char headers[128];
+    int n =
+        snprintf(headers, sizeof headers, "HTTP/1.0 200 OK\r\nContent-Length: %zu\r\n\r\n", bytes);
+    ck_assert_int_eq(weft_write_all(fd, headers, (size_t)n), n);
     ck_assert_int_eq(weft_write_all(fd, body, bytes), (ssize_t)bytes);
 }
 
-/* GET /BYTES: so many bytes of the stream. */
-static void give(int fd, const head *h)
+/* GET /BYTES: send this number of bytes of the test stream. */
+static void reply_to_get(int fd, const head *h)
 {
     size_t bytes = strtoul(h->text + strlen("GET /"), NULL, 10);
     unsigned char *body = malloc(bytes);
     fill_from(body, bytes, 0);
-    answer(fd, body, bytes);
+    send_http_body(fd, body, bytes);
     free(body);
 }
 
-/* PUT: the body must be that of the stream; says how long it was. */
-static void keep(int fd, const head *h)
+/* PUT: assert that the body is the test stream. Reply with its length. */
+static void reply_to_put(int fd, const head *h)
 {
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    static const char continue_response[] = "HTTP/1.1 100 Continue\r\n\r\n";
     const char *length = strstr(h->text, "Content-Length: ");
     ck_assert_ptr_nonnull(length);
     size_t bytes = strtoul(length + strlen("Content-Length: "), NULL, 10);
@@ -391,11 +398,12 @@ static void keep(int fd, const head *h)
     size_t got = h->used - h->body_begin;
     memcpy(body, h->text + h->body_begin, got);
     if (strstr(h->text, "Expect: 100-continue") != NULL)
-        ck_assert_int_eq(weft_write_all(fd, go_on, strlen(go_on)), (ssize_t)strlen(go_on));
+        ck_assert_int_eq(weft_write_all(fd, continue_response, strlen(continue_response)),
+                         (ssize_t)strlen(continue_response));
     ck_assert_int_eq(weft_read_full(fd, body + got, bytes - got), (ssize_t)(bytes - got));
     assert_bytes_at(body, bytes, 0);
     int n = snprintf((char *)body, bytes, "%zu bytes", bytes);
-    answer(fd, body, (size_t)n);
+    send_http_body(fd, body, (size_t)n);
     free(body);
 }
 
@@ -405,16 +413,17 @@ static weft_value serve_http(void *arg)
     head h;
     ck_assert(read_head(fd, &h));
     if (strncmp(h.text, "PUT ", 4) == 0)
-        keep(fd, &h);
+        reply_to_put(fd, &h);
     else
-        give(fd, &h);
+        reply_to_get(fd, &h);
     ck_assert_int_eq(weft_close(fd), 0);
     return 0;
 }
 
-START_TEST(curls_get_what_they_ask_for_side_by_side)
+START_TEST(concurrent_curls_get_their_responses)
 {
-    static const size_t sizes[] = {0, 1, 1000, 65536, 100000, MUCH, MUCH, 3 * MUCH};
+    static const size_t sizes[] = {
+        0, 1, 1000, 65536, 100000, STREAM_BYTES, STREAM_BYTES, 3 * STREAM_BYTES};
     server s;
     peer p[COUNT_OF(sizes)];
     char url[64];
@@ -428,14 +437,14 @@ START_TEST(curls_get_what_they_ask_for_side_by_side)
         assert_stream(p[i].out, sizes[i]);
         ck_assert_int_eq(peer_close(&p[i]), 0);
     }
-    ck_assert_uint_eq(s.served, COUNT_OF(sizes));
+    ck_assert_uint_eq(s.conn_count, COUNT_OF(sizes));
     server_close(&s);
     assert_all_closed(&s);
 }
 END_TEST
 
-/* A file with that much of the stream, which is gone when it is closed; its name. */
-static const char *make_file(char *name, size_t bytes)
+/* Create a file with the first bytes of the test stream. Return its name. */
+static const char *make_stream_file(char *name, size_t bytes)
 {
     unsigned char *data = malloc(bytes);
     int fd = mkstemp(name);
@@ -451,40 +460,40 @@ START_TEST(curl_uploads_a_file)
 {
     server s;
     peer p;
-    char url[64], name[] = "/tmp/weft-test-XXXXXX", told[64] = "";
+    char url[64], name[] = "/tmp/weft-test-XXXXXX", reply[64] = "";
     server_open(&s, serve_http, true);
     snprintf(url, sizeof url, "http://127.0.0.1:%s/", s.port);
-    make_file(name, 3 * MUCH);
-    bool is_there = PEER(&p, "curl", "-q", "-sS", "--noproxy", "*", "-T", name, url);
-    if (is_there)
-        ck_assert_int_gt(weft_read_full(p.out, told, sizeof told - 1), 0);
+    make_stream_file(name, 3 * STREAM_BYTES);
+    bool is_installed = PEER(&p, "curl", "-q", "-sS", "--noproxy", "*", "-T", name, url);
+    if (is_installed)
+        ck_assert_int_gt(weft_read_full(p.out, reply, sizeof reply - 1), 0);
     unlink(name);
-    if (!is_there)
+    if (!is_installed)
         return;
-    ck_assert_str_eq(told, "3145728 bytes");
+    ck_assert_str_eq(reply, "3145728 bytes");
     ck_assert_int_eq(peer_close(&p), 0);
     server_close(&s);
     assert_all_closed(&s);
 }
 END_TEST
 
-static weft_value keep_open(void *arg)
+static weft_value close_when_scheduled(void *arg)
 {
     int fd = (int)(intptr_t)arg;
     char byte;
     ck_assert_int_eq(weft_read(fd, &byte, 1), 0);
-    ck_assert_int_eq(weft_suspend(), 1); /* has seen the end, and has not closed */
+    ck_assert_int_eq(weft_suspend(), 1); /* the peer has closed, and fd is still open */
     ck_assert_int_eq(weft_close(fd), 0);
     return 0;
 }
 
-/* That the other tests find none, says something only if one would be seen. */
-START_TEST(ss_sees_a_connection_that_was_not_closed)
+/* Check assert_all_closed, which would also pass if ss listed nothing. */
+START_TEST(ss_lists_a_connection_that_was_not_closed)
 {
     server s;
     peer p;
     weft_fiber children[4];
-    server_open(&s, keep_open, true);
+    server_open(&s, close_when_scheduled, true);
     if (!PEER(&p, "nc", "-nN", "127.0.0.1", s.port))
         return;
     peer_finish_input(&p);
@@ -492,7 +501,7 @@ START_TEST(ss_sees_a_connection_that_was_not_closed)
         ck_assert_int_eq(weft_sleep(0.001), 0);
     while (weft_children(weft_self(), children, 4) < 2);
     int count;
-    while ((count = count_close_wait(s.port)) == 0) /* until it has come through the kernel */
+    while ((count = count_close_wait(s.port)) == 0) /* until the kernel has processed the close */
         ck_assert_int_eq(weft_sleep(0.001), 0);
     ck_assert(count == 1 || count == -1);
     while (weft_schedule(children[1], 1) == -EBUSY)
@@ -504,15 +513,15 @@ START_TEST(ss_sees_a_connection_that_was_not_closed)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &nc_gets_back_what_it_sends,
-    &socat_gets_back_what_it_sends_over_tcp,
-    &socat_gets_back_what_it_sends_over_a_unix_socket,
-    &nc_listens_and_we_talk_in_both_directions,
-    &socat_echoes_and_we_get_back_what_we_send,
-    &socat_gets_an_answer_to_each_datagram,
-    &curls_get_what_they_ask_for_side_by_side,
+    &nc_receives_an_echo_of_its_input,
+    &socat_receives_an_echo_of_its_input_over_tcp,
+    &socat_receives_an_echo_of_its_input_over_a_unix_socket,
+    &a_connection_to_nc_carries_data_in_both_directions,
+    &socat_echoes_all_bytes_sent_to_it,
+    &socat_gets_a_reply_to_each_datagram,
+    &concurrent_curls_get_their_responses,
     &curl_uploads_a_file,
-    &ss_sees_a_connection_that_was_not_closed,
+    &ss_lists_a_connection_that_was_not_closed,
 };
 
 int main(void)

@@ -1,14 +1,14 @@
 /*
- * A program under Valgrind: it runs on a backend that Valgrind understands, without an error, and
- * ends. The program is this one, with an argument.
+ * Tests of a program under Valgrind. The program is this one, with an argument. The program runs on
+ * a backend that Valgrind supports, reports no error, and ends.
  */
-#include "support.h"
+#include "support/support.h"
 
 #include <sys/stat.h>
 
 #define NO_VALGRIND 127
 
-static weft_value echo(void *arg)
+static weft_value echo_until_end(void *arg)
 {
     int fd = *(int *)arg;
     char data[64];
@@ -25,7 +25,7 @@ static bool does_echo(void)
     char data[5];
     if (weft_socketpair(fd) < 0)
         return false;
-    weft_fiber server = weft_spin(echo, &fd[1]);
+    weft_fiber server = weft_spin(echo_until_end, &fd[1]);
     return weft_write_all(fd[0], "hello", 5) == 5 && weft_read_full(fd[0], data, 5) == 5 &&
            memcmp(data, "hello", 5) == 0 && weft_close(fd[0]) == 0 && weft_await(server) == 0;
 }
@@ -35,7 +35,7 @@ static weft_value add_one(void *arg)
     return (weft_value)arg + 1;
 }
 
-/* Sockets, timers, other threads, a file. Without Check: nothing runs it here. */
+/* Use sockets, timers, other threads and a file. Do not use Check. */
 static int run_child(void)
 {
     struct stat status;
@@ -49,8 +49,8 @@ static int run_child(void)
 static const char *own_path;
 
 /*
- * How this program under Valgrind ended, and what both said. Valgrind warns of system calls that it
- * does not know, which are no errors.
+ * Run this program under Valgrind. Return its status and all output. Valgrind warns about unknown
+ * system calls, which are not errors.
  */
 static const outcome *run_on_valgrind(void)
 {
@@ -79,7 +79,7 @@ static const outcome *run_on_valgrind(void)
 static bool is_skipped(const outcome *o)
 {
     if (o->status == NO_VALGRIND)
-        printf("skipped: there is no valgrind here\n");
+        printf("skipped: valgrind is not installed\n");
     return o->status == NO_VALGRIND;
 }
 
@@ -93,7 +93,7 @@ START_TEST(a_program_under_valgrind_runs_on_epoll_without_an_error)
         return;
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
 #ifdef WEFT_HAS_URING
-    assert_said(o, "epoll: io_uring is not used under Valgrind unless WEFT_BACKEND names it\n");
+    assert_printed(o, "epoll: io_uring is not used under Valgrind unless WEFT_BACKEND names it\n");
 #endif
 }
 END_TEST
@@ -108,7 +108,7 @@ START_TEST(under_valgrind_a_named_backend_is_used)
         return;
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
 #ifdef WEFT_HAS_EV
-    assert_said(o, "libev: WEFT_BACKEND names it\n");
+    assert_printed(o, "libev: WEFT_BACKEND names it\n");
 #endif
 }
 END_TEST

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through chromedriver's plain HTTP (W3C WebDriver)."""
+"""Drive a headless Chromium through the HTTP interface of chromedriver (W3C WebDriver)."""
 
 import base64
 import json
@@ -24,15 +24,15 @@ FLAGS = [
     "--window-size=1200,900",
 ]
 STARTS_MAX = 10
-WAIT_S = 20  # for something that will happen; a machine may be busy
+WAIT_S = 20  # for an expected event on a busy machine
 
 
-def is_there():
+def is_installed():
     return shutil.which("chromedriver") and shutil.which("chromium")
 
 
 class Browser:
-    """For `with`: the browser and its profile are gone when the block is left."""
+    """A context manager. Leaving its block ends the browser and deletes its profile."""
 
     def __init__(self, flags=()):
         self.profile = tempfile.mkdtemp(prefix="weft-browser-")
@@ -46,9 +46,9 @@ class Browser:
         self.session = self.call("POST", "/session", {"capabilities": wanted})["sessionId"]
 
     def _start_driver(self):
-        """Again, where it gives up: it takes a port of one kind of address, and another may have that of the other."""
+        """Start chromedriver and return its port. Retry if the port is in use for IPv4 or IPv6."""
         for _ in range(STARTS_MAX):
-            # HOME too: Chromium writes caches there, whatever its profile.
+            # Set HOME too: Chromium writes caches there, independently of its profile.
             self.driver = subprocess.Popen(
                 ["chromedriver", "--port=0"],
                 stdout=subprocess.PIPE,
@@ -94,7 +94,7 @@ class Browser:
         self.call("POST", "/url", {"url": url})
 
     def run(self, script, *arguments):
-        """What a piece of JavaScript returns."""
+        """Run JavaScript and return its result."""
         return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def text(self, selector):
@@ -111,7 +111,7 @@ class Browser:
         self.call("POST", self.find(selector) + "/value", {"text": text})
 
     def drag(self, selector, points):
-        """Draw with the mouse, points counted from the element's middle."""
+        """Draw with the mouse. The points are relative to the centre of the element."""
         origin = dict(self.call("POST", "/element", {"using": "css selector", "value": selector}))
         self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
         moves = [{"type": "pointerMove", "origin": origin, "x": x, "y": y, "duration": 20} for x, y in points]
@@ -121,14 +121,14 @@ class Browser:
         self.call("POST", "/actions", {"actions": [mouse]})
 
     def wait(self, what, script, *arguments):
-        """Until a piece of JavaScript returns something true, which is returned."""
+        """Run JavaScript until its result is true, and return the result."""
         deadline = time.monotonic() + WAIT_S
         while True:
             value = self.run(script, *arguments)
             if value:
                 return value
             if time.monotonic() > deadline:
-                raise AssertionError("never happened: %s\n%s" % (what, self.text("body")))
+                raise AssertionError("timed out: %s\n%s" % (what, self.text("body")))
             time.sleep(0.05)
 
     def windows(self):
@@ -146,11 +146,11 @@ class Browser:
     def resize(self, width, height):
         self.call("POST", "/window/rect", {"width": width, "height": height})
 
-    def complaints(self):
-        """What the console has, since the last time, that is an error."""
+    def console_errors(self):
+        """Return the errors of the console since the last call."""
         entries = self.call("POST", "/se/log", {"type": "browser"})
         return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
 
-    def picture(self, path):
+    def screenshot(self, path):
         with open(path, "wb") as file:
             file.write(base64.b64decode(self.call("GET", "/screenshot")))

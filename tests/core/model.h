@@ -1,54 +1,55 @@
 /*
- * The model behind test_model.c: what is known of each fiber of a random program, told by the
- * program itself, and what may follow from it. It calls nothing that switches.
+ * The model of test_model.c: the known state of each fiber of a random program, reported by the
+ * program itself, and the results that may follow from it. The model calls nothing that switches.
  *
- * Every value and every error code in a program is used once, so a result tells where it came from.
+ * A program uses every value and every error code once, so that each result identifies its origin.
  */
-#ifndef TESTS_MODEL_H
-#define TESTS_MODEL_H
+#ifndef TESTS_CORE_MODEL_H
+#define TESTS_CORE_MODEL_H
 
-#include "support.h"
+#include "support/random.h"
+#include "support/support.h"
 
 #include <sys/mman.h>
 
 #define ACTORS_MAX 200
 #define SCOPES_MAX 3
 #define CODES_MAX 3000
-#define CODE_FIRST 1000 /* codes are -1000 and below: no errno that weft itself returns */
+#define CODE_FIRST 1000 /* codes are -1000 and below, which are not errors that weft returns */
 
-/* What a run tells the test, in memory that both share. */
+/* The report of a run to the test, in shared memory. */
 typedef struct report {
     uint64_t hash;
     unsigned steps;
     unsigned actors;
-    char text[256]; /* what did not hold; empty: everything did */
+    char text[256]; /* the requirement that did not hold; empty: all held */
 } report;
 
-/* In no blocking call; in one that weft_schedule ends; in another. */
-typedef enum place { NOWHERE, OPEN, CLOSED } place;
+/* Not in a blocking call; in a call that weft_schedule ends; in another blocking call. */
+typedef enum wait_kind { NOT_WAITING, SCHEDULABLE, NOT_SCHEDULABLE } wait_kind;
 
-/* One fiber. Index 0 is the main fiber. */
+/* A fiber. Index 0 is the main fiber. */
 typedef struct actor {
-    weft_fiber id; /* 0: not made yet */
+    weft_fiber id; /* 0: not created yet */
     int parent;
-    int ended_under; /* parent when it returned */
+    int ended_under; /* its parent when it returned */
     bool is_started, is_returned, is_collected;
-    bool is_unawaited; /* spun by weft_go */
-    int awaiters;      /* actors inside weft_await of it */
-    bool is_starting;  /* inside weft_start */
+    bool is_unawaited; /* spun with weft_go */
+    int awaiters;      /* number of actors that await it */
+    bool is_starting;  /* in weft_start */
     bool is_parked;
     bool is_stopped, is_shutdown;
     weft_value stop_value, returned, first_value;
-    int climbed;   /* error of a child that became its value; 0: none known */
-    int last_code; /* the last error that came; 0: none */
-    place waits;
-    bool has_value, is_interrupted; /* a value is on its way to the call it waits in */
+    int propagated; /* error of a child that became its value; 0: none known */
+    int last_code;  /* the last error that it got; 0: none */
+    wait_kind waits_in;
+    bool has_value, is_interrupted; /* a value is pending for the call it waits in */
     weft_value value;
     int depth;
     struct {
         weft_scope scope;
-        bool is_shield, is_by_hand;
-        bool may_have_cut, has_cut; /* a call inside short */
+        bool is_shield, is_cancelled_by_call;
+        bool may_have_interrupted, has_interrupted; /* interrupted a call inside */
         double deadline_s;
     } scopes[SCOPES_MAX];
 } actor;
@@ -56,32 +57,25 @@ typedef struct actor {
 static actor actors[ACTORS_MAX];
 static int actors_made;
 static int codes_made;
-static uint8_t allowed[CODES_MAX][ACTORS_MAX]; /* how often a code may be raised in an actor */
+/* The number of times that a code may still be returned in an actor. */
+static uint8_t allowed[CODES_MAX][ACTORS_MAX];
 static weft_value values_made;
 static unsigned steps_left;
-static uint64_t random_state;
-static report *told;
+static report *shared_report;
 
-#define REQUIRE(condition)                                                                   \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            snprintf(told->text, sizeof told->text, "line %d, %u steps to go: %s", __LINE__, \
-                     steps_left, #condition);                                                \
-            _exit(1);                                                                        \
-        }                                                                                    \
+#define REQUIRE(condition)                                                             \
+    do {                                                                               \
+        if (!(condition)) {                                                            \
+            snprintf(shared_report->text, sizeof shared_report->text,                  \
+                     "line %d, %u steps to go: %s", __LINE__, steps_left, #condition); \
+            _exit(1);                                                                  \
+        }                                                                              \
     } while (0)
 
-static unsigned roll(unsigned sides)
+static void hash_result(uint64_t x)
 {
-    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (unsigned)((z ^ z >> 31) % sides);
-}
-
-static void trace(uint64_t x)
-{
-    told->hash = (told->hash ^ x) * UINT64_C(0x100000001b3) + (told->hash >> 29);
+    shared_report->hash =
+        (shared_report->hash ^ x) * UINT64_C(0x100000001b3) + (shared_report->hash >> 29);
 }
 
 static weft_value new_value(void)
@@ -89,10 +83,10 @@ static weft_value new_value(void)
     return 100000 + values_made++;
 }
 
-/* What interrupts bring; no call fails with it by itself. */
+/* The code of interrupts. No call fails with it otherwise. */
 #define INTERRUPTED (-EBADE)
 
-/* 0 when they are used up. */
+/* Return 0 if all codes are used. */
 static int new_code(void)
 {
     return codes_made < CODES_MAX ? -(CODE_FIRST + codes_made++) : 0;
@@ -103,10 +97,10 @@ static bool is_code(weft_value value)
     return value <= -CODE_FIRST && value > -(CODE_FIRST + codes_made);
 }
 
-static void allow(int code, int whom)
+static void allow_code(int code, int index)
 {
-    if (is_code(code) && whom >= 0)
-        allowed[-code - CODE_FIRST][whom]++;
+    if (is_code(code) && index >= 0)
+        allowed[-code - CODE_FIRST][index]++;
 }
 
 static int index_of(const actor *a)
@@ -119,7 +113,7 @@ static bool is_dead(const actor *a)
     return weft_state_of(a->id) == WEFT_DEAD;
 }
 
-static bool is_above(int a, int of)
+static bool is_ancestor(int a, int of)
 {
     while (of >= 0 && of != a)
         of = actors[of].parent;
@@ -127,28 +121,28 @@ static bool is_above(int a, int of)
 }
 
 /*
- * May this code be raised in the actor now? It was raised there, or climbs from a child that ended
- * before it could be told.
+ * True if this code may be returned in the actor now. The code was raised there, or it propagates
+ * from a child that ended before it got the error.
  */
-static bool take_code(int code, int whom)
+static bool take_code(int code, int index)
 {
-    uint8_t *left = &allowed[-code - CODE_FIRST][whom];
+    uint8_t *left = &allowed[-code - CODE_FIRST][index];
     if (*left > 0) {
         --*left;
         return true;
     }
     for (int i = 1; i < actors_made; i++) {
         actor *child = &actors[i];
-        if (!child->is_returned || child->ended_under != whom || weft_is_error(child->returned) ||
+        if (!child->is_returned || child->ended_under != index || weft_is_error(child->returned) ||
             !take_code(code, i))
             continue;
-        child->climbed = code;
+        child->propagated = code;
         return true;
     }
     return false;
 }
 
-/* Must every blocking call of this actor fail? Cancellation is a level. */
+/* True if every blocking call of this actor must fail. A cancellation persists. */
 static bool must_fail(const actor *a)
 {
     for (int i = a->depth; i-- > 0;) {
@@ -160,13 +154,16 @@ static bool must_fail(const actor *a)
     return a->is_stopped || a->is_shutdown;
 }
 
-/* A call was cut short: by one of the scopes, if any is cancelled; of several the first. */
-static void note_cut(actor *a, bool may_be_a_value)
+/*
+ * Record that a cancelled scope interrupted a call. If several scopes are cancelled, any of them
+ * may be the cause.
+ */
+static void note_interrupting_scope(actor *a, bool may_be_a_value)
 {
     int cancelled = 0, last = 0;
     for (int i = a->depth; i-- > 0;) {
         if (weft_scope_is_cancelled(&a->scopes[i].scope)) {
-            a->scopes[i].may_have_cut = true;
+            a->scopes[i].may_have_interrupted = true;
             cancelled++;
             last = i;
         }
@@ -174,15 +171,15 @@ static void note_cut(actor *a, bool may_be_a_value)
             break;
     }
     if (cancelled == 1 && !may_be_a_value && !a->is_stopped && !a->is_shutdown)
-        a->scopes[last].has_cut = true;
+        a->scopes[last].has_interrupted = true;
 }
 
-/* An error that a call returned has a cause. */
+/* Require that an error returned by a call has a cause. */
 static void require_cause(actor *a, weft_value error)
 {
     if (error == -ECANCELED) {
         REQUIRE(must_fail(a));
-        note_cut(a, false);
+        note_interrupting_scope(a, false);
         return;
     }
     REQUIRE(is_code(error));
@@ -190,18 +187,18 @@ static void require_cause(actor *a, weft_value error)
     a->last_code = (int)error;
 }
 
-/* What holds after every blocking call; result is what it returned. */
+/* Check the conditions that hold after every blocking call. result is its return value. */
 static void require_sane_return(actor *a, weft_value result, bool had_to_fail)
 {
-    a->waits = NOWHERE;
+    a->waits_in = NOT_WAITING;
     REQUIRE(!a->is_parked);
     REQUIRE(weft_self() == a->id);
     REQUIRE(!had_to_fail || weft_is_error(result));
 }
 
 /*
- * A call that weft_schedule cannot end returned what interrupted it, or an error with a cause; else
- * true: it is for the caller to judge.
+ * For calls that weft_schedule cannot end. Check the value of an interrupt, or the cause of an
+ * error. Return true for any other result, which the caller checks.
  */
 static bool is_own_result(actor *a, weft_value result)
 {
@@ -216,7 +213,7 @@ static bool is_own_result(actor *a, weft_value result)
     return false;
 }
 
-/* The same for I/O, which the kernel may have finished before the interruption reached it. */
+/* As is_own_result, for I/O. The kernel may have completed it before the interrupt. */
 static bool is_own_io_result(actor *a, weft_value result)
 {
     if (a->is_interrupted && result != a->value)
@@ -224,23 +221,27 @@ static bool is_own_io_result(actor *a, weft_value result)
     return is_own_result(a, result);
 }
 
-/* weft_suspend and weft_transfer: nobody is resumed without a cause. */
+/* For weft_suspend and weft_transfer: require a cause for the resume. */
 static void require_resume(actor *a, weft_value result)
 {
     if (weft_is_error(result) && !(a->has_value && result == a->value)) {
         require_cause(a, result);
-        note_cut(a, true); /* an error by hand may have displaced that */
+        /* An error passed to weft_schedule may have replaced it. */
+        note_interrupting_scope(a, true);
     } else {
         REQUIRE(a->has_value && result == a->value);
     }
     a->has_value = a->is_interrupted = false;
 }
 
-/* A value is given to an actor that can be resumed by hand; plain ones do not displace errors. */
-static void give(actor *to, weft_value value)
+/*
+ * Record a value for an actor that waits for weft_schedule. A non-error value does not replace an
+ * error.
+ */
+static void record_value(actor *to, weft_value value)
 {
     if (weft_is_error(value))
-        allow((int)value, index_of(to));
+        allow_code((int)value, index_of(to));
     else if (!to->has_value || to->value != INTERRUPTED)
         to->value = value;
     if (!to->is_started)
@@ -250,7 +251,7 @@ static void give(actor *to, weft_value value)
     to->is_interrupted = false;
 }
 
-/* May this be the value of an actor that has ended? */
+/* True if value may be the value of an ended actor. */
 static bool is_value_of(actor *a, weft_value value)
 {
     if (a->is_stopped && !a->is_shutdown)
@@ -262,42 +263,45 @@ static bool is_value_of(actor *a, weft_value value)
     }
     if (!a->is_returned)
         return false;
-    if (value == a->returned || (a->climbed != 0 && value == a->climbed))
+    if (value == a->returned || (a->propagated != 0 && value == a->propagated))
         return true;
     if (!is_code(value) || weft_is_error(a->returned) || !take_code((int)value, index_of(a)))
         return false;
-    a->climbed = (int)value;
+    a->propagated = (int)value;
     return true;
 }
 
 /*
- * Someone was told the actor's value by an await: its parent will not be told any more, unless it
- * was on the way already.
+ * Record that an await returned the value. The parent does not get the error any more, unless it
+ * was already pending.
  */
-static void collect(actor *a, weft_value value)
+static void record_await(actor *a, weft_value value)
 {
     if (a->is_collected)
         return;
     a->is_collected = true;
     if (!is_code(value))
         return;
-    bool is_on_its_way = actors[a->ended_under].waits != NOWHERE;
+    bool is_on_its_way = actors[a->ended_under].waits_in != NOT_WAITING;
     uint8_t *left = &allowed[-(int)value - CODE_FIRST][a->ended_under];
     if (value != a->returned)
-        *left += is_on_its_way; /* it climbed: nobody has allowed that yet */
+        *left += is_on_its_way; /* a propagated error: not counted in allowed yet */
     else
         *left -= *left > 0 && !is_on_its_way;
 }
 
-/* May the id of a dead actor be gone? Someone has its value, or soon will, or nobody was to. */
-static bool is_gone(const actor *a)
+/*
+ * True if the id of an ended actor may be invalid: its value was or will be returned, or it is
+ * detached.
+ */
+static bool may_be_invalid(const actor *a)
 {
     if (a->is_collected || a->is_unawaited || a->awaiters > 0)
         return true;
     return actors[a->is_returned ? a->ended_under : a->parent].is_returned;
 }
 
-/* What can be seen of any actor from outside at any time. */
+/* Check the conditions that hold for any actor at any time. */
 static void require_sane(const actor *a)
 {
     if (is_dead(a))

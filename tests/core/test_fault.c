@@ -1,16 +1,20 @@
 /*
- * The n-th call for memory, for a descriptor or to the kernel fails, for n = 1, 2, 3 ... until a
- * whole scenario needs fewer calls than that. Each time: no crash, no hang, every call returns a
- * result or an error and has done the whole or nothing, nothing is left behind, and done again
- * without a fault everything works. Under ASan nothing has leaked either.
+ * Fault tests of fibers: the n-th call for memory, for a descriptor or to the kernel fails, for n =
+ * 1, 2, 3 ... until a scenario needs fewer calls than that. The requirements for each n:
+ *
+ * - There is no crash and no hang.
+ * - Every call returns a result or an error, and has its full effect or none.
+ * - Nothing remains, and ASan finds no leak.
+ * - A repetition without a fault succeeds.
  */
-#include "fault.h"
+#include "support/fault.h"
 
-static bool adopting(void)
+static bool become_and_check_cord(void)
 {
     if (!become_a_cord()) {
-        REQUIRE(atomic_load(&fault.struck) > 0);
-        REQUIRE(weft_main() == weft_self()); /* of the second try, or 0 of both */
+        REQUIRE(atomic_load(&fault.injected) > 0);
+        REQUIRE(weft_main() == weft_self()); /* the id of the second attempt, or 0 after both */
+        weft_error_clear();
         return false;
     }
     REQUIRE(weft_main() == weft_self());
@@ -18,13 +22,13 @@ static bool adopting(void)
 }
 
 /* DESIGN 3: a failed allocation is an error of the call that needed it. */
-START_TEST(a_thread_becomes_a_cord_or_is_told_why_not)
+START_TEST(a_thread_becomes_a_cord_or_gets_an_error)
 {
-    strike_each_call(adopting);
+    fail_each_call(become_and_check_cord);
 }
 END_TEST
 
-/* More default stacks than one mapping holds. ASan takes half a minute for 200. */
+/* More default stacks than one mapping holds. ASan needs half a minute for 200. */
 #ifdef __SANITIZE_ADDRESS__
 #define FIBERS 60
 #else
@@ -47,7 +51,7 @@ static weft_value sum_of_copy(void *arg)
     return rc < 0 ? rc : sum;
 }
 
-/* Default stacks, bigger and smaller ones, names, copies of arguments. */
+/* Default stacks, larger and smaller ones, names, and copied arguments. */
 static weft_fiber spin_one_of_many(int i, weft_value *expected)
 {
     static const size_t sizes[] = {0, 16 << 10, 0, 128 << 10, 0, 2 << 20};
@@ -66,7 +70,7 @@ static weft_fiber spin_one_of_many(int i, weft_value *expected)
     return weft_spin_with(sum_of_copy, copied, &options);
 }
 
-static bool spinning(void)
+static bool spin_all_kinds(void)
 {
     static weft_fiber f[FIBERS];
     static weft_value expected[FIBERS];
@@ -74,7 +78,7 @@ static bool spinning(void)
         return false;
     bool is_done = true;
     for (int i = 0; i < FIBERS; i++)
-        is_done &= (f[i] = require_made(spin_one_of_many(i, &expected[i]))) != 0;
+        is_done &= (f[i] = require_created(spin_one_of_many(i, &expected[i]))) != 0;
     for (int i = 0; i < FIBERS; i++)
         if (f[i] != 0)
             REQUIRE(weft_await(f[i]) == expected[i]);
@@ -83,15 +87,15 @@ static bool spinning(void)
 }
 
 /* T48, T50, T51 */
-START_TEST(fibers_of_all_kinds_are_made_whole_or_not_at_all)
+START_TEST(fibers_of_all_kinds_are_created_completely_or_not_at_all)
 {
-    strike_each_call(spinning);
+    fail_each_call(spin_all_kinds);
 }
 END_TEST
 
 static int runs;
 
-static weft_value count_run(void *arg)
+static weft_value count_run_twice(void *arg)
 {
     (void)arg;
     runs++;
@@ -100,19 +104,19 @@ static weft_value count_run(void *arg)
     return rc;
 }
 
-static bool going(void)
+static bool go_and_start(void)
 {
     if (!become_a_cord())
         return false;
     runs = 0;
     int made = 0;
     for (int i = 0; i < 70; i++)
-        made += REQUIRE_TOLD(weft_go(count_run, NULL));
+        made += REQUIRE_OR_FAULT(weft_go(count_run_twice, NULL));
     REQUIRE(weft_await_children() == 0);
     REQUIRE(runs == 2 * made);
     for (int i = 0; i < 10; i++) {
         runs = 0;
-        weft_fiber f = require_made(weft_new(count_run, NULL));
+        weft_fiber f = require_created(weft_new(count_run_twice, NULL));
         made += f != 0;
         if (f == 0)
             continue;
@@ -127,9 +131,9 @@ static bool going(void)
 }
 
 /* P1, T8 */
-START_TEST(what_is_told_to_run_runs_and_nothing_else)
+START_TEST(fibers_that_were_spun_or_started_run_and_no_others)
 {
-    strike_each_call(going);
+    fail_each_call(go_and_start);
 }
 END_TEST
 
@@ -148,13 +152,13 @@ static weft_value sleep_in_scopes(void *arg)
     return weft_sleep(0.0005);
 }
 
-static bool sleeping(void)
+static bool sleep_in_fibers(void)
 {
     if (!become_a_cord())
         return false;
     int made = 0;
     for (int i = 0; i < 10; i++)
-        made += require_made(weft_spin(sleep_in_scopes, NULL)) != 0;
+        made += require_created(weft_spin(sleep_in_scopes, NULL)) != 0;
     weft_fiber f[16];
     int living = weft_children(weft_self(), f, COUNT_OF(f));
     REQUIRE(living == made);
@@ -164,10 +168,10 @@ static bool sleeping(void)
     return made == 10;
 }
 
-/* P41, P46: time needs no memory, and a poll that fails is made again. */
-START_TEST(deadlines_and_sleeps_hold_whatever_fails)
+/* P41, P46: time needs no memory, and a failed poll is repeated. */
+START_TEST(deadlines_and_sleeps_work_with_any_fault)
 {
-    strike_each_call(sleeping);
+    fail_each_call(sleep_in_fibers);
 }
 END_TEST
 
@@ -190,25 +194,24 @@ typedef struct owner {
     int defers_left, values_set, blocks;
 } owner;
 
-static weft_value own_things(void *arg)
+static weft_value defer_set_and_allocate(void *arg)
 {
     owner *o = arg;
     for (int i = 0; i < 3; i++) {
-        o->defers_left += REQUIRE_TOLD(weft_defer(count_defer, NULL));
+        o->defers_left += REQUIRE_OR_FAULT(weft_defer(count_defer, NULL));
         void *old = weft_local_get(o->key);
-        bool is_set = REQUIRE_TOLD(weft_local_set(o->key, o));
+        bool is_set = REQUIRE_OR_FAULT(weft_local_set(o->key, o));
         REQUIRE(weft_local_get(o->key) == (is_set ? o : old));
         o->values_set += is_set && old == NULL;
         char *block = weft_alloc(1000);
-        REQUIRE(block != NULL || atomic_load(&fault.struck) > 0);
-        if (block != NULL)
+        if (require_object(block))
             memset(block, i, 1000);
         o->blocks += block != NULL;
     }
     return weft_snooze();
 }
 
-static bool owning(void)
+static bool use_fiber_state(void)
 {
     static weft_key key;
     if (!become_a_cord())
@@ -219,7 +222,7 @@ static bool owning(void)
     int made = 0;
     defers_run = values_destroyed = 0;
     for (int i = 0; i < 3; i++) {
-        weft_fiber f = require_made(weft_spin(own_things, &o));
+        weft_fiber f = require_created(weft_spin(defer_set_and_allocate, &o));
         made += f != 0;
         REQUIRE(f == 0 || weft_await(f) == 0);
     }
@@ -230,14 +233,14 @@ static bool owning(void)
 }
 
 /* P24, T105 */
-START_TEST(defers_locals_and_memory_are_there_or_refused)
+START_TEST(deferred_calls_locals_and_memory_are_available_or_refused)
 {
-    strike_each_call(owning);
+    fail_each_call(use_fiber_state);
 }
 END_TEST
 
-/* Its child's error comes to it at its next blocking call; it ends with that. */
-static weft_value pass_on_child_error(void *arg)
+/* The error of the child arrives at the next blocking call. The fiber ends with it. */
+static weft_value return_child_error(void *arg)
 {
     if (weft_go(fail_deep, arg) < 0)
         return -(weft_value)arg;
@@ -246,8 +249,8 @@ static weft_value pass_on_child_error(void *arg)
     return weft_fail(rc, "my child failed");
 }
 
-/* Its value has a bit for each of the errors that arrived. */
-static weft_value note_errors(void *arg)
+/* Return a bit for each error that arrived. */
+static weft_value catch_errors(void *arg)
 {
     weft_value rc, seen = 0;
     while ((rc = weft_suspend()) < 0)
@@ -258,8 +261,8 @@ static weft_value note_errors(void *arg)
 
 static bool raise_two(weft_fiber f)
 {
-    bool is_first = REQUIRE_TOLD(weft_raise(f, -EDOM, "%s", "first"));
-    bool is_second = REQUIRE_TOLD(weft_raise(f, -ERANGE, "%s", "second"));
+    bool is_first = REQUIRE_OR_FAULT(weft_raise(f, -EDOM, "%s", "first"));
+    bool is_second = REQUIRE_OR_FAULT(weft_raise(f, -ERANGE, "%s", "second"));
     for (int i = 0; i < 3; i++)
         REQUIRE(weft_snooze() == 0);
     REQUIRE(weft_schedule(f, 0) == 0);
@@ -267,17 +270,17 @@ static bool raise_two(weft_fiber f)
     return is_first && is_second;
 }
 
-static bool failing(void)
+static bool propagate_errors(void)
 {
     if (!become_a_cord())
         return false;
     int made = 0;
     for (int i = 0; i < 3; i++) {
-        weft_fiber f = require_made(weft_spin(pass_on_child_error, as_arg(EPROTO)));
+        weft_fiber f = require_created(weft_spin(return_child_error, as_arg(EPROTO)));
         made += f != 0;
         REQUIRE(f == 0 || weft_await(f) == -EPROTO);
-        /* One that has failed before it is awaited: its error is told once. */
-        f = require_made(weft_spin(fail_deep, as_arg(EXFULL)));
+        /* A fiber that failed before the await. Its error is reported once. */
+        f = require_created(weft_spin(fail_deep, as_arg(EXFULL)));
         made += f != 0;
         if (f != 0 && weft_state_of(f) != WEFT_DEAD) {
             WEFT_SHIELD(INFINITY)
@@ -287,7 +290,7 @@ static bool failing(void)
             REQUIRE(weft_snooze() == 0);
         }
     }
-    weft_fiber f = require_made(weft_spin(note_errors, NULL));
+    weft_fiber f = require_created(weft_spin(catch_errors, NULL));
     if (f != 0) {
         REQUIRE(weft_snooze() == 0);
         made += raise_two(f);
@@ -296,19 +299,22 @@ static bool failing(void)
     return made == 7;
 }
 
-/* P19, P20, P21, T25: words may be lost for want of memory, codes never, and none is told twice. */
-START_TEST(error_codes_arrive_once_though_their_words_cannot)
+/*
+ * P19, P20, P21, T25: a message may be lost without memory, but a code never is. No error is
+ * reported twice.
+ */
+START_TEST(error_codes_arrive_once_even_without_their_messages)
 {
-    strike_each_call(failing);
+    fail_each_call(propagate_errors);
 }
 END_TEST
 
-/* Spin n; returns how many could be. */
+/* Spin n fibers. Return the number that succeeded. */
 static size_t spin_some(weft_fiber *f, size_t n)
 {
     size_t made = 0;
     for (size_t i = 0; i < n; i++) {
-        f[made] = require_made(weft_spin(return_soon, as_arg((weft_value)made + 1)));
+        f[made] = require_created(weft_spin(return_soon, as_arg((weft_value)made + 1)));
         made += f[made] != 0;
     }
     return made;
@@ -320,8 +326,8 @@ static void await_each(const weft_fiber *f, size_t n)
         REQUIRE(weft_await(f[i]) == (weft_value)i + 1);
 }
 
-/* A wait for several that was refused has changed nothing. */
-static bool awaiting(void)
+/* A refused wait for several fibers has no effect. */
+static bool await_several(void)
 {
     weft_fiber f[8];
     weft_value out[8];
@@ -329,7 +335,7 @@ static bool awaiting(void)
         return false;
     size_t n = spin_some(f, COUNT_OF(f));
     bool is_done = n == COUNT_OF(f);
-    if (REQUIRE_TOLD(weft_await_all(f, n, out))) {
+    if (REQUIRE_OR_FAULT(weft_await_all(f, n, out))) {
         for (size_t i = 0; i < n; i++)
             REQUIRE(out[i] == (weft_value)i + 1);
     } else {
@@ -339,7 +345,7 @@ static bool awaiting(void)
     n = spin_some(f, COUNT_OF(f));
     is_done &= n == COUNT_OF(f);
     int first = n > 0 ? weft_select_fibers(f, n, out) : 0;
-    if (REQUIRE_TOLD(first))
+    if (REQUIRE_OR_FAULT(first))
         REQUIRE(n == 0 || out[0] == first + 1);
     else
         await_each(f, n);
@@ -348,24 +354,24 @@ static bool awaiting(void)
 }
 
 /* P34, P35, P37 */
-START_TEST(a_wait_for_several_happens_or_changes_nothing)
+START_TEST(a_wait_for_several_fibers_succeeds_or_changes_nothing)
 {
-    strike_each_call(awaiting);
+    fail_each_call(await_several);
 }
 END_TEST
 
-static bool restarting(void)
+static bool restart_ended_fiber(void)
 {
     if (!become_a_cord())
         return false;
     runs = 0;
-    weft_fiber f = require_made(weft_spin(count_run, NULL));
+    weft_fiber f = require_created(weft_spin(count_run_twice, NULL));
     bool is_done = f != 0;
     if (f != 0) {
         WEFT_MOVE_ON_AFTER(0.001)
             weft_suspend();
         REQUIRE(weft_state_of(f) == WEFT_DEAD && runs == 2);
-        is_done = REQUIRE_TOLD(weft_restart(f));
+        is_done = REQUIRE_OR_FAULT(weft_restart(f));
         REQUIRE(weft_await(f) == 0);
         REQUIRE(runs == (is_done ? 4 : 2));
     }
@@ -374,9 +380,9 @@ static bool restarting(void)
 }
 
 /* P31 */
-START_TEST(an_ended_fiber_restarts_or_stays_as_it_was)
+START_TEST(an_ended_fiber_restarts_or_remains_unchanged)
 {
-    strike_each_call(restarting);
+    fail_each_call(restart_ended_fiber);
 }
 END_TEST
 
@@ -387,7 +393,7 @@ static int count_fiber(const weft_info *info, void *count)
     return 0;
 }
 
-static bool looking(void)
+static bool inspect_fibers(void)
 {
     if (!become_a_cord())
         return false;
@@ -410,24 +416,24 @@ static bool looking(void)
 }
 
 /* T20, T21 */
-START_TEST(looking_inside_works_whatever_fails)
+START_TEST(inspection_works_with_any_fault)
 {
-    strike_each_call(looking);
+    fail_each_call(inspect_fibers);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_thread_becomes_a_cord_or_is_told_why_not,
-        &fibers_of_all_kinds_are_made_whole_or_not_at_all,
-        &what_is_told_to_run_runs_and_nothing_else,
-        &deadlines_and_sleeps_hold_whatever_fails,
-        &defers_locals_and_memory_are_there_or_refused,
-        &error_codes_arrive_once_though_their_words_cannot,
-        &a_wait_for_several_happens_or_changes_nothing,
-        &an_ended_fiber_restarts_or_stays_as_it_was,
-        &looking_inside_works_whatever_fails,
+        &a_thread_becomes_a_cord_or_gets_an_error,
+        &fibers_of_all_kinds_are_created_completely_or_not_at_all,
+        &fibers_that_were_spun_or_started_run_and_no_others,
+        &deadlines_and_sleeps_work_with_any_fault,
+        &deferred_calls_locals_and_memory_are_available_or_refused,
+        &error_codes_arrive_once_even_without_their_messages,
+        &a_wait_for_several_fibers_succeeds_or_changes_nothing,
+        &an_ended_fiber_restarts_or_remains_unchanged,
+        &inspection_works_with_any_fault,
     };
     return run_suite("fault", tests, COUNT_OF(tests));
 }

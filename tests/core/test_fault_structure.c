@@ -1,28 +1,28 @@
 /*
- * Supervisors, groups, pools, select and what runs later when memory is short: each call does all
- * or nothing, and nobody waits for what will not come.
+ * Fault tests of supervisors, groups, resource pools, select, and delayed calls. Each call has its
+ * full effect or none, and no fiber waits for an event that never happens.
  */
-#include "fault.h"
+#include "support/fault.h"
 
 #include <poll.h>
 #include <pthread.h>
 
-/* Fails so often, then ends well. */
-static weft_value fail_at_first(void *arg)
+/* Fail *arg times, then succeed. */
+static weft_value fail_then_succeed(void *arg)
 {
     int *left = arg;
     return --*left >= 0 ? weft_fail(-EPROTO, "%d more", *left) : 0;
 }
 
-/* Waits to be stopped, with children of its own. */
-static weft_value wait_for_the_end(void *arg)
+/* Wait to be stopped, with a child. */
+static weft_value suspend_with_child(void *arg)
 {
     (void)arg;
     weft_spin(suspend, NULL);
     return weft_suspend();
 }
 
-/* More restarts than one allocation has room to count. */
+/* More restarts than one allocation can record. */
 enum { FAILURES = 20 };
 
 static bool supervise_all(weft_strategy strategy, double backoff_s)
@@ -30,21 +30,21 @@ static bool supervise_all(weft_strategy strategy, double backoff_s)
     int left = FAILURES;
     const weft_child children[] = {
         {.name = "first", .fn = return_arg, .restart = WEFT_ON_ERROR},
-        {.name = "weak", .fn = fail_at_first, .arg = &left, .restart = WEFT_ON_ERROR},
+        {.name = "weak", .fn = fail_then_succeed, .arg = &left, .restart = WEFT_ON_ERROR},
         {.name = "large", .fn = return_arg, .restart = WEFT_ON_ERROR, .stack_bytes = 1 << 20},
     };
     const weft_supervise_options options = {.strategy = strategy,
                                             .restarts_max = 2 * FAILURES,
                                             .backoff_s = backoff_s,
                                             .backoff_max_s = backoff_s};
-    bool is_done = REQUIRE_TOLD(weft_supervise(children, COUNT_OF(children), &options));
+    bool is_done = REQUIRE_OR_FAULT(weft_supervise(children, COUNT_OF(children), &options));
     REQUIRE(!is_done || left == -1);
     weft_error_clear();
     require_nothing_left();
     return is_done;
 }
 
-static bool supervising(void)
+static bool supervise_by_all_strategies(void)
 {
     if (!become_a_cord())
         return false;
@@ -55,117 +55,117 @@ static bool supervising(void)
     return is_done;
 }
 
-START_TEST(supervision_goes_on_to_its_end_or_stops_all_and_says_so)
+START_TEST(supervision_completes_or_stops_all_children_with_an_error)
 {
-    strike_each_call(supervising);
+    fail_each_call(supervise_by_all_strategies);
 }
 END_TEST
 
-/* Without memory for its words an error keeps its code. */
-static bool giving_up(void)
+/* Without memory for its message an error keeps its code. */
+static bool exceed_restart_limit(void)
 {
     if (!become_a_cord())
         return false;
     int left = FAILURES;
     const weft_child children[] = {
-        {.name = "idle", .fn = wait_for_the_end},
-        {.name = "weak", .fn = fail_at_first, .arg = &left},
+        {.name = "idle", .fn = suspend_with_child},
+        {.name = "weak", .fn = fail_then_succeed, .arg = &left},
     };
     const weft_supervise_options options = {.strategy = WEFT_REST_FOR_ONE, .restarts_max = 2};
     int rc = weft_supervise(children, COUNT_OF(children), &options);
-    REQUIRE(rc == -EPROTO || fault_is_told(rc));
+    REQUIRE(rc == -EPROTO || fault_explains(rc));
     bool is_done = rc == -EPROTO && left == FAILURES - 3;
-    REQUIRE(weft_error() == NULL || weft_error()->code == rc || atomic_load(&fault.struck) > 0);
-    REQUIRE(atomic_load(&fault.struck) > 0 || strcmp(weft_error()->message, "17 more") == 0);
+    REQUIRE(weft_error() == NULL || weft_error()->code == rc || atomic_load(&fault.injected) > 0);
+    REQUIRE(atomic_load(&fault.injected) > 0 || strcmp(weft_error()->message, "17 more") == 0);
     weft_error_clear();
     return is_done;
 }
 
 START_TEST(a_supervisor_gives_up_with_the_code_of_the_last_error)
 {
-    strike_each_call(giving_up);
+    fail_each_call(exceed_restart_limit);
 }
 END_TEST
 
-/* Spins others beside itself, whom the supervisor of both gets meanwhile. */
-static weft_value bring_others(void *arg)
+/* Spin and attach siblings, which the supervisor of both takes over meanwhile. */
+static weft_value spin_siblings(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 10; i++)
-        require_made(weft_spin_with(return_arg, NULL,
-                                    &(weft_spin_options){.parent = weft_parent(weft_self())}));
-    weft_fiber f = require_made(weft_spin(return_arg, NULL));
+        require_created(weft_spin_with(return_arg, NULL,
+                                       &(weft_spin_options){.parent = weft_parent(weft_self())}));
+    weft_fiber f = require_created(weft_spin(return_arg, NULL));
     if (f != 0)
         REQUIRE(weft_attach(f, weft_parent(weft_self())) == 0);
     return weft_snooze();
 }
 
-static weft_value supervise_comers(void *arg)
+static weft_value supervise_added_children(void *arg)
 {
     (void)arg;
-    weft_fiber f = require_made(weft_spin(bring_others, NULL));
+    weft_fiber f = require_created(weft_spin(spin_siblings, NULL));
     return f == 0 ? -ENOMEM : weft_supervise(NULL, 0, NULL);
 }
 
-static bool joining(void)
+static bool add_children_to_supervisor(void)
 {
     if (!become_a_cord())
         return false;
-    weft_fiber f = require_made(weft_spin(supervise_comers, NULL));
-    bool is_done = f != 0 && REQUIRE_TOLD(weft_await(f));
+    weft_fiber f = require_created(weft_spin(supervise_added_children, NULL));
+    bool is_done = f != 0 && REQUIRE_OR_FAULT(weft_await(f));
     weft_error_clear();
     return is_done;
 }
 
-START_TEST(who_cannot_be_taken_in_ends_the_supervision)
+START_TEST(a_child_that_cannot_be_added_ends_the_supervision)
 {
-    strike_each_call(joining);
+    fail_each_call(add_children_to_supervisor);
 }
 END_TEST
 
-/* Who monitors a child hears of each of its ends. */
-static bool watching(void)
+/* A monitor of a child gets a message for each of its ends. */
+static bool monitor_supervised_child(void)
 {
     if (!become_a_cord())
         return false;
     int left = 5;
-    weft_fiber f = require_made(weft_spin(fail_at_first, &left));
+    weft_fiber f = require_created(weft_spin(fail_then_succeed, &left));
     if (f == 0)
         return false;
-    bool is_watched = REQUIRE_TOLD(weft_monitor(f));
+    bool is_monitored = REQUIRE_OR_FAULT(weft_monitor(f));
     const weft_supervise_options options = {.restart = WEFT_ON_ERROR};
-    bool is_done = REQUIRE_TOLD(weft_supervise(NULL, 0, &options));
+    bool is_done = REQUIRE_OR_FAULT(weft_supervise(NULL, 0, &options));
     int ends = 0;
     while (weft_try_receive() == (weft_value)f)
         ends++;
-    REQUIRE(!is_watched || !is_done || ends == 6);
-    REQUIRE(is_watched || ends == 0);
-    weft_await(f); /* once for its monitor; or it is gone */
+    REQUIRE(!is_monitored || !is_done || ends == 6);
+    REQUIRE(is_monitored || ends == 0);
+    weft_await(f); /* once for its monitor, unless its id is invalid */
     REQUIRE(weft_await(f) == -ESRCH);
     weft_error_clear();
-    return is_watched && is_done;
+    return is_monitored && is_done;
 }
 
-START_TEST(a_monitor_hears_of_every_end_of_a_supervised_child)
+START_TEST(a_monitor_is_notified_of_every_end_of_a_supervised_child)
 {
-    strike_each_call(watching);
+    fail_each_call(monitor_supervised_child);
 }
 END_TEST
 
 enum { MEMBERS = 20 };
 
-/* Returns how many were spun. */
+/* Return the number of members spun. */
 static size_t spin_members(weft_group *g, weft_fn *fn)
 {
     size_t n = 0;
     for (size_t i = 0; i < MEMBERS; i++) {
-        n += require_made(weft_group_spin(g, fn, NULL)) != 0;
+        n += require_created(weft_group_spin(g, fn, NULL)) != 0;
         REQUIRE(weft_group_count(g) == n);
     }
     return n;
 }
 
-static bool grouping(void)
+static bool open_and_close_groups(void)
 {
     if (!become_a_cord())
         return false;
@@ -174,21 +174,21 @@ static bool grouping(void)
     size_t n = spin_members(&g, return_arg);
     REQUIRE(weft_group_close(&g) == 0);
     REQUIRE(weft_group_open(&g) == 0);
-    n += spin_members(&g, wait_for_the_end);
-    weft_fiber f = require_made(weft_group_spin(&g, fail_deep, as_arg(EPROTO)));
+    n += spin_members(&g, suspend_with_child);
+    weft_fiber f = require_created(weft_group_spin(&g, fail_deep, as_arg(EPROTO)));
     if (f == 0)
         REQUIRE(weft_group_cancel(&g) == 0);
     weft_error_clear();
     int rc = weft_group_close(&g);
-    REQUIRE(rc == (f != 0 ? -EPROTO : 0) || fault_is_told(rc));
-    REQUIRE(weft_error() == NULL || weft_error()->code == rc || atomic_load(&fault.struck) > 0);
+    REQUIRE(rc == (f != 0 ? -EPROTO : 0) || fault_explains(rc));
+    REQUIRE(weft_error() == NULL || weft_error()->code == rc || atomic_load(&fault.injected) > 0);
     weft_error_clear();
     return n == 2 * MEMBERS && rc == -EPROTO;
 }
 
-START_TEST(a_group_joins_those_that_could_be_made)
+START_TEST(a_group_waits_for_the_members_that_were_created)
 {
-    strike_each_call(grouping);
+    fail_each_call(open_and_close_groups);
 }
 END_TEST
 
@@ -212,7 +212,7 @@ static void free_resource(weft_value resource, void *arg)
     free(as_arg(resource));
 }
 
-/* Uses it, and gives it back, breaks it or dies with it. */
+/* Acquire a resource, then end with it, discard it, or release it. */
 static weft_value use_pool(void *arg)
 {
     weft_value resource = weft_pool_acquire(pool);
@@ -228,22 +228,21 @@ static weft_value use_pool(void *arg)
     return weft_pool_release(pool, resource);
 }
 
-static bool pooling(void)
+static bool use_resource_pool(void)
 {
     if (!become_a_cord())
         return false;
     const weft_pool_options options = {3, make_resource, free_resource, NULL};
     pool = weft_pool_new(&options);
-    REQUIRE(pool != NULL || atomic_load(&fault.struck) > 0);
-    if (pool == NULL)
+    if (!require_object(pool))
         return false;
     bool is_done = true;
     weft_fiber f[12];
     for (size_t i = 0; i < COUNT_OF(f); i++)
-        f[i] = require_made(weft_spin(use_pool, as_arg((weft_value)i)));
-    WEFT_SHIELD(INFINITY) { /* from the errors of those whose turn has not come */
+        f[i] = require_created(weft_spin(use_pool, as_arg((weft_value)i)));
+    WEFT_SHIELD(INFINITY) { /* delays the errors of fibers that are not awaited yet */
         for (size_t i = 0; i < COUNT_OF(f); i++)
-            is_done &= f[i] != 0 && REQUIRE_TOLD(weft_await(f[i]));
+            is_done &= f[i] != 0 && REQUIRE_OR_FAULT(weft_await(f[i]));
     }
     REQUIRE(weft_pool_size(pool) == weft_pool_available(pool));
     REQUIRE(weft_pool_size(pool) == resources);
@@ -253,15 +252,18 @@ static bool pooling(void)
     return is_done;
 }
 
-START_TEST(a_pool_that_cannot_make_one_keeps_its_limit_and_serves_the_next)
+START_TEST(a_pool_that_cannot_create_a_resource_keeps_its_limit_and_continues)
 {
-    strike_each_call(pooling);
+    fail_each_call(use_resource_pool);
 }
 END_TEST
 
 enum { PIPES = 6 };
 
-/* The byte stays where it is unless the clause happened; nothing watches the pipes afterwards. */
+/*
+ * Select among empty pipes, the end of a fiber if ended is not 0, and a timeout. No poll of a pipe
+ * may remain.
+ */
 static bool select_among(int pipes[PIPES][2], weft_fiber ended)
 {
     weft_clause c[PIPES + 2];
@@ -275,9 +277,9 @@ static bool select_among(int pipes[PIPES][2], weft_fiber ended)
     weft_counters now;
     REQUIRE(weft_stats(&now) == 0);
     REQUIRE(now.timers == 0);
-    if (!REQUIRE_TOLD(rc))
+    if (!REQUIRE_OR_FAULT(rc))
         return false;
-    REQUIRE(rc == (ended != 0 ? PIPES : PIPES + 1) || fault_is_told(c[rc].value));
+    REQUIRE(rc == (ended != 0 ? PIPES : PIPES + 1) || fault_explains(c[rc].value));
     return !weft_is_error(c[rc].value);
 }
 
@@ -288,34 +290,34 @@ static weft_value write_byte(void *arg)
     return rc;
 }
 
-/* One pipe becomes readable while all are waited for. */
+/* One pipe becomes readable during the select. */
 static bool select_readable(int pipes[PIPES][2])
 {
     weft_clause c[PIPES];
     for (int i = 0; i < PIPES; i++)
         c[i] = weft_clause_fd(pipes[i][0], POLLIN);
-    weft_fiber f = require_made(weft_spin(write_byte, as_arg(pipes[4][1])));
+    weft_fiber f = require_created(weft_spin(write_byte, as_arg(pipes[4][1])));
     if (f == 0)
         return false;
     int rc = weft_select(c, PIPES);
     REQUIRE(weft_await(f) == 1);
-    if (!REQUIRE_TOLD(rc))
+    if (!REQUIRE_OR_FAULT(rc))
         return false;
-    REQUIRE((rc == 4 && c[rc].value == POLLIN) || fault_is_told(c[rc].value));
+    REQUIRE((rc == 4 && c[rc].value == POLLIN) || fault_explains(c[rc].value));
     return c[rc].value == POLLIN;
 }
 
-static bool selecting(void)
+static bool select_fds_and_fibers(void)
 {
     if (!become_a_cord())
         return false;
     int pipes[PIPES][2];
     bool is_done = true;
     WITHOUT_FAULTS(for (int i = 0; i < PIPES; i++) REQUIRE(weft_pipe(pipes[i]) == 0));
-    weft_fiber f = require_made(weft_spin(return_arg, NULL));
+    weft_fiber f = require_created(weft_spin(return_arg, NULL));
     if (f != 0) {
         is_done &= select_among(pipes, f);
-        weft_await(f); /* if it was not that */
+        weft_await(f); /* if the select did not consume it */
     }
     is_done &= select_among(pipes, 0);
     is_done &= select_readable(pipes);
@@ -326,9 +328,9 @@ static bool selecting(void)
     return f != 0 && is_done;
 }
 
-START_TEST(a_select_among_many_descriptors_happens_or_leaves_none_watched)
+START_TEST(a_select_of_many_descriptors_succeeds_or_leaves_no_poll_pending)
 {
-    strike_each_call(selecting);
+    fail_each_call(select_fds_and_fibers);
 }
 END_TEST
 
@@ -346,20 +348,20 @@ static void *set_event(void *arg)
     return as_arg(weft_event_set(&event));
 }
 
-/* Set from another thread while someone waits, and again while nobody does. */
-static bool signalling(void)
+/* Set the event from another thread while a fiber waits, and while none waits. */
+static bool set_event_from_thread(void)
 {
     if (!become_a_cord())
         return false;
     bool is_done = true;
     for (int i = 0; i < 4; i++) {
-        weft_fiber f = i % 2 == 0 ? require_made(weft_spin(wait_event, NULL)) : 0;
+        weft_fiber f = i % 2 == 0 ? require_created(weft_spin(wait_event, NULL)) : 0;
         weft_snooze();
         pthread_t thread;
         void *result = as_arg(-EAGAIN);
         if (pthread_create(&thread, NULL, set_event, NULL) == 0)
             pthread_join(thread, &result);
-        bool is_set = REQUIRE_TOLD((weft_value)result);
+        bool is_set = REQUIRE_OR_FAULT((weft_value)result);
         if (!is_set)
             REQUIRE(!weft_event_is_set(&event) && weft_event_set(&event) == 0);
         if (f != 0)
@@ -373,29 +375,29 @@ static bool signalling(void)
     return is_done;
 }
 
-START_TEST(an_event_is_set_from_another_thread_or_is_not)
+START_TEST(an_event_is_set_from_another_thread_or_the_call_fails)
 {
-    strike_each_call(signalling);
+    fail_each_call(set_event_from_thread);
 }
 END_TEST
 
-static weft_value tick(void *arg)
+static weft_value count_down_to_error(void *arg)
 {
     int *left = arg;
     return --*left > 0 ? 0 : -EPROTO;
 }
 
-/* What could be arranged happens, as often as it should. */
-static bool waiting_to_run(void)
+/* Calls that could be registered run as often as they should. */
+static bool run_delayed_calls(void)
 {
     if (!become_a_cord())
         return false;
     int left[3] = {3, 3, 3};
     bool is_done = true;
     weft_fiber f[] = {
-        require_made(weft_after(0.0001, return_arg, as_arg(5))),
-        require_made(weft_every(0.0001, tick, &left[0])),
-        require_made(weft_spin_loop(tick, &left[1], 1e4)),
+        require_created(weft_after(0.0001, return_arg, as_arg(5))),
+        require_created(weft_every(0.0001, count_down_to_error, &left[0])),
+        require_created(weft_spin_loop(count_down_to_error, &left[1], 1e4)),
     };
     for (size_t i = 0; i < COUNT_OF(f); i++) {
         if (f[i] == 0) {
@@ -403,67 +405,67 @@ static bool waiting_to_run(void)
             continue;
         }
         weft_value value = 0;
-        WEFT_SHIELD(INFINITY) { /* from the errors of those whose turn has not come */
+        WEFT_SHIELD(INFINITY) { /* delays the errors of fibers that are not awaited yet */
             value = weft_await(f[i]);
         }
-        REQUIRE(value == (i == 0 ? 5 : -EPROTO) || fault_is_told(value));
+        REQUIRE(value == (i == 0 ? 5 : -EPROTO) || fault_explains(value));
         is_done &= value == (i == 0 ? 5 : -EPROTO);
     }
-    int rc = weft_throttled_loop(tick, &left[2], INFINITY, 0);
-    REQUIRE(rc == -EPROTO || fault_is_told(rc));
+    int rc = weft_throttled_loop(count_down_to_error, &left[2], INFINITY, 0);
+    REQUIRE(rc == -EPROTO || fault_explains(rc));
     is_done &= rc == -EPROTO && left[0] == 0 && left[1] == 0;
     weft_error_clear();
     return is_done;
 }
 
-START_TEST(what_is_to_run_later_runs_or_was_refused)
+START_TEST(delayed_calls_run_or_were_refused)
 {
-    strike_each_call(waiting_to_run);
+    fail_each_call(run_delayed_calls);
 }
 END_TEST
 
-/* Two chunks of fibers, so that the shares need more room while they are being measured. */
-static bool looking_inside(void)
+/* Two chunks of fibers, so that the table of shares must grow while accounting is on. */
+static bool account_and_watch(void)
 {
     if (!become_a_cord())
         return false;
-    int nowhere;
-    WITHOUT_FAULTS(nowhere = open("/dev/null", O_WRONLY));
-    bool is_done = REQUIRE_TOLD(weft_watchdog(60));
+    int null_fd;
+    WITHOUT_FAULTS(null_fd = open("/dev/null", O_WRONLY));
+    bool is_done = REQUIRE_OR_FAULT(weft_watchdog(60));
     weft_account(true);
     for (int i = 0; i < 80; i++)
-        is_done &= REQUIRE_TOLD(weft_go(suspend, NULL));
+        is_done &= REQUIRE_OR_FAULT(weft_go(suspend, NULL));
     weft_snooze();
-    is_done &= REQUIRE_TOLD(weft_top(nowhere));
+    is_done &= REQUIRE_OR_FAULT(weft_top(null_fd));
     weft_info info;
     REQUIRE(weft_info_of(weft_self(), &info) == 0 && info.cpu_share <= 1);
     weft_account(false);
     REQUIRE(weft_watchdog(0) == 0);
-    close(nowhere);
+    close(null_fd);
     REQUIRE(weft_terminate_children(60) == 0);
     weft_error_clear();
     return is_done;
 }
 
-START_TEST(who_looks_inside_sees_what_there_is_memory_for)
+START_TEST(accounting_and_the_watchdog_work_or_return_an_error)
 {
-    strike_each_call(looking_inside);
+    fail_each_call(account_and_watch);
 }
 END_TEST
 
-/* All fibers end in any case; for a thread it takes memory to wait. */
-static bool shutting_down(void)
+/* All fibers end in any case. Waiting for a thread needs memory. */
+static bool shut_down_all(void)
 {
     if (!become_a_cord())
         return false;
-    bool is_done = REQUIRE_TOLD(weft_shutdown_on_signals(60));
+    bool is_done = REQUIRE_OR_FAULT(weft_shutdown_on_signals(60));
     weft_fiber f[3];
     for (size_t i = 0; i < COUNT_OF(f); i++)
-        is_done &= (f[i] = require_made(weft_spin(sleep_forever, NULL))) != 0;
-    weft_cord cord = require_made(weft_cord_start(NULL, NULL, NULL));
+        is_done &= (f[i] = require_created(weft_spin(sleep_forever, NULL))) != 0;
+    weft_cord cord = require_created(weft_cord_start(NULL, NULL, NULL));
     is_done &= cord != 0;
     weft_snooze();
-    is_done &= REQUIRE_TOLD(weft_shutdown_all(60));
+    is_done &= REQUIRE_OR_FAULT(weft_shutdown_all(60));
     for (size_t i = 0; i < COUNT_OF(f); i++)
         REQUIRE(f[i] == 0 || weft_await(f[i]) == -ECANCELED);
     if (cord != 0)
@@ -472,26 +474,26 @@ static bool shutting_down(void)
     return is_done;
 }
 
-START_TEST(everything_ends_or_it_is_said_that_it_could_not_be_waited_for)
+START_TEST(a_shutdown_ends_everything_or_returns_an_error)
 {
-    strike_each_call(shutting_down);
+    fail_each_call(shut_down_all);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &supervision_goes_on_to_its_end_or_stops_all_and_says_so,
+        &supervision_completes_or_stops_all_children_with_an_error,
         &a_supervisor_gives_up_with_the_code_of_the_last_error,
-        &who_cannot_be_taken_in_ends_the_supervision,
-        &a_monitor_hears_of_every_end_of_a_supervised_child,
-        &a_group_joins_those_that_could_be_made,
-        &a_pool_that_cannot_make_one_keeps_its_limit_and_serves_the_next,
-        &a_select_among_many_descriptors_happens_or_leaves_none_watched,
-        &an_event_is_set_from_another_thread_or_is_not,
-        &what_is_to_run_later_runs_or_was_refused,
-        &who_looks_inside_sees_what_there_is_memory_for,
-        &everything_ends_or_it_is_said_that_it_could_not_be_waited_for,
+        &a_child_that_cannot_be_added_ends_the_supervision,
+        &a_monitor_is_notified_of_every_end_of_a_supervised_child,
+        &a_group_waits_for_the_members_that_were_created,
+        &a_pool_that_cannot_create_a_resource_keeps_its_limit_and_continues,
+        &a_select_of_many_descriptors_succeeds_or_leaves_no_poll_pending,
+        &an_event_is_set_from_another_thread_or_the_call_fails,
+        &delayed_calls_run_or_were_refused,
+        &accounting_and_the_watchdog_work_or_return_an_error,
+        &a_shutdown_ends_everything_or_returns_an_error,
     };
     return run_suite("fault_structure", tests, COUNT_OF(tests));
 }

@@ -1,20 +1,20 @@
 /*
- * Corners: what two rules do when they meet. Each was found by reasoning about the code, or by a
- * random program (test_model.c), and is too rare there to rely on.
+ * Tests of the interaction of two rules. Each case was found by reasoning about the code or by a
+ * random program (test_model.c), where it is too rare to rely on.
  */
-#include "support.h"
+#include "support/support.h"
 
 #include <pthread.h>
 
-static weft_counters stats(void)
+static weft_counters counters_now(void)
 {
     weft_counters now;
     ck_assert_int_eq(weft_stats(&now), 0);
     return now;
 }
 
-/* P4: what waits in another call, or was just taken out of one, is not for weft_schedule. */
-START_TEST(scheduling_a_cancelled_sleeper_is_refused)
+/* P4: weft_schedule refuses a fiber that waits, or has just waited, in another call. */
+START_TEST(scheduling_a_cancelled_sleeping_fiber_is_refused)
 {
     weft_fiber f = spin_sleeping();
     ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
@@ -33,7 +33,7 @@ static weft_value suspend_then_sleep(void *arg)
 }
 
 /* P14 */
-START_TEST(scheduling_a_parked_sleeper_is_refused)
+START_TEST(scheduling_a_parked_sleeping_fiber_is_refused)
 {
     weft_fiber f = weft_spin(suspend_then_sleep, NULL);
     let_run();
@@ -60,13 +60,13 @@ static weft_value start_one(void *arg)
     weft_fiber self = weft_self();
     weft_fiber f = weft_new(park_and_unpark_starter, &self);
     ck_assert_int_eq(weft_start(f), 0);
-    weft_value rc = weft_suspend(); /* nobody schedules this but the test, with 7 */
+    weft_value rc = weft_suspend(); /* only the test schedules this fiber, with 7 */
     (void)arg;
     return rc;
 }
 
-/* P14, T8: it is in weft_start, and goes on once, when the started one switches. */
-START_TEST(a_starter_that_is_parked_and_let_go_runs_once)
+/* P14, T8: the fiber is in weft_start, and continues once, when the started fiber switches. */
+START_TEST(a_starter_that_is_parked_and_unparked_runs_once)
 {
     weft_fiber f = weft_spin(start_one, NULL);
     let_run();
@@ -104,16 +104,20 @@ START_TEST(a_starter_that_is_parked_does_not_run)
 }
 END_TEST
 
-static weft_value await_arg(void *arg)
+static weft_value await_stored_fiber(void *arg)
 {
     return weft_await(*(weft_fiber *)arg);
 }
 
-/* P21, P34: two await one failure and fail with it; their parent awaits both and hears no more. */
-START_TEST(an_error_shared_by_two_children_is_not_told_again_when_both_are_awaited)
+/*
+ * P21, P34: two fibers await one failure and fail with it. Their parent awaits both and gets no
+ * further error.
+ */
+START_TEST(an_error_shared_by_two_awaited_children_is_not_reported_again)
 {
     weft_fiber source = spin_suspended();
-    weft_fiber first = weft_spin(await_arg, &source), second = weft_spin(await_arg, &source);
+    weft_fiber first = weft_spin(await_stored_fiber, &source),
+               second = weft_spin(await_stored_fiber, &source);
     let_run();
     ck_assert_int_eq(weft_schedule(source, -EIO), 0);
     WEFT_SHIELD(INFINITY)
@@ -124,7 +128,7 @@ START_TEST(an_error_shared_by_two_children_is_not_told_again_when_both_are_await
 }
 END_TEST
 
-static weft_value end_slowly(void *arg)
+static weft_value suspend_then_shield(void *arg)
 {
     (void)arg;
     weft_suspend();
@@ -135,10 +139,10 @@ static weft_value end_slowly(void *arg)
 
 static weft_fiber slow_child;
 
-static weft_value parent_of_slow(void *arg)
+static weft_value spin_slow_child(void *arg)
 {
     (void)arg;
-    slow_child = weft_spin(end_slowly, NULL);
+    slow_child = weft_spin(suspend_then_shield, NULL);
     weft_value rc = weft_suspend();
     return rc;
 }
@@ -146,13 +150,13 @@ static weft_value parent_of_slow(void *arg)
 static weft_value restart_slow(void *arg)
 {
     (void)arg;
-    return -weft_restart(slow_child); /* an error nobody awaits would go to main */
+    return -weft_restart(slow_child); /* positive: an unawaited error would go to main */
 }
 
-/* P30: a restart of what ends with its parent fails; nobody waits for it for ever. */
-START_TEST(a_restart_fails_when_the_parent_ends_meanwhile)
+/* P30: restarting a fiber that ends with its parent fails. The restart does not wait forever. */
+START_TEST(a_restart_fails_when_the_parent_ends_during_it)
 {
-    weft_fiber parent = weft_spin(parent_of_slow, NULL);
+    weft_fiber parent = weft_spin(spin_slow_child, NULL);
     let_run();
     weft_fiber restarter = weft_spin(restart_slow, NULL);
     let_run();
@@ -179,13 +183,13 @@ static weft_value set_local(void *arg)
     return weft_local_set(*(weft_key *)arg, arg);
 }
 
-/* P16, T105: dead only when its children are, also those that its clean-up makes. */
-START_TEST(a_child_made_by_a_destructor_ends_with_its_parent)
+/* P16, T105: a fiber ends only after its children, including children spun by its cleanup. */
+START_TEST(a_child_spun_by_a_destructor_ends_with_its_parent)
 {
     weft_key key = weft_key_new(spin_from_destructor);
     weft_fiber f = weft_spin(set_local, &key);
     ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_uint_eq(stats().fibers, 0);
+    ck_assert_uint_eq(counters_now().fibers, 0);
     ck_assert_int_eq(weft_suspend(), 0);
 }
 END_TEST
@@ -200,7 +204,7 @@ static weft_value await_any_of(void *arg)
 }
 
 /* P64, P37 */
-START_TEST(an_interrupted_wait_for_any_returns_the_value_given)
+START_TEST(an_interrupted_await_any_returns_the_error)
 {
     static const int values[] = {-EINTR, -5};
     for (size_t i = 0; i < COUNT_OF(values); i++) {
@@ -223,8 +227,8 @@ static weft_value await_all_of(void *arg)
     return rc;
 }
 
-/* P64, P35: no values have come, so none are given. */
-START_TEST(an_interrupted_wait_for_all_gives_no_values)
+/* P64, P35: there are no values yet, so none are returned. */
+START_TEST(an_interrupted_await_all_returns_no_values)
 {
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
     weft_fiber waiter = weft_spin(await_all_of, f);
@@ -234,8 +238,8 @@ START_TEST(an_interrupted_wait_for_all_gives_no_values)
 }
 END_TEST
 
-/* P46: 0 is over at once, for a deadline that is moved too. */
-START_TEST(a_deadline_moved_to_now_strikes_at_the_next_call)
+/* P46: a deadline moved to 0 expires at once. */
+START_TEST(a_deadline_moved_to_now_cancels_the_next_call)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 1000), 0);
@@ -246,8 +250,8 @@ START_TEST(a_deadline_moved_to_now_strikes_at_the_next_call)
 }
 END_TEST
 
-/* A shield that is over lets through what waited outside; it does not cancel. */
-START_TEST(a_shield_that_is_over_never_cancels)
+/* An expired shield lets outer cancellations through, but does not cancel. */
+START_TEST(an_expired_shield_never_cancels)
 {
     weft_scope shield;
     ck_assert_int_eq(weft_shield_open(&shield, 0.001), 0);
@@ -260,7 +264,7 @@ START_TEST(a_shield_that_is_over_never_cancels)
 }
 END_TEST
 
-static weft_value end_as_told(void *arg)
+static weft_value return_5_after_shield(void *arg)
 {
     (void)arg;
     weft_suspend();
@@ -269,18 +273,18 @@ static weft_value end_as_told(void *arg)
     return 5;
 }
 
-static weft_value parent_that_ends(void *arg)
+static weft_value spin_child_and_end(void *arg)
 {
-    *(weft_fiber *)arg = weft_spin(end_as_told, NULL);
+    *(weft_fiber *)arg = weft_spin(return_5_after_shield, NULL);
     return weft_snooze();
 }
 
-/* P24: stopped with a value while it is being ended: its value is that, whatever comes to it. */
+/* P24: a fiber stopped with a value while its parent ends has that value in any case. */
 START_TEST(a_stop_during_shutdown_decides_the_value)
 {
     weft_fiber child = 0;
-    weft_fiber parent = weft_spin(parent_that_ends, &child);
-    weft_fiber waiter = weft_spin(await_arg, &child);
+    weft_fiber parent = weft_spin(spin_child_and_end, &child);
+    weft_fiber waiter = weft_spin(await_stored_fiber, &child);
     for (int i = 0; i < 4; i++)
         weft_snooze();
     ck_assert_int_eq(weft_stop(child, 42), 0);
@@ -304,12 +308,12 @@ static weft_value fail_once(void *arg)
     (void)arg;
     weft_suspend();
     mark("a");
-    weft_value rc = weft_sleep(1); /* fails at once: nobody else runs */
+    weft_value rc = weft_sleep(1); /* fails at once, so no other fiber runs */
     mark("b");
     return rc;
 }
 
-static weft_value mark_turns(void *arg)
+static weft_value mark_three_times(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 3; i++) {
@@ -319,8 +323,8 @@ static weft_value mark_turns(void *arg)
     return 0;
 }
 
-/* T45: what a fiber ignored is not held against the next one in its place. */
-START_TEST(a_recycled_fiber_starts_with_a_clean_record)
+/* T45: errors that a fiber ignored do not affect the next fiber on its record. */
+START_TEST(a_fiber_on_a_reused_record_starts_clean)
 {
     weft_fiber f = weft_spin(ignore_errors, NULL);
     let_run();
@@ -328,7 +332,7 @@ START_TEST(a_recycled_fiber_starts_with_a_clean_record)
     f = weft_spin(fail_once, NULL);
     let_run();
     ck_assert_int_eq(weft_cancel(f), 0);
-    weft_spin(mark_turns, NULL);
+    weft_spin(mark_three_times, NULL);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_trail("abx");
 }
@@ -339,7 +343,7 @@ static weft_value fail_at_once(void *arg)
     return weft_fail((int)(intptr_t)arg, "broken");
 }
 
-static void *leave_failures(void *arg)
+static void *spin_two_failing(void *arg)
 {
     (void)arg;
     weft_go(fail_at_once, as_arg(-EIO));
@@ -349,19 +353,19 @@ static void *leave_failures(void *arg)
     return NULL;
 }
 
-static int thread_with_failures(void)
+static int run_thread_with_failures(void)
 {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, leave_failures, NULL) != 0)
+    if (pthread_create(&thread, NULL, spin_two_failing, NULL) != 0)
         return 2;
     pthread_join(thread, NULL);
     return 0;
 }
 
-/* P77, P78: it is reported once, and (under a leak checker) nothing of either error is left. */
-START_TEST(a_thread_that_ends_with_two_errors_reports_one_and_keeps_none)
+/* P77, P78: one error is reported. A leak checker finds no memory of either error. */
+START_TEST(a_thread_that_ends_with_two_errors_reports_one_and_frees_both)
 {
-    const outcome *out = run_apart(thread_with_failures);
+    const outcome *out = run_apart(run_thread_with_failures);
     ck_assert_msg(out->status == 0, "%s", out->text);
     ck_assert_uint_eq(count_in(out->text, "was not handled"), 1);
 }
@@ -375,8 +379,8 @@ static void schedule_while_idle(void *arg)
     weft_schedule(to_schedule, 6);
 }
 
-/* P13, P10: somebody else must be awaited from outside, or it would be a deadlock before that. */
-START_TEST(who_is_scheduled_by_the_idle_hook_runs_at_once)
+/* P13, P10: another fiber must wait for an external event. Otherwise this would be a deadlock. */
+START_TEST(a_fiber_scheduled_by_the_idle_function_runs_at_once)
 {
     to_schedule = spin_suspended();
     weft_fiber daemon = spin_sleeping();
@@ -395,25 +399,25 @@ static void sleep_shielded(void *arg)
         weft_sleep(0.002);
 }
 
-static weft_value end_with_a_slow_defer(void *arg)
+static weft_value defer_shielded_sleep(void *arg)
 {
     weft_defer(sleep_shielded, NULL);
     return (weft_value)arg;
 }
 
-static weft_value park_an_ending_child(void *arg)
+static weft_value park_ending_child(void *arg)
 {
     (void)arg;
-    weft_fiber child = weft_spin(end_with_a_slow_defer, NULL);
+    weft_fiber child = weft_spin(defer_shielded_sleep, NULL);
     weft_snooze();
     return weft_park(child);
 }
 
 /* P14, P16 */
-START_TEST(a_child_that_is_parked_while_it_ends_ends_with_its_parent)
+START_TEST(a_child_parked_while_ending_ends_with_its_parent)
 {
-    ck_assert_int_eq(weft_await(weft_spin(park_an_ending_child, NULL)), 0);
-    ck_assert_uint_eq(stats().fibers, 0);
+    ck_assert_int_eq(weft_await(weft_spin(park_ending_child, NULL)), 0);
+    ck_assert_uint_eq(counters_now().fibers, 0);
 }
 END_TEST
 
@@ -440,12 +444,12 @@ static int exit_while_main_awaits_its_children(void)
     return weft_await_children();
 }
 
-/* P33: main is told of an error while it is being left for good. */
-START_TEST(exit_in_a_fiber_ends_everyone_whatever_main_waits_for)
+/* P33: main gets an error while it is abandoned. */
+START_TEST(exit_in_a_fiber_ends_all_fibers_whatever_main_waits_for)
 {
     const outcome *o = run_apart(exit_while_main_awaits_its_children);
     ck_assert_int_eq(o->status, 3);
-    assert_said(o, "in the clean-up");
+    assert_printed(o, "in the clean-up");
     ck_assert_uint_eq(count_in(o->text, "deadlock"), 0);
 }
 END_TEST
@@ -457,7 +461,7 @@ static weft_value read_eight(void *arg)
 }
 
 /* P64 */
-START_TEST(a_loop_of_reads_that_is_interrupted_returns_the_value)
+START_TEST(an_interrupted_read_full_returns_the_error)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -470,7 +474,7 @@ START_TEST(a_loop_of_reads_that_is_interrupted_returns_the_value)
 }
 END_TEST
 
-static weft_value end_late(void *arg)
+static weft_value suspend_then_sleep_shielded(void *arg)
 {
     weft_suspend();
     sleep_shielded(arg);
@@ -484,9 +488,9 @@ static weft_value select_two(void *arg)
 }
 
 /* P37, P64 */
-START_TEST(a_select_that_is_interrupted_while_it_stops_the_others_waits_for_them_all_the_same)
+START_TEST(an_interrupted_select_fibers_still_waits_for_the_stopped_fibers)
 {
-    weft_fiber f[2] = {spin_suspended(), weft_spin(end_late, NULL)};
+    weft_fiber f[2] = {spin_suspended(), weft_spin(suspend_then_sleep_shielded, NULL)};
     weft_fiber waiter = weft_spin(select_two, f);
     let_run();
     ck_assert_int_eq(weft_schedule(f[0], 0), 0);
@@ -506,18 +510,18 @@ START_TEST(a_scope_cannot_be_opened_inside_itself)
 }
 END_TEST
 
-START_TEST(a_fiber_may_be_given_its_own_name)
+START_TEST(a_fiber_may_be_renamed_to_a_part_of_its_own_name)
 {
-    weft_name(weft_self(), "the one and only");
-    ck_assert_int_eq(weft_name(weft_self(), weft_name_of(weft_self()) + 4), 0);
+    weft_set_name(weft_self(), "the one and only");
+    ck_assert_int_eq(weft_set_name(weft_self(), weft_name_of(weft_self()) + 4), 0);
     ck_assert_str_eq(weft_name_of(weft_self()), "one and only");
 }
 END_TEST
 
-/* A clock that only jumps gets far. */
-START_TEST(a_sleep_past_the_end_of_the_clock_is_one_without_end)
+/* Virtual time can reach the end of the clock. */
+START_TEST(a_sleep_past_the_end_of_the_clock_never_ends)
 {
-    if (strcmp(weft_backend_name(), "sim") != 0)
+    if (!is_sim())
         return;
     ck_assert_int_eq(weft_sleep(8e9), 0);
     weft_fiber f = spin_sleeping();
@@ -531,28 +535,28 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &scheduling_a_cancelled_sleeper_is_refused,
-        &scheduling_a_parked_sleeper_is_refused,
-        &a_starter_that_is_parked_and_let_go_runs_once,
+        &scheduling_a_cancelled_sleeping_fiber_is_refused,
+        &scheduling_a_parked_sleeping_fiber_is_refused,
+        &a_starter_that_is_parked_and_unparked_runs_once,
         &a_starter_that_is_parked_does_not_run,
-        &an_error_shared_by_two_children_is_not_told_again_when_both_are_awaited,
-        &a_restart_fails_when_the_parent_ends_meanwhile,
-        &a_child_made_by_a_destructor_ends_with_its_parent,
-        &an_interrupted_wait_for_any_returns_the_value_given,
-        &an_interrupted_wait_for_all_gives_no_values,
-        &a_deadline_moved_to_now_strikes_at_the_next_call,
-        &a_shield_that_is_over_never_cancels,
+        &an_error_shared_by_two_awaited_children_is_not_reported_again,
+        &a_restart_fails_when_the_parent_ends_during_it,
+        &a_child_spun_by_a_destructor_ends_with_its_parent,
+        &an_interrupted_await_any_returns_the_error,
+        &an_interrupted_await_all_returns_no_values,
+        &a_deadline_moved_to_now_cancels_the_next_call,
+        &an_expired_shield_never_cancels,
         &a_stop_during_shutdown_decides_the_value,
-        &a_recycled_fiber_starts_with_a_clean_record,
-        &a_thread_that_ends_with_two_errors_reports_one_and_keeps_none,
-        &who_is_scheduled_by_the_idle_hook_runs_at_once,
-        &a_child_that_is_parked_while_it_ends_ends_with_its_parent,
-        &exit_in_a_fiber_ends_everyone_whatever_main_waits_for,
-        &a_loop_of_reads_that_is_interrupted_returns_the_value,
-        &a_select_that_is_interrupted_while_it_stops_the_others_waits_for_them_all_the_same,
+        &a_fiber_on_a_reused_record_starts_clean,
+        &a_thread_that_ends_with_two_errors_reports_one_and_frees_both,
+        &a_fiber_scheduled_by_the_idle_function_runs_at_once,
+        &a_child_parked_while_ending_ends_with_its_parent,
+        &exit_in_a_fiber_ends_all_fibers_whatever_main_waits_for,
+        &an_interrupted_read_full_returns_the_error,
+        &an_interrupted_select_fibers_still_waits_for_the_stopped_fibers,
         &a_scope_cannot_be_opened_inside_itself,
-        &a_fiber_may_be_given_its_own_name,
-        &a_sleep_past_the_end_of_the_clock_is_one_without_end,
+        &a_fiber_may_be_renamed_to_a_part_of_its_own_name,
+        &a_sleep_past_the_end_of_the_clock_never_ends,
     };
     return run_suite("corners", tests, COUNT_OF(tests));
 }

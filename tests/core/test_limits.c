@@ -1,9 +1,9 @@
 /*
- * Where something runs out: fibers that never wait, stacks that are full, deep trees, processes
- * that fork; and the sizes that a fiber may be made with.
+ * Tests of limits: fibers that never wait, nearly full stacks, deep trees, processes that fork, and
+ * the sizes that a fiber may have.
  */
 #include "core/limits.h"
-#include "support.h"
+#include "support/support.h"
 
 #include <fcntl.h>
 
@@ -13,8 +13,8 @@
 #define RUNNING_ON_VALGRIND 0
 #endif
 
-/* Reads what is always there; only its deadline can end that. */
-static weft_value read_for_ever(void *arg)
+/* Read data that is always available. Only the deadline ends the loop. */
+static weft_value read_zeros_until_deadline(void *arg)
 {
     int fd = open("/dev/zero", O_RDONLY);
     WEFT_DEFER(close, fd);
@@ -28,10 +28,10 @@ static weft_value read_for_ever(void *arg)
 }
 
 /* P12, T11 */
-START_TEST(a_deadline_strikes_in_a_loop_of_reads_that_never_wait)
+START_TEST(a_deadline_ends_a_loop_of_reads_that_never_wait)
 {
     double timeout = 0.005;
-    ck_assert_int_eq(weft_await(weft_spin(read_for_ever, &timeout)), ETIMEDOUT);
+    ck_assert_int_eq(weft_await(weft_spin(read_zeros_until_deadline, &timeout)), ETIMEDOUT);
 }
 END_TEST
 
@@ -41,62 +41,62 @@ static weft_value cancel_other(void *arg)
 }
 
 /* T11 */
-START_TEST(a_loop_of_reads_that_never_wait_lets_others_run)
+START_TEST(a_loop_of_reads_that_never_wait_lets_other_fibers_run)
 {
     double timeout = INFINITY;
-    weft_fiber f = weft_spin(read_for_ever, &timeout);
+    weft_fiber f = weft_spin(read_zeros_until_deadline, &timeout);
     weft_spin(cancel_other, &f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
 }
 END_TEST
 
-static weft_fiber made_while_idle;
+static weft_fiber spun_while_idle;
 
 static void spin_once(void *arg)
 {
     (void)arg;
-    if (made_while_idle == 0)
-        made_while_idle = weft_spin(return_arg, as_arg(5));
+    if (spun_while_idle == 0)
+        spun_while_idle = weft_spin(return_arg, as_arg(5));
 }
 
-/* P13: the one who polls is dead, and its record and stack are not to be used yet. */
-START_TEST(a_fiber_made_while_a_dead_one_polls_is_a_fiber_of_its_own)
+/* P13: an ended fiber polls. Its record and stack are still in use. */
+START_TEST(a_fiber_spun_while_an_ended_fiber_polls_has_its_own_record)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(3));
     weft_on_idle(spin_once, NULL);
-    ck_assert_int_eq(weft_sleep(0.05), 0); /* not over before it is waited for */
+    ck_assert_int_eq(weft_sleep(0.05), 0); /* long enough that the backend waits */
     weft_on_idle(NULL, NULL);
-    ck_assert_uint_ne(made_while_idle, f);
-    ck_assert_uint_eq(weft_parent(made_while_idle), weft_main());
-    ck_assert_int_eq(weft_await(made_while_idle), 5);
+    ck_assert_uint_ne(spun_while_idle, f);
+    ck_assert_uint_eq(weft_parent(spun_while_idle), weft_main());
+    ck_assert_int_eq(weft_await(spun_while_idle), 5);
     ck_assert_int_eq(weft_await(f), 3);
 }
 END_TEST
 
-/* Goes down until it is so many bytes below where it began, and waits there. */
-static weft_value suspend_deep_down(const volatile char *begin, ptrdiff_t bytes)
+/* Recurse until the frame is this many bytes below begin, and suspend there. */
+static weft_value suspend_below(const volatile char *begin, ptrdiff_t bytes)
 {
     volatile char room[256];
     room[0] = 0;
     bool is_deep = begin - room >= bytes;
-    weft_value rc = is_deep ? weft_suspend() : suspend_deep_down(begin, bytes);
+    weft_value rc = is_deep ? weft_suspend() : suspend_below(begin, bytes);
     return rc + room[0];
 }
 
-static weft_value suspend_9_kib_down(void *arg)
+static weft_value suspend_9_kib_below(void *arg)
 {
     (void)arg;
     volatile char begin = 0;
-    return suspend_deep_down(&begin, 9 << 10);
+    return suspend_below(&begin, 9 << 10);
 }
 
 /* T21 */
-START_TEST(a_fiber_whose_stack_is_nearly_full_is_shown_without_its_frames)
+START_TEST(a_fiber_with_a_nearly_full_stack_has_no_backtrace)
 {
     if (is_sanitized()) /* frames are larger there */
         return;
     weft_fiber f =
-        weft_spin_with(suspend_9_kib_down, NULL, &(weft_spin_options){.stack_bytes = 16 << 10});
+        weft_spin_with(suspend_9_kib_below, NULL, &(weft_spin_options){.stack_bytes = 16 << 10});
     let_run();
     void *frames[8];
     ck_assert_int_eq(weft_backtrace(f, frames, 8), 0);
@@ -108,7 +108,7 @@ START_TEST(a_fiber_whose_stack_is_nearly_full_is_shown_without_its_frames)
 }
 END_TEST
 
-static weft_value end_slowly(void *arg)
+static weft_value return_arg_after_shield(void *arg)
 {
     weft_suspend();
     WEFT_SHIELD(INFINITY)
@@ -118,13 +118,13 @@ static weft_value end_slowly(void *arg)
 
 static weft_value restart_arg(void *arg)
 {
-    return weft_restart(*(weft_fiber *)arg) < 0; /* told that it came to nothing */
+    return weft_restart(*(weft_fiber *)arg) < 0; /* 1: the restart failed */
 }
 
 /* P35, P30 */
-START_TEST(awaiting_all_stops_also_one_whose_restart_is_under_way)
+START_TEST(await_all_stops_a_fiber_during_its_restart)
 {
-    weft_fiber f[2] = {weft_spin(end_slowly, NULL), spin_suspended()};
+    weft_fiber f[2] = {weft_spin(return_arg_after_shield, NULL), spin_suspended()};
     weft_fiber restarter = weft_spin(restart_arg, &f[0]);
     let_run();
     ck_assert_int_eq(weft_schedule(f[1], -EIO), 0);
@@ -133,76 +133,71 @@ START_TEST(awaiting_all_stops_also_one_whose_restart_is_under_way)
 }
 END_TEST
 
-static void wait_shielded(void *arg)
+static void suspend_in_shield(void *arg)
 {
     (void)arg;
     WEFT_SHIELD(INFINITY)
         (void)weft_suspend();
 }
 
-static weft_value fail_and_clean_up_slowly(void *arg)
+static weft_value fail_with_slow_cleanup(void *arg)
 {
     *(weft_fiber *)arg = weft_self();
     weft_suspend(); /* until the parent ends */
-    weft_defer(wait_shielded, NULL);
+    weft_defer(suspend_in_shield, NULL);
     return weft_fail(-EIO, "cannot clean up");
 }
 
-static weft_value parent_of_failing(void *arg)
+static weft_value spin_failing_child(void *arg)
 {
-    weft_spin(fail_and_clean_up_slowly, arg);
+    weft_spin(fail_with_slow_cleanup, arg);
     weft_snooze();
     return 1;
 }
 
 /* P18: once its function has returned, a stop is too late. */
-START_TEST(a_stop_that_comes_too_late_swallows_no_error)
+START_TEST(a_stop_after_the_function_has_returned_hides_no_error)
 {
     weft_fiber child = 0;
-    weft_fiber parent = weft_spin(parent_of_failing, &child);
+    weft_fiber parent = weft_spin(spin_failing_child, &child);
     let_run();
     ck_assert_int_eq(weft_stop(child, 42), 0);
-    ck_assert_int_eq(weft_schedule(child, 0), 0); /* its clean-up is done */
+    ck_assert_int_eq(weft_schedule(child, 0), 0); /* its cleanup ends */
     ck_assert_int_eq(weft_await(parent), -EIO);
 }
 END_TEST
 
 static int generations_left;
 
-static weft_value exit_deep_down(void *arg)
+static weft_value exit_in_descendant(void *arg)
 {
     if (generations_left-- == 0)
         exit_here(7);
-    return weft_await(weft_spin(exit_deep_down, arg));
+    return weft_await(weft_spin(exit_in_descendant, arg));
 }
 
 static int exit_in_a_deep_tree(void)
 {
     generations_left = is_sanitized() ? 1000 : 20000;
-    return (int)weft_await(weft_spin(exit_deep_down, NULL));
+    return (int)weft_await(weft_spin(exit_in_descendant, NULL));
 }
 
 /* P33 */
-START_TEST(exit_far_down_in_a_deep_tree_needs_no_deep_stack)
+START_TEST(exit_in_a_deep_tree_needs_no_deep_stack)
 {
     ck_assert_quiet(run_apart(exit_in_a_deep_tree), 7);
 }
 END_TEST
 
-static void say_arg(void *what)
+static weft_value print_at_end(void *arg)
 {
-    dprintf(STDERR_FILENO, "%s", (char *)what);
-}
-
-static weft_value clean_up_aloud(void *arg)
-{
-    weft_defer(say_arg, arg);
+    weft_defer(print_stderr_arg, arg);
     return weft_suspend();
 }
 
 static int fork_with_fibers(void)
 {
-    weft_spin(clean_up_aloud, "once ");
+    weft_spin(print_at_end, "once ");
     weft_snooze();
     pid_t pid = fork();
     if (pid == 0)
@@ -215,7 +210,7 @@ static int fork_with_fibers(void)
 /* P76 */
 START_TEST(a_child_process_that_exits_does_not_end_its_parents_fibers)
 {
-    assert_ended(run_apart(fork_with_fibers), 3, "once ");
+    assert_exited(run_apart(fork_with_fibers), 3, "once ");
 }
 END_TEST
 
@@ -226,7 +221,7 @@ static int terminate_without_grace(void)
     return weft_terminate(f, 0);
 }
 
-START_TEST(a_fiber_that_ends_when_told_needs_no_grace)
+START_TEST(a_fiber_that_ends_at_once_needs_no_grace_period)
 {
     ck_assert_quiet(run_apart(terminate_without_grace), 0);
 }
@@ -235,19 +230,19 @@ END_TEST
 static int use_an_unknown_backend(void)
 {
     setenv("WEFT_BACKEND", "uring9", 1);
-    return strcmp(weft_backend_name(), "sim") != 0 && strstr(weft_backend_why(), "none") ? 0 : 1;
+    return !is_sim() && strstr(weft_backend_why(), "does not name a built-in backend") ? 0 : 1;
 }
 
-START_TEST(a_backend_that_does_not_exist_is_said_and_the_default_taken)
+START_TEST(an_unknown_backend_is_reported_and_the_default_is_used)
 {
     const outcome *o = run_apart(use_an_unknown_backend);
     ck_assert_int_eq(o->status, 0);
-    assert_said(o, "WEFT_BACKEND=uring9");
+    assert_printed(o, "WEFT_BACKEND=uring9");
 }
 END_TEST
 
 /* T47 */
-START_TEST(a_stack_may_have_the_smallest_size_and_not_a_byte_less)
+START_TEST(stack_sizes_are_accepted_up_to_their_limits)
 {
     weft_spin_options smallest = {.stack_bytes = 16 << 10}, less = {.stack_bytes = (16 << 10) - 1};
     weft_spin_options most = {.stack_bytes = 1 << 30},
@@ -255,9 +250,9 @@ START_TEST(a_stack_may_have_the_smallest_size_and_not_a_byte_less)
     ck_assert_int_eq(weft_await(weft_spin_with(return_arg, as_arg(4), &smallest)), 4);
     ck_assert_int_eq(weft_await(weft_spin_with(return_arg, as_arg(5), &most)), 5);
     ck_assert_uint_eq(weft_spin_with(return_arg, NULL, &less), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_uint_eq(weft_spin_with(return_arg, NULL, &more), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
 }
 END_TEST
 
@@ -269,8 +264,8 @@ static weft_value stack_of_self(void *arg)
     return info.is_daemon ? -EIO : (weft_value)info.stack_bytes;
 }
 
-/* T49: what one fiber was made with is not the next one's. */
-START_TEST(a_recycled_fiber_has_the_stack_and_the_flags_that_it_was_made_with)
+/* T49: the options of one fiber do not affect the next one. */
+START_TEST(a_fiber_on_a_reused_record_has_its_own_stack_and_flags)
 {
     weft_value usual = weft_await(weft_spin(stack_of_self, NULL));
     for (int i = 0; i < 3; i++) {
@@ -285,20 +280,10 @@ START_TEST(a_recycled_fiber_has_the_stack_and_the_flags_that_it_was_made_with)
 }
 END_TEST
 
-/* Pages of this process that are in memory. */
-static size_t resident_pages(void)
-{
-    FILE *file = fopen("/proc/self/statm", "r");
-    size_t all, resident;
-    ck_assert_int_eq(fscanf(file, "%zu %zu", &all, &resident), 2);
-    fclose(file);
-    return resident;
-}
-
-START_TEST(a_thread_with_nothing_to_do_gives_back_the_memory_of_a_burst)
+START_TEST(an_idle_thread_frees_the_memory_of_a_burst)
 {
     enum { EXCESS = 8192 };
-    /* Sanitizers, which want bigger stacks, and Valgrind have memory of their own. */
+    /* Sanitizers, which need larger stacks, and Valgrind use additional memory. */
     if (WEFT__STACK_BYTES_DEFAULT > 64 << 10 || RUNNING_ON_VALGRIND)
         return;
     for (size_t i = 0; i < WEFT__STACK_WARM_MIN + EXCESS; i++)
@@ -312,19 +297,19 @@ START_TEST(a_thread_with_nothing_to_do_gives_back_the_memory_of_a_burst)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_deadline_strikes_in_a_loop_of_reads_that_never_wait,
-    &a_loop_of_reads_that_never_wait_lets_others_run,
-    &a_fiber_made_while_a_dead_one_polls_is_a_fiber_of_its_own,
-    &a_fiber_whose_stack_is_nearly_full_is_shown_without_its_frames,
-    &awaiting_all_stops_also_one_whose_restart_is_under_way,
-    &a_stop_that_comes_too_late_swallows_no_error,
-    &exit_far_down_in_a_deep_tree_needs_no_deep_stack,
+    &a_deadline_ends_a_loop_of_reads_that_never_wait,
+    &a_loop_of_reads_that_never_wait_lets_other_fibers_run,
+    &a_fiber_spun_while_an_ended_fiber_polls_has_its_own_record,
+    &a_fiber_with_a_nearly_full_stack_has_no_backtrace,
+    &await_all_stops_a_fiber_during_its_restart,
+    &a_stop_after_the_function_has_returned_hides_no_error,
+    &exit_in_a_deep_tree_needs_no_deep_stack,
     &a_child_process_that_exits_does_not_end_its_parents_fibers,
-    &a_fiber_that_ends_when_told_needs_no_grace,
-    &a_backend_that_does_not_exist_is_said_and_the_default_taken,
-    &a_stack_may_have_the_smallest_size_and_not_a_byte_less,
-    &a_thread_with_nothing_to_do_gives_back_the_memory_of_a_burst,
-    &a_recycled_fiber_has_the_stack_and_the_flags_that_it_was_made_with,
+    &a_fiber_that_ends_at_once_needs_no_grace_period,
+    &an_unknown_backend_is_reported_and_the_default_is_used,
+    &stack_sizes_are_accepted_up_to_their_limits,
+    &an_idle_thread_frees_the_memory_of_a_burst,
+    &a_fiber_on_a_reused_record_has_its_own_stack_and_flags,
 };
 
 int main(void)

@@ -1,12 +1,12 @@
 /*
- * Random programs: some two hundred fibers that do to themselves and to each other whatever the API
- * has, ten thousand steps long, checked at each step against a model of what may happen (model.h).
+ * Random programs: about 200 fibers that apply the whole API to themselves and to each other, for
+ * 10000 steps. Each step is checked against a model of the possible results (model.h).
  *
- * Every fiber ends exactly once, none is resumed without a cause, what is awaited is what was
- * returned, a cancelled scope lets no call through, nothing is left at the end; and on the sim
- * backend the same seed gives the same program twice, step by step.
+ * Every fiber ends exactly once. No fiber is resumed without a cause. An await returns the value
+ * that the fiber returned. A cancelled scope lets no call succeed. Nothing remains at the end. On
+ * the sim backend a seed produces the same program twice, step by step.
  */
-#include "model.h"
+#include "core/model.h"
 
 #define STEPS 10000
 #define PIPES 4
@@ -20,7 +20,7 @@ static weft_value actor_main(void *arg);
 
 static actor *any_actor(void)
 {
-    return &actors[roll((unsigned)actors_made)];
+    return &actors[random_below((unsigned)actors_made)];
 }
 
 static bool is_main(const actor *a)
@@ -37,14 +37,14 @@ static void step_spin(actor *me)
     int i = actors_made++;
     actor *child = &actors[i];
     *child = (actor){.parent = index_of(me)};
-    switch (roll(3)) {
+    switch (random_below(3)) {
     case 0:
         child->id = weft_new(actor_main, child);
         break;
     case 1:
         child->is_unawaited = true;
         REQUIRE(weft_go(actor_main, child) == 0);
-        /* The id is not told: it is the youngest child. */
+        /* weft_go returns no id. The youngest child has it. */
         weft_fiber f[ACTORS_MAX];
         int n = weft_children(me->id, f, ACTORS_MAX);
         REQUIRE(n > 0 && n < ACTORS_MAX);
@@ -59,19 +59,19 @@ static void step_spin(actor *me)
 static void step_schedule(actor *me)
 {
     actor *to = any_actor();
-    int code = to->is_started && roll(8) == 0 ? new_code() : 0;
+    int code = to->is_started && random_below(8) == 0 ? new_code() : 0;
     weft_value value = code != 0 ? code : new_value();
     bool was_dead = is_dead(to);
     int rc = weft_schedule(to->id, value);
-    trace((uint64_t)rc);
+    hash_result((uint64_t)rc);
     if (was_dead)
         REQUIRE(rc == -ESRCH);
-    else if (to->waits == OPEN || !to->is_started)
+    else if (to->waits_in == SCHEDULABLE || !to->is_started)
         REQUIRE(rc == 0 || (rc == -EBUSY && must_fail(to))); /* its call is being refused */
     else
         REQUIRE(rc == -EBUSY);
     if (rc == 0)
-        give(to, value);
+        record_value(to, value);
     (void)me;
 }
 
@@ -80,29 +80,29 @@ static void step_interrupt(actor *me)
     actor *to = any_actor();
     bool was_dead = is_dead(to);
     int rc = weft_interrupt(to->id, INTERRUPTED);
-    trace((uint64_t)rc);
+    hash_result((uint64_t)rc);
     REQUIRE(rc == 0 || rc == (was_dead ? -ESRCH : -EBUSY));
     if (rc < 0)
         return;
-    REQUIRE(to->waits != NOWHERE && to != me);
+    REQUIRE(to->waits_in != NOT_WAITING && to != me);
     REQUIRE(!to->has_value);
     to->has_value = true;
     to->value = INTERRUPTED;
-    to->is_interrupted = to->waits == CLOSED;
+    to->is_interrupted = to->waits_in == NOT_SCHEDULABLE;
 }
 
 static void step_stop(actor *me)
 {
     actor *to = any_actor();
-    if (roll(3) != 0)
-        return; /* or nobody would live long */
-    weft_value value = roll(2) ? -ECANCELED : new_value();
+    if (random_below(3) != 0)
+        return; /* otherwise all fibers would end early */
+    weft_value value = random_below(2) ? -ECANCELED : new_value();
     bool was_dead = is_dead(to);
     int rc = weft_stop(to->id, value);
-    trace((uint64_t)rc);
+    hash_result((uint64_t)rc);
     REQUIRE(rc == (is_main(to) ? -EINVAL : was_dead ? -ESRCH : 0));
     if (rc == 0 && !to->is_returned) {
-        to->is_shutdown = false; /* whoever asked before, the value is this one now */
+        to->is_shutdown = false; /* the latest stop sets the value */
         to->is_stopped = true;
         to->stop_value = value;
     }
@@ -119,7 +119,7 @@ static void step_raise(actor *me)
     int rc = weft_raise(to->id, code, "by %d", index_of(me));
     REQUIRE(rc == (was_dead ? -ESRCH : 0));
     if (rc == 0)
-        allow(code, index_of(to));
+        allow_code(code, index_of(to));
 }
 
 static void step_park(actor *me)
@@ -127,7 +127,7 @@ static void step_park(actor *me)
     actor *to = any_actor();
     if (is_main(to) || is_dead(to))
         return;
-    if (roll(4) != 0) {
+    if (random_below(4) != 0) {
         REQUIRE(weft_unpark(to->id) == 0);
         to->is_parked = false;
     } else if (to != me && !to->is_starting) {
@@ -136,32 +136,32 @@ static void step_park(actor *me)
     }
 }
 
-/* Also one that has returned and is still ending: its error goes to its new parent. */
-static void move(actor *child, int parent)
+/* Also for a fiber that has returned and is still ending: its error goes to the new parent. */
+static void move_actor(actor *child, int parent)
 {
     child->parent = parent;
     if (!child->is_returned)
         return;
     child->ended_under = parent;
-    allow((int)child->returned, parent);
+    allow_code((int)child->returned, parent);
 }
 
 static void step_attach(actor *me)
 {
-    actor *child = any_actor(), *parent = roll(2) ? any_actor() : &actors[0];
+    actor *child = any_actor(), *parent = random_below(2) ? any_actor() : &actors[0];
     if (!parent->is_started)
-        return; /* whether it will ever run, and when it ends if not, cannot be told */
+        return; /* whether and when it will run or end is unknown */
     bool was_dead = is_dead(child) || is_dead(parent);
     int rc = weft_attach(child->id, parent->id);
-    trace((uint64_t)rc);
+    hash_result((uint64_t)rc);
     if (was_dead) {
         REQUIRE(rc == -ESRCH);
         return;
     }
-    bool is_circle = is_main(child) || is_above(index_of(child), index_of(parent));
-    REQUIRE(rc == (is_circle || parent->is_returned ? -EINVAL : 0));
+    bool is_cycle = is_main(child) || is_ancestor(index_of(child), index_of(parent));
+    REQUIRE(rc == (is_cycle || parent->is_returned ? -EINVAL : 0));
     if (rc == 0)
-        move(child, index_of(parent));
+        move_actor(child, index_of(parent));
     (void)me;
 }
 
@@ -170,10 +170,11 @@ static void step_open(actor *me)
     if (me->depth == SCOPES_MAX)
         return;
     int i = me->depth++;
-    bool is_shield = roll(6) == 0;
-    double timeout_s = is_shield || roll(3) == 0 ? INFINITY : roll(1000) * 1e-6;
+    bool is_shield = random_below(6) == 0;
+    double timeout_s = is_shield || random_below(3) == 0 ? INFINITY : random_below(1000) * 1e-6;
     me->scopes[i].is_shield = is_shield;
-    me->scopes[i].is_by_hand = me->scopes[i].may_have_cut = me->scopes[i].has_cut = false;
+    me->scopes[i].is_cancelled_by_call = me->scopes[i].may_have_interrupted =
+        me->scopes[i].has_interrupted = false;
     me->scopes[i].deadline_s = weft_now() + timeout_s;
     int rc = (is_shield ? weft_shield_open : weft_scope_open)(&me->scopes[i].scope, timeout_s);
     REQUIRE(rc == 0);
@@ -188,32 +189,32 @@ static void step_close(actor *me)
         REQUIRE(weft_scope_close(&me->scopes[i - 1].scope) == -EINVAL);
     bool was_cancelled = weft_scope_is_cancelled(&me->scopes[i].scope);
     int rc = weft_scope_close(&me->scopes[i].scope);
-    trace((uint64_t)rc);
-    bool is_late = was_cancelled && !me->scopes[i].is_by_hand;
-    REQUIRE(rc == 0 || (rc == -ETIMEDOUT && is_late && me->scopes[i].may_have_cut));
-    REQUIRE(rc != 0 || !is_late || !me->scopes[i].has_cut);
+    hash_result((uint64_t)rc);
+    bool is_late = was_cancelled && !me->scopes[i].is_cancelled_by_call;
+    REQUIRE(rc == 0 || (rc == -ETIMEDOUT && is_late && me->scopes[i].may_have_interrupted));
+    REQUIRE(rc != 0 || !is_late || !me->scopes[i].has_interrupted);
     if (rc != 0)
         REQUIRE(weft_now() >= me->scopes[i].deadline_s - 1e-9);
 }
 
 static void step_cancel_scope(actor *me)
 {
-    actor *of = roll(2) ? me : any_actor();
+    actor *of = random_below(2) ? me : any_actor();
     if (of->depth == 0)
         return;
-    int i = (int)roll((unsigned)of->depth);
+    int i = (int)random_below((unsigned)of->depth);
     if (of->scopes[i].is_shield)
         return;
-    if (roll(2)) {
+    if (random_below(2)) {
         bool was_cancelled = weft_scope_is_cancelled(&of->scopes[i].scope);
-        double timeout_s = roll(500) * 1e-6 + 1e-6, from = weft_now();
+        double timeout_s = random_below(500) * 1e-6 + 1e-6, from = weft_now();
         int rc = weft_scope_reset(&of->scopes[i].scope, timeout_s);
         REQUIRE(rc == (was_cancelled ? -ECANCELED : 0));
         if (rc == 0)
             of->scopes[i].deadline_s = from + timeout_s;
         return;
     }
-    of->scopes[i].is_by_hand |= !weft_scope_is_cancelled(&of->scopes[i].scope);
+    of->scopes[i].is_cancelled_by_call |= !weft_scope_is_cancelled(&of->scopes[i].scope);
     REQUIRE(weft_scope_cancel(&of->scopes[i].scope) == 0);
     REQUIRE(weft_scope_is_cancelled(&of->scopes[i].scope));
 }
@@ -224,18 +225,18 @@ static void step_snooze(actor *me)
 {
     bool had_to_fail = must_fail(me);
     int rc = weft_snooze();
-    trace((uint64_t)rc);
+    hash_result((uint64_t)rc);
     require_sane_return(me, rc, had_to_fail);
     REQUIRE(!is_own_result(me, rc) || rc == 0);
 }
 
 static void step_sleep(actor *me)
 {
-    double seconds = roll(300) * 1e-6, from = weft_now();
+    double seconds = random_below(300) * 1e-6, from = weft_now();
     bool had_to_fail = must_fail(me);
-    me->waits = CLOSED;
+    me->waits_in = NOT_SCHEDULABLE;
     int rc = weft_sleep(seconds);
-    trace((uint64_t)rc);
+    hash_result((uint64_t)rc);
     require_sane_return(me, rc, had_to_fail);
     if (is_own_result(me, rc))
         REQUIRE(rc == 0 && weft_now() >= from + seconds - 1e-9);
@@ -244,9 +245,9 @@ static void step_sleep(actor *me)
 static void step_suspend(actor *me)
 {
     bool had_to_fail = must_fail(me);
-    me->waits = OPEN;
+    me->waits_in = SCHEDULABLE;
     weft_value value = weft_suspend();
-    trace((uint64_t)value);
+    hash_result((uint64_t)value);
     require_sane_return(me, value, had_to_fail);
     require_resume(me, value);
 }
@@ -265,15 +266,15 @@ static void step_transfer(actor *me)
         return;
     weft_value value = new_value();
     bool had_to_fail = must_fail(me), was_dead = is_dead(to);
-    bool is_open = (to->waits == OPEN || !to->is_started) && !to->is_parked;
+    bool is_open = (to->waits_in == SCHEDULABLE || !to->is_started) && !to->is_parked;
     uint64_t switches = switches_of(me);
     actor before = *to;
     if (!had_to_fail)
-        give(to, value);
-    me->waits = OPEN;
+        record_value(to, value);
+    me->waits_in = SCHEDULABLE;
     weft_value result = weft_transfer(to->id, value);
-    trace((uint64_t)result);
-    bool is_refused = switches_of(me) == switches; /* then nothing was given */
+    hash_result((uint64_t)result);
+    bool is_refused = switches_of(me) == switches; /* then no value was passed */
     if (is_refused && !had_to_fail)
         *to = before;
     require_sane_return(me, result, had_to_fail);
@@ -294,7 +295,7 @@ static void step_start(actor *me)
     me->is_starting = true;
     weft_value rc = weft_start(to->id);
     me->is_starting = false;
-    trace((uint64_t)rc);
+    hash_result((uint64_t)rc);
     if (rc == -EBUSY)
         return; /* spun, or scheduled before */
     require_sane_return(me, rc, had_to_fail);
@@ -305,28 +306,29 @@ static void step_start(actor *me)
 static void step_await(actor *me)
 {
     actor *of = any_actor();
-    bool was_dead = is_dead(of), is_circle = is_above(index_of(of), index_of(me));
+    bool was_dead = is_dead(of), is_cycle = is_ancestor(index_of(of), index_of(me));
     bool had_to_fail = must_fail(me) && !was_dead;
-    me->waits = CLOSED;
+    me->waits_in = NOT_SCHEDULABLE;
     of->awaiters++;
     weft_value value = weft_await(of->id);
     of->awaiters--;
-    trace((uint64_t)value);
-    if (!was_dead && is_circle) {
+    hash_result((uint64_t)value);
+    if (!was_dead && is_cycle) {
         REQUIRE(value == -EDEADLK);
-        me->waits = NOWHERE;
+        me->waits_in = NOT_WAITING;
         return;
     }
     require_sane_return(me, value, had_to_fail);
     if (value == -ESRCH) {
         REQUIRE(was_dead);
-        REQUIRE(is_gone(of));
+        REQUIRE(may_be_invalid(of));
         return;
     }
     if (is_dead(of) && !me->is_interrupted && !had_to_fail && is_value_of(of, value)) {
-        collect(of, value);
+        record_await(of, value);
+        /* -ECANCELED is either the value of the fiber, or the reason why the wait ended. */
         if (value == -ECANCELED)
-            note_cut(me, true); /* it may be the value of the other one, or why the wait ended */
+            note_interrupting_scope(me, true);
         if (is_code(value))
             me->last_code = (int)value;
         return;
@@ -337,11 +339,11 @@ static void step_await(actor *me)
 static void step_write(actor *me)
 {
     static const char bytes[64];
-    unsigned i = roll(PIPES), n = roll(sizeof bytes) + 1;
+    unsigned i = random_below(PIPES), n = random_below(sizeof bytes) + 1;
     bool had_to_fail = must_fail(me);
-    me->waits = CLOSED;
+    me->waits_in = NOT_SCHEDULABLE;
     ssize_t rc = weft_write(pipes[i].fd[1], bytes, n);
-    trace((uint64_t)rc);
+    hash_result((uint64_t)rc);
     require_sane_return(me, rc, had_to_fail);
     if (!is_own_io_result(me, rc))
         return;
@@ -352,11 +354,11 @@ static void step_write(actor *me)
 static void step_read(actor *me)
 {
     char bytes[100];
-    unsigned i = roll(PIPES), n = roll(sizeof bytes) + 1;
+    unsigned i = random_below(PIPES), n = random_below(sizeof bytes) + 1;
     bool had_to_fail = must_fail(me);
-    me->waits = CLOSED;
+    me->waits_in = NOT_SCHEDULABLE;
     ssize_t rc = weft_read(pipes[i].fd[0], bytes, n);
-    trace((uint64_t)rc);
+    hash_result((uint64_t)rc);
     require_sane_return(me, rc, had_to_fail);
     if (!is_own_io_result(me, rc))
         return;
@@ -366,7 +368,7 @@ static void step_read(actor *me)
 
 typedef void step(actor *me);
 
-/* What may wait for long is not for main, which keeps things going. */
+/* Steps that may wait long are not for main, which drives the program. */
 static step *const steps[] = {
     step_spin,
     step_schedule,
@@ -397,18 +399,20 @@ static step *const steps[] = {
 
 static void do_step(actor *me)
 {
-    unsigned which = roll(is_main(me) ? STEPS_OF_MAIN : COUNT_OF(steps));
+    unsigned which = random_below(is_main(me) ? STEPS_OF_MAIN : COUNT_OF(steps));
     if (steps_left > 0)
         steps_left--;
-    trace((uint64_t)index_of(me) << 8 | which);
+    hash_result((uint64_t)index_of(me) << 8 | which);
     steps[which](me);
     require_sane(any_actor());
 }
 
-/* What its function returns: a value, an error of its own, or the one that came to it. */
+/* Choose a return value: a new value, a new error, or the last error that arrived. */
 static weft_value choose_end(const actor *me)
 {
-    int code = roll(4) != 0 ? 0 : roll(2) && me->last_code != 0 ? me->last_code : new_code();
+    int code = random_below(4) != 0                    ? 0
+               : random_below(2) && me->last_code != 0 ? me->last_code
+                                                       : new_code();
     return code != 0 ? code : new_value();
 }
 
@@ -421,16 +425,16 @@ static weft_value actor_main(void *arg)
     me->is_started = true;
     me->has_value = false;
     bool is_ending = false;
-    while (steps_left > 0 && roll(60) != 0 && !is_ending) {
+    while (steps_left > 0 && random_below(60) != 0 && !is_ending) {
         do_step(me);
-        is_ending = (me->is_stopped || me->is_shutdown) && roll(4) == 0;
+        is_ending = (me->is_stopped || me->is_shutdown) && random_below(4) == 0;
     }
     while (me->depth > 0)
         step_close(me);
     me->is_returned = true;
     me->ended_under = me->parent;
     me->returned = choose_end(me);
-    allow((int)me->returned, me->parent);
+    allow_code((int)me->returned, me->parent);
     for (int i = 1; i < actors_made; i++) {
         actor *child = &actors[i];
         if (child->parent != index_of(me) || child->is_returned || child->is_stopped)
@@ -443,8 +447,8 @@ static weft_value actor_main(void *arg)
     return me->returned;
 }
 
-/* Get one out of where it is, also out of a shield; it has no steps left to do. */
-static void shoo(actor *a)
+/* End the wait of a fiber, even in a shield. The fiber has no steps left. */
+static void end_wait(actor *a)
 {
     REQUIRE(weft_unpark(a->id) == 0);
     a->is_parked = false;
@@ -453,14 +457,14 @@ static void shoo(actor *a)
         a->is_stopped = true;
         a->stop_value = -ECANCELED;
     }
-    if (a->waits == NOWHERE || weft_interrupt(a->id, INTERRUPTED) < 0)
+    if (a->waits_in == NOT_WAITING || weft_interrupt(a->id, INTERRUPTED) < 0)
         return;
     a->has_value = true;
     a->value = INTERRUPTED;
-    a->is_interrupted = a->waits == CLOSED;
+    a->is_interrupted = a->waits_in == NOT_SCHEDULABLE;
 }
 
-/* End what still lives; errors come up to the last. */
+/* End all live fibers, and take all their errors. */
 static void end_all(actor *me)
 {
     while (me->depth > 0)
@@ -474,15 +478,15 @@ static void end_all(actor *me)
             if (is_dead(&actors[i]))
                 continue;
             is_over = false;
-            shoo(&actors[i]);
+            end_wait(&actors[i]);
         }
         while ((rc = weft_snooze()) != 0)
             require_cause(me, rc);
     }
 }
 
-/* Values that nobody has awaited are still there, and right. */
-static void collect_all(actor *me)
+/* Values that were not awaited are still available and correct. */
+static void require_values(actor *me)
 {
     for (int i = 1; i < actors_made; i++) {
         actor *a = &actors[i];
@@ -534,20 +538,21 @@ static void run_program(uint64_t seed)
         step_sleep(me);
     }
     end_all(me);
-    collect_all(me);
+    require_values(me);
     close_pipes();
     require_nothing_left();
-    told->steps = STEPS - steps_left;
-    told->actors = (unsigned)actors_made;
-    trace((uint64_t)(weft_now() * 1e9));
+    shared_report->steps = STEPS - steps_left;
+    shared_report->actors = (unsigned)actors_made;
+    hash_result((uint64_t)(weft_now() * 1e9));
     exit(EXIT_SUCCESS);
 }
 
-/* The hash of all its steps. */
+/* Return the hash of all steps. */
 static uint64_t run_apart_with(uint64_t seed)
 {
-    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(told, MAP_FAILED);
+    shared_report = mmap(NULL, sizeof *shared_report, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(shared_report, MAP_FAILED);
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0)
@@ -555,23 +560,23 @@ static uint64_t run_apart_with(uint64_t seed)
     int status;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_msg(status == 0, "seed %llu: status %#x: %s", (unsigned long long)seed, status,
-                  told->text);
-    ck_assert_uint_eq(told->steps, STEPS);
-    ck_assert_uint_ge(told->actors, 100);
-    uint64_t hash = told->hash;
-    munmap(told, sizeof *told);
+                  shared_report->text);
+    ck_assert_uint_eq(shared_report->steps, STEPS);
+    ck_assert_uint_ge(shared_report->actors, 100);
+    uint64_t hash = shared_report->hash;
+    munmap(shared_report, sizeof *shared_report);
     return hash;
 }
 
-/* T3, T10, T38, T40, P4, P7, P24, P34, P36, P61: on the backend that the tests run with. */
-START_TEST(any_program_keeps_to_the_model)
+/* T3, T10, T38, T40, P4, P7, P24, P34, P36, P61: on the backend of the test run. */
+START_TEST(every_random_program_conforms_to_the_model)
 {
     run_apart_with((uint64_t)_i + 1);
 }
 END_TEST
 
-/* The same with time that stands still, and with an order of fibers that is chosen. */
-START_TEST(the_same_seed_is_the_same_program_step_by_step)
+/* With virtual time, and with a chosen order of fibers. */
+START_TEST(a_seed_produces_the_same_program_step_by_step)
 {
     char text[32];
     setenv("WEFT_BACKEND", "sim", 1);
@@ -592,8 +597,8 @@ int main(void)
     TCase *tcase = tcase_create("model");
     suite_add_tcase(suite, tcase);
     tcase_set_timeout(tcase, 20);
-    tcase_add_loop_test(tcase, any_program_keeps_to_the_model, 0, 5);
-    tcase_add_loop_test(tcase, the_same_seed_is_the_same_program_step_by_step, 0, 5);
+    tcase_add_loop_test(tcase, every_random_program_conforms_to_the_model, 0, 5);
+    tcase_add_loop_test(tcase, a_seed_produces_the_same_program_step_by_step, 0, 5);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failures = srunner_ntests_failed(runner);

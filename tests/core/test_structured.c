@@ -1,8 +1,9 @@
 /*
- * Between the parts: errors that meet a cancel, moving all children, what a restart keeps, defers
- * that add defers, deadlines that are moved, and how late a sleeper can be.
+ * Tests of combined features: errors and cancellation, moving all children, the state after a
+ * restart, nested deferred calls, moved deadlines, and the delay of sleeping fibers.
  */
-#include "support.h"
+#include "support/random.h"
+#include "support/support.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,8 +17,8 @@ static weft_value mark_two_results(void *arg)
     return (weft_value)arg;
 }
 
-/* P6: what moves a fiber to the front of the queue does not take from it what it is to get. */
-START_TEST(a_cancel_does_not_drop_an_error_that_is_on_its_way)
+/* P6: moving a fiber to the front of the queue does not discard its pending result. */
+START_TEST(a_cancel_does_not_discard_a_pending_error)
 {
     weft_fiber f = weft_spin(mark_two_results, NULL);
     let_run();
@@ -34,26 +35,26 @@ START_TEST(a_cancel_does_not_drop_an_error_that_is_on_its_way)
 }
 END_TEST
 
-/* Two threads, and one value that goes to and fro between a fiber of each. */
-typedef struct match {
-    _Atomic weft_fiber players[2];
+/* Two threads that pass a value back and forth between a fiber of each. */
+typedef struct exchange {
+    _Atomic weft_fiber ids[2];
     long rounds;
     _Atomic long lost;
-} match;
+} exchange;
 
-static weft_fiber player(match *m, int i)
+static weft_fiber wait_for_id(exchange *m, int i)
 {
     weft_fiber f;
-    while ((f = atomic_load(&m->players[i])) == 0)
+    while ((f = atomic_load(&m->ids[i])) == 0)
         sched_yield();
     return f;
 }
 
-static void *return_every_ball(void *arg)
+static void *schedule_back(void *arg)
 {
-    match *m = arg;
-    atomic_store(&m->players[1], weft_self());
-    weft_fiber other = player(m, 0);
+    exchange *m = arg;
+    atomic_store(&m->ids[1], weft_self());
+    weft_fiber other = wait_for_id(m, 0);
     for (long i = 0; i < m->rounds; i++) {
         m->lost += weft_suspend() != i;
         m->lost += weft_schedule(other, i + 1) != 0;
@@ -62,16 +63,16 @@ static void *return_every_ball(void *arg)
 }
 
 /*
- * P10: often enough for a wake-up to be lost between the last look and the poll, if it could be. A
- * round is two wake-ups by the kernel, 50 microseconds and more.
+ * P10: repeat often enough to hit the window between the last check and the poll. A round takes two
+ * wake-ups by the kernel, 50 microseconds or more.
  */
-START_TEST(no_wake_up_is_lost_between_threads_however_often_they_wake_each_other)
+START_TEST(no_wake_up_between_threads_is_lost)
 {
-    match m = {.rounds = is_sanitized() ? 5000 : 30000};
-    atomic_store(&m.players[0], weft_self());
+    exchange m = {.rounds = is_sanitized() ? 5000 : 30000};
+    atomic_store(&m.ids[0], weft_self());
     pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, return_every_ball, &m), 0);
-    weft_fiber other = player(&m, 1);
+    ck_assert_int_eq(pthread_create(&thread, NULL, schedule_back, &m), 0);
+    weft_fiber other = wait_for_id(&m, 1);
     for (long i = 0; i < m.rounds; i++) {
         m.lost += weft_schedule(other, i) != 0;
         m.lost += weft_suspend() != i + 1;
@@ -81,26 +82,26 @@ START_TEST(no_wake_up_is_lost_between_threads_however_often_they_wake_each_other
 }
 END_TEST
 
-/* The time that is slept, and how often someone else ran since it was over. */
-#define NAP_S 0.005
+/* The duration of the sleep, and whether it is over. */
+#define SLEEP_S 0.005
 static bool is_woken;
 
-static weft_value nap(void *arg)
+static weft_value sleep_and_set_woken(void *arg)
 {
     (void)arg;
-    int rc = weft_sleep(NAP_S);
+    int rc = weft_sleep(SLEEP_S);
     is_woken = true;
     return rc;
 }
 
-/* P11: the clock is looked at after at most 64 switches, however long those take. */
-START_TEST(a_sleeper_is_late_by_a_bounded_number_of_switches)
+/* P11: the clock is read after at most 64 switches, however long they take. */
+START_TEST(a_sleeping_fiber_wakes_after_a_bounded_number_of_switches)
 {
     for (int i = 0; i < 5; i++) {
         is_woken = false;
-        weft_fiber f = weft_spin(nap, NULL);
+        weft_fiber f = weft_spin(sleep_and_set_woken, NULL);
         weft_snooze();
-        double over = weft_now() + NAP_S; /* it sleeps already, and not longer than that */
+        double over = weft_now() + SLEEP_S; /* the fiber already sleeps, and not longer than this */
         int late = 0;
         while (!is_woken) {
             late += weft_now() >= over;
@@ -112,14 +113,8 @@ START_TEST(a_sleeper_is_late_by_a_bounded_number_of_switches)
 }
 END_TEST
 
-static weft_value read_byte(void *arg)
-{
-    char byte;
-    return weft_read(*(int *)arg, &byte, 1);
-}
-
 /* P15 */
-START_TEST(operations_are_counted_and_the_count_begins_again_when_it_is_read)
+START_TEST(the_counter_of_operations_is_reset_when_it_is_read)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -146,7 +141,7 @@ START_TEST(operations_are_counted_and_the_count_begins_again_when_it_is_read)
 }
 END_TEST
 
-static weft_value have_three_children(void *arg)
+static weft_value spin_three_children(void *arg)
 {
     weft_fiber *children = arg;
     for (int i = 0; i < 3; i++)
@@ -166,7 +161,7 @@ static void attach_all(weft_fiber from, weft_fiber to)
 START_TEST(all_children_of_a_fiber_can_be_moved_and_end_with_their_new_parent)
 {
     weft_fiber children[3];
-    weft_fiber old_parent = weft_spin(have_three_children, children);
+    weft_fiber old_parent = weft_spin(spin_three_children, children);
     weft_fiber new_parent = spin_suspended();
     attach_all(old_parent, new_parent);
     ck_assert_int_eq(weft_children(old_parent, NULL, 0), 0);
@@ -176,7 +171,7 @@ START_TEST(all_children_of_a_fiber_can_be_moved_and_end_with_their_new_parent)
     ck_assert_int_eq(weft_terminate(old_parent, 1), 0);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_state_of(children[i]), WEFT_WAITING);
-    weft_schedule(children[1], -EIO); /* its error goes to the new one, which ends the others */
+    weft_schedule(children[1], -EIO); /* its error goes to the new parent, which ends the others */
     ck_assert_int_eq(weft_await(new_parent), -EIO);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_state_of(children[i]), WEFT_DEAD);
@@ -192,7 +187,7 @@ static weft_value suspend_then_receive(void *arg)
 }
 
 /* P30 */
-START_TEST(a_fiber_that_is_restarted_begins_with_an_empty_mailbox)
+START_TEST(restarting_a_fiber_empties_its_mailbox)
 {
     weft_fiber f = weft_spin(suspend_then_receive, NULL);
     let_run();
@@ -204,7 +199,7 @@ START_TEST(a_fiber_that_is_restarted_begins_with_an_empty_mailbox)
     ck_assert_int_eq(weft_tell(f, 3), 0);
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_await(f), 3);
-    f = weft_spin(return_arg, NULL); /* the same for one that has ended */
+    f = weft_spin(return_arg, NULL); /* also for an ended fiber */
     ck_assert_int_eq(weft_tell(f, 4), 0);
     weft_snooze();
     ck_assert_int_eq(weft_restart(f), 0);
@@ -219,11 +214,11 @@ static weft_value return_first_value(void *arg)
     return weft_first_value();
 }
 
-/* P31: there is no value to restart with; the first schedule brings it, as with a new one. */
-START_TEST(a_fiber_that_runs_again_has_its_monitors_and_takes_a_new_first_value)
+/* P31: a restart takes no value. The first schedule sets the first value, as for a new fiber. */
+START_TEST(a_restarted_fiber_keeps_its_monitors_and_gets_a_new_first_value)
 {
     weft_fiber f = weft_new(return_first_value, NULL);
-    weft_name(f, "again");
+    weft_set_name(f, "again");
     ck_assert_int_eq(weft_monitor(f), 0);
     ck_assert_int_eq(weft_schedule(f, 5), 0);
     ck_assert_uint_eq((weft_fiber)weft_receive(), f);
@@ -240,7 +235,7 @@ START_TEST(a_fiber_that_runs_again_has_its_monitors_and_takes_a_new_first_value)
 }
 END_TEST
 
-static int ask(double patience_s, double outer_s, int *outer)
+static int sleep_with_two_deadlines(double patience_s, double outer_s, int *outer)
 {
     int inner = 0;
     WEFT_CANCEL_AFTER(outer_s, *outer) {
@@ -254,39 +249,33 @@ static int ask(double patience_s, double outer_s, int *outer)
     return weft_fail(-EPIPE, "given up");
 }
 
-/* P41: the error of a deadline may be another than -ETIMEDOUT, and says which deadline it was. */
-START_TEST(a_deadline_can_have_an_error_of_its_own)
+/* P41: a caller can replace -ETIMEDOUT, and can tell which deadline expired. */
+START_TEST(a_deadline_can_return_a_specific_error)
 {
     int outer = 1;
-    ck_assert_int_eq(ask(0.001, 60, &outer), -EPROTO);
+    ck_assert_int_eq(sleep_with_two_deadlines(0.001, 60, &outer), -EPROTO);
     ck_assert_int_eq(outer, 0);
-    ck_assert_words(-EPROTO, "no answer in 0.001 s");
-    ck_assert_int_eq(ask(60, 0.001, &outer), -EPIPE);
+    ck_assert_error(-EPROTO, "no answer in 0.001 s");
+    ck_assert_int_eq(sleep_with_two_deadlines(60, 0.001, &outer), -EPIPE);
     ck_assert_int_eq(outer, -ETIMEDOUT);
-    ck_assert_words(-EPIPE, "given up");
+    ck_assert_error(-EPIPE, "given up");
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
-static uint64_t random_state = 48;
-
-static unsigned roll(unsigned sides)
+/* Five scopes, one of which expires. All are moved back and forth first. */
+static weft_value expire_in_one_of_five(void *arg)
 {
-    random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407;
-    return (unsigned)(random_state >> 33) % sides;
-}
-
-/* Five scopes, one of which is due; all of them are moved there and back before. */
-static weft_value be_due_in_one_of_five(void *arg)
-{
-    unsigned due = roll(5);
+    unsigned due = random_below(5);
     weft_scope scopes[5];
     for (unsigned i = 0; i < 5; i++)
-        ck_assert_int_eq(weft_scope_open(&scopes[i], i == due ? 60 : roll(100) * 0.01 + 0.5), 0);
+        ck_assert_int_eq(
+            weft_scope_open(&scopes[i], i == due ? 60 : random_below(100) * 0.01 + 0.5), 0);
     for (unsigned i = 0; i < 20; i++)
-        ck_assert_int_eq(weft_scope_reset(&scopes[roll(5)], 0.5 + i), 0);
+        ck_assert_int_eq(weft_scope_reset(&scopes[random_below(5)], 0.5 + i), 0);
     for (unsigned i = 0; i < 5; i++)
-        ck_assert_int_eq(weft_scope_reset(&scopes[i], i == due ? roll(16) * 1e-3 + 1e-3 : 60), 0);
+        ck_assert_int_eq(
+            weft_scope_reset(&scopes[i], i == due ? random_below(16) * 1e-3 + 1e-3 : 60), 0);
     ck_assert_int_eq(weft_sleep(60), -ECANCELED);
     for (unsigned i = 5; i-- > 0;)
         ck_assert_int_eq(weft_scope_close(&scopes[i]), i == due ? -ETIMEDOUT : 0);
@@ -294,14 +283,14 @@ static weft_value be_due_in_one_of_five(void *arg)
     return weft_snooze();
 }
 
-/* P48: there is one kind of timer, and it is cheap; thousands fall into the same ticks. */
-START_TEST(thousands_of_nested_deadlines_that_are_moved_strike_each_in_its_own_scope)
+/* P48: there is one kind of timer, and it is cheap. Thousands expire in the same ticks. */
+START_TEST(thousands_of_moved_nested_deadlines_expire_in_their_own_scopes)
 {
-    int struck = 0;
+    int expired = 0;
     for (int i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(be_due_in_one_of_five, &struck), 0);
+        ck_assert_int_eq(weft_go(expire_in_one_of_five, &expired), 0);
     ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_int_eq(struck, 1000);
+    ck_assert_int_eq(expired, 1000);
     weft_counters c;
     weft_stats(&c);
     ck_assert_uint_eq(c.timers, 0);
@@ -316,8 +305,8 @@ static weft_fiber youngest_child(void)
     return children[n - 1];
 }
 
-/* T29, T30: whether a value is kept is said when a fiber is made. */
-START_TEST(a_value_is_kept_of_what_was_spun_and_not_of_what_was_let_go)
+/* T29, T30: whether a value is stored is decided when a fiber is created. */
+START_TEST(values_are_stored_for_spun_fibers_and_not_for_detached_ones)
 {
     weft_fiber spun = weft_spin(return_arg, as_arg(3));
     ck_assert_int_eq(weft_go(return_arg, as_arg(4)), 0);
@@ -334,19 +323,19 @@ START_TEST(a_value_is_kept_of_what_was_spun_and_not_of_what_was_let_go)
 }
 END_TEST
 
-static weft_value mark_when_cancelled(void *arg)
+static weft_value suspend_then_mark(void *arg)
 {
     weft_value rc = weft_suspend();
     mark(arg);
     return rc;
 }
 
-static weft_value leave_everything(void *arg)
+static weft_value defer_set_and_spin(void *arg)
 {
     weft_local_set(*(weft_key *)arg, "local ");
     weft_defer(mark_arg, "first ");
     weft_defer(mark_arg, "second ");
-    weft_spin(mark_when_cancelled, "child ");
+    weft_spin(suspend_then_mark, "child ");
     weft_snooze();
     mark("body ");
     return 1;
@@ -360,17 +349,17 @@ static weft_value await_and_mark(void *arg)
 }
 
 /* T36 */
-START_TEST(an_end_goes_from_the_body_to_defers_to_children_to_destructors_to_who_awaits_it)
+START_TEST(the_end_of_a_fiber_runs_deferred_calls_children_destructors_and_then_awaiters)
 {
     weft_key key = weft_key_new(mark_arg);
-    weft_fiber f = weft_spin(leave_everything, &key);
+    weft_fiber f = weft_spin(defer_set_and_spin, &key);
     weft_fiber awaiter = weft_spin(await_and_mark, id_arg(f));
     ck_assert_int_eq(weft_await(awaiter), 1);
     ck_assert_trail("body second first child local awaiter ");
 }
 END_TEST
 
-/* One of five deferred calls: a letter, and whether it defers another. */
+/* One of five deferred calls: a letter, and whether it defers another call. */
 typedef struct deferred {
     char letter[2], other[2];
     bool defers_another;
@@ -392,15 +381,15 @@ static weft_value defer_five(void *arg)
     return weft_suspend();
 }
 
-/* T37: each of five may defer another while they run, in all combinations. */
-START_TEST(what_a_defer_defers_runs_next_in_every_combination)
+/* T37: each of five deferred calls may defer another call, in all combinations. */
+START_TEST(a_call_deferred_by_a_deferred_call_runs_next_in_every_combination)
 {
-    for (unsigned who = 0; who < 32; who++) {
+    for (unsigned mask = 0; mask < 32; mask++) {
         deferred d[5];
         char expected[11] = "";
         for (int i = 0; i < 5; i++) {
             char c = (char)('a' + i);
-            d[i] = (deferred){{c}, {(char)(c - 'a' + 'A')}, who >> i & 1};
+            d[i] = (deferred){{c}, {(char)(c - 'a' + 'A')}, mask >> i & 1};
         }
         for (int i = 5; i-- > 0;) {
             strcat(expected, d[i].letter);
@@ -409,8 +398,8 @@ START_TEST(what_a_defer_defers_runs_next_in_every_combination)
         trail[0] = '\0';
         weft_fiber f = weft_spin(defer_five, d);
         weft_snooze();
-        ck_assert_int_eq(who % 2 ? weft_cancel(f) : weft_schedule(f, 1), 0);
-        ck_assert_int_eq(weft_await(f), who % 2 ? -ECANCELED : 1);
+        ck_assert_int_eq(mask % 2 ? weft_cancel(f) : weft_schedule(f, 1), 0);
+        ck_assert_int_eq(weft_await(f), mask % 2 ? -ECANCELED : 1);
         ck_assert_trail(expected);
     }
 }
@@ -430,7 +419,7 @@ static weft_value work_in_a_shield(void *arg)
 }
 
 /* T43 */
-START_TEST(a_fiber_in_a_shield_ignores_a_cancel_until_it_leaves_it)
+START_TEST(a_shield_delays_a_cancel_until_its_end)
 {
     weft_fiber f = weft_spin(work_in_a_shield, NULL);
     let_run();
@@ -446,49 +435,44 @@ START_TEST(a_fiber_in_a_shield_ignores_a_cancel_until_it_leaves_it)
 }
 END_TEST
 
-static void say(void *words)
+static weft_value print_at_end(void *arg)
 {
-    dprintf(STDERR_FILENO, "%s", (const char *)words);
-}
-
-static weft_value serve(void *arg)
-{
-    weft_defer(say, arg);
+    weft_defer(print_stderr_arg, arg);
     while (weft_sleep(0.001) == 0)
         continue;
     return 0;
 }
 
-static int leave_a_daemon_behind(void)
+static int return_with_daemon(void)
 {
-    weft_spin_with(serve, "ended", &(weft_spin_options){.is_daemon = true});
+    weft_spin_with(print_at_end, "ended", &(weft_spin_options){.is_daemon = true});
     weft_fiber worker = weft_spin(suspend, NULL);
     weft_snooze();
     weft_schedule(worker, 3);
     return (int)weft_await(worker);
 }
 
-/* T43: what runs behind the scenes is ended with everyone else, and its clean-up is done. */
+/* T43: a daemon is cancelled like all fibers, and its cleanup runs. */
 START_TEST(a_daemon_is_ended_with_the_process)
 {
-    assert_ended(run_apart(leave_a_daemon_behind), 3, "ended");
+    assert_exited(run_apart(return_with_daemon), 3, "ended");
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_cancel_does_not_drop_an_error_that_is_on_its_way,
-    &no_wake_up_is_lost_between_threads_however_often_they_wake_each_other,
-    &a_sleeper_is_late_by_a_bounded_number_of_switches,
-    &operations_are_counted_and_the_count_begins_again_when_it_is_read,
+    &a_cancel_does_not_discard_a_pending_error,
+    &no_wake_up_between_threads_is_lost,
+    &a_sleeping_fiber_wakes_after_a_bounded_number_of_switches,
+    &the_counter_of_operations_is_reset_when_it_is_read,
     &all_children_of_a_fiber_can_be_moved_and_end_with_their_new_parent,
-    &a_fiber_that_is_restarted_begins_with_an_empty_mailbox,
-    &a_fiber_that_runs_again_has_its_monitors_and_takes_a_new_first_value,
-    &a_deadline_can_have_an_error_of_its_own,
-    &thousands_of_nested_deadlines_that_are_moved_strike_each_in_its_own_scope,
-    &a_value_is_kept_of_what_was_spun_and_not_of_what_was_let_go,
-    &an_end_goes_from_the_body_to_defers_to_children_to_destructors_to_who_awaits_it,
-    &what_a_defer_defers_runs_next_in_every_combination,
-    &a_fiber_in_a_shield_ignores_a_cancel_until_it_leaves_it,
+    &restarting_a_fiber_empties_its_mailbox,
+    &a_restarted_fiber_keeps_its_monitors_and_gets_a_new_first_value,
+    &a_deadline_can_return_a_specific_error,
+    &thousands_of_moved_nested_deadlines_expire_in_their_own_scopes,
+    &values_are_stored_for_spun_fibers_and_not_for_detached_ones,
+    &the_end_of_a_fiber_runs_deferred_calls_children_destructors_and_then_awaiters,
+    &a_call_deferred_by_a_deferred_call_runs_next_in_every_combination,
+    &a_shield_delays_a_cancel_until_its_end,
     &a_daemon_is_ended_with_the_process,
 };
 

@@ -1,5 +1,5 @@
-/* weft_chain: several operations in a row. P68. */
-#include "support.h"
+/* Tests of weft_chain, which runs several operations in order. P68. */
+#include "support/support.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,13 +15,7 @@ static weft_link link_read(int fd, char *data, size_t bytes)
     return (weft_link){.kind = WEFT_LINK_READ, .fd = fd, .data = data, .bytes = bytes};
 }
 
-static void close_pair(int fd[2])
-{
-    ck_assert_int_eq(weft_close(fd[0]), 0);
-    ck_assert_int_eq(weft_close(fd[1]), 0);
-}
-
-START_TEST(a_chain_does_its_links_in_order_and_returns_the_last_result)
+START_TEST(a_chain_runs_its_links_in_order_and_returns_the_last_result)
 {
     int fd[2];
     char got[16];
@@ -35,11 +29,11 @@ START_TEST(a_chain_does_its_links_in_order_and_returns_the_last_result)
     ck_assert_int_eq(links[2].result, 5);
     ck_assert_int_eq(links[3].result, 13);
     ck_assert_int_eq(weft_chain(NULL, 0), 0);
-    close_pair(fd);
+    close_fd_pair(fd);
 }
 END_TEST
 
-START_TEST(more_links_than_are_submitted_at_once_are_all_done)
+START_TEST(more_links_than_one_submission_holds_are_all_done)
 {
     enum { COUNT = 100 };
     int fd[2];
@@ -52,30 +46,30 @@ START_TEST(more_links_than_are_submitted_at_once_are_all_done)
     ck_assert_int_eq(weft_read_full(fd[0], got, COUNT), COUNT);
     for (int i = 0; i < COUNT; i++)
         ck_assert_int_eq(got[i], i % 2 ? 'b' : 'a');
-    close_pair(fd);
+    close_fd_pair(fd);
 }
 END_TEST
 
-START_TEST(a_link_that_fails_ends_the_chain_with_its_error)
+START_TEST(a_failing_link_ends_the_chain_with_its_error)
 {
-    int fd[2], gone[2];
+    int fd[2], closed_pipe[2];
     char got[16];
     ck_assert_int_eq(weft_pipe(fd), 0);
-    ck_assert_int_eq(weft_pipe(gone), 0);
-    ck_assert_int_eq(weft_close(gone[0]), 0);
-    weft_link links[] = {link_write(fd[1], "before"), link_write(gone[1], "nobody reads"),
+    ck_assert_int_eq(weft_pipe(closed_pipe), 0);
+    ck_assert_int_eq(weft_close(closed_pipe[0]), 0);
+    weft_link links[] = {link_write(fd[1], "before"), link_write(closed_pipe[1], "not read"),
                          link_write(fd[1], "after")};
     ck_assert_int_eq(weft_chain(links, 3), -EPIPE);
     ck_assert_int_eq(links[0].result, 6);
     ck_assert_int_eq(links[1].result, -EPIPE);
     ck_assert_int_eq(links[2].result, -ECANCELED);
     ck_assert_int_eq(weft_read(fd[0], got, sizeof got), 6);
-    ck_assert_int_eq(weft_close(gone[1]), 0);
-    close_pair(fd);
+    ck_assert_int_eq(weft_close(closed_pipe[1]), 0);
+    close_fd_pair(fd);
 }
 END_TEST
 
-START_TEST(a_link_that_is_wrong_is_refused_before_anything_is_sent)
+START_TEST(an_invalid_link_is_refused_before_anything_is_sent)
 {
     int fd[2];
     char got[4];
@@ -93,11 +87,11 @@ START_TEST(a_link_that_is_wrong_is_refused_before_anything_is_sent)
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_read(fd[0], got, sizeof got), -ECANCELED);
     }
-    close_pair(fd);
+    close_fd_pair(fd);
 }
 END_TEST
 
-static weft_value drain(void *arg)
+static weft_value drain_fd(void *arg)
 {
     static char buffer[65536];
     weft_value total = 0;
@@ -107,15 +101,15 @@ static weft_value drain(void *arg)
     return n < 0 ? n : total;
 }
 
-/* More than a pipe or a socket holds: the kernel writes a part of it at a time. */
-START_TEST(a_write_in_a_chain_writes_everything)
+/* More than a pipe or a socket holds, so the kernel writes it in parts. */
+START_TEST(a_write_in_a_chain_writes_all_bytes)
 {
     enum { BIG = 1 << 20 };
     static char big[BIG];
     for (int is_pipe = 0; is_pipe < 2; is_pipe++) {
         int fd[2];
         ck_assert_int_eq(is_pipe ? weft_pipe(fd) : weft_socketpair(fd), 0);
-        weft_fiber reader = weft_spin(drain, as_arg(fd[0]));
+        weft_fiber reader = weft_spin(drain_fd, as_arg(fd[0]));
         weft_link links[] = {link_write(fd[1], "<"),
                              {.kind = WEFT_LINK_WRITE, .fd = fd[1], .data = big, .bytes = BIG},
                              {.kind = WEFT_LINK_WRITE, .fd = fd[1], .data = big, .bytes = BIG},
@@ -139,7 +133,7 @@ START_TEST(a_short_read_does_not_end_a_chain)
                          link_write(fd[1], "answer"), link_read(fd[0], got + 3, 13)};
     ck_assert_int_eq(weft_chain(links, 4), 6);
     ck_assert_mem_eq(got, "abcanswer", 9);
-    close_pair(fd);
+    close_fd_pair(fd);
 }
 END_TEST
 
@@ -160,11 +154,11 @@ START_TEST(a_deadline_ends_a_chain_that_waits)
     weft_counters counters;
     weft_stats(&counters);
     ck_assert_uint_eq(counters.ops_pending, 0);
-    close_pair(fd);
+    close_fd_pair(fd);
 }
 END_TEST
 
-static weft_value chain_that_waits(void *arg)
+static weft_value run_waiting_chain(void *arg)
 {
     int fd = (int)(intptr_t)arg;
     char got[4];
@@ -176,20 +170,20 @@ START_TEST(a_chain_can_be_cancelled_interrupted_and_raised_in)
 {
     int fd[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
-    weft_fiber f = weft_spin(chain_that_waits, as_arg(fd[0]));
+    weft_fiber f = weft_spin(run_waiting_chain, as_arg(fd[0]));
     let_run();
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    f = weft_spin(chain_that_waits, as_arg(fd[0]));
+    f = weft_spin(run_waiting_chain, as_arg(fd[0]));
     let_run();
     ck_assert_int_eq(weft_raise(f, -EIO, "broken"), 0);
     ck_assert_int_eq(weft_await(f), -EIO);
-    f = weft_spin(chain_that_waits, as_arg(fd[0]));
+    f = weft_spin(run_waiting_chain, as_arg(fd[0]));
     let_run();
     ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
     ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
     ck_assert_int_eq(weft_await(f), -EINTR);
-    close_pair(fd);
+    close_fd_pair(fd);
 }
 END_TEST
 
@@ -197,7 +191,7 @@ START_TEST(closing_a_descriptor_ends_the_chain_that_waits_on_it)
 {
     int fd[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
-    weft_fiber f = weft_spin(chain_that_waits, as_arg(fd[0]));
+    weft_fiber f = weft_spin(run_waiting_chain, as_arg(fd[0]));
     let_run();
     ck_assert_int_eq(weft_close(fd[0]), 0);
     ck_assert_int_eq(weft_await(f), -EBADF);
@@ -205,8 +199,8 @@ START_TEST(closing_a_descriptor_ends_the_chain_that_waits_on_it)
 }
 END_TEST
 
-/* What chains are for: data is on the disk before the answer goes out. */
-START_TEST(a_file_is_written_and_synced_before_the_answer_is_sent)
+/* The typical use: data is on disk before the reply is sent. */
+START_TEST(a_file_is_written_and_synced_before_the_reply_is_sent)
 {
     char path[] = "/tmp/weft-chain-XXXXXX", got[8];
     int file = mkstemp(path), fd[2];
@@ -222,23 +216,23 @@ START_TEST(a_file_is_written_and_synced_before_the_answer_is_sent)
     ck_assert_int_eq(status.st_size, 6);
     ck_assert_int_eq(weft_read(fd[1], got, sizeof got), 4);
     ck_assert_int_eq(weft_close(file), 0);
-    close_pair(fd);
+    close_fd_pair(fd);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_chain_does_its_links_in_order_and_returns_the_last_result,
-        &more_links_than_are_submitted_at_once_are_all_done,
-        &a_link_that_fails_ends_the_chain_with_its_error,
-        &a_link_that_is_wrong_is_refused_before_anything_is_sent,
-        &a_write_in_a_chain_writes_everything,
+        &a_chain_runs_its_links_in_order_and_returns_the_last_result,
+        &more_links_than_one_submission_holds_are_all_done,
+        &a_failing_link_ends_the_chain_with_its_error,
+        &an_invalid_link_is_refused_before_anything_is_sent,
+        &a_write_in_a_chain_writes_all_bytes,
         &a_short_read_does_not_end_a_chain,
         &a_deadline_ends_a_chain_that_waits,
         &a_chain_can_be_cancelled_interrupted_and_raised_in,
         &closing_a_descriptor_ends_the_chain_that_waits_on_it,
-        &a_file_is_written_and_synced_before_the_answer_is_sent,
+        &a_file_is_written_and_synced_before_the_reply_is_sent,
     };
     return run_suite("chain", tests, sizeof tests / sizeof *tests);
 }

@@ -1,42 +1,42 @@
 /*
- * The n-th call fails, as in test_fault.c, for files, streams, copies and chains: what is said to
- * be done is done, an error comes from the call that met it, and no thread of the pool is missed.
+ * Fault tests of files, streams, copies and chains: the n-th allocation or system call fails, for
+ * each n. Reported results are true, the failing call returns the error, and no worker is lost.
  */
-#include "fault_file.h"
+#include "support/fault_file.h"
 
-#include "backend/lane.h"
+#include "backend/workers/worker_queue.h"
 
-START_TEST(a_file_is_as_the_calls_said)
+START_TEST(a_file_matches_the_results_of_the_calls)
 {
-    strike_some_calls(using_files, 1);
+    fail_some_calls(use_files, 1);
 }
 END_TEST
 
-START_TEST(lines_that_were_flushed_arrive)
+START_TEST(flushed_lines_arrive)
 {
-    strike_some_calls(streaming_lines, 2);
+    fail_some_calls(stream_lines, 2);
 }
 END_TEST
 
-START_TEST(a_copy_is_whole_or_has_failed)
+START_TEST(a_copy_is_complete_or_fails)
 {
-    strike_some_calls(copying, 3);
+    fail_some_calls(copy_all, 3);
 }
 END_TEST
 
-START_TEST(a_splice_that_failed_has_taken_nothing)
+START_TEST(a_failed_splice_consumes_no_data)
 {
-    strike_some_calls(splicing, 1);
+    fail_some_calls(splice_and_tee, 1);
 }
 END_TEST
 
 START_TEST(a_chain_ends_with_its_first_failure)
 {
-    strike_some_calls(chaining, 1);
+    fail_some_calls(run_chains, 1);
 }
 END_TEST
 
-/* A file of two parts: the first is in memory, a thread has to read the second. */
+/* A file of two parts. The first is in memory, a worker must read the second. */
 #define PART_BYTES 4096
 
 typedef struct file_read {
@@ -45,7 +45,7 @@ typedef struct file_read {
     char data[2 * PART_BYTES];
 } file_read;
 
-/* By readv: it is not left to the ring, where there is one. */
+/* Use readv, which does not run on the ring of io_uring. */
 static weft_value read_file(void *arg)
 {
     file_read *r = arg;
@@ -60,21 +60,21 @@ static weft_value open_fifo(void *arg)
     return weft_close(fd);
 }
 
-/* The only thread for files waits for someone who writes to the FIFO. */
-static weft_fiber block_threads(const char *fifo)
+/* Make the only worker for files wait for a writer of the FIFO. */
+static weft_fiber block_file_worker(const char *fifo)
 {
-    weft__lane_counts counts;
-    ck_assert_int_eq(weft__lane_limit(WEFT__LANE_FILES, 1), 0);
+    weft__worker_queue_counts counts;
+    ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 1), 0);
     ck_assert_int_eq(mkfifo(fifo, 0600), 0);
     weft_fiber f = weft_spin(open_fifo, (void *)fifo);
     do {
         weft_sleep(0);
-        weft__lane_count(WEFT__LANE_FILES, &counts);
+        weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &counts);
     } while (counts.running != 1);
     return f;
 }
 
-static void unblock_threads(const char *fifo, weft_fiber f)
+static void unblock_file_worker(const char *fifo, weft_fiber f)
 {
     int writer = open(fifo, O_WRONLY | O_CLOEXEC);
     ck_assert_int_ge(writer, 0);
@@ -88,56 +88,56 @@ static int open_two_parts(const char *path)
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     ck_assert_int_eq(write(fd, parts, sizeof parts), sizeof parts);
     ck_assert_int_eq(lseek(fd, 0, SEEK_SET), 0);
-    in_memory.is_set = true;
-    in_memory.bytes = PART_BYTES;
+    page_cache.is_set = true;
+    page_cache.bytes = PART_BYTES;
     return fd;
 }
 
-/* The position of the file tells how much was read: so much is the reader's. */
-static void assert_part_is_kept(bool is_closed)
+/* The result must equal the file position. */
+static void assert_part_is_returned(bool is_closed)
 {
-    place p;
-    make_place(&p);
-    weft_fiber blocker = block_threads(p.other);
+    workspace p;
+    make_workspace(&p);
+    weft_fiber blocker = block_file_worker(p.other);
     file_read r = {.fd = open_two_parts(p.file)};
-    int same = dup(r.fd);
+    int duplicate = dup(r.fd);
     weft_fiber reader = weft_spin(read_file, &r);
     while (weft_state_of(reader) != WEFT_WAITING)
         weft_snooze();
-    ck_assert_int_eq(lseek(same, 0, SEEK_CUR), PART_BYTES);
+    ck_assert_int_eq(lseek(duplicate, 0, SEEK_CUR), PART_BYTES);
     ck_assert_int_eq(is_closed ? weft_close(r.fd) : weft_cancel(reader), 0);
-    unblock_threads(p.other, blocker);
+    unblock_file_worker(p.other, blocker);
     (void)weft_await(reader);
     ck_assert_int_ge(r.result, PART_BYTES);
-    ck_assert_int_eq(r.result, lseek(same, 0, SEEK_CUR));
+    ck_assert_int_eq(r.result, lseek(duplicate, 0, SEEK_CUR));
     if (!is_closed)
         ck_assert_int_eq(weft_close(r.fd), 0);
-    close(same);
-    remove_place(&p);
+    close(duplicate);
+    remove_workspace(&p);
 }
 
-START_TEST(a_file_read_in_part_is_not_forgotten_by_a_cancel)
+START_TEST(a_cancelled_read_returns_the_bytes_already_read_from_a_file)
 {
-    assert_part_is_kept(false);
+    assert_part_is_returned(false);
 }
 END_TEST
 
-START_TEST(a_file_read_in_part_is_not_forgotten_by_a_close)
+START_TEST(a_read_ended_by_a_close_returns_the_bytes_already_read_from_a_file)
 {
-    assert_part_is_kept(true);
+    assert_part_is_returned(true);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_file_is_as_the_calls_said,
-        &lines_that_were_flushed_arrive,
-        &a_copy_is_whole_or_has_failed,
-        &a_splice_that_failed_has_taken_nothing,
+        &a_file_matches_the_results_of_the_calls,
+        &flushed_lines_arrive,
+        &a_copy_is_complete_or_fails,
+        &a_failed_splice_consumes_no_data,
         &a_chain_ends_with_its_first_failure,
-        &a_file_read_in_part_is_not_forgotten_by_a_cancel,
-        &a_file_read_in_part_is_not_forgotten_by_a_close,
+        &a_cancelled_read_returns_the_bytes_already_read_from_a_file,
+        &a_read_ended_by_a_close_returns_the_bytes_already_read_from_a_file,
     };
     return run_suite("fault_file", tests, COUNT_OF(tests));
 }

@@ -1,14 +1,14 @@
 /*
- * The n-th call fails, as in test_fault.c, for offloaded calls: each is made once or its error is
- * told, and what was handed over is dropped once.
+ * Fault tests of offloaded calls: the n-th allocation or system call fails, for each n. Each call
+ * runs once or returns an error. An argument that was handed over is dropped once.
  */
-#include "fault.h"
+#include "support/fault.h"
 
 #include <stdatomic.h>
 
-static atomic_int casts;
+static atomic_int detached_calls;
 
-/* What a call works on, itself or a copy. */
+/* The argument of a call, passed as a pointer or as a copy. */
 typedef struct work {
     int runs;
     int *drops;
@@ -27,13 +27,13 @@ static void drop_work(void *arg)
     ++*w->drops;
 }
 
-static weft_value count_cast(void *arg)
+static weft_value count_detached_call(void *arg)
 {
-    atomic_fetch_add(&casts, 1);
+    atomic_fetch_add(&detached_calls, 1);
     return (weft_value)arg;
 }
 
-static weft_value fail_with_words(void *arg)
+static weft_value fail_with_message(void *arg)
 {
     return weft_fail(-EXDEV, "%s", (char *)arg);
 }
@@ -47,7 +47,7 @@ static bool offload_once(const weft_offload_options *o)
     options.has_ended = &has_ended;
     options.drop = drop_work;
     weft_value value = weft_offload_with(do_work, &w, &options);
-    bool is_done = REQUIRE_TOLD(value);
+    bool is_done = REQUIRE_OR_FAULT(value);
     REQUIRE(!is_done || value == 7);
     if (value == -EAGAIN && !fault.is_lasting)
         REQUIRE(weft_error() != NULL && weft_error()->code == -EAGAIN);
@@ -62,30 +62,30 @@ static weft_value offload_in_fiber(void *arg)
     return offload_once(arg);
 }
 
-/* Several at once, so that more than one thread is wanted. */
+/* Offload several calls at once, so that more than one worker is needed. */
 static bool offload_many(void)
 {
-    static weft_offload_options kept = {.is_kept = true};
+    static weft_offload_options kept_options = {.is_kept = true};
     weft_fiber f[3];
     bool is_done = true;
     for (int i = 0; i < 3; i++)
-        f[i] = require_made(weft_spin(offload_in_fiber, &kept));
+        f[i] = require_created(weft_spin(offload_in_fiber, &kept_options));
     for (int i = 0; i < 3; i++)
         is_done &= f[i] != 0 && weft_await(f[i]) == 1;
     return is_done;
 }
 
-static bool cast_once(void)
+static bool offload_detached(void)
 {
-    int before = atomic_load(&casts);
-    int rc = weft_offload_go(count_cast, NULL);
-    bool is_done = REQUIRE_TOLD(rc);
-    while (is_done && atomic_load(&casts) == before)
+    int before = atomic_load(&detached_calls);
+    int rc = weft_offload_go(count_detached_call, NULL);
+    bool is_done = REQUIRE_OR_FAULT(rc);
+    while (is_done && atomic_load(&detached_calls) == before)
         sched_yield();
     return is_done;
 }
 
-static bool offloading(void)
+static bool offload_each_kind(void)
 {
     static const weft_offload_options copied = {.arg_bytes = sizeof(work)}, plain;
     if (!become_a_cord())
@@ -93,29 +93,29 @@ static bool offloading(void)
     bool is_done = offload_once(&copied);
     is_done &= offload_once(&plain);
     is_done &= offload_many();
-    is_done &= cast_once();
-    weft_value value = weft_offload(fail_with_words, "words");
+    is_done &= offload_detached();
+    weft_value value = weft_offload(fail_with_message, "message");
     if (value == -EXDEV) {
-        bool has_words = weft_error() != NULL && strcmp(weft_error()->message, "words") == 0;
-        REQUIRE(has_words || atomic_load(&fault.struck) > 0);
-        is_done &= has_words;
+        bool has_message = weft_error() != NULL && strcmp(weft_error()->message, "message") == 0;
+        REQUIRE(has_message || atomic_load(&fault.injected) > 0);
+        is_done &= has_message;
     } else {
-        is_done &= REQUIRE_TOLD(value);
+        is_done &= REQUIRE_OR_FAULT(value);
     }
     weft_error_clear();
     return is_done;
 }
 
-START_TEST(a_call_is_made_once_or_its_error_is_told)
+START_TEST(a_call_runs_once_or_returns_an_error)
 {
-    strike_some_calls(offloading, 1);
+    fail_some_calls(offload_each_kind, 1);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_call_is_made_once_or_its_error_is_told,
+        &a_call_runs_once_or_returns_an_error,
     };
     return run_suite("fault_offload", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,5 @@
-/* Files: every call does what its system call does, on a folder made for the test. */
-#include "support.h"
+/* Tests of file calls in a temporary folder. Each call behaves as its system call. */
+#include "support/support.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -9,8 +9,8 @@
 
 static char folder[] = "/tmp/weft-file-XXXXXX";
 
-/* The path of a name in the folder; good until the fourth call after. */
-static const char *in(const char *name)
+/* Return the path of a name in the folder. The path is valid for the next three calls. */
+static const char *in_folder(const char *name)
 {
     static char paths[4][PATH_MAX];
     static unsigned next;
@@ -19,7 +19,7 @@ static const char *in(const char *name)
     return path;
 }
 
-static void set_up(void)
+static void make_test_folder(void)
 {
     ck_assert_ptr_nonnull(mkdtemp(folder));
 }
@@ -27,10 +27,10 @@ static void set_up(void)
 static int remove_entry(const char *name, int type, void *ctx)
 {
     (void)ctx;
-    return type == DT_DIR ? weft_rmdir(in(name)) : weft_unlink(in(name));
+    return type == DT_DIR ? weft_rmdir(in_folder(name)) : weft_unlink(in_folder(name));
 }
 
-static void tear_down(void)
+static void remove_test_folder(void)
 {
     ck_assert_int_eq(weft_scan_dir(folder, remove_entry, NULL), 0);
     ck_assert_int_eq(weft_rmdir(folder), 0);
@@ -38,20 +38,20 @@ static void tear_down(void)
 
 static int open_new(const char *name)
 {
-    int fd = weft_open(in(name), O_RDWR | O_CREAT | O_EXCL, 0600);
+    int fd = weft_open(in_folder(name), O_RDWR | O_CREAT | O_EXCL, 0600);
     ck_assert_int_ge(fd, 0);
     return fd;
 }
 
-static void make_file(const char *name)
+static void make_empty_file(const char *name)
 {
     ck_assert_int_eq(weft_close(open_new(name)), 0);
 }
 
 /* P60 */
-START_TEST(what_is_written_at_an_offset_is_read_there_and_0_is_the_end)
+START_TEST(data_written_at_an_offset_is_read_there_and_0_is_the_end)
 {
-    set_up();
+    make_test_folder();
     int fd = open_new("a");
     char data[16];
     ck_assert_int_eq(weft_pwrite(fd, "hello", 5, 10), 5);
@@ -63,7 +63,7 @@ START_TEST(what_is_written_at_an_offset_is_read_there_and_0_is_the_end)
     ck_assert_mem_eq(data, "llo", 3);
     ck_assert_int_eq(weft_pread(fd, data, sizeof data, 15), 0);
     ck_assert_int_eq(weft_pread(fd, data, sizeof data, 1 << 20), 0);
-    ck_assert_int_eq(weft_read(fd, data, 12), 12); /* the position has stayed where it was */
+    ck_assert_int_eq(weft_read(fd, data, 12), 12); /* the file position is unchanged */
     ck_assert_int_eq(weft_read(fd, data, 12), 3);
     ck_assert_mem_eq(data, "llo", 3);
     ck_assert_int_eq(weft_read(fd, data, 12), 0);
@@ -71,16 +71,16 @@ START_TEST(what_is_written_at_an_offset_is_read_there_and_0_is_the_end)
     ck_assert_int_eq(weft_pwrite(fd, data, 1, -1), -EINVAL);
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_int_eq(weft_pread(fd, data, 1, 0), -EBADF);
-    tear_down();
+    remove_test_folder();
 }
 END_TEST
 
 /* P60 */
-START_TEST(what_is_appended_comes_after_all_that_is_there)
+START_TEST(appended_data_follows_the_existing_data)
 {
-    set_up();
+    make_test_folder();
     int fd = open_new("a");
-    int end = weft_open(in("a"), O_WRONLY | O_APPEND);
+    int end = weft_open(in_folder("a"), O_WRONLY | O_APPEND);
     char data[16];
     ck_assert_int_eq(weft_write(end, "one", 3), 3);
     ck_assert_int_eq(weft_pwrite(fd, "two", 3, 3), 3);
@@ -89,13 +89,13 @@ START_TEST(what_is_appended_comes_after_all_that_is_there)
     ck_assert_mem_eq(data, "onetwothree", 11);
     weft_close(fd);
     weft_close(end);
-    tear_down();
+    remove_test_folder();
 }
 END_TEST
 
-START_TEST(several_buffers_are_moved_in_a_row_at_an_offset)
+START_TEST(several_buffers_are_transferred_in_order_at_an_offset)
 {
-    set_up();
+    make_test_folder();
     int fd = open_new("a");
     char one[3], two[8];
     struct iovec out[] = {{(void *)"abc", 3}, {(void *)"", 0}, {(void *)"defgh", 5}};
@@ -109,11 +109,11 @@ START_TEST(several_buffers_are_moved_in_a_row_at_an_offset)
     ck_assert_int_eq(weft_pwritev(fd, out, 3, -1), -EINVAL);
     ck_assert_int_eq(weft_preadv(fd, into, -1, 0), -EINVAL);
     weft_close(fd);
-    tear_down();
+    remove_test_folder();
 }
 END_TEST
 
-START_TEST(what_has_no_offsets_says_so)
+START_TEST(a_descriptor_without_offsets_gives_ESPIPE)
 {
     int fd[2];
     char byte;
@@ -125,137 +125,137 @@ START_TEST(what_has_no_offsets_says_so)
 }
 END_TEST
 
-START_TEST(open_takes_flags_and_mode_and_closes_on_exec)
+START_TEST(open_applies_flags_and_mode_and_sets_close_on_exec)
 {
-    set_up();
+    make_test_folder();
     umask(0);
-    ck_assert_int_eq(weft_open(in("a"), O_RDWR), -ENOENT);
-    int fd = weft_open(in("a"), O_RDWR | O_CREAT, 0640);
+    ck_assert_int_eq(weft_open(in_folder("a"), O_RDWR), -ENOENT);
+    int fd = weft_open(in_folder("a"), O_RDWR | O_CREAT, 0640);
     ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
     struct stat status;
     ck_assert_int_eq(weft_fstat(fd, &status), 0);
     ck_assert_uint_eq(status.st_mode, S_IFREG | 0640);
     ck_assert_int_eq(weft_write(fd, "x", 1), 1);
-    ck_assert_int_eq(weft_open(in("a"), O_RDWR | O_CREAT | O_EXCL, 0600), -EEXIST);
+    ck_assert_int_eq(weft_open(in_folder("a"), O_RDWR | O_CREAT | O_EXCL, 0600), -EEXIST);
     weft_close(fd);
-    fd = weft_open(in("a"), O_RDONLY);
+    fd = weft_open(in_folder("a"), O_RDONLY);
     ck_assert_int_eq(weft_write(fd, "x", 1), -EBADF);
     weft_close(fd);
-    weft_close(weft_open(in("a"), O_WRONLY | O_TRUNC));
-    ck_assert_int_eq(weft_stat(in("a"), &status), 0);
+    weft_close(weft_open(in_folder("a"), O_WRONLY | O_TRUNC));
+    ck_assert_int_eq(weft_stat(in_folder("a"), &status), 0);
     ck_assert_int_eq(status.st_size, 0);
-    tear_down();
+    remove_test_folder();
 }
 END_TEST
 
-static const char *no_path(void)
+static const char *null_path(void)
 {
     return NULL;
 }
 
-START_TEST(no_path_is_efault)
+START_TEST(a_null_path_gives_EFAULT)
 {
-    ck_assert_int_eq(weft_open(no_path(), O_RDONLY), -EFAULT);
-    ck_assert_int_eq(weft_openat(0, no_path(), O_RDONLY), -EFAULT);
+    ck_assert_int_eq(weft_open(null_path(), O_RDONLY), -EFAULT);
+    ck_assert_int_eq(weft_openat(0, null_path(), O_RDONLY), -EFAULT);
 }
 END_TEST
 
-START_TEST(openat_starts_from_a_folder)
+START_TEST(openat_starts_at_a_folder)
 {
-    set_up();
+    make_test_folder();
     int at = weft_open(folder, O_RDONLY | O_DIRECTORY);
     int fd = weft_openat(at, "a", O_WRONLY | O_CREAT, 0600);
     ck_assert_int_ge(fd, 0);
     weft_close(fd);
-    ck_assert_int_eq(weft_access(in("a"), F_OK), 0);
-    fd = weft_openat(at, in("a"), O_RDONLY); /* an absolute path, of which it knows better */
+    ck_assert_int_eq(weft_access(in_folder("a"), F_OK), 0);
+    fd = weft_openat(at, in_folder("a"), O_RDONLY); /* the folder is ignored for an absolute path */
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(weft_openat(fd, "b", O_RDONLY), -ENOTDIR);
     weft_close(fd);
     weft_close(at);
     ck_assert_int_eq(weft_openat(at, "a", O_RDONLY), -EBADF);
-    tear_down();
+    remove_test_folder();
 }
 END_TEST
 
-START_TEST(names_are_made_moved_and_removed)
+START_TEST(names_can_be_created_renamed_and_removed)
 {
-    set_up();
+    make_test_folder();
     char text[PATH_MAX];
     struct stat one, two;
-    ck_assert_int_eq(weft_mkdir(in("d"), 0700), 0);
-    ck_assert_int_eq(weft_mkdir(in("d"), 0700), -EEXIST);
-    make_file("d/a");
-    ck_assert_int_eq(weft_rmdir(in("d")), -ENOTEMPTY);
-    ck_assert_int_eq(weft_rename(in("d/a"), in("b")), 0);
-    ck_assert_int_eq(weft_rename(in("d/a"), in("b")), -ENOENT);
-    ck_assert_int_eq(weft_hardlink(in("b"), in("c")), 0);
-    ck_assert_int_eq(weft_hardlink(in("b"), in("c")), -EEXIST);
-    ck_assert_int_eq(weft_stat(in("c"), &one), 0);
+    ck_assert_int_eq(weft_mkdir(in_folder("d"), 0700), 0);
+    ck_assert_int_eq(weft_mkdir(in_folder("d"), 0700), -EEXIST);
+    make_empty_file("d/a");
+    ck_assert_int_eq(weft_rmdir(in_folder("d")), -ENOTEMPTY);
+    ck_assert_int_eq(weft_rename(in_folder("d/a"), in_folder("b")), 0);
+    ck_assert_int_eq(weft_rename(in_folder("d/a"), in_folder("b")), -ENOENT);
+    ck_assert_int_eq(weft_hardlink(in_folder("b"), in_folder("c")), 0);
+    ck_assert_int_eq(weft_hardlink(in_folder("b"), in_folder("c")), -EEXIST);
+    ck_assert_int_eq(weft_stat(in_folder("c"), &one), 0);
     ck_assert_uint_eq(one.st_nlink, 2);
-    ck_assert_int_eq(weft_symlink("d/../b", in("s")), 0);
-    ck_assert_int_eq(weft_readlink(in("s"), text, sizeof text), 6);
+    ck_assert_int_eq(weft_symlink("d/../b", in_folder("s")), 0);
+    ck_assert_int_eq(weft_readlink(in_folder("s"), text, sizeof text), 6);
     ck_assert_mem_eq(text, "d/../b", 6);
-    ck_assert_int_eq(weft_readlink(in("s"), text, 3), 3);
-    ck_assert_int_eq(weft_readlink(in("b"), text, 3), -EINVAL);
-    ck_assert_int_eq(weft_lstat(in("s"), &two), 0);
+    ck_assert_int_eq(weft_readlink(in_folder("s"), text, 3), 3);
+    ck_assert_int_eq(weft_readlink(in_folder("b"), text, 3), -EINVAL);
+    ck_assert_int_eq(weft_lstat(in_folder("s"), &two), 0);
     ck_assert(S_ISLNK(two.st_mode));
-    ck_assert_int_eq(weft_stat(in("s"), &two), 0);
+    ck_assert_int_eq(weft_stat(in_folder("s"), &two), 0);
     ck_assert_uint_eq(two.st_ino, one.st_ino);
-    ck_assert_int_eq(weft_realpath(in("s"), text), 0);
-    ck_assert_str_eq(text, in("b"));
-    ck_assert_int_eq(weft_realpath(in("d/a"), text), -ENOENT);
-    ck_assert_int_eq(weft_unlink(in("c")), 0);
-    ck_assert_int_eq(weft_unlink(in("c")), -ENOENT);
-    ck_assert_int_eq(weft_unlink(in("d")), -EISDIR);
-    ck_assert_int_eq(weft_rmdir(in("d")), 0);
-    ck_assert_int_eq(weft_stat(in("d"), &one), -ENOENT);
-    tear_down();
+    ck_assert_int_eq(weft_realpath(in_folder("s"), text), 0);
+    ck_assert_str_eq(text, in_folder("b"));
+    ck_assert_int_eq(weft_realpath(in_folder("d/a"), text), -ENOENT);
+    ck_assert_int_eq(weft_unlink(in_folder("c")), 0);
+    ck_assert_int_eq(weft_unlink(in_folder("c")), -ENOENT);
+    ck_assert_int_eq(weft_unlink(in_folder("d")), -EISDIR);
+    ck_assert_int_eq(weft_rmdir(in_folder("d")), 0);
+    ck_assert_int_eq(weft_stat(in_folder("d"), &one), -ENOENT);
+    remove_test_folder();
 }
 END_TEST
 
-START_TEST(a_file_gets_its_size_mode_owner_and_times)
+START_TEST(size_mode_owner_and_times_of_a_file_can_be_set)
 {
-    set_up();
+    make_test_folder();
     struct stat status;
     int fd = open_new("a");
     ck_assert_int_eq(weft_ftruncate(fd, 100), 0);
     ck_assert_int_eq(weft_fstat(fd, &status), 0);
     ck_assert_int_eq(status.st_size, 100);
-    ck_assert_int_eq(weft_truncate(in("a"), 10), 0);
-    ck_assert_int_eq(weft_truncate(in("b"), 10), -ENOENT);
+    ck_assert_int_eq(weft_truncate(in_folder("a"), 10), 0);
+    ck_assert_int_eq(weft_truncate(in_folder("b"), 10), -ENOENT);
     ck_assert_int_eq(weft_ftruncate(fd, -1), -EINVAL);
     int rc = weft_fallocate(fd, 0, 0, 50);
     ck_assert(rc == 0 || rc == -EOPNOTSUPP);
     ck_assert_int_eq(weft_fallocate(fd, 0, 0, 0), -EINVAL);
-    ck_assert_int_eq(weft_stat(in("a"), &status), 0);
+    ck_assert_int_eq(weft_stat(in_folder("a"), &status), 0);
     ck_assert_int_eq(status.st_size, rc == 0 ? 50 : 10);
     ck_assert_int_eq(weft_fsync(fd), 0);
     ck_assert_int_eq(weft_fdatasync(fd), 0);
-    ck_assert_int_eq(weft_chmod(in("a"), 0444), 0);
-    ck_assert_int_eq(weft_chown(in("a"), getuid(), (gid_t)-1), 0);
-    ck_assert_int_eq(weft_access(in("a"), R_OK), 0);
-    ck_assert_int_eq(weft_access(in("a"), X_OK), -EACCES);
-    ck_assert_int_eq(weft_access(in("b"), F_OK), -ENOENT);
+    ck_assert_int_eq(weft_chmod(in_folder("a"), 0444), 0);
+    ck_assert_int_eq(weft_chown(in_folder("a"), getuid(), (gid_t)-1), 0);
+    ck_assert_int_eq(weft_access(in_folder("a"), R_OK), 0);
+    ck_assert_int_eq(weft_access(in_folder("a"), X_OK), -EACCES);
+    ck_assert_int_eq(weft_access(in_folder("b"), F_OK), -ENOENT);
     struct timespec times[2] = {{1000, 1}, {2000, 2}};
-    ck_assert_int_eq(weft_utimens(in("a"), times), 0);
+    ck_assert_int_eq(weft_utimens(in_folder("a"), times), 0);
     ck_assert_int_eq(weft_fstat(fd, &status), 0);
     ck_assert_uint_eq(status.st_mode, S_IFREG | 0444);
     ck_assert_int_eq(status.st_mtim.tv_sec, 2000);
-    ck_assert_int_eq(weft_utimens(in("a"), NULL), 0);
+    ck_assert_int_eq(weft_utimens(in_folder("a"), NULL), 0);
     ck_assert_int_eq(weft_fstat(fd, &status), 0);
     ck_assert_int_gt(status.st_mtim.tv_sec, 2000);
     weft_close(fd);
     ck_assert_int_eq(weft_fstat(fd, &status), -EBADF);
     ck_assert_int_eq(weft_ftruncate(fd, 0), -EBADF);
     ck_assert_int_eq(weft_fsync(fd), -EBADF);
-    tear_down();
+    remove_test_folder();
 }
 END_TEST
 
-START_TEST(a_temporary_file_gets_a_name_of_its_own)
+START_TEST(a_temporary_file_gets_a_unique_name)
 {
-    set_up();
+    make_test_folder();
     char one[64], two[64];
     snprintf(one, sizeof one, "%s/tXXXXXX", folder);
     strcpy(two, one);
@@ -268,18 +268,18 @@ START_TEST(a_temporary_file_gets_a_name_of_its_own)
     ck_assert_int_eq(weft_mkstemp(strcpy(two, "/tmp/no-place")), -EINVAL);
     weft_close(first);
     weft_close(second);
-    tear_down();
+    remove_test_folder();
 }
 END_TEST
 
-typedef struct seen {
+typedef struct scan_counts {
     int files, folders;
-    long sum; /* of the files' numbers */
-} seen;
+    long sum; /* of the numbers in the names */
+} scan_counts;
 
-static int see(const char *name, int type, void *ctx)
+static int count_entry(const char *name, int type, void *ctx)
 {
-    seen *s = ctx;
+    scan_counts *s = ctx;
     ck_assert_str_ne(name, ".");
     ck_assert_str_ne(name, "..");
     s->files += type == DT_REG;
@@ -288,64 +288,66 @@ static int see(const char *name, int type, void *ctx)
     return weft_snooze();
 }
 
-static int stop_at_the_third(const char *name, int type, void *ctx)
+static int stop_at_third(const char *name, int type, void *ctx)
 {
     (void)name, (void)type;
     return ++*(int *)ctx == 3 ? 77 : 0;
 }
 
-START_TEST(a_scan_tells_of_every_entry_once_until_it_is_told_to_stop)
+START_TEST(a_scan_reports_every_entry_once_until_the_callback_stops_it)
 {
-    set_up();
+    make_test_folder();
     for (int i = 1; i <= FILES; i++) {
         char name[64];
         snprintf(name, sizeof name, "%d-and-a-name-that-fills-the-buffer", i);
-        ck_assert_int_eq(close(creat(in(name), 0600)), 0);
+        ck_assert_int_eq(close(creat(in_folder(name), 0600)), 0);
     }
-    ck_assert_int_eq(weft_mkdir(in("folder"), 0700), 0);
-    seen s = {0};
-    ck_assert_int_eq(weft_scan_dir(folder, see, &s), 0);
+    ck_assert_int_eq(weft_mkdir(in_folder("folder"), 0700), 0);
+    scan_counts s = {0};
+    ck_assert_int_eq(weft_scan_dir(folder, count_entry, &s), 0);
     ck_assert_int_eq(s.files, FILES);
     ck_assert_int_eq(s.folders, 1);
     ck_assert_int_eq(s.sum, (long)FILES * (FILES + 1) / 2);
     int count = 0;
-    ck_assert_int_eq(weft_scan_dir(folder, stop_at_the_third, &count), 77);
+    ck_assert_int_eq(weft_scan_dir(folder, stop_at_third, &count), 77);
     ck_assert_int_eq(count, 3);
-    ck_assert_int_eq(weft_scan_dir(in("folder"), stop_at_the_third, &count), 0);
-    ck_assert_int_eq(weft_scan_dir(in("none"), see, NULL), -ENOENT);
-    ck_assert_int_eq(weft_scan_dir(in("1-and-a-name-that-fills-the-buffer"), see, NULL), -ENOTDIR);
-    tear_down();
+    ck_assert_int_eq(weft_scan_dir(in_folder("folder"), stop_at_third, &count), 0);
+    ck_assert_int_eq(weft_scan_dir(in_folder("none"), count_entry, NULL), -ENOENT);
+    ck_assert_int_eq(
+        weft_scan_dir(in_folder("1-and-a-name-that-fills-the-buffer"), count_entry, NULL),
+        -ENOTDIR);
+    remove_test_folder();
 }
 END_TEST
 
-START_TEST(in_a_cancelled_scope_nothing_is_done_at_all)
+START_TEST(in_a_cancelled_scope_only_close_has_an_effect)
 {
-    set_up();
-    make_file("a");
-    int fd = weft_open(in("a"), O_RDWR);
+    make_test_folder();
+    make_empty_file("a");
+    int fd = weft_open(in_folder("a"), O_RDWR);
     char byte;
     WEFT_MOVE_ON_AFTER(0) {
         struct stat status;
-        ck_assert_int_eq(weft_mkdir(in("d"), 0700), -ECANCELED);
-        ck_assert_int_eq(weft_open(in("b"), O_CREAT | O_RDWR, 0600), -ECANCELED);
+        ck_assert_int_eq(weft_mkdir(in_folder("d"), 0700), -ECANCELED);
+        ck_assert_int_eq(weft_open(in_folder("b"), O_CREAT | O_RDWR, 0600), -ECANCELED);
         ck_assert_int_eq(weft_pwrite(fd, "x", 1, 0), -ECANCELED);
-        ck_assert_int_eq(weft_unlink(in("a")), -ECANCELED);
+        ck_assert_int_eq(weft_unlink(in_folder("a")), -ECANCELED);
         ck_assert_int_eq(weft_fsync(fd), -ECANCELED);
         ck_assert_int_eq(weft_stat(folder, &status), -ECANCELED);
-        ck_assert_int_eq(weft_scan_dir(folder, see, NULL), -ECANCELED);
+        ck_assert_int_eq(weft_scan_dir(folder, count_entry, NULL), -ECANCELED);
         ck_assert_int_eq(weft_wait_change(folder, NULL), -ECANCELED);
         ck_assert_int_eq(weft_close(fd), 0);
     }
-    ck_assert_int_eq(weft_access(in("d"), F_OK), -ENOENT);
-    ck_assert_int_eq(weft_access(in("b"), F_OK), -ENOENT);
-    fd = weft_open(in("a"), O_RDWR);
+    ck_assert_int_eq(weft_access(in_folder("d"), F_OK), -ENOENT);
+    ck_assert_int_eq(weft_access(in_folder("b"), F_OK), -ENOENT);
+    fd = weft_open(in_folder("a"), O_RDWR);
     ck_assert_int_eq(weft_pread(fd, &byte, 1, 0), 0);
     weft_close(fd);
-    tear_down();
+    remove_test_folder();
 }
 END_TEST
 
-static weft_value work_on_a_file(void *arg)
+static weft_value use_file(void *arg)
 {
     char name[16], path[64], data[16];
     int length = snprintf(name, sizeof name, "%d", (int)(intptr_t)arg);
@@ -363,32 +365,32 @@ static weft_value work_on_a_file(void *arg)
     return is_good && rc == 0 ? weft_unlink(path) : -EIO;
 }
 
-START_TEST(many_fibers_work_on_files_at_once)
+START_TEST(many_fibers_use_files_at_once)
 {
-    set_up();
+    make_test_folder();
     static weft_fiber f[FILES];
     for (intptr_t i = 0; i < FILES; i++)
-        f[i] = weft_spin(work_on_a_file, as_arg(i));
+        f[i] = weft_spin(use_file, as_arg(i));
     for (int i = 0; i < FILES; i++)
         ck_assert_int_eq(weft_await(f[i]), 0);
-    tear_down();
+    remove_test_folder();
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &what_is_written_at_an_offset_is_read_there_and_0_is_the_end,
-    &what_is_appended_comes_after_all_that_is_there,
-    &several_buffers_are_moved_in_a_row_at_an_offset,
-    &what_has_no_offsets_says_so,
-    &open_takes_flags_and_mode_and_closes_on_exec,
-    &no_path_is_efault,
-    &openat_starts_from_a_folder,
-    &names_are_made_moved_and_removed,
-    &a_file_gets_its_size_mode_owner_and_times,
-    &a_temporary_file_gets_a_name_of_its_own,
-    &a_scan_tells_of_every_entry_once_until_it_is_told_to_stop,
-    &in_a_cancelled_scope_nothing_is_done_at_all,
-    &many_fibers_work_on_files_at_once,
+    &data_written_at_an_offset_is_read_there_and_0_is_the_end,
+    &appended_data_follows_the_existing_data,
+    &several_buffers_are_transferred_in_order_at_an_offset,
+    &a_descriptor_without_offsets_gives_ESPIPE,
+    &open_applies_flags_and_mode_and_sets_close_on_exec,
+    &a_null_path_gives_EFAULT,
+    &openat_starts_at_a_folder,
+    &names_can_be_created_renamed_and_removed,
+    &size_mode_owner_and_times_of_a_file_can_be_set,
+    &a_temporary_file_gets_a_unique_name,
+    &a_scan_reports_every_entry_once_until_the_callback_stops_it,
+    &in_a_cancelled_scope_only_close_has_an_effect,
+    &many_fibers_use_files_at_once,
 };
 
 int main(void)

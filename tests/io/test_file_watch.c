@@ -1,20 +1,20 @@
-/* Files that let one wait: whom that holds up, and what becomes of a wait that is cut short. */
-#include "support.h"
+/* Tests of file operations that wait: opening a FIFO, calls on workers, and weft_wait_change. */
+#include "support/support.h"
 
-#include "core/op.h"
+#include "core/op/op.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <semaphore.h>
 #include <sys/resource.h>
 
-/* More than the pool has threads. */
-#define CROWD (WEFT__LANE_FILES_THREADS + 40)
+/* More than the number of workers for files. */
+#define OPENERS (WEFT__FILES_WORKERS_MAX + 40)
 
 static char folder[] = "/tmp/weft-wait-XXXXXX";
 static char fifo[64], path[64], other[64];
 
-static void set_up(void)
+static void make_paths(void)
 {
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(fifo, sizeof fifo, "%s/fifo", folder);
@@ -23,7 +23,7 @@ static void set_up(void)
     ck_assert_int_eq(mkfifo(fifo, 0600), 0);
 }
 
-static void tear_down(void)
+static void remove_paths(void)
 {
     unlink(fifo);
     unlink(path);
@@ -38,22 +38,12 @@ static void write_to(const char *name, const char *text)
     close(fd);
 }
 
-static int count_descriptors(void)
-{
-    int count = 0;
-    DIR *all = opendir("/proc/self/fd");
-    while (readdir(all) != NULL)
-        count++;
-    closedir(all);
-    return count;
-}
-
 static weft_value open_fifo(void *arg)
 {
     return weft_open(fifo, (int)(intptr_t)arg);
 }
 
-/* A fiber in an open that waits for the other end. */
+/* Return a fiber that waits in an open for the other end. */
 static weft_fiber spin_opener(int flags)
 {
     weft_fiber f = weft_spin(open_fifo, as_arg(flags));
@@ -62,8 +52,10 @@ static weft_fiber spin_opener(int flags)
     return f;
 }
 
-/* Let whoever may still be in an open of the FIFO go on, and wait until so many are open. */
-static void flush_openers(int descriptors)
+/*
+ * Let all pending opens of the FIFO continue. Wait until only this number of descriptors is open.
+ */
+static void release_openers(int descriptors)
 {
     int fd = open(fifo, O_RDWR | O_NONBLOCK);
     ck_assert_int_ge(fd, 0);
@@ -72,9 +64,9 @@ static void flush_openers(int descriptors)
     close(fd);
 }
 
-START_TEST(others_run_while_one_waits_in_an_open)
+START_TEST(other_fibers_run_while_one_waits_in_an_open)
 {
-    set_up();
+    make_paths();
     weft_fiber f = spin_opener(O_RDONLY);
     for (int i = 0; i < 10; i++) {
         struct stat status;
@@ -91,53 +83,53 @@ START_TEST(others_run_while_one_waits_in_an_open)
     ck_assert_int_eq(weft_read(out, data, sizeof data), 5);
     weft_close(in);
     weft_close(out);
-    tear_down();
+    remove_paths();
 }
 END_TEST
 
-START_TEST(an_open_that_is_cancelled_under_way_leaves_no_descriptor)
+START_TEST(a_cancelled_running_open_leaves_no_descriptor)
 {
-    set_up();
-    weft_sleep(0); /* the backend's own are there */
+    make_paths();
+    weft_sleep(0); /* let the backend open its own descriptors first */
     int before = count_descriptors();
     const int flags[] = {O_RDONLY, O_WRONLY};
     for (size_t i = 0; i < COUNT_OF(flags); i++) {
         weft_fiber f = spin_opener(flags[i]);
         weft_cancel(f);
         ck_assert_int_eq(weft_await(f), -ECANCELED);
-        flush_openers(before);
+        release_openers(before);
     }
     weft_fiber f = spin_opener(O_RDONLY);
     ck_assert_int_eq(weft_interrupt(f, -77), 0);
     ck_assert_int_eq(weft_await(f), -77);
-    flush_openers(before);
-    tear_down();
+    release_openers(before);
+    remove_paths();
 }
 END_TEST
 
-START_TEST(a_crowd_in_an_open_is_cancelled_those_that_had_not_begun_too)
+START_TEST(running_and_queued_opens_can_be_cancelled)
 {
-    set_up();
-    static weft_fiber f[CROWD];
+    make_paths();
+    static weft_fiber f[OPENERS];
     weft_sleep(0);
     int before = count_descriptors();
-    for (int i = 0; i < CROWD; i++)
+    for (int i = 0; i < OPENERS; i++)
         f[i] = spin_opener(O_RDONLY);
-    for (int i = 0; i < CROWD; i++)
+    for (int i = 0; i < OPENERS; i++)
         weft_cancel(f[i]);
-    for (int i = 0; i < CROWD; i++)
+    for (int i = 0; i < OPENERS; i++)
         ck_assert_int_eq(weft_await(f[i]), -ECANCELED);
-    flush_openers(before);
-    tear_down();
+    release_openers(before);
+    remove_paths();
 }
 END_TEST
 
-START_TEST(opens_that_were_given_up_do_not_hold_up_other_files)
+START_TEST(cancelled_opens_do_not_block_other_file_operations)
 {
-    set_up();
+    make_paths();
     weft_sleep(0);
     int before = count_descriptors();
-    for (int i = 0; i < CROWD; i++) {
+    for (int i = 0; i < OPENERS; i++) {
         int rc;
         WEFT_CANCEL_AFTER(0.0005, rc) {
             ck_assert_int_eq(weft_open(fifo, O_RDONLY), -ECANCELED);
@@ -146,36 +138,36 @@ START_TEST(opens_that_were_given_up_do_not_hold_up_other_files)
     }
     struct stat status;
     ck_assert_int_eq(weft_stat(fifo, &status), 0);
-    flush_openers(before);
-    tear_down();
+    release_openers(before);
+    remove_paths();
 }
 END_TEST
 
-static int end_with_an_open_under_way(void)
+static int return_during_an_open(void)
 {
     weft_spin(open_fifo, as_arg(O_RDONLY));
     return weft_sleep(0.001) == 0 ? 7 : 1;
 }
 
-START_TEST(a_program_ends_while_an_open_is_under_way)
+START_TEST(a_program_can_end_during_an_open)
 {
-    set_up();
-    assert_silent(run_apart(end_with_an_open_under_way), 7);
-    tear_down();
+    make_paths();
+    assert_silent(run_apart(return_during_an_open), 7);
+    remove_paths();
 }
 END_TEST
 
-/* A call that ends when it may. */
-typedef struct gate {
+/* A call that ends on permission. */
+typedef struct gated_op {
     sem_t has_begun, may_end;
-    int fd; /* -1, or what it asks about */
+    int fd; /* -1, or the descriptor to stat */
     ino_t inode;
     weft_value result, next;
-} gate;
+} gated_op;
 
-static intptr_t wait_at_gate(void *arg)
+static intptr_t stat_on_permission(void *arg)
 {
-    gate *g = arg;
+    gated_op *g = arg;
     sem_post(&g->has_begun);
     TEMP_FAILURE_RETRY(sem_wait(&g->may_end));
     struct stat status = {0};
@@ -184,21 +176,21 @@ static intptr_t wait_at_gate(void *arg)
     return 42;
 }
 
-static weft_value call_gate(void *arg)
+static weft_value run_gated_op(void *arg)
 {
-    gate *g = arg;
-    weft__op op = {.code = WEFT__OP_CALL, .fd = g->fd, .u.call = {wait_at_gate, g, NULL}};
+    gated_op *g = arg;
+    weft__op op = {.code = WEFT__OP_CALL, .fd = g->fd, .u.call = {stat_on_permission, g, NULL}};
     g->result = weft__op_run(&op);
     g->next = weft_snooze();
     return g->result;
 }
 
-static weft_fiber spin_caller(gate *g, int fd)
+static weft_fiber spin_gated_op(gated_op *g, int fd)
 {
     sem_init(&g->has_begun, 0, 0);
     sem_init(&g->may_end, 0, 0);
     g->fd = fd;
-    weft_fiber f = weft_spin(call_gate, g);
+    weft_fiber f = weft_spin(run_gated_op, g);
     let_run();
     TEMP_FAILURE_RETRY(sem_wait(&g->has_begun));
     return f;
@@ -207,8 +199,8 @@ static weft_fiber spin_caller(gate *g, int fd)
 /* T93 */
 START_TEST(a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between)
 {
-    gate g;
-    weft_fiber f = spin_caller(&g, -1);
+    gated_op g;
+    weft_fiber f = spin_gated_op(&g, -1);
     ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
     weft_cancel(f);
     let_run();
@@ -229,15 +221,15 @@ static weft_value await_arg(void *arg)
     return weft_await(arg_id(arg));
 }
 
-START_TEST(a_number_is_not_given_to_another_file_while_a_call_works_on_it)
+START_TEST(a_number_is_not_reused_while_a_call_uses_it)
 {
-    set_up();
+    make_paths();
     write_to(path, "x");
     struct stat status;
     ck_assert_int_eq(weft_stat(path, &status), 0);
     int fd = weft_open(path, O_RDONLY);
-    gate g;
-    weft_fiber f = spin_caller(&g, fd);
+    gated_op g;
+    weft_fiber f = spin_gated_op(&g, fd);
     ck_assert_int_eq(weft_close(fd), 0);
     char byte;
     ck_assert_int_eq(weft_read(fd, &byte, 1), -EBADF);
@@ -249,10 +241,10 @@ START_TEST(a_number_is_not_given_to_another_file_while_a_call_works_on_it)
     sem_post(&g.may_end);
     ck_assert_int_eq(weft_await(waiting), 42);
     ck_assert_uint_eq(g.inode, status.st_ino);
-    while (fcntl(fd, F_GETFD) >= 0) /* it is closed when the call is over */
+    while (fcntl(fd, F_GETFD) >= 0) /* the descriptor is closed after the call has ended */
         ck_assert_int_eq(weft_sleep(0.001), 0);
     weft_close(next);
-    tear_down();
+    remove_paths();
 }
 END_TEST
 
@@ -263,13 +255,13 @@ static weft_value read_until_closed(void *arg)
     while ((n = weft_pread(*(int *)arg, data, sizeof data, 0)) == 5 &&
            memcmp(data, "right", 5) == 0)
         weft_snooze();
-    return -n; /* not as an error: nobody awaits it yet */
+    return -n; /* positive, because the parent receives an error that is not awaited */
 }
 
 /* P65 */
-START_TEST(closing_a_file_that_others_read_ends_them_with_EBADF)
+START_TEST(closing_a_file_ends_its_readers_with_EBADF)
 {
-    set_up();
+    make_paths();
     write_to(path, "right");
     write_to(other, "wrong");
     int fd = weft_open(path, O_RDONLY);
@@ -281,7 +273,7 @@ START_TEST(closing_a_file_that_others_read_ends_them_with_EBADF)
     ck_assert_int_eq(weft_close(fd), 0);
     for (size_t i = 0; i < COUNT_OF(f); i++)
         ck_assert_int_eq(weft_await(f[i]), EBADF);
-    tear_down();
+    remove_paths();
 }
 END_TEST
 
@@ -290,7 +282,7 @@ static weft_value wait_for_change(void *arg)
     return weft_wait_change(path, arg);
 }
 
-/* A fiber that has begun to watch, and waits for events. */
+/* Return a fiber that waits for inotify events. */
 static weft_fiber spin_watcher(struct stat *known)
 {
     weft_fiber f = weft_spin(wait_for_change, known);
@@ -303,9 +295,9 @@ static weft_fiber spin_watcher(struct stat *known)
 }
 
 /* T92 */
-START_TEST(a_wait_for_a_change_ends_when_the_file_is_changed_replaced_made_or_removed)
+START_TEST(a_wait_for_a_change_ends_when_the_file_is_changed_replaced_created_or_removed)
 {
-    set_up();
+    make_paths();
     weft_fiber f = spin_watcher(NULL);
     write_to(path, "made");
     ck_assert_int_eq(weft_await(f), 1);
@@ -322,14 +314,14 @@ START_TEST(a_wait_for_a_change_ends_when_the_file_is_changed_replaced_made_or_re
     f = spin_watcher(NULL);
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(weft_await(f), 0);
-    tear_down();
+    remove_paths();
 }
 END_TEST
 
 /* T92 */
-START_TEST(a_change_is_seen_through_another_name_and_in_a_folder)
+START_TEST(a_change_is_detected_through_a_symlink_and_in_a_folder)
 {
-    set_up();
+    make_paths();
     write_to(other, "x");
     ck_assert_int_eq(symlink("other", path), 0);
     weft_fiber f = spin_watcher(NULL);
@@ -344,22 +336,22 @@ START_TEST(a_change_is_seen_through_another_name_and_in_a_folder)
     ck_assert_int_eq(weft_await(f), 1);
     unlink(inside);
     rmdir(path);
-    tear_down();
+    remove_paths();
 }
 END_TEST
 
 /* T92 */
-START_TEST(what_happened_between_two_waits_is_not_missed)
+START_TEST(a_change_between_two_waits_is_not_missed)
 {
-    set_up();
-    struct stat known = {0}; /* it is not there */
+    make_paths();
+    struct stat known = {0}; /* the file does not exist */
     write_to(path, "1");
     ck_assert_int_eq(weft_wait_change(path, &known), 1);
     ck_assert_int_eq(known.st_size, 1);
     write_to(path, "22");
     ck_assert_int_eq(weft_wait_change(path, &known), 1);
     ck_assert_int_eq(known.st_size, 2);
-    weft_fiber f = spin_watcher(&known); /* as it is known: this one waits */
+    weft_fiber f = spin_watcher(&known); /* the state is known, so this call waits */
     write_to(path, "333");
     ck_assert_int_eq(weft_await(f), 1);
     unlink(path);
@@ -368,14 +360,14 @@ START_TEST(what_happened_between_two_waits_is_not_missed)
     f = spin_watcher(&known);
     write_to(path, "4444");
     ck_assert_int_eq(weft_await(f), 1);
-    tear_down();
+    remove_paths();
 }
 END_TEST
 
 /* T92 */
 START_TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
 {
-    set_up();
+    make_paths();
     weft_sleep(0);
     int before = count_descriptors(), rc;
     WEFT_CANCEL_AFTER(0.005, rc) {
@@ -394,26 +386,26 @@ START_TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_int_eq(weft_wait_change("/no-such-folder/file", NULL), -ENOENT);
     ck_assert_int_eq(count_descriptors(), before);
-    tear_down();
+    remove_paths();
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &others_run_while_one_waits_in_an_open,
-    &an_open_that_is_cancelled_under_way_leaves_no_descriptor,
-    &a_crowd_in_an_open_is_cancelled_those_that_had_not_begun_too,
-    &opens_that_were_given_up_do_not_hold_up_other_files,
-    &a_program_ends_while_an_open_is_under_way,
+    &other_fibers_run_while_one_waits_in_an_open,
+    &a_cancelled_running_open_leaves_no_descriptor,
+    &running_and_queued_opens_can_be_cancelled,
+    &cancelled_opens_do_not_block_other_file_operations,
+    &a_program_can_end_during_an_open,
     &a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between,
-    &a_number_is_not_given_to_another_file_while_a_call_works_on_it,
-    &closing_a_file_that_others_read_ends_them_with_EBADF,
-    &a_wait_for_a_change_ends_when_the_file_is_changed_replaced_made_or_removed,
-    &a_change_is_seen_through_another_name_and_in_a_folder,
-    &what_happened_between_two_waits_is_not_missed,
+    &a_number_is_not_reused_while_a_call_uses_it,
+    &closing_a_file_ends_its_readers_with_EBADF,
+    &a_wait_for_a_change_ends_when_the_file_is_changed_replaced_created_or_removed,
+    &a_change_is_detected_through_a_symlink_and_in_a_folder,
+    &a_change_between_two_waits_is_not_missed,
     &a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it,
 };
 
 int main(void)
 {
-    return run_suite("file_wait", tests, COUNT_OF(tests));
+    return run_suite("file_watch", tests, COUNT_OF(tests));
 }

@@ -1,43 +1,46 @@
-/* The tight loops: what they bring, what they do in need, and what they leave to the next. */
-#include "net_support.h"
+/*
+ * Tests of accept and receive loops: delivered connections and data, resource shortage, and
+ * leftovers for later calls.
+ */
+#include "support/net_support.h"
 
-/* One who takes connections, and how it ended. */
-typedef struct taker {
+/* A fiber that runs an accept loop, and its results. */
+typedef struct acceptor {
     int listener;
     int fd[64];
     size_t count;
-    size_t wanted; /* then it says stop */
-    bool is_slow;  /* lets the others run for each */
+    size_t wanted; /* the callback stops the loop at this count */
+    bool is_slow;  /* the callback lets other fibers run */
     int rc;
     weft_fiber fiber;
-} taker;
+} acceptor;
 
-#define ENOUGH (-EXFULL)
+#define STOP_LOOP (-EXFULL)
 
-static int take_conn(int fd, void *ctx)
+static int store_conn(int fd, void *ctx)
 {
-    taker *t = ctx;
+    acceptor *t = ctx;
     t->fd[t->count++] = fd;
     if (t->is_slow)
         weft_sleep(0);
-    return t->count < t->wanted ? 0 : ENOUGH;
+    return t->count < t->wanted ? 0 : STOP_LOOP;
 }
 
-static weft_value take_conns(void *arg)
+static weft_value run_accept_loop(void *arg)
 {
-    taker *t = arg;
-    t->rc = weft_accept_loop(t->listener, take_conn, t);
+    acceptor *t = arg;
+    t->rc = weft_accept_loop(t->listener, store_conn, t);
     return 0;
 }
 
-static void spin_taker(taker *t, int listener, size_t wanted)
+static void spin_acceptor(acceptor *t, int listener, size_t wanted)
 {
-    *t = (taker){.listener = listener, .wanted = wanted, .rc = 1000};
-    t->fiber = weft_spin(take_conns, t);
+    *t = (acceptor){.listener = listener, .wanted = wanted, .rc = 1000};
+    t->fiber = weft_spin(run_accept_loop, t);
     let_run();
 }
 
-static void connect_many(int *fd, size_t count, const place *p)
+static void connect_many(int *fd, size_t count, const endpoint *p)
 {
     for (size_t i = 0; i < count; i++) {
         fd[i] = socket_for(p);
@@ -45,7 +48,7 @@ static void connect_many(int *fd, size_t count, const place *p)
     }
 }
 
-/* These are the ends of different connections to those; all are closed. */
+/* Assert that ours and theirs are the ends of the same connections. Close all. */
 static void assert_match(const int *ours, const int *theirs, size_t count)
 {
     bool is_seen[64] = {false};
@@ -68,24 +71,24 @@ static void assert_match(const int *ours, const int *theirs, size_t count)
 
 static const unsigned families[] = {AF_INET, AF_UNIX};
 
-static int listen_in(unsigned family, place *p)
+static int listen_family(unsigned family, endpoint *p)
 {
     return family == AF_INET ? listen_tcp(p, 64) : listen_unix(p, 64);
 }
 
-START_TEST(an_accept_loop_hands_over_every_connection_until_it_is_told_to_stop)
+START_TEST(an_accept_loop_delivers_every_connection_until_the_callback_stops_it)
 {
     for (size_t k = 0; k < COUNT_OF(families); k++) {
-        place p;
-        taker t;
-        int theirs[40], listener = listen_in(families[k], &p);
-        spin_taker(&t, listener, 40);
+        endpoint p;
+        acceptor t;
+        int theirs[40], listener = listen_family(families[k], &p);
+        spin_acceptor(&t, listener, 40);
         connect_many(theirs, 20, &p);
         while (t.count < 20)
             ck_assert_int_eq(weft_sleep(0), 0);
         connect_many(theirs + 20, 20, &p);
         ck_assert_int_eq(weft_await(t.fiber), 0);
-        ck_assert_int_eq(t.rc, ENOUGH);
+        ck_assert_int_eq(t.rc, STOP_LOOP);
         assert_match(t.fd, theirs, 40);
         assert_nothing_pending();
         ck_assert_int_eq(weft_close(listener), 0);
@@ -93,8 +96,11 @@ START_TEST(an_accept_loop_hands_over_every_connection_until_it_is_told_to_stop)
 }
 END_TEST
 
-/* A file that was read, and closed with close(2): nothing of it is to be believed of its number. */
-static int leave_number_of_file(void)
+/*
+ * Read a file and close it with close(2), so that the cached state of its number is stale. Return
+ * the number.
+ */
+static int leave_stale_number(void)
 {
     char path[] = "/tmp/weft-loop-XXXXXX", byte;
     int fd = mkstemp(path);
@@ -106,17 +112,17 @@ static int leave_number_of_file(void)
     return fd;
 }
 
-START_TEST(a_connection_is_not_taken_for_the_file_that_had_its_number)
+START_TEST(a_connection_is_not_treated_as_the_file_that_had_its_number)
 {
     for (int is_loop = 0; is_loop < 2; is_loop++) {
-        place p;
-        taker t;
+        endpoint p;
+        acceptor t;
         char text[16];
         int theirs, ours, listener = listen_tcp(&p, 64);
         connect_many(&theirs, 1, &p);
-        int number = leave_number_of_file();
+        int number = leave_stale_number();
         if (is_loop) {
-            spin_taker(&t, listener, 1);
+            spin_acceptor(&t, listener, 1);
             ck_assert_int_eq(weft_await(t.fiber), 0);
             ours = t.fd[0];
         } else {
@@ -132,27 +138,27 @@ START_TEST(a_connection_is_not_taken_for_the_file_that_had_its_number)
 }
 END_TEST
 
-/* What the kernel had accepted beyond that is not lost. */
-START_TEST(what_a_loop_did_not_hand_over_is_what_the_next_accepts_return)
+/* Connections that the kernel has accepted in advance are not lost. */
+START_TEST(leftover_connections_of_a_loop_are_returned_by_the_next_accepts)
 {
     warm_up();
     size_t descriptors = count_descriptors();
     for (int round = 0; round < 12; round++) {
-        place p, from = {.bytes = sizeof from.u};
-        taker t;
-        int theirs[30], ours[30], listener = listen_in(families[round % 2], &p);
-        size_t taken = (size_t)round + 1;
-        spin_taker(&t, listener, taken);
+        endpoint p, from = {.bytes = sizeof from.u};
+        acceptor t;
+        int theirs[30], ours[30], listener = listen_family(families[round % 2], &p);
+        size_t accepted = (size_t)round + 1;
+        spin_acceptor(&t, listener, accepted);
         t.is_slow = round % 4 >= 2;
         connect_many(theirs, 30, &p);
         ck_assert_int_eq(weft_await(t.fiber), 0);
-        ck_assert_int_eq(t.rc, ENOUGH);
-        ck_assert_uint_eq(t.count, taken);
-        memcpy(ours, t.fd, taken * sizeof *ours);
-        for (size_t i = taken; i < 20; i++)
+        ck_assert_int_eq(t.rc, STOP_LOOP);
+        ck_assert_uint_eq(t.count, accepted);
+        memcpy(ours, t.fd, accepted * sizeof *ours);
+        for (size_t i = accepted; i < 20; i++)
             ours[i] = weft_accept(listener, &from.u.any, &from.bytes);
         ck_assert_uint_eq(from.u.any.sa_family, families[round % 2]);
-        spin_taker(&t, listener, 10); /* and what is left is another loop's */
+        spin_acceptor(&t, listener, 10); /* the remaining connections go to another loop */
         ck_assert_int_eq(weft_await(t.fiber), 0);
         memcpy(ours + 20, t.fd, 10 * sizeof *ours);
         assert_match(ours, theirs, 30);
@@ -163,27 +169,27 @@ START_TEST(what_a_loop_did_not_hand_over_is_what_the_next_accepts_return)
 }
 END_TEST
 
-/* Those who wait already have a right to it, too. */
+/* Accept one connection. */
 static weft_value accept_one(void *arg)
 {
-    taker *t = arg;
+    acceptor *t = arg;
     t->fd[0] = weft_accept(t->listener, NULL, NULL);
     t->count = 1;
     return 0;
 }
 
-START_TEST(what_a_loop_did_not_hand_over_goes_to_those_who_wait_behind_it)
+START_TEST(leftover_connections_of_a_loop_go_to_the_waiters_behind_it)
 {
     for (int round = 0; round < 4; round++) {
-        place p;
-        taker first, second;
+        endpoint p;
+        acceptor first, second;
         int theirs[12], ours[12], listener = listen_tcp(&p, 64);
-        spin_taker(&first, listener, 2);
+        spin_acceptor(&first, listener, 2);
         first.is_slow = true;
         if (round % 2 == 0) {
-            spin_taker(&second, listener, 10);
+            spin_acceptor(&second, listener, 10);
         } else {
-            second = (taker){.listener = listener, .wanted = 1};
+            second = (acceptor){.listener = listener, .wanted = 1};
             second.fiber = weft_spin(accept_one, &second);
             let_run();
         }
@@ -203,16 +209,16 @@ START_TEST(what_a_loop_did_not_hand_over_goes_to_those_who_wait_behind_it)
 }
 END_TEST
 
-/* Two loops end, and both leave something. */
-START_TEST(what_two_loops_did_not_hand_over_is_all_there_for_the_next)
+/* Both loops end with leftover connections. */
+START_TEST(leftover_connections_of_two_loops_are_all_returned_by_the_next_accepts)
 {
     warm_up();
     size_t descriptors = count_descriptors();
-    place p;
-    taker a, b;
+    endpoint p;
+    acceptor a, b;
     int theirs[40], ours[40], listener = listen_tcp(&p, 64);
-    spin_taker(&a, listener, 1);
-    spin_taker(&b, listener, 1);
+    spin_acceptor(&a, listener, 1);
+    spin_acceptor(&b, listener, 1);
     connect_many(theirs, 20, &p);
     ck_assert_int_eq(weft_await(a.fiber), 0);
     connect_many(theirs + 20, 20, &p);
@@ -227,24 +233,24 @@ START_TEST(what_two_loops_did_not_hand_over_is_all_there_for_the_next)
 }
 END_TEST
 
-/* The law: cancelled, deadline, raised; nobody is lost. */
-START_TEST(a_loop_that_is_cut_short_loses_no_connection)
+/* The loop ends by a cancellation or by a raised error. */
+START_TEST(an_interrupted_accept_loop_loses_no_connection)
 {
     static const int ends[] = {-ECANCELED, -ENOTNAM, -ECANCELED};
     warm_up();
     size_t descriptors = count_descriptors();
     for (int round = 0; round < 60; round++) {
-        place p;
-        taker t;
-        int theirs[30], listener = listen_in(families[round % 2], &p);
-        spin_taker(&t, listener, 1000);
+        endpoint p;
+        acceptor t;
+        int theirs[30], listener = listen_family(families[round % 2], &p);
+        spin_acceptor(&t, listener, 1000);
         if (round % 5 != 0)
             ck_assert_int_eq(weft_sleep(0), 0);
         connect_many(theirs, 30, &p);
         if (round % 7 != 0)
             ck_assert_int_eq(weft_sleep(0), 0);
         if (round % 3 == 1)
-            weft_raise(t.fiber, -ENOTNAM, "struck");
+            weft_raise(t.fiber, -ENOTNAM, "raised");
         else
             weft_cancel(t.fiber);
         ck_assert_int_eq(weft_await(t.fiber), round % 3 == 1 ? 0 : -ECANCELED);
@@ -259,17 +265,17 @@ START_TEST(a_loop_that_is_cut_short_loses_no_connection)
 }
 END_TEST
 
-/* The peers of what nobody took see that it is over. */
-START_TEST(closing_a_listener_ends_the_loop_and_what_it_had_accepted)
+/* The peers of connections that were not delivered see the close. */
+START_TEST(closing_a_listener_ends_the_loop_and_closes_undelivered_connections)
 {
     warm_up();
     size_t descriptors = count_descriptors();
     for (int round = 0; round < 6; round++) {
-        place p;
-        taker t;
+        endpoint p;
+        acceptor t;
         char byte;
-        int theirs[30], listener = listen_in(families[round % 2], &p);
-        spin_taker(&t, listener, 1000);
+        int theirs[30], listener = listen_family(families[round % 2], &p);
+        spin_acceptor(&t, listener, 1000);
         ck_assert_int_eq(weft_sleep(0), 0);
         if (round >= 2)
             connect_many(theirs, 30, &p);
@@ -305,17 +311,17 @@ static uint64_t polls_since_last(void)
     return counters.polls;
 }
 
-/* Returns 0, or the number of what was wrong. */
+/* Return 0, or the number of the failed step. */
 static int run_out_of_descriptors(void)
 {
-    place p;
-    taker t;
+    endpoint p;
+    acceptor t;
     int theirs[10];
     warm_up();
     int listener = listen_tcp(&p, 64);
     connect_many(theirs, 10, &p);
     limit_descriptors(theirs[9] + 1 + 3);
-    spin_taker(&t, listener, 10);
+    spin_acceptor(&t, listener, 10);
     polls_since_last();
     for (int i = 0; i < 4; i++)
         if (weft_sleep(0.05) != 0)
@@ -325,7 +331,7 @@ static int run_out_of_descriptors(void)
     if (polls_since_last() > 100)
         return 3;
     limit_descriptors(theirs[9] + 20);
-    if (weft_await(t.fiber) != 0 || t.rc != ENOUGH || t.count != 10)
+    if (weft_await(t.fiber) != 0 || t.rc != STOP_LOOP || t.count != 10)
         return 4;
     for (int i = 0; i < 10; i++) {
         char byte;
@@ -335,51 +341,51 @@ static int run_out_of_descriptors(void)
     return 0;
 }
 
-/* The law: it goes on, having said so, without spinning. */
-START_TEST(an_accept_loop_without_descriptors_says_so_once_and_goes_on_when_there_are_some)
+/* The loop continues after a message, without busy polling. */
+START_TEST(an_accept_loop_without_descriptors_prints_one_message_and_continues_later)
 {
     if (RUNNING_ON_VALGRIND) {
-        printf("skipped: Valgrind closes what goes beyond its limit, so a connection is lost\n");
+        printf("skipped: Valgrind closes descriptors beyond its limit, so a connection is lost\n");
         return;
     }
     const outcome *o = run_apart(run_out_of_descriptors);
     ck_assert_msg(o->status == 0, "%d: %s", o->status, o->text);
     ck_assert_uint_eq(count_in(o->text, "\n"), 1);
-    assert_said(o, strerror(EMFILE));
+    assert_printed(o, strerror(EMFILE));
 }
 END_TEST
 
-/* One who receives a stream, and how much of it. */
+/* A fiber that runs a receive loop, and its results. */
 typedef struct receiver {
     int fd;
     size_t got;
-    size_t wanted; /* then it says stop */
+    size_t wanted; /* the callback stops the loop at this count */
     unsigned parts;
     int rc;
     weft_fiber fiber;
 } receiver;
 
-static int take_data(const void *data, size_t bytes, void *ctx)
+static int check_data(const void *data, size_t bytes, void *ctx)
 {
     receiver *r = ctx;
     ck_assert_uint_gt(bytes, 0);
     assert_bytes_at(data, bytes, r->got);
     r->got += bytes;
     r->parts++;
-    return r->got < r->wanted ? 0 : ENOUGH;
+    return r->got < r->wanted ? 0 : STOP_LOOP;
 }
 
-static weft_value receive_all(void *arg)
+static weft_value run_recv_loop(void *arg)
 {
     receiver *r = arg;
-    r->rc = weft_recv_loop(r->fd, take_data, r);
+    r->rc = weft_recv_loop(r->fd, check_data, r);
     return 0;
 }
 
 static void spin_receiver(receiver *r, int fd, size_t got, size_t wanted)
 {
     *r = (receiver){.fd = fd, .got = got, .wanted = wanted, .rc = 1000};
-    r->fiber = weft_spin(receive_all, r);
+    r->fiber = weft_spin(run_recv_loop, r);
     let_run();
 }
 
@@ -402,7 +408,7 @@ static weft_value send_stream(void *arg)
     return 0;
 }
 
-START_TEST(a_receive_loop_hands_over_all_there_is_in_order_and_ends_with_it)
+START_TEST(a_receive_loop_delivers_all_data_in_order_and_returns_at_the_end)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         int fd[2];
@@ -420,7 +426,7 @@ START_TEST(a_receive_loop_hands_over_all_there_is_in_order_and_ends_with_it)
 }
 END_TEST
 
-/* Put so much of the stream into fd, past weft, in small parts. */
+/* Write a part of the test stream to fd without weft, in small parts. */
 static void put_stream(int fd, size_t from, size_t to)
 {
     unsigned char data[100];
@@ -432,8 +438,8 @@ static void put_stream(int fd, size_t from, size_t to)
     }
 }
 
-/* Read on from there by single calls. */
-static size_t read_on(int fd, size_t got, size_t to)
+/* Read the test stream with single calls, from offset got to offset to. */
+static size_t read_stream(int fd, size_t got, size_t to)
 {
     while (got < to) {
         unsigned char data[64];
@@ -448,8 +454,8 @@ static size_t read_on(int fd, size_t got, size_t to)
     return got;
 }
 
-/* No byte is lost, nor doubled, whoever reads the next one. */
-START_TEST(what_a_receive_loop_did_not_hand_over_is_what_the_next_read_returns)
+/* No byte is lost or duplicated, whichever call reads next. */
+START_TEST(leftover_data_of_a_receive_loop_is_returned_by_the_next_read)
 {
     for (int round = 0; round < 30; round++) {
         int fd[2];
@@ -463,15 +469,15 @@ START_TEST(what_a_receive_loop_did_not_hand_over_is_what_the_next_read_returns)
                 ck_assert_int_eq(weft_sleep(0), 0);
             put_stream(fd[1], end, end + 1000);
             end += 1000;
-            if (stage % 3 == 2) /* it may have come to nothing, or further */
+            if (stage % 3 == 2) /* the loop may have received nothing, or more */
                 weft_cancel(r.fiber);
             weft_await(r.fiber);
-            ck_assert(r.rc == ENOUGH || stage % 3 == 2);
+            ck_assert(r.rc == STOP_LOOP || stage % 3 == 2);
             got = r.got;
             if (got < end)
-                got = read_on(fd[0], got, got + 1 + random_below((unsigned)(end - got)));
+                got = read_stream(fd[0], got, got + 1 + random_below((unsigned)(end - got)));
         }
-        ck_assert_uint_eq(read_on(fd[0], got, end), end);
+        ck_assert_uint_eq(read_stream(fd[0], got, end), end);
         assert_nothing_pending();
         ck_assert_int_eq(weft_close(fd[1]), 0);
         ck_assert_int_eq(weft_read(fd[0], &byte, 1), 0);
@@ -480,8 +486,11 @@ START_TEST(what_a_receive_loop_did_not_hand_over_is_what_the_next_read_returns)
 }
 END_TEST
 
-/* It begins with what another left, of which a part has been read, and comes to nothing. */
-START_TEST(a_receive_loop_that_never_began_leaves_what_the_one_before_it_left)
+/*
+ * The loop starts with partly read leftovers of another loop, and is cancelled before it delivers
+ * any.
+ */
+START_TEST(a_receive_loop_cancelled_at_its_start_keeps_earlier_leftovers)
 {
     int fd[2];
     receiver r;
@@ -492,15 +501,15 @@ START_TEST(a_receive_loop_that_never_began_leaves_what_the_one_before_it_left)
     fill_from(data, sizeof data, 0);
     ck_assert_int_eq(write(fd[1], data, sizeof data), sizeof data);
     ck_assert_int_eq(weft_await(r.fiber), 0);
-    ck_assert_int_eq(r.rc, ENOUGH);
-    const size_t end = sizeof data + 500; /* it may have been given all of the first */
+    ck_assert_int_eq(r.rc, STOP_LOOP);
+    const size_t end = sizeof data + 500; /* the loop may have received all of the first data */
     put_stream(fd[1], sizeof data, end);
-    size_t got = read_on(fd[0], r.got, r.got + 7);
+    size_t got = read_stream(fd[0], r.got, r.got + 7);
     r = (receiver){.fd = fd[0], .got = got, .wanted = SIZE_MAX};
     WEFT_MOVE_ON_AFTER(0) {
-        ck_assert_int_eq(weft_recv_loop(fd[0], take_data, &r), -ECANCELED);
+        ck_assert_int_eq(weft_recv_loop(fd[0], check_data, &r), -ECANCELED);
     }
-    ck_assert_uint_eq(read_on(fd[0], r.got, end), end);
+    ck_assert_uint_eq(read_stream(fd[0], r.got, end), end);
     ck_assert_int_eq(weft_close(fd[0]), 0);
     ck_assert_int_eq(weft_close(fd[1]), 0);
 }
@@ -519,8 +528,8 @@ static weft_value trickle(void *arg)
     return 0;
 }
 
-/* P61 for loops: deadlines strike while data comes. */
-START_TEST(a_receive_loop_that_is_cut_short_loses_no_byte)
+/* P61, for loops: deadlines pass while data arrives */
+START_TEST(an_interrupted_receive_loop_loses_no_byte)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         int fd[2], rc = -ECANCELED;
@@ -530,10 +539,10 @@ START_TEST(a_receive_loop_that_is_cut_short_loses_no_byte)
         weft_fiber sender = weft_spin(trickle, &fd[1]);
         while (rc == -ECANCELED) {
             WEFT_MOVE_ON_AFTER(random_below(300) * 1e-6) {
-                rc = weft_recv_loop(fd[0], take_data, &r);
+                rc = weft_recv_loop(fd[0], check_data, &r);
             }
             if (rc == -ECANCELED && random_below(2) == 0 && r.got < 20000)
-                r.got = read_on(fd[0], r.got, r.got + 1);
+                r.got = read_stream(fd[0], r.got, r.got + 1);
         }
         ck_assert_int_eq(rc, 0);
         ck_assert_int_eq(weft_await(sender), 0);
@@ -562,8 +571,8 @@ START_TEST(closing_a_descriptor_ends_its_receive_loop)
 }
 END_TEST
 
-/* What one left, the next file with that number does not get. */
-START_TEST(what_a_receive_loop_left_goes_with_its_descriptor)
+/* The next file with the same number does not get the leftovers. */
+START_TEST(leftovers_of_a_receive_loop_are_dropped_with_its_descriptor)
 {
     int old[2], new[2];
     receiver r;
@@ -585,24 +594,24 @@ START_TEST(what_a_receive_loop_left_goes_with_its_descriptor)
 }
 END_TEST
 
-/* More loops than there are buffers, each with a callee that is slow. */
+/* More loops than registered buffers, each with a slow callback. */
 #define LOOPS 600
 
-static int take_slowly(const void *data, size_t bytes, void *ctx)
+static int check_data_slowly(const void *data, size_t bytes, void *ctx)
 {
-    int rc = take_data(data, bytes, ctx);
+    int rc = check_data(data, bytes, ctx);
     weft_sleep(0.0001);
     return rc;
 }
 
-static weft_value receive_slowly(void *arg)
+static weft_value run_slow_recv_loop(void *arg)
 {
     receiver *r = arg;
-    r->rc = weft_recv_loop(r->fd, take_slowly, r);
+    r->rc = weft_recv_loop(r->fd, check_data_slowly, r);
     return 0;
 }
 
-START_TEST(more_receive_loops_than_the_kernel_has_buffers_for_lose_nothing)
+START_TEST(more_receive_loops_than_kernel_buffers_lose_no_data)
 {
     static receiver r[LOOPS];
     static int fd[LOOPS][2];
@@ -610,7 +619,7 @@ START_TEST(more_receive_loops_than_the_kernel_has_buffers_for_lose_nothing)
     for (size_t i = 0; i < LOOPS; i++) {
         open_kind(fd[i], 1);
         r[i] = (receiver){.fd = fd[i][0], .wanted = SIZE_MAX, .rc = 1000};
-        r[i].fiber = weft_spin(receive_slowly, &r[i]);
+        r[i].fiber = weft_spin(run_slow_recv_loop, &r[i]);
     }
     ck_assert_int_eq(weft_sleep(0), 0);
     for (size_t i = 0; i < LOOPS; i++)
@@ -628,21 +637,21 @@ START_TEST(more_receive_loops_than_the_kernel_has_buffers_for_lose_nothing)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &an_accept_loop_hands_over_every_connection_until_it_is_told_to_stop,
-    &a_connection_is_not_taken_for_the_file_that_had_its_number,
-    &what_a_loop_did_not_hand_over_is_what_the_next_accepts_return,
-    &what_a_loop_did_not_hand_over_goes_to_those_who_wait_behind_it,
-    &what_two_loops_did_not_hand_over_is_all_there_for_the_next,
-    &a_loop_that_is_cut_short_loses_no_connection,
-    &closing_a_listener_ends_the_loop_and_what_it_had_accepted,
-    &an_accept_loop_without_descriptors_says_so_once_and_goes_on_when_there_are_some,
-    &a_receive_loop_hands_over_all_there_is_in_order_and_ends_with_it,
-    &what_a_receive_loop_did_not_hand_over_is_what_the_next_read_returns,
-    &a_receive_loop_that_never_began_leaves_what_the_one_before_it_left,
-    &a_receive_loop_that_is_cut_short_loses_no_byte,
+    &an_accept_loop_delivers_every_connection_until_the_callback_stops_it,
+    &a_connection_is_not_treated_as_the_file_that_had_its_number,
+    &leftover_connections_of_a_loop_are_returned_by_the_next_accepts,
+    &leftover_connections_of_a_loop_go_to_the_waiters_behind_it,
+    &leftover_connections_of_two_loops_are_all_returned_by_the_next_accepts,
+    &an_interrupted_accept_loop_loses_no_connection,
+    &closing_a_listener_ends_the_loop_and_closes_undelivered_connections,
+    &an_accept_loop_without_descriptors_prints_one_message_and_continues_later,
+    &a_receive_loop_delivers_all_data_in_order_and_returns_at_the_end,
+    &leftover_data_of_a_receive_loop_is_returned_by_the_next_read,
+    &a_receive_loop_cancelled_at_its_start_keeps_earlier_leftovers,
+    &an_interrupted_receive_loop_loses_no_byte,
     &closing_a_descriptor_ends_its_receive_loop,
-    &what_a_receive_loop_left_goes_with_its_descriptor,
-    &more_receive_loops_than_the_kernel_has_buffers_for_lose_nothing,
+    &leftovers_of_a_receive_loop_are_dropped_with_its_descriptor,
+    &more_receive_loops_than_kernel_buffers_lose_no_data,
 };
 
 int main(void)

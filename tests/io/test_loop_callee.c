@@ -1,17 +1,20 @@
-/* What the callee of a tight loop may do to the loop's own descriptor; what strikes the loop. */
-#include "net_support.h"
+/*
+ * Tests of callbacks that use the descriptor of their accept or receive loop, and of interrupted
+ * loops.
+ */
+#include "support/net_support.h"
 
 #include <netinet/in.h>
 
-#define ENOUGH (-EXFULL)
+#define STOP_LOOP (-EXFULL)
 
-/* A loop that is run by a fiber of its own. */
+/* A loop in its own fiber. */
 typedef struct loop {
     int fd;
     weft_on_data *on_data;
-    weft_on_conn *on_conn; /* NULL: it receives */
+    weft_on_conn *on_conn; /* NULL: a receive loop */
     char got[64];
-    ssize_t inner; /* what a call inside the loop returned */
+    ssize_t inner; /* the result of a call in the callback */
     int rc;
 } loop;
 
@@ -30,25 +33,25 @@ static weft_fiber spin_loop(loop *l)
     return f;
 }
 
-static int read_the_rest(const void *data, size_t bytes, void *ctx)
+static int read_more(const void *data, size_t bytes, void *ctx)
 {
     loop *l = ctx;
     memcpy(l->got, data, bytes);
     l->inner = weft_read(l->fd, l->got + bytes, sizeof l->got - bytes);
-    return ENOUGH;
+    return STOP_LOOP;
 }
 
-START_TEST(the_callee_may_read_on_by_itself)
+START_TEST(a_callback_may_read_from_the_descriptor)
 {
     int fd[2];
     tcp_pair(fd);
-    loop l = {.fd = fd[0], .on_data = read_the_rest};
+    loop l = {.fd = fd[0], .on_data = read_more};
     weft_fiber f = spin_loop(&l);
     ck_assert_int_eq(write(fd[1], "head", 4), 4);
     let_run();
     ck_assert_int_eq(write(fd[1], "body", 4), 4);
     ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(l.rc, ENOUGH);
+    ck_assert_int_eq(l.rc, STOP_LOOP);
     ck_assert_int_eq(l.inner, 4);
     ck_assert_mem_eq(l.got, "headbody", 8);
     ck_assert_int_eq(weft_close(fd[0]), 0);
@@ -58,7 +61,7 @@ END_TEST
 
 static int new_pair[2];
 
-/* The number goes to another file at once. */
+/* Close the descriptor. Another file gets its number immediately. */
 static int close_and_reuse(const void *data, size_t bytes, void *ctx)
 {
     (void)data, (void)bytes;
@@ -71,7 +74,7 @@ static int close_and_reuse(const void *data, size_t bytes, void *ctx)
     return 0;
 }
 
-START_TEST(a_loop_whose_descriptor_was_closed_takes_nothing_from_the_next_with_its_number)
+START_TEST(a_loop_reads_nothing_from_a_new_file_with_the_number_of_its_closed_descriptor)
 {
     int fd[2];
     char got[8];
@@ -91,19 +94,19 @@ START_TEST(a_loop_whose_descriptor_was_closed_takes_nothing_from_the_next_with_i
 }
 END_TEST
 
-static int stop_when_told(const void *data, size_t bytes, void *ctx)
+static int stop_when_scheduled(const void *data, size_t bytes, void *ctx)
 {
     (void)data, (void)bytes, (void)ctx;
     weft_suspend();
-    return ENOUGH;
+    return STOP_LOOP;
 }
 
-START_TEST(an_error_of_the_connection_outlives_the_loop)
+START_TEST(an_error_of_the_connection_is_reported_after_the_loop)
 {
     int fd[2];
     char byte;
     tcp_pair(fd);
-    loop l = {.fd = fd[0], .on_data = stop_when_told};
+    loop l = {.fd = fd[0], .on_data = stop_when_scheduled};
     weft_fiber f = spin_loop(&l);
     ck_assert_int_eq(write(fd[1], "data", 4), 4);
     let_run();
@@ -113,7 +116,7 @@ START_TEST(an_error_of_the_connection_outlives_the_loop)
     let_run();
     ck_assert_int_eq(weft_schedule(f, 0), 0);
     weft_await(f);
-    ck_assert_int_eq(l.rc, ENOUGH);
+    ck_assert_int_eq(l.rc, STOP_LOOP);
     ck_assert_int_eq(weft_read(fd[0], &byte, 1), -ECONNRESET);
     ck_assert_int_eq(weft_close(fd[0]), 0);
 }
@@ -125,7 +128,7 @@ static int refuse_buffers(const void *data, size_t bytes, void *ctx)
     return -ENOBUFS;
 }
 
-START_TEST(what_the_callee_says_is_what_the_loop_returns)
+START_TEST(a_loop_returns_the_error_of_its_callback)
 {
     int fd[2];
     tcp_pair(fd);
@@ -139,38 +142,38 @@ START_TEST(what_the_callee_says_is_what_the_loop_returns)
 }
 END_TEST
 
-static int never(int fd, void *ctx)
+static int abort_on_conn(int fd, void *ctx)
 {
     (void)fd, (void)ctx;
-    ck_abort_msg("there is no connection");
+    ck_abort_msg("unexpected connection");
 }
 
-typedef struct pairs {
+typedef struct conn_pairs {
     int listener;
     int count;
-} pairs;
+} conn_pairs;
 
-/* Takes a second connection for each that it is given. */
-static int take_another(int fd, void *ctx)
+/* Accept a second connection for each connection of the loop. */
+static int accept_another(int fd, void *ctx)
 {
-    pairs *p = ctx;
+    conn_pairs *p = ctx;
     int second = weft_accept(p->listener, NULL, NULL);
     ck_assert_int_ge(second, 0);
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_int_eq(weft_close(second), 0);
-    return ++p->count < 3 ? 0 : ENOUGH;
+    return ++p->count < 3 ? 0 : STOP_LOOP;
 }
 
 static weft_value accept_in_pairs(void *arg)
 {
-    pairs *p = arg;
-    return weft_accept_loop(p->listener, take_another, p);
+    conn_pairs *p = arg;
+    return weft_accept_loop(p->listener, accept_another, p);
 }
 
-START_TEST(the_callee_may_accept_by_itself_and_the_loop_goes_on)
+START_TEST(a_callback_may_accept_and_the_loop_continues)
 {
-    place at;
-    pairs p = {.listener = listen_tcp(&at, 16)};
+    endpoint at;
+    conn_pairs p = {.listener = listen_tcp(&at, 16)};
     weft_fiber f = weft_spin(accept_in_pairs, &p);
     int fd[6];
     for (int i = 0; i < 6; i++) {
@@ -178,7 +181,7 @@ START_TEST(the_callee_may_accept_by_itself_and_the_loop_goes_on)
         fd[i] = socket_for(&at);
         ck_assert_int_eq(connect(fd[i], &at.u.any, at.bytes), 0);
     }
-    ck_assert_int_eq(weft_await(f), ENOUGH);
+    ck_assert_int_eq(weft_await(f), STOP_LOOP);
     ck_assert_int_eq(p.count, 3);
     for (int i = 0; i < 6; i++)
         ck_assert_int_eq(close(fd[i]), 0);
@@ -186,14 +189,14 @@ START_TEST(the_callee_may_accept_by_itself_and_the_loop_goes_on)
 }
 END_TEST
 
-/* These are errors that a listener may have, and passes over. */
-START_TEST(an_error_raised_in_an_accept_loop_ends_it_whatever_it_is)
+/* An accept loop ignores some of these errors if the listener reports them. */
+START_TEST(an_error_raised_in_an_accept_loop_ends_it_whatever_its_code)
 {
     static const int codes[] = {-EPROTO, -ECONNABORTED, -EMFILE, -ENOMEM, -EIO};
-    place p;
+    endpoint p;
     int listener = listen_tcp(&p, 4);
     for (size_t i = 0; i < COUNT_OF(codes); i++) {
-        loop l = {.fd = listener, .on_conn = never};
+        loop l = {.fd = listener, .on_conn = abort_on_conn};
         weft_fiber f = spin_loop(&l);
         ck_assert_int_eq(weft_raise(f, codes[i], "raised"), 0);
         weft_await(f);
@@ -205,10 +208,10 @@ END_TEST
 
 START_TEST(an_interrupted_loop_returns_the_value)
 {
-    place p;
+    endpoint p;
     int listener = listen_tcp(&p, 4), fd[2];
     tcp_pair(fd);
-    loop accepts = {.fd = listener, .on_conn = never};
+    loop accepts = {.fd = listener, .on_conn = abort_on_conn};
     loop receives = {.fd = fd[0], .on_data = refuse_buffers};
     weft_fiber f = spin_loop(&accepts), g = spin_loop(&receives);
     ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
@@ -224,8 +227,8 @@ START_TEST(an_interrupted_loop_returns_the_value)
 }
 END_TEST
 
-/* Without a timer nothing else would end a wait of the cord that should not have begun. */
-START_TEST(more_operations_than_are_submitted_at_once_leave_nobody_waiting)
+/* There is no timer, so a lost completion would make the cord wait indefinitely. */
+START_TEST(more_operations_than_one_submission_holds_leave_no_fiber_waiting)
 {
     enum { READERS = 600 };
     for (int round = 0; round < 10; round++) {
@@ -250,17 +253,17 @@ START_TEST(more_operations_than_are_submitted_at_once_leave_nobody_waiting)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &the_callee_may_read_on_by_itself,
-    &the_callee_may_accept_by_itself_and_the_loop_goes_on,
-    &a_loop_whose_descriptor_was_closed_takes_nothing_from_the_next_with_its_number,
-    &an_error_of_the_connection_outlives_the_loop,
-    &what_the_callee_says_is_what_the_loop_returns,
-    &an_error_raised_in_an_accept_loop_ends_it_whatever_it_is,
+    &a_callback_may_read_from_the_descriptor,
+    &a_callback_may_accept_and_the_loop_continues,
+    &a_loop_reads_nothing_from_a_new_file_with_the_number_of_its_closed_descriptor,
+    &an_error_of_the_connection_is_reported_after_the_loop,
+    &a_loop_returns_the_error_of_its_callback,
+    &an_error_raised_in_an_accept_loop_ends_it_whatever_its_code,
     &an_interrupted_loop_returns_the_value,
-    &more_operations_than_are_submitted_at_once_leave_nobody_waiting,
+    &more_operations_than_one_submission_holds_leave_no_fiber_waiting,
 };
 
 int main(void)
 {
-    return run_suite("callee", tests, COUNT_OF(tests));
+    return run_suite("loop_callee", tests, COUNT_OF(tests));
 }

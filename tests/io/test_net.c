@@ -1,17 +1,15 @@
-/*
- * Sockets: what comes through, with which address and which descriptors, and what becomes of a
- * receive that is cut short.
- */
-#include "sockets.h"
+/* Tests of sockets: data, addresses, descriptors in messages, and receives that are interrupted. */
+#include "support/sockets.h"
 
 /* P70 */
-START_TEST(streams_of_each_kind_carry_data_both_ways)
+START_TEST(streams_of_each_kind_carry_data_in_both_directions)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         for (int kind = 0; kind < KINDS; kind++) {
             int fd[2];
             receiving r;
-            if (!connected(fd, kind, *mode))
+            if (!connect_sockets(fd, kind, *mode))
                 continue;
             for (int side = 0; side < 2; side++) {
                 weft_fiber f = spin_receiver(&r, fd[side], sizeof r.data, 0);
@@ -19,9 +17,9 @@ START_TEST(streams_of_each_kind_carry_data_both_ways)
                 ck_assert_int_eq(weft_await(f), 5);
                 ck_assert_mem_eq(r.data, "hello", 5);
             }
-            assert_mode(fd[0], *mode);
-            assert_mode(fd[1], *mode);
-            close_both(fd);
+            assert_blocking_mode(fd[0], *mode);
+            assert_blocking_mode(fd[1], *mode);
+            close_idle_fd_pair(fd);
         }
     }
 }
@@ -37,7 +35,7 @@ static weft_value receive_from(void *arg)
 {
     receiving_from *r = arg;
     r->from.bytes = sizeof r->from.storage;
-    return weft_recvfrom(r->fd, r->data, sizeof r->data, 0, raw(&r->from), &r->from.bytes);
+    return weft_recvfrom(r->fd, r->data, sizeof r->data, 0, sockaddr_of(&r->from), &r->from.bytes);
 }
 
 static void assert_same_address(address *a, address *b)
@@ -46,82 +44,86 @@ static void assert_same_address(address *a, address *b)
     ck_assert_mem_eq(&a->storage, &b->storage, a->bytes);
 }
 
-/* From a to b and back, each told the other's address; also one who waits already. */
-static void exchange(address a, address b, int mode)
+/*
+ * Send datagrams from a to b and back. Assert the address of each sender. The first receiver
+ * already waits.
+ */
+static void exchange_datagrams(address a, address b, int mode)
 {
-    int fd[2] = {bound(&a, SOCK_DGRAM | mode), bound(&b, SOCK_DGRAM | mode)};
+    int fd[2] = {bind_address(&a, SOCK_DGRAM | mode), bind_address(&b, SOCK_DGRAM | mode)};
     if (fd[0] < 0 || fd[1] < 0)
         return;
     receiving_from r = {.fd = fd[1]};
     weft_fiber f = weft_spin(receive_from, &r);
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(weft_sendto(fd[0], "question", 8, 0, raw(&b), b.bytes), 8);
+    ck_assert_int_eq(weft_sendto(fd[0], "question", 8, 0, sockaddr_of(&b), b.bytes), 8);
     ck_assert_int_eq(weft_await(f), 8);
     ck_assert_mem_eq(r.data, "question", 8);
     assert_same_address(&r.from, &a);
-    ck_assert_int_eq(weft_sendto(fd[1], "answer", 6, 0, raw(&r.from), r.from.bytes), 6);
+    ck_assert_int_eq(weft_sendto(fd[1], "answer", 6, 0, sockaddr_of(&r.from), r.from.bytes), 6);
     r.fd = fd[0];
     ck_assert_int_eq(receive_from(&r), 6);
     ck_assert_mem_eq(r.data, "answer", 6);
     assert_same_address(&r.from, &b);
-    assert_mode(fd[0], mode);
-    close_both(fd);
+    assert_blocking_mode(fd[0], mode);
+    close_idle_fd_pair(fd);
 }
 
 /* P70 */
-START_TEST(datagrams_of_each_kind_come_with_the_address_of_their_sender)
+START_TEST(datagrams_of_each_kind_carry_the_address_of_their_sender)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
-        exchange(loopback(AF_INET), loopback(AF_INET), *mode);
-        exchange(loopback(AF_INET6), loopback(AF_INET6), *mode);
-        exchange(abstract(1), abstract(2), *mode);
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
+        exchange_datagrams(loopback_address(AF_INET), loopback_address(AF_INET), *mode);
+        exchange_datagrams(loopback_address(AF_INET6), loopback_address(AF_INET6), *mode);
+        exchange_datagrams(abstract_address(1), abstract_address(2), *mode);
     }
 }
 END_TEST
 
-/* As recvfrom(2) has it. */
-START_TEST(an_address_is_not_asked_for_or_cut_to_its_room)
+/* As recvfrom(2). */
+START_TEST(the_address_of_a_sender_can_be_omitted_or_truncated)
 {
     int fd[2];
-    address a = loopback(AF_INET), b = a;
+    address a = loopback_address(AF_INET), b = a;
     char data[4];
-    fd[0] = bound(&a, SOCK_DGRAM);
-    fd[1] = bound(&b, SOCK_DGRAM);
+    fd[0] = bind_address(&a, SOCK_DGRAM);
+    fd[1] = bind_address(&b, SOCK_DGRAM);
     for (int i = 0; i < 4; i++)
-        ck_assert_int_eq(weft_sendto(fd[0], "data", 4, 0, raw(&b), b.bytes), 4);
-    socklen_t none = 0, some = 4;
+        ck_assert_int_eq(weft_sendto(fd[0], "data", 4, 0, sockaddr_of(&b), b.bytes), 4);
+    socklen_t no_bytes = 0, short_bytes = 4;
     struct sockaddr_in from = {.sin_port = 4711};
     ck_assert_int_eq(weft_recvfrom(fd[1], data, 4, 0, NULL, NULL), 4);
-    ck_assert_int_eq(weft_recvfrom(fd[1], data, 4, 0, (struct sockaddr *)&from, &none), 4);
-    ck_assert_uint_eq(none, sizeof from);
-    ck_assert_int_eq(weft_recvfrom(fd[1], data, 4, 0, (struct sockaddr *)&from, &some), 4);
-    ck_assert_uint_eq(some, sizeof from);
+    ck_assert_int_eq(weft_recvfrom(fd[1], data, 4, 0, (struct sockaddr *)&from, &no_bytes), 4);
+    ck_assert_uint_eq(no_bytes, sizeof from);
+    ck_assert_int_eq(weft_recvfrom(fd[1], data, 4, 0, (struct sockaddr *)&from, &short_bytes), 4);
+    ck_assert_uint_eq(short_bytes, sizeof from);
     ck_assert_uint_eq(from.sin_addr.s_addr, 0);
     ck_assert_int_eq(weft_recvfrom(fd[1], data, 4, 0, (struct sockaddr *)&from, NULL), -EFAULT);
-    ck_assert_int_eq(weft_connect(fd[0], raw(&b), b.bytes), 0);
-    ck_assert_int_eq(weft_sendto(fd[0], "", 0, 0, NULL, 0), 0); /* empty, but one */
+    ck_assert_int_eq(weft_connect(fd[0], sockaddr_of(&b), b.bytes), 0);
+    ck_assert_int_eq(weft_sendto(fd[0], "", 0, 0, NULL, 0), 0); /* empty, but still a datagram */
     ck_assert_int_eq(weft_recv(fd[1], data, 4, 0), 4);
     ck_assert_int_eq(weft_recv(fd[1], data, 4, 0), 0);
-    close_both(fd);
+    close_idle_fd_pair(fd);
 }
 END_TEST
 
 static ssize_t send_descriptor(int through, int fd)
 {
-    parcel p = {.byte = 'd'};
-    struct cmsghdr *c = CMSG_FIRSTHDR(wrap(&p));
+    fd_message p = {.byte = 'd'};
+    struct cmsghdr *c = CMSG_FIRSTHDR(fd_message_wrap(&p));
     *c = (struct cmsghdr){
         .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
     memcpy(CMSG_DATA(c), &fd, sizeof fd);
     return weft_sendmsg(through, &p.header, 0);
 }
 
-/* Its value is the descriptor that came, or -ENODATA without one. */
+/* Return the received descriptor, or -ENODATA if there is none. */
 static weft_value receive_descriptor(void *arg)
 {
-    parcel *p = arg;
-    ssize_t n = weft_recvmsg(p->fd, wrap(p), MSG_CMSG_CLOEXEC);
+    fd_message *p = arg;
+    ssize_t n = weft_recvmsg(p->fd, fd_message_wrap(p), MSG_CMSG_CLOEXEC);
     if (n <= 0)
         return n;
     struct cmsghdr *c = CMSG_FIRSTHDR(&p->header);
@@ -132,14 +134,15 @@ static weft_value receive_descriptor(void *arg)
 }
 
 /* P70 */
-START_TEST(a_descriptor_is_passed_to_one_who_waits_and_to_one_who_comes_later)
+START_TEST(a_descriptor_is_passed_to_a_waiting_and_to_a_later_receiver)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         for (int is_late = 0; is_late < 2; is_late++) {
             int fd[2], pipe_fd[2];
             unix_pair(fd, SOCK_STREAM, *mode);
             ck_assert_int_eq(weft_pipe(pipe_fd), 0);
-            parcel p = {.fd = fd[1]};
+            fd_message p = {.fd = fd[1]};
             weft_fiber f = is_late ? 0 : weft_spin(receive_descriptor, &p);
             let_run();
             ck_assert_int_eq(send_descriptor(fd[0], pipe_fd[1]), 1);
@@ -150,81 +153,84 @@ START_TEST(a_descriptor_is_passed_to_one_who_waits_and_to_one_who_comes_later)
             ck_assert_int_eq(weft_read(pipe_fd[0], &byte, 1), 1);
             ck_assert_int_eq(byte, 'x');
             weft_close(got);
-            close_both(pipe_fd);
-            close_both(fd);
+            close_idle_fd_pair(pipe_fd);
+            close_idle_fd_pair(fd);
         }
     }
 }
 END_TEST
 
-/* P61: for descriptors */
-START_TEST(a_cancelled_wait_for_a_descriptor_loses_none)
+/* P61, for descriptors */
+START_TEST(a_cancelled_receive_loses_no_descriptor)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         int fd[2], pipe_fd[2];
         unix_pair(fd, SOCK_STREAM, *mode);
         ck_assert_int_eq(weft_pipe(pipe_fd), 0);
-        int given = 0, taken = 0;
+        int sent_count = 0, received_count = 0;
         for (int i = 0; i < 200; i++) {
-            parcel p = {.fd = fd[1]};
+            fd_message p = {.fd = fd[1]};
             weft_fiber f = weft_spin(receive_descriptor, &p);
             let_run();
-            if (i % 4 > 0) /* before the cancel, after it, or with a poll in between */
-                given += (int)send_descriptor(fd[0], pipe_fd[1]);
+            if (i % 4 > 0) /* not sent, sent, or sent with a snooze before the interrupt */
+                sent_count += (int)send_descriptor(fd[0], pipe_fd[1]);
             if (i % 4 == 2)
                 weft_snooze();
             weft_interrupt(f, -ECANCELED);
             int got = (int)weft_await(f);
             if (got >= 0) {
-                taken++;
+                received_count++;
                 weft_close(got);
             }
         }
-        while (taken < given) { /* the rest is still there */
-            parcel p = {.fd = fd[1]};
+        while (received_count < sent_count) { /* receive the remaining descriptors */
+            fd_message p = {.fd = fd[1]};
             int got = (int)receive_descriptor(&p);
             ck_assert_int_ge(got, 0);
             weft_close(got);
-            taken++;
+            received_count++;
         }
         char byte;
         ck_assert_int_eq(weft_recv(fd[1], &byte, 1, MSG_DONTWAIT), -EAGAIN);
-        close_both(pipe_fd);
-        close_both(fd);
+        close_idle_fd_pair(pipe_fd);
+        close_idle_fd_pair(fd);
     }
 }
 END_TEST
 
-START_TEST(a_peek_leaves_the_data_where_it_is)
+START_TEST(a_peek_leaves_the_data_in_the_socket)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         int fd[2];
         receiving r;
         char data[4];
         unix_pair(fd, SOCK_STREAM, *mode);
-        weft_fiber f = spin_receiver(&r, fd[0], 4, MSG_PEEK); /* waits for something to look at */
+        weft_fiber f = spin_receiver(&r, fd[0], 4, MSG_PEEK); /* a peek waits for data */
         ck_assert_int_eq(weft_send(fd[1], "ab", 2, 0), 2);
         ck_assert_int_eq(weft_await(f), 2);
         ck_assert_mem_eq(r.data, "ab", 2);
         ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_PEEK | MSG_WAITALL), 2);
         ck_assert_int_eq(weft_recv(fd[0], data, 4, 0), 2);
         ck_assert_mem_eq(data, "ab", 2);
-        close_both(fd);
+        close_idle_fd_pair(fd);
     }
 }
 END_TEST
 
-START_TEST(one_who_does_not_want_to_wait_is_told_to_try_again)
+START_TEST(msg_dontwait_gives_eagain)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         int fd[2];
         char data[4096] = {0};
-        parcel p;
+        fd_message p;
         unix_pair(fd, SOCK_STREAM, *mode);
         ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_DONTWAIT), -EAGAIN);
-        ck_assert_int_eq(weft_recvmsg(fd[0], wrap(&p), MSG_DONTWAIT), -EAGAIN);
+        ck_assert_int_eq(weft_recvmsg(fd[0], fd_message_wrap(&p), MSG_DONTWAIT), -EAGAIN);
         ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_DONTWAIT | MSG_WAITALL), -EAGAIN);
-        ck_assert_int_eq(weft_recvmsg(fd[0], wrap(&p), MSG_ERRQUEUE), -EAGAIN);
+        ck_assert_int_eq(weft_recvmsg(fd[0], fd_message_wrap(&p), MSG_ERRQUEUE), -EAGAIN);
         ssize_t n;
         while ((n = weft_send(fd[0], data, sizeof data, MSG_DONTWAIT)) > 0)
             continue;
@@ -233,18 +239,19 @@ START_TEST(one_who_does_not_want_to_wait_is_told_to_try_again)
         struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
         ck_assert_int_eq(weft_sendmsg(fd[0], &message, MSG_DONTWAIT), -EAGAIN);
         ck_assert_int_eq(weft_recv(fd[1], data, 10, MSG_DONTWAIT | MSG_WAITALL), 10);
-        close_both(fd);
+        close_idle_fd_pair(fd);
     }
 }
 END_TEST
 
-START_TEST(one_who_wants_all_gets_it_though_it_comes_in_pieces)
+START_TEST(msg_waitall_waits_for_all_bytes)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         for (int kind = 0; kind < KINDS; kind++) {
             int fd[2];
             receiving r;
-            if (!connected(fd, kind, *mode))
+            if (!connect_sockets(fd, kind, *mode))
                 continue;
             weft_fiber f = spin_receiver(&r, fd[0], 9, MSG_WAITALL);
             for (int i = 0; i < 3; i++) {
@@ -255,32 +262,34 @@ START_TEST(one_who_wants_all_gets_it_though_it_comes_in_pieces)
             }
             ck_assert_int_eq(weft_await(f), 9);
             ck_assert_mem_eq(r.data, "onetwosix", 9);
-            close_both(fd);
+            close_idle_fd_pair(fd);
         }
     }
 }
 END_TEST
 
-START_TEST(one_who_wants_all_gets_what_came_before_the_end)
+START_TEST(msg_waitall_returns_the_bytes_before_the_end)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         int fd[2];
         receiving r;
-        connected(fd, TCP4, *mode);
+        connect_sockets(fd, TCP4, *mode);
         weft_fiber f = spin_receiver(&r, fd[0], 9, MSG_WAITALL);
         ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
         ck_assert_int_eq(weft_shutdown(fd[1], SHUT_WR), 0);
         ck_assert_int_eq(weft_await(f), 4);
         ck_assert_mem_eq(r.data, "some", 4);
         ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), 0);
-        close_both(fd);
+        close_idle_fd_pair(fd);
     }
 }
 END_TEST
 
-START_TEST(one_who_wants_all_gets_what_came_in_time_and_the_error_at_the_next_call)
+START_TEST(msg_waitall_returns_the_bytes_before_a_timeout_and_the_next_call_fails)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         int fd[2], rc = 1;
         receiving r;
         unix_pair(fd, SOCK_STREAM, *mode);
@@ -291,14 +300,14 @@ START_TEST(one_who_wants_all_gets_what_came_in_time_and_the_error_at_the_next_ca
             ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), -ECANCELED);
         }
         ck_assert_int_eq(rc, -ETIMEDOUT);
-        close_both(fd);
+        close_idle_fd_pair(fd);
     }
 }
 END_TEST
 
 typedef struct two_receives {
     receiving first;
-    ssize_t second; /* result */
+    ssize_t second; /* of the second call */
 } two_receives;
 
 static weft_value receive_twice(void *arg)
@@ -309,7 +318,7 @@ static weft_value receive_twice(void *arg)
     return n;
 }
 
-static weft_fiber spin_twice(two_receives *t, int fd)
+static weft_fiber spin_receive_twice(two_receives *t, int fd)
 {
     *t = (two_receives){.first = {.fd = fd, .bytes = 9, .flags = MSG_WAITALL}};
     weft_fiber f = weft_spin(receive_twice, t);
@@ -317,22 +326,24 @@ static weft_fiber spin_twice(two_receives *t, int fd)
     return f;
 }
 
-START_TEST(an_error_that_strikes_once_is_not_lost_when_some_bytes_have_come)
+START_TEST(an_error_during_msg_waitall_is_returned_by_the_next_call)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         int fd[2];
         two_receives t;
         unix_pair(fd, SOCK_STREAM, *mode);
         ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
-        weft_fiber f = spin_twice(&t, fd[0]);
-        ck_assert_int_eq(weft_raise(f, -EPROTO, "enough"), 0); /* in the fiber */
+        weft_fiber f = spin_receive_twice(&t, fd[0]);
+        ck_assert_int_eq(weft_raise(f, -EPROTO, "enough"), 0); /* an error raised in the fiber */
         ck_assert_int_eq(weft_await(f), 4);
         ck_assert_int_eq(t.second, -EPROTO);
 
         ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
         ck_assert_int_eq(weft_send(fd[0], "unread", 6, 0), 6);
-        f = spin_twice(&t, fd[0]);
-        ck_assert_int_eq(weft_close(fd[1]), 0); /* of the socket: what it had sent was not read */
+        f = spin_receive_twice(&t, fd[0]);
+        /* an error of the socket: the peer had unread data */
+        ck_assert_int_eq(weft_close(fd[1]), 0);
         ck_assert_int_eq(weft_await(f), 4);
         ck_assert_int_eq(t.second, -ECONNRESET);
         ck_assert_int_eq(weft_close(fd[0]), 0);
@@ -340,10 +351,11 @@ START_TEST(an_error_that_strikes_once_is_not_lost_when_some_bytes_have_come)
 }
 END_TEST
 
-START_TEST(messages_are_not_glued_together_for_one_who_wants_all)
+START_TEST(msg_waitall_does_not_join_messages)
 {
     static const int types[] = {SOCK_DGRAM, SOCK_SEQPACKET};
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         for (size_t i = 0; i < COUNT_OF(types); i++) {
             int fd[2];
             char data[9];
@@ -355,22 +367,22 @@ START_TEST(messages_are_not_glued_together_for_one_who_wants_all)
             struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
             ck_assert_int_eq(weft_recvmsg(fd[0], &message, MSG_WAITALL), 3);
             ck_assert_mem_eq(data, "two", 3);
-            close_both(fd);
+            close_idle_fd_pair(fd);
         }
     }
 }
 END_TEST
 
-typedef struct scattered {
+typedef struct scattered_receive {
     int fd;
     char a[2], b[5], c[3];
     struct iovec pieces[4];
     struct msghdr header;
-} scattered;
+} scattered_receive;
 
 static weft_value receive_scattered(void *arg)
 {
-    scattered *s = arg;
+    scattered_receive *s = arg;
     memcpy(
         s->pieces,
         (struct iovec[]){{s->a, sizeof s->a}, {NULL, 0}, {s->b, sizeof s->b}, {s->c, sizeof s->c}},
@@ -379,12 +391,13 @@ static weft_value receive_scattered(void *arg)
     return weft_recvmsg(s->fd, &s->header, MSG_WAITALL);
 }
 
-START_TEST(all_of_a_message_goes_to_its_pieces)
+START_TEST(msg_waitall_fills_all_buffers_of_a_message)
 {
-    for (const int *mode = modes; mode < modes + COUNT_OF(modes); mode++) {
+    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
+         mode++) {
         int fd[2];
         unix_pair(fd, SOCK_STREAM, *mode);
-        scattered s = {.fd = fd[0]};
+        scattered_receive s = {.fd = fd[0]};
         weft_fiber f = weft_spin(receive_scattered, &s);
         static const char *const parts[] = {"0", "123", "45678", "9"};
         for (size_t i = 0; i < COUNT_OF(parts); i++) {
@@ -399,13 +412,13 @@ START_TEST(all_of_a_message_goes_to_its_pieces)
         ck_assert_mem_eq(s.a, "01", 2);
         ck_assert_mem_eq(s.b, "23456", 5);
         ck_assert_mem_eq(s.c, "789", 3);
-        close_both(fd);
+        close_idle_fd_pair(fd);
     }
 }
 END_TEST
 
-/* The bytes with which it came are the last that are taken; the descriptor is not lost. */
-START_TEST(a_descriptor_ends_the_wait_for_all)
+/* The call returns after the bytes that carry the descriptor. The descriptor is not lost. */
+START_TEST(a_descriptor_ends_a_receive_with_msg_waitall)
 {
     int fd[2];
     char data[8];
@@ -431,25 +444,25 @@ START_TEST(a_descriptor_ends_the_wait_for_all)
     ck_assert_int_eq(weft_close(got), 0);
     ck_assert_int_eq(weft_recv(fd[0], data, 3, MSG_WAITALL), 3);
     ck_assert_mem_eq(data, "xyz", 3);
-    close_both(fd);
+    close_idle_fd_pair(fd);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &streams_of_each_kind_carry_data_both_ways,
-    &datagrams_of_each_kind_come_with_the_address_of_their_sender,
-    &an_address_is_not_asked_for_or_cut_to_its_room,
-    &a_descriptor_is_passed_to_one_who_waits_and_to_one_who_comes_later,
-    &a_cancelled_wait_for_a_descriptor_loses_none,
-    &a_peek_leaves_the_data_where_it_is,
-    &one_who_does_not_want_to_wait_is_told_to_try_again,
-    &one_who_wants_all_gets_it_though_it_comes_in_pieces,
-    &one_who_wants_all_gets_what_came_before_the_end,
-    &one_who_wants_all_gets_what_came_in_time_and_the_error_at_the_next_call,
-    &an_error_that_strikes_once_is_not_lost_when_some_bytes_have_come,
-    &messages_are_not_glued_together_for_one_who_wants_all,
-    &all_of_a_message_goes_to_its_pieces,
-    &a_descriptor_ends_the_wait_for_all,
+    &streams_of_each_kind_carry_data_in_both_directions,
+    &datagrams_of_each_kind_carry_the_address_of_their_sender,
+    &the_address_of_a_sender_can_be_omitted_or_truncated,
+    &a_descriptor_is_passed_to_a_waiting_and_to_a_later_receiver,
+    &a_cancelled_receive_loses_no_descriptor,
+    &a_peek_leaves_the_data_in_the_socket,
+    &msg_dontwait_gives_eagain,
+    &msg_waitall_waits_for_all_bytes,
+    &msg_waitall_returns_the_bytes_before_the_end,
+    &msg_waitall_returns_the_bytes_before_a_timeout_and_the_next_call_fails,
+    &an_error_during_msg_waitall_is_returned_by_the_next_call,
+    &msg_waitall_does_not_join_messages,
+    &msg_waitall_fills_all_buffers_of_a_message,
+    &a_descriptor_ends_a_receive_with_msg_waitall,
 };
 
 int main(void)

@@ -1,17 +1,17 @@
-/* Calls on plain threads: what comes back, and what happens when nobody waits for it any more. */
-#include "offload_support.h"
+/* Tests of offloaded calls: their values and errors, and calls that are cancelled. */
+#include "io/offload_support.h"
 
-static weft_value note_thread(void *arg)
+static weft_value store_thread(void *arg)
 {
     *(pthread_t *)arg = pthread_self();
     return 42;
 }
 
 /* P58 */
-START_TEST(another_thread_makes_the_call_and_its_value_comes_back)
+START_TEST(a_call_runs_on_another_thread_and_returns_its_value)
 {
     pthread_t thread = pthread_self();
-    ck_assert_int_eq(weft_offload(note_thread, &thread), 42);
+    ck_assert_int_eq(weft_offload(store_thread, &thread), 42);
     ck_assert(!pthread_equal(thread, pthread_self()));
     ck_assert_int_eq(weft_offload(return_arg, as_arg(0)), 0);
     ck_assert_int_eq(weft_offload(return_arg, as_arg(INTPTR_MAX)), INTPTR_MAX);
@@ -19,11 +19,11 @@ START_TEST(another_thread_makes_the_call_and_its_value_comes_back)
 }
 END_TEST
 
-START_TEST(others_run_while_a_fiber_waits_for_a_call)
+START_TEST(other_fibers_run_while_a_fiber_waits_for_a_call)
 {
-    gate g;
-    gate_init(&g, 7);
-    weft_fiber f = spin_begun(&g);
+    gated_call g;
+    gated_call_init(&g, 7);
+    weft_fiber f = spin_begun_call(&g);
     for (int i = 0; i < 10; i++)
         ck_assert_int_eq(weft_sleep(0.0001), 0);
     weft_info info;
@@ -43,38 +43,38 @@ static weft_value fail_deeply(void *arg)
 }
 
 /* P58 */
-START_TEST(an_error_comes_back_with_its_words_and_causes)
+START_TEST(an_error_is_returned_with_its_message_and_causes)
 {
     int number = 5;
-    weft_name(weft_self(), "asker");
+    weft_set_name(weft_self(), "caller");
     ck_assert_int_eq(weft_offload(fail_deeply, &number), -EIO);
-    ck_assert_words(-EIO, "cannot load 5");
+    ck_assert_error(-EIO, "cannot load 5");
     const weft_error_info *e = weft_error();
     ck_assert_uint_eq(e->fiber, weft_self());
-    ck_assert_str_eq(e->fiber_name, "asker");
+    ck_assert_str_eq(e->fiber_name, "caller");
     ck_assert_ptr_nonnull(e->cause);
     ck_assert_str_eq(e->cause->message, "no file 5");
     ck_assert_ptr_null(e->cause->cause);
     weft_error_clear();
     ck_assert_int_eq(weft_offload(return_arg, as_arg(-EIO)), -EIO);
-    ck_assert_ptr_null(weft_error()); /* those were another call's */
+    ck_assert_ptr_null(weft_error()); /* the error belonged to another call */
     ck_assert_int_eq(weft_offload(fail_with, as_arg(-EPERM)), -EPERM);
-    ck_assert_words(-EPERM, "broken");
+    ck_assert_error(-EPERM, "broken");
 }
 END_TEST
 
-static weft_value forget_error(void *arg)
+static weft_value handle_error(void *arg)
 {
     weft_fail(-EIO, "never mind");
-    bool was_there = weft_error() != NULL && weft_error()->code == -EIO;
+    bool was_set = weft_error() != NULL && weft_error()->code == -EIO;
     weft_error_clear();
     (void)arg;
-    return was_there && weft_error() == NULL ? 1 : 0;
+    return was_set && weft_error() == NULL ? 1 : 0;
 }
 
-START_TEST(an_error_that_a_call_deals_with_stays_its_own)
+START_TEST(an_error_that_a_call_handles_is_not_returned)
 {
-    ck_assert_int_eq(weft_offload(forget_error, NULL), 1);
+    ck_assert_int_eq(weft_offload(handle_error, NULL), 1);
     ck_assert_ptr_null(weft_error());
 }
 END_TEST
@@ -88,7 +88,7 @@ static weft_value sleep_and_fail(void *arg)
 
 static atomic_bool has_child_ended;
 
-static void note_end(void *arg)
+static void set_child_ended(void *arg)
 {
     (void)arg;
     atomic_store(&has_child_ended, true);
@@ -96,32 +96,33 @@ static void note_end(void *arg)
 
 static weft_value sleep_long(void *arg)
 {
-    weft_defer(note_end, NULL);
+    weft_defer(set_child_ended, NULL);
     (void)arg;
     return weft_sleep(INFINITY);
 }
 
-static weft_value leave_a_fiber(void *arg)
+static weft_value spin_and_return(void *arg)
 {
     (void)arg;
     return weft_spin(sleep_long, NULL) != 0 ? weft_sleep(0.0001) : -ENOMEM;
 }
 
-START_TEST(what_a_call_has_spun_ends_with_it)
+START_TEST(fibers_spun_by_a_call_end_with_it)
 {
-    ck_assert_int_eq(weft_offload(leave_a_fiber, NULL), 0);
+    ck_assert_int_eq(weft_offload(spin_and_return, NULL), 0);
     ck_assert(atomic_load(&has_child_ended));
     if (!is_sanitized())
-        ck_assert_int_eq(weft_suspend(), 0); /* its thread is not another one that runs fibers */
+        /* the worker no longer counts as a thread with fibers */
+        ck_assert_int_eq(weft_suspend(), 0);
 }
 END_TEST
 
-START_TEST(a_call_may_itself_wait_and_the_words_of_its_error_are_not_the_next_ones)
+START_TEST(a_call_may_wait_and_its_error_does_not_leak_into_the_next_call)
 {
-    ck_assert_int_eq(weft_offload_limit(1), 0); /* one thread for all */
+    ck_assert_int_eq(weft_offload_set_limit(1), 0); /* one worker for all calls */
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(weft_offload(sleep_and_fail, "tired"), -EIO);
-        ck_assert_words(-EIO, "tired");
+        ck_assert_error(-EIO, "tired");
         weft_error_clear();
         ck_assert_int_eq(weft_offload(sleep_and_fail, NULL), -EIO);
         ck_assert_ptr_null(weft_error());
@@ -130,12 +131,12 @@ START_TEST(a_call_may_itself_wait_and_the_words_of_its_error_are_not_the_next_on
 END_TEST
 
 /* P58 */
-START_TEST(a_cancelled_call_leaves_at_once_and_its_late_value_never_reaches_the_next_one)
+START_TEST(a_cancelled_call_returns_immediately_and_its_late_value_is_discarded)
 {
-    static gate g[100];
+    static gated_call g[100];
     for (int i = 0; i < 100; i++) {
-        gate_init(&g[i], -1000000 - i);
-        weft_fiber f = spin_begun(&g[i]);
+        gated_call_init(&g[i], -1000000 - i);
+        weft_fiber f = spin_begun_call(&g[i]);
         weft_cancel(f);
         ck_assert_int_eq(weft_await(f), -ECANCELED);
         ck_assert_int_eq(g[i].result, -ECANCELED);
@@ -143,17 +144,17 @@ START_TEST(a_cancelled_call_leaves_at_once_and_its_late_value_never_reaches_the_
         sem_post(&g[i].may_end);
         ck_assert_int_eq(weft_offload(return_arg, as_arg(i)), i);
     }
-    gate last;
-    gate_init(&last, 3);
-    weft_fiber f = spin_begun(&last);
-    flush(&last);
+    gated_call last;
+    gated_call_init(&last, 3);
+    weft_fiber f = spin_begun_call(&last);
+    finish_abandoned_call(&last);
     ck_assert_int_eq(weft_await(f), 3);
     for (int i = 0; i < 100; i++)
         ck_assert_int_eq(g[i].runs, 1);
 }
 END_TEST
 
-static weft_value cancel_each_other(void *arg)
+static weft_value offload_with_timeouts(void *arg)
 {
     weft_value *sum = arg;
     for (int i = 1; i <= 200; i++) {
@@ -169,12 +170,12 @@ static weft_value cancel_each_other(void *arg)
     return 0;
 }
 
-START_TEST(calls_that_are_given_up_at_odd_moments_do_not_mix)
+START_TEST(calls_cancelled_at_random_times_do_not_mix_their_values)
 {
     weft_value sums[20] = {0};
     weft_fiber f[20];
     for (int i = 0; i < 20; i++)
-        f[i] = weft_spin(cancel_each_other, &sums[i]);
+        f[i] = weft_spin(offload_with_timeouts, &sums[i]);
     for (int i = 0; i < 20; i++) {
         ck_assert_int_eq(weft_await(f[i]), 0);
         ck_assert_int_ge(sums[i], 200 * 2 / 3);
@@ -184,43 +185,44 @@ END_TEST
 
 START_TEST(a_deadline_and_an_interrupt_end_the_wait_too)
 {
-    gate g;
-    gate_init(&g, 1);
+    gated_call g;
+    gated_call_init(&g, 1);
     int rc;
     WEFT_CANCEL_AFTER(0.002, rc) {
-        ck_assert_int_eq(weft_offload(pass_gate, &g), -ECANCELED);
+        ck_assert_int_eq(weft_offload(run_gated_call, &g), -ECANCELED);
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
-    flush(&g);
-    gate_init(&g, 1);
-    weft_fiber f = spin_begun(&g);
+    finish_abandoned_call(&g);
+    gated_call_init(&g, 1);
+    weft_fiber f = spin_begun_call(&g);
     ck_assert_int_eq(weft_interrupt(f, -77), 0);
     ck_assert_int_eq(weft_await(f), -77);
     ck_assert(!g.has_ended);
     ck_assert_int_eq(g.next, 0);
-    flush(&g);
+    finish_abandoned_call(&g);
 }
 END_TEST
 
-START_TEST(a_call_that_is_given_up_in_the_queue_is_never_made)
+START_TEST(a_call_cancelled_in_the_queue_never_runs)
 {
-    ck_assert_int_eq(weft_offload_limit(1), 0);
-    gate busy, plain, kept;
-    gate_init(&busy, 1);
-    gate_init(&plain, 2);
-    gate_init(&kept, 3);
-    kept.options.is_kept = true;
-    weft_fiber b = spin_begun(&busy), p = spin_gate(&plain), k = spin_gate(&kept);
+    ck_assert_int_eq(weft_offload_set_limit(1), 0);
+    gated_call busy, plain, kept_call;
+    gated_call_init(&busy, 1);
+    gated_call_init(&plain, 2);
+    gated_call_init(&kept_call, 3);
+    kept_call.options.is_kept = true;
+    weft_fiber b = spin_begun_call(&busy), p = spin_gated_call(&plain),
+               k = spin_gated_call(&kept_call);
     weft_cancel(p);
     weft_cancel(k);
     ck_assert_int_eq(weft_await(p), -ECANCELED);
     ck_assert_int_eq(weft_await(k), -ECANCELED);
-    flush(&busy);
+    finish_abandoned_call(&busy);
     ck_assert_int_eq(weft_await(b), 1);
-    ck_assert_int_eq(plain.runs + kept.runs, 0);
+    ck_assert_int_eq(plain.runs + kept_call.runs, 0);
     weft_offload_counters now;
     weft_offload_stats(&now);
-    ck_assert_uint_eq(now.user.given_up, 2);
+    ck_assert_uint_eq(now.user.abandoned, 2);
     ck_assert_uint_eq(now.user.done, 1);
 }
 END_TEST
@@ -228,11 +230,11 @@ END_TEST
 /* T93 */
 START_TEST(a_kept_call_returns_its_value_despite_a_wake_up_and_a_cancel_in_between)
 {
-    gate g;
-    gate_init(&g, 42);
+    gated_call g;
+    gated_call_init(&g, 42);
     g.options.is_kept = true;
-    g.options.drop = drop_gate;
-    weft_fiber f = spin_begun(&g);
+    g.options.drop = drop_gated_call;
+    weft_fiber f = spin_begun_call(&g);
     ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
     weft_cancel(f);
     let_run();
@@ -246,34 +248,34 @@ START_TEST(a_kept_call_returns_its_value_despite_a_wake_up_and_a_cancel_in_betwe
 }
 END_TEST
 
-START_TEST(what_a_call_works_on_is_dropped_once_if_and_only_if_its_value_was_not_had)
+START_TEST(an_argument_is_dropped_once_if_and_only_if_the_call_returned_no_value)
 {
-    ck_assert_int_eq(weft_offload_limit(1), 0);
-    gate ended, running, queued, refused;
-    gate *all[] = {&ended, &running, &queued, &refused};
+    ck_assert_int_eq(weft_offload_set_limit(1), 0);
+    gated_call ended, running, queued, refused;
+    gated_call *all[] = {&ended, &running, &queued, &refused};
     for (int i = 0; i < 4; i++) {
-        gate_init(all[i], i);
-        all[i]->options.drop = drop_gate;
+        gated_call_init(all[i], i);
+        all[i]->options.drop = drop_gated_call;
     }
-    weft_fiber f = spin_begun(&ended);
+    weft_fiber f = spin_begun_call(&ended);
     sem_post(&ended.may_end);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert(ended.has_ended);
 
-    f = spin_begun(&running);
-    weft_fiber q = spin_gate(&queued);
+    f = spin_begun_call(&running);
+    weft_fiber q = spin_gated_call(&queued);
     weft_cancel(q);
-    ck_assert_int_eq(queued.drops, 1); /* at once */
+    ck_assert_int_eq(queued.drops, 1); /* immediately */
     ck_assert_int_eq(weft_await(q), -ECANCELED);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_int_eq(running.drops, 0); /* not before it is over */
-    flush(&running);
-    wait_for(&running.dropped);
+    ck_assert_int_eq(running.drops, 0); /* only after the call has ended */
+    finish_abandoned_call(&running);
+    wait_sem(&running.dropped);
 
     WEFT_MOVE_ON_AFTER(0) {
         weft_sleep(1);
-        ck_assert_int_eq(offload_gate(&refused), -ECANCELED);
+        ck_assert_int_eq(offload_gated_call(&refused), -ECANCELED);
     }
     ck_assert_int_eq(refused.drops, 1);
     ck_assert_int_eq(ended.drops, 0);
@@ -281,10 +283,10 @@ START_TEST(what_a_call_works_on_is_dropped_once_if_and_only_if_its_value_was_not
     ck_assert_int_eq(queued.drops, 1);
     ck_assert(!running.has_ended && !queued.has_ended && !refused.has_ended);
     ck_assert_int_eq(queued.runs + refused.runs, 0);
-    gate none;
-    gate_init(&none, 0);
-    ck_assert_int_eq(weft_offload_with(NULL, &none, &(weft_offload_options){.drop = drop_gate}),
-                     -EINVAL);
+    gated_call none;
+    gated_call_init(&none, 0);
+    ck_assert_int_eq(
+        weft_offload_with(NULL, &none, &(weft_offload_options){.drop = drop_gated_call}), -EINVAL);
     ck_assert_int_eq(none.drops, 1);
 }
 END_TEST
@@ -292,15 +294,15 @@ END_TEST
 typedef struct sum {
     int a, b, result;
     const void *seen_at;
-    gate *gate; /* NULL: at once */
+    gated_call *call; /* NULL: do not wait */
 } sum;
 
-static weft_value add(void *arg)
+static weft_value add_numbers(void *arg)
 {
     sum *s = arg;
     s->seen_at = s;
-    if (s->gate != NULL)
-        pass_gate(s->gate);
+    if (s->call != NULL)
+        run_gated_call(s->call);
     s->result = s->a + s->b;
     return 0;
 }
@@ -313,48 +315,48 @@ static weft_value read_constant(void *arg)
 START_TEST(a_call_works_on_a_copy_which_is_copied_back)
 {
     sum s = {.a = 2, .b = 3};
-    ck_assert_int_eq(weft_offload_copy(add, &s, sizeof s), 0);
+    ck_assert_int_eq(weft_offload_copy(add_numbers, &s, sizeof s), 0);
     ck_assert_int_eq(s.result, 5);
     ck_assert_ptr_ne(s.seen_at, &s);
-    static const char constant[] = "constant"; /* it could not be written to */
+    static const char constant[] = "constant"; /* read-only memory */
     ck_assert_int_eq(weft_offload_copy(read_constant, (void *)constant, sizeof constant), 0);
-    ck_assert_int_eq(weft_offload_copy(add, NULL, 1), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_int_eq(weft_offload_copy(add_numbers, NULL, 1), -EINVAL);
+    ck_assert_any_error(-EINVAL);
     if (!is_sanitized())
-        ck_assert_int_eq(weft_offload_copy(add, &s, SIZE_MAX / 2), -ENOMEM);
-    ck_assert_int_eq(weft_offload_copy(add, &s, SIZE_MAX), -ENOMEM);
+        ck_assert_int_eq(weft_offload_copy(add_numbers, &s, SIZE_MAX / 2), -ENOMEM);
+    ck_assert_int_eq(weft_offload_copy(add_numbers, &s, SIZE_MAX), -ENOMEM);
 }
 END_TEST
 
-static void note_sum(void *arg)
+static void store_sum(void *arg)
 {
     sum *s = arg;
-    s->gate->value = s->result;
-    drop_gate(s->gate);
+    s->call->value = s->result;
+    drop_gated_call(s->call);
 }
 
-static weft_value add_on_the_stack(void *arg)
+static weft_value offload_stack_copy(void *arg)
 {
-    sum s = {.a = 2, .b = 3, .gate = arg};
+    sum s = {.a = 2, .b = 3, .call = arg};
     weft_value value = weft_offload_with(
-        add, &s, &(weft_offload_options){.arg_bytes = sizeof s, .drop = note_sum});
+        add_numbers, &s, &(weft_offload_options){.arg_bytes = sizeof s, .drop = store_sum});
     ck_assert_ptr_null(s.seen_at);
     return value;
 }
 
-START_TEST(a_copy_that_was_left_is_dropped_and_the_callers_stack_is_not_touched)
+START_TEST(an_abandoned_copy_is_dropped_and_the_callers_stack_is_not_written)
 {
-    gate g;
-    gate_init(&g, 0);
-    weft_fiber f = weft_spin(add_on_the_stack, &g);
+    gated_call g;
+    gated_call_init(&g, 0);
+    weft_fiber f = weft_spin(offload_stack_copy, &g);
     let_run();
-    wait_for(&g.begun);
+    wait_sem(&g.begun);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     sem_post(&g.may_end);
-    wait_for(&g.dropped);
-    ck_assert_int_eq(g.value, 5); /* what drop gets is what the call worked on */
-    flush(&g);
+    wait_sem(&g.dropped);
+    ck_assert_int_eq(g.value, 5); /* drop gets the copy that the call has used */
+    finish_abandoned_call(&g);
     ck_assert_int_eq(g.drops, 1);
 }
 END_TEST
@@ -365,13 +367,13 @@ static weft_value post_arg(void *arg)
     return 0;
 }
 
-static void *cast_from_thread(void *arg)
+static void *offload_from_thread(void *arg)
 {
     return as_arg(weft_offload_go(post_arg, arg));
 }
 
 /* P58 */
-START_TEST(a_cast_is_made_from_any_thread_and_nobody_waits)
+START_TEST(any_thread_can_offload_a_call_without_waiting)
 {
     sem_t happened;
     sem_init(&happened, 0, 0);
@@ -379,13 +381,13 @@ START_TEST(a_cast_is_made_from_any_thread_and_nobody_waits)
         ck_assert_int_eq(weft_offload_go(post_arg, &happened), 0);
     pthread_t thread;
     void *rc;
-    ck_assert_int_eq(pthread_create(&thread, NULL, cast_from_thread, &happened), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, offload_from_thread, &happened), 0);
     pthread_join(thread, &rc);
     ck_assert_ptr_null(rc);
     for (int i = 0; i < 51; i++)
-        wait_for(&happened);
+        wait_sem(&happened);
     ck_assert_int_eq(weft_offload_go(NULL, NULL), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
 }
 END_TEST
 
@@ -394,18 +396,18 @@ static weft_value wake_fiber(void *arg)
     return weft_schedule(arg_id(arg), 9);
 }
 
-START_TEST(main_waits_for_a_cast_that_wakes_it)
+START_TEST(main_waits_for_a_detached_call_that_wakes_it)
 {
     for (int i = 0; i < 100; i++) {
         ck_assert_int_eq(weft_offload_go(wake_fiber, id_arg(weft_self())), 0);
         ck_assert_int_eq(weft_suspend(), 9);
     }
-    if (!is_sanitized()) /* TSan has threads of its own, in a child of fork more than elsewhere */
-        ck_assert_int_eq(weft_suspend(), 0); /* idle threads wake nobody */
+    if (!is_sanitized()) /* TSan has its own threads, and more of them in a forked child */
+        ck_assert_int_eq(weft_suspend(), 0); /* idle workers cannot wake a fiber */
 }
 END_TEST
 
-static int cast_in_vain(void)
+static int fail_detached_calls(void)
 {
     weft_offload_counters now;
     weft_offload_go(fail_with, as_arg(-EIO));
@@ -414,37 +416,37 @@ static int cast_in_vain(void)
     do {
         weft_sleep(0.0001);
         weft_offload_stats(&now);
-    } while (now.unheard < 3);
+    } while (now.go_errors < 3);
     return 0;
 }
 
-START_TEST(the_first_error_that_nobody_hears_is_reported)
+START_TEST(the_first_error_of_a_detached_call_is_reported)
 {
-    const outcome *o = run_apart(cast_in_vain);
+    const outcome *o = run_apart(fail_detached_calls);
     ck_assert_int_eq(o->status, 0);
-    assert_said(o, "a call that nobody waits for (weft_offload_go) has failed: ");
+    assert_printed(o, "weft_offload_go: the call has failed: ");
     ck_assert_uint_eq(count_in(o->text, "\n"), 1);
 }
 END_TEST
 
-static int end_with_a_call_under_way(void)
+static int return_during_a_call(void)
 {
-    static gate g;
-    gate_init(&g, 0);
-    weft_offload_go(pass_gate, &g);
-    wait_for(&g.begun);
-    spin_begun(&g);
+    static gated_call g;
+    gated_call_init(&g, 0);
+    weft_offload_go(run_gated_call, &g);
+    wait_sem(&g.begun);
+    spin_begun_call(&g);
     return 7;
 }
 
-START_TEST(a_program_ends_while_a_call_is_under_way)
+START_TEST(a_program_can_end_during_a_call)
 {
-    assert_silent(run_apart(end_with_a_call_under_way), 7);
+    assert_silent(run_apart(return_during_a_call), 7);
 }
 END_TEST
 
-/* A thread that looks for the next call counts as one that takes it. */
-START_TEST(calls_one_after_the_other_are_all_made_by_one_thread)
+/* A worker that looks for its next call counts as available. */
+START_TEST(consecutive_calls_use_one_worker)
 {
     for (weft_value i = 0; i < 5000; i++)
         ck_assert_int_eq(weft_offload(return_arg, as_arg(i)), i);
@@ -456,25 +458,25 @@ START_TEST(calls_one_after_the_other_are_all_made_by_one_thread)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &another_thread_makes_the_call_and_its_value_comes_back,
-    &others_run_while_a_fiber_waits_for_a_call,
-    &an_error_comes_back_with_its_words_and_causes,
-    &an_error_that_a_call_deals_with_stays_its_own,
-    &what_a_call_has_spun_ends_with_it,
-    &a_call_may_itself_wait_and_the_words_of_its_error_are_not_the_next_ones,
-    &a_cancelled_call_leaves_at_once_and_its_late_value_never_reaches_the_next_one,
-    &calls_that_are_given_up_at_odd_moments_do_not_mix,
+    &a_call_runs_on_another_thread_and_returns_its_value,
+    &other_fibers_run_while_a_fiber_waits_for_a_call,
+    &an_error_is_returned_with_its_message_and_causes,
+    &an_error_that_a_call_handles_is_not_returned,
+    &fibers_spun_by_a_call_end_with_it,
+    &a_call_may_wait_and_its_error_does_not_leak_into_the_next_call,
+    &a_cancelled_call_returns_immediately_and_its_late_value_is_discarded,
+    &calls_cancelled_at_random_times_do_not_mix_their_values,
     &a_deadline_and_an_interrupt_end_the_wait_too,
-    &a_call_that_is_given_up_in_the_queue_is_never_made,
+    &a_call_cancelled_in_the_queue_never_runs,
     &a_kept_call_returns_its_value_despite_a_wake_up_and_a_cancel_in_between,
-    &what_a_call_works_on_is_dropped_once_if_and_only_if_its_value_was_not_had,
+    &an_argument_is_dropped_once_if_and_only_if_the_call_returned_no_value,
     &a_call_works_on_a_copy_which_is_copied_back,
-    &a_copy_that_was_left_is_dropped_and_the_callers_stack_is_not_touched,
-    &a_cast_is_made_from_any_thread_and_nobody_waits,
-    &main_waits_for_a_cast_that_wakes_it,
-    &the_first_error_that_nobody_hears_is_reported,
-    &calls_one_after_the_other_are_all_made_by_one_thread,
-    &a_program_ends_while_a_call_is_under_way,
+    &an_abandoned_copy_is_dropped_and_the_callers_stack_is_not_written,
+    &any_thread_can_offload_a_call_without_waiting,
+    &main_waits_for_a_detached_call_that_wakes_it,
+    &the_first_error_of_a_detached_call_is_reported,
+    &consecutive_calls_use_one_worker,
+    &a_program_can_end_during_a_call,
 };
 
 int main(void)

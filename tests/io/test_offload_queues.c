@@ -1,7 +1,7 @@
-/* Many calls at once: who waits for whom, how many run, and what is counted. */
-#include "offload_support.h"
+/* Tests of many offloaded calls at once: limits, independent worker queues, and counters. */
+#include "io/offload_support.h"
 
-#include "backend/lane.h"
+#include "backend/workers/worker_queue.h"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -9,7 +9,7 @@
 
 static pthread_barrier_t barrier;
 
-static weft_value meet(void *arg)
+static weft_value meet_at_barrier(void *arg)
 {
     pthread_barrier_wait(&barrier);
     return (weft_value)arg;
@@ -17,15 +17,15 @@ static weft_value meet(void *arg)
 
 static weft_value offload_meeting(void *arg)
 {
-    return weft_offload(meet, arg);
+    return weft_offload(meet_at_barrier, arg);
 }
 
 /* P58 */
-START_TEST(forty_calls_use_all_threads_of_a_limit_of_forty)
+START_TEST(forty_calls_use_all_workers_of_a_limit_of_forty)
 {
     weft_fiber f[40];
     pthread_barrier_init(&barrier, NULL, 40);
-    ck_assert_int_eq(weft_offload_limit(40), 0);
+    ck_assert_int_eq(weft_offload_set_limit(40), 0);
     for (int i = 0; i < 40; i++)
         f[i] = weft_spin(offload_meeting, as_arg(i));
     for (int i = 0; i < 40; i++)
@@ -37,32 +37,32 @@ START_TEST(forty_calls_use_all_threads_of_a_limit_of_forty)
 }
 END_TEST
 
-static atomic_int inside, inside_max;
+static atomic_int concurrent, concurrent_max;
 
-static weft_value go_inside(void *arg)
+static weft_value count_concurrent(void *arg)
 {
-    int count = atomic_fetch_add(&inside, 1) + 1, most = atomic_load(&inside_max);
-    while (count > most && !atomic_compare_exchange_weak(&inside_max, &most, count))
+    int count = atomic_fetch_add(&concurrent, 1) + 1, most = atomic_load(&concurrent_max);
+    while (count > most && !atomic_compare_exchange_weak(&concurrent_max, &most, count))
         continue;
     sched_yield();
-    atomic_fetch_sub(&inside, 1);
+    atomic_fetch_sub(&concurrent, 1);
     return (weft_value)arg;
 }
 
-static weft_value offload_inside(void *arg)
+static weft_value offload_counted(void *arg)
 {
-    return weft_offload(go_inside, arg);
+    return weft_offload(count_concurrent, arg);
 }
 
-START_TEST(more_calls_than_the_limit_are_all_made_and_never_more_at_once)
+START_TEST(calls_beyond_the_limit_all_run_but_never_more_than_the_limit_at_once)
 {
     weft_fiber f[200];
-    ck_assert_int_eq(weft_offload_limit(3), 0);
+    ck_assert_int_eq(weft_offload_set_limit(3), 0);
     for (int i = 0; i < 200; i++)
-        f[i] = weft_spin(offload_inside, as_arg(i));
+        f[i] = weft_spin(offload_counted, as_arg(i));
     for (int i = 0; i < 200; i++)
         ck_assert_int_eq(weft_await(f[i]), i);
-    ck_assert_int_le(inside_max, 3);
+    ck_assert_int_le(concurrent_max, 3);
     weft_offload_counters now;
     weft_offload_stats(&now);
     ck_assert_uint_le(now.user.threads, 3);
@@ -72,8 +72,8 @@ START_TEST(more_calls_than_the_limit_are_all_made_and_never_more_at_once)
     ck_assert_uint_eq(now.user.idle, now.user.threads);
     ck_assert(now.user.queue_s_max > 0);
     ck_assert(now.user.queue_s_total >= now.user.queue_s_max);
-    ck_assert_int_eq(weft_offload_limit(5000), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_int_eq(weft_offload_set_limit(5000), -EINVAL);
+    ck_assert_any_error(-EINVAL);
 }
 END_TEST
 
@@ -97,7 +97,7 @@ START_TEST(a_thousand_fibers_make_ten_thousand_calls)
     weft_offload_counters now;
     weft_offload_stats(&now);
     ck_assert_uint_eq(now.user.done, 10000);
-    ck_assert_uint_le(now.user.threads, WEFT__LANE_USER_THREADS);
+    ck_assert_uint_le(now.user.threads, WEFT__USER_WORKERS_DEFAULT);
 }
 END_TEST
 
@@ -109,21 +109,21 @@ static void *run_fibers(void *arg)
         f[i] = weft_spin(offload_ten_times, as_arg(i));
     for (int i = 0; i < 20; i++)
         sum += weft_await(f[i]);
-    gate *g = arg; /* left under way: the thread and its backend are gone when it ends */
-    weft_fiber left = spin_begun(g);
-    weft_cancel(left);
-    weft_await(left);
+    gated_call *g = arg; /* still running when the thread and its backend have ended */
+    weft_fiber abandoned = spin_begun_call(g);
+    weft_cancel(abandoned);
+    weft_await(abandoned);
     return as_arg(sum);
 }
 
-START_TEST(fibers_of_several_threads_make_calls_at_once)
+START_TEST(fibers_of_several_threads_offload_calls_at_once)
 {
     pthread_t threads[4];
-    static gate g[4][3];
+    static gated_call g[4][3];
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 4; i++) {
-            gate_init(&g[i][round], 0);
-            g[i][round].options.drop = drop_gate;
+            gated_call_init(&g[i][round], 0);
+            g[i][round].options.drop = drop_gated_call;
             ck_assert_int_eq(pthread_create(&threads[i], NULL, run_fibers, &g[i][round]), 0);
         }
         for (int i = 0; i < 4; i++) {
@@ -135,38 +135,38 @@ START_TEST(fibers_of_several_threads_make_calls_at_once)
     for (int i = 0; i < 12; i++)
         sem_post(&g[i % 4][i / 4].may_end);
     for (int i = 0; i < 12; i++)
-        wait_for(&g[i % 4][i / 4].dropped);
+        wait_sem(&g[i % 4][i / 4].dropped);
 }
 END_TEST
 
-static int ends[2];
+static int blocking_pipe[2];
 
-static weft_value read_byte(void *arg)
+static weft_value read_byte_blocking(void *arg)
 {
     char byte;
     (void)arg;
-    return read(ends[0], &byte, 1);
+    return read(blocking_pipe[0], &byte, 1);
 }
 
 static weft_value offload_read(void *arg)
 {
-    return weft_offload(read_byte, arg);
+    return weft_offload(read_byte_blocking, arg);
 }
 
-#define CROWD (WEFT__LANE_USER_THREADS + 10)
+#define CALLS (WEFT__USER_WORKERS_DEFAULT + 10)
 
-START_TEST(files_and_names_are_served_while_all_threads_of_the_program_are_in_calls)
+START_TEST(files_and_names_work_while_all_user_workers_are_busy)
 {
-    static weft_fiber f[CROWD];
+    static weft_fiber f[CALLS];
     char path[] = "/tmp/weft-offload-XXXXXX";
-    ck_assert_int_eq(pipe(ends), 0);
-    for (int i = 0; i < CROWD; i++)
+    ck_assert_int_eq(pipe(blocking_pipe), 0);
+    for (int i = 0; i < CALLS; i++)
         f[i] = weft_spin(offload_read, NULL);
     let_run();
     weft_offload_counters now;
     weft_offload_stats(&now);
-    ck_assert_uint_eq(now.user.running + now.user.queued, CROWD);
-    ck_assert_uint_eq(now.user.threads, WEFT__LANE_USER_THREADS);
+    ck_assert_uint_eq(now.user.running + now.user.queued, CALLS);
+    ck_assert_uint_eq(now.user.threads, WEFT__USER_WORKERS_DEFAULT);
     int fd = weft_mkstemp(path);
     struct stat status;
     ck_assert_int_ge(fd, 0);
@@ -180,9 +180,9 @@ START_TEST(files_and_names_are_served_while_all_threads_of_the_program_are_in_ca
     weft_offload_stats(&now);
     ck_assert_uint_gt(now.files.done, 0);
     ck_assert_uint_eq(now.user.done, 0);
-    char bytes[CROWD] = "";
-    ck_assert_int_eq(write(ends[1], bytes, CROWD), CROWD);
-    for (int i = 0; i < CROWD; i++)
+    char bytes[CALLS] = "";
+    ck_assert_int_eq(write(blocking_pipe[1], bytes, CALLS), CALLS);
+    for (int i = 0; i < CALLS; i++)
         ck_assert_int_eq(weft_await(f[i]), 1);
 }
 END_TEST
@@ -192,13 +192,14 @@ static char fifo[64];
 static weft_value open_fifo(void *arg)
 {
     (void)arg;
-    int fd = weft_open(fifo, O_RDONLY | O_CREAT, 0600); /* O_CREAT: it cannot be given up */
+    /* with O_CREAT, a running open cannot be cancelled */
+    int fd = weft_open(fifo, O_RDONLY | O_CREAT, 0600);
     return fd < 0 ? fd : weft_close(fd);
 }
 
-START_TEST(calls_are_made_while_all_threads_for_files_wait_in_an_open)
+START_TEST(offloaded_calls_run_while_all_file_workers_are_busy)
 {
-    static weft_fiber f[WEFT__LANE_FILES_THREADS + 10];
+    static weft_fiber f[WEFT__FILES_WORKERS_MAX + 10];
     char folder[] = "/tmp/weft-offload-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(fifo, sizeof fifo, "%s/fifo", folder);
@@ -214,7 +215,7 @@ START_TEST(calls_are_made_while_all_threads_for_files_wait_in_an_open)
     struct addrinfo *found = NULL;
     ck_assert_int_eq(weft_resolve("localhost", NULL, NULL, &found), 0);
     weft_resolve_free(found);
-    int fd = open(fifo, O_RDWR | O_NONBLOCK); /* lets them all go on */
+    int fd = open(fifo, O_RDWR | O_NONBLOCK); /* all opens continue */
     for (size_t i = 0; i < COUNT_OF(f); i++)
         ck_assert_int_eq(weft_await(f[i]), 0);
     close(fd);
@@ -223,9 +224,9 @@ START_TEST(calls_are_made_while_all_threads_for_files_wait_in_an_open)
 }
 END_TEST
 
-START_TEST(idle_threads_end)
+START_TEST(idle_workers_end)
 {
-    weft__lanes_set_idle_ns(1000000);
+    weft__workers_set_idle_ns(1000000);
     weft_offload_counters now;
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(weft_offload(return_arg, as_arg(i)), i);
@@ -238,16 +239,16 @@ START_TEST(idle_threads_end)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &forty_calls_use_all_threads_of_a_limit_of_forty,
-    &more_calls_than_the_limit_are_all_made_and_never_more_at_once,
+    &forty_calls_use_all_workers_of_a_limit_of_forty,
+    &calls_beyond_the_limit_all_run_but_never_more_than_the_limit_at_once,
     &a_thousand_fibers_make_ten_thousand_calls,
-    &fibers_of_several_threads_make_calls_at_once,
-    &files_and_names_are_served_while_all_threads_of_the_program_are_in_calls,
-    &calls_are_made_while_all_threads_for_files_wait_in_an_open,
-    &idle_threads_end,
+    &fibers_of_several_threads_offload_calls_at_once,
+    &files_and_names_work_while_all_user_workers_are_busy,
+    &offloaded_calls_run_while_all_file_workers_are_busy,
+    &idle_workers_end,
 };
 
 int main(void)
 {
-    return run_suite("offload_lanes", tests, COUNT_OF(tests));
+    return run_suite("offload_queues", tests, COUNT_OF(tests));
 }

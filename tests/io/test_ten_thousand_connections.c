@@ -1,11 +1,11 @@
-/* Ten thousand connections over TCP, held and served by one thread. */
-#include "net_support.h"
+/* Test of 10,000 concurrent TCP connections in one thread. */
+#include "support/net_support.h"
 
 #include <signal.h>
 
-#define CROWD 10000
-#define CROWD_SLOW 1000 /* where a fiber costs many times as much */
-/* Connections that the client makes before it sees the server take them: a backlog holds more. */
+#define CONNECTIONS 10000
+#define CONNECTIONS_SLOW 1000 /* for sanitizers and Valgrind */
+/* Connections that the client opens before it waits for the server. The backlog holds more. */
 #define BATCH 500
 
 typedef struct request {
@@ -13,23 +13,23 @@ typedef struct request {
     uint32_t key;
 } request;
 
-static uint32_t answer_to(const request *r)
+static uint32_t response_to(const request *r)
 {
     return r->number * 2654435761u ^ r->key;
 }
 
-/* The other process: plain blocking calls. Its exit status says how far it came. */
+/* The client process, which uses blocking calls. Its exit status identifies a failed step. */
 typedef struct client {
-    place server;
-    int orders; /* a byte each: go on */
+    endpoint server;
+    int orders; /* one byte for each round */
     int reports;
     size_t count;
-    int fd[CROWD];
+    int fd[CONNECTIONS];
 } client;
 
-static client guests;
+static client client_state;
 
-static void take(int fd, void *data, size_t bytes)
+static void recv_or_exit(int fd, void *data, size_t bytes)
 {
     if (recv(fd, data, bytes, MSG_WAITALL) != (ssize_t)bytes)
         _exit(3);
@@ -43,14 +43,14 @@ static void connect_all(client *c)
         if (c->fd[i] < 0 || connect(c->fd[i], &c->server.u.any, c->server.bytes) < 0)
             _exit(2);
         for (; greeted <= i && (i % BATCH == 0 || i + 1 == c->count); greeted++)
-            take(c->fd[greeted], &hello, 1);
+            recv_or_exit(c->fd[greeted], &hello, 1);
     }
 }
 
-/* All ask before any answer is read. */
-static void ask_all(client *c, uint32_t key)
+/* Send all requests before reading a response. */
+static void request_all(client *c, uint32_t key)
 {
-    uint32_t answer;
+    uint32_t response;
     for (size_t i = 0; i < c->count; i++) {
         request r = {(uint32_t)i, key};
         if (send(c->fd[i], &r, sizeof r, MSG_NOSIGNAL) != sizeof r)
@@ -58,22 +58,22 @@ static void ask_all(client *c, uint32_t key)
     }
     for (size_t i = c->count; i-- > 0;) {
         request r = {(uint32_t)i, key};
-        take(c->fd[i], &answer, sizeof answer);
-        if (answer != answer_to(&r))
+        recv_or_exit(c->fd[i], &response, sizeof response);
+        if (response != response_to(&r))
             _exit(5);
     }
 }
 
-static void be_client(client *c)
+static void run_client(client *c)
 {
     char order;
     connect_all(c);
     for (uint32_t key = 0; write(c->reports, "", 1) == 1 && read(c->orders, &order, 1) == 1; key++)
-        ask_all(c, key);
+        request_all(c, key);
     _exit(0);
 }
 
-/* Both ends of two pipes, one end each in a new process. To be called before the first of weft. */
+/* Start the client process, connected by two pipes. Call this before the first weft call. */
 static pid_t start_client(client *c, int *orders, int *reports)
 {
     int to[2], from[2];
@@ -86,7 +86,7 @@ static pid_t start_client(client *c, int *orders, int *reports)
         close(from[0]);
         c->orders = to[0];
         c->reports = from[1];
-        be_client(c);
+        run_client(c);
     }
     close(to[0]);
     close(from[1]);
@@ -95,23 +95,23 @@ static pid_t start_client(client *c, int *orders, int *reports)
     return pid;
 }
 
-static size_t here; /* connections that are open now */
-static size_t answered;
+static size_t open_conns; /* number of open connections */
+static size_t responses_sent;
 
-static weft_value serve(void *arg)
+static weft_value handle_requests(void *arg)
 {
     int fd = (int)(intptr_t)arg;
     request r;
     ssize_t n = weft_write(fd, "", 1);
-    here++;
+    open_conns++;
     while ((n = weft_read_full(fd, &r, sizeof r)) == sizeof r) {
-        uint32_t answer = answer_to(&r);
-        n = weft_write_all(fd, &answer, sizeof answer);
+        uint32_t response = response_to(&r);
+        n = weft_write_all(fd, &response, sizeof response);
         if (n < 0)
             break;
-        answered++;
+        responses_sent++;
     }
-    here--;
+    open_conns--;
     weft_close(fd);
     return n;
 }
@@ -120,39 +120,38 @@ static weft_value accept_all(void *arg)
 {
     int fd;
     while ((fd = weft_accept(*(int *)arg, NULL, NULL)) >= 0)
-        if (weft_go(serve, as_arg(fd)) < 0)
+        if (weft_go(handle_requests, as_arg(fd)) < 0)
             return 1;
     return fd;
 }
 
-static size_t crowd_size(void)
+static size_t connection_count(void)
 {
-    size_t wanted = is_sanitized() || RUNNING_ON_VALGRIND ? CROWD_SLOW : CROWD;
+    size_t wanted = is_sanitized() || RUNNING_ON_VALGRIND ? CONNECTIONS_SLOW : CONNECTIONS;
     size_t room = raise_descriptor_limit(wanted + 100) - 100;
     if (room < wanted)
-        printf("no more than %zu descriptors may be open here\n", room + 100);
+        printf("the limit of open descriptors is %zu\n", room + 100);
     return room < wanted ? room : wanted;
 }
 
-/* The number: all at once, each served, none lost. */
-START_TEST(ten_thousand_connections_are_held_at_once_and_each_is_served)
+START_TEST(ten_thousand_concurrent_connections_all_get_their_responses)
 {
     int orders, reports, status;
     char report;
-    int listener = listen_tcp(&guests.server, 4096);
-    guests.count = crowd_size();
-    pid_t pid = start_client(&guests, &orders, &reports);
+    int listener = listen_tcp(&client_state.server, 4096);
+    client_state.count = connection_count();
+    pid_t pid = start_client(&client_state, &orders, &reports);
     weft_fiber acceptor = weft_spin(accept_all, &listener);
     for (size_t round = 0; round < 3; round++) {
         ck_assert_int_eq(weft_read(reports, &report, 1), 1);
-        ck_assert_uint_eq(answered, round * guests.count);
-        ck_assert_uint_eq(here, guests.count);
-        ck_assert_uint_ge(ops_pending(), guests.count + 1); /* and nobody is busy */
+        ck_assert_uint_eq(responses_sent, round * client_state.count);
+        ck_assert_uint_eq(open_conns, client_state.count);
+        ck_assert_uint_ge(ops_pending(), client_state.count + 1); /* all fibers wait */
         if (round < 2)
             ck_assert_int_eq(weft_write(orders, "", 1), 1);
     }
     ck_assert_int_eq(weft_close(orders), 0);
-    while (here > 0) /* as they see the client go */
+    while (open_conns > 0) /* until all connections have seen the client close */
         ck_assert_int_eq(weft_sleep(0.001), 0);
     ck_assert_int_eq(weft_cancel(acceptor), 0);
     weft_await(acceptor);
@@ -166,10 +165,10 @@ START_TEST(ten_thousand_connections_are_held_at_once_and_each_is_served)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &ten_thousand_connections_are_held_at_once_and_each_is_served,
+    &ten_thousand_concurrent_connections_all_get_their_responses,
 };
 
 int main(void)
 {
-    return run_suite("crowd", tests, COUNT_OF(tests));
+    return run_suite("ten_thousand_connections", tests, COUNT_OF(tests));
 }

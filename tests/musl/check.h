@@ -1,8 +1,10 @@
 /*
- * As much of Check (libcheck.github.io) as the tests use, for builds that have no Check to link
- * with: no package has one for musl. Each test runs in a process of its own, with a time limit;
- * the last line of the output counts as Check's does. CK_RUN_CASE and CK_FORK=no work as there;
- * CK_SKIP_CASES names cases that are not run. Output of failures is shorter.
+ * The part of Check (libcheck.github.io) that the tests use, for builds without Check. No package
+ * has Check for musl.
+ *
+ * Each test runs in its own process, with a time limit. The last line of the output has the format
+ * of Check. CK_RUN_CASE and CK_FORK=no work as in Check. CK_SKIP_CASES lists cases to skip. The
+ * output of failures is shorter.
  */
 #ifndef TESTS_MUSL_CHECK_H
 #define TESTS_MUSL_CHECK_H
@@ -21,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* musl does not count its memory: a test that compares how much is used compares nothing. */
+/* musl has no mallinfo2. Tests that compare memory use compare zeros. */
 #ifndef WEFT_HAS_MALLINFO2
 struct mallinfo2 {
     size_t uordblks, hblkhd;
@@ -39,7 +41,7 @@ typedef struct TTest {
 
 typedef struct ck_entry {
     const TTest *test;
-    int from, to; /* the values of _i, without the last */
+    int from, to; /* the first value of _i, and the last value plus 1 */
 } ck_entry;
 
 typedef struct TCase {
@@ -196,13 +198,13 @@ static inline void ck_run_here(const TCase *t, const TTest *test, int i)
         t->tear_down();
 }
 
-/* In a process group of its own, which ends with it. */
+/* Run a test in its own process group. Kill the group when the test ends. */
 static inline void ck_run_one(SRunner *r, const TCase *t, const TTest *test, int i)
 {
-    const char *fork_wish = getenv("CK_FORK");
+    const char *fork_setting = getenv("CK_FORK");
     const char *times = getenv("CK_TIMEOUT_MULTIPLIER");
     r->run++;
-    if (fork_wish != NULL && strcmp(fork_wish, "no") == 0) {
+    if (fork_setting != NULL && strcmp(fork_setting, "no") == 0) {
         ck_run_here(t, test, i);
         return;
     }
@@ -224,7 +226,7 @@ static inline void ck_run_one(SRunner *r, const TCase *t, const TTest *test, int
                WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 }
 
-/* Is the case one of the words in CK_SKIP_CASES? */
+/* True if CK_SKIP_CASES contains name. */
 static inline bool ck_is_skipped(const char *name)
 {
     const char *at = getenv("CK_SKIP_CASES");

@@ -1,24 +1,25 @@
-/* What the tests of cords share: threads that tell each other how far they are. */
-#ifndef TESTS_CORD_SUPPORT_H
-#define TESTS_CORD_SUPPORT_H
+/* Helpers for the tests of cords: threads that report their progress. */
+#ifndef TESTS_SUPPORT_CORD_SUPPORT_H
+#define TESTS_SUPPORT_CORD_SUPPORT_H
 
-#include "support.h"
+#include "support/support.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 /*
- * Sanitizers make everything slower; and TSan has threads that cannot be told from the program's.
+ * Sanitizers slow down every program. TSan also runs its own threads, which a test cannot tell
+ * apart from the threads of the program.
  */
 #if defined(__SANITIZE_THREAD__)
 #define IS_SLOW 1
-#define KNOWS_THREADS 0
+#define HAS_ONLY_OWN_THREADS 0
 #elif defined(__SANITIZE_ADDRESS__)
 #define IS_SLOW 1
-#define KNOWS_THREADS 1
+#define HAS_ONLY_OWN_THREADS 1
 #else
 #define IS_SLOW 0
-#define KNOWS_THREADS 1
+#define HAS_ONLY_OWN_THREADS 1
 #endif
 
 static inline weft_cord start_cord(weft_fn *fn, void *arg)
@@ -28,23 +29,23 @@ static inline weft_cord start_cord(weft_fn *fn, void *arg)
     return cord;
 }
 
-/* Tells whoever its argument is that it is there, and waits to be ended. */
+/* Tell the fiber in arg that this fiber runs, then sleep until cancelled. */
 static inline weft_value announce_and_wait(void *arg)
 {
     weft_tell(arg_id(arg), 1);
     return weft_sleep(INFINITY);
 }
 
-/* A cord of which it is known that its function waits. */
-static inline weft_cord start_waiting(void)
+/* Start a cord and wait until its function runs. */
+static inline weft_cord start_waiting_cord(void)
 {
     weft_cord cord = start_cord(announce_and_wait, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
     return cord;
 }
 
-/* Until the cord's thread is out of reach: it has ended, joined or not. */
-static inline void await_end(weft_cord cord)
+/* Wait until the thread of the cord has ended. The cord may be joined or not. */
+static inline void await_cord_end(weft_cord cord)
 {
     while (weft_tell(cord, 1) != -ESRCH)
         weft_sleep(0);

@@ -1,10 +1,10 @@
 /*
- * A small name server for the tests, on loopback, by UDP and TCP at the same port: a process of its
- * own with a table of what it says, plain calls only. What it was asked is counted in memory that
- * it shares with the test.
+ * A small name server for the tests, on loopback, for UDP and TCP at the same port. The server runs
+ * in a separate process, answers from a table, and uses only system calls. The number of queries is
+ * in memory shared with the test.
  */
-#ifndef TESTS_DNS_SERVER_H
-#define TESTS_DNS_SERVER_H
+#ifndef TESTS_SUPPORT_DNS_SERVER_H
+#define TESTS_SUPPORT_DNS_SERVER_H
 
 #include <arpa/inet.h>
 #include <check.h>
@@ -26,28 +26,28 @@
 enum { DNS_A = 1, DNS_CNAME = 5, DNS_AAAA = 28 };
 enum { DNS_SERVFAIL = 2, DNS_NXDOMAIN = 3, DNS_REFUSED = 5 };
 
-/* How it answers. */
+/* How the server answers a query. */
 typedef enum dns_manner {
     DNS_GOOD,
-    DNS_SILENT,     /* never */
-    DNS_HELD,       /* when it is asked for something else: first this, then that */
-    DNS_BY_TCP,     /* by UDP it says that it is cut off */
-    DNS_ONLY_AAAA,  /* A goes unanswered */
-    DNS_WRONG_ID,   /* by another id */
-    DNS_NOISE,      /* bytes that are no answer */
-    DNS_BROKEN,     /* an answer whose record is longer than it */
-    DNS_OTHER_NAME, /* to a question that was not asked */
-    DNS_HANGING_UP, /* cut off, and the connection is closed without an answer */
+    DNS_SILENT,     /* no answer */
+    DNS_HELD,       /* after the next query for another name: first this answer, then the other */
+    DNS_BY_TCP,     /* over UDP the answer is truncated */
+    DNS_ONLY_AAAA,  /* no answer for A */
+    DNS_WRONG_ID,   /* an answer with a wrong id */
+    DNS_NOISE,      /* bytes that are not a DNS message */
+    DNS_BROKEN,     /* an answer with a record that exceeds the message */
+    DNS_OTHER_NAME, /* an answer to a different question */
+    DNS_HANGING_UP, /* truncated, and the TCP connection is closed without an answer */
 } dns_manner;
 
-/* What it says of a name; of one that is not in the table, that there is none. */
+/* The answer for one name. The answer for a name that is not in the table is NXDOMAIN. */
 typedef struct dns_entry {
     const char *name;
-    const char *a, *aaaa; /* addresses between blanks; NULL: none */
-    const char *cname;    /* NULL: it is no alias */
+    const char *a, *aaaa; /* addresses separated by spaces; NULL: none */
+    const char *cname;    /* NULL: not an alias */
     dns_manner manner;
     int rcode;
-    int deaf; /* so many questions go unanswered first */
+    int dropped; /* number of queries to drop before the first answer */
 } dns_entry;
 
 #define DNS_ENTRIES_MAX 32
@@ -55,7 +55,7 @@ typedef struct dns_entry {
 
 typedef struct dns_counts {
     atomic_int udp, tcp;
-    atomic_int of[DNS_ENTRIES_MAX]; /* by the entry's place in the table */
+    atomic_int of[DNS_ENTRIES_MAX]; /* by index in the table */
 } dns_counts;
 
 typedef struct dns_server {
@@ -64,10 +64,10 @@ typedef struct dns_server {
     int udp, tcp, port;
     pid_t pid;
     dns_counts *asked;
-    char address[32]; /* for weft_resolver */
+    char address[32]; /* for weft_set_resolver */
 } dns_server;
 
-/* A message in the making, or one that waits to be sent. */
+/* A message under construction, or one that waits to be sent. */
 typedef struct dns_message {
     unsigned char bytes[DNS_BYTES_MAX];
     size_t used;
@@ -133,7 +133,7 @@ static inline const dns_entry *dns_find(const dns_server *s, const char *name)
     return NULL;
 }
 
-/* The records of a name, and of what it is an alias of. */
+/* Append the records of a name, and of the names that it is an alias of. */
 static inline void dns_put_answers(const dns_server *s, dns_message *m, const dns_entry *e,
                                    int type)
 {
@@ -146,7 +146,9 @@ static inline void dns_put_answers(const dns_server *s, dns_message *m, const dn
         dns_put_addresses(m, e->name, type, type == DNS_A ? e->a : e->aaaa);
 }
 
-/* The name in a question; returns the question's bytes, 0 if there is none. */
+/*
+ * Parse the name and the type of a question. Return the size of the question, 0 if it is malformed.
+ */
 static inline size_t dns_parse(const unsigned char *query, size_t bytes, char *name, int *type)
 {
     size_t at = 12, used = 0;
@@ -187,7 +189,7 @@ static inline void dns_spoil(dns_message *m, dns_manner manner)
     }
 }
 
-/* The answer to a query; false: there is to be none. */
+/* Build the answer to a query. Return false if there is none. */
 static inline bool dns_answer(const dns_server *s, const unsigned char *query, size_t bytes,
                               bool is_tcp, dns_message *m, const dns_entry **entry)
 {
@@ -199,7 +201,7 @@ static inline bool dns_answer(const dns_server *s, const unsigned char *query, s
     const dns_entry *e = *entry = dns_find(s, name);
     atomic_fetch_add(is_tcp ? &s->asked->tcp : &s->asked->udp, 1);
     int before = e != NULL ? atomic_fetch_add(&s->asked->of[e - s->table], 1) : 0;
-    if (e != NULL && (e->manner == DNS_SILENT || before < e->deaf ||
+    if (e != NULL && (e->manner == DNS_SILENT || before < e->dropped ||
                       (e->manner == DNS_ONLY_AAAA && type != DNS_AAAA)))
         return false;
     bool is_cut = e != NULL && !is_tcp && (e->manner == DNS_BY_TCP || e->manner == DNS_HANGING_UP);
@@ -254,7 +256,7 @@ static inline bool dns_read_full(int fd, unsigned char *to, size_t bytes)
     return true;
 }
 
-/* One question of a connection; the answer comes in pieces. False: it is over. */
+/* Answer one query of a connection, in several writes. Return false to close the connection. */
 static inline bool dns_serve_tcp(const dns_server *s, int fd)
 {
     unsigned char head[2], query[512];
@@ -303,7 +305,7 @@ static inline void dns_bind(dns_server *s)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof at;
-    for (int tries = 0; tries < 20; tries++) { /* the port may be another's, by TCP */
+    for (int tries = 0; tries < 20; tries++) { /* the port may be in use for TCP */
         at.sin_port = 0;
         s->udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         s->tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -319,7 +321,7 @@ static inline void dns_bind(dns_server *s)
     ck_abort_msg("no port for a name server");
 }
 
-/* To be called before this process has become a cord. */
+/* Call this before the process becomes a cord. */
 static inline void dns_start(dns_server *s, const dns_entry *table, size_t count)
 {
     ck_assert_uint_le(count, DNS_ENTRIES_MAX);
@@ -346,8 +348,8 @@ static inline void dns_stop(dns_server *s)
     munmap(s->asked, sizeof *s->asked);
 }
 
-/* How often this name was asked for. */
-static inline int dns_asked(const dns_server *s, const char *name)
+/* Return the number of queries for a name, or -1 if it is not in the table. */
+static inline int dns_queries(const dns_server *s, const char *name)
 {
     const dns_entry *e = dns_find(s, name);
     return e != NULL ? atomic_load(&s->asked->of[e - s->table]) : -1;

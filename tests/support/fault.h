@@ -1,12 +1,12 @@
 /*
- * The driver of the fault tests: a scenario is run in a process of its own for each call that is
- * made to fail, until it needs fewer calls than that.
+ * The driver of the fault tests. A scenario runs in a separate process for each call that is made
+ * to fail. The driver stops when the number of the failing call exceeds the calls of the scenario.
  */
-#ifndef TESTS_FAULT_H
-#define TESTS_FAULT_H
+#ifndef TESTS_SUPPORT_FAULT_H
+#define TESTS_SUPPORT_FAULT_H
 
-#include "fault_ring.h"
-#include "support.h"
+#include "support/fault_ring.h"
+#include "support/support.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -22,53 +22,68 @@
 #define IS_SLOW RUNNING_ON_VALGRIND
 #endif
 
-/* What a child process tells its parent, in shared memory. */
+/* The report of a child process to its parent, in shared memory. */
 typedef struct verdict {
-    bool is_struck; /* the scenario came as far as the call that was to fail */
-    char text[256]; /* what did not hold; empty: all did */
+    bool is_reached; /* the scenario made the call that fails */
+    char text[256];  /* the requirement that did not hold; empty: all held */
     char backend[16];
-    size_t backend_fds; /* that it had open in the end */
+    size_t backend_fds; /* open when the scenario ended */
 } verdict;
 
-static verdict *told;
+static verdict *own_verdict;
 
-/* As ck_assert, in the child process. */
-#define REQUIRE(condition)                                                                \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            snprintf(told->text, sizeof told->text, "line %d: %s", __LINE__, #condition); \
-            fprintf(stderr, "%s\n", told->text);                                          \
-            _exit(1);                                                                     \
-        }                                                                                 \
+/* Like ck_assert, in the child process. */
+#define REQUIRE(condition)                                                                 \
+    do {                                                                                   \
+        if (!(condition)) {                                                                \
+            snprintf(own_verdict->text, sizeof own_verdict->text, "line %d: %s", __LINE__, \
+                     #condition);                                                          \
+            fprintf(stderr, "%s\n", own_verdict->text);                                    \
+            _exit(1);                                                                      \
+        }                                                                                  \
     } while (0)
 
-/* What a call returned is a result, or the error of a fault. True: a result. */
-#define REQUIRE_TOLD(result)                                     \
-    ({                                                           \
-        long told_result = (long)(result);                       \
-        REQUIRE(told_result >= 0 || fault_is_told(told_result)); \
-        told_result >= 0;                                        \
+/* Require a result, or an error that an injected fault explains. True for a result. */
+#define REQUIRE_OR_FAULT(result)                                \
+    ({                                                          \
+        long own_result = (long)(result);                       \
+        REQUIRE(own_result >= 0 || fault_explains(own_result)); \
+        own_result >= 0;                                        \
     })
 
-/* The same, or an error at the other end was felt here. */
-#define REQUIRE_FELT(result)                                     \
-    ({                                                           \
-        long felt_result = (long)(result);                       \
-        REQUIRE(felt_result >= 0 || fault_is_felt(felt_result)); \
-        felt_result >= 0;                                        \
+/* As REQUIRE_OR_FAULT. Also accept an error that a fault at the peer explains. */
+#define REQUIRE_OR_PEER_FAULT(result)                                     \
+    ({                                                                    \
+        long peer_result = (long)(result);                                \
+        REQUIRE(peer_result >= 0 || fault_explains_at_peer(peer_result)); \
+        peer_result >= 0;                                                 \
     })
 
-/* A fiber, or 0 because of a fault. */
-static inline weft_fiber require_made(weft_fiber f)
+/* Require that the last error has a message, even if memory for it could not be allocated. */
+static inline void require_message(void)
 {
-    REQUIRE(f != 0 || atomic_load(&fault.struck) > 0);
-    /* There are words, unless the memory for them was short as well. */
-    if (f == 0 && !fault.is_lasting)
-        REQUIRE(weft_error() != NULL && fault_is_told(weft_error()->code));
+    REQUIRE(atomic_load(&fault.injected) > 0);
+    const weft_error_info *e = weft_error();
+    REQUIRE(e != NULL && fault_explains(e->code) && e->message[0] != '\0');
+}
+
+/* Require a fiber id or cord id, or 0 because of a fault. */
+static inline weft_fiber require_created(weft_fiber f)
+{
+    if (f == 0)
+        require_message();
     return f;
 }
 
-/* Open descriptors: those of a backend, which stay, or all others. */
+/* Require a new object, or NULL because of a fault. Return whether there is an object. */
+static inline bool require_object(const void *object)
+{
+    if (object == NULL)
+        require_message();
+    return object != NULL;
+}
+
+/* Count the open descriptors of the backend, which remain open, or all others. */
 static size_t count_open(bool is_backends)
 {
     DIR *folder = opendir("/proc/self/fd");
@@ -86,7 +101,7 @@ static size_t count_open(bool is_backends)
     return n;
 }
 
-/* A thread of the pool may still be at what was given up. */
+/* A worker thread may still run an abandoned job, so wait for the count to fall. */
 static void require_open(size_t n)
 {
     for (int i = 0; i < 1000 && count_open(false) > n; i++)
@@ -104,10 +119,10 @@ static void require_nothing_left(void)
     REQUIRE(now.timers == 0);
     REQUIRE(now.ops_pending == 0);
     REQUIRE(now.stacks == now.stacks_cached);
-    REQUIRE(weft_snooze() == 0); /* no error is still on its way */
+    REQUIRE(weft_snooze() == 0); /* no error is pending */
 }
 
-/* What a scenario needs beforehand is not what is to fail. */
+/* Run code without faults, for the setup of a scenario. */
 #define WITHOUT_FAULTS(...)                      \
     do {                                         \
         bool was_on = atomic_load(&fault.is_on); \
@@ -116,40 +131,40 @@ static void require_nothing_left(void)
         atomic_store(&fault.is_on, was_on);      \
     } while (0)
 
-/* A scenario returns whether it could do everything; without a fault it always can. */
+/* Return whether all steps succeeded. Without a fault all steps succeed. */
 typedef bool scenario(void);
 
-/* Many times what a scenario needs. */
+/* A multiple of the calls that a scenario needs. */
 #define CALLS_MAX 4000
 
 static void child_main(scenario *run)
 {
-    signal(SIGALRM, SIG_DFL); /* Check has a handler for it */
+    signal(SIGALRM, SIG_DFL); /* Check installs a handler */
     alarm(IS_SLOW ? 60 : 10);
     size_t open_before = count_open(false);
     atomic_store(&fault.is_on, true);
     bool is_done = run();
     atomic_store(&fault.is_on, false);
-    told->is_struck = atomic_load(&fault.struck) > 0;
-    REQUIRE(is_done || told->is_struck);
-    /* To try again at once what has run out is a busy loop. On sim no wait takes time. */
-    bool is_virtual = strcmp(weft_backend_name(), "sim") == 0;
+    own_verdict->is_reached = atomic_load(&fault.injected) > 0;
+    REQUIRE(is_done || own_verdict->is_reached);
+    /* Immediate retries of a scarce resource would be a busy loop. On sim no wait takes time. */
+    bool is_virtual = is_sim();
     REQUIRE(!fault.is_lasting || is_virtual || atomic_load(&fault.calls) < CALLS_MAX);
     require_nothing_left();
     require_open(open_before);
-    /* A thread that got no backend goes without I/O for good. */
+    /* A thread without a backend never gets I/O. */
     bool has_backend = strcmp(weft_backend_name(), "none") != 0;
-    atomic_store(&fault.struck, 0);
+    atomic_store(&fault.injected, 0);
     bool is_done_again = has_backend ? run() : true;
     REQUIRE(is_done_again);
     require_nothing_left();
     require_open(open_before);
-    snprintf(told->backend, sizeof told->backend, "%s", weft_backend_name());
-    told->backend_fds = count_open(true);
+    snprintf(own_verdict->backend, sizeof own_verdict->backend, "%s", weft_backend_name());
+    own_verdict->backend_fds = count_open(true);
     exit(EXIT_SUCCESS);
 }
 
-/* stderr of the child, for the failure message. */
+/* Print the child's stderr, for the failure message. */
 static void print_file(int fd)
 {
     char text[4096];
@@ -163,27 +178,27 @@ static void print_file(int fd)
 typedef struct attempt {
     pid_t pid;
     int stderr_fd;
-    unsigned first; /* the call that fails */
+    unsigned first; /* number of the call that fails */
     bool is_lasting;
-    verdict *told;
+    verdict *verdict;
 } attempt;
 
 /*
- * Attempts that run at the same time. Most of them wait for a while: for a name server that was not
- * reached, for a shortage to end.
+ * The number of attempts that run in parallel. Most attempts spend their time waiting, for example
+ * for a name server that does not reply or for a shortage to end.
  */
 #define ATTEMPTS_MAX 8
 
 static void attempt_start(attempt *a, scenario *run, unsigned first, bool is_lasting)
 {
-    *a = (attempt){.first = first, .is_lasting = is_lasting, .told = a->told};
-    *a->told = (verdict){0};
+    *a = (attempt){.first = first, .is_lasting = is_lasting, .verdict = a->verdict};
+    *a->verdict = (verdict){0};
     a->stderr_fd = memfd_create("stderr", MFD_CLOEXEC);
     ck_assert_int_ge(a->stderr_fd, 0);
     a->pid = fork();
     ck_assert_int_ge(a->pid, 0);
     if (a->pid == 0) {
-        told = a->told;
+        own_verdict = a->verdict;
         fault.first = first;
         fault.is_lasting = is_lasting;
         dup2(a->stderr_fd, STDERR_FILENO);
@@ -191,30 +206,30 @@ static void attempt_start(attempt *a, scenario *run, unsigned first, bool is_las
     }
 }
 
-/* Wait for its end and check how it went. Returns whether the scenario came to the fault. */
+/* Wait for the end of the process and check its result. Return whether the fault was reached. */
 static bool attempt_finish(const attempt *a)
 {
     int status;
     ck_assert_int_eq(waitpid(a->pid, &status, 0), a->pid);
     if (status != 0) {
         print_file(a->stderr_fd);
-        ck_abort_msg("call %u failing%s: %s %d, %s", a->first,
-                     a->is_lasting ? ", and all after it" : "",
-                     WIFSIGNALED(status) ? "signal" : "exit status",
-                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), a->told->text);
+        ck_abort_msg(
+            "call %u failing%s: %s %d, %s", a->first, a->is_lasting ? ", and all after it" : "",
+            WIFSIGNALED(status) ? "signal" : "exit status",
+            WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), a->verdict->text);
     }
     close(a->stderr_fd);
-    return a->told->is_struck;
+    return a->verdict->is_reached;
 }
 
 /*
- * So many times fewer calls where processes are slow. Under ASan each call fails on io_uring; on
- * the others, which share all but their own few calls with it, one in three does.
+ * The factor by which to reduce the number of calls on slow builds. Under ASan every call fails on
+ * io_uring. On the other backends, which share most code with it, every third call fails.
  */
 static unsigned sampling(void)
 {
     if (IS_SLOW)
-        return 7; /* Valgrind and TSan take seconds for each process */
+        return 7; /* Valgrind and TSan need seconds for each process */
 #ifdef __SANITIZE_ADDRESS__
     const char *backend = getenv("WEFT_BACKEND");
     if (backend != NULL && strcmp(backend, "io_uring") != 0)
@@ -223,7 +238,7 @@ static unsigned sampling(void)
     return 1;
 }
 
-/* Memory for the verdicts of so many processes. */
+/* Map shared memory for the verdicts of count processes. */
 static verdict *share_verdicts(size_t count)
 {
     verdict *all =
@@ -234,12 +249,15 @@ static verdict *share_verdicts(size_t count)
 
 static inline void share_verdict(void)
 {
-    told = share_verdicts(1);
+    own_verdict = share_verdicts(1);
 }
 
-/* One failing call after the other, several attempts at a time, until a scenario ends before it. */
-static void strike_calls(scenario *run, unsigned step, bool is_lasting, const verdict *whole,
-                         attempt attempts[ATTEMPTS_MAX])
+/*
+ * Fail one call after the other, with several attempts in parallel, until a scenario ends before
+ * the fault.
+ */
+static void fail_calls(scenario *run, unsigned step, bool is_lasting, const verdict *whole,
+                       attempt attempts[ATTEMPTS_MAX])
 {
     size_t started = 0, finished = 0;
     bool is_past_end = false;
@@ -252,47 +270,47 @@ static void strike_calls(scenario *run, unsigned step, bool is_lasting, const ve
         }
         const attempt *a = &attempts[finished++ % ATTEMPTS_MAX];
         is_past_end |= !attempt_finish(a);
-        if (a->told->is_struck && strcmp(a->told->backend, whole->backend) == 0)
-            ck_assert_uint_le(a->told->backend_fds, whole->backend_fds);
-        ck_assert(a->told->is_struck || finished > 1);
+        if (a->verdict->is_reached && strcmp(a->verdict->backend, whole->backend) == 0)
+            ck_assert_uint_le(a->verdict->backend_fds, whole->backend_fds);
+        ck_assert(a->verdict->is_reached || finished > 1);
     }
 }
 
-/* Every so many calls only, where there are many of them. */
-static void strike_some_calls(scenario *run, unsigned step)
+/* Fail every step-th call only. For scenarios with many calls. */
+static void fail_some_calls(scenario *run, unsigned step)
 {
     attempt attempts[ATTEMPTS_MAX];
     verdict *all = share_verdicts(ATTEMPTS_MAX);
     for (size_t i = 0; i < ATTEMPTS_MAX; i++)
-        attempts[i].told = &all[i];
+        attempts[i].verdict = &all[i];
     attempt_start(&attempts[0], run, UINT_MAX, false);
     attempt_finish(&attempts[0]);
-    const verdict whole = *attempts[0].told;
+    const verdict whole = *attempts[0].verdict;
     step *= sampling();
-    strike_calls(run, step, false, &whole, attempts);
-    strike_calls(run, step, true, &whole, attempts);
+    fail_calls(run, step, false, &whole, attempts);
+    fail_calls(run, step, true, &whole, attempts);
 }
 
-static inline void strike_each_call(scenario *run)
+static inline void fail_each_call(scenario *run)
 {
-    strike_some_calls(run, 1);
+    fail_some_calls(run, 1);
 }
 
 static inline bool become_a_cord(void)
 {
-    return weft_self() != 0;
+    return require_created(weft_self()) != 0;
 }
 
 /* Fibers for scenarios. */
 
-/* Its value, after a little while. */
+/* Return arg after a short sleep. */
 static inline weft_value return_soon(void *arg)
 {
     int rc = weft_sleep(0.0001);
     return rc < 0 ? rc : (weft_value)arg;
 }
 
-/* Fails with minus that code, and with a cause. */
+/* Fail with minus the code in arg, and with a cause. */
 static inline weft_value fail_deep(void *arg)
 {
     int code = -(int)(intptr_t)arg;

@@ -1,19 +1,16 @@
-/*
- * Scenarios on files, streams, chains, and on what moves bytes from one descriptor to another; as
- * in fault_net.h.
- */
-#ifndef TESTS_FAULT_FILE_H
-#define TESTS_FAULT_FILE_H
+/* Fault scenarios on files, streams, chains, and copies between descriptors, as in fault_net.h. */
+#ifndef TESTS_SUPPORT_FAULT_FILE_H
+#define TESTS_SUPPORT_FAULT_FILE_H
 
-#include "fault.h"
+#include "support/fault.h"
 
-/* A folder for the scenario's files, and one file in it. */
-typedef struct place {
+/* A directory for the files of the scenario, and the paths in it. */
+typedef struct workspace {
     char folder[64];
     char file[80], other[80], below[80];
-} place;
+} workspace;
 
-static inline void make_place(place *p)
+static inline void make_workspace(workspace *p)
 {
     snprintf(p->folder, sizeof p->folder, "/tmp/weft-fault-XXXXXX");
     REQUIRE(mkdtemp(p->folder) != NULL);
@@ -22,7 +19,7 @@ static inline void make_place(place *p)
     snprintf(p->below, sizeof p->below, "%s/below", p->folder);
 }
 
-static inline void remove_place(const place *p)
+static inline void remove_workspace(const workspace *p)
 {
     unlink(p->file);
     unlink(p->other);
@@ -30,36 +27,36 @@ static inline void remove_place(const place *p)
     REQUIRE(rmdir(p->folder) == 0); /* nothing else is there */
 }
 
-/* At the offset 3, in pieces; and read again. */
+/* Write at offset 3 from several buffers, then read back. */
 static inline bool fill_file(int fd)
 {
     char data[8] = "";
     struct iovec pieces[2] = {{data, 3}, {data + 3, 2}};
     struct iovec out[2] = {{"ab", 2}, {"cde", 3}};
-    bool is_done = REQUIRE_TOLD(weft_pwrite(fd, "...", 3, 0));
-    is_done &= REQUIRE_TOLD(weft_pwritev(fd, out, 2, 3));
-    is_done &= REQUIRE_TOLD(weft_fsync(fd));
-    is_done &= REQUIRE_TOLD(weft_fdatasync(fd));
+    bool is_done = REQUIRE_OR_FAULT(weft_pwrite(fd, "...", 3, 0));
+    is_done &= REQUIRE_OR_FAULT(weft_pwritev(fd, out, 2, 3));
+    is_done &= REQUIRE_OR_FAULT(weft_fsync(fd));
+    is_done &= REQUIRE_OR_FAULT(weft_fdatasync(fd));
     ssize_t n = weft_pread(fd, data, 8, 0);
-    if (REQUIRE_TOLD(n) && is_done)
+    if (REQUIRE_OR_FAULT(n) && is_done)
         REQUIRE(n == 8 && memcmp(data, "...abcde", 8) == 0);
     is_done &= n >= 0;
     n = weft_preadv(fd, pieces, 2, 3);
-    if (REQUIRE_TOLD(n) && is_done)
+    if (REQUIRE_OR_FAULT(n) && is_done)
         REQUIRE(n == 5 && memcmp(data, "abcde", 5) == 0);
     return is_done && n >= 0;
 }
 
-static inline bool look_at_file(const place *p, int fd)
+static inline bool stat_and_truncate_file(const workspace *p, int fd)
 {
     struct stat status;
     bool is_done = true;
     if (fd >= 0) {
-        is_done &= REQUIRE_TOLD(weft_fstat(fd, &status));
+        is_done &= REQUIRE_OR_FAULT(weft_fstat(fd, &status));
         int rc = weft_ftruncate(fd, 4);
-        is_done &= REQUIRE_TOLD(rc);
+        is_done &= REQUIRE_OR_FAULT(rc);
         int rc2 = weft_stat(p->file, &status);
-        is_done &= REQUIRE_TOLD(rc2);
+        is_done &= REQUIRE_OR_FAULT(rc2);
         REQUIRE(rc < 0 || rc2 < 0 || status.st_size == 4);
     }
     return is_done;
@@ -73,65 +70,65 @@ static inline int count_entry(const char *name, int type, void *ctx)
     return 0;
 }
 
-/* What is said to be done is, and nothing else is. */
-static inline bool rename_and_scan(const place *p)
+/* A step that reports success has taken effect. A step that fails has not. */
+static inline bool rename_and_scan(const workspace *p)
 {
     int moved = weft_rename(p->file, p->other);
-    bool is_done = REQUIRE_TOLD(moved);
+    bool is_done = REQUIRE_OR_FAULT(moved);
     REQUIRE((access(p->other, F_OK) == 0) == (moved == 0));
     int made = weft_mkdir(p->below, 0700);
-    is_done &= REQUIRE_TOLD(made);
+    is_done &= REQUIRE_OR_FAULT(made);
     REQUIRE((access(p->below, F_OK) == 0) == (made == 0));
     int entries = 0, scanned = weft_scan_dir(p->folder, count_entry, &entries);
-    is_done &= REQUIRE_TOLD(scanned);
+    is_done &= REQUIRE_OR_FAULT(scanned);
     REQUIRE(scanned < 0 || entries == 1 + (made == 0));
     int removed = made == 0 ? weft_rmdir(p->below) : -ENOENT;
-    is_done &= made == 0 && REQUIRE_TOLD(removed);
+    is_done &= made == 0 && REQUIRE_OR_FAULT(removed);
     if (moved == 0)
-        is_done &= REQUIRE_TOLD(weft_unlink(p->other));
+        is_done &= REQUIRE_OR_FAULT(weft_unlink(p->other));
     return is_done;
 }
 
-static inline bool using_files(void)
+static inline bool use_files(void)
 {
     if (!become_a_cord())
         return false;
-    place p;
-    WITHOUT_FAULTS(make_place(&p));
+    workspace p;
+    WITHOUT_FAULTS(make_workspace(&p));
     int fd = weft_open(p.file, O_RDWR | O_CREAT, 0600);
-    bool is_done = REQUIRE_TOLD(fd);
+    bool is_done = REQUIRE_OR_FAULT(fd);
     if (fd >= 0) {
         is_done &= fill_file(fd);
-        is_done &= look_at_file(&p, fd);
+        is_done &= stat_and_truncate_file(&p, fd);
         REQUIRE(weft_close(fd) == 0);
         is_done &= rename_and_scan(&p);
     }
     char path[sizeof p.folder + 16];
     snprintf(path, sizeof path, "%s/XXXXXX", p.folder);
     fd = weft_mkstemp(path);
-    is_done &= REQUIRE_TOLD(fd);
+    is_done &= REQUIRE_OR_FAULT(fd);
     if (fd >= 0) {
         REQUIRE(weft_close(fd) == 0);
         REQUIRE(unlink(path) == 0);
     }
-    WITHOUT_FAULTS(remove_place(&p));
+    WITHOUT_FAULTS(remove_workspace(&p));
     weft_error_clear();
     return is_done;
 }
 
-/* Streams: a fiber at each end of a pipe. */
+/* Streams: one fiber at each end of a pipe. */
 
 #define LINES 40
 
-typedef struct end {
+typedef struct stream_end {
     int fd;
-    int lines; /* that are certain */
+    int lines; /* that are complete */
     int failed;
-} end;
+} stream_end;
 
 static inline weft_value print_lines(void *arg)
 {
-    end *e = arg;
+    stream_end *e = arg;
     weft_stream s;
     REQUIRE(weft_stream_open(&s, e->fd) == 0);
     REQUIRE(weft_stream_configure(&s, &(weft_stream_options){.write_bytes = 100}) == 0);
@@ -143,14 +140,14 @@ static inline weft_value print_lines(void *arg)
         e->lines = rc >= 0 && i % 10 == 9 ? i + 1 : e->lines;
     }
     e->failed = rc < 0 ? rc : 0;
-    REQUIRE_FELT(rc);
-    REQUIRE_FELT(weft_stream_close(&s));
+    REQUIRE_OR_PEER_FAULT(rc);
+    REQUIRE_OR_PEER_FAULT(weft_stream_close(&s));
     return 0;
 }
 
 static inline weft_value read_lines(void *arg)
 {
-    end *e = arg;
+    stream_end *e = arg;
     weft_stream s;
     REQUIRE(weft_stream_open(&s, e->fd) == 0);
     REQUIRE(weft_stream_configure(&s, &(weft_stream_options){.read_bytes = 50}) == 0);
@@ -161,24 +158,24 @@ static inline weft_value read_lines(void *arg)
         int number = -1, again = -1;
         bool is_whole = bytes > 0 && sscanf(line, "%d %d", &number, &again) == 2;
         if (!is_whole || number != e->lines || again != number)
-            break; /* its end is missing: only because the writer failed */
+            break; /* the end of the line is missing, only because the writer failed */
         e->lines++;
     }
     e->failed = rc < 0 ? rc : 0;
-    REQUIRE(rc >= 0 || fault_is_told(rc));
-    REQUIRE_FELT(weft_stream_close(&s));
+    REQUIRE(rc >= 0 || fault_explains(rc));
+    REQUIRE_OR_PEER_FAULT(weft_stream_close(&s));
     return 0;
 }
 
-static inline bool streaming_lines(void)
+static inline bool stream_lines(void)
 {
     if (!become_a_cord())
         return false;
     int fd[2];
     WITHOUT_FAULTS(REQUIRE(weft_pipe(fd) == 0));
-    end from = {.fd = fd[0]}, to = {.fd = fd[1]};
-    weft_fiber reader = require_made(weft_spin(read_lines, &from));
-    weft_fiber printer = require_made(weft_spin(print_lines, &to));
+    stream_end from = {.fd = fd[0]}, to = {.fd = fd[1]};
+    weft_fiber reader = require_created(weft_spin(read_lines, &from));
+    weft_fiber printer = require_created(weft_spin(print_lines, &to));
     if (reader == 0)
         REQUIRE(weft_close(fd[0]) == 0);
     if (printer == 0)
@@ -190,7 +187,7 @@ static inline bool streaming_lines(void)
     return reader != 0 && printer != 0 && from.lines == LINES;
 }
 
-/* From one descriptor to the other. */
+/* Copies between descriptors. */
 
 #define COPY_BYTES 200000
 
@@ -199,19 +196,19 @@ typedef struct sink {
     ssize_t sum;
 } sink;
 
-static inline weft_value drain(void *arg)
+static inline weft_value drain_sink(void *arg)
 {
     static char data[30000];
     sink *s = arg;
     ssize_t n;
     while ((n = weft_read(s->fd, data, sizeof data)) > 0)
         s->sum += n;
-    REQUIRE_TOLD(n);
+    REQUIRE_OR_FAULT(n);
     REQUIRE(weft_close(s->fd) == 0);
     return 0;
 }
 
-static inline int make_file(void)
+static inline int make_copy_source(void)
 {
     static const char data[COPY_BYTES];
     int fd = memfd_create("file", MFD_CLOEXEC);
@@ -220,12 +217,15 @@ static inline int make_file(void)
     return fd;
 }
 
-/* In three ways: whole, in chunks, a file by sendfile. Returns the input's bytes that went. */
-static inline ssize_t copy_by(int way, int in, int out)
+/*
+ * Copy by one of three methods: all at once, in chunks, or with sendfile. Return the bytes copied
+ * from the input.
+ */
+static inline ssize_t copy_by(int method, int in, int out)
 {
     const weft_chunk_format format = {.chunk_prefix = "%zx\r\n", .chunk_postfix = "\r\n"};
     off_t offset = 0;
-    switch (way) {
+    switch (method) {
     case 0:
         return weft_splice_all(in, out);
     case 1:
@@ -235,56 +235,56 @@ static inline ssize_t copy_by(int way, int in, int out)
     }
 }
 
-static inline bool copy_to(int way, int (*make)(int fd[2]))
+static inline bool copy_to(int method, int (*make)(int fd[2]))
 {
     int fd[2], in;
     WITHOUT_FAULTS(REQUIRE(make(fd) == 0));
-    WITHOUT_FAULTS(in = make_file());
+    WITHOUT_FAULTS(in = make_copy_source());
     sink s = {.fd = fd[0]};
-    weft_fiber f = require_made(weft_spin(drain, &s));
+    weft_fiber f = require_created(weft_spin(drain_sink, &s));
     if (f == 0)
         REQUIRE(weft_close(fd[0]) == 0);
-    ssize_t n = copy_by(way, in, fd[1]);
-    bool is_done = REQUIRE_FELT(n) && f != 0;
+    ssize_t n = copy_by(method, in, fd[1]);
+    bool is_done = REQUIRE_OR_PEER_FAULT(n) && f != 0;
     REQUIRE(weft_close(fd[1]) == 0);
     REQUIRE(weft_close(in) == 0);
     REQUIRE(f == 0 || weft_await(f) == 0);
     REQUIRE(n < 0 || f == 0 || n == COPY_BYTES);
-    if (is_done && way != 1)
-        REQUIRE(s.sum == n || fault.struck > 0);
+    if (is_done && method != 1)
+        REQUIRE(s.sum == n || fault.injected > 0);
     return is_done && s.sum >= n;
 }
 
-static inline bool copying(void)
+static inline bool copy_all(void)
 {
     if (!become_a_cord())
         return false;
     bool is_done = true;
-    for (int way = 0; way < 3; way++) {
-        is_done &= copy_to(way, weft_pipe);
-        is_done &= copy_to(way, weft_socketpair);
+    for (int method = 0; method < 3; method++) {
+        is_done &= copy_to(method, weft_pipe);
+        is_done &= copy_to(method, weft_socketpair);
     }
     weft_error_clear();
     return is_done;
 }
 
-/* tee leaves the bytes where they are. */
+/* tee does not consume the bytes of its input. */
 static inline bool tee_one(const int from[2], const int to[2])
 {
     char byte = 0;
     WITHOUT_FAULTS(REQUIRE(write(from[1], "t", 1) == 1));
     ssize_t n = weft_tee(from[0], to[1], 10, 0);
-    bool is_done = REQUIRE_TOLD(n);
+    bool is_done = REQUIRE_OR_FAULT(n);
     if (n > 0)
         WITHOUT_FAULTS(REQUIRE(weft_read(to[0], &byte, 1) == 1 && byte == 't'));
     n = weft_splice(from[0], NULL, to[1], NULL, 10, 0);
-    is_done &= REQUIRE_TOLD(n);
+    is_done &= REQUIRE_OR_FAULT(n);
     int left = n > 0 ? to[0] : from[0];
     WITHOUT_FAULTS(REQUIRE(weft_read(left, &byte, 1) == 1 && byte == 't'));
     return is_done;
 }
 
-static inline bool splicing(void)
+static inline bool splice_and_tee(void)
 {
     if (!become_a_cord())
         return false;
@@ -295,7 +295,7 @@ static inline bool splicing(void)
     WEFT_MOVE_ON_AFTER(0.0005) {
         n = weft_splice(from[0], NULL, to[1], NULL, 10, 0);
     }
-    is_done &= n == -ECANCELED || REQUIRE_TOLD(n);
+    is_done &= n == -ECANCELED || REQUIRE_OR_FAULT(n);
     is_done &= tee_one(from, to);
     for (int i = 0; i < 2; i++)
         REQUIRE(weft_close(from[i]) == 0 && weft_close(to[i]) == 0);
@@ -303,7 +303,7 @@ static inline bool splicing(void)
     return is_done;
 }
 
-/* Chains: what is not begun has not happened. */
+/* Chains: a link that was not started has no effect. */
 
 static inline bool chain_on_file(int fd)
 {
@@ -313,7 +313,7 @@ static inline bool chain_on_file(int fd)
         {.kind = WEFT_LINK_FSYNC, .fd = fd},
     };
     ssize_t n = weft_chain(links, COUNT_OF(links));
-    bool is_done = REQUIRE_TOLD(n);
+    bool is_done = REQUIRE_OR_FAULT(n);
     if (is_done)
         REQUIRE(links[0].result == 4 && pread(fd, data, 4, 0) == 4 && memcmp(data, "data", 4) == 0);
     return is_done;
@@ -328,7 +328,7 @@ static inline bool chain_on_sockets(const int fd[2])
         {.kind = WEFT_LINK_SEND, .fd = fd[0], .data = "back", .bytes = 4},
     };
     ssize_t n = weft_chain(links, COUNT_OF(links));
-    bool is_done = REQUIRE_TOLD(n);
+    bool is_done = REQUIRE_OR_FAULT(n);
     bool has_failed = false;
     for (size_t i = 0; i < COUNT_OF(links); i++) {
         REQUIRE(!has_failed || links[i].result == -ECANCELED);
@@ -340,7 +340,7 @@ static inline bool chain_on_sockets(const int fd[2])
     return is_done;
 }
 
-static inline bool chaining(void)
+static inline bool run_chains(void)
 {
     if (!become_a_cord())
         return false;

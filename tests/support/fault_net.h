@@ -1,18 +1,18 @@
 /*
- * Scenarios on descriptors and sockets: small programs that make each kind of call a few times, and
- * check that what was moved is what arrives. Without a fault they do everything; with one they are
- * told of it, go on, and clean up.
+ * Fault scenarios on descriptors and sockets. Each scenario makes every kind of call a few times
+ * and checks the data that arrives. Without a fault every step succeeds. With a fault the scenario
+ * sees the error, continues, and cleans up.
  */
-#ifndef TESTS_FAULT_NET_H
-#define TESTS_FAULT_NET_H
+#ifndef TESTS_SUPPORT_FAULT_NET_H
+#define TESTS_SUPPORT_FAULT_NET_H
 
-#include "dns_server.h"
-#include "fault.h"
+#include "support/dns_server.h"
+#include "support/fault.h"
 
 #include <netinet/in.h>
 #include <sys/un.h>
 
-static inline void close_pair(const int fd[2])
+static inline void close_required(const int fd[2])
 {
     REQUIRE(weft_close(fd[0]) == 0);
     REQUIRE(weft_close(fd[1]) == 0);
@@ -28,7 +28,7 @@ static inline void make_sockets(int fd[2], int type)
     WITHOUT_FAULTS(REQUIRE(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, fd) == 0));
 }
 
-/* A listener on a free port of this machine; *at becomes its address. */
+/* Listen on a free port of the loopback address. Store the address in *at. */
 static inline int make_listener(struct sockaddr_in *at)
 {
     socklen_t bytes = sizeof *at;
@@ -51,7 +51,7 @@ static inline int make_socket(void)
     return fd;
 }
 
-/* A connection that waits to be accepted. */
+/* Return a connection that is not accepted yet. */
 static inline int make_client(const struct sockaddr_in *at)
 {
     int fd = make_socket();
@@ -60,8 +60,8 @@ static inline int make_client(const struct sockaddr_in *at)
 }
 
 /*
- * Waiting: one who waits in a call, and then has what it waits for, is cancelled, or has its
- * descriptor closed.
+ * Waiting: a fiber waits in a call until data arrives, it is cancelled, or its descriptor is
+ * closed.
  */
 
 typedef ssize_t waiting_call(int fd, char *byte);
@@ -73,8 +73,8 @@ static inline ssize_t by_read(int fd, char *byte)
 
 static inline ssize_t by_readv(int fd, char *byte)
 {
-    struct iovec pieces[2] = {{byte, 1}, {NULL, 0}};
-    return weft_readv(fd, pieces, 2);
+    struct iovec iov[2] = {{byte, 1}, {NULL, 0}};
+    return weft_readv(fd, iov, 2);
 }
 
 static inline ssize_t by_recv(int fd, char *byte)
@@ -84,8 +84,8 @@ static inline ssize_t by_recv(int fd, char *byte)
 
 static inline ssize_t by_recvmsg(int fd, char *byte)
 {
-    struct iovec piece = {byte, 1};
-    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    struct iovec iov = {byte, 1};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
     return weft_recvmsg(fd, &message, 0);
 }
 
@@ -112,13 +112,13 @@ static inline weft_value run_waiter(void *arg)
 static inline weft_fiber spin_waiter(waiter *w, waiting_call *call, int fd)
 {
     *w = (waiter){.call = call, .fd = fd, .result = -ENOENT};
-    weft_fiber f = require_made(weft_spin(run_waiter, w));
+    weft_fiber f = require_created(weft_spin(run_waiter, w));
     if (f != 0)
         weft_sleep(0);
     return f;
 }
 
-/* Kept from it by a fault, or it got the byte. Whoever was told of an error has taken none. */
+/* Wait for a byte. If a fault made the call fail, the byte must still be readable. */
 static inline bool take_byte(waiting_call *call, const int fd[2], char expected)
 {
     waiter w;
@@ -126,7 +126,7 @@ static inline bool take_byte(waiting_call *call, const int fd[2], char expected)
     WITHOUT_FAULTS(REQUIRE(write(fd[1], &expected, 1) == 1));
     if (f != 0)
         REQUIRE(weft_await(f) == 0);
-    if (f != 0 && REQUIRE_TOLD(w.result)) {
+    if (f != 0 && REQUIRE_OR_FAULT(w.result)) {
         REQUIRE(w.result == 1 && w.byte == expected);
         return true;
     }
@@ -135,7 +135,7 @@ static inline bool take_byte(waiting_call *call, const int fd[2], char expected)
     return false;
 }
 
-/* Cancelled, or an error was first. */
+/* Cancel a waiting fiber. An error may end the wait first. */
 static inline bool cancel_one(waiting_call *call, const int fd[2])
 {
     waiter w;
@@ -147,11 +147,11 @@ static inline bool cancel_one(waiting_call *call, const int fd[2])
     weft_value value = weft_await(f);
     REQUIRE(value == -ECANCELED || value == 0);
     bool is_cancelled = w.result == -ECANCELED;
-    REQUIRE(is_cancelled || fault_is_told(w.result) || w.result == -ENOENT);
+    REQUIRE(is_cancelled || fault_explains(w.result) || w.result == -ENOENT);
     return is_cancelled;
 }
 
-/* By its own deadline. */
+/* Let a deadline end the wait. */
 static inline bool time_out(waiting_call *call, const int fd[2])
 {
     char byte;
@@ -159,10 +159,10 @@ static inline bool time_out(waiting_call *call, const int fd[2])
     WEFT_MOVE_ON_AFTER(0.0005) {
         n = call(fd[0], &byte);
     }
-    return n == -ECANCELED || REQUIRE_TOLD(n);
+    return n == -ECANCELED || REQUIRE_OR_FAULT(n);
 }
 
-/* The last one: fd[0] is closed by it. */
+/* Close fd[0] while a fiber waits for it. Must be the last step. */
 static inline bool close_under(waiting_call *call, const int fd[2])
 {
     waiter w;
@@ -171,7 +171,7 @@ static inline bool close_under(waiting_call *call, const int fd[2])
     if (f == 0)
         return false;
     REQUIRE(weft_await(f) == 0);
-    REQUIRE(w.result == -EBADF || fault_is_told(w.result));
+    REQUIRE(w.result == -EBADF || fault_explains(w.result));
     return w.result == -EBADF;
 }
 
@@ -187,7 +187,7 @@ static inline bool wait_in(waiting_call *call, int fd[2])
     return is_done;
 }
 
-static inline bool waiting_on_pipes(void)
+static inline bool wait_on_pipes(void)
 {
     static waiting_call *const calls[] = {by_read, by_readv, by_wait};
     if (!become_a_cord())
@@ -202,7 +202,7 @@ static inline bool waiting_on_pipes(void)
     return is_done;
 }
 
-static inline bool waiting_on_sockets(void)
+static inline bool wait_on_sockets(void)
 {
     static waiting_call *const calls[] = {by_read, by_readv, by_recv, by_recvmsg, by_wait};
     if (!become_a_cord())
@@ -217,7 +217,7 @@ static inline bool waiting_on_sockets(void)
     return is_done;
 }
 
-/* Writing into what is full; the reader makes room. */
+/* Writing into a full pipe or socket. The reader makes room. */
 
 typedef struct writer {
     int fd;
@@ -230,13 +230,13 @@ typedef struct writer {
 
 static inline ssize_t write_by(int kind, int fd, const char *data, size_t bytes)
 {
-    struct iovec pieces[2] = {{(char *)data, bytes / 3}, {(char *)data, bytes - bytes / 3}};
-    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
+    struct iovec iov[2] = {{(char *)data, bytes / 3}, {(char *)data, bytes - bytes / 3}};
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = 2};
     switch (kind) {
     case 0:
         return weft_write(fd, data, bytes);
     case 1:
-        return weft_writev(fd, pieces, 2);
+        return weft_writev(fd, iov, 2);
     case 2:
         return weft_send(fd, data, bytes, 0);
     default:
@@ -254,7 +254,7 @@ static inline weft_value run_writer(void *arg)
         n = write_by(w->kind, w->fd, data, left < WRITER_PIECE ? (size_t)left : WRITER_PIECE);
         done += n > 0 ? n : 0;
     }
-    REQUIRE_FELT(n);
+    REQUIRE_OR_PEER_FAULT(n);
     w->result = done;
     REQUIRE(weft_close(w->fd) == 0);
     return 0;
@@ -264,20 +264,20 @@ static inline bool write_full(int kind, const int fd[2])
 {
     static char data[50000];
     writer w = {.fd = fd[1], .kind = kind};
-    weft_fiber f = require_made(weft_spin(run_writer, &w));
+    weft_fiber f = require_created(weft_spin(run_writer, &w));
     if (f == 0)
         REQUIRE(weft_close(fd[1]) == 0);
     ssize_t n, sum = 0;
     while ((n = weft_read(fd[0], data, sizeof data)) > 0)
         sum += n;
-    bool is_told = REQUIRE_TOLD(n);
+    bool is_told = REQUIRE_OR_FAULT(n);
     REQUIRE(weft_close(fd[0]) == 0);
     REQUIRE(f == 0 || weft_await(f) == 0);
     REQUIRE(!is_told || sum == w.result);
     return f != 0 && sum == WRITER_BYTES;
 }
 
-static inline bool writing_into_full(void)
+static inline bool write_into_full(void)
 {
     if (!become_a_cord())
         return false;
@@ -294,7 +294,7 @@ static inline bool writing_into_full(void)
     return is_done;
 }
 
-/* Connections, one by one. */
+/* Connections, one at a time. */
 
 typedef struct acceptor {
     int fd;
@@ -308,24 +308,24 @@ static inline weft_value run_acceptor(void *arg)
     return 0;
 }
 
-/* A fiber accepts what main connects. */
+/* Accept in one fiber and connect in the main fiber. */
 static inline bool connect_one(void)
 {
     struct sockaddr_in at;
     int listener = make_listener(&at);
     acceptor a = {listener, -ENOENT};
-    weft_fiber f = require_made(weft_spin(run_acceptor, &a));
+    weft_fiber f = require_created(weft_spin(run_acceptor, &a));
     if (f != 0)
         weft_sleep(0);
     int client = make_socket();
-    bool is_done = REQUIRE_TOLD(weft_connect(client, (const struct sockaddr *)&at, sizeof at));
+    bool is_done = REQUIRE_OR_FAULT(weft_connect(client, (const struct sockaddr *)&at, sizeof at));
     if (f != 0 && !is_done)
-        weft_cancel(f); /* it may wait for ever */
+        weft_cancel(f); /* the fiber may wait indefinitely */
     if (f != 0)
         REQUIRE(weft_await(f) == 0 || !is_done);
     is_done &= a.result >= 0;
     REQUIRE(a.result >= 0 || a.result == -ECANCELED || a.result == -ENOENT ||
-            fault_is_told(a.result));
+            fault_explains(a.result));
     if (is_done) {
         char byte = 0;
         WITHOUT_FAULTS(REQUIRE(write(client, "x", 1) == 1));
@@ -338,7 +338,7 @@ static inline bool connect_one(void)
     return is_done;
 }
 
-/* Cancelled, it has accepted nothing; what comes then is for the next. */
+/* A cancelled accept consumes no connection. The next accept gets it. */
 static inline bool accept_after_cancel(void)
 {
     struct sockaddr_in at;
@@ -346,11 +346,11 @@ static inline bool accept_after_cancel(void)
     WEFT_MOVE_ON_AFTER(0.0005) {
         rc = weft_accept(listener, NULL, NULL);
     }
-    REQUIRE(rc == -ECANCELED || fault_is_told(rc));
+    REQUIRE(rc == -ECANCELED || fault_explains(rc));
     bool is_done = rc == -ECANCELED;
     int client = make_client(&at);
     int conn = weft_accept(listener, NULL, NULL);
-    is_done &= REQUIRE_TOLD(conn);
+    is_done &= REQUIRE_OR_FAULT(conn);
     if (conn >= 0)
         REQUIRE(weft_close(conn) == 0);
     REQUIRE(weft_close(client) == 0);
@@ -358,7 +358,7 @@ static inline bool accept_after_cancel(void)
     return is_done;
 }
 
-static inline bool connecting(void)
+static inline bool connect_twice(void)
 {
     if (!become_a_cord())
         return false;
@@ -369,23 +369,23 @@ static inline bool connecting(void)
     return is_done;
 }
 
-/* The loops. */
+/* Accept and receive loops. */
 
-#define CLIENTS 20 /* more than the kernel is let accept ahead */
+#define CLIENTS 20 /* more than the kernel accepts in advance */
 
-typedef struct crowd {
+typedef struct accept_tally {
     int wanted, count;
-} crowd;
+} accept_tally;
 
 static inline int count_conn(int fd, void *ctx)
 {
-    crowd *c = ctx;
+    accept_tally *c = ctx;
     REQUIRE(weft_close(fd) == 0);
     return ++c->count < c->wanted ? 0 : -ENOLINK;
 }
 
-/* The loop goes on over what is missing for a while: none may be lost. */
-static inline bool accepting_in_a_loop(void)
+/* The loop continues after a temporary shortage and loses no connection. */
+static inline bool run_accept_loop(void)
 {
     if (!become_a_cord())
         return false;
@@ -393,15 +393,15 @@ static inline bool accepting_in_a_loop(void)
     int listener = make_listener(&at), clients[CLIENTS];
     for (int i = 0; i < CLIENTS; i++)
         clients[i] = make_client(&at);
-    crowd c = {.wanted = CLIENTS / 2};
+    accept_tally c = {.wanted = CLIENTS / 2};
     int rc = 0;
     for (int round = 0; round < 2; round++, c.wanted = CLIENTS) {
         WEFT_MOVE_ON_AFTER(fault.is_lasting ? 0.06 : 5) {
             rc = weft_accept_loop(listener, count_conn, &c);
         }
-        if (fault.is_lasting) /* nothing comes back of what has run out */
+        if (fault.is_lasting) /* a resource that has run out does not become available again */
             atomic_store(&fault.is_on, false);
-        REQUIRE(rc == -ENOLINK || fault_is_told(rc) || (fault.is_lasting && rc == -ECANCELED));
+        REQUIRE(rc == -ENOLINK || fault_explains(rc) || (fault.is_lasting && rc == -ECANCELED));
     }
     for (int i = 0; i < CLIENTS; i++)
         REQUIRE(weft_close(clients[i]) == 0);
@@ -425,7 +425,7 @@ static inline int count_data(const void *data, size_t bytes, void *ctx)
 
 #define FLOW_BYTES 120000
 
-static inline void pour(int fd, size_t from, size_t bytes)
+static inline void send_flow(int fd, size_t from, size_t bytes)
 {
     static unsigned char data[FLOW_BYTES];
     for (size_t i = 0; i < bytes; i++)
@@ -433,42 +433,42 @@ static inline void pour(int fd, size_t from, size_t bytes)
     WITHOUT_FAULTS(REQUIRE(write(fd, data, bytes) == (ssize_t)bytes));
 }
 
-/* Whatever a loop was told, the bytes are there for the next, each once. */
-static inline bool receiving_in_a_loop(void)
+/* After any error of a loop, the next loop receives each remaining byte once. */
+static inline bool run_recv_loop(void)
 {
     if (!become_a_cord())
         return false;
     int fd[2];
     make_sockets(fd, SOCK_STREAM);
-    pour(fd[1], 0, FLOW_BYTES);
+    send_flow(fd[1], 0, FLOW_BYTES);
     inflow in = {.limit = 20000};
     int rc = weft_recv_loop(fd[0], count_data, &in);
-    bool is_done = rc == -ENOLINK || REQUIRE_TOLD(rc);
+    bool is_done = rc == -ENOLINK || REQUIRE_OR_FAULT(rc);
     unsigned char some[10];
     ssize_t n = in.sum < FLOW_BYTES ? weft_read(fd[0], some, sizeof some) : 0;
-    is_done &= REQUIRE_TOLD(n);
+    is_done &= REQUIRE_OR_FAULT(n);
     if (n > 0)
         count_data(some, (size_t)n, &in);
     in.limit = SIZE_MAX;
     REQUIRE(weft_shutdown(fd[1], SHUT_WR) == 0);
     for (int tries = 0; tries < 3 && (rc = weft_recv_loop(fd[0], count_data, &in)) != 0; tries++) {
         is_done = false;
-        REQUIRE_TOLD(rc);
+        REQUIRE_OR_FAULT(rc);
     }
     if (rc < 0)
         WITHOUT_FAULTS(REQUIRE(weft_recv_loop(fd[0], count_data, &in) == 0));
     REQUIRE(in.sum == FLOW_BYTES);
-    close_pair(fd);
+    close_required(fd);
     weft_error_clear();
     return is_done;
 }
 
-/* Names. */
+/* Names: dialing and resolving. */
 
 static inline bool exchange_byte(int listener, int client)
 {
     int conn = weft_accept(listener, NULL, NULL);
-    if (!REQUIRE_TOLD(conn))
+    if (!REQUIRE_OR_FAULT(conn))
         return false;
     char byte = 0;
     WITHOUT_FAULTS(REQUIRE(weft_write(client, "y", 1) == 1));
@@ -482,15 +482,15 @@ static inline int port_of(int fd)
     struct sockaddr_in6 at;
     socklen_t bytes = sizeof at;
     REQUIRE(getsockname(fd, (struct sockaddr *)&at, &bytes) == 0);
-    return ntohs(at.sin6_port); /* at the same place for IPv4 */
+    return ntohs(at.sin6_port); /* at the same offset for IPv4 */
 }
 
-/* What the fault was said to be, in words; without memory there may be none. */
-static inline bool require_worded(int result)
+/* Require a result, or an error of a fault. The message may be missing when memory is short. */
+static inline bool require_named(int result)
 {
-    bool is_good = REQUIRE_FELT(result);
+    bool is_good = REQUIRE_OR_PEER_FAULT(result);
     if (!is_good && weft_error() != NULL)
-        REQUIRE(fault_is_felt(weft_error()->code));
+        REQUIRE(fault_explains_at_peer(weft_error()->code));
     weft_error_clear();
     return is_good;
 }
@@ -500,11 +500,11 @@ static inline bool dial_host(const char *host)
     char addr[64];
     snprintf(addr, sizeof addr, "%s:0", host);
     int listener = weft_listen("tcp", addr);
-    if (!require_worded(listener))
+    if (!require_named(listener))
         return false;
     snprintf(addr, sizeof addr, "%s:%d", host, port_of(listener));
     int client = weft_dial("tcp", addr);
-    bool is_done = require_worded(client) && exchange_byte(listener, client);
+    bool is_done = require_named(client) && exchange_byte(listener, client);
     if (client >= 0)
         REQUIRE(weft_close(client) == 0);
     REQUIRE(weft_close(listener) == 0);
@@ -516,10 +516,10 @@ static inline bool dial_unix(void)
     char addr[64];
     snprintf(addr, sizeof addr, "@weft-fault-%d", (int)getpid());
     int listener = weft_listen("unix", addr);
-    if (!require_worded(listener))
+    if (!require_named(listener))
         return false;
     int client = weft_dial("unix", addr);
-    bool is_done = require_worded(client) && exchange_byte(listener, client);
+    bool is_done = require_named(client) && exchange_byte(listener, client);
     if (client >= 0)
         REQUIRE(weft_close(client) == 0);
     REQUIRE(weft_close(listener) == 0);
@@ -530,13 +530,13 @@ static inline bool resolve_one(const char *host)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
-    bool is_done = require_worded(weft_resolve(host, "80", &hints, &found));
+    bool is_done = require_named(weft_resolve(host, "80", &hints, &found));
     REQUIRE(is_done == (found != NULL));
     weft_resolve_free(found);
     return is_done;
 }
 
-static inline bool naming(void)
+static inline bool dial_and_resolve(void)
 {
     if (!become_a_cord())
         return false;
@@ -550,7 +550,7 @@ static inline bool naming(void)
 }
 
 #ifdef WEFT_HAS_CARES
-/* The same by a name server, which was started before. */
+/* Resolving with a name server, which a test starts before. */
 
 static dns_server fault_server;
 
@@ -560,31 +560,31 @@ static const dns_entry fault_table[] = {
     {.name = "silent.test", .manner = DNS_SILENT},
 };
 
-static inline bool leave_lookup(void)
+static inline bool cancel_lookup(void)
 {
     struct addrinfo *found = NULL;
     int rc = 1;
     WEFT_MOVE_ON_AFTER(0.0005) {
         rc = weft_resolve("silent.test", "80", NULL, &found);
     }
-    REQUIRE(found == NULL && (rc == -ECANCELED || fault_is_told(rc)));
+    REQUIRE(found == NULL && (rc == -ECANCELED || fault_explains(rc)));
     weft_error_clear();
     return rc == -ECANCELED;
 }
 
-static inline bool naming_by_server(void)
+static inline bool resolve_by_server(void)
 {
     const weft_resolver_options o = {
         .servers = fault_server.address, .search = "", .timeout_s = 0.5, .tries = 3};
-    if (!become_a_cord() || !require_worded(weft_resolver(&o)))
+    if (!become_a_cord() || !require_named(weft_set_resolver(&o)))
         return false;
     bool is_done = resolve_one("both.test");
     is_done &= resolve_one("long.test");
-    is_done &= leave_lookup();
+    is_done &= cancel_lookup();
     is_done &= resolve_one("both.test");
-    is_done &= require_worded(weft_resolver(NULL));
+    is_done &= require_named(weft_set_resolver(NULL));
     while (weft_children(weft_main(), NULL, 0) > 0)
-        weft_sleep(0); /* who has driven them goes */
+        weft_sleep(0); /* the fiber that drives the queries ends */
     weft_error_clear();
     return is_done;
 }

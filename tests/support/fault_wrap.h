@@ -1,17 +1,17 @@
 /*
- * Calls that fail when told to: what the library asks of the C library and of the kernel goes
- * through here (the linker's --wrap, see meson.build), and the n-th of these calls fails, with the
- * error that it usually fails with. Calls count only while the plan is on.
+ * Fault injection for the calls of the C library and the kernel. The linker's --wrap redirects the
+ * calls of the library to these functions (see meson.build). The n-th call fails with its usual
+ * error. Calls are counted only while faults are on.
  *
- * A failure is a single one, or it lasts: then every later call that needs memory or a descriptor
- * fails too, as it does when a machine is full.
+ * A fault is single or lasting. With a lasting fault every later call that needs memory or a
+ * descriptor fails too, as on a system that has run out of both.
  *
- * Not here: fcntl and getsockopt, which cannot fail for what the library asks of an open
- * descriptor; libev's own calls, as libev aborts when it gets no memory (ev.c asks for it before).
- * The ring's calls are in fault_ring.h.
+ * Not wrapped are fcntl and getsockopt, which cannot fail for the requests of the library on an
+ * open descriptor. The calls of libev are not wrapped, because libev aborts if it gets no memory.
+ * ev.c allocates memory before these calls. fault_ring.h wraps the calls of liburing.
  */
-#ifndef TESTS_FAULT_WRAP_H
-#define TESTS_FAULT_WRAP_H
+#ifndef TESTS_SUPPORT_FAULT_WRAP_H
+#define TESTS_SUPPORT_FAULT_WRAP_H
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,45 +35,45 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Threads may call at the same time. */
+/* The current fault. Several threads may call at the same time. */
 static struct {
     atomic_bool is_on;
     bool is_lasting;
-    unsigned first;     /* the call that fails, from 1 */
-    atomic_uint calls;  /* so far */
-    atomic_uint struck; /* of these, those that were made to fail */
+    unsigned first;       /* number of the call that fails, from 1 */
+    atomic_uint calls;    /* counted so far */
+    atomic_uint injected; /* calls that failed */
 } fault;
 
-/* What a call needs: only scarce things run out for good. */
-typedef enum fault_kind { SCARCE, PASSING } fault_kind;
+/* Whether a call needs a scarce resource. A lasting fault affects only scarce resources. */
+typedef enum fault_kind { SCARCE, TRANSIENT } fault_kind;
 
-static bool fault_strikes(fault_kind kind, int error)
+static bool fault_is_due(fault_kind kind, int error)
 {
-    if (!atomic_load(&fault.is_on) || (fault.is_lasting && kind == PASSING))
+    if (!atomic_load(&fault.is_on) || (fault.is_lasting && kind == TRANSIENT))
         return false;
     unsigned call = atomic_fetch_add(&fault.calls, 1) + 1;
     if (call < fault.first || (call > fault.first && !fault.is_lasting))
         return false;
-    atomic_fetch_add(&fault.struck, 1);
+    atomic_fetch_add(&fault.injected, 1);
     errno = error;
     return true;
 }
 
-/* Is this what a call of the library may return when a call below it failed? */
-static bool fault_is_told(long result)
+/* True if result is an error that the library may return after an injected fault. */
+static bool fault_explains(long result)
 {
     static const int errors[] = {ENOMEM, EMFILE, ENOSPC, EIO, ENOBUFS, EAGAIN};
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
         if (result == -errors[i])
-            return atomic_load(&fault.struck) > 0;
+            return atomic_load(&fault.injected) > 0;
     return false;
 }
 
-/* The same of one that got to hear of it by way of its peer. */
-static inline bool fault_is_felt(long result)
+/* As fault_explains. Also accept the errors of a peer that ended because of the fault. */
+static inline bool fault_explains_at_peer(long result)
 {
-    return atomic_load(&fault.struck) > 0 &&
-           (fault_is_told(result) || result == -EPIPE || result == -ECONNRESET ||
+    return atomic_load(&fault.injected) > 0 &&
+           (fault_explains(result) || result == -EPIPE || result == -ECONNRESET ||
             result == -ECONNREFUSED || result == -ECONNABORTED);
 }
 
@@ -82,7 +82,7 @@ static inline bool fault_is_felt(long result)
     type __wrap_##name parameters;                                          \
     type __wrap_##name parameters                                           \
     {                                                                       \
-        if (fault_strikes(kind, error))                                     \
+        if (fault_is_due(kind, error))                                      \
             return failure;                                                 \
         return __real_##name arguments;                                     \
     }
@@ -94,12 +94,12 @@ FAULT_WRAP(void *, mmap, (void *at, size_t bytes, int access, int flags, int fd,
            (at, bytes, access, flags, fd, from), SCARCE, ENOMEM, MAP_FAILED)
 FAULT_WRAP(int, mprotect, (void *at, size_t bytes, int access), (at, bytes, access), SCARCE, ENOMEM,
            -1)
-FAULT_WRAP(int, madvise, (void *at, size_t bytes, int advice), (at, bytes, advice), PASSING, EAGAIN,
-           -1)
-FAULT_WRAP(int, mincore, (void *at, size_t bytes, unsigned char *out), (at, bytes, out), PASSING,
+FAULT_WRAP(int, madvise, (void *at, size_t bytes, int advice), (at, bytes, advice), TRANSIENT,
            EAGAIN, -1)
-FAULT_WRAP(int, sigaltstack, (const stack_t *new, stack_t *old), (new, old), PASSING, ENOMEM, -1)
-FAULT_WRAP(int, stat, (const char *path, struct stat *out), (path, out), PASSING, ENOMEM, -1)
+FAULT_WRAP(int, mincore, (void *at, size_t bytes, unsigned char *out), (at, bytes, out), TRANSIENT,
+           EAGAIN, -1)
+FAULT_WRAP(int, sigaltstack, (const stack_t *new, stack_t *old), (new, old), TRANSIENT, ENOMEM, -1)
+FAULT_WRAP(int, stat, (const char *path, struct stat *out), (path, out), TRANSIENT, ENOMEM, -1)
 
 FAULT_WRAP(int, epoll_create1, (int flags), (flags), SCARCE, EMFILE, -1)
 FAULT_WRAP(int, eventfd, (unsigned start, int flags), (start, flags), SCARCE, EMFILE, -1)
@@ -109,85 +109,85 @@ FAULT_WRAP(int, socketpair, (int family, int type, int protocol, int fd[2]),
 FAULT_WRAP(int, epoll_ctl, (int epoll, int what, int fd, struct epoll_event *event),
            (epoll, what, fd, event), SCARCE, ENOSPC, -1)
 FAULT_WRAP(int, epoll_wait, (int epoll, struct epoll_event *out, int n, int ms),
-           (epoll, out, n, ms), PASSING, EINTR, -1)
-/* A signal, or a kernel that does not know the call. */
+           (epoll, out, n, ms), TRANSIENT, EINTR, -1)
+/* A signal, or a kernel without this call. */
 FAULT_WRAP(int, epoll_pwait2,
            (int epoll, struct epoll_event *out, int n, const struct timespec *most,
             const sigset_t *mask),
-           (epoll, out, n, most, mask), PASSING, fault.first % 2 ? EINTR : ENOSYS, -1)
+           (epoll, out, n, most, mask), TRANSIENT, fault.first % 2 ? EINTR : ENOSYS, -1)
 
-FAULT_WRAP(int, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms), PASSING, ENOMEM, -1)
+FAULT_WRAP(int, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms), TRANSIENT, ENOMEM, -1)
 FAULT_WRAP(ssize_t, recv, (int fd, void *to, size_t bytes, int flags), (fd, to, bytes, flags),
-           PASSING, ENOBUFS, -1)
+           TRANSIENT, ENOBUFS, -1)
 FAULT_WRAP(ssize_t, send, (int fd, const void *from, size_t bytes, int flags),
-           (fd, from, bytes, flags), PASSING, ENOBUFS, -1)
+           (fd, from, bytes, flags), TRANSIENT, ENOBUFS, -1)
 
-/* A file of which only the beginning is in memory: what a read that must not wait is given. */
+/* A file with only its beginning in the page cache. Limits the result of reads with RWF_NOWAIT. */
 static struct {
     bool is_set;
-    size_t bytes; /* of the file that are left there */
-} in_memory;
+    size_t bytes; /* bytes that are still readable without waiting */
+} page_cache;
 
 ssize_t __real_preadv2(int fd, const struct iovec *to, int n, off_t at, int flags);
 
-static inline ssize_t read_from_memory(int fd, const struct iovec *to, off_t at, int flags)
+static inline ssize_t read_page_cache(int fd, const struct iovec *to, off_t at, int flags)
 {
     struct iovec part = {to->iov_base, to->iov_len};
-    if (part.iov_len > in_memory.bytes)
-        part.iov_len = in_memory.bytes;
+    if (part.iov_len > page_cache.bytes)
+        part.iov_len = page_cache.bytes;
     if (part.iov_len == 0) {
         errno = EAGAIN;
         return -1;
     }
-    in_memory.bytes -= part.iov_len;
+    page_cache.bytes -= part.iov_len;
     return __real_preadv2(fd, &part, 1, at, flags);
 }
 
 ssize_t __wrap_preadv2(int fd, const struct iovec *to, int n, off_t at, int flags);
 ssize_t __wrap_preadv2(int fd, const struct iovec *to, int n, off_t at, int flags)
 {
-    if (fault_strikes(PASSING, EIO))
+    if (fault_is_due(TRANSIENT, EIO))
         return -1;
-    if (in_memory.is_set && flags & RWF_NOWAIT)
-        return read_from_memory(fd, to, at, flags);
+    if (page_cache.is_set && flags & RWF_NOWAIT)
+        return read_page_cache(fd, to, at, flags);
     return __real_preadv2(fd, to, n, at, flags);
 }
 
 FAULT_WRAP(ssize_t, pwritev2, (int fd, const struct iovec *from, int n, off_t at, int flags),
-           (fd, from, n, at, flags), PASSING, EIO, -1)
+           (fd, from, n, at, flags), TRANSIENT, EIO, -1)
 
-FAULT_WRAP(ssize_t, recvmsg, (int fd, struct msghdr *to, int flags), (fd, to, flags), PASSING,
+FAULT_WRAP(ssize_t, recvmsg, (int fd, struct msghdr *to, int flags), (fd, to, flags), TRANSIENT,
            ENOBUFS, -1)
 FAULT_WRAP(ssize_t, sendmsg, (int fd, const struct msghdr *from, int flags), (fd, from, flags),
-           PASSING, ENOBUFS, -1)
+           TRANSIENT, ENOBUFS, -1)
 FAULT_WRAP(int, accept4, (int fd, struct sockaddr *from, socklen_t *bytes, int flags),
            (fd, from, bytes, flags), SCARCE, EMFILE, -1)
 FAULT_WRAP(int, connect, (int fd, const struct sockaddr *to, socklen_t bytes), (fd, to, bytes),
-           PASSING, ENOBUFS, -1)
+           TRANSIENT, ENOBUFS, -1)
 FAULT_WRAP(int, socket, (int family, int type, int protocol), (family, type, protocol), SCARCE,
            EMFILE, -1)
 FAULT_WRAP(int, bind, (int fd, const struct sockaddr *at, socklen_t bytes), (fd, at, bytes), SCARCE,
            ENOMEM, -1)
-FAULT_WRAP(int, listen, (int fd, int backlog), (fd, backlog), PASSING, ENOBUFS, -1)
+FAULT_WRAP(int, listen, (int fd, int backlog), (fd, backlog), TRANSIENT, ENOBUFS, -1)
 FAULT_WRAP(ssize_t, splice, (int in, off_t *from, int out, off_t *to, size_t bytes, unsigned flags),
-           (in, from, out, to, bytes, flags), PASSING, ENOMEM, -1)
+           (in, from, out, to, bytes, flags), TRANSIENT, ENOMEM, -1)
 FAULT_WRAP(ssize_t, tee, (int in, int out, size_t bytes, unsigned flags), (in, out, bytes, flags),
-           PASSING, ENOMEM, -1)
+           TRANSIENT, ENOMEM, -1)
 FAULT_WRAP(ssize_t, sendfile, (int out, int in, off_t *from, size_t bytes), (out, in, from, bytes),
-           PASSING, ENOMEM, -1)
+           TRANSIENT, ENOMEM, -1)
 
-FAULT_WRAP(int, fstat, (int fd, struct stat *out), (fd, out), PASSING, EIO, -1)
+FAULT_WRAP(int, fstat, (int fd, struct stat *out), (fd, out), TRANSIENT, EIO, -1)
 FAULT_WRAP(int, fstatat, (int folder, const char *path, struct stat *out, int flags),
-           (folder, path, out, flags), PASSING, EIO, -1)
-FAULT_WRAP(int, fsync, (int fd), (fd), PASSING, EIO, -1)
-FAULT_WRAP(int, fdatasync, (int fd), (fd), PASSING, EIO, -1)
-FAULT_WRAP(int, ftruncate, (int fd, off_t bytes), (fd, bytes), PASSING, EIO, -1)
-FAULT_WRAP(int, rename, (const char *from, const char *to), (from, to), PASSING, ENOSPC, -1)
-FAULT_WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode), PASSING, ENOSPC, -1)
-FAULT_WRAP(int, unlinkat, (int folder, const char *path, int flags), (folder, path, flags), PASSING,
-           EIO, -1)
+           (folder, path, out, flags), TRANSIENT, EIO, -1)
+FAULT_WRAP(int, fsync, (int fd), (fd), TRANSIENT, EIO, -1)
+FAULT_WRAP(int, fdatasync, (int fd), (fd), TRANSIENT, EIO, -1)
+FAULT_WRAP(int, ftruncate, (int fd, off_t bytes), (fd, bytes), TRANSIENT, EIO, -1)
+FAULT_WRAP(int, rename, (const char *from, const char *to), (from, to), TRANSIENT, ENOSPC, -1)
+FAULT_WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode), TRANSIENT, ENOSPC, -1)
+FAULT_WRAP(int, unlinkat, (int folder, const char *path, int flags), (folder, path, flags),
+           TRANSIENT, EIO, -1)
 FAULT_WRAP(int, mkostemp, (char *path, int flags), (path, flags), SCARCE, EMFILE, -1)
-FAULT_WRAP(ssize_t, getdents64, (int fd, void *out, size_t bytes), (fd, out, bytes), PASSING, EIO,
+FAULT_WRAP(ssize_t, getdents64, (int fd, void *out, size_t bytes), (fd, out, bytes), TRANSIENT, EIO,
            -1)
 FAULT_WRAP(int, inotify_init1, (int flags), (flags), SCARCE, EMFILE, -1)
 FAULT_WRAP(int, inotify_add_watch, (int fd, const char *path, uint32_t mask), (fd, path, mask),
@@ -195,9 +195,9 @@ FAULT_WRAP(int, inotify_add_watch, (int fd, const char *path, uint32_t mask), (f
 
 FAULT_WRAP(int, pidfd_open, (pid_t pid, unsigned flags), (pid, flags), SCARCE, EMFILE, -1)
 FAULT_WRAP(int, pidfd_send_signal, (int fd, int number, siginfo_t *info, unsigned flags),
-           (fd, number, info, flags), PASSING, EPERM, -1)
+           (fd, number, info, flags), TRANSIENT, EPERM, -1)
 
-/* These return their errors. */
+/* These calls return their errors. */
 FAULT_WRAP(int, posix_memalign, (void **out, size_t alignment, size_t bytes),
            (out, alignment, bytes), SCARCE, ENOMEM, ENOMEM)
 FAULT_WRAP(int, pthread_create,
@@ -206,7 +206,7 @@ FAULT_WRAP(int, pthread_create,
 FAULT_WRAP(int, getaddrinfo,
            (const char *host, const char *service, const struct addrinfo *hints,
             struct addrinfo **out),
-           (host, service, hints, out), PASSING, ENOMEM, fault.first % 2 ? EAI_MEMORY : EAI_AGAIN)
+           (host, service, hints, out), TRANSIENT, ENOMEM, fault.first % 2 ? EAI_MEMORY : EAI_AGAIN)
 
 FAULT_WRAP(int, posix_spawn_file_actions_addchdir_np,
            (posix_spawn_file_actions_t * actions, const char *path), (actions, path), SCARCE,
@@ -225,7 +225,7 @@ FAULT_WRAP(int, posix_spawnp,
             const posix_spawnattr_t *attributes, char *const argv[], char *const environment[]),
            (pid, path, actions, attributes, argv, environment), SCARCE, EAGAIN, EAGAIN)
 
-/* Variadic: the mode may be missing, and is not looked at then. */
+/* Variadic. The mode is read even if it was not passed; the kernel ignores it then. */
 #define FAULT_WRAP_OPEN(name, parameters, arguments)  \
     int __real_##name parameters;                     \
     int __wrap_##name parameters;                     \
@@ -235,7 +235,7 @@ FAULT_WRAP(int, posix_spawnp,
         va_start(rest, flags);                        \
         mode_t mode = (mode_t)va_arg(rest, unsigned); \
         va_end(rest);                                 \
-        if (fault_strikes(SCARCE, EMFILE))            \
+        if (fault_is_due(SCARCE, EMFILE))             \
             return -1;                                \
         return __real_##name arguments;               \
     }
@@ -243,7 +243,7 @@ FAULT_WRAP(int, posix_spawnp,
 FAULT_WRAP_OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
 FAULT_WRAP_OPEN(openat, (int folder, const char *path, int flags, ...), (folder, path, flags, mode))
 
-/* Variadic, and none takes more than six. */
+/* Variadic, with at most six arguments. */
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 long __wrap_syscall(long number, ...)
@@ -254,7 +254,7 @@ long __wrap_syscall(long number, ...)
     for (int i = 0; i < 6; i++)
         x[i] = va_arg(args, long);
     va_end(args);
-    if (fault_strikes(PASSING, ENOMEM))
+    if (fault_is_due(TRANSIENT, ENOMEM))
         return -1;
     return __real_syscall(number, x[0], x[1], x[2], x[3], x[4], x[5]);
 }

@@ -1,11 +1,12 @@
 /*
- * What the tests of descriptors and sockets share: numbers that come out the same each time, what
- * is still open or pending, listeners, full pipes.
+ * Helpers for the tests of descriptors and sockets: a stream of known bytes, counts of open
+ * descriptors and pending operations, listeners, and full pipes.
  */
-#ifndef TESTS_NET_SUPPORT_H
-#define TESTS_NET_SUPPORT_H
+#ifndef TESTS_SUPPORT_NET_SUPPORT_H
+#define TESTS_SUPPORT_NET_SUPPORT_H
 
-#include "support.h"
+#include "support/random.h"
+#include "support/support.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -26,20 +27,7 @@
 #define RUNNING_ON_VALGRIND 0
 #endif
 
-/* On sim only the pipes and sockets that weft made do not block the thread. */
-static inline bool is_in_memory(void)
-{
-    return strcmp(weft_backend_name(), "sim") == 0;
-}
-
-static inline size_t ops_pending(void)
-{
-    weft_counters counters;
-    weft_stats(&counters);
-    return counters.ops_pending;
-}
-
-/* Nobody holds anything: no operation is with the backend, no timer armed. */
+/* Assert that no operation is pending in the backend and no timer is armed. */
 static inline void assert_nothing_pending(void)
 {
     weft_counters counters;
@@ -48,35 +36,27 @@ static inline void assert_nothing_pending(void)
     ck_assert_uint_eq(counters.timers, 0);
 }
 
-/* Each test begins with the same numbers. */
-static uint64_t random_state = 88172645463325252;
-
-static inline unsigned random_below(unsigned n)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (unsigned)(random_state >> 33) % n;
-}
-
-/* What stands at a place of a stream. Its period is long: what is missing or doubled shows. */
+/*
+ * The byte at offset i of the test stream. The period is long, so that a lost or repeated byte is
+ * detected.
+ */
 static inline unsigned char byte_at(size_t i)
 {
     return (unsigned char)(i * 31 + i / 251 + i / 65521);
 }
 
-static inline void fill_from(unsigned char *data, size_t bytes, size_t place)
+static inline void fill_from(unsigned char *data, size_t bytes, size_t offset)
 {
     for (size_t i = 0; i < bytes; i++)
-        data[i] = byte_at(place + i);
+        data[i] = byte_at(offset + i);
 }
 
-/* These are the bytes that stand at a place of the stream. */
-static inline void assert_bytes_at(const unsigned char *data, size_t bytes, size_t place)
+/* Assert that data equals the test stream from offset on. */
+static inline void assert_bytes_at(const unsigned char *data, size_t bytes, size_t offset)
 {
     for (size_t i = 0; i < bytes; i++)
-        if (data[i] != byte_at(place + i))
-            ck_abort_msg("byte %zu of the stream is wrong", place + i);
+        if (data[i] != byte_at(offset + i))
+            ck_abort_msg("byte %zu of the stream is wrong", offset + i);
 }
 
 static inline void assert_all(const unsigned char *data, size_t bytes, unsigned char value)
@@ -86,19 +66,7 @@ static inline void assert_all(const unsigned char *data, size_t bytes, unsigned 
             ck_abort_msg("byte %zu of the buffer was written to", i);
 }
 
-/* Descriptors that this process has open. */
-static inline size_t count_descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    ck_assert_ptr_nonnull(folder);
-    size_t n = 0;
-    while (readdir(folder) != NULL)
-        n++;
-    closedir(folder);
-    return n - 3; /* ".", "..", and the folder itself */
-}
-
-/* Have the backend open what it needs, so that descriptors can be counted from here on. */
+/* Make the backend open all its descriptors. Call this before the first count_descriptors. */
 static inline void warm_up(void)
 {
     int fd[2];
@@ -111,7 +79,7 @@ static inline void warm_up(void)
     ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
-/* So many descriptors may be open, or as many as there can be; returns how many. */
+/* Raise the limit of open descriptors to wanted, or to the hard limit. Return the new limit. */
 static inline size_t raise_descriptor_limit(size_t wanted)
 {
     struct rlimit limit;
@@ -123,17 +91,17 @@ static inline size_t raise_descriptor_limit(size_t wanted)
     return limit.rlim_cur;
 }
 
-/* An address of any family, as the system calls want it. */
-typedef struct place {
+/* A socket address of any family, in the form that system calls take. */
+typedef struct endpoint {
     union {
         struct sockaddr any;
         struct sockaddr_in in;
         struct sockaddr_un un;
     } u;
     socklen_t bytes;
-} place;
+} endpoint;
 
-static inline int listen_at(place *p, int backlog)
+static inline int listen_at(endpoint *p, int backlog)
 {
     int fd = socket(p->u.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_ge(fd, 0);
@@ -144,41 +112,41 @@ static inline int listen_at(place *p, int backlog)
     return fd;
 }
 
-static inline place tcp_place(void)
+static inline endpoint tcp_endpoint(void)
 {
-    place p = {.bytes = sizeof p.u.in};
+    endpoint p = {.bytes = sizeof p.u.in};
     p.u.in.sin_family = AF_INET;
     p.u.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     return p;
 }
 
-/* A listener on a free port of this machine. */
-static inline int listen_tcp(place *p, int backlog)
+/* Listen on a free port of the loopback address. */
+static inline int listen_tcp(endpoint *p, int backlog)
 {
-    *p = tcp_place();
+    *p = tcp_endpoint();
     return listen_at(p, backlog);
 }
 
-/* A listener at an abstract address that the kernel picks. */
-static inline int listen_unix(place *p, int backlog)
+/* Listen at an abstract address that the kernel chooses. */
+static inline int listen_unix(endpoint *p, int backlog)
 {
-    *p = (place){.bytes = sizeof(sa_family_t)};
+    *p = (endpoint){.bytes = sizeof(sa_family_t)};
     p->u.un.sun_family = AF_UNIX;
     return listen_at(p, backlog);
 }
 
-/* A socket to connect to p with. */
-static inline int socket_for(const place *p)
+/* Return a socket of the family of p, to connect with. */
+static inline int socket_for(const endpoint *p)
 {
     int fd = socket(p->u.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_ge(fd, 0);
     return fd;
 }
 
-/* Two ends of a connection over loopback, buffers as small as they get. */
+/* Create a connected TCP pair over loopback, with the smallest send buffer. */
 static inline void tcp_pair(int fd[2])
 {
-    place p;
+    endpoint p;
     int listener = listen_tcp(&p, 1), small = 1;
     fd[1] = socket_for(&p);
     ck_assert_int_eq(setsockopt(fd[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
@@ -189,8 +157,8 @@ static inline void tcp_pair(int fd[2])
 }
 
 /*
- * Is some of what was written to a TCP connection on its way still? Then there may be room again in
- * a moment, although nobody reads.
+ * True while written bytes are in transit to the peer. The kernel may free buffer space later
+ * although the peer does not read.
  */
 static inline bool is_in_flight(int fd)
 {
@@ -199,7 +167,7 @@ static inline bool is_in_flight(int fd)
            queued != unsent;
 }
 
-/* Write until there is no more room, without blocking and without weft; returns how much. */
+/* Write without weft and without blocking until the buffer is full. Return the bytes written. */
 static inline size_t fill_up(int fd)
 {
     static const char block[4096];

@@ -1,11 +1,11 @@
 /*
- * What the tests of processes share: children that end when they are let go, and what must be left
- * over in the end, namely nothing.
+ * Helpers for the tests of processes: children that end on request, and a check that neither
+ * children nor descriptors remain.
  */
-#ifndef TESTS_PROCESS_SUPPORT_H
-#define TESTS_PROCESS_SUPPORT_H
+#ifndef TESTS_SUPPORT_PROCESS_SUPPORT_H
+#define TESTS_SUPPORT_PROCESS_SUPPORT_H
 
-#include "support.h"
+#include "support/support.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -18,31 +18,21 @@
     }
 #define SHELL(command) ARGV("/bin/sh", "-c", command)
 
-static inline int count_descriptors(void)
-{
-    int count = 0;
-    DIR *all = opendir("/proc/self/fd");
-    while (readdir(all) != NULL)
-        count++;
-    closedir(all);
-    return count;
-}
-
-/* Descriptors of the backend are there, those that it makes later too. */
-static inline int count_after_use(void)
+/* Count the open descriptors after one child, when the backend has opened all of its own. */
+static inline int count_warm_descriptors(void)
 {
     ck_assert_int_eq(weft_system("exit 0"), 0);
     return count_descriptors();
 }
 
-/* No child runs, and none is a zombie. */
+/* True if this process has no child, not even a zombie. */
 static inline bool has_no_children(void)
 {
     siginfo_t info;
     return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
 }
 
-/* The end of a test: nothing is left. */
+/* Assert that no child and no additional descriptor remains. */
 #define ck_assert_nothing_left(descriptors)                   \
     do {                                                      \
         ck_assert(has_no_children());                         \
@@ -58,15 +48,18 @@ static inline weft_process spawn(char *const argv[], weft_process_options o)
     return p;
 }
 
-/* A child that nobody keeps. */
-static inline pid_t start(const char *command)
+/* Start a detached child. */
+static inline pid_t start_shell(const char *command)
 {
     weft_process p = spawn(SHELL((char *)(uintptr_t)command), (weft_process_options){0});
     return weft_process_detach(&p);
 }
 
-/* The same, running until go is closed: it gets a line then, or the end of its input. */
-static inline pid_t start_held(const char *command, int *go)
+/*
+ * Start a detached child with a pipe as its input. Writing to go or closing it lets the child
+ * continue.
+ */
+static inline pid_t start_shell_held(const char *command, int *go)
 {
     int fd[2];
     ck_assert_int_eq(pipe2(fd, O_CLOEXEC), 0);
@@ -77,7 +70,7 @@ static inline pid_t start_held(const char *command, int *go)
     return weft_process_detach(&p);
 }
 
-/* Wait for what a process writes first; a line of it. */
+/* Read one line of a process's output and compare it. */
 static inline void expect_line(int fd, const char *line)
 {
     char got[64] = "";
@@ -86,7 +79,7 @@ static inline void expect_line(int fd, const char *line)
     ck_assert_str_eq(got, line);
 }
 
-/* All that it writes, to the end. */
+/* Read all output up to its end. */
 static inline const char *read_text(int fd)
 {
     static char text[4096];
@@ -101,8 +94,8 @@ static inline weft_value wait_for_process(void *arg)
     return weft_process_wait(arg);
 }
 
-/* A fiber in weft_process_wait. */
-static inline weft_fiber spin_waiting(weft_process *p)
+/* Return a fiber that waits in weft_process_wait. */
+static inline weft_fiber spin_process_waiter(weft_process *p)
 {
     weft_fiber f = weft_spin(wait_for_process, p);
     let_run();

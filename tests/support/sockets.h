@@ -1,12 +1,11 @@
 /*
- * Sockets for tests: addresses on this machine, pairs that are connected, one who receives. What a
- * test does, it does with descriptors that block and with some that do not (the two modes): the
- * result is the same.
+ * Sockets for tests: loopback addresses, connected pairs, and a receiving fiber. Each test runs
+ * with blocking and with non-blocking descriptors, and expects the same result.
  */
-#ifndef TESTS_SOCKETS_H
-#define TESTS_SOCKETS_H
+#ifndef TESTS_SUPPORT_SOCKETS_H
+#define TESTS_SUPPORT_SOCKETS_H
 
-#include "support.h"
+#include "support/support.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -14,25 +13,11 @@
 #include <stddef.h>
 #include <sys/un.h>
 
-static inline size_t ops_pending(void)
-{
-    weft_counters counters;
-    weft_stats(&counters);
-    return counters.ops_pending;
-}
+/* The flags for socket(2), one entry for each round of a test. */
+static const int blocking_modes[] = {SOCK_CLOEXEC, SOCK_CLOEXEC | SOCK_NONBLOCK};
 
-static inline void close_both(const int fd[2])
-{
-    ck_assert_int_eq(weft_close(fd[0]), 0);
-    ck_assert_int_eq(weft_close(fd[1]), 0);
-    ck_assert_uint_eq(ops_pending(), 0);
-}
-
-/* The two rounds of a test: flags for socket(2). */
-static const int modes[] = {SOCK_CLOEXEC, SOCK_CLOEXEC | SOCK_NONBLOCK};
-
-/* A call must leave the descriptor as it was. */
-static inline void assert_mode(int fd, int mode)
+/* Assert that a call left the blocking mode unchanged. */
+static inline void assert_blocking_mode(int fd, int mode)
 {
     ck_assert_int_eq(!(fcntl(fd, F_GETFL) & O_NONBLOCK), !(mode & SOCK_NONBLOCK));
 }
@@ -42,13 +27,13 @@ typedef struct address {
     socklen_t bytes;
 } address;
 
-static inline struct sockaddr *raw(address *a)
+static inline struct sockaddr *sockaddr_of(address *a)
 {
     return (struct sockaddr *)&a->storage;
 }
 
-/* This machine, port 0. */
-static inline address loopback(int family)
+/* The loopback address with port 0. */
+static inline address loopback_address(int family)
 {
     address a = {.bytes = sizeof(struct sockaddr_in)};
     if (family == AF_INET) {
@@ -62,8 +47,8 @@ static inline address loopback(int family)
     return a;
 }
 
-/* A name in the abstract space, which needs no cleaning up. */
-static inline address abstract(int number)
+/* An abstract Unix address, which needs no cleanup. */
+static inline address abstract_address(int number)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     int n = snprintf(name.sun_path + 1, 60, "weft-net-%d-%d", (int)getpid(), number);
@@ -72,29 +57,32 @@ static inline address abstract(int number)
     return a;
 }
 
-/* A socket that is bound to a free port, or to that name; *a becomes its address. -1: no IPv6. */
-static inline int bound(address *a, int type)
+/*
+ * Return a socket bound to *a, and store its address there. Port 0 selects a free port. Return -1
+ * without IPv6.
+ */
+static inline int bind_address(address *a, int type)
 {
     int fd = socket(a->storage.ss_family, type, 0);
-    if (fd < 0 || (bind(fd, raw(a), a->bytes) < 0 && errno == EADDRNOTAVAIL)) {
+    if (fd < 0 || (bind(fd, sockaddr_of(a), a->bytes) < 0 && errno == EADDRNOTAVAIL)) {
         ck_assert_int_eq(a->storage.ss_family, AF_INET6);
         close(fd);
         return -1;
     }
     a->bytes = sizeof a->storage;
-    ck_assert_int_eq(getsockname(fd, raw(a), &a->bytes), 0);
+    ck_assert_int_eq(getsockname(fd, sockaddr_of(a), &a->bytes), 0);
     return fd;
 }
 
-static inline int listening(address *a, int mode, int backlog)
+static inline int listen_address(address *a, int mode, int backlog)
 {
-    int fd = bound(a, SOCK_STREAM | mode);
+    int fd = bind_address(a, SOCK_STREAM | mode);
     if (fd >= 0)
         ck_assert_int_eq(listen(fd, backlog), 0);
     return fd;
 }
 
-static inline int unconnected(int family, int mode)
+static inline int new_stream_socket(int family, int mode)
 {
     int fd = socket(family, SOCK_STREAM | mode, 0);
     ck_assert_int_ge(fd, 0);
@@ -103,22 +91,24 @@ static inline int unconnected(int family, int mode)
 
 enum { TCP4, TCP6, UNIX, KINDS };
 
-/* Two connected stream sockets. False: no IPv6 here. */
-static inline bool connected(int fd[2], int kind, int mode)
+/* Connect two stream sockets. Return false if there is no IPv6. */
+static inline bool connect_sockets(int fd[2], int kind, int mode)
 {
-    address a = kind == UNIX ? abstract(0) : loopback(kind == TCP4 ? AF_INET : AF_INET6), peer;
-    int listener = listening(&a, mode, 1);
+    address a = kind == UNIX ? abstract_address(0)
+                             : loopback_address(kind == TCP4 ? AF_INET : AF_INET6),
+            peer;
+    int listener = listen_address(&a, mode, 1);
     if (listener < 0)
         return false;
-    fd[0] = unconnected(a.storage.ss_family, mode);
-    ck_assert_int_eq(weft_connect(fd[0], raw(&a), a.bytes), 0);
+    fd[0] = new_stream_socket(a.storage.ss_family, mode);
+    ck_assert_int_eq(weft_connect(fd[0], sockaddr_of(&a), a.bytes), 0);
     peer.bytes = sizeof peer.storage;
-    fd[1] = weft_accept(listener, raw(&peer), &peer.bytes);
+    fd[1] = weft_accept(listener, sockaddr_of(&peer), &peer.bytes);
     ck_assert_int_ge(fd[1], 0);
     ck_assert_int_eq(peer.storage.ss_family, a.storage.ss_family);
     ck_assert(fcntl(fd[1], F_GETFD) & FD_CLOEXEC);
     ck_assert_int_eq(weft_close(listener), 0);
-    assert_mode(fd[0], mode);
+    assert_blocking_mode(fd[0], mode);
     if (mode & SOCK_NONBLOCK)
         ck_assert_int_eq(fcntl(fd[1], F_SETFL, O_NONBLOCK), 0);
     else
@@ -131,11 +121,11 @@ static inline void unix_pair(int fd[2], int type, int mode)
     ck_assert_int_eq(socketpair(AF_UNIX, type | mode, 0, fd), 0);
 }
 
-/* One who receives: its value is the result. */
+/* The argument of a receiving fiber. */
 typedef struct receiving {
     int fd;
     int flags;
-    size_t bytes; /* how many it wants */
+    size_t bytes; /* the size of the receive */
     char data[64];
 } receiving;
 
@@ -145,7 +135,7 @@ static inline weft_value receive(void *arg)
     return weft_recv(r->fd, r->data, r->bytes, r->flags);
 }
 
-/* A fiber that waits in its recv. */
+/* Return a fiber that waits in weft_recv. */
 static inline weft_fiber spin_receiver(receiving *r, int fd, size_t bytes, int flags)
 {
     *r = (receiving){.fd = fd, .bytes = bytes, .flags = flags};
@@ -155,22 +145,22 @@ static inline weft_fiber spin_receiver(receiving *r, int fd, size_t bytes, int f
     return f;
 }
 
-/* A message of one byte and at most one descriptor. */
-typedef struct parcel {
+/* A message of one byte with at most one descriptor. */
+typedef struct fd_message {
     int fd;
     char byte;
-    struct iovec piece;
+    struct iovec iov;
     struct msghdr header;
     union {
         char room[CMSG_SPACE(sizeof(int))];
         struct cmsghdr aligned;
     } control;
-} parcel;
+} fd_message;
 
-static inline struct msghdr *wrap(parcel *p)
+static inline struct msghdr *fd_message_wrap(fd_message *p)
 {
-    p->piece = (struct iovec){&p->byte, 1};
-    p->header = (struct msghdr){.msg_iov = &p->piece,
+    p->iov = (struct iovec){&p->byte, 1};
+    p->header = (struct msghdr){.msg_iov = &p->iov,
                                 .msg_iovlen = 1,
                                 .msg_control = p->control.room,
                                 .msg_controllen = sizeof p->control.room};

@@ -1,15 +1,17 @@
 /*
- * What the tests of the runtime share: a trail of what happened, fibers that do one simple thing,
- * programs run in a process of their own, and the running of a suite. Public API only.
+ * Helpers for the tests of the runtime: a trail that records events, fibers with one simple task,
+ * programs in a separate process, and the runner of a suite. Uses the public API only.
  */
-#ifndef TESTS_SUPPORT_H
-#define TESTS_SUPPORT_H
+#ifndef TESTS_SUPPORT_SUPPORT_H
+#define TESTS_SUPPORT_SUPPORT_H
 
 #include <weft.h>
 
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,7 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Fibers at once, where a test is about many: TSan has room for 8128 stacks. */
+/* The number of fibers for tests with many fibers. TSan supports at most 8128 stacks. */
 #if defined(__SANITIZE_THREAD__)
 #define MANY_FIBERS 5000
 #elif defined(__has_feature)
@@ -30,7 +32,7 @@
 #define MANY_FIBERS 10000
 #endif
 
-/* What happened, in order: one letter or word each. Every test begins with an empty one. */
+/* The recorded events in order, each a letter or a word. Empty when a test starts. */
 static char trail[512];
 
 static inline void mark(const char *what)
@@ -38,7 +40,7 @@ static inline void mark(const char *what)
     strncat(trail, what, sizeof trail - strlen(trail) - 1);
 }
 
-/* For weft_defer, which wants a void *. */
+/* For weft_defer, which takes a void pointer. */
 static inline void mark_arg(void *what)
 {
     mark(what);
@@ -46,30 +48,30 @@ static inline void mark_arg(void *what)
 
 #define ck_assert_trail(expected) ck_assert_str_eq(trail, expected)
 
-/* The caller's last error is this one, with these words. */
-#define ck_assert_words(expected_code, expected_message)         \
-    do {                                                         \
-        const weft_error_info *ck_words = weft_error();          \
-        ck_assert_ptr_nonnull(ck_words);                         \
-        ck_assert_int_eq(ck_words->code, (expected_code));       \
-        ck_assert_str_eq(ck_words->message, (expected_message)); \
+/* Assert the code and the message of the caller's last error. */
+#define ck_assert_error(expected_code, expected_message)        \
+    do {                                                        \
+        const weft_error_info *ck_last = weft_error();          \
+        ck_assert_ptr_nonnull(ck_last);                         \
+        ck_assert_int_eq(ck_last->code, (expected_code));       \
+        ck_assert_str_eq(ck_last->message, (expected_message)); \
     } while (0)
 
-/* The caller's last error has this code, and words at all. */
-#define ck_assert_any_words(expected_code)                 \
-    do {                                                   \
-        const weft_error_info *ck_words = weft_error();    \
-        ck_assert_ptr_nonnull(ck_words);                   \
-        ck_assert_int_eq(ck_words->code, (expected_code)); \
-        ck_assert_uint_gt(strlen(ck_words->message), 0);   \
+/* Assert the code of the caller's last error, and that the message is not empty. */
+#define ck_assert_any_error(expected_code)                \
+    do {                                                  \
+        const weft_error_info *ck_last = weft_error();    \
+        ck_assert_ptr_nonnull(ck_last);                   \
+        ck_assert_int_eq(ck_last->code, (expected_code)); \
+        ck_assert_uint_gt(strlen(ck_last->message), 0);   \
     } while (0)
 
-/* At least so many seconds have passed since then, but for what a double loses of the clock. */
+/* Assert that at least this many seconds have passed since begin. 1e-9 allows for rounding. */
 #define ck_assert_slept(begin, seconds) ck_assert(weft_now() - (begin) >= (seconds)-1e-9)
 
 /*
- * Let everyone run who can, until nobody can but the caller: also those for whom the kernel has
- * something already. Time and I/O are not waited for.
+ * Run all other fibers until none is runnable, including fibers with completed I/O. Do not wait for
+ * timers or for pending I/O.
  */
 static inline void let_run(void)
 {
@@ -84,7 +86,90 @@ static inline void let_run(void)
     } while (counters.runnable > 0);
 }
 
-/* Fibers that do one thing. Their argument says which. */
+/* True on the backend sim. Time is virtual, and descriptors that weft did not create block. */
+static inline bool is_sim(void)
+{
+    return strcmp(weft_backend_name(), "sim") == 0;
+}
+
+/* Return the number of armed timers. */
+static inline size_t armed_timers(void)
+{
+    weft_counters counters;
+    weft_stats(&counters);
+    return counters.timers;
+}
+
+static inline size_t ops_pending(void)
+{
+    weft_counters counters;
+    weft_stats(&counters);
+    return counters.ops_pending;
+}
+
+/* Count the open descriptors of this process. */
+static inline int count_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    ck_assert_ptr_nonnull(folder);
+    int n = 0;
+    while (readdir(folder) != NULL)
+        n++;
+    closedir(folder);
+    return n - 3; /* ".", "..", and the directory itself */
+}
+
+/* Count the pages of this process that are in memory. */
+static inline size_t resident_pages(void)
+{
+    size_t size = 0, resident = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    ck_assert_ptr_nonnull(statm);
+    ck_assert_int_eq(fscanf(statm, "%zu %zu", &size, &resident), 2);
+    fclose(statm);
+    return resident;
+}
+
+static inline void close_fd_pair(const int fd[2])
+{
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+}
+
+/* Close both descriptors. Assert that no operation is pending. */
+static inline void close_idle_fd_pair(const int fd[2])
+{
+    close_fd_pair(fd);
+    ck_assert_uint_eq(ops_pending(), 0);
+}
+
+static inline void print_stderr(const char *text)
+{
+    dprintf(STDERR_FILENO, "%s", text);
+}
+
+/* For weft_defer, which takes a void pointer. */
+static inline void print_stderr_arg(void *text)
+{
+    print_stderr(text);
+}
+
+static inline pthread_t start_thread(void *(*fn)(void *), void *arg)
+{
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, fn, arg), 0);
+    return thread;
+}
+
+/* Return the result of the thread. */
+static inline void *join_thread(pthread_t thread)
+{
+    void *result;
+    ck_assert_int_eq(pthread_join(thread, &result), 0);
+    return result;
+}
+
+/* Fibers with one simple task. */
 
 static inline weft_value return_arg(void *arg)
 {
@@ -97,7 +182,7 @@ static inline weft_value mark_and_return(void *arg)
     return 0;
 }
 
-/* Its value is what it was scheduled with, or why it was not. */
+/* Return the value passed to weft_schedule, or the error of weft_suspend. */
 static inline weft_value suspend(void *arg)
 {
     (void)arg;
@@ -110,7 +195,7 @@ static inline weft_value sleep_forever(void *arg)
     return weft_sleep(INFINITY);
 }
 
-/* Suspends, then marks; for those who are never to get that far. */
+/* Suspend, then mark. For fibers that a test interrupts before the mark. */
 static inline weft_value suspend_and_mark(void *arg)
 {
     weft_value rc = weft_suspend();
@@ -119,7 +204,37 @@ static inline weft_value suspend_and_mark(void *arg)
     return rc;
 }
 
-/* Fails with that code and the words "broken". */
+/* Suspend. Mark only if cancelled. */
+static inline weft_value mark_when_cancelled(void *arg)
+{
+    weft_value rc = weft_suspend();
+    if (rc == -ECANCELED)
+        mark(arg);
+    return rc;
+}
+
+/* Add 1 to the int at arg. */
+static inline weft_value increment_int(void *arg)
+{
+    ++*(int *)arg;
+    return 0;
+}
+
+/* Return the first message. */
+static inline weft_value receive_one(void *arg)
+{
+    (void)arg;
+    return weft_receive();
+}
+
+/* Read one byte from the descriptor at arg. Return the result of weft_read. */
+static inline weft_value read_byte(void *arg)
+{
+    char byte;
+    return weft_read(*(int *)arg, &byte, 1);
+}
+
+/* Fail with the code in arg and the message "broken". */
 static inline weft_value fail_with(void *arg)
 {
     return weft_fail((int)(intptr_t)arg, "broken");
@@ -130,7 +245,7 @@ static inline void *as_arg(weft_value value)
     return (void *)value;
 }
 
-/* The same for an id. */
+/* Pack a fiber id into an argument. */
 static inline void *id_arg(weft_fiber fiber)
 {
     return (void *)(uintptr_t)fiber;
@@ -141,27 +256,36 @@ static inline weft_fiber arg_id(void *arg)
     return (weft_fiber)(uintptr_t)arg;
 }
 
-/* A fiber that suspends, already in its weft_suspend. */
+/* Await the fiber in arg. */
+static inline weft_value await_fiber(void *arg)
+{
+    return weft_await(arg_id(arg));
+}
+
+/* Return a fiber that runs fn and waits. */
+static inline weft_fiber spin_waiting(weft_fn *fn, void *arg)
+{
+    weft_fiber f = weft_spin(fn, arg);
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    return f;
+}
+
+/* Return a fiber that is suspended. */
 static inline weft_fiber spin_suspended(void)
 {
-    weft_fiber f = weft_spin(suspend, NULL);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
+    return spin_waiting(suspend, NULL);
 }
 
-/* A fiber in an endless sleep. */
+/* Return a fiber that sleeps indefinitely. */
 static inline weft_fiber spin_sleeping(void)
 {
-    weft_fiber f = weft_spin(sleep_forever, NULL);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
+    return spin_waiting(sleep_forever, NULL);
 }
 
-/* What became of a program, and what it wrote to stderr. */
+/* The result of a program in a separate process. */
 typedef struct outcome {
-    int status; /* of its exit, or minus the signal that ended it */
+    int status; /* exit status, or minus the signal that killed the process */
     char text[16384];
 } outcome;
 
@@ -175,8 +299,8 @@ static inline void read_all(int fd, char *text, size_t room)
 }
 
 /*
- * Run program as the main function of a process of its own, and wait for it. To be called before
- * this process has become a cord.
+ * Run program as the main function of a separate process, and wait for its end. Call this before
+ * the process becomes a cord.
  */
 static inline const outcome *run_apart(int (*program)(void))
 {
@@ -201,8 +325,8 @@ static inline const outcome *run_apart(int (*program)(void))
 }
 
 /*
- * LeakSanitizer looks for pointers on the stack that runs at the end: one that exits in a fiber
- * hides what main's stack still points to. It asks this function, if there is one.
+ * LeakSanitizer scans only the running stack at exit. After an exit in a fiber it cannot find
+ * pointers on the main stack, so leak detection is turned off. LeakSanitizer calls this function.
  */
 static bool is_exiting_in_a_fiber;
 
@@ -219,7 +343,7 @@ static inline void exit_here(int status)
     exit(status);
 }
 
-/* Built with ASan or TSan, which handle faults and huge allocations in their own way? */
+/* True if built with ASan or TSan, which replace fault handlers and large allocations. */
 static inline bool is_sanitized(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -232,11 +356,11 @@ static inline bool is_sanitized(void)
     return false;
 }
 
-/* Recurse until the stack is full. */
+/* Recurse until the stack overflows. */
 static inline int descend(int depth)
 {
-    static volatile int depth_wanted = 1
-                                       << 30; /* the compiler must not see that it is not reached */
+    /* Volatile, so that the compiler must assume that the depth can be reached. */
+    static volatile int depth_wanted = 1 << 30;
     volatile char frame[512];
     frame[0] = (char)depth;
     if (depth == depth_wanted)
@@ -244,31 +368,30 @@ static inline int descend(int depth)
     return descend(depth + 1) + frame[0];
 }
 
-/* The program ended with this status and said nothing. Check has no room for long messages. */
+/* Assert the exit status and an empty stderr. Check truncates long messages. */
 #define ck_assert_quiet(o, expected_status)                                                      \
     ck_assert_msg((o)->status == (expected_status) && (o)->text[0] == '\0', "status %d: %.300s", \
                   (o)->status, (o)->text)
 
-/* The program ended with this status and said exactly this on stderr. */
-static inline void assert_ended(const outcome *o, int status, const char *text)
+/* Assert the exit status and the exact text on stderr. */
+static inline void assert_exited(const outcome *o, int status, const char *text)
 {
     ck_assert_msg(o->status == status && strcmp(o->text, text) == 0,
-                  "status %d instead of %d, and it said:\n%s", o->status, status, o->text);
+                  "status %d instead of %d, stderr:\n%s", o->status, status, o->text);
 }
 
-/* These words are in what it said. */
-static inline void assert_said(const outcome *o, const char *words)
+/* Assert that stderr contains text. */
+static inline void assert_printed(const outcome *o, const char *text)
 {
-    ck_assert_msg(strstr(o->text, words) != NULL, "'%s' is not in what it said:\n%s", words,
-                  o->text);
+    ck_assert_msg(strstr(o->text, text) != NULL, "'%s' is not in stderr:\n%s", text, o->text);
 }
 
 static inline void assert_silent(const outcome *o, int status)
 {
-    assert_ended(o, status, "");
+    assert_exited(o, status, "");
 }
 
-/* How often needle is in text. */
+/* Count the occurrences of needle in text. */
 static inline size_t count_in(const char *text, const char *needle)
 {
     size_t n = 0;
@@ -277,11 +400,11 @@ static inline size_t count_in(const char *text, const char *needle)
     return n;
 }
 
-/* The whole of main: run these tests as one suite; the exit status. */
+/* Run all tests as one suite. Return the exit status for main. */
 static inline int run_suite(const char *name, const TTest *const *const tests[], size_t n)
 {
     Suite *suite = suite_create(name);
-    for (size_t i = 0; i < n; i++) { /* a case each: CK_RUN_CASE picks one by its name */
+    for (size_t i = 0; i < n; i++) { /* one case for each test: CK_RUN_CASE selects by name */
         TCase *tcase = tcase_create((*tests[i])->name);
         tcase_set_timeout(tcase, 20);
         tcase_add_test(tcase, *tests[i]);

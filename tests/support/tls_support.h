@@ -1,25 +1,27 @@
-/* What the tests of TLS share: certificates made on the spot, and two ends of a connection. */
-#ifndef TESTS_TLS_SUPPORT_H
-#define TESTS_TLS_SUPPORT_H
+/* Helpers for the tests of TLS: generated certificates, and both ends of a connection. */
+#ifndef TESTS_SUPPORT_TLS_SUPPORT_H
+#define TESTS_SUPPORT_TLS_SUPPORT_H
 
-#include "net_support.h"
+#include "support/net_support.h"
 
-/* A certificate for localhost, made once in a test. */
+#include <weft/web.h>
+
+/* A certificate for localhost, generated once in each test. */
 static char *local_cert, *local_key;
 
-static inline void make_local(void)
+static inline void make_local_cert(void)
 {
     if (local_cert == NULL)
         ck_assert_int_eq(weft_tls_self_signed("localhost,127.0.0.1", 2, &local_cert, &local_key),
                          0);
 }
 
-/* Fail with the last error's words. */
-#define ck_assert_good(rc)                                                             \
-    do {                                                                               \
-        int ck_rc = (int)(rc);                                                         \
-        ck_assert_msg(ck_rc >= 0, "%s is %d: %s", #rc, ck_rc,                          \
-                      weft_error() != NULL ? weft_error()->message : "without words"); \
+/* Assert success. A failure prints the message of the last error. */
+#define ck_assert_good(rc)                                                          \
+    do {                                                                            \
+        int ck_rc = (int)(rc);                                                      \
+        ck_assert_msg(ck_rc >= 0, "%s is %d: %s", #rc, ck_rc,                       \
+                      weft_error() != NULL ? weft_error()->message : "no message"); \
     } while (0)
 
 #define ck_assert_line(stream, expected)                          \
@@ -29,47 +31,50 @@ static inline void make_local(void)
         ck_assert_str_eq(ck_text, expected);                      \
     } while (0)
 
-/* Both ends of a connection, in one process. */
-typedef struct pair {
+/* Both ends of a connection in one process. */
+typedef struct tls_pair {
     weft_tls *client_tls, *server_tls;
     weft_stream client, server;
-    int fd[2]; /* the client's, the server's */
+    int fd[2]; /* of the client, of the server */
     int client_rc, server_rc;
-    const char *name; /* that the client asks for; NULL: localhost */
-} pair;
+    const char *name; /* the server name that the client requests; NULL: localhost */
+} tls_pair;
 
-static inline weft_value accept_end(void *arg)
+static inline weft_value accept_tls_end(void *arg)
 {
-    pair *p = arg;
+    tls_pair *p = arg;
     p->server_rc = weft_tls_accept(&p->server, p->fd[1], p->server_tls);
     return 0;
 }
 
-/* Shake hands over two descriptors; the results are in p. */
-static inline void shake_over(pair *p, int client_fd, int server_fd)
+/* Perform the handshake over two descriptors. Store the results in p. */
+static inline void handshake_over(tls_pair *p, int client_fd, int server_fd)
 {
     p->fd[0] = client_fd;
     p->fd[1] = server_fd;
-    weft_fiber server = weft_spin(accept_end, p);
+    weft_fiber server = weft_spin(accept_tls_end, p);
     p->client_rc = weft_tls_connect(&p->client, p->fd[0], p->client_tls,
                                     p->name != NULL ? p->name : "localhost");
     ck_assert_int_eq(weft_await(server), 0);
 }
 
-static inline void shake(pair *p)
+static inline void handshake(tls_pair *p)
 {
     int fd[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
-    shake_over(p, fd[0], fd[1]);
+    handshake_over(p, fd[0], fd[1]);
 }
 
-/* The options get the certificate for localhost, and whom to trust, unless they say otherwise. */
-static inline void make_sides(pair *p, const weft_tls_options *server,
-                              const weft_tls_options *client)
+/*
+ * Create both contexts. By default the server has the certificate for localhost and the client
+ * trusts it.
+ */
+static inline void new_tls_pair(tls_pair *p, const weft_tls_options *server,
+                                const weft_tls_options *client)
 {
     weft_tls_options s = server != NULL ? *server : (weft_tls_options){0};
     weft_tls_options c = client != NULL ? *client : (weft_tls_options){0};
-    make_local();
+    make_local_cert();
     if (s.identity.cert_pem == NULL && s.identity.cert_file == NULL && s.choose == NULL)
         s.identity = (weft_tls_identity){.cert_pem = local_cert, .key_pem = local_key};
     if (c.ca_pem == NULL && c.ca_file == NULL)
@@ -80,16 +85,16 @@ static inline void make_sides(pair *p, const weft_tls_options *server,
     ck_assert_msg(p->client_tls != NULL, "%s", p->client_tls == NULL ? weft_error()->message : "");
 }
 
-static inline void open_pair(pair *p, const weft_tls_options *server,
-                             const weft_tls_options *client)
+static inline void open_tls_pair(tls_pair *p, const weft_tls_options *server,
+                                 const weft_tls_options *client)
 {
-    make_sides(p, server, client);
-    shake(p);
+    new_tls_pair(p, server, client);
+    handshake(p);
     ck_assert_good(p->client_rc);
     ck_assert_good(p->server_rc);
 }
 
-static inline void free_sides(pair *p)
+static inline void free_tls_pair(tls_pair *p)
 {
     weft_tls_free(p->client_tls);
     weft_tls_free(p->server_tls);
@@ -98,11 +103,11 @@ static inline void free_sides(pair *p)
     local_cert = local_key = NULL;
 }
 
-static inline void close_pair(pair *p)
+static inline void close_tls_pair(tls_pair *p)
 {
     ck_assert_good(weft_stream_close(&p->client));
     ck_assert_good(weft_stream_close(&p->server));
-    free_sides(p);
+    free_tls_pair(p);
 }
 
 #endif

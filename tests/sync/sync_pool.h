@@ -1,52 +1,52 @@
-/* The model of a pool: which resource is where, and who has it. */
-#ifndef TESTS_SYNC_POOL_H
-#define TESTS_SYNC_POOL_H
+/* The model of a resource pool: the state and the holder of each resource. */
+#ifndef TESTS_SYNC_SYNC_POOL_H
+#define TESTS_SYNC_SYNC_POOL_H
 
-#include "sync_model.h"
+#include "sync/sync_model.h"
 
 #define POOL_LIMIT 4
 #define RESOURCES_MAX 60000
 
 static struct {
     weft_pool *pool;
-    place line;
+    waitq_model waitq;
     weft_value free[POOL_LIMIT]; /* in the order of their release */
     size_t free_count;
-    size_t held;   /* by actors that have it, or to which it was promised */
-    size_t making; /* actors that make one */
+    size_t held;     /* by actors that have acquired one or are expected to */
+    size_t creating; /* number of actors that create one */
 } pool;
 
 typedef struct resource {
     enum { NOTHING, NEW, FREE, HELD } state;
-    actor *who; /* made it, or has it */
+    actor *holder; /* created it, or holds it */
     size_t depth;
 } resource;
 
 static resource resources[RESOURCES_MAX];
 static weft_value resources_made;
-static weft_key actor_key; /* whose value is the actor that a fiber is */
+static weft_key actor_key; /* the value is the actor of the fiber */
 
-static weft_value make(void *arg)
+static weft_value create_resource(void *arg)
 {
     (void)arg;
     actor *me = weft_local_get(actor_key);
     REQUIRE(me->entered == 1);
-    me->is_making = true;
-    pool.making++;
-    REQUIRE(pool.held + pool.free_count + pool.making <= POOL_LIMIT);
-    for (unsigned i = roll(3); i > 0; i--)
-        pause_for_a_while(me);
-    pool.making--;
-    me->is_making = false;
-    me->has_failed = roll(4) == 0;
-    if (me->has_failed)
+    me->is_creating = true;
+    pool.creating++;
+    REQUIRE(pool.held + pool.free_count + pool.creating <= POOL_LIMIT);
+    for (unsigned i = random_below(3); i > 0; i--)
+        pause_randomly(me);
+    pool.creating--;
+    me->is_creating = false;
+    me->creation_failed = random_below(4) == 0;
+    if (me->creation_failed)
         return FAILED;
     REQUIRE(resources_made + 1 < RESOURCES_MAX);
-    resources[++resources_made] = (resource){.state = NEW, .who = me};
+    resources[++resources_made] = (resource){.state = NEW, .holder = me};
     return resources_made;
 }
 
-static void destroy(weft_value r, void *arg)
+static void destroy_resource(weft_value r, void *arg)
 {
     (void)arg;
     REQUIRE(resources[r].state == HELD || resources[r].state == FREE);
@@ -54,94 +54,94 @@ static void destroy(weft_value r, void *arg)
     resources[r].state = NOTHING;
 }
 
-static void hold_resource(actor *who, weft_value r)
+static void hold_resource(actor *to, weft_value r)
 {
-    resources[r] = (resource){.state = HELD, .who = who, .depth = 1};
-    who->held = r;
+    resources[r] = (resource){.state = HELD, .holder = to, .depth = 1};
+    to->held = r;
     pool.held++;
 }
 
-/* One that was acquired without a promise: made by the caller, or the first of those free. */
-static void have_resource(actor *me, weft_value r)
+/* Record a resource that was not expected: created by the caller, or the first free one. */
+static void record_acquired(actor *me, weft_value r)
 {
     REQUIRE(r > 0 && r <= resources_made);
     if (resources[r].state == FREE) {
         REQUIRE(pool.free_count > 0 && pool.free[0] == r);
         memmove(pool.free, pool.free + 1, --pool.free_count * sizeof r);
     } else {
-        REQUIRE(resources[r].state == NEW && resources[r].who == me);
+        REQUIRE(resources[r].state == NEW && resources[r].holder == me);
     }
     hold_resource(me, r);
 }
 
-static bool acquire(actor *me)
+static bool acquire_resource(actor *me)
 {
     weft_value own = me->held;
-    enter(me, &pool.line, 0, 0);
+    enter_waitq(me, &pool.waitq, 0, 0);
     if (own != 0)
-        keep(me, own);
+        expect_at_once(me, own);
     else if (pool.free_count > 0)
-        keep(me, pool.free[0]);
+        expect_at_once(me, pool.free[0]);
     weft_value r = weft_pool_acquire(pool.pool);
-    bool is_promised = me->served != NULL;
-    if (!judge(me, r, true)) {
-        REQUIRE(!me->has_failed || r == FAILED);
+    bool is_expected = me->woken_entry != NULL;
+    if (!check_result(me, r, true)) {
+        REQUIRE(!me->creation_failed || r == FAILED);
         return false;
     }
     if (own != 0)
         resources[r].depth++;
-    else if (!is_promised)
-        have_resource(me, r);
-    REQUIRE(me->held == r && resources[r].who == me);
+    else if (!is_expected)
+        record_acquired(me, r);
+    REQUIRE(me->held == r && resources[r].holder == me);
     return true;
 }
 
-static bool try_acquire(actor *me)
+static bool try_acquire_resource(actor *me)
 {
-    bool is_known = is_clear(&pool.line);
-    bool can = me->held != 0 || pool.free_count > 0 || pool.held + pool.making < POOL_LIMIT;
+    bool is_known = is_waitq_known(&pool.waitq);
+    bool is_ready = me->held != 0 || pool.free_count > 0 || pool.held + pool.creating < POOL_LIMIT;
     weft_value own = me->held;
-    enter(me, &pool.line, 0, 0);
+    enter_waitq(me, &pool.waitq, 0, 0);
     weft_value r = weft_pool_try_acquire(pool.pool);
-    leave(&me->entries[--me->entered]);
-    told->steps++;
+    leave_waitq(&me->entries[--me->entered]);
+    run_report->steps++;
     if (is_known)
-        REQUIRE((r == -EAGAIN) == !can);
+        REQUIRE((r == -EAGAIN) == !is_ready);
     if (weft_is_error(r)) {
-        REQUIRE(r == -EAGAIN || (r == FAILED && me->has_failed));
+        REQUIRE(r == -EAGAIN || (r == FAILED && me->creation_failed));
         return false;
     }
     REQUIRE(own == 0 || own == r);
     if (own != 0)
         resources[r].depth++;
     else
-        have_resource(me, r);
+        record_acquired(me, r);
     return true;
 }
 
-/* The caller has given it up, once. */
-static void release(actor *me)
+/* Release the resource of the actor once. */
+static void release_resource(actor *me)
 {
     weft_value r = me->held;
-    entry *next = first_in(&pool.line);
+    entry *next = first_waiting(&pool.waitq);
     REQUIRE(weft_pool_release(pool.pool, r) == 0);
     if (--resources[r].depth > 0)
         return;
     me->held = 0;
     pool.held--;
     if (next != NULL) {
-        promise(next, r);
-        hold_resource(next->who, r);
+        expect_woken(next, r);
+        hold_resource(next->actor, r);
     } else {
         resources[r].state = FREE;
         pool.free[pool.free_count++] = r;
     }
 }
 
-/* The first who waits may make another in its place. */
-static void discard(actor *me)
+/* Discard the resource. The first waiter may create a new one. */
+static void discard_resource(actor *me)
 {
-    const entry *next = first_in(&pool.line);
+    const entry *next = first_waiting(&pool.waitq);
     weft_value r = me->held;
     me->held = 0;
     REQUIRE(weft_pool_discard(pool.pool, r) == 0);
@@ -151,46 +151,47 @@ static void discard(actor *me)
 
 static void check_pool(void)
 {
-    size_t waiting = count_in_line(&pool.line);
+    size_t waiting = count_waiting(&pool.waitq);
     REQUIRE(weft_pool_waiting(pool.pool) == waiting);
     REQUIRE(weft_pool_available(pool.pool) == pool.free_count);
     REQUIRE(weft_pool_size(pool.pool) == pool.held + pool.free_count);
-    REQUIRE(pool.held + pool.free_count + pool.making <= POOL_LIMIT);
+    REQUIRE(pool.held + pool.free_count + pool.creating <= POOL_LIMIT);
     REQUIRE(waiting == 0 || pool.free_count == 0);
-    if (is_clear(&pool.line))
-        REQUIRE(waiting == 0 || pool.held + pool.making == POOL_LIMIT);
+    if (is_waitq_known(&pool.waitq))
+        REQUIRE(waiting == 0 || pool.held + pool.creating == POOL_LIMIT);
 }
 
 static void do_pool(actor *me)
 {
-    if (!(roll(5) == 0 ? try_acquire : acquire)(me))
+    if (!(random_below(5) == 0 ? try_acquire_resource : acquire_resource)(me))
         return;
     check_pool();
-    act_while_holding(me);
+    run_ops_while_holding(me);
     weft_value r = me->held;
     if (r == 0)
-        return; /* it was broken, and discarded, while it was held twice */
-    if (me->depth == 1 && resources[r].depth == 1 && roll(10) == 0)
-        me->is_mortal = true; /* it will end with it */
-    else if (roll(8) == 0)
-        discard(me);
+        return; /* a nested call discarded the resource */
+    if (me->depth == 1 && resources[r].depth == 1 && random_below(10) == 0)
+        me->ends_holding = true; /* will end with the resource */
+    else if (random_below(8) == 0)
+        discard_resource(me);
     else
-        release(me);
+        release_resource(me);
     check_pool();
 }
 
 static void open_pool(void)
 {
-    weft_pool_options options = {.limit = POOL_LIMIT, .make = make, .destroy = destroy};
+    weft_pool_options options = {
+        .limit = POOL_LIMIT, .make = create_resource, .destroy = destroy_resource};
     REQUIRE((pool.pool = weft_pool_new(&options)) != NULL);
     REQUIRE((actor_key = weft_key_new(NULL)) != 0);
 }
 
-/* Everyone is dead: nobody has anything. */
+/* After the end of all actors: no resource is held. */
 static void close_pool(void)
 {
     check_pool();
-    REQUIRE(pool.held == 0 && pool.making == 0);
+    REQUIRE(pool.held == 0 && pool.creating == 0);
     pool.free_count = 0;
     REQUIRE(weft_pool_free(pool.pool) == 0);
     for (weft_value r = 1; r <= resources_made; r++)

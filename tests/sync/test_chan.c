@@ -1,48 +1,48 @@
-/* Channels: order, waiting on both sides, closing, and what strikes those who wait. */
-#include "support.h"
+/* Channels: order, waiting on both sides, closing, and cancelled or interrupted waiters. */
+#include "support/support.h"
 
-/* What the fibers below use. */
+/* The channel of the current test. */
 static weft_chan *chan;
 
-static weft_value send_it(void *arg)
+static weft_value send_arg(void *arg)
 {
     return weft_chan_send(chan, (weft_value)arg);
 }
 
-static weft_value recv_it(void *arg)
+static weft_value recv_from_chan(void *arg)
 {
     (void)arg;
     return weft_chan_recv(chan);
 }
 
-/* Fibers that wait to send first, first + 1 and so on, in this order. */
+/* Spin fibers that wait to send first, first + 1 and so on, in this order. */
 static void spin_senders(weft_fiber *f, size_t n, weft_value first)
 {
     for (size_t i = 0; i < n; i++)
-        f[i] = weft_spin(send_it, as_arg(first + (weft_value)i));
+        f[i] = weft_spin(send_arg, as_arg(first + (weft_value)i));
     let_run();
 }
 
 static void spin_receivers(weft_fiber *f, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        f[i] = weft_spin(recv_it, NULL);
+        f[i] = weft_spin(recv_from_chan, NULL);
     let_run();
 }
 
-static void make_full(size_t cap)
+static void fill_new_chan(size_t cap)
 {
     chan = weft_chan_new(cap);
     for (size_t i = 0; i < cap; i++)
         ck_assert_int_eq(weft_chan_send(chan, (weft_value)i + 1), 0);
 }
 
-/* Nobody waits, nothing is in it, and it still works. */
+/* Assert that the channel is empty, has no waiters, and still works. Free it. */
 static void assert_idle_then_free(void)
 {
     ck_assert(!weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan));
     ck_assert_uint_eq(weft_chan_count(chan), 0);
-    weft_fiber f = weft_spin(recv_it, NULL);
+    weft_fiber f = weft_spin(recv_from_chan, NULL);
     let_run();
     ck_assert_int_eq(weft_chan_try_send(chan, 1234), 0);
     ck_assert_int_eq(weft_await(f), 1234);
@@ -50,7 +50,7 @@ static void assert_idle_then_free(void)
 }
 
 /* DESIGN 4 */
-START_TEST(what_need_not_wait_does_not_switch)
+START_TEST(calls_that_need_not_wait_do_not_switch)
 {
     chan = weft_chan_new(2);
     weft_spin(mark_and_return, "switched");
@@ -65,7 +65,7 @@ START_TEST(what_need_not_wait_does_not_switch)
 END_TEST
 
 /* T66 */
-START_TEST(a_channel_says_how_many_values_it_holds_and_can_hold)
+START_TEST(a_channel_reports_its_count_and_its_capacity)
 {
     chan = weft_chan_new(1);
     ck_assert_uint_eq(weft_chan_cap(chan), 1);
@@ -85,7 +85,7 @@ START_TEST(a_channel_says_how_many_values_it_holds_and_can_hold)
 END_TEST
 
 /* T67 */
-START_TEST(with_no_time_a_send_fails_on_a_full_channel_and_succeeds_on_one_with_room)
+START_TEST(with_a_timeout_of_0_a_send_fails_on_a_full_channel_and_succeeds_with_room)
 {
     chan = weft_chan_new(1);
     int rc = 1;
@@ -102,7 +102,7 @@ START_TEST(with_no_time_a_send_fails_on_a_full_channel_and_succeeds_on_one_with_
 END_TEST
 
 /* T78 */
-START_TEST(a_time_that_makes_no_sense_is_refused_before_anything_is_sent)
+START_TEST(an_invalid_timeout_is_refused_before_anything_is_sent)
 {
     chan = weft_chan_new(1);
     weft_scope scope;
@@ -123,7 +123,7 @@ START_TEST(an_error_code_cannot_be_sent_but_other_negative_numbers_can)
 {
     chan = weft_chan_new(2);
     ck_assert_int_eq(weft_chan_send(chan, -EIO), -EINVAL);
-    ck_assert_words(-EINVAL, "-5 is an error code, not a value to send");
+    ck_assert_error(-EINVAL, "weft_chan: value is the error code -5");
     ck_assert_int_eq(weft_chan_try_send(chan, -4095), -EINVAL);
     ck_assert_uint_eq(weft_chan_count(chan), 0);
     ck_assert_int_eq(weft_chan_send(chan, -4096), 0);
@@ -134,18 +134,22 @@ START_TEST(an_error_code_cannot_be_sent_but_other_negative_numbers_can)
 }
 END_TEST
 
-START_TEST(a_channel_too_large_for_the_memory_is_not_made)
+START_TEST(creating_a_channel_too_large_for_memory_fails)
 {
     ck_assert_ptr_null(weft_chan_new(SIZE_MAX));
-    ck_assert_ptr_null(weft_chan_new(SIZE_MAX / 8));
+    ck_assert_any_error(-ENOMEM);
+    ck_assert_ptr_null(weft_chan_new_shared(SIZE_MAX / 8));
+    ck_assert_error(-ENOMEM, "weft_chan_new_shared: memory is exhausted, "
+                             "cap is 2305843009213693951, an item has 8 bytes");
     ck_assert_ptr_null(weft__chan_new_of(SIZE_MAX / 2, 3));
+    ck_assert_any_error(-ENOMEM);
 }
 END_TEST
 
 /* T40 */
-START_TEST(in_a_fiber_that_is_cancelled_already_what_would_have_to_wait_fails_at_once)
+START_TEST(in_a_cancelled_fiber_calls_that_would_wait_fail_at_once)
 {
-    make_full(1);
+    fill_new_chan(1);
     weft_chan *empty = weft_chan_new(1), *rendezvous = weft_chan_new(0);
     weft_spin(mark_and_return, "switched");
     WEFT_MOVE_ON_AFTER(0) {
@@ -163,11 +167,11 @@ START_TEST(in_a_fiber_that_is_cancelled_already_what_would_have_to_wait_fails_at
 END_TEST
 
 /* T41 */
-START_TEST(a_cancelled_fiber_can_still_receive_what_is_there_and_send_where_there_is_room)
+START_TEST(a_cancelled_fiber_can_still_receive_buffered_values_and_send_if_there_is_room)
 {
-    make_full(1);
+    fill_new_chan(1);
     weft_chan *rendezvous = weft_chan_new(0);
-    weft_fiber f = weft_spin(send_it, as_arg(2));
+    weft_fiber f = weft_spin(send_arg, as_arg(2));
     let_run();
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_chan_recv(chan), 1);
@@ -183,7 +187,7 @@ START_TEST(a_cancelled_fiber_can_still_receive_what_is_there_and_send_where_ther
 END_TEST
 
 /* API: weft_chan_recv */
-START_TEST(receivers_are_served_in_the_order_in_which_they_came)
+START_TEST(receivers_wake_in_fifo_order)
 {
     for (size_t cap = 0; cap < 3; cap++) {
         chan = weft_chan_new(cap);
@@ -192,7 +196,7 @@ START_TEST(receivers_are_served_in_the_order_in_which_they_came)
         ck_assert(weft_chan_has_receivers(chan));
         for (int i = 0; i < 3; i++)
             ck_assert_int_eq(weft_chan_try_send(chan, 10 + i), 0);
-        ck_assert(!weft_chan_has_receivers(chan)); /* served, though none has run yet */
+        ck_assert(!weft_chan_has_receivers(chan)); /* woken, though none has run yet */
         ck_assert_uint_eq(weft_chan_count(chan), 0);
         for (int i = 0; i < 3; i++)
             ck_assert_int_eq(weft_await(f[i]), 10 + i);
@@ -202,10 +206,10 @@ START_TEST(receivers_are_served_in_the_order_in_which_they_came)
 END_TEST
 
 /* T72 */
-START_TEST(senders_are_served_in_the_order_in_which_they_came_behind_what_is_there)
+START_TEST(senders_wake_in_fifo_order_behind_the_buffered_values)
 {
     for (size_t cap = 0; cap < 4; cap++) {
-        make_full(cap);
+        fill_new_chan(cap);
         weft_fiber f[3];
         spin_senders(f, 3, (weft_value)cap + 1);
         ck_assert(weft_chan_has_senders(chan));
@@ -219,48 +223,48 @@ START_TEST(senders_are_served_in_the_order_in_which_they_came_behind_what_is_the
 }
 END_TEST
 
-START_TEST(one_who_leaves_the_line_does_not_change_the_order_of_the_others)
+START_TEST(a_cancelled_waiter_does_not_change_the_order_of_the_others)
 {
-    for (int leaver = 0; leaver < 3; leaver++) {
+    for (int cancelled = 0; cancelled < 3; cancelled++) {
         chan = weft_chan_new(0);
         weft_fiber f[3];
         spin_receivers(f, 3);
-        weft_cancel(f[leaver]);
+        weft_cancel(f[cancelled]);
         for (int i = 0; i < 3; i++)
             ck_assert_int_eq(weft_chan_try_send(chan, 10 + i), i < 2 ? 0 : -EAGAIN);
         for (int i = 0, next = 10; i < 3; i++)
-            ck_assert_int_eq(weft_await(f[i]), i == leaver ? -ECANCELED : next++);
+            ck_assert_int_eq(weft_await(f[i]), i == cancelled ? -ECANCELED : next++);
         spin_senders(f, 3, 20);
-        weft_cancel(f[leaver]);
+        weft_cancel(f[cancelled]);
         for (int i = 0; i < 3; i++)
-            if (i != leaver)
+            if (i != cancelled)
                 ck_assert_int_eq(weft_chan_try_recv(chan), 20 + i);
         ck_assert_int_eq(weft_chan_try_recv(chan), -EAGAIN);
         for (int i = 0; i < 3; i++)
-            ck_assert_int_eq(weft_await(f[i]), i == leaver ? -ECANCELED : 0);
+            ck_assert_int_eq(weft_await(f[i]), i == cancelled ? -ECANCELED : 0);
         assert_idle_then_free();
     }
 }
 END_TEST
 
-/* What a fiber's call returned, and the next one. */
+/* The results of a fiber's channel call and of its next call. */
 static weft_value call_result, next_result;
 
-static weft_value recv_and_go_on(void *arg)
+static weft_value recv_then_snooze(void *arg)
 {
     call_result = weft_chan_recv(arg);
     next_result = weft_snooze();
     return 0;
 }
 
-static weft_value send_7_and_go_on(void *arg)
+static weft_value send_7_then_snooze(void *arg)
 {
     call_result = weft_chan_send(arg, 7);
     next_result = weft_snooze();
     return 0;
 }
 
-static weft_fiber spin_waiting(weft_fn *fn)
+static weft_fiber spin_chan_waiter(weft_fn *fn)
 {
     call_result = next_result = 1;
     weft_fiber f = weft_spin(fn, chan);
@@ -270,11 +274,11 @@ static weft_fiber spin_waiting(weft_fn *fn)
 }
 
 /* T41, DESIGN 4 */
-START_TEST(a_receiver_that_is_cancelled_after_it_was_served_has_the_value)
+START_TEST(a_receiver_cancelled_after_it_was_woken_gets_the_value)
 {
     for (size_t cap = 0; cap < 2; cap++) {
         chan = weft_chan_new(cap);
-        weft_fiber f = spin_waiting(recv_and_go_on);
+        weft_fiber f = spin_chan_waiter(recv_then_snooze);
         ck_assert_int_eq(weft_chan_send(chan, 7), 0);
         ck_assert_int_eq(weft_interrupt(f, -99), -EBUSY);
         weft_cancel(f);
@@ -286,11 +290,11 @@ START_TEST(a_receiver_that_is_cancelled_after_it_was_served_has_the_value)
 }
 END_TEST
 
-START_TEST(a_receiver_that_is_cancelled_before_it_is_served_leaves_the_value_to_others)
+START_TEST(a_receiver_cancelled_before_it_is_woken_leaves_the_value_to_others)
 {
     for (size_t cap = 0; cap < 2; cap++) {
         chan = weft_chan_new(cap);
-        weft_fiber f = spin_waiting(recv_and_go_on);
+        weft_fiber f = spin_chan_waiter(recv_then_snooze);
         weft_cancel(f);
         ck_assert_int_eq(weft_chan_try_send(chan, 7), cap > 0 ? 0 : -EAGAIN);
         weft_await(f);
@@ -301,11 +305,11 @@ START_TEST(a_receiver_that_is_cancelled_before_it_is_served_leaves_the_value_to_
 }
 END_TEST
 
-START_TEST(a_sender_that_is_cancelled_after_it_was_served_has_sent)
+START_TEST(a_sender_cancelled_after_it_was_woken_has_sent)
 {
     for (size_t cap = 0; cap < 2; cap++) {
-        make_full(cap);
-        weft_fiber f = spin_waiting(send_7_and_go_on);
+        fill_new_chan(cap);
+        weft_fiber f = spin_chan_waiter(send_7_then_snooze);
         ck_assert_int_eq(weft_chan_recv(chan), cap > 0 ? 1 : 7);
         weft_cancel(f);
         weft_await(f);
@@ -317,11 +321,11 @@ START_TEST(a_sender_that_is_cancelled_after_it_was_served_has_sent)
 }
 END_TEST
 
-START_TEST(a_sender_that_is_cancelled_before_it_is_served_has_not_sent)
+START_TEST(a_sender_cancelled_before_it_is_woken_has_not_sent)
 {
     for (size_t cap = 0; cap < 2; cap++) {
-        make_full(cap);
-        weft_fiber f = spin_waiting(send_7_and_go_on);
+        fill_new_chan(cap);
+        weft_fiber f = spin_chan_waiter(send_7_then_snooze);
         weft_cancel(f);
         ck_assert_int_eq(weft_chan_try_recv(chan), cap > 0 ? 1 : -EAGAIN);
         ck_assert_int_eq(weft_chan_try_recv(chan), -EAGAIN);
@@ -332,18 +336,18 @@ START_TEST(a_sender_that_is_cancelled_before_it_is_served_has_not_sent)
 }
 END_TEST
 
-START_TEST(an_interrupted_call_returns_what_it_was_interrupted_with_and_nothing_has_happened)
+START_TEST(an_interrupted_call_returns_the_interrupt_value_and_has_no_effect)
 {
     chan = weft_chan_new(0);
-    weft_fiber f = spin_waiting(recv_and_go_on);
+    weft_fiber f = spin_chan_waiter(recv_then_snooze);
     ck_assert_int_eq(weft_schedule(f, 5), -EBUSY);
     ck_assert_int_eq(weft_interrupt(f, -99), 0);
     ck_assert_int_eq(weft_chan_try_send(chan, 7), -EAGAIN);
     weft_await(f);
     ck_assert_int_eq(call_result, -99);
     ck_assert_int_eq(next_result, 0);
-    f = spin_waiting(send_7_and_go_on);
-    ck_assert_int_eq(weft_raise(f, -EPROTO, "struck"), 0);
+    f = spin_chan_waiter(send_7_then_snooze);
+    ck_assert_int_eq(weft_raise(f, -EPROTO, "raised"), 0);
     ck_assert_int_eq(weft_chan_try_recv(chan), -EAGAIN);
     weft_await(f);
     ck_assert_int_eq(call_result, -EPROTO);
@@ -352,7 +356,7 @@ START_TEST(an_interrupted_call_returns_what_it_was_interrupted_with_and_nothing_
 }
 END_TEST
 
-START_TEST(a_wait_whose_time_is_over_has_taken_and_sent_nothing)
+START_TEST(a_wait_that_times_out_receives_and_sends_nothing)
 {
     chan = weft_chan_new(0);
     double begin = weft_now();
@@ -388,7 +392,7 @@ static weft_value send_ten_in_time(void *arg)
 }
 
 /* T68 */
-START_TEST(timed_sends_all_succeed_while_someone_receives)
+START_TEST(timed_sends_succeed_while_a_fiber_receives)
 {
     for (size_t cap = 0; cap < 3; cap++) {
         chan = weft_chan_new(cap);
@@ -400,7 +404,7 @@ START_TEST(timed_sends_all_succeed_while_someone_receives)
             ck_assert_int_eq(weft_chan_recv(chan), i);
         ck_assert(!weft_chan_has_senders(chan));
         ck_assert_int_eq(weft_await(f), 0);
-        weft_fiber receiver = weft_spin(recv_it, NULL);
+        weft_fiber receiver = weft_spin(recv_from_chan, NULL);
         let_run();
         ck_assert(weft_chan_has_receivers(chan));
         weft_cancel(receiver);
@@ -412,7 +416,7 @@ END_TEST
 
 static unsigned char seen[16];
 
-static weft_value count_what_comes(void *arg)
+static weft_value count_received(void *arg)
 {
     weft_value v;
     while ((v = weft_chan_recv(chan)) >= 0) {
@@ -429,8 +433,8 @@ START_TEST(with_two_consumers_each_of_sixteen_messages_arrives_once)
         memset(seen, 0, sizeof seen);
         chan = weft_chan_new(cap);
         int counts[2] = {0, 0};
-        weft_fiber f[2] = {weft_spin(count_what_comes, &counts[0]),
-                           weft_spin(count_what_comes, &counts[1])};
+        weft_fiber f[2] = {weft_spin(count_received, &counts[0]),
+                           weft_spin(count_received, &counts[1])};
         for (int i = 0; i < 16; i++)
             ck_assert_int_eq(weft_chan_send(chan, i), 0);
         weft_chan_close(chan);
@@ -446,9 +450,9 @@ START_TEST(with_two_consumers_each_of_sixteen_messages_arrives_once)
 END_TEST
 
 /* T74, P52 */
-START_TEST(what_is_in_a_closed_channel_can_be_received_and_then_there_is_an_end)
+START_TEST(a_closed_channel_delivers_its_buffered_values_and_then_fails_with_epipe)
 {
-    make_full(2);
+    fill_new_chan(2);
     weft_fiber f[3];
     spin_senders(f, 3, 10);
     ck_assert_int_eq(weft_chan_close(chan), 0);
@@ -468,7 +472,7 @@ START_TEST(what_is_in_a_closed_channel_can_be_received_and_then_there_is_an_end)
 END_TEST
 
 /* T75 */
-START_TEST(closing_a_rendezvous_wakes_who_waits_and_later_calls_fail_at_once)
+START_TEST(closing_a_rendezvous_wakes_waiters_and_later_calls_fail_at_once)
 {
     weft_fiber f[3];
     for (int side = 0; side < 2; side++) {
@@ -492,18 +496,18 @@ START_TEST(closing_a_rendezvous_wakes_who_waits_and_later_calls_fail_at_once)
 END_TEST
 
 /* T73, T76 */
-START_TEST(freeing_a_channel_wakes_those_who_wait_though_they_run_only_afterwards)
+START_TEST(freeing_a_channel_wakes_waiters_that_run_only_afterwards)
 {
     weft_fiber f[3];
     for (int side = 0; side < 2; side++) {
-        make_full(side == 0 ? 2 : 0);
+        fill_new_chan(side == 0 ? 2 : 0);
         if (side == 0)
             spin_senders(f, 3, 10);
         else
             spin_receivers(f, 3);
         weft_chan_free(chan);
         chan = NULL;
-        weft_cancel(f[1]); /* its call has its result, its value is another matter */
+        weft_cancel(f[1]); /* its call fails with -EPIPE, but the fiber ends with -ECANCELED */
         for (int i = 0; i < 3; i++)
             ck_assert_int_eq(weft_await(f[i]), i == 1 ? -ECANCELED : -EPIPE);
     }
@@ -511,28 +515,28 @@ START_TEST(freeing_a_channel_wakes_those_who_wait_though_they_run_only_afterward
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &what_need_not_wait_does_not_switch,
-    &a_channel_says_how_many_values_it_holds_and_can_hold,
-    &with_no_time_a_send_fails_on_a_full_channel_and_succeeds_on_one_with_room,
-    &a_time_that_makes_no_sense_is_refused_before_anything_is_sent,
+    &calls_that_need_not_wait_do_not_switch,
+    &a_channel_reports_its_count_and_its_capacity,
+    &with_a_timeout_of_0_a_send_fails_on_a_full_channel_and_succeeds_with_room,
+    &an_invalid_timeout_is_refused_before_anything_is_sent,
     &an_error_code_cannot_be_sent_but_other_negative_numbers_can,
-    &a_channel_too_large_for_the_memory_is_not_made,
-    &in_a_fiber_that_is_cancelled_already_what_would_have_to_wait_fails_at_once,
-    &a_cancelled_fiber_can_still_receive_what_is_there_and_send_where_there_is_room,
-    &receivers_are_served_in_the_order_in_which_they_came,
-    &senders_are_served_in_the_order_in_which_they_came_behind_what_is_there,
-    &one_who_leaves_the_line_does_not_change_the_order_of_the_others,
-    &a_receiver_that_is_cancelled_after_it_was_served_has_the_value,
-    &a_receiver_that_is_cancelled_before_it_is_served_leaves_the_value_to_others,
-    &a_sender_that_is_cancelled_after_it_was_served_has_sent,
-    &a_sender_that_is_cancelled_before_it_is_served_has_not_sent,
-    &an_interrupted_call_returns_what_it_was_interrupted_with_and_nothing_has_happened,
-    &a_wait_whose_time_is_over_has_taken_and_sent_nothing,
-    &timed_sends_all_succeed_while_someone_receives,
+    &creating_a_channel_too_large_for_memory_fails,
+    &in_a_cancelled_fiber_calls_that_would_wait_fail_at_once,
+    &a_cancelled_fiber_can_still_receive_buffered_values_and_send_if_there_is_room,
+    &receivers_wake_in_fifo_order,
+    &senders_wake_in_fifo_order_behind_the_buffered_values,
+    &a_cancelled_waiter_does_not_change_the_order_of_the_others,
+    &a_receiver_cancelled_after_it_was_woken_gets_the_value,
+    &a_receiver_cancelled_before_it_is_woken_leaves_the_value_to_others,
+    &a_sender_cancelled_after_it_was_woken_has_sent,
+    &a_sender_cancelled_before_it_is_woken_has_not_sent,
+    &an_interrupted_call_returns_the_interrupt_value_and_has_no_effect,
+    &a_wait_that_times_out_receives_and_sends_nothing,
+    &timed_sends_succeed_while_a_fiber_receives,
     &with_two_consumers_each_of_sixteen_messages_arrives_once,
-    &what_is_in_a_closed_channel_can_be_received_and_then_there_is_an_end,
-    &closing_a_rendezvous_wakes_who_waits_and_later_calls_fail_at_once,
-    &freeing_a_channel_wakes_those_who_wait_though_they_run_only_afterwards,
+    &a_closed_channel_delivers_its_buffered_values_and_then_fails_with_epipe,
+    &closing_a_rendezvous_wakes_waiters_and_later_calls_fail_at_once,
+    &freeing_a_channel_wakes_waiters_that_run_only_afterwards,
 };
 
 int main(void)

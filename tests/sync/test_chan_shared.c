@@ -1,33 +1,33 @@
 /*
- * Shared channels between threads: order, closing, what strikes those who wait, and that nothing is
- * lost or doubled. What they have in common with plain ones in one thread: test_chan_alike.c.
+ * Shared channels between threads: order, closing, cancelled and interrupted waiters, no lost or
+ * duplicated values. test_chan_alike.c tests shared channels within one thread.
  */
-#include "shared_support.h"
+#include "sync/shared_support.h"
 
 #include <pthread.h>
 
 static weft_chan *chan;
 
-static weft_value send_it(void *arg)
+static weft_value send_arg(void *arg)
 {
     return weft_chan_send(chan, (weft_value)arg);
 }
 
-static weft_value recv_it(void *arg)
+static weft_value recv_from_chan(void *arg)
 {
     (void)arg;
     return weft_chan_recv(chan);
 }
 
 /* P49 */
-START_TEST(values_go_to_and_fro_between_two_threads_whatever_the_capacity)
+START_TEST(values_pass_between_two_threads_in_both_directions_with_any_capacity)
 {
     for (size_t cap = 0; cap < 3; cap++) {
         chan = weft_chan_new_shared(cap);
-        weft_cord other = start_cord(send_it, as_arg(1000));
+        weft_cord other = start_cord(send_arg, as_arg(1000));
         ck_assert_int_eq(weft_chan_recv(chan), 1000);
         ck_assert_int_eq(weft_cord_join(other), 0);
-        other = start_cord(recv_it, NULL);
+        other = start_cord(recv_from_chan, NULL);
         ck_assert_int_eq(weft_chan_send(chan, 42), 0);
         ck_assert_int_eq(weft_cord_join(other), 42);
         weft_chan_free(chan);
@@ -42,87 +42,88 @@ typedef struct point {
 
 WEFT_CHAN_OF(points, point);
 
-static points *way;
+static points *point_chan;
 
 static weft_value send_points(void *arg)
 {
     for (int i = 0; i < 100; i++) {
         point p = {i, -i, "p"};
-        ck_assert_int_eq(points_send(way, p), 0);
+        ck_assert_int_eq(points_send(point_chan, p), 0);
     }
-    return points_try_send(way, *(point *)arg) == 0 || points_send(way, *(point *)arg) == 0;
+    return points_try_send(point_chan, *(point *)arg) == 0 ||
+           points_send(point_chan, *(point *)arg) == 0;
 }
 
 START_TEST(items_of_any_size_cross_threads_whole)
 {
     for (size_t cap = 0; cap < 3; cap++) {
-        way = points_new_shared(cap);
+        point_chan = points_new_shared(cap);
         point last = {7, 8, "last"}, p;
         weft_cord other = start_cord(send_points, &last);
         for (int i = 0; i < 100; i++) {
-            ck_assert_int_eq(points_recv(way, &p), 0);
+            ck_assert_int_eq(points_recv(point_chan, &p), 0);
             ck_assert(p.x == i && p.y == -i && strcmp(p.name, "p") == 0);
         }
-        ck_assert_int_eq(points_recv(way, &p), 0);
+        ck_assert_int_eq(points_recv(point_chan, &p), 0);
         ck_assert_str_eq(p.name, "last");
         ck_assert_int_eq(weft_cord_join(other), 1);
-        ck_assert_int_eq(points_try_recv(way, &p), -EAGAIN);
-        ck_assert_int_eq(weft_chan_recv(points_chan(way)), -EINVAL);
-        points_free(way);
+        ck_assert_int_eq(points_try_recv(point_chan, &p), -EAGAIN);
+        ck_assert_int_eq(weft_chan_recv(points_chan(point_chan)), -EINVAL);
+        points_free(point_chan);
     }
 }
 END_TEST
 
-/* Each thread brings two fibers into the line, then the next thread does. */
-#define IN_LINE 6
+/* Each thread adds two waiting fibers to the wait queue, one thread after the other. */
+#define WAITERS 6
 
-static weft_value queue_up(void *fn)
+static weft_value wait_in_two_fibers(void *fn)
 {
     int i = atomic_load(&stage);
-    weft_fiber a = spin_waiting((weft_fn *)fn, as_arg(i)),
-               b = spin_waiting((weft_fn *)fn, as_arg(i + 1));
-    reach(i + 2);
+    weft_fiber a = spin_and_run((weft_fn *)fn, as_arg(i)),
+               b = spin_and_run((weft_fn *)fn, as_arg(i + 1));
+    reach_stage(i + 2);
     weft_value first = weft_await(a), second = weft_await(b);
     return first * 100 + second;
 }
 
-static void start_line(weft_cord *cords, weft_fn *fn)
+static void start_waiting_cords(weft_cord *cords, weft_fn *fn)
 {
-    reach(0);
-    for (int i = 0; i < IN_LINE / 2; i++) {
-        cords[i] = start_cord(queue_up, (void *)fn);
+    reach_stage(0);
+    for (int i = 0; i < WAITERS / 2; i++) {
+        cords[i] = start_cord(wait_in_two_fibers, (void *)fn);
         wait_for_stage(2 * i + 2);
     }
 }
 
-START_TEST(receivers_are_served_in_the_order_in_which_they_came_whatever_their_threads)
+START_TEST(receivers_of_several_threads_wake_in_fifo_order)
 {
     chan = weft_chan_new_shared(2);
-    weft_cord cords[IN_LINE / 2];
-    start_line(cords, recv_it);
+    weft_cord cords[WAITERS / 2];
+    start_waiting_cords(cords, recv_from_chan);
     ck_assert(weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan));
-    for (weft_value i = 0; i < IN_LINE; i++)
+    for (weft_value i = 0; i < WAITERS; i++)
         ck_assert_int_eq(weft_chan_send(chan, 10 + i), 0);
-    for (weft_value i = 0; i < IN_LINE / 2; i++)
+    for (weft_value i = 0; i < WAITERS / 2; i++)
         ck_assert_int_eq(weft_cord_join(cords[i]), (10 + 2 * i) * 100 + 11 + 2 * i);
     weft_chan_free(chan);
 }
 END_TEST
 
-START_TEST(senders_are_served_in_the_order_in_which_they_came_behind_what_is_there)
+START_TEST(senders_of_several_threads_wake_in_fifo_order_behind_the_buffered_values)
 {
     for (size_t cap = 0; cap < 3; cap++) {
         chan = weft_chan_new_shared(cap);
         for (size_t i = 0; i < cap; i++)
             ck_assert_int_eq(weft_chan_send(chan, 100), 0);
-        weft_cord cords[IN_LINE / 2];
-        start_line(cords, send_it);
+        weft_cord cords[WAITERS / 2];
+        start_waiting_cords(cords, send_arg);
         ck_assert(weft_chan_has_senders(chan) && weft_chan_is_full(chan));
         for (size_t i = 0; i < cap; i++)
             ck_assert_int_eq(weft_chan_recv(chan), 100);
-        for (weft_value i = 0; i < IN_LINE; i++)
+        for (weft_value i = 0; i < WAITERS; i++)
             ck_assert_int_eq(weft_chan_recv(chan), i);
-        for (weft_value i = 0; i < IN_LINE / 2; i++)
+        for (weft_value i = 0; i < WAITERS / 2; i++)
             ck_assert_int_eq(weft_cord_join(cords[i]), 0);
         weft_chan_free(chan);
     }
@@ -130,16 +131,16 @@ START_TEST(senders_are_served_in_the_order_in_which_they_came_behind_what_is_the
 END_TEST
 
 /*
- * What strikes a fiber that has been served by another thread, and has not heard of it: its own
- * thread does not look until it has been struck.
+ * Disturb a fiber that waits in another thread. If is_woken_first, the main thread has woken the
+ * fiber before, and the fiber's thread has not handled the remote message yet.
  */
-typedef struct strike {
+typedef struct disturbance {
     weft_fn *wait;
-    int (*strike)(weft_fiber f);
-    bool is_served_first;
-} strike;
+    int (*disturb)(weft_fiber f);
+    bool is_woken_first;
+} disturbance;
 
-static int interrupt(weft_fiber f)
+static int interrupt_fiber(weft_fiber f)
 {
     return weft_interrupt(f, -77);
 }
@@ -149,80 +150,82 @@ static int raise_in(weft_fiber f)
     return weft_raise(f, -ENOEXEC, "raised");
 }
 
-static weft_value be_struck(void *arg)
+static weft_value disturb_waiter(void *arg)
 {
-    const strike *s = arg;
-    weft_fiber f = spin_waiting(s->wait, as_arg(5));
-    reach(1);
-    if (s->is_served_first)
+    const disturbance *s = arg;
+    weft_fiber f = spin_and_run(s->wait, as_arg(5));
+    reach_stage(1);
+    if (s->is_woken_first)
         wait_for_stage(2);
-    s->strike(f);
+    s->disturb(f);
     weft_value value = weft_await(f);
-    reach(3);
+    reach_stage(3);
     return value;
 }
 
-static weft_value strike_one(weft_fn *wait, int (*how)(weft_fiber f), bool is_served_first)
+static weft_value disturb_waiting_call(weft_fn *wait, int (*disturb_fn)(weft_fiber f),
+                                       bool is_woken_first)
 {
-    reach(0);
+    reach_stage(0);
     chan = weft_chan_new_shared(0);
-    strike s = {wait, how, is_served_first};
-    weft_cord other = start_cord(be_struck, &s);
-    wait_for_stage(is_served_first ? 1 : 3);
-    weft_value expected = is_served_first ? (wait == recv_it ? 0 : 5) : -EAGAIN;
-    weft_value got = wait == recv_it ? weft_chan_try_send(chan, 99) : weft_chan_try_recv(chan);
+    disturbance s = {wait, disturb_fn, is_woken_first};
+    weft_cord other = start_cord(disturb_waiter, &s);
+    wait_for_stage(is_woken_first ? 1 : 3);
+    weft_value expected = is_woken_first ? (wait == recv_from_chan ? 0 : 5) : -EAGAIN;
+    weft_value got =
+        wait == recv_from_chan ? weft_chan_try_send(chan, 99) : weft_chan_try_recv(chan);
     ck_assert_int_eq(got, expected);
-    reach(2);
+    reach_stage(2);
     weft_value value = weft_cord_join(other);
     ck_assert(!weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan));
     weft_chan_free(chan);
     return value;
 }
 
-START_TEST(who_is_struck_after_another_thread_has_served_it_has_been_served)
+START_TEST(a_waiter_interrupted_after_another_thread_has_woken_it_keeps_its_result)
 {
-    ck_assert_int_eq(strike_one(recv_it, interrupt, true), 99);
-    ck_assert_int_eq(strike_one(send_it, interrupt, true), 0);
-    /* What is raised too late does not change the value. */
-    ck_assert_int_eq(strike_one(recv_it, raise_in, true), 99);
+    ck_assert_int_eq(disturb_waiting_call(recv_from_chan, interrupt_fiber, true), 99);
+    ck_assert_int_eq(disturb_waiting_call(send_arg, interrupt_fiber, true), 0);
+    /* An error raised after the wake does not change the value. */
+    ck_assert_int_eq(disturb_waiting_call(recv_from_chan, raise_in, true), 99);
 }
 END_TEST
 
-START_TEST(who_is_struck_before_it_is_served_has_neither_received_nor_sent)
+START_TEST(a_waiter_interrupted_before_it_is_woken_has_neither_received_nor_sent)
 {
-    ck_assert_int_eq(strike_one(recv_it, interrupt, false), -77);
-    ck_assert_int_eq(strike_one(send_it, interrupt, false), -77);
-    ck_assert_int_eq(strike_one(recv_it, weft_cancel, false), -ECANCELED);
-    ck_assert_int_eq(strike_one(send_it, weft_cancel, false), -ECANCELED);
-    ck_assert_int_eq(strike_one(recv_it, raise_in, false), -ENOEXEC);
+    ck_assert_int_eq(disturb_waiting_call(recv_from_chan, interrupt_fiber, false), -77);
+    ck_assert_int_eq(disturb_waiting_call(send_arg, interrupt_fiber, false), -77);
+    ck_assert_int_eq(disturb_waiting_call(recv_from_chan, weft_cancel, false), -ECANCELED);
+    ck_assert_int_eq(disturb_waiting_call(send_arg, weft_cancel, false), -ECANCELED);
+    ck_assert_int_eq(disturb_waiting_call(recv_from_chan, raise_in, false), -ENOEXEC);
 }
 END_TEST
 
-static weft_value got_when_cancelled;
+static weft_value first_received;
 
-static weft_value recv_and_note(void *arg)
+static weft_value recv_twice(void *arg)
 {
     (void)arg;
-    got_when_cancelled = weft_chan_recv(chan);
+    first_received = weft_chan_recv(chan);
     return weft_chan_recv(chan);
 }
 
-/* A fiber that is cancelled has the value of its last call, and is struck at the next. */
-START_TEST(a_cancel_that_comes_too_late_strikes_at_the_next_call)
+/* The call that was woken keeps its value. The next call fails with -ECANCELED. */
+START_TEST(a_cancel_after_the_wake_takes_effect_at_the_next_call)
 {
     chan = weft_chan_new_shared(0);
-    strike s = {recv_and_note, weft_cancel, true};
-    weft_cord other = start_cord(be_struck, &s);
+    disturbance s = {recv_twice, weft_cancel, true};
+    weft_cord other = start_cord(disturb_waiter, &s);
     wait_for_stage(1);
     ck_assert_int_eq(weft_chan_send(chan, 99), 0);
-    reach(2);
+    reach_stage(2);
     ck_assert_int_eq(weft_cord_join(other), -ECANCELED);
-    ck_assert_int_eq(got_when_cancelled, 99);
+    ck_assert_int_eq(first_received, 99);
     weft_chan_free(chan);
 }
 END_TEST
 
-static weft_value drain(void *arg)
+static weft_value drain_chan(void *arg)
 {
     (void)arg;
     weft_value sum = 0, value;
@@ -231,7 +234,7 @@ static weft_value drain(void *arg)
     return value == -EPIPE ? sum : value;
 }
 
-START_TEST(what_is_in_a_closed_channel_can_be_received_in_any_thread_and_then_there_is_an_end)
+START_TEST(a_closed_channel_delivers_its_buffered_values_to_any_thread_and_then_fails_with_epipe)
 {
     chan = weft_chan_new_shared(10);
     for (weft_value i = 1; i <= 10; i++)
@@ -239,24 +242,24 @@ START_TEST(what_is_in_a_closed_channel_can_be_received_in_any_thread_and_then_th
     ck_assert_int_eq(weft_chan_close(chan), 0);
     ck_assert(weft_chan_is_closed(chan) && weft_chan_count(chan) == 10);
     ck_assert_int_eq(weft_chan_send(chan, 11), -EPIPE);
-    ck_assert_int_eq(weft_cord_join(start_cord(drain, NULL)), 55);
+    ck_assert_int_eq(weft_cord_join(start_cord(drain_chan, NULL)), 55);
     ck_assert(weft_chan_is_empty(chan));
     weft_chan_free(chan);
 }
 END_TEST
 
-/* By closing, or by freeing: they need nothing of it any more. */
-START_TEST(those_who_wait_in_other_threads_hear_of_the_end_even_if_the_channel_is_gone)
+/* Whether the channel is closed or freed: woken waiters do not use the channel any more. */
+START_TEST(closing_or_freeing_a_channel_wakes_waiters_in_other_threads_with_epipe)
 {
     for (int i = 0; i < 4; i++) {
         chan = weft_chan_new_shared(0);
-        weft_cord cords[IN_LINE / 2];
-        start_line(cords, i % 2 == 0 ? recv_it : send_it);
+        weft_cord cords[WAITERS / 2];
+        start_waiting_cords(cords, i % 2 == 0 ? recv_from_chan : send_arg);
         if (i < 2)
             ck_assert_int_eq(weft_chan_close(chan), 0);
         else
             weft_chan_free(chan);
-        for (int j = 0; j < IN_LINE / 2; j++)
+        for (int j = 0; j < WAITERS / 2; j++)
             ck_assert_int_eq(weft_cord_join(cords[j]), -EPIPE * 100 - EPIPE);
         if (i < 2)
             weft_chan_free(chan);
@@ -264,15 +267,15 @@ START_TEST(those_who_wait_in_other_threads_hear_of_the_end_even_if_the_channel_i
 }
 END_TEST
 
-/* Cancelled while it is told of the end of a channel that is gone. */
-START_TEST(a_cancel_after_the_channel_was_freed_comes_too_late)
+/* The waiter is interrupted while the wake-up by the freed channel is in flight. */
+START_TEST(an_interrupt_after_the_channel_was_freed_has_no_effect)
 {
     chan = weft_chan_new_shared(0);
-    strike s = {recv_it, interrupt, true};
-    weft_cord other = start_cord(be_struck, &s);
+    disturbance s = {recv_from_chan, interrupt_fiber, true};
+    weft_cord other = start_cord(disturb_waiter, &s);
     wait_for_stage(1);
     weft_chan_free(chan);
-    reach(2);
+    reach_stage(2);
     ck_assert_int_eq(weft_cord_join(other), -EPIPE);
 }
 END_TEST
@@ -281,19 +284,18 @@ static weft_value wait_in_fibers(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 10; i++)
-        weft_spin(i % 2 == 0 ? recv_it : send_it, as_arg(1));
+        weft_spin(i % 2 == 0 ? recv_from_chan : send_arg, as_arg(1));
     let_run();
-    reach(atomic_load(&stage) + 1);
+    reach_stage(atomic_load(&stage) + 1);
     return weft_suspend();
 }
 
-/* In a full channel senders wait, in an empty one receivers: in a rendezvous they would meet. */
-START_TEST(a_thread_that_is_cancelled_while_its_fibers_wait_leaves_nobody_behind)
+START_TEST(a_thread_that_is_cancelled_while_its_fibers_wait_leaves_no_waiters)
 {
     chan = weft_chan_new_shared(0);
-    reach(0);
-    weft_cord other = start_cord(drain, NULL), third = start_cord(wait_in_fibers, NULL);
-    let_run_until_stage(1);
+    reach_stage(0);
+    weft_cord other = start_cord(drain_chan, NULL), third = start_cord(wait_in_fibers, NULL);
+    run_fibers_until_stage(1);
     weft_cord_cancel(other);
     weft_cord_cancel(third);
     ck_assert_int_eq(weft_cord_join(third), -ECANCELED);
@@ -304,26 +306,26 @@ START_TEST(a_thread_that_is_cancelled_while_its_fibers_wait_leaves_nobody_behind
 }
 END_TEST
 
-/* The main fiber waits, and never hears of it: another fiber ends the process. */
-static bool is_served;
+/* The main fiber waits and never runs again. Another fiber ends the process. */
+static bool is_woken;
 
 static weft_value end_process(void *arg)
 {
     (void)arg;
-    reach(1);
+    reach_stage(1);
     wait_for_stage(2);
     exit_here(3);
     return 0;
 }
 
-static weft_value serve_then_look(void *arg)
+static weft_value wake_then_check(void *arg)
 {
     (void)arg;
     wait_for_stage(1);
-    if (is_served && weft_chan_try_send(chan, 1) != 0)
+    if (is_woken && weft_chan_try_send(chan, 1) != 0)
         _exit(4);
-    reach(2);
-    weft_suspend(); /* cancelled, as the process ends */
+    reach_stage(2);
+    weft_suspend(); /* cancelled when the process ends */
     while (weft_chan_has_receivers(chan))
         sched_yield();
     return 0;
@@ -331,18 +333,18 @@ static weft_value serve_then_look(void *arg)
 
 static int end_while_receiving(void)
 {
-    reach(0);
+    reach_stage(0);
     chan = weft_chan_new_shared(0);
-    start_cord(serve_then_look, NULL);
+    start_cord(wake_then_check, NULL);
     weft_spin(end_process, NULL);
     weft_chan_recv(chan);
     return 1;
 }
 
-START_TEST(a_process_may_end_with_an_answer_under_way_to_a_fiber_that_never_runs_again)
+START_TEST(a_process_may_end_with_a_wake_in_flight_to_a_fiber_that_never_runs_again)
 {
     ck_assert_quiet(run_apart(end_while_receiving), 3);
-    is_served = true;
+    is_woken = true;
     ck_assert_quiet(run_apart(end_while_receiving), 3);
 }
 END_TEST
@@ -356,10 +358,10 @@ static void *use_without_waiting(void *arg)
     return NULL;
 }
 
-START_TEST(a_plain_thread_can_try_and_close)
+START_TEST(a_thread_without_fibers_can_try_and_close)
 {
     chan = weft_chan_new_shared(0);
-    weft_fiber f = spin_waiting(send_it, as_arg(1));
+    weft_fiber f = spin_and_run(send_arg, as_arg(1));
     pthread_t thread;
     ck_assert_int_eq(pthread_create(&thread, NULL, use_without_waiting, as_arg(2)), 0);
     ck_assert_int_eq(weft_await(f), 0);
@@ -370,7 +372,7 @@ START_TEST(a_plain_thread_can_try_and_close)
 }
 END_TEST
 
-static int wait_for_nobody(void)
+static int recv_without_sender(void)
 {
     chan = weft_chan_new_shared(0);
     weft_value rc = weft_chan_recv(chan);
@@ -378,11 +380,11 @@ static int wait_for_nobody(void)
     return rc == -EDEADLK ? 3 : 1;
 }
 
-START_TEST(a_wait_that_nobody_can_end_is_a_deadlock_for_shared_channels_too)
+START_TEST(a_wait_on_a_shared_channel_that_no_fiber_can_end_is_a_deadlock)
 {
-    const outcome *o = run_apart(wait_for_nobody);
+    const outcome *o = run_apart(recv_without_sender);
     ck_assert_int_eq(o->status, 3);
-    assert_said(o, "something from a shared channel");
+    assert_printed(o, "an item from a shared channel");
 }
 END_TEST
 
@@ -393,31 +395,34 @@ static weft_value recv_or_message(void *arg)
     return weft_select(c, 2);
 }
 
-/* Of those who waited in it none is left, and nobody knows what other threads were at. */
-static int look_in_child(void)
+/*
+ * In a child, the waiting fibers do not exist, and other threads may have been changing the
+ * channel.
+ */
+static int use_chan_in_child(void)
 {
     chan = weft_chan_new_shared(1);
-    spin_waiting(recv_it, NULL);
-    spin_waiting(recv_or_message, NULL);
+    spin_and_run(recv_from_chan, NULL);
+    spin_and_run(recv_or_message, NULL);
     pid_t pid = weft_fork();
     if (pid == 0) {
-        bool is_over = weft_chan_recv(chan) == -EPIPE && weft_chan_send(chan, 1) == -EPIPE &&
-                       recv_or_message(NULL) == 0 && weft_chan_is_closed(chan) &&
-                       weft_chan_is_empty(chan) && !weft_chan_has_receivers(chan);
+        bool is_closed = weft_chan_recv(chan) == -EPIPE && weft_chan_send(chan, 1) == -EPIPE &&
+                         recv_or_message(NULL) == 0 && weft_chan_is_closed(chan) &&
+                         weft_chan_is_empty(chan) && !weft_chan_has_receivers(chan);
         weft_chan_free(chan);
-        _exit(is_over ? 3 : 4);
+        _exit(is_closed ? 3 : 4);
     }
     int status = 0;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    bool is_alive = weft_chan_send(chan, 1) == 0 && weft_chan_send(chan, 2) == 0;
+    bool is_usable = weft_chan_send(chan, 1) == 0 && weft_chan_send(chan, 2) == 0;
     let_run();
     weft_chan_free(chan);
-    return WIFEXITED(status) && is_alive ? WEXITSTATUS(status) : 5;
+    return WIFEXITED(status) && is_usable ? WEXITSTATUS(status) : 5;
 }
 
-START_TEST(in_a_child_a_shared_channel_is_closed_and_empty_and_the_parents_goes_on)
+START_TEST(in_a_child_a_shared_channel_is_closed_and_empty_and_still_works_in_the_parent)
 {
-    ck_assert_quiet(run_apart(look_in_child), 3);
+    ck_assert_quiet(run_apart(use_chan_in_child), 3);
 }
 END_TEST
 
@@ -425,14 +430,14 @@ static weft_value recv_elsewhere(void *arg)
 {
     weft_value rc = weft_chan_recv(arg);
     if (rc == -EXDEV)
-        ck_assert_any_words(-EXDEV);
+        ck_assert_any_error(-EXDEV);
     return rc;
 }
 
-START_TEST(waiting_in_a_channel_that_is_not_shared_where_another_threads_fiber_waits_is_refused)
+START_TEST(receiving_from_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused)
 {
     chan = weft_chan_new(0);
-    weft_fiber f = spin_waiting(recv_it, NULL);
+    weft_fiber f = spin_and_run(recv_from_chan, NULL);
     ck_assert_int_eq(weft_cord_join(start_cord(recv_elsewhere, chan)), -EXDEV);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
@@ -446,16 +451,16 @@ static weft_value send_elsewhere(void *arg)
 {
     weft_value rc = weft_chan_send(arg, 1);
     if (rc == -EXDEV)
-        ck_assert_any_words(-EXDEV);
+        ck_assert_any_error(-EXDEV);
     return rc;
 }
 
-START_TEST(sending_in_a_channel_that_is_not_shared_where_another_threads_fiber_waits_is_refused)
+START_TEST(sending_to_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused)
 {
     chan = weft_chan_new(0);
-    weft_fiber f = spin_waiting(send_it, as_arg(5));
+    weft_fiber f = spin_and_run(send_arg, as_arg(5));
     ck_assert_int_eq(weft_cord_join(start_cord(send_elsewhere, chan)), -EXDEV);
-    ck_assert_int_eq(weft_chan_recv(chan), 5); /* nobody else's, and nothing lost */
+    ck_assert_int_eq(weft_chan_recv(chan), 5); /* the value of f, and none is lost */
     ck_assert_int_eq(weft_await(f), 0);
     weft_chan_free(chan);
 }
@@ -472,39 +477,39 @@ static weft_value recv_point(void *arg)
     return points_recv(arg, &p);
 }
 
-START_TEST(items_in_a_channel_that_is_not_shared_where_another_threads_fiber_waits_are_refused)
+START_TEST(items_in_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_are_refused)
 {
-    way = points_new(0);
-    weft_fiber f = spin_waiting(send_point, way);
-    ck_assert_int_eq(weft_cord_join(start_cord(send_point, way)), -EXDEV);
-    ck_assert_int_eq(recv_point(way), 0);
+    point_chan = points_new(0);
+    weft_fiber f = spin_and_run(send_point, point_chan);
+    ck_assert_int_eq(weft_cord_join(start_cord(send_point, point_chan)), -EXDEV);
+    ck_assert_int_eq(recv_point(point_chan), 0);
     ck_assert_int_eq(weft_await(f), 0);
-    f = spin_waiting(recv_point, way);
-    ck_assert_int_eq(weft_cord_join(start_cord(recv_point, way)), -EXDEV);
-    ck_assert_int_eq(send_point(way), 0);
+    f = spin_and_run(recv_point, point_chan);
+    ck_assert_int_eq(weft_cord_join(start_cord(recv_point, point_chan)), -EXDEV);
+    ck_assert_int_eq(send_point(point_chan), 0);
     ck_assert_int_eq(weft_await(f), 0);
-    points_free(way);
+    points_free(point_chan);
 }
 END_TEST
 
-/* Fibers of this thread wait in it, on both sides. */
-static weft_value use_as_own(void *arg)
+/* Fibers of this thread wait in the channel, on both sides. */
+static weft_value use_in_this_thread(void *arg)
 {
     (void)arg;
-    weft_fiber f = spin_waiting(recv_it, NULL);
+    weft_fiber f = spin_and_run(recv_from_chan, NULL);
     ck_assert_int_eq(weft_chan_send(chan, 7), 0);
     ck_assert_int_eq(weft_await(f), 7);
-    f = spin_waiting(send_it, as_arg(8));
+    f = spin_and_run(send_arg, as_arg(8));
     ck_assert_int_eq(weft_chan_recv(chan), 8);
     return weft_await(f);
 }
 
-START_TEST(a_channel_that_is_not_shared_can_be_handed_to_another_cord_and_back)
+START_TEST(an_unshared_channel_can_be_handed_to_another_cord_and_back)
 {
     chan = weft_chan_new(0);
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(use_as_own(NULL), 0);
-        ck_assert_int_eq(weft_cord_join(start_cord(use_as_own, NULL)), 0);
+        ck_assert_int_eq(use_in_this_thread(NULL), 0);
+        ck_assert_int_eq(weft_cord_join(start_cord(use_in_this_thread, NULL)), 0);
     }
     weft_chan_free(chan);
 }
@@ -513,25 +518,25 @@ END_TEST
 int main(void)
 {
     const TTest *const *const tests[] = {
-        &values_go_to_and_fro_between_two_threads_whatever_the_capacity,
+        &values_pass_between_two_threads_in_both_directions_with_any_capacity,
         &items_of_any_size_cross_threads_whole,
-        &receivers_are_served_in_the_order_in_which_they_came_whatever_their_threads,
-        &senders_are_served_in_the_order_in_which_they_came_behind_what_is_there,
-        &who_is_struck_after_another_thread_has_served_it_has_been_served,
-        &who_is_struck_before_it_is_served_has_neither_received_nor_sent,
-        &a_cancel_that_comes_too_late_strikes_at_the_next_call,
-        &what_is_in_a_closed_channel_can_be_received_in_any_thread_and_then_there_is_an_end,
-        &those_who_wait_in_other_threads_hear_of_the_end_even_if_the_channel_is_gone,
-        &a_cancel_after_the_channel_was_freed_comes_too_late,
-        &a_thread_that_is_cancelled_while_its_fibers_wait_leaves_nobody_behind,
-        &a_process_may_end_with_an_answer_under_way_to_a_fiber_that_never_runs_again,
-        &a_plain_thread_can_try_and_close,
-        &a_wait_that_nobody_can_end_is_a_deadlock_for_shared_channels_too,
-        &in_a_child_a_shared_channel_is_closed_and_empty_and_the_parents_goes_on,
-        &waiting_in_a_channel_that_is_not_shared_where_another_threads_fiber_waits_is_refused,
-        &sending_in_a_channel_that_is_not_shared_where_another_threads_fiber_waits_is_refused,
-        &items_in_a_channel_that_is_not_shared_where_another_threads_fiber_waits_are_refused,
-        &a_channel_that_is_not_shared_can_be_handed_to_another_cord_and_back,
+        &receivers_of_several_threads_wake_in_fifo_order,
+        &senders_of_several_threads_wake_in_fifo_order_behind_the_buffered_values,
+        &a_waiter_interrupted_after_another_thread_has_woken_it_keeps_its_result,
+        &a_waiter_interrupted_before_it_is_woken_has_neither_received_nor_sent,
+        &a_cancel_after_the_wake_takes_effect_at_the_next_call,
+        &a_closed_channel_delivers_its_buffered_values_to_any_thread_and_then_fails_with_epipe,
+        &closing_or_freeing_a_channel_wakes_waiters_in_other_threads_with_epipe,
+        &an_interrupt_after_the_channel_was_freed_has_no_effect,
+        &a_thread_that_is_cancelled_while_its_fibers_wait_leaves_no_waiters,
+        &a_process_may_end_with_a_wake_in_flight_to_a_fiber_that_never_runs_again,
+        &a_thread_without_fibers_can_try_and_close,
+        &a_wait_on_a_shared_channel_that_no_fiber_can_end_is_a_deadlock,
+        &in_a_child_a_shared_channel_is_closed_and_empty_and_still_works_in_the_parent,
+        &receiving_from_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused,
+        &sending_to_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused,
+        &items_in_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_are_refused,
+        &an_unshared_channel_can_be_handed_to_another_cord_and_back,
     };
     return run_suite("chan_shared", tests, COUNT_OF(tests));
 }

@@ -1,10 +1,11 @@
-/* Channels: many messages, many fibers at odds with each other, and items of any size. */
-#include "support.h"
+/* Channels under load: many messages, many fibers with timeouts, and items of any size. */
+#include "support/random.h"
+#include "support/support.h"
 
 #define MESSAGES 100000
 
 static weft_chan *chan;
-static weft_value messages; /* that are to be sent */
+static weft_value messages; /* number of values to send */
 
 static weft_value send_all(void *arg)
 {
@@ -18,7 +19,7 @@ static weft_value send_all(void *arg)
 }
 
 /* T71 */
-START_TEST(a_hundred_thousand_messages_come_out_as_they_went_in)
+START_TEST(a_hundred_thousand_messages_arrive_in_order)
 {
     const size_t caps[] = {1, 0, 2, 7, 64};
     messages = MESSAGES;
@@ -34,25 +35,17 @@ START_TEST(a_hundred_thousand_messages_come_out_as_they_went_in)
 }
 END_TEST
 
-static unsigned random_state = 20240607;
-
-static unsigned random_below(unsigned n)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 8) % n;
-}
-
 #define PAIRS 10
-#define ROUNDS 200 /* each */
+#define ROUNDS 200 /* for each pair */
 
-/* Two who meet, if both are there at the same time. */
+/* A sender and a receiver that meet only if both wait at the same time. */
 typedef struct pair {
     weft_chan *chan;
-    weft_value first; /* of the values that are its own */
+    weft_value first; /* lowest value of this pair */
     unsigned sends_missed, receives_missed;
 } pair;
 
-static void dawdle(void)
+static void pause_randomly(void)
 {
     if (random_below(2) == 0)
         weft_sleep(random_below(60) * 1e-6);
@@ -60,7 +53,7 @@ static void dawdle(void)
         weft_snooze();
 }
 
-static weft_value send_by_chance(void *arg)
+static weft_value send_with_timeouts(void *arg)
 {
     pair *p = arg;
     for (weft_value sent = 0; sent < ROUNDS;) {
@@ -70,12 +63,12 @@ static weft_value send_by_chance(void *arg)
             sent += rc == 0;
             p->sends_missed += rc != 0;
         }
-        dawdle();
+        pause_randomly();
     }
     return 0;
 }
 
-static weft_value receive_by_chance(void *arg)
+static weft_value receive_with_timeouts(void *arg)
 {
     pair *p = arg;
     for (weft_value received = 0; received < ROUNDS;) {
@@ -88,21 +81,21 @@ static weft_value receive_by_chance(void *arg)
             ck_assert_int_eq(v, p->first + received);
             received++;
         }
-        dawdle();
+        pause_randomly();
     }
     return 0;
 }
 
 /* T70 */
-START_TEST(ten_pairs_with_random_timeouts_meet_two_thousand_times_and_nobody_meets_another)
+START_TEST(ten_pairs_with_random_timeouts_meet_two_thousand_times_and_never_mix)
 {
     pair pairs[PAIRS] = {0};
     weft_fiber f[2 * PAIRS];
     for (int i = 0; i < PAIRS; i++) {
         pairs[i].chan = weft_chan_new(0);
         pairs[i].first = i * 1000000;
-        f[2 * i] = weft_spin(send_by_chance, &pairs[i]);
-        f[2 * i + 1] = weft_spin(receive_by_chance, &pairs[i]);
+        f[2 * i] = weft_spin(send_with_timeouts, &pairs[i]);
+        f[2 * i + 1] = weft_spin(receive_with_timeouts, &pairs[i]);
     }
     ck_assert_int_eq(weft_await_all(f, COUNT_OF(f), NULL), 0);
     unsigned sends_missed = 0, receives_missed = 0;
@@ -115,22 +108,22 @@ START_TEST(ten_pairs_with_random_timeouts_meet_two_thousand_times_and_nobody_mee
 }
 END_TEST
 
-/* A crowd on both sides of one channel, of whom some are struck in the middle of a call. */
-#define CROWD 8
-#define EACH 200
-#define TOTAL (CROWD * EACH)
+/* Many senders and receivers of one channel, with timeouts and interrupts. */
+#define SENDERS 8
+#define VALUES_EACH 200
+#define TOTAL (SENDERS * VALUES_EACH)
 
 static unsigned char arrived[TOTAL];
-static int arrived_of[CROWD]; /* how many from each sender */
+static int arrived_of[SENDERS]; /* number of values from each sender */
 static int receivers_count;
 
-static weft_value send_own(void *arg)
+static weft_value send_own_values(void *arg)
 {
     weft_value me = (weft_value)arg;
-    for (weft_value i = 0; i < EACH;) {
+    for (weft_value i = 0; i < VALUES_EACH;) {
         weft_value rc = 1;
         WEFT_MOVE_ON_AFTER(random_below(3) == 0 ? random_below(30) * 1e-6 : INFINITY) {
-            rc = weft_chan_send(chan, me * EACH + i);
+            rc = weft_chan_send(chan, me * VALUES_EACH + i);
         }
         ck_assert(rc == 0 || rc == -ECANCELED || rc == -77);
         i += rc == 0;
@@ -149,45 +142,45 @@ static weft_value receive_any(void *arg)
         if (v < 0)
             continue;
         ck_assert(v < TOTAL && arrived[v]++ == 0);
-        if (receivers_count == 1) /* else one may take the next while another has not run yet */
-            ck_assert_int_eq(v % EACH, arrived_of[v / EACH]);
-        arrived_of[v / EACH]++;
-        dawdle();
+        if (receivers_count == 1) /* with several receivers, a later value may be handled first */
+            ck_assert_int_eq(v % VALUES_EACH, arrived_of[v / VALUES_EACH]);
+        arrived_of[v / VALUES_EACH]++;
+        pause_randomly();
     }
     return 0;
 }
 
-static void cross_a_crowd(size_t cap)
+static void run_senders_and_receivers(size_t cap)
 {
     memset(arrived, 0, sizeof arrived);
     memset(arrived_of, 0, sizeof arrived_of);
     chan = weft_chan_new(cap);
-    weft_fiber senders[CROWD], receivers[CROWD];
-    for (int i = 0; i < CROWD; i++)
-        senders[i] = weft_spin(send_own, as_arg(i));
+    weft_fiber senders[SENDERS], receivers[SENDERS];
+    for (int i = 0; i < SENDERS; i++)
+        senders[i] = weft_spin(send_own_values, as_arg(i));
     for (int i = 0; i < receivers_count; i++)
         receivers[i] = weft_spin(receive_any, NULL);
     for (int i = 0; i < 500; i++) {
-        weft_interrupt(senders[random_below(CROWD)], -77); /* -EBUSY, if it does not wait */
+        weft_interrupt(senders[random_below(SENDERS)], -77); /* -EBUSY if it does not wait */
         weft_interrupt(receivers[random_below((unsigned)receivers_count)], -77);
-        dawdle();
+        pause_randomly();
     }
-    ck_assert_int_eq(weft_await_all(senders, CROWD, NULL), 0);
+    ck_assert_int_eq(weft_await_all(senders, SENDERS, NULL), 0);
     weft_chan_close(chan);
     ck_assert_int_eq(weft_await_all(receivers, (size_t)receivers_count, NULL), 0);
-    for (int i = 0; i < CROWD; i++)
-        ck_assert_int_eq(arrived_of[i], EACH);
+    for (int i = 0; i < SENDERS; i++)
+        ck_assert_int_eq(arrived_of[i], VALUES_EACH);
     weft_chan_free(chan);
 }
 
 /* T69, T70 */
-START_TEST(in_a_crowd_whose_calls_are_cut_short_no_message_is_lost_or_doubled)
+START_TEST(with_many_interrupted_senders_and_receivers_no_message_is_lost_or_duplicated)
 {
     for (size_t cap = 0; cap < 4; cap++) {
         receivers_count = 1;
-        cross_a_crowd(cap);
-        receivers_count = CROWD;
-        cross_a_crowd(cap);
+        run_senders_and_receivers(cap);
+        receivers_count = SENDERS;
+        run_senders_and_receivers(cap);
     }
 }
 END_TEST
@@ -220,7 +213,7 @@ static large large_of(int n)
 
 #define ITEMS 50
 
-/* Sends items of all sizes, in turn. */
+/* Channels of three item sizes, used in turn. */
 typedef struct sizes {
     char_chan *chars;
     words_chan *words;
@@ -260,13 +253,13 @@ static void receive_sizes(sizes *s)
 }
 
 /* API: WEFT_CHAN_OF */
-START_TEST(items_of_any_size_go_through_whole_whoever_waits_for_whom)
+START_TEST(items_of_any_size_arrive_whole_whichever_side_waits)
 {
     for (size_t cap = 0; cap < 10; cap += 3) {
-        for (int who_waits = 0; who_waits < 2; who_waits++) {
+        for (int is_sender_first = 0; is_sender_first < 2; is_sender_first++) {
             sizes s = {char_chan_new(cap), words_chan_new(cap), large_chan_new(cap)};
             weft_fiber f = weft_spin(send_sizes, &s);
-            if (who_waits == 1) /* the sender first */
+            if (is_sender_first == 1) /* let the sender wait first */
                 let_run();
             receive_sizes(&s);
             ck_assert_int_eq(weft_await(f), 0);
@@ -284,7 +277,7 @@ START_TEST(items_of_any_size_go_through_whole_whoever_waits_for_whom)
 }
 END_TEST
 
-static weft_value recv_words_in_vain(void *arg)
+static weft_value fail_to_recv_words(void *arg)
 {
     three_words w = words_of(50), before = w;
     int rc = words_chan_recv(arg, &w);
@@ -292,15 +285,15 @@ static weft_value recv_words_in_vain(void *arg)
     return rc;
 }
 
-START_TEST(a_typed_call_that_is_cut_short_writes_nothing_and_sends_nothing)
+START_TEST(an_interrupted_typed_call_writes_nothing_and_sends_nothing)
 {
     words_chan *c = words_chan_new(1);
     three_words w;
     ck_assert_int_eq(words_chan_try_recv(c, &w), -EAGAIN);
-    weft_fiber f = weft_spin(recv_words_in_vain, c);
+    weft_fiber f = weft_spin(fail_to_recv_words, c);
     let_run();
     weft_interrupt(f, -3);
-    ck_assert_int_eq(words_chan_send(c, words_of(1)), 0); /* not to that one */
+    ck_assert_int_eq(words_chan_send(c, words_of(1)), 0); /* not to the interrupted receiver */
     ck_assert_int_eq(weft_await(f), -3);
     WEFT_MOVE_ON_AFTER(0.001) {
         ck_assert_int_eq(words_chan_send(c, words_of(2)), -ECANCELED);
@@ -312,7 +305,7 @@ START_TEST(a_typed_call_that_is_cut_short_writes_nothing_and_sends_nothing)
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(words_chan_recv(c, &w), -ECANCELED);
     }
-    f = weft_spin(recv_words_in_vain, c);
+    f = weft_spin(fail_to_recv_words, c);
     let_run();
     words_chan_free(c);
     ck_assert_int_eq(weft_await(f), -EPIPE);
@@ -349,7 +342,7 @@ START_TEST(a_channel_of_structs_is_not_mistaken_for_one_of_values)
     weft_chan *plain = large_chan_chan(c);
     ck_assert_int_eq(large_chan_send(c, large_of(1)), 0);
     ck_assert_int_eq(weft_chan_send(plain, 1), -EINVAL);
-    ck_assert_words(-EINVAL, "a channel of items of 200 bytes, not of values");
+    ck_assert_error(-EINVAL, "weft_chan: the items have 200 bytes and are not values");
     ck_assert_int_eq(weft_chan_try_send(plain, 1), -EINVAL);
     ck_assert_int_eq(weft_chan_recv(plain), -EINVAL);
     ck_assert_int_eq(weft_chan_try_recv(plain), -EINVAL);
@@ -358,7 +351,7 @@ START_TEST(a_channel_of_structs_is_not_mistaken_for_one_of_values)
 }
 END_TEST
 
-START_TEST(items_without_any_bytes_are_counted)
+START_TEST(items_of_zero_bytes_are_counted)
 {
     weft_chan *c = weft__chan_new_of(0, 100);
     char nothing;
@@ -372,17 +365,17 @@ START_TEST(items_without_any_bytes_are_counted)
 }
 END_TEST
 
-static weft_value recv_for_ever(void *arg)
+static weft_value recv_forever(void *arg)
 {
     (void)arg;
     return weft_chan_recv(chan);
 }
 
-static int leave_receivers_behind(void)
+static int exit_with_waiting_receivers(void)
 {
     chan = weft_chan_new(1);
-    weft_go(recv_for_ever, NULL);
-    weft_go(recv_for_ever, NULL);
+    weft_go(recv_forever, NULL);
+    weft_go(recv_forever, NULL);
     weft_snooze();
     return weft_chan_has_receivers(chan) ? 0 : 1;
 }
@@ -390,11 +383,11 @@ static int leave_receivers_behind(void)
 /* T35 */
 START_TEST(the_process_may_end_while_fibers_wait_on_a_channel)
 {
-    ck_assert_quiet(run_apart(leave_receivers_behind), 0);
+    ck_assert_quiet(run_apart(exit_with_waiting_receivers), 0);
 }
 END_TEST
 
-static int receive_from_nobody(void)
+static int recv_without_sender(void)
 {
     chan = weft_chan_new(1);
     weft_value v = weft_chan_recv(chan);
@@ -404,26 +397,26 @@ static int receive_from_nobody(void)
                : 1;
 }
 
-START_TEST(a_main_fiber_that_nobody_can_ever_send_to_is_told)
+START_TEST(a_main_fiber_that_no_fiber_can_send_to_gets_edeadlk)
 {
-    const outcome *o = run_apart(receive_from_nobody);
+    const outcome *o = run_apart(recv_without_sender);
     ck_assert_int_eq(o->status, 0);
     if (!is_sanitized())
-        assert_said(o, "something from a channel");
+        assert_printed(o, "an item from a channel");
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_hundred_thousand_messages_come_out_as_they_went_in,
-    &ten_pairs_with_random_timeouts_meet_two_thousand_times_and_nobody_meets_another,
-    &in_a_crowd_whose_calls_are_cut_short_no_message_is_lost_or_doubled,
-    &items_of_any_size_go_through_whole_whoever_waits_for_whom,
-    &a_typed_call_that_is_cut_short_writes_nothing_and_sends_nothing,
+    &a_hundred_thousand_messages_arrive_in_order,
+    &ten_pairs_with_random_timeouts_meet_two_thousand_times_and_never_mix,
+    &with_many_interrupted_senders_and_receivers_no_message_is_lost_or_duplicated,
+    &items_of_any_size_arrive_whole_whichever_side_waits,
+    &an_interrupted_typed_call_writes_nothing_and_sends_nothing,
     &an_item_may_have_the_bytes_of_an_error_code,
     &a_channel_of_structs_is_not_mistaken_for_one_of_values,
-    &items_without_any_bytes_are_counted,
+    &items_of_zero_bytes_are_counted,
     &the_process_may_end_while_fibers_wait_on_a_channel,
-    &a_main_fiber_that_nobody_can_ever_send_to_is_told,
+    &a_main_fiber_that_no_fiber_can_send_to_gets_edeadlk,
 };
 
 int main(void)

@@ -1,10 +1,10 @@
-/* Conditions: who is woken, and that whoever returns has its mutex. */
-#include "support.h"
+/* Conditions: which waiters are woken, and that a waiter returns with its mutex. */
+#include "support/support.h"
 
 static weft_mutex mutex;
 static weft_cond cond;
 
-/* Marks its argument when it has been signalled; its value is what the wait returned. */
+/* Wait for a signal. Mark arg if signalled. Return the result of the wait. */
 static weft_value wait_and_mark(void *arg)
 {
     ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
@@ -14,11 +14,11 @@ static weft_value wait_and_mark(void *arg)
     if (rc == -EOWNERDEAD)
         ck_assert_uint_ne(weft_mutex_owner(&mutex), weft_self());
     else
-        ck_assert_int_eq(weft_mutex_unlock(&mutex), 0); /* however it ended */
+        ck_assert_int_eq(weft_mutex_unlock(&mutex), 0); /* after any result */
     return rc;
 }
 
-/* Is signalled, holds the mutex until it is scheduled. */
+/* Wait for a signal, then hold the mutex until scheduled. */
 static weft_value wait_and_hold(void *arg)
 {
     (void)arg;
@@ -31,8 +31,8 @@ static weft_value wait_and_hold(void *arg)
     return value;
 }
 
-/* Has the mutex until it is scheduled, and ends with it if it is scheduled with 0. */
-static weft_value hold(void *arg)
+/* Hold the mutex until scheduled. End with the mutex if scheduled with 0. */
+static weft_value hold_mutex(void *arg)
 {
     (void)arg;
     ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
@@ -42,22 +42,14 @@ static weft_value hold(void *arg)
     return value;
 }
 
-static weft_fiber spin_waiting(weft_fn *fn, void *arg)
-{
-    weft_fiber f = weft_spin(fn, arg);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
-}
-
-static void assert_is_free(void)
+static void assert_mutex_is_free(void)
 {
     ck_assert_int_eq(weft_mutex_try_lock(&mutex), 0);
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
 }
 
 /* T60 */
-START_TEST(a_signal_without_anyone_who_waits_is_not_remembered)
+START_TEST(a_signal_without_waiters_is_not_remembered)
 {
     ck_assert_int_eq(weft_cond_signal(&cond), 0);
     ck_assert_int_eq(weft_cond_broadcast(&cond), 0);
@@ -83,24 +75,25 @@ START_TEST(a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order)
     let_run();
     ck_assert_trail("a");
     ck_assert_int_eq(weft_cond_broadcast(&cond), 3);
-    ck_assert_int_eq(weft_cond_broadcast(&cond), 0); /* each of them once */
+    ck_assert_int_eq(weft_cond_broadcast(&cond), 0); /* each waiter is woken once */
     let_run();
     ck_assert_trail("abcd");
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
-START_TEST(a_wait_lets_go_of_the_mutex_and_has_it_again_afterwards)
+START_TEST(a_wait_releases_the_mutex_and_acquires_it_again)
 {
     weft_fiber f = spin_waiting(wait_and_hold, NULL);
     ck_assert_uint_eq(weft_mutex_owner(&mutex), 0);
     ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), f); /* in the same step: it was free */
+    ck_assert_uint_eq(weft_mutex_owner(&mutex),
+                      f); /* handed over by the signal, because it was free */
     ck_assert_int_eq(weft_mutex_try_lock(&mutex), -EBUSY);
     let_run();
     weft_schedule(f, 3);
     ck_assert_int_eq(weft_await(f), 3);
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
@@ -112,7 +105,7 @@ static weft_value lock_and_signal(void *arg)
     return weft_mutex_unlock(&mutex);
 }
 
-START_TEST(a_wait_hands_the_mutex_to_the_next_who_wants_it)
+START_TEST(a_wait_hands_the_mutex_to_its_next_waiter)
 {
     weft_mutex_lock(&mutex);
     spin_waiting(lock_and_signal, "s");
@@ -122,7 +115,7 @@ START_TEST(a_wait_hands_the_mutex_to_the_next_who_wants_it)
 }
 END_TEST
 
-START_TEST(who_is_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_free)
+START_TEST(a_waiter_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_free)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -139,15 +132,15 @@ START_TEST(who_is_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_fr
     ck_assert_int_eq(weft_state_of(b), WEFT_WAITING);
     let_run();
     ck_assert_trail("ab");
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
-START_TEST(who_is_signalled_queues_behind_those_who_wait_for_the_mutex)
+START_TEST(a_signalled_waiter_queues_behind_the_waiters_of_the_mutex)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(hold, NULL);
+    weft_fiber f = spin_waiting(hold_mutex, NULL);
     ck_assert_int_eq(weft_cond_signal(&cond), 1);
     weft_mutex_unlock(&mutex);
     let_run();
@@ -162,8 +155,8 @@ END_TEST
 START_TEST(waiting_without_the_mutex_is_refused)
 {
     ck_assert_int_eq(weft_cond_wait(&cond, &mutex), -EPERM);
-    ck_assert_any_words(-EPERM);
-    weft_fiber f = spin_waiting(hold, NULL);
+    ck_assert_any_error(-EPERM);
+    weft_fiber f = spin_waiting(hold_mutex, NULL);
     ck_assert_int_eq(weft_cond_wait(&cond, &mutex), -EPERM);
     ck_assert_uint_eq(weft_mutex_owner(&mutex), f);
     weft_schedule(f, 1);
@@ -172,10 +165,10 @@ START_TEST(waiting_without_the_mutex_is_refused)
 END_TEST
 
 /* T57, T40, T42 */
-START_TEST(a_cancelled_fiber_is_refused_before_it_lets_go_of_the_mutex)
+START_TEST(a_cancelled_fiber_is_refused_before_it_releases_the_mutex)
 {
     weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(hold, NULL);
+    weft_fiber f = spin_waiting(hold_mutex, NULL);
     weft_spin(mark_and_return, "switched");
     int rc;
     WEFT_CANCEL_AFTER(0, rc) {
@@ -188,14 +181,14 @@ START_TEST(a_cancelled_fiber_is_refused_before_it_lets_go_of_the_mutex)
     ck_assert_int_eq(rc, -EINVAL);
     ck_assert_trail("");
     ck_assert_uint_eq(weft_mutex_owner(&mutex), weft_self());
-    ck_assert_int_eq(weft_cond_signal(&cond), 0); /* it never was in line */
+    ck_assert_int_eq(weft_cond_signal(&cond), 0); /* it never was in the wait queue */
     weft_mutex_unlock(&mutex);
     ck_assert_uint_eq(weft_mutex_owner(&mutex), f);
 }
 END_TEST
 
 /* P55 */
-START_TEST(a_wait_whose_time_is_over_has_the_mutex_again)
+START_TEST(a_wait_that_times_out_returns_with_the_mutex)
 {
     weft_mutex_lock(&mutex);
     int rc;
@@ -219,26 +212,27 @@ START_TEST(a_cancelled_waiter_does_not_consume_the_signal)
     ck_assert_int_eq(weft_await(a), -ECANCELED);
     ck_assert_int_eq(weft_await(b), 0);
     ck_assert_trail("b");
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
 /* T62 */
-START_TEST(one_that_is_cancelled_after_it_was_signalled_returns_as_signalled)
+START_TEST(a_waiter_cancelled_after_it_was_signalled_returns_as_signalled)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
     ck_assert_int_eq(weft_cond_signal(&cond), 1);
     weft_cancel(a);
-    ck_assert_int_eq(weft_await(a), -ECANCELED); /* its value, whatever it returned */
+    ck_assert_int_eq(weft_await(a),
+                     -ECANCELED); /* the value of a cancelled fiber, whatever it returned */
     ck_assert_trail("a");
     ck_assert_int_eq(weft_state_of(b), WEFT_WAITING);
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
 /* T62 */
-START_TEST(one_that_is_cancelled_while_it_queues_for_the_mutex_returns_as_signalled)
+START_TEST(a_waiter_cancelled_while_it_queues_for_the_mutex_returns_as_signalled)
 {
     weft_fiber a = spin_waiting(wait_and_hold, NULL);
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -253,9 +247,9 @@ START_TEST(one_that_is_cancelled_while_it_queues_for_the_mutex_returns_as_signal
     weft_mutex_unlock(&mutex);
     ck_assert_uint_eq(weft_mutex_owner(&mutex), a);
     ck_assert_int_eq(weft_await(a), -ECANCELED); /* its suspend failed, and it unlocked */
-    ck_assert_int_eq(weft_await(b), 0);          /* there was no next call */
+    ck_assert_int_eq(weft_await(b), 0);          /* it made no further call */
     ck_assert_trail("b");
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
@@ -282,7 +276,7 @@ START_TEST(a_signal_and_a_timeout_at_the_same_time_have_one_winner)
         weft_sleep(wait_s);
         int woken = weft_cond_signal(&cond);
         ck_assert_int_eq(weft_await(f), woken == 1 ? 0 : 1);
-        assert_is_free();
+        assert_mutex_is_free();
     }
 }
 END_TEST
@@ -299,19 +293,20 @@ START_TEST(between_a_signal_and_a_cancelled_scope_the_first_wins)
     weft_scope_cancel(waiters_scope);
     ck_assert_int_eq(weft_cond_signal(&cond), 0);
     ck_assert_int_eq(weft_await(f), 1);
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
 /* P55 */
-START_TEST(one_that_is_cancelled_while_another_holds_the_mutex_waits_for_it)
+START_TEST(a_waiter_cancelled_while_another_fiber_holds_the_mutex_waits_for_it)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_mutex_lock(&mutex);
     weft_cancel(a);
     let_run();
     ck_assert_int_eq(weft_state_of(a), WEFT_WAITING);
-    ck_assert_int_eq(weft_cancel(a), 0); /* once more: nothing cuts it short */
+    ck_assert_int_eq(weft_cancel(a),
+                     0); /* a second cancel does not interrupt the wait for the mutex */
     ck_assert_int_eq(weft_interrupt(a, -7), -EBUSY);
     ck_assert_int_eq(weft_cond_signal(&cond), 0);
     let_run();
@@ -320,11 +315,11 @@ START_TEST(one_that_is_cancelled_while_another_holds_the_mutex_waits_for_it)
     ck_assert_uint_eq(weft_mutex_owner(&mutex), a);
     ck_assert_int_eq(weft_await(a), -ECANCELED);
     ck_assert_trail("");
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
-START_TEST(one_that_is_interrupted_returns_the_value_and_has_the_mutex)
+START_TEST(an_interrupted_waiter_returns_the_value_and_has_the_mutex)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -337,11 +332,11 @@ START_TEST(one_that_is_interrupted_returns_the_value_and_has_the_mutex)
     ck_assert_int_eq(weft_await(b), -EINTR);
     ck_assert_int_eq(weft_cond_signal(&cond), 0);
     ck_assert_trail("");
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
-START_TEST(an_error_raised_in_one_who_waits_comes_with_its_words_and_the_mutex)
+START_TEST(an_error_raised_in_a_waiter_arrives_with_its_message_and_the_mutex)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_mutex_lock(&mutex);
@@ -350,13 +345,13 @@ START_TEST(an_error_raised_in_one_who_waits_comes_with_its_words_and_the_mutex)
     ck_assert_int_eq(weft_raise(a, -EPIPE, "never delivered"), 0);
     weft_mutex_unlock(&mutex);
     ck_assert_int_eq(weft_await(a), -EIO);
-    ck_assert_words(-EIO, "raised");
+    ck_assert_error(-EIO, "raised");
     ck_assert_int_eq(weft_cond_signal(&cond), 0);
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
-START_TEST(a_parked_fiber_is_signalled_all_the_same)
+START_TEST(a_parked_fiber_is_signalled)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -373,7 +368,7 @@ START_TEST(a_parked_fiber_is_signalled_all_the_same)
 }
 END_TEST
 
-START_TEST(one_that_is_stopped_before_it_ever_ran_does_not_wait)
+START_TEST(a_fiber_stopped_before_it_ran_does_not_wait)
 {
     weft_fiber f = weft_spin(wait_and_mark, "x");
     weft_stop(f, 2);
@@ -384,7 +379,7 @@ END_TEST
 
 static weft_mutex others[2];
 
-static weft_value wait_with_another(void *arg)
+static weft_value wait_with_own_mutex(void *arg)
 {
     weft_mutex *own = arg;
     ck_assert_int_eq(weft_mutex_lock(own), 0);
@@ -393,10 +388,10 @@ static weft_value wait_with_another(void *arg)
     return weft_mutex_unlock(own);
 }
 
-START_TEST(each_who_waits_has_its_own_mutex_again)
+START_TEST(each_waiter_returns_with_its_own_mutex)
 {
-    weft_fiber f = spin_waiting(wait_with_another, &others[0]);
-    weft_fiber g = spin_waiting(wait_with_another, &others[1]);
+    weft_fiber f = spin_waiting(wait_with_own_mutex, &others[0]);
+    weft_fiber g = spin_waiting(wait_with_own_mutex, &others[1]);
     weft_spin(wait_and_mark, "m");
     let_run();
     weft_mutex_lock(&others[0]);
@@ -411,7 +406,7 @@ START_TEST(each_who_waits_has_its_own_mutex_again)
 }
 END_TEST
 
-static weft_value wait_without(void *arg)
+static weft_value wait_without_mutex(void *arg)
 {
     int rc = weft_cond_wait(&cond, NULL);
     if (rc == 0)
@@ -419,11 +414,11 @@ static weft_value wait_without(void *arg)
     return rc;
 }
 
-START_TEST(a_wait_needs_no_mutex)
+START_TEST(a_wait_without_a_mutex_is_allowed)
 {
-    weft_fiber a = spin_waiting(wait_without, "a");
-    weft_fiber b = spin_waiting(wait_without, "b");
-    weft_spin(wait_without, "c");
+    weft_fiber a = spin_waiting(wait_without_mutex, "a");
+    weft_fiber b = spin_waiting(wait_without_mutex, "b");
+    weft_spin(wait_without_mutex, "c");
     let_run();
     weft_cancel(a);
     ck_assert_int_eq(weft_await(a), -ECANCELED);
@@ -435,15 +430,15 @@ START_TEST(a_wait_needs_no_mutex)
 }
 END_TEST
 
-START_TEST(a_dead_holder_is_told_to_those_who_queue_for_its_mutex)
+START_TEST(waiters_queued_for_the_mutex_of_a_dead_holder_get_eownerdead)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
-    weft_fiber f = spin_waiting(hold, NULL);
+    weft_fiber f = spin_waiting(hold_mutex, NULL);
     ck_assert_int_eq(weft_cond_signal(&cond), 1);
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_await(f), 0);
-    mutex = (weft_mutex){{0}}; /* before a has run: it does not have it, all the same */
+    mutex = (weft_mutex){{0}}; /* a has not run yet, but its result is decided */
     ck_assert_int_eq(weft_await(a), -EOWNERDEAD);
     ck_assert_uint_eq(weft_mutex_owner(&mutex), 0);
     ck_assert_int_eq(weft_cond_signal(&cond), 1);
@@ -452,13 +447,13 @@ START_TEST(a_dead_holder_is_told_to_those_who_queue_for_its_mutex)
 }
 END_TEST
 
-START_TEST(a_dead_holder_is_told_to_those_who_wait_for_a_signal_when_they_want_the_mutex)
+START_TEST(signalled_waiters_get_eownerdead_if_the_holder_of_the_mutex_is_dead)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
     weft_fiber c = spin_waiting(wait_and_mark, "c");
-    weft_fiber f = spin_waiting(hold, NULL);
-    weft_cancel(c); /* it queues already */
+    weft_fiber f = spin_waiting(hold_mutex, NULL);
+    weft_cancel(c); /* already in the wait queue of the mutex */
     let_run();
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_await(f), 0);
@@ -472,7 +467,7 @@ START_TEST(a_dead_holder_is_told_to_those_who_wait_for_a_signal_when_they_want_t
 }
 END_TEST
 
-/* A queue of at most ten. */
+/* A queue of at most ten items. */
 static int stored, produced, consumed;
 static weft_cond has_room;
 
@@ -501,7 +496,7 @@ static weft_value consume(void *arg)
         stored--;
         consumed++;
         if (i % 10 == 0)
-            weft_snooze(); /* with the mutex */
+            weft_snooze(); /* while holding the mutex */
         weft_cond_signal(&has_room);
         weft_mutex_unlock(&mutex);
     }
@@ -517,11 +512,11 @@ START_TEST(no_signal_is_lost_between_many_producers_and_consumers)
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_int_eq(produced, 5000);
     ck_assert_int_eq(consumed, 5000);
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
-/* Returns 0 in any case: it has dealt with what became of the mutex. */
+/* Return 0 whatever the state of the mutex is. */
 static weft_value wait_quietly(void *arg)
 {
     (void)arg;
@@ -551,7 +546,7 @@ static weft_value exit_with_the_mutex(void *arg)
     return 0;
 }
 
-static int wait_while_a_child_exits(void)
+static int wait_cond_while_a_child_exits(void)
 {
     weft_mutex_lock(&mutex);
     weft_spin(exit_with_the_mutex, NULL);
@@ -559,19 +554,19 @@ static int wait_while_a_child_exits(void)
     return 0;
 }
 
-START_TEST(main_may_end_with_the_mutex_for_which_others_queue)
+START_TEST(main_may_end_with_a_mutex_for_which_others_queue)
 {
     ck_assert_quiet(run_apart(end_main_with_the_mutex), 0);
 }
 END_TEST
 
-START_TEST(a_fiber_may_exit_with_the_mutex_for_which_its_parent_queues)
+START_TEST(a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues)
 {
-    ck_assert_quiet(run_apart(wait_while_a_child_exits), 3);
+    ck_assert_quiet(run_apart(wait_cond_while_a_child_exits), 3);
 }
 END_TEST
 
-static weft_value signal_and_keep(void *arg)
+static weft_value signal_and_hold(void *arg)
 {
     (void)arg;
     weft_mutex_lock(&mutex);
@@ -580,52 +575,52 @@ static weft_value signal_and_keep(void *arg)
     return weft_mutex_unlock(&mutex);
 }
 
-static int queue_for_ever(void)
+static int wait_in_deadlock(void)
 {
     weft_mutex_lock(&mutex);
-    weft_fiber f = weft_spin(signal_and_keep, NULL);
+    weft_fiber f = weft_spin(signal_and_hold, NULL);
     if (weft_cond_wait(&cond, &mutex) != -EDEADLK || weft_mutex_unlock(&mutex) != -EPERM)
         return 1;
-    weft_schedule(f, 0); /* for ever was too much said; but main is out of the queue */
+    weft_schedule(f, 0); /* resolves the deadlock; main has left the wait queue */
     return weft_await(f) == 0 && weft_mutex_owner(&mutex) == 0 ? 7 : 2;
 }
 
-START_TEST(a_main_fiber_that_would_queue_for_ever_is_told_and_goes_without_the_mutex)
+START_TEST(a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex)
 {
-    const outcome *o = run_apart(queue_for_ever);
+    const outcome *o = run_apart(wait_in_deadlock);
     ck_assert_int_eq(o->status, 7);
-    assert_said(o, "its mutex");
+    assert_printed(o, "the mutex of a condition variable");
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_signal_without_anyone_who_waits_is_not_remembered,
+    &a_signal_without_waiters_is_not_remembered,
     &a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order,
-    &a_wait_lets_go_of_the_mutex_and_has_it_again_afterwards,
-    &a_wait_hands_the_mutex_to_the_next_who_wants_it,
-    &who_is_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_free,
-    &who_is_signalled_queues_behind_those_who_wait_for_the_mutex,
+    &a_wait_releases_the_mutex_and_acquires_it_again,
+    &a_wait_hands_the_mutex_to_its_next_waiter,
+    &a_waiter_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_free,
+    &a_signalled_waiter_queues_behind_the_waiters_of_the_mutex,
     &waiting_without_the_mutex_is_refused,
-    &a_cancelled_fiber_is_refused_before_it_lets_go_of_the_mutex,
-    &a_wait_whose_time_is_over_has_the_mutex_again,
+    &a_cancelled_fiber_is_refused_before_it_releases_the_mutex,
+    &a_wait_that_times_out_returns_with_the_mutex,
     &a_cancelled_waiter_does_not_consume_the_signal,
-    &one_that_is_cancelled_after_it_was_signalled_returns_as_signalled,
-    &one_that_is_cancelled_while_it_queues_for_the_mutex_returns_as_signalled,
+    &a_waiter_cancelled_after_it_was_signalled_returns_as_signalled,
+    &a_waiter_cancelled_while_it_queues_for_the_mutex_returns_as_signalled,
     &a_signal_and_a_timeout_at_the_same_time_have_one_winner,
     &between_a_signal_and_a_cancelled_scope_the_first_wins,
-    &one_that_is_cancelled_while_another_holds_the_mutex_waits_for_it,
-    &one_that_is_interrupted_returns_the_value_and_has_the_mutex,
-    &an_error_raised_in_one_who_waits_comes_with_its_words_and_the_mutex,
-    &a_parked_fiber_is_signalled_all_the_same,
-    &one_that_is_stopped_before_it_ever_ran_does_not_wait,
-    &each_who_waits_has_its_own_mutex_again,
-    &a_wait_needs_no_mutex,
-    &a_dead_holder_is_told_to_those_who_queue_for_its_mutex,
-    &a_dead_holder_is_told_to_those_who_wait_for_a_signal_when_they_want_the_mutex,
+    &a_waiter_cancelled_while_another_fiber_holds_the_mutex_waits_for_it,
+    &an_interrupted_waiter_returns_the_value_and_has_the_mutex,
+    &an_error_raised_in_a_waiter_arrives_with_its_message_and_the_mutex,
+    &a_parked_fiber_is_signalled,
+    &a_fiber_stopped_before_it_ran_does_not_wait,
+    &each_waiter_returns_with_its_own_mutex,
+    &a_wait_without_a_mutex_is_allowed,
+    &waiters_queued_for_the_mutex_of_a_dead_holder_get_eownerdead,
+    &signalled_waiters_get_eownerdead_if_the_holder_of_the_mutex_is_dead,
     &no_signal_is_lost_between_many_producers_and_consumers,
-    &main_may_end_with_the_mutex_for_which_others_queue,
-    &a_fiber_may_exit_with_the_mutex_for_which_its_parent_queues,
-    &a_main_fiber_that_would_queue_for_ever_is_told_and_goes_without_the_mutex,
+    &main_may_end_with_a_mutex_for_which_others_queue,
+    &a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues,
+    &a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex,
 };
 
 int main(void)

@@ -1,24 +1,23 @@
 /*
- * Channels, queues, mailboxes, monitors and signals when memory is short: each call does all or
- * nothing.
+ * Channels, queues, mailboxes, monitors and signals with failing allocations and system calls. Each
+ * call has its full effect or none.
  */
-#include "fault.h"
+#include "support/fault.h"
 
 #include <pthread.h>
 #include <signal.h>
 
-static bool channelling(void)
+static bool use_channels(void)
 {
     if (!become_a_cord())
         return false;
     bool is_done = true;
     for (size_t cap = 0; cap < 40; cap += 13) {
         weft_chan *c = weft_chan_new(cap);
-        REQUIRE(c != NULL || atomic_load(&fault.struck) > 0);
-        is_done &= c != NULL;
+        is_done &= require_object(c);
         if (c == NULL)
             continue;
-        /* Once it is there nothing is short any more. */
+        /* An existing channel needs no further memory. */
         for (size_t i = 0; i < cap; i++)
             REQUIRE(weft_chan_send(c, (weft_value)i) == 0);
         REQUIRE(weft_chan_try_send(c, 1) == -EAGAIN);
@@ -26,12 +25,13 @@ static bool channelling(void)
             REQUIRE(weft_chan_recv(c) == (weft_value)i);
         weft_chan_free(c);
     }
+    weft_error_clear();
     return is_done;
 }
 
-START_TEST(a_channel_is_not_made_or_never_short_of_room)
+START_TEST(creating_a_channel_fails_or_the_channel_never_runs_out_of_memory)
 {
-    strike_each_call(channelling);
+    fail_each_call(use_channels);
 }
 END_TEST
 
@@ -51,10 +51,10 @@ static weft_value select_shared(void *arg)
     return rc < 0 ? rc : c[rc].value;
 }
 
-/* To wait in it takes memory: who has none has received nothing, and does not wait. */
+/* A wait in a shared channel needs memory. Without memory, the call fails and receives nothing. */
 static bool receive_shared(weft_fn *fn)
 {
-    weft_fiber f = require_made(weft_spin(fn, NULL));
+    weft_fiber f = require_created(weft_spin(fn, NULL));
     if (f == 0)
         return false;
     weft_snooze();
@@ -65,13 +65,12 @@ static bool receive_shared(weft_fn *fn)
     return is_waiting;
 }
 
-static bool sharing(void)
+static bool use_shared_channel(void)
 {
     if (!become_a_cord())
         return false;
     shared = weft_chan_new_shared(0);
-    REQUIRE(shared != NULL || atomic_load(&fault.struck) > 0);
-    if (shared == NULL)
+    if (!require_object(shared))
         return false;
     bool is_done = receive_shared(recv_shared);
     is_done &= receive_shared(select_shared);
@@ -79,35 +78,35 @@ static bool sharing(void)
     return is_done;
 }
 
-START_TEST(who_cannot_wait_in_a_shared_channel_has_received_nothing)
+START_TEST(a_receiver_that_cannot_wait_in_a_shared_channel_receives_nothing)
 {
-    strike_each_call(sharing);
+    fail_each_call(use_shared_channel);
 }
 END_TEST
 
 static weft_queue *queue;
 
-static weft_value push_it(void *arg)
+static weft_value push_arg(void *arg)
 {
     return weft_queue_push(queue, (weft_value)arg);
 }
 
-/* Pushes that wait, and a bound that lets them in or stays. */
+/* Let pushes wait, then raise the bound. All pushes complete, or the bound does not change. */
 static bool raise_bound(void)
 {
     weft_fiber f[20];
     size_t waiting = 0;
     queue = weft_queue_new(1);
-    if (queue == NULL || !REQUIRE_TOLD(weft_queue_push(queue, 1))) {
+    if (queue == NULL || !REQUIRE_OR_FAULT(weft_queue_push(queue, 1))) {
         weft_queue_free(queue);
         return false;
     }
     for (size_t i = 0; i < COUNT_OF(f); i++) {
-        f[waiting] = require_made(weft_spin(push_it, as_arg((weft_value)i)));
+        f[waiting] = require_created(weft_spin(push_arg, as_arg((weft_value)i)));
         waiting += f[waiting] != 0;
     }
     weft_snooze();
-    bool is_done = REQUIRE_TOLD(weft_queue_cap(queue, 0));
+    bool is_done = REQUIRE_OR_FAULT(weft_queue_set_cap(queue, 0));
     REQUIRE(weft_queue_waiting_to_push(queue) == (is_done ? 0 : waiting));
     weft_queue_close(queue);
     for (size_t i = 0; i < waiting; i++)
@@ -116,18 +115,17 @@ static bool raise_bound(void)
     return is_done && waiting == COUNT_OF(f);
 }
 
-static bool queueing(void)
+static bool use_queues(void)
 {
     if (!become_a_cord())
         return false;
     queue = weft_queue_new(0);
-    REQUIRE(queue != NULL || atomic_load(&fault.struck) > 0);
-    if (queue == NULL)
+    if (!require_object(queue))
         return false;
     weft_value pushed[100];
     size_t n = 0;
     for (weft_value i = 0; i < 100; i++) {
-        if (REQUIRE_TOLD(weft_queue_push(queue, i)))
+        if (REQUIRE_OR_FAULT(weft_queue_push(queue, i)))
             pushed[n++] = i;
         REQUIRE(weft_queue_count(queue) == n);
     }
@@ -139,40 +137,40 @@ static bool queueing(void)
     return is_done && n == 100;
 }
 
-START_TEST(a_push_that_is_short_of_memory_changes_nothing)
+START_TEST(a_push_without_memory_changes_nothing)
 {
-    strike_each_call(queueing);
+    fail_each_call(use_queues);
 }
 END_TEST
 
-static bool telling(void)
+static bool tell_self(void)
 {
     if (!become_a_cord())
         return false;
     weft_fiber self = weft_self();
-    weft_value told_ones[50];
+    weft_value values_told[50];
     size_t n = 0;
     for (weft_value i = 0; i < 50; i++) {
-        if (REQUIRE_TOLD(weft_tell(self, i)))
-            told_ones[n++] = i;
+        if (REQUIRE_OR_FAULT(weft_tell(self, i)))
+            values_told[n++] = i;
         REQUIRE(weft_mailbox_count(self) == (ssize_t)n);
     }
     for (size_t i = 0; i < n; i++)
-        REQUIRE(weft_receive() == told_ones[i]);
+        REQUIRE(weft_receive() == values_told[i]);
     bool is_done = n == 50;
-    is_done &= REQUIRE_TOLD(weft_mailbox_bound(3));
-    is_done &= REQUIRE_TOLD(weft_mailbox_bound(0));
+    is_done &= REQUIRE_OR_FAULT(weft_mailbox_set_bound(3));
+    is_done &= REQUIRE_OR_FAULT(weft_mailbox_set_bound(0));
     return is_done;
 }
 
-START_TEST(a_message_is_told_or_refused)
+START_TEST(a_message_is_delivered_or_refused)
 {
-    strike_each_call(telling);
+    fail_each_call(tell_self);
 }
 END_TEST
 
-/* Who could be monitored is heard of, however short memory is by then. */
-static bool monitoring(void)
+/* The end of a monitored fiber is reported even if memory runs out afterwards. */
+static bool monitor_fibers(void)
 {
     if (!become_a_cord())
         return false;
@@ -180,13 +178,13 @@ static bool monitoring(void)
     bool is_monitored[COUNT_OF(f)];
     bool is_done = true;
     for (size_t i = 0; i < COUNT_OF(f); i++) {
-        f[i] = require_made(weft_spin(return_arg, as_arg((weft_value)i)));
-        is_monitored[i] = f[i] != 0 && REQUIRE_TOLD(weft_monitor(f[i]));
+        f[i] = require_created(weft_spin(return_arg, as_arg((weft_value)i)));
+        is_monitored[i] = f[i] != 0 && REQUIRE_OR_FAULT(weft_monitor(f[i]));
         is_done &= is_monitored[i];
     }
     size_t others = 0;
-    while (others < 2 * COUNT_OF(f) && REQUIRE_TOLD(weft_tell(weft_self(), 1)))
-        others++; /* these must not take the places of the others */
+    while (others < 2 * COUNT_OF(f) && REQUIRE_OR_FAULT(weft_tell(weft_self(), 1)))
+        others++; /* these must not use the memory reserved for the ends */
     weft_snooze();
     for (size_t i = 0; i < others; i++)
         REQUIRE(weft_try_receive() == 1);
@@ -201,9 +199,9 @@ static bool monitoring(void)
     return is_done && others == 2 * COUNT_OF(f);
 }
 
-START_TEST(who_could_be_monitored_is_heard_of)
+START_TEST(the_end_of_a_monitored_fiber_is_reported)
 {
-    strike_each_call(monitoring);
+    fail_each_call(monitor_fibers);
 }
 END_TEST
 
@@ -218,15 +216,15 @@ static void *tell_ten(void *arg)
     return as_arg(n);
 }
 
-/* Only what was on its way already can be lost: where no answer is waited for. */
-static bool telling_abroad(void)
+/* Only messages to an unbounded mailbox can be lost: their senders do not wait for a reply. */
+static bool tell_from_thread(void)
 {
     if (!become_a_cord())
         return false;
     receiver = weft_self();
     bool is_done = true;
     for (size_t bound = 0; bound < 4; bound += 3) {
-        is_done &= REQUIRE_TOLD(weft_mailbox_bound(bound));
+        is_done &= REQUIRE_OR_FAULT(weft_mailbox_set_bound(bound));
         pthread_t thread;
         if (pthread_create(&thread, NULL, tell_ten, NULL) != 0) {
             is_done = false;
@@ -237,33 +235,27 @@ static bool telling_abroad(void)
         while (pthread_tryjoin_np(thread, &result) != 0) {
             for (; (v = weft_try_receive()) >= 0; last = v, received++)
                 REQUIRE(v > last);
-            weft_sleep(0); /* which looks for messages of other threads, too */
+            weft_sleep(0); /* handles messages of other threads too */
             usleep(100);   /* leave the CPU to the thread */
         }
-        weft_sleep(0); /* what it sent last */
+        weft_sleep(0); /* handles its last messages */
         for (; (v = weft_try_receive()) >= 0; last = v, received++)
             REQUIRE(v > last);
         REQUIRE(received == (weft_value)result || (bound == 0 && received < (weft_value)result));
         is_done &= received == 10;
     }
-    weft_mailbox_bound(0);
-    REQUIRE(is_done || atomic_load(&fault.struck) > 0);
+    weft_mailbox_set_bound(0);
+    REQUIRE(is_done || atomic_load(&fault.injected) > 0);
     return is_done;
 }
 
-START_TEST(what_another_thread_could_tell_arrives)
+START_TEST(messages_told_by_another_thread_arrive)
 {
-    strike_each_call(telling_abroad);
+    fail_each_call(tell_from_thread);
 }
 END_TEST
 
-static weft_value count_run(void *arg)
-{
-    ++*(int *)arg;
-    return 0;
-}
-
-/* 0 if there is none. Also: what came before this call is on its way to those who handle it. */
+/* Return sig if it is pending, 0 if not. Also forward earlier signals to their handlers. */
 static int take_signal(int sig)
 {
     sigset_t set;
@@ -276,48 +268,50 @@ static int take_signal(int sig)
     return rc != -ECANCELED ? rc : 0;
 }
 
-/* A run for which there is no fiber is said to be lost, and nothing else happens. */
+/*
+ * If the fiber of a handler cannot be created, the run is reported as lost, without other effects.
+ */
 static bool run_for_signals(void)
 {
     int runs = 0;
-    if (!REQUIRE_TOLD(weft_on_signal(SIGUSR1, count_run, &runs)))
+    if (!REQUIRE_OR_FAULT(weft_on_signal(SIGUSR1, increment_int, &runs)))
         return false;
     for (int i = 0; i < 3; i++)
         raise(SIGUSR1);
-    REQUIRE_TOLD(take_signal(SIGUSR2));
+    REQUIRE_OR_FAULT(take_signal(SIGUSR2));
     let_run();
     REQUIRE(weft_on_signal(SIGUSR1, NULL, NULL) == 0);
     return runs == 3;
 }
 
-static bool signalling(void)
+static bool catch_signals(void)
 {
     if (!become_a_cord())
         return false;
     bool is_done = run_for_signals();
-    REQUIRE(is_done || atomic_load(&fault.struck) > 0);
-    if (!REQUIRE_TOLD(take_signal(SIGUSR2)))
+    REQUIRE(is_done || atomic_load(&fault.injected) > 0);
+    if (!REQUIRE_OR_FAULT(take_signal(SIGUSR2)))
         return false;
-    raise(SIGUSR2); /* caught from here on, so it is kept, and to take it needs no memory */
+    raise(SIGUSR2); /* caught from here on: kept until taken, and taking it needs no memory */
     REQUIRE(take_signal(SIGUSR2) == SIGUSR2);
     return is_done;
 }
 
 START_TEST(a_signal_is_caught_or_not_at_all)
 {
-    strike_each_call(signalling);
+    fail_each_call(catch_signals);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_channel_is_not_made_or_never_short_of_room,
-        &who_cannot_wait_in_a_shared_channel_has_received_nothing,
-        &a_push_that_is_short_of_memory_changes_nothing,
-        &a_message_is_told_or_refused,
-        &who_could_be_monitored_is_heard_of,
-        &what_another_thread_could_tell_arrives,
+        &creating_a_channel_fails_or_the_channel_never_runs_out_of_memory,
+        &a_receiver_that_cannot_wait_in_a_shared_channel_receives_nothing,
+        &a_push_without_memory_changes_nothing,
+        &a_message_is_delivered_or_refused,
+        &the_end_of_a_monitored_fiber_is_reported,
+        &messages_told_by_another_thread_arrive,
         &a_signal_is_caught_or_not_at_all,
     };
     return run_suite("fault_message", tests, COUNT_OF(tests));

@@ -1,9 +1,9 @@
-/* Mutexes: who has one and in which order, what cuts a wait short, what a dead holder leaves. */
-#include "support.h"
+/* Mutexes: ownership and order, cancelled and interrupted waiters, and holders that end. */
+#include "support/support.h"
 
 static weft_mutex mutex;
 
-/* Marks its argument while it has the mutex. */
+/* Lock, mark arg, unlock. */
 static weft_value lock_and_mark(void *arg)
 {
     int rc = weft_mutex_lock(&mutex);
@@ -14,8 +14,8 @@ static weft_value lock_and_mark(void *arg)
     return weft_mutex_unlock(&mutex);
 }
 
-/* Has the mutex until it is scheduled, with what it returns; or until its suspend fails. */
-static weft_value hold(void *arg)
+/* Hold the mutex until scheduled or cancelled. Return the result of weft_suspend. */
+static weft_value hold_mutex(void *arg)
 {
     (void)arg;
     int rc = weft_mutex_lock(&mutex);
@@ -26,30 +26,22 @@ static weft_value hold(void *arg)
     return value;
 }
 
-/* Ends with the mutex when it is scheduled. */
-static weft_value end_with_it(void *arg)
+/* Lock and suspend. End with the mutex. */
+static weft_value end_with_mutex(void *arg)
 {
     (void)arg;
     int rc = weft_mutex_lock(&mutex);
     return rc < 0 ? rc : weft_suspend();
 }
 
-static weft_fiber spin_waiting(weft_fn *fn, void *arg)
-{
-    weft_fiber f = weft_spin(fn, arg);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
-}
-
-static void assert_is_free(void)
+static void assert_mutex_is_free(void)
 {
     ck_assert_uint_eq(weft_mutex_owner(&mutex), 0);
     ck_assert_int_eq(weft_mutex_try_lock(&mutex), 0);
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
 }
 
-START_TEST(a_free_mutex_is_taken_without_a_switch)
+START_TEST(a_free_mutex_is_locked_without_a_switch)
 {
     weft_spin(mark_and_return, "switched");
     ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
@@ -63,7 +55,7 @@ START_TEST(a_free_mutex_is_taken_without_a_switch)
 END_TEST
 
 /* P54 */
-START_TEST(those_who_wait_have_it_in_the_order_in_which_they_came)
+START_TEST(waiters_get_the_mutex_in_fifo_order)
 {
     weft_mutex_lock(&mutex);
     weft_spin(lock_and_mark, "a");
@@ -74,12 +66,12 @@ START_TEST(those_who_wait_have_it_in_the_order_in_which_they_came)
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
     let_run();
     ck_assert_trail("abc");
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
 /* T65 */
-START_TEST(whoever_unlocks_cannot_take_it_again_ahead_of_one_who_waits)
+START_TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_a_waiter)
 {
     weft_mutex_lock(&mutex);
     weft_fiber f = spin_waiting(lock_and_mark, "a");
@@ -93,21 +85,21 @@ START_TEST(whoever_unlocks_cannot_take_it_again_ahead_of_one_who_waits)
 END_TEST
 
 /* P54 */
-START_TEST(locking_what_one_holds_is_refused)
+START_TEST(locking_a_mutex_twice_is_refused)
 {
     weft_mutex_lock(&mutex);
     ck_assert_int_eq(weft_mutex_lock(&mutex), -EDEADLK);
     ck_assert_int_eq(weft_mutex_try_lock(&mutex), -EDEADLK);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0); /* it was taken once */
-    assert_is_free();
+    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0); /* it was locked only once */
+    assert_mutex_is_free();
 }
 END_TEST
 
-static weft_value unlock(void *arg)
+static weft_value unlock_unowned(void *arg)
 {
     (void)arg;
     int rc = weft_mutex_unlock(&mutex);
-    ck_assert_any_words(-EPERM);
+    ck_assert_any_error(-EPERM);
     return -rc;
 }
 
@@ -115,7 +107,7 @@ START_TEST(only_the_holder_may_unlock)
 {
     ck_assert_int_eq(weft_mutex_unlock(&mutex), -EPERM);
     weft_mutex_lock(&mutex);
-    ck_assert_int_eq(weft_await(weft_spin(unlock, NULL)), EPERM);
+    ck_assert_int_eq(weft_await(weft_spin(unlock_unowned, NULL)), EPERM);
     ck_assert_uint_eq(weft_mutex_owner(&mutex), weft_self());
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
     ck_assert_int_eq(weft_mutex_unlock(&mutex), -EPERM);
@@ -133,25 +125,25 @@ START_TEST(a_cancelled_waiter_leaves_the_queue)
     weft_mutex_unlock(&mutex);
     ck_assert_int_eq(weft_await_all((weft_fiber[]){f[0], f[2]}, 2, NULL), 0);
     ck_assert_trail("ac");
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
-START_TEST(when_all_who_wait_are_cancelled_nobody_has_it)
+START_TEST(when_all_waiters_are_cancelled_the_mutex_is_free)
 {
     weft_mutex_lock(&mutex);
     for (int i = 0; i < 3; i++)
         spin_waiting(lock_and_mark, "x");
     ck_assert_int_eq(weft_terminate_children(1), 0);
     weft_mutex_unlock(&mutex);
-    assert_is_free();
+    assert_mutex_is_free();
     ck_assert_trail("");
 }
 END_TEST
 
-START_TEST(a_wait_that_is_timed_out_has_taken_nothing)
+START_TEST(a_wait_that_times_out_does_not_lock)
 {
-    weft_fiber f = spin_waiting(hold, NULL);
+    weft_fiber f = spin_waiting(hold_mutex, NULL);
     int rc;
     WEFT_CANCEL_AFTER(0.001, rc) {
         ck_assert_int_eq(weft_mutex_lock(&mutex), -ECANCELED);
@@ -161,14 +153,14 @@ START_TEST(a_wait_that_is_timed_out_has_taken_nothing)
     ck_assert_int_eq(weft_mutex_unlock(&mutex), -EPERM);
     weft_schedule(f, 3);
     ck_assert_int_eq(weft_await(f), 3);
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
 /* T64 */
-START_TEST(a_negative_timeout_is_refused_and_one_of_nothing_is_over_at_once)
+START_TEST(a_negative_timeout_is_refused_and_a_timeout_of_0_expires_at_once)
 {
-    weft_fiber f = spin_waiting(hold, NULL);
+    weft_fiber f = spin_waiting(hold_mutex, NULL);
     int rc = 0;
     WEFT_CANCEL_AFTER(-1, rc) {
         mark("entered");
@@ -184,7 +176,7 @@ START_TEST(a_negative_timeout_is_refused_and_one_of_nothing_is_over_at_once)
 }
 END_TEST
 
-START_TEST(a_cancelled_fiber_can_take_what_is_free)
+START_TEST(a_cancelled_fiber_can_lock_a_free_mutex)
 {
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_snooze(), -ECANCELED);
@@ -194,51 +186,51 @@ START_TEST(a_cancelled_fiber_can_take_what_is_free)
 }
 END_TEST
 
-/* Marks what became of it: it has the mutex or not, and it is cancelled or not. */
-static weft_value lock_and_tell(void *arg)
+/* Mark whether the lock succeeded, and whether the fiber can unlock after it was cancelled. */
+static weft_value mark_lock_result(void *arg)
 {
     (void)arg;
-    mark(weft_mutex_lock(&mutex) == 0 ? "has it," : "has it not,");
+    mark(weft_mutex_lock(&mutex) == 0 ? "locked," : "not locked,");
     ck_assert(weft_snooze() == -ECANCELED);
-    mark(weft_mutex_unlock(&mutex) == 0 ? "lets go" : "holds nothing");
+    mark(weft_mutex_unlock(&mutex) == 0 ? "unlocked" : "not owner");
     return 0;
 }
 
-START_TEST(one_that_is_cancelled_after_the_hand_over_has_it)
+START_TEST(a_waiter_cancelled_after_the_handover_has_the_mutex)
 {
     weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(lock_and_tell, NULL);
-    weft_fiber next = spin_waiting(hold, NULL);
+    weft_fiber f = spin_waiting(mark_lock_result, NULL);
+    weft_fiber next = spin_waiting(hold_mutex, NULL);
     weft_mutex_unlock(&mutex);
     ck_assert_int_eq(weft_cancel(f), 0);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_trail("has it,lets go");
+    ck_assert_trail("locked,unlocked");
     ck_assert_uint_eq(weft_mutex_owner(&mutex), next);
 }
 END_TEST
 
-START_TEST(one_that_is_cancelled_before_the_hand_over_has_nothing)
+START_TEST(a_waiter_cancelled_before_the_handover_does_not_have_the_mutex)
 {
     weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(lock_and_tell, NULL);
-    weft_fiber next = spin_waiting(hold, NULL);
+    weft_fiber f = spin_waiting(mark_lock_result, NULL);
+    weft_fiber next = spin_waiting(hold_mutex, NULL);
     ck_assert_int_eq(weft_cancel(f), 0);
     weft_mutex_unlock(&mutex);
     ck_assert_uint_eq(weft_mutex_owner(&mutex), next);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_trail("has it not,holds nothing");
+    ck_assert_trail("not locked,not owner");
 }
 END_TEST
 
-START_TEST(one_that_is_interrupted_returns_the_value_and_has_nothing)
+START_TEST(an_interrupted_waiter_returns_the_value_and_does_not_have_the_mutex)
 {
     weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(hold, NULL);
-    weft_fiber g = spin_waiting(hold, NULL);
+    weft_fiber f = spin_waiting(hold_mutex, NULL);
+    weft_fiber g = spin_waiting(hold_mutex, NULL);
     ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
     weft_mutex_unlock(&mutex);
     ck_assert_uint_eq(weft_mutex_owner(&mutex), g);
-    ck_assert_int_eq(weft_interrupt(g, -EINTR), -EBUSY); /* it has it, and is on its way out */
+    ck_assert_int_eq(weft_interrupt(g, -EINTR), -EBUSY); /* the unlock has woken it */
     ck_assert_int_eq(weft_await(f), -EINTR);
     let_run();
     weft_schedule(g, 4);
@@ -246,32 +238,32 @@ START_TEST(one_that_is_interrupted_returns_the_value_and_has_nothing)
 }
 END_TEST
 
-START_TEST(an_error_raised_in_one_who_waits_ends_its_wait)
+START_TEST(an_error_raised_in_a_waiter_ends_its_wait)
 {
     weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(hold, NULL);
-    weft_fiber g = spin_waiting(hold, NULL);
+    weft_fiber f = spin_waiting(hold_mutex, NULL);
+    weft_fiber g = spin_waiting(hold_mutex, NULL);
     ck_assert_int_eq(weft_raise(f, -EIO, "raised"), 0);
     ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_words(-EIO, "raised");
+    ck_assert_error(-EIO, "raised");
     weft_mutex_unlock(&mutex);
     ck_assert_int_eq(weft_raise(g, -EIO, "too late"), 0);
-    ck_assert_int_eq(weft_await(g), -EIO); /* from its next call, and it has unlocked */
-    ck_assert_words(-EIO, "too late");
-    assert_is_free();
+    ck_assert_int_eq(weft_await(g), -EIO); /* from its next call; it has unlocked */
+    ck_assert_error(-EIO, "too late");
+    assert_mutex_is_free();
 }
 END_TEST
 
-START_TEST(one_that_is_stopped_before_it_ever_ran_takes_nothing)
+START_TEST(a_fiber_stopped_before_it_ran_does_not_lock)
 {
-    weft_fiber f = weft_spin(hold, NULL);
+    weft_fiber f = weft_spin(hold_mutex, NULL);
     ck_assert_int_eq(weft_stop(f, 5), 0);
     ck_assert_int_eq(weft_await(f), 5);
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
-START_TEST(a_parked_fiber_is_handed_the_mutex_all_the_same)
+START_TEST(a_parked_fiber_is_handed_the_mutex)
 {
     weft_mutex_lock(&mutex);
     weft_fiber f = spin_waiting(lock_and_mark, "a");
@@ -288,7 +280,7 @@ START_TEST(a_parked_fiber_is_handed_the_mutex_all_the_same)
 }
 END_TEST
 
-static void assert_is_broken(void)
+static void assert_mutex_is_broken(void)
 {
     ck_assert_int_eq(weft_mutex_lock(&mutex), -EOWNERDEAD);
     ck_assert_int_eq(weft_mutex_try_lock(&mutex), -EOWNERDEAD);
@@ -297,9 +289,9 @@ static void assert_is_broken(void)
 }
 
 /* P54 */
-START_TEST(a_holder_that_ends_breaks_the_mutex_for_all)
+START_TEST(a_holder_that_ends_breaks_the_mutex_for_all_waiters)
 {
-    weft_fiber f = spin_waiting(end_with_it, NULL);
+    weft_fiber f = spin_waiting(end_with_mutex, NULL);
     weft_fiber waiters[3];
     for (int i = 0; i < 3; i++)
         waiters[i] = spin_waiting(lock_and_mark, "x");
@@ -308,51 +300,51 @@ START_TEST(a_holder_that_ends_breaks_the_mutex_for_all)
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_await(waiters[i]), -EOWNERDEAD);
     ck_assert_trail("");
-    assert_is_broken();
-    assert_is_broken(); /* and it stays so */
+    assert_mutex_is_broken();
+    assert_mutex_is_broken(); /* and stays broken */
     mutex = (weft_mutex){0};
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
 /* P54 */
-START_TEST(a_holder_that_is_cancelled_breaks_it_unless_it_unlocks)
+START_TEST(a_cancelled_holder_breaks_the_mutex_unless_it_unlocks)
 {
-    weft_fiber f = spin_waiting(hold, NULL);
-    weft_fiber g = spin_waiting(end_with_it, NULL);
+    weft_fiber f = spin_waiting(hold_mutex, NULL);
+    weft_fiber g = spin_waiting(end_with_mutex, NULL);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_uint_eq(weft_mutex_owner(&mutex), g);
     weft_cancel(g);
     ck_assert_int_eq(weft_await(g), -ECANCELED);
-    assert_is_broken();
+    assert_mutex_is_broken();
 }
 END_TEST
 
-START_TEST(a_holder_that_is_restarted_breaks_it_for_its_next_run_too)
+START_TEST(a_restarted_holder_breaks_the_mutex_for_its_next_run_too)
 {
-    weft_fiber f = spin_waiting(end_with_it, NULL);
+    weft_fiber f = spin_waiting(end_with_mutex, NULL);
     weft_fiber waiter = spin_waiting(lock_and_mark, "x");
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_int_eq(weft_await(waiter), -EOWNERDEAD);
     ck_assert_int_eq(weft_await(f), -EOWNERDEAD);
-    assert_is_broken();
+    assert_mutex_is_broken();
 }
 END_TEST
 
-static void lock_it(void *arg)
+static void lock_arg(void *arg)
 {
     mark(weft_mutex_lock(arg) == 0 ? "L" : "-");
 }
 
-static void unlock_it(void *arg)
+static void unlock_arg(void *arg)
 {
     mark(weft_mutex_unlock(arg) == 0 ? "U" : "-");
 }
 
 static weft_value lock_and_defer(void *arg)
 {
-    weft_defer(unlock_it, &mutex);
+    weft_defer(unlock_arg, &mutex);
     weft_mutex_lock(&mutex);
     weft_suspend();
     return (weft_value)arg;
@@ -360,11 +352,11 @@ static weft_value lock_and_defer(void *arg)
 
 static weft_value defer_a_lock(void *arg)
 {
-    weft_defer(lock_it, &mutex);
+    weft_defer(lock_arg, &mutex);
     return (weft_value)arg;
 }
 
-START_TEST(clean_up_of_the_holder_may_unlock_it_and_take_it)
+START_TEST(deferred_functions_of_the_holder_may_unlock_and_lock_the_mutex)
 {
     weft_fiber f = spin_waiting(lock_and_defer, as_arg(1));
     weft_fiber waiter = spin_waiting(lock_and_mark, "w");
@@ -372,7 +364,7 @@ START_TEST(clean_up_of_the_holder_may_unlock_it_and_take_it)
     ck_assert_int_eq(weft_await(waiter), 0);
     ck_assert_int_eq(weft_await(weft_spin(defer_a_lock, as_arg(2))), 2);
     ck_assert_trail("UwL");
-    assert_is_broken();
+    assert_mutex_is_broken();
 }
 END_TEST
 
@@ -387,7 +379,7 @@ static weft_value lock_three(void *arg)
     return 0;
 }
 
-START_TEST(several_mutexes_are_held_and_let_go_in_any_order)
+START_TEST(several_mutexes_are_held_and_released_in_any_order)
 {
     weft_mutex m[3] = {{{0}}};
     ck_assert_int_eq(weft_await(weft_spin(lock_three, m)), 0);
@@ -404,15 +396,15 @@ static weft_value lock_and_unlock(void *arg)
     return weft_mutex_lock(&mutex) + weft_mutex_unlock(&mutex);
 }
 
-START_TEST(a_fiber_in_the_place_of_an_old_holder_holds_nothing)
+START_TEST(a_fiber_that_reuses_the_record_of_a_holder_holds_nothing)
 {
     ck_assert_int_eq(weft_await(weft_spin(lock_and_unlock, NULL)), 0);
     ck_assert_int_eq(weft_await(weft_spin(return_arg, NULL)), 0);
-    assert_is_free();
-    weft_fiber f = spin_waiting(end_with_it, NULL);
+    assert_mutex_is_free();
+    weft_fiber f = spin_waiting(end_with_mutex, NULL);
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(weft_await(weft_spin(unlock, NULL)), EPERM);
+    ck_assert_int_eq(weft_await(weft_spin(unlock_unowned, NULL)), EPERM);
 }
 END_TEST
 
@@ -427,22 +419,22 @@ static weft_value enter_in_order(void *arg)
     inside--;
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
     weft_snooze();
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0); /* once more: at the end of the queue */
+    ck_assert_int_eq(weft_mutex_lock(&mutex), 0); /* again: at the tail of the queue */
     ck_assert_int_eq(entered++ % 1000, (intptr_t)arg);
     return weft_mutex_unlock(&mutex);
 }
 
-START_TEST(a_thousand_fibers_go_through_one_mutex_one_by_one)
+START_TEST(a_thousand_fibers_hold_one_mutex_one_by_one)
 {
     for (int i = 0; i < 1000; i++)
         ck_assert_int_eq(weft_go(enter_in_order, as_arg(i)), 0);
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_int_eq(entered, 2000);
-    assert_is_free();
+    assert_mutex_is_free();
 }
 END_TEST
 
-/* Returns 0 in any case: it has dealt with what became of the mutex. */
+/* Return 0 whatever the state of the mutex is. */
 static weft_value lock_quietly(void *arg)
 {
     (void)arg;
@@ -451,7 +443,7 @@ static weft_value lock_quietly(void *arg)
     return 0;
 }
 
-static int end_main_with_it(void)
+static int end_main_with_mutex(void)
 {
     weft_mutex_lock(&mutex);
     weft_spin(lock_quietly, NULL);
@@ -459,7 +451,7 @@ static int end_main_with_it(void)
     return 0;
 }
 
-static weft_value exit_with_it(void *arg)
+static weft_value exit_with_mutex(void *arg)
 {
     (void)arg;
     weft_mutex_lock(&mutex);
@@ -468,42 +460,42 @@ static weft_value exit_with_it(void *arg)
     return 0;
 }
 
-static int wait_while_a_child_exits(void)
+static int lock_while_a_child_exits(void)
 {
-    weft_spin(exit_with_it, NULL);
+    weft_spin(exit_with_mutex, NULL);
     weft_spin(lock_quietly, NULL);
     weft_snooze();
     weft_mutex_lock(&mutex);
     return 0;
 }
 
-START_TEST(the_process_may_end_while_one_holds_it_and_others_wait)
+START_TEST(the_process_may_end_while_a_mutex_is_held_and_has_waiters)
 {
-    ck_assert_quiet(run_apart(end_main_with_it), 0);
-    ck_assert_quiet(run_apart(wait_while_a_child_exits), 3);
+    ck_assert_quiet(run_apart(end_main_with_mutex), 0);
+    ck_assert_quiet(run_apart(lock_while_a_child_exits), 3);
 }
 END_TEST
 
-static int wait_for_ever(void)
+static int lock_in_deadlock(void)
 {
     weft_spin_options options = {.is_daemon = true};
-    weft_spin_with(hold, NULL, &options);
+    weft_spin_with(hold_mutex, NULL, &options);
     weft_snooze();
     return weft_mutex_lock(&mutex) == -EDEADLK ? 7 : 1;
 }
 
-START_TEST(a_main_fiber_that_would_wait_for_ever_is_told)
+START_TEST(a_main_fiber_in_a_deadlock_gets_edeadlk)
 {
-    const outcome *o = run_apart(wait_for_ever);
+    const outcome *o = run_apart(lock_in_deadlock);
     ck_assert_int_eq(o->status, 7);
-    assert_said(o, "a mutex");
+    assert_printed(o, "a mutex");
 }
 END_TEST
 
 static void run_deep_in_the_stack(void *arg)
 {
     (void)arg;
-    volatile char frame[2048]; /* over that of the function which has returned */
+    volatile char frame[2048]; /* overwrites the frame of the function that has returned */
     for (size_t i = 0; i < sizeof frame; i++)
         frame[i] = 0x5a;
 }
@@ -517,7 +509,7 @@ static weft_value end_with_a_mutex_of_its_frame(void *arg)
 }
 
 /* P54 */
-START_TEST(a_lock_that_nobody_waits_for_may_be_gone_with_the_function_that_held_it)
+START_TEST(a_lock_without_waiters_may_be_on_the_stack_frame_of_its_holder)
 {
     ck_assert_int_eq(weft_await(weft_spin(end_with_a_mutex_of_its_frame, (void *)42)), 42);
 }
@@ -530,7 +522,7 @@ static weft_value lock_and_suspend(void *arg)
 }
 
 /* P54 */
-START_TEST(a_mutex_is_broken_by_a_restart_of_its_holder_and_for_the_next_fiber_of_the_record)
+START_TEST(a_mutex_broken_by_a_restart_stays_broken_for_the_next_fiber_of_the_record)
 {
     weft_mutex own = {{0}};
     weft_fiber f = weft_spin(lock_and_suspend, &own);
@@ -545,33 +537,33 @@ START_TEST(a_mutex_is_broken_by_a_restart_of_its_holder_and_for_the_next_fiber_o
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_lock_that_nobody_waits_for_may_be_gone_with_the_function_that_held_it,
-    &a_mutex_is_broken_by_a_restart_of_its_holder_and_for_the_next_fiber_of_the_record,
-    &a_free_mutex_is_taken_without_a_switch,
-    &those_who_wait_have_it_in_the_order_in_which_they_came,
-    &whoever_unlocks_cannot_take_it_again_ahead_of_one_who_waits,
-    &locking_what_one_holds_is_refused,
+    &a_lock_without_waiters_may_be_on_the_stack_frame_of_its_holder,
+    &a_mutex_broken_by_a_restart_stays_broken_for_the_next_fiber_of_the_record,
+    &a_free_mutex_is_locked_without_a_switch,
+    &waiters_get_the_mutex_in_fifo_order,
+    &an_unlocking_fiber_cannot_lock_again_ahead_of_a_waiter,
+    &locking_a_mutex_twice_is_refused,
     &only_the_holder_may_unlock,
     &a_cancelled_waiter_leaves_the_queue,
-    &when_all_who_wait_are_cancelled_nobody_has_it,
-    &a_wait_that_is_timed_out_has_taken_nothing,
-    &a_negative_timeout_is_refused_and_one_of_nothing_is_over_at_once,
-    &a_cancelled_fiber_can_take_what_is_free,
-    &one_that_is_cancelled_after_the_hand_over_has_it,
-    &one_that_is_cancelled_before_the_hand_over_has_nothing,
-    &one_that_is_interrupted_returns_the_value_and_has_nothing,
-    &an_error_raised_in_one_who_waits_ends_its_wait,
-    &one_that_is_stopped_before_it_ever_ran_takes_nothing,
-    &a_parked_fiber_is_handed_the_mutex_all_the_same,
-    &a_holder_that_ends_breaks_the_mutex_for_all,
-    &a_holder_that_is_cancelled_breaks_it_unless_it_unlocks,
-    &a_holder_that_is_restarted_breaks_it_for_its_next_run_too,
-    &clean_up_of_the_holder_may_unlock_it_and_take_it,
-    &several_mutexes_are_held_and_let_go_in_any_order,
-    &a_fiber_in_the_place_of_an_old_holder_holds_nothing,
-    &a_thousand_fibers_go_through_one_mutex_one_by_one,
-    &the_process_may_end_while_one_holds_it_and_others_wait,
-    &a_main_fiber_that_would_wait_for_ever_is_told,
+    &when_all_waiters_are_cancelled_the_mutex_is_free,
+    &a_wait_that_times_out_does_not_lock,
+    &a_negative_timeout_is_refused_and_a_timeout_of_0_expires_at_once,
+    &a_cancelled_fiber_can_lock_a_free_mutex,
+    &a_waiter_cancelled_after_the_handover_has_the_mutex,
+    &a_waiter_cancelled_before_the_handover_does_not_have_the_mutex,
+    &an_interrupted_waiter_returns_the_value_and_does_not_have_the_mutex,
+    &an_error_raised_in_a_waiter_ends_its_wait,
+    &a_fiber_stopped_before_it_ran_does_not_lock,
+    &a_parked_fiber_is_handed_the_mutex,
+    &a_holder_that_ends_breaks_the_mutex_for_all_waiters,
+    &a_cancelled_holder_breaks_the_mutex_unless_it_unlocks,
+    &a_restarted_holder_breaks_the_mutex_for_its_next_run_too,
+    &deferred_functions_of_the_holder_may_unlock_and_lock_the_mutex,
+    &several_mutexes_are_held_and_released_in_any_order,
+    &a_fiber_that_reuses_the_record_of_a_holder_holds_nothing,
+    &a_thousand_fibers_hold_one_mutex_one_by_one,
+    &the_process_may_end_while_a_mutex_is_held_and_has_waiters,
+    &a_main_fiber_in_a_deadlock_gets_edeadlk,
 };
 
 int main(void)

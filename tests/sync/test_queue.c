@@ -1,9 +1,10 @@
-/* Queues: both ends, the bound and what releases those who wait for room, closing, the ring. */
-#include "support.h"
+/* Queues: both ends, the bound and waiting pushers, closing, and the ring buffer. */
+#include "support/random.h"
+#include "support/support.h"
 
 static weft_queue *queue;
 
-/* Fibers mark what they have done, when they have. */
+/* Append a completed call to the trail. */
 static void mark_number(const char *what, weft_value n)
 {
     char text[32];
@@ -11,7 +12,7 @@ static void mark_number(const char *what, weft_value n)
     mark(text);
 }
 
-static weft_value push_it(void *arg)
+static weft_value push_arg(void *arg)
 {
     int rc = weft_queue_push(queue, (weft_value)arg);
     if (rc == 0)
@@ -19,7 +20,7 @@ static weft_value push_it(void *arg)
     return rc;
 }
 
-static weft_value unshift_it(void *arg)
+static weft_value unshift_arg(void *arg)
 {
     int rc = weft_queue_unshift(queue, (weft_value)arg);
     if (rc == 0)
@@ -27,7 +28,7 @@ static weft_value unshift_it(void *arg)
     return rc;
 }
 
-static weft_value shift_it(void *arg)
+static weft_value shift_and_mark(void *arg)
 {
     (void)arg;
     weft_value v = weft_queue_shift(queue);
@@ -38,32 +39,32 @@ static weft_value shift_it(void *arg)
 
 static weft_fiber spin_pusher(weft_value value)
 {
-    weft_fiber f = weft_spin(push_it, as_arg(value));
+    weft_fiber f = weft_spin(push_arg, as_arg(value));
     let_run();
     return f;
 }
 
-/* A queue with this bound and these values, up to the first 0. */
-#define make_queue(cap, ...) make_queue_of(cap, (const weft_value[]){__VA_ARGS__, 0})
+/* Create a queue with this bound and these values, up to the first 0. */
+#define create_queue(cap, ...) create_queue_of(cap, (const weft_value[]){__VA_ARGS__, 0})
 
-static void make_queue_of(size_t cap, const weft_value *values)
+static void create_queue_of(size_t cap, const weft_value *values)
 {
     queue = weft_queue_new(cap);
     for (; *values != 0; values++)
         ck_assert_int_eq(weft_queue_push(queue, *values), 0);
 }
 
-/* What is in it now; takes it out. */
-#define assert_holds(...) assert_holds_these((const weft_value[]){__VA_ARGS__, 0})
+/* Assert that the queue contains these values, and remove them. */
+#define assert_contents(...) assert_contents_of((const weft_value[]){__VA_ARGS__, 0})
 
-static void assert_holds_these(const weft_value *values)
+static void assert_contents_of(const weft_value *values)
 {
     for (; *values != 0; values++)
         ck_assert_int_eq(weft_queue_try_shift(queue), *values);
     ck_assert_int_eq(weft_queue_try_shift(queue), -EAGAIN);
 }
 
-START_TEST(what_is_pushed_comes_out_first_in_first_out_without_a_switch)
+START_TEST(pushed_values_are_shifted_in_fifo_order_without_a_switch)
 {
     queue = weft_queue_new(0);
     weft_spin(mark_and_return, "switched");
@@ -78,25 +79,25 @@ START_TEST(what_is_pushed_comes_out_first_in_first_out_without_a_switch)
 }
 END_TEST
 
-START_TEST(what_is_unshifted_comes_out_next)
+START_TEST(an_unshifted_value_is_shifted_next)
 {
-    make_queue(0, 1, 2);
+    create_queue(0, 1, 2);
     for (int i = 3; i <= 20; i++)
         ck_assert_int_eq(weft_queue_unshift(queue, i), 0);
     ck_assert_int_eq(weft_queue_push(queue, 21), 0);
     for (int i = 20; i >= 3; i--)
         ck_assert_int_eq(weft_queue_shift(queue), i);
-    assert_holds(1, 2, 21);
+    assert_contents(1, 2, 21);
     weft_queue_free(queue);
 }
 END_TEST
 
 /* P49 */
-START_TEST(an_error_code_cannot_be_put_in)
+START_TEST(an_error_code_cannot_be_pushed)
 {
     queue = weft_queue_new(0);
     ck_assert_int_eq(weft_queue_push(queue, -EIO), -EINVAL);
-    ck_assert_words(-EINVAL, "-5 is an error code, not a value for a queue");
+    ck_assert_error(-EINVAL, "weft_queue: value is the error code -5");
     ck_assert_int_eq(weft_queue_unshift(queue, -1), -EINVAL);
     ck_assert_int_eq(weft_queue_try_push(queue, -4095), -EINVAL);
     ck_assert_int_eq(weft_queue_try_unshift(queue, -1), -EINVAL);
@@ -105,16 +106,16 @@ START_TEST(an_error_code_cannot_be_put_in)
 }
 END_TEST
 
-START_TEST(those_who_wait_to_shift_are_served_in_the_order_in_which_they_came)
+START_TEST(shifting_fibers_wake_in_fifo_order)
 {
     queue = weft_queue_new(0);
     weft_fiber f[3];
     for (int i = 0; i < 3; i++)
-        f[i] = weft_spin(shift_it, NULL);
+        f[i] = weft_spin(shift_and_mark, NULL);
     let_run();
     ck_assert_uint_eq(weft_queue_waiting_to_shift(queue), 3);
     ck_assert_int_eq(weft_queue_push(queue, 1), 0);
-    ck_assert_int_eq(weft_queue_unshift(queue, 2), 0); /* to the next one too */
+    ck_assert_int_eq(weft_queue_unshift(queue, 2), 0); /* also to the next waiter */
     ck_assert_int_eq(weft_queue_try_push(queue, 3), 0);
     ck_assert_uint_eq(weft_queue_waiting_to_shift(queue), 0);
     ck_assert_uint_eq(weft_queue_count(queue), 0);
@@ -129,15 +130,15 @@ static weft_value push_five(void *arg)
 {
     (void)arg;
     for (int i = 1; i <= 5; i++)
-        push_it(as_arg(i));
+        push_arg(as_arg(i));
     return 0;
 }
 
-static weft_value shift_five_with_rests(void *arg)
+static weft_value shift_five_and_snooze(void *arg)
 {
     (void)arg;
     for (int i = 1; i <= 5; i++) {
-        shift_it(NULL);
+        shift_and_mark(NULL);
         weft_snooze();
     }
     return 0;
@@ -147,16 +148,16 @@ static weft_value shift_five(void *arg)
 {
     (void)arg;
     for (int i = 1; i <= 5; i++)
-        shift_it(NULL);
+        shift_and_mark(NULL);
     return 0;
 }
 
 /* P51 */
-START_TEST(a_bound_makes_pushers_take_turns_with_shifters)
+START_TEST(a_bound_makes_pushers_alternate_with_shifters)
 {
     queue = weft_queue_new(2);
     weft_spin(push_five, NULL);
-    weft_spin(shift_five_with_rests, NULL);
+    weft_spin(shift_five_and_snooze, NULL);
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_trail("p1 p2 s1 p3 s2 p4 s3 p5 s4 s5 ");
     weft_queue_free(queue);
@@ -164,7 +165,7 @@ START_TEST(a_bound_makes_pushers_take_turns_with_shifters)
 END_TEST
 
 /* P51 */
-START_TEST(a_shifter_that_does_not_rest_takes_what_was_let_in_before_the_pusher_runs)
+START_TEST(a_shifter_that_does_not_yield_shifts_admitted_values_before_the_pusher_runs)
 {
     queue = weft_queue_new(2);
     weft_spin(push_five, NULL);
@@ -176,33 +177,45 @@ START_TEST(a_shifter_that_does_not_rest_takes_what_was_let_in_before_the_pusher_
 END_TEST
 
 /* P51 */
-START_TEST(a_higher_bound_lets_in_as_many_as_there_is_room_for_in_their_order)
+START_TEST(a_higher_bound_admits_waiting_pushers_in_order_while_there_is_room)
 {
-    make_queue(1, 1);
+    create_queue(1, 1);
     for (int i = 2; i <= 5; i++)
         spin_pusher(i);
     ck_assert_uint_eq(weft_queue_waiting_to_push(queue), 4);
-    ck_assert_int_eq(weft_queue_cap(queue, 3), 0);
-    ck_assert_uint_eq(weft_queue_count(queue), 3); /* at once */
+    ck_assert_int_eq(weft_queue_set_cap(queue, 3), 0);
+    ck_assert_uint_eq(weft_queue_count(queue), 3); /* before the pushers run */
     ck_assert_uint_eq(weft_queue_waiting_to_push(queue), 2);
     let_run();
     ck_assert_trail("p2 p3 ");
-    ck_assert_int_eq(weft_queue_cap(queue, 0), 0);
+    ck_assert_int_eq(weft_queue_set_cap(queue, 0), 0);
     let_run();
     ck_assert_trail("p2 p3 p4 p5 ");
-    assert_holds(1, 2, 3, 4, 5);
+    assert_contents(1, 2, 3, 4, 5);
     weft_queue_free(queue);
 }
 END_TEST
 
 /* P51 */
-START_TEST(without_a_bound_any_more_all_who_wait_are_let_in)
+START_TEST(a_queue_reports_the_capacity_that_was_set)
 {
-    make_queue(1, 1);
+    weft_queue *q = weft_queue_new(3);
+    ck_assert_uint_eq(weft_queue_cap(q), 3);
+    ck_assert_int_eq(weft_queue_set_cap(q, 5), 0);
+    ck_assert_uint_eq(weft_queue_cap(q), 5);
+    ck_assert_int_eq(weft_queue_set_cap(q, 0), 0); /* no limit */
+    ck_assert_uint_eq(weft_queue_cap(q), 0);
+    weft_queue_free(q);
+}
+END_TEST
+
+START_TEST(removing_the_bound_admits_all_waiting_pushers)
+{
+    create_queue(1, 1);
     for (int i = 2; i <= 50; i++)
-        weft_go(push_it, as_arg(i));
+        weft_go(push_arg, as_arg(i));
     let_run();
-    ck_assert_int_eq(weft_queue_cap(queue, 0), 0);
+    ck_assert_int_eq(weft_queue_set_cap(queue, 0), 0);
     ck_assert_uint_eq(weft_queue_waiting_to_push(queue), 0);
     for (int i = 1; i <= 50; i++)
         ck_assert_int_eq(weft_queue_try_shift(queue), i);
@@ -211,20 +224,20 @@ START_TEST(without_a_bound_any_more_all_who_wait_are_let_in)
 }
 END_TEST
 
-START_TEST(a_lower_bound_takes_nothing_out_and_lets_nobody_in_until_there_is_room)
+START_TEST(a_lower_bound_removes_nothing_and_admits_no_pusher_until_there_is_room)
 {
-    make_queue(4, 1, 2, 3);
-    ck_assert_int_eq(weft_queue_cap(queue, 2), 0);
+    create_queue(4, 1, 2, 3);
+    ck_assert_int_eq(weft_queue_set_cap(queue, 2), 0);
     ck_assert_int_eq(weft_queue_try_push(queue, 9), -EAGAIN);
     spin_pusher(4);
     ck_assert_int_eq(weft_queue_shift(queue), 1);
     ck_assert_uint_eq(weft_queue_waiting_to_push(queue), 1);
-    ck_assert_int_eq(weft_queue_cap(queue, 1), 0);
+    ck_assert_int_eq(weft_queue_set_cap(queue, 1), 0);
     ck_assert_int_eq(weft_queue_shift(queue), 2);
     ck_assert_uint_eq(weft_queue_waiting_to_push(queue), 1);
     ck_assert_int_eq(weft_queue_shift(queue), 3);
     ck_assert_uint_eq(weft_queue_waiting_to_push(queue), 0);
-    assert_holds(4);
+    assert_contents(4);
     let_run();
     ck_assert_trail("p4 ");
     weft_queue_free(queue);
@@ -232,43 +245,43 @@ START_TEST(a_lower_bound_takes_nothing_out_and_lets_nobody_in_until_there_is_roo
 END_TEST
 
 /* P51 */
-START_TEST(a_flush_forgets_what_is_there_and_lets_in_as_many_as_there_is_room_for)
+START_TEST(a_flush_removes_all_values_and_admits_pushers_while_there_is_room)
 {
-    make_queue(2, 1, 2);
+    create_queue(2, 1, 2);
     for (int i = 3; i <= 5; i++)
         spin_pusher(i);
     ck_assert_uint_eq(weft_queue_flush(queue), 2);
     ck_assert_uint_eq(weft_queue_count(queue), 2);
     let_run();
     ck_assert_trail("p3 p4 ");
-    assert_holds(3, 4, 5);
+    assert_contents(3, 4, 5);
     ck_assert_uint_eq(weft_queue_flush(queue), 0);
     weft_queue_free(queue);
 }
 END_TEST
 
 /* P51 */
-START_TEST(a_delete_takes_out_every_equal_value_and_lets_others_in_behind_the_rest)
+START_TEST(a_delete_removes_every_equal_value_and_admits_pushers_behind_the_rest)
 {
-    make_queue(4, 7, 1, 7, 2);
+    create_queue(4, 7, 1, 7, 2);
     for (int i = 7; i <= 9; i++)
         spin_pusher(i);
     ck_assert_uint_eq(weft_queue_delete(queue, 5), 0);
     ck_assert_uint_eq(weft_queue_waiting_to_push(queue), 3);
-    ck_assert_uint_eq(weft_queue_delete(queue, 7), 2); /* not the one that waited */
+    ck_assert_uint_eq(weft_queue_delete(queue, 7), 2); /* not the value of the waiting pusher */
     ck_assert_uint_eq(weft_queue_waiting_to_push(queue), 1);
     let_run();
     ck_assert_trail("p7 p8 ");
-    assert_holds(1, 2, 7, 8, 9);
+    assert_contents(1, 2, 7, 8, 9);
     let_run();
     ck_assert_trail("p7 p8 p9 ");
     weft_queue_free(queue);
 }
 END_TEST
 
-START_TEST(all_that_is_there_is_taken_at_once_and_then_others_are_let_in)
+START_TEST(shift_all_removes_all_values_at_once_and_then_admits_pushers)
 {
-    make_queue(3, 1, 2, 3);
+    create_queue(3, 1, 2, 3);
     weft_value out[8] = {0};
     for (int i = 4; i <= 7; i++)
         spin_pusher(i);
@@ -285,20 +298,20 @@ START_TEST(all_that_is_there_is_taken_at_once_and_then_others_are_let_in)
 }
 END_TEST
 
-START_TEST(an_unshift_that_had_to_wait_goes_to_the_front_when_its_turn_has_come)
+START_TEST(a_waiting_unshift_puts_its_value_at_the_front_when_it_is_admitted)
 {
-    make_queue(2, 1, 2);
+    create_queue(2, 1, 2);
     spin_pusher(3);
-    weft_spin(unshift_it, as_arg(4));
-    weft_spin(unshift_it, as_arg(5));
+    weft_spin(unshift_arg, as_arg(4));
+    weft_spin(unshift_arg, as_arg(5));
     let_run();
     spin_pusher(6);
     ck_assert_int_eq(weft_queue_try_unshift(queue, 9), -EAGAIN);
-    ck_assert_int_eq(weft_queue_shift(queue), 1); /* 2 3 */
-    ck_assert_int_eq(weft_queue_shift(queue), 2); /* 4 3 */
-    ck_assert_int_eq(weft_queue_shift(queue), 4); /* 5 3 */
-    ck_assert_int_eq(weft_queue_shift(queue), 5); /* 3 6 */
-    assert_holds(3, 6);
+    ck_assert_int_eq(weft_queue_shift(queue), 1); /* then 2 3 */
+    ck_assert_int_eq(weft_queue_shift(queue), 2); /* then 4 3 */
+    ck_assert_int_eq(weft_queue_shift(queue), 4); /* then 5 3 */
+    ck_assert_int_eq(weft_queue_shift(queue), 5); /* then 3 6 */
+    assert_contents(3, 6);
     let_run();
     ck_assert_trail("p3 u4 u5 p6 ");
     weft_queue_free(queue);
@@ -306,10 +319,10 @@ START_TEST(an_unshift_that_had_to_wait_goes_to_the_front_when_its_turn_has_come)
 END_TEST
 
 /* P52 */
-START_TEST(a_closed_queue_takes_nothing_more_and_gives_what_is_left_and_then_an_end)
+START_TEST(a_closed_queue_refuses_values_and_delivers_the_remaining_ones_and_then_epipe)
 {
-    make_queue(2, 1, 2);
-    weft_fiber pusher = spin_pusher(3), unshifter = weft_spin(unshift_it, as_arg(4));
+    create_queue(2, 1, 2);
+    weft_fiber pusher = spin_pusher(3), unshifter = weft_spin(unshift_arg, as_arg(4));
     let_run();
     ck_assert(!weft_queue_is_closed(queue));
     ck_assert_int_eq(weft_queue_close(queue), 0);
@@ -318,7 +331,7 @@ START_TEST(a_closed_queue_takes_nothing_more_and_gives_what_is_left_and_then_an_
     ck_assert_int_eq(weft_queue_push(queue, 5), -EPIPE);
     ck_assert_int_eq(weft_queue_unshift(queue, 5), -EPIPE);
     ck_assert_int_eq(weft_queue_try_push(queue, 5), -EPIPE);
-    ck_assert_int_eq(weft_queue_cap(queue, 10), 0);
+    ck_assert_int_eq(weft_queue_set_cap(queue, 10), 0);
     ck_assert_int_eq(weft_await(pusher), -EPIPE);
     ck_assert_int_eq(weft_await(unshifter), -EPIPE);
     ck_assert_int_eq(weft_queue_shift(queue), 1);
@@ -331,24 +344,24 @@ START_TEST(a_closed_queue_takes_nothing_more_and_gives_what_is_left_and_then_an_
 END_TEST
 
 /* P52 */
-START_TEST(closing_or_freeing_a_queue_ends_the_wait_of_all_who_shift)
+START_TEST(closing_or_freeing_a_queue_wakes_all_waiters_with_epipe)
 {
-    for (int way = 0; way < 2; way++) {
+    for (int is_freed = 0; is_freed < 2; is_freed++) {
         queue = weft_queue_new(0);
         weft_fiber f[3];
         for (int i = 0; i < 3; i++)
-            f[i] = weft_spin(shift_it, NULL);
+            f[i] = weft_spin(shift_and_mark, NULL);
         let_run();
-        if (way == 0)
+        if (is_freed == 0)
             weft_queue_close(queue);
         else
-            weft_queue_free(queue); /* before any of them runs */
+            weft_queue_free(queue); /* before any waiter runs */
         for (int i = 0; i < 3; i++)
             ck_assert_int_eq(weft_await(f[i]), -EPIPE);
-        if (way == 0)
+        if (is_freed == 0)
             weft_queue_free(queue);
     }
-    make_queue(1, 1);
+    create_queue(1, 1);
     weft_fiber f = spin_pusher(2);
     weft_queue_free(queue);
     ck_assert_int_eq(weft_await(f), -EPIPE);
@@ -356,9 +369,9 @@ START_TEST(closing_or_freeing_a_queue_ends_the_wait_of_all_who_shift)
 END_TEST
 
 /* T40, T41 */
-START_TEST(a_cancelled_fiber_gets_what_is_there_and_waits_for_nothing)
+START_TEST(a_cancelled_fiber_gets_available_values_and_does_not_wait)
 {
-    make_queue(2, 1);
+    create_queue(2, 1);
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_queue_push(queue, 2), 0);
         ck_assert_int_eq(weft_queue_push(queue, 3), -ECANCELED);
@@ -373,96 +386,88 @@ START_TEST(a_cancelled_fiber_gets_what_is_there_and_waits_for_nothing)
 }
 END_TEST
 
-START_TEST(who_is_struck_while_it_waits_leaves_nothing_behind_and_who_was_served_has_it)
+START_TEST(a_waiter_cancelled_before_its_wake_has_no_effect_and_after_its_wake_keeps_its_result)
 {
-    make_queue(1, 1);
-    weft_fiber struck = spin_pusher(2), served = spin_pusher(3);
-    weft_cancel(struck);
+    create_queue(1, 1);
+    weft_fiber cancelled = spin_pusher(2), woken = spin_pusher(3);
+    weft_cancel(cancelled);
     ck_assert_uint_eq(weft_queue_waiting_to_push(queue), 1);
     ck_assert_int_eq(weft_queue_shift(queue), 1);
-    weft_cancel(served);
+    weft_cancel(woken);
     let_run();
     ck_assert_trail("p3 ");
-    assert_holds(3);
-    struck = weft_spin(shift_it, NULL), served = weft_spin(shift_it, NULL);
+    assert_contents(3);
+    cancelled = weft_spin(shift_and_mark, NULL), woken = weft_spin(shift_and_mark, NULL);
     let_run();
-    ck_assert_int_eq(weft_interrupt(struck, -EINTR), 0);
+    ck_assert_int_eq(weft_interrupt(cancelled, -EINTR), 0);
     ck_assert_int_eq(weft_queue_push(queue, 4), 0);
-    weft_cancel(served);
-    ck_assert_int_eq(weft_await(struck), -EINTR);
+    weft_cancel(woken);
+    ck_assert_int_eq(weft_await(cancelled), -EINTR);
     let_run();
     ck_assert_trail("p3 s4 ");
-    assert_holds(0);
+    assert_contents(0);
     weft_queue_free(queue);
 }
 END_TEST
 
-/* A plain row that does the same as the queue. */
-#define ROW_MAX 300
+/* A plain array with the operations of a queue. */
+#define ARRAY_MAX 300
 
-typedef struct row {
-    weft_value values[ROW_MAX];
+typedef struct array {
+    weft_value values[ARRAY_MAX];
     size_t count;
-} row;
+} array;
 
-static unsigned random_state = 4711;
-
-static unsigned random_below(unsigned n)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 8) % n;
-}
-
-static void row_insert(row *r, size_t at, weft_value v)
+static void array_insert(array *r, size_t at, weft_value v)
 {
     memmove(&r->values[at + 1], &r->values[at], (r->count - at) * sizeof v);
     r->values[at] = v;
     r->count++;
 }
 
-static void row_remove(row *r, size_t at, size_t n)
+static void array_remove(array *r, size_t at, size_t n)
 {
     memmove(&r->values[at], &r->values[at + n], (r->count - at - n) * sizeof r->values[0]);
     r->count -= n;
 }
 
-static size_t row_delete(row *r, weft_value v)
+static size_t array_delete(array *r, weft_value v)
 {
     size_t before = r->count;
     for (size_t i = r->count; i-- > 0;)
         if (r->values[i] == v)
-            row_remove(r, i, 1);
+            array_remove(r, i, 1);
     return before - r->count;
 }
 
-static void do_to_both(row *r, size_t cap)
+static void do_random_step(array *r, size_t cap)
 {
-    weft_value v = random_below(20), out[ROW_MAX];
+    weft_value v = random_below(20), out[ARRAY_MAX];
     bool has_room = cap == 0 || r->count < cap;
     size_t n;
     switch (random_below(32)) {
     default:
         ck_assert_int_eq(weft_queue_try_push(queue, v), has_room ? 0 : -EAGAIN);
         if (has_room)
-            row_insert(r, r->count, v);
+            array_insert(r, r->count, v);
         break;
     case 10 ... 14:
         ck_assert_int_eq(weft_queue_try_unshift(queue, v), has_room ? 0 : -EAGAIN);
         if (has_room)
-            row_insert(r, 0, v);
+            array_insert(r, 0, v);
         break;
     case 15 ... 28:
         ck_assert_int_eq(weft_queue_try_shift(queue), r->count > 0 ? r->values[0] : -EAGAIN);
         if (r->count > 0)
-            row_remove(r, 0, 1);
+            array_remove(r, 0, 1);
         break;
     case 29:
-        ck_assert_uint_eq(weft_queue_delete(queue, v), row_delete(r, v));
+        ck_assert_uint_eq(weft_queue_delete(queue, v), array_delete(r, v));
         break;
     case 30:
         n = weft_queue_shift_all(queue, out, random_below(8));
         ck_assert_mem_eq(out, r->values, n * sizeof v);
-        row_remove(r, 0, n);
+        array_remove(r, 0, n);
         break;
     case 31:
         if (random_below(20) == 0) {
@@ -473,16 +478,16 @@ static void do_to_both(row *r, size_t cap)
     ck_assert_uint_eq(weft_queue_count(queue), r->count);
 }
 
-START_TEST(a_hundred_thousand_random_steps_leave_the_queue_as_a_plain_row_would_be)
+START_TEST(a_queue_equals_a_plain_array_after_each_of_a_hundred_thousand_random_steps)
 {
-    static row r;
+    static array r;
     size_t cap = 0;
     queue = weft_queue_new(0);
     for (int step = 0; step < 100000; step++) {
-        do_to_both(&r, cap);
-        if (step % 100 == 0 || r.count == ROW_MAX - 1) {
-            cap = 1 + random_below(ROW_MAX - 1);
-            ck_assert_int_eq(weft_queue_cap(queue, cap), 0);
+        do_random_step(&r, cap);
+        if (step % 100 == 0 || r.count == ARRAY_MAX - 1) {
+            cap = 1 + random_below(ARRAY_MAX - 1);
+            ck_assert_int_eq(weft_queue_set_cap(queue, cap), 0);
         }
     }
     for (size_t i = 0; i < r.count; i++)
@@ -495,7 +500,7 @@ START_TEST(a_delete_in_a_large_queue_that_has_wrapped_keeps_the_order_of_the_res
 {
     const weft_value n = 100000;
     queue = weft_queue_new(0);
-    for (weft_value i = 0; i < 1000; i++) { /* so that the ring does not begin at its beginning */
+    for (weft_value i = 0; i < 1000; i++) { /* so that the ring does not start at index 0 */
         weft_queue_push(queue, i);
         weft_queue_shift(queue);
     }
@@ -511,24 +516,25 @@ START_TEST(a_delete_in_a_large_queue_that_has_wrapped_keeps_the_order_of_the_res
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &what_is_pushed_comes_out_first_in_first_out_without_a_switch,
-    &what_is_unshifted_comes_out_next,
-    &an_error_code_cannot_be_put_in,
-    &those_who_wait_to_shift_are_served_in_the_order_in_which_they_came,
-    &a_bound_makes_pushers_take_turns_with_shifters,
-    &a_shifter_that_does_not_rest_takes_what_was_let_in_before_the_pusher_runs,
-    &a_higher_bound_lets_in_as_many_as_there_is_room_for_in_their_order,
-    &without_a_bound_any_more_all_who_wait_are_let_in,
-    &a_lower_bound_takes_nothing_out_and_lets_nobody_in_until_there_is_room,
-    &a_flush_forgets_what_is_there_and_lets_in_as_many_as_there_is_room_for,
-    &a_delete_takes_out_every_equal_value_and_lets_others_in_behind_the_rest,
-    &all_that_is_there_is_taken_at_once_and_then_others_are_let_in,
-    &an_unshift_that_had_to_wait_goes_to_the_front_when_its_turn_has_come,
-    &a_closed_queue_takes_nothing_more_and_gives_what_is_left_and_then_an_end,
-    &closing_or_freeing_a_queue_ends_the_wait_of_all_who_shift,
-    &a_cancelled_fiber_gets_what_is_there_and_waits_for_nothing,
-    &who_is_struck_while_it_waits_leaves_nothing_behind_and_who_was_served_has_it,
-    &a_hundred_thousand_random_steps_leave_the_queue_as_a_plain_row_would_be,
+    &pushed_values_are_shifted_in_fifo_order_without_a_switch,
+    &an_unshifted_value_is_shifted_next,
+    &an_error_code_cannot_be_pushed,
+    &shifting_fibers_wake_in_fifo_order,
+    &a_bound_makes_pushers_alternate_with_shifters,
+    &a_shifter_that_does_not_yield_shifts_admitted_values_before_the_pusher_runs,
+    &a_higher_bound_admits_waiting_pushers_in_order_while_there_is_room,
+    &a_queue_reports_the_capacity_that_was_set,
+    &removing_the_bound_admits_all_waiting_pushers,
+    &a_lower_bound_removes_nothing_and_admits_no_pusher_until_there_is_room,
+    &a_flush_removes_all_values_and_admits_pushers_while_there_is_room,
+    &a_delete_removes_every_equal_value_and_admits_pushers_behind_the_rest,
+    &shift_all_removes_all_values_at_once_and_then_admits_pushers,
+    &a_waiting_unshift_puts_its_value_at_the_front_when_it_is_admitted,
+    &a_closed_queue_refuses_values_and_delivers_the_remaining_ones_and_then_epipe,
+    &closing_or_freeing_a_queue_wakes_all_waiters_with_epipe,
+    &a_cancelled_fiber_gets_available_values_and_does_not_wait,
+    &a_waiter_cancelled_before_its_wake_has_no_effect_and_after_its_wake_keeps_its_result,
+    &a_queue_equals_a_plain_array_after_each_of_a_hundred_thousand_random_steps,
     &a_delete_in_a_large_queue_that_has_wrapped_keeps_the_order_of_the_rest,
 };
 

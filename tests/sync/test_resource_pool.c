@@ -1,21 +1,22 @@
 /*
- * Pools of resources: limit and order, acquiring again, discarding, resources that cannot be made,
- * holders that end, and every race of a hand-over with a cancellation.
+ * Resource pools: limit and order, repeated acquires, discards, failed creation, holders that end,
+ * and races of a handover with a cancellation.
  */
-#include "support.h"
+#include "support/random.h"
+#include "support/support.h"
 
-/* What makes the resources: they are 1, 2, 3 ... in the order of their making. */
+/* The factory of the resources 1, 2, 3 ... */
 static struct {
     int made, destroyed, failed;
-    int failures; /* so many of the next are not made */
-    bool is_slow; /* making one takes a weft_schedule of maker */
+    int failures; /* number of further creations that fail */
+    bool is_slow; /* creation waits for a weft_schedule of maker */
     weft_fiber maker;
-    char gone[64]; /* those that were destroyed, in order */
+    char destroyed_list[64]; /* the destroyed resources, in order */
 } factory;
 
 static weft_pool *pool;
 
-static weft_value make(void *arg)
+static weft_value create_resource(void *arg)
 {
     ck_assert_ptr_eq(arg, &factory);
     weft_value rc = 0;
@@ -25,31 +26,33 @@ static weft_value make(void *arg)
         factory.maker = 0;
     }
     if (weft_is_error(rc))
-        return weft_fail((int)rc, "the making was cut short");
+        return weft_fail((int)rc, "the creation was interrupted");
     if (factory.failures > 0) {
         factory.failures--;
         factory.failed++;
-        return weft_fail(-ECONNREFUSED, "number %d cannot be made", factory.failed);
+        return weft_fail(-ECONNREFUSED, "creation %d failed", factory.failed);
     }
     return ++factory.made;
 }
 
-static void destroy(weft_value resource, void *arg)
+static void destroy_resource(weft_value resource, void *arg)
 {
     ck_assert_ptr_eq(arg, &factory);
     factory.destroyed++;
-    size_t used = strlen(factory.gone);
-    snprintf(factory.gone + used, sizeof factory.gone - used, "%d ", (int)resource);
+    size_t used = strlen(factory.destroyed_list);
+    snprintf(factory.destroyed_list + used, sizeof factory.destroyed_list - used, "%d ",
+             (int)resource);
 }
 
 static void open_pool(size_t limit)
 {
-    weft_pool_options options = {.limit = limit, .make = make, .destroy = destroy, .arg = &factory};
+    weft_pool_options options = {
+        .limit = limit, .make = create_resource, .destroy = destroy_resource, .arg = &factory};
     pool = weft_pool_new(&options);
     ck_assert_ptr_nonnull(pool);
 }
 
-/* How many there are, how many of them are free, and how many wait. */
+/* Assert the number of resources, of free resources, and of waiters. */
 static void assert_pool(size_t size, size_t available, size_t waiting)
 {
     ck_assert_uint_eq(weft_pool_size(pool), size);
@@ -58,36 +61,36 @@ static void assert_pool(size_t size, size_t available, size_t waiting)
     ck_assert_int_eq(factory.made - factory.destroyed, (int)size);
 }
 
-/* A fiber that acquires one, and then does as it is told. */
+/* A fiber that acquires a resource and then runs commands. */
 typedef struct user {
     const char *name;
     weft_fiber fiber;
-    weft_value got; /* what acquire last returned; 0: it has not */
+    weft_value got; /* result of the last acquire; 0: not returned yet */
 } user;
 
 enum { RELEASE = 1, DISCARD, ACQUIRE, END };
 
-static void acquire(user *u)
+static void acquire_and_mark(user *u)
 {
     u->got = 0;
     u->got = weft_pool_acquire(pool);
     mark(u->name);
 }
 
-static weft_value use(void *arg)
+static weft_value use_resource(void *arg)
 {
     user *u = arg;
-    acquire(u);
-    weft_value told;
-    while ((told = weft_suspend()) != END) {
-        if (weft_is_error(told))
-            return told;
-        if (told == RELEASE)
+    acquire_and_mark(u);
+    weft_value command;
+    while ((command = weft_suspend()) != END) {
+        if (weft_is_error(command))
+            return command;
+        if (command == RELEASE)
             ck_assert_int_eq(weft_pool_release(pool, u->got), 0);
-        else if (told == DISCARD)
+        else if (command == DISCARD)
             ck_assert_int_eq(weft_pool_discard(pool, u->got), 0);
         else
-            acquire(u);
+            acquire_and_mark(u);
     }
     return 0;
 }
@@ -96,21 +99,21 @@ static void spin_user(user *u, const char *name)
 {
     u->name = name;
     u->got = 0;
-    u->fiber = weft_spin(use, u);
+    u->fiber = weft_spin(use_resource, u);
     ck_assert_uint_ne(u->fiber, 0);
     let_run();
 }
 
-static void tell(user *u, weft_value what)
+static void command_user(user *u, weft_value what)
 {
     ck_assert_int_eq(weft_schedule(u->fiber, what), 0);
     let_run();
 }
 
 /*
- * All has been given back: as many as the limit can be had again, and the pool can be freed.
+ * Assert that all resources have been returned. Acquire as many as the limit, then free the pool.
  */
-static void assert_whole(size_t limit)
+static void assert_complete_then_free(size_t limit)
 {
     user users[5];
     factory.failures = 0;
@@ -125,13 +128,13 @@ static void assert_whole(size_t limit)
     }
     ck_assert_int_eq(weft_pool_try_acquire(pool), -EAGAIN);
     for (size_t i = 0; i < limit; i++)
-        tell(&users[i], RELEASE);
+        command_user(&users[i], RELEASE);
     ck_assert_int_eq(weft_pool_free(pool), 0);
     ck_assert_int_eq(factory.destroyed, factory.made);
 }
 
 /* P57 */
-START_TEST(as_many_as_the_limit_are_made_and_then_one_waits)
+START_TEST(resources_are_created_up_to_the_limit_and_then_an_acquire_waits)
 {
     user users[4];
     open_pool(3);
@@ -142,44 +145,44 @@ START_TEST(as_many_as_the_limit_are_made_and_then_one_waits)
         ck_assert_int_eq(users[i].got, i + 1);
     ck_assert_int_eq(users[3].got, 0);
     assert_pool(3, 0, 1);
-    tell(&users[1], RELEASE);
+    command_user(&users[1], RELEASE);
     ck_assert_int_eq(users[3].got, 2);
     assert_pool(3, 0, 0);
-    tell(&users[0], RELEASE);
-    tell(&users[2], RELEASE);
-    tell(&users[3], RELEASE);
+    command_user(&users[0], RELEASE);
+    command_user(&users[2], RELEASE);
+    command_user(&users[3], RELEASE);
     assert_pool(3, 3, 0);
-    assert_whole(3);
+    assert_complete_then_free(3);
 }
 END_TEST
 
 /* P57: a, b, a, b */
-START_TEST(the_one_that_was_released_first_is_acquired_next)
+START_TEST(the_resource_released_first_is_acquired_next)
 {
     user u, v;
     open_pool(2);
     spin_user(&u, "");
     spin_user(&v, "");
-    tell(&u, RELEASE);
-    tell(&v, RELEASE);
+    command_user(&u, RELEASE);
+    command_user(&v, RELEASE);
     for (int i = 0; i < 6; i++) {
         weft_value resource = weft_pool_acquire(pool);
         ck_assert_int_eq(resource, i % 2 + 1);
         ck_assert_int_eq(weft_pool_release(pool, resource), 0);
     }
-    tell(&v, ACQUIRE);
-    tell(&u, ACQUIRE);
+    command_user(&v, ACQUIRE);
+    command_user(&u, ACQUIRE);
     ck_assert_int_eq(v.got, 1);
     ck_assert_int_eq(u.got, 2);
-    tell(&u, RELEASE);
-    tell(&v, RELEASE);
+    command_user(&u, RELEASE);
+    command_user(&v, RELEASE);
     ck_assert_int_eq(weft_pool_acquire(pool), 2);
     ck_assert_int_eq(weft_pool_release(pool, 2), 0);
-    assert_whole(2);
+    assert_complete_then_free(2);
 }
 END_TEST
 
-START_TEST(what_is_free_is_acquired_before_another_is_made)
+START_TEST(a_free_resource_is_acquired_before_a_new_one_is_created)
 {
     open_pool(5);
     for (int i = 0; i < 10; i++) {
@@ -187,28 +190,28 @@ START_TEST(what_is_free_is_acquired_before_another_is_made)
         ck_assert_int_eq(weft_pool_release(pool, 1), 0);
     }
     assert_pool(1, 1, 0);
-    assert_whole(5);
+    assert_complete_then_free(5);
 }
 END_TEST
 
-START_TEST(those_who_wait_are_served_in_the_order_in_which_they_came)
+START_TEST(waiters_get_resources_in_fifo_order)
 {
     user first, others[3];
     open_pool(1);
     spin_user(&first, "1");
     for (int i = 0; i < 3; i++)
         spin_user(&others[i], i == 0 ? "2" : i == 1 ? "3" : "4");
-    tell(&first, RELEASE);
-    tell(&first, ACQUIRE); /* behind those who were there before */
+    command_user(&first, RELEASE);
+    command_user(&first, ACQUIRE); /* behind the waiters */
     for (int i = 0; i < 3; i++)
-        tell(&others[i], RELEASE);
+        command_user(&others[i], RELEASE);
     ck_assert_trail("12341");
-    tell(&first, RELEASE);
-    assert_whole(1);
+    command_user(&first, RELEASE);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-START_TEST(one_that_is_handed_over_cannot_be_taken_before_the_one_who_waited_has_run)
+START_TEST(a_resource_handed_to_a_waiter_cannot_be_acquired_before_the_waiter_runs)
 {
     user u;
     open_pool(1);
@@ -216,18 +219,18 @@ START_TEST(one_that_is_handed_over_cannot_be_taken_before_the_one_who_waited_has
     spin_user(&u, "");
     assert_pool(1, 0, 1);
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
-    assert_pool(1, 0, 0); /* it is held already */
+    assert_pool(1, 0, 0); /* already held by the waiter */
     ck_assert_int_eq(u.got, 0);
     ck_assert_int_eq(weft_pool_try_acquire(pool), -EAGAIN);
     let_run();
     ck_assert_int_eq(u.got, 1);
-    tell(&u, RELEASE);
-    assert_whole(1);
+    command_user(&u, RELEASE);
+    assert_complete_then_free(1);
 }
 END_TEST
 
 /* P57 */
-START_TEST(a_holder_that_acquires_again_gets_the_same_one_and_releases_it_as_often)
+START_TEST(a_holder_that_acquires_again_gets_the_same_resource_and_releases_it_as_often)
 {
     user u;
     open_pool(1);
@@ -241,12 +244,12 @@ START_TEST(a_holder_that_acquires_again_gets_the_same_one_and_releases_it_as_oft
     }
     ck_assert_int_eq(u.got, 1);
     ck_assert_int_eq(factory.made, 1);
-    tell(&u, RELEASE);
-    assert_whole(1);
+    command_user(&u, RELEASE);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-START_TEST(one_fiber_may_hold_one_of_each_of_several_pools)
+START_TEST(one_fiber_may_hold_resources_of_several_pools)
 {
     weft_pool *pools[3];
     for (int i = 0; i < 3; i++) {
@@ -268,22 +271,22 @@ START_TEST(one_fiber_may_hold_one_of_each_of_several_pools)
 END_TEST
 
 /* P57 */
-START_TEST(a_discarded_one_is_destroyed_and_another_is_made_in_its_place)
+START_TEST(a_discarded_resource_is_destroyed_and_replaced)
 {
     open_pool(1);
     ck_assert_int_eq(weft_pool_acquire(pool), 1);
     ck_assert_int_eq(weft_pool_acquire(pool), 1);
-    ck_assert_int_eq(weft_pool_discard(pool, 1), 0); /* however often it was acquired */
-    ck_assert_str_eq(factory.gone, "1 ");
+    ck_assert_int_eq(weft_pool_discard(pool, 1), 0); /* even if it was acquired twice */
+    ck_assert_str_eq(factory.destroyed_list, "1 ");
     assert_pool(0, 0, 0);
     ck_assert_int_eq(weft_pool_release(pool, 1), -EINVAL);
     ck_assert_int_eq(weft_pool_acquire(pool), 2);
     ck_assert_int_eq(weft_pool_release(pool, 2), 0);
-    assert_whole(1);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-START_TEST(one_that_is_discarded_while_others_wait_is_made_anew_by_the_first_of_them)
+START_TEST(a_resource_discarded_while_fibers_wait_is_replaced_by_the_first_waiter)
 {
     user u[4];
     open_pool(1);
@@ -297,27 +300,27 @@ START_TEST(one_that_is_discarded_while_others_wait_is_made_anew_by_the_first_of_
     ck_assert_int_eq(u[1].got, 2);
     ck_assert_int_eq(u[2].got, 0);
     assert_pool(1, 0, 2);
-    tell(&u[1], DISCARD);
-    tell(&u[2], RELEASE);
+    command_user(&u[1], DISCARD);
+    command_user(&u[2], RELEASE);
     ck_assert_int_eq(u[2].got, 3);
     ck_assert_int_eq(u[3].got, 3);
-    tell(&u[3], RELEASE);
-    ck_assert_str_eq(factory.gone, "1 2 ");
-    assert_whole(1);
+    command_user(&u[3], RELEASE);
+    ck_assert_str_eq(factory.destroyed_list, "1 2 ");
+    assert_complete_then_free(1);
 }
 END_TEST
 
 /* P57 */
-START_TEST(one_that_cannot_be_made_leaves_the_limit_as_it_was)
+START_TEST(a_failed_creation_does_not_change_the_limit)
 {
     open_pool(2);
     factory.failures = 5;
     for (int i = 1; i <= 5; i++) {
-        char words[64];
-        snprintf(words, sizeof words, "number %d cannot be made", i);
+        char message[64];
+        snprintf(message, sizeof message, "creation %d failed", i);
         ck_assert_int_eq(i % 2 ? weft_pool_acquire(pool) : weft_pool_try_acquire(pool),
                          -ECONNREFUSED);
-        ck_assert_words(-ECONNREFUSED, words);
+        ck_assert_error(-ECONNREFUSED, message);
         assert_pool(0, 0, 0);
     }
     user u;
@@ -325,28 +328,28 @@ START_TEST(one_that_cannot_be_made_leaves_the_limit_as_it_was)
     spin_user(&u, "");
     ck_assert_int_eq(u.got, 2);
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
-    tell(&u, RELEASE);
-    assert_whole(2);
+    command_user(&u, RELEASE);
+    assert_complete_then_free(2);
 }
 END_TEST
 
-static weft_value would_have_to_wait(void *arg)
+static weft_value fail_with_eagain(void *arg)
 {
     (void)arg;
     return -EAGAIN;
 }
 
-START_TEST(the_error_of_make_is_no_reason_to_wait_whichever_it_is)
+START_TEST(any_error_of_make_is_returned_without_waiting)
 {
-    pool = weft_pool_new(&(weft_pool_options){.limit = 1, .make = would_have_to_wait});
+    pool = weft_pool_new(&(weft_pool_options){.limit = 1, .make = fail_with_eagain});
     ck_assert_int_eq(weft_pool_acquire(pool), -EAGAIN);
     ck_assert_int_eq(weft_pool_try_acquire(pool), -EAGAIN);
     ck_assert_int_eq(weft_pool_free(pool), 0);
 }
 END_TEST
 
-/* Everyone who waits behind one that makes its own gets the chance to make it. */
-START_TEST(when_one_cannot_be_made_the_next_who_waits_tries)
+/* Each waiter behind a failed creation gets the chance to create one. */
+START_TEST(after_a_failed_creation_the_next_waiter_tries)
 {
     user u[4];
     open_pool(1);
@@ -363,14 +366,14 @@ START_TEST(when_one_cannot_be_made_the_next_who_waits_tries)
         ck_assert_int_eq(u[i].got, i < 2 ? -ECONNREFUSED : 1);
     }
     assert_pool(1, 0, 1);
-    tell(&u[2], RELEASE);
+    command_user(&u[2], RELEASE);
     ck_assert_int_eq(u[3].got, 1);
-    tell(&u[3], RELEASE);
-    assert_whole(1);
+    command_user(&u[3], RELEASE);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-START_TEST(when_none_can_be_made_everyone_is_told_and_nobody_waits_for_ever)
+START_TEST(when_all_creations_fail_every_waiter_gets_the_error)
 {
     user u[4];
     open_pool(1);
@@ -378,17 +381,17 @@ START_TEST(when_none_can_be_made_everyone_is_told_and_nobody_waits_for_ever)
     for (int i = 0; i < 4; i++)
         spin_user(&u[i], "");
     factory.failures = 4;
-    factory.is_slow = false; /* those who come after the first do not wait */
+    factory.is_slow = false; /* later creations do not wait */
     ck_assert_int_eq(weft_schedule(factory.maker, 0), 0);
     let_run();
     for (int i = 0; i < 4; i++)
         ck_assert_int_eq(u[i].got, -ECONNREFUSED);
     assert_pool(0, 0, 0);
-    assert_whole(1);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-START_TEST(while_one_is_made_slowly_others_go_on_with_what_is_released)
+START_TEST(during_a_slow_creation_other_fibers_acquire_released_resources)
 {
     user holder, maker, waiter;
     open_pool(2);
@@ -398,23 +401,23 @@ START_TEST(while_one_is_made_slowly_others_go_on_with_what_is_released)
     spin_user(&waiter, "w");
     assert_pool(1, 0, 1);
     ck_assert_int_eq(weft_pool_free(pool), -EBUSY);
-    tell(&holder, RELEASE);
+    command_user(&holder, RELEASE);
     ck_assert_int_eq(waiter.got, 1);
-    tell(&waiter, RELEASE);
+    command_user(&waiter, RELEASE);
     assert_pool(1, 1, 0);
-    ck_assert_int_eq(weft_pool_free(pool), -EBUSY); /* for the one that is being made */
+    ck_assert_int_eq(weft_pool_free(pool), -EBUSY); /* a resource is being created */
     ck_assert_int_eq(weft_pool_acquire(pool), 1);
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
-    tell(&maker, 0); /* it is in make */
+    command_user(&maker, 0); /* the user is inside make */
     ck_assert_int_eq(maker.got, 2);
     ck_assert_trail("hwm");
-    tell(&maker, RELEASE);
+    command_user(&maker, RELEASE);
     assert_pool(2, 2, 0);
-    assert_whole(2);
+    assert_complete_then_free(2);
 }
 END_TEST
 
-START_TEST(who_may_make_one_takes_one_that_was_released_before_it_came_to_run)
+START_TEST(a_waiter_chosen_to_create_a_resource_takes_one_released_before_it_runs)
 {
     user u[3];
     open_pool(2);
@@ -426,13 +429,13 @@ START_TEST(who_may_make_one_takes_one_that_was_released_before_it_came_to_run)
     ck_assert_int_eq(u[2].got, 2);
     assert_pool(1, 0, 0);
     ck_assert_int_eq(factory.made, 2);
-    tell(&u[2], RELEASE);
-    assert_whole(2);
+    command_user(&u[2], RELEASE);
+    assert_complete_then_free(2);
 }
 END_TEST
 
 /* P57 */
-START_TEST(a_fiber_that_is_cancelled_while_it_waits_leaves_the_line)
+START_TEST(a_cancelled_waiter_leaves_the_wait_queue)
 {
     user u[4];
     open_pool(1);
@@ -446,14 +449,14 @@ START_TEST(a_fiber_that_is_cancelled_while_it_waits_leaves_the_line)
     let_run();
     ck_assert_int_eq(u[2].got, -77);
     ck_assert_uint_eq(weft_pool_waiting(pool), 1);
-    tell(&u[0], RELEASE);
+    command_user(&u[0], RELEASE);
     ck_assert_int_eq(u[3].got, 1);
-    tell(&u[3], RELEASE);
-    assert_whole(1);
+    command_user(&u[3], RELEASE);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-static weft_value acquire_in_time(void *arg)
+static weft_value acquire_with_timeout(void *arg)
 {
     int rc;
     WEFT_CANCEL_AFTER(0.01, rc) {
@@ -462,21 +465,21 @@ static weft_value acquire_in_time(void *arg)
     return rc;
 }
 
-START_TEST(a_wait_whose_time_is_over_leaves_the_line)
+START_TEST(a_waiter_that_times_out_leaves_the_wait_queue)
 {
     weft_value got = 0;
     open_pool(1);
     ck_assert_int_eq(weft_pool_acquire(pool), 1);
-    ck_assert_int_eq(weft_await(weft_spin(acquire_in_time, &got)), -ETIMEDOUT);
+    ck_assert_int_eq(weft_await(weft_spin(acquire_with_timeout, &got)), -ETIMEDOUT);
     ck_assert_int_eq(got, -ECANCELED);
     assert_pool(1, 0, 0);
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
-    assert_whole(1);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-/* Served first: it has what it wanted, and is told of the cancellation at its next call. */
-START_TEST(one_that_is_released_before_its_waiter_is_cancelled_is_the_waiters)
+/* It was woken first. Its acquire succeeds, and its next call fails with -ECANCELED. */
+START_TEST(a_resource_released_before_its_waiter_is_cancelled_belongs_to_the_waiter)
 {
     user u, v;
     open_pool(1);
@@ -486,15 +489,15 @@ START_TEST(one_that_is_released_before_its_waiter_is_cancelled_is_the_waiters)
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
     ck_assert_int_eq(weft_cancel(u.fiber), 0);
     let_run();
-    ck_assert_int_eq(u.got, 1); /* and it ended without releasing it */
-    ck_assert_str_eq(factory.gone, "1 ");
+    ck_assert_int_eq(u.got, 1); /* it ended without a release */
+    ck_assert_str_eq(factory.destroyed_list, "1 ");
     ck_assert_int_eq(v.got, 2);
-    tell(&v, RELEASE);
-    assert_whole(1);
+    command_user(&v, RELEASE);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-START_TEST(one_that_is_released_after_its_waiter_was_cancelled_is_the_next_ones)
+START_TEST(a_resource_released_after_its_waiter_was_cancelled_belongs_to_the_next_waiter)
 {
     user u, v;
     open_pool(1);
@@ -506,13 +509,13 @@ START_TEST(one_that_is_released_after_its_waiter_was_cancelled_is_the_next_ones)
     let_run();
     ck_assert_int_eq(u.got, -ECANCELED);
     ck_assert_int_eq(v.got, 1);
-    tell(&v, RELEASE);
+    command_user(&v, RELEASE);
     ck_assert_int_eq(factory.destroyed, 0);
-    assert_whole(1);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-START_TEST(when_everyone_is_cancelled_as_one_is_released_it_is_free_or_made_anew)
+START_TEST(when_all_waiters_are_cancelled_during_a_release_no_resource_is_lost)
 {
     for (int released_first = 0; released_first < 2; released_first++) {
         user u[5];
@@ -531,13 +534,13 @@ START_TEST(when_everyone_is_cancelled_as_one_is_released_it_is_free_or_made_anew
         for (int i = 1; i < 5; i++)
             ck_assert_int_eq(u[i].got, -ECANCELED);
         ck_assert_uint_eq(weft_pool_size(pool), released_first ? 0 : 1);
-        assert_whole(1);
+        assert_complete_then_free(1);
     }
 }
 END_TEST
 
-/* It is told to make one, and cancelled before it could: the next is told. */
-START_TEST(who_is_cancelled_with_the_place_to_make_one_in_passes_it_on)
+/* A waiter is cancelled after it was chosen to create a resource. The next waiter is chosen. */
+START_TEST(a_waiter_cancelled_before_it_creates_a_resource_passes_the_slot_on)
 {
     user u[3];
     open_pool(1);
@@ -548,20 +551,20 @@ START_TEST(who_is_cancelled_with_the_place_to_make_one_in_passes_it_on)
     ck_assert_int_eq(weft_pool_discard(pool, 1), 0);
     ck_assert_int_eq(weft_cancel(u[0].fiber), 0);
     let_run();
-    ck_assert_int_eq(u[0].got, -ECANCELED); /* make found out */
+    ck_assert_int_eq(u[0].got, -ECANCELED); /* the creation was interrupted */
     ck_assert_uint_eq(factory.maker, u[1].fiber);
-    ck_assert_int_eq(weft_cancel(u[1].fiber), 0); /* in the middle of it */
+    ck_assert_int_eq(weft_cancel(u[1].fiber), 0); /* during creation */
     let_run();
     ck_assert_int_eq(u[1].got, -ECANCELED);
     ck_assert_uint_eq(factory.maker, u[2].fiber);
-    tell(&u[2], 0);
+    command_user(&u[2], 0);
     ck_assert_int_eq(u[2].got, 2);
-    tell(&u[2], RELEASE);
-    assert_whole(1);
+    command_user(&u[2], RELEASE);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-START_TEST(when_everyone_is_cancelled_as_one_is_discarded_its_place_is_not_lost)
+START_TEST(when_all_waiters_are_cancelled_during_a_discard_no_slot_is_lost)
 {
     for (int discarded_first = 0; discarded_first < 2; discarded_first++) {
         user u[5];
@@ -580,7 +583,7 @@ START_TEST(when_everyone_is_cancelled_as_one_is_discarded_its_place_is_not_lost)
         for (int i = 0; i < 5; i++)
             ck_assert_int_eq(u[i].got, -ECANCELED);
         ck_assert_uint_eq(weft_pool_size(pool), 0);
-        assert_whole(1);
+        assert_complete_then_free(1);
     }
 }
 END_TEST
@@ -589,17 +592,17 @@ static weft_value acquire_though_cancelled(void *arg)
 {
     weft_value *got = arg;
     ck_assert_int_eq(weft_suspend(), -ECANCELED);
-    got[0] = weft_pool_acquire(pool); /* nobody has it */
+    got[0] = weft_pool_acquire(pool); /* the resource is free */
     weft_pool_release(pool, got[0]);
     ck_assert_int_eq(weft_schedule(weft_main(), 0), 0);
     WEFT_SHIELD(INFINITY) {
         weft_suspend();
     }
-    got[1] = weft_pool_acquire(pool); /* main has it */
+    got[1] = weft_pool_acquire(pool); /* main holds the resource */
     return 0;
 }
 
-START_TEST(a_cancelled_fiber_gets_what_need_not_be_waited_for)
+START_TEST(a_cancelled_fiber_can_acquire_without_waiting)
 {
     weft_value got[2] = {0};
     open_pool(1);
@@ -613,29 +616,29 @@ START_TEST(a_cancelled_fiber_gets_what_need_not_be_waited_for)
     weft_await(f);
     ck_assert_int_eq(got[1], -ECANCELED);
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
-    assert_whole(1);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-START_TEST(what_a_fiber_holds_when_it_ends_is_discarded_and_the_next_makes_another)
+START_TEST(a_resource_held_by_an_ending_fiber_is_discarded_and_replaced_by_the_next_waiter)
 {
     user u, v;
     open_pool(1);
     spin_user(&u, "");
-    tell(&u, ACQUIRE); /* twice makes no difference */
+    command_user(&u, ACQUIRE); /* a second acquire makes no difference */
     spin_user(&v, "");
-    tell(&u, END);
-    ck_assert_str_eq(factory.gone, "1 ");
+    command_user(&u, END);
+    ck_assert_str_eq(factory.destroyed_list, "1 ");
     ck_assert_int_eq(v.got, 2);
     ck_assert_int_eq(weft_stop(v.fiber, 0), 0);
     let_run();
-    ck_assert_str_eq(factory.gone, "1 2 ");
+    ck_assert_str_eq(factory.destroyed_list, "1 2 ");
     assert_pool(0, 0, 0);
-    assert_whole(1);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-START_TEST(what_a_fiber_holds_when_it_is_restarted_is_discarded_and_it_may_have_another)
+START_TEST(a_resource_held_by_a_restarted_fiber_is_discarded_and_the_fiber_may_acquire_another)
 {
     user u;
     open_pool(1);
@@ -643,68 +646,68 @@ START_TEST(what_a_fiber_holds_when_it_is_restarted_is_discarded_and_it_may_have_
     ck_assert_int_eq(u.got, 1);
     ck_assert_int_eq(weft_restart(u.fiber), 0);
     let_run();
-    ck_assert_str_eq(factory.gone, "1 ");
+    ck_assert_str_eq(factory.destroyed_list, "1 ");
     ck_assert_int_eq(u.got, 2);
     assert_pool(1, 0, 0);
-    tell(&u, RELEASE);
-    assert_whole(1);
+    command_user(&u, RELEASE);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-static weft_value hold_and_have_a_child(void *arg)
+static weft_value hold_with_waiting_child(void *arg)
 {
     ck_assert_int_eq(weft_pool_acquire(pool), 1);
     spin_user(arg, "");
     return 0;
 }
 
-START_TEST(a_child_that_waits_for_what_its_parent_holds_does_not_keep_it_from_ending)
+START_TEST(a_child_that_waits_for_a_resource_of_its_parent_does_not_block_the_end_of_the_parent)
 {
     user child;
     open_pool(1);
-    ck_assert_int_eq(weft_await(weft_spin(hold_and_have_a_child, &child)), 0);
+    ck_assert_int_eq(weft_await(weft_spin(hold_with_waiting_child, &child)), 0);
     ck_assert_int_eq(weft_state_of(child.fiber), WEFT_DEAD);
     assert_pool(0, 0, 0);
-    assert_whole(1);
+    assert_complete_then_free(1);
 }
 END_TEST
 
-static weft_value release_it(void *arg)
+static weft_value release_arg(void *arg)
 {
     return weft_pool_release(pool, (weft_value)arg);
 }
 
-static weft_value discard_it(void *arg)
+static weft_value discard_arg(void *arg)
 {
     return weft_pool_discard(pool, (weft_value)arg);
 }
 
-START_TEST(any_fiber_may_give_back_what_another_holds)
+START_TEST(any_fiber_may_release_or_discard_a_resource_of_another)
 {
     user u;
     open_pool(2);
     spin_user(&u, "");
-    tell(&u, ACQUIRE);
+    command_user(&u, ACQUIRE);
     ck_assert_int_eq(weft_pool_acquire(pool), 2);
-    ck_assert_int_eq(weft_await(weft_spin(release_it, as_arg(1))), 0);
+    ck_assert_int_eq(weft_await(weft_spin(release_arg, as_arg(1))), 0);
     assert_pool(2, 0, 0); /* it was acquired twice */
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
     assert_pool(2, 1, 0);
-    tell(&u, END); /* and it holds nothing any more */
+    command_user(&u, END); /* holds nothing any more */
     ck_assert_int_eq(factory.destroyed, 0);
-    ck_assert_int_eq(weft_await(weft_spin(discard_it, as_arg(2))), 0);
+    ck_assert_int_eq(weft_await(weft_spin(discard_arg, as_arg(2))), 0);
     assert_pool(1, 1, 0);
-    ck_assert_int_eq(weft_pool_acquire(pool), 1); /* not the one that it held */
+    ck_assert_int_eq(weft_pool_acquire(pool), 1); /* not the discarded one */
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
-    assert_whole(2);
+    assert_complete_then_free(2);
 }
 END_TEST
 
-START_TEST(what_is_not_held_can_be_neither_released_nor_discarded)
+START_TEST(a_resource_that_is_not_held_can_be_neither_released_nor_discarded)
 {
     open_pool(2);
     ck_assert_int_eq(weft_pool_release(pool, 1), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_pool_discard(pool, 1), -EINVAL);
     ck_assert_int_eq(weft_pool_acquire(pool), 1);
     ck_assert_int_eq(weft_pool_release(pool, 2), -EINVAL);
@@ -712,67 +715,68 @@ START_TEST(what_is_not_held_can_be_neither_released_nor_discarded)
     ck_assert_int_eq(weft_pool_release(pool, 1), -EINVAL);
     ck_assert_int_eq(weft_pool_discard(pool, 1), -EINVAL);
     assert_pool(1, 1, 0);
-    assert_whole(2);
+    assert_complete_then_free(2);
 }
 END_TEST
 
-START_TEST(a_pool_that_is_in_use_is_not_freed)
+START_TEST(a_pool_in_use_is_not_freed)
 {
     user u;
     open_pool(1);
     ck_assert_int_eq(weft_pool_acquire(pool), 1);
     ck_assert_int_eq(weft_pool_free(pool), -EBUSY);
-    ck_assert_any_words(-EBUSY);
+    ck_assert_any_error(-EBUSY);
     spin_user(&u, "");
     ck_assert_int_eq(weft_pool_free(pool), -EBUSY);
     assert_pool(1, 0, 1);
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
     ck_assert_int_eq(weft_pool_free(pool), -EBUSY);
     let_run();
-    tell(&u, RELEASE);
+    command_user(&u, RELEASE);
     ck_assert_int_eq(factory.destroyed, 0);
     ck_assert_int_eq(weft_pool_free(pool), 0);
-    ck_assert_str_eq(factory.gone, "1 ");
+    ck_assert_str_eq(factory.destroyed_list, "1 ");
     ck_assert_int_eq(weft_pool_free(NULL), 0);
 }
 END_TEST
 
-static void expect_no_pool(const weft_pool_options *options)
+static void assert_pool_refused(const weft_pool_options *options)
 {
     weft_error_clear();
     ck_assert_ptr_null(weft_pool_new(options));
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
 }
 
-START_TEST(options_that_make_no_sense_make_no_pool)
+START_TEST(invalid_options_are_refused)
 {
-    expect_no_pool(NULL);
-    expect_no_pool(&(weft_pool_options){.limit = 1});
-    expect_no_pool(&(weft_pool_options){.make = make});
+    assert_pool_refused(NULL);
+    assert_pool_refused(&(weft_pool_options){.limit = 1});
+    assert_pool_refused(&(weft_pool_options){.make = create_resource});
 }
 END_TEST
 
-static weft_value make_nothing(void *arg)
+static weft_value make_zero(void *arg)
 {
     (void)arg;
     return 0;
 }
 
-static weft_value hold_nothing(void *arg)
+static weft_value hold_zero(void *arg)
 {
     (void)arg;
     ck_assert_int_eq(weft_pool_acquire(pool), 0);
     weft_suspend();
-    ck_assert_int_eq(weft_pool_release(pool, 0), 0); /* its own: it loses nothing as it ends */
+    ck_assert_int_eq(weft_pool_release(pool, 0),
+                     0); /* releases its own, so that its end discards none */
     return 0;
 }
 
-/* A value like any other; and of those that look alike, each releases its own. */
+/* 0 is a valid resource. Of equal resources, each fiber releases its own. */
 START_TEST(resources_may_be_equal_and_need_not_be_destroyed)
 {
-    pool = weft_pool_new(&(weft_pool_options){.limit = SIZE_MAX, .make = make_nothing});
+    pool = weft_pool_new(&(weft_pool_options){.limit = SIZE_MAX, .make = make_zero});
     ck_assert_int_eq(weft_pool_acquire(pool), 0);
-    weft_fiber f = weft_spin(hold_nothing, NULL);
+    weft_fiber f = weft_spin(hold_zero, NULL);
     let_run();
     ck_assert_uint_eq(weft_pool_size(pool), 2);
     weft_schedule(f, 0);
@@ -794,7 +798,7 @@ static weft_value acquire_to_make(void *arg)
     return factory.made == 1 ? weft_pool_acquire(pool) + 10 : factory.made;
 }
 
-START_TEST(making_one_may_take_another)
+START_TEST(the_function_make_may_acquire_from_the_pool)
 {
     pool = weft_pool_new(&(weft_pool_options){.limit = 2, .make = acquire_to_make});
     ck_assert_int_eq(weft_pool_acquire(pool), 12);
@@ -806,20 +810,20 @@ START_TEST(making_one_may_take_another)
 }
 END_TEST
 
-/* Told not to block, it does all the same. */
+/* The documentation forbids switches here; this function switches nevertheless. */
 static void destroy_slowly(weft_value resource, void *arg)
 {
     ck_assert_uint_eq(weft_pool_size(pool), 0);
-    ck_assert_int_eq(weft_pool_try_acquire(pool), -EAGAIN); /* its place is not free yet */
+    ck_assert_int_eq(weft_pool_try_acquire(pool), -EAGAIN); /* its slot is not free yet */
     weft_snooze();
-    destroy(resource, arg);
+    destroy_resource(resource, arg);
 }
 
-START_TEST(what_is_destroyed_slowly_keeps_its_place_until_it_is_gone)
+START_TEST(a_slowly_destroyed_resource_occupies_its_slot_until_it_is_destroyed)
 {
     user u, v;
     weft_pool_options options = {
-        .limit = 1, .make = make, .destroy = destroy_slowly, .arg = &factory};
+        .limit = 1, .make = create_resource, .destroy = destroy_slowly, .arg = &factory};
     pool = weft_pool_new(&options);
     spin_user(&u, "");
     spin_user(&v, "");
@@ -828,52 +832,53 @@ START_TEST(what_is_destroyed_slowly_keeps_its_place_until_it_is_gone)
     ck_assert_int_eq(weft_pool_free(pool), -EBUSY);
     ck_assert_int_eq(weft_pool_discard(pool, 1), -EINVAL);
     let_run();
-    ck_assert_str_eq(factory.gone, "1 ");
+    ck_assert_str_eq(factory.destroyed_list, "1 ");
     ck_assert_int_eq(v.got, 2);
-    tell(&v, END);
-    ck_assert_str_eq(factory.gone, "1 2 ");
+    command_user(&v, END);
+    ck_assert_str_eq(factory.destroyed_list, "1 2 ");
     ck_assert_int_eq(weft_pool_free(pool), 0);
 }
 END_TEST
 
-static void say_gone(weft_value resource, void *arg)
+static void print_destroyed(weft_value resource, void *arg)
 {
     (void)arg;
-    fprintf(stderr, "%d is gone\n", (int)resource);
+    fprintf(stderr, "destroyed %d\n", (int)resource);
 }
 
 static int exit_with_one_held(void)
 {
-    weft_pool_options options = {.limit = 2, .make = make, .destroy = say_gone, .arg = &factory};
+    weft_pool_options options = {
+        .limit = 2, .make = create_resource, .destroy = print_destroyed, .arg = &factory};
     pool = weft_pool_new(&options);
     user u;
     spin_user(&u, "");
     return weft_pool_acquire(pool) == 2 ? 3 : 1;
 }
 
-START_TEST(what_is_held_when_the_process_ends_is_destroyed)
+START_TEST(resources_held_at_process_exit_are_destroyed)
 {
     const outcome *o = run_apart(exit_with_one_held);
     ck_assert_int_eq(o->status, 3);
-    assert_said(o, "1 is gone\n");
-    assert_said(o, "2 is gone\n");
+    assert_printed(o, "destroyed 1\n");
+    assert_printed(o, "destroyed 2\n");
 }
 END_TEST
 
-static int wait_for_what_nobody_releases(void)
+static int acquire_in_deadlock(void)
 {
     user u;
     open_pool(1);
     spin_user(&u, "");
-    bool is_told = weft_pool_acquire(pool) == -EDEADLK;
-    return is_told && weft_pool_waiting(pool) == 0 ? 3 : 1;
+    bool is_deadlock = weft_pool_acquire(pool) == -EDEADLK;
+    return is_deadlock && weft_pool_waiting(pool) == 0 ? 3 : 1;
 }
 
-START_TEST(a_wait_for_what_nobody_can_release_any_more_is_reported)
+START_TEST(a_wait_for_a_resource_that_no_fiber_can_release_is_reported)
 {
-    const outcome *o = run_apart(wait_for_what_nobody_releases);
+    const outcome *o = run_apart(acquire_in_deadlock);
     ck_assert_int_eq(o->status, 3);
-    assert_said(o, "a resource of a pool");
+    assert_printed(o, "a resource of a pool");
 }
 END_TEST
 
@@ -881,16 +886,8 @@ END_TEST
 #define ROUNDS 20
 #define LIMIT 5
 
-static uint32_t seed;
-
-static uint32_t random_below(uint32_t n)
-{
-    seed = seed * 1664525 + 1013904223;
-    return (seed >> 8) % n;
-}
-
 static weft_fiber owners[FIBERS * ROUNDS + 1];
-static int served;
+static int acquired_count;
 
 static weft_value make_at_random(void *arg)
 {
@@ -912,12 +909,12 @@ static void destroy_at_random(weft_value resource, void *arg)
     factory.destroyed++;
 }
 
-/* Hold it for a while; nobody else does. It may be cancelled anywhere. */
+/* Hold the resource for a while, alone. Cancellation may arrive at any switchpoint. */
 static weft_value use_at_random(weft_value resource)
 {
     ck_assert_uint_eq(owners[resource], 0);
     owners[resource] = weft_self();
-    served++;
+    acquired_count++;
     weft_value rc = 0;
     for (uint32_t n = random_below(3); n > 0 && rc == 0; n--)
         rc = weft_snooze();
@@ -930,7 +927,7 @@ static weft_value use_at_random(weft_value resource)
     return rc;
 }
 
-static weft_value storm(void *arg)
+static weft_value use_at_random_often(void *arg)
 {
     (void)arg;
     for (int i = 0; i < ROUNDS; i++) {
@@ -942,7 +939,7 @@ static weft_value storm(void *arg)
         use_at_random(resource);
         uint32_t chance = random_below(20);
         if (chance == 0)
-            return 0; /* and loses it */
+            return 0; /* with the resource */
         owners[resource] = 0;
         if (chance == 1)
             ck_assert_int_eq(weft_pool_discard(pool, resource), 0);
@@ -967,30 +964,30 @@ static void cancel_at_random(const weft_fiber *f)
     weft_counters counters;
     do {
         for (uint32_t n = random_below(8); n > 0; n--)
-            weft_cancel(f[random_below(FIBERS)]); /* or it has ended */
+            weft_cancel(f[random_below(FIBERS)]); /* fails if the fiber has ended */
         check_counters();
         weft_snooze();
         weft_stats(&counters);
     } while (counters.runnable > 0);
 }
 
-START_TEST(nothing_is_lost_however_a_thousand_fibers_are_cancelled)
+START_TEST(no_resource_is_lost_when_a_thousand_fibers_are_cancelled_at_random)
 {
     static weft_fiber f[FIBERS];
     for (int round = 0; round < 5; round++) {
-        seed = (uint32_t)round;
-        served = 0;
+        random_state = (uint32_t)round;
+        acquired_count = 0;
         weft_pool_options options = {
             .limit = LIMIT, .make = make_at_random, .destroy = destroy_at_random};
         pool = weft_pool_new(&options);
         factory.made = factory.destroyed = 0;
         for (int i = 0; i < FIBERS; i++)
-            f[i] = weft_spin(storm, NULL);
+            f[i] = weft_spin(use_at_random_often, NULL);
         cancel_at_random(f);
         let_run();
         for (int i = 0; i < FIBERS; i++)
             ck_assert_int_eq(weft_state_of(f[i]), WEFT_DEAD);
-        ck_assert_int_gt(served, FIBERS / 10);
+        ck_assert_int_gt(acquired_count, FIBERS / 10);
         check_counters();
         ck_assert_uint_eq(weft_pool_waiting(pool), 0);
         ck_assert_uint_eq(weft_pool_available(pool), weft_pool_size(pool));
@@ -1003,45 +1000,45 @@ START_TEST(nothing_is_lost_however_a_thousand_fibers_are_cancelled)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &as_many_as_the_limit_are_made_and_then_one_waits,
-    &the_one_that_was_released_first_is_acquired_next,
-    &what_is_free_is_acquired_before_another_is_made,
-    &those_who_wait_are_served_in_the_order_in_which_they_came,
-    &one_that_is_handed_over_cannot_be_taken_before_the_one_who_waited_has_run,
-    &a_holder_that_acquires_again_gets_the_same_one_and_releases_it_as_often,
-    &one_fiber_may_hold_one_of_each_of_several_pools,
-    &a_discarded_one_is_destroyed_and_another_is_made_in_its_place,
-    &one_that_is_discarded_while_others_wait_is_made_anew_by_the_first_of_them,
-    &one_that_cannot_be_made_leaves_the_limit_as_it_was,
-    &the_error_of_make_is_no_reason_to_wait_whichever_it_is,
-    &when_one_cannot_be_made_the_next_who_waits_tries,
-    &when_none_can_be_made_everyone_is_told_and_nobody_waits_for_ever,
-    &while_one_is_made_slowly_others_go_on_with_what_is_released,
-    &who_may_make_one_takes_one_that_was_released_before_it_came_to_run,
-    &a_fiber_that_is_cancelled_while_it_waits_leaves_the_line,
-    &a_wait_whose_time_is_over_leaves_the_line,
-    &one_that_is_released_before_its_waiter_is_cancelled_is_the_waiters,
-    &one_that_is_released_after_its_waiter_was_cancelled_is_the_next_ones,
-    &when_everyone_is_cancelled_as_one_is_released_it_is_free_or_made_anew,
-    &who_is_cancelled_with_the_place_to_make_one_in_passes_it_on,
-    &when_everyone_is_cancelled_as_one_is_discarded_its_place_is_not_lost,
-    &a_cancelled_fiber_gets_what_need_not_be_waited_for,
-    &what_a_fiber_holds_when_it_ends_is_discarded_and_the_next_makes_another,
-    &what_a_fiber_holds_when_it_is_restarted_is_discarded_and_it_may_have_another,
-    &a_child_that_waits_for_what_its_parent_holds_does_not_keep_it_from_ending,
-    &any_fiber_may_give_back_what_another_holds,
-    &what_is_not_held_can_be_neither_released_nor_discarded,
-    &a_pool_that_is_in_use_is_not_freed,
-    &options_that_make_no_sense_make_no_pool,
+    &resources_are_created_up_to_the_limit_and_then_an_acquire_waits,
+    &the_resource_released_first_is_acquired_next,
+    &a_free_resource_is_acquired_before_a_new_one_is_created,
+    &waiters_get_resources_in_fifo_order,
+    &a_resource_handed_to_a_waiter_cannot_be_acquired_before_the_waiter_runs,
+    &a_holder_that_acquires_again_gets_the_same_resource_and_releases_it_as_often,
+    &one_fiber_may_hold_resources_of_several_pools,
+    &a_discarded_resource_is_destroyed_and_replaced,
+    &a_resource_discarded_while_fibers_wait_is_replaced_by_the_first_waiter,
+    &a_failed_creation_does_not_change_the_limit,
+    &any_error_of_make_is_returned_without_waiting,
+    &after_a_failed_creation_the_next_waiter_tries,
+    &when_all_creations_fail_every_waiter_gets_the_error,
+    &during_a_slow_creation_other_fibers_acquire_released_resources,
+    &a_waiter_chosen_to_create_a_resource_takes_one_released_before_it_runs,
+    &a_cancelled_waiter_leaves_the_wait_queue,
+    &a_waiter_that_times_out_leaves_the_wait_queue,
+    &a_resource_released_before_its_waiter_is_cancelled_belongs_to_the_waiter,
+    &a_resource_released_after_its_waiter_was_cancelled_belongs_to_the_next_waiter,
+    &when_all_waiters_are_cancelled_during_a_release_no_resource_is_lost,
+    &a_waiter_cancelled_before_it_creates_a_resource_passes_the_slot_on,
+    &when_all_waiters_are_cancelled_during_a_discard_no_slot_is_lost,
+    &a_cancelled_fiber_can_acquire_without_waiting,
+    &a_resource_held_by_an_ending_fiber_is_discarded_and_replaced_by_the_next_waiter,
+    &a_resource_held_by_a_restarted_fiber_is_discarded_and_the_fiber_may_acquire_another,
+    &a_child_that_waits_for_a_resource_of_its_parent_does_not_block_the_end_of_the_parent,
+    &any_fiber_may_release_or_discard_a_resource_of_another,
+    &a_resource_that_is_not_held_can_be_neither_released_nor_discarded,
+    &a_pool_in_use_is_not_freed,
+    &invalid_options_are_refused,
     &resources_may_be_equal_and_need_not_be_destroyed,
-    &making_one_may_take_another,
-    &what_is_destroyed_slowly_keeps_its_place_until_it_is_gone,
-    &what_is_held_when_the_process_ends_is_destroyed,
-    &a_wait_for_what_nobody_can_release_any_more_is_reported,
-    &nothing_is_lost_however_a_thousand_fibers_are_cancelled,
+    &the_function_make_may_acquire_from_the_pool,
+    &a_slowly_destroyed_resource_occupies_its_slot_until_it_is_destroyed,
+    &resources_held_at_process_exit_are_destroyed,
+    &a_wait_for_a_resource_that_no_fiber_can_release_is_reported,
+    &no_resource_is_lost_when_a_thousand_fibers_are_cancelled_at_random,
 };
 
 int main(void)
 {
-    return run_suite("pool_resources", tests, COUNT_OF(tests));
+    return run_suite("resource_pool", tests, COUNT_OF(tests));
 }

@@ -1,10 +1,15 @@
-/* Locks to read and to write: who gets in together, who waits for whom, what giving up changes. */
-#include "support.h"
+/*
+ * Read-write locks: shared reading, exclusive writing, the order of waiters, and waiters that give
+ * up.
+ */
+#include "support/support.h"
 
 static weft_rwlock lock;
 
-/* Both mark their argument when they have the lock, and have it until they are scheduled. */
-static weft_value read_it(void *arg)
+/*
+ * read_and_hold and write_and_hold mark arg when they have the lock, and hold it until scheduled.
+ */
+static weft_value read_and_hold(void *arg)
 {
     int rc = weft_rwlock_read(&lock);
     if (rc < 0)
@@ -15,7 +20,7 @@ static weft_value read_it(void *arg)
     return value;
 }
 
-static weft_value write_it(void *arg)
+static weft_value write_and_hold(void *arg)
 {
     int rc = weft_rwlock_write(&lock);
     if (rc < 0)
@@ -26,42 +31,33 @@ static weft_value write_it(void *arg)
     return value;
 }
 
-/* Ends with the lock, to write, when it is scheduled. */
-static weft_value end_with_it(void *arg)
+/* Lock for writing and suspend. End with the lock. */
+static weft_value end_with_write_lock(void *arg)
 {
     (void)arg;
     int rc = weft_rwlock_write(&lock);
     return rc < 0 ? rc : weft_suspend();
 }
 
-/* Waits for the lock, or has it already. */
-static weft_fiber spin_waiting(weft_fn *fn, void *arg)
-{
-    weft_fiber f = weft_spin(fn, arg);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
-}
-
-/* Has the lock no more. */
-static void finish(weft_fiber f)
+/* Let f release the lock and end. */
+static void release_and_await(weft_fiber f)
 {
     ck_assert_int_eq(weft_schedule(f, 0), 0);
     ck_assert_int_eq(weft_await(f), 0);
     let_run();
 }
 
-static void assert_is_free(void)
+static void assert_rwlock_is_free(void)
 {
     ck_assert_int_eq(weft_rwlock_try_write(&lock), 0);
     ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
 }
 
-START_TEST(a_free_lock_is_taken_without_a_switch)
+START_TEST(a_free_lock_is_acquired_without_a_switch)
 {
     weft_spin(mark_and_return, "switched");
     ck_assert_int_eq(weft_rwlock_read(&lock), 0);
-    ck_assert_int_eq(weft_rwlock_read(&lock), 0); /* twice: nobody waits to write */
+    ck_assert_int_eq(weft_rwlock_read(&lock), 0); /* twice: no writer waits */
     ck_assert_int_eq(weft_rwlock_try_write(&lock), -EBUSY);
     ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
     ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
@@ -71,147 +67,147 @@ START_TEST(a_free_lock_is_taken_without_a_switch)
 }
 END_TEST
 
-START_TEST(readers_have_it_together_and_a_writer_alone)
+START_TEST(readers_share_the_lock_and_a_writer_has_it_alone)
 {
-    weft_fiber a = spin_waiting(read_it, "a");
-    weft_fiber b = spin_waiting(read_it, "b");
-    weft_fiber w = spin_waiting(write_it, "W");
+    weft_fiber a = spin_waiting(read_and_hold, "a");
+    weft_fiber b = spin_waiting(read_and_hold, "b");
+    weft_fiber w = spin_waiting(write_and_hold, "W");
     ck_assert_trail("ab");
-    finish(a);
+    release_and_await(a);
     ck_assert_trail("ab");
-    finish(b);
+    release_and_await(b);
     ck_assert_trail("abW");
     ck_assert_int_eq(weft_rwlock_try_read(&lock), -EBUSY);
     ck_assert_int_eq(weft_rwlock_try_write(&lock), -EBUSY);
-    weft_spin(read_it, "c");
-    weft_spin(write_it, "V");
+    weft_spin(read_and_hold, "c");
+    weft_spin(write_and_hold, "V");
     let_run();
     ck_assert_trail("abW");
-    finish(w);
+    release_and_await(w);
     ck_assert_trail("abWc");
 }
 END_TEST
 
 START_TEST(readers_queue_behind_a_writer_that_waits)
 {
-    weft_fiber a = spin_waiting(read_it, "a");
-    weft_fiber w = spin_waiting(write_it, "W");
-    weft_spin(read_it, "b");
+    weft_fiber a = spin_waiting(read_and_hold, "a");
+    weft_fiber w = spin_waiting(write_and_hold, "W");
+    weft_spin(read_and_hold, "b");
     let_run();
     ck_assert_int_eq(weft_rwlock_try_read(&lock), -EBUSY);
     ck_assert_trail("a");
-    finish(a);
+    release_and_await(a);
     ck_assert_trail("aW");
-    finish(w);
+    release_and_await(w);
     ck_assert_trail("aWb");
 }
 END_TEST
 
-START_TEST(all_readers_at_the_front_get_in_and_those_behind_the_next_writer_wait)
+START_TEST(all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait)
 {
-    weft_fiber w = spin_waiting(write_it, "W");
-    weft_fiber a = spin_waiting(read_it, "a");
-    weft_fiber b = spin_waiting(read_it, "b");
-    weft_fiber v = spin_waiting(write_it, "V");
-    weft_fiber c = spin_waiting(read_it, "c");
-    weft_fiber u = spin_waiting(write_it, "U");
-    finish(w);
+    weft_fiber w = spin_waiting(write_and_hold, "W");
+    weft_fiber a = spin_waiting(read_and_hold, "a");
+    weft_fiber b = spin_waiting(read_and_hold, "b");
+    weft_fiber v = spin_waiting(write_and_hold, "V");
+    weft_fiber c = spin_waiting(read_and_hold, "c");
+    weft_fiber u = spin_waiting(write_and_hold, "U");
+    release_and_await(w);
     ck_assert_trail("Wab");
-    finish(b);
-    finish(a);
+    release_and_await(b);
+    release_and_await(a);
     ck_assert_trail("WabV");
-    finish(v);
+    release_and_await(v);
     ck_assert_trail("WabVc");
-    finish(c);
+    release_and_await(c);
     ck_assert_trail("WabVcU");
-    finish(u);
-    assert_is_free();
+    release_and_await(u);
+    assert_rwlock_is_free();
 }
 END_TEST
 
-START_TEST(whoever_unlocks_cannot_take_it_again_ahead_of_those_who_wait)
+START_TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_the_waiters)
 {
     weft_rwlock_write(&lock);
-    weft_fiber a = spin_waiting(read_it, "a");
+    weft_fiber a = spin_waiting(read_and_hold, "a");
     weft_rwlock_unlock(&lock);
     ck_assert_int_eq(weft_rwlock_try_write(&lock), -EBUSY); /* before it has run */
     let_run();
     ck_assert_trail("a");
-    finish(a);
+    release_and_await(a);
     weft_rwlock_read(&lock);
-    spin_waiting(write_it, "W");
+    spin_waiting(write_and_hold, "W");
     weft_rwlock_unlock(&lock);
     ck_assert_int_eq(weft_rwlock_try_read(&lock), -EBUSY);
 }
 END_TEST
 
-START_TEST(a_writer_that_gives_up_lets_the_readers_behind_it_in_at_once)
+START_TEST(a_cancelled_writer_admits_the_readers_behind_it_at_once)
 {
-    weft_fiber a = spin_waiting(read_it, "a");
-    weft_fiber w = spin_waiting(write_it, "W");
-    weft_fiber b = spin_waiting(read_it, "b");
-    weft_fiber c = spin_waiting(read_it, "c");
-    spin_waiting(write_it, "V");
-    weft_fiber d = spin_waiting(read_it, "d");
+    weft_fiber a = spin_waiting(read_and_hold, "a");
+    weft_fiber w = spin_waiting(write_and_hold, "W");
+    weft_fiber b = spin_waiting(read_and_hold, "b");
+    weft_fiber c = spin_waiting(read_and_hold, "c");
+    spin_waiting(write_and_hold, "V");
+    weft_fiber d = spin_waiting(read_and_hold, "d");
     ck_assert_int_eq(weft_cancel(w), 0);
     ck_assert_int_eq(weft_await(w), -ECANCELED);
     let_run();
     ck_assert_trail("abc");
-    finish(a);
-    finish(b);
-    finish(c);
+    release_and_await(a);
+    release_and_await(b);
+    release_and_await(c);
     ck_assert_trail("abcV");
     ck_assert_int_eq(weft_state_of(d), WEFT_WAITING);
 }
 END_TEST
 
-START_TEST(a_writer_whose_time_is_over_lets_the_readers_behind_it_in)
+START_TEST(a_writer_that_times_out_admits_the_readers_behind_it)
 {
-    spin_waiting(read_it, "a");
+    spin_waiting(read_and_hold, "a");
     weft_fiber b = 0;
     int rc;
     WEFT_CANCEL_AFTER(0.001, rc) {
-        b = weft_spin(read_it, "b"); /* runs when main waits */
+        b = weft_spin(read_and_hold, "b"); /* runs when main waits */
         ck_assert_int_eq(weft_rwlock_write(&lock), -ECANCELED);
-        ck_assert_trail("ab"); /* in the same step, so ahead of main */
+        ck_assert_trail("ab"); /* woken by the same step, and queued ahead of main */
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
-    finish(b);
+    release_and_await(b);
 }
 END_TEST
 
-START_TEST(one_writer_of_two_that_gives_up_lets_nobody_past_the_other)
+START_TEST(a_cancelled_writer_admits_no_reader_behind_another_writer)
 {
-    weft_fiber a = spin_waiting(read_it, "a");
-    weft_fiber w = spin_waiting(write_it, "W");
-    spin_waiting(write_it, "V");
-    spin_waiting(read_it, "b");
+    weft_fiber a = spin_waiting(read_and_hold, "a");
+    weft_fiber w = spin_waiting(write_and_hold, "W");
+    spin_waiting(write_and_hold, "V");
+    spin_waiting(read_and_hold, "b");
     weft_cancel(w);
     let_run();
     ck_assert_trail("a");
-    finish(a);
+    release_and_await(a);
     ck_assert_trail("aV");
 }
 END_TEST
 
-START_TEST(one_that_gives_up_while_another_writes_lets_nobody_in)
+START_TEST(a_waiter_cancelled_while_a_writer_has_the_lock_admits_no_waiter)
 {
-    weft_fiber w = spin_waiting(write_it, "W");
-    weft_fiber v = spin_waiting(write_it, "V");
-    weft_fiber a = spin_waiting(read_it, "a");
-    weft_fiber b = spin_waiting(read_it, "b");
+    weft_fiber w = spin_waiting(write_and_hold, "W");
+    weft_fiber v = spin_waiting(write_and_hold, "V");
+    weft_fiber a = spin_waiting(read_and_hold, "a");
+    weft_fiber b = spin_waiting(read_and_hold, "b");
     weft_cancel(v);
     weft_cancel(a);
     let_run();
     ck_assert_trail("W");
-    finish(w);
+    release_and_await(w);
     ck_assert_trail("Wb");
-    finish(b);
-    assert_is_free();
+    release_and_await(b);
+    assert_rwlock_is_free();
 }
 END_TEST
 
-START_TEST(a_writer_cannot_take_it_again)
+START_TEST(a_writer_cannot_lock_again)
 {
     weft_rwlock_write(&lock);
     ck_assert_int_eq(weft_rwlock_write(&lock), -EDEADLK);
@@ -219,28 +215,28 @@ START_TEST(a_writer_cannot_take_it_again)
     ck_assert_int_eq(weft_rwlock_try_write(&lock), -EDEADLK);
     ck_assert_int_eq(weft_rwlock_try_read(&lock), -EDEADLK);
     ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
-    assert_is_free();
+    assert_rwlock_is_free();
 }
 END_TEST
 
-static weft_value unlock(void *arg)
+static weft_value unlock_unowned(void *arg)
 {
     (void)arg;
     return -weft_rwlock_unlock(&lock);
 }
 
-START_TEST(who_does_not_hold_it_cannot_let_go_of_it)
+START_TEST(only_a_holder_can_unlock)
 {
     ck_assert_int_eq(weft_rwlock_unlock(&lock), -EPERM);
-    ck_assert_any_words(-EPERM);
+    ck_assert_any_error(-EPERM);
     weft_rwlock_write(&lock);
-    ck_assert_int_eq(weft_await(weft_spin(unlock, NULL)), EPERM);
+    ck_assert_int_eq(weft_await(weft_spin(unlock_unowned, NULL)), EPERM);
     ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
     ck_assert_int_eq(weft_rwlock_unlock(&lock), -EPERM);
 }
 END_TEST
 
-START_TEST(a_cancelled_fiber_can_take_what_is_free)
+START_TEST(a_cancelled_fiber_can_lock_a_free_lock)
 {
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_rwlock_read(&lock), 0);
@@ -252,41 +248,41 @@ START_TEST(a_cancelled_fiber_can_take_what_is_free)
 }
 END_TEST
 
-START_TEST(those_who_are_cancelled_once_they_are_let_in_have_it)
+START_TEST(waiters_cancelled_after_the_handover_have_the_lock)
 {
     weft_rwlock_write(&lock);
-    weft_fiber a = spin_waiting(read_it, "a");
-    weft_fiber w = spin_waiting(write_it, "W");
+    weft_fiber a = spin_waiting(read_and_hold, "a");
+    weft_fiber w = spin_waiting(write_and_hold, "W");
     weft_rwlock_unlock(&lock);
-    weft_cancel(a); /* it reads, and lets go as its next call fails */
+    weft_cancel(a); /* it has the lock, and releases it when its next call fails */
     ck_assert_int_eq(weft_await(a), -ECANCELED);
     weft_cancel(w);
     ck_assert_int_eq(weft_await(w), -ECANCELED);
     ck_assert_trail("aW");
-    assert_is_free();
+    assert_rwlock_is_free();
 }
 END_TEST
 
-START_TEST(those_who_are_interrupted_or_fail_have_nothing)
+START_TEST(interrupted_and_failed_waiters_do_not_have_the_lock)
 {
     weft_rwlock_write(&lock);
-    weft_fiber a = spin_waiting(read_it, "a");
-    weft_fiber w = spin_waiting(write_it, "W");
-    weft_fiber b = spin_waiting(read_it, "b");
+    weft_fiber a = spin_waiting(read_and_hold, "a");
+    weft_fiber w = spin_waiting(write_and_hold, "W");
+    weft_fiber b = spin_waiting(read_and_hold, "b");
     ck_assert_int_eq(weft_interrupt(a, -EINTR), 0);
     ck_assert_int_eq(weft_raise(w, -EIO, "raised"), 0);
     ck_assert_int_eq(weft_await(w), -EIO);
-    ck_assert_words(-EIO, "raised");
+    ck_assert_error(-EIO, "raised");
     ck_assert_int_eq(weft_await(a), -EINTR);
     weft_rwlock_unlock(&lock);
     let_run();
     ck_assert_trail("b");
-    finish(b);
-    assert_is_free();
+    release_and_await(b);
+    assert_rwlock_is_free();
 }
 END_TEST
 
-static void assert_is_broken(void)
+static void assert_rwlock_is_broken(void)
 {
     ck_assert_int_eq(weft_rwlock_read(&lock), -EOWNERDEAD);
     ck_assert_int_eq(weft_rwlock_write(&lock), -EOWNERDEAD);
@@ -295,30 +291,30 @@ static void assert_is_broken(void)
     ck_assert_int_eq(weft_rwlock_unlock(&lock), -EPERM);
 }
 
-START_TEST(a_writer_that_ends_breaks_the_lock_for_all)
+START_TEST(a_writer_that_ends_breaks_the_lock_for_all_waiters)
 {
-    weft_fiber f = spin_waiting(end_with_it, NULL);
-    weft_fiber a = spin_waiting(read_it, "a");
-    weft_fiber w = spin_waiting(write_it, "W");
+    weft_fiber f = spin_waiting(end_with_write_lock, NULL);
+    weft_fiber a = spin_waiting(read_and_hold, "a");
+    weft_fiber w = spin_waiting(write_and_hold, "W");
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(weft_await(a), -EOWNERDEAD);
     ck_assert_int_eq(weft_await(w), -EOWNERDEAD);
     ck_assert_trail("");
-    assert_is_broken();
+    assert_rwlock_is_broken();
     lock = (weft_rwlock){{0}};
-    assert_is_free();
+    assert_rwlock_is_free();
 }
 END_TEST
 
-START_TEST(a_writer_that_is_restarted_breaks_it_for_its_next_run_too)
+START_TEST(a_restarted_writer_breaks_the_lock_for_its_next_run_too)
 {
-    weft_fiber f = spin_waiting(end_with_it, NULL);
-    weft_fiber a = spin_waiting(read_it, "a");
+    weft_fiber f = spin_waiting(end_with_write_lock, NULL);
+    weft_fiber a = spin_waiting(read_and_hold, "a");
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_int_eq(weft_await(f), -EOWNERDEAD);
     ck_assert_int_eq(weft_await(a), -EOWNERDEAD);
-    assert_is_broken();
+    assert_rwlock_is_broken();
 }
 END_TEST
 
@@ -353,35 +349,35 @@ static weft_value write_often(void *arg)
     return 0;
 }
 
-START_TEST(hundreds_of_readers_and_writers_keep_each_other_out)
+START_TEST(hundreds_of_readers_and_writers_exclude_each_other)
 {
     int done = 0;
     for (int i = 0; i < 300; i++)
         ck_assert_int_eq(i % 3 == 0 ? weft_go(write_often, &done) : weft_go(read_often, NULL), 0);
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_int_eq(done, 1000);
-    assert_is_free();
+    assert_rwlock_is_free();
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_free_lock_is_taken_without_a_switch,
-    &readers_have_it_together_and_a_writer_alone,
+    &a_free_lock_is_acquired_without_a_switch,
+    &readers_share_the_lock_and_a_writer_has_it_alone,
     &readers_queue_behind_a_writer_that_waits,
-    &all_readers_at_the_front_get_in_and_those_behind_the_next_writer_wait,
-    &whoever_unlocks_cannot_take_it_again_ahead_of_those_who_wait,
-    &a_writer_that_gives_up_lets_the_readers_behind_it_in_at_once,
-    &a_writer_whose_time_is_over_lets_the_readers_behind_it_in,
-    &one_writer_of_two_that_gives_up_lets_nobody_past_the_other,
-    &one_that_gives_up_while_another_writes_lets_nobody_in,
-    &a_writer_cannot_take_it_again,
-    &who_does_not_hold_it_cannot_let_go_of_it,
-    &a_cancelled_fiber_can_take_what_is_free,
-    &those_who_are_cancelled_once_they_are_let_in_have_it,
-    &those_who_are_interrupted_or_fail_have_nothing,
-    &a_writer_that_ends_breaks_the_lock_for_all,
-    &a_writer_that_is_restarted_breaks_it_for_its_next_run_too,
-    &hundreds_of_readers_and_writers_keep_each_other_out,
+    &all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait,
+    &an_unlocking_fiber_cannot_lock_again_ahead_of_the_waiters,
+    &a_cancelled_writer_admits_the_readers_behind_it_at_once,
+    &a_writer_that_times_out_admits_the_readers_behind_it,
+    &a_cancelled_writer_admits_no_reader_behind_another_writer,
+    &a_waiter_cancelled_while_a_writer_has_the_lock_admits_no_waiter,
+    &a_writer_cannot_lock_again,
+    &only_a_holder_can_unlock,
+    &a_cancelled_fiber_can_lock_a_free_lock,
+    &waiters_cancelled_after_the_handover_have_the_lock,
+    &interrupted_and_failed_waiters_do_not_have_the_lock,
+    &a_writer_that_ends_breaks_the_lock_for_all_waiters,
+    &a_restarted_writer_breaks_the_lock_for_its_next_run_too,
+    &hundreds_of_readers_and_writers_exclude_each_other,
 };
 
 int main(void)

@@ -1,33 +1,33 @@
-/* Select: the first of several things, among channels, queues, fibers, messages and times. */
-#include "support.h"
+/* Select: the first of several events of channels, queues, fibers, mailboxes and times. */
+#include "support/support.h"
 
 #include <pthread.h>
 
-/* A select for a fiber of its own; its value is what weft_select returned. */
-typedef struct job {
+/* The arguments of weft_select in a fiber, which returns its result. */
+typedef struct select_call {
     weft_clause c[12];
     size_t n;
-} job;
+} select_call;
 
-static weft_value run_job(void *arg)
+static weft_value run_select(void *arg)
 {
-    job *j = arg;
+    select_call *j = arg;
     return weft_select(j->c, j->n);
 }
 
-/* A fiber that waits in that select. */
-static weft_fiber spin_job(job *j)
+/* Spin a fiber that waits in this select. */
+static weft_fiber spin_select(select_call *j)
 {
-    weft_fiber f = weft_spin(run_job, j);
+    weft_fiber f = weft_spin(run_select, j);
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     return f;
 }
 
-static uint64_t switches_so_far(void)
+static uint64_t count_switches(void)
 {
     weft_counters counters;
-    weft_stats(&counters); /* which begin again */
+    weft_stats(&counters); /* resets the counters */
     return counters.switches;
 }
 
@@ -38,7 +38,7 @@ static size_t timers_armed(void)
     return counters.timers;
 }
 
-/* A channel that holds this value, and no more. */
+/* Return a full channel with this one value. */
 static weft_chan *chan_of_one(weft_value value)
 {
     weft_chan *chan = weft_chan_new(1);
@@ -51,15 +51,15 @@ typedef struct send_order {
     weft_value value;
 } send_order;
 
-static weft_value send_it(void *arg)
+static weft_value send_value(void *arg)
 {
     const send_order *o = arg;
     return weft_chan_send(o->chan, o->value);
 }
 
-/* One by itself. */
+/* One clause. */
 
-START_TEST(what_can_happen_at_once_happens_without_a_switch)
+START_TEST(a_ready_clause_is_chosen_without_a_switch)
 {
     weft_chan *full = chan_of_one(1), *empty = weft_chan_new(1);
     weft_queue *queue = weft_queue_new(0);
@@ -76,13 +76,13 @@ START_TEST(what_can_happen_at_once_happens_without_a_switch)
         {weft_clause_message(), 5},    {weft_clause_time(0), 0},
     };
     weft_spin(mark_and_return, "switched");
-    switches_so_far();
+    count_switches();
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         weft_clause c[2] = {{0}, cases[i].clause};
         ck_assert_int_eq(weft_select(c, 2), 1);
         ck_assert_int_eq(c[1].value, cases[i].value);
     }
-    ck_assert_uint_eq(switches_so_far(), 0);
+    ck_assert_uint_eq(count_switches(), 0);
     ck_assert_trail("");
     ck_assert_uint_eq(weft_chan_count(full), 0);
     ck_assert_int_eq(weft_chan_try_recv(empty), 2);
@@ -95,12 +95,12 @@ START_TEST(what_can_happen_at_once_happens_without_a_switch)
 }
 END_TEST
 
-START_TEST(a_receive_is_waited_for)
+START_TEST(a_select_waits_for_a_receive)
 {
     for (size_t cap = 0; cap < 2; cap++) {
         weft_chan *chan = weft_chan_new(cap);
-        job j = {{weft_clause_recv(chan)}, 1};
-        weft_fiber f = spin_job(&j);
+        select_call j = {{weft_clause_recv(chan)}, 1};
+        weft_fiber f = spin_select(&j);
         ck_assert(weft_chan_has_receivers(chan));
         ck_assert_int_eq(weft_chan_try_send(chan, 7), 0);
         ck_assert_int_eq(weft_await(f), 0);
@@ -111,11 +111,11 @@ START_TEST(a_receive_is_waited_for)
 }
 END_TEST
 
-START_TEST(a_send_is_waited_for)
+START_TEST(a_select_waits_for_a_send)
 {
     weft_chan *chan = weft_chan_new(0), *full = chan_of_one(1);
-    job j = {{weft_clause_send(chan, 7)}, 1}, k = {{weft_clause_send(full, 8)}, 1};
-    weft_fiber f = spin_job(&j), g = spin_job(&k);
+    select_call j = {{weft_clause_send(chan, 7)}, 1}, k = {{weft_clause_send(full, 8)}, 1};
+    weft_fiber f = spin_select(&j), g = spin_select(&k);
     ck_assert_int_eq(weft_chan_try_recv(chan), 7);
     ck_assert_int_eq(weft_chan_try_recv(full), 1);
     ck_assert_int_eq(weft_await(f), 0);
@@ -128,11 +128,11 @@ START_TEST(a_send_is_waited_for)
 }
 END_TEST
 
-START_TEST(a_value_in_a_queue_is_waited_for)
+START_TEST(a_select_waits_for_a_value_in_a_queue)
 {
     weft_queue *queue = weft_queue_new(0);
-    job j = {{weft_clause_shift(queue)}, 1};
-    weft_fiber f = spin_job(&j);
+    select_call j = {{weft_clause_shift(queue)}, 1};
+    weft_fiber f = spin_select(&j);
     weft_queue_push(queue, 7);
     weft_queue_push(queue, 8);
     ck_assert_int_eq(weft_await(f), 0);
@@ -142,11 +142,11 @@ START_TEST(a_value_in_a_queue_is_waited_for)
 }
 END_TEST
 
-START_TEST(the_end_of_a_fiber_is_waited_for)
+START_TEST(a_select_waits_for_the_end_of_a_fiber)
 {
     weft_fiber target = spin_suspended();
-    job j = {{weft_clause_ended(target)}, 1};
-    weft_fiber f = spin_job(&j);
+    select_call j = {{weft_clause_ended(target)}, 1};
+    weft_fiber f = spin_select(&j);
     weft_schedule(target, 7);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(j.c[0].value, 7);
@@ -154,17 +154,17 @@ START_TEST(the_end_of_a_fiber_is_waited_for)
 }
 END_TEST
 
-START_TEST(a_message_is_waited_for)
+START_TEST(a_select_waits_for_a_message)
 {
-    job j = {{weft_clause_message()}, 1};
-    weft_fiber f = spin_job(&j);
+    select_call j = {{weft_clause_message()}, 1};
+    weft_fiber f = spin_select(&j);
     ck_assert_int_eq(weft_tell(f, 7), 0);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(j.c[0].value, 7);
 }
 END_TEST
 
-START_TEST(a_time_is_waited_for_and_the_earliest_wins)
+START_TEST(a_select_waits_for_the_earliest_time)
 {
     double begin = weft_now();
     weft_clause c[] = {weft_clause_time(INFINITY), weft_clause_time(5), weft_clause_time(0.002),
@@ -200,16 +200,16 @@ START_TEST(items_of_any_size_are_sent_and_received)
     ck_assert_int_eq(recv.value, 0);
     ck_assert_int_eq(out.z, 3);
 
-    job j = {{weft_clause_recv_into(chan, &out)}, 1};
-    weft_fiber f = spin_job(&j);
+    select_call j = {{weft_clause_recv_into(chan, &out)}, 1};
+    weft_fiber f = spin_select(&j);
     ck_assert_int_eq(points_try_send(ps, (point){4, 5, 6}), 0);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(j.c[0].value, 0);
     ck_assert_int_eq(out.z, 6);
 
     points_try_send(ps, (point){0});
-    job k = {{weft_clause_send_from(chan, &in)}, 1};
-    f = spin_job(&k);
+    select_call k = {{weft_clause_send_from(chan, &in)}, 1};
+    f = spin_select(&k);
     ck_assert_int_eq(points_try_recv(ps, &out), 0);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(points_try_recv(ps, &out), 0);
@@ -218,14 +218,14 @@ START_TEST(items_of_any_size_are_sent_and_received)
 }
 END_TEST
 
-/* Several. */
+/* Several clauses. */
 
-/* A select among one of each kind that waits. */
+/* A waiting select with one clause of each kind. */
 typedef struct mixture {
     weft_chan *in, *out;
     weft_queue *queue;
     weft_fiber fiber;
-    job job;
+    select_call select_call;
 } mixture;
 
 static weft_fiber spin_mixture(mixture *m)
@@ -238,20 +238,20 @@ static weft_fiber spin_mixture(mixture *m)
         weft_clause_ended(m->fiber), weft_clause_message(),
         weft_clause_time(INFINITY),  weft_clause_time(1000),
     };
-    memcpy(m->job.c, c, sizeof c);
-    m->job.n = COUNT_OF(c);
-    return spin_job(&m->job);
+    memcpy(m->select_call.c, c, sizeof c);
+    m->select_call.n = COUNT_OF(c);
+    return spin_select(&m->select_call);
 }
 
-static void assert_untouched(const mixture *m, int winner)
+static void assert_losers_unchanged(const mixture *m, int winner)
 {
     ck_assert(!weft_chan_has_receivers(m->in));
     ck_assert(!weft_chan_has_senders(m->out));
     ck_assert_uint_eq(weft_queue_waiting_to_shift(m->queue), 0);
     ck_assert_uint_eq(timers_armed(), 0);
-    for (int i = 0; i < (int)m->job.n; i++)
+    for (int i = 0; i < (int)m->select_call.n; i++)
         if (i != winner)
-            ck_assert_int_eq(m->job.c[i].value, i == 1 ? 20 : 0);
+            ck_assert_int_eq(m->select_call.c[i].value, i == 1 ? 20 : 0);
     if (winner != 4) {
         weft_schedule(m->fiber, 44);
         ck_assert_int_eq(weft_await(m->fiber), 44);
@@ -265,7 +265,7 @@ static void free_mixture(const mixture *m)
     weft_chan_free(m->out);
 }
 
-static void make_happen(const mixture *m, weft_fiber f, int which)
+static void complete_clause(const mixture *m, weft_fiber f, int which)
 {
     switch (which) {
     case 0:
@@ -285,7 +285,7 @@ static void make_happen(const mixture *m, weft_fiber f, int which)
     }
 }
 
-START_TEST(to_those_that_lost_nothing_has_happened)
+START_TEST(clauses_that_lose_have_no_effect)
 {
     static const struct {
         int which;
@@ -294,20 +294,20 @@ START_TEST(to_those_that_lost_nothing_has_happened)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         mixture m;
         weft_fiber f = spin_mixture(&m);
-        make_happen(&m, f, cases[i].which);
+        complete_clause(&m, f, cases[i].which);
         ck_assert_int_eq(weft_await(f), cases[i].which);
-        ck_assert_int_eq(m.job.c[cases[i].which].value, cases[i].value);
-        assert_untouched(&m, cases[i].which);
+        ck_assert_int_eq(m.select_call.c[cases[i].which].value, cases[i].value);
+        assert_losers_unchanged(&m, cases[i].which);
         free_mixture(&m);
     }
 }
 END_TEST
 
-START_TEST(values_and_senders_of_the_clauses_that_lost_stay_where_they_are)
+START_TEST(values_and_senders_of_losing_clauses_stay_where_they_are)
 {
     weft_chan *a = chan_of_one(1), *b = weft_chan_new(0);
     send_order o = {b, 2};
-    weft_fiber sender = weft_spin(send_it, &o);
+    weft_fiber sender = weft_spin(send_value, &o);
     weft_fiber ended = weft_spin(return_arg, as_arg(3));
     weft_tell(weft_self(), 4);
     let_run();
@@ -334,11 +334,11 @@ START_TEST(values_and_senders_of_the_clauses_that_lost_stay_where_they_are)
 }
 END_TEST
 
-START_TEST(a_time_that_was_not_waited_for_is_not_waited_for)
+START_TEST(the_timer_of_a_losing_clause_is_disarmed)
 {
     weft_chan *chan = weft_chan_new(0);
-    job j = {{weft_clause_time(1000), weft_clause_recv(chan)}, 2};
-    weft_fiber f = spin_job(&j);
+    select_call j = {{weft_clause_time(1000), weft_clause_recv(chan)}, 2};
+    weft_fiber f = spin_select(&j);
     ck_assert_uint_eq(timers_armed(), 1);
     weft_chan_try_send(chan, 1);
     ck_assert_uint_eq(timers_armed(), 0);
@@ -347,7 +347,7 @@ START_TEST(a_time_that_was_not_waited_for_is_not_waited_for)
 }
 END_TEST
 
-START_TEST(the_time_comes_if_nothing_else_does)
+START_TEST(a_time_clause_wins_if_no_other_is_ready)
 {
     mixture m;
     weft_fiber f = spin_mixture(&m);
@@ -357,10 +357,10 @@ START_TEST(the_time_comes_if_nothing_else_does)
     ck_assert_int_eq(weft_select(c, 5), 4);
     ck_assert_slept(begin, 0.001);
     ck_assert_int_eq(c[4].value, 0);
-    ck_assert(weft_chan_has_receivers(m.in)); /* the other one */
+    ck_assert(weft_chan_has_receivers(m.in)); /* the receiver of the mixture */
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    assert_untouched(&m, -1);
+    assert_losers_unchanged(&m, -1);
     free_mixture(&m);
 }
 END_TEST
@@ -368,7 +368,7 @@ END_TEST
 /* Fibers that end. */
 
 /* P37 */
-START_TEST(a_fiber_that_has_ended_is_first)
+START_TEST(the_clause_of_an_ended_fiber_is_ready)
 {
     weft_fiber alive = spin_suspended(), dead = weft_spin(return_arg, as_arg(7));
     let_run();
@@ -388,21 +388,21 @@ static weft_value fail_when_scheduled(void *arg)
 }
 
 /* P37 */
-START_TEST(the_error_of_a_fiber_is_the_value_with_its_words_and_the_parent_is_not_told)
+START_TEST(the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_reach_the_parent)
 {
     for (int is_late = 0; is_late < 2; is_late++) {
         weft_fiber f = weft_spin(fail_when_scheduled, as_arg(-EIO));
         let_run();
         weft_schedule(f, 0);
         if (is_late) {
-            WEFT_SHIELD(INFINITY) { /* it ends, and its error waits for us */
+            WEFT_SHIELD(INFINITY) { /* the error of f must not fail let_run */
                 let_run();
             }
         }
         weft_clause c[] = {weft_clause_time(INFINITY), weft_clause_ended(f)};
         ck_assert_int_eq(weft_select(c, 2), 1);
         ck_assert_int_eq(c[1].value, -EIO);
-        ck_assert_words(-EIO, "broken");
+        ck_assert_error(-EIO, "broken");
         ck_assert_int_eq(weft_snooze(), 0);
     }
 }
@@ -412,8 +412,8 @@ END_TEST
 START_TEST(a_fiber_that_is_stopped_ends_too)
 {
     weft_fiber f = spin_suspended(), g = spin_suspended();
-    job j = {{weft_clause_ended(f), weft_clause_ended(g)}, 2};
-    weft_fiber s = spin_job(&j);
+    select_call j = {{weft_clause_ended(f), weft_clause_ended(g)}, 2};
+    weft_fiber s = spin_select(&j);
     weft_stop(g, 9);
     ck_assert_int_eq(weft_await(s), 1);
     ck_assert_int_eq(j.c[1].value, 9);
@@ -421,14 +421,14 @@ START_TEST(a_fiber_that_is_stopped_ends_too)
 }
 END_TEST
 
-START_TEST(fibers_that_end_in_one_turn_are_told_of_once_each)
+START_TEST(fibers_that_end_in_one_tick_are_reported_once_each)
 {
     weft_fiber f = spin_suspended(), g = spin_suspended();
     weft_schedule(f, 1);
     weft_schedule(g, 2);
     weft_clause c[] = {weft_clause_ended(g), weft_clause_ended(f), weft_clause_ended(f)};
     int i = weft_select(c, 3);
-    ck_assert_int_ge(i, 1); /* f was first, in one clause or the other */
+    ck_assert_int_ge(i, 1); /* f ended first, in either clause */
     ck_assert_int_eq(c[i].value, 1);
     ck_assert_int_eq(c[0].value, 0);
     ck_assert_int_eq(c[3 - i].value, 0);
@@ -437,17 +437,12 @@ START_TEST(fibers_that_end_in_one_turn_are_told_of_once_each)
 }
 END_TEST
 
-static weft_value await_it(void *arg)
-{
-    return weft_await(arg_id(arg));
-}
-
-START_TEST(select_and_await_are_told_the_same)
+START_TEST(select_and_await_get_the_same_value)
 {
     weft_fiber f = spin_suspended();
-    job j = {{weft_clause_ended(f), weft_clause_time(INFINITY)}, 2};
-    weft_fiber a = weft_spin(await_it, id_arg(f)), s = spin_job(&j),
-               b = weft_spin(await_it, id_arg(f));
+    select_call j = {{weft_clause_ended(f), weft_clause_time(INFINITY)}, 2};
+    weft_fiber a = weft_spin(await_fiber, id_arg(f)), s = spin_select(&j),
+               b = weft_spin(await_fiber, id_arg(f));
     let_run();
     weft_schedule(f, 6);
     ck_assert_int_eq(weft_await(s), 0);
@@ -457,9 +452,9 @@ START_TEST(select_and_await_are_told_the_same)
 }
 END_TEST
 
-/* The end of a channel. */
+/* Closed channels. */
 
-START_TEST(a_closed_channel_happens_at_once)
+START_TEST(a_clause_of_a_closed_channel_is_ready_at_once)
 {
     weft_chan *chan = chan_of_one(1);
     weft_queue *queue = weft_queue_new(0);
@@ -468,7 +463,7 @@ START_TEST(a_closed_channel_happens_at_once)
     point out = {0};
     weft_clause c = weft_clause_recv(chan);
     ck_assert_int_eq(weft_select(&c, 1), 0);
-    ck_assert_int_eq(c.value, 1); /* what is left comes first */
+    ck_assert_int_eq(c.value, 1); /* remaining values first */
     weft_clause all[] = {weft_clause_recv(chan), weft_clause_send(chan, 2),
                          weft_clause_shift(queue), weft_clause_recv_into(chan, &out),
                          weft_clause_send_from(chan, &out)};
@@ -481,29 +476,29 @@ START_TEST(a_closed_channel_happens_at_once)
 }
 END_TEST
 
-START_TEST(a_channel_that_is_closed_or_freed_meanwhile_happens)
+START_TEST(closing_or_freeing_a_channel_ends_a_waiting_select)
 {
     for (int is_freed = 0; is_freed < 2; is_freed++) {
         weft_chan *in = weft_chan_new(1), *out = weft_chan_new(0);
         weft_queue *queue = weft_queue_new(0);
         weft_value item = 5;
-        job jobs[] = {
+        select_call calls[] = {
             {{weft_clause_time(INFINITY), weft_clause_recv(in)}, 2},
             {{weft_clause_recv(in), weft_clause_recv_into(in, &item)}, 2},
             {{weft_clause_time(INFINITY), weft_clause_send(out, 1), weft_clause_send(out, 2)}, 3},
             {{weft_clause_send_from(out, &item), weft_clause_send(out, 2)}, 2},
             {{weft_clause_time(INFINITY), weft_clause_shift(queue), weft_clause_message()}, 3},
         };
-        weft_fiber f[COUNT_OF(jobs)];
-        for (size_t i = 0; i < COUNT_OF(jobs); i++)
-            f[i] = spin_job(&jobs[i]);
+        weft_fiber f[COUNT_OF(calls)];
+        for (size_t i = 0; i < COUNT_OF(calls); i++)
+            f[i] = spin_select(&calls[i]);
         is_freed ? weft_chan_free(in) : (void)weft_chan_close(in);
         is_freed ? weft_chan_free(out) : (void)weft_chan_close(out);
         is_freed ? weft_queue_free(queue) : (void)weft_queue_close(queue);
-        for (size_t i = 0; i < COUNT_OF(jobs); i++) {
+        for (size_t i = 0; i < COUNT_OF(calls); i++) {
             weft_value which = weft_await(f[i]);
-            ck_assert_int_eq(which, jobs[i].c[0].kind == WEFT_CLAUSE_TIME ? 1 : 0);
-            ck_assert_int_eq(jobs[i].c[which].value, -EPIPE);
+            ck_assert_int_eq(which, calls[i].c[0].kind == WEFT_CLAUSE_TIME ? 1 : 0);
+            ck_assert_int_eq(calls[i].c[which].value, -EPIPE);
         }
         ck_assert_int_eq(item, 5);
         if (!is_freed) {
@@ -515,22 +510,22 @@ START_TEST(a_channel_that_is_closed_or_freed_meanwhile_happens)
 }
 END_TEST
 
-/* One channel, several clauses. */
+/* One channel in several clauses. */
 
 START_TEST(the_same_channel_may_be_in_two_clauses)
 {
     weft_chan *chan = weft_chan_new(0);
-    job j = {{weft_clause_recv(chan), weft_clause_recv(chan), weft_clause_recv(chan)}, 3};
-    weft_fiber f = spin_job(&j);
+    select_call j = {{weft_clause_recv(chan), weft_clause_recv(chan), weft_clause_recv(chan)}, 3};
+    weft_fiber f = spin_select(&j);
     ck_assert_int_eq(weft_chan_try_send(chan, 7), 0);
-    ck_assert_int_eq(weft_chan_try_send(chan, 8), -EAGAIN); /* only one of them receives */
+    ck_assert_int_eq(weft_chan_try_send(chan, 8), -EAGAIN); /* only one clause receives */
     int i = (int)weft_await(f);
     ck_assert_int_ge(i, 0);
     for (int k = 0; k < 3; k++)
         ck_assert_int_eq(j.c[k].value, k == i ? 7 : 0);
 
-    job k = {{weft_clause_send(chan, 1), weft_clause_send(chan, 2)}, 2};
-    f = spin_job(&k);
+    select_call k = {{weft_clause_send(chan, 1), weft_clause_send(chan, 2)}, 2};
+    f = spin_select(&k);
     weft_value got = weft_chan_try_recv(chan);
     ck_assert_int_eq(weft_chan_try_recv(chan), -EAGAIN);
     i = (int)weft_await(f);
@@ -542,14 +537,14 @@ END_TEST
 START_TEST(a_send_and_a_receive_of_one_select_do_not_meet)
 {
     weft_chan *chan = weft_chan_new(0);
-    job j = {{weft_clause_send(chan, 7), weft_clause_recv(chan)}, 2};
-    weft_fiber f = spin_job(&j);
+    select_call j = {{weft_clause_send(chan, 7), weft_clause_recv(chan)}, 2};
+    weft_fiber f = spin_select(&j);
     ck_assert_int_eq(weft_chan_try_recv(chan), 7);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert(!weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan));
 
-    job k = {{weft_clause_send(chan, 7), weft_clause_recv(chan)}, 2};
-    f = spin_job(&k);
+    select_call k = {{weft_clause_send(chan, 7), weft_clause_recv(chan)}, 2};
+    f = spin_select(&k);
     ck_assert_int_eq(weft_chan_try_send(chan, 8), 0);
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(k.c[1].value, 8);
@@ -559,9 +554,9 @@ START_TEST(a_send_and_a_receive_of_one_select_do_not_meet)
 }
 END_TEST
 
-/* Cut short. */
+/* Cancelled and interrupted selects. */
 
-START_TEST(what_can_happen_at_once_happens_even_to_a_fiber_that_is_cancelled)
+START_TEST(a_ready_clause_is_chosen_even_in_a_cancelled_fiber)
 {
     weft_chan *full = chan_of_one(7), *empty = weft_chan_new(0);
     WEFT_MOVE_ON_AFTER(0) {
@@ -579,12 +574,12 @@ START_TEST(what_can_happen_at_once_happens_even_to_a_fiber_that_is_cancelled)
 }
 END_TEST
 
-START_TEST(a_select_that_is_cut_short_leaves_all_its_places)
+START_TEST(an_interrupted_select_leaves_all_wait_queues)
 {
-    for (int how = 0; how < 4; how++) {
+    for (int disturbance = 0; disturbance < 4; disturbance++) {
         mixture m;
         weft_fiber f = spin_mixture(&m);
-        switch (how) {
+        switch (disturbance) {
         case 0:
             weft_cancel(f);
             ck_assert_int_eq(weft_await(f), -ECANCELED);
@@ -592,7 +587,7 @@ START_TEST(a_select_that_is_cut_short_leaves_all_its_places)
         case 1:
             weft_raise(f, -EIO, "raised");
             ck_assert_int_eq(weft_await(f), -EIO);
-            ck_assert_words(-EIO, "raised");
+            ck_assert_error(-EIO, "raised");
             break;
         case 2:
             ck_assert_int_eq(weft_interrupt(f, -99), 0);
@@ -603,7 +598,7 @@ START_TEST(a_select_that_is_cut_short_leaves_all_its_places)
             weft_stop(f, 17);
             ck_assert_int_eq(weft_await(f), 17);
         }
-        assert_untouched(&m, -1);
+        assert_losers_unchanged(&m, -1);
         free_mixture(&m);
     }
 }
@@ -624,19 +619,19 @@ START_TEST(the_deadline_of_a_scope_ends_a_select)
 }
 END_TEST
 
-/* The select, and what the next call says. */
+/* Select, then store the result of the next call. */
 static weft_value select_and_sleep(void *arg)
 {
-    job *j = arg;
+    select_call *j = arg;
     int rc = weft_select(j->c, j->n);
     j->c[11].value = weft_sleep(0);
     return rc;
 }
 
-START_TEST(a_cancel_after_a_clause_has_won_strikes_at_the_next_call)
+START_TEST(an_error_raised_after_a_clause_has_won_fails_the_next_call)
 {
     weft_chan *chan = weft_chan_new(0);
-    job j = {{weft_clause_time(INFINITY), weft_clause_recv(chan)}, 2};
+    select_call j = {{weft_clause_time(INFINITY), weft_clause_recv(chan)}, 2};
     weft_fiber f = weft_spin(select_and_sleep, &j);
     let_run();
     weft_chan_try_send(chan, 7);
@@ -649,10 +644,10 @@ START_TEST(a_cancel_after_a_clause_has_won_strikes_at_the_next_call)
 }
 END_TEST
 
-START_TEST(nothing_happens_to_a_select_that_was_cancelled_first)
+START_TEST(a_select_that_fails_first_has_no_effect)
 {
     weft_chan *chan = weft_chan_new(0);
-    job j = {{weft_clause_time(INFINITY), weft_clause_recv(chan)}, 2};
+    select_call j = {{weft_clause_time(INFINITY), weft_clause_recv(chan)}, 2};
     weft_fiber f = weft_spin(select_and_sleep, &j);
     let_run();
     weft_raise(f, -EIO, "first");
@@ -675,14 +670,14 @@ START_TEST(try_select_never_waits)
         weft_clause_recv(empty),    weft_clause_send(full, 8), {0},
         weft_clause_shift(queue),   weft_clause_ended(alive),  weft_clause_message(),
         weft_clause_time(INFINITY), weft_clause_time(1e-9),    weft_clause_recv(full)};
-    switches_so_far();
+    count_switches();
     ck_assert_int_eq(weft_try_select(c, 8), -EAGAIN);
     ck_assert_int_eq(weft_try_select(c, 9), 8);
     ck_assert_int_eq(c[8].value, 7);
     ck_assert_int_eq(c[1].value, 8);
     ck_assert_int_eq(weft_try_select(c, 2), 1);
     ck_assert_int_eq(c[1].value, 0);
-    ck_assert_uint_eq(switches_so_far(), 0);
+    ck_assert_uint_eq(count_switches(), 0);
     ck_assert(!weft_chan_has_receivers(empty) && !weft_chan_has_senders(full));
     weft_queue_free(queue);
     weft_chan_free(full);
@@ -690,21 +685,21 @@ START_TEST(try_select_never_waits)
 }
 END_TEST
 
-START_TEST(clauses_that_never_happen_are_passed_over)
+START_TEST(clauses_that_are_never_ready_are_ignored)
 {
     weft_clause c[3] = {{0}};
     ck_assert_int_eq(weft_select(c, 3), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     weft_chan *chan = weft_chan_new(0);
-    job j = {{{0}, weft_clause_recv(chan), {0}}, 3};
-    weft_fiber f = spin_job(&j);
+    select_call j = {{{0}, weft_clause_recv(chan), {0}}, 3};
+    weft_fiber f = spin_select(&j);
     weft_chan_try_send(chan, 7);
     ck_assert_int_eq(weft_await(f), 1);
     weft_chan_free(chan);
 }
 END_TEST
 
-static void *id_of_this_thread(void *arg)
+static void *store_id_of_thread(void *arg)
 {
     *(weft_fiber *)arg = weft_self();
     return NULL;
@@ -714,7 +709,7 @@ static weft_fiber fiber_of_another_thread(void)
 {
     pthread_t thread;
     weft_fiber fiber = 0;
-    ck_assert_int_eq(pthread_create(&thread, NULL, id_of_this_thread, &fiber), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, store_id_of_thread, &fiber), 0);
     pthread_join(thread, NULL);
     return fiber;
 }
@@ -725,14 +720,14 @@ static weft_value select_parent(void *arg)
     return weft_select(c, 2) == -EDEADLK;
 }
 
-START_TEST(a_clause_without_sense_is_refused_and_nothing_has_happened)
+START_TEST(an_invalid_clause_is_refused_without_any_effect)
 {
     weft_chan *chan = chan_of_one(7);
     points *ps = points_new(1);
-    weft_clause odd = weft_clause_time(0);
-    odd.kind = (weft_clause_kind)99;
-    weft_fiber gone = weft_spin(return_arg, NULL);
-    weft_await(gone);
+    weft_clause invalid = weft_clause_time(0);
+    invalid.kind = (weft_clause_kind)99;
+    weft_fiber awaited = weft_spin(return_arg, NULL);
+    weft_await(awaited);
     const struct {
         weft_clause clause;
         int error;
@@ -746,9 +741,9 @@ START_TEST(a_clause_without_sense_is_refused_and_nothing_has_happened)
         {weft_clause_time(-1e-9), -EINVAL},
         {weft_clause_time((double)NAN), -EINVAL},
         {weft_clause_fd(0, 0), -EINVAL},
-        {odd, -EINVAL},
+        {invalid, -EINVAL},
         {weft_clause_ended(0), -ESRCH},
-        {weft_clause_ended(gone), -ESRCH},
+        {weft_clause_ended(awaited), -ESRCH},
         {weft_clause_ended(weft_self()), -EDEADLK},
         {weft_clause_ended(fiber_of_another_thread()), -EXDEV},
     };
@@ -761,22 +756,22 @@ START_TEST(a_clause_without_sense_is_refused_and_nothing_has_happened)
     }
     ck_assert_int_eq(weft_select(NULL, 0), -EINVAL);
     ck_assert_int_eq(weft_select(NULL, 3), -EINVAL);
-    ck_assert_int_eq(weft_try_select(&odd, 0), -EINVAL);
+    ck_assert_int_eq(weft_try_select(&invalid, 0), -EINVAL);
     ck_assert_int_eq(weft_await(weft_spin(select_parent, id_arg(weft_self()))), 1);
     points_free(ps);
     weft_chan_free(chan);
 }
 END_TEST
 
-START_TEST(words_say_which_clause_it_is)
+START_TEST(the_error_message_names_the_invalid_clause)
 {
     weft_clause c[] = {weft_clause_time(1), weft_clause_time(-1)};
     ck_assert_int_eq(weft_select(c, 2), -EINVAL);
-    ck_assert_words(-EINVAL, "clause 1: a negative time, or none");
+    ck_assert_error(-EINVAL, "weft_select: clause 1: seconds is negative or NaN");
 }
 END_TEST
 
-static int select_for_ever(void)
+static int select_in_deadlock(void)
 {
     weft_chan *chan = weft_chan_new(0);
     weft_clause c[] = {weft_clause_recv(chan), weft_clause_send(chan, 1), weft_clause_message(),
@@ -788,46 +783,46 @@ static int select_for_ever(void)
 }
 
 /* P80 */
-START_TEST(a_select_that_nothing_can_end_is_reported)
+START_TEST(a_select_that_no_event_can_end_is_reported)
 {
-    const outcome *o = run_apart(select_for_ever);
+    const outcome *o = run_apart(select_in_deadlock);
     ck_assert_int_eq(o->status, 0);
-    assert_said(o, "one of several");
+    assert_printed(o, "a select");
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &what_can_happen_at_once_happens_without_a_switch,
-    &a_receive_is_waited_for,
-    &a_send_is_waited_for,
-    &a_value_in_a_queue_is_waited_for,
-    &the_end_of_a_fiber_is_waited_for,
-    &a_message_is_waited_for,
-    &a_time_is_waited_for_and_the_earliest_wins,
+    &a_ready_clause_is_chosen_without_a_switch,
+    &a_select_waits_for_a_receive,
+    &a_select_waits_for_a_send,
+    &a_select_waits_for_a_value_in_a_queue,
+    &a_select_waits_for_the_end_of_a_fiber,
+    &a_select_waits_for_a_message,
+    &a_select_waits_for_the_earliest_time,
     &items_of_any_size_are_sent_and_received,
-    &to_those_that_lost_nothing_has_happened,
-    &values_and_senders_of_the_clauses_that_lost_stay_where_they_are,
-    &a_time_that_was_not_waited_for_is_not_waited_for,
-    &the_time_comes_if_nothing_else_does,
-    &a_fiber_that_has_ended_is_first,
-    &the_error_of_a_fiber_is_the_value_with_its_words_and_the_parent_is_not_told,
+    &clauses_that_lose_have_no_effect,
+    &values_and_senders_of_losing_clauses_stay_where_they_are,
+    &the_timer_of_a_losing_clause_is_disarmed,
+    &a_time_clause_wins_if_no_other_is_ready,
+    &the_clause_of_an_ended_fiber_is_ready,
+    &the_error_of_a_fiber_becomes_the_value_with_its_message_and_does_not_reach_the_parent,
     &a_fiber_that_is_stopped_ends_too,
-    &fibers_that_end_in_one_turn_are_told_of_once_each,
-    &select_and_await_are_told_the_same,
-    &a_closed_channel_happens_at_once,
-    &a_channel_that_is_closed_or_freed_meanwhile_happens,
+    &fibers_that_end_in_one_tick_are_reported_once_each,
+    &select_and_await_get_the_same_value,
+    &a_clause_of_a_closed_channel_is_ready_at_once,
+    &closing_or_freeing_a_channel_ends_a_waiting_select,
     &the_same_channel_may_be_in_two_clauses,
     &a_send_and_a_receive_of_one_select_do_not_meet,
-    &what_can_happen_at_once_happens_even_to_a_fiber_that_is_cancelled,
-    &a_select_that_is_cut_short_leaves_all_its_places,
+    &a_ready_clause_is_chosen_even_in_a_cancelled_fiber,
+    &an_interrupted_select_leaves_all_wait_queues,
     &the_deadline_of_a_scope_ends_a_select,
-    &a_cancel_after_a_clause_has_won_strikes_at_the_next_call,
-    &nothing_happens_to_a_select_that_was_cancelled_first,
+    &an_error_raised_after_a_clause_has_won_fails_the_next_call,
+    &a_select_that_fails_first_has_no_effect,
     &try_select_never_waits,
-    &clauses_that_never_happen_are_passed_over,
-    &a_clause_without_sense_is_refused_and_nothing_has_happened,
-    &words_say_which_clause_it_is,
-    &a_select_that_nothing_can_end_is_reported,
+    &clauses_that_are_never_ready_are_ignored,
+    &an_invalid_clause_is_refused_without_any_effect,
+    &the_error_message_names_the_invalid_clause,
+    &a_select_that_no_event_can_end_is_reported,
 };
 
 int main(void)

@@ -1,7 +1,10 @@
-/* Select among many: equal chances, selects that face each other, crowds with cancels. */
-#include "support.h"
+/*
+ * Fairness of select: equal chances of clauses, selects on both sides of a channel, and many fibers
+ * with cancels.
+ */
+#include "support/support.h"
 
-/* A channel that holds this value, and no more. */
+/* Return a full channel with this one value. */
 static weft_chan *chan_of_one(weft_value value)
 {
     weft_chan *chan = weft_chan_new(1);
@@ -9,27 +12,27 @@ static weft_chan *chan_of_one(weft_value value)
     return chan;
 }
 
-/* Chance. */
+/* Equal chances. */
 
 static void assert_fair(const int *wins, size_t n, int rounds)
 {
     for (size_t i = 0; i < n; i++) {
         double share = (double)wins[i] * (double)n / rounds;
-        ck_assert_msg(share >= 0.8 && share <= 1.2, "%zu of %zu won %d of %d", i, n, wins[i],
-                      rounds);
+        ck_assert_msg(share >= 0.8 && share <= 1.2, "clause %zu of %zu won %d of %d rounds", i, n,
+                      wins[i], rounds);
     }
 }
 
-START_TEST(of_those_that_can_happen_each_has_the_same_chance)
+START_TEST(ready_clauses_have_equal_chances)
 {
-    enum { ROUNDS = 10000, MOST = 10 };
-    weft_chan *chans[MOST];
-    for (int i = 0; i < MOST; i++)
+    enum { ROUNDS = 10000, CLAUSES_MAX = 10 };
+    weft_chan *chans[CLAUSES_MAX];
+    for (int i = 0; i < CLAUSES_MAX; i++)
         chans[i] = chan_of_one(i);
-    for (size_t n = 2; n <= MOST; n += 8) {
-        int wins[MOST] = {0};
+    for (size_t n = 2; n <= CLAUSES_MAX; n += 8) {
+        int wins[CLAUSES_MAX] = {0};
         for (int round = 0; round < ROUNDS; round++) {
-            weft_clause c[MOST];
+            weft_clause c[CLAUSES_MAX];
             for (size_t i = 0; i < n; i++)
                 c[i] = weft_clause_recv(chans[i]);
             int i = weft_select(c, n);
@@ -39,12 +42,12 @@ START_TEST(of_those_that_can_happen_each_has_the_same_chance)
         }
         assert_fair(wins, n, ROUNDS);
     }
-    for (int i = 0; i < MOST; i++)
+    for (int i = 0; i < CLAUSES_MAX; i++)
         weft_chan_free(chans[i]);
 }
 END_TEST
 
-START_TEST(those_that_cannot_happen_do_not_spoil_the_chances_of_the_others)
+START_TEST(clauses_that_are_not_ready_do_not_change_the_chances_of_the_others)
 {
     enum { ROUNDS = 10000 };
     weft_chan *full = chan_of_one(1), *empty = weft_chan_new(0);
@@ -65,7 +68,7 @@ START_TEST(those_that_cannot_happen_do_not_spoil_the_chances_of_the_others)
 }
 END_TEST
 
-START_TEST(of_equal_times_each_has_the_same_chance)
+START_TEST(equal_times_have_equal_chances)
 {
     enum { ROUNDS = 3000 };
     int wins[3] = {0};
@@ -80,12 +83,12 @@ START_TEST(of_equal_times_each_has_the_same_chance)
 }
 END_TEST
 
-/* Crowds on both sides, each of which offers or wants on either of two channels. */
+/* Sellers and buyers that select on two channels. */
 typedef struct market {
     weft_chan *chans[2];
     int by_chan[2];
     int by_buyer[5], by_seller[4];
-    int sold; /* so far */
+    int sold; /* number of sent values */
     int total;
 } market;
 
@@ -94,7 +97,7 @@ typedef struct trader {
     int index;
 } trader;
 
-static weft_value sell(void *arg)
+static weft_value send_on_either(void *arg)
 {
     const trader *t = arg;
     market *m = t->market;
@@ -105,14 +108,14 @@ static weft_value sell(void *arg)
             return 0;
         m->sold++;
         m->by_seller[t->index]++;
-        weft_snooze(); /* or it would go on as long as somebody waits for it */
+        weft_snooze(); /* otherwise it would continue while a buyer waits */
     }
     weft_chan_close(m->chans[0]);
     weft_chan_close(m->chans[1]);
     return 0;
 }
 
-static weft_value buy(void *arg)
+static weft_value receive_on_either(void *arg)
 {
     const trader *t = arg;
     market *m = t->market;
@@ -127,7 +130,7 @@ static weft_value buy(void *arg)
     }
 }
 
-START_TEST(crowds_that_select_on_both_sides_share_evenly)
+START_TEST(many_fibers_that_select_on_both_sides_share_evenly)
 {
     for (size_t cap = 0; cap < 3; cap += 2) {
         market m = {.chans = {weft_chan_new(cap), weft_chan_new(cap)}, .total = 20000};
@@ -135,7 +138,7 @@ START_TEST(crowds_that_select_on_both_sides_share_evenly)
         weft_fiber f[9];
         for (int i = 0; i < 9; i++) {
             traders[i] = (trader){&m, i < 5 ? i : i - 5};
-            f[i] = weft_spin(i < 5 ? buy : sell, &traders[i]);
+            f[i] = weft_spin(i < 5 ? receive_on_either : send_on_either, &traders[i]);
         }
         ck_assert_int_eq(weft_await_all(f, 9, NULL), 0);
         int bought = m.by_chan[0] + m.by_chan[1];
@@ -149,7 +152,7 @@ START_TEST(crowds_that_select_on_both_sides_share_evenly)
 }
 END_TEST
 
-/* Selects that face each other. */
+/* Selects on both sides of a channel. */
 
 enum { EXCHANGES = 10000 };
 
@@ -157,7 +160,7 @@ typedef struct pipe_pair {
     weft_chan *there, *back;
 } pipe_pair;
 
-/* Sends back what it receives, until it is told to end. */
+/* Send back each received value until a message arrives. */
 static weft_value echo_by_select(void *arg)
 {
     const pipe_pair *p = arg;
@@ -179,13 +182,13 @@ static weft_value echo_by_select(void *arg)
     }
 }
 
-START_TEST(selects_that_face_each_other_meet_every_time)
+START_TEST(selects_on_both_sides_of_a_channel_meet_every_time)
 {
     pipe_pair p = {weft_chan_new(0), weft_chan_new(0)};
     weft_fiber echo = weft_spin(echo_by_select, &p);
-    weft_value sent = 0, heard = 0;
-    while (heard < EXCHANGES) {
-        weft_clause c[] = {sent == heard ? weft_clause_send(p.there, sent) : (weft_clause){0},
+    weft_value sent = 0, received = 0;
+    while (received < EXCHANGES) {
+        weft_clause c[] = {sent == received ? weft_clause_send(p.there, sent) : (weft_clause){0},
                            weft_clause_recv(p.back), weft_clause_time(INFINITY)};
         switch (weft_select(c, 3)) {
         case 0:
@@ -193,13 +196,13 @@ START_TEST(selects_that_face_each_other_meet_every_time)
             sent++;
             break;
         case 1:
-            ck_assert_int_eq(c[1].value, heard);
-            heard++;
+            ck_assert_int_eq(c[1].value, received);
+            received++;
             break;
         default:
             ck_abort();
         }
-        ck_assert(sent == heard || sent == heard + 1);
+        ck_assert(sent == received || sent == received + 1);
     }
     weft_tell(echo, 1);
     ck_assert_int_eq(weft_await(echo), -1);
@@ -236,7 +239,7 @@ static weft_value swap_often(void *arg)
     return 0;
 }
 
-START_TEST(selects_in_both_directions_on_one_channel_pair_off)
+START_TEST(selects_in_both_directions_on_one_channel_pair_up)
 {
     weft_chan *chan = weft_chan_new(0);
     swapper s[] = {{chan, 1000000, 0, 0, 0, 0}, {chan, 2000000, 0, 0, 0, 0}};
@@ -250,32 +253,34 @@ START_TEST(selects_in_both_directions_on_one_channel_pair_off)
 }
 END_TEST
 
-/* A crowd. */
+/* Many fibers. */
 
-enum { CROWD = 1000, CROWD_CHANS = 10, CROWD_VALUES = 20000 };
+enum { LOAD_FIBERS = 1000, LOAD_CHANS = 10, LOAD_VALUES = 20000 };
 
-typedef struct crowd {
-    weft_chan *chans[CROWD_CHANS];
-    unsigned char seen[CROWD_VALUES];
-    int next;                        /* value to send */
-    weft_value unsent[CROWD_VALUES]; /* by senders that were cancelled */
+typedef struct load {
+    weft_chan *chans[LOAD_CHANS];
+    unsigned char seen[LOAD_VALUES];
+    int next;                       /* next value to send */
+    weft_value unsent[LOAD_VALUES]; /* values of cancelled senders */
     int unsent_count;
-    int received; /* all in all */
+    int received; /* total number */
     unsigned random;
-} crowd;
+} load;
 
-static unsigned draw(crowd *w, unsigned below)
+static unsigned random_below_of(load *w, unsigned below)
 {
     w->random = w->random * 1664525u + 1013904223u;
     return (unsigned)((uint64_t)w->random * below >> 32);
 }
 
-/* Some of the channels, to send this value or to receive one. What weft_select said. */
-static int take_part(crowd *w, bool is_sender, weft_value *value)
+/*
+ * Select a send of *value or a receive on some of the channels. Return the result of weft_select.
+ */
+static int select_some_chans(load *w, bool is_sender, weft_value *value)
 {
-    weft_clause c[CROWD_CHANS];
+    weft_clause c[LOAD_CHANS];
     size_t n = 0;
-    for (unsigned i = draw(w, 4); i < CROWD_CHANS; i += 1 + draw(w, 4))
+    for (unsigned i = random_below_of(w, 4); i < LOAD_CHANS; i += 1 + random_below_of(w, 4))
         c[n++] = is_sender ? weft_clause_send(w->chans[i], *value) : weft_clause_recv(w->chans[i]);
     int i = weft_select(c, n);
     if (i >= 0)
@@ -283,12 +288,12 @@ static int take_part(crowd *w, bool is_sender, weft_value *value)
     return i;
 }
 
-static weft_value send_in_crowd(void *arg)
+static weft_value send_values(void *arg)
 {
-    crowd *w = arg;
-    while (w->unsent_count > 0 || w->next < CROWD_VALUES) {
+    load *w = arg;
+    while (w->unsent_count > 0 || w->next < LOAD_VALUES) {
         weft_value value = w->unsent_count > 0 ? w->unsent[--w->unsent_count] : w->next++;
-        int i = take_part(w, true, &value);
+        int i = select_some_chans(w, true, &value);
         ck_assert(i < 0 || value == 0);
         if (i < 0)
             w->unsent[w->unsent_count++] = value;
@@ -298,79 +303,79 @@ static weft_value send_in_crowd(void *arg)
     return 0;
 }
 
-static weft_value receive_in_crowd(void *arg)
+static weft_value receive_values(void *arg)
 {
-    crowd *w = arg;
+    load *w = arg;
     for (;;) {
         weft_value value;
-        int i = take_part(w, false, &value);
+        int i = select_some_chans(w, false, &value);
         if (i == -ECANCELED)
             return i;
         if (i < 0)
             continue;
         if (value == -EPIPE)
             return 0;
-        ck_assert(value >= 0 && value < CROWD_VALUES);
+        ck_assert(value >= 0 && value < LOAD_VALUES);
         ck_assert_uint_eq(w->seen[value]++, 0);
         w->received++;
     }
 }
 
-static weft_fiber spin_in_crowd(crowd *w, int i)
+static weft_fiber spin_load_fiber(load *w, int i)
 {
-    return weft_spin(i % 2 ? send_in_crowd : receive_in_crowd, w);
+    return weft_spin(i % 2 ? send_values : receive_values, w);
 }
 
-/* Another takes the place of one that is cancelled. */
-static void disturb(crowd *w, weft_fiber *f)
+/* Interrupt and cancel random fibers. Replace each cancelled fiber. */
+static void disturb_fibers(load *w, weft_fiber *f)
 {
     for (int i = 0; i < 20; i++)
-        weft_interrupt(f[draw(w, CROWD)], -EINTR);
+        weft_interrupt(f[random_below_of(w, LOAD_FIBERS)], -EINTR);
     for (int i = 0; i < 5; i++) {
-        int k = (int)draw(w, CROWD);
+        int k = (int)random_below_of(w, LOAD_FIBERS);
         weft_cancel(f[k]);
         weft_await(f[k]);
-        f[k] = spin_in_crowd(w, k);
+        f[k] = spin_load_fiber(w, k);
     }
     weft_snooze();
 }
 
-START_TEST(in_a_crowd_with_cancels_no_value_is_lost_or_doubled)
+START_TEST(with_many_cancelled_fibers_no_value_is_lost_or_duplicated)
 {
     for (unsigned seed = 1; seed <= 3; seed++) {
-        static crowd w;
-        static weft_fiber f[CROWD];
-        w = (crowd){.random = seed};
-        for (int i = 0; i < CROWD_CHANS; i++)
+        static load w;
+        static weft_fiber f[LOAD_FIBERS];
+        w = (load){.random = seed};
+        for (int i = 0; i < LOAD_CHANS; i++)
             w.chans[i] = weft_chan_new((size_t)i % 3);
-        for (int i = 0; i < CROWD; i++)
-            f[i] = spin_in_crowd(&w, i);
-        while (w.next < CROWD_VALUES)
-            disturb(&w, f);
-        for (int i = 1; i < CROWD; i += 2)
+        for (int i = 0; i < LOAD_FIBERS; i++)
+            f[i] = spin_load_fiber(&w, i);
+        while (w.next < LOAD_VALUES)
+            disturb_fibers(&w, f);
+        for (int i = 1; i < LOAD_FIBERS; i += 2)
             ck_assert_int_eq(weft_await(f[i]), 0);
-        for (int i = 0; i < CROWD_CHANS; i++)
+        for (int i = 0; i < LOAD_CHANS; i++)
             weft_chan_close(w.chans[i]);
-        for (int i = 0; i < CROWD; i += 2)
+        for (int i = 0; i < LOAD_FIBERS; i += 2)
             ck_assert_int_eq(weft_await(f[i]), 0);
-        ck_assert_int_eq(w.received, CROWD_VALUES);
-        for (int i = 0; i < CROWD_CHANS; i++)
+        ck_assert_int_eq(w.received, LOAD_VALUES);
+        for (int i = 0; i < LOAD_CHANS; i++)
             weft_chan_free(w.chans[i]);
     }
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &of_those_that_can_happen_each_has_the_same_chance,
-    &those_that_cannot_happen_do_not_spoil_the_chances_of_the_others,
-    &of_equal_times_each_has_the_same_chance,
-    &crowds_that_select_on_both_sides_share_evenly,
-    &selects_that_face_each_other_meet_every_time,
-    &selects_in_both_directions_on_one_channel_pair_off,
-    &in_a_crowd_with_cancels_no_value_is_lost_or_doubled,
+    &ready_clauses_have_equal_chances,
+    &clauses_that_are_not_ready_do_not_change_the_chances_of_the_others,
+    &equal_times_have_equal_chances,
+    &many_fibers_that_select_on_both_sides_share_evenly,
+    &selects_on_both_sides_of_a_channel_meet_every_time,
+    &selects_in_both_directions_on_one_channel_pair_up,
+    &with_many_cancelled_fibers_no_value_is_lost_or_duplicated,
 };
 
 int main(void)
 {
-    return run_suite("select_many", tests, COUNT_OF(tests));
+    return run_suite("select_fairness", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,5 @@
-/* Select among descriptors, and between them and what fibers do. */
-#include "support.h"
+/* Select among descriptors, alone and together with clauses on fibers and channels. */
+#include "support/support.h"
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -7,41 +7,34 @@
 
 enum { CLAUSES_MAX = 8 };
 
-/* A select for a fiber of its own; its value is what weft_select returned. */
-typedef struct job {
+/* The arguments of weft_select in a fiber, which returns its result. */
+typedef struct select_call {
     weft_clause c[CLAUSES_MAX];
     size_t n;
-    int after; /* what the next blocking call returned */
-} job;
+    int next_result; /* result of the next blocking call */
+} select_call;
 
-static weft_value run_job(void *arg)
+static weft_value run_select(void *arg)
 {
-    job *j = arg;
+    select_call *j = arg;
     int rc = weft_select(j->c, j->n);
-    j->after = weft_sleep(0);
+    j->next_result = weft_sleep(0);
     return rc;
 }
 
-/* A fiber that waits in that select. */
-static weft_fiber spin_job(job *j)
+/* Spin a fiber that waits in this select. */
+static weft_fiber spin_select(select_call *j)
 {
-    weft_fiber f = weft_spin(run_job, j);
+    weft_fiber f = weft_spin(run_select, j);
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     return f;
 }
 
-static size_t ops_pending(void)
+static uint64_t count_switches(void)
 {
     weft_counters counters;
-    weft_stats(&counters);
-    return counters.ops_pending;
-}
-
-static uint64_t switches_so_far(void)
-{
-    weft_counters counters;
-    weft_stats(&counters); /* which begin again */
+    weft_stats(&counters); /* resets the counters */
     return counters.switches;
 }
 
@@ -51,8 +44,11 @@ static weft_value sleep_an_hour(void *arg)
     return weft_sleep(3600);
 }
 
-/* Main is the last, but for a daemon: would it wait for something that nobody is at any more? */
-static void assert_nothing_is_left(void)
+/*
+ * Assert that no operation is pending. The main fiber must not wait for an hour: only a daemon is
+ * left.
+ */
+static void assert_nothing_pending(void)
 {
     ck_assert_uint_eq(ops_pending(), 0);
     weft_spin_options options = {.is_daemon = true};
@@ -69,41 +65,35 @@ typedef struct pair {
     int fd[2];
 } pair;
 
-/* A pipe: read from 0, write to 1. */
-static pair make_pipe(void)
+/* Create a pipe: read from 0, write to 1. */
+static pair create_pipe(void)
 {
     pair p;
     ck_assert_int_eq(weft_pipe(p.fd), 0);
     return p;
 }
 
-static pair make_sockets(void)
+static pair create_sockets(void)
 {
     pair p;
     ck_assert_int_eq(weft_socketpair(p.fd), 0);
     return p;
 }
 
-static void close_pair(const pair *p)
-{
-    ck_assert_int_eq(weft_close(p->fd[0]), 0);
-    ck_assert_int_eq(weft_close(p->fd[1]), 0);
-}
-
-static void put_byte(int fd)
+static void write_x(int fd)
 {
     ck_assert_int_eq(weft_write(fd, "x", 1), 1);
 }
 
-static void take_byte(int fd)
+static void read_x(int fd)
 {
     char byte;
     ck_assert_int_eq(weft_read(fd, &byte, 1), 1);
     ck_assert_int_eq(byte, 'x');
 }
 
-/* Write until it is not writable any more. */
-static void fill(int fd)
+/* Write until the descriptor is not writable. */
+static void fill_writable(int fd)
 {
     static const char data[4096];
     weft_clause c = weft_clause_fd(fd, POLLOUT);
@@ -111,8 +101,8 @@ static void fill(int fd)
         ck_assert_int_gt(weft_write(fd, data, sizeof data), 0);
 }
 
-/* Read all that is there. */
-static void drain(int fd)
+/* Read all available bytes. */
+static void drain_readable(int fd)
 {
     static char data[65536];
     weft_clause c = weft_clause_fd(fd, POLLIN);
@@ -120,56 +110,56 @@ static void drain(int fd)
         ck_assert_int_gt(weft_read(fd, data, sizeof data), 0);
 }
 
-START_TEST(a_descriptor_that_is_ready_happens_without_a_switch)
+START_TEST(a_ready_descriptor_is_chosen_without_a_switch)
 {
-    pair p = make_pipe(), s = make_sockets();
-    put_byte(p.fd[1]);
-    switches_so_far();
+    pair p = create_pipe(), s = create_sockets();
+    write_x(p.fd[1]);
+    count_switches();
     weft_clause c[] = {weft_clause_fd(p.fd[0], POLLIN), weft_clause_fd(p.fd[1], POLLOUT),
                        weft_clause_fd(s.fd[0], POLLIN | POLLOUT)};
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_select(&c[i], 1), 0);
-    ck_assert_uint_eq(switches_so_far(), 0);
+    ck_assert_uint_eq(count_switches(), 0);
     ck_assert_int_eq(c[0].value, POLLIN);
     ck_assert_int_eq(c[1].value, POLLOUT);
     ck_assert_int_eq(c[2].value, POLLOUT);
     ck_assert_uint_eq(ops_pending(), 0);
-    take_byte(p.fd[0]); /* looking has taken nothing */
-    close_pair(&p);
-    close_pair(&s);
+    read_x(p.fd[0]); /* the select has read nothing */
+    close_fd_pair(p.fd);
+    close_fd_pair(s.fd);
 }
 END_TEST
 
-START_TEST(readable_writable_and_hung_up_are_waited_for)
+START_TEST(a_select_waits_until_a_descriptor_is_readable_writable_or_hung_up)
 {
-    pair p = make_pipe(), q = make_pipe(), r = make_pipe();
-    fill(q.fd[1]);
-    job in = {{weft_clause_time(INFINITY), weft_clause_fd(p.fd[0], POLLIN)}, 2, 0};
-    job out = {{weft_clause_message(), weft_clause_fd(q.fd[1], POLLOUT)}, 2, 0};
-    job end = {{{0}, weft_clause_fd(r.fd[0], POLLIN)}, 2, 0};
-    weft_fiber f = spin_job(&in), g = spin_job(&out), h = spin_job(&end);
+    pair p = create_pipe(), q = create_pipe(), r = create_pipe();
+    fill_writable(q.fd[1]);
+    select_call in = {{weft_clause_time(INFINITY), weft_clause_fd(p.fd[0], POLLIN)}, 2, 0};
+    select_call out = {{weft_clause_message(), weft_clause_fd(q.fd[1], POLLOUT)}, 2, 0};
+    select_call end = {{{0}, weft_clause_fd(r.fd[0], POLLIN)}, 2, 0};
+    weft_fiber f = spin_select(&in), g = spin_select(&out), h = spin_select(&end);
     ck_assert_uint_eq(ops_pending(), 3);
-    put_byte(p.fd[1]);
+    write_x(p.fd[1]);
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(in.c[1].value, POLLIN);
-    drain(q.fd[0]);
+    drain_readable(q.fd[0]);
     ck_assert_int_eq(weft_await(g), 1);
     ck_assert_int_eq(out.c[1].value, POLLOUT);
     weft_close(r.fd[1]);
     ck_assert_int_eq(weft_await(h), 1);
     ck_assert_int_eq(end.c[1].value & POLLHUP, POLLHUP);
-    take_byte(p.fd[0]);
-    close_pair(&p);
-    close_pair(&q);
+    read_x(p.fd[0]);
+    close_fd_pair(p.fd);
+    close_fd_pair(q.fd);
     weft_close(r.fd[0]);
-    assert_nothing_is_left();
+    assert_nothing_pending();
 }
 END_TEST
 
-START_TEST(a_descriptor_in_error_happens_and_its_value_says_so)
+START_TEST(an_invalid_descriptor_is_chosen_with_the_error_as_value)
 {
-    pair p = make_pipe();
-    close_pair(&p);
+    pair p = create_pipe();
+    close_fd_pair(p.fd);
     const int bad[] = {-1, p.fd[0], 12345};
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         weft_clause c[] = {weft_clause_time(1000), weft_clause_fd(bad[i], POLLIN)};
@@ -180,22 +170,22 @@ START_TEST(a_descriptor_in_error_happens_and_its_value_says_so)
     ck_assert_int_ge(file, 0);
     weft_clause c = weft_clause_fd(file, POLLIN);
     ck_assert_int_eq(weft_select(&c, 1), 0);
-    ck_assert_int_eq(c.value, -EPERM); /* as for weft_wait_fd */
+    ck_assert_int_eq(c.value, -EPERM); /* as weft_wait_fd */
     close(file);
-    assert_nothing_is_left();
+    assert_nothing_pending();
 }
 END_TEST
 
 START_TEST(closing_the_descriptor_ends_every_select_on_it)
 {
-    pair p = make_sockets(), q = make_pipe();
+    pair p = create_sockets(), q = create_pipe();
     weft_chan *chan = weft_chan_new(0);
-    job j = {{weft_clause_recv(chan), weft_clause_fd(p.fd[0], POLLIN),
-              weft_clause_fd(p.fd[0], POLLIN), weft_clause_fd(q.fd[0], POLLIN)},
-             4,
-             0};
-    job k = {{weft_clause_fd(q.fd[0], POLLIN), weft_clause_fd(p.fd[0], POLLIN)}, 2, 0};
-    weft_fiber f = spin_job(&j), g = spin_job(&k);
+    select_call j = {{weft_clause_recv(chan), weft_clause_fd(p.fd[0], POLLIN),
+                      weft_clause_fd(p.fd[0], POLLIN), weft_clause_fd(q.fd[0], POLLIN)},
+                     4,
+                     0};
+    select_call k = {{weft_clause_fd(q.fd[0], POLLIN), weft_clause_fd(p.fd[0], POLLIN)}, 2, 0};
+    weft_fiber f = spin_select(&j), g = spin_select(&k);
     ck_assert_int_eq(weft_close(p.fd[0]), 0);
     int i = (int)weft_await(f);
     ck_assert(i == 1 || i == 2);
@@ -205,18 +195,18 @@ START_TEST(closing_the_descriptor_ends_every_select_on_it)
     ck_assert_int_eq(k.c[1].value, -EBADF);
     ck_assert(!weft_chan_has_receivers(chan));
     weft_close(p.fd[1]);
-    close_pair(&q);
+    close_fd_pair(q.fd);
     weft_chan_free(chan);
-    assert_nothing_is_left();
+    assert_nothing_pending();
 }
 END_TEST
 
-START_TEST(what_else_is_ready_wins_over_a_silent_descriptor_without_a_switch)
+START_TEST(a_ready_channel_wins_over_an_idle_descriptor_without_a_switch)
 {
     enum { ROUNDS = 10000 };
-    pair p = make_pipe();
+    pair p = create_pipe();
     weft_chan *chan = weft_chan_new(1);
-    switches_so_far();
+    count_switches();
     for (int round = 0; round < ROUNDS; round++) {
         weft_chan_try_send(chan, round);
         weft_clause c[] = {weft_clause_fd(p.fd[0], POLLIN), weft_clause_recv(chan)};
@@ -224,20 +214,20 @@ START_TEST(what_else_is_ready_wins_over_a_silent_descriptor_without_a_switch)
         ck_assert_int_eq(c[1].value, round);
         ck_assert_uint_eq(ops_pending(), 0);
     }
-    ck_assert_uint_eq(switches_so_far(), 0);
-    close_pair(&p);
+    ck_assert_uint_eq(count_switches(), 0);
+    close_fd_pair(p.fd);
     weft_chan_free(chan);
-    assert_nothing_is_left();
+    assert_nothing_pending();
 }
 END_TEST
 
-/* Sends as many values as it is told. */
+/* A channel, and the number of values to send. */
 typedef struct send_order {
     weft_chan *chan;
     int count;
 } send_order;
 
-static weft_value send_many(void *arg)
+static weft_value send_numbers(void *arg)
 {
     const send_order *o = arg;
     for (int i = 0; i < o->count; i++)
@@ -246,8 +236,8 @@ static weft_value send_many(void *arg)
     return 0;
 }
 
-/* So many silent descriptors, and a channel that wins each time. */
-static void lose_with_descriptors(weft_chan *chan, const pair *p, size_t n, int first, int count)
+/* Select on n descriptors that are not ready and a channel that wins, count times. */
+static void select_with_idle_fds(weft_chan *chan, const pair *p, size_t n, int first, int count)
 {
     for (int i = first; i < first + count; i++) {
         weft_clause c[CLAUSES_MAX];
@@ -265,52 +255,52 @@ static size_t bytes_allocated(void)
     return is_sanitized() ? 0 : mallinfo2().uordblks;
 }
 
-START_TEST(what_comes_later_wins_over_silent_descriptors_and_leaves_nothing_behind)
+START_TEST(a_later_value_wins_over_idle_descriptors_and_leaves_no_operation_or_memory)
 {
-    enum { ROUNDS = 10000, MANY = 6 };
-    pair p[MANY];
-    for (int i = 0; i < MANY; i++)
-        p[i] = make_pipe();
+    enum { ROUNDS = 10000, PIPES = 6 };
+    pair p[PIPES];
+    for (int i = 0; i < PIPES; i++)
+        p[i] = create_pipe();
     weft_chan *chan = weft_chan_new(0);
-    for (size_t n = 1; n <= MANY; n += MANY - 1) {
+    for (size_t n = 1; n <= PIPES; n += PIPES - 1) {
         send_order o = {chan, ROUNDS};
-        weft_fiber f = weft_spin(send_many, &o);
-        lose_with_descriptors(chan, p, n, 0, ROUNDS / 10);
+        weft_fiber f = weft_spin(send_numbers, &o);
+        select_with_idle_fds(chan, p, n, 0, ROUNDS / 10);
         size_t bytes = bytes_allocated();
-        lose_with_descriptors(chan, p, n, ROUNDS / 10, ROUNDS - ROUNDS / 10);
+        select_with_idle_fds(chan, p, n, ROUNDS / 10, ROUNDS - ROUNDS / 10);
         ck_assert_uint_le(bytes_allocated(), bytes);
         ck_assert_int_eq(weft_await(f), 0);
     }
-    for (int i = 0; i < MANY; i++)
-        close_pair(&p[i]);
+    for (int i = 0; i < PIPES; i++)
+        close_fd_pair(p[i].fd);
     weft_chan_free(chan);
-    assert_nothing_is_left();
+    assert_nothing_pending();
 }
 END_TEST
 
-START_TEST(a_descriptor_that_lost_is_as_ready_as_it_was)
+START_TEST(a_descriptor_that_lost_stays_ready)
 {
-    pair p = make_pipe();
+    pair p = create_pipe();
     weft_chan *chan = weft_chan_new(0);
-    job j = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_recv(chan)}, 2, 0};
-    weft_fiber f = spin_job(&j);
+    select_call j = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_recv(chan)}, 2, 0};
+    weft_fiber f = spin_select(&j);
     weft_chan_try_send(chan, 7);
-    put_byte(p.fd[1]); /* before the kernel can have let go */
+    write_x(p.fd[1]); /* before the kernel can have released it */
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(j.c[0].value, 0);
     weft_clause c = weft_clause_fd(p.fd[0], POLLIN);
     ck_assert_int_eq(weft_select(&c, 1), 0);
-    take_byte(p.fd[0]);
-    close_pair(&p);
+    read_x(p.fd[0]);
+    close_fd_pair(p.fd);
     weft_chan_free(chan);
-    assert_nothing_is_left();
+    assert_nothing_pending();
 }
 END_TEST
 
-START_TEST(a_ready_descriptor_and_a_ready_channel_have_the_same_chance)
+START_TEST(a_ready_descriptor_and_a_ready_channel_have_equal_chances)
 {
     enum { ROUNDS = 10000 };
-    pair p = make_pipe();
+    pair p = create_pipe();
     weft_chan *chan = weft_chan_new(1);
     weft_chan_try_send(chan, 1);
     int wins = 0;
@@ -323,75 +313,75 @@ START_TEST(a_ready_descriptor_and_a_ready_channel_have_the_same_chance)
     }
     ck_assert_int_ge(wins, ROUNDS / 2 * 8 / 10);
     ck_assert_int_le(wins, ROUNDS / 2 * 12 / 10);
-    close_pair(&p);
+    close_fd_pair(p.fd);
     weft_chan_free(chan);
 }
 END_TEST
 
-START_TEST(of_many_descriptors_the_one_that_is_ready_happens)
+START_TEST(of_many_descriptors_the_ready_one_is_chosen)
 {
-    enum { MANY = CLAUSES_MAX };
-    pair p[MANY];
-    for (int i = 0; i < MANY; i++)
-        p[i] = make_pipe();
+    enum { PIPES = CLAUSES_MAX };
+    pair p[PIPES];
+    for (int i = 0; i < PIPES; i++)
+        p[i] = create_pipe();
     for (int round = 0; round < 100; round++) {
-        job j = {.n = MANY};
-        for (int i = 0; i < MANY; i++)
+        select_call j = {.n = PIPES};
+        for (int i = 0; i < PIPES; i++)
             j.c[i] = weft_clause_fd(p[i].fd[0], POLLIN);
-        weft_fiber f = spin_job(&j);
-        ck_assert_uint_eq(ops_pending(), MANY);
-        int which = round * 5 % MANY;
-        put_byte(p[which].fd[1]);
+        weft_fiber f = spin_select(&j);
+        ck_assert_uint_eq(ops_pending(), PIPES);
+        int which = round * 5 % PIPES;
+        write_x(p[which].fd[1]);
         ck_assert_int_eq(weft_await(f), which);
         ck_assert_int_eq(j.c[which].value, POLLIN);
-        take_byte(p[which].fd[0]);
+        read_x(p[which].fd[0]);
     }
-    for (int i = 0; i < MANY; i++)
-        close_pair(&p[i]);
-    assert_nothing_is_left();
+    for (int i = 0; i < PIPES; i++)
+        close_fd_pair(p[i].fd);
+    assert_nothing_pending();
 }
 END_TEST
 
-START_TEST(both_ways_of_a_socket_may_be_waited_for_by_one_select)
+START_TEST(one_select_may_wait_for_both_directions_of_a_socket)
 {
-    pair p = make_sockets();
-    fill(p.fd[0]);
-    job j = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_fd(p.fd[0], POLLOUT)}, 2, 0};
-    weft_fiber f = spin_job(&j);
-    put_byte(p.fd[1]);
+    pair p = create_sockets();
+    fill_writable(p.fd[0]);
+    select_call j = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_fd(p.fd[0], POLLOUT)}, 2, 0};
+    weft_fiber f = spin_select(&j);
+    write_x(p.fd[1]);
     ck_assert_int_eq(weft_await(f), 0);
-    take_byte(p.fd[0]);
-    job k = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_fd(p.fd[0], POLLOUT)}, 2, 0};
-    f = spin_job(&k);
-    drain(p.fd[1]);
+    read_x(p.fd[0]);
+    select_call k = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_fd(p.fd[0], POLLOUT)}, 2, 0};
+    f = spin_select(&k);
+    drain_readable(p.fd[1]);
     ck_assert_int_eq(weft_await(f), 1);
-    close_pair(&p);
-    assert_nothing_is_left();
+    close_fd_pair(p.fd);
+    assert_nothing_pending();
 }
 END_TEST
 
-START_TEST(all_who_select_on_a_descriptor_hear_that_it_is_ready)
+START_TEST(all_selects_on_a_descriptor_wake_when_it_is_ready)
 {
-    pair p = make_pipe();
-    job jobs[5];
+    pair p = create_pipe();
+    select_call calls[5];
     weft_fiber f[5];
     for (int i = 0; i < 5; i++) {
-        jobs[i] = (job){{weft_clause_time(1000), weft_clause_fd(p.fd[0], POLLIN)}, 2, 0};
-        f[i] = spin_job(&jobs[i]);
+        calls[i] = (select_call){{weft_clause_time(1000), weft_clause_fd(p.fd[0], POLLIN)}, 2, 0};
+        f[i] = spin_select(&calls[i]);
     }
-    put_byte(p.fd[1]);
+    write_x(p.fd[1]);
     for (int i = 0; i < 5; i++) {
         ck_assert_int_eq(weft_await(f[i]), 1);
-        ck_assert_int_eq(jobs[i].c[1].value, POLLIN);
+        ck_assert_int_eq(calls[i].c[1].value, POLLIN);
     }
-    close_pair(&p);
-    assert_nothing_is_left();
+    close_fd_pair(p.fd);
+    assert_nothing_pending();
 }
 END_TEST
 
-START_TEST(the_time_comes_when_no_descriptor_does)
+START_TEST(a_time_clause_wins_if_no_descriptor_is_ready)
 {
-    pair p = make_pipe();
+    pair p = create_pipe();
     for (int i = 0; i < 20; i++) {
         double begin = weft_now();
         weft_clause c[] = {weft_clause_fd(p.fd[0], POLLIN), weft_clause_time(0.001)};
@@ -399,44 +389,44 @@ START_TEST(the_time_comes_when_no_descriptor_does)
         ck_assert_slept(begin, 0.001);
         ck_assert_uint_eq(ops_pending(), 0);
     }
-    close_pair(&p);
-    assert_nothing_is_left();
+    close_fd_pair(p.fd);
+    assert_nothing_pending();
 }
 END_TEST
 
 START_TEST(try_select_leaves_no_operation_behind)
 {
-    pair p = make_pipe();
-    int silent[2]; /* the kernel's own, on every backend */
-    ck_assert_int_eq(pipe(silent), 0);
-    weft_clause c[] = {weft_clause_fd(p.fd[0], POLLIN), weft_clause_fd(silent[0], POLLIN),
-                       weft_clause_fd(silent[1], POLLOUT)};
-    switches_so_far();
+    pair p = create_pipe();
+    int idle[2]; /* a pipe of the kernel on every backend */
+    ck_assert_int_eq(pipe(idle), 0);
+    weft_clause c[] = {weft_clause_fd(p.fd[0], POLLIN), weft_clause_fd(idle[0], POLLIN),
+                       weft_clause_fd(idle[1], POLLOUT)};
+    count_switches();
     ck_assert_int_eq(weft_try_select(c, 2), -EAGAIN);
     ck_assert_uint_eq(ops_pending(), 0);
     ck_assert_int_eq(weft_try_select(c, 3), 2);
     ck_assert_int_eq(c[2].value, POLLOUT);
-    ck_assert_uint_eq(switches_so_far(), 0);
-    weft_close(silent[0]);
-    weft_close(silent[1]);
-    close_pair(&p);
-    assert_nothing_is_left();
+    ck_assert_uint_eq(count_switches(), 0);
+    weft_close(idle[0]);
+    weft_close(idle[1]);
+    close_fd_pair(p.fd);
+    assert_nothing_pending();
 }
 END_TEST
 
-/* Cut short. */
+/* Cancelled and interrupted selects. */
 
-START_TEST(a_select_that_is_cut_short_returns_after_the_kernel_let_go)
+START_TEST(an_interrupted_select_returns_after_the_kernel_has_released_its_operations)
 {
-    pair p = make_pipe(), q = make_pipe();
+    pair p = create_pipe(), q = create_pipe();
     weft_chan *chan = weft_chan_new(0);
-    for (int how = 0; how < 4; how++) {
-        job j = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_recv(chan),
-                  weft_clause_fd(q.fd[0], POLLIN), weft_clause_time(1000)},
-                 4,
-                 0};
-        weft_fiber f = spin_job(&j);
-        switch (how) {
+    for (int disturbance = 0; disturbance < 4; disturbance++) {
+        select_call j = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_recv(chan),
+                          weft_clause_fd(q.fd[0], POLLIN), weft_clause_time(1000)},
+                         4,
+                         0};
+        weft_fiber f = spin_select(&j);
+        switch (disturbance) {
         case 0:
             weft_cancel(f);
             ck_assert_int_eq(weft_await(f), -ECANCELED);
@@ -444,81 +434,81 @@ START_TEST(a_select_that_is_cut_short_returns_after_the_kernel_let_go)
         case 1:
             weft_raise(f, -EIO, "raised");
             ck_assert_int_eq(weft_await(f), -EIO);
-            ck_assert_words(-EIO, "raised");
+            ck_assert_error(-EIO, "raised");
             break;
         case 2:
             ck_assert_int_eq(weft_interrupt(f, -99), 0);
             ck_assert_int_eq(weft_await(f), -99);
             break;
         default:
-            /* What becomes ready in the meantime comes too late. */
+            /* A clause that becomes ready afterwards has no effect. */
             ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
             ck_assert_int_eq(weft_chan_try_send(chan, 1), -EAGAIN);
-            put_byte(p.fd[1]);
+            write_x(p.fd[1]);
             ck_assert_int_eq(weft_await(f), -EINTR);
-            take_byte(p.fd[0]);
+            read_x(p.fd[0]);
         }
         ck_assert_uint_eq(ops_pending(), 0);
         ck_assert(!weft_chan_has_receivers(chan));
         for (int i = 0; i < 4; i++)
             ck_assert_int_eq(j.c[i].value, 0);
     }
-    close_pair(&p);
-    close_pair(&q);
+    close_fd_pair(p.fd);
+    close_fd_pair(q.fd);
     weft_chan_free(chan);
-    assert_nothing_is_left();
+    assert_nothing_pending();
 }
 END_TEST
 
-START_TEST(a_cancel_after_a_win_strikes_at_the_next_call)
+START_TEST(an_error_raised_after_a_clause_has_won_fails_the_next_call)
 {
-    pair p = make_pipe(), q = make_pipe();
+    pair p = create_pipe(), q = create_pipe();
     weft_chan *chan = weft_chan_new(0);
     for (int by_channel = 0; by_channel < 2; by_channel++) {
-        job j = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_recv(chan),
-                  weft_clause_fd(q.fd[0], POLLIN)},
-                 3,
-                 0};
-        weft_fiber f = spin_job(&j);
-        weft_park(f); /* it has won, and does not run yet */
+        select_call j = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_recv(chan),
+                          weft_clause_fd(q.fd[0], POLLIN)},
+                         3,
+                         0};
+        weft_fiber f = spin_select(&j);
+        weft_park(f); /* a clause has won, and the fiber does not run yet */
         if (by_channel)
             ck_assert_int_eq(weft_chan_try_send(chan, 7), 0);
         else
-            put_byte(p.fd[1]);
+            write_x(p.fd[1]);
         let_run();
         ck_assert_int_eq(weft_interrupt(f, -99), -EBUSY);
         weft_raise(f, -EIO, "late");
         weft_unpark(f);
         ck_assert_int_eq(weft_await(f), by_channel);
         ck_assert_int_eq(j.c[by_channel].value, by_channel ? 7 : POLLIN);
-        ck_assert_int_eq(j.after, -EIO);
-        drain(p.fd[0]);
+        ck_assert_int_eq(j.next_result, -EIO);
+        drain_readable(p.fd[0]);
     }
-    close_pair(&p);
-    close_pair(&q);
+    close_fd_pair(p.fd);
+    close_fd_pair(q.fd);
     weft_chan_free(chan);
-    assert_nothing_is_left();
+    assert_nothing_pending();
 }
 END_TEST
 
-START_TEST(a_descriptor_may_be_closed_while_the_kernel_lets_go_of_it)
+START_TEST(a_descriptor_may_be_closed_while_the_kernel_releases_its_operation)
 {
     for (int round = 0; round < 100; round++) {
-        pair p = make_sockets();
+        pair p = create_sockets();
         weft_chan *chan = weft_chan_new(0);
-        job j = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_recv(chan)}, 2, 0};
-        weft_fiber f = spin_job(&j);
+        select_call j = {{weft_clause_fd(p.fd[0], POLLIN), weft_clause_recv(chan)}, 2, 0};
+        weft_fiber f = spin_select(&j);
         weft_chan_try_send(chan, 7);
-        close_pair(&p);
+        close_fd_pair(p.fd);
         ck_assert_int_eq(weft_await(f), 1);
         ck_assert_int_eq(j.c[0].value, 0);
         weft_chan_free(chan);
     }
-    assert_nothing_is_left();
+    assert_nothing_pending();
 }
 END_TEST
 
-/* Others. */
+/* Other fibers. */
 
 static weft_value set_flag(void *arg)
 {
@@ -526,16 +516,16 @@ static weft_value set_flag(void *arg)
     return 0;
 }
 
-START_TEST(a_descriptor_that_is_always_ready_starves_nobody)
+START_TEST(a_descriptor_that_is_always_ready_starves_no_fiber)
 {
-    pair p = make_pipe();
+    pair p = create_pipe();
     bool is_set = false;
     weft_spin(set_flag, &is_set);
     while (!is_set) {
         weft_clause c = weft_clause_fd(p.fd[1], POLLOUT);
         ck_assert_int_eq(weft_select(&c, 1), 0);
     }
-    close_pair(&p);
+    close_fd_pair(p.fd);
 }
 END_TEST
 
@@ -546,8 +536,8 @@ static weft_value exit_later(void *arg)
     return 0;
 }
 
-/* The kernel has time to answer to the one that selects, who is not there any more. */
-static weft_value end_slowly(void *arg)
+/* Give the kernel time to complete an operation after the selecting fiber has ended. */
+static weft_value sleep_then_shield(void *arg)
 {
     weft_value rc = weft_sleep(INFINITY);
     WEFT_SHIELD(INFINITY) {
@@ -561,7 +551,7 @@ static int exit_under_a_select(void)
 {
     int fd[2];
     weft_pipe(fd);
-    weft_spin(end_slowly, NULL);
+    weft_spin(sleep_then_shield, NULL);
     weft_spin(exit_later, as_arg(3));
     weft_clause c[] = {weft_clause_fd(fd[0], POLLIN), weft_clause_message(),
                        weft_clause_time(1000)};
@@ -575,7 +565,7 @@ START_TEST(the_process_may_end_while_main_selects)
 }
 END_TEST
 
-/* A storm: fibers select among pipes and channels, and others write, send, cancel. */
+/* A storm: fibers select on pipes and channels while main writes, sends and cancels. */
 
 enum { STORM_FIBERS = 100, STORM_PIPES = 5, STORM_ROUNDS = 3000 };
 
@@ -586,22 +576,22 @@ typedef struct storm {
     unsigned random;
 } storm;
 
-static unsigned draw(storm *s, unsigned below)
+static unsigned random_below_of(storm *s, unsigned below)
 {
     s->random = s->random * 1664525u + 1013904223u;
     return (unsigned)((uint64_t)s->random * below >> 32);
 }
 
-static weft_value select_in_storm(void *arg)
+static weft_value select_until_cancelled(void *arg)
 {
     storm *s = arg;
     for (;;) {
         weft_clause c[CLAUSES_MAX];
-        size_t n = 1 + draw(s, CLAUSES_MAX);
+        size_t n = 1 + random_below_of(s, CLAUSES_MAX);
         for (size_t i = 0; i < n; i++) {
-            unsigned k = draw(s, STORM_PIPES);
-            c[i] = draw(s, 2) ? weft_clause_fd(s->pipes[k].fd[0], POLLIN)
-                              : weft_clause_recv(s->chans[k]);
+            unsigned k = random_below_of(s, STORM_PIPES);
+            c[i] = random_below_of(s, 2) ? weft_clause_fd(s->pipes[k].fd[0], POLLIN)
+                                         : weft_clause_recv(s->chans[k]);
         }
         int i = weft_select(c, n);
         if (i == -ECANCELED)
@@ -619,26 +609,26 @@ static weft_value select_in_storm(void *arg)
     }
 }
 
-START_TEST(in_a_storm_nothing_is_lost_and_nothing_left)
+START_TEST(in_a_storm_no_value_is_lost_and_no_operation_is_left)
 {
     static storm s;
     static weft_fiber f[STORM_FIBERS];
     s = (storm){.random = 1};
     for (int i = 0; i < STORM_PIPES; i++) {
-        s.pipes[i] = make_pipe();
+        s.pipes[i] = create_pipe();
         s.chans[i] = weft_chan_new(0);
     }
     for (int i = 0; i < STORM_FIBERS; i++)
-        f[i] = weft_spin(select_in_storm, &s);
+        f[i] = weft_spin(select_until_cancelled, &s);
     int sent = 0;
     for (int round = 0; round < STORM_ROUNDS; round++) {
-        unsigned k = draw(&s, STORM_PIPES), i = draw(&s, STORM_FIBERS);
-        switch (draw(&s, 6)) {
+        unsigned k = random_below_of(&s, STORM_PIPES), i = random_below_of(&s, STORM_FIBERS);
+        switch (random_below_of(&s, 6)) {
         case 0:
-            put_byte(s.pipes[k].fd[1]);
+            write_x(s.pipes[k].fd[1]);
             break;
         case 1:
-            drain(s.pipes[k].fd[0]);
+            drain_readable(s.pipes[k].fd[0]);
             break;
         case 2:
             weft_interrupt(f[i], -EINTR);
@@ -646,7 +636,7 @@ START_TEST(in_a_storm_nothing_is_lost_and_nothing_left)
         case 3:
             weft_cancel(f[i]);
             weft_await(f[i]);
-            f[i] = weft_spin(select_in_storm, &s);
+            f[i] = weft_spin(select_until_cancelled, &s);
             break;
         case 4:
             weft_sleep(0);
@@ -663,33 +653,33 @@ START_TEST(in_a_storm_nothing_is_lost_and_nothing_left)
     ck_assert_int_eq(s.received, sent);
     ck_assert_int_gt(s.selected, sent);
     for (int i = 0; i < STORM_PIPES; i++) {
-        close_pair(&s.pipes[i]);
+        close_fd_pair(s.pipes[i].fd);
         weft_chan_free(s.chans[i]);
     }
-    assert_nothing_is_left();
+    assert_nothing_pending();
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_descriptor_that_is_ready_happens_without_a_switch,
-    &readable_writable_and_hung_up_are_waited_for,
-    &a_descriptor_in_error_happens_and_its_value_says_so,
+    &a_ready_descriptor_is_chosen_without_a_switch,
+    &a_select_waits_until_a_descriptor_is_readable_writable_or_hung_up,
+    &an_invalid_descriptor_is_chosen_with_the_error_as_value,
     &closing_the_descriptor_ends_every_select_on_it,
-    &what_else_is_ready_wins_over_a_silent_descriptor_without_a_switch,
-    &what_comes_later_wins_over_silent_descriptors_and_leaves_nothing_behind,
-    &a_descriptor_that_lost_is_as_ready_as_it_was,
-    &a_ready_descriptor_and_a_ready_channel_have_the_same_chance,
-    &of_many_descriptors_the_one_that_is_ready_happens,
-    &both_ways_of_a_socket_may_be_waited_for_by_one_select,
-    &all_who_select_on_a_descriptor_hear_that_it_is_ready,
-    &the_time_comes_when_no_descriptor_does,
+    &a_ready_channel_wins_over_an_idle_descriptor_without_a_switch,
+    &a_later_value_wins_over_idle_descriptors_and_leaves_no_operation_or_memory,
+    &a_descriptor_that_lost_stays_ready,
+    &a_ready_descriptor_and_a_ready_channel_have_equal_chances,
+    &of_many_descriptors_the_ready_one_is_chosen,
+    &one_select_may_wait_for_both_directions_of_a_socket,
+    &all_selects_on_a_descriptor_wake_when_it_is_ready,
+    &a_time_clause_wins_if_no_descriptor_is_ready,
     &try_select_leaves_no_operation_behind,
-    &a_select_that_is_cut_short_returns_after_the_kernel_let_go,
-    &a_cancel_after_a_win_strikes_at_the_next_call,
-    &a_descriptor_may_be_closed_while_the_kernel_lets_go_of_it,
-    &a_descriptor_that_is_always_ready_starves_nobody,
+    &an_interrupted_select_returns_after_the_kernel_has_released_its_operations,
+    &an_error_raised_after_a_clause_has_won_fails_the_next_call,
+    &a_descriptor_may_be_closed_while_the_kernel_releases_its_operation,
+    &a_descriptor_that_is_always_ready_starves_no_fiber,
     &the_process_may_end_while_main_selects,
-    &in_a_storm_nothing_is_lost_and_nothing_left,
+    &in_a_storm_no_value_is_lost_and_no_operation_is_left,
 };
 
 int main(void)

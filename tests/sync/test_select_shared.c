@@ -1,16 +1,16 @@
 /*
- * Select with shared channels: served by other threads, or by its own, and never by both; two
- * selects that meet; and that nothing is lost, doubled or left behind.
+ * Select with shared channels: woken by other threads or by its own, never by both; two selects
+ * that meet; no lost, duplicated or remaining values and waiters.
  */
-#include "shared_support.h"
+#include "sync/shared_support.h"
 
 #include <poll.h>
 
-static weft_chan *shared, *local; /* local: of the thread that selects */
+static weft_chan *shared, *local; /* local belongs to the thread that selects */
 
 static void open_channels(size_t cap)
 {
-    reach(0);
+    reach_stage(0);
     shared = weft_chan_new_shared(cap);
     local = NULL;
 }
@@ -21,8 +21,8 @@ static void assert_idle_then_free(void)
     weft_chan_free(shared);
 }
 
-/* Which clause, and what came of it. */
-static weft_value report(int chosen, const weft_clause *c)
+/* Encode the chosen clause and its value. */
+static weft_value encode_choice(int chosen, const weft_clause *c)
 {
     return chosen < 0 ? chosen : chosen * 1000 + c[chosen].value;
 }
@@ -31,40 +31,40 @@ static weft_value recv_either(void *arg)
 {
     (void)arg;
     weft_clause c[] = {weft_clause_recv(local), weft_clause_recv(shared)};
-    return report(weft_select(c, 2), c);
+    return encode_choice(weft_select(c, 2), c);
 }
 
 static weft_value send_either(void *arg)
 {
     weft_clause c[] = {weft_clause_send(local, (weft_value)arg),
                        weft_clause_send(shared, (weft_value)arg)};
-    return report(weft_select(c, 2), c);
+    return encode_choice(weft_select(c, 2), c);
 }
 
-/* A thread with a local channel in which fn selects. */
-static weft_value with_local(void *fn)
+/* Run fn, which selects on the new local channel, in a fiber of this thread. */
+static weft_value select_with_local(void *fn)
 {
     local = weft_chan_new(0);
-    weft_fiber f = spin_waiting((weft_fn *)fn, as_arg(7));
-    reach(1);
+    weft_fiber f = spin_and_run((weft_fn *)fn, as_arg(7));
+    reach_stage(1);
     weft_value value = weft_await(f);
     ck_assert(!weft_chan_has_receivers(local) && !weft_chan_has_senders(local));
     weft_chan_free(local);
     return value;
 }
 
-START_TEST(a_select_is_served_by_another_thread_on_either_side)
+START_TEST(a_select_is_woken_by_another_thread_on_either_side)
 {
     for (size_t cap = 0; cap < 2; cap++) {
         open_channels(cap);
-        weft_cord other = start_cord(with_local, (void *)recv_either);
+        weft_cord other = start_cord(select_with_local, (void *)recv_either);
         wait_for_stage(1);
         ck_assert_int_eq(weft_chan_send(shared, 5), 0);
         ck_assert_int_eq(weft_cord_join(other), 1005);
-        reach(0);
+        reach_stage(0);
         if (cap > 0)
             ck_assert_int_eq(weft_chan_send(shared, 6), 0);
-        other = start_cord(with_local, (void *)send_either);
+        other = start_cord(select_with_local, (void *)send_either);
         wait_for_stage(1);
         if (cap > 0)
             ck_assert_int_eq(weft_chan_recv(shared), 6);
@@ -75,11 +75,11 @@ START_TEST(a_select_is_served_by_another_thread_on_either_side)
 }
 END_TEST
 
-START_TEST(closing_or_freeing_a_channel_tells_those_who_select_on_it_in_other_threads)
+START_TEST(closing_or_freeing_a_channel_ends_selects_in_other_threads)
 {
     for (int is_freed = 0; is_freed < 2; is_freed++) {
         open_channels(0);
-        weft_cord other = start_cord(with_local, (void *)recv_either);
+        weft_cord other = start_cord(select_with_local, (void *)recv_either);
         wait_for_stage(1);
         if (!is_freed)
             weft_chan_close(shared);
@@ -92,27 +92,30 @@ START_TEST(closing_or_freeing_a_channel_tells_those_who_select_on_it_in_other_th
 }
 END_TEST
 
-/* Another thread serves it; before its own has heard of that, other clauses could happen. */
+/*
+ * Another thread wakes the select. Other clauses become ready before its own thread handles the
+ * remote message.
+ */
 
 static weft_value select_everything(void *arg)
 {
     weft_clause c[] = {weft_clause_recv(shared), weft_clause_recv(local), weft_clause_message(),
                        weft_clause_ended(arg_id(arg)), weft_clause_send(shared, 99)};
-    return report(weft_select(c, COUNT_OF(c)), c);
+    return encode_choice(weft_select(c, COUNT_OF(c)), c);
 }
 
-static weft_value end_when_told(void *arg)
+static weft_value end_when_scheduled(void *arg)
 {
     (void)arg;
     return weft_suspend();
 }
 
-static weft_value be_served_twice(void *arg)
+static weft_value complete_after_remote_wake(void *arg)
 {
     local = weft_chan_new(0);
-    weft_fiber ending = spin_waiting(end_when_told, NULL);
-    weft_fiber f = spin_waiting(select_everything, id_arg(ending));
-    reach(1);
+    weft_fiber ending = spin_and_run(end_when_scheduled, NULL);
+    weft_fiber f = spin_and_run(select_everything, id_arg(ending));
+    reach_stage(1);
     wait_for_stage(2);
     ck_assert_int_eq(weft_chan_try_send(local, 5), -EAGAIN);
     ck_assert_int_eq(weft_tell(f, 6), 0);
@@ -126,32 +129,39 @@ static weft_value be_served_twice(void *arg)
     return value;
 }
 
-START_TEST(once_another_thread_has_served_a_select_nothing_else_happens_to_it)
+START_TEST(once_another_thread_has_woken_a_select_no_other_clause_can_win)
 {
     for (int i = 0; i < 4; i++) {
         open_channels(0);
-        weft_cord other = start_cord(be_served_twice, as_arg(i / 2));
+        weft_cord other = start_cord(complete_after_remote_wake, as_arg(i / 2));
         wait_for_stage(1);
         if (i % 2 == 0)
             ck_assert_int_eq(weft_chan_try_send(shared, 33), 0);
         else
             ck_assert_int_eq(weft_chan_try_recv(shared), 99);
-        reach(2);
+        reach_stage(2);
         ck_assert_int_eq(weft_cord_join(other), i % 2 == 0 ? 33 : 4000);
         assert_idle_then_free();
     }
 }
 END_TEST
 
-/* Which of them its own thread lets happen first. */
-typedef enum event { BY_CHANNEL, BY_MESSAGE, BY_END, BY_INTERRUPT, BY_CANCEL, EVENTS } event;
+/* The event with which the select's own thread ends it first. */
+typedef enum local_event {
+    BY_CHANNEL,
+    BY_MESSAGE,
+    BY_END,
+    BY_INTERRUPT,
+    BY_CANCEL,
+    EVENTS
+} local_event;
 
-static weft_value be_served_here(void *arg)
+static weft_value complete_in_own_thread(void *arg)
 {
     local = weft_chan_new(0);
-    weft_fiber ending = spin_waiting(end_when_told, NULL);
-    weft_fiber f = spin_waiting(select_everything, id_arg(ending));
-    switch ((event)(weft_value)arg) {
+    weft_fiber ending = spin_and_run(end_when_scheduled, NULL);
+    weft_fiber f = spin_and_run(select_everything, id_arg(ending));
+    switch ((local_event)(weft_value)arg) {
     case BY_CHANNEL:
         ck_assert_int_eq(weft_chan_send(local, 5), 0);
         break;
@@ -168,7 +178,7 @@ static weft_value be_served_here(void *arg)
     default:
         weft_cancel(f);
     }
-    reach(1); /* it has not run yet */
+    reach_stage(1); /* it has not run yet */
     wait_for_stage(2);
     weft_value value = weft_await(f);
     weft_chan_free(local);
@@ -176,26 +186,26 @@ static weft_value be_served_here(void *arg)
     return value;
 }
 
-START_TEST(once_its_own_thread_has_served_a_select_it_is_not_there_for_the_others)
+START_TEST(once_its_own_thread_has_woken_a_select_other_threads_cannot)
 {
     static const weft_value expected[] = {1005, 2006, 3000 - ECANCELED, -EINTR, -ECANCELED};
     for (int i = 0; i < EVENTS; i++) {
         open_channels(0);
-        weft_cord other = start_cord(be_served_here, as_arg(i));
+        weft_cord other = start_cord(complete_in_own_thread, as_arg(i));
         wait_for_stage(1);
         ck_assert_int_eq(weft_chan_try_send(shared, 33), -EAGAIN);
         ck_assert_int_eq(weft_chan_try_recv(shared), -EAGAIN);
-        reach(2);
+        reach_stage(2);
         ck_assert_int_eq(weft_cord_join(other), expected[i]);
         assert_idle_then_free();
     }
 }
 END_TEST
 
-/* Two selects, each with something of its own thread beside the rendezvous. */
+/* Two selects, each with a channel of its own thread besides the rendezvous. */
 #define MEETINGS 5000
 
-static weft_value meet(void *arg)
+static weft_value meet_often(void *arg)
 {
     bool is_sender = arg != NULL;
     weft_chan *own = weft_chan_new(0);
@@ -212,8 +222,8 @@ static weft_value meet(void *arg)
 START_TEST(two_selects_of_different_threads_meet_in_a_rendezvous)
 {
     open_channels(0);
-    weft_cord other = start_cord(meet, NULL);
-    ck_assert_int_eq(meet(as_arg(1)), 0);
+    weft_cord other = start_cord(meet_often, NULL);
+    ck_assert_int_eq(meet_often(as_arg(1)), 0);
     ck_assert_int_eq(weft_cord_join(other), 0);
     assert_idle_then_free();
 }
@@ -226,14 +236,14 @@ static weft_value select_with_time_and_pipe(void *arg)
     ck_assert_int_eq(weft_pipe(fd), 0);
     weft_clause c[] = {weft_clause_recv(shared), weft_clause_time(INFINITY),
                        weft_clause_fd(fd[0], POLLIN)};
-    reach(1);
+    reach_stage(1);
     int chosen = weft_select(c, 3);
     weft_close(fd[0]);
     weft_close(fd[1]);
-    return report(chosen, c);
+    return encode_choice(chosen, c);
 }
 
-START_TEST(a_select_with_time_and_a_descriptor_is_served_by_another_thread)
+START_TEST(a_select_with_a_time_and_a_descriptor_is_woken_by_another_thread)
 {
     open_channels(0);
     weft_cord other = start_cord(select_with_time_and_pipe, NULL);
@@ -248,10 +258,10 @@ static weft_value select_briefly(void *arg)
 {
     (void)arg;
     weft_clause c[] = {weft_clause_recv(shared), weft_clause_time(1e-4)};
-    return report(weft_select(c, 2), c);
+    return encode_choice(weft_select(c, 2), c);
 }
 
-START_TEST(a_select_whose_time_is_over_leaves_the_channel)
+START_TEST(a_select_that_times_out_leaves_the_wait_queue_of_the_channel)
 {
     open_channels(0);
     ck_assert_int_eq(weft_cord_join(start_cord(select_briefly, NULL)), 1000);
@@ -260,28 +270,28 @@ START_TEST(a_select_whose_time_is_over_leaves_the_channel)
 }
 END_TEST
 
-/* The process ends in a fiber while its main fiber selects, served or not. */
-static weft_chan *second;
-static bool is_served;
+/* A fiber ends the process while the main fiber selects, woken or not. */
+static weft_chan *other_shared;
+static bool is_woken;
 
 static weft_value end_process(void *arg)
 {
     (void)arg;
-    reach(1);
+    reach_stage(1);
     wait_for_stage(2);
     exit_here(3);
     return 0;
 }
 
-static weft_value serve_then_look(void *arg)
+static weft_value wake_then_check(void *arg)
 {
     (void)arg;
     wait_for_stage(1);
-    if (is_served && weft_chan_try_send(shared, 1) != 0)
+    if (is_woken && weft_chan_try_send(shared, 1) != 0)
         _exit(4);
-    reach(2);
-    weft_suspend(); /* cancelled, as the process ends */
-    while (weft_chan_has_receivers(second))
+    reach_stage(2);
+    weft_suspend(); /* cancelled when the process ends */
+    while (weft_chan_has_receivers(other_shared))
         sched_yield();
     return 0;
 }
@@ -289,53 +299,53 @@ static weft_value serve_then_look(void *arg)
 static int end_while_selecting(void)
 {
     open_channels(0);
-    second = weft_chan_new_shared(0);
-    start_cord(serve_then_look, NULL);
+    other_shared = weft_chan_new_shared(0);
+    start_cord(wake_then_check, NULL);
     weft_spin(end_process, NULL);
-    weft_clause c[] = {weft_clause_recv(shared), weft_clause_recv(second)};
+    weft_clause c[] = {weft_clause_recv(shared), weft_clause_recv(other_shared)};
     weft_select(c, 2);
     return 1;
 }
 
-START_TEST(a_process_may_end_while_its_main_fiber_selects_and_leaves_no_place_behind)
+START_TEST(a_process_may_end_while_its_main_fiber_selects_and_leaves_no_waiter)
 {
     ck_assert_quiet(run_apart(end_while_selecting), 3);
-    is_served = true;
+    is_woken = true;
     ck_assert_quiet(run_apart(end_while_selecting), 3);
 }
 END_TEST
 
-/* Traffic: in every thread fibers that select among all channels, both ways, at random. */
+/* Traffic: fibers of all threads select at random on all channels, in both directions. */
 
 #define CORDS 4
 #define FIBERS 3
 #define CHANNELS 3
 #define ROUNDS 600
 
-static weft_chan *ways[CHANNELS];
+static weft_chan *chans[CHANNELS];
 static atomic_llong sent, received, sum_sent, sum_received;
 
-static void note_sent(weft_value value)
+static void count_sent(weft_value value)
 {
     atomic_fetch_add(&sent, 1);
     atomic_fetch_add(&sum_sent, value);
 }
 
-static void note_received(weft_value value)
+static void count_received(weft_value value)
 {
     atomic_fetch_add(&received, 1);
     atomic_fetch_add(&sum_received, value);
 }
 
-/* The clauses of one select; a channel of the own thread is among them, and a short time. */
+/* Fill c with random clauses, one on a channel of this thread and one with a short timeout. */
 static size_t draw_clauses(uint32_t *random, weft_chan *own, weft_clause *c, weft_value value)
 {
     size_t n = 0;
     for (int i = 0; i < CHANNELS; i++) {
         if (next_random(random) % 2 == 0)
-            c[n++] = weft_clause_recv(ways[i]);
+            c[n++] = weft_clause_recv(chans[i]);
         if (next_random(random) % 2 == 0)
-            c[n++] = weft_clause_send(ways[i], value);
+            c[n++] = weft_clause_send(chans[i], value);
     }
     c[n++] = next_random(random) % 2 == 0 ? weft_clause_recv(own) : weft_clause_send(own, value);
     c[n++] = weft_clause_time(next_random(random) % 200 * 1e-6);
@@ -357,9 +367,9 @@ static weft_value select_at_random(void *arg)
         int chosen = weft_select(c, n);
         ck_assert_int_ge(chosen, 0);
         if (c[chosen].kind == WEFT_CLAUSE_RECV)
-            note_received(c[chosen].value);
+            count_received(c[chosen].value);
         else if (c[chosen].kind == WEFT_CLAUSE_SEND && c[chosen].value == 0)
-            note_sent(value);
+            count_sent(value);
     }
     return 0;
 }
@@ -383,25 +393,25 @@ static void select_with_capacity(size_t cap)
 {
     weft_cord cords[CORDS];
     for (int i = 0; i < CHANNELS; i++)
-        ways[i] = weft_chan_new_shared(cap);
+        chans[i] = weft_chan_new_shared(cap);
     for (int i = 0; i < CORDS; i++)
         cords[i] = start_cord(select_in_fibers, as_arg(i));
     for (int i = 0; i < CORDS; i++)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
     for (int i = 0; i < CHANNELS; i++) {
         weft_value value;
-        while ((value = weft_chan_try_recv(ways[i])) >= 0)
-            note_received(value);
+        while ((value = weft_chan_try_recv(chans[i])) >= 0)
+            count_received(value);
         ck_assert_int_eq(value, -EAGAIN);
-        ck_assert(!weft_chan_has_receivers(ways[i]) && !weft_chan_has_senders(ways[i]));
-        weft_chan_free(ways[i]);
+        ck_assert(!weft_chan_has_receivers(chans[i]) && !weft_chan_has_senders(chans[i]));
+        weft_chan_free(chans[i]);
     }
     ck_assert_int_eq(atomic_load(&received), atomic_load(&sent));
     ck_assert_int_eq(atomic_load(&sum_received), atomic_load(&sum_sent));
     ck_assert_int_gt(atomic_load(&sent), 0);
 }
 
-START_TEST(of_what_selects_in_four_threads_send_to_each_other_nothing_is_lost_or_doubled)
+START_TEST(selects_in_four_threads_lose_and_duplicate_no_value)
 {
     select_with_capacity(0);
     select_with_capacity(1);
@@ -412,15 +422,15 @@ END_TEST
 int main(void)
 {
     const TTest *const *const tests[] = {
-        &a_select_is_served_by_another_thread_on_either_side,
-        &closing_or_freeing_a_channel_tells_those_who_select_on_it_in_other_threads,
-        &once_another_thread_has_served_a_select_nothing_else_happens_to_it,
-        &once_its_own_thread_has_served_a_select_it_is_not_there_for_the_others,
+        &a_select_is_woken_by_another_thread_on_either_side,
+        &closing_or_freeing_a_channel_ends_selects_in_other_threads,
+        &once_another_thread_has_woken_a_select_no_other_clause_can_win,
+        &once_its_own_thread_has_woken_a_select_other_threads_cannot,
         &two_selects_of_different_threads_meet_in_a_rendezvous,
-        &a_select_with_time_and_a_descriptor_is_served_by_another_thread,
-        &a_select_whose_time_is_over_leaves_the_channel,
-        &a_process_may_end_while_its_main_fiber_selects_and_leaves_no_place_behind,
-        &of_what_selects_in_four_threads_send_to_each_other_nothing_is_lost_or_doubled,
+        &a_select_with_a_time_and_a_descriptor_is_woken_by_another_thread,
+        &a_select_that_times_out_leaves_the_wait_queue_of_the_channel,
+        &a_process_may_end_while_its_main_fiber_selects_and_leaves_no_waiter,
+        &selects_in_four_threads_lose_and_duplicate_no_value,
     };
     return run_suite("select_shared", tests, COUNT_OF(tests));
 }

@@ -1,11 +1,11 @@
-/* Semaphores, latches and barriers: who goes on, in which order, and that no count is lost. */
-#include "support.h"
+/* Semaphores, latches and barriers: which waiters wake, their order, and exact counts. */
+#include "support/support.h"
 
 static weft_sem sem;
 static weft_latch latch;
 static weft_barrier barrier;
 
-/* Each marks its argument when its wait has succeeded; its value is what the wait returned. */
+/* Each waiter marks its argument if its wait succeeds, and returns the result of the wait. */
 static weft_value take_token(void *arg)
 {
     int rc = weft_sem_wait(&sem);
@@ -30,22 +30,14 @@ static weft_value pass_barrier(void *arg)
     return rc;
 }
 
-static weft_fiber spin_waiting(weft_fn *fn, void *arg)
-{
-    weft_fiber f = weft_spin(fn, arg);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
-}
-
-START_TEST(a_token_that_is_there_is_taken_without_a_switch)
+START_TEST(an_available_token_is_taken_without_a_switch)
 {
     weft_spin(mark_and_return, "switched");
     weft_sem_open(&sem, 2);
     ck_assert_uint_eq(weft_sem_count(&sem), 2);
     ck_assert_int_eq(weft_sem_wait(&sem), 0);
     WEFT_MOVE_ON_AFTER(0) {
-        ck_assert_int_eq(weft_sem_wait(&sem), 0); /* also in one that is cancelled */
+        ck_assert_int_eq(weft_sem_wait(&sem), 0); /* also in a cancelled fiber */
         ck_assert_int_eq(weft_sem_wait(&sem), -ECANCELED);
     }
     ck_assert_uint_eq(weft_sem_count(&sem), 0);
@@ -56,14 +48,14 @@ START_TEST(a_token_that_is_there_is_taken_without_a_switch)
 }
 END_TEST
 
-START_TEST(tokens_go_to_those_who_wait_in_the_order_in_which_they_came)
+START_TEST(waiters_get_tokens_in_fifo_order)
 {
     weft_spin(take_token, "a");
     weft_spin(take_token, "b");
     weft_spin(take_token, "c");
     let_run();
     ck_assert_int_eq(weft_sem_post(&sem), 0);
-    ck_assert_int_eq(weft_sem_try_wait(&sem), -EAGAIN); /* it is a's before a has run */
+    ck_assert_int_eq(weft_sem_try_wait(&sem), -EAGAIN); /* handed to a, which has not run yet */
     let_run();
     ck_assert_trail("a");
     weft_sem_post(&sem);
@@ -85,7 +77,7 @@ START_TEST(tokens_do_not_overflow)
 }
 END_TEST
 
-START_TEST(a_wait_for_a_token_that_is_cut_short_takes_none)
+START_TEST(an_interrupted_wait_takes_no_token)
 {
     weft_fiber a = spin_waiting(take_token, "a");
     weft_fiber b = spin_waiting(take_token, "b");
@@ -95,7 +87,7 @@ START_TEST(a_wait_for_a_token_that_is_cut_short_takes_none)
     weft_interrupt(b, -7);
     weft_raise(c, -EIO, "raised");
     ck_assert_int_eq(weft_await(c), -EIO);
-    ck_assert_words(-EIO, "raised");
+    ck_assert_error(-EIO, "raised");
     ck_assert_int_eq(weft_await(b), -7);
     ck_assert_int_eq(weft_await(a), -ECANCELED);
     int rc;
@@ -118,7 +110,7 @@ static weft_value take_and_give_back(void *arg)
     return weft_sem_post(&sem);
 }
 
-START_TEST(one_that_is_cancelled_after_it_was_given_a_token_has_it)
+START_TEST(a_waiter_cancelled_after_it_was_given_a_token_has_it)
 {
     weft_fiber a = spin_waiting(take_and_give_back, NULL);
     weft_fiber b = spin_waiting(take_token, "b");
@@ -132,7 +124,7 @@ END_TEST
 
 static int inside, inside_max;
 
-static weft_value enter(void *arg)
+static weft_value enter_limited(void *arg)
 {
     (void)arg;
     ck_assert_int_eq(weft_sem_wait(&sem), 0);
@@ -143,11 +135,11 @@ static weft_value enter(void *arg)
     return weft_sem_post(&sem);
 }
 
-START_TEST(no_more_get_in_at_once_than_there_are_tokens)
+START_TEST(no_more_fibers_enter_at_once_than_there_are_tokens)
 {
     weft_sem_open(&sem, 3);
     for (int i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(enter, NULL), 0);
+        ck_assert_int_eq(weft_go(enter_limited, NULL), 0);
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_int_eq(inside_max, 3);
     ck_assert_uint_eq(weft_sem_count(&sem), 3);
@@ -169,7 +161,7 @@ START_TEST(a_latch_at_zero_is_passed_without_a_switch)
 }
 END_TEST
 
-START_TEST(all_who_wait_at_a_latch_go_on_in_order_when_it_is_at_zero)
+START_TEST(all_waiters_of_a_latch_wake_in_order_when_it_reaches_zero)
 {
     ck_assert_int_eq(weft_latch_add(&latch, 2), 0);
     weft_spin(pass_latch, "a");
@@ -181,16 +173,16 @@ START_TEST(all_who_wait_at_a_latch_go_on_in_order_when_it_is_at_zero)
     let_run();
     ck_assert_trail("");
     ck_assert_int_eq(weft_latch_done(&latch), 0);
-    ck_assert_int_eq(weft_latch_add(&latch, 1), 0); /* too late for those who waited */
+    ck_assert_int_eq(weft_latch_add(&latch, 1), 0); /* after the waiters were woken */
     let_run();
     ck_assert_trail("abc");
 }
 END_TEST
 
-START_TEST(a_latch_does_not_go_below_zero_nor_beyond_its_limit)
+START_TEST(the_count_of_a_latch_stays_between_zero_and_its_limit)
 {
     ck_assert_int_eq(weft_latch_done(&latch), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_latch_add(&latch, SIZE_MAX), 0);
     ck_assert_int_eq(weft_latch_add(&latch, 1), -EOVERFLOW);
     ck_assert_uint_eq(weft_latch_count(&latch), SIZE_MAX);
@@ -198,7 +190,7 @@ START_TEST(a_latch_does_not_go_below_zero_nor_beyond_its_limit)
 }
 END_TEST
 
-START_TEST(a_wait_at_a_latch_can_be_cut_short)
+START_TEST(a_wait_at_a_latch_can_be_interrupted)
 {
     weft_latch_add(&latch, 1);
     weft_fiber a = spin_waiting(pass_latch, "a");
@@ -218,7 +210,7 @@ START_TEST(a_wait_at_a_latch_can_be_cut_short)
 }
 END_TEST
 
-static weft_value work(void *arg)
+static weft_value count_down(void *arg)
 {
     (void)arg;
     weft_snooze();
@@ -229,16 +221,16 @@ START_TEST(a_latch_waits_for_a_thousand_fibers)
 {
     weft_latch_add(&latch, 1000);
     for (int i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(work, NULL), 0);
+        ck_assert_int_eq(weft_go(count_down, NULL), 0);
     ck_assert_int_eq(weft_latch_wait(&latch), 0);
     ck_assert_uint_eq(weft_latch_count(&latch), 0);
 }
 END_TEST
 
-START_TEST(a_barrier_must_be_open_and_for_someone)
+START_TEST(a_barrier_must_be_open_with_a_count_above_zero)
 {
     ck_assert_int_eq(weft_barrier_wait(&barrier), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_barrier_open(&barrier, 0), -EINVAL);
     ck_assert_int_eq(weft_barrier_open(&barrier, 1), 0);
     weft_spin(mark_and_return, "switched");
@@ -248,7 +240,7 @@ START_TEST(a_barrier_must_be_open_and_for_someone)
 }
 END_TEST
 
-START_TEST(the_last_at_a_barrier_lets_all_go_on_and_it_begins_anew)
+START_TEST(the_last_fiber_at_a_barrier_wakes_all_and_resets_it)
 {
     ck_assert_int_eq(weft_barrier_open(&barrier, 3), 0);
     for (int i = 0; i < 3; i++) {
@@ -256,9 +248,9 @@ START_TEST(the_last_at_a_barrier_lets_all_go_on_and_it_begins_anew)
         weft_fiber b = spin_waiting(pass_barrier, "b");
         trail[0] = '\0';
         WEFT_MOVE_ON_AFTER(0) {
-            ck_assert_int_eq(weft_barrier_wait(&barrier), 1); /* it need not wait */
+            ck_assert_int_eq(weft_barrier_wait(&barrier), 1); /* the last fiber does not wait */
         }
-        weft_fiber c = spin_waiting(pass_barrier, "c"); /* one for the next time */
+        weft_fiber c = spin_waiting(pass_barrier, "c"); /* for the next round */
         ck_assert_trail("ab");
         ck_assert_int_eq(weft_await(a), 0);
         ck_assert_int_eq(weft_await(b), 0);
@@ -268,7 +260,7 @@ START_TEST(the_last_at_a_barrier_lets_all_go_on_and_it_begins_anew)
 }
 END_TEST
 
-START_TEST(a_wait_at_a_barrier_that_is_cut_short_does_not_count)
+START_TEST(an_interrupted_wait_at_a_barrier_does_not_count)
 {
     weft_barrier_open(&barrier, 3);
     weft_fiber a = spin_waiting(pass_barrier, "a");
@@ -290,7 +282,7 @@ END_TEST
 
 static int phases[50];
 
-static weft_value go_through_phases(void *arg)
+static weft_value run_phases(void *arg)
 {
     int *own = arg, last = 0;
     for (int i = 0; i < 20; i++) {
@@ -298,42 +290,43 @@ static weft_value go_through_phases(void *arg)
         int rc = weft_barrier_wait(&barrier);
         ck_assert_int_ge(rc, 0);
         last += rc;
-        for (size_t j = 0; j < COUNT_OF(phases); j++) /* nobody is behind, nor two ahead */
+        for (size_t j = 0; j < COUNT_OF(phases);
+             j++) /* no fiber lags behind or is two phases ahead */
             ck_assert(phases[j] == i + 1 || phases[j] == i + 2);
     }
     return last;
 }
 
-START_TEST(many_fibers_go_through_their_phases_together)
+START_TEST(many_fibers_run_their_phases_in_step)
 {
     weft_fiber f[COUNT_OF(phases)];
     weft_barrier_open(&barrier, COUNT_OF(phases));
     for (size_t i = 0; i < COUNT_OF(phases); i++)
-        f[i] = weft_spin(go_through_phases, &phases[i]);
+        f[i] = weft_spin(run_phases, &phases[i]);
     weft_value lasts[COUNT_OF(phases)], sum = 0;
     ck_assert_int_eq(weft_await_all(f, COUNT_OF(phases), lasts), 0);
     for (size_t i = 0; i < COUNT_OF(phases); i++)
         sum += lasts[i];
-    ck_assert_int_eq(sum, 20); /* each time there is one last */
+    ck_assert_int_eq(sum, 20); /* one last fiber in each phase */
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_token_that_is_there_is_taken_without_a_switch,
-    &tokens_go_to_those_who_wait_in_the_order_in_which_they_came,
+    &an_available_token_is_taken_without_a_switch,
+    &waiters_get_tokens_in_fifo_order,
     &tokens_do_not_overflow,
-    &a_wait_for_a_token_that_is_cut_short_takes_none,
-    &one_that_is_cancelled_after_it_was_given_a_token_has_it,
-    &no_more_get_in_at_once_than_there_are_tokens,
+    &an_interrupted_wait_takes_no_token,
+    &a_waiter_cancelled_after_it_was_given_a_token_has_it,
+    &no_more_fibers_enter_at_once_than_there_are_tokens,
     &a_latch_at_zero_is_passed_without_a_switch,
-    &all_who_wait_at_a_latch_go_on_in_order_when_it_is_at_zero,
-    &a_latch_does_not_go_below_zero_nor_beyond_its_limit,
-    &a_wait_at_a_latch_can_be_cut_short,
+    &all_waiters_of_a_latch_wake_in_order_when_it_reaches_zero,
+    &the_count_of_a_latch_stays_between_zero_and_its_limit,
+    &a_wait_at_a_latch_can_be_interrupted,
     &a_latch_waits_for_a_thousand_fibers,
-    &a_barrier_must_be_open_and_for_someone,
-    &the_last_at_a_barrier_lets_all_go_on_and_it_begins_anew,
-    &a_wait_at_a_barrier_that_is_cut_short_does_not_count,
-    &many_fibers_go_through_their_phases_together,
+    &a_barrier_must_be_open_with_a_count_above_zero,
+    &the_last_fiber_at_a_barrier_wakes_all_and_resets_it,
+    &an_interrupted_wait_at_a_barrier_does_not_count,
+    &many_fibers_run_their_phases_in_step,
 };
 
 int main(void)

@@ -1,79 +1,79 @@
 /*
- * Random programs: two thousand fibers do whatever there is to a handful of locks, signals,
- * channels, queues, mailboxes and a pool, inside scopes that are often over at once, while they
- * cancel, stop, interrupt, raise errors in and restart each other. Each result is compared with
- * what a model says (sync_model.h), and after each step, and whenever nobody can run, nobody may
- * wait for what could be had: no signal, token or message is lost or doubled, whichever of timeout,
- * cancel and wake comes first.
+ * Random programs. Two thousand fibers make random calls on a few locks, signals, channels, queues,
+ * mailboxes and a pool. They do this in scopes with short timeouts, while they cancel, stop,
+ * interrupt and restart each other, and raise errors. The model in sync_model.h predicts each
+ * result. After each step, and when no fiber is runnable, no fiber may wait without need. No
+ * signal, token or message is lost or duplicated, whichever of timeout, cancel and wake is first.
  *
- * WEFT_TEST_SEED=n begins with another seed than 1, WEFT_TEST_SEEDS=n runs so many instead of 20.
+ * WEFT_TEST_SEED=n sets the first seed (default 1), WEFT_TEST_SEEDS=n the number of runs (default
+ * 20, or 5 with sanitizers).
  */
-#include "sync_locks.h"
-#include "sync_pool.h"
-#include "sync_select.h"
-#include "sync_signals.h"
+#include "sync/sync_locks.h"
+#include "sync/sync_pool.h"
+#include "sync/sync_select.h"
+#include "sync/sync_signals.h"
 
 #include <sys/resource.h>
 
-#define OPS 12 /* of an actor, without those inside others */
+#define OPS 12 /* of an actor, without nested ones */
 
-static void act(actor *me);
+static void run_random_op(actor *me);
 
-static void act_while_holding(actor *me)
+static void run_ops_while_holding(actor *me)
 {
-    for (unsigned i = roll(3); i > 0; i--)
-        if (me->depth < DEPTH_MAX && roll(2) == 0)
-            act(me);
+    for (unsigned i = random_below(3); i > 0; i--)
+        if (me->depth < DEPTH_MAX && random_below(2) == 0)
+            run_random_op(me);
         else
-            pause_for_a_while(me);
+            pause_randomly(me);
 }
 
-/* What the actors do to each other. */
+/* Actions of actors on each other. */
 
-static void interrupt(actor *to)
+static void interrupt_actor(actor *to)
 {
     bool was_waiting = weft_state_of(to->id) == WEFT_WAITING;
     int rc = weft_interrupt(to->id, MARK);
     if (rc < 0)
         return;
     REQUIRE(was_waiting);
-    if (to->entered == 0 || to->is_making)
+    if (to->entered == 0 || to->is_creating)
         return;
-    REQUIRE(to->fate == OPEN);
-    to->fate = CUT;
+    REQUIRE(to->expectation == UNDECIDED);
+    to->expectation = EXPECT_MARK;
 }
 
-static void strike_scope(actor *to)
+static void cancel_or_reset_scope(actor *to)
 {
-    if (!to->runs || to->depth == 0)
+    if (!to->is_running || to->depth == 0)
         return;
-    int i = (int)roll((unsigned)to->depth);
-    if (roll(2) == 0)
-        weft_scope_reset(&to->scopes[i], roll(20) * 1e-6);
+    int i = (int)random_below((unsigned)to->depth);
+    if (random_below(2) == 0)
+        weft_scope_reset(&to->scopes[i], random_below(20) * 1e-6);
     else if (!to->is_shield[i])
         REQUIRE(weft_scope_cancel(&to->scopes[i]) == 0);
 }
 
-static void restart(actor *me, actor *to)
+static void restart_actor(actor *me, actor *to)
 {
     int rc = weft_restart(to->id);
-    told->steps++;
+    run_report->steps++;
     if (rc == -ESRCH || rc == -EINVAL || rc == MARK)
         return;
     if (rc != 0)
         require_reason(me, rc);
 }
 
-static void do_chaos(actor *me)
+static void do_disturb(actor *me)
 {
-    actor *to = any_actor();
-    to->was_struck |= to->fate == KEPT;
-    switch (roll(8)) {
+    actor *to = random_actor();
+    to->was_disturbed |= to->expectation == EXPECT_VALUE;
+    switch (random_below(8)) {
     case 0:
-        weft_stop(to->id, roll(2) == 0 ? -ECANCELED : STOPPED);
+        weft_stop(to->id, random_below(2) == 0 ? -ECANCELED : STOPPED);
         break;
     case 1:
-        restart(me, to);
+        restart_actor(me, to);
         break;
     case 2:
     case 3:
@@ -81,114 +81,115 @@ static void do_chaos(actor *me)
         break;
     case 4:
     case 5:
-        strike_scope(to);
+        cancel_or_reset_scope(to);
         break;
     default:
-        interrupt(to);
+        interrupt_actor(to);
     }
 }
 
-/* Someone who has just been served, if there is one, to be struck before it runs. */
-static void do_strike_late(actor *me)
+/* Interrupt or cancel an actor that was woken and has not run yet, if there is one. */
+static void do_disturb_late(actor *me)
 {
     for (int i = 0; i < 50; i++) {
-        actor *to = any_actor();
-        if (to->fate != KEPT || to->entered == 0 || to == me)
+        actor *to = random_actor();
+        if (to->expectation != EXPECT_VALUE || to->entered == 0 || to == me)
             continue;
-        to->was_struck = true;
+        to->was_disturbed = true;
         REQUIRE(weft_interrupt(to->id, MARK) == -EBUSY);
-        if (roll(2) == 0)
+        if (random_below(2) == 0)
             REQUIRE(weft_cancel(to->id) == 0);
         else
-            strike_scope(to);
+            cancel_or_reset_scope(to);
         return;
     }
 }
 
-/* One step, in a scope of its own. */
+/* One call, in its own scope. */
 
-static double any_timeout(void)
+static double random_timeout(void)
 {
-    switch (roll(5)) {
+    switch (random_below(5)) {
     case 0:
         return 0;
     case 1:
-        return roll(10) * 1e-6;
+        return random_below(10) * 1e-6;
     case 2:
-        return roll(1000) * 1e-6;
+        return random_below(1000) * 1e-6;
     case 3:
-        return roll(20) * 1e-3;
+        return random_below(20) * 1e-3;
     default:
         return INFINITY;
     }
 }
 
-static void act(actor *me)
+static void run_random_op(actor *me)
 {
     static void (*const ops[])(actor *) = {
-        do_mutex, do_mutex,  do_rwlock,  do_rwlock, do_sem,  do_sem,   do_cond,  do_cond,
-        do_event, do_latch,  do_barrier, do_chan,   do_chan, do_queue, do_mail,  do_mail,
-        do_pool,  do_select, do_select,  do_select, do_pipe, do_chaos, do_chaos, do_strike_late,
+        do_mutex,  do_mutex,  do_rwlock, do_rwlock,  do_sem,     do_sem,
+        do_cond,   do_cond,   do_event,  do_latch,   do_barrier, do_chan,
+        do_chan,   do_queue,  do_mail,   do_mail,    do_pool,    do_select,
+        do_select, do_select, do_pipe,   do_disturb, do_disturb, do_disturb_late,
     };
     int i = me->depth;
-    bool is_shield = me->is_shield[i] = roll(10) == 0;
-    double timeout_s = is_shield ? roll(100) * 1e-6 : any_timeout();
+    bool is_shield = me->is_shield[i] = random_below(10) == 0;
+    double timeout_s = is_shield ? random_below(100) * 1e-6 : random_timeout();
     REQUIRE((is_shield ? weft_shield_open : weft_scope_open)(&me->scopes[i], timeout_s) == 0);
     me->depth++;
-    ops[roll(COUNT_OF(ops))](me);
+    ops[random_below(COUNT_OF(ops))](me);
     me->depth--;
     int rc = weft_scope_close(&me->scopes[i]);
     REQUIRE(rc == 0 || (rc == -ETIMEDOUT && !is_shield));
 }
 
-/* The life of an actor; it may live again. */
+/* The function of an actor. It may be restarted. */
 
-/* Errors that have not come yet are taken here, or they would be the fiber's own. */
-static void take_raised(actor *me)
+/* Return raised errors here. Otherwise the fiber would end with one of them. */
+static void drain_raised(actor *me)
 {
     int rc;
     do {
         rc = weft_snooze();
-        note(me, rc);
+        check_other_call(me, rc);
     } while (rc != -ECANCELED && weft_is_cancelled());
 }
 
-static weft_value live(void *arg)
+static weft_value run_actor(void *arg)
 {
     actor *me = arg;
-    size_t bound = roll(4);
-    REQUIRE(weft_mailbox_bound(bound) == 0 && weft_local_set(actor_key, me) == 0);
+    size_t bound = random_below(4);
+    REQUIRE(weft_mailbox_set_bound(bound) == 0 && weft_local_set(actor_key, me) == 0);
     me->mail.limit = bound != 0 ? bound : SIZE_MAX;
-    me->runs = true;
-    while (me->ops_left > 0 && !me->is_mortal) {
+    me->is_running = true;
+    while (me->ops_left > 0 && !me->ends_holding) {
         me->ops_left--;
-        act(me);
-        if (roll(2) != 0)
+        run_random_op(me);
+        if (random_below(2) != 0)
             continue;
         int rc = weft_snooze();
-        note(me, rc);
+        check_other_call(me, rc);
         if (rc == -ECANCELED)
             break;
     }
-    take_raised(me);
-    empty_mail(me);
-    REQUIRE(me->depth == 0 && me->entered == 0 && (me->is_mortal || me->held == 0));
-    die_holding(me);
+    drain_raised(me);
+    drain_mailbox(me);
+    REQUIRE(me->depth == 0 && me->entered == 0 && (me->ends_holding || me->held == 0));
+    abandon_locks(me);
     me->held = 0;
-    me->is_mortal = me->runs = false;
+    me->ends_holding = me->is_running = false;
     return LIVED;
 }
 
-/* Nobody can run: whoever waits, waits for good. */
+/* Check everything. No actor is runnable. */
 static void check_all(void *arg)
 {
     (void)arg;
-    told->idle++;
+    run_report->idle_checks++;
     for (size_t i = 0; i < ACTORS; i++) {
         const actor *a = &actors[i];
-        /* Behind a signal there may be a wait for the mutex, behind a select one for the kernel. */
-        if (a->entered > 0 && a->fate != OPEN)
-            REQUIRE(a->has_fd || a->entries[0].place->waits_for != NULL);
+        /* After a signal, the actor may wait for the mutex; after a select, for the kernel. */
+        if (a->entered > 0 && a->expectation != UNDECIDED)
+            REQUIRE(a->has_fd || a->entries[0].waitq->waits_for != NULL);
         check_mail(a);
     }
     check_locks();
@@ -226,7 +227,7 @@ static void close_all(void)
     close_signals();
     close_pool();
     for (size_t i = 0; i < COUNT_OF(chans); i++) {
-        renew_chan(&chans[i]);
+        replace_chan(&chans[i]);
         weft_chan_free(chans[i].chan);
     }
     for (size_t i = 0; i < COUNT_OF(queues); i++) {
@@ -237,7 +238,7 @@ static void close_all(void)
     }
 }
 
-static bool is_anyone_alive(void)
+static bool is_any_actor_alive(void)
 {
     for (size_t i = 0; i < ACTORS; i++)
         if (weft_state_of(actors[i].id) != WEFT_DEAD)
@@ -245,11 +246,11 @@ static bool is_anyone_alive(void)
     return false;
 }
 
-/* Nothing has happened for a while: some wait for good, and have to be sent on their way. */
-static void shoo(void)
+/* After a period without progress, interrupt some actors that wait indefinitely. */
+static void interrupt_some(void)
 {
     for (int i = 0; i < ACTORS / 10; i++)
-        interrupt(any_actor());
+        interrupt_actor(random_actor());
 }
 
 static void require_nothing_left(void)
@@ -268,19 +269,19 @@ static void run_program(uint64_t seed)
     open_all();
     for (size_t i = 0; i < ACTORS; i++) {
         actors[i].ops_left = OPS;
-        REQUIRE((actors[i].id = weft_spin(live, &actors[i])) != 0);
+        REQUIRE((actors[i].id = weft_spin(run_actor, &actors[i])) != 0);
     }
     weft_on_idle(check_all, NULL);
-    while (is_anyone_alive()) {
-        unsigned before = told->steps;
+    while (is_any_actor_alive()) {
+        unsigned before = run_report->steps;
         REQUIRE(weft_sleep(1e-4) == 0);
-        if (told->steps == before)
-            shoo();
+        if (run_report->steps == before)
+            interrupt_some();
     }
     weft_on_idle(NULL, NULL);
     for (size_t i = 0; i < ACTORS; i++) {
         weft_value value = weft_await(actors[i].id);
-        REQUIRE(is_value_of_life(value) || value == -ESRCH);
+        REQUIRE(is_actor_value(value) || value == -ESRCH);
     }
     close_all();
     require_nothing_left();
@@ -295,8 +296,9 @@ static unsigned from_environment(const char *name, unsigned otherwise)
 
 static void run_apart_with(unsigned seed)
 {
-    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(told, MAP_FAILED);
+    run_report =
+        mmap(NULL, sizeof *run_report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(run_report, MAP_FAILED);
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0)
@@ -304,21 +306,20 @@ static void run_apart_with(unsigned seed)
     int status;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     if (getenv("WEFT_TEST_SEED") != NULL)
-        printf("seed %u: %u steps, %u kept (%u though struck), %u cut short, %u times idle\n", seed,
-               told->steps, told->kept, told->late, told->cut, told->idle);
-    ck_assert_msg(status == 0, "status %#x: %s\nonce more: WEFT_TEST_SEED=%u WEFT_TEST_SEEDS=1",
-                  status, told->text, seed);
-    ck_assert_uint_ge(told->steps, ACTORS * OPS / 2);
-    ck_assert_uint_ge(told->kept, ACTORS / 2);
-    ck_assert_uint_ge(told->late, 10);
-    ck_assert_uint_ge(told->cut, ACTORS / 2);
-    ck_assert_uint_ge(told->idle, 10);
-    munmap(told, sizeof *told);
+        printf("seed %u: %u steps, %u completed (%u though disturbed), %u failed, %u idle checks\n",
+               seed, run_report->steps, run_report->completed, run_report->completed_late,
+               run_report->failed, run_report->idle_checks);
+    ck_assert_msg(status == 0, "status %#x: %s\nrepeat with: WEFT_TEST_SEED=%u WEFT_TEST_SEEDS=1",
+                  status, run_report->text, seed);
+    ck_assert_uint_ge(run_report->steps, ACTORS * OPS / 2);
+    ck_assert_uint_ge(run_report->completed, ACTORS / 2);
+    ck_assert_uint_ge(run_report->completed_late, 10);
+    ck_assert_uint_ge(run_report->failed, ACTORS / 2);
+    ck_assert_uint_ge(run_report->idle_checks, 10);
+    munmap(run_report, sizeof *run_report);
 }
 
-/*
- * P54-P57, P51, P52, T40-T42, T58-T75: in the order of the run queue, on the backend of this run.
- */
+/* P54-P57, P51, P52, T40-T42, T58-T75: in run queue order, on the backend of this run. */
 START_TEST(no_signal_token_or_message_is_lost)
 {
     unsetenv("WEFT_SEED");
@@ -326,7 +327,7 @@ START_TEST(no_signal_token_or_message_is_lost)
 }
 END_TEST
 
-/* The same in any order, with time that stands still. */
+/* In random order, with virtual time. */
 START_TEST(no_signal_token_or_message_is_lost_in_any_order)
 {
     unsigned seed = from_environment("WEFT_TEST_SEED", 1) + (unsigned)_i;

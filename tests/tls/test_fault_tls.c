@@ -1,152 +1,152 @@
 /*
- * The n-th call fails, as in test_fault.c, for TLS: what was made is given back, descriptors are
- * closed, and what was not sent is told. (OpenSSL's own memory does not fail here.)
+ * TLS with faults: the n-th call fails, as in test_fault.c. Memory is freed, descriptors are
+ * closed, and a failed send returns an error. Allocations of OpenSSL do not fail.
  */
-#include "fault.h"
-#include "tls_certs.h"
+#include "support/fault.h"
+#include "tls/tls_certs.h"
 
-/* Made once, before the attempts are forked. */
-static issued identity;
+/* Created once, before the attempts are forked. */
+static test_cert identity;
 
-static void make_identity(void)
+static void create_identity(void)
 {
-    identity =
-        issue((want){.subject = "localhost", .names = "DNS:localhost", .is_authority = true});
+    identity = issue_cert(
+        (cert_options){.subject = "localhost", .names = "DNS:localhost", .is_authority = true});
 }
 
-/* Both sides. */
-typedef struct sides {
+/* Both ends of a connection. */
+typedef struct tls_ends {
     weft_tls *client_tls, *server_tls;
     weft_stream client, server;
     int fd[2];
     int server_rc;
-} sides;
+} tls_ends;
 
-/* What comes of an error at the other end, which may have said why. */
-static bool is_felt(long result)
+/* Return whether a call succeeded. Require that a fault explains an error or an alert. */
+static bool require_or_alert(long result)
 {
     if (result == -EPROTO || result == -EACCES)
-        return atomic_load(&fault.struck) > 0;
-    return REQUIRE_FELT(result);
+        return atomic_load(&fault.injected) > 0;
+    return REQUIRE_OR_PEER_FAULT(result);
 }
 
-static weft_tls *require_side(weft_tls *tls)
+static weft_tls *require_tls(weft_tls *tls)
 {
-    REQUIRE(tls != NULL || atomic_load(&fault.struck) > 0);
+    (void)require_object(tls);
     return tls;
 }
 
-static weft_value accept_side(void *arg)
+static weft_value accept_end(void *arg)
 {
-    sides *s = arg;
+    tls_ends *s = arg;
     s->server_rc = weft_tls_accept(&s->server, s->fd[1], s->server_tls);
     return 0;
 }
 
-static bool talk(weft_stream *from, weft_stream *to)
+static bool send_line(weft_stream *from, weft_stream *to)
 {
     static const char text[] = "a line\n";
     struct iovec pieces[] = {{(char *)(uintptr_t)text, 2}, {(char *)(uintptr_t)text + 2, 5}};
     char *line;
     weft_tls_info info;
-    if (!is_felt(weft_stream_writev(from, pieces, 2)) || !is_felt(weft_stream_flush(from)) ||
-        !is_felt(weft_stream_wait(to)))
+    if (!require_or_alert(weft_stream_writev(from, pieces, 2)) ||
+        !require_or_alert(weft_stream_flush(from)) || !require_or_alert(weft_stream_wait(to)))
         return false;
     int rc = weft_stream_line(to, &line, NULL);
-    if (!is_felt(rc))
+    if (!require_or_alert(rc))
         return false;
     REQUIRE(rc == 1 && strcmp(line, "a line") == 0);
     rc = weft_tls_describe(to, &info);
-    return is_felt(rc);
+    return require_or_alert(rc);
 }
 
-static bool close_side(weft_stream *s, int rc)
+static bool close_end(weft_stream *s, int rc)
 {
-    return rc == 0 ? is_felt(weft_stream_close(s)) : is_felt(rc);
+    return rc == 0 ? require_or_alert(weft_stream_close(s)) : require_or_alert(rc);
 }
 
-static bool connect_sides(sides *s)
+static bool connect_and_exchange(tls_ends *s)
 {
-    if (!REQUIRE_TOLD(weft_socketpair(s->fd)))
+    if (!REQUIRE_OR_FAULT(weft_socketpair(s->fd)))
         return false;
-    weft_fiber server = require_made(weft_spin(accept_side, s));
+    weft_fiber server = require_created(weft_spin(accept_end, s));
     if (server == 0)
         weft_close(s->fd[1]);
     int rc = weft_tls_connect(&s->client, s->fd[0], s->client_tls, "localhost");
     if (server != 0)
         REQUIRE(weft_await(server) == 0);
     bool is_done = server != 0 && rc == 0 && s->server_rc == 0;
-    is_done = is_done && talk(&s->client, &s->server) && talk(&s->server, &s->client);
-    is_done &= close_side(&s->client, rc);
-    return server != 0 && close_side(&s->server, s->server_rc) && is_done;
+    is_done = is_done && send_line(&s->client, &s->server) && send_line(&s->server, &s->client);
+    is_done &= close_end(&s->client, rc);
+    return server != 0 && close_end(&s->server, s->server_rc) && is_done;
 }
 
-static bool open_tls(sides *s)
+static bool open_tls(tls_ends *s)
 {
     const weft_tls_options server = {.identity = identity_of(&identity), .alpn = "a,b"};
     const weft_tls_options client = {.ca_pem = identity.cert_pem, .alpn = "b,c"};
-    *s = (sides){.server_tls = require_side(weft_tls_server_new(&server)),
-                 .client_tls = require_side(weft_tls_client_new(&client))};
+    *s = (tls_ends){.server_tls = require_tls(weft_tls_server_new(&server)),
+                    .client_tls = require_tls(weft_tls_client_new(&client))};
     return s->server_tls != NULL && s->client_tls != NULL;
 }
 
-static void close_tls(sides *s)
+static void close_tls(tls_ends *s)
 {
     weft_tls_free(s->server_tls);
     weft_tls_free(s->client_tls);
     weft_error_clear();
 }
 
-static bool configuring(void)
+static bool configure_tls(void)
 {
     const weft_tls_identity other = identity_of(&identity);
-    sides s;
+    tls_ends s;
     if (!become_a_cord())
         return false;
     bool is_done = open_tls(&s);
     if (is_done) {
-        is_done = REQUIRE_TOLD(weft_tls_add(s.server_tls, &other));
-        is_done &= REQUIRE_TOLD(weft_tls_reload(s.client_tls));
+        is_done = REQUIRE_OR_FAULT(weft_tls_add(s.server_tls, &other));
+        is_done &= REQUIRE_OR_FAULT(weft_tls_reload(s.client_tls));
     }
     close_tls(&s);
     return is_done;
 }
 
-START_TEST(a_configuration_is_loaded_or_it_is_said_why_not)
+START_TEST(a_configuration_is_loaded_or_fails_with_an_error)
 {
-    make_identity();
-    strike_each_call(configuring);
-    free_issued(&identity);
+    create_identity();
+    fail_each_call(configure_tls);
+    free_cert(&identity);
 }
 END_TEST
 
-static bool talking(void)
+static bool exchange_twice(void)
 {
-    sides s;
+    tls_ends s;
     if (!become_a_cord())
         return false;
     bool is_done;
     WITHOUT_FAULTS(is_done = open_tls(&s));
-    is_done &= connect_sides(&s);
-    is_done &= connect_sides(&s); /* with a session from before */
+    is_done &= connect_and_exchange(&s);
+    is_done &= connect_and_exchange(&s); /* resumes the session */
     close_tls(&s);
     return is_done;
 }
 
-START_TEST(tls_does_without_what_it_cannot_have)
+START_TEST(connections_succeed_or_fail_with_an_error)
 {
-    make_identity();
-    strike_each_call(talking);
-    free_issued(&identity);
+    create_identity();
+    fail_each_call(exchange_twice);
+    free_cert(&identity);
 }
 END_TEST
 
-static bool signing(void)
+static bool create_self_signed(void)
 {
     char *cert, *key;
     if (!become_a_cord())
         return false;
-    bool is_done = REQUIRE_TOLD(weft_tls_self_signed("localhost", 2, &cert, &key));
+    bool is_done = REQUIRE_OR_FAULT(weft_tls_self_signed("localhost", 2, &cert, &key));
     if (is_done) {
         free(cert);
         free(key);
@@ -155,18 +155,18 @@ static bool signing(void)
     return is_done;
 }
 
-START_TEST(a_certificate_is_signed_or_it_is_said_why_not)
+START_TEST(a_certificate_is_created_or_the_call_fails)
 {
-    strike_each_call(signing);
+    fail_each_call(create_self_signed);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_configuration_is_loaded_or_it_is_said_why_not,
-        &tls_does_without_what_it_cannot_have,
-        &a_certificate_is_signed_or_it_is_said_why_not,
+        &a_configuration_is_loaded_or_fails_with_an_error,
+        &connections_succeed_or_fail_with_an_error,
+        &a_certificate_is_created_or_the_call_fails,
     };
     return run_suite("fault_tls", tests, COUNT_OF(tests));
 }

@@ -1,24 +1,24 @@
-/* One weft_tls in several threads, which shake hands with it, change it and let it go. */
-#include "cord_support.h"
-#include "tls_certs.h"
-#include "tls_support.h"
+/* A weft_tls that several threads share: handshakes, reloads, and the last release. */
+#include "support/cord_support.h"
+#include "support/tls_support.h"
+#include "tls/tls_certs.h"
 
-/* What the cords share. */
+/* The state that all cords share. */
 typedef struct shared {
     weft_tls *server_tls, *client_tls;
     atomic_bool is_over;
     atomic_uint connections, resumed;
 } shared;
 
-enum { CORDS = 2, TURNS = IS_SLOW ? 15 : 60 };
+enum { CORDS = 2, ROUNDS = IS_SLOW ? 15 : 60 };
 
-static weft_value connect_often(void *arg)
+static weft_value connect_repeatedly(void *arg)
 {
     shared *s = arg;
-    for (int i = 0; i < TURNS; i++) {
+    for (int i = 0; i < ROUNDS; i++) {
         weft_tls_info info;
-        pair p = {.client_tls = s->client_tls, .server_tls = s->server_tls};
-        shake(&p);
+        tls_pair p = {.client_tls = s->client_tls, .server_tls = s->server_tls};
+        handshake(&p);
         if (p.client_rc < 0 || p.server_rc < 0)
             return p.client_rc < 0 ? p.client_rc : p.server_rc;
         weft_stream_puts(&p.server, "hello\n");
@@ -35,15 +35,15 @@ static weft_value connect_often(void *arg)
     return 0;
 }
 
-START_TEST(threads_share_both_sides_while_one_reloads)
+START_TEST(threads_share_a_weft_tls_while_one_thread_reloads_it)
 {
-    pair p = {0};
-    make_sides(&p, NULL, NULL);
+    tls_pair p = {0};
+    new_tls_pair(&p, NULL, NULL);
     shared s = {.server_tls = p.server_tls, .client_tls = p.client_tls};
     weft_cord cords[CORDS];
     for (int i = 0; i < CORDS; i++)
-        cords[i] = start_cord(connect_often, &s);
-    while (atomic_load(&s.connections) < CORDS * TURNS / 2) {
+        cords[i] = start_cord(connect_repeatedly, &s);
+    while (atomic_load(&s.connections) < CORDS * ROUNDS / 2) {
         ck_assert_int_eq(weft_tls_reload(p.server_tls), 0);
         ck_assert_int_eq(weft_tls_reload(p.client_tls), 0);
         ck_assert_int_eq(weft_tls_add(p.server_tls, &(weft_tls_identity){.cert_pem = local_cert,
@@ -53,18 +53,18 @@ START_TEST(threads_share_both_sides_while_one_reloads)
     }
     for (int i = 0; i < CORDS; i++)
         ck_assert_good(weft_cord_join(cords[i]));
-    ck_assert_uint_eq(atomic_load(&s.connections), CORDS * TURNS);
+    ck_assert_uint_eq(atomic_load(&s.connections), CORDS * ROUNDS);
     ck_assert_uint_gt(atomic_load(&s.resumed), 0);
-    free_sides(&p);
+    free_tls_pair(&p);
 }
 END_TEST
 
-/* Hold a connection until told to end it. */
+/* Hold a connection open until is_over. */
 static weft_value hold_connection(void *arg)
 {
     shared *s = arg;
-    pair p = {.client_tls = s->client_tls, .server_tls = s->server_tls};
-    shake(&p);
+    tls_pair p = {.client_tls = s->client_tls, .server_tls = s->server_tls};
+    handshake(&p);
     atomic_fetch_add(&s->connections, 1);
     if (p.client_rc < 0 || p.server_rc < 0)
         return -EIO;
@@ -79,40 +79,40 @@ static weft_value hold_connection(void *arg)
     return rc == 1 ? 0 : -EIO;
 }
 
-START_TEST(the_last_of_several_threads_frees_it)
+START_TEST(the_last_connection_of_several_threads_frees_the_weft_tls)
 {
-    pair p = {0};
-    make_sides(&p, NULL, NULL);
+    tls_pair p = {0};
+    new_tls_pair(&p, NULL, NULL);
     shared s = {.server_tls = p.server_tls, .client_tls = p.client_tls};
     weft_cord cords[CORDS];
     for (int i = 0; i < CORDS; i++)
         cords[i] = start_cord(hold_connection, &s);
     while (atomic_load(&s.connections) < CORDS)
         weft_sleep(0.001);
-    free_sides(&p);
+    free_tls_pair(&p);
     atomic_store(&s.is_over, true);
     for (int i = 0; i < CORDS; i++)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
 }
 END_TEST
 
-START_TEST(a_thread_leaves_nothing_of_openssl_behind)
+START_TEST(a_thread_frees_its_openssl_state)
 {
-    pair p = {0};
-    make_sides(&p, NULL, NULL);
+    tls_pair p = {0};
+    new_tls_pair(&p, NULL, NULL);
     shared s = {.server_tls = p.server_tls, .client_tls = p.client_tls, .is_over = true};
     for (int i = 0; i < (IS_SLOW ? 3 : 10); i++)
         ck_assert_good(weft_cord_join(start_cord(hold_connection, &s)));
-    free_sides(&p); /* LeakSanitizer looks at the rest */
+    free_tls_pair(&p); /* LeakSanitizer checks the rest */
 }
 END_TEST
 
 int main(void)
 {
     const TTest *const *const tests[] = {
-        &threads_share_both_sides_while_one_reloads,
-        &the_last_of_several_threads_frees_it,
-        &a_thread_leaves_nothing_of_openssl_behind,
+        &threads_share_a_weft_tls_while_one_thread_reloads_it,
+        &the_last_connection_of_several_threads_frees_the_weft_tls,
+        &a_thread_frees_its_openssl_state,
     };
     return run_suite("tls_cords", tests, COUNT_OF(tests));
 }

@@ -1,14 +1,14 @@
-/* What two sides agree on: certificates by name, protocols, versions, sessions; and reloading. */
-#include "tls_certs.h"
-#include "tls_support.h"
+/* Negotiation in TLS: certificates by name, protocols, versions, sessions, and reloading. */
+#include "support/tls_support.h"
+#include "tls/tls_certs.h"
 
-/* One handshake; what the client was told of the certificate is the result, to be compared. */
-static const char *subject_for(pair *p, const char *name)
+/* Perform a handshake and return the subject of the server's certificate. */
+static const char *subject_for(tls_pair *p, const char *name)
 {
     static char subject[128];
     weft_tls_info info;
     p->name = name;
-    shake(p);
+    handshake(p);
     ck_assert_good(p->client_rc);
     ck_assert_good(p->server_rc);
     ck_assert_int_eq(weft_tls_describe(&p->client, &info), 0);
@@ -18,22 +18,23 @@ static const char *subject_for(pair *p, const char *name)
     return subject;
 }
 
-START_TEST(clients_get_the_certificate_of_the_name_they_ask_for)
+START_TEST(clients_get_the_certificate_for_the_requested_name)
 {
-    issued ca = issue((want){.subject = "ca", .is_authority = true});
-    issued first = issue((want){
+    test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
+    test_cert first = issue_cert((cert_options){
         .subject = "first", .issuer = &ca, .names = "DNS:a.org,DNS:elsewhere.net,IP:127.0.0.1"});
-    issued wild =
-        issue((want){.subject = "wild", .issuer = &ca, .is_rsa = true, .names = "DNS:*.b.org"});
-    issued exact = issue((want){.subject = "exact", .issuer = &ca, .names = "DNS:x.B.org"});
-    issued common = issue((want){.subject = "c.org", .issuer = &ca});
+    test_cert wild = issue_cert(
+        (cert_options){.subject = "wild", .issuer = &ca, .is_rsa = true, .names = "DNS:*.b.org"});
+    test_cert exact =
+        issue_cert((cert_options){.subject = "exact", .issuer = &ca, .names = "DNS:x.B.org"});
+    test_cert common = issue_cert((cert_options){.subject = "c.org", .issuer = &ca});
     weft_tls_options server = {.identity = identity_of(&first)};
     weft_tls_options client = {.ca_pem = ca.cert_pem};
     for (int version = 12; version <= 13; version++) {
-        pair p = {0};
+        tls_pair p = {0};
         server.version_max = version;
         server.has_no_tickets = true;
-        make_sides(&p, &server, &client);
+        new_tls_pair(&p, &server, &client);
         ck_assert_int_eq(weft_tls_add(p.server_tls, &(weft_tls_identity){.cert_pem = wild.cert_pem,
                                                                          .key_pem = wild.key_pem}),
                          0);
@@ -47,75 +48,77 @@ START_TEST(clients_get_the_certificate_of_the_name_they_ask_for)
         ck_assert_str_eq(subject_for(&p, "Y.B.ORG."), "CN=wild");
         ck_assert_str_eq(subject_for(&p, "x.b.org"), "CN=exact");
         ck_assert_str_eq(subject_for(&p, "127.0.0.1"), "CN=first");
-        p.name = "c.org"; /* which no client takes for its common name, but it is sent */
-        shake(&p);
+        p.name = "c.org"; /* the server selects by common name, which clients do not accept */
+        handshake(&p);
         ck_assert_int_eq(p.client_rc, -EACCES);
-        ck_assert_words(-EACCES, "the certificate is not for c.org");
+        ck_assert_error(-EACCES, "the certificate is not for c.org");
         p.name = "unknown.org";
-        shake(&p);
-        ck_assert_words(-EACCES, "the certificate is not for unknown.org, but for a.org, "
+        handshake(&p);
+        ck_assert_error(-EACCES, "the certificate is not for unknown.org, only for a.org, "
                                  "elsewhere.net");
         ck_assert_int_eq(weft_tls_add(p.client_tls, &more), -EINVAL);
         ck_assert_int_eq(weft_tls_add(p.server_tls, &(weft_tls_identity){.cert_pem = "x"}),
                          -EINVAL);
         ck_assert_str_eq(subject_for(&p, "x.b.org"), "CN=exact");
-        free_sides(&p);
+        free_tls_pair(&p);
     }
-    free_issued(&common);
-    free_issued(&exact);
-    free_issued(&wild);
-    free_issued(&first);
-    free_issued(&ca);
+    free_cert(&common);
+    free_cert(&exact);
+    free_cert(&wild);
+    free_cert(&first);
+    free_cert(&ca);
 }
 END_TEST
 
-START_TEST(of_two_kinds_of_certificates_for_a_name_the_client_gets_what_it_can_use)
+START_TEST(with_rsa_and_ecdsa_certificates_for_a_name_the_client_gets_a_usable_one)
 {
-    issued ca = issue((want){.subject = "ca", .is_authority = true});
-    issued rsa =
-        issue((want){.subject = "rsa", .issuer = &ca, .is_rsa = true, .names = "DNS:a.org"});
-    issued curve = issue((want){.subject = "curve", .issuer = &ca, .names = "DNS:a.org"});
+    test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
+    test_cert rsa = issue_cert(
+        (cert_options){.subject = "rsa", .issuer = &ca, .is_rsa = true, .names = "DNS:a.org"});
+    test_cert curve =
+        issue_cert((cert_options){.subject = "curve", .issuer = &ca, .names = "DNS:a.org"});
     weft_tls_options server = {.identity = identity_of(&rsa), .version_max = 12};
     weft_tls_identity more = identity_of(&curve);
     for (int k = 0; k < 2; k++) {
         weft_tls_options client = {.ca_pem = ca.cert_pem,
                                    .ciphers = k == 0 ? "aRSA+AESGCM" : "aECDSA+AESGCM"};
-        pair p = {0};
-        make_sides(&p, &server, &client);
+        tls_pair p = {0};
+        new_tls_pair(&p, &server, &client);
         ck_assert_int_eq(weft_tls_add(p.server_tls, &more), 0);
         ck_assert_str_eq(subject_for(&p, "a.org"), k == 0 ? "CN=rsa" : "CN=curve");
-        free_sides(&p);
+        free_tls_pair(&p);
     }
-    free_issued(&curve);
-    free_issued(&rsa);
-    free_issued(&ca);
+    free_cert(&curve);
+    free_cert(&rsa);
+    free_cert(&ca);
 }
 END_TEST
 
-/* What a choose function works with. */
+/* The context of the choose function. */
 typedef struct choice {
-    const issued *cert;                /* NULL: it leaves it to the weft_tls */
-    const weft_tls_identity *identity; /* instead */
-    int error;
-    weft_fiber waiting; /* in the function; 0: it does not wait */
+    const test_cert *cert;             /* NULL: use identity */
+    const weft_tls_identity *identity; /* NULL as well: the choice is left to the weft_tls */
+    int error;                         /* returned if negative */
+    weft_fiber waiting;                /* the fiber that waits in the function, or 0 */
     bool is_blocking;
-    char asked[64];
+    char server_name[64];
 } choice;
 
-static int choose(const char *server_name, weft_tls_identity *identity, void *ctx)
+static int choose_identity(const char *server_name, weft_tls_identity *identity, void *ctx)
 {
     choice *c = ctx;
-    snprintf(c->asked, sizeof c->asked, "%s", server_name != NULL ? server_name : "(none)");
-    mark("asked ");
+    snprintf(c->server_name, sizeof c->server_name, "%s",
+             server_name != NULL ? server_name : "(none)");
+    mark("called ");
     if (c->is_blocking) {
         c->waiting = weft_self();
         weft_value rc = weft_suspend();
         if (weft_is_error(rc))
             return (int)rc;
-        mark("answers ");
+        mark("resumed ");
     }
     if (c->error < 0)
-        return weft_fail(c->error, "nobody is called so");
+        return weft_fail(c->error, "the name is unknown");
     if (c->cert == NULL && c->identity == NULL)
         return 0;
     *identity = c->identity != NULL ? *c->identity : identity_of(c->cert);
@@ -124,58 +127,60 @@ static int choose(const char *server_name, weft_tls_identity *identity, void *ct
 
 START_TEST(a_function_may_choose_the_certificate)
 {
-    issued ca = issue((want){.subject = "ca", .is_authority = true});
-    issued own = issue((want){.subject = "own", .issuer = &ca, .names = "DNS:a.org"});
-    issued chosen =
-        issue((want){.subject = "chosen", .issuer = &ca, .names = "DNS:a.org,IP:127.0.0.1"});
-    char *cert_path = write_file(chosen.cert_pem), *key_path = write_file(chosen.key_pem);
+    test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
+    test_cert own =
+        issue_cert((cert_options){.subject = "own", .issuer = &ca, .names = "DNS:a.org"});
+    test_cert chosen = issue_cert(
+        (cert_options){.subject = "chosen", .issuer = &ca, .names = "DNS:a.org,IP:127.0.0.1"});
+    char *cert_path = write_temp_file(chosen.cert_pem), *key_path = write_temp_file(chosen.key_pem);
     weft_tls_identity files = {.cert_file = cert_path, .key_file = key_path};
     choice c = {.cert = &chosen};
-    weft_tls_options server = {.identity = identity_of(&own), .choose = choose, .choose_ctx = &c};
+    weft_tls_options server = {
+        .identity = identity_of(&own), .choose = choose_identity, .choose_ctx = &c};
     weft_tls_options client = {.ca_pem = ca.cert_pem};
     server.has_no_tickets = true;
     for (int version = 12; version <= 13; version++) {
-        pair p = {0};
+        tls_pair p = {0};
         server.version_max = version;
-        make_sides(&p, &server, &client);
+        new_tls_pair(&p, &server, &client);
         c = (choice){.cert = &chosen};
         ck_assert_str_eq(subject_for(&p, "A.org"), "CN=chosen");
-        ck_assert_str_eq(c.asked, "a.org");
+        ck_assert_str_eq(c.server_name, "a.org");
         ck_assert_str_eq(subject_for(&p, "127.0.0.1"), "CN=chosen");
-        ck_assert_str_eq(c.asked, "(none)");
+        ck_assert_str_eq(c.server_name, "(none)");
         c = (choice){.identity = &files};
         ck_assert_str_eq(subject_for(&p, "a.org"), "CN=chosen");
         c = (choice){0};
         ck_assert_str_eq(subject_for(&p, "a.org"), "CN=own");
-        free_sides(&p);
+        free_tls_pair(&p);
     }
-    remove_file(cert_path);
-    remove_file(key_path);
-    free_issued(&chosen);
-    free_issued(&own);
-    free_issued(&ca);
+    remove_temp_file(cert_path);
+    remove_temp_file(key_path);
+    free_cert(&chosen);
+    free_cert(&own);
+    free_cert(&ca);
 }
 END_TEST
 
-START_TEST(a_function_that_cannot_choose_ends_the_handshake)
+START_TEST(a_failing_choose_function_ends_the_handshake)
 {
     weft_tls_identity missing = {.cert_file = "/nowhere/a"};
     choice choices[] = {{.error = -ENXIO}, {.identity = &missing}, {0}};
     const int codes[] = {-ENXIO, -ENOENT, -EPROTO};
     for (size_t i = 0; i < COUNT_OF(choices); i++) {
-        pair p = {0};
-        weft_tls_options server = {.choose = choose, .choose_ctx = &choices[i]};
-        make_sides(&p, &server, NULL);
-        shake(&p);
+        tls_pair p = {0};
+        weft_tls_options server = {.choose = choose_identity, .choose_ctx = &choices[i]};
+        new_tls_pair(&p, &server, NULL);
+        handshake(&p);
         ck_assert_int_eq(p.server_rc, codes[i]);
         ck_assert_int_eq(p.client_rc, -EPROTO);
-        ck_assert_words(-EPROTO, "TLS: the other side says: it is not the server of that name");
-        free_sides(&p);
+        ck_assert_error(-EPROTO, "TLS: the peer reports: unknown server name");
+        free_tls_pair(&p);
     }
 }
 END_TEST
 
-static weft_value count_to_three(void *arg)
+static weft_value mark_three_times(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 3; i++) {
@@ -187,50 +192,50 @@ static weft_value count_to_three(void *arg)
 
 static weft_value connect_end(void *arg)
 {
-    pair *p = arg;
+    tls_pair *p = arg;
     p->client_rc = weft_tls_connect(&p->client, p->fd[0], p->client_tls, "localhost");
     return 0;
 }
 
-START_TEST(a_function_that_waits_does_not_stop_the_world)
+START_TEST(a_waiting_choose_function_does_not_block_other_fibers)
 {
-    make_local();
+    make_local_cert();
     weft_tls_identity identity = {.cert_pem = local_cert, .key_pem = local_key};
     choice c = {.identity = &identity, .is_blocking = true};
-    weft_tls_options server = {.choose = choose, .choose_ctx = &c};
-    pair slow = {0}, quick = {0};
-    make_sides(&slow, &server, NULL);
-    make_sides(&quick, NULL, NULL);
+    weft_tls_options server = {.choose = choose_identity, .choose_ctx = &c};
+    tls_pair slow = {0}, fast = {0};
+    new_tls_pair(&slow, &server, NULL);
+    new_tls_pair(&fast, NULL, NULL);
     ck_assert_int_eq(weft_socketpair(slow.fd), 0);
-    weft_fiber both[] = {weft_spin(accept_end, &slow), weft_spin(connect_end, &slow)};
+    weft_fiber both[] = {weft_spin(accept_tls_end, &slow), weft_spin(connect_end, &slow)};
     while (c.waiting == 0)
         weft_snooze();
-    weft_fiber counter = weft_spin(count_to_three, NULL);
-    shake(&quick); /* a whole handshake of others */
-    ck_assert_good(quick.client_rc);
+    weft_fiber counter = weft_spin(mark_three_times, NULL);
+    handshake(&fast); /* completes meanwhile */
+    ck_assert_good(fast.client_rc);
     ck_assert_int_eq(weft_await(counter), 0);
     ck_assert_int_eq(weft_schedule(c.waiting, 0), 0);
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(weft_await(both[i]), 0);
     ck_assert_good(slow.client_rc);
     ck_assert_good(slow.server_rc);
-    ck_assert_trail("asked other other other answers ");
-    ck_assert_int_eq(weft_stream_close(&quick.client), 0);
-    ck_assert_int_eq(weft_stream_close(&quick.server), 0);
-    weft_tls_free(quick.client_tls);
-    weft_tls_free(quick.server_tls);
-    close_pair(&slow);
+    ck_assert_trail("called other other other resumed ");
+    ck_assert_int_eq(weft_stream_close(&fast.client), 0);
+    ck_assert_int_eq(weft_stream_close(&fast.server), 0);
+    weft_tls_free(fast.client_tls);
+    weft_tls_free(fast.server_tls);
+    close_tls_pair(&slow);
 }
 END_TEST
 
-START_TEST(a_handshake_is_cancelled_while_the_function_waits)
+START_TEST(a_handshake_can_be_cancelled_while_the_choose_function_waits)
 {
     choice c = {.is_blocking = true};
-    weft_tls_options server = {.choose = choose, .choose_ctx = &c};
-    pair p = {0};
-    make_sides(&p, &server, NULL);
+    weft_tls_options server = {.choose = choose_identity, .choose_ctx = &c};
+    tls_pair p = {0};
+    new_tls_pair(&p, &server, NULL);
     ck_assert_int_eq(weft_socketpair(p.fd), 0);
-    weft_fiber both[] = {weft_spin(accept_end, &p), weft_spin(connect_end, &p)};
+    weft_fiber both[] = {weft_spin(accept_tls_end, &p), weft_spin(connect_end, &p)};
     while (c.waiting == 0)
         weft_snooze();
     let_run();
@@ -239,14 +244,14 @@ START_TEST(a_handshake_is_cancelled_while_the_function_waits)
     ck_assert_int_eq(weft_await(both[1]), 0);
     ck_assert_int_eq(p.server_rc, -ECANCELED);
     ck_assert_int_lt(p.client_rc, 0);
-    free_sides(&p);
+    free_tls_pair(&p);
     assert_nothing_pending();
 }
 END_TEST
 
-/* Both sides' protocols, and what comes of it; NULL: the handshake fails. */
+/* The protocols of both sides, and the selected protocol. NULL: the handshake fails. */
 static const struct {
-    const char *server, *client, *agreed;
+    const char *server, *client, *selected;
 } protocols[] = {
     {"h2,http/1.1", "http/1.1,h2", "h2"},
     {"http/1.1", "h2,http/1.1", "http/1.1"},
@@ -257,67 +262,65 @@ static const struct {
     {NULL, NULL, ""},
 };
 
-START_TEST(the_server_prefers_among_the_protocols_of_both)
+START_TEST(the_server_selects_a_protocol_of_both_sides)
 {
     for (size_t i = 0; i < 2 * COUNT_OF(protocols); i++) {
-        pair p = {0};
+        tls_pair p = {0};
         weft_tls_info info;
         weft_tls_options server = {.alpn = protocols[i / 2].server, .version_max = 12 + i % 2};
         weft_tls_options client = {.alpn = protocols[i / 2].client};
-        const char *agreed = protocols[i / 2].agreed;
-        make_sides(&p, &server, &client);
-        shake(&p);
-        if (agreed == NULL) {
+        const char *selected = protocols[i / 2].selected;
+        new_tls_pair(&p, &server, &client);
+        handshake(&p);
+        if (selected == NULL) {
             ck_assert_int_eq(p.server_rc, -EPROTO);
             ck_assert_int_eq(p.client_rc, -EPROTO);
-            ck_assert_words(-EPROTO, "TLS: the other side says: no protocol (ALPN) that both sides "
-                                     "have");
-            free_sides(&p);
+            ck_assert_error(-EPROTO, "TLS: the peer reports: no common protocol (ALPN)");
+            free_tls_pair(&p);
             continue;
         }
         ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
-        ck_assert_str_eq(info.alpn, agreed);
+        ck_assert_str_eq(info.alpn, selected);
         ck_assert_int_eq(weft_tls_describe(&p.server, &info), 0);
-        ck_assert_str_eq(info.alpn, agreed);
-        close_pair(&p);
+        ck_assert_str_eq(info.alpn, selected);
+        close_tls_pair(&p);
     }
 }
 END_TEST
 
-START_TEST(versions_that_do_not_meet_end_the_handshake)
+START_TEST(no_common_version_ends_the_handshake)
 {
     for (int k = 0; k < 2; k++) {
-        pair p = {0};
+        tls_pair p = {0};
         weft_tls_options old = {.version_max = 12}, new = {.version_min = 13};
-        make_sides(&p, k == 0 ? &old : &new, k == 0 ? &new : &old);
-        shake(&p);
+        new_tls_pair(&p, k == 0 ? &old : &new, k == 0 ? &new : &old);
+        handshake(&p);
         ck_assert_int_eq(p.server_rc, -EPROTO);
         ck_assert_int_eq(p.client_rc, -EPROTO);
-        ck_assert_words(-EPROTO,
-                        "TLS: the other side says: no version of TLS that both sides allow");
-        free_sides(&p);
+        ck_assert_error(-EPROTO, "TLS: the peer reports: no common version of TLS");
+        free_tls_pair(&p);
     }
 }
 END_TEST
 
-START_TEST(ciphers_that_do_not_meet_end_the_handshake)
+START_TEST(no_common_cipher_ends_the_handshake)
 {
-    pair p = {0};
+    tls_pair p = {0};
     weft_tls_options server = {.ciphers = "ECDHE-ECDSA-AES128-GCM-SHA256", .version_max = 12};
     weft_tls_options client = {.ciphers = "ECDHE-ECDSA-AES256-GCM-SHA384"};
-    make_sides(&p, &server, &client);
-    shake(&p);
+    new_tls_pair(&p, &server, &client);
+    handshake(&p);
     ck_assert_int_eq(p.server_rc, -EPROTO);
     ck_assert_int_eq(p.client_rc, -EPROTO);
-    free_sides(&p);
+    free_tls_pair(&p);
 }
 END_TEST
 
-/* Connect, talk (the tickets come on the way), close; whether the session was resumed. */
-static bool is_resumed(pair *p)
+/* Connect, exchange data, during which tickets arrive, and close. Return whether it resumed. */
+static bool is_resumed(tls_pair *p)
 {
     weft_tls_info client, server;
-    shake(p);
+    handshake(p);
     ck_assert_good(p->client_rc);
     ck_assert_good(p->server_rc);
     ck_assert_int_eq(weft_stream_puts(&p->server, "hello\n"), 6);
@@ -333,16 +336,16 @@ static bool is_resumed(pair *p)
     return result;
 }
 
-START_TEST(a_client_resumes_its_sessions)
+START_TEST(a_client_resumes_sessions)
 {
     for (int version = 12; version <= 13; version++) {
-        pair p = {0};
+        tls_pair p = {0};
         weft_tls_options server = {.version_max = version};
-        make_sides(&p, &server, NULL);
+        new_tls_pair(&p, &server, NULL);
         ck_assert(!is_resumed(&p));
         for (int k = 0; k < 5; k++)
             ck_assert(is_resumed(&p));
-        p.name = "127.0.0.1"; /* another name is another session */
+        p.name = "127.0.0.1"; /* each name has its own session */
         ck_assert(!is_resumed(&p));
         ck_assert(is_resumed(&p));
         p.name = NULL;
@@ -350,10 +353,10 @@ START_TEST(a_client_resumes_its_sessions)
         ck_assert_int_eq(weft_tls_reload(p.client_tls), 0);
         ck_assert(!is_resumed(&p));
         ck_assert(is_resumed(&p));
-        ck_assert_int_eq(weft_tls_reload(p.server_tls), 0); /* with keys that nobody has */
+        ck_assert_int_eq(weft_tls_reload(p.server_tls), 0); /* with new ticket keys */
         ck_assert(!is_resumed(&p));
         ck_assert(is_resumed(&p));
-        free_sides(&p);
+        free_tls_pair(&p);
     }
 }
 END_TEST
@@ -361,19 +364,19 @@ END_TEST
 START_TEST(a_session_of_tls_1_3_is_used_once)
 {
     for (int version = 12; version <= 13; version++) {
-        pair p = {0};
+        tls_pair p = {0};
         weft_tls_options server = {.version_max = version};
-        make_sides(&p, &server, NULL);
+        new_tls_pair(&p, &server, NULL);
         ck_assert(!is_resumed(&p));
-        for (int k = 0; k < 3; k++) { /* two tickets came; nobody reads those that come now */
+        for (int k = 0; k < 3; k++) { /* two tickets have arrived; the next ones are not read */
             weft_tls_info info;
-            shake(&p);
+            handshake(&p);
             ck_assert_int_eq(weft_tls_describe(&p.client, &info), 0);
             ck_assert_int_eq(info.is_resumed, version == 12 || k < 2);
             ck_assert_int_eq(weft_stream_close(&p.client), 0);
             ck_assert_int_eq(weft_stream_close(&p.server), 0);
         }
-        free_sides(&p);
+        free_tls_pair(&p);
     }
 }
 END_TEST
@@ -381,49 +384,49 @@ END_TEST
 START_TEST(without_tickets_nothing_is_resumed)
 {
     for (int k = 0; k < 4; k++) {
-        pair p = {0};
+        tls_pair p = {0};
         weft_tls_options server = {.version_max = 12 + k % 2, .has_no_tickets = k < 2};
         weft_tls_options client = {.has_no_tickets = k >= 2};
-        make_sides(&p, &server, &client);
-        for (int turn = 0; turn < 3; turn++)
+        new_tls_pair(&p, &server, &client);
+        for (int round = 0; round < 3; round++)
             ck_assert(!is_resumed(&p));
-        free_sides(&p);
+        free_tls_pair(&p);
     }
 }
 END_TEST
 
-START_TEST(a_session_with_a_clients_certificate_is_resumed_with_it)
+START_TEST(a_resumed_session_has_the_client_certificate)
 {
-    issued ca = issue((want){.subject = "ca", .is_authority = true});
-    issued alice = issue((want){.subject = "alice", .issuer = &ca});
+    test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
+    test_cert alice = issue_cert((cert_options){.subject = "alice", .issuer = &ca});
     for (int version = 12; version <= 13; version++) {
-        pair p = {0};
+        tls_pair p = {0};
         weft_tls_options server = {
             .version_max = version, .ca_pem = ca.cert_pem, .verify = WEFT_TLS_VERIFY_REQUIRED};
         weft_tls_options client = {.identity = identity_of(&alice)};
-        make_sides(&p, &server, &client);
+        new_tls_pair(&p, &server, &client);
         ck_assert(!is_resumed(&p));
         ck_assert(is_resumed(&p));
         weft_tls_info info;
-        shake(&p);
+        handshake(&p);
         ck_assert_int_eq(weft_tls_describe(&p.server, &info), 0);
         ck_assert(info.is_resumed);
         ck_assert_str_eq(info.peer_subject, "CN=alice");
-        close_pair(&p);
+        close_tls_pair(&p);
     }
-    free_issued(&alice);
-    free_issued(&ca);
+    free_cert(&alice);
+    free_cert(&ca);
 }
 END_TEST
 
-START_TEST(many_servers_do_not_fill_the_memory)
+START_TEST(the_session_cache_is_bounded)
 {
-    issued cert = issue((want){.subject = "localhost", .names = "DNS:*.a.org"});
+    test_cert cert = issue_cert((cert_options){.subject = "localhost", .names = "DNS:*.a.org"});
     weft_tls_options server = {.identity = identity_of(&cert)}, client = {.ca_pem = cert.cert_pem};
-    pair p = {0};
-    make_sides(&p, &server, &client);
+    tls_pair p = {0};
+    new_tls_pair(&p, &server, &client);
     char name[32];
-    for (int i = 0; i < 100; i++) { /* more than are kept */
+    for (int i = 0; i < 100; i++) { /* more than the cache holds */
         snprintf(name, sizeof name, "s%d.a.org", i);
         p.name = name;
         ck_assert(!is_resumed(&p));
@@ -431,32 +434,35 @@ START_TEST(many_servers_do_not_fill_the_memory)
     ck_assert(is_resumed(&p));
     p.name = "s0.a.org";
     ck_assert(!is_resumed(&p));
-    free_sides(&p);
-    free_issued(&cert);
+    free_tls_pair(&p);
+    free_cert(&cert);
 }
 END_TEST
 
-START_TEST(files_are_read_again_and_connections_keep_what_they_have)
+START_TEST(reload_reads_files_again_and_existing_connections_continue)
 {
-    issued ca = issue((want){.subject = "ca", .is_authority = true});
-    issued old = issue((want){.subject = "old", .issuer = &ca, .names = "DNS:a.org"});
-    issued new = issue((want){.subject = "new", .issuer = &ca, .names = "DNS:a.org"});
-    issued extra = issue((want){.subject = "extra", .issuer = &ca, .names = "DNS:b.org"});
-    char *cert = write_file(old.cert_pem), *key = write_file(old.key_pem);
+    test_cert ca = issue_cert((cert_options){.subject = "ca", .is_authority = true});
+    test_cert old =
+        issue_cert((cert_options){.subject = "old", .issuer = &ca, .names = "DNS:a.org"});
+    test_cert new =
+        issue_cert((cert_options){.subject = "new", .issuer = &ca, .names = "DNS:a.org"});
+    test_cert extra =
+        issue_cert((cert_options){.subject = "extra", .issuer = &ca, .names = "DNS:b.org"});
+    char *cert = write_temp_file(old.cert_pem), *key = write_temp_file(old.key_pem);
     weft_tls_options server = {.identity = {.cert_file = cert, .key_file = key}};
     weft_tls_options client = {.ca_pem = ca.cert_pem, .has_no_tickets = true};
-    pair p = {0};
-    make_sides(&p, &server, &client);
+    tls_pair p = {0};
+    new_tls_pair(&p, &server, &client);
     weft_tls_identity more = identity_of(&extra);
     ck_assert_int_eq(weft_tls_add(p.server_tls, &more), 0);
-    pair kept = p;
-    kept.name = "a.org";
-    shake(&kept);
-    ck_assert_good(kept.client_rc);
-    rewrite_file(cert, new.cert_pem); /* half of it: the key is the old one */
+    tls_pair connected = p;
+    connected.name = "a.org";
+    handshake(&connected);
+    ck_assert_good(connected.client_rc);
+    overwrite_file(cert, new.cert_pem); /* the key is still the old one */
     ck_assert_int_eq(weft_tls_reload(p.server_tls), -EINVAL);
     ck_assert_str_eq(subject_for(&p, "a.org"), "CN=old");
-    rewrite_file(key, new.key_pem);
+    overwrite_file(key, new.key_pem);
     ck_assert_str_eq(subject_for(&p, "a.org"), "CN=old");
     ck_assert_int_eq(weft_tls_reload(p.server_tls), 0);
     ck_assert_str_eq(subject_for(&p, "a.org"), "CN=new");
@@ -464,39 +470,39 @@ START_TEST(files_are_read_again_and_connections_keep_what_they_have)
     unlink(cert);
     ck_assert_int_eq(weft_tls_reload(p.server_tls), -ENOENT);
     ck_assert_str_eq(subject_for(&p, "a.org"), "CN=new");
-    ck_assert_int_eq(weft_stream_puts(&kept.client, "hello\n"), 6);
-    ck_assert_int_eq(weft_stream_flush(&kept.client), 0);
-    ck_assert_line(&kept.server, "hello");
-    ck_assert_int_eq(weft_stream_close(&kept.client), 0);
-    ck_assert_int_eq(weft_stream_close(&kept.server), 0);
-    free_sides(&p);
-    remove_file(cert);
-    remove_file(key);
-    free_issued(&extra);
-    free_issued(&new);
-    free_issued(&old);
-    free_issued(&ca);
+    ck_assert_int_eq(weft_stream_puts(&connected.client, "hello\n"), 6);
+    ck_assert_int_eq(weft_stream_flush(&connected.client), 0);
+    ck_assert_line(&connected.server, "hello");
+    ck_assert_int_eq(weft_stream_close(&connected.client), 0);
+    ck_assert_int_eq(weft_stream_close(&connected.server), 0);
+    free_tls_pair(&p);
+    remove_temp_file(cert);
+    remove_temp_file(key);
+    free_cert(&extra);
+    free_cert(&new);
+    free_cert(&old);
+    free_cert(&ca);
 }
 END_TEST
 
 int main(void)
 {
     const TTest *const *const tests[] = {
-        &clients_get_the_certificate_of_the_name_they_ask_for,
-        &of_two_kinds_of_certificates_for_a_name_the_client_gets_what_it_can_use,
+        &clients_get_the_certificate_for_the_requested_name,
+        &with_rsa_and_ecdsa_certificates_for_a_name_the_client_gets_a_usable_one,
         &a_function_may_choose_the_certificate,
-        &a_function_that_cannot_choose_ends_the_handshake,
-        &a_function_that_waits_does_not_stop_the_world,
-        &a_handshake_is_cancelled_while_the_function_waits,
-        &the_server_prefers_among_the_protocols_of_both,
-        &versions_that_do_not_meet_end_the_handshake,
-        &ciphers_that_do_not_meet_end_the_handshake,
-        &a_client_resumes_its_sessions,
+        &a_failing_choose_function_ends_the_handshake,
+        &a_waiting_choose_function_does_not_block_other_fibers,
+        &a_handshake_can_be_cancelled_while_the_choose_function_waits,
+        &the_server_selects_a_protocol_of_both_sides,
+        &no_common_version_ends_the_handshake,
+        &no_common_cipher_ends_the_handshake,
+        &a_client_resumes_sessions,
         &a_session_of_tls_1_3_is_used_once,
         &without_tickets_nothing_is_resumed,
-        &a_session_with_a_clients_certificate_is_resumed_with_it,
-        &many_servers_do_not_fill_the_memory,
-        &files_are_read_again_and_connections_keep_what_they_have,
+        &a_resumed_session_has_the_client_certificate,
+        &the_session_cache_is_bounded,
+        &reload_reads_files_again_and_existing_connections_continue,
     };
     return run_suite("tls_names", tests, COUNT_OF(tests));
 }

@@ -1,14 +1,16 @@
-/* A library that was built without OpenSSL has TLS's functions, which say so. */
-#include "net_support.h"
+/* The TLS functions of a library that was built without OpenSSL: each call returns -ENOTSUP. */
+#include "support/net_support.h"
 
-START_TEST(without_openssl_every_call_says_so)
+#include <weft/web.h>
+
+START_TEST(without_openssl_every_call_is_enotsup)
 {
     weft_tls_options options = {.identity = {.cert_pem = "x", .key_pem = "x"}};
     char *cert, *key;
     ck_assert_ptr_null(weft_tls_server_new(&options));
-    ck_assert_words(-ENOTSUP, "weft was built without OpenSSL: there is no TLS");
+    ck_assert_error(-ENOTSUP, "TLS: weft was built without OpenSSL");
     ck_assert_ptr_null(weft_tls_client_new(NULL));
-    ck_assert_words(-ENOTSUP, "weft was built without OpenSSL: there is no TLS");
+    ck_assert_error(-ENOTSUP, "TLS: weft was built without OpenSSL");
     ck_assert_int_eq(weft_tls_self_signed("localhost", 1, &cert, &key), -ENOTSUP);
     ck_assert_int_eq(weft_tls_reload(NULL), -ENOTSUP);
     ck_assert_int_eq(weft_tls_add(NULL, &options.identity), -ENOTSUP);
@@ -16,7 +18,7 @@ START_TEST(without_openssl_every_call_says_so)
 }
 END_TEST
 
-START_TEST(without_openssl_a_descriptor_is_closed_all_the_same)
+START_TEST(without_openssl_the_descriptor_is_still_closed)
 {
     weft_stream s = {0};
     weft_tls_info info;
@@ -39,8 +41,8 @@ END_TEST
 int main(void)
 {
     const TTest *const *const tests[] = {
-        &without_openssl_every_call_says_so,
-        &without_openssl_a_descriptor_is_closed_all_the_same,
+        &without_openssl_every_call_is_enotsup,
+        &without_openssl_the_descriptor_is_still_closed,
     };
     return run_suite("tls_none", tests, COUNT_OF(tests));
 }

@@ -1,14 +1,14 @@
 /*
- * TLS with a peer that does what no stream of ours does: changes keys, cuts messages into records,
- * asks for another handshake. The peer is OpenSSL over memory, one call at a time.
+ * TLS with a peer that uses features that weft does not: key updates, fragmented messages, and
+ * renegotiation. The peer is OpenSSL over memory, driven one call at a time.
  */
-#include "tls_certs.h"
-#include "tls_support.h"
+#include "support/tls_support.h"
+#include "tls/tls_certs.h"
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
-/* The other side. What it has written stays in out until it is sent. */
+/* The peer. Its output stays in out until send_raw. */
 typedef struct raw {
     SSL_CTX *ctx;
     SSL *ssl;
@@ -16,7 +16,7 @@ typedef struct raw {
     int fd;
 } raw;
 
-static void open_raw(raw *r, bool is_server, int version, const issued *cert)
+static void open_raw(raw *r, bool is_server, int version, const test_cert *cert)
 {
     r->ctx = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
     SSL_CTX_set_max_proto_version(r->ctx, version == 12 ? TLS1_2_VERSION : TLS1_3_VERSION);
@@ -41,7 +41,7 @@ static void close_raw(raw *r)
     weft_close(r->fd);
 }
 
-/* Send so many bytes of what it has written, or all. */
+/* Send at most bytes_max bytes of the output of the peer. */
 static void send_raw(raw *r, size_t bytes_max)
 {
     char *data;
@@ -63,7 +63,7 @@ static void receive_raw(raw *r)
     ck_assert_int_eq(BIO_write(r->in, data, (int)n), (int)n);
 }
 
-static void shake_raw(raw *r)
+static void handshake_raw(raw *r)
 {
     while (SSL_do_handshake(r->ssl) != 1) {
         send_raw(r, SIZE_MAX);
@@ -76,7 +76,7 @@ static void puts_raw(raw *r, const char *text)
     ck_assert_int_eq(SSL_write(r->ssl, text, (int)strlen(text)), (int)strlen(text));
 }
 
-/* Read until this text has come. */
+/* Read and compare this text. */
 static void expect_raw(raw *r, const char *text)
 {
     char data[256];
@@ -90,23 +90,24 @@ static void expect_raw(raw *r, const char *text)
     ck_assert_mem_eq(data, text, strlen(text));
 }
 
-/* Our end. */
-typedef struct ours {
+/* The end that uses weft. */
+typedef struct weft_side {
     weft_tls *tls;
     weft_stream stream;
     int fd;
     bool is_server;
-} ours;
+} weft_side;
 
-static weft_value open_ours(void *arg)
+static weft_value open_weft_side(void *arg)
 {
-    ours *o = arg;
+    weft_side *o = arg;
     return o->is_server ? weft_tls_accept(&o->stream, o->fd, o->tls)
                         : weft_tls_connect(&o->stream, o->fd, o->tls, "localhost");
 }
 
-/* Both sides, shaken hands. The options are ours, and get the certificate. */
-static void meet(ours *o, raw *r, weft_tls_options options, int version, const issued *cert)
+/* Create and connect both sides. options are for the weft side, without the certificate. */
+static void connect_raw(weft_side *o, raw *r, weft_tls_options options, int version,
+                        const test_cert *cert)
 {
     int fd[2];
     if (o->is_server)
@@ -120,26 +121,26 @@ static void meet(ours *o, raw *r, weft_tls_options options, int version, const i
     ck_assert_int_eq(weft_socketpair(fd), 0);
     o->fd = fd[0];
     r->fd = fd[1];
-    weft_fiber f = weft_spin(open_ours, o);
-    shake_raw(r);
+    weft_fiber f = weft_spin(open_weft_side, o);
+    handshake_raw(r);
     send_raw(r, SIZE_MAX);
     ck_assert_good(weft_await(f));
 }
 
-static void part(ours *o, raw *r)
+static void close_both(weft_side *o, raw *r)
 {
     (void)weft_stream_close(&o->stream);
     weft_tls_free(o->tls);
     close_raw(r);
 }
 
-START_TEST(keys_are_changed_when_the_other_side_asks_for_it)
+START_TEST(keys_are_updated_when_the_peer_requests_it)
 {
-    issued cert = issue((want){.names = "DNS:localhost"});
+    test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
     for (int k = 0; k < 2; k++) {
-        ours o = {.is_server = k == 1};
+        weft_side o = {.is_server = k == 1};
         raw r = {0};
-        meet(&o, &r, (weft_tls_options){0}, 13, &cert);
+        connect_raw(&o, &r, (weft_tls_options){0}, 13, &cert);
         for (int i = 0; i < 5; i++) {
             ck_assert_int_eq(SSL_key_update(r.ssl, SSL_KEY_UPDATE_REQUESTED), 1);
             puts_raw(&r, "with new keys\n");
@@ -149,9 +150,9 @@ START_TEST(keys_are_changed_when_the_other_side_asks_for_it)
             ck_assert_int_eq(weft_stream_flush(&o.stream), 0);
             expect_raw(&r, "with ours\n");
         }
-        part(&o, &r);
+        close_both(&o, &r);
     }
-    free_issued(&cert);
+    free_cert(&cert);
 }
 END_TEST
 
@@ -161,8 +162,8 @@ static weft_value read_line(void *arg)
     return 0;
 }
 
-/* Ask for new keys many times, and read no answer. */
-static weft_value flood(void *arg)
+/* Request new keys many times without reading the replies. */
+static weft_value request_keys_repeatedly(void *arg)
 {
     raw *r = arg;
     for (int i = 0; i < 10000; i++) {
@@ -175,7 +176,7 @@ static weft_value flood(void *arg)
     return 0;
 }
 
-static weft_value drop_answers(void *arg)
+static weft_value read_and_discard(void *arg)
 {
     char data[4096];
     while (weft_read(*(int *)arg, data, sizeof data) > 0)
@@ -183,32 +184,33 @@ static weft_value drop_answers(void *arg)
     return 0;
 }
 
-START_TEST(one_who_asks_and_does_not_listen_is_held_up)
+START_TEST(a_peer_that_requests_key_updates_without_reading_blocks)
 {
-    issued cert = issue((want){.names = "DNS:localhost"});
-    ours o = {.is_server = true};
+    test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
+    weft_side o = {.is_server = true};
     raw r = {0};
-    meet(&o, &r, (weft_tls_options){0}, 13, &cert);
-    weft_fiber reader = weft_spin(read_line, &o.stream), writer = weft_spin(flood, &r);
+    connect_raw(&o, &r, (weft_tls_options){0}, 13, &cert);
+    weft_fiber reader = weft_spin(read_line, &o.stream),
+               writer = weft_spin(request_keys_repeatedly, &r);
     let_run();
     ck_assert_int_eq(weft_state_of(reader), WEFT_WAITING);
     ck_assert_int_eq(weft_state_of(writer), WEFT_WAITING);
-    weft_fiber listener = weft_spin(drop_answers, &r.fd);
+    weft_fiber discarder = weft_spin(read_and_discard, &r.fd);
     ck_assert_int_eq(weft_await(reader), 0);
     ck_assert_int_eq(weft_await(writer), 0);
-    weft_cancel(listener);
-    (void)weft_await(listener);
-    part(&o, &r);
-    free_issued(&cert);
+    weft_cancel(discarder);
+    (void)weft_await(discarder);
+    close_both(&o, &r);
+    free_cert(&cert);
 }
 END_TEST
 
-START_TEST(another_handshake_is_refused)
+START_TEST(renegotiation_is_refused)
 {
-    issued cert = issue((want){.names = "DNS:localhost"});
-    ours o = {0};
+    test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
+    weft_side o = {0};
     raw r = {0};
-    meet(&o, &r, (weft_tls_options){0}, 12, &cert);
+    connect_raw(&o, &r, (weft_tls_options){0}, 12, &cert);
     weft_fiber reader = weft_spin(read_line, &o.stream);
     ck_assert_int_eq(SSL_renegotiate(r.ssl), 1);
     ck_assert_int_eq(SSL_do_handshake(r.ssl), 1); /* a HelloRequest */
@@ -221,16 +223,16 @@ START_TEST(another_handshake_is_refused)
     int n;
     while ((n = SSL_read(r.ssl, data, sizeof data)) <= 0 && SSL_want_read(r.ssl))
         receive_raw(&r);
-    /* OpenSSL as a server gives up when it is told that there will be none. */
+    /* An OpenSSL server closes the connection after a no_renegotiation alert. */
     ck_assert_int_le(n, 0);
     ck_assert_int_eq(ERR_GET_REASON(ERR_peek_error()), SSL_R_NO_RENEGOTIATION);
-    part(&o, &r);
-    free_issued(&cert);
+    close_both(&o, &r);
+    free_cert(&cert);
 }
 END_TEST
 
-/* It is to be cancelled while it waits. */
-static weft_value read_nothing(void *arg)
+/* Read until cancelled. */
+static weft_value read_until_cancelled(void *arg)
 {
     char byte;
     ck_assert_int_eq(weft_stream_read(arg, &byte, 1), -ECANCELED);
@@ -245,27 +247,27 @@ static weft_value write_line(void *arg)
     return rc;
 }
 
-START_TEST(one_who_writes_waits_for_the_rest_of_a_message_about_keys)
+START_TEST(a_write_waits_for_the_rest_of_a_fragmented_handshake_message)
 {
-    /* A ticket with the client's certificate in it is longer than a record, as the server cuts. */
-    issued cert = issue((want){.names = "DNS:localhost"});
-    issued alice =
-        issue((want){.subject = "alice, whose name is what makes it long", .is_rsa = true});
-    for (int k = 0; k < 2; k++) { /* with somebody who reads, and without */
-        ours o = {0};
+    /* A ticket with the client's certificate is longer than a record of max_send_fragment. */
+    test_cert cert = issue_cert((cert_options){.names = "DNS:localhost"});
+    test_cert alice = issue_cert(
+        (cert_options){.subject = "alice, whose name is what makes it long", .is_rsa = true});
+    for (int k = 0; k < 2; k++) { /* with and without a concurrent reader */
+        weft_side o = {0};
         raw r = {0};
         open_raw(&r, true, 13, &cert);
         SSL_set_verify(r.ssl, SSL_VERIFY_PEER, NULL);
         ck_assert_int_eq(X509_STORE_add_cert(SSL_CTX_get_cert_store(r.ctx), alice.x), 1);
         SSL_set_max_send_fragment(r.ssl, 512);
         SSL_set_num_tickets(r.ssl, 0);
-        meet(&o, &r, (weft_tls_options){.identity = identity_of(&alice)}, 13, &cert);
+        connect_raw(&o, &r, (weft_tls_options){.identity = identity_of(&alice)}, 13, &cert);
         ck_assert_int_eq(SSL_new_session_ticket(r.ssl), 1);
         puts_raw(&r, "end\n");
         char *data;
         ck_assert_int_gt(BIO_get_mem_data(r.out, &data), 700);
         send_raw(&r, 600); /* the first record, and a part of the next */
-        weft_fiber reader = weft_spin(k == 0 ? read_line : read_nothing, &o.stream);
+        weft_fiber reader = weft_spin(k == 0 ? read_line : read_until_cancelled, &o.stream);
         let_run();
         ck_assert_int_eq(weft_state_of(reader), WEFT_WAITING);
         if (k == 1) {
@@ -281,21 +283,21 @@ START_TEST(one_who_writes_waits_for_the_rest_of_a_message_about_keys)
         ck_assert_int_eq(weft_await(writer), 0);
         ck_assert_int_eq(weft_await(reader), 0);
         expect_raw(&r, "a line\n");
-        part(&o, &r);
+        close_both(&o, &r);
     }
     ck_assert_trail("sent written sent written ");
-    free_issued(&alice);
-    free_issued(&cert);
+    free_cert(&alice);
+    free_cert(&cert);
 }
 END_TEST
 
 int main(void)
 {
     const TTest *const *const tests[] = {
-        &keys_are_changed_when_the_other_side_asks_for_it,
-        &one_who_asks_and_does_not_listen_is_held_up,
-        &another_handshake_is_refused,
-        &one_who_writes_waits_for_the_rest_of_a_message_about_keys,
+        &keys_are_updated_when_the_peer_requests_it,
+        &a_peer_that_requests_key_updates_without_reading_blocks,
+        &renegotiation_is_refused,
+        &a_write_waits_for_the_rest_of_a_fragmented_handshake_message,
     };
     return run_suite("tls_raw", tests, COUNT_OF(tests));
 }

@@ -1,30 +1,32 @@
-/* Certificates for the tests of TLS, of every kind that can be wrong. */
-#ifndef TESTS_TLS_CERTS_H
-#define TESTS_TLS_CERTS_H
+/* Certificates for the tests of TLS: valid, expired, self-signed, or signed by a test authority. */
+#ifndef TESTS_TLS_TLS_CERTS_H
+#define TESTS_TLS_TLS_CERTS_H
 
-#include "support.h"
+#include "support/support.h"
+
+#include <weft/web.h>
 
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
-/* What a certificate says. */
-typedef struct want {
-    const char *subject; /* its common name; NULL: test */
-    const char *names;   /* as in a file of OpenSSL's, "DNS:a.org,IP:127.0.0.1"; NULL: none */
+/* The contents of a certificate. */
+typedef struct cert_options {
+    const char *subject; /* common name; NULL: test */
+    const char *names;   /* subjectAltName in the format of OpenSSL, "DNS:a.org,IP:127.0.0.1" */
     bool is_authority;
     bool is_rsa;
-    int begin_days;              /* from now */
-    int end_days;                /* from now; 0: 10 */
-    const struct issued *issuer; /* NULL: itself */
-} want;
+    int begin_days;                 /* from now */
+    int end_days;                   /* from now; 0: 10 */
+    const struct test_cert *issuer; /* NULL: self-signed */
+} cert_options;
 
-typedef struct issued {
+typedef struct test_cert {
     X509 *x;
     EVP_PKEY *key;
     char *cert_pem;
     char *key_pem;
-} issued;
+} test_cert;
 
 static inline void add_extension(X509 *x, int nid, const char *value)
 {
@@ -36,7 +38,7 @@ static inline void add_extension(X509 *x, int nid, const char *value)
     X509_EXTENSION_free(extension);
 }
 
-static inline char *take_text(BIO *bio)
+static inline char *bio_to_text(BIO *bio)
 {
     char *data;
     long bytes = BIO_get_mem_data(bio, &data);
@@ -47,7 +49,7 @@ static inline char *take_text(BIO *bio)
     return text;
 }
 
-static inline void fill_certificate(X509 *x, EVP_PKEY *key, const want *w)
+static inline void fill_certificate(X509 *x, EVP_PKEY *key, const cert_options *w)
 {
     static long serial = 1;
     X509_NAME *subject = X509_get_subject_name(x);
@@ -64,37 +66,37 @@ static inline void fill_certificate(X509 *x, EVP_PKEY *key, const want *w)
         add_extension(x, NID_subject_alt_name, w->names);
 }
 
-/* To be freed with free_issued. */
-static inline issued issue(want w)
+/* Create a certificate and its key. The caller calls free_cert. */
+static inline test_cert issue_cert(cert_options w)
 {
-    issued i = {X509_new(), w.is_rsa ? EVP_RSA_gen(2048) : EVP_EC_gen("P-256"), NULL, NULL};
+    test_cert i = {X509_new(), w.is_rsa ? EVP_RSA_gen(2048) : EVP_EC_gen("P-256"), NULL, NULL};
     ck_assert(i.x != NULL && i.key != NULL);
     fill_certificate(i.x, i.key, &w);
     ck_assert_int_gt(X509_sign(i.x, w.issuer != NULL ? w.issuer->key : i.key, EVP_sha256()), 0);
     BIO *cert = BIO_new(BIO_s_mem()), *key = BIO_new(BIO_s_mem());
     ck_assert_int_eq(PEM_write_bio_X509(cert, i.x), 1);
     ck_assert_int_eq(PEM_write_bio_PrivateKey(key, i.key, NULL, NULL, 0, NULL, NULL), 1);
-    i.cert_pem = take_text(cert);
-    i.key_pem = take_text(key);
+    i.cert_pem = bio_to_text(cert);
+    i.key_pem = bio_to_text(key);
     return i;
 }
 
-static inline void free_issued(issued *i)
+static inline void free_cert(test_cert *i)
 {
     X509_free(i->x);
     EVP_PKEY_free(i->key);
     free(i->cert_pem);
     free(i->key_pem);
-    *i = (issued){0};
+    *i = (test_cert){0};
 }
 
-static inline weft_tls_identity identity_of(const issued *i)
+static inline weft_tls_identity identity_of(const test_cert *i)
 {
     return (weft_tls_identity){.cert_pem = i->cert_pem, .key_pem = i->key_pem};
 }
 
-/* A file below the folder for temporary ones, with a text; its path is to be removed and freed. */
-static inline char *write_file(const char *text)
+/* Write text to a new temporary file and return its path. The caller calls remove_temp_file. */
+static inline char *write_temp_file(const char *text)
 {
     char *path = strdup("/tmp/weft-tls-XXXXXX");
     int fd = mkstemp(path);
@@ -104,7 +106,7 @@ static inline char *write_file(const char *text)
     return path;
 }
 
-static inline void rewrite_file(const char *path, const char *text)
+static inline void overwrite_file(const char *path, const char *text)
 {
     FILE *file = fopen(path, "w");
     ck_assert_ptr_nonnull(file);
@@ -112,7 +114,7 @@ static inline void rewrite_file(const char *path, const char *text)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-static inline void remove_file(char *path)
+static inline void remove_temp_file(char *path)
 {
     unlink(path);
     free(path);

@@ -1,10 +1,10 @@
-// Go's goroutines and channels; a contender of bench/README.md.
+// Goroutines and channels of Go. A contender of bench/README.md.
 //
 // build: GO111MODULE=off go build -o build/peers/go bench/peers/go/main.go
 // run:   build/peers/go [WORK COUNT N]
 //
-// One thread runs all goroutines (GOMAXPROCS=1), as a weft thread runs its fibers; two where the
-// work is about two threads. The garbage collector's time counts: it belongs to the price.
+// One thread runs all goroutines (GOMAXPROCS=1), as a weft thread runs its fibers. Workloads with
+// two threads use two. The figures include the time of the garbage collector.
 package main
 
 import (
@@ -70,7 +70,8 @@ func require(isTrue bool, what string) {
 	}
 }
 
-// The time of n operations, after some that warm up; do says how many it really did.
+// Return a workload that prints the time per operation, after a warm-up. do returns the number of
+// its operations.
 func measure(now func() float64, do func(count, n int) int) func(count, n int) {
 	return func(count, n int) {
 		warm := warmUps
@@ -94,7 +95,7 @@ func atLeast1(n int) int {
 	return n
 }
 
-// One of them takes the time: between its yields, all others have theirs.
+// One goroutine measures. Between two of its yields, each other goroutine yields once.
 func snooze(count, n int) {
 	laps := atLeast1(n / count)
 	warm := 1 + warmUps/count
@@ -124,7 +125,7 @@ func snooze(count, n int) {
 	fmt.Printf("%.7g\n", took/float64(laps*count))
 }
 
-// A channel is a little cheaper than a sync.WaitGroup, and as usual.
+// A channel is slightly cheaper than a sync.WaitGroup, and as common.
 func spin(_, n int) int {
 	done := make(chan struct{})
 	for i := 0; i < n; i++ {
@@ -134,7 +135,7 @@ func spin(_, n int) int {
 	return n
 }
 
-// Messages there and back, over channels with so much room.
+// Run n round trips over channels of a capacity.
 func roundTrips(room, n int) int {
 	there, back := make(chan int, room), make(chan int, room)
 	go func() {
@@ -147,13 +148,13 @@ func roundTrips(room, n int) int {
 		there <- i
 		got = <-back
 	}
-	require(got == n, "the last answer is wrong")
+	require(got == n, "the last reply is wrong")
 	return n
 }
 
 func rendezvous(_, n int) int { return roundTrips(0, n) }
 
-// What a goroutine's own mailbox is: a channel that has room.
+// The mailbox of a goroutine is a channel with a buffer.
 func mailbox(_, n int) int { return roundTrips(mailboxRoom, n) }
 
 func stream(room, n int) int {
@@ -177,7 +178,7 @@ func buffered(count, n int) int { return stream(count, n) }
 func flow(_, n int) int { return stream(flowRoom, n) }
 
 func selectOf2(count, n int) int {
-	require(count == 2, "a select has its cases in the source: 2")
+	require(count == 2, "select: COUNT is not 2")
 	a, b := make(chan int), make(chan int)
 	go func() {
 		for i := 0; i < n; i++ {
@@ -201,8 +202,8 @@ func selectOf2(count, n int) int {
 	return n
 }
 
-// Not always handed on: whoever runs may take it again before one who waits, until that one has
-// waited for a millisecond.
+// Unlock does not hand over the mutex. A running goroutine may lock it again before a waiter, until
+// the waiter has waited for 1 ms.
 func mutex(count, n int) int {
 	var lock sync.Mutex
 	var all sync.WaitGroup
@@ -220,7 +221,7 @@ func mutex(count, n int) int {
 		}()
 	}
 	all.Wait()
-	require(done == each*count, "not all was done")
+	require(done == each*count, "mutex: operations are missing")
 	return done
 }
 
@@ -249,8 +250,8 @@ func condition(_, n int) int {
 	return n
 }
 
-// Left alone, the runtime runs both in one thread: that is what mailbox measures. So the other one
-// is held in its own, as those must be who call libraries that want one thread.
+// The runtime would run both goroutines in one thread, as in mailbox. LockOSThread binds one of
+// them to its thread. Programs do so for libraries that require a fixed thread.
 func cords(_, n int) int {
 	there, back := make(chan int, mailboxRoom), make(chan int, mailboxRoom)
 	go func() {
@@ -261,13 +262,13 @@ func cords(_, n int) int {
 	}()
 	for i := 1; i <= n; i++ {
 		there <- i
-		require(<-back == i, "an answer is wrong")
+		require(<-back == i, "a reply is wrong")
 	}
 	return n
 }
 
-// One timer, kept and armed again, as the net package does with its deadlines: a sixth of what
-// time.NewTimer takes each time, and a tenth of context.WithTimeout.
+// Reset one timer, as the net package does for deadlines. time.NewTimer takes 6 times as long, and
+// context.WithTimeout 10 times.
 func timeout(_, n int) int {
 	timer := time.NewTimer(time.Minute)
 	for i := 0; i < n; i++ {
@@ -279,14 +280,14 @@ func timeout(_, n int) int {
 
 func statusBytes(key string) float64 {
 	text, err := os.ReadFile("/proc/self/status")
-	require(err == nil, "no /proc/self/status")
+	require(err == nil, "cannot read /proc/self/status")
 	for _, line := range strings.Split(string(text), "\n") {
 		if strings.HasPrefix(line, key) {
 			kib, _ := strconv.ParseFloat(strings.Fields(line)[1], 64)
 			return kib * 1024
 		}
 	}
-	require(false, "no "+key)
+	require(false, "/proc/self/status has no "+key)
 	return 0
 }
 
@@ -322,7 +323,7 @@ func sleepers(count, _ int) {
 	fmt.Printf("%.7g\n", (cpuNs()-began)/1e6)
 }
 
-// The net package sets TCP_NODELAY, and takes net.core.somaxconn for the backlog: 4,096.
+// The net package sets TCP_NODELAY. Its backlog is net.core.somaxconn: 4,096.
 func echo(port, _ int) {
 	listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 	require(err == nil, fmt.Sprint(err))

@@ -1,11 +1,12 @@
 /*
- * The epoll backend: what ready.c needs of epoll. A descriptor is registered edge-triggered when it
- * is first waited on, for the direction that is waited for, then for both, and stays so until it is
- * closed: most waits make no call for it. Readiness for writing is not asked for before somebody
- * needs it: a unix socket tells of it whenever its peer has read.
+ * The epoll backend, based on ready.c. At the first wait on a descriptor, the backend registers the
+ * descriptor edge-triggered for the direction of the wait. A later wait may add the other
+ * direction. The registration lasts until the descriptor is closed, so most waits need no system
+ * call. The backend registers writability only if necessary, because a unix socket reports
+ * writability whenever the peer has read.
  */
-#include "backend/call.h"
-#include "backend/ready.h"
+#include "backend/ready/ready.h"
+#include "backend/syscall/call.h"
 #include "backend/wake_fd.h"
 #include "base/clock.h"
 #include "base/libc.h"
@@ -17,18 +18,21 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Events taken in one call. */
+/* The maximum number of events per epoll_wait. */
 #define EVENTS_MAX 128
 /*
- * How many are handled before those whom they wake run: what the kernel and the fiber have of a
- * connection is still in the cache then.
+ * The maximum number of events that poll handles before the woken fibers run. The data of the
+ * connections is then still in the cache.
  */
-#define PART 16
-/* How many events ahead what they concern is fetched: descriptor, operation, its owner. */
-#define FETCH_AHEAD 8
-#define FETCH_OP_AHEAD 4
-#define FETCH_OWNER_AHEAD 2
-/* Tells the event of wake_fd from those of descriptors, whose generation is never 0. */
+#define BATCH 16
+/*
+ * The number of events by which the prefetch is ahead: for descriptors, for operations, and for the
+ * owners of operations.
+ */
+#define PREFETCH_AHEAD 8
+#define PREFETCH_OP_AHEAD 4
+#define PREFETCH_OWNER_AHEAD 2
+/* The event data of the eventfd. In the data of other events, the generation is never 0. */
 #define WAKE_TAG UINT64_C(0)
 
 #define NS_PER_MS 1000000
@@ -38,11 +42,14 @@ typedef struct epoll_backend {
     weft__ready ready;
     int epoll_fd;
     weft__wake_fd wake;
-    uint32_t generation; /* the last one given out */
-    bool has_no_pwait2;
-    /* What a poll found; not on the stack, which is that of some fiber and may be nearly full. */
+    uint32_t generation; /* of the last registration */
+    bool lacks_pwait2;
+    /*
+     * The events of the last epoll_wait. poll runs on the stack of any fiber, and the stack may be
+     * nearly full. Therefore the events are not on the stack.
+     */
     struct epoll_event events[EVENTS_MAX];
-    int events_count, events_done; /* how many there are, and how many of them have been handled */
+    int events_count, events_done; /* the numbers of events and of handled events */
 } epoll_backend;
 
 static epoll_backend *epoll_of(weft__backend *base)
@@ -50,7 +57,7 @@ static epoll_backend *epoll_of(weft__backend *base)
     return CONTAINER_OF(base, epoll_backend, base);
 }
 
-/* What is waited for, as poll(2) names it. */
+/* Return the events that the waiters need, as flags of poll(2). */
 static uint8_t wanted_events(const weft__waiters *w)
 {
     bool has_either = !weft__list_is_empty(&w->either);
@@ -62,59 +69,66 @@ static uint8_t wanted_events(const weft__waiters *w)
     return events;
 }
 
-/* Readers are to hear of the end and of urgent bytes, too: see ready.c. */
-static int control(epoll_backend *b, int what, int fd, uint8_t events, uint32_t generation)
+/*
+ * Call epoll_ctl. Readers also need reports of the end of the input and of urgent bytes (see
+ * ready.c).
+ */
+static int registration_set(epoll_backend *b, int operation, int fd, uint8_t events,
+                            uint32_t generation)
 {
     uint32_t all = events | EPOLLET | (events & POLLIN ? EPOLLRDHUP | EPOLLPRI : 0);
     struct epoll_event event = {all, {.u64 = (uint64_t)generation << 32 | (unsigned)fd}};
-    return epoll_ctl(b->epoll_fd, what, fd, &event) < 0 ? -errno : 0;
+    return epoll_ctl(b->epoll_fd, operation, fd, &event) < 0 ? -errno : 0;
 }
 
-static int register_new(epoll_backend *b, int fd, weft__descriptor *d, uint8_t events)
+static int registration_add(epoll_backend *b, int fd, weft__descriptor *d, uint8_t events)
 {
     if (++b->generation == 0)
         b->generation = 1;
-    int rc = control(b, EPOLL_CTL_ADD, fd, events, b->generation);
-    if (rc == -EEXIST) /* a file that had this number before has it again (dup2) */
-        rc = control(b, EPOLL_CTL_MOD, fd, events, b->generation);
+    int rc = registration_set(b, EPOLL_CTL_ADD, fd, events, b->generation);
+    if (rc == -EEXIST) /* an earlier file has this number again (dup2) */
+        rc = registration_set(b, EPOLL_CTL_MOD, fd, events, b->generation);
     d->generation = rc < 0 ? 0 : b->generation;
-    d->watched = rc < 0 ? 0 : events;
+    d->armed = rc < 0 ? 0 : events;
     return rc;
 }
 
 /*
- * To set a registration again (EPOLL_CTL_MOD) reports a readiness that is there, and finds out that
- * the number was closed behind our back and belongs to another file now (ENOENT).
+ * Change the events of a registration. EPOLL_CTL_MOD also reports existing readiness. ENOENT means
+ * that the number was closed and now belongs to another file.
  */
-static int set_again(epoll_backend *b, int fd, weft__descriptor *d, uint8_t wanted)
+static int registration_modify(epoll_backend *b, int fd, weft__descriptor *d, uint8_t wanted)
 {
-    uint8_t events = d->watched | wanted;
-    int rc = control(b, EPOLL_CTL_MOD, fd, events, d->generation);
+    uint8_t events = d->armed | wanted;
+    int rc = registration_set(b, EPOLL_CTL_MOD, fd, events, d->generation);
     if (rc == -ENOENT)
-        return register_new(b, fd, d, wanted);
-    d->watched = rc < 0 ? d->watched : events;
+        return registration_add(b, fd, d, wanted);
+    d->armed = rc < 0 ? d->armed : events;
     return rc;
 }
 
-static int epoll_watch(weft__backend *base, int fd, weft__descriptor *d)
+static int epoll_arm(weft__backend *base, int fd, weft__descriptor *d)
 {
     epoll_backend *b = epoll_of(base);
     uint8_t wanted = wanted_events(&d->waiters);
-    bool is_doubtful = d->is_doubtful;
-    d->is_doubtful = false;
+    bool needs_rearm = d->needs_rearm;
+    d->needs_rearm = false;
     if (d->generation == 0)
-        return register_new(b, fd, d, wanted);
-    if ((d->watched & wanted) == wanted && !is_doubtful)
+        return registration_add(b, fd, d, wanted);
+    if ((d->armed & wanted) == wanted && !needs_rearm)
         return 0;
-    return set_again(b, fd, d, wanted);
+    return registration_modify(b, fd, d, wanted);
 }
 
-/* Closing alone leaves the registration of a file that is open elsewhere (dup, fork). */
-static void epoll_unwatch(weft__backend *base, int fd, weft__descriptor *d)
+/*
+ * Remove the registration. Otherwise a file that is also open with another descriptor (dup, fork)
+ * would keep its registration.
+ */
+static void epoll_disarm(weft__backend *base, int fd, weft__descriptor *d)
 {
     epoll_ctl(epoll_of(base)->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     d->generation = 0;
-    d->watched = 0;
+    d->armed = 0;
 }
 
 static intptr_t epoll_submit(weft__backend *base, weft__op *op)
@@ -130,16 +144,16 @@ static bool epoll_cancel(weft__backend *base, weft__op *op)
 static void handle_event(epoll_backend *b, const struct epoll_event *event)
 {
     if (event->data.u64 == WAKE_TAG)
-        return; /* not read: edge-triggered, every write is an event of its own */
+        return; /* edge-triggered: every write is a new event, so the eventfd is not read */
     int fd = (int)(uint32_t)event->data.u64;
     weft__descriptor *d = weft__ready_find(&b->ready, fd);
     if (d == NULL || d->generation != (uint32_t)(event->data.u64 >> 32))
-        return; /* of a file that had the number before */
-    weft__ready_event(&b->ready, fd, d, (int)event->events); /* the bits are those of poll */
+        return; /* an event of an earlier file with this number */
+    weft__ready_event(&b->ready, fd, d, (int)event->events); /* EPOLL bits are equal to POLL bits */
 }
 
-/* The descriptor of an event so many places from now; NULL: there is none. */
-static const weft__descriptor *peek(const epoll_backend *b, int ahead)
+/* Return the descriptor of a later event, or NULL if that event does not exist. */
+static const weft__descriptor *event_peek(const epoll_backend *b, int ahead)
 {
     int i = b->events_done + ahead;
     if (i >= b->events_count)
@@ -147,39 +161,42 @@ static const weft__descriptor *peek(const epoll_backend *b, int ahead)
     return weft__ready_find(&b->ready, (int)(uint32_t)b->events[i].data.u64);
 }
 
-/* With many connections none of this is in the cache: it is fetched while others are handled. */
-FETCHER void fetch_op(const epoll_backend *b, int ahead)
+/*
+ * Prefetch the first reader of a later event. With many connections, the reader is usually not in
+ * the cache.
+ */
+PREFETCHER void prefetch_op(const epoll_backend *b, int ahead)
 {
-    const weft__descriptor *d = peek(b, ahead);
+    const weft__descriptor *d = event_peek(b, ahead);
     if (d != NULL)
-        weft__fetch(weft__waiters_first(&d->waiters.readers), WEFT__OP_LINES);
+        weft__prefetch(weft__waiters_first(&d->waiters.readers), WEFT__OP_CACHE_LINES);
 }
 
-FETCHER void fetch_owner(const epoll_backend *b, int ahead)
+PREFETCHER void prefetch_owner(const epoll_backend *b, int ahead)
 {
-    const weft__descriptor *d = peek(b, ahead);
+    const weft__descriptor *d = event_peek(b, ahead);
     if (d != NULL && !weft__list_is_empty(&d->waiters.readers))
-        weft__fetch(weft__waiters_first(&d->waiters.readers)->owner, WEFT__OWNER_LINES);
+        weft__prefetch(weft__waiters_first(&d->waiters.readers)->owner, WEFT__OWNER_CACHE_LINES);
 }
 
-/* The first ones, all at once: that takes no longer than one of them. */
-FETCHER void fetch_first(const epoll_backend *b)
+/* Prefetch for the first events together, so that the latencies overlap. */
+PREFETCHER void prefetch_first(const epoll_backend *b)
 {
-    for (int i = 0; i < FETCH_AHEAD; i++)
-        weft__fetch(peek(b, i), WEFT__DESCRIPTOR_LINES);
-    for (int i = 0; i < FETCH_OP_AHEAD; i++)
-        fetch_op(b, i);
-    for (int i = 0; i < FETCH_OWNER_AHEAD; i++)
-        fetch_owner(b, i);
+    for (int i = 0; i < PREFETCH_AHEAD; i++)
+        weft__prefetch(event_peek(b, i), WEFT__DESCRIPTOR_CACHE_LINES);
+    for (int i = 0; i < PREFETCH_OP_AHEAD; i++)
+        prefetch_op(b, i);
+    for (int i = 0; i < PREFETCH_OWNER_AHEAD; i++)
+        prefetch_owner(b, i);
 }
 
-static void handle_part(epoll_backend *b)
+static void handle_batch(epoll_backend *b)
 {
-    fetch_first(b);
-    for (int i = 0; i < PART && b->events_done < b->events_count; i++) {
-        weft__fetch(peek(b, FETCH_AHEAD), WEFT__DESCRIPTOR_LINES);
-        fetch_op(b, FETCH_OP_AHEAD);
-        fetch_owner(b, FETCH_OWNER_AHEAD);
+    prefetch_first(b);
+    for (int i = 0; i < BATCH && b->events_done < b->events_count; i++) {
+        weft__prefetch(event_peek(b, PREFETCH_AHEAD), WEFT__DESCRIPTOR_CACHE_LINES);
+        prefetch_op(b, PREFETCH_OP_AHEAD);
+        prefetch_owner(b, PREFETCH_OWNER_AHEAD);
         handle_event(b, &b->events[b->events_done++]);
     }
 }
@@ -190,17 +207,17 @@ static int wait_ms(epoll_backend *b, int64_t timeout_ns)
     return epoll_wait(b->epoll_fd, b->events, EVENTS_MAX, ms > INT32_MAX ? INT32_MAX : (int)ms);
 }
 
-/* The number of events, or -errno. */
+/* Return the number of events or -errno. */
 static int wait_events(epoll_backend *b, int64_t timeout_ns)
 {
     int count = -1;
-    if (!b->has_no_pwait2) {
+    if (!b->lacks_pwait2) {
         struct timespec timeout = weft__clock_spec(timeout_ns);
-        const struct timespec *at_most = timeout_ns < 0 ? NULL : &timeout;
-        count = epoll_pwait2(b->epoll_fd, b->events, EVENTS_MAX, at_most, NULL);
-        b->has_no_pwait2 = count < 0 && errno == ENOSYS; /* before Linux 5.11 */
+        const struct timespec *limit = timeout_ns < 0 ? NULL : &timeout;
+        count = epoll_pwait2(b->epoll_fd, b->events, EVENTS_MAX, limit, NULL);
+        b->lacks_pwait2 = count < 0 && errno == ENOSYS; /* before Linux 5.11 */
     }
-    if (b->has_no_pwait2)
+    if (b->lacks_pwait2)
         count = wait_ms(b, timeout_ns);
     return count < 0 ? -errno : count;
 }
@@ -215,7 +232,7 @@ static int epoll_poll(weft__backend *base, int64_t timeout_ns)
         b->events_done = 0;
         b->events_count = count > 0 ? count : 0;
     }
-    handle_part(b);
+    handle_batch(b);
     weft__ready_poll(&b->ready);
     return 0;
 }
@@ -236,7 +253,7 @@ static int epoll_release_fd(weft__backend *base, int fd)
     return weft__ready_release_fd(&epoll_of(base)->ready, fd);
 }
 
-static void forget_fd(weft__backend *base, int fd)
+static void epoll_forget_fd(weft__backend *base, int fd)
 {
     weft__ready_forget(&epoll_of(base)->ready, fd);
 }
@@ -257,25 +274,25 @@ static int64_t epoll_now_ns(weft__backend *base)
     return weft__clock_ns();
 }
 
-static int add_wake(epoll_backend *b)
+static int add_wake_fd(epoll_backend *b)
 {
     struct epoll_event event = {EPOLLIN | EPOLLET, {.u64 = WAKE_TAG}};
     return epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, atomic_load(&b->wake.fd), &event) < 0 ? -errno : 0;
 }
 
-/* An epoll in which this eventfd is registered already (EEXIST) is ours, and so is the eventfd. */
+/* If the eventfd is registered already (EEXIST), both descriptors belong to this backend. */
 static int epoll_check(weft__backend *base)
 {
     epoll_backend *b = epoll_of(base);
     if (!weft__wake_fd_is_own(&b->wake))
         return -EBADF;
-    int rc = add_wake(b);
-    if (rc == 0) /* another one: take it out again */
+    int rc = add_wake_fd(b);
+    if (rc == 0) /* epoll_fd is another epoll instance: remove the eventfd again */
         epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, atomic_load(&b->wake.fd), NULL);
     return rc == 0 || rc == -EBADF || rc == -EINVAL || rc == -EPERM ? -EBADF : 0;
 }
 
-/* Close what is still ours, and forget the numbers. */
+/* Close the descriptors if they still belong to the backend, and set the numbers to -1. */
 static void close_descriptors(epoll_backend *b)
 {
     if (b->epoll_fd >= 0 && epoll_check(&b->base) == 0)
@@ -287,7 +304,7 @@ static void close_descriptors(epoll_backend *b)
 static void epoll_close(weft__backend *base)
 {
     epoll_backend *b = epoll_of(base);
-    weft__finished_close(&b->base);
+    weft__finished_jobs_close(&b->base);
     weft__ready_close(&b->ready);
     close_descriptors(b);
     free(b);
@@ -299,18 +316,22 @@ static void epoll_abandon(weft__backend *base, bool is_own)
     close_descriptors(epoll_of(base));
 }
 
-/* Make the kernel's objects, once more if they were lost. 0 or -errno. */
-static int open_descriptors(epoll_backend *b, bool is_again)
+/*
+ * Open the epoll descriptor and the eventfd. is_renewal means that the new descriptors replace lost
+ * descriptors. Returns 0 or -errno.
+ */
+static int open_descriptors(epoll_backend *b, bool is_renewal)
 {
     const int flags = EFD_CLOEXEC | EFD_NONBLOCK;
     b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (b->epoll_fd < 0)
         return -errno;
-    if (is_again)
+    if (is_renewal)
         b->epoll_fd = weft__fd_move_up(b->epoll_fd);
-    int rc = is_again ? weft__wake_fd_renew(&b->wake, flags) : weft__wake_fd_open(&b->wake, flags);
+    int rc =
+        is_renewal ? weft__wake_fd_renew(&b->wake, flags) : weft__wake_fd_open(&b->wake, flags);
     if (rc == 0)
-        rc = add_wake(b);
+        rc = add_wake_fd(b);
     if (rc < 0) {
         weft__wake_fd_close(&b->wake);
         close(b->epoll_fd);
@@ -320,18 +341,18 @@ static int open_descriptors(epoll_backend *b, bool is_again)
 }
 
 /*
- * Descriptors that have been lost are not closed: one of the two may be leaked, if the program has
- * closed only the other.
+ * The backend does not close lost descriptors. If the program has closed only one of the two
+ * descriptors, the other descriptor may leak.
  */
 static int epoll_repair(weft__backend *base)
 {
     epoll_backend *b = epoll_of(base);
     close_descriptors(b);
-    weft__ready_forget_closed(&b->ready); /* before their numbers are used again */
+    weft__ready_forget_closed(&b->ready); /* before new descriptors can receive closed numbers */
     b->events_count = b->events_done = 0;
     int rc = open_descriptors(b, true);
     if (rc == 0)
-        weft__ready_rewatch(&b->ready);
+        weft__ready_rearm(&b->ready);
     return rc;
 }
 
@@ -349,8 +370,8 @@ static int epoll_open(weft__backend **out)
     b->base.type = &weft__backend_epoll;
     b->epoll_fd = -1;
     atomic_init(&b->wake.fd, -1);
-    weft__finished_init(&b->base);
-    weft__ready_open(&b->ready, &b->base, epoll_watch, epoll_unwatch);
+    weft__finished_jobs_init(&b->base);
+    weft__ready_open(&b->ready, &b->base, epoll_arm, epoll_disarm);
     int rc = open_descriptors(b, false);
     if (rc < 0)
         epoll_close(&b->base);
@@ -373,7 +394,7 @@ const weft__backend_type weft__backend_epoll = {
     .repair = epoll_repair,
     .give_up = epoll_give_up,
     .close_fd = epoll_close_fd,
-    .forget_fd = forget_fd,
+    .forget_fd = epoll_forget_fd,
     .release_fd = epoll_release_fd,
     .shutdown_fd = weft__call_shutdown,
     .pipe = epoll_pipe,

@@ -1,17 +1,17 @@
 /*
- * What is known of descriptors, by their numbers: a table in chunks that never move, because a
- * descriptor has to stay where it is while done runs; and which numbers are those of new files. See
- * ready.h.
+ * The table of descriptor states (ready.h), and the handling of newly created descriptors. Chunks
+ * of the table never move, because a pointer to a state must remain valid while the callback
+ * op->done runs.
  */
-#include "backend/ready.h"
+#include "backend/ready/ready.h"
 
-#include "backend/call.h"
+#include "backend/syscall/call.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int grow(weft__ready *r, size_t chunk_count)
+static int table_grow(weft__ready *r, size_t chunk_count)
 {
     size_t doubled = r->chunk_count * 2;
     size_t wanted = doubled > chunk_count ? doubled : chunk_count;
@@ -24,36 +24,36 @@ static int grow(weft__ready *r, size_t chunk_count)
     return 0;
 }
 
-static COLD weft__descriptor *make(weft__ready *r, int fd)
+static COLD weft__descriptor *chunk_new(weft__ready *r, int fd)
 {
     size_t chunk = (unsigned)fd / WEFT__CHUNK_DESCRIPTORS;
-    if (weft__fd_reserve(fd) < 0 || (chunk >= r->chunk_count && grow(r, chunk + 1) < 0))
+    if (weft__fd_reserve(fd) < 0 || (chunk >= r->chunk_count && table_grow(r, chunk + 1) < 0))
         return NULL;
-    weft__descriptor *made;
-    size_t bytes = WEFT__CHUNK_DESCRIPTORS * sizeof *made;
-    if (posix_memalign((void **)&made, CACHE_LINE_BYTES, bytes) != 0)
+    weft__descriptor *chunk_fds;
+    size_t bytes = WEFT__CHUNK_DESCRIPTORS * sizeof *chunk_fds;
+    if (posix_memalign((void **)&chunk_fds, CACHE_LINE_BYTES, bytes) != 0)
         return NULL;
-    memset(made, 0, bytes);
+    memset(chunk_fds, 0, bytes);
     for (int i = 0; i < WEFT__CHUNK_DESCRIPTORS; i++) {
         int number = (int)chunk * WEFT__CHUNK_DESCRIPTORS + i;
-        made[i].fd_counter = weft__fd_counter(number);
-        made[i].fd_generation = weft__fd_generation(number);
-        weft__waiters_init(&made[i].waiters);
-        weft__list_init(&made[i].pooled);
-        weft__list_init(&made[i].also);
-        weft__list_init(&made[i].closing);
+        chunk_fds[i].fd_counter = weft__fd_counter(number);
+        chunk_fds[i].fd_generation = weft__fd_generation(number);
+        weft__waiters_init(&chunk_fds[i].waiters);
+        weft__list_init(&chunk_fds[i].worker_ops);
+        weft__list_init(&chunk_fds[i].secondary_ops);
+        weft__list_init(&chunk_fds[i].closing_link);
     }
-    r->chunks[chunk] = made;
+    r->chunks[chunk] = chunk_fds;
     return weft__ready_find(r, fd);
 }
 
-weft__descriptor *weft__ready_note(weft__ready *r, int fd)
+weft__descriptor *weft__ready_ensure(weft__ready *r, int fd)
 {
     weft__descriptor *d = weft__ready_current(r, fd);
-    return d != NULL ? d : make(r, fd);
+    return d != NULL ? d : chunk_new(r, fd);
 }
 
-int weft__ready_number(const weft__ready *r, const weft__descriptor *d)
+int weft__ready_fd_of(const weft__ready *r, const weft__descriptor *d)
 {
     size_t i = 0;
     while (r->chunks[i] == NULL || (uintptr_t)d < (uintptr_t)r->chunks[i] ||
@@ -69,14 +69,14 @@ void weft__ready_free_table(weft__ready *r)
     free(r->chunks);
 }
 
-void weft__ready_made(weft__ready *r, int fd)
+void weft__ready_fd_created(weft__ready *r, int fd)
 {
     weft__fd_advance(fd);
     r->backend->type->forget_fd(r->backend, fd);
 }
 
-/* Descriptors that came with a message are new ones. */
-static void note_received(weft__ready *r, struct msghdr *header)
+/* Handle the descriptors of an SCM_RIGHTS message as new descriptors. */
+static void handle_received_fds(weft__ready *r, struct msghdr *header)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR(header, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -85,24 +85,24 @@ static void note_received(weft__ready *r, struct msghdr *header)
         for (size_t i = 0; i < count; i++) {
             int fd;
             memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-            weft__ready_made(r, fd);
+            weft__ready_fd_created(r, fd);
         }
     }
 }
 
-void weft__ready_made_by(weft__ready *r, weft__op *op, intptr_t result)
+void weft__ready_op_created_fds(weft__ready *r, weft__op *op, intptr_t result)
 {
     if (op->code != WEFT__OP_RECVMSG)
-        weft__ready_made(r, (int)result);
+        weft__ready_fd_created(r, (int)result);
     else if (op->u.message.header->msg_control != NULL)
-        note_received(r, op->u.message.header);
+        handle_received_fds(r, op->u.message.header);
 }
 
 int weft__ready_pipe(weft__ready *r, int fd[2])
 {
     int rc = weft__call_pipe(r->backend, fd);
     for (int i = 0; i < 2 && rc == 0; i++)
-        weft__ready_made(r, fd[i]);
+        weft__ready_fd_created(r, fd[i]);
     return rc;
 }
 
@@ -110,6 +110,6 @@ int weft__ready_socketpair(weft__ready *r, int fd[2])
 {
     int rc = weft__call_socketpair(r->backend, fd);
     for (int i = 0; i < 2 && rc == 0; i++)
-        weft__ready_made(r, fd[i]);
+        weft__ready_fd_created(r, fd[i]);
     return rc;
 }

@@ -1,15 +1,15 @@
 /*
- * The sim backend: a virtual clock, and pipes and socket pairs in memory, so that a run takes no
- * time and is the same each time. With WEFT_SEED (a number, decimal or 0x...) the order of runnable
- * fibers is shuffled, the same way for the same seed.
+ * The sim backend: a virtual clock, and pipes and socket pairs in memory. Waiting takes no real
+ * time, and a run is reproducible. If WEFT_SEED is a number (decimal or 0x...), the backend
+ * shuffles the order of runnable fibers. The same seed gives the same order.
  *
- * Time moves when there is nothing to do, by the time that is waited, and a little with every
- * switch. On descriptors of the kernel an operation is a plain system call that blocks the thread:
- * programs that use them run, but neither side by side nor reproducibly.
+ * The clock advances by the time of each wait, and by a short time with each fiber switch. An
+ * operation on a kernel descriptor is a system call that blocks the thread. Programs with kernel
+ * descriptors run without concurrency, and are not reproducible.
  */
 #include "backend/backend.h"
-#include "backend/call.h"
-#include "backend/sim_net.h"
+#include "backend/sim/net.h"
+#include "backend/syscall/call.h"
 #include "base/libc.h"
 
 #include <errno.h>
@@ -19,12 +19,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Where the clock begins: a time from which a program can subtract a little. */
+/* The initial time. Programs can subtract short times from it. */
 #define CLOCK_START_NS 1000000000
-/* What a switch takes on the virtual clock. */
+/* The virtual time of a fiber switch. */
 #define SWITCH_NS 1000
-/* What a look at it takes. */
-#define LOOK_NS 50
+/* The virtual time of reading the clock. */
+#define CLOCK_READ_NS 50
 
 typedef struct sim_backend {
     weft__backend base;
@@ -45,7 +45,7 @@ static int64_t sim_now_ns(weft__backend *base)
     return sim_of(base)->now_ns;
 }
 
-static void advance(sim_backend *b, int64_t ns)
+static void clock_advance(sim_backend *b, int64_t ns)
 {
     if (__builtin_add_overflow(b->now_ns, ns, &b->now_ns))
         b->now_ns = INT64_MAX;
@@ -53,10 +53,13 @@ static void advance(sim_backend *b, int64_t ns)
 
 static void sim_tick(weft__backend *base, unsigned switches)
 {
-    advance(sim_of(base), switches > 0 ? (int64_t)switches * SWITCH_NS : LOOK_NS);
+    clock_advance(sim_of(base), switches > 0 ? (int64_t)switches * SWITCH_NS : CLOCK_READ_NS);
 }
 
-/* splitmix64: the state counts in steps of the golden ratio, the output mixes it. */
+/*
+ * The splitmix64 generator. Each call adds the golden ratio to the state. The output is a mix of
+ * the state.
+ */
 static bool sim_choose(weft__backend *base, uint64_t *random)
 {
     sim_backend *b = sim_of(base);
@@ -69,7 +72,6 @@ static bool sim_choose(weft__backend *base, uint64_t *random)
     return true;
 }
 
-/* What is no number is no seed. */
 static bool read_seed(uint64_t *seed)
 {
     const char *text = getenv("WEFT_SEED");
@@ -83,7 +85,7 @@ static bool read_seed(uint64_t *seed)
     return false;
 }
 
-/* Never by the pool: when a thread is done is not the same each time. */
+/* Worker threads are never used, because their timing is not reproducible. */
 static intptr_t sim_submit(weft__backend *base, weft__op *op)
 {
     weft__simnet *net = &sim_of(base)->net;
@@ -108,8 +110,8 @@ static bool sim_cancel(weft__backend *base, weft__op *op)
     return true;
 }
 
-/* Has wake been called since this was last asked? */
-static bool take_wake(sim_backend *b)
+/* Return whether wake was called since the last call of wake_consume. */
+static bool wake_consume(sim_backend *b)
 {
     uint64_t count;
     return TEMP_FAILURE_RETRY(read(b->wake_fd, &count, sizeof count)) > 0;
@@ -118,18 +120,18 @@ static bool take_wake(sim_backend *b)
 static int sim_poll(weft__backend *base, int64_t timeout_ns)
 {
     sim_backend *b = sim_of(base);
-    if (weft__simnet_run(&b->net) > 0 || timeout_ns == 0 || take_wake(b))
+    if (weft__simnet_run(&b->net) > 0 || timeout_ns == 0 || wake_consume(b))
         return 0;
     if (timeout_ns > 0) {
-        advance(b, timeout_ns);
+        clock_advance(b, timeout_ns);
         return 0;
     }
-    /* Only another thread can help now, and threads live in real time. */
-    struct pollfd asked = {.fd = b->wake_fd, .events = POLLIN};
-    int at_most_ms = timeout_ns < WEFT__POLL_FOR_EVER ? (int)(-timeout_ns / 1000000) : -1;
-    if (poll(&asked, 1, at_most_ms) < 0)
+    /* Only another thread can wake the cord now, in real time. */
+    struct pollfd pfd = {.fd = b->wake_fd, .events = POLLIN};
+    int limit_ms = timeout_ns < WEFT__POLL_FOREVER ? (int)(-timeout_ns / 1000000) : -1;
+    if (poll(&pfd, 1, limit_ms) < 0)
         return errno == EINTR ? 0 : -errno;
-    take_wake(b);
+    wake_consume(b);
     return 0;
 }
 
@@ -146,7 +148,7 @@ static int sim_close_fd(weft__backend *base, int fd)
     return weft__call_close(fd);
 }
 
-/* What is in memory is in the memory of one thread. */
+/* A descriptor in memory cannot move to another thread. */
 static int sim_release_fd(weft__backend *base, int fd)
 {
     (void)base;
@@ -186,11 +188,11 @@ static void sim_abandon(weft__backend *base, bool is_own)
     close(sim_of(base)->wake_fd);
 }
 
-static void sim_follow(weft__backend *base, const weft__backend *before)
+static void sim_inherit_clock(weft__backend *base, const weft__backend *before)
 {
-    const sim_backend *old = sim_of((weft__backend *)before);
-    sim_of(base)->now_ns = old->now_ns;
-    sim_of(base)->random_state = old->random_state;
+    const sim_backend *previous = sim_of((weft__backend *)before);
+    sim_of(base)->now_ns = previous->now_ns;
+    sim_of(base)->random_state = previous->random_state;
 }
 
 static int sim_open(weft__backend **out)
@@ -198,7 +200,7 @@ static int sim_open(weft__backend **out)
     sim_backend *b = calloc(1, sizeof *b);
     if (b == NULL)
         return -ENOMEM;
-    weft__finished_init(&b->base);
+    weft__finished_jobs_init(&b->base);
     b->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (b->wake_fd < 0) {
         int rc = -errno;
@@ -215,11 +217,11 @@ static int sim_open(weft__backend **out)
 
 const weft__backend_type weft__backend_sim = {
     .name = "sim",
-    .is_closed = true,
+    .is_self_contained = true,
     .open = sim_open,
     .close = sim_close,
     .abandon = sim_abandon,
-    .follow = sim_follow,
+    .inherit_clock = sim_inherit_clock,
     .now_ns = sim_now_ns,
     .submit = sim_submit,
     .cancel = sim_cancel,

@@ -1,19 +1,21 @@
 /*
- * Calls that do not block, see call.h.
+ * The system calls of operations, see call.h.
  *
- * How a call on a descriptor without O_NONBLOCK is kept from blocking depends on the file:
- *   socket          MSG_DONTWAIT
- *   pipe and others preadv2, pwritev2 with RWF_NOWAIT
- *   file on disk    the same; what is not in memory is left to a thread
- *   what does not know that flag (terminals, named pipes, /proc): asked with poll first. Another
- *   process that reads the same file in between can make us wait for the next data.
- *   accept          O_NONBLOCK is set, and stays
- *   connect         O_NONBLOCK is set around the call. So is it around a write to a terminal,
- *                   which polls as writable with room for one byte and waits for the rest, and
- *                   around a splice from or to anything but a pipe.
- *                   Whoever shares the open file sees the flag for that long.
+ * On a descriptor without O_NONBLOCK, the way to avoid blocking depends on the file:
+ *   socket           MSG_DONTWAIT
+ *   file on disk     preadv2 and pwritev2 with RWF_NOWAIT. Data that is not in the page cache needs
+ *                    a worker thread.
+ *   other files      RWF_NOWAIT, for example on pipes. Terminals, named pipes and /proc do not
+ *                    support the flag, so weft calls poll(2) first. If another process takes the
+ *                    data after poll(2), the call blocks until more data arrives.
+ *   accept           weft sets O_NONBLOCK. The flag remains set.
+ *   connect          weft sets O_NONBLOCK during the call.
+ *   terminal output  weft sets O_NONBLOCK during the call. poll(2) reports a terminal with space
+ *                    for 1 byte as writable, but a longer write waits.
+ *   splice           weft sets O_NONBLOCK during the call, except on pipes.
+ * While O_NONBLOCK is set, the flag affects all users of the open file.
  */
-#include "backend/call_parts.h"
+#include "backend/syscall/internal.h"
 #include "base/libc.h"
 
 #include <fcntl.h>
@@ -26,12 +28,12 @@
 intptr_t weft__call_ready(int fd, int events)
 {
     if (fd < 0)
-        return -EBADF; /* poll passes over it in silence */
-    struct pollfd asked = {.fd = fd, .events = (short)events};
-    intptr_t n = weft__call_result(TEMP_FAILURE_RETRY(poll(&asked, 1, 0)));
+        return -EBADF; /* poll(2) would ignore fd */
+    struct pollfd pfd = {.fd = fd, .events = (short)events};
+    intptr_t n = weft__call_result(TEMP_FAILURE_RETRY(poll(&pfd, 1, 0)));
     if (n <= 0)
         return n < 0 ? n : -EAGAIN;
-    return asked.revents & POLLNVAL ? -EBADF : asked.revents;
+    return pfd.revents & POLLNVAL ? -EBADF : pfd.revents;
 }
 
 int weft__call_socket_option(int fd, int option)
@@ -52,7 +54,7 @@ bool weft__call_is_tcp(int fd)
            weft__call_socket_option(fd, SO_TYPE) == SOCK_STREAM;
 }
 
-int weft__call_unblock(int fd)
+int weft__call_set_nonblock(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0)
@@ -62,7 +64,7 @@ int weft__call_unblock(int fd)
     return flags;
 }
 
-void weft__call_reblock(int fd, int flags)
+void weft__call_restore_flags(int fd, int flags)
 {
     if (!(flags & O_NONBLOCK))
         fcntl(fd, F_SETFL, flags);
@@ -73,28 +75,28 @@ void weft__sigpipe_hold(weft__sigpipe *s)
     sigset_t sigpipe, pending;
     sigemptyset(&sigpipe);
     sigaddset(&sigpipe, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &sigpipe, &s->old);
-    /* Where it was not blocked before, none can have been pending. */
-    s->was_pending = sigismember(&s->old, SIGPIPE) && sigpending(&pending) == 0 &&
+    pthread_sigmask(SIG_BLOCK, &sigpipe, &s->old_mask);
+    /* If the signal was not blocked before, it cannot have been pending. */
+    s->was_pending = sigismember(&s->old_mask, SIGPIPE) && sigpending(&pending) == 0 &&
                      sigismember(&pending, SIGPIPE);
 }
 
 void weft__sigpipe_release(const weft__sigpipe *s, intptr_t result)
 {
     if (result == -EPIPE && !s->was_pending) {
-        static const struct timespec at_once;
+        static const struct timespec no_wait;
         sigset_t sigpipe;
         sigemptyset(&sigpipe);
         sigaddset(&sigpipe, SIGPIPE);
-        (void)TEMP_FAILURE_RETRY(sigtimedwait(&sigpipe, NULL, &at_once));
+        (void)TEMP_FAILURE_RETRY(sigtimedwait(&sigpipe, NULL, &no_wait));
     }
-    pthread_sigmask(SIG_SETMASK, &s->old, NULL);
+    pthread_sigmask(SIG_SETMASK, &s->old_mask, NULL);
 }
 
 bool weft__call_never_waits(const weft__op *op)
 {
     switch (op->code) {
-    case WEFT__OP_RECV: /* out-of-band data is there or not; recv does not wait for it either */
+    case WEFT__OP_RECV: /* recv with MSG_OOB never waits either */
         return op->u.packet.flags & (MSG_DONTWAIT | MSG_ERRQUEUE | MSG_OOB);
     case WEFT__OP_RECVMSG:
         return op->u.message.flags & (MSG_DONTWAIT | MSG_ERRQUEUE | MSG_OOB);
@@ -106,13 +108,16 @@ bool weft__call_never_waits(const weft__op *op)
     case WEFT__OP_TEE:
         return op->u.copy.flags & SPLICE_F_NONBLOCK;
     case WEFT__OP_WAIT:
-        return op->u.events & WEFT__LOOK_ONLY;
+        return op->u.events & WEFT__EVENTS_NOWAIT;
     default:
         return false;
     }
 }
 
-/* The events that an operation waits for first; WAIT says itself. */
+/*
+ * The events that an operation waits for first. WAIT is not listed, because the caller sets its
+ * events.
+ */
 static const uint8_t events_of[WEFT__OP_COUNT] = {
     [WEFT__OP_READ] = POLLIN,    [WEFT__OP_READV] = POLLIN,    [WEFT__OP_RECV] = POLLIN,
     [WEFT__OP_RECVMSG] = POLLIN, [WEFT__OP_ACCEPT] = POLLIN,   [WEFT__OP_SPLICE] = POLLIN,
@@ -120,7 +125,10 @@ static const uint8_t events_of[WEFT__OP_COUNT] = {
     [WEFT__OP_SEND] = POLLOUT,   [WEFT__OP_SENDMSG] = POLLOUT, [WEFT__OP_CONNECT] = POLLOUT,
 };
 
-/* 0 for none, as at an offset. */
+/*
+ * Return the events that an operation waits for first. Returns 0 if there are none, for example at
+ * an offset.
+ */
 static int first_events(const weft__op *op)
 {
     if (op->code == WEFT__OP_WAIT)
@@ -133,7 +141,7 @@ static int first_events(const weft__op *op)
     return events_of[op->code];
 }
 
-void weft__call_aim(weft__op *op)
+void weft__call_set_wait(weft__op *op)
 {
     op->wait_fd = op->fd;
     op->wait_events = first_events(op);
@@ -161,32 +169,32 @@ static intptr_t block_wait(const weft__op *op)
     intptr_t rc = op->wait_events != 0 ? weft__call_check_waitable(op->fd) : -EINVAL;
     if (rc < 0)
         return rc;
-    struct pollfd asked = {.fd = op->fd, .events = (short)op->wait_events};
-    intptr_t n = weft__call_result(TEMP_FAILURE_RETRY(poll(&asked, 1, -1)));
-    return n < 0 ? n : asked.revents;
+    struct pollfd pfd = {.fd = op->fd, .events = (short)op->wait_events};
+    intptr_t n = weft__call_result(TEMP_FAILURE_RETRY(poll(&pfd, 1, -1)));
+    return n < 0 ? n : pfd.revents;
 }
 
-/* For a thread; but a descriptor that is none is told at once. */
-static intptr_t leave_to_thread(weft__op *op)
+/* Leave the operation to a worker thread. Report an invalid descriptor or path at once. */
+static intptr_t defer_to_worker(weft__op *op)
 {
     if (op->code == WEFT__OP_OPEN && op->u.open.path == NULL)
         return -EFAULT;
-    bool needs_none = op->code == WEFT__OP_OPEN && op->u.open.path[0] == '/';
-    bool may_be_none = needs_none || op->code != WEFT__OP_FSYNC;
-    if (op->fd < 0 ? !may_be_none : !needs_none && !weft__call_is_open(op->fd))
+    bool needs_no_fd = op->code == WEFT__OP_OPEN && op->u.open.path[0] == '/';
+    bool may_lack_fd = needs_no_fd || op->code != WEFT__OP_FSYNC;
+    if (op->fd < 0 ? !may_lack_fd : !needs_no_fd && !weft__call_is_open(op->fd))
         return -EBADF;
-    op->wait_fd = WEFT__WAIT_THREAD;
+    op->wait_fd = WEFT__WAIT_WORKER;
     return -EAGAIN;
 }
 
-static intptr_t try_call(weft__op *op, weft__facts *known)
+static intptr_t try_call(weft__op *op, weft__fd_kind *kind)
 {
     switch (op->code) {
     case WEFT__OP_READ:
     case WEFT__OP_WRITE:
     case WEFT__OP_READV:
     case WEFT__OP_WRITEV:
-        return weft__call_try_transfer(op, known);
+        return weft__call_try_transfer(op, kind);
     case WEFT__OP_RECV:
     case WEFT__OP_SEND:
     case WEFT__OP_RECVMSG:
@@ -207,23 +215,23 @@ static intptr_t try_call(weft__op *op, weft__facts *known)
     case WEFT__OP_OPEN:
     case WEFT__OP_FSYNC:
     case WEFT__OP_CALL:
-        return leave_to_thread(op);
+        return defer_to_worker(op);
     default:
         return -ENOSYS;
     }
 }
 
-intptr_t weft__call_try(weft__op *op, weft__facts *known)
+intptr_t weft__call_try(weft__op *op, weft__fd_kind *kind)
 {
-    weft__call_aim(op);
-    intptr_t result = try_call(op, known);
+    weft__call_set_wait(op);
+    intptr_t result = try_call(op, kind);
     if (result != -EAGAIN)
         return result;
-    bool is_result = op->wait_fd != WEFT__WAIT_THREAD && weft__call_never_waits(op);
+    bool is_result = op->wait_fd != WEFT__WAIT_WORKER && weft__call_never_waits(op);
     return is_result ? -EAGAIN : WEFT__OP_PENDING;
 }
 
-/* The path may be NULL, which openat must not get. */
+/* Check path, because openat is declared with a non-NULL path. */
 static intptr_t block_open(const weft__op *op)
 {
     if (op->u.open.path == NULL)
@@ -233,8 +241,11 @@ static intptr_t block_open(const weft__op *op)
         TEMP_FAILURE_RETRY(openat(op->fd, op->u.open.path, flags, op->u.open.mode)));
 }
 
-/* Still -EAGAIN if O_NONBLOCK is set. A connect is only started: that cannot be interrupted. */
-static intptr_t block_once(weft__op *op)
+/*
+ * Make the call once. The result is -EAGAIN if O_NONBLOCK is set and the call would block. CONNECT
+ * only starts the connection, because a signal could interrupt a blocking connect.
+ */
+static intptr_t call_once(weft__op *op)
 {
     switch (op->code) {
     case WEFT__OP_READ:
@@ -267,25 +278,25 @@ static intptr_t block_once(weft__op *op)
     }
 }
 
-/* What no readiness tells of is asked again after 1 ms. */
-static int wait_in_place(const weft__op *op)
+/* Wait for readiness, or for 1 ms if the condition has no readiness. */
+static int wait_blocking(const weft__op *op)
 {
-    bool is_again = op->wait_fd < 0;
-    struct pollfd asked = {.fd = op->wait_fd, .events = (short)op->wait_events};
-    return poll(&asked, 1, is_again ? 1 : -1) < 0 && errno != EINTR ? -errno : 0;
+    bool is_retry = op->wait_fd < 0;
+    struct pollfd pfd = {.fd = op->wait_fd, .events = (short)op->wait_events};
+    return poll(&pfd, 1, is_retry ? 1 : -1) < 0 && errno != EINTR ? -errno : 0;
 }
 
 intptr_t weft__call_block(weft__op *op)
 {
-    bool is_for_disk = op->wait_fd == WEFT__WAIT_THREAD;
+    bool is_for_worker = op->wait_fd == WEFT__WAIT_WORKER;
     for (;;) {
-        if (!is_for_disk)
-            weft__call_aim(op);
-        intptr_t result = block_once(op);
-        if (result != -EAGAIN || is_for_disk || op->code == WEFT__OP_CALL ||
+        if (!is_for_worker)
+            weft__call_set_wait(op);
+        intptr_t result = call_once(op);
+        if (result != -EAGAIN || is_for_worker || op->code == WEFT__OP_CALL ||
             weft__call_never_waits(op))
             return result;
-        int rc = wait_in_place(op);
+        int rc = wait_blocking(op);
         if (rc < 0)
             return rc;
     }

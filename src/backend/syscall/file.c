@@ -1,12 +1,12 @@
 /*
- * Reading and writing, one buffer or several, at the position or at an offset: on any descriptor.
- * See call.h; sockets are only met here because read(2) works on them, too.
+ * Reads and writes with one or several buffers, at the current position or at an offset, on any
+ * descriptor (call.h). Sockets are included, because read(2) supports sockets.
  *
- * A file on disk gives what is in memory and no more to RWF_NOWAIT. read(2) would have gone on, and
- * programs take a short read of a file for its end. So the rest is left to a thread, and
- * op->progress is what was had.
+ * With RWF_NOWAIT, a read of a file on disk returns only data that is in the page cache. Programs
+ * interpret a short read of a file as the end of the file. Therefore a worker thread reads the
+ * remaining bytes. op->progress counts the transferred bytes.
  */
-#include "backend/call_parts.h"
+#include "backend/syscall/internal.h"
 #include "base/libc.h"
 
 #include <fcntl.h>
@@ -16,27 +16,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What is left of an operation. */
-typedef struct span {
+/* The remaining part of an operation. */
+typedef struct remaining_io {
     const struct iovec *pieces;
     int count;
     int64_t offset;
     size_t bytes;
-    struct iovec own; /* the only piece, where it is not the caller's */
-} span;
+    struct iovec single; /* the target of pieces, unless pieces points to the caller's buffers */
+} remaining_io;
 
 static bool is_read(const weft__op *op)
 {
     return op->code == WEFT__OP_READ || op->code == WEFT__OP_READV;
 }
 
-/* A piece that went in part goes on alone: the caller's array is not ours to change. */
 static bool is_vector(const weft__op *op)
 {
     return op->code == WEFT__OP_READV || op->code == WEFT__OP_WRITEV;
 }
 
-static void rest_of_pieces(const weft__op *op, span *s)
+static void remaining_init_vector(const weft__op *op, remaining_io *s)
 {
     size_t skip = (size_t)op->progress;
     s->pieces = op->u.vector.pieces;
@@ -44,9 +43,9 @@ static void rest_of_pieces(const weft__op *op, span *s)
     for (; skip > 0 && skip >= s->pieces->iov_len; s->count--)
         skip -= s->pieces++->iov_len;
     if (skip > 0) {
-        s->own.iov_base = (char *)s->pieces->iov_base + skip;
-        s->own.iov_len = s->pieces->iov_len - skip;
-        s->pieces = &s->own;
+        s->single.iov_base = (char *)s->pieces->iov_base + skip;
+        s->single.iov_len = s->pieces->iov_len - skip;
+        s->pieces = &s->single;
         s->count = 1;
     }
     s->bytes = 0;
@@ -54,36 +53,36 @@ static void rest_of_pieces(const weft__op *op, span *s)
         s->bytes += s->pieces[i].iov_len;
 }
 
-static void rest_of(const weft__op *op, span *s)
+static void remaining_init(const weft__op *op, remaining_io *s)
 {
     if (op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE) {
-        s->own.iov_base = (char *)op->u.buffer.data + op->progress;
-        s->own.iov_len = s->bytes = op->u.buffer.bytes - (size_t)op->progress;
-        s->pieces = &s->own;
+        s->single.iov_base = (char *)op->u.buffer.data + op->progress;
+        s->single.iov_len = s->bytes = op->u.buffer.bytes - (size_t)op->progress;
+        s->pieces = &s->single;
         s->count = 1;
         s->offset = op->u.buffer.offset;
     } else {
-        rest_of_pieces(op, s);
+        remaining_init_vector(op, s);
         s->offset = op->u.vector.offset;
     }
     if (s->offset != WEFT__OFFSET_CURRENT)
         s->offset += op->progress;
 }
 
-static intptr_t read_with(int fd, const span *s, int flags)
+static intptr_t read_with(int fd, const remaining_io *s, int flags)
 {
     return weft__call_result(
         TEMP_FAILURE_RETRY(preadv2(fd, s->pieces, s->count, s->offset, flags)));
 }
 
-static intptr_t write_with(int fd, const span *s, int flags)
+static intptr_t write_with(int fd, const remaining_io *s, int flags)
 {
     return weft__call_result(
         TEMP_FAILURE_RETRY(pwritev2(fd, s->pieces, s->count, s->offset, flags)));
 }
 
-/* A write without SIGPIPE for any kernel. */
-static intptr_t write_masked(int fd, const span *s, int flags)
+/* Write with SIGPIPE blocked. This works on all kernels. */
+static intptr_t write_masked(int fd, const remaining_io *s, int flags)
 {
     weft__sigpipe held;
     weft__sigpipe_hold(&held);
@@ -93,11 +92,11 @@ static intptr_t write_masked(int fd, const span *s, int flags)
 }
 
 /*
- * A write that neither waits nor signals; -EOPNOTSUPP if the file cannot. A kernel before 6.18
- * refuses RWF_NOSIGNAL with the error with which a file refuses RWF_NOWAIT: until a call went
- * through we cannot tell.
+ * Write without waiting and without SIGPIPE. Returns -EOPNOTSUPP if the file does not support
+ * RWF_NOWAIT. Before Linux 6.18, RWF_NOSIGNAL fails with the same error. Only a successful call
+ * shows whether the kernel supports RWF_NOSIGNAL.
  */
-static intptr_t write_nowait(int fd, const span *s)
+static intptr_t write_nowait(int fd, const remaining_io *s)
 {
     enum { UNKNOWN, YES, NO };
     static atomic_int has_nosignal = UNKNOWN;
@@ -115,8 +114,11 @@ static intptr_t write_nowait(int fd, const span *s)
     return result;
 }
 
-/* For a file that cannot write without waiting, and that poll calls writable. */
-static intptr_t write_ready(int fd, const span *s)
+/*
+ * Write to a file that does not support RWF_NOWAIT. poll(2) must have reported the file as
+ * writable.
+ */
+static intptr_t write_ready(int fd, const remaining_io *s)
 {
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0)
@@ -135,13 +137,14 @@ static intptr_t write_ready(int fd, const span *s)
     int first = 0;
     while (s->pieces[first].iov_len == 0)
         first++;
-    span some = {.pieces = &some.own, .count = 1, .offset = s->offset, .own = s->pieces[first]};
-    if (some.own.iov_len > PIPE_BUF)
-        some.own.iov_len = PIPE_BUF; /* a writable pipe has room for so much */
-    return write_masked(fd, &some, 0);
+    remaining_io part = {
+        .pieces = &part.single, .count = 1, .offset = s->offset, .single = s->pieces[first]};
+    if (part.single.iov_len > PIPE_BUF)
+        part.single.iov_len = PIPE_BUF; /* a writable pipe has space for PIPE_BUF bytes */
+    return write_masked(fd, &part, 0);
 }
 
-static intptr_t try_socket(const weft__op *op, const span *s)
+static intptr_t transfer_try_socket(const weft__op *op, const remaining_io *s)
 {
     const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
     const struct iovec *piece = s->pieces;
@@ -164,19 +167,18 @@ static intptr_t try_socket(const weft__op *op, const span *s)
     return weft__call_result(n);
 }
 
-static intptr_t other_nowait(const weft__op *op, const span *s)
+static intptr_t other_nowait(const weft__op *op, const remaining_io *s)
 {
     return is_read(op) ? read_with(op->fd, s, RWF_NOWAIT) : write_nowait(op->fd, s);
 }
 
-/* No write to a file on disk raises SIGPIPE. */
-static intptr_t disk_nowait(const weft__op *op, const span *s)
+/* A write to a file on disk never raises SIGPIPE. */
+static intptr_t disk_nowait(const weft__op *op, const remaining_io *s)
 {
     return is_read(op) ? read_with(op->fd, s, RWF_NOWAIT) : write_with(op->fd, s, RWF_NOWAIT);
 }
 
-/* What would block waits for readiness. */
-static intptr_t try_other(weft__op *op, const span *s)
+static intptr_t transfer_try_other(weft__op *op, const remaining_io *s)
 {
     intptr_t result = other_nowait(op, s);
     if (result != -EOPNOTSUPP)
@@ -187,74 +189,81 @@ static intptr_t try_other(weft__op *op, const span *s)
     return is_read(op) ? read_with(op->fd, s, 0) : write_ready(op->fd, s);
 }
 
-/* 0 if nothing can be learned: the call itself will say why. */
-static void learn(int fd, weft__facts *known)
+/*
+ * Detect the type of a file. If fstat fails, the type remains unknown, and the call itself returns
+ * the error.
+ */
+static void fd_kind_probe(int fd, weft__fd_kind *kind)
 {
     struct stat status;
-    *known = (weft__facts){.is_not_socket = false};
+    *kind = (weft__fd_kind){.is_not_socket = false};
     if (fstat(fd, &status) < 0)
         return;
-    known->is_not_socket = !S_ISSOCK(status.st_mode);
-    known->is_on_disk = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode);
+    kind->is_not_socket = !S_ISSOCK(status.st_mode);
+    kind->is_on_disk = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode);
 }
 
-static intptr_t try_disk(weft__op *op, weft__facts *known)
+static intptr_t transfer_try_disk(weft__op *op, weft__fd_kind *kind)
 {
-    span s;
+    remaining_io s;
     intptr_t n;
     do {
-        rest_of(op, &s);
+        remaining_init(op, &s);
         n = disk_nowait(op, &s);
         if (n == -EAGAIN || n == -EOPNOTSUPP)
             break;
-        /* Asked for the rest of one piece, it is not over with that. */
-        bool is_whole = (size_t)n == s.bytes && !(is_vector(op) && s.pieces == &s.own);
+        /* A call for the rest of one buffer of a vector does not complete the operation. */
+        bool is_whole = (size_t)n == s.bytes && !(is_vector(op) && s.pieces == &s.single);
         if (n <= 0 || is_whole || n >= WEFT__RW_BYTES_MAX - op->progress)
             return n > 0 ? op->progress + n : op->progress > 0 ? op->progress : n;
         op->progress += (int)n;
     } while (true);
     /*
-     * Was it another file's number when we learned that it is on disk? A pool thread that waits for
-     * anything else than a disk could not be cancelled.
+     * The number may have belonged to another file when is_on_disk was stored. Check the type
+     * again. A running call on a worker thread cannot be cancelled, and only waits for a disk are
+     * short.
      */
-    learn(op->fd, known);
-    if (!known->is_on_disk)
-        return op->progress > 0 ? op->progress : weft__call_try_transfer(op, known);
-    op->wait_fd = WEFT__WAIT_THREAD;
+    fd_kind_probe(op->fd, kind);
+    if (!kind->is_on_disk)
+        return op->progress > 0 ? op->progress : weft__call_try_transfer(op, kind);
+    op->wait_fd = WEFT__WAIT_WORKER;
     return -EAGAIN;
 }
 
-intptr_t weft__call_try_transfer(weft__op *op, weft__facts *known)
+intptr_t weft__call_try_transfer(weft__op *op, weft__fd_kind *kind)
 {
     if (is_vector(op) && (op->u.vector.count < 0 || op->u.vector.count > IOV_MAX))
-        return -EINVAL; /* of a socket it would be another error */
+        return -EINVAL; /* a socket call would return another error */
     if (is_vector(op) && op->u.vector.count > 0 && op->u.vector.pieces == NULL)
         return -EFAULT;
-    span s;
-    rest_of(op, &s);
-    if (s.bytes == 0 && is_read(op)) /* recv would wait for data that it then does not take */
+    remaining_io s;
+    remaining_init(op, &s);
+    if (s.bytes == 0 && is_read(op)) /* recv of 0 bytes would wait for data */
         return read_with(op->fd, &s, 0);
-    if (s.offset == WEFT__OFFSET_CURRENT && !known->is_not_socket) {
-        intptr_t result = try_socket(op, &s);
+    if (s.offset == WEFT__OFFSET_CURRENT && !kind->is_not_socket) {
+        intptr_t result = transfer_try_socket(op, &s);
         if (result != -ENOTSOCK)
             return result;
     }
-    if (!known->is_not_socket)
-        learn(op->fd, known);
-    return known->is_on_disk ? try_disk(op, known) : try_other(op, &s);
+    if (!kind->is_not_socket)
+        fd_kind_probe(op->fd, kind);
+    return kind->is_on_disk ? transfer_try_disk(op, kind) : transfer_try_other(op, &s);
 }
 
-/* Goes on after a call that did all it was asked for: that was only up to the end of a piece. */
+/*
+ * A call that starts inside a buffer transfers at most the rest of that buffer. Continue with the
+ * next buffer.
+ */
 intptr_t weft__call_block_transfer(weft__op *op)
 {
-    span s;
+    remaining_io s;
     intptr_t n;
     do {
-        rest_of(op, &s);
+        remaining_init(op, &s);
         n = is_read(op) ? read_with(op->fd, &s, 0) : write_masked(op->fd, &s, 0);
         if (n > 0)
             op->progress += (int)n;
-    } while (n > 0 && (size_t)n == s.bytes && s.pieces == &s.own && is_vector(op) &&
+    } while (n > 0 && (size_t)n == s.bytes && s.pieces == &s.single && is_vector(op) &&
              op->progress < WEFT__RW_BYTES_MAX);
     return op->progress > 0 ? op->progress : n;
 }

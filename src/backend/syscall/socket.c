@@ -1,24 +1,25 @@
-/* The calls on sockets, see call.h. */
-#include "backend/call_parts.h"
+/* System calls on sockets, see call.h. */
+#include "backend/syscall/internal.h"
 #include "base/libc.h"
 
 #include <poll.h>
 #include <stdlib.h>
 
 /*
- * A datagram to a unix socket whose queue is full would block, and the sender's own socket is
- * writable all the while: of that other queue no readiness tells. Worse, each attempt makes the
- * socket a little less writable for a moment, which is an event: to wait for it would be to spin.
+ * Return whether no event will report that a send can continue. If a datagram is sent to a unix
+ * socket with a full queue, the sender's socket remains writable, and no event follows. Each
+ * attempt also reduces the write space of the sender's socket for a moment. The restored space
+ * causes an event, so waiting for events would loop.
  */
-static bool is_untold(const weft__op *op)
+static bool lacks_readiness(const weft__op *op)
 {
     return op->code == WEFT__OP_SENDMSG && op->u.message.header->msg_name != NULL &&
            weft__call_ready(op->fd, POLLOUT) > 0;
 }
 
-intptr_t weft__call_try_packet(weft__op *op, int more_flags)
+intptr_t weft__call_try_packet(weft__op *op, int extra_flags)
 {
-    int flags = more_flags;
+    int flags = extra_flags;
     intptr_t n;
     switch (op->code) {
     case WEFT__OP_RECV:
@@ -39,8 +40,8 @@ intptr_t weft__call_try_packet(weft__op *op, int more_flags)
         break;
     }
     n = weft__call_result(n);
-    if (n == -EAGAIN && is_untold(op))
-        op->wait_fd = WEFT__WAIT_AGAIN;
+    if (n == -EAGAIN && lacks_readiness(op))
+        op->wait_fd = WEFT__WAIT_RETRY;
     return n;
 }
 
@@ -52,18 +53,19 @@ intptr_t weft__call_block_accept(weft__op *op)
 }
 
 /*
- * Several threads or processes may wait on one listening socket, and one of them takes what all
- * were told of. So it becomes non-blocking, and stays so; to ask by poll first would not do.
+ * Several threads or processes may wait on one listening socket, and another one may take the
+ * connection. Therefore poll(2) before accept would not prevent blocking. The socket becomes
+ * non-blocking, and remains non-blocking.
  */
 intptr_t weft__call_try_accept(weft__op *op)
 {
-    int flags = weft__call_unblock(op->fd);
+    int flags = weft__call_set_nonblock(op->fd);
     if (flags < 0)
         return flags;
     intptr_t result = weft__call_block_accept(op);
     if (result != -EAGAIN)
         return result;
-    /* What does not listen is an error now, not something to wait for. */
+    /* A socket that does not listen is an error, and not a reason to wait. */
     int is_listening = weft__call_socket_option(op->fd, SO_ACCEPTCONN);
     if (is_listening < 0)
         return is_listening;
@@ -72,28 +74,28 @@ intptr_t weft__call_try_accept(weft__op *op)
 
 static intptr_t connect_nonblocking(const weft__op *op)
 {
-    int flags = weft__call_unblock(op->fd);
+    int flags = weft__call_set_nonblock(op->fd);
     if (flags < 0)
         return flags;
     const struct sockaddr *address = op->u.connect.address;
     intptr_t result = weft__call_result(connect(op->fd, address, op->u.connect.bytes));
-    weft__call_reblock(op->fd, flags);
+    weft__call_restore_flags(op->fd, flags);
     return result;
 }
 
-/* op->progress: 1 when it is under way. */
+/* op->progress is 1 while the connection is being established. */
 intptr_t weft__call_try_connect(weft__op *op)
 {
-    /* Under way: the second call tells the outcome, and settles the socket's state. */
+    /* A second connect(2) returns the outcome and updates the state of the socket. */
     intptr_t result = op->progress == 1 ? weft__call_ready(op->fd, POLLOUT) : 0;
     if (result < 0)
         return result;
     result = connect_nonblocking(op);
     if (op->progress == 1 && result == -EISCONN)
         return 0;
-    if (result == -EAGAIN) /* a unix socket whose backlog is full */
-        op->wait_fd = WEFT__WAIT_AGAIN;
-    /* EALREADY: an earlier call was given up and left the socket connecting. */
+    if (result == -EAGAIN) /* a unix socket with a full backlog */
+        op->wait_fd = WEFT__WAIT_RETRY;
+    /* EALREADY: an earlier connect was cancelled, and the socket is still connecting. */
     if (result != -EINPROGRESS && result != -EALREADY && result != -EINTR)
         return result;
     op->progress = 1;

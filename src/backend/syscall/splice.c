@@ -1,14 +1,16 @@
 /*
  * splice(2), tee(2) and sendfile(2), see call.h.
  *
- * SPLICE_F_NONBLOCK is a promise of the pipes alone: a socket or a device looks at O_NONBLOCK of
- * its own (tcp_splice_read, splice_to_socket), and a file on disk at nothing. So the flag is set
- * around the call, and a file is a thread's work; that begins when the pipe is ready for it.
+ * SPLICE_F_NONBLOCK affects only pipes. A socket or device uses its own O_NONBLOCK
+ * (tcp_splice_read, splice_to_socket). A file on disk ignores both flags. Therefore weft sets
+ * O_NONBLOCK during the call. A worker thread splices files on disk, after the pipe has become
+ * ready.
  *
- * sendfile(2) reads the file, and is only called for what is in memory: a slow peer must not keep
- * a thread of the pool. Its position comes back exact, whatever the output took.
+ * sendfile(2) waits for the disk, so weft calls it only for data in the page cache. weft does not
+ * call sendfile(2) on a worker thread, because a slow peer would block the thread. The returned
+ * offset is exact, even if the output accepted less data.
  */
-#include "backend/call_parts.h"
+#include "backend/syscall/internal.h"
 #include "base/libc.h"
 
 #include <fcntl.h>
@@ -35,18 +37,21 @@ static intptr_t copy_masked(const weft__op *op, unsigned flags)
     return result;
 }
 
-/* Wait for the output, or for what no readiness tells of. */
-static void aim_at_output(weft__op *op, intptr_t is_ready)
+/*
+ * Make the operation wait for the output. If the output is already ready, retry later. ready_result
+ * is the result of weft__call_ready for the output.
+ */
+static void wait_for_output(weft__op *op, intptr_t ready_result)
 {
-    op->wait_fd = is_ready == -EAGAIN ? op->u.copy.fd_out : WEFT__WAIT_AGAIN;
+    op->wait_fd = ready_result == -EAGAIN ? op->u.copy.fd_out : WEFT__WAIT_RETRY;
     op->wait_events = POLLOUT;
 }
 
 /*
- * It would block: on which side? An input with nothing but an error to tell of (POLLERR for
- * timestamps, say) is not one that can be read.
+ * Make the operation wait for the descriptor that would block. Returns -EAGAIN, or the error of a
+ * descriptor. An input that reports only POLLERR (for example for timestamps) is not readable.
  */
-static intptr_t find_what_blocks(weft__op *op)
+static intptr_t find_blocking_end(weft__op *op)
 {
     intptr_t in = weft__call_ready(op->fd, POLLIN);
     if (in < 0 && in != -EAGAIN)
@@ -55,7 +60,7 @@ static intptr_t find_what_blocks(weft__op *op)
         intptr_t out = weft__call_ready(op->u.copy.fd_out, POLLOUT);
         if (out < 0 && out != -EAGAIN)
             return out;
-        aim_at_output(op, out);
+        wait_for_output(op, out);
     }
     return -EAGAIN;
 }
@@ -63,7 +68,7 @@ static intptr_t find_what_blocks(weft__op *op)
 intptr_t weft__call_try_tee(weft__op *op)
 {
     intptr_t result = copy_masked(op, SPLICE_F_NONBLOCK);
-    return result == -EAGAIN ? find_what_blocks(op) : result;
+    return result == -EAGAIN ? find_blocking_end(op) : result;
 }
 
 static int mode_of(int fd, mode_t *mode)
@@ -80,31 +85,34 @@ static bool is_on_disk(mode_t mode)
     return S_ISREG(mode) || S_ISBLK(mode);
 }
 
-/* A file on disk is at one end: when the other is ready, it is a thread's turn. */
-static intptr_t try_disk(weft__op *op, bool is_output_on_disk)
+/*
+ * Splice if one descriptor is a file on disk. When the other descriptor is ready, a worker thread
+ * makes the call.
+ */
+static intptr_t splice_try_disk(weft__op *op, bool is_output_on_disk)
 {
     intptr_t other = is_output_on_disk ? weft__call_ready(op->fd, POLLIN)
                                        : weft__call_ready(op->u.copy.fd_out, POLLOUT);
     if (other < 0 && other != -EAGAIN)
         return other;
     if (other > 0)
-        op->wait_fd = WEFT__WAIT_THREAD;
+        op->wait_fd = WEFT__WAIT_WORKER;
     else if (!is_output_on_disk)
-        aim_at_output(op, -EAGAIN);
+        wait_for_output(op, -EAGAIN);
     return -EAGAIN;
 }
 
 static intptr_t splice_unblocked(const weft__op *op, bool is_in_pipe, bool is_out_pipe)
 {
-    int in = is_in_pipe ? 0 : weft__call_unblock(op->fd);
+    int in = is_in_pipe ? 0 : weft__call_set_nonblock(op->fd);
     if (in < 0)
         return in;
-    int out = is_out_pipe ? 0 : weft__call_unblock(op->u.copy.fd_out);
+    int out = is_out_pipe ? 0 : weft__call_set_nonblock(op->u.copy.fd_out);
     intptr_t result = out < 0 ? out : copy_masked(op, SPLICE_F_NONBLOCK);
     if (!is_out_pipe && out >= 0)
-        weft__call_reblock(op->u.copy.fd_out, out);
+        weft__call_restore_flags(op->u.copy.fd_out, out);
     if (!is_in_pipe)
-        weft__call_reblock(op->fd, in);
+        weft__call_restore_flags(op->fd, in);
     return result;
 }
 
@@ -118,13 +126,16 @@ intptr_t weft__call_try_splice(weft__op *op)
     if (!S_ISFIFO(in) && !S_ISFIFO(out))
         return -EINVAL;
     if (is_on_disk(in) || is_on_disk(out))
-        return try_disk(op, is_on_disk(out));
+        return splice_try_disk(op, is_on_disk(out));
     intptr_t result = splice_unblocked(op, S_ISFIFO(in), S_ISFIFO(out));
-    return result == -EAGAIN ? find_what_blocks(op) : result;
+    return result == -EAGAIN ? find_blocking_end(op) : result;
 }
 
-/* 0 or more if the byte is in memory, or behind the end; -EOPNOTSUPP if it would be waited for. */
-static intptr_t ask_memory(int fd, int64_t offset)
+/*
+ * Check that a byte is in the page cache, or after the end of the file. Returns a value of 0 or
+ * more. If a read would wait for the disk, returns -EOPNOTSUPP.
+ */
+static intptr_t probe_page_cache(int fd, int64_t offset)
 {
     char byte;
     struct iovec piece = {&byte, 1};
@@ -133,30 +144,33 @@ static intptr_t ask_memory(int fd, int64_t offset)
 }
 
 /*
- * The first byte and the last are asked for; what was taken out of memory between them, or since,
- * is waited for after all.
+ * Check the first and the last byte. sendfile waits for the disk if pages between them are missing.
+ * It also waits if the kernel evicts pages after the check.
  */
-static intptr_t check_memory(const weft__op *op)
+static intptr_t check_page_cache(const weft__op *op)
 {
     int64_t first = *op->u.copy.offset_in;
-    intptr_t result = ask_memory(op->fd, first);
+    intptr_t result = probe_page_cache(op->fd, first);
     size_t bytes = op->u.copy.bytes;
-    return result <= 0 || bytes < 2 ? result : ask_memory(op->fd, first + (int64_t)bytes - 1);
+    return result <= 0 || bytes < 2 ? result : probe_page_cache(op->fd, first + (int64_t)bytes - 1);
 }
 
 static intptr_t sendfile_unblocked(const weft__op *op)
 {
-    int flags = weft__call_unblock(op->u.copy.fd_out);
+    int flags = weft__call_set_nonblock(op->u.copy.fd_out);
     if (flags < 0)
         return flags;
     weft__sigpipe held;
     weft__sigpipe_hold(&held);
     intptr_t result = weft__call_result(TEMP_FAILURE_RETRY(
         sendfile(op->u.copy.fd_out, op->fd, op->u.copy.offset_in, op->u.copy.bytes)));
-    /* It sends in several steps, and tells of those that went; the last may have raised it. */
+    /*
+     * sendfile writes in steps. If the last step has failed and raised SIGPIPE, sendfile returns a
+     * short count.
+     */
     bool is_short = result >= 0 && (size_t)result < op->u.copy.bytes;
     weft__sigpipe_release(&held, is_short ? -EPIPE : result);
-    weft__call_reblock(op->u.copy.fd_out, flags);
+    weft__call_restore_flags(op->u.copy.fd_out, flags);
     return result;
 }
 
@@ -166,19 +180,19 @@ intptr_t weft__call_try_sendfile(weft__op *op)
     int rc = mode_of(op->u.copy.fd_out, &out);
     if (rc < 0)
         return rc;
-    if (!S_ISSOCK(out) && !S_ISFIFO(out)) /* a file would be waited for, too */
+    if (!S_ISSOCK(out) && !S_ISFIFO(out)) /* a write to another file may wait for the disk */
         return -EOPNOTSUPP;
-    intptr_t result = check_memory(op);
+    intptr_t result = check_page_cache(op);
     if (result >= 0)
         result = sendfile_unblocked(op);
     if (result == -EAGAIN)
-        aim_at_output(op, weft__call_ready(op->u.copy.fd_out, POLLOUT));
+        wait_for_output(op, weft__call_ready(op->u.copy.fd_out, POLLOUT));
     return result;
 }
 
 intptr_t weft__call_block_copy(weft__op *op)
 {
-    bool is_for_disk = op->wait_fd == WEFT__WAIT_THREAD;
+    bool is_for_disk = op->wait_fd == WEFT__WAIT_WORKER;
     intptr_t result = copy_masked(op, is_for_disk ? SPLICE_F_NONBLOCK : 0);
-    return result == -EAGAIN && !is_for_disk ? find_what_blocks(op) : result;
+    return result == -EAGAIN && !is_for_disk ? find_blocking_end(op) : result;
 }

@@ -1,31 +1,44 @@
 /*
- * The ring: made with the best flags that the kernel takes, and asked what it can do. Nothing here
- * reads the kernel's version: a distribution's may have more or less than its number says.
+ * Create a ring with the best flags that the kernel accepts, and detect the features of the kernel.
+ * weft does not check the kernel version, because distributions backport and remove features.
  */
-#include "backend/uring.h"
+#include "backend/uring/uring.h"
 
-#include "arch/annotate.h"
+#include "arch/sanitizers.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* What fibers prepare between two polls; more of them wait for a second call. 16 KiB. */
+/*
+ * The entries of the submission queue (16 KiB). Further operations between two polls need another
+ * system call.
+ */
 #define SUBMISSIONS 256
-/* What can be complete at once before the kernel has to keep it in a list of its own. 64 KiB. */
+/*
+ * The entries of the completion queue (64 KiB). The kernel stores further completions in a slower
+ * list.
+ */
 #define COMPLETIONS 4096
-/* That abilities can note, a bit each. */
-#define OPCODES 64
-/* How often the first submission is tried while the kernel says that it cannot just now. */
+/* The number of bits in weft__uring_abilities.opcodes. */
+#define OPCODE_BITS 64
+/*
+ * The maximum number of attempts of the first submission. Attempts may fail with temporary errors.
+ */
 #define TRIES 8
 
-/* What there is no way around: waiting with a timeout, completions that are never dropped, and
- * reading from a file's own position. All in Linux 5.11. */
+/*
+ * The required features: waits with a timeout, no dropped completions, and reads at the current
+ * position. Linux 5.11 has all of them.
+ */
 #define FEATURES_NEEDED (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_RW_CUR_POS)
 
-uint64_t weft__uring_forgone;
+uint64_t weft__uring_disabled_opcodes;
 
-/* From the best to the plainest: deferred task work came with 6.1, cooperative with 5.19. */
+/*
+ * Setup flags in order of preference. Deferred task work needs Linux 6.1. Cooperative task work
+ * needs Linux 5.19.
+ */
 static const unsigned flags_to_try[] = {
     IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
         IORING_SETUP_SUBMIT_ALL,
@@ -34,13 +47,13 @@ static const unsigned flags_to_try[] = {
 };
 
 /*
- * TSan does not see that liburing maps and unmaps memory: a ring at the address of one that is gone
- * is another one, and comes after it.
+ * TSan does not observe the memory mappings of liburing. These macros order the creation of a ring
+ * after the release of an earlier ring at the same address.
  */
 #ifdef WEFT__TSAN
-static char gone;
-#define NOTE_NEW_RING() __tsan_acquire(&gone)
-#define NOTE_OLD_RING() __tsan_release(&gone)
+static char freed_ring;
+#define NOTE_NEW_RING() __tsan_acquire(&freed_ring)
+#define NOTE_OLD_RING() __tsan_release(&freed_ring)
 #else
 #define NOTE_NEW_RING() ((void)0)
 #define NOTE_OLD_RING() ((void)0)
@@ -52,7 +65,7 @@ void weft__uring_tear_down(struct io_uring *ring)
     io_uring_queue_exit(ring);
 }
 
-static int make_ring(struct io_uring *ring, weft__uring_abilities *a)
+static int ring_create(struct io_uring *ring, weft__uring_abilities *a)
 {
     int rc = -EINVAL;
     size_t tries = sizeof flags_to_try / sizeof *flags_to_try;
@@ -67,23 +80,23 @@ static int make_ring(struct io_uring *ring, weft__uring_abilities *a)
     return rc;
 }
 
-static int ask_opcodes(struct io_uring *ring, weft__uring_abilities *a)
+static int probe_opcodes(struct io_uring *ring, weft__uring_abilities *a)
 {
-    struct io_uring_probe *probe = calloc(1, sizeof *probe + OPCODES * sizeof probe->ops[0]);
+    struct io_uring_probe *probe = calloc(1, sizeof *probe + OPCODE_BITS * sizeof probe->ops[0]);
     if (probe == NULL)
         return -ENOMEM;
-    int rc = io_uring_register_probe(ring, probe, OPCODES);
-    for (int opcode = 0; rc >= 0 && opcode < OPCODES; opcode++)
+    int rc = io_uring_register_probe(ring, probe, OPCODE_BITS);
+    for (int opcode = 0; rc >= 0 && opcode < OPCODE_BITS; opcode++)
         if (io_uring_opcode_supported(probe, opcode))
             a->opcodes |= UINT64_C(1) << opcode;
     free(probe);
-    a->opcodes &= ~weft__uring_forgone;
+    a->opcodes &= ~weft__uring_disabled_opcodes;
     return rc < 0 ? rc : 0;
 }
 
 /*
- * Submit an operation that does nothing, and take its completion: a seccomp filter may let a ring
- * be made and refuse io_uring_enter. Whatever the operation's own result, the ring works.
+ * Submit an operation without effect, and wait for its completion. A seccomp filter may allow
+ * io_uring_setup, but not io_uring_enter. Any result shows that the ring works.
  */
 static int try_submission(struct io_uring *ring)
 {
@@ -102,13 +115,16 @@ static int try_submission(struct io_uring *ring)
     return 0;
 }
 
-static bool has_both(const weft__uring_abilities *a, int opcode, int sign)
+static bool has_both(const weft__uring_abilities *a, int opcode, int indicator)
 {
-    return a->opcodes >> opcode & a->opcodes >> sign & 1;
+    return a->opcodes >> opcode & a->opcodes >> indicator & 1;
 }
 
-/* What is no operation of its own is not in the probe; each came with one that is. */
-static void guess_multishot(weft__uring_abilities *a)
+/*
+ * The probe lists only opcodes. Infer each feature from an opcode that the same kernel version
+ * added.
+ */
+static void infer_features(weft__uring_abilities *a)
 {
     a->has_multishot_accept = has_both(a, IORING_OP_ACCEPT, IORING_OP_SOCKET); /* 5.19 */
     a->has_multishot_recv = has_both(a, IORING_OP_RECV, IORING_OP_SEND_ZC);    /* 6.0 */
@@ -118,20 +134,20 @@ static void guess_multishot(weft__uring_abilities *a)
 int weft__uring_setup(struct io_uring *ring, weft__uring_abilities *a)
 {
     *a = (weft__uring_abilities){0};
-    int rc = make_ring(ring, a);
+    int rc = ring_create(ring, a);
     if (rc < 0)
         return rc;
     const uint64_t needed = UINT64_C(1) << IORING_OP_READ | UINT64_C(1) << IORING_OP_POLL_ADD |
                             UINT64_C(1) << IORING_OP_ASYNC_CANCEL;
-    rc = (a->features & FEATURES_NEEDED) == FEATURES_NEEDED ? ask_opcodes(ring, a) : -EOPNOTSUPP;
+    rc = (a->features & FEATURES_NEEDED) == FEATURES_NEEDED ? probe_opcodes(ring, a) : -EOPNOTSUPP;
     if (rc == 0 && (a->opcodes & needed) != needed)
         rc = -EOPNOTSUPP;
     if (rc < 0) {
         weft__uring_tear_down(ring);
         return rc;
     }
-    guess_multishot(a);
-    (void)io_uring_ring_dontfork(ring); /* a child has nothing to touch by mistake */
+    infer_features(a);
+    (void)io_uring_ring_dontfork(ring); /* a child of fork(2) must not use the ring */
     a->has_registered_ring = io_uring_register_ring_fd(ring) == 1;
     rc = try_submission(ring);
     if (rc < 0)

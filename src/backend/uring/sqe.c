@@ -1,12 +1,18 @@
-/* An operation as an entry of the submission queue. */
-#include "backend/uring.h"
+/*
+ * Submission queue entries: the selection of operations that io_uring supports, and the contents of
+ * an entry.
+ */
+#include "backend/uring/uring.h"
 
-#include "backend/call.h"
+#include "backend/syscall/call.h"
 #include "base/libc.h"
 
 #include <fcntl.h>
 
-/* The opcode that does it; is_socket as far as known. */
+/*
+ * Return the opcode for an operation, or -1 if io_uring must not be used. is_socket is false if the
+ * file type is unknown.
+ */
 static int opcode_of(const weft__op *op, bool is_socket)
 {
     switch (op->code) {
@@ -34,8 +40,10 @@ static int opcode_of(const weft__op *op, bool is_socket)
         return IORING_OP_POLL_ADD;
     case WEFT__OP_FSYNC:
         return IORING_OP_FSYNC;
-    /* Splice and tee would each block a kernel thread. An open would not block at all: the kernel
-     * tries with O_NONBLOCK first, and that opens a named pipe that nobody writes to. */
+    /*
+     * Each SPLICE or TEE would block a kernel thread. OPEN of a named pipe without a writer would
+     * return at once, because the kernel first tries O_NONBLOCK.
+     */
     default:
         return -1;
     }
@@ -46,20 +54,23 @@ static bool is_buffer(const weft__op *op)
     return op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE;
 }
 
-/* A read or write without an offset, on what is a socket as far as we know. */
-static bool is_on_socket(const weft__op *op, const weft__flight *f)
+/* Return whether the operation is a read or write at the current position of a socket. */
+static bool is_on_socket(const weft__op *op, const weft__uring_fd *f)
 {
     return is_buffer(op) && op->u.buffer.offset < 0 && f != NULL && !f->descriptor->is_not_socket;
 }
 
 static bool never_waits(const weft__op *op)
 {
-    /* Of nothing: as read(2) has it, which does not wait for data either. */
-    bool is_of_nothing = op->code == WEFT__OP_READ && op->u.buffer.bytes == 0;
-    return is_of_nothing || weft__call_never_waits(op);
+    /* read(2) of 0 bytes does not wait for data. */
+    bool is_empty_read = op->code == WEFT__OP_READ && op->u.buffer.bytes == 0;
+    return is_empty_read || weft__call_never_waits(op);
 }
 
-/* At an offset: the kernel would take a pipe for a file, and wait. */
+/*
+ * Return whether the operation has an offset. With an offset, the kernel would wait for a pipe
+ * instead of returning an error.
+ */
 static bool is_at_offset(const weft__op *op)
 {
     if (is_buffer(op))
@@ -68,47 +79,50 @@ static bool is_at_offset(const weft__op *op)
 }
 
 /*
- * The kernel tries a message to a full queue again with what the first try has left of it: nothing
- * (seen with unix datagrams on Linux 6.18).
+ * Return whether the operation sends a message. If the queue of the receiver is full, the kernel
+ * sends an empty message later (observed with unix datagrams on Linux 6.18).
  */
-static bool is_message(const weft__op *op, const weft__flight *f)
+static bool is_message(const weft__op *op, const weft__uring_fd *f)
 {
     bool is_send = op->code == WEFT__OP_SEND || op->code == WEFT__OP_SENDMSG ||
                    op->code == WEFT__OP_WRITE || op->code == WEFT__OP_WRITEV;
     return is_send && f != NULL && f->has_messages;
 }
 
-/* Could it raise SIGPIPE, if not told otherwise? Nobody can close the other end of a disk. */
-static bool may_signal(const weft__op *op, const weft__flight *f)
+/*
+ * Return whether the operation may raise SIGPIPE without a flag. A write to a file on disk never
+ * raises SIGPIPE.
+ */
+static bool may_signal(const weft__op *op, const weft__uring_fd *f)
 {
     bool is_write =
         op->code == WEFT__OP_WRITEV || (op->code == WEFT__OP_WRITE && !is_on_socket(op, f));
     return is_write && !(f != NULL && f->descriptor->is_on_disk);
 }
 
-bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft__flight *f)
+bool weft__uring_is_native(const weft__uring *b, const weft__op *op, const weft__uring_fd *f)
 {
     int opcode = opcode_of(op, is_on_socket(op, f));
     if (opcode < 0 || !weft__uring_has(b, opcode) || never_waits(op) || is_message(op, f))
         return false;
-    /* A write to a terminal that is full holds the submitting thread up (Linux 6.18). */
+    /* A write to a full terminal blocks the submitting thread (Linux 6.18). */
     if (f != NULL && f->is_terminal && opcode != IORING_OP_POLL_ADD)
         return false;
     bool is_on_disk = f != NULL && f->descriptor->is_on_disk;
     if (is_at_offset(op) && !is_on_disk)
         return false;
     if (op->code == WEFT__OP_READV && is_on_disk)
-        return false; /* it may be cut short, and to go on in the middle is ready.c's matter */
-    return !(b->has_no_nosignal && may_signal(op, f));
+        return false; /* only ready.c continues a short vectored read */
+    return !(b->lacks_nosignal && may_signal(op, f));
 }
 
-/* One call moves at most so much, as read(2) does. */
-static unsigned one_call(size_t bytes)
+/* Limit a size to the maximum of one entry. */
+static unsigned clamp_bytes(size_t bytes)
 {
     return (unsigned)(bytes > INT32_MAX ? INT32_MAX : bytes);
 }
 
-static void prep_buffer(struct io_uring_sqe *sqe, const weft__op *op, const weft__flight *f,
+static void prep_buffer(struct io_uring_sqe *sqe, const weft__op *op, const weft__uring_fd *f,
                         int opcode)
 {
     char *data = (char *)op->u.buffer.data + op->moved;
@@ -119,7 +133,7 @@ static void prep_buffer(struct io_uring_sqe *sqe, const weft__op *op, const weft
         offset = 0;
     else if (offset >= 0)
         offset += (int64_t)op->moved;
-    io_uring_prep_rw(opcode, sqe, op->fd, data, one_call(bytes), (uint64_t)offset);
+    io_uring_prep_rw(opcode, sqe, op->fd, data, clamp_bytes(bytes), (uint64_t)offset);
     if (opcode == IORING_OP_SEND)
         sqe->msg_flags = MSG_NOSIGNAL;
     else if (may_signal(op, f))
@@ -131,7 +145,8 @@ static void prep_socket(struct io_uring_sqe *sqe, const weft__op *op, int opcode
     switch (op->code) {
     case WEFT__OP_RECV:
     case WEFT__OP_SEND:
-        io_uring_prep_rw(opcode, sqe, op->fd, op->u.packet.data, one_call(op->u.packet.bytes), 0);
+        io_uring_prep_rw(opcode, sqe, op->fd, op->u.packet.data, clamp_bytes(op->u.packet.bytes),
+                         0);
         sqe->msg_flags = (unsigned)op->u.packet.flags;
         break;
     case WEFT__OP_RECVMSG:
@@ -151,7 +166,7 @@ static void prep_socket(struct io_uring_sqe *sqe, const weft__op *op, int opcode
 }
 
 void weft__uring_prep(const weft__uring *b, struct io_uring_sqe *sqe, const weft__op *op,
-                      const weft__flight *f)
+                      const weft__uring_fd *f)
 {
     int opcode = opcode_of(op, is_on_socket(op, f));
     switch (op->code) {
@@ -175,8 +190,8 @@ void weft__uring_prep(const weft__uring *b, struct io_uring_sqe *sqe, const weft
         prep_socket(sqe, op, opcode);
         break;
     }
-    /* There was nothing more when we last looked: to look first would be in vain. */
-    if (opcode == IORING_OP_RECV && f->is_drained && b->abilities.has_poll_first)
+    /* The last receive emptied the stream, so an immediate attempt would find no data. */
+    if (opcode == IORING_OP_RECV && f != NULL && f->is_drained && b->abilities.has_poll_first)
         sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
     sqe->user_data = op->key;
 }

@@ -1,18 +1,19 @@
 /*
- * The io_uring backend: the kernel does the whole operation, and says when it is done.
+ * The io_uring backend: the kernel performs whole operations, and reports their results.
  *
- * Operations are entered into the submission queue and go to the kernel in the system call that
- * waits. If the queue is full, they wait in a list; poll sees to them. Of several operations that
- * read from one descriptor only the first is with the kernel, likewise of those that write: the
- * kernel would serve them in no certain order.
+ * The backend adds operations to the submission queue. The system call that waits also submits the
+ * queue. If the queue is full, operations wait in a backlog until poll. The backend submits only
+ * the first of several reads on a descriptor, and only the first of several writes. Otherwise the
+ * kernel could complete the operations in any order.
  *
- * A cancelled operation stays where it is until the kernel says that it has let go of it. What the
- * kernel does not do, or not well (splice, tee, calls that block; on older kernels more), is done
- * over readiness (ready.c), with operations of our own (watches) to learn of it.
+ * A cancelled operation remains pending until the kernel has released it. io_uring is not suitable
+ * for splice, tee and blocking calls. Older kernels do not support some other operations. All these
+ * operations use ready.c, with internal poll operations (poll_add.c).
  */
-#include "backend/uring.h"
+#include "backend/uring/uring.h"
 
-#include "backend/call.h"
+#include "backend/syscall/call.h"
+#include "backend/uring/buffers.h"
 #include "base/clock.h"
 #include "base/libc.h"
 
@@ -22,146 +23,158 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* The kernel has no memory for what it is to do, or to complete: let it breathe. */
-#define BREATHE_US 1000
-/* How many completions ahead their operations are fetched, and what those point to. */
-#define FETCH_AHEAD 16
-#define FETCH_BEHIND_AHEAD 6
+/* The pause after the kernel had no memory for submissions or completions, in microseconds. */
+#define BACKOFF_US 1000
 /*
- * How many are handled before those whom they wake run: they are still in the cache then. What
- * these do next has room in the submission queue.
+ * The number of completions by which the prefetch is ahead: for operations, and for the objects
+ * that an operation points to.
  */
-#define PART 32
+#define PREFETCH_AHEAD 16
+#define PREFETCH_OWNER_AHEAD 6
+/*
+ * The maximum number of completions that poll handles before the woken fibers run. The data of the
+ * fibers is then still in the cache. Their next operations fit into the submission queue.
+ */
+#define BATCH 32
 
-static void handle(weft__uring *b, const weft__completion *c)
+static void handle_completion(weft__uring *b, const weft__completion *c)
 {
     void *object = weft__key_object(c->key);
     switch ((weft__key_kind)(c->key & WEFT__KEY_KIND_MASK)) {
     case WEFT__KEY_OP:
         weft__uring_completed(b, object, c->result, c->flags);
         break;
-    case WEFT__KEY_MANY:
-        weft__uring_many_completed(b, object, c);
+    case WEFT__KEY_MULTISHOT:
+        weft__uring_multishot_completed(b, object, c);
         break;
     case WEFT__KEY_WAKE:
         b->is_wake_armed = false;
         break;
     case WEFT__KEY_CANCEL:
-        b->must_ask_again |= c->result == -ENOENT;
+        b->must_retry_cancels |= c->result == -ENOENT;
         break;
-    case WEFT__KEY_MESSAGE:
+    case WEFT__KEY_MSG_RING:
         if (c->result < 0)
-            b->base.lost((uint32_t)(c->key >> WEFT__KEY_TAG_SHIFT));
+            b->base.wake_lost((uint32_t)(c->key >> WEFT__KEY_TAG_SHIFT));
         break;
     }
 }
 
-/* The completion so many places from now; there may be none yet. */
-static const struct io_uring_cqe *peek(const weft__uring *b, unsigned ahead)
+/*
+ * Return the completion at a distance of `ahead` from the next completion. The completion may not
+ * exist yet.
+ */
+static const struct io_uring_cqe *completion_peek(const weft__uring *b, unsigned ahead)
 {
     return &b->ring.cq.cqes[(*b->ring.cq.khead + ahead) & b->ring.cq.ring_mask];
 }
 
-static bool is_of_op(uint64_t key)
+static bool is_op_key(uint64_t key)
 {
     weft__key_kind kind = key & WEFT__KEY_KIND_MASK;
-    return kind == WEFT__KEY_OP || kind == WEFT__KEY_MANY;
+    return kind == WEFT__KEY_OP || kind == WEFT__KEY_MULTISHOT;
 }
 
 /*
- * The operations of many fibers lie on as many stacks, out of the cache, and so do their owners:
- * they are fetched while the ones before are handled. What has not been handled is still there.
+ * Prefetch the operation of a later completion. The operations of many fibers are on many stacks,
+ * and usually not in the cache. An operation is valid until its completion is handled.
  */
-FETCHER void fetch_op(const weft__uring *b, unsigned ahead)
+PREFETCHER void prefetch_op(const weft__uring *b, unsigned ahead)
 {
-    weft__fetch(weft__key_object(peek(b, ahead)->user_data), WEFT__OP_LINES);
+    weft__prefetch(weft__key_object(completion_peek(b, ahead)->user_data), WEFT__OP_CACHE_LINES);
 }
 
-/* What it points to. The descriptor is for what its owner does next. */
-FETCHER void fetch_behind(const weft__uring *b, unsigned ahead)
+/*
+ * Prefetch the objects that the operation of a later completion points to. The next operation of
+ * the owner often uses the same descriptor.
+ */
+PREFETCHER void prefetch_owner(const weft__uring *b, unsigned ahead)
 {
-    uint64_t key = peek(b, ahead)->user_data;
-    if (!is_of_op(key))
+    uint64_t key = completion_peek(b, ahead)->user_data;
+    if (!is_op_key(key))
         return;
     const weft__op *op = weft__key_object(key);
-    weft__fetch(op->place, 1);
-    weft__fetch(op->owner, WEFT__OWNER_LINES);
-    weft__fetch(weft__ready_find(&b->ready, op->fd), 1);
+    weft__prefetch(op->fd_state, 1);
+    weft__prefetch(op->owner, WEFT__OWNER_CACHE_LINES);
+    weft__prefetch(weft__ready_find(&b->ready, op->fd), 1);
 }
 
-/* The first ones, all at once: that takes no longer than one of them. */
-FETCHER void fetch_first(const weft__uring *b, unsigned ready)
+/* Prefetch for the first completions together, so that the latencies overlap. */
+PREFETCHER void prefetch_first(const weft__uring *b, unsigned ready)
 {
-    for (unsigned i = 0; i < FETCH_AHEAD && i < ready; i++)
-        fetch_op(b, i);
-    for (unsigned i = 0; i < FETCH_BEHIND_AHEAD && i < ready; i++)
-        fetch_behind(b, i);
+    for (unsigned i = 0; i < PREFETCH_AHEAD && i < ready; i++)
+        prefetch_op(b, i);
+    for (unsigned i = 0; i < PREFETCH_OWNER_AHEAD && i < ready; i++)
+        prefetch_owner(b, i);
 }
 
 /*
- * Handle what is complete now, at most so many; what completes meanwhile is for the next time. Each
- * is copied out and its place given back first: what it leads to may need the ring, and may come
- * here again.
+ * Handle at most max completions. Completions that arrive meanwhile wait for the next call. Copy
+ * and release each completion before handling it, because the handler may use the ring or call this
+ * function again.
  */
-static void reap(weft__uring *b, unsigned most)
+static void reap_completions(weft__uring *b, unsigned max)
 {
-    unsigned left = io_uring_cq_ready(&b->ring);
-    fetch_first(b, left);
-    for (left = left < most ? left : most; left > 0; left--) {
+    unsigned remaining = io_uring_cq_ready(&b->ring);
+    prefetch_first(b, remaining);
+    for (remaining = remaining < max ? remaining : max; remaining > 0; remaining--) {
         unsigned ready = io_uring_cq_ready(&b->ring);
         if (ready == 0)
             break;
-        if (ready > FETCH_AHEAD)
-            fetch_op(b, FETCH_AHEAD);
-        if (ready > FETCH_BEHIND_AHEAD)
-            fetch_behind(b, FETCH_BEHIND_AHEAD);
-        const struct io_uring_cqe *cqe = peek(b, 0);
+        if (ready > PREFETCH_AHEAD)
+            prefetch_op(b, PREFETCH_AHEAD);
+        if (ready > PREFETCH_OWNER_AHEAD)
+            prefetch_owner(b, PREFETCH_OWNER_AHEAD);
+        const struct io_uring_cqe *cqe = completion_peek(b, 0);
         weft__completion c = {cqe->user_data, cqe->res, cqe->flags};
         io_uring_cq_advance(&b->ring, 1);
         b->handled++;
-        handle(b, &c);
+        handle_completion(b, &c);
     }
-    if (b->must_ask_again)
-        weft__uring_ask_again(b);
+    if (b->must_retry_cancels)
+        weft__uring_retry_cancels(b);
 }
 
-/* Has the kernel something for us that it only gives when called? */
+/* Return whether a system call is necessary to submit entries or to fetch completions. */
 static bool must_enter(const weft__uring *b)
 {
     unsigned flags = IO_URING_READ_ONCE(*b->ring.sq.kflags);
     return io_uring_sq_ready(&b->ring) > 0 || flags & (IORING_SQ_CQ_OVERFLOW | IORING_SQ_TASKRUN);
 }
 
-/* Errors that mean "not now": there is no memory, or too much is complete. */
-static bool is_back_pressure(int rc)
+/*
+ * Return whether an error of io_uring_enter is temporary. Examples are exhausted memory and too
+ * many completions.
+ */
+static bool is_temporary(int rc)
 {
     return rc == -EBUSY || rc == -EAGAIN || rc == -EINTR || rc == -ETIME || rc == -ENOMEM;
 }
 
-/* Give the kernel what is entered and handle what is complete, without waiting. */
-static int exchange(weft__uring *b, unsigned most)
+/* Submit the entries, and handle at most max completions. Do not wait. */
+static int submit_and_reap(weft__uring *b, unsigned max)
 {
     int rc = 0;
-    weft__uring_check_entries(b);
+    weft__uring_check_sqes(b);
     if (must_enter(b))
         rc = io_uring_submit_and_get_events(&b->ring);
-    reap(b, most);
-    return rc < 0 && !is_back_pressure(rc) ? rc : 0;
+    reap_completions(b, max);
+    return rc < 0 && !is_temporary(rc) ? rc : 0;
 }
 
-/* The same for who will come again: a kernel that took nothing is let breathe. */
-static int exchange_some(weft__uring *b)
+/* Like submit_and_reap, but pause if the kernel accepted no entries. For retry loops. */
+static int submit_and_reap_or_pause(weft__uring *b)
 {
     unsigned before = io_uring_sq_ready(&b->ring);
-    int rc = exchange(b, UINT_MAX);
+    int rc = submit_and_reap(b, UINT_MAX);
     if (rc == 0 && io_uring_sq_ready(&b->ring) >= before)
-        usleep(BREATHE_US);
+        usleep(BACKOFF_US);
     return rc;
 }
 
 static void arm_wake(weft__uring *b)
 {
-    struct io_uring_sqe *sqe = weft__uring_entry(b);
+    struct io_uring_sqe *sqe = weft__uring_get_sqe(b);
     if (sqe == NULL)
         return;
     io_uring_prep_read(sqe, atomic_load(&b->wake.fd), &b->wake_count, sizeof b->wake_count, 0);
@@ -169,67 +182,70 @@ static void arm_wake(weft__uring *b)
     b->is_wake_armed = true;
 }
 
-/* As much as has room at a time, until all has gone. */
-static int enter_all(weft__uring *b)
+/* Add the whole backlog to the submission queue. Submit entries whenever the queue is full. */
+static int submit_all(weft__uring *b)
 {
     int rc = 0;
     do {
         if (!b->is_wake_armed)
             arm_wake(b);
-        weft__uring_enter_waiting(b);
-        bool is_more = !weft__list_is_empty(&b->starts) || !weft__list_is_empty(&b->cancels) ||
-                       !b->is_wake_armed;
+        weft__uring_submit_backlog(b);
+        bool is_more = !weft__list_is_empty(&b->backlog) ||
+                       !weft__list_is_empty(&b->cancel_backlog) || !b->is_wake_armed;
         if (!is_more)
             return 0;
-        rc = exchange_some(b);
+        rc = submit_and_reap_or_pause(b);
     } while (rc == 0);
     return rc;
 }
 
 void weft__uring_flush(weft__uring *b)
 {
-    int rc = enter_all(b);
+    int rc = submit_all(b);
     while (rc == 0 && io_uring_sq_ready(&b->ring) > 0)
-        rc = exchange_some(b);
+        rc = submit_and_reap_or_pause(b);
 }
 
-static int wait_for_some(weft__uring *b, int64_t timeout_ns)
+static int wait_for_completion(weft__uring *b, int64_t timeout_ns)
 {
     struct __kernel_timespec timeout = {timeout_ns / WEFT__NS_PER_S, timeout_ns % WEFT__NS_PER_S};
     struct io_uring_cqe *ignored;
-    weft__uring_check_entries(b);
+    weft__uring_check_sqes(b);
     int rc = io_uring_submit_and_wait_timeout(&b->ring, &ignored, 1,
                                               timeout_ns < 0 ? NULL : &timeout, NULL);
-    bool was_nothing = io_uring_cq_ready(&b->ring) == 0;
-    reap(b, PART);
-    if ((rc == -EBUSY || rc == -EAGAIN || rc == -ENOMEM) && was_nothing)
-        usleep(BREATHE_US);
-    return rc < 0 && !is_back_pressure(rc) ? rc : 0;
+    bool was_empty = io_uring_cq_ready(&b->ring) == 0;
+    reap_completions(b, BATCH);
+    if ((rc == -EBUSY || rc == -EAGAIN || rc == -ENOMEM) && was_empty)
+        usleep(BACKOFF_US);
+    return rc < 0 && !is_temporary(rc) ? rc : 0;
 }
 
-/* Is there something left from the last call, and room for what follows from it? */
-static bool has_part(const weft__uring *b)
+/*
+ * Return whether completions are available, and the submission queue has space for the next
+ * operations of a batch.
+ */
+static bool has_batch(const weft__uring *b)
 {
-    return io_uring_cq_ready(&b->ring) > 0 && io_uring_sq_space_left(&b->ring) >= PART &&
-           weft__list_is_empty(&b->starts) && weft__list_is_empty(&b->cancels);
+    return io_uring_cq_ready(&b->ring) > 0 && io_uring_sq_space_left(&b->ring) >= BATCH &&
+           weft__list_is_empty(&b->backlog) && weft__list_is_empty(&b->cancel_backlog);
 }
 
 static int uring_poll(weft__backend *base, int64_t timeout_ns)
 {
     weft__uring *b = weft__uring_of(base);
-    if (has_part(b)) {
-        reap(b, PART);
+    if (has_batch(b)) {
+        reap_completions(b, BATCH);
         weft__ready_poll(&b->ready);
         return 0;
     }
     const uint64_t before = b->handled;
-    int rc = enter_all(b);
-    /* Whoever has been woken by now is not to be kept waiting. */
+    int rc = submit_all(b);
+    /* Do not wait if fibers were woken meanwhile. */
     timeout_ns = weft__ready_timeout(&b->ready, b->handled != before ? 0 : timeout_ns);
     if (rc == 0 && (timeout_ns == 0 || io_uring_cq_ready(&b->ring) > 0))
-        rc = exchange(b, PART);
+        rc = submit_and_reap(b, BATCH);
     else if (rc == 0)
-        rc = wait_for_some(b, timeout_ns);
+        rc = wait_for_completion(b, timeout_ns);
     weft__ready_poll(&b->ready);
     return rc;
 }
@@ -241,11 +257,11 @@ static void uring_wake(weft__backend *base)
 }
 
 /*
- * Did the kernel refuse the message with this key? It says so by a completion that it posts before
- * the submission returns, behind those that were there (from). The completion is taken as read:
- * later it would wake the receiver once more.
+ * Return whether the message with this key has failed. The kernel posts the failed completion
+ * before io_uring_submit returns, at index `from` or later. Mark the completion as successful.
+ * Otherwise the backend would call wake_lost for it later.
  */
-static bool is_refused(weft__uring *b, uint64_t key, unsigned from)
+static bool take_wake_failure(weft__uring *b, uint64_t key, unsigned from)
 {
     struct io_uring_cq *cq = &b->ring.cq;
     unsigned end = io_uring_smp_load_acquire(cq->ktail);
@@ -260,31 +276,35 @@ static bool is_refused(weft__uring *b, uint64_t key, unsigned from)
 }
 
 /*
- * A completion in the other ring, posted by this one: cheaper than an event counter, which the
- * other one reads by an operation that has to be started again each time. It goes at once, with all
- * that is entered: the sender may compute for long before it polls.
+ * Post a completion to the other ring. A completion is cheaper than a write to an eventfd, because
+ * the eventfd needs a new read operation after each wake. Submit all entries at once, because the
+ * sender may run for a long time before it polls.
  */
-static bool uring_message(weft__backend *base, weft__backend *to, uint32_t tag)
+static bool uring_wake_remote(weft__backend *base, weft__backend *to, uint32_t tag)
 {
     weft__uring *b = weft__uring_of(base);
-    struct io_uring_sqe *sqe = weft__uring_can_message(&b->abilities) ? weft__uring_entry(b) : NULL;
+    struct io_uring_sqe *sqe =
+        weft__uring_can_wake_remote(&b->abilities) ? weft__uring_get_sqe(b) : NULL;
     if (sqe == NULL)
         return false;
-    uint64_t key = (uint64_t)tag << WEFT__KEY_TAG_SHIFT | WEFT__KEY_MESSAGE;
+    uint64_t key = (uint64_t)tag << WEFT__KEY_TAG_SHIFT | WEFT__KEY_MSG_RING;
     int to_fd = __atomic_load_n(&weft__uring_of(to)->ring.ring_fd, __ATOMIC_RELAXED);
-    io_uring_prep_msg_ring(sqe, to_fd, 0, WEFT__KEY_MESSAGE, 0);
+    io_uring_prep_msg_ring(sqe, to_fd, 0, WEFT__KEY_MSG_RING, 0);
     sqe->user_data = key;
     sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-    weft__uring_check_entries(b);
+    weft__uring_check_sqes(b);
     unsigned from = io_uring_smp_load_acquire(b->ring.cq.ktail);
-    /* Left behind, it goes later, to whoever has that ring by then: no harm, but too late. */
+    /*
+     * A message that remains in the queue is sent later. A late wake is harmless, even to another
+     * ring.
+     */
     return io_uring_submit(&b->ring) >= 0 && io_uring_sq_ready(&b->ring) == 0 &&
-           !is_refused(b, key, from);
+           !take_wake_failure(b, key, from);
 }
 
-static void forget_fd(weft__backend *base, int fd)
+static void uring_forget_fd(weft__backend *base, int fd)
 {
-    weft__uring_forget(weft__uring_of(base), fd);
+    weft__uring_fd_forget(weft__uring_of(base), fd);
 }
 
 static int uring_pipe(weft__backend *base, int fd[2])
@@ -305,35 +325,35 @@ static int64_t uring_now_ns(weft__backend *base)
     return weft__clock_ns();
 }
 
-/* A kernel that is to forget a read must not be left with its buffer. */
+/* Cancel the read of the eventfd. Wait until the kernel has released the buffer of the read. */
 static void disarm_wake(weft__uring *b)
 {
     if (weft__uring_check(&b->base) < 0)
-        weft__uring_lose_number(b);
+        weft__uring_forget_ring_fd(b);
     else
-        weft__wake_fd_write(&b->wake); /* a blocking read ends sooner by this */
-    weft__uring_recall_wake(b);
-    while (b->is_wake_armed && wait_for_some(b, WEFT__POLL_FOR_EVER) == 0)
+        weft__wake_fd_write(&b->wake); /* ends the read if it already blocks */
+    weft__uring_cancel_wake(b);
+    while (b->is_wake_armed && wait_for_completion(b, WEFT__POLL_FOREVER) == 0)
         ;
 }
 
 static void uring_close(weft__backend *base)
 {
     weft__uring *b = weft__uring_of(base);
-    weft__finished_close(&b->base);
+    weft__finished_jobs_close(&b->base);
     if (!b->is_given_up) {
         disarm_wake(b);
         weft__uring_tear_down(&b->ring);
         weft__wake_fd_close(&b->wake);
     }
-    while (!weft__list_is_empty(&b->flights)) {
-        weft__flight *f = CONTAINER_OF(b->flights.next, weft__flight, all);
-        weft__uring_drop_kept(b, f);
-        weft__list_remove(&f->all);
+    while (!weft__list_is_empty(&b->fds)) {
+        weft__uring_fd *f = CONTAINER_OF(b->fds.next, weft__uring_fd, all_link);
+        weft__uring_drop_leftover(b, f);
+        weft__list_remove(&f->all_link);
         free(f);
     }
     weft__uring_buffers_free(b);
-    weft__uring_watches_free(b);
+    weft__uring_polls_free(b);
     weft__ready_close(&b->ready);
     free(b);
 }
@@ -353,13 +373,13 @@ static int uring_open(weft__backend **out)
     if (b == NULL)
         return -ENOMEM;
     b->base.type = &weft__backend_uring;
-    weft__finished_init(&b->base);
-    weft__list_init(&b->starts);
-    weft__list_init(&b->cancels);
-    weft__list_init(&b->leaving);
-    weft__list_init(&b->flights);
-    weft__list_init(&b->watches);
-    /* It blocks: the kernel waits for it, and older ones would not if it did not. */
+    weft__finished_jobs_init(&b->base);
+    weft__list_init(&b->backlog);
+    weft__list_init(&b->cancel_backlog);
+    weft__list_init(&b->cancelling);
+    weft__list_init(&b->fds);
+    weft__list_init(&b->polls);
+    /* The eventfd is blocking. On older kernels, a read of a non-blocking eventfd does not wait. */
     int rc = weft__wake_fd_open(&b->wake, EFD_CLOEXEC);
     if (rc == 0)
         rc = weft__uring_setup(&b->ring, &b->abilities);
@@ -368,7 +388,7 @@ static int uring_open(weft__backend **out)
         free(b);
         return rc;
     }
-    weft__ready_open(&b->ready, &b->base, weft__uring_watch, weft__uring_unwatch);
+    weft__ready_open(&b->ready, &b->base, weft__uring_poll_add, weft__uring_poll_remove);
     *out = &b->base;
     return 0;
 }
@@ -386,13 +406,13 @@ const weft__backend_type weft__backend_uring = {
     .check = weft__uring_check,
     .repair = weft__uring_repair,
     .give_up = weft__uring_give_up,
-    .message = uring_message,
+    .wake_remote = uring_wake_remote,
     .close_fd = weft__uring_close_fd,
-    .many_open = weft__uring_many_open,
-    .many_next = weft__uring_many_next,
-    .many_close = weft__uring_many_close,
+    .multishot_open = weft__uring_multishot_open,
+    .multishot_next = weft__uring_multishot_next,
+    .multishot_close = weft__uring_multishot_close,
     .submit_linked = weft__uring_submit_linked,
-    .forget_fd = forget_fd,
+    .forget_fd = uring_forget_fd,
     .release_fd = weft__uring_release_fd,
     .shutdown_fd = weft__call_shutdown,
     .pipe = uring_pipe,

@@ -1,8 +1,11 @@
-/* Looking inside: information on fibers, counters, the tree as text, backtraces. */
+/*
+ * Inspection of a thread: information about fibers, counters, the tree of fibers as text,
+ * backtraces.
+ */
 #include "base/libc.h"
-#include "core/report.h"
-#include "core/sched.h"
-#include "core/tree.h"
+#include "core/debug/diag.h"
+#include "core/lifetime/tree.h"
+#include "core/sched/sched.h"
 
 #define FRAMES_SHOWN 32
 
@@ -20,7 +23,7 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
             waits && f->waits_in->is_for_fiber ? ((weft__fiber *)f->wait_object)->id : 0,
         .waiting_s = waits ? (double)(c->now_ns - f->wait_since_ns) / 1e9 : 0,
         .switches = f->switches,
-        .cpu_s = (double)(f->phase == WEFT__ENDED ? f->spent_ns : f->life->cpu_ns) / 1e9,
+        .cpu_s = (double)(f->phase == WEFT__ENDED ? f->spent_ns : f->live->cpu_ns) / 1e9,
         .cpu_share = weft__top_share(c, f),
         .slice_s = weft__slice_of(c, f).fail_s,
         .is_daemon = f->is_daemon,
@@ -32,8 +35,8 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
     }
 }
 
-/* The clock, and the time that the caller has used. */
-static void bring_up_to_date(weft__cord *c)
+/* Read the clock, and account the time of the running fiber. */
+static void cord_update_time(weft__cord *c)
 {
     weft__cord_now(c);
     if (c->is_accounting)
@@ -44,23 +47,23 @@ int weft_info_of(weft_fiber fiber, weft_info *out)
 {
     weft__cord *c;
     weft__fiber *f;
-    int rc = weft__find(fiber, &c, &f);
+    int rc = weft__fiber_lookup(fiber, &c, &f);
     if (rc < 0)
         return rc;
-    bring_up_to_date(c);
+    cord_update_time(c);
     weft__fiber_info(c, f, out);
     return 0;
 }
 
-/* The one after f in the tree, parents before children; NULL at the end. *depth follows. */
-static weft__fiber *after(const weft__fiber *f, int *depth)
+/* Return the fiber after f in pre-order, and update *depth. Return NULL if f is the last fiber. */
+static weft__fiber *tree_next(const weft__fiber *f, int *depth)
 {
     if (weft__tree_has_children(f, NULL)) {
         ++*depth;
-        return weft__fiber_of_sibling(f->life->children.next);
+        return weft__fiber_of_sibling(f->live->children.next);
     }
     for (; f->parent != NULL; f = f->parent, --*depth)
-        if (f->sibling.next != &f->parent->life->children)
+        if (f->sibling.next != &f->parent->live->children)
             return weft__fiber_of_sibling(f->sibling.next);
     return NULL;
 }
@@ -72,9 +75,9 @@ int weft_walk(int (*fn)(const weft_info *info, void *context), void *context)
         return weft__no_cord();
     if (fn == NULL)
         return -EINVAL;
-    bring_up_to_date(c);
+    cord_update_time(c);
     int depth = 0;
-    for (weft__fiber *f = c->main; f != NULL; f = after(f, &depth)) {
+    for (weft__fiber *f = c->main; f != NULL; f = tree_next(f, &depth)) {
         weft_info info;
         weft__fiber_info(c, f, &info);
         int rc = fn(&info, context);
@@ -89,20 +92,20 @@ int weft_stats(weft_counters *out)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return weft__no_cord();
-    bring_up_to_date(c);
-    uint64_t switches = c->switches + c->turn_span - c->turn_left;
+    cord_update_time(c);
+    uint64_t switches = c->switches + c->tick_span - c->tick_left;
     *out = (weft_counters){
-        .switches = switches - c->switches_told,
+        .switches = switches - c->switches_reported,
         .polls = c->polls,
         .polls_blocking = c->polls_blocking,
         .ops = c->ops,
-        .letters = c->letters,
+        .messages = c->messages,
         .wakes = c->wakes,
         .ops_pending = c->backend->pending,
         .runnable = weft__runqueue_count(&c->runqueue),
         .runnable_max = c->runqueue.count_max,
         .fibers = weft__cord_fibers(c),
-        .fibers_unawaited = c->ended_count + c->ended.count,
+        .fibers_unawaited = c->ended_count + c->unawaited.count,
         .stacks = c->stacks.mapped,
         .stacks_cached = c->stacks.cached + c->warm_count,
         .stacks_unguarded = c->stacks.unguarded,
@@ -111,13 +114,13 @@ int weft_stats(weft_counters *out)
         .idle_share = weft__top_share(c, NULL),
     };
     c->polls = c->polls_blocking = c->ops = 0;
-    c->letters = c->wakes = 0;
-    c->switches_told = switches;
+    c->messages = c->wakes = 0;
+    c->switches_reported = switches;
     c->runqueue.count_max = weft__runqueue_count(&c->runqueue);
     return 0;
 }
 
-/* What backtrace is to fill, on the stack of the fiber it is about. */
+/* The argument of collect_frames, which runs on the stack of the inspected fiber. */
 typedef struct frames {
     void **out;
     int n;
@@ -129,8 +132,8 @@ static void collect_frames(void *arg)
     fr->n = backtrace(fr->out, fr->n);
 }
 
-/* Is there room for an unwinder on the stack of a fiber that waits? */
-static bool has_room(const weft__fiber *f)
+/* Return true if the stack of a waiting fiber has enough free space for an unwinder. */
+static bool has_unwind_room(const weft__fiber *f)
 {
     return f->stack.low == NULL || (char *)f->context.sp - f->stack.low >= WEFT__CALL_BYTES;
 }
@@ -142,7 +145,7 @@ static int frames_of(weft__cord *c, weft__fiber *f, void **out, int n)
         return 0;
     if (f == c->current)
         collect_frames(&fr);
-    else if (!has_room(f) || !weft__context_call(&f->context, collect_frames, &fr))
+    else if (!has_unwind_room(f) || !weft__context_call(&f->context, collect_frames, &fr))
         return 0;
     return fr.n;
 }
@@ -151,7 +154,7 @@ int weft_backtrace(weft_fiber fiber, void **out, size_t n)
 {
     weft__cord *c;
     weft__fiber *f;
-    int rc = weft__find(fiber, &c, &f);
+    int rc = weft__fiber_lookup(fiber, &c, &f);
     if (rc < 0)
         return rc;
     return frames_of(c, f, out, n < FRAMES_SHOWN * 8 ? (int)n : FRAMES_SHOWN * 8);
@@ -159,24 +162,24 @@ int weft_backtrace(weft_fiber fiber, void **out, size_t n)
 
 static const char *const state_names[] = {"running", "runnable", "waiting", "dead"};
 
-static void dump_one(weft__cord *c, weft__fiber *f, int depth, int fd)
+static void dump_fiber(weft__cord *c, weft__fiber *f, int depth, int fd)
 {
     weft_info i;
     weft__fiber_info(c, f, &i);
     int indent = 2 * (depth < 32 ? depth : 32);
-    weft__say(fd, "%*s#%llu '%s' %s%s%s", indent, "", (unsigned long long)i.id, i.name,
-              state_names[i.state], i.state == WEFT_WAITING ? " for " : "", i.waits_for);
+    weft__print(fd, "%*s#%llu '%s' %s%s%s", indent, "", (unsigned long long)i.id, i.name,
+                state_names[i.state], i.state == WEFT_WAITING ? " for " : "", i.waits_for);
     if (i.waits_for_fiber != 0)
-        weft__say(fd, " #%llu '%s'", (unsigned long long)i.waits_for_fiber,
-                  weft_name_of(i.waits_for_fiber));
+        weft__print(fd, " #%llu '%s'", (unsigned long long)i.waits_for_fiber,
+                    weft_name_of(i.waits_for_fiber));
     if (i.state == WEFT_WAITING)
-        weft__say(fd, ", %.3f s", i.waiting_s);
+        weft__print(fd, ", %.3f s", i.waiting_s);
     if (i.stack_bytes > 0)
-        weft__say(fd, "; stack %zu of %zu KiB", i.stack_used >> 10, i.stack_bytes >> 10);
+        weft__print(fd, "; stack %zu of %zu KiB", i.stack_used >> 10, i.stack_bytes >> 10);
     if (c->is_accounting)
-        weft__say(fd, "; %.6f s of CPU", i.cpu_s);
-    weft__say(fd, "; %llu switches%s%s\n", (unsigned long long)i.switches,
-              i.is_daemon ? "; daemon" : "", i.is_parked ? "; parked" : "");
+        weft__print(fd, "; %.6f s of CPU", i.cpu_s);
+    weft__print(fd, "; %llu switches%s%s\n", (unsigned long long)i.switches,
+                i.is_daemon ? "; daemon" : "", i.is_parked ? "; parked" : "");
     void *at[FRAMES_SHOWN];
     int n = frames_of(c, f, at, FRAMES_SHOWN);
     if (n > 0)
@@ -188,24 +191,15 @@ int weft_dump(int fd)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return weft__no_cord();
-    bring_up_to_date(c);
+    cord_update_time(c);
     int rc =
-        weft__say(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
-                  weft__cord_fibers(c), weft__runqueue_count(&c->runqueue), c->wheel.count,
-                  c->backend->pending, c->backend->type->name);
+        weft__print(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
+                    weft__cord_fibers(c), weft__runqueue_count(&c->runqueue), c->wheel.count,
+                    c->backend->pending, c->backend->type->name);
     if (rc < 0)
         return rc;
     int depth = 0;
-    for (weft__fiber *f = c->main; f != NULL; f = after(f, &depth))
-        dump_one(c, f, depth, fd);
+    for (weft__fiber *f = c->main; f != NULL; f = tree_next(f, &depth))
+        dump_fiber(c, f, depth, fd);
     return 0;
-}
-
-void weft_on_idle(void (*fn)(void *), void *arg)
-{
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return;
-    c->on_idle = fn;
-    c->on_idle_arg = arg;
 }

@@ -1,17 +1,17 @@
-/* Mailboxes: telling, receiving, and messages between threads. */
-#include "core/mailbox.h"
+/* Mailboxes: weft_tell, weft_receive and bounds. Messages to other threads are in remote_tell.c. */
+#include "core/fiber/mailbox.h"
 
-#include "core/abroad.h"
-#include "core/alarm.h"
+#include "core/cord/remote_tell.h"
+#include "core/lifetime/cancel.h"
 
 #include <weft/error.h>
 #include <weft/mailbox.h>
 
 #include <stdlib.h>
 
-static const weft__wait_kind waits_message = {"a message", .leave = weft__leave_line};
-static const weft__wait_kind waits_room = {"room in the mailbox of", .is_for_fiber = true,
-                                           .leave = weft__leave_line};
+static const weft__wait_kind waits_message = {"a message", .leave = weft__waitq_abort_wait};
+static const weft__wait_kind waits_room = {"space in the mailbox of", .is_for_fiber = true,
+                                           .leave = weft__waitq_abort_wait};
 
 weft__mailbox *weft__mailbox_of(weft__fiber *f)
 {
@@ -19,12 +19,12 @@ weft__mailbox *weft__mailbox_of(weft__fiber *f)
         return f->mailbox;
     weft__mailbox *m = malloc(sizeof *m);
     if (m != NULL)
-        weft__passage_init(&m->passage, sizeof(weft_value), WEFT__UNLIMITED);
+        weft__fifo_init(&m->fifo, sizeof(weft_value), WEFT__UNLIMITED);
     return f->mailbox = m;
 }
 
-/* Count the bounded mailboxes of the thread: a mailbox with this limit is to have that one. */
-static void note_bound(weft__cord *c, size_t limit, size_t new_limit)
+/* Update the cord's count of bounded mailboxes after a limit has changed. */
+static void mailbox_note_bound(weft__cord *c, size_t limit, size_t new_limit)
 {
     int more = (new_limit != WEFT__UNLIMITED) - (limit != WEFT__UNLIMITED);
     if (more != 0)
@@ -37,18 +37,18 @@ void weft__mailbox_free(weft__cord *c, weft__fiber *f)
     if (m == NULL)
         return;
     f->mailbox = NULL;
-    note_bound(c, m->passage.limit, WEFT__UNLIMITED);
-    weft__serve_all(c, &m->passage.senders, -ESRCH);
-    weft__passage_free(&m->passage);
+    mailbox_note_bound(c, m->fifo.limit, WEFT__UNLIMITED);
+    weft__waitq_wake_all(c, &m->fifo.senders, -ESRCH);
+    weft__fifo_free(&m->fifo);
     free(m);
 }
 
-static int set_limit(weft__cord *c, weft__mailbox *m, size_t limit)
+static int mailbox_set_limit(weft__cord *c, weft__mailbox *m, size_t limit)
 {
-    size_t old_limit = m->passage.limit;
-    int rc = weft__passage_set_limit(c, &m->passage, limit);
+    size_t old_limit = m->fifo.limit;
+    int rc = weft__fifo_set_limit(c, &m->fifo, limit);
     if (rc == 0)
-        note_bound(c, old_limit, limit);
+        mailbox_note_bound(c, old_limit, limit);
     return rc;
 }
 
@@ -57,84 +57,87 @@ void weft__mailbox_empty(weft__cord *c, weft__fiber *f)
     if (!f->is_restarting) {
         weft__mailbox_free(c, f);
     } else if (f->mailbox != NULL) {
-        weft__passage_clear(c, &f->mailbox->passage);
-        set_limit(c, f->mailbox, WEFT__UNLIMITED); /* without memory the bound stays */
+        weft__fifo_clear(c, &f->mailbox->fifo);
+        mailbox_set_limit(c, f->mailbox, WEFT__UNLIMITED); /* on failure, the bound remains */
     }
 }
 
-/*
- * Into the mailbox of a fiber of this thread, which may not have one yet, if that does not take
- * waiting.
- */
-COLD static int put(weft__cord *c, weft__fiber *f, weft_value value)
+/* Put a value into the mailbox of a fiber of the calling thread, without waiting. */
+COLD static int mailbox_put(weft__cord *c, weft__fiber *f, weft_value value)
 {
     weft__mailbox *m = weft__mailbox_of(f);
-    return LIKELY(m != NULL) ? weft__passage_put(c, &m->passage, &value, WEFT__TAIL) : -ENOMEM;
+    return LIKELY(m != NULL) ? weft__fifo_put(c, &m->fifo, &value, WEFT__TAIL) : -ENOMEM;
 }
 
 int weft__mailbox_force(weft__cord *c, weft__fiber *f, weft_value value)
 {
     weft__mailbox *m = weft__mailbox_of(f);
-    return m != NULL ? weft__passage_force(c, &m->passage, &value) : -ENOMEM;
+    return m != NULL ? weft__fifo_force(c, &m->fifo, &value) : -ENOMEM;
 }
 
-/* To no fiber of this thread, or none that lives; or from a thread without fibers. */
-COLD static int tell_other(const weft__cord *c, weft_fiber fiber, weft_value value)
+/*
+ * Send a value to a fiber that has ended or belongs to another thread, or from a thread without a
+ * cord.
+ */
+COLD static int tell_remote(const weft__cord *c, weft_fiber fiber, weft_value value)
 {
     if (c != NULL && (fiber == 0 || weft__fiber_cord(fiber) == c->index))
         return -ESRCH;
-    return weft__tell_abroad(fiber, value);
+    return weft__remote_tell(fiber, value);
 }
 
-/* The mailbox is full. */
+/* Wait until the mailbox of f has space. The mailbox must be full. */
 COLD static int tell_waiting(weft__cord *c, weft__fiber *f, weft_value value)
 {
     if (f == c->current)
         return -EDEADLK;
-    if (UNLIKELY(c->current->alarm))
-        return (int)weft__refuse(c);
-    weft__waiter *w = &c->current->life->waiter;
+    if (UNLIKELY(c->current->pending))
+        return (int)weft__call_refuse(c);
+    weft__waiter *w = &c->current->live->waiter;
     w->value = value;
     w->data = &w->value;
     w->how = WEFT__TAIL;
-    return weft__line_wait_int(c, &f->mailbox->passage.senders, &waits_room, f);
+    return weft__waitq_wait_int(c, &f->mailbox->fifo.senders, &waits_room, f);
 }
 
-/* It selects from messages and what comes from other threads: whoever is first. */
-COLD static int tell_contested(weft__fiber *f, weft_value value)
+/*
+ * Claim the token of the first receiver, which waits in a select. Then send the value again,
+ * because another thread may have claimed the token first.
+ */
+COLD static int tell_selecting(weft__fiber *f, weft_value value)
 {
-    weft__line_claim(&f->mailbox->passage.receivers);
+    weft__waitq_claim(&f->mailbox->fifo.receivers);
     return weft_tell(f->id, value);
 }
 
 int weft_tell(weft_fiber fiber, weft_value value)
 {
     if (UNLIKELY(weft_is_error(value)))
-        return weft_fail(-EINVAL, "%d is an error code, not a message", (int)value);
-    weft__cord *c = weft__cord_self; /* a thread that only sends need not become a cord */
+        return weft_fail(-EINVAL, "weft_tell: value %d is an error code", (int)value);
+    weft__cord *c = weft__cord_self; /* a thread that only sends does not become a cord */
     weft__fiber *f = c != NULL ? weft__fiber_find(c, fiber) : NULL;
     if (UNLIKELY(f == NULL || f->phase == WEFT__ENDED))
-        return tell_other(c, fiber, value);
+        return tell_remote(c, fiber, value);
     if (UNLIKELY(f->mailbox == NULL))
-        return put(c, f, value);
-    weft__passage *p = &f->mailbox->passage;
-    if (weft__line_is_empty(&p->receivers)) {
+        return mailbox_put(c, f, value);
+    weft__fifo *p = &f->mailbox->fifo;
+    if (weft__waitq_is_empty(&p->receivers)) {
         if (UNLIKELY(p->count >= p->limit))
             return tell_waiting(c, f, value);
-    } else if (UNLIKELY(weft__line_is_contested(&p->receivers))) {
-        return tell_contested(f, value);
+    } else if (UNLIKELY(weft__waitq_first_has_token(&p->receivers))) {
+        return tell_selecting(f, value);
     }
-    return weft__passage_put_value(c, p, value);
+    return weft__fifo_put_value(c, p, value);
 }
 
 int weft_try_tell(weft_fiber fiber, weft_value value)
 {
     if (weft_is_error(value))
-        return weft_fail(-EINVAL, "%d is an error code, not a message", (int)value);
+        return weft_fail(-EINVAL, "weft_try_tell: value %d is an error code", (int)value);
     weft__cord *c;
     weft__fiber *f;
-    int rc = weft__find_living(fiber, &c, &f);
-    return rc == 0 ? put(c, f, value) : rc;
+    int rc = weft__fiber_lookup_living(fiber, &c, &f);
+    return rc == 0 ? mailbox_put(c, f, value) : rc;
 }
 
 weft_value weft_try_receive(void)
@@ -143,16 +146,16 @@ weft_value weft_try_receive(void)
     if (c == NULL)
         return weft__no_cord();
     weft__mailbox *m = c->current->mailbox;
-    return m != NULL ? weft__passage_take_value(c, &m->passage) : -EAGAIN;
+    return m != NULL ? weft__fifo_take_value(c, &m->fifo) : -EAGAIN;
 }
 
-/* Before anyone has told it anything. */
+/* The slow path of weft_receive: the fiber has no mailbox yet. */
 COLD static weft_value receive_first(weft__cord *c)
 {
-    if (c->current->alarm)
-        return weft__refuse(c);
+    if (c->current->pending)
+        return weft__call_refuse(c);
     weft__mailbox *m = weft__mailbox_of(c->current);
-    return m != NULL ? weft__passage_wait_take(c, &m->passage, &waits_message) : -ENOMEM;
+    return m != NULL ? weft__fifo_wait_take(c, &m->fifo, &waits_message) : -ENOMEM;
 }
 
 weft_value weft_receive(void)
@@ -163,35 +166,35 @@ weft_value weft_receive(void)
     weft__mailbox *m = c->current->mailbox;
     if (UNLIKELY(m == NULL))
         return receive_first(c);
-    if (weft__passage_can_take(&m->passage))
-        return weft__passage_take_value(c, &m->passage);
-    if (UNLIKELY(c->current->alarm))
-        return weft__refuse(c);
-    return weft__passage_wait_take(c, &m->passage, &waits_message);
+    if (weft__fifo_can_take(&m->fifo))
+        return weft__fifo_take_value(c, &m->fifo);
+    if (UNLIKELY(c->current->pending))
+        return weft__call_refuse(c);
+    return weft__fifo_wait_take(c, &m->fifo, &waits_message);
 }
 
 size_t weft_receive_all(weft_value *out, size_t n)
 {
     weft__cord *c = weft__cord_here();
     weft__mailbox *m = c != NULL ? c->current->mailbox : NULL;
-    return m != NULL ? weft__passage_take_all(c, &m->passage, out, n) : 0;
+    return m != NULL ? weft__fifo_take_all(c, &m->fifo, out, n) : 0;
 }
 
 ssize_t weft_mailbox_count(weft_fiber fiber)
 {
     weft__cord *c;
     weft__fiber *f;
-    int rc = weft__find_living(fiber, &c, &f);
+    int rc = weft__fiber_lookup_living(fiber, &c, &f);
     if (rc < 0)
         return rc;
-    return f->mailbox != NULL ? (ssize_t)f->mailbox->passage.count : 0;
+    return f->mailbox != NULL ? (ssize_t)f->mailbox->fifo.count : 0;
 }
 
-int weft_mailbox_bound(size_t messages)
+int weft_mailbox_set_bound(size_t messages)
 {
     weft__cord *c = weft__cord_here();
     weft__mailbox *m = c != NULL ? weft__mailbox_of(c->current) : NULL;
     if (m == NULL)
         return weft__no_cord();
-    return set_limit(c, m, messages != 0 ? messages : WEFT__UNLIMITED);
+    return mailbox_set_limit(c, m, messages != 0 ? messages : WEFT__UNLIMITED);
 }

@@ -1,8 +1,5 @@
-/*
- * Where records of fibers come from and go to: chunks of them, the table in which they are found,
- * ids.
- */
-#include "core/rest.h"
+/* The fiber records of a cord: chunks of records, the table of chunks, and free records. */
+#include "core/sched/trim.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +7,23 @@
 
 void weft__record_init(const weft__cord *c, weft__fiber *f, uint32_t slot)
 {
-    uint32_t place = c->index << WEFT__FIBERS_BITS | slot;
-    *f = (weft__fiber){.last_id = (weft_fiber)c->serial_base << 32 | place};
+    uint32_t id_low = c->index << WEFT__FIBERS_BITS | slot;
+    *f = (weft__fiber){.last_id = (weft_fiber)c->serial_base << 32 | id_low};
     weft__list_init(&f->sibling);
 }
 
-/* A table of chunks has room for 2^i of them. */
-static int grow_table(weft__cord *c)
+/*
+ * Reserve space for another chunk in the table. Table i has space for 2^i chunks. Old tables are
+ * not freed, because other threads may read them.
+ */
+static int record_table_grow(weft__cord *c)
 {
     uint32_t n = c->chunks_count;
     if ((n & (n - 1)) != 0)
         return 0;
     unsigned i = n == 0 ? 0 : (unsigned)__builtin_ctz(n) + 1;
     if (c->tables[i] != NULL)
-        return 0; /* from the last time, when there was no memory for the chunk */
+        return 0; /* the table is left from a call that failed later */
     weft__fiber **table = malloc(((size_t)1 << i) * sizeof *table);
     if (table == NULL)
         return -ENOMEM;
@@ -35,8 +35,8 @@ static int grow_table(weft__cord *c)
 }
 
 /*
- * Memory for a chunk, in whole pages, so that they can be given back. LeakSanitizer looks for
- * pointers in what comes from malloc only.
+ * Allocate a chunk of whole pages, which can be discarded later. LeakSanitizer finds pointers only
+ * in memory from malloc, so ASan builds use malloc.
  */
 static weft__fiber *map_chunk(void)
 {
@@ -68,7 +68,7 @@ void weft__records_close(weft__cord *c)
     }
     for (unsigned i = 0; i < WEFT__TABLES_MAX; i++)
         free(c->tables[i]);
-    free(c->rest.dormant);
+    free(c->trim.dormant);
 }
 
 int weft__cord_new_chunk(weft__cord *c, weft__fiber **out)
@@ -76,7 +76,7 @@ int weft__cord_new_chunk(weft__cord *c, weft__fiber **out)
     uint32_t n = c->chunks_count;
     if (n >= (1u << WEFT__FIBERS_BITS) / WEFT__CHUNK_FIBERS)
         return -EAGAIN;
-    int rc = grow_table(c);
+    int rc = record_table_grow(c);
     weft__fiber *chunk = rc == 0 ? map_chunk() : NULL;
     if (chunk == NULL)
         return -ENOMEM;
@@ -90,13 +90,13 @@ int weft__cord_new_chunk(weft__cord *c, weft__fiber **out)
 COLD int weft__cord_add_chunk(weft__cord *c)
 {
     weft__fiber *chunk;
-    pthread_mutex_lock(&c->reserve.lock);
+    pthread_mutex_lock(&c->id_reserve.lock);
     int rc = weft__cord_make_room(c, 1);
     if (rc == 0)
         rc = weft__cord_new_chunk(c, &chunk);
-    pthread_mutex_unlock(&c->reserve.lock);
+    pthread_mutex_unlock(&c->id_reserve.lock);
     for (uint32_t i = 0; rc == 0 && i < WEFT__CHUNK_FIBERS; i++)
-        weft__list_insert(&c->bare, &chunk[i].sibling);
+        weft__list_insert(&c->uncached, &chunk[i].sibling);
     return rc;
 }
 
@@ -108,50 +108,50 @@ int weft__cord_make_room(weft__cord *c, unsigned more_chunks)
 
 uint32_t weft__cord_serial_max(const weft__cord *c)
 {
-    uint32_t max = c->serial_base > c->rest.serial_max ? c->serial_base : c->rest.serial_max;
+    uint32_t max = c->serial_base > c->trim.serial_max ? c->serial_base : c->trim.serial_max;
     uint32_t chunks = __atomic_load_n(&c->chunks_count, __ATOMIC_ACQUIRE);
     for (uint32_t slot = 0; slot < chunks * WEFT__CHUNK_FIBERS; slot++) {
-        uint32_t serial = (uint32_t)(weft__cord_at(c, slot)->last_id >> 32);
+        uint32_t serial = (uint32_t)(weft__record_at(c, slot)->last_id >> 32);
         max = serial > max ? serial : max;
     }
     return max;
 }
 
-/* A free record that has a stack of the default size from its last fiber; NULL: there is none. */
-static weft__fiber *take_warm(weft__cord *c)
+/* Take a free record with a stack of the default size. Return NULL if there is none. */
+static weft__fiber *warm_take(weft__cord *c)
 {
     while (c->warm_count > 0) {
         weft__fiber *f = c->warm[--c->warm_count];
-        if (LIKELY(!weft__fiber_is_spent(f)))
+        if (LIKELY(!weft__fiber_id_is_exhausted(f)))
             return f;
         weft__fiber_release_stack(c, f);
-        weft__list_init(&f->sibling); /* in no list from now on */
+        weft__list_init(&f->sibling); /* the record is never used again */
         c->records_used--;
     }
     return NULL;
 }
 
-/* From a chunk that is dormant, or a new one. */
-COLD static int more_records(weft__cord *c)
+/* Add free records, from a dormant chunk (sched/trim.h) or from a new chunk. */
+COLD static int records_add(weft__cord *c)
 {
-    weft__rest_expect(c);
-    return weft__rest_wake(c) ? weft__cord_make_room(c, 0) : weft__cord_add_chunk(c);
+    weft__trim_schedule(c);
+    return weft__trim_restore_chunk(c) ? weft__cord_make_room(c, 0) : weft__cord_add_chunk(c);
 }
 
 int weft__record_take(weft__cord *c, size_t stack_bytes, weft__fiber **out)
 {
-    if (stack_bytes == 0 && (*out = take_warm(c)) != NULL)
+    if (stack_bytes == 0 && (*out = warm_take(c)) != NULL)
         return 0;
-    /* One that another thread has added, and could not use, has no room on the run queue yet. */
-    int rc = weft__list_is_empty(&c->bare) ? more_records(c) : weft__cord_make_room(c, 0);
+    /* Another thread may have added records for which the run queue has no space. */
+    int rc = weft__list_is_empty(&c->uncached) ? records_add(c) : weft__cord_make_room(c, 0);
     if (rc < 0)
         return rc;
-    weft__fiber *f = weft__fiber_of_sibling(c->bare.next);
+    weft__fiber *f = weft__fiber_of_sibling(c->uncached.next);
     rc = weft__fiber_take_stack(c, f, weft__stack_bytes(stack_bytes));
     if (rc < 0)
         return rc;
     weft__list_remove(&f->sibling);
-    weft__records_count(c);
+    weft__records_add_used(c);
     *out = f;
     return 0;
 }

@@ -1,16 +1,17 @@
-/* Operations: from the fiber to the backend and back. */
-#include "core/op.h"
+/* Operations of the backend: submit an operation, wait for its result, cancel the operation. */
+#include "core/op/op.h"
 
-#include "backend/call.h"
 #include "backend/fd_generation.h"
-#include "core/alarm.h"
-#include "core/fork.h"
+#include "backend/syscall/call.h"
+#include "core/cord/fork.h"
+#include "core/lifetime/cancel.h"
 
-const weft__wait_kind weft__waits_release = {.name = "the kernel to let go of its buffer"};
+const weft__wait_kind weft__waits_release = {.name = "the kernel to release its buffer"};
 
 /*
- * An operation that the kernel holds is on its way out from here on: nothing can hurry it, and what
- * strikes meanwhile strikes at the next call.
+ * Cancel the operation of a fiber. If the kernel still uses the operation, the fiber waits until
+ * the kernel releases the operation. This wait cannot be interrupted. A later cancellation or
+ * interrupt takes effect at the next call.
  */
 static bool leave_op(weft__fiber *f)
 {
@@ -20,7 +21,7 @@ static bool leave_op(weft__fiber *f)
         return false;
     }
     weft__unhold_op(c, f);
-    f->was_struck = true;
+    f->was_interrupted = true;
     return true;
 }
 
@@ -37,18 +38,18 @@ static void op_done(weft__op *op, intptr_t result)
     weft__fiber *f = op->owner;
     weft__unhold_op(c, f);
     if (UNLIKELY(result == -ECANCELED))
-        result = weft__settle(f, result);
+        result = weft__cancel_resolve(f, result);
     else
-        f->was_struck = f->is_interrupted = false; /* as weft__settle has it */
+        f->was_interrupted = f->is_interrupted = false; /* as in weft__cancel_resolve */
     weft__wake(c, f, result, WEFT__TAIL);
 }
 
-intptr_t weft__finish_at_once(weft__cord *c, intptr_t result)
+intptr_t weft__op_finish_now(weft__cord *c, intptr_t result)
 {
     if (LIKELY(++c->ops_in_a_row < WEFT__OPS_IN_A_ROW_MAX))
         return result;
     c->ops_in_a_row = 0;
-    weft__set_turn(c, 1);
+    weft__tick_set(c, 1);
     return weft__yield(c, result);
 }
 
@@ -58,9 +59,9 @@ intptr_t weft__op_run(weft__op *op)
     if (c == NULL)
         return weft__no_cord();
     weft__fiber *f = c->current;
-    f->was_struck = f->alarm;
-    if (f->alarm)
-        return weft__refuse(c);
+    f->was_interrupted = f->pending;
+    if (f->pending)
+        return weft__call_refuse(c);
     op->done = op_done;
     op->owner = f;
     weft__list_init(&op->link);
@@ -68,12 +69,12 @@ intptr_t weft__op_run(weft__op *op)
     weft__backend *b = weft__cord_backend(c);
     intptr_t result = b->type->submit(b, op);
     if (result != WEFT__OP_PENDING)
-        return weft__finish_at_once(c, result);
+        return weft__op_finish_now(c, result);
     weft__hold_op(c, f);
     return weft__wait(c, &waits_op[op->code], op);
 }
 
-void weft__fd_made(int fd)
+void weft__fd_created(int fd)
 {
     weft__cord *c = weft__cord_here();
     weft__fd_advance(fd);
@@ -81,10 +82,14 @@ void weft__fd_made(int fd)
         c->backend->type->forget_fd(c->backend, fd);
 }
 
-uint32_t weft__fd_life(int fd)
+uint32_t weft__fd_generation_here(int fd)
 {
-    uint32_t here = weft__fork_depth << 24; /* a loop is not gone on with in a child */
-    if (weft__fd_counter(fd) == NULL && weft__call_is_open(fd)) /* a stray number: a huge table */
+    uint32_t fork_bits = weft__fork_depth << 24; /* a loop must not continue in a forked child */
+    /*
+     * Do not grow the table for a number that is not an open descriptor, because the number may be
+     * huge.
+     */
+    if (weft__fd_counter(fd) == NULL && weft__call_is_open(fd))
         (void)weft__fd_reserve(fd);
-    return here ^ weft__fd_generation(fd);
+    return fork_bits ^ weft__fd_generation(fd);
 }

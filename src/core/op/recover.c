@@ -1,31 +1,35 @@
 /*
- * Repair or replace a backend that fails at run time: the program has closed its descriptors, or
- * the kernel refuses what it allowed before. The cord finds out when a poll fails, when it checks,
- * or from a thread that could not wake it (docs/adr/0037).
+ * Repair or replace a backend that fails at run time. The program may have closed descriptors of
+ * the backend. Operations that were allowed before may be forbidden. A cord detects a failure in a
+ * poll or in a check of the descriptors. A thread that fails to wake the cord requests a check
+ * (docs/adr/0037).
  */
-#include "core/error.h"
-#include "core/port.h"
-#include "core/report.h"
+#include "core/cord/registry.h"
+#include "core/debug/diag.h"
+#include "core/fiber/error.h"
 
-/* Once per process: all cords have the same trouble. */
-static void say_repaired(const weft__backend *b)
+/* Print the message once per process, because the failure affects all cords. */
+static void diag_repaired(const weft__backend *b)
 {
-    static atomic_flag is_said = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&is_said))
-        weft__report("the program has closed descriptors of the %s backend, which has opened new "
-                     "ones",
-                     b->type->name);
+    static atomic_flag was_printed = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&was_printed))
+        weft__diag("the program has closed descriptors of the %s backend; the backend has opened "
+                   "new descriptors",
+                   b->type->name);
 }
 
-static void say_replaced(const weft__backend *old, int error, const weft__backend *b)
+static void diag_replaced(const weft__backend *old, int error, const weft__backend *b)
 {
-    static atomic_flag is_said = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&is_said))
-        weft__report("the %s backend has failed: %s; using %s, operations under way end with -EIO",
-                     old->type->name, weft__error_text(error), b->type->name);
+    static atomic_flag was_printed = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&was_printed))
+        weft__diag("the %s backend has failed: %s; using %s; pending operations fail with -EIO",
+                   old->type->name, weft__error_text(error), b->type->name);
 }
 
-/* End the operations of the old backend, and open the best that opens. The pool goes on. */
+/*
+ * End the operations of the old backend, and open the best backend that works. Calls that are
+ * running in worker threads continue.
+ */
 static void replace_backend(weft__cord *c, int error)
 {
     weft__backend *old = c->backend;
@@ -33,16 +37,16 @@ static void replace_backend(weft__cord *c, int error)
     old->retired = c->retired;
     c->retired = old;
     weft__cord_open_backend(c, "");
-    weft__finished_hand_over(old, c->backend);
-    say_replaced(old, error, c->backend);
+    weft__finished_jobs_hand_over(old, c->backend);
+    diag_replaced(old, error, c->backend);
     weft__cord_now(c);
 }
 
 /*
- * Make another cord check its backend: asleep it would not notice. A cord that was told does not
- * tell others.
+ * Request that another cord check its backend. A sleeping cord would not detect the failure. A cord
+ * that checks on request does not request checks of other cords.
  */
-static void tell_other(weft__cord *other, void *self)
+static void cord_request_check(weft__cord *other, void *self)
 {
     weft__backend *b = __atomic_load_n(&other->backend, __ATOMIC_ACQUIRE);
     if (other != self && b != NULL && b->type->check != NULL)
@@ -52,7 +56,7 @@ static void tell_other(weft__cord *other, void *self)
 COLD void weft__cord_recover(weft__cord *c, int error)
 {
     weft__backend *b = c->backend;
-    bool is_told = atomic_exchange(&b->must_check, false);
+    bool is_requested = atomic_exchange(&b->must_check, false);
     c->checked_ns = c->now_ns;
     if (b->type->repair == NULL)
         return;
@@ -60,9 +64,9 @@ COLD void weft__cord_recover(weft__cord *c, int error)
     if (rc < 0)
         replace_backend(c, error == -EBADF ? rc : error);
     else
-        say_repaired(b);
-    if (!is_told)
-        weft__port_each(tell_other, c);
+        diag_repaired(b);
+    if (!is_requested)
+        weft__registry_each(cord_request_check, c);
 }
 
 COLD static int64_t check_backend_now(weft__cord *c, int64_t timeout_ns)
@@ -92,7 +96,7 @@ int64_t weft__cord_check_backend(weft__cord *c, int64_t timeout_ns)
     int64_t left_ns = c->checked_ns + WEFT__CHECK_NS - c->now_ns;
     if (UNLIKELY(left_ns <= 0 || atomic_load_explicit(&b->must_check, memory_order_relaxed)))
         return check_backend_now(c, timeout_ns);
-    if (timeout_ns < WEFT__POLL_FOR_EVER) /* WEFT__POLL_REAL: a short wait, which is repeated */
+    if (timeout_ns < WEFT__POLL_FOREVER) /* WEFT__POLL_REAL: the wait is short and is repeated */
         return timeout_ns;
     return timeout_ns < 0 || timeout_ns > left_ns ? left_ns : timeout_ns;
 }

@@ -1,18 +1,23 @@
 /*
- * The cold half of the run queue: room, and what touches entries in the middle.
+ * The slow operations of the run queue: reserve space, remove entries, move entries.
  *
- * The ring has at least twice as many entries as fibers were reserved, and at most half of them
- * are holes: so there is always room to push. When a removal makes the holes too many they are
- * squeezed out, which the removals before it pay for: O(1) each.
+ * The capacity of the ring is at least twice the number of reserved fibers. At most half of the
+ * entries are holes, so a push always finds a free entry. If a removal exceeds this limit, the
+ * removal compacts the ring. Compaction is rare, so a removal takes amortised O(1) time.
  */
-#include "core/runqueue.h"
+#include "core/sched/runqueue.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* Entries of a new ring: four cache lines, enough for a thread with a handful of fibers. */
+/*
+ * Entries of a new ring. The ring then has four cache lines, which is enough for a thread with a
+ * few fibers.
+ */
 #define CAPACITY_MIN 32
-/* What places (32 bits, from 1) and the free-running counters can tell apart. */
+/*
+ * The limit of queue indexes, which have 32 bits and start at 1, and of the free-running counters.
+ */
 #define CAPACITY_MAX ((size_t)1 << 31)
 
 int weft__runqueue_init(weft__runqueue *q)
@@ -28,10 +33,10 @@ void weft__runqueue_close(weft__runqueue *q)
 }
 
 /*
- * Write the entries that are not empty to `ring`, one after the other from `to` on. The ring may be
- * the queue's own, if `to` is its head: no entry is written over before it was read.
+ * Write all entries except holes to `ring`, starting at index `to`. `ring` may be the ring of the
+ * queue if `to` is the head of the queue. In this case, no entry is overwritten before it is read.
  */
-static void pack(weft__runqueue *q, weft__runnable **ring, uint32_t mask, uint32_t to)
+static void ring_pack(weft__runqueue *q, weft__runnable **ring, uint32_t mask, uint32_t to)
 {
     uint32_t head = to;
     for (uint32_t from = q->head; from != q->tail; from++) {
@@ -39,7 +44,7 @@ static void pack(weft__runqueue *q, weft__runnable **ring, uint32_t mask, uint32
         if (r == NULL)
             continue;
         ring[to & mask] = r;
-        r->place = (to & mask) + 1;
+        r->queue_index = (to & mask) + 1;
         to++;
     }
     q->head = head;
@@ -59,36 +64,39 @@ int weft__runqueue_reserve(weft__runqueue *q, size_t fibers)
     weft__runnable **ring = calloc(capacity, sizeof *ring);
     if (ring == NULL)
         return -ENOMEM;
-    pack(q, ring, (uint32_t)(capacity - 1), 0);
+    ring_pack(q, ring, (uint32_t)(capacity - 1), 0);
     free(q->ring);
     q->ring = ring;
     q->mask = (uint32_t)(capacity - 1);
     return 0;
 }
 
-static void compact(weft__runqueue *q)
+static void ring_compact(weft__runqueue *q)
 {
-    pack(q, q->ring, q->mask, q->head);
+    ring_pack(q, q->ring, q->mask, q->head);
 }
 
 void weft__runqueue_remove(weft__runqueue *q, weft__runnable *r)
 {
-    q->ring[r->place - 1] = NULL;
-    r->place = 0;
+    q->ring[r->queue_index - 1] = NULL;
+    r->queue_index = 0;
     if (++q->holes > q->mask / 2)
-        compact(q);
+        ring_compact(q);
 }
 
 void weft__runqueue_shuffle(weft__runqueue *q, uint64_t random)
 {
     if (q->holes > 0)
-        compact(q);
-    /* The old head takes the chosen one's place: with random choices any order will do. */
+        ring_compact(q);
+    /*
+     * Swap the chosen entry with the head. This changes the order of the other entries, which is
+     * irrelevant because every choice is random.
+     */
     uint32_t head = q->head & q->mask;
     uint32_t chosen = (q->head + (uint32_t)(random % (q->tail - q->head))) & q->mask;
     weft__runnable *r = q->ring[chosen];
     q->ring[chosen] = q->ring[head];
-    q->ring[chosen]->place = chosen + 1;
+    q->ring[chosen]->queue_index = chosen + 1;
     q->ring[head] = r;
-    r->place = head + 1;
+    r->queue_index = head + 1;
 }

@@ -1,14 +1,16 @@
 /*
- * Switching. There is no scheduler fiber: the blocking fiber pops the run queue and switches
- * directly. If the queue is empty, it waits for the outside world itself (idle.c).
+ * Switching between fibers, and the scheduler tick. There is no scheduler fiber. The blocking fiber
+ * pops the run queue and switches directly to the next fiber. If the queue is empty, the blocking
+ * fiber runs the idle loop (idle.c).
  */
-#include "core/sched.h"
+#include "core/sched/sched.h"
 
 #include "base/clock.h"
-#include "core/alarm.h"
-#include "core/end.h"
-#include "core/fork.h"
-#include "core/modes.h"
+#include "core/cord/fork.h"
+#include "core/cord/inbox.h"
+#include "core/fiber/fpu_env.h"
+#include "core/lifetime/cancel.h"
+#include "core/lifetime/exit.h"
 
 void weft__park(weft__cord *c, weft__fiber *f)
 {
@@ -26,17 +28,17 @@ void weft__unpark(weft__cord *c, weft__fiber *f)
         weft__make_runnable(c, f, f->value, WEFT__TAIL);
 }
 
-bool weft__leave_line(weft__fiber *f)
+bool weft__waitq_abort_wait(weft__fiber *f)
 {
-    weft__line_leave(&f->life->waiter);
+    weft__waitq_leave(&f->live->waiter);
     return true;
 }
 
-COLD weft__waiter *weft__line_claim(weft__line *line)
+COLD weft__waiter *weft__waitq_claim(weft__waitq *waitq)
 {
-    for (weft__waiter *w; (w = line->first) != NULL; weft__line_leave(w)) {
-        bool is_ours = !w->is_contested || weft__contest_claim((weft__contest *)w->value);
-        w->is_contested = false;
+    for (weft__waiter *w; (w = waitq->first) != NULL; weft__waitq_leave(w)) {
+        bool is_ours = !w->has_token || weft__select_token_claim((weft__select_token *)w->value);
+        w->has_token = false;
         if (is_ours)
             return w;
     }
@@ -46,60 +48,63 @@ COLD weft__waiter *weft__line_claim(weft__line *line)
 COLD void weft__account(weft__cord *c)
 {
     int64_t now = weft__clock_ns();
-    c->current->life->cpu_ns += now - c->switched_ns;
+    c->current->live->cpu_ns += now - c->switched_ns;
     weft__top_add(c, c->current, c->switched_ns, now);
     c->switched_ns = now;
 }
 
 /*
- * Look at the clock, now that so many switches have passed: fire timers, ask the backend, read the
- * inbox. The number of switches to the next look adapts to how long fibers compute between them.
+ * End a tick. A tick is a number of switches. Read the clock, read the inbox, fire timers, and poll
+ * the backend. The length of the next tick adapts to the time that fibers compute between switches.
  */
-COLD static void turn(weft__cord *c)
+COLD static void sched_tick(weft__cord *c)
 {
     weft__backend *b = c->backend;
     if (b->type->tick != NULL)
-        b->type->tick(b, c->turn_span);
+        b->type->tick(b, c->tick_span);
     if (c->is_accounting)
         weft__account(c);
     int64_t now = weft__cord_now(c);
-    int64_t took = now - c->turned_ns;
-    c->turned_ns = now;
-    if (took > WEFT__TURN_NS_MAX && c->turn_switches > 1)
-        c->turn_switches /= 2;
-    else if (took < WEFT__TURN_NS_MAX / 4 && c->turn_switches < WEFT__TURN_SWITCHES_MAX)
-        c->turn_switches *= 2;
+    int64_t took = now - c->last_tick_ns;
+    c->last_tick_ns = now;
+    if (took > WEFT__TICK_NS_MAX && c->tick_switches > 1)
+        c->tick_switches /= 2;
+    else if (took < WEFT__TICK_NS_MAX / 4 && c->tick_switches < WEFT__TICK_SWITCHES_MAX)
+        c->tick_switches *= 2;
 
-    if (c->round_switches > c->turn_span)
-        c->round_switches -= c->turn_span;
+    if (c->round_switches > c->tick_span)
+        c->round_switches -= c->tick_span;
     else
-        weft__cord_begin_round(c);
-    weft__cord_read_inbox(c);
+        weft__inbox_begin_round(c);
+    weft__inbox_read(c);
     weft__wheel_expire(&c->wheel, now);
     bool is_time = b->pending > 0 && now - c->polled_ns >= WEFT__POLL_EVERY_NS;
     if (is_time || c->must_poll) {
         c->must_poll = false;
-        weft__poll_quickly(c);
-        /* From its end, and as long again: with thousands of descriptors it takes long itself. */
-        c->turned_ns = weft__cord_now(c);
-        c->polled_ns = c->turned_ns + (c->turned_ns - now);
+        weft__poll_nowait(c);
+        /*
+         * Delay the next poll by the duration of this poll. With thousands of descriptors, a poll
+         * takes a long time.
+         */
+        c->last_tick_ns = weft__cord_now(c);
+        c->polled_ns = c->last_tick_ns + (c->last_tick_ns - now);
     }
 
-    weft__set_turn(c, c->is_shuffled || c->is_accounting ? 1 : c->turn_switches);
+    weft__tick_set(c, c->is_shuffled || c->is_accounting ? 1 : c->tick_switches);
     uint64_t random;
     if (c->is_shuffled && weft__runqueue_count(&c->runqueue) > 0 && b->type->choose(b, &random))
         weft__runqueue_shuffle(&c->runqueue, random);
 }
 
-/* One switch more: is it time for a turn? */
+/* Count a switch. If this is the last switch of the tick, end the tick. */
 static inline void count_switch(weft__cord *c)
 {
-    if (UNLIKELY(--c->turn_left == 0))
-        turn(c);
+    if (UNLIKELY(--c->tick_left == 0))
+        sched_tick(c);
 }
 
-/* The one to run after `from`. */
-static inline weft__fiber *next(weft__cord *c, weft__fiber *from)
+/* Return the fiber to run after `from`. */
+static inline weft__fiber *next_fiber(weft__cord *c, weft__fiber *from)
 {
     weft__fiber *starter = from->starter;
     if (UNLIKELY(starter != NULL)) {
@@ -114,19 +119,21 @@ static inline weft__fiber *next(weft__cord *c, weft__fiber *from)
     return weft__fiber_of_queued(r);
 }
 
-/* What few programs have: C++ exceptions in flight, floating-point modes of a fiber's own. */
-static void swap_more(weft__cord *c, weft__fiber *from, weft__fiber *to)
+/*
+ * Swap state that few programs have: C++ exceptions in flight, and FPU environments of single
+ * fibers.
+ */
+static void swap_rare_state(weft__cord *c, weft__fiber *from, weft__fiber *to)
 {
     if (c->cxx != NULL) {
-        from->life->cxx = *c->cxx;
-        *c->cxx = to->life->cxx;
+        from->live->cxx = *c->cxx;
+        *c->cxx = to->live->cxx;
     }
-    if (c->modes_owners > 0)
-        weft__modes_swap(c, from, to);
+    if (c->fpu_env_owners > 0)
+        weft__fpu_env_swap(c, from, to);
 }
 
-/* To another one. */
-static inline weft_value go_to(weft__cord *c, weft__fiber *to)
+static inline weft_value switch_context(weft__cord *c, weft__fiber *to)
 {
     weft__fiber *from = c->current;
     from->switches++;
@@ -135,26 +142,27 @@ static inline weft_value go_to(weft__cord *c, weft__fiber *to)
 }
 
 /*
- * Here and below, what is seldom so is asked for in one branch, and then sorted out in a call of
- * its own. Every branch on the way to a switch makes it harder for the processor to tell where that
- * goes: with nine of them a snooze takes twice as long as with three, in many programs.
+ * In the following functions, one branch tests all rare conditions together, and a separate
+ * function handles them. Every branch before a switch makes the target of the switch harder to
+ * predict. In many programs, a snooze with nine branches takes twice as long as a snooze with three
+ * branches.
  */
 
-__attribute__((noinline)) static weft_value switch_rarely(weft__cord *c, weft__fiber *to)
+__attribute__((noinline)) static weft_value switch_slow(weft__cord *c, weft__fiber *to)
 {
     count_switch(c);
-    if (c->has_more_to_swap)
-        swap_more(c, c->current, to);
-    return go_to(c, to);
+    if (c->has_slow_switch)
+        swap_rare_state(c, c->current, to);
+    return switch_context(c, to);
 }
 
 static inline weft_value switch_to(weft__cord *c, weft__fiber *to)
 {
-    uintptr_t odd = (uintptr_t)(c->turn_left == 1) | c->has_more_to_swap;
-    if (UNLIKELY(odd != 0))
-        return switch_rarely(c, to);
-    c->turn_left--;
-    return go_to(c, to);
+    uintptr_t rare = (uintptr_t)(c->tick_left == 1) | c->has_slow_switch;
+    if (UNLIKELY(rare != 0))
+        return switch_slow(c, to);
+    c->tick_left--;
+    return switch_context(c, to);
 }
 
 weft_value weft__switch_to(weft__cord *c, weft__fiber *to)
@@ -164,49 +172,52 @@ weft_value weft__switch_to(weft__cord *c, weft__fiber *to)
 
 weft_value weft__switch(weft__cord *c)
 {
-    weft__fiber *to = next(c, c->current);
+    weft__fiber *to = next_fiber(c, c->current);
     if (LIKELY(to != c->current))
         return switch_to(c, to);
-    /* The next to run is the one that switches: that counts, too. */
+    /* The current fiber is also the next fiber. This case counts as a switch. */
     count_switch(c);
     to->switches++;
     return to->value;
 }
 
-/* Whatever is out of the ordinary: the thread is no cord yet, or nobody else is there to run. */
-COLD static weft_value snooze_slowly(void)
+/*
+ * The slow path of snooze(). The thread is not a cord yet, the call fails, the fiber has a starter,
+ * or no other fiber is runnable.
+ */
+COLD static weft_value snooze_slow(void)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return weft__no_cord();
     weft__fiber *f = c->current;
-    if (f->alarm)
-        return weft__refuse(c);
+    if (f->pending)
+        return weft__call_refuse(c);
     return weft__yield(c, 0);
 }
 
 /*
- * The commonest switch of all: a push and weft__switch in one, so that what both need is loaded
- * once.
+ * The most common switch. This function combines weft__runqueue_push and weft__switch, to load
+ * their common data only once.
  */
 static weft_value snooze(void)
 {
     weft__cord *c = weft__cord_self;
     if (UNLIKELY(c == NULL))
-        return snooze_slowly();
+        return snooze_slow();
     weft__fiber *f = c->current;
     weft__runqueue *q = &c->runqueue;
     weft__runnable *r = weft__runqueue_first(q);
-    uintptr_t odd = (uintptr_t)f->starter | (uintptr_t)(r == NULL) | f->alarm;
-    if (UNLIKELY(odd != 0))
-        return snooze_slowly();
+    uintptr_t rare = (uintptr_t)f->starter | (uintptr_t)(r == NULL) | f->pending;
+    if (UNLIKELY(rare != 0))
+        return snooze_slow();
     f->value = 0;
     f->woken_open = false;
     weft__runqueue_rotate(q, &f->queued, r);
     return switch_to(c, weft__fiber_of_queued(r));
 }
 
-#if WEFT__IS_INT_A_HALF
+#if WEFT__INT_IS_LOWER_HALF
 #ifdef __GNUC__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpragmas"
@@ -230,17 +241,23 @@ void weft__switch_away(weft__cord *c)
     weft__fiber *from = c->current;
     if (UNLIKELY(c->is_accounting))
         weft__account(c);
-    /* While it polls for the others it is dead: who looks then, looks in the name of main. */
+    /*
+     * The ended fiber may poll in next_fiber(). During the poll, the main fiber is the current
+     * fiber.
+     */
     c->current = c->main;
-    weft__fiber *to = next(c, from);
+    weft__fiber *to = next_fiber(c, from);
     count_switch(c);
     from->switches++;
-    if (UNLIKELY(c->has_more_to_swap)) {
-        swap_more(c, from, to);
-        from->life->cxx = (weft__cxx_globals){0};
+    if (UNLIKELY(c->has_slow_switch)) {
+        swap_rare_state(c, from, to);
+        from->live->cxx = (weft__cxx_globals){0};
     }
     c->current = to;
-    /* Its stack is still in use, by this very function: from here on nobody else can take it. */
+    /*
+     * This function still runs on the stack of `from`. No code between this point and the switch
+     * may acquire a stack.
+     */
     weft__fiber_retire(c, from);
     weft__context_leave(&from->context, &to->context, to->value);
 }

@@ -1,20 +1,24 @@
 /*
- * The timer wheel of a cord: what is armed, and what is due. It does not read the clock and does
- * not know what a timer means to its owner.
+ * The timer wheel of a cord. The wheel does not read the clock. The wheel does not depend on the
+ * owners of timers.
  *
- * Invariants, between calls:
- *   - a timer that is not fresh has a deadline after now_ns, and is in slots[level][slot], where
- *     level is that of the highest 6-bit digit in which deadline_ns and now_ns differ, and slot is
- *     that digit of deadline_ns;
- *   - so timers with the same deadline are in the same slot, in the order in which they were armed;
- *   - the timers of a level are all due before those of the levels above it, and those of a slot
- *     before those of the slots after it: the first slot of the lowest level holds the next timer;
- *   - a bit of `occupied` is set exactly if its slot is not empty.
+ * Invariants between calls:
+ *   - A timer that is not in `fresh` has a deadline after now_ns, and is in slots[level][slot].
+ *     level is the position of the highest 6-bit digit in which deadline_ns and now_ns differ. slot
+ *     is the value of that digit in deadline_ns.
+ *   - Timers with the same deadline are in the same slot, in the order in which they were armed.
+ *   - All timers of a level are due before the timers of higher levels. All timers of a slot are
+ *     due before the timers of later slots of the level. Therefore the first occupied slot of the
+ *     lowest occupied level holds the next timer.
+ *   - A bit of `occupied` is set if and only if its slot is not empty.
  */
-#include "core/timer.h"
+#include "core/sched/timer.h"
 
-/* Timers that are looked at to find out whether many are due: each may be out of the cache. */
-#define LOOKS_MAX 32
+/*
+ * The maximal number of timers that weft__wheel_has_due inspects. Each inspection may be a cache
+ * miss.
+ */
+#define INSPECTIONS_MAX 32
 
 static weft__timer *timer_of(weft__list *link)
 {
@@ -47,8 +51,10 @@ void weft__timer_init(weft__timer *timer, void (*fire)(weft__timer *timer))
     timer->fire = fire;
 }
 
-/* Put a timer where it belongs as seen from now_ns: into a slot, or into `due` if it is that. */
-static void place(weft__wheel *wheel, weft__timer *timer, weft__list *due)
+/*
+ * Insert a timer into the slot for its deadline. If the timer is due, insert it into `due` instead.
+ */
+static void timer_insert(weft__wheel *wheel, weft__timer *timer, weft__list *due)
 {
     int64_t deadline = timer->deadline_ns;
     if (deadline <= wheel->now_ns) {
@@ -66,8 +72,8 @@ static void place(weft__wheel *wheel, weft__timer *timer, weft__list *due)
     weft__list_insert(&wheel->slots[level][slot], &timer->link);
 }
 
-/* If it is a slot, say so in the bitmap. Other lists have no bit. */
-void weft__wheel_emptied(weft__wheel *wheel, const weft__list *head)
+/* Lists that are not slots have no bit in `occupied`. */
+void weft__wheel_list_emptied(weft__wheel *wheel, const weft__list *head)
 {
     uintptr_t offset = (uintptr_t)head - (uintptr_t)wheel->slots;
     if (offset >= sizeof wheel->slots)
@@ -76,22 +82,22 @@ void weft__wheel_emptied(weft__wheel *wheel, const weft__list *head)
     wheel->occupied[index / WEFT__WHEEL_SLOTS] &= ~((uint64_t)1 << index % WEFT__WHEEL_SLOTS);
 }
 
-/* Put those that are armed and in no slot where they belong; what is due, into that list. */
-static void settle(weft__wheel *wheel, weft__list *due)
+/* Insert the timers of `fresh` into their slots. Insert due timers into `due` instead. */
+static void wheel_insert_fresh(weft__wheel *wheel, weft__list *due)
 {
     weft__list fresh;
     weft__list_init(&fresh);
     weft__list_splice(&fresh, &wheel->fresh);
     weft__list *link;
     while ((link = weft__list_pop(&fresh)) != NULL)
-        place(wheel, timer_of(link), due);
+        timer_insert(wheel, timer_of(link), due);
 }
 
 int64_t weft__wheel_next(weft__wheel *wheel)
 {
     if (wheel->count == 0)
         return WEFT__NEVER;
-    settle(wheel, &wheel->fresh); /* those that are due stay there */
+    wheel_insert_fresh(wheel, &wheel->fresh); /* due timers remain in fresh */
     if (!weft__list_is_empty(&wheel->fresh))
         return wheel->now_ns;
     for (int level = 0; level < WEFT__WHEEL_LEVELS; level++)
@@ -100,34 +106,40 @@ int64_t weft__wheel_next(weft__wheel *wheel)
     return WEFT__NEVER;
 }
 
-/* Of a slot: whether `count` of its timers are due, which it is reduced by. */
-static bool is_slot_crowded(const weft__list *slot, int64_t until_ns, unsigned *count,
-                            unsigned *looks)
+/*
+ * Return whether at least *count timers of a slot are due. Subtract the due timers from *count, and
+ * the inspected timers from *inspections.
+ */
+static bool slot_has_due(const weft__list *slot, int64_t until_ns, unsigned *count,
+                         unsigned *inspections)
 {
-    for (weft__list *link = slot->next; link != slot && *looks > 0; link = link->next) {
-        --*looks;
+    for (weft__list *link = slot->next; link != slot && *inspections > 0; link = link->next) {
+        --*inspections;
         if (timer_of(link)->deadline_ns <= until_ns && --*count == 0)
             return true;
     }
     return false;
 }
 
-bool weft__wheel_is_crowded(const weft__wheel *wheel, int64_t until_ns, unsigned count)
+bool weft__wheel_has_due(const weft__wheel *wheel, int64_t until_ns, unsigned count)
 {
-    unsigned looks = LOOKS_MAX;
+    unsigned inspections = INSPECTIONS_MAX;
     for (int level = 0; level < WEFT__WHEEL_LEVELS; level++) {
         for (uint64_t left = wheel->occupied[level]; left != 0; left &= left - 1) {
             int slot = lowest_bit(left);
-            if (wheel->earliest[level][slot] > until_ns || looks == 0)
+            if (wheel->earliest[level][slot] > until_ns || inspections == 0)
                 return false;
-            if (is_slot_crowded(&wheel->slots[level][slot], until_ns, &count, &looks))
+            if (slot_has_due(&wheel->slots[level][slot], until_ns, &count, &inspections))
                 return true;
         }
     }
     return false;
 }
 
-/* The first time that belongs to a slot: above the level's digit it has the digits of now_ns. */
+/*
+ * Return the start time of a slot. The digits above the level are equal in the start time and in
+ * now_ns.
+ */
 static int64_t slot_start(const weft__wheel *wheel, int level, int slot)
 {
     int shift = level * WEFT__WHEEL_BITS;
@@ -136,10 +148,10 @@ static int64_t slot_start(const weft__wheel *wheel, int level, int slot)
 }
 
 /*
- * Get the timers of a list into the cache, from both its ends at once: they are far apart, and to
- * follow one pointer after the other would wait for memory twice as long.
+ * Load the timers of a list into the processor's cache, from both ends at the same time. Timers are
+ * far apart in memory. Following only one chain of pointers would take twice as long.
  */
-static void fetch(const weft__list *head)
+static void timers_prefetch(const weft__list *head)
 {
     const weft__list *first = head->next, *last = head->prev;
     while (first != last && first->next != last) {
@@ -149,8 +161,8 @@ static void fetch(const weft__list *head)
 }
 
 /*
- * Step into the next occupied slot, if it begins at or before now_ns, and move its timers down a
- * level or to `firing`. Returns false if there is none.
+ * Enter the next occupied slot, if its start time is not after now_ns. Move the timers of the slot
+ * to lower levels or to `firing`. Returns false if no slot was entered.
  */
 static bool enter_next_slot(weft__wheel *wheel, int64_t now_ns, weft__list *firing)
 {
@@ -162,7 +174,10 @@ static bool enter_next_slot(weft__wheel *wheel, int64_t now_ns, weft__list *firi
     if (slot_start(wheel, level, slot) > now_ns)
         return false;
 
-    /* Nothing is due before `earliest`: going straight there spares a lone timer some levels. */
+    /*
+     * No timer is due before `earliest`. If the time advances directly to `earliest`, a single
+     * timer skips levels.
+     */
     int64_t earliest = wheel->earliest[level][slot];
     wheel->now_ns = earliest < now_ns ? earliest : now_ns;
     wheel->occupied[level] &= wheel->occupied[level] - 1;
@@ -170,24 +185,25 @@ static bool enter_next_slot(weft__wheel *wheel, int64_t now_ns, weft__list *firi
     weft__list entered;
     weft__list_init(&entered);
     weft__list_splice(&entered, &wheel->slots[level][slot]);
-    fetch(&entered);
+    timers_prefetch(&entered);
     weft__list *link;
     while ((link = weft__list_pop(&entered)) != NULL)
-        place(wheel, timer_of(link), firing);
+        timer_insert(wheel, timer_of(link), firing);
     return true;
 }
 
 void weft__wheel_expire(weft__wheel *wheel, int64_t now_ns)
 {
     /*
-     * First all that is due is collected, then it is fired: what a callback arms is fresh and waits
-     * for the next call, so a timer that re-arms itself cannot hold us here. A timer in `firing` is
-     * still armed: an earlier callback that disarms it takes it out of the list.
+     * Collect all due timers first, then fire them. A timer that a callback arms is inserted into
+     * `fresh`, and fires in the next call at the earliest. Therefore a timer that re-arms itself
+     * does not make this loop endless. A timer in `firing` is still armed. If an earlier callback
+     * disarms the timer, it is removed from `firing`.
      */
     weft__list firing;
     weft__list_init(&firing);
     if (wheel->count > 0) {
-        settle(wheel, &firing);
+        wheel_insert_fresh(wheel, &firing);
         while (enter_next_slot(wheel, now_ns, &firing))
             ;
     }
@@ -198,7 +214,7 @@ void weft__wheel_expire(weft__wheel *wheel, int64_t now_ns)
     while ((link = weft__list_pop(&firing)) != NULL) {
         weft__timer *timer = timer_of(link);
         wheel->count--;
-        __builtin_prefetch(firing.next); /* it is on another stack, and likely to be cold */
+        __builtin_prefetch(firing.next); /* the timer is probably not in the processor's cache */
         timer->fire(timer);
     }
 }

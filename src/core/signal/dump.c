@@ -1,7 +1,7 @@
-/* WEFT_DUMP_SIGNAL: a signal that writes the fibers to stderr. */
+/* WEFT_DUMP_SIGNAL: write a list of fibers to stderr when a signal arrives. */
 #include "base/libc.h"
-#include "core/report.h"
-#include "io/signal.h"
+#include "core/debug/diag.h"
+#include "core/signal/signal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +23,9 @@ int weft__signal_parse(const char *text)
     return -EINVAL;
 }
 
-static void dump(weft__cord *c, const weft__signal_order *order, unsigned times)
+static void dump_on_signal(weft__cord *c, const weft__signal_handler *handler, unsigned times)
 {
-    (void)c, (void)order, (void)times;
+    (void)c, (void)handler, (void)times;
     weft_dump(STDERR_FILENO);
 }
 
@@ -36,6 +36,8 @@ void weft__signal_dump_install(void)
     if (text == NULL || *text == '\0' || atomic_flag_test_and_set(&is_done))
         return;
     int sig = weft__signal_parse(text);
-    if (sig < 0 || weft__signal_handle(&(weft__signal_order){.act = dump, .sig = sig}) < 0)
-        weft__report("WEFT_DUMP_SIGNAL=%s: no signal that can be handled; ignored", text);
+    if (sig < 0 ||
+        weft__signal_set_handler(&(weft__signal_handler){.act = dump_on_signal, .sig = sig}) < 0)
+        weft__diag("WEFT_DUMP_SIGNAL is ignored, because '%s' is not a signal that can be handled",
+                   text);
 }

@@ -1,8 +1,5 @@
-/*
- * Guard pages and batched advice: which kernel interface serves, and what to do without it.
- * Knows nothing of stacks.
- */
-#include "core/guard.h"
+/* Guard pages and batched madvise: detection of the kernel interface, and fallbacks. */
+#include "core/stack/guard.h"
 
 #include "base/compiler.h"
 #include "core/limits.h"
@@ -15,17 +12,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Newer than the headers of the systems that weft is built on. */
+/* Constants that the headers of older systems lack. */
 #define ADVICE_GUARD_INSTALL 102 /* MADV_GUARD_INSTALL, Linux 6.13 */
 #define ADVICE_POPULATE_WRITE 23 /* MADV_POPULATE_WRITE, Linux 5.14 */
-#define FD_SELF (-10000)         /* PIDFD_SELF, Linux 6.14: needs no descriptor, survives fork */
+#define FD_SELF (-10000)         /* PIDFD_SELF, Linux 6.14: needs no descriptor, even after fork */
 #ifndef SYS_process_madvise
 #define SYS_process_madvise 440
 #endif
 
 _Atomic int weft__guard_method = WEFT__GUARD_BATCH;
 
-/* Guards made by mprotect in this process, and how many there may be (0: not read yet). */
+/*
+ * The number of guards made by mprotect in this process, and the limit of this number (0: not read
+ * yet).
+ */
 static _Atomic size_t protected_now;
 static _Atomic size_t protected_max;
 
@@ -37,23 +37,26 @@ static void method_abandon(int method)
         continue;
 }
 
-static bool method_is_tried(int method)
+static bool method_is_usable(int method)
 {
     return atomic_load_explicit(&weft__guard_method, memory_order_relaxed) <= method;
 }
 
-/* Will a call that failed so fail forever? Anything else is a passing shortage. */
-static bool is_refusal(int error)
+/*
+ * Return true if a call that failed with this error would always fail. Other errors may be
+ * temporary.
+ */
+static bool is_permanent_error(int error)
 {
     return error == EINVAL || error == ENOSYS || error == EBADF || error == EPERM ||
            error == EOPNOTSUPP;
 }
 
 /*
- * Advise many stretches in one call. Returns how many were done, counted from the first; *error is
- * the errno of a call that did none, else 0.
+ * Advise many page ranges in one call. Return the number of leading ranges that the call has
+ * processed. If the call fails, set *error to errno, otherwise to 0.
  */
-static size_t advise_many(const struct iovec *pages, size_t count, int advice, int *error)
+static size_t advise_batch(const struct iovec *pages, size_t count, int advice, int *error)
 {
     *error = 0;
     long bytes = syscall(SYS_process_madvise, FD_SELF, pages, count, (unsigned long)advice, 0ul);
@@ -88,7 +91,7 @@ static size_t guards_max(void)
     return max;
 }
 
-static bool protect(const struct iovec *page)
+static bool guard_by_mprotect(const struct iovec *page)
 {
     if (atomic_fetch_add(&protected_now, 1) < guards_max() &&
         mprotect(page->iov_base, page->iov_len, PROT_NONE) == 0)
@@ -97,22 +100,23 @@ static bool protect(const struct iovec *page)
     return false;
 }
 
-static void say_unguarded(void)
+static void warn_unguarded(void)
 {
-    static const char words[] = "weft: no more guard pages to be had (vm.max_map_count): "
-                                "a stack overflow may go unnoticed\n";
-    static atomic_flag is_said = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&is_said) && write(STDERR_FILENO, words, sizeof words - 1) < 0)
-        return; /* nobody to tell */
+    static const char message[] = "weft: guard pages are exhausted (vm.max_map_count): "
+                                  "stack overflows may go undetected\n";
+    static atomic_flag was_printed = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&was_printed) &&
+        write(STDERR_FILENO, message, sizeof message - 1) < 0)
+        return; /* the error cannot be reported */
 }
 
 static bool guard_by_advice(const struct iovec *page)
 {
-    if (!method_is_tried(WEFT__GUARD_SINGLE))
+    if (!method_is_usable(WEFT__GUARD_SINGLE))
         return false;
     if (madvise(page->iov_base, page->iov_len, ADVICE_GUARD_INSTALL) == 0)
         return true;
-    if (is_refusal(errno))
+    if (is_permanent_error(errno))
         method_abandon(WEFT__GUARD_SINGLE);
     return false;
 }
@@ -121,21 +125,21 @@ weft__guard_result weft__guard_install(const struct iovec *pages, size_t count)
 {
     weft__guard_result result = {0};
     size_t done = 0;
-    if (method_is_tried(WEFT__GUARD_BATCH)) {
+    if (method_is_usable(WEFT__GUARD_BATCH)) {
         int error;
-        done = advise_many(pages, count, ADVICE_GUARD_INSTALL, &error);
-        if (is_refusal(error))
+        done = advise_batch(pages, count, ADVICE_GUARD_INSTALL, &error);
+        if (is_permanent_error(error))
             method_abandon(WEFT__GUARD_BATCH);
     }
     for (; done < count; done++) {
         if (guard_by_advice(&pages[done]))
             continue;
-        if (method_is_tried(WEFT__GUARD_PROTECT) && protect(&pages[done])) {
+        if (method_is_usable(WEFT__GUARD_PROTECT) && guard_by_mprotect(&pages[done])) {
             result.protected ++;
             continue;
         }
         result.unguarded |= UINT64_C(1) << done;
-        say_unguarded();
+        warn_unguarded();
     }
     return result;
 }
@@ -148,18 +152,20 @@ void weft__guard_forget(size_t protected)
 void weft__pages_populate(const struct iovec *pages, size_t count)
 {
     int error;
-    if (method_is_tried(WEFT__GUARD_BATCH))
-        advise_many(pages, count, ADVICE_POPULATE_WRITE, &error);
+    if (method_is_usable(WEFT__GUARD_BATCH))
+        advise_batch(pages, count, ADVICE_POPULATE_WRITE, &error);
 }
 
-void weft__pages_give_back(const struct iovec *pages, size_t count)
+void weft__pages_release(const struct iovec *pages, size_t count)
 {
     size_t done = 0;
     int error;
-    /* Where process_madvise takes guards it takes this: both are for oneself only, since 6.13. */
-    if (count > 1 && method_is_tried(WEFT__GUARD_BATCH))
-        done = advise_many(pages, count, MADV_DONTNEED, &error);
-    /* It fails for memory that is locked; then the pages just stay. */
+    /*
+     * Since Linux 6.13, process_madvise accepts MADV_DONTNEED and guards for the calling process.
+     */
+    if (count > 1 && method_is_usable(WEFT__GUARD_BATCH))
+        done = advise_batch(pages, count, MADV_DONTNEED, &error);
+    /* madvise fails for locked memory. The pages are then not discarded. */
     for (; done < count; done++)
         madvise(pages[done].iov_base, pages[done].iov_len, MADV_DONTNEED);
 }

@@ -1,12 +1,13 @@
 /*
- * The handler of faults: tells stack overflows from other faults, reports the former, passes the
- * latter on. Knows no fibers; the core's finder does.
+ * The handler of SIGSEGV and SIGBUS. The handler reports stack overflows, and passes other faults
+ * on to the earlier handler. The finder (core/cord/thread.c) maps a fault to a fiber.
  *
- * The handler runs in the middle of anything, with the faulting stack at its end. It formats into
- * a buffer of its own and calls write; backtrace_symbols_fd is the only thing of the C library
- * beyond the list in signal-safety(7): it looks the symbol up and writes, without malloc.
+ * The handler can interrupt any code, and the faulting stack is full. Therefore the handler formats
+ * into a local buffer and calls write. The handler also calls backtrace_symbols_fd, which is not
+ * listed in signal-safety(7). backtrace_symbols_fd looks up a symbol and calls write, without
+ * malloc.
  */
-#include "core/overflow.h"
+#include "core/stack/overflow.h"
 
 #include "base/libc.h"
 #include "base/text.h"
@@ -26,58 +27,65 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-/* The dispositions before ours: what faults that are not ours go to. */
+/*
+ * The dispositions before these handlers were installed. They handle faults that are not stack
+ * overflows.
+ */
 static struct sigaction segv_before;
 static struct sigaction bus_before;
 
 static weft__overflow_finder *finder_installed;
 
-static void say_who(const weft__overflow_facts *facts)
+static void print_overflow(const weft__overflow_details *details)
 {
     weft__text t = {.count = 0};
     weft__text_add(&t, "weft: stack overflow in fiber #");
-    weft__text_add_number(&t, facts->id);
-    if (facts->name != NULL && facts->name[0] != '\0') {
+    weft__text_add_number(&t, details->id);
+    if (details->name != NULL && details->name[0] != '\0') {
         weft__text_add(&t, " '");
-        weft__text_add(&t, facts->name);
+        weft__text_add(&t, details->name);
         weft__text_add(&t, "'");
     }
-    weft__text_add(&t, facts->fn != NULL ? ", which runs " : "\n");
+    weft__text_add(&t, details->fn != NULL ? ", which runs " : "\n");
     weft__text_write(&t, STDERR_FILENO);
-    if (facts->fn != NULL)
-        backtrace_symbols_fd(&(void *){facts->fn}, 1, STDERR_FILENO);
+    if (details->fn != NULL)
+        backtrace_symbols_fd(&(void *){details->fn}, 1, STDERR_FILENO);
 }
 
-static void say_what_to_do(const weft__overflow_facts *facts)
+static void print_advice(const weft__overflow_details *details)
 {
     weft__text t = {.count = 0};
-    weft__text_add(&t, "weft: its stack has ");
-    weft__text_add_number(&t, facts->stack_bytes >> 10);
-    weft__text_add(&t,
-                   facts->is_thread
-                       ? " KiB; it is the thread's: `ulimit -s` changes that, or let a fiber "
-                         "with .stack_bytes do the work\n"
-                       : " KiB; give it more: .stack_bytes of weft_spin_options, or WEFT_STACK=");
-    if (!facts->is_thread) {
-        weft__text_add_number(&t, facts->stack_bytes >> 9);
+    weft__text_add(&t, "weft: the stack has ");
+    weft__text_add_number(&t, details->stack_bytes >> 10);
+    weft__text_add(
+        &t, details->is_thread
+                ? " KiB and belongs to the thread; raise the limit with `ulimit -s`, or use a "
+                  "fiber with a larger .stack_bytes\n"
+                : " KiB; set a larger .stack_bytes in weft_spin_options, or WEFT_STACK=");
+    if (!details->is_thread) {
+        weft__text_add_number(&t, details->stack_bytes >> 9);
         weft__text_add(&t, "K in the environment\n");
     }
     weft__text_write(&t, STDERR_FILENO);
 }
 
 /*
- * Let the signal strike again, with the disposition before ours. A fault repeats itself when the
- * handler returns; what kill or raise sent has to be sent again.
+ * Repeat the signal with the earlier disposition. When the handler returns, a fault occurs again. A
+ * signal from kill or raise must be raised again.
  */
-static void strike_again(int number, const siginfo_t *info, const struct sigaction *before)
+static void signal_repeat(int number, const siginfo_t *info, const struct sigaction *before)
 {
     sigaction(number, before, NULL);
     if (info->si_code <= 0)
-        raise(number); /* blocked until the handler has returned */
+        raise(number); /* blocked until the handler returns */
 }
 
-/* Call the handler before ours as the kernel would have. The mask is undone when ours returns. */
-static void hand_over(int number, siginfo_t *info, void *context, struct sigaction *before)
+/*
+ * Call the earlier handler as the kernel would. When the current handler returns, the kernel
+ * restores the signal mask.
+ */
+static void call_previous_handler(int number, siginfo_t *info, void *context,
+                                  struct sigaction *before)
 {
     struct sigaction handler = *before;
     if (handler.sa_flags & (int)SA_RESETHAND)
@@ -95,7 +103,10 @@ static void hand_over(int number, siginfo_t *info, void *context, struct sigacti
         handler.sa_handler(number);
 }
 
-/* The stack pointer of what the signal interrupted; NULL: unknown on this machine. */
+/*
+ * Return the stack pointer of the interrupted code. Return NULL on machines other than x86-64 and
+ * aarch64.
+ */
 static const void *interrupted_sp(const ucontext_t *context)
 {
 #if defined(__x86_64__)
@@ -112,47 +123,53 @@ static void on_fault(int number, siginfo_t *info, void *context)
 {
     int saved = errno;
     struct sigaction *before = number == SIGBUS ? &bus_before : &segv_before;
-    weft__overflow_facts facts;
-    /* Only a fault has an address; what kill sent has a process id in its place. */
-    if (info->si_code > 0 && finder_installed(info->si_addr, interrupted_sp(context), &facts)) {
-        say_who(&facts);
-        say_what_to_do(&facts);
-        strike_again(number, info, before);
+    weft__overflow_details details;
+    /*
+     * Only a fault has an address. For a signal from kill, the union field holds a process id
+     * instead.
+     */
+    if (info->si_code > 0 && finder_installed(info->si_addr, interrupted_sp(context), &details)) {
+        print_overflow(&details);
+        print_advice(&details);
+        signal_repeat(number, info, before);
     } else if (before->sa_handler == SIG_IGN && info->si_code <= 0) {
-        /* Ignored, as before. A fault cannot be: the kernel ends the program then. */
+        /* The signal remains ignored. Only faults cannot be ignored. */
     } else if (before->sa_handler == SIG_DFL || before->sa_handler == SIG_IGN) {
-        strike_again(number, info, before);
+        signal_repeat(number, info, before);
     } else {
-        hand_over(number, info, context, before);
+        call_previous_handler(number, info, context, before);
     }
     errno = saved;
 }
 
-/* Guards what follows. */
+/* Protects is_installed, setting, and writes to finder_installed and the dispositions. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_installed;
-static enum { BY_ENVIRONMENT, ON, OFF } wish;
+static enum { BY_ENVIRONMENT, ON, OFF } setting;
 
-/* The lock is held. */
-static bool is_wanted(void)
+/* The caller must hold the lock. */
+static bool is_handler_wanted(void)
 {
-    if (wish != BY_ENVIRONMENT)
-        return wish == ON;
+    if (setting != BY_ENVIRONMENT)
+        return setting == ON;
     const char *text = getenv("WEFT_CATCH_FAULTS");
     return text == NULL || (strcmp(text, "0") != 0 && strcmp(text, "off") != 0);
 }
 
-static bool is_ours(int number)
+static bool is_our_fault_handler(int number)
 {
     struct sigaction now;
     return sigaction(number, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO &&
            now.sa_sigaction == on_fault;
 }
 
-/* Put our handler in front of the one that is there, which must be known before ours runs. */
+/*
+ * Install the handler. Store the earlier disposition first, because the new handler may run at
+ * once.
+ */
 static int catch_signal(int number, struct sigaction *before)
 {
-    if (is_ours(number))
+    if (is_our_fault_handler(number))
         return 0;
     struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&ours.sa_mask);
@@ -160,7 +177,7 @@ static int catch_signal(int number, struct sigaction *before)
     return is_done ? 0 : -errno;
 }
 
-/* The lock is held. */
+/* The caller must hold the lock. */
 static int install_handlers(void)
 {
     int rc = catch_signal(SIGSEGV, &segv_before);
@@ -170,12 +187,15 @@ static int install_handlers(void)
     return rc;
 }
 
-/* The lock is held. What the program has installed over ours stays. */
+/*
+ * Restore the dispositions, unless the program has replaced the handlers. The caller must hold the
+ * lock.
+ */
 static void uninstall_handlers(void)
 {
-    if (is_ours(SIGSEGV))
+    if (is_our_fault_handler(SIGSEGV))
         sigaction(SIGSEGV, &segv_before, NULL);
-    if (is_ours(SIGBUS))
+    if (is_our_fault_handler(SIGBUS))
         sigaction(SIGBUS, &bus_before, NULL);
     is_installed = false;
 }
@@ -186,7 +206,7 @@ int weft__overflow_install(weft__overflow_finder *finder)
     bool is_first = finder_installed == NULL;
     if (is_first)
         finder_installed = finder;
-    int rc = is_first && is_wanted() ? install_handlers() : 0;
+    int rc = is_first && is_handler_wanted() ? install_handlers() : 0;
     pthread_mutex_unlock(&lock);
     return rc;
 }
@@ -194,28 +214,27 @@ int weft__overflow_install(weft__overflow_finder *finder)
 int weft_catch_faults(bool is_on)
 {
     pthread_mutex_lock(&lock);
-    wish = is_on ? ON : OFF;
+    setting = is_on ? ON : OFF;
     int rc = 0;
     if (is_on && finder_installed != NULL)
-        rc = install_handlers(); /* again, if the program has replaced ours since */
+        rc = install_handlers(); /* even if the program has replaced the handlers */
     else if (!is_on && is_installed)
         uninstall_handlers();
     pthread_mutex_unlock(&lock);
     return rc;
 }
 
-/* Does a thread need a stack for the handler? */
-static bool is_stack_wanted(void)
+static bool is_signal_stack_wanted(void)
 {
     pthread_mutex_lock(&lock);
-    bool is = is_wanted();
+    bool is_wanted = is_handler_wanted();
     pthread_mutex_unlock(&lock);
-    return is;
+    return is_wanted;
 }
 
 /*
- * Note where the thread's own stack is. The C library reads /proc for the first thread's, so that
- * one is told by its rlimit when it is full.
+ * Record the bounds of the thread's own stack. For the first thread, pthread_getattr_np would read
+ * /proc, so the lower bound remains unknown. is_beyond_limit uses RLIMIT_STACK instead.
  */
 static void note_own_stack(weft__overflow_thread *thread)
 {
@@ -235,9 +254,10 @@ static void note_own_stack(weft__overflow_thread *thread)
 }
 
 /*
- * The first thread's stack is full where the kernel does not extend it any further: there is no
- * page at the address, which is beside the stack pointer, and the stack pointer is in the lower
- * half of what the limit allows (what lies above thread->high is at most a quarter).
+ * Return true if the first thread's stack has reached its limit, so that the kernel does not extend
+ * the stack. In this case, the address is near the stack pointer and has no page, and the stack
+ * pointer is in the lower half of the limit. The kernel limits the memory above thread->high to a
+ * quarter of the limit.
  */
 static bool is_beyond_limit(const char *high, const char *address, const char *sp, size_t *bytes)
 {
@@ -246,36 +266,40 @@ static bool is_beyond_limit(const char *high, const char *address, const char *s
         limit.rlim_cur == RLIM_INFINITY)
         return false;
     *bytes = (size_t)limit.rlim_cur;
-    size_t near = WEFT__GUARD_BYTES_MAX < *bytes / 4 ? WEFT__GUARD_BYTES_MAX : *bytes / 4;
-    if (sp > high || (size_t)(high - sp) < *bytes / 2 || address > sp + near || address + near < sp)
+    size_t margin = WEFT__GUARD_BYTES_MAX < *bytes / 4 ? WEFT__GUARD_BYTES_MAX : *bytes / 4;
+    if (sp > high || (size_t)(high - sp) < *bytes / 2 || address > sp + margin ||
+        address + margin < sp)
         return false;
     unsigned char resident;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     return mincore((void *)((uintptr_t)address & ~(page - 1)), 1, &resident) < 0;
 }
 
-bool weft__overflow_is_of_thread(const weft__overflow_thread *thread, const void *address,
-                                 const void *sp, size_t *bytes)
+bool weft__overflow_hit_thread_stack(const weft__overflow_thread *thread, const void *address,
+                                     const void *sp, size_t *bytes)
 {
-    const char *at = address;
+    const char *fault = address;
     if (thread->low == NULL)
-        return is_beyond_limit(thread->high, at, sp, bytes);
+        return is_beyond_limit(thread->high, fault, sp, bytes);
     *bytes = (size_t)(thread->high - thread->low);
-    return at < thread->low && at >= thread->low - thread->guard_bytes;
+    return fault < thread->low && fault >= thread->low - thread->guard_bytes;
 }
 
 int weft__overflow_thread_open(weft__overflow_thread *thread)
 {
     *thread = (weft__overflow_thread){0};
-    if (!is_stack_wanted())
+    if (!is_signal_stack_wanted())
         return 0;
     note_own_stack(thread);
     stack_t present;
     if (sigaltstack(NULL, &present) == 0 && !(present.ss_flags & SS_DISABLE))
         return 0;
-    /* What the kernel saves there depends on the processor: AVX-512 alone takes 2.5 KiB. */
-    size_t least = getauxval(AT_MINSIGSTKSZ); /* 0: a kernel before 5.14 */
-    size_t bytes = WEFT__SIGNAL_STACK_BYTES + (least > 0 ? least : MINSIGSTKSZ);
+    /*
+     * The size of the kernel's frame depends on the processor. For example, AVX-512 state takes 2.5
+     * KiB.
+     */
+    size_t frame_bytes = getauxval(AT_MINSIGSTKSZ); /* 0: before Linux 5.14 */
+    size_t bytes = WEFT__SIGNAL_STACK_BYTES + (frame_bytes > 0 ? frame_bytes : MINSIGSTKSZ);
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (memory == MAP_FAILED)
@@ -295,7 +319,7 @@ void weft__overflow_thread_close(weft__overflow_thread *thread)
         return;
     stack_t present;
     bool is_ours = sigaltstack(NULL, &present) == 0 && present.ss_sp == thread->memory;
-    /* It refuses while a handler runs on it; the memory has to stay then. */
+    /* sigaltstack fails while a handler runs on the signal stack. The memory is then not freed. */
     if (is_ours && sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL) < 0)
         return;
     munmap(thread->memory, thread->bytes);

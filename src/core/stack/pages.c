@@ -1,27 +1,29 @@
 /*
- * The pages of free stacks: which ones stay warm, and when the others go back to the kernel.
+ * The pages of free stacks. A free stack is warm while it keeps its pages, and cold after its pages
+ * have been discarded.
  */
-#include "core/guard.h"
-#include "core/stack_parts.h"
+#include "core/stack/guard.h"
+#include "core/stack/internal.h"
 
 #include <sys/mman.h>
 
 /*
- * The memory of a slot except `kept` bytes at its top, and except what the running frame needs,
- * if it is in there. Empty (0 bytes) if nothing remains.
+ * Return the memory of a slot that can be discarded, without `kept` bytes at the top. If `frame` is
+ * in the slot, exclude that frame, the frames above it, and the frames of its calls. The result may
+ * have 0 bytes.
  */
 static struct iovec slot_pages(const weft__stack *stack, size_t kept, const char *frame)
 {
     uintptr_t low = (uintptr_t)stack->low, end = (uintptr_t)weft__slot_end(stack) - kept;
-    if (weft__slot_holds(stack, frame)) {
-        /* The calls from here down to the kernel take less than this. */
+    if (weft__slot_contains(stack, frame)) {
+        /* All calls from `frame` down to the system call need less than WEFT__STACK_TOP_BYTES. */
         uintptr_t below = ((uintptr_t)frame & ~(weft__page_bytes() - 1)) - WEFT__STACK_TOP_BYTES;
         end = below < end ? below : end;
     }
     return (struct iovec){stack->low, end > low ? end - low : 0};
 }
 
-/* Stretches to give back, collected until a call is worth it. */
+/* Page ranges to discard with one call. */
 typedef struct page_batch {
     struct iovec pages[WEFT__STACK_BATCH];
     size_t count;
@@ -29,7 +31,7 @@ typedef struct page_batch {
 
 static void batch_flush(page_batch *batch)
 {
-    weft__pages_give_back(batch->pages, batch->count);
+    weft__pages_release(batch->pages, batch->count);
     batch->count = 0;
 }
 
@@ -42,7 +44,9 @@ static void batch_add(page_batch *batch, struct iovec pages)
         batch_flush(batch);
 }
 
-/* Empty the coldest warm stacks, until the first `cold` of the cache are. */
+/*
+ * Empty warm stacks, the least recently released first, until `cold` stacks in the cache are cold.
+ */
 static void class_cool(weft__stack_class *class, size_t cold)
 {
     page_batch batch = {.count = 0};
@@ -54,19 +58,22 @@ static void class_cool(weft__stack_class *class, size_t cold)
     batch_flush(&batch);
 }
 
-void weft__stack_trim(weft__stack_pool *pool, size_t keep)
+void weft__stack_trim(weft__stack_cache *cache, size_t keep)
 {
     for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++) {
-        weft__stack_class *class = &pool->classes[i];
-        if (weft__stack_class_is_alone(i))
-            weft__stack_class_unmap(pool, i, keep);
+        weft__stack_class *class = &cache->classes[i];
+        if (weft__stack_class_is_large(i))
+            weft__stack_class_unmap(cache, i, keep);
         if (class->count > keep)
             class_cool(class, class->count - keep);
     }
 }
 
-/* Mark a slot whose pages below the top part are there. Only a sparse use can escape. */
-static bool slot_is_found_deep(weft__stack *stack)
+/*
+ * If pages below the top part of a stack are resident, mark the stack as deep and return true. The
+ * function inspects at most WEFT__STACK_SAMPLE_PAGES pages, and may miss others.
+ */
+static bool slot_mark_deep(weft__stack *stack)
 {
     unsigned char resident[WEFT__STACK_SAMPLE_PAGES];
     size_t page = weft__page_bytes(), span = WEFT__STACK_SAMPLE_PAGES * page;
@@ -80,7 +87,10 @@ static bool slot_is_found_deep(weft__stack *stack)
     return stack->is_deep;
 }
 
-/* Empty the lower parts of the deep stacks in the cache, except a few of the warmest. */
+/*
+ * Empty the deep stacks in the cache below their top parts, except the `spared` most recently
+ * released deep stacks.
+ */
 static void class_sweep(weft__stack_class *class, size_t spared)
 {
     page_batch batch = {.count = 0};
@@ -95,120 +105,124 @@ static void class_sweep(weft__stack_class *class, size_t spared)
     class->deep_found = 0;
 }
 
-/* Examine the stack that was just released, and learn from it how often to. */
+/* Check whether the stack that was just released is deep. Adapt the interval between checks. */
 static void class_sample(weft__stack_class *class, unsigned index)
 {
-    if (slot_is_found_deep(&class->cache[class->count - 1])) {
+    if (slot_mark_deep(&class->cache[class->count - 1])) {
         size_t max = WEFT__STACK_DEEP_BYTES_MAX / weft__stack_class_bytes(index);
         class->sample_every = 1;
         if (++class->deep_found >= max)
             class_sweep(class, max / 2);
     } else if (class->sample_every < WEFT__STACK_SAMPLE_EVERY_MAX &&
-               !weft__stack_class_is_alone(index)) {
+               !weft__stack_class_is_large(index)) {
         class->sample_every *= 2;
     }
     class->until_sample = class->sample_every;
 }
 
 /*
- * Warm stacks that a class may have beyond those it has: the more of both limits. Negative: fewer.
+ * Return the number of further free stacks that may be warm in a class. The limit is min, or 1/part
+ * of all stacks if that is more. The result is negative if the class exceeds the limit.
  */
-static ptrdiff_t class_room(const weft__stack_class *class, size_t min, size_t part)
+static ptrdiff_t class_headroom(const weft__stack_class *class, size_t min, size_t part)
 {
     size_t max = class->mapped / part > min ? class->mapped / part : min;
     return (ptrdiff_t)max - (ptrdiff_t)(class->count - class->cold);
 }
 
-static ptrdiff_t class_calm_room(const weft__stack_class *class)
+static ptrdiff_t class_idle_headroom(const weft__stack_class *class)
 {
-    return class_room(class, WEFT__STACK_WARM_MIN, WEFT__STACK_WARM_PART);
+    return class_headroom(class, WEFT__STACK_WARM_MIN, WEFT__STACK_WARM_PART);
 }
 
-/* Two batches at once: it catches up in small stops. */
+/* Empty two batches of stacks. The step is small, so that the thread pauses only briefly. */
 static void class_cool_some(weft__stack_class *class)
 {
     class_cool(class, class->cold + 2 * WEFT__STACK_BATCH);
 }
 
-/* See to stacks that are warm beyond the limits. Returns how many more may get warm. */
-static size_t class_relieve(weft__stack_pool *pool, unsigned index)
+/*
+ * If a class exceeds the limit of warm stacks, trim the class. Return the number of further stacks
+ * that may become warm.
+ */
+static size_t class_trim_excess(weft__stack_cache *cache, unsigned index)
 {
-    weft__stack_class *class = &pool->classes[index];
-    ptrdiff_t room = class_calm_room(class);
-    if (room > 0)
-        return (size_t)room;
-    pool->excess |= 1u << index;
-    room = class_room(class, WEFT__STACK_WARM_BUSY_MIN, WEFT__STACK_WARM_BUSY_PART);
-    if (room > 0)
-        return (size_t)room;
+    weft__stack_class *class = &cache->classes[index];
+    ptrdiff_t headroom = class_idle_headroom(class);
+    if (headroom > 0)
+        return (size_t)headroom;
+    cache->excess |= 1u << index;
+    headroom = class_headroom(class, WEFT__STACK_WARM_BUSY_MIN, WEFT__STACK_WARM_BUSY_PART);
+    if (headroom > 0)
+        return (size_t)headroom;
     class_cool_some(class);
     return WEFT__STACK_BATCH;
 }
 
-void weft__stack_relieve(weft__stack_pool *pool)
+void weft__stack_trim_excess(weft__stack_cache *cache)
 {
-    unsigned index = (unsigned)__builtin_ctz(pool->excess);
-    if (class_calm_room(&pool->classes[index]) < 0)
-        class_cool_some(&pool->classes[index]);
+    unsigned index = (unsigned)__builtin_ctz(cache->excess);
+    if (class_idle_headroom(&cache->classes[index]) < 0)
+        class_cool_some(&cache->classes[index]);
     else
-        pool->excess &= ~(1u << index);
+        cache->excess &= ~(1u << index);
 }
 
-/* How many unused free stacks of a class keep their pages. */
-static size_t class_rest(unsigned index)
+/* Return the number of free stacks of a class that keep their pages after an unused period. */
+static size_t class_warm_idle(unsigned index)
 {
-    return weft__stack_class_is_alone(index) ? 0 : WEFT__STACK_WARM_REST;
+    return weft__stack_class_is_large(index) ? 0 : WEFT__STACK_WARM_IDLE;
 }
 
-void weft__stack_rest_begin(weft__stack_pool *pool)
+void weft__stack_trim_begin(weft__stack_cache *cache)
 {
     for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++) {
-        weft__stack_class *class = &pool->classes[i];
-        size_t rest = class_rest(i);
-        class->to_cool = class->unused > rest ? class->unused - rest : 0;
+        weft__stack_class *class = &cache->classes[i];
+        size_t warm_idle = class_warm_idle(i);
+        class->to_cool = class->unused > warm_idle ? class->unused - warm_idle : 0;
         class->unused = class->count;
     }
 }
 
-/* Empty the lower parts of the stacks that stay warm: they may be deep. */
-static void class_shorten(weft__stack_class *class)
+/* Empty the stacks that remain warm below their top parts, because these stacks may be deep. */
+static void class_trim_deep(weft__stack_class *class)
 {
-    weft__stack *stacks[WEFT__STACK_WARM_REST];
+    weft__stack *stacks[WEFT__STACK_WARM_IDLE];
     size_t count = 0;
-    for (size_t i = class->cold; i < class->count && count < WEFT__STACK_WARM_REST; i++)
+    for (size_t i = class->cold; i < class->count && count < WEFT__STACK_WARM_IDLE; i++)
         stacks[count++] = &class->cache[i];
-    weft__stack_shorten(stacks, count);
+    weft__stack_trim_deep(stacks, count);
 }
 
-bool weft__stack_rest(weft__stack_pool *pool)
+bool weft__stack_trim_step(weft__stack_cache *cache)
 {
     for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++) {
-        weft__stack_class *class = &pool->classes[i];
+        weft__stack_class *class = &cache->classes[i];
         size_t to_cool = class->to_cool < class->count ? class->to_cool : class->count;
         if (class->cold >= to_cool)
             continue;
-        size_t some = class->cold + 2 * WEFT__STACK_BATCH;
-        class_cool(class, some < to_cool ? some : to_cool);
+        size_t cold_next = class->cold + 2 * WEFT__STACK_BATCH;
+        class_cool(class, cold_next < to_cool ? cold_next : to_cool);
         if (class->cold == to_cool)
-            class_shorten(class);
+            class_trim_deep(class);
         return true;
     }
     return false;
 }
 
-static bool class_is_rich(const weft__stack_class *class, unsigned index)
+static bool class_can_trim(const weft__stack_class *class, unsigned index)
 {
-    return class->count - class->cold > class_rest(index);
+    return class->count - class->cold > class_warm_idle(index);
 }
 
-void weft__stack_look_rich(weft__stack_pool *pool)
+void weft__stack_update_can_trim(weft__stack_cache *cache)
 {
-    pool->is_rich = false;
+    cache->can_trim = false;
     for (unsigned i = 0; i < WEFT__STACK_CLASSES; i++)
-        pool->is_rich |= class_is_rich(&pool->classes[i], i);
+        cache->can_trim |= class_can_trim(&cache->classes[i], i);
 }
 
-void weft__stack_shorten(weft__stack *const *stacks, size_t count)
+void weft__stack_trim_deep(weft__stack *const *stacks, size_t count)
 {
     page_batch batch = {.count = 0};
     for (size_t i = 0; i < count; i++) {
@@ -219,21 +233,21 @@ void weft__stack_shorten(weft__stack *const *stacks, size_t count)
     batch_flush(&batch);
 }
 
-COLD void weft__stack_look(weft__stack_pool *pool, unsigned index)
+COLD void weft__stack_release_slow(weft__stack_cache *cache, unsigned index)
 {
-    weft__stack_class *class = &pool->classes[index];
-    class->until_sample -= class->look_span;
+    weft__stack_class *class = &cache->classes[index];
+    class->until_sample -= class->slow_interval;
     if (class->until_sample == 0)
         class_sample(class, index);
-    if (weft__stack_class_is_alone(index))
-        weft__stack_class_unmap(pool, index, WEFT__STACK_ALONE_CACHED);
-    pool->is_rich |= class_is_rich(class, index);
-    size_t room = class_relieve(pool, index);
-    if (room < WEFT__STACK_BATCH)
-        room = WEFT__STACK_BATCH;
-    /* Not later than the next sample, nor than there could be too many warm ones. */
-    class->look_span = class->until_sample < room ? class->until_sample : room;
-    class->until_look = class->look_span;
+    if (weft__stack_class_is_large(index))
+        weft__stack_class_unmap(cache, index, WEFT__STACK_LARGE_CACHED);
+    cache->can_trim |= class_can_trim(class, index);
+    size_t headroom = class_trim_excess(cache, index);
+    if (headroom < WEFT__STACK_BATCH)
+        headroom = WEFT__STACK_BATCH;
+    /* Run again at the next check, or when the class may exceed the limit of warm stacks. */
+    class->slow_interval = class->until_sample < headroom ? class->until_sample : headroom;
+    class->until_slow = class->slow_interval;
 }
 
 size_t weft__stack_used(const weft__stack *stack)
@@ -256,12 +270,12 @@ size_t weft__stack_used(const weft__stack *stack)
     return 0;
 }
 
-/* What a function may use below its stack pointer (the red zone), and the calls made here. */
-#define BELOW_BYTES ((uintptr_t)256)
+/* Bytes below sp that weft__stack_trim_below keeps, for the red zone and for its own calls. */
+#define KEPT_BELOW_BYTES ((uintptr_t)256)
 
 void weft__stack_trim_below(const weft__stack *stack, const void *sp)
 {
-    uintptr_t end = ((uintptr_t)sp - BELOW_BYTES) & ~((uintptr_t)weft__page_bytes() - 1);
+    uintptr_t end = ((uintptr_t)sp - KEPT_BELOW_BYTES) & ~((uintptr_t)weft__page_bytes() - 1);
     if (end > (uintptr_t)stack->low)
         madvise(stack->low, end - (uintptr_t)stack->low, MADV_DONTNEED);
 }

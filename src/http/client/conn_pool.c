@@ -1,11 +1,12 @@
 /*
- * The client's connections: so many to an origin, those that are idle kept for a while, the one
- * used last taken first. A request that finds all of them busy waits its turn.
+ * The connections of a fetcher. An origin is a scheme, host, port and proxy. Each origin has a
+ * limited number of slots for fetches. Fetches wait for a free slot in FIFO order. A fetch reuses
+ * the most recently used idle connection.
  *
- * There is no fiber or timer behind it: what has been idle for too long is closed when the fetcher
- * is used next.
+ * No fiber or timer closes expired idle connections. The next use of the fetcher closes the expired
+ * connections.
  */
-#include "http/fetch.h"
+#include "http/client/fetch.h"
 
 #include <weft/io.h>
 #include <weft/net.h>
@@ -24,21 +25,22 @@
  * Origins.
  */
 
-static char *key_of(const weft_fetch *f)
+static char *origin_key_of(const weft_fetch *f)
 {
-    weft__words w = {0};
-    weft__words_print(&w, "%s %s %d", f->url.scheme, f->url.host, f->url.port);
+    weft__strbuf w = {0};
+    weft__strbuf_printf(&w, "%s %s %d", f->url.scheme, f->url.host, f->url.port);
     if (f->proxy.is_used)
-        weft__words_print(&w, " %s@%s %d", f->proxy.url.user, f->proxy.url.host, f->proxy.url.port);
+        weft__strbuf_printf(&w, " %s@%s %d", f->proxy.url.user, f->proxy.url.host,
+                            f->proxy.url.port);
     if (!w.has_failed)
         return w.data;
     free(w.data);
     return NULL;
 }
 
-static weft__origin *find_origin(weft_fetcher *o, const char *key)
+static weft__origin *find_origin(weft_fetcher *fetcher, const char *key)
 {
-    WEFT__LIST_FOR(node, &o->origins) {
+    WEFT__LIST_FOR(node, &fetcher->origins) {
         weft__origin *origin = CONTAINER_OF(node, weft__origin, node);
         if (strcmp(origin->key, key) == 0)
             return origin;
@@ -49,12 +51,12 @@ static weft__origin *find_origin(weft_fetcher *o, const char *key)
     *origin = (weft__origin){0};
     strcpy(origin->key, key);
     weft__list_init(&origin->idle);
-    weft_sem_open(&origin->slots, o->options.connections_per_origin_max);
-    weft__list_insert(&o->origins, &origin->node);
+    weft_sem_open(&origin->slots, fetcher->options.connections_per_origin_max);
+    weft__list_insert(&fetcher->origins, &origin->node);
     return origin;
 }
 
-static void forget_if_unused(weft__origin *origin)
+static void origin_free_if_unused(weft__origin *origin)
 {
     if (origin->users > 0 || !weft__list_is_empty(&origin->idle))
         return;
@@ -62,10 +64,10 @@ static void forget_if_unused(weft__origin *origin)
     free(origin);
 }
 
-/* Wait for a slot at the origin that f is aimed at. */
-static int enter_origin(weft_fetch *f)
+/* Wait for a slot of the origin of f. */
+static int origin_acquire_slot(weft_fetch *f)
 {
-    char *key = key_of(f);
+    char *key = origin_key_of(f);
     weft__origin *origin = key != NULL ? find_origin(f->fetcher, key) : NULL;
     free(key);
     if (origin == NULL)
@@ -77,17 +79,17 @@ static int enter_origin(weft_fetch *f)
         return 0;
     }
     origin->users--;
-    forget_if_unused(origin);
+    origin_free_if_unused(origin);
     return rc;
 }
 
-static void leave_origin(weft_fetch *f)
+static void origin_release_slot(weft_fetch *f)
 {
     weft__origin *origin = f->origin;
     f->origin = NULL;
     weft_sem_post(&origin->slots);
     origin->users--;
-    forget_if_unused(origin);
+    origin_free_if_unused(origin);
 }
 
 /*
@@ -95,84 +97,93 @@ static void leave_origin(weft_fetch *f)
  */
 
 /*
- * Nothing may be left to be flushed of one that is cut, as its peer need not read: so both
- * directions are shut first, and what is tried then fails at once.
+ * Close a connection. Shut down both directions of an aborted connection first. Otherwise,
+ * weft_stream_close would flush the stream and wait for a peer that does not read.
  */
-static void close_conn(weft__fetch_conn *c, bool is_cut)
+static void close_conn(weft__fetch_conn *c, bool is_aborted)
 {
-    if (is_cut)
+    if (is_aborted)
         weft_shutdown(c->fd, SHUT_RDWR);
     weft_stream_close(&c->stream);
     free(c);
 }
 
-static void take_out(weft_fetcher *o, weft__fetch_conn *c)
+static void conn_unlink(weft_fetcher *fetcher, weft__fetch_conn *c)
 {
     weft__list_remove(&c->node);
     weft__list_remove(&c->recent);
-    o->idle_count--;
-}
-
-/* Other fibers run while it closes: no pointer into the lists lives across it. */
-static void retire(weft_fetcher *o, weft__fetch_conn *c)
-{
-    weft__origin *origin = c->origin;
-    take_out(o, c);
-    forget_if_unused(origin);
-    close_conn(c, false);
-}
-
-static weft__fetch_conn *oldest_of(const weft_fetcher *o)
-{
-    return CONTAINER_OF(o->idle.next, weft__fetch_conn, recent);
-}
-
-static void retire_old(weft_fetcher *o)
-{
-    while (!weft__list_is_empty(&o->idle) &&
-           weft_now() - oldest_of(o)->idle_since >= o->options.idle_s)
-        retire(o, oldest_of(o));
-    while (o->idle_count > o->options.idle_max)
-        retire(o, oldest_of(o));
+    fetcher->idle_count--;
 }
 
 /*
- * In the child of a fork: what is kept is the parent's as well, and not ours to use or to say
- * farewell on. Under TLS that is said to nobody.
+ * Close an idle connection. The call may switch fibers. Callers must not keep pointers into the
+ * lists across this call.
  */
-static void disown(weft__fetch_conn *c)
+static void conn_retire(weft_fetcher *fetcher, weft__fetch_conn *c)
 {
-    int nobody = c->is_tls ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
-    if (nobody < 0)
-        return;
-    dup3(nobody, c->fd, O_CLOEXEC);
-    close(nobody);
+    weft__origin *origin = c->origin;
+    conn_unlink(fetcher, c);
+    origin_free_if_unused(origin);
+    close_conn(c, false);
 }
 
-/* Fibers that held slots, or waited for them, are the parent's, too. */
-static void notice_fork(weft_fetcher *o)
+static weft__fetch_conn *oldest_idle(const weft_fetcher *fetcher)
+{
+    return CONTAINER_OF(fetcher->idle.next, weft__fetch_conn, recent);
+}
+
+static void retire_expired(weft_fetcher *fetcher)
+{
+    while (!weft__list_is_empty(&fetcher->idle) &&
+           weft_now() - oldest_idle(fetcher)->idle_since >= fetcher->options.idle_s)
+        conn_retire(fetcher, oldest_idle(fetcher));
+    while (fetcher->idle_count > fetcher->options.idle_max)
+        conn_retire(fetcher, oldest_idle(fetcher));
+}
+
+/*
+ * After fork, parent and child share the connections. Redirect the descriptor of a TLS connection
+ * to /dev/null. The close_notify of the child then does not reach the server.
+ */
+static void conn_disown(weft__fetch_conn *c)
+{
+    int null_fd = c->is_tls ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
+    if (null_fd < 0)
+        return;
+    dup3(null_fd, c->fd, O_CLOEXEC);
+    close(null_fd);
+}
+
+/*
+ * After fork, reset the slots and close the idle connections. The fibers that held slots or waited
+ * for slots exist only in the parent.
+ */
+static void fetcher_check_fork(weft_fetcher *fetcher)
 {
     pid_t pid = getpid();
-    if (o->pid == pid)
+    if (fetcher->pid == pid)
         return;
-    o->pid = pid;
-    WEFT__LIST_FOR(node, &o->origins)
+    fetcher->pid = pid;
+    WEFT__LIST_FOR(node, &fetcher->origins)
         weft_sem_open(&CONTAINER_OF(node, weft__origin, node)->slots,
-                      o->options.connections_per_origin_max);
-    WEFT__LIST_FOR(node, &o->idle)
-        disown(CONTAINER_OF(node, weft__fetch_conn, recent));
-    weft__pool_clear(o);
+                      fetcher->options.connections_per_origin_max);
+    WEFT__LIST_FOR(node, &fetcher->idle)
+        conn_disown(CONTAINER_OF(node, weft__fetch_conn, recent));
+    weft__conn_pool_clear(fetcher);
 }
 
-void weft__pool_clear(weft_fetcher *o)
+void weft__conn_pool_clear(weft_fetcher *fetcher)
 {
-    notice_fork(o);
-    while (!weft__list_is_empty(&o->idle))
-        retire(o, oldest_of(o));
+    fetcher_check_fork(fetcher);
+    while (!weft__list_is_empty(&fetcher->idle))
+        conn_retire(fetcher, oldest_idle(fetcher));
 }
 
-/* TLS may hold records that came with the last one of the answer: seen by who reads only. */
-static bool is_quiet_inside(weft__fetch_conn *c)
+/*
+ * Return whether TLS has no buffered input. TLS may hold records that arrived with the last record
+ * of the response. Only a read returns these records.
+ */
+static bool tls_is_reusable(weft__fetch_conn *c)
 {
     const void *data;
     ssize_t n = 0;
@@ -183,29 +194,32 @@ static bool is_quiet_inside(weft__fetch_conn *c)
 }
 
 /*
- * An idle connection has nothing to say: if there is something, it is the end, or nonsense, which
- * must not be taken for the answer to the next request.
+ * Return whether an idle connection has no input. Input means that the server has closed the
+ * connection, or has sent bytes without a request.
  */
-static bool is_quiet(weft__fetch_conn *c)
+static bool conn_is_reusable(weft__fetch_conn *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN | POLLRDHUP};
-    return poll(&p, 1, 0) == 0 && (!c->is_tls || is_quiet_inside(c));
+    return poll(&p, 1, 0) == 0 && (!c->is_tls || tls_is_reusable(c));
 }
 
-/* One of f's origin, which f's slot keeps there; NULL: none. */
-static weft__fetch_conn *take_idle(weft_fetch *f)
+/*
+ * Take an idle connection of the origin of f. The slot of f keeps the origin alive. Return NULL if
+ * the origin has no reusable connection.
+ */
+static weft__fetch_conn *origin_take_idle(weft_fetch *f)
 {
     while (!weft__list_is_empty(&f->origin->idle)) {
         weft__fetch_conn *c = CONTAINER_OF(f->origin->idle.next, weft__fetch_conn, node);
-        take_out(f->fetcher, c);
-        if (is_quiet(c))
+        conn_unlink(f->fetcher, c);
+        if (conn_is_reusable(c))
             return c;
         close_conn(c, false);
     }
     return NULL;
 }
 
-static int make_conn(weft_fetch *f)
+static int conn_new(weft_fetch *f)
 {
     weft__fetch_conn *c = calloc(1, sizeof *c);
     if (c == NULL)
@@ -225,25 +239,25 @@ static int make_conn(weft_fetch *f)
     return 0;
 }
 
-int weft__pool_take(weft_fetch *f, bool is_fresh)
+int weft__conn_pool_acquire(weft_fetch *f, bool is_fresh)
 {
-    notice_fork(f->fetcher);
-    retire_old(f->fetcher);
-    int rc = f->origin == NULL ? enter_origin(f) : 0;
+    fetcher_check_fork(f->fetcher);
+    retire_expired(f->fetcher);
+    int rc = f->origin == NULL ? origin_acquire_slot(f) : 0;
     if (rc < 0)
         return rc;
-    f->conn = is_fresh ? NULL : take_idle(f);
+    f->conn = is_fresh ? NULL : origin_take_idle(f);
     f->is_reused = f->conn != NULL;
-    f->is_spoiled = f->has_input = false;
+    f->must_close = f->has_input = false;
     f->is_unsent = true;
     if (f->conn == NULL)
-        rc = make_conn(f);
+        rc = conn_new(f);
     if (rc < 0)
-        leave_origin(f);
+        origin_release_slot(f);
     return rc;
 }
 
-void weft__pool_drop(weft_fetch *f)
+void weft__conn_pool_drop(weft_fetch *f)
 {
     weft__fetch_conn *c = f->conn;
     f->conn = NULL;
@@ -252,29 +266,29 @@ void weft__pool_drop(weft_fetch *f)
         close_conn(c, true);
 }
 
-static bool has_leftover(weft__fetch_conn *c)
+static bool conn_has_input(weft__fetch_conn *c)
 {
     const void *data;
     return weft_stream_peek(&c->stream, 0, &data) != 0;
 }
 
-void weft__pool_give(weft_fetch *f, bool is_kept)
+void weft__conn_pool_release(weft_fetch *f, bool is_reusable)
 {
-    weft_fetcher *o = f->fetcher;
+    weft_fetcher *fetcher = f->fetcher;
     weft__fetch_conn *c = f->conn;
     if (c != NULL && f->taken > 0)
         weft_stream_skip(&c->stream, f->taken);
     f->taken = f->piece_bytes = 0;
-    if (c == NULL || !is_kept || f->is_spoiled || has_leftover(c)) {
-        weft__pool_drop(f);
+    if (c == NULL || !is_reusable || f->must_close || conn_has_input(c)) {
+        weft__conn_pool_drop(f);
     } else {
         f->conn = NULL;
         c->idle_since = weft_now();
         weft__list_insert(f->origin->idle.next, &c->node);
-        weft__list_insert(&o->idle, &c->recent);
-        o->idle_count++;
+        weft__list_insert(&fetcher->idle, &c->recent);
+        fetcher->idle_count++;
     }
     if (f->origin != NULL)
-        leave_origin(f);
-    retire_old(o);
+        origin_release_slot(f);
+    retire_expired(fetcher);
 }

@@ -1,9 +1,8 @@
 /*
- * The client's requests from the first word to the last: an exchange with a server, again on
- * another connection if the kept one was closed, again elsewhere if it is redirected; and what
- * callers ask about the answer.
+ * A fetch: an exchange with a server, a retry if the server has closed an idle connection, and
+ * further exchanges for redirects. The file also contains the public functions of a response.
  */
-#include "http/fetch.h"
+#include "http/client/fetch.h"
 
 #include <weft/error.h>
 
@@ -13,122 +12,126 @@
 #include <string.h>
 #include <strings.h>
 
-#define ALL_BYTES_FIRST ((size_t)4 << 10)
+#define BODY_BYTES_FIRST ((size_t)4 << 10)
 
-int weft__fetch_cut(weft_fetch *f, int why)
+int weft__fetch_fail(weft_fetch *f, int error)
 {
-    f->state = WEFT__FETCH_CUT;
-    f->failure = why;
-    weft__pool_give(f, false);
-    return why;
+    f->state = WEFT__FETCH_FAILED;
+    f->failure = error;
+    weft__conn_pool_release(f, false);
+    return error;
 }
 
 /*
- * Making one.
+ * Creating.
  */
 
-static void release(weft_fetch *f)
+static void fetch_release(weft_fetch *f)
 {
-    weft__message_close(&f->answer);
+    weft__message_close(&f->response);
     weft__inflate_free(f->inflate);
     weft__proxy_close(&f->proxy);
     if (f->url.memory != NULL)
         weft_url_close(&f->url);
     free(f->url_text);
     free(f->authorization);
-    free(f->ask_memory);
+    free(f->request_memory);
     free(f->head);
-    free(f->all);
+    free(f->body);
     f->fetcher->open_count--;
     free(f);
 }
 
 static int set_method(weft_fetch *f)
 {
-    const char *method = f->ask.method;
+    const char *method = f->request.method;
     if (method == NULL)
         method = f->has_body ? "POST" : "GET";
     int n = snprintf(f->method, sizeof f->method, "%s", method);
     if ((size_t)n >= sizeof f->method)
-        return weft_fail(-EINVAL, "a method of %d letters", n);
-    f->answer.is_to_head = strcmp(f->method, "HEAD") == 0;
+        return weft_fail(-EINVAL, "weft_fetch: method has %d bytes", n);
+    f->response.is_to_head = strcmp(f->method, "HEAD") == 0;
     return 0;
 }
 
-/* What follows from what is asked. */
-static int set_up(weft_fetch *f)
+/* Set the method, the URL and the flags of a fetch from its request. */
+static int fetch_set_up(weft_fetch *f)
 {
     weft_url url;
     int rc = set_method(f);
     if (rc < 0)
         return rc;
-    rc = weft_url_open(&url, f->ask.url);
+    rc = weft_url_open(&url, f->request.url);
     if (rc < 0)
-        return rc == -EINVAL ? weft_fail(rc, "no URL: %s", f->ask.url) : rc;
-    rc = weft__fetch_aim(f, &url);
+        return rc == -EINVAL ? weft_fail(rc, "weft_fetch: url is not a URL: %s", f->request.url)
+                             : rc;
+    rc = weft__fetch_set_url(f, &url);
     if (rc < 0) {
         weft_url_close(&url);
         return rc;
     }
-    const weft_fetch_request *ask = &f->ask;
-    f->is_last = weft__ask_field(ask, "Connection") != NULL;
+    const weft_fetch_request *request = &f->request;
+    f->wants_close = weft__fetch_request_field(request, "Connection") != NULL;
 #ifdef WEFT_HAS_GZIP
-    /* A range is one of the compressed bytes, which would make no sense uncompressed. */
-    f->takes_gzip = !f->fetcher->options.has_no_gzip &&
-                    weft__ask_field(ask, "Accept-Encoding") == NULL &&
-                    weft__ask_field(ask, "Range") == NULL;
+    /* Range counts compressed bytes. The client cannot decompress a part of a gzip body. */
+    f->decodes_gzip = !f->fetcher->options.has_no_gzip &&
+                      weft__fetch_request_field(request, "Accept-Encoding") == NULL &&
+                      weft__fetch_request_field(request, "Range") == NULL;
 #endif
-    return f->is_streamed ? weft__ask_copy(f) : 0;
+    return f->is_streamed ? weft__fetch_request_copy(f) : 0;
 }
 
-/* Body_length is -2 if the body is in the request. */
-static int make(weft_fetcher *fetcher, const weft_fetch_request *ask, int64_t body_length,
-                weft_fetch **made)
+/*
+ * Create a fetch. If body_length is -2, the body is in request. Otherwise, weft_fetch_write sends
+ * the body. If body_length is -1, the length of the body is unknown.
+ */
+static int fetch_create(weft_fetcher *fetcher, const weft_fetch_request *request,
+                        int64_t body_length, weft_fetch **fetch)
 {
-    *made = NULL;
-    int rc = weft__ask_check(ask);
+    *fetch = NULL;
+    int rc = weft__fetch_request_check(request);
     if (rc < 0)
         return rc;
-    fetcher = fetcher != NULL ? fetcher : weft__fetcher_own();
+    fetcher = fetcher != NULL ? fetcher : weft__fetcher_of_thread();
     weft_fetch *f = fetcher != NULL ? calloc(1, sizeof *f) : NULL;
     if (f == NULL)
         return -ENOMEM;
     f->fetcher = fetcher;
-    f->ask = *ask;
+    f->request = *request;
     f->is_streamed = body_length != -2;
-    f->has_body = f->is_streamed || ask->body != NULL;
-    f->out_length = f->is_streamed ? body_length : (int64_t)ask->body_bytes;
+    f->has_body = f->is_streamed || request->body != NULL;
+    f->out_length = f->is_streamed ? body_length : (int64_t)request->body_bytes;
     fetcher->open_count++;
-    weft__message_open(&f->answer, WEFT__ANSWER, &fetcher->limits);
-    rc = fetcher->is_closing ? -EBADF : set_up(f);
+    weft__message_open(&f->response, WEFT__RESPONSE, &fetcher->limits);
+    rc = fetcher->is_closing ? -EBADF : fetch_set_up(f);
     if (rc < 0)
-        release(f);
+        fetch_release(f);
     else
-        *made = f;
+        *fetch = f;
     return rc;
 }
 
-int weft__fetch_make(weft_fetcher *fetcher, const weft_fetch_request *ask, weft_fetch **made)
+int weft__fetch_make(weft_fetcher *fetcher, const weft_fetch_request *request, weft_fetch **fetch)
 {
-    return make(fetcher, ask, -2, made);
+    return fetch_create(fetcher, request, -2, fetch);
 }
 
 /*
  * An exchange.
  */
 
-/* A request, sent; only its answer is missing, unless its body is still to be written. */
-static int attempt(weft_fetch *f, bool is_fresh)
+/* Get a connection and send the request, without a streamed body. */
+static int fetch_attempt(weft_fetch *f, bool is_fresh)
 {
     f->is_reused = false;
-    int rc = weft__pool_take(f, is_fresh);
+    int rc = weft__conn_pool_acquire(f, is_fresh);
     if (rc < 0)
         return rc;
-    rc = weft__ask_send(f);
-    bool is_refused = rc == -EPIPE || rc == -ECONNRESET;
-    if (!is_refused || (f->is_reused && f->is_unsent))
+    rc = weft__fetch_request_send(f);
+    bool is_closed = rc == -EPIPE || rc == -ECONNRESET;
+    if (!is_closed || (f->is_reused && f->is_unsent))
         return rc;
-    f->is_spoiled = true; /* there may be an answer that says why */
+    f->must_close = true; /* the server may have sent a response before it closed the connection */
     return 0;
 }
 
@@ -141,62 +144,68 @@ bool weft__method_is_idempotent(const char *method)
     return false;
 }
 
-/* The server has closed a connection that was kept just when it was used (RFC 9112, 9.3.1). */
-static bool may_repeat(const weft_fetch *f, int why)
+/*
+ * Return whether to send the request again. A server may close an idle connection while the client
+ * sends a request on that connection (RFC 9112, 9.3.1).
+ */
+static bool fetch_may_retry(const weft_fetch *f, int error)
 {
     bool has_whole_body = !f->is_streamed || !f->has_body;
-    return (why == -ECONNRESET || why == -EPIPE) && f->is_reused && !f->has_input &&
+    return (error == -ECONNRESET || error == -EPIPE) && f->is_reused && !f->has_input &&
            (f->is_unsent || (has_whole_body && weft__method_is_idempotent(f->method)));
 }
 
-/* The status; 0 if the body is still to be written. */
-static int exchange(weft_fetch *f)
+/*
+ * Run one exchange. Return the status of the response. If the body is streamed, return 0 before the
+ * body.
+ */
+static int fetch_exchange(weft_fetch *f)
 {
     for (bool is_fresh = false;; is_fresh = true) {
-        int rc = attempt(f, is_fresh);
-        bool is_to_go_on = f->is_streamed && f->has_body;
-        if (rc == 0 && !is_to_go_on)
-            rc = weft__answer_head(f);
-        if (rc >= 0 || !may_repeat(f, rc))
+        int rc = fetch_attempt(f, is_fresh);
+        bool has_more_body = f->is_streamed && f->has_body;
+        if (rc == 0 && !has_more_body)
+            rc = weft__fetch_response_await(f);
+        if (rc >= 0 || !fetch_may_retry(f, rc))
             return rc;
-        weft__answer_reset(f);
-        weft__pool_drop(f);
+        weft__fetch_response_reset(f);
+        weft__conn_pool_drop(f);
     }
 }
 
-/* The answer is there: is it the last? Its status; or it has failed, and is cut. */
-static int settle(weft_fetch *f, int status)
+/* Follow redirects. Return the status of the last response. On failure, close the connection. */
+static int fetch_follow_redirects(weft_fetch *f, int status)
 {
     while (status >= 0) {
         int rc = weft__redirect_follow(f);
         if (rc == 0)
             return status;
         if (rc > 0) {
-            weft__answer_drain(f);
-            weft__pool_give(f, false); /* unless it was kept then */
-            weft__answer_reset(f);
-            rc = exchange(f);
+            weft__fetch_response_drain(f);
+            weft__conn_pool_release(f, false); /* no-op after a complete drain */
+            weft__fetch_response_reset(f);
+            rc = fetch_exchange(f);
         }
         status = rc;
     }
-    return weft__fetch_cut(f, status);
+    return weft__fetch_fail(f, status);
 }
 
 /*
- * Asking.
+ * Sending.
  */
 
 int weft_fetch_send(weft_fetcher *fetcher, const weft_fetch_request *request, weft_fetch **fetch)
 {
     weft_fetch *f;
     *fetch = NULL;
-    int rc = make(fetcher, request, -2, &f);
+    int rc = fetch_create(fetcher, request, -2, &f);
     if (rc < 0)
         return rc;
-    rc = settle(f, exchange(f));
-    f->ask = (weft_fetch_request){0}; /* it was the caller's */
+    rc = fetch_follow_redirects(f, fetch_exchange(f));
+    f->request = (weft_fetch_request){0}; /* the request belongs to the caller */
     if (rc < 0)
-        release(f);
+        fetch_release(f);
     else
         *fetch = f;
     return rc;
@@ -221,14 +230,15 @@ int weft_fetch_open(weft_fetcher *fetcher, const weft_fetch_request *request, in
     weft_fetch *f;
     *fetch = NULL;
     if (body_length < -1 || (request != NULL && request->body != NULL))
-        return weft_fail(-EINVAL, "a body of %lld bytes to be written", (long long)body_length);
-    int rc = make(fetcher, request, body_length, &f);
+        return weft_fail(-EINVAL, "weft_fetch_open: body_length is %lld, or request has a body",
+                         (long long)body_length);
+    int rc = fetch_create(fetcher, request, body_length, &f);
     if (rc < 0)
         return rc;
-    rc = exchange(f);
+    rc = fetch_exchange(f);
     if (rc < 0) {
-        weft__pool_give(f, false);
-        release(f);
+        weft__conn_pool_release(f, false);
+        fetch_release(f);
         return rc;
     }
     f->state = WEFT__FETCH_SENDING;
@@ -238,49 +248,51 @@ int weft_fetch_open(weft_fetcher *fetcher, const weft_fetch_request *request, in
 
 ssize_t weft_fetch_write(weft_fetch *f, const void *data, size_t bytes)
 {
-    if (f->state == WEFT__FETCH_CUT)
+    if (f->state == WEFT__FETCH_FAILED)
         return f->failure;
-    if (f->state != WEFT__FETCH_SENDING || f->is_spoiled)
+    if (f->state != WEFT__FETCH_SENDING || f->must_close)
         return -EPIPE;
     if (f->is_ended)
-        return weft_fail(-EINVAL, "a body that was ended");
+        return weft_fail(-EINVAL, "weft_fetch_write: the body has ended");
     if (f->out_length >= 0 && bytes > (uint64_t)f->out_left)
-        return weft_fail(-EMSGSIZE, "a body of more than the %lld bytes announced",
+        return weft_fail(-EMSGSIZE,
+                         "weft_fetch_write: the body has more than the announced %lld bytes",
                          (long long)f->out_length);
-    ssize_t n = weft__ask_write(f, data, bytes);
+    ssize_t n = weft__fetch_request_write(f, data, bytes);
     if (n == -EPIPE)
-        f->is_spoiled = true;
+        f->must_close = true;
     else if (n < 0)
-        return weft__fetch_cut(f, (int)n); /* how much has gone out is not known */
+        return weft__fetch_fail(f, (int)n); /* the number of bytes sent is unknown */
     else if (f->out_length >= 0)
         f->out_left -= n;
     return n;
 }
 
-/* Cancelled, it can be waited for again. */
+/* After -ECANCELED, the caller may call weft_fetch_wait again. */
 int weft_fetch_wait(weft_fetch *f)
 {
     if (f->state != WEFT__FETCH_SENDING)
-        return f->state == WEFT__FETCH_CUT ? f->failure : f->answer.status;
-    if (!f->is_spoiled && f->out_length >= 0 && f->out_left > 0)
-        return weft_fail(-ENODATA, "a body that lacks %lld bytes", (long long)f->out_left);
-    int rc = f->is_spoiled ? 0 : weft__ask_end(f);
+        return f->state == WEFT__FETCH_FAILED ? f->failure : f->response.status;
+    if (!f->must_close && f->out_length >= 0 && f->out_left > 0)
+        return weft_fail(-ENODATA, "weft_fetch_wait: the body lacks %lld bytes",
+                         (long long)f->out_left);
+    int rc = f->must_close ? 0 : weft__fetch_request_end(f);
     if (rc == -EPIPE || rc == -ECONNRESET) {
-        f->is_spoiled = true;
+        f->must_close = true;
         rc = 0;
     }
     if (rc == 0)
-        rc = weft__answer_head(f);
-    return rc == -ECANCELED ? rc : settle(f, rc);
+        rc = weft__fetch_response_await(f);
+    return rc == -ECANCELED ? rc : fetch_follow_redirects(f, rc);
 }
 
 /*
- * The answer.
+ * The response.
  */
 
 int weft_fetch_status(const weft_fetch *f)
 {
-    return f->state == WEFT__FETCH_READING || f->state == WEFT__FETCH_OVER ? f->answer.status : 0;
+    return f->state == WEFT__FETCH_READING || f->state == WEFT__FETCH_DONE ? f->response.status : 0;
 }
 
 const char *weft_fetch_header(const weft_fetch *f, const char *name)
@@ -288,22 +300,22 @@ const char *weft_fetch_header(const weft_fetch *f, const char *name)
     uint32_t index = 0;
     if (f->head == NULL)
         return NULL;
-    const weft__field *field = weft__message_field(&f->answer, f->head, name, &index);
+    const weft__field *field = weft__message_field(&f->response, f->head, name, &index);
     return field != NULL ? f->head + field->value.at : NULL;
 }
 
 int weft_fetch_header_at(const weft_fetch *f, size_t index, const char **name, const char **value)
 {
-    if (f->head == NULL || index >= f->answer.fields_count)
+    if (f->head == NULL || index >= f->response.fields_count)
         return -ENOENT;
-    *name = f->head + f->answer.fields[index].name.at;
-    *value = f->head + f->answer.fields[index].value.at;
+    *name = f->head + f->response.fields[index].name.at;
+    *value = f->head + f->response.fields[index].value.at;
     return 0;
 }
 
 const char *weft_fetch_trailer(const weft_fetch *f, const char *name)
 {
-    return weft__message_trailer(&f->answer, name);
+    return weft__message_trailer(&f->response, name);
 }
 
 const char *weft_fetch_url(const weft_fetch *f)
@@ -311,34 +323,35 @@ const char *weft_fetch_url(const weft_fetch *f)
     return f->url_text;
 }
 
-/* The answer to a HEAD tells what there would be. */
+/* For HEAD, return Content-Length, the length of the response to GET. */
 int64_t weft_fetch_length(const weft_fetch *f)
 {
     if (f->inflate != NULL || weft_fetch_status(f) == 0)
         return -1;
-    if (!f->answer.is_to_head)
-        return f->answer.length;
+    if (!f->response.is_to_head)
+        return f->response.length;
     const char *text = weft_fetch_header(f, "Content-Length");
     return text != NULL ? strtoll(text, NULL, 10) : -1;
 }
 
-/* 0, or why there is nothing to read. */
-static int check_read(const weft_fetch *f)
+/* Return 0 if the fetch has a response. Otherwise, return an error. */
+static int fetch_check_read(const weft_fetch *f)
 {
-    if (f->state == WEFT__FETCH_CUT)
+    if (f->state == WEFT__FETCH_FAILED)
         return f->failure;
-    if (f->state != WEFT__FETCH_READING && f->state != WEFT__FETCH_OVER)
-        return weft_fail(-EINVAL, "an answer that was not waited for");
+    if (f->state != WEFT__FETCH_READING && f->state != WEFT__FETCH_DONE)
+        return weft_fail(-EINVAL, "weft_fetch_read: call weft_fetch_wait first");
     return 0;
 }
 
 ssize_t weft_fetch_read_piece(weft_fetch *f, const void **data)
 {
-    int rc = check_read(f);
+    int rc = fetch_check_read(f);
     if (rc < 0)
         return rc;
     const char *piece = f->piece;
-    ssize_t n = f->piece_bytes > 0 ? (ssize_t)f->piece_bytes : weft__answer_piece(f, &piece);
+    ssize_t n =
+        f->piece_bytes > 0 ? (ssize_t)f->piece_bytes : weft__fetch_response_piece(f, &piece);
     f->piece_bytes = 0;
     *data = n > 0 ? piece : "";
     return n;
@@ -346,12 +359,12 @@ ssize_t weft_fetch_read_piece(weft_fetch *f, const void **data)
 
 ssize_t weft_fetch_read(weft_fetch *f, void *data, size_t bytes)
 {
-    int rc = check_read(f);
+    int rc = fetch_check_read(f);
     if (rc < 0 || bytes == 0)
         return rc;
     if (f->piece_bytes == 0) {
         const char *piece;
-        ssize_t n = weft__answer_piece(f, &piece);
+        ssize_t n = weft__fetch_response_piece(f, &piece);
         if (n <= 0)
             return n;
         f->piece = piece;
@@ -364,26 +377,26 @@ ssize_t weft_fetch_read(weft_fetch *f, void *data, size_t bytes)
     return (ssize_t)n;
 }
 
-/* Room for so many bytes more, and a NUL, in f->all. */
-static int make_room(weft_fetch *f, size_t bytes)
+/* Reserve memory in f->body for more bytes and a NUL. */
+static int read_all_reserve(weft_fetch *f, size_t bytes)
 {
     size_t max = f->fetcher->options.body_bytes_max;
-    if (bytes > max || f->all_bytes > max - bytes)
-        return weft_fail(-EMSGSIZE, "%s: a body of more than %zu bytes", f->url_text, max);
-    size_t room = f->all_room > 0 ? f->all_room : ALL_BYTES_FIRST;
-    while (room - f->all_bytes <= bytes)
-        room *= 2;
-    if (room == f->all_room)
+    if (bytes > max || f->body_bytes > max - bytes)
+        return weft_fail(-EMSGSIZE, "%s: the body has more than %zu bytes", f->url_text, max);
+    size_t capacity = f->body_capacity > 0 ? f->body_capacity : BODY_BYTES_FIRST;
+    while (capacity - f->body_bytes <= bytes)
+        capacity *= 2;
+    if (capacity == f->body_capacity)
         return 0;
-    char *all = realloc(f->all, room);
-    if (all == NULL)
+    char *body = realloc(f->body, capacity);
+    if (body == NULL)
         return -ENOMEM;
-    f->all = all;
-    f->all_room = room;
+    f->body = body;
+    f->body_capacity = capacity;
     return 0;
 }
 
-/* Cancelled, the next call goes on with what has come. */
+/* After -ECANCELED, the next call continues. */
 ssize_t weft_fetch_read_all(weft_fetch *f, char **data)
 {
     ssize_t n;
@@ -392,15 +405,15 @@ ssize_t weft_fetch_read_all(weft_fetch *f, char **data)
         n = weft_fetch_read_piece(f, &piece);
         if (n < 0)
             return n;
-        int rc = make_room(f, (size_t)n);
+        int rc = read_all_reserve(f, (size_t)n);
         if (rc < 0)
-            return weft__fetch_cut(f, rc);
-        memcpy(f->all + f->all_bytes, piece, (size_t)n);
-        f->all_bytes += (size_t)n;
+            return weft__fetch_fail(f, rc);
+        memcpy(f->body + f->body_bytes, piece, (size_t)n);
+        f->body_bytes += (size_t)n;
     } while (n > 0);
-    f->all[f->all_bytes] = '\0';
-    *data = f->all;
-    return (ssize_t)f->all_bytes;
+    f->body[f->body_bytes] = '\0';
+    *data = f->body;
+    return (ssize_t)f->body_bytes;
 }
 
 void weft_fetch_close(weft_fetch *f)
@@ -408,7 +421,7 @@ void weft_fetch_close(weft_fetch *f)
     if (f == NULL)
         return;
     if (f->state == WEFT__FETCH_READING)
-        weft__answer_drain(f);
-    weft__pool_give(f, false); /* unless it was kept then */
-    release(f);
+        weft__fetch_response_drain(f);
+    weft__conn_pool_release(f, false); /* no-op after a complete drain */
+    fetch_release(f);
 }

@@ -1,5 +1,8 @@
-/* Clients: how one is made, and the one that each thread has of its own. */
-#include "http/fetch.h"
+/*
+ * Create and free fetchers. Each thread has a default fetcher. The exit of the thread frees the
+ * default fetcher.
+ */
+#include "http/client/fetch.h"
 
 #include <weft/error.h>
 #include <weft/fiber.h>
@@ -17,63 +20,67 @@
 #define REDIRECTS_DEFAULT 10
 #define HEAD_BYTES_DEFAULT ((size_t)64 << 10)
 #define BODY_BYTES_DEFAULT ((size_t)64 << 20)
-/* More would be a mistake; offsets in a head are of 32 bits. */
+/* The offsets in a head have 32 bits. weft_fetcher_new reduces larger limits to this limit. */
 #define HEAD_BYTES_MAX ((size_t)1 << 30)
 
-static size_t or_default(size_t value, size_t standard)
+static size_t size_or_default(size_t value, size_t standard)
 {
     return value != 0 ? value : standard;
 }
 
-static void fill_in(weft_fetcher_options *o)
+static void options_fill_in(weft_fetcher_options *o)
 {
-    o->connections_per_origin_max = or_default(o->connections_per_origin_max, CONNECTIONS_DEFAULT);
-    o->idle_max = or_default(o->idle_max, IDLE_MAX_DEFAULT);
+    o->connections_per_origin_max =
+        size_or_default(o->connections_per_origin_max, CONNECTIONS_DEFAULT);
+    o->idle_max = size_or_default(o->idle_max, IDLE_MAX_DEFAULT);
     o->idle_s = o->idle_s != 0 ? o->idle_s : IDLE_S_DEFAULT;
     o->redirects_max = o->redirects_max != 0 ? o->redirects_max : REDIRECTS_DEFAULT;
-    o->head_bytes_max = or_default(o->head_bytes_max, HEAD_BYTES_DEFAULT);
-    o->body_bytes_max = or_default(o->body_bytes_max, BODY_BYTES_DEFAULT);
+    o->head_bytes_max = size_or_default(o->head_bytes_max, HEAD_BYTES_DEFAULT);
+    o->body_bytes_max = size_or_default(o->body_bytes_max, BODY_BYTES_DEFAULT);
     if (o->head_bytes_max > HEAD_BYTES_MAX)
         o->head_bytes_max = HEAD_BYTES_MAX;
 }
 
-static int check(const weft_fetcher_options *o)
+static int options_check(const weft_fetcher_options *o)
 {
-    if (o->user_agent != NULL && !weft__is_value(o->user_agent))
-        return weft_fail(-EINVAL, "a user agent that cannot be said");
+    if (o->user_agent != NULL && !weft__fetch_is_field_value(o->user_agent))
+        return weft_fail(-EINVAL, "weft_fetcher_new: user_agent has a control character");
     if (!(o->idle_s >= 0))
-        return weft_fail(-EINVAL, "connections kept for %g s", o->idle_s);
+        return weft_fail(-EINVAL, "weft_fetcher_new: idle_s is %g", o->idle_s);
     return 0;
 }
 
 static char *make_user_agent(const char *given)
 {
-    weft__words w = {0};
+    weft__strbuf w = {0};
     if (given != NULL)
-        weft__words_print(&w, "%s", given);
+        weft__strbuf_printf(&w, "%s", given);
     else
-        weft__words_print(&w, "weft/%s", weft_version());
+        weft__strbuf_printf(&w, "weft/%s", weft_version());
     return w.data;
 }
 
 weft_fetcher *weft_fetcher_new(const weft_fetcher_options *options)
 {
     weft_fetcher_options o = options != NULL ? *options : (weft_fetcher_options){0};
-    if (check(&o) < 0)
+    if (options_check(&o) < 0)
         return NULL;
     weft_fetcher *fetcher = calloc(1, sizeof *fetcher);
     char *user_agent = fetcher != NULL ? make_user_agent(o.user_agent) : NULL;
     if (user_agent == NULL) {
         free(fetcher);
-        weft_fail(-ENOMEM, "no memory for a web client");
+        weft_fail(-ENOMEM, "weft_fetcher_new: memory is exhausted");
         return NULL;
     }
-    fill_in(&o);
+    options_fill_in(&o);
     o.user_agent = NULL;
     fetcher->options = o;
     fetcher->user_agent = user_agent;
     fetcher->pid = getpid();
-    /* One more than is taken: see parse_head. The number of fields is limited by their bytes. */
+    /*
+     * The limits of the parser are 1 byte higher (see head_bytes_max in response.c). The length of
+     * the head also limits the number of fields.
+     */
     fetcher->limits = (weft__message_limits){.line_bytes_max = o.head_bytes_max + 1,
                                              .head_bytes_max = o.head_bytes_max + 1,
                                              .fields_max = o.head_bytes_max};
@@ -82,7 +89,7 @@ weft_fetcher *weft_fetcher_new(const weft_fetcher_options *options)
     return fetcher;
 }
 
-static void release(weft_fetcher *fetcher)
+static void fetcher_release(weft_fetcher *fetcher)
 {
     weft_tls_free(fetcher->own_tls);
     free(fetcher->user_agent);
@@ -94,26 +101,24 @@ int weft_fetcher_free(weft_fetcher *fetcher)
     if (fetcher == NULL)
         return 0;
     if (fetcher->open_count > 0)
-        return weft_fail(-EBUSY, "a web client with %zu fetches open", fetcher->open_count);
+        return weft_fail(-EBUSY, "weft_fetcher_free: %zu fetches are open", fetcher->open_count);
     fetcher->is_closing = true;
-    weft__pool_clear(fetcher);
-    release(fetcher);
+    weft__conn_pool_clear(fetcher);
+    fetcher_release(fetcher);
     return 0;
 }
 
-/*
- * The thread's own.
- */
+/* The default fetcher of a thread. */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static int key_error;
 
 /*
- * The thread ends, and its cord has ended before: so this is without weft where it can be. Under
- * TLS it cannot: the thread becomes a cord once more for the words of farewell.
+ * The cord of the thread has already ended. The function therefore closes plain connections without
+ * weft. A TLS connection must send close_notify. For TLS, the thread becomes a cord again.
  */
-void weft__fetcher_end(weft_fetcher *fetcher)
+void weft__fetcher_on_thread_exit(weft_fetcher *fetcher)
 {
     WEFT__LIST_FOR(node, &fetcher->idle) {
         weft__fetch_conn *c = CONTAINER_OF(node, weft__fetch_conn, recent);
@@ -124,20 +129,24 @@ void weft__fetcher_end(weft_fetcher *fetcher)
         weft_fetcher_free(fetcher);
 }
 
-static void free_own(void *arg)
+static void fetcher_key_destroy(void *arg)
 {
-    weft__fetcher_end(arg);
+    weft__fetcher_on_thread_exit(arg);
 }
 
-static void make_key(void)
+static void fetcher_key_create(void)
 {
-    key_error = pthread_key_create(&key, free_own);
+    key_error = pthread_key_create(&key, fetcher_key_destroy);
 }
 
-weft_fetcher *weft__fetcher_own(void)
+weft_fetcher *weft__fetcher_of_thread(void)
 {
-    weft_self(); /* the thread is a cord before the key is made, so that it ends in this order */
-    pthread_once(&once, make_key);
+    /*
+     * The thread must become a cord before the thread sets the key. The cord then ends before the
+     * destructor of the key runs.
+     */
+    weft_self();
+    pthread_once(&once, fetcher_key_create);
     if (key_error != 0)
         return NULL;
     weft_fetcher *fetcher = pthread_getspecific(key);
@@ -145,7 +154,7 @@ weft_fetcher *weft__fetcher_own(void)
         return fetcher;
     fetcher = weft_fetcher_new(NULL);
     if (fetcher != NULL && pthread_setspecific(key, fetcher) != 0) {
-        release(fetcher);
+        fetcher_release(fetcher);
         return NULL;
     }
     return fetcher;

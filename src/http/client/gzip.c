@@ -1,8 +1,8 @@
 /*
- * Compressed answers, undone piece by piece: a fixed amount of memory, whatever they grow to. One
- * gzip member after the other (RFC 1952, 2.2).
+ * Decompress gzip responses in pieces, with a fixed amount of memory. A body may have several gzip
+ * members (RFC 1952, 2.2).
  */
-#include "http/fetch.h"
+#include "http/client/fetch.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 #include <zlib.h>
 
 #define PIECE_BYTES ((size_t)16 << 10)
-#define GZIP_ONLY 16 /* added to the size of the window: no other format */
+#define GZIP_ONLY 16 /* added to the window bits: reject other formats */
 
 struct weft__inflate {
     z_stream z;
-    bool is_within; /* a member has begun and not ended */
+    bool is_in_member; /* the current member is incomplete */
     char piece[PIECE_BYTES];
 };
 
@@ -25,7 +25,7 @@ weft__inflate *weft__inflate_new(void)
     if (z == NULL)
         return NULL;
     z->z = (z_stream){0};
-    z->is_within = false;
+    z->is_in_member = false;
     if (inflateInit2(&z->z, MAX_WBITS + GZIP_ONLY) == Z_OK)
         return z;
     free(z);
@@ -50,11 +50,11 @@ ssize_t weft__inflate_take(weft__inflate *z, const char **piece)
     z->z.next_out = (Bytef *)z->piece;
     z->z.avail_out = PIECE_BYTES;
     int rc = Z_OK;
-    while (rc == Z_OK && z->z.avail_out > 0 && (z->z.avail_in > 0 || z->is_within)) {
-        z->is_within = true;
+    while (rc == Z_OK && z->z.avail_out > 0 && (z->z.avail_in > 0 || z->is_in_member)) {
+        z->is_in_member = true;
         rc = inflate(&z->z, Z_NO_FLUSH);
         if (rc == Z_STREAM_END) {
-            z->is_within = false;
+            z->is_in_member = false;
             rc = inflateReset(&z->z);
         }
     }
@@ -66,7 +66,7 @@ ssize_t weft__inflate_take(weft__inflate *z, const char **piece)
 
 bool weft__inflate_is_whole(const weft__inflate *z)
 {
-    return !z->is_within;
+    return !z->is_in_member;
 }
 
 #else

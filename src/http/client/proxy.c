@@ -1,9 +1,6 @@
-/*
- * Proxies by the environment: http_proxy, https_proxy, all_proxy and no_proxy, as other clients
- * read them.
- */
-#include "http/fetch.h"
-#include "http/ip.h"
+/* Choose a proxy from the variables http_proxy, https_proxy, all_proxy and no_proxy. */
+#include "http/client/fetch.h"
+#include "http/url/ip.h"
 
 #include <weft/error.h>
 
@@ -12,8 +9,11 @@
 #include <string.h>
 #include <strings.h>
 
-/* The value of a variable in lower case, else in upper case; NULL: neither, or empty. */
-static const char *variable(const char *lower, const char *upper)
+/*
+ * Return the value of the first variable that is set and not empty. upper may be NULL. Return NULL
+ * if no variable has a value.
+ */
+static const char *env_value(const char *lower, const char *upper)
 {
     const char *value = getenv(lower);
     if ((value == NULL || *value == '\0') && upper != NULL)
@@ -22,16 +22,17 @@ static const char *variable(const char *lower, const char *upper)
 }
 
 /*
- * HTTP_PROXY does not count: in a CGI program it is the request's "Proxy" field, a stranger's word.
+ * Return the proxy for a URL, or NULL. Ignore HTTP_PROXY, because a CGI program receives the
+ * "Proxy" field of a request in HTTP_PROXY.
  */
-static const char *proxy_for(const weft_url *url)
+static const char *env_proxy_for(const weft_url *url)
 {
-    const char *proxy = strcmp(url->scheme, "https") == 0 ? variable("https_proxy", "HTTPS_PROXY")
-                                                          : variable("http_proxy", NULL);
-    return proxy != NULL ? proxy : variable("all_proxy", "ALL_PROXY");
+    const char *proxy = strcmp(url->scheme, "https") == 0 ? env_value("https_proxy", "HTTPS_PROXY")
+                                                          : env_value("http_proxy", NULL);
+    return proxy != NULL ? proxy : env_value("all_proxy", "ALL_PROXY");
 }
 
-/* "10.0.0.0/8", or one address. */
+/* Return whether host is an address in a network. network is a CIDR range or an address. */
 static bool is_in_network(const char *host, const char *network)
 {
     weft__ip ip;
@@ -40,7 +41,10 @@ static bool is_in_network(const char *host, const char *network)
            weft__cidr_read(&range, network, strlen(network)) && weft__cidr_covers(&range, &ip);
 }
 
-/* The host itself, or one below it: "example.org" and ".example.org" both cover a.example.org. */
+/*
+ * Return whether host is domain or a subdomain. "example.org" and ".example.org" both cover
+ * a.example.org.
+ */
 static bool is_in_domain(const char *host, const char *domain)
 {
     domain += *domain == '.';
@@ -50,7 +54,10 @@ static bool is_in_domain(const char *host, const char *domain)
     return host_bytes == bytes || host[host_bytes - bytes - 1] == '.';
 }
 
-/* Cut a port off, and brackets: it is -1 without one. */
+/*
+ * Remove the port and the brackets of an entry. Return the port. Return -1 if the entry has no
+ * port.
+ */
 static int split_port(char **entry)
 {
     char *colon = strrchr(*entry, ':');
@@ -68,7 +75,7 @@ static int split_port(char **entry)
     return port;
 }
 
-static bool covers(char *entry, const weft_url *url)
+static bool entry_covers(char *entry, const weft_url *url)
 {
     if (strcmp(entry, "*") == 0)
         return true;
@@ -78,10 +85,13 @@ static bool covers(char *entry, const weft_url *url)
     return is_in_domain(url->host, entry) || is_in_network(url->host, entry);
 }
 
-/* 1: it is in no_proxy. 0, -ENOMEM. */
-static int is_excepted(const weft_url *url)
+/*
+ * Return 1 if no_proxy covers the URL. Return 0 if no_proxy does not cover the URL. Return -ENOMEM
+ * if memory is exhausted.
+ */
+static int is_in_no_proxy(const weft_url *url)
 {
-    const char *value = variable("no_proxy", "NO_PROXY");
+    const char *value = env_value("no_proxy", "NO_PROXY");
     if (value == NULL)
         return 0;
     char *list = strdup(value), *rest = NULL;
@@ -90,18 +100,18 @@ static int is_excepted(const weft_url *url)
     bool is_covered = false;
     for (char *entry = strtok_r(list, ", \t", &rest); entry != NULL && !is_covered;
          entry = strtok_r(NULL, ", \t", &rest))
-        is_covered = covers(entry, url);
+        is_covered = entry_covers(entry, url);
     free(list);
     return is_covered;
 }
 
-/* What is written without a scheme is http. */
-static int open_url(weft_url *url, const char *text)
+/* Parse the URL of a proxy. The default scheme is http. */
+static int proxy_url_open(weft_url *url, const char *text)
 {
     if (strstr(text, "://") != NULL)
         return weft_url_open(url, text);
-    weft__words w = {0};
-    weft__words_print(&w, "http://%s", text);
+    weft__strbuf w = {0};
+    weft__strbuf_printf(&w, "http://%s", text);
     int rc = w.has_failed ? -ENOMEM : weft_url_open(url, w.data);
     free(w.data);
     return rc;
@@ -110,17 +120,18 @@ static int open_url(weft_url *url, const char *text)
 int weft__proxy_open(weft__proxy *p, const weft_url *url)
 {
     *p = (weft__proxy){0};
-    const char *text = proxy_for(url);
-    int rc = text != NULL ? is_excepted(url) : 1;
+    const char *text = env_proxy_for(url);
+    int rc = text != NULL ? is_in_no_proxy(url) : 1;
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    rc = open_url(&p->url, text);
+    rc = proxy_url_open(&p->url, text);
     if (rc < 0)
-        return rc == -EINVAL ? weft_fail(rc, "the proxy of the environment is no URL") : rc;
+        return rc == -EINVAL ? weft_fail(rc, "the proxy in the environment is not a URL") : rc;
     p->is_used = true;
     if (strcmp(p->url.scheme, "http") == 0)
         return 0;
-    rc = weft_fail(-ENOTSUP, "a proxy that speaks %s", p->url.scheme);
+    rc = weft_fail(-ENOTSUP, "the proxy in the environment has the scheme %s, not http",
+                   p->url.scheme);
     weft__proxy_close(p);
     return rc;
 }

@@ -1,5 +1,5 @@
-/* Where a request of the client goes: to the URL that it was given, then to where it is sent. */
-#include "http/fetch.h"
+/* Set the URL of a fetch, with credentials and a proxy. Follow redirects. */
+#include "http/client/fetch.h"
 
 #include <weft/error.h>
 
@@ -8,23 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without the user: it is for logs and people. */
-static char *text_of(const weft_url *url)
+/*
+ * Format a URL without its user, because callers may log the text. Return NULL if memory is
+ * exhausted.
+ */
+static char *url_text_of(const weft_url *url)
 {
-    weft__words w = {0};
-    weft__words_print(&w, "%s://", url->scheme);
-    weft__words_host(&w, url->host);
+    weft__strbuf w = {0};
+    weft__strbuf_printf(&w, "%s://", url->scheme);
+    weft__strbuf_add_host(&w, url->host);
     if (url->port != (strcmp(url->scheme, "https") == 0 ? 443 : 80))
-        weft__words_print(&w, ":%d", url->port);
-    weft__words_print(&w, "%s%s%s%s%s", url->path, url->has_query ? "?" : "", url->query,
-                      url->fragment[0] != '\0' ? "#" : "", url->fragment);
+        weft__strbuf_printf(&w, ":%d", url->port);
+    weft__strbuf_printf(&w, "%s%s%s%s%s", url->path, url->has_query ? "?" : "", url->query,
+                        url->fragment[0] != '\0' ? "#" : "", url->fragment);
     if (!w.has_failed)
         return w.data;
     free(w.data);
     return NULL;
 }
 
-static bool is_web(const weft_url *url)
+static bool url_is_web(const weft_url *url)
 {
     return (strcmp(url->scheme, "http") == 0 || strcmp(url->scheme, "https") == 0) &&
            url->host[0] != '\0' && url->port > 0;
@@ -35,12 +38,15 @@ static bool is_same_origin(const weft_url *a, const weft_url *b)
     return strcmp(a->scheme, b->scheme) == 0 && strcmp(a->host, b->host) == 0 && a->port == b->port;
 }
 
-/* The user of a URL speaks for it; without one, who spoke for this origin before. */
-static int authorize(const weft_fetch *f, const weft_url *url, char **authorization)
+/*
+ * Find the credentials for a URL. A user in the URL has priority. Otherwise, keep the credentials
+ * of the current URL if both URLs have the same origin.
+ */
+static int authorization_for(const weft_fetch *f, const weft_url *url, char **authorization)
 {
     *authorization = NULL;
     if (url->user[0] != '\0')
-        *authorization = weft__words_basic(url->user);
+        *authorization = weft__basic_auth_new(url->user);
     else if (f->authorization != NULL && is_same_origin(&f->url, url))
         *authorization = strdup(f->authorization);
     else
@@ -48,13 +54,13 @@ static int authorize(const weft_fetch *f, const weft_url *url, char **authorizat
     return *authorization != NULL ? 0 : -ENOMEM;
 }
 
-int weft__fetch_aim(weft_fetch *f, weft_url *url)
+int weft__fetch_set_url(weft_fetch *f, weft_url *url)
 {
-    if (!is_web(url))
-        return weft_fail(-EINVAL, "a URL that is neither http nor https");
-    char *authorization = NULL, *text = text_of(url);
+    if (!url_is_web(url))
+        return weft_fail(-EINVAL, "weft_fetch: url is not an http or https URL");
+    char *authorization = NULL, *text = url_text_of(url);
     weft__proxy proxy = {0};
-    int rc = text != NULL ? authorize(f, url, &authorization) : -ENOMEM;
+    int rc = text != NULL ? authorization_for(f, url, &authorization) : -ENOMEM;
     if (rc == 0 && !f->fetcher->options.has_no_proxy)
         rc = weft__proxy_open(&proxy, url);
     if (rc < 0) {
@@ -75,47 +81,54 @@ int weft__fetch_aim(weft_fetch *f, weft_url *url)
 }
 
 /*
- * RFC 9110, 15.4: 303 is a GET in any case, 301 and 302 make one of a POST, as everybody does; all
- * others are repeated as they were.
+ * Return the method of the next request (RFC 9110, 15.4). 303 changes all methods except HEAD to
+ * GET. 301 and 302 change POST to GET, as in browsers.
  */
-static const char *method_then(const weft_fetch *f)
+static const char *redirect_method(const weft_fetch *f)
 {
-    int status = f->answer.status;
+    int status = f->response.status;
     bool is_post = strcmp(f->method, "POST") == 0;
     if (status == 303)
         return strcmp(f->method, "HEAD") == 0 ? "HEAD" : "GET";
     return (status == 301 || status == 302) && is_post ? "GET" : f->method;
 }
 
-/* The answer's Location, with our fragment if it has none (RFC 9110, 10.2.2). */
+/*
+ * Resolve Location. A Location without a fragment inherits the fragment of the URL (RFC 9110,
+ * 10.2.2).
+ */
 static int open_location(const weft_fetch *f, const char *location, weft_url *url)
 {
     if (f->url.fragment[0] == '\0' || strchr(location, '#') != NULL)
         return weft_url_open_in(url, &f->url, location);
-    weft__words w = {0};
-    weft__words_print(&w, "%s#%s", location, f->url.fragment);
+    weft__strbuf w = {0};
+    weft__strbuf_printf(&w, "%s#%s", location, f->url.fragment);
     int rc = w.has_failed ? -ENOMEM : weft_url_open_in(url, &f->url, w.data);
     free(w.data);
     return rc;
 }
 
-/* Is it the client's to go there? What was to be secret stays so: not from https to http. */
-static bool is_open_to(const weft_fetch *f, const weft_url *url)
+/*
+ * Return whether the client may follow a redirect to url. A redirect from https to http would
+ * expose the request.
+ */
+static bool may_redirect_to(const weft_fetch *f, const weft_url *url)
 {
-    bool is_less = strcmp(f->url.scheme, "https") == 0 && strcmp(url->scheme, "http") == 0;
-    return is_web(url) && !is_less;
+    bool is_downgrade = strcmp(f->url.scheme, "https") == 0 && strcmp(url->scheme, "http") == 0;
+    return url_is_web(url) && !is_downgrade;
 }
 
-static int go_to(weft_fetch *f, weft_url *url, const char *method)
+static int redirect_to(weft_fetch *f, weft_url *url, const char *method)
 {
     if (f->redirects >= f->fetcher->options.redirects_max)
-        return weft_fail(-ELOOP, "%s: redirected %d times", f->url_text, f->redirects);
-    bool is_abroad = !is_same_origin(&f->url, url);
-    int rc = weft__fetch_aim(f, url);
+        return weft_fail(-ELOOP, "%s: the client has already followed %d redirects", f->url_text,
+                         f->redirects);
+    bool is_cross_origin = !is_same_origin(&f->url, url);
+    int rc = weft__fetch_set_url(f, url);
     if (rc < 0)
         return rc;
     f->redirects++;
-    f->is_abroad |= is_abroad;
+    f->is_cross_origin |= is_cross_origin;
     if (method != f->method) {
         f->has_body = false;
         snprintf(f->method, sizeof f->method, "%s", method);
@@ -125,19 +138,19 @@ static int go_to(weft_fetch *f, weft_url *url, const char *method)
 
 int weft__redirect_follow(weft_fetch *f)
 {
-    int status = f->answer.status;
+    int status = f->response.status;
     const char *location = weft_fetch_header(f, "Location");
     bool is_redirect = (status >= 301 && status <= 303) || status == 307 || status == 308;
     if (!is_redirect || location == NULL || f->fetcher->options.redirects_max < 0)
         return 0;
-    const char *method = method_then(f);
+    const char *method = redirect_method(f);
     if (f->is_streamed && f->has_body && method == f->method)
-        return 0; /* the body is gone */
+        return 0; /* the client cannot send the body again */
     weft_url url;
     int rc = open_location(f, location, &url);
     if (rc < 0)
         return rc == -EINVAL ? 0 : rc;
-    rc = is_open_to(f, &url) ? go_to(f, &url, method) : 0;
+    rc = may_redirect_to(f, &url) ? redirect_to(f, &url, method) : 0;
     if (rc <= 0)
         weft_url_close(&url);
     return rc;

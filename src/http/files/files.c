@@ -1,9 +1,9 @@
-/* The folder of a web site: who may have what of it, and where that is to be found. */
-#include "http/files.h"
-#include "http/accept.h"
-#include "http/field.h"
-#include "http/path.h"
-#include "http/server.h"
+/* The handler for served directories: options, lookups and their cache, redirects. */
+#include "http/files/files.h"
+#include "http/server/server.h"
+#include "http/text/accept.h"
+#include "http/text/field.h"
+#include "http/url/path.h"
 
 #include <weft/error.h>
 #include <weft/file.h>
@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static char *copy_of(const char *text)
+static char *copy_or_null(const char *text)
 {
     return text != NULL ? strdup(text) : NULL;
 }
 
-static int set_options(weft_http_files *files, const weft_http_files_options *options)
+static int files_set_options(weft_http_files *files, const weft_http_files_options *options)
 {
     weft_http_files_options *o = &files->options;
     if (options != NULL)
@@ -27,23 +27,23 @@ static int set_options(weft_http_files *files, const weft_http_files_options *op
     const char *index = o->index != NULL ? o->index : "index.html", *caching = o->cache_control;
     o->index = o->cache_control = NULL;
     if (index[0] == '\0' || strchr(index, '/') != NULL)
-        return weft_fail(-EINVAL, "\"%s\" is no name for an index", index);
+        return weft_fail(-EINVAL, "weft_http_files_new: index is \"%s\"", index);
     if (caching != NULL && !weft__field_is_value(caching, strlen(caching)))
-        return weft_fail(-EINVAL, "a Cache-Control with characters that do not belong there");
-    o->index = copy_of(index);
-    o->cache_control = copy_of(caching);
+        return weft_fail(-EINVAL, "weft_http_files_new: cache_control has an invalid character");
+    o->index = copy_or_null(index);
+    o->cache_control = copy_or_null(caching);
     return o->index == NULL || (caching != NULL && o->cache_control == NULL) ? -ENOMEM : 0;
 }
 
-/* Resolve a relative name now: the program may change its folder later. */
-static char *absolute(const char *dir)
+/* Return the absolute path of a directory. The program may change its current directory later. */
+static char *absolute_path(const char *dir)
 {
-    char *here = dir[0] != '/' ? getcwd(NULL, 0) : NULL, *path = NULL;
-    if (here == NULL)
+    char *cwd = dir[0] != '/' ? getcwd(NULL, 0) : NULL, *path = NULL;
+    if (cwd == NULL)
         return strdup(dir);
-    if (asprintf(&path, "%s/%s", here, dir) < 0)
+    if (asprintf(&path, "%s/%s", cwd, dir) < 0)
         path = NULL;
-    free(here);
+    free(cwd);
     return path;
 }
 
@@ -55,8 +55,8 @@ weft_http_files *weft_http_files_new(const char *dir, const weft_http_files_opti
         goto failed;
     atomic_init(&files->refs, 1);
     weft__files_cache_open(&files->cache);
-    files->dir = absolute(dir);
-    rc = files->dir != NULL ? set_options(files, options) : -ENOMEM;
+    files->dir = absolute_path(dir);
+    rc = files->dir != NULL ? files_set_options(files, options) : -ENOMEM;
     if (rc == 0)
         rc = weft__files_open_root(files);
     if (rc == 0)
@@ -64,7 +64,7 @@ weft_http_files *weft_http_files_new(const char *dir, const weft_http_files_opti
     weft_http_files_free(files);
 failed:
     if (rc == -ENOMEM)
-        weft_fail(rc, "no memory to serve the folder %s", dir);
+        weft_fail(rc, "weft_http_files_new: memory is exhausted, dir is %s", dir);
     return NULL;
 }
 
@@ -89,76 +89,82 @@ void weft_http_files_free(weft_http_files *files)
 }
 
 /*
- * Looking a path up.
+ * Lookups.
  */
 
-static weft_value look_blocking(void *found)
+static weft_value look_up_blocking(void *found)
 {
-    return weft__found_look(found, false);
+    return weft__file_lookup_run(found, false);
 }
 
-/* In place, or by a thread. Whatever happens, *found is the caller's, or NULL. */
-static int look_once(weft__found **found)
+/*
+ * Run a lookup in the calling thread if the lookup does not access the disk. Otherwise run the
+ * lookup in a worker. If the call is cancelled, the worker frees the lookup, and *found is NULL.
+ */
+static int look_up_once(weft__file_lookup **found)
 {
     bool has_ended = true;
-    int rc = (*found)->root->is_local ? weft__found_look(*found, true) : -EAGAIN;
+    int rc = (*found)->root->is_local ? weft__file_lookup_run(*found, true) : -EAGAIN;
     if (rc == -EAGAIN) {
-        weft_offload_options options = {.drop = weft__found_drop, .has_ended = &has_ended};
-        rc = (int)weft_offload_with(look_blocking, *found, &options);
+        weft_offload_options options = {.drop = weft__file_lookup_drop, .has_ended = &has_ended};
+        rc = (int)weft_offload_with(look_up_blocking, *found, &options);
     }
     *found = has_ended ? *found : NULL;
     return rc;
 }
 
-static int look(weft_http_files *files, weft__found **found)
+static int look_up_retrying(weft_http_files *files, weft__file_lookup **found)
 {
-    int rc = look_once(found);
+    int rc = look_up_once(found);
     if (*found == NULL || (rc != -EMFILE && rc != -ENFILE))
         return rc;
-    weft__files_cache_empty(&files->cache); /* there are descriptors to be had */
-    return look_once(found);
+    weft__files_cache_empty(&files->cache); /* close the cached descriptors */
+    return look_up_once(found);
 }
 
-/* A thread's answer is worth keeping if it is known how to see that it is not true any more. */
-static bool is_to_be_kept(const weft__found *f)
+/* Return true for a file that fstat(2) can check without waiting for a network. */
+static bool lookup_is_cacheable(const weft__file_lookup *f)
 {
-    return f->kind == WEFT__FOUND_FILE && f->root->is_local &&
-           f->plain.status.st_dev == f->root->device &&
+    return f->kind == WEFT__LOOKUP_FILE && f->root->is_local &&
+           f->uncompressed.status.st_dev == f->root->device &&
            (f->gzip.fd < 0 || f->gzip.status.st_dev == f->root->device);
 }
 
-static int find_anew(weft_http_files *files, const char *name, weft__found **out)
+static int files_look_up(weft_http_files *files, const char *name, weft__file_lookup **out)
 {
-    weft__found *f = weft__found_new(files, name);
-    int rc = f != NULL ? look(files, &f) : -ENOMEM;
+    weft__file_lookup *f = weft__file_lookup_new(files, name);
+    int rc = f != NULL ? look_up_retrying(files, &f) : -ENOMEM;
     if (rc == 0) {
-        if (is_to_be_kept(f))
-            weft__files_cache_keep(&files->cache, f);
+        if (lookup_is_cacheable(f))
+            weft__files_cache_add(&files->cache, f);
         *out = f;
         return 0;
     }
-    weft__found_free(f);
-    weft__files_cache_forget(&files->cache, name);
+    weft__file_lookup_free(f);
+    weft__files_cache_remove(&files->cache, name);
     return rc;
 }
 
-static int find(weft_http_files *files, const char *name, weft__found **out)
+static int files_find(weft_http_files *files, const char *name, weft__file_lookup **out)
 {
     weft__files_follow_root(files);
-    weft__found *f = weft__files_cache_get(&files->cache, name);
+    weft__file_lookup *f = weft__files_cache_get(&files->cache, name);
     *out = f;
-    if (f != NULL && weft__found_is_current(f))
+    if (f != NULL && weft__file_lookup_is_current(f))
         return 0;
     if (f != NULL)
         weft__files_cache_put(&files->cache, f);
-    return find_anew(files, name, out);
+    return files_look_up(files, name, out);
 }
 
 /*
  * The handler.
  */
 
-/* A name that begins with a dot is hidden; /.well-known/ is there to be found (RFC 8615). */
+/*
+ * Return true for a hidden name. Names that start with a dot are hidden, except .well-known (RFC
+ * 8615).
+ */
 static bool is_hidden(const char *name)
 {
     static const char well_known[] = ".well-known/";
@@ -168,35 +174,36 @@ static bool is_hidden(const char *name)
 }
 
 /*
- * To the same path with a slash at its end. It is written anew from what it means, with one slash
- * at its beginning: nothing in it can be taken for another host.
+ * Redirect to the path with a slash at its end. The location is the decoded path, escaped again.
+ * The location starts with exactly one slash, because a location that starts with "//" names
+ * another host.
  */
-static int redirect_to_folder(weft_http_request *request)
+static int redirect_to_dir(weft_http_request *request)
 {
     const char *path = weft_http_path(request), *query = weft_http_query(request);
     path += strspn(path, "/");
-    size_t room = 3 * strlen(path) + strlen(query) + sizeof "//?";
-    char *location = weft_http_alloc(request, room);
+    size_t capacity = 3 * strlen(path) + strlen(query) + sizeof "//?";
+    char *location = weft_http_alloc(request, capacity);
     if (location == NULL)
         return -ENOMEM;
     char *at = location;
     *at++ = '/';
-    at += weft__path_escape(at, room - 1, path);
+    at += weft__path_escape(at, capacity - 1, path);
     *at++ = '/';
-    snprintf(at, room - (size_t)(at - location), "%s%s", query[0] != '\0' ? "?" : "", query);
+    snprintf(at, capacity - (size_t)(at - location), "%s%s", query[0] != '\0' ? "?" : "", query);
     return weft_http_redirect(request, 301, location);
 }
 
-static int reply_found(weft_http_request *request, const weft__found *f)
+static int reply_lookup(weft_http_request *request, const weft__file_lookup *f)
 {
     const weft_http_files_options *o = &f->files->options;
-    if (f->kind == WEFT__FOUND_FOLDER)
-        return redirect_to_folder(request);
-    if (f->kind == WEFT__FOUND_LIST)
-        return weft__found_reply_list(request, f);
+    if (f->kind == WEFT__LOOKUP_DIR)
+        return redirect_to_dir(request);
+    if (f->kind == WEFT__LOOKUP_LISTING)
+        return weft__file_lookup_reply_listing(request, f);
     bool is_gzip =
         f->gzip.fd >= 0 && weft__accept_gzip(weft_http_header(request, "Accept-Encoding"));
-    return weft__file_reply(request, is_gzip ? &f->gzip : &f->plain, o->cache_control);
+    return weft__file_reply(request, is_gzip ? &f->gzip : &f->uncompressed, o->cache_control);
 }
 
 static bool ends_in_slash(const char *path)
@@ -205,8 +212,8 @@ static bool ends_in_slash(const char *path)
     return bytes > 0 && path[bytes - 1] == '/';
 }
 
-/* The path below the folder; NULL: there can be none of that name. */
-static const char *name_of(const weft_http_request *request, const weft_http_files *files)
+/* Return the path below the root, or NULL if the path is hidden or does not start with a slash. */
+static const char *request_file_name(const weft_http_request *request, const weft_http_files *files)
 {
     const char *name = request->rest;
     if (name == NULL)
@@ -214,7 +221,7 @@ static const char *name_of(const weft_http_request *request, const weft_http_fil
     return name != NULL && !files->options.has_hidden && is_hidden(name) ? NULL : name;
 }
 
-static bool is_method(const weft_http_request *request, const char *method)
+static bool request_has_method(const weft_http_request *request, const char *method)
 {
     return strcmp(request->method, method) == 0;
 }
@@ -222,23 +229,23 @@ static bool is_method(const weft_http_request *request, const char *method)
 int weft_http_serve_files(weft_http_request *request, void *ctx)
 {
     weft_http_files *files = ctx;
-    weft__found *found;
-    int rc = weft__body_glance(request);
+    weft__file_lookup *found;
+    int rc = weft__body_discard_arrived(request);
     if (rc < 0)
         return rc;
-    if (!is_method(request, "GET") && !is_method(request, "HEAD")) {
+    if (!request_has_method(request, "GET") && !request_has_method(request, "HEAD")) {
         rc = weft_http_set(request, "Allow", "GET, HEAD");
         return rc < 0 ? rc : weft_http_reply_status(request, 405);
     }
-    const char *name = name_of(request, files);
+    const char *name = request_file_name(request, files);
     if (name == NULL)
         return -ENOENT;
     if (name[0] == '\0' && !ends_in_slash(request->path))
-        return redirect_to_folder(request);
-    rc = find(files, name, &found);
+        return redirect_to_dir(request);
+    rc = files_find(files, name, &found);
     if (rc < 0)
         return rc;
-    rc = reply_found(request, found);
+    rc = reply_lookup(request, found);
     weft__files_cache_put(&files->cache, found);
     return rc;
 }
@@ -250,7 +257,7 @@ int weft_http_reply_file(weft_http_request *request, int fd, const char *name, c
     if (rc < 0)
         return rc;
     if (!S_ISREG(file.status.st_mode))
-        return weft_fail(-EINVAL, "a reply with what is no regular file");
+        return weft_fail(-EINVAL, "weft_http_reply_file: fd %d is not a regular file", fd);
     weft__file_describe(&file, name != NULL ? name : "");
     return weft__file_reply(request, &file, NULL);
 }

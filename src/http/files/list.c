@@ -1,9 +1,10 @@
 /*
- * The names in a folder, read and sorted by the thread that looked it up. Only names that the
- * server serves are listed. Of a large folder the first ones are kept, in the order of the page.
+ * The listing of a directory. The worker of the lookup reads and sorts the names. A listing
+ * contains only names that the server serves. For a large directory, the listing contains the first
+ * WEFT__LIST_MAX names.
  */
-#include "http/files.h"
-#include "http/path.h"
+#include "http/files/files.h"
+#include "http/url/path.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,146 +16,158 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* What a name is, or leads to; a link only as far as it would be served. */
-static int status_of(const weft__found *f, int folder, const char *name, struct stat *out)
+/*
+ * Get the status of a name. Follow a symbolic link only if the server would serve the target of the
+ * link.
+ */
+static int entry_status(const weft__file_lookup *f, int dir_fd, const char *name, struct stat *out)
 {
     char path[PATH_MAX];
-    if (fstatat(folder, name, out, AT_SYMLINK_NOFOLLOW) < 0)
+    if (fstatat(dir_fd, name, out, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
     if (!S_ISLNK(out->st_mode))
         return 0;
     if ((size_t)snprintf(path, sizeof path, "%s%s", f->name, name) >= sizeof path)
         return -ENAMETOOLONG;
-    int fd = weft__beneath_open(f->root->fd, path, O_PATH, f->root->kind, false);
+    int fd = weft__open_beneath(f->root->fd, path, O_PATH, f->root->kind, false);
     int rc = fd < 0 ? fd : fstat(fd, out) < 0 ? -errno : 0;
     if (fd >= 0)
         close(fd);
     return rc;
 }
 
-/* 1 for a folder, 0 for a file, -1 for anything else, which is left out. Follows links. */
-static int kind_of(const weft__found *f, int folder, const struct dirent *d)
+/*
+ * Return 1 for a directory, 0 for a regular file, or -1 for another type. The call follows links.
+ */
+static int entry_kind(const weft__file_lookup *f, int dir_fd, const struct dirent *d)
 {
     struct stat status;
     if (d->d_type == DT_REG || d->d_type == DT_DIR)
         return d->d_type == DT_DIR;
     if ((d->d_type != DT_LNK && d->d_type != DT_UNKNOWN) ||
-        status_of(f, folder, d->d_name, &status) < 0 ||
+        entry_status(f, dir_fd, d->d_name, &status) < 0 ||
         (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)))
         return -1;
     return S_ISDIR(status.st_mode);
 }
 
-static int compare(const void *a, const void *b)
+static int entry_compare(const void *a, const void *b)
 {
-    const weft__entry *x = a, *y = b;
-    if (x->is_folder != y->is_folder)
-        return x->is_folder ? -1 : 1;
+    const weft__listing_entry *x = a, *y = b;
+    if (x->is_dir != y->is_dir)
+        return x->is_dir ? -1 : 1;
     int rc = strcasecmp(x->name, y->name);
     return rc != 0 ? rc : strcmp(x->name, y->name);
 }
 
-/* Sort the names, and keep the first ones. */
-static void keep_first(weft__listing *l)
+/* Sort the names and keep the first WEFT__LIST_MAX. */
+static void listing_truncate(weft__listing *l)
 {
     if (l->count > 0)
-        qsort(l->entries, l->count, sizeof *l->entries, compare);
+        qsort(l->entries, l->count, sizeof *l->entries, entry_compare);
     while (l->count > WEFT__LIST_MAX)
         free(l->entries[--l->count].name);
 }
 
-/* Twice as many names as are listed are sorted at a time: memory does not grow with the folder. */
-static int make_room(weft__listing *l)
+/*
+ * Reserve space for one more entry. Truncate at 2 * WEFT__LIST_MAX entries to limit the memory for
+ * a large directory.
+ */
+static int listing_reserve(weft__listing *l)
 {
     if (l->count == 2 * WEFT__LIST_MAX)
-        keep_first(l);
-    if (l->count < l->room)
+        listing_truncate(l);
+    if (l->count < l->capacity)
         return 0;
-    size_t room = l->room > 0 ? 2 * l->room : 64;
-    weft__entry *entries = realloc(l->entries, room * sizeof *entries);
+    size_t capacity = l->capacity > 0 ? 2 * l->capacity : 64;
+    weft__listing_entry *entries = realloc(l->entries, capacity * sizeof *entries);
     if (entries == NULL)
         return -ENOMEM;
     l->entries = entries;
-    l->room = room;
+    l->capacity = capacity;
     return 0;
 }
 
-static bool is_listed(const weft__found *f, const char *name)
+static bool name_is_listed(const weft__file_lookup *f, const char *name)
 {
     bool is_hidden = name[0] == '.' && !f->files->options.has_hidden;
     return !is_hidden && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
            weft__path_is_name(name);
 }
 
-static int add_entry(weft__listing *l, const weft__found *f, int folder, const struct dirent *d)
+static int listing_add(weft__listing *l, const weft__file_lookup *f, int dir_fd,
+                       const struct dirent *d)
 {
-    int is_folder = is_listed(f, d->d_name) ? kind_of(f, folder, d) : -1;
-    if (is_folder < 0)
+    int is_dir = name_is_listed(f, d->d_name) ? entry_kind(f, dir_fd, d) : -1;
+    if (is_dir < 0)
         return 0;
-    int rc = make_room(l);
+    int rc = listing_reserve(l);
     char *copy = rc == 0 ? strdup(d->d_name) : NULL;
     if (copy == NULL)
         return -ENOMEM;
-    l->entries[l->count++] = (weft__entry){.name = copy, .is_folder = is_folder > 0};
+    l->entries[l->count++] = (weft__listing_entry){.name = copy, .is_dir = is_dir > 0};
     l->total++;
     return 0;
 }
 
-static int read_names(weft__listing *l, const weft__found *f, DIR *dir)
+static int listing_read(weft__listing *l, const weft__file_lookup *f, DIR *dir)
 {
     int rc = 0;
     const struct dirent *next;
     errno = 0;
     while (rc == 0 && (next = readdir(dir)) != NULL) {
-        rc = add_entry(l, f, dirfd(dir), next);
+        rc = listing_add(l, f, dirfd(dir), next);
         errno = 0;
     }
     return rc == 0 && errno != 0 ? -errno : rc;
 }
 
-/* Can it be served? A folder must be one that can be entered. */
-static bool fill_in(const weft__found *f, int folder, weft__entry *e)
+/*
+ * Set the size and time of an entry. Returns false if the server cannot read the file or enter the
+ * directory.
+ */
+static bool entry_fill_in(const weft__file_lookup *f, int dir_fd, weft__listing_entry *e)
 {
     struct stat status;
-    if (faccessat(folder, e->name, e->is_folder ? X_OK : R_OK, AT_EACCESS) < 0 ||
-        status_of(f, folder, e->name, &status) < 0)
+    if (faccessat(dir_fd, e->name, e->is_dir ? X_OK : R_OK, AT_EACCESS) < 0 ||
+        entry_status(f, dir_fd, e->name, &status) < 0)
         return false;
     e->bytes = status.st_size;
     e->modified = status.st_mtim.tv_sec;
     return true;
 }
 
-/* Leave out names that cannot be served. */
-static void fill_in_all(weft__listing *l, const weft__found *f, int folder)
+/* Complete all entries. Remove entries that the server cannot serve. */
+static void listing_fill_in(weft__listing *l, const weft__file_lookup *f, int dir_fd)
 {
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < l->count; i++) {
-        if (fill_in(f, folder, &l->entries[i])) {
-            l->entries[kept++] = l->entries[i];
+        if (entry_fill_in(f, dir_fd, &l->entries[i])) {
+            l->entries[left++] = l->entries[i];
         } else {
             free(l->entries[i].name);
             l->total--;
         }
     }
-    l->count = kept;
+    l->count = left;
 }
 
-int weft__found_list(weft__found *found, int folder)
+int weft__file_lookup_list(weft__file_lookup *found, int dir_fd)
 {
     weft__listing *l = &found->listing;
-    DIR *dir = fdopendir(folder);
+    DIR *dir = fdopendir(dir_fd);
     if (dir == NULL) {
         int rc = -errno;
-        close(folder);
+        close(dir_fd);
         return rc;
     }
-    int rc = read_names(l, found, dir);
+    int rc = listing_read(l, found, dir);
     if (rc == 0) {
-        keep_first(l);
-        fill_in_all(l, found, dirfd(dir));
+        listing_truncate(l);
+        listing_fill_in(l, found, dirfd(dir));
     }
     closedir(dir);
-    return rc; /* what was read is freed with what was found */
+    return rc; /* the caller frees the entries with the lookup */
 }
 
 void weft__listing_free(weft__listing *l)

@@ -1,9 +1,9 @@
 /*
- * The page that lists a folder. It is written in parts, and other fibers run in between: a folder
- * of any size delays no other client.
+ * The HTML page of a listing. The server writes the page in parts. Other fibers run between two
+ * parts, so a large directory does not delay other clients.
  */
-#include "http/files.h"
-#include "http/server.h"
+#include "http/files/files.h"
+#include "http/server/server.h"
 
 #include <weft/fiber.h>
 #include <weft/url.h>
@@ -13,21 +13,21 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Bytes that are written before other fibers run. */
+/* The size of a part. */
 #define PART_BYTES ((size_t)8 << 10)
-/* The most bytes of one formatted text. */
+/* The maximum length of one formatted text. */
 #define TEXT_BYTES_MAX ((size_t)2 << 10)
 
-/* A part of the page in the making. */
+/* The part that is being written. */
 typedef struct page {
     weft_http_request *request;
-    char *bytes;
+    char *bytes; /* PART_BYTES long */
     size_t count;
-    int error; /* why nothing more is written; 0: more is */
+    int error; /* the error of a write; the page discards further text; 0: none */
 } page;
 
-/* Send what there is, and let others run. */
-static void send_part(page *p)
+/* Write the part to the reply, and switch to other fibers. */
+static void page_flush(page *p)
 {
     if (p->count == 0 || p->error < 0)
         return;
@@ -36,15 +36,15 @@ static void send_part(page *p)
     p->error = n < 0 ? (int)n : weft_snooze();
 }
 
-/* Make room for so many bytes. */
+/* Flush the part if it has no space for this number of bytes. */
 static void page_reserve(page *p, size_t bytes)
 {
     if (PART_BYTES - p->count < bytes)
-        send_part(p);
+        page_flush(p);
     p->count = p->error < 0 ? 0 : p->count;
 }
 
-static void put(page *p, const char *text)
+static void page_put(page *p, const char *text)
 {
     size_t bytes = strlen(text);
     page_reserve(p, bytes);
@@ -52,7 +52,7 @@ static void put(page *p, const char *text)
     p->count += bytes;
 }
 
-static void __attribute__((format(printf, 2, 3))) put_format(page *p, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) page_printf(page *p, const char *format, ...)
 {
     va_list args;
     page_reserve(p, TEXT_BYTES_MAX);
@@ -62,7 +62,7 @@ static void __attribute__((format(printf, 2, 3))) put_format(page *p, const char
     p->count += n > 0 && (size_t)n < TEXT_BYTES_MAX ? (size_t)n : 0;
 }
 
-static const char *escape_of(char c)
+static const char *html_escape_of(char c)
 {
     switch (c) {
     case '&':
@@ -80,15 +80,15 @@ static const char *escape_of(char c)
     }
 }
 
-static void put_text(page *p, const char *text)
+static void page_put_escaped(page *p, const char *text)
 {
     for (; *text != '\0'; text++) {
-        const char *escape = escape_of(*text);
-        put(p, escape != NULL ? escape : (char[]){*text, '\0'});
+        const char *escape = html_escape_of(*text);
+        page_put(p, escape != NULL ? escape : (char[]){*text, '\0'});
     }
 }
 
-static void put_size(page *p, off_t bytes)
+static void page_put_size(page *p, off_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double size = (double)bytes;
@@ -98,52 +98,51 @@ static void put_size(page *p, off_t bytes)
         unit++;
     }
     if (unit == 0)
-        put_format(p, "%.0f %s", size, units[unit]);
+        page_printf(p, "%.0f %s", size, units[unit]);
     else
-        put_format(p, "%.1f %s", size, units[unit]);
+        page_printf(p, "%.1f %s", size, units[unit]);
 }
 
-/* The link begins with "./": a name with a colon is not to be taken for a scheme. */
-static void put_entry(page *p, const weft__entry *e)
+/* Start the link with "./". Otherwise browsers would interpret a name with a colon as a scheme. */
+static void page_put_entry(page *p, const weft__listing_entry *e)
 {
     char link[3 * NAME_MAX + 1], date[32] = "";
-    const char *slash = e->is_folder ? "/" : "";
+    const char *slash = e->is_dir ? "/" : "";
     struct tm when;
     weft_url_encode(link, sizeof link, e->name);
     if (gmtime_r(&e->modified, &when) != NULL)
         strftime(date, sizeof date, "%Y-%m-%d %H:%M", &when);
-    put_format(p, "<tr><td><a href=\"./%s%s\">", link, slash);
-    put_text(p, e->name);
-    put_format(p, "%s</a></td><td>", slash);
-    if (!e->is_folder)
-        put_size(p, e->bytes);
-    put_format(p, "</td><td>%s</td></tr>\n", date);
+    page_printf(p, "<tr><td><a href=\"./%s%s\">", link, slash);
+    page_put_escaped(p, e->name);
+    page_printf(p, "%s</a></td><td>", slash);
+    if (!e->is_dir)
+        page_put_size(p, e->bytes);
+    page_printf(p, "</td><td>%s</td></tr>\n", date);
 }
 
-static void put_page(page *p, const weft__found *f)
+static void page_put_listing(page *p, const weft__file_lookup *f)
 {
     const weft__listing *l = &f->listing;
-    put(p, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-           "<meta name=\"viewport\" content=\"width=device-width\">\n<title>/");
-    put_text(p, f->name);
-    put(p, "</title>\n<style>\nbody { font: 1rem sans-serif; margin: 2rem; }\n"
-           "td { padding: 0.1rem 2rem 0.1rem 0; }\n"
-           "td + td { text-align: right; color: #555; }\n</style>\n</head>\n<body>\n<h1>/");
-    put_text(p, f->name);
-    put(p, "</h1>\n<table>\n");
+    page_put(p, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                "<meta name=\"viewport\" content=\"width=device-width\">\n<title>/");
+    page_put_escaped(p, f->name);
+    page_put(p, "</title>\n<style>\nbody { font: 1rem sans-serif; margin: 2rem; }\n"
+                "td { padding: 0.1rem 2rem 0.1rem 0; }\n"
+                "td + td { text-align: right; color: #555; }\n</style>\n</head>\n<body>\n<h1>/");
+    page_put_escaped(p, f->name);
+    page_put(p, "</h1>\n<table>\n");
     if (f->name[0] != '\0')
-        put(p, "<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
+        page_put(p, "<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
     for (size_t i = 0; i < l->count && p->error == 0; i++)
-        put_entry(p, &l->entries[i]);
-    put(p, "</table>\n");
+        page_put_entry(p, &l->entries[i]);
+    page_put(p, "</table>\n");
     if (l->total > l->count)
-        put_format(p, "<p>These are the first %zu of %zu names, in this order.</p>\n", l->count,
-                   l->total);
-    put(p, "</body>\n</html>\n");
-    send_part(p);
+        page_printf(p, "<p>This page lists the first %zu of %zu names.</p>\n", l->count, l->total);
+    page_put(p, "</body>\n</html>\n");
+    page_flush(p);
 }
 
-int weft__found_reply_list(weft_http_request *request, const weft__found *found)
+int weft__file_lookup_reply_listing(weft_http_request *request, const weft__file_lookup *found)
 {
     const char *caching = found->files->options.cache_control;
     page p = {.request = request, .bytes = weft_http_alloc(request, PART_BYTES)};
@@ -156,6 +155,6 @@ int weft__found_reply_list(weft_http_request *request, const weft__found *found)
         rc = weft_http_begin(request, 200, -1);
     if (rc < 0)
         return rc;
-    put_page(&p, found);
+    page_put_listing(&p, found);
     return p.error < 0 ? p.error : weft_http_end(request);
 }

@@ -1,8 +1,9 @@
 /*
- * The root of a site: a folder that is opened by its name, and opened again when the name leads to
- * another folder. A deployment may switch a link or replace the folder.
+ * The root directory. The server opens the root by its path. The server opens the root again when
+ * the path refers to another directory, for example after a deployment has replaced a symbolic
+ * link.
  */
-#include "http/files.h"
+#include "http/files/files.h"
 
 #include <weft/error.h>
 #include <weft/file.h>
@@ -16,7 +17,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* File systems on which stat may wait for another machine or process. */
+/* File systems on which fstat(2) may wait for another machine or process. */
 #ifndef FUSE_SUPER_MAGIC
 #define FUSE_SUPER_MAGIC 0x65735546
 #endif
@@ -27,11 +28,11 @@ static bool is_local(int fd)
     static const unsigned long remote[] = {NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC, CIFS_MAGIC,
                                            FUSE_SUPER_MAGIC, V9FS_MAGIC,      CEPH_SUPER_MAGIC,
                                            AFS_SUPER_MAGIC,  CODA_SUPER_MAGIC};
-    struct statfs about;
-    if (fstatfs(fd, &about) < 0)
+    struct statfs fs;
+    if (fstatfs(fd, &fs) < 0)
         return false;
     for (size_t i = 0; i < sizeof remote / sizeof *remote; i++)
-        if ((unsigned long)about.f_type == remote[i])
+        if ((unsigned long)fs.f_type == remote[i])
             return false;
     return true;
 }
@@ -49,11 +50,11 @@ void weft__files_root_put(weft__files_root *root)
 {
     if (root == NULL || atomic_fetch_sub(&root->refs, 1) > 1)
         return;
-    close(root->fd); /* also by a thread that is not a cord */
+    close(root->fd); /* not weft_close, because the thread may be a worker */
     free(root);
 }
 
-/* Fill in the fields of an open root. */
+/* Set the fields of an open root. */
 static int describe_root(weft__files_root *root, bool has_outside_links)
 {
     struct stat status;
@@ -63,7 +64,8 @@ static int describe_root(weft__files_root *root, bool has_outside_links)
     root->device = status.st_dev;
     root->inode = status.st_ino;
     root->is_local = is_local(root->fd);
-    root->kind = has_outside_links ? WEFT__BENEATH_OPEN : weft__beneath_choose(root->fd);
+    root->kind =
+        has_outside_links ? WEFT__OPEN_BENEATH_ALL_LINKS : weft__open_beneath_choose(root->fd);
     return 0;
 }
 
@@ -85,15 +87,15 @@ static int open_root(const weft_http_files *files, weft__files_root **out)
     return rc;
 }
 
-/* Requests that have found files in the old root keep them; no other request gets them. */
+/* Replace the root. Requests in progress keep the previous root. New requests use the new root. */
 static void replace_root(weft_http_files *files, weft__files_root *root)
 {
     pthread_mutex_lock(&files->cache.lock);
-    weft__files_root *old = files->root;
+    weft__files_root *previous = files->root;
     files->root = root;
     pthread_mutex_unlock(&files->cache.lock);
     weft__files_cache_empty(&files->cache);
-    weft__files_root_put(old);
+    weft__files_root_put(previous);
 }
 
 static long long now_ms(void)
@@ -106,7 +108,7 @@ int weft__files_open_root(weft_http_files *files)
     weft__files_root *root;
     int rc = open_root(files, &root);
     if (rc < 0)
-        return weft_fail(rc, "cannot open the folder %s", files->dir);
+        return weft_fail(rc, "cannot open directory %s", files->dir);
     atomic_store(&files->checked_ms, now_ms());
     replace_root(files, root);
     return 0;
@@ -117,8 +119,11 @@ int weft_http_files_reopen(weft_http_files *files)
     return weft__files_open_root(files);
 }
 
-/* Does the name lead to another folder? False if it leads nowhere. */
-static bool has_moved(weft_http_files *files)
+/*
+ * Return true if the path refers to another directory. Returns false if the path does not refer to
+ * a directory.
+ */
+static bool root_is_replaced(weft_http_files *files)
 {
     struct stat status;
     if (weft_stat(files->dir, &status) < 0 || !S_ISDIR(status.st_mode))
@@ -132,10 +137,10 @@ static bool has_moved(weft_http_files *files)
 void weft__files_follow_root(weft_http_files *files)
 {
     long long now = now_ms(), checked = atomic_load(&files->checked_ms);
-    if (now - checked < (long long)(WEFT__ROOT_S * 1000) ||
+    if (now - checked < (long long)(WEFT__ROOT_CHECK_S * 1000) ||
         !atomic_compare_exchange_strong(&files->checked_ms, &checked, now))
-        return; /* checked lately, or another fiber checks now */
+        return; /* checked recently, or another thread is checking */
     weft__files_root *root;
-    if (has_moved(files) && open_root(files, &root) == 0)
-        replace_root(files, root); /* else the old one is served on */
+    if (root_is_replaced(files) && open_root(files, &root) == 0)
+        replace_root(files, root); /* otherwise keep the previous root */
 }

@@ -1,11 +1,13 @@
 /*
- * The body of a message, piece by piece and in place. One with a length is only counted; chunks go
- * through llhttp, and what is not body of them, the framing, is looked at once more: lines end with
- * CRLF only, none is folded, there are no control characters, and of all that is not needed,
- * extensions and trailers, there is a limit.
+ * The body of a message: pieces, chunks and trailers. The parser does not copy pieces. If the
+ * length of a body is known, the parser only counts bytes. llhttp parses chunks.
+ *
+ * The framing of a chunked body is all text that is not body. llhttp accepts some invalid framing,
+ * so this file checks the framing again. Lines must end with CRLF. Folded lines and control
+ * characters are invalid. Extensions and trailers together have a limit.
  */
 #include "base/compiler.h"
-#include "http/message_parts.h"
+#include "http/h1/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,19 +15,21 @@
 #include <strings.h>
 
 enum {
-    /* CRLF, a size of 16 digits and CRLF; and CRLF again at the end. */
-    GAP_BYTES_NEEDED = 22,
-    TRAILERS_ROOM_FIRST = 256,
+    /*
+     * The framing of a chunk without extensions: CRLF, 16 digits, CRLF, and CRLF of the last chunk.
+     */
+    FRAMING_BYTES_NEEDED = 22,
+    TRAILERS_CAPACITY_FIRST = 256,
 };
 
-static inline weft__message *of_parser(llhttp_t *parser)
+static inline weft__message *message_of_parser(llhttp_t *parser)
 {
     return CONTAINER_OF(parser, weft__message, parser);
 }
 
 static int on_piece(llhttp_t *parser, const char *at, size_t bytes)
 {
-    weft__message *m = of_parser(parser);
+    weft__message *m = message_of_parser(parser);
     m->piece = at;
     m->piece_bytes = bytes;
     m->is_paused = true;
@@ -34,36 +38,37 @@ static int on_piece(llhttp_t *parser, const char *at, size_t bytes)
 
 static int on_message_end(llhttp_t *parser)
 {
-    of_parser(parser)->is_paused = true;
-    of_parser(parser)->is_complete = true;
+    message_of_parser(parser)->is_paused = true;
+    message_of_parser(parser)->is_complete = true;
     return HPE_PAUSED;
 }
 
 static int on_chunk_end(llhttp_t *parser)
 {
     if ((parser->flags & F_TRAILING) != 0)
-        return 0; /* the last one, and the message ends with it */
-    of_parser(parser)->is_paused = true;
-    of_parser(parser)->part = WEFT__IN_SIZE;
+        return 0; /* the last chunk: on_message_end follows */
+    message_of_parser(parser)->is_paused = true;
+    message_of_parser(parser)->part = WEFT__CHUNK_IN_SIZE;
     return HPE_PAUSED;
 }
 
-static int keep_trailer(weft__message *m, const char *text, size_t bytes)
+static int trailer_append(weft__message *m, const char *text, size_t bytes)
 {
     if (bytes == 0)
-        return 0; /* an empty name: there may be no memory yet */
+        return 0; /* m->trailers may be NULL */
     size_t needed = m->trailers_bytes + bytes;
-    if (needed > m->trailers_room) {
-        size_t room = m->trailers_room == 0 ? TRAILERS_ROOM_FIRST : 2 * m->trailers_room;
-        while (room < needed)
-            room *= 2;
-        char *trailers = realloc(m->trailers, room);
+    if (needed > m->trailers_capacity) {
+        size_t capacity =
+            m->trailers_capacity == 0 ? TRAILERS_CAPACITY_FIRST : 2 * m->trailers_capacity;
+        while (capacity < needed)
+            capacity *= 2;
+        char *trailers = realloc(m->trailers, capacity);
         if (trailers == NULL) {
             m->failure = -ENOMEM;
             return HPE_USER;
         }
         m->trailers = trailers;
-        m->trailers_room = room;
+        m->trailers_capacity = capacity;
     }
     memcpy(m->trailers + m->trailers_bytes, text, bytes);
     m->trailers_bytes += bytes;
@@ -72,37 +77,39 @@ static int keep_trailer(weft__message *m, const char *text, size_t bytes)
 
 static int on_trailer_text(llhttp_t *parser, const char *at, size_t bytes)
 {
-    return keep_trailer(of_parser(parser), at, bytes);
+    return trailer_append(message_of_parser(parser), at, bytes);
 }
 
-/* Fields that would have changed how the message was read, had they come in time. */
-static bool is_forbidden(const char *name, size_t bytes)
+/*
+ * Return true for fields that determine the framing or the routing of a message (RFC 9110, 6.5.1).
+ */
+static bool trailer_is_forbidden(const char *name, size_t bytes)
 {
-    return (bytes == 4 && weft__chars_match(name, "host", 4)) ||
-           (bytes == 14 && weft__chars_match(name, "content-length", 14)) ||
-           (bytes == 17 && weft__chars_match(name, "transfer-encoding", 17));
+    return (bytes == 4 && weft__ctype_match(name, "host", 4)) ||
+           (bytes == 14 && weft__ctype_match(name, "content-length", 14)) ||
+           (bytes == 17 && weft__ctype_match(name, "transfer-encoding", 17));
 }
 
 static int on_trailer_name_end(llhttp_t *parser)
 {
-    weft__message *m = of_parser(parser);
+    weft__message *m = message_of_parser(parser);
     size_t bytes = m->trailers_bytes - m->trailer_at;
     if (bytes == 0 || m->trailers_count == m->limits->fields_max ||
-        is_forbidden(m->trailers + m->trailer_at, bytes))
+        trailer_is_forbidden(m->trailers + m->trailer_at, bytes))
         return HPE_USER;
     m->trailers_count++;
-    int rc = keep_trailer(m, "", 1);
+    int rc = trailer_append(m, "", 1);
     m->trailer_at = m->trailers_bytes;
     return rc;
 }
 
 static int on_trailer_value_end(llhttp_t *parser)
 {
-    weft__message *m = of_parser(parser);
+    weft__message *m = message_of_parser(parser);
     while (m->trailers_bytes > m->trailer_at && (m->trailers[m->trailers_bytes - 1] == ' ' ||
                                                  m->trailers[m->trailers_bytes - 1] == '\t'))
         m->trailers_bytes--;
-    int rc = keep_trailer(m, "", 1);
+    int rc = trailer_append(m, "", 1);
     m->trailer_at = m->trailers_bytes;
     return rc;
 }
@@ -117,26 +124,31 @@ static const llhttp_settings_t body_settings = {
     .on_header_value_complete = on_trailer_value_end,
 };
 
-/* Look at framing that llhttp has let pass. */
-static bool is_framing(weft__message *m, const char *data, size_t bytes)
+/* Check and count framing that llhttp has accepted. */
+static bool framing_is_valid(weft__message *m, const char *data, size_t bytes)
 {
     char last = m->last;
     for (size_t i = 0; i < bytes; i++) {
         char c = data[i];
-        if (last == '\r' ? c != '\n' : (c != '\r' && !weft__char_is(c, WEFT__CHAR_VALUE)))
+        if (last == '\r' ? c != '\n' : (c != '\r' && !weft__ctype_is(c, WEFT__CTYPE_VALUE)))
             return false;
         if (last == '\n' && (c == ' ' || c == '\t'))
             return false;
         last = c;
-        if (++m->gap > GAP_BYTES_NEEDED && ++m->extra_bytes > m->limits->head_bytes_max)
+        if (++m->framing_bytes > FRAMING_BYTES_NEEDED &&
+            ++m->extra_bytes > m->limits->head_bytes_max)
             return false;
     }
     m->last = last;
     return true;
 }
 
-/* Let llhttp go on with some bytes: what it used; < 0: it refuses them. */
-static ssize_t run(weft__message *m, const char *data, size_t bytes)
+/*
+ * Continue the parser. Returns the number of used bytes, or:
+ * -EBADMSG if the input is malformed
+ * -ENOMEM if memory is exhausted
+ */
+static ssize_t run_parser(weft__message *m, const char *data, size_t bytes)
 {
     m->parser.settings = (void *)&body_settings;
     m->is_paused = false;
@@ -146,103 +158,108 @@ static ssize_t run(weft__message *m, const char *data, size_t bytes)
     if (error != HPE_OK && !(error == HPE_PAUSED && m->is_paused))
         return m->failure != 0 ? m->failure : -EBADMSG;
     size_t used = error == HPE_OK ? bytes : (size_t)(m->parser.error_pos - data);
-    if (!is_framing(m, data, used - m->piece_bytes))
+    if (!framing_is_valid(m, data, used - m->piece_bytes))
         return -EBADMSG;
     if (m->piece_bytes > 0) {
-        m->gap = 0;
+        m->framing_bytes = 0;
         m->last = 0;
     }
     return (ssize_t)used;
 }
 
 /*
- * How much llhttp is to see of a chunk's size: not the extensions, which nobody needs, and of which
- * it refuses some that are right (two of them, or a quoted quotation mark).
+ * Return the number of bytes of a chunk's size line to pass to llhttp. The parser does not pass
+ * extensions, because llhttp rejects some valid extensions. Examples are two extensions and an
+ * escaped quotation mark.
  */
-static size_t size_bytes(weft__message *m, const char *data, size_t bytes)
+static size_t chunk_size_bytes(weft__message *m, const char *data, size_t bytes)
 {
     size_t digits = 0;
-    while (digits < bytes && weft__char_is(data[digits], WEFT__CHAR_HEX))
+    while (digits < bytes && weft__ctype_is(data[digits], WEFT__CTYPE_HEX))
         digits++;
     if (digits == bytes)
         return bytes;
-    bool has_extension = data[digits] == ';'; /* without digits, llhttp refuses the line's end */
-    m->part = has_extension ? WEFT__IN_EXTENSION : WEFT__IN_CHUNK;
+    bool has_extension = data[digits] == ';'; /* llhttp rejects a line without digits */
+    m->part = has_extension ? WEFT__CHUNK_IN_EXTENSION : WEFT__CHUNK_IN_DATA;
     return has_extension ? digits : bytes;
 }
 
-static weft__extension_part behind_name(char c)
+static weft__extension_part ext_after_name(char c)
 {
     if (c == ' ' || c == '\t')
-        return WEFT__BEHIND_NAME;
+        return WEFT__EXT_AFTER_NAME;
     if (c == '=')
-        return WEFT__BEFORE_VALUE;
-    return c == ';' ? WEFT__BEFORE_NAME : WEFT__EXTENSION_IS_BAD;
+        return WEFT__EXT_BEFORE_VALUE;
+    return c == ';' ? WEFT__EXT_BEFORE_NAME : WEFT__EXT_BAD;
 }
 
-static weft__extension_part behind_value(char c)
+static weft__extension_part ext_after_value(char c)
 {
     if (c == ' ' || c == '\t')
-        return WEFT__BEFORE_EXTENSION;
-    return c == ';' ? WEFT__BEFORE_NAME : WEFT__EXTENSION_IS_BAD;
+        return WEFT__EXT_BEFORE_SEMICOLON;
+    return c == ';' ? WEFT__EXT_BEFORE_NAME : WEFT__EXT_BAD;
 }
 
-static weft__extension_part in_quotes(char c)
+static weft__extension_part ext_in_quotes(char c)
 {
-    return c == '"' ? WEFT__BEHIND_QUOTES : c == '\\' ? WEFT__IN_ESCAPE : WEFT__IN_QUOTES;
+    return c == '"'    ? WEFT__EXT_AFTER_QUOTES
+           : c == '\\' ? WEFT__EXT_IN_ESCAPE
+                       : WEFT__EXT_IN_QUOTES;
 }
 
-/* What a further character leads to; which of them are text at all, is_framing says. */
-static weft__extension_part next_part(weft__extension_part part, char c)
+/* Return the state after a character of an extension. framing_is_valid checks the characters. */
+static weft__extension_part ext_next(weft__extension_part part, char c)
 {
-    bool is_blank = weft__char_is_blank(c), is_token = weft__char_is(c, WEFT__CHAR_TOKEN);
+    bool is_blank = weft__ctype_is_blank(c), is_token = weft__ctype_is(c, WEFT__CTYPE_TOKEN);
     switch (part) {
-    case WEFT__BEFORE_NAME:
-        return is_token ? WEFT__IN_NAME : is_blank ? part : WEFT__EXTENSION_IS_BAD;
-    case WEFT__IN_NAME:
-        return is_token ? part : behind_name(c);
-    case WEFT__BEHIND_NAME:
-        return behind_name(c);
-    case WEFT__BEFORE_VALUE:
+    case WEFT__EXT_BEFORE_NAME:
+        return is_token ? WEFT__EXT_IN_NAME : is_blank ? part : WEFT__EXT_BAD;
+    case WEFT__EXT_IN_NAME:
+        return is_token ? part : ext_after_name(c);
+    case WEFT__EXT_AFTER_NAME:
+        return ext_after_name(c);
+    case WEFT__EXT_BEFORE_VALUE:
         if (c == '"')
-            return WEFT__IN_QUOTES;
-        return is_token ? WEFT__IN_VALUE : is_blank ? part : WEFT__EXTENSION_IS_BAD;
-    case WEFT__IN_VALUE:
-        return is_token ? part : behind_value(c);
-    case WEFT__IN_QUOTES:
-        return in_quotes(c);
-    case WEFT__IN_ESCAPE:
-        return WEFT__IN_QUOTES;
+            return WEFT__EXT_IN_QUOTES;
+        return is_token ? WEFT__EXT_IN_VALUE : is_blank ? part : WEFT__EXT_BAD;
+    case WEFT__EXT_IN_VALUE:
+        return is_token ? part : ext_after_value(c);
+    case WEFT__EXT_IN_QUOTES:
+        return ext_in_quotes(c);
+    case WEFT__EXT_IN_ESCAPE:
+        return WEFT__EXT_IN_QUOTES;
     default:
-        return behind_value(c);
+        return ext_after_value(c);
     }
 }
 
 /*
- * A line may end behind a name or a value only. Most of all, what is quoted has to have an end: who
- * reads over the end of the line to find one would see another chunk.
+ * Return true if the line may end in this state, after a name or a value. An unclosed quote is
+ * dangerous. Another parser might search for the closing quote beyond the line and find different
+ * chunks.
  */
-static bool may_end(weft__extension_part part)
+static bool ext_may_end(weft__extension_part part)
 {
-    return part == WEFT__IN_NAME || part == WEFT__IN_VALUE || part == WEFT__BEHIND_QUOTES;
+    return part == WEFT__EXT_IN_NAME || part == WEFT__EXT_IN_VALUE ||
+           part == WEFT__EXT_AFTER_QUOTES;
 }
 
-static ssize_t skip_extension(weft__message *m, const char *data, size_t bytes)
+static ssize_t ext_skip(weft__message *m, const char *data, size_t bytes)
 {
     size_t n = 0;
-    while (n < bytes && data[n] != '\r' && m->extension != WEFT__EXTENSION_IS_BAD)
-        m->extension = next_part(m->extension, data[n++]);
+    while (n < bytes && data[n] != '\r' && m->extension != WEFT__EXT_BAD)
+        m->extension = ext_next(m->extension, data[n++]);
     if (n < bytes) {
-        if (!may_end(m->extension))
+        if (!ext_may_end(m->extension))
             return -EBADMSG;
-        m->extension = WEFT__BEFORE_EXTENSION;
-        m->part = WEFT__IN_CHUNK;
+        m->extension = WEFT__EXT_BEFORE_SEMICOLON;
+        m->part = WEFT__CHUNK_IN_DATA;
     }
-    bool is_bad = m->extension == WEFT__EXTENSION_IS_BAD;
-    return !is_bad && is_framing(m, data, n) ? (ssize_t)n : -EBADMSG;
+    bool is_bad = m->extension == WEFT__EXT_BAD;
+    return !is_bad && framing_is_valid(m, data, n) ? (ssize_t)n : -EBADMSG;
 }
 
-/* As weft__message_body. */
+/* Like weft__message_body, for a chunked body. The piece is in m->piece. */
 static int next_chunk_piece(weft__message *m, const char *data, size_t bytes, size_t *used)
 {
     m->piece = data;
@@ -251,13 +268,14 @@ static int next_chunk_piece(weft__message *m, const char *data, size_t bytes, si
         const char *at = data + *used;
         size_t rest = bytes - *used;
         ssize_t n;
-        if (m->part == WEFT__IN_EXTENSION)
-            n = skip_extension(m, at, rest);
+        if (m->part == WEFT__CHUNK_IN_EXTENSION)
+            n = ext_skip(m, at, rest);
         else
-            n = run(m, at, m->part == WEFT__IN_SIZE ? size_bytes(m, at, rest) : rest);
+            n = run_parser(m, at,
+                           m->part == WEFT__CHUNK_IN_SIZE ? chunk_size_bytes(m, at, rest) : rest);
         if (n < 0) {
             m->is_complete = false;
-            return n == -ENOMEM ? -ENOMEM : weft__message_refuse(m, 400, "malformed chunks");
+            return n == -ENOMEM ? -ENOMEM : weft__message_reject(m, 400, "malformed chunks");
         }
         *used += (size_t)n;
     }

@@ -1,5 +1,8 @@
-/* Whether a reply is compressed, and what that changes of its head. */
-#include "http/server.h"
+/*
+ * The compression of a reply, and the headers that depend on the compression. Without zlib, the
+ * functions pass the body through.
+ */
+#include "http/reply/reply.h"
 
 #include <weft/error.h>
 
@@ -7,12 +10,16 @@
 
 #ifdef WEFT_HAS_GZIP
 
-static int take(void *ctx, const void *data, size_t bytes)
+static int gzip_sink(void *ctx, const void *data, size_t bytes)
 {
-    return weft__reply_take(ctx, data, bytes);
+    return weft__reply_write_encoded(ctx, data, bytes);
 }
 
-static int set_etag(weft_http_request *r)
+/*
+ * Make the ETag weak, because the compressed bytes differ from the original bytes (RFC 9110,
+ * 8.8.3).
+ */
+static int weaken_etag(weft_http_request *r)
 {
     const char *etag = weft__reply_field_of(r, "ETag");
     const char *prefix = etag != NULL ? weft__gzip_etag_prefix(etag) : "";
@@ -26,11 +33,11 @@ static int set_etag(weft_http_request *r)
     return weft_http_set(r, "ETag", weak);
 }
 
-static int apply(weft_http_request *r)
+static int apply_gzip(weft_http_request *r)
 {
     int rc = weft_http_set(r, "Content-Encoding", "gzip");
     if (rc == 0)
-        rc = set_etag(r);
+        rc = weaken_etag(r);
     if (rc < 0)
         return rc;
     if (!r->is_bodiless)
@@ -44,11 +51,11 @@ static int apply(weft_http_request *r)
 
 int weft__reply_encode(weft_http_request *r)
 {
-    /* A request that was refused has no head. */
-    if (r->conn->server->options.gzip_level == 0 || r->head == NULL || r->is_relayed)
+    /* A rejected request may have no head. */
+    if (r->conn->server->options.gzip_level == 0 || r->head == NULL || r->is_proxied)
         return 0;
     const char *type = weft__reply_field_of(r, "Content-Type");
-    const weft__gzip_case reply = {
+    const weft__gzip_candidate reply = {
         .status = r->status,
         .length = r->length,
         .type = r->type != NULL ? r->type : type,
@@ -58,24 +65,24 @@ int weft__reply_encode(weft_http_request *r)
     };
     weft__gzip_choice choice = weft__gzip_choose(&reply);
     int rc = choice != WEFT__GZIP_NEVER ? weft__reply_add_vary(r) : 0;
-    return rc == 0 && choice == WEFT__GZIP_APPLIES ? apply(r) : rc;
+    return rc == 0 && choice == WEFT__GZIP_APPLIES ? apply_gzip(r) : rc;
 }
 
 int weft__reply_encode_write(weft_http_request *r, const void *data, size_t bytes)
 {
     if (r->gzip == NULL)
-        return weft__reply_take(r, data, bytes);
-    return weft__gzip_write(r->gzip, data, bytes, WEFT__GZIP_MORE, take, r);
+        return weft__reply_write_encoded(r, data, bytes);
+    return weft__gzip_write(r->gzip, data, bytes, WEFT__GZIP_MORE, gzip_sink, r);
 }
 
 int weft__reply_encode_flush(weft_http_request *r)
 {
-    return r->gzip == NULL ? 0 : weft__gzip_write(r->gzip, NULL, 0, WEFT__GZIP_FLUSH, take, r);
+    return r->gzip == NULL ? 0 : weft__gzip_write(r->gzip, NULL, 0, WEFT__GZIP_FLUSH, gzip_sink, r);
 }
 
 int weft__reply_encode_end(weft_http_request *r)
 {
-    return r->gzip == NULL ? 0 : weft__gzip_write(r->gzip, NULL, 0, WEFT__GZIP_END, take, r);
+    return r->gzip == NULL ? 0 : weft__gzip_write(r->gzip, NULL, 0, WEFT__GZIP_END, gzip_sink, r);
 }
 
 void weft__reply_encode_drop(weft_http_request *r)
@@ -94,7 +101,7 @@ int weft__reply_encode(weft_http_request *r)
 
 int weft__reply_encode_write(weft_http_request *r, const void *data, size_t bytes)
 {
-    return weft__reply_take(r, data, bytes);
+    return weft__reply_write_encoded(r, data, bytes);
 }
 
 int weft__reply_encode_flush(weft_http_request *r)

@@ -1,29 +1,39 @@
-/* The headers and trailers of a reply, as handlers set them, until it begins. */
-#include "http/cookie.h"
-#include "http/field.h"
-#include "http/server.h"
+/*
+ * The headers and trailers of a reply, in insertion order. Handlers cannot set Date or the headers
+ * that frame a reply, except Connection: close.
+ */
+#include "http/reply/reply.h"
+#include "http/text/cookie.h"
+#include "http/text/field.h"
 
 #include <weft/error.h>
 
-/* Framing is the server's: a handler that could set it could break what follows. */
-static bool is_own(const char *name)
+/*
+ * Return true for headers that the server sets itself. A wrong Content-Length could corrupt the
+ * next reply on the connection.
+ */
+static bool field_is_reserved(const char *name)
 {
-    static const char *const own[] = {"Date", "Content-Length", "Transfer-Encoding", "Connection",
-                                      "Trailer"};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (strcasecmp(name, own[i]) == 0)
+    static const char *const reserved[] = {"Date", "Content-Length", "Transfer-Encoding",
+                                           "Connection", "Trailer"};
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (strcasecmp(name, reserved[i]) == 0)
             return true;
     return false;
 }
 
-static int check(const char *name, const char *value)
+static int field_check(const char *name, const char *value)
 {
-    if (!weft__field_is_token(name, strlen(name)) || !weft__field_is_value(value, strlen(value)))
-        return weft_fail(-EINVAL, "a header with characters that do not belong there");
-    return is_own(name) ? weft_fail(-EPERM, "the header %s is the server's own", name) : 0;
+    if (!weft__field_is_token(name, strlen(name)))
+        return weft_fail(-EINVAL, "header %s: name has an invalid character", name);
+    if (!weft__field_is_value(value, strlen(value)))
+        return weft_fail(-EINVAL, "header %s: value has an invalid character", name);
+    return field_is_reserved(name)
+               ? weft_fail(-EPERM, "header %s: the server itself sets this header", name)
+               : 0;
 }
 
-static weft__reply_field *new_field(weft_http_request *r, const char *name, const char *value)
+static weft__reply_field *field_new(weft_http_request *r, const char *name, const char *value)
 {
     weft__arena *a = &r->conn->arena;
     size_t name_bytes = strlen(name), value_bytes = strlen(value);
@@ -41,14 +51,14 @@ static weft__reply_field *new_field(weft_http_request *r, const char *name, cons
     return f;
 }
 
-static void append(weft__reply_field **list, weft__reply_field *f)
+static void field_append(weft__reply_field **list, weft__reply_field *f)
 {
     while (*list != NULL)
         list = &(*list)->next;
     *list = f;
 }
 
-static void drop(weft__reply_field **list, const char *name)
+static void field_drop(weft__reply_field **list, const char *name)
 {
     while (*list != NULL) {
         if (strcasecmp((*list)->name, name) == 0)
@@ -58,59 +68,59 @@ static void drop(weft__reply_field **list, const char *name)
     }
 }
 
-static int add_unchecked(weft_http_request *r, weft__reply_field **list, const char *name,
-                         const char *value)
+static int field_add_unchecked(weft_http_request *r, weft__reply_field **list, const char *name,
+                               const char *value)
 {
-    weft__reply_field *f = new_field(r, name, value);
+    weft__reply_field *f = field_new(r, name, value);
     if (f != NULL)
-        append(list, f);
+        field_append(list, f);
     return f != NULL ? 0 : -ENOMEM;
 }
 
-int weft__reply_relay_field(weft_http_request *r, const char *name, const char *value)
+int weft__reply_add_proxied_field(weft_http_request *r, const char *name, const char *value)
 {
-    return add_unchecked(r, &r->fields, name, value);
+    return field_add_unchecked(r, &r->fields, name, value);
 }
 
-int weft__reply_relay_trailer(weft_http_request *r, const char *name, const char *value)
+int weft__reply_add_proxied_trailer(weft_http_request *r, const char *name, const char *value)
 {
-    return add_unchecked(r, &r->trailers, name, value);
+    return field_add_unchecked(r, &r->trailers, name, value);
 }
 
-static int store(weft_http_request *r, weft__reply_field **list, const char *name,
-                 const char *value, bool replaces)
+static int field_store(weft_http_request *r, weft__reply_field **list, const char *name,
+                       const char *value, bool replaces)
 {
-    int rc = check(name, value);
+    int rc = field_check(name, value);
     if (rc < 0)
         return rc;
-    weft__reply_field *f = new_field(r, name, value);
+    weft__reply_field *f = field_new(r, name, value);
     if (f == NULL)
         return -ENOMEM;
     if (replaces)
-        drop(list, name);
-    append(list, f);
+        field_drop(list, name);
+    field_append(list, f);
     return 0;
 }
 
-static int put(weft_http_request *r, const char *name, const char *value, bool replaces)
+static int reply_set_field(weft_http_request *r, const char *name, const char *value, bool replaces)
 {
     if (r->state != WEFT__REPLY_NONE)
         return -EALREADY;
     if (strcasecmp(name, "Connection") == 0 && strcasecmp(value, "close") == 0) {
-        r->conn->is_to_close = true;
+        r->conn->must_close = true;
         return 0;
     }
-    return store(r, &r->fields, name, value, replaces);
+    return field_store(r, &r->fields, name, value, replaces);
 }
 
 int weft_http_set(weft_http_request *r, const char *name, const char *value)
 {
-    return put(r, name, value, true);
+    return reply_set_field(r, name, value, true);
 }
 
 int weft_http_add(weft_http_request *r, const char *name, const char *value)
 {
-    return put(r, name, value, false);
+    return reply_set_field(r, name, value, false);
 }
 
 const char *weft__reply_field_of(const weft_http_request *r, const char *name)
@@ -123,10 +133,10 @@ const char *weft__reply_field_of(const weft_http_request *r, const char *name)
 
 void weft__reply_drop_field(weft_http_request *r, const char *name)
 {
-    drop(&r->fields, name);
+    field_drop(&r->fields, name);
 }
 
-static bool says_it_varies(const weft__reply_field *f)
+static bool field_varies_by_encoding(const weft__reply_field *f)
 {
     return strcasecmp(f->name, "Vary") == 0 &&
            (weft__field_has_token(f->value, f->value_bytes, "Accept-Encoding") ||
@@ -136,7 +146,7 @@ static bool says_it_varies(const weft__reply_field *f)
 int weft__reply_add_vary(weft_http_request *r)
 {
     for (const weft__reply_field *f = r->fields; f != NULL; f = f->next)
-        if (says_it_varies(f))
+        if (field_varies_by_encoding(f))
             return 0;
     return weft_http_add(r, "Vary", "Accept-Encoding");
 }
@@ -145,7 +155,7 @@ int weft_http_set_trailer(weft_http_request *r, const char *name, const char *va
 {
     if (r->state >= WEFT__REPLY_ENDED)
         return -EALREADY;
-    return store(r, &r->trailers, name, value, true);
+    return field_store(r, &r->trailers, name, value, true);
 }
 
 int weft_http_set_cookie(weft_http_request *r, const char *name, const char *value,

@@ -1,8 +1,8 @@
 /*
- * The compressor of replies: zlib, with a buffer for what comes out, and a few idle ones kept by
- * each thread, as making one costs more than compressing a small page.
+ * The compressor (gzip.h): zlib with an output buffer. Each thread keeps a few idle compressors,
+ * because creating a compressor costs more than compressing a small page.
  */
-#include "http/gzip.h"
+#include "http/reply/gzip.h"
 
 #include "base/list.h"
 
@@ -14,31 +14,31 @@
 #include <zlib.h>
 
 /*
- * A window of 16 KiB and hash tables to match: 128 KiB for one compressor, half of zlib's default,
- * for output that is 3 % larger.
+ * A window of 16 KiB, and hash tables of a matching size. A compressor needs 128 KiB, half of
+ * zlib's default. The output is 3 % larger than with the default.
  */
 #define WINDOW_BITS 14
 #define MEMORY_LEVEL 7
-#define GZIP_HEADER 16 /* added to the window bits: gzip, not zlib's own frame */
+#define GZIP_HEADER 16 /* added to WINDOW_BITS: selects the gzip format */
 
 #define OUT_BYTES ((size_t)8 << 10)
-#define IDLE_MAX 4 /* compressors that a thread keeps */
+#define IDLE_MAX 4 /* maximum number of idle compressors of a thread */
 
-/* What is compressed before others may run: about a millisecond's work. */
-#define PIECE_BYTES ((size_t)64 << 10)
+/* The number of input bytes between two switchpoints: about 1 ms of work. */
+#define SNOOZE_BYTES ((size_t)64 << 10)
 
 struct weft__gzip {
     z_stream z;
-    weft__list idle; /* among the thread's, if it is */
+    weft__list idle; /* in the thread's idle list, while not in use */
     int level;
     bool has_ended;
-    bool is_broken; /* it has failed half-way: what comes next would follow a gap */
+    bool is_broken; /* a write has failed; further output would follow a gap */
     unsigned char out[OUT_BYTES];
 };
 
-/* The thread's idle ones, the one used last at the head; next is NULL before the first. */
+/* The idle compressors of a thread, most recently used first. */
 typedef struct idle_list {
-    weft__list head;
+    weft__list head; /* next is NULL before the first use */
     size_t count;
 } idle_list;
 
@@ -47,29 +47,35 @@ static pthread_key_t idle_key;
 static pthread_once_t idle_once = PTHREAD_ONCE_INIT;
 static bool has_idle_key;
 
-static void destroy(weft__gzip *gz)
+static void gzip_destroy(weft__gzip *gz)
 {
     deflateEnd(&gz->z);
     free(gz);
 }
 
-/* At the end of a thread. What is kept after that, by fibers that end later, comes here again. */
-static void destroy_idle(void *arg)
+/*
+ * Free the idle compressors when a thread exits. If fibers exit later and add compressors, the
+ * thread runs this destructor again.
+ */
+static void idle_list_destroy(void *arg)
 {
     idle_list *list = arg;
     weft__list *node;
     while ((node = weft__list_pop(&list->head)) != NULL)
-        destroy(CONTAINER_OF(node, weft__gzip, idle));
+        gzip_destroy(CONTAINER_OF(node, weft__gzip, idle));
     list->count = 0;
 }
 
-static void make_key(void)
+static void idle_key_create(void)
 {
-    has_idle_key = pthread_key_create(&idle_key, destroy_idle) == 0;
+    has_idle_key = pthread_key_create(&idle_key, idle_list_destroy) == 0;
 }
 
-/* One of that level that the thread has kept, ready to begin; NULL. */
-static weft__gzip *take_idle(int level)
+/*
+ * Remove a compressor of this level from the idle list. Returns the compressor, or NULL if the list
+ * has none.
+ */
+static weft__gzip *idle_take(int level)
 {
     if (idle.count == 0)
         return NULL;
@@ -84,10 +90,13 @@ static weft__gzip *take_idle(int level)
     return NULL;
 }
 
-/* Is there room for one more, and will somebody free it? */
-static bool can_keep(void)
+/*
+ * Prepare the idle list for one more compressor. Returns false if the list is full, or if its
+ * destructor cannot be registered.
+ */
+static bool idle_reserve(void)
 {
-    pthread_once(&idle_once, make_key);
+    pthread_once(&idle_once, idle_key_create);
     if (!has_idle_key || idle.count == IDLE_MAX || pthread_setspecific(idle_key, &idle) != 0)
         return false;
     if (idle.head.next == NULL)
@@ -97,7 +106,7 @@ static bool can_keep(void)
 
 weft__gzip *weft__gzip_new(int level)
 {
-    weft__gzip *gz = take_idle(level);
+    weft__gzip *gz = idle_take(level);
     if (gz != NULL)
         return gz;
     gz = malloc(sizeof *gz);
@@ -120,8 +129,8 @@ void weft__gzip_free(weft__gzip *gz)
 {
     if (gz == NULL)
         return;
-    if (!can_keep() || deflateReset(&gz->z) != Z_OK) {
-        destroy(gz);
+    if (!idle_reserve() || deflateReset(&gz->z) != Z_OK) {
+        gzip_destroy(gz);
         return;
     }
     gz->has_ended = gz->is_broken = false;
@@ -133,8 +142,8 @@ void weft__gzip_free(weft__gzip *gz)
     idle.count++;
 }
 
-/* Hand on what has come out. */
-static int drain(weft__gzip *gz, weft__gzip_sink *sink, void *ctx)
+/* Pass the buffered output to the sink. */
+static int gzip_drain(weft__gzip *gz, weft__gzip_sink *sink, void *ctx)
 {
     size_t bytes = sizeof gz->out - gz->z.avail_out;
     if (bytes == 0)
@@ -146,14 +155,14 @@ static int drain(weft__gzip *gz, weft__gzip_sink *sink, void *ctx)
 }
 
 /*
- * Until zlib has taken all and has nothing more to say. It has if it leaves room: with none left it
- * may have more, and is asked again.
+ * Run zlib until it has consumed all input and has no more output. If the output buffer has free
+ * space, no output is pending.
  */
-static int squeeze(weft__gzip *gz, int flush, weft__gzip_sink *sink, void *ctx)
+static int gzip_deflate(weft__gzip *gz, int flush, weft__gzip_sink *sink, void *ctx)
 {
     do {
         if (gz->z.avail_out == 0) {
-            int rc = drain(gz, sink, ctx);
+            int rc = gzip_drain(gz, sink, ctx);
             if (rc < 0)
                 return rc;
         }
@@ -161,7 +170,7 @@ static int squeeze(weft__gzip *gz, int flush, weft__gzip_sink *sink, void *ctx)
         if (z != Z_OK && z != Z_STREAM_END && z != Z_BUF_ERROR)
             return -EINVAL;
     } while (gz->z.avail_in > 0 || gz->z.avail_out == 0);
-    return flush != Z_NO_FLUSH ? drain(gz, sink, ctx) : 0;
+    return flush != Z_NO_FLUSH ? gzip_drain(gz, sink, ctx) : 0;
 }
 
 int weft__gzip_write(weft__gzip *gz, const void *data, size_t bytes, weft__gzip_mode mode,
@@ -173,12 +182,12 @@ int weft__gzip_write(weft__gzip *gz, const void *data, size_t bytes, weft__gzip_
     const unsigned char *at = data;
     int rc;
     do {
-        size_t piece = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+        size_t n = bytes < SNOOZE_BYTES ? bytes : SNOOZE_BYTES;
         gz->z.next_in = (unsigned char *)(uintptr_t)at;
-        gz->z.avail_in = (unsigned)piece;
-        at = piece > 0 ? at + piece : at;
-        bytes -= piece;
-        rc = squeeze(gz, bytes > 0 ? Z_NO_FLUSH : flushes[mode], sink, ctx);
+        gz->z.avail_in = (unsigned)n;
+        at = n > 0 ? at + n : at;
+        bytes -= n;
+        rc = gzip_deflate(gz, bytes > 0 ? Z_NO_FLUSH : flushes[mode], sink, ctx);
         if (rc == 0 && bytes > 0)
             rc = weft_snooze();
     } while (rc == 0 && bytes > 0);

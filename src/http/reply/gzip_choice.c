@@ -1,16 +1,22 @@
-/* Which replies are worth compressing, and for whom. */
-#include "http/accept.h"
-#include "http/field.h"
-#include "http/gzip.h"
-#include "http/mime.h"
+/* The decision whether to compress a reply (gzip.h). */
+#include "http/reply/gzip.h"
+#include "http/text/accept.h"
+#include "http/text/field.h"
+#include "http/text/mime.h"
 
 #include <string.h>
 
-/* Below this a reply is in one packet either way, and what gzip adds eats up what it saves. */
+/*
+ * A shorter body fits in one packet without compression. The overhead of gzip would exceed the
+ * gain.
+ */
 #define LENGTH_MIN 256
 
-/* Whoever asks, could it be compressed? A part of a whole (206) could not be put together again. */
-static bool is_eligible(const weft__gzip_case *c)
+/*
+ * Return true if the server may compress the reply for clients that accept gzip. A client could not
+ * combine compressed ranges (206).
+ */
+static bool candidate_is_eligible(const weft__gzip_candidate *c)
 {
     if (c->status < 200 || c->status == 204 || c->status == 205 || c->status == 206 ||
         c->status == 304)
@@ -23,13 +29,13 @@ static bool is_eligible(const weft__gzip_case *c)
     return weft__mime_is_compressible(c->type);
 }
 
-weft__gzip_choice weft__gzip_choose(const weft__gzip_case *c)
+weft__gzip_choice weft__gzip_choose(const weft__gzip_candidate *c)
 {
 #ifdef WEFT_HAS_GZIP
-    if (is_eligible(c))
+    if (candidate_is_eligible(c))
         return weft__accept_gzip(c->accept) ? WEFT__GZIP_APPLIES : WEFT__GZIP_VARIES;
 #else
-    (void)is_eligible;
+    (void)candidate_is_eligible;
     (void)c;
 #endif
     return WEFT__GZIP_NEVER;

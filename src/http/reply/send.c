@@ -1,8 +1,8 @@
-/* Replies in one call. */
-#include "http/field.h"
-#include "http/format.h"
-#include "http/server.h"
-#include "http/status.h"
+/* Functions that send a whole reply in one call. */
+#include "http/reply/reply.h"
+#include "http/text/field.h"
+#include "http/text/format.h"
+#include "http/text/status.h"
 
 #include <weft/error.h>
 
@@ -10,13 +10,13 @@
 
 #define TEXT_TYPE "text/plain; charset=utf-8"
 
-/* Head and body in one write. */
-static int send_at_once(weft_http_request *r, const void *body, size_t bytes)
+/* Send the head and the body in one write. */
+static int reply_send_whole(weft_http_request *r, const void *body, size_t bytes)
 {
-    const struct iovec piece = {(void *)(uintptr_t)body, bytes};
+    const struct iovec span = {(void *)(uintptr_t)body, bytes};
     bool has_body = bytes > 0 && !r->is_bodiless;
-    int rc = weft__reply_send_head(r, &piece, has_body);
-    if (rc < 0) /* it may still be replaced by another; nobody is to think that it was written */
+    int rc = weft__reply_send_head(r, &span, has_body);
+    if (rc < 0) /* written and sent must not count an unsent body */
         return rc;
     r->written = bytes;
     r->sent = has_body ? bytes : 0;
@@ -24,7 +24,7 @@ static int send_at_once(weft_http_request *r, const void *body, size_t bytes)
     return 0;
 }
 
-static int send_encoded(weft_http_request *r, const void *body, size_t bytes)
+static int reply_send_encoded(weft_http_request *r, const void *body, size_t bytes)
 {
     ssize_t n = weft_http_write(r, body, bytes);
     return n < 0 ? (int)n : weft_http_end(r);
@@ -36,18 +36,18 @@ int weft_http_reply(weft_http_request *r, int status, const char *type, const vo
     if (r->state != WEFT__REPLY_NONE)
         return -EALREADY;
     if (type != NULL && !weft__field_is_value(type, strlen(type)))
-        return weft_fail(-EINVAL, "a type with characters that do not belong there");
-    int rc = r->conn->message.is_complete ? 0 : weft__body_glance(r);
+        return weft_fail(-EINVAL, "weft_http_reply: type has an invalid character");
+    int rc = r->conn->message.is_complete ? 0 : weft__body_discard_arrived(r);
     if (rc < 0)
         return rc;
-    r->type = type; /* goes out before this returns */
+    r->type = type; /* not copied, because the call sends the head before it returns */
     if (type != NULL)
         weft__reply_drop_field(r, "Content-Type");
     if (!r->conn->message.is_complete && !weft__body_is_skippable(r))
-        r->conn->is_to_close = true;
+        r->conn->must_close = true;
     rc = weft_http_begin(r, status, (int64_t)bytes);
     if (rc == 0)
-        rc = r->length >= 0 ? send_at_once(r, body, bytes) : send_encoded(r, body, bytes);
+        rc = r->length >= 0 ? reply_send_whole(r, body, bytes) : reply_send_encoded(r, body, bytes);
     r->type = NULL;
     return rc;
 }
@@ -74,7 +74,7 @@ int weft_http_reply_status(weft_http_request *r, int status)
 int weft_http_redirect(weft_http_request *r, int status, const char *location)
 {
     if (status != 301 && status != 302 && status != 303 && status != 307 && status != 308)
-        return weft_fail(-EINVAL, "a redirect with status %d", status);
+        return weft_fail(-EINVAL, "weft_http_redirect: status is %d", status);
     int rc = weft_http_set(r, "Location", location);
     return rc < 0 ? rc : weft_http_reply_status(r, status);
 }

@@ -1,10 +1,10 @@
-/* Fields that concern one connection: they end at a proxy (RFC 9110, 7.6.1). */
-#include "http/field.h"
-#include "http/reverse.h"
+/* Identify hop-by-hop fields. See hop_by_hop.h. */
+#include "http/reverse_proxy/hop_by_hop.h"
+#include "http/text/field.h"
 
 #include <strings.h>
 
-static bool is_one_of(const char *name, const char *const names[], size_t count)
+static bool name_is_in(const char *name, const char *const names[], size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (strcasecmp(name, names[i]) == 0)
@@ -12,17 +12,17 @@ static bool is_one_of(const char *name, const char *const names[], size_t count)
     return false;
 }
 
-/* Is it a field of one connection, whether or not Connection names it? */
-static bool is_hop(const char *name)
+/* Return whether a field is hop-by-hop even if Connection does not name the field. */
+static bool field_is_hop_by_hop(const char *name)
 {
     static const char *const names[] = {
         "Connection",       "Content-Length",    "Keep-Alive", "Proxy-Authenticate",
         "Proxy-Connection", "Transfer-Encoding", "TE",         "Proxy-Authorization",
         "Upgrade"};
-    return is_one_of(name, names, sizeof names / sizeof *names);
+    return name_is_in(name, names, sizeof names / sizeof *names);
 }
 
-static bool is_in_connection(const weft__message *m, const char *head, const char *name)
+static bool connection_names_field(const weft__message *m, const char *head, const char *name)
 {
     const weft__field *f;
     uint32_t index = 0;
@@ -32,17 +32,20 @@ static bool is_in_connection(const weft__message *m, const char *head, const cha
     return false;
 }
 
-bool weft__hop_is_passed(const weft__message *m, const char *head, const char *name)
+bool weft__field_is_end_to_end(const weft__message *m, const char *head, const char *name)
 {
-    return !is_hop(name) && !is_in_connection(m, head, name);
+    return !field_is_hop_by_hop(name) && !connection_names_field(m, head, name);
 }
 
-bool weft__hop_is_passed_trailer(const weft__message *m, const char *head, const char *name)
+bool weft__trailer_is_end_to_end(const weft__message *m, const char *head, const char *name)
 {
-    /* A recipient may merge trailers into the head: there these are believed. */
+    /*
+     * A recipient may merge trailers into the headers (RFC 9110, 6.5.1). A trailer could then
+     * replace a header that servers trust.
+     */
     static const char *const names[] = {
         "Host",    "Forwarded",   "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host",
         "Trailer", "Max-Forwards"};
-    return weft__hop_is_passed(m, head, name) &&
-           !is_one_of(name, names, sizeof names / sizeof *names);
+    return weft__field_is_end_to_end(m, head, name) &&
+           !name_is_in(name, names, sizeof names / sizeof *names);
 }

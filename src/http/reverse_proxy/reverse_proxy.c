@@ -1,10 +1,8 @@
-/*
- * Reverse proxies: how one is made, the connections that each thread has to its upstream server,
- * and the handler.
- */
-#include "http/chars.h"
-#include "http/field.h"
-#include "http/reverse.h"
+/* Create reverse proxies, create the connections of each thread, and handle requests. */
+#include "http/reverse_proxy/reverse_proxy.h"
+#include "http/reply/reply.h"
+#include "http/text/ctype.h"
+#include "http/text/field.h"
 
 #include <weft/error.h>
 
@@ -20,30 +18,30 @@
 #define UPGRADED_IDLE_S_DEFAULT 300.0
 
 /* The connections of one thread. */
-typedef struct weft__reverse_pool {
-    weft__list node; /* in the proxy's pools */
+typedef struct weft__thread_fetcher {
+    weft__list node; /* in the proxy's thread_fetchers */
     weft_http_proxy *proxy;
     weft_fetcher *fetcher;
-} weft__reverse_pool;
+} weft__thread_fetcher;
 
 /*
  * Options.
  */
 
-static double or_default(double value, double standard)
+static double seconds_or_default(double value, double standard)
 {
     return value != 0 ? value : standard;
 }
 
-static void fill_in(weft_http_proxy_options *o)
+static void options_fill_in(weft_http_proxy_options *o)
 {
     if (o->connections_max == 0)
         o->connections_max = CONNECTIONS_DEFAULT;
-    o->keep_alive_s = or_default(o->keep_alive_s, KEEP_ALIVE_S_DEFAULT);
-    o->connect_s = or_default(o->connect_s, CONNECT_S_DEFAULT);
-    o->first_byte_s = or_default(o->first_byte_s, FIRST_BYTE_S_DEFAULT);
-    o->idle_s = or_default(o->idle_s, IDLE_S_DEFAULT);
-    o->upgraded_idle_s = or_default(o->upgraded_idle_s, UPGRADED_IDLE_S_DEFAULT);
+    o->keep_alive_s = seconds_or_default(o->keep_alive_s, KEEP_ALIVE_S_DEFAULT);
+    o->connect_s = seconds_or_default(o->connect_s, CONNECT_S_DEFAULT);
+    o->first_byte_s = seconds_or_default(o->first_byte_s, FIRST_BYTE_S_DEFAULT);
+    o->idle_s = seconds_or_default(o->idle_s, IDLE_S_DEFAULT);
+    o->upgraded_idle_s = seconds_or_default(o->upgraded_idle_s, UPGRADED_IDLE_S_DEFAULT);
 }
 
 static int check_time(const char *option, double seconds)
@@ -53,7 +51,7 @@ static int check_time(const char *option, double seconds)
     return weft_fail(-EINVAL, "weft_http_proxy_new: %s is %g", option, seconds);
 }
 
-static int check_options(const weft_http_proxy_options *o)
+static int options_check(const weft_http_proxy_options *o)
 {
     if (check_time("keep_alive_s", o->keep_alive_s) < 0 ||
         check_time("connect_s", o->connect_s) < 0 ||
@@ -61,9 +59,11 @@ static int check_options(const weft_http_proxy_options *o)
         check_time("upgraded_idle_s", o->upgraded_idle_s) < 0)
         return -EINVAL;
     if (o->via != NULL && (!weft__field_is_token(o->via, strlen(o->via)) || strlen(o->via) > 100))
-        return weft_fail(-EINVAL, "weft_http_proxy_new: via is not a token: %s", o->via);
+        return weft_fail(
+            -EINVAL, "weft_http_proxy_new: via is not a token of at most 100 bytes: %s", o->via);
     if (o->upgrades != NULL && !weft__field_is_value(o->upgrades, strlen(o->upgrades)))
-        return weft_fail(-EINVAL, "weft_http_proxy_new: upgrades is not a list: %s", o->upgrades);
+        return weft_fail(-EINVAL, "weft_http_proxy_new: upgrades has a control character: %s",
+                         o->upgrades);
     return 0;
 }
 
@@ -77,9 +77,9 @@ static int check_upstream(const char *upstream)
     if (rc < 0)
         return rc;
     bool is_web = strcmp(url.scheme, "http") == 0 || strcmp(url.scheme, "https") == 0;
-    bool is_bare = (url.path[0] == '\0' || strcmp(url.path, "/") == 0) && !url.has_query &&
-                   strpbrk(upstream, "@#") == NULL; /* an empty user or fragment, too */
-    if (!is_web || !is_bare || url.host[0] == '\0' || url.port <= 0)
+    bool is_origin_only = (url.path[0] == '\0' || strcmp(url.path, "/") == 0) && !url.has_query &&
+                          strpbrk(upstream, "@#") == NULL; /* even an empty user or fragment */
+    if (!is_web || !is_origin_only || url.host[0] == '\0' || url.port <= 0)
         rc = weft_fail(-EINVAL, "weft_http_proxy_new: upstream is not http://host:port: %s",
                        upstream);
     weft_url_close(&url);
@@ -90,24 +90,27 @@ static int check_upstream(const char *upstream)
  * Creating and freeing.
  */
 
-/* The given name, or a random one: no other proxy in a chain has it, so it tells a loop. */
-static char *make_via(const char *given)
+/*
+ * Return a copy of the given name, or a random name. The name must be unique in a chain of proxies,
+ * because the name identifies loops. Return NULL if memory is exhausted.
+ */
+static char *via_new(const char *given)
 {
-    uint64_t chance = 0;
-    weft__words w = {0};
-    if (given == NULL && getrandom(&chance, sizeof chance, 0) < 0)
-        chance = (uint64_t)(uintptr_t)&w;
+    uint64_t random = 0;
+    weft__strbuf w = {0};
+    if (given == NULL && getrandom(&random, sizeof random, 0) < 0)
+        random = (uint64_t)(uintptr_t)&w;
     if (given != NULL)
-        weft__words_print(&w, "%s", given);
+        weft__strbuf_printf(&w, "%s", given);
     else
-        weft__words_print(&w, "weft-%llx", (unsigned long long)chance);
+        weft__strbuf_printf(&w, "weft-%llx", (unsigned long long)random);
     if (!w.has_failed)
         return w.data;
     free(w.data);
     return NULL;
 }
 
-static void release_proxy(weft_http_proxy *p)
+static void proxy_release(weft_http_proxy *p)
 {
     free(p->origin);
     free(p->via);
@@ -115,14 +118,14 @@ static void release_proxy(weft_http_proxy *p)
     free(p);
 }
 
-/* The strings: 0 or -ENOMEM. */
-static int set_strings(weft_http_proxy *p, const char *upstream)
+/* Copy the strings of the options and of upstream. Return 0 or -ENOMEM. */
+static int proxy_set_strings(weft_http_proxy *p, const char *upstream)
 {
     p->origin = strdup(upstream);
-    p->via = make_via(p->options.via);
+    p->via = via_new(p->options.via);
     p->upgrades = p->options.upgrades != NULL ? strdup(p->options.upgrades) : NULL;
     if (p->origin == NULL || p->via == NULL || (p->options.upgrades != NULL && p->upgrades == NULL))
-        return weft_fail(-ENOMEM, "weft_http_proxy_new: no memory");
+        return weft_fail(-ENOMEM, "weft_http_proxy_new: memory is exhausted");
     char *authority = strstr(p->origin, "://") + 3;
     authority[strcspn(authority, "/")] = '\0';
     p->authority = authority;
@@ -131,38 +134,44 @@ static int set_strings(weft_http_proxy *p, const char *upstream)
     return 0;
 }
 
-/* The thread ends, and its cord has ended before. */
-static void end_pool(void *arg)
+/* Free the connections of an exiting thread. The cord of the thread has already ended. */
+static void thread_fetcher_exit(void *arg)
 {
-    weft__reverse_pool *pool = arg;
-    pthread_mutex_lock(&pool->proxy->lock);
-    weft__list_remove(&pool->node);
-    pthread_mutex_unlock(&pool->proxy->lock);
-    weft__fetcher_end(pool->fetcher);
-    free(pool);
+    weft__thread_fetcher *thread_fetcher = arg;
+    pthread_mutex_lock(&thread_fetcher->proxy->lock);
+    weft__list_remove(&thread_fetcher->node);
+    pthread_mutex_unlock(&thread_fetcher->proxy->lock);
+    weft__fetcher_on_thread_exit(thread_fetcher->fetcher);
+    free(thread_fetcher);
 }
 
 weft_http_proxy *weft_http_proxy_new(const char *upstream, const weft_http_proxy_options *options)
 {
     weft_http_proxy_options o = options != NULL ? *options : (weft_http_proxy_options){0};
-    if (check_options(&o) < 0 || check_upstream(upstream) < 0)
+    if (options_check(&o) < 0 || check_upstream(upstream) < 0)
         return NULL;
     weft_http_proxy *p = calloc(1, sizeof *p);
     if (p == NULL) {
-        weft_fail(-ENOMEM, "weft_http_proxy_new: no memory");
+        weft_fail(-ENOMEM, "weft_http_proxy_new: memory is exhausted");
         return NULL;
     }
-    fill_in(&o);
+    options_fill_in(&o);
     p->options = o;
-    weft__list_init(&p->pools);
+    weft__list_init(&p->thread_fetchers);
     pthread_mutex_init(&p->lock, NULL);
-    weft_self(); /* the thread is a cord before the key is made, so that it ends in this order */
-    int error = set_strings(p, upstream) < 0 ? 0 : pthread_key_create(&p->pool, end_pool);
+    /*
+     * The thread must become a cord before the thread sets the key. The cord then ends before the
+     * destructor of the key runs.
+     */
+    weft_self();
+    int error = proxy_set_strings(p, upstream) < 0
+                    ? 0
+                    : pthread_key_create(&p->thread_fetcher, thread_fetcher_exit);
     if (error == 0 && p->authority != NULL)
         return p;
     if (error != 0)
         weft_fail(-error, "weft_http_proxy_new: too many proxies");
-    release_proxy(p);
+    proxy_release(p);
     return NULL;
 }
 
@@ -170,19 +179,20 @@ int weft_http_proxy_free(weft_http_proxy *p)
 {
     if (p == NULL)
         return 0;
-    WEFT__LIST_FOR(node, &p->pools) {
-        if (CONTAINER_OF(node, weft__reverse_pool, node)->fetcher->open_count > 0)
-            return weft_fail(-EBUSY, "weft_http_proxy_free: requests are being passed on");
+    WEFT__LIST_FOR(node, &p->thread_fetchers) {
+        if (CONTAINER_OF(node, weft__thread_fetcher, node)->fetcher->open_count > 0)
+            return weft_fail(-EBUSY, "weft_http_proxy_free: requests are in progress");
     }
-    pthread_key_delete(p->pool);
-    while (!weft__list_is_empty(&p->pools)) {
-        weft__reverse_pool *pool = CONTAINER_OF(p->pools.next, weft__reverse_pool, node);
-        weft__list_remove(&pool->node);
-        (void)weft_fetcher_free(pool->fetcher);
-        free(pool);
+    pthread_key_delete(p->thread_fetcher);
+    while (!weft__list_is_empty(&p->thread_fetchers)) {
+        weft__thread_fetcher *thread_fetcher =
+            CONTAINER_OF(p->thread_fetchers.next, weft__thread_fetcher, node);
+        weft__list_remove(&thread_fetcher->node);
+        (void)weft_fetcher_free(thread_fetcher->fetcher);
+        free(thread_fetcher);
     }
     pthread_mutex_destroy(&p->lock);
-    release_proxy(p);
+    proxy_release(p);
     return 0;
 }
 
@@ -190,7 +200,7 @@ int weft_http_proxy_free(weft_http_proxy *p)
  * The connections of a thread.
  */
 
-static weft_fetcher *make_fetcher(const weft_http_proxy *p)
+static weft_fetcher *proxy_make_fetcher(const weft_http_proxy *p)
 {
     const weft_http_proxy_options *o = &p->options;
     return weft_fetcher_new(
@@ -204,33 +214,37 @@ static weft_fetcher *make_fetcher(const weft_http_proxy *p)
                                 .head_bytes_max = o->head_bytes_max});
 }
 
-weft_fetcher *weft__reverse_fetcher(weft_http_proxy *p)
+weft_fetcher *weft__reverse_proxy_fetcher(weft_http_proxy *p)
 {
-    weft__reverse_pool *pool = pthread_getspecific(p->pool);
-    if (pool != NULL)
-        return pool->fetcher;
-    pool = calloc(1, sizeof *pool);
-    if (pool == NULL)
+    weft__thread_fetcher *thread_fetcher = pthread_getspecific(p->thread_fetcher);
+    if (thread_fetcher != NULL)
+        return thread_fetcher->fetcher;
+    thread_fetcher = calloc(1, sizeof *thread_fetcher);
+    if (thread_fetcher == NULL)
         return NULL;
-    pool->proxy = p;
-    pool->fetcher = make_fetcher(p);
-    if (pool->fetcher == NULL || pthread_setspecific(p->pool, pool) != 0) {
-        (void)weft_fetcher_free(pool->fetcher);
-        free(pool);
+    thread_fetcher->proxy = p;
+    thread_fetcher->fetcher = proxy_make_fetcher(p);
+    if (thread_fetcher->fetcher == NULL ||
+        pthread_setspecific(p->thread_fetcher, thread_fetcher) != 0) {
+        (void)weft_fetcher_free(thread_fetcher->fetcher);
+        free(thread_fetcher);
         return NULL;
     }
     pthread_mutex_lock(&p->lock);
-    weft__list_insert(&p->pools, &pool->node);
+    weft__list_insert(&p->thread_fetchers, &thread_fetcher->node);
     pthread_mutex_unlock(&p->lock);
-    return pool->fetcher;
+    return thread_fetcher->fetcher;
 }
 
 /*
  * The handler.
  */
 
-/* May the client have the protocol, a name or name/version? What is neither is not passed on. */
-static bool is_allowed(const weft_http_proxy *proxy, weft__piece protocol)
+/*
+ * Return whether the client may upgrade to a protocol, "name" or "name/version". Return false for
+ * malformed text.
+ */
+static bool upgrade_is_allowed(const weft_http_proxy *proxy, weft__span protocol)
 {
     const char *slash = memchr(protocol.at, '/', protocol.bytes);
     size_t bytes = slash != NULL ? (size_t)(slash - protocol.at) : protocol.bytes;
@@ -238,32 +252,35 @@ static bool is_allowed(const weft_http_proxy *proxy, weft__piece protocol)
         return false;
     if (proxy->upgrades == NULL)
         return !weft__field_is_word(protocol.at, bytes, "h2c");
-    weft__piece list = {proxy->upgrades, strlen(proxy->upgrades)}, allowed;
+    weft__span list = {proxy->upgrades, strlen(proxy->upgrades)}, allowed;
     while (weft__field_element(&list, &allowed))
         if ((allowed.bytes == bytes || allowed.bytes == protocol.bytes) &&
-            weft__chars_match(allowed.at, protocol.at, allowed.bytes))
+            weft__ctype_match(allowed.at, protocol.at, allowed.bytes))
             return true;
     return false;
 }
 
-/* May the client have each protocol that it asks for? */
+/* Return whether the client requests an upgrade, and may upgrade to all requested protocols. */
 static bool is_upgrade(weft_http_request *r, const weft_http_proxy *proxy)
 {
-    const char *asked = r->conn->message.is_upgrade ? weft__request_join(r, "Upgrade") : NULL;
-    weft__piece item;
-    if (asked == NULL)
+    const char *requested = r->conn->message.is_upgrade ? weft__request_join(r, "Upgrade") : NULL;
+    weft__span item;
+    if (requested == NULL)
         return false;
-    while (weft__field_next(&asked, &item))
-        if (!is_allowed(proxy, item))
+    while (weft__field_next(&requested, &item))
+        if (!upgrade_is_allowed(proxy, item))
             return false;
     return true;
 }
 
-/* A request that is not passed on: the status to answer it with. 0: it is passed on. */
-static int refusal_of(const weft__pass *p)
+/*
+ * Return the status with which the proxy itself replies. Return 0 if the proxy forwards the
+ * request.
+ */
+static int status_without_forwarding(const weft__exchange *p)
 {
-    long hops = weft__reverse_hops(p->r);
-    if (weft__reverse_is_loop(p))
+    long hops = weft__reverse_proxy_hops(p->r);
+    if (weft__reverse_proxy_is_loop(p))
         return 508;
     if (hops == -EINVAL)
         return 400;
@@ -272,48 +289,53 @@ static int refusal_of(const weft__pass *p)
     return 0;
 }
 
-/* The server's limit, or the proxy's. Nothing is asked for a body that is announced too long. */
+/*
+ * Apply the limit of the proxy, if any. Otherwise, the limit of the server applies. Return
+ * -EMSGSIZE if Content-Length exceeds the limit, before the proxy connects.
+ */
 static int limit_body(weft_http_request *r, uint64_t bytes_max)
 {
     int64_t length = weft_http_length(r);
     if (bytes_max != 0)
         (void)weft_http_limit_body(r, bytes_max);
     if (length > 0 && (uint64_t)length > r->body_bytes_max)
-        return weft_fail(-EMSGSIZE, "weft_http_serve_proxy: a body of %lld bytes is too long",
+        return weft_fail(-EMSGSIZE, "weft_http_serve_proxy: the body of %lld bytes is too long",
                          (long long)length);
     return 0;
 }
 
-/* Make the fetch that holds the connection and the answer. */
-static int open_fetch(weft__pass *p, weft_http_proxy *proxy)
+/* Create the fetch for the connection and the response. */
+static int open_fetch(weft__exchange *p, weft_http_proxy *proxy)
 {
-    weft_fetcher *fetcher = weft__reverse_fetcher(proxy);
+    weft_fetcher *fetcher = weft__reverse_proxy_fetcher(proxy);
     if (fetcher == NULL)
-        return weft__pass_fail(p, -ENOMEM, "no memory");
+        return weft__exchange_fail(p, -ENOMEM, "memory is exhausted");
     int rc = weft__fetch_make(fetcher, &(weft_fetch_request){.url = proxy->origin}, &p->f);
     if (rc < 0)
-        return weft__pass_fail(p, rc, "no memory");
-    p->f->answer.is_to_head = strcmp(weft_http_method(p->r), "HEAD") == 0;
+        return weft__exchange_fail(p, rc, "memory is exhausted");
+    p->f->response.is_to_head = strcmp(weft_http_method(p->r), "HEAD") == 0;
     return 0;
 }
 
-/* Pass the request on in a scope that the upload fiber can cancel. */
-static int run_pass(weft__pass *p, weft_http_proxy *proxy)
+/* Forward the request in a scope that the upload fiber can cancel. */
+static int run_exchange(weft__exchange *p, weft_http_proxy *proxy)
 {
     int rc = weft_scope_open(&p->scope, INFINITY);
     if (rc < 0)
         return rc;
     rc = open_fetch(p, proxy);
     if (rc == 0)
-        rc = weft__pass_run(p);
+        rc = weft__exchange_run(p);
     weft__upload_stop(p);
     (void)weft_scope_close(&p->scope);
     weft_fetch_close(p->f);
-    /* A client that hangs up once it has all of its answer is no failure. */
+    /*
+     * The exchange succeeds even if the client closes the connection after the complete response.
+     */
     return rc < 0 && p->failure < 0 ? p->failure : rc;
 }
 
-static int status_for(int error)
+static int status_of_failure(int error)
 {
     switch (error) {
     case -ETIMEDOUT:
@@ -327,48 +349,51 @@ static int status_for(int error)
     }
 }
 
-/* Say what failed, to the fiber's error and to the program. */
-static void report_failure(const weft__pass *p, int error)
+/* Record the failure for weft_error(), and call on_failure. */
+static void report_failure(const weft__exchange *p, int error)
 {
     const weft_http_proxy_options *o = &p->proxy->options;
-    const char *words = p->words != NULL ? p->words : "no exchange";
-    (void)weft_fail(error, "%s %s, passed on to %s: %s", weft_http_method(p->r),
-                    weft_http_target(p->r), p->proxy->origin, words);
+    const char *reason = p->reason != NULL ? p->reason : "unknown failure";
+    (void)weft_fail(error, "%s %s, forwarded to %s: %s", weft_http_method(p->r),
+                    weft_http_target(p->r), p->proxy->origin, reason);
     if (o->on_failure != NULL)
-        o->on_failure(p->r, error, words, o->on_failure_ctx);
+        o->on_failure(p->r, error, reason, o->on_failure_ctx);
 }
 
-/* What the handler returns. Once some of the reply has gone out, an error cuts the connection. */
-static int answer_failure(weft__pass *p, int error)
+/*
+ * Reply with a status, or abort the connection. Return the result of the handler. If the reply has
+ * started, the server closes the connection for an error.
+ */
+static int reply_to_failure(weft__exchange *p, int error)
 {
     weft_http_request *r = p->r;
-    bool is_clients = error == r->body_error; /* the server knows what to answer */
+    bool is_body_error = error == r->body_error; /* the server sends the status */
     if (error == -ECANCELED && p->failure == 0)
         return error;
     report_failure(p, error);
-    if (p->is_gone || r->state == WEFT__REPLY_HANDED_OVER)
-        return weft__reply_cut(r, error);
-    if (is_clients || r->state > WEFT__REPLY_BEGUN)
+    if (p->has_client_closed || r->state == WEFT__REPLY_UPGRADED)
+        return weft__reply_abort(r, error);
+    if (is_body_error || r->state > WEFT__REPLY_BEGUN)
         return error;
-    weft__reply_take_back(r);
-    r->has_continued = p->is_invited || r->body_bytes > 0;
-    return weft_http_reply_status(r, status_for(error));
+    weft__reply_reset(r);
+    r->has_continued = p->has_sent_continue || r->body_bytes > 0;
+    return weft_http_reply_status(r, status_of_failure(error));
 }
 
 int weft_http_serve_proxy(weft_http_request *r, void *ctx)
 {
     weft_http_proxy *proxy = ctx;
-    weft__pass p = {.r = r, .proxy = proxy};
-    int status = refusal_of(&p);
+    weft__exchange p = {.r = r, .proxy = proxy};
+    int status = status_without_forwarding(&p);
     if (status != 0)
         return weft_http_reply_status(r, status);
     int rc = limit_body(r, proxy->options.body_bytes_max);
     if (rc < 0)
         return rc;
     p.is_upgrade = is_upgrade(r, proxy);
-    r->has_continued = true; /* the upstream server says when to go on, not the server */
-    (void)weft_latch_add(&p.unopened, 1);
-    (void)weft_latch_add(&p.unsent, 1);
-    rc = run_pass(&p, proxy);
-    return rc < 0 ? answer_failure(&p, rc) : 0;
+    r->has_continued = true; /* the proxy forwards 100 Continue of the upstream server */
+    (void)weft_latch_add(&p.head_latch, 1);
+    (void)weft_latch_add(&p.sent_latch, 1);
+    rc = run_exchange(&p, proxy);
+    return rc < 0 ? reply_to_failure(&p, rc) : 0;
 }

@@ -1,33 +1,36 @@
 /*
- * After an answer of 101, pass bytes both ways until both sides have ended. The handler's fiber
- * writes to the client, a second fiber to the upstream server. If one side ends, the other side is
- * half-closed, and can still send.
+ * After a 101 response, copy bytes in both directions until both sides have ended. The fiber of the
+ * handler writes to the client. A second fiber writes to the upstream server. If one side ends, the
+ * tunnel half-closes the other side. The other side can still send.
  */
-#include "http/reverse.h"
+#include "http/reverse_proxy/reverse_proxy.h"
 
 #include <weft/net.h>
 #include <weft/time.h>
 
 #include <sys/socket.h>
 
-/* A side: a connection that is read by one fiber and written by the other. */
-typedef struct side {
+/* One of the two connections. One fiber reads from the connection, the other fiber writes to it. */
+typedef struct tunnel_side {
     weft_stream *stream;
     int fd;
     bool is_tls;
-} side;
+} tunnel_side;
 
 typedef struct tunnel {
-    weft__pass *p;
-    side client;
-    side upstream;
-    weft_scope scope; /* of the handler's fiber */
-    double moved_s;   /* when a byte passed last, either way */
-    int failure;      /* of the second fiber; 0: none */
+    weft__exchange *p;
+    tunnel_side client;
+    tunnel_side upstream;
+    weft_scope scope; /* open in the fiber of the handler */
+    double moved_s;   /* time of the last byte in any direction */
+    int failure;      /* the error of the second fiber; 0: none */
 } tunnel;
 
-/* Wait for input: as weft_stream_peek. -ETIMEDOUT if nothing has passed either way for too long. */
-static ssize_t await_input(tunnel *t, const side *from, const void **data)
+/*
+ * Wait for input. Like weft_stream_peek, but return -ETIMEDOUT if both directions are idle for
+ * upgraded_idle_s.
+ */
+static ssize_t tunnel_await_input(tunnel *t, const tunnel_side *from, const void **data)
 {
     double limit_s = t->p->proxy->options.upgraded_idle_s;
     for (;;) {
@@ -42,8 +45,8 @@ static ssize_t await_input(tunnel *t, const side *from, const void **data)
     }
 }
 
-/* Say that nothing more comes. */
-static int end_side(const side *to)
+/* Flush and half-close a side. */
+static int tunnel_side_end(const tunnel_side *to)
 {
     if (to->is_tls)
         return weft_tls_shutdown(to->stream);
@@ -51,27 +54,28 @@ static int end_side(const side *to)
     return rc < 0 ? rc : weft_shutdown(to->fd, SHUT_WR);
 }
 
-/* One direction up to its end. */
-static int copy_one_way(tunnel *t, const side *from, const side *to)
+/* Copy one direction until the sender ends. Then half-close the receiver. */
+static int copy_direction(tunnel *t, const tunnel_side *from, const tunnel_side *to)
 {
     const void *data;
     ssize_t n;
-    while ((n = await_input(t, from, &data)) > 0) {
+    while ((n = tunnel_await_input(t, from, &data)) > 0) {
         struct iovec piece = {(void *)(uintptr_t)data, (size_t)n};
         t->moved_s = weft_now();
-        int rc = weft__reverse_write(to->stream, &piece, 1, t->p->proxy->options.upgraded_idle_s);
+        int rc =
+            weft__reverse_proxy_write(to->stream, &piece, 1, t->p->proxy->options.upgraded_idle_s);
         if (rc < 0)
             return rc;
         t->moved_s = weft_now();
         (void)weft_stream_skip(from->stream, (size_t)n);
     }
-    return n < 0 ? (int)n : end_side(to);
+    return n < 0 ? (int)n : tunnel_side_end(to);
 }
 
 static weft_value copy_to_upstream(void *arg)
 {
     tunnel *t = arg;
-    int rc = copy_one_way(t, &t->client, &t->upstream);
+    int rc = copy_direction(t, &t->client, &t->upstream);
     if (rc < 0 && rc != -ECANCELED) {
         t->failure = rc;
         weft_scope_cancel(&t->scope);
@@ -79,13 +83,13 @@ static weft_value copy_to_upstream(void *arg)
     return 0;
 }
 
-/* Copy both ways. A failure of one direction ends the other. */
-static int copy_both(tunnel *t)
+/* Copy both directions. A failure in one direction stops the other direction. */
+static int copy_directions(tunnel *t)
 {
     weft_fiber second = weft_spin(copy_to_upstream, t);
     if (second == 0)
         return -ENOMEM;
-    int rc = copy_one_way(t, &t->upstream, &t->client);
+    int rc = copy_direction(t, &t->upstream, &t->client);
     if (rc == 0)
         rc = (int)weft_await(second);
     if (rc < 0) {
@@ -96,7 +100,7 @@ static int copy_both(tunnel *t)
     return t->failure < 0 ? t->failure : rc;
 }
 
-static int run_tunnel(weft__pass *p, weft_stream *client)
+static int run_tunnel(weft__exchange *p, weft_stream *client)
 {
     weft__conn *c = p->r->conn;
     weft__fetch_conn *u = p->f->conn;
@@ -107,27 +111,29 @@ static int run_tunnel(weft__pass *p, weft_stream *client)
     int rc = weft_scope_open(&t.scope, INFINITY);
     if (rc < 0)
         return rc;
-    rc = copy_both(&t);
+    rc = copy_directions(&t);
     (void)weft_scope_close(&t.scope);
     return rc;
 }
 
-int weft__tunnel_run(weft__pass *p)
+int weft__tunnel_run(weft__exchange *p)
 {
     const char *protocol = weft_fetch_header(p->f, "Upgrade");
     weft_stream *client;
-    if (!p->is_upgrade || !p->f->answer.is_upgrade || protocol == NULL || !weft__pass_is_sent(p))
-        return weft__pass_fail(p, -EBADMSG, "the upstream server changes the protocol unasked");
+    if (!p->is_upgrade || !p->f->response.is_upgrade || protocol == NULL ||
+        !weft__exchange_is_sent(p))
+        return weft__exchange_fail(p, -EBADMSG,
+                                   "the upstream server sent an unexpected 101 response");
     weft__upload_stop(p);
-    int rc = weft__reverse_fields(p);
+    int rc = weft__reverse_proxy_reply_fields(p);
     if (rc == 0)
         rc = weft_http_upgrade(p->r, protocol, &client);
     if (rc == -EINVAL)
         rc = -EBADMSG;
     if (rc < 0)
-        return weft__pass_fail(p, rc, "the upstream server changes to a protocol of its own");
+        return weft__exchange_fail(p, rc, "cannot forward the 101 response of the upstream server");
     rc = run_tunnel(p, client);
     if (rc == -ETIMEDOUT)
-        return weft__pass_fail(p, rc, "nothing has passed either way for too long");
-    return rc < 0 ? weft__pass_fail(p, rc, "a side has broken off") : 0;
+        return weft__exchange_fail(p, rc, "the upgraded connection was idle for too long");
+    return rc < 0 ? weft__exchange_fail(p, rc, "the upgraded connection failed") : 0;
 }

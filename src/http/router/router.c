@@ -1,7 +1,11 @@
-/* The router as a handler: binds what was found to the request, and answers where nothing was. */
-#include "http/route.h"
-#include "http/server.h"
+/*
+ * The router as a handler. The handler binds parameters to the request, and replies if no route
+ * matches.
+ */
+#include "http/router/route.h"
+#include "http/server/server.h"
 
+#include <weft/error.h>
 #include <weft/http_route.h>
 
 #include <stdio.h>
@@ -13,7 +17,10 @@ struct weft_http_router {
 
 weft_http_router *weft_http_router_new(void)
 {
-    return calloc(1, sizeof(weft_http_router));
+    weft_http_router *router = calloc(1, sizeof *router);
+    if (router == NULL)
+        weft_fail(-ENOMEM, "weft_http_router_new: memory is exhausted");
+    return router;
 }
 
 void weft_http_router_free(weft_http_router *router)
@@ -31,8 +38,8 @@ int weft_http_route(weft_http_router *router, const char *method, const char *pa
 }
 
 /*
- * A value that goes up to the path's end is used in place; the others need a NUL behind them, and
- * are copied, into the same memory as the list.
+ * Set the route parameters of the request. The call uses a value at the end of the path without
+ * copying. Other values need a NUL, so the call copies these values to the memory after the list.
  */
 static int bind_params(weft_http_request *r, const weft__route_match *m)
 {
@@ -60,36 +67,36 @@ static int bind_params(weft_http_request *r, const weft__route_match *m)
     return 0;
 }
 
-static bool is_method(const weft_http_request *request, const char *method)
+static bool request_has_method(const weft_http_request *request, const char *method)
 {
     return strcmp(weft_http_method(request), method) == 0;
 }
 
-/* There are routes for the path, but not for the method; OPTIONS asks which there are. */
-static int answer_with_methods(weft_http_request *request, weft__route_methods *methods)
+/* Reply with an Allow header. The status is 204 for OPTIONS, else 405. */
+static int reply_with_methods(weft_http_request *request, weft__route_methods *methods)
 {
     char allow[sizeof methods->text + sizeof ", OPTIONS"];
     bool has_options = strstr(methods->text, "OPTIONS") != NULL;
-    const char *more = has_options ? "" : methods->bytes > 0 ? ", OPTIONS" : "OPTIONS";
-    snprintf(allow, sizeof allow, "%s%s", methods->text, more);
+    const char *suffix = has_options ? "" : methods->bytes > 0 ? ", OPTIONS" : "OPTIONS";
+    snprintf(allow, sizeof allow, "%s%s", methods->text, suffix);
     int rc = weft_http_set(request, "Allow", allow);
     if (rc < 0)
         return rc;
-    if (is_method(request, "OPTIONS"))
+    if (request_has_method(request, "OPTIONS"))
         return weft_http_reply(request, 204, NULL, NULL, 0);
     return weft_http_reply_status(request, 405);
 }
 
-static int answer_unrouted(weft_http_request *request, const weft__routes *routes)
+static int reply_unrouted(weft_http_request *request, const weft__routes *routes)
 {
     weft__route_methods methods;
     const char *path = weft_http_path(request);
-    /* "*": about the server, not about a path of it. */
+    /* The path "*" means the whole server. */
     bool is_path = path[0] == '/';
     weft__routes_methods(routes, weft_http_host(request), is_path ? path : NULL, &methods);
     if (is_path && methods.bytes == 0)
         return -ENOENT;
-    return answer_with_methods(request, &methods);
+    return reply_with_methods(request, &methods);
 }
 
 int weft_http_serve_routes(weft_http_request *request, void *router)
@@ -99,7 +106,7 @@ int weft_http_serve_routes(weft_http_request *request, void *router)
     weft__route_match m;
     if (path[0] != '/' ||
         !weft__routes_find(routes, weft_http_method(request), weft_http_host(request), path, &m))
-        return answer_unrouted(request, routes);
+        return reply_unrouted(request, routes);
     int rc = bind_params(request, &m);
     return rc < 0 ? rc : m.route->handler(request, m.route->ctx);
 }

@@ -1,7 +1,5 @@
-/*
- * The tree of routes, built from patterns. Searching it is route_find.c's matter.
- */
-#include "http/route.h"
+/* The trees of routes: nodes, the parser of patterns, and the addition of routes. */
+#include "http/router/route.h"
 
 #include <weft/error.h>
 
@@ -15,21 +13,21 @@
  * Nodes.
  */
 
-/* By length first: what is compared most often differs there. */
-static int compare(const weft__route_node *n, const char *word, size_t bytes)
+/* Compare the lengths first, because most words differ in length. */
+static int node_compare(const weft__route_node *n, const char *word, size_t bytes)
 {
     if (n->word_bytes != bytes)
         return n->word_bytes < bytes ? -1 : 1;
     return memcmp(n->word, word, bytes);
 }
 
-/* Where a word is among the children, or would be. */
-static size_t place_of(const weft__route_node *n, const char *word, size_t bytes)
+/* Return the index of the child for a word, or the index at which to insert the child. */
+static size_t child_index_of(const weft__route_node *n, const char *word, size_t bytes)
 {
-    size_t low = 0, high = n->words_count;
+    size_t low = 0, high = n->children_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (compare(n->words[middle], word, bytes) < 0)
+        if (node_compare(n->children[middle], word, bytes) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -37,15 +35,15 @@ static size_t place_of(const weft__route_node *n, const char *word, size_t bytes
     return low;
 }
 
-weft__route_node *weft__route_word(const weft__route_node *node, const char *word, size_t bytes)
+weft__route_node *weft__route_child(const weft__route_node *node, const char *word, size_t bytes)
 {
-    size_t at = place_of(node, word, bytes);
-    if (at == node->words_count || compare(node->words[at], word, bytes) != 0)
+    size_t index = child_index_of(node, word, bytes);
+    if (index == node->children_count || node_compare(node->children[index], word, bytes) != 0)
         return NULL;
-    return node->words[at];
+    return node->children[index];
 }
 
-static weft__route_node *make_node(const char *word, size_t bytes)
+static weft__route_node *node_new(const char *word, size_t bytes)
 {
     weft__route_node *n = calloc(1, sizeof *n + bytes);
     if (n == NULL)
@@ -55,34 +53,36 @@ static weft__route_node *make_node(const char *word, size_t bytes)
     return n;
 }
 
-/* The child for a word, made if it is not there; NULL if there is no memory. */
-static weft__route_node *child_for(weft__route_node *n, const char *word, size_t bytes)
+/*
+ * Return the child for a word. Create the child if necessary. Returns NULL if memory is exhausted.
+ */
+static weft__route_node *node_child_for(weft__route_node *n, const char *word, size_t bytes)
 {
-    weft__route_node *child = weft__route_word(n, word, bytes);
+    weft__route_node *child = weft__route_child(n, word, bytes);
     if (child != NULL)
         return child;
-    weft__route_node **words = realloc(n->words, (n->words_count + 1) * sizeof *words);
-    if (words == NULL)
+    weft__route_node **children = realloc(n->children, (n->children_count + 1) * sizeof *children);
+    if (children == NULL)
         return NULL;
-    n->words = words;
-    child = make_node(word, bytes);
+    n->children = children;
+    child = node_new(word, bytes);
     if (child == NULL)
         return NULL;
-    size_t at = place_of(n, word, bytes);
-    memmove(words + at + 1, words + at, (n->words_count - at) * sizeof *words);
-    words[at] = child;
-    n->words_count++;
+    size_t index = child_index_of(n, word, bytes);
+    memmove(children + index + 1, children + index, (n->children_count - index) * sizeof *children);
+    children[index] = child;
+    n->children_count++;
     return child;
 }
 
-static weft__route_node *param_of(weft__route_node *n)
+static weft__route_node *node_param_child(weft__route_node *n)
 {
     if (n->param == NULL)
-        n->param = make_node("", 0);
+        n->param = node_new("", 0);
     return n->param;
 }
 
-static void free_list(weft__route *r)
+static void routes_free(weft__route *r)
 {
     while (r != NULL) {
         weft__route *next = r->next;
@@ -91,24 +91,24 @@ static void free_list(weft__route *r)
     }
 }
 
-/* As deep as a pattern may be. */
-static void free_below(weft__route_node *n)
+/* Free all nodes below a node. WEFT__ROUTE_SEGMENTS_MAX limits the recursion. */
+static void node_free_below(weft__route_node *n)
 {
-    for (size_t i = 0; i < n->words_count; i++) {
-        free_below(n->words[i]);
-        free(n->words[i]);
+    for (size_t i = 0; i < n->children_count; i++) {
+        node_free_below(n->children[i]);
+        free(n->children[i]);
     }
     if (n->param != NULL)
-        free_below(n->param);
+        node_free_below(n->param);
     free(n->param);
-    free(n->words);
-    free_list(n->routes);
-    free_list(n->rests);
+    free(n->children);
+    routes_free(n->routes);
+    routes_free(n->rest_routes);
 }
 
 void weft__routes_close(weft__routes *routes)
 {
-    free_below(&routes->hosts);
+    node_free_below(&routes->hosts);
     *routes = (weft__routes){0};
 }
 
@@ -116,12 +116,12 @@ void weft__routes_close(weft__routes *routes)
  * Patterns.
  */
 
-static int refuse(const char *pattern, const char *why)
+static int route_reject(const char *pattern, const char *why)
 {
-    return weft_fail(-EINVAL, "no route \"%s\": %s", pattern, why);
+    return weft_fail(-EINVAL, "weft_http_route: pattern is \"%s\": %s", pattern, why);
 }
 
-static bool is_token(const char *method)
+static bool method_is_token(const char *method)
 {
     size_t bytes = strlen(method);
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -129,7 +129,7 @@ static bool is_token(const char *method)
     return bytes > 0 && bytes <= WEFT__ROUTE_METHOD_BYTES_MAX && strspn(method, letters) == bytes;
 }
 
-static bool is_host(const char *host, size_t bytes)
+static bool host_is_valid(const char *host, size_t bytes)
 {
     if (bytes >= 2 && host[0] == '*' && host[1] == '.') {
         host += 2;
@@ -143,14 +143,14 @@ static bool is_host(const char *host, size_t bytes)
     return bytes == 0 || host[bytes - 1] != '.';
 }
 
-/* One segment of a pattern. */
+/* A segment of a pattern. */
 typedef struct segment {
-    const char *at; /* the word or the name */
+    const char *at; /* the word, or the name without braces */
     size_t bytes;
     enum { WORD, PARAM, REST } kind;
 } segment;
 
-static bool is_name(const char *name, size_t bytes)
+static bool param_name_is_valid(const char *name, size_t bytes)
 {
     if (bytes == 0 || isdigit((unsigned char)name[0]))
         return false;
@@ -160,16 +160,17 @@ static bool is_name(const char *name, size_t bytes)
     return true;
 }
 
+/* Parse a segment. Returns NULL, or an error message if the segment is invalid. */
 static const char *parse_segment(const char *at, size_t bytes, segment *out)
 {
     *out = (segment){at, bytes, WORD};
     bool has_braces = memchr(at, '{', bytes) != NULL || memchr(at, '}', bytes) != NULL;
     if (!has_braces) {
         bool is_dots = (bytes == 1 && at[0] == '.') || (bytes == 2 && memcmp(at, "..", 2) == 0);
-        return is_dots ? "paths have no dots as segments when they are looked up" : NULL;
+        return is_dots ? "the segments \".\" and \"..\" are not allowed" : NULL;
     }
     if (bytes < 2 || at[0] != '{' || at[bytes - 1] != '}')
-        return "{name} is a whole segment";
+        return "{name} must be a whole segment";
     out->at++;
     out->bytes -= 2;
     out->kind = PARAM;
@@ -177,18 +178,20 @@ static const char *parse_segment(const char *at, size_t bytes, segment *out)
         out->bytes -= 3;
         out->kind = REST;
     }
-    return is_name(out->at, out->bytes) ? NULL : "a name has letters, digits and underscores";
+    return param_name_is_valid(out->at, out->bytes)
+               ? NULL
+               : "a name must consist of letters, digits and _";
 }
 
-/* A pattern, taken apart. */
-typedef struct shape {
+/* A parsed pattern. */
+typedef struct route_pattern {
     const char *host;
     size_t host_bytes;
     size_t count;
     segment segments[WEFT__ROUTE_SEGMENTS_MAX];
-} shape;
+} route_pattern;
 
-static bool has_name(const shape *s, const segment *name)
+static bool pattern_has_name(const route_pattern *s, const segment *name)
 {
     for (size_t i = 0; i < s->count; i++) {
         const segment *other = &s->segments[i];
@@ -199,74 +202,79 @@ static bool has_name(const shape *s, const segment *name)
     return false;
 }
 
-/* Takes the path of a pattern apart. What is wrong with it; NULL: nothing. */
-static const char *parse_path(const char *slash, shape *s)
+/* Parse the path of a pattern. Returns NULL, or an error message if the path is invalid. */
+static const char *pattern_parse_path(const char *slash, route_pattern *s)
 {
     size_t params = 0;
     while (slash != NULL) {
         const char *at = slash + 1;
         segment next;
         slash = strchr(at, '/');
-        const char *wrong =
+        const char *error =
             parse_segment(at, slash != NULL ? (size_t)(slash - at) : strlen(at), &next);
-        if (wrong != NULL)
-            return wrong;
+        if (error != NULL)
+            return error;
         if (next.kind == REST && slash != NULL)
-            return "{name...} is the last segment";
-        if (next.kind != WORD && (has_name(s, &next) || params++ == WEFT__ROUTE_PARAMS_MAX))
-            return "a name is there twice, or there are too many";
+            return "{name...} must be the last segment";
+        if (next.kind != WORD && pattern_has_name(s, &next))
+            return "a name occurs twice";
+        if (next.kind != WORD && params++ == WEFT__ROUTE_PARAMS_MAX)
+            return "more than 16 names";
         if (s->count == WEFT__ROUTE_SEGMENTS_MAX)
-            return "it is too deep";
+            return "more than 64 segments";
         s->segments[s->count++] = next;
     }
     return NULL;
 }
 
-static int parse(const char *method, const char *pattern, shape *s)
+static int pattern_parse(const char *method, const char *pattern, route_pattern *s)
 {
-    *s = (shape){.host = pattern};
+    *s = (route_pattern){.host = pattern};
     if (pattern == NULL)
-        return weft_fail(-EINVAL, "a route without a pattern");
-    if (method != NULL && !is_token(method))
-        return refuse(pattern, "what is to be its method is none");
+        return weft_fail(-EINVAL, "weft_http_route: pattern is NULL");
+    if (method != NULL && !method_is_token(method))
+        return route_reject(pattern, "the method is invalid");
     const char *slash = strchr(pattern, '/');
     if (slash == NULL)
-        return refuse(pattern, "it has no path");
+        return route_reject(pattern, "the path is missing");
     s->host_bytes = (size_t)(slash - pattern);
-    if (!is_host(s->host, s->host_bytes))
-        return refuse(pattern, "what is to be its host is none");
-    const char *wrong = parse_path(slash, s);
-    return wrong != NULL ? refuse(pattern, wrong) : 0;
+    if (!host_is_valid(s->host, s->host_bytes))
+        return route_reject(pattern, "the host is invalid");
+    const char *error = pattern_parse_path(slash, s);
+    return error != NULL ? route_reject(pattern, error) : 0;
 }
 
 /*
- * Adding one.
+ * Routes.
  */
 
-static weft__route_node *root_for(weft__routes *routes, const shape *s)
+static weft__route_node *pattern_root_for(weft__routes *routes, const route_pattern *s)
 {
     char host[256];
     if (s->host_bytes > sizeof host)
         return NULL;
     for (size_t i = 0; i < s->host_bytes; i++)
         host[i] = (char)tolower((unsigned char)s->host[i]);
-    return child_for(&routes->hosts, host, s->host_bytes);
+    return node_child_for(&routes->hosts, host, s->host_bytes);
 }
 
-/* Where the route belongs, with what was missing on the way; NULL if there is no memory. */
-static weft__route **list_for(weft__routes *routes, const shape *s)
+/*
+ * Return the list for the pattern's routes. Create missing nodes. Returns NULL if memory is
+ * exhausted or the host is too long.
+ */
+static weft__route **pattern_list_for(weft__routes *routes, const route_pattern *s)
 {
-    weft__route_node *n = root_for(routes, s);
+    weft__route_node *n = pattern_root_for(routes, s);
     for (size_t i = 0; n != NULL && i < s->count; i++) {
         const segment *next = &s->segments[i];
         if (next->kind == REST)
-            return &n->rests;
-        n = next->kind == WORD ? child_for(n, next->at, next->bytes) : param_of(n);
+            return &n->rest_routes;
+        n = next->kind == WORD ? node_child_for(n, next->at, next->bytes) : node_param_child(n);
     }
     return n != NULL ? &n->routes : NULL;
 }
 
-static bool is_there(const weft__route *list, const char *method)
+static bool route_exists(const weft__route *list, const char *method)
 {
     for (const weft__route *r = list; r != NULL; r = r->next)
         if (method == NULL || r->method == NULL ? method == r->method
@@ -275,14 +283,14 @@ static bool is_there(const weft__route *list, const char *method)
     return false;
 }
 
-static char *add_text(char *into, const char *text, size_t bytes)
+static char *copy_text(char *into, const char *text, size_t bytes)
 {
     memcpy(into, text, bytes);
     into[bytes] = '\0';
     return into + bytes + 1;
 }
 
-static weft__route *make_route(const char *method, const shape *s)
+static weft__route *route_new(const char *method, const route_pattern *s)
 {
     size_t method_bytes = method != NULL ? strlen(method) : 0, bytes = method_bytes + 1;
     for (size_t i = 0; i < s->count; i++)
@@ -291,14 +299,14 @@ static weft__route *make_route(const char *method, const shape *s)
     if (r == NULL)
         return NULL;
     r->method = method != NULL ? r->text : NULL;
-    char *into = add_text(r->text, method != NULL ? method : "", method_bytes);
+    char *into = copy_text(r->text, method != NULL ? method : "", method_bytes);
     for (size_t i = 0; i < s->count; i++) {
         const segment *next = &s->segments[i];
         if (next->kind == WORD)
             continue;
         r->has_rest = next->kind == REST;
         r->names[r->names_count++] = into;
-        into = add_text(into, next->at, next->bytes);
+        into = copy_text(into, next->at, next->bytes);
     }
     return r;
 }
@@ -306,18 +314,18 @@ static weft__route *make_route(const char *method, const shape *s)
 int weft__routes_add(weft__routes *routes, const char *method, const char *pattern,
                      weft_http_handler *handler, void *ctx)
 {
-    shape s;
-    int rc = parse(method, pattern, &s);
+    route_pattern s;
+    int rc = pattern_parse(method, pattern, &s);
     if (rc < 0)
         return rc;
     if (handler == NULL)
-        return refuse(pattern, "it has no handler");
-    weft__route **list = list_for(routes, &s);
+        return route_reject(pattern, "handler is NULL");
+    weft__route **list = pattern_list_for(routes, &s);
     if (list == NULL)
         return -ENOMEM;
-    if (is_there(*list, method))
-        return weft_fail(-EEXIST, "there is a route \"%s\" already", pattern);
-    weft__route *r = make_route(method, &s);
+    if (route_exists(*list, method))
+        return weft_fail(-EEXIST, "weft_http_route: route \"%s\" already exists", pattern);
+    weft__route *r = route_new(method, &s);
     if (r == NULL)
         return -ENOMEM;
     r->handler = handler;

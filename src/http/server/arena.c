@@ -1,24 +1,27 @@
-/* Memory of a request: blocks in a list, the newest first. */
-#include "http/arena.h"
+/* Arenas (arena.h). An arena is a list of blocks, newest first. */
+#include "http/server/arena.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A block's usual size, with what malloc adds: the fields and head of a browser's request. */
+/*
+ * The standard size of a block. A block takes 2 KiB with its own header and the header of
+ * malloc(3). The head and the fields of a browser's request fit in one block.
+ */
 #define BLOCK_BYTES ((size_t)2016)
-/* Blocks that a stock keeps. */
-#define STOCK_MAX 64
+/* The maximum number of blocks in a cache. */
+#define CACHED_BLOCKS_MAX 64
 #define ALIGNMENT (sizeof(long double))
 
 struct weft__arena_block {
-    weft__arena_block *before;
-    size_t bytes;
+    weft__arena_block *prev; /* next older block, or next free block; NULL: none */
+    size_t bytes;            /* size of data */
     _Alignas(long double) char data[];
 };
 
-static void *take(weft__arena *a, size_t bytes)
+static void *arena_take(weft__arena *a, size_t bytes)
 {
     char *memory = a->next;
     a->next += bytes;
@@ -26,7 +29,7 @@ static void *take(weft__arena *a, size_t bytes)
     return memory;
 }
 
-static weft__arena_block *new_block(size_t bytes)
+static weft__arena_block *block_new(size_t bytes)
 {
     weft__arena_block *b = malloc(sizeof *b + bytes);
     if (b != NULL)
@@ -34,37 +37,37 @@ static weft__arena_block *new_block(size_t bytes)
     return b;
 }
 
-static weft__arena_block *block_for(weft__arena_stock *s, size_t bytes)
+static weft__arena_block *block_acquire(weft__arena_block_cache *cache, size_t bytes)
 {
-    weft__arena_block *b = s->free;
+    weft__arena_block *b = cache->free;
     if (b == NULL || bytes > BLOCK_BYTES)
-        return new_block(bytes < BLOCK_BYTES ? BLOCK_BYTES : bytes);
-    s->free = b->before;
-    s->count--;
+        return block_new(bytes < BLOCK_BYTES ? BLOCK_BYTES : bytes);
+    cache->free = b->prev;
+    cache->count--;
     return b;
 }
 
-static void give_back(weft__arena_stock *s, weft__arena_block *b)
+static void block_release(weft__arena_block_cache *cache, weft__arena_block *b)
 {
-    if (b->bytes != BLOCK_BYTES || s->count == STOCK_MAX) {
+    if (b->bytes != BLOCK_BYTES || cache->count == CACHED_BLOCKS_MAX) {
         free(b);
         return;
     }
-    b->before = s->free;
-    s->free = b;
-    s->count++;
+    b->prev = cache->free;
+    cache->free = b;
+    cache->count++;
 }
 
-static void *take_from_new(weft__arena *a, size_t bytes)
+static void *arena_take_from_new_block(weft__arena *a, size_t bytes)
 {
-    weft__arena_block *b = block_for(a->stock, bytes);
+    weft__arena_block *b = block_acquire(a->block_cache, bytes);
     if (b == NULL)
         return NULL;
-    b->before = a->block;
+    b->prev = a->block;
     a->block = b;
     a->next = b->data;
     a->left = b->bytes;
-    return take(a, bytes);
+    return arena_take(a, bytes);
 }
 
 void *weft__arena_alloc(weft__arena *a, size_t bytes)
@@ -72,15 +75,15 @@ void *weft__arena_alloc(weft__arena *a, size_t bytes)
     if (bytes > SIZE_MAX / 2)
         return NULL;
     bytes = (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
-    return bytes <= a->left ? take(a, bytes) : take_from_new(a, bytes);
+    return bytes <= a->left ? arena_take(a, bytes) : arena_take_from_new_block(a, bytes);
 }
 
-static bool has_block_of_its_own(const weft__arena *a, const void *memory)
+static bool memory_has_own_block(const weft__arena *a, const void *memory)
 {
     return a->block != NULL && a->block->data == memory && a->block->bytes > BLOCK_BYTES;
 }
 
-/* Enlarge the newest block, which is not of the usual size. It may move. */
+/* Enlarge the newest block. The block must hold exactly one allocation. The block may move. */
 static void *resize_block(weft__arena *a, size_t bytes)
 {
     weft__arena_block *b = realloc(a->block, sizeof *b + bytes);
@@ -95,7 +98,7 @@ static void *resize_block(weft__arena *a, size_t bytes)
 
 void *weft__arena_resize(weft__arena *a, void *memory, size_t from, size_t to)
 {
-    if (to <= SIZE_MAX / 2 && has_block_of_its_own(a, memory))
+    if (to <= SIZE_MAX / 2 && memory_has_own_block(a, memory))
         return resize_block(a, to);
     void *larger = weft__arena_alloc(a, to);
     if (larger != NULL && from > 0)
@@ -118,19 +121,19 @@ void weft__arena_close(weft__arena *a)
 {
     while (a->block != NULL) {
         weft__arena_block *b = a->block;
-        a->block = b->before;
-        give_back(a->stock, b);
+        a->block = b->prev;
+        block_release(a->block_cache, b);
     }
     a->next = NULL;
     a->left = 0;
 }
 
-void weft__arena_stock_close(weft__arena_stock *s)
+void weft__arena_block_cache_close(weft__arena_block_cache *cache)
 {
-    while (s->free != NULL) {
-        weft__arena_block *b = s->free;
-        s->free = b->before;
+    while (cache->free != NULL) {
+        weft__arena_block *b = cache->free;
+        cache->free = b->prev;
         free(b);
     }
-    s->count = 0;
+    cache->count = 0;
 }

@@ -1,60 +1,61 @@
 /*
- * Who asks, how, and for which host: what the connection and the request say, or a proxy that is
- * trusted. Worked out when it is first asked for.
+ * The client's address, the scheme and the host of a request. A header of a trusted proxy takes
+ * precedence over the connection and the request. weft_http_peer and weft_http_host store their
+ * results in the request.
  */
-#include "http/field.h"
-#include "http/host.h"
-#include "http/server.h"
+#include "http/server/server.h"
+#include "http/text/field.h"
+#include "http/url/host.h"
 
 #include <weft/error.h>
 
-static void sockaddr_of(const weft__peer *p, struct sockaddr_storage *address)
+static void peer_sockaddr(const weft__peer *p, struct sockaddr_storage *address)
 {
     *address = (struct sockaddr_storage){.ss_family = p->is_unix ? AF_UNIX : AF_INET6};
     if (!p->is_unix)
         memcpy(&((struct sockaddr_in6 *)address)->sin6_addr, p->ip.bytes, sizeof p->ip.bytes);
 }
 
-static bool is_trusted(const weft__conn *c)
+static bool peer_is_trusted(const weft__conn *c)
 {
     struct sockaddr_storage address;
     if (c->server->trusted.count == 0 && !c->server->trusted.has_unix)
         return false;
-    sockaddr_of(&c->peer, &address);
+    peer_sockaddr(&c->peer, &address);
     return weft__cidr_has(&c->server->trusted, (struct sockaddr *)&address);
 }
 
 static const struct {
     const char *name;
     unsigned flag;
-} headers[] = {
+} trust_headers[] = {
     {"X-Forwarded-For", WEFT__TRUST_FOR},
     {"X-Forwarded-Host", WEFT__TRUST_HOST},
     {"X-Forwarded-Proto", WEFT__TRUST_PROTO},
     {"Forwarded", WEFT__TRUST_FORWARDED},
 };
 
-/* The flag of a header; 0: another header. */
-static unsigned flag_of(weft__piece name)
+/* Return the WEFT__TRUST_* bit of a header, or 0 if the header has no bit. */
+static unsigned trust_flag_of(weft__span name)
 {
-    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
-        if (weft__field_is_word(name.at, name.bytes, headers[i].name))
-            return headers[i].flag;
+    for (size_t i = 0; i < sizeof trust_headers / sizeof *trust_headers; i++)
+        if (weft__field_is_word(name.at, name.bytes, trust_headers[i].name))
+            return trust_headers[i].flag;
     return 0;
 }
 
-int weft__trust_parse(const char *names)
+int weft__trusted_headers_parse(const char *names)
 {
     unsigned flags = 0;
-    weft__piece name;
+    weft__span name;
     if (names == NULL)
         return WEFT__TRUST_FOR;
     while (weft__field_next(&names, &name)) {
-        unsigned flag = flag_of(name);
+        unsigned flag = trust_flag_of(name);
         if (flag == 0)
             return weft_fail(-EINVAL,
-                             "trusted_headers: %.*s is not X-Forwarded-For, X-Forwarded-Host, "
-                             "X-Forwarded-Proto or Forwarded",
+                             "weft_http_serve: trusted_headers contains %.*s, not X-Forwarded-For, "
+                             "X-Forwarded-Host, X-Forwarded-Proto or Forwarded",
                              (int)name.bytes, name.at);
         flags |= flag;
     }
@@ -63,15 +64,15 @@ int weft__trust_parse(const char *names)
 
 bool weft__request_trusts(const weft_http_request *r, const char *name)
 {
-    unsigned flag = flag_of((weft__piece){name, strlen(name)});
-    return (r->conn->server->trusted_headers & flag) != 0 && is_trusted(r->conn);
+    unsigned flag = trust_flag_of((weft__span){name, strlen(name)});
+    return (r->conn->server->trusted_headers & flag) != 0 && peer_is_trusted(r->conn);
 }
 
 /*
- * A header that counts only if it is trusted: the last of several, because a proxy adds its own
- * behind those of the client.
+ * Return the value of the last header with this name. Returns NULL if the header is absent or not
+ * trusted. The last header counts, because a proxy appends its header to the client's headers.
  */
-static const char *forwarded(const weft_http_request *r, const char *name)
+static const char *trusted_header(const weft_http_request *r, const char *name)
 {
     const weft__field *f, *last = NULL;
     uint32_t index = 0;
@@ -99,79 +100,84 @@ char *weft__request_join(weft_http_request *r, const char *name)
         end += f->value.bytes;
         *end++ = ',';
     }
-    end[end > all ? -1 : 0] = '\0'; /* in place of the last comma */
+    end[end > all ? -1 : 0] = '\0'; /* replaces the last comma */
     return all;
 }
 
-/* What Forwarded says, if it is there and believed; NULL. Read once. */
-static const weft__forwarded *said_by_forwarded(weft_http_request *r)
+/*
+ * Return the contents of Forwarded. Returns NULL if the header is absent or not trusted, or if
+ * memory is exhausted.
+ */
+static const weft__forwarded *forwarded_field_of(weft_http_request *r)
 {
     struct sockaddr_storage address;
-    if (r->forwarded != NULL || forwarded(r, "Forwarded") == NULL)
+    if (r->forwarded != NULL || trusted_header(r, "Forwarded") == NULL)
         return r->forwarded;
-    weft__forwarded *said = weft__arena_alloc(&r->conn->arena, sizeof *said);
-    char *value = said != NULL ? weft__request_join(r, "Forwarded") : NULL;
+    weft__forwarded *reported = weft__arena_alloc(&r->conn->arena, sizeof *reported);
+    char *value = reported != NULL ? weft__request_join(r, "Forwarded") : NULL;
     if (value == NULL)
         return NULL;
-    sockaddr_of(&r->conn->peer, &address);
-    weft__forwarded_read(said, value, &r->conn->server->trusted, (struct sockaddr *)&address);
-    r->forwarded = said;
-    return said;
+    peer_sockaddr(&r->conn->peer, &address);
+    weft__forwarded_field_read(reported, value, &r->conn->server->trusted,
+                               (struct sockaddr *)&address);
+    r->forwarded = reported;
+    return reported;
 }
 
 const char *weft_http_peer(weft_http_request *r)
 {
     if (r->peer != NULL)
         return r->peer;
-    const weft__forwarded *said = said_by_forwarded(r);
-    if (said != NULL)
-        return r->peer = said->peer;
+    const weft__forwarded *reported = forwarded_field_of(r);
+    if (reported != NULL)
+        return r->peer = reported->peer;
     struct sockaddr_storage address;
     char *text = weft__arena_alloc(&r->conn->arena, WEFT__IP_TEXT_BYTES);
     if (text == NULL)
         return "";
-    sockaddr_of(&r->conn->peer, &address);
-    const char *value = forwarded(r, "X-Forwarded-For");
-    weft__forwarded_for(text, value != NULL ? weft__request_join(r, "X-Forwarded-For") : NULL,
-                        &r->conn->server->trusted, (struct sockaddr *)&address);
+    peer_sockaddr(&r->conn->peer, &address);
+    const char *value = trusted_header(r, "X-Forwarded-For");
+    weft__x_forwarded_for_read(text,
+                               value != NULL ? weft__request_join(r, "X-Forwarded-For") : NULL,
+                               &r->conn->server->trusted, (struct sockaddr *)&address);
     r->peer = text;
     return text;
 }
 
-/* The last of a list: what the proxy next to us has added. */
-static const char *last_of(const char *list)
+/* Return the last item of a list. The nearest proxy has added the last item. */
+static const char *list_last_item(const char *list)
 {
     const char *comma = strrchr(list, ',');
     list = comma != NULL ? comma + 1 : list;
     return list + strspn(list, " \t");
 }
 
-/* The last item of a header that is believed; at NULL: there is none. */
-static weft__piece last_forwarded(const weft_http_request *r, const char *name)
+/* Return the last item of a header. at is NULL if the header is absent or not trusted. */
+static weft__span trusted_last_item(const weft_http_request *r, const char *name)
 {
-    const char *said = forwarded(r, name);
-    said = said != NULL ? last_of(said) : NULL;
-    return (weft__piece){said, said != NULL ? strlen(said) : 0};
+    const char *reported = trusted_header(r, name);
+    reported = reported != NULL ? list_last_item(reported) : NULL;
+    return (weft__span){reported, reported != NULL ? strlen(reported) : 0};
 }
 
-static bool is_word(weft__piece text, const char *word)
+static bool span_is_word(weft__span text, const char *word)
 {
     return text.at != NULL && weft__field_is_word(text.at, text.bytes, word);
 }
 
 const char *weft_http_scheme(weft_http_request *r)
 {
-    const weft__forwarded *f = said_by_forwarded(r);
-    weft__piece said = f != NULL ? f->proto : last_forwarded(r, "X-Forwarded-Proto");
-    if (is_word(said, "https"))
+    const weft__forwarded *f = forwarded_field_of(r);
+    weft__span reported = f != NULL ? f->proto : trusted_last_item(r, "X-Forwarded-Proto");
+    if (span_is_word(reported, "https"))
         return "https";
-    if (is_word(said, "http"))
+    if (span_is_word(reported, "http"))
         return "http";
     return r->conn->is_tls ? "https" : "http";
 }
 
-/* The authority of an absolute target counts before Host (RFC 9112, 3.2.2). */
-const char *weft__request_asked_host(const weft_http_request *r, size_t *bytes)
+/* The authority of an absolute target takes precedence over Host (RFC 9112, 3.2.2). */
+const char *weft__request_target_host(const weft_http_request *r, size_t *bytes)
 {
     const char *authority = r->target[0] != '/' ? strstr(r->target, "://") : NULL;
     const char *text = authority != NULL ? authority + 3 : weft_http_header(r, "Host");
@@ -181,12 +187,12 @@ const char *weft__request_asked_host(const weft_http_request *r, size_t *bytes)
 
 const char *weft__request_authority(weft_http_request *r, size_t *bytes)
 {
-    const weft__forwarded *f = said_by_forwarded(r);
-    weft__piece said = f != NULL ? f->host : last_forwarded(r, "X-Forwarded-Host");
-    if (said.at == NULL)
-        return weft__request_asked_host(r, bytes);
-    *bytes = said.bytes;
-    return said.at;
+    const weft__forwarded *f = forwarded_field_of(r);
+    weft__span reported = f != NULL ? f->host : trusted_last_item(r, "X-Forwarded-Host");
+    if (reported.at == NULL)
+        return weft__request_target_host(r, bytes);
+    *bytes = reported.bytes;
+    return reported.at;
 }
 
 const char *weft_http_host(weft_http_request *r)

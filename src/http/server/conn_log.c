@@ -1,8 +1,8 @@
 /*
- * What is logged of a request: after its handler, or after a refusal, with as much of the request
- * as is known.
+ * Log records of requests, and replies to rejected requests. The record of a rejected request
+ * contains the received part of the request.
  */
-#include "http/server.h"
+#include "http/reply/reply.h"
 
 #include <weft/time.h>
 
@@ -11,8 +11,8 @@ static const char *or_empty(const char *text)
     return text != NULL ? text : "";
 }
 
-/* A request whose head is settled, with the reply's status and length. */
-static COLD void log_request(weft_http_request *r, int status, uint64_t bytes, const char *reason)
+/* Log a request with a complete head. bytes is the length of the reply's body. */
+static COLD void log_record(weft_http_request *r, int status, uint64_t bytes, const char *reason)
 {
     const weft_http_options *o = &r->conn->server->options;
     const weft_http_record record = {
@@ -31,22 +31,22 @@ static COLD void log_request(weft_http_request *r, int status, uint64_t bytes, c
     o->log(&record, o->log_ctx);
 }
 
-COLD void weft__conn_note(weft_http_request *r)
+COLD void weft__conn_log_request(weft_http_request *r)
 {
-    log_request(r, r->status, r->sent, "");
+    log_record(r, r->status, r->sent, "");
 }
 
-COLD void weft__conn_refuse_settled(weft_http_request *r, int status, const char *reason)
+COLD void weft__conn_reject_request(weft_http_request *r, int status, const char *reason)
 {
     weft__conn *c = r->conn;
     c->has_unread = true;
-    uint64_t bytes = weft__reply_refuse(c, status, NULL);
+    uint64_t bytes = weft__reply_reject(c, status, NULL);
     if (c->server->options.log != NULL)
-        log_request(r, status, bytes, reason);
+        log_record(r, status, bytes, reason);
 }
 
-/* Note method and target of a first line that may be malformed or incomplete. */
-static void note_line(weft__conn *c, weft_http_record *record)
+/* Set method and target from a request line that may be malformed or incomplete. */
+static void record_set_request_line(weft__conn *c, weft_http_record *record)
 {
     const char *line = c->input + c->message.line_at;
     size_t bytes = c->input_bytes > c->message.line_at ? c->input_bytes - c->message.line_at : 0;
@@ -61,7 +61,7 @@ static void note_line(weft__conn *c, weft_http_record *record)
     record->version = c->message.fields_at > 0 ? c->message.version : 0;
 }
 
-COLD void weft__conn_refuse(weft__conn *c, int status, const char *reason, const char *text)
+COLD void weft__conn_reject(weft__conn *c, int status, const char *reason, const char *text)
 {
     const weft_http_options *o = &c->server->options;
     char peer[WEFT__IP_TEXT_BYTES] = "unix";
@@ -76,9 +76,9 @@ COLD void weft__conn_refuse(weft__conn *c, int status, const char *reason, const
         .status = status,
     };
     if (o->log != NULL)
-        note_line(c, &record);
+        record_set_request_line(c, &record);
     c->has_unread = true;
-    record.bytes = weft__reply_refuse(c, status, text);
+    record.bytes = weft__reply_reject(c, status, text);
     record.seconds = weft_now() - c->begun_s;
     if (o->log != NULL)
         o->log(&record, o->log_ctx);

@@ -1,8 +1,9 @@
-/* What a request says. */
-#include "http/cookie.h"
-#include "http/path.h"
-#include "http/server.h"
+/* The head of a request: method, path, headers, parameters, cookies. */
+#include "http/server/server.h"
+#include "http/text/cookie.h"
+#include "http/url/path.h"
 
+#include <weft/error.h>
 #include <weft/url.h>
 
 const char *weft_http_method(const weft_http_request *r)
@@ -32,7 +33,10 @@ int weft_http_version(const weft_http_request *r)
 
 void *weft_http_alloc(weft_http_request *r, size_t bytes)
 {
-    return weft__arena_alloc(&r->conn->arena, bytes);
+    void *data = weft__arena_alloc(&r->conn->arena, bytes);
+    if (data == NULL)
+        weft_fail(-ENOMEM, "weft_http_alloc: memory is exhausted, bytes is %zu", bytes);
+    return data;
 }
 
 bool weft_http_is_draining(const weft_http_request *r)
@@ -78,8 +82,9 @@ const char *weft_http_param(const weft_http_request *r, const char *name)
 }
 
 /*
- * Those of a text, in their order: 0, or -ENOMEM, and there are none then. The text is changed.
- * What is malformed is left out.
+ * Parse the parameters of a query or form, in their order. The call changes text and skips
+ * malformed parameters. On failure, *params is NULL. Returns 0, or:
+ * -ENOMEM if memory is exhausted
  */
 static int parse_params(weft_http_request *r, char *text, weft__param **params)
 {
@@ -107,16 +112,18 @@ const char *weft_http_query_param(weft_http_request *r, const char *name)
         char *copy = weft__arena_copy(&r->conn->arena, r->query, strlen(r->query));
         r->has_query_params = copy != NULL && parse_params(r, copy, &r->query_params) == 0;
     }
+    if (!r->has_query_params)
+        weft_fail(-ENOMEM, "weft_http_query_param: memory is exhausted");
     return find_param(r->query_params, name);
 }
 
 static int read_form(weft_http_request *r)
 {
     static const char type[] = "application/x-www-form-urlencoded";
-    const char *said = weft_http_header(r, "Content-Type");
+    const char *content_type = weft_http_header(r, "Content-Type");
     char *text;
-    if (said == NULL || strncasecmp(said, type, sizeof type - 1) != 0 ||
-        strchr("; \t", said[sizeof type - 1]) == NULL)
+    if (content_type == NULL || strncasecmp(content_type, type, sizeof type - 1) != 0 ||
+        strchr("; \t", content_type[sizeof type - 1]) == NULL)
         return -EINVAL;
     ssize_t n = weft_http_read_all(r, &text);
     if (n < 0)
@@ -132,6 +139,8 @@ const char *weft_http_form(weft_http_request *r, const char *name, int *error)
         r->has_form = true;
         r->form_error = read_form(r);
     }
+    if (r->form_error < 0)
+        weft_fail(r->form_error, "weft_http_form: cannot read the form");
     if (error != NULL)
         *error = r->form_error;
     return find_param(r->form, name);
@@ -142,17 +151,24 @@ const char *weft_http_cookie(weft_http_request *r, const char *name)
     uint32_t index = 0;
     const weft__field *f;
     while ((f = weft__message_field(&r->conn->message, r->head, "Cookie", &index)) != NULL) {
-        weft__piece value;
-        if (weft__cookie_find(r->head + f->value.at, name, &value))
-            return weft__arena_copy(&r->conn->arena, value.at, value.bytes);
+        weft__span value;
+        if (!weft__cookie_find(r->head + f->value.at, name, &value))
+            continue;
+        const char *copy = weft__arena_copy(&r->conn->arena, value.at, value.bytes);
+        if (copy == NULL)
+            weft_fail(-ENOMEM, "weft_http_cookie: memory is exhausted, name is %s", name);
+        return copy;
     }
     return NULL;
 }
 
 /* The target */
 
-/* Where the path begins: behind the authority of an absolute target. */
-static const char *path_of(const char *target)
+/*
+ * Return the path and the query of a target, without the scheme and authority of an absolute
+ * target.
+ */
+static const char *target_path(const char *target)
 {
     const char *authority = target[0] != '/' ? strstr(target, "://") : NULL;
     if (authority == NULL)
@@ -161,25 +177,25 @@ static const char *path_of(const char *target)
     return path != NULL ? path : "/";
 }
 
-static int because(const char **reason, const char *text, int status)
+static int reject_with(const char **reason, const char *text, int status)
 {
     *reason = text;
     return status;
 }
 
-/* Split what is behind the path off, and clean it: 0, or a status. */
-static int open_target(weft_http_request *r, const char **reason)
+/* Set path and query from the target. Returns 0, or the status of a rejection. */
+static int request_set_path(weft_http_request *r, const char **reason)
 {
-    const char *path = path_of(r->target);
+    const char *path = target_path(r->target);
     size_t bytes = strcspn(path, "?");
     r->query = path[bytes] == '?' ? path + bytes + 1 : "";
     if (path[0] != '/') /* "*", or "http://host?query" */
         bytes = path[0] == '?' ? 0 : bytes;
     r->path = weft__arena_copy(&r->conn->arena, bytes > 0 ? path : "/", bytes > 0 ? bytes : 1);
     if (r->path == NULL)
-        return because(reason, "no memory", 503);
+        return reject_with(reason, "memory is exhausted", 503);
     return r->path[0] == '/' && weft__path_clean(r->path) < 0
-               ? because(reason, "a path with a forbidden character, or above the root", 400)
+               ? reject_with(reason, "a path with an invalid character or above the root", 400)
                : 0;
 }
 
@@ -189,13 +205,16 @@ int weft__request_open(weft_http_request *r, const char **reason)
     r->method = r->head + m->method.at;
     r->target = r->head + m->target.at;
     r->body_bytes_max = r->conn->server->options.limits.body_bytes_max;
-    weft__pace_start(&r->in_pace, r->conn->server);
-    /* A tunnel begins behind a reply to it, which is none of what handlers are for. */
+    weft__min_rate_start(&r->in_rate, r->conn->server);
+    /*
+     * Reject CONNECT. A successful reply would turn the connection into a tunnel. Handlers do not
+     * support tunnels.
+     */
     if (weft__request_is(r, HTTP_CONNECT))
-        return because(reason, "CONNECT", 501);
-    /* Nobody knows where its body would end (RFC 1945, 7.2.2). */
+        return reject_with(reason, "the CONNECT method", 501);
+    /* Without Content-Length, the end of the body would be unknown (RFC 1945, 7.2.2). */
     if (m->version == 10 && m->length == 0 && !weft_http_header(r, "Content-Length") &&
         (weft__request_is(r, HTTP_POST) || weft__request_is(r, HTTP_PUT)))
-        return because(reason, "a body without Content-Length", 411);
-    return open_target(r, reason);
+        return reject_with(reason, "a body without Content-Length", 411);
+    return request_set_path(r, reason);
 }

@@ -1,18 +1,19 @@
 /*
- * The body of a request: read when the handler wants it, at the pace of the peer, within its limit.
+ * The body of a request. The server reads the body only when the handler calls a read function.
+ * body_bytes_max and the minimum rate limit the reads.
  */
-#include "http/server.h"
+#include "http/server/server.h"
 
 #include <weft/error.h>
 
 #include <stdlib.h>
 
-/* What of an unread body is worth reading so that the connection can be kept. */
+/* The maximum length of an unread body that the server skips to keep the connection open. */
 #define SKIP_BYTES_MAX ((uint64_t)64 << 10)
-/* What is left of a body that is worth a larger buffer. */
+/* If more than this number of bytes remain, the connection uses a larger read buffer. */
 #define LARGE_BYTES ((uint64_t)4 << 10)
-/* What is made room for before anything has come, when all of it is wanted at once. */
-#define ROOM_FIRST ((size_t)4 << 10)
+/* The size of the first allocation for a chunked body in weft_http_read_all. */
+#define CAPACITY_FIRST ((size_t)4 << 10)
 
 int64_t weft_http_length(const weft_http_request *r)
 {
@@ -27,7 +28,7 @@ int weft_http_limit_body(weft_http_request *r, uint64_t bytes_max)
     return 0;
 }
 
-int weft__bodies_take(weft__server *s, uint64_t bytes)
+int weft__bodies_reserve(weft__server *s, uint64_t bytes)
 {
     if (bytes > s->options.limits.bodies_bytes_max - s->bodies_bytes)
         return -ENOBUFS;
@@ -35,63 +36,66 @@ int weft__bodies_take(weft__server *s, uint64_t bytes)
     return 0;
 }
 
-/* Nothing more can be read, nor a further request. */
-static int fail(weft_http_request *r, int error)
+/* Fail all further reads with this error. The connection cannot handle another request. */
+static int body_fail(weft_http_request *r, int error)
 {
     r->body_error = error;
-    r->conn->is_to_close = true;
+    r->conn->must_close = true;
     return error;
 }
 
-/* A client that asked whether it should send its body waits for this; one that sent it does not. */
-static int invite(weft_http_request *r)
+/* Send 100 (Continue) if the client waits for that response (RFC 9110, 10.1.1). */
+static int send_continue(weft_http_request *r)
 {
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    static const char continue_text[] = "HTTP/1.1 100 Continue\r\n\r\n";
     if (!r->conn->message.expects_continue || r->has_continued)
         return 0;
     r->has_continued = true;
     if (r->state != WEFT__REPLY_NONE)
-        return -EPIPE; /* it has its reply, and no reason to send anything */
-    ssize_t n = weft_stream_write(&r->conn->stream, go_on, sizeof go_on - 1);
+        return -EPIPE; /* after the final reply, the client does not send the body */
+    ssize_t n = weft_stream_write(&r->conn->stream, continue_text, sizeof continue_text - 1);
     return n < 0 ? (int)n : 0;
 }
 
-/* More of it than a head is to come, or who knows. */
-static bool is_large(const weft_http_request *r)
+/* Return true if the rest of the body is long or has an unknown length. */
+static bool body_is_large(const weft_http_request *r)
 {
     int64_t length = r->conn->message.length;
     return length < 0 || (uint64_t)length - r->body_bytes > LARGE_BYTES;
 }
 
-/* Say that it is wanted, and what else waits to be sent, and wait for it: as weft_stream_peek. */
-static ssize_t ask_for_more(weft_http_request *r)
+/*
+ * Send 100 (Continue) if necessary. Then send buffered output and wait for input, like
+ * weft_stream_peek.
+ */
+static ssize_t body_peek_more(weft_http_request *r)
 {
     weft__conn *c = r->conn;
     const void *ignored;
-    int rc = invite(r);
+    int rc = send_continue(r);
     ssize_t n = rc < 0 ? rc : weft_stream_peek(&c->stream, 1, &ignored);
     /*
-     * A peer that takes nothing is one to be waited for, whatever is said to it next. Output of
-     * another fiber, a reverse proxy's, was not flushed.
+     * After an error, output may remain unsent. The next write must then be ready to wait. Another
+     * fiber writes the output of a proxied reply, so this call has not flushed that output.
      */
-    if (!r->is_relayed)
+    if (!r->is_proxied)
         c->unflushed = n < 0 ? WEFT__OUT_BYTES : 0;
     return n;
 }
 
-/* Wait for more of it: 0, or an error. */
-static int wait_for_more(weft_http_request *r)
+/* Wait for more bytes of the body, at the minimum rate. Returns 0 or an error. */
+static int body_wait_for_more(weft_http_request *r)
 {
     weft__conn *c = r->conn;
-    if (is_large(r))
-        weft__conn_widen(c);
-    weft__pace_turn turn;
-    int rc = weft__pace_open(&turn, &r->in_pace, r->conn->server);
+    if (body_is_large(r))
+        weft__conn_enlarge_buffer(c);
+    weft__min_rate_call call;
+    int rc = weft__min_rate_open(&call, &r->in_rate, r->conn->server);
     if (rc < 0)
         return rc;
-    ssize_t n = ask_for_more(r);
+    ssize_t n = body_peek_more(r);
     uint64_t bytes = n > 0 ? (uint64_t)n : 0;
-    int late = weft__pace_close(&turn, bytes);
+    int late = weft__min_rate_close(&call, bytes);
     if (n > 0)
         return 0;
     if (n == 0)
@@ -99,38 +103,40 @@ static int wait_for_more(weft_http_request *r)
     return late < 0 ? late : (int)n;
 }
 
-static int check_limit(const weft_http_request *r)
+static int body_check_limit(const weft_http_request *r)
 {
     int64_t length = r->conn->message.length;
     uint64_t bytes = length > 0 ? (uint64_t)length : r->body_bytes;
     if (bytes <= r->body_bytes_max)
         return 0;
-    return weft_fail(-EMSGSIZE, "a body of more than %llu bytes",
+    return weft_fail(-EMSGSIZE, "weft_http_read: the body is longer than %llu bytes",
                      (unsigned long long)r->body_bytes_max);
 }
 
-/* The next piece as it comes: 1, or 0 at the end, or an error. */
-static int next_piece(weft_http_request *r, const char **piece, size_t *bytes)
+/*
+ * Get the next piece of the body without copying. Returns 1, 0 at the end of the body, or an error.
+ */
+static int body_next_piece(weft_http_request *r, const char **piece, size_t *bytes)
 {
     weft__conn *c = r->conn;
-    int rc = check_limit(r);
+    int rc = body_check_limit(r);
     while (rc == 0 && !c->message.is_complete) {
         const void *data;
         size_t used = 0;
         ssize_t n = weft_stream_peek(&c->stream, 0, &data);
         if (n <= 0) {
-            rc = n < 0 ? (int)n : wait_for_more(r);
+            rc = n < 0 ? (int)n : body_wait_for_more(r);
             continue;
         }
         rc = weft__message_body(&c->message, data, (size_t)n, &used, piece, bytes);
-        /* What is skipped stays in the buffer until something is read into it. */
+        /* Skipped bytes remain valid until the stream reads again. */
         (void)weft_stream_skip(&c->stream, used);
     }
     if (rc <= 0)
         return rc;
     r->has_continued = true;
     r->body_bytes += *bytes;
-    rc = check_limit(r);
+    rc = body_check_limit(r);
     return rc < 0 ? rc : 1;
 }
 
@@ -140,11 +146,11 @@ ssize_t weft_http_read_piece(weft_http_request *r, const void **data)
     if (r->body_error < 0)
         return r->body_error;
     if (r->piece_bytes == 0) {
-        int rc = next_piece(r, &r->piece, &r->piece_bytes);
+        int rc = body_next_piece(r, &r->piece, &r->piece_bytes);
         if (rc <= 0) {
             r->piece_bytes = 0;
-            /* Cancelled, nothing is lost: it can be tried again. */
-            return rc == 0 || rc == -ECANCELED ? rc : fail(r, rc);
+            /* A cancelled read loses no bytes. The caller may repeat the read. */
+            return rc == 0 || rc == -ECANCELED ? rc : body_fail(r, rc);
         }
     }
     size_t bytes = r->piece_bytes;
@@ -168,48 +174,51 @@ ssize_t weft_http_read(weft_http_request *r, void *data, size_t bytes)
     return (ssize_t)taken;
 }
 
-/* A whole body while it is read: a block of the arena that grows with it. */
-typedef struct whole {
-    char *bytes;
+/* The bytes that weft_http_read_all has read, in one growing allocation in the arena. */
+typedef struct whole_body {
+    char *bytes; /* NULL if capacity is 0 */
     size_t count;
-    size_t room;
-} whole;
+    size_t capacity;
+} whole_body;
 
-/* Bytes of the body behind the last piece, if its length is known; else 0. */
-static size_t announced_rest(const weft_http_request *r)
+/* Return the number of unread bytes, or 0 if the length is unknown. */
+static size_t body_bytes_left(const weft_http_request *r)
 {
     int64_t length = r->conn->message.length;
     return length > 0 ? (size_t)((uint64_t)length - r->body_bytes) : 0;
 }
 
-/* Make room for so many bytes and a NUL: exactly, if the length is known, else twice as much. */
-static int whole_reserve(weft_http_request *r, whole *w, size_t bytes)
+/*
+ * Reserve memory for more bytes and a NUL. If the length is known, reserve memory for the whole
+ * body. Otherwise double the capacity.
+ */
+static int whole_body_reserve(weft_http_request *r, whole_body *w, size_t bytes)
 {
-    size_t needed = w->count + bytes + 1, room = needed + announced_rest(r);
-    if (w->room >= needed)
+    size_t needed = w->count + bytes + 1, capacity = needed + body_bytes_left(r);
+    if (w->capacity >= needed)
         return 0;
     if (r->conn->message.is_chunked) {
-        room = w->room != 0 ? w->room : ROOM_FIRST;
-        while (room < needed)
-            room *= 2;
+        capacity = w->capacity != 0 ? w->capacity : CAPACITY_FIRST;
+        while (capacity < needed)
+            capacity *= 2;
     }
-    char *larger = weft__arena_resize(&r->conn->arena, w->bytes, w->room, room);
+    char *larger = weft__arena_resize(&r->conn->arena, w->bytes, w->capacity, capacity);
     if (larger == NULL)
         return -ENOMEM;
     w->bytes = larger;
-    w->room = room;
+    w->capacity = capacity;
     return 0;
 }
 
-static int whole_add(weft_http_request *r, whole *w, const void *piece, size_t bytes)
+static int whole_body_add(weft_http_request *r, whole_body *w, const void *piece, size_t bytes)
 {
-    int rc = weft__bodies_take(r->conn->server, bytes);
+    int rc = weft__bodies_reserve(r->conn->server, bytes);
     if (rc == 0) {
-        r->body_held += bytes;
-        rc = whole_reserve(r, w, bytes);
+        r->body_reserved += bytes;
+        rc = whole_body_reserve(r, w, bytes);
     }
     if (rc < 0)
-        return fail(r, rc); /* the piece is lost, and with it the body */
+        return body_fail(r, rc); /* without the lost piece, the body is incomplete */
     memcpy(w->bytes + w->count, piece, bytes);
     w->count += bytes;
     return 0;
@@ -217,15 +226,15 @@ static int whole_add(weft_http_request *r, whole *w, const void *piece, size_t b
 
 ssize_t weft_http_read_all(weft_http_request *r, char **data)
 {
-    whole all = {0};
+    whole_body all = {0};
     const void *piece;
     ssize_t n;
     while ((n = weft_http_read_piece(r, &piece)) > 0) {
-        int rc = whole_add(r, &all, piece, (size_t)n);
+        int rc = whole_body_add(r, &all, piece, (size_t)n);
         if (rc < 0)
             return rc;
     }
-    int rc = n < 0 ? (int)n : whole_reserve(r, &all, 0);
+    int rc = n < 0 ? (int)n : whole_body_reserve(r, &all, 0);
     if (rc < 0)
         return rc;
     all.bytes[all.count] = '\0';
@@ -258,7 +267,7 @@ int weft__body_skip(weft_http_request *r)
     return (int)n;
 }
 
-int weft__body_glance(weft_http_request *r)
+int weft__body_discard_arrived(weft_http_request *r)
 {
     weft__conn *c = r->conn;
     weft__message *m = &c->message;
@@ -272,7 +281,7 @@ int weft__body_glance(weft_http_request *r)
         int rc = weft__message_body(m, data, (size_t)n, &used, &piece, &bytes);
         (void)weft_stream_skip(&c->stream, used);
         if (rc < 0)
-            return fail(r, rc);
+            return body_fail(r, rc);
         r->has_continued = true;
         r->body_bytes += bytes;
     }

@@ -1,8 +1,8 @@
-/* The server: what it is asked to do, whom it lets in, and how it ends. */
-#include "http/date.h"
-#include "http/field.h"
-#include "http/server.h"
-#include "http/status.h"
+/* The server: options, limits, admission of connections, drain. */
+#include "http/server/server.h"
+#include "http/text/date.h"
+#include "http/text/field.h"
+#include "http/text/status.h"
 
 #include <weft/error.h>
 #include <weft/fiber.h>
@@ -35,11 +35,11 @@
 #define HANDSHAKES_PER_PEER_S_MAX 200.0
 #define UNSENT_BYTES_PER_PEER_MAX ((uint64_t)64 << 20)
 /*
- * What the kernel may hold of a connection's output beyond what is under way: all of a reply that
- * goes into its buffers looks as if it had been read.
+ * TCP_NOTSENT_LOWAT: the number of bytes that the kernel may buffer beyond the bytes in flight. The
+ * minimum rate measures writes. Bytes in the kernel's buffers therefore count as read by the peer.
  */
 #define UNSENT_BYTES_MAX (256 << 10)
-/* Offsets into a head are 32 bits wide; and who wants more does not want headers. */
+/* The upper limit of head_bytes_max, because offsets into a head have 32 bits. */
 #define HEAD_BYTES_LIMIT ((size_t)1 << 30)
 
 #define DEFAULT_TO(field, value) \
@@ -48,7 +48,7 @@
             (field) = (value);   \
     } while (0)
 
-static void fill_in(weft_http_limits *l)
+static void limits_fill_in(weft_http_limits *l)
 {
     DEFAULT_TO(l->line_bytes_max, LINE_BYTES_MAX);
     DEFAULT_TO(l->head_bytes_max, HEAD_BYTES_MAX);
@@ -69,23 +69,36 @@ static void fill_in(weft_http_limits *l)
         l->head_bytes_max = HEAD_BYTES_LIMIT;
 }
 
-static bool is_time(double s)
+static int check_time_or_rate(const char *name, double value)
 {
-    return s >= 0; /* not NaN either */
+    if (value >= 0) /* false for NaN */
+        return 0;
+    return weft_fail(-EINVAL, "weft_http_serve: %s is %g", name, value);
 }
 
-static int check(const weft_http_options *o)
+static int options_check(const weft_http_options *o)
 {
     const weft_http_limits *l = &o->limits;
-    if (!is_time(l->first_byte_s) || !is_time(l->head_s) || !is_time(l->idle_s) ||
-        !is_time(l->slow_s) || !is_time(l->body_bytes_per_s_min) || !is_time(o->drain_s) ||
-        !is_time(l->handshakes_per_peer_s_max))
-        return weft_fail(-EINVAL, "a server's time or rate that is negative or no number");
-    if (o->gzip_level < 0 || o->gzip_level > 9)
-        return weft_fail(-EINVAL, "a gzip level of %d", o->gzip_level);
-    if (o->server_name != NULL && !weft__field_is_value(o->server_name, strlen(o->server_name)))
-        return weft_fail(-EINVAL, "a server's name with characters that do not belong there");
-    return 0;
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"first_byte_s", l->first_byte_s},
+                   {"head_s", l->head_s},
+                   {"idle_s", l->idle_s},
+                   {"slow_s", l->slow_s},
+                   {"body_bytes_per_s_min", l->body_bytes_per_s_min},
+                   {"drain_s", o->drain_s},
+                   {"handshakes_per_peer_s_max", l->handshakes_per_peer_s_max}};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof numbers / sizeof *numbers; i++)
+        rc = check_time_or_rate(numbers[i].name, numbers[i].value);
+    if (rc == 0 && (o->gzip_level < 0 || o->gzip_level > 9))
+        rc = weft_fail(-EINVAL, "weft_http_serve: gzip_level is %d, which is not in 0 to 9",
+                       o->gzip_level);
+    if (rc == 0 && o->server_name != NULL &&
+        !weft__field_is_value(o->server_name, strlen(o->server_name)))
+        rc = weft_fail(-EINVAL, "weft_http_serve: server_name has an invalid character");
+    return rc;
 }
 
 int weft__server_open(weft__server *s, weft_http_handler *handler, void *ctx,
@@ -95,17 +108,17 @@ int weft__server_open(weft__server *s, weft_http_handler *handler, void *ctx,
     if (options != NULL)
         s->options = *options;
     if (handler == NULL)
-        return weft_fail(-EINVAL, "a server without a handler");
-    int rc = check(&s->options);
+        return weft_fail(-EINVAL, "weft_http_serve: handler is NULL");
+    int rc = options_check(&s->options);
     if (rc < 0)
         return rc;
     weft_http_limits *l = &s->options.limits;
-    fill_in(l);
+    limits_fill_in(l);
     DEFAULT_TO(s->options.drain_s, DRAIN_S);
     s->message_limits =
         (weft__message_limits){l->line_bytes_max, l->head_bytes_max, l->headers_max};
     weft__list_init(&s->conns);
-    rc = weft__trust_parse(s->options.trusted_headers);
+    rc = weft__trusted_headers_parse(s->options.trusted_headers);
     if (rc < 0)
         return rc;
     s->trusted_headers = (unsigned)rc;
@@ -115,47 +128,48 @@ int weft__server_open(weft__server *s, weft_http_handler *handler, void *ctx,
 void weft__server_close(weft__server *s)
 {
     weft__cidr_close(&s->trusted);
-    weft__peers_close(&s->peers);
-    weft__rates_close(&s->rates);
-    weft__arena_stock_close(&s->stock);
+    weft__conn_limit_close(&s->conn_limit);
+    weft__handshake_limit_close(&s->handshake_limit);
+    weft__arena_block_cache_close(&s->block_cache);
 }
 
-/* What a connection's fiber starts with. */
-typedef struct visitor {
+/* The argument of a connection's fiber. */
+typedef struct conn_arg {
     weft__server *server;
     weft__peer peer;
     int fd;
-} visitor;
+} conn_arg;
 
-static void leave(weft__server *s, const weft__peer *peer)
+static void conn_leave(weft__server *s, const weft__peer *peer)
 {
-    weft__peers_leave(&s->peers, peer);
+    weft__conn_limit_leave(&s->conn_limit, peer);
     if (--s->conns_count == 0 && s->is_draining)
-        (void)weft_event_set(&s->left);
+        (void)weft_event_set(&s->drained);
 }
 
-/* A connection whose fiber never ran. */
-static void drop_visitor(void *arg)
+/* Close a connection. Its fiber was cancelled before the fiber ran. */
+static void conn_arg_drop(void *arg)
 {
-    const visitor *v = arg;
-    weft_close(v->fd);
-    leave(v->server, &v->peer);
+    const conn_arg *a = arg;
+    weft_close(a->fd);
+    conn_leave(a->server, &a->peer);
 }
 
-/* What becomes of one connection is nobody else's business: it never fails. */
-static weft_value receive_visitor(void *arg)
+/* Always return 0, because the failure of one connection must not end the group. */
+static weft_value conn_main(void *arg)
 {
-    const visitor *v = arg;
-    (void)weft__conn_run(v->server, v->fd, &v->peer);
-    leave(v->server, &v->peer);
+    const conn_arg *a = arg;
+    (void)weft__conn_run(a->server, a->fd, &a->peer);
+    conn_leave(a->server, &a->peer);
     return 0;
 }
 
 /*
- * Without waiting, and without a word under TLS, which would cost a handshake. What the peer has
- * said already is taken: if it were not, the kernel would reset the connection, reply and all.
+ * Reply with a status and close a connection, without waiting. With TLS, send no reply, because a
+ * reply would require a handshake. Read the received input before the close. Otherwise the kernel
+ * resets the connection, and the client may lose the reply.
  */
-static void turn_away(const weft__server *s, int fd, int status)
+static void reject_new_conn(const weft__server *s, int fd, int status)
 {
     char text[2048];
     int n = snprintf(text, sizeof text,
@@ -169,85 +183,97 @@ static void turn_away(const weft__server *s, int fd, int status)
     weft_close(fd);
 }
 
-static int admit(int fd, void *ctx)
+static int conn_admit(int fd, void *ctx)
 {
     weft__server *s = ctx;
     const weft_http_limits *l = &s->options.limits;
-    visitor v = {.server = s, .fd = fd};
-    weft__peer_of_fd(&v.peer, fd);
+    conn_arg a = {.server = s, .fd = fd};
+    weft__peer_of_fd(&a.peer, fd);
     if (s->conns_count >= l->connections_max) {
-        turn_away(s, fd, 503);
+        reject_new_conn(s, fd, 503);
         return 0;
     }
-    int rc = weft__peers_enter(&s->peers, &v.peer, l->connections_per_peer_max);
+    int rc = weft__conn_limit_enter(&s->conn_limit, &a.peer, l->connections_per_peer_max);
     if (rc < 0) {
-        turn_away(s, fd, rc == -EBUSY ? 429 : 503);
+        reject_new_conn(s, fd, rc == -EBUSY ? 429 : 503);
         return 0;
     }
     s->conns_count++;
     const weft_spin_options spin = {.name = "http",
                                     .stack_bytes = s->options.stack_bytes,
-                                    .arg_bytes = sizeof v,
-                                    .drop = drop_visitor};
-    if (weft_group_spin_with(s->group, receive_visitor, &v, &spin) == 0) {
-        leave(s, &v.peer);
-        turn_away(s, fd, 503);
+                                    .arg_bytes = sizeof a,
+                                    .drop = conn_arg_drop};
+    if (weft_group_spin_with(s->group, conn_main, &a, &spin) == 0) {
+        conn_leave(s, &a.peer);
+        reject_new_conn(s, fd, 503);
     }
     return 0;
 }
 
-/* Idle connections go now, the others when they have replied: they look at is_draining. */
-static void drain(weft__server *s)
+/*
+ * Wait at most drain_s seconds until all connections have ended. Cancel the waits of idle
+ * connections. Other connections check is_draining and end after their replies.
+ */
+static void server_drain(weft__server *s)
 {
     s->is_draining = true;
     WEFT_SHIELD(s->options.drain_s) {
         WEFT__LIST_FOR(node, &s->conns) {
             const weft__conn *c = CONTAINER_OF(node, weft__conn, link);
-            if (c->waiting != NULL)
-                (void)weft_scope_cancel(c->waiting);
+            if (c->wait_scope != NULL)
+                (void)weft_scope_cancel(c->wait_scope);
         }
-        while (s->conns_count > 0 && weft_event_wait(&s->left) == 0)
+        while (s->conns_count > 0 && weft_event_wait(&s->drained) == 0)
             ;
     }
 }
 
-/* An own listener is closed before it drains: who calls then is to try elsewhere at once. */
-static int serve(weft__server *s, int listener, bool is_own)
+/*
+ * Run the accept loop, then drain. Close an owned listener before the drain, so that clients can
+ * try another server at once.
+ */
+static int server_run(weft__server *s, int listener, bool owns_listener)
 {
     int rc = 0, closed = 0;
     WEFT_GROUP(group, closed) {
         s->group = &group;
-        rc = weft_accept_loop(listener, admit, s);
-        if (is_own)
+        rc = weft_accept_loop(listener, conn_admit, s);
+        if (owns_listener)
             weft_close(listener);
-        drain(s);
+        server_drain(s);
         weft_group_cancel(&group);
     }
     return rc;
 }
 
-/* For a connection, or a listener and all that it accepts. All of it fails for unix. */
-static void tune(int fd, const weft__server *s)
+/*
+ * Set TCP options of a connection or a listener. Accepted sockets inherit the options of the
+ * listener. The calls fail for Unix sockets.
+ */
+static void set_socket_options(int fd, const weft__server *s)
 {
     int on = 1, unsent = UNSENT_BYTES_MAX;
     double slow_ms = s->options.limits.slow_s * 1000;
-    unsigned stalled_ms = slow_ms < INT_MAX ? (unsigned)slow_ms : 0; /* 0: the kernel's own */
-    /* Replies are written whole: none is to wait for the peer to acknowledge the one before. */
+    unsigned stalled_ms = slow_ms < INT_MAX ? (unsigned)slow_ms : 0; /* 0: the kernel's default */
+    /*
+     * A reply is written as a whole. The write must not wait for the acknowledgement of earlier
+     * replies.
+     */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
-    /* Who takes nothing any more is dropped, also when all is written and the socket closed. */
+    /* Drop peers that stop acknowledging data, even after close. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &stalled_ms, sizeof stalled_ms);
 }
 
-static int serve_at(int listener, bool is_own, weft_http_handler *handler, void *ctx,
-                    const weft_http_options *options)
+static int serve_on_listener(int listener, bool owns_listener, weft_http_handler *handler,
+                             void *ctx, const weft_http_options *options)
 {
     weft__server s;
     int rc = weft__server_open(&s, handler, ctx, options);
     if (rc == 0) {
-        tune(listener, &s);
-        rc = serve(&s, listener, is_own);
-    } else if (is_own) {
+        set_socket_options(listener, &s);
+        rc = server_run(&s, listener, owns_listener);
+    } else if (owns_listener) {
         weft_close(listener);
     }
     weft__server_close(&s);
@@ -257,7 +283,8 @@ static int serve_at(int listener, bool is_own, weft_http_handler *handler, void 
 int weft_http_serve_fd(int listener, weft_http_handler *handler, void *ctx,
                        const weft_http_options *options)
 {
-    return serve_at(listener, options != NULL && options->closes_listener, handler, ctx, options);
+    return serve_on_listener(listener, options != NULL && options->closes_listener, handler, ctx,
+                             options);
 }
 
 int weft_http_serve(const char *address, weft_http_handler *handler, void *ctx,
@@ -265,8 +292,8 @@ int weft_http_serve(const char *address, weft_http_handler *handler, void *ctx,
 {
     int listener = weft_listen(strchr(address, '/') != NULL ? "unix" : "tcp", address);
     if (listener < 0)
-        return weft_fail(listener, "cannot listen at %s", address);
-    return serve_at(listener, true, handler, ctx, options);
+        return weft_fail(listener, "weft_http_serve: cannot listen on %s", address);
+    return serve_on_listener(listener, true, handler, ctx, options);
 }
 
 int weft_http_serve_conn(int fd, weft_http_handler *handler, void *ctx,
@@ -276,7 +303,7 @@ int weft_http_serve_conn(int fd, weft_http_handler *handler, void *ctx,
     weft__peer peer;
     int rc = weft__server_open(&s, handler, ctx, options);
     if (rc == 0) {
-        tune(fd, &s);
+        set_socket_options(fd, &s);
         weft__peer_of_fd(&peer, fd);
         rc = weft__conn_run(&s, fd, &peer);
     } else {

@@ -1,25 +1,28 @@
-/* Handing a connection over to another protocol. */
-#include "http/field.h"
-#include "http/server.h"
+/* The switch of a connection to another protocol (RFC 9110, 7.8). */
+#include "http/server/server.h"
+#include "http/text/field.h"
 
 #include <weft/error.h>
 
-static int check(weft_http_request *r, const char *protocol)
+static int upgrade_check(weft_http_request *r, const char *protocol)
 {
     if (r->state != WEFT__REPLY_NONE)
         return -EALREADY;
-    const char *asked = weft__request_join(r, "Upgrade");
-    if (asked == NULL)
+    const char *requested = weft__request_join(r, "Upgrade");
+    if (requested == NULL)
         return -ENOMEM;
-    if (!weft__field_is_value(protocol, strlen(protocol)) || !r->conn->message.is_upgrade ||
-        !weft__field_has_token(asked, strlen(asked), protocol))
-        return weft_fail(-EINVAL, "the client did not ask for another protocol");
+    if (!weft__field_is_value(protocol, strlen(protocol)))
+        return weft_fail(-EINVAL, "weft_http_upgrade: protocol is not a valid field value");
+    if (!r->conn->message.is_upgrade ||
+        !weft__field_has_token(requested, strlen(requested), protocol))
+        return weft_fail(-EINVAL, "weft_http_upgrade: the client did not request protocol %s",
+                         protocol);
     if (!r->conn->message.is_complete)
-        return weft_fail(-EINVAL, "a request with a body that was not read");
+        return weft_fail(-EINVAL, "weft_http_upgrade: the request has an unread body");
     return 0;
 }
 
-static int write_head(weft_http_request *r, const char *protocol)
+static int upgrade_write_head(weft_http_request *r, const char *protocol)
 {
     weft_stream *s = &r->conn->stream;
     ssize_t n = weft_stream_printf(s,
@@ -35,13 +38,13 @@ static int write_head(weft_http_request *r, const char *protocol)
 
 int weft_http_upgrade(weft_http_request *r, const char *protocol, weft_stream **stream)
 {
-    int rc = check(r, protocol);
+    int rc = upgrade_check(r, protocol);
     if (rc < 0)
         return rc;
     r->status = 101;
-    r->state = WEFT__REPLY_HANDED_OVER;
-    r->conn->is_to_close = true;
-    rc = write_head(r, protocol);
+    r->state = WEFT__REPLY_UPGRADED;
+    r->conn->must_close = true;
+    rc = upgrade_write_head(r, protocol);
     if (rc < 0)
         return rc;
     *stream = &r->conn->stream;

@@ -1,15 +1,18 @@
-/* What a client accepts. */
-#include "http/accept.h"
+/* Parse Accept-Encoding and choose a content coding. */
+#include "http/text/accept.h"
 
-#include "http/chars.h"
-#include "http/field.h"
+#include "http/text/ctype.h"
+#include "http/text/field.h"
 
 #include <string.h>
 
-#define UNNAMED (-1)
+#define NOT_LISTED (-1)
 
-/* "0.125" in thousandths. What is malformed is taken for a refusal. */
-static int quality_of(weft__piece text)
+/*
+ * Parse a quality value, for example "0.125". Return the value in thousandths. A malformed value
+ * counts as 0, so that the coding is not used.
+ */
+static int parse_quality(weft__span text)
 {
     if (text.bytes == 0 || text.bytes > 5 || (text.at[0] != '0' && text.at[0] != '1'))
         return 0;
@@ -18,55 +21,58 @@ static int quality_of(weft__piece text)
         return 0;
     int weight = 100;
     for (size_t i = 2; i < text.bytes; i++, weight /= 10) {
-        if (!weft__char_is(text.at[i], WEFT__CHAR_DIGIT))
+        if (!weft__ctype_is(text.at[i], WEFT__CTYPE_DIGIT))
             return 0;
         quality += (text.at[i] - '0') * weight;
     }
     return quality <= 1000 ? quality : 0;
 }
 
-/* Take what is before the next semicolon from the front. */
-static weft__piece take_part(weft__piece *text)
+/*
+ * Remove the text up to the next semicolon from *text, and the semicolon. Return the removed text
+ * without blanks at its ends.
+ */
+static weft__span take_until_semicolon(weft__span *text)
 {
     const char *end = memchr(text->at, ';', text->bytes);
     size_t bytes = end != NULL ? (size_t)(end - text->at) : text->bytes;
-    weft__piece part = weft__field_trim(text->at, bytes);
+    weft__span part = weft__field_trim(text->at, bytes);
     size_t used = bytes + (end != NULL);
-    *text = (weft__piece){text->at + used, text->bytes - used};
+    *text = (weft__span){text->at + used, text->bytes - used};
     return part;
 }
 
-/* The q among an item's parameters; without one it is 1. */
-static int quality_among(weft__piece parameters)
+/* Return the q parameter of an item, in thousandths. If the item has no q, return 1000. */
+static int find_quality(weft__span parameters)
 {
     while (parameters.bytes > 0) {
-        weft__piece one = take_part(&parameters);
-        if (one.bytes >= 2 && weft__field_is_word(one.at, 2, "q="))
-            return quality_of((weft__piece){one.at + 2, one.bytes - 2});
+        weft__span parameter = take_until_semicolon(&parameters);
+        if (parameter.bytes >= 2 && weft__field_is_word(parameter.at, 2, "q="))
+            return parse_quality((weft__span){parameter.at + 2, parameter.bytes - 2});
     }
     return 1000;
 }
 
-static bool is(weft__piece name, const char *word)
+static bool name_is(weft__span name, const char *word)
 {
     return weft__field_is_word(name.at, name.bytes, word);
 }
 
 bool weft__accept_gzip(const char *value)
 {
-    int gzip = UNNAMED, any = UNNAMED, identity = UNNAMED;
-    weft__piece item;
+    int gzip = NOT_LISTED, any = NOT_LISTED, identity = NOT_LISTED;
+    weft__span item;
     while (value != NULL && weft__field_next(&value, &item)) {
-        weft__piece name = take_part(&item);
-        int quality = quality_among(item);
-        if (is(name, "gzip") || is(name, "x-gzip"))
+        weft__span name = take_until_semicolon(&item);
+        int quality = find_quality(item);
+        if (name_is(name, "gzip") || name_is(name, "x-gzip"))
             gzip = quality;
-        else if (is(name, "identity"))
+        else if (name_is(name, "identity"))
             identity = quality;
-        else if (is(name, "*"))
+        else if (name_is(name, "*"))
             any = quality;
     }
-    if (gzip == UNNAMED)
+    if (gzip == NOT_LISTED)
         gzip = any;
     return gzip > 0 && gzip >= identity;
 }

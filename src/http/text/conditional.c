@@ -1,9 +1,9 @@
-/* Conditional requests: whether to do what they ask for. */
-#include "http/condition.h"
+/* Evaluate the conditions of a request, with entity tags and dates. */
+#include "http/text/conditional.h"
 
-#include "http/chars.h"
-#include "http/date.h"
-#include "http/field.h"
+#include "http/text/ctype.h"
+#include "http/text/date.h"
+#include "http/text/field.h"
 
 #include <string.h>
 
@@ -12,16 +12,16 @@
  */
 
 typedef struct tag {
-    weft__piece opaque; /* with its quotes */
+    weft__span opaque; /* with its quotes */
     bool is_weak;
 } tag;
 
 static bool is_tag_char(char c)
 {
-    return weft__char_is(c, WEFT__CHAR_VALUE) && c != '"' && !weft__char_is_blank(c);
+    return weft__ctype_is(c, WEFT__CTYPE_VALUE) && c != '"' && !weft__ctype_is_blank(c);
 }
 
-/* Take one from the front. False if there is none. */
+/* Remove an entity tag from the start of *text. Return false if *text does not start with a tag. */
 static bool take_tag(const char **text, tag *out)
 {
     out->is_weak = (*text)[0] == 'W' && (*text)[1] == '/';
@@ -33,12 +33,12 @@ static bool take_tag(const char **text, tag *out)
         end++;
     if (*end != '"')
         return false;
-    out->opaque = (weft__piece){begin, (size_t)(end + 1 - begin)};
+    out->opaque = (weft__span){begin, (size_t)(end + 1 - begin)};
     *text = end + 1;
     return true;
 }
 
-static bool is_same(const tag *a, const tag *b, bool is_strong)
+static bool tag_matches(const tag *a, const tag *b, bool is_strong)
 {
     if (is_strong && (a->is_weak || b->is_weak))
         return false;
@@ -46,54 +46,55 @@ static bool is_same(const tag *a, const tag *b, bool is_strong)
            memcmp(a->opaque.at, b->opaque.at, a->opaque.bytes) == 0;
 }
 
-static const char *skip(const char *text, bool (*is_skipped)(char))
+static const char *skip_chars(const char *text, bool (*is_skipped)(char))
 {
     while (is_skipped(*text))
         text++;
     return text;
 }
 
-static bool is_between(char c)
+static bool is_list_separator(char c)
 {
-    return weft__char_is_blank(c) || c == ',';
+    return weft__ctype_is_blank(c) || c == ',';
 }
 
-/* Is the tag in the list? What comes behind something that is no tag is not in it. */
+/* Return whether a list contains a tag. Ignore the rest of the list after a malformed item. */
 static bool has_tag(const char *list, const tag *wanted, bool is_strong)
 {
     tag item;
-    for (list = skip(list, is_between); take_tag(&list, &item); list = skip(list, is_between)) {
-        const char *behind = skip(list, weft__char_is_blank);
-        if (*behind != ',' && *behind != '\0')
+    for (list = skip_chars(list, is_list_separator); take_tag(&list, &item);
+         list = skip_chars(list, is_list_separator)) {
+        const char *after = skip_chars(list, weft__ctype_is_blank);
+        if (*after != ',' && *after != '\0')
             return false;
-        if (is_same(&item, wanted, is_strong))
+        if (tag_matches(&item, wanted, is_strong))
             return true;
     }
     return false;
 }
 
-static bool current_tag(const weft__condition *c, tag *out)
+static bool current_tag(const weft__conditional *c, tag *out)
 {
     const char *text = c->etag;
     return text != NULL && take_tag(&text, out) && *text == '\0';
 }
 
-/* If-Match or If-None-Match: is what there is now among these? */
-static bool is_named(const weft__condition *c, const char *list, bool is_strong)
+/* Return whether the current entity tag matches the list of If-Match or If-None-Match. */
+static bool tag_is_listed(const weft__conditional *c, const char *list, bool is_strong)
 {
-    weft__piece all = weft__field_trim(list, strlen(list));
+    weft__span all = weft__field_trim(list, strlen(list));
     if (all.bytes == 1 && *all.at == '*')
         return true;
-    tag now;
-    return current_tag(c, &now) && has_tag(list, &now, is_strong);
+    tag current;
+    return current_tag(c, &current) && has_tag(list, &current, is_strong);
 }
 
 /*
- * The conditions.
+ * Conditions.
  */
 
-/* Is the date of a field one that can be compared with? */
-static bool has_date(const weft__condition *c, const char *value, int64_t *date)
+/* Parse the date of a field. Return false if the date or mtime is missing or invalid. */
+static bool has_date(const weft__conditional *c, const char *value, int64_t *date)
 {
     if (value == NULL || c->mtime == WEFT__DATE_NONE)
         return false;
@@ -101,47 +102,47 @@ static bool has_date(const weft__condition *c, const char *value, int64_t *date)
     return *date != WEFT__DATE_NONE;
 }
 
-static bool is_reading(const weft__condition *c)
+static bool is_get_or_head(const weft__conditional *c)
 {
     return strcmp(c->method, "GET") == 0 || strcmp(c->method, "HEAD") == 0;
 }
 
-static bool is_lost_update(const weft__condition *c)
+static bool is_lost_update(const weft__conditional *c)
 {
     int64_t date;
     if (c->if_match != NULL)
-        return !is_named(c, c->if_match, true);
+        return !tag_is_listed(c, c->if_match, true);
     return has_date(c, c->if_unmodified_since, &date) && c->mtime > date;
 }
 
-static bool is_known(const weft__condition *c)
+static bool is_unmodified(const weft__conditional *c)
 {
     int64_t date;
     if (c->if_none_match != NULL)
-        return is_named(c, c->if_none_match, false);
-    return is_reading(c) && has_date(c, c->if_modified_since, &date) && c->mtime <= date;
+        return tag_is_listed(c, c->if_none_match, false);
+    return is_get_or_head(c) && has_date(c, c->if_modified_since, &date) && c->mtime <= date;
 }
 
-int weft__condition_check(const weft__condition *c)
+int weft__conditional_check(const weft__conditional *c)
 {
     if (is_lost_update(c))
         return 412;
-    if (is_known(c))
-        return is_reading(c) ? 304 : 412;
+    if (is_unmodified(c))
+        return is_get_or_head(c) ? 304 : 412;
     return 0;
 }
 
-bool weft__condition_allows_range(const weft__condition *c)
+bool weft__conditional_allows_range(const weft__conditional *c)
 {
     if (strcmp(c->method, "GET") != 0)
         return false;
     if (c->if_range == NULL)
         return true;
     const char *text = c->if_range;
-    tag asked, now;
+    tag requested, current;
     int64_t date;
-    if (take_tag(&text, &asked))
-        return *text == '\0' && current_tag(c, &now) && is_same(&asked, &now, true);
+    if (take_tag(&text, &requested))
+        return *text == '\0' && current_tag(c, &current) && tag_matches(&requested, &current, true);
     return has_date(c, c->if_range, &date) && date == c->mtime &&
            (c->now == 0 || c->mtime < c->now);
 }

@@ -1,23 +1,23 @@
-/* The table of characters. */
-#include "http/chars.h"
+/* The table of character classes. See ctype.h. */
+#include "http/text/ctype.h"
 
-#define A WEFT__CHAR_ALPHA
-#define D WEFT__CHAR_DIGIT
-#define H WEFT__CHAR_HEX
-#define T WEFT__CHAR_TOKEN
-#define U WEFT__CHAR_UNRESERVED
-#define S WEFT__CHAR_SUB_DELIM
-#define C WEFT__CHAR_COOKIE
-#define V WEFT__CHAR_VALUE
-#define Q WEFT__CHAR_QUERY
-#define P (WEFT__CHAR_PATH | Q)
+#define A WEFT__CTYPE_ALPHA
+#define D WEFT__CTYPE_DIGIT
+#define H WEFT__CTYPE_HEX
+#define T WEFT__CTYPE_TOKEN
+#define U WEFT__CTYPE_UNRESERVED
+#define S WEFT__CTYPE_SUB_DELIM
+#define C WEFT__CTYPE_COOKIE
+#define V WEFT__CTYPE_VALUE
+#define Q WEFT__CTYPE_QUERY
+#define P (WEFT__CTYPE_PATH | Q)
 
 /*
- * What is not named here, the controls, is of no kind. Beyond RFC 3986, browsers send | [ ] ^ { }
- * and ` in targets as they are, in queries % and the backslash, too, and so they pass. A quotation
- * mark, < > and # they never send.
+ * Control characters except the tab have no kind. Browsers send some characters that RFC 3986
+ * forbids. The table therefore allows | [ ] ^ { } and ` in targets. In queries, the table also
+ * allows % and the backslash. Browsers never send a quotation mark, < > or # in a target.
  */
-const uint16_t weft__chars[256] = {
+const uint16_t weft__ctype_table[256] = {
     ['\t'] = V,
     [' '] = V,
     ['!'] = T | S | C | V | P,

@@ -1,5 +1,8 @@
-/* Dates as HTTP has them, written and read. */
-#include "http/date.h"
+/*
+ * Write and parse dates of HTTP (RFC 9110, 5.6.7). This file does not use strftime(3) and
+ * strptime(3), because they depend on the locale.
+ */
+#include "http/text/date.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -13,21 +16,21 @@ static const char *const long_day_names[7] = {"Sunday",   "Monday", "Tuesday", "
 static const char month_names[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                         "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
 
-typedef struct moment {
+typedef struct date_time {
     int64_t year;
     int month; /* from 0 */
     int day;   /* from 1 */
     int hour, minute, second;
     bool has_short_year;
-} moment;
+} date_time;
 
 /*
- * The calendar. Years are counted from March on here, so that the leap day is the last of one and
- * months have lengths that (153 m + 2) / 5 gives.
+ * The calendar. In these functions a year starts in March, so that the leap day is the last day of
+ * the year. The expression (153 m + 2) / 5 then gives the first day of month m.
  */
 
-/* Days since 1970, of a year from 0 on. */
-static int64_t days_of(int64_t year, int month, int day)
+/* Return the number of days since 1970-01-01. year must be at least 0. */
+static int64_t days_since_epoch(int64_t year, int month, int day)
 {
     int64_t y = month < 2 ? year - 1 : year;
     int64_t era = (y >= 0 ? y : y - 399) / 400;
@@ -37,7 +40,7 @@ static int64_t days_of(int64_t year, int month, int day)
     return era * ERA_DAYS + day_of_era - 719468;
 }
 
-static void set_day(moment *m, int64_t days)
+static void set_day(date_time *m, int64_t days)
 {
     days += 719468;
     int64_t era = (days >= 0 ? days : days - (ERA_DAYS - 1)) / ERA_DAYS;
@@ -75,10 +78,10 @@ static char *put_digits(char *out, int64_t number, int count)
     return out + count;
 }
 
-static char *put_words(char *out, const char *words)
+static char *put_text(char *out, const char *text)
 {
-    size_t bytes = strlen(words);
-    memcpy(out, words, bytes);
+    size_t bytes = strlen(text);
+    memcpy(out, text, bytes);
     return out + bytes;
 }
 
@@ -91,23 +94,23 @@ static char *put_time(char *out, int64_t second)
     return put_digits(out, second % 60, 2);
 }
 
-static int64_t clamp(int64_t when)
+static int64_t clamp_time(int64_t when)
 {
-    const int64_t first = -62167219200, last = 253402300799; /* of the years 0 and 9999 */
+    const int64_t first = -62167219200, last = 253402300799; /* years 0 and 9999 */
     return when < first ? first : when > last ? last : when;
 }
 
 void weft__date_write(char out[WEFT__DATE_LENGTH + 1], time_t when)
 {
-    int64_t seconds = clamp(when);
+    int64_t seconds = clamp_time(when);
     int64_t days = seconds / DAY_S - (seconds % DAY_S < 0);
-    moment m;
+    date_time m;
     set_day(&m, days);
-    out = put_words(out, day_names[((days + 4) % 7 + 7) % 7]); /* 1970 began on a Thursday */
-    out = put_words(out, ", ");
+    out = put_text(out, day_names[((days + 4) % 7 + 7) % 7]); /* 1970 started on a Thursday */
+    out = put_text(out, ", ");
     out = put_digits(out, m.day, 2);
     *out++ = ' ';
-    out = put_words(out, month_names[m.month]);
+    out = put_text(out, month_names[m.month]);
     *out++ = ' ';
     out = put_digits(out, m.year, 4);
     *out++ = ' ';
@@ -119,7 +122,7 @@ void weft__date_write(char out[WEFT__DATE_LENGTH + 1], time_t when)
  * Reading.
  */
 
-/* So many digits; -1 if there are others. */
+/* Parse a number of count digits and advance *text. Return -1 if a character is not a digit. */
 static int take_digits(const char **text, int count)
 {
     int number = 0;
@@ -131,7 +134,7 @@ static int take_digits(const char **text, int count)
     return number;
 }
 
-/* A day before the tenth may have a space instead of a digit: asctime(3). */
+/* Parse a day of the month. asctime(3) writes a space before a day below 10. */
 static int take_day(const char **text)
 {
     if (**text != ' ')
@@ -162,10 +165,10 @@ static int take_long_day(const char **text)
     return -1;
 }
 
-/* The letters are those of strptime(3), which would go by the locale. */
-static bool take(const char **text, char what, moment *m)
+/* Parse one conversion of a format. The letters have the meaning of strptime(3). */
+static bool take_conversion(const char **text, char conversion, date_time *m)
 {
-    switch (what) {
+    switch (conversion) {
     case 'a':
         return take_short_name(text, day_names, 7) >= 0;
     case 'A':
@@ -190,43 +193,44 @@ static bool take(const char **text, char what, moment *m)
     }
 }
 
-static bool scan(const char *text, const char *form, moment *m)
+static bool scan_date(const char *text, const char *format, date_time *m)
 {
-    for (; *form != '\0'; form++) {
-        if (*form == '%') {
-            if (!take(&text, *++form, m))
+    for (; *format != '\0'; format++) {
+        if (*format == '%') {
+            if (!take_conversion(&text, *++format, m))
                 return false;
-        } else if (*text++ != *form) {
+        } else if (*text++ != *format) {
             return false;
         }
     }
     return *text == '\0';
 }
 
-static bool is_possible(const moment *m)
+static bool date_is_valid(const date_time *m)
 {
     return m->day >= 1 && m->day <= days_in(m->year, m->month) && m->hour <= 23 &&
            m->minute <= 59 && m->second <= 60;
 }
 
-static int64_t seconds_of(const moment *m)
+static int64_t seconds_since_epoch(const date_time *m)
 {
-    return days_of(m->year, m->month, m->day) * DAY_S + m->hour * 3600 + m->minute * 60 + m->second;
+    return days_since_epoch(m->year, m->month, m->day) * DAY_S + m->hour * 3600 + m->minute * 60 +
+           m->second;
 }
 
-/* Is it more than 50 years ahead? */
-static bool is_far_ahead(const moment *m, int64_t now)
+/* Return whether the date is more than 50 years in the future. */
+static bool is_far_ahead(const date_time *m, int64_t now)
 {
-    moment then = *m;
+    date_time then = *m;
     then.year -= 50;
-    return seconds_of(&then) > now;
+    return seconds_since_epoch(&then) > now;
 }
 
-/* A year of two digits is the last such that is not more than 50 years ahead. */
-static void complete_year(moment *m, int64_t now)
+/* Complete a year of two digits. Choose the latest year that is at most 50 years in the future. */
+static void complete_year(date_time *m, int64_t now)
 {
-    moment then;
-    now = clamp(now);
+    date_time then;
+    now = clamp_time(now);
     set_day(&then, now / DAY_S - (now % DAY_S < 0));
     m->year += then.year - then.year % 100 + 100;
     while (is_far_ahead(m, now))
@@ -235,23 +239,26 @@ static void complete_year(moment *m, int64_t now)
 
 int64_t weft__date_parse_at(const char *text, int64_t now)
 {
-    moment m = {0};
-    if (!scan(text, "%a, %d %b %Y %H:%M:%S GMT", &m) &&
-        !scan(text, "%A, %d-%b-%y %H:%M:%S GMT", &m) && !scan(text, "%a %b %e %H:%M:%S %Y", &m))
+    date_time m = {0};
+    if (!scan_date(text, "%a, %d %b %Y %H:%M:%S GMT", &m) &&
+        !scan_date(text, "%A, %d-%b-%y %H:%M:%S GMT", &m) &&
+        !scan_date(text, "%a %b %e %H:%M:%S %Y", &m))
         return WEFT__DATE_NONE;
     if (m.has_short_year)
         complete_year(&m, now);
-    if (!is_possible(&m))
+    if (!date_is_valid(&m))
         return WEFT__DATE_NONE;
-    int64_t when = seconds_of(&m);
+    int64_t when = seconds_since_epoch(&m);
     return when == WEFT__DATE_NONE ? when - 1 : when;
 }
 
 /*
- * Now.
+ * The current time.
  */
 
-/* To the second, which is as exact as dates are; without a system call. */
+/*
+ * Read the coarse clock. The coarse clock needs no system call, and dates have whole seconds only.
+ */
 static time_t clock_now(void)
 {
     struct timespec now;

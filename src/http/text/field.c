@@ -1,45 +1,45 @@
-/* What fields are made of. */
-#include "http/field.h"
+/* Parse the parts of header fields. See field.h. */
+#include "http/text/field.h"
 
-#include "http/chars.h"
+#include "http/text/ctype.h"
 
 #include <string.h>
 
-static bool is_all(const char *text, size_t bytes, unsigned kind)
+static bool span_is_all(const char *text, size_t bytes, unsigned kind)
 {
     for (size_t i = 0; i < bytes; i++)
-        if (!weft__char_is(text[i], kind))
+        if (!weft__ctype_is(text[i], kind))
             return false;
     return true;
 }
 
 bool weft__field_is_token(const char *text, size_t bytes)
 {
-    return bytes > 0 && is_all(text, bytes, WEFT__CHAR_TOKEN);
+    return bytes > 0 && span_is_all(text, bytes, WEFT__CTYPE_TOKEN);
 }
 
 bool weft__field_is_value(const char *text, size_t bytes)
 {
-    return is_all(text, bytes, WEFT__CHAR_VALUE);
+    return span_is_all(text, bytes, WEFT__CTYPE_VALUE);
 }
 
 bool weft__field_is_word(const char *text, size_t bytes, const char *word)
 {
-    return strlen(word) == bytes && weft__chars_match(text, word, bytes);
+    return strlen(word) == bytes && weft__ctype_match(text, word, bytes);
 }
 
-weft__piece weft__field_trim(const char *text, size_t bytes)
+weft__span weft__field_trim(const char *text, size_t bytes)
 {
-    while (bytes > 0 && weft__char_is_blank(text[bytes - 1]))
+    while (bytes > 0 && weft__ctype_is_blank(text[bytes - 1]))
         bytes--;
-    while (bytes > 0 && weft__char_is_blank(text[0])) {
+    while (bytes > 0 && weft__ctype_is_blank(text[0])) {
         text++;
         bytes--;
     }
-    return (weft__piece){text, bytes};
+    return (weft__span){text, bytes};
 }
 
-bool weft__field_next(const char **rest, weft__piece *item)
+bool weft__field_next(const char **rest, weft__span *item)
 {
     while (**rest != '\0') {
         size_t bytes = strcspn(*rest, ",");
@@ -51,7 +51,7 @@ bool weft__field_next(const char **rest, weft__piece *item)
     return false;
 }
 
-bool weft__field_element(weft__piece *rest, weft__piece *element)
+bool weft__field_element(weft__span *rest, weft__span *element)
 {
     if (rest->at == NULL)
         return false;
@@ -59,13 +59,13 @@ bool weft__field_element(weft__piece *rest, weft__piece *element)
     size_t bytes = comma != NULL ? (size_t)(comma - rest->at) : rest->bytes;
     *element = weft__field_trim(rest->at, bytes);
     *rest =
-        comma != NULL ? (weft__piece){comma + 1, rest->bytes - bytes - 1} : (weft__piece){NULL, 0};
+        comma != NULL ? (weft__span){comma + 1, rest->bytes - bytes - 1} : (weft__span){NULL, 0};
     return true;
 }
 
 bool weft__field_has_token(const char *list, size_t bytes, const char *token)
 {
-    weft__piece rest = {list, bytes}, element;
+    weft__span rest = {list, bytes}, element;
     while (weft__field_element(&rest, &element)) {
         const char *parameters = memchr(element.at, ';', element.bytes);
         if (parameters != NULL)

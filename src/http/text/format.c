@@ -1,5 +1,5 @@
-/* Text as printf(3) makes it. */
-#include "http/format.h"
+/* Format text with vsnprintf(3) into a fixed buffer. Allocate memory for longer text. */
+#include "http/text/format.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 
 int weft__format_open(weft__format *f, const char *format, va_list args)
 {
-    va_list again;
-    va_copy(again, args);
+    va_list args_copy;
+    va_copy(args_copy, args);
     int count = vsnprintf(f->own, sizeof f->own, format, args);
     int rc = count < 0 ? -EINVAL : 0;
     f->bytes = f->own;
@@ -17,9 +17,9 @@ int weft__format_open(weft__format *f, const char *format, va_list args)
         f->bytes = malloc(f->count + 1);
         rc = f->bytes == NULL ? -ENOMEM : 0;
         if (rc == 0)
-            vsnprintf(f->bytes, f->count + 1, format, again);
+            vsnprintf(f->bytes, f->count + 1, format, args_copy);
     }
-    va_end(again);
+    va_end(args_copy);
     return rc;
 }
 

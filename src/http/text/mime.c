@@ -1,8 +1,8 @@
-/* Media types by the ends of names, and which of them shrink. */
-#include "http/mime.h"
+/* Media types by file name extension, and the types that gzip can compress. */
+#include "http/text/mime.h"
 
-#include "http/chars.h"
-#include "http/field.h"
+#include "http/text/ctype.h"
+#include "http/text/field.h"
 
 #include <string.h>
 
@@ -128,19 +128,22 @@ const weft__mime weft__mime_table[] = {
 };
 const size_t weft__mime_count = sizeof weft__mime_table / sizeof weft__mime_table[0];
 
-static const char unknown[] = "application/octet-stream";
+static const char unknown_type[] = "application/octet-stream";
 
-/* Like strcmp(3), whatever the case of a; b is in lower case. */
-static int compare(const char *a, const char *b)
+/* Like strcmp(3), but ignore the case of a. b must be in lower case. */
+static int extension_compare(const char *a, const char *b)
 {
-    while (*a != '\0' && weft__char_lower(*a) == *b) {
+    while (*a != '\0' && weft__ctype_lower(*a) == *b) {
         a++;
         b++;
     }
-    return (unsigned char)weft__char_lower(*a) - (unsigned char)*b;
+    return (unsigned char)weft__ctype_lower(*a) - (unsigned char)*b;
 }
 
-/* What is behind its last dot; NULL without one. A dot at the front only hides a file. */
+/*
+ * Return the text after the last dot of a file name. Return NULL if the name has no dot. A dot at
+ * the start marks a hidden file and does not start an extension.
+ */
 static const char *extension_of(const char *name)
 {
     const char *slash = strrchr(name, '/');
@@ -154,11 +157,11 @@ const char *weft__mime_of(const char *name)
 {
     const char *extension = extension_of(name);
     if (extension == NULL)
-        return unknown;
+        return unknown_type;
     size_t low = 0, high = weft__mime_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        int order = compare(extension, weft__mime_table[middle].extension);
+        int order = extension_compare(extension, weft__mime_table[middle].extension);
         if (order == 0)
             return weft__mime_table[middle].type;
         if (order < 0)
@@ -166,16 +169,16 @@ const char *weft__mime_of(const char *name)
         else
             low = middle + 1;
     }
-    return unknown;
+    return unknown_type;
 }
 
-static bool begins_with(weft__piece text, const char *word)
+static bool type_begins_with(weft__span text, const char *word)
 {
     size_t bytes = strlen(word);
     return text.bytes >= bytes && weft__field_is_word(text.at, bytes, word);
 }
 
-static bool ends_with(weft__piece text, const char *word)
+static bool type_ends_with(weft__span text, const char *word)
 {
     size_t bytes = strlen(word);
     return text.bytes >= bytes && weft__field_is_word(text.at + text.bytes - bytes, bytes, word);
@@ -183,7 +186,7 @@ static bool ends_with(weft__piece text, const char *word)
 
 bool weft__mime_is_compressible(const char *type)
 {
-    static const char *const shrinking[] = {
+    static const char *const compressible[] = {
         "application/ecmascript",
         "application/javascript",
         "application/json",
@@ -205,13 +208,13 @@ bool weft__mime_is_compressible(const char *type)
         "image/bmp",
         "image/x-icon",
     };
-    weft__piece name = weft__field_trim(type, strcspn(type, ";"));
-    if (begins_with(name, "text/"))
+    weft__span name = weft__field_trim(type, strcspn(type, ";"));
+    if (type_begins_with(name, "text/"))
         return !weft__field_is_word(name.at, name.bytes, "text/event-stream");
-    if (ends_with(name, "+json") || ends_with(name, "+xml"))
+    if (type_ends_with(name, "+json") || type_ends_with(name, "+xml"))
         return true;
-    for (size_t i = 0; i < sizeof shrinking / sizeof shrinking[0]; i++)
-        if (weft__field_is_word(name.at, name.bytes, shrinking[i]))
+    for (size_t i = 0; i < sizeof compressible / sizeof compressible[0]; i++)
+        if (weft__field_is_word(name.at, name.bytes, compressible[i]))
             return true;
     return false;
 }

@@ -1,5 +1,5 @@
-/* Status codes, as IANA has them. */
-#include "http/status.h"
+/* The status codes that IANA has registered, with reason phrases and status lines. */
+#include "http/text/status.h"
 
 #define STATUSES(X)                           \
     X(100, "Continue")                        \
@@ -68,12 +68,12 @@
 #define ROW(code, text) [code - 100] = {text, LINE(code, text), sizeof LINE(code, text) - 1},
 
 static const struct row {
-    const char *text; /* NULL: no such code */
+    const char *text; /* the reason phrase; NULL: not registered */
     const char *line;
     size_t bytes;
 } rows[] = {STATUSES(ROW)};
 
-static const struct row *row_of(int status)
+static const struct row *status_row(int status)
 {
     static const struct row none = {NULL, NULL, 0};
     if (status < 100 || (size_t)(status - 100) >= sizeof rows / sizeof rows[0])
@@ -83,13 +83,13 @@ static const struct row *row_of(int status)
 
 const char *weft__status_text(int status)
 {
-    const char *text = row_of(status)->text;
+    const char *text = status_row(status)->text;
     return text != NULL ? text : "";
 }
 
 const char *weft__status_line(int status, size_t *bytes)
 {
-    const struct row *row = row_of(status);
+    const struct row *row = status_row(status);
     *bytes = row->bytes;
     return row->line;
 }

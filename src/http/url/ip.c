@@ -1,8 +1,8 @@
-/* Addresses of the internet, and ranges of them. */
-#include "http/ip.h"
+/* Parse and compare IP addresses and CIDR ranges. See ip.h. */
+#include "http/url/ip.h"
 
-#include "http/chars.h"
-#include "http/field.h"
+#include "http/text/ctype.h"
+#include "http/text/field.h"
 
 #include <weft/error.h>
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where IPv4 is in IPv6: ::ffff:0:0/96. */
+/* The prefix of IPv4-mapped IPv6 addresses, ::ffff:0:0/96. */
 #define MAPPED_BYTES 12
 #define MAPPED_BITS 96
 
@@ -75,18 +75,21 @@ void weft__ip_write_peer(const struct sockaddr *peer, char out[WEFT__IP_TEXT_BYT
  * Ranges.
  */
 
-/* The number of bits behind a slash; -1 if it is none, or too many. */
-static int parse_bits(const char *text, size_t bytes, int most)
+/*
+ * Parse the number of bits after the slash of a range. Return -1 if the number is malformed or
+ * above bits_max.
+ */
+static int parse_bits(const char *text, size_t bytes, int bits_max)
 {
     int bits = 0;
     if (bytes == 0 || bytes > 3)
         return -1;
     for (size_t i = 0; i < bytes; i++) {
-        if (!weft__char_is(text[i], WEFT__CHAR_DIGIT))
+        if (!weft__ctype_is(text[i], WEFT__CTYPE_DIGIT))
             return -1;
         bits = bits * 10 + (text[i] - '0');
     }
-    return bits <= most ? bits : -1;
+    return bits <= bits_max ? bits : -1;
 }
 
 bool weft__cidr_read(weft__cidr *out, const char *text, size_t bytes)
@@ -95,24 +98,28 @@ bool weft__cidr_read(weft__cidr *out, const char *text, size_t bytes)
     size_t ip_bytes = slash != NULL ? (size_t)(slash - text) : bytes;
     if (!weft__ip_parse(&out->ip, text, ip_bytes))
         return false;
-    /* An address is of IPv4 if it is written so. */
-    int before = memchr(text, ':', ip_bytes) == NULL ? MAPPED_BITS : 0;
-    int bits = 128 - before;
+    /*
+     * In IPv6 notation, the number after the slash counts all 128 bits, even for an IPv4-mapped
+     * address.
+     */
+    int prefix_bits = memchr(text, ':', ip_bytes) == NULL ? MAPPED_BITS : 0;
+    int bits = 128 - prefix_bits;
     if (slash != NULL)
-        bits = parse_bits(slash + 1, bytes - ip_bytes - 1, 128 - before);
-    out->bits = (unsigned)(before + bits);
+        bits = parse_bits(slash + 1, bytes - ip_bytes - 1, 128 - prefix_bits);
+    out->bits = (unsigned)(prefix_bits + bits);
     return bits >= 0;
 }
 
-static int add(weft__cidr_list *list, weft__piece item)
+static int cidr_list_add(weft__cidr_list *list, weft__span item)
 {
     if (weft__field_is_word(item.at, item.bytes, "unix")) {
         list->has_unix = true;
         return 0;
     }
     if (!weft__cidr_read(&list->ranges[list->count], item.at, item.bytes))
-        return weft_fail(-EINVAL, "no address or range of addresses: %.*s", (int)item.bytes,
-                         item.at);
+        return weft_fail(-EINVAL,
+                         "trusted_peers: %.*s is not an address, a range of addresses or unix",
+                         (int)item.bytes, item.at);
     list->count++;
     return 0;
 }
@@ -135,9 +142,9 @@ int weft__cidr_parse(weft__cidr_list *list, const char *text)
     list->ranges = calloc(count_commas(text) + 1, sizeof *list->ranges);
     if (list->ranges == NULL)
         return -ENOMEM;
-    weft__piece item;
+    weft__span item;
     while (weft__field_next(&text, &item)) {
-        int rc = add(list, item);
+        int rc = cidr_list_add(list, item);
         if (rc < 0) {
             weft__cidr_close(list);
             return rc;

@@ -1,40 +1,42 @@
-/* The path of a request: decoded, and nothing left in it that leads up. */
-#include "http/path.h"
+/* Normalise the path of a request. See path.h. */
+#include "http/url/path.h"
 
-#include "http/chars.h"
+#include "http/text/ctype.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-static bool is_forbidden(char c)
+static bool char_is_forbidden(char c)
 {
-    return c == '\\' || weft__char_is_control(c);
+    return c == '\\' || weft__ctype_is_control(c);
 }
 
 bool weft__path_is_name(const char *name)
 {
-    while (*name != '\0' && *name != '/' && !is_forbidden(*name))
+    while (*name != '\0' && *name != '/' && !char_is_forbidden(*name))
         name++;
     return *name == '\0';
 }
 
 /*
- * Move a segment from one place to the other, decoded. It does not grow, so the two may overlap.
+ * Decode a segment from *from to *to, and advance both. The decoded segment is never longer, so
+ * that source and destination may overlap. Return false if the segment is malformed or has a
+ * forbidden character.
  */
-static bool move_segment(const char **from, char **to)
+static bool segment_move(const char **from, char **to)
 {
     while (**from != '/' && **from != '\0') {
         char c = **from;
         if (c == '%') {
-            if (!weft__char_is_escape(*from))
+            if (!weft__ctype_is_escape(*from))
                 return false;
-            c = weft__char_unescape(*from);
+            c = weft__ctype_unescape(*from);
             if (c == '/')
                 return false;
             *from += 2;
         }
-        if (is_forbidden(c))
+        if (char_is_forbidden(c))
             return false;
         (*from)++;
         *(*to)++ = c;
@@ -42,8 +44,8 @@ static bool move_segment(const char **from, char **to)
     return true;
 }
 
-/* Where the folder begins in which this segment is; NULL: it is the root's. */
-static char *parent_of(const char *path, char *segment)
+/* Return the start of the previous segment. Return NULL for the first segment. */
+static char *segment_parent(const char *path, char *segment)
 {
     if (segment == path + 1)
         return NULL;
@@ -53,14 +55,17 @@ static char *parent_of(const char *path, char *segment)
     return segment;
 }
 
-/* Take back a segment that names no place of its own. NULL: it leads out. */
-static char *work_out(const char *path, char *segment, char *end)
+/*
+ * Resolve the segment if it is "." or "..". Return the new end of the path. Return NULL if the
+ * segment leads above the root.
+ */
+static char *segment_resolve(const char *path, char *segment, char *end)
 {
     ptrdiff_t bytes = end - segment;
     if (bytes == 1 && segment[0] == '.')
         return segment;
     if (bytes == 2 && segment[0] == '.' && segment[1] == '.')
-        return parent_of(path, segment);
+        return segment_parent(path, segment);
     return end;
 }
 
@@ -71,10 +76,10 @@ ssize_t weft__path_clean(char *path)
     const char *from = path + 1;
     char *to = path + 1;
     for (;;) {
-        char *segment = to; /* there is a slash before it */
-        if (!move_segment(&from, &to))
+        char *segment = to; /* after a slash */
+        if (!segment_move(&from, &to))
             return -EINVAL;
-        to = work_out(path, segment, to);
+        to = segment_resolve(path, segment, to);
         if (to == NULL)
             return -EINVAL;
         if (*from == '\0')

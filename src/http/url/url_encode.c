@@ -1,6 +1,6 @@
-/* Escapes in URLs and forms, and the parameters of these. */
-#include "http/chars.h"
-#include "http/path.h"
+/* Encode and decode escapes in URLs and forms, and parse parameters. */
+#include "http/text/ctype.h"
+#include "http/url/path.h"
 
 #include <weft/url.h>
 
@@ -10,7 +10,7 @@
 static bool has_bad_escape(const char *text)
 {
     while ((text = strchr(text, '%')) != NULL) {
-        if (!weft__char_is_escape(text))
+        if (!weft__ctype_is_escape(text))
             return true;
         text += 3;
     }
@@ -26,7 +26,7 @@ ssize_t weft_url_decode(char *text, bool is_form)
     while (*from != '\0') {
         char c = *from;
         if (c == '%') {
-            c = weft__char_unescape(from);
+            c = weft__ctype_unescape(from);
             from += 2;
         } else if (c == '+' && is_form) {
             c = ' ';
@@ -38,12 +38,15 @@ ssize_t weft_url_decode(char *text, bool is_form)
     return to - text;
 }
 
-/* A character as it is written, in at most three; how many. */
-static size_t escape(char c, char spared, char out[3])
+/*
+ * Escape a character, unless the character is unreserved or equals unescaped. Return the length of
+ * the result in out.
+ */
+static size_t escape_char(char c, char unescaped, char out[3])
 {
     static const char digits[] = "0123456789ABCDEF";
     out[0] = c;
-    if (weft__char_is(c, WEFT__CHAR_UNRESERVED) || c == spared)
+    if (weft__ctype_is(c, WEFT__CTYPE_UNRESERVED) || c == unescaped)
         return 1;
     out[0] = '%';
     out[1] = digits[(unsigned char)c >> 4];
@@ -51,14 +54,14 @@ static size_t escape(char c, char spared, char out[3])
     return 3;
 }
 
-/* All but one character; '\0': none is spared. */
-static size_t escape_all(char *into, size_t room, const char *text, char spared)
+/* Escape a text, except the character unescaped. If unescaped is NUL, there is no exception. */
+static size_t escape_all(char *into, size_t room, const char *text, char unescaped)
 {
     size_t bytes = 0, written = 0;
     for (; *text != '\0'; text++) {
         char escaped[3];
-        size_t count = escape(*text, spared, escaped);
-        if (bytes + count < room) { /* where one does not fit, none does that comes behind it */
+        size_t count = escape_char(*text, unescaped, escaped);
+        if (bytes + count < room) { /* after a character that does not fit, no character fits */
             memcpy(into + bytes, escaped, count);
             written = bytes + count;
         }
@@ -79,18 +82,23 @@ size_t weft__path_escape(char *into, size_t room, const char *path)
     return escape_all(into, room, path, '/');
 }
 
-/* Cut at the character: returns what is behind it, at the end "". */
-static char *cut(char *text, char at)
+/*
+ * Split the text at the first character c. Return the text after c. Return "" if the text has no c.
+ */
+static char *cut_at(char *text, char c)
 {
-    char *end = strchrnul(text, at);
+    char *end = strchrnul(text, c);
     if (*end == '\0')
         return end;
     *end = '\0';
     return end + 1;
 }
 
-/* Decoded without a NUL in it, or its reader would see less than was sent. */
-static bool decode(char *text)
+/*
+ * Decode a name or a value of a parameter. Return false for an encoded NUL, because the caller
+ * would read a truncated text.
+ */
+static bool decode_param(char *text)
 {
     ssize_t bytes = weft_url_decode(text, true);
     return bytes >= 0 && strlen(text) == (size_t)bytes;
@@ -102,8 +110,8 @@ int weft_url_next_param(char **rest, char **name, char **value)
         if (**rest == '\0')
             return 0;
         *name = *rest;
-        *rest = cut(*rest, '&');
+        *rest = cut_at(*rest, '&');
     } while (**name == '\0');
-    *value = cut(*name, '=');
-    return decode(*name) && decode(*value) ? 1 : -EINVAL;
+    *value = cut_at(*name, '=');
+    return decode_param(*name) && decode_param(*value) ? 1 : -EINVAL;
 }

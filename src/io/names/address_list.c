@@ -1,29 +1,29 @@
 /*
- * Addresses as they are found, and the list of them that the caller is given: in the shape that
- * getaddrinfo gives them, but one allocation, whoever has looked them up.
+ * Lists of addresses, and the list for the caller. The list for the caller has the form of a list
+ * from getaddrinfo, but is one allocation.
  */
-#include "io/resolve.h"
+#include "io/names/resolve.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* An entry of the list. The text of the canonical name follows the last. */
+/* An entry of the list for the caller. The canonical name follows the last entry. */
 typedef struct item {
     struct addrinfo info;
-    weft__ip address;
+    weft__ip_addr address;
 } item;
 
-bool weft__ips_add(weft__ips *ips, int family, const void *bytes)
+bool weft__ip_addrs_add(weft__ip_addrs *ips, int family, const void *bytes)
 {
-    if (ips->count == ips->room) {
-        size_t room = ips->room > 0 ? 2 * ips->room : 8;
-        weft__ip *of = realloc(ips->of, room * sizeof *of);
-        if (of == NULL)
+    if (ips->count == ips->capacity) {
+        size_t capacity = ips->capacity > 0 ? 2 * ips->capacity : 8;
+        weft__ip_addr *list = realloc(ips->list, capacity * sizeof *list);
+        if (list == NULL)
             return false;
-        ips->of = of;
-        ips->room = room;
+        ips->list = list;
+        ips->capacity = capacity;
     }
-    weft__ip *ip = &ips->of[ips->count++];
+    weft__ip_addr *ip = &ips->list[ips->count++];
     memset(ip, 0, sizeof *ip);
     ip->any.sa_family = (sa_family_t)family;
     if (family == AF_INET)
@@ -33,21 +33,21 @@ bool weft__ips_add(weft__ips *ips, int family, const void *bytes)
     return true;
 }
 
-void weft__ips_free(weft__ips *ips)
+void weft__ip_addrs_free(weft__ip_addrs *ips)
 {
-    free(ips->of);
-    *ips = (weft__ips){0};
+    free(ips->list);
+    *ips = (weft__ip_addrs){0};
 }
 
-static size_t count_of_family(const weft__ips *ips, int family)
+static size_t count_of_family(const weft__ip_addrs *ips, int family)
 {
     size_t count = 0;
     for (size_t i = 0; i < ips->count; i++)
-        count += ips->of[i].any.sa_family == family;
+        count += ips->list[i].any.sa_family == family;
     return count;
 }
 
-static void map_to_v6(weft__ip *ip)
+static void map_to_v6(weft__ip_addr *ip)
 {
     struct in_addr v4 = ip->v4.sin_addr;
     memset(ip, 0, sizeof *ip);
@@ -56,24 +56,24 @@ static void map_to_v6(weft__ip *ip)
     memcpy(&ip->v6.sin6_addr.s6_addr[12], &v4, sizeof v4);
 }
 
-void weft__ips_map(weft__ips *ips, int family, int flags)
+void weft__ip_addrs_map(weft__ip_addrs *ips, int family, int flags)
 {
     if (family == AF_UNSPEC)
         return;
     bool is_mapped = family == AF_INET6 && flags & AI_V4MAPPED &&
                      (flags & AI_ALL || count_of_family(ips, AF_INET6) == 0);
-    size_t kept = 0;
+    size_t remaining = 0;
     for (size_t i = 0; i < ips->count; i++) {
-        weft__ip *ip = &ips->of[i];
+        weft__ip_addr *ip = &ips->list[i];
         if (is_mapped && ip->any.sa_family == AF_INET)
             map_to_v6(ip);
         if (ip->any.sa_family == family)
-            ips->of[kept++] = *ip;
+            ips->list[remaining++] = *ip;
     }
-    ips->count = kept;
+    ips->count = remaining;
 }
 
-static size_t length_of(const struct addrinfo *list)
+static size_t count_addrinfo(const struct addrinfo *list)
 {
     size_t count = 0;
     for (; list != NULL; list = list->ai_next)
@@ -81,7 +81,7 @@ static size_t length_of(const struct addrinfo *list)
     return count;
 }
 
-/* Room for the entries, linked; the first has the canonical name. */
+/* Allocate linked entries. The first entry points to the canonical name. */
 static item *items_new(size_t count, const char *canonical)
 {
     size_t bytes = canonical != NULL ? strlen(canonical) + 1 : 0;
@@ -97,9 +97,9 @@ static item *items_new(size_t count, const char *canonical)
     return items;
 }
 
-static void fill(item *it, const weft__ip *ip, const struct addrinfo *port, int flags)
+static void item_fill(item *it, const weft__ip_addr *ip, const struct addrinfo *port, int flags)
 {
-    const weft__ip *from = (const weft__ip *)port->ai_addr;
+    const weft__ip_addr *from = (const weft__ip_addr *)port->ai_addr;
     bool is_v4 = ip->any.sa_family == AF_INET;
     it->address = *ip;
     if (is_v4)
@@ -113,22 +113,22 @@ static void fill(item *it, const weft__ip *ip, const struct addrinfo *port, int 
     it->info.ai_addrlen = is_v4 ? sizeof ip->v4 : sizeof ip->v6;
 }
 
-struct addrinfo *weft__found_build(const weft__ips *ips, const struct addrinfo *ports, int flags,
-                                   const char *canonical)
+struct addrinfo *weft__addrinfo_build(const weft__ip_addrs *ips, const struct addrinfo *ports,
+                                      int flags, const char *canonical)
 {
-    item *items = items_new(ips->count * length_of(ports), canonical);
+    item *items = items_new(ips->count * count_addrinfo(ports), canonical);
     if (items == NULL)
         return NULL;
     item *next = items;
     for (size_t i = 0; i < ips->count; i++)
         for (const struct addrinfo *port = ports; port != NULL; port = port->ai_next)
-            fill(next++, &ips->of[i], port, flags);
+            item_fill(next++, &ips->list[i], port, flags);
     return &items->info;
 }
 
-struct addrinfo *weft__found_copy(const struct addrinfo *list)
+struct addrinfo *weft__addrinfo_copy(const struct addrinfo *list)
 {
-    item *items = items_new(length_of(list), list->ai_canonname);
+    item *items = items_new(count_addrinfo(list), list->ai_canonname);
     if (items == NULL)
         return NULL;
     item *to = items;

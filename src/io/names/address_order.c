@@ -1,21 +1,21 @@
 /*
- * In which order addresses are to be tried: RFC 6724, section 6, by what the kernel would send from
- * to each of them. The rules on deprecated and home addresses and on tunnels (3, 4 and 7), for
- * which one has to ask the kernel about its interfaces, are left out.
+ * The order in which to try addresses (RFC 6724, section 6). The rules use the source address that
+ * the kernel would choose for each destination. Rules 3, 4 and 7 are not implemented, because they
+ * need the state of interfaces: deprecated addresses, home addresses and tunnels.
  */
-#include "io/resolve.h"
+#include "io/names/resolve.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A row of the policy table: RFC 6724, section 2.1. */
+/* A row of the policy table (RFC 6724, section 2.1). */
 typedef struct policy {
     unsigned char prefix[16];
     int bits, precedence, label;
 } policy;
 
-/* The longest prefix first. */
+/* Sorted by the length of the prefix, the longest first. */
 static const policy policies[] = {
     {{[15] = 1}, 128, 50, 0},                /* ::1 */
     {{[10] = 0xff, [11] = 0xff}, 96, 35, 4}, /* ::ffff:0:0, IPv4 */
@@ -30,17 +30,17 @@ static const policy policies[] = {
 
 enum { SCOPE_LINK = 2, SCOPE_SITE = 5, SCOPE_GLOBAL = 14 };
 
-/* An address to be sorted, and what the rules look at. */
+/* An address to sort, and the inputs of the rules. */
 typedef struct candidate {
-    weft__ip ip;
-    size_t index; /* where it was */
+    weft__ip_addr ip;
+    size_t index; /* original position */
     bool has_source;
     bool is_same_scope, is_same_label;
     int precedence, scope;
-    int common; /* bits that it has in common with its source; IPv6 only */
+    int common; /* length of the common prefix with the source, in bits; IPv6 only */
 } candidate;
 
-static struct in6_addr as_v6(const weft__ip *ip)
+static struct in6_addr as_v6(const weft__ip_addr *ip)
 {
     if (ip->any.sa_family == AF_INET6)
         return ip->v6.sin6_addr;
@@ -78,45 +78,51 @@ static int scope_of(const struct in6_addr *a)
     return IN6_IS_ADDR_SITELOCAL(a) ? SCOPE_SITE : SCOPE_GLOBAL;
 }
 
-/* Where the kernel would send from: to connect a datagram socket sends nothing. */
-static bool find_source(const weft__ip *to, weft__ip *source)
+/*
+ * Find the source address that the kernel would choose. Connecting a datagram socket sends no
+ * packet.
+ */
+static bool find_source(const weft__ip_addr *to, weft__ip_addr *source)
 {
-    weft__ip at = *to;
-    socklen_t bytes = to->any.sa_family == AF_INET ? sizeof at.v4 : sizeof at.v6;
+    weft__ip_addr destination = *to;
+    socklen_t bytes = to->any.sa_family == AF_INET ? sizeof destination.v4 : sizeof destination.v6;
     int fd = socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return false;
-    if (bytes == sizeof at.v4)
-        at.v4.sin_port = htons(53); /* any: 0 is refused by some systems */
+    if (bytes == sizeof destination.v4)
+        destination.v4.sin_port = htons(53); /* any port except 0, which some systems reject */
     else
-        at.v6.sin6_port = htons(53);
-    bool is_found = connect(fd, &at.any, bytes) == 0;
+        destination.v6.sin6_port = htons(53);
+    bool is_found = connect(fd, &destination.any, bytes) == 0;
     bytes = sizeof *source;
     is_found = is_found && getsockname(fd, &source->any, &bytes) == 0;
     close(fd);
     return is_found;
 }
 
-static candidate judge(const weft__ip *ip, size_t index)
+static candidate candidate_init(const weft__ip_addr *ip, size_t index)
 {
     struct in6_addr to = as_v6(ip);
     const policy *p = policy_of(&to);
     candidate c = {.ip = *ip, .index = index, .precedence = p->precedence, .scope = scope_of(&to)};
-    weft__ip source;
+    weft__ip_addr source;
     c.has_source = find_source(ip, &source);
     if (!c.has_source)
         return c;
     struct in6_addr from = as_v6(&source);
     c.is_same_scope = scope_of(&from) == c.scope;
     c.is_same_label = policy_of(&from)->label == p->label;
-    /* For IPv4 it says nothing about the distance, and would undo what name servers rotate. */
+    /*
+     * An IPv4 prefix does not indicate the distance. With IPv4, rule 9 would undo the rotation by
+     * name servers.
+     */
     if (ip->any.sa_family == AF_INET6)
         c.common = common_bits(to.s6_addr, from.s6_addr);
     return c;
 }
 
-/* For qsort: who is to be tried first. The numbers are those of the rules. */
-static int compare(const void *left, const void *right)
+/* Compare two candidates, for qsort. The comments are the numbers of the rules. */
+static int candidate_compare(const void *left, const void *right)
 {
     const candidate *a = left, *b = right;
     if (a->has_source != b->has_source) /* 1 */
@@ -134,8 +140,8 @@ static int compare(const void *left, const void *right)
     return a->index < b->index ? -1 : 1; /* 10 */
 }
 
-/* Without memory they stay as they are. */
-void weft__ips_order(weft__ips *ips)
+/* If memory is exhausted, the order remains unchanged. */
+void weft__ip_addrs_order(weft__ip_addrs *ips)
 {
     if (ips->count < 2)
         return;
@@ -143,9 +149,9 @@ void weft__ips_order(weft__ips *ips)
     if (all == NULL)
         return;
     for (size_t i = 0; i < ips->count; i++)
-        all[i] = judge(&ips->of[i], i);
-    qsort(all, ips->count, sizeof *all, compare);
+        all[i] = candidate_init(&ips->list[i], i);
+    qsort(all, ips->count, sizeof *all, candidate_compare);
     for (size_t i = 0; i < ips->count; i++)
-        ips->of[i] = all[i].ip;
+        ips->list[i] = all[i].ip;
     free(all);
 }

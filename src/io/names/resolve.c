@@ -1,15 +1,15 @@
 /*
- * Names to addresses. What needs no looking up is done in place; the DNS is asked on the thread's
- * own backend (resolve_dns.c) where that gives the answer that the C library would give; the rest
- * is the C library's, whose lookup blocks, so it is made by a thread of the pool.
+ * Lookups of names. Numeric addresses are converted in place. The DNS client of the thread (dns.c)
+ * looks up other names if DNS gives the same result as the C library. Otherwise a worker calls the
+ * C library, which blocks.
  */
-#include "io/resolve.h"
+#include "io/names/resolve.h"
 
-#include "core/alarm.h"
-#include "core/error.h"
-#include "core/op.h"
+#include "core/fiber/error.h"
+#include "core/lifetime/cancel.h"
+#include "core/op/op.h"
 #ifdef WEFT_HAS_CARES
-#include "io/resolve_names.h"
+#include "io/names/resolver.h"
 #endif
 
 #include <weft/error.h>
@@ -19,10 +19,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* Of no hints, as the C library has it. */
+/* The flags that the C library uses for getaddrinfo without hints. */
 #define FLAGS_DEFAULT (AI_V4MAPPED | AI_ADDRCONFIG)
 
-static char *append(char **end, const char *text)
+static char *text_append(char **end, const char *text)
 {
     if (text == NULL)
         return NULL;
@@ -45,8 +45,8 @@ weft__lookup *weft__lookup_new(const char *host, const char *service, const stru
         l->hints.ai_flags = FLAGS_DEFAULT;
     weft__list_init(&l->link);
     char *end = l->text;
-    l->host = append(&end, host);
-    l->service = append(&end, service);
+    l->host = text_append(&end, host);
+    l->service = text_append(&end, service);
     return l;
 }
 
@@ -57,104 +57,109 @@ void weft__lookup_free(weft__lookup *l)
     free(l);
 }
 
-/*
- * By the C library.
- */
+/* Lookups by the C library. */
 
-/* Is it this machine, whether the hosts file lists it or not (RFC 6761, section 6.3)? */
+/*
+ * Return whether the host is localhost. The name means this machine even if the hosts file does not
+ * list it (RFC 6761, section 6.3).
+ */
 static bool is_localhost(const char *host, const struct addrinfo *hints)
 {
     return host != NULL && strcasecmp(host, "localhost") == 0 &&
            (hints == NULL || !(hints->ai_flags & AI_NUMERICHOST));
 }
 
-/* Without a name and without AI_PASSIVE, getaddrinfo returns the loopback addresses. */
-static int look_up_localhost(const char *service, const struct addrinfo *hints,
-                             struct addrinfo **out)
+/*
+ * Look up the loopback addresses. getaddrinfo returns the loopback addresses if the host is NULL
+ * and AI_PASSIVE is not set.
+ */
+static int call_getaddrinfo_localhost(const char *service, const struct addrinfo *hints,
+                                      struct addrinfo **out)
 {
     static char name[] = "localhost";
-    struct addrinfo *found, own = hints != NULL ? *hints : (struct addrinfo){0};
-    const bool is_named = own.ai_flags & AI_CANONNAME;
-    own.ai_flags &= ~(AI_PASSIVE | AI_CANONNAME);
-    int code = getaddrinfo(NULL, service != NULL ? service : "0", &own, &found);
+    struct addrinfo *found, local_hints = hints != NULL ? *hints : (struct addrinfo){0};
+    const bool is_named = local_hints.ai_flags & AI_CANONNAME;
+    local_hints.ai_flags &= ~(AI_PASSIVE | AI_CANONNAME);
+    int code = getaddrinfo(NULL, service != NULL ? service : "0", &local_hints, &found);
     if (code != 0)
         return code;
     found->ai_canonname = is_named ? name : NULL;
-    *out = weft__found_copy(found);
+    *out = weft__addrinfo_copy(found);
     found->ai_canonname = NULL;
     freeaddrinfo(found);
     return *out != NULL ? 0 : EAI_MEMORY;
 }
 
-/* getaddrinfo, into a list of ours. */
-static int look_up(const char *host, const char *service, const struct addrinfo *hints,
-                   struct addrinfo **out)
+/* Call getaddrinfo, and copy its list. */
+static int call_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+                            struct addrinfo **out)
 {
     struct addrinfo *found;
     int code = getaddrinfo(host, service, hints, &found);
     if ((code == EAI_NONAME || code == EAI_AGAIN) && is_localhost(host, hints) &&
-        look_up_localhost(service, hints, out) == 0)
+        call_getaddrinfo_localhost(service, hints, out) == 0)
         return 0;
     if (code != 0)
         return code;
-    *out = weft__found_copy(found);
+    *out = weft__addrinfo_copy(found);
     freeaddrinfo(found);
     return *out != NULL ? 0 : EAI_MEMORY;
 }
 
-static void drop(void *arg)
+static void lookup_drop(void *arg)
 {
     weft__lookup_free(arg);
 }
 
-/* For the pool. */
-static intptr_t run_lookup(void *arg)
+/* Call getaddrinfo in a worker. */
+static intptr_t lookup_call_libc(void *arg)
 {
     weft__lookup *l = arg;
-    l->code = look_up(l->host, l->service, l->has_hints ? &l->hints : NULL, &l->found);
+    l->code = call_getaddrinfo(l->host, l->service, l->has_hints ? &l->hints : NULL, &l->found);
     l->error = errno;
     return 0;
 }
 
 /*
- * Have the pool run it. *l is NULL afterwards if it was given up; then this returns why. Else 0 and
- * its code, or an error: it could not be run.
+ * Run a lookup in a worker. If the fiber abandons the lookup, the call sets *l to NULL and returns
+ * the error that interrupted the call. Otherwise the caller still owns *l, and a completed lookup
+ * has its result code. Returns 0, or an error if the lookup could not run.
  */
-static int run_by_pool(weft__lookup **l)
+static int lookup_run_in_worker(weft__lookup **l)
 {
-    weft__op op = {
-        .code = WEFT__OP_CALL, .fd = -1, .u.call = {run_lookup, *l, drop, WEFT__LANE_NAMES}};
+    weft__op op = {.code = WEFT__OP_CALL,
+                   .fd = -1,
+                   .u.call = {lookup_call_libc, *l, lookup_drop, WEFT__WORKER_QUEUE_NAMES}};
     int rc = (int)weft__op_run(&op);
-    *l = op.u.call.arg; /* NULL once it is drop's */
+    *l = op.u.call.arg; /* NULL: abandoned; lookup_drop frees the lookup */
     return rc;
 }
 
 /*
- * Numbers for both need neither files nor servers, and little stack: some 3 KiB, where a name may
- * take 30. Flags that would make it more are left to the pool.
+ * Convert a numeric host and a numeric service. The conversion needs no files, no servers and about
+ * 3 KiB of stack. The lookup of a name may need 30 KiB. Returns false if a worker must do the
+ * lookup, for example because of other flags.
  */
 static bool resolve_numbers(const char *host, const char *service, const struct addrinfo *hints,
                             struct addrinfo **out)
 {
-    static const int harmless = AI_PASSIVE | AI_CANONNAME | AI_NUMERICHOST | AI_NUMERICSERV;
+    static const int allowed_flags = AI_PASSIVE | AI_CANONNAME | AI_NUMERICHOST | AI_NUMERICSERV;
     struct addrinfo numeric = {0};
     if (hints != NULL)
         numeric = *hints;
-    if (host == NULL || (numeric.ai_flags & ~harmless) != 0)
+    if (host == NULL || (numeric.ai_flags & ~allowed_flags) != 0)
         return false;
     numeric.ai_flags |= AI_NUMERICHOST | AI_NUMERICSERV;
     struct addrinfo *found;
-    if (look_up(host, service, &numeric, &found) != 0)
+    if (call_getaddrinfo(host, service, &numeric, &found) != 0)
         return false;
-    for (struct addrinfo *one = found; one != NULL; one = one->ai_next)
-        one->ai_flags = hints != NULL ? hints->ai_flags : FLAGS_DEFAULT;
+    for (struct addrinfo *entry = found; entry != NULL; entry = entry->ai_next)
+        entry->ai_flags = hints != NULL ? hints->ai_flags : FLAGS_DEFAULT;
     *out = found;
     return true;
 }
 
-/*
- * What it comes to.
- */
+/* Results. */
 
 static int errno_of(int code, int error)
 {
@@ -174,37 +179,35 @@ static int errno_of(int code, int error)
         return -ENOMEM;
     case EAI_SYSTEM:
         return error > 0 ? -error : -EIO;
-    default: /* EAI_FAIL: the name server cannot, now or ever */
+    default: /* EAI_FAIL: a permanent failure of the name server */
         return -EIO;
     }
 }
 
-static int fail(const weft__lookup *l)
+static int lookup_fail(const weft__lookup *l)
 {
     int code = errno_of(l->code, l->error);
     const char *name = l->host != NULL ? l->host : l->service;
-    return weft_fail(code, "%s: %s", name != NULL ? name : "neither host nor service",
+    return weft_fail(code, "%s: %s", name != NULL ? name : "host and service are NULL",
                      l->code == EAI_SYSTEM ? weft__error_text(code) : gai_strerror(l->code));
 }
 
-/* What came of a lookup that nobody gave up. */
-static int take_result(weft__lookup *l, struct addrinfo **out)
+/* Take the result of a lookup that was not abandoned. */
+static int lookup_take_result(weft__lookup *l, struct addrinfo **out)
 {
     if (l->code != 0)
-        return fail(l);
+        return lookup_fail(l);
     *out = l->found;
     l->found = NULL;
     return 0;
 }
 
-/*
- * By the DNS.
- */
+/* Lookups by DNS. */
 
 #ifdef WEFT_HAS_CARES
 /*
- * The types, protocols and ports that each address is to come with: what the C library says of a
- * number, for which it has to look up a service at most. As run_by_pool.
+ * Find the types, protocols and ports for each address. They are the result of the C library for a
+ * numeric host. Only a service name needs a lookup. For the return value, see lookup_run_in_worker.
  */
 static int find_ports(weft__lookup **lookup)
 {
@@ -219,7 +222,7 @@ static int find_ports(weft__lookup **lookup)
     weft__lookup *service = weft__lookup_new(any, l->service, &hints);
     if (service == NULL)
         return -ENOMEM;
-    int rc = run_by_pool(&service);
+    int rc = lookup_run_in_worker(&service);
     if (service == NULL) {
         weft__lookup_free(l);
         *lookup = NULL;
@@ -233,45 +236,49 @@ static int find_ports(weft__lookup **lookup)
     return rc;
 }
 
-/* Have the DNS run it, if it is for that. As run_by_pool, but *is_run says whether it was. */
-static int run_by_dns(weft__cord *c, weft__lookup **l, bool *is_run)
+/*
+ * Run a lookup by DNS if possible. The call sets *has_run if the lookup has run or must not run
+ * again. For the return value, see lookup_run_in_worker.
+ */
+static int lookup_run_dns(weft__cord *c, weft__lookup **l, bool *has_run)
 {
     weft__dns *dns;
-    weft__asker asker;
-    *is_run = false;
-    int rc = weft__names_choose(c, *l, &dns);
+    weft__dns_waiter waiter;
+    *has_run = false;
+    int rc = weft__resolver_choose(c, *l, &dns);
     if (rc < 0 || dns == NULL)
         return rc;
     rc = find_ports(l);
-    *is_run = true;
+    *has_run = true;
     if (rc != 0 || *l == NULL || (*l)->code != 0)
         return rc;
-    if (c->current->alarm) /* set while the service was looked up */
-        return (int)weft__refuse(c);
-    rc = weft__names_choose(c, *l, &dns); /* again: it may be another by now */
-    *is_run = rc == 0 && dns != NULL && (rc = weft__dns_begin(c, dns, *l, &asker)) == 0;
-    if (!*is_run)
-        return weft__names_are_own(c) ? rc : 0;
-    rc = (int)weft__dns_wait(c, &asker);
-    *l = asker.lookup;
+    if (c->current->pending) /* the caller was cancelled during the lookup of the service */
+        return (int)weft__call_refuse(c);
+    /* Choose again, because the options may have changed meanwhile. */
+    rc = weft__resolver_choose(c, *l, &dns);
+    *has_run = rc == 0 && dns != NULL && (rc = weft__dns_begin(c, dns, *l, &waiter)) == 0;
+    if (!*has_run)
+        return weft__resolver_is_custom(c) ? rc : 0;
+    rc = (int)weft__dns_wait(c, &waiter);
+    *l = waiter.lookup;
     return rc;
 }
 #endif
 
-/* As run_by_pool. */
-static int run(weft__cord *c, weft__lookup **l)
+/* Run a lookup. For the return value, see lookup_run_in_worker. */
+static int lookup_run(weft__cord *c, weft__lookup **l)
 {
 #ifdef WEFT_HAS_CARES
-    bool is_run;
-    if (c->current->alarm)
-        return (int)weft__refuse(c);
-    int rc = run_by_dns(c, l, &is_run);
-    if (is_run || rc < 0)
+    bool has_run;
+    if (c->current->pending)
+        return (int)weft__call_refuse(c);
+    int rc = lookup_run_dns(c, l, &has_run);
+    if (has_run || rc < 0)
         return rc;
 #else
     (void)c;
 #endif
-    return run_by_pool(l);
+    return lookup_run_in_worker(l);
 }
 
 int weft_resolve(const char *host, const char *service, const struct addrinfo *hints,
@@ -281,17 +288,17 @@ int weft_resolve(const char *host, const char *service, const struct addrinfo *h
     if (c == NULL)
         return weft__no_cord();
     if (out == NULL)
-        return weft_fail(-EINVAL, "nowhere to put the addresses");
-    if (!c->current->alarm && resolve_numbers(host, service, hints, out))
+        return weft_fail(-EINVAL, "weft_resolve: out is NULL");
+    if (!c->current->pending && resolve_numbers(host, service, hints, out))
         return 0;
     weft__lookup *l = weft__lookup_new(host, service, hints);
     if (l == NULL)
         return -ENOMEM;
-    int rc = run(c, &l);
-    if (l == NULL) /* given up, and freed when those are done who have it */
+    int rc = lookup_run(c, &l);
+    if (l == NULL) /* the lookup is abandoned, and its current owner frees it */
         return rc;
     if (rc == 0)
-        rc = take_result(l, out);
+        rc = lookup_take_result(l, out);
     weft__lookup_free(l);
     return rc;
 }
@@ -302,8 +309,10 @@ void weft_resolve_free(struct addrinfo *addresses)
 }
 
 #ifndef WEFT_HAS_CARES
-int weft_resolver(const weft_resolver_options *options)
+int weft_set_resolver(const weft_resolver_options *options)
 {
-    return options == NULL ? 0 : weft_fail(-EOPNOTSUPP, "weft was built without c-ares");
+    return options == NULL
+               ? 0
+               : weft_fail(-EOPNOTSUPP, "weft_set_resolver: weft was built without c-ares");
 }
 #endif

@@ -1,11 +1,11 @@
 /*
- * Programs as something that is called: run to the end with input and output in memory, a command
- * of the shell, a stream from or to one.
+ * Programs that run to their end with input and output in memory, shell commands, and streams from
+ * or to shell commands.
  */
-#include "core/alarm.h"
-#include "core/op.h"
-#include "core/tree.h"
-#include "io/process.h"
+#include "core/lifetime/cancel.h"
+#include "core/lifetime/tree.h"
+#include "core/op/op.h"
+#include "io/process/process.h"
 
 #include <weft/error.h>
 #include <weft/group.h>
@@ -18,50 +18,56 @@
 #include <unistd.h>
 
 #define OUTPUT_BYTES_DEFAULT ((size_t)64 << 20)
-/* What a stream that says little takes; doubled as it says more. */
+/*
+ * The initial capacity of the buffer for a captured output, in bytes. The capacity is doubled on
+ * demand.
+ */
 #define CAPTURE_BYTES_FIRST ((size_t)4 << 10)
 
-/* One output of the program, as far as it has come. */
+/* A captured output of the program. */
 typedef struct capture {
-    int *fd;    /* the process's own; -1: it is not captured */
-    char *data; /* NULL: nothing yet */
-    size_t bytes, room;
+    int *fd;    /* points to a field of the process; *fd is -1 if the output is not captured */
+    char *data; /* NULL: no output yet */
+    size_t bytes, capacity;
     size_t bytes_max;
 } capture;
 
-typedef struct run {
+typedef struct program_run {
     weft_process process;
     const char *input;
     size_t input_bytes;
     capture out, err;
-} run;
+} program_run;
 
-/* Room for one byte more: what is too much is found out by reading it, and a NUL goes there. */
-static int make_room(capture *c)
+/*
+ * Provide space for at least one byte. The buffer has at most bytes_max + 1 bytes. The last byte
+ * detects excess output, or holds a NUL.
+ */
+static int capture_reserve(capture *c)
 {
     if (c->bytes > c->bytes_max)
-        return weft_fail(-EMSGSIZE, "a program has written more than %zu bytes", c->bytes_max);
-    if (c->bytes < c->room)
+        return weft_fail(-EMSGSIZE, "weft_run: an output exceeds %zu bytes", c->bytes_max);
+    if (c->bytes < c->capacity)
         return 0;
-    size_t room = c->room > 0 ? c->room * 2 : CAPTURE_BYTES_FIRST;
-    room = room < c->bytes_max + 1 ? room : c->bytes_max + 1;
-    char *data = realloc(c->data, room);
+    size_t capacity = c->capacity > 0 ? c->capacity * 2 : CAPTURE_BYTES_FIRST;
+    capacity = capacity < c->bytes_max + 1 ? capacity : c->bytes_max + 1;
+    char *data = realloc(c->data, capacity);
     if (data == NULL)
         return -ENOMEM;
     c->data = data;
-    c->room = room;
+    c->capacity = capacity;
     return 0;
 }
 
-/* A fiber: collect what comes until the end. */
-static weft_value collect(void *arg)
+/* Read the output until its end. This is the main function of a fiber. */
+static weft_value capture_read(void *arg)
 {
     capture *c = arg;
     for (;;) {
-        int rc = make_room(c);
+        int rc = capture_reserve(c);
         if (rc < 0)
             return rc;
-        ssize_t n = weft_read(*c->fd, c->data + c->bytes, c->room - c->bytes);
+        ssize_t n = weft_read(*c->fd, c->data + c->bytes, c->capacity - c->bytes);
         if (n <= 0)
             return n;
         c->bytes += (size_t)n;
@@ -69,20 +75,21 @@ static weft_value collect(void *arg)
 }
 
 /*
- * The program has ended: what it wrote is in the pipe. Others may hold that open, and go on
- * writing, so the end is where it was now.
+ * Read the output that is in the pipe after the program has ended. Other processes may hold the
+ * pipe open. Their later output is ignored.
  */
-static int drain(capture *c)
+static int capture_drain(capture *c)
 {
     int left = 0;
     if (*c->fd < 0 || ioctl(*c->fd, FIONREAD, &left) < 0)
         return 0;
     for (;;) {
-        int rc = make_room(c);
+        int rc = capture_reserve(c);
         if (rc < 0 || left == 0)
             return rc;
-        size_t room = c->room - c->bytes;
-        ssize_t n = read(*c->fd, c->data + c->bytes, room < (size_t)left ? room : (size_t)left);
+        size_t capacity = c->capacity - c->bytes;
+        ssize_t n =
+            read(*c->fd, c->data + c->bytes, capacity < (size_t)left ? capacity : (size_t)left);
         if (n <= 0)
             return 0;
         c->bytes += (size_t)n;
@@ -90,10 +97,13 @@ static int drain(capture *c)
     }
 }
 
-/* A fiber: that the program does not want all of it is its own matter. */
-static weft_value feed(void *arg)
+/*
+ * Write the input. A program that does not read all its input is not an error. This is the main
+ * function of a fiber.
+ */
+static weft_value run_feed(void *arg)
 {
-    run *r = arg;
+    program_run *r = arg;
     ssize_t n = weft_write_all(r->process.in, r->input, r->input_bytes);
     weft_close(r->process.in);
     r->process.in = -1;
@@ -101,10 +111,12 @@ static weft_value feed(void *arg)
 }
 
 /*
- * 0, or why there is no such fiber. It does for the caller what that cannot do while it waits: so
- * it runs, and weft_shutdown_all lets it be, wherever the caller itself may go on.
+ * Spin a helper fiber if fd is open. Returns 0 or an error.
+ *
+ * The helper may run even while the caller ends its children, because the caller waits for the
+ * helper. The helper is a daemon, so that weft_shutdown_all does not cancel the helper.
  */
-static int spin_if(weft_group *g, int fd, weft_fn *fn, void *arg)
+static int spin_helper(weft_group *g, int fd, weft_fn *fn, void *arg)
 {
     if (fd < 0)
         return 0;
@@ -120,16 +132,16 @@ static int spin_if(weft_group *g, int fd, weft_fn *fn, void *arg)
     return e != NULL && weft_is_error(e->code) ? e->code : -ENOMEM;
 }
 
-/* Feed and collect until the program has ended; its status, or what cut that short. */
-static int attend(run *r)
+/* Run the helpers until the program has ended. Returns the status of the program, or an error. */
+static int run_to_exit(program_run *r)
 {
     int result = 0, rc = 0;
     WEFT_GROUP(g, rc) {
-        result = spin_if(&g, r->process.in, feed, r);
+        result = spin_helper(&g, r->process.in, run_feed, r);
         if (result == 0)
-            result = spin_if(&g, r->process.out, collect, &r->out);
+            result = spin_helper(&g, r->process.out, capture_read, &r->out);
         if (result == 0)
-            result = spin_if(&g, r->process.err, collect, &r->err);
+            result = spin_helper(&g, r->process.err, capture_read, &r->err);
         if (result == 0)
             result = weft_process_wait(&r->process);
         weft_group_cancel(&g);
@@ -137,41 +149,44 @@ static int attend(run *r)
     return rc < 0 ? rc : result;
 }
 
-/* A call that is refused is not begun. 0, or with what. */
-static int check_alarm(void)
+/*
+ * Return the error of a pending cancellation of the caller. Returns 0 if no cancellation is
+ * pending.
+ */
+static int check_cancelled(void)
 {
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return weft__no_cord();
-    return c->current->alarm ? (int)weft__refuse(c) : 0;
+    return c->current->pending ? (int)weft__call_refuse(c) : 0;
 }
 
-static weft_stdio kind_or(weft_stdio kind, weft_stdio standard)
+static weft_stdio kind_or_default(weft_stdio kind, weft_stdio fallback)
 {
-    return kind != WEFT_STDIO_DEFAULT ? kind : standard;
+    return kind != WEFT_STDIO_DEFAULT ? kind : fallback;
 }
 
-static int begin(run *r, char *const argv[], weft_process_options *o, bool is_captured)
+static int run_start(program_run *r, char *const argv[], weft_process_options *o, bool is_captured)
 {
     weft_stdio output = is_captured ? WEFT_STDIO_PIPE : WEFT_STDIO_INHERIT;
     if (r->input != NULL && o->in != WEFT_STDIO_DEFAULT && o->in != WEFT_STDIO_PIPE)
-        return weft_fail(-EINVAL, "input for a program that has another one");
-    o->in = kind_or(o->in, r->input != NULL ? WEFT_STDIO_PIPE : WEFT_STDIO_NULL);
-    o->out = kind_or(o->out, output);
-    o->err = kind_or(o->err, output);
-    o->on_cancel = WEFT_ON_CANCEL_LEAVE; /* closing the process ends it */
-    int rc = check_alarm();
+        return weft_fail(-EINVAL, "weft_run: input is set, but options->in is not a pipe");
+    o->in = kind_or_default(o->in, r->input != NULL ? WEFT_STDIO_PIPE : WEFT_STDIO_NULL);
+    o->out = kind_or_default(o->out, output);
+    o->err = kind_or_default(o->err, output);
+    o->on_cancel = WEFT_ON_CANCEL_LEAVE; /* weft_process_close ends the process */
+    int rc = check_cancelled();
     return rc < 0 ? rc : weft_spawn_process(&r->process, argv, o);
 }
 
-/* What it wrote last. 0 or -errno. */
-static int drain_both(run *r)
+/* Read the remaining output after the program has ended. Returns 0 or an error. */
+static int run_drain(program_run *r)
 {
-    int rc = drain(&r->out);
-    return rc == 0 ? drain(&r->err) : rc;
+    int rc = capture_drain(&r->out);
+    return rc == 0 ? capture_drain(&r->err) : rc;
 }
 
-static void finish_one(const capture *c, char **data, size_t *bytes)
+static void capture_finish(const capture *c, char **data, size_t *bytes)
 {
     *data = c->data;
     *bytes = c->bytes;
@@ -179,15 +194,15 @@ static void finish_one(const capture *c, char **data, size_t *bytes)
         c->data[c->bytes] = '\0';
 }
 
-static void finish(run *r, weft_output *output)
+static void run_finish(program_run *r, weft_output *output)
 {
     if (output == NULL) {
         free(r->out.data);
         free(r->err.data);
         return;
     }
-    finish_one(&r->out, &output->out, &output->out_bytes);
-    finish_one(&r->err, &output->err, &output->err_bytes);
+    capture_finish(&r->out, &output->out, &output->out_bytes);
+    capture_finish(&r->err, &output->err, &output->err_bytes);
 }
 
 int weft_run(char *const argv[], const void *input, size_t input_bytes,
@@ -196,20 +211,20 @@ int weft_run(char *const argv[], const void *input, size_t input_bytes,
     weft_process_options o = options != NULL ? *options : (weft_process_options){0};
     size_t max = o.output_bytes_max > 0 ? o.output_bytes_max : OUTPUT_BYTES_DEFAULT;
     max = max < PTRDIFF_MAX ? max : PTRDIFF_MAX - 1;
-    run r = {.input = input, .input_bytes = input != NULL ? input_bytes : 0};
+    program_run r = {.input = input, .input_bytes = input != NULL ? input_bytes : 0};
     r.out = (capture){.fd = &r.process.out, .bytes_max = max};
     r.err = (capture){.fd = &r.process.err, .bytes_max = max};
     if (output != NULL)
         *output = (weft_output){0};
-    int rc = begin(&r, argv, &o, output != NULL);
+    int rc = run_start(&r, argv, &o, output != NULL);
     if (rc < 0)
         return rc;
-    rc = attend(&r);
-    bool is_over = rc >= 0 && weft__process_of(&r.process)->state == WEFT__PROCESS_OVER;
-    int drained = is_over ? drain_both(&r) : 0;
+    rc = run_to_exit(&r);
+    bool is_over = rc >= 0 && weft__process_of(&r.process)->state == WEFT__PROCESS_EXITED;
+    int drain_rc = is_over ? run_drain(&r) : 0;
     weft_process_close(&r.process);
-    finish(&r, is_over && drained == 0 ? output : NULL);
-    return drained < 0 ? drained : rc;
+    run_finish(&r, is_over && drain_rc == 0 ? output : NULL);
+    return drain_rc < 0 ? drain_rc : rc;
 }
 
 void weft_output_free(weft_output *output)
@@ -219,18 +234,16 @@ void weft_output_free(weft_output *output)
     *output = (weft_output){0};
 }
 
-/*
- * The shell.
- */
+/* Shell commands. */
 
 static int spawn_shell(weft_process *p, const char *command, weft_process_options o)
 {
     if (command == NULL)
-        return weft_fail(-EINVAL, "no command for the shell");
+        return weft_fail(-EINVAL, "weft_system or weft_popen: command is NULL");
     char *const argv[] = {"sh", "-c", "--", (char *)(uintptr_t)command, NULL};
     o.path = "/bin/sh";
     o.on_cancel = WEFT_ON_CANCEL_END;
-    int rc = check_alarm();
+    int rc = check_cancelled();
     return rc < 0 ? rc : weft_spawn_process(p, argv, &o);
 }
 
@@ -257,7 +270,10 @@ static ssize_t popen_writev(void *ctx, const struct iovec *pieces, int count)
     return weft_writev(p->in, pieces, count);
 }
 
-/* The command is to see the end of its input, or of its reader, before it is waited for. */
+/*
+ * Close the pipe before waiting. The command then reads the end of its input, or fails to write its
+ * output.
+ */
 static int popen_close(void *ctx)
 {
     weft_process *p = ctx;
@@ -269,14 +285,14 @@ static int popen_close(void *ctx)
     return rc;
 }
 
-static const weft_stream_type command_stream = {
+static const weft_stream_type popen_stream_type = {
     .read = popen_read, .writev = popen_writev, .close = popen_close};
 
 int weft_popen(weft_stream *stream, const char *command, const char *mode)
 {
     bool is_read = mode != NULL && strcmp(mode, "r") == 0;
     if (!is_read && (mode == NULL || strcmp(mode, "w") != 0))
-        return weft_fail(-EINVAL, "a command is opened to \"r\" or \"w\", not %s",
+        return weft_fail(-EINVAL, "weft_popen: mode is %s, not \"r\" or \"w\"",
                          mode != NULL ? mode : "NULL");
     weft_process *p = malloc(sizeof *p);
     if (p == NULL)
@@ -288,5 +304,5 @@ int weft_popen(weft_stream *stream, const char *command, const char *mode)
         free(p);
         return rc;
     }
-    return weft_stream_open_with(stream, &command_stream, p);
+    return weft_stream_open_with(stream, &popen_stream_type, p);
 }

@@ -1,11 +1,11 @@
 /*
- * Starting a program, by posix_spawn(3): it shares our memory until it executes the program, so
- * nothing is copied, and it tells us why it could not.
+ * Starting a program with posix_spawn(3). The child shares the memory of the parent until the child
+ * executes the program, so no memory is copied. If the execution fails, the call returns the error.
  */
 #include "base/libc.h"
-#include "core/error.h"
-#include "core/op.h"
-#include "io/process.h"
+#include "core/fiber/error.h"
+#include "core/op/op.h"
+#include "io/process/process.h"
 
 #include <weft/error.h>
 
@@ -20,146 +20,159 @@
 #define GRACE_S_DEFAULT 5.0
 
 #define STREAMS 3
-/* The lowest descriptor that is no standard stream. */
+/* The lowest descriptor after the standard streams. */
 #define FD_FIRST 3
 
-/* One of the three standard streams, while the process is started. */
-typedef struct stream {
+/* A standard stream during the start of a process. */
+typedef struct std_stream {
     weft_stdio kind;
-    int given;  /* the caller's descriptor; -1: none */
-    int theirs; /* becomes the stream; -1: nothing does. Closed afterwards, unless it is given */
-    int ours;   /* the other end of the pipe; -1: there is none */
-} stream;
+    int caller_fd; /* the caller's descriptor; -1: none */
+    /*
+     * The descriptor that becomes the stream. -1: none. The parent closes it after the start,
+     * unless it is caller_fd.
+     */
+    int child_fd;
+    int parent_fd; /* the parent's end of the pipe; -1: none */
+} std_stream;
 
-/* What is made up for one process, and released when it has been started or not. */
-typedef struct start {
-    stream streams[STREAMS];
-    const char *path;   /* as it is looked for */
-    char **environment; /* ours to free; NULL: none was made */
+/* The setup of one process. spawn_run releases the setup. */
+typedef struct spawn_setup {
+    std_stream streams[STREAMS];
+    const char *path;   /* the program; searched for in PATH unless it has a slash */
+    char **environment; /* allocated by make_environment; NULL: not needed */
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-} start;
+} spawn_setup;
 
 static const char *const stream_names[STREAMS] = {"stdin", "stdout", "stderr"};
 
-static stream stream_of(weft_stdio kind, int fd)
+static std_stream std_stream_of(weft_stdio kind, int fd)
 {
-    return (stream){kind, kind == WEFT_STDIO_FD ? fd : -1, -1, -1};
+    return (std_stream){kind, kind == WEFT_STDIO_FD ? fd : -1, -1, -1};
 }
 
-static int check(const start *s, char *const argv[], const weft_process_options *o)
+static int spawn_check(const spawn_setup *s, char *const argv[], const weft_process_options *o)
 {
     if (argv == NULL || argv[0] == NULL)
-        return weft_fail(-EINVAL, "a program without a name");
+        return weft_fail(-EINVAL, "weft_spawn_process: argv or argv[0] is NULL");
     if (!(o->grace_s >= 0))
-        return weft_fail(-EINVAL, "a grace time of %g s", o->grace_s);
+        return weft_fail(-EINVAL, "weft_spawn_process: grace_s is %g", o->grace_s);
     for (int i = 0; i < STREAMS; i++) {
-        const stream *at = &s->streams[i];
-        bool is_known = at->kind < WEFT_STDIO_OUT || (at->kind == WEFT_STDIO_OUT && i == 2);
+        const std_stream *stream = &s->streams[i];
+        bool is_known = stream->kind < WEFT_STDIO_OUT || (stream->kind == WEFT_STDIO_OUT && i == 2);
         if (!is_known)
-            return weft_fail(-EINVAL, "%s cannot be of kind %d", stream_names[i], (int)at->kind);
-        if (at->kind == WEFT_STDIO_FD && fcntl(at->given, F_GETFD) < 0)
-            return weft_fail(-EBADF, "%s: descriptor %d is not open", stream_names[i], at->given);
+            return weft_fail(-EINVAL, "weft_spawn_process: the kind of %s is %d", stream_names[i],
+                             (int)stream->kind);
+        if (stream->kind == WEFT_STDIO_FD && fcntl(stream->caller_fd, F_GETFD) < 0)
+            return weft_fail(-EBADF, "weft_spawn_process: %s: descriptor %d is not open",
+                             stream_names[i], stream->caller_fd);
     }
     return 0;
 }
 
-static void close_fd(int fd)
+static void close_if_open(int fd)
 {
     if (fd >= 0)
         (void)close(fd);
 }
 
 /*
- * A descriptor among the first three, and not in its own place, is in the way of the others: the
- * child would overwrite it. 0 or -errno.
+ * Move a descriptor out of the range of the standard streams, unless it is target_fd. Otherwise the
+ * child would overwrite the descriptor while it sets up the other streams. Returns 0 or a negative
+ * errno.
  */
-static int move_away(stream *at, int place)
+static int std_stream_move(std_stream *stream, int target_fd)
 {
-    if (at->theirs < 0 || at->theirs == place || at->theirs >= FD_FIRST)
+    if (stream->child_fd < 0 || stream->child_fd == target_fd || stream->child_fd >= FD_FIRST)
         return 0;
-    int fd = fcntl(at->theirs, F_DUPFD_CLOEXEC, FD_FIRST);
+    int fd = fcntl(stream->child_fd, F_DUPFD_CLOEXEC, FD_FIRST);
     if (fd < 0)
         return -errno;
-    if (at->theirs != at->given)
-        close_fd(at->theirs);
-    at->theirs = fd;
+    if (stream->child_fd != stream->caller_fd)
+        close_if_open(stream->child_fd);
+    stream->child_fd = fd;
     return 0;
 }
 
-/* Our end does not block, so that the backend need not take care that it is not held up. */
-static int open_pipe(stream *at, int place)
+/*
+ * Open a pipe. The parent's end is non-blocking, so that the backend cannot block in a call for it.
+ */
+static int std_stream_open_pipe(std_stream *stream, int target_fd)
 {
     int fd[2];
     if (pipe2(fd, O_CLOEXEC) < 0)
         return -errno;
-    bool is_input = place == STDIN_FILENO;
-    at->theirs = fd[is_input ? 0 : 1];
-    at->ours = fd[is_input ? 1 : 0];
-    (void)fcntl(at->ours, F_SETFL, O_NONBLOCK);
+    bool is_input = target_fd == STDIN_FILENO;
+    stream->child_fd = fd[is_input ? 0 : 1];
+    stream->parent_fd = fd[is_input ? 1 : 0];
+    (void)fcntl(stream->parent_fd, F_SETFL, O_NONBLOCK);
     return 0;
 }
 
-static int open_stream(stream *at, int place)
+static int std_stream_open(std_stream *stream, int target_fd)
 {
     int rc = 0;
-    if (at->kind == WEFT_STDIO_FD)
-        at->theirs = at->given;
-    else if (at->kind == WEFT_STDIO_PIPE)
-        rc = open_pipe(at, place);
-    return rc < 0 ? rc : move_away(at, place);
+    if (stream->kind == WEFT_STDIO_FD)
+        stream->child_fd = stream->caller_fd;
+    else if (stream->kind == WEFT_STDIO_PIPE)
+        rc = std_stream_open_pipe(stream, target_fd);
+    return rc < 0 ? rc : std_stream_move(stream, target_fd);
 }
 
-static int open_streams(start *s)
+static int std_streams_open(spawn_setup *s)
 {
     int rc = 0;
     for (int i = 0; i < STREAMS && rc == 0; i++)
-        rc = open_stream(&s->streams[i], i);
+        rc = std_stream_open(&s->streams[i], i);
     return rc;
 }
 
-/* Nothing was done with them yet that weft would have to be told of. */
-static void close_streams(start *s, bool is_started)
+/*
+ * Close the descriptors that are not needed after the start. Use close(2), because weft has not
+ * registered the descriptors yet.
+ */
+static void std_streams_close(spawn_setup *s, bool is_started)
 {
     for (int i = 0; i < STREAMS; i++) {
-        stream *at = &s->streams[i];
-        if (at->theirs != at->given)
-            close_fd(at->theirs);
+        std_stream *stream = &s->streams[i];
+        if (stream->child_fd != stream->caller_fd)
+            close_if_open(stream->child_fd);
         if (!is_started)
-            close_fd(at->ours);
+            close_if_open(stream->parent_fd);
     }
 }
 
-/* An errno. */
-static int plan_stream(start *s, int place)
+/* Add the file action for a standard stream. Returns 0 or a positive errno. */
+static int add_stream_action(spawn_setup *s, int target_fd)
 {
-    const stream *at = &s->streams[place];
-    if (at->kind == WEFT_STDIO_NULL)
-        return posix_spawn_file_actions_addopen(&s->actions, place, "/dev/null", O_RDWR, 0);
-    if (at->kind == WEFT_STDIO_OUT)
-        return posix_spawn_file_actions_adddup2(&s->actions, STDOUT_FILENO, place);
-    if (at->theirs < 0)
+    const std_stream *stream = &s->streams[target_fd];
+    if (stream->kind == WEFT_STDIO_NULL)
+        return posix_spawn_file_actions_addopen(&s->actions, target_fd, "/dev/null", O_RDWR, 0);
+    if (stream->kind == WEFT_STDIO_OUT)
+        return posix_spawn_file_actions_adddup2(&s->actions, STDOUT_FILENO, target_fd);
+    if (stream->child_fd < 0)
         return 0;
-    return posix_spawn_file_actions_adddup2(&s->actions, at->theirs, place);
+    return posix_spawn_file_actions_adddup2(&s->actions, stream->child_fd, target_fd);
 }
 
-static int plan_files(start *s, const weft_process_options *o)
+static int add_file_actions(spawn_setup *s, const weft_process_options *o)
 {
     int rc = 0;
     if (o->folder != NULL)
         rc = posix_spawn_file_actions_addchdir_np(&s->actions, o->folder);
     for (int i = 0; i < STREAMS && rc == 0; i++)
-        rc = plan_stream(s, i);
+        rc = add_stream_action(s, i);
     if (rc == 0 && !o->keeps_fds)
         rc = posix_spawn_file_actions_addclosefrom_np(&s->actions, FD_FIRST);
     return rc;
 }
 
 /*
- * A program that ignores SIGPIPE or SIGCHLD wants that for itself: a child would not end when its
- * reader does, or not hear of its own children.
+ * Reset SIGPIPE and SIGCHLD to their default actions, because the parent may ignore them. If
+ * SIGPIPE were ignored, the child would not end with its reader. If SIGCHLD were ignored, the child
+ * could not wait for its own children.
  */
-static void plan_signals(start *s, const weft_process_options *o)
+static void set_signal_attributes(spawn_setup *s, const weft_process_options *o)
 {
     short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
     sigset_t none, defaults;
@@ -175,10 +188,10 @@ static void plan_signals(start *s, const weft_process_options *o)
     posix_spawnattr_setflags(&s->attributes, flags);
 }
 
-static size_t count_of(char *const *texts)
+static size_t count_strings(char *const *strings)
 {
     size_t count = 0;
-    while (texts != NULL && texts[count] != NULL)
+    while (strings != NULL && strings[count] != NULL)
         count++;
     return count;
 }
@@ -197,13 +210,18 @@ static bool is_set_in(char *const *set, const char *variable)
     return false;
 }
 
-/* 0 or -ENOMEM; the texts are not copied. */
-static int plan_environment(start *s, const weft_process_options *o)
+/*
+ * Build the environment if o->set is not NULL. The strings are not copied.
+ *
+ * Returns 0, or:
+ * -ENOMEM if memory is exhausted
+ */
+static int make_environment(spawn_setup *s, const weft_process_options *o)
 {
     char *const *base = o->environment != NULL ? o->environment : environ;
     if (o->set == NULL)
         return 0;
-    char **to = malloc((count_of(base) + count_of(o->set) + 1) * sizeof *to);
+    char **to = malloc((count_strings(base) + count_strings(o->set) + 1) * sizeof *to);
     if (to == NULL)
         return -ENOMEM;
     s->environment = to;
@@ -217,12 +235,16 @@ static int plan_environment(start *s, const weft_process_options *o)
     return 0;
 }
 
-/* Words for what posix_spawn said, which does not tell a program from a folder. */
-static int explain(int code, const char *path, const weft_process_options *o)
+/*
+ * Record a message for an error that posix_spawn returned. The error code does not show whether the
+ * program or the directory caused the error.
+ */
+static int spawn_explain(int code, const char *path, const weft_process_options *o)
 {
-    bool is_folder = o->folder != NULL && access(o->folder, X_OK) < 0 && -errno == code;
-    if (is_folder || (o->folder != NULL && code == -ENOTDIR))
-        return weft_fail(code, "cannot begin in %s: %s", o->folder, weft__error_text(code));
+    bool is_directory_error = o->folder != NULL && access(o->folder, X_OK) < 0 && -errno == code;
+    if (is_directory_error || (o->folder != NULL && code == -ENOTDIR))
+        return weft_fail(code, "cannot change to directory %s: %s", o->folder,
+                         weft__error_text(code));
     if (code != -ENOENT)
         return weft_fail(code, "cannot run %s: %s", path, weft__error_text(code));
     if (path[0] == '/' && access(path, F_OK) == 0)
@@ -230,66 +252,66 @@ static int explain(int code, const char *path, const weft_process_options *o)
     return weft_fail(code, "no such program: %s", path);
 }
 
-static int launch(start *s, char *const argv[], const weft_process_options *o, pid_t *pid)
+static int spawn_exec(spawn_setup *s, char *const argv[], const weft_process_options *o, pid_t *pid)
 {
     char *const *environment = o->environment != NULL ? o->environment : environ;
     if (s->environment != NULL)
         environment = s->environment;
-    int rc = plan_files(s, o);
+    int rc = add_file_actions(s, o);
     if (rc != 0)
         return -rc;
-    plan_signals(s, o);
+    set_signal_attributes(s, o);
     rc = posix_spawnp(pid, s->path, &s->actions, &s->attributes, argv, environment);
-    return rc == 0 ? 0 : explain(-rc, s->path, o);
+    return rc == 0 ? 0 : spawn_explain(-rc, s->path, o);
 }
 
-/* With all that has to be released afterwards. The process, or -errno. */
-static pid_t run_start(start *s, char *const argv[], const weft_process_options *o)
+/* Start the process, then release the setup. Returns the pid or a negative errno. */
+static pid_t spawn_run(spawn_setup *s, char *const argv[], const weft_process_options *o)
 {
     pid_t pid = -1;
-    int rc = plan_environment(s, o);
+    int rc = make_environment(s, o);
     if (rc == 0)
-        rc = open_streams(s);
+        rc = std_streams_open(s);
     if (rc == 0)
         rc = -posix_spawn_file_actions_init(&s->actions);
     if (rc == 0) {
         rc = -posix_spawnattr_init(&s->attributes);
         if (rc == 0) {
-            rc = launch(s, argv, o, &pid);
+            rc = spawn_exec(s, argv, o, &pid);
             posix_spawnattr_destroy(&s->attributes);
         }
         posix_spawn_file_actions_destroy(&s->actions);
     }
-    close_streams(s, rc == 0);
+    std_streams_close(s, rc == 0);
     free(s->environment);
     return rc == 0 ? pid : rc;
 }
 
-static int keep_end(int fd)
+static int pipe_end_register(int fd)
 {
     if (fd >= 0)
-        weft__fd_made(fd);
+        weft__fd_created(fd);
     return fd;
 }
 
 int weft_spawn_process(weft_process *p, char *const argv[], const weft_process_options *options)
 {
     weft_process_options o = options != NULL ? *options : (weft_process_options){0};
-    start s = {.streams = {stream_of(o.in, o.in_fd), stream_of(o.out, o.out_fd),
-                           stream_of(o.err, o.err_fd)}};
-    int rc = check(&s, argv, &o);
+    spawn_setup s = {.streams = {std_stream_of(o.in, o.in_fd), std_stream_of(o.out, o.out_fd),
+                                 std_stream_of(o.err, o.err_fd)}};
+    int rc = spawn_check(&s, argv, &o);
     if (rc < 0)
         return rc;
-    if (weft__cord_here() == NULL) /* it could not be waited for */
+    if (weft__cord_here() == NULL) /* no fiber could wait for the process */
         return weft__no_cord();
     s.path = o.path != NULL ? o.path : argv[0];
-    pid_t pid = run_start(&s, argv, &o);
+    pid_t pid = spawn_run(&s, argv, &o);
     if (pid < 0)
         return pid;
     *p = (weft_process){.pid = pid,
-                        .in = keep_end(s.streams[0].ours),
-                        .out = keep_end(s.streams[1].ours),
-                        .err = keep_end(s.streams[2].ours)};
+                        .in = pipe_end_register(s.streams[0].parent_fd),
+                        .out = pipe_end_register(s.streams[1].parent_fd),
+                        .err = pipe_end_register(s.streams[2].parent_fd)};
     *weft__process_of(p) = (weft__process){.pidfd = weft__pidfd_open(pid),
                                            .grace_s = o.grace_s > 0 ? o.grace_s : GRACE_S_DEFAULT,
                                            .on_cancel = (uint8_t)o.on_cancel,

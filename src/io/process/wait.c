@@ -1,13 +1,12 @@
 /*
- * Waiting for children: by a pidfd where there is one, by looking again and again elsewhere.
+ * Waiting for children. A wait uses a pidfd if possible, and polls otherwise.
  *
- * Nothing but the final look takes a status, and nothing can cut that short: so none is lost. A
- * thread that blocks in waitid(2) would be told at once where there is no pidfd, too, but could not
- * be called back (docs/adr/0017).
+ * Only the last poll takes a status, and a poll cannot be interrupted. No status is therefore lost.
+ * A thread in waitid(2) would need no polling, but could not be cancelled (docs/adr/0017).
  */
 #include "base/libc.h"
-#include "core/op.h"
-#include "io/process.h"
+#include "core/op/op.h"
+#include "io/process/process.h"
 
 #include <weft/error.h>
 #include <weft/io.h>
@@ -19,8 +18,9 @@
 #include <unistd.h>
 
 /*
- * Seconds between two looks: at first as long as a short program takes, then doubled; in the end
- * what nobody notices, and what costs a thousand waiting fibers 5 % of a processor.
+ * Seconds between two polls. The first pause is about the run time of a short program. Each further
+ * pause is twice as long, up to the maximum. With 1000 waiting fibers, polling at the maximum pause
+ * uses 5 % of a processor.
  */
 #define PAUSE_S_FIRST 0.001
 #define PAUSE_S_MAX 0.02
@@ -29,12 +29,12 @@ int weft__pidfd_open(pid_t pid)
 {
     int fd = pidfd_open(pid, 0);
     if (fd >= 0)
-        weft__fd_made(fd);
+        weft__fd_created(fd);
     return fd;
 }
 
-/* As wait(2) codes it. */
-static int status_of(const siginfo_t *info)
+/* Return the status in the encoding of wait(2). */
+static int wait_status_of(const siginfo_t *info)
 {
     switch (info->si_code) {
     case CLD_EXITED:
@@ -51,58 +51,59 @@ static int status_of(const siginfo_t *info)
     }
 }
 
-pid_t weft__child_look(const weft__child *child, int *status)
+pid_t weft__child_process_poll(const weft__child_process *child, int *status)
 {
     siginfo_t info = {.si_pid = 0};
     if (waitid(child->type, child->id, &info, child->events | WNOHANG) < 0)
         return -errno;
     if (info.si_pid != 0 && status != NULL)
-        *status = status_of(&info);
+        *status = wait_status_of(&info);
     return info.si_pid;
 }
 
-/* Each time for longer. */
-static int pause_looking(weft__child *child, bool *is_struck)
+/* Pause before the next poll. Each pause is longer than the previous pause, up to the maximum. */
+static int child_pause(weft__child_process *child, bool *is_interrupted)
 {
     double pause_s = child->pause_s > 0 ? child->pause_s * 2 : PAUSE_S_FIRST;
     child->pause_s = pause_s < PAUSE_S_MAX ? pause_s : PAUSE_S_MAX;
     weft_clause pause = weft_clause_time(child->pause_s);
     int rc = weft_select(&pause, 1);
-    *is_struck = rc < 0;
+    *is_interrupted = rc < 0;
     return rc;
 }
 
 /*
- * A child that is traced has ended before its parent is told: a pidfd that has spoken says nothing
- * new, and is not asked again. Nor is one that the backend cannot wait for: it may have run out of
- * descriptors itself.
+ * Use the pidfd only once, then poll. A traced child may have ended before its status is available.
+ * The pidfd is then readable, and a second wait would return at once. The backend may also fail to
+ * wait for the pidfd, for example if no descriptor is free.
  */
-int weft__child_await(weft__child *child, bool *is_struck)
+int weft__child_process_await(weft__child_process *child, bool *is_interrupted)
 {
     if (child->pidfd < 0)
-        return pause_looking(child, is_struck);
+        return child_pause(child, is_interrupted);
     int rc = weft_wait_fd(child->pidfd, POLLIN);
-    *is_struck = weft__was_struck() || rc == -EBADF; /* closed by another fiber */
+    *is_interrupted =
+        weft__was_interrupted() || rc == -EBADF; /* another fiber has closed the pidfd */
     child->pidfd = -1;
     return rc;
 }
 
-static pid_t wait_for(weft__child *child, int *status)
+static pid_t child_wait(weft__child_process *child, int *status)
 {
     for (;;) {
-        bool is_struck;
-        pid_t found = weft__child_look(child, status);
-        if (found != 0)
-            return found;
-        int rc = weft__child_await(child, &is_struck);
-        if (is_struck)
+        bool is_interrupted;
+        pid_t pid_found = weft__child_process_poll(child, status);
+        if (pid_found != 0)
+            return pid_found;
+        int rc = weft__child_process_await(child, &is_interrupted);
+        if (is_interrupted)
             return rc;
     }
 }
 
-static weft__child child_of(pid_t pid, int options)
+static weft__child_process child_of(pid_t pid, int options)
 {
-    weft__child child = {.type = P_PID, .id = (id_t)pid, .pidfd = -1};
+    weft__child_process child = {.type = P_PID, .id = (id_t)pid, .pidfd = -1};
     child.events = WEXITED | (options & (WUNTRACED | WCONTINUED));
     if (pid == -1) {
         child.type = P_ALL;
@@ -114,29 +115,31 @@ static weft__child child_of(pid_t pid, int options)
 }
 
 /*
- * Somebody else may take the status, and another process get the number, before there is a pidfd:
- * from then on it is the pidfd's process that counts, and that one is then no child of ours.
+ * Wait with a pidfd, then close the pidfd. Other code may have taken the status before the pidfd
+ * was opened, and another process may have received the pid. The pidfd then refers to a process
+ * that is not a child, so the wait fails.
  */
 static pid_t wait_by_pidfd(int pidfd, int *status)
 {
-    weft__child child = {.type = P_PIDFD, .id = (id_t)pidfd, .events = WEXITED, .pidfd = pidfd};
-    pid_t found = wait_for(&child, status);
+    weft__child_process child = {
+        .type = P_PIDFD, .id = (id_t)pidfd, .events = WEXITED, .pidfd = pidfd};
+    pid_t pid_found = child_wait(&child, status);
     weft_close(pidfd);
-    return found;
+    return pid_found;
 }
 
 pid_t weft_waitpid(pid_t pid, int *status, int options)
 {
     if ((options & ~(WNOHANG | WUNTRACED | WCONTINUED)) != 0)
-        return weft_fail(-EINVAL, "waiting for a child with options 0x%x", (unsigned)options);
-    if (pid == INT_MIN) /* there is no such group */
+        return weft_fail(-EINVAL, "weft_waitpid: options is 0x%x", (unsigned)options);
+    if (pid == INT_MIN) /* no such process group exists */
         return -ECHILD;
-    weft__child child = child_of(pid, options);
-    pid_t found = weft__child_look(&child, status);
-    if (found != 0 || options & WNOHANG)
-        return found;
+    weft__child_process child = child_of(pid, options);
+    pid_t pid_found = weft__child_process_poll(&child, status);
+    if (pid_found != 0 || options & WNOHANG)
+        return pid_found;
     int pidfd = child.type == P_PID && child.events == WEXITED ? weft__pidfd_open(pid) : -1;
     if (pidfd >= 0)
         return wait_by_pidfd(pidfd, status);
-    return wait_for(&child, status);
+    return child_wait(&child, status);
 }

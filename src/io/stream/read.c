@@ -1,30 +1,38 @@
-/* Streams: reading. Nothing is taken from the buffer before the call has all it was asked for. */
-#include "io/stream.h"
+/*
+ * Reading from a stream. A call consumes input only after the buffer holds all bytes that the call
+ * needs.
+ */
+#include "io/stream/stream.h"
 
-#include "core/scope.h"
+#include "core/lifetime/scope.h"
 
 #include <weft/error.h>
 #include <weft/fiber.h>
 
 /*
- * Before waiting for input. Not what another fiber has written: that one may be kept waiting by a
- * peer that is not going to read before we do.
+ * Flush the output of the calling fiber before the fiber waits for input. Do not flush the output
+ * of another fiber, because that could cause a deadlock. The peer may not read before this fiber
+ * has read. If the peer has closed the connection, defer the error, because unread input may
+ * remain.
  */
-static int flush_own(weft__stream *s)
+static int flush_own_output(weft__stream *s)
 {
-    if (weft__buffer_held(&s->out) == 0 || s->is_writing || s->author != weft_self())
+    if (weft__buffer_held(&s->out) == 0 || s->is_writing || s->last_writer != weft_self())
         return 0;
     s->is_writing = true;
     int rc = (int)weft__stream_leave(s, &s->is_writing, weft__stream_drain(s));
     if (rc != -EPIPE && rc != -ECONNRESET)
         return rc;
-    if (s->unsaid == 0)
-        s->unsaid = rc;
+    if (s->deferred_error == 0)
+        s->deferred_error = rc;
     return 0;
 }
 
-/* Make room behind the tail, for a caller who wants so many bytes in one piece. */
-static int make_room(weft__stream *s, size_t wanted)
+/*
+ * Provide free bytes after the tail. wanted is the total number of contiguous bytes that the caller
+ * needs.
+ */
+static int input_reserve(weft__stream *s, size_t wanted)
 {
     weft__buffer *b = &s->in;
     if (weft__buffer_held(b) == 0) {
@@ -32,31 +40,33 @@ static int make_room(weft__stream *s, size_t wanted)
         if (b->data == NULL || (b->bytes > s->read_bytes && wanted <= s->read_bytes))
             return weft__buffer_resize(b, s->read_bytes);
     }
-    /* Not for a few bytes: the smaller half is moved, or it is that or growing. */
+    /* Compact only if the buffer is full, or if at most half of the buffer must move. */
     if (b->head > 0 && (b->tail == b->bytes || b->head >= b->bytes / 2))
         weft__buffer_compact(b);
-    /* By as much as has come, not by what is still to come: that is only a promise. */
+    /* Double the buffer instead of growing it to wanted, because the peer may send fewer bytes. */
     return b->tail < b->bytes ? 0 : weft__buffer_resize(b, 2 * b->bytes);
 }
 
 static ssize_t read_once(weft__stream *s, char *data, size_t bytes)
 {
-    int rc = flush_own(s);
+    int rc = flush_own_output(s);
     if (rc < 0)
         return rc;
     if (s->is_shut)
         return -EBADF;
-    uint64_t cuts = weft__cuts_so_far();
+    uint64_t cancels_before = weft__scope_cancels_so_far();
     ssize_t n = s->type->read(s->ctx, data, bytes);
     if (n >= 0)
-        weft__cuts_forget(cuts);
+        weft__scope_cancels_forget(cancels_before);
     return n;
 }
 
-/* One read into the buffer: how many bytes, 0 at the end. */
-static ssize_t fill(weft__stream *s, size_t wanted)
+/*
+ * Read once into the buffer. Returns the number of bytes, 0 at the end of the input, or an error.
+ */
+static ssize_t input_fill(weft__stream *s, size_t wanted)
 {
-    int rc = make_room(s, wanted);
+    int rc = input_reserve(s, wanted);
     if (rc < 0)
         return rc;
     weft__buffer *b = &s->in;
@@ -66,37 +76,44 @@ static ssize_t fill(weft__stream *s, size_t wanted)
     return n;
 }
 
-/* Fill until so many bytes are held, or the input ends: 0 or an error. */
-static int fill_up(weft__stream *s, size_t wanted)
+/* Read until wanted bytes are held, or the input ends. Returns 0 or an error. */
+static int input_fill_to(weft__stream *s, size_t wanted)
 {
     ssize_t n = 1;
     while (weft__buffer_held(&s->in) < wanted && n > 0)
-        n = fill(s, wanted);
+        n = input_fill(s, wanted);
     return n < 0 ? (int)n : 0;
 }
 
-/* The length of the next line with its newline; 0 at the end. */
+/*
+ * Return the length of the next line, including its newline. Returns 0 at the end of the input, or
+ * an error.
+ */
 static ssize_t find_line(weft__stream *s, size_t bytes_max)
 {
     weft__buffer *b = &s->in;
-    for (size_t seen = 0;;) {
+    for (size_t scanned = 0;;) {
         size_t n = weft__buffer_held(b) < bytes_max ? weft__buffer_held(b) : bytes_max;
-        const char *end = n > seen ? memchr(b->data + b->head + seen, '\n', n - seen) : NULL;
+        const char *end =
+            n > scanned ? memchr(b->data + b->head + scanned, '\n', n - scanned) : NULL;
         if (end != NULL)
             return end + 1 - (b->data + b->head);
         if (weft__buffer_held(b) > bytes_max)
             return -EMSGSIZE;
-        seen = n;
-        /* Also with bytes_max of them: it could be the last line, which needs no newline. */
-        ssize_t rc = fill(s, weft__buffer_held(b) + 1);
+        scanned = n;
+        /*
+         * Read even if bytes_max bytes are held, because the last line of the input needs no
+         * newline.
+         */
+        ssize_t rc = input_fill(s, weft__buffer_held(b) + 1);
         if (rc <= 0)
             return rc < 0 ? rc : (ssize_t)weft__buffer_held(b);
     }
 }
 
-static ssize_t get_line(weft__stream *s, char *line, size_t line_room)
+static ssize_t get_line(weft__stream *s, char *line, size_t room)
 {
-    size_t bytes_max = line_room - 1 < s->line_bytes_max ? line_room - 1 : s->line_bytes_max;
+    size_t bytes_max = room - 1 < s->line_bytes_max ? room - 1 : s->line_bytes_max;
     ssize_t n = find_line(s, bytes_max);
     if (n < 0)
         return n;
@@ -107,16 +124,16 @@ static ssize_t get_line(weft__stream *s, char *line, size_t line_room)
     return n;
 }
 
-ssize_t weft_stream_gets(weft_stream *read, char *line, size_t line_room)
+ssize_t weft_stream_gets(weft_stream *stream, char *line, size_t room)
 {
-    weft__stream *s = weft__stream_of(read);
-    if (line_room == 0)
-        return weft_fail(-EINVAL, "no room for a line");
+    weft__stream *s = weft__stream_of(stream);
+    if (room == 0)
+        return weft_fail(-EINVAL, "weft_stream_gets: room is 0");
     int rc = weft__stream_enter(s, &s->is_reading);
-    return rc < 0 ? rc : weft__stream_leave(s, &s->is_reading, get_line(s, line, line_room));
+    return rc < 0 ? rc : weft__stream_leave(s, &s->is_reading, get_line(s, line, room));
 }
 
-static int line_in_place(weft__stream *s, char **line, size_t *bytes)
+static int get_line_in_place(weft__stream *s, char **line, size_t *bytes)
 {
     ssize_t n = find_line(s, s->line_bytes_max);
     if (n <= 0)
@@ -134,15 +151,16 @@ static int line_in_place(weft__stream *s, char **line, size_t *bytes)
     return 1;
 }
 
-int weft_stream_line(weft_stream *read, char **line, size_t *bytes)
+int weft_stream_line(weft_stream *stream, char **line, size_t *bytes)
 {
-    weft__stream *s = weft__stream_of(read);
+    weft__stream *s = weft__stream_of(stream);
     int rc = weft__stream_enter(s, &s->is_reading);
-    return rc < 0 ? rc : (int)weft__stream_leave(s, &s->is_reading, line_in_place(s, line, bytes));
+    return rc < 0 ? rc
+                  : (int)weft__stream_leave(s, &s->is_reading, get_line_in_place(s, line, bytes));
 }
 
-/* So many of the bytes that are held. */
-static ssize_t take(weft__stream *s, void *data, size_t bytes)
+/* Copy and consume held bytes. */
+static ssize_t input_take(weft__stream *s, void *data, size_t bytes)
 {
     if (bytes > 0)
         memcpy(data, s->in.data + s->in.head, bytes);
@@ -155,51 +173,52 @@ static ssize_t read_some(weft__stream *s, void *data, size_t bytes)
     if (weft__buffer_held(&s->in) == 0 && bytes >= s->read_bytes)
         return read_once(s, data, bytes);
     if (bytes > 0) {
-        int rc = fill_up(s, 1);
+        int rc = input_fill_to(s, 1);
         if (rc < 0)
             return rc;
     }
-    return take(s, data, bytes < weft__buffer_held(&s->in) ? bytes : weft__buffer_held(&s->in));
+    return input_take(s, data,
+                      bytes < weft__buffer_held(&s->in) ? bytes : weft__buffer_held(&s->in));
 }
 
-ssize_t weft_stream_read(weft_stream *read, void *data, size_t bytes)
+ssize_t weft_stream_read(weft_stream *stream, void *data, size_t bytes)
 {
-    weft__stream *s = weft__stream_of(read);
+    weft__stream *s = weft__stream_of(stream);
     int rc = weft__stream_enter(s, &s->is_reading);
     return rc < 0 ? rc : weft__stream_leave(s, &s->is_reading, read_some(s, data, bytes));
 }
 
 static ssize_t read_all(weft__stream *s, void *data, size_t bytes)
 {
-    int rc = fill_up(s, bytes);
+    int rc = input_fill_to(s, bytes);
     if (rc < 0)
         return rc;
     if (weft__buffer_held(&s->in) < bytes)
         return weft__buffer_held(&s->in) == 0 ? 0 : -ENODATA;
-    return take(s, data, bytes);
+    return input_take(s, data, bytes);
 }
 
-ssize_t weft_stream_read_exact(weft_stream *read, void *data, size_t bytes)
+ssize_t weft_stream_read_exact(weft_stream *stream, void *data, size_t bytes)
 {
-    weft__stream *s = weft__stream_of(read);
+    weft__stream *s = weft__stream_of(stream);
     int rc = weft__stream_enter(s, &s->is_reading);
     return rc < 0 ? rc : weft__stream_leave(s, &s->is_reading, read_all(s, data, bytes));
 }
 
-ssize_t weft_stream_peek(weft_stream *read, size_t min, const void **data)
+ssize_t weft_stream_peek(weft_stream *stream, size_t min, const void **data)
 {
-    weft__stream *s = weft__stream_of(read);
+    weft__stream *s = weft__stream_of(stream);
     int rc = weft__stream_enter(s, &s->is_reading);
     if (rc < 0)
         return rc;
-    rc = fill_up(s, min);
+    rc = input_fill_to(s, min);
     *data = s->in.data != NULL ? s->in.data + s->in.head : "";
     return weft__stream_leave(s, &s->is_reading, rc < 0 ? rc : (ssize_t)weft__buffer_held(&s->in));
 }
 
-int weft_stream_skip(weft_stream *read, size_t bytes)
+int weft_stream_skip(weft_stream *stream, size_t bytes)
 {
-    weft__stream *s = weft__stream_of(read);
+    weft__stream *s = weft__stream_of(stream);
     int rc = weft__stream_enter(s, &s->is_reading);
     if (rc < 0)
         return rc;
@@ -214,7 +233,7 @@ static int wait_for_input(weft__stream *s)
 {
     if (weft__buffer_held(&s->in) > 0)
         return 0;
-    int rc = flush_own(s);
+    int rc = flush_own_output(s);
     if (rc < 0)
         return rc;
     weft__buffer_release(&s->in);
@@ -225,9 +244,9 @@ static int wait_for_input(weft__stream *s)
     return s->type->wait != NULL ? s->type->wait(s->ctx) : 0;
 }
 
-int weft_stream_wait(weft_stream *read)
+int weft_stream_wait(weft_stream *stream)
 {
-    weft__stream *s = weft__stream_of(read);
+    weft__stream *s = weft__stream_of(stream);
     int rc = weft__stream_enter(s, &s->is_reading);
     return rc < 0 ? rc : (int)weft__stream_leave(s, &s->is_reading, wait_for_input(s));
 }

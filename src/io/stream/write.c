@@ -1,35 +1,43 @@
-/* Streams: writing. What a call has taken goes out once, whatever becomes of the call. */
-#include "io/stream.h"
+/*
+ * Writing to a stream. Each byte that a call accepts is written exactly once, even if the first
+ * attempt to write it fails.
+ */
+#include "io/stream/stream.h"
 
-#include "core/scope.h"
+#include "core/lifetime/scope.h"
 
 #include <weft/fiber.h>
 
 #include <stdio.h>
 
 /*
- * The call succeeds although a write of its own has failed: the next call returns the error. A
- * cancellation is not kept, it cuts the next call short anyway; this call it has not, see cuts.
+ * Store a write error for the next call, because the current call succeeds. Do not store a
+ * cancellation, because it interrupts the next call anyway. A scope must not count the current call
+ * as cancelled. Therefore forget the cancellations since cancels_before.
  */
-static void say_later(weft__stream *s, ssize_t error, uint64_t cuts)
+static void defer_error(weft__stream *s, ssize_t error, uint64_t cancels_before)
 {
     if (error != -ECANCELED)
-        s->unsaid = (int)error;
-    weft__cuts_forget(cuts);
+        s->deferred_error = (int)error;
+    weft__scope_cancels_forget(cancels_before);
 }
 
-int weft__stream_take_unsaid(weft__stream *s)
+int weft__stream_take_deferred(weft__stream *s)
 {
-    int error = s->unsaid;
-    s->unsaid = 0;
+    int error = s->deferred_error;
+    s->deferred_error = 0;
     return error;
 }
 
-/* Pieces that one call writes, of more the rest follows; the first is the buffer's. */
+/* The maximum number of pieces per writev, including the buffer. More pieces need more calls. */
 #define PIECES_MAX 16
 
-/* What is left of some pieces once so many bytes are done. Returns how many, at most max. */
-static int gather(struct iovec *left, int max, const struct iovec *pieces, int count, size_t done)
+/*
+ * Store the pieces without their first done bytes in rest. Returns the number of stored pieces, at
+ * most max.
+ */
+static int gather_rest(struct iovec *rest, int max, const struct iovec *pieces, int count,
+                       size_t done)
 {
     int n = 0;
     for (int i = 0; i < count && n < max; i++) {
@@ -38,32 +46,33 @@ static int gather(struct iovec *left, int max, const struct iovec *pieces, int c
             done -= bytes;
             continue;
         }
-        left[n++] = (struct iovec){(char *)pieces[i].iov_base + done, bytes - done};
+        rest[n++] = (struct iovec){(char *)pieces[i].iov_base + done, bytes - done};
         done = 0;
     }
     return n;
 }
 
 /*
- * One write of what is in the buffer and, behind it, of those pieces, so many bytes of which are
- * done. Returns how many more of theirs went out, or an error: then nothing went out.
+ * Write the buffer and the pieces without their first done bytes, in one call. Returns the number
+ * of written bytes of the pieces, or an error. If the call fails, no byte was written.
  */
-static ssize_t send_once(weft__stream *s, const struct iovec *pieces, int count, size_t done)
+static ssize_t output_write_once(weft__stream *s, const struct iovec *pieces, int count,
+                                 size_t done)
 {
     if (s->is_shut)
         return -EBADF;
     weft__buffer *b = &s->out;
     size_t pending = weft__buffer_held(b);
-    struct iovec left[PIECES_MAX];
+    struct iovec rest[PIECES_MAX];
     int n = 0;
     if (pending > 0)
-        left[n++] = (struct iovec){b->data + b->head, pending};
-    n += gather(left + n, PIECES_MAX - n, pieces, count, done);
-    uint64_t cuts = weft__cuts_so_far();
-    ssize_t written = s->type->writev(s->ctx, left, n);
+        rest[n++] = (struct iovec){b->data + b->head, pending};
+    n += gather_rest(rest + n, PIECES_MAX - n, pieces, count, done);
+    uint64_t cancels_before = weft__scope_cancels_so_far();
+    ssize_t written = s->type->writev(s->ctx, rest, n);
     if (written < 0)
         return written;
-    weft__cuts_forget(cuts);
+    weft__scope_cancels_forget(cancels_before);
     size_t sent = (size_t)written < pending ? (size_t)written : pending;
     b->head += sent;
     return written - (ssize_t)sent;
@@ -72,7 +81,7 @@ static ssize_t send_once(weft__stream *s, const struct iovec *pieces, int count,
 int weft__stream_drain(weft__stream *s)
 {
     while (weft__buffer_held(&s->out) > 0) {
-        ssize_t rc = send_once(s, NULL, 0, 0);
+        ssize_t rc = output_write_once(s, NULL, 0, 0);
         if (rc < 0)
             return (int)rc;
     }
@@ -82,7 +91,7 @@ int weft__stream_drain(weft__stream *s)
     return s->is_shut ? -EBADF : s->type->flush(s->ctx);
 }
 
-static size_t bytes_of(const struct iovec *pieces, int count)
+static size_t pieces_bytes(const struct iovec *pieces, int count)
 {
     size_t bytes = 0;
     for (int i = 0; i < count; i++)
@@ -90,8 +99,8 @@ static size_t bytes_of(const struct iovec *pieces, int count)
     return bytes;
 }
 
-/* All of them have room there. */
-static void append_left(weft__buffer *b, const struct iovec *pieces, int count, size_t done)
+/* Append the pieces without their first done bytes. The buffer must have enough free bytes. */
+static void append_rest(weft__buffer *b, const struct iovec *pieces, int count, size_t done)
 {
     for (int i = 0; i < count; i++) {
         size_t skipped = done < pieces[i].iov_len ? done : pieces[i].iov_len;
@@ -101,36 +110,36 @@ static void append_left(weft__buffer *b, const struct iovec *pieces, int count, 
     }
 }
 
-static ssize_t put(weft__stream *s, const struct iovec *pieces, int count)
+static ssize_t write_pieces(weft__stream *s, const struct iovec *pieces, int count)
 {
     weft__buffer *b = &s->out;
-    size_t bytes = bytes_of(pieces, count), done = 0;
-    int rc = weft__stream_take_unsaid(s);
+    size_t bytes = pieces_bytes(pieces, count), done = 0;
+    int rc = weft__stream_take_deferred(s);
     if (rc == 0 && b->data == NULL && bytes < s->write_bytes)
         rc = weft__buffer_resize(b, s->write_bytes);
     if (rc < 0)
         return rc;
-    while (bytes - done > weft__buffer_room(b)) {
-        uint64_t cuts = weft__cuts_so_far();
-        ssize_t n = send_once(s, pieces, count, done);
+    while (bytes - done > weft__buffer_free_bytes(b)) {
+        uint64_t cancels_before = weft__scope_cancels_so_far();
+        ssize_t n = output_write_once(s, pieces, count, done);
         if (n < 0 && done > 0) {
-            say_later(s, n, cuts);
+            defer_error(s, n, cancels_before);
             return (ssize_t)done;
         }
         if (n < 0)
             return n;
         done += (size_t)n;
     }
-    append_left(b, pieces, count, done);
-    s->author = weft_self();
+    append_rest(b, pieces, count, done);
+    s->last_writer = weft_self();
     return (ssize_t)bytes;
 }
 
-/* For a text of so many bytes, which the buffer has no room for behind its tail. */
-static int make_way(weft__stream *s, size_t bytes)
+/* Provide space for a text of bytes bytes that does not fit after the tail. */
+static int output_reserve(weft__stream *s, size_t bytes)
 {
     weft__buffer *b = &s->out;
-    if (bytes <= weft__buffer_room(b)) {
+    if (bytes <= weft__buffer_free_bytes(b)) {
         weft__buffer_compact(b);
         return 0;
     }
@@ -143,10 +152,13 @@ static int make_way(weft__stream *s, size_t bytes)
 static ssize_t format_text(weft__stream *s, const char *format, va_list args)
 {
     weft__buffer *b = &s->out;
-    int rc = weft__stream_take_unsaid(s);
+    int rc = weft__stream_take_deferred(s);
     if (rc == 0 && b->data == NULL)
         rc = weft__buffer_resize(b, s->write_bytes);
-    /* Other fibers run in between, and may change what the arguments point to. */
+    /*
+     * Format the text again in each iteration. Other fibers may have run meanwhile and changed the
+     * data of the arguments.
+     */
     while (rc == 0) {
         va_list copy;
         va_copy(copy, args);
@@ -158,91 +170,91 @@ static ssize_t format_text(weft__stream *s, const char *format, va_list args)
             b->tail += (size_t)n;
             return n;
         }
-        rc = make_way(s, (size_t)n);
+        rc = output_reserve(s, (size_t)n);
         if (rc == 0 && b->data == NULL)
             rc = weft__buffer_resize(b, s->write_bytes);
     }
     return rc;
 }
 
-static ssize_t print(weft__stream *s, const char *format, va_list args)
+static ssize_t print_text(weft__stream *s, const char *format, va_list args)
 {
     ssize_t bytes = format_text(s, format, args);
     if (bytes < 0)
         return bytes;
-    s->author = weft_self();
+    s->last_writer = weft_self();
     if (weft__buffer_held(&s->out) > s->write_bytes) {
-        uint64_t cuts = weft__cuts_so_far();
+        uint64_t cancels_before = weft__scope_cancels_so_far();
         int rc = weft__stream_drain(s);
         if (rc < 0)
-            say_later(s, rc, cuts);
+            defer_error(s, rc, cancels_before);
     }
     return bytes;
 }
 
-ssize_t weft_stream_writev(weft_stream *written, const struct iovec *pieces, int count)
+ssize_t weft_stream_writev(weft_stream *stream, const struct iovec *pieces, int count)
 {
-    weft__stream *s = weft__stream_of(written);
+    weft__stream *s = weft__stream_of(stream);
     if (count < 0)
         return -EINVAL;
     int rc = weft__stream_enter(s, &s->is_writing);
-    return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, put(s, pieces, count));
+    return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, write_pieces(s, pieces, count));
 }
 
-char *weft_stream_reserve(weft_stream *written, size_t bytes)
+char *weft_stream_reserve(weft_stream *stream, size_t bytes)
 {
-    weft__stream *s = weft__stream_of(written);
+    weft__stream *s = weft__stream_of(stream);
     weft__buffer *b = &s->out;
-    if (s->type == NULL || s->is_writing || s->is_closing || s->unsaid != 0)
+    if (s->type == NULL || s->is_writing || s->is_closing || s->deferred_error != 0)
         return NULL;
     if (b->data == NULL && (bytes > s->write_bytes || weft__buffer_resize(b, s->write_bytes) < 0))
         return NULL;
     return bytes <= b->bytes - b->tail ? b->data + b->tail : NULL;
 }
 
-void weft_stream_commit(weft_stream *written, size_t bytes)
+void weft_stream_commit(weft_stream *stream, size_t bytes)
 {
-    weft__stream *s = weft__stream_of(written);
+    weft__stream *s = weft__stream_of(stream);
     s->out.tail += bytes;
-    s->author = weft_self();
+    s->last_writer = weft_self();
 }
 
-ssize_t weft_stream_write(weft_stream *written, const void *data, size_t bytes)
+ssize_t weft_stream_write(weft_stream *stream, const void *data, size_t bytes)
 {
     const struct iovec piece = {(void *)(uintptr_t)data, bytes};
-    return weft_stream_writev(written, &piece, 1);
+    return weft_stream_writev(stream, &piece, 1);
 }
 
-ssize_t weft_stream_puts(weft_stream *written, const char *text)
+ssize_t weft_stream_puts(weft_stream *stream, const char *text)
 {
-    return weft_stream_write(written, text, strlen(text));
+    return weft_stream_write(stream, text, strlen(text));
 }
 
-ssize_t weft_stream_vprintf(weft_stream *written, const char *format, va_list args)
+ssize_t weft_stream_vprintf(weft_stream *stream, const char *format, va_list args)
 {
-    weft__stream *s = weft__stream_of(written);
+    weft__stream *s = weft__stream_of(stream);
     int rc = weft__stream_enter(s, &s->is_writing);
-    return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, print(s, format, args));
+    return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, print_text(s, format, args));
 }
 
-ssize_t weft_stream_printf(weft_stream *written, const char *format, ...)
+ssize_t weft_stream_printf(weft_stream *stream, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    ssize_t bytes = weft_stream_vprintf(written, format, args);
+    ssize_t bytes = weft_stream_vprintf(stream, format, args);
     va_end(args);
     return bytes;
 }
 
-static int flush(weft__stream *s)
+static int flush_output(weft__stream *s)
 {
-    int rc = weft__stream_take_unsaid(s);
+    int rc = weft__stream_take_deferred(s);
     return rc < 0 ? rc : weft__stream_drain(s);
 }
 
-int weft_stream_flush(weft_stream *flushed)
+int weft_stream_flush(weft_stream *stream)
 {
-    weft__stream *s = weft__stream_of(flushed);
+    weft__stream *s = weft__stream_of(stream);
     int rc = weft__stream_enter(s, &s->is_writing);
-    return rc < 0 ? rc : (int)weft__stream_leave(s, &s->is_writing, flush(s));
+    return rc < 0 ? rc : (int)weft__stream_leave(s, &s->is_writing, flush_output(s));
 }

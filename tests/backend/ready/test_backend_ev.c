@@ -1,8 +1,8 @@
 /*
- * What is libev's own: it tells of readiness for as long as that lasts, and where it meets an error
- * that it did not expect it ends the process. Neither is to be seen from above.
+ * Tests of the libev backend. libev reports readiness repeatedly while it lasts, and ends the
+ * process after an unexpected error. The backend must hide both.
  */
-#include "backend_harness.h"
+#include "backend/backend_harness.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -23,30 +23,33 @@
 
 #define WAIT_NS 3000000
 
-static void require_lasting(int64_t timeout_ns)
+static void assert_poll_lasts(int64_t timeout_ns)
 {
     int64_t before = type->now_ns(backend);
     ck_assert_int_eq(type->poll(backend, timeout_ns), 0);
     ck_assert_int_ge(type->now_ns(backend), before + timeout_ns);
 }
 
-/* Poll and see that it waits, whatever there is to read; libev's epoll may tell of it once. */
-static void require_a_wait(void)
+/*
+ * Assert that poll waits although there is data to read. The epoll method of libev may report it
+ * once.
+ */
+static void assert_poll_waits(void)
 {
     ck_assert_int_eq(type->poll(backend, WAIT_NS), 0);
-    require_lasting(WAIT_NS);
+    assert_poll_lasts(WAIT_NS);
 }
 
-START_TEST(readiness_that_nobody_waits_for_does_not_keep_poll_from_waiting)
+START_TEST(readiness_without_a_waiter_does_not_end_a_poll)
 {
     int fd[2];
     char got;
-    trial read = {0}, wait = {0};
+    test_op read = {0}, wait = {0};
     ck_assert_int_eq(type->socketpair(backend, fd), 0);
     ck_assert(start_read(&read, fd[0], &got, 1) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
-    ck_assert_int_eq(finish(&read, WEFT__OP_PENDING), 1);
-    require_a_wait(); /* served, with something left */
+    ck_assert_int_eq(finish_op(&read, WEFT__OP_PENDING), 1);
+    assert_poll_waits(); /* the read has completed, with data left */
 
     ck_assert_int_eq(read_now(fd[0], &got, 1), 1);
     ck_assert_int_eq(read_now(fd[0], &got, 1), 1);
@@ -54,100 +57,100 @@ START_TEST(readiness_that_nobody_waits_for_does_not_keep_poll_from_waiting)
     ck_assert_int_eq(type->poll(backend, 0), 0);
     ck_assert(type->cancel(backend, &read.op));
     ck_assert_int_eq(write_now(fd[1], "d", 1), 1);
-    require_a_wait(); /* given up */
+    assert_poll_waits(); /* the read was cancelled */
 
-    static const char piece[4096];
-    size_t filled = fill(&wait, fd[0], piece, sizeof piece);
-    require_a_wait(); /* readable, and somebody waits to write */
-    drain(fd[1], filled);
-    ck_assert_int_gt(finish(&wait, WEFT__OP_PENDING), 0);
-    close_both(fd);
+    static const char block[4096];
+    size_t filled = fill_pending(&wait, fd[0], block, sizeof block);
+    assert_poll_waits(); /* readable, and a write is pending */
+    drain_bytes(fd[1], filled);
+    ck_assert_int_gt(finish_op(&wait, WEFT__OP_PENDING), 0);
+    backend_close_pair(fd);
 }
 END_TEST
 
-START_TEST(one_direction_is_served_while_the_other_still_waits)
+START_TEST(one_direction_completes_while_the_other_waits)
 {
     int fd[2];
     char got[8];
-    trial read = {0}, write = {0};
-    static const char piece[4096];
+    test_op read = {0}, write = {0};
+    static const char block[4096];
     ck_assert_int_eq(type->socketpair(backend, fd), 0);
-    size_t filled = fill(&write, fd[0], piece, sizeof piece);
+    size_t filled = fill_pending(&write, fd[0], block, sizeof block);
     ck_assert(start_read(&read, fd[0], got, 8) == WEFT__OP_PENDING);
-    require_a_wait();
+    assert_poll_waits();
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
-    ck_assert_int_eq(finish(&read, WEFT__OP_PENDING), 3);
+    ck_assert_int_eq(finish_op(&read, WEFT__OP_PENDING), 3);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
-    require_a_wait();
+    assert_poll_waits();
     ck_assert(!write.is_done);
-    drain(fd[1], filled);
-    ck_assert_int_gt(finish(&write, WEFT__OP_PENDING), 0);
-    close_both(fd);
+    drain_bytes(fd[1], filled);
+    ck_assert_int_gt(finish_op(&write, WEFT__OP_PENDING), 0);
+    backend_close_pair(fd);
 }
 END_TEST
 
-START_TEST(a_descriptor_closed_behind_our_back_before_it_is_watched_is_bad)
+START_TEST(a_descriptor_closed_without_the_backend_before_a_poll_is_an_error)
 {
     int fd[2];
     char got;
-    trial read[2] = {{.is_done = false}}, wait = {0};
+    test_op read[2] = {{.is_done = false}}, wait = {0};
     ck_assert_int_eq(type->pipe(backend, fd), 0);
     ck_assert(start_read(&read[0], fd[0], &got, 1) == WEFT__OP_PENDING);
     ck_assert(start_read(&read[1], fd[0], &got, 1) == WEFT__OP_PENDING);
     ck_assert(start_wait(&wait, fd[0], POLLIN) == WEFT__OP_PENDING);
     close(fd[0]);
-    ck_assert_int_eq(finish(&read[0], WEFT__OP_PENDING), -EBADF);
-    ck_assert_int_eq(finish(&read[1], WEFT__OP_PENDING), -EBADF);
-    ck_assert_int_eq(finish(&wait, WEFT__OP_PENDING), -EBADF);
+    ck_assert_int_eq(finish_op(&read[0], WEFT__OP_PENDING), -EBADF);
+    ck_assert_int_eq(finish_op(&read[1], WEFT__OP_PENDING), -EBADF);
+    ck_assert_int_eq(finish_op(&wait, WEFT__OP_PENDING), -EBADF);
     ck_assert_int_eq(type->close_fd(backend, fd[0]), -EBADF);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
 END_TEST
 
-START_TEST(a_descriptor_closed_behind_our_back_while_it_is_watched_does_no_harm)
+START_TEST(a_descriptor_closed_without_the_backend_after_a_poll_does_no_harm)
 {
     int fd[2], other[2];
     char got;
-    trial read = {0};
+    test_op read = {0};
     ck_assert_int_eq(type->pipe(backend, fd), 0);
     ck_assert_int_eq(type->pipe(backend, other), 0);
     ck_assert(start_read(&read, fd[0], &got, 1) == WEFT__OP_PENDING);
     ck_assert_int_eq(type->poll(backend, 0), 0);
     close(fd[0]);
     ck_assert_int_eq(type->poll(backend, 0), 0);
-    trial elsewhere = {0};
+    test_op elsewhere = {0};
     ck_assert(start_read(&elsewhere, other[0], &got, 1) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(other[1], "x", 1), 1);
-    ck_assert_int_eq(finish(&elsewhere, WEFT__OP_PENDING), 1);
-    /* epoll says nothing of it, the others do. */
+    ck_assert_int_eq(finish_op(&elsewhere, WEFT__OP_PENDING), 1);
+    /* epoll does not report the close, the other methods do. */
     ck_assert_int_eq(type->close_fd(backend, fd[0]), -EBADF);
     ck_assert(read.is_done);
     ck_assert_int_eq(read.result, -EBADF);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
-    close_both(other);
+    backend_close_pair(other);
 }
 END_TEST
 
-START_TEST(a_descriptor_given_up_may_be_closed_behind_our_back)
+START_TEST(a_descriptor_without_waiters_may_be_closed_without_the_backend)
 {
     int fd[2];
     char got;
-    trial read = {0};
+    test_op read = {0};
     ck_assert_int_eq(type->pipe(backend, fd), 0);
     ck_assert(start_read(&read, fd[0], &got, 1) == WEFT__OP_PENDING);
     ck_assert_int_eq(type->poll(backend, 0), 0);
     ck_assert(type->cancel(backend, &read.op));
     close(fd[0]);
-    require_a_wait();
+    assert_poll_waits();
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
 END_TEST
 
-START_TEST(a_wait_on_a_number_that_has_changed_hands_is_for_its_new_file)
+START_TEST(a_wait_on_a_reused_number_is_for_its_new_file)
 {
     int old[2], new[2];
     char got;
-    trial read = {0}, wait = {0};
+    test_op read = {0}, wait = {0};
     ck_assert_int_eq(type->pipe(backend, old), 0);
     ck_assert_int_eq(type->pipe(backend, new), 0);
     ck_assert(start_read(&read, old[0], &got, 1) == WEFT__OP_PENDING);
@@ -156,23 +159,23 @@ START_TEST(a_wait_on_a_number_that_has_changed_hands_is_for_its_new_file)
     ck_assert_int_eq(dup2(new[0], old[0]), old[0]);
     ck_assert(start_wait(&wait, old[0], POLLIN) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(new[1], "x", 1), 1);
-    ck_assert_int_eq(finish(&wait, WEFT__OP_PENDING), POLLIN);
-    close_both(old);
-    close_both(new);
+    ck_assert_int_eq(finish_op(&wait, WEFT__OP_PENDING), POLLIN);
+    backend_close_pair(old);
+    backend_close_pair(new);
 }
 END_TEST
 
-START_TEST(a_timeout_counts_from_the_call_and_not_from_the_last_one)
+START_TEST(a_timeout_starts_at_the_call_and_not_at_the_previous_poll)
 {
     ck_assert_int_eq(type->poll(backend, 0), 0);
     int64_t before = type->now_ns(backend);
     while (type->now_ns(backend) < before + 2 * WAIT_NS)
         continue;
-    require_lasting(WAIT_NS);
+    assert_poll_lasts(WAIT_NS);
 }
 END_TEST
 
-START_TEST(without_a_free_descriptor_there_is_an_error)
+START_TEST(opening_a_backend_without_a_free_descriptor_fails)
 {
     int first = dup(STDERR_FILENO);
     close(first);
@@ -183,7 +186,7 @@ START_TEST(without_a_free_descriptor_there_is_an_error)
     for (int free_numbers = 0; free_numbers < 2; free_numbers++, none.rlim_cur++) {
         ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
         int rc = type->open(&another);
-        if (rc == 0) /* poll and select need none but that for waking */
+        if (rc == 0) /* poll and select need only the wake-up descriptor */
             type->close(another);
         else
             ck_assert_int_eq(rc, -EMFILE);
@@ -203,9 +206,9 @@ static size_t address_space(void)
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-START_TEST(without_memory_for_a_high_number_there_is_an_error)
+START_TEST(a_read_without_memory_for_a_high_number_fails)
 {
-    enum { HIGH = 15000, LEFT = 64 << 10 }; /* 240 KB in one table alone */
+    enum { HIGH = 15000, LEFT = 64 << 10 }; /* one table alone takes 240 KB */
     struct rlimit numbers, space;
     getrlimit(RLIMIT_NOFILE, &numbers);
     numbers.rlim_cur = numbers.rlim_max;
@@ -214,7 +217,7 @@ START_TEST(without_memory_for_a_high_number_there_is_an_error)
         return;
     int fd[2];
     char got;
-    trial read = {0};
+    test_op read = {0};
     ck_assert_int_eq(type->pipe(backend, fd), 0);
     int high = fcntl(fd[0], F_DUPFD, HIGH);
     ck_assert_int_ge(high, HIGH);
@@ -226,22 +229,22 @@ START_TEST(without_memory_for_a_high_number_there_is_an_error)
     ck_assert_int_eq(rc, -ENOMEM);
     ck_assert(start_read(&read, high, &got, 1) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(fd[1], "x", 1), 1);
-    ck_assert_int_eq(finish(&read, WEFT__OP_PENDING), 1);
+    ck_assert_int_eq(finish_op(&read, WEFT__OP_PENDING), 1);
     ck_assert_int_eq(type->close_fd(backend, high), 0);
-    close_both(fd);
+    backend_close_pair(fd);
 }
 END_TEST
 
 START_TEST(a_directory_cannot_be_waited_on)
 {
     int fd = open("/", O_RDONLY | O_DIRECTORY);
-    trial wait = {0};
+    test_op wait = {0};
     ck_assert_int_eq(start_wait(&wait, fd, POLLIN), -EPERM);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
 END_TEST
 
-START_TEST(signals_stay_as_they_were)
+START_TEST(opening_a_backend_leaves_signals_unchanged)
 {
     enum { SIGNALS = 32 };
     struct sigaction before[SIGNALS], now;
@@ -264,22 +267,22 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-    name_backend(argc, argv);
+    select_backend(argc, argv);
     Suite *suite = suite_create("backend ev");
     TCase *tests = tcase_create("backend ev");
     suite_add_tcase(suite, tests);
     tcase_set_timeout(tests, 30);
-    tcase_add_checked_fixture(tests, set_up, tear_down);
-    tcase_add_test(tests, readiness_that_nobody_waits_for_does_not_keep_poll_from_waiting);
-    tcase_add_test(tests, one_direction_is_served_while_the_other_still_waits);
-    tcase_add_test(tests, a_descriptor_closed_behind_our_back_before_it_is_watched_is_bad);
-    tcase_add_test(tests, a_descriptor_closed_behind_our_back_while_it_is_watched_does_no_harm);
-    tcase_add_test(tests, a_descriptor_given_up_may_be_closed_behind_our_back);
-    tcase_add_test(tests, a_wait_on_a_number_that_has_changed_hands_is_for_its_new_file);
-    tcase_add_test(tests, a_timeout_counts_from_the_call_and_not_from_the_last_one);
-    tcase_add_test(tests, without_a_free_descriptor_there_is_an_error);
-    tcase_add_test(tests, without_memory_for_a_high_number_there_is_an_error);
+    tcase_add_checked_fixture(tests, open_backend, close_backend);
+    tcase_add_test(tests, readiness_without_a_waiter_does_not_end_a_poll);
+    tcase_add_test(tests, one_direction_completes_while_the_other_waits);
+    tcase_add_test(tests, a_descriptor_closed_without_the_backend_before_a_poll_is_an_error);
+    tcase_add_test(tests, a_descriptor_closed_without_the_backend_after_a_poll_does_no_harm);
+    tcase_add_test(tests, a_descriptor_without_waiters_may_be_closed_without_the_backend);
+    tcase_add_test(tests, a_wait_on_a_reused_number_is_for_its_new_file);
+    tcase_add_test(tests, a_timeout_starts_at_the_call_and_not_at_the_previous_poll);
+    tcase_add_test(tests, opening_a_backend_without_a_free_descriptor_fails);
+    tcase_add_test(tests, a_read_without_memory_for_a_high_number_fails);
     tcase_add_test(tests, a_directory_cannot_be_waited_on);
-    tcase_add_test(tests, signals_stay_as_they_were);
+    tcase_add_test(tests, opening_a_backend_leaves_signals_unchanged);
     return run_suite(suite);
 }

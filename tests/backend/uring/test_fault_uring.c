@@ -1,19 +1,19 @@
 /*
- * io_uring is forbidden, absent, or lacks something, at each step of making a ring: the best that
- * is left is used without a word, and everything works.
+ * Tests of io_uring that is forbidden, absent or incomplete, at each step of creating a ring. The
+ * best available backend is used without a message, and all scenarios pass.
  */
-#include "round_trip.h"
+#include "backend/uring/round_trip.h"
 
 typedef struct refusal {
     const char *what;
     int setup;
     unsigned setup_flags, features;
     bool has_no_probe, has_no_ring_fd, has_no_buffers;
-    const char *backend; /* that runs then */
-    const char *why;     /* in weft_backend_why */
+    const char *backend; /* the expected backend */
+    const char *why;     /* expected in weft_backend_why */
 } refusal;
 
-#define BEST "it is the best one built in"
+#define BEST "it is the best backend that is built in"
 
 static const refusal refusals[] = {
     {"nothing", .backend = "io_uring", .why = BEST},
@@ -32,52 +32,52 @@ static const refusal refusals[] = {
     {"a ring of buffers", .has_no_buffers = true, .backend = "io_uring", .why = BEST},
 };
 
-static const refusal *now;
+static const refusal *current_refusal;
 
-static int go_round_refused(void)
+static int run_with_refusal(void)
 {
     unsetenv("WEFT_BACKEND");
-    refused.setup = now->setup;
-    refused.setup_flags = now->setup_flags;
-    refused.features = now->features;
-    refused.has_no_probe = now->has_no_probe;
-    refused.has_no_ring_fd = now->has_no_ring_fd;
-    refused.has_no_buffers = now->has_no_buffers;
-    return go_round();
+    ring_limits.setup = current_refusal->setup;
+    ring_limits.setup_flags = current_refusal->setup_flags;
+    ring_limits.features = current_refusal->features;
+    ring_limits.has_no_probe = current_refusal->has_no_probe;
+    ring_limits.has_no_ring_fd = current_refusal->has_no_ring_fd;
+    ring_limits.has_no_buffers = current_refusal->has_no_buffers;
+    return run_all_scenarios();
 }
 
 /* T98 */
-START_TEST(whatever_of_io_uring_is_refused_the_rest_is_used_without_a_word)
+START_TEST(whatever_part_of_io_uring_is_refused_the_fallback_is_silent)
 {
     for (size_t i = 0; i < COUNT_OF(refusals); i++) {
-        now = &refusals[i];
-        assert_round(go_round_refused, now->what, now->backend);
-        ck_assert_msg(strstr(told->text, now->why) != NULL, "%s: because %s", now->what,
-                      told->text);
+        current_refusal = &refusals[i];
+        assert_scenarios_pass(run_with_refusal, current_refusal->what, current_refusal->backend);
+        ck_assert_msg(strstr(own_verdict->text, current_refusal->why) != NULL,
+                      "%s: weft_backend_why is %s", current_refusal->what, own_verdict->text);
     }
 }
 END_TEST
 
-/* If the environment names it, the fallback is reported. */
-static int go_round_by_name(void)
+/* If WEFT_BACKEND names io_uring, the fallback is reported. */
+static int run_by_name(void)
 {
     setenv("WEFT_BACKEND", "io_uring", true);
-    refused.setup = -EPERM;
-    return go_round();
+    ring_limits.setup = -EPERM;
+    return run_all_scenarios();
 }
 
-START_TEST(io_uring_that_is_named_and_refused_is_replaced_with_one_line_on_stderr)
+START_TEST(the_fallback_from_a_named_io_uring_prints_one_line_on_stderr)
 {
     share_verdict();
-    assert_ended(run_apart(go_round_by_name), 0,
-                 "weft: WEFT_BACKEND=io_uring cannot be opened: Operation not permitted; "
-                 "using epoll\n");
-    ck_assert_str_eq(told->backend, "epoll");
-    ck_assert_ptr_nonnull(strstr(told->text, "io_uring"));
+    assert_exited(run_apart(run_by_name), 0,
+                  "weft: WEFT_BACKEND=io_uring cannot be opened: Operation not permitted; "
+                  "using epoll\n");
+    ck_assert_str_eq(own_verdict->backend, "epoll");
+    ck_assert_ptr_nonnull(strstr(own_verdict->text, "io_uring"));
 }
 END_TEST
 
-/* Of the calls of a read some are operations: those that fail are told, and took nothing. */
+/* Fail each call of a read in turn. A failed read must return the error and consume no data. */
 static int fail_each_read(void)
 {
     setenv("WEFT_BACKEND", "io_uring", true);
@@ -97,7 +97,7 @@ static int fail_each_read(void)
     return 0;
 }
 
-START_TEST(an_operation_that_fails_has_taken_nothing)
+START_TEST(a_failed_operation_consumes_no_data)
 {
     share_verdict();
     ck_assert_quiet(run_apart(fail_each_read), 0);
@@ -107,9 +107,9 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &whatever_of_io_uring_is_refused_the_rest_is_used_without_a_word,
-        &io_uring_that_is_named_and_refused_is_replaced_with_one_line_on_stderr,
-        &an_operation_that_fails_has_taken_nothing,
+        &whatever_part_of_io_uring_is_refused_the_fallback_is_silent,
+        &the_fallback_from_a_named_io_uring_prints_one_line_on_stderr,
+        &a_failed_operation_consumes_no_data,
     };
     return run_suite("fault_uring", tests, COUNT_OF(tests));
 }

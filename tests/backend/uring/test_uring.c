@@ -1,10 +1,11 @@
 /*
- * What only io_uring can get wrong: operations that the kernel lacks, queues that are full, cancels
- * that come late, a process that forks, threads that come and go.
+ * Tests of the io_uring backend: missing opcodes, full queues, late cancels, fork, and threads that
+ * start and end.
  */
-#include "round_trip.h"
+#include "backend/uring/round_trip.h"
 
-#include "core/port.h"
+#include "core/cord/inbox.h"
+#include "core/cord/registry.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -15,46 +16,40 @@ static weft__uring *uring(void)
     return weft__uring_of(weft__cord_self->backend);
 }
 
-static size_t ops_pending(void)
-{
-    weft_counters counters;
-    weft_stats(&counters);
-    return counters.ops_pending;
-}
-
-static void prepare(void)
+static void require_io_uring(void)
 {
     share_verdict();
     ck_assert_msg(weft_self() != 0 && strcmp(weft_backend_name(), "io_uring") == 0,
-                  "io_uring is not to be had here: %s", weft_backend_why());
+                  "io_uring is not available: %s", weft_backend_why());
 }
 
-/* Doing without. */
+/* Missing opcodes. */
 
 #define BIT(opcode) (UINT64_C(1) << (opcode))
 
-static const uint64_t needed =
+static const uint64_t required_opcodes =
     BIT(IORING_OP_READ) | BIT(IORING_OP_POLL_ADD) | BIT(IORING_OP_ASYNC_CANCEL);
 
-static int go_round_without(void)
+static int run_without_opcodes(void)
 {
-    unsetenv("WEFT_BACKEND"); /* one that is named is missed on stderr */
-    int status = go_round();
-    REQUIRE(!ring_seen.is_used_forgone);
+    unsetenv("WEFT_BACKEND"); /* a named backend that is missing is reported on stderr */
+    int status = run_all_scenarios();
+    REQUIRE(!ring_seen.has_used_disabled);
     return status;
 }
 
-static void assert_round_without(uint64_t opcodes)
+static void assert_passes_without(uint64_t opcodes)
 {
     char what[32];
     snprintf(what, sizeof what, "without %#" PRIx64, opcodes);
-    weft__uring_forgone = opcodes;
-    assert_round(go_round_without, what, opcodes & needed ? "epoll" : "io_uring");
+    weft__uring_disabled_opcodes = opcodes;
+    assert_scenarios_pass(run_without_opcodes, what,
+                          opcodes & required_opcodes ? "epoll" : "io_uring");
 }
 
-START_TEST(each_operation_can_be_done_without)
+START_TEST(the_backend_works_without_any_single_opcode)
 {
-    /* Where processes are slow, those that are used; the others make no difference. */
+    /* Sanitized builds test only the opcodes that the backend uses. */
     static const uint64_t used =
         BIT(IORING_OP_READ) | BIT(IORING_OP_WRITE) | BIT(IORING_OP_READV) | BIT(IORING_OP_WRITEV) |
         BIT(IORING_OP_RECV) | BIT(IORING_OP_SEND) | BIT(IORING_OP_RECVMSG) |
@@ -63,13 +58,13 @@ START_TEST(each_operation_can_be_done_without)
         BIT(IORING_OP_SOCKET) | BIT(IORING_OP_SEND_ZC);
     for (int opcode = 0; opcode < IORING_OP_LAST; opcode++)
         if (!is_sanitized() || used & BIT(opcode))
-            assert_round_without(BIT(opcode));
+            assert_passes_without(BIT(opcode));
 }
 END_TEST
 
-START_TEST(all_operations_but_the_needed_can_be_done_without)
+START_TEST(the_backend_works_with_only_the_required_opcodes)
 {
-    assert_round_without(~needed);
+    assert_passes_without(~required_opcodes);
 }
 END_TEST
 
@@ -85,7 +80,7 @@ static int open_scratch_file(void)
     return fd;
 }
 
-/* By write, writev and their like at an offset; returns how often. */
+/* Write with pwrite, pwritev, write and writev. Return the number of calls. */
 static unsigned write_blocks(int fd)
 {
     static char block[BLOCK_BYTES];
@@ -99,35 +94,37 @@ static unsigned write_blocks(int fd)
     return 4 * BLOCKS;
 }
 
-/* Before Linux 6.18 there is no RWF_NOSIGNAL. A pipe finds that out; files do not need it. */
+/*
+ * Linux before 6.18 lacks RWF_NOSIGNAL. A write to a pipe detects this. Files do not need the flag.
+ */
 START_TEST(writes_to_a_file_stay_on_the_ring_without_rwf_nosignal)
 {
     int fd[2];
-    refused.has_no_nosignal = true;
-    prepare();
+    ring_limits.has_no_nosignal = true;
+    require_io_uring();
     int file = open_scratch_file();
     unsigned before = ring_seen.writes;
     ck_assert_uint_eq(write_blocks(file), 4 * BLOCKS);
     ck_assert_uint_eq(ring_seen.writes - before, 4 * BLOCKS);
-    ck_assert(!uring()->has_no_nosignal);
+    ck_assert(!uring()->lacks_nosignal);
     ck_assert_int_eq(weft_pipe(fd), 0);
     ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
-    ck_assert(uring()->has_no_nosignal);
+    ck_assert(uring()->lacks_nosignal);
     before = ring_seen.writes;
     ck_assert_uint_eq(write_blocks(file), 4 * BLOCKS);
     ck_assert_uint_eq(ring_seen.writes - before, 4 * BLOCKS);
     ck_assert_int_eq(weft_close(file), 0);
-    close_pair(fd);
+    close_required(fd);
 }
 END_TEST
 
-/* Queues that are full. */
+/* Full queues. */
 
-#define WAITS 1100 /* several times the submission queue */
+#define WAITS 1100 /* several times the size of the submission queue */
 
 static void fill_submission_queue(void)
 {
-    fill_entries(&uring()->ring);
+    fill_ring(&uring()->ring);
 }
 
 static weft_value wait_for_input(void *arg)
@@ -147,18 +144,18 @@ static void await_each(const weft_fiber *f, size_t n, weft_value expected)
         ck_assert_int_eq(weft_await(f[i]), expected);
 }
 
-/* A turn in which half of them is cancelled, and as many begin. */
-START_TEST(more_operations_and_cancels_in_a_turn_than_the_queue_holds)
+/* One tick cancels half of the operations and starts as many. */
+START_TEST(more_operations_and_cancels_in_one_tick_than_the_queue_holds)
 {
     static weft_fiber f[WAITS], later[WAITS];
     int fd[2];
-    prepare();
+    require_io_uring();
     ck_assert_int_eq(weft_pipe(fd), 0);
     fill_submission_queue();
     spin_waits(f, WAITS, fd[0]);
     let_run();
     ck_assert_uint_eq(ops_pending(), WAITS);
-    ck_assert_uint_eq(ring_seen.most_entered, uring()->ring.sq.ring_entries);
+    ck_assert_uint_eq(ring_seen.sqes_max, uring()->ring.sq.ring_entries);
     spin_waits(later, WAITS, fd[0]);
     fill_submission_queue();
     for (int i = 0; i < WAITS; i++)
@@ -169,73 +166,76 @@ START_TEST(more_operations_and_cancels_in_a_turn_than_the_queue_holds)
     ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
     await_each(later, WAITS, POLLIN);
     ck_assert_uint_eq(ops_pending(), 0);
-    close_pair(fd);
+    close_required(fd);
 }
 END_TEST
 
-/* Each on a socket of its own, so that all are with the kernel: none may have taken its byte. */
+/*
+ * Each reader has its own socket, so that all operations are in the kernel. None may consume a
+ * byte.
+ */
 #define READERS 300
 
-static weft_value read_one(void *arg)
+static weft_value recv_value(void *arg)
 {
     char byte;
     ssize_t n = weft_recv((int)(intptr_t)arg, &byte, 1, 0);
     return n == 1 ? byte : n;
 }
 
-START_TEST(reads_that_were_cancelled_all_at_once_have_taken_nothing)
+START_TEST(reads_that_are_cancelled_at_once_consume_no_data)
 {
     static int fd[READERS][2];
     static weft_fiber f[READERS];
-    prepare();
+    require_io_uring();
     for (int i = 0; i < READERS; i++) {
         ck_assert_int_eq(weft_socketpair(fd[i]), 0);
-        f[i] = weft_spin(read_one, as_arg(fd[i][0]));
+        f[i] = weft_spin(recv_value, as_arg(fd[i][0]));
     }
     let_run();
     for (int i = 0; i < READERS; i++)
         ck_assert_int_eq(weft_cancel(f[i]), 0);
     await_each(f, READERS, -ECANCELED);
     for (int i = 0; i < READERS; i++) {
-        f[i] = weft_spin(read_one, as_arg(fd[i][0]));
+        f[i] = weft_spin(recv_value, as_arg(fd[i][0]));
         ck_assert_int_eq(write(fd[i][1], "r", 1), 1);
     }
     await_each(f, READERS, 'r');
     for (int i = 0; i < READERS; i++)
-        close_pair(fd[i]);
+        close_required(fd[i]);
     ck_assert_uint_eq(ops_pending(), 0);
 }
 END_TEST
 
-START_TEST(a_cancel_for_which_there_is_no_room_is_not_dropped)
+START_TEST(a_cancel_is_not_dropped_when_the_queue_is_full)
 {
     int fd[2];
-    prepare();
+    require_io_uring();
     ck_assert_int_eq(weft_socketpair(fd), 0);
-    weft_fiber reader = weft_spin(read_one, as_arg(fd[0]));
+    weft_fiber reader = weft_spin(recv_value, as_arg(fd[0]));
     let_run();
     fill_submission_queue();
     ck_assert_int_eq(weft_cancel(reader), 0);
-    ck_assert(!weft__list_is_empty(&uring()->cancels));
+    ck_assert(!weft__list_is_empty(&uring()->cancel_backlog));
     ck_assert_int_eq(weft_await(reader), -ECANCELED);
     ck_assert_uint_eq(ops_pending(), 0);
-    close_pair(fd);
+    close_required(fd);
 }
 END_TEST
 
-/* Closing, too, gives back what the kernel has; and what has no room yet ends without it. */
-START_TEST(closing_when_there_is_no_room_wakes_all_that_wait)
+/* A close cancels the operations in the kernel, and ends the operations in the backlog directly. */
+START_TEST(closing_with_a_full_queue_wakes_all_waiters)
 {
     weft_fiber f[2];
     int fd[2];
-    prepare();
+    require_io_uring();
     ck_assert_int_eq(weft_socketpair(fd), 0);
-    f[0] = weft_spin(read_one, as_arg(fd[0]));
+    f[0] = weft_spin(recv_value, as_arg(fd[0]));
     let_run();
     fill_submission_queue();
     f[1] = weft_spin(wait_for_input, as_arg(fd[0]));
     weft_snooze();
-    ck_assert(!weft__list_is_empty(&uring()->starts));
+    ck_assert(!weft__list_is_empty(&uring()->backlog));
     ck_assert_int_eq(weft_close(fd[0]), 0);
     await_each(f, 2, -EBADF);
     ck_assert_uint_eq(ops_pending(), 0);
@@ -243,55 +243,55 @@ START_TEST(closing_when_there_is_no_room_wakes_all_that_wait)
 }
 END_TEST
 
-/* One that was not with the kernel yet is simply taken back. */
-START_TEST(an_operation_for_which_there_is_no_room_can_be_cancelled)
+/* The operation is not in the kernel yet, so it is removed from the backlog. */
+START_TEST(an_operation_in_the_backlog_can_be_cancelled)
 {
     int fd[2];
-    prepare();
+    require_io_uring();
     ck_assert_int_eq(weft_socketpair(fd), 0);
     fill_submission_queue();
-    weft_fiber reader = weft_spin(read_one, as_arg(fd[0]));
+    weft_fiber reader = weft_spin(recv_value, as_arg(fd[0]));
     weft_snooze();
-    ck_assert(!weft__list_is_empty(&uring()->starts));
+    ck_assert(!weft__list_is_empty(&uring()->backlog));
     ck_assert_int_eq(weft_cancel(reader), 0);
-    ck_assert(weft__list_is_empty(&uring()->starts));
+    ck_assert(weft__list_is_empty(&uring()->backlog));
     ck_assert_int_eq(weft_await(reader), -ECANCELED);
     ck_assert_uint_eq(ops_pending(), 0);
-    close_pair(fd);
+    close_required(fd);
 }
 END_TEST
 
 /*
- * The first reader waits for room, the second one for the first. That the second one leaves must
- * not start the first once more.
+ * The first reader waits for room, the second for the first. Cancelling the second must not start
+ * the first again.
  */
-START_TEST(an_operation_for_which_there_is_no_room_is_started_once)
+START_TEST(an_operation_in_the_backlog_is_started_once)
 {
     weft_fiber f[3];
     int fd[2];
-    prepare();
+    require_io_uring();
     ck_assert_int_eq(weft_socketpair(fd), 0);
     fill_submission_queue();
     for (int i = 0; i < 2; i++)
-        f[i] = weft_spin(read_one, as_arg(fd[0]));
+        f[i] = weft_spin(recv_value, as_arg(fd[0]));
     f[2] = weft_spin(wait_for_input, as_arg(fd[0]));
     weft_snooze();
-    ck_assert(!weft__list_is_empty(&uring()->starts));
+    ck_assert(!weft__list_is_empty(&uring()->backlog));
     ck_assert_int_eq(weft_cancel(f[1]), 0);
     ck_assert_int_eq(weft_await(f[1]), -ECANCELED);
     size_t waiting = 0;
-    WEFT__LIST_FOR(node, &uring()->starts)
+    WEFT__LIST_FOR(node, &uring()->backlog)
         ck_assert_uint_le(++waiting, 2);
     ck_assert_int_eq(write(fd[1], "ab", 2), 2);
     ck_assert_int_eq(weft_await(f[0]), 'a');
     ck_assert_int_eq(weft_await(f[2]), POLLIN);
-    ck_assert_int_eq(read_one(as_arg(fd[0])), 'b');
+    ck_assert_int_eq(recv_value(as_arg(fd[0])), 'b');
     ck_assert_uint_eq(ops_pending(), 0);
-    close_pair(fd);
+    close_required(fd);
 }
 END_TEST
 
-/* Reading a file that the kernel gives in two parts. */
+/* A file that the kernel returns in two parts. */
 #define PART_BYTES 4096
 
 typedef struct file_read {
@@ -316,12 +316,12 @@ static int open_two_parts(void)
     return fd;
 }
 
-START_TEST(a_file_that_comes_in_parts_is_read_as_a_whole)
+START_TEST(a_file_returned_in_parts_is_read_as_a_whole)
 {
     file_read r = {.result = 0};
-    prepare();
+    require_io_uring();
     r.fd = open_two_parts();
-    refused.read_bytes_max = PART_BYTES;
+    ring_limits.read_bytes_max = PART_BYTES;
     read_file(&r);
     ck_assert_int_eq(r.result, sizeof r.data);
     ck_assert_uint_eq(ring_seen.reads, 2);
@@ -329,21 +329,21 @@ START_TEST(a_file_that_comes_in_parts_is_read_as_a_whole)
 }
 END_TEST
 
-/* The position of the file tells how much was read: so much is the reader's. */
-START_TEST(a_file_read_in_part_is_not_forgotten_by_a_cancel)
+/* The result must equal the file position. */
+START_TEST(a_cancelled_read_returns_the_bytes_already_read_from_a_file)
 {
     file_read r = {.result = 0};
-    prepare();
+    require_io_uring();
     r.fd = open_two_parts();
-    refused.read_bytes_max = PART_BYTES;
-    refused.is_full_after_reads = true;
+    ring_limits.read_bytes_max = PART_BYTES;
+    ring_limits.is_full_after_reads = true;
     weft_fiber reader = weft_spin(read_file, &r);
     do {
         weft_sleep(0);
     } while (ring_seen.reads == 0);
     ck_assert_uint_eq(ring_seen.reads, 1); /* the second part waits for room */
-    ck_assert(!weft__list_is_empty(&uring()->starts));
-    refused.is_full_after_reads = false;
+    ck_assert(!weft__list_is_empty(&uring()->backlog));
+    ring_limits.is_full_after_reads = false;
     ck_assert_int_eq(weft_cancel(reader), 0);
     (void)weft_await(reader);
     ck_assert_int_ge(r.result, PART_BYTES);
@@ -355,12 +355,12 @@ END_TEST
 
 #define COMPLETIONS 5000 /* more than the completion queue holds */
 
-/* One byte wakes all of them, and their completions come at once. */
+/* Wake all waiters with one byte, so that all completions arrive at once. */
 static void complete_all_at_once(void)
 {
     static weft_fiber f[COMPLETIONS];
     int fd[2];
-    prepare();
+    require_io_uring();
     ck_assert_int_eq(weft_pipe(fd), 0);
     ck_assert_uint_lt(uring()->ring.cq.ring_entries, COMPLETIONS);
     spin_waits(f, COMPLETIONS, fd[0]);
@@ -369,7 +369,7 @@ static void complete_all_at_once(void)
     ck_assert_int_eq(write(fd[1], "x", 1), 1);
     await_each(f, COMPLETIONS, POLLIN);
     ck_assert_uint_eq(ops_pending(), 0);
-    close_pair(fd);
+    close_required(fd);
 }
 
 START_TEST(more_completions_at_once_than_the_queue_holds)
@@ -378,32 +378,32 @@ START_TEST(more_completions_at_once_than_the_queue_holds)
 }
 END_TEST
 
-/* A ring whose completions are not deferred lets them run over, into the kernel's own list. */
-START_TEST(completions_that_run_over_are_not_lost)
+/* Without IORING_SETUP_DEFER_TASKRUN, completions overflow into a list of the kernel. */
+START_TEST(completions_that_overflow_are_not_lost)
 {
-    refused.setup_flags = IORING_SETUP_DEFER_TASKRUN;
+    ring_limits.setup_flags = IORING_SETUP_DEFER_TASKRUN;
     complete_all_at_once();
-    ck_assert(ring_seen.has_overflown);
+    ck_assert(ring_seen.has_overflowed);
 }
 END_TEST
 
-/* Keys. */
+/* Operation keys. */
 
-#define ROUNDS 100000 /* more than a key's count goes */
+#define ROUNDS 100000 /* more than the counter of a key can hold */
 
-typedef struct endless {
+typedef struct endless_reader {
     int fd;
     int bytes, interrupted;
-} endless;
+} endless_reader;
 
-/* The operation is always at the same place on its stack. */
-static weft_value read_on(void *arg)
+/* Each operation has the same address on the stack. */
+static weft_value read_until_end(void *arg)
 {
-    endless *e = arg;
+    endless_reader *e = arg;
     char byte;
     ssize_t n;
     while ((n = weft_recv(e->fd, &byte, 1, 0)) != 0) {
-        /* -ECANCELED: another operation was meant. */
+        /* -ECANCELED would mean that the cancel was for another operation. */
         REQUIRE(n == 1 || n == -EPROTO);
         e->bytes += n == 1;
         e->interrupted += n == -EPROTO;
@@ -411,20 +411,20 @@ static weft_value read_on(void *arg)
     return 0;
 }
 
-START_TEST(a_late_cancel_never_hits_the_next_operation_at_the_same_place)
+START_TEST(a_late_cancel_never_hits_the_next_operation_at_the_same_address)
 {
     int fd[2], rounds = IS_SLOW ? ROUNDS / 10 : ROUNDS, written = 0, interrupts = 0;
-    prepare();
+    require_io_uring();
     ck_assert_int_eq(weft_socketpair(fd), 0);
     ck_assert_uint_ne(weft__key_make(uring(), &fd, 0), weft__key_make(uring(), &fd, 0));
-    endless e = {.fd = fd[0]};
-    weft_fiber f = weft_spin(read_on, &e);
+    endless_reader e = {.fd = fd[0]};
+    weft_fiber f = weft_spin(read_until_end, &e);
     for (int i = 0; i < rounds; i++) {
-        while (e.bytes < written) /* let it come to a read that waits */
+        while (e.bytes < written) /* until the fiber waits in a read */
             weft_sleep(0);
         if (i % 2 == 0)
             weft_snooze();
-        if (i % 3 == 0) /* before the cancel, or after it: either may win */
+        if (i % 3 == 0) /* before or after the interrupt: either may win */
             written += write(fd[1], "x", 1) == 1;
         interrupts += weft_interrupt(f, -EPROTO) == 0;
         if (i % 3 == 1)
@@ -436,25 +436,26 @@ START_TEST(a_late_cancel_never_hits_the_next_operation_at_the_same_place)
     ck_assert_int_eq(e.bytes, written);
     ck_assert_int_gt(e.interrupted, rounds / 4);
     ck_assert_int_le(e.interrupted, interrupts);
-    close_pair(fd);
+    close_required(fd);
 }
 END_TEST
 
 /* Processes and threads. */
 
-/* The child has the ring's descriptor and its memory, too. */
-static void fork_with_ring(bool is_orderly)
+/* The child inherits the descriptor and the memory of the ring. */
+static void fork_with_ring(bool runs_exit_handlers)
 {
     int fd[2], status;
-    prepare();
+    require_io_uring();
     ck_assert_int_eq(weft_socketpair(fd), 0);
-    weft_fiber f = weft_spin(read_one, as_arg(fd[0]));
+    weft_fiber f = weft_spin(recv_value, as_arg(fd[0]));
     let_run();
-    weft_fiber second = weft_spin(wait_for_input, as_arg(fd[0])); /* entered, but not submitted */
+    /* in the submission queue, but not submitted */
+    weft_fiber second = weft_spin(wait_for_input, as_arg(fd[0]));
     weft_snooze();
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
-    if (pid == 0 && is_orderly)
+    if (pid == 0 && runs_exit_handlers)
         exit_here(0);
     if (pid == 0)
         _exit(0);
@@ -464,16 +465,16 @@ static void fork_with_ring(bool is_orderly)
     ck_assert_int_eq(write(fd[1], "ab", 2), 2);
     ck_assert_int_eq(weft_await(f), 'a');
     ck_assert_int_eq(weft_await(second), POLLIN);
-    close_pair(fd);
+    close_required(fd);
 }
 
-START_TEST(a_child_that_ends_leaves_the_ring_alone)
+START_TEST(a_forked_child_that_exits_does_not_affect_the_ring)
 {
     fork_with_ring(true);
 }
 END_TEST
 
-START_TEST(a_child_that_is_gone_at_once_leaves_the_ring_alone)
+START_TEST(a_forked_child_that_skips_exit_handlers_does_not_affect_the_ring)
 {
     fork_with_ring(false);
 }
@@ -486,7 +487,10 @@ static int stop_at_first(int fd, void *ctx)
     return -ENOLINK;
 }
 
-/* It ends with buffers registered, a read under way, and connections that nobody took. */
+/*
+ * A cord that ends with registered buffers, a pending read, and connections that it has not
+ * accepted.
+ */
 static void *short_lived_cord(void *arg)
 {
     int fd[2], client[3];
@@ -494,9 +498,9 @@ static void *short_lived_cord(void *arg)
     REQUIRE(weft_socketpair(fd) == 0);
     REQUIRE(write(fd[1], "ab", 2) == 2);
     inflow in = {.limit = 1};
-    in.sum = 'a'; /* as count_data has it, the byte at this place */
+    in.sum = 'a'; /* count_data compares each byte with its offset, so begin at this offset */
     REQUIRE(weft_recv_loop(fd[0], count_data, &in) == -ENOLINK && in.sum == 'a' + 2);
-    REQUIRE(weft_spin(read_one, as_arg(fd[0])) != 0);
+    REQUIRE(weft_spin(recv_value, as_arg(fd[0])) != 0);
     int listener = make_listener(&at);
     for (int i = 0; i < 3; i++)
         client[i] = make_client(&at);
@@ -533,10 +537,10 @@ static size_t count_mappings(void)
     return n;
 }
 
-START_TEST(threads_that_were_cords_leave_nothing_behind)
+START_TEST(threads_that_were_cords_leak_nothing)
 {
     share_verdict();
-    run_threads(40); /* the C library keeps stacks and arenas */
+    run_threads(40); /* the C library caches stacks and arenas */
     size_t fds = count_open(true) + count_open(false), mappings = count_mappings();
     size_t allocated = mallinfo2().uordblks;
     run_threads(200);
@@ -546,40 +550,43 @@ START_TEST(threads_that_were_cords_leave_nothing_behind)
 }
 END_TEST
 
-/* Messages from ring to ring. */
+/* Messages between rings. */
 
 static atomic_bool is_received;
 
-static weft_value receive_one(void *arg)
+static weft_value receive_and_set_flag(void *arg)
 {
     weft_value value = weft_receive();
     atomic_store(&is_received, true);
     return value + (weft_value)arg;
 }
 
-/* The cord sleeps. Give its ring's number to another file: messages to that ring fail. */
-static void await_sleep_and_spoil(weft_cord cord)
+/*
+ * Wait until the cord sleeps. Replace its ring descriptor with another file, so that messages to
+ * the ring fail.
+ */
+static void await_sleep_and_break_ring(weft_cord cord)
 {
     uint32_t index = weft__fiber_cord(cord);
-    weft__cord *c = weft__port_visit(index);
+    weft__cord *c = weft__registry_acquire(index);
     ck_assert_ptr_nonnull(c);
-    while (!atomic_load(&c->is_asleep) || weft__cord_has_letters(c))
+    while (!atomic_load(&c->is_asleep) || weft__cord_has_messages(c))
         sched_yield();
     int null = open("/dev/null", O_RDWR | O_CLOEXEC),
         ring_fd = weft__uring_of(c->backend)->ring.ring_fd;
     ck_assert_int_eq(dup3(null, ring_fd, O_CLOEXEC), ring_fd);
     close(null);
-    weft__port_leave(index);
+    weft__registry_release(index);
 }
 
 START_TEST(a_message_that_the_ring_refuses_wakes_the_receiver_while_the_sender_computes)
 {
-    prepare();
-    weft_cord cord = weft_cord_start(receive_one, as_arg(1), NULL);
+    require_io_uring();
+    weft_cord cord = weft_cord_start(receive_and_set_flag, as_arg(1), NULL);
     ck_assert_uint_ne(cord, 0);
-    await_sleep_and_spoil(cord);
+    await_sleep_and_break_ring(cord);
     ck_assert_int_eq(weft_tell(cord, 41), 0);
-    while (!atomic_load(&is_received)) /* computes: it neither switches nor polls */
+    while (!atomic_load(&is_received)) /* compute, without switching or polling */
         sched_yield();
     ck_assert_int_eq(weft_cord_join(cord), 42);
 }
@@ -588,23 +595,23 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &each_operation_can_be_done_without,
-        &all_operations_but_the_needed_can_be_done_without,
+        &the_backend_works_without_any_single_opcode,
+        &the_backend_works_with_only_the_required_opcodes,
         &writes_to_a_file_stay_on_the_ring_without_rwf_nosignal,
-        &more_operations_and_cancels_in_a_turn_than_the_queue_holds,
-        &reads_that_were_cancelled_all_at_once_have_taken_nothing,
-        &a_cancel_for_which_there_is_no_room_is_not_dropped,
-        &closing_when_there_is_no_room_wakes_all_that_wait,
-        &an_operation_for_which_there_is_no_room_can_be_cancelled,
-        &an_operation_for_which_there_is_no_room_is_started_once,
-        &a_file_that_comes_in_parts_is_read_as_a_whole,
-        &a_file_read_in_part_is_not_forgotten_by_a_cancel,
+        &more_operations_and_cancels_in_one_tick_than_the_queue_holds,
+        &reads_that_are_cancelled_at_once_consume_no_data,
+        &a_cancel_is_not_dropped_when_the_queue_is_full,
+        &closing_with_a_full_queue_wakes_all_waiters,
+        &an_operation_in_the_backlog_can_be_cancelled,
+        &an_operation_in_the_backlog_is_started_once,
+        &a_file_returned_in_parts_is_read_as_a_whole,
+        &a_cancelled_read_returns_the_bytes_already_read_from_a_file,
         &more_completions_at_once_than_the_queue_holds,
-        &completions_that_run_over_are_not_lost,
-        &a_late_cancel_never_hits_the_next_operation_at_the_same_place,
-        &a_child_that_ends_leaves_the_ring_alone,
-        &a_child_that_is_gone_at_once_leaves_the_ring_alone,
-        &threads_that_were_cords_leave_nothing_behind,
+        &completions_that_overflow_are_not_lost,
+        &a_late_cancel_never_hits_the_next_operation_at_the_same_address,
+        &a_forked_child_that_exits_does_not_affect_the_ring,
+        &a_forked_child_that_skips_exit_handlers_does_not_affect_the_ring,
+        &threads_that_were_cords_leak_nothing,
         &a_message_that_the_ring_refuses_wakes_the_receiver_while_the_sender_computes,
     };
     return run_suite("uring", tests, COUNT_OF(tests));

@@ -1,8 +1,8 @@
-/* What the tests of fork share: checks in a child, and how it ended. */
-#ifndef TESTS_FORK_SUPPORT_H
-#define TESTS_FORK_SUPPORT_H
+/* Helpers for the tests of fork: assertions in a child, and its exit status. */
+#ifndef TESTS_CORE_CORD_FORK_SUPPORT_H
+#define TESTS_CORE_CORD_FORK_SUPPORT_H
 
-#include "support.h"
+#include "support/support.h"
 
 #include <sys/mman.h>
 
@@ -14,24 +14,24 @@
 #endif
 #endif
 #ifndef HAS_TSAN
-#define HAS_TSAN 0 /* it lets no child of a process with threads start a thread */
+#define HAS_TSAN 0 /* TSan does not let the child of a process with threads start a thread */
 #endif
 
-__attribute__((noreturn)) static inline void die(int line, const char *what)
+__attribute__((noreturn)) static inline void fail_requirement(int line, const char *what)
 {
     dprintf(STDERR_FILENO, "line %d, in the child: %s\n", line, what);
     _exit(99);
 }
 
-/* For a child: Check knows nothing of it. */
-#define require(condition)             \
-    do {                               \
-        if (!(condition))              \
-            die(__LINE__, #condition); \
+/* Assert in a child process, in which Check cannot report failures. */
+#define require(condition)                          \
+    do {                                            \
+        if (!(condition))                           \
+            fail_requirement(__LINE__, #condition); \
     } while (0)
 
-/* How a child ended: its exit status, or a signal's number below zero. */
-static inline int end_of(pid_t pid)
+/* Wait for a child. Return its exit status, or minus the signal that killed it. */
+static inline int wait_for_exit(pid_t pid)
 {
     int status;
     ck_assert_int_gt(pid, 0);
@@ -39,7 +39,7 @@ static inline int end_of(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* Zeroes that the process shares with its children. */
+/* Return zeroed memory that the process shares with its children. */
 static inline void *shared_memory(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -47,20 +47,20 @@ static inline void *shared_memory(size_t bytes)
     return memory;
 }
 
-static inline weft_value add_one(void *arg)
+static inline weft_value snooze_and_increment(void *arg)
 {
     weft_snooze();
     ++*(int *)arg;
     return 0;
 }
 
-/* Fibers run here, sleep, and reach each other and the kernel through pipes. */
-static inline void require_sane(void)
+/* Require that fibers, timers and pipes work in this process. */
+static inline void require_runtime_works(void)
 {
     int sum = 0, fd[2];
     weft_fiber f[3];
     for (size_t i = 0; i < COUNT_OF(f); i++)
-        f[i] = weft_spin(add_one, &sum);
+        f[i] = weft_spin(snooze_and_increment, &sum);
     require(weft_await_all(f, COUNT_OF(f), NULL) == 0 && sum == 3);
     double begin = weft_now();
     require(weft_sleep(0.002) == 0 && weft_now() - begin >= 0.002 - 1e-9);

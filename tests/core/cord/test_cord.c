@@ -1,5 +1,5 @@
-/* Cords: started, joined and cancelled, in whatever order, and ended with the process. */
-#include "cord_support.h"
+/* Cords: start, join and cancel in any order, and cords at process exit. */
+#include "support/cord_support.h"
 
 #include <sched.h>
 
@@ -11,23 +11,24 @@ START_TEST(a_cord_runs_a_function_and_join_returns_its_value)
 }
 END_TEST
 
-START_TEST(an_error_comes_with_its_words_joined_before_the_end)
+START_TEST(a_join_before_the_end_returns_the_error_with_its_message)
 {
-    weft_cord cord = start_waiting();
+    weft_cord cord = start_waiting_cord();
     weft_fiber failing = weft_cord_spin(cord, fail_with, as_arg(-EIO));
     ck_assert_uint_ne(failing, 0);
-    ck_assert_int_eq(weft_cord_join(cord), -EIO); /* its main fiber is told, and returns that */
-    ck_assert_words(-EIO, "broken");
+    ck_assert_int_eq(weft_cord_join(cord),
+                     -EIO); /* the error fails its main fiber, which returns it */
+    ck_assert_error(-EIO, "broken");
     ck_assert_uint_eq(weft_error()->fiber, failing);
 }
 END_TEST
 
-START_TEST(an_error_comes_with_its_words_joined_after_the_end)
+START_TEST(a_join_after_the_end_returns_the_error_with_its_message)
 {
     weft_cord cord = start_cord(fail_with, as_arg(-EIO));
-    await_end(cord);
+    await_cord_end(cord);
     ck_assert_int_eq(weft_cord_join(cord), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
 }
 END_TEST
 
@@ -37,35 +38,35 @@ static weft_value fail_twice(void *arg)
     return weft_fail(-EIO, "%s cannot be read", (const char *)arg);
 }
 
-START_TEST(the_causes_of_an_error_come_along)
+START_TEST(a_join_returns_the_causes_of_an_error)
 {
     ck_assert_int_eq(weft_cord_join(start_cord(fail_twice, "x")), -EIO);
-    ck_assert_words(-EIO, "x cannot be read");
+    ck_assert_error(-EIO, "x cannot be read");
     ck_assert_ptr_nonnull(weft_error()->cause);
     ck_assert_str_eq(weft_error()->cause->message, "no such table");
 }
 END_TEST
 
-static weft_value join_it(void *arg)
+static weft_value join_arg_cord(void *arg)
 {
     return weft_cord_join(arg_id(arg));
 }
 
-START_TEST(everyone_who_joins_gets_the_same)
+START_TEST(all_joiners_get_the_same_result)
 {
-    weft_cord cord = start_waiting();
+    weft_cord cord = start_waiting_cord();
     weft_fiber joiners[3];
     for (int i = 0; i < 3; i++)
-        joiners[i] = weft_spin(join_it, id_arg(cord));
-    weft_cord abroad = start_cord(join_it, id_arg(cord));
+        joiners[i] = weft_spin(join_arg_cord, id_arg(cord));
+    weft_cord other_cord = start_cord(join_arg_cord, id_arg(cord));
     let_run();
     weft_cord_spin(cord, fail_with, as_arg(-EIO));
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(weft_await(joiners[i]), -EIO);
-        ck_assert_words(-EIO, "broken");
+        ck_assert_error(-EIO, "broken");
     }
-    /* It may have come too late: then the cord was joined, and is gone. */
-    weft_value rc = weft_cord_join(abroad);
+    /* The second cord may join too late. The first cord has then been joined already. */
+    weft_value rc = weft_cord_join(other_cord);
     ck_assert(rc == -EIO || rc == -ESRCH);
 }
 END_TEST
@@ -92,7 +93,7 @@ START_TEST(only_a_cord_that_was_started_can_be_joined_or_cancelled)
         sched_yield();
     ck_assert_int_eq(weft_cord_join(other), -EINVAL);
     ck_assert_int_eq(weft_cord_cancel(other), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     atomic_store(&other, 0);
     pthread_join(thread, NULL);
 }
@@ -110,24 +111,24 @@ START_TEST(a_fiber_cannot_join_its_own_cord)
 }
 END_TEST
 
-/* What the fibers of a cord have left behind, in order. */
+/* The order in which the fibers of a cord have ended. */
 static atomic_int cleanups;
 static int order[3];
 
-static void note_end(void *arg)
+static void record_end(void *arg)
 {
     order[atomic_fetch_add(&cleanups, 1)] = (int)(intptr_t)arg;
 }
 
 static weft_value wait_with_cleanup(void *arg)
 {
-    weft_defer(note_end, arg);
+    weft_defer(record_end, arg);
     return weft_sleep(INFINITY);
 }
 
-static weft_value parent_of_two(void *arg)
+static weft_value run_with_two_children(void *arg)
 {
-    weft_defer(note_end, as_arg(0));
+    weft_defer(record_end, as_arg(0));
     weft_spin(wait_with_cleanup, as_arg(1));
     weft_spin(wait_with_cleanup, as_arg(2));
     weft_snooze();
@@ -135,9 +136,9 @@ static weft_value parent_of_two(void *arg)
     return weft_sleep(INFINITY);
 }
 
-START_TEST(a_cancelled_cord_runs_the_clean_up_of_its_fibers)
+START_TEST(a_cancelled_cord_runs_the_cleanup_of_its_fibers)
 {
-    weft_cord cord = start_cord(parent_of_two, id_arg(weft_self()));
+    weft_cord cord = start_cord(run_with_two_children, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
     ck_assert_int_eq(weft_cord_cancel(cord), 0);
     ck_assert_int_eq(weft_cord_cancel(cord), 0);
@@ -149,7 +150,7 @@ START_TEST(a_cancelled_cord_runs_the_clean_up_of_its_fibers)
 }
 END_TEST
 
-START_TEST(a_cord_cancelled_at_once_ends_so_whether_it_has_begun_or_not)
+START_TEST(a_cord_cancelled_at_once_ends_whether_it_has_started_or_not)
 {
     for (int i = 0; i < 50; i++) {
         weft_cord cord = start_cord(sleep_forever, NULL);
@@ -179,7 +180,7 @@ END_TEST
 
 START_TEST(a_deadline_ends_the_join_and_not_the_cord)
 {
-    weft_cord cord = start_waiting();
+    weft_cord cord = start_waiting_cord();
     int rc;
     WEFT_CANCEL_AFTER(0.01, rc)
         ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
@@ -192,12 +193,12 @@ END_TEST
 
 START_TEST(an_interrupt_or_a_raised_error_ends_the_join_and_not_the_cord)
 {
-    weft_cord cord = start_waiting();
-    weft_fiber joiner = weft_spin(join_it, id_arg(cord));
+    weft_cord cord = start_waiting_cord();
+    weft_fiber joiner = weft_spin(join_arg_cord, id_arg(cord));
     let_run();
     ck_assert_int_eq(weft_interrupt(joiner, -7), 0);
     ck_assert_int_eq(weft_await(joiner), -7);
-    joiner = weft_spin(join_it, id_arg(cord));
+    joiner = weft_spin(join_arg_cord, id_arg(cord));
     let_run();
     weft_raise(joiner, -EPROTO, "enough");
     ck_assert_int_eq(weft_await(joiner), -EPROTO);
@@ -209,9 +210,9 @@ END_TEST
 
 START_TEST(a_cancelled_joiner_cancels_the_cord_and_waits_for_its_end)
 {
-    weft_cord cord = start_cord(parent_of_two, id_arg(weft_self()));
+    weft_cord cord = start_cord(run_with_two_children, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
-    weft_fiber joiner = weft_spin(join_it, id_arg(cord));
+    weft_fiber joiner = weft_spin(join_arg_cord, id_arg(cord));
     let_run();
     weft_cancel(joiner);
     ck_assert_int_eq(weft_await(joiner), -ECANCELED);
@@ -220,18 +221,18 @@ START_TEST(a_cancelled_joiner_cancels_the_cord_and_waits_for_its_end)
 }
 END_TEST
 
-static weft_value tell_grace(void *arg)
+static weft_value tell_if_grace(void *arg)
 {
     weft_tell(arg_id(arg), 1);
     weft_sleep(INFINITY);
     return weft_tell(arg_id(arg), weft_grace() > 50 && weft_grace() <= 100);
 }
 
-START_TEST(a_joiner_that_is_ended_with_a_grace_time_passes_that_on)
+START_TEST(a_joiner_terminated_with_a_grace_time_passes_it_to_the_cord)
 {
-    weft_cord cord = start_cord(tell_grace, id_arg(weft_self()));
+    weft_cord cord = start_cord(tell_if_grace, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
-    weft_fiber joiner = weft_spin(join_it, id_arg(cord));
+    weft_fiber joiner = weft_spin(join_arg_cord, id_arg(cord));
     let_run();
     ck_assert_int_eq(weft_terminate(joiner, 100), 0);
     ck_assert_int_eq(weft_receive(), 1);
@@ -244,9 +245,9 @@ static weft_value join_when_cancelled(void *arg)
     return weft_cord_join(arg_id(arg));
 }
 
-START_TEST(a_join_in_a_fiber_that_is_cancelled_already_does_the_same)
+START_TEST(a_join_in_a_cancelled_fiber_cancels_the_cord_and_waits_for_its_end)
 {
-    weft_cord cord = start_cord(parent_of_two, id_arg(weft_self()));
+    weft_cord cord = start_cord(run_with_two_children, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
     weft_fiber joiner = weft_spin(join_when_cancelled, id_arg(cord));
     let_run();
@@ -257,10 +258,10 @@ START_TEST(a_join_in_a_fiber_that_is_cancelled_already_does_the_same)
 }
 END_TEST
 
-START_TEST(a_join_is_not_broken_by_a_stray_schedule)
+START_TEST(a_stray_schedule_does_not_end_a_join)
 {
-    weft_cord cord = start_waiting();
-    weft_fiber joiner = weft_spin(join_it, id_arg(cord));
+    weft_cord cord = start_waiting_cord();
+    weft_fiber joiner = weft_spin(join_arg_cord, id_arg(cord));
     let_run();
     ck_assert_int_eq(weft_schedule(joiner, 9), -EBUSY);
     weft_cord_cancel(cord);
@@ -268,18 +269,18 @@ START_TEST(a_join_is_not_broken_by_a_stray_schedule)
 }
 END_TEST
 
-static weft_value join_and_be_left(void *arg)
+static weft_value end_with_joining_child(void *arg)
 {
-    weft_spin(join_it, arg);
+    weft_spin(join_arg_cord, arg);
     weft_snooze();
-    weft_tell(weft_cord_self(), 1); /* something in its inbox, and the end */
+    weft_tell(weft_cord_self(), 1); /* leaves a message in its inbox at the end */
     return 0;
 }
 
-START_TEST(a_cord_that_ends_while_a_fiber_of_it_joins_another_takes_that_along)
+START_TEST(a_cord_that_ends_while_its_fiber_joins_another_cord_cancels_that_cord)
 {
-    weft_cord joined = start_waiting();
-    ck_assert_int_eq(weft_cord_join(start_cord(join_and_be_left, id_arg(joined))), 0);
+    weft_cord joined = start_waiting_cord();
+    ck_assert_int_eq(weft_cord_join(start_cord(end_with_joining_child, id_arg(joined))), 0);
     ck_assert_int_eq(weft_cord_join(joined), -ESRCH); /* cancelled with its joiner, and joined */
 }
 END_TEST
@@ -291,7 +292,7 @@ static weft_value exit_thread(void *arg)
     pthread_exit(arg);
 }
 
-START_TEST(a_cord_whose_thread_exits_by_hand_is_joined_too)
+START_TEST(a_cord_that_calls_pthread_exit_can_be_joined)
 {
     ck_assert_int_eq(weft_cord_join(start_cord(exit_thread, NULL)), -ECANCELED);
     ck_assert_int_eq(cleanups, 1);
@@ -306,7 +307,7 @@ static weft_value thread_name(void *arg)
     return strcmp(weft_name_of(weft_main()), "a worker with a long name") == 0;
 }
 
-START_TEST(a_cord_has_the_name_that_it_is_given)
+START_TEST(a_cord_has_the_given_name)
 {
     char name[16] = "";
     weft_cord cord = weft_cord_start(thread_name, name,
@@ -316,7 +317,7 @@ START_TEST(a_cord_has_the_name_that_it_is_given)
 }
 END_TEST
 
-static void *name_of_thread(void *arg)
+static void *become_cord_with_name(void *arg)
 {
     pthread_setname_np(pthread_self(), "mine");
     weft_snooze();
@@ -328,13 +329,13 @@ START_TEST(a_thread_that_becomes_a_cord_keeps_its_name)
 {
     char name[16] = "";
     pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, name_of_thread, name), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, become_cord_with_name, name), 0);
     pthread_join(thread, NULL);
     ck_assert_str_eq(name, "mine");
 }
 END_TEST
 
-static weft_value cpus_of_thread(void *arg)
+static weft_value encode_cpus(void *arg)
 {
     (void)arg;
     cpu_set_t set;
@@ -353,10 +354,10 @@ static int last_cpu(void)
     return last;
 }
 
-START_TEST(a_cord_stays_on_the_cpu_that_it_is_given)
+START_TEST(a_cord_stays_on_the_given_cpu)
 {
     int cpu = last_cpu();
-    weft_cord cord = weft_cord_start(cpus_of_thread, NULL, &(weft_cord_options){.cpu = cpu + 1});
+    weft_cord cord = weft_cord_start(encode_cpus, NULL, &(weft_cord_options){.cpu = cpu + 1});
     ck_assert_int_eq(weft_cord_join(cord), 1000 + cpu);
 }
 END_TEST
@@ -366,7 +367,7 @@ static weft_value is_backend(void *arg)
     return strcmp(weft_backend_name(), arg) == 0;
 }
 
-START_TEST(each_cord_may_have_a_backend_of_its_own)
+START_TEST(each_cord_may_have_its_own_backend)
 {
     static const char *const names[] = {"sim", "epoll"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
@@ -377,141 +378,141 @@ START_TEST(each_cord_may_have_a_backend_of_its_own)
 }
 END_TEST
 
-START_TEST(options_that_make_no_sense_are_refused)
+START_TEST(invalid_options_are_refused)
 {
     ck_assert_uint_eq(weft_cord_start(suspend, NULL, &(weft_cord_options){.cpu = -1}), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_uint_eq(weft_cord_start(suspend, NULL, &(weft_cord_options){.cpu = 100000}), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_uint_eq(weft_cord_start(suspend, NULL, &(weft_cord_options){.cpu = 1024}), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_uint_eq(weft_cord_start(suspend, NULL, &(weft_cord_options){.backend = "x"}), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
 }
 END_TEST
 
-/* With the process. */
+/* Process exit. */
 
-static weft_value say_good_bye(void *arg)
+static weft_value print_when_cancelled(void *arg)
 {
     (void)arg;
     int rc = weft_sleep(INFINITY);
-    dprintf(STDERR_FILENO, "good-bye: %d\n", rc);
+    dprintf(STDERR_FILENO, "cancelled: %d\n", rc);
     return rc;
 }
 
-static int leave_a_cord(void)
+static int return_with_running_cord(void)
 {
-    weft_cord_start(say_good_bye, NULL, NULL);
+    weft_cord_start(print_when_cancelled, NULL, NULL);
     return 0;
 }
 
-START_TEST(cords_that_run_when_main_returns_are_cancelled_and_waited_for)
+START_TEST(running_cords_are_cancelled_and_joined_when_main_returns)
 {
-    const outcome *out = run_apart(leave_a_cord);
+    const outcome *out = run_apart(return_with_running_cord);
     ck_assert_int_eq(out->status, 0);
-    /* It may not have begun: then it never does. */
-    ck_assert(out->text[0] == '\0' || strcmp(out->text, "good-bye: -125\n") == 0);
+    /* The cord may be cancelled before it starts. Its function does not run then. */
+    ck_assert(out->text[0] == '\0' || strcmp(out->text, "cancelled: -125\n") == 0);
 }
 END_TEST
 
-static int leave_a_failed_cord(void)
+static int return_with_failed_cord(void)
 {
-    await_end(weft_cord_start(fail_with, as_arg(-EIO), NULL));
+    await_cord_end(weft_cord_start(fail_with, as_arg(-EIO), NULL));
     return 0;
 }
 
-START_TEST(an_error_of_a_cord_that_nobody_joined_is_no_success)
+START_TEST(an_error_of_an_unjoined_cord_makes_the_exit_status_1)
 {
-    const outcome *out = run_apart(leave_a_failed_cord);
+    const outcome *out = run_apart(return_with_failed_cord);
     ck_assert_int_eq(out->status, 1);
     ck_assert_ptr_nonnull(strstr(out->text, "broken"));
 }
 END_TEST
 
-static weft_value end_process(void *arg)
+static weft_value exit_with_7(void *arg)
 {
     (void)arg;
     exit(7);
 }
 
-static int be_ended_by_a_cord(void)
+static int let_a_cord_exit(void)
 {
     weft_cord_start(sleep_forever, NULL, NULL);
-    weft_cord_start(end_process, NULL, NULL);
+    weft_cord_start(exit_with_7, NULL, NULL);
     weft_sleep(INFINITY);
     return 0;
 }
 
 START_TEST(a_cord_may_end_the_process)
 {
-    ck_assert_int_eq(run_apart(be_ended_by_a_cord)->status, 7);
+    ck_assert_int_eq(run_apart(let_a_cord_exit)->status, 7);
 }
 END_TEST
 
-/* When nothing can ever happen any more. */
-#if KNOWS_THREADS
+/* Deadlocks. */
+#if HAS_ONLY_OWN_THREADS
 
-static weft_value wait_for_word(void *arg)
+static weft_value receive_message(void *arg)
 {
     (void)arg;
     return weft_receive();
 }
 
-static int wait_for_each_other(void)
+static int join_in_deadlock(void)
 {
-    weft_cord cord = weft_cord_start(wait_for_word, NULL, NULL);
+    weft_cord cord = weft_cord_start(receive_message, NULL, NULL);
     return weft_cord_join(cord) == -EDEADLK ? 3 : 4;
 }
 
-START_TEST(cords_that_only_wait_for_each_other_are_told_so)
+START_TEST(cords_that_wait_only_for_each_other_get_edeadlk)
 {
-    const outcome *out = run_apart(wait_for_each_other);
+    const outcome *out = run_apart(join_in_deadlock);
     ck_assert_int_eq(out->status, 3);
     ck_assert_ptr_nonnull(strstr(out->text, "deadlock"));
 }
 END_TEST
 
-static int wait_in_a_ring(void)
+static int join_three_in_deadlock(void)
 {
     weft_cord cords[3];
     for (int i = 0; i < 3; i++)
-        cords[i] = weft_cord_start(wait_for_word, NULL, NULL);
-    int told = 0;
+        cords[i] = weft_cord_start(receive_message, NULL, NULL);
+    int deadlocks = 0;
     for (int i = 0; i < 3; i++)
-        told += weft_cord_join(cords[i]) == -EDEADLK;
-    return told;
+        deadlocks += weft_cord_join(cords[i]) == -EDEADLK;
+    return deadlocks;
 }
 
-START_TEST(a_deadlock_of_several_cords_is_told_to_one_after_the_other)
+START_TEST(a_deadlock_of_several_cords_is_reported_to_one_after_the_other)
 {
-    ck_assert_int_ge(run_apart(wait_in_a_ring)->status, 1);
+    ck_assert_int_ge(run_apart(join_three_in_deadlock)->status, 1);
 }
 END_TEST
 
-START_TEST(a_cord_without_a_function_ends_when_nobody_is_left_who_could_send_it_anything)
+START_TEST(a_cord_without_a_function_ends_when_no_thread_can_send_to_it)
 {
     ck_assert_int_eq(weft_cord_join(start_cord(NULL, NULL)), 0);
 }
 END_TEST
 #endif
 
-static weft_value tick_and_tell(void *arg)
+static weft_value sleep_and_tell(void *arg)
 {
     for (int i = 0; i < 3; i++)
         weft_sleep(0.001);
     return weft_tell(arg_id(arg), 5);
 }
 
-START_TEST(a_cord_that_waits_for_time_can_still_help)
+START_TEST(a_cord_that_waits_for_a_timer_is_not_part_of_a_deadlock)
 {
-    weft_cord cord = start_cord(tick_and_tell, id_arg(weft_self()));
+    weft_cord cord = start_cord(sleep_and_tell, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 5);
     ck_assert_int_eq(weft_cord_join(cord), 0);
 }
 END_TEST
 
-START_TEST(a_cord_without_a_function_serves_until_it_is_told_to_stop)
+START_TEST(a_cord_without_a_function_runs_until_it_is_scheduled)
 {
     weft_cord cord = start_cord(NULL, NULL);
     ck_assert_int_eq(weft_cord_call(cord, return_arg, as_arg(3)), 3);
@@ -522,37 +523,37 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &a_cord_runs_a_function_and_join_returns_its_value,
-    &an_error_comes_with_its_words_joined_before_the_end,
-    &an_error_comes_with_its_words_joined_after_the_end,
-    &the_causes_of_an_error_come_along,
-    &everyone_who_joins_gets_the_same,
+    &a_join_before_the_end_returns_the_error_with_its_message,
+    &a_join_after_the_end_returns_the_error_with_its_message,
+    &a_join_returns_the_causes_of_an_error,
+    &all_joiners_get_the_same_result,
     &only_a_cord_that_was_started_can_be_joined_or_cancelled,
     &a_fiber_cannot_join_its_own_cord,
-    &a_cancelled_cord_runs_the_clean_up_of_its_fibers,
-    &a_cord_cancelled_at_once_ends_so_whether_it_has_begun_or_not,
+    &a_cancelled_cord_runs_the_cleanup_of_its_fibers,
+    &a_cord_cancelled_at_once_ends_whether_it_has_started_or_not,
     &a_cord_that_only_computes_can_see_that_it_is_cancelled,
     &a_deadline_ends_the_join_and_not_the_cord,
     &an_interrupt_or_a_raised_error_ends_the_join_and_not_the_cord,
     &a_cancelled_joiner_cancels_the_cord_and_waits_for_its_end,
-    &a_joiner_that_is_ended_with_a_grace_time_passes_that_on,
-    &a_join_in_a_fiber_that_is_cancelled_already_does_the_same,
-    &a_join_is_not_broken_by_a_stray_schedule,
-    &a_cord_that_ends_while_a_fiber_of_it_joins_another_takes_that_along,
-    &a_cord_whose_thread_exits_by_hand_is_joined_too,
-    &a_cord_has_the_name_that_it_is_given,
+    &a_joiner_terminated_with_a_grace_time_passes_it_to_the_cord,
+    &a_join_in_a_cancelled_fiber_cancels_the_cord_and_waits_for_its_end,
+    &a_stray_schedule_does_not_end_a_join,
+    &a_cord_that_ends_while_its_fiber_joins_another_cord_cancels_that_cord,
+    &a_cord_that_calls_pthread_exit_can_be_joined,
+    &a_cord_has_the_given_name,
     &a_thread_that_becomes_a_cord_keeps_its_name,
-    &a_cord_stays_on_the_cpu_that_it_is_given,
-    &each_cord_may_have_a_backend_of_its_own,
-    &options_that_make_no_sense_are_refused,
-    &cords_that_run_when_main_returns_are_cancelled_and_waited_for,
-    &an_error_of_a_cord_that_nobody_joined_is_no_success,
+    &a_cord_stays_on_the_given_cpu,
+    &each_cord_may_have_its_own_backend,
+    &invalid_options_are_refused,
+    &running_cords_are_cancelled_and_joined_when_main_returns,
+    &an_error_of_an_unjoined_cord_makes_the_exit_status_1,
     &a_cord_may_end_the_process,
-    &a_cord_that_waits_for_time_can_still_help,
-    &a_cord_without_a_function_serves_until_it_is_told_to_stop,
-#if KNOWS_THREADS
-    &a_cord_without_a_function_ends_when_nobody_is_left_who_could_send_it_anything,
-    &cords_that_only_wait_for_each_other_are_told_so,
-    &a_deadlock_of_several_cords_is_told_to_one_after_the_other,
+    &a_cord_that_waits_for_a_timer_is_not_part_of_a_deadlock,
+    &a_cord_without_a_function_runs_until_it_is_scheduled,
+#if HAS_ONLY_OWN_THREADS
+    &a_cord_without_a_function_ends_when_no_thread_can_send_to_it,
+    &cords_that_wait_only_for_each_other_get_edeadlk,
+    &a_deadlock_of_several_cords_is_reported_to_one_after_the_other,
 #endif
 };
 

@@ -1,9 +1,9 @@
-/* Fibers made in other cords, and calls that wait for them. */
-#include "cord_support.h"
+/* Remote spawns and remote calls: fibers in other cords, and calls that wait for them. */
+#include "support/cord_support.h"
 
 #include <semaphore.h>
 
-static weft_cord server; /* serves in every test */
+static weft_cord server; /* the target cord of each test */
 
 static void start_server(void)
 {
@@ -16,33 +16,33 @@ static void end_server(void)
     ck_assert_int_eq(weft_cord_join(server), -ECANCELED);
 }
 
-/* Everything that was sent before has arrived, and has run as far as it could. */
-static void settle(void)
+/* Wait until all earlier messages to the server have been handled. */
+static void drain_server(void)
 {
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_cord_call(server, return_arg, as_arg(i)), i);
 }
 
-/* Spinning. */
+/* Remote spawns. */
 
-static weft_value tell_who(void *arg)
+static weft_value tell_self_and_parent(void *arg)
 {
     weft_tell(arg_id(arg), (weft_value)weft_self());
     weft_tell(arg_id(arg), (weft_value)weft_parent(weft_self()));
     return 0;
 }
 
-START_TEST(a_fiber_made_in_a_cord_has_the_id_that_spin_returned_and_main_as_its_parent)
+START_TEST(a_remote_fiber_has_the_id_that_spin_returned_and_main_as_its_parent)
 {
     start_server();
-    weft_fiber fiber = weft_cord_spin(server, tell_who, id_arg(weft_self()));
+    weft_fiber fiber = weft_cord_spin(server, tell_self_and_parent, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), (weft_value)fiber);
     ck_assert_int_eq(weft_receive(), (weft_value)server);
     end_server();
 }
 END_TEST
 
-static weft_value pass_on(void *arg)
+static weft_value tell_sum(void *arg)
 {
     weft_value sum = 0;
     for (int i = 0; i < 3; i++)
@@ -50,10 +50,10 @@ static weft_value pass_on(void *arg)
     return weft_tell(arg_id(arg), sum);
 }
 
-START_TEST(it_can_be_told_something_before_it_has_arrived)
+START_TEST(a_remote_fiber_can_be_told_a_message_before_it_is_created)
 {
     start_server();
-    weft_fiber fiber = weft_cord_spin(server, pass_on, id_arg(weft_self()));
+    weft_fiber fiber = weft_cord_spin(server, tell_sum, id_arg(weft_self()));
     for (int i = 1; i <= 3; i++)
         ck_assert_int_eq(weft_tell(fiber, i), 0);
     ck_assert_int_eq(weft_receive(), 6);
@@ -61,18 +61,18 @@ START_TEST(it_can_be_told_something_before_it_has_arrived)
 }
 END_TEST
 
-START_TEST(once_it_has_ended_it_cannot_be_told_or_scheduled)
+START_TEST(an_ended_remote_fiber_cannot_be_told_or_scheduled)
 {
     start_server();
     weft_fiber fiber = weft_cord_spin(server, return_arg, as_arg(5));
-    settle();
+    drain_server();
     ck_assert_int_eq(weft_tell(fiber, 1), -ESRCH);
     ck_assert_int_eq(weft_schedule(fiber, 1), -ESRCH);
     end_server();
 }
 END_TEST
 
-START_TEST(spinning_does_not_switch)
+START_TEST(a_remote_spin_does_not_switch)
 {
     start_server();
     weft_spin(mark_and_return, "other ");
@@ -90,7 +90,7 @@ static weft_value mark_name(void *arg)
     return weft_tell(*(weft_fiber *)arg, 1);
 }
 
-START_TEST(options_travel_along_and_so_does_a_copy_of_the_argument)
+START_TEST(a_remote_spin_copies_its_options_and_its_argument)
 {
     start_server();
     weft_fiber self = weft_self();
@@ -104,11 +104,11 @@ START_TEST(options_travel_along_and_so_does_a_copy_of_the_argument)
 }
 END_TEST
 
-START_TEST(a_parent_there_can_be_named)
+START_TEST(a_fiber_of_the_target_cord_can_be_the_parent)
 {
     start_server();
     weft_fiber parent = weft_cord_spin(server, sleep_forever, NULL);
-    weft_cord_spin_with(server, tell_who, id_arg(weft_self()),
+    weft_cord_spin_with(server, tell_self_and_parent, id_arg(weft_self()),
                         &(weft_spin_options){.parent = parent});
     weft_receive();
     ck_assert_int_eq(weft_receive(), (weft_value)parent);
@@ -116,21 +116,21 @@ START_TEST(a_parent_there_can_be_named)
 }
 END_TEST
 
-START_TEST(what_cannot_be_spun_is_refused_with_words)
+START_TEST(an_invalid_remote_spin_is_refused_with_a_message)
 {
     start_server();
     ck_assert_uint_eq(weft_cord_spin(server, NULL, NULL), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_uint_eq(weft_cord_spin(0, suspend, NULL), 0);
-    ck_assert_any_words(-ESRCH);
+    ck_assert_any_error(-ESRCH);
     ck_assert_uint_eq(weft_cord_spin(weft_spin(suspend, NULL), suspend, NULL), 0);
-    ck_assert_any_words(-ESRCH);
+    ck_assert_any_error(-ESRCH);
     weft_spin_options here = {.parent = weft_self()};
     ck_assert_uint_eq(weft_cord_spin_with(server, suspend, NULL, &here), 0);
-    ck_assert_any_words(-EXDEV);
+    ck_assert_any_error(-EXDEV);
     end_server();
     ck_assert_uint_eq(weft_cord_spin(server, suspend, NULL), 0);
-    ck_assert_any_words(-ESRCH);
+    ck_assert_any_error(-ESRCH);
 }
 END_TEST
 
@@ -141,15 +141,15 @@ static weft_value tell_self(void *arg)
     return weft_tell(arg_id(arg), (weft_value)weft_self());
 }
 
-/* Several times, so that what is set aside is used again. */
-START_TEST(a_burst_of_fibers_all_arrive_each_with_its_own_id)
+/* Several rounds, so that reserved ids are used again. */
+START_TEST(a_burst_of_remote_fibers_all_run_with_their_own_ids)
 {
     start_server();
     weft_fiber ids[BURST];
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < BURST; i++)
             ck_assert_uint_ne(ids[i] = weft_cord_spin(server, tell_self, id_arg(weft_self())), 0);
-        for (int i = 0; i < BURST; i++) /* in the order of their making */
+        for (int i = 0; i < BURST; i++) /* in the order of their creation */
             ck_assert_int_eq(weft_receive(), (weft_value)ids[i]);
     }
     end_server();
@@ -165,21 +165,22 @@ START_TEST(a_cord_may_spin_into_itself)
 }
 END_TEST
 
-/* A thread that is no cord. */
-static void *send_from_outside(void *arg)
+/* A thread that is not a cord. */
+static void *spin_and_tell_from_thread(void *arg)
 {
-    weft_fiber fiber = weft_cord_spin(server, pass_on, arg);
+    weft_fiber fiber = weft_cord_spin(server, tell_sum, arg);
     for (int i = 1; i <= 3; i++)
         if (weft_tell(fiber, i) != 0)
             return as_arg(1);
     return NULL;
 }
 
-START_TEST(a_plain_thread_may_spin_and_tell)
+START_TEST(a_thread_without_fibers_may_spin_and_tell)
 {
     start_server();
     pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, send_from_outside, id_arg(weft_self())), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, spin_and_tell_from_thread, id_arg(weft_self())),
+                     0);
     ck_assert_int_eq(weft_receive(), 6);
     void *result;
     ck_assert_int_eq(pthread_join(thread, &result), 0);
@@ -188,7 +189,7 @@ START_TEST(a_plain_thread_may_spin_and_tell)
 }
 END_TEST
 
-/* Calling. */
+/* Remote calls. */
 
 START_TEST(a_call_returns_the_value)
 {
@@ -198,11 +199,11 @@ START_TEST(a_call_returns_the_value)
 }
 END_TEST
 
-START_TEST(a_call_returns_the_error_with_its_words_and_the_cord_goes_on)
+START_TEST(a_call_returns_the_error_with_its_message_and_the_cord_continues)
 {
     start_server();
     ck_assert_int_eq(weft_cord_call(server, fail_with, as_arg(-EIO)), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_cord_call(server, return_arg, as_arg(1)), 1);
     end_server();
 }
@@ -214,30 +215,30 @@ static weft_value fail_in_child(void *arg)
     return weft_sleep(INFINITY);
 }
 
-START_TEST(the_error_of_a_child_of_the_called_fiber_comes_too)
+START_TEST(a_call_returns_the_error_of_a_child_of_the_called_fiber)
 {
     start_server();
     ck_assert_int_eq(weft_cord_call(server, fail_in_child, as_arg(-EIO)), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     end_server();
 }
 END_TEST
 
-static weft_value make_call(void *arg)
+static weft_value call_announce_and_wait(void *arg)
 {
     return weft_cord_call(server, announce_and_wait, arg);
 }
 
-START_TEST(a_cord_that_ends_answers_its_calls)
+START_TEST(a_cord_that_ends_replies_to_its_calls)
 {
     start_server();
-    weft_fiber caller = weft_spin(make_call, id_arg(weft_self()));
+    weft_fiber caller = weft_spin(call_announce_and_wait, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
     weft_cord_cancel(server);
-    ck_assert_int_eq(weft_await(caller), -ESRCH); /* not that the caller was cancelled */
+    ck_assert_int_eq(weft_await(caller), -ESRCH); /* not -ECANCELED: the caller was not cancelled */
     ck_assert_int_eq(weft_cord_join(server), -ECANCELED);
     ck_assert_int_eq(weft_cord_call(server, return_arg, NULL), -ESRCH);
-    ck_assert_any_words(-ESRCH);
+    ck_assert_any_error(-ESRCH);
 }
 END_TEST
 
@@ -246,7 +247,7 @@ static weft_value call_return(void *arg)
     return weft_cord_call(server, return_arg, arg);
 }
 
-START_TEST(calls_to_a_cord_that_is_ending_are_all_answered)
+START_TEST(all_calls_to_an_ending_cord_return)
 {
     for (int round = 0; round < 20; round++) {
         start_server();
@@ -266,7 +267,7 @@ END_TEST
 
 static atomic_bool has_ended;
 
-static weft_value end_slowly(void *arg)
+static weft_value end_after_shield(void *arg)
 {
     weft_tell(arg_id(arg), 1);
     weft_sleep(INFINITY);
@@ -278,11 +279,11 @@ static weft_value end_slowly(void *arg)
 
 static weft_value call_slow(void *arg)
 {
-    weft_value rc = weft_cord_call(server, end_slowly, arg);
+    weft_value rc = weft_cord_call(server, end_after_shield, arg);
     return rc == -ECANCELED && atomic_load(&has_ended) ? -ECANCELED : 1;
 }
 
-START_TEST(a_cancelled_call_returns_after_the_fiber_there_has_ended)
+START_TEST(a_cancelled_call_returns_after_the_called_fiber_has_ended)
 {
     start_server();
     weft_fiber caller = weft_spin(call_slow, id_arg(weft_self()));
@@ -308,7 +309,7 @@ static weft_value call_ignoring(void *arg)
     return rc;
 }
 
-START_TEST(a_deadline_cancels_the_fiber_there_and_strikes_here_if_that_had_no_result)
+START_TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result)
 {
     start_server();
     int rc;
@@ -317,15 +318,16 @@ START_TEST(a_deadline_cancels_the_fiber_there_and_strikes_here_if_that_had_no_re
     ck_assert_int_eq(rc, -ETIMEDOUT);
     weft_fiber caller = weft_spin(call_ignoring, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
-    weft_raise(caller, -EPROTO, "no matter"); /* its fiber there is cancelled, returns 6 though */
+    weft_raise(caller, -EPROTO,
+               "discarded"); /* cancels the called fiber, which returns 6 nevertheless */
     weft_cancel(caller);
     ck_assert_int_eq(weft_await(caller), -ECANCELED);
     end_server();
 }
 END_TEST
 
-/* While the answer is on its way, everyone waits for someone; that is no deadlock. */
-START_TEST(a_cord_goes_on_serving_however_often_calls_are_cut_short)
+/* While a reply is in flight, all cords wait for each other. This is not a deadlock. */
+START_TEST(a_cord_still_handles_calls_after_many_cancelled_ones)
 {
     start_server();
     for (int i = 0; i < 50; i++) {
@@ -334,15 +336,15 @@ START_TEST(a_cord_goes_on_serving_however_often_calls_are_cut_short)
             ck_assert_int_eq(weft_cord_call(server, sleep_forever, NULL), -ECANCELED);
         ck_assert_int_eq(rc, -ETIMEDOUT);
     }
-    settle();
+    drain_server();
     end_server();
 }
 END_TEST
 
-START_TEST(a_call_is_not_broken_by_a_stray_schedule)
+START_TEST(a_stray_schedule_does_not_end_a_call)
 {
     start_server();
-    weft_fiber caller = weft_spin(make_call, id_arg(weft_self()));
+    weft_fiber caller = weft_spin(call_announce_and_wait, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
     ck_assert_int_eq(weft_schedule(caller, 3), -EBUSY);
     weft_cancel(caller);
@@ -351,9 +353,9 @@ START_TEST(a_call_is_not_broken_by_a_stray_schedule)
 }
 END_TEST
 
-/* Calls that may be left. */
+/* Calls that the caller may leave. */
 
-static sem_t go_on;
+static sem_t may_continue;
 static atomic_int drops;
 
 static void drop(void *arg)
@@ -366,14 +368,14 @@ static void drop(void *arg)
 static weft_value block_thread(void *arg)
 {
     (void)arg;
-    sem_wait(&go_on);
+    sem_wait(&may_continue);
     return *(int *)arg;
 }
 
-START_TEST(a_call_with_a_drop_is_left_at_once_and_its_argument_dropped_when_the_answer_comes)
+START_TEST(a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_after_the_reply)
 {
     start_server();
-    sem_init(&go_on, 0, 0);
+    sem_init(&may_continue, 0, 0);
     int *arg = malloc(sizeof *arg);
     int rc;
     WEFT_CANCEL_AFTER(0.001, rc)
@@ -381,18 +383,18 @@ START_TEST(a_call_with_a_drop_is_left_at_once_and_its_argument_dropped_when_the_
             weft_cord_call_with(server, block_thread, arg, &(weft_call_options){.drop = drop}),
             -ECANCELED);
     ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_int_eq(drops, 0); /* that thread is blocked: it cannot have answered */
-    sem_post(&go_on);
+    ck_assert_int_eq(drops, 0); /* the server's thread is blocked and cannot have replied */
+    sem_post(&may_continue);
     ck_assert_int_eq(weft_receive(), 99);
     ck_assert_int_eq(drops, 1);
     end_server();
 }
 END_TEST
 
-START_TEST(a_call_that_is_not_left_does_not_drop)
+START_TEST(a_completed_call_does_not_drop_its_argument)
 {
     start_server();
-    sem_init(&go_on, 0, 1);
+    sem_init(&may_continue, 0, 1);
     int *arg = malloc(sizeof *arg);
     *arg = 12;
     ck_assert_int_eq(
@@ -409,7 +411,7 @@ static weft_value sum_of_copy(void *arg)
     return numbers[0] + numbers[1];
 }
 
-START_TEST(a_call_may_take_a_copy_of_its_argument)
+START_TEST(a_call_may_copy_its_argument)
 {
     start_server();
     int numbers[2] = {3, 4};
@@ -419,21 +421,21 @@ START_TEST(a_call_may_take_a_copy_of_its_argument)
 }
 END_TEST
 
-static weft_value leave_a_call(void *arg)
+static weft_value end_with_reply_in_flight(void *arg)
 {
     WEFT_MOVE_ON_AFTER(0)
         weft_cord_call_with(server, return_arg, arg, &(weft_call_options){.drop = free});
-    weft_fiber caller = weft_spin(make_call, id_arg(weft_self()));
+    weft_fiber caller = weft_spin(call_announce_and_wait, id_arg(weft_self()));
     weft_receive();
     weft_cancel(caller);
-    return 0; /* and its cord ends, with an answer on its way */
+    return 0; /* the cord ends while a reply is in flight */
 }
 
-START_TEST(a_cord_may_end_with_answers_on_their_way_to_it)
+START_TEST(a_cord_may_end_with_replies_in_flight_to_it)
 {
     start_server();
     for (int i = 0; i < 20; i++)
-        ck_assert_int_eq(weft_cord_join(start_cord(leave_a_call, NULL)), 0);
+        ck_assert_int_eq(weft_cord_join(start_cord(end_with_reply_in_flight, NULL)), 0);
     end_server();
 }
 END_TEST
@@ -445,8 +447,8 @@ static weft_value call_each_other(void *arg)
     weft_value depth = (weft_value)arg;
     if (depth == 0)
         return 0;
-    weft_cord there = weft_cord_self() == server ? home : server;
-    return 1 + weft_cord_call(there, call_each_other, as_arg(depth - 1));
+    weft_cord target = weft_cord_self() == server ? home : server;
+    return 1 + weft_cord_call(target, call_each_other, as_arg(depth - 1));
 }
 
 START_TEST(calls_nest_from_cord_to_cord)
@@ -458,7 +460,7 @@ START_TEST(calls_nest_from_cord_to_cord)
 }
 END_TEST
 
-START_TEST(what_cannot_be_called_is_refused)
+START_TEST(an_invalid_call_is_refused)
 {
     ck_assert_int_eq(weft_cord_call(0, return_arg, NULL), -ESRCH);
     ck_assert_int_eq(weft_cord_call(weft_cord_self(), NULL, NULL), -EINVAL);
@@ -470,31 +472,31 @@ START_TEST(what_cannot_be_called_is_refused)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_fiber_made_in_a_cord_has_the_id_that_spin_returned_and_main_as_its_parent,
-    &it_can_be_told_something_before_it_has_arrived,
-    &once_it_has_ended_it_cannot_be_told_or_scheduled,
-    &spinning_does_not_switch,
-    &options_travel_along_and_so_does_a_copy_of_the_argument,
-    &a_parent_there_can_be_named,
-    &what_cannot_be_spun_is_refused_with_words,
-    &a_burst_of_fibers_all_arrive_each_with_its_own_id,
+    &a_remote_fiber_has_the_id_that_spin_returned_and_main_as_its_parent,
+    &a_remote_fiber_can_be_told_a_message_before_it_is_created,
+    &an_ended_remote_fiber_cannot_be_told_or_scheduled,
+    &a_remote_spin_does_not_switch,
+    &a_remote_spin_copies_its_options_and_its_argument,
+    &a_fiber_of_the_target_cord_can_be_the_parent,
+    &an_invalid_remote_spin_is_refused_with_a_message,
+    &a_burst_of_remote_fibers_all_run_with_their_own_ids,
     &a_cord_may_spin_into_itself,
-    &a_plain_thread_may_spin_and_tell,
+    &a_thread_without_fibers_may_spin_and_tell,
     &a_call_returns_the_value,
-    &a_call_returns_the_error_with_its_words_and_the_cord_goes_on,
-    &the_error_of_a_child_of_the_called_fiber_comes_too,
-    &a_cord_that_ends_answers_its_calls,
-    &calls_to_a_cord_that_is_ending_are_all_answered,
-    &a_cancelled_call_returns_after_the_fiber_there_has_ended,
-    &a_deadline_cancels_the_fiber_there_and_strikes_here_if_that_had_no_result,
-    &a_cord_goes_on_serving_however_often_calls_are_cut_short,
-    &a_call_is_not_broken_by_a_stray_schedule,
-    &a_call_with_a_drop_is_left_at_once_and_its_argument_dropped_when_the_answer_comes,
-    &a_call_that_is_not_left_does_not_drop,
-    &a_call_may_take_a_copy_of_its_argument,
-    &a_cord_may_end_with_answers_on_their_way_to_it,
+    &a_call_returns_the_error_with_its_message_and_the_cord_continues,
+    &a_call_returns_the_error_of_a_child_of_the_called_fiber,
+    &a_cord_that_ends_replies_to_its_calls,
+    &all_calls_to_an_ending_cord_return,
+    &a_cancelled_call_returns_after_the_called_fiber_has_ended,
+    &a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result,
+    &a_cord_still_handles_calls_after_many_cancelled_ones,
+    &a_stray_schedule_does_not_end_a_call,
+    &a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_after_the_reply,
+    &a_completed_call_does_not_drop_its_argument,
+    &a_call_may_copy_its_argument,
+    &a_cord_may_end_with_replies_in_flight_to_it,
     &calls_nest_from_cord_to_cord,
-    &what_cannot_be_called_is_refused,
+    &an_invalid_call_is_refused,
 };
 
 int main(void)

@@ -1,18 +1,21 @@
-/* Cords that end in odd ways: by hand, with the process, in a deadlock, while others want them. */
-#include "cord_support.h"
+/*
+ * Unusual ends of cords: by pthread_exit, with the process, in a deadlock, and while other threads
+ * use them.
+ */
+#include "support/cord_support.h"
 
-#include "core/port.h"
+#include "core/cord/registry.h"
 
 #include <sched.h>
 
-#if KNOWS_THREADS /* TSan, which does not, takes a fiber's thread for another, too */
+#if HAS_ONLY_OWN_THREADS /* not with TSan: it treats the threads of fibers as foreign threads */
 static weft_value end_thread(void *arg)
 {
     (void)arg;
     pthread_exit(NULL);
 }
 
-START_TEST(a_call_whose_fiber_ends_its_thread_by_hand_is_answered)
+START_TEST(a_call_to_a_fiber_that_calls_pthread_exit_returns)
 {
     weft_cord cord = start_cord(NULL, NULL);
     ck_assert_int_eq(weft_cord_call(cord, end_thread, NULL), -ESRCH);
@@ -21,35 +24,38 @@ START_TEST(a_call_whose_fiber_ends_its_thread_by_hand_is_answered)
 END_TEST
 #endif
 
-static weft_value end_process(void *arg)
+static weft_value exit_with_arg(void *arg)
 {
     exit_here((int)(weft_value)arg);
     return 0;
 }
 
-static weft_value call_end_process(void *arg)
+static weft_value call_exit(void *arg)
 {
-    return weft_cord_call(arg_id(arg), end_process, as_arg(3));
+    return weft_cord_call(arg_id(arg), exit_with_arg, as_arg(3));
 }
 
-/* What joins it is not told that it has ended: main must not return, too. */
-static int join_who_calls_the_end(void)
+/*
+ * The join of a cord in which a call ends the process must not return. Otherwise main would return
+ * too.
+ */
+static int join_cord_that_calls_exit(void)
 {
     weft_cord server = start_cord(NULL, NULL);
-    weft_cord_join(start_cord(call_end_process, id_arg(server)));
+    weft_cord_join(start_cord(call_exit, id_arg(server)));
     return 4;
 }
 
 START_TEST(a_called_fiber_may_end_the_process)
 {
-    assert_silent(run_apart(join_who_calls_the_end), 3);
+    assert_silent(run_apart(join_cord_that_calls_exit), 3);
 }
 END_TEST
 
-static weft_value end_process_when_told(void *arg)
+static weft_value exit_after_message(void *arg)
 {
     weft_receive();
-    return end_process(arg);
+    return exit_with_arg(arg);
 }
 
 static weft_value tell_and_join(void *arg)
@@ -58,72 +64,72 @@ static weft_value tell_and_join(void *arg)
     return weft_cord_join(arg_id(arg));
 }
 
-static int join_who_ends_the_process(void)
+static int join_cord_that_exits(void)
 {
-    weft_cord cord = start_cord(end_process_when_told, as_arg(3));
+    weft_cord cord = start_cord(exit_after_message, as_arg(3));
     start_cord(tell_and_join, id_arg(cord));
     return (int)weft_cord_join(cord);
 }
 
-START_TEST(a_cord_that_joins_the_one_that_ends_the_process_is_not_waited_for)
+START_TEST(a_cord_that_joins_the_cord_that_exits_does_not_block_process_exit)
 {
-    assert_silent(run_apart(join_who_ends_the_process), 3);
+    assert_silent(run_apart(join_cord_that_exits), 3);
 }
 END_TEST
 
-/* Until it is turned away. */
-static void call_again_and_again(void *arg)
+/* Call until the call is refused. */
+static void call_until_refused(void *arg)
 {
     WEFT_SHIELD(INFINITY)
         while (weft_cord_call(arg_id(arg), return_arg, as_arg(1)) == 1)
             continue;
 }
 
-static weft_value call_in_the_end(void *arg)
+static weft_value call_at_end(void *arg)
 {
-    weft_defer(call_again_and_again, arg);
+    weft_defer(call_until_refused, arg);
     return announce_and_wait(arg);
 }
 
-static int be_called_in_the_end(void)
+static int return_and_be_called(void)
 {
     for (int i = 0; i < 4; i++) {
-        start_cord(call_in_the_end, id_arg(weft_self()));
+        start_cord(call_at_end, id_arg(weft_self()));
         weft_receive();
     }
     return 0;
 }
 
-START_TEST(a_main_that_has_returned_turns_calls_away)
+START_TEST(calls_to_a_main_thread_that_has_returned_are_refused)
 {
-    assert_silent(run_apart(be_called_in_the_end), 0);
+    assert_silent(run_apart(return_and_be_called), 0);
 }
 END_TEST
 
-static void start_another(void *arg)
+static void start_sleeping_cord(void *arg)
 {
     ck_assert_uint_ne(weft_cord_start(sleep_forever, arg, NULL), 0);
 }
 
-static weft_value start_another_in_the_end(void *arg)
+static weft_value start_cord_at_end(void *arg)
 {
-    weft_defer(start_another, NULL);
+    weft_defer(start_sleeping_cord, NULL);
     return announce_and_wait(arg);
 }
 
-static int return_while_it_waits(void)
+static int return_with_waiting_cord(void)
 {
-    start_cord(start_another_in_the_end, id_arg(weft_self()));
+    start_cord(start_cord_at_end, id_arg(weft_self()));
     return weft_receive() != 1;
 }
 
 START_TEST(a_cord_started_while_the_process_ends_is_cancelled_at_once)
 {
-    assert_silent(run_apart(return_while_it_waits), 0);
+    assert_silent(run_apart(return_with_waiting_cord), 0);
 }
 END_TEST
 
-/* Returns at once when a fiber has come, without letting it run. */
+/* Return when a child has been created, without running it. */
 static void wait_for_a_child(void *arg)
 {
     weft_tell(arg_id(arg), 1);
@@ -133,15 +139,15 @@ static void wait_for_a_child(void *arg)
 
 static weft_key key;
 
-static weft_value leave_a_local(void *arg)
+static weft_value end_with_local(void *arg)
 {
     return weft_local_set(key, arg);
 }
 
-START_TEST(a_call_that_comes_while_a_destructor_waits_is_answered)
+START_TEST(a_call_that_arrives_while_a_destructor_waits_returns)
 {
     key = weft_key_new(wait_for_a_child);
-    weft_cord cord = start_cord(leave_a_local, id_arg(weft_self()));
+    weft_cord cord = start_cord(end_with_local, id_arg(weft_self()));
     ck_assert_int_eq(weft_receive(), 1);
     ck_assert_int_eq(weft_cord_call(cord, return_arg, as_arg(1)), -ESRCH);
     ck_assert_int_eq(weft_cord_join(cord), 0);
@@ -149,41 +155,41 @@ START_TEST(a_call_that_comes_while_a_destructor_waits_is_answered)
 END_TEST
 
 static weft_cord home;
-static bool has_helped;
+static bool has_told;
 
-/* When that one sleeps, having found out whether anyone can help it. */
-static void help_when_asleep(void *arg)
+/* Wait until home is asleep, after its deadlock detection. Then tell home. */
+static void tell_home_when_asleep(void *arg)
 {
-    if (has_helped)
+    if (has_told)
         return;
-    has_helped = true;
+    has_told = true;
     bool is_asleep = false;
     while (!is_asleep) {
-        weft__cord *c = weft__port_visit(weft__fiber_cord(home));
+        weft__cord *c = weft__registry_acquire(weft__fiber_cord(home));
         is_asleep = atomic_load(&c->is_asleep);
-        weft__port_leave(weft__fiber_cord(home));
+        weft__registry_release(weft__fiber_cord(home));
         sched_yield();
     }
     weft_tell(home, (weft_value)arg);
 }
 
-static weft_value help_when_idle(void *arg)
+static weft_value tell_home_when_idle(void *arg)
 {
-    weft_on_idle(help_when_asleep, arg);
+    weft_on_idle(tell_home_when_asleep, arg);
     return weft_receive();
 }
 
-START_TEST(a_cord_that_calls_something_when_idle_can_still_help)
+START_TEST(a_cord_with_an_idle_callback_is_not_part_of_a_deadlock)
 {
     home = weft_self();
-    weft_cord cord = start_cord(help_when_idle, as_arg(7));
+    weft_cord cord = start_cord(tell_home_when_idle, as_arg(7));
     ck_assert_int_eq(weft_receive(), 7);
     weft_tell(cord, 8);
     ck_assert_int_eq(weft_cord_join(cord), 8);
 }
 END_TEST
 
-static weft_value pass_on(void *arg)
+static weft_value forward_messages(void *arg)
 {
     weft_value v;
     while ((v = weft_receive()) > 0)
@@ -197,9 +203,9 @@ static void *tell_and_end(void *arg)
     return NULL;
 }
 
-START_TEST(a_thread_that_ends_may_have_told_another_cord)
+START_TEST(messages_of_a_thread_that_ends_arrive)
 {
-    weft_cord cord = start_cord(pass_on, id_arg(weft_self()));
+    weft_cord cord = start_cord(forward_messages, id_arg(weft_self()));
     pthread_attr_t detached;
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
@@ -213,8 +219,8 @@ START_TEST(a_thread_that_ends_may_have_told_another_cord)
 }
 END_TEST
 
-#if KNOWS_THREADS
-/* Nothing ends it. */
+#if HAS_ONLY_OWN_THREADS
+/* Wait in a shield, so that a cancel has no effect. */
 static weft_value wait_shielded(void *arg)
 {
     WEFT_SHIELD(INFINITY)
@@ -223,9 +229,9 @@ static weft_value wait_shielded(void *arg)
     return 1;
 }
 
-static int call_who_waits_for_ever(void)
+static int call_in_deadlock(void)
 {
-    is_exiting_in_a_fiber = true; /* or LeakSanitizer finds what is left in one that never ends */
+    is_exiting_in_a_fiber = true; /* LeakSanitizer would find memory of the fiber that never ends */
     weft_cord cord = start_cord(NULL, NULL);
     int arg = 0;
     weft_value value = weft_cord_call(cord, wait_shielded, &arg);
@@ -234,11 +240,11 @@ static int call_who_waits_for_ever(void)
     return weft_cord_join(cord) == 0 ? 0 : 2;
 }
 
-START_TEST(a_cord_that_ends_in_a_deadlock_answers_its_calls)
+START_TEST(a_cord_that_ends_in_a_deadlock_replies_to_its_calls)
 {
-    const outcome *o = run_apart(call_who_waits_for_ever);
+    const outcome *o = run_apart(call_in_deadlock);
     ck_assert_int_eq(o->status, 0);
-    assert_said(o, "deadlock");
+    assert_printed(o, "deadlock");
 }
 END_TEST
 
@@ -247,14 +253,14 @@ static weft_value tell_home(void *arg)
     return weft_tell(home, (weft_value)arg);
 }
 
-/* Home is told once it waits. */
+/* Tell home when this fiber waits. */
 static weft_value join_arg(void *arg)
 {
     weft_spin(tell_home, as_arg(1));
     return weft_cord_join(arg_id(arg));
 }
 
-static int cancel_who_joins(void)
+static int cancel_joiner_in_deadlock(void)
 {
     home = weft_self();
     int arg = 0;
@@ -263,37 +269,37 @@ static int cancel_who_joins(void)
     weft_receive();
     weft_cord_cancel(other);
     weft_value value = weft_cord_join(other);
-    if (value == -EDEADLK) { /* this one was told first, and does something about it */
+    if (value == -EDEADLK) { /* main was the first to get -EDEADLK; resolve the deadlock */
         weft_tell(cord, 1);
         value = weft_cord_join(other);
     }
     return value == -ECANCELED && weft_cord_join(cord) == -ESRCH ? 0 : 1;
 }
 
-START_TEST(a_cancelled_joiner_is_not_told_of_a_deadlock_before_the_cord_is)
+START_TEST(a_deadlock_is_reported_to_the_cord_before_its_cancelled_joiner)
 {
     for (int i = 0; i < 5; i++)
-        ck_assert_int_eq(run_apart(cancel_who_joins)->status, 0);
+        ck_assert_int_eq(run_apart(cancel_joiner_in_deadlock)->status, 0);
 }
 END_TEST
 #endif
 
-/* What becomes of the argument. */
+/* The argument of a call. */
 
 static atomic_int drops;
 static void *dropped;
 
-static void note_drop(void *arg)
+static void record_drop(void *arg)
 {
     dropped = arg;
     atomic_fetch_add(&drops, 1);
 }
 
-START_TEST(a_call_that_does_not_come_to_be_drops_its_argument_at_once)
+START_TEST(a_refused_call_drops_its_argument_at_once)
 {
     int arg;
     bool has_ended = true;
-    weft_call_options o = {.drop = note_drop, .has_ended = &has_ended};
+    weft_call_options o = {.drop = record_drop, .has_ended = &has_ended};
     ck_assert_int_eq(weft_cord_call_with(0, return_arg, &arg, &o), -ESRCH);
     ck_assert_int_eq(drops, 1);
     ck_assert(!has_ended && dropped == &arg);
@@ -308,19 +314,19 @@ START_TEST(a_call_that_does_not_come_to_be_drops_its_argument_at_once)
 }
 END_TEST
 
-/* Cancelled by its own cord, not by the caller: the two look the same. */
-static weft_value fail_as_if_cancelled(void *arg)
+/* The called fiber ends with -ECANCELED, and the caller is not cancelled. */
+static weft_value return_ecanceled(void *arg)
 {
     (void)arg;
     return -ECANCELED;
 }
 
-START_TEST(a_call_whose_fiber_was_cancelled_there_leaves_the_argument_to_the_caller)
+START_TEST(a_call_to_a_fiber_that_ends_with_ecanceled_leaves_the_argument_to_the_caller)
 {
     bool has_ended = false;
     weft_cord cord = start_cord(NULL, NULL);
-    weft_call_options o = {.drop = note_drop, .has_ended = &has_ended};
-    ck_assert_int_eq(weft_cord_call_with(cord, fail_as_if_cancelled, &o, &o), -ECANCELED);
+    weft_call_options o = {.drop = record_drop, .has_ended = &has_ended};
+    ck_assert_int_eq(weft_cord_call_with(cord, return_ecanceled, &o, &o), -ECANCELED);
     ck_assert(has_ended);
     ck_assert_int_eq(drops, 0);
     weft_cord_cancel(cord);
@@ -328,8 +334,8 @@ START_TEST(a_call_whose_fiber_was_cancelled_there_leaves_the_argument_to_the_cal
 }
 END_TEST
 
-/* Says who it is, and goes on when it is told to, whatever happens. */
-static weft_value wait_for_word(void *arg)
+/* Tell home the id of this fiber. End after the next message, even if cancelled. */
+static weft_value announce_and_receive(void *arg)
 {
     (void)arg;
     weft_tell(home, (weft_value)weft_self());
@@ -339,60 +345,60 @@ static weft_value wait_for_word(void *arg)
 }
 
 static int copied;
-static int told_in_drop;
+static int sleep_rc_in_drop;
 
-static void read_and_wait(void *arg)
+static void record_copy_and_sleep(void *arg)
 {
     copied = *(int *)arg;
-    told_in_drop = weft_sleep(0.001);
+    sleep_rc_in_drop = weft_sleep(0.001);
     atomic_fetch_add(&drops, 1);
 }
 
-static weft_value leave_a_copy(void *arg)
+static weft_value call_with_copy_and_drop(void *arg)
 {
     int number = 12;
-    weft_call_options o = {.drop = read_and_wait, .arg_bytes = sizeof number};
-    weft_value value = weft_cord_call_with(arg_id(arg), wait_for_word, &number, &o);
+    weft_call_options o = {.drop = record_copy_and_sleep, .arg_bytes = sizeof number};
+    weft_value value = weft_cord_call_with(arg_id(arg), announce_and_receive, &number, &o);
     *(volatile int *)&number = 0;
     return value;
 }
 
-START_TEST(a_drop_gets_the_copy_and_cannot_wait)
+START_TEST(a_drop_callback_gets_the_copy_and_cannot_wait)
 {
     home = weft_self();
     weft_cord cord = start_cord(NULL, NULL);
-    weft_fiber caller = weft_spin(leave_a_copy, id_arg(cord));
-    weft_fiber there = (weft_fiber)weft_receive();
+    weft_fiber caller = weft_spin(call_with_copy_and_drop, id_arg(cord));
+    weft_fiber called = (weft_fiber)weft_receive();
     weft_cancel(caller);
     ck_assert_int_eq(weft_await(caller), -ECANCELED);
     ck_assert_int_eq(drops, 0);
-    weft_tell(there, 1);
+    weft_tell(called, 1);
     weft_schedule(cord, 0);
     ck_assert_int_eq(weft_cord_join(cord), 0);
     while (atomic_load(&drops) == 0)
         weft_sleep(0);
     ck_assert_int_eq(drops, 1);
     ck_assert_int_eq(copied, 12);
-    ck_assert_int_eq(told_in_drop, -EPERM);
+    ck_assert_int_eq(sleep_rc_in_drop, -EPERM);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
     &a_called_fiber_may_end_the_process,
-    &a_cord_that_joins_the_one_that_ends_the_process_is_not_waited_for,
-    &a_main_that_has_returned_turns_calls_away,
+    &a_cord_that_joins_the_cord_that_exits_does_not_block_process_exit,
+    &calls_to_a_main_thread_that_has_returned_are_refused,
     &a_cord_started_while_the_process_ends_is_cancelled_at_once,
-    &a_call_that_comes_while_a_destructor_waits_is_answered,
-    &a_cord_that_calls_something_when_idle_can_still_help,
-    &a_thread_that_ends_may_have_told_another_cord,
-#if KNOWS_THREADS
-    &a_call_whose_fiber_ends_its_thread_by_hand_is_answered,
-    &a_cord_that_ends_in_a_deadlock_answers_its_calls,
-    &a_cancelled_joiner_is_not_told_of_a_deadlock_before_the_cord_is,
+    &a_call_that_arrives_while_a_destructor_waits_returns,
+    &a_cord_with_an_idle_callback_is_not_part_of_a_deadlock,
+    &messages_of_a_thread_that_ends_arrive,
+#if HAS_ONLY_OWN_THREADS
+    &a_call_to_a_fiber_that_calls_pthread_exit_returns,
+    &a_cord_that_ends_in_a_deadlock_replies_to_its_calls,
+    &a_deadlock_is_reported_to_the_cord_before_its_cancelled_joiner,
 #endif
-    &a_call_that_does_not_come_to_be_drops_its_argument_at_once,
-    &a_call_whose_fiber_was_cancelled_there_leaves_the_argument_to_the_caller,
-    &a_drop_gets_the_copy_and_cannot_wait,
+    &a_refused_call_drops_its_argument_at_once,
+    &a_call_to_a_fiber_that_ends_with_ecanceled_leaves_the_argument_to_the_caller,
+    &a_drop_callback_gets_the_copy_and_cannot_wait,
 };
 
 int main(void)

@@ -1,16 +1,15 @@
-/*
- * Cords under load: nothing that is sent gets lost, nobody is woken in vain, nothing is left over.
- */
-#include "cord_support.h"
+/* Cords under load: no lost message, no needless wake-up, no descriptor or memory left. */
+#include "support/cord_support.h"
 
-#include "core/port.h"
+#include "core/cord/inbox.h"
+#include "core/cord/registry.h"
 
 #include <dirent.h>
 #include <malloc.h>
 #include <sched.h>
 #include <semaphore.h>
 
-/* More than a million on all backends together. */
+/* The number of messages. More than a million on all backends together. */
 static long ping_pongs(void)
 {
     return IS_SLOW ? 20000 : 300000;
@@ -40,7 +39,7 @@ static weft_value ping(void *arg)
     return weft_tell(other, 0);
 }
 
-START_TEST(all_messages_go_to_another_cord_and_back)
+START_TEST(all_messages_reach_another_cord_and_return)
 {
     weft_cord cord = start_cord(NULL, NULL);
     weft_fiber pairs[PAIRS];
@@ -52,7 +51,7 @@ START_TEST(all_messages_go_to_another_cord_and_back)
 }
 END_TEST
 
-static weft_value resume_each(void *arg)
+static weft_value schedule_back(void *arg)
 {
     weft_fiber other = arg_id(arg);
     for (weft_value n = 0;; n++) {
@@ -66,14 +65,18 @@ static weft_value resume_each(void *arg)
 
 START_TEST(fibers_of_two_cords_schedule_each_other)
 {
-    weft_cord cord = start_cord(resume_each, id_arg(weft_self()));
+    weft_cord cord = start_cord(schedule_back, id_arg(weft_self()));
     const weft_value count = ping_pongs() / 10;
     for (weft_value i = 1; i <= count; i++) {
-        /* Sent before it suspends it is lost, as the header says: the first one, here. */
+        /*
+         * A schedule before the other cord suspends is lost, as the header says. The first one may
+         * be lost here.
+         */
         weft_value got = 0;
         while (got != i) {
             int rc = weft_schedule(cord, i);
-            ck_assert(rc == 0 || rc == -EAGAIN); /* on sim a second is over before it is served */
+            ck_assert(rc == 0 ||
+                      rc == -EAGAIN); /* on sim a second may pass before the other cord runs */
             WEFT_MOVE_ON_AFTER(1)
                 got = weft_suspend();
         }
@@ -83,27 +86,27 @@ START_TEST(fibers_of_two_cords_schedule_each_other)
 }
 END_TEST
 
-/* Is the cord asleep, and with nothing to read? */
+/* True if the cord is asleep with an empty inbox. */
 static bool is_asleep(weft_cord cord)
 {
     uint32_t index = weft__fiber_cord(cord);
-    weft__cord *c = weft__port_visit(index);
+    weft__cord *c = weft__registry_acquire(index);
     ck_assert_ptr_nonnull(c);
     bool is = atomic_load(&c->is_asleep) && weft__inbox_is_empty(c);
-    weft__port_leave(index);
+    weft__registry_release(index);
     return is;
 }
 
-static void await_sleep(weft_cord cord)
+static void wait_until_asleep(weft_cord cord)
 {
     while (!is_asleep(cord))
         sched_yield();
 }
 
-static weft_value count_one(void *arg)
+static weft_value count_one_message(void *arg)
 {
     weft_counters counters;
-    weft_stats(&counters); /* from zero */
+    weft_stats(&counters); /* resets the counters */
     weft_receive();
     weft_stats(&counters);
     *(weft_counters *)arg = counters;
@@ -113,23 +116,23 @@ static weft_value count_one(void *arg)
 START_TEST(a_sleeping_cord_is_woken_once_for_a_message)
 {
     weft_counters counters;
-    weft_cord cord = start_cord(count_one, &counters);
-    await_sleep(cord);
+    weft_cord cord = start_cord(count_one_message, &counters);
+    wait_until_asleep(cord);
     ck_assert_int_eq(weft_tell(cord, 1), 0);
     ck_assert_int_eq(weft_cord_join(cord), 0);
-    ck_assert_uint_eq(counters.letters, 1);
+    ck_assert_uint_eq(counters.messages, 1);
     ck_assert_uint_eq(counters.wakes, 1);
 }
 END_TEST
 
-static sem_t is_busy, go_on;
+static sem_t is_busy, may_continue;
 
 static weft_value count_while_busy(void *arg)
 {
     weft_counters counters;
     weft_stats(&counters);
     sem_post(&is_busy);
-    sem_wait(&go_on);
+    sem_wait(&may_continue);
     for (int i = 0; i < 100; i++)
         ck_assert_int_eq(weft_receive(), i);
     weft_stats(&counters);
@@ -137,28 +140,28 @@ static weft_value count_while_busy(void *arg)
     return 0;
 }
 
-START_TEST(a_cord_that_is_awake_is_not_woken_and_gets_all_at_its_next_turn)
+START_TEST(an_awake_cord_is_not_woken_and_gets_all_messages_at_its_next_tick)
 {
     sem_init(&is_busy, 0, 0);
-    sem_init(&go_on, 0, 0);
+    sem_init(&may_continue, 0, 0);
     weft_counters counters;
     weft_cord cord = start_cord(count_while_busy, &counters);
     sem_wait(&is_busy);
     for (int i = 0; i < 100; i++)
         ck_assert_int_eq(weft_tell(cord, i), 0);
-    sem_post(&go_on);
+    sem_post(&may_continue);
     ck_assert_int_eq(weft_cord_join(cord), 0);
-    ck_assert_uint_eq(counters.letters, 100);
+    ck_assert_uint_eq(counters.messages, 100);
     ck_assert_uint_eq(counters.wakes, 0);
 }
 END_TEST
 
-/* Everyone tells everyone. */
+/* Messages between all cords. */
 
 #define CORDS 32
 #define STEPS (IS_SLOW ? 100 : 300)
 
-static weft_cord crowd[CORDS];
+static weft_cord peer_cords[CORDS];
 static atomic_long sent, received;
 static atomic_int ready;
 
@@ -175,13 +178,13 @@ static weft_value receive_all(void *arg)
     }
 }
 
-/* Half of the messages go to main fibers, half to others, of which some end and are made anew. */
+/* Half of the messages go to main fibers, half to other fibers, some of which are replaced. */
 static weft_value send_at_random(void *arg)
 {
     unsigned seed = (unsigned)(uintptr_t)arg;
     weft_fiber partner = 0;
     for (int i = 0; i < STEPS; i++) {
-        weft_cord target = crowd[rand_r(&seed) % CORDS];
+        weft_cord target = peer_cords[rand_r(&seed) % CORDS];
         if (partner == 0 && rand_r(&seed) % 4 == 0)
             partner = weft_cord_spin(target, receive_all, NULL);
         if (partner != 0 && rand_r(&seed) % 8 == 0) {
@@ -199,49 +202,39 @@ static weft_value send_at_random(void *arg)
     return 0;
 }
 
-static weft_value be_one_of_the_crowd(void *arg)
+static weft_value send_and_receive(void *arg)
 {
     weft_fiber sender = weft_spin(suspend, NULL);
     weft_snooze();
     atomic_fetch_add(&ready, 1);
-    weft_receive(); /* all are there */
+    weft_receive(); /* all cords have started */
     weft_cancel(sender);
     weft_spin(send_at_random, arg);
     return receive_all(NULL);
 }
 
-START_TEST(what_thirty_two_cords_tell_each_other_at_random_all_arrives)
+START_TEST(all_random_messages_between_thirty_two_cords_arrive)
 {
     for (int i = 0; i < CORDS; i++)
-        crowd[i] = start_cord(be_one_of_the_crowd, as_arg(i + 1));
+        peer_cords[i] = start_cord(send_and_receive, as_arg(i + 1));
     while (atomic_load(&ready) < CORDS)
         weft_sleep(0.001);
     for (int i = 0; i < CORDS; i++)
-        ck_assert_int_eq(weft_tell(crowd[i], 1), 0);
-    /* No clock decides: the last message has been received when the counts meet. */
+        ck_assert_int_eq(weft_tell(peer_cords[i], 1), 0);
+    /* Without a timeout: the last message has been received when the counts are equal. */
     while (atomic_load(&sent) < CORDS * STEPS || atomic_load(&received) < atomic_load(&sent))
         weft_sleep(0.001);
     ck_assert_int_eq(received, CORDS * STEPS);
     for (int i = 0; i < CORDS; i++)
-        ck_assert_int_eq(weft_tell(crowd[i], 0), 0);
+        ck_assert_int_eq(weft_tell(peer_cords[i], 0), 0);
     for (int i = 0; i < CORDS; i++)
-        ck_assert_int_eq(weft_cord_join(crowd[i]), 0);
+        ck_assert_int_eq(weft_cord_join(peer_cords[i]), 0);
 }
 END_TEST
 
-/* Beginning and ending. */
+/* Starting and ending. */
 
-static int count_descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-    while (readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
-
-static weft_value short_life(void *arg)
+static weft_value run_three_children(void *arg)
 {
     weft_fiber children[3];
     for (int i = 0; i < 3; i++)
@@ -254,7 +247,7 @@ static void start_and_join(int count)
     weft_cord cords[10];
     for (int i = 0; i < count; i += 10) {
         for (int k = 0; k < 10; k++)
-            cords[k] = start_cord(short_life, as_arg(k));
+            cords[k] = start_cord(run_three_children, as_arg(k));
         for (int k = 0; k < 10; k++)
             ck_assert_int_eq(weft_cord_join(cords[k]), 0);
     }
@@ -272,7 +265,7 @@ START_TEST(five_thousand_cords_leave_neither_descriptors_nor_memory)
     size_t heap = heap_in_use();
     start_and_join(IS_SLOW ? 400 : 5000);
     ck_assert_int_eq(count_descriptors(), descriptors);
-    /* What a cord needs is far more than this, thousandfold; threads keep a few small blocks. */
+    /* A thousand cords would need much more memory. Threads keep a few small blocks. */
     ck_assert_uint_le(heap_in_use(), heap + (256 << 10));
 }
 END_TEST
@@ -306,7 +299,7 @@ static weft_value race_join(void *arg)
     return 0;
 }
 
-START_TEST(all_may_reach_for_a_cord_while_it_ends)
+START_TEST(a_cord_can_be_cancelled_called_told_and_joined_while_it_ends)
 {
     static weft_fn *const racers[] = {race_cancel, race_call, race_tell, race_join, race_call};
     for (int round = 0; round < (IS_SLOW ? 10 : 50); round++) {
@@ -321,13 +314,13 @@ START_TEST(all_may_reach_for_a_cord_while_it_ends)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &all_messages_go_to_another_cord_and_back,
+    &all_messages_reach_another_cord_and_return,
     &fibers_of_two_cords_schedule_each_other,
     &a_sleeping_cord_is_woken_once_for_a_message,
-    &a_cord_that_is_awake_is_not_woken_and_gets_all_at_its_next_turn,
-    &what_thirty_two_cords_tell_each_other_at_random_all_arrives,
+    &an_awake_cord_is_not_woken_and_gets_all_messages_at_its_next_tick,
+    &all_random_messages_between_thirty_two_cords_arrive,
     &five_thousand_cords_leave_neither_descriptors_nor_memory,
-    &all_may_reach_for_a_cord_while_it_ends,
+    &a_cord_can_be_cancelled_called_told_and_joined_while_it_ends,
 };
 
 int main(void)

@@ -1,12 +1,12 @@
-/* When nothing is left that could wake anyone: who is told what. */
-#include "support.h"
+/* Deadlock detection: when it reports, to which fiber, and what it prints. */
+#include "support/support.h"
 
 static weft_value await_other(void *arg)
 {
     return weft_await(*(weft_fiber *)arg);
 }
 
-static int deadlock(void)
+static int await_in_deadlock(void)
 {
     static weft_fiber a, b;
     a = weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "alice"});
@@ -16,24 +16,24 @@ static int deadlock(void)
 }
 
 /* P80 */
-START_TEST(a_deadlock_is_reported_with_every_fiber_and_what_it_waits_for)
+START_TEST(a_deadlock_is_reported_with_the_wait_reason_of_every_fiber)
 {
-    const outcome *o = run_apart(deadlock);
+    const outcome *o = run_apart(await_in_deadlock);
     ck_assert_int_eq(o->status, 42);
-    assert_said(o, "deadlock");
-    assert_said(o, "'main' waiting for the end of #");
-    assert_said(o, "'alice' waiting for weft_schedule");
-    assert_said(o, "'bob' waiting for the end of #");
-    assert_said(o, " 'alice', ");
+    assert_printed(o, "deadlock");
+    assert_printed(o, "'main' waiting for the end of #");
+    assert_printed(o, "'alice' waiting for weft_schedule");
+    assert_printed(o, "'bob' waiting for the end of #");
+    assert_printed(o, " 'alice', ");
 }
 END_TEST
 
-static int sleep_endlessly(void)
+static int sleep_in_deadlock(void)
 {
     return weft_sleep(INFINITY) == -EDEADLK ? 42 : 1;
 }
 
-static int read_what_nobody_writes(void)
+static int read_idle_pipe(void)
 {
     int fd[2];
     char byte;
@@ -47,16 +47,16 @@ static int read_what_nobody_writes(void)
 }
 
 /* P80 */
-START_TEST(main_asleep_for_ever_is_a_deadlock_and_main_in_a_read_is_none)
+START_TEST(an_infinite_sleep_of_main_is_a_deadlock_and_a_read_is_not)
 {
-    const outcome *o = run_apart(sleep_endlessly);
+    const outcome *o = run_apart(sleep_in_deadlock);
     ck_assert_int_eq(o->status, 42);
-    assert_said(o, "'main' waiting for sleep");
-    assert_silent(run_apart(read_what_nobody_writes), 0);
+    assert_printed(o, "'main' waiting for sleep");
+    assert_silent(run_apart(read_idle_pipe), 0);
 }
 END_TEST
 
-static int go_on_after_a_deadlock(void)
+static int resolve_deadlock(void)
 {
     weft_fiber f = weft_spin(suspend, NULL);
     if (weft_await(f) != -EDEADLK)
@@ -67,43 +67,38 @@ static int go_on_after_a_deadlock(void)
 }
 
 /* P80 */
-START_TEST(after_a_deadlock_was_told_main_can_do_something_about_it)
+START_TEST(main_can_resolve_a_deadlock_after_it_was_reported)
 {
-    const outcome *o = run_apart(go_on_after_a_deadlock);
+    const outcome *o = run_apart(resolve_deadlock);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "weft: deadlock"), 1);
 }
 END_TEST
 
-static void say(const char *what)
-{
-    dprintf(STDERR_FILENO, "%s", what);
-}
-
-static weft_value work(void *arg)
+static weft_value sleep_and_print(void *arg)
 {
     int rc = weft_sleep(0.005);
-    say(arg);
+    print_stderr(arg);
     return rc;
 }
 
-static int wait_for_all_work(void)
+static int suspend_until_work_is_done(void)
 {
-    weft_go(work, (void *)"a");
-    weft_go(work, (void *)"b");
+    weft_go(sleep_and_print, (void *)"a");
+    weft_go(sleep_and_print, (void *)"b");
     weft_value rc = weft_suspend();
-    say("c");
+    print_stderr("c");
     return rc == 0 && weft_suspend() == 0 ? 0 : 1;
 }
 
 /* P8 */
 START_TEST(suspend_in_main_returns_0_when_all_work_is_done)
 {
-    assert_ended(run_apart(wait_for_all_work), 0, "abc");
+    assert_exited(run_apart(suspend_until_work_is_done), 0, "abc");
 }
 END_TEST
 
-static weft_value tick_for_ever(void *arg)
+static weft_value sleep_repeatedly(void *arg)
 {
     (void)arg;
     int rc;
@@ -112,28 +107,22 @@ static weft_value tick_for_ever(void *arg)
     return rc;
 }
 
-static int wait_beside_a_daemon(void)
+static int suspend_beside_daemon(void)
 {
-    weft_spin_with(tick_for_ever, NULL, &(weft_spin_options){.is_daemon = true});
-    weft_go(work, (void *)"a");
+    weft_spin_with(sleep_repeatedly, NULL, &(weft_spin_options){.is_daemon = true});
+    weft_go(sleep_and_print, (void *)"a");
     return (int)weft_suspend();
 }
 
 /* P8 */
 START_TEST(suspend_in_main_does_not_wait_for_daemons)
 {
-    assert_ended(run_apart(wait_beside_a_daemon), 0, "a");
+    assert_exited(run_apart(suspend_beside_daemon), 0, "a");
 }
 END_TEST
 
-static weft_value read_byte(void *arg)
-{
-    char byte;
-    return weft_read(*(int *)arg, &byte, 1);
-}
-
-/* Nobody holds the other ends but these two fibers. */
-static int read_from_each_other(void)
+/* Only these two fibers hold the other ends. */
+static int read_in_deadlock(void)
 {
     static int first[2], second[2];
     weft_pipe(first);
@@ -143,24 +132,24 @@ static int read_from_each_other(void)
     return weft_await(f) == -EDEADLK && weft_suspend() == 0 ? 42 : 1;
 }
 
-/* P80: in memory only fibers could write; what the kernel holds, someone else might. */
-START_TEST(fibers_that_read_what_none_of_them_writes_are_a_deadlock_on_sim)
+/* P80: only fibers could write to pipes in memory. Another process might write to a kernel pipe. */
+START_TEST(fibers_that_read_pipes_without_writers_are_a_deadlock_on_sim)
 {
     if (strcmp(getenv("WEFT_BACKEND"), "sim") != 0)
         return;
-    const outcome *o = run_apart(read_from_each_other);
+    const outcome *o = run_apart(read_in_deadlock);
     ck_assert_int_eq(o->status, 42);
-    assert_said(o, "'reader' waiting for read");
+    assert_printed(o, "'reader' waiting for read");
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_deadlock_is_reported_with_every_fiber_and_what_it_waits_for,
-    &main_asleep_for_ever_is_a_deadlock_and_main_in_a_read_is_none,
-    &after_a_deadlock_was_told_main_can_do_something_about_it,
+    &a_deadlock_is_reported_with_the_wait_reason_of_every_fiber,
+    &an_infinite_sleep_of_main_is_a_deadlock_and_a_read_is_not,
+    &main_can_resolve_a_deadlock_after_it_was_reported,
     &suspend_in_main_returns_0_when_all_work_is_done,
     &suspend_in_main_does_not_wait_for_daemons,
-    &fibers_that_read_what_none_of_them_writes_are_a_deadlock_on_sim,
+    &fibers_that_read_pipes_without_writers_are_a_deadlock_on_sim,
 };
 
 int main(void)

@@ -1,63 +1,57 @@
 /*
- * Cords when memory, threads or descriptors are short: each call does all or nothing, everyone who
- * waits gets an answer, and a thread without a backend is still reached.
+ * Cords with failing allocations, threads and descriptors. Each call has its full effect or none,
+ * each waiter gets a result, and a cord without a backend can be reached.
  */
-#include "fault.h"
+#include "support/fault.h"
 
-static weft_value receive_one(void *arg)
+/* Return a cord, or 0 because of a fault. */
+static weft_cord start_cord_or_fault(weft_fn *fn, void *arg)
 {
-    (void)arg;
-    return weft_receive();
-}
-
-/* A cord, or 0 because of a fault. */
-static weft_cord start(weft_fn *fn, void *arg)
-{
-    return require_made(weft_cord_start(fn, arg, NULL));
+    return require_created(weft_cord_start(fn, arg, NULL));
 }
 
 /*
- * Its end, however short memory is: the joining may be refused, or what the cord waits for may have
- * got lost, and it is tried again.
+ * Return the value of a cord despite faults. If the join fails or the cord is in a deadlock, join
+ * again without faults.
  */
-static weft_value join(weft_cord cord)
+static weft_value join_cord_or_fault(weft_cord cord)
 {
     weft_value value = weft_cord_join(cord), again = -ESRCH;
     if (value == -EDEADLK)
         weft_cord_cancel(cord);
     if (value == -EDEADLK || value == -ENOMEM)
         WITHOUT_FAULTS(again = weft_cord_join(cord));
-    return again == -ESRCH ? value : again; /* gone: that was its own error */
+    return again == -ESRCH ? value : again; /* already joined: value is the cord's own error */
 }
 
-static bool starting(void)
+static bool start_and_join_cords(void)
 {
     if (!become_a_cord())
         return false;
     weft_cord cords[3];
     bool is_done = true;
     for (size_t i = 0; i < COUNT_OF(cords); i++)
-        cords[i] = start(i == 2 ? NULL : return_arg, as_arg((weft_value)i));
+        cords[i] = start_cord_or_fault(i == 2 ? NULL : return_arg, as_arg((weft_value)i));
     for (size_t i = 0; i < COUNT_OF(cords); i++) {
         is_done &= cords[i] != 0;
         if (cords[i] == 0)
             continue;
         if (i == 2)
             REQUIRE(weft_cord_cancel(cords[i]) == 0);
-        REQUIRE(join(cords[i]) == (i == 2 ? -ECANCELED : (weft_value)i));
+        REQUIRE(join_cord_or_fault(cords[i]) == (i == 2 ? -ECANCELED : (weft_value)i));
         REQUIRE(weft_cord_cancel(cords[i]) == -ESRCH);
     }
     weft_error_clear();
     return is_done;
 }
 
-START_TEST(a_cord_is_started_and_joined_or_there_is_none)
+START_TEST(a_cord_is_started_and_joined_or_not_created)
 {
-    strike_each_call(starting);
+    fail_each_call(start_and_join_cords);
 }
 END_TEST
 
-static weft_value call_and_mark(void *arg)
+static weft_value call_and_count(void *arg)
 {
     *(int *)arg += 1;
     return 4;
@@ -71,12 +65,14 @@ static void count_drop(void *arg)
     drops++;
 }
 
-/* fn was called, and its value is here; or it was not, and why is here. */
+/*
+ * Either fn was called and its value is returned, or it was not called and the error is returned.
+ */
 static bool call_once(weft_cord cord)
 {
     int calls = 0;
-    weft_value value = weft_cord_call(cord, call_and_mark, &calls);
-    REQUIRE(value == 4 || fault_is_told(value));
+    weft_value value = weft_cord_call(cord, call_and_count, &calls);
+    REQUIRE(value == 4 || fault_explains(value));
     REQUIRE(calls == (value == 4));
     return value == 4;
 }
@@ -87,19 +83,19 @@ static bool call_with_drop(weft_cord cord)
     bool has_ended;
     drops = 0;
     weft_value value = weft_cord_call_with(
-        cord, call_and_mark, &calls,
+        cord, call_and_count, &calls,
         &(weft_call_options){.drop = count_drop, .name = "called", .has_ended = &has_ended});
-    REQUIRE(value == 4 || fault_is_told(value));
+    REQUIRE(value == 4 || fault_explains(value));
     REQUIRE(has_ended == (value == 4) && calls == has_ended && drops == !has_ended);
     return has_ended;
 }
 
-static bool calling(void)
+static bool call_cord(void)
 {
     if (!become_a_cord())
         return false;
     weft_cord cord;
-    WITHOUT_FAULTS(cord = start(NULL, NULL));
+    WITHOUT_FAULTS(cord = start_cord_or_fault(NULL, NULL));
     bool is_done = true;
     for (int i = 0; i < 3; i++) {
         is_done &= call_once(cord);
@@ -107,13 +103,13 @@ static bool calling(void)
     }
     weft_error_clear();
     WITHOUT_FAULTS(weft_schedule(cord, 0));
-    REQUIRE(join(cord) == 0);
+    REQUIRE(join_cord_or_fault(cord) == 0);
     return is_done;
 }
 
-START_TEST(a_call_is_made_or_refused_and_its_argument_dropped_at_once)
+START_TEST(a_call_is_made_or_its_argument_is_dropped_at_once)
 {
-    strike_each_call(calling);
+    fail_each_call(call_cord);
 }
 END_TEST
 
@@ -122,53 +118,58 @@ static weft_value tell_arg(void *arg)
     return weft_tell(arg_id(arg), 1);
 }
 
-/* An id may be given out for a fiber that cannot be made there: that is said, and nobody hangs. */
-/* Or the cord has ended already, because a fiber of it could not tell. */
-static bool spin_one(weft_cord cord)
+/*
+ * A fiber may fail to be created in the cord after its id was returned. This is reported, and no
+ * fiber hangs.
+ */
+/* Spin one fiber. It may fail with -ESRCH, if the cord has ended because a fiber could not tell. */
+static bool spin_tell_arg(weft_cord cord)
 {
     if (weft_cord_spin(cord, tell_arg, id_arg(weft_self())) != 0)
         return true;
     const weft_error_info *e = weft_error();
-    REQUIRE(e == NULL || fault_is_told(e->code) || e->code == -ESRCH); /* NULL: no memory */
+    REQUIRE(e == NULL || fault_explains(e->code) ||
+            e->code == -ESRCH); /* NULL: no memory for the error */
     return false;
 }
 
-static bool spinning(void)
+static bool spin_in_cord(void)
 {
     if (!become_a_cord())
         return false;
     weft_cord cord;
-    WITHOUT_FAULTS(cord = start(NULL, NULL));
+    WITHOUT_FAULTS(cord = start_cord_or_fault(NULL, NULL));
     size_t spun = 0;
     for (int i = 0; i < 4; i++)
-        spun += spin_one(cord);
+        spun += spin_tell_arg(cord);
     weft_value value;
-    WITHOUT_FAULTS(value = weft_cord_call(cord, return_arg, as_arg(2))); /* after them */
-    REQUIRE(value == 2 || atomic_load(&fault.struck) > 0);
+    /* Arrives after the spins. */
+    WITHOUT_FAULTS(value = weft_cord_call(cord, return_arg, as_arg(2)));
+    REQUIRE(value == 2 || atomic_load(&fault.injected) > 0);
     WITHOUT_FAULTS(weft_schedule(cord, 0));
-    value = join(cord);
-    REQUIRE(value == 0 || fault_is_told(value)); /* a fiber there could not tell */
-    size_t told_us = 0;
+    value = join_cord_or_fault(cord);
+    REQUIRE(value == 0 || fault_explains(value)); /* a fiber in the cord could not tell */
+    size_t received = 0;
     while (weft_try_receive() == 1)
-        told_us++;
-    REQUIRE(told_us <= spun);
-    REQUIRE(told_us == 4 || atomic_load(&fault.struck) > 0);
+        received++;
+    REQUIRE(received <= spun);
+    REQUIRE(received == 4 || atomic_load(&fault.injected) > 0);
     weft_error_clear();
-    return told_us == 4 && value == 0;
+    return received == 4 && value == 0;
 }
 
-START_TEST(a_fiber_is_spun_in_a_cord_or_not)
+START_TEST(a_remote_spin_creates_a_fiber_or_fails)
 {
-    strike_each_call(spinning);
+    fail_each_call(spin_in_cord);
 }
 END_TEST
 
-/* Told or not: and a cord whose backend could not be opened is told, too. */
-static bool telling(void)
+/* A message is told or refused, also to a cord that could not open its backend. */
+static bool tell_cord(void)
 {
     if (!become_a_cord())
         return false;
-    weft_cord cord = start(receive_one, NULL);
+    weft_cord cord = start_cord_or_fault(receive_one, NULL);
     if (cord == 0) {
         weft_error_clear();
         return false;
@@ -176,78 +177,78 @@ static bool telling(void)
     int rc = weft_tell(cord, 6);
     if (rc < 0)
         weft_cord_cancel(cord);
-    weft_value value = join(cord);
-    REQUIRE(rc == 0 || rc == -ESRCH || fault_is_told(rc));
-    /* There, it can be lost for want of memory, and then nobody is left to tell anything. */
-    bool is_struck = atomic_load(&fault.struck) > 0;
+    weft_value value = join_cord_or_fault(cord);
+    REQUIRE(rc == 0 || rc == -ESRCH || fault_explains(rc));
+    /* The cord may lose the message for lack of memory. Then no fiber can wake it. */
+    bool has_faults = atomic_load(&fault.injected) > 0;
     bool is_lost = value == -ECANCELED || value == -EDEADLK || value == -ENOMEM;
-    REQUIRE(value == 6 || (is_struck && is_lost));
+    REQUIRE(value == 6 || (has_faults && is_lost));
     bool is_done = value == 6;
     weft_error_clear();
     return is_done;
 }
 
-START_TEST(a_cord_is_told_something_also_without_a_backend)
+START_TEST(a_cord_without_a_backend_receives_messages)
 {
-    strike_each_call(telling);
+    fail_each_call(tell_cord);
 }
 END_TEST
 
-static weft_value fail_in_words(void *arg)
+static weft_value fail_with_message(void *arg)
 {
     (void)arg;
     return weft_fail(-EPIPE, "broken");
 }
 
-/* The error is the same, with words or without. */
-static bool failing(void)
+/* The join returns the error, with or without its message. */
+static bool join_failed_cord(void)
 {
     if (!become_a_cord())
         return false;
-    weft_cord cord = start(fail_in_words, NULL);
+    weft_cord cord = start_cord_or_fault(fail_with_message, NULL);
     if (cord == 0) {
         weft_error_clear();
         return false;
     }
-    weft_value value = join(cord);
+    weft_value value = join_cord_or_fault(cord);
     REQUIRE(value == -EPIPE);
-    bool has_words = weft_error() != NULL && strcmp(weft_error()->message, "broken") == 0;
-    REQUIRE(has_words || atomic_load(&fault.struck) > 0);
+    bool has_message = weft_error() != NULL && strcmp(weft_error()->message, "broken") == 0;
+    REQUIRE(has_message || atomic_load(&fault.injected) > 0);
     weft_error_clear();
-    return has_words;
+    return has_message;
 }
 
-START_TEST(an_error_comes_also_if_its_words_do_not)
+START_TEST(an_error_arrives_even_without_its_message)
 {
-    strike_each_call(failing);
+    fail_each_call(join_failed_cord);
 }
 END_TEST
 
-static bool serving(void)
+static bool serve_two_cords(void)
 {
     if (!become_a_cord())
         return false;
     int rc = weft_serve_cords(2, return_arg, NULL);
-    bool is_done = REQUIRE_TOLD(rc);
+    bool is_done = REQUIRE_OR_FAULT(rc);
     weft_error_clear();
     return is_done;
 }
 
-START_TEST(several_cords_serve_or_none_is_left)
+START_TEST(serving_cords_all_start_or_none_is_left)
 {
-    strike_each_call(serving);
+    fail_each_call(serve_two_cords);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_cord_is_started_and_joined_or_there_is_none,
-        &a_call_is_made_or_refused_and_its_argument_dropped_at_once,
-        &a_fiber_is_spun_in_a_cord_or_not,
-        &a_cord_is_told_something_also_without_a_backend,
-        &an_error_comes_also_if_its_words_do_not,
-        &several_cords_serve_or_none_is_left,
+        &a_cord_is_started_and_joined_or_not_created,
+        &a_call_is_made_or_its_argument_is_dropped_at_once,
+        &a_remote_spin_creates_a_fiber_or_fails,
+        &a_cord_without_a_backend_receives_messages,
+        &an_error_arrives_even_without_its_message,
+        &serving_cords_all_start_or_none_is_left,
     };
     return run_suite("fault_cord", tests, COUNT_OF(tests));
 }

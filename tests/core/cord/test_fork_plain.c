@@ -1,14 +1,17 @@
-/* Plain fork(2) in a program that uses weft: the child is refused, the parent never notices. */
-#include "fork_support.h"
+/*
+ * Plain fork(2) in a program that uses weft: calls in the child are refused, and the parent is not
+ * affected.
+ */
+#include "core/cord/fork_support.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 #define REFUSED (-ENOTRECOVERABLE)
-#define THE_LINE "weft: this process is a copy made by fork(2); use weft_fork\n"
+#define REFUSAL_MESSAGE "weft: all calls fail in a child of fork(2); use weft_fork\n"
 
-/* What there was before, and the fibers wait in. */
+/* The objects in which the fibers wait. */
 static int pipe_fd[2];
 static weft_mutex mutex;
 static weft_rwlock lock;
@@ -20,14 +23,14 @@ static weft_chan *chan;
 static weft_queue *queue;
 static weft_cord cord;
 
-static weft_value read_one(void *arg)
+static weft_value read_pipe_value(void *arg)
 {
     char byte = 0;
     (void)arg;
     return weft_read(pipe_fd[0], &byte, 1) == 1 ? byte : -EIO;
 }
 
-static weft_value in_mutex(void *arg)
+static weft_value wait_for_mutex(void *arg)
 {
     (void)arg;
     int rc = weft_mutex_lock(&mutex);
@@ -36,53 +39,54 @@ static weft_value in_mutex(void *arg)
     return rc;
 }
 
-static weft_value in_lock(void *arg)
+static weft_value wait_for_rwlock(void *arg)
 {
     (void)arg;
     return weft_rwlock_write(&lock);
 }
 
-static weft_value in_cond(void *arg)
+static weft_value wait_for_cond(void *arg)
 {
     (void)arg;
     return weft_cond_wait(&cond, NULL);
 }
 
-static weft_value in_sem(void *arg)
+static weft_value wait_for_sem(void *arg)
 {
     (void)arg;
     return weft_sem_wait(&sem);
 }
 
-static weft_value in_event(void *arg)
+static weft_value wait_for_event(void *arg)
 {
     (void)arg;
     return weft_event_wait(&event);
 }
 
-static weft_value in_latch(void *arg)
+static weft_value wait_for_latch(void *arg)
 {
     (void)arg;
     return weft_latch_wait(&latch);
 }
 
-static weft_value in_recv(void *arg)
+static weft_value wait_for_recv(void *arg)
 {
     (void)arg;
     return weft_chan_recv(chan);
 }
 
-static weft_value in_shift(void *arg)
+static weft_value wait_for_shift(void *arg)
 {
     (void)arg;
     return weft_queue_shift(queue);
 }
 
-static weft_fn *const places[] = {read_one, in_mutex, in_lock, in_cond, in_sem,
-                                  in_event, in_latch, in_recv, in_shift};
-static weft_fiber fibers[COUNT_OF(places)];
+static weft_fn *const wait_fns[] = {read_pipe_value, wait_for_mutex, wait_for_rwlock,
+                                    wait_for_cond,   wait_for_sem,   wait_for_event,
+                                    wait_for_latch,  wait_for_recv,  wait_for_shift};
+static weft_fiber fibers[COUNT_OF(wait_fns)];
 
-static void occupy(void)
+static void spin_waiters(void)
 {
     ck_assert_int_eq(weft_pipe(pipe_fd), 0);
     weft_sem_open(&sem, 0);
@@ -91,13 +95,13 @@ static void occupy(void)
     queue = weft_queue_new(0);
     weft_mutex_lock(&mutex);
     weft_rwlock_read(&lock);
-    for (size_t i = 0; i < COUNT_OF(places); i++)
-        fibers[i] = weft_spin(places[i], NULL);
+    for (size_t i = 0; i < COUNT_OF(wait_fns); i++)
+        fibers[i] = weft_spin(wait_fns[i], NULL);
     let_run();
 }
 
-/* Every fiber gets what it waits for. */
-static void release(void)
+/* Wake every waiting fiber. */
+static void wake_waiters(void)
 {
     ck_assert_int_eq(weft_write(pipe_fd[1], "x", 1), 1);
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
@@ -108,7 +112,7 @@ static void release(void)
     ck_assert_int_eq(weft_latch_done(&latch), 0);
     ck_assert_int_eq(weft_chan_try_send(chan, 0), 0);
     ck_assert_int_eq(weft_queue_push(queue, 0), 0);
-    for (size_t i = 0; i < COUNT_OF(places); i++)
+    for (size_t i = 0; i < COUNT_OF(wait_fns); i++)
         ck_assert_int_eq(weft_await(fibers[i]), i == 0 ? 'x' : 0);
     weft_chan_free(chan);
     weft_queue_free(queue);
@@ -149,82 +153,83 @@ static void require_refused(void)
     require(weft_cord_start(suspend, NULL, NULL) == 0 && weft_cord_spin(cord, suspend, NULL) == 0);
     require(weft_cord_join(cord) == REFUSED && weft_cord_cancel(cord) == REFUSED);
     require(weft_cord_call(cord, return_arg, NULL) == REFUSED);
-    require(weft_fork() == REFUSED && weft_error() == NULL && weft_name_of(fibers[0]) == NULL);
-    require(weft_mailbox_bound(1) == REFUSED && weft_defer(mark_arg, "") == REFUSED);
+    require(weft_fork() == REFUSED && weft_name_of(fibers[0]) == NULL);
+    require(weft_error() != NULL && weft_error()->code == REFUSED);
+    require(weft_mailbox_set_bound(1) == REFUSED && weft_defer(mark_arg, "") == REFUSED);
     require(weft_alloc(1) == NULL && weft_offload(return_arg, NULL) == REFUSED);
     require(weft_offload_go(return_arg, NULL) == REFUSED);
 }
 
-static int main_with_copy(void)
+static int fork_with_waiters(void)
 {
-    occupy();
+    spin_waiters();
     pid_t pid = fork();
     if (pid == 0) {
         require_refused();
         is_exiting_in_a_fiber = true;
         exit(0);
     }
-    int status = end_of(pid);
-    release();
-    require_sane();
+    int status = wait_for_exit(pid);
+    wake_waiters();
+    require_runtime_works();
     return status;
 }
 
-START_TEST(every_call_is_refused_in_the_child_which_says_so_once)
+START_TEST(every_call_is_refused_in_the_child_and_reported_once)
 {
-    assert_ended(run_apart(main_with_copy), 0, THE_LINE);
+    assert_exited(run_apart(fork_with_waiters), 0, REFUSAL_MESSAGE);
 }
 END_TEST
 
-static weft_value serve_briefly(void *arg)
+static weft_value suspend_in_cord(void *arg)
 {
     (void)arg;
     return weft_suspend();
 }
 
-static int main_with_cord(void)
+static int fork_with_cord(void)
 {
-    cord = weft_cord_start(serve_briefly, NULL, NULL);
-    int status = main_with_copy();
+    cord = weft_cord_start(suspend_in_cord, NULL, NULL);
+    int status = fork_with_waiters();
     weft_cord_cancel(cord);
     weft_cord_join(cord);
     return status;
 }
 
-START_TEST(other_threads_are_out_of_reach_in_the_child)
+START_TEST(calls_to_other_cords_are_refused_in_the_child)
 {
-    assert_ended(run_apart(main_with_cord), 0, THE_LINE);
+    assert_exited(run_apart(fork_with_cord), 0, REFUSAL_MESSAGE);
 }
 END_TEST
 
-/* Where a fork may come from. */
+/* Forks in fibers, callbacks and threads. */
 
-static weft_value return_in_copy(void *arg)
+static weft_value return_in_forked_child(void *arg)
 {
     weft_defer(mark_arg, "defer ");
     pid_t pid = fork();
     is_exiting_in_a_fiber = pid == 0;
-    return pid == 0 ? (weft_value)arg : end_of(pid);
+    return pid == 0 ? (weft_value)arg : wait_for_exit(pid);
 }
 
-static weft_value mark_shared(void *arg)
+static weft_value count_shared(void *arg)
 {
     weft_suspend();
     atomic_fetch_add((atomic_int *)arg, 1);
     return 0;
 }
 
-START_TEST(a_fiber_that_returns_in_the_child_ends_it_and_no_other_runs)
+START_TEST(a_fiber_that_returns_in_the_child_ends_it_and_no_other_fiber_runs)
 {
     atomic_int *ran = shared_memory(sizeof *ran);
     weft_fiber f[4];
     for (size_t i = 0; i < COUNT_OF(f); i++) {
-        f[i] = weft_spin(mark_shared, ran);
+        f[i] = weft_spin(count_shared, ran);
         weft_snooze();
-        weft_schedule(f[i], 0); /* it is on the run queue when the fork comes */
+        weft_schedule(f[i], 0); /* on the run queue at the fork */
     }
-    weft_fiber ok = weft_spin(return_in_copy, as_arg(7));
-    weft_fiber bad = weft_spin(return_in_copy, as_arg(-EIO));
+    weft_fiber ok = weft_spin(return_in_forked_child, as_arg(7));
+    weft_fiber bad = weft_spin(return_in_forked_child, as_arg(-EIO));
     ck_assert_int_eq(weft_await(ok), 0);
     ck_assert_int_eq(weft_await(bad), 1);
     ck_assert_int_eq(weft_await_children(), 0);
@@ -233,22 +238,22 @@ START_TEST(a_fiber_that_returns_in_the_child_ends_it_and_no_other_runs)
 }
 END_TEST
 
-static pid_t home;
+static pid_t parent_pid;
 
-static weft_value say_if_strayed(void *arg)
+static weft_value print_if_in_child(void *arg)
 {
-    if (getpid() != home)
+    if (getpid() != parent_pid)
         dprintf(STDERR_FILENO, "%s\n", (char *)arg);
     return 0;
 }
 
-static weft_value fork_each_time(void *arg)
+static weft_value fork_once(void *arg)
 {
     pid_t *pid = arg;
     if (*pid != -1)
         return 0;
-    home = getpid();
-    weft_go(say_if_strayed, "a fiber of the parent runs in the child");
+    parent_pid = getpid();
+    weft_go(print_if_in_child, "a fiber of the parent runs in the child");
     *pid = fork();
     is_exiting_in_a_fiber = *pid == 0;
     return 0;
@@ -256,25 +261,25 @@ static weft_value fork_each_time(void *arg)
 
 static weft_value loop_with_fork(void *arg)
 {
-    return weft_throttled_loop(fork_each_time, arg, 10, 2);
+    return weft_throttled_loop(fork_once, arg, 10, 2);
 }
 
-/* Inside of a call of weft that goes on when the program's function has returned. */
-static int main_in_callback(void)
+/* Fork in a callback of a call that continues after the callback. */
+static int fork_in_callback(void)
 {
     pid_t pid = -1;
     weft_spin(sleep_forever, NULL);
     weft_value value = weft_await(weft_spin(loop_with_fork, &pid));
-    return pid > 0 && value == 0 ? end_of(pid) : 97;
+    return pid > 0 && value == 0 ? wait_for_exit(pid) : 97;
 }
 
-START_TEST(a_call_that_would_go_on_in_the_child_ends_it)
+START_TEST(a_weft_call_that_would_continue_in_the_child_ends_it)
 {
-    assert_ended(run_apart(main_in_callback), 1, THE_LINE);
+    assert_exited(run_apart(fork_in_callback), 1, REFUSAL_MESSAGE);
 }
 END_TEST
 
-static int main_in_group(void)
+static int fork_in_group(void)
 {
     pid_t pid = -1;
     int rc = 0;
@@ -285,12 +290,12 @@ static int main_in_group(void)
         if (pid > 0)
             weft_group_cancel(&g);
     }
-    return pid == 0 ? (rc == REFUSED ? 0 : 96) : end_of(pid);
+    return pid == 0 ? (rc == REFUSED ? 0 : 96) : wait_for_exit(pid);
 }
 
-START_TEST(blocks_are_left_in_the_child)
+START_TEST(a_group_block_ends_in_the_child)
 {
-    assert_ended(run_apart(main_in_group), 0, THE_LINE);
+    assert_exited(run_apart(fork_in_group), 0, REFUSAL_MESSAGE);
 }
 END_TEST
 
@@ -301,11 +306,11 @@ static void *fork_in_thread(void *arg)
     if (pid == 0) {
         require(weft_sleep(0) == REFUSED);
         is_exiting_in_a_fiber = true;
-        if (HAS_TSAN) /* which is not there any more when the last thread has ended */
+        if (HAS_TSAN) /* TSan does not work after the last thread has ended */
             _exit(0);
         pthread_exit(NULL);
     }
-    return as_arg(end_of(pid));
+    return as_arg(wait_for_exit(pid));
 }
 
 START_TEST(a_thread_without_fibers_is_refused_in_the_child_too)
@@ -324,24 +329,24 @@ START_TEST(a_thread_without_fibers_is_refused_in_the_child_too)
 }
 END_TEST
 
-/* And the other way round. */
+/* Before the first call, and in nested children. */
 
-START_TEST(a_fork_before_the_first_call_concerns_nobody)
+START_TEST(a_fork_before_the_first_weft_call_has_no_effect)
 {
     pid_t pid = fork();
-    require_sane();
+    require_runtime_works();
     if (pid == 0) {
         pid_t second = weft_fork();
-        require_sane();
+        require_runtime_works();
         int status = 0;
         require(second == 0 || (waitpid(second, &status, 0) == second && status == 0));
         _exit(0);
     }
-    ck_assert_int_eq(end_of(pid), 0);
+    ck_assert_int_eq(wait_for_exit(pid), 0);
 }
 END_TEST
 
-static int main_with_copy_of_copy(void)
+static int fork_twice(void)
 {
     weft_sleep(0);
     pid_t pid = fork();
@@ -355,16 +360,16 @@ static int main_with_copy_of_copy(void)
         require(waitpid(second, &status, 0) == second);
         _exit(WEXITSTATUS(status));
     }
-    return end_of(pid);
+    return wait_for_exit(pid);
 }
 
-START_TEST(a_copy_of_a_copy_is_one)
+START_TEST(calls_are_refused_in_a_child_of_a_child)
 {
-    assert_ended(run_apart(main_with_copy_of_copy), 3, THE_LINE);
+    assert_exited(run_apart(fork_twice), 3, REFUSAL_MESSAGE);
 }
 END_TEST
 
-static int main_with_exec(void)
+static int fork_and_exec(void)
 {
     weft_sleep(0);
     pid_t pid = fork();
@@ -372,43 +377,43 @@ static int main_with_exec(void)
         execl("/bin/true", "true", (char *)NULL);
         _exit(127);
     }
-    return end_of(pid);
+    return wait_for_exit(pid);
 }
 
 START_TEST(the_child_may_exec)
 {
-    assert_silent(run_apart(main_with_exec), 0);
+    assert_silent(run_apart(fork_and_exec), 0);
 }
 END_TEST
 
-START_TEST(a_hundred_forks_with_operations_pending)
+START_TEST(a_hundred_forks_do_not_affect_pending_operations)
 {
-    occupy();
+    spin_waiters();
     for (int i = 0; i < 100; i++) {
         pid_t pid = fork();
         if (pid == 0)
             _exit(i);
-        ck_assert_int_eq(end_of(pid), i);
+        ck_assert_int_eq(wait_for_exit(pid), i);
         require(weft_sleep(0) == 0);
     }
-    release();
-    require_sane();
+    wake_waiters();
+    require_runtime_works();
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &every_call_is_refused_in_the_child_which_says_so_once,
-        &other_threads_are_out_of_reach_in_the_child,
-        &a_fiber_that_returns_in_the_child_ends_it_and_no_other_runs,
-        &a_call_that_would_go_on_in_the_child_ends_it,
-        &blocks_are_left_in_the_child,
+        &every_call_is_refused_in_the_child_and_reported_once,
+        &calls_to_other_cords_are_refused_in_the_child,
+        &a_fiber_that_returns_in_the_child_ends_it_and_no_other_fiber_runs,
+        &a_weft_call_that_would_continue_in_the_child_ends_it,
+        &a_group_block_ends_in_the_child,
         &a_thread_without_fibers_is_refused_in_the_child_too,
-        &a_fork_before_the_first_call_concerns_nobody,
-        &a_copy_of_a_copy_is_one,
+        &a_fork_before_the_first_weft_call_has_no_effect,
+        &calls_are_refused_in_a_child_of_a_child,
         &the_child_may_exec,
-        &a_hundred_forks_with_operations_pending,
+        &a_hundred_forks_do_not_affect_pending_operations,
     };
     return run_suite("fork_plain", tests, COUNT_OF(tests));
 }

@@ -1,10 +1,12 @@
-/* weft_fork while fibers wait in every place there is: they are gone from all of them. */
-#include "fork_support.h"
+/*
+ * weft_fork while fibers wait in every kind of wait queue. In the child, all wait queues are empty.
+ */
+#include "core/cord/fork_support.h"
 
 #include <stdatomic.h>
 
-/* A fiber waits in each place there is; who runs in the child is counted. */
-typedef struct world {
+/* Objects with one waiting fiber each. Fibers that run in the child are counted. */
+typedef struct waitq_world {
     int fd[2];
     weft_mutex held, wanted;
     weft_rwlock lock;
@@ -19,122 +21,122 @@ typedef struct world {
     weft_fiber forker, fibers[24];
     size_t count;
     pid_t parent;
-    atomic_int *strays; /* who ran where it should not */
-} world;
+    atomic_int *child_runs; /* fibers that ran in the child */
+} waitq_world;
 
-static world w;
+static waitq_world w;
 
-static weft_value note(weft_value rc)
+static weft_value count_child_run(weft_value rc)
 {
     if (getpid() != w.parent)
-        atomic_fetch_add(w.strays, 1);
+        atomic_fetch_add(w.child_runs, 1);
     return rc;
 }
 
-static weft_value in_read(void *arg)
+static weft_value wait_for_read(void *arg)
 {
     char byte;
     (void)arg;
-    return note(weft_read(w.fd[0], &byte, 1) == 1 ? byte : -EIO);
+    return count_child_run(weft_read(w.fd[0], &byte, 1) == 1 ? byte : -EIO);
 }
 
-static weft_value in_sleep(void *arg)
+static weft_value wait_for_sleep(void *arg)
 {
     (void)arg;
-    return note(weft_sleep(0.02));
+    return count_child_run(weft_sleep(0.02));
 }
 
-static weft_value in_mutex(void *arg)
+static weft_value wait_for_mutex(void *arg)
 {
     (void)arg;
     int rc = weft_mutex_lock(&w.held);
     if (rc == 0)
         weft_mutex_unlock(&w.held);
-    return note(rc);
+    return count_child_run(rc);
 }
 
-static weft_value in_owned_mutex(void *arg)
+static weft_value wait_for_owned_mutex(void *arg)
 {
     int rc = weft_mutex_lock(&w.wanted);
     (void)arg;
     if (rc == 0)
         weft_mutex_unlock(&w.wanted);
-    return note(rc);
+    return count_child_run(rc);
 }
 
-static weft_value in_cond(void *arg)
+static weft_value wait_for_cond(void *arg)
 {
     (void)arg;
-    return note(weft_cond_wait(&w.cond, NULL));
+    return count_child_run(weft_cond_wait(&w.cond, NULL));
 }
 
-static weft_value in_read_lock(void *arg)
+static weft_value wait_for_read_lock(void *arg)
 {
     (void)arg;
     int rc = weft_rwlock_read(&w.lock);
     if (rc == 0)
         weft_rwlock_unlock(&w.lock);
-    return note(rc);
+    return count_child_run(rc);
 }
 
-static weft_value in_write_lock(void *arg)
+static weft_value wait_for_write_lock(void *arg)
 {
     (void)arg;
     int rc = weft_rwlock_write(&w.lock);
     if (rc == 0)
         weft_rwlock_unlock(&w.lock);
-    return note(rc);
+    return count_child_run(rc);
 }
 
-static weft_value in_sem(void *arg)
+static weft_value wait_for_sem(void *arg)
 {
     (void)arg;
-    return note(weft_sem_wait(&w.sem));
+    return count_child_run(weft_sem_wait(&w.sem));
 }
 
-static weft_value in_event(void *arg)
+static weft_value wait_for_world_event(void *arg)
 {
     (void)arg;
-    return note(weft_event_wait(&w.event));
+    return count_child_run(weft_event_wait(&w.event));
 }
 
-static weft_value in_latch(void *arg)
+static weft_value wait_for_latch(void *arg)
 {
     (void)arg;
-    return note(weft_latch_wait(&w.latch));
+    return count_child_run(weft_latch_wait(&w.latch));
 }
 
-static weft_value in_barrier(void *arg)
+static weft_value wait_for_barrier(void *arg)
 {
     (void)arg;
-    return note(weft_barrier_wait(&w.barrier));
+    return count_child_run(weft_barrier_wait(&w.barrier));
 }
 
-static weft_value in_throttle(void *arg)
+static weft_value wait_for_throttle(void *arg)
 {
     (void)arg;
-    return note(weft_throttle_wait(&w.throttle));
+    return count_child_run(weft_throttle_wait(&w.throttle));
 }
 
-static weft_value in_recv(void *arg)
+static weft_value wait_for_recv(void *arg)
 {
     (void)arg;
-    return note(weft_chan_recv(w.empty));
+    return count_child_run(weft_chan_recv(w.empty));
 }
 
-static weft_value in_send(void *arg)
+static weft_value wait_for_send(void *arg)
 {
     (void)arg;
-    return note(weft_chan_send(w.full, 2));
+    return count_child_run(weft_chan_send(w.full, 2));
 }
 
-static weft_value in_shift(void *arg)
+static weft_value wait_for_shift(void *arg)
 {
     (void)arg;
-    return note(weft_queue_shift(w.queue));
+    return count_child_run(weft_queue_shift(w.queue));
 }
 
-static weft_value in_select(void *arg)
+static weft_value wait_for_select(void *arg)
 {
     (void)arg;
     weft_clause clauses[] = {
@@ -143,26 +145,26 @@ static weft_value in_select(void *arg)
         {.kind = WEFT_CLAUSE_ENDED, .of.fiber = w.forker},
         {.kind = WEFT_CLAUSE_TIME, .of.seconds = 1000},
     };
-    return note(weft_select(clauses, COUNT_OF(clauses)));
+    return count_child_run(weft_select(clauses, COUNT_OF(clauses)));
 }
 
-static weft_value in_await(void *arg)
+static weft_value wait_for_fiber(void *arg)
 {
     (void)arg;
-    return note(weft_await(w.forker));
+    return count_child_run(weft_await(w.forker));
 }
 
-static weft_value in_await_all(void *arg)
+static weft_value wait_for_fibers(void *arg)
 {
     weft_fiber all[] = {w.forker, w.forker};
     (void)arg;
-    return note(weft_await_all(all, COUNT_OF(all), NULL));
+    return count_child_run(weft_await_all(all, COUNT_OF(all), NULL));
 }
 
-static weft_value in_receive(void *arg)
+static weft_value wait_for_message(void *arg)
 {
     (void)arg;
-    return note(weft_receive());
+    return count_child_run(weft_receive());
 }
 
 static weft_value hold_mutex(void *arg)
@@ -171,7 +173,7 @@ static weft_value hold_mutex(void *arg)
     (void)arg;
     weft_value rc = weft_suspend();
     weft_mutex_unlock(&w.held);
-    return note(rc);
+    return count_child_run(rc);
 }
 
 static weft_value hold_lock(void *arg)
@@ -180,32 +182,34 @@ static weft_value hold_lock(void *arg)
     (void)arg;
     weft_value rc = weft_suspend();
     weft_rwlock_unlock(&w.lock);
-    return note(rc);
+    return count_child_run(rc);
 }
 
-static weft_value is_ready(void *arg)
+static weft_value run_once(void *arg)
 {
     (void)arg;
-    return note(0);
+    return count_child_run(0);
 }
 
-static void wait_in(weft_fn *fn)
+static void spin_world_fiber(weft_fn *fn)
 {
     ck_assert_uint_lt(w.count, COUNT_OF(w.fibers));
     w.fibers[w.count++] = weft_spin_with(fn, NULL, &(weft_spin_options){.parent = weft_main()});
 }
 
-static weft_fn *const first_places[] = {hold_mutex, hold_lock};
-static weft_fn *const places[] = {
-    in_read,  in_sleep, in_mutex,   in_owned_mutex, in_cond,   in_read_lock, in_write_lock,
-    in_sem,   in_event, in_latch,   in_barrier,     in_recv,   in_send,      in_shift,
-    in_await, in_await, in_receive, in_throttle,    in_select, in_await_all,
+static weft_fn *const holders[] = {hold_mutex, hold_lock};
+static weft_fn *const wait_fns[] = {
+    wait_for_read,        wait_for_sleep,     wait_for_mutex,      wait_for_owned_mutex,
+    wait_for_cond,        wait_for_read_lock, wait_for_write_lock, wait_for_sem,
+    wait_for_world_event, wait_for_latch,     wait_for_barrier,    wait_for_recv,
+    wait_for_send,        wait_for_shift,     wait_for_fiber,      wait_for_fiber,
+    wait_for_message,     wait_for_throttle,  wait_for_select,     wait_for_fibers,
 };
 
 static void fill_world(void)
 {
     w.parent = getpid();
-    w.strays = shared_memory(sizeof *w.strays);
+    w.child_runs = shared_memory(sizeof *w.child_runs);
     w.forker = weft_self();
     ck_assert_int_eq(weft_pipe(w.fd), 0);
     weft_sem_open(&w.sem, 0);
@@ -218,13 +222,13 @@ static void fill_world(void)
     ck_assert_int_eq(weft_chan_send(w.full, 1), 0);
     w.queue = weft_queue_new(0);
     ck_assert_int_eq(weft_mutex_lock(&w.wanted), 0);
-    for (size_t i = 0; i < COUNT_OF(first_places); i++)
-        wait_in(first_places[i]);
+    for (size_t i = 0; i < COUNT_OF(holders); i++)
+        spin_world_fiber(holders[i]);
     weft_snooze();
-    for (size_t i = 0; i < COUNT_OF(places); i++)
-        wait_in(places[i]);
+    for (size_t i = 0; i < COUNT_OF(wait_fns); i++)
+        spin_world_fiber(wait_fns[i]);
     weft_snooze();
-    wait_in(is_ready); /* on the run queue */
+    spin_world_fiber(run_once); /* on the run queue */
 }
 
 static weft_value send_seven(void *arg)
@@ -233,14 +237,14 @@ static weft_value send_seven(void *arg)
     return weft_chan_send(w.empty, 7);
 }
 
-static weft_value meet(void *arg)
+static weft_value wait_at_barrier(void *arg)
 {
     (void)arg;
     return weft_barrier_wait(&w.barrier) == 1 ? 0 : -EIO;
 }
 
-/* Everything that lay in memory serves the child's own fibers, and no other. */
-static void require_empty_places(void)
+/* Require that all objects work for fibers of the child, and have no other waiters. */
+static void require_empty_wait_queues(void)
 {
     require(weft_mutex_lock(&w.held) == -EOWNERDEAD);
     require(weft_mutex_try_lock(&w.held) == -EOWNERDEAD);
@@ -253,7 +257,7 @@ static void require_empty_places(void)
     require(weft_event_set(&w.event) == 0 && weft_event_is_set(&w.event));
     require(weft_event_wait(&w.event) == 0);
     require(weft_latch_done(&w.latch) == 0 && weft_latch_wait(&w.latch) == 0);
-    require(weft_spin(meet, NULL) != 0 && weft_barrier_wait(&w.barrier) == 0);
+    require(weft_spin(wait_at_barrier, NULL) != 0 && weft_barrier_wait(&w.barrier) == 0);
     require(!weft_chan_has_receivers(w.empty) && weft_chan_try_send(w.empty, 1) == -EAGAIN);
     weft_fiber sender = weft_spin(send_seven, NULL);
     require(weft_chan_recv(w.empty) == 7 && weft_await(sender) == 0);
@@ -280,8 +284,8 @@ static void require_alone(weft_fiber self)
     }
 }
 
-/* Let everyone in the parent have what it waits for. */
-static void feed_world(void)
+/* Wake every fiber in the parent. */
+static void wake_world(void)
 {
     ck_assert_int_eq(weft_write(w.fd[1], "x", 1), 1);
     ck_assert_int_eq(weft_schedule(w.fibers[0], 0), 0);
@@ -292,35 +296,35 @@ static void feed_world(void)
     ck_assert_int_eq(weft_event_set(&w.event), 0);
     ck_assert_int_eq(weft_latch_done(&w.latch), 0);
     ck_assert_int_eq(weft_barrier_wait(&w.barrier), 1);
-    ck_assert_int_eq(weft_chan_send(w.empty, 5), 0); /* to the one that came first, not to select */
+    ck_assert_int_eq(weft_chan_send(w.empty, 5), 0); /* to the first receiver, not to the select */
     ck_assert_int_eq(weft_chan_recv(w.full), 1);
     ck_assert_int_eq(weft_chan_recv(w.full), 2);
     ck_assert_int_eq(weft_queue_push(w.queue, 6), 0);
-    ck_assert_int_eq(weft_tell(w.fibers[COUNT_OF(first_places) + 16], 8), 0);
+    ck_assert_int_eq(weft_tell(w.fibers[COUNT_OF(holders) + 16], 8), 0);
 }
 
-static weft_value fork_in_the_middle(void *arg)
+static weft_value fork_with_waiters(void *arg)
 {
     (void)arg;
     fill_world();
     let_run();
-    wait_in(is_ready); /* once more, still to run */
+    spin_world_fiber(run_once); /* another one, which has not run */
     pid_t pid = weft_fork();
     if (pid == 0) {
         require_alone(w.forker);
-        require_empty_places();
-        require_sane();
-        _exit(*w.strays);
+        require_empty_wait_queues();
+        require_runtime_works();
+        _exit(*w.child_runs);
     }
-    ck_assert_int_eq(end_of(pid), 0);
-    feed_world();
+    ck_assert_int_eq(wait_for_exit(pid), 0);
+    wake_world();
     return 4;
 }
 
 /* P76 */
-START_TEST(of_all_fibers_only_the_calling_one_is_in_the_child)
+START_TEST(only_the_calling_fiber_exists_in_the_child)
 {
-    weft_fiber f = weft_spin(fork_in_the_middle, NULL);
+    weft_fiber f = weft_spin(fork_with_waiters, NULL);
     ck_assert_int_eq(weft_await(f), 4);
     const weft_value expected[] = {0, 0, 'x', 0, 0, 0, 0, 0, 0, 0, 0,
                                    0, 0, 5,   0, 6, 4, 4, 8, 0, 2, 0};
@@ -336,7 +340,7 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &of_all_fibers_only_the_calling_one_is_in_the_child,
+        &only_the_calling_fiber_exists_in_the_child,
     };
-    return run_suite("fork_places", tests, COUNT_OF(tests));
+    return run_suite("fork_wait_queues", tests, COUNT_OF(tests));
 }

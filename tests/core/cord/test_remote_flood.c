@@ -1,34 +1,20 @@
 /*
- * More remote messages than a cord can deliver: fibers, timers and I/O go on in between, no message
- * is lost or overtaken, and senders wait or are refused.
+ * More remote messages than a cord can handle at once. Fibers, timers and I/O still run, no message
+ * is lost or reordered, and senders wait or are refused.
  */
-#include "cord_support.h"
+#include "support/cord_support.h"
 
-#include "core/cord.h"
+#include "core/cord/inbox.h"
 
 #include <semaphore.h>
 
 #define FULL WEFT__REMOTE_PENDING_MAX
-/* Fewer, but still more than a cord delivers at once. */
+/* Fewer than FULL, but more than a cord handles in one batch. */
 #define MANY (IS_SLOW ? 2500 : 15000)
-/* What a batch and the switches until the next one can add up to. */
-#define BOUND (2 * (WEFT__REMOTE_BATCH + WEFT__TURN_SWITCHES_MAX))
+/* The messages of one batch plus the switches until the next one, with a margin of 2. */
+#define BOUND (2 * (WEFT__REMOTE_BATCH + WEFT__TICK_SWITCHES_MAX))
 
-static pthread_t start_thread(void *(*fn)(void *), void *arg)
-{
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, fn, arg), 0);
-    return thread;
-}
-
-static weft_value join_thread(pthread_t thread)
-{
-    void *result;
-    ck_assert_int_eq(pthread_join(thread, &result), 0);
-    return (weft_value)result;
-}
-
-/* The same for a thread that ends only after fibers of this one have run. */
+/* Join a thread while fibers of this thread run. */
 static weft_value join_meanwhile(pthread_t thread)
 {
     void *result;
@@ -37,28 +23,28 @@ static weft_value join_meanwhile(pthread_t thread)
     return (weft_value)result;
 }
 
-static weft_fiber target; /* whom the threads send to; set before they start */
-static size_t ran;        /* fibers that another thread has made */
+static weft_fiber target; /* the target of the threads; set before they start */
+static size_t ran_count;  /* number of remote fibers that have run */
 
-static weft_value count_run(void *arg)
+static weft_value count_remote_run(void *arg)
 {
     (void)arg;
-    ran++;
+    ran_count++;
     return 0;
 }
 
-/* Until it is refused, at most arg times; returns how often it was not. */
+/* Spin up to arg remote fibers, until one is refused. Return the number of created ones. */
 static void *spin_fibers(void *arg)
 {
     weft_value i = 0;
-    while (i < (weft_value)arg && weft_cord_spin(target, count_run, NULL) != 0)
+    while (i < (weft_value)arg && weft_cord_spin(target, count_remote_run, NULL) != 0)
         i++;
     if (i < (weft_value)arg)
         ck_assert_int_eq(weft_error()->code, -EAGAIN);
     return as_arg(i);
 }
 
-static void *schedule_it(void *arg)
+static void *schedule_target(void *arg)
 {
     weft_value i = 0;
     while (i < (weft_value)arg && weft_schedule(target, 1) == 0)
@@ -66,51 +52,54 @@ static void *schedule_it(void *arg)
     return as_arg(i);
 }
 
-/* This thread does nothing meanwhile, so all is pending when it goes on. */
-static weft_value flood_from_a_thread(void *(*fn)(void *), weft_value most)
+/*
+ * Run fn in a thread and wait for its end. No fiber of this thread runs meanwhile, so all messages
+ * are pending.
+ */
+static weft_value flood_from_thread(void *(*fn)(void *), weft_value most)
 {
     target = weft_self();
-    return join_thread(start_thread(fn, as_arg(most)));
+    return (weft_value)join_thread(start_thread(fn, as_arg(most)));
 }
 
 static weft_value sleep_a_moment(void *arg)
 {
     int rc = weft_sleep(1e-9);
-    *(size_t *)arg = ran;
+    *(size_t *)arg = ran_count;
     return rc;
 }
 
-START_TEST(a_timer_fires_before_more_than_a_few_batches_of_remote_fibers_have_run)
+START_TEST(a_timer_fires_after_a_few_batches_of_remote_fibers)
 {
     size_t ran_before_the_timer = SIZE_MAX;
-    ck_assert_int_eq(flood_from_a_thread(spin_fibers, MANY), MANY);
+    ck_assert_int_eq(flood_from_thread(spin_fibers, MANY), MANY);
     weft_fiber sleeper = weft_spin(sleep_a_moment, &ran_before_the_timer);
     ck_assert_int_eq(weft_await(sleeper), 0);
     ck_assert_uint_le(ran_before_the_timer, BOUND);
-    while (ran < MANY)
+    while (ran_count < MANY)
         ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
-static weft_value read_one(void *arg)
+static weft_value read_and_count(void *arg)
 {
     char byte;
     ssize_t n = weft_read(*(int *)arg, &byte, 1);
-    return n == 1 ? (weft_value)ran : -EIO;
+    return n == 1 ? (weft_value)ran_count : -EIO;
 }
 
-START_TEST(a_read_ends_before_all_remote_fibers_have_run)
+START_TEST(a_read_completes_before_all_remote_fibers_have_run)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
-    weft_fiber reader = weft_spin(read_one, &fd[0]);
+    weft_fiber reader = weft_spin(read_and_count, &fd[0]);
     let_run();
-    ck_assert_int_eq(flood_from_a_thread(spin_fibers, MANY), MANY);
+    ck_assert_int_eq(flood_from_thread(spin_fibers, MANY), MANY);
     ck_assert_int_eq(weft_write(fd[1], "x", 1), 1);
     weft_value ran_before = weft_await(reader);
     ck_assert_int_ge(ran_before, 0);
     ck_assert_int_lt(ran_before, MANY);
-    while (ran < MANY)
+    while (ran_count < MANY)
         ck_assert_int_eq(weft_snooze(), 0);
     weft_close(fd[0]);
     weft_close(fd[1]);
@@ -119,7 +108,7 @@ END_TEST
 
 #define BUSY (IS_SLOW ? 100 : 2000)
 
-static size_t most_fibers; /* at once */
+static size_t most_fibers; /* at the same time */
 
 static weft_value stay_runnable(void *arg)
 {
@@ -130,38 +119,38 @@ static weft_value stay_runnable(void *arg)
         weft_stats(&counters);
         most_fibers = counters.fibers > most_fibers ? counters.fibers : most_fibers;
         rc = weft_snooze();
-    } while (rc == 0 && ran < MANY);
+    } while (rc == 0 && ran_count < MANY);
     return rc;
 }
 
-START_TEST(remote_fibers_do_not_pile_up_beside_fibers_that_are_always_runnable)
+START_TEST(remote_fibers_do_not_accumulate_beside_fibers_that_are_always_runnable)
 {
     for (int i = 0; i < BUSY; i++)
         weft_spin(stay_runnable, NULL);
-    ck_assert_int_eq(flood_from_a_thread(spin_fibers, MANY), MANY);
+    ck_assert_int_eq(flood_from_thread(spin_fibers, MANY), MANY);
     ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_uint_eq(ran, MANY);
+    ck_assert_uint_eq(ran_count, MANY);
     ck_assert_uint_le(most_fibers, BUSY + 2 + BOUND);
 }
 END_TEST
 
 START_TEST(schedules_beyond_the_limit_are_refused_until_the_cord_has_run)
 {
-    ck_assert_int_eq(flood_from_a_thread(schedule_it, 2 * FULL), FULL);
+    ck_assert_int_eq(flood_from_thread(schedule_target, 2 * FULL), FULL);
     ck_assert_int_eq(weft_suspend(), 1);
-    while (weft_sleep(0), weft__cord_has_letters(weft__cord_self))
+    while (weft_sleep(0), weft__cord_has_messages(weft__cord_self))
         continue;
-    ck_assert_int_eq(flood_from_a_thread(schedule_it, 10), 10);
+    ck_assert_int_eq(flood_from_thread(schedule_target, 10), 10);
 }
 END_TEST
 
 START_TEST(remote_fibers_beyond_the_limit_are_refused_until_the_cord_has_run)
 {
-    ck_assert_int_eq(flood_from_a_thread(spin_fibers, 2 * FULL), FULL);
-    while (ran < FULL)
+    ck_assert_int_eq(flood_from_thread(spin_fibers, 2 * FULL), FULL);
+    while (ran_count < FULL)
         ck_assert_int_eq(weft_snooze(), 0);
-    ck_assert_int_eq(flood_from_a_thread(spin_fibers, 10), 10);
-    while (ran < FULL + 10)
+    ck_assert_int_eq(flood_from_thread(spin_fibers, 10), 10);
+    while (ran_count < FULL + 10)
         ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
@@ -171,30 +160,30 @@ static weft_value set_event(void *arg)
     return weft_event_set(arg);
 }
 
-static weft_value call_it(void *arg)
+static weft_value call_target(void *arg)
 {
     return weft_cord_call(target, return_arg, arg);
 }
 
-static weft_value wait_for_event(void *arg)
+static weft_value wait_for_arg_event(void *arg)
 {
     return weft_event_wait(arg);
 }
 
-static sem_t is_blocked, may_go_on;
+static sem_t is_blocked, may_continue;
 
-/* A cord that does not run its fibers for a while. */
+/* Block the thread of a cord, then run the function in arg. */
 static weft_value block_thread(void *arg)
 {
     sem_post(&is_blocked);
-    sem_wait(&may_go_on);
+    sem_wait(&may_continue);
     return arg != NULL ? ((weft_fn *)arg)(NULL) : 0;
 }
 
 static weft_cord start_blocked(weft_fn *then)
 {
     sem_init(&is_blocked, 0, 0);
-    sem_init(&may_go_on, 0, 0);
+    sem_init(&may_continue, 0, 0);
     weft_cord cord = start_cord(block_thread, (void *)then);
     sem_wait(&is_blocked);
     return cord;
@@ -212,12 +201,12 @@ START_TEST(calls_events_and_cancels_are_never_refused)
     while (weft_schedule(target, 1) == 0)
         continue;
     ck_assert_int_eq(weft_schedule(target, 1), -EAGAIN);
-    weft_fiber call = weft_spin(call_it, as_arg(7));
-    weft_fiber cancelled = weft_spin(call_it, as_arg(8));
+    weft_fiber call = weft_spin(call_target, as_arg(7));
+    weft_fiber cancelled = weft_spin(call_target, as_arg(8));
     let_run();
     ck_assert_int_eq(weft_state_of(call), WEFT_WAITING);
     weft_cancel(cancelled);
-    sem_post(&may_go_on);
+    sem_post(&may_continue);
     ck_assert_int_eq(weft_await(call), 7);
     weft_value rc = weft_await(cancelled);
     ck_assert(rc == 8 || rc == -ECANCELED);
@@ -229,11 +218,11 @@ END_TEST
 START_TEST(an_event_is_set_for_a_cord_whose_inbox_is_full)
 {
     weft_event event = {0};
-    weft_fiber waits = weft_spin(wait_for_event, &event);
+    weft_fiber waiter = weft_spin(wait_for_arg_event, &event);
     let_run();
-    ck_assert_int_eq(flood_from_a_thread(schedule_it, 2 * FULL), FULL);
+    ck_assert_int_eq(flood_from_thread(schedule_target, 2 * FULL), FULL);
     ck_assert_int_eq(weft_cord_join(start_cord(set_event, &event)), 0);
-    ck_assert_int_eq(weft_await(waits), 0);
+    ck_assert_int_eq(weft_await(waiter), 0);
 }
 END_TEST
 
@@ -241,12 +230,12 @@ END_TEST
 
 #define MORE 1000
 
-static _Atomic weft_value told; /* by the fiber or the thread below */
+static _Atomic weft_value told_count; /* number of told messages */
 
 static weft_value tell_more_than_fit(void *arg)
 {
-    for (told = 0; told < FULL + MORE; told++) {
-        int rc = weft_tell(arg_id(arg), told);
+    for (told_count = 0; told_count < FULL + MORE; told_count++) {
+        int rc = weft_tell(arg_id(arg), told_count);
         if (rc < 0)
             return rc;
     }
@@ -262,14 +251,14 @@ static weft_value receive_more_than_fit(void *arg)
     return 0;
 }
 
-START_TEST(a_fiber_that_tells_too_much_waits_and_all_arrives_in_order)
+START_TEST(a_fiber_that_tells_too_much_waits_and_all_messages_arrive_in_order)
 {
     weft_cord cord = start_blocked(receive_more_than_fit);
     weft_fiber f = weft_spin(tell_more_than_fit, id_arg(cord));
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    ck_assert_int_eq(told, FULL);
-    sem_post(&may_go_on);
+    ck_assert_int_eq(told_count, FULL);
+    sem_post(&may_continue);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(weft_cord_join(cord), 0);
 }
@@ -281,19 +270,19 @@ static void *tell_too_much(void *arg)
     return as_arg(weft__cord_self == NULL ? rc : -EISCONN);
 }
 
-START_TEST(a_thread_without_fibers_that_tells_too_much_waits_and_becomes_no_cord)
+START_TEST(a_thread_without_fibers_that_tells_too_much_waits_and_does_not_become_a_cord)
 {
     weft_cord cord = start_blocked(receive_more_than_fit);
     pthread_t thread = start_thread(tell_too_much, id_arg(cord));
-    while (atomic_load(&told) < FULL)
+    while (atomic_load(&told_count) < FULL)
         sched_yield();
-    sem_post(&may_go_on);
-    ck_assert_int_eq(join_thread(thread), 0);
+    sem_post(&may_continue);
+    ck_assert_int_eq((weft_value)join_thread(thread), 0);
     ck_assert_int_eq(weft_cord_join(cord), 0);
 }
 END_TEST
 
-static weft_value received; /* by the cord, until it is joined */
+static weft_value received; /* by the cord; read after its join */
 
 static weft_value count_messages(void *arg)
 {
@@ -304,18 +293,18 @@ static weft_value count_messages(void *arg)
     return rc;
 }
 
-START_TEST(a_sender_that_is_cancelled_while_it_waits_knows_what_has_arrived)
+START_TEST(each_tell_of_a_cancelled_sender_that_succeeded_has_arrived)
 {
     weft_cord cord = start_blocked(count_messages);
     weft_fiber f = weft_spin(tell_more_than_fit, id_arg(cord));
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     weft_cancel(f);
-    sem_post(&may_go_on);
+    sem_post(&may_continue);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    weft_value sent = told;
+    weft_value sent = told_count;
     ck_assert_int_ge(sent, FULL);
-    /* Behind all that was told. */
+    /* Handled after all told messages. */
     ck_assert_int_eq(weft_cord_call(cord, return_arg, NULL), 0);
     weft_cord_cancel(cord);
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
@@ -325,7 +314,7 @@ END_TEST
 
 static weft_cord pair[2];
 
-static weft_value tell_one_of_them(void *arg)
+static weft_value tell_cord_of_pair(void *arg)
 {
     for (weft_value i = 0; i < 2 * FULL; i++) {
         int rc = weft_tell(pair[(intptr_t)arg], i);
@@ -335,24 +324,24 @@ static weft_value tell_one_of_them(void *arg)
     return 0;
 }
 
-/* Its argument says which is the other. */
-static weft_value flood_the_other(void *arg)
+/* arg is the index of the other cord. */
+static weft_value flood_other_cord(void *arg)
 {
-    sem_wait(&may_go_on); /* both are there */
-    weft_fiber sender = weft_spin(tell_one_of_them, arg);
+    sem_wait(&may_continue); /* both cords have started */
+    weft_fiber sender = weft_spin(tell_cord_of_pair, arg);
     for (weft_value i = 0; i < 2 * FULL; i++)
         if (weft_receive() != i)
             return -EBADMSG;
     return weft_await(sender);
 }
 
-START_TEST(two_cords_that_flood_each_other_both_go_on)
+START_TEST(two_cords_that_flood_each_other_both_continue)
 {
-    sem_init(&may_go_on, 0, 0);
+    sem_init(&may_continue, 0, 0);
     for (int i = 0; i < 2; i++)
-        pair[i] = start_cord(flood_the_other, as_arg(1 - i));
+        pair[i] = start_cord(flood_other_cord, as_arg(1 - i));
     for (int i = 0; i < 2; i++)
-        sem_post(&may_go_on);
+        sem_post(&may_continue);
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(weft_cord_join(pair[i]), 0);
 }
@@ -360,12 +349,12 @@ END_TEST
 
 /* The end of a cord. */
 
-static weft_value ignore(void *arg)
+static weft_value return_from_remote(void *arg)
 {
     return (weft_value)arg;
 }
 
-static void *tell_until_it_ends(void *arg)
+static void *tell_until_refused(void *arg)
 {
     int rc;
     while ((rc = weft_tell(arg_id(arg), 1)) == 0)
@@ -373,7 +362,7 @@ static void *tell_until_it_ends(void *arg)
     return as_arg(rc);
 }
 
-static void *schedule_until_it_ends(void *arg)
+static void *schedule_until_refused(void *arg)
 {
     int rc;
     while ((rc = weft_schedule(arg_id(arg), 1)) == 0 || rc == -EAGAIN)
@@ -381,11 +370,11 @@ static void *schedule_until_it_ends(void *arg)
     return as_arg(rc);
 }
 
-static void *spin_until_it_ends(void *arg)
+static void *spin_until_refused(void *arg)
 {
     int rc = 0;
     do {
-        if (weft_cord_spin(arg_id(arg), ignore, NULL) == 0)
+        if (weft_cord_spin(arg_id(arg), return_from_remote, NULL) == 0)
             rc = weft_error()->code;
     } while (rc == 0 || rc == -EAGAIN);
     return as_arg(rc);
@@ -400,10 +389,10 @@ static weft_value receive_until_cancelled(void *arg)
     return rc;
 }
 
-START_TEST(a_cord_that_is_flooded_can_be_cancelled_and_its_senders_are_told)
+START_TEST(a_flooded_cord_can_be_cancelled_and_its_senders_get_esrch)
 {
-    static void *(*const senders[])(void *) = {tell_until_it_ends, schedule_until_it_ends,
-                                               spin_until_it_ends};
+    static void *(*const senders[])(void *) = {tell_until_refused, schedule_until_refused,
+                                               spin_until_refused};
     for (int round = 0; round < 5; round++) {
         weft_cord cord = start_cord(receive_until_cancelled, id_arg(weft_self()));
         pthread_t threads[COUNT_OF(senders)];
@@ -413,23 +402,23 @@ START_TEST(a_cord_that_is_flooded_can_be_cancelled_and_its_senders_are_told)
         ck_assert_int_eq(weft_cord_cancel(cord), 0);
         ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
         for (size_t i = 0; i < COUNT_OF(senders); i++)
-            ck_assert_int_eq(join_thread(threads[i]), -ESRCH);
+            ck_assert_int_eq((weft_value)join_thread(threads[i]), -ESRCH);
     }
 }
 END_TEST
 
-static weft_value give_up(void *arg)
+static weft_value return_without_receiving(void *arg)
 {
     return (weft_value)arg;
 }
 
-START_TEST(senders_that_wait_are_told_when_the_cord_ends_without_having_looked)
+START_TEST(waiting_senders_get_esrch_when_the_cord_ends_without_reading_its_inbox)
 {
-    weft_cord cord = start_blocked(give_up);
+    weft_cord cord = start_blocked(return_without_receiving);
     weft_fiber f = weft_spin(tell_more_than_fit, id_arg(cord));
     let_run();
-    pthread_t thread = start_thread(tell_until_it_ends, id_arg(cord));
-    sem_post(&may_go_on);
+    pthread_t thread = start_thread(tell_until_refused, id_arg(cord));
+    sem_post(&may_continue);
     weft_value rc = weft_await(f);
     ck_assert(rc == 0 || rc == -ESRCH);
     ck_assert_int_eq(join_meanwhile(thread), -ESRCH);
@@ -445,54 +434,54 @@ static weft_value compute_until_cancelled(void *arg)
     return 0;
 }
 
-START_TEST(a_fiber_that_never_switches_sees_the_cancel_of_its_cord_behind_a_flood)
+START_TEST(a_fiber_that_never_switches_sees_the_cancel_of_its_flooded_cord)
 {
     weft_cord cord = start_blocked(compute_until_cancelled);
     while (weft_schedule(cord, 1) == 0)
         continue;
     ck_assert_int_eq(weft_cord_cancel(cord), 0);
-    sem_post(&may_go_on);
+    sem_post(&may_continue);
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
 }
 END_TEST
 
 /* Deadlocks. */
 
-static void *schedule_in_vain_and_then_wake(void *arg)
+static void *schedule_running_then_waiting(void *arg)
 {
-    weft_fiber nobody = ((weft_fiber *)arg)[0], waits = ((weft_fiber *)arg)[1];
+    weft_fiber running = ((weft_fiber *)arg)[0], waiter = ((weft_fiber *)arg)[1];
     for (int i = 0; i < 3 * WEFT__REMOTE_BATCH; i++)
-        ck_assert_int_eq(weft_schedule(nobody, 1), 0);
-    return as_arg(weft_schedule(waits, 42));
+        ck_assert_int_eq(weft_schedule(running, 1), 0);
+    return as_arg(weft_schedule(waiter, 42));
 }
 
 /* P80 */
-START_TEST(messages_behind_the_first_batch_are_not_taken_for_a_deadlock)
+START_TEST(messages_behind_the_first_batch_do_not_cause_a_deadlock_report)
 {
     weft_fiber fibers[] = {weft_self(), weft_spin(suspend, NULL)};
     let_run();
-    pthread_t thread = start_thread(schedule_in_vain_and_then_wake, fibers);
-    ck_assert_int_eq(join_thread(thread), 0);
+    pthread_t thread = start_thread(schedule_running_then_waiting, fibers);
+    ck_assert_int_eq((weft_value)join_thread(thread), 0);
     ck_assert_int_eq(weft_await(fibers[1]), 42);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_timer_fires_before_more_than_a_few_batches_of_remote_fibers_have_run,
-    &a_read_ends_before_all_remote_fibers_have_run,
-    &remote_fibers_do_not_pile_up_beside_fibers_that_are_always_runnable,
+    &a_timer_fires_after_a_few_batches_of_remote_fibers,
+    &a_read_completes_before_all_remote_fibers_have_run,
+    &remote_fibers_do_not_accumulate_beside_fibers_that_are_always_runnable,
     &schedules_beyond_the_limit_are_refused_until_the_cord_has_run,
     &remote_fibers_beyond_the_limit_are_refused_until_the_cord_has_run,
     &calls_events_and_cancels_are_never_refused,
     &an_event_is_set_for_a_cord_whose_inbox_is_full,
-    &a_fiber_that_tells_too_much_waits_and_all_arrives_in_order,
-    &a_thread_without_fibers_that_tells_too_much_waits_and_becomes_no_cord,
-    &a_sender_that_is_cancelled_while_it_waits_knows_what_has_arrived,
-    &two_cords_that_flood_each_other_both_go_on,
-    &a_cord_that_is_flooded_can_be_cancelled_and_its_senders_are_told,
-    &senders_that_wait_are_told_when_the_cord_ends_without_having_looked,
-    &a_fiber_that_never_switches_sees_the_cancel_of_its_cord_behind_a_flood,
-    &messages_behind_the_first_batch_are_not_taken_for_a_deadlock,
+    &a_fiber_that_tells_too_much_waits_and_all_messages_arrive_in_order,
+    &a_thread_without_fibers_that_tells_too_much_waits_and_does_not_become_a_cord,
+    &each_tell_of_a_cancelled_sender_that_succeeded_has_arrived,
+    &two_cords_that_flood_each_other_both_continue,
+    &a_flooded_cord_can_be_cancelled_and_its_senders_get_esrch,
+    &waiting_senders_get_esrch_when_the_cord_ends_without_reading_its_inbox,
+    &a_fiber_that_never_switches_sees_the_cancel_of_its_flooded_cord,
+    &messages_behind_the_first_batch_do_not_cause_a_deadlock_report,
 };
 
 int main(void)

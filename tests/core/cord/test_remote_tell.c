@@ -1,25 +1,12 @@
-/* Messages between threads: order, bounds, and what strikes either side meanwhile. */
-#include "support.h"
+/* Messages between threads: order, bounds, and cancelled or interrupted senders. */
+#include "support/random.h"
+#include "support/support.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 
-static pthread_t start(void *(*fn)(void *), void *arg)
-{
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, fn, arg), 0);
-    return thread;
-}
-
-static weft_value join(pthread_t thread)
-{
-    void *result;
-    ck_assert_int_eq(pthread_join(thread, &result), 0);
-    return (weft_value)result;
-}
-
-/* The same for one that needs this thread's fibers to run before it can end. */
+/* Join a thread while fibers of this thread run. */
 static weft_value join_meanwhile(pthread_t thread)
 {
     void *result;
@@ -28,15 +15,15 @@ static weft_value join_meanwhile(pthread_t thread)
     return (weft_value)result;
 }
 
-static weft_fiber receiver; /* whom the threads tell something; set before they start */
+static weft_fiber receiver; /* the target of the threads; set before they start */
 
-static weft_value tell_it(void *arg)
+static weft_value tell_receiver(void *arg)
 {
     return weft_tell(receiver, (weft_value)arg);
 }
 
-/* Messages say from whom they are, and which. */
-#define EACH 10000
+/* A message encodes its sender and its number. */
+#define MESSAGES_EACH 10000
 #define SENDERS 4
 
 static weft_value message_of(weft_value sender, weft_value n)
@@ -44,9 +31,9 @@ static weft_value message_of(weft_value sender, weft_value n)
     return sender * 1000000 + n;
 }
 
-static void *tell_thousands(void *arg)
+static void *tell_ten_thousand(void *arg)
 {
-    for (weft_value i = 0; i < EACH; i++)
+    for (weft_value i = 0; i < MESSAGES_EACH; i++)
         if (weft_tell(receiver, message_of((weft_value)arg, i)) != 0)
             return as_arg(1);
     return NULL;
@@ -60,7 +47,7 @@ static void *tell_a_thousand(void *arg)
     return NULL;
 }
 
-/* Receive so many from each, in order. */
+/* Receive this many messages of each sender, in order. */
 static void receive_each(weft_value each)
 {
     weft_value next[SENDERS] = {0};
@@ -72,39 +59,39 @@ static void receive_each(weft_value each)
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }
 
-static void be_told_by_threads(void *(*fn)(void *), weft_value each)
+static void receive_from_threads(void *(*fn)(void *), weft_value each)
 {
     receiver = weft_self();
     pthread_t threads[SENDERS];
     for (int i = 0; i < SENDERS; i++)
-        threads[i] = start(fn, as_arg(i));
+        threads[i] = start_thread(fn, as_arg(i));
     receive_each(each);
     for (int i = 0; i < SENDERS; i++)
-        ck_assert_int_eq(join(threads[i]), 0);
+        ck_assert_int_eq((weft_value)join_thread(threads[i]), 0);
 }
 
 /* P49 */
-START_TEST(what_threads_without_fibers_tell_arrives_in_the_order_of_each)
+START_TEST(messages_of_threads_without_fibers_arrive_in_the_order_of_each_thread)
 {
-    be_told_by_threads(tell_thousands, EACH);
+    receive_from_threads(tell_ten_thousand, MESSAGES_EACH);
 }
 END_TEST
 
 /* P49, P51 */
 START_TEST(threads_without_fibers_wait_for_room_in_a_bounded_mailbox)
 {
-    ck_assert_int_eq(weft_mailbox_bound(3), 0);
-    be_told_by_threads(tell_a_thousand, 1000);
+    ck_assert_int_eq(weft_mailbox_set_bound(3), 0);
+    receive_from_threads(tell_a_thousand, 1000);
 }
 END_TEST
 
 #define FIBERS (MANY_FIBERS / 10)
 
-/* Every thread is one sender, but each of its messages is told by another fiber. */
+/* Each thread is one sender. Each of its messages is told by another fiber. */
 static void *tell_by_fibers(void *arg)
 {
     for (weft_value i = 0; i < FIBERS; i++) {
-        weft_fiber f = weft_spin(tell_it, as_arg(message_of((weft_value)arg, i)));
+        weft_fiber f = weft_spin(tell_receiver, as_arg(message_of((weft_value)arg, i)));
         if (weft_await(f) != 0)
             return as_arg(1);
     }
@@ -112,20 +99,20 @@ static void *tell_by_fibers(void *arg)
 }
 
 /* P49 */
-START_TEST(what_fibers_of_other_threads_tell_arrives_whatever_the_bound)
+START_TEST(messages_of_fibers_of_other_threads_arrive_with_any_bound)
 {
     for (size_t bound = 0; bound < 3; bound++) {
-        ck_assert_int_eq(weft_mailbox_bound(bound), 0);
-        be_told_by_threads(tell_by_fibers, FIBERS);
+        ck_assert_int_eq(weft_mailbox_set_bound(bound), 0);
+        receive_from_threads(tell_by_fibers, FIBERS);
     }
 }
 END_TEST
 
-static weft_value change_bound_all_the_time(void *arg)
+static weft_value change_bound_repeatedly(void *arg)
 {
     (void)arg;
     for (size_t i = 0;; i++) {
-        weft_mailbox_bound(i % 3);
+        weft_mailbox_set_bound(i % 3);
         weft_value out[2];
         size_t n = weft_receive_all(out, 2);
         for (size_t j = 0; j < n; j++)
@@ -137,12 +124,12 @@ static weft_value change_bound_all_the_time(void *arg)
     }
 }
 
-START_TEST(the_order_of_each_sender_holds_while_the_bound_comes_and_goes)
+START_TEST(the_order_of_each_sender_is_kept_while_the_bound_changes)
 {
-    weft_fiber middle = receiver = weft_spin(change_bound_all_the_time, NULL);
+    weft_fiber middle = receiver = weft_spin(change_bound_repeatedly, NULL);
     pthread_t threads[SENDERS];
     for (int i = 0; i < SENDERS; i++)
-        threads[i] = start(tell_a_thousand, as_arg(i));
+        threads[i] = start_thread(tell_a_thousand, as_arg(i));
     receive_each(1000);
     for (int i = 0; i < SENDERS; i++)
         ck_assert_int_eq(join_meanwhile(threads[i]), 0);
@@ -156,24 +143,24 @@ static void *tell_once(void *arg)
     return as_arg(weft_tell(receiver, (weft_value)arg));
 }
 
-START_TEST(what_a_thread_tells_arrives_although_it_ends_at_once)
+START_TEST(a_message_of_a_thread_that_ends_at_once_arrives)
 {
     receiver = weft_self();
     for (int i = 0; i < 200; i++) {
-        pthread_t thread = start(tell_once, as_arg(i));
+        pthread_t thread = start_thread(tell_once, as_arg(i));
         ck_assert_int_eq(weft_receive(), i);
-        ck_assert_int_eq(join(thread), 0);
+        ck_assert_int_eq((weft_value)join_thread(thread), 0);
     }
 }
 END_TEST
 
-/* Two threads whose mailboxes are both bounded. */
+/* Two threads with bounded mailboxes. */
 #define ROUNDS 5000
 
-static void *answer_each(void *arg)
+static void *echo_each(void *arg)
 {
     (void)arg;
-    weft_mailbox_bound(1);
+    weft_mailbox_set_bound(1);
     if (weft_tell(receiver, (weft_value)weft_self()) != 0)
         return as_arg(-1);
     for (weft_value i = 0; i < ROUNDS; i++)
@@ -182,29 +169,29 @@ static void *answer_each(void *arg)
     return NULL;
 }
 
-START_TEST(two_threads_with_bounded_mailboxes_talk_to_and_fro)
+START_TEST(two_threads_with_bounded_mailboxes_exchange_messages)
 {
-    weft_mailbox_bound(1);
+    weft_mailbox_set_bound(1);
     receiver = weft_self();
-    pthread_t thread = start(answer_each, NULL);
+    pthread_t thread = start_thread(echo_each, NULL);
     weft_fiber other = (weft_fiber)weft_receive();
     for (weft_value i = 0; i < ROUNDS; i++) {
         ck_assert_int_eq(weft_tell(other, i), 0);
         ck_assert_int_eq(weft_receive(), i);
     }
-    ck_assert_int_eq(join(thread), 0);
+    ck_assert_int_eq((weft_value)join_thread(thread), 0);
 }
 END_TEST
 
-/* Each is refused; the index of the first that is not, else 0. */
-static void *misuse(void *arg)
+/* Make calls that must be refused. Return the index of the first that is not, or 0. */
+static void *make_refused_calls(void *arg)
 {
     weft_fiber f = receiver;
     (void)arg;
     const weft_value results[] = {
         weft_tell(f, -EIO) - -EINVAL,   weft_tell(0, 1) - -ESRCH, weft_try_tell(f, 1) - -EXDEV,
         weft_mailbox_count(f) - -EXDEV, weft_monitor(f) - -EXDEV, weft_unmonitor(f) - -EXDEV,
-        weft_tell(weft_self(), 1) /* fine */
+        weft_tell(weft_self(), 1) /* allowed */
     };
     for (size_t i = 0; i < COUNT_OF(results); i++)
         if (results[i] != 0)
@@ -212,20 +199,20 @@ static void *misuse(void *arg)
     return NULL;
 }
 
-START_TEST(what_makes_no_sense_between_threads_is_refused)
+START_TEST(invalid_calls_between_threads_are_refused)
 {
     receiver = weft_self();
     for (size_t bound = 0; bound < 2; bound++) {
-        weft_mailbox_bound(bound);
-        ck_assert_int_eq(join(start(misuse, NULL)), 0);
+        weft_mailbox_set_bound(bound);
+        ck_assert_int_eq((weft_value)join_thread(start_thread(make_refused_calls, NULL)), 0);
     }
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }
 END_TEST
 
-static void *leave_id(void *arg)
+static void *store_id_of_thread(void *arg)
 {
-    weft_mailbox_bound((size_t)arg);
+    weft_mailbox_set_bound((size_t)arg);
     receiver = weft_self();
     return NULL;
 }
@@ -234,7 +221,7 @@ START_TEST(telling_a_fiber_of_a_thread_that_has_ended_is_refused)
 {
     weft_self();
     for (weft_value bound = 0; bound < 2; bound++) {
-        join(start(leave_id, as_arg(bound)));
+        join_thread(start_thread(store_id_of_thread, as_arg(bound)));
         ck_assert_int_eq(weft_tell(receiver, 1), -ESRCH);
     }
 }
@@ -242,96 +229,97 @@ END_TEST
 
 static weft_value bound_and_return(void *arg)
 {
-    return weft_mailbox_bound((size_t)arg);
+    return weft_mailbox_set_bound((size_t)arg);
 }
 
 START_TEST(telling_an_ended_fiber_of_another_thread_is_refused)
 {
     receiver = weft_spin(bound_and_return, as_arg(5));
-    weft_await(receiver); /* and its bound has ended with it */
-    ck_assert_int_eq(join_meanwhile(start(tell_once, as_arg(1))), -ESRCH);
-    weft_mailbox_bound(5);
-    ck_assert_int_eq(join_meanwhile(start(tell_once, as_arg(1))), -ESRCH);
+    weft_await(receiver); /* its bound has ended with it */
+    ck_assert_int_eq(join_meanwhile(start_thread(tell_once, as_arg(1))), -ESRCH);
+    weft_mailbox_set_bound(5);
+    ck_assert_int_eq(join_meanwhile(start_thread(tell_once, as_arg(1))), -ESRCH);
 }
 END_TEST
 
-/* What strikes a fiber of another thread while its message waits for room. */
-typedef enum strike { CANCEL, INTERRUPT, RAISE, TIMEOUT, STRIKES } strike;
+/* Disturb a fiber of another thread while its message waits for room. */
+typedef enum disturbance { CANCEL, INTERRUPT, RAISE, TIMEOUT, DISTURBANCES } disturbance;
 
-static sem_t may_strike;
+static sem_t may_disturb;
 
-typedef struct victim {
+typedef struct teller {
     weft_scope scope;
-    weft_value result; /* of its call: its own value is another matter */
-} victim;
+    weft_value result; /* result of weft_tell, not the value of the fiber */
+} teller;
 
 static weft_value tell_5_in_a_scope(void *arg)
 {
-    victim *v = arg;
+    teller *v = arg;
     weft_scope_open(&v->scope, INFINITY);
     v->result = weft_tell(receiver, 5);
     return weft_scope_close(&v->scope);
 }
 
-static void strike_it(weft_fiber f, strike how, weft_scope *scope)
+static void disturb_teller(weft_fiber f, disturbance kind, weft_scope *scope)
 {
-    if (how == CANCEL)
+    if (kind == CANCEL)
         weft_cancel(f);
-    else if (how == INTERRUPT)
+    else if (kind == INTERRUPT)
         weft_interrupt(f, -77);
-    else if (how == RAISE)
-        weft_raise(f, -EPROTO, "struck");
+    else if (kind == RAISE)
+        weft_raise(f, -EPROTO, "raised");
     else
         weft_scope_cancel(scope);
 }
 
 /*
- * It tells 5, and is struck once the other thread has said so, with what that sent already unread.
+ * Let a fiber tell 5. Disturb it when the other thread allows it, before this thread handles the
+ * reply.
  */
-static void *be_struck_while_telling(void *arg)
+static void *disturb_while_telling(void *arg)
 {
-    victim v;
+    teller v;
     weft_fiber f = weft_spin(tell_5_in_a_scope, &v);
     let_run();
     weft_schedule(receiver, 1);
-    sem_wait(&may_strike);
-    strike_it(f, (strike)(intptr_t)arg, &v.scope);
+    sem_wait(&may_disturb);
+    disturb_teller(f, (disturbance)(intptr_t)arg, &v.scope);
     weft_await(f);
     return as_arg(v.result);
 }
 
-static pthread_t start_a_victim(strike how)
+static pthread_t start_teller(disturbance kind)
 {
     receiver = weft_self();
-    ck_assert_int_eq(weft_mailbox_bound(1), 0);
+    ck_assert_int_eq(weft_mailbox_set_bound(1), 0);
     ck_assert_int_eq(weft_tell(receiver, 1), 0);
-    sem_init(&may_strike, 0, 0);
-    pthread_t thread = start(be_struck_while_telling, as_arg(how));
-    ck_assert_int_eq(weft_suspend(), 1); /* what it told is here */
+    sem_init(&may_disturb, 0, 0);
+    pthread_t thread = start_thread(disturb_while_telling, as_arg(kind));
+    ck_assert_int_eq(weft_suspend(), 1); /* the message has arrived */
     ck_assert_int_eq(weft_mailbox_count(receiver), 1);
     return thread;
 }
 
-START_TEST(a_sender_that_is_struck_while_it_waits_has_told_nothing)
+START_TEST(a_sender_interrupted_while_it_waits_has_told_nothing)
 {
     const weft_value results[] = {-ECANCELED, -77, -EPROTO, -ECANCELED};
-    for (strike how = CANCEL; how < STRIKES; how++) {
-        pthread_t thread = start_a_victim(how);
-        sem_post(&may_strike);
-        ck_assert_int_eq(join_meanwhile(thread), results[how]);
+    for (disturbance kind = CANCEL; kind < DISTURBANCES; kind++) {
+        pthread_t thread = start_teller(kind);
+        sem_post(&may_disturb);
+        ck_assert_int_eq(join_meanwhile(thread), results[kind]);
         ck_assert_int_eq(weft_receive(), 1);
         ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     }
 }
 END_TEST
 
-START_TEST(a_sender_that_is_struck_after_its_message_was_let_in_has_told_it)
+START_TEST(a_sender_interrupted_after_its_message_was_admitted_has_told_it)
 {
-    for (strike how = CANCEL; how < STRIKES; how++) {
-        pthread_t thread = start_a_victim(how);
-        ck_assert_int_eq(weft_receive(), 1); /* lets it in */
+    for (disturbance kind = CANCEL; kind < DISTURBANCES; kind++) {
+        pthread_t thread = start_teller(kind);
+        ck_assert_int_eq(weft_receive(), 1); /* admits the message */
         ck_assert_int_eq(weft_mailbox_count(receiver), 1);
-        sem_post(&may_strike);
+        sem_post(&may_disturb);
         ck_assert_int_eq(join_meanwhile(thread), 0);
         ck_assert_int_eq(weft_receive(), 5);
         ck_assert_int_eq(weft_try_receive(), -EAGAIN);
@@ -350,37 +338,37 @@ static void *tell_while_cancelled(void *arg)
 }
 
 /* T40 */
-START_TEST(a_cancelled_fiber_does_not_begin_to_wait_for_an_answer)
+START_TEST(a_cancelled_fiber_does_not_wait_for_a_reply)
 {
     receiver = weft_self();
-    weft_mailbox_bound(1);
-    ck_assert_int_eq(join(start(tell_while_cancelled, NULL)), -ECANCELED);
+    weft_mailbox_set_bound(1);
+    ck_assert_int_eq((weft_value)join_thread(start_thread(tell_while_cancelled, NULL)), -ECANCELED);
     ck_assert_int_eq(weft_try_receive(), -EAGAIN);
 }
 END_TEST
 
 static weft_value bound_and_suspend(void *arg)
 {
-    weft_mailbox_bound(1);
+    weft_mailbox_set_bound(1);
     weft_tell(weft_self(), 1);
     weft_value v = weft_suspend();
     return v == 0 && arg != NULL ? weft_receive() : v;
 }
 
-/* A fiber of the thread tells 5; the receiver's thread is told when that is there. */
-static void *tell_5_and_say_so(void *arg)
+/* Let a fiber tell 5. Schedule the fiber in arg when the message has arrived. */
+static void *tell_5_and_schedule(void *arg)
 {
-    weft_fiber f = weft_spin(tell_it, as_arg(5));
+    weft_fiber f = weft_spin(tell_receiver, as_arg(5));
     let_run();
     weft_schedule(arg_id(arg), 1);
     return as_arg(weft_await(f));
 }
 
-START_TEST(a_sender_is_told_when_the_receiver_ends_meanwhile)
+START_TEST(a_waiting_sender_gets_esrch_when_the_receiver_ends)
 {
     receiver = weft_spin(bound_and_suspend, NULL);
     let_run();
-    pthread_t thread = start(tell_5_and_say_so, id_arg(weft_self()));
+    pthread_t thread = start_thread(tell_5_and_schedule, id_arg(weft_self()));
     ck_assert_int_eq(weft_suspend(), 1);
     weft_schedule(receiver, 9);
     ck_assert_int_eq(weft_await(receiver), 9);
@@ -388,11 +376,11 @@ START_TEST(a_sender_is_told_when_the_receiver_ends_meanwhile)
 }
 END_TEST
 
-START_TEST(a_sender_is_heard_by_the_next_run_of_a_receiver_that_is_restarted_meanwhile)
+START_TEST(a_waiting_sender_reaches_the_next_run_of_a_restarted_receiver)
 {
     receiver = weft_spin(bound_and_suspend, NULL);
     let_run();
-    pthread_t thread = start(tell_5_and_say_so, id_arg(weft_self()));
+    pthread_t thread = start_thread(tell_5_and_schedule, id_arg(weft_self()));
     ck_assert_int_eq(weft_suspend(), 1);
     ck_assert_int_eq(weft_restart(receiver), 0);
     ck_assert_int_eq(join_meanwhile(thread), 0);
@@ -401,25 +389,25 @@ START_TEST(a_sender_is_heard_by_the_next_run_of_a_receiver_that_is_restarted_mea
 }
 END_TEST
 
-static _Atomic weft_fiber bounded; /* a main fiber whose mailbox is full */
+static _Atomic weft_fiber bounded; /* a main fiber with a full mailbox */
 static sem_t may_end;
 
-/* Ends when it is scheduled: it has seen what was sent before. */
-static void *be_full_and_suspend(void *arg)
+/* End when scheduled, after handling earlier messages. */
+static void *fill_mailbox_and_suspend(void *arg)
 {
     (void)arg;
-    weft_mailbox_bound(1);
+    weft_mailbox_set_bound(1);
     weft_tell(weft_self(), 1);
     atomic_store(&bounded, weft_self());
     weft_suspend();
     return NULL;
 }
 
-/* Ends without having looked. */
-static void *be_full_and_look_away(void *arg)
+/* End without handling messages. */
+static void *fill_mailbox_and_block(void *arg)
 {
     (void)arg;
-    weft_mailbox_bound(1);
+    weft_mailbox_set_bound(1);
     weft_tell(weft_self(), 1);
     atomic_store(&bounded, weft_self());
     sem_wait(&may_end);
@@ -432,51 +420,51 @@ static void wait_until_full(void)
         weft_snooze();
 }
 
-START_TEST(a_sender_is_told_when_the_thread_of_the_receiver_ends_meanwhile)
+START_TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends)
 {
-    pthread_t thread = start(be_full_and_suspend, NULL);
+    pthread_t thread = start_thread(fill_mailbox_and_suspend, NULL);
     wait_until_full();
-    weft_fiber f = weft_spin(tell_it, as_arg(5));
+    weft_fiber f = weft_spin(tell_receiver, as_arg(5));
     let_run();
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(weft_schedule(receiver, 0), 0);
     ck_assert_int_eq(weft_await(f), -ESRCH);
-    ck_assert_int_eq(join(thread), 0);
+    ck_assert_int_eq((weft_value)join_thread(thread), 0);
 }
 END_TEST
 
-START_TEST(a_sender_is_told_when_the_thread_of_the_receiver_ends_without_having_looked)
+START_TEST(a_waiting_sender_gets_esrch_when_the_receiving_thread_ends_with_an_unread_inbox)
 {
     sem_init(&may_end, 0, 0);
-    pthread_t thread = start(be_full_and_look_away, NULL);
+    pthread_t thread = start_thread(fill_mailbox_and_block, NULL);
     wait_until_full();
-    weft_fiber f[2] = {weft_spin(tell_it, as_arg(5)), weft_spin(tell_it, as_arg(6))};
+    weft_fiber f[2] = {weft_spin(tell_receiver, as_arg(5)), weft_spin(tell_receiver, as_arg(6))};
     let_run();
-    ck_assert_int_eq(weft_interrupt(f[1], -7), 0); /* too late for that too */
+    ck_assert_int_eq(weft_interrupt(f[1], -7), 0); /* has no effect any more */
     sem_post(&may_end);
     ck_assert_int_eq(weft_await(f[0]), -ESRCH);
     ck_assert_int_eq(weft_await(f[1]), -ESRCH);
-    ck_assert_int_eq(join(thread), 0);
-    f[0] = weft_spin(tell_it, as_arg(5));
+    ck_assert_int_eq((weft_value)join_thread(thread), 0);
+    f[0] = weft_spin(tell_receiver, as_arg(5));
     ck_assert_int_eq(weft_await(f[0]), -ESRCH);
 }
 END_TEST
 
-static void *leave_senders_behind(void *arg)
+static void *end_with_waiting_senders(void *arg)
 {
     for (weft_value i = 0; i < 3; i++)
-        weft_go(tell_it, as_arg(10 + i));
+        weft_go(tell_receiver, as_arg(10 + i));
     let_run();
     weft_schedule(arg_id(arg), 1);
     return NULL;
 }
 
-START_TEST(when_a_thread_ends_what_its_fibers_could_not_tell_yet_is_taken_back)
+START_TEST(waiting_messages_of_a_thread_that_ends_are_withdrawn)
 {
     receiver = weft_self();
-    weft_mailbox_bound(1);
+    weft_mailbox_set_bound(1);
     weft_tell(receiver, 1);
-    pthread_t thread = start(leave_senders_behind, id_arg(receiver));
+    pthread_t thread = start_thread(end_with_waiting_senders, id_arg(receiver));
     ck_assert_int_eq(weft_suspend(), 1);
     ck_assert_int_eq(join_meanwhile(thread), 0);
     ck_assert_int_eq(weft_receive(), 1);
@@ -490,7 +478,7 @@ static weft_value end_thread(void *arg)
     pthread_exit(as_arg(3));
 }
 
-/* Its main fiber, which tells 5, never comes back from that. */
+/* The main fiber tells 5 and never returns. */
 static void *end_in_a_fiber_while_telling(void *arg)
 {
     weft_go(end_thread, arg);
@@ -511,37 +499,29 @@ static bool is_tsan(void)
     return false;
 }
 
-START_TEST(a_thread_may_end_in_one_fiber_while_its_main_fiber_tells)
+START_TEST(a_thread_may_end_in_a_fiber_while_its_main_fiber_tells)
 {
     if (is_tsan())
         return;
     for (int i = 0; i < 20; i++) {
         receiver = weft_self();
-        weft_mailbox_bound(1);
+        weft_mailbox_set_bound(1);
         weft_tell(receiver, 1);
-        pthread_t thread = start(end_in_a_fiber_while_telling, id_arg(receiver));
+        pthread_t thread = start_thread(end_in_a_fiber_while_telling, id_arg(receiver));
         ck_assert_int_eq(weft_suspend(), 1);
-        ck_assert_int_eq(i % 2 == 0 ? join(thread) : join_meanwhile(thread), 3);
-        let_run(); /* the message is recalled by nobody who is left */
+        ck_assert_int_eq(i % 2 == 0 ? (weft_value)join_thread(thread) : join_meanwhile(thread), 3);
+        let_run(); /* handles the cancel request of the ended thread */
         ck_assert_int_eq(weft_receive(), 1);
         ck_assert_int_eq(weft_try_receive(), -EAGAIN);
     }
 }
 END_TEST
 
-/* A storm: fibers of several threads tell, with little time each. */
-#define CROWD 5
+/* A storm: fibers of several threads tell with short timeouts. */
+#define TELLERS 5
 #define TOLD 100
 
-static __thread unsigned random_state;
-
-static unsigned random_below(unsigned n)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 8) % n;
-}
-
-static weft_value tell_in_time(void *arg)
+static weft_value tell_with_timeouts(void *arg)
 {
     for (weft_value told = 0; told < TOLD;) {
         weft_value rc = 1;
@@ -555,30 +535,30 @@ static weft_value tell_in_time(void *arg)
     return 0;
 }
 
-static void *tell_by_a_crowd(void *arg)
+static void *tell_by_many_fibers(void *arg)
 {
-    weft_fiber f[CROWD];
+    weft_fiber f[TELLERS];
     random_state = (unsigned)(uintptr_t)arg;
-    for (int i = 0; i < CROWD; i++)
-        f[i] = weft_spin(tell_in_time, as_arg((weft_value)arg * CROWD + i));
+    for (int i = 0; i < TELLERS; i++)
+        f[i] = weft_spin(tell_with_timeouts, as_arg((weft_value)arg * TELLERS + i));
     for (int i = 0; i < 200; i++) {
-        weft_interrupt(f[random_below(CROWD)], -77);
+        weft_interrupt(f[random_below(TELLERS)], -77);
         weft_sleep(random_below(50) * 1e-6);
     }
-    return as_arg(weft_await_all(f, CROWD, NULL));
+    return as_arg(weft_await_all(f, TELLERS, NULL));
 }
 
-START_TEST(in_a_storm_of_cancelled_senders_no_message_is_lost_or_doubled)
+START_TEST(in_a_storm_of_cancelled_senders_no_message_is_lost_or_duplicated)
 {
-    weft_value next[SENDERS * CROWD] = {0};
+    weft_value next[SENDERS * TELLERS] = {0};
     pthread_t threads[SENDERS];
     receiver = weft_self();
-    weft_mailbox_bound(2);
+    weft_mailbox_set_bound(2);
     for (int i = 0; i < SENDERS; i++)
-        threads[i] = start(tell_by_a_crowd, as_arg(i));
-    for (int i = 0; i < SENDERS * CROWD * TOLD; i++) {
+        threads[i] = start_thread(tell_by_many_fibers, as_arg(i));
+    for (int i = 0; i < SENDERS * TELLERS * TOLD; i++) {
         weft_value m = weft_receive();
-        ck_assert(m >= 0 && m / 1000000 < SENDERS * CROWD);
+        ck_assert(m >= 0 && m / 1000000 < SENDERS * TELLERS);
         ck_assert_int_eq(m % 1000000, next[m / 1000000]++);
         if (random_below(4) == 0)
             weft_sleep(random_below(100) * 1e-6);
@@ -590,28 +570,28 @@ START_TEST(in_a_storm_of_cancelled_senders_no_message_is_lost_or_doubled)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &what_threads_without_fibers_tell_arrives_in_the_order_of_each,
+    &messages_of_threads_without_fibers_arrive_in_the_order_of_each_thread,
     &threads_without_fibers_wait_for_room_in_a_bounded_mailbox,
-    &what_fibers_of_other_threads_tell_arrives_whatever_the_bound,
-    &the_order_of_each_sender_holds_while_the_bound_comes_and_goes,
-    &what_a_thread_tells_arrives_although_it_ends_at_once,
-    &two_threads_with_bounded_mailboxes_talk_to_and_fro,
-    &what_makes_no_sense_between_threads_is_refused,
+    &messages_of_fibers_of_other_threads_arrive_with_any_bound,
+    &the_order_of_each_sender_is_kept_while_the_bound_changes,
+    &a_message_of_a_thread_that_ends_at_once_arrives,
+    &two_threads_with_bounded_mailboxes_exchange_messages,
+    &invalid_calls_between_threads_are_refused,
     &telling_a_fiber_of_a_thread_that_has_ended_is_refused,
     &telling_an_ended_fiber_of_another_thread_is_refused,
-    &a_sender_that_is_struck_while_it_waits_has_told_nothing,
-    &a_sender_that_is_struck_after_its_message_was_let_in_has_told_it,
-    &a_cancelled_fiber_does_not_begin_to_wait_for_an_answer,
-    &a_sender_is_told_when_the_receiver_ends_meanwhile,
-    &a_sender_is_heard_by_the_next_run_of_a_receiver_that_is_restarted_meanwhile,
-    &a_sender_is_told_when_the_thread_of_the_receiver_ends_meanwhile,
-    &a_sender_is_told_when_the_thread_of_the_receiver_ends_without_having_looked,
-    &when_a_thread_ends_what_its_fibers_could_not_tell_yet_is_taken_back,
-    &a_thread_may_end_in_one_fiber_while_its_main_fiber_tells,
-    &in_a_storm_of_cancelled_senders_no_message_is_lost_or_doubled,
+    &a_sender_interrupted_while_it_waits_has_told_nothing,
+    &a_sender_interrupted_after_its_message_was_admitted_has_told_it,
+    &a_cancelled_fiber_does_not_wait_for_a_reply,
+    &a_waiting_sender_gets_esrch_when_the_receiver_ends,
+    &a_waiting_sender_reaches_the_next_run_of_a_restarted_receiver,
+    &a_waiting_sender_gets_esrch_when_the_receiving_thread_ends,
+    &a_waiting_sender_gets_esrch_when_the_receiving_thread_ends_with_an_unread_inbox,
+    &waiting_messages_of_a_thread_that_ends_are_withdrawn,
+    &a_thread_may_end_in_a_fiber_while_its_main_fiber_tells,
+    &in_a_storm_of_cancelled_senders_no_message_is_lost_or_duplicated,
 };
 
 int main(void)
 {
-    return run_suite("abroad", tests, COUNT_OF(tests));
+    return run_suite("remote_tell", tests, COUNT_OF(tests));
 }

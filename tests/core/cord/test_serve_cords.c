@@ -1,5 +1,5 @@
-/* Serving on several cords at once: one port for all, and one error for all. */
-#include "cord_support.h"
+/* weft_serve_cords: one TCP port and one error for all cords. */
+#include "support/cord_support.h"
 
 #include <arpa/inet.h>
 #include <sched.h>
@@ -8,50 +8,50 @@ static weft_value fail_or_wait(void *arg)
 {
     atomic_int *started = arg;
     if (atomic_fetch_add(started, 1) == 1)
-        return weft_fail(-EIO, "the second one");
+        return weft_fail(-EIO, "the second cord");
     return weft_sleep(INFINITY);
 }
 
-START_TEST(the_first_error_stops_all_and_comes_back)
+START_TEST(the_first_error_stops_all_cords_and_is_returned)
 {
     atomic_int started = 0;
     ck_assert_int_eq(weft_serve_cords(4, fail_or_wait, &started), -EIO);
-    ck_assert_words(-EIO, "the second one");
+    ck_assert_error(-EIO, "the second cord");
 }
 END_TEST
 
-static weft_value note_start(void *arg)
+static weft_value count_start(void *arg)
 {
     atomic_fetch_add((atomic_int *)arg, 1);
     return 5;
 }
 
-START_TEST(it_returns_when_all_have)
+START_TEST(weft_serve_cords_returns_when_all_functions_have_returned)
 {
     atomic_int started = 0;
-    ck_assert_int_eq(weft_serve_cords(3, note_start, &started), 0);
+    ck_assert_int_eq(weft_serve_cords(3, count_start, &started), 0);
     ck_assert_int_eq(started, 3);
 }
 END_TEST
 
-START_TEST(zero_means_as_many_as_there_are_cpus)
+START_TEST(zero_cords_means_one_per_cpu)
 {
     atomic_int started = 0;
     cpu_set_t set;
     ck_assert_int_eq(sched_getaffinity(0, sizeof set, &set), 0);
-    ck_assert_int_eq(weft_serve_cords(0, note_start, &started), 0);
+    ck_assert_int_eq(weft_serve_cords(0, count_start, &started), 0);
     ck_assert_int_eq(started, CPU_COUNT(&set));
     ck_assert_int_eq(weft_serve_cords(1, NULL, NULL), -EINVAL);
 }
 END_TEST
 
-/* A server that says which cord it is. */
+/* A server that sends the id of its cord. */
 static struct {
     char address[32];
-    weft_fiber boss;
+    weft_fiber starter;
 } site;
 
-static weft_value answer(void *arg)
+static weft_value send_cord_id(void *arg)
 {
     int fd = (int)(intptr_t)arg;
     weft_cord self = weft_cord_self();
@@ -62,7 +62,7 @@ static weft_value answer(void *arg)
 static int on_conn(int fd, void *context)
 {
     (void)context;
-    return weft_go(answer, as_arg(fd));
+    return weft_go(send_cord_id, as_arg(fd));
 }
 
 static weft_value serve_site(void *arg)
@@ -72,7 +72,7 @@ static weft_value serve_site(void *arg)
     if (fd < 0)
         return fd;
     WEFT_DEFER(weft_close, fd);
-    weft_tell(site.boss, (weft_value)weft_cord_self());
+    weft_tell(site.starter, (weft_value)weft_cord_self());
     return weft_accept_loop(fd, on_conn, NULL);
 }
 
@@ -81,7 +81,7 @@ static weft_value run_site(void *arg)
     return weft_serve_cords((unsigned)(uintptr_t)arg, serve_site, NULL);
 }
 
-/* A port that was free a moment ago. */
+/* Choose a port that was free just now. */
 static void choose_port(void)
 {
     int fd = weft_listen("tcp", "127.0.0.1:0");
@@ -93,34 +93,34 @@ static void choose_port(void)
     weft_close(fd);
 }
 
-static weft_cord ask(void)
+static weft_cord query_cord(void)
 {
     int fd = weft_dial("tcp", site.address);
     ck_assert_int_ge(fd, 0);
-    weft_cord who = 0;
-    ck_assert_int_eq(weft_read_full(fd, &who, sizeof who), sizeof who);
+    weft_cord cord = 0;
+    ck_assert_int_eq(weft_read_full(fd, &cord, sizeof cord), sizeof cord);
     weft_close(fd);
-    return who;
+    return cord;
 }
 
 START_TEST(the_cords_share_a_port_and_the_kernel_spreads_the_connections)
 {
     choose_port();
-    site.boss = weft_self();
+    site.starter = weft_self();
     weft_fiber server = weft_spin(run_site, as_arg(3));
     weft_cord cords[3];
     for (int i = 0; i < 3; i++)
         cords[i] = (weft_cord)weft_receive();
-    int asked[3] = {0};
-    /* By chance, with equal odds: that one of three is never met in 300 times is no chance. */
+    int answered[3] = {0};
+    /* A fair choice omits one of three cords in 300 tries practically never. */
     for (int n = 0; n < 300; n++) {
-        weft_cord who = ask();
+        weft_cord cord = query_cord();
         for (int i = 0; i < 3; i++)
-            asked[i] += who == cords[i];
+            answered[i] += cord == cords[i];
     }
-    ck_assert_int_eq(asked[0] + asked[1] + asked[2], 300);
+    ck_assert_int_eq(answered[0] + answered[1] + answered[2], 300);
     for (int i = 0; i < 3; i++)
-        ck_assert_int_gt(asked[i], 0);
+        ck_assert_int_gt(answered[i], 0);
     weft_cancel(server);
     ck_assert_int_eq(weft_await(server), -ECANCELED);
     ck_assert_int_eq(weft_dial("tcp", site.address), -ECONNREFUSED);
@@ -128,13 +128,13 @@ START_TEST(the_cords_share_a_port_and_the_kernel_spreads_the_connections)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &the_first_error_stops_all_and_comes_back,
-    &it_returns_when_all_have,
-    &zero_means_as_many_as_there_are_cpus,
+    &the_first_error_stops_all_cords_and_is_returned,
+    &weft_serve_cords_returns_when_all_functions_have_returned,
+    &zero_cords_means_one_per_cpu,
     &the_cords_share_a_port_and_the_kernel_spreads_the_connections,
 };
 
 int main(void)
 {
-    return run_suite("serve", tests, COUNT_OF(tests));
+    return run_suite("serve_cords", tests, COUNT_OF(tests));
 }

@@ -1,7 +1,10 @@
-/* Threads, each with its own fibers: how they reach each other, what is left when one ends. */
-#include "support.h"
+/*
+ * Threads with their own fibers: messages between them, deadlock detection, and the end of a
+ * thread.
+ */
+#include "support/support.h"
 
-#include "core/port.h"
+#include "core/cord/registry.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,21 +15,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-static pthread_t start(void *(*fn)(void *), void *arg)
-{
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, fn, arg), 0);
-    return thread;
-}
-
-static void *join(pthread_t thread)
-{
-    void *result;
-    ck_assert_int_eq(pthread_join(thread, &result), 0);
-    return result;
-}
-
-static weft_value add_one(void *arg)
+static weft_value snooze_and_increment(void *arg)
 {
     for (int i = 0; i < 3; i++)
         weft_snooze();
@@ -39,28 +28,28 @@ static void *run_a_hundred_fibers(void *arg)
 {
     int *sum = arg;
     for (int i = 0; i < 100; i++)
-        weft_go(add_one, sum);
+        weft_go(snooze_and_increment, sum);
     return as_arg(weft_await_children());
 }
 
 /* DESIGN 8 */
-START_TEST(several_threads_run_their_own_fibers_side_by_side)
+START_TEST(several_threads_run_their_own_fibers_concurrently)
 {
     int sums[4] = {0};
     pthread_t threads[COUNT_OF(sums)];
     for (size_t i = 0; i < COUNT_OF(sums); i++)
-        threads[i] = start(run_a_hundred_fibers, &sums[i]);
+        threads[i] = start_thread(run_a_hundred_fibers, &sums[i]);
     int own = 0;
     ck_assert_ptr_null(run_a_hundred_fibers(&own));
     for (size_t i = 0; i < COUNT_OF(sums); i++) {
-        ck_assert_ptr_null(join(threads[i]));
+        ck_assert_ptr_null(join_thread(threads[i]));
         ck_assert_int_eq(sums[i], 100);
     }
     ck_assert_int_eq(own, 100);
 }
 END_TEST
 
-static void *say_ids(void *arg)
+static void *store_ids(void *arg)
 {
     weft_fiber *ids = arg;
     ids[0] = weft_self();
@@ -70,11 +59,11 @@ static void *say_ids(void *arg)
 }
 
 /* T18 */
-START_TEST(ids_of_different_threads_differ_also_when_one_comes_after_the_other)
+START_TEST(ids_of_different_threads_differ_even_if_the_threads_run_one_after_the_other)
 {
     weft_fiber ids[20][2];
     for (size_t i = 0; i < COUNT_OF(ids); i++)
-        join(start(say_ids, ids[i]));
+        join_thread(start_thread(store_ids, ids[i]));
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
         ck_assert_uint_ne(ids[i][0], weft_self());
         for (size_t j = 0; j < i; j++)
@@ -85,43 +74,43 @@ END_TEST
 
 static sem_t is_idle;
 
-static void tell_idle(void *arg)
+static void post_idle(void *arg)
 {
     (void)arg;
     sem_post(&is_idle);
 }
 
-/* Schedules once the other thread waits for the outside world. */
+/* Schedule when the other thread is idle. */
 static void *schedule_later(void *arg)
 {
     sem_wait(&is_idle);
     return as_arg(weft_schedule(*(weft_fiber *)arg, 42));
 }
 
-static pthread_t start_for_idle(weft_fiber *f)
+static pthread_t start_idle_waker(weft_fiber *f)
 {
     sem_init(&is_idle, 0, 0);
-    weft_on_idle(tell_idle, NULL);
-    return start(schedule_later, f);
+    weft_on_idle(post_idle, NULL);
+    return start_thread(schedule_later, f);
 }
 
 /* P8, P10 */
-START_TEST(a_plain_thread_wakes_a_main_fiber_that_has_nothing_else_to_wait_for)
+START_TEST(a_thread_without_fibers_wakes_a_main_fiber_that_waits_for_nothing_else)
 {
     weft_fiber self = weft_self();
-    pthread_t thread = start_for_idle(&self);
+    pthread_t thread = start_idle_waker(&self);
     ck_assert_int_eq(weft_suspend(), 42);
-    ck_assert_ptr_null(join(thread));
+    ck_assert_ptr_null(join_thread(thread));
 }
 END_TEST
 
 /* P10 */
-START_TEST(a_plain_thread_wakes_a_fiber_while_main_awaits_it)
+START_TEST(a_thread_without_fibers_wakes_a_fiber_while_main_awaits_it)
 {
     weft_fiber f = spin_suspended();
-    pthread_t thread = start_for_idle(&f);
+    pthread_t thread = start_idle_waker(&f);
     ck_assert_int_eq(weft_await(f), 42);
-    ck_assert_ptr_null(join(thread));
+    ck_assert_ptr_null(join_thread(thread));
 }
 END_TEST
 
@@ -131,61 +120,61 @@ static void *schedule_now(void *arg)
 }
 
 /* P10, P80 */
-START_TEST(what_a_thread_sent_arrives_although_the_thread_ends_at_once)
+START_TEST(a_schedule_of_a_thread_that_ends_at_once_arrives)
 {
     weft_fiber self = weft_self();
     for (int i = 0; i < 500; i++) {
-        pthread_t thread = start(schedule_now, &self);
+        pthread_t thread = start_thread(schedule_now, &self);
         ck_assert_int_eq(weft_suspend(), 42);
-        ck_assert_ptr_null(join(thread));
+        ck_assert_ptr_null(join_thread(thread));
     }
 }
 END_TEST
 
 static void *schedule_one_after_the_other(void *arg)
 {
-    weft_value *values = arg; /* the first is whom to send to */
+    weft_value *values = arg; /* the first is the id of the receiver */
     return as_arg(weft_schedule((weft_fiber)values[0], values[1]) +
                   weft_schedule((weft_fiber)values[0], values[2]));
 }
 
 /* P4 */
-START_TEST(of_two_values_that_a_thread_sent_the_later_wins_but_not_against_an_error)
+START_TEST(of_two_values_from_a_thread_the_later_wins_but_not_against_an_error)
 {
     weft_value values[] = {(weft_value)weft_self(), 1, 2};
-    ck_assert_ptr_null(join(start(schedule_one_after_the_other, values)));
+    ck_assert_ptr_null(join_thread(start_thread(schedule_one_after_the_other, values)));
     ck_assert_int_eq(weft_suspend(), 2);
     values[1] = -EIO;
-    ck_assert_ptr_null(join(start(schedule_one_after_the_other, values)));
+    ck_assert_ptr_null(join_thread(start_thread(schedule_one_after_the_other, values)));
     ck_assert_int_eq(weft_suspend(), -EIO);
-    if (!is_sanitized()) /* TSan has threads of its own, in a forked process up to two */
+    if (!is_sanitized()) /* TSan has its own threads, up to two in a forked process */
         ck_assert_int_eq(weft_suspend(), 0);
 }
 END_TEST
 
-static weft_fiber sent_to;
+static weft_fiber receiver;
 static pthread_t last_thread;
 static atomic_bool may_send;
-static bool is_watched; /* the next stat is the moment to send */
-static unsigned looks;  /* how often weft has counted the threads */
+static bool is_send_due;       /* the next stat triggers the send */
+static unsigned thread_counts; /* how many times weft has counted the threads */
 
-static void *send_when_told(void *arg)
+static void *send_when_allowed(void *arg)
 {
     (void)arg;
     while (!atomic_load(&may_send))
         sched_yield();
-    return as_arg(weft_schedule(sent_to, 42));
+    return as_arg(weft_schedule(receiver, 42));
 }
 
 /*
- * In place of the C library's: weft counts the threads by it, to find out whether anybody is left
- * who could wake a fiber. The last one sends and ends just before it is counted.
+ * Replace stat of the C library. weft calls it to count the threads during deadlock detection. The
+ * last foreign thread sends and ends just before it is counted.
  */
 int stat(const char *restrict path, struct stat *restrict out)
 {
-    looks++;
-    if (is_watched) {
-        is_watched = false;
+    thread_counts++;
+    if (is_send_due) {
+        is_send_due = false;
         atomic_store(&may_send, true);
         pthread_join(last_thread, NULL);
     }
@@ -193,14 +182,14 @@ int stat(const char *restrict path, struct stat *restrict out)
 }
 
 /* P10, P80 */
-START_TEST(a_last_word_of_the_last_thread_is_not_taken_for_a_deadlock)
+START_TEST(a_last_message_of_the_last_foreign_thread_prevents_a_deadlock_report)
 {
-    sent_to = spin_suspended();
-    last_thread = start(send_when_told, NULL);
-    is_watched = true;
-    weft_value value = weft_await(sent_to);
-    if (is_watched) { /* it did not ask */
-        is_watched = false;
+    receiver = spin_suspended();
+    last_thread = start_thread(send_when_allowed, NULL);
+    is_send_due = true;
+    weft_value value = weft_await(receiver);
+    if (is_send_due) { /* stat was not called */
+        is_send_due = false;
         atomic_store(&may_send, true);
         pthread_join(last_thread, NULL);
     }
@@ -208,99 +197,99 @@ START_TEST(a_last_word_of_the_last_thread_is_not_taken_for_a_deadlock)
 }
 END_TEST
 
-/* A backend whose waits are counted, and for other threads not waited. */
+/* A backend that counts its polls. Polls that wait for foreign threads return at once. */
 static const weft__backend_type *real_type;
-static unsigned waits_for_threads; /* with an end */
-static sem_t waits_for_ever;       /* and without */
+static unsigned bounded_polls; /* polls with a timeout */
+static sem_t unbounded_polls;  /* posted by polls without a timeout */
 
-#define WAITS_MAX (10 * WEFT__THREAD_LOOKS_MAX)
+#define WAITS_MAX (10 * WEFT__FOREIGN_CHECKS_MAX)
 
-static int poll_by_spy(weft__backend *b, int64_t timeout_ns)
+static int count_and_poll(weft__backend *b, int64_t timeout_ns)
 {
-    if (timeout_ns < WEFT__POLL_FOR_EVER && ++waits_for_threads < WAITS_MAX)
+    if (timeout_ns < WEFT__POLL_FOREVER && ++bounded_polls < WAITS_MAX)
         return real_type->poll(b, 0);
     if (timeout_ns < 0)
-        sem_post(&waits_for_ever);
+        sem_post(&unbounded_polls);
     return real_type->poll(b, timeout_ns);
 }
 
-static void *wake_after_the_last_look(void *arg)
+static void *wake_after_last_count(void *arg)
 {
-    sem_wait(&waits_for_ever);
+    sem_wait(&unbounded_polls);
     return as_arg(weft_schedule(*(weft_fiber *)arg, 42));
 }
 
-/* Counts the waits of this thread from now on. */
-static weft__backend_type spy;
+/* Count the polls of this thread from now on. */
+static weft__backend_type counting_type;
 
-static void spy_on_waits(void)
+static void start_counting_polls(void)
 {
     weft__backend *b = weft__cord_self->backend;
     real_type = b->type;
-    spy = *real_type;
-    spy.poll = poll_by_spy;
-    b->type = &spy;
-    waits_for_threads = looks = 0;
-    sem_init(&waits_for_ever, 0, 0);
+    counting_type = *real_type;
+    counting_type.poll = count_and_poll;
+    b->type = &counting_type;
+    bounded_polls = thread_counts = 0;
+    sem_init(&unbounded_polls, 0, 0);
 }
 
-static void stop_spying(void)
+static void stop_counting_polls(void)
 {
     weft__cord_self->backend->type = real_type;
 }
 
 static void wait_for_a_foreign_thread(weft_fiber *f)
 {
-    spy_on_waits();
-    pthread_t thread = start(wake_after_the_last_look, f);
+    start_counting_polls();
+    pthread_t thread = start_thread(wake_after_last_count, f);
     ck_assert_int_eq(weft_suspend(), 42);
-    ck_assert_ptr_null(join(thread));
-    stop_spying();
+    ck_assert_ptr_null(join_thread(thread));
+    stop_counting_polls();
 }
 
-START_TEST(a_main_fiber_that_waits_for_a_foreign_thread_stops_looking_for_it)
+START_TEST(a_main_fiber_that_waits_for_a_foreign_thread_stops_polling_for_it)
 {
     weft_fiber self = weft_self();
     wait_for_a_foreign_thread(&self);
-    ck_assert_uint_eq(waits_for_threads, WEFT__THREAD_LOOKS_MAX);
-    ck_assert_uint_eq(looks, WEFT__THREAD_LOOKS_MAX + 1);
-    /* It knows that there was one, and does not look at once. */
+    ck_assert_uint_eq(bounded_polls, WEFT__FOREIGN_CHECKS_MAX);
+    ck_assert_uint_eq(thread_counts, WEFT__FOREIGN_CHECKS_MAX + 1);
+    /* The thread remembers the foreign thread and does not count at once. */
     wait_for_a_foreign_thread(&self);
-    ck_assert_uint_eq(waits_for_threads, WEFT__THREAD_LOOKS_MAX);
-    ck_assert_uint_eq(looks, WEFT__THREAD_LOOKS_MAX);
+    ck_assert_uint_eq(bounded_polls, WEFT__FOREIGN_CHECKS_MAX);
+    ck_assert_uint_eq(thread_counts, WEFT__FOREIGN_CHECKS_MAX);
 }
 END_TEST
 
-static weft_value return_after_the_last_look(void *arg)
+static weft_value return_after_last_count(void *arg)
 {
     (void)arg;
-    sem_wait(&waits_for_ever);
+    sem_wait(&unbounded_polls);
     return 0;
 }
 
 /* P8 */
-START_TEST(a_main_fiber_that_suspends_hears_of_the_end_of_a_call_however_long_that_takes)
+START_TEST(a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_duration)
 {
-    if (is_sanitized()) /* TSan has threads of its own */
+    if (is_sanitized()) /* TSan has its own threads */
         return;
     weft_self();
-    spy_on_waits();
-    ck_assert_int_eq(weft_offload_go(return_after_the_last_look, NULL), 0);
+    start_counting_polls();
+    ck_assert_int_eq(weft_offload_go(return_after_last_count, NULL), 0);
     ck_assert_int_eq(weft_suspend(), 0);
-    stop_spying();
+    stop_counting_polls();
 }
 END_TEST
 
-static bool is_to_be_let_go;
+static bool becomes_victim;
 
-/* The cord is let go, and while it leaves its poll a message comes. */
-static int poll_and_be_let_go(weft__backend *b, int64_t timeout_ns)
+/* Make this cord a deadlock victim. A message arrives while the poll returns. */
+static int poll_as_victim(weft__backend *b, int64_t timeout_ns)
 {
-    if (timeout_ns >= 0 || !is_to_be_let_go)
+    if (timeout_ns >= 0 || !becomes_victim)
         return real_type->poll(b, timeout_ns);
-    is_to_be_let_go = false;
-    ck_assert_ptr_null(join(start(schedule_now, &sent_to)));
-    atomic_store(&weft__cord_self->is_let_go, true);
+    becomes_victim = false;
+    ck_assert_ptr_null(join_thread(start_thread(schedule_now, &receiver)));
+    atomic_store(&weft__cord_self->is_deadlock_victim, true);
     return real_type->poll(b, 0);
 }
 
@@ -311,70 +300,71 @@ static void *wait_for_semaphore(void *arg)
 }
 
 /* P80 */
-START_TEST(a_cord_that_is_let_go_reads_its_messages_before_it_is_told_of_a_deadlock)
+START_TEST(a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock)
 {
     sem_t may_end;
     sem_init(&may_end, 0, 0);
-    sent_to = spin_suspended();
-    pthread_t foreign = start(wait_for_semaphore, &may_end); /* else nobody could send anything */
-    spy_on_waits();
-    spy.poll = poll_and_be_let_go;
-    is_to_be_let_go = true;
-    ck_assert_int_eq(weft_await(sent_to), 42);
-    ck_assert(!is_to_be_let_go);
-    stop_spying();
+    receiver = spin_suspended();
+    /* Without it no thread could send. */
+    pthread_t foreign = start_thread(wait_for_semaphore, &may_end);
+    start_counting_polls();
+    counting_type.poll = poll_as_victim;
+    becomes_victim = true;
+    ck_assert_int_eq(weft_await(receiver), 42);
+    ck_assert(!becomes_victim);
+    stop_counting_polls();
     sem_post(&may_end);
-    ck_assert_ptr_null(join(foreign));
+    ck_assert_ptr_null(join_thread(foreign));
 }
 END_TEST
 
 static bool is_flag_set(weft_cord cord, size_t offset)
 {
     uint32_t index = weft__fiber_cord(cord);
-    weft__cord *c = weft__port_visit(index);
+    weft__cord *c = weft__registry_acquire(index);
     ck_assert_ptr_nonnull(c);
     bool is_set = atomic_load((atomic_bool *)((char *)c + offset));
-    weft__port_leave(index);
+    weft__registry_release(index);
     return is_set;
 }
 
 /* P80 */
-START_TEST(no_other_cord_is_let_go_while_a_message_of_the_last_thread_is_pending)
+START_TEST(no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_is_pending)
 {
-    sent_to = spin_suspended();
-    weft_cord serves = weft_cord_start(NULL, NULL, NULL);
-    while (!is_flag_set(serves, offsetof(weft__cord, is_helpless)))
+    receiver = spin_suspended();
+    weft_cord idle_cord = weft_cord_start(NULL, NULL, NULL);
+    while (!is_flag_set(idle_cord, offsetof(weft__cord, is_quiescent)))
         sched_yield();
-    last_thread = start(send_when_told, NULL);
-    is_watched = true;
-    ck_assert_int_eq(weft_await(sent_to), 42);
-    ck_assert(!is_watched);
-    ck_assert(!is_flag_set(serves, offsetof(weft__cord, is_let_go)));
-    ck_assert_int_eq(weft_cord_call(serves, return_arg, as_arg(7)), 7);
-    ck_assert_int_eq(weft_cord_cancel(serves), 0);
-    ck_assert_int_eq(weft_cord_join(serves), -ECANCELED);
+    last_thread = start_thread(send_when_allowed, NULL);
+    is_send_due = true;
+    ck_assert_int_eq(weft_await(receiver), 42);
+    ck_assert(!is_send_due);
+    ck_assert(!is_flag_set(idle_cord, offsetof(weft__cord, is_deadlock_victim)));
+    ck_assert_int_eq(weft_cord_call(idle_cord, return_arg, as_arg(7)), 7);
+    ck_assert_int_eq(weft_cord_cancel(idle_cord), 0);
+    ck_assert_int_eq(weft_cord_join(idle_cord), -ECANCELED);
 }
 END_TEST
 
-/* Two threads that hand a number to and fro. */
-typedef struct match {
-    _Atomic weft_fiber players[2];
+/* Two threads that exchange a number. */
+typedef struct exchange {
+    _Atomic weft_fiber fibers[2];
     long rounds;
-} match;
+} exchange;
 
-static weft_fiber player(match *m, int which)
+static weft_fiber fiber_of_exchange(exchange *m, int which)
 {
     weft_fiber id;
-    while ((id = atomic_load(&m->players[which])) == 0)
+    while ((id = atomic_load(&m->fibers[which])) == 0)
         sched_yield();
     return id;
 }
 
-static void *return_every_ball(void *arg)
+static void *return_each_number(void *arg)
 {
-    match *m = arg;
-    atomic_store(&m->players[1], weft_self());
-    weft_fiber other = player(m, 0);
+    exchange *m = arg;
+    atomic_store(&m->fibers[1], weft_self());
+    weft_fiber other = fiber_of_exchange(m, 0);
     for (long i = 0; i < m->rounds; i++) {
         weft_value value = weft_suspend();
         if (value != i || weft_schedule(other, i) != 0)
@@ -384,46 +374,46 @@ static void *return_every_ball(void *arg)
 }
 
 /* P10 */
-START_TEST(ten_thousand_values_go_to_and_fro_between_two_threads_without_loss)
+START_TEST(ten_thousand_values_pass_between_two_threads_without_loss)
 {
-    match m = {.rounds = 10000};
-    atomic_store(&m.players[0], weft_self());
-    pthread_t thread = start(return_every_ball, &m);
-    weft_fiber other = player(&m, 1);
+    exchange m = {.rounds = 10000};
+    atomic_store(&m.fibers[0], weft_self());
+    pthread_t thread = start_thread(return_each_number, &m);
+    weft_fiber other = fiber_of_exchange(&m, 1);
     for (long i = 0; i < m.rounds; i++) {
         ck_assert_int_eq(weft_schedule(other, i), 0);
         ck_assert_int_eq(weft_suspend(), i);
     }
-    ck_assert_ptr_null(join(thread));
+    ck_assert_ptr_null(join_thread(thread));
 }
 END_TEST
 
-#define CROWD 2000
+#define RECEIVERS 2000
 
-static weft_fiber crowd[CROWD];
+static weft_fiber receivers[RECEIVERS];
 
-/* Every fourth one, from the first that is given. */
+/* Schedule every fourth fiber, starting with index arg. */
 static void *schedule_a_quarter(void *arg)
 {
-    for (size_t i = (size_t)arg; i < CROWD; i += 4)
-        if (weft_schedule(crowd[i], (weft_value)i) != 0)
+    for (size_t i = (size_t)arg; i < RECEIVERS; i += 4)
+        if (weft_schedule(receivers[i], (weft_value)i) != 0)
             return as_arg(1);
     return NULL;
 }
 
 /* P10, P49 */
-START_TEST(what_several_threads_send_to_many_fibers_all_arrives)
+START_TEST(all_values_from_several_threads_to_many_fibers_arrive)
 {
-    for (size_t i = 0; i < CROWD; i++)
-        crowd[i] = weft_spin(suspend, NULL);
+    for (size_t i = 0; i < RECEIVERS; i++)
+        receivers[i] = weft_spin(suspend, NULL);
     let_run();
     pthread_t threads[4];
     for (size_t i = 0; i < COUNT_OF(threads); i++)
-        threads[i] = start(schedule_a_quarter, (void *)i);
-    for (size_t i = 0; i < CROWD; i++)
-        ck_assert_int_eq(weft_await(crowd[i]), (weft_value)i);
+        threads[i] = start_thread(schedule_a_quarter, (void *)i);
+    for (size_t i = 0; i < RECEIVERS; i++)
+        ck_assert_int_eq(weft_await(receivers[i]), (weft_value)i);
     for (size_t i = 0; i < COUNT_OF(threads); i++)
-        ck_assert_ptr_null(join(threads[i]));
+        ck_assert_ptr_null(join_thread(threads[i]));
 }
 END_TEST
 
@@ -435,14 +425,14 @@ static weft_value snooze_until_awaited(void *arg)
 }
 
 /* P10, P11 */
-START_TEST(what_a_thread_sends_arrives_although_another_fiber_snoozes_all_the_time)
+START_TEST(a_value_from_a_thread_arrives_while_another_fiber_snoozes_all_the_time)
 {
     weft_fiber f = spin_suspended();
     weft_fiber snoozer = weft_spin(snooze_until_awaited, id_arg(f));
-    pthread_t thread = start(schedule_now, &f);
+    pthread_t thread = start_thread(schedule_now, &f);
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_int_eq(weft_await(snoozer), 0);
-    ck_assert_ptr_null(join(thread));
+    ck_assert_ptr_null(join_thread(thread));
 }
 END_TEST
 
@@ -460,17 +450,20 @@ static weft_value sleep_shortly(void *arg)
 }
 
 /* API: weft_schedule */
-START_TEST(a_fiber_that_waits_in_something_else_is_left_alone_by_other_threads)
+START_TEST(a_schedule_from_another_thread_does_not_wake_a_sleeping_fiber)
 {
     weft_fiber f = weft_spin(sleep_shortly, NULL);
     weft_snooze();
-    ck_assert_ptr_null(join(start(schedule_twice_a_sleeper, &f)));
+    ck_assert_ptr_null(join_thread(start_thread(schedule_twice_a_sleeper, &f)));
     ck_assert_int_eq(weft_await(f), 0);
 }
 END_TEST
 
-/* Each call refuses the id of another thread; the index of the first that does not, else 0. */
-static int refuse_foreign(weft_fiber f)
+/*
+ * Make calls with the id of another thread. Return the index of the first that is not refused, or
+ * 0.
+ */
+static int make_foreign_calls(weft_fiber f)
 {
     weft_info info;
     void *frames[4];
@@ -491,7 +484,7 @@ static int refuse_foreign(weft_fiber f)
         weft_transfer(f, 1),
         weft_park(f),
         weft_unpark(f),
-        weft_name(f, "far"),
+        weft_set_name(f, "far"),
         weft_children(f, NULL, 0),
         weft_info_of(f, &info),
         weft_backtrace(f, frames, 4),
@@ -505,23 +498,23 @@ static int refuse_foreign(weft_fiber f)
                : -1;
 }
 
-static void *refuse_id(void *arg)
+static void *make_foreign_calls_in_thread(void *arg)
 {
-    return as_arg(refuse_foreign(*(weft_fiber *)arg));
+    return as_arg(make_foreign_calls(*(weft_fiber *)arg));
 }
 
 /* DESIGN 8 */
-START_TEST(calls_that_concern_the_own_thread_refuse_the_fibers_of_another)
+START_TEST(calls_for_fibers_of_the_same_thread_refuse_fibers_of_another)
 {
     weft_fiber f = spin_suspended();
-    ck_assert_int_eq((weft_value)join(start(refuse_id, &f)), 0);
+    ck_assert_int_eq((weft_value)join_thread(start_thread(make_foreign_calls_in_thread, &f)), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(weft_schedule(f, 7), 0);
     ck_assert_int_eq(weft_await(f), 7);
 }
 END_TEST
 
-static void *leave_id(void *arg)
+static void *store_id_of_thread(void *arg)
 {
     *(weft_fiber *)arg = weft_self();
     return NULL;
@@ -530,10 +523,10 @@ static void *leave_id(void *arg)
 /* P7 */
 START_TEST(scheduling_a_fiber_of_a_thread_that_has_ended_is_refused)
 {
-    weft_fiber gone;
-    join(start(leave_id, &gone));
+    weft_fiber ended;
+    join_thread(start_thread(store_id_of_thread, &ended));
     weft_self();
-    ck_assert_int_eq(weft_schedule(gone, 1), -ESRCH);
+    ck_assert_int_eq(weft_schedule(ended, 1), -ESRCH);
     ck_assert_int_eq(weft_schedule(0, 1), -ESRCH);
 }
 END_TEST
@@ -560,7 +553,7 @@ static void add_hundred(void *arg)
 
 static weft_key key;
 
-static void *leave_fibers_behind(void *arg)
+static void *end_with_fibers(void *arg)
 {
     weft_defer(add_ten, arg);
     weft_local_set(key, arg);
@@ -571,16 +564,16 @@ static void *leave_fibers_behind(void *arg)
 }
 
 /* P77, P33 */
-START_TEST(when_a_thread_ends_its_fibers_are_ended_and_their_clean_up_is_done)
+START_TEST(a_thread_that_ends_ends_its_fibers_and_runs_their_cleanup)
 {
     int sum = 0;
     key = weft_key_new(add_hundred);
-    join(start(leave_fibers_behind, &sum));
+    join_thread(start_thread(end_with_fibers, &sum));
     ck_assert_int_eq(sum, 112);
 }
 END_TEST
 
-static void *leave_an_error(void *arg)
+static void *end_with_error(void *arg)
 {
     (void)arg;
     weft_spin(fail_with, as_arg(-EIO));
@@ -588,16 +581,16 @@ static void *leave_an_error(void *arg)
     return NULL;
 }
 
-static int run_a_failing_thread(void)
+static int run_failing_thread(void)
 {
-    join(start(leave_an_error, NULL));
+    join_thread(start_thread(end_with_error, NULL));
     return 0;
 }
 
 /* P77 */
-START_TEST(an_error_that_nobody_in_a_thread_handles_is_reported_when_it_ends)
+START_TEST(an_unhandled_error_in_a_thread_is_reported_when_it_ends)
 {
-    const outcome *o = run_apart(run_a_failing_thread);
+    const outcome *o = run_apart(run_failing_thread);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "broken"), 1);
 }
@@ -628,12 +621,12 @@ static void *use_everything_once(void *arg)
 }
 
 /* P78 */
-START_TEST(two_hundred_threads_in_turn_leave_no_descriptor_behind)
+START_TEST(two_hundred_successive_threads_leave_no_open_descriptor)
 {
-    join(start(use_everything_once, NULL));
+    join_thread(start_thread(use_everything_once, NULL));
     int before = open_descriptors();
     for (int i = 0; i < 200; i++)
-        ck_assert_ptr_eq(join(start(use_everything_once, as_arg(i))), as_arg(i));
+        ck_assert_ptr_eq(join_thread(start_thread(use_everything_once, as_arg(i))), as_arg(i));
     ck_assert_int_eq(open_descriptors(), before);
 }
 END_TEST
@@ -653,34 +646,34 @@ static void *sleep_in_a_scope(void *arg)
 START_TEST(timers_of_a_thread_fire_while_another_thread_waits)
 {
     weft_fiber self = weft_self();
-    pthread_t thread = start(sleep_in_a_scope, NULL), waker = start_for_idle(&self);
+    pthread_t thread = start_thread(sleep_in_a_scope, NULL), waker = start_idle_waker(&self);
     ck_assert_int_eq(weft_suspend(), 42);
-    ck_assert_int_eq((weft_value)join(thread), -ETIMEDOUT);
-    join(waker);
+    ck_assert_int_eq((weft_value)join_thread(thread), -ETIMEDOUT);
+    join_thread(waker);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &several_threads_run_their_own_fibers_side_by_side,
-    &ids_of_different_threads_differ_also_when_one_comes_after_the_other,
-    &a_plain_thread_wakes_a_main_fiber_that_has_nothing_else_to_wait_for,
-    &a_plain_thread_wakes_a_fiber_while_main_awaits_it,
-    &what_a_thread_sent_arrives_although_the_thread_ends_at_once,
-    &of_two_values_that_a_thread_sent_the_later_wins_but_not_against_an_error,
-    &a_last_word_of_the_last_thread_is_not_taken_for_a_deadlock,
-    &a_main_fiber_that_waits_for_a_foreign_thread_stops_looking_for_it,
-    &a_cord_that_is_let_go_reads_its_messages_before_it_is_told_of_a_deadlock,
-    &no_other_cord_is_let_go_while_a_message_of_the_last_thread_is_pending,
-    &a_main_fiber_that_suspends_hears_of_the_end_of_a_call_however_long_that_takes,
-    &ten_thousand_values_go_to_and_fro_between_two_threads_without_loss,
-    &what_several_threads_send_to_many_fibers_all_arrives,
-    &what_a_thread_sends_arrives_although_another_fiber_snoozes_all_the_time,
-    &a_fiber_that_waits_in_something_else_is_left_alone_by_other_threads,
-    &calls_that_concern_the_own_thread_refuse_the_fibers_of_another,
+    &several_threads_run_their_own_fibers_concurrently,
+    &ids_of_different_threads_differ_even_if_the_threads_run_one_after_the_other,
+    &a_thread_without_fibers_wakes_a_main_fiber_that_waits_for_nothing_else,
+    &a_thread_without_fibers_wakes_a_fiber_while_main_awaits_it,
+    &a_schedule_of_a_thread_that_ends_at_once_arrives,
+    &of_two_values_from_a_thread_the_later_wins_but_not_against_an_error,
+    &a_last_message_of_the_last_foreign_thread_prevents_a_deadlock_report,
+    &a_main_fiber_that_waits_for_a_foreign_thread_stops_polling_for_it,
+    &a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock,
+    &no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_is_pending,
+    &a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_duration,
+    &ten_thousand_values_pass_between_two_threads_without_loss,
+    &all_values_from_several_threads_to_many_fibers_arrive,
+    &a_value_from_a_thread_arrives_while_another_fiber_snoozes_all_the_time,
+    &a_schedule_from_another_thread_does_not_wake_a_sleeping_fiber,
+    &calls_for_fibers_of_the_same_thread_refuse_fibers_of_another,
     &scheduling_a_fiber_of_a_thread_that_has_ended_is_refused,
-    &when_a_thread_ends_its_fibers_are_ended_and_their_clean_up_is_done,
-    &an_error_that_nobody_in_a_thread_handles_is_reported_when_it_ends,
-    &two_hundred_threads_in_turn_leave_no_descriptor_behind,
+    &a_thread_that_ends_ends_its_fibers_and_runs_their_cleanup,
+    &an_unhandled_error_in_a_thread_is_reported_when_it_ends,
+    &two_hundred_successive_threads_leave_no_open_descriptor,
     &timers_of_a_thread_fire_while_another_thread_waits,
 };
 

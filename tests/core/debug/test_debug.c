@@ -1,9 +1,9 @@
-/* Looking inside: names, information, walks, dumps, backtraces, counters, CPU time. */
-#include "support.h"
+/* Tests of names, fiber information, walks, dumps, backtraces, counters, and CPU time. */
+#include "support/support.h"
 
 #include <time.h>
 
-/* With ucontext nobody knows where the frames of a fiber that waits begin. */
+/* With ucontext the frames of a waiting fiber cannot be found. */
 #ifdef WEFT_UCONTEXT
 #define HAS_BACKTRACES false
 #else
@@ -20,10 +20,10 @@ START_TEST(a_name_is_copied_and_cut_to_31_bytes)
     ck_assert_uint_eq(strlen(weft_name_of(f)), 31);
     name[31] = '\0';
     ck_assert_str_eq(weft_name_of(f), name);
-    ck_assert_int_eq(weft_name(f, name), 0);
+    ck_assert_int_eq(weft_set_name(f, name), 0);
     ck_assert_str_eq(weft_name_of(f), name);
     strcpy(name, "short");
-    ck_assert_int_eq(weft_name(f, name), 0);
+    ck_assert_int_eq(weft_set_name(f, name), 0);
     name[0] = 'X';
     ck_assert_str_eq(weft_name_of(f), "short");
     weft_await(f);
@@ -31,21 +31,21 @@ START_TEST(a_name_is_copied_and_cut_to_31_bytes)
 END_TEST
 
 /* T17, T19 */
-START_TEST(a_fiber_may_have_no_name_and_one_that_is_gone_has_none_to_give)
+START_TEST(a_fiber_may_have_no_name_and_an_awaited_fiber_has_none)
 {
     weft_fiber f = weft_spin(return_arg, NULL);
     ck_assert_str_eq(weft_name_of(f), "");
-    ck_assert_int_eq(weft_name(f, NULL), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_int_eq(weft_set_name(f, NULL), -EINVAL);
+    ck_assert_any_error(-EINVAL);
     weft_await(f);
     ck_assert_ptr_null(weft_name_of(f));
-    ck_assert_int_eq(weft_name(f, "late"), -ESRCH);
+    ck_assert_int_eq(weft_set_name(f, "late"), -ESRCH);
     ck_assert_str_eq(weft_name_of(weft_main()), "main");
 }
 END_TEST
 
 /* T17, T20 */
-START_TEST(the_next_fiber_does_not_have_the_name_of_the_one_before_it)
+START_TEST(a_new_fiber_does_not_have_the_name_of_a_previous_fiber)
 {
     for (int i = 0; i < 10; i++)
         weft_await(weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"}));
@@ -62,7 +62,7 @@ static weft_value sleep_briefly(void *arg)
 }
 
 /* T20 */
-START_TEST(what_is_known_of_a_waiting_fiber)
+START_TEST(the_info_of_a_waiting_fiber)
 {
     weft_spin_options options = {.name = "sleeper", .stack_bytes = 128 << 10, .is_daemon = true};
     weft_fiber other = weft_spin(sleep_briefly, NULL);
@@ -89,7 +89,7 @@ START_TEST(what_is_known_of_a_waiting_fiber)
 END_TEST
 
 /* T20 */
-START_TEST(what_is_known_of_main_of_a_runnable_fiber_and_of_one_that_is_gone)
+START_TEST(the_info_of_main_of_a_runnable_fiber_and_of_an_ended_fiber)
 {
     weft_info i;
     ck_assert_int_eq(weft_info_of(weft_main(), &i), 0);
@@ -103,7 +103,8 @@ START_TEST(what_is_known_of_main_of_a_runnable_fiber_and_of_one_that_is_gone)
     ck_assert_int_eq(i.state, WEFT_RUNNABLE);
     ck_assert_double_eq(i.waiting_s, 0);
     weft_snooze();
-    ck_assert_int_eq(weft_info_of(f, &i), 0); /* T24: it has ended, its value waits */
+    /* T24: the fiber has ended, and its value is not awaited yet. */
+    ck_assert_int_eq(weft_info_of(f, &i), 0);
     ck_assert_int_eq(i.state, WEFT_DEAD);
     ck_assert_uint_eq(i.stack_bytes, 0);
     ck_assert_int_eq(weft_await(f), 7);
@@ -111,17 +112,6 @@ START_TEST(what_is_known_of_main_of_a_runnable_fiber_and_of_one_that_is_gone)
     ck_assert_int_eq(weft_info_of(0, &i), -ESRCH);
 }
 END_TEST
-
-static weft_value read_byte(void *arg)
-{
-    char byte;
-    return weft_read(*(int *)arg, &byte, 1);
-}
-
-static weft_value await_arg(void *arg)
-{
-    return weft_await(arg_id(arg));
-}
 
 static void assert_waits_for(weft_fiber f, const char *reason)
 {
@@ -132,12 +122,12 @@ static void assert_waits_for(weft_fiber f, const char *reason)
 }
 
 /* T20 */
-START_TEST(every_wait_has_its_reason)
+START_TEST(every_kind_of_wait_has_a_reason)
 {
     int fd[2];
     weft_pipe(fd);
     weft_fiber sleeper = spin_sleeping();
-    weft_fiber awaiter = weft_spin(await_arg, id_arg(sleeper));
+    weft_fiber awaiter = weft_spin(await_fiber, id_arg(sleeper));
     weft_fiber reader = weft_spin(read_byte, &fd[0]);
     let_run();
     assert_waits_for(sleeper, "sleep");
@@ -151,7 +141,7 @@ START_TEST(every_wait_has_its_reason)
 }
 END_TEST
 
-static weft_value hold_two(void *arg)
+static weft_value spin_two_and_suspend(void *arg)
 {
     weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "a1"});
     weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "a2"});
@@ -168,7 +158,7 @@ static int mark_name(const weft_info *info, void *context)
 
 static void spin_tree(void)
 {
-    weft_spin_with(hold_two, NULL, &(weft_spin_options){.name = "a"});
+    weft_spin_with(spin_two_and_suspend, NULL, &(weft_spin_options){.name = "a"});
     weft_spin_with(suspend, NULL, &(weft_spin_options){.name = "b"});
     weft_fiber ended = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "zombie"});
     let_run();
@@ -176,7 +166,7 @@ static void spin_tree(void)
 }
 
 /* T20 */
-START_TEST(a_walk_meets_the_living_fibers_parents_before_their_children)
+START_TEST(a_walk_visits_live_fibers_parents_before_children)
 {
     int left = 100;
     spin_tree();
@@ -187,7 +177,7 @@ START_TEST(a_walk_meets_the_living_fibers_parents_before_their_children)
 END_TEST
 
 /* T20 */
-START_TEST(a_walk_ends_when_it_is_told_to)
+START_TEST(a_walk_ends_when_the_callback_returns_nonzero)
 {
     int left = 3;
     spin_tree();
@@ -224,20 +214,20 @@ START_TEST(a_dump_shows_the_tree_with_names_states_and_reasons)
 END_TEST
 
 /* T20 */
-START_TEST(a_dump_to_nowhere_is_an_error)
+START_TEST(a_dump_to_a_bad_descriptor_is_an_error)
 {
     ck_assert_int_eq(weft_dump(-1), -EBADF);
 }
 END_TEST
 
-/* Where the two functions below return to: one address in each of their callers. */
+/* The return addresses of the two functions below, one in each of their callers. */
 static void *outer_returns_to, *inner_returns_to;
 
 static __attribute__((noinline)) weft_value inner(weft_value (*wait)(void))
 {
     inner_returns_to = __builtin_return_address(0);
     weft_value rc = wait();
-    __asm__ volatile("" : "+r"(rc)); /* no tail call */
+    __asm__ volatile("" : "+r"(rc)); /* prevents a tail call */
     return rc;
 }
 
@@ -249,7 +239,7 @@ static __attribute__((noinline)) weft_value outer(weft_value (*wait)(void))
     return rc;
 }
 
-static weft_value nest(void *arg)
+static weft_value suspend_nested(void *arg)
 {
     (void)arg;
     weft_value rc = outer(weft_suspend);
@@ -257,7 +247,7 @@ static weft_value nest(void *arg)
     return rc;
 }
 
-/* The index of an address in a backtrace, or -1. */
+/* Return the index of an address in a backtrace, or -1. */
 static int find_frame(void *const *frames, int n, const void *address)
 {
     for (int i = 0; i < n; i++)
@@ -272,7 +262,7 @@ START_TEST(the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_f
     if (!HAS_BACKTRACES)
         return;
     void *frames[32];
-    weft_fiber f = weft_spin(nest, NULL);
+    weft_fiber f = weft_spin(suspend_nested, NULL);
     weft_snooze();
     int n = weft_backtrace(f, frames, COUNT_OF(frames));
     ck_assert_int_ge(n, 3);
@@ -282,7 +272,7 @@ START_TEST(the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_f
     ck_assert_int_eq(weft_backtrace(f, frames, 2), 2);
     ck_assert_int_eq(weft_backtrace(f, frames, 0), 0);
     weft_schedule(f, 7);
-    ck_assert_int_eq(weft_await(f), 7); /* and looking has not hurt */
+    ck_assert_int_eq(weft_await(f), 7); /* the backtrace did not change the fiber */
     ck_assert_int_eq(weft_backtrace(f, frames, COUNT_OF(frames)), -ESRCH);
 }
 END_TEST
@@ -294,7 +284,7 @@ static weft_value trace_self(void)
     return weft_backtrace(weft_self(), own_frames, COUNT_OF(own_frames));
 }
 
-static weft_value nest_and_trace(void *arg)
+static weft_value trace_nested(void *arg)
 {
     (void)arg;
     weft_value n = outer(trace_self);
@@ -305,7 +295,7 @@ static weft_value nest_and_trace(void *arg)
 /* T21 */
 START_TEST(a_fiber_can_have_its_own_backtrace)
 {
-    int n = (int)weft_await(weft_spin(nest_and_trace, NULL));
+    int n = (int)weft_await(weft_spin(trace_nested, NULL));
     ck_assert_int_ge(n, 3);
     ck_assert_int_ge(find_frame(own_frames, n, inner_returns_to), 0);
     ck_assert_int_ge(find_frame(own_frames, n, outer_returns_to), 0);
@@ -359,7 +349,7 @@ static weft_value snooze_often(void *arg)
 }
 
 /* T13 */
-START_TEST(a_fiber_that_gave_up_control_so_often_says_so_and_the_next_one_begins_at_0)
+START_TEST(the_switches_of_each_fiber_are_counted_from_0)
 {
     ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(5))), 5);
     ck_assert_int_eq(weft_await(weft_spin(snooze_often, as_arg(0))), 0);
@@ -368,7 +358,7 @@ START_TEST(a_fiber_that_gave_up_control_so_often_says_so_and_the_next_one_begins
 END_TEST
 
 /* P15 */
-START_TEST(counters_of_events_begin_again_when_they_are_read)
+START_TEST(counters_of_events_are_reset_when_they_are_read)
 {
     weft_counters c;
     weft_stats(&c);
@@ -376,14 +366,14 @@ START_TEST(counters_of_events_begin_again_when_they_are_read)
         weft_spin(return_arg, NULL);
     weft_snooze();
     weft_stats(&c);
-    ck_assert_uint_eq(c.switches, 11); /* main's, and the last one of each */
+    ck_assert_uint_eq(c.switches, 11); /* one by main, and the last one of each fiber */
     ck_assert_uint_ge(c.runnable_max, 10);
     ck_assert_uint_eq(c.runnable, 0);
     weft_stats(&c);
     ck_assert_uint_eq(c.switches, 0);
     ck_assert_uint_eq(c.runnable_max, 0);
     ck_assert_uint_eq(c.fibers_unawaited, 10);
-    ck_assert_int_eq(weft_sleep(0.05), 0); /* not over before it is waited for */
+    ck_assert_int_eq(weft_sleep(0.05), 0); /* long enough that the backend waits */
     weft_stats(&c);
     ck_assert_uint_ge(c.polls, 1);
     ck_assert_uint_ge(c.polls_blocking, 1);
@@ -395,7 +385,7 @@ START_TEST(counters_of_events_begin_again_when_they_are_read)
 END_TEST
 
 /* P15, T48, T56 */
-START_TEST(counters_of_things_say_how_many_there_are_now)
+START_TEST(counters_of_resources_show_the_current_number)
 {
     int fd[2];
     weft_pipe(fd);
@@ -420,7 +410,7 @@ START_TEST(counters_of_things_say_how_many_there_are_now)
 }
 END_TEST
 
-static weft_value compute(void *arg)
+static weft_value burn_then_suspend(void *arg)
 {
     (void)arg;
     weft_snooze();
@@ -430,10 +420,10 @@ static weft_value compute(void *arg)
 }
 
 /* T103 */
-START_TEST(a_busy_fiber_has_cpu_time_once_it_is_measured)
+START_TEST(a_busy_fiber_has_cpu_time_while_accounting_is_on)
 {
     weft_info i;
-    weft_fiber f = weft_spin(compute, NULL), idle = weft_spin(suspend, NULL);
+    weft_fiber f = weft_spin(burn_then_suspend, NULL), idle = weft_spin(suspend, NULL);
     weft_account(true);
     let_run();
     weft_account(false);
@@ -442,7 +432,7 @@ START_TEST(a_busy_fiber_has_cpu_time_once_it_is_measured)
     double busy_s = i.cpu_s;
     weft_info_of(idle, &i);
     ck_assert_double_lt(i.cpu_s, busy_s);
-    weft_fiber unmeasured = weft_spin(compute, NULL);
+    weft_fiber unmeasured = weft_spin(burn_then_suspend, NULL);
     let_run();
     weft_info_of(unmeasured, &i);
     ck_assert_double_eq(i.cpu_s, 0);
@@ -468,7 +458,7 @@ START_TEST(the_idle_function_is_called_before_each_wait_and_at_no_other_time)
         weft_snooze();
     ck_assert_int_eq(calls, 0);
     for (int i = 1; i <= 5; i++) {
-        weft_sleep(0.05); /* not over before it is waited for */
+        weft_sleep(0.05); /* long enough that the backend waits */
         ck_assert_int_eq(calls, i);
     }
     weft_on_idle(NULL, NULL);
@@ -479,23 +469,23 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &a_name_is_copied_and_cut_to_31_bytes,
-    &a_fiber_may_have_no_name_and_one_that_is_gone_has_none_to_give,
-    &the_next_fiber_does_not_have_the_name_of_the_one_before_it,
-    &what_is_known_of_a_waiting_fiber,
-    &what_is_known_of_main_of_a_runnable_fiber_and_of_one_that_is_gone,
-    &every_wait_has_its_reason,
-    &a_walk_meets_the_living_fibers_parents_before_their_children,
-    &a_walk_ends_when_it_is_told_to,
+    &a_fiber_may_have_no_name_and_an_awaited_fiber_has_none,
+    &a_new_fiber_does_not_have_the_name_of_a_previous_fiber,
+    &the_info_of_a_waiting_fiber,
+    &the_info_of_main_of_a_runnable_fiber_and_of_an_ended_fiber,
+    &every_kind_of_wait_has_a_reason,
+    &a_walk_visits_live_fibers_parents_before_children,
+    &a_walk_ends_when_the_callback_returns_nonzero,
     &a_dump_shows_the_tree_with_names_states_and_reasons,
-    &a_dump_to_nowhere_is_an_error,
+    &a_dump_to_a_bad_descriptor_is_an_error,
     &the_backtrace_of_a_waiting_fiber_has_its_nested_functions_innermost_first,
     &a_fiber_can_have_its_own_backtrace,
     &the_backtrace_of_a_waiting_main_fiber_has_its_functions_too,
     &fibers_that_never_ran_or_have_ended_have_no_backtrace,
-    &a_fiber_that_gave_up_control_so_often_says_so_and_the_next_one_begins_at_0,
-    &counters_of_events_begin_again_when_they_are_read,
-    &counters_of_things_say_how_many_there_are_now,
-    &a_busy_fiber_has_cpu_time_once_it_is_measured,
+    &the_switches_of_each_fiber_are_counted_from_0,
+    &counters_of_events_are_reset_when_they_are_read,
+    &counters_of_resources_show_the_current_number,
+    &a_busy_fiber_has_cpu_time_while_accounting_is_on,
     &the_idle_function_is_called_before_each_wait_and_at_no_other_time,
 };
 

@@ -1,5 +1,5 @@
-/* Who uses the time: the shares of fibers and of idleness, as numbers and as a table. T103. */
-#include "support.h"
+/* Tests of CPU shares of fibers and of idle time, as numbers and as a table. T103. */
+#include "support/support.h"
 
 #include <time.h>
 
@@ -9,8 +9,8 @@ static void burn(double seconds)
         continue;
 }
 
-/* Computes for so many milliseconds each time that it is scheduled. */
-static weft_value compute(void *arg)
+/* Compute for arg milliseconds each time that the fiber is scheduled. */
+static weft_value burn_when_scheduled(void *arg)
 {
     weft_value rc;
     while ((rc = weft_suspend()) == 0)
@@ -20,7 +20,8 @@ static weft_value compute(void *arg)
 
 static weft_fiber spin_computing(int ms, const char *name)
 {
-    weft_fiber f = weft_spin_with(compute, as_arg(ms), &(weft_spin_options){.name = name});
+    weft_fiber f =
+        weft_spin_with(burn_when_scheduled, as_arg(ms), &(weft_spin_options){.name = name});
     let_run();
     ck_assert_int_eq(weft_schedule(f, 0), 0);
     return f;
@@ -33,7 +34,7 @@ static weft_info info_of(weft_fiber f)
     return i;
 }
 
-/* Have it compute until most of the time is its. */
+/* Let the fiber compute until it has most of the time. */
 static void keep_busy(weft_fiber f)
 {
     while (info_of(f).cpu_share < 0.6) {
@@ -49,7 +50,7 @@ static int add_share(const weft_info *info, void *sum)
     return 0;
 }
 
-/* Of all fibers: never more than there was, but for what a double loses. */
+/* Return the sum of all shares. The sum never exceeds 1, except for rounding. */
 static double sum_of_shares(void)
 {
     double sum = 0;
@@ -59,7 +60,7 @@ static double sum_of_shares(void)
 }
 
 /* T103 */
-START_TEST(a_busy_fiber_has_a_share_and_all_shares_are_not_more_than_the_whole)
+START_TEST(a_busy_fiber_has_a_share_and_all_shares_add_up_to_at_most_1)
 {
     weft_account(true);
     weft_fiber busy = spin_computing(10, "busy"), lazy = spin_computing(1, "lazy");
@@ -72,7 +73,7 @@ START_TEST(a_busy_fiber_has_a_share_and_all_shares_are_not_more_than_the_whole)
 END_TEST
 
 /* T103 */
-START_TEST(the_caller_sees_what_it_has_used_so_far)
+START_TEST(the_caller_sees_its_own_current_share)
 {
     weft_account(true);
     burn(0.01);
@@ -83,23 +84,23 @@ START_TEST(the_caller_sees_what_it_has_used_so_far)
 END_TEST
 
 /* T103: what Tarantool counts as sched */
-START_TEST(time_that_nobody_used_is_idle)
+START_TEST(unused_time_counts_as_idle)
 {
-    bool is_real = strcmp(weft_backend_name(), "sim") != 0; /* else a second takes no time */
+    bool is_real = !is_sim(); /* on sim a second takes no time */
     double used = 0;
     weft_counters c = {.idle_s = 0};
     weft_account(true);
     do {
         ck_assert_int_eq(weft_sleep(0.01), 0);
         ck_assert_int_eq(weft_stats(&c), 0);
-        used = sum_of_shares(); /* a moment later, in which main ran */
+        used = sum_of_shares(); /* a moment later, during which main ran */
     } while (is_real && c.idle_share < 0.1);
     ck_assert(c.idle_s > 0);
-    ck_assert(used + c.idle_share > 0.99); /* nobody has ended: all time is somebody's */
+    ck_assert(used + c.idle_share > 0.99); /* no fiber has ended, so the shares cover all time */
 }
 END_TEST
 
-START_TEST(a_share_fades_once_its_fiber_rests)
+START_TEST(a_share_decays_while_its_fiber_waits)
 {
     weft_account(true);
     weft_fiber f = spin_computing(20, "once");
@@ -123,18 +124,18 @@ static weft_value burn_and_end(void *arg)
     return (weft_value)arg;
 }
 
-START_TEST(the_next_fiber_does_not_have_the_share_of_the_one_before_it)
+START_TEST(a_new_fiber_does_not_have_the_share_of_a_previous_fiber)
 {
     weft_account(true);
     for (int i = 0; i < 3; i++)
         weft_await(weft_spin(burn_and_end, NULL));
     weft_fiber next = weft_spin(suspend, NULL);
     ck_assert(info_of(next).cpu_share == 0);
-    ck_assert(sum_of_shares() < 1); /* theirs is gone with them */
+    ck_assert(sum_of_shares() < 1); /* shares of ended fibers are dropped */
 }
 END_TEST
 
-START_TEST(many_fibers_have_shares_that_are_not_more_than_the_whole)
+START_TEST(the_shares_of_many_fibers_add_up_to_at_most_1)
 {
     weft_account(true);
     for (int i = 0; i < 300; i++)
@@ -146,12 +147,12 @@ START_TEST(many_fibers_have_shares_that_are_not_more_than_the_whole)
 }
 END_TEST
 
-START_TEST(shares_begin_again_with_each_measurement_and_times_go_on)
+START_TEST(shares_restart_with_each_measurement_and_times_accumulate)
 {
     weft_account(true);
     weft_fiber f = spin_computing(10, "busy");
     let_run();
-    weft_account(true); /* it is on: nothing happens */
+    weft_account(true); /* already on: no effect */
     ck_assert(info_of(f).cpu_share > 0);
     weft_account(false);
     ck_assert(info_of(f).cpu_share == 0);
@@ -167,10 +168,10 @@ START_TEST(shares_begin_again_with_each_measurement_and_times_go_on)
 END_TEST
 
 /* T103 */
-START_TEST(without_a_measurement_there_is_no_table)
+START_TEST(without_accounting_there_is_no_table)
 {
     ck_assert_int_eq(weft_top(STDOUT_FILENO), -ENODATA);
-    ck_assert_any_words(-ENODATA);
+    ck_assert_any_error(-ENODATA);
     weft_account(true);
     weft_account(false);
     ck_assert_int_eq(weft_top(STDOUT_FILENO), -ENODATA);
@@ -187,7 +188,7 @@ START_TEST(a_table_that_cannot_be_written_is_an_error)
 }
 END_TEST
 
-/* The table, line by line. */
+/* Read the lines of the table. */
 static size_t read_table(char lines[][128], size_t max)
 {
     FILE *file = tmpfile();
@@ -201,7 +202,7 @@ static size_t read_table(char lines[][128], size_t max)
 }
 
 /* T103 */
-START_TEST(the_table_has_the_living_and_idleness_the_busiest_first)
+START_TEST(the_table_lists_live_fibers_and_idle_time_busiest_first)
 {
     char lines[16][128];
     weft_account(true);
@@ -211,11 +212,11 @@ START_TEST(the_table_has_the_living_and_idleness_the_busiest_first)
     ck_assert_int_eq(weft_state_of(ended), WEFT_DEAD);
     keep_busy(busy);
     size_t n = read_table(lines, COUNT_OF(lines));
-    ck_assert_uint_eq(n, 5); /* the head, two, main, idle */
+    ck_assert_uint_eq(n, 5); /* the heading, two fibers, main, idle */
     ck_assert_ptr_nonnull(strstr(lines[0], "switches"));
-    char words[64];
-    snprintf(words, sizeof words, "#%llu 'busy'\n", (unsigned long long)busy);
-    ck_assert_ptr_nonnull(strstr(lines[1], words));
+    char text[64];
+    snprintf(text, sizeof text, "#%llu 'busy'\n", (unsigned long long)busy);
+    ck_assert_ptr_nonnull(strstr(lines[1], text));
     double sum = 0, last = 100;
     bool has_idle = false, has_lazy = false, has_main = false;
     for (size_t i = 1; i < n; i++) {
@@ -235,16 +236,16 @@ START_TEST(the_table_has_the_living_and_idleness_the_busiest_first)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_busy_fiber_has_a_share_and_all_shares_are_not_more_than_the_whole,
-    &the_caller_sees_what_it_has_used_so_far,
-    &time_that_nobody_used_is_idle,
-    &a_share_fades_once_its_fiber_rests,
-    &the_next_fiber_does_not_have_the_share_of_the_one_before_it,
-    &many_fibers_have_shares_that_are_not_more_than_the_whole,
-    &shares_begin_again_with_each_measurement_and_times_go_on,
-    &without_a_measurement_there_is_no_table,
+    &a_busy_fiber_has_a_share_and_all_shares_add_up_to_at_most_1,
+    &the_caller_sees_its_own_current_share,
+    &unused_time_counts_as_idle,
+    &a_share_decays_while_its_fiber_waits,
+    &a_new_fiber_does_not_have_the_share_of_a_previous_fiber,
+    &the_shares_of_many_fibers_add_up_to_at_most_1,
+    &shares_restart_with_each_measurement_and_times_accumulate,
+    &without_accounting_there_is_no_table,
     &a_table_that_cannot_be_written_is_an_error,
-    &the_table_has_the_living_and_idleness_the_busiest_first,
+    &the_table_lists_live_fibers_and_idle_time_busiest_first,
 };
 
 int main(void)

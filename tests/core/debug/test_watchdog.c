@@ -1,8 +1,8 @@
 /*
- * The watchdog: who is reported, as what and how often, and that nothing of it is there unless it
- * was asked for. Reports are read from a pipe in the place of stderr.
+ * Tests of the watchdog: the fibers that it reports, the contents and the number of reports, and
+ * its absence unless started. The tests read reports from a pipe that replaces stderr.
  */
-#include "support.h"
+#include "support/support.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,14 +12,14 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-/* A time for those who stall on purpose, and one that nobody exceeds who does not. */
+/* A limit for intended stalls, and a limit that other fibers never exceed. */
 #define SOON_S 0.02
 #define SAFE_S 0.5
 #define NEVER_S 3600
 
 /*
- * TSan has threads of its own that last, and allows none that are made in a child of fork. A
- * handler is run only when the thread calls something that TSan knows.
+ * TSan runs its own permanent threads and does not support threads in a child of fork. TSan runs a
+ * signal handler only when the thread makes a call that it intercepts.
  */
 #if defined(__SANITIZE_THREAD__)
 #define HAS_TSAN true
@@ -32,9 +32,9 @@
 #define HAS_TSAN false
 #endif
 
-static int reports[2]; /* the pipe */
-static char said[65536];
-static size_t said_count;
+static int reports[2]; /* a pipe */
+static char stderr_text[65536];
+static size_t stderr_bytes;
 
 static void catch_reports(void)
 {
@@ -42,43 +42,43 @@ static void catch_reports(void)
     ck_assert_int_eq(dup2(reports[1], STDERR_FILENO), STDERR_FILENO);
 }
 
-/* More of what was said; waits for it, and so blocks the thread. */
-static void hear(void)
+/* Read more of the reports. Blocks the thread until there is some text. */
+static void read_reports(void)
 {
     ssize_t n;
     do {
-        n = read(reports[0], said + said_count, sizeof said - 1 - said_count);
+        n = read(reports[0], stderr_text + stderr_bytes, sizeof stderr_text - 1 - stderr_bytes);
     } while (n < 0 && errno == EINTR);
     ck_assert_int_gt(n, 0);
-    said_count += (size_t)n;
-    said[said_count] = '\0';
+    stderr_bytes += (size_t)n;
+    stderr_text[stderr_bytes] = '\0';
 }
 
-static bool is_said(const char *words)
+static bool is_reported(const char *text)
 {
-    return strstr(said, words) != NULL;
+    return strstr(stderr_text, text) != NULL;
 }
 
-/* The thread blocks until those words have been said so often. */
-static void block_until(const char *words, size_t times)
+/* Block the thread until text was reported this many times. */
+static void block_until_reported(const char *text, size_t times)
 {
-    while (count_in(said, words) < times)
-        hear();
+    while (count_in(stderr_text, text) < times)
+        read_reports();
 }
 
-/* The thread computes until those words have been said. */
-static __attribute__((noinline)) int compute_until(const char *words)
+/* Compute without a switch until text was reported. */
+static __attribute__((noinline)) int compute_until_reported(const char *text)
 {
     int rounds = 0;
-    for (; !is_said(words); rounds++) {
+    for (; !is_reported(text); rounds++) {
         struct pollfd p = {.fd = reports[0], .events = POLLIN};
         if (poll(&p, 1, 0) > 0)
-            hear();
+            read_reports();
     }
     return rounds;
 }
 
-/* The address that the function returns to which is to be in the backtrace, as it is shown. */
+/* The return address of be_busy, in the format of a backtrace. */
 static char frame[32];
 
 static __attribute__((noinline)) weft_value be_busy(void *arg)
@@ -87,10 +87,10 @@ static __attribute__((noinline)) weft_value be_busy(void *arg)
 #ifdef WEFT_HAS_BACKTRACE
     snprintf(frame, sizeof frame, "[%p]", __builtin_return_address(0));
 #else
-    snprintf(frame, sizeof frame, "it is at"); /* no frame follows */
+    snprintf(frame, sizeof frame, "backtrace:"); /* no frame follows */
 #endif
-    int rounds = compute_until(frame);
-    __asm__ volatile("" : "+r"(rounds)); /* no tail call */
+    int rounds = compute_until_reported(frame);
+    __asm__ volatile("" : "+r"(rounds)); /* prevents a tail call */
     return rounds > 0 ? 0 : 1;
 }
 
@@ -106,39 +106,39 @@ static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name)
     return weft_spin_with(fn, arg, &(weft_spin_options){.name = name});
 }
 
-START_TEST(a_fiber_that_computes_is_reported_with_its_name_and_where_it_is)
+START_TEST(a_busy_fiber_is_reported_with_its_name_and_a_backtrace)
 {
     catch_reports();
     ck_assert_int_eq(weft_watchdog(SOON_S), 0);
     weft_fiber f = spin_named(call_busy, NULL, "busy one");
     ck_assert_int_eq(weft_await(f), 0);
-    char words[128];
-    snprintf(words, sizeof words, "weft: fiber #%llu 'busy one' of thread %d '",
+    char text[128];
+    snprintf(text, sizeof text, "weft: fiber #%llu 'busy one' of thread %d '",
              (unsigned long long)f, gettid());
-    ck_assert_msg(is_said(words), "no %s in %s", words, said);
-    ck_assert(is_said("has not switched for 0."));
+    ck_assert_msg(is_reported(text), "no %s in %s", text, stderr_text);
+    ck_assert(is_reported("has not switched for 0."));
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
 END_TEST
 
-START_TEST(a_main_fiber_that_computes_is_reported_too)
+START_TEST(a_busy_main_fiber_is_reported_too)
 {
     catch_reports();
     weft_self();
     ck_assert_int_eq(weft_watchdog(SOON_S), 0);
     ck_assert_int_eq(call_busy(NULL), 0);
-    ck_assert(is_said("'main' of thread"));
+    ck_assert(is_reported("'main' of thread"));
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
 END_TEST
 
-/* A thread whose fiber blocks, until it is let go on. */
+/* A thread with a fiber that blocks it until the test resumes it. */
 typedef struct blocker {
     pthread_t thread;
     char name[16];
     pid_t id;
-    sem_t go_on;
-    unsigned stalls; /* so many, one after the other */
+    sem_t resume;
+    unsigned stalls; /* number of stalls, one after the other */
     weft_fiber waker, main;
 } blocker;
 
@@ -146,7 +146,7 @@ static weft_value block(void *arg)
 {
     blocker *b = arg;
     for (unsigned i = 0; i < b->stalls; i++) {
-        while (sem_wait(&b->go_on) != 0)
+        while (sem_wait(&b->resume) != 0)
             continue;
         weft_snooze();
     }
@@ -165,7 +165,7 @@ static void start_blocker(blocker *b, const char *name, unsigned stalls)
 {
     *b = (blocker){.stalls = stalls};
     snprintf(b->name, sizeof b->name, "%s", name);
-    ck_assert_int_eq(sem_init(&b->go_on, 0, 0), 0);
+    ck_assert_int_eq(sem_init(&b->resume, 0, 0), 0);
     ck_assert_int_eq(pthread_create(&b->thread, NULL, run_blocker, b), 0);
 }
 
@@ -182,14 +182,14 @@ START_TEST(a_fiber_that_blocks_another_thread_is_reported_with_that_thread)
     ck_assert_int_eq(weft_watchdog(SOON_S), 0);
     blocker b;
     start_blocker(&b, "far away", 1);
-    block_until("'far away' has not switched", 1);
-    sem_post(&b.go_on);
+    block_until_reported("'far away' has not switched", 1);
+    sem_post(&b.resume);
     join_blocker(&b);
     ck_assert_int_eq(weft_watchdog(0), 0);
-    char words[128];
-    snprintf(words, sizeof words, "'far away' of thread %d 'far away' has not switched for ", b.id);
-    ck_assert_msg(is_said(words), "no %s in %s", words, said);
-    ck_assert_uint_eq(count_in(said, "has not switched"), 1);
+    char text[128];
+    snprintf(text, sizeof text, "'far away' of thread %d 'far away' has not switched for ", b.id);
+    ck_assert_msg(is_reported(text), "no %s in %s", text, stderr_text);
+    ck_assert_uint_eq(count_in(stderr_text, "has not switched"), 1);
 }
 END_TEST
 
@@ -200,48 +200,48 @@ START_TEST(threads_that_stall_at_the_same_time_are_all_reported)
     blocker b[3];
     for (size_t i = 0; i < COUNT_OF(b); i++)
         start_blocker(&b[i], (const char *[]){"one", "two", "three"}[i], 1);
-    block_until("has not switched", COUNT_OF(b));
+    block_until_reported("has not switched", COUNT_OF(b));
     for (size_t i = 0; i < COUNT_OF(b); i++)
-        sem_post(&b[i].go_on);
+        sem_post(&b[i].resume);
     for (size_t i = 0; i < COUNT_OF(b); i++)
         join_blocker(&b[i]);
     ck_assert_int_eq(weft_watchdog(0), 0);
-    ck_assert(is_said("'one' of") && is_said("'two' of") && is_said("'three' of"));
+    ck_assert(is_reported("'one' of") && is_reported("'two' of") && is_reported("'three' of"));
 }
 END_TEST
 
-/* The second stall of the other thread shows that there was time to report this one twice. */
-START_TEST(a_stall_is_reported_once_and_the_next_one_again)
+/* The second stall of the other thread proves that there was time to report this thread twice. */
+START_TEST(each_stall_is_reported_once)
 {
     catch_reports();
     weft_self();
     ck_assert_int_eq(weft_watchdog(SOON_S), 0);
     blocker b;
     start_blocker(&b, "other", 3);
-    compute_until("'main' of");
+    compute_until_reported("'main' of");
     for (size_t i = 1; i <= b.stalls; i++) {
-        while (count_in(said, "'other' of") < i)
-            hear();
-        sem_post(&b.go_on);
+        while (count_in(stderr_text, "'other' of") < i)
+            read_reports();
+        sem_post(&b.resume);
     }
-    ck_assert_uint_eq(count_in(said, "'main' of"), 1);
-    ck_assert_uint_eq(count_in(said, "'other' of"), 3);
+    ck_assert_uint_eq(count_in(stderr_text, "'main' of"), 1);
+    ck_assert_uint_eq(count_in(stderr_text, "'other' of"), 3);
     join_blocker(&b);
     weft_snooze();
-    block_until("'main' of", 2);
+    block_until_reported("'main' of", 2);
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
 END_TEST
 
 static atomic_bool is_over;
 
-/* In a thread that is no cord: others stall three times, which they are let go on after. */
-static void *hear_of_three_stalls(void *arg)
+/* Run in a thread that is not a cord. Wait for the report of each stall, then end the stall. */
+static void *end_stalls_when_reported(void *arg)
 {
     blocker *b = arg;
     for (size_t i = 1; i <= b->stalls; i++) {
-        block_until("'stalled' of", i);
-        sem_post(&b->go_on);
+        block_until_reported("'stalled' of", i);
+        sem_post(&b->resume);
     }
     join_blocker(b);
     atomic_store(&is_over, true);
@@ -250,7 +250,7 @@ static void *hear_of_three_stalls(void *arg)
     return NULL;
 }
 
-static weft_value snooze_on(void *arg)
+static weft_value snooze_until_over(void *arg)
 {
     (void)arg;
     while (!atomic_load(&is_over))
@@ -258,7 +258,10 @@ static weft_value snooze_on(void *arg)
     return 0;
 }
 
-/* Three stalls of another thread, which are reported, while this one does that. */
+/*
+ * Run fn while another thread stalls three times and is reported. Assert that there is no other
+ * report.
+ */
 static void assert_not_reported(weft_value (*fn)(void *arg), weft_fiber waker)
 {
     ck_assert_int_eq(weft_watchdog(SAFE_S), 0);
@@ -266,18 +269,18 @@ static void assert_not_reported(weft_value (*fn)(void *arg), weft_fiber waker)
     start_blocker(&b, "stalled", 3);
     b.waker = waker;
     pthread_t listener;
-    ck_assert_int_eq(pthread_create(&listener, NULL, hear_of_three_stalls, &b), 0);
+    ck_assert_int_eq(pthread_create(&listener, NULL, end_stalls_when_reported, &b), 0);
     ck_assert_int_eq(fn(NULL), 0);
     pthread_join(listener, NULL);
     ck_assert_int_eq(weft_watchdog(0), 0);
-    ck_assert_uint_eq(count_in(said, "has not switched"), 3);
+    ck_assert_uint_eq(count_in(stderr_text, "has not switched"), 3);
 }
 
 START_TEST(fibers_that_snooze_are_not_reported)
 {
     catch_reports();
-    weft_fiber f = weft_spin(snooze_on, NULL);
-    assert_not_reported(snooze_on, 0);
+    weft_fiber f = weft_spin(snooze_until_over, NULL);
+    assert_not_reported(snooze_until_over, 0);
     ck_assert_int_eq(weft_await(f), 0);
 }
 END_TEST
@@ -286,18 +289,18 @@ START_TEST(fibers_that_snooze_are_not_reported_while_their_time_is_measured)
 {
     catch_reports();
     weft_account(true);
-    assert_not_reported(snooze_on, 0);
+    assert_not_reported(snooze_until_over, 0);
 }
 END_TEST
 
-/* So that the thread waits in one go; where time is virtual, it is over at once. */
+/* Makes the thread wait in one poll. On sim the time passes at once. */
 static weft_value sleep_for_an_hour(void *arg)
 {
     (void)arg;
     return weft_sleep(3600);
 }
 
-START_TEST(a_thread_that_waits_for_the_outside_world_is_not_reported)
+START_TEST(a_thread_that_waits_in_its_backend_is_not_reported)
 {
     catch_reports();
     weft_fiber f = weft_spin(sleep_for_an_hour, NULL);
@@ -325,14 +328,17 @@ static bool has_watchdog_thread(void)
     return is_there;
 }
 
-/* The kernel takes it off the list a moment after it was joined. */
-static void wait_for_its_end(void)
+/* The kernel removes the thread from the list a moment after the join. */
+static void wait_for_watchdog_end(void)
 {
     while (has_watchdog_thread())
         sched_yield();
 }
 
-/* The highest real-time signal that is handled or ignored; 0: none. The last is Valgrind's. */
+/*
+ * Return the highest real-time signal that is handled or ignored, 0 if there is none. Valgrind uses
+ * SIGRTMAX.
+ */
 static int signal_in_use(void)
 {
     for (int number = SIGRTMAX - 1; number >= SIGRTMIN; number--) {
@@ -344,43 +350,43 @@ static int signal_in_use(void)
     return 0;
 }
 
-START_TEST(there_is_a_thread_and_a_handler_only_while_it_is_on)
+START_TEST(the_watchdog_has_a_thread_and_a_handler_only_while_it_is_on)
 {
     weft_self();
     ck_assert(!has_watchdog_thread());
     ck_assert_int_eq(signal_in_use(), 0);
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
-        while (!has_watchdog_thread()) /* its name comes a moment later */
+        while (!has_watchdog_thread()) /* the thread sets its name a moment later */
             sched_yield();
         ck_assert_int_eq(signal_in_use(), SIGRTMAX - 1);
         ck_assert_int_eq(weft_watchdog(i == 1 ? INFINITY : 0), 0);
         ck_assert_int_eq(signal_in_use(), 0);
-        wait_for_its_end();
+        wait_for_watchdog_end();
     }
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
 END_TEST
 
-START_TEST(the_last_call_says_how_long)
+START_TEST(the_last_call_sets_the_limit)
 {
     catch_reports();
     weft_self();
     ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
     ck_assert_int_eq(weft_watchdog(SOON_S), 0);
-    block_until("'main' of", 1);
+    block_until_reported("'main' of", 1);
     ck_assert_int_eq(weft_watchdog(NEVER_S), 0);
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
 END_TEST
 
-START_TEST(times_that_make_no_sense_are_refused)
+START_TEST(invalid_limits_are_refused)
 {
     ck_assert_int_eq(weft_watchdog(-1), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_watchdog(NAN), -EINVAL);
     ck_assert(!has_watchdog_thread());
-    ck_assert_int_eq(weft_watchdog(1e300), 0); /* beyond the clock: never */
+    ck_assert_int_eq(weft_watchdog(1e300), 0); /* beyond the range of the clock: never */
     ck_assert(!has_watchdog_thread());
 }
 END_TEST
@@ -402,7 +408,7 @@ START_TEST(a_signal_that_the_program_uses_is_left_alone)
     ck_assert(before.sa_handler == SIG_IGN);
     sigaction(SIGRTMAX - 3, NULL, &before);
     ck_assert(before.sa_handler != SIG_DFL);
-    signal(SIGRTMAX - 3, ignore); /* taken over: from then on it is the program's */
+    signal(SIGRTMAX - 3, ignore); /* replaced by the program, which owns it from now on */
     ck_assert_int_eq(weft_watchdog(0), 0);
     sigaction(SIGRTMAX - 3, NULL, &before);
     ck_assert(before.sa_handler == ignore);
@@ -421,24 +427,24 @@ START_TEST(without_a_free_signal_there_is_no_watchdog)
 }
 END_TEST
 
-/* What was sent and never read does not come later, when nobody handles it any more. */
+/* A signal that the thread never took must not arrive later, when it is no longer handled. */
 START_TEST(a_thread_that_blocks_signals_is_reported_without_backtrace)
 {
     catch_reports();
-    weft_name(weft_self(), "deaf");
+    weft_set_name(weft_self(), "deaf");
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     ck_assert_int_eq(weft_watchdog(SOON_S), 0);
-    block_until("does not take signal", 1);
-    ck_assert(is_said("'deaf' of thread '"));
+    block_until_reported("did not handle signal", 1);
+    ck_assert(is_reported("'deaf' of thread '"));
     weft_snooze();
-    block_until("does not take signal", 2);
+    block_until_reported("did not handle signal", 2);
     ck_assert_int_eq(weft_watchdog(0), 0);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     ck_assert_int_eq(weft_watchdog(SOON_S), 0);
     weft_snooze();
-    compute_until("it is at");
+    compute_until_reported("backtrace:");
     ck_assert_int_eq(weft_watchdog(0), 0);
 }
 END_TEST
@@ -450,18 +456,18 @@ static int watch_in_the_child(void)
     weft_self();
     if (weft_watchdog(SOON_S) != 0)
         return 2;
-    block_until("'main' of", 1);
+    block_until_reported("'main' of", 1);
     return weft_watchdog(0) == 0 ? 0 : 3;
 }
 
-/* ASan's own locks may be held by the thread that has just begun, and are for ever in the child. */
+/* A thread that has just started may hold locks of ASan, which then stay locked in the child. */
 #ifdef __SANITIZE_ADDRESS__
 #define HAS_ASAN true
 #else
 #define HAS_ASAN false
 #endif
 
-START_TEST(a_child_of_fork_has_no_watchdog_but_may_ask_for_one)
+START_TEST(a_child_of_fork_has_no_watchdog_but_may_start_one)
 {
     if (HAS_TSAN || HAS_ASAN)
         return;
@@ -479,7 +485,7 @@ START_TEST(a_child_of_fork_has_no_watchdog_but_may_ask_for_one)
 }
 END_TEST
 
-START_TEST(the_watchdog_is_nobody_who_could_wake_main)
+START_TEST(the_watchdog_thread_does_not_count_as_a_wake_source)
 {
     if (HAS_TSAN)
         return;
@@ -490,24 +496,24 @@ START_TEST(the_watchdog_is_nobody_who_could_wake_main)
 }
 END_TEST
 
-static int return_while_it_is_on(void)
+static int return_with_watchdog_on(void)
 {
     int rc = weft_watchdog(NEVER_S);
     return rc == 0 ? (int)weft_await(weft_spin(return_arg, NULL)) : 1;
 }
 
-static int end_main_while_it_is_on(void)
+static int end_main_with_watchdog_on(void)
 {
     if (weft_watchdog(0.1) == 0)
         weft_await(weft_spin(return_arg, NULL));
     pthread_exit(NULL);
 }
 
-START_TEST(a_process_ends_although_it_is_on)
+START_TEST(a_process_can_end_while_the_watchdog_is_on)
 {
-    assert_silent(run_apart(return_while_it_is_on), 0);
-    if (!HAS_TSAN) /* what main's stack points to, checkers of leaks take for lost, and say so */
-        ck_assert_int_ge(run_apart(end_main_while_it_is_on)->status, 0);
+    assert_silent(run_apart(return_with_watchdog_on), 0);
+    if (!HAS_TSAN) /* leak checkers report memory that only main's stack points to */
+        ck_assert_int_ge(run_apart(end_main_with_watchdog_on)->status, 0);
 }
 END_TEST
 
@@ -519,13 +525,13 @@ static void *turn_on_and_off(void *arg)
     return NULL;
 }
 
-/* Whatever the order, the last one turns it off. */
-START_TEST(several_threads_may_turn_it_on_and_off)
+/* In any order, the last call turns it off. */
+START_TEST(several_threads_may_turn_the_watchdog_on_and_off)
 {
     catch_reports();
     pthread_t threads[4];
     for (size_t i = 0; i < COUNT_OF(threads); i++)
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, turn_on_and_off, said), 0);
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, turn_on_and_off, stderr_text), 0);
     weft_fiber f = spin_sleeping();
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
         void *result;
@@ -533,7 +539,7 @@ START_TEST(several_threads_may_turn_it_on_and_off)
         ck_assert_ptr_null(result);
     }
     ck_assert_int_eq(weft_watchdog(0), 0);
-    wait_for_its_end();
+    wait_for_watchdog_end();
     ck_assert_int_eq(signal_in_use(), 0);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
@@ -541,24 +547,24 @@ START_TEST(several_threads_may_turn_it_on_and_off)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_fiber_that_computes_is_reported_with_its_name_and_where_it_is,
-    &a_main_fiber_that_computes_is_reported_too,
+    &a_busy_fiber_is_reported_with_its_name_and_a_backtrace,
+    &a_busy_main_fiber_is_reported_too,
     &a_fiber_that_blocks_another_thread_is_reported_with_that_thread,
     &threads_that_stall_at_the_same_time_are_all_reported,
-    &a_stall_is_reported_once_and_the_next_one_again,
+    &each_stall_is_reported_once,
     &fibers_that_snooze_are_not_reported,
     &fibers_that_snooze_are_not_reported_while_their_time_is_measured,
-    &a_thread_that_waits_for_the_outside_world_is_not_reported,
-    &there_is_a_thread_and_a_handler_only_while_it_is_on,
-    &the_last_call_says_how_long,
-    &times_that_make_no_sense_are_refused,
+    &a_thread_that_waits_in_its_backend_is_not_reported,
+    &the_watchdog_has_a_thread_and_a_handler_only_while_it_is_on,
+    &the_last_call_sets_the_limit,
+    &invalid_limits_are_refused,
     &a_signal_that_the_program_uses_is_left_alone,
     &without_a_free_signal_there_is_no_watchdog,
     &a_thread_that_blocks_signals_is_reported_without_backtrace,
-    &a_child_of_fork_has_no_watchdog_but_may_ask_for_one,
-    &the_watchdog_is_nobody_who_could_wake_main,
-    &a_process_ends_although_it_is_on,
-    &several_threads_may_turn_it_on_and_off,
+    &a_child_of_fork_has_no_watchdog_but_may_start_one,
+    &the_watchdog_thread_does_not_count_as_a_wake_source,
+    &a_process_can_end_while_the_watchdog_is_on,
+    &several_threads_may_turn_the_watchdog_on_and_off,
 };
 
 int main(void)

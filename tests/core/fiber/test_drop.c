@@ -1,5 +1,5 @@
-/* What becomes of the argument of a fiber that ends before it has run. */
-#include "support.h"
+/* Tests of the drop option: the argument of a fiber that ends before it has run. */
+#include "support/support.h"
 
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -7,19 +7,19 @@
 static atomic_int dropped, ran;
 static char dropped_text[16];
 
-static void start_counting(void)
+static void reset_counts(void)
 {
     atomic_store(&dropped, 0);
     atomic_store(&ran, 0);
 }
 
-static void drop(void *arg)
+static void drop_owned(void *arg)
 {
     ck_assert_str_eq(arg, "owned");
     atomic_fetch_add(&dropped, 1);
 }
 
-static weft_value work(void *arg)
+static weft_value use_owned(void *arg)
 {
     ck_assert_str_eq(arg, "owned");
     atomic_fetch_add(&ran, 1);
@@ -28,7 +28,7 @@ static weft_value work(void *arg)
 
 #define OWNED ((void *)"owned")
 
-static const weft_spin_options owning = {.drop = drop};
+static const weft_spin_options owning = {.drop = drop_owned};
 
 #define ck_assert_counts(expected_ran, expected_dropped)             \
     do {                                                             \
@@ -38,8 +38,8 @@ static const weft_spin_options owning = {.drop = drop};
 
 START_TEST(a_fiber_that_is_cancelled_before_it_runs_drops_its_argument_once)
 {
-    start_counting();
-    weft_fiber f = weft_spin_with(work, OWNED, &owning);
+    reset_counts();
+    weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_cancel(f), 0);
     ck_assert_int_eq(weft_cancel(f), 0);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
@@ -47,13 +47,13 @@ START_TEST(a_fiber_that_is_cancelled_before_it_runs_drops_its_argument_once)
 }
 END_TEST
 
-START_TEST(a_stopped_one_drops_its_argument_and_has_the_value_that_it_was_given)
+START_TEST(a_stopped_fiber_drops_its_argument_and_returns_the_given_value)
 {
-    start_counting();
-    weft_fiber f = weft_spin_with(work, OWNED, &owning);
+    reset_counts();
+    weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_stop(f, 42), 0);
     ck_assert_int_eq(weft_await(f), 42);
-    f = weft_spin_with(work, OWNED, &owning);
+    f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_terminate(f, 0), 0);
     ck_assert_counts(0, 2);
 }
@@ -61,26 +61,26 @@ END_TEST
 
 START_TEST(a_fiber_that_runs_keeps_its_argument)
 {
-    start_counting();
-    weft_fiber f = weft_spin_with(work, OWNED, &owning);
+    reset_counts();
+    weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_await(f), 7);
-    ck_assert_int_eq(weft_go_with(work, OWNED, &owning), 0);
+    ck_assert_int_eq(weft_go_with(use_owned, OWNED, &owning), 0);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_counts(2, 0);
 }
 END_TEST
 
-/* Runs until it is cancelled. */
-static weft_value work_long(void *arg)
+/* Run until cancelled. */
+static weft_value use_owned_and_sleep(void *arg)
 {
-    work(arg);
+    use_owned(arg);
     return weft_sleep(INFINITY);
 }
 
 START_TEST(a_fiber_that_is_cancelled_while_it_runs_drops_nothing)
 {
-    start_counting();
-    weft_fiber f = weft_spin_with(work_long, OWNED, &owning);
+    reset_counts();
+    weft_fiber f = weft_spin_with(use_owned_and_sleep, OWNED, &owning);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_terminate(f, 0), 0);
     ck_assert_counts(1, 0);
@@ -91,13 +91,13 @@ static weft_value spin_and_end(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 3; i++)
-        ck_assert_uint_ne(weft_spin_with(work, OWNED, &owning), 0);
-    return weft_go_with(work, OWNED, &owning);
+        ck_assert_uint_ne(weft_spin_with(use_owned, OWNED, &owning), 0);
+    return weft_go_with(use_owned, OWNED, &owning);
 }
 
 START_TEST(children_that_end_with_their_parent_before_they_run_drop_their_arguments)
 {
-    start_counting();
+    reset_counts();
     ck_assert_int_eq(weft_await(weft_spin(spin_and_end, NULL)), 0);
     ck_assert_counts(0, 4);
 }
@@ -106,19 +106,19 @@ END_TEST
 static void spin_while_ending(void *arg)
 {
     (void)arg;
-    ck_assert_uint_ne(weft_spin_with(work, OWNED, &owning), 0);
+    ck_assert_uint_ne(weft_spin_with(use_owned, OWNED, &owning), 0);
 }
 
 static weft_value spin_in_cleanup(void *arg)
 {
-    /* A destructor runs when children are ended already. */
+    /* A destructor runs after the children have ended. */
     weft_key key = *(weft_key *)arg;
     return weft_local_set(key, arg);
 }
 
 START_TEST(children_of_a_parent_that_is_ending_drop_their_arguments)
 {
-    start_counting();
+    reset_counts();
     weft_key key = weft_key_new(spin_while_ending);
     ck_assert_int_eq(weft_await(weft_spin(spin_in_cleanup, &key)), 0);
     ck_assert_counts(0, 1);
@@ -127,12 +127,12 @@ END_TEST
 
 START_TEST(members_of_a_cancelled_group_drop_their_arguments)
 {
-    start_counting();
+    reset_counts();
     weft_group group;
     ck_assert_int_eq(weft_group_open(&group), 0);
-    ck_assert_uint_ne(weft_group_spin_with(&group, work, OWNED, &owning), 0);
+    ck_assert_uint_ne(weft_group_spin_with(&group, use_owned, OWNED, &owning), 0);
     ck_assert_int_eq(weft_group_cancel(&group), 0);
-    ck_assert_uint_ne(weft_group_spin_with(&group, work, OWNED, &owning), 0);
+    ck_assert_uint_ne(weft_group_spin_with(&group, use_owned, OWNED, &owning), 0);
     ck_assert_int_eq(weft_group_close(&group), 0);
     ck_assert_counts(0, 2);
 }
@@ -141,16 +141,16 @@ END_TEST
 static void drop_copy(void *arg)
 {
     snprintf(dropped_text, sizeof dropped_text, "%s", (char *)arg);
-    memset(arg, 'x', 8); /* the copy is the fiber's own */
+    memset(arg, 'x', 8); /* the fiber owns the copy */
     atomic_fetch_add(&dropped, 1);
 }
 
 START_TEST(drop_gets_the_copy_of_an_argument_that_was_copied)
 {
-    start_counting();
+    reset_counts();
     char text[8] = "a copy";
     weft_spin_options options = {.arg_bytes = sizeof text, .drop = drop_copy};
-    weft_fiber f = weft_spin_with(work, text, &options);
+    weft_fiber f = weft_spin_with(use_owned, text, &options);
     ck_assert_int_eq(weft_cancel(f), 0);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_str_eq(dropped_text, "a copy");
@@ -161,8 +161,8 @@ END_TEST
 
 START_TEST(a_fiber_that_is_restarted_before_it_ran_runs_and_drops_nothing)
 {
-    start_counting();
-    weft_fiber f = weft_spin_with(work, OWNED, &owning);
+    reset_counts();
+    weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_cancel(f), 0);
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_int_eq(weft_await(f), 7);
@@ -172,8 +172,8 @@ END_TEST
 
 START_TEST(a_fiber_that_ran_once_drops_nothing_when_its_second_run_is_cancelled)
 {
-    start_counting();
-    weft_fiber f = weft_spin_with(work, OWNED, &owning);
+    reset_counts();
+    weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_int_eq(weft_cancel(f), 0);
@@ -184,16 +184,17 @@ END_TEST
 
 START_TEST(a_fiber_that_cannot_be_created_drops_nothing)
 {
-    start_counting();
-    weft_spin_options small = {.stack_bytes = 1, .drop = drop};
-    weft_spin_options orphan = {.parent = weft_self() + (1ull << 32), .drop = drop};
+    reset_counts();
+    weft_spin_options small = {.stack_bytes = 1, .drop = drop_owned};
+    weft_spin_options orphan = {.parent = weft_self() + (1ull << 32), .drop = drop_owned};
     ck_assert_uint_eq(weft_spin_with(NULL, OWNED, &owning), 0);
-    ck_assert_uint_eq(weft_spin_with(work, OWNED, &small), 0);
-    ck_assert_uint_eq(weft_spin_with(work, OWNED, &orphan), 0);
-    ck_assert_int_eq(weft_go_with(work, OWNED, &small), -EINVAL);
-    ck_assert_int_eq(weft_go_with(work, OWNED, &orphan), -ESRCH);
-    ck_assert_uint_eq(weft_after_with(-1, work, OWNED, &owning), 0);
-    ck_assert_uint_eq(weft_cord_spin_with(weft_main() + (1ull << 32), work, OWNED, &owning), 0);
+    ck_assert_uint_eq(weft_spin_with(use_owned, OWNED, &small), 0);
+    ck_assert_uint_eq(weft_spin_with(use_owned, OWNED, &orphan), 0);
+    ck_assert_int_eq(weft_go_with(use_owned, OWNED, &small), -EINVAL);
+    ck_assert_int_eq(weft_go_with(use_owned, OWNED, &orphan), -ESRCH);
+    ck_assert_uint_eq(weft_after_with(-1, use_owned, OWNED, &owning), 0);
+    ck_assert_uint_eq(weft_cord_spin_with(weft_main() + (1ull << 32), use_owned, OWNED, &owning),
+                      0);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_counts(0, 0);
 }
@@ -210,24 +211,24 @@ START_TEST(drop_can_close_a_descriptor)
     char byte;
     ck_assert_int_eq(weft_pipe(fd), 0);
     ck_assert_int_eq(
-        weft_go_with(work, (void *)(intptr_t)fd[1], &(weft_spin_options){.drop = drop_fd}), 0);
+        weft_go_with(use_owned, (void *)(intptr_t)fd[1], &(weft_spin_options){.drop = drop_fd}), 0);
     ck_assert_int_eq(weft_terminate_children(0), 0);
     ck_assert_int_eq(weft_read(fd[0], &byte, 1), 0);
     weft_close(fd[0]);
 }
 END_TEST
 
-START_TEST(a_call_for_later_that_is_called_off_drops_its_argument)
+START_TEST(a_delayed_call_that_is_cancelled_drops_its_argument)
 {
-    start_counting();
-    weft_fiber unrun = weft_after_with(1, work, OWNED, &owning);
+    reset_counts();
+    weft_fiber unrun = weft_after_with(1, use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_terminate(unrun, 0), 0);
     ck_assert_counts(0, 1);
-    weft_fiber asleep = weft_after_with(1, work, OWNED, &owning);
+    weft_fiber asleep = weft_after_with(1, use_owned, OWNED, &owning);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_terminate(asleep, 0), 0);
     ck_assert_counts(0, 2);
-    ck_assert_int_eq(weft_await(weft_after_with(0, work, OWNED, &owning)), 7);
+    ck_assert_int_eq(weft_await(weft_after_with(0, use_owned, OWNED, &owning)), 7);
     ck_assert_counts(1, 2);
 }
 END_TEST
@@ -238,9 +239,9 @@ static weft_value read_copy(void *arg)
     return 0;
 }
 
-START_TEST(a_call_for_later_gets_or_drops_the_copy_of_its_argument)
+START_TEST(a_delayed_call_gets_or_drops_the_copy_of_its_argument)
 {
-    start_counting();
+    reset_counts();
     char text[8] = "later";
     weft_spin_options options = {.arg_bytes = sizeof text, .drop = drop_copy};
     weft_fiber f = weft_after_with(0, read_copy, text, &options);
@@ -255,54 +256,52 @@ START_TEST(a_call_for_later_gets_or_drops_the_copy_of_its_argument)
 }
 END_TEST
 
-/*
- * Cords.
- */
+/* Cords. */
 
-static sem_t go_on;
+static sem_t may_end;
 
-/* Blocks its thread, so that nothing arrives before it returns. */
+/* Block the thread, so that no message arrives before this function returns. */
 static weft_value end_without_reading(void *arg)
 {
     (void)arg;
-    while (sem_wait(&go_on) < 0)
+    while (sem_wait(&may_end) < 0)
         continue;
     return 0;
 }
 
-START_TEST(what_arrives_in_a_cord_that_has_ended_drops_its_argument)
+START_TEST(a_remote_spin_into_an_ended_cord_drops_its_argument)
 {
-    start_counting();
-    sem_init(&go_on, 0, 0);
+    reset_counts();
+    sem_init(&may_end, 0, 0);
     weft_cord cord = weft_cord_start(end_without_reading, NULL, NULL);
     ck_assert_uint_ne(cord, 0);
     char text[8] = "a copy";
     weft_spin_options copying = {.arg_bytes = sizeof text, .drop = drop_copy};
     for (int i = 0; i < 100; i++)
-        ck_assert_uint_ne(weft_cord_spin_with(cord, work, OWNED, &owning), 0);
-    ck_assert_uint_ne(weft_cord_spin_with(cord, work, text, &copying), 0);
-    sem_post(&go_on);
+        ck_assert_uint_ne(weft_cord_spin_with(cord, use_owned, OWNED, &owning), 0);
+    ck_assert_uint_ne(weft_cord_spin_with(cord, use_owned, text, &copying), 0);
+    sem_post(&may_end);
     ck_assert_int_eq(weft_cord_join(cord), 0);
     ck_assert_counts(0, 101);
     ck_assert_str_eq(dropped_text, "a copy");
 }
 END_TEST
 
-static weft_value nothing_more(void *arg)
+static weft_value return_0(void *arg)
 {
     (void)arg;
     return 0;
 }
 
-START_TEST(what_arrives_where_its_parent_is_gone_drops_its_argument)
+START_TEST(a_remote_spin_under_an_ended_parent_drops_its_argument)
 {
-    start_counting();
+    reset_counts();
     weft_cord cord = weft_cord_start(NULL, NULL, NULL);
-    weft_fiber parent = weft_cord_spin(cord, nothing_more, NULL);
-    ck_assert_int_eq(weft_cord_call(cord, nothing_more, NULL), 0);
-    weft_spin_options orphan = {.parent = parent, .drop = drop, .name = "orphan"};
-    ck_assert_uint_ne(weft_cord_spin_with(cord, work, OWNED, &orphan), 0);
-    ck_assert_int_eq(weft_cord_call(cord, nothing_more, NULL), 0); /* after it */
+    weft_fiber parent = weft_cord_spin(cord, return_0, NULL);
+    ck_assert_int_eq(weft_cord_call(cord, return_0, NULL), 0);
+    weft_spin_options orphan = {.parent = parent, .drop = drop_owned, .name = "orphan"};
+    ck_assert_uint_ne(weft_cord_spin_with(cord, use_owned, OWNED, &orphan), 0);
+    ck_assert_int_eq(weft_cord_call(cord, return_0, NULL), 0); /* runs after the fiber above */
     ck_assert_counts(0, 1);
     ck_assert_int_eq(weft_cord_cancel(cord), 0);
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
@@ -311,12 +310,12 @@ END_TEST
 
 START_TEST(a_cord_calls_its_function_or_drops_its_argument_never_both)
 {
-    weft_cord_options options = {.drop = drop};
+    weft_cord_options options = {.drop = drop_owned};
     for (int i = 0; i < 50; i++) {
-        start_counting();
-        weft_cord cord = weft_cord_start(work, OWNED, &options);
+        reset_counts();
+        weft_cord cord = weft_cord_start(use_owned, OWNED, &options);
         ck_assert_uint_ne(cord, 0);
-        weft_cord_cancel(cord); /* -ESRCH if it was faster */
+        weft_cord_cancel(cord); /* -ESRCH if it has already ended */
         weft_cord_join(cord);
         ck_assert_int_eq(atomic_load(&ran) + atomic_load(&dropped), 1);
     }
@@ -325,7 +324,7 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &a_fiber_that_is_cancelled_before_it_runs_drops_its_argument_once,
-    &a_stopped_one_drops_its_argument_and_has_the_value_that_it_was_given,
+    &a_stopped_fiber_drops_its_argument_and_returns_the_given_value,
     &a_fiber_that_runs_keeps_its_argument,
     &a_fiber_that_is_cancelled_while_it_runs_drops_nothing,
     &children_that_end_with_their_parent_before_they_run_drop_their_arguments,
@@ -336,10 +335,10 @@ static const TTest *const *const tests[] = {
     &a_fiber_that_ran_once_drops_nothing_when_its_second_run_is_cancelled,
     &a_fiber_that_cannot_be_created_drops_nothing,
     &drop_can_close_a_descriptor,
-    &a_call_for_later_that_is_called_off_drops_its_argument,
-    &a_call_for_later_gets_or_drops_the_copy_of_its_argument,
-    &what_arrives_in_a_cord_that_has_ended_drops_its_argument,
-    &what_arrives_where_its_parent_is_gone_drops_its_argument,
+    &a_delayed_call_that_is_cancelled_drops_its_argument,
+    &a_delayed_call_gets_or_drops_the_copy_of_its_argument,
+    &a_remote_spin_into_an_ended_cord_drops_its_argument,
+    &a_remote_spin_under_an_ended_parent_drops_its_argument,
     &a_cord_calls_its_function_or_drops_its_argument_never_both,
 };
 

@@ -1,5 +1,8 @@
-/* Errors with words: recording, chaining, how they travel to those who await and up the tree. */
-#include "support.h"
+/*
+ * Tests of errors with messages: recording, chains, and propagation to awaiting fibers and up the
+ * tree.
+ */
+#include "support/support.h"
 
 #include <limits.h>
 
@@ -11,7 +14,7 @@ static int chain_length(const weft_error_info *e)
     return n;
 }
 
-START_TEST(a_failure_returns_its_code_and_keeps_the_words_and_the_fiber)
+START_TEST(a_failure_returns_its_code_and_records_the_message_and_the_fiber)
 {
     ck_assert_ptr_null(weft_error());
     ck_assert_int_eq(weft_fail(-ENOENT, "no %s in %d places", "key", 3), -ENOENT);
@@ -21,6 +24,24 @@ START_TEST(a_failure_returns_its_code_and_keeps_the_words_and_the_fiber)
     ck_assert_uint_eq(e->fiber, weft_self());
     ck_assert_str_eq(e->fiber_name, "main");
     ck_assert_ptr_null(e->cause);
+}
+END_TEST
+
+__attribute__((format(printf, 2, 3))) static int fail_with_list(int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int rc = weft_failv(code, format, args);
+    va_end(args);
+    return rc;
+}
+
+START_TEST(a_failure_with_a_va_list_records_the_same_error)
+{
+    weft_fail(-EIO, "the cause");
+    ck_assert_int_eq(fail_with_list(-ENOENT, "no %s in %d places", "key", 3), -ENOENT);
+    ck_assert_error(-ENOENT, "no key in 3 places");
+    ck_assert_str_eq(weft_error()->cause->message, "the cause");
 }
 END_TEST
 
@@ -38,7 +59,7 @@ START_TEST(a_second_failure_has_the_first_as_its_cause)
 }
 END_TEST
 
-START_TEST(a_chain_has_at_most_16_errors_then_a_new_one_begins)
+START_TEST(a_chain_has_at_most_16_errors_then_a_new_chain_starts)
 {
     for (int i = 0; i < 40; i++) {
         weft_fail(-EIO, "failure %d", i);
@@ -50,14 +71,14 @@ START_TEST(a_chain_has_at_most_16_errors_then_a_new_one_begins)
 }
 END_TEST
 
-START_TEST(forgetting_the_last_error_begins_a_new_chain)
+START_TEST(clearing_the_last_error_starts_a_new_chain)
 {
     weft_fail(-EIO, "first");
     weft_error_clear();
     ck_assert_ptr_null(weft_error());
     weft_error_clear();
     weft_fail(-ENOENT, "second");
-    ck_assert_words(-ENOENT, "second");
+    ck_assert_error(-ENOENT, "second");
     ck_assert_int_eq(chain_length(weft_error()), 1);
 }
 END_TEST
@@ -76,13 +97,13 @@ START_TEST(a_message_is_cut_to_255_bytes)
 }
 END_TEST
 
-START_TEST(a_code_that_is_no_error_is_recorded_as_invalid)
+START_TEST(a_code_that_is_not_an_error_is_recorded_as_invalid)
 {
     static const int codes[] = {0, 1, EIO, -4096, INT_MIN, INT_MAX};
     for (size_t i = 0; i < COUNT_OF(codes); i++) {
         weft_error_clear();
         ck_assert_int_eq(weft_fail(codes[i], "words"), -EINVAL);
-        ck_assert_words(-EINVAL, "words");
+        ck_assert_error(-EINVAL, "words");
     }
     ck_assert_int_eq(weft_fail(-4095, "words"), -4095);
     ck_assert_int_eq(weft_fail(-1, "words"), -1);
@@ -99,17 +120,17 @@ END_TEST
 
 static weft_value fail_named(void *arg)
 {
-    weft_name(weft_self(), "reader");
+    weft_set_name(weft_self(), "reader");
     return weft_fail(-EIO, "cannot read %s", (const char *)arg);
 }
 
 /* T25 */
-START_TEST(the_words_of_a_fiber_come_with_its_error_to_the_one_who_awaits_it)
+START_TEST(the_awaiting_fiber_gets_the_error_with_its_message)
 {
     static char path[] = "x.txt";
     weft_fiber f = weft_spin(fail_named, path);
     ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_words(-EIO, "cannot read x.txt");
+    ck_assert_error(-EIO, "cannot read x.txt");
     ck_assert_uint_eq(weft_error()->fiber, f);
     ck_assert_str_eq(weft_error()->fiber_name, "reader");
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
@@ -117,15 +138,15 @@ START_TEST(the_words_of_a_fiber_come_with_its_error_to_the_one_who_awaits_it)
 END_TEST
 
 /* T25 */
-START_TEST(the_words_come_also_when_the_fiber_ended_long_before)
+START_TEST(the_message_is_available_after_the_fiber_has_ended)
 {
     static char path[] = "x.txt";
     weft_fiber f = weft_spin(fail_named, path);
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
     ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_words(-EIO, "cannot read x.txt");
-    ck_assert_int_eq(weft_snooze(), 0); /* P21: awaited, it does not strike a second time */
+    ck_assert_error(-EIO, "cannot read x.txt");
+    ck_assert_int_eq(weft_snooze(), 0); /* P21: an awaited error is not delivered a second time */
 }
 END_TEST
 
@@ -134,7 +155,7 @@ START_TEST(a_fiber_that_succeeds_leaves_the_error_of_its_awaiter_alone)
 {
     weft_fail(-ENOENT, "mine");
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(7))), 7);
-    ck_assert_words(-ENOENT, "mine");
+    ck_assert_error(-ENOENT, "mine");
 }
 END_TEST
 
@@ -145,7 +166,7 @@ static weft_value fail_and_recover(void *arg)
 }
 
 /* T26 */
-START_TEST(an_error_that_a_fiber_deals_with_does_not_reach_its_awaiter)
+START_TEST(an_error_that_a_fiber_handles_does_not_reach_its_awaiter)
 {
     ck_assert_int_eq(weft_await(weft_spin(fail_and_recover, as_arg(7))), 7);
     ck_assert_ptr_null(weft_error());
@@ -157,7 +178,7 @@ START_TEST(an_error_that_a_fiber_deals_with_does_not_reach_its_awaiter)
 END_TEST
 
 /* T26 */
-START_TEST(a_fiber_that_begins_has_no_error_of_the_one_before_it)
+START_TEST(a_new_fiber_does_not_have_the_error_of_a_previous_fiber)
 {
     static char path[] = "x.txt";
     ck_assert_int_eq(weft_await(weft_spin(fail_named, path)), -EIO);
@@ -169,44 +190,44 @@ START_TEST(a_fiber_that_begins_has_no_error_of_the_one_before_it)
 END_TEST
 
 /* T25 */
-START_TEST(an_error_without_words_gets_some)
+START_TEST(an_error_without_a_message_gets_the_text_of_strerror)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(-ENOENT));
     ck_assert_int_eq(weft_await(f), -ENOENT);
-    ck_assert_any_words(-ENOENT);
+    ck_assert_any_error(-ENOENT);
     ck_assert_uint_eq(weft_error()->fiber, f);
     ck_assert_ptr_nonnull(strstr(weft_error()->message, "No such file"));
 }
 END_TEST
 
-static weft_value fail_otherwise(void *arg)
+static weft_value fail_with_another_code(void *arg)
 {
     (void)arg;
     weft_fail(-EIO, "an older one");
     return -ENOENT;
 }
 
-START_TEST(words_of_another_error_are_not_taken_for_those_of_the_value)
+START_TEST(the_message_of_another_error_is_not_used_for_the_value)
 {
-    ck_assert_int_eq(weft_await(weft_spin(fail_otherwise, NULL)), -ENOENT);
+    ck_assert_int_eq(weft_await(weft_spin(fail_with_another_code, NULL)), -ENOENT);
     ck_assert_int_eq(weft_error()->code, -ENOENT);
     ck_assert_ptr_null(strstr(weft_error()->message, "older"));
 }
 END_TEST
 
-static weft_value pass_on(void *arg)
+static weft_value fail_at_each_depth(void *arg)
 {
     int depth = (int)(intptr_t)arg;
     if (depth == 0)
         return weft_fail(-EIO, "depth 0");
-    weft_value rc = weft_await(weft_spin(pass_on, as_arg(depth - 1)));
+    weft_value rc = weft_await(weft_spin(fail_at_each_depth, as_arg(depth - 1)));
     return weft_fail((int)rc, "depth %d", depth);
 }
 
 /* P20 */
-START_TEST(each_fiber_that_passes_an_error_on_can_add_its_own_words)
+START_TEST(each_fiber_that_propagates_an_error_can_add_a_message)
 {
-    weft_fiber f = weft_spin(pass_on, as_arg(3));
+    weft_fiber f = weft_spin(fail_at_each_depth, as_arg(3));
     ck_assert_int_eq(weft_await(f), -EIO);
     const weft_error_info *e = weft_error();
     ck_assert_int_eq(chain_length(e), 4);
@@ -222,23 +243,23 @@ END_TEST
 
 static weft_fiber innermost;
 
-static weft_value hold_a_failing_child(void *arg)
+static weft_value spin_failing_child(void *arg)
 {
     int depth = (int)(intptr_t)arg;
     if (depth == 0) {
         innermost = weft_self();
         return weft_fail(-EIO, "depth 0");
     }
-    weft_spin(hold_a_failing_child, as_arg(depth - 1));
+    weft_spin(spin_failing_child, as_arg(depth - 1));
     return weft_sleep(60);
 }
 
 /* P20 */
-START_TEST(an_error_that_nobody_awaits_climbs_the_tree_and_keeps_its_source)
+START_TEST(an_unawaited_error_propagates_up_the_tree_and_keeps_its_source)
 {
-    weft_spin(hold_a_failing_child, as_arg(3));
+    weft_spin(spin_failing_child, as_arg(3));
     ck_assert_int_eq(weft_sleep(60), -EIO);
-    ck_assert_words(-EIO, "depth 0");
+    ck_assert_error(-EIO, "depth 0");
     ck_assert_uint_eq(weft_error()->fiber, innermost);
     ck_assert_int_eq(weft_snooze(), 0);
 }
@@ -255,7 +276,7 @@ static weft_value catch_from_child(void *arg)
 }
 
 /* P20 */
-START_TEST(an_error_that_is_dealt_with_half_way_goes_no_further)
+START_TEST(an_error_that_a_parent_handles_does_not_propagate_further)
 {
     weft_fiber f = weft_spin(catch_from_child, NULL);
     ck_assert_int_eq(weft_sleep(0.01), 0);
@@ -265,14 +286,14 @@ START_TEST(an_error_that_is_dealt_with_half_way_goes_no_further)
 END_TEST
 
 /* P19 */
-START_TEST(an_error_of_a_child_strikes_at_the_next_blocking_call_and_spares_its_siblings)
+START_TEST(an_error_of_a_child_is_returned_by_the_next_blocking_call_and_spares_siblings)
 {
     weft_fiber sibling = weft_spin(suspend, NULL);
     weft_go(fail_with, as_arg(-EIO));
-    ck_assert_int_eq(weft_snooze(), 0); /* on the run queue already when it happened */
+    ck_assert_int_eq(weft_snooze(), 0); /* already in the run queue when the child failed */
     ck_assert_ptr_null(weft_error());
     ck_assert_int_eq(weft_snooze(), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_state_of(sibling), WEFT_WAITING);
     ck_assert_int_eq(weft_schedule(sibling, 7), 0);
@@ -293,7 +314,7 @@ static weft_value sleep_then_fail(void *arg)
 }
 
 /* P34 */
-START_TEST(everyone_who_awaits_a_fiber_gets_its_words)
+START_TEST(every_awaiting_fiber_gets_the_message)
 {
     weft_fiber f = weft_spin(sleep_then_fail, as_arg(-EIO));
     weft_fiber waiters[3];
@@ -306,16 +327,16 @@ START_TEST(everyone_who_awaits_a_fiber_gets_its_words)
 END_TEST
 
 /* P35 */
-START_TEST(the_words_of_the_one_that_failed_come_with_an_await_for_all)
+START_TEST(await_all_returns_the_message_of_the_failed_fiber)
 {
     weft_fiber f[] = {weft_spin(suspend, NULL), weft_spin(sleep_then_fail, as_arg(-EIO))};
     ck_assert_int_eq(weft_await_all(f, 2, NULL), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_uint_eq(weft_error()->fiber, f[1]);
 }
 END_TEST
 
-static weft_value note_two_errors(void *arg)
+static weft_value catch_two_errors(void *arg)
 {
     (void)arg;
     int first = weft_sleep(60);
@@ -327,9 +348,9 @@ static weft_value note_two_errors(void *arg)
     return weft_sleep(0.001);
 }
 
-START_TEST(raised_errors_arrive_one_a_call_in_order_and_with_their_words)
+START_TEST(raised_errors_are_returned_one_per_call_in_order_with_their_messages)
 {
-    weft_fiber f = weft_spin(note_two_errors, NULL);
+    weft_fiber f = weft_spin(catch_two_errors, NULL);
     weft_snooze();
     ck_assert_int_eq(weft_raise(f, -EIO, "one %d", 1), 0);
     ck_assert_int_eq(weft_raise(f, -ENOENT, "two %d", 2), 0);
@@ -337,7 +358,7 @@ START_TEST(raised_errors_arrive_one_a_call_in_order_and_with_their_words)
 }
 END_TEST
 
-START_TEST(raising_what_is_no_error_or_in_a_fiber_that_is_gone_is_refused)
+START_TEST(raising_a_non_error_or_in_an_ended_fiber_is_refused)
 {
     weft_fiber f = weft_spin(suspend, NULL);
     ck_assert_int_eq(weft_raise(f, 0, "nothing"), -EINVAL);
@@ -350,11 +371,11 @@ START_TEST(raising_what_is_no_error_or_in_a_fiber_that_is_gone_is_refused)
 END_TEST
 
 /* T25 */
-START_TEST(errors_of_many_fibers_in_a_row_do_not_pile_up)
+START_TEST(errors_of_many_fibers_do_not_accumulate)
 {
     weft_fiber f = 0;
     for (int i = 0; i < 10000; i++) {
-        f = weft_spin(pass_on, as_arg(1));
+        f = weft_spin(fail_at_each_depth, as_arg(1));
         ck_assert_int_eq(weft_await(f), -EIO);
         ck_assert_int_le(chain_length(weft_error()), 16);
     }
@@ -363,29 +384,30 @@ START_TEST(errors_of_many_fibers_in_a_row_do_not_pile_up)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_failure_returns_its_code_and_keeps_the_words_and_the_fiber,
+    &a_failure_returns_its_code_and_records_the_message_and_the_fiber,
+    &a_failure_with_a_va_list_records_the_same_error,
     &a_second_failure_has_the_first_as_its_cause,
-    &a_chain_has_at_most_16_errors_then_a_new_one_begins,
-    &forgetting_the_last_error_begins_a_new_chain,
+    &a_chain_has_at_most_16_errors_then_a_new_chain_starts,
+    &clearing_the_last_error_starts_a_new_chain,
     &a_message_is_cut_to_255_bytes,
-    &a_code_that_is_no_error_is_recorded_as_invalid,
+    &a_code_that_is_not_an_error_is_recorded_as_invalid,
     &values_from_minus_4095_to_minus_1_are_errors_and_no_others,
-    &the_words_of_a_fiber_come_with_its_error_to_the_one_who_awaits_it,
-    &the_words_come_also_when_the_fiber_ended_long_before,
+    &the_awaiting_fiber_gets_the_error_with_its_message,
+    &the_message_is_available_after_the_fiber_has_ended,
     &a_fiber_that_succeeds_leaves_the_error_of_its_awaiter_alone,
-    &an_error_that_a_fiber_deals_with_does_not_reach_its_awaiter,
-    &a_fiber_that_begins_has_no_error_of_the_one_before_it,
-    &an_error_without_words_gets_some,
-    &words_of_another_error_are_not_taken_for_those_of_the_value,
-    &each_fiber_that_passes_an_error_on_can_add_its_own_words,
-    &an_error_that_nobody_awaits_climbs_the_tree_and_keeps_its_source,
-    &an_error_that_is_dealt_with_half_way_goes_no_further,
-    &an_error_of_a_child_strikes_at_the_next_blocking_call_and_spares_its_siblings,
-    &everyone_who_awaits_a_fiber_gets_its_words,
-    &the_words_of_the_one_that_failed_come_with_an_await_for_all,
-    &raised_errors_arrive_one_a_call_in_order_and_with_their_words,
-    &raising_what_is_no_error_or_in_a_fiber_that_is_gone_is_refused,
-    &errors_of_many_fibers_in_a_row_do_not_pile_up,
+    &an_error_that_a_fiber_handles_does_not_reach_its_awaiter,
+    &a_new_fiber_does_not_have_the_error_of_a_previous_fiber,
+    &an_error_without_a_message_gets_the_text_of_strerror,
+    &the_message_of_another_error_is_not_used_for_the_value,
+    &each_fiber_that_propagates_an_error_can_add_a_message,
+    &an_unawaited_error_propagates_up_the_tree_and_keeps_its_source,
+    &an_error_that_a_parent_handles_does_not_propagate_further,
+    &an_error_of_a_child_is_returned_by_the_next_blocking_call_and_spares_siblings,
+    &every_awaiting_fiber_gets_the_message,
+    &await_all_returns_the_message_of_the_failed_fiber,
+    &raised_errors_are_returned_one_per_call_in_order_with_their_messages,
+    &raising_a_non_error_or_in_an_ended_fiber_is_refused,
+    &errors_of_many_fibers_do_not_accumulate,
 };
 
 int main(void)

@@ -1,5 +1,8 @@
-/* What a fiber is: how it is made or refused, its id, name, argument, stack; ids that are gone. */
-#include "support.h"
+/*
+ * Tests of the basic properties of fibers: creation and its errors, id, name, argument, stack, and
+ * ids of ended fibers.
+ */
+#include "support/support.h"
 
 #include <limits.h>
 
@@ -35,7 +38,7 @@ START_TEST(the_id_that_spin_returns_is_the_one_that_the_fiber_has)
 END_TEST
 
 /* T18, T19 */
-START_TEST(an_ended_fiber_can_be_asked_about_until_it_has_been_awaited)
+START_TEST(an_ended_fiber_has_info_until_it_is_awaited)
 {
     weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "f"});
     weft_snooze();
@@ -51,8 +54,8 @@ START_TEST(an_ended_fiber_can_be_asked_about_until_it_has_been_awaited)
 }
 END_TEST
 
-/* Every function that takes an id, with one that is gone. */
-static void refuse_everywhere(weft_fiber gone)
+/* Call every function that takes an id, with the id of an ended fiber. */
+static void assert_refused_everywhere(weft_fiber gone)
 {
     weft_value out;
     weft_info info;
@@ -60,9 +63,13 @@ static void refuse_everywhere(weft_fiber gone)
     ck_assert_int_eq(weft_start(gone), -ESRCH);
     ck_assert_int_eq(weft_transfer(gone, 1), -ESRCH);
     ck_assert_uint_eq(weft_parent(gone), 0);
+    ck_assert_any_error(-ESRCH);
+    weft_error_clear();
     ck_assert_int_eq(weft_state_of(gone), WEFT_DEAD);
-    ck_assert_int_eq(weft_name(gone, "x"), -ESRCH);
+    ck_assert_int_eq(weft_set_name(gone, "x"), -ESRCH);
     ck_assert_ptr_null(weft_name_of(gone));
+    ck_assert_any_error(-ESRCH);
+    weft_error_clear();
     ck_assert_int_eq(weft_schedule(gone, 1), -ESRCH);
     ck_assert_int_eq(weft_await(gone), -ESRCH);
     ck_assert_int_eq(weft_await_all(&gone, 1, &out), -ESRCH);
@@ -87,32 +94,32 @@ static void refuse_everywhere(weft_fiber gone)
 }
 
 /* T18, T19, P7 */
-START_TEST(every_function_refuses_an_id_that_is_gone)
+START_TEST(every_function_refuses_the_id_of_an_ended_fiber)
 {
     weft_fiber gone = weft_spin(return_arg, NULL);
     ck_assert_int_eq(weft_await(gone), 0);
-    refuse_everywhere(gone);
-    /* Its record has another fiber now. */
+    assert_refused_everywhere(gone);
+    /* Another fiber uses the record now. */
     weft_fiber next = spin_suspended();
-    refuse_everywhere(gone);
+    assert_refused_everywhere(gone);
     weft_schedule(next, 6);
     ck_assert_int_eq(weft_await(next), 6);
 }
 END_TEST
 
 /* T18 */
-START_TEST(every_function_refuses_an_id_that_never_was)
+START_TEST(every_function_refuses_an_id_that_never_existed)
 {
     spin_suspended();
-    refuse_everywhere(0);
-    refuse_everywhere(weft_self() + ((weft_fiber)77 << 32));
-    refuse_everywhere((weft_fiber)1 << 63);
-    refuse_everywhere(weft_self() | 0x3fffff); /* this thread's last slot, never made */
+    assert_refused_everywhere(0);
+    assert_refused_everywhere(weft_self() + ((weft_fiber)77 << 32));
+    assert_refused_everywhere((weft_fiber)1 << 63);
+    assert_refused_everywhere(weft_self() | 0x3fffff); /* the last slot, never used */
 }
 END_TEST
 
 /* T19, P7 */
-START_TEST(an_ended_fiber_that_was_not_awaited_takes_no_orders)
+START_TEST(an_unawaited_ended_fiber_cannot_be_controlled)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(4));
     weft_snooze();
@@ -126,64 +133,65 @@ START_TEST(an_ended_fiber_that_was_not_awaited_takes_no_orders)
     ck_assert_int_eq(weft_attach(f, weft_main()), -ESRCH);
     ck_assert_int_eq(weft_detach(f), -ESRCH);
     ck_assert_uint_eq(weft_spin_with(return_arg, NULL, &(weft_spin_options){.parent = f}), 0);
-    ck_assert_any_words(-ESRCH);
+    ck_assert_any_error(-ESRCH);
     ck_assert_int_eq(weft_await(f), 4);
 }
 END_TEST
 
-static void refuse_options(weft_spin_options options, void *arg)
+static void assert_options_refused(weft_spin_options options, void *arg)
 {
     weft_error_clear();
     ck_assert_uint_eq(weft_spin_with(return_arg, arg, &options), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
 }
 
 /* T18 */
-START_TEST(what_cannot_be_made_is_refused_with_words_and_leaves_nothing)
+START_TEST(a_failed_creation_has_a_message_and_leaves_nothing_behind)
 {
     ck_assert_uint_eq(weft_spin(NULL, NULL), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     weft_error_clear();
     ck_assert_uint_eq(weft_new(NULL, NULL), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     weft_error_clear();
     ck_assert_int_eq(weft_go(NULL, NULL), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     char arg[1];
-    refuse_options((weft_spin_options){.stack_bytes = 1}, NULL);
-    refuse_options((weft_spin_options){.stack_bytes = (16 << 10) - 1}, NULL);
-    refuse_options((weft_spin_options){.stack_bytes = ((size_t)1 << 30) + 1}, NULL);
-    refuse_options((weft_spin_options){.stack_bytes = SIZE_MAX}, NULL);
-    refuse_options((weft_spin_options){.stack_bytes = 16 << 10, .arg_bytes = (4 << 10) + 1}, arg);
-    refuse_options((weft_spin_options){.arg_bytes = SIZE_MAX}, arg);
+    assert_options_refused((weft_spin_options){.stack_bytes = 1}, NULL);
+    assert_options_refused((weft_spin_options){.stack_bytes = (16 << 10) - 1}, NULL);
+    assert_options_refused((weft_spin_options){.stack_bytes = ((size_t)1 << 30) + 1}, NULL);
+    assert_options_refused((weft_spin_options){.stack_bytes = SIZE_MAX}, NULL);
+    assert_options_refused((weft_spin_options){.stack_bytes = 16 << 10, .arg_bytes = (4 << 10) + 1},
+                           arg);
+    assert_options_refused((weft_spin_options){.arg_bytes = SIZE_MAX}, arg);
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
 }
 END_TEST
 
 /* T18 */
-START_TEST(bad_arguments_are_refused_with_words)
+START_TEST(bad_arguments_are_refused_with_a_message)
 {
     weft_fiber f = spin_suspended();
     weft_value out;
-    ck_assert_int_eq(weft_name(f, NULL), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_int_eq(weft_set_name(f, NULL), -EINVAL);
+    ck_assert_any_error(-EINVAL);
     weft_error_clear();
     ck_assert_int_eq(weft_raise(f, 0, "x"), -EINVAL);
     ck_assert_int_eq(weft_raise(f, EIO, "x"), -EINVAL);
     ck_assert_int_eq(weft_raise(f, -4096, "x"), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     weft_error_clear();
     ck_assert_int_eq(weft_terminate(f, -1), -EINVAL);
     ck_assert_int_eq(weft_terminate(f, NAN), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     weft_error_clear();
     ck_assert_int_eq(weft_await_any(NULL, 0, &out), -EINVAL);
     ck_assert_int_eq(weft_select_fibers(&f, 0, &out), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     weft_error_clear();
     ck_assert_int_eq(weft_stop(weft_main(), 1), -EINVAL);
     ck_assert_int_eq(weft_cancel(weft_main()), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_defer(NULL, NULL), -EINVAL);
     ck_assert_int_eq(weft_sleep(-1), -EINVAL);
     ck_assert_int_eq(weft_sleep(NAN), -EINVAL);
@@ -212,15 +220,15 @@ START_TEST(names_are_copied_and_cut)
     ck_assert_str_eq(weft_name_of(weft_main()), "main");
     memset(name, 'x', sizeof name - 1);
     ck_assert_str_eq(weft_name_of(f), "short");
-    ck_assert_int_eq(weft_name(f, name), 0);
+    ck_assert_int_eq(weft_set_name(f, name), 0);
     ck_assert_uint_eq(strlen(weft_name_of(f)), 31);
-    ck_assert_int_eq(weft_name(f, ""), 0);
+    ck_assert_int_eq(weft_set_name(f, ""), 0);
     ck_assert_str_eq(weft_name_of(f), "");
 }
 END_TEST
 
 /* T17, T45 */
-START_TEST(a_name_does_not_pass_to_the_next_fiber_on_the_record)
+START_TEST(a_new_fiber_on_a_reused_record_has_no_name)
 {
     weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"});
     ck_assert_int_eq(weft_await(f), 0);
@@ -264,7 +272,7 @@ static weft_value first_value(void *arg)
 }
 
 /* T7, P31 */
-START_TEST(a_fiber_finds_the_value_that_it_was_first_resumed_with)
+START_TEST(the_first_value_is_the_value_of_the_first_resume)
 {
     weft_fiber f = weft_new(first_value, NULL);
     ck_assert_int_eq(weft_schedule(f, 17), 0);
@@ -311,7 +319,7 @@ END_TEST
 
 static int counted;
 
-static weft_value count(void *arg)
+static weft_value count_call(void *arg)
 {
     (void)arg;
     counted++;
@@ -319,12 +327,12 @@ static weft_value count(void *arg)
 }
 
 /* T56 */
-START_TEST(nothing_is_kept_of_fibers_that_nobody_will_await)
+START_TEST(nothing_remains_of_detached_fibers)
 {
     weft_counters before, after;
     weft_stats(&before);
     for (int i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(count, NULL), 0);
+        ck_assert_int_eq(weft_go(count_call, NULL), 0);
     weft_stats(&after);
     ck_assert_uint_eq(after.fibers, before.fibers + 1000);
     let_run();
@@ -335,7 +343,7 @@ START_TEST(nothing_is_kept_of_fibers_that_nobody_will_await)
 }
 END_TEST
 
-static weft_value use_stack(void *arg)
+static weft_value use_200_kib(void *arg)
 {
     volatile char deep[200 << 10];
     for (size_t i = 0; i < sizeof deep; i += 1024)
@@ -344,67 +352,67 @@ static weft_value use_stack(void *arg)
     return deep[0];
 }
 
-/* T46, T48: a stack of its own mapping may go as its fiber ends on it */
-START_TEST(fibers_with_big_stacks_come_and_go)
+/* T46, T48: a stack with its own mapping may be unmapped as its fiber ends on it */
+START_TEST(fibers_with_big_stacks_can_be_created_repeatedly)
 {
     weft_spin_options options = {.stack_bytes = 4 << 20};
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 10; i++)
-            ck_assert_uint_ne(weft_spin_with(use_stack, NULL, &options), 0);
+            ck_assert_uint_ne(weft_spin_with(use_200_kib, NULL, &options), 0);
         ck_assert_int_eq(weft_await_children(), 0);
     }
 }
 END_TEST
 
-static void go_deep(void)
+static void use_40_kib(void)
 {
     volatile char deep[40 << 10];
     for (size_t i = 0; i < sizeof deep; i += 512)
         deep[i] = 1;
 }
 
-static weft_value trim_what_was_deep(void *arg)
+static weft_value trim_deep_stack(void *arg)
 {
     (void)arg;
     volatile int here = 5;
     weft_info before, after;
-    go_deep();
+    use_40_kib();
     ck_assert_int_eq(weft_info_of(weft_self(), &before), 0);
     weft_trim_stack();
     ck_assert_int_eq(weft_info_of(weft_self(), &after), 0);
     ck_assert_uint_ge(before.stack_used, 40 << 10);
     ck_assert_uint_lt(after.stack_used, before.stack_used - (30 << 10));
-    go_deep(); /* it can be used again */
+    use_40_kib(); /* the stack can be used again */
     return here;
 }
 
-START_TEST(a_stack_that_was_deep_can_be_trimmed_while_it_is_in_use)
+START_TEST(a_deep_stack_can_be_trimmed_while_in_use)
 {
     const weft_spin_options large = {.stack_bytes = 512 << 10};
-    ck_assert_int_eq(weft_await(weft_spin_with(trim_what_was_deep, NULL, &large)), 5);
-    weft_trim_stack(); /* of main: nothing happens */
+    ck_assert_int_eq(weft_await(weft_spin_with(trim_deep_stack, NULL, &large)), 5);
+    weft_trim_stack(); /* on the main stack: no effect */
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
     &ids_are_not_used_again,
     &the_id_that_spin_returns_is_the_one_that_the_fiber_has,
-    &an_ended_fiber_can_be_asked_about_until_it_has_been_awaited,
-    &every_function_refuses_an_id_that_is_gone,
-    &every_function_refuses_an_id_that_never_was,
-    &an_ended_fiber_that_was_not_awaited_takes_no_orders,
-    &what_cannot_be_made_is_refused_with_words_and_leaves_nothing,
-    &bad_arguments_are_refused_with_words,
+    &an_ended_fiber_has_info_until_it_is_awaited,
+    &every_function_refuses_the_id_of_an_ended_fiber,
+    &every_function_refuses_an_id_that_never_existed,
+    &an_unawaited_ended_fiber_cannot_be_controlled,
+    &a_failed_creation_has_a_message_and_leaves_nothing_behind,
+    &bad_arguments_are_refused_with_a_message,
     &a_bad_grace_time_ends_no_children,
     &names_are_copied_and_cut,
-    &a_name_does_not_pass_to_the_next_fiber_on_the_record,
+    &a_new_fiber_on_a_reused_record_has_no_name,
     &a_copied_argument_outlives_the_original,
-    &a_fiber_finds_the_value_that_it_was_first_resumed_with,
+    &the_first_value_is_the_value_of_the_first_resume,
     &a_fiber_that_was_never_started_ends_with_its_parent_and_does_not_run,
     &a_fiber_can_be_spun_under_another_parent,
-    &nothing_is_kept_of_fibers_that_nobody_will_await,
-    &fibers_with_big_stacks_come_and_go,
-    &a_stack_that_was_deep_can_be_trimmed_while_it_is_in_use,
+    &nothing_remains_of_detached_fibers,
+    &fibers_with_big_stacks_can_be_created_repeatedly,
+    &a_deep_stack_can_be_trimmed_while_in_use,
 };
 
 int main(void)

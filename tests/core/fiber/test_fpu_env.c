@@ -1,5 +1,5 @@
-/* Floating-point modes: the thread's, or a fiber's own. */
-#include "support.h"
+/* Tests of the FPU environment: shared by the thread, or private to a fiber. */
+#include "support/support.h"
 
 #include <fenv.h>
 
@@ -23,7 +23,7 @@ static weft_fiber spin_rounding_up(void)
     return f;
 }
 
-START_TEST(modes_of_its_own_are_kept_over_switches_and_unknown_to_others)
+START_TEST(a_private_environment_survives_switches_and_is_invisible_to_others)
 {
     weft_fiber f = spin_rounding_up();
     for (int i = 0; i < 3; i++) {
@@ -37,7 +37,7 @@ START_TEST(modes_of_its_own_are_kept_over_switches_and_unknown_to_others)
 }
 END_TEST
 
-static weft_value round_down_and_pass_on(void *arg)
+static weft_value round_down_and_schedule(void *arg)
 {
     ck_assert_int_eq(weft_own_modes(true), 0);
     fesetround(FE_DOWNWARD);
@@ -46,16 +46,16 @@ static weft_value round_down_and_pass_on(void *arg)
     return fegetround();
 }
 
-START_TEST(two_fibers_with_modes_of_their_own_can_follow_each_other)
+START_TEST(two_fibers_with_private_environments_can_alternate)
 {
     weft_fiber up = spin_rounding_up();
-    weft_fiber down = weft_spin(round_down_and_pass_on, &up);
+    weft_fiber down = weft_spin(round_down_and_schedule, &up);
     ck_assert_int_eq(weft_await(down), FE_DOWNWARD);
     ck_assert_int_eq(fegetround(), FE_TONEAREST);
 }
 END_TEST
 
-static weft_value round_up_for_a_while(void *arg)
+static weft_value round_up_temporarily(void *arg)
 {
     (void)arg;
     weft_own_modes(true);
@@ -68,14 +68,14 @@ static weft_value round_up_for_a_while(void *arg)
     return after;
 }
 
-START_TEST(modes_given_back_are_those_of_the_thread_again)
+START_TEST(giving_up_a_private_environment_restores_the_one_of_the_thread)
 {
-    ck_assert_int_eq(weft_await(weft_spin(round_up_for_a_while, NULL)), FE_TONEAREST);
+    ck_assert_int_eq(weft_await(weft_spin(round_up_temporarily, NULL)), FE_TONEAREST);
     ck_assert_int_eq(fegetround(), FE_TONEAREST);
 }
 END_TEST
 
-static weft_value end_at_once_rounding_up(void *arg)
+static weft_value end_rounding_up(void *arg)
 {
     (void)arg;
     weft_own_modes(true);
@@ -83,16 +83,16 @@ static weft_value end_at_once_rounding_up(void *arg)
     return 0;
 }
 
-START_TEST(modes_of_its_own_end_with_the_fiber)
+START_TEST(a_private_environment_ends_with_the_fiber)
 {
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(weft_await(weft_spin(end_at_once_rounding_up, NULL)), 0);
+        ck_assert_int_eq(weft_await(weft_spin(end_rounding_up, NULL)), 0);
         ck_assert_int_eq(fegetround(), FE_TONEAREST);
     }
 }
 END_TEST
 
-START_TEST(the_main_fiber_can_have_modes_of_its_own_too)
+START_TEST(the_main_fiber_can_have_a_private_environment_too)
 {
     ck_assert_int_eq(weft_own_modes(true), 0);
     fesetround(FE_DOWNWARD);
@@ -110,11 +110,11 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &modes_of_its_own_are_kept_over_switches_and_unknown_to_others,
-        &two_fibers_with_modes_of_their_own_can_follow_each_other,
-        &modes_given_back_are_those_of_the_thread_again,
-        &modes_of_its_own_end_with_the_fiber,
-        &the_main_fiber_can_have_modes_of_its_own_too,
+        &a_private_environment_survives_switches_and_is_invisible_to_others,
+        &two_fibers_with_private_environments_can_alternate,
+        &giving_up_a_private_environment_restores_the_one_of_the_thread,
+        &a_private_environment_ends_with_the_fiber,
+        &the_main_fiber_can_have_a_private_environment_too,
     };
     return run_suite("modes", tests, COUNT_OF(tests));
 }

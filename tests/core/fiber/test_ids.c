@@ -1,14 +1,14 @@
-/* Ids of fibers that are gone: none of them ever names another fiber. */
-#include "core/cord.h"
-#include "support.h"
+/* Tests of the ids of ended fibers: none of them ever names another fiber. */
+#include "core/cord/cord.h"
+#include "support/support.h"
 
 static weft__fiber *record_of(weft_fiber id)
 {
-    return weft__cord_at(weft__cord_self, weft__fiber_slot(id));
+    return weft__record_at(weft__cord_self, weft__fiber_slot(id));
 }
 
-/* Let a slot have had all serials but this many, or fewer if it has fewer. */
-static void use_up_serials(weft__fiber *record, uint32_t left)
+/* Set the serial of a slot so that at most this many serials remain. */
+static void exhaust_serials(weft__fiber *record, uint32_t left)
 {
     if (record->last_id >> 32 < UINT32_MAX - left)
         record->last_id = (weft_fiber)(UINT32_MAX - left) << 32 | (uint32_t)record->last_id;
@@ -22,11 +22,11 @@ static weft_fiber spin_and_await(void)
     return f;
 }
 
-START_TEST(an_id_is_not_given_again_when_its_slot_has_had_all_serials)
+START_TEST(an_id_is_not_reused_when_its_slot_has_used_all_serials)
 {
     weft_fiber stale = spin_and_await();
     weft__fiber *record = record_of(stale);
-    use_up_serials(record, 1);
+    exhaust_serials(record, 1);
     weft_fiber last = spin_and_await();
     ck_assert_ptr_eq(record_of(last), record);
     for (int i = 0; i < 10000; i++) {
@@ -39,14 +39,14 @@ START_TEST(an_id_is_not_given_again_when_its_slot_has_had_all_serials)
 }
 END_TEST
 
-START_TEST(a_crowd_whose_slots_are_used_up_goes_on_in_others)
+START_TEST(many_fibers_with_exhausted_slots_continue_in_others)
 {
     enum { COUNT = 2000 };
     static weft_fiber first[COUNT], second[COUNT];
     for (int i = 0; i < COUNT; i++)
         first[i] = weft_spin(return_arg, as_arg(i));
     for (int i = 0; i < COUNT; i++)
-        use_up_serials(record_of(first[i]), 0);
+        exhaust_serials(record_of(first[i]), 0);
     for (int i = 0; i < COUNT; i++)
         ck_assert_int_eq(weft_await(first[i]), i);
     for (int i = 0; i < COUNT; i++) {
@@ -62,13 +62,13 @@ START_TEST(a_crowd_whose_slots_are_used_up_goes_on_in_others)
 }
 END_TEST
 
-START_TEST(fibers_sent_to_a_cord_do_not_get_an_id_again_either)
+START_TEST(fibers_spun_in_another_cord_do_not_reuse_ids_either)
 {
     static weft_fiber ids[1000];
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
         ids[i] = weft_cord_spin(weft_main(), return_arg, NULL);
         ck_assert_uint_ne(ids[i], 0);
-        use_up_serials(record_of(ids[i]), (uint32_t)(i % 2));
+        exhaust_serials(record_of(ids[i]), (uint32_t)(i % 2));
         ck_assert_int_eq(weft_await_children(), 0);
         for (size_t j = 0; j < i; j++)
             ck_assert_uint_ne(ids[i], ids[j]);
@@ -76,18 +76,18 @@ START_TEST(fibers_sent_to_a_cord_do_not_get_an_id_again_either)
 }
 END_TEST
 
-static weft_value tell_id(void *arg)
+static weft_value store_id(void *arg)
 {
     *(weft_fiber *)arg = spin_and_await();
     return 0;
 }
 
-START_TEST(a_cord_does_not_repeat_the_ids_of_the_one_before_it)
+START_TEST(a_cord_does_not_reuse_the_ids_of_a_previous_cord)
 {
     weft_fiber ids[20];
     weft_cord cords[COUNT_OF(ids)];
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
-        cords[i] = weft_cord_start(tell_id, &ids[i], NULL);
+        cords[i] = weft_cord_start(store_id, &ids[i], NULL);
         weft_cord id = cords[i];
         ck_assert_int_eq(weft_cord_join(id), 0);
         for (size_t j = 0; j < i; j++) {
@@ -99,10 +99,10 @@ START_TEST(a_cord_does_not_repeat_the_ids_of_the_one_before_it)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &an_id_is_not_given_again_when_its_slot_has_had_all_serials,
-    &a_crowd_whose_slots_are_used_up_goes_on_in_others,
-    &fibers_sent_to_a_cord_do_not_get_an_id_again_either,
-    &a_cord_does_not_repeat_the_ids_of_the_one_before_it,
+    &an_id_is_not_reused_when_its_slot_has_used_all_serials,
+    &many_fibers_with_exhausted_slots_continue_in_others,
+    &fibers_spun_in_another_cord_do_not_reuse_ids_either,
+    &a_cord_does_not_reuse_the_ids_of_a_previous_cord,
 };
 
 int main(void)

@@ -1,7 +1,10 @@
-/* What a fiber has of its own: values by key, memory, things to do at its end or a block's. */
-#include "support.h"
+/* Tests of fiber-local state: values by key, memory, and deferred calls of fibers and blocks. */
+#include "support/support.h"
 
+#include <limits.h>
+#include <pthread.h>
 #include <stdalign.h>
+#include <stdatomic.h>
 
 static weft_key key;
 static int destroyed;
@@ -38,7 +41,7 @@ START_TEST(every_fiber_has_its_own_value_for_a_key)
 END_TEST
 
 /* T105 */
-START_TEST(the_next_fiber_does_not_find_the_values_of_the_one_before_it)
+START_TEST(a_new_fiber_does_not_have_the_values_of_a_previous_fiber)
 {
     int value = 1;
     key = weft_key_new(NULL);
@@ -56,7 +59,7 @@ static weft_value set_or_restart(void *arg)
 }
 
 /* T105 */
-START_TEST(a_fiber_that_is_restarted_begins_without_values)
+START_TEST(a_restarted_fiber_starts_without_values)
 {
     int value = 1;
     key = weft_key_new(count_destroyed);
@@ -114,24 +117,24 @@ static void set_again(void *value)
     weft_local_set(key, value);
 }
 
-static weft_value set_once(void *arg)
+static weft_value set_local(void *arg)
 {
     return weft_local_set(key, arg);
 }
 
 /* T105 */
-START_TEST(a_destructor_that_sets_its_value_again_and_again_does_not_go_on_for_ever)
+START_TEST(a_destructor_that_sets_its_value_again_does_not_run_forever)
 {
     int value = 1;
     key = weft_key_new(set_again);
-    ck_assert_int_eq(weft_await(weft_spin(set_once, &value)), 0);
+    ck_assert_int_eq(weft_await(weft_spin(set_local, &value)), 0);
     ck_assert_int_ge(destroyed, 2);
     ck_assert_int_le(destroyed, 16);
 }
 END_TEST
 
 /* T105 */
-START_TEST(a_key_that_was_never_made_has_no_value_and_takes_none)
+START_TEST(a_key_that_does_not_exist_has_no_value_and_accepts_none)
 {
     int value;
     ck_assert_int_eq(weft_local_set(0, &value), -EINVAL);
@@ -152,8 +155,105 @@ START_TEST(there_are_64_keys_in_all)
         ck_assert_int_eq(weft_local_set(keys[i], &keys[i]), 0);
     }
     ck_assert_uint_eq(weft_key_new(NULL), 0);
+    ck_assert_error(-EAGAIN, "weft_key_new: 64 keys exist already");
     for (size_t i = 0; i < COUNT_OF(keys); i++)
         ck_assert_ptr_eq(weft_local_get(keys[i]), &keys[i]);
+}
+END_TEST
+
+static weft_value set_and_suspend(void *arg)
+{
+    int rc = weft_local_set(key, arg);
+    return rc < 0 ? rc : weft_suspend();
+}
+
+START_TEST(freeing_a_key_drops_its_values_without_a_destructor)
+{
+    int value = 1;
+    key = weft_key_new(count_destroyed);
+    weft_fiber f = weft_spin(set_and_suspend, &value);
+    ck_assert_int_eq(weft_local_set(key, &value), 0);
+    weft_snooze();
+    ck_assert_int_eq(weft_key_free(key), 0);
+    ck_assert_ptr_null(weft_local_get(key));
+    ck_assert_int_eq(weft_local_set(key, &value), -EINVAL);
+    ck_assert_int_eq(weft_schedule(f, 3), 0);
+    ck_assert_int_eq(weft_await(f), 3);
+    ck_assert_int_eq(destroyed, 0);
+}
+END_TEST
+
+START_TEST(a_key_that_does_not_exist_cannot_be_freed)
+{
+    weft_key once = weft_key_new(NULL);
+    ck_assert_int_eq(weft_key_free(once), 0);
+    ck_assert_int_eq(weft_key_free(once), -EINVAL);
+    ck_assert_int_eq(weft_key_free(0), -EINVAL);
+    ck_assert_int_eq(weft_key_free(UINT_MAX), -EINVAL);
+}
+END_TEST
+
+/* A new key may use the place of the freed key. */
+START_TEST(a_new_key_never_has_the_values_of_a_freed_key)
+{
+    int value = 1;
+    for (int i = 0; i < 1000; i++) {
+        weft_key old = weft_key_new(NULL);
+        ck_assert_uint_ne(old, 0);
+        ck_assert_int_eq(weft_local_set(old, &value), 0);
+        ck_assert_int_eq(weft_key_free(old), 0);
+        weft_key next = weft_key_new(NULL);
+        ck_assert_uint_ne(next, old);
+        ck_assert_ptr_null(weft_local_get(next));
+        ck_assert_int_eq(weft_local_set(next, &value), 0);
+        ck_assert_ptr_null(weft_local_get(old));
+        ck_assert_ptr_eq(weft_local_get(next), &value);
+        ck_assert_int_eq(weft_key_free(next), 0);
+    }
+}
+END_TEST
+
+static atomic_int own_destroyed, other_destroyed, mistaken;
+static int own_value, other_value;
+
+static void destroy_own(void *value)
+{
+    atomic_fetch_add(value == &own_value ? &own_destroyed : &mistaken, 1);
+}
+
+static void destroy_other(void *value)
+{
+    atomic_fetch_add(value == &other_value ? &other_destroyed : &mistaken, 1);
+}
+
+/* Create and free keys, and end fibers that have values for them. */
+static void *use_and_free_keys(void *arg)
+{
+    bool is_own = arg == &own_value;
+    for (int i = 0; i < 2000; i++) {
+        weft_key mine = weft_key_new(is_own ? destroy_own : destroy_other);
+        ck_assert_uint_ne(mine, 0);
+        ck_assert_int_eq(weft_local_set(mine, arg), 0);
+        ck_assert_ptr_eq(weft_local_get(mine), arg);
+        ck_assert_int_eq(weft_key_free(mine), 0);
+    }
+    weft_key last = weft_key_new(is_own ? destroy_own : destroy_other);
+    ck_assert_int_eq(weft_local_set(last, arg), 0);
+    return NULL;
+}
+
+START_TEST(threads_can_create_and_free_keys_concurrently)
+{
+    pthread_t threads[4];
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, use_and_free_keys,
+                                        i % 2 == 0 ? &own_value : &other_value),
+                         0);
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    ck_assert_int_eq(atomic_load(&mistaken), 0);
+    ck_assert_int_eq(atomic_load(&own_destroyed), 2);
+    ck_assert_int_eq(atomic_load(&other_destroyed), 2);
 }
 END_TEST
 
@@ -161,12 +261,12 @@ static weft_value use_parents_memory(void *arg)
 {
     char *text = arg;
     weft_sleep(60);
-    text[0] = 'c'; /* while it ends, and its parent has ended but for its children */
+    text[0] = 'c'; /* while this fiber ends; its parent waits only for its children */
     mark(text);
     return 0;
 }
 
-static weft_value lend_memory(void *arg)
+static weft_value share_memory_with_child(void *arg)
 {
     (void)arg;
     for (size_t bytes = 1; bytes < 100000; bytes *= 3) {
@@ -184,22 +284,23 @@ static weft_value lend_memory(void *arg)
 /* DESIGN 4 */
 START_TEST(the_memory_of_a_fiber_lives_until_its_children_have_ended)
 {
-    ck_assert_int_eq(weft_await(weft_spin(lend_memory, NULL)), 0);
+    ck_assert_int_eq(weft_await(weft_spin(share_memory_with_child, NULL)), 0);
     ck_assert_trail("child");
 }
 END_TEST
 
 /* DESIGN 3 */
-START_TEST(memory_that_is_not_to_be_had_is_NULL)
+START_TEST(a_failed_allocation_returns_NULL)
 {
     ck_assert_ptr_null(weft_alloc(SIZE_MAX));
+    ck_assert_error(-ENOMEM, "weft_alloc: memory is exhausted, bytes is 18446744073709551615");
     if (!is_sanitized())
-        ck_assert_ptr_null(weft_alloc((size_t)1 << 46)); /* more than can be addressed */
+        ck_assert_ptr_null(weft_alloc((size_t)1 << 46)); /* more than the address space */
     ck_assert_ptr_nonnull(weft_alloc(0));
 }
 END_TEST
 
-static weft_value mark_when_cancelled(void *arg)
+static weft_value sleep_then_mark(void *arg)
 {
     weft_value rc = weft_sleep(60);
     mark(arg);
@@ -211,14 +312,14 @@ static weft_value defer_three(void *arg)
     weft_defer(mark_arg, (void *)"1");
     weft_defer(mark_arg, (void *)"2");
     weft_defer(mark_arg, (void *)"3");
-    weft_spin(mark_when_cancelled, (void *)"c");
+    weft_spin(sleep_then_mark, (void *)"c");
     weft_snooze();
     mark("b");
     return arg != NULL ? weft_suspend() : 7;
 }
 
 /* P24 */
-START_TEST(what_a_fiber_deferred_runs_at_its_end_last_in_first_out_and_before_its_children_end)
+START_TEST(deferred_calls_run_in_reverse_order_before_the_children_end)
 {
     ck_assert_int_eq(weft_await(weft_spin(defer_three, NULL)), 7);
     ck_assert_trail("b321c");
@@ -226,7 +327,7 @@ START_TEST(what_a_fiber_deferred_runs_at_its_end_last_in_first_out_and_before_it
 END_TEST
 
 /* P24 */
-START_TEST(what_a_fiber_deferred_runs_also_when_it_is_cancelled)
+START_TEST(deferred_calls_run_also_when_the_fiber_is_cancelled)
 {
     weft_fiber f = weft_spin(defer_three, trail);
     let_run();
@@ -251,7 +352,7 @@ static weft_value defer_in_a_defer(void *arg)
 }
 
 /* P24 */
-START_TEST(what_is_deferred_while_deferred_things_run_is_run_too)
+START_TEST(calls_deferred_by_a_deferred_call_run_too)
 {
     static char two[] = "2";
     ck_assert_int_eq(weft_await(weft_spin(defer_in_a_defer, two)), 0);
@@ -275,7 +376,7 @@ static weft_value defer_sleep(void *arg)
 }
 
 /* P17, DESIGN 6 */
-START_TEST(deferred_clean_up_of_a_cancelled_fiber_may_block_behind_a_shield)
+START_TEST(a_deferred_call_of_a_cancelled_fiber_may_block_in_a_shield)
 {
     static char done[] = "done";
     weft_fiber f = weft_spin(defer_sleep, done);
@@ -286,7 +387,7 @@ START_TEST(deferred_clean_up_of_a_cancelled_fiber_may_block_behind_a_shield)
 }
 END_TEST
 
-START_TEST(deferring_nothing_is_refused)
+START_TEST(deferring_NULL_is_refused)
 {
     ck_assert_int_eq(weft_defer(NULL, trail), -EINVAL);
 }
@@ -304,7 +405,7 @@ static int return_from_the_middle(bool early)
 }
 
 /* DESIGN 5 */
-START_TEST(a_block_runs_what_it_has_deferred_so_far_last_in_first_out)
+START_TEST(a_block_runs_its_deferred_calls_in_reverse_order)
 {
     ck_assert_int_eq(return_from_the_middle(false), 0);
     ck_assert_trail("b321");
@@ -315,7 +416,7 @@ START_TEST(a_block_runs_what_it_has_deferred_so_far_last_in_first_out)
 END_TEST
 
 /* DESIGN 5 */
-START_TEST(a_block_that_is_left_by_break_continue_or_goto_runs_what_it_deferred)
+START_TEST(leaving_a_block_by_break_continue_or_goto_runs_its_deferred_calls)
 {
     for (int i = 0; i < 3; i++) {
         WEFT_DEFER(mark, "d");
@@ -340,19 +441,19 @@ END_TEST
 
 static int sum;
 
-static int add(int x) /* its result is ignored, and an int is not a pointer */
+static int add_to_sum(int x) /* its result is ignored, and an int is not a pointer */
 {
     return sum += x;
 }
 
 /* DESIGN 5 */
-START_TEST(what_is_passed_on_is_evaluated_where_it_is_deferred_and_once)
+START_TEST(the_argument_of_a_deferred_call_is_evaluated_once_at_the_defer)
 {
     int x = 1;
     {
-        WEFT_DEFER(add, x++);
-        WEFT_DEFER(add, -10);
-        WEFT_DEFER(free, malloc(10)); /* the leak checkers see to this one */
+        WEFT_DEFER(add_to_sum, x++);
+        WEFT_DEFER(add_to_sum, -10);
+        WEFT_DEFER(free, malloc(10)); /* leak checkers verify this call */
         x = 100;
         ck_assert_int_eq(sum, 0);
     }
@@ -361,7 +462,7 @@ START_TEST(what_is_passed_on_is_evaluated_where_it_is_deferred_and_once)
 }
 END_TEST
 
-static weft_value hold_things(void *arg)
+static weft_value sleep_in_blocks(void *arg)
 {
     (void)arg;
     WEFT_DEFER(mark, "outer");
@@ -375,9 +476,9 @@ static weft_value hold_things(void *arg)
 }
 
 /* DESIGN 5 */
-START_TEST(blocks_on_the_stack_of_a_fiber_that_is_stopped_run_what_they_deferred)
+START_TEST(blocks_of_a_stopped_fiber_run_their_deferred_calls)
 {
-    weft_fiber f = weft_spin(hold_things, NULL);
+    weft_fiber f = weft_spin(sleep_in_blocks, NULL);
     weft_snooze();
     weft_stop(f, 42);
     ck_assert_int_eq(weft_await(f), 42);
@@ -385,17 +486,17 @@ START_TEST(blocks_on_the_stack_of_a_fiber_that_is_stopped_run_what_they_deferred
 }
 END_TEST
 
-static weft_value end_without_running(void *arg)
+static weft_value defer_and_end(void *arg)
 {
     weft_defer(mark_arg, arg);
     return 0;
 }
 
 /* P23 */
-START_TEST(a_fiber_that_is_cancelled_before_it_runs_has_nothing_to_clean_up)
+START_TEST(a_fiber_that_is_cancelled_before_it_runs_runs_no_deferred_call)
 {
     static char bad[] = "ran";
-    weft_fiber f = weft_spin(end_without_running, bad);
+    weft_fiber f = weft_spin(defer_and_end, bad);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_trail("");
@@ -404,25 +505,29 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &every_fiber_has_its_own_value_for_a_key,
-    &the_next_fiber_does_not_find_the_values_of_the_one_before_it,
-    &a_fiber_that_is_restarted_begins_without_values,
+    &a_new_fiber_does_not_have_the_values_of_a_previous_fiber,
+    &a_restarted_fiber_starts_without_values,
     &a_destructor_gets_each_value_once_when_the_fiber_ends,
     &a_destructor_runs_also_for_a_fiber_that_is_stopped,
-    &a_destructor_that_sets_its_value_again_and_again_does_not_go_on_for_ever,
-    &a_key_that_was_never_made_has_no_value_and_takes_none,
+    &a_destructor_that_sets_its_value_again_does_not_run_forever,
+    &a_key_that_does_not_exist_has_no_value_and_accepts_none,
     &there_are_64_keys_in_all,
+    &freeing_a_key_drops_its_values_without_a_destructor,
+    &a_key_that_does_not_exist_cannot_be_freed,
+    &a_new_key_never_has_the_values_of_a_freed_key,
+    &threads_can_create_and_free_keys_concurrently,
     &the_memory_of_a_fiber_lives_until_its_children_have_ended,
-    &memory_that_is_not_to_be_had_is_NULL,
-    &what_a_fiber_deferred_runs_at_its_end_last_in_first_out_and_before_its_children_end,
-    &what_a_fiber_deferred_runs_also_when_it_is_cancelled,
-    &what_is_deferred_while_deferred_things_run_is_run_too,
-    &deferred_clean_up_of_a_cancelled_fiber_may_block_behind_a_shield,
-    &deferring_nothing_is_refused,
-    &a_block_runs_what_it_has_deferred_so_far_last_in_first_out,
-    &a_block_that_is_left_by_break_continue_or_goto_runs_what_it_deferred,
-    &what_is_passed_on_is_evaluated_where_it_is_deferred_and_once,
-    &blocks_on_the_stack_of_a_fiber_that_is_stopped_run_what_they_deferred,
-    &a_fiber_that_is_cancelled_before_it_runs_has_nothing_to_clean_up,
+    &a_failed_allocation_returns_NULL,
+    &deferred_calls_run_in_reverse_order_before_the_children_end,
+    &deferred_calls_run_also_when_the_fiber_is_cancelled,
+    &calls_deferred_by_a_deferred_call_run_too,
+    &a_deferred_call_of_a_cancelled_fiber_may_block_in_a_shield,
+    &deferring_NULL_is_refused,
+    &a_block_runs_its_deferred_calls_in_reverse_order,
+    &leaving_a_block_by_break_continue_or_goto_runs_its_deferred_calls,
+    &the_argument_of_a_deferred_call_is_evaluated_once_at_the_defer,
+    &blocks_of_a_stopped_fiber_run_their_deferred_calls,
+    &a_fiber_that_is_cancelled_before_it_runs_runs_no_deferred_call,
 };
 
 int main(void)

@@ -1,5 +1,5 @@
-/* Mailboxes: order, bounds, and what becomes of messages when one of the two ends. */
-#include "support.h"
+/* Tests of mailboxes: order, bounds, and messages at the end of the sender or the receiver. */
+#include "support/support.h"
 
 static void mark_number(const char *what, weft_value n)
 {
@@ -8,16 +8,10 @@ static void mark_number(const char *what, weft_value n)
     mark(text);
 }
 
-static weft_value receive_one(void *arg)
-{
-    (void)arg;
-    return weft_receive();
-}
-
-/* Whom the fibers below tell something. */
+/* The fiber that the fibers below send to. */
 static weft_fiber receiver;
 
-static weft_value tell_it(void *arg)
+static weft_value tell_receiver(void *arg)
 {
     int rc = weft_tell(receiver, (weft_value)arg);
     if (rc == 0)
@@ -27,15 +21,15 @@ static weft_value tell_it(void *arg)
 
 static weft_fiber spin_teller(weft_value message)
 {
-    weft_fiber f = weft_spin(tell_it, as_arg(message));
+    weft_fiber f = weft_spin(tell_receiver, as_arg(message));
     let_run();
     return f;
 }
 
-/* Bounds its mailbox to so many messages, and receives one each time that it is scheduled. */
-static weft_value receive_when_told(void *arg)
+/* Bound the mailbox to arg messages. Receive one message each time the fiber is scheduled. */
+static weft_value receive_when_scheduled(void *arg)
 {
-    if (weft_mailbox_bound((size_t)arg) < 0)
+    if (weft_mailbox_set_bound((size_t)arg) < 0)
         return -ENOMEM;
     for (;;) {
         weft_value rc = weft_suspend();
@@ -47,11 +41,11 @@ static weft_value receive_when_told(void *arg)
 
 static void spin_receiver(size_t bound)
 {
-    receiver = weft_spin(receive_when_told, (void *)bound);
+    receiver = weft_spin(receive_when_scheduled, (void *)bound);
     let_run();
 }
 
-static void let_receive(void)
+static void schedule_receiver(void)
 {
     ck_assert_int_eq(weft_schedule(receiver, 0), 0);
     let_run();
@@ -72,7 +66,7 @@ START_TEST(messages_arrive_in_the_order_in_which_they_were_sent)
 END_TEST
 
 /* P49 */
-START_TEST(what_is_sent_before_the_fiber_runs_or_receives_is_kept_for_it)
+START_TEST(messages_sent_before_the_fiber_runs_are_stored)
 {
     weft_fiber f = weft_spin(receive_one, NULL);
     ck_assert_int_eq(weft_tell(f, 7), 0);
@@ -95,18 +89,18 @@ START_TEST(a_fiber_that_waits_for_a_message_gets_it_directly)
     ck_assert_str_eq(info.waits_for, "a message");
     ck_assert_int_eq(weft_try_tell(f, 5), 0);
     ck_assert_int_eq(weft_mailbox_count(f), 0);
-    ck_assert_int_eq(weft_tell(f, 6), 0); /* this one stays */
+    ck_assert_int_eq(weft_tell(f, 6), 0); /* this message stays */
     ck_assert_int_eq(weft_mailbox_count(f), 1);
     ck_assert_int_eq(weft_await(f), 5);
 }
 END_TEST
 
 /* P49 */
-START_TEST(an_error_code_is_no_message_but_makes_a_suspended_fiber_fail)
+START_TEST(an_error_code_is_not_a_message_but_makes_a_suspended_fiber_fail)
 {
     weft_fiber self = weft_self();
     ck_assert_int_eq(weft_tell(self, -EIO), -EINVAL);
-    ck_assert_words(-EINVAL, "-5 is an error code, not a message");
+    ck_assert_error(-EINVAL, "weft_tell: value -5 is an error code");
     ck_assert_int_eq(weft_try_tell(self, -4095), -EINVAL);
     ck_assert_int_eq(weft_tell(self, -4096), 0);
     ck_assert_int_eq(weft_receive(), -4096);
@@ -116,7 +110,7 @@ START_TEST(an_error_code_is_no_message_but_makes_a_suspended_fiber_fail)
 }
 END_TEST
 
-START_TEST(a_message_wakes_nobody_who_waits_for_something_else)
+START_TEST(a_message_does_not_wake_a_fiber_that_waits_for_something_else)
 {
     weft_fiber sleeper = spin_sleeping(), suspended = spin_suspended();
     ck_assert_int_eq(weft_tell(sleeper, 1), 0);
@@ -127,7 +121,7 @@ START_TEST(a_message_wakes_nobody_who_waits_for_something_else)
     ck_assert_int_eq(weft_mailbox_count(suspended), 1);
     weft_fiber f = weft_spin(receive_one, NULL);
     let_run();
-    ck_assert_int_eq(weft_schedule(f, 3), -EBUSY); /* and a value is no message */
+    ck_assert_int_eq(weft_schedule(f, 3), -EBUSY); /* a scheduled value is not a message */
     ck_assert_int_eq(weft_interrupt(f, -4), 0);
     ck_assert_int_eq(weft_await(f), -4);
     weft_cancel(sleeper);
@@ -151,7 +145,7 @@ START_TEST(telling_a_fiber_that_has_ended_is_refused)
 END_TEST
 
 /* P50 */
-START_TEST(all_messages_that_are_there_are_taken_without_waiting)
+START_TEST(all_available_messages_are_received_without_waiting)
 {
     weft_value out[5] = {0};
     ck_assert_uint_eq(weft_receive_all(out, 5), 0);
@@ -168,7 +162,7 @@ START_TEST(all_messages_that_are_there_are_taken_without_waiting)
 }
 END_TEST
 
-static void drain(void *arg)
+static void drain_mailbox(void *arg)
 {
     weft_value out[8];
     *(size_t *)arg = weft_receive_all(out, 8);
@@ -176,11 +170,11 @@ static void drain(void *arg)
 
 static weft_value drain_at_the_end(void *arg)
 {
-    weft_defer(drain, arg);
+    weft_defer(drain_mailbox, arg);
     return weft_suspend();
 }
 
-static weft_value receive_in_clean_up(void *arg)
+static weft_value receive_in_cleanup(void *arg)
 {
     weft_value rc = weft_suspend();
     ck_assert_int_eq(rc, -ECANCELED);
@@ -191,12 +185,12 @@ static weft_value receive_in_clean_up(void *arg)
 }
 
 /* P50, T41 */
-START_TEST(a_fiber_that_is_ended_can_still_take_the_five_messages_that_are_there)
+START_TEST(an_ending_fiber_can_still_receive_its_messages)
 {
     size_t drained = 0;
     weft_value sixth = 0;
     weft_fiber f[2] = {weft_spin(drain_at_the_end, &drained),
-                       weft_spin(receive_in_clean_up, &sixth)};
+                       weft_spin(receive_in_cleanup, &sixth)};
     let_run();
     for (int i = 1; i <= 5; i++) {
         weft_tell(f[0], i);
@@ -210,7 +204,7 @@ START_TEST(a_fiber_that_is_ended_can_still_take_the_five_messages_that_are_there
 END_TEST
 
 /* P51 */
-START_TEST(a_bound_makes_those_who_tell_wait_and_lets_them_in_one_by_one)
+START_TEST(a_bound_makes_senders_wait_and_admits_them_one_by_one)
 {
     spin_receiver(2);
     for (int i = 1; i <= 5; i++)
@@ -219,7 +213,7 @@ START_TEST(a_bound_makes_those_who_tell_wait_and_lets_them_in_one_by_one)
     ck_assert_int_eq(weft_mailbox_count(receiver), 2);
     ck_assert_int_eq(weft_try_tell(receiver, 9), -EAGAIN);
     for (int i = 0; i < 5; i++)
-        let_receive();
+        schedule_receiver();
     ck_assert_trail("t1 t2 r1 t3 r2 t4 r3 t5 r4 r5 ");
     weft_cancel(receiver);
 }
@@ -227,9 +221,9 @@ END_TEST
 
 static weft_value change_bound(void *arg)
 {
-    weft_mailbox_bound(1);
+    weft_mailbox_set_bound(1);
     for (weft_value next = weft_suspend(); next >= 0; next = weft_suspend())
-        if (weft_mailbox_bound((size_t)next) < 0)
+        if (weft_mailbox_set_bound((size_t)next) < 0)
             return -ENOMEM;
     weft_value out[8];
     *(size_t *)arg = weft_receive_all(out, 8);
@@ -237,7 +231,7 @@ static weft_value change_bound(void *arg)
 }
 
 /* P51 */
-START_TEST(a_new_bound_lets_in_as_many_as_there_is_room_for_and_none_lets_in_all)
+START_TEST(a_higher_bound_admits_waiting_senders_and_no_bound_admits_all)
 {
     size_t taken = 0;
     receiver = weft_spin(change_bound, &taken);
@@ -260,11 +254,11 @@ START_TEST(a_new_bound_lets_in_as_many_as_there_is_room_for_and_none_lets_in_all
 }
 END_TEST
 
-static weft_value tell_oneself_too_much(void *arg)
+static weft_value tell_self_beyond_bound(void *arg)
 {
     (void)arg;
     weft_fiber self = weft_self();
-    ck_assert_int_eq(weft_mailbox_bound(2), 0);
+    ck_assert_int_eq(weft_mailbox_set_bound(2), 0);
     ck_assert_int_eq(weft_tell(self, 1), 0);
     ck_assert_int_eq(weft_tell(self, 2), 0);
     ck_assert_int_eq(weft_tell(self, 3), -EDEADLK);
@@ -277,15 +271,15 @@ static weft_value tell_oneself_too_much(void *arg)
     return 0;
 }
 
-START_TEST(telling_oneself_more_than_the_own_bound_is_a_deadlock_that_is_told)
+START_TEST(telling_self_beyond_the_bound_returns_a_deadlock_error)
 {
-    weft_fiber f = weft_spin(tell_oneself_too_much, NULL);
+    weft_fiber f = weft_spin(tell_self_beyond_bound, NULL);
     weft_spin(mark_and_return, "switched");
     ck_assert_int_eq(weft_await(f), 0);
 }
 END_TEST
 
-START_TEST(who_waits_to_tell_a_fiber_is_told_when_that_one_ends)
+START_TEST(a_waiting_sender_gets_an_error_when_the_receiver_ends)
 {
     spin_receiver(1);
     weft_fiber f[4];
@@ -293,7 +287,7 @@ START_TEST(who_waits_to_tell_a_fiber_is_told_when_that_one_ends)
         f[i] = spin_teller(i + 1);
     weft_info info;
     ck_assert_int_eq(weft_info_of(f[1], &info), 0);
-    ck_assert_str_eq(info.waits_for, "room in the mailbox of");
+    ck_assert_str_eq(info.waits_for, "space in the mailbox of");
     ck_assert_uint_eq(info.waits_for_fiber, receiver);
     weft_schedule(receiver, 99);
     ck_assert_int_eq(weft_await(receiver), 99);
@@ -306,11 +300,11 @@ END_TEST
 
 static int runs;
 
-/* In its second run it receives all; in the first it waits for its end. */
+/* Sleep in the first run. Receive all messages in the second run. */
 static weft_value receive_in_the_second_run(void *arg)
 {
     if (++runs == 1) {
-        weft_mailbox_bound((size_t)arg);
+        weft_mailbox_set_bound((size_t)arg);
         return weft_sleep(INFINITY);
     }
     weft_value v;
@@ -320,7 +314,7 @@ static weft_value receive_in_the_second_run(void *arg)
 }
 
 /* P30 */
-START_TEST(a_fiber_that_is_restarted_begins_with_an_empty_mailbox)
+START_TEST(a_restarted_fiber_starts_with_an_empty_mailbox)
 {
     receiver = weft_spin(receive_in_the_second_run, NULL);
     let_run();
@@ -338,7 +332,7 @@ START_TEST(a_fiber_that_is_restarted_begins_with_an_empty_mailbox)
 END_TEST
 
 /* P30 */
-START_TEST(a_fiber_that_ended_and_runs_again_begins_with_an_empty_mailbox)
+START_TEST(an_ended_fiber_that_is_restarted_starts_with_an_empty_mailbox)
 {
     receiver = weft_spin(receive_in_the_second_run, NULL);
     let_run();
@@ -356,7 +350,7 @@ START_TEST(a_fiber_that_ended_and_runs_again_begins_with_an_empty_mailbox)
 END_TEST
 
 /* P30, P51 */
-START_TEST(who_waits_to_tell_a_fiber_that_is_restarted_is_heard_in_its_next_run)
+START_TEST(messages_of_waiting_senders_reach_the_next_run_of_a_restarted_fiber)
 {
     receiver = weft_spin(receive_in_the_second_run, as_arg(2));
     let_run();
@@ -371,7 +365,7 @@ START_TEST(who_waits_to_tell_a_fiber_that_is_restarted_is_heard_in_its_next_run)
 }
 END_TEST
 
-START_TEST(a_new_fiber_does_not_inherit_the_messages_of_one_that_ended)
+START_TEST(a_new_fiber_does_not_have_the_messages_of_a_previous_fiber)
 {
     for (int i = 0; i < 10; i++) {
         weft_fiber f = weft_spin(suspend, NULL);
@@ -386,7 +380,7 @@ END_TEST
 
 static weft_value call_result, next_result;
 
-static weft_value receive_and_go_on(void *arg)
+static weft_value receive_and_snooze(void *arg)
 {
     (void)arg;
     call_result = weft_receive();
@@ -394,46 +388,46 @@ static weft_value receive_and_go_on(void *arg)
     return weft_try_receive();
 }
 
-START_TEST(a_receiver_that_is_cancelled_has_the_message_if_that_came_first)
+START_TEST(a_cancelled_receiver_has_the_message_if_it_arrived_first)
 {
-    weft_fiber f = weft_spin(receive_and_go_on, NULL);
+    weft_fiber f = weft_spin(receive_and_snooze, NULL);
     let_run();
     weft_tell(f, 7);
     weft_cancel(f);
     weft_await(f);
     ck_assert_int_eq(call_result, 7);
     ck_assert_int_eq(next_result, -ECANCELED);
-    f = weft_spin(receive_and_go_on, NULL);
+    f = weft_spin(receive_and_snooze, NULL);
     let_run();
     weft_stop(f, 3);
     weft_tell(f, 8);
-    ck_assert_int_eq(weft_mailbox_count(f), 1); /* its clean-up may take it */
+    ck_assert_int_eq(weft_mailbox_count(f), 1); /* the cleanup of the fiber may receive it */
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_int_eq(call_result, -ECANCELED);
 }
 END_TEST
 
-START_TEST(one_who_waits_to_tell_and_is_struck_has_told_if_it_was_let_in_first)
+START_TEST(an_interrupted_sender_has_sent_if_it_was_admitted_first)
 {
     spin_receiver(1);
     spin_teller(1);
     weft_fiber f[3] = {spin_teller(2), spin_teller(3), spin_teller(4)};
     weft_interrupt(f[0], -55);
     weft_schedule(receiver, 0);
-    weft_snooze(); /* it receives 1, which lets in 3 */
+    weft_snooze(); /* the receiver takes 1, which admits 3 */
     weft_cancel(f[1]);
     weft_cancel(f[2]);
     ck_assert_int_eq(weft_await(f[0]), -55);
     let_run();
     ck_assert_int_eq(weft_mailbox_count(receiver), 1);
-    let_receive();
+    schedule_receiver();
     ck_assert_trail("t1 r1 t3 r3 ");
     ck_assert_int_eq(weft_mailbox_count(receiver), 0);
     weft_cancel(receiver);
 }
 END_TEST
 
-START_TEST(a_receive_whose_time_is_over_has_taken_nothing)
+START_TEST(a_receive_that_times_out_takes_no_message)
 {
     int rc = 0;
     double begin = weft_now();
@@ -450,7 +444,7 @@ START_TEST(a_receive_whose_time_is_over_has_taken_nothing)
 }
 END_TEST
 
-static weft_value tell_in_clean_up(void *arg)
+static weft_value tell_in_cleanup(void *arg)
 {
     weft_suspend();
     ck_assert_int_eq(weft_tell(arg_id(arg), 1), 0);
@@ -458,15 +452,15 @@ static weft_value tell_in_clean_up(void *arg)
     return 0;
 }
 
-static weft_value have_a_child_that_tells(void *arg)
+static weft_value spin_child_that_tells(void *arg)
 {
-    weft_spin(tell_in_clean_up, arg);
+    weft_spin(tell_in_cleanup, arg);
     return weft_suspend();
 }
 
 START_TEST(children_can_tell_a_fiber_that_waits_for_their_end)
 {
-    weft_fiber f = weft_spin(have_a_child_that_tells, id_arg(weft_self()));
+    weft_fiber f = weft_spin(spin_child_that_tells, id_arg(weft_self()));
     let_run();
     weft_schedule(f, 9);
     ck_assert_int_eq(weft_await(f), 9);
@@ -476,7 +470,7 @@ END_TEST
 
 #define MESSAGES 100000
 
-static weft_value echo(void *arg)
+static weft_value echo_to_main(void *arg)
 {
     (void)arg;
     for (weft_value i = 0; i < MESSAGES; i++) {
@@ -487,9 +481,9 @@ static weft_value echo(void *arg)
     return 0;
 }
 
-START_TEST(a_hundred_thousand_messages_go_to_and_fro)
+START_TEST(a_hundred_thousand_messages_are_exchanged)
 {
-    weft_fiber f = weft_spin(echo, NULL);
+    weft_fiber f = weft_spin(echo_to_main, NULL);
     for (weft_value i = 0; i < MESSAGES; i++) {
         ck_assert_int_eq(weft_tell(f, i), 0);
         ck_assert_int_eq(weft_receive(), i);
@@ -500,26 +494,26 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &messages_arrive_in_the_order_in_which_they_were_sent,
-    &what_is_sent_before_the_fiber_runs_or_receives_is_kept_for_it,
+    &messages_sent_before_the_fiber_runs_are_stored,
     &a_fiber_that_waits_for_a_message_gets_it_directly,
-    &an_error_code_is_no_message_but_makes_a_suspended_fiber_fail,
-    &a_message_wakes_nobody_who_waits_for_something_else,
+    &an_error_code_is_not_a_message_but_makes_a_suspended_fiber_fail,
+    &a_message_does_not_wake_a_fiber_that_waits_for_something_else,
     &telling_a_fiber_that_has_ended_is_refused,
-    &all_messages_that_are_there_are_taken_without_waiting,
-    &a_fiber_that_is_ended_can_still_take_the_five_messages_that_are_there,
-    &a_bound_makes_those_who_tell_wait_and_lets_them_in_one_by_one,
-    &a_new_bound_lets_in_as_many_as_there_is_room_for_and_none_lets_in_all,
-    &telling_oneself_more_than_the_own_bound_is_a_deadlock_that_is_told,
-    &who_waits_to_tell_a_fiber_is_told_when_that_one_ends,
-    &a_fiber_that_is_restarted_begins_with_an_empty_mailbox,
-    &a_fiber_that_ended_and_runs_again_begins_with_an_empty_mailbox,
-    &who_waits_to_tell_a_fiber_that_is_restarted_is_heard_in_its_next_run,
-    &a_new_fiber_does_not_inherit_the_messages_of_one_that_ended,
-    &a_receiver_that_is_cancelled_has_the_message_if_that_came_first,
-    &one_who_waits_to_tell_and_is_struck_has_told_if_it_was_let_in_first,
-    &a_receive_whose_time_is_over_has_taken_nothing,
+    &all_available_messages_are_received_without_waiting,
+    &an_ending_fiber_can_still_receive_its_messages,
+    &a_bound_makes_senders_wait_and_admits_them_one_by_one,
+    &a_higher_bound_admits_waiting_senders_and_no_bound_admits_all,
+    &telling_self_beyond_the_bound_returns_a_deadlock_error,
+    &a_waiting_sender_gets_an_error_when_the_receiver_ends,
+    &a_restarted_fiber_starts_with_an_empty_mailbox,
+    &an_ended_fiber_that_is_restarted_starts_with_an_empty_mailbox,
+    &messages_of_waiting_senders_reach_the_next_run_of_a_restarted_fiber,
+    &a_new_fiber_does_not_have_the_messages_of_a_previous_fiber,
+    &a_cancelled_receiver_has_the_message_if_it_arrived_first,
+    &an_interrupted_sender_has_sent_if_it_was_admitted_first,
+    &a_receive_that_times_out_takes_no_message,
     &children_can_tell_a_fiber_that_waits_for_their_end,
-    &a_hundred_thousand_messages_go_to_and_fro,
+    &a_hundred_thousand_messages_are_exchanged,
 };
 
 int main(void)

@@ -1,12 +1,14 @@
-/* Reaching into another fiber's blocking call: an error raised in it, a value to interrupt it. */
-#include "support.h"
+/*
+ * Tests of weft_raise and weft_interrupt, which end a blocking call of another fiber with an error.
+ */
+#include "support/support.h"
 
 #include <limits.h>
 
 static int pipe_fd[2];
 static weft_fiber awaited;
 
-static void set_up(void)
+static void open_pipe_and_spin_awaited(void)
 {
     ck_assert_int_eq(weft_pipe(pipe_fd), 0);
     awaited = spin_suspended();
@@ -38,27 +40,19 @@ static weft_value await_own_children(void *arg)
     return weft_await_children();
 }
 
-/* One for each kind of place to wait in. */
+/* One function for each kind of wait. */
 static weft_fn *const waits[] = {suspend,     sleep_forever,   read_pipe,
                                  await_other, await_any_other, await_own_children};
 
-static weft_fiber spin_waiting(weft_fn *fn)
-{
-    weft_fiber f = weft_spin(fn, NULL);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
-}
-
 /* P19, P64 */
-START_TEST(a_raised_error_ends_every_kind_of_wait_and_brings_its_words)
+START_TEST(a_raised_error_ends_every_kind_of_wait_with_its_message)
 {
-    set_up();
+    open_pipe_and_spin_awaited();
     for (size_t i = 0; i < COUNT_OF(waits); i++) {
-        weft_fiber f = spin_waiting(waits[i]);
+        weft_fiber f = spin_waiting(waits[i], NULL);
         ck_assert_int_eq(weft_raise(f, -EIO, "raised %d", 7), 0);
         ck_assert_int_eq(weft_await(f), -EIO);
-        ck_assert_words(-EIO, "raised 7");
+        ck_assert_error(-EIO, "raised 7");
     }
     ck_assert_int_eq(weft_state_of(awaited), WEFT_WAITING);
 }
@@ -67,13 +61,13 @@ END_TEST
 /* P64 */
 START_TEST(interrupt_makes_every_kind_of_wait_return_the_code)
 {
-    set_up();
+    open_pipe_and_spin_awaited();
     for (size_t i = 0; i < COUNT_OF(waits); i++) {
-        weft_fiber f = spin_waiting(waits[i]);
+        weft_fiber f = spin_waiting(waits[i], NULL);
         ck_assert_int_eq(weft_interrupt(f, -12), 0);
-        ck_assert_int_eq(weft_interrupt(f, -13), -EBUSY); /* it waits no more */
+        ck_assert_int_eq(weft_interrupt(f, -13), -EBUSY); /* it no longer waits */
         ck_assert_int_eq(weft_await(f), -12);
-        f = spin_waiting(waits[i]);
+        f = spin_waiting(waits[i], NULL);
         ck_assert_int_eq(weft_interrupt(f, -EPIPE), 0);
         ck_assert_int_eq(weft_await(f), -EPIPE);
     }
@@ -84,14 +78,14 @@ START_TEST(interrupt_makes_every_kind_of_wait_return_the_code)
 }
 END_TEST
 
-START_TEST(an_interrupt_brings_nothing_but_an_error)
+START_TEST(an_interrupt_accepts_only_an_error_code)
 {
     static const int values[] = {7, 0, 1, INT_MAX, -4096, INT_MIN};
-    set_up();
-    weft_fiber f = spin_waiting(read_pipe);
+    open_pipe_and_spin_awaited();
+    weft_fiber f = spin_waiting(read_pipe, NULL);
     for (size_t i = 0; i < COUNT_OF(values); i++) {
         ck_assert_int_eq(weft_interrupt(f, values[i]), -EINVAL);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
     }
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(weft_interrupt(f, -4095), 0);
@@ -102,8 +96,8 @@ END_TEST
 /* P61, P64 */
 START_TEST(an_interrupted_read_has_taken_nothing)
 {
-    set_up();
-    weft_fiber f = spin_waiting(read_pipe);
+    open_pipe_and_spin_awaited();
+    weft_fiber f = spin_waiting(read_pipe, NULL);
     ck_assert_int_eq(weft_interrupt(f, -5), 0);
     ck_assert_int_eq(weft_write(pipe_fd[1], "z", 1), 1);
     ck_assert_int_eq(weft_await(f), -5);
@@ -113,7 +107,7 @@ START_TEST(an_interrupted_read_has_taken_nothing)
 }
 END_TEST
 
-static weft_value note_three_calls(void *arg)
+static weft_value store_three_results(void *arg)
 {
     weft_value *rc = arg;
     rc[0] = weft_suspend();
@@ -123,10 +117,30 @@ static weft_value note_three_calls(void *arg)
 }
 
 /* P19 */
-START_TEST(a_raised_error_strikes_once)
+__attribute__((format(printf, 3, 4))) static int raise_with_list(weft_fiber f, int code,
+                                                                 const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int rc = weft_raisev(f, code, format, args);
+    va_end(args);
+    return rc;
+}
+
+START_TEST(an_error_raised_with_a_va_list_has_its_message)
+{
+    ck_assert_int_eq(raise_with_list(weft_self(), -EIO, "no %s in %d places", "key", 3), 0);
+    ck_assert_int_eq(weft_snooze(), -EIO);
+    ck_assert_error(-EIO, "no key in 3 places");
+    ck_assert_int_eq(raise_with_list(weft_self(), 5, "%d", 1), -EINVAL);
+    weft_error_clear();
+}
+END_TEST
+
+START_TEST(a_raised_error_is_returned_once)
 {
     weft_value rc[3];
-    weft_fiber f = weft_spin(note_three_calls, rc);
+    weft_fiber f = weft_spin(store_three_results, rc);
     weft_snooze();
     weft_raise(f, -EIO, "once");
     ck_assert_int_eq(weft_await(f), 0);
@@ -137,10 +151,10 @@ START_TEST(a_raised_error_strikes_once)
 END_TEST
 
 /* P64 */
-START_TEST(an_interrupt_strikes_once)
+START_TEST(an_interrupt_affects_one_call)
 {
     weft_value rc[3];
-    weft_fiber f = weft_spin(note_three_calls, rc);
+    weft_fiber f = weft_spin(store_three_results, rc);
     weft_snooze();
     weft_interrupt(f, -4);
     ck_assert_int_eq(weft_await(f), 0);
@@ -151,10 +165,10 @@ START_TEST(an_interrupt_strikes_once)
 END_TEST
 
 /* P19 */
-START_TEST(errors_raised_one_after_the_other_strike_one_after_the_other)
+START_TEST(errors_raised_in_sequence_are_returned_in_sequence)
 {
     weft_value rc[3];
-    weft_fiber f = weft_spin(note_three_calls, rc);
+    weft_fiber f = weft_spin(store_three_results, rc);
     weft_snooze();
     weft_raise(f, -EIO, "first");
     weft_raise(f, -EPIPE, "second");
@@ -167,18 +181,18 @@ START_TEST(errors_raised_one_after_the_other_strike_one_after_the_other)
 END_TEST
 
 /* P19, P23 */
-START_TEST(an_error_raised_before_the_first_run_strikes_at_the_first_blocking_call)
+START_TEST(an_error_raised_before_the_first_run_is_returned_by_the_first_blocking_call)
 {
     weft_value rc[3];
-    weft_fiber f = weft_spin(note_three_calls, rc);
+    weft_fiber f = weft_spin(store_three_results, rc);
     weft_raise(f, -EIO, "early");
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(rc[0], -EIO);
     ck_assert_int_eq(rc[1], 0);
-    weft_fiber g = weft_new(note_three_calls, rc);
+    weft_fiber g = weft_new(store_three_results, rc);
     ck_assert_int_eq(weft_raise(g, -EPIPE, "early"), 0);
     let_run();
-    ck_assert_int_eq(weft_state_of(g), WEFT_WAITING); /* that did not start it */
+    ck_assert_int_eq(weft_state_of(g), WEFT_WAITING); /* the raise did not start it */
     ck_assert_int_eq(weft_start(g), 0);
     ck_assert_int_eq(weft_await(g), 0);
     ck_assert_int_eq(rc[0], -EPIPE);
@@ -186,10 +200,10 @@ START_TEST(an_error_raised_before_the_first_run_strikes_at_the_first_blocking_ca
 END_TEST
 
 /* P19 */
-START_TEST(an_error_raised_in_a_runnable_fiber_strikes_at_its_next_call)
+START_TEST(an_error_raised_in_a_runnable_fiber_is_returned_by_its_next_call)
 {
     weft_value rc[3];
-    weft_fiber f = weft_spin(note_three_calls, rc);
+    weft_fiber f = weft_spin(store_three_results, rc);
     weft_snooze();
     weft_schedule(f, 6);
     ck_assert_int_eq(weft_raise(f, -EIO, "later"), 0);
@@ -206,7 +220,7 @@ START_TEST(a_fiber_may_raise_in_itself)
     ck_assert_int_eq(weft_raise(weft_self(), -EIO, "my own"), 0);
     ck_assert(weft_is_cancelled());
     ck_assert_int_eq(weft_snooze(), -EIO);
-    ck_assert_words(-EIO, "my own");
+    ck_assert_error(-EIO, "my own");
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
@@ -223,18 +237,18 @@ START_TEST(an_error_can_be_raised_in_main)
     ck_assert_int_eq(weft_suspend(), -EIO);
     weft_spin(raise_in_main, as_arg(-ENOENT));
     ck_assert_int_eq(weft_sleep(60), -ENOENT);
-    ck_assert_words(-ENOENT, "to the top");
+    ck_assert_error(-ENOENT, "to the top");
 }
 END_TEST
 
 /* P4, P6 */
-START_TEST(scheduling_a_fiber_does_not_displace_an_error_raised_in_it)
+START_TEST(scheduling_a_fiber_does_not_discard_an_error_raised_in_it)
 {
     weft_fiber f = spin_suspended();
     weft_raise(f, -EIO, "raised");
     weft_schedule(f, 3);
     ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_words(-EIO, "raised");
+    ck_assert_error(-EIO, "raised");
 }
 END_TEST
 
@@ -246,7 +260,7 @@ static weft_value snooze_twice(void *arg)
 }
 
 /* P64 */
-START_TEST(who_waits_in_no_call_cannot_be_interrupted)
+START_TEST(a_fiber_that_does_not_wait_cannot_be_interrupted)
 {
     weft_fiber fresh = weft_new(return_arg, as_arg(2));
     weft_fiber spun = weft_spin(return_arg, as_arg(3));
@@ -290,7 +304,7 @@ static weft_value sleep_in_shield(void *arg)
 }
 
 /* P19, T38 */
-START_TEST(a_shield_holds_off_raised_errors_but_not_interrupts)
+START_TEST(a_shield_delays_raised_errors_but_not_interrupts)
 {
     weft_value rc[3];
     weft_fiber f = weft_spin(sleep_in_shield, rc);
@@ -309,34 +323,34 @@ START_TEST(a_shield_holds_off_raised_errors_but_not_interrupts)
 }
 END_TEST
 
-static weft_value clean_up_by_sleeping(void *arg)
+static weft_value spin_child_and_return(void *arg)
 {
     weft_spin(suspend, NULL);
     weft_snooze();
     return (weft_value)arg;
 }
 
-static void sleep_in_the_end(void *arg)
+static void store_sleep_result(void *arg)
 {
     *(weft_value *)arg = weft_sleep(INFINITY);
 }
 
-static weft_value defer_a_sleep(void *arg)
+static weft_value defer_sleep(void *arg)
 {
-    weft_defer(sleep_in_the_end, arg);
-    return clean_up_by_sleeping(as_arg(1));
+    weft_defer(store_sleep_result, arg);
+    return spin_child_and_return(as_arg(1));
 }
 
 /* P64, P19 */
-START_TEST(a_fiber_can_be_reached_while_its_clean_up_waits)
+START_TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
 {
     weft_value rc = 0;
-    weft_fiber f = weft_spin(defer_a_sleep, &rc);
+    weft_fiber f = weft_spin(defer_sleep, &rc);
     let_run();
     ck_assert_int_eq(weft_interrupt(f, -14), 0);
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(rc, -14);
-    f = weft_spin(defer_a_sleep, &rc);
+    f = weft_spin(defer_sleep, &rc);
     let_run();
     ck_assert_int_eq(weft_raise(f, -EIO, "hurry"), 0);
     ck_assert_int_eq(weft_await(f), 1);
@@ -344,49 +358,50 @@ START_TEST(a_fiber_can_be_reached_while_its_clean_up_waits)
 }
 END_TEST
 
-static weft_value raise_in_oneself_and_return(void *arg)
+static weft_value raise_in_self_and_return(void *arg)
 {
     weft_raise(weft_self(), -EIO, "too late");
     return (weft_value)arg;
 }
 
-static weft_value fail_a_child_and_return(void *arg)
+static weft_value spin_failing_child_and_return(void *arg)
 {
     weft_go(fail_with, as_arg(-EPIPE));
     WEFT_SHIELD(INFINITY)
         weft_snooze();
-    return raise_in_oneself_and_return(arg);
+    return raise_in_self_and_return(arg);
 }
 
-START_TEST(an_error_raised_in_a_fiber_that_blocks_no_more_does_not_replace_its_value)
+START_TEST(an_error_raised_after_the_last_blocking_call_does_not_replace_the_value)
 {
-    ck_assert_int_eq(weft_await(weft_spin(raise_in_oneself_and_return, as_arg(42))), 42);
-    /* An error of its own still counts, and so does one that came from below. */
-    ck_assert_int_eq(weft_await(weft_spin(raise_in_oneself_and_return, as_arg(-ENOENT))), -ENOENT);
-    ck_assert_int_eq(weft_await(weft_spin(fail_a_child_and_return, as_arg(42))), -EPIPE);
-    ck_assert_words(-EPIPE, "broken");
-    ck_assert_int_eq(weft_snooze(), 0); /* nor is it the parent's */
+    ck_assert_int_eq(weft_await(weft_spin(raise_in_self_and_return, as_arg(42))), 42);
+    /* An error that the fiber returns still counts. So does an error of a child. */
+    ck_assert_int_eq(weft_await(weft_spin(raise_in_self_and_return, as_arg(-ENOENT))), -ENOENT);
+    ck_assert_int_eq(weft_await(weft_spin(spin_failing_child_and_return, as_arg(42))), -EPIPE);
+    ck_assert_error(-EPIPE, "broken");
+    ck_assert_int_eq(weft_snooze(), 0); /* the parent does not get it either */
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_raised_error_ends_every_kind_of_wait_and_brings_its_words,
+    &a_raised_error_ends_every_kind_of_wait_with_its_message,
     &interrupt_makes_every_kind_of_wait_return_the_code,
-    &an_interrupt_brings_nothing_but_an_error,
+    &an_interrupt_accepts_only_an_error_code,
     &an_interrupted_read_has_taken_nothing,
-    &a_raised_error_strikes_once,
-    &an_interrupt_strikes_once,
-    &errors_raised_one_after_the_other_strike_one_after_the_other,
-    &an_error_raised_before_the_first_run_strikes_at_the_first_blocking_call,
-    &an_error_raised_in_a_runnable_fiber_strikes_at_its_next_call,
+    &an_error_raised_with_a_va_list_has_its_message,
+    &a_raised_error_is_returned_once,
+    &an_interrupt_affects_one_call,
+    &errors_raised_in_sequence_are_returned_in_sequence,
+    &an_error_raised_before_the_first_run_is_returned_by_the_first_blocking_call,
+    &an_error_raised_in_a_runnable_fiber_is_returned_by_its_next_call,
     &a_fiber_may_raise_in_itself,
     &an_error_can_be_raised_in_main,
-    &scheduling_a_fiber_does_not_displace_an_error_raised_in_it,
-    &who_waits_in_no_call_cannot_be_interrupted,
+    &scheduling_a_fiber_does_not_discard_an_error_raised_in_it,
+    &a_fiber_that_does_not_wait_cannot_be_interrupted,
     &main_can_be_interrupted_too,
-    &a_shield_holds_off_raised_errors_but_not_interrupts,
-    &a_fiber_can_be_reached_while_its_clean_up_waits,
-    &an_error_raised_in_a_fiber_that_blocks_no_more_does_not_replace_its_value,
+    &a_shield_delays_raised_errors_but_not_interrupts,
+    &a_fiber_can_be_interrupted_while_its_cleanup_waits,
+    &an_error_raised_after_the_last_blocking_call_does_not_replace_the_value,
 };
 
 int main(void)

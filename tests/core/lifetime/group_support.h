@@ -1,18 +1,10 @@
-/* What the tests of groups share: members that end in one way or another. */
-#ifndef TESTS_GROUP_SUPPORT_H
-#define TESTS_GROUP_SUPPORT_H
+/* Helpers for the tests of groups: members that end in different ways. */
+#ifndef TESTS_CORE_LIFETIME_GROUP_SUPPORT_H
+#define TESTS_CORE_LIFETIME_GROUP_SUPPORT_H
 
-#include "support.h"
+#include "support/support.h"
 
-static inline weft_value mark_when_cancelled(void *arg)
-{
-    weft_value rc = weft_suspend();
-    if (rc == -ECANCELED)
-        mark(arg);
-    return rc;
-}
-
-/* Cancelled, it takes its time, marks and fails. */
+/* When cancelled, sleep in a shield, mark, and fail. */
 static inline weft_value fail_when_cancelled(void *arg)
 {
     weft_suspend();
@@ -23,7 +15,7 @@ static inline weft_value fail_when_cancelled(void *arg)
     return weft_fail((int)(intptr_t)arg, "broken clean-up");
 }
 
-static inline weft_value end_slowly(void *arg)
+static inline weft_value mark_after_shield(void *arg)
 {
     weft_suspend();
     WEFT_SHIELD(60) {
@@ -33,7 +25,7 @@ static inline weft_value end_slowly(void *arg)
     return 0;
 }
 
-static inline weft_value sleep_and_mark(void *arg)
+static inline weft_value sleep_then_mark_if_slept(void *arg)
 {
     weft_value rc = weft_sleep(0.002);
     if (rc == 0)

@@ -1,18 +1,16 @@
-/* Waiting for fibers to end: one, all of several, the first of several; waits that cannot end. */
-#include "support.h"
-
-static weft_value await_it(void *arg)
-{
-    return weft_await(arg_id(arg));
-}
+/*
+ * Tests of waiting for fibers: for one, for all, for the first of several, and waits that cannot
+ * end.
+ */
+#include "support/support.h"
 
 /* P34 */
-START_TEST(everyone_who_awaits_a_fiber_gets_the_same_value)
+START_TEST(all_awaiting_fibers_get_the_same_value)
 {
     weft_fiber f = spin_suspended();
     weft_fiber waiters[5];
     for (int i = 0; i < 5; i++)
-        waiters[i] = weft_spin(await_it, id_arg(f));
+        waiters[i] = weft_spin(await_fiber, id_arg(f));
     let_run();
     weft_schedule(f, 42);
     ck_assert_int_eq(weft_await(f), 42);
@@ -28,7 +26,7 @@ static weft_value suspend_then_fail(void *arg)
     return rc == -ECANCELED ? rc : weft_fail((int)(intptr_t)arg, "broken");
 }
 
-static weft_value await_and_compare_words(void *arg)
+static weft_value await_and_compare_message(void *arg)
 {
     weft_value rc = weft_await(arg_id(arg));
     const weft_error_info *e = weft_error();
@@ -41,23 +39,24 @@ static weft_value await_and_compare_words(void *arg)
 }
 
 /* P34, T25 */
-START_TEST(everyone_who_awaits_a_fiber_gets_the_same_error_with_its_words)
+START_TEST(all_awaiting_fibers_get_the_same_error_with_its_message)
 {
     weft_spin_options options = {.name = "source"};
     weft_fiber f = weft_spin_with(suspend_then_fail, as_arg(-EIO), &options);
     weft_fiber waiters[3];
     for (int i = 0; i < 3; i++)
-        waiters[i] = weft_spin(await_and_compare_words, id_arg(f));
+        waiters[i] = weft_spin(await_and_compare_message, id_arg(f));
     let_run();
     weft_schedule(f, 0);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_await(waiters[i]), EIO);
-    ck_assert_int_eq(weft_snooze(), 0); /* somebody awaited it: the parent is not told */
+    /* Another fiber awaited it, so the parent does not get the error. */
+    ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
 /* P34 */
-START_TEST(awaiting_a_dead_fiber_gives_its_value_at_once_and_once)
+START_TEST(awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(7));
     weft_snooze();
@@ -73,7 +72,7 @@ START_TEST(a_successful_await_leaves_the_last_error_of_the_caller_alone)
 {
     weft_fail(-EPIPE, "before");
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(1))), 1);
-    ck_assert_words(-EPIPE, "before");
+    ck_assert_error(-EPIPE, "before");
 }
 END_TEST
 
@@ -85,7 +84,7 @@ static weft_value fail_and_recover(void *arg)
 }
 
 /* T26 */
-START_TEST(an_error_that_a_fiber_dealt_with_does_not_reach_who_awaits_it)
+START_TEST(an_error_that_a_fiber_handled_does_not_reach_its_awaiter)
 {
     ck_assert_int_eq(weft_await(weft_spin(fail_and_recover, as_arg(-EIO))), 5);
     ck_assert_ptr_null(weft_error());
@@ -94,15 +93,15 @@ START_TEST(an_error_that_a_fiber_dealt_with_does_not_reach_who_awaits_it)
 END_TEST
 
 /* T25 */
-START_TEST(a_code_that_was_returned_without_words_has_some_when_awaited)
+START_TEST(an_awaited_error_without_a_message_gets_one)
 {
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(-EXDEV))), -EXDEV);
-    ck_assert_any_words(-EXDEV);
+    ck_assert_any_error(-EXDEV);
 }
 END_TEST
 
 /* P40, T30 */
-START_TEST(awaiting_oneself_is_refused)
+START_TEST(awaiting_self_is_refused)
 {
     weft_fiber self = weft_self();
     ck_assert_int_eq(weft_await(self), -EDEADLK);
@@ -142,7 +141,7 @@ END_TEST
 START_TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
 {
     weft_fiber f = spin_suspended();
-    weft_fiber waiter = weft_spin(await_it, id_arg(f));
+    weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
     let_run();
     ck_assert_int_eq(weft_cancel(waiter), 0);
     ck_assert_int_eq(weft_await(waiter), -ECANCELED);
@@ -153,10 +152,10 @@ START_TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
 END_TEST
 
 /* T34 */
-START_TEST(an_awaiter_cannot_be_woken_by_a_stray_hand)
+START_TEST(an_awaiting_fiber_cannot_be_scheduled_by_other_fibers)
 {
     weft_fiber f = spin_suspended();
-    weft_fiber waiter = weft_spin(await_it, id_arg(f));
+    weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
     let_run();
     ck_assert_int_eq(weft_schedule(waiter, 1), -EBUSY);
     ck_assert_int_eq(weft_transfer(waiter, 1), -EBUSY);
@@ -186,10 +185,10 @@ START_TEST(an_await_that_timed_out_can_be_repeated)
 END_TEST
 
 /* P25 */
-START_TEST(stopping_an_awaited_fiber_wakes_who_awaits_it)
+START_TEST(stopping_an_awaited_fiber_wakes_its_awaiter)
 {
     weft_fiber inner = spin_suspended();
-    weft_fiber outer = weft_spin(await_it, id_arg(inner));
+    weft_fiber outer = weft_spin(await_fiber, id_arg(inner));
     let_run();
     ck_assert_int_eq(weft_stop(inner, 0), 0);
     ck_assert_int_eq(weft_await(outer), 0);
@@ -199,7 +198,7 @@ START_TEST(stopping_an_awaited_fiber_wakes_who_awaits_it)
 END_TEST
 
 /* T28 */
-START_TEST(cancelling_a_dead_fiber_leaves_its_value_and_error_what_they_were)
+START_TEST(cancelling_an_ended_fiber_does_not_change_its_value_or_error)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(3));
     weft_fiber g = weft_spin(fail_with, as_arg(-EIO));
@@ -208,7 +207,7 @@ START_TEST(cancelling_a_dead_fiber_leaves_its_value_and_error_what_they_were)
     ck_assert_int_eq(weft_cancel(g), -ESRCH);
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_int_eq(weft_await(g), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
 }
 END_TEST
 
@@ -221,12 +220,12 @@ static weft_value snooze_then_return(void *arg)
 }
 
 /* P35 */
-START_TEST(await_all_gives_the_values_in_the_order_asked_for)
+START_TEST(await_all_returns_the_values_in_the_order_of_the_arguments)
 {
     weft_fiber f[5];
     for (int i = 0; i < 5; i++)
         f[i] = weft_spin(snooze_then_return, as_arg(i));
-    weft_await(weft_spin(snooze_then_return, as_arg(4))); /* the last one is dead by now */
+    weft_await(weft_spin(snooze_then_return, as_arg(4))); /* the last fiber has ended by now */
     weft_value out[5];
     ck_assert_int_eq(weft_await_all(f, 5, out), 0);
     for (int i = 0; i < 5; i++) {
@@ -261,7 +260,7 @@ START_TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
     weft_schedule(f[1], 0);
     weft_value out[3] = {77, 77, 77};
     ck_assert_int_eq(weft_await_all(f, 3, out), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_trail("ac");
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_await(f[i]), -ESRCH);
@@ -269,7 +268,7 @@ START_TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
 }
 END_TEST
 
-static weft_value await_two(void *arg)
+static weft_value await_both(void *arg)
 {
     return weft_await_all(arg, 2, NULL);
 }
@@ -279,7 +278,7 @@ START_TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled)
 {
     weft_fiber f[2] = {weft_spin(suspend_with_slow_end, "a"),
                        weft_spin(suspend_with_slow_end, "b")};
-    weft_fiber waiter = weft_spin(await_two, f);
+    weft_fiber waiter = weft_spin(await_both, f);
     let_run();
     weft_cancel(waiter);
     ck_assert_int_eq(weft_await(waiter), -ECANCELED);
@@ -290,7 +289,7 @@ START_TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled)
 END_TEST
 
 /* P35 */
-START_TEST(await_all_with_an_id_that_is_gone_changes_nothing)
+START_TEST(await_all_with_an_unknown_id_changes_nothing)
 {
     weft_fiber gone = weft_spin(return_arg, NULL);
     weft_await(gone);
@@ -319,7 +318,7 @@ START_TEST(await_all_waits_for_thousands)
 END_TEST
 
 /* P37 */
-START_TEST(await_any_gives_the_first_to_end_and_leaves_the_others_alone)
+START_TEST(await_any_returns_the_first_to_end_and_leaves_the_others_alone)
 {
     weft_fiber f[3] = {spin_suspended(), spin_suspended(), spin_suspended()};
     weft_value out;
@@ -335,7 +334,7 @@ START_TEST(await_any_gives_the_first_to_end_and_leaves_the_others_alone)
 END_TEST
 
 /* P37 */
-START_TEST(among_the_dead_the_lowest_index_is_the_first)
+START_TEST(among_ended_fibers_the_lowest_index_is_the_first)
 {
     weft_fiber f[3] = {spin_suspended(), weft_spin(return_arg, as_arg(1)),
                        weft_spin(return_arg, as_arg(2))};
@@ -349,13 +348,13 @@ START_TEST(among_the_dead_the_lowest_index_is_the_first)
 END_TEST
 
 /* P37 */
-START_TEST(await_any_gives_an_error_as_the_value_of_the_one_that_failed)
+START_TEST(await_any_returns_an_error_as_the_value_of_the_failed_fiber)
 {
     weft_fiber f[2] = {spin_suspended(), weft_spin(fail_with, as_arg(-EIO))};
     weft_value out;
     ck_assert_int_eq(weft_await_any(f, 2, &out), 1);
     ck_assert_int_eq(out, -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_stop(f[0], 5), 0);
     ck_assert_int_eq(weft_await_any(f, 1, &out), 0);
     ck_assert_int_eq(out, 5);
@@ -370,7 +369,7 @@ static weft_value await_any_of_two(void *arg)
 }
 
 /* P37, P36, P64 */
-START_TEST(an_await_any_that_is_cut_short_leaves_all_of_them_alone)
+START_TEST(an_interrupted_await_any_leaves_all_fibers_alone)
 {
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
     weft_fiber waiter = weft_spin(await_any_of_two, f);
@@ -396,7 +395,7 @@ static weft_value await_all_of_two(void *arg)
 }
 
 /* P64 */
-START_TEST(an_await_all_that_is_interrupted_stops_all_of_them)
+START_TEST(an_interrupted_await_all_stops_all_fibers)
 {
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
     weft_fiber waiter = weft_spin(await_all_of_two, f);
@@ -425,7 +424,7 @@ START_TEST(select_fibers_stops_the_losers_and_waits_for_them)
 END_TEST
 
 /* P34, P37 */
-START_TEST(a_fiber_named_twice_counts_twice)
+START_TEST(a_fiber_listed_twice_counts_twice)
 {
     weft_fiber f = spin_suspended();
     weft_value out[2];
@@ -440,26 +439,26 @@ START_TEST(a_fiber_named_twice_counts_twice)
 }
 END_TEST
 
-static weft_fiber pair[2];
+static weft_fiber mutual[2];
 
 static weft_value await_each_other(void *arg)
 {
-    return weft_await(pair[(intptr_t)arg]);
+    return weft_await(mutual[(intptr_t)arg]);
 }
 
-static int wait_in_a_circle(void)
+static int await_in_a_cycle(void)
 {
-    pair[0] = weft_spin(await_each_other, as_arg(1));
-    pair[1] = weft_spin(await_each_other, as_arg(0));
-    weft_name(pair[0], "hen");
-    weft_name(pair[1], "egg");
-    return weft_await(pair[0]) == -EDEADLK ? 7 : 1;
+    mutual[0] = weft_spin(await_each_other, as_arg(1));
+    mutual[1] = weft_spin(await_each_other, as_arg(0));
+    weft_set_name(mutual[0], "hen");
+    weft_set_name(mutual[1], "egg");
+    return weft_await(mutual[0]) == -EDEADLK ? 7 : 1;
 }
 
 /* P80, P40 */
 START_TEST(fibers_that_await_each_other_are_reported_as_a_deadlock)
 {
-    const outcome *o = run_apart(wait_in_a_circle);
+    const outcome *o = run_apart(await_in_a_cycle);
     ck_assert_int_eq(o->status, 7);
     ck_assert_ptr_nonnull(strstr(o->text, "deadlock"));
     ck_assert_ptr_nonnull(strstr(o->text, "hen"));
@@ -468,26 +467,26 @@ START_TEST(fibers_that_await_each_other_are_reported_as_a_deadlock)
 }
 END_TEST
 
-static int suspend_beside_a_circle(void)
+static int suspend_beside_a_cycle(void)
 {
-    pair[0] = weft_spin(await_each_other, as_arg(1));
-    pair[1] = weft_spin(await_each_other, as_arg(0));
+    mutual[0] = weft_spin(await_each_other, as_arg(1));
+    mutual[1] = weft_spin(await_each_other, as_arg(0));
     return weft_suspend() == 0 ? 7 : 1;
 }
 
 /* P80, P8 */
-START_TEST(a_circle_of_fibers_ends_with_main_that_does_not_wait_for_it)
+START_TEST(a_cycle_of_awaiting_fibers_ends_with_main)
 {
-    const outcome *o = run_apart(suspend_beside_a_circle);
+    const outcome *o = run_apart(suspend_beside_a_cycle);
     ck_assert_quiet(o, 7);
 }
 END_TEST
 
-static int leave_an_awaiter_behind(void)
+static int return_with_awaiting_fibers(void)
 {
     weft_fiber f = weft_spin(sleep_forever, NULL);
-    weft_fiber waiter = weft_spin(await_it, id_arg(f));
-    weft_spin_with(await_it, id_arg(waiter), &(weft_spin_options){.parent = f});
+    weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
+    weft_spin_with(await_fiber, id_arg(waiter), &(weft_spin_options){.parent = f});
     weft_snooze();
     return 0;
 }
@@ -495,39 +494,39 @@ static int leave_an_awaiter_behind(void)
 /* T35 */
 START_TEST(the_process_may_end_while_fibers_await_each_other)
 {
-    const outcome *o = run_apart(leave_an_awaiter_behind);
+    const outcome *o = run_apart(return_with_awaiting_fibers);
     ck_assert_quiet(o, 0);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &everyone_who_awaits_a_fiber_gets_the_same_value,
-    &everyone_who_awaits_a_fiber_gets_the_same_error_with_its_words,
-    &awaiting_a_dead_fiber_gives_its_value_at_once_and_once,
+    &all_awaiting_fibers_get_the_same_value,
+    &all_awaiting_fibers_get_the_same_error_with_its_message,
+    &awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once,
     &a_successful_await_leaves_the_last_error_of_the_caller_alone,
-    &an_error_that_a_fiber_dealt_with_does_not_reach_who_awaits_it,
-    &a_code_that_was_returned_without_words_has_some_when_awaited,
-    &awaiting_oneself_is_refused,
+    &an_error_that_a_fiber_handled_does_not_reach_its_awaiter,
+    &an_awaited_error_without_a_message_gets_one,
+    &awaiting_self_is_refused,
     &awaiting_an_ancestor_is_refused,
     &an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable,
-    &an_awaiter_cannot_be_woken_by_a_stray_hand,
+    &an_awaiting_fiber_cannot_be_scheduled_by_other_fibers,
     &an_await_that_timed_out_can_be_repeated,
-    &stopping_an_awaited_fiber_wakes_who_awaits_it,
-    &cancelling_a_dead_fiber_leaves_its_value_and_error_what_they_were,
-    &await_all_gives_the_values_in_the_order_asked_for,
+    &stopping_an_awaited_fiber_wakes_its_awaiter,
+    &cancelling_an_ended_fiber_does_not_change_its_value_or_error,
+    &await_all_returns_the_values_in_the_order_of_the_arguments,
     &await_all_stops_the_others_and_waits_for_them_when_one_fails,
     &await_all_stops_and_joins_them_when_the_caller_is_cancelled,
-    &await_all_with_an_id_that_is_gone_changes_nothing,
+    &await_all_with_an_unknown_id_changes_nothing,
     &await_all_waits_for_thousands,
-    &await_any_gives_the_first_to_end_and_leaves_the_others_alone,
-    &among_the_dead_the_lowest_index_is_the_first,
-    &await_any_gives_an_error_as_the_value_of_the_one_that_failed,
-    &an_await_any_that_is_cut_short_leaves_all_of_them_alone,
-    &an_await_all_that_is_interrupted_stops_all_of_them,
+    &await_any_returns_the_first_to_end_and_leaves_the_others_alone,
+    &among_ended_fibers_the_lowest_index_is_the_first,
+    &await_any_returns_an_error_as_the_value_of_the_failed_fiber,
+    &an_interrupted_await_any_leaves_all_fibers_alone,
+    &an_interrupted_await_all_stops_all_fibers,
     &select_fibers_stops_the_losers_and_waits_for_them,
-    &a_fiber_named_twice_counts_twice,
+    &a_fiber_listed_twice_counts_twice,
     &fibers_that_await_each_other_are_reported_as_a_deadlock,
-    &a_circle_of_fibers_ends_with_main_that_does_not_wait_for_it,
+    &a_cycle_of_awaiting_fibers_ends_with_main,
     &the_process_may_end_while_fibers_await_each_other,
 };
 

@@ -1,5 +1,8 @@
-/* How a fiber ends: its defers, its children, those made meanwhile, and the end of the process. */
-#include "support.h"
+/*
+ * Tests of the order in which a fiber ends: its deferred calls, its children, fibers created
+ * meanwhile, and the end of the process.
+ */
+#include "support/support.h"
 
 static weft_value suspend_and_mark_cancel(void *arg)
 {
@@ -8,7 +11,7 @@ static weft_value suspend_and_mark_cancel(void *arg)
     return rc;
 }
 
-static weft_value defer_two_and_have_a_child(void *arg)
+static weft_value defer_two_and_spin_child(void *arg)
 {
     weft_defer(mark_arg, "first ");
     weft_defer(mark_arg, "second ");
@@ -19,9 +22,9 @@ static weft_value defer_two_and_have_a_child(void *arg)
 }
 
 /* P16, P17 */
-START_TEST(defers_run_last_in_first_out_before_the_children_are_ended)
+START_TEST(deferred_calls_run_in_reverse_order_before_the_children_are_cancelled)
 {
-    ck_assert_int_eq(weft_await(weft_spin(defer_two_and_have_a_child, as_arg(4))), 4);
+    ck_assert_int_eq(weft_await(weft_spin(defer_two_and_spin_child, as_arg(4))), 4);
     ck_assert_trail("body second first child ");
 }
 END_TEST
@@ -40,7 +43,7 @@ static weft_value defer_work(void *arg)
 }
 
 /* P17 */
-START_TEST(a_defer_may_sleep_spin_and_await_and_its_fiber_lives_as_long)
+START_TEST(a_deferred_call_may_sleep_spin_and_await)
 {
     weft_fiber f = weft_spin(defer_work, as_arg(3));
     let_run();
@@ -69,7 +72,7 @@ static weft_value defer_blocking(void *arg)
 }
 
 /* T38, P24 */
-START_TEST(a_defer_of_a_cancelled_fiber_blocks_only_behind_a_shield)
+START_TEST(a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield)
 {
     weft_fiber f = weft_spin(defer_blocking, NULL);
     weft_snooze();
@@ -79,7 +82,7 @@ START_TEST(a_defer_of_a_cancelled_fiber_blocks_only_behind_a_shield)
 }
 END_TEST
 
-static void spin_forgotten(void *arg)
+static void spin_without_await(void *arg)
 {
     (void)arg;
     weft_spin(suspend_and_mark_cancel, "ran ");
@@ -90,13 +93,13 @@ static void spin_forgotten(void *arg)
 
 static weft_value defer_spinning(void *arg)
 {
-    weft_defer(spin_forgotten, NULL);
+    weft_defer(spin_without_await, NULL);
     weft_snooze();
     return (weft_value)arg;
 }
 
 /* P16, P23 */
-START_TEST(fibers_that_a_defer_spins_and_leaves_are_ended_and_do_not_run)
+START_TEST(fibers_that_a_deferred_call_spins_are_ended_before_they_run)
 {
     ck_assert_int_eq(weft_await(weft_spin(defer_spinning, as_arg(2))), 2);
     ck_assert_trail("defer ");
@@ -114,15 +117,16 @@ END_TEST
 
 static weft_value spin_under_the_ending_parent(void *arg)
 {
-    weft_suspend(); /* cancelled: the parent ends */
+    weft_suspend(); /* cancelled because the parent ends */
     weft_spin_options options = {.parent = weft_parent(weft_self())};
     if (arg != NULL)
         weft_spin_with(spin_under_the_ending_parent, (char *)arg - 1, &options);
-    weft_spin_with(sleep_forever, NULL, &options); /* refused or not: it must not keep the parent */
+    /* Whether refused or not, it must not keep the parent alive. */
+    weft_spin_with(sleep_forever, NULL, &options);
     return 0;
 }
 
-static weft_value have_fertile_children(void *arg)
+static weft_value spin_children_that_spin(void *arg)
 {
     weft_spin(spin_under_the_ending_parent, arg);
     weft_spin(spin_under_the_ending_parent, arg);
@@ -130,46 +134,46 @@ static weft_value have_fertile_children(void *arg)
     return 9;
 }
 
-static int end_with_fertile_children(void)
+static int end_with_children_that_spin(void)
 {
-    return (int)weft_await(weft_spin(have_fertile_children, as_arg(3)));
+    return (int)weft_await(weft_spin(spin_children_that_spin, as_arg(3)));
 }
 
 /* T104, P16 */
-START_TEST(a_fiber_spun_under_a_parent_that_ends_is_ended_too)
+START_TEST(a_fiber_spun_under_an_ending_parent_is_ended_too)
 {
-    const outcome *o = run_apart(end_with_fertile_children);
+    const outcome *o = run_apart(end_with_children_that_spin);
     ck_assert_quiet(o, 9);
 }
 END_TEST
 
-static int return_from_main_with_fertile_children(void)
+static int return_with_children_that_spin(void)
 {
-    have_fertile_children(as_arg(3));
+    spin_children_that_spin(as_arg(3));
     return 9;
 }
 
 /* T104, P33 */
 START_TEST(a_fiber_spun_under_main_as_the_process_ends_is_ended_too)
 {
-    const outcome *o = run_apart(return_from_main_with_fertile_children);
+    const outcome *o = run_apart(return_with_children_that_spin);
     ck_assert_quiet(o, 9);
 }
 END_TEST
 
-static void end_child_of_another(void *arg)
+static void attach_to_self(void *arg)
 {
     ck_assert_int_eq(weft_attach(arg_id(arg), weft_self()), -EINVAL);
 }
 
 static weft_value defer_attaching(void *arg)
 {
-    weft_defer(end_child_of_another, arg);
+    weft_defer(attach_to_self, arg);
     return 0;
 }
 
 /* P27 */
-START_TEST(nothing_can_be_attached_to_a_fiber_that_ends)
+START_TEST(no_fiber_can_be_attached_to_an_ending_fiber)
 {
     weft_fiber f = spin_suspended();
     ck_assert_int_eq(weft_await(weft_spin(defer_attaching, id_arg(f))), 0);
@@ -178,7 +182,7 @@ START_TEST(nothing_can_be_attached_to_a_fiber_that_ends)
 }
 END_TEST
 
-static weft_value own_a_parked_child(void *arg)
+static weft_value spin_parked_children(void *arg)
 {
     weft_fiber f = weft_spin(suspend_and_mark_cancel, "parked ");
     weft_fiber g = weft_spin(mark_and_return, "never ");
@@ -191,12 +195,12 @@ static weft_value own_a_parked_child(void *arg)
 /* P14, P16 */
 START_TEST(parked_children_end_with_their_parent)
 {
-    ck_assert_int_eq(weft_await(weft_spin(own_a_parked_child, as_arg(6))), 6);
+    ck_assert_int_eq(weft_await(weft_spin(spin_parked_children, as_arg(6))), 6);
     ck_assert_trail("parked ");
 }
 END_TEST
 
-static int leave_ten_thousand_behind(void)
+static int return_with_many_fibers(void)
 {
     for (int i = 0; i < MANY_FIBERS; i++)
         weft_spin(suspend, NULL);
@@ -207,35 +211,35 @@ static int leave_ten_thousand_behind(void)
 /* P28, P33 */
 START_TEST(ten_thousand_fibers_end_with_the_process)
 {
-    const outcome *o = run_apart(leave_ten_thousand_behind);
+    const outcome *o = run_apart(return_with_many_fibers);
     ck_assert_quiet(o, 4);
 }
 END_TEST
 
 static weft_value fail_named(void *arg)
 {
-    weft_name(weft_self(), "culprit");
+    weft_set_name(weft_self(), "culprit");
     return weft_fail((int)(intptr_t)arg, "no such luck");
 }
 
-static weft_value go_and_detach(void *arg)
+static weft_value spin_failing_and_detach(void *arg)
 {
     weft_fiber f = weft_spin(fail_named, arg);
     return weft_detach(f);
 }
 
-static int leave_an_error_unhandled(void)
+static int return_with_unhandled_error(void)
 {
-    weft_spin(go_and_detach, as_arg(-EIO));
+    weft_spin(spin_failing_and_detach, as_arg(-EIO));
     weft_snooze();
     weft_snooze();
     return 0;
 }
 
 /* T27 */
-START_TEST(an_error_of_a_detached_fiber_that_nobody_handles_is_reported_once)
+START_TEST(an_unhandled_error_of_a_detached_fiber_is_reported_once)
 {
-    const outcome *o = run_apart(leave_an_error_unhandled);
+    const outcome *o = run_apart(return_with_unhandled_error);
     ck_assert_int_ne(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "no such luck"), 1);
     ck_assert_uint_ge(count_in(o->text, "culprit"), 1);
@@ -257,7 +261,7 @@ static int cancel_a_detached_fiber(void)
 }
 
 /* T27 */
-START_TEST(a_detached_fiber_that_was_cancelled_is_not_reported)
+START_TEST(a_cancelled_detached_fiber_is_not_reported)
 {
     const outcome *o = run_apart(cancel_a_detached_fiber);
     ck_assert_quiet(o, 0);
@@ -265,17 +269,17 @@ START_TEST(a_detached_fiber_that_was_cancelled_is_not_reported)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &defers_run_last_in_first_out_before_the_children_are_ended,
-    &a_defer_may_sleep_spin_and_await_and_its_fiber_lives_as_long,
-    &a_defer_of_a_cancelled_fiber_blocks_only_behind_a_shield,
-    &fibers_that_a_defer_spins_and_leaves_are_ended_and_do_not_run,
-    &a_fiber_spun_under_a_parent_that_ends_is_ended_too,
+    &deferred_calls_run_in_reverse_order_before_the_children_are_cancelled,
+    &a_deferred_call_may_sleep_spin_and_await,
+    &a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield,
+    &fibers_that_a_deferred_call_spins_are_ended_before_they_run,
+    &a_fiber_spun_under_an_ending_parent_is_ended_too,
     &a_fiber_spun_under_main_as_the_process_ends_is_ended_too,
-    &nothing_can_be_attached_to_a_fiber_that_ends,
+    &no_fiber_can_be_attached_to_an_ending_fiber,
     &parked_children_end_with_their_parent,
     &ten_thousand_fibers_end_with_the_process,
-    &an_error_of_a_detached_fiber_that_nobody_handles_is_reported_once,
-    &a_detached_fiber_that_was_cancelled_is_not_reported,
+    &an_unhandled_error_of_a_detached_fiber_is_reported_once,
+    &a_cancelled_detached_fiber_is_not_reported,
 };
 
 int main(void)

@@ -1,31 +1,33 @@
-/* The grace time: what a fiber that is being ended can know of the time it has. */
-#include "support.h"
+/* Tests of the grace period that an ending fiber can query. */
+#include "support/support.h"
 
 static double seen[4];
 
-static void look(void *arg)
+static void store_grace(void *arg)
 {
     seen[(intptr_t)arg] = weft_grace();
 }
 
-static weft_value look_when_cancelled(void *arg)
+static weft_value store_grace_when_cancelled(void *arg)
 {
-    weft_defer(look, arg);
+    weft_defer(store_grace, arg);
     return weft_suspend();
 }
 
-static weft_value have_a_child(void *arg)
+static weft_value store_grace_with_child(void *arg)
 {
-    weft_spin(look_when_cancelled, arg);
-    return look_when_cancelled(as_arg((intptr_t)arg - 1));
+    weft_spin(store_grace_when_cancelled, arg);
+    return store_grace_when_cancelled(as_arg((intptr_t)arg - 1));
 }
 
-/* A fiber with a child, both waiting; they look into seen[0] and seen[1]. */
-static weft_fiber spin_family(void)
+/*
+ * Return a fiber with a child, both waiting. They store their grace period in seen[0] and seen[1].
+ */
+static weft_fiber spin_with_child(void)
 {
     for (size_t i = 0; i < COUNT_OF(seen); i++)
         seen[i] = -1;
-    weft_fiber f = weft_spin(have_a_child, as_arg(1));
+    weft_fiber f = weft_spin(store_grace_with_child, as_arg(1));
     let_run();
     return f;
 }
@@ -37,24 +39,24 @@ static void assert_left(double left, double at_most)
 }
 
 /* P29 */
-START_TEST(the_time_that_is_left_is_seen_in_a_defer_and_by_the_children)
+START_TEST(deferred_calls_and_children_see_the_remaining_grace_period)
 {
-    ck_assert_int_eq(weft_terminate(spin_family(), 1000), 0);
+    ck_assert_int_eq(weft_terminate(spin_with_child(), 1000), 0);
     assert_left(seen[0], 1000);
-    assert_left(seen[1], seen[0]); /* the children are ended after the defers */
+    assert_left(seen[1], seen[0]); /* the children are cancelled after the deferred calls */
 }
 END_TEST
 
 /* P29 */
-START_TEST(a_plain_cancel_gives_no_time)
+START_TEST(a_cancel_gives_no_grace_period)
 {
-    weft_fiber f = spin_family();
+    weft_fiber f = spin_with_child();
     ck_assert_double_eq(weft_grace(), 0);
     weft_cancel(f);
     weft_await(f);
     ck_assert_double_eq(seen[0], 0);
     ck_assert_double_eq(seen[1], 0);
-    f = weft_spin(look_when_cancelled, as_arg(2));
+    f = weft_spin(store_grace_when_cancelled, as_arg(2));
     let_run();
     ck_assert_int_eq(weft_terminate(f, 0), 0);
     ck_assert_double_eq(seen[2], 0);
@@ -62,18 +64,18 @@ START_TEST(a_plain_cancel_gives_no_time)
 END_TEST
 
 /* P29 */
-START_TEST(an_infinite_time_is_seen_as_such)
+START_TEST(an_infinite_grace_period_is_returned_as_infinity)
 {
-    ck_assert_int_eq(weft_terminate(spin_family(), INFINITY), 0);
+    ck_assert_int_eq(weft_terminate(spin_with_child(), INFINITY), 0);
     ck_assert(isinf(seen[0]));
     ck_assert(isinf(seen[1]));
 }
 END_TEST
 
-static weft_value look_twice(void *arg)
+static weft_value store_grace_four_times(void *arg)
 {
     (void)arg;
-    seen[0] = weft_grace(); /* not being ended yet */
+    seen[0] = weft_grace(); /* not ending yet */
     weft_suspend();
     WEFT_SHIELD(60) {
         seen[1] = weft_grace();
@@ -87,7 +89,7 @@ static weft_value look_twice(void *arg)
 
 static int terminate_in_time(void)
 {
-    weft_fiber f = weft_spin(look_twice, NULL);
+    weft_fiber f = weft_spin(store_grace_four_times, NULL);
     let_run();
     if (weft_terminate(f, 0.01) != 0)
         return 1;
@@ -97,14 +99,14 @@ static int terminate_in_time(void)
 }
 
 /* P29 */
-START_TEST(the_time_that_is_left_runs_out_and_is_never_negative)
+START_TEST(the_remaining_grace_period_decreases_and_is_never_negative)
 {
     const outcome *o = run_apart(terminate_in_time);
     ck_assert_int_eq(o->status, 0);
 }
 END_TEST
 
-/* Cleans up for so many milliseconds. */
+/* Clean up for arg milliseconds. */
 static weft_value clean_up(void *arg)
 {
     weft_suspend();
@@ -129,27 +131,27 @@ static int terminate_three(void)
 }
 
 /* P29 */
-START_TEST(clean_up_behind_a_shield_has_the_time_that_was_given)
+START_TEST(a_shielded_cleanup_has_the_grace_period)
 {
     ck_assert_int_eq(run_apart(terminate_three)->status, 0);
 }
 END_TEST
 
-static weft_value open_a_group(void *arg)
+static weft_value open_group_and_wait(void *arg)
 {
     int rc = 1;
     (void)arg;
     WEFT_GROUP(g, rc) {
-        weft_group_spin(&g, look_when_cancelled, as_arg(0));
-        weft_group_spin(&g, look_when_cancelled, as_arg(1));
+        weft_group_spin(&g, store_grace_when_cancelled, as_arg(0));
+        weft_group_spin(&g, store_grace_when_cancelled, as_arg(1));
     }
     return rc;
 }
 
 /* P29 */
-START_TEST(the_members_of_a_group_have_the_time_of_the_one_that_opened_it)
+START_TEST(group_members_have_the_grace_period_of_the_fiber_that_opened_the_group)
 {
-    weft_fiber f = weft_spin(open_a_group, NULL);
+    weft_fiber f = weft_spin(open_group_and_wait, NULL);
     let_run();
     ck_assert_int_eq(weft_terminate(f, 1000), 0);
     assert_left(seen[0], 1000);
@@ -157,30 +159,30 @@ START_TEST(the_members_of_a_group_have_the_time_of_the_one_that_opened_it)
 }
 END_TEST
 
-static weft_value end_three(void *arg)
+static weft_value terminate_three_children(void *arg)
 {
     (void)arg;
     for (intptr_t i = 0; i < 3; i++)
-        weft_spin(look_when_cancelled, as_arg(i));
+        weft_spin(store_grace_when_cancelled, as_arg(i));
     let_run();
     return weft_terminate_children(1000);
 }
 
-/* P29: all of them are cancelled at once, so all of them have it. */
-START_TEST(every_child_that_is_terminated_has_the_time)
+/* P29: all children are cancelled at the same time, so all have the full grace period. */
+START_TEST(every_terminated_child_has_the_grace_period)
 {
-    ck_assert_int_eq(weft_await(weft_spin(end_three, NULL)), 0);
+    ck_assert_int_eq(weft_await(weft_spin(terminate_three_children, NULL)), 0);
     for (int i = 0; i < 3; i++)
         assert_left(seen[i], 1000);
 }
 END_TEST
 
-static weft_value terminate_it(void *arg)
+static weft_value terminate_fiber(void *arg)
 {
     return weft_terminate(arg_id(arg), 1000);
 }
 
-static weft_value end_slowly(void *arg)
+static weft_value store_grace_after_shield(void *arg)
 {
     (void)arg;
     weft_suspend();
@@ -191,12 +193,12 @@ static weft_value end_slowly(void *arg)
     return 0;
 }
 
-/* P29, P30: it is not being ended any more. */
-START_TEST(a_fiber_that_runs_again_has_no_time_to_end_in)
+/* P29, P30: the restarted fiber is no longer ending. */
+START_TEST(a_restarted_fiber_has_no_grace_period)
 {
-    weft_fiber f = weft_spin(end_slowly, NULL);
+    weft_fiber f = weft_spin(store_grace_after_shield, NULL);
     let_run();
-    weft_fiber terminator = weft_spin(terminate_it, id_arg(f));
+    weft_fiber terminator = weft_spin(terminate_fiber, id_arg(f));
     weft_snooze();
     ck_assert_int_eq(weft_restart(f), 0);
     assert_left(seen[0], 1000);
@@ -208,7 +210,9 @@ START_TEST(a_fiber_that_runs_again_has_no_time_to_end_in)
 }
 END_TEST
 
-/* Fibers that terminate others: the one whose wait would never end gets -EDEADLK, as a value. */
+/*
+ * Fibers that terminate each other. The call that would never return gets -EDEADLK as its result.
+ */
 typedef struct terminator {
     weft_fiber id, other;
     double grace_s;
@@ -226,7 +230,7 @@ static weft_value terminate_other(void *arg)
     return 0;
 }
 
-/* Set them going in this order; all have ended when it returns. The sum of their results. */
+/* Schedule the fibers in order and wait for their end. Return the sum of their results. */
 static int run_terminators(terminator *t, size_t n, double grace_s)
 {
     int sum = 0;
@@ -242,7 +246,7 @@ static int run_terminators(terminator *t, size_t n, double grace_s)
     return sum;
 }
 
-START_TEST(fibers_that_terminate_each_other_in_a_circle_all_end)
+START_TEST(fibers_that_terminate_each_other_in_a_cycle_all_end)
 {
     for (size_t n = 2; n <= 4; n++)
         for (double grace_s = 0; grace_s <= 1000; grace_s += 500) {
@@ -257,8 +261,11 @@ START_TEST(fibers_that_terminate_each_other_in_a_circle_all_end)
 }
 END_TEST
 
-/* The second terminates the first, whose child terminates the second; each of them may be first. */
-START_TEST(a_fiber_ends_whose_child_terminates_the_one_that_terminates_it)
+/*
+ * The second fiber terminates the first. The child of the first terminates the second. Either may
+ * start first.
+ */
+START_TEST(a_fiber_with_a_child_that_terminates_its_terminator_ends)
 {
     for (int order = 0; order < 2; order++) {
         terminator child = {.grace_s = 1000}, parent = {.child = &child}, other = {0};
@@ -279,16 +286,16 @@ START_TEST(a_fiber_ends_whose_child_terminates_the_one_that_terminates_it)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &the_time_that_is_left_is_seen_in_a_defer_and_by_the_children,
-    &a_plain_cancel_gives_no_time,
-    &an_infinite_time_is_seen_as_such,
-    &the_time_that_is_left_runs_out_and_is_never_negative,
-    &clean_up_behind_a_shield_has_the_time_that_was_given,
-    &the_members_of_a_group_have_the_time_of_the_one_that_opened_it,
-    &every_child_that_is_terminated_has_the_time,
-    &a_fiber_that_runs_again_has_no_time_to_end_in,
-    &fibers_that_terminate_each_other_in_a_circle_all_end,
-    &a_fiber_ends_whose_child_terminates_the_one_that_terminates_it,
+    &deferred_calls_and_children_see_the_remaining_grace_period,
+    &a_cancel_gives_no_grace_period,
+    &an_infinite_grace_period_is_returned_as_infinity,
+    &the_remaining_grace_period_decreases_and_is_never_negative,
+    &a_shielded_cleanup_has_the_grace_period,
+    &group_members_have_the_grace_period_of_the_fiber_that_opened_the_group,
+    &every_terminated_child_has_the_grace_period,
+    &a_restarted_fiber_has_no_grace_period,
+    &fibers_that_terminate_each_other_in_a_cycle_all_end,
+    &a_fiber_with_a_child_that_terminates_its_terminator_ends,
 };
 
 int main(void)

@@ -1,15 +1,15 @@
-/* Groups: fibers that end with a block, and the first error that ends them all. */
-#include "group_support.h"
+/* Tests of groups: fibers that end with a block, and the first error, which cancels all members. */
+#include "core/lifetime/group_support.h"
 
 #include <malloc.h>
 
 /* P32 */
-START_TEST(when_a_block_is_left_its_fibers_have_ended)
+START_TEST(leaving_a_block_waits_for_its_fibers)
 {
     int rc = 1;
     weft_fiber a = 0, b = 0;
     WEFT_GROUP(g, rc) {
-        a = weft_group_spin(&g, sleep_and_mark, "a");
+        a = weft_group_spin(&g, sleep_then_mark_if_slept, "a");
         b = weft_group_spin(&g, mark_and_return, "b");
         ck_assert_uint_eq(weft_group_count(&g), 2);
         ck_assert_uint_eq(weft_parent(a), weft_self());
@@ -21,7 +21,7 @@ START_TEST(when_a_block_is_left_its_fibers_have_ended)
     ck_assert_int_eq(rc, 0);
     ck_assert_trail("bbody a after");
     ck_assert_int_eq(weft_state_of(a), WEFT_DEAD);
-    ck_assert_int_eq(weft_await(b), -ESRCH); /* nothing is kept of them */
+    ck_assert_int_eq(weft_await(b), -ESRCH); /* nothing remains of them */
 }
 END_TEST
 
@@ -29,8 +29,8 @@ static weft_value body_with_a_value(void *arg)
 {
     (void)arg;
     WEFT_GROUP(g) {
-        weft_group_spin(&g, sleep_and_mark, "1");
-        weft_group_spin(&g, sleep_and_mark, "2");
+        weft_group_spin(&g, sleep_then_mark_if_slept, "1");
+        weft_group_spin(&g, sleep_then_mark_if_slept, "2");
         mark("body ");
         return 42;
     }
@@ -38,14 +38,14 @@ static weft_value body_with_a_value(void *arg)
 }
 
 /* P32, P17 */
-START_TEST(a_function_that_returns_from_the_block_keeps_its_value_until_its_fibers_have_ended)
+START_TEST(returning_a_value_from_a_block_waits_for_its_fibers)
 {
     ck_assert_int_eq(weft_await(weft_spin(body_with_a_value, NULL)), 42);
     ck_assert_trail("body 12");
 }
 END_TEST
 
-START_TEST(an_empty_group_and_one_whose_fibers_have_ended_are_closed_without_a_switch)
+START_TEST(a_group_without_live_fibers_is_closed_without_a_switch)
 {
     int rc = 1;
     weft_fiber f = weft_spin(mark_and_return, "switched");
@@ -64,7 +64,7 @@ START_TEST(an_empty_group_and_one_whose_fibers_have_ended_are_closed_without_a_s
 END_TEST
 
 /* P32, P16 */
-START_TEST(the_first_error_cancels_the_others_in_their_order_and_then_the_block)
+START_TEST(the_first_error_cancels_the_other_members_in_order_and_then_the_block)
 {
     int rc = 1;
     weft_fiber outside = spin_suspended();
@@ -80,30 +80,30 @@ START_TEST(the_first_error_cancels_the_others_in_their_order_and_then_the_block)
     }
     ck_assert_int_eq(rc, -EIO);
     ck_assert_trail("123 block");
-    ck_assert_int_eq(weft_snooze(), 0); /* it is told once */
+    ck_assert_int_eq(weft_snooze(), 0); /* the error is reported once */
     ck_assert_int_eq(weft_state_of(outside), WEFT_WAITING);
 }
 END_TEST
 
-static weft_value name_oneself_and_fail(void *arg)
+static weft_value name_self_and_fail(void *arg)
 {
     (void)arg;
-    weft_name(weft_self(), "source");
+    weft_set_name(weft_self(), "source");
     weft_fail(-ENOENT, "no such file");
     return weft_fail(-EIO, "cannot start");
 }
 
 /* P32 */
-START_TEST(the_error_comes_with_its_words_and_its_cause)
+START_TEST(the_error_has_its_message_and_its_cause)
 {
     int rc = 1;
     weft_fiber source = 0;
     WEFT_GROUP(g, rc) {
-        source = weft_group_spin(&g, name_oneself_and_fail, NULL);
+        source = weft_group_spin(&g, name_self_and_fail, NULL);
         weft_group_spin(&g, suspend, NULL);
     }
     ck_assert_int_eq(rc, -EIO);
-    ck_assert_words(-EIO, "cannot start");
+    ck_assert_error(-EIO, "cannot start");
     ck_assert_uint_eq(weft_error()->fiber, source);
     ck_assert_str_eq(weft_error()->fiber_name, "source");
     ck_assert_int_eq(weft_error()->cause->code, -ENOENT);
@@ -120,14 +120,14 @@ START_TEST(of_two_errors_the_first_counts)
         weft_group_spin(&g, fail_with, as_arg(-EBADF)); /* cancelled before it runs */
     }
     ck_assert_int_eq(rc, -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_trail("failed ");
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
-/* P32: once, and with the words; also when the block is left early. */
-START_TEST(without_a_variable_for_it_the_error_is_raised_in_the_caller)
+/* P32: once, with the message, and also when the block is left early. */
+START_TEST(without_a_result_variable_the_error_is_raised_in_the_caller)
 {
     for (int i = 0; i < 2; i++) {
         WEFT_GROUP(g) {
@@ -139,7 +139,7 @@ START_TEST(without_a_variable_for_it_the_error_is_raised_in_the_caller)
         weft_error_clear();
         ck_assert(weft_is_cancelled());
         ck_assert_int_eq(weft_snooze(), -EIO);
-        ck_assert_words(-EIO, "broken");
+        ck_assert_error(-EIO, "broken");
         ck_assert_int_eq(weft_snooze(), 0);
     }
 }
@@ -153,11 +153,11 @@ static weft_value fail_in_a_group(void *arg)
     return 5;
 }
 
-/* P20: an error that a fiber has not dealt with is its own. */
-START_TEST(an_error_raised_at_the_end_of_a_block_climbs_if_nobody_meets_it)
+/* P20: an error that a fiber has not handled becomes its result. */
+START_TEST(an_unhandled_error_of_a_block_becomes_the_result_of_the_fiber)
 {
     ck_assert_int_eq(weft_await(weft_spin(fail_in_a_group, as_arg(-EIO))), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
 }
 END_TEST
 
@@ -166,7 +166,7 @@ START_TEST(an_error_in_an_inner_group_does_not_touch_the_outer_one)
 {
     int inner = 1, outer = 1;
     WEFT_GROUP(g, outer) {
-        weft_group_spin(&g, sleep_and_mark, "outer");
+        weft_group_spin(&g, sleep_then_mark_if_slept, "outer");
         WEFT_GROUP(h, inner) {
             weft_group_spin(&h, mark_when_cancelled, "inner ");
             weft_group_spin(&h, fail_with, as_arg(-EIO));
@@ -182,7 +182,7 @@ START_TEST(an_error_in_an_inner_group_does_not_touch_the_outer_one)
 END_TEST
 
 /* P32 */
-START_TEST(an_error_in_an_outer_group_ends_the_inner_one_which_is_not_to_blame)
+START_TEST(an_error_in_an_outer_group_cancels_the_inner_group)
 {
     int inner = 1, outer = 1;
     WEFT_GROUP(g, outer) {
@@ -208,26 +208,21 @@ START_TEST(an_error_after_the_end_of_the_body_cancels_the_others_too)
     weft_group_spin(&g, mark_when_cancelled, "2");
     ck_assert_int_eq(weft_group_close(&g), -EIO);
     ck_assert_trail("12");
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
-static weft_value await_it(void *arg)
-{
-    return weft_await(arg_id(arg));
-}
-
 /* P34 */
-START_TEST(who_awaits_a_member_gets_its_value_or_its_error_and_the_group_the_error_all_the_same)
+START_TEST(awaiting_a_member_does_not_hide_its_error_from_the_group)
 {
     int rc = 1;
     weft_fiber waiter = 0;
     WEFT_GROUP(g, rc) {
         ck_assert_int_eq(weft_await(weft_group_spin(&g, return_arg, as_arg(7))), 7);
-        waiter = weft_spin(await_it, id_arg(weft_group_spin(&g, suspend, NULL)));
+        waiter = weft_spin(await_fiber, id_arg(weft_group_spin(&g, suspend, NULL)));
         weft_await(weft_group_spin(&g, snooze_and_fail, as_arg(-EIO)));
-        ck_assert_words(-EIO, "broken");
+        ck_assert_error(-EIO, "broken");
     }
     ck_assert_int_eq(rc, -EIO);
     ck_assert_int_eq(weft_await(waiter), -ECANCELED);
@@ -235,7 +230,7 @@ START_TEST(who_awaits_a_member_gets_its_value_or_its_error_and_the_group_the_err
 END_TEST
 
 /* P27 */
-START_TEST(a_member_that_is_detached_is_not_waited_for_and_its_error_goes_to_its_new_parent)
+START_TEST(a_detached_member_is_not_waited_for_and_its_error_goes_to_its_new_parent)
 {
     int rc = 1;
     weft_fiber f = 0;
@@ -253,25 +248,25 @@ START_TEST(a_member_that_is_detached_is_not_waited_for_and_its_error_goes_to_its
 }
 END_TEST
 
-static weft_value detach_it(void *arg)
+static weft_value detach_fiber(void *arg)
 {
     return weft_detach(arg_id(arg));
 }
 
 /* P27 */
-START_TEST(the_last_member_that_is_detached_ends_the_wait)
+START_TEST(detaching_the_last_member_ends_the_wait)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_fiber f = weft_group_spin(&g, suspend, NULL);
-        weft_spin(detach_it, id_arg(f));
+        weft_spin(detach_fiber, id_arg(f));
     }
     ck_assert_int_eq(rc, 0);
 }
 END_TEST
 
 /* T27 */
-START_TEST(an_end_that_was_asked_for_is_no_error_of_the_group)
+START_TEST(a_cancelled_or_stopped_member_is_not_an_error_of_the_group)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -291,7 +286,7 @@ START_TEST(an_end_that_was_asked_for_is_no_error_of_the_group)
 END_TEST
 
 /* P16 */
-START_TEST(a_group_that_is_cancelled_ends_silently)
+START_TEST(a_cancelled_group_ends_without_an_error)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -343,18 +338,18 @@ START_TEST(in_a_cancelled_group_a_new_fiber_never_runs)
 END_TEST
 
 /* P18 */
-START_TEST(of_members_that_fail_while_they_are_cancelled_the_first_error_is_the_result)
+START_TEST(the_first_error_of_cancelled_members_is_the_result)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
         weft_group_spin(&g, fail_when_cancelled, as_arg(-EIO));
         weft_group_spin(&g, fail_when_cancelled, as_arg(-EPIPE));
-        weft_group_spin(&g, end_slowly, "slow");
+        weft_group_spin(&g, mark_after_shield, "slow");
         weft_snooze();
         weft_group_cancel(&g);
     }
     ck_assert_int_eq(rc, -EIO);
-    ck_assert_words(-EIO, "broken clean-up");
+    ck_assert_error(-EIO, "broken clean-up");
     ck_assert_trail("failed failed slow");
 }
 END_TEST
@@ -435,7 +430,7 @@ static weft_value spin_into(void *arg)
     return 0;
 }
 
-START_TEST(a_fiber_outside_may_spin_into_a_group_and_the_parent_is_who_opened_it)
+START_TEST(a_fiber_spun_into_a_group_from_outside_is_a_child_of_the_opener)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -449,7 +444,7 @@ START_TEST(a_fiber_outside_may_spin_into_a_group_and_the_parent_is_who_opened_it
 }
 END_TEST
 
-START_TEST(a_thousand_groups_take_no_memory)
+START_TEST(a_thousand_groups_leak_no_memory)
 {
     size_t before = 0;
     for (int i = 0; i < 1100; i++) {
@@ -497,7 +492,7 @@ static weft_value add_up(void *arg)
     return weft_snooze() < 0 ? -1 : numbers[0] + numbers[1];
 }
 
-START_TEST(a_member_is_made_with_options_but_its_parent_is_the_groups)
+START_TEST(options_apply_to_a_member_except_the_parent)
 {
     int rc;
     weft_value sum = 0;
@@ -505,7 +500,7 @@ START_TEST(a_member_is_made_with_options_but_its_parent_is_the_groups)
         int numbers[2] = {3, 4};
         const weft_spin_options o = {.name = "sum", .arg_bytes = sizeof numbers, .parent = 12345};
         weft_fiber f = weft_group_spin_with(&g, add_up, numbers, &o);
-        numbers[0] = numbers[1] = 0; /* it has a copy */
+        numbers[0] = numbers[1] = 0; /* the member has a copy */
         ck_assert_str_eq(weft_name_of(f), "sum");
         ck_assert_uint_eq(weft_parent(f), weft_self());
         sum = weft_await(f);
@@ -517,31 +512,31 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &a_restart_does_not_keep_a_cancelled_group_open,
-    &when_a_block_is_left_its_fibers_have_ended,
-    &a_function_that_returns_from_the_block_keeps_its_value_until_its_fibers_have_ended,
-    &an_empty_group_and_one_whose_fibers_have_ended_are_closed_without_a_switch,
-    &the_first_error_cancels_the_others_in_their_order_and_then_the_block,
-    &the_error_comes_with_its_words_and_its_cause,
+    &leaving_a_block_waits_for_its_fibers,
+    &returning_a_value_from_a_block_waits_for_its_fibers,
+    &a_group_without_live_fibers_is_closed_without_a_switch,
+    &the_first_error_cancels_the_other_members_in_order_and_then_the_block,
+    &the_error_has_its_message_and_its_cause,
     &of_two_errors_the_first_counts,
-    &without_a_variable_for_it_the_error_is_raised_in_the_caller,
-    &an_error_raised_at_the_end_of_a_block_climbs_if_nobody_meets_it,
+    &without_a_result_variable_the_error_is_raised_in_the_caller,
+    &an_unhandled_error_of_a_block_becomes_the_result_of_the_fiber,
     &an_error_in_an_inner_group_does_not_touch_the_outer_one,
-    &an_error_in_an_outer_group_ends_the_inner_one_which_is_not_to_blame,
+    &an_error_in_an_outer_group_cancels_the_inner_group,
     &an_error_after_the_end_of_the_body_cancels_the_others_too,
-    &who_awaits_a_member_gets_its_value_or_its_error_and_the_group_the_error_all_the_same,
-    &a_member_that_is_detached_is_not_waited_for_and_its_error_goes_to_its_new_parent,
-    &the_last_member_that_is_detached_ends_the_wait,
-    &an_end_that_was_asked_for_is_no_error_of_the_group,
-    &a_group_that_is_cancelled_ends_silently,
+    &awaiting_a_member_does_not_hide_its_error_from_the_group,
+    &a_detached_member_is_not_waited_for_and_its_error_goes_to_its_new_parent,
+    &detaching_the_last_member_ends_the_wait,
+    &a_cancelled_or_stopped_member_is_not_an_error_of_the_group,
+    &a_cancelled_group_ends_without_an_error,
     &a_member_may_cancel_its_group_while_the_caller_waits_for_it,
     &in_a_cancelled_group_a_new_fiber_never_runs,
-    &of_members_that_fail_while_they_are_cancelled_the_first_error_is_the_result,
+    &the_first_error_of_cancelled_members_is_the_result,
     &many_members_end_with_their_group,
     &one_error_ends_many_members,
     &a_member_may_spin_more_members_also_while_the_group_is_being_closed,
-    &a_fiber_outside_may_spin_into_a_group_and_the_parent_is_who_opened_it,
-    &a_thousand_groups_take_no_memory,
-    &a_member_is_made_with_options_but_its_parent_is_the_groups,
+    &a_fiber_spun_into_a_group_from_outside_is_a_child_of_the_opener,
+    &a_thousand_groups_leak_no_memory,
+    &options_apply_to_a_member_except_the_parent,
 };
 
 int main(void)

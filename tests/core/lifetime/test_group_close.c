@@ -1,12 +1,15 @@
-/* The end of a group: what strikes the one that waits for it, every way out, groups left open. */
-#include "group_support.h"
+/*
+ * Tests of closing groups: errors and cancellation of the waiting fiber, every exit from a block,
+ * and groups that are left open.
+ */
+#include "core/lifetime/group_support.h"
 
 static weft_value open_and_wait(void *arg)
 {
     int *rc = arg;
     WEFT_GROUP(g, *rc) {
         weft_group_spin(&g, mark_when_cancelled, "1");
-        weft_group_spin(&g, end_slowly, " slow");
+        weft_group_spin(&g, mark_after_shield, " slow");
         weft_group_spin(&g, mark_when_cancelled, "2");
     }
     mark(" opener");
@@ -14,7 +17,7 @@ static weft_value open_and_wait(void *arg)
 }
 
 /* P16, P17 */
-START_TEST(a_caller_that_is_cancelled_cancels_the_members_and_waits_for_them)
+START_TEST(cancelling_the_caller_cancels_the_members_and_waits_for_them)
 {
     int rc = 1;
     weft_fiber f = weft_spin(open_and_wait, &rc);
@@ -27,7 +30,7 @@ START_TEST(a_caller_that_is_cancelled_cancels_the_members_and_waits_for_them)
 END_TEST
 
 /* P24 */
-START_TEST(a_caller_that_is_stopped_with_a_value_ends_with_it_after_its_members)
+START_TEST(a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended)
 {
     int rc = 1;
     weft_fiber f = weft_spin(open_and_wait, &rc);
@@ -39,7 +42,7 @@ START_TEST(a_caller_that_is_stopped_with_a_value_ends_with_it_after_its_members)
 END_TEST
 
 /* P30 */
-START_TEST(a_caller_that_is_restarted_begins_with_a_new_group)
+START_TEST(a_restarted_caller_starts_with_a_new_group)
 {
     int rc = 1;
     weft_fiber f = weft_spin(open_and_wait, &rc);
@@ -55,7 +58,7 @@ START_TEST(a_caller_that_is_restarted_begins_with_a_new_group)
 END_TEST
 
 /* P30 */
-START_TEST(a_member_that_is_restarted_stays_in_its_group)
+START_TEST(a_restarted_member_stays_in_its_group)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -86,7 +89,7 @@ START_TEST(a_parked_member_ends_with_its_group)
 END_TEST
 
 /* P41 */
-START_TEST(a_deadline_around_a_group_ends_it_and_is_not_told_twice)
+START_TEST(a_deadline_around_a_group_cancels_it_and_is_reported_once)
 {
     for (int i = 0; i < 2; i++) {
         int rc = 1, timeout = 1;
@@ -111,11 +114,11 @@ START_TEST(a_deadline_around_a_group_ends_it_and_is_not_told_twice)
 END_TEST
 
 /* P41 */
-START_TEST(a_deadline_inside_a_group_is_its_own_scope_s)
+START_TEST(a_deadline_inside_a_group_affects_only_its_scope)
 {
     int rc = 1, timeout = 1;
     WEFT_GROUP(g, rc) {
-        weft_group_spin(&g, sleep_and_mark, "1");
+        weft_group_spin(&g, sleep_then_mark_if_slept, "1");
         WEFT_CANCEL_AFTER(0, timeout) {
             ck_assert_int_eq(weft_snooze(), -ECANCELED);
         }
@@ -142,8 +145,8 @@ START_TEST(a_scope_inside_a_group_does_not_swallow_the_error_of_a_member)
 }
 END_TEST
 
-/* A shield around a group keeps out what is around the shield, not what happens in the group. */
-START_TEST(an_error_of_a_member_passes_the_shield_around_its_group)
+/* A shield around a group delays events outside of the shield, not events in the group. */
+START_TEST(a_shield_around_a_group_does_not_delay_an_error_of_a_member)
 {
     int rc = 1, timeout = 1;
     WEFT_CANCEL_AFTER(0, timeout) {
@@ -155,7 +158,7 @@ START_TEST(an_error_of_a_member_passes_the_shield_around_its_group)
         }
     }
     ck_assert_int_eq(rc, -EIO);
-    ck_assert_int_eq(timeout, 0); /* the shield has kept it off */
+    ck_assert_int_eq(timeout, 0); /* the shield has delayed it */
 }
 END_TEST
 
@@ -175,14 +178,14 @@ START_TEST(an_error_raised_in_the_caller_cancels_the_members_and_is_the_result)
         weft_spin(raise_in_main, as_arg(-EIO));
     }
     ck_assert_int_eq(rc, -EIO);
-    ck_assert_words(-EIO, "raised");
+    ck_assert_error(-EIO, "raised");
     ck_assert_trail("1failed ");
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
-/* P19: the same if it was raised before, and if it is an error of a child outside the group. */
-START_TEST(an_error_that_waits_for_the_caller_strikes_its_close)
+/* P19: an error raised before the close, or an error of a child outside of the group. */
+START_TEST(a_pending_error_of_the_caller_is_returned_by_the_close)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -191,27 +194,27 @@ START_TEST(an_error_that_waits_for_the_caller_strikes_its_close)
         weft_snooze();
     }
     ck_assert_int_eq(rc, -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_trail("1");
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
-static weft_value let_fail_then_fail(void *arg)
+static weft_value fail_member_then_fail(void *arg)
 {
     weft_schedule(arg_id(arg), -EIO);
     return weft_fail(-EPIPE, "raised");
 }
 
-/* P19: the member fails before the caller has met the other error, or before it has run again. */
-START_TEST(of_an_error_of_a_member_and_one_that_is_raised_none_is_lost)
+/* P19: the member fails before the caller gets the other error, or before the caller runs again. */
+START_TEST(neither_a_member_error_nor_a_raised_error_is_lost)
 {
     for (int i = 0; i < 2; i++) {
         int rc = 1;
         WEFT_GROUP(g, rc) {
             weft_fiber f = weft_group_spin(&g, suspend, NULL);
             weft_snooze();
-            weft_spin(let_fail_then_fail, id_arg(f));
+            weft_spin(fail_member_then_fail, id_arg(f));
             if (i == 1)
                 break;
             WEFT_SHIELD(60) {
@@ -221,7 +224,7 @@ START_TEST(of_an_error_of_a_member_and_one_that_is_raised_none_is_lost)
         ck_assert_int_eq(rc, -EIO);
         ck_assert_int_eq(weft_error()->code, -EIO);
         ck_assert_int_eq(weft_snooze(), -EPIPE);
-        ck_assert_words(-EPIPE, "raised");
+        ck_assert_error(-EPIPE, "raised");
         ck_assert_int_eq(weft_snooze(), 0);
     }
 }
@@ -247,13 +250,13 @@ static weft_value open_and_be_cancelled(void *arg)
     return 0;
 }
 
-/* P18: a cancellation goes on, so it need not be told where there is an error to tell. */
-START_TEST(a_member_that_fails_as_the_caller_is_cancelled_is_the_result)
+/* P18: a cancellation is reported by every later call, so an error takes precedence. */
+START_TEST(a_member_error_takes_precedence_over_a_cancelled_caller)
 {
     int rc[2] = {1, 1};
     ck_assert_int_eq(weft_await(weft_spin(open_and_be_cancelled, rc)), -ECANCELED);
     ck_assert_int_eq(rc[0], -EPIPE);
-    ck_assert_int_eq(rc[1], -ECANCELED); /* that one never ran */
+    ck_assert_int_eq(rc[1], -ECANCELED); /* the failing member never ran */
 }
 END_TEST
 
@@ -263,12 +266,12 @@ static weft_value interrupt_main(void *arg)
 }
 
 /* P64 */
-START_TEST(a_close_that_is_interrupted_returns_the_value_when_the_members_have_ended)
+START_TEST(an_interrupted_close_returns_the_error_after_the_members_have_ended)
 {
     for (int value = -2; value < 0; value++) {
         int rc = 0;
         WEFT_GROUP(g, rc) {
-            weft_group_spin(&g, end_slowly, "slow ");
+            weft_group_spin(&g, mark_after_shield, "slow ");
             weft_spin(interrupt_main, as_arg(value));
         }
         ck_assert_int_eq(rc, value);
@@ -278,20 +281,20 @@ START_TEST(a_close_that_is_interrupted_returns_the_value_when_the_members_have_e
 }
 END_TEST
 
-static weft_value close_it(void *arg)
+static weft_value close_group(void *arg)
 {
     return weft_group_close(arg);
 }
 
-START_TEST(a_group_that_is_not_open_or_not_the_innermost_is_an_error_and_nothing_has_changed)
+START_TEST(closing_a_group_that_is_not_open_or_not_innermost_is_refused)
 {
     static weft_group never, g, inner;
     weft_scope scope;
     ck_assert_int_eq(weft_group_close(&never), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_group_cancel(&never), -EINVAL);
     ck_assert_uint_eq(weft_group_spin(&never, suspend, NULL), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_group_open(NULL), -EINVAL);
     ck_assert_int_eq(weft_group_close(NULL), -EINVAL);
     ck_assert_uint_eq(weft_group_count(NULL), 0);
@@ -299,7 +302,7 @@ START_TEST(a_group_that_is_not_open_or_not_the_innermost_is_an_error_and_nothing
     ck_assert_int_eq(weft_group_open(&g), 0);
     ck_assert_int_eq(weft_group_open(&g), -EINVAL);
     ck_assert_uint_eq(weft_group_spin(&g, NULL, NULL), 0);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     weft_group_spin(&g, suspend_and_mark, "member");
     weft_snooze();
     ck_assert_int_eq(weft_group_open(&inner), 0);
@@ -308,7 +311,7 @@ START_TEST(a_group_that_is_not_open_or_not_the_innermost_is_an_error_and_nothing
     ck_assert_int_eq(weft_group_close(&inner), -EINVAL);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
     ck_assert_int_eq(weft_group_close(&inner), 0);
-    ck_assert_int_eq(weft_await(weft_spin(close_it, &g)), -EINVAL); /* another fiber's */
+    ck_assert_int_eq(weft_await(weft_spin(close_group, &g)), -EINVAL); /* owned by another fiber */
     ck_assert_uint_eq(weft_group_count(&g), 1);
     ck_assert_int_eq(weft_snooze(), 0);
     weft_group_cancel(&g);
@@ -318,14 +321,14 @@ START_TEST(a_group_that_is_not_open_or_not_the_innermost_is_an_error_and_nothing
 }
 END_TEST
 
-static int leave_by_goto(int how)
+static int leave_nested_blocks(int how)
 {
     int rc = 1;
     for (int i = 0; i < 3; i++) {
         WEFT_GROUP(g, rc) {
-            weft_group_spin(&g, sleep_and_mark, "1");
+            weft_group_spin(&g, sleep_then_mark_if_slept, "1");
             WEFT_GROUP(h) {
-                weft_group_spin(&h, sleep_and_mark, "2");
+                weft_group_spin(&h, sleep_then_mark_if_slept, "2");
                 if (how == 0)
                     return 100;
                 if (how == 1)
@@ -343,16 +346,16 @@ out:
 }
 
 /* P32 */
-START_TEST(every_way_out_of_a_block_closes_the_groups_that_it_leaves)
+START_TEST(every_exit_from_a_block_closes_its_groups)
 {
-    ck_assert_int_eq(leave_by_goto(0), 100);
+    ck_assert_int_eq(leave_nested_blocks(0), 100);
     ck_assert_trail("12");
     trail[0] = '\0';
-    ck_assert_int_eq(leave_by_goto(1), 0);
+    ck_assert_int_eq(leave_nested_blocks(1), 0);
     ck_assert_trail("12");
-    for (int how = 2; how < 4; how++) { /* only the inner block is left, not a loop around it */
+    for (int how = 2; how < 4; how++) { /* leaves only the inner block, not the surrounding loop */
         trail[0] = '\0';
-        ck_assert_int_eq(leave_by_goto(how), 0);
+        ck_assert_int_eq(leave_nested_blocks(how), 0);
         ck_assert_trail("12after 12after 12after end");
     }
     ck_assert_int_eq(weft_snooze(), 0);
@@ -363,7 +366,7 @@ END_TEST
 #pragma GCC diagnostic ignored "-Wshadow"
 static const char *g = "a name that a block may take";
 
-START_TEST(a_block_names_its_group_as_it_likes)
+START_TEST(a_block_may_use_any_name_for_its_group)
 {
     int rc[2] = {1, 1}, i = 0;
     WEFT_GROUP(g, rc[i++]) {
@@ -378,7 +381,7 @@ START_TEST(a_block_names_its_group_as_it_likes)
 END_TEST
 #pragma GCC diagnostic pop
 
-/* In a defer: until so few are left. */
+/* In a deferred call: wait until at most left children remain. */
 static void wait_for_children(int left)
 {
     while (weft_children(weft_self(), NULL, 0) > left)
@@ -398,23 +401,23 @@ static weft_value sleep_then_fail(void *arg)
     return rc < 0 ? rc : weft_fail((int)(intptr_t)arg, "too late for the group");
 }
 
-static weft_value leave_open(void *arg)
+static weft_value leave_two_groups_open(void *arg)
 {
     weft_group *group = arg;
     weft_group_open(&group[0]);
     weft_group_open(&group[1]);
-    weft_group_spin(&group[0], sleep_and_mark, "1");
-    weft_group_spin(&group[1], sleep_and_mark, "2");
+    weft_group_spin(&group[0], sleep_then_mark_if_slept, "1");
+    weft_group_spin(&group[1], sleep_then_mark_if_slept, "2");
     weft_group_spin(&group[1], mark_when_cancelled, "3");
     weft_defer(wait_for_all_but_one, NULL);
     return 42;
 }
 
-/* P16: what it left open is nobody's group any more, its memory may be gone. */
-START_TEST(the_members_of_a_group_that_a_fiber_leaves_open_are_children_like_any_other)
+/* P16: a group that is left open no longer exists, and its memory may be freed. */
+START_TEST(members_of_a_group_left_open_are_ordinary_children)
 {
     weft_group *groups = calloc(2, sizeof *groups);
-    weft_fiber f = weft_spin(leave_open, groups);
+    weft_fiber f = weft_spin(leave_two_groups_open, groups);
     weft_snooze();
     ck_assert_int_eq(weft_children(f, NULL, 0), 3);
     ck_assert_uint_eq(weft_group_spin(&groups[0], suspend, NULL), 0);
@@ -427,20 +430,20 @@ END_TEST
 static void wait_deep_in_the_stack(void *arg)
 {
     (void)arg;
-    volatile char frame[2048]; /* over that of the function which has returned */
+    volatile char frame[2048]; /* overwrites the frame of the returned function */
     for (size_t i = 0; i < sizeof frame; i++)
         frame[i] = 0x5a;
     wait_for_children(0);
 }
 
-static weft_value leave_open_on_the_stack(void *arg)
+static weft_value leave_groups_open_on_the_stack(void *arg)
 {
     weft_group outer, inner;
     weft_group_open(&outer);
     weft_group_spin(&outer, arg != NULL ? fail_with : return_arg, arg);
     weft_group_open(&inner);
     for (int i = 0; i < 3; i++)
-        weft_group_spin(&inner, sleep_and_mark, "1");
+        weft_group_spin(&inner, sleep_then_mark_if_slept, "1");
     weft_snooze();
     if (arg == NULL)
         weft_defer(wait_deep_in_the_stack, NULL);
@@ -448,24 +451,24 @@ static weft_value leave_open_on_the_stack(void *arg)
 }
 
 /* P16, P20 */
-START_TEST(a_group_may_be_gone_with_the_function_that_left_it_open)
+START_TEST(a_group_left_open_may_be_in_a_returned_frame)
 {
-    ck_assert_int_eq(weft_await(weft_spin(leave_open_on_the_stack, NULL)), 42);
+    ck_assert_int_eq(weft_await(weft_spin(leave_groups_open_on_the_stack, NULL)), 42);
     ck_assert_trail("111 defer ");
-    ck_assert_int_eq(weft_await(weft_spin(leave_open_on_the_stack, as_arg(-EIO))), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_int_eq(weft_await(weft_spin(leave_groups_open_on_the_stack, as_arg(-EIO))), -EIO);
+    ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
-static weft_value leave_open_one_that_fails(void *arg)
+static weft_value leave_group_open_with_failing_member(void *arg)
 {
     weft_group_open(arg);
     weft_group_spin(arg, sleep_then_fail, as_arg(-EIO));
     return 42;
 }
 
-static weft_value leave_open_one_that_failed(void *arg)
+static weft_value leave_group_open_with_failed_member(void *arg)
 {
     weft_group_open(arg);
     weft_group_spin(arg, fail_with, as_arg(-EPIPE));
@@ -473,25 +476,25 @@ static weft_value leave_open_one_that_failed(void *arg)
     return 42;
 }
 
-static void sleep_until_struck(void *arg)
+static void sleep_until_interrupted(void *arg)
 {
     mark(weft_sleep(60) == -EIO ? arg : "another");
 }
 
-static weft_value meet_the_error_in_a_defer(void *arg)
+static weft_value sleep_in_a_deferred_call(void *arg)
 {
-    weft_defer(sleep_until_struck, "struck");
-    return leave_open_one_that_fails(arg);
+    weft_defer(sleep_until_interrupted, "interrupted");
+    return leave_group_open_with_failing_member(arg);
 }
 
 /* P19, P20 */
-START_TEST(errors_of_a_group_that_a_fiber_leaves_open_are_its_own)
+START_TEST(errors_of_a_group_left_open_go_to_its_fiber)
 {
     weft_group group = {{0}};
-    ck_assert_int_eq(weft_await(weft_spin(leave_open_one_that_failed, &group)), -EPIPE);
-    ck_assert_words(-EPIPE, "broken");
-    ck_assert_int_eq(weft_await(weft_spin(meet_the_error_in_a_defer, &group)), 42);
-    ck_assert_trail("struck");
+    ck_assert_int_eq(weft_await(weft_spin(leave_group_open_with_failed_member, &group)), -EPIPE);
+    ck_assert_error(-EPIPE, "broken");
+    ck_assert_int_eq(weft_await(weft_spin(sleep_in_a_deferred_call, &group)), 42);
+    ck_assert_trail("interrupted");
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
@@ -516,23 +519,18 @@ static int close_where_switching_is_forbidden(void)
     return rc == -EPERM && weft_await_children() == 0 ? 0 : 2;
 }
 
-START_TEST(a_close_that_would_have_to_wait_where_switching_is_forbidden_is_refused)
+START_TEST(a_close_that_must_wait_is_refused_where_switching_is_forbidden)
 {
     const outcome *o = run_apart(close_where_switching_is_forbidden);
     ck_assert_int_eq(o->status, 0);
-    ck_assert_uint_eq(count_in(o->text, "would switch where switching is forbidden"), 2);
+    ck_assert_uint_eq(count_in(o->text, "tried to switch while switching is forbidden"), 2);
 }
 END_TEST
-
-static void say(void *words)
-{
-    fputs(words, stderr);
-}
 
 static weft_value exit_in_a_member(void *arg)
 {
     (void)arg;
-    weft_defer(say, "exiting ");
+    weft_defer(print_stderr_arg, "exiting ");
     weft_snooze();
     exit_here(3);
     return 0;
@@ -540,15 +538,15 @@ static weft_value exit_in_a_member(void *arg)
 
 static weft_value fail_at_exit(void *arg)
 {
-    weft_defer(say, arg);
+    weft_defer(print_stderr_arg, arg);
     weft_suspend();
     return weft_fail(-EIO, "broken at the end");
 }
 
-static int wait_for_one_that_exits(void)
+static int wait_for_exiting_member(void)
 {
     int rc = 0;
-    weft_defer(say, "main ");
+    weft_defer(print_stderr_arg, "main ");
     WEFT_GROUP(outer, rc) {
         weft_group_spin(&outer, fail_at_exit, "outer ");
         WEFT_GROUP(inner, rc) {
@@ -558,17 +556,19 @@ static int wait_for_one_that_exits(void)
     return 1;
 }
 
-/* P33: the groups of those who never return are none any more: what fails then is reported. */
+/*
+ * P33: groups of fibers that never return no longer exist, so errors of their members are reported.
+ */
 START_TEST(exit_in_a_member_ends_all_groups)
 {
-    const outcome *o = run_apart(wait_for_one_that_exits);
+    const outcome *o = run_apart(wait_for_exiting_member);
     ck_assert_int_eq(o->status, 3);
     ck_assert_int_eq(strncmp(o->text, "main exiting outer ", 19), 0);
-    assert_said(o, "broken at the end");
+    assert_printed(o, "broken at the end");
 }
 END_TEST
 
-static weft_value wait_behind_a_shield(void *arg)
+static weft_value suspend_in_shield(void *arg)
 {
     (void)arg;
     WEFT_SHIELD(INFINITY) {
@@ -577,7 +577,7 @@ static weft_value wait_behind_a_shield(void *arg)
     return 0;
 }
 
-static int wait_for_ever(weft_fn *member)
+static int wait_for_stuck_member(weft_fn *member)
 {
     int rc = 1;
     WEFT_GROUP(stuck, rc) {
@@ -586,31 +586,31 @@ static int wait_for_ever(weft_fn *member)
     return rc == -EDEADLK && weft_error()->code == -EDEADLK ? 0 : 1;
 }
 
-static int wait_for_one_that_can_be_cancelled(void)
+static int wait_for_cancellable_member(void)
 {
-    int rc = wait_for_ever(suspend);
+    int rc = wait_for_stuck_member(suspend);
     return rc == 0 && weft_children(weft_self(), NULL, 0) == 0 ? 0 : 1;
 }
 
-static int wait_for_one_that_cannot(void)
+static int wait_for_shielded_member(void)
 {
-    int rc = wait_for_ever(wait_behind_a_shield);
+    int rc = wait_for_stuck_member(suspend_in_shield);
     _exit(rc == 0 && weft_children(weft_self(), NULL, 0) == 1 ? 0 : 1);
 }
 
 /* P80 */
-START_TEST(a_group_that_can_never_end_is_a_deadlock)
+START_TEST(a_group_that_cannot_end_is_a_deadlock)
 {
-    const outcome *o = run_apart(wait_for_one_that_can_be_cancelled);
+    const outcome *o = run_apart(wait_for_cancellable_member);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "deadlock"), 1);
-    o = run_apart(wait_for_one_that_cannot);
+    o = run_apart(wait_for_shielded_member);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "deadlock"), 2);
 }
 END_TEST
 
-static int leave_main_with_a_group(void)
+static int return_with_open_group(void)
 {
     static weft_group left;
     weft_group_open(&left);
@@ -620,11 +620,11 @@ static int leave_main_with_a_group(void)
 }
 
 /* P33 */
-START_TEST(the_error_of_a_group_that_main_leaves_open_is_reported)
+START_TEST(an_error_in_a_group_that_main_leaves_open_is_reported)
 {
-    const outcome *o = run_apart(leave_main_with_a_group);
+    const outcome *o = run_apart(return_with_open_group);
     ck_assert_int_ne(o->status, 0);
-    assert_said(o, "broken");
+    assert_printed(o, "broken");
 }
 END_TEST
 
@@ -637,54 +637,54 @@ static weft_value monitor_then_await(void *arg)
     return weft_await(*member);
 }
 
-/* P18, P38: the record of the first that fails is kept for the group, and for those who watch. */
-START_TEST(a_member_that_has_failed_can_be_awaited_by_all_who_monitor_it_since)
+/* P18, P38: the group and the monitors refer to the record of the first member that fails. */
+START_TEST(a_failed_member_can_be_awaited_by_all_its_monitors)
 {
     weft_group group;
     weft_group_open(&group);
     weft_fiber member = weft_group_spin(&group, fail_with, as_arg(-EIO));
     weft_snooze();
-    weft_fiber watchers[3];
+    weft_fiber monitors[3];
     for (int i = 0; i < 3; i++)
-        watchers[i] = weft_spin(monitor_then_await, &member);
+        monitors[i] = weft_spin(monitor_then_await, &member);
     WEFT_SHIELD(INFINITY) {
         let_run();
     }
     ck_assert_int_eq(weft_group_close(&group), -EIO);
     for (int i = 0; i < 3; i++) {
-        weft_schedule(watchers[i], 0);
-        ck_assert_int_eq(weft_await(watchers[i]), -EIO);
+        weft_schedule(monitors[i], 0);
+        ck_assert_int_eq(weft_await(monitors[i]), -EIO);
     }
     ck_assert_int_eq(weft_await(member), -ESRCH);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_member_that_has_failed_can_be_awaited_by_all_who_monitor_it_since,
-    &a_caller_that_is_cancelled_cancels_the_members_and_waits_for_them,
-    &a_caller_that_is_stopped_with_a_value_ends_with_it_after_its_members,
-    &a_caller_that_is_restarted_begins_with_a_new_group,
-    &a_member_that_is_restarted_stays_in_its_group,
+    &a_failed_member_can_be_awaited_by_all_its_monitors,
+    &cancelling_the_caller_cancels_the_members_and_waits_for_them,
+    &a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended,
+    &a_restarted_caller_starts_with_a_new_group,
+    &a_restarted_member_stays_in_its_group,
     &a_parked_member_ends_with_its_group,
-    &a_deadline_around_a_group_ends_it_and_is_not_told_twice,
-    &a_deadline_inside_a_group_is_its_own_scope_s,
+    &a_deadline_around_a_group_cancels_it_and_is_reported_once,
+    &a_deadline_inside_a_group_affects_only_its_scope,
     &a_scope_inside_a_group_does_not_swallow_the_error_of_a_member,
-    &an_error_of_a_member_passes_the_shield_around_its_group,
+    &a_shield_around_a_group_does_not_delay_an_error_of_a_member,
     &an_error_raised_in_the_caller_cancels_the_members_and_is_the_result,
-    &an_error_that_waits_for_the_caller_strikes_its_close,
-    &of_an_error_of_a_member_and_one_that_is_raised_none_is_lost,
-    &a_member_that_fails_as_the_caller_is_cancelled_is_the_result,
-    &a_close_that_is_interrupted_returns_the_value_when_the_members_have_ended,
-    &a_group_that_is_not_open_or_not_the_innermost_is_an_error_and_nothing_has_changed,
-    &every_way_out_of_a_block_closes_the_groups_that_it_leaves,
-    &a_block_names_its_group_as_it_likes,
-    &the_members_of_a_group_that_a_fiber_leaves_open_are_children_like_any_other,
-    &a_group_may_be_gone_with_the_function_that_left_it_open,
-    &errors_of_a_group_that_a_fiber_leaves_open_are_its_own,
-    &a_close_that_would_have_to_wait_where_switching_is_forbidden_is_refused,
+    &a_pending_error_of_the_caller_is_returned_by_the_close,
+    &neither_a_member_error_nor_a_raised_error_is_lost,
+    &a_member_error_takes_precedence_over_a_cancelled_caller,
+    &an_interrupted_close_returns_the_error_after_the_members_have_ended,
+    &closing_a_group_that_is_not_open_or_not_innermost_is_refused,
+    &every_exit_from_a_block_closes_its_groups,
+    &a_block_may_use_any_name_for_its_group,
+    &members_of_a_group_left_open_are_ordinary_children,
+    &a_group_left_open_may_be_in_a_returned_frame,
+    &errors_of_a_group_left_open_go_to_its_fiber,
+    &a_close_that_must_wait_is_refused_where_switching_is_forbidden,
     &exit_in_a_member_ends_all_groups,
-    &a_group_that_can_never_end_is_a_deadlock,
-    &the_error_of_a_group_that_main_leaves_open_is_reported,
+    &a_group_that_cannot_end_is_a_deadlock,
+    &an_error_in_a_group_that_main_leaves_open_is_reported,
 };
 
 int main(void)

@@ -1,74 +1,65 @@
-/* How a program ends: everyone's clean-up in order, the reports on stderr, the exit status. */
-#include "support.h"
+/*
+ * Tests of the end of a program: the order of cleanups, the reports on stderr, and the exit status.
+ */
+#include "support/support.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 
-/* Into the report of the program, so that the order is seen. */
-static void say(const char *what)
+/* Print how the fiber ended, first in its function, then in its deferred call. */
+static weft_value print_when_cancelled(void *arg)
 {
-    dprintf(STDERR_FILENO, "%s", what);
-}
-
-static void say_arg(void *what)
-{
-    say(what);
-}
-
-/* Says how it was ended: in a block, then in its defer. */
-static weft_value clean_up_aloud(void *arg)
-{
-    weft_defer(say_arg, (void *)"defer ");
+    weft_defer(print_stderr_arg, (void *)"defer ");
     weft_value rc = weft_sleep(INFINITY);
-    say(arg);
+    print_stderr(arg);
     return rc;
 }
 
-static int leave_one_fiber(void)
+static int return_with_one_fiber(void)
 {
-    weft_defer(say_arg, (void *)"main ");
-    weft_spin(clean_up_aloud, (void *)"fiber ");
+    weft_defer(print_stderr_arg, (void *)"main ");
+    weft_spin(print_when_cancelled, (void *)"fiber ");
     weft_snooze();
     return 3;
 }
 
 /* P33 */
-START_TEST(the_clean_up_of_main_runs_at_the_end_and_then_that_of_all_fibers)
+START_TEST(the_cleanup_of_main_runs_first_then_that_of_all_fibers)
 {
-    assert_ended(run_apart(leave_one_fiber), 3, "main fiber defer ");
+    assert_exited(run_apart(return_with_one_fiber), 3, "main fiber defer ");
 }
 END_TEST
 
-static weft_value grandchild(void *arg)
+static weft_value run_grandchild(void *arg)
 {
-    weft_defer(say_arg, (void *)"grandchild's ");
+    weft_defer(print_stderr_arg, (void *)"grandchild's ");
     weft_value rc = weft_suspend();
-    say(arg);
+    print_stderr(arg);
     return rc;
 }
 
-static weft_value child(void *arg)
+static weft_value run_child(void *arg)
 {
-    weft_defer(say_arg, (void *)"child's ");
-    weft_spin(grandchild, (void *)"grandchild ");
+    weft_defer(print_stderr_arg, (void *)"child's ");
+    weft_spin(run_grandchild, (void *)"grandchild ");
     weft_value rc = weft_suspend();
-    say(arg);
+    print_stderr(arg);
     return rc;
 }
 
-static int leave_a_tree(void)
+static int return_with_tree(void)
 {
-    weft_defer(say_arg, (void *)"main's ");
-    weft_spin(child, (void *)"child ");
+    weft_defer(print_stderr_arg, (void *)"main's ");
+    weft_spin(run_child, (void *)"child ");
     weft_sleep(0.001);
     return 0;
 }
 
 /* P75 */
-START_TEST(clean_up_goes_from_main_to_the_child_to_the_grandchild)
+START_TEST(cleanup_runs_from_main_to_the_child_to_the_grandchild)
 {
-    assert_ended(run_apart(leave_a_tree), 0, "main's child child's grandchild grandchild's ");
+    assert_exited(run_apart(return_with_tree), 0, "main's child child's grandchild grandchild's ");
 }
 END_TEST
 
@@ -77,12 +68,12 @@ static weft_value clean_up_slowly(void *arg)
     weft_suspend();
     WEFT_SHIELD(60) {
         weft_sleep(0.02);
-        say(arg);
+        print_stderr(arg);
     }
     return 0;
 }
 
-static int leave_slow_fibers(void)
+static int return_with_slow_fibers(void)
 {
     weft_spin(clean_up_slowly, (void *)"a");
     weft_spin(clean_up_slowly, (void *)"b");
@@ -91,38 +82,38 @@ static int leave_slow_fibers(void)
 }
 
 /* P16, P17 */
-START_TEST(the_process_ends_only_when_the_clean_up_of_all_fibers_is_done)
+START_TEST(the_process_ends_after_the_cleanup_of_all_fibers)
 {
-    assert_ended(run_apart(leave_slow_fibers), 0, "ab");
+    assert_exited(run_apart(return_with_slow_fibers), 0, "ab");
 }
 END_TEST
 
-static int leave_a_fiber_that_never_ran(void)
+static int return_with_unstarted_fibers(void)
 {
-    weft_spin(clean_up_aloud, (void *)"ran");
-    weft_new(clean_up_aloud, (void *)"ran");
+    weft_spin(print_when_cancelled, (void *)"ran");
+    weft_new(print_when_cancelled, (void *)"ran");
     return 0;
 }
 
 /* P23, P33 */
-START_TEST(fibers_that_never_ran_do_not_run_at_the_end_either)
+START_TEST(fibers_that_never_ran_do_not_run_at_exit)
 {
-    assert_silent(run_apart(leave_a_fiber_that_never_ran), 0);
+    assert_silent(run_apart(return_with_unstarted_fibers), 0);
 }
 END_TEST
 
 static weft_value spin_while_ending(void *arg)
 {
     weft_suspend();
-    weft_fiber f = weft_spin(clean_up_aloud, arg);
+    weft_fiber f = weft_spin(print_when_cancelled, arg);
     WEFT_SHIELD(60) {
         weft_sleep(0.001);
     }
-    say(weft_state_of(f) == WEFT_WAITING ? "runs " : "does not run ");
+    print_stderr(weft_state_of(f) == WEFT_WAITING ? "runs " : "does not run ");
     return 0;
 }
 
-static int leave_a_fiber_that_spins(void)
+static int return_with_fiber_that_spins(void)
 {
     weft_spin(spin_while_ending, (void *)"late ");
     weft_snooze();
@@ -130,9 +121,9 @@ static int leave_a_fiber_that_spins(void)
 }
 
 /* T104 */
-START_TEST(fibers_that_are_made_during_the_end_are_ended_too)
+START_TEST(fibers_that_are_spun_during_exit_are_ended_too)
 {
-    assert_ended(run_apart(leave_a_fiber_that_spins), 0, "runs late defer ");
+    assert_exited(run_apart(return_with_fiber_that_spins), 0, "runs late defer ");
 }
 END_TEST
 
@@ -140,29 +131,29 @@ static weft_value ignore_everything(void *arg)
 {
     for (int i = 0; i < 1000; i++)
         weft_sleep(60);
-    say(arg);
+    print_stderr(arg);
     return 0;
 }
 
-static int leave_a_stubborn_fiber(void)
+static int return_with_stubborn_fiber(void)
 {
     weft_spin(ignore_everything, (void *)"stubborn ");
-    weft_spin(clean_up_aloud, (void *)"polite ");
+    weft_spin(print_when_cancelled, (void *)"polite ");
     weft_snooze();
     return 0;
 }
 
 /* DESIGN 6 */
-START_TEST(a_fiber_that_ignores_its_end_does_not_keep_the_others_from_theirs)
+START_TEST(a_fiber_that_ignores_cancellation_does_not_delay_the_others)
 {
-    assert_ended(run_apart(leave_a_stubborn_fiber), 0, "polite defer stubborn ");
+    assert_exited(run_apart(return_with_stubborn_fiber), 0, "polite defer stubborn ");
 }
 END_TEST
 
 static weft_value call_exit(void *arg)
 {
-    weft_defer(say_arg, (void *)"caller ");
-    weft_spin(clean_up_aloud, (void *)"child ");
+    weft_defer(print_stderr_arg, (void *)"caller ");
+    weft_spin(print_when_cancelled, (void *)"child ");
     weft_snooze();
     exit_here((int)(intptr_t)arg);
     return 0;
@@ -170,19 +161,19 @@ static weft_value call_exit(void *arg)
 
 static int let_a_fiber_exit(void)
 {
-    weft_defer(say_arg, (void *)"main ");
-    weft_spin(clean_up_aloud, (void *)"sibling ");
+    weft_defer(print_stderr_arg, (void *)"main ");
+    weft_spin(print_when_cancelled, (void *)"sibling ");
     weft_spin(call_exit, as_arg(5));
     weft_sleep(INFINITY);
-    say("main went on ");
+    print_stderr("main went on ");
     return 0;
 }
 
 /* P33 */
-START_TEST(exit_in_any_fiber_runs_everybodys_clean_up)
+START_TEST(exit_in_any_fiber_runs_the_cleanup_of_all_fibers)
 {
     const outcome *o = run_apart(let_a_fiber_exit);
-    assert_ended(o, 5, "main caller child defer sibling defer ");
+    assert_exited(o, 5, "main caller child defer sibling defer ");
 }
 END_TEST
 
@@ -198,46 +189,41 @@ static int sleep_through_an_exit(void)
 {
     weft_spin(exit_with_a_slow_child, (void *)"clean ");
     weft_sleep(0.005);
-    say("main went on ");
+    print_stderr("main went on ");
     return 0;
 }
 
 /* P33 */
-START_TEST(those_above_the_fiber_that_calls_exit_do_not_go_on_meanwhile)
+START_TEST(the_ancestors_of_the_fiber_that_calls_exit_do_not_continue)
 {
-    assert_ended(run_apart(sleep_through_an_exit), 5, "clean ");
+    assert_exited(run_apart(sleep_through_an_exit), 5, "clean ");
 }
 END_TEST
 
-static weft_key spoken; /* its destructor speaks */
+static weft_key printed; /* its destructor prints the value */
 
-static void say_value(void *value)
+static weft_value exit_with_local_value(void *arg)
 {
-    say(value);
-}
-
-static weft_value exit_with_a_local(void *arg)
-{
-    weft_local_set(spoken, arg);
+    weft_local_set(printed, arg);
     exit_here(0);
     return 0;
 }
 
-static int exit_with_locals(void)
+static int exit_with_local_values(void)
 {
-    spoken = weft_key_new(say_value);
-    weft_local_set(spoken, (void *)"main ");
-    weft_await(weft_spin(exit_with_a_local, (void *)"caller "));
+    printed = weft_key_new(print_stderr_arg);
+    weft_local_set(printed, (void *)"main ");
+    weft_await(weft_spin(exit_with_local_value, (void *)"caller "));
     return 0;
 }
 
 /* P33, T105 */
 START_TEST(fiber_local_values_are_destroyed_also_in_the_fiber_that_calls_exit)
 {
-    const outcome *o = run_apart(exit_with_locals);
+    const outcome *o = run_apart(exit_with_local_values);
     ck_assert_int_eq(o->status, 0);
-    assert_said(o, "main ");
-    assert_said(o, "caller ");
+    assert_printed(o, "main ");
+    assert_printed(o, "caller ");
 }
 END_TEST
 
@@ -247,7 +233,7 @@ static weft_value fail_with_a_cause(void *arg)
     return weft_fail(-EIO, "cannot start");
 }
 
-static weft_value hold_a_failing_child(void *arg)
+static weft_value spin_failing_child(void *arg)
 {
     weft_spin_with(fail_with_a_cause, arg, &(weft_spin_options){.name = "loader"});
     return weft_sleep(INFINITY);
@@ -255,7 +241,7 @@ static weft_value hold_a_failing_child(void *arg)
 
 static int ignore_an_error(void)
 {
-    weft_spin_with(hold_a_failing_child, (void *)"x.conf", &(weft_spin_options){.name = "keeper"});
+    weft_spin_with(spin_failing_child, (void *)"x.conf", &(weft_spin_options){.name = "keeper"});
     weft_snooze();
     weft_snooze();
     weft_snooze();
@@ -263,38 +249,38 @@ static int ignore_an_error(void)
 }
 
 /* P20, issue 2, 5 */
-START_TEST(an_error_that_nobody_handles_is_reported_and_the_status_is_1)
+START_TEST(an_unhandled_error_is_reported_and_the_status_is_1)
 {
     const outcome *o = run_apart(ignore_an_error);
     ck_assert_int_eq(o->status, 1);
-    assert_said(o, "not handled");
-    assert_said(o, "cannot start");
-    assert_said(o, strerror(EIO));
-    assert_said(o, "'loader'");
-    assert_said(o, "caused by: no file x.conf");
-    assert_said(o, "climbed to #");
-    assert_said(o, "recorded at");
+    assert_printed(o, "not handled");
+    assert_printed(o, "cannot start");
+    assert_printed(o, strerror(EIO));
+    assert_printed(o, "'loader'");
+    assert_printed(o, "caused by: no file x.conf");
+    assert_printed(o, "raised in #");
+    assert_printed(o, "recorded at");
 }
 END_TEST
 
-static int pass_an_error_on(void)
+static int return_with_error(void)
 {
-    weft_spin(hold_a_failing_child, (void *)"x.conf");
+    weft_spin(spin_failing_child, (void *)"x.conf");
     return weft_sleep(INFINITY) < 0 ? 4 : 0;
 }
 
 /* P20, issue 2, 5 */
-START_TEST(an_error_from_below_with_which_main_ends_is_reported_and_the_status_kept)
+START_TEST(an_error_of_a_child_that_ends_main_is_reported_and_the_status_kept)
 {
-    const outcome *o = run_apart(pass_an_error_on);
+    const outcome *o = run_apart(return_with_error);
     ck_assert_int_eq(o->status, 4);
-    assert_said(o, "cannot start");
+    assert_printed(o, "cannot start");
 }
 END_TEST
 
 static int handle_an_error(void)
 {
-    weft_spin(hold_a_failing_child, (void *)"x.conf");
+    weft_spin(spin_failing_child, (void *)"x.conf");
     if (weft_sleep(INFINITY) != -EIO)
         return 1;
     weft_error_clear();
@@ -316,14 +302,14 @@ END_TEST
 
 static int clear_and_return_another_status(void)
 {
-    weft_spin(hold_a_failing_child, (void *)"x.conf");
+    weft_spin(spin_failing_child, (void *)"x.conf");
     weft_sleep(INFINITY);
     weft_error_clear();
     return 7;
 }
 
 /* P20 */
-START_TEST(an_error_that_main_has_forgotten_is_not_reported_whatever_its_status)
+START_TEST(a_cleared_error_is_not_reported_for_any_status)
 {
     assert_silent(run_apart(clear_and_return_another_status), 7);
 }
@@ -335,7 +321,7 @@ static weft_value fail_while_ending(void *arg)
     return weft_fail((int)(intptr_t)arg, "clean-up %d", -(int)(intptr_t)arg);
 }
 
-static int leave_fibers_that_fail(void)
+static int return_with_failing_fibers(void)
 {
     weft_spin(fail_while_ending, as_arg(-EIO));
     weft_spin(fail_while_ending, as_arg(-ENOENT));
@@ -344,11 +330,11 @@ static int leave_fibers_that_fail(void)
 }
 
 /* P18 */
-START_TEST(of_several_fibers_that_fail_while_they_end_the_first_is_reported)
+START_TEST(the_first_error_of_fibers_that_fail_at_exit_is_reported)
 {
-    const outcome *o = run_apart(leave_fibers_that_fail);
+    const outcome *o = run_apart(return_with_failing_fibers);
     ck_assert_int_eq(o->status, 1);
-    assert_said(o, "clean-up 5");
+    assert_printed(o, "clean-up 5");
     ck_assert_ptr_null(strstr(o->text, "clean-up 2"));
 }
 END_TEST
@@ -359,7 +345,7 @@ static weft_value return_cancelled(void *arg)
     return weft_suspend();
 }
 
-static int leave_fibers_that_are_cancelled(void)
+static int return_with_cancelled_fibers(void)
 {
     weft_spin(return_cancelled, NULL);
     weft_cancel(weft_spin(return_cancelled, NULL));
@@ -368,20 +354,20 @@ static int leave_fibers_that_are_cancelled(void)
 }
 
 /* T27 */
-START_TEST(fibers_that_end_as_asked_are_not_reported)
+START_TEST(cancelled_fibers_are_not_reported)
 {
-    assert_silent(run_apart(leave_fibers_that_are_cancelled), 0);
+    assert_silent(run_apart(return_with_cancelled_fibers), 0);
 }
 END_TEST
 
-weft_value overflow_its_stack(void *arg); /* global, for its name to be found */
+weft_value overflow_its_stack(void *arg); /* global, so that backtraces show its name */
 
 weft_value overflow_its_stack(void *arg)
 {
     return descend((int)(intptr_t)arg);
 }
 
-static int overflow(void)
+static int overflow_in_fiber(void)
 {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     weft_spin_options options = {.name = "greedy", .stack_bytes = 32 << 10};
@@ -389,23 +375,23 @@ static int overflow(void)
 }
 
 /* T52 */
-START_TEST(a_stack_overflow_is_reported_with_the_fiber_its_size_and_what_to_do)
+START_TEST(a_stack_overflow_is_reported_with_the_fiber_its_size_and_a_remedy)
 {
-    const outcome *o = run_apart(overflow);
-    if (!is_sanitized()) /* they have handlers of their own, which come after ours */
+    const outcome *o = run_apart(overflow_in_fiber);
+    if (!is_sanitized()) /* sanitizers have their own handlers, which run after ours */
         ck_assert_int_eq(o->status, -SIGSEGV);
-    assert_said(o, "stack overflow in fiber #");
-    assert_said(o, "'greedy'");
-    assert_said(o, "which runs ");
-    assert_said(o, "32 KiB");
-    assert_said(o, ".stack_bytes");
-    assert_said(o, "WEFT_STACK=");
+    assert_printed(o, "stack overflow in fiber #");
+    assert_printed(o, "'greedy'");
+    assert_printed(o, "which runs ");
+    assert_printed(o, "32 KiB");
+    assert_printed(o, ".stack_bytes");
+    assert_printed(o, "WEFT_STACK=");
 }
 END_TEST
 
 static int switch_where_forbidden(void)
 {
-    weft_name(weft_self(), "careful");
+    weft_set_name(weft_self(), "careful");
     weft_no_switch_begin();
     weft_no_switch_begin();
     int first = weft_sleep(0.001);
@@ -413,7 +399,7 @@ static int switch_where_forbidden(void)
     int second = weft_snooze();
     weft_no_switch_end();
     int third = weft_sleep(0.001);
-    weft_no_switch_end(); /* one too many does no harm */
+    weft_no_switch_end(); /* one call too many does no harm */
     int fourth = weft_snooze();
     return first == -EPERM && second == -EPERM && third == 0 && fourth == 0 ? 0 : 1;
 }
@@ -438,7 +424,7 @@ static int compute_where_switching_is_forbidden(void)
 }
 
 /* T106 */
-START_TEST(what_does_not_switch_is_allowed_where_switching_is_forbidden)
+START_TEST(calls_that_do_not_switch_are_allowed_where_switching_is_forbidden)
 {
     assert_silent(run_apart(compute_where_switching_is_forbidden), 0);
 }
@@ -450,28 +436,28 @@ static weft_value end_forbidden(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value sleep_a_little(void *arg)
+static weft_value sleep_1ms(void *arg)
 {
     (void)arg;
     return weft_sleep(0.001);
 }
 
-static int leave_a_forbidden_stretch_open(void)
+static int end_with_switching_forbidden(void)
 {
     weft_fiber f = weft_spin(end_forbidden, as_arg(7));
     if (weft_await(f) != 7)
         return 1;
-    return weft_await(weft_spin(sleep_a_little, NULL)) == 0 ? 0 : 2;
+    return weft_await(weft_spin(sleep_1ms, NULL)) == 0 ? 0 : 2;
 }
 
 /* T106 */
-START_TEST(a_forbidden_stretch_ends_with_its_fiber)
+START_TEST(a_no_switch_section_ends_with_its_fiber)
 {
-    assert_silent(run_apart(leave_a_forbidden_stretch_open), 0);
+    assert_silent(run_apart(end_with_switching_forbidden), 0);
 }
 END_TEST
 
-static weft_value end_late(void *arg)
+static weft_value return_arg_late(void *arg)
 {
     weft_suspend();
     WEFT_SHIELD(60) {
@@ -482,21 +468,21 @@ static weft_value end_late(void *arg)
 
 static int terminate_a_slow_fiber(void)
 {
-    weft_fiber f = weft_spin_with(end_late, NULL, &(weft_spin_options){.name = "slow"});
+    weft_fiber f = weft_spin_with(return_arg_late, NULL, &(weft_spin_options){.name = "slow"});
     weft_snooze();
     return weft_terminate(f, 0.001);
 }
 
 /* API: weft_terminate */
-START_TEST(a_fiber_that_does_not_end_within_its_grace_time_is_named_and_waited_for)
+START_TEST(a_fiber_that_exceeds_its_grace_period_is_reported_and_waited_for)
 {
     const outcome *o = run_apart(terminate_a_slow_fiber);
     ck_assert_int_eq(o->status, 0);
-    assert_said(o, "'slow' has not ended");
+    assert_printed(o, "'slow' has not ended");
 }
 END_TEST
 
-static weft_value sleep_in_the_end(void *arg)
+static weft_value end_after_shield(void *arg)
 {
     (void)arg;
     weft_suspend();
@@ -518,27 +504,27 @@ static int exit_under_a_read(void)
 {
     int fd[2];
     weft_pipe(fd);
-    weft_spin(sleep_in_the_end, NULL);
+    weft_spin(end_after_shield, NULL);
     weft_spin(exit_with_three, NULL);
     char byte;
     weft_read(fd[0], &byte, 1);
     return 1;
 }
 
-START_TEST(a_fiber_may_exit_while_main_reads_and_others_take_their_time)
+START_TEST(a_fiber_may_exit_while_main_reads_and_others_end_slowly)
 {
     assert_silent(run_apart(exit_under_a_read), 3);
 }
 END_TEST
 
-static void say_earlier(void)
+static void print_earlier(void)
 {
-    say("earlier ");
+    print_stderr("earlier ");
 }
 
 static int fail_a_child_with_handlers(void)
 {
-    atexit(say_earlier); /* before the first call of weft */
+    atexit(print_earlier); /* before the first call of weft */
     weft_go(fail_with, as_arg(-EIO));
     weft_snooze();
     weft_go(fail_with, as_arg(-EIO));
@@ -551,12 +537,12 @@ START_TEST(handlers_registered_before_weft_run_also_when_the_status_is_changed_t
 {
     const outcome *o = run_apart(fail_a_child_with_handlers);
     ck_assert_int_eq(o->status, EXIT_FAILURE);
-    assert_said(o, "was not handled");
-    assert_said(o, "earlier ");
+    assert_printed(o, "was not handled");
+    assert_printed(o, "earlier ");
 }
 END_TEST
 
-static weft_value sleep_on_and_on(void *arg)
+static weft_value sleep_repeatedly(void *arg)
 {
     (void)arg;
     for (;;)
@@ -564,105 +550,105 @@ static weft_value sleep_on_and_on(void *arg)
     return 0;
 }
 
-static int leave_one_that_ignores_its_end(void)
+static int return_with_fiber_that_ignores_cancellation(void)
 {
-    atexit(say_earlier);
-    weft_spin_with(sleep_on_and_on, NULL, &(weft_spin_options){.name = "stubborn"});
-    weft_spin(clean_up_aloud, (void *)"fiber ");
+    atexit(print_earlier);
+    weft_spin_with(sleep_repeatedly, NULL, &(weft_spin_options){.name = "stubborn"});
+    weft_spin(print_when_cancelled, (void *)"fiber ");
     weft_snooze();
     return 0;
 }
 
-START_TEST(a_process_ends_with_a_report_without_a_fiber_that_ignores_its_cancellation)
+START_TEST(a_fiber_that_ignores_its_cancellation_is_reported_and_abandoned)
 {
-    const outcome *o = run_apart(leave_one_that_ignores_its_end);
+    const outcome *o = run_apart(return_with_fiber_that_ignores_cancellation);
     ck_assert_int_eq(o->status, EXIT_FAILURE);
-    assert_said(o, "'stubborn' ignores its cancellation");
-    assert_said(o, "'stubborn' has not ended");
-    assert_said(o, "fiber defer "); /* the others have ended as always */
-    assert_said(o, "earlier ");
+    assert_printed(o, "'stubborn' ignores its cancellation");
+    assert_printed(o, "'stubborn' has not ended");
+    assert_printed(o, "fiber defer "); /* the other fibers have ended as usual */
+    assert_printed(o, "earlier ");
 }
 END_TEST
 
-static weft_value have_one_that_ignores_its_end(void *arg)
+static weft_value spin_fiber_that_ignores_cancellation(void *arg)
 {
     atomic_bool *has_begun = arg;
-    weft_spin_with(sleep_on_and_on, NULL, &(weft_spin_options){.name = "stubborn"});
+    weft_spin_with(sleep_repeatedly, NULL, &(weft_spin_options){.name = "stubborn"});
     weft_snooze();
     atomic_store(has_begun, true);
     return weft_sleep(INFINITY);
 }
 
-static int leave_a_thread_that_ignores_its_end(void)
+static int return_with_thread_that_ignores_cancellation(void)
 {
     static atomic_bool has_begun;
-    atexit(say_earlier);
-    weft_cord_start(have_one_that_ignores_its_end, &has_begun, NULL);
+    atexit(print_earlier);
+    weft_cord_start(spin_fiber_that_ignores_cancellation, &has_begun, NULL);
     while (!atomic_load(&has_begun))
         weft_sleep(0.001);
     return 0;
 }
 
-START_TEST(a_process_fails_if_it_ends_without_a_thread_that_ignores_its_cancellation)
+START_TEST(a_thread_that_ignores_its_cancellation_makes_the_process_fail)
 {
-    const outcome *o = run_apart(leave_a_thread_that_ignores_its_end);
+    const outcome *o = run_apart(return_with_thread_that_ignores_cancellation);
     ck_assert_int_eq(o->status, EXIT_FAILURE);
-    assert_said(o, "'stubborn' ignores its cancellation");
-    assert_said(o, "would not end with the process");
-    assert_said(o, "earlier ");
+    assert_printed(o, "'stubborn' ignores its cancellation");
+    assert_printed(o, "has not ended; the process ends without this thread");
+    assert_printed(o, "earlier ");
 }
 END_TEST
 
-static weft_value drain_for_long(void *arg)
+static weft_value sleep_long_in_shield(void *arg)
 {
     (void)arg;
     weft_sleep(INFINITY);
     WEFT_SHIELD(INFINITY)
-        weft_sleep(strcmp(weft_backend_name(), "sim") == 0 ? 1000 : 0.1);
-    say("drained");
+        weft_sleep(is_sim() ? 1000 : 0.1);
+    print_stderr("drained");
     return 0;
 }
 
-static int leave_one_that_takes_its_time(void)
+static int return_with_long_cleanup(void)
 {
-    weft_spin(drain_for_long, NULL);
+    weft_spin(sleep_long_in_shield, NULL);
     weft_snooze();
     return 0;
 }
 
-START_TEST(clean_up_behind_a_shield_is_waited_for_however_long_it_takes)
+START_TEST(the_process_waits_for_a_shielded_cleanup_without_limit)
 {
-    assert_ended(run_apart(leave_one_that_takes_its_time), 0, "drained");
+    assert_exited(run_apart(return_with_long_cleanup), 0, "drained");
 }
 END_TEST
 
-static int look_away(void)
+static int ignore_child_error(void)
 {
     weft_go(fail_with, as_arg(-EIO));
     weft_snooze();
-    weft_snooze(); /* it failed, and nobody has looked */
+    weft_snooze(); /* the child failed, and the result is ignored */
     return 0;
 }
 
-START_TEST(an_error_of_a_child_that_was_delivered_and_not_looked_at_is_reported)
+START_TEST(an_ignored_error_of_a_child_is_reported)
 {
-    const outcome *o = run_apart(look_away);
+    const outcome *o = run_apart(ignore_child_error);
     ck_assert_int_eq(o->status, 0);
-    assert_said(o, "without having looked at an error of a child");
-    assert_said(o, "broken");
+    assert_printed(o, "without checking the error of a child");
+    assert_printed(o, "broken");
 }
 END_TEST
 
-static int look_at_it(void)
+static int read_child_error(void)
 {
     weft_go(fail_with, as_arg(-EIO));
     weft_snooze();
     if (weft_snooze() != 0)
-        say(weft_error()->message);
+        print_stderr(weft_error()->message);
     return 0;
 }
 
-static int clear_it(void)
+static int clear_child_error(void)
 {
     weft_go(fail_with, as_arg(-EIO));
     weft_snooze();
@@ -671,54 +657,54 @@ static int clear_it(void)
     return 0;
 }
 
-static weft_value fail_in_turn(void *arg)
+static weft_value fail_after_child_error(void *arg)
 {
     weft_go(fail_with, arg);
     weft_snooze();
     return weft_snooze() < 0 ? -EPIPE : 0;
 }
 
-static int await_one_that_failed_in_turn(void)
+static int await_fiber_with_child_error(void)
 {
-    return weft_await(weft_spin(fail_in_turn, as_arg(-EIO))) == -EPIPE ? 0 : 1;
+    return weft_await(weft_spin(fail_after_child_error, as_arg(-EIO))) == -EPIPE ? 0 : 1;
 }
 
-START_TEST(an_error_that_was_looked_at_cleared_or_passed_on_is_not_reported)
+START_TEST(an_error_that_was_read_cleared_or_returned_is_not_reported)
 {
-    assert_ended(run_apart(look_at_it), 0, "broken");
-    assert_silent(run_apart(clear_it), 0);
-    assert_silent(run_apart(await_one_that_failed_in_turn), 0);
+    assert_exited(run_apart(read_child_error), 0, "broken");
+    assert_silent(run_apart(clear_child_error), 0);
+    assert_silent(run_apart(await_fiber_with_child_error), 0);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_fiber_may_exit_while_main_reads_and_others_take_their_time,
-    &the_clean_up_of_main_runs_at_the_end_and_then_that_of_all_fibers,
-    &clean_up_goes_from_main_to_the_child_to_the_grandchild,
-    &the_process_ends_only_when_the_clean_up_of_all_fibers_is_done,
-    &fibers_that_never_ran_do_not_run_at_the_end_either,
-    &fibers_that_are_made_during_the_end_are_ended_too,
-    &a_fiber_that_ignores_its_end_does_not_keep_the_others_from_theirs,
-    &exit_in_any_fiber_runs_everybodys_clean_up,
-    &those_above_the_fiber_that_calls_exit_do_not_go_on_meanwhile,
+    &a_fiber_may_exit_while_main_reads_and_others_end_slowly,
+    &the_cleanup_of_main_runs_first_then_that_of_all_fibers,
+    &cleanup_runs_from_main_to_the_child_to_the_grandchild,
+    &the_process_ends_after_the_cleanup_of_all_fibers,
+    &fibers_that_never_ran_do_not_run_at_exit,
+    &fibers_that_are_spun_during_exit_are_ended_too,
+    &a_fiber_that_ignores_cancellation_does_not_delay_the_others,
+    &exit_in_any_fiber_runs_the_cleanup_of_all_fibers,
+    &the_ancestors_of_the_fiber_that_calls_exit_do_not_continue,
     &fiber_local_values_are_destroyed_also_in_the_fiber_that_calls_exit,
-    &an_error_that_nobody_handles_is_reported_and_the_status_is_1,
-    &an_error_from_below_with_which_main_ends_is_reported_and_the_status_kept,
+    &an_unhandled_error_is_reported_and_the_status_is_1,
+    &an_error_of_a_child_that_ends_main_is_reported_and_the_status_kept,
     &an_error_that_main_handles_is_silent_and_the_status_is_0,
-    &an_error_that_main_has_forgotten_is_not_reported_whatever_its_status,
-    &of_several_fibers_that_fail_while_they_end_the_first_is_reported,
-    &fibers_that_end_as_asked_are_not_reported,
-    &a_stack_overflow_is_reported_with_the_fiber_its_size_and_what_to_do,
+    &a_cleared_error_is_not_reported_for_any_status,
+    &the_first_error_of_fibers_that_fail_at_exit_is_reported,
+    &cancelled_fibers_are_not_reported,
+    &a_stack_overflow_is_reported_with_the_fiber_its_size_and_a_remedy,
     &a_switch_where_it_is_forbidden_fails_and_is_reported_with_the_fiber,
-    &what_does_not_switch_is_allowed_where_switching_is_forbidden,
-    &a_forbidden_stretch_ends_with_its_fiber,
-    &a_fiber_that_does_not_end_within_its_grace_time_is_named_and_waited_for,
+    &calls_that_do_not_switch_are_allowed_where_switching_is_forbidden,
+    &a_no_switch_section_ends_with_its_fiber,
+    &a_fiber_that_exceeds_its_grace_period_is_reported_and_waited_for,
     &handlers_registered_before_weft_run_also_when_the_status_is_changed_to_failure,
-    &a_process_ends_with_a_report_without_a_fiber_that_ignores_its_cancellation,
-    &a_process_fails_if_it_ends_without_a_thread_that_ignores_its_cancellation,
-    &clean_up_behind_a_shield_is_waited_for_however_long_it_takes,
-    &an_error_of_a_child_that_was_delivered_and_not_looked_at_is_reported,
-    &an_error_that_was_looked_at_cleared_or_passed_on_is_not_reported,
+    &a_fiber_that_ignores_its_cancellation_is_reported_and_abandoned,
+    &a_thread_that_ignores_its_cancellation_makes_the_process_fail,
+    &the_process_waits_for_a_shielded_cleanup_without_limit,
+    &an_ignored_error_of_a_child_is_reported,
+    &an_error_that_was_read_cleared_or_returned_is_not_reported,
 };
 
 int main(void)

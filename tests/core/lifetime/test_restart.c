@@ -1,5 +1,8 @@
-/* Running a fiber again under its id: while it runs, after its end, while others deal with it. */
-#include "support.h"
+/*
+ * Tests of restarting a fiber under its id: while it runs, after its end, and while other fibers
+ * await or stop it.
+ */
+#include "support/support.h"
 
 static int runs;
 
@@ -19,10 +22,10 @@ static weft_fiber spin_running(void *arg)
 }
 
 /* P30 */
-START_TEST(a_running_fiber_runs_again_with_the_same_id_name_parent_and_argument)
+START_TEST(a_restarted_fiber_keeps_its_id_name_parent_and_argument)
 {
     weft_fiber f = spin_running(as_arg(100));
-    weft_name(f, "worker");
+    weft_set_name(f, "worker");
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_int_eq(runs, 1 + (weft_state_of(f) == WEFT_WAITING));
     let_run();
@@ -35,7 +38,7 @@ START_TEST(a_running_fiber_runs_again_with_the_same_id_name_parent_and_argument)
 }
 END_TEST
 
-static weft_value have_a_child(void *arg)
+static weft_value spin_children_and_suspend(void *arg)
 {
     runs++;
     weft_defer(mark_arg, "defer ");
@@ -47,10 +50,10 @@ static weft_value have_a_child(void *arg)
 }
 
 /* P30 */
-START_TEST(children_and_defers_of_the_old_run_end_before_restart_returns)
+START_TEST(children_and_deferred_calls_of_the_old_run_end_before_restart_returns)
 {
     weft_fiber old_child = 0;
-    weft_fiber f = weft_spin(have_a_child, &old_child);
+    weft_fiber f = weft_spin(spin_children_and_suspend, &old_child);
     let_run();
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_trail("defer ");
@@ -71,7 +74,7 @@ static weft_value fail_once(void *arg)
 }
 
 /* P31 */
-START_TEST(a_fiber_that_has_ended_and_was_not_awaited_runs_again)
+START_TEST(an_unawaited_ended_fiber_can_be_restarted)
 {
     weft_fiber f = weft_spin_with(return_arg, as_arg(3), &(weft_spin_options){.name = "f"});
     weft_snooze();
@@ -86,7 +89,7 @@ START_TEST(a_fiber_that_has_ended_and_was_not_awaited_runs_again)
 END_TEST
 
 /* P31, P21 */
-START_TEST(the_error_of_a_run_that_was_restarted_in_time_does_not_reach_the_parent)
+START_TEST(the_error_of_a_run_that_is_restarted_does_not_reach_the_parent)
 {
     weft_fiber f = weft_spin(fail_once, NULL);
     ck_assert_int_eq(weft_snooze(), 0);
@@ -98,7 +101,7 @@ START_TEST(the_error_of_a_run_that_was_restarted_in_time_does_not_reach_the_pare
 END_TEST
 
 /* P31 */
-START_TEST(a_fiber_that_was_stopped_and_has_ended_runs_again_as_if_it_never_was)
+START_TEST(a_stopped_fiber_that_has_ended_can_be_restarted)
 {
     weft_fiber f = spin_running(NULL);
     weft_stop(f, 42);
@@ -112,23 +115,23 @@ START_TEST(a_fiber_that_was_stopped_and_has_ended_runs_again_as_if_it_never_was)
 }
 END_TEST
 
-typedef struct pair_arg {
+typedef struct two_ints {
     int a, b;
-} pair_arg;
+} two_ints;
 
-static weft_value add_up_and_spoil(void *arg)
+static weft_value add_pair(void *arg)
 {
-    pair_arg *pair = arg;
-    weft_value sum = pair->a + pair->b;
+    two_ints *ints = arg;
+    weft_value sum = ints->a + ints->b;
     weft_snooze();
     return sum;
 }
 
 /* P31, T9 */
-START_TEST(a_copied_argument_is_there_in_the_second_run_too)
+START_TEST(a_copied_argument_is_available_in_the_second_run)
 {
-    weft_spin_options options = {.arg_bytes = sizeof(pair_arg)};
-    weft_fiber f = weft_spin_with(add_up_and_spoil, &(pair_arg){3, 4}, &options);
+    weft_spin_options options = {.arg_bytes = sizeof(two_ints)};
+    weft_fiber f = weft_spin_with(add_pair, &(two_ints){3, 4}, &options);
     let_run();
     ck_assert_int_eq(weft_restart(f), 0);
     weft_snooze();
@@ -137,16 +140,11 @@ START_TEST(a_copied_argument_is_there_in_the_second_run_too)
 }
 END_TEST
 
-static weft_value await_it(void *arg)
-{
-    return weft_await(arg_id(arg));
-}
-
 /* P31 */
-START_TEST(who_awaits_a_fiber_goes_on_waiting_when_it_is_restarted)
+START_TEST(an_awaiting_fiber_continues_to_wait_after_a_restart)
 {
     weft_fiber f = spin_running(NULL);
-    weft_fiber waiter = weft_spin(await_it, id_arg(f));
+    weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
     let_run();
     ck_assert_int_eq(weft_restart(f), 0);
     let_run();
@@ -156,7 +154,7 @@ START_TEST(who_awaits_a_fiber_goes_on_waiting_when_it_is_restarted)
 }
 END_TEST
 
-static weft_value restart_it(void *arg)
+static weft_value restart_fiber(void *arg)
 {
     return weft_restart(arg_id(arg));
 }
@@ -167,7 +165,7 @@ static weft_value restart_above(void *arg)
     ck_assert_int_eq(weft_restart(weft_parent(weft_self())), -EINVAL);
     ck_assert_int_eq(weft_restart(weft_self()), -EINVAL);
     ck_assert_int_eq(weft_restart(weft_main()), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     return 0;
 }
 
@@ -185,7 +183,7 @@ START_TEST(a_fiber_restarts_neither_itself_nor_its_ancestors)
 END_TEST
 
 /* P30 */
-START_TEST(a_spun_fiber_that_is_restarted_before_it_ran_runs_once)
+START_TEST(a_fiber_that_is_restarted_before_it_ran_runs_once)
 {
     weft_fiber f = weft_spin(run_until_scheduled, NULL);
     ck_assert_int_eq(weft_restart(f), 0);
@@ -222,7 +220,7 @@ START_TEST(a_fiber_that_was_cancelled_and_has_not_ended_yet_can_be_restarted)
 }
 END_TEST
 
-static weft_value end_late(void *arg)
+static weft_value mark_late(void *arg)
 {
     runs++;
     weft_suspend();
@@ -234,13 +232,13 @@ static weft_value end_late(void *arg)
 }
 
 /* P30 */
-START_TEST(several_may_restart_a_fiber_at_once_and_it_runs_again_once)
+START_TEST(concurrent_restarts_of_a_fiber_run_it_once)
 {
-    weft_fiber f = weft_spin(end_late, "end ");
+    weft_fiber f = weft_spin(mark_late, "end ");
     weft_snooze();
     weft_fiber restarters[3];
     for (int i = 0; i < 3; i++)
-        restarters[i] = weft_spin(restart_it, id_arg(f));
+        restarters[i] = weft_spin(restart_fiber, id_arg(f));
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_await(restarters[i]), 0);
     let_run();
@@ -249,12 +247,12 @@ START_TEST(several_may_restart_a_fiber_at_once_and_it_runs_again_once)
 }
 END_TEST
 
-/* P30: the later order counts */
-START_TEST(a_fiber_that_is_stopped_while_its_restart_is_under_way_ends)
+/* P30: the later request counts */
+START_TEST(a_fiber_that_is_stopped_during_a_restart_ends)
 {
-    weft_fiber f = weft_spin(end_late, "end ");
+    weft_fiber f = weft_spin(mark_late, "end ");
     weft_snooze();
-    weft_spin(restart_it, id_arg(f));
+    weft_spin(restart_fiber, id_arg(f));
     let_run();
     ck_assert_int_eq(weft_stop(f, 42), 0);
     weft_sleep(0.02);
@@ -266,17 +264,17 @@ END_TEST
 
 static weft_value spin_child_and_suspend(void *arg)
 {
-    *(weft_fiber *)arg = weft_spin(end_late, "child ");
+    *(weft_fiber *)arg = weft_spin(mark_late, "child ");
     return weft_suspend();
 }
 
 /* P30, P16 */
-START_TEST(who_restarts_a_fiber_that_ends_with_its_parent_is_told)
+START_TEST(restarting_a_fiber_that_ends_with_its_parent_fails)
 {
     weft_fiber child = 0;
     weft_fiber parent = weft_spin(spin_child_and_suspend, &child);
     let_run();
-    weft_fiber restarter = weft_spin(restart_it, id_arg(child));
+    weft_fiber restarter = weft_spin(restart_fiber, id_arg(child));
     let_run();
     weft_cancel(parent);
     ck_assert_int_eq(weft_await(restarter), -ESRCH);
@@ -285,7 +283,7 @@ START_TEST(who_restarts_a_fiber_that_ends_with_its_parent_is_told)
 }
 END_TEST
 
-static void sleep_at_the_end(void *arg)
+static void sleep_in_shield(void *arg)
 {
     (void)arg;
     WEFT_SHIELD(10) {
@@ -298,7 +296,7 @@ static weft_value end_then_sleep_forever(void *arg)
     (void)arg;
     if (++runs > 1)
         return weft_sleep(INFINITY);
-    weft_defer(sleep_at_the_end, NULL);
+    weft_defer(sleep_in_shield, NULL);
     return 0;
 }
 
@@ -310,7 +308,7 @@ static weft_value spin_ending_child_and_suspend(void *arg)
 
 static weft_value try_restart(void *arg)
 {
-    restart_it(arg); /* its error would go to main */
+    restart_fiber(arg); /* an error of this fiber would go to main */
     return 0;
 }
 
@@ -319,14 +317,14 @@ static int restart_an_ending_child(void)
     weft_fiber child = 0;
     weft_fiber parent = weft_spin(spin_ending_child_and_suspend, &child);
     weft_sleep(0.001);
-    weft_spin(try_restart, id_arg(child)); /* while the child's clean-up sleeps */
+    weft_spin(try_restart, id_arg(child)); /* while the cleanup of the child sleeps */
     weft_snooze();
     weft_stop(parent, 9);
     return (int)weft_await(parent);
 }
 
 /* P30, P16 */
-START_TEST(a_child_whose_clean_up_runs_does_not_begin_again_under_a_parent_that_ends)
+START_TEST(an_ending_child_is_not_restarted_under_an_ending_parent)
 {
     const outcome *o = run_apart(restart_an_ending_child);
     ck_assert_quiet(o, 9);
@@ -337,11 +335,11 @@ static weft_value restart_dead_sibling(void *arg)
 {
     weft_fiber *sibling = arg;
     weft_suspend();
-    weft_restart(*sibling); /* refused or not: their parent ends */
+    weft_restart(*sibling); /* whether refused or not, the parent ends */
     return 0;
 }
 
-static weft_value have_dead_child(void *arg)
+static weft_value spin_child_that_ends(void *arg)
 {
     weft_fiber *dead = arg;
     *dead = weft_spin(end_then_sleep_forever, NULL);
@@ -353,18 +351,18 @@ static weft_value have_dead_child(void *arg)
 static int restart_a_dead_sibling(void)
 {
     weft_fiber dead = 0;
-    return (int)weft_await(weft_spin(have_dead_child, &dead));
+    return (int)weft_await(weft_spin(spin_child_that_ends, &dead));
 }
 
 /* P31, P16 */
-START_TEST(a_dead_child_that_is_restarted_under_a_parent_that_ends_does_not_keep_it_alive)
+START_TEST(restarting_an_ended_child_does_not_keep_an_ending_parent_alive)
 {
     const outcome *o = run_apart(restart_a_dead_sibling);
     ck_assert_quiet(o, 9);
 }
 END_TEST
 
-/* Where the last run began on the stack, and how often that was elsewhere than before. */
+/* The frame address of the last run, and the number of runs with a different address. */
 static void *frame;
 static int moves;
 
@@ -377,23 +375,13 @@ static weft_value run_briefly(void *arg)
     return weft_suspend();
 }
 
-static size_t resident_pages(void)
-{
-    unsigned long size = 0, resident = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    ck_assert_ptr_nonnull(statm);
-    ck_assert_int_eq(fscanf(statm, "%lu %lu", &size, &resident), 2);
-    fclose(statm);
-    return resident;
-}
-
 /* P30 */
 START_TEST(a_million_restarts_take_constant_memory)
 {
     weft_fiber f = weft_spin(run_briefly, NULL);
     let_run();
     size_t before = 0;
-    int failures = 0; /* counted, not asserted: Check allocates for every assertion */
+    int failures = 0; /* counted, not asserted: Check allocates memory for every assertion */
     const int times = is_sanitized() ? 100000 : 1000000;
     for (int i = 0; i < times; i++) {
         failures += weft_restart(f) != 0;
@@ -405,27 +393,28 @@ START_TEST(a_million_restarts_take_constant_memory)
     ck_assert_int_eq(failures, 0);
     ck_assert_int_eq(runs, times + 1);
     ck_assert_int_eq(moves, 1);
-    ck_assert_uint_le(after, before + 600); /* the smallest block lost each time is 774 pages */
+    /* A leak of the smallest block in each restart would take 774 pages. */
+    ck_assert_uint_le(after, before + 600);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_running_fiber_runs_again_with_the_same_id_name_parent_and_argument,
-    &children_and_defers_of_the_old_run_end_before_restart_returns,
-    &a_fiber_that_has_ended_and_was_not_awaited_runs_again,
-    &the_error_of_a_run_that_was_restarted_in_time_does_not_reach_the_parent,
-    &a_fiber_that_was_stopped_and_has_ended_runs_again_as_if_it_never_was,
-    &a_copied_argument_is_there_in_the_second_run_too,
-    &who_awaits_a_fiber_goes_on_waiting_when_it_is_restarted,
-    &several_may_restart_a_fiber_at_once_and_it_runs_again_once,
+    &a_restarted_fiber_keeps_its_id_name_parent_and_argument,
+    &children_and_deferred_calls_of_the_old_run_end_before_restart_returns,
+    &an_unawaited_ended_fiber_can_be_restarted,
+    &the_error_of_a_run_that_is_restarted_does_not_reach_the_parent,
+    &a_stopped_fiber_that_has_ended_can_be_restarted,
+    &a_copied_argument_is_available_in_the_second_run,
+    &an_awaiting_fiber_continues_to_wait_after_a_restart,
+    &concurrent_restarts_of_a_fiber_run_it_once,
     &a_fiber_restarts_neither_itself_nor_its_ancestors,
-    &a_spun_fiber_that_is_restarted_before_it_ran_runs_once,
+    &a_fiber_that_is_restarted_before_it_ran_runs_once,
     &a_fiber_that_was_stopped_before_it_ran_can_be_restarted,
     &a_fiber_that_was_cancelled_and_has_not_ended_yet_can_be_restarted,
-    &a_fiber_that_is_stopped_while_its_restart_is_under_way_ends,
-    &who_restarts_a_fiber_that_ends_with_its_parent_is_told,
-    &a_child_whose_clean_up_runs_does_not_begin_again_under_a_parent_that_ends,
-    &a_dead_child_that_is_restarted_under_a_parent_that_ends_does_not_keep_it_alive,
+    &a_fiber_that_is_stopped_during_a_restart_ends,
+    &restarting_a_fiber_that_ends_with_its_parent_fails,
+    &an_ending_child_is_not_restarted_under_an_ending_parent,
+    &restarting_an_ended_child_does_not_keep_an_ending_parent_alive,
     &a_million_restarts_take_constant_memory,
 };
 

@@ -1,22 +1,10 @@
-/* Scopes: deadlines, cancelling by hand, every way out of a block, shields. */
-#include "support.h"
+/* Tests of scopes: deadlines, cancellation by a call, every exit from a block, and shields. */
+#include "support/support.h"
 
 #include <malloc.h>
 
-static size_t timers(void)
-{
-    weft_counters counters;
-    weft_stats(&counters);
-    return counters.timers;
-}
-
-static bool has_virtual_time(void)
-{
-    return strcmp(weft_backend_name(), "sim") == 0;
-}
-
 /* P41 */
-START_TEST(moving_on_ends_the_block_quietly_and_what_follows_blocks_as_before)
+START_TEST(move_on_after_ends_the_block_and_later_calls_block_again)
 {
     int inside = 0;
     WEFT_MOVE_ON_AFTER(0.001) {
@@ -29,7 +17,7 @@ START_TEST(moving_on_ends_the_block_quietly_and_what_follows_blocks_as_before)
 END_TEST
 
 /* P41 */
-START_TEST(a_deadline_that_strikes_is_told_as_timed_out)
+START_TEST(an_expired_deadline_is_reported_as_timed_out)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
@@ -41,7 +29,7 @@ START_TEST(a_deadline_that_strikes_is_told_as_timed_out)
 END_TEST
 
 /* P41 */
-START_TEST(a_block_that_ends_in_time_is_told_as_0)
+START_TEST(a_block_that_ends_in_time_results_in_0)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(60, rc) {
@@ -52,7 +40,7 @@ START_TEST(a_block_that_ends_in_time_is_told_as_0)
 END_TEST
 
 /* P41 */
-START_TEST(an_inner_deadline_ends_the_inner_scope_and_not_the_outer_one)
+START_TEST(an_inner_deadline_cancels_only_the_inner_scope)
 {
     int outer = 1, inner = 1;
     WEFT_CANCEL_AFTER(60, outer) {
@@ -67,7 +55,7 @@ START_TEST(an_inner_deadline_ends_the_inner_scope_and_not_the_outer_one)
 END_TEST
 
 /* P41 */
-START_TEST(an_outer_deadline_unwinds_the_inner_scope_which_is_not_to_blame)
+START_TEST(an_outer_deadline_cancels_the_inner_scope_which_does_not_time_out)
 {
     int outer = 1, inner = 1;
     WEFT_CANCEL_AFTER(0.001, outer) {
@@ -83,7 +71,7 @@ START_TEST(an_outer_deadline_unwinds_the_inner_scope_which_is_not_to_blame)
 END_TEST
 
 /* P41 */
-START_TEST(of_five_nested_scopes_exactly_the_one_that_is_due_times_out)
+START_TEST(of_five_nested_scopes_only_the_expired_one_times_out)
 {
     for (int due = 0; due < 5; due++) {
         weft_scope scopes[5];
@@ -95,12 +83,12 @@ START_TEST(of_five_nested_scopes_exactly_the_one_that_is_due_times_out)
             ck_assert_int_eq(weft_scope_close(&scopes[i]), i == due ? -ETIMEDOUT : 0);
         }
     }
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
 /* P42 */
-START_TEST(an_outer_deadline_strikes_although_the_inner_one_is_pushed_again_and_again)
+START_TEST(an_outer_deadline_expires_although_the_inner_one_is_reset_repeatedly)
 {
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, 0.01), 0);
@@ -119,7 +107,7 @@ START_TEST(an_outer_deadline_strikes_although_the_inner_one_is_pushed_again_and_
 END_TEST
 
 /* P42 */
-START_TEST(a_deadline_can_be_pulled_nearer_than_that_of_the_inner_scope)
+START_TEST(an_outer_deadline_can_be_moved_before_the_inner_one)
 {
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, INFINITY), 0);
@@ -132,7 +120,7 @@ START_TEST(a_deadline_can_be_pulled_nearer_than_that_of_the_inner_scope)
 END_TEST
 
 /* P43 */
-START_TEST(a_deadline_that_is_pushed_on_does_not_strike_when_it_would_have)
+START_TEST(a_deadline_that_is_moved_later_does_not_expire_at_the_old_time)
 {
     int rc = 1;
     weft_scope scope;
@@ -141,7 +129,7 @@ START_TEST(a_deadline_that_is_pushed_on_does_not_strike_when_it_would_have)
         ck_assert_int_eq(weft_scope_reset(&scope, 60), 0);
     ck_assert_int_eq(weft_sleep(0.005), 0);
     ck_assert_int_eq(weft_scope_reset(&scope, INFINITY), 0);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_scope_reset(&scope, 0.001), 0);
     ck_assert_int_eq(weft_sleep(60), -ECANCELED);
     rc = weft_scope_close(&scope);
@@ -150,7 +138,7 @@ START_TEST(a_deadline_that_is_pushed_on_does_not_strike_when_it_would_have)
 END_TEST
 
 /* P43 */
-START_TEST(a_million_resets_take_no_memory)
+START_TEST(a_million_resets_allocate_no_memory)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 1), 0);
@@ -159,13 +147,13 @@ START_TEST(a_million_resets_take_no_memory)
         if (weft_scope_reset(&scope, 10 + i % 1000) != 0)
             ck_abort_msg("reset %d failed", i);
     ck_assert_uint_eq(mallinfo2().uordblks, before);
-    ck_assert_uint_eq(timers(), 1);
+    ck_assert_uint_eq(armed_timers(), 1);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
 END_TEST
 
 /* P43 */
-START_TEST(a_hundred_scopes_in_a_row_can_be_over_at_once)
+START_TEST(a_hundred_scopes_in_sequence_can_expire_at_once)
 {
     for (int i = 0; i < 100; i++) {
         int rc = 1;
@@ -175,7 +163,7 @@ START_TEST(a_hundred_scopes_in_a_row_can_be_over_at_once)
         ck_assert_int_eq(rc, -ETIMEDOUT);
         ck_assert_int_eq(weft_snooze(), 0);
     }
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
@@ -188,18 +176,18 @@ static int fail_inside_a_block(int *rc)
 }
 
 /* P45 */
-START_TEST(an_error_of_the_body_passes_through_and_the_timer_is_disarmed)
+START_TEST(an_error_of_the_body_is_returned_and_the_timer_is_disarmed)
 {
     int rc = 1;
     ck_assert_int_eq(fail_inside_a_block(&rc), -ENOENT);
     ck_assert_int_eq(rc, 0);
     ck_assert_str_eq(weft_error()->message, "nothing there");
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
 /* P45, P22 */
-START_TEST(an_error_that_is_raised_in_the_body_is_not_taken_for_the_deadline)
+START_TEST(an_error_raised_in_the_body_is_not_mistaken_for_the_deadline)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(60, rc) {
@@ -208,7 +196,7 @@ START_TEST(an_error_that_is_raised_in_the_body_is_not_taken_for_the_deadline)
         ck_assert_int_eq(weft_snooze(), 0);
     }
     ck_assert_int_eq(rc, 0);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
@@ -230,17 +218,17 @@ START_TEST(an_infinite_time_arms_no_timer)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(INFINITY, rc) {
-        ck_assert_uint_eq(timers(), 0);
+        ck_assert_uint_eq(armed_timers(), 0);
         ck_assert_int_eq(weft_sleep(0.001), 0);
     }
     ck_assert_int_eq(rc, 0);
     WEFT_MOVE_ON_AFTER(1e300) {
-        ck_assert_uint_eq(timers(), 0);
+        ck_assert_uint_eq(armed_timers(), 0);
     }
 }
 END_TEST
 
-static void refuse_time(double time_s)
+static void assert_time_refused(double time_s)
 {
     int rc = 0;
     weft_error_clear();
@@ -265,11 +253,11 @@ static void refuse_time(double time_s)
 /* P46 */
 START_TEST(a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered)
 {
-    refuse_time(-1);
-    refuse_time(-1e-12);
-    refuse_time(-INFINITY);
-    refuse_time(NAN);
-    ck_assert_uint_eq(timers(), 0);
+    assert_time_refused(-1);
+    assert_time_refused(-1e-12);
+    assert_time_refused(-INFINITY);
+    assert_time_refused(NAN);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
@@ -290,10 +278,10 @@ START_TEST(a_body_that_never_blocks_keeps_its_value)
 END_TEST
 
 /* P46 */
-START_TEST(code_that_computes_can_ask_whether_its_time_is_over)
+START_TEST(computing_code_can_poll_for_cancellation)
 {
-    if (has_virtual_time())
-        return; /* it stands still while a fiber computes */
+    if (is_sim())
+        return; /* virtual time does not advance while a fiber computes */
     int rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
         ck_assert(!weft_is_cancelled());
@@ -306,7 +294,7 @@ START_TEST(code_that_computes_can_ask_whether_its_time_is_over)
 }
 END_TEST
 
-static void leave_by_goto(int *rc)
+static void leave_scopes_by_goto(int *rc)
 {
     WEFT_CANCEL_AFTER(60, *rc) {
         WEFT_CANCEL_AFTER(60, *rc) {
@@ -318,7 +306,7 @@ out:
     return;
 }
 
-static void leave_by_return(int *rc)
+static void leave_scopes_by_return(int *rc)
 {
     WEFT_CANCEL_AFTER(60, *rc) {
         WEFT_SHIELD(60) {
@@ -332,13 +320,13 @@ static void leave_by_return(int *rc)
 START_TEST(return_and_goto_close_every_scope_that_they_leave)
 {
     int rc = 1;
-    leave_by_goto(&rc);
+    leave_scopes_by_goto(&rc);
     ck_assert_int_eq(rc, 0);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
     rc = 1;
-    leave_by_return(&rc);
+    leave_scopes_by_return(&rc);
     ck_assert_int_eq(rc, 0);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
     WEFT_CANCEL_AFTER(0.001, rc) {
         ck_assert_int_eq(weft_sleep(60), -ECANCELED);
     }
@@ -357,14 +345,14 @@ START_TEST(break_and_continue_leave_the_block_and_not_the_loop_around_it)
             continue;
         }
         ck_assert_int_eq(rc, 0);
-        ck_assert_uint_eq(timers(), 0);
+        ck_assert_uint_eq(armed_timers(), 0);
     }
     ck_assert_int_eq(rounds, 3);
 }
 END_TEST
 
 /* P41 */
-START_TEST(a_deadline_that_struck_is_told_also_when_the_block_is_left_by_break)
+START_TEST(an_expired_deadline_is_reported_also_when_the_block_is_left_by_break)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
@@ -383,13 +371,13 @@ START_TEST(a_scope_that_is_not_the_innermost_cannot_be_closed)
     ck_assert_int_eq(weft_scope_open(&outer, 60), 0);
     ck_assert_int_eq(weft_scope_open(&inner, 60), 0);
     ck_assert_int_eq(weft_scope_close(&outer), -EINVAL);
-    ck_assert_uint_eq(timers(), 1);
+    ck_assert_uint_eq(armed_timers(), 1);
     ck_assert_int_eq(weft_scope_close(&inner), 0);
     ck_assert_int_eq(weft_scope_close(&inner), -EINVAL);
     ck_assert_int_eq(weft_scope_close(&outer), 0);
     ck_assert_int_eq(weft_scope_close(&outer), -EINVAL);
     ck_assert_int_eq(weft_scope_close(NULL), -EINVAL);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
@@ -401,12 +389,12 @@ START_TEST(a_closed_scope_can_be_neither_cancelled_nor_reset)
     ck_assert_int_eq(weft_scope_close(&scope), 0);
     ck_assert_int_eq(weft_scope_cancel(&scope), -EINVAL);
     ck_assert_int_eq(weft_scope_reset(&scope, 1), -EINVAL);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
-static weft_value close_what_is_given(void *arg)
+static weft_value close_scope(void *arg)
 {
     return weft_scope_close(arg);
 }
@@ -416,7 +404,7 @@ START_TEST(a_fiber_cannot_close_the_scope_of_another)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
-    ck_assert_int_eq(weft_await(weft_spin(close_what_is_given, &scope)), -EINVAL);
+    ck_assert_int_eq(weft_await(weft_spin(close_scope, &scope)), -EINVAL);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
 END_TEST
@@ -432,7 +420,7 @@ static weft_value sleep_in_scope(void *arg)
 }
 
 /* P41 */
-START_TEST(a_scope_can_be_cancelled_by_another_fiber_and_has_not_timed_out_then)
+START_TEST(a_scope_that_another_fiber_cancels_does_not_time_out)
 {
     weft_scope scope;
     weft_fiber f = weft_spin(sleep_in_scope, &scope);
@@ -441,7 +429,7 @@ START_TEST(a_scope_can_be_cancelled_by_another_fiber_and_has_not_timed_out_then)
     ck_assert_int_eq(weft_scope_cancel(&scope), 0);
     ck_assert_int_eq(weft_scope_cancel(&scope), 0);
     ck_assert_int_eq(weft_scope_reset(&scope, 60), -ECANCELED);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_await(f), 42);
 }
 END_TEST
@@ -459,18 +447,18 @@ START_TEST(a_fiber_can_cancel_its_own_scope)
 END_TEST
 
 /* P43, P46 */
-START_TEST(a_reset_to_0_is_over_at_once_and_one_to_nonsense_changes_nothing)
+START_TEST(a_reset_to_0_expires_at_once_and_an_invalid_reset_changes_nothing)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
     ck_assert_int_eq(weft_scope_reset(&scope, -1), -EINVAL);
     ck_assert_int_eq(weft_scope_reset(&scope, NAN), -EINVAL);
     ck_assert_int_eq(weft_snooze(), 0);
-    ck_assert_uint_eq(timers(), 1);
+    ck_assert_uint_eq(armed_timers(), 1);
     ck_assert_int_eq(weft_scope_reset(&scope, 0), 0);
     ck_assert_int_eq(weft_snooze(), -ECANCELED);
     ck_assert_int_eq(weft_scope_close(&scope), -ETIMEDOUT);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
@@ -505,7 +493,7 @@ START_TEST(in_a_cancelled_scope_every_blocking_call_fails_at_once)
 END_TEST
 
 /* T32, T33, T34, P21 */
-START_TEST(an_await_that_runs_out_of_time_leaves_the_fiber_as_it_is)
+START_TEST(an_await_that_times_out_leaves_the_fiber_unchanged)
 {
     int rc = 1;
     weft_fiber f = weft_spin(sleep_shortly, (void *)7);
@@ -529,7 +517,7 @@ static weft_value set_flag(void *arg)
 }
 
 /* P41 */
-START_TEST(code_that_ignores_its_cancellation_does_not_keep_the_others_from_running)
+START_TEST(code_that_ignores_its_cancellation_does_not_starve_other_fibers)
 {
     bool is_set = false;
     weft_spin(set_flag, &is_set);
@@ -542,7 +530,7 @@ START_TEST(code_that_ignores_its_cancellation_does_not_keep_the_others_from_runn
 END_TEST
 
 /* P41 */
-START_TEST(a_scope_concerns_the_fiber_that_opened_it_and_not_its_children)
+START_TEST(a_scope_affects_its_fiber_and_not_the_children)
 {
     weft_fiber f = 0;
     WEFT_MOVE_ON_AFTER(0) {
@@ -566,13 +554,13 @@ START_TEST(scopes_that_are_open_when_a_fiber_ends_are_closed)
 {
     weft_scope scopes[2];
     ck_assert_int_eq(weft_await(weft_spin(leave_scopes_open, scopes)), 42);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_scope_cancel(&scopes[0]), -EINVAL);
     ck_assert_int_eq(weft_await(weft_spin(sleep_shortly, (void *)7)), 7);
 }
 END_TEST
 
-static weft_value shielded(void *arg)
+static weft_value sleep_in_and_after_shield(void *arg)
 {
     int *rc = arg;
     WEFT_SHIELD(60) {
@@ -586,10 +574,10 @@ static weft_value shielded(void *arg)
 }
 
 /* DESIGN 6 */
-START_TEST(cancellation_waits_for_the_end_of_a_shield_and_is_a_level_after_it)
+START_TEST(a_shield_delays_cancellation_which_persists_afterwards)
 {
     int rc[5] = {1, 1, 1, 1, 1};
-    weft_fiber f = weft_spin(shielded, rc);
+    weft_fiber f = weft_spin(sleep_in_and_after_shield, rc);
     weft_snooze();
     ck_assert_int_eq(weft_stop(f, 42), 0);
     ck_assert_int_eq(weft_await(f), 42);
@@ -598,7 +586,7 @@ START_TEST(cancellation_waits_for_the_end_of_a_shield_and_is_a_level_after_it)
 }
 END_TEST
 
-static weft_value briefly_shielded(void *arg)
+static weft_value sleep_in_short_shields(void *arg)
 {
     int *rc = arg;
     rc[0] = weft_suspend();
@@ -613,21 +601,21 @@ static weft_value briefly_shielded(void *arg)
 }
 
 /* DESIGN 6 */
-START_TEST(a_shield_holds_for_at_most_its_time)
+START_TEST(a_shield_protects_for_at_most_its_time)
 {
     int rc[4] = {1, 1, 1, 1};
-    weft_fiber f = weft_spin(briefly_shielded, rc);
+    weft_fiber f = weft_spin(sleep_in_short_shields, rc);
     weft_snooze();
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     for (int i = 0; i < 4; i++)
         ck_assert_int_eq(rc[i], -ECANCELED);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
 /* DESIGN 6 */
-START_TEST(the_time_of_a_shield_ends_the_shield_and_not_what_is_inside)
+START_TEST(the_end_of_a_shield_does_not_cancel_its_body)
 {
     bool is_past = false;
     WEFT_SHIELD(0.001) {
@@ -639,7 +627,7 @@ START_TEST(the_time_of_a_shield_ends_the_shield_and_not_what_is_inside)
 }
 END_TEST
 
-static weft_value shielded_from_errors(void *arg)
+static weft_value sleep_shielded_from_errors(void *arg)
 {
     int *rc = arg;
     WEFT_SHIELD(60) {
@@ -653,10 +641,10 @@ static weft_value shielded_from_errors(void *arg)
 }
 
 /* DESIGN 6 */
-START_TEST(raised_errors_wait_for_the_end_of_a_shield_too)
+START_TEST(a_shield_delays_raised_errors_too)
 {
     int rc[5] = {1, 1, 1, 1, 1};
-    weft_fiber f = weft_spin(shielded_from_errors, rc);
+    weft_fiber f = weft_spin(sleep_shielded_from_errors, rc);
     weft_snooze();
     ck_assert_int_eq(weft_raise(f, -EIO, "second thoughts %d", 2), 0);
     ck_assert_int_eq(weft_await(f), 0);
@@ -685,7 +673,7 @@ START_TEST(a_shield_inside_a_cancelled_scope_lets_its_body_block)
 END_TEST
 
 /* DESIGN 6 */
-START_TEST(a_deadline_inside_a_shield_strikes_although_the_shield_holds)
+START_TEST(a_deadline_inside_a_shield_expires_inside_the_shield)
 {
     int outer = 1, inner = 1;
     WEFT_CANCEL_AFTER(0, outer) {
@@ -697,12 +685,12 @@ START_TEST(a_deadline_inside_a_shield_strikes_although_the_shield_holds)
             ck_assert_int_eq(weft_sleep(0.001), 0);
         }
     }
-    ck_assert_int_eq(outer, 0); /* it has cut no call short */
+    ck_assert_int_eq(outer, 0); /* the deadline has interrupted no call */
 }
 END_TEST
 
 /* DESIGN 6 */
-START_TEST(a_deadline_outside_a_shield_that_strikes_inside_it_waits_for_its_end)
+START_TEST(a_deadline_outside_a_shield_is_delayed_until_its_end)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
@@ -718,7 +706,7 @@ END_TEST
 static void run_deep_in_the_stack(void *arg)
 {
     (void)arg;
-    volatile char frame[2048]; /* over that of the function which has returned */
+    volatile char frame[2048]; /* overwrites the frame of the returned function */
     for (size_t i = 0; i < sizeof frame; i++)
         frame[i] = 0x5a;
     weft_sleep(0.001);
@@ -733,22 +721,22 @@ static weft_value leave_deadlines_open(void *arg)
     return (weft_value)arg;
 }
 
-START_TEST(scopes_may_be_gone_with_the_function_that_left_them_open)
+START_TEST(scopes_left_open_may_be_in_a_returned_frame)
 {
     ck_assert_int_eq(weft_await(weft_spin(leave_deadlines_open, (void *)42)), 42);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
-static weft_value leave_open_what_is_given(void *arg)
+static weft_value open_scope_and_end(void *arg)
 {
     return weft_scope_open(arg, 60);
 }
 
-START_TEST(a_scope_that_was_left_open_is_open_no_more)
+START_TEST(a_scope_that_a_fiber_left_open_is_closed)
 {
     weft_scope scope;
-    weft_fiber f = weft_spin(leave_open_what_is_given, &scope);
+    weft_fiber f = weft_spin(open_scope_and_end, &scope);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(weft_await(weft_spin(sleep_shortly, NULL)), 0); /* in the same record */
     ck_assert_int_eq(weft_scope_cancel(&scope), -EINVAL);
@@ -757,7 +745,7 @@ START_TEST(a_scope_that_was_left_open_is_open_no_more)
 }
 END_TEST
 
-START_TEST(an_outer_deadline_that_is_moved_to_later_strikes_then)
+START_TEST(an_outer_deadline_that_is_moved_later_expires_at_the_new_time)
 {
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, 0.001), 0);
@@ -767,55 +755,55 @@ START_TEST(an_outer_deadline_that_is_moved_to_later_strikes_then)
     ck_assert_int_eq(weft_sleep(60), -ECANCELED);
     ck_assert_double_ge(weft_now() - begin, 0.0049);
     ck_assert_int_eq(weft_scope_reset(&inner, INFINITY), 0);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_scope_close(&inner), 0);
     ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &scopes_may_be_gone_with_the_function_that_left_them_open,
-    &a_scope_that_was_left_open_is_open_no_more,
-    &an_outer_deadline_that_is_moved_to_later_strikes_then,
-    &moving_on_ends_the_block_quietly_and_what_follows_blocks_as_before,
-    &a_deadline_that_strikes_is_told_as_timed_out,
-    &a_block_that_ends_in_time_is_told_as_0,
-    &an_inner_deadline_ends_the_inner_scope_and_not_the_outer_one,
-    &an_outer_deadline_unwinds_the_inner_scope_which_is_not_to_blame,
-    &of_five_nested_scopes_exactly_the_one_that_is_due_times_out,
-    &an_outer_deadline_strikes_although_the_inner_one_is_pushed_again_and_again,
-    &a_deadline_can_be_pulled_nearer_than_that_of_the_inner_scope,
-    &a_deadline_that_is_pushed_on_does_not_strike_when_it_would_have,
-    &a_million_resets_take_no_memory,
-    &a_hundred_scopes_in_a_row_can_be_over_at_once,
-    &an_error_of_the_body_passes_through_and_the_timer_is_disarmed,
-    &an_error_that_is_raised_in_the_body_is_not_taken_for_the_deadline,
+    &scopes_left_open_may_be_in_a_returned_frame,
+    &a_scope_that_a_fiber_left_open_is_closed,
+    &an_outer_deadline_that_is_moved_later_expires_at_the_new_time,
+    &move_on_after_ends_the_block_and_later_calls_block_again,
+    &an_expired_deadline_is_reported_as_timed_out,
+    &a_block_that_ends_in_time_results_in_0,
+    &an_inner_deadline_cancels_only_the_inner_scope,
+    &an_outer_deadline_cancels_the_inner_scope_which_does_not_time_out,
+    &of_five_nested_scopes_only_the_expired_one_times_out,
+    &an_outer_deadline_expires_although_the_inner_one_is_reset_repeatedly,
+    &an_outer_deadline_can_be_moved_before_the_inner_one,
+    &a_deadline_that_is_moved_later_does_not_expire_at_the_old_time,
+    &a_million_resets_allocate_no_memory,
+    &a_hundred_scopes_in_sequence_can_expire_at_once,
+    &an_error_of_the_body_is_returned_and_the_timer_is_disarmed,
+    &an_error_raised_in_the_body_is_not_mistaken_for_the_deadline,
     &a_time_of_0_enters_the_block_and_fails_its_first_blocking_call,
     &an_infinite_time_arms_no_timer,
     &a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered,
     &a_body_that_never_blocks_keeps_its_value,
-    &code_that_computes_can_ask_whether_its_time_is_over,
+    &computing_code_can_poll_for_cancellation,
     &return_and_goto_close_every_scope_that_they_leave,
     &break_and_continue_leave_the_block_and_not_the_loop_around_it,
-    &a_deadline_that_struck_is_told_also_when_the_block_is_left_by_break,
+    &an_expired_deadline_is_reported_also_when_the_block_is_left_by_break,
     &a_scope_that_is_not_the_innermost_cannot_be_closed,
     &a_closed_scope_can_be_neither_cancelled_nor_reset,
     &a_fiber_cannot_close_the_scope_of_another,
-    &a_scope_can_be_cancelled_by_another_fiber_and_has_not_timed_out_then,
+    &a_scope_that_another_fiber_cancels_does_not_time_out,
     &a_fiber_can_cancel_its_own_scope,
-    &a_reset_to_0_is_over_at_once_and_one_to_nonsense_changes_nothing,
+    &a_reset_to_0_expires_at_once_and_an_invalid_reset_changes_nothing,
     &in_a_cancelled_scope_every_blocking_call_fails_at_once,
-    &an_await_that_runs_out_of_time_leaves_the_fiber_as_it_is,
-    &code_that_ignores_its_cancellation_does_not_keep_the_others_from_running,
-    &a_scope_concerns_the_fiber_that_opened_it_and_not_its_children,
+    &an_await_that_times_out_leaves_the_fiber_unchanged,
+    &code_that_ignores_its_cancellation_does_not_starve_other_fibers,
+    &a_scope_affects_its_fiber_and_not_the_children,
     &scopes_that_are_open_when_a_fiber_ends_are_closed,
-    &cancellation_waits_for_the_end_of_a_shield_and_is_a_level_after_it,
-    &a_shield_holds_for_at_most_its_time,
-    &the_time_of_a_shield_ends_the_shield_and_not_what_is_inside,
-    &raised_errors_wait_for_the_end_of_a_shield_too,
+    &a_shield_delays_cancellation_which_persists_afterwards,
+    &a_shield_protects_for_at_most_its_time,
+    &the_end_of_a_shield_does_not_cancel_its_body,
+    &a_shield_delays_raised_errors_too,
     &a_shield_inside_a_cancelled_scope_lets_its_body_block,
-    &a_deadline_inside_a_shield_strikes_although_the_shield_holds,
-    &a_deadline_outside_a_shield_that_strikes_inside_it_waits_for_its_end,
+    &a_deadline_inside_a_shield_expires_inside_the_shield,
+    &a_deadline_outside_a_shield_is_delayed_until_its_end,
 };
 
 int main(void)

@@ -1,5 +1,8 @@
-/* Ending a fiber from outside, and cancellation as a level: stop, cancel, terminate. */
-#include "support.h"
+/*
+ * Tests of ending a fiber from outside with stop, cancel and terminate. A cancellation persists
+ * until the fiber ends.
+ */
+#include "support/support.h"
 
 #include <poll.h>
 
@@ -32,7 +35,7 @@ static weft_value clean_up_and_return(void *arg)
 }
 
 /* P24 */
-START_TEST(the_value_of_a_stopped_fiber_is_what_it_was_stopped_with)
+START_TEST(the_value_of_a_stopped_fiber_is_the_value_of_stop)
 {
     const weft_value returned[] = {1, -EIO};
     for (int i = 0; i < 2; i++) {
@@ -50,7 +53,7 @@ START_TEST(the_value_of_a_stopped_fiber_is_what_it_was_stopped_with)
 END_TEST
 
 /* P24 */
-START_TEST(terminate_cancels_and_waits_and_the_id_is_gone)
+START_TEST(terminate_cancels_waits_and_consumes_the_id)
 {
     weft_fiber f = weft_spin(clean_up_and_return, NULL);
     let_run();
@@ -59,13 +62,13 @@ START_TEST(terminate_cancels_and_waits_and_the_id_is_gone)
     ck_assert_int_eq(weft_await(f), -ESRCH);
     f = weft_spin(return_arg, as_arg(3));
     weft_snooze();
-    ck_assert_int_eq(weft_terminate(f, 10), 0); /* it was dead */
+    ck_assert_int_eq(weft_terminate(f, 10), 0); /* already ended */
     ck_assert_int_eq(weft_await(f), -ESRCH);
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
-static weft_value end_late(void *arg)
+static weft_value end_after_ms(void *arg)
 {
     weft_suspend();
     WEFT_SHIELD(10) {
@@ -77,34 +80,34 @@ static weft_value end_late(void *arg)
 static int terminate_with_grace(intptr_t late_ms, double grace_s)
 {
     weft_spin_options options = {.name = "stubborn"};
-    weft_fiber f = weft_spin_with(end_late, as_arg(late_ms), &options);
+    weft_fiber f = weft_spin_with(end_after_ms, as_arg(late_ms), &options);
     weft_snooze();
     return weft_terminate(f, grace_s) == 0 && weft_state_of(f) == WEFT_DEAD ? 0 : 1;
 }
 
-static int be_impatient(void)
+static int terminate_with_short_grace(void)
 {
     return terminate_with_grace(30, 0.002);
 }
 
-static int be_patient(void)
+static int terminate_with_long_grace(void)
 {
     return terminate_with_grace(1, 1000);
 }
 
 /* P24 */
-START_TEST(terminate_says_who_has_not_ended_after_the_grace_time_and_goes_on_waiting)
+START_TEST(terminate_reports_a_fiber_that_exceeds_its_grace_period_and_waits_on)
 {
-    const outcome *o = run_apart(be_impatient);
+    const outcome *o = run_apart(terminate_with_short_grace);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "\n"), 1);
     ck_assert_ptr_nonnull(strstr(o->text, "stubborn"));
-    o = run_apart(be_patient);
+    o = run_apart(terminate_with_long_grace);
     ck_assert_quiet(o, 0);
 }
 END_TEST
 
-static weft_value stop_oneself(void *arg)
+static weft_value stop_self(void *arg)
 {
     ck_assert_int_eq(weft_stop(weft_self(), (weft_value)arg), 0);
     mark("goes on ");
@@ -114,10 +117,10 @@ static weft_value stop_oneself(void *arg)
 }
 
 /* P24 */
-START_TEST(a_fiber_that_stops_itself_goes_on_to_its_next_blocking_call)
+START_TEST(a_fiber_that_stops_itself_runs_until_its_next_blocking_call)
 {
-    ck_assert_int_eq(weft_await(weft_spin(stop_oneself, as_arg(9))), 9);
-    ck_assert_int_eq(weft_await(weft_spin(stop_oneself, as_arg(-ECANCELED))), -ECANCELED);
+    ck_assert_int_eq(weft_await(weft_spin(stop_self, as_arg(9))), 9);
+    ck_assert_int_eq(weft_await(weft_spin(stop_self, as_arg(-ECANCELED))), -ECANCELED);
     ck_assert_trail("goes on goes on ");
 }
 END_TEST
@@ -131,7 +134,7 @@ static weft_value stop_parent(void *arg)
     return rc;
 }
 
-static weft_value be_stopped_by_child(void *arg)
+static weft_value spin_child_that_stops_self(void *arg)
 {
     (void)arg;
     weft_spin(stop_parent, NULL);
@@ -143,7 +146,7 @@ static weft_value be_stopped_by_child(void *arg)
 /* P24 */
 START_TEST(a_child_may_stop_its_own_parent_and_ends_with_it)
 {
-    ck_assert_int_eq(weft_await(weft_spin(be_stopped_by_child, NULL)), 7);
+    ck_assert_int_eq(weft_await(weft_spin(spin_child_that_stops_self, NULL)), 7);
     ck_assert_trail("parent child ");
 }
 END_TEST
@@ -164,17 +167,17 @@ START_TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
 }
 END_TEST
 
-static weft_value note_value_then_block(void *arg)
+static weft_value store_value_then_snooze(void *arg)
 {
     *(weft_value *)arg = weft_suspend();
     return weft_snooze();
 }
 
 /* P24 */
-START_TEST(who_was_woken_before_it_was_cancelled_keeps_its_value_and_fails_at_the_next_call)
+START_TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call)
 {
     weft_value got = 0;
-    weft_fiber f = weft_spin(note_value_then_block, &got);
+    weft_fiber f = weft_spin(store_value_then_snooze, &got);
     weft_snooze();
     weft_schedule(f, 8);
     weft_cancel(f);
@@ -183,7 +186,7 @@ START_TEST(who_was_woken_before_it_was_cancelled_keeps_its_value_and_fails_at_th
 }
 END_TEST
 
-static weft_value catch_and_go_on(void *arg)
+static weft_value sleep_while_cancelled(void *arg)
 {
     (void)arg;
     ck_assert(!weft_is_cancelled());
@@ -202,7 +205,7 @@ static weft_value catch_and_go_on(void *arg)
 /* T38 */
 START_TEST(a_cancelled_sleeper_wakes_and_stays_cancelled)
 {
-    weft_fiber f = weft_spin(catch_and_go_on, NULL);
+    weft_fiber f = weft_spin(sleep_while_cancelled, NULL);
     let_run();
     ck_assert_int_eq(weft_cancel(f), 0);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
@@ -224,7 +227,7 @@ static weft_value set_flag(void *arg)
 }
 
 /* T38 */
-START_TEST(code_that_ignores_a_cancel_cannot_keep_the_others_from_running)
+START_TEST(code_that_ignores_a_cancel_cannot_starve_other_fibers)
 {
     bool may_end = false;
     weft_fiber f = weft_spin(ignore_cancellation_for_a_while, &may_end);
@@ -235,7 +238,7 @@ START_TEST(code_that_ignores_a_cancel_cannot_keep_the_others_from_running)
 }
 END_TEST
 
-static void refuse_fiber_calls(weft_fiber other)
+static void assert_fiber_calls_refused(weft_fiber other)
 {
     weft_value out;
     ck_assert_int_eq(weft_await(other), -ECANCELED);
@@ -249,10 +252,10 @@ static void refuse_fiber_calls(weft_fiber other)
     ck_assert_int_eq(weft_suspend(), -ECANCELED);
     ck_assert_int_eq(weft_sleep(0), -ECANCELED);
     ck_assert_int_eq(weft_sleep(INFINITY), -ECANCELED);
-    ck_assert_int_eq(weft_terminate(other, 1), 0); /* it waits in any case */
+    ck_assert_int_eq(weft_terminate(other, 1), 0); /* terminate waits even if cancelled */
 }
 
-static void refuse_io_calls(const int *fd)
+static void assert_io_calls_refused(const int *fd)
 {
     char byte;
     ck_assert_int_eq(weft_read(fd[0], &byte, 1), -ECANCELED);
@@ -261,50 +264,51 @@ static void refuse_io_calls(const int *fd)
     ck_assert_int_eq(weft_write_all(fd[1], "x", 1), -ECANCELED);
     ck_assert_int_eq(weft_wait_fd(fd[0], POLLIN), -ECANCELED);
     ck_assert_int_eq(weft_accept(fd[0], NULL, NULL), -ECANCELED);
-    ck_assert_int_eq(weft_close(fd[1]), 0); /* in any case */
+    ck_assert_int_eq(weft_close(fd[1]), 0); /* close works even if cancelled */
 }
 
-typedef struct surroundings {
+typedef struct call_targets {
     weft_fiber other;
     weft_fiber dead;
     int fd[2];
-} surroundings;
+} call_targets;
 
 static weft_value try_every_call(void *arg)
 {
-    surroundings *s = arg;
+    call_targets *s = arg;
     weft_cancel(weft_self());
-    refuse_fiber_calls(s->other);
-    refuse_io_calls(s->fd);
-    ck_assert_int_eq(weft_await(s->dead), 3); /* no need to wait for it */
+    assert_fiber_calls_refused(s->other);
+    assert_io_calls_refused(s->fd);
+    ck_assert_int_eq(weft_await(s->dead), 3); /* needs no wait */
     return 0;
 }
 
 /* T40, T41 */
 START_TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
 {
-    surroundings s = {.other = spin_suspended(), .dead = weft_spin(return_arg, as_arg(3))};
+    call_targets s = {.other = spin_suspended(), .dead = weft_spin(return_arg, as_arg(3))};
     weft_snooze();
     ck_assert_int_eq(weft_socketpair(s.fd), 0);
     ck_assert_int_eq(weft_await(weft_spin(try_every_call, &s)), -ECANCELED);
     char byte;
-    ck_assert_int_eq(weft_read(s.fd[0], &byte, 1), 0); /* nothing was written, and it was closed */
+    /* Nothing was written, and the other end was closed. */
+    ck_assert_int_eq(weft_read(s.fd[0], &byte, 1), 0);
     weft_close(s.fd[0]);
 }
 END_TEST
 
-static weft_value read_it(void *arg)
+static weft_value read_fd(void *arg)
 {
     char byte;
     return weft_read(*(int *)arg, &byte, 1);
 }
 
-static weft_value await_it(void *arg)
+static weft_value await_stored_fiber(void *arg)
 {
     return weft_await(*(weft_fiber *)arg);
 }
 
-static weft_value await_any_of_it(void *arg)
+static weft_value await_any_stored(void *arg)
 {
     return weft_await_any(arg, 1, NULL);
 }
@@ -316,12 +320,12 @@ static weft_value await_own_children(void *arg)
     return weft_await_children();
 }
 
-static weft_value restart_it(void *arg)
+static weft_value restart_stored_fiber(void *arg)
 {
     return weft_restart(*(weft_fiber *)arg);
 }
 
-static void cancel_in(weft_fn *fn, void *arg)
+static void cancel_while_waiting(weft_fn *fn, void *arg)
 {
     weft_fiber f = weft_spin(fn, arg);
     let_run();
@@ -335,19 +339,20 @@ START_TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
-    weft_fiber other = weft_spin(end_late, as_arg(5));
+    weft_fiber other = weft_spin(end_after_ms, as_arg(5));
     weft_snooze();
-    cancel_in(suspend, NULL);
-    cancel_in(sleep_forever, NULL);
-    cancel_in(read_it, &fd[0]);
-    cancel_in(await_it, &other);
-    cancel_in(await_any_of_it, &other);
-    cancel_in(await_own_children, NULL);
-    cancel_in(restart_it, &other);
+    cancel_while_waiting(suspend, NULL);
+    cancel_while_waiting(sleep_forever, NULL);
+    cancel_while_waiting(read_fd, &fd[0]);
+    cancel_while_waiting(await_stored_fiber, &other);
+    cancel_while_waiting(await_any_stored, &other);
+    cancel_while_waiting(await_own_children, NULL);
+    cancel_while_waiting(restart_stored_fiber, &other);
     weft_counters counters;
     weft_stats(&counters);
     ck_assert_uint_eq(counters.ops_pending, 0);
-    ck_assert_uint_le(counters.timers, 2); /* the slow end of the other, and its shield */
+    /* For the shielded sleep of the other fiber, and for its shield. */
+    ck_assert_uint_le(counters.timers, 2);
     weft_close(fd[0]);
     weft_close(fd[1]);
 }
@@ -370,7 +375,7 @@ START_TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
 }
 END_TEST
 
-static weft_value leave_a_mess(void *arg)
+static weft_value leave_state_behind(void *arg)
 {
     static weft_scope scope; /* outlives the fiber, which does not close it */
     weft_scope_open(&scope, (double)(intptr_t)arg);
@@ -384,7 +389,7 @@ static weft_value leave_a_mess(void *arg)
     return 0;
 }
 
-static weft_value find_nothing(void *arg)
+static weft_value assert_clean_state(void *arg)
 {
     (void)arg;
     ck_assert(!weft_is_cancelled());
@@ -397,7 +402,7 @@ static weft_value find_nothing(void *arg)
 }
 
 /* T45 */
-START_TEST(nothing_leaks_to_the_next_fiber_on_a_used_record)
+START_TEST(no_state_remains_for_the_next_fiber_on_a_record)
 {
     for (int i = 0; i < 100; i++) {
         weft_fiber f = weft_spin(suspend, NULL);
@@ -405,16 +410,16 @@ START_TEST(nothing_leaks_to_the_next_fiber_on_a_used_record)
             weft_snooze();
         weft_stop(f, i);
         ck_assert_int_eq(weft_await(f), i);
-        ck_assert_int_eq(weft_await(weft_spin(find_nothing, NULL)), 11);
-        weft_value value = weft_await(weft_spin(leave_a_mess, as_arg(i % 3)));
+        ck_assert_int_eq(weft_await(weft_spin(assert_clean_state, NULL)), 11);
+        weft_value value = weft_await(weft_spin(leave_state_behind, as_arg(i % 3)));
         ck_assert(value == 0 || value == -EIO);
         weft_error_clear();
-        ck_assert_int_eq(weft_await(weft_spin(find_nothing, NULL)), 11);
+        ck_assert_int_eq(weft_await(weft_spin(assert_clean_state, NULL)), 11);
     }
 }
 END_TEST
 
-static weft_value ignore_many_refusals(void *arg)
+static weft_value snooze_while_cancelled(void *arg)
 {
     weft_cancel(weft_self());
     for (int i = 0; i < 100; i++)
@@ -422,7 +427,7 @@ static weft_value ignore_many_refusals(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value be_refused_once(void *arg)
+static weft_value snooze_once_while_cancelled(void *arg)
 {
     (void)arg;
     weft_cancel(weft_self());
@@ -433,15 +438,15 @@ static weft_value be_refused_once(void *arg)
 }
 
 /* T45, T40 */
-START_TEST(a_refused_call_returns_at_once_also_on_the_record_of_one_that_was_refused_often)
+START_TEST(a_cancelled_call_fails_at_once_also_on_a_reused_record)
 {
-    ck_assert_int_eq(weft_await(weft_spin(ignore_many_refusals, NULL)), -ECANCELED);
-    ck_assert_int_eq(weft_await(weft_spin(be_refused_once, NULL)), -ECANCELED);
+    ck_assert_int_eq(weft_await(weft_spin(snooze_while_cancelled, NULL)), -ECANCELED);
+    ck_assert_int_eq(weft_await(weft_spin(snooze_once_while_cancelled, NULL)), -ECANCELED);
 }
 END_TEST
 
-/* Memory of the parent that a child uses until its clean-up is over. */
-static weft_value use_for_a_while(void *arg)
+/* Use memory of the parent until the cleanup ends. */
+static weft_value use_memory_in_cleanup(void *arg)
 {
     weft_suspend();
     WEFT_SHIELD(INFINITY)
@@ -451,20 +456,20 @@ static weft_value use_for_a_while(void *arg)
 }
 
 typedef struct caller {
-    bool is_one;   /* weft_terminate of one child, else of all */
-    bool is_known; /* that it is cancelled, before it calls */
+    bool is_one;   /* true: weft_terminate for one child; false: for all children */
+    bool is_known; /* the fiber sees its cancellation before the call */
     weft_scope *scope;
     int rc, used;
 } caller;
 
 static void terminate_cancelled(caller *me)
 {
-    weft_fiber f = weft_spin(use_for_a_while, &me->used);
+    weft_fiber f = weft_spin(use_memory_in_cleanup, &me->used);
     WEFT_SHIELD(INFINITY)
         weft_snooze();
     me->rc = me->is_one ? weft_terminate(f, 10) : weft_terminate_children(10);
     if (me->used != 1)
-        me->rc = -EFAULT; /* it would be freed now */
+        me->rc = -EFAULT; /* the child could still use freed memory */
 }
 
 static weft_value stop_and_terminate(void *arg)
@@ -485,7 +490,7 @@ static weft_value time_out_and_terminate(void *arg)
     return 7;
 }
 
-static weft_value be_stopped_in_terminate(void *arg)
+static weft_value terminate_until_stopped(void *arg)
 {
     terminate_cancelled(arg);
     return 0;
@@ -499,22 +504,22 @@ START_TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
         ck_assert_int_eq(a.rc, 0);
         ck_assert_int_eq(weft_await(weft_spin(time_out_and_terminate, &b)), 7);
         ck_assert_int_eq(b.rc, 0);
-        weft_fiber f = weft_spin(be_stopped_in_terminate, &c);
+        weft_fiber f = weft_spin(terminate_until_stopped, &c);
         while (weft_children(f, NULL, 0) == 0)
             weft_snooze();
         weft_snooze();
         weft_stop(f, 7);
-        weft_interrupt(f, -EINTR); /* -EBUSY, or it waits again */
+        weft_interrupt(f, -EINTR); /* -EBUSY, or the fiber waits again */
         ck_assert_int_eq(weft_await(f), 7);
         ck_assert_int_eq(c.rc, 0);
     }
 }
 END_TEST
 
-START_TEST(an_error_raised_during_terminate_waits_for_the_next_call)
+START_TEST(an_error_raised_during_terminate_is_returned_by_the_next_call)
 {
     int used = 0;
-    weft_fiber f = weft_spin(use_for_a_while, &used);
+    weft_fiber f = weft_spin(use_memory_in_cleanup, &used);
     weft_snooze();
     weft_raise(weft_self(), -EIO, "meanwhile");
     ck_assert_int_eq(weft_terminate(f, 10), 0);
@@ -525,22 +530,22 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &a_fiber_that_is_stopped_before_it_ran_never_runs,
-    &the_value_of_a_stopped_fiber_is_what_it_was_stopped_with,
-    &terminate_cancels_and_waits_and_the_id_is_gone,
-    &terminate_says_who_has_not_ended_after_the_grace_time_and_goes_on_waiting,
-    &a_fiber_that_stops_itself_goes_on_to_its_next_blocking_call,
+    &the_value_of_a_stopped_fiber_is_the_value_of_stop,
+    &terminate_cancels_waits_and_consumes_the_id,
+    &terminate_reports_a_fiber_that_exceeds_its_grace_period_and_waits_on,
+    &a_fiber_that_stops_itself_runs_until_its_next_blocking_call,
     &a_child_may_stop_its_own_parent_and_ends_with_it,
     &a_stopped_fiber_moves_to_the_front_of_the_queue,
-    &who_was_woken_before_it_was_cancelled_keeps_its_value_and_fails_at_the_next_call,
+    &a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call,
     &a_cancelled_sleeper_wakes_and_stays_cancelled,
-    &code_that_ignores_a_cancel_cannot_keep_the_others_from_running,
+    &code_that_ignores_a_cancel_cannot_starve_other_fibers,
     &every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once,
     &every_kind_of_wait_ends_when_its_fiber_is_cancelled,
     &fibers_can_be_started_and_cancelled_at_once_many_times,
-    &nothing_leaks_to_the_next_fiber_on_a_used_record,
-    &a_refused_call_returns_at_once_also_on_the_record_of_one_that_was_refused_often,
+    &no_state_remains_for_the_next_fiber_on_a_record,
+    &a_cancelled_call_fails_at_once_also_on_a_reused_record,
     &terminate_waits_for_the_end_although_the_caller_is_cancelled,
-    &an_error_raised_during_terminate_waits_for_the_next_call,
+    &an_error_raised_during_terminate_is_returned_by_the_next_call,
 };
 
 int main(void)

@@ -1,13 +1,8 @@
-/* Parents and children: who ends whom, in which order, and the way of an error up the tree. */
-#include "support.h"
-
-static weft_value mark_when_cancelled(void *arg)
-{
-    weft_value rc = weft_suspend();
-    if (rc == -ECANCELED)
-        mark(arg);
-    return rc;
-}
+/*
+ * Tests of parents and children: the order in which they end, and the propagation of errors up the
+ * tree.
+ */
+#include "support/support.h"
 
 static weft_value spin_three_and_end(void *arg)
 {
@@ -20,14 +15,14 @@ static weft_value spin_three_and_end(void *arg)
 }
 
 /* P16 */
-START_TEST(as_a_fiber_ends_its_children_are_cancelled_in_the_order_of_their_making)
+START_TEST(an_ending_fiber_cancels_its_children_in_order_of_creation)
 {
     ck_assert_int_eq(weft_await(weft_spin(spin_three_and_end, as_arg(8))), 8);
     ck_assert_trail("end 123");
 }
 END_TEST
 
-static weft_value end_slowly(void *arg)
+static weft_value mark_child_after_shield(void *arg)
 {
     weft_suspend();
     WEFT_SHIELD(10) {
@@ -40,15 +35,15 @@ static weft_value end_slowly(void *arg)
 static weft_value spin_slow_child_and_end(void *arg)
 {
     (void)arg;
-    weft_spin(end_slowly, as_arg(20));
-    weft_spin(end_slowly, as_arg(5));
+    weft_spin(mark_child_after_shield, as_arg(20));
+    weft_spin(mark_child_after_shield, as_arg(5));
     weft_snooze();
     mark("body ");
     return 6;
 }
 
 /* P16, P17 */
-START_TEST(a_fiber_is_dead_only_when_its_children_are)
+START_TEST(a_fiber_ends_only_after_its_children)
 {
     double begin = weft_now();
     weft_fiber f = weft_spin(spin_slow_child_and_end, NULL);
@@ -61,7 +56,7 @@ START_TEST(a_fiber_is_dead_only_when_its_children_are)
 }
 END_TEST
 
-static weft_value fail_when_cancelled(void *arg)
+static weft_value fail_after_suspend(void *arg)
 {
     weft_suspend();
     return weft_fail((int)(intptr_t)arg, "broken in the end");
@@ -70,17 +65,17 @@ static weft_value fail_when_cancelled(void *arg)
 static weft_value spin_two_that_fail_at_the_end(void *arg)
 {
     weft_spin(suspend, NULL);
-    weft_spin(fail_when_cancelled, as_arg(-EIO));
-    weft_spin(fail_when_cancelled, as_arg(-EPIPE));
+    weft_spin(fail_after_suspend, as_arg(-EIO));
+    weft_spin(fail_after_suspend, as_arg(-EPIPE));
     weft_snooze();
     return (weft_value)arg;
 }
 
 /* P18 */
-START_TEST(of_children_that_fail_while_they_are_ended_the_first_error_is_the_result)
+START_TEST(the_first_error_of_cancelled_children_is_the_result)
 {
     ck_assert_int_eq(weft_await(weft_spin(spin_two_that_fail_at_the_end, as_arg(1))), -EIO);
-    ck_assert_words(-EIO, "broken in the end");
+    ck_assert_error(-EIO, "broken in the end");
     weft_error_clear();
     ck_assert_int_eq(weft_await(weft_spin(spin_two_that_fail_at_the_end, as_arg(-ENOENT))),
                      -ENOENT);
@@ -88,15 +83,15 @@ START_TEST(of_children_that_fail_while_they_are_ended_the_first_error_is_the_res
 END_TEST
 
 /* P19 */
-START_TEST(an_error_of_a_child_arrives_at_the_next_switchpoint_once_and_not_before)
+START_TEST(an_error_of_a_child_is_returned_once_by_the_next_switchpoint)
 {
     weft_fiber sibling = spin_suspended();
     weft_go(fail_with, as_arg(-EIO));
     ck_assert_ptr_null(weft_error());
-    ck_assert_int_eq(weft_snooze(), 0); /* it fails during this one */
+    ck_assert_int_eq(weft_snooze(), 0); /* the child fails during this call */
     ck_assert_ptr_null(weft_error());
     ck_assert_int_eq(weft_snooze(), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_state_of(sibling), WEFT_WAITING);
     weft_schedule(sibling, 3);
@@ -105,7 +100,7 @@ START_TEST(an_error_of_a_child_arrives_at_the_next_switchpoint_once_and_not_befo
 END_TEST
 
 /* P19 */
-START_TEST(an_error_of_a_child_ends_the_blocking_call_in_which_its_parent_is)
+START_TEST(an_error_of_a_child_ends_the_blocking_call_of_its_parent)
 {
     weft_go(fail_with, as_arg(-EIO));
     ck_assert_int_eq(weft_sleep(60), -EIO);
@@ -126,7 +121,7 @@ START_TEST(an_error_of_a_child_ends_the_blocking_call_in_which_its_parent_is)
 END_TEST
 
 /* P19 */
-START_TEST(errors_of_several_children_arrive_one_after_the_other)
+START_TEST(errors_of_several_children_are_returned_one_after_the_other)
 {
     weft_go(fail_with, as_arg(-EIO));
     weft_go(fail_with, as_arg(-EPIPE));
@@ -139,29 +134,29 @@ START_TEST(errors_of_several_children_arrive_one_after_the_other)
 }
 END_TEST
 
-static weft_value three_levels(void *arg)
+static weft_value spin_levels(void *arg)
 {
     intptr_t level = (intptr_t)arg;
-    weft_fiber below = level == 1 ? weft_spin(fail_with, as_arg(-EIO))
-                                  : weft_spin(three_levels, as_arg(level - 1));
-    weft_name(below, level == 1 ? "innermost" : "between");
+    weft_fiber below =
+        level == 1 ? weft_spin(fail_with, as_arg(-EIO)) : weft_spin(spin_levels, as_arg(level - 1));
+    weft_set_name(below, level == 1 ? "innermost" : "between");
     weft_spin(mark_when_cancelled, "s");
     return weft_sleep(60);
 }
 
 /* P20 */
-START_TEST(an_error_climbs_three_levels_and_its_source_is_the_innermost)
+START_TEST(an_error_propagates_three_levels_and_keeps_its_source)
 {
-    weft_spin(three_levels, as_arg(3));
+    weft_spin(spin_levels, as_arg(3));
     ck_assert_int_eq(weft_sleep(60), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_str_eq(weft_error()->fiber_name, "innermost");
     ck_assert_trail("sss");
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
-static weft_value translate(void *arg)
+static weft_value handle_or_replace_error(void *arg)
 {
     weft_spin(fail_with, as_arg(-EIO));
     int rc = weft_sleep(60);
@@ -171,12 +166,12 @@ static weft_value translate(void *arg)
 }
 
 /* P20 */
-START_TEST(each_level_may_deal_with_an_error_or_give_another_one_with_its_cause)
+START_TEST(each_level_may_handle_an_error_or_replace_it)
 {
-    ck_assert_int_eq(weft_await(weft_spin(translate, NULL)), 0);
-    weft_fiber f = weft_spin(translate, "anything");
+    ck_assert_int_eq(weft_await(weft_spin(handle_or_replace_error, NULL)), 0);
+    weft_fiber f = weft_spin(handle_or_replace_error, "anything");
     ck_assert_int_eq(weft_sleep(60), -EPIPE);
-    ck_assert_words(-EPIPE, "upstream failed");
+    ck_assert_error(-EPIPE, "upstream failed");
     ck_assert_uint_eq(weft_error()->fiber, f);
     const weft_error_info *cause = weft_error()->cause;
     ck_assert_ptr_nonnull(cause);
@@ -193,7 +188,8 @@ START_TEST(a_parent_that_awaits_gets_the_error_once)
     ck_assert_int_eq(weft_await(f), -EIO);
     ck_assert_int_eq(weft_snooze(), 0);
     f = weft_spin(fail_with, as_arg(-EIO));
-    ck_assert_int_eq(weft_snooze(), 0); /* it has failed, and its parent does not know yet */
+    /* The child fails during this call, and the parent does not get the error yet. */
+    ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_await(f), -EIO);
     ck_assert_int_eq(weft_snooze(), 0);
     weft_fiber g[] = {weft_spin(return_arg, NULL), weft_spin(fail_with, as_arg(-EPIPE))};
@@ -217,7 +213,7 @@ START_TEST(after_an_await_that_timed_out_a_later_error_still_reaches_the_parent)
         ck_assert_int_eq(weft_await(f), -ECANCELED);
     }
     ck_assert_int_eq(weft_sleep(60), -EIO);
-    ck_assert_words(-EIO, "late");
+    ck_assert_error(-EIO, "late");
 }
 END_TEST
 
@@ -243,7 +239,7 @@ START_TEST(a_scope_does_not_swallow_the_error_of_a_child)
 END_TEST
 
 /* P22 */
-START_TEST(an_error_of_a_child_waits_behind_a_shield)
+START_TEST(a_shield_delays_an_error_of_a_child)
 {
     weft_go(fail_with, as_arg(-EIO));
     WEFT_SHIELD(10) {
@@ -256,7 +252,7 @@ START_TEST(an_error_of_a_child_waits_behind_a_shield)
 END_TEST
 
 /* T27 */
-START_TEST(an_end_that_was_asked_for_is_not_an_error_to_the_parent)
+START_TEST(a_cancelled_or_stopped_child_is_not_an_error_for_the_parent)
 {
     weft_cancel(spin_suspended());
     weft_stop(spin_suspended(), -EIO);
@@ -282,7 +278,7 @@ START_TEST(a_detached_child_outlives_its_parent_and_its_error_goes_to_main)
     ck_assert_int_eq(weft_await(weft_spin(spin_and_detach, (void *)sleep_then_fail)), 0);
     ck_assert_int_eq(weft_state_of(detached), WEFT_WAITING);
     ck_assert_int_eq(weft_sleep(60), -EIO);
-    ck_assert_words(-EIO, "late");
+    ck_assert_error(-EIO, "late");
 }
 END_TEST
 
@@ -343,7 +339,7 @@ START_TEST(a_fiber_cannot_be_moved_under_itself_or_its_own_children)
     ck_assert_int_eq(weft_attach(a, b), -EINVAL);
     ck_assert_int_eq(weft_attach(weft_main(), a), -EINVAL);
     ck_assert_int_eq(weft_detach(weft_main()), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_uint_eq(weft_parent(b), a);
     ck_assert_uint_eq(weft_parent(a), weft_self());
     ck_assert_uint_eq(weft_parent(weft_self()), 0);
@@ -353,7 +349,7 @@ START_TEST(a_fiber_cannot_be_moved_under_itself_or_its_own_children)
 END_TEST
 
 /* P16 */
-START_TEST(children_are_listed_in_the_order_of_their_making)
+START_TEST(children_are_listed_in_order_of_creation)
 {
     weft_fiber f[4], out[4] = {0};
     for (int i = 0; i < 4; i++)
@@ -375,7 +371,7 @@ static weft_value terminate_own_children(void *arg)
 {
     weft_fiber f = weft_spin(mark_when_cancelled, "a");
     weft_fiber below = weft_spin_with(mark_when_cancelled, "b", &(weft_spin_options){.parent = f});
-    weft_spin(end_slowly, as_arg(2));
+    weft_spin(mark_child_after_shield, as_arg(2));
     weft_snooze();
     ck_assert_int_eq(weft_terminate_children(10), 0);
     ck_assert_trail("abchild ");
@@ -386,7 +382,7 @@ static weft_value terminate_own_children(void *arg)
 }
 
 /* P28 */
-START_TEST(terminate_children_ends_all_of_them_and_no_others)
+START_TEST(terminate_children_ends_all_children_and_no_other_fibers)
 {
     weft_fiber sibling = spin_suspended();
     ck_assert_int_eq(weft_await(weft_spin(terminate_own_children, as_arg(5))), 5);
@@ -396,14 +392,14 @@ START_TEST(terminate_children_ends_all_of_them_and_no_others)
 END_TEST
 
 /* P32 */
-START_TEST(await_children_returns_when_none_lives_or_with_the_first_error)
+START_TEST(await_children_returns_when_all_have_ended_or_with_the_first_error)
 {
     ck_assert_int_eq(weft_await_children(), 0);
     weft_fiber f = spin_suspended();
     weft_spin(sleep_then_fail, as_arg(-EIO));
     ck_assert_int_eq(weft_await_children(), -EIO);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    weft_spin_with(end_slowly, as_arg(1), &(weft_spin_options){.parent = f});
+    weft_spin_with(mark_child_after_shield, as_arg(1), &(weft_spin_options){.parent = f});
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
@@ -421,7 +417,7 @@ static weft_value count_end(void *arg)
     return rc;
 }
 
-static weft_value have_many(void *arg)
+static weft_value spin_many(void *arg)
 {
     for (intptr_t i = (intptr_t)arg; i > 0; i--)
         ck_assert_uint_ne(weft_spin(count_end, NULL), 0);
@@ -432,9 +428,9 @@ static weft_value have_many(void *arg)
 /* P28 */
 START_TEST(ten_thousand_children_end_with_their_parent)
 {
-    ck_assert_int_eq(weft_await(weft_spin(have_many, as_arg(100))), 1);
+    ck_assert_int_eq(weft_await(weft_spin(spin_many, as_arg(100))), 1);
     ck_assert_int_eq(ended, 100);
-    ck_assert_int_eq(weft_await(weft_spin(have_many, as_arg(MANY_FIBERS))), 1);
+    ck_assert_int_eq(weft_await(weft_spin(spin_many, as_arg(MANY_FIBERS))), 1);
     ck_assert_int_eq(ended, 100 + MANY_FIBERS);
     weft_counters counters;
     weft_stats(&counters);
@@ -443,20 +439,20 @@ START_TEST(ten_thousand_children_end_with_their_parent)
 }
 END_TEST
 
-static weft_value deep(void *arg)
+static weft_value spin_deep(void *arg)
 {
     intptr_t left = (intptr_t)arg;
     if (left > 0)
-        weft_spin(deep, as_arg(left - 1));
+        weft_spin(spin_deep, as_arg(left - 1));
     weft_value rc = weft_suspend();
     ended += rc == -ECANCELED;
     return rc;
 }
 
 /* P28 */
-START_TEST(a_line_of_two_thousand_generations_ends_with_the_first)
+START_TEST(two_thousand_generations_end_with_the_first)
 {
-    weft_fiber f = weft_spin(deep, as_arg(2000));
+    weft_fiber f = weft_spin(spin_deep, as_arg(2000));
     let_run();
     ck_assert_int_eq(weft_stop(f, 1), 0);
     ck_assert_int_eq(weft_await(f), 1);
@@ -465,28 +461,28 @@ START_TEST(a_line_of_two_thousand_generations_ends_with_the_first)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &as_a_fiber_ends_its_children_are_cancelled_in_the_order_of_their_making,
-    &a_fiber_is_dead_only_when_its_children_are,
-    &of_children_that_fail_while_they_are_ended_the_first_error_is_the_result,
-    &an_error_of_a_child_arrives_at_the_next_switchpoint_once_and_not_before,
-    &an_error_of_a_child_ends_the_blocking_call_in_which_its_parent_is,
-    &errors_of_several_children_arrive_one_after_the_other,
-    &an_error_climbs_three_levels_and_its_source_is_the_innermost,
-    &each_level_may_deal_with_an_error_or_give_another_one_with_its_cause,
+    &an_ending_fiber_cancels_its_children_in_order_of_creation,
+    &a_fiber_ends_only_after_its_children,
+    &the_first_error_of_cancelled_children_is_the_result,
+    &an_error_of_a_child_is_returned_once_by_the_next_switchpoint,
+    &an_error_of_a_child_ends_the_blocking_call_of_its_parent,
+    &errors_of_several_children_are_returned_one_after_the_other,
+    &an_error_propagates_three_levels_and_keeps_its_source,
+    &each_level_may_handle_an_error_or_replace_it,
     &a_parent_that_awaits_gets_the_error_once,
     &after_an_await_that_timed_out_a_later_error_still_reaches_the_parent,
     &a_scope_does_not_swallow_the_error_of_a_child,
-    &an_error_of_a_child_waits_behind_a_shield,
-    &an_end_that_was_asked_for_is_not_an_error_to_the_parent,
+    &a_shield_delays_an_error_of_a_child,
+    &a_cancelled_or_stopped_child_is_not_an_error_for_the_parent,
     &a_detached_child_outlives_its_parent_and_its_error_goes_to_main,
     &a_child_that_detaches_while_its_parent_ends_is_not_waited_for,
     &an_attached_fiber_ends_with_its_new_parent_and_its_errors_go_there,
     &a_fiber_cannot_be_moved_under_itself_or_its_own_children,
-    &children_are_listed_in_the_order_of_their_making,
-    &terminate_children_ends_all_of_them_and_no_others,
-    &await_children_returns_when_none_lives_or_with_the_first_error,
+    &children_are_listed_in_order_of_creation,
+    &terminate_children_ends_all_children_and_no_other_fibers,
+    &await_children_returns_when_all_have_ended_or_with_the_first_error,
     &ten_thousand_children_end_with_their_parent,
-    &a_line_of_two_thousand_generations_ends_with_the_first,
+    &two_thousand_generations_end_with_the_first,
 };
 
 int main(void)

@@ -1,16 +1,19 @@
-/* Ended fibers that nobody awaits: what is kept of them, and what is said. */
-#include "support.h"
+/*
+ * Tests of ended fibers that are not awaited: the stored values, and the warning about their
+ * number.
+ */
+#include "support/support.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 
-/* More than keep their records (core/limits.h), so that most are kept in short. */
+/* More than the number of full records (core/limits.h), so that most have only a short record. */
 enum { COUNT = 3000 };
 
 static weft_fiber fibers[COUNT];
 
-static weft_counters stats(void)
+static weft_counters counters_now(void)
 {
     weft_counters counters;
     ck_assert_int_eq(weft_stats(&counters), 0);
@@ -26,11 +29,11 @@ static void spin_all(weft_fn *fn)
             weft_snooze();
     }
     weft_snooze();
-    ck_assert_uint_eq(stats().fibers, 0);
-    ck_assert_uint_eq(stats().fibers_unawaited, COUNT);
+    ck_assert_uint_eq(counters_now().fibers, 0);
+    ck_assert_uint_eq(counters_now().fibers_unawaited, COUNT);
 }
 
-START_TEST(the_values_of_many_are_there_until_they_are_awaited)
+START_TEST(values_of_many_ended_fibers_are_stored_until_awaited)
 {
     spin_all(return_arg);
     for (int i = COUNT; i-- > 0;) {
@@ -39,11 +42,11 @@ START_TEST(the_values_of_many_are_there_until_they_are_awaited)
         ck_assert_int_eq(weft_await(fibers[i]), i);
         ck_assert_int_eq(weft_await(fibers[i]), -ESRCH);
     }
-    ck_assert_uint_eq(stats().fibers_unawaited, 0);
+    ck_assert_uint_eq(counters_now().fibers_unawaited, 0);
 }
 END_TEST
 
-START_TEST(they_can_be_awaited_in_any_order_while_others_end)
+START_TEST(ended_fibers_can_be_awaited_in_any_order_while_others_end)
 {
     spin_all(return_arg);
     for (int i = 0; i < COUNT; i++) {
@@ -56,11 +59,11 @@ START_TEST(they_can_be_awaited_in_any_order_while_others_end)
     weft_snooze();
     for (int i = 0; i < COUNT; i++)
         ck_assert_int_eq(weft_await(fibers[i]), i);
-    ck_assert_uint_eq(stats().fibers_unawaited, 0);
+    ck_assert_uint_eq(counters_now().fibers_unawaited, 0);
 }
 END_TEST
 
-START_TEST(they_can_be_awaited_together_and_selected)
+START_TEST(ended_fibers_can_be_awaited_together_and_selected)
 {
     spin_all(return_arg);
     static weft_value values[COUNT];
@@ -89,8 +92,8 @@ static weft_value fail_loudly(void *arg)
     return weft_fail(-EIO, "broken %d", (int)(intptr_t)arg);
 }
 
-/* Its children fail, which it hears of in its blocking calls. */
-static weft_value parent_of_failures(void *arg)
+/* The children fail. The parent gets their errors from its blocking calls. */
+static weft_value spin_failing_and_await(void *arg)
 {
     (void)arg;
     for (int i = 0; i < COUNT; i++) {
@@ -98,41 +101,41 @@ static weft_value parent_of_failures(void *arg)
         weft_snooze();
     }
     for (int i = 0; i < COUNT; i++) {
-        char words[32];
+        char expected[32];
         ck_assert_int_eq(weft_await(fibers[i]), -EIO);
-        snprintf(words, sizeof words, "broken %d", i);
-        ck_assert_words(-EIO, words);
+        snprintf(expected, sizeof expected, "broken %d", i);
+        ck_assert_error(-EIO, expected);
     }
-    return 0; /* all were awaited: no error is left to strike */
+    return 0; /* all children were awaited, so no error is pending */
 }
 
-START_TEST(the_words_of_an_error_come_along_and_it_does_not_strike_the_parent_any_more)
+START_TEST(an_awaited_error_has_its_message_and_does_not_reach_the_parent_again)
 {
-    ck_assert_int_eq(weft_await(weft_spin(parent_of_failures, NULL)), 0);
-    ck_assert_uint_eq(stats().fibers_unawaited, 0);
+    ck_assert_int_eq(weft_await(weft_spin(spin_failing_and_await, NULL)), 0);
+    ck_assert_uint_eq(counters_now().fibers_unawaited, 0);
 }
 END_TEST
 
-static weft_value leave_all(void *arg)
+static weft_value spin_without_await(void *arg)
 {
     (void)arg;
     for (int i = 0; i < COUNT; i++)
         fibers[i] = weft_spin(i % 2 ? return_arg : fail_loudly, as_arg(i));
     while (weft_snooze() != 0)
-        continue; /* until no error is left to hear of */
+        continue; /* until no error is pending */
     return 0;
 }
 
-START_TEST(they_go_with_their_parent)
+START_TEST(values_of_ended_fibers_are_freed_with_their_parent)
 {
-    weft_await(weft_spin(leave_all, NULL));
-    ck_assert_uint_eq(stats().fibers_unawaited, 0);
+    weft_await(weft_spin(spin_without_await, NULL));
+    ck_assert_uint_eq(counters_now().fibers_unawaited, 0);
     for (int i = 0; i < COUNT; i++)
         ck_assert_int_eq(weft_await(fibers[i]), -ESRCH);
 }
 END_TEST
 
-START_TEST(one_that_ended_lately_can_be_restarted_and_one_of_long_ago_is_gone_but_for_its_value)
+START_TEST(only_recently_ended_fibers_can_be_restarted)
 {
     spin_all(return_arg);
     ck_assert_int_eq(weft_restart(fibers[COUNT - 1]), 0);
@@ -146,7 +149,7 @@ START_TEST(one_that_ended_lately_can_be_restarted_and_one_of_long_ago_is_gone_bu
 }
 END_TEST
 
-/* Bytes that malloc has given out; 0: it does not tell. */
+/* Return the bytes that malloc has handed out. 0: unknown. */
 static size_t allocated_bytes(void)
 {
 #ifdef __GLIBC__
@@ -157,24 +160,24 @@ static size_t allocated_bytes(void)
 #endif
 }
 
-START_TEST(they_take_far_less_memory_than_their_records)
+START_TEST(an_unawaited_fiber_takes_less_memory_than_a_record)
 {
-    spin_all(return_arg); /* what the thread needs anyway is there */
+    spin_all(return_arg); /* allocates everything that the thread needs anyway */
     enum { MORE = 60000 };
     size_t before = allocated_bytes();
-    weft_counters counters = stats();
+    weft_counters counters = counters_now();
     size_t stacks = counters.stacks;
     for (int i = 0; i < MORE; i++) {
         weft_spin(return_arg, NULL);
         weft_snooze();
     }
     ck_assert_uint_lt((allocated_bytes() - before) / MORE, 96);
-    ck_assert_uint_eq(stats().stacks, stacks);
-    ck_assert_uint_eq(stats().fibers_unawaited, COUNT + MORE);
+    ck_assert_uint_eq(counters_now().stacks, stacks);
+    ck_assert_uint_eq(counters_now().fibers_unawaited, COUNT + MORE);
 }
 END_TEST
 
-START_TEST(nothing_is_kept_of_fibers_that_other_threads_could_not_await)
+START_TEST(values_of_fibers_of_other_threads_are_not_stored)
 {
     weft_fiber f = 0;
     for (int i = 0; i < 1000; i++) {
@@ -183,15 +186,15 @@ START_TEST(nothing_is_kept_of_fibers_that_other_threads_could_not_await)
         ck_assert_int_eq(weft_await_children(), 0);
     }
     ck_assert_int_eq(weft_await(f), -ESRCH);
-    ck_assert_uint_eq(stats().fibers_unawaited, 0);
+    ck_assert_uint_eq(counters_now().fibers_unawaited, 0);
     f = weft_cord_spin(weft_main(), return_arg, as_arg(9));
-    ck_assert_int_eq(weft_await(f), 9); /* while it lives, a fiber of the same cord can */
+    ck_assert_int_eq(weft_await(f), 9); /* a fiber of the same cord can await it while it lives */
 }
 END_TEST
 
-static int leave_a_hundred_thousand(void)
+static int spin_150000_without_await(void)
 {
-    weft_name(weft_self(), "careless");
+    weft_set_name(weft_self(), "careless");
     for (int i = 0; i < 150000; i++) {
         weft_spin(return_arg, NULL);
         weft_snooze();
@@ -199,29 +202,30 @@ static int leave_a_hundred_thousand(void)
     return 0;
 }
 
-START_TEST(a_hundred_thousand_of_them_are_said_once_with_who_made_them)
+START_TEST(a_hundred_thousand_unawaited_fibers_are_reported_once_with_their_parent)
 {
-    const outcome *out = run_apart(leave_a_hundred_thousand);
+    const outcome *out = run_apart(spin_150000_without_await);
     ck_assert_int_eq(out->status, 0);
-    const char *said = strstr(out->text, "weft: 100000 children of fiber #");
-    ck_assert_ptr_nonnull(said);
-    ck_assert_ptr_nonnull(strstr(said, "'careless'"));
-    ck_assert_ptr_nonnull(strstr(said, "Use weft_go"));
-    ck_assert_ptr_nonnull(strstr(said, "test_unawaited")); /* the function, and where it is */
-    ck_assert_ptr_null(strstr(said + 1, "weft: 100000"));
+    const char *warning = strstr(out->text, "weft: 100000 children of fiber #");
+    ck_assert_ptr_nonnull(warning);
+    ck_assert_ptr_nonnull(strstr(warning, "'careless'"));
+    ck_assert_ptr_nonnull(strstr(warning, "Use weft_go"));
+    /* The backtrace contains the name of the program. */
+    ck_assert_ptr_nonnull(strstr(warning, "test_unawaited"));
+    ck_assert_ptr_null(strstr(warning + 1, "weft: 100000"));
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &the_values_of_many_are_there_until_they_are_awaited,
-    &they_can_be_awaited_in_any_order_while_others_end,
-    &they_can_be_awaited_together_and_selected,
-    &the_words_of_an_error_come_along_and_it_does_not_strike_the_parent_any_more,
-    &they_go_with_their_parent,
-    &one_that_ended_lately_can_be_restarted_and_one_of_long_ago_is_gone_but_for_its_value,
-    &they_take_far_less_memory_than_their_records,
-    &nothing_is_kept_of_fibers_that_other_threads_could_not_await,
-    &a_hundred_thousand_of_them_are_said_once_with_who_made_them,
+    &values_of_many_ended_fibers_are_stored_until_awaited,
+    &ended_fibers_can_be_awaited_in_any_order_while_others_end,
+    &ended_fibers_can_be_awaited_together_and_selected,
+    &an_awaited_error_has_its_message_and_does_not_reach_the_parent_again,
+    &values_of_ended_fibers_are_freed_with_their_parent,
+    &only_recently_ended_fibers_can_be_restarted,
+    &an_unawaited_fiber_takes_less_memory_than_a_record,
+    &values_of_fibers_of_other_threads_are_not_stored,
+    &a_hundred_thousand_unawaited_fibers_are_reported_once_with_their_parent,
 };
 
 int main(void)

@@ -1,18 +1,19 @@
 /*
- * When a scope has timed out: only if its deadline cut a call inside it short. A call that has a
- * result of its own is never lost to a deadline that passes beside it.
+ * Tests of the conditions for a timeout: a scope has timed out only if its deadline interrupted a
+ * call inside it. A call that has a result is never lost because a deadline passes at the same
+ * time.
  */
-#include "support.h"
+#include "support/support.h"
 
 #include <pthread.h>
 #include <sys/socket.h>
 
 #define LINES 2000
 #define TIMEOUT_S 0.0002
-/* Roughly as often before the deadline as after it, and now and then at the same moment. */
+/* Pauses about as often shorter than the deadline as longer, and sometimes equal. */
 #define PAUSES 5
 
-/* The idiom of examples/gets.c. */
+/* As in examples/gets.c. */
 static ssize_t gets_within(weft_stream *from, char *line, size_t room)
 {
     ssize_t n = 0;
@@ -23,7 +24,7 @@ static ssize_t gets_within(weft_stream *from, char *line, size_t room)
     return rc < 0 ? rc : n;
 }
 
-/* All lines come, in their order, and once. */
+/* Require every line once and in order. */
 static void read_numbered_lines(int fd)
 {
     weft_stream input;
@@ -81,10 +82,10 @@ static void *write_in_thread(void *arg)
     return NULL;
 }
 
-START_TEST(a_line_of_another_thread_is_never_lost_to_a_deadline)
+START_TEST(a_line_from_another_thread_is_never_lost_to_a_deadline)
 {
-    if (strcmp(weft_backend_name(), "sim") == 0)
-        return; /* a descriptor of the kernel blocks its thread */
+    if (is_sim())
+        return; /* a descriptor of the kernel blocks the thread */
     int fd[2];
     pthread_t writer;
     void *fault;
@@ -97,8 +98,8 @@ START_TEST(a_line_of_another_thread_is_never_lost_to_a_deadline)
 }
 END_TEST
 
-/* Return when the deadline has passed, without a call that it could cut short. */
-static void compute_past(const weft_scope *scope)
+/* Wait until the deadline has passed, without a call that the deadline could interrupt. */
+static void wait_past_deadline(const weft_scope *scope)
 {
     while (!weft_scope_is_cancelled(scope)) {
         WEFT_SHIELD(INFINITY)
@@ -106,11 +107,11 @@ static void compute_past(const weft_scope *scope)
     }
 }
 
-START_TEST(a_deadline_that_cut_nothing_short_has_not_timed_out)
+START_TEST(a_deadline_that_interrupted_no_call_has_not_timed_out)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
-    compute_past(&scope);
+    wait_past_deadline(&scope);
     ck_assert(weft_scope_is_cancelled(&scope));
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 
@@ -120,11 +121,11 @@ START_TEST(a_deadline_that_cut_nothing_short_has_not_timed_out)
 }
 END_TEST
 
-START_TEST(a_call_refused_because_the_deadline_had_passed_has_timed_out)
+START_TEST(a_call_refused_after_the_deadline_has_timed_out)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
-    compute_past(&scope);
+    wait_past_deadline(&scope);
     ck_assert_int_eq(weft_snooze(), -ECANCELED);
     ck_assert_int_eq(weft_scope_close(&scope), -ETIMEDOUT);
 
@@ -135,7 +136,7 @@ START_TEST(a_call_refused_because_the_deadline_had_passed_has_timed_out)
 }
 END_TEST
 
-START_TEST(a_deadline_that_passed_under_a_shield_has_not_timed_out_unless_a_call_follows)
+START_TEST(a_deadline_that_passed_in_a_shield_times_out_only_if_a_call_follows)
 {
     for (int follows = 0; follows < 2; follows++) {
         weft_scope outer;
@@ -150,7 +151,7 @@ START_TEST(a_deadline_that_passed_under_a_shield_has_not_timed_out_unless_a_call
 }
 END_TEST
 
-START_TEST(of_two_deadlines_that_have_passed_the_first_is_to_blame)
+START_TEST(of_two_expired_deadlines_the_first_times_out)
 {
     weft_scope outer, inner;
     for (int is_outer = 0; is_outer < 2; is_outer++) {
@@ -165,7 +166,7 @@ START_TEST(of_two_deadlines_that_have_passed_the_first_is_to_blame)
 }
 END_TEST
 
-START_TEST(a_scope_cancelled_by_hand_never_times_out)
+START_TEST(a_scope_cancelled_by_a_call_never_times_out)
 {
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, 0.001), 0);
@@ -174,14 +175,14 @@ START_TEST(a_scope_cancelled_by_hand_never_times_out)
     ck_assert_int_eq(weft_sleep(1), -ECANCELED);
     WEFT_SHIELD(INFINITY)
         ck_assert_int_eq(weft_sleep(0.002), 0);
-    ck_assert_int_eq(weft_sleep(1), -ECANCELED); /* still because of the inner one */
+    ck_assert_int_eq(weft_sleep(1), -ECANCELED); /* still because of the inner scope */
     ck_assert_int_eq(weft_scope_close(&inner), 0);
     ck_assert_int_eq(weft_scope_close(&outer), 0);
 }
 END_TEST
 
-/* With an argument it waits to be stopped, without one for its deadline. */
-static weft_value stopped_in_a_scope(void *arg)
+/* Wait for a stop if there is an argument, else for the deadline. */
+static weft_value sleep_in_scope_until_stopped(void *arg)
 {
     weft_scope scope;
     double timeout_s = arg != NULL ? 60 : 0.0001;
@@ -194,27 +195,27 @@ static weft_value stopped_in_a_scope(void *arg)
 
 START_TEST(a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out)
 {
-    weft_fiber f = weft_spin(stopped_in_a_scope, trail);
+    weft_fiber f = weft_spin(sleep_in_scope_until_stopped, trail);
     let_run();
     ck_assert_int_eq(weft_terminate(f, 1), 0);
     ck_assert_trail("stopped ");
-    ck_assert_int_eq(weft_await(weft_spin(stopped_in_a_scope, NULL)), 0);
+    ck_assert_int_eq(weft_await(weft_spin(sleep_in_scope_until_stopped, NULL)), 0);
     ck_assert_trail("stopped late ");
 }
 END_TEST
 
-START_TEST(an_error_of_a_child_that_ends_the_call_is_no_timeout)
+START_TEST(an_error_of_a_child_that_ends_the_call_is_not_a_timeout)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
     weft_go(fail_with, as_arg(-EPIPE));
     ck_assert_int_eq(weft_sleep(60), -EPIPE);
-    compute_past(&scope);
+    wait_past_deadline(&scope);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
 END_TEST
 
-START_TEST(calls_that_return_what_is_there_do_not_time_out)
+START_TEST(calls_with_an_available_result_do_not_time_out)
 {
     weft_mutex mutex = {0};
     weft_chan *chan = weft_chan_new(1);
@@ -223,8 +224,8 @@ START_TEST(calls_that_return_what_is_there_do_not_time_out)
     let_run();
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 0.0001), 0);
-    compute_past(&scope);
-    /* Each may be refused instead: then, and only then, it has timed out. */
+    wait_past_deadline(&scope);
+    /* Each call may be refused instead. Only a refused call makes the scope time out. */
     weft_value results[] = {weft_mutex_lock(&mutex), weft_chan_recv(chan), weft_await(ended)};
     bool is_refused = false;
     for (size_t i = 0; i < COUNT_OF(results); i++)
@@ -234,7 +235,7 @@ START_TEST(calls_that_return_what_is_there_do_not_time_out)
 }
 END_TEST
 
-START_TEST(a_group_that_its_deadline_ends_has_timed_out_and_one_that_is_done_has_not)
+START_TEST(a_group_ended_by_its_deadline_has_timed_out_and_a_finished_group_has_not)
 {
     int late = 1, rc = 1;
     WEFT_CANCEL_AFTER(0.001, late) {
@@ -251,14 +252,14 @@ START_TEST(a_group_that_its_deadline_ends_has_timed_out_and_one_that_is_done_has
     ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
     ck_assert_int_eq(weft_group_open(&g), 0);
     weft_group_spin(&g, return_arg, NULL);
-    compute_past(&scope);
+    wait_past_deadline(&scope);
     ck_assert_int_eq(weft_group_close(&g), 0);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
 END_TEST
 
-/* The stream takes a part of the text; the deadline cuts the write of the rest short. */
-START_TEST(a_write_that_the_stream_has_taken_has_not_timed_out)
+/* The stream accepts a part of the text. The deadline interrupts the write of the rest. */
+START_TEST(a_partial_write_to_a_stream_has_not_timed_out)
 {
     static char text[1 << 20];
     int fd[2];
@@ -278,7 +279,7 @@ START_TEST(a_write_that_the_stream_has_taken_has_not_timed_out)
 }
 END_TEST
 
-START_TEST(bytes_that_came_for_a_receive_of_more_are_not_lost_to_the_deadline)
+START_TEST(bytes_of_a_partial_receive_are_not_lost_to_the_deadline)
 {
     int fd[2];
     char bytes[8];
@@ -297,18 +298,18 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &a_line_that_arrived_before_the_deadline_is_never_lost,
-    &a_line_of_another_thread_is_never_lost_to_a_deadline,
-    &a_deadline_that_cut_nothing_short_has_not_timed_out,
-    &a_call_refused_because_the_deadline_had_passed_has_timed_out,
-    &a_deadline_that_passed_under_a_shield_has_not_timed_out_unless_a_call_follows,
-    &of_two_deadlines_that_have_passed_the_first_is_to_blame,
-    &a_scope_cancelled_by_hand_never_times_out,
+    &a_line_from_another_thread_is_never_lost_to_a_deadline,
+    &a_deadline_that_interrupted_no_call_has_not_timed_out,
+    &a_call_refused_after_the_deadline_has_timed_out,
+    &a_deadline_that_passed_in_a_shield_times_out_only_if_a_call_follows,
+    &of_two_expired_deadlines_the_first_times_out,
+    &a_scope_cancelled_by_a_call_never_times_out,
     &a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out,
-    &an_error_of_a_child_that_ends_the_call_is_no_timeout,
-    &calls_that_return_what_is_there_do_not_time_out,
-    &a_group_that_its_deadline_ends_has_timed_out_and_one_that_is_done_has_not,
-    &a_write_that_the_stream_has_taken_has_not_timed_out,
-    &bytes_that_came_for_a_receive_of_more_are_not_lost_to_the_deadline,
+    &an_error_of_a_child_that_ends_the_call_is_not_a_timeout,
+    &calls_with_an_available_result_do_not_time_out,
+    &a_group_ended_by_its_deadline_has_timed_out_and_a_finished_group_has_not,
+    &a_partial_write_to_a_stream_has_not_timed_out,
+    &bytes_of_a_partial_receive_are_not_lost_to_the_deadline,
 };
 
 int main(void)

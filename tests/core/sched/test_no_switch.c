@@ -1,10 +1,10 @@
-/* T106: stretches in which a switch is a mistake; more of them in test_exit.c. */
-#include "support.h"
+/* T106: tests of sections in which switching is forbidden. test_process_exit.c has more. */
+#include "support/support.h"
 
 #include <poll.h>
 
-static weft_fiber other; /* suspended, or asleep */
-static weft_mutex locked, free_one;
+static weft_fiber other; /* suspended, or sleeping */
+static weft_mutex locked, own_mutex;
 static weft_event unset;
 static weft_cond cond;
 static weft_sem empty;
@@ -87,7 +87,7 @@ static long call_lock(void)
 
 static long call_cond_wait(void)
 {
-    return weft_cond_wait(&cond, &free_one);
+    return weft_cond_wait(&cond, &own_mutex);
 }
 
 static long call_sem_wait(void)
@@ -113,29 +113,29 @@ static long (*const calls[])(void) = {
     call_event_wait, call_select,
 };
 
-static void prepare(void)
+static void open_all(void)
 {
     weft_pipe(ends);
     chan = weft_chan_new(0);
     other = weft_spin(lock_and_suspend, NULL);
     weft_snooze();
-    weft_mutex_lock(&free_one);
+    weft_mutex_lock(&own_mutex);
 }
 
 static bool has_switched;
 
-static weft_value note_a_switch(void *arg)
+static weft_value note_switch(void *arg)
 {
     (void)arg;
     has_switched = true;
     return 0;
 }
 
-/* The first that does not fail as it should, as a status; 0: all do. */
-static int call_them_all(void)
+/* Return the number of the first call that does not fail with -EPERM, from 1. 0: all do. */
+static int make_all_calls(void)
 {
-    prepare();
-    weft_go(note_a_switch, NULL);
+    open_all();
+    weft_go(note_switch, NULL);
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
         weft_no_switch_begin();
         long rc = calls[i]();
@@ -144,8 +144,8 @@ static int call_them_all(void)
             return (int)i + 1;
     }
     fprintf(stderr, "I am #%llu\n", (unsigned long long)weft_self());
-    bool is_fine = weft_snooze() == 0 && has_switched; /* and nothing is left of it all */
-    weft_mutex_unlock(&free_one);
+    bool is_fine = weft_snooze() == 0 && has_switched; /* no effect remains */
+    weft_mutex_unlock(&own_mutex);
     weft_chan_free(chan);
     weft_close(ends[0]);
     weft_close(ends[1]);
@@ -154,16 +154,16 @@ static int call_them_all(void)
 }
 
 /* T106 */
-START_TEST(whatever_would_switch_fails_and_is_reported_with_the_fibers_id)
+START_TEST(every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id)
 {
-    const outcome *o = run_apart(call_them_all);
-    ck_assert_msg(o->status == 0, "status %d, and it said:\n%.300s", o->status, o->text);
-    char words[64];
+    const outcome *o = run_apart(make_all_calls);
+    ck_assert_msg(o->status == 0, "status %d, stderr:\n%.300s", o->status, o->text);
+    char expected[64];
     const char *id = strstr(o->text, "I am #");
     ck_assert_ptr_nonnull(id);
-    snprintf(words, sizeof words, "fiber %.*s 'main' would switch", (int)strcspn(id + 5, "\n"),
-             id + 5);
-    ck_assert_uint_eq(count_in(o->text, words), COUNT_OF(calls));
+    snprintf(expected, sizeof expected, "fiber %.*s 'main' tried to switch",
+             (int)strcspn(id + 5, "\n"), id + 5);
+    ck_assert_uint_eq(count_in(o->text, expected), COUNT_OF(calls));
 }
 END_TEST
 
@@ -173,43 +173,43 @@ static int switch_in_another(void)
     weft_fiber f = weft_spin(suspend, NULL);
     weft_no_switch_end();
     weft_snooze();
-    if (weft_state_of(f) != WEFT_WAITING) /* the stretch was main's alone */
+    if (weft_state_of(f) != WEFT_WAITING) /* the section applies only to main */
         return 1;
     weft_schedule(f, 7);
     return weft_await(f) == 7 ? 0 : 2;
 }
 
 /* T106 */
-START_TEST(a_forbidden_stretch_is_the_callers_alone)
+START_TEST(a_no_switch_section_applies_only_to_its_fiber)
 {
     assert_silent(run_apart(switch_in_another), 0);
 }
 END_TEST
 
-static int do_what_need_not_wait(void)
+static int make_calls_that_need_not_wait(void)
 {
-    prepare();
+    open_all();
     weft_fiber ended = weft_spin(return_arg, as_arg(7));
     weft_tell(weft_self(), 8);
     weft_snooze();
     weft_no_switch_begin();
     bool is_fine = weft_await(ended) == 7 && weft_receive() == 8;
-    is_fine = is_fine && weft_mutex_unlock(&free_one) == 0 && weft_mutex_lock(&free_one) == 0;
+    is_fine = is_fine && weft_mutex_unlock(&own_mutex) == 0 && weft_mutex_lock(&own_mutex) == 0;
     weft_no_switch_end();
     return is_fine ? 0 : 1;
 }
 
 /* T106 */
-START_TEST(what_is_there_is_taken_where_switching_is_forbidden)
+START_TEST(calls_with_an_available_result_work_where_switching_is_forbidden)
 {
-    assert_silent(run_apart(do_what_need_not_wait), 0);
+    assert_silent(run_apart(make_calls_that_need_not_wait), 0);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &whatever_would_switch_fails_and_is_reported_with_the_fibers_id,
-    &a_forbidden_stretch_is_the_callers_alone,
-    &what_is_there_is_taken_where_switching_is_forbidden,
+    &every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id,
+    &a_no_switch_section_applies_only_to_its_fiber,
+    &calls_with_an_available_result_work_where_switching_is_forbidden,
 };
 
 int main(void)

@@ -1,8 +1,8 @@
-/* Holding a fiber: parked it does not run, whatever happens to it. */
-#include "support.h"
+/* Tests of parking: a parked fiber does not run, even if it is scheduled or cancelled. */
+#include "support/support.h"
 
 /* P14 */
-START_TEST(a_parked_fiber_runs_only_when_it_is_unparked_and_then_with_its_value)
+START_TEST(a_parked_fiber_runs_with_its_value_once_unparked)
 {
     weft_fiber f = weft_spin(suspend_and_mark, "f");
     weft_snooze();
@@ -20,7 +20,7 @@ START_TEST(a_parked_fiber_runs_only_when_it_is_unparked_and_then_with_its_value)
 END_TEST
 
 /* P14 */
-START_TEST(a_fiber_can_be_parked_while_it_is_runnable_and_before_it_ever_ran)
+START_TEST(a_fiber_can_be_parked_while_runnable_and_before_it_runs)
 {
     weft_fiber f = weft_spin(mark_and_return, "f");
     weft_fiber g = weft_spin(suspend_and_mark, "g");
@@ -48,7 +48,7 @@ static weft_value sleep_and_mark(void *arg)
 }
 
 /* P14 */
-START_TEST(a_parked_sleeper_wakes_late_and_is_not_to_be_scheduled)
+START_TEST(a_parked_sleeping_fiber_wakes_late_and_cannot_be_scheduled)
 {
     weft_fiber f = weft_spin(sleep_and_mark, "f");
     weft_snooze();
@@ -82,16 +82,16 @@ static weft_value park_starter(void *arg)
     return 0;
 }
 
-static weft_value unpark_it(void *arg)
+static weft_value unpark_fiber(void *arg)
 {
     mark("unparks ");
     return weft_unpark(arg_id(arg));
 }
 
 /* P14 */
-START_TEST(a_fiber_that_is_parked_while_it_starts_another_is_held_too)
+START_TEST(a_fiber_can_be_parked_while_it_starts_another)
 {
-    weft_spin(unpark_it, id_arg(weft_self()));
+    weft_spin(unpark_fiber, id_arg(weft_self()));
     weft_fiber f = weft_new(park_starter, id_arg(weft_self()));
     ck_assert_int_eq(weft_start(f), 0);
     mark("back");
@@ -101,7 +101,7 @@ START_TEST(a_fiber_that_is_parked_while_it_starts_another_is_held_too)
 END_TEST
 
 /* P14 */
-START_TEST(parking_oneself_or_what_is_gone_is_refused)
+START_TEST(parking_self_or_an_ended_fiber_is_refused)
 {
     weft_fiber f = weft_spin(return_arg, NULL);
     ck_assert_int_eq(weft_park(weft_self()), -EINVAL);
@@ -113,12 +113,12 @@ START_TEST(parking_oneself_or_what_is_gone_is_refused)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_parked_fiber_runs_only_when_it_is_unparked_and_then_with_its_value,
-    &a_fiber_can_be_parked_while_it_is_runnable_and_before_it_ever_ran,
-    &a_parked_sleeper_wakes_late_and_is_not_to_be_scheduled,
+    &a_parked_fiber_runs_with_its_value_once_unparked,
+    &a_fiber_can_be_parked_while_runnable_and_before_it_runs,
+    &a_parked_sleeping_fiber_wakes_late_and_cannot_be_scheduled,
     &a_parked_fiber_that_is_cancelled_ends_once_it_is_unparked,
-    &a_fiber_that_is_parked_while_it_starts_another_is_held_too,
-    &parking_oneself_or_what_is_gone_is_refused,
+    &a_fiber_can_be_parked_while_it_starts_another,
+    &parking_self_or_an_ended_fiber_is_refused,
 };
 
 int main(void)

@@ -1,23 +1,13 @@
-/* Later, again and again, and loops held to a rate: when they run, and when they do not. */
-#include "support.h"
-
-static bool has_virtual_time(void)
-{
-    return strcmp(weft_backend_name(), "sim") == 0;
-}
-
-static size_t timers(void)
-{
-    weft_counters counters;
-    weft_stats(&counters);
-    return counters.timers;
-}
+/*
+ * Tests of delayed calls, periodic calls, and loops with a rate limit: when they run, and when not.
+ */
+#include "support/support.h"
 
 static double begin;
-static double runs[32]; /* when, in seconds after begin */
+static double runs[32]; /* times of the runs in seconds after begin */
 static size_t runs_count;
 
-static void start_the_clock(void)
+static void reset_runs(void)
 {
     begin = weft_now();
     runs_count = 0;
@@ -29,29 +19,25 @@ static void note_run(void)
     runs[runs_count++] = weft_now() - begin;
 }
 
-/* Its argument is how many milliseconds it takes. */
-static weft_value run(void *arg)
+/* arg is the duration of the run in milliseconds. */
+static weft_value run_for_ms(void *arg)
 {
     note_run();
     return arg != NULL ? weft_sleep((double)(intptr_t)arg * 1e-3) : 0;
 }
 
-/* At this time, exactly where it is virtual: only looks at the clock and switches move it. */
+/*
+ * Assert the time of a run. On sim it is exact, because only clock reads and switches advance time.
+ */
 static void assert_ran_at(size_t i, double seconds)
 {
     ck_assert_uint_lt(i, runs_count);
     ck_assert_double_ge(runs[i], seconds - 1e-9);
-    if (has_virtual_time())
+    if (is_sim())
         ck_assert_double_le(runs[i], seconds + 5e-5);
 }
 
-static weft_value add(void *arg)
-{
-    ++*(int *)arg;
-    return 0;
-}
-
-static weft_value run_and_return(void *arg)
+static weft_value note_run_and_return(void *arg)
 {
     note_run();
     return (weft_value)arg;
@@ -59,24 +45,24 @@ static weft_value run_and_return(void *arg)
 
 START_TEST(after_runs_the_function_once_and_its_value_can_be_awaited)
 {
-    start_the_clock();
-    weft_fiber f = weft_after(0.005, run_and_return, as_arg(7));
+    reset_runs();
+    weft_fiber f = weft_after(0.005, note_run_and_return, as_arg(7));
     ck_assert_uint_eq(weft_parent(f), weft_self());
     ck_assert_int_eq(weft_await(f), 7);
     assert_ran_at(0, 0.005);
     ck_assert_uint_eq(runs_count, 1);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
-START_TEST(what_is_to_come_later_comes_in_the_order_of_its_time)
+START_TEST(delayed_calls_run_in_order_of_their_times)
 {
     weft_after(0, mark_and_return, "1");
     weft_after(0.001, mark_and_return, "2");
     weft_await(weft_after(0.002, mark_and_return, "3"));
     ck_assert_trail("123");
-    if (!has_virtual_time())
-        return; /* there may be more time between these calls than between their times */
+    if (!is_sim())
+        return; /* more time may pass between these calls than between their deadlines */
     weft_fiber last = weft_after(0.003, mark_and_return, "6");
     weft_after(0.002, mark_and_return, "5");
     weft_after(0.001, mark_and_return, "4");
@@ -86,13 +72,13 @@ START_TEST(what_is_to_come_later_comes_in_the_order_of_its_time)
 END_TEST
 
 /* P47 */
-START_TEST(the_time_counts_from_the_call_and_not_from_when_the_fiber_first_runs)
+START_TEST(the_time_counts_from_the_call_and_not_from_the_first_run)
 {
     weft_fiber f = weft_spin(sleep_forever, NULL);
     weft_snooze();
-    start_the_clock();
-    weft_fiber later = weft_after(0.002, run, NULL);
-    weft_fiber again = weft_every(0.002, run, NULL);
+    reset_runs();
+    weft_fiber later = weft_after(0.002, run_for_ms, NULL);
+    weft_fiber again = weft_every(0.002, run_for_ms, NULL);
     weft_park(later);
     weft_park(again);
     weft_sleep(0.005); /* neither has run yet */
@@ -101,9 +87,9 @@ START_TEST(the_time_counts_from_the_call_and_not_from_when_the_fiber_first_runs)
     weft_await(later);
     assert_ran_at(0, 0.005);
     weft_sleep(0.001);
-    if (has_virtual_time()) {
+    if (is_sim()) {
         ck_assert_uint_eq(runs_count, 3);
-        assert_ran_at(1, 0.005); /* the first tick is late, for once */
+        assert_ran_at(1, 0.005); /* the first tick is late once */
         assert_ran_at(2, 0.006);
     }
     weft_cancel(again);
@@ -111,7 +97,7 @@ START_TEST(the_time_counts_from_the_call_and_not_from_when_the_fiber_first_runs)
 }
 END_TEST
 
-START_TEST(what_is_cancelled_before_its_time_never_runs)
+START_TEST(a_call_cancelled_before_its_time_never_runs)
 {
     weft_fiber before = weft_after(60, mark_and_return, "ran");
     weft_cancel(before); /* before its fiber ran */
@@ -119,16 +105,16 @@ START_TEST(what_is_cancelled_before_its_time_never_runs)
     weft_fiber f = weft_after(60, mark_and_return, "ran");
     weft_fiber every = weft_every(60, mark_and_return, "ran");
     let_run();
-    ck_assert_uint_eq(timers(), 2);
+    ck_assert_uint_eq(armed_timers(), 2);
     ck_assert_int_eq(weft_terminate(every, 60), 0);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_trail("");
 }
 END_TEST
 
-START_TEST(what_never_comes_takes_no_timer)
+START_TEST(an_infinite_delay_arms_no_timer)
 {
     weft_fiber f = weft_after(INFINITY, mark_and_return, "ran");
     weft_fiber every = weft_every(INFINITY, mark_and_return, "ran");
@@ -137,16 +123,16 @@ START_TEST(what_never_comes_takes_no_timer)
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(weft_state_of(every), WEFT_WAITING);
     ck_assert_int_eq(weft_state_of(far), WEFT_WAITING);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
 /* P30 */
-START_TEST(what_is_restarted_has_all_its_time_before_it_again)
+START_TEST(a_restarted_delayed_call_waits_for_the_full_delay)
 {
-    start_the_clock();
-    weft_fiber f = weft_after(0.002, run, NULL);
-    if (has_virtual_time()) { /* elsewhere it may have run by then */
+    reset_runs();
+    weft_fiber f = weft_after(0.002, run_for_ms, NULL);
+    if (is_sim()) { /* on other backends it may have run by then */
         weft_sleep(0.001);
         ck_assert_int_eq(weft_restart(f), 0);
         weft_sleep(0.0015);
@@ -158,10 +144,10 @@ START_TEST(what_is_restarted_has_all_its_time_before_it_again)
 }
 END_TEST
 
-START_TEST(nothing_is_kept_of_a_call_for_later_that_has_ended)
+START_TEST(nothing_remains_of_a_delayed_call_that_has_ended)
 {
-    start_the_clock();
-    weft_fiber f = weft_after(0, run, NULL);
+    reset_runs();
+    weft_fiber f = weft_after(0, run_for_ms, NULL);
     weft_await_children();
     ck_assert_uint_eq(runs_count, 1);
     ck_assert_int_eq(weft_await(f), -ESRCH);
@@ -173,7 +159,7 @@ START_TEST(nothing_is_kept_of_a_call_for_later_that_has_ended)
 END_TEST
 
 /* P64 */
-START_TEST(a_wait_that_is_interrupted_ends_the_fiber_with_the_value)
+START_TEST(an_interrupted_wait_ends_the_fiber_with_the_error)
 {
     weft_fiber f[] = {
         weft_after(60, mark_and_return, "ran"),
@@ -189,11 +175,11 @@ START_TEST(a_wait_that_is_interrupted_ends_the_fiber_with_the_value)
 }
 END_TEST
 
-static int wait_until_all_is_done(void)
+static int suspend_until_delayed_calls_end(void)
 {
     static int count;
-    weft_after(0.002, add, &count);
-    weft_after(0.003, add, &count);
+    weft_after(0.002, increment_int, &count);
+    weft_after(0.003, increment_int, &count);
     return weft_suspend() == 0 && count == 2 ? 0 : 1;
 }
 
@@ -203,36 +189,36 @@ static weft_value stop_at_three(void *arg)
     return ++*count < 3 ? 0 : weft_fail(-EPIPE, "that will do");
 }
 
-static int wait_for_the_ticks(void)
+static int suspend_until_ticks_end(void)
 {
     static int count;
     weft_every(0.001, stop_at_three, &count);
     bool has_failed = weft_suspend() == -EPIPE;
-    weft_error_clear(); /* that was expected */
+    weft_error_clear(); /* an expected error */
     return has_failed && count == 3 ? 0 : 1;
 }
 
-START_TEST(main_waits_for_what_is_to_come_later)
+START_TEST(main_waits_for_delayed_and_periodic_calls)
 {
-    ck_assert_quiet(run_apart(wait_until_all_is_done), 0);
-    ck_assert_quiet(run_apart(wait_for_the_ticks), 0);
+    ck_assert_quiet(run_apart(suspend_until_delayed_calls_end), 0);
+    ck_assert_quiet(run_apart(suspend_until_ticks_end), 0);
 }
 END_TEST
 
 /* P47 */
-START_TEST(ticks_come_at_multiples_of_the_period_from_the_beginning)
+START_TEST(ticks_are_at_multiples_of_the_period)
 {
-    start_the_clock();
-    weft_fiber f = weft_every(0.003, run, as_arg(1));
+    reset_runs();
+    weft_fiber f = weft_every(0.003, run_for_ms, as_arg(1));
     weft_sleep(0.0315);
     weft_cancel(f);
     weft_await(f);
-    for (size_t i = 0; has_virtual_time() && i < 10; i++)
+    for (size_t i = 0; is_sim() && i < 10; i++)
         assert_ran_at(i, 0.003 * (double)(i + 1));
-    for (size_t i = 1; i < runs_count; i++) /* a late one does not push the next one away */
+    for (size_t i = 1; i < runs_count; i++) /* a late tick does not delay the next one */
         ck_assert_double_ge(runs[i], 0.003 * (double)(i + 1) - 1e-9);
     ck_assert_uint_ge(runs_count, 1);
-    if (has_virtual_time())
+    if (is_sim())
         ck_assert_uint_eq(runs_count, 10);
 }
 END_TEST
@@ -243,13 +229,16 @@ static weft_value note_tick(void *arg)
     return 0;
 }
 
-/* P47: the period is no whole number of nanoseconds; a third of one each time would add up. */
+/*
+ * P47: the period is not a whole number of nanoseconds. An error of a third of a nanosecond per
+ * tick would accumulate.
+ */
 START_TEST(hundreds_of_thousands_of_ticks_do_not_drift)
 {
-    if (!has_virtual_time())
+    if (!is_sim())
         return;
     double last = 0;
-    start_the_clock();
+    reset_runs();
     weft_fiber f = weft_every(1.0 / 3, note_tick, &last);
     weft_sleep(100000.1);
     weft_cancel(f);
@@ -259,17 +248,17 @@ START_TEST(hundreds_of_thousands_of_ticks_do_not_drift)
 END_TEST
 
 /* P47 */
-START_TEST(ticks_that_pass_during_a_long_run_are_skipped_and_never_made_up_for)
+START_TEST(ticks_missed_during_a_long_run_are_skipped)
 {
-    start_the_clock();
-    weft_fiber f = weft_every(0.010, run, as_arg(50));
+    reset_runs();
+    weft_fiber f = weft_every(0.010, run_for_ms, as_arg(50));
     weft_sleep(0.305);
     weft_cancel(f);
     weft_await(f);
     ck_assert_uint_ge(runs_count, 1);
     for (size_t i = 1; i < runs_count; i++)
         ck_assert_double_ge(runs[i] - runs[i - 1], 0.050 - 1e-9);
-    if (has_virtual_time()) { /* a run lasts a little longer than 50 ms: the sixth is next */
+    if (is_sim()) { /* a run takes slightly more than 50 ms, so the sixth tick is next */
         ck_assert_uint_eq(runs_count, 5);
         for (size_t i = 0; i < runs_count; i++)
             assert_ran_at(i, 0.010 + 0.060 * (double)i);
@@ -278,12 +267,12 @@ START_TEST(ticks_that_pass_during_a_long_run_are_skipped_and_never_made_up_for)
 END_TEST
 
 /* P47 */
-START_TEST(after_a_run_that_was_long_once_the_ticks_are_where_they_were)
+START_TEST(ticks_keep_their_times_after_a_long_run)
 {
-    if (!has_virtual_time())
+    if (!is_sim())
         return;
-    start_the_clock();
-    weft_fiber f = weft_every(0.010, run, as_arg(45));
+    reset_runs();
+    weft_fiber f = weft_every(0.010, run_for_ms, as_arg(45));
     weft_sleep(0.220);
     weft_cancel(f);
     weft_await(f);
@@ -300,12 +289,12 @@ static weft_value fail_at_three(void *arg)
 }
 
 /* P47, P19 */
-START_TEST(an_error_of_the_function_ends_it_and_is_the_fiber_s)
+START_TEST(an_error_of_the_function_ends_the_fiber_with_that_error)
 {
     int count = 0;
     ck_assert_int_eq(weft_await(weft_every(0.001, fail_at_three, &count)), -EIO);
     ck_assert_int_eq(count, 3);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     count = 0;
     ck_assert_int_eq(weft_await(weft_spin_loop(fail_at_three, &count, 1000)), -EIO);
     ck_assert_int_eq(count, 3);
@@ -314,35 +303,36 @@ START_TEST(an_error_of_the_function_ends_it_and_is_the_fiber_s)
     ck_assert_int_eq(count, 3);
     ck_assert_int_eq(weft_await(weft_after(0, fail_with, as_arg(-EPIPE))), -EPIPE);
     weft_every(0.001, fail_with, as_arg(-ENOENT));
-    ck_assert_int_eq(weft_sleep(60), -ENOENT); /* nobody awaits it: it strikes its parent */
+    ck_assert_int_eq(weft_sleep(60), -ENOENT); /* the error is not awaited, so the parent gets it */
 }
 END_TEST
 
 /* P47 */
-START_TEST(a_throttled_loop_holds_to_its_rate)
+START_TEST(a_throttled_loop_keeps_its_rate)
 {
-    start_the_clock();
-    ck_assert_int_eq(weft_throttled_loop(run, NULL, 50, 5), 0);
+    reset_runs();
+    ck_assert_int_eq(weft_throttled_loop(run_for_ms, NULL, 50, 5), 0);
     ck_assert_slept(begin, 0.080);
     ck_assert_uint_eq(runs_count, 5);
-    if (has_virtual_time())
+    if (is_sim())
         for (size_t i = 0; i < 5; i++)
             assert_ran_at(i, 0.020 * (double)i);
-    ck_assert_int_eq(weft_throttled_loop(run, NULL, 1e-300, 1), 0); /* it does not wait after it */
-    ck_assert_uint_eq(timers(), 0);
+    /* There is no wait after the last run. */
+    ck_assert_int_eq(weft_throttled_loop(run_for_ms, NULL, 1e-300, 1), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
 static weft_value run_long_first(void *arg)
 {
     bool is_first = runs_count == 0;
-    return run(is_first ? arg : NULL);
+    return run_for_ms(is_first ? arg : NULL);
 }
 
 /* P47 */
-START_TEST(runs_of_a_throttled_loop_that_are_late_do_not_bunch)
+START_TEST(late_runs_of_a_throttled_loop_do_not_cause_a_burst)
 {
-    start_the_clock();
+    reset_runs();
     ck_assert_int_eq(weft_throttled_loop(run_long_first, as_arg(50), 100, 4), 0);
     ck_assert_double_ge(runs[1], 0.050 - 1e-9);
     for (size_t i = 2; i < 4; i++)
@@ -353,8 +343,8 @@ END_TEST
 /* P47 */
 START_TEST(a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled)
 {
-    start_the_clock();
-    weft_fiber f = weft_spin_loop(run, NULL, 200);
+    reset_runs();
+    weft_fiber f = weft_spin_loop(run_for_ms, NULL, 200);
     ck_assert_uint_eq(runs_count, 0);
     weft_snooze();
     ck_assert_uint_eq(runs_count, 1);
@@ -363,16 +353,16 @@ START_TEST(a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     for (size_t i = 0; i < runs_count; i++)
         assert_ran_at(i, 0.005 * (double)i);
-    if (has_virtual_time())
+    if (is_sim())
         ck_assert_uint_eq(runs_count, 4);
 }
 END_TEST
 
-START_TEST(a_loop_without_a_rate_lets_the_others_run_in_between)
+START_TEST(a_loop_without_a_rate_lets_other_fibers_run)
 {
     int count = 0, other = 0;
-    weft_fiber f = weft_spin_loop(add, &count, INFINITY);
-    weft_fiber h = weft_spin_loop(add, &other, INFINITY);
+    weft_fiber f = weft_spin_loop(increment_int, &count, INFINITY);
+    weft_fiber h = weft_spin_loop(increment_int, &other, INFINITY);
     for (int i = 1; i < 10; i++) {
         weft_snooze();
         ck_assert_int_eq(count, i);
@@ -381,86 +371,86 @@ START_TEST(a_loop_without_a_rate_lets_the_others_run_in_between)
     ck_assert_int_eq(weft_sleep(0.001), 0);
     weft_cancel(f);
     weft_cancel(h);
-    ck_assert_int_eq(weft_throttled_loop(add, &count, INFINITY, 3), 0);
+    ck_assert_int_eq(weft_throttled_loop(increment_int, &count, INFINITY, 3), 0);
 }
 END_TEST
 
-static weft_value loop_for_ever(void *arg)
+static weft_value run_throttled_loop(void *arg)
 {
-    return weft_throttled_loop(add, arg, 1, 0);
+    return weft_throttled_loop(increment_int, arg, 1, 0);
 }
 
 /* P41 */
-START_TEST(a_throttled_loop_that_is_cut_short_says_why)
+START_TEST(an_interrupted_throttled_loop_returns_the_reason)
 {
     int count = 0, rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
-        ck_assert_int_eq(weft_throttled_loop(add, &count, 1, 0), -ECANCELED);
+        ck_assert_int_eq(weft_throttled_loop(increment_int, &count, 1, 0), -ECANCELED);
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert_int_eq(count, 1);
-    weft_fiber f = weft_spin(loop_for_ever, &count);
+    weft_fiber f = weft_spin(run_throttled_loop, &count);
     let_run();
     weft_raise(f, -EIO, "raised");
     ck_assert_int_eq(weft_await(f), -EIO);
-    f = weft_spin(loop_for_ever, &count);
+    f = weft_spin(run_throttled_loop, &count);
     let_run();
     weft_interrupt(f, -EINTR);
     ck_assert_int_eq(weft_await(f), -EINTR);
     ck_assert_int_eq(count, 3);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
-START_TEST(bad_times_rates_and_functions_are_refused_with_words)
+START_TEST(bad_times_rates_and_functions_are_refused_with_a_message)
 {
     static const double times[] = {-1, -1e-300, NAN, -INFINITY, 0};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
         weft_error_clear();
         if (i < 4) {
             ck_assert_uint_eq(weft_after(times[i], suspend, NULL), 0);
-            ck_assert_any_words(-EINVAL);
+            ck_assert_any_error(-EINVAL);
             weft_error_clear();
         }
         ck_assert_uint_eq(weft_every(times[i], suspend, NULL), 0);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
         weft_error_clear();
         ck_assert_uint_eq(weft_spin_loop(suspend, NULL, times[i]), 0);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
         weft_error_clear();
         ck_assert_int_eq(weft_throttled_loop(suspend, NULL, times[i], 1), -EINVAL);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
     }
     ck_assert_uint_eq(weft_after(1, NULL, NULL), 0);
     ck_assert_uint_eq(weft_every(1, NULL, NULL), 0);
     ck_assert_uint_eq(weft_spin_loop(NULL, NULL, 1), 0);
     ck_assert_int_eq(weft_throttled_loop(NULL, NULL, 1, 1), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
     &after_runs_the_function_once_and_its_value_can_be_awaited,
-    &what_is_to_come_later_comes_in_the_order_of_its_time,
-    &the_time_counts_from_the_call_and_not_from_when_the_fiber_first_runs,
-    &what_is_cancelled_before_its_time_never_runs,
-    &what_never_comes_takes_no_timer,
-    &what_is_restarted_has_all_its_time_before_it_again,
-    &nothing_is_kept_of_a_call_for_later_that_has_ended,
-    &a_wait_that_is_interrupted_ends_the_fiber_with_the_value,
-    &main_waits_for_what_is_to_come_later,
-    &ticks_come_at_multiples_of_the_period_from_the_beginning,
+    &delayed_calls_run_in_order_of_their_times,
+    &the_time_counts_from_the_call_and_not_from_the_first_run,
+    &a_call_cancelled_before_its_time_never_runs,
+    &an_infinite_delay_arms_no_timer,
+    &a_restarted_delayed_call_waits_for_the_full_delay,
+    &nothing_remains_of_a_delayed_call_that_has_ended,
+    &an_interrupted_wait_ends_the_fiber_with_the_error,
+    &main_waits_for_delayed_and_periodic_calls,
+    &ticks_are_at_multiples_of_the_period,
     &hundreds_of_thousands_of_ticks_do_not_drift,
-    &ticks_that_pass_during_a_long_run_are_skipped_and_never_made_up_for,
-    &after_a_run_that_was_long_once_the_ticks_are_where_they_were,
-    &an_error_of_the_function_ends_it_and_is_the_fiber_s,
-    &a_throttled_loop_holds_to_its_rate,
-    &runs_of_a_throttled_loop_that_are_late_do_not_bunch,
+    &ticks_missed_during_a_long_run_are_skipped,
+    &ticks_keep_their_times_after_a_long_run,
+    &an_error_of_the_function_ends_the_fiber_with_that_error,
+    &a_throttled_loop_keeps_its_rate,
+    &late_runs_of_a_throttled_loop_do_not_cause_a_burst,
     &a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled,
-    &a_loop_without_a_rate_lets_the_others_run_in_between,
-    &a_throttled_loop_that_is_cut_short_says_why,
-    &bad_times_rates_and_functions_are_refused_with_words,
+    &a_loop_without_a_rate_lets_other_fibers_run,
+    &an_interrupted_throttled_loop_returns_the_reason,
+    &bad_times_rates_and_functions_are_refused_with_a_message,
 };
 
 int main(void)

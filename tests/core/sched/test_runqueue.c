@@ -1,29 +1,32 @@
-/* The run queue: order, taking out, room; by hand, and at random against a plain list. */
-#include "core/runqueue.h"
+/*
+ * Tests of the run queue: order, removal, and capacity, in fixed cases and at random against a
+ * list.
+ */
+#include "core/sched/runqueue.h"
 
 #include <check.h>
 #include <string.h>
 
 static weft__runqueue queue;
 
-static void set_up(void)
+static void init_queue(void)
 {
     ck_assert_int_eq(weft__runqueue_init(&queue), 0);
 }
 
-static void tear_down(void)
+static void close_queue(void)
 {
     weft__runqueue_close(&queue);
 }
 
-START_TEST(an_empty_queue_gives_nothing)
+START_TEST(an_empty_queue_returns_nothing)
 {
     ck_assert_ptr_null(weft__runqueue_pop(&queue));
     ck_assert_ptr_null(weft__runqueue_first(&queue));
 }
 END_TEST
 
-START_TEST(first_in_is_first_out_and_the_front_comes_before)
+START_TEST(entries_are_popped_in_order_and_those_pushed_to_the_front_first)
 {
     weft__runnable a = {0}, b = {0}, c = {0};
     weft__runqueue_push(&queue, &a);
@@ -42,7 +45,7 @@ START_TEST(first_in_is_first_out_and_the_front_comes_before)
 }
 END_TEST
 
-START_TEST(what_was_taken_out_is_skipped)
+START_TEST(removed_entries_are_skipped)
 {
     weft__runnable a = {0}, b = {0}, c = {0};
     weft__runqueue_push(&queue, &a);
@@ -50,22 +53,22 @@ START_TEST(what_was_taken_out_is_skipped)
     weft__runqueue_push(&queue, &c);
     weft__runqueue_remove(&queue, &b);
     ck_assert(!weft__runnable_is_queued(&b));
-    weft__runqueue_push(&queue, &b); /* it can come again, at the tail */
+    weft__runqueue_push(&queue, &b); /* it can be queued again, at the tail */
     ck_assert_ptr_eq(weft__runqueue_pop(&queue), &a);
     ck_assert_ptr_eq(weft__runqueue_pop(&queue), &c);
     ck_assert_ptr_eq(weft__runqueue_pop(&queue), &b);
 }
 END_TEST
 
-START_TEST(taking_out_and_coming_again_for_ever_never_overflows)
+START_TEST(repeated_removal_and_insertion_never_overflows)
 {
-    weft__runnable stays = {0}, comes = {0};
+    weft__runnable stays = {0}, moves = {0};
     weft__runqueue_push(&queue, &stays);
     for (int i = 0; i < 10000; i++) {
-        weft__runqueue_push(&queue, &comes);
-        weft__runqueue_remove(&queue, &comes);
-        weft__runqueue_push_front(&queue, &comes);
-        weft__runqueue_remove(&queue, &comes);
+        weft__runqueue_push(&queue, &moves);
+        weft__runqueue_remove(&queue, &moves);
+        weft__runqueue_push_front(&queue, &moves);
+        weft__runqueue_remove(&queue, &moves);
     }
     ck_assert_uint_eq(weft__runqueue_count(&queue), 1);
     ck_assert_ptr_eq(weft__runqueue_pop(&queue), &stays);
@@ -73,11 +76,11 @@ START_TEST(taking_out_and_coming_again_for_ever_never_overflows)
 }
 END_TEST
 
-START_TEST(growing_keeps_order_and_places)
+START_TEST(growing_keeps_the_order_and_the_queue_indexes)
 {
     enum { COUNT = 1000 };
     static weft__runnable all[COUNT];
-    /* Where the ring wraps around when it grows. */
+    /* Make the ring wrap around when it grows. */
     for (int i = 0; i < 25; i++) {
         weft__runqueue_push(&queue, &all[0]);
         weft__runqueue_pop(&queue);
@@ -95,7 +98,7 @@ START_TEST(growing_keeps_order_and_places)
 }
 END_TEST
 
-START_TEST(room_that_cannot_be_had_is_an_error_and_changes_nothing)
+START_TEST(a_failed_allocation_is_an_error_and_changes_nothing)
 {
     weft__runnable a = {0};
     weft__runqueue_push(&queue, &a);
@@ -118,7 +121,7 @@ START_TEST(shuffling_chooses_every_entry_and_loses_none)
         was_first[weft__runqueue_first(&queue) - all] = true;
         for (int i = 0; i < 5; i++)
             if (i != 2)
-                ck_assert_ptr_eq(queue.ring[all[i].place - 1], &all[i]);
+                ck_assert_ptr_eq(queue.ring[all[i].queue_index - 1], &all[i]);
         for (int i = 0; i < 4; i++)
             ck_assert_ptr_nonnull(weft__runqueue_pop(&queue));
         ck_assert_ptr_null(weft__runqueue_pop(&queue));
@@ -181,7 +184,7 @@ static void change_at_random(size_t reserved)
     }
 }
 
-START_TEST(random_sequences_end_as_in_the_naive_list)
+START_TEST(random_operations_have_the_same_results_as_on_a_list)
 {
     size_t reserved = 2;
     for (int round = 0; round < 300000; round++) {
@@ -206,15 +209,15 @@ int main(void)
     TCase *tests = tcase_create("run queue");
     suite_add_tcase(suite, tests);
     tcase_set_timeout(tests, 60);
-    tcase_add_checked_fixture(tests, set_up, tear_down);
-    tcase_add_test(tests, an_empty_queue_gives_nothing);
-    tcase_add_test(tests, first_in_is_first_out_and_the_front_comes_before);
-    tcase_add_test(tests, what_was_taken_out_is_skipped);
-    tcase_add_test(tests, taking_out_and_coming_again_for_ever_never_overflows);
-    tcase_add_test(tests, growing_keeps_order_and_places);
-    tcase_add_test(tests, room_that_cannot_be_had_is_an_error_and_changes_nothing);
+    tcase_add_checked_fixture(tests, init_queue, close_queue);
+    tcase_add_test(tests, an_empty_queue_returns_nothing);
+    tcase_add_test(tests, entries_are_popped_in_order_and_those_pushed_to_the_front_first);
+    tcase_add_test(tests, removed_entries_are_skipped);
+    tcase_add_test(tests, repeated_removal_and_insertion_never_overflows);
+    tcase_add_test(tests, growing_keeps_the_order_and_the_queue_indexes);
+    tcase_add_test(tests, a_failed_allocation_is_an_error_and_changes_nothing);
     tcase_add_test(tests, shuffling_chooses_every_entry_and_loses_none);
-    tcase_add_test(tests, random_sequences_end_as_in_the_naive_list);
+    tcase_add_test(tests, random_operations_have_the_same_results_as_on_a_list);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failures = srunner_ntests_failed(runner);

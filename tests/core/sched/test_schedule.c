@@ -1,8 +1,10 @@
-/* Who runs when: the order of the run queue, scheduling, suspending, and the states of a fiber. */
-#include "support.h"
+/*
+ * Tests of scheduling: the order of the run queue, weft_schedule, weft_suspend, and fiber states.
+ */
+#include "support/support.h"
 
 /* P1 */
-START_TEST(a_spun_fiber_does_not_run_before_the_spinner_reaches_a_switchpoint)
+START_TEST(a_spun_fiber_does_not_run_before_the_next_switchpoint)
 {
     weft_spin(mark_and_return, "a");
     weft_spin(mark_and_return, "b");
@@ -23,7 +25,7 @@ static weft_value mark_three_times(void *arg)
 }
 
 /* P2 */
-START_TEST(snoozing_fibers_take_turns)
+START_TEST(snoozing_fibers_alternate)
 {
     weft_spin(mark_three_times, "0");
     weft_spin(mark_three_times, "1");
@@ -79,7 +81,7 @@ START_TEST(a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later
 END_TEST
 
 /* P4 */
-START_TEST(scheduled_again_a_fiber_moves_to_the_tail)
+START_TEST(a_fiber_that_is_scheduled_again_moves_to_the_tail)
 {
     weft_fiber f = weft_spin(suspend_and_mark, "f");
     weft_fiber g = weft_spin(suspend_and_mark, "g");
@@ -104,7 +106,7 @@ START_TEST(a_spun_fiber_that_is_scheduled_before_it_ran_moves_to_the_tail)
 END_TEST
 
 /* P6 */
-START_TEST(a_plain_value_never_displaces_an_error)
+START_TEST(a_value_never_replaces_an_error)
 {
     weft_fiber f = spin_suspended();
     ck_assert_int_eq(weft_schedule(f, -EIO), 0);
@@ -136,7 +138,7 @@ START_TEST(scheduling_an_ended_fiber_is_refused_and_harms_nothing)
 END_TEST
 
 /* P8 */
-START_TEST(suspend_returns_the_value_that_schedule_was_given)
+START_TEST(suspend_returns_the_value_of_schedule)
 {
     weft_fiber f = spin_suspended();
     ck_assert_int_eq(weft_schedule(f, INTPTR_MAX), 0);
@@ -177,7 +179,7 @@ static weft_value sleep_and_mark(void *arg)
 }
 
 /* P8 */
-START_TEST(suspend_in_main_waits_until_all_the_work_is_done)
+START_TEST(suspend_in_main_waits_until_all_fibers_have_ended)
 {
     weft_spin(sleep_and_mark, "a");
     weft_spin(sleep_and_mark, "b");
@@ -209,17 +211,17 @@ START_TEST(daemons_do_not_keep_the_suspend_of_main_waiting)
 }
 END_TEST
 
-static weft_value look_at_own_state(void *arg)
+static weft_value store_own_state(void *arg)
 {
     *(weft_state *)arg = weft_state_of(weft_self());
     return weft_suspend();
 }
 
 /* P9 */
-START_TEST(states_can_be_seen_from_outside)
+START_TEST(other_fibers_can_query_the_state)
 {
     weft_state inside = WEFT_DEAD;
-    weft_fiber f = weft_new(look_at_own_state, &inside);
+    weft_fiber f = weft_new(store_own_state, &inside);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_RUNNABLE);
@@ -236,7 +238,7 @@ START_TEST(states_can_be_seen_from_outside)
 }
 END_TEST
 
-static weft_value lower_then_upper(void *arg)
+static weft_value mark_both_letters(void *arg)
 {
     const char *letters = arg;
     weft_suspend();
@@ -247,12 +249,12 @@ static weft_value lower_then_upper(void *arg)
 }
 
 /* T1 */
-START_TEST(woken_fibers_run_in_the_order_of_their_waking)
+START_TEST(fibers_run_in_the_order_in_which_they_were_woken)
 {
     weft_fiber f[4];
     char *letters[4] = {"aA", "bB", "cC", "dD"};
     for (int i = 3; i >= 0; i--)
-        f[i] = weft_spin(lower_then_upper, letters[i]);
+        f[i] = weft_spin(mark_both_letters, letters[i]);
     weft_snooze();
     for (int i = 0; i < 4; i++)
         weft_schedule(f[i], 0);
@@ -282,7 +284,7 @@ START_TEST(a_hundred_fibers_that_snooze_thousands_of_times_all_finish)
 END_TEST
 
 /* T4 */
-START_TEST(scheduling_oneself_is_refused_and_the_next_sleep_really_sleeps)
+START_TEST(scheduling_self_is_refused_and_does_not_affect_the_next_sleep)
 {
     ck_assert_int_eq(weft_schedule(weft_self(), 1), -EBUSY);
     double begin = weft_now();
@@ -292,7 +294,7 @@ START_TEST(scheduling_oneself_is_refused_and_the_next_sleep_really_sleeps)
 END_TEST
 
 /* T3, P64 */
-START_TEST(who_waits_in_anything_but_suspend_cannot_be_scheduled)
+START_TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
 {
     weft_fiber sleeper = spin_sleeping();
     weft_fiber snoozer = weft_spin(snooze_often, as_arg(5));
@@ -350,7 +352,7 @@ static weft_value count_own_switches(void *arg)
 }
 
 /* T13 */
-START_TEST(a_fiber_that_snoozes_so_often_has_so_many_switches_also_on_a_used_record)
+START_TEST(the_switches_of_a_fiber_are_counted_from_0_also_on_a_reused_record)
 {
     ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(7))), 7);
     ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(3))), 3);
@@ -359,25 +361,25 @@ START_TEST(a_fiber_that_snoozes_so_often_has_so_many_switches_also_on_a_used_rec
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_spun_fiber_does_not_run_before_the_spinner_reaches_a_switchpoint,
-    &snoozing_fibers_take_turns,
+    &a_spun_fiber_does_not_run_before_the_next_switchpoint,
+    &snoozing_fibers_alternate,
     &a_child_spun_by_a_child_runs_after_those_already_queued,
     &a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later_value,
-    &scheduled_again_a_fiber_moves_to_the_tail,
+    &a_fiber_that_is_scheduled_again_moves_to_the_tail,
     &a_spun_fiber_that_is_scheduled_before_it_ran_moves_to_the_tail,
-    &a_plain_value_never_displaces_an_error,
+    &a_value_never_replaces_an_error,
     &scheduling_an_ended_fiber_is_refused_and_harms_nothing,
-    &suspend_returns_the_value_that_schedule_was_given,
+    &suspend_returns_the_value_of_schedule,
     &suspend_in_main_returns_0_at_once_when_nothing_is_left,
-    &suspend_in_main_waits_until_all_the_work_is_done,
+    &suspend_in_main_waits_until_all_fibers_have_ended,
     &daemons_do_not_keep_the_suspend_of_main_waiting,
-    &states_can_be_seen_from_outside,
-    &woken_fibers_run_in_the_order_of_their_waking,
+    &other_fibers_can_query_the_state,
+    &fibers_run_in_the_order_in_which_they_were_woken,
     &a_hundred_fibers_that_snooze_thousands_of_times_all_finish,
-    &scheduling_oneself_is_refused_and_the_next_sleep_really_sleeps,
-    &who_waits_in_anything_but_suspend_cannot_be_scheduled,
+    &scheduling_self_is_refused_and_does_not_affect_the_next_sleep,
+    &a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled,
     &waking_a_fiber_that_is_in_the_same_batch_runs_it_once,
-    &a_fiber_that_snoozes_so_often_has_so_many_switches_also_on_a_used_record,
+    &the_switches_of_a_fiber_are_counted_from_0_also_on_a_reused_record,
 };
 
 int main(void)

@@ -1,8 +1,8 @@
-/* Slices: how long a fiber may compute before it lets the others run. */
-#include "support.h"
+/* Tests of time slices: how long a fiber may compute before it must switch. */
+#include "support/support.h"
 
-/* Ask until the answer is no; how much time passed since the first question. */
-static double compute(void)
+/* Call weft_check_slice until the slice is used up. Return the time since the first call. */
+static double use_up_slice(void)
 {
     double begin = weft_now();
     int rc;
@@ -13,10 +13,10 @@ static double compute(void)
 }
 
 /* T100 */
-START_TEST(a_slice_that_is_used_up_says_so_until_the_fiber_switches)
+START_TEST(a_used_up_slice_is_reported_until_the_fiber_switches)
 {
     ck_assert_int_eq(weft_set_slice(0, 0.01), 0);
-    ck_assert(compute() >= 0.01);
+    ck_assert(use_up_slice() >= 0.01);
     ck_assert_int_eq(weft_check_slice(), -ETIME);
     weft_snooze();
     ck_assert_int_eq(weft_check_slice(), 0);
@@ -34,12 +34,12 @@ static weft_value check_default(void *arg)
 {
     double *took = arg;
     weft_set_default_slice(0, 0.02);
-    *took = compute();
+    *took = use_up_slice();
     return 0;
 }
 
 /* T100 */
-START_TEST(a_fiber_without_a_slice_has_its_threads_even_when_that_changes)
+START_TEST(a_fiber_without_its_own_slice_has_the_current_default)
 {
     double took = 0;
     weft_set_default_slice(0, 60);
@@ -51,11 +51,11 @@ START_TEST(a_fiber_without_a_slice_has_its_threads_even_when_that_changes)
 END_TEST
 
 /* T100, T102 */
-START_TEST(a_slice_of_its_own_beats_the_threads)
+START_TEST(the_slice_of_a_fiber_overrides_the_default)
 {
     weft_set_default_slice(0, 60);
     weft_set_slice(0, 0.005);
-    ck_assert(compute() >= 0.005);
+    ck_assert(use_up_slice() >= 0.005);
     weft_set_default_slice(0, 120);
     ck_assert_int_eq(weft_check_slice(), -ETIME);
     ck_assert(slice_of(weft_self()) == 0.005);
@@ -63,21 +63,21 @@ START_TEST(a_slice_of_its_own_beats_the_threads)
 END_TEST
 
 /* T100 */
-START_TEST(a_slice_that_is_set_anew_holds_at_once)
+START_TEST(a_new_slice_takes_effect_at_once)
 {
     weft_set_slice(0, 60);
     ck_assert_int_eq(weft_check_slice(), 0);
     weft_set_slice(0, 0.005);
-    compute();
+    use_up_slice();
     weft_set_slice(0, 60);
     ck_assert_int_eq(weft_check_slice(), 0);
 }
 END_TEST
 
-static weft_value use_up_own(void *arg)
+static weft_value use_up_own_slice(void *arg)
 {
     weft_set_slice(0, 0.005);
-    compute();
+    use_up_slice();
     weft_extend_slice(60);
     return (weft_value)arg;
 }
@@ -89,10 +89,10 @@ static weft_value check_once(void *arg)
 }
 
 /* T100 */
-START_TEST(a_slice_is_the_fibers_own_and_ends_with_it)
+START_TEST(a_slice_belongs_to_one_fiber_and_ends_with_it)
 {
     weft_set_default_slice(0, 30);
-    weft_fiber first = weft_spin(use_up_own, NULL), second = weft_spin(check_once, NULL);
+    weft_fiber first = weft_spin(use_up_own_slice, NULL), second = weft_spin(check_once, NULL);
     ck_assert_int_eq(weft_await(first), 0);
     ck_assert_int_eq(weft_await(second), 0);
     ck_assert_int_eq(weft_check_slice(), 0);
@@ -106,16 +106,18 @@ END_TEST
 START_TEST(a_slice_can_be_extended_and_ends_with_the_next_switch)
 {
     weft_set_slice(0, 0.01);
-    ck_assert_int_eq(weft_extend_slice(0.02), 0);
-    ck_assert(compute() >= 0.03);
-    weft_snooze();
     double begin = weft_now();
-    compute();
+    ck_assert_int_eq(weft_extend_slice(0.02), 0);
+    use_up_slice();
+    ck_assert_slept(begin, 0.03);
+    weft_snooze();
+    begin = weft_now();
+    use_up_slice();
     ck_assert_slept(begin, 0.01);
 }
 END_TEST
 
-START_TEST(a_slice_of_nothing_is_none)
+START_TEST(a_slice_of_0_is_unlimited)
 {
     weft_set_slice(0, 0);
     ck_assert(isinf(slice_of(weft_self())));
@@ -124,7 +126,7 @@ START_TEST(a_slice_of_nothing_is_none)
 END_TEST
 
 /* T102 */
-START_TEST(slices_that_make_no_sense_are_refused_and_change_nothing)
+START_TEST(invalid_slices_are_refused_and_change_nothing)
 {
     weft_set_default_slice(0, 30);
     weft_set_slice(0, 20);
@@ -134,7 +136,7 @@ START_TEST(slices_that_make_no_sense_are_refused_and_change_nothing)
     ck_assert_int_eq(weft_set_default_slice(1, -1), -EINVAL);
     ck_assert_int_eq(weft_extend_slice(-1), -EINVAL);
     ck_assert_int_eq(weft_extend_slice(NAN), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_check_slice(), 0);
     ck_assert(slice_of(weft_self()) == 20);
     weft_fiber f = weft_spin(return_arg, NULL);
@@ -145,17 +147,17 @@ END_TEST
 
 static int warn_twice(void)
 {
-    weft_name(weft_self(), "slow");
+    weft_set_name(weft_self(), "slow");
     weft_set_slice(0.001, 0.002);
-    compute();
+    use_up_slice();
     weft_check_slice();
     weft_snooze();
-    compute();
+    use_up_slice();
     return 0;
 }
 
 /* T101 */
-START_TEST(a_long_slice_is_said_once_with_the_fiber)
+START_TEST(a_long_slice_is_reported_once_with_the_fiber)
 {
     const outcome *o = run_apart(warn_twice);
     ck_assert_int_eq(o->status, 0);
@@ -165,15 +167,15 @@ START_TEST(a_long_slice_is_said_once_with_the_fiber)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_slice_that_is_used_up_says_so_until_the_fiber_switches,
-    &a_fiber_without_a_slice_has_its_threads_even_when_that_changes,
-    &a_slice_of_its_own_beats_the_threads,
-    &a_slice_that_is_set_anew_holds_at_once,
-    &a_slice_is_the_fibers_own_and_ends_with_it,
+    &a_used_up_slice_is_reported_until_the_fiber_switches,
+    &a_fiber_without_its_own_slice_has_the_current_default,
+    &the_slice_of_a_fiber_overrides_the_default,
+    &a_new_slice_takes_effect_at_once,
+    &a_slice_belongs_to_one_fiber_and_ends_with_it,
     &a_slice_can_be_extended_and_ends_with_the_next_switch,
-    &a_slice_of_nothing_is_none,
-    &slices_that_make_no_sense_are_refused_and_change_nothing,
-    &a_long_slice_is_said_once_with_the_fiber,
+    &a_slice_of_0_is_unlimited,
+    &invalid_slices_are_refused_and_change_nothing,
+    &a_long_slice_is_reported_once_with_the_fiber,
 };
 
 int main(void)

@@ -1,23 +1,12 @@
-/* Time and sleeping: how long, in which order, and that nobody can keep a sleeper from waking. */
-#include "support.h"
+/* Tests of time and sleeping: durations, order, and wake-ups while other fibers are busy. */
+#include "support/random.h"
+#include "support/support.h"
 
-#include "core/cord.h"
+#include "core/cord/cord.h"
 
 #include <time.h>
 
-static bool has_virtual_time(void)
-{
-    return strcmp(weft_backend_name(), "sim") == 0;
-}
-
-static size_t timers(void)
-{
-    weft_counters counters;
-    weft_stats(&counters);
-    return counters.timers;
-}
-
-/* The kernel's clock, asked behind the back of whatever weft remembers. */
+/* Read the clock of the kernel, without any clock that weft caches. */
 static double kernel_now(void)
 {
     struct timespec t;
@@ -25,29 +14,29 @@ static double kernel_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void compute_for(double seconds)
+static void burn_for(double seconds)
 {
     for (double end = kernel_now() + seconds; kernel_now() < end;)
         continue;
 }
 
-START_TEST(the_clock_does_not_go_back_and_a_sleep_lasts_at_least_as_long_as_asked)
+START_TEST(the_clock_does_not_go_back_and_a_sleep_is_not_too_short)
 {
     static const double times[] = {0.001, 1e-9, 1e-12, 0.0000015, 0.003};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
         double before = weft_now();
         ck_assert(before > 0);
         ck_assert_int_eq(weft_sleep(times[i]), 0);
-        /* The clock counts nanoseconds; a double that holds it may be off by a few. */
+        /* The clock counts nanoseconds. A double may be off by a few. */
         ck_assert_double_ge(weft_now() - before, times[i] - 2e-8);
     }
 }
 END_TEST
 
 /* Issue 2, 8 */
-START_TEST(virtual_time_jumps_by_exactly_what_is_slept)
+START_TEST(virtual_time_advances_by_exactly_the_sleep)
 {
-    if (!has_virtual_time())
+    if (!is_sim())
         return;
     double before = weft_now();
     ck_assert_int_eq(weft_sleep(86400), 0);
@@ -56,41 +45,95 @@ START_TEST(virtual_time_jumps_by_exactly_what_is_slept)
 END_TEST
 
 /* T12 */
-START_TEST(a_sleep_after_a_long_computation_lasts_as_long_as_asked)
+START_TEST(a_sleep_after_a_long_computation_is_not_too_short)
 {
     weft_snooze();
-    compute_for(0.03);
-    double before = has_virtual_time() ? weft_now() : kernel_now();
+    burn_for(0.03);
+    double before = is_sim() ? weft_now() : kernel_now();
     ck_assert_int_eq(weft_sleep(0.01), 0);
-    double after = has_virtual_time() ? weft_now() : kernel_now();
+    double after = is_sim() ? weft_now() : kernel_now();
     ck_assert_double_ge(after - before, 0.01 - 1e-7);
 }
 END_TEST
 
 /* T12 */
-START_TEST(a_deadline_after_a_long_computation_is_as_far_away_as_asked)
+START_TEST(a_deadline_after_a_long_computation_is_not_too_early)
 {
     weft_snooze();
-    compute_for(0.03);
-    double before = has_virtual_time() ? weft_now() : kernel_now();
+    burn_for(0.03);
+    double before = is_sim() ? weft_now() : kernel_now();
     WEFT_MOVE_ON_AFTER(0.01) {
         ck_assert_int_eq(weft_sleep(60), -ECANCELED);
     }
-    double after = has_virtual_time() ? weft_now() : kernel_now();
+    double after = is_sim() ? weft_now() : kernel_now();
     ck_assert_double_ge(after - before, 0.01 - 1e-7);
 }
 END_TEST
 
+START_TEST(a_sleep_until_a_time_ends_when_the_clock_has_reached_it)
+{
+    double at = weft_now();
+    for (int i = 0; i < 20; i++) {
+        at += 0.0001;
+        ck_assert_int_eq(weft_sleep_until(at), 0);
+        ck_assert_double_ge(weft_now(), at);
+    }
+    ck_assert_uint_eq(armed_timers(), 0);
+}
+END_TEST
+
+START_TEST(virtual_time_advances_exactly_to_the_deadline_of_a_sleep)
+{
+    if (!is_sim())
+        return;
+    double begin = weft_now();
+    ck_assert_int_eq(weft_sleep_until(begin + 3600), 0);
+    ck_assert_double_le(weft_now() - begin, 3600 + 1e-5);
+}
+END_TEST
+
+START_TEST(a_sleep_until_a_past_time_lets_other_fibers_run_once)
+{
+    static const double times[] = {0, -1, -INFINITY};
+    for (size_t i = 0; i < COUNT_OF(times); i++) {
+        weft_fiber f = weft_spin(return_arg, as_arg(1));
+        ck_assert_int_eq(weft_sleep_until(times[i]), 0);
+        ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
+        ck_assert_int_eq(weft_await(f), 1);
+    }
+    ck_assert_int_eq(weft_sleep_until(weft_now()), 0);
+}
+END_TEST
+
+static weft_value sleep_until_infinity(void *arg)
+{
+    (void)arg;
+    return weft_sleep_until(INFINITY);
+}
+
+START_TEST(a_sleep_until_infinity_arms_no_timer_and_nan_is_refused)
+{
+    weft_fiber f = weft_spin(sleep_until_infinity, NULL);
+    weft_snooze();
+    ck_assert_uint_eq(armed_timers(), 0);
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    ck_assert_int_eq(weft_cancel(f), 0);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(weft_sleep_until(NAN), -EINVAL);
+    ck_assert_error(-EINVAL, "weft_sleep_until: deadline is nan");
+}
+END_TEST
+
 /* P46 */
-START_TEST(a_negative_or_undefined_time_is_refused_with_words)
+START_TEST(a_negative_or_undefined_time_is_refused_with_a_message)
 {
     static const double times[] = {-1, -1e-12, -INFINITY, NAN};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
         weft_error_clear();
         ck_assert_int_eq(weft_sleep(times[i]), -EINVAL);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
     }
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
@@ -113,7 +156,7 @@ static weft_value sleep_then_be_over(void *arg)
 }
 
 /* P11, T11 */
-START_TEST(a_sleeper_wakes_although_other_fibers_snooze_for_ever)
+START_TEST(a_sleeping_fiber_wakes_although_other_fibers_snooze_forever)
 {
     double time_s = 0.01;
     weft_fiber snoozers[3];
@@ -123,14 +166,14 @@ START_TEST(a_sleeper_wakes_although_other_fibers_snooze_for_ever)
     ck_assert_int_eq(weft_await(weft_spin(sleep_then_be_over, &time_s)), 0);
     double took = weft_now() - before;
     ck_assert_double_ge(took, time_s - 2e-8);
-    if (has_virtual_time()) /* where no other process can make it late */
+    if (is_sim()) /* no other process can delay it */
         ck_assert_double_le(took, time_s + 0.001);
     ck_assert_int_eq(weft_await_all(snoozers, COUNT_OF(snoozers), NULL), 0);
 }
 END_TEST
 
 /* P12 */
-START_TEST(a_timeout_strikes_inside_a_loop_that_only_snoozes)
+START_TEST(a_timeout_ends_a_loop_that_only_snoozes)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
@@ -142,7 +185,7 @@ START_TEST(a_timeout_strikes_inside_a_loop_that_only_snoozes)
 END_TEST
 
 /* P12 */
-START_TEST(a_timeout_of_a_waiting_fiber_strikes_while_another_one_snoozes)
+START_TEST(a_waiting_fiber_times_out_while_another_fiber_snoozes)
 {
     weft_fiber snoozer = weft_spin(snooze_until_over, NULL);
     int rc = 1;
@@ -212,7 +255,7 @@ typedef struct nap {
     const char *name;
 } nap;
 
-static weft_value sleep_and_mark(void *arg)
+static weft_value sleep_then_mark_name(void *arg)
 {
     const nap *n = arg;
     int rc = weft_sleep(n->time_s);
@@ -220,24 +263,24 @@ static weft_value sleep_and_mark(void *arg)
     return rc;
 }
 
-START_TEST(sleepers_wake_in_the_order_of_their_deadlines)
+START_TEST(sleeping_fibers_wake_in_the_order_of_their_deadlines)
 {
     static nap naps[] = {{0.09, "3"}, {0.03, "1"}, {0.12, "4"}, {0.06, "2"}};
     weft_fiber f[COUNT_OF(naps)];
     for (size_t i = 0; i < COUNT_OF(naps); i++)
-        f[i] = weft_spin(sleep_and_mark, &naps[i]);
+        f[i] = weft_spin(sleep_then_mark_name, &naps[i]);
     ck_assert_int_eq(weft_await_all(f, COUNT_OF(f), NULL), 0);
     ck_assert_trail("1234");
 }
 END_TEST
 
-START_TEST(sleepers_with_the_same_deadline_wake_in_the_order_in_which_they_went_to_sleep)
+START_TEST(sleeping_fibers_with_the_same_deadline_wake_in_order)
 {
     static nap naps[] = {{0.002, "0"}, {0.002, "1"}, {0.002, "2"}, {0.002, "3"}, {0.002, "4"},
                          {0.002, "5"}, {0.002, "6"}, {0.002, "7"}, {0.002, "8"}, {0.002, "9"}};
     weft_fiber f[COUNT_OF(naps)];
     for (size_t i = 0; i < COUNT_OF(naps); i++)
-        f[i] = weft_spin(sleep_and_mark, &naps[i]);
+        f[i] = weft_spin(sleep_then_mark_name, &naps[i]);
     ck_assert_int_eq(weft_await_all(f, COUNT_OF(f), NULL), 0);
     ck_assert_trail("0123456789");
 }
@@ -248,35 +291,35 @@ static weft_value sleep_for_arg(void *arg)
     return weft_sleep(*(double *)arg);
 }
 
-START_TEST(an_endless_sleep_takes_no_timer_and_can_be_cancelled)
+START_TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)
 {
     static double times[] = {INFINITY, 1e300, 1e10};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
         weft_fiber f = weft_spin(sleep_for_arg, &times[i]);
         weft_snooze();
         ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-        ck_assert_uint_eq(timers(), 0);
+        ck_assert_uint_eq(armed_timers(), 0);
         ck_assert_int_eq(weft_cancel(f), 0);
         ck_assert_int_eq(weft_await(f), -ECANCELED);
     }
 }
 END_TEST
 
-START_TEST(a_sleep_returns_what_it_is_interrupted_with_and_its_timer_is_gone)
+START_TEST(an_interrupted_sleep_returns_the_error_and_disarms_its_timer)
 {
     static double time_s = 60;
     weft_fiber f = weft_spin(sleep_for_arg, &time_s);
     weft_snooze();
-    ck_assert_uint_eq(timers(), 1);
+    ck_assert_uint_eq(armed_timers(), 1);
     ck_assert_int_eq(weft_interrupt(f, -42), 0);
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_interrupt(f, -43), -EBUSY);
     ck_assert_int_eq(weft_await(f), -42);
 }
 END_TEST
 
 /* T4 */
-START_TEST(scheduling_a_sleeper_is_refused_and_does_not_shorten_its_sleep)
+START_TEST(scheduling_a_sleeping_fiber_is_refused_and_does_not_shorten_its_sleep)
 {
     static double time_s = 0.005;
     double before = weft_now();
@@ -289,37 +332,28 @@ START_TEST(scheduling_a_sleeper_is_refused_and_does_not_shorten_its_sleep)
 }
 END_TEST
 
-static unsigned random_state = 1;
-
-/* 0 to 99. */
-static unsigned random_percent(void)
+static weft_value sleep_random_us(void *arg)
 {
-    random_state = random_state * 1103515245 + 12345;
-    return random_state / 65536 % 100;
-}
-
-static weft_value sleep_a_little(void *arg)
-{
-    int rc = weft_sleep(random_percent() * 1e-6);
+    int rc = weft_sleep(random_below(100) * 1e-6);
     ++*(int *)arg;
     return rc;
 }
 
 /* T16 */
-START_TEST(of_many_short_random_sleeps_none_is_lost)
+START_TEST(none_of_many_short_random_sleeps_is_lost)
 {
     for (int round = 0; round < 10; round++) {
         int woken = 0;
         for (int i = 0; i < 300; i++)
-            ck_assert_int_eq(weft_go(sleep_a_little, &woken), 0);
+            ck_assert_int_eq(weft_go(sleep_random_us, &woken), 0);
         ck_assert_int_eq(weft_await_children(), 0);
         ck_assert_int_eq(woken, 300);
     }
-    ck_assert_uint_eq(timers(), 0);
+    ck_assert_uint_eq(armed_timers(), 0);
 }
 END_TEST
 
-static weft_value sleep_for_nothing(void *arg)
+static weft_value sleep_0_s(void *arg)
 {
     int rc = weft_sleep(0);
     ++*(int *)arg;
@@ -327,18 +361,18 @@ static weft_value sleep_for_nothing(void *arg)
 }
 
 /* T15 */
-START_TEST(a_thousand_fibers_that_sleep_for_0_s_all_go_on)
+START_TEST(a_thousand_fibers_that_sleep_for_0_s_all_continue)
 {
     int woken = 0;
     for (int i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(sleep_for_nothing, &woken), 0);
+        ck_assert_int_eq(weft_go(sleep_0_s, &woken), 0);
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_int_eq(woken, 1000);
 }
 END_TEST
 
 /* Issue 2, 6 */
-START_TEST(many_sleepers_are_woken_by_few_polls)
+START_TEST(many_sleeping_fibers_are_woken_by_few_polls)
 {
     static double time_s = 0.02;
     for (int i = 0; i < 2000; i++)
@@ -351,9 +385,9 @@ START_TEST(many_sleepers_are_woken_by_few_polls)
 }
 END_TEST
 
-static double earliest_s, latest_s; /* of all sleeps: how much longer than asked */
+static double earliest_s, latest_s; /* the smallest and the largest delay of all sleeps */
 
-static weft_value sleep_in_a_crowd(void *arg)
+static weft_value sleep_among_many(void *arg)
 {
     double time_s = 0.02 + (double)(intptr_t)arg * 5e-5, before = weft_now();
     ck_assert_int_eq(weft_sleep(time_s), 0);
@@ -363,34 +397,34 @@ static weft_value sleep_in_a_crowd(void *arg)
     return 0;
 }
 
-START_TEST(a_crowd_of_sleepers_is_woken_in_beats_and_nobody_too_early)
+START_TEST(many_timers_are_coalesced_and_none_expires_too_early)
 {
     for (intptr_t i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(sleep_in_a_crowd, (void *)i), 0);
+        ck_assert_int_eq(weft_go(sleep_among_many, (void *)i), 0);
     weft_counters counters;
     weft_stats(&counters);
     ck_assert_int_eq(weft_await_children(), 0);
     weft_stats(&counters);
-    ck_assert_double_ge(earliest_s, -2e-8); /* what a double may be off by */
-    if (has_virtual_time())
-        ck_assert_double_le(latest_s, 1e-4); /* exact, but for what time the others took */
+    ck_assert_double_ge(earliest_s, -2e-8); /* rounding of a double */
+    if (is_sim())
+        ck_assert_double_le(latest_s, 1e-4); /* exact, except for the time that other fibers take */
     else
         ck_assert_uint_lt(counters.polls, 400);
 }
 END_TEST
 
-static weft_value sleep_in_a_medium_crowd(void *arg)
+static weft_value sleep_among_some(void *arg)
 {
     return weft_sleep(0.02 + (double)(intptr_t)arg * 1e-4);
 }
 
-/* Ten timers a millisecond. */
-START_TEST(a_medium_crowd_of_sleepers_is_woken_in_beats_too)
+/* Ten timers per millisecond. */
+START_TEST(ten_timers_per_millisecond_are_coalesced_too)
 {
-    if (has_virtual_time())
+    if (is_sim())
         return;
     for (intptr_t i = 0; i < 500; i++)
-        ck_assert_int_eq(weft_go(sleep_in_a_medium_crowd, (void *)i), 0);
+        ck_assert_int_eq(weft_go(sleep_among_some, (void *)i), 0);
     weft_counters counters;
     weft_stats(&counters);
     ck_assert_int_eq(weft_await_children(), 0);
@@ -399,11 +433,11 @@ START_TEST(a_medium_crowd_of_sleepers_is_woken_in_beats_too)
 }
 END_TEST
 
-/* A backend that notes for how long it is asked to wait. */
+/* A backend that records the longest timeout of a poll. */
 static const weft__backend_type *real_type;
 static int64_t longest_wait_ns;
 
-static int poll_by_spy(weft__backend *b, int64_t timeout_ns)
+static int poll_and_record(weft__backend *b, int64_t timeout_ns)
 {
     longest_wait_ns = timeout_ns > longest_wait_ns ? timeout_ns : longest_wait_ns;
     return real_type->poll(b, timeout_ns);
@@ -416,35 +450,36 @@ static weft_value sleep_for_hours(void *arg)
 
 #define LONE_SLEEP_NS 20000
 
-START_TEST(a_timer_that_is_alone_is_never_waited_for_longer_than_it_takes)
+START_TEST(a_single_timer_is_not_coalesced)
 {
     weft__backend *b = (weft_self(), weft__cord_self->backend);
-    weft__backend_type spy = *b->type;
-    weft_fiber far[100]; /* deadlines that do not come */
+    weft__backend_type recording_type = *b->type;
+    weft_fiber far[100]; /* deadlines that never expire */
     for (intptr_t i = 0; i < 100; i++)
         far[i] = weft_spin(sleep_for_hours, (void *)i);
     let_run();
     real_type = b->type;
-    spy.poll = poll_by_spy;
-    b->type = &spy;
-    for (int i = 0; i < 100; i++) /* far more in a beat than a crowd is */
+    recording_type.poll = poll_and_record;
+    b->type = &recording_type;
+    for (int i = 0; i < 100;
+         i++) /* far more timers within the coalescing interval than the limit */
         ck_assert_int_eq(weft_sleep(LONE_SLEEP_NS * 1e-9), 0);
     b->type = real_type;
-    ck_assert_int_le(longest_wait_ns, 5 * LONE_SLEEP_NS); /* the clock of deadlines is ahead */
+    ck_assert_int_le(longest_wait_ns, 5 * LONE_SLEEP_NS); /* the clock of the deadlines is ahead */
     for (int i = 0; i < 100; i++)
         weft_cancel(far[i]);
     weft_await_all(far, 100, NULL);
 }
 END_TEST
 
-typedef struct pause {
+typedef struct suspension {
     double timeout_s;
     weft_value got;
-} pause_for;
+} timed_suspend;
 
-static weft_value suspend_for_a_while(void *arg)
+static weft_value suspend_with_timeout(void *arg)
 {
-    pause_for *p = arg;
+    timed_suspend *p = arg;
     int rc;
     WEFT_CANCEL_AFTER(p->timeout_s, rc) {
         p->got = weft_suspend();
@@ -453,12 +488,12 @@ static weft_value suspend_for_a_while(void *arg)
 }
 
 /* T14 */
-START_TEST(a_suspend_with_a_deadline_knows_whether_it_was_the_deadline)
+START_TEST(a_suspend_with_a_deadline_reports_whether_it_timed_out)
 {
-    pause_for brief = {.timeout_s = 0.002}, endless = {.timeout_s = 1000};
-    ck_assert_int_eq(weft_await(weft_spin(suspend_for_a_while, &brief)), ETIMEDOUT);
+    timed_suspend brief = {.timeout_s = 0.002}, endless = {.timeout_s = 1000};
+    ck_assert_int_eq(weft_await(weft_spin(suspend_with_timeout, &brief)), ETIMEDOUT);
     ck_assert_int_eq(brief.got, -ECANCELED);
-    weft_fiber f = weft_spin(suspend_for_a_while, &endless);
+    weft_fiber f = weft_spin(suspend_with_timeout, &endless);
     let_run();
     ck_assert_int_eq(weft_schedule(f, 8), 0);
     ck_assert_int_eq(weft_await(f), 0);
@@ -467,29 +502,33 @@ START_TEST(a_suspend_with_a_deadline_knows_whether_it_was_the_deadline)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &the_clock_does_not_go_back_and_a_sleep_lasts_at_least_as_long_as_asked,
-    &virtual_time_jumps_by_exactly_what_is_slept,
-    &a_sleep_after_a_long_computation_lasts_as_long_as_asked,
-    &a_deadline_after_a_long_computation_is_as_far_away_as_asked,
-    &a_negative_or_undefined_time_is_refused_with_words,
-    &a_sleeper_wakes_although_other_fibers_snooze_for_ever,
-    &a_timeout_strikes_inside_a_loop_that_only_snoozes,
-    &a_timeout_of_a_waiting_fiber_strikes_while_another_one_snoozes,
+    &the_clock_does_not_go_back_and_a_sleep_is_not_too_short,
+    &virtual_time_advances_by_exactly_the_sleep,
+    &a_sleep_after_a_long_computation_is_not_too_short,
+    &a_deadline_after_a_long_computation_is_not_too_early,
+    &a_sleep_until_a_time_ends_when_the_clock_has_reached_it,
+    &virtual_time_advances_exactly_to_the_deadline_of_a_sleep,
+    &a_sleep_until_a_past_time_lets_other_fibers_run_once,
+    &a_sleep_until_infinity_arms_no_timer_and_nan_is_refused,
+    &a_negative_or_undefined_time_is_refused_with_a_message,
+    &a_sleeping_fiber_wakes_although_other_fibers_snooze_forever,
+    &a_timeout_ends_a_loop_that_only_snoozes,
+    &a_waiting_fiber_times_out_while_another_fiber_snoozes,
     &a_loop_of_sleeps_for_0_s_lets_io_proceed,
     &a_loop_of_sleeps_for_0_s_lets_timers_proceed,
     &a_loop_of_snoozes_lets_io_proceed,
-    &sleepers_wake_in_the_order_of_their_deadlines,
-    &sleepers_with_the_same_deadline_wake_in_the_order_in_which_they_went_to_sleep,
-    &an_endless_sleep_takes_no_timer_and_can_be_cancelled,
-    &a_sleep_returns_what_it_is_interrupted_with_and_its_timer_is_gone,
-    &scheduling_a_sleeper_is_refused_and_does_not_shorten_its_sleep,
-    &of_many_short_random_sleeps_none_is_lost,
-    &a_thousand_fibers_that_sleep_for_0_s_all_go_on,
-    &many_sleepers_are_woken_by_few_polls,
-    &a_crowd_of_sleepers_is_woken_in_beats_and_nobody_too_early,
-    &a_medium_crowd_of_sleepers_is_woken_in_beats_too,
-    &a_timer_that_is_alone_is_never_waited_for_longer_than_it_takes,
-    &a_suspend_with_a_deadline_knows_whether_it_was_the_deadline,
+    &sleeping_fibers_wake_in_the_order_of_their_deadlines,
+    &sleeping_fibers_with_the_same_deadline_wake_in_order,
+    &an_infinite_sleep_arms_no_timer_and_can_be_cancelled,
+    &an_interrupted_sleep_returns_the_error_and_disarms_its_timer,
+    &scheduling_a_sleeping_fiber_is_refused_and_does_not_shorten_its_sleep,
+    &none_of_many_short_random_sleeps_is_lost,
+    &a_thousand_fibers_that_sleep_for_0_s_all_continue,
+    &many_sleeping_fibers_are_woken_by_few_polls,
+    &many_timers_are_coalesced_and_none_expires_too_early,
+    &ten_timers_per_millisecond_are_coalesced_too,
+    &a_single_timer_is_not_coalesced,
+    &a_suspend_with_a_deadline_reports_whether_it_timed_out,
 };
 
 int main(void)

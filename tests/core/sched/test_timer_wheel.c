@@ -1,5 +1,8 @@
-/* The timer wheel: what fires, when, and in which order; by hand, and at random against a model. */
-#include "core/timer.h"
+/*
+ * Tests of the timer wheel: which timers fire, when, and in which order. Fixed cases, and random
+ * operations compared with a model.
+ */
+#include "core/sched/timer.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -10,14 +13,14 @@ static weft__wheel wheel;
 static weft__timer *fired[FIRED_MAX];
 static int fired_count;
 
-static void record(weft__timer *timer)
+static void record_firing(weft__timer *timer)
 {
     ck_assert(!weft__timer_is_armed(timer));
     ck_assert_int_lt(fired_count, FIRED_MAX);
     fired[fired_count++] = timer;
 }
 
-static void set_up(int64_t now_ns)
+static void reset_wheel(int64_t now_ns)
 {
     weft__wheel_init(&wheel, now_ns);
     fired_count = 0;
@@ -25,13 +28,13 @@ static void set_up(int64_t now_ns)
 
 static void arm_new(weft__timer *timer, int64_t deadline_ns)
 {
-    weft__timer_init(timer, record);
+    weft__timer_init(timer, record_firing);
     weft__timer_arm(&wheel, timer, deadline_ns);
 }
 
-START_TEST(a_wheel_without_timers_has_nothing_to_wait_for)
+START_TEST(a_wheel_without_timers_has_no_next_deadline)
 {
-    set_up(1000);
+    reset_wheel(1000);
     ck_assert_int_eq(weft__wheel_next(&wheel), WEFT__NEVER);
     weft__wheel_expire(&wheel, 5000);
     ck_assert_int_eq(weft__wheel_next(&wheel), WEFT__NEVER);
@@ -40,7 +43,7 @@ END_TEST
 
 START_TEST(a_timer_fires_at_its_nanosecond_and_not_before)
 {
-    set_up(1000);
+    reset_wheel(1000);
     weft__timer timer;
     arm_new(&timer, 123456789);
     ck_assert_int_eq(weft__wheel_next(&wheel), 123456789);
@@ -57,10 +60,10 @@ END_TEST
 
 START_TEST(timers_due_at_the_same_time_fire_in_the_order_they_were_armed)
 {
-    set_up(0);
+    reset_wheel(0);
     weft__timer a, b, c;
     arm_new(&a, 100000);
-    weft__wheel_expire(&wheel, 70000); /* closer now: b and c would go to another level */
+    weft__wheel_expire(&wheel, 70000); /* closer now: b and c go to another level */
     arm_new(&b, 100000);
     weft__wheel_expire(&wheel, 99999);
     arm_new(&c, 100000);
@@ -72,12 +75,12 @@ START_TEST(timers_due_at_the_same_time_fire_in_the_order_they_were_armed)
 }
 END_TEST
 
-START_TEST(timers_fire_in_the_order_of_their_deadlines_whatever_their_distance)
+START_TEST(timers_at_any_distance_fire_in_the_order_of_their_deadlines)
 {
     static const int64_t deadlines[] = {INT64_MAX - 1, 5, (int64_t)1 << 60, 64, 4096, 63, 4095, 65};
     static const int order[] = {1, 5, 3, 7, 6, 4, 2, 0};
     weft__timer timers[8];
-    set_up(0);
+    reset_wheel(0);
     for (int i = 0; i < 8; i++)
         arm_new(&timers[i], deadlines[i]);
     weft__wheel_expire(&wheel, INT64_MAX - 1);
@@ -87,9 +90,9 @@ START_TEST(timers_fire_in_the_order_of_their_deadlines_whatever_their_distance)
 }
 END_TEST
 
-START_TEST(a_timer_for_a_time_that_is_past_is_due_at_once)
+START_TEST(a_timer_for_a_time_in_the_past_is_due_at_once)
 {
-    set_up(1000);
+    reset_wheel(1000);
     weft__timer now, past, negative;
     arm_new(&now, 1000);
     arm_new(&past, 3);
@@ -102,16 +105,16 @@ START_TEST(a_timer_for_a_time_that_is_past_is_due_at_once)
 }
 END_TEST
 
-START_TEST(a_disarmed_timer_does_not_fire_and_is_not_waited_for)
+START_TEST(a_disarmed_timer_does_not_fire_and_is_not_the_next_deadline)
 {
-    set_up(0);
+    reset_wheel(0);
     weft__timer a, b, due;
     arm_new(&a, 500);
     arm_new(&b, 900);
     arm_new(&due, 0);
     weft__timer_disarm(&wheel, &due);
     weft__timer_disarm(&wheel, &a);
-    weft__timer_disarm(&wheel, &a); /* again: nothing to do */
+    weft__timer_disarm(&wheel, &a); /* again: no effect */
     ck_assert_uint_eq(wheel.count, 1);
     ck_assert_int_eq(weft__wheel_next(&wheel), 900);
     weft__wheel_expire(&wheel, 1000);
@@ -120,11 +123,11 @@ START_TEST(a_disarmed_timer_does_not_fire_and_is_not_waited_for)
 }
 END_TEST
 
-START_TEST(expiring_at_a_bound_that_was_too_early_makes_it_better)
+START_TEST(expiring_at_an_early_bound_improves_the_bound)
 {
-    set_up(0);
+    reset_wheel(0);
     weft__timer a, b;
-    int64_t base = (int64_t)3 << 30; /* both in one slot of level 5, but apart below it */
+    int64_t base = (int64_t)3 << 30; /* both in one slot of level 5, but in different slots below */
     arm_new(&a, base + 1);
     arm_new(&b, base + 999999);
     weft__timer_disarm(&wheel, &a);
@@ -138,9 +141,9 @@ START_TEST(expiring_at_a_bound_that_was_too_early_makes_it_better)
 }
 END_TEST
 
-START_TEST(never_is_not_armed)
+START_TEST(a_timer_for_never_is_not_armed)
 {
-    set_up(0);
+    reset_wheel(0);
     weft__timer timer;
     arm_new(&timer, WEFT__NEVER);
     ck_assert(!weft__timer_is_armed(&timer));
@@ -152,7 +155,7 @@ END_TEST
 
 START_TEST(time_that_goes_backwards_is_ignored)
 {
-    set_up(1000);
+    reset_wheel(1000);
     weft__timer timer, due;
     arm_new(&timer, 2000);
     weft__wheel_expire(&wheel, 10);
@@ -169,30 +172,30 @@ static weft__timer victim;
 
 static void disarm_the_victim(weft__timer *timer)
 {
-    record(timer);
+    record_firing(timer);
     weft__timer_disarm(&wheel, &victim);
 }
 
-START_TEST(a_wheel_is_crowded_if_so_many_timers_are_due_in_time)
+START_TEST(timers_due_before_a_time_are_counted)
 {
     weft__timer timers[5];
-    set_up(1000000);
+    reset_wheel(1000000);
     for (int i = 0; i < 4; i++) /* in slots of different levels */
         arm_new(&timers[i], 1000100 + (int64_t)i * i * i * 30000);
     arm_new(&timers[4], 3000000000);
     int64_t last = timers[3].deadline_ns;
     ck_assert_int_eq(weft__wheel_next(&wheel), 1000100);
-    ck_assert(weft__wheel_is_crowded(&wheel, last, 4));
-    ck_assert(!weft__wheel_is_crowded(&wheel, last - 1, 4));
-    ck_assert(!weft__wheel_is_crowded(&wheel, last + 1000000, 5));
-    ck_assert(weft__wheel_is_crowded(&wheel, 1000100, 1));
-    ck_assert(!weft__wheel_is_crowded(&wheel, 1000099, 1));
+    ck_assert(weft__wheel_has_due(&wheel, last, 4));
+    ck_assert(!weft__wheel_has_due(&wheel, last - 1, 4));
+    ck_assert(!weft__wheel_has_due(&wheel, last + 1000000, 5));
+    ck_assert(weft__wheel_has_due(&wheel, 1000100, 1));
+    ck_assert(!weft__wheel_has_due(&wheel, 1000099, 1));
 }
 END_TEST
 
 START_TEST(a_timer_that_an_earlier_callback_disarms_does_not_fire)
 {
-    set_up(0);
+    reset_wheel(0);
     weft__timer killer;
     weft__timer_init(&killer, disarm_the_victim);
     weft__timer_arm(&wheel, &killer, 100);
@@ -201,7 +204,7 @@ START_TEST(a_timer_that_an_earlier_callback_disarms_does_not_fire)
     ck_assert_int_eq(fired_count, 1);
     ck_assert_uint_eq(wheel.count, 0);
 
-    weft__timer_arm(&wheel, &victim, 70); /* and in another slot; this time it is the first */
+    weft__timer_arm(&wheel, &victim, 70); /* in another slot, and this time the victim is first */
     weft__timer_arm(&wheel, &killer, 80);
     weft__wheel_expire(&wheel, 10000);
     ck_assert_int_eq(fired_count, 3);
@@ -210,13 +213,13 @@ END_TEST
 
 static void rearm_at_once(weft__timer *timer)
 {
-    record(timer);
+    record_firing(timer);
     weft__timer_arm(&wheel, timer, wheel.now_ns);
 }
 
 START_TEST(a_timer_that_rearms_itself_for_now_fires_once_for_each_expire)
 {
-    set_up(0);
+    reset_wheel(0);
     weft__timer timer;
     weft__timer_init(&timer, rearm_at_once);
     weft__timer_arm(&wheel, &timer, 10);
@@ -234,14 +237,14 @@ END_TEST
 static struct model {
     weft__timer timer;
     bool is_armed;
-    int64_t deadline_ns; /* a past one counts as the time at which it was armed */
-    uint64_t since;      /* breaks ties */
-    unsigned batch;      /* the expire at which it is due; 0: not yet */
+    int64_t deadline_ns; /* a deadline in the past counts as the time of arming */
+    uint64_t arm_order;  /* orders timers with equal deadlines */
+    unsigned batch;      /* the expire call at which it is due; 0: not yet */
 } models[MODEL_TIMERS];
 
-static uint64_t armings;
+static uint64_t arm_count;
 static unsigned batches;
-static unsigned long firings;
+static unsigned long firing_count;
 
 static uint64_t random_next(void)
 {
@@ -252,7 +255,7 @@ static uint64_t random_next(void)
     return state;
 }
 
-/* Near and far, on either side of now, and often equal to others. */
+/* Near and far deadlines, before and after now, and often equal to others. */
 static int64_t random_deadline(void)
 {
     int64_t distance = (int64_t)(random_next() >> (2 + random_next() % 62));
@@ -276,7 +279,7 @@ static void change_at_random(void)
     weft__timer_arm(&wheel, &m->timer, deadline);
     m->is_armed = true;
     m->deadline_ns = deadline < wheel.now_ns ? wheel.now_ns : deadline;
-    m->since = ++armings;
+    m->arm_order = ++arm_count;
     m->batch = 0;
 }
 
@@ -284,10 +287,10 @@ static bool is_before(const struct model *a, const struct model *b)
 {
     if (a->deadline_ns != b->deadline_ns)
         return a->deadline_ns < b->deadline_ns;
-    return a->since < b->since;
+    return a->arm_order < b->arm_order;
 }
 
-/* The armed timer that is first; of this batch, or of all if batch is 0. */
+/* Return the first armed timer of this batch, or of all timers if batch is 0. */
 static struct model *model_first(unsigned batch)
 {
     struct model *first = NULL;
@@ -303,7 +306,7 @@ static void compare_firing(weft__timer *timer)
     struct model *m = CONTAINER_OF(timer, struct model, timer);
     ck_assert_ptr_eq(m, model_first(batches));
     m->is_armed = false;
-    firings++;
+    firing_count++;
     for (unsigned changes = random_next() % 3; changes > 0; changes--)
         change_at_random();
 }
@@ -337,7 +340,7 @@ static void check_next(void)
         ck_assert_int_le(next, first->deadline_ns);
 }
 
-START_TEST(random_sequences_fire_as_in_the_naive_model)
+START_TEST(random_operations_fire_the_same_timers_as_the_model)
 {
     weft__wheel_init(&wheel, 1);
     for (int i = 0; i < MODEL_TIMERS; i++)
@@ -359,7 +362,7 @@ START_TEST(random_sequences_fire_as_in_the_naive_model)
         expire_and_compare(is_exact ? next : wheel.now_ns + step);
         check_next();
     }
-    ck_assert_uint_gt(firings, 10000);
+    ck_assert_uint_gt(firing_count, 10000);
 }
 END_TEST
 
@@ -369,19 +372,19 @@ int main(void)
     TCase *tests = tcase_create("timer wheel");
     suite_add_tcase(suite, tests);
     tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, a_wheel_without_timers_has_nothing_to_wait_for);
+    tcase_add_test(tests, a_wheel_without_timers_has_no_next_deadline);
     tcase_add_test(tests, a_timer_fires_at_its_nanosecond_and_not_before);
     tcase_add_test(tests, timers_due_at_the_same_time_fire_in_the_order_they_were_armed);
-    tcase_add_test(tests, timers_fire_in_the_order_of_their_deadlines_whatever_their_distance);
-    tcase_add_test(tests, a_timer_for_a_time_that_is_past_is_due_at_once);
-    tcase_add_test(tests, a_disarmed_timer_does_not_fire_and_is_not_waited_for);
-    tcase_add_test(tests, expiring_at_a_bound_that_was_too_early_makes_it_better);
-    tcase_add_test(tests, never_is_not_armed);
+    tcase_add_test(tests, timers_at_any_distance_fire_in_the_order_of_their_deadlines);
+    tcase_add_test(tests, a_timer_for_a_time_in_the_past_is_due_at_once);
+    tcase_add_test(tests, a_disarmed_timer_does_not_fire_and_is_not_the_next_deadline);
+    tcase_add_test(tests, expiring_at_an_early_bound_improves_the_bound);
+    tcase_add_test(tests, a_timer_for_never_is_not_armed);
     tcase_add_test(tests, time_that_goes_backwards_is_ignored);
-    tcase_add_test(tests, a_wheel_is_crowded_if_so_many_timers_are_due_in_time);
+    tcase_add_test(tests, timers_due_before_a_time_are_counted);
     tcase_add_test(tests, a_timer_that_an_earlier_callback_disarms_does_not_fire);
     tcase_add_test(tests, a_timer_that_rearms_itself_for_now_fires_once_for_each_expire);
-    tcase_add_test(tests, random_sequences_fire_as_in_the_naive_model);
+    tcase_add_test(tests, random_operations_fire_the_same_timers_as_the_model);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failures = srunner_ntests_failed(runner);

@@ -1,5 +1,5 @@
-/* Switching by hand: starting a fiber at once, and the bare symmetric transfer. */
-#include "support.h"
+/* Tests of weft_start, which runs a fiber at once, and of weft_transfer, the symmetric switch. */
+#include "support/support.h"
 
 static weft_value mark_twice(void *arg)
 {
@@ -62,12 +62,12 @@ START_TEST(an_argument_on_the_stack_of_the_starter_can_be_read_until_start_retur
 }
 END_TEST
 
-static weft_value nest(void *arg)
+static weft_value start_nested(void *arg)
 {
     intptr_t left = (intptr_t)arg;
     if (left == 0)
         return 1;
-    weft_fiber f = weft_new(nest, as_arg(left - 1));
+    weft_fiber f = weft_new(start_nested, as_arg(left - 1));
     ck_assert_int_eq(weft_start(f), 0);
     weft_value below = weft_await(f);
     return weft_is_error(below) ? below : below + 1;
@@ -76,7 +76,7 @@ static weft_value nest(void *arg)
 /* T8 */
 START_TEST(starts_nest_two_thousand_deep)
 {
-    weft_fiber f = weft_new(nest, as_arg(2000));
+    weft_fiber f = weft_new(start_nested, as_arg(2000));
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_int_eq(weft_await(f), 2001);
 }
@@ -92,7 +92,7 @@ static weft_value start_another(void *arg)
 }
 
 /* T8 */
-START_TEST(nested_starts_come_back_one_after_the_other)
+START_TEST(nested_starts_return_one_after_the_other)
 {
     weft_spin(mark_and_return, "queued ");
     weft_fiber inner = weft_new(mark_twice, "inner ");
@@ -105,7 +105,7 @@ START_TEST(nested_starts_come_back_one_after_the_other)
 END_TEST
 
 /* T5 */
-START_TEST(scheduling_oneself_before_a_start_does_no_harm)
+START_TEST(scheduling_self_before_a_start_has_no_effect)
 {
     ck_assert_int_eq(weft_schedule(weft_self(), 5), -EBUSY);
     weft_fiber f = weft_new(mark_twice, "a");
@@ -116,7 +116,7 @@ START_TEST(scheduling_oneself_before_a_start_does_no_harm)
 }
 END_TEST
 
-static weft_value harass_starter(void *arg)
+static weft_value assert_starter_cannot_be_resumed(void *arg)
 {
     weft_fiber starter = arg_id(arg);
     ck_assert_int_eq(weft_state_of(starter), WEFT_WAITING);
@@ -128,16 +128,16 @@ static weft_value harass_starter(void *arg)
 }
 
 /* T5 */
-START_TEST(a_fiber_in_start_can_only_be_resumed_by_what_it_started)
+START_TEST(a_fiber_in_start_can_only_be_resumed_by_the_started_fiber)
 {
-    weft_fiber f = weft_new(harass_starter, id_arg(weft_self()));
+    weft_fiber f = weft_new(assert_starter_cannot_be_resumed, id_arg(weft_self()));
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
 END_TEST
 
 /* T7 */
-START_TEST(what_has_been_started_scheduled_or_spun_cannot_be_started)
+START_TEST(a_fiber_that_was_started_scheduled_or_spun_cannot_be_started)
 {
     weft_fiber started = weft_new(suspend, NULL);
     ck_assert_int_eq(weft_start(started), 0);
@@ -155,7 +155,7 @@ static weft_value cancel_starter(void *arg)
     return weft_cancel(arg_id(arg));
 }
 
-static weft_value start_own_end(void *arg)
+static weft_value start_fiber_that_cancels_self(void *arg)
 {
     (void)arg;
     weft_value rc = weft_start(weft_new(cancel_starter, id_arg(weft_self())));
@@ -165,9 +165,9 @@ static weft_value start_own_end(void *arg)
 }
 
 /* T44 */
-START_TEST(a_start_of_one_who_cancels_the_starter_succeeds_and_the_next_call_fails)
+START_TEST(starting_a_fiber_that_cancels_the_starter_succeeds_and_the_next_call_fails)
 {
-    ck_assert_int_eq(weft_await(weft_spin(start_own_end, NULL)), -ECANCELED);
+    ck_assert_int_eq(weft_await(weft_spin(start_fiber_that_cancels_self, NULL)), -ECANCELED);
     ck_assert_trail("started cancelled");
 }
 END_TEST
@@ -190,7 +190,7 @@ START_TEST(a_cancelled_fiber_neither_starts_nor_transfers)
 }
 END_TEST
 
-static weft_value double_and_back(void *arg)
+static weft_value transfer_double_back(void *arg)
 {
     weft_fiber peer = arg_id(arg);
     weft_value v = weft_first_value();
@@ -200,28 +200,28 @@ static weft_value double_and_back(void *arg)
 }
 
 /* P8 */
-START_TEST(transfer_passes_values_both_ways)
+START_TEST(transfer_passes_values_in_both_directions)
 {
-    weft_fiber f = weft_new(double_and_back, id_arg(weft_self()));
+    weft_fiber f = weft_new(transfer_double_back, id_arg(weft_self()));
     for (weft_value v = 1; v < 1000; v++)
         ck_assert_int_eq(weft_transfer(f, v), 2 * v);
-    ck_assert_int_eq(weft_transfer(f, 0), 0); /* it ends; nothing is left to run */
+    ck_assert_int_eq(weft_transfer(f, 0), 0); /* it ends, and no other fiber is runnable */
     ck_assert_int_eq(weft_await(f), 0);
 }
 END_TEST
 
 /* P8 */
-START_TEST(a_transfer_runs_before_what_is_queued)
+START_TEST(a_transfer_runs_before_queued_fibers)
 {
     weft_spin(mark_and_return, "queued ");
-    weft_fiber f = weft_new(double_and_back, id_arg(weft_self()));
+    weft_fiber f = weft_new(transfer_double_back, id_arg(weft_self()));
     ck_assert_int_eq(weft_transfer(f, 1), 2);
     ck_assert_trail("");
 }
 END_TEST
 
 /* P8 */
-START_TEST(a_transfer_to_oneself_returns_the_value_at_once)
+START_TEST(a_transfer_to_self_returns_the_value_at_once)
 {
     weft_spin(mark_and_return, "other");
     ck_assert_int_eq(weft_transfer(weft_self(), 5), 5);
@@ -230,7 +230,7 @@ START_TEST(a_transfer_to_oneself_returns_the_value_at_once)
 END_TEST
 
 /* P8 */
-START_TEST(a_transfer_from_main_returns_0_when_nothing_is_left)
+START_TEST(a_transfer_from_main_returns_0_when_no_other_fiber_can_run)
 {
     weft_fiber f = weft_new(suspend, NULL);
     ck_assert_int_eq(weft_transfer(f, 1), 0);
@@ -245,7 +245,7 @@ static weft_value transfer_to(void *arg)
 }
 
 /* P8 */
-START_TEST(who_has_transferred_can_be_scheduled)
+START_TEST(a_fiber_in_transfer_can_be_scheduled)
 {
     weft_fiber f = weft_spin(transfer_to, id_arg(spin_suspended()));
     let_run();
@@ -256,7 +256,7 @@ START_TEST(who_has_transferred_can_be_scheduled)
 END_TEST
 
 /* P4 */
-START_TEST(a_transfer_to_a_scheduled_fiber_takes_it_off_the_queue)
+START_TEST(a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue)
 {
     weft_fiber f = weft_spin(suspend_and_mark, "f");
     weft_snooze();
@@ -287,11 +287,11 @@ START_TEST(a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once)
 END_TEST
 
 /* P6 */
-START_TEST(a_transfer_does_not_displace_an_error)
+START_TEST(a_transfer_does_not_replace_an_error)
 {
     weft_fiber f = spin_suspended();
     weft_schedule(f, -EIO);
-    ck_assert_int_eq(weft_transfer(f, 5), -EIO); /* what its child ended with */
+    ck_assert_int_eq(weft_transfer(f, 5), -EIO); /* the error of the child that ended */
     ck_assert_int_eq(weft_await(f), -EIO);
 }
 END_TEST
@@ -303,7 +303,7 @@ static weft_value snooze_once(void *arg)
 }
 
 /* P64 */
-START_TEST(who_waits_in_anything_else_cannot_be_transferred_to)
+START_TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
 {
     weft_fiber sleeper = spin_sleeping();
     weft_fiber snoozer = weft_spin(snooze_once, NULL);
@@ -346,7 +346,7 @@ static weft_value suspend_and_snooze(void *arg)
 }
 
 /* T8 */
-START_TEST(the_starter_goes_on_when_what_it_started_has_transferred_away)
+START_TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
 {
     weft_fiber target = weft_spin(suspend_and_snooze, NULL);
     weft_snooze();
@@ -361,7 +361,7 @@ START_TEST(the_starter_goes_on_when_what_it_started_has_transferred_away)
 END_TEST
 
 /* T38 */
-START_TEST(who_has_transferred_can_be_cancelled_raised_in_and_interrupted)
+START_TEST(a_fiber_in_transfer_can_be_cancelled_raised_in_and_interrupted)
 {
     weft_fiber target = spin_suspended();
     weft_fiber f = weft_spin(transfer_to, id_arg(target));
@@ -373,7 +373,7 @@ START_TEST(who_has_transferred_can_be_cancelled_raised_in_and_interrupted)
     let_run();
     ck_assert_int_eq(weft_raise(f, -EIO, "raised"), 0);
     ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_words(-EIO, "raised");
+    ck_assert_error(-EIO, "raised");
     target = spin_suspended();
     f = weft_spin(transfer_to, id_arg(target));
     let_run();
@@ -384,7 +384,7 @@ END_TEST
 
 static weft_fiber ring[3];
 
-static weft_value pass_round(void *arg)
+static weft_value transfer_to_next(void *arg)
 {
     weft_value v = weft_first_value();
     while (v >= 0 && v < 3000)
@@ -396,7 +396,7 @@ static weft_value pass_round(void *arg)
 START_TEST(three_fibers_transfer_in_a_ring)
 {
     for (int i = 0; i < 3; i++)
-        ring[i] = weft_new(pass_round, as_arg(i));
+        ring[i] = weft_new(transfer_to_next, as_arg(i));
     ck_assert_int_eq(weft_transfer(ring[0], 0), 3000);
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 2);
 }
@@ -407,24 +407,24 @@ static const TTest *const *const tests[] = {
     &start_returns_at_the_end_of_a_body_without_switchpoints,
     &an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns,
     &starts_nest_two_thousand_deep,
-    &nested_starts_come_back_one_after_the_other,
-    &scheduling_oneself_before_a_start_does_no_harm,
-    &a_fiber_in_start_can_only_be_resumed_by_what_it_started,
-    &what_has_been_started_scheduled_or_spun_cannot_be_started,
-    &a_start_of_one_who_cancels_the_starter_succeeds_and_the_next_call_fails,
+    &nested_starts_return_one_after_the_other,
+    &scheduling_self_before_a_start_has_no_effect,
+    &a_fiber_in_start_can_only_be_resumed_by_the_started_fiber,
+    &a_fiber_that_was_started_scheduled_or_spun_cannot_be_started,
+    &starting_a_fiber_that_cancels_the_starter_succeeds_and_the_next_call_fails,
     &a_cancelled_fiber_neither_starts_nor_transfers,
-    &transfer_passes_values_both_ways,
-    &a_transfer_runs_before_what_is_queued,
-    &a_transfer_to_oneself_returns_the_value_at_once,
-    &a_transfer_from_main_returns_0_when_nothing_is_left,
-    &who_has_transferred_can_be_scheduled,
-    &a_transfer_to_a_scheduled_fiber_takes_it_off_the_queue,
+    &transfer_passes_values_in_both_directions,
+    &a_transfer_runs_before_queued_fibers,
+    &a_transfer_to_self_returns_the_value_at_once,
+    &a_transfer_from_main_returns_0_when_no_other_fiber_can_run,
+    &a_fiber_in_transfer_can_be_scheduled,
+    &a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue,
     &a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once,
-    &a_transfer_does_not_displace_an_error,
-    &who_waits_in_anything_else_cannot_be_transferred_to,
+    &a_transfer_does_not_replace_an_error,
+    &a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to,
     &a_transfer_to_an_ended_fiber_is_refused,
-    &the_starter_goes_on_when_what_it_started_has_transferred_away,
-    &who_has_transferred_can_be_cancelled_raised_in_and_interrupted,
+    &the_starter_continues_when_the_started_fiber_has_transferred_away,
+    &a_fiber_in_transfer_can_be_cancelled_raised_in_and_interrupted,
     &three_fibers_transfer_in_a_ring,
 };
 

@@ -1,15 +1,15 @@
-/* Memory after a burst of fibers: it goes back to the system when the thread is idle. */
-#include "core/rest.h"
-#include "support.h"
+/* Tests of memory after a burst of fibers: it is returned to the system when the thread is idle. */
+#include "core/sched/trim.h"
+#include "support/support.h"
 
 #include <stdio.h>
 
-/* Several times what stays warm, and as many as TSan has room for. */
+/* Several times the number of warm stacks, and few enough for TSan. */
 #define COUNT (MANY_FIBERS / 2)
 
 static weft_fiber fibers[COUNT];
 
-/* Of the process. */
+/* Return the resident bytes of the process. */
 static size_t resident_bytes(void)
 {
     unsigned long all, resident = 0;
@@ -20,10 +20,10 @@ static size_t resident_bytes(void)
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Free stacks of all sizes that have pages. */
+/* Return the number of free stacks of all sizes that have pages. */
 static size_t warm_stacks(void)
 {
-    const weft__stack_pool *pool = &weft__cord_self->stacks;
+    const weft__stack_cache *pool = &weft__cord_self->stacks;
     size_t warm = 0;
     for (int i = 0; i < WEFT__STACK_CLASSES; i++)
         warm += pool->classes[i].count - pool->classes[i].cold;
@@ -39,7 +39,7 @@ static void spin_all(weft_fn *fn)
     weft_snooze();
 }
 
-static void end_all(void)
+static void await_all(void)
 {
     for (int i = 0; i < COUNT; i++) {
         ck_assert_int_eq(weft_schedule(fibers[i], i), 0);
@@ -47,30 +47,27 @@ static void end_all(void)
     }
 }
 
-/*
- * Let periods pass, in which the thread is idle, until it sees nothing to give back. Their length
- * does not matter: each is declared to be over.
- */
-static void be_idle(void)
+/* Be idle until there is nothing left to trim. Each trim period is ended at once. */
+static void idle_until_trimmed(void)
 {
     weft__cord *c = weft__cord_self;
     do {
-        if (c->rest.due_ns != 0)
-            c->rest.due_ns = 1;
-        weft_sleep(0.03); /* longer than a thread has to be idle for to be calm */
-    } while (c->rest.due_ns != 0 || c->stacks.is_rich || c->stacks.excess != 0);
+        if (c->trim.due_ns != 0)
+            c->trim.due_ns = 1;
+        weft_sleep(0.03); /* longer than a thread must be idle before it trims */
+    } while (c->trim.due_ns != 0 || c->stacks.can_trim || c->stacks.excess != 0);
 }
 
-START_TEST(stacks_and_records_of_a_burst_go_back_when_the_thread_is_idle)
+START_TEST(stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle)
 {
     spin_all(suspend);
     size_t at_most = resident_bytes();
-    end_all();
-    ck_assert_uint_gt(warm_stacks(), WEFT__STACK_WARM_REST);
-    be_idle();
-    ck_assert_uint_le(warm_stacks(), WEFT__STACK_WARM_REST);
-#ifndef WEFT__ANNOTATED
-    ck_assert_uint_ne(weft__cord_self->rest.first, 0);
+    await_all();
+    ck_assert_uint_gt(warm_stacks(), WEFT__STACK_WARM_IDLE);
+    idle_until_trimmed();
+    ck_assert_uint_le(warm_stacks(), WEFT__STACK_WARM_IDLE);
+#ifndef WEFT__SANITIZED
+    ck_assert_uint_ne(weft__cord_self->trim.first, 0);
     ck_assert_uint_lt(resident_bytes(), at_most - COUNT * (size_t)4096 / 2);
 #else
     (void)at_most;
@@ -78,7 +75,7 @@ START_TEST(stacks_and_records_of_a_burst_go_back_when_the_thread_is_idle)
 }
 END_TEST
 
-static weft_value go_deep_and_suspend(void *arg)
+static weft_value use_40_kib_and_suspend(void *arg)
 {
     volatile char deep[40 << 10];
     for (size_t i = 0; i < sizeof deep; i += 1024)
@@ -87,17 +84,17 @@ static weft_value go_deep_and_suspend(void *arg)
     return weft_suspend() + deep[0] - 1;
 }
 
-START_TEST(deep_stacks_go_back_too)
+START_TEST(deep_stacks_are_trimmed_too)
 {
     spin_all(suspend);
-    end_all();
-    be_idle();
+    await_all();
+    idle_until_trimmed();
     size_t before = resident_bytes();
-    spin_all(go_deep_and_suspend);
-    end_all();
-    be_idle();
-#ifndef WEFT__ANNOTATED
-    /* What is kept is kept without its depth. */
+    spin_all(use_40_kib_and_suspend);
+    await_all();
+    idle_until_trimmed();
+#ifndef WEFT__SANITIZED
+    /* Cached stacks keep only their tops. */
     ck_assert_uint_lt(resident_bytes(), before + (16 << 20));
 #else
     (void)before;
@@ -105,7 +102,7 @@ START_TEST(deep_stacks_go_back_too)
 }
 END_TEST
 
-START_TEST(a_burst_after_that_runs_as_before_with_ids_of_its_own)
+START_TEST(a_later_burst_works_and_reuses_no_ids)
 {
     static weft_fiber earlier[COUNT];
     for (int round = 0; round < 3; round++) {
@@ -115,8 +112,8 @@ START_TEST(a_burst_after_that_runs_as_before_with_ids_of_its_own)
             ck_assert_uint_ne(fibers[i], earlier[i]);
             ck_assert_int_eq(weft_await(earlier[i]), -ESRCH);
         }
-        end_all();
-        be_idle();
+        await_all();
+        idle_until_trimmed();
     }
     weft_counters counters;
     ck_assert_int_eq(weft_stats(&counters), 0);
@@ -124,39 +121,39 @@ START_TEST(a_burst_after_that_runs_as_before_with_ids_of_its_own)
 }
 END_TEST
 
-START_TEST(records_that_were_given_back_are_left_alone_after_a_smaller_burst)
+START_TEST(trimmed_records_stay_trimmed_after_a_smaller_burst)
 {
     spin_all(suspend);
-    end_all();
-    be_idle();
+    await_all();
+    idle_until_trimmed();
     for (int round = 0; round < 3; round++) {
-        const uint32_t asleep = weft__cord_self->rest.first;
-        weft__rest_expect(weft__cord_self); /* as any burst does that is larger than the warm set */
-        be_idle();
-        ck_assert_uint_eq(weft__cord_self->rest.first, asleep);
+        const uint32_t trimmed_from = weft__cord_self->trim.first;
+        weft__trim_schedule(weft__cord_self); /* as after any burst that exceeds the warm stacks */
+        idle_until_trimmed();
+        ck_assert_uint_eq(weft__cord_self->trim.first, trimmed_from);
     }
     spin_all(suspend);
-    end_all();
+    await_all();
 }
 END_TEST
 
-START_TEST(records_whose_ids_are_used_up_stay_out_of_it)
+START_TEST(records_with_exhausted_ids_are_not_trimmed)
 {
     for (int round = 0; round < 3; round++) {
         spin_all(suspend);
         for (int i = 0; i < COUNT; i += 50) {
-            weft__fiber *f = weft__cord_at(weft__cord_self, weft__fiber_slot(fibers[i]));
+            weft__fiber *f = weft__record_at(weft__cord_self, weft__fiber_slot(fibers[i]));
             f->last_id |= (weft_fiber)UINT32_MAX << 32;
         }
-        end_all();
-        for (int i = 0; i < 300; i++) /* the warm ones, too */
+        await_all();
+        for (int i = 0; i < 300; i++) /* exhausts the warm records too */
             ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(i))), i);
-        be_idle();
+        idle_until_trimmed();
     }
 }
 END_TEST
 
-START_TEST(what_still_runs_is_left_alone)
+START_TEST(live_fibers_are_not_trimmed)
 {
     spin_all(suspend);
     for (int i = 0; i < COUNT; i++) {
@@ -165,7 +162,7 @@ START_TEST(what_still_runs_is_left_alone)
         ck_assert_int_eq(weft_schedule(fibers[i], i), 0);
         ck_assert_int_eq(weft_await(fibers[i]), i);
     }
-    be_idle();
+    idle_until_trimmed();
     for (int i = 0; i < COUNT; i += 97) {
         ck_assert_int_eq(weft_schedule(fibers[i], i), 0);
         ck_assert_int_eq(weft_await(fibers[i]), i);
@@ -182,37 +179,37 @@ static weft_value tell_all(void *arg)
     return 0;
 }
 
-START_TEST(other_threads_find_nobody_where_memory_was_given_back)
+START_TEST(other_threads_find_no_fiber_in_trimmed_records)
 {
     spin_all(suspend);
-    end_all();
-    be_idle();
+    await_all();
+    idle_until_trimmed();
     int missing = 0;
     ck_assert_int_eq(weft_cord_join(weft_cord_start(tell_all, &missing, NULL)), 0);
     ck_assert_int_eq(missing, COUNT);
 }
 END_TEST
 
-START_TEST(a_thread_at_rest_is_not_woken_for_it_again)
+START_TEST(an_idle_thread_is_not_woken_to_trim_again)
 {
     spin_all(suspend);
-    end_all();
-    be_idle();
+    await_all();
+    idle_until_trimmed();
     weft_sleep(0.03);
-    ck_assert_uint_eq(weft__cord_self->rest.due_ns, 0);
-    ck_assert(!weft__cord_self->stacks.is_rich);
+    ck_assert_uint_eq(weft__cord_self->trim.due_ns, 0);
+    ck_assert(!weft__cord_self->stacks.can_trim);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &stacks_and_records_of_a_burst_go_back_when_the_thread_is_idle,
-    &deep_stacks_go_back_too,
-    &a_burst_after_that_runs_as_before_with_ids_of_its_own,
-    &records_that_were_given_back_are_left_alone_after_a_smaller_burst,
-    &records_whose_ids_are_used_up_stay_out_of_it,
-    &what_still_runs_is_left_alone,
-    &other_threads_find_nobody_where_memory_was_given_back,
-    &a_thread_at_rest_is_not_woken_for_it_again,
+    &stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle,
+    &deep_stacks_are_trimmed_too,
+    &a_later_burst_works_and_reuses_no_ids,
+    &trimmed_records_stay_trimmed_after_a_smaller_burst,
+    &records_with_exhausted_ids_are_not_trimmed,
+    &live_fibers_are_not_trimmed,
+    &other_threads_find_no_fiber_in_trimmed_records,
+    &an_idle_thread_is_not_woken_to_trim_again,
 };
 
 int main(void)

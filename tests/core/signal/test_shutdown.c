@@ -1,7 +1,10 @@
-/* The end of a program that serves: who is told to end, in which order, and who is waited for. */
-#include "support.h"
+/*
+ * weft_shutdown_all and weft_shutdown_on_signals: which fibers are cancelled, in which order, and
+ * which are awaited.
+ */
+#include "support/support.h"
 
-#include "core/cord.h"
+#include "core/cord/cord.h"
 
 #include <math.h>
 
@@ -9,8 +12,8 @@
 #include <signal.h>
 
 /*
- * TSan holds signals from outside back until the next call of the C library, and does not tell how
- * many threads it has itself.
+ * TSan delays signals from outside until the next call of the C library. TSan's own threads cannot
+ * be told from those of the program.
  */
 #ifdef __SANITIZE_THREAD__
 #define IS_TSAN true
@@ -18,24 +21,8 @@
 #define IS_TSAN false
 #endif
 
-static bool is_sim(void)
-{
-    return strcmp(weft_backend_name(), "sim") == 0;
-}
-
-/* Into the report of a program, so that the order is seen. */
-static void say(const char *what)
-{
-    dprintf(STDERR_FILENO, "%s", what);
-}
-
-static void say_arg(void *what)
-{
-    say(what);
-}
-
-/* Sleeps until it is told to end, and says so. */
-static weft_value end_politely(void *arg)
+/* Sleep until cancelled, then mark arg. */
+static weft_value end_when_cancelled(void *arg)
 {
     weft_value rc = weft_sleep(INFINITY);
     mark(rc == -ECANCELED ? arg : "not cancelled ");
@@ -47,73 +34,73 @@ static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name, bool is_d
     return weft_spin_with(fn, arg, &(weft_spin_options){.name = name, .is_daemon = is_daemon});
 }
 
-static weft_value hold_a_child(void *arg)
+static weft_value wait_with_child(void *arg)
 {
     (void)arg;
-    weft_spin(end_politely, (void *)"grandchild ");
-    return end_politely((void *)"child ");
+    weft_spin(end_when_cancelled, (void *)"grandchild ");
+    return end_when_cancelled((void *)"child ");
 }
 
 /* T104 */
-START_TEST(all_end_but_daemons_parents_before_their_children)
+START_TEST(all_fibers_except_daemons_end_with_parents_before_children)
 {
-    weft_fiber stays = spin_named(end_politely, (void *)"daemon ", "", true);
-    weft_fiber f = weft_spin(hold_a_child, NULL);
-    weft_spin(end_politely, (void *)"second");
+    weft_fiber daemon = spin_named(end_when_cancelled, (void *)"daemon ", "", true);
+    weft_fiber f = weft_spin(wait_with_child, NULL);
+    weft_spin(end_when_cancelled, (void *)"second");
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert_trail("child grandchild second");
-    ck_assert_int_eq(weft_state_of(stays), WEFT_WAITING);
-    ck_assert_int_eq(weft_await(f), -ECANCELED); /* its value is still there */
+    ck_assert_int_eq(weft_state_of(daemon), WEFT_WAITING);
+    ck_assert_int_eq(weft_await(f), -ECANCELED); /* its value is still available */
     ck_assert_int_eq(weft_shutdown_all(60), 0);
 }
 END_TEST
 
-static weft_value hold_a_daemon(void *arg)
+static weft_value wait_with_daemon(void *arg)
 {
     (void)arg;
-    spin_named(end_politely, (void *)"daemon", "", true);
+    spin_named(end_when_cancelled, (void *)"daemon", "", true);
     return weft_sleep(INFINITY);
 }
 
-static weft_value hold_a_worker(void *arg)
+static weft_value wait_with_worker(void *arg)
 {
     (void)arg;
-    weft_spin(end_politely, (void *)"worker ");
+    weft_spin(end_when_cancelled, (void *)"worker ");
     return weft_sleep(INFINITY);
 }
 
 /* T104 */
-START_TEST(a_daemon_ends_with_its_parent_and_a_daemons_child_is_no_daemon)
+START_TEST(a_daemon_ends_with_its_parent_and_the_child_of_a_daemon_is_not_a_daemon)
 {
-    spin_named(hold_a_worker, NULL, "", true);
-    weft_spin(hold_a_daemon, NULL);
+    spin_named(wait_with_worker, NULL, "", true);
+    weft_spin(wait_with_daemon, NULL);
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert_trail("worker daemon");
 }
 END_TEST
 
-static weft_value shut_down_from_below(void *arg)
+static weft_value shut_down_in_grandchild(void *arg)
 {
-    weft_spin(end_politely, (void *)"nephew ");
+    weft_spin(end_when_cancelled, (void *)"nephew ");
     weft_snooze();
     int rc = weft_shutdown_all(60);
     mark(rc == 0 ? "done " : "failed ");
     return (weft_value)arg;
 }
 
-static weft_value await_below(void *arg)
+static weft_value await_shutdown(void *arg)
 {
-    weft_value v = weft_await(weft_spin(shut_down_from_below, arg));
+    weft_value v = weft_await(weft_spin(shut_down_in_grandchild, arg));
     mark(v == 5 ? "parent" : "lost");
     return v;
 }
 
-START_TEST(the_ancestors_of_the_caller_go_on)
+START_TEST(the_ancestors_of_the_caller_continue)
 {
-    weft_spin(end_politely, (void *)"uncle ");
-    weft_fiber f = weft_spin(await_below, as_arg(5));
+    weft_spin(end_when_cancelled, (void *)"uncle ");
+    weft_fiber f = weft_spin(await_shutdown, as_arg(5));
     ck_assert_int_eq(weft_await(f), 5);
     ck_assert_trail("uncle nephew done parent");
 }
@@ -121,7 +108,7 @@ END_TEST
 
 static double seen_grace;
 
-static weft_value note_grace(void *arg)
+static weft_value record_grace(void *arg)
 {
     (void)arg;
     weft_sleep(INFINITY);
@@ -133,9 +120,9 @@ static weft_value note_grace(void *arg)
     return 0;
 }
 
-START_TEST(each_knows_how_long_it_has_and_is_waited_for)
+START_TEST(each_fiber_gets_its_grace_time_and_is_awaited)
 {
-    weft_spin(note_grace, NULL);
+    weft_spin(record_grace, NULL);
     weft_snooze();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert(seen_grace > 0 && seen_grace <= 60);
@@ -143,7 +130,7 @@ START_TEST(each_knows_how_long_it_has_and_is_waited_for)
 }
 END_TEST
 
-static weft_value ignore_all(void *arg)
+static weft_value ignore_cancels(void *arg)
 {
     while (arg == NULL)
         weft_snooze();
@@ -162,28 +149,28 @@ static weft_value clean_up_too_long(void *arg)
 
 static int shut_down_stubborn(void)
 {
-    spin_named(ignore_all, NULL, "mule", false);
+    spin_named(ignore_cancels, NULL, "stubborn", false);
     spin_named(clean_up_too_long, NULL, "slow", false);
-    spin_named(end_politely, (void *)"", "lamb", false);
+    spin_named(end_when_cancelled, (void *)"", "polite", false);
     weft_snooze();
     _exit(weft_shutdown_all(0.02) == -ETIMEDOUT ? 7 : 1);
 }
 
 /* Issue 5, 3 */
-START_TEST(those_who_would_not_end_are_named_with_what_they_wait_for)
+START_TEST(fibers_that_do_not_end_are_reported_with_their_wait_reason)
 {
     const outcome *o = run_apart(shut_down_stubborn);
     ck_assert_int_eq(o->status, 7);
-    /* The mule may be runnable, or in the pause that follows many refused calls. */
-    assert_said(o, "'mule' has not ended 0.02 s after it was told to");
-    assert_said(o, "'slow' has not ended 0.02 s after it was told to; it waits for sleep\n");
-    ck_assert_ptr_null(strstr(o->text, "lamb"));
+    /* The stubborn fiber may be runnable, or in the pause after many refused calls. */
+    assert_printed(o, "'stubborn' has not ended 0.02 s after it was cancelled");
+    assert_printed(o, "'slow' has not ended 0.02 s after it was cancelled; it waits for sleep\n");
+    ck_assert_ptr_null(strstr(o->text, "polite"));
 }
 END_TEST
 
-START_TEST(without_grace_they_get_to_run_once)
+START_TEST(with_a_grace_time_of_0_fibers_run_once)
 {
-    weft_spin(end_politely, (void *)"ran");
+    weft_spin(end_when_cancelled, (void *)"ran");
     weft_snooze();
     ck_assert_int_eq(weft_shutdown_all(0), 0);
     ck_assert_trail("ran");
@@ -200,7 +187,7 @@ static weft_value spin_when_scheduled(void *arg)
 static weft_value spin_while_cancelled(void *arg)
 {
     weft_sleep(INFINITY);
-    weft_spin(end_politely, arg);
+    weft_spin(end_when_cancelled, arg);
     WEFT_SHIELD(1) {
         weft_sleep(0.001);
     }
@@ -208,16 +195,16 @@ static weft_value spin_while_cancelled(void *arg)
 }
 
 /* T104 */
-START_TEST(fibers_made_during_and_after_it_are_ended_too)
+START_TEST(fibers_created_during_and_after_a_shutdown_are_cancelled_too)
 {
-    weft_fiber stays = spin_named(spin_when_scheduled, (void *)"daemon's", "", true);
+    weft_fiber daemon = spin_named(spin_when_scheduled, (void *)"daemon's", "", true);
     weft_spin(spin_while_cancelled, (void *)"during");
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert_trail("during");
     weft_fiber f = weft_spin(mark_and_return, (void *)"after");
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_int_eq(weft_schedule(stays, 0), 0);
+    ck_assert_int_eq(weft_schedule(daemon, 0), 0);
     let_run();
     ck_assert_trail("during");
 }
@@ -228,8 +215,8 @@ static weft_value spin_and_await(void *arg)
     return weft_await(weft_spin(mark_and_return, arg));
 }
 
-/* While it is being ended: lets the daemon end, and makes a fiber of what that leaves. */
-static weft_value use_the_record_of(void *daemon)
+/* While cancelled, let the daemon end. Then spin fibers, one of which reuses its record. */
+static weft_value reuse_record_of(void *daemon)
 {
     weft_sleep(INFINITY);
     WEFT_SHIELD(60) {
@@ -240,17 +227,17 @@ static weft_value use_the_record_of(void *daemon)
     return 0;
 }
 
-START_TEST(what_the_end_has_marked_does_not_stick_to_records)
+START_TEST(a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled)
 {
     weft_fiber f = spin_named(suspend, NULL, "", true);
-    weft_spin(use_the_record_of, id_arg(f));
+    weft_spin(reuse_record_of, id_arg(f));
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert_trail("ran");
 }
 END_TEST
 
-static weft_value hang_as_a_daemon(void *arg)
+static weft_value become_daemon_and_hang(void *arg)
 {
     (void)arg;
     weft_sleep(INFINITY);
@@ -262,21 +249,21 @@ static weft_value hang_as_a_daemon(void *arg)
     return 0;
 }
 
-static int turn_into_a_daemon(void)
+static int shut_down_new_daemon(void)
 {
-    weft_spin(hang_as_a_daemon, NULL);
+    weft_spin(become_daemon_and_hang, NULL);
     weft_snooze();
     _exit(weft_shutdown_all(60) == 0 ? 0 : 1);
 }
 
 /* T104 */
-START_TEST(one_that_hangs_and_becomes_a_daemon_is_not_waited_for)
+START_TEST(a_fiber_that_hangs_and_becomes_a_daemon_is_not_awaited)
 {
-    assert_silent(run_apart(turn_into_a_daemon), 0);
+    assert_silent(run_apart(shut_down_new_daemon), 0);
 }
 END_TEST
 
-static weft_value toggle(void *arg)
+static weft_value toggle_daemon(void *arg)
 {
     (void)arg;
     WEFT_MOVE_ON_AFTER(1000) {
@@ -285,15 +272,15 @@ static weft_value toggle(void *arg)
             weft_set_daemon(i % 2 == 0);
             weft_snooze();
         }
-        weft_suspend(); /* a daemon, with a timer */
+        weft_suspend(); /* a daemon with an armed timer */
     }
     return 0;
 }
 
 /* T104 */
-START_TEST(however_often_it_becomes_a_daemon_main_waits_for_the_right_ones)
+START_TEST(main_waits_for_the_right_fibers_after_many_changes_of_the_daemon_flag)
 {
-    weft_spin(toggle, NULL);
+    weft_spin(toggle_daemon, NULL);
     double begin = weft_now();
     ck_assert_int_eq(weft_suspend(), 0);
     ck_assert(weft_now() - begin < 1000);
@@ -301,9 +288,9 @@ START_TEST(however_often_it_becomes_a_daemon_main_waits_for_the_right_ones)
 }
 END_TEST
 
-START_TEST(a_parked_fiber_and_one_that_never_ran_end_as_well)
+START_TEST(a_parked_fiber_and_a_fiber_that_never_ran_end_too)
 {
-    weft_fiber parked = weft_spin(end_politely, (void *)"parked");
+    weft_fiber parked = weft_spin(end_when_cancelled, (void *)"parked");
     let_run();
     ck_assert_int_eq(weft_park(parked), 0);
     weft_fiber made = weft_new(mark_and_return, (void *)"never");
@@ -315,11 +302,11 @@ END_TEST
 
 static weft_value supervise_one(void *arg)
 {
-    weft_child child = {.fn = end_politely, .arg = arg, .restart = WEFT_ALWAYS};
+    weft_child child = {.fn = end_when_cancelled, .arg = arg, .restart = WEFT_ALWAYS};
     return weft_supervise(&child, 1, NULL);
 }
 
-START_TEST(what_is_supervised_does_not_start_again)
+START_TEST(a_supervised_child_is_not_restarted_during_shutdown)
 {
     weft_spin(supervise_one, (void *)"x");
     let_run();
@@ -331,17 +318,17 @@ START_TEST(what_is_supervised_does_not_start_again)
 }
 END_TEST
 
-static weft_value shut_down_when_told(void *arg)
+static weft_value shut_down_when_scheduled(void *arg)
 {
     weft_suspend();
-    weft_spin(end_politely, arg);
+    weft_spin(end_when_cancelled, arg);
     return weft_shutdown_all(60);
 }
 
-START_TEST(a_caller_that_is_cancelled_tells_the_others_and_does_not_wait)
+START_TEST(a_cancelled_caller_cancels_the_others_and_does_not_wait)
 {
-    weft_fiber other = weft_spin(end_politely, (void *)"other");
-    weft_fiber f = weft_spin(shut_down_when_told, (void *)"");
+    weft_fiber other = weft_spin(end_when_cancelled, (void *)"other");
+    weft_fiber f = weft_spin(shut_down_when_scheduled, (void *)"");
     let_run();
     weft_cancel(f);
     weft_await(f);
@@ -349,70 +336,73 @@ START_TEST(a_caller_that_is_cancelled_tells_the_others_and_does_not_wait)
 }
 END_TEST
 
-START_TEST(a_bad_time_is_refused_with_words)
+START_TEST(an_invalid_grace_time_is_refused_with_a_message)
 {
     static const double bad[] = {-1, -INFINITY, NAN};
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         ck_assert_int_eq(weft_shutdown_all(bad[i]), -EINVAL);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
         ck_assert_int_eq(weft_shutdown_on_signals(bad[i]), -EINVAL);
     }
 }
 END_TEST
 
-START_TEST(weft_shutdown_is_this_with_one_argument_and_the_socket_call_with_two)
+#ifdef weft_shutdown
+#error "weft_shutdown is a macro"
+#endif
+
+START_TEST(weft_shutdown_shuts_down_a_socket_and_weft_shutdown_all_ends_fibers)
 {
     int fd[2];
     char byte;
-    int (*call)(int, int) = weft_shutdown;
+    weft_spin(end_when_cancelled, (void *)"all");
+    weft_snooze();
     ck_assert_int_eq(weft_socketpair(fd), 0);
     ck_assert_int_eq(weft_shutdown(fd[0], SHUT_WR), 0);
     ck_assert_int_eq(weft_read(fd[1], &byte, 1), 0);
-    ck_assert_int_eq(call(fd[1], SHUT_WR), 0);
-    weft_spin(end_politely, (void *)"all");
-    weft_snooze();
-    ck_assert_int_eq(weft_shutdown(1.5), 0);
+    ck_assert_trail("");
+    ck_assert_int_eq(weft_shutdown_all(1.5), 0);
     ck_assert_trail("all");
 }
 END_TEST
 
-/* Those who accept. */
+/* Fibers that accept connections. */
 
-static int listen_here(void)
+static int listen_on_loopback(void)
 {
     int fd = weft_listen("tcp", "127.0.0.1:0");
     ck_assert_int_ge(fd, 0);
     return fd;
 }
 
-static weft_value accept_one(void *arg)
+static weft_value accept_and_mark(void *arg)
 {
     int rc = weft_accept((int)(intptr_t)arg, NULL, NULL);
     mark(rc == -ECANCELED ? "accept " : "accepted ");
     return rc;
 }
 
-static int take_it(int fd, void *ctx)
+static int close_conn(int fd, void *ctx)
 {
     (void)ctx;
     return weft_close(fd);
 }
 
-static weft_value accept_many(void *arg)
+static weft_value accept_until_cancelled(void *arg)
 {
-    int rc = weft_accept_loop((int)(intptr_t)arg, take_it, NULL);
+    int rc = weft_accept_loop((int)(intptr_t)arg, close_conn, NULL);
     mark(rc == -ECANCELED ? "loop " : "accepted ");
     return rc;
 }
 
-START_TEST(those_who_accept_are_ended_first)
+START_TEST(accepting_fibers_are_cancelled_first)
 {
     if (is_sim())
         return;
-    int fd = listen_here(), other = listen_here();
-    weft_spin(end_politely, (void *)"worker");
-    weft_spin(accept_one, as_arg(fd));
-    weft_spin(accept_many, as_arg(other));
+    int fd = listen_on_loopback(), other = listen_on_loopback();
+    weft_spin(end_when_cancelled, (void *)"worker");
+    weft_spin(accept_and_mark, as_arg(fd));
+    weft_spin(accept_until_cancelled, as_arg(other));
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert_msg(strcmp(trail, "accept loop worker") == 0 ||
@@ -430,13 +420,13 @@ static weft_value shut_down_soon(void *arg)
     return weft_shutdown_all(60);
 }
 
-START_TEST(an_ancestor_that_accepts_returns_once)
+START_TEST(the_accept_loop_of_an_ancestor_returns_once)
 {
     if (is_sim())
         return;
-    int fd = listen_here();
+    int fd = listen_on_loopback();
     weft_fiber f = weft_spin(shut_down_soon, NULL);
-    ck_assert_int_eq(weft_accept_loop(fd, take_it, NULL), -ECANCELED);
+    ck_assert_int_eq(weft_accept_loop(fd, close_conn, NULL), -ECANCELED);
     ck_assert_int_eq(weft_await(f), 0);
     weft_close(fd);
 }
@@ -444,7 +434,7 @@ END_TEST
 
 /* Other threads. */
 
-static weft_value serve_in_cord(void *arg)
+static weft_value wait_in_cord(void *arg)
 {
     weft_tell(arg_id(arg), 1);
     weft_value rc = weft_sleep(INFINITY);
@@ -454,11 +444,11 @@ static weft_value serve_in_cord(void *arg)
     return rc;
 }
 
-START_TEST(threads_that_were_started_are_cancelled_and_waited_for)
+START_TEST(started_cords_are_cancelled_and_awaited)
 {
     weft_cord cords[3];
     for (size_t i = 0; i < COUNT_OF(cords); i++) {
-        cords[i] = weft_cord_start(serve_in_cord, id_arg(weft_self()), NULL);
+        cords[i] = weft_cord_start(wait_in_cord, id_arg(weft_self()), NULL);
         ck_assert_uint_ne(cords[i], 0);
     }
     for (size_t i = 0; i < COUNT_OF(cords); i++)
@@ -471,31 +461,31 @@ START_TEST(threads_that_were_started_are_cancelled_and_waited_for)
 }
 END_TEST
 
-static void *order_elsewhere(void *arg)
+static void *install_in_thread(void *arg)
 {
     (void)arg;
     return as_arg(weft_shutdown_on_signals(1));
 }
 
-START_TEST(only_the_main_thread_orders_the_end_of_the_program)
+START_TEST(only_the_main_thread_can_install_shutdown_on_signals)
 {
     pthread_t thread;
     void *result;
-    ck_assert_int_eq(pthread_create(&thread, NULL, order_elsewhere, NULL), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, install_in_thread, NULL), 0);
     ck_assert_int_eq(pthread_join(thread, &result), 0);
     ck_assert_int_eq((intptr_t)result, -EPERM);
 }
 END_TEST
 
-/* Programs that are told to end by signals. */
+/* Programs that signals end. */
 
-typedef struct running {
+typedef struct running_program {
     pid_t pid;
-    int from; /* its stderr */
-} running;
+    int stderr_fd; /* its stderr */
+} running_program;
 
-/* Start a program, and wait until it says "!". */
-static running launch(int (*program)(void))
+/* Start a program, and wait until it prints "!". */
+static running_program start_program(int (*program)(void))
 {
     int fd[2];
     ck_assert_int_eq(pipe(fd), 0);
@@ -511,30 +501,30 @@ static running launch(int (*program)(void))
     char byte;
     ck_assert_int_eq(read(fd[0], &byte, 1), 1);
     ck_assert_int_eq(byte, '!');
-    return (running){pid, fd[0]};
+    return (running_program){pid, fd[0]};
 }
 
-/* What became of it; text is what it said after the "!". */
-static const outcome *outcome_of(running r)
+/* Wait for the end of a program. Return its status and its output after the "!". */
+static const outcome *wait_for_outcome(running_program r)
 {
     static outcome out;
-    read_all(r.from, out.text, sizeof out.text);
-    close(r.from);
+    read_all(r.stderr_fd, out.text, sizeof out.text);
+    close(r.stderr_fd);
     int status;
     ck_assert_int_eq(waitpid(r.pid, &status, 0), r.pid);
     out.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     return &out;
 }
 
-static const outcome *end_by(int (*program)(void), int sig)
+static const outcome *signal_program(int (*program)(void), int sig)
 {
-    running r = launch(program);
+    running_program r = start_program(program);
     kill(r.pid, sig);
-    return outcome_of(r);
+    return wait_for_outcome(r);
 }
 
-/* A wait that is not over by itself, on any backend. */
-static int wait_for_nothing(void)
+/* Wait for a signal that is never sent. The wait does not end by itself on any backend. */
+static int wait_forever(void)
 {
     sigset_t set;
     sigemptyset(&set);
@@ -542,29 +532,29 @@ static int wait_for_nothing(void)
     return weft_wait_signal(&set);
 }
 
-static weft_value clean_up_aloud(void *arg)
+static weft_value print_when_cancelled(void *arg)
 {
     weft_value rc = weft_sleep(INFINITY);
-    say(arg);
+    print_stderr(arg);
     return rc;
 }
 
-static weft_value child_of_a_tree(void *arg)
+static weft_value print_with_grandchild(void *arg)
 {
-    weft_defer(say_arg, (void *)"child's ");
-    weft_spin(clean_up_aloud, (void *)"grandchild");
-    return clean_up_aloud(arg);
+    weft_defer(print_stderr_arg, (void *)"child's ");
+    weft_spin(print_when_cancelled, (void *)"grandchild");
+    return print_when_cancelled(arg);
 }
 
-static int wait_with_a_tree(void)
+static int wait_with_tree(void)
 {
     weft_shutdown_on_signals(60);
-    weft_defer(say_arg, (void *)"main's ");
-    weft_spin(child_of_a_tree, (void *)"child ");
+    weft_defer(print_stderr_arg, (void *)"main's ");
+    weft_spin(print_with_grandchild, (void *)"child ");
     let_run();
-    say("!");
-    int rc = wait_for_nothing();
-    say(rc == -ECANCELED && weft_grace() > 0 ? "main " : "not cancelled ");
+    print_stderr("!");
+    int rc = wait_forever();
+    print_stderr(rc == -ECANCELED && weft_grace() > 0 ? "main " : "not cancelled ");
     return 0;
 }
 
@@ -573,19 +563,21 @@ START_TEST(a_signal_ends_main_then_the_child_then_the_grandchild_and_the_status_
 {
     if (IS_TSAN)
         return;
-    assert_ended(end_by(wait_with_a_tree, SIGTERM), 0, "main main's child child's grandchild");
-    assert_ended(end_by(wait_with_a_tree, SIGINT), 0, "main main's child child's grandchild");
+    assert_exited(signal_program(wait_with_tree, SIGTERM), 0,
+                  "main main's child child's grandchild");
+    assert_exited(signal_program(wait_with_tree, SIGINT), 0,
+                  "main main's child child's grandchild");
 }
 END_TEST
 
-static int poll_for_nothing(void)
+static int read_idle_pipe(void)
 {
     int fd[2];
     char byte;
     weft_shutdown_on_signals(60);
     if (weft_pipe(fd) < 0)
         return 9;
-    say("!");
+    print_stderr("!");
     ssize_t n = weft_read(fd[0], &byte, 1);
     return n == -ECANCELED ? 4 : 5;
 }
@@ -596,12 +588,12 @@ START_TEST(a_signal_ends_a_read_and_the_status_is_what_main_returns)
     if (IS_TSAN)
         return;
     if (getenv("WEFT_BACKEND") != NULL && strcmp(getenv("WEFT_BACKEND"), "sim") == 0)
-        return; /* nobody else could write to a pipe in memory */
-    assert_ended(end_by(poll_for_nothing, SIGTERM), 4, "");
+        return; /* no other process could write to a pipe in memory */
+    assert_exited(signal_program(read_idle_pipe, SIGTERM), 4, "");
 }
 END_TEST
 
-static weft_value spin_politely(void *arg)
+static weft_value snooze_until_cancelled(void *arg)
 {
     (void)arg;
     while (weft_snooze() == 0)
@@ -609,63 +601,63 @@ static weft_value spin_politely(void *arg)
     return 0;
 }
 
-static int spin_two(void)
+static int snooze_in_two_fibers(void)
 {
     weft_shutdown_on_signals(60);
-    weft_spin(spin_politely, NULL);
-    weft_spin(spin_politely, NULL);
-    say("!");
+    weft_spin(snooze_until_cancelled, NULL);
+    weft_spin(snooze_until_cancelled, NULL);
+    print_stderr("!");
     return weft_await_children() == -ECANCELED ? 0 : 1;
 }
 
 /* P75 */
-START_TEST(a_signal_ends_a_program_whose_fibers_never_wait)
+START_TEST(a_signal_ends_a_program_with_fibers_that_never_wait)
 {
     if (IS_TSAN)
         return;
-    assert_ended(end_by(spin_two, SIGTERM), 0, "");
-    assert_ended(end_by(spin_two, SIGINT), 0, "");
+    assert_exited(signal_program(snooze_in_two_fibers, SIGTERM), 0, "");
+    assert_exited(signal_program(snooze_in_two_fibers, SIGINT), 0, "");
 }
 END_TEST
 
-static int ignore_it_a_while(void)
+static int ignore_signal_for_a_while(void)
 {
     weft_shutdown_on_signals(60);
-    say("!");
+    print_stderr("!");
     int refused = 0;
-    wait_for_nothing();
+    wait_forever();
     for (int i = 0; i < 300; i++)
-        refused += weft_sleep(10) == -ECANCELED && wait_for_nothing() == -ECANCELED;
+        refused += weft_sleep(10) == -ECANCELED && wait_forever() == -ECANCELED;
     return refused == 300 ? 0 : 1;
 }
 
-START_TEST(main_that_ignores_it_is_refused_each_time)
+START_TEST(each_call_of_a_main_fiber_that_ignores_the_signal_is_refused)
 {
     if (IS_TSAN)
         return;
-    assert_ended(end_by(ignore_it_a_while, SIGTERM), 0, "");
+    assert_exited(signal_program(ignore_signal_for_a_while, SIGTERM), 0, "");
 }
 END_TEST
 
-static weft_value compute(void *arg)
+static weft_value compute_forever(void *arg)
 {
     (void)arg;
-    say("!");
-    for (volatile bool goes_on = true; goes_on;)
+    print_stderr("!");
+    for (volatile bool is_running = true; is_running;)
         continue;
     return 0;
 }
 
-static int compute_for_ever(void)
+static int wait_beside_computing(void)
 {
     weft_shutdown_on_signals(60);
-    spin_named(compute, NULL, "hog", false);
-    wait_for_nothing();
+    spin_named(compute_forever, NULL, "busy", false);
+    wait_forever();
     return 0;
 }
 
-/* The first one is known to have come when the program no longer holds it back. */
-static void wait_until_taken(pid_t pid)
+/* Wait until the program has handled the first signal, and no signal is pending. */
+static void wait_until_not_pending(pid_t pid)
 {
     char path[64], text[4096];
     unsigned long long pending = 1;
@@ -682,8 +674,8 @@ static void wait_until_taken(pid_t pid)
     }
 }
 
-/* The same one counts again after a while. */
-static void send_until_it_ends(pid_t pid, int sig)
+/* Repeat the signal: the same signal counts again only after a while. */
+static void signal_until_ended(pid_t pid, int sig)
 {
     siginfo_t end = {.si_pid = 0};
     while (end.si_pid == 0) {
@@ -694,65 +686,65 @@ static void send_until_it_ends(pid_t pid, int sig)
 }
 
 /* P75 */
-START_TEST(a_second_signal_ends_the_process_at_once_also_while_a_fiber_computes)
+START_TEST(a_second_signal_ends_the_process_at_once_even_while_a_fiber_computes)
 {
     if (IS_TSAN)
         return;
     static const int pairs[][2] = {{SIGTERM, SIGINT}, {SIGINT, SIGINT}, {SIGTERM, SIGTERM}};
     for (size_t i = 0; i < COUNT_OF(pairs); i++) {
-        running r = launch(compute_for_ever);
+        running_program r = start_program(wait_beside_computing);
         kill(r.pid, pairs[i][0]);
-        wait_until_taken(r.pid);
-        send_until_it_ends(r.pid, pairs[i][1]);
-        assert_ended(outcome_of(r), -pairs[i][1], "");
+        wait_until_not_pending(r.pid);
+        signal_until_ended(r.pid, pairs[i][1]);
+        assert_exited(wait_for_outcome(r), -pairs[i][1], "");
     }
 }
 END_TEST
 
-/* It signals itself: nothing lies between the two, however busy the machine is. */
-static int end_slowly(void)
+/* The program signals itself, so that no time passes between the two signals. */
+static int shut_down_slowly(void)
 {
     weft_shutdown_on_signals(60);
-    say("!");
+    print_stderr("!");
     raise(SIGTERM);
     raise(SIGTERM);
-    wait_for_nothing();
-    say("told ");
+    wait_forever();
+    print_stderr("cancelled ");
     WEFT_SHIELD(60) {
         weft_sleep(0.05);
     }
     return 0;
 }
 
-START_TEST(a_signal_that_comes_twice_at_once_is_one)
+START_TEST(a_signal_sent_twice_at_once_counts_once)
 {
-    assert_ended(outcome_of(launch(end_slowly)), 0, "told ");
+    assert_exited(wait_for_outcome(start_program(shut_down_slowly)), 0, "cancelled ");
 }
 END_TEST
 
 static int compute_too_long(void)
 {
     weft_shutdown_on_signals(0.05);
-    spin_named(compute, NULL, "hog", false);
-    spin_named(sleep_forever, NULL, "guard", true);
-    wait_for_nothing();
+    spin_named(compute_forever, NULL, "busy", false);
+    spin_named(sleep_forever, NULL, "daemon", true);
+    wait_forever();
     return 0;
 }
 
 /* Issue 5, 3 */
-START_TEST(after_the_grace_time_those_left_are_named_also_while_one_computes)
+START_TEST(after_the_grace_time_remaining_fibers_are_reported_even_while_one_computes)
 {
     if (IS_TSAN)
         return;
-    const outcome *o = end_by(compute_too_long, SIGTERM);
+    const outcome *o = signal_program(compute_too_long, SIGTERM);
     ck_assert_int_eq(o->status, 1);
-    assert_said(o, "'main' has not ended 50 ms after the signal; it waits for a signal\n");
-    assert_said(o, "'hog' has not ended 50 ms after the signal; it runs\n");
-    ck_assert_ptr_null(strstr(o->text, "guard"));
+    assert_printed(o, "'main' has not ended 50 ms after the signal; it waits for a signal\n");
+    assert_printed(o, "'busy' has not ended 50 ms after the signal; it is running\n");
+    ck_assert_ptr_null(strstr(o->text, "daemon"));
 }
 END_TEST
 
-static void sleep_in_a_defer(void *arg)
+static void sleep_in_defer(void *arg)
 {
     (void)arg;
     WEFT_SHIELD(INFINITY) {
@@ -760,73 +752,76 @@ static void sleep_in_a_defer(void *arg)
     }
 }
 
-static weft_value end_slowly_by_a_defer(void *arg)
+static weft_value end_with_slow_defer(void *arg)
 {
-    weft_defer(sleep_in_a_defer, arg);
+    weft_defer(sleep_in_defer, arg);
     return 0;
 }
 
-/* As if the signal came while the scheduler moves a fiber's record: only the record is whole. */
-static int compute_in_the_middle_of_anything(void)
+/*
+ * Simulate a signal while the scheduler changes the record of a fiber: live and the lists are
+ * invalid.
+ */
+static int compute_with_invalid_record(void)
 {
     weft_shutdown_on_signals(0.05);
-    weft_fiber f = spin_named(end_slowly_by_a_defer, NULL, "torn", false);
+    weft_fiber f = spin_named(end_with_slow_defer, NULL, "torn", false);
     weft_snooze();
     weft__fiber *record = weft__fiber_find(weft__cord_self, f);
     if (record == NULL || record->phase != WEFT__ENDING)
         return 3;
-    record->life = (weft__life *)64; /* nothing is mapped there */
-    weft__list_cut(&record->sibling);
+    record->live = (weft__fiber_live *)64; /* an unmapped address */
+    weft__list_unlink(&record->sibling);
     record->parent = (weft__fiber *)64;
-    compute(NULL);
+    compute_forever(NULL);
     return 0;
 }
 
-START_TEST(the_report_after_the_grace_time_reads_records_only)
+START_TEST(the_report_after_the_grace_time_reads_only_fiber_records)
 {
     if (IS_TSAN)
         return;
-    const outcome *o = end_by(compute_in_the_middle_of_anything, SIGTERM);
+    const outcome *o = signal_program(compute_with_invalid_record, SIGTERM);
     ck_assert_int_eq(o->status, 1);
-    assert_said(o, "'main' has not ended 50 ms after the signal; it runs\n");
-    assert_said(o, "'torn' has not ended 50 ms after the signal; it waits for sleep\n");
+    assert_printed(o, "'main' has not ended 50 ms after the signal; it is running\n");
+    assert_printed(o, "'torn' has not ended 50 ms after the signal; it waits for sleep\n");
 }
 END_TEST
 
-static weft_value churn(void *arg)
+static weft_value spin_tree(void *arg)
 {
     intptr_t depth = (intptr_t)arg;
     if (depth == 0)
         return 0;
     weft_fiber children[2];
     for (int i = 0; i < 2; i++)
-        children[i] = weft_spin(churn, as_arg(depth - 1));
+        children[i] = weft_spin(spin_tree, as_arg(depth - 1));
     weft_await(children[0]);
-    return 0; /* the other one is ended, or not */
+    return 0; /* the other child is cancelled or has ended */
 }
 
-static intptr_t depth_of_churn = 6;
+static intptr_t tree_depth = 6;
 
-/* Fibers are made and end all the time; it never looks whether it is to end. */
-static int churn_for_ever(void)
+/* Create and end fibers all the time. Never check for cancellation. */
+static int spin_trees_forever(void)
 {
     weft_shutdown_on_signals(0);
-    say("!");
-    while (depth_of_churn > 0)
+    print_stderr("!");
+    while (tree_depth > 0)
         WEFT_SHIELD(INFINITY) {
-            weft_await(weft_spin(churn, as_arg(depth_of_churn)));
+            weft_await(weft_spin(spin_tree, as_arg(tree_depth)));
         }
     return 0;
 }
 
-START_TEST(whatever_the_signal_interrupts_the_process_ends_with_a_report)
+START_TEST(the_process_ends_with_a_report_whatever_code_the_signal_interrupts)
 {
     if (IS_TSAN)
         return;
     for (int i = 0; i < (is_sanitized() ? 10 : 50); i++) {
-        const outcome *o = end_by(churn_for_ever, i % 2 ? SIGINT : SIGTERM);
+        const outcome *o = signal_program(spin_trees_forever, i % 2 ? SIGINT : SIGTERM);
         ck_assert_msg(o->status == 1, "status %d: %.300s", o->status, o->text);
-        assert_said(o, "'main' has not ended 0 ms after the signal");
+        assert_printed(o, "'main' has not ended 0 ms after the signal");
     }
 }
 END_TEST
@@ -834,97 +829,97 @@ END_TEST
 static int clean_up_too_slowly(void)
 {
     weft_shutdown_on_signals(0.05);
-    spin_named(ignore_all, NULL, "mule", false);
+    spin_named(ignore_cancels, NULL, "stubborn", false);
     weft_snooze();
-    say("!");
-    wait_for_nothing();
+    print_stderr("!");
+    wait_forever();
     return 0;
 }
 
-START_TEST(the_grace_time_goes_on_while_the_process_ends)
+START_TEST(the_grace_time_continues_while_the_process_ends)
 {
     if (IS_TSAN)
         return;
-    const outcome *o = end_by(clean_up_too_slowly, SIGINT);
+    const outcome *o = signal_program(clean_up_too_slowly, SIGINT);
     ck_assert_int_eq(o->status, 1);
-    assert_said(o, "'mule' has not ended "); /* in virtual time 5 s are over first */
+    assert_printed(o, "'stubborn' has not ended "); /* in virtual time, 5 s pass first */
 }
 END_TEST
 
-static int have_no_time(void)
+static int compute_without_grace(void)
 {
     weft_shutdown_on_signals(0);
-    say("!");
-    for (volatile bool goes_on = true; goes_on;)
+    print_stderr("!");
+    for (volatile bool is_running = true; is_running;)
         continue;
     return 0;
 }
 
-START_TEST(a_grace_time_of_0_ends_at_once_and_one_without_end_never_does)
+START_TEST(a_grace_time_of_0_expires_at_once_and_an_infinite_one_is_allowed)
 {
     if (IS_TSAN)
         return;
-    const outcome *o = end_by(have_no_time, SIGTERM);
+    const outcome *o = signal_program(compute_without_grace, SIGTERM);
     ck_assert_int_eq(o->status, 1);
-    assert_said(o, "'main' has not ended 0 ms after the signal; it runs\n");
+    assert_printed(o, "'main' has not ended 0 ms after the signal; it is running\n");
     ck_assert_int_eq(weft_shutdown_on_signals(INFINITY), 0);
 }
 END_TEST
 
-static weft_value say_in_a_fiber(void *arg)
+static weft_value print_and_wake_main(void *arg)
 {
-    say(arg);
+    print_stderr(arg);
     return weft_schedule(weft_main(), 0);
 }
 
-static int take_a_signal_back(void)
+static int handle_sigterm(void)
 {
     weft_shutdown_on_signals(60);
-    weft_on_signal(SIGTERM, say_in_a_fiber, (void *)"own");
-    say("!");
+    weft_on_signal(SIGTERM, print_and_wake_main, (void *)"own");
+    print_stderr("!");
     return (int)weft_suspend();
 }
 
-START_TEST(a_function_of_the_programs_own_takes_the_signal_over)
+START_TEST(a_handler_of_the_program_replaces_the_shutdown_on_its_signal)
 {
     if (IS_TSAN)
         return;
-    assert_ended(end_by(take_a_signal_back, SIGTERM), 0, "own");
+    assert_exited(signal_program(handle_sigterm, SIGTERM), 0, "own");
 }
 END_TEST
 
-static int keep_a_signal_and_take_too_long(void)
+static int handle_sigterm_and_ignore_cancels(void)
 {
     weft_shutdown_on_signals(0.05);
-    weft_on_signal(SIGTERM, say_in_a_fiber, (void *)"taken over");
-    say("!");
-    while (wait_for_nothing() < 0)
+    weft_on_signal(SIGTERM, print_and_wake_main, (void *)"taken over");
+    print_stderr("!");
+    while (wait_forever() < 0)
         continue;
     return 0;
 }
 
-START_TEST(the_grace_time_of_one_signal_holds_also_where_the_other_is_the_programs)
+START_TEST(the_grace_time_of_one_signal_applies_if_the_program_handles_the_other)
 {
     if (IS_TSAN)
         return;
-    const outcome *o = end_by(keep_a_signal_and_take_too_long, SIGINT);
+    const outcome *o = signal_program(handle_sigterm_and_ignore_cancels, SIGINT);
     ck_assert_int_eq(o->status, 1);
-    assert_said(o, "'main' has not ended 50 ms after the signal");
+    assert_printed(o, "'main' has not ended 50 ms after the signal");
     ck_assert_ptr_null(strstr(o->text, "taken over"));
 }
 END_TEST
 
-static int work_until_done(void)
+static int suspend_until_done(void)
 {
     weft_shutdown_on_signals(60);
     return weft_suspend() == 0 ? 3 : 1;
 }
 
-START_TEST(main_does_not_wait_for_these_signals)
+START_TEST(the_shutdown_signals_do_not_keep_main_waiting)
 {
     if (IS_TSAN)
         return;
-    assert_silent(run_apart(work_until_done), 3);
+    assert_silent(run_apart(suspend_until_done), 3);
 }
 END_TEST
 
@@ -933,86 +928,86 @@ static int shut_down_and_wait(void)
     weft_shutdown_on_signals(60);
     if (weft_shutdown_all(60) != 0)
         return 1;
-    say("!");
-    return wait_for_nothing() == -ECANCELED ? 0 : 1;
+    print_stderr("!");
+    return wait_forever() == -ECANCELED ? 0 : 1;
 }
 
-START_TEST(a_signal_ends_main_also_when_everything_else_has_been_ended)
+START_TEST(a_signal_ends_main_after_a_shutdown_of_all_other_fibers)
 {
     if (IS_TSAN)
         return;
-    assert_ended(end_by(shut_down_and_wait, SIGTERM), 0, "");
+    assert_exited(signal_program(shut_down_and_wait, SIGTERM), 0, "");
 }
 END_TEST
 
-static weft_value accept_aloud(void *arg)
+static weft_value accept_and_print(void *arg)
 {
     int rc = weft_accept((int)(intptr_t)arg, NULL, NULL);
-    say(rc == -ECANCELED ? "door " : "accepted ");
+    print_stderr(rc == -ECANCELED ? "accept " : "accepted ");
     return rc;
 }
 
-static int serve_aloud(void)
+static int accept_beside_worker(void)
 {
     weft_shutdown_on_signals(60);
     int fd = weft_listen("tcp", "127.0.0.1:0");
-    weft_spin(accept_aloud, as_arg(fd));
-    weft_spin(clean_up_aloud, (void *)"worker");
+    weft_spin(accept_and_print, as_arg(fd));
+    weft_spin(print_when_cancelled, (void *)"worker");
     let_run();
-    say("!");
-    wait_for_nothing();
-    say("main ");
+    print_stderr("!");
+    wait_forever();
+    print_stderr("main ");
     return 0;
 }
 
-START_TEST(a_signal_ends_those_first_who_accept)
+START_TEST(a_signal_cancels_accepting_fibers_first)
 {
     if (IS_TSAN)
         return;
     if (getenv("WEFT_BACKEND") != NULL && strcmp(getenv("WEFT_BACKEND"), "sim") == 0)
         return;
-    assert_ended(end_by(serve_aloud, SIGTERM), 0, "door main worker");
+    assert_exited(signal_program(accept_beside_worker, SIGTERM), 0, "accept main worker");
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &all_end_but_daemons_parents_before_their_children,
-        &a_daemon_ends_with_its_parent_and_a_daemons_child_is_no_daemon,
-        &the_ancestors_of_the_caller_go_on,
-        &each_knows_how_long_it_has_and_is_waited_for,
-        &those_who_would_not_end_are_named_with_what_they_wait_for,
-        &without_grace_they_get_to_run_once,
-        &fibers_made_during_and_after_it_are_ended_too,
-        &what_the_end_has_marked_does_not_stick_to_records,
-        &one_that_hangs_and_becomes_a_daemon_is_not_waited_for,
-        &however_often_it_becomes_a_daemon_main_waits_for_the_right_ones,
-        &a_parked_fiber_and_one_that_never_ran_end_as_well,
-        &what_is_supervised_does_not_start_again,
-        &a_caller_that_is_cancelled_tells_the_others_and_does_not_wait,
-        &a_bad_time_is_refused_with_words,
-        &weft_shutdown_is_this_with_one_argument_and_the_socket_call_with_two,
-        &those_who_accept_are_ended_first,
-        &an_ancestor_that_accepts_returns_once,
-        &threads_that_were_started_are_cancelled_and_waited_for,
-        &only_the_main_thread_orders_the_end_of_the_program,
+        &all_fibers_except_daemons_end_with_parents_before_children,
+        &a_daemon_ends_with_its_parent_and_the_child_of_a_daemon_is_not_a_daemon,
+        &the_ancestors_of_the_caller_continue,
+        &each_fiber_gets_its_grace_time_and_is_awaited,
+        &fibers_that_do_not_end_are_reported_with_their_wait_reason,
+        &with_a_grace_time_of_0_fibers_run_once,
+        &fibers_created_during_and_after_a_shutdown_are_cancelled_too,
+        &a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled,
+        &a_fiber_that_hangs_and_becomes_a_daemon_is_not_awaited,
+        &main_waits_for_the_right_fibers_after_many_changes_of_the_daemon_flag,
+        &a_parked_fiber_and_a_fiber_that_never_ran_end_too,
+        &a_supervised_child_is_not_restarted_during_shutdown,
+        &a_cancelled_caller_cancels_the_others_and_does_not_wait,
+        &an_invalid_grace_time_is_refused_with_a_message,
+        &weft_shutdown_shuts_down_a_socket_and_weft_shutdown_all_ends_fibers,
+        &accepting_fibers_are_cancelled_first,
+        &the_accept_loop_of_an_ancestor_returns_once,
+        &started_cords_are_cancelled_and_awaited,
+        &only_the_main_thread_can_install_shutdown_on_signals,
         &a_signal_ends_main_then_the_child_then_the_grandchild_and_the_status_is_0,
         &a_signal_ends_a_read_and_the_status_is_what_main_returns,
-        &a_signal_ends_a_program_whose_fibers_never_wait,
-        &main_that_ignores_it_is_refused_each_time,
-        &a_second_signal_ends_the_process_at_once_also_while_a_fiber_computes,
-        &a_signal_that_comes_twice_at_once_is_one,
-        &after_the_grace_time_those_left_are_named_also_while_one_computes,
-        &the_report_after_the_grace_time_reads_records_only,
-        &whatever_the_signal_interrupts_the_process_ends_with_a_report,
-        &the_grace_time_goes_on_while_the_process_ends,
-        &a_grace_time_of_0_ends_at_once_and_one_without_end_never_does,
-        &a_function_of_the_programs_own_takes_the_signal_over,
-        &the_grace_time_of_one_signal_holds_also_where_the_other_is_the_programs,
-        &main_does_not_wait_for_these_signals,
-        &a_signal_ends_main_also_when_everything_else_has_been_ended,
-        &a_signal_ends_those_first_who_accept,
+        &a_signal_ends_a_program_with_fibers_that_never_wait,
+        &each_call_of_a_main_fiber_that_ignores_the_signal_is_refused,
+        &a_second_signal_ends_the_process_at_once_even_while_a_fiber_computes,
+        &a_signal_sent_twice_at_once_counts_once,
+        &after_the_grace_time_remaining_fibers_are_reported_even_while_one_computes,
+        &the_report_after_the_grace_time_reads_only_fiber_records,
+        &the_process_ends_with_a_report_whatever_code_the_signal_interrupts,
+        &the_grace_time_continues_while_the_process_ends,
+        &a_grace_time_of_0_expires_at_once_and_an_infinite_one_is_allowed,
+        &a_handler_of_the_program_replaces_the_shutdown_on_its_signal,
+        &the_grace_time_of_one_signal_applies_if_the_program_handles_the_other,
+        &the_shutdown_signals_do_not_keep_main_waiting,
+        &a_signal_ends_main_after_a_shutdown_of_all_other_fibers,
+        &a_signal_cancels_accepting_fibers_first,
     };
     return run_suite("shutdown", tests, COUNT_OF(tests));
 }

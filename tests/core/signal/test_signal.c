@@ -1,5 +1,8 @@
-/* Signals: waiting for them, fibers made for them, and what they leave alone. */
-#include "support.h"
+/*
+ * Signals: waiting for them, handler fibers, threads, child processes, and the state that signals
+ * must not change.
+ */
+#include "support/support.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -7,10 +10,9 @@
 #include <sys/time.h>
 
 /*
- * TSan has one more thread of its own in a process that was made by fork, as these are: then
- * nothing is known to be stuck. It holds signals from outside back until the next call of the C
- * library, and io_uring's are not. And a child of a process with threads it does not let handle
- * signals.
+ * TSan has another thread in a forked process, so deadlocks are not detected. TSan delays signals
+ * from outside until the next call of the C library, except calls of io_uring. TSan does not let
+ * the child of a process with threads handle signals.
  */
 #ifdef __SANITIZE_THREAD__
 #define IS_TSAN true
@@ -39,15 +41,15 @@ static weft_value wait_for_arg(void *arg)
     return wait_for((int)(intptr_t)arg);
 }
 
-/* From now on it is caught, and kept for those who wait. */
-static void begin_to_catch(int sig)
+/* Catch the signal from now on. It stays pending for later waits. */
+static void catch_signal(int sig)
 {
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(wait_for(sig), -ECANCELED);
     }
 }
 
-static int nothing_is_kept(int sig)
+static int is_not_pending(int sig)
 {
     int rc = 0;
     WEFT_MOVE_ON_AFTER(0) {
@@ -56,14 +58,14 @@ static int nothing_is_kept(int sig)
     return rc == -ECANCELED;
 }
 
-/* What came before this call is on its way to those who handle it: let them. */
+/* Run the handlers of earlier signals. */
 static void let_signals_run(void)
 {
-    begin_to_catch(SIGWINCH);
+    catch_signal(SIGWINCH);
     let_run();
 }
 
-static weft_fiber spin_waiting(int sig)
+static weft_fiber spin_signal_waiter(int sig)
 {
     weft_fiber f = weft_spin(wait_for_arg, as_arg(sig));
     let_run();
@@ -71,7 +73,7 @@ static weft_fiber spin_waiting(int sig)
     return f;
 }
 
-/* The handler of the test's own, to be found again. */
+/* The handler that was installed before weft's handler. */
 static volatile sig_atomic_t own_calls;
 
 static void count_own(int sig)
@@ -80,7 +82,7 @@ static void count_own(int sig)
     own_calls++;
 }
 
-static void install_own(int sig)
+static void install_own_handler(int sig)
 {
     struct sigaction own = {.sa_handler = count_own, .sa_flags = SA_RESTART};
     sigemptyset(&own.sa_mask);
@@ -93,8 +95,8 @@ static bool is_default(int sig)
     return sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_DFL;
 }
 
-/* A signal from the kernel's clock: something from outside, on any backend. */
-static void ring_soon(void)
+/* Let the kernel send SIGALRM soon. It arrives from outside on any backend. */
+static void send_alarm_soon(void)
 {
     struct itimerval soon = {.it_value = {.tv_usec = 20000}};
     setitimer(ITIMER_REAL, &soon, NULL);
@@ -102,16 +104,16 @@ static void ring_soon(void)
 
 START_TEST(a_fiber_that_waits_for_a_signal_gets_its_number)
 {
-    weft_fiber f = spin_waiting(SIGUSR1);
+    weft_fiber f = spin_signal_waiter(SIGUSR1);
     kill(getpid(), SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
 }
 END_TEST
 
-START_TEST(of_a_set_the_one_that_came_is_returned)
+START_TEST(a_wait_for_a_set_returns_the_signal_that_arrived)
 {
     sigset_t set = set_of(SIGUSR1, SIGRTMIN);
-    begin_to_catch(SIGRTMIN);
+    catch_signal(SIGRTMIN);
     raise(SIGRTMIN);
     ck_assert_int_eq(weft_wait_signal(&set), SIGRTMIN);
     raise(SIGRTMIN);
@@ -121,22 +123,23 @@ START_TEST(of_a_set_the_one_that_came_is_returned)
 }
 END_TEST
 
-START_TEST(a_signal_goes_to_all_who_wait_for_it_and_to_nobody_else)
+START_TEST(a_signal_wakes_all_fibers_that_wait_for_it_and_no_other)
 {
-    weft_fiber a = spin_waiting(SIGUSR1), b = spin_waiting(SIGUSR1), c = spin_waiting(SIGUSR2);
+    weft_fiber a = spin_signal_waiter(SIGUSR1), b = spin_signal_waiter(SIGUSR1),
+               c = spin_signal_waiter(SIGUSR2);
     raise(SIGUSR1);
     ck_assert_int_eq(weft_await(a), SIGUSR1);
     ck_assert_int_eq(weft_await(b), SIGUSR1);
-    ck_assert(nothing_is_kept(SIGUSR1));
+    ck_assert(is_not_pending(SIGUSR1));
     ck_assert_int_eq(weft_state_of(c), WEFT_WAITING);
     raise(SIGUSR2);
     ck_assert_int_eq(weft_await(c), SIGUSR2);
 }
 END_TEST
 
-START_TEST(signals_between_two_waits_are_kept_and_returned_without_a_switch)
+START_TEST(signals_between_two_waits_stay_pending_and_are_returned_without_a_switch)
 {
-    weft_fiber f = spin_waiting(SIGUSR1);
+    weft_fiber f = spin_signal_waiter(SIGUSR1);
     raise(SIGUSR1);
     raise(SIGUSR1);
     raise(SIGUSR1);
@@ -145,13 +148,13 @@ START_TEST(signals_between_two_waits_are_kept_and_returned_without_a_switch)
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
     ck_assert_trail("");
-    ck_assert(nothing_is_kept(SIGUSR1));
+    ck_assert(is_not_pending(SIGUSR1));
 }
 END_TEST
 
-START_TEST(a_kept_signal_is_returned_also_where_blocking_is_refused)
+START_TEST(a_pending_signal_is_returned_even_where_blocking_is_refused)
 {
-    begin_to_catch(SIGUSR1);
+    catch_signal(SIGUSR1);
     raise(SIGUSR1);
     weft_no_switch_begin();
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
@@ -159,9 +162,9 @@ START_TEST(a_kept_signal_is_returned_also_where_blocking_is_refused)
 }
 END_TEST
 
-START_TEST(a_wait_that_is_cancelled_takes_no_signal)
+START_TEST(a_cancelled_wait_consumes_no_signal)
 {
-    weft_fiber f = spin_waiting(SIGUSR1);
+    weft_fiber f = spin_signal_waiter(SIGUSR1);
     ck_assert_int_eq(weft_cancel(f), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
@@ -174,32 +177,34 @@ static weft_value wait_and_mark(void *arg)
     (void)arg;
     int rc = wait_for(SIGUSR1);
     mark(rc == SIGUSR1 ? "signal " : "none ");
-    mark(weft_sleep(1) == -ECANCELED ? "cancelled" : "went on");
+    mark(weft_sleep(1) == -ECANCELED ? "cancelled" : "continued");
     return rc;
 }
 
-/* Told and cancelled in the same moment, whichever wins: the signal is there once. */
-START_TEST(a_cancel_that_meets_a_signal_does_not_lose_it)
+/*
+ * The fiber is woken and cancelled at the same time. In either order, the signal is delivered once.
+ */
+START_TEST(a_cancel_at_the_same_time_does_not_lose_the_signal)
 {
     for (int i = 0; i < 200; i++) {
         trail[0] = '\0';
         weft_fiber f = weft_spin(wait_and_mark, NULL);
         let_run();
         raise(SIGUSR1);
-        for (volatile int turns = i % 20 * 2000; turns > 0; turns--)
-            continue; /* the other thread comes more or less far */
+        for (volatile int spins = i % 20 * 2000; spins > 0; spins--)
+            continue; /* vary the progress of the signal thread */
         weft_cancel(f);
         weft_await(f);
         if (strcmp(trail, "none cancelled") == 0)
             ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
         else
             ck_assert_trail("signal cancelled");
-        ck_assert(nothing_is_kept(SIGUSR1));
+        ck_assert(is_not_pending(SIGUSR1));
     }
 }
 END_TEST
 
-START_TEST(what_cannot_be_waited_for_or_handled_is_refused_with_words)
+START_TEST(signals_that_cannot_be_handled_are_refused_with_a_message)
 {
     static const int cannot[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,
                                  SIGILL,  SIGFPE,  SIGTRAP, SIGSYS};
@@ -210,7 +215,7 @@ START_TEST(what_cannot_be_waited_for_or_handled_is_refused_with_words)
     for (size_t i = 0; i < COUNT_OF(cannot); i++) {
         weft_error_clear();
         ck_assert_int_eq(wait_for(cannot[i]), -EINVAL);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
         ck_assert_int_eq(weft_on_signal(cannot[i], return_arg, NULL), -EINVAL);
     }
     ck_assert_int_eq(weft_on_signal(0, return_arg, NULL), -EINVAL);
@@ -218,19 +223,19 @@ START_TEST(what_cannot_be_waited_for_or_handled_is_refused_with_words)
     ck_assert_int_eq(weft_on_signal(65, return_arg, NULL), -EINVAL);
     sigset_t both = set_of(SIGUSR1, SIGKILL);
     ck_assert_int_eq(weft_wait_signal(&both), -EINVAL);
-    ck_assert(is_default(SIGUSR1)); /* nothing was installed on the way */
+    ck_assert(is_default(SIGUSR1)); /* no handler was installed for the valid signal either */
 }
 END_TEST
 
-START_TEST(nothing_is_installed_until_it_is_asked_for)
+START_TEST(no_handler_is_installed_before_it_is_needed)
 {
-    signal(SIGHUP, SIG_DFL); /* ignored by what nohup starts, and a shell in the background */
+    signal(SIGHUP, SIG_DFL); /* nohup and background shells start programs with these ignored */
     signal(SIGQUIT, SIG_DFL);
     weft_snooze();
     for (int sig = 1; sig < 32; sig++) {
         bool is_ours = sig == SIGSEGV || sig == SIGBUS; /* the overflow report */
-        bool is_checks = sig == SIGALRM || sig == SIGTERM || sig == SIGINT;
-        if (!is_ours && !is_checks && !is_sanitized() && sig != SIGKILL && sig != SIGSTOP)
+        bool is_used_by_check = sig == SIGALRM || sig == SIGTERM || sig == SIGINT;
+        if (!is_ours && !is_used_by_check && !is_sanitized() && sig != SIGKILL && sig != SIGSTOP)
             ck_assert_msg(is_default(sig), "signal %d", sig);
     }
 }
@@ -259,12 +264,12 @@ START_TEST(five_signals_are_five_runs_each_in_a_fiber_that_may_sleep)
 END_TEST
 
 /* P74 */
-START_TEST(an_error_in_what_a_signal_runs_reaches_main)
+START_TEST(an_error_in_a_handler_fiber_reaches_main)
 {
     ck_assert_int_eq(weft_on_signal(SIGUSR1, fail_with, as_arg(-EIO)), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(weft_suspend(), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
 }
 END_TEST
 
@@ -273,27 +278,27 @@ static weft_value wake_main(void *arg)
     return weft_schedule(weft_main(), (weft_value)arg);
 }
 
-/* Nothing else is left in either: main waits for the signal all the same. */
-START_TEST(main_in_suspend_waits_for_signals_that_are_handled)
+/* The main fiber waits for the signal, though no other event is possible. */
+START_TEST(a_suspended_main_fiber_waits_for_handled_signals)
 {
     if (IS_TSAN)
         return;
     ck_assert_int_eq(weft_on_signal(SIGALRM, wake_main, as_arg(7)), 0);
-    ring_soon();
+    send_alarm_soon();
     ck_assert_int_eq(weft_suspend(), 7);
     ck_assert_int_eq(weft_on_signal(SIGALRM, NULL, NULL), 0);
     ck_assert_int_eq(weft_suspend(), 0);
 }
 END_TEST
 
-START_TEST(a_fiber_that_waits_for_a_signal_is_no_deadlock)
+START_TEST(a_wait_for_a_signal_is_not_a_deadlock)
 {
     if (IS_TSAN)
         return;
-    weft_fiber f = spin_waiting(SIGALRM);
-    ring_soon();
+    weft_fiber f = spin_signal_waiter(SIGALRM);
+    send_alarm_soon();
     ck_assert_int_eq(weft_await(f), SIGALRM);
-    ring_soon();
+    send_alarm_soon();
     ck_assert_int_eq(wait_for(SIGALRM), SIGALRM);
 }
 END_TEST
@@ -307,7 +312,7 @@ START_TEST(a_daemon_that_waits_for_a_signal_does_not_keep_suspend_waiting)
 }
 END_TEST
 
-static int deadlock_after_a_signal(void)
+static int sleep_in_deadlock_after_signal(void)
 {
     weft_fiber f = weft_spin(wait_for_arg, as_arg(SIGUSR1));
     weft_snooze();
@@ -318,39 +323,39 @@ static int deadlock_after_a_signal(void)
     return weft_sleep(INFINITY) == -EDEADLK ? 42 : 2;
 }
 
-START_TEST(when_nobody_waits_for_signals_any_more_a_deadlock_is_found_again)
+START_TEST(without_waits_for_signals_a_deadlock_is_detected_again)
 {
     if (IS_TSAN)
         return;
-    const outcome *o = run_apart(deadlock_after_a_signal);
+    const outcome *o = run_apart(sleep_in_deadlock_after_signal);
     ck_assert_int_eq(o->status, 42);
-    assert_said(o, "deadlock");
+    assert_printed(o, "deadlock");
 }
 END_TEST
 
-static weft_value mark_arg_fiber(void *arg)
+static weft_value mark_in_fiber(void *arg)
 {
     mark(arg);
     return 0;
 }
 
-START_TEST(a_second_function_replaces_the_first_and_runs_for_what_was_not_yet_told)
+START_TEST(a_second_handler_replaces_the_first_and_runs_for_undelivered_signals)
 {
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_arg_fiber, (void *)"old "), 0);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"old "), 0);
     raise(SIGUSR1);
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_arg_fiber, (void *)"new "), 0);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"new "), 0);
     raise(SIGUSR1);
     let_signals_run();
     ck_assert_trail("new new ");
 }
 END_TEST
 
-START_TEST(what_is_removed_does_not_run_any_more_and_the_old_handler_is_back)
+START_TEST(removing_a_handler_restores_the_previous_one)
 {
-    install_own(SIGUSR1);
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_arg_fiber, (void *)"ours"), 0);
+    install_own_handler(SIGUSR1);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"ours"), 0);
     raise(SIGUSR1);
-    ck_assert_int_eq(own_calls, 0); /* not called meanwhile */
+    ck_assert_int_eq(own_calls, 0); /* not called while weft's handler is installed */
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 1);
@@ -360,33 +365,33 @@ START_TEST(what_is_removed_does_not_run_any_more_and_the_old_handler_is_back)
 }
 END_TEST
 
-START_TEST(what_was_waited_for_once_is_given_back_too)
+START_TEST(removing_a_handler_restores_the_disposition_after_a_wait_too)
 {
-    begin_to_catch(SIGUSR1);
+    catch_signal(SIGUSR1);
     raise(SIGUSR1);
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
     ck_assert(is_default(SIGUSR1));
-    ck_assert(nothing_is_kept(SIGUSR1));
-    weft_fiber f = spin_waiting(SIGUSR1);
-    ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0); /* not while someone waits */
+    ck_assert(is_not_pending(SIGUSR1));
+    weft_fiber f = spin_signal_waiter(SIGUSR1);
+    ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0); /* no effect while a fiber waits */
     raise(SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
 }
 END_TEST
 
-START_TEST(a_handler_that_was_installed_over_ours_is_left_alone)
+START_TEST(a_handler_installed_over_the_handler_of_weft_is_not_replaced)
 {
     ck_assert_int_eq(weft_on_signal(SIGUSR1, return_arg, NULL), 0);
-    install_own(SIGUSR1);
+    install_own_handler(SIGUSR1);
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 1);
 }
 END_TEST
 
-START_TEST(a_signal_leaves_errno_as_it_was)
+START_TEST(a_signal_does_not_change_errno)
 {
-    begin_to_catch(SIGUSR1);
+    catch_signal(SIGUSR1);
     errno = 77;
     raise(SIGUSR1);
     ck_assert_int_eq(errno, 77);
@@ -404,22 +409,22 @@ static void *start_and_join(void *(*fn)(void *), void *arg)
     return result;
 }
 
-/* A thread of its own cord, with a fiber that waits; tells its main when it does. */
+/* Wait in a fiber of this thread. Tell the fiber in arg when it waits. */
 static void *wait_in_thread(void *arg)
 {
-    weft_fiber f = spin_waiting(SIGUSR1);
+    weft_fiber f = spin_signal_waiter(SIGUSR1);
     weft_tell(arg_id(arg), 1);
     return as_arg(weft_await(f));
 }
 
-START_TEST(a_signal_goes_to_those_who_wait_in_every_thread)
+START_TEST(a_signal_wakes_waiters_in_every_thread)
 {
     pthread_t threads[3];
     for (size_t i = 0; i < COUNT_OF(threads); i++)
         pthread_create(&threads[i], NULL, wait_in_thread, id_arg(weft_self()));
     for (size_t i = 0; i < COUNT_OF(threads); i++)
         ck_assert_int_eq(weft_receive(), 1);
-    weft_fiber f = spin_waiting(SIGUSR1);
+    weft_fiber f = spin_signal_waiter(SIGUSR1);
     kill(getpid(), SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
     for (size_t i = 0; i < COUNT_OF(threads); i++) {
@@ -427,32 +432,32 @@ START_TEST(a_signal_goes_to_those_who_wait_in_every_thread)
         pthread_join(threads[i], &result);
         ck_assert_int_eq((intptr_t)result, SIGUSR1);
     }
-    ck_assert(nothing_is_kept(SIGUSR1));
+    ck_assert(is_not_pending(SIGUSR1));
 }
 END_TEST
 
-static void *raise_here(void *arg)
+static void *raise_arg(void *arg)
 {
     raise((int)(intptr_t)arg);
     return NULL;
 }
 
-START_TEST(a_signal_that_another_thread_took_reaches_the_fibers_of_this_one)
+START_TEST(a_signal_delivered_to_another_thread_reaches_the_fibers_of_this_one)
 {
-    weft_fiber f = spin_waiting(SIGUSR1);
-    start_and_join(raise_here, as_arg(SIGUSR1));
+    weft_fiber f = spin_signal_waiter(SIGUSR1);
+    start_and_join(raise_arg, as_arg(SIGUSR1));
     ck_assert_int_eq(weft_await(f), SIGUSR1);
 }
 END_TEST
 
 static void *register_and_end(void *arg)
 {
-    return as_arg(weft_on_signal(SIGUSR1, mark_arg_fiber, arg));
+    return as_arg(weft_on_signal(SIGUSR1, mark_in_fiber, arg));
 }
 
-START_TEST(what_a_thread_has_registered_ends_with_it)
+START_TEST(a_handler_ends_with_the_thread_that_registered_it)
 {
-    install_own(SIGUSR1);
+    install_own_handler(SIGUSR1);
     ck_assert_ptr_null(start_and_join(register_and_end, (void *)"late"));
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 1);
@@ -463,36 +468,36 @@ END_TEST
 
 static void *register_and_suspend(void *arg)
 {
-    weft_on_signal(SIGUSR1, mark_arg_fiber, (void *)"removed");
+    weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"removed");
     weft_tell(arg_id(arg), (weft_value)weft_self());
     return as_arg(weft_suspend());
 }
 
-START_TEST(a_function_may_be_removed_by_another_thread)
+START_TEST(a_handler_may_be_removed_by_another_thread)
 {
-    install_own(SIGUSR1);
+    install_own_handler(SIGUSR1);
     pthread_t thread;
     void *result;
     pthread_create(&thread, NULL, register_and_suspend, id_arg(weft_self()));
-    weft_fiber its_main = (weft_fiber)weft_receive();
+    weft_fiber main_of_thread = (weft_fiber)weft_receive();
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 1);
-    ck_assert_int_eq(weft_schedule(its_main, 5), 0);
+    ck_assert_int_eq(weft_schedule(main_of_thread, 5), 0);
     pthread_join(thread, &result);
     ck_assert_int_eq((intptr_t)result, 5);
     ck_assert_trail("");
 }
 END_TEST
 
-typedef struct storm {
+typedef struct signal_storm {
     pthread_t to;
     weft_fiber done;
-} storm;
+} signal_storm;
 
-static void *send_many(void *arg)
+static void *send_signals(void *arg)
 {
-    const storm *s = arg;
+    const signal_storm *s = arg;
     for (int i = 0; i < 100; i++) {
         pthread_kill(s->to, SIGUSR1);
         sched_yield();
@@ -501,22 +506,22 @@ static void *send_many(void *arg)
     return NULL;
 }
 
-static weft_value read_some(void *arg)
+static weft_value read_four_bytes(void *arg)
 {
     char text[4] = "";
     ssize_t n = weft_read(*(int *)arg, text, sizeof text);
     return n == 4 && memcmp(text, "whole", 4) == 0 ? n : -EIO;
 }
 
-START_TEST(signals_do_not_break_a_read_that_waits)
+START_TEST(signals_do_not_interrupt_a_waiting_read)
 {
     int fd[2], runs = 0;
     ck_assert_int_eq(weft_pipe(fd), 0);
     ck_assert_int_eq(weft_on_signal(SIGUSR1, sleep_and_count, &runs), 0);
-    weft_fiber reader = weft_spin(read_some, &fd[0]);
-    storm s = {pthread_self(), weft_self()};
+    weft_fiber reader = weft_spin(read_four_bytes, &fd[0]);
+    signal_storm s = {pthread_self(), weft_self()};
     pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, send_many, &s), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, send_signals, &s), 0);
     ck_assert_int_eq(weft_receive(), 100);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(weft_state_of(reader), WEFT_WAITING);
@@ -531,12 +536,12 @@ END_TEST
 
 /* Processes. */
 
-START_TEST(a_child_made_by_fork_has_the_dispositions_from_before)
+START_TEST(a_child_of_fork_has_the_original_dispositions)
 {
     if (IS_TSAN)
         return;
-    install_own(SIGUSR2);
-    begin_to_catch(SIGUSR1);
+    install_own_handler(SIGUSR2);
+    catch_signal(SIGUSR1);
     ck_assert_int_eq(weft_on_signal(SIGUSR2, return_arg, NULL), 0);
     pid_t pid = fork();
     if (pid == 0) {
@@ -548,28 +553,23 @@ START_TEST(a_child_made_by_fork_has_the_dispositions_from_before)
     int status;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
-    ck_assert(nothing_is_kept(SIGUSR1));
+    ck_assert(is_not_pending(SIGUSR1));
     ck_assert_int_eq(own_calls, 0);
 }
 END_TEST
 
-static weft_value count_run(void *arg)
-{
-    ++*(int *)arg;
-    return 0;
-}
-
-/* What a child of weft_fork can do anew; by returning it also ends what it has registered. */
-static int handle_anew_in_a_child(void)
+/* A child of weft_fork can register handlers again. Its return also removes them. */
+static int handle_signals_in_child(void)
 {
     int runs = 0;
-    weft_on_signal(SIGUSR1, count_run, &runs);
+    weft_on_signal(SIGUSR1, increment_int, &runs);
     raise(SIGUSR1);
-    while (runs < 1) /* a thread that begins may hold a lock of ASan's, which is copied as it is */
+    while (runs < 1) /* a starting thread may hold a lock of ASan, which the fork would copy */
         weft_sleep(0.001);
     pid_t pid = weft_fork();
-    is_exiting_in_a_fiber = pid == 0; /* what was the parent's is nobody's there */
-    if (weft_on_signal(SIGUSR1, count_run, &runs) < 0 || weft_on_signal(SIGUSR2, count_run, &runs))
+    is_exiting_in_a_fiber = pid == 0; /* LeakSanitizer would report memory of the parent */
+    if (weft_on_signal(SIGUSR1, increment_int, &runs) < 0 ||
+        weft_on_signal(SIGUSR2, increment_int, &runs))
         return 1;
     raise(SIGUSR1);
     raise(SIGUSR2);
@@ -581,17 +581,17 @@ static int handle_anew_in_a_child(void)
     return pid == 0 ? 2 : status == 2 << 8 ? 0 : 4;
 }
 
-START_TEST(a_child_of_weft_fork_handles_signals_anew)
+START_TEST(a_child_of_weft_fork_can_handle_signals_again)
 {
     if (IS_TSAN)
         return;
-    assert_silent(run_apart(handle_anew_in_a_child), 0);
+    assert_silent(run_apart(handle_signals_in_child), 0);
 }
 END_TEST
 
-START_TEST(a_child_made_without_the_handlers_of_fork_has_them_too)
+START_TEST(a_child_forked_without_atfork_handlers_has_the_original_dispositions)
 {
-    begin_to_catch(SIGUSR1);
+    catch_signal(SIGUSR1);
     pid_t pid = _Fork();
     if (pid == 0) {
         raise(SIGUSR1);
@@ -600,7 +600,7 @@ START_TEST(a_child_made_without_the_handlers_of_fork_has_them_too)
     int status;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
-    ck_assert(nothing_is_kept(SIGUSR1));
+    ck_assert(is_not_pending(SIGUSR1));
 }
 END_TEST
 
@@ -619,7 +619,7 @@ START_TEST(a_program_may_end_while_fibers_wait_for_signals)
 }
 END_TEST
 
-/* The fibers on stderr. */
+/* The dump of all fibers. */
 
 static const char *dump_signal;
 
@@ -630,18 +630,18 @@ static int dump_by_signal(void)
     let_run();
     raise(SIGUSR1);
     let_signals_run();
-    return IS_TSAN || weft_suspend() == 0 ? 3 : 4; /* that signal is nothing to wait for */
+    return IS_TSAN || weft_suspend() == 0 ? 3 : 4; /* the dump signal does not keep main waiting */
 }
 
-START_TEST(the_signal_that_the_environment_names_writes_the_fibers_to_stderr)
+START_TEST(the_signal_in_weft_dump_signal_writes_all_fibers_to_stderr)
 {
     static const char *const names[] = {"USR1", "SIGUSR1", "10"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         dump_signal = names[i];
         const outcome *o = run_apart(dump_by_signal);
         ck_assert_int_eq(o->status, 3);
-        assert_said(o, "1 fibers and main");
-        assert_said(o, "'worker' waiting for sleep");
+        assert_printed(o, "1 fibers and main");
+        assert_printed(o, "'worker' waiting for sleep");
     }
 }
 END_TEST
@@ -652,14 +652,14 @@ static int call_weft_once(void)
     return weft_snooze() == 0 && is_default(SIGUSR1) ? 0 : 1;
 }
 
-START_TEST(a_name_in_the_environment_that_is_no_signal_is_said_and_ignored)
+START_TEST(an_invalid_weft_dump_signal_is_reported_and_ignored)
 {
     static const char *const names[] = {"NONE", "0", "10x", "65", "KILL"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         dump_signal = names[i];
         const outcome *o = run_apart(call_weft_once);
         ck_assert_int_eq(o->status, 0);
-        assert_said(o, "ignored");
+        assert_printed(o, "ignored");
     }
     dump_signal = "";
     assert_silent(run_apart(call_weft_once), 0);
@@ -670,36 +670,36 @@ int main(void)
 {
     static const TTest *const *const tests[] = {
         &a_fiber_that_waits_for_a_signal_gets_its_number,
-        &of_a_set_the_one_that_came_is_returned,
-        &a_signal_goes_to_all_who_wait_for_it_and_to_nobody_else,
-        &signals_between_two_waits_are_kept_and_returned_without_a_switch,
-        &a_kept_signal_is_returned_also_where_blocking_is_refused,
-        &a_wait_that_is_cancelled_takes_no_signal,
-        &a_cancel_that_meets_a_signal_does_not_lose_it,
-        &what_cannot_be_waited_for_or_handled_is_refused_with_words,
-        &nothing_is_installed_until_it_is_asked_for,
+        &a_wait_for_a_set_returns_the_signal_that_arrived,
+        &a_signal_wakes_all_fibers_that_wait_for_it_and_no_other,
+        &signals_between_two_waits_stay_pending_and_are_returned_without_a_switch,
+        &a_pending_signal_is_returned_even_where_blocking_is_refused,
+        &a_cancelled_wait_consumes_no_signal,
+        &a_cancel_at_the_same_time_does_not_lose_the_signal,
+        &signals_that_cannot_be_handled_are_refused_with_a_message,
+        &no_handler_is_installed_before_it_is_needed,
         &five_signals_are_five_runs_each_in_a_fiber_that_may_sleep,
-        &an_error_in_what_a_signal_runs_reaches_main,
-        &main_in_suspend_waits_for_signals_that_are_handled,
-        &a_fiber_that_waits_for_a_signal_is_no_deadlock,
+        &an_error_in_a_handler_fiber_reaches_main,
+        &a_suspended_main_fiber_waits_for_handled_signals,
+        &a_wait_for_a_signal_is_not_a_deadlock,
         &a_daemon_that_waits_for_a_signal_does_not_keep_suspend_waiting,
-        &when_nobody_waits_for_signals_any_more_a_deadlock_is_found_again,
-        &a_second_function_replaces_the_first_and_runs_for_what_was_not_yet_told,
-        &what_is_removed_does_not_run_any_more_and_the_old_handler_is_back,
-        &what_was_waited_for_once_is_given_back_too,
-        &a_handler_that_was_installed_over_ours_is_left_alone,
-        &a_signal_leaves_errno_as_it_was,
-        &a_signal_goes_to_those_who_wait_in_every_thread,
-        &a_signal_that_another_thread_took_reaches_the_fibers_of_this_one,
-        &what_a_thread_has_registered_ends_with_it,
-        &a_function_may_be_removed_by_another_thread,
-        &signals_do_not_break_a_read_that_waits,
-        &a_child_made_by_fork_has_the_dispositions_from_before,
-        &a_child_of_weft_fork_handles_signals_anew,
-        &a_child_made_without_the_handlers_of_fork_has_them_too,
+        &without_waits_for_signals_a_deadlock_is_detected_again,
+        &a_second_handler_replaces_the_first_and_runs_for_undelivered_signals,
+        &removing_a_handler_restores_the_previous_one,
+        &removing_a_handler_restores_the_disposition_after_a_wait_too,
+        &a_handler_installed_over_the_handler_of_weft_is_not_replaced,
+        &a_signal_does_not_change_errno,
+        &a_signal_wakes_waiters_in_every_thread,
+        &a_signal_delivered_to_another_thread_reaches_the_fibers_of_this_one,
+        &a_handler_ends_with_the_thread_that_registered_it,
+        &a_handler_may_be_removed_by_another_thread,
+        &signals_do_not_interrupt_a_waiting_read,
+        &a_child_of_fork_has_the_original_dispositions,
+        &a_child_of_weft_fork_can_handle_signals_again,
+        &a_child_forked_without_atfork_handlers_has_the_original_dispositions,
         &a_program_may_end_while_fibers_wait_for_signals,
-        &the_signal_that_the_environment_names_writes_the_fibers_to_stderr,
-        &a_name_in_the_environment_that_is_no_signal_is_said_and_ignored,
+        &the_signal_in_weft_dump_signal_writes_all_fibers_to_stderr,
+        &an_invalid_weft_dump_signal_is_reported_and_ignored,
     };
     return run_suite("signal", tests, COUNT_OF(tests));
 }

@@ -1,8 +1,8 @@
-/* What the tests of stacks share: a pool around each test, and ways to look at it. */
-#ifndef WEFT_TESTS_STACK_POOL_H
-#define WEFT_TESTS_STACK_POOL_H
+/* Helpers for the tests of stacks: a stack cache for each test, and functions to inspect it. */
+#ifndef TESTS_CORE_STACK_STACK_CACHE_H
+#define TESTS_CORE_STACK_STACK_CACHE_H
 
-#include "core/stack.h"
+#include "core/stack/stack.h"
 
 #include <check.h>
 #include <signal.h>
@@ -33,7 +33,7 @@
 #define IS_TSAN 0
 #endif
 
-/* Valgrind keeps a record of every mapping, and of every byte. */
+/* Valgrind records every mapping and every byte. */
 #if __has_include(<valgrind/valgrind.h>)
 #include <valgrind/valgrind.h>
 #else
@@ -43,28 +43,28 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-static weft__stack_pool pool;
+static weft__stack_cache cache;
 static size_t page;
 
 static inline void pool_open(void)
 {
     page = (size_t)sysconf(_SC_PAGESIZE);
-    /* No test leaves a core file behind. */
+    /* Disable core files. */
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    weft__stack_pool_init(&pool);
+    weft__stack_cache_init(&cache);
 }
 
 static inline void pool_close(void)
 {
-    ck_assert_uint_eq(pool.cached, pool.mapped);
-    weft__stack_pool_close(&pool);
-    ck_assert_uint_eq(pool.mapped, 0);
+    ck_assert_uint_eq(cache.cached, cache.mapped);
+    weft__stack_cache_close(&cache);
+    ck_assert_uint_eq(cache.mapped, 0);
 }
 
-static inline weft__stack take(size_t bytes)
+static inline weft__stack acquire_stack(size_t bytes)
 {
     weft__stack stack;
-    ck_assert_int_eq(weft__stack_acquire(&pool, bytes, &stack), 0);
+    ck_assert_int_eq(weft__stack_acquire(&cache, bytes, &stack), 0);
     return stack;
 }
 
@@ -73,8 +73,8 @@ static inline char *top_of(const weft__stack *stack)
     return stack->low + stack->bytes;
 }
 
-/* Use the stack down to so many bytes below its top. */
-static inline void use(const weft__stack *stack, size_t bytes)
+/* Write to the stack down to bytes below its top. */
+static inline void touch_stack(const weft__stack *stack, size_t bytes)
 {
     volatile char *top = top_of(stack);
     for (size_t i = 1; i < bytes; i += page)
@@ -82,7 +82,7 @@ static inline void use(const weft__stack *stack, size_t bytes)
     top[-(ptrdiff_t)bytes] = 1;
 }
 
-static inline size_t resident_pages(const weft__stack *stack)
+static inline size_t stack_resident_pages(const weft__stack *stack)
 {
     static unsigned char vector[65536];
     size_t pages = (stack->bytes + page - 1) / page, resident = 0;
@@ -99,7 +99,7 @@ static inline bool is_mapped(char *address)
     return mincore(address, 1, vector) == 0;
 }
 
-static inline size_t lines_of(const char *path)
+static inline size_t count_lines(const char *path)
 {
     FILE *file = fopen(path, "r");
     ck_assert_ptr_nonnull(file);
@@ -110,8 +110,8 @@ static inline size_t lines_of(const char *path)
     return lines;
 }
 
-/* Does it end the process to write there? The child's own stderr is of no interest. */
-static inline bool is_deadly(char *address)
+/* True if a write to address kills the process. The stderr of the child is ignored. */
+static inline bool is_fatal_to_write(char *address)
 {
     pid_t child = fork();
     ck_assert_int_ge(child, 0);

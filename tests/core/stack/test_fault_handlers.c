@@ -1,15 +1,15 @@
 /*
- * Faults in a program that uses weft: whose handler gets them, how the process ends, and what is
- * installed at all. Every program runs in a process of its own.
+ * Tests of faults in a program that uses weft: which handler gets them, how the process ends, and
+ * which handlers are installed. Each program runs in a separate process.
  */
-#include "support.h"
+#include "support/support.h"
 
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-/* Before weft: the sanitizers have handlers of their own. */
-static void begin(void)
+/* Call this before weft. Sanitizers install their own handlers. */
+static void reset_fault_handlers(void)
 {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     signal(SIGSEGV, SIG_DFL);
@@ -22,13 +22,13 @@ static bool is_handled_by_default(int sig)
     return sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_DFL;
 }
 
-static weft_value overflow(void *arg)
+static weft_value overflow_stack(void *arg)
 {
     (void)arg;
     return descend(0);
 }
 
-static weft_value fault(void *arg)
+static weft_value write_to_no_access_page(void *arg)
 {
     (void)arg;
     char *nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -36,7 +36,7 @@ static weft_value fault(void *arg)
     return 0;
 }
 
-/* In a fiber with a name. */
+/* Run fn in a fiber with a name. */
 static int run_fiber(weft_fn *fn)
 {
     return (int)weft_await(weft_spin_with(fn, NULL, &(weft_spin_options){.name = "greedy"}));
@@ -48,7 +48,7 @@ static void write_handled(void)
         abort();
 }
 
-static void handle_plainly(int sig)
+static void handle_without_info(int sig)
 {
     (void)sig;
     write_handled();
@@ -72,43 +72,43 @@ static void set_info_handler(void (*fn)(int, siginfo_t *, void *), struct sigact
 
 static int fault_with_plain_handler_before(void)
 {
-    begin();
-    signal(SIGSEGV, handle_plainly);
-    return run_fiber(fault);
+    reset_fault_handlers();
+    signal(SIGSEGV, handle_without_info);
+    return run_fiber(write_to_no_access_page);
 }
 
 static int fault_with_info_handler_before(void)
 {
-    begin();
+    reset_fault_handlers();
     set_info_handler(handle_with_info, NULL);
-    return run_fiber(fault);
+    return run_fiber(write_to_no_access_page);
 }
 
 static int fault_with_info_handler_after(void)
 {
-    begin();
+    reset_fault_handlers();
     weft_self();
     set_info_handler(handle_with_info, NULL);
-    return run_fiber(fault);
+    return run_fiber(write_to_no_access_page);
 }
 
-START_TEST(a_fault_in_a_fiber_goes_to_the_programs_handler)
+START_TEST(a_fault_in_a_fiber_calls_the_handler_of_the_program)
 {
-    assert_ended(run_apart(fault_with_plain_handler_before), 7, "handled");
-    assert_ended(run_apart(fault_with_info_handler_before), 7, "handled");
-    assert_ended(run_apart(fault_with_info_handler_after), 7, "handled");
+    assert_exited(run_apart(fault_with_plain_handler_before), 7, "handled");
+    assert_exited(run_apart(fault_with_info_handler_before), 7, "handled");
+    assert_exited(run_apart(fault_with_info_handler_after), 7, "handled");
 }
 END_TEST
 
 static int fault_by_default(void)
 {
-    begin();
-    return run_fiber(fault);
+    reset_fault_handlers();
+    return run_fiber(write_to_no_access_page);
 }
 
 static int send_fault_by_default(void)
 {
-    begin();
+    reset_fault_handlers();
     weft_self();
     raise(SIGBUS);
     return 1;
@@ -116,26 +116,26 @@ static int send_fault_by_default(void)
 
 static int fault_ignored(void)
 {
-    begin();
+    reset_fault_handlers();
     signal(SIGSEGV, SIG_IGN);
-    return run_fiber(fault);
+    return run_fiber(write_to_no_access_page);
 }
 
 static int send_ignored_fault(void)
 {
-    begin();
+    reset_fault_handlers();
     signal(SIGSEGV, SIG_IGN);
     weft_self();
     raise(SIGSEGV);
     return 5;
 }
 
-START_TEST(without_a_handler_a_fault_ends_the_process_by_its_signal_without_a_word)
+START_TEST(without_a_handler_a_fault_kills_the_process_silently)
 {
-    assert_ended(run_apart(fault_by_default), -SIGSEGV, "");
-    assert_ended(run_apart(send_fault_by_default), -SIGBUS, "");
-    assert_ended(run_apart(fault_ignored), -SIGSEGV, ""); /* a real one cannot be ignored */
-    assert_ended(run_apart(send_ignored_fault), 5, "");
+    assert_exited(run_apart(fault_by_default), -SIGSEGV, "");
+    assert_exited(run_apart(send_fault_by_default), -SIGBUS, "");
+    assert_exited(run_apart(fault_ignored), -SIGSEGV, ""); /* a real fault cannot be ignored */
+    assert_exited(run_apart(send_ignored_fault), 5, "");
 }
 END_TEST
 
@@ -149,38 +149,38 @@ static void handle_and_chain(int sig, siginfo_t *info, void *context)
 
 static int overflow_with_chaining_handler(void)
 {
-    begin();
+    reset_fault_handlers();
     weft_self();
     set_info_handler(handle_and_chain, &replaced);
-    return run_fiber(overflow);
+    return run_fiber(overflow_stack);
 }
 
-START_TEST(an_overflow_is_reported_also_through_a_later_handler_that_chains)
+START_TEST(an_overflow_is_reported_through_a_later_handler_that_chains)
 {
     const outcome *o = run_apart(overflow_with_chaining_handler);
     ck_assert_int_eq(o->status, -SIGSEGV);
-    assert_said(o, "handled");
-    assert_said(o, "weft: stack overflow in fiber");
+    assert_printed(o, "handled");
+    assert_printed(o, "weft: stack overflow in fiber");
 }
 END_TEST
 
 static int overflow_by_default(void)
 {
-    begin();
-    return run_fiber(overflow);
+    reset_fault_handlers();
+    return run_fiber(overflow_stack);
 }
 
-/* Nothing is installed, no stack for signals either; an overflow is a bare crash. */
+/* No handler and no signal stack is installed. An overflow kills the process without a report. */
 static int overflow_with_nothing_installed(void)
 {
-    begin();
+    reset_fault_handlers();
     sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL);
     weft_self();
     stack_t present;
     if (!is_handled_by_default(SIGSEGV) || !is_handled_by_default(SIGBUS) ||
         sigaltstack(NULL, &present) < 0 || !(present.ss_flags & SS_DISABLE))
         return 3;
-    return run_fiber(overflow);
+    return run_fiber(overflow_stack);
 }
 
 static int overflow_turned_off_by_environment(void)
@@ -196,35 +196,36 @@ static int overflow_turned_off_before(void)
 
 START_TEST(the_handlers_can_be_turned_off_before_the_first_call)
 {
-    assert_said(run_apart(overflow_by_default), "weft: stack overflow in fiber");
-    assert_ended(run_apart(overflow_turned_off_by_environment), -SIGSEGV, "");
-    assert_ended(run_apart(overflow_turned_off_before), -SIGSEGV, "");
+    assert_printed(run_apart(overflow_by_default), "weft: stack overflow in fiber");
+    assert_exited(run_apart(overflow_turned_off_by_environment), -SIGSEGV, "");
+    assert_exited(run_apart(overflow_turned_off_before), -SIGSEGV, "");
 }
 END_TEST
 
 static int turn_off_and_on(void)
 {
-    begin();
-    signal(SIGSEGV, handle_plainly);
+    reset_fault_handlers();
+    signal(SIGSEGV, handle_without_info);
     weft_self();
     struct sigaction now;
     if (weft_catch_faults(false) != 0 || sigaction(SIGSEGV, NULL, &now) < 0 ||
-        now.sa_handler != handle_plainly || !is_handled_by_default(SIGBUS))
+        now.sa_handler != handle_without_info || !is_handled_by_default(SIGBUS))
         return 3;
-    signal(SIGSEGV, SIG_DFL); /* the one that is there when it is turned on again counts */
+    /* The handler that is installed when faults are turned on again counts. */
+    signal(SIGSEGV, SIG_DFL);
     if (weft_catch_faults(true) != 0 || weft_catch_faults(true) != 0)
         return 4;
-    return run_fiber(overflow);
+    return run_fiber(overflow_stack);
 }
 
-static int turn_off_under_another(void)
+static int turn_off_below_another_handler(void)
 {
-    begin();
+    reset_fault_handlers();
     weft_self();
     set_info_handler(handle_with_info, NULL);
     if (weft_catch_faults(false) != 0 || !is_handled_by_default(SIGBUS))
         return 3;
-    return run_fiber(fault);
+    return run_fiber(write_to_no_access_page);
 }
 
 START_TEST(the_handlers_can_be_turned_off_and_on_later)
@@ -232,14 +233,14 @@ START_TEST(the_handlers_can_be_turned_off_and_on_later)
     const outcome *o = run_apart(turn_off_and_on);
     ck_assert_int_eq(o->status, -SIGSEGV);
     ck_assert_uint_eq(count_in(o->text, "stack overflow in fiber"), 1);
-    assert_ended(run_apart(turn_off_under_another), 7, "handled");
+    assert_exited(run_apart(turn_off_below_another_handler), 7, "handled");
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_fault_in_a_fiber_goes_to_the_programs_handler,
-    &without_a_handler_a_fault_ends_the_process_by_its_signal_without_a_word,
-    &an_overflow_is_reported_also_through_a_later_handler_that_chains,
+    &a_fault_in_a_fiber_calls_the_handler_of_the_program,
+    &without_a_handler_a_fault_kills_the_process_silently,
+    &an_overflow_is_reported_through_a_later_handler_that_chains,
     &the_handlers_can_be_turned_off_before_the_first_call,
     &the_handlers_can_be_turned_off_and_on_later,
 };

@@ -1,14 +1,14 @@
-/* Stacks that overflow: by frames larger than a guard, and those of threads. */
-#include "support.h"
+/* Tests of stack overflows by frames larger than a guard, and of the stacks of threads. */
+#include "support/support.h"
 
 #include <signal.h>
 #include <sys/resource.h>
 
-/* Larger than the default stack, also where sanitizers make that larger. */
+/* Larger than the default stack, also with sanitizers, which enlarge it. */
 #define FRAME_BYTES (400 << 10)
 
-/* The address sanitizer has handlers, which would end the program in their own way. */
-static void set_up(void)
+/* Remove the handlers of ASan, which would end the program differently. */
+static void reset_fault_handlers(void)
 {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     signal(SIGSEGV, SIG_DFL);
@@ -25,14 +25,14 @@ static void spin_neighbours(void)
 static weft_value use_large_frame(void *arg)
 {
     volatile char frame[FRAME_BYTES];
-    frame[0] = 1; /* its far end */
+    frame[0] = 1; /* the far end of the frame */
     (void)arg;
     return frame[0];
 }
 
 static int overflow_by_a_large_frame(void)
 {
-    set_up();
+    reset_fault_handlers();
     spin_neighbours();
     weft_fiber f = weft_spin_with(use_large_frame, NULL, &(weft_spin_options){.name = "large"});
     return (int)weft_await(f);
@@ -49,23 +49,23 @@ END_TEST
 
 static int overflow_in_main(void)
 {
-    set_up();
-    weft_name(weft_self(), "the first");
+    reset_fault_handlers();
+    weft_set_name(weft_self(), "the first");
     return descend(0);
 }
 
-START_TEST(an_overflow_of_main_is_reported_as_a_fiber_s_is)
+START_TEST(an_overflow_of_the_main_fiber_is_reported)
 {
     const outcome *out = run_apart(overflow_in_main);
     ck_assert_int_eq(out->status, -SIGSEGV);
     ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
     ck_assert_ptr_nonnull(strstr(out->text, "'the first'"));
-    ck_assert_ptr_nonnull(strstr(out->text, "it is the thread's: `ulimit -s` changes that"));
+    ck_assert_ptr_nonnull(strstr(out->text, "the thread; raise the limit with `ulimit -s`"));
     ck_assert_ptr_null(strstr(strstr(out->text, "overflow") + 1, "overflow in fiber"));
 }
 END_TEST
 
-static weft_value overflow_in_cord(void *arg)
+static weft_value descend_in_cord(void *arg)
 {
     (void)arg;
     return descend(0);
@@ -73,9 +73,8 @@ static weft_value overflow_in_cord(void *arg)
 
 static int overflow_in_a_cord(void)
 {
-    set_up();
-    weft_cord cord =
-        weft_cord_start(overflow_in_cord, NULL, &(weft_cord_options){.name = "worker"});
+    reset_fault_handlers();
+    weft_cord cord = weft_cord_start(descend_in_cord, NULL, &(weft_cord_options){.name = "worker"});
     return (int)weft_cord_join(cord);
 }
 
@@ -88,17 +87,17 @@ START_TEST(an_overflow_of_the_main_fiber_of_a_cord_is_reported)
 }
 END_TEST
 
-static char *volatile nowhere = (char *)16;
+static char *volatile bad_address = (char *)16;
 
 static int fault_in_main(void)
 {
-    set_up();
+    reset_fault_handlers();
     weft_self();
-    *(volatile char *)nowhere = 1;
+    *(volatile char *)bad_address = 1;
     return 0;
 }
 
-START_TEST(another_fault_in_main_is_not_called_an_overflow)
+START_TEST(another_fault_in_main_is_not_reported_as_an_overflow)
 {
     const outcome *out = run_apart(fault_in_main);
     ck_assert_int_eq(out->status, -SIGSEGV);
@@ -106,7 +105,7 @@ START_TEST(another_fault_in_main_is_not_called_an_overflow)
 }
 END_TEST
 
-/* As code does that is not compiled with -fstack-clash-protection. */
+/* Write below the guard page, like code compiled without -fstack-clash-protection. */
 __attribute__((no_sanitize_address, noinline)) static weft_value skip_a_page(void *arg)
 {
     size_t *bytes = arg;
@@ -126,26 +125,26 @@ static int skip_the_first_page_of_the_guard(void)
 
 static int skip_with_a_large_guard(void)
 {
-    set_up();
-    int rc = weft_guard_set(64 << 10);
+    reset_fault_handlers();
+    int rc = weft_set_guard(64 << 10);
     return rc == 0 ? skip_the_first_page_of_the_guard() : 1;
 }
 
 static int skip_with_a_large_guard_by_environment(void)
 {
-    set_up();
+    reset_fault_handlers();
     setenv("WEFT_GUARD", "64K", 1);
     return skip_the_first_page_of_the_guard();
 }
 
-/* Valgrind does not always pass a fault in such a guard on. */
+/* Valgrind does not always deliver a fault in such a guard. */
 static bool is_on_valgrind(void)
 {
     const char *preloaded = getenv("LD_PRELOAD");
     return preloaded != NULL && strstr(preloaded, "vgpreload_") != NULL;
 }
 
-START_TEST(a_larger_guard_stops_what_would_skip_a_page)
+START_TEST(a_larger_guard_catches_a_write_that_skips_a_page)
 {
     if (is_on_valgrind())
         return;
@@ -158,25 +157,25 @@ START_TEST(a_larger_guard_stops_what_would_skip_a_page)
 }
 END_TEST
 
-START_TEST(a_guard_has_a_size_that_is_settled_once)
+START_TEST(the_guard_size_can_be_set_only_before_the_first_stack)
 {
-    ck_assert_int_eq(weft_guard_set(0), -EINVAL);
-    ck_assert_int_eq(weft_guard_set((16 << 20) + 1), -EINVAL);
-    ck_assert_any_words(-EINVAL);
-    ck_assert_int_eq(weft_guard_set(1), 0);
+    ck_assert_int_eq(weft_set_guard(0), -EINVAL);
+    ck_assert_int_eq(weft_set_guard((16 << 20) + 1), -EINVAL);
+    ck_assert_any_error(-EINVAL);
+    ck_assert_int_eq(weft_set_guard(1), 0);
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(3))), 3);
-    ck_assert_int_eq(weft_guard_set(64 << 10), -EBUSY);
-    ck_assert_any_words(-EBUSY);
+    ck_assert_int_eq(weft_set_guard(64 << 10), -EBUSY);
+    ck_assert_any_error(-EBUSY);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
     &a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack,
-    &an_overflow_of_main_is_reported_as_a_fiber_s_is,
+    &an_overflow_of_the_main_fiber_is_reported,
     &an_overflow_of_the_main_fiber_of_a_cord_is_reported,
-    &another_fault_in_main_is_not_called_an_overflow,
-    &a_larger_guard_stops_what_would_skip_a_page,
-    &a_guard_has_a_size_that_is_settled_once,
+    &another_fault_in_main_is_not_reported_as_an_overflow,
+    &a_larger_guard_catches_a_write_that_skips_a_page,
+    &the_guard_size_can_be_set_only_before_the_first_stack,
 };
 
 int main(void)

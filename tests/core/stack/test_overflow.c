@@ -1,6 +1,8 @@
-/* Overflows: the report, what comes after it, and the faults that are none of ours. */
-#include "core/overflow.h"
-#include "core/stack.h"
+/*
+ * Tests of overflow reports: the report, the end of the program, and faults that are not overflows.
+ */
+#include "core/stack/overflow.h"
+#include "core/stack/stack.h"
 
 #include <check.h>
 #include <signal.h>
@@ -13,19 +15,19 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-static weft__stack_pool pool;
-static weft__stack watched; /* of the fiber to be found */
+static weft__stack_cache cache;
+static weft__stack fiber_stack; /* of the fiber that the handler must find */
 
 static void pool_open(void)
 {
-    /* No test leaves a core file behind. */
+    /* Disable core files. */
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    weft__stack_pool_init(&pool);
+    weft__stack_cache_init(&cache);
 }
 
 static void pool_close(void)
 {
-    weft__stack_pool_close(&pool);
+    weft__stack_cache_close(&cache);
 }
 
 static bool is_mapped(char *address)
@@ -34,17 +36,17 @@ static bool is_mapped(char *address)
     return mincore(address, 1, vector) == 0;
 }
 
-static bool find(const void *address, const void *sp, weft__overflow_facts *out)
+static bool find_overflowed_fiber(const void *address, const void *sp, weft__overflow_details *out)
 {
     (void)sp;
-    if (!weft__stack_guards(&watched, address))
+    if (!weft__stack_guard_contains(&fiber_stack, address))
         return false;
-    *out =
-        (weft__overflow_facts){42, "greedy", (void *)find, weft__stack_slot_bytes(&watched), false};
+    *out = (weft__overflow_details){42, "greedy", (void *)find_overflowed_fiber,
+                                    weft__stack_slot_bytes(&fiber_stack), false};
     return true;
 }
 
-static int depth_wanted = 1 << 30; /* the compiler must not see that it is never reached */
+static int depth_wanted = 1 << 30; /* the compiler must assume that the depth can be reached */
 
 static int descend(int depth)
 {
@@ -55,7 +57,7 @@ static int descend(int depth)
     return descend(depth + 1) + frame[0];
 }
 
-static void overflow(void)
+static void overflow_stack(void)
 {
     descend(0);
 }
@@ -63,19 +65,19 @@ static void overflow(void)
 static ucontext_t outside;
 static ucontext_t inside;
 
-static void run_on_watched(void (*fn)(void))
+static void run_on_fiber_stack(void (*fn)(void))
 {
-    if (weft__stack_acquire(&pool, 64 << 10, &watched) < 0)
+    if (weft__stack_acquire(&cache, 64 << 10, &fiber_stack) < 0)
         _exit(98);
     getcontext(&inside);
-    inside.uc_stack.ss_sp = watched.low;
-    inside.uc_stack.ss_size = watched.bytes;
+    inside.uc_stack.ss_sp = fiber_stack.low;
+    inside.uc_stack.ss_size = fiber_stack.bytes;
     makecontext(&inside, fn, 0);
     swapcontext(&outside, &inside);
 }
 
-/* Run fn in a child with the handlers installed; how it ended, and what it said. */
-static int child_of(void (*before)(void), void (*fn)(void), const char **words)
+/* Run fn in a child with the handlers installed. Return its status, and its stderr in *text. */
+static int child_of(void (*before)(void), void (*fn)(void), const char **text)
 {
     FILE *file = tmpfile();
     pid_t child = fork();
@@ -84,7 +86,8 @@ static int child_of(void (*before)(void), void (*fn)(void), const char **words)
         dup2(fileno(file), STDERR_FILENO);
         weft__overflow_thread thread;
         before();
-        if (weft__overflow_install(find) < 0 || weft__overflow_thread_open(&thread) < 0)
+        if (weft__overflow_install(find_overflowed_fiber) < 0 ||
+            weft__overflow_thread_open(&thread) < 0)
             _exit(99);
         fn();
         weft__overflow_thread_close(&thread);
@@ -92,38 +95,38 @@ static int child_of(void (*before)(void), void (*fn)(void), const char **words)
     }
     int status;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
-    static char heard[8192];
+    static char stderr_text[8192];
     rewind(file);
-    heard[fread(heard, 1, sizeof heard - 1, file)] = '\0';
-    *words = heard;
+    stderr_text[fread(stderr_text, 1, sizeof stderr_text - 1, file)] = '\0';
+    *text = stderr_text;
     fclose(file);
     return status;
 }
 
-/* The address sanitizer has handlers, which would end the program in their own way. */
-static void nothing_before(void)
+/* Remove the handlers of ASan, which would end the program differently. */
+static void reset_handlers(void)
 {
     signal(SIGSEGV, SIG_DFL);
     signal(SIGBUS, SIG_DFL);
 }
 
-static void overflow_a_fiber(void)
+static void overflow_fiber_stack(void)
 {
-    run_on_watched(overflow);
+    run_on_fiber_stack(overflow_stack);
 }
 
-START_TEST(an_overflow_is_reported_and_ends_the_program_as_before)
+START_TEST(an_overflow_is_reported_and_kills_the_program)
 {
-    const char *words;
-    int status = child_of(nothing_before, overflow_a_fiber, &words);
+    const char *text;
+    int status = child_of(reset_handlers, overflow_fiber_stack, &text);
     ck_assert(WIFSIGNALED(status));
     ck_assert_int_eq(WTERMSIG(status), SIGSEGV);
-    ck_assert_ptr_nonnull(strstr(words, "weft: stack overflow in fiber #42 'greedy', which runs "));
-    ck_assert_ptr_nonnull(strstr(words, "weft: its stack has 64 KiB; give it more: .stack_bytes "
-                                        "of weft_spin_options, or WEFT_STACK=128K in the "
-                                        "environment\n"));
-    /* Once, not again and again. */
-    ck_assert_ptr_null(strstr(strstr(words, "overflow") + 1, "overflow in fiber"));
+    ck_assert_ptr_nonnull(strstr(text, "weft: stack overflow in fiber #42 'greedy', which runs "));
+    ck_assert_ptr_nonnull(strstr(text, "weft: the stack has 64 KiB; set a larger .stack_bytes "
+                                       "in weft_spin_options, or WEFT_STACK=128K in the "
+                                       "environment\n"));
+    /* Once, not repeatedly. */
+    ck_assert_ptr_null(strstr(strstr(text, "overflow") + 1, "overflow in fiber"));
 }
 END_TEST
 
@@ -133,13 +136,13 @@ static void fault_elsewhere(void)
     *(volatile char *)nowhere = 1;
 }
 
-START_TEST(another_fault_ends_the_program_without_a_word)
+START_TEST(another_fault_kills_the_program_silently)
 {
-    const char *words;
-    int status = child_of(nothing_before, fault_elsewhere, &words);
+    const char *text;
+    int status = child_of(reset_handlers, fault_elsewhere, &text);
     ck_assert(WIFSIGNALED(status));
     ck_assert_int_eq(WTERMSIG(status), SIGSEGV);
-    ck_assert_str_eq(words, "");
+    ck_assert_str_eq(text, "");
 }
 END_TEST
 
@@ -148,16 +151,16 @@ static void send_bus(void)
     raise(SIGBUS);
 }
 
-START_TEST(a_signal_that_was_sent_still_ends_the_program)
+START_TEST(a_signal_that_was_sent_still_kills_the_program)
 {
-    const char *words;
-    int status = child_of(nothing_before, send_bus, &words);
+    const char *text;
+    int status = child_of(reset_handlers, send_bus, &text);
     ck_assert(WIFSIGNALED(status));
     ck_assert_int_eq(WTERMSIG(status), SIGBUS);
 }
 END_TEST
 
-static void handler_of_before(int number, siginfo_t *info, void *context)
+static void handle_fault(int number, siginfo_t *info, void *context)
 {
     sigset_t blocked;
     sigprocmask(SIG_BLOCK, NULL, &blocked);
@@ -168,24 +171,24 @@ static void handler_of_before(int number, siginfo_t *info, void *context)
     abort();
 }
 
-static void program_has_a_handler(void)
+static void install_handler(void)
 {
-    struct sigaction action = {.sa_sigaction = handler_of_before, .sa_flags = SA_SIGINFO};
+    struct sigaction action = {.sa_sigaction = handle_fault, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);
     sigaddset(&action.sa_mask, SIGUSR1);
     sigaction(SIGSEGV, &action, NULL);
 }
 
-START_TEST(another_fault_goes_to_the_handler_that_was_there_before)
+START_TEST(another_fault_calls_the_handler_installed_before)
 {
-    const char *words;
-    int status = child_of(program_has_a_handler, fault_elsewhere, &words);
+    const char *text;
+    int status = child_of(install_handler, fault_elsewhere, &text);
     ck_assert(WIFEXITED(status));
-    ck_assert_str_eq(words, "handled");
+    ck_assert_str_eq(text, "handled");
 }
 END_TEST
 
-static void program_ignores(void)
+static void ignore_faults(void)
 {
     signal(SIGSEGV, SIG_IGN);
 }
@@ -198,8 +201,8 @@ static void send_segv(void)
 
 START_TEST(an_ignored_signal_stays_ignored)
 {
-    const char *words;
-    int status = child_of(program_ignores, send_segv, &words);
+    const char *text;
+    int status = child_of(ignore_faults, send_segv, &text);
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), 5);
 }
@@ -242,10 +245,10 @@ int main(void)
     Suite *suite = suite_create("overflow");
     TCase *tests = tcase_create("overflow");
     tcase_add_checked_fixture(tests, pool_open, pool_close);
-    tcase_add_test(tests, an_overflow_is_reported_and_ends_the_program_as_before);
-    tcase_add_test(tests, another_fault_ends_the_program_without_a_word);
-    tcase_add_test(tests, a_signal_that_was_sent_still_ends_the_program);
-    tcase_add_test(tests, another_fault_goes_to_the_handler_that_was_there_before);
+    tcase_add_test(tests, an_overflow_is_reported_and_kills_the_program);
+    tcase_add_test(tests, another_fault_kills_the_program_silently);
+    tcase_add_test(tests, a_signal_that_was_sent_still_kills_the_program);
+    tcase_add_test(tests, another_fault_calls_the_handler_installed_before);
     tcase_add_test(tests, an_ignored_signal_stays_ignored);
     tcase_add_test(tests, a_signal_stack_that_the_program_has_is_left_alone);
     tcase_add_test(tests, closing_a_thread_leaves_no_signal_stack_behind);

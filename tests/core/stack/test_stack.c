@@ -1,59 +1,60 @@
-/* Stacks: the cache, the sizes, the guards. What becomes of their memory is test_stack_memory.c. */
-#include "core/guard.h"
-#include "stack_pool.h"
+/* Tests of stacks: the cache, the sizes, and the guards. test_stack_memory.c tests their memory. */
+#include "core/stack/guard.h"
+#include "core/stack/stack_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 START_TEST(the_stack_released_last_is_acquired_first)
 {
-    weft__stack a = take(64 * KIB), b = take(64 * KIB), c = take(64 * KIB);
+    weft__stack a = acquire_stack(64 * KIB), b = acquire_stack(64 * KIB),
+                c = acquire_stack(64 * KIB);
     char *lows[] = {a.low, b.low, c.low};
-    weft__stack_release(&pool, &b);
-    weft__stack_release(&pool, &a);
+    weft__stack_release(&cache, &b);
+    weft__stack_release(&cache, &a);
     ck_assert_ptr_null(a.low);
-    weft__stack_release(&pool, &c);
-    a = take(64 * KIB);
-    b = take(64 * KIB);
-    c = take(64 * KIB);
+    weft__stack_release(&cache, &c);
+    a = acquire_stack(64 * KIB);
+    b = acquire_stack(64 * KIB);
+    c = acquire_stack(64 * KIB);
     ck_assert_ptr_eq(a.low, lows[2]);
     ck_assert_ptr_eq(b.low, lows[0]);
     ck_assert_ptr_eq(c.low, lows[1]);
-    weft__stack_release(&pool, &a);
-    weft__stack_release(&pool, &b);
-    weft__stack_release(&pool, &c);
+    weft__stack_release(&cache, &a);
+    weft__stack_release(&cache, &b);
+    weft__stack_release(&cache, &c);
 }
 END_TEST
 
-START_TEST(what_is_written_to_a_stack_stays_until_it_is_acquired_again)
+START_TEST(the_contents_of_a_stack_survive_its_release)
 {
     static char pattern[16 << 10];
     memset(pattern, 0x5a, sizeof pattern);
-    weft__stack stack = take(16 * KIB), copy = stack;
+    weft__stack stack = acquire_stack(16 * KIB), copy = stack;
     memcpy(stack.low, pattern, stack.bytes);
     for (int i = 0; i < 100; i++) {
-        weft__stack_release(&pool, &stack);
+        weft__stack_release(&cache, &stack);
         ck_assert_int_eq(memcmp(copy.low, pattern, copy.bytes), 0);
-        stack = take(16 * KIB);
+        stack = acquire_stack(16 * KIB);
         ck_assert_ptr_eq(stack.low, copy.low);
     }
-    weft__stack_release(&pool, &stack);
+    weft__stack_release(&cache, &stack);
 }
 END_TEST
 
-START_TEST(the_counters_come_back_to_where_they_were)
+START_TEST(the_counters_return_to_their_initial_values)
 {
     weft__stack stacks[300];
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 300; i++)
-            stacks[i] = take((size_t)16 * KIB << i % 5);
-        ck_assert_uint_eq(pool.mapped - pool.cached, 300);
+            stacks[i] = acquire_stack((size_t)16 * KIB << i % 5);
+        ck_assert_uint_eq(cache.mapped - cache.cached, 300);
         for (int i = 0; i < 300; i++)
-            weft__stack_release(&pool, &stacks[i]);
-        ck_assert_uint_eq(pool.mapped, pool.cached);
+            weft__stack_release(&cache, &stacks[i]);
+        ck_assert_uint_eq(cache.mapped, cache.cached);
     }
-    /* 60 of each of five classes: the third round found what the first had mapped. */
-    ck_assert_uint_le(pool.mapped, 5 * 64);
+    /* 60 of each of five classes: the third round reuses the stacks of the first. */
+    ck_assert_uint_le(cache.mapped, 5 * 64);
 }
 END_TEST
 
@@ -62,14 +63,14 @@ START_TEST(no_two_stacks_overlap)
     enum { COUNT = 500 };
     static weft__stack stacks[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        stacks[i] = take(i % 2 ? 16 * KIB : 32 * KIB);
+        stacks[i] = acquire_stack(i % 2 ? 16 * KIB : 32 * KIB);
         memcpy(stacks[i].low, &i, sizeof i);
         memcpy(top_of(&stacks[i]) - sizeof i, &i, sizeof i);
     }
     for (int i = 0; i < COUNT; i++) {
         ck_assert_int_eq(memcmp(stacks[i].low, &i, sizeof i), 0);
         ck_assert_int_eq(memcmp(top_of(&stacks[i]) - sizeof i, &i, sizeof i), 0);
-        weft__stack_release(&pool, &stacks[i]);
+        weft__stack_release(&cache, &stacks[i]);
     }
 }
 END_TEST
@@ -81,13 +82,13 @@ START_TEST(a_size_is_rounded_up_to_its_class)
         {1 << 20, 1 << 20},   {(1 << 20) + 1, 2 << 20},   {5000000, 8 << 20},   {1 << 30, 1 << 30},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        weft__stack stack = take(sizes[i][0]);
+        weft__stack stack = acquire_stack(sizes[i][0]);
         ck_assert_uint_eq(weft__stack_slot_bytes(&stack), sizes[i][1]);
         ck_assert_uint_le(stack.bytes, sizes[i][1]);
         ck_assert_uint_gt(stack.bytes, sizes[i][1] - KIB);
         stack.low[0] = 1;
         top_of(&stack)[-1] = 1;
-        weft__stack_release(&pool, &stack);
+        weft__stack_release(&cache, &stack);
     }
 }
 END_TEST
@@ -97,19 +98,19 @@ START_TEST(sizes_out_of_range_are_refused)
     static const size_t sizes[] = {0, 1, 4096, (16 << 10) - 1, (1 << 30) + 1, SIZE_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         weft__stack stack = {.low = (char *)1};
-        ck_assert_int_eq(weft__stack_acquire(&pool, sizes[i], &stack), -EINVAL);
+        ck_assert_int_eq(weft__stack_acquire(&cache, sizes[i], &stack), -EINVAL);
         ck_assert_ptr_eq(stack.low, (char *)1);
     }
-    ck_assert_uint_eq(pool.mapped, 0);
+    ck_assert_uint_eq(cache.mapped, 0);
 }
 END_TEST
 
-START_TEST(tops_of_neighbours_differ_and_are_aligned)
+START_TEST(the_tops_of_adjacent_stacks_differ_and_are_aligned)
 {
     weft__stack stacks[32];
     size_t colours = 0;
     for (int i = 0; i < 32; i++) {
-        stacks[i] = take(64 * KIB);
+        stacks[i] = acquire_stack(64 * KIB);
         uintptr_t top = (uintptr_t)top_of(&stacks[i]);
         ck_assert_uint_eq(top % 64, 0);
         ck_assert_uint_eq((uintptr_t)stacks[i].low % page, 0);
@@ -119,49 +120,49 @@ START_TEST(tops_of_neighbours_differ_and_are_aligned)
     }
     ck_assert_uint_eq(colours, 0xffff);
     for (int i = 0; i < 32; i++)
-        weft__stack_release(&pool, &stacks[i]);
+        weft__stack_release(&cache, &stacks[i]);
 }
 END_TEST
 
-START_TEST(the_page_below_a_stack_is_deadly_and_its_lowest_byte_is_not)
+START_TEST(the_page_below_a_stack_is_guarded_and_its_lowest_byte_is_not)
 {
     weft__guard_method = _i;
     static const size_t sizes[] = {16 << 10, 64 << 10, 4 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        weft__stack first = take(sizes[i]), stack = take(sizes[i]);
-        ck_assert(is_deadly(stack.low - 1));
-        ck_assert(is_deadly(stack.low - page));
-        ck_assert(!is_deadly(stack.low));
-        ck_assert(!is_deadly(top_of(&stack) - 1));
-        ck_assert(weft__stack_guards(&stack, stack.low - 1));
-        ck_assert(weft__stack_guards(&stack, stack.low - page));
-        ck_assert(!weft__stack_guards(&stack, stack.low));
-        ck_assert(!weft__stack_guards(&stack, stack.low - page - 1));
-        weft__stack_release(&pool, &first);
-        weft__stack_release(&pool, &stack);
+        weft__stack first = acquire_stack(sizes[i]), stack = acquire_stack(sizes[i]);
+        ck_assert(is_fatal_to_write(stack.low - 1));
+        ck_assert(is_fatal_to_write(stack.low - page));
+        ck_assert(!is_fatal_to_write(stack.low));
+        ck_assert(!is_fatal_to_write(top_of(&stack) - 1));
+        ck_assert(weft__stack_guard_contains(&stack, stack.low - 1));
+        ck_assert(weft__stack_guard_contains(&stack, stack.low - page));
+        ck_assert(!weft__stack_guard_contains(&stack, stack.low));
+        ck_assert(!weft__stack_guard_contains(&stack, stack.low - page - 1));
+        weft__stack_release(&cache, &first);
+        weft__stack_release(&cache, &stack);
     }
-    ck_assert_uint_eq(pool.unguarded, 0);
+    ck_assert_uint_eq(cache.unguarded, 0);
 }
 END_TEST
 
-START_TEST(without_guards_stacks_are_made_all_the_same_and_counted)
+START_TEST(stacks_without_guards_are_allocated_and_counted)
 {
     weft__guard_method = WEFT__GUARD_NONE;
-    weft__stack stack = take(64 * KIB);
-    ck_assert_uint_eq(pool.unguarded, pool.mapped);
-    ck_assert(!weft__stack_guards(&stack, stack.low - 1));
-    use(&stack, stack.bytes);
-    weft__stack_release(&pool, &stack);
-    weft__stack big[3] = {take(4 * MIB), take(4 * MIB), take(4 * MIB)};
-    size_t before = pool.unguarded;
+    weft__stack stack = acquire_stack(64 * KIB);
+    ck_assert_uint_eq(cache.unguarded, cache.mapped);
+    ck_assert(!weft__stack_guard_contains(&stack, stack.low - 1));
+    touch_stack(&stack, stack.bytes);
+    weft__stack_release(&cache, &stack);
+    weft__stack big[3] = {acquire_stack(4 * MIB), acquire_stack(4 * MIB), acquire_stack(4 * MIB)};
+    size_t before = cache.unguarded;
     for (int i = 0; i < 3; i++)
-        weft__stack_release(&pool, &big[i]);
-    weft__stack_trim(&pool, 0);
-    ck_assert_uint_eq(pool.unguarded, before - 3);
+        weft__stack_release(&cache, &big[i]);
+    weft__stack_trim(&cache, 0);
+    ck_assert_uint_eq(cache.unguarded, before - 3);
 }
 END_TEST
 
-START_TEST(guards_by_mprotect_stop_while_mappings_are_left)
+START_TEST(guards_by_mprotect_leave_some_mappings_free)
 {
     enum { COUNT = 30000 };
     if (RUNNING_ON_VALGRIND)
@@ -169,46 +170,46 @@ START_TEST(guards_by_mprotect_stop_while_mappings_are_left)
     weft__guard_method = WEFT__GUARD_PROTECT;
     static weft__stack stacks[COUNT];
     for (int i = 0; i < COUNT; i++)
-        stacks[i] = take(16 * KIB);
-    ck_assert_uint_gt(pool.unguarded, 0);
-    ck_assert_uint_lt(pool.unguarded, pool.mapped);
-    ck_assert_uint_lt(lines_of("/proc/self/maps"), 65530 / 2);
-    ck_assert(is_deadly(stacks[0].low - 1));
+        stacks[i] = acquire_stack(16 * KIB);
+    ck_assert_uint_gt(cache.unguarded, 0);
+    ck_assert_uint_lt(cache.unguarded, cache.mapped);
+    ck_assert_uint_lt(count_lines("/proc/self/maps"), 65530 / 2);
+    ck_assert(is_fatal_to_write(stacks[0].low - 1));
     for (int i = 0; i < COUNT; i++)
-        weft__stack_release(&pool, &stacks[i]);
-    /* What is unmapped may be used for other guards. */
-    weft__stack_pool_close(&pool);
+        weft__stack_release(&cache, &stacks[i]);
+    /* Unmapped guards make room for other guards. */
+    weft__stack_cache_close(&cache);
     for (int i = 0; i < 100; i++)
-        stacks[i] = take(16 * KIB);
-    ck_assert_uint_eq(pool.unguarded, 0);
+        stacks[i] = acquire_stack(16 * KIB);
+    ck_assert_uint_eq(cache.unguarded, 0);
     for (int i = 0; i < 100; i++)
-        weft__stack_release(&pool, &stacks[i]);
+        weft__stack_release(&cache, &stacks[i]);
 }
 END_TEST
 
 static const struct {
     const char *text;
     size_t bytes;
-    const char *words;
+    const char *message;
 } environments[] = {
     {"131072", 131072, ""},
     {"96K", 96 << 10, ""},
     {"1m", 1 << 20, ""},
     {"1G", 1 << 30, ""},
     {"", WEFT__STACK_BYTES_DEFAULT, ""},
-    {"1K", 16 << 10, "weft: WEFT_STACK=1K is too small: 16K taken\n"},
-    {"2G", 1 << 30, "weft: WEFT_STACK=2G is too much: 1G taken\n"},
+    {"1K", 16 << 10, "weft: WEFT_STACK=1K is too small: using 16K\n"},
+    {"2G", 1 << 30, "weft: WEFT_STACK=2G is too large: using 1G\n"},
     {"99999999999999999999K", 1 << 30,
-     "weft: WEFT_STACK=99999999999999999999K is too much: 1G taken\n"},
+     "weft: WEFT_STACK=99999999999999999999K is too large: using 1G\n"},
     {"big", WEFT__STACK_BYTES_DEFAULT,
-     "weft: WEFT_STACK=big is not a size (such as 128K or 1M): ignored\n"},
+     "weft: WEFT_STACK=big is ignored: the value is not a size such as 128K or 1M\n"},
     {"-1", WEFT__STACK_BYTES_DEFAULT,
-     "weft: WEFT_STACK=-1 is not a size (such as 128K or 1M): ignored\n"},
+     "weft: WEFT_STACK=-1 is ignored: the value is not a size such as 128K or 1M\n"},
     {"64KB", WEFT__STACK_BYTES_DEFAULT,
-     "weft: WEFT_STACK=64KB is not a size (such as 128K or 1M): ignored\n"},
+     "weft: WEFT_STACK=64KB is ignored: the value is not a size such as 128K or 1M\n"},
 };
 
-START_TEST(the_default_size_comes_from_the_environment_if_it_is_sane)
+START_TEST(the_default_size_is_read_from_the_environment_if_valid)
 {
     setenv("WEFT_STACK", environments[_i].text, 1);
     FILE *file = tmpfile();
@@ -216,30 +217,30 @@ START_TEST(the_default_size_comes_from_the_environment_if_it_is_sane)
     dup2(fileno(file), STDERR_FILENO);
     ck_assert_uint_eq(weft__stack_bytes_default(), environments[_i].bytes);
     ck_assert_uint_eq(weft__stack_bytes_default(), environments[_i].bytes);
-    char words[128] = "";
+    char message[128] = "";
     rewind(file);
-    ck_assert_uint_lt(fread(words, 1, sizeof words, file), sizeof words);
-    ck_assert_str_eq(words, environments[_i].words);
+    ck_assert_uint_lt(fread(message, 1, sizeof message, file), sizeof message);
+    ck_assert_str_eq(message, environments[_i].message);
     fclose(file);
 }
 END_TEST
 
 static void add_pool_tests(Suite *suite)
 {
-    TCase *tests = tcase_create("pool");
+    TCase *tests = tcase_create("cache");
     tcase_add_checked_fixture(tests, pool_open, pool_close);
     tcase_set_timeout(tests, 30);
     tcase_add_test(tests, the_stack_released_last_is_acquired_first);
-    tcase_add_test(tests, what_is_written_to_a_stack_stays_until_it_is_acquired_again);
-    tcase_add_test(tests, the_counters_come_back_to_where_they_were);
+    tcase_add_test(tests, the_contents_of_a_stack_survive_its_release);
+    tcase_add_test(tests, the_counters_return_to_their_initial_values);
     tcase_add_test(tests, no_two_stacks_overlap);
     tcase_add_test(tests, a_size_is_rounded_up_to_its_class);
     tcase_add_test(tests, sizes_out_of_range_are_refused);
-    tcase_add_test(tests, tops_of_neighbours_differ_and_are_aligned);
-    tcase_add_loop_test(tests, the_page_below_a_stack_is_deadly_and_its_lowest_byte_is_not,
+    tcase_add_test(tests, the_tops_of_adjacent_stacks_differ_and_are_aligned);
+    tcase_add_loop_test(tests, the_page_below_a_stack_is_guarded_and_its_lowest_byte_is_not,
                         WEFT__GUARD_BATCH, WEFT__GUARD_NONE);
-    tcase_add_test(tests, without_guards_stacks_are_made_all_the_same_and_counted);
-    tcase_add_test(tests, guards_by_mprotect_stop_while_mappings_are_left);
+    tcase_add_test(tests, stacks_without_guards_are_allocated_and_counted);
+    tcase_add_test(tests, guards_by_mprotect_leave_some_mappings_free);
     suite_add_tcase(suite, tests);
 }
 
@@ -248,7 +249,7 @@ int main(void)
     Suite *suite = suite_create("stack");
     add_pool_tests(suite);
     TCase *size = tcase_create("default size");
-    tcase_add_loop_test(size, the_default_size_comes_from_the_environment_if_it_is_sane, 0,
+    tcase_add_loop_test(size, the_default_size_is_read_from_the_environment_if_valid, 0,
                         sizeof environments / sizeof environments[0]);
     suite_add_tcase(suite, size);
     SRunner *runner = srunner_create(suite);

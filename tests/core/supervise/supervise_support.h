@@ -1,13 +1,15 @@
-/* What the tests of supervision share: children that leave a trail, and a supervisor for them. */
-#ifndef TESTS_SUPERVISE_SUPPORT_H
-#define TESTS_SUPERVISE_SUPPORT_H
+/*
+ * Helpers for the tests of supervision: children that record events in the trail, and a supervisor.
+ */
+#ifndef TESTS_CORE_SUPERVISE_SUPERVISE_SUPPORT_H
+#define TESTS_CORE_SUPERVISE_SUPERVISE_SUPPORT_H
 
-#include "support.h"
+#include "support/support.h"
 
-/* Short, and whole in nanoseconds: on the virtual clock sums of it are exact. */
+/* A short time, an integer number of nanoseconds. Sums are exact in virtual time. */
 #define TICK_S (1.0 / 256)
 
-/* The children a, b, c: the letter when one starts, the capital when it ends. */
+/* The children a, b and c. Each marks its letter when it starts, and the capital when it ends. */
 static weft_fiber ids[3];
 static int runs[3];
 
@@ -16,7 +18,7 @@ static inline weft_fiber id_of(char letter)
     return ids[letter - 'a'];
 }
 
-static inline weft_value live(void *arg)
+static inline weft_value run_child(void *arg)
 {
     const char *letter = arg;
     int i = *letter - 'a';
@@ -28,55 +30,57 @@ static inline weft_value live(void *arg)
     return value;
 }
 
-/* How a child comes to its end. */
-typedef enum manner { RETURNS, FAILS, IS_STOPPED, IS_CANCELLED } manner;
+/* The ways in which a child ends. */
+typedef enum end_kind { RETURNS, FAILS, IS_STOPPED, IS_CANCELLED } end_kind;
 
-static inline void end_child(char letter, manner how)
+static inline void end_child(char letter, end_kind kind)
 {
     weft_fiber f = id_of(letter);
-    if (how == RETURNS)
+    if (kind == RETURNS)
         ck_assert_int_eq(weft_schedule(f, 1), 0);
-    else if (how == FAILS)
+    else if (kind == FAILS)
         ck_assert_int_eq(weft_schedule(f, -EIO), 0);
-    else if (how == IS_STOPPED)
-        ck_assert_int_eq(weft_stop(f, -EIO), 0); /* asked for: no error, whatever the value */
+    else if (kind == IS_STOPPED)
+        ck_assert_int_eq(weft_stop(f, -EIO),
+                         0); /* requested by a fiber: not an error, whatever the value */
     else
         ck_assert_int_eq(weft_cancel(f), 0);
     let_run();
 }
 
-/* What a supervisor that is a fiber of its own is to do. */
-typedef struct plan {
+/* The arguments of weft_supervise in a fiber. */
+typedef struct supervisor_args {
     weft_child children[3];
     size_t n;
     weft_supervise_options options;
-} plan;
+} supervisor_args;
 
-static inline weft_value follow(void *arg)
+static inline weft_value run_supervisor(void *arg)
 {
-    const plan *p = arg;
+    const supervisor_args *p = arg;
     return weft_supervise(p->n > 0 ? p->children : NULL, p->n, &p->options);
 }
 
-/* A supervisor of a, b and c, where b is to be restarted like this and the others always. */
-static inline weft_fiber spin_abc(plan *p, weft_strategy strategy, weft_restart_when restart_b)
+/* Spin a supervisor of a, b and c. b is restarted as given, a and c always. */
+static inline weft_fiber spin_abc(supervisor_args *p, weft_strategy strategy,
+                                  weft_restart_when restart_b)
 {
-    *p = (plan){
-        .children = {{"a", live, "a", .restart = WEFT_ALWAYS},
-                     {"b", live, "b", .restart = restart_b},
-                     {"c", live, "c", .restart = WEFT_ALWAYS}},
+    *p = (supervisor_args){
+        .children = {{"a", run_child, "a", .restart = WEFT_ALWAYS},
+                     {"b", run_child, "b", .restart = restart_b},
+                     {"c", run_child, "c", .restart = WEFT_ALWAYS}},
         .n = 3,
         .options.strategy = strategy,
         .options.restarts_max = 100,
     };
-    weft_fiber supervisor = weft_spin(follow, p);
+    weft_fiber supervisor = weft_spin(run_supervisor, p);
     let_run();
     ck_assert_trail("abc");
     trail[0] = '\0';
     return supervisor;
 }
 
-/* It ends, and stops whoever runs. */
+/* Cancel the supervisor, which stops its running children. */
 static inline void cancel_supervisor(weft_fiber supervisor)
 {
     ck_assert_int_eq(weft_cancel(supervisor), 0);
@@ -84,22 +88,22 @@ static inline void cancel_supervisor(weft_fiber supervisor)
     trail[0] = '\0';
 }
 
-/* What on_exit was told. */
-static inline void note_exit(weft_fiber child, weft_value value, void *arg)
+/* Mark the arguments of on_exit. */
+static inline void mark_exit(weft_fiber child, weft_value value, void *arg)
 {
     char text[64];
     snprintf(text, sizeof text, "(%s%s%d)", (const char *)arg, weft_name_of(child), (int)value);
     mark(text);
 }
 
-/* The one that holds on. */
-static weft_fiber holder;
+/* The fiber that runs end_only_when_scheduled. */
+static weft_fiber stubborn;
 
-/* Ends when it is scheduled, not when it is told to. */
-static inline weft_value hold_on(void *arg)
+/* Do not end when stopped, only when scheduled. */
+static inline weft_value end_only_when_scheduled(void *arg)
 {
     (void)arg;
-    holder = weft_self();
+    stubborn = weft_self();
     mark("h");
     weft_suspend();
     mark("!");
@@ -110,23 +114,23 @@ static inline weft_value hold_on(void *arg)
     return 0;
 }
 
-/* Marks what came of it. */
-static inline weft_value restart_it(void *arg)
+/* Restart the fiber in arg. Mark the result. */
+static inline weft_value restart_and_mark(void *arg)
 {
     weft_value rc = weft_restart(arg_id(arg));
     mark(rc == 0 ? "(ok)" : "(gone)");
     return 0;
 }
 
-/* Fails after a tick. */
+/* Fail after one tick. */
 static inline weft_value fail_later(void *arg)
 {
     weft_sleep(TICK_S);
     return weft_fail((int)(intptr_t)arg, "broken");
 }
 
-/* Marks when it is stopped. */
-static inline weft_value be_stopped(void *arg)
+/* Mark arg when stopped. */
+static inline weft_value mark_if_stopped(void *arg)
 {
     weft_value rc = weft_suspend();
     if (rc == -ECANCELED)
@@ -134,7 +138,7 @@ static inline weft_value be_stopped(void *arg)
     return rc;
 }
 
-/* Nobody lives and no timer runs; values that nobody awaited may be left. */
+/* Assert that no fiber lives and no timer is armed. Unawaited values may be left. */
 static inline void assert_nothing_alive(void)
 {
     weft_counters counters;
@@ -143,7 +147,7 @@ static inline void assert_nothing_alive(void)
     ck_assert_uint_eq(counters.timers, 0);
 }
 
-/* Nothing is left behind at all. */
+/* Assert that nothing is left, including unawaited values. */
 static inline void assert_nothing_left(void)
 {
     weft_counters counters;

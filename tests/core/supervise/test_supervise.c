@@ -1,13 +1,13 @@
-/* Supervision: who is started again, in which order, and who is told. */
-#include "supervise_support.h"
+/* Supervision: which children are restarted, in which order, and the calls of on_exit. */
+#include "core/supervise/supervise_support.h"
 
 /* P39 */
-START_TEST(what_the_end_of_a_child_leads_to_depends_on_strategy_and_restart)
+START_TEST(strategy_and_restart_decide_what_follows_the_end_of_a_child)
 {
     static const struct {
         weft_strategy strategy;
         weft_restart_when restart;
-        const char *returned, *failed, *asked; /* what follows the end of b */
+        const char *returned, *failed, *requested; /* the trail after the end of b */
     } rows[] = {
         {WEFT_ONE_FOR_ONE, WEFT_DEFAULT, "Bb", "Bb", "Bb"},
         {WEFT_ONE_FOR_ONE, WEFT_ALWAYS, "Bb", "Bb", "Bb"},
@@ -23,14 +23,15 @@ START_TEST(what_the_end_of_a_child_leads_to_depends_on_strategy_and_restart)
         {WEFT_REST_FOR_ONE, WEFT_NEVER, "B", "B", "B"},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        const char *expected[] = {rows[i].returned, rows[i].failed, rows[i].asked, rows[i].asked};
-        for (manner how = RETURNS; how <= IS_CANCELLED; how++) {
-            plan p;
+        const char *expected[] = {rows[i].returned, rows[i].failed, rows[i].requested,
+                                  rows[i].requested};
+        for (end_kind kind = RETURNS; kind <= IS_CANCELLED; kind++) {
+            supervisor_args p;
             weft_fiber supervisor = spin_abc(&p, rows[i].strategy, rows[i].restart);
             weft_fiber before = id_of('b');
-            end_child('b', how);
-            ck_assert_msg(strcmp(trail, expected[how]) == 0, "row %zu, manner %d: %s, not %s", i,
-                          (int)how, trail, expected[how]);
+            end_child('b', kind);
+            ck_assert_msg(strcmp(trail, expected[kind]) == 0, "row %zu, kind %d: %s, expected %s",
+                          i, (int)kind, trail, expected[kind]);
             ck_assert_uint_eq(id_of('b'), before);
             cancel_supervisor(supervisor);
         }
@@ -40,19 +41,19 @@ START_TEST(what_the_end_of_a_child_leads_to_depends_on_strategy_and_restart)
 END_TEST
 
 /* P39 */
-START_TEST(a_sibling_takes_along_one_that_had_ended_well_but_not_one_that_is_never_restarted)
+START_TEST(a_failing_sibling_restarts_a_child_that_returned_but_not_one_with_restart_never)
 {
     static const struct {
         weft_strategy strategy;
         weft_restart_when restart;
-        const char *expected; /* what follows the failure of a, b being dead */
+        const char *expected; /* the trail after the failure of a, when b is dead */
     } rows[] = {
         {WEFT_ONE_FOR_ONE, WEFT_ON_ERROR, "Aa"},     {WEFT_ONE_FOR_ONE, WEFT_NEVER, "Aa"},
         {WEFT_ONE_FOR_ALL, WEFT_ON_ERROR, "ACabc"},  {WEFT_ONE_FOR_ALL, WEFT_NEVER, "ACac"},
         {WEFT_REST_FOR_ONE, WEFT_ON_ERROR, "ACabc"}, {WEFT_REST_FOR_ONE, WEFT_NEVER, "ACac"},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        plan p;
+        supervisor_args p;
         weft_fiber supervisor = spin_abc(&p, rows[i].strategy, rows[i].restart);
         end_child('b', RETURNS);
         ck_assert_trail("B");
@@ -65,9 +66,9 @@ START_TEST(a_sibling_takes_along_one_that_had_ended_well_but_not_one_that_is_nev
 END_TEST
 
 /* P39 */
-START_TEST(a_running_sibling_that_is_never_restarted_is_stopped_with_the_others_for_good)
+START_TEST(a_running_sibling_with_restart_never_is_stopped_and_not_started_again)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER);
     weft_fiber b = id_of('b');
     end_child('c', FAILS);
@@ -78,9 +79,9 @@ START_TEST(a_running_sibling_that_is_never_restarted_is_stopped_with_the_others_
 END_TEST
 
 /* P39 */
-START_TEST(rest_for_one_concerns_those_that_were_started_later_and_no_others)
+START_TEST(rest_for_one_restarts_only_children_that_were_started_later)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_REST_FOR_ONE, WEFT_ALWAYS);
     end_child('c', FAILS);
     ck_assert_trail("Cc");
@@ -93,9 +94,9 @@ END_TEST
 /* P39, P16 */
 START_TEST(a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_their_start)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
-    end_child('a', FAILS); /* which does not change its place */
+    end_child('a', FAILS); /* which does not change its position */
     weft_cancel(supervisor);
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
     ck_assert_trail("AaCBA");
@@ -104,7 +105,7 @@ START_TEST(a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_the
 }
 END_TEST
 
-static weft_value end_slowly(void *arg)
+static weft_value mark_during_shield(void *arg)
 {
     weft_suspend();
     mark(arg);
@@ -120,11 +121,11 @@ static weft_value end_slowly(void *arg)
 /* P39, P16 */
 START_TEST(each_child_is_stopped_only_when_the_one_after_it_has_ended)
 {
-    plan p = {.children = {{.fn = end_slowly, .arg = "1"},
-                           {.fn = end_slowly, .arg = "2"},
-                           {.fn = end_slowly, .arg = "3"}},
-              .n = 3};
-    weft_fiber supervisor = weft_spin(follow, &p);
+    supervisor_args p = {.children = {{.fn = mark_during_shield, .arg = "1"},
+                                      {.fn = mark_during_shield, .arg = "2"},
+                                      {.fn = mark_during_shield, .arg = "3"}},
+                         .n = 3};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     weft_cancel(supervisor);
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
@@ -133,13 +134,13 @@ START_TEST(each_child_is_stopped_only_when_the_one_after_it_has_ended)
 END_TEST
 
 /* P39: the example of the seed */
-START_TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_handed_on)
+START_TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_returned)
 {
-    weft_spin(be_stopped, "1");
+    weft_spin(mark_if_stopped, "1");
     weft_spin(fail_later, as_arg(-EIO));
-    weft_spin(be_stopped, "2");
+    weft_spin(mark_if_stopped, "2");
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_trail("21");
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
     ck_assert_int_eq(weft_snooze(), 0);
@@ -147,7 +148,7 @@ START_TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_handed_on)
 END_TEST
 
 /* P39 */
-START_TEST(without_children_there_is_nothing_to_supervise)
+START_TEST(without_children_weft_supervise_returns_0)
 {
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
     weft_fiber done = weft_spin(return_arg, as_arg(7));
@@ -158,7 +159,7 @@ START_TEST(without_children_there_is_nothing_to_supervise)
 END_TEST
 
 /* P39 */
-START_TEST(it_returns_when_the_last_spun_child_has_ended_well)
+START_TEST(weft_supervise_returns_when_the_last_spun_child_has_returned)
 {
     weft_spin(mark_and_return, "1");
     weft_go(mark_and_return, "2");
@@ -169,11 +170,11 @@ START_TEST(it_returns_when_the_last_spun_child_has_ended_well)
 }
 END_TEST
 
-static weft_value spin_ab_and_follow(void *arg)
+static weft_value spin_ab_and_supervise(void *arg)
 {
-    weft_spin(live, "a");
-    weft_spin(live, "b");
-    return follow(arg);
+    weft_spin(run_child, "a");
+    weft_spin(run_child, "b");
+    return run_supervisor(arg);
 }
 
 /* P39 */
@@ -181,7 +182,7 @@ START_TEST(spun_children_are_restarted_as_the_options_say)
 {
     static const struct {
         weft_restart_when restart;
-        const char *expected[4]; /* what follows the end of a */
+        const char *expected[4]; /* the trail after the end of a */
     } rows[] = {
         {WEFT_DEFAULT, {"A", "AB", "A", "A"}},
         {WEFT_ALWAYS, {"Aa", "Aa", "Aa", "Aa"}},
@@ -189,35 +190,35 @@ START_TEST(spun_children_are_restarted_as_the_options_say)
         {WEFT_NEVER, {"A", "A", "A", "A"}},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        for (manner how = RETURNS; how <= IS_CANCELLED; how++) {
+        for (end_kind kind = RETURNS; kind <= IS_CANCELLED; kind++) {
             trail[0] = '\0';
-            plan p = {.options.restart = rows[i].restart};
-            weft_fiber supervisor = weft_spin(spin_ab_and_follow, &p);
-            weft_monitor(supervisor); /* its error is to be awaited */
+            supervisor_args p = {.options.restart = rows[i].restart};
+            weft_fiber supervisor = weft_spin(spin_ab_and_supervise, &p);
+            weft_monitor(supervisor); /* the test awaits its error */
             let_run();
             ck_assert_trail("ab");
             trail[0] = '\0';
-            end_child('a', how);
-            ck_assert_trail(rows[i].expected[how]);
+            end_child('a', kind);
+            ck_assert_trail(rows[i].expected[kind]);
             weft_cancel(supervisor);
             weft_value value = weft_await(supervisor);
             ck_assert_int_eq(value,
-                             rows[i].restart == WEFT_DEFAULT && how == FAILS ? -EIO : -ECANCELED);
+                             rows[i].restart == WEFT_DEFAULT && kind == FAILS ? -EIO : -ECANCELED);
         }
     }
 }
 END_TEST
 
-static weft_value fail_thrice(void *arg)
+static weft_value fail_three_times(void *arg)
 {
     (void)arg;
     return ++runs[0] <= 3 ? weft_fail(-EIO, "the %d. time", runs[0]) : 5;
 }
 
 /* P39, P31 */
-START_TEST(a_spun_child_that_is_restarted_on_error_ends_well_in_the_end)
+START_TEST(a_spun_child_is_restarted_on_error_until_it_succeeds)
 {
-    weft_fiber f = weft_spin(fail_thrice, NULL);
+    weft_fiber f = weft_spin(fail_three_times, NULL);
     ck_assert_int_eq(weft_supervise(NULL, 0, &(weft_supervise_options){.restart = WEFT_ON_ERROR}),
                      0);
     ck_assert_int_eq(runs[0], 4);
@@ -226,13 +227,13 @@ START_TEST(a_spun_child_that_is_restarted_on_error_ends_well_in_the_end)
 END_TEST
 
 /* P39 */
-START_TEST(on_exit_is_told_of_those_that_end_by_themselves_and_of_no_others)
+START_TEST(on_exit_is_called_only_for_children_that_end_by_themselves)
 {
-    plan p;
+    supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER));
-    p.options.on_exit = note_exit;
+    p.options.on_exit = mark_exit;
     p.options.on_exit_arg = ":";
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     trail[0] = '\0';
     end_child('b', RETURNS);
@@ -241,7 +242,8 @@ START_TEST(on_exit_is_told_of_those_that_end_by_themselves_and_of_no_others)
     end_child('c', FAILS);
     ck_assert_trail("C(:c-5)Aac");
     trail[0] = '\0';
-    end_child('a', IS_CANCELLED); /* by someone: as far as the supervisor goes, by itself */
+    end_child('a',
+              IS_CANCELLED); /* by another fiber: the supervisor treats it as an end by itself */
     ck_assert_trail("A(:a-125)Cac");
     trail[0] = '\0';
     weft_cancel(supervisor);
@@ -251,10 +253,10 @@ START_TEST(on_exit_is_told_of_those_that_end_by_themselves_and_of_no_others)
 END_TEST
 
 /* P39 */
-START_TEST(the_error_of_a_child_that_is_never_restarted_concerns_on_exit_alone)
+START_TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
 {
     const weft_child child = {"x", fail_with, as_arg(-EIO), .restart = WEFT_NEVER};
-    weft_supervise_options options = {.on_exit = note_exit, .on_exit_arg = ""};
+    weft_supervise_options options = {.on_exit = mark_exit, .on_exit_arg = ""};
     ck_assert_int_eq(weft_supervise(&child, 1, &options), 0);
     ck_assert_trail("(x-5)");
     ck_assert_int_eq(weft_snooze(), 0);
@@ -263,14 +265,14 @@ START_TEST(the_error_of_a_child_that_is_never_restarted_concerns_on_exit_alone)
 END_TEST
 
 /* P39 */
-START_TEST(children_that_fail_at_the_same_time_are_one_incident_of_which_each_is_told)
+START_TEST(children_that_fail_at_the_same_time_count_as_one_restart_with_one_on_exit_each)
 {
-    plan p;
+    supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ON_ERROR));
     p.options.restarts_max = 1;
-    p.options.on_exit = note_exit;
+    p.options.on_exit = mark_exit;
     p.options.on_exit_arg = "";
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     trail[0] = '\0';
     weft_schedule(id_of('c'), -EIO);
@@ -282,9 +284,9 @@ START_TEST(children_that_fail_at_the_same_time_are_one_incident_of_which_each_is
 }
 END_TEST
 
-static weft_value end_when_its_sibling_does(void *arg)
+static weft_value fail_after_sibling(void *arg)
 {
-    weft_snooze(); /* it is behind us */
+    weft_snooze(); /* it is behind this fiber in the run queue */
     WEFT_SHIELD(INFINITY) {
         weft_await(id_of('c'));
     }
@@ -293,19 +295,19 @@ static weft_value end_when_its_sibling_does(void *arg)
 }
 
 /* P39 */
-START_TEST(one_that_fails_while_another_is_being_stopped_is_told_of_and_started_with_all)
+START_TEST(a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_restarted_with_all)
 {
-    plan p = {
-        .children = {{.name = "a", .fn = live, .arg = "a"},
-                     {.name = "s", .fn = end_when_its_sibling_does, .arg = as_arg(-EPIPE)},
-                     {.name = "c", .fn = live, .arg = "c"}},
+    supervisor_args p = {
+        .children = {{.name = "a", .fn = run_child, .arg = "a"},
+                     {.name = "s", .fn = fail_after_sibling, .arg = as_arg(-EPIPE)},
+                     {.name = "c", .fn = run_child, .arg = "c"}},
         .n = 3,
         .options = {.strategy = WEFT_ONE_FOR_ALL,
                     .restarts_max = 1,
-                    .on_exit = note_exit,
+                    .on_exit = mark_exit,
                     .on_exit_arg = ""},
     };
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     ck_assert_trail("ac");
     end_child('a', FAILS);
@@ -316,18 +318,18 @@ START_TEST(one_that_fails_while_another_is_being_stopped_is_told_of_and_started_
 END_TEST
 
 /* P39 */
-START_TEST(of_two_spun_children_that_fail_at_once_the_first_error_counts_and_both_are_told_of)
+START_TEST(when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_error_is_returned)
 {
-    weft_name(weft_spin(fail_with, as_arg(-EIO)), "1");
-    weft_name(weft_spin(fail_with, as_arg(-EPIPE)), "2");
-    weft_supervise_options options = {.on_exit = note_exit, .on_exit_arg = ""};
+    weft_set_name(weft_spin(fail_with, as_arg(-EIO)), "1");
+    weft_set_name(weft_spin(fail_with, as_arg(-EPIPE)), "2");
+    weft_supervise_options options = {.on_exit = mark_exit, .on_exit_arg = ""};
     ck_assert_int_eq(weft_supervise(NULL, 0, &options), -EIO);
     ck_assert_trail("(1-5)(2-32)");
     ck_assert_int_eq(weft_snooze(), 0);
 }
 END_TEST
 
-static void supervise_in_vain(weft_fiber child, weft_value value, void *arg)
+static void supervise_again(weft_fiber child, weft_value value, void *arg)
 {
     (void)child;
     (void)value;
@@ -335,20 +337,20 @@ static void supervise_in_vain(weft_fiber child, weft_value value, void *arg)
 }
 
 /* P39 */
-START_TEST(a_fiber_that_supervises_cannot_do_it_twice)
+START_TEST(a_supervising_fiber_cannot_supervise_again)
 {
     int rc = 0;
-    weft_supervise_options options = {.on_exit = supervise_in_vain, .on_exit_arg = &rc};
+    weft_supervise_options options = {.on_exit = supervise_again, .on_exit_arg = &rc};
     weft_spin(return_arg, NULL);
     ck_assert_int_eq(weft_supervise(NULL, 0, &options), 0);
     ck_assert_int_eq(rc, -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
 }
 END_TEST
 
 /* P39 */
-START_TEST(options_that_make_no_sense_are_refused_and_nobody_is_started)
+START_TEST(invalid_options_are_refused_and_no_child_is_started)
 {
     const weft_supervise_options options[] = {
         {.strategy = (weft_strategy)3},
@@ -366,7 +368,7 @@ START_TEST(options_that_make_no_sense_are_refused_and_nobody_is_started)
     for (size_t i = 0; i < COUNT_OF(options); i++) {
         weft_error_clear();
         ck_assert_int_eq(weft_supervise(&good, 1, &options[i]), -EINVAL);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
     }
     const weft_child bad[] = {{.arg = "ran"},
                               {.fn = mark_and_return, .restart = (weft_restart_when)4},
@@ -376,7 +378,7 @@ START_TEST(options_that_make_no_sense_are_refused_and_nobody_is_started)
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         weft_error_clear();
         ck_assert_int_eq(weft_supervise((weft_child[]){good, bad[i]}, 2, NULL), -EINVAL);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
     }
     ck_assert_int_eq(weft_supervise(NULL, 1, NULL), -EINVAL);
     let_run();
@@ -385,12 +387,12 @@ START_TEST(options_that_make_no_sense_are_refused_and_nobody_is_started)
 }
 END_TEST
 
-static weft_value look_around(void *arg)
+static weft_value check_run(void *arg)
 {
     ids[runs[0]++] = weft_self();
     mark(weft_name_of(weft_self()));
     mark(arg);
-    volatile char deep[200 << 10]; /* more than a stack of the default size has */
+    volatile char deep[200 << 10]; /* larger than a default stack */
     deep[0] = 1;
     deep[sizeof deep - 1] = deep[0];
     return runs[0] < 3 ? -EIO : 0;
@@ -399,16 +401,16 @@ static weft_value look_around(void *arg)
 /* P39, P31 */
 START_TEST(every_run_has_the_same_id_name_argument_and_stack)
 {
-    char name[] = "looker";
-    weft_child child = {name, look_around, "!", .restart = WEFT_ON_ERROR, .stack_bytes = 512 << 10};
+    char name[] = "checked";
+    weft_child child = {name, check_run, "!", .restart = WEFT_ON_ERROR, .stack_bytes = 512 << 10};
     ck_assert_int_eq(weft_supervise(&child, 1, NULL), 0);
-    ck_assert_trail("looker!looker!looker!");
+    ck_assert_trail("checked!checked!checked!");
     ck_assert_uint_eq(ids[1], ids[0]);
     ck_assert_uint_eq(ids[2], ids[0]);
 }
 END_TEST
 
-static weft_value receive_one(void *arg)
+static weft_value receive_and_mark(void *arg)
 {
     (void)arg;
     ids[0] = weft_self();
@@ -420,10 +422,11 @@ static weft_value receive_one(void *arg)
 }
 
 /* P39 */
-START_TEST(between_two_runs_a_child_can_be_told_nothing_and_each_begins_with_an_empty_mailbox)
+START_TEST(between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_empty_mailbox)
 {
-    plan p = {.children = {{.fn = receive_one}}, .n = 1, .options.backoff_s = TICK_S};
-    weft_fiber supervisor = weft_spin(follow, &p);
+    supervisor_args p = {
+        .children = {{.fn = receive_and_mark}}, .n = 1, .options.backoff_s = TICK_S};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     ck_assert_int_eq(weft_tell(ids[0], 1), 0);
     ck_assert_int_eq(weft_tell(ids[0], 2), 0);
@@ -440,7 +443,7 @@ START_TEST(between_two_runs_a_child_can_be_told_nothing_and_each_begins_with_an_
 }
 END_TEST
 
-static weft_value cling(void *arg)
+static weft_value end_slowly(void *arg)
 {
     weft_suspend();
     WEFT_SHIELD(10) {
@@ -449,10 +452,11 @@ static weft_value cling(void *arg)
     return 0;
 }
 
-static int stop_one_that_clings(double takes_s)
+static int stop_slow_child(double takes_s)
 {
-    plan p = {.children = {{"limpet", cling, &takes_s, .grace_s = 2 * TICK_S}}, .n = 1};
-    weft_fiber supervisor = weft_spin(follow, &p);
+    supervisor_args p = {.children = {{"stubborn", end_slowly, &takes_s, .grace_s = 2 * TICK_S}},
+                         .n = 1};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     weft_sleep(0);
     weft_snooze();
     weft_cancel(supervisor);
@@ -461,46 +465,46 @@ static int stop_one_that_clings(double takes_s)
 
 static int stop_late(void)
 {
-    return stop_one_that_clings(8 * TICK_S);
+    return stop_slow_child(8 * TICK_S);
 }
 
 static int stop_in_time(void)
 {
-    return stop_one_that_clings(0);
+    return stop_slow_child(0);
 }
 
 /* P39 */
-START_TEST(a_child_that_would_not_stop_is_named_after_its_grace_time_and_still_waited_for)
+START_TEST(a_child_that_does_not_stop_is_reported_after_its_grace_time_and_still_awaited)
 {
     const outcome *o = run_apart(stop_late);
     ck_assert_int_eq(o->status, 0);
-    assert_said(o, "'limpet' has not ended 0.0078125 s after it was cancelled");
+    assert_printed(o, "'stubborn' has not ended 0.0078125 s after it was cancelled");
     assert_silent(run_apart(stop_in_time), 0);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &what_the_end_of_a_child_leads_to_depends_on_strategy_and_restart,
-    &a_sibling_takes_along_one_that_had_ended_well_but_not_one_that_is_never_restarted,
-    &a_running_sibling_that_is_never_restarted_is_stopped_with_the_others_for_good,
-    &rest_for_one_concerns_those_that_were_started_later_and_no_others,
+    &strategy_and_restart_decide_what_follows_the_end_of_a_child,
+    &a_failing_sibling_restarts_a_child_that_returned_but_not_one_with_restart_never,
+    &a_running_sibling_with_restart_never_is_stopped_and_not_started_again,
+    &rest_for_one_restarts_only_children_that_were_started_later,
     &a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_their_start,
     &each_child_is_stopped_only_when_the_one_after_it_has_ended,
-    &the_error_of_a_spun_child_ends_the_supervision_and_is_handed_on,
-    &without_children_there_is_nothing_to_supervise,
-    &it_returns_when_the_last_spun_child_has_ended_well,
+    &the_error_of_a_spun_child_ends_the_supervision_and_is_returned,
+    &without_children_weft_supervise_returns_0,
+    &weft_supervise_returns_when_the_last_spun_child_has_returned,
     &spun_children_are_restarted_as_the_options_say,
-    &a_spun_child_that_is_restarted_on_error_ends_well_in_the_end,
-    &on_exit_is_told_of_those_that_end_by_themselves_and_of_no_others,
-    &the_error_of_a_child_that_is_never_restarted_concerns_on_exit_alone,
-    &children_that_fail_at_the_same_time_are_one_incident_of_which_each_is_told,
-    &one_that_fails_while_another_is_being_stopped_is_told_of_and_started_with_all,
-    &of_two_spun_children_that_fail_at_once_the_first_error_counts_and_both_are_told_of,
-    &a_fiber_that_supervises_cannot_do_it_twice,
-    &options_that_make_no_sense_are_refused_and_nobody_is_started,
+    &a_spun_child_is_restarted_on_error_until_it_succeeds,
+    &on_exit_is_called_only_for_children_that_end_by_themselves,
+    &the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit,
+    &children_that_fail_at_the_same_time_count_as_one_restart_with_one_on_exit_each,
+    &a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_restarted_with_all,
+    &when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_error_is_returned,
+    &a_supervising_fiber_cannot_supervise_again,
+    &invalid_options_are_refused_and_no_child_is_started,
     &every_run_has_the_same_id_name_argument_and_stack,
-    &between_two_runs_a_child_can_be_told_nothing_and_each_begins_with_an_empty_mailbox,
-    &a_child_that_would_not_stop_is_named_after_its_grace_time_and_still_waited_for,
+    &between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_empty_mailbox,
+    &a_child_that_does_not_stop_is_reported_after_its_grace_time_and_still_awaited,
 };
 
 int main(void)

@@ -1,7 +1,7 @@
-/* Supervised and monitored fibers in the hands of others: awaited, selected, terminated. */
-#include "supervise_support.h"
+/* Supervised and monitored fibers that other fibers await, select or terminate. */
+#include "core/supervise/supervise_support.h"
 
-static weft_value select_two(void *arg)
+static weft_value select_a_and_b(void *arg)
 {
     (void)arg;
     weft_fiber f[] = {id_of('a'), id_of('b')};
@@ -10,9 +10,9 @@ static weft_value select_two(void *arg)
 
 START_TEST(selecting_among_supervised_children_stops_the_others)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
-    weft_fiber s = weft_spin(select_two, NULL);
+    weft_fiber s = weft_spin(select_a_and_b, NULL);
     let_run();
     end_child('b', RETURNS);
     ck_assert_int_eq(weft_await(s), 1);
@@ -25,7 +25,7 @@ END_TEST
 
 START_TEST(terminating_a_supervised_child_returns_0)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
     ck_assert_int_eq(weft_terminate(id_of('a'), 1), 0);
     let_run();
@@ -37,7 +37,7 @@ START_TEST(terminating_a_supervised_child_returns_0)
 }
 END_TEST
 
-static weft_value monitor_it(void *arg)
+static weft_value monitor_arg(void *arg)
 {
     weft_monitor(arg_id(arg));
     weft_receive();
@@ -45,10 +45,10 @@ static weft_value monitor_it(void *arg)
     return weft_await(arg_id(arg));
 }
 
-START_TEST(the_loser_of_a_select_is_still_there_for_its_monitor)
+START_TEST(the_loser_of_a_select_can_still_be_awaited_by_its_monitor)
 {
     weft_fiber a = spin_suspended(), b = spin_suspended();
-    weft_fiber m = weft_spin(monitor_it, id_arg(a));
+    weft_fiber m = weft_spin(monitor_arg, id_arg(a));
     let_run();
     weft_schedule(b, 5);
     weft_select_fibers((weft_fiber[]){a, b}, 2, NULL);
@@ -61,7 +61,7 @@ END_TEST
 START_TEST(terminating_a_monitored_fiber_returns_0)
 {
     weft_fiber a = spin_suspended();
-    weft_fiber m = weft_spin(monitor_it, id_arg(a));
+    weft_fiber m = weft_spin(monitor_arg, id_arg(a));
     let_run();
     ck_assert_int_eq(weft_terminate(a, 1), 0);
     let_run();
@@ -77,7 +77,7 @@ static void monitor_on_exit(weft_fiber child, weft_value value, void *arg)
     weft_monitor(child);
 }
 
-START_TEST(monitoring_one_whose_end_is_being_told_of)
+START_TEST(on_exit_may_monitor_the_child_that_has_ended)
 {
     weft_fiber f = 0;
     weft_child child = {.fn = return_arg, .arg = as_arg(5), .restart = WEFT_NEVER};
@@ -89,36 +89,36 @@ START_TEST(monitoring_one_whose_end_is_being_told_of)
 }
 END_TEST
 
-static weft_fiber orphan;
+static weft_fiber survivor;
 
-/* Takes its time to end. */
-static weft_value be_an_orphan(void *arg)
+/* End only when scheduled. */
+static weft_value end_when_scheduled(void *arg)
 {
     (void)arg;
-    orphan = weft_self();
+    survivor = weft_self();
     WEFT_SHIELD(INFINITY) {
         weft_suspend();
     }
     return 0;
 }
 
-static weft_value leave_an_orphan(void *arg)
+static weft_value end_with_survivor(void *arg)
 {
     (void)arg;
-    weft_spin(be_an_orphan, NULL);
+    weft_spin(end_when_scheduled, NULL);
     weft_snooze();
     return 0;
 }
 
-START_TEST(a_fiber_that_is_attached_while_it_ends_with_its_parent_keeps_nobody_waiting)
+START_TEST(a_fiber_attached_while_it_ends_with_its_parent_does_not_block_the_supervisor)
 {
-    plan p = {.children = {{"a", live, "a", .restart = WEFT_NEVER}}, .n = 1};
-    weft_fiber supervisor = weft_spin(follow, &p);
-    weft_fiber parent = weft_spin(leave_an_orphan, NULL);
+    supervisor_args p = {.children = {{"a", run_child, "a", .restart = WEFT_NEVER}}, .n = 1};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
+    weft_fiber parent = weft_spin(end_with_survivor, NULL);
     let_run();
-    ck_assert_int_eq(weft_attach(orphan, supervisor), 0);
+    ck_assert_int_eq(weft_attach(survivor, supervisor), 0);
     let_run();
-    weft_schedule(orphan, 0);
+    weft_schedule(survivor, 0);
     weft_schedule(id_of('a'), 1);
     ck_assert_int_eq(weft_await(supervisor), 0);
     ck_assert_int_eq(weft_await(parent), 0);
@@ -134,15 +134,16 @@ static void restart_and_wait(weft_fiber child, weft_value value, void *arg)
     ck_assert_int_lt(++exits, 100000);
     weft_restart(child);
     WEFT_SHIELD(1) {
-        weft_snooze(); /* it ends again */
+        weft_snooze(); /* the child ends again */
         weft_snooze();
     }
 }
 
-START_TEST(a_supervisor_whose_on_exit_settles_every_end_can_be_cancelled)
+START_TEST(a_supervisor_with_an_on_exit_that_restarts_every_child_can_be_cancelled)
 {
-    plan p = {.children = {{"a", return_arg, NULL}}, .n = 1, .options.on_exit = restart_and_wait};
-    weft_fiber supervisor = weft_spin(follow, &p);
+    supervisor_args p = {
+        .children = {{"a", return_arg, NULL}}, .n = 1, .options.on_exit = restart_and_wait};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     for (int i = 0; i < 50; i++)
         weft_snooze();
     ck_assert_int_gt(exits, 1);
@@ -151,13 +152,13 @@ START_TEST(a_supervisor_whose_on_exit_settles_every_end_can_be_cancelled)
 }
 END_TEST
 
-static void fail_too(weft_fiber child, weft_value value, void *arg)
+static void fail_in_on_exit(weft_fiber child, weft_value value, void *arg)
 {
     (void)child;
     (void)arg;
     if (value == -EPROTO)
-        ck_assert_words(-EPROTO, "broken");
-    weft_fail(-EPERM, "not the words that count");
+        ck_assert_error(-EPROTO, "broken");
+    weft_fail(-EPERM, "not the message of the child");
 }
 
 static weft_value supervise_two(void *arg)
@@ -165,17 +166,17 @@ static weft_value supervise_two(void *arg)
     (void)arg;
     weft_spin(fail_with, as_arg(-EPROTO));
     weft_spin(fail_with, as_arg(-EPROTO));
-    return weft_supervise(NULL, 0, &(weft_supervise_options){.on_exit = fail_too});
+    return weft_supervise(NULL, 0, &(weft_supervise_options){.on_exit = fail_in_on_exit});
 }
 
-START_TEST(on_exit_has_the_words_of_the_error_and_its_own_do_not_replace_them)
+START_TEST(on_exit_sees_the_error_message_and_its_own_errors_do_not_replace_it)
 {
     ck_assert_int_eq(weft_await(weft_spin(supervise_two, NULL)), -EPROTO);
-    ck_assert_words(-EPROTO, "broken");
+    ck_assert_error(-EPROTO, "broken");
 }
 END_TEST
 
-static weft_value await_for_ever(void *arg)
+static weft_value await_repeatedly(void *arg)
 {
     weft_value value;
     do
@@ -184,12 +185,12 @@ static weft_value await_for_ever(void *arg)
     return value;
 }
 
-START_TEST(who_awaits_a_supervised_child_in_a_loop_does_not_keep_it_from_its_restart)
+START_TEST(awaiting_a_supervised_child_in_a_loop_does_not_prevent_its_restart)
 {
-    plan p = {.children = {{"a", live, "a"}}, .n = 1, .options.backoff_s = TICK_S};
-    weft_fiber supervisor = weft_spin(follow, &p);
+    supervisor_args p = {.children = {{"a", run_child, "a"}}, .n = 1, .options.backoff_s = TICK_S};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
-    weft_fiber watcher = weft_spin(await_for_ever, id_arg(id_of('a')));
+    weft_fiber watcher = weft_spin(await_repeatedly, id_arg(id_of('a')));
     let_run();
     weft_schedule(id_of('a'), 1);
     while (runs[0] < 2)
@@ -202,17 +203,17 @@ START_TEST(who_awaits_a_supervised_child_in_a_loop_does_not_keep_it_from_its_res
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_fiber_that_is_attached_while_it_ends_with_its_parent_keeps_nobody_waiting,
-    &a_supervisor_whose_on_exit_settles_every_end_can_be_cancelled,
-    &on_exit_has_the_words_of_the_error_and_its_own_do_not_replace_them,
-    &who_awaits_a_supervised_child_in_a_loop_does_not_keep_it_from_its_restart,
+    &a_fiber_attached_while_it_ends_with_its_parent_does_not_block_the_supervisor,
+    &a_supervisor_with_an_on_exit_that_restarts_every_child_can_be_cancelled,
+    &on_exit_sees_the_error_message_and_its_own_errors_do_not_replace_it,
+    &awaiting_a_supervised_child_in_a_loop_does_not_prevent_its_restart,
     &selecting_among_supervised_children_stops_the_others,
     &terminating_a_supervised_child_returns_0,
-    &the_loser_of_a_select_is_still_there_for_its_monitor,
+    &the_loser_of_a_select_can_still_be_awaited_by_its_monitor,
     &terminating_a_monitored_fiber_returns_0,
-    &monitoring_one_whose_end_is_being_told_of,
+    &on_exit_may_monitor_the_child_that_has_ended,
 };
 int main(void)
 {
-    return run_suite("supervise_watch", tests, COUNT_OF(tests));
+    return run_suite("supervise_observed", tests, COUNT_OF(tests));
 }

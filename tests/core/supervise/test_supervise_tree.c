@@ -1,17 +1,18 @@
 /*
- * Supervision among fibers that do as they please: children that come, leave, are restarted by hand
- * or will not end, a supervisor that is called away, supervisors of supervisors.
+ * Supervision among other actions: children that are added, detached, restarted manually or do not
+ * end, disturbed supervisors, and nested supervisors.
  */
-#include "supervise_support.h"
+#include "core/supervise/supervise_support.h"
 
 /* P39 */
-START_TEST(children_that_come_later_are_covered_and_stopped_first)
+START_TEST(children_added_later_are_supervised_and_stopped_first)
 {
-    plan p = {.children = {{.fn = live, .arg = "a"}}, .n = 1, .options.restart = WEFT_ON_ERROR};
-    weft_fiber supervisor = weft_spin(follow, &p);
+    supervisor_args p = {
+        .children = {{.fn = run_child, .arg = "a"}}, .n = 1, .options.restart = WEFT_ON_ERROR};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
-    weft_spin_with(live, "b", &(weft_spin_options){.parent = supervisor});
-    weft_fiber c = weft_spin(live, "c");
+    weft_spin_with(run_child, "b", &(weft_spin_options){.parent = supervisor});
+    weft_fiber c = weft_spin(run_child, "c");
     let_run();
     ck_assert_int_eq(weft_attach(c, supervisor), 0);
     ck_assert_trail("abc");
@@ -26,14 +27,14 @@ START_TEST(children_that_come_later_are_covered_and_stopped_first)
 END_TEST
 
 /* P39 */
-START_TEST(the_error_of_one_that_came_later_ends_all_if_the_options_do_not_say_otherwise)
+START_TEST(the_error_of_a_child_added_later_ends_the_supervision_by_default)
 {
-    plan p = {.children = {{.fn = live, .arg = "a"}}, .n = 1};
-    weft_fiber supervisor = weft_spin(follow, &p);
+    supervisor_args p = {.children = {{.fn = run_child, .arg = "a"}}, .n = 1};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     weft_spin_with(fail_later, as_arg(-EPIPE), &(weft_spin_options){.parent = supervisor});
     ck_assert_int_eq(weft_await(supervisor), -EPIPE);
-    ck_assert_words(-EPIPE, "broken");
+    ck_assert_error(-EPIPE, "broken");
     ck_assert_trail("aA");
     assert_nothing_left();
 }
@@ -45,18 +46,18 @@ static void spin_b_once(weft_fiber child, weft_value value, void *arg)
     (void)value;
     (void)arg;
     if (runs[1] == 0)
-        weft_spin(live, "b");
+        weft_spin(run_child, "b");
 }
 
 /* P39 */
-START_TEST(a_child_that_on_exit_spins_is_covered)
+START_TEST(a_child_spun_by_on_exit_is_supervised)
 {
-    plan p = {
-        .children = {{.fn = live, .arg = "a", .restart = WEFT_NEVER}},
+    supervisor_args p = {
+        .children = {{.fn = run_child, .arg = "a", .restart = WEFT_NEVER}},
         .n = 1,
         .options = {.on_exit = spin_b_once, .restart = WEFT_ON_ERROR},
     };
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     end_child('a', FAILS);
     ck_assert_trail("aAb");
@@ -68,58 +69,59 @@ START_TEST(a_child_that_on_exit_spins_is_covered)
 }
 END_TEST
 
-static void spin_another(weft_fiber child, weft_value value, void *arg)
+static void mark_exit_and_spin(weft_fiber child, weft_value value, void *arg)
 {
-    note_exit(child, value, arg);
-    if (++runs[0] > 1) /* the first ends it all */
-        weft_name(weft_spin(mark_and_return, "never"), "another");
+    mark_exit(child, value, arg);
+    if (++runs[0] > 1) /* the first failure ends the supervision */
+        weft_set_name(weft_spin(mark_and_return, "never"), "another");
 }
 
 /* P39 */
-START_TEST(what_on_exit_spins_when_all_is_over_never_runs_and_nobody_is_told_of_it)
+START_TEST(a_child_spun_by_on_exit_after_the_end_of_supervision_never_runs_and_is_not_reported)
 {
-    weft_supervise_options options = {.on_exit = spin_another, .on_exit_arg = ""};
+    weft_supervise_options options = {.on_exit = mark_exit_and_spin, .on_exit_arg = ""};
     for (int i = 0; i < 3; i++)
         weft_spin(fail_with, as_arg(-EIO));
     ck_assert_int_eq(weft_supervise(NULL, 0, &options), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_trail("(-5)(-5)(-5)");
     assert_nothing_left();
 }
 END_TEST
 
-static weft_value have_failing_child_and_follow(void *arg)
+static weft_value spin_failing_and_supervise(void *arg)
 {
     weft_spin(fail_later, as_arg(-EIO));
-    return follow(arg);
+    return run_supervisor(arg);
 }
 
 /* P39 */
-START_TEST(with_a_list_children_from_before_are_no_concern_but_their_errors_strike_the_caller)
+START_TEST(with_a_list_earlier_children_are_not_supervised_but_their_errors_reach_the_caller)
 {
-    plan p = {.children = {{.fn = live, .arg = "a"}}, .n = 1, .options.restart = WEFT_ALWAYS};
-    ck_assert_int_eq(weft_await(weft_spin(have_failing_child_and_follow, &p)), -EIO);
-    ck_assert_words(-EIO, "broken");
+    supervisor_args p = {
+        .children = {{.fn = run_child, .arg = "a"}}, .n = 1, .options.restart = WEFT_ALWAYS};
+    ck_assert_int_eq(weft_await(weft_spin(spin_failing_and_supervise, &p)), -EIO);
+    ck_assert_error(-EIO, "broken");
     ck_assert_trail("aA");
 }
 END_TEST
 
-static weft_value spin_oddly_and_follow(void *arg)
+static weft_value spin_unusual_and_supervise(void *arg)
 {
-    weft_fiber f = weft_spin(live, "a");
+    weft_fiber f = weft_spin(run_child, "a");
     weft_snooze();
-    weft_fiber b = weft_new(live, "b");
+    weft_fiber b = weft_new(run_child, "b");
     weft_park(f);
-    weft_go(live, "c");
+    weft_go(run_child, "c");
     ck_assert_uint_ne(b, 0);
-    return follow(arg);
+    return run_supervisor(arg);
 }
 
 /* P39, P23 */
 START_TEST(children_that_never_ran_or_are_parked_are_stopped_too)
 {
-    plan p = {.n = 0};
-    weft_fiber supervisor = weft_spin(spin_oddly_and_follow, &p);
+    supervisor_args p = {.n = 0};
+    weft_fiber supervisor = weft_spin(spin_unusual_and_supervise, &p);
     let_run();
     ck_assert_trail("ac");
     weft_cancel(supervisor);
@@ -130,9 +132,9 @@ START_TEST(children_that_never_ran_or_are_parked_are_stopped_too)
 END_TEST
 
 /* P39, P27 */
-START_TEST(a_child_that_is_detached_is_no_concern_any_more)
+START_TEST(a_detached_child_is_not_supervised_any_more)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS);
     ck_assert_int_eq(weft_detach(id_of('b')), 0);
     end_child('c', FAILS);
@@ -147,10 +149,10 @@ START_TEST(a_child_that_is_detached_is_no_concern_any_more)
 END_TEST
 
 /* P39, P27 */
-START_TEST(it_returns_when_the_last_child_is_detached)
+START_TEST(weft_supervise_returns_when_the_last_child_is_detached)
 {
-    plan p = {.children = {{.fn = live, .arg = "a"}}, .n = 1};
-    weft_fiber supervisor = weft_spin(follow, &p);
+    supervisor_args p = {.children = {{.fn = run_child, .arg = "a"}}, .n = 1};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     weft_detach(id_of('a'));
     ck_assert_int_eq(weft_await(supervisor), 0);
@@ -162,11 +164,13 @@ START_TEST(it_returns_when_the_last_child_is_detached)
 END_TEST
 
 /* P39, P27 */
-START_TEST(a_child_can_be_given_from_one_supervisor_to_another)
+START_TEST(a_child_can_be_moved_from_one_supervisor_to_another)
 {
-    plan first = {.children = {{.fn = live, .arg = "a", .restart = WEFT_NEVER}}, .n = 1};
-    plan second = {.children = {{.fn = live, .arg = "b"}}, .n = 1, .options.restart = WEFT_ALWAYS};
-    weft_fiber from = weft_spin(follow, &first), to = weft_spin(follow, &second);
+    supervisor_args first = {.children = {{.fn = run_child, .arg = "a", .restart = WEFT_NEVER}},
+                             .n = 1};
+    supervisor_args second = {
+        .children = {{.fn = run_child, .arg = "b"}}, .n = 1, .options.restart = WEFT_ALWAYS};
+    weft_fiber from = weft_spin(run_supervisor, &first), to = weft_spin(run_supervisor, &second);
     let_run();
     ck_assert_int_eq(weft_attach(id_of('a'), to), 0);
     ck_assert_int_eq(weft_await(from), 0);
@@ -186,15 +190,15 @@ static weft_value supervise_in_a_group(void *arg)
     int rc = 0;
     WEFT_GROUP(g, rc) {
         open_group = &g;
-        weft_group_spin(&g, be_stopped, "1");
-        weft_spin(live, "a");
+        weft_group_spin(&g, mark_if_stopped, "1");
+        weft_spin(run_child, "a");
         *(int *)arg = weft_supervise(NULL, 0, &(weft_supervise_options){.restart = WEFT_ALWAYS});
     }
     return rc;
 }
 
 /* P39, P32 */
-START_TEST(members_of_a_group_that_the_caller_has_open_are_the_concern_of_the_group)
+START_TEST(members_of_an_open_group_of_the_caller_are_not_supervised)
 {
     int inner = 0;
     weft_fiber supervisor = weft_spin(supervise_in_a_group, &inner);
@@ -213,9 +217,9 @@ START_TEST(members_of_a_group_that_the_caller_has_open_are_the_concern_of_the_gr
 END_TEST
 
 /* P39, P27 */
-START_TEST(a_child_that_is_attached_to_its_own_supervisor_stays_what_and_where_it_was)
+START_TEST(attaching_a_child_to_its_own_supervisor_changes_nothing)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
     ck_assert_int_eq(weft_attach(id_of('b'), supervisor), 0);
     end_child('b', FAILS);
@@ -226,15 +230,17 @@ START_TEST(a_child_that_is_attached_to_its_own_supervisor_stays_what_and_where_i
 }
 END_TEST
 
-/* A supervisor of a, of one that holds on, and of c. */
-static weft_fiber spin_holding(plan *p, weft_strategy strategy)
+/* Spin a supervisor of a, of a stubborn child, and of c. */
+static weft_fiber spin_with_stubborn(supervisor_args *p, weft_strategy strategy)
 {
-    *p = (plan){
-        .children = {{.fn = live, .arg = "a"}, {.fn = hold_on}, {.fn = live, .arg = "c"}},
+    *p = (supervisor_args){
+        .children = {{.fn = run_child, .arg = "a"},
+                     {.fn = end_only_when_scheduled},
+                     {.fn = run_child, .arg = "c"}},
         .n = 3,
         .options.strategy = strategy,
     };
-    weft_fiber supervisor = weft_spin(follow, p);
+    weft_fiber supervisor = weft_spin(run_supervisor, p);
     let_run();
     ck_assert_trail("ahc");
     trail[0] = '\0';
@@ -242,35 +248,35 @@ static weft_fiber spin_holding(plan *p, weft_strategy strategy)
 }
 
 /* P39, P27 */
-START_TEST(a_child_that_is_detached_while_it_is_stopped_is_not_waited_for)
+START_TEST(a_child_detached_while_it_is_stopped_is_not_awaited)
 {
-    plan p;
-    weft_fiber supervisor = spin_holding(&p, WEFT_ONE_FOR_ONE);
+    supervisor_args p;
+    weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ONE);
     weft_cancel(supervisor);
     let_run();
     ck_assert_trail("C!");
-    ck_assert_int_eq(weft_detach(holder), 0);
+    ck_assert_int_eq(weft_detach(stubborn), 0);
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
     ck_assert_trail("C!A");
-    weft_schedule(holder, 0);
-    ck_assert_int_eq(weft_await(holder), -ECANCELED);
+    weft_schedule(stubborn, 0);
+    ck_assert_int_eq(weft_await(stubborn), -ECANCELED);
     assert_nothing_left();
 }
 END_TEST
 
 /* P39, P27 */
-START_TEST(one_that_is_detached_while_siblings_are_stopped_leaves_the_others_to_be_started)
+START_TEST(detaching_a_child_while_siblings_are_stopped_does_not_prevent_their_restart)
 {
-    plan p;
-    weft_fiber supervisor = spin_holding(&p, WEFT_ONE_FOR_ALL);
+    supervisor_args p;
+    weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
     end_child('c', FAILS);
     ck_assert_trail("C!");
-    weft_detach(id_of('a')); /* before its turn has come */
-    weft_detach(holder);
+    weft_detach(id_of('a')); /* before it is stopped */
+    weft_detach(stubborn);
     let_run();
     ck_assert_trail("C!c");
-    weft_schedule(holder, 0);
-    ck_assert_int_eq(weft_await(holder), -ECANCELED);
+    weft_schedule(stubborn, 0);
+    ck_assert_int_eq(weft_await(stubborn), -ECANCELED);
     weft_cancel(id_of('a'));
     ck_assert_int_eq(weft_await(id_of('a')), -ECANCELED);
     cancel_supervisor(supervisor);
@@ -286,7 +292,7 @@ static void restart_some(weft_fiber child, weft_value value, void *arg)
 }
 
 /* P39, P31 */
-START_TEST(on_exit_may_restart_a_child_which_settles_the_matter_and_is_not_counted)
+START_TEST(a_restart_by_on_exit_replaces_that_of_the_supervisor_and_is_not_counted)
 {
     for (weft_restart_when restart = WEFT_ALWAYS; restart <= WEFT_NEVER; restart++) {
         int exits = 0;
@@ -311,11 +317,11 @@ static void restart_and_detach(weft_fiber child, weft_value value, void *arg)
 }
 
 /* P39, P31, P27 */
-START_TEST(on_exit_may_restart_a_child_and_give_it_away)
+START_TEST(on_exit_may_restart_and_detach_a_child)
 {
-    plan p = {
-        .children = {{.fn = live, .arg = "a"}}, .n = 1, .options.on_exit = restart_and_detach};
-    weft_fiber supervisor = weft_spin(follow, &p);
+    supervisor_args p = {
+        .children = {{.fn = run_child, .arg = "a"}}, .n = 1, .options.on_exit = restart_and_detach};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     end_child('a', FAILS);
     ck_assert_int_eq(weft_await(supervisor), 0);
@@ -340,12 +346,12 @@ static void restart_and_let_it_end(weft_fiber child, weft_value value, void *arg
 }
 
 /* P39, P31 */
-START_TEST(a_child_that_ends_again_while_on_exit_waits_is_told_of_again)
+START_TEST(a_child_that_ends_again_while_on_exit_waits_is_passed_to_on_exit_again)
 {
-    plan p = {.children = {{.fn = live, .arg = "a", .restart = WEFT_NEVER}},
-              .n = 1,
-              .options.on_exit = restart_and_let_it_end};
-    weft_fiber supervisor = weft_spin(follow, &p);
+    supervisor_args p = {.children = {{.fn = run_child, .arg = "a", .restart = WEFT_NEVER}},
+                         .n = 1,
+                         .options.on_exit = restart_and_let_it_end};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     weft_snooze();
     weft_snooze();
     weft_schedule(id_of('a'), 1);
@@ -356,14 +362,14 @@ START_TEST(a_child_that_ends_again_while_on_exit_waits_is_told_of_again)
 END_TEST
 
 /* P39, P30 */
-START_TEST(a_running_child_that_another_fiber_restarts_has_not_ended_as_far_as_its_supervisor_knows)
+START_TEST(a_manual_restart_of_a_running_child_is_not_an_end_for_its_supervisor)
 {
-    plan p;
+    supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.restarts_max = 1;
-    p.options.on_exit = note_exit;
+    p.options.on_exit = mark_exit;
     p.options.on_exit_arg = "";
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_restart(id_of('b')), 0);
@@ -384,15 +390,15 @@ static weft_value await_and_restart(void *arg)
 }
 
 /* P39, P34 */
-START_TEST(who_awaits_a_child_has_the_value_of_that_run_and_may_be_the_first_to_restart_it)
+START_TEST(a_fiber_that_awaits_a_child_gets_the_value_of_that_run_and_may_restart_it_first)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS);
     weft_fiber waiter = weft_spin(await_and_restart, id_arg(id_of('b')));
     let_run();
     end_child('b', FAILS);
     ck_assert_int_eq(weft_await(waiter), 1);
-    ck_assert_trail("Bb"); /* settled before the supervisor heard of it */
+    ck_assert_trail("Bb"); /* restarted before the supervisor ran */
     end_child('b', FAILS);
     ck_assert_trail("BbBCAabc");
     cancel_supervisor(supervisor);
@@ -400,7 +406,7 @@ START_TEST(who_awaits_a_child_has_the_value_of_that_run_and_may_be_the_first_to_
 END_TEST
 
 /* P39, P31 */
-START_TEST(a_child_that_is_restarted_by_hand_while_it_waits_takes_those_with_it_who_wait_for_it)
+START_TEST(a_manual_restart_of_a_delayed_child_also_starts_the_children_that_wait_for_it)
 {
     static const struct {
         weft_strategy strategy;
@@ -411,10 +417,10 @@ START_TEST(a_child_that_is_restarted_by_hand_while_it_waits_takes_those_with_it_
         {WEFT_REST_FOR_ONE, "BC", "bc"},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        plan p;
+        supervisor_args p;
         cancel_supervisor(spin_abc(&p, rows[i].strategy, WEFT_ALWAYS));
         p.options.backoff_s = p.options.backoff_max_s = 1000;
-        weft_fiber supervisor = weft_spin(follow, &p);
+        weft_fiber supervisor = weft_spin(run_supervisor, &p);
         let_run();
         trail[0] = '\0';
         end_child('b', FAILS);
@@ -433,12 +439,12 @@ START_TEST(a_child_that_is_restarted_by_hand_while_it_waits_takes_those_with_it_
 END_TEST
 
 /* P39, P31 */
-START_TEST(a_halted_sibling_can_be_restarted_by_hand_before_its_time)
+START_TEST(a_stopped_sibling_can_be_restarted_manually_before_the_delay_ends)
 {
-    plan p;
+    supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.backoff_s = 2 * TICK_S;
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     end_child('b', FAILS);
     ck_assert_int_eq(weft_restart(id_of('c')), 0);
@@ -454,20 +460,20 @@ END_TEST
 
 static void restart_b_for_c(weft_fiber child, weft_value value, void *arg)
 {
-    note_exit(child, value, arg);
+    mark_exit(child, value, arg);
     if (child == id_of('c'))
         ck_assert_int_eq(weft_restart(id_of('b')), 0);
 }
 
 /* P39, P31 */
-START_TEST(the_one_that_all_were_stopped_for_may_be_restarted_by_hand_before_they_are_started)
+START_TEST(a_failed_child_may_be_restarted_manually_before_its_siblings_are_started)
 {
-    plan p;
+    supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.backoff_s = p.options.backoff_max_s = 1000;
     p.options.on_exit = restart_b_for_c;
     p.options.on_exit_arg = "";
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     trail[0] = '\0';
     weft_schedule(id_of('b'), -EIO);
@@ -488,14 +494,14 @@ static void restart_b(weft_fiber child, weft_value value, void *arg)
 }
 
 /* P39, P31 */
-START_TEST(on_exit_of_one_may_restart_another_that_waits_and_those_with_it_start_too)
+START_TEST(on_exit_may_restart_another_delayed_child_and_its_siblings_start_too)
 {
-    plan p;
+    supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_REST_FOR_ONE, WEFT_ALWAYS));
     p.children[0].restart = WEFT_NEVER;
     p.options.backoff_s = p.options.backoff_max_s = 1000;
     p.options.on_exit = restart_b;
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     end_child('b', FAILS);
     end_child('a', RETURNS);
@@ -514,19 +520,19 @@ static weft_value restart_b_later(void *arg)
 }
 
 /* P39, P31 */
-START_TEST(a_restart_by_hand_in_the_moment_in_which_it_is_due_counts_as_that)
+START_TEST(a_manual_restart_at_the_end_of_the_delay_counts_as_the_restart)
 {
-    plan p;
+    supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.backoff_s = TICK_S;
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     weft_go(restart_b_later, NULL);
     let_run();
     trail[0] = '\0';
     end_child('b', FAILS);
     double begin = weft_now();
-    while (weft_now() - begin < 2 * TICK_S) /* both times pass before anyone can run */
+    while (weft_now() - begin < 2 * TICK_S) /* both times pass before another fiber runs */
         continue;
     let_run();
     ck_assert_trail("BCAbac");
@@ -537,19 +543,19 @@ END_TEST
 
 static void restart_c_for_b(weft_fiber child, weft_value value, void *arg)
 {
-    note_exit(child, value, arg);
+    mark_exit(child, value, arg);
     if (child == id_of('b'))
         ck_assert_int_eq(weft_restart(id_of('c')), 0);
 }
 
 /* P39, P31 */
-START_TEST(of_one_that_was_restarted_by_hand_before_its_turn_nobody_is_told)
+START_TEST(an_end_followed_by_a_manual_restart_is_not_passed_to_on_exit)
 {
-    plan p;
+    supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.on_exit = restart_c_for_b;
     p.options.on_exit_arg = "";
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     trail[0] = '\0';
     for (char letter = 'a'; letter <= 'c'; letter++)
@@ -562,12 +568,12 @@ START_TEST(of_one_that_was_restarted_by_hand_before_its_turn_nobody_is_told)
 END_TEST
 
 /* P39, P31, P27 */
-START_TEST(those_who_wait_for_one_start_also_if_it_is_restarted_by_hand_and_given_away)
+START_TEST(children_that_wait_for_a_sibling_start_even_if_it_is_restarted_and_detached)
 {
-    plan p;
+    supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.backoff_s = p.options.backoff_max_s = 1000;
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     end_child('b', FAILS);
     trail[0] = '\0';
@@ -583,27 +589,27 @@ START_TEST(those_who_wait_for_one_start_also_if_it_is_restarted_by_hand_and_give
 END_TEST
 
 /* P39, P31 */
-START_TEST(one_that_is_restarted_by_hand_while_its_siblings_are_stopped_is_stopped_in_its_turn)
+START_TEST(a_child_restarted_manually_while_its_siblings_are_stopped_is_stopped_in_order)
 {
-    plan p;
-    weft_fiber supervisor = spin_holding(&p, WEFT_ONE_FOR_ALL);
+    supervisor_args p;
+    weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
     end_child('c', FAILS);
-    end_child('a', FAILS); /* by itself, while the other holds on */
+    end_child('a', FAILS); /* by itself, while the stubborn child has not ended */
     ck_assert_int_eq(weft_restart(id_of('a')), 0);
     let_run();
     ck_assert_trail("C!Aa");
-    weft_schedule(holder, 0);
+    weft_schedule(stubborn, 0);
     let_run();
     ck_assert_trail("C!AaHAahc");
     weft_cancel(supervisor);
     let_run();
-    weft_schedule(holder, 0);
+    weft_schedule(stubborn, 0);
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
     assert_nothing_left();
 }
 END_TEST
 
-static void await_it_twice(weft_fiber child, weft_value value, void *arg)
+static void await_child_twice(weft_fiber child, weft_value value, void *arg)
 {
     (void)arg;
     for (int i = 0; i < 2; i++)
@@ -611,12 +617,13 @@ static void await_it_twice(weft_fiber child, weft_value value, void *arg)
 }
 
 /* P39, P34 */
-START_TEST(a_child_that_has_ended_can_be_awaited_as_often_as_one_likes_until_it_runs_again)
+START_TEST(an_ended_child_can_be_awaited_repeatedly_until_it_runs_again)
 {
-    plan p = {.children = {{.fn = live, .arg = "a"}},
-              .n = 1,
-              .options = {.backoff_s = 1000, .backoff_max_s = 1000, .on_exit = await_it_twice}};
-    weft_fiber supervisor = weft_spin(follow, &p);
+    supervisor_args p = {
+        .children = {{.fn = run_child, .arg = "a"}},
+        .n = 1,
+        .options = {.backoff_s = 1000, .backoff_max_s = 1000, .on_exit = await_child_twice}};
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     end_child('a', FAILS);
     for (int i = 0; i < 3; i++)
@@ -630,24 +637,24 @@ START_TEST(a_child_that_has_ended_can_be_awaited_as_often_as_one_likes_until_it_
 END_TEST
 
 /* P39, P30 */
-START_TEST(who_restarts_a_child_that_is_stopped_for_a_sibling_waits_until_it_is_started_with_all)
+START_TEST(a_manual_restart_of_a_child_stopped_for_a_sibling_waits_until_it_is_started_with_all)
 {
-    plan p;
-    weft_fiber supervisor = spin_holding(&p, WEFT_ONE_FOR_ALL);
+    supervisor_args p;
+    weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
     end_child('a', FAILS);
     ck_assert_trail("AC!");
-    weft_go(restart_it, id_arg(holder));
-    weft_go(restart_it, id_arg(id_of('c'))); /* which has been stopped */
+    weft_go(restart_and_mark, id_arg(stubborn));
+    weft_go(restart_and_mark, id_arg(id_of('c'))); /* already stopped */
     let_run();
     ck_assert_trail("AC!");
-    weft_schedule(holder, 0);
+    weft_schedule(stubborn, 0);
     let_run();
     ck_assert_trail("AC!Hah(ok)c(ok)");
     weft_cancel(supervisor);
     let_run();
-    weft_go(restart_it, id_arg(holder)); /* this time for good */
+    weft_go(restart_and_mark, id_arg(stubborn)); /* will not be started again */
     let_run();
-    weft_schedule(holder, 0);
+    weft_schedule(stubborn, 0);
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
     ck_assert_trail("AC!Hah(ok)c(ok)C!(gone)HA");
     assert_nothing_left();
@@ -655,24 +662,24 @@ START_TEST(who_restarts_a_child_that_is_stopped_for_a_sibling_waits_until_it_is_
 END_TEST
 
 /* P39, P30 */
-START_TEST(who_restarts_a_child_that_is_never_restarted_while_it_is_stopped_is_told_that_it_is_gone)
+START_TEST(a_manual_restart_of_a_child_with_restart_never_while_it_is_stopped_fails)
 {
-    plan p;
-    weft_fiber supervisor = spin_holding(&p, WEFT_ONE_FOR_ONE);
+    supervisor_args p;
+    weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ONE);
     weft_cancel(supervisor);
     let_run();
-    weft_schedule(holder, 0);
+    weft_schedule(stubborn, 0);
     weft_await(supervisor);
     p.children[1].restart = WEFT_NEVER;
     p.options.strategy = WEFT_ONE_FOR_ALL;
-    supervisor = weft_spin(follow, &p);
+    supervisor = weft_spin(run_supervisor, &p);
     let_run();
     trail[0] = '\0';
     end_child('a', FAILS);
-    weft_go(restart_it, id_arg(holder));
+    weft_go(restart_and_mark, id_arg(stubborn));
     let_run();
     ck_assert_trail("AC!");
-    weft_schedule(holder, 0);
+    weft_schedule(stubborn, 0);
     let_run();
     ck_assert_trail("AC!H(gone)ac");
     cancel_supervisor(supervisor);
@@ -683,10 +690,10 @@ END_TEST
 /* P39 */
 START_TEST(a_supervisor_that_is_cancelled_while_a_child_waits_for_its_restart_ends_at_once)
 {
-    plan p;
+    supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
     p.options.backoff_s = p.options.backoff_max_s = 1000;
-    weft_fiber supervisor = weft_spin(follow, &p);
+    weft_fiber supervisor = weft_spin(run_supervisor, &p);
     let_run();
     end_child('b', FAILS);
     weft_cancel(supervisor);
@@ -698,10 +705,10 @@ START_TEST(a_supervisor_that_is_cancelled_while_a_child_waits_for_its_restart_en
 END_TEST
 
 /* P39 */
-START_TEST(nothing_calls_a_supervisor_away_while_it_stops_its_children)
+START_TEST(a_supervisor_cannot_be_interrupted_while_it_stops_its_children)
 {
-    plan p;
-    weft_fiber supervisor = spin_holding(&p, WEFT_ONE_FOR_ONE);
+    supervisor_args p;
+    weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ONE);
     weft_cancel(supervisor);
     let_run();
     ck_assert_trail("C!");
@@ -712,8 +719,8 @@ START_TEST(nothing_calls_a_supervisor_away_while_it_stops_its_children)
     ck_assert_trail("C!");
     weft_info info;
     ck_assert_int_eq(weft_info_of(supervisor, &info), 0);
-    ck_assert_uint_eq(info.waits_for_fiber, holder);
-    weft_schedule(holder, 0);
+    ck_assert_uint_eq(info.waits_for_fiber, stubborn);
+    weft_schedule(stubborn, 0);
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
     ck_assert_trail("C!HA");
     assert_nothing_left();
@@ -721,14 +728,14 @@ START_TEST(nothing_calls_a_supervisor_away_while_it_stops_its_children)
 END_TEST
 
 /* P39 */
-START_TEST(a_supervisor_that_is_cancelled_while_it_stops_some_for_a_sibling_starts_nobody_again)
+START_TEST(a_supervisor_cancelled_while_it_stops_children_for_a_sibling_restarts_none)
 {
-    plan p;
-    weft_fiber supervisor = spin_holding(&p, WEFT_ONE_FOR_ALL);
+    supervisor_args p;
+    weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
     end_child('c', FAILS);
     ck_assert_trail("C!");
     weft_cancel(supervisor);
-    weft_schedule(holder, 0);
+    weft_schedule(stubborn, 0);
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
     ck_assert_trail("C!HA");
     assert_nothing_left();
@@ -736,22 +743,22 @@ START_TEST(a_supervisor_that_is_cancelled_while_it_stops_some_for_a_sibling_star
 END_TEST
 
 /* P39 */
-START_TEST(an_error_that_is_raised_in_the_supervisor_stops_all_and_is_returned_with_its_words)
+START_TEST(an_error_raised_in_the_supervisor_stops_all_children_and_is_returned_with_its_message)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
-    weft_raise(supervisor, -EPROTO, "that will do");
+    weft_raise(supervisor, -EPROTO, "raised");
     ck_assert_int_eq(weft_await(supervisor), -EPROTO);
-    ck_assert_words(-EPROTO, "that will do");
+    ck_assert_error(-EPROTO, "raised");
     ck_assert_trail("CBA");
     assert_nothing_left();
 }
 END_TEST
 
 /* P39 */
-START_TEST(an_interrupted_supervisor_stops_all_and_returns_the_code)
+START_TEST(an_interrupted_supervisor_stops_all_children_and_returns_the_code)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
     ck_assert_int_eq(weft_interrupt(supervisor, -EINTR), 0);
     ck_assert_int_eq(weft_await(supervisor), -EINTR);
@@ -761,9 +768,10 @@ START_TEST(an_interrupted_supervisor_stops_all_and_returns_the_code)
 END_TEST
 
 /* P39 */
-START_TEST(a_scope_around_it_is_a_limit_to_the_supervision)
+START_TEST(a_scope_limits_the_duration_of_a_supervision)
 {
-    const weft_child children[] = {{.fn = be_stopped, .arg = "1"}, {.fn = be_stopped, .arg = "2"}};
+    const weft_child children[] = {{.fn = mark_if_stopped, .arg = "1"},
+                                   {.fn = mark_if_stopped, .arg = "2"}};
     int rc = 0, inner = 0;
     WEFT_CANCEL_AFTER(TICK_S, rc) {
         inner = weft_supervise(children, 2, NULL);
@@ -781,9 +789,9 @@ START_TEST(a_scope_around_it_is_a_limit_to_the_supervision)
 END_TEST
 
 /* P39 */
-START_TEST(terminating_a_supervisor_ends_all)
+START_TEST(terminating_a_supervisor_ends_all_children)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
     ck_assert_int_eq(weft_terminate(supervisor, 1), 0);
     ck_assert_trail("CBA");
@@ -794,23 +802,23 @@ END_TEST
 static weft_value supervise_bc(void *arg)
 {
     mark("(");
-    const weft_child children[] = {{.fn = live, .arg = "b"}, {.fn = live, .arg = "c"}};
+    const weft_child children[] = {{.fn = run_child, .arg = "b"}, {.fn = run_child, .arg = "c"}};
     int rc = weft_supervise(children, 2, arg);
     mark(")");
     return rc;
 }
 
 /* P39 */
-START_TEST(a_supervisor_that_gives_up_is_restarted_by_its_own_with_its_whole_tree)
+START_TEST(a_supervisor_that_fails_is_restarted_with_its_whole_tree_by_its_own_supervisor)
 {
     weft_supervise_options inner = {.restarts_max = 1};
-    plan p = {
-        .children = {{.fn = live, .arg = "a"},
+    supervisor_args p = {
+        .children = {{.fn = run_child, .arg = "a"},
                      {.name = "inner", .fn = supervise_bc, .arg = &inner}},
         .n = 2,
-        .options = {.restarts_max = 1, .on_exit = note_exit, .on_exit_arg = ""},
+        .options = {.restarts_max = 1, .on_exit = mark_exit, .on_exit_arg = ""},
     };
-    weft_fiber outer = weft_spin(follow, &p);
+    weft_fiber outer = weft_spin(run_supervisor, &p);
     let_run();
     ck_assert_trail("a(bc");
     end_child('b', FAILS);
@@ -826,30 +834,30 @@ START_TEST(a_supervisor_that_gives_up_is_restarted_by_its_own_with_its_whole_tre
 END_TEST
 
 /* P39 */
-START_TEST(the_error_of_a_leaf_climbs_through_supervisors_that_give_up)
+START_TEST(the_error_of_a_leaf_propagates_through_supervisors_that_fail)
 {
     weft_supervise_options inner = {.restarts_max = 1};
-    plan p = {
-        .children = {{.fn = live, .arg = "a"}, {.fn = supervise_bc, .arg = &inner}},
+    supervisor_args p = {
+        .children = {{.fn = run_child, .arg = "a"}, {.fn = supervise_bc, .arg = &inner}},
         .n = 2,
         .options.restarts_max = 1,
     };
-    weft_fiber outer = weft_spin(follow, &p);
+    weft_fiber outer = weft_spin(run_supervisor, &p);
     let_run();
     for (int i = 0; i < 3; i++)
         end_child('c', FAILS);
     weft_raise(id_of('c'), -EPIPE, "no more");
     ck_assert_int_eq(weft_await(outer), -EPIPE);
-    ck_assert_words(-EPIPE, "no more");
+    ck_assert_error(-EPIPE, "no more");
     ck_assert_uint_eq(weft_error()->fiber, weft_self());
     assert_nothing_left();
 }
 END_TEST
 
 /* P39, P38 */
-START_TEST(who_monitors_a_child_can_await_it_when_its_supervisor_is_done_with_it)
+START_TEST(a_monitored_child_can_be_awaited_after_its_supervisor_has_released_it)
 {
-    plan p;
+    supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_NEVER);
     weft_fiber b = id_of('b');
     ck_assert_int_eq(weft_monitor(b), 0);
@@ -857,7 +865,7 @@ START_TEST(who_monitors_a_child_can_await_it_when_its_supervisor_is_done_with_it
     ck_assert_uint_eq((weft_fiber)weft_try_receive(), b);
     ck_assert_int_eq(weft_await(b), -EIO);
     ck_assert_int_eq(weft_await(b), -ESRCH);
-    weft_monitor(id_of('a')); /* of every run */
+    weft_monitor(id_of('a')); /* reports every run */
     for (int i = 0; i < 2; i++) {
         end_child('a', FAILS);
         ck_assert_uint_eq((weft_fiber)weft_try_receive(), id_of('a'));
@@ -869,45 +877,45 @@ START_TEST(who_monitors_a_child_can_await_it_when_its_supervisor_is_done_with_it
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &children_that_come_later_are_covered_and_stopped_first,
-    &the_error_of_one_that_came_later_ends_all_if_the_options_do_not_say_otherwise,
-    &a_child_that_on_exit_spins_is_covered,
-    &what_on_exit_spins_when_all_is_over_never_runs_and_nobody_is_told_of_it,
-    &with_a_list_children_from_before_are_no_concern_but_their_errors_strike_the_caller,
+    &children_added_later_are_supervised_and_stopped_first,
+    &the_error_of_a_child_added_later_ends_the_supervision_by_default,
+    &a_child_spun_by_on_exit_is_supervised,
+    &a_child_spun_by_on_exit_after_the_end_of_supervision_never_runs_and_is_not_reported,
+    &with_a_list_earlier_children_are_not_supervised_but_their_errors_reach_the_caller,
     &children_that_never_ran_or_are_parked_are_stopped_too,
-    &a_child_that_is_detached_is_no_concern_any_more,
-    &it_returns_when_the_last_child_is_detached,
-    &a_child_can_be_given_from_one_supervisor_to_another,
-    &members_of_a_group_that_the_caller_has_open_are_the_concern_of_the_group,
-    &a_child_that_is_attached_to_its_own_supervisor_stays_what_and_where_it_was,
-    &a_child_that_is_detached_while_it_is_stopped_is_not_waited_for,
-    &one_that_is_detached_while_siblings_are_stopped_leaves_the_others_to_be_started,
-    &on_exit_may_restart_a_child_which_settles_the_matter_and_is_not_counted,
-    &on_exit_may_restart_a_child_and_give_it_away,
-    &a_child_that_ends_again_while_on_exit_waits_is_told_of_again,
-    &a_running_child_that_another_fiber_restarts_has_not_ended_as_far_as_its_supervisor_knows,
-    &who_awaits_a_child_has_the_value_of_that_run_and_may_be_the_first_to_restart_it,
-    &a_child_that_is_restarted_by_hand_while_it_waits_takes_those_with_it_who_wait_for_it,
-    &a_halted_sibling_can_be_restarted_by_hand_before_its_time,
-    &the_one_that_all_were_stopped_for_may_be_restarted_by_hand_before_they_are_started,
-    &on_exit_of_one_may_restart_another_that_waits_and_those_with_it_start_too,
-    &a_restart_by_hand_in_the_moment_in_which_it_is_due_counts_as_that,
-    &of_one_that_was_restarted_by_hand_before_its_turn_nobody_is_told,
-    &those_who_wait_for_one_start_also_if_it_is_restarted_by_hand_and_given_away,
-    &one_that_is_restarted_by_hand_while_its_siblings_are_stopped_is_stopped_in_its_turn,
-    &a_child_that_has_ended_can_be_awaited_as_often_as_one_likes_until_it_runs_again,
-    &who_restarts_a_child_that_is_stopped_for_a_sibling_waits_until_it_is_started_with_all,
-    &who_restarts_a_child_that_is_never_restarted_while_it_is_stopped_is_told_that_it_is_gone,
+    &a_detached_child_is_not_supervised_any_more,
+    &weft_supervise_returns_when_the_last_child_is_detached,
+    &a_child_can_be_moved_from_one_supervisor_to_another,
+    &members_of_an_open_group_of_the_caller_are_not_supervised,
+    &attaching_a_child_to_its_own_supervisor_changes_nothing,
+    &a_child_detached_while_it_is_stopped_is_not_awaited,
+    &detaching_a_child_while_siblings_are_stopped_does_not_prevent_their_restart,
+    &a_restart_by_on_exit_replaces_that_of_the_supervisor_and_is_not_counted,
+    &on_exit_may_restart_and_detach_a_child,
+    &a_child_that_ends_again_while_on_exit_waits_is_passed_to_on_exit_again,
+    &a_manual_restart_of_a_running_child_is_not_an_end_for_its_supervisor,
+    &a_fiber_that_awaits_a_child_gets_the_value_of_that_run_and_may_restart_it_first,
+    &a_manual_restart_of_a_delayed_child_also_starts_the_children_that_wait_for_it,
+    &a_stopped_sibling_can_be_restarted_manually_before_the_delay_ends,
+    &a_failed_child_may_be_restarted_manually_before_its_siblings_are_started,
+    &on_exit_may_restart_another_delayed_child_and_its_siblings_start_too,
+    &a_manual_restart_at_the_end_of_the_delay_counts_as_the_restart,
+    &an_end_followed_by_a_manual_restart_is_not_passed_to_on_exit,
+    &children_that_wait_for_a_sibling_start_even_if_it_is_restarted_and_detached,
+    &a_child_restarted_manually_while_its_siblings_are_stopped_is_stopped_in_order,
+    &an_ended_child_can_be_awaited_repeatedly_until_it_runs_again,
+    &a_manual_restart_of_a_child_stopped_for_a_sibling_waits_until_it_is_started_with_all,
+    &a_manual_restart_of_a_child_with_restart_never_while_it_is_stopped_fails,
     &a_supervisor_that_is_cancelled_while_a_child_waits_for_its_restart_ends_at_once,
-    &nothing_calls_a_supervisor_away_while_it_stops_its_children,
-    &a_supervisor_that_is_cancelled_while_it_stops_some_for_a_sibling_starts_nobody_again,
-    &an_error_that_is_raised_in_the_supervisor_stops_all_and_is_returned_with_its_words,
-    &an_interrupted_supervisor_stops_all_and_returns_the_code,
-    &a_scope_around_it_is_a_limit_to_the_supervision,
-    &terminating_a_supervisor_ends_all,
-    &a_supervisor_that_gives_up_is_restarted_by_its_own_with_its_whole_tree,
-    &the_error_of_a_leaf_climbs_through_supervisors_that_give_up,
-    &who_monitors_a_child_can_await_it_when_its_supervisor_is_done_with_it,
+    &a_supervisor_cannot_be_interrupted_while_it_stops_its_children,
+    &a_supervisor_cancelled_while_it_stops_children_for_a_sibling_restarts_none,
+    &an_error_raised_in_the_supervisor_stops_all_children_and_is_returned_with_its_message,
+    &an_interrupted_supervisor_stops_all_children_and_returns_the_code,
+    &a_scope_limits_the_duration_of_a_supervision,
+    &terminating_a_supervisor_ends_all_children,
+    &a_supervisor_that_fails_is_restarted_with_its_whole_tree_by_its_own_supervisor,
+    &the_error_of_a_leaf_propagates_through_supervisors_that_fail,
+    &a_monitored_child_can_be_awaited_after_its_supervisor_has_released_it,
 };
 
 int main(void)

@@ -1,14 +1,15 @@
-/* The web client: what it sends, and what it makes of answers, right and wrong ones. */
-#include "fetch_support.h"
+/* The HTTP client: requests as sent, valid and invalid responses, limits, and cancellation. */
+#include "http/fetch_support.h"
 
-static const turn hello[] = {{.says = OK("hello", "5")}};
+static const script_step hello[] = {{.reply = OK("hello", "5")}};
 
 START_TEST(a_get_has_a_status_headers_and_a_body)
 {
-    static const turn turns[] = {{.says = "HTTP/1.1 201 Made\r\nContent-Length: 5\r\nX-One: 1\r\n"
-                                          "x-two:  2 \r\nX-One: 3\r\nX-None:\r\n\r\nhello"}};
-    web sv;
-    start_server(&sv, turns, 1);
+    static const script_step steps[] = {
+        {.reply = "HTTP/1.1 201 Made\r\nContent-Length: 5\r\nX-One: 1\r\n"
+                  "x-two:  2 \r\nX-One: 3\r\nX-None:\r\n\r\nhello"}};
+    script_server sv;
+    start_server(&sv, steps, 1);
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_get(NULL, url_of(&sv, "/a?b=c#d"), &f), 201);
     ck_assert_int_eq(weft_fetch_status(f), 201);
@@ -34,46 +35,46 @@ START_TEST(a_get_has_a_status_headers_and_a_body)
 }
 END_TEST
 
-START_TEST(a_get_says_what_it_has_to)
+START_TEST(a_get_sends_exactly_these_headers)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     weft_fetcher *fetcher =
         weft_fetcher_new(&(weft_fetcher_options){.user_agent = "me/1", .has_no_gzip = true});
-    ck_assert_get(fetcher, url_of(&sv, "/p%20q?r=s%26#frag"), "hello");
+    ck_assert_fetch(fetcher, url_of(&sv, "/p%20q?r=s%26#frag"), "hello");
     char expected[512];
     snprintf(expected, sizeof expected,
              "GET /p%%20q?r=s%%26 HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
              "User-Agent: me/1\r\nAccept: */*\r\n\r\n",
              sv.port);
-    ck_assert_str_eq(sv.seen, expected);
-    ck_assert_get(NULL, url_of(&sv, ""), "hello");
-    ck_assert_seen(&sv, "GET / HTTP/1.1\r\n");
-    ck_assert_seen(&sv, "\r\nUser-Agent: weft/");
+    ck_assert_str_eq(sv.received, expected);
+    ck_assert_fetch(NULL, url_of(&sv, ""), "hello");
+    ck_assert_server_received(&sv, "GET / HTTP/1.1\r\n");
+    ck_assert_server_received(&sv, "\r\nUser-Agent: weft/");
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
 END_TEST
 
-START_TEST(an_ipv6_address_has_brackets)
+START_TEST(an_ipv6_address_has_brackets_in_the_host_header)
 {
     int probe = weft_listen("tcp", "[::1]:0");
     if (probe < 0)
-        return; /* no IPv6 here */
+        return; /* no IPv6 */
     weft_close(probe);
-    web sv;
-    start_at(&sv, "[::1]:0", hello, 1);
-    ck_assert_get(NULL, url_of(&sv, "/"), "hello");
+    script_server sv;
+    start_server_at(&sv, "[::1]:0", hello, 1);
+    ck_assert_fetch(NULL, url_of(&sv, "/"), "hello");
     char expected[64];
     snprintf(expected, sizeof expected, "Host: [::1]:%d\r\n", sv.port);
-    ck_assert_seen(&sv, expected);
+    ck_assert_server_received(&sv, expected);
     stop_server(&sv);
 }
 END_TEST
 
-START_TEST(fields_of_the_caller_stand_beside_those_of_the_client_or_replace_them)
+START_TEST(fields_of_the_caller_extend_or_replace_those_of_the_client)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     const weft_fetch_field fields[] = {{"host", "other.test"},    {"Accept", "text/html"},
                                        {"accept-encoding", "br"}, {"USER-AGENT", "x"},
@@ -86,16 +87,16 @@ START_TEST(fields_of_the_caller_stand_beside_those_of_the_client_or_replace_them
                                      &f),
                      200);
     weft_fetch_close(f);
-    ck_assert_str_eq(sv.seen, "GET / HTTP/1.1\r\nhost: other.test\r\nAccept: text/html\r\n"
-                              "accept-encoding: br\r\nUSER-AGENT: x\r\nX-Extra: a\tb \xff\r\n"
-                              "Connection: close\r\n\r\n");
+    ck_assert_str_eq(sv.received, "GET / HTTP/1.1\r\nhost: other.test\r\nAccept: text/html\r\n"
+                                  "accept-encoding: br\r\nUSER-AGENT: x\r\nX-Extra: a\tb \xff\r\n"
+                                  "Connection: close\r\n\r\n");
     let_run();
-    ck_assert_uint_eq(sv.open, 0);
+    ck_assert_uint_eq(sv.open_conns, 0);
     stop_server(&sv);
 }
 END_TEST
 
-START_TEST(nothing_of_the_caller_begins_a_line_or_a_message)
+START_TEST(invalid_methods_types_and_fields_are_refused)
 {
     static const struct {
         weft_fetch_request r;
@@ -123,7 +124,7 @@ START_TEST(nothing_of_the_caller_begins_a_line_or_a_message)
         {{0}, {"Connection", "upgrade"}, -EPERM},
         {{0}, {"Upgrade", "h2c"}, -EPERM},
     };
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         weft_fetch_request r = rows[i].r;
@@ -135,7 +136,7 @@ START_TEST(nothing_of_the_caller_begins_a_line_or_a_message)
         }
         ck_assert_msg(weft_fetch_send(NULL, &r, &f) == rows[i].rc, "row %zu", i);
         ck_assert_ptr_null(f);
-        ck_assert_any_words(rows[i].rc);
+        ck_assert_any_error(rows[i].rc);
     }
     const weft_fetch_field twice[] = {{"Host", "a"}, {"Host", "b"}};
     const weft_fetch_request r = {.url = url_of(&sv, "/"), .fields = twice, .fields_count = 2};
@@ -146,7 +147,7 @@ START_TEST(nothing_of_the_caller_begins_a_line_or_a_message)
 }
 END_TEST
 
-START_TEST(a_url_that_is_none_is_refused)
+START_TEST(an_invalid_url_is_refused)
 {
     static const char *const urls[] = {"",
                                        "/path",
@@ -172,29 +173,29 @@ END_TEST
 
 START_TEST(a_body_is_sent_with_its_length_and_type)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_post(NULL, url_of(&sv, "/p"), "text/plain", "a body", 6, &f), 200);
     weft_fetch_close(f);
-    ck_assert_seen(&sv, "POST /p HTTP/1.1\r\n");
-    ck_assert_seen(&sv, "Content-Type: text/plain\r\nContent-Length: 6\r\n\r\na body");
+    ck_assert_server_received(&sv, "POST /p HTTP/1.1\r\n");
+    ck_assert_server_received(&sv, "Content-Type: text/plain\r\nContent-Length: 6\r\n\r\na body");
     const weft_fetch_request put = {.method = "PUT", .url = url_of(&sv, "/q")};
     ck_assert_int_eq(weft_fetch_send(NULL, &put, &f), 200);
     weft_fetch_close(f);
-    ck_assert_seen(&sv, "PUT /q HTTP/1.1\r\n");
-    ck_assert_seen(&sv, "Content-Length: 0\r\n");
+    ck_assert_server_received(&sv, "PUT /q HTTP/1.1\r\n");
+    ck_assert_server_received(&sv, "Content-Length: 0\r\n");
     const weft_fetch_request body = {.url = url_of(&sv, "/r"), .body = "", .body_bytes = 0};
     ck_assert_int_eq(weft_fetch_send(NULL, &body, &f), 200);
     weft_fetch_close(f);
-    ck_assert_seen(&sv, "POST /r HTTP/1.1\r\n");
+    ck_assert_server_received(&sv, "POST /r HTTP/1.1\r\n");
     stop_server(&sv);
 }
 END_TEST
 
-START_TEST(the_user_of_a_url_is_authorized)
+START_TEST(the_user_of_a_url_is_sent_as_basic_credentials)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     char url[128];
     snprintf(url, sizeof url, "http://Aladdin:open%%20sesame@127.0.0.1:%d/", sv.port);
@@ -202,28 +203,28 @@ START_TEST(the_user_of_a_url_is_authorized)
     ck_assert_int_eq(weft_fetch_get(NULL, url, &f), 200);
     ck_assert_str_eq(weft_fetch_url(f), url_of(&sv, "/"));
     weft_fetch_close(f);
-    ck_assert_seen(&sv, "\r\nAuthorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n");
+    ck_assert_server_received(&sv, "\r\nAuthorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n");
     const weft_fetch_field field = {"authorization", "Bearer x"};
     ck_assert_int_eq(
         weft_fetch_send(NULL,
                         &(weft_fetch_request){.url = url, .fields = &field, .fields_count = 1}, &f),
         200);
     weft_fetch_close(f);
-    ck_assert_uint_eq(count_in(sv.seen, "uthorization:"), 2);
-    ck_assert_seen(&sv, "\r\nauthorization: Bearer x\r\n");
+    ck_assert_uint_eq(count_in(sv.received, "uthorization:"), 2);
+    ck_assert_server_received(&sv, "\r\nauthorization: Bearer x\r\n");
     stop_server(&sv);
 }
 END_TEST
 
-/* Answers as they may be, and whether the connection is good for another. */
-START_TEST(answers_of_all_kinds_are_read_to_their_end)
+/* Each row states whether the connection is reused after the response. */
+START_TEST(responses_with_every_framing_are_read_to_their_end)
 {
     static const struct {
-        const char *method, *answer;
+        const char *method, *reply;
         int status;
         const char *body;
         int64_t length;
-        bool is_kept, hangs_up;
+        bool is_reused, closes;
     } rows[] = {
         {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", 200, "abc", 3, true, false},
         {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, "", 0, true, false},
@@ -254,9 +255,9 @@ START_TEST(answers_of_all_kinds_are_read_to_their_end)
         {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxand more", 200, "x", 1, false, false},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        const turn turns[] = {{.says = rows[i].answer, .hangs_up = rows[i].hangs_up}};
-        web sv;
-        start_server(&sv, turns, 1);
+        const script_step steps[] = {{.reply = rows[i].reply, .closes = rows[i].closes}};
+        script_server sv;
+        start_server(&sv, steps, 1);
         weft_fetcher *fetcher = weft_fetcher_new(NULL);
         for (int again = 0; again < 2; again++) {
             weft_fetch *f;
@@ -270,7 +271,7 @@ START_TEST(answers_of_all_kinds_are_read_to_their_end)
             ck_assert_str_eq(text, rows[i].body);
             weft_fetch_close(f);
         }
-        ck_assert_msg(sv.conns == (rows[i].is_kept ? 1 : 2), "row %zu: %zu", i, sv.conns);
+        ck_assert_msg(sv.conns == (rows[i].is_reused ? 1 : 2), "row %zu: %zu", i, sv.conns);
         ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
         stop_server(&sv);
     }
@@ -282,11 +283,11 @@ END_TEST
     "HTTP/1.1 102 A\r\n\r\n"
 #define INTERIM_16 INTERIM_4 INTERIM_4 INTERIM_4 INTERIM_4
 
-/* What goes wrong with the head, and with the body; each ends the connection. */
-START_TEST(answers_that_are_wrong_are_errors)
+/* Each row has the result of the request, and the error of reading the body. */
+START_TEST(invalid_responses_are_errors)
 {
     static const struct {
-        const char *answer;
+        const char *reply;
         int head, body;
     } rows[] = {
         {"", -ECONNRESET, 0},
@@ -310,9 +311,9 @@ START_TEST(answers_that_are_wrong_are_errors)
     };
     warm_up();
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        const turn turns[] = {{.says = rows[i].answer, .hangs_up = true}};
-        web sv;
-        start_server(&sv, turns, 1);
+        const script_step steps[] = {{.reply = rows[i].reply, .closes = true}};
+        script_server sv;
+        start_server(&sv, steps, 1);
         weft_fetcher *fetcher = weft_fetcher_new(NULL);
         weft_fetch *f;
         char *text;
@@ -324,14 +325,14 @@ START_TEST(answers_that_are_wrong_are_errors)
             ck_assert_int_eq(weft_fetch_read(f, (char[8]){0}, 8), rows[i].body);
             weft_fetch_close(f);
         }
-        ck_assert_uint_eq(sv.conns, 1); /* what was no kept connection is not tried again */
+        ck_assert_uint_eq(sv.conns, 1); /* a request on a new connection is not repeated */
         ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
         stop_server(&sv);
     }
 }
 END_TEST
 
-static bool talk_long(web *sv, weft_stream *s)
+static bool send_long_head(script_server *sv, weft_stream *s)
 {
     (void)sv;
     weft_stream_puts(s, "HTTP/1.1 200 OK\r\n");
@@ -344,12 +345,12 @@ static bool talk_long(web *sv, weft_stream *s)
 
 START_TEST(a_head_over_the_limit_is_refused)
 {
-    static const turn turns[] = {{.talks = talk_long}};
-    web sv;
-    start_server(&sv, turns, 1);
+    static const script_step steps[] = {{.handle = send_long_head}};
+    script_server sv;
+    start_server(&sv, steps, 1);
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_get(NULL, url_of(&sv, "/"), &f), -EMSGSIZE);
-    ck_assert_any_words(-EMSGSIZE);
+    ck_assert_any_error(-EMSGSIZE);
     weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.head_bytes_max = 1 << 20});
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
     ck_assert_int_eq(atoi(weft_fetch_header(f, "X-999")), 999);
@@ -359,13 +360,13 @@ START_TEST(a_head_over_the_limit_is_refused)
 }
 END_TEST
 
-START_TEST(trailers_are_there_once_the_body_is_read)
+START_TEST(trailers_are_available_after_the_body_is_read)
 {
-    static const turn turns[] = {
-        {.says = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
-                 "3\r\nabc\r\n0\r\nX-Sum: 294\r\nX-End: now\r\n\r\n"}};
-    web sv;
-    start_server(&sv, turns, 1);
+    static const script_step steps[] = {
+        {.reply = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
+                  "3\r\nabc\r\n0\r\nX-Sum: 294\r\nX-End: now\r\n\r\n"}};
+    script_server sv;
+    start_server(&sv, steps, 1);
     weft_fetch *f;
     char *text;
     ck_assert_int_eq(weft_fetch_get(NULL, url_of(&sv, "/"), &f), 200);
@@ -381,7 +382,7 @@ END_TEST
 
 START_TEST(a_body_over_the_limit_is_read_in_pieces_only)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.body_bytes_max = 4});
     weft_fetch *f;
@@ -403,12 +404,12 @@ START_TEST(a_body_over_the_limit_is_read_in_pieces_only)
 }
 END_TEST
 
-START_TEST(a_fetch_that_takes_too_long_leaves_nothing_behind)
+START_TEST(a_fetch_that_times_out_releases_its_connection)
 {
-    static const turn turns[] = {{.is_held = true}, {.says = OK("again", "5")}};
+    static const script_step steps[] = {{.is_held = true}, {.reply = OK("again", "5")}};
     warm_up();
-    web sv;
-    start_server(&sv, turns, COUNT_OF(turns));
+    script_server sv;
+    start_server(&sv, steps, COUNT_OF(steps));
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     weft_sleep(0);
     size_t before = count_descriptors();
@@ -419,16 +420,16 @@ START_TEST(a_fetch_that_takes_too_long_leaves_nothing_behind)
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert_int_eq(status, -ECANCELED);
     ck_assert_ptr_null(f);
-    ck_assert_uint_eq(count_descriptors(), before + 1); /* the server's end */
-    let_go(&sv, 1);
-    ck_assert_get(fetcher, url_of(&sv, "/"), "again");
+    ck_assert_uint_eq(count_descriptors(), before + 1); /* the server's end of the connection */
+    release_replies(&sv, 1);
+    ck_assert_fetch(fetcher, url_of(&sv, "/"), "again");
     ck_assert_uint_eq(sv.conns, 2);
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
 END_TEST
 
-static bool talk_slowly(web *sv, weft_stream *s)
+static bool send_in_two_parts(script_server *sv, weft_stream *s)
 {
     weft_stream_puts(s, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabc");
     weft_stream_flush(s);
@@ -438,11 +439,11 @@ static bool talk_slowly(web *sv, weft_stream *s)
     return true;
 }
 
-START_TEST(a_read_that_is_cancelled_has_lost_nothing)
+START_TEST(a_cancelled_read_loses_no_bytes)
 {
-    static const turn turns[] = {{.talks = talk_slowly}};
-    web sv;
-    start_server(&sv, turns, 1);
+    static const script_step steps[] = {{.handle = send_in_two_parts}};
+    script_server sv;
+    start_server(&sv, steps, 1);
     weft_fetch *f;
     char *text;
     ssize_t n = 0;
@@ -450,7 +451,7 @@ START_TEST(a_read_that_is_cancelled_has_lost_nothing)
     WEFT_MOVE_ON_AFTER(0.01)
         n = weft_fetch_read_all(f, &text);
     ck_assert_int_eq(n, -ECANCELED);
-    let_go(&sv, 1);
+    release_replies(&sv, 1);
     ck_assert_int_eq(weft_fetch_read_all(f, &text), 6);
     ck_assert_str_eq(text, "abcdef");
     weft_fetch_close(f);
@@ -458,16 +459,16 @@ START_TEST(a_read_that_is_cancelled_has_lost_nothing)
 }
 END_TEST
 
-START_TEST(a_server_that_is_not_there_is_said_so)
+START_TEST(an_unreachable_server_is_econnrefused)
 {
-    place p;
+    endpoint p;
     int listener = listen_tcp(&p, 1);
     char url[64];
     snprintf(url, sizeof url, "http://127.0.0.1:%d/", ntohs(p.u.in.sin_port));
     close(listener);
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_get(NULL, url, &f), -ECONNREFUSED);
-    ck_assert_any_words(-ECONNREFUSED);
+    ck_assert_any_error(-ECONNREFUSED);
 }
 END_TEST
 
@@ -475,22 +476,22 @@ int main(void)
 {
     static const TTest *const *const tests[] = {
         &a_get_has_a_status_headers_and_a_body,
-        &a_get_says_what_it_has_to,
-        &an_ipv6_address_has_brackets,
-        &fields_of_the_caller_stand_beside_those_of_the_client_or_replace_them,
-        &nothing_of_the_caller_begins_a_line_or_a_message,
-        &a_url_that_is_none_is_refused,
+        &a_get_sends_exactly_these_headers,
+        &an_ipv6_address_has_brackets_in_the_host_header,
+        &fields_of_the_caller_extend_or_replace_those_of_the_client,
+        &invalid_methods_types_and_fields_are_refused,
+        &an_invalid_url_is_refused,
         &a_body_is_sent_with_its_length_and_type,
-        &the_user_of_a_url_is_authorized,
-        &answers_of_all_kinds_are_read_to_their_end,
-        &answers_that_are_wrong_are_errors,
+        &the_user_of_a_url_is_sent_as_basic_credentials,
+        &responses_with_every_framing_are_read_to_their_end,
+        &invalid_responses_are_errors,
         &a_head_over_the_limit_is_refused,
-        &trailers_are_there_once_the_body_is_read,
+        &trailers_are_available_after_the_body_is_read,
         &a_body_over_the_limit_is_read_in_pieces_only,
-        &a_fetch_that_takes_too_long_leaves_nothing_behind,
-        &a_read_that_is_cancelled_has_lost_nothing,
-        &a_server_that_is_not_there_is_said_so,
+        &a_fetch_that_times_out_releases_its_connection,
+        &a_cancelled_read_loses_no_bytes,
+        &an_unreachable_server_is_econnrefused,
     };
-    forget_proxies();
+    unset_proxies();
     return run_suite("fetch", tests, COUNT_OF(tests));
 }

@@ -1,41 +1,41 @@
-/* The web client's connections: which are kept, which are taken, and who waits for one. */
-#include "fetch_support.h"
+/* The connections of the HTTP client: reuse, limits, repeated requests, threads, and fork. */
+#include "http/fetch_support.h"
 
-static const turn hello[] = {{.says = OK("hello", "5")}};
-static const turn held[] = {{.says = OK("held", "4"), .is_held = true}};
+static const script_step hello[] = {{.reply = OK("hello", "5")}};
+static const script_step held[] = {{.reply = OK("held", "4"), .is_held = true}};
 
-START_TEST(a_connection_serves_one_request_after_the_other)
+START_TEST(a_connection_is_reused_for_sequential_requests)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     for (int i = 0; i < 5; i++)
-        ck_assert_get(fetcher, url_of(&sv, "/"), "hello");
+        ck_assert_fetch(fetcher, url_of(&sv, "/"), "hello");
     ck_assert_uint_eq(sv.conns, 1);
-    ck_assert_uint_eq(sv.asked, 5);
+    ck_assert_uint_eq(sv.requests, 5);
     ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
     let_run();
-    ck_assert_uint_eq(sv.open, 0);
+    ck_assert_uint_eq(sv.open_conns, 0);
     stop_server(&sv);
 }
 END_TEST
 
-/* Says which connection it is, by the fiber that serves it. */
-static bool talk_who(web *sv, weft_stream *s)
+/* Reply with the id of the fiber that serves this connection. */
+static bool reply_fiber_id(script_server *sv, weft_stream *s)
 {
-    char who[32];
+    char id[32];
     (void)sv;
-    int n = snprintf(who, sizeof who, "%llu", (unsigned long long)weft_self());
-    weft_stream_printf(s, "HTTP/1.1 200 OK\r\nX-Who: %s\r\nContent-Length: %d\r\n\r\n%s", who, n,
-                       who);
+    int n = snprintf(id, sizeof id, "%llu", (unsigned long long)weft_self());
+    weft_stream_printf(s, "HTTP/1.1 200 OK\r\nX-Who: %s\r\nContent-Length: %d\r\n\r\n%s", id, n,
+                       id);
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(the_connection_used_last_is_taken_first)
+START_TEST(the_most_recently_used_connection_is_reused_first)
 {
-    static const turn turns[] = {{.talks = talk_who}};
-    web sv;
-    start_server(&sv, turns, 1);
+    static const script_step steps[] = {{.handle = reply_fiber_id}};
+    script_server sv;
+    start_server(&sv, steps, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     for (int i = 0; i < 2; i++) {
         weft_fetch *f[2];
@@ -46,7 +46,7 @@ START_TEST(the_connection_used_last_is_taken_first)
         weft_fetch_close(f[!i]);
         weft_fetch_close(f[i]);
         for (int k = 0; k < 3; k++)
-            ck_assert_get(fetcher, url_of(&sv, "/"), last);
+            ck_assert_fetch(fetcher, url_of(&sv, "/"), last);
     }
     ck_assert_uint_eq(sv.conns, 2);
     weft_fetcher_free(fetcher);
@@ -54,9 +54,9 @@ START_TEST(the_connection_used_last_is_taken_first)
 }
 END_TEST
 
-START_TEST(only_so_many_connections_are_kept)
+START_TEST(at_most_idle_max_connections_stay_open)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.idle_max = 1});
     weft_fetch *a, *b;
@@ -64,26 +64,26 @@ START_TEST(only_so_many_connections_are_kept)
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/b"), &b), 200);
     weft_fetch_close(a);
     let_run();
-    ck_assert_uint_eq(sv.open, 2);
-    weft_fetch_close(b); /* one too many: the older one goes */
+    ck_assert_uint_eq(sv.open_conns, 2);
+    weft_fetch_close(b); /* exceeds idle_max, so the older connection is closed */
     let_run();
-    ck_assert_uint_eq(sv.open, 1);
-    ck_assert_get(fetcher, url_of(&sv, "/"), "hello");
+    ck_assert_uint_eq(sv.open_conns, 1);
+    ck_assert_fetch(fetcher, url_of(&sv, "/"), "hello");
     ck_assert_uint_eq(sv.conns, 2);
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
 END_TEST
 
-START_TEST(origins_have_connections_of_their_own)
+START_TEST(origins_do_not_share_connections)
 {
-    web one, two;
+    script_server one, two;
     start_server(&one, hello, 1);
     start_server(&two, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     for (int i = 0; i < 3; i++) {
-        ck_assert_get(fetcher, url_of(&one, "/"), "hello");
-        ck_assert_get(fetcher, url_of(&two, "/"), "hello");
+        ck_assert_fetch(fetcher, url_of(&one, "/"), "hello");
+        ck_assert_fetch(fetcher, url_of(&two, "/"), "hello");
     }
     ck_assert_uint_eq(one.conns, 1);
     ck_assert_uint_eq(two.conns, 1);
@@ -93,37 +93,37 @@ START_TEST(origins_have_connections_of_their_own)
 }
 END_TEST
 
-START_TEST(a_kept_connection_that_the_server_has_closed_is_not_used)
+START_TEST(an_idle_connection_that_the_server_has_closed_is_not_used)
 {
-    static const turn turns[] = {{.says = OK("bye", "3"), .hangs_up = true},
-                                 {.says = OK("new", "3")}};
-    web sv;
-    start_server(&sv, turns, COUNT_OF(turns));
+    static const script_step steps[] = {{.reply = OK("bye", "3"), .closes = true},
+                                        {.reply = OK("new", "3")}};
+    script_server sv;
+    start_server(&sv, steps, COUNT_OF(steps));
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    ck_assert_get(fetcher, url_of(&sv, "/"), "bye");
-    let_run(); /* the end has come */
+    ck_assert_fetch(fetcher, url_of(&sv, "/"), "bye");
+    let_run(); /* until the close has arrived */
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_post(fetcher, url_of(&sv, "/"), NULL, "x", 1, &f), 200);
     weft_fetch_close(f);
-    ck_assert_uint_eq(sv.asked, 2);
+    ck_assert_uint_eq(sv.requests, 2);
     ck_assert_uint_eq(sv.conns, 2);
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
 END_TEST
 
-/* The server hangs up on the second request of a connection without a word. */
-static const turn fickle[] = {
-    {.says = OK("one", "3")}, {.says = NULL, .hangs_up = true}, {.says = OK("two", "3")}};
+/* The server closes the connection on the second request without a reply. */
+static const script_step closes_second[] = {
+    {.reply = OK("one", "3")}, {.reply = NULL, .closes = true}, {.reply = OK("two", "3")}};
 
-START_TEST(a_request_that_may_be_repeated_is_sent_again_on_a_new_connection)
+START_TEST(an_idempotent_request_is_repeated_on_a_new_connection)
 {
     static const char *const methods[] = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS"};
     for (size_t i = 0; i < COUNT_OF(methods); i++) {
-        web sv;
-        start_server(&sv, fickle, COUNT_OF(fickle));
+        script_server sv;
+        start_server(&sv, closes_second, COUNT_OF(closes_second));
         weft_fetcher *fetcher = weft_fetcher_new(NULL);
-        ck_assert_get(fetcher, url_of(&sv, "/"), "one");
+        ck_assert_fetch(fetcher, url_of(&sv, "/"), "one");
         const weft_fetch_request r = {.method = methods[i],
                                       .url = url_of(&sv, "/again"),
                                       .body = i == 2 ? "body" : NULL,
@@ -132,104 +132,104 @@ START_TEST(a_request_that_may_be_repeated_is_sent_again_on_a_new_connection)
         ck_assert_int_eq(weft_fetch_send(fetcher, &r, &f), 200);
         weft_fetch_close(f);
         ck_assert_uint_eq(sv.conns, 2);
-        ck_assert_uint_eq(count_in(sv.seen, "/again HTTP/1.1"), 2);
-        ck_assert_uint_eq(count_in(sv.seen, "body"), i == 2 ? 2 : 0);
+        ck_assert_uint_eq(count_in(sv.received, "/again HTTP/1.1"), 2);
+        ck_assert_uint_eq(count_in(sv.received, "body"), i == 2 ? 2 : 0);
         weft_fetcher_free(fetcher);
         stop_server(&sv);
     }
 }
 END_TEST
 
-START_TEST(a_request_that_may_not_be_repeated_is_not)
+START_TEST(other_requests_are_not_repeated)
 {
     static const char *const methods[] = {"POST", "PATCH", "BREW"};
     for (size_t i = 0; i < COUNT_OF(methods); i++) {
-        web sv;
-        start_server(&sv, fickle, COUNT_OF(fickle));
+        script_server sv;
+        start_server(&sv, closes_second, COUNT_OF(closes_second));
         weft_fetcher *fetcher = weft_fetcher_new(NULL);
-        ck_assert_get(fetcher, url_of(&sv, "/"), "one");
+        ck_assert_fetch(fetcher, url_of(&sv, "/"), "one");
         const weft_fetch_request r = {.method = methods[i], .url = url_of(&sv, "/")};
         weft_fetch *f;
         ck_assert_int_eq(weft_fetch_send(fetcher, &r, &f), -ECONNRESET);
-        ck_assert_uint_eq(sv.asked, 2);
+        ck_assert_uint_eq(sv.requests, 2);
         weft_fetcher_free(fetcher);
         stop_server(&sv);
     }
 }
 END_TEST
 
-START_TEST(an_answer_that_has_begun_is_not_asked_for_again)
+START_TEST(a_request_is_not_repeated_after_its_response_has_begun)
 {
-    static const turn turns[] = {{.says = OK("one", "3")},
-                                 {.says = "HTTP/1.1 2", .hangs_up = true}};
-    web sv;
-    start_server(&sv, turns, COUNT_OF(turns));
+    static const script_step steps[] = {{.reply = OK("one", "3")},
+                                        {.reply = "HTTP/1.1 2", .closes = true}};
+    script_server sv;
+    start_server(&sv, steps, COUNT_OF(steps));
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    ck_assert_get(fetcher, url_of(&sv, "/"), "one");
+    ck_assert_fetch(fetcher, url_of(&sv, "/"), "one");
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), -ECONNRESET);
-    ck_assert_uint_eq(sv.asked, 2);
+    ck_assert_uint_eq(sv.requests, 2);
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
 END_TEST
 
-START_TEST(a_server_that_always_hangs_up_is_asked_twice_at_most)
+START_TEST(a_request_is_repeated_only_once)
 {
-    static const turn turns[] = {{.says = OK("one", "3")}, {.says = NULL, .hangs_up = true}};
-    web sv;
-    start_server(&sv, turns, COUNT_OF(turns));
+    static const script_step steps[] = {{.reply = OK("one", "3")}, {.reply = NULL, .closes = true}};
+    script_server sv;
+    start_server(&sv, steps, COUNT_OF(steps));
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    ck_assert_get(fetcher, url_of(&sv, "/"), "one");
+    ck_assert_fetch(fetcher, url_of(&sv, "/"), "one");
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), -ECONNRESET);
-    ck_assert_uint_eq(sv.asked, 3);
+    ck_assert_uint_eq(sv.requests, 3);
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
 END_TEST
 
-typedef struct asker {
+typedef struct request_args {
     weft_fetcher *fetcher;
-    const web *server;
+    const script_server *server;
     const char *name;
-} asker;
+} request_args;
 
-static weft_value ask(void *arg)
+static weft_value get_and_mark(void *arg)
 {
-    const asker *a = arg;
+    const request_args *a = arg;
     char text[64];
-    int status = get_text(a->fetcher, url_of(a->server, a->name), text, sizeof text);
+    int status = fetch_text(a->fetcher, url_of(a->server, a->name), text, sizeof text);
     mark(status == 200 ? a->name : "!");
     return 0;
 }
 
-START_TEST(requests_over_the_limit_of_an_origin_wait_their_turn)
+START_TEST(requests_over_the_limit_of_an_origin_wait_in_order)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, held, 1);
     weft_fetcher *fetcher =
         weft_fetcher_new(&(weft_fetcher_options){.connections_per_origin_max = 2});
     const char *const names[] = {"/a", "/b", "/c", "/d", "/e"};
-    asker askers[5];
+    request_args args[5];
     weft_fiber fibers[5];
     for (int i = 0; i < 5; i++) {
-        askers[i] = (asker){fetcher, &sv, names[i]};
-        fibers[i] = weft_spin(ask, &askers[i]);
+        args[i] = (request_args){fetcher, &sv, names[i]};
+        fibers[i] = weft_spin(get_and_mark, &args[i]);
     }
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(weft_sem_wait(&sv.arrived), 0);
     let_run();
-    ck_assert_uint_eq(sv.asked, 2);
-    weft_cancel(fibers[2]); /* who gives up does not hold up the others */
+    ck_assert_uint_eq(sv.requests, 2);
+    weft_cancel(fibers[2]); /* does not block the others */
     weft_await(fibers[2]);
     ck_assert_trail("!");
     for (int i = 0; i < 2; i++) {
-        let_go(&sv, 1);
+        release_replies(&sv, 1);
         ck_assert_int_eq(weft_sem_wait(&sv.arrived), 0);
     }
     for (int i = 3; i < 5; i++) {
-        let_go(&sv, 1);
+        release_replies(&sv, 1);
         weft_await(fibers[i]);
     }
     ck_assert_trail("!/a/b/d/e");
@@ -241,7 +241,7 @@ END_TEST
 
 START_TEST(a_fetcher_with_an_open_fetch_cannot_be_freed)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     weft_fetch *f;
@@ -254,18 +254,18 @@ START_TEST(a_fetcher_with_an_open_fetch_cannot_be_freed)
 }
 END_TEST
 
-START_TEST(what_was_idle_for_too_long_is_closed_at_the_next_use)
+START_TEST(a_connection_idle_for_too_long_is_closed_at_the_next_use)
 {
-    web one, two;
+    script_server one, two;
     start_server(&one, hello, 1);
     start_server(&two, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.idle_s = 0.001});
-    ck_assert_get(fetcher, url_of(&one, "/"), "hello");
+    ck_assert_fetch(fetcher, url_of(&one, "/"), "hello");
     weft_sleep(0.002);
-    ck_assert_get(fetcher, url_of(&two, "/"), "hello");
+    ck_assert_fetch(fetcher, url_of(&two, "/"), "hello");
     let_run();
-    ck_assert_uint_eq(one.open, 0);
-    ck_assert_get(fetcher, url_of(&one, "/"), "hello");
+    ck_assert_uint_eq(one.open_conns, 0);
+    ck_assert_fetch(fetcher, url_of(&one, "/"), "hello");
     ck_assert_uint_eq(one.conns, 2);
     weft_fetcher_free(fetcher);
     stop_server(&one);
@@ -273,22 +273,22 @@ START_TEST(what_was_idle_for_too_long_is_closed_at_the_next_use)
 }
 END_TEST
 
-/* The short one goes out with its head: it is there when the head is. */
-static bool talk_blocks(web *sv, weft_stream *s)
+/* The short body arrives together with its head. */
+static bool send_blocks(script_server *sv, weft_stream *s)
 {
     static const char block[1024];
-    size_t blocks = strstr(sv->seen, "/long") != NULL ? 100 : 5;
+    size_t blocks = strstr(sv->received, "/long") != NULL ? 100 : 5;
     weft_stream_printf(s, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", blocks * sizeof block);
     for (size_t i = 0; i < blocks; i++)
         weft_stream_write(s, block, sizeof block);
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(a_short_body_that_nobody_reads_does_not_cost_the_connection)
+START_TEST(a_connection_is_reused_after_a_short_unread_body)
 {
-    static const turn turns[] = {{.talks = talk_blocks}};
-    web sv;
-    start_server(&sv, turns, 1);
+    static const script_step steps[] = {{.handle = send_blocks}};
+    script_server sv;
+    start_server(&sv, steps, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     weft_fetch *f;
     for (int i = 0; i < 3; i++) {
@@ -306,7 +306,7 @@ START_TEST(a_short_body_that_nobody_reads_does_not_cost_the_connection)
 }
 END_TEST
 
-static bool talk_without_end(web *sv, weft_stream *s)
+static bool send_endless_body(script_server *sv, weft_stream *s)
 {
     weft_stream_puts(s, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
     weft_stream_flush(s);
@@ -314,49 +314,50 @@ static bool talk_without_end(web *sv, weft_stream *s)
     return false;
 }
 
-START_TEST(a_body_that_does_not_end_does_not_hold_up_its_close)
+START_TEST(an_endless_body_does_not_block_the_close)
 {
-    static const turn turns[] = {{.talks = talk_without_end}};
+    static const script_step steps[] = {{.handle = send_endless_body}};
     warm_up();
-    web sv;
-    start_server(&sv, turns, 1);
+    script_server sv;
+    start_server(&sv, steps, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     weft_sleep(0);
     size_t before = count_descriptors();
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
     weft_fetch_close(f);
-    ck_assert_uint_eq(count_descriptors(), before + 1); /* the server's */
-    let_go(&sv, 1);
+    ck_assert_uint_eq(count_descriptors(), before + 1); /* the server's end of the connection */
+    release_replies(&sv, 1);
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
 END_TEST
 
-/* A cord asks with the client of its thread, from its main fiber or from another one. */
-static weft_value ask_own(void *arg)
+/* Send a request with the thread's own fetcher. */
+static weft_value fetch_with_thread_fetcher(void *arg)
 {
     char text[64];
-    return get_text(NULL, arg, text, sizeof text);
+    return fetch_text(NULL, arg, text, sizeof text);
 }
 
-static weft_value ask_own_in_a_fiber(void *arg)
+static weft_value fetch_in_another_fiber(void *arg)
 {
-    return weft_await(weft_spin(ask_own, arg));
+    return weft_await(weft_spin(fetch_with_thread_fetcher, arg));
 }
 
-START_TEST(the_client_of_a_thread_goes_with_the_thread)
+START_TEST(the_fetcher_of_a_thread_is_freed_with_the_thread)
 {
     warm_up();
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     char url[80];
     snprintf(url, sizeof url, "%s/", sv.base);
     for (int i = 0; i < 2; i++) {
-        weft_cord cord = weft_cord_start(i == 0 ? ask_own : ask_own_in_a_fiber, url, NULL);
+        weft_cord cord =
+            weft_cord_start(i == 0 ? fetch_with_thread_fetcher : fetch_in_another_fiber, url, NULL);
         ck_assert_uint_ne(cord, 0);
         ck_assert_int_eq(weft_cord_join(cord), 200);
-        while (sv.open > 0) /* its thread ends a little later */
+        while (sv.open_conns > 0) /* the thread may end after the join */
             weft_sleep(0.001);
     }
     ck_assert_uint_eq(sv.conns, 2);
@@ -364,23 +365,23 @@ START_TEST(the_client_of_a_thread_goes_with_the_thread)
 }
 END_TEST
 
-START_TEST(the_child_of_a_fork_leaves_the_connections_of_its_parent_alone)
+START_TEST(the_child_of_a_fork_does_not_use_connections_of_its_parent)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    ck_assert_get(fetcher, url_of(&sv, "/"), "hello");
+    ck_assert_fetch(fetcher, url_of(&sv, "/"), "hello");
     pid_t pid = weft_fork();
     if (pid == 0) {
         char text[64];
-        bool is_good = get_text(fetcher, url_of(&sv, "/child"), text, sizeof text) == 200;
+        bool is_good = fetch_text(fetcher, url_of(&sv, "/child"), text, sizeof text) == 200;
         _exit(is_good && weft_fetcher_free(fetcher) == 0 ? 7 : 8);
     }
     int status = 0;
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(WEXITSTATUS(status), 7);
     ck_assert_uint_eq(sv.conns, 2);
-    ck_assert_get(fetcher, url_of(&sv, "/parent"), "hello");
+    ck_assert_fetch(fetcher, url_of(&sv, "/parent"), "hello");
     ck_assert_uint_eq(sv.conns, 2);
     weft_fetcher_free(fetcher);
     stop_server(&sv);
@@ -390,23 +391,23 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_connection_serves_one_request_after_the_other,
-        &the_connection_used_last_is_taken_first,
-        &only_so_many_connections_are_kept,
-        &origins_have_connections_of_their_own,
-        &a_kept_connection_that_the_server_has_closed_is_not_used,
-        &a_request_that_may_be_repeated_is_sent_again_on_a_new_connection,
-        &a_request_that_may_not_be_repeated_is_not,
-        &an_answer_that_has_begun_is_not_asked_for_again,
-        &a_server_that_always_hangs_up_is_asked_twice_at_most,
-        &requests_over_the_limit_of_an_origin_wait_their_turn,
+        &a_connection_is_reused_for_sequential_requests,
+        &the_most_recently_used_connection_is_reused_first,
+        &at_most_idle_max_connections_stay_open,
+        &origins_do_not_share_connections,
+        &an_idle_connection_that_the_server_has_closed_is_not_used,
+        &an_idempotent_request_is_repeated_on_a_new_connection,
+        &other_requests_are_not_repeated,
+        &a_request_is_not_repeated_after_its_response_has_begun,
+        &a_request_is_repeated_only_once,
+        &requests_over_the_limit_of_an_origin_wait_in_order,
         &a_fetcher_with_an_open_fetch_cannot_be_freed,
-        &what_was_idle_for_too_long_is_closed_at_the_next_use,
-        &a_short_body_that_nobody_reads_does_not_cost_the_connection,
-        &a_body_that_does_not_end_does_not_hold_up_its_close,
-        &the_client_of_a_thread_goes_with_the_thread,
-        &the_child_of_a_fork_leaves_the_connections_of_its_parent_alone,
+        &a_connection_idle_for_too_long_is_closed_at_the_next_use,
+        &a_connection_is_reused_after_a_short_unread_body,
+        &an_endless_body_does_not_block_the_close,
+        &the_fetcher_of_a_thread_is_freed_with_the_thread,
+        &the_child_of_a_fork_does_not_use_connections_of_its_parent,
     };
-    forget_proxies();
-    return run_suite("fetch_pool", tests, COUNT_OF(tests));
+    unset_proxies();
+    return run_suite("fetch_conn_pool", tests, COUNT_OF(tests));
 }

@@ -1,13 +1,13 @@
-/* The head of an answer: what the client repairs before it reads it, and what it refuses. */
-#include "fetch_support.h"
+/* The head of a response: violations that the client tolerates, and violations that it refuses. */
+#include "http/fetch_support.h"
 
-/* An answer that arrives byte by byte has the same meaning. */
-static const char *dripped;
+/* The reply that send_byte_by_byte sends. */
+static const char *byte_by_byte_reply;
 
-static bool drip(web *sv, weft_stream *s)
+static bool send_byte_by_byte(script_server *sv, weft_stream *s)
 {
     (void)sv;
-    for (const char *at = dripped; *at != '\0'; at++) {
+    for (const char *at = byte_by_byte_reply; *at != '\0'; at++) {
         weft_stream_write(s, at, 1);
         weft_stream_flush(s);
         weft_snooze();
@@ -15,13 +15,13 @@ static bool drip(web *sv, weft_stream *s)
     return false;
 }
 
-/* The status or the error; the answer's X-Field and body go to field and body. */
-static int get_head(const turn *says, char *field, char *body, size_t room)
+/* Return the status or the error. Store the field X-Field and the body of the response. */
+static int get_head(const script_step *steps, char *field, char *body, size_t room)
 {
-    web sv;
+    script_server sv;
     weft_fetch *f;
     char *text;
-    start_server(&sv, says, 1);
+    start_server(&sv, steps, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     int status = weft_fetch_get(fetcher, url_of(&sv, "/"), &f);
     if (status >= 0) {
@@ -37,7 +37,7 @@ static int get_head(const turn *says, char *field, char *body, size_t room)
 }
 
 typedef struct row {
-    const char *answer;
+    const char *reply;
     int status;
     const char *field;
     const char *body;
@@ -47,11 +47,12 @@ static void check_rows(const row *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         char field[200] = "", body[200] = "";
-        dripped = rows[i].answer;
-        const turn ways[] = {{.says = rows[i].answer, .hangs_up = true}, {.talks = drip}};
-        for (size_t way = 0; way < COUNT_OF(ways); way++) {
-            int status = get_head(&ways[way], field, body, sizeof field);
-            ck_assert_msg(status == rows[i].status, "row %zu, way %zu: %d", i, way, status);
+        byte_by_byte_reply = rows[i].reply;
+        const script_step steps[] = {{.reply = rows[i].reply, .closes = true},
+                                     {.handle = send_byte_by_byte}};
+        for (size_t k = 0; k < COUNT_OF(steps); k++) {
+            int status = get_head(&steps[k], field, body, sizeof field);
+            ck_assert_msg(status == rows[i].status, "row %zu, step %zu: %d", i, k, status);
             if (status < 0)
                 continue;
             ck_assert_str_eq(field, rows[i].field);
@@ -62,7 +63,7 @@ static void check_rows(const row *rows, size_t count)
 
 #define HEAD "HTTP/1.1 200 OK\r\n"
 
-START_TEST(a_folded_line_of_an_answer_is_read_as_one_line)
+START_TEST(a_folded_line_of_a_response_is_one_line)
 {
     static const row rows[] = {
         {HEAD "X-Field: a\r\n b\r\nContent-Length: 2\r\n\r\nhi", 200, "a   b", "hi"},
@@ -80,7 +81,7 @@ START_TEST(a_folded_line_of_an_answer_is_read_as_one_line)
 }
 END_TEST
 
-START_TEST(a_fold_that_would_change_the_meaning_of_an_answer_is_refused)
+START_TEST(a_fold_that_would_change_the_meaning_of_a_response_is_refused)
 {
     static const row rows[] = {
         {HEAD " X-Field: a\r\nContent-Length: 2\r\n\r\nhi", -EBADMSG, "", ""},
@@ -93,7 +94,7 @@ START_TEST(a_fold_that_would_change_the_meaning_of_an_answer_is_refused)
 }
 END_TEST
 
-START_TEST(equal_lengths_of_an_answer_are_one_length)
+START_TEST(equal_content_lengths_of_a_response_are_one_length)
 {
     static const row rows[] = {
         {HEAD "Content-Length: 2\r\nContent-Length: 2\r\nX-Field: a\r\n\r\nhi", 200, "a", "hi"},
@@ -107,7 +108,7 @@ START_TEST(equal_lengths_of_an_answer_are_one_length)
 }
 END_TEST
 
-START_TEST(different_lengths_of_an_answer_are_refused)
+START_TEST(different_content_lengths_of_a_response_are_refused)
 {
     static const row rows[] = {
         {HEAD "Content-Length: 2\r\nContent-Length: 3\r\n\r\nhi", -EBADMSG, "", ""},
@@ -123,13 +124,12 @@ START_TEST(different_lengths_of_an_answer_are_refused)
 }
 END_TEST
 
-/* The length of the answer to a HEAD is what its repaired field says. */
-START_TEST(the_length_of_a_head_answer_is_the_repaired_one)
+START_TEST(the_length_of_a_response_to_head_is_the_merged_one)
 {
-    static const turn says[] = {{.says = HEAD "Content-Length: 7, 7\r\n\r\n"}};
-    web sv;
+    static const script_step steps[] = {{.reply = HEAD "Content-Length: 7, 7\r\n\r\n"}};
+    script_server sv;
     weft_fetch *f;
-    start_server(&sv, says, 1);
+    start_server(&sv, steps, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     const weft_fetch_request head = {.method = "HEAD", .url = url_of(&sv, "/")};
     ck_assert_int_eq(weft_fetch_send(fetcher, &head, &f), 200);
@@ -143,12 +143,12 @@ END_TEST
 
 START_TEST(a_folded_head_over_the_limit_is_refused)
 {
-    static char answer[9000] = HEAD "X-Field: a\r\n b\r\nX-Long: ";
-    memset(answer + strlen(answer), 'x', 8000);
-    const turn says[] = {{.says = answer}};
-    web sv;
+    static char reply[9000] = HEAD "X-Field: a\r\n b\r\nX-Long: ";
+    memset(reply + strlen(reply), 'x', 8000);
+    const script_step steps[] = {{.reply = reply}};
+    script_server sv;
     weft_fetch *f;
-    start_server(&sv, says, 1);
+    start_server(&sv, steps, 1);
     weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.head_bytes_max = 4096});
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), -EMSGSIZE);
     ck_assert_int_eq(weft_fetcher_free(fetcher), 0);
@@ -159,13 +159,13 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_folded_line_of_an_answer_is_read_as_one_line,
-        &a_fold_that_would_change_the_meaning_of_an_answer_is_refused,
-        &equal_lengths_of_an_answer_are_one_length,
-        &different_lengths_of_an_answer_are_refused,
-        &the_length_of_a_head_answer_is_the_repaired_one,
+        &a_folded_line_of_a_response_is_one_line,
+        &a_fold_that_would_change_the_meaning_of_a_response_is_refused,
+        &equal_content_lengths_of_a_response_are_one_length,
+        &different_content_lengths_of_a_response_are_refused,
+        &the_length_of_a_response_to_head_is_the_merged_one,
         &a_folded_head_over_the_limit_is_refused,
     };
-    forget_proxies();
+    unset_proxies();
     return run_suite("fetch_head", tests, COUNT_OF(tests));
 }

@@ -1,21 +1,21 @@
-/* The web client with other people's servers: nginx, and Python's http.server. */
-#include "fetch_support.h"
-#include "tls_support.h"
+/* The HTTP client with other servers: nginx, and Python's http.server. */
+#include "http/fetch_support.h"
+#include "support/tls_support.h"
 
 #include <ftw.h>
 #include <sys/stat.h>
 
 #define BIG_BYTES 300000
 
-/* A folder with some files, and a server for it. */
-typedef struct site {
+/* A folder with some files, and a process that serves it. */
+typedef struct peer_site {
     char folder[32];
     weft_process process;
     int port, tls_port;
     char base[64];
-} site;
+} peer_site;
 
-static void put_file(const site *s, const char *name, const void *data, size_t bytes)
+static void site_create_file(const peer_site *s, const char *name, const void *data, size_t bytes)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", s->folder, name);
@@ -25,37 +25,37 @@ static void put_file(const site *s, const char *name, const void *data, size_t b
     ck_assert_int_eq(fclose(file), 0);
 }
 
-static void put_text(const site *s, const char *name, const char *text)
+static void site_create_text_file(const peer_site *s, const char *name, const char *text)
 {
-    put_file(s, name, text, strlen(text));
+    site_create_file(s, name, text, strlen(text));
 }
 
-static void make_folder(site *s)
+static void create_folder(peer_site *s)
 {
     static unsigned char big[BIG_BYTES];
-    *s = (site){.folder = "/tmp/weft-fetch-XXXXXX"};
+    *s = (peer_site){.folder = "/tmp/weft-fetch-XXXXXX"};
     ck_assert_ptr_nonnull(mkdtemp(s->folder));
-    put_text(s, "hello.txt", "hello from a file\n");
-    put_text(s, "page.shtml", "<!--# echo var=\"document_uri\" --> is here\n");
+    site_create_text_file(s, "hello.txt", "hello from a file\n");
+    site_create_text_file(s, "page.shtml", "<!--# echo var=\"document_uri\" --> is here\n");
     fill_from(big, sizeof big, 0);
-    put_file(s, "big.txt", big, sizeof big);
+    site_create_file(s, "big.txt", big, sizeof big);
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw)
 {
     (void)st, (void)kind, (void)ftw;
     return remove(path);
 }
 
-static void remove_folder(const site *s)
+static void remove_folder(const peer_site *s)
 {
-    nftw(s->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    nftw(s->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A port that is free now. */
+/* Return a port that is free now. Another program may take it. */
 static int free_port(void)
 {
-    place p;
+    endpoint p;
     close(listen_tcp(&p, 1));
     return ntohs(p.u.in.sin_port);
 }
@@ -66,7 +66,7 @@ static int free_port(void)
 #define TLS_CONF ""
 #endif
 
-static void write_conf(const site *s)
+static void write_conf(const peer_site *s)
 {
     char conf[4096];
     snprintf(conf, sizeof conf,
@@ -89,17 +89,16 @@ static void write_conf(const site *s)
              "  }\n"
              "}\n",
              s->port, s->tls_port, s->folder, s->folder);
-    put_text(s, "nginx.conf", conf);
-    put_text(s, "users", "me:{PLAIN}pass word\n");
+    site_create_text_file(s, "nginx.conf", conf);
+    site_create_text_file(s, "users", "me:{PLAIN}pass word\n");
 #ifdef WEFT_HAS_TLS
-    make_local();
-    put_text(s, "cert.pem", local_cert);
-    put_text(s, "key.pem", local_key);
+    make_local_cert();
+    site_create_text_file(s, "cert.pem", local_cert);
+    site_create_text_file(s, "key.pem", local_key);
 #endif
 }
 
-/* Is somebody listening there? */
-static bool is_up(int port)
+static bool is_listening(int port)
 {
     char address[32];
     snprintf(address, sizeof address, "127.0.0.1:%d", port);
@@ -109,28 +108,31 @@ static bool is_up(int port)
     return fd >= 0;
 }
 
-/* False, and a message, if there is no nginx. It may find a port taken meanwhile: then again. */
-static bool start_nginx(site *s)
+/*
+ * Start nginx. Try other ports if a program has taken a port. Print a message and return false if
+ * nginx is not installed.
+ */
+static bool start_nginx(peer_site *s)
 {
-    make_folder(s);
+    create_folder(s);
     for (int tries = 0; tries < 5; tries++) {
         s->port = free_port();
         s->tls_port = free_port();
         write_conf(s);
         char *const argv[] = {"nginx",      "-p", s->folder,   "-c",
                               "nginx.conf", "-e", "error.log", NULL};
-        const char *usual = "/usr/sbin/nginx"; /* which is not in everybody's PATH */
+        const char *usual = "/usr/sbin/nginx"; /* often not in PATH */
         int rc = weft_spawn_process(
             &s->process, argv,
             &(weft_process_options){.path = access(usual, X_OK) == 0 ? usual : NULL});
         if (rc < 0) {
-            printf("skipped: there is no nginx here\n");
+            printf("skipped: nginx is not installed\n");
             remove_folder(s);
             return false;
         }
         snprintf(s->base, sizeof s->base, "http://127.0.0.1:%d", s->port);
         int ended = -ECANCELED;
-        while (ended == -ECANCELED && !is_up(s->tls_port))
+        while (ended == -ECANCELED && !is_listening(s->tls_port))
             WEFT_MOVE_ON_AFTER(0.01)
                 ended = weft_process_wait(&s->process);
         if (ended == -ECANCELED)
@@ -140,14 +142,14 @@ static bool start_nginx(site *s)
     ck_abort_msg("nginx does not start");
 }
 
-static bool start_python(site *s)
+static bool start_python(peer_site *s)
 {
-    make_folder(s);
+    create_folder(s);
     char *const argv[] = {"python3",   "-u",          "-m",      "http.server", "--bind",
                           "127.0.0.1", "--directory", s->folder, "0",           NULL};
     const weft_process_options o = {.out = WEFT_STDIO_PIPE, .err = WEFT_STDIO_NULL};
     if (weft_spawn_process(&s->process, argv, &o) < 0) {
-        printf("skipped: there is no python3 here\n");
+        printf("skipped: python3 is not installed\n");
         remove_folder(s);
         return false;
     }
@@ -160,7 +162,7 @@ static bool start_python(site *s)
     return true;
 }
 
-static void stop_site(site *s)
+static void stop_site(peer_site *s)
 {
     weft_process_end(&s->process, 5);
     weft_process_close(&s->process);
@@ -170,7 +172,7 @@ static void stop_site(site *s)
     local_cert = local_key = NULL;
 }
 
-static const char *at(const site *s, const char *path)
+static const char *url_at(const peer_site *s, const char *path)
 {
     static char url[256];
     snprintf(url, sizeof url, "%s%s", s->base, path);
@@ -187,17 +189,17 @@ static void assert_big(weft_fetcher *fetcher, const char *url)
     weft_fetch_close(f);
 }
 
-/* On one connection, until nginx has had enough of it: it says so with the fourth answer. */
-START_TEST(files_of_nginx_come_over_kept_connections)
+/* nginx closes a connection after the fourth response (keepalive_requests). */
+START_TEST(files_of_nginx_are_fetched_over_reused_connections)
 {
-    site s;
+    peer_site s;
     if (!start_nginx(&s))
         return;
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     for (int i = 0; i < 9; i++) {
         weft_fetch *f;
         char *text;
-        ck_assert_int_eq(weft_fetch_get(fetcher, at(&s, "/hello.txt"), &f), 200);
+        ck_assert_int_eq(weft_fetch_get(fetcher, url_at(&s, "/hello.txt"), &f), 200);
         ck_assert_int_eq(atoi(weft_fetch_header(f, "X-Requests")), i % 4 + 1);
         ck_assert_int_gt(weft_fetch_read_all(f, &text), 0);
         ck_assert_str_eq(text, "hello from a file\n");
@@ -208,25 +210,25 @@ START_TEST(files_of_nginx_come_over_kept_connections)
 }
 END_TEST
 
-START_TEST(nginx_compresses_and_chunks)
+START_TEST(compressed_and_chunked_responses_of_nginx_are_read)
 {
-    site s;
+    peer_site s;
     if (!start_nginx(&s))
         return;
     weft_fetch *f;
     weft_fetcher *plain = weft_fetcher_new(&(weft_fetcher_options){.has_no_gzip = true});
-    ck_assert_int_eq(weft_fetch_get(NULL, at(&s, "/big.txt"), &f), 200);
+    ck_assert_int_eq(weft_fetch_get(NULL, url_at(&s, "/big.txt"), &f), 200);
 #ifdef WEFT_HAS_GZIP
     ck_assert_str_eq(weft_fetch_header(f, "Content-Encoding"), "gzip");
     ck_assert_str_eq(weft_fetch_header(f, "Transfer-Encoding"), "chunked");
 #endif
     weft_fetch_close(f);
-    assert_big(NULL, at(&s, "/big.txt"));
-    ck_assert_int_eq(weft_fetch_get(plain, at(&s, "/big.txt"), &f), 200);
+    assert_big(NULL, url_at(&s, "/big.txt"));
+    ck_assert_int_eq(weft_fetch_get(plain, url_at(&s, "/big.txt"), &f), 200);
     ck_assert_int_eq(weft_fetch_length(f), BIG_BYTES);
     weft_fetch_close(f);
-    assert_big(plain, at(&s, "/big.txt"));
-    ck_assert_int_eq(weft_fetch_get(plain, at(&s, "/page.shtml"), &f), 200);
+    assert_big(plain, url_at(&s, "/big.txt"));
+    ck_assert_int_eq(weft_fetch_get(plain, url_at(&s, "/page.shtml"), &f), 200);
     ck_assert_str_eq(weft_fetch_header(f, "Transfer-Encoding"), "chunked");
     char *text;
     ck_assert_int_gt(weft_fetch_read_all(f, &text), 0);
@@ -237,30 +239,30 @@ START_TEST(nginx_compresses_and_chunks)
 }
 END_TEST
 
-START_TEST(nginx_redirects_asks_for_a_password_and_gives_parts)
+START_TEST(redirects_passwords_and_ranges_work_with_nginx)
 {
-    site s;
+    peer_site s;
     if (!start_nginx(&s))
         return;
     weft_fetch *f;
     char *text, url[128];
-    ck_assert_get(NULL, at(&s, "/old"), "hello from a file\n");
-    ck_assert_int_eq(weft_fetch_get(NULL, at(&s, "/none"), &f), 404);
+    ck_assert_fetch(NULL, url_at(&s, "/old"), "hello from a file\n");
+    ck_assert_int_eq(weft_fetch_get(NULL, url_at(&s, "/none"), &f), 404);
     weft_fetch_close(f);
-    ck_assert_int_eq(weft_fetch_get(NULL, at(&s, "/door/hello.txt"), &f), 401);
+    ck_assert_int_eq(weft_fetch_get(NULL, url_at(&s, "/door/hello.txt"), &f), 401);
     weft_fetch_close(f);
     snprintf(url, sizeof url, "http://me:pass%%20word@127.0.0.1:%d/door/hello.txt", s.port);
     ck_assert_int_eq(weft_fetch_get(NULL, url, &f), 200);
     weft_fetch_close(f);
     const weft_fetch_field range = {"Range", "bytes=6-9"};
     const weft_fetch_request part = {
-        .url = at(&s, "/hello.txt"), .fields = &range, .fields_count = 1};
+        .url = url_at(&s, "/hello.txt"), .fields = &range, .fields_count = 1};
     ck_assert_int_eq(weft_fetch_send(NULL, &part, &f), 206);
     ck_assert_int_eq(weft_fetch_read_all(f, &text), 4);
     ck_assert_str_eq(text, "from");
     weft_fetch_close(f);
     const weft_fetch_request head = {.method = "HEAD",
-                                     .url = at(&s, "/hello.txt"),
+                                     .url = url_at(&s, "/hello.txt"),
                                      .fields = &(weft_fetch_field){"Accept-Encoding", "identity"},
                                      .fields_count = 1};
     ck_assert_int_eq(weft_fetch_send(NULL, &head, &f), 200);
@@ -270,16 +272,16 @@ START_TEST(nginx_redirects_asks_for_a_password_and_gives_parts)
 }
 END_TEST
 
-START_TEST(nginx_takes_uploads_or_says_that_they_are_too_large)
+START_TEST(uploads_to_nginx_succeed_or_get_413)
 {
     static unsigned char data[BIG_BYTES];
-    site s;
+    peer_site s;
     if (!start_nginx(&s))
         return;
     fill_from(data, sizeof data, 0);
     weft_fetch *f;
     for (int is_chunked = 0; is_chunked <= 1; is_chunked++) {
-        const char *url = at(&s, is_chunked ? "/put/a.txt" : "/put/b.txt");
+        const char *url = url_at(&s, is_chunked ? "/put/a.txt" : "/put/b.txt");
         const weft_fetch_request r = {.method = "PUT", .url = url};
         ck_assert_int_eq(weft_fetch_open(NULL, &r, is_chunked ? -1 : BIG_BYTES, &f), 0);
         for (size_t done = 0; done < BIG_BYTES; done += BIG_BYTES / 10)
@@ -289,7 +291,7 @@ START_TEST(nginx_takes_uploads_or_says_that_they_are_too_large)
         assert_big(NULL, url);
     }
     const weft_fetch_request r = {
-        .method = "PUT", .url = at(&s, "/small/a"), .body = data, .body_bytes = sizeof data};
+        .method = "PUT", .url = url_at(&s, "/small/a"), .body = data, .body_bytes = sizeof data};
     ck_assert_int_eq(weft_fetch_send(NULL, &r, &f), 413);
     weft_fetch_close(f);
     stop_site(&s);
@@ -297,9 +299,9 @@ START_TEST(nginx_takes_uploads_or_says_that_they_are_too_large)
 END_TEST
 
 #ifdef WEFT_HAS_TLS
-START_TEST(nginx_is_spoken_to_over_tls)
+START_TEST(nginx_is_reached_over_tls)
 {
-    site s;
+    peer_site s;
     if (!start_nginx(&s))
         return;
     weft_tls *tls = weft_tls_client_new(&(weft_tls_options){.ca_pem = local_cert});
@@ -308,7 +310,7 @@ START_TEST(nginx_is_spoken_to_over_tls)
     for (int i = 0; i < 3; i++) {
         weft_fetch *f;
         char *text;
-        ck_assert_int_eq(weft_fetch_get(fetcher, at(&s, "/big.txt"), &f), 200);
+        ck_assert_int_eq(weft_fetch_get(fetcher, url_at(&s, "/big.txt"), &f), 200);
         ck_assert_int_eq(atoi(weft_fetch_header(f, "X-Requests")), i + 1);
         ck_assert_int_eq(weft_fetch_read_all(f, &text), BIG_BYTES);
         assert_bytes_at((unsigned char *)text, BIG_BYTES, 0);
@@ -321,21 +323,21 @@ START_TEST(nginx_is_spoken_to_over_tls)
 END_TEST
 #endif
 
-/* It speaks HTTP/1.0 and hangs up after each answer. */
-START_TEST(files_of_python_come_too)
+/* The server uses HTTP/1.0 and closes the connection after each response. */
+START_TEST(files_of_python_are_fetched)
 {
-    site s;
+    peer_site s;
     if (!start_python(&s))
         return;
     weft_fetch *f;
     for (int i = 0; i < 3; i++)
-        ck_assert_get(NULL, at(&s, "/hello.txt"), "hello from a file\n");
-    assert_big(NULL, at(&s, "/big.txt"));
-    ck_assert_int_eq(weft_fetch_get(NULL, at(&s, "/none"), &f), 404);
+        ck_assert_fetch(NULL, url_at(&s, "/hello.txt"), "hello from a file\n");
+    assert_big(NULL, url_at(&s, "/big.txt"));
+    ck_assert_int_eq(weft_fetch_get(NULL, url_at(&s, "/none"), &f), 404);
     weft_fetch_close(f);
-    ck_assert_int_eq(weft_fetch_post(NULL, at(&s, "/hello.txt"), NULL, "x", 1, &f), 501);
+    ck_assert_int_eq(weft_fetch_post(NULL, url_at(&s, "/hello.txt"), NULL, "x", 1, &f), 501);
     weft_fetch_close(f);
-    const weft_fetch_request head = {.method = "HEAD", .url = at(&s, "/big.txt")};
+    const weft_fetch_request head = {.method = "HEAD", .url = url_at(&s, "/big.txt")};
     ck_assert_int_eq(weft_fetch_send(NULL, &head, &f), 200);
     ck_assert_int_eq(weft_fetch_length(f), BIG_BYTES);
     weft_fetch_close(f);
@@ -346,15 +348,15 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &files_of_nginx_come_over_kept_connections,
-        &nginx_compresses_and_chunks,
-        &nginx_redirects_asks_for_a_password_and_gives_parts,
-        &nginx_takes_uploads_or_says_that_they_are_too_large,
+        &files_of_nginx_are_fetched_over_reused_connections,
+        &compressed_and_chunked_responses_of_nginx_are_read,
+        &redirects_passwords_and_ranges_work_with_nginx,
+        &uploads_to_nginx_succeed_or_get_413,
 #ifdef WEFT_HAS_TLS
-        &nginx_is_spoken_to_over_tls,
+        &nginx_is_reached_over_tls,
 #endif
-        &files_of_python_come_too,
+        &files_of_python_are_fetched,
     };
-    forget_proxies();
+    unset_proxies();
     return run_suite("fetch_peers", tests, COUNT_OF(tests));
 }

@@ -1,34 +1,37 @@
-/* The web client and the proxies that the environment names. */
-#include "fetch_support.h"
+/* The HTTP client with the proxies of the environment. */
+#include "http/fetch_support.h"
 
-#include "http/fetch.h"
+#include "http/client/fetch.h"
 
-static const turn hello[] = {{.says = OK("by proxy", "8")}};
+static const script_step hello[] = {{.reply = OK("by proxy", "8")}};
 
-static void set_proxy(const char *name, const web *proxy, const char *user)
+static void set_proxy(const char *name, const script_server *proxy, const char *user)
 {
     char value[128];
     snprintf(value, sizeof value, "http://%s127.0.0.1:%d", user, proxy->port);
     setenv(name, value, 1);
 }
 
-START_TEST(a_plain_request_goes_to_the_proxy_as_a_whole_url)
+START_TEST(a_plain_request_is_sent_to_the_proxy_with_the_whole_url)
 {
-    web proxy;
+    script_server proxy;
     start_server(&proxy, hello, 1);
     set_proxy("http_proxy", &proxy, "us%65r:pa%3Ass@");
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    ck_assert_get(fetcher, "http://nowhere.test/a?b#c", "by proxy");
-    ck_assert_get(fetcher, "http://nowhere.test:81/", "by proxy");
-    ck_assert_seen(&proxy, "GET http://nowhere.test/a?b HTTP/1.1\r\nHost: nowhere.test\r\n");
-    ck_assert_seen(&proxy, "GET http://nowhere.test:81/ HTTP/1.1\r\nHost: nowhere.test:81\r\n");
-    ck_assert_uint_eq(count_in(proxy.seen, "Proxy-Authorization: Basic dXNlcjpwYTpzcw==\r\n"), 2);
+    ck_assert_fetch(fetcher, "http://nowhere.test/a?b#c", "by proxy");
+    ck_assert_fetch(fetcher, "http://nowhere.test:81/", "by proxy");
+    ck_assert_server_received(&proxy,
+                              "GET http://nowhere.test/a?b HTTP/1.1\r\nHost: nowhere.test\r\n");
+    ck_assert_server_received(&proxy,
+                              "GET http://nowhere.test:81/ HTTP/1.1\r\nHost: nowhere.test:81\r\n");
+    ck_assert_uint_eq(count_in(proxy.received, "Proxy-Authorization: Basic dXNlcjpwYTpzcw==\r\n"),
+                      2);
     weft_fetcher_free(fetcher);
     stop_server(&proxy);
 }
 END_TEST
 
-START_TEST(variables_count_as_they_do_elsewhere)
+START_TEST(proxy_variables_work_as_in_other_clients)
 {
     static const struct {
         const char *name, *url;
@@ -43,7 +46,7 @@ START_TEST(variables_count_as_they_do_elsewhere)
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         weft_url url;
         weft__proxy p;
-        forget_proxies();
+        unset_proxies();
         setenv(rows[i].name, "proxy.test:3128", 1);
         ck_assert_int_eq(weft_url_open(&url, rows[i].url), 0);
         ck_assert_int_eq(weft__proxy_open(&p, &url), 0);
@@ -58,12 +61,12 @@ START_TEST(variables_count_as_they_do_elsewhere)
 }
 END_TEST
 
-START_TEST(a_proxy_that_cannot_be_is_said_so)
+START_TEST(an_invalid_proxy_is_an_error)
 {
     weft_fetch *f;
     setenv("http_proxy", "socks5://127.0.0.1:1080", 1);
     ck_assert_int_eq(weft_fetch_get(NULL, "http://a.test/", &f), -ENOTSUP);
-    ck_assert_any_words(-ENOTSUP);
+    ck_assert_any_error(-ENOTSUP);
     setenv("http_proxy", "http://a b", 1);
     ck_assert_int_eq(weft_fetch_get(NULL, "http://a.test/", &f), -EINVAL);
     setenv("http_proxy", "", 1);
@@ -76,7 +79,7 @@ START_TEST(a_proxy_that_cannot_be_is_said_so)
 }
 END_TEST
 
-START_TEST(no_proxy_names_whom_to_reach_directly)
+START_TEST(no_proxy_lists_hosts_to_reach_directly)
 {
     static const struct {
         const char *list, *url;
@@ -101,7 +104,7 @@ START_TEST(no_proxy_names_whom_to_reach_directly)
         {"a.test:81", "http://a.test:81/", true},
         {"127.0.0.1", "http://127.0.0.1:8080/", true},
         {"127.0.0.1", "http://127.0.0.2/", false},
-        {"0.0.1", "http://127.0.0.1/", true}, /* a name's end, as others have it */
+        {"0.0.1", "http://127.0.0.1/", true}, /* a suffix, as in other clients */
         {"10.0.0.0/8", "http://10.9.8.7/", true},
         {"10.0.0.0/8", "http://11.0.0.1/", false},
         {"10.0.0.0/9", "http://10.128.0.0/", false},
@@ -130,44 +133,43 @@ START_TEST(no_proxy_names_whom_to_reach_directly)
 }
 END_TEST
 
-START_TEST(a_client_may_go_without_the_environment)
+START_TEST(a_fetcher_can_ignore_the_proxies_of_the_environment)
 {
-    web proxy, sv;
-    static const turn direct[] = {{.says = OK("direct", "6")}};
+    script_server proxy, sv;
+    static const script_step direct[] = {{.reply = OK("direct", "6")}};
     start_server(&proxy, hello, 1);
     start_server(&sv, direct, 1);
     set_proxy("http_proxy", &proxy, "");
     weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.has_no_proxy = true});
-    ck_assert_get(fetcher, url_of(&sv, "/"), "direct");
+    ck_assert_fetch(fetcher, url_of(&sv, "/"), "direct");
     weft_fetcher_free(fetcher);
-    ck_assert_get(NULL, url_of(&sv, "/"), "by proxy");
+    ck_assert_fetch(NULL, url_of(&sv, "/"), "by proxy");
     setenv("no_proxy", "127.0.0.1", 1);
-    ck_assert_get(NULL, url_of(&sv, "/"), "direct");
+    ck_assert_fetch(NULL, url_of(&sv, "/"), "direct");
     const weft_fetch_field field = {"Proxy-Authorization", "Basic x"};
     const weft_fetch_request r = {.url = url_of(&sv, "/"), .fields = &field, .fields_count = 1};
     weft_fetch *f;
-    ck_assert_int_eq(weft_fetch_send(NULL, &r, &f), 200); /* which is for proxies only */
+    ck_assert_int_eq(weft_fetch_send(NULL, &r, &f), 200);
     weft_fetch_close(f);
-    ck_assert_unseen(&sv, "Proxy-Authorization");
+    ck_assert_server_not_received(&sv, "Proxy-Authorization");
     stop_server(&proxy);
     stop_server(&sv);
 }
 END_TEST
 
-/* Another proxy, or another user of it, is another connection. */
-START_TEST(connections_by_another_proxy_are_others)
+START_TEST(connections_are_not_shared_between_proxies_or_users_of_a_proxy)
 {
-    web one, two;
+    script_server one, two;
     start_server(&one, hello, 1);
     start_server(&two, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     for (int i = 0; i < 2; i++) {
         set_proxy("http_proxy", &one, "");
-        ck_assert_get(fetcher, "http://a.test/", "by proxy");
+        ck_assert_fetch(fetcher, "http://a.test/", "by proxy");
         set_proxy("http_proxy", &two, "");
-        ck_assert_get(fetcher, "http://a.test/", "by proxy");
+        ck_assert_fetch(fetcher, "http://a.test/", "by proxy");
         set_proxy("http_proxy", &two, "u:p@");
-        ck_assert_get(fetcher, "http://a.test/", "by proxy");
+        ck_assert_fetch(fetcher, "http://a.test/", "by proxy");
     }
     ck_assert_uint_eq(one.conns, 1);
     ck_assert_uint_eq(two.conns, 2);
@@ -177,10 +179,10 @@ START_TEST(connections_by_another_proxy_are_others)
 }
 END_TEST
 
-START_TEST(what_a_proxy_says_against_a_tunnel_is_an_error)
+START_TEST(a_refused_or_malformed_tunnel_is_an_error)
 {
     static const struct {
-        const char *answer;
+        const char *reply;
         int rc;
     } rows[] = {
         {"HTTP/1.1 407 Who\r\nProxy-Authenticate: Basic\r\nContent-Length: 3\r\n\r\nwho", -EACCES},
@@ -192,17 +194,17 @@ START_TEST(what_a_proxy_says_against_a_tunnel_is_an_error)
     };
     warm_up();
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        const turn turns[] = {{.says = rows[i].answer, .hangs_up = true}};
-        web proxy;
-        start_server(&proxy, turns, 1);
+        const script_step steps[] = {{.reply = rows[i].reply, .closes = true}};
+        script_server proxy;
+        start_server(&proxy, steps, 1);
         set_proxy("https_proxy", &proxy, "u:p@");
         weft_fetch *f;
         int rc = weft_fetch_get(NULL, "https://a.test:8443/x", &f);
         ck_assert_msg(rc == rows[i].rc, "row %zu: %d", i, rc);
-        ck_assert_str_eq(proxy.seen, "CONNECT a.test:8443 HTTP/1.1\r\nHost: a.test:8443\r\n"
-                                     "Proxy-Authorization: Basic dTpw\r\n\r\n");
+        ck_assert_str_eq(proxy.received, "CONNECT a.test:8443 HTTP/1.1\r\nHost: a.test:8443\r\n"
+                                         "Proxy-Authorization: Basic dTpw\r\n\r\n");
         let_run();
-        ck_assert_uint_eq(proxy.open, 0);
+        ck_assert_uint_eq(proxy.open_conns, 0);
         stop_server(&proxy);
     }
 }
@@ -211,14 +213,14 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_plain_request_goes_to_the_proxy_as_a_whole_url,
-        &variables_count_as_they_do_elsewhere,
-        &a_proxy_that_cannot_be_is_said_so,
-        &no_proxy_names_whom_to_reach_directly,
-        &a_client_may_go_without_the_environment,
-        &connections_by_another_proxy_are_others,
-        &what_a_proxy_says_against_a_tunnel_is_an_error,
+        &a_plain_request_is_sent_to_the_proxy_with_the_whole_url,
+        &proxy_variables_work_as_in_other_clients,
+        &an_invalid_proxy_is_an_error,
+        &no_proxy_lists_hosts_to_reach_directly,
+        &a_fetcher_can_ignore_the_proxies_of_the_environment,
+        &connections_are_not_shared_between_proxies_or_users_of_a_proxy,
+        &a_refused_or_malformed_tunnel_is_an_error,
     };
-    forget_proxies();
+    unset_proxies();
     return run_suite("fetch_proxy", tests, COUNT_OF(tests));
 }

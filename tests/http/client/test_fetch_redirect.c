@@ -1,10 +1,10 @@
-/* The web client sent elsewhere: how it asks there, what it does not tell there, where it ends. */
-#include "fetch_support.h"
+/* Redirects of the HTTP client: methods, locations, limits, and secrets of the first origin. */
+#include "http/fetch_support.h"
 
-#define TO(status, location) \
+#define REDIRECT(status, location) \
     "HTTP/1.1 " status " Go\r\nLocation: " location "\r\nContent-Length: 4\r\n\r\ngone"
 
-START_TEST(a_redirect_is_followed_as_its_status_says)
+START_TEST(a_redirect_is_followed_according_to_its_status)
 {
     static const struct {
         const char *method, *status, *then;
@@ -27,9 +27,9 @@ START_TEST(a_redirect_is_followed_as_its_status_says)
         snprintf(first, sizeof first,
                  "HTTP/1.1 %s Go\r\nLocation: /b\r\nContent-Length: 4\r\n\r\n%s", rows[i].status,
                  is_head ? "" : "gone");
-        const turn turns[] = {{.says = first}, {.says = "HTTP/1.1 204 OK\r\n\r\n"}};
-        web sv;
-        start_server(&sv, turns, 2);
+        const script_step steps[] = {{.reply = first}, {.reply = "HTTP/1.1 204 OK\r\n\r\n"}};
+        script_server sv;
+        start_server(&sv, steps, 2);
         weft_fetcher *fetcher = weft_fetcher_new(NULL);
         const weft_fetch_field fields[] = {{"X-Mine", "1"}, {"Content-Language", "en"}};
         const weft_fetch_request r = {.method = rows[i].method,
@@ -44,11 +44,12 @@ START_TEST(a_redirect_is_followed_as_its_status_says)
         ck_assert_str_eq(weft_fetch_url(f), url_of(&sv, "/b"));
         weft_fetch_close(f);
         snprintf(line, sizeof line, "%s /b HTTP/1.1\r\n", rows[i].then);
-        ck_assert_seen(&sv, line);
-        ck_assert_uint_eq(count_in(sv.seen, "body"), has_body + rows[i].has_body);
-        ck_assert_uint_eq(count_in(sv.seen, "Content-Type: text/x"), has_body + rows[i].has_body);
-        ck_assert_uint_eq(count_in(sv.seen, "Content-Language: en\r\n"), 1 + rows[i].has_body);
-        ck_assert_uint_eq(count_in(sv.seen, "X-Mine: 1\r\n"), 2);
+        ck_assert_server_received(&sv, line);
+        ck_assert_uint_eq(count_in(sv.received, "body"), has_body + rows[i].has_body);
+        ck_assert_uint_eq(count_in(sv.received, "Content-Type: text/x"),
+                          has_body + rows[i].has_body);
+        ck_assert_uint_eq(count_in(sv.received, "Content-Language: en\r\n"), 1 + rows[i].has_body);
+        ck_assert_uint_eq(count_in(sv.received, "X-Mine: 1\r\n"), 2);
         ck_assert_uint_eq(sv.conns, 1);
         weft_fetcher_free(fetcher);
         stop_server(&sv);
@@ -70,13 +71,13 @@ START_TEST(a_location_is_resolved_and_keeps_the_fragment)
         {"/", "http://%s/whole", "/whole"},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        char answer[256], location[128], host[64];
-        turn turns[] = {{.says = answer}, {.says = OK("there", "5")}};
-        web sv;
-        start_server(&sv, turns, 2);
+        char reply[256], location[128], host[64];
+        script_step steps[] = {{.reply = reply}, {.reply = OK("there", "5")}};
+        script_server sv;
+        start_server(&sv, steps, 2);
         snprintf(host, sizeof host, "127.0.0.1:%d", sv.port);
         snprintf(location, sizeof location, rows[i].location, host);
-        snprintf(answer, sizeof answer,
+        snprintf(reply, sizeof reply,
                  "HTTP/1.1 302 Go\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n", location);
         weft_fetch *f;
         ck_assert_int_eq(weft_fetch_get(NULL, url_of(&sv, rows[i].url), &f), 200);
@@ -87,44 +88,44 @@ START_TEST(a_location_is_resolved_and_keeps_the_fragment)
 }
 END_TEST
 
-START_TEST(a_redirect_that_cannot_be_followed_is_the_answer)
+START_TEST(a_redirect_that_cannot_be_followed_is_the_response)
 {
-    static const char *const answers[] = {
+    static const char *const replies[] = {
         "HTTP/1.1 302 Go\r\nContent-Length: 4\r\n\r\ngone",
-        TO("300", "/b"),
-        TO("304", "/b"),
-        TO("305", "/b"),
-        TO("302", "ftp://127.0.0.1/"),
-        TO("302", "mailto:someone"),
-        TO("302", "http://[::1/"),
-        TO("302", "/a b"),
+        REDIRECT("300", "/b"),
+        REDIRECT("304", "/b"),
+        REDIRECT("305", "/b"),
+        REDIRECT("302", "ftp://127.0.0.1/"),
+        REDIRECT("302", "mailto:someone"),
+        REDIRECT("302", "http://[::1/"),
+        REDIRECT("302", "/a b"),
     };
-    for (size_t i = 0; i < COUNT_OF(answers); i++) {
-        const turn turns[] = {{.says = answers[i]}};
-        web sv;
-        start_server(&sv, turns, 1);
+    for (size_t i = 0; i < COUNT_OF(replies); i++) {
+        const script_step steps[] = {{.reply = replies[i]}};
+        script_server sv;
+        start_server(&sv, steps, 1);
         weft_fetch *f;
         int status = weft_fetch_get(NULL, url_of(&sv, "/a"), &f);
         ck_assert_msg(status >= 300 && status < 400, "row %zu: %d", i, status);
         weft_fetch_close(f);
-        ck_assert_uint_eq(sv.asked, 1);
+        ck_assert_uint_eq(sv.requests, 1);
         stop_server(&sv);
     }
 }
 END_TEST
 
-START_TEST(redirects_have_an_end)
+START_TEST(too_many_redirects_are_eloop)
 {
-    static const turn turns[] = {{.says = TO("302", "/again")}};
-    web sv;
-    start_server(&sv, turns, 1);
+    static const script_step steps[] = {{.reply = REDIRECT("302", "/again")}};
+    script_server sv;
+    start_server(&sv, steps, 1);
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_get(NULL, url_of(&sv, "/"), &f), -ELOOP);
-    ck_assert_any_words(-ELOOP);
-    ck_assert_uint_eq(sv.asked, 11);
+    ck_assert_any_error(-ELOOP);
+    ck_assert_uint_eq(sv.requests, 11);
     weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.redirects_max = 2});
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), -ELOOP);
-    ck_assert_uint_eq(sv.asked, 14);
+    ck_assert_uint_eq(sv.requests, 14);
     weft_fetcher_free(fetcher);
     fetcher = weft_fetcher_new(&(weft_fetcher_options){.redirects_max = -1});
     char *text;
@@ -138,54 +139,55 @@ START_TEST(redirects_have_an_end)
 }
 END_TEST
 
-/* What was said to one server, and is no other's business. */
-static const weft_fetch_field private_fields[] = {
+/* Fields that another origin must not receive, except X-Other. */
+static const weft_fetch_field origin_fields[] = {
     {"Authorization", "Bearer x"}, {"Cookie", "a=b"}, {"Host", "mine.test"}, {"X-Other", "y"}};
 
-START_TEST(another_origin_is_not_told_the_secrets_of_the_first)
+START_TEST(another_origin_does_not_receive_the_secrets_of_the_first)
 {
-    char answer[256];
-    turn from[] = {{.says = answer}};
-    static const turn to[] = {{.says = TO("302", "/further")}, {.says = OK("there", "5")}};
-    web one, two;
+    char reply[256];
+    script_step from[] = {{.reply = reply}};
+    static const script_step to[] = {{.reply = REDIRECT("302", "/further")},
+                                     {.reply = OK("there", "5")}};
+    script_server one, two;
     start_server(&one, from, 1);
     start_server(&two, to, 2);
-    snprintf(answer, sizeof answer, "HTTP/1.1 307 Go\r\nLocation: %s/\r\nContent-Length: 0\r\n\r\n",
+    snprintf(reply, sizeof reply, "HTTP/1.1 307 Go\r\nLocation: %s/\r\nContent-Length: 0\r\n\r\n",
              two.base);
-    const weft_fetch_request r = {.url = url_of(&one, "/"),
-                                  .fields = private_fields,
-                                  .fields_count = COUNT_OF(private_fields)};
+    const weft_fetch_request r = {
+        .url = url_of(&one, "/"), .fields = origin_fields, .fields_count = COUNT_OF(origin_fields)};
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_send(NULL, &r, &f), 200);
     weft_fetch_close(f);
-    ck_assert_seen(&one, "Authorization: Bearer x\r\nCookie: a=b\r\nHost: mine.test\r\n");
-    ck_assert_uint_eq(two.asked, 2);
-    ck_assert_unseen(&two, "uthorization");
-    ck_assert_unseen(&two, "Cookie");
-    ck_assert_unseen(&two, "mine.test");
-    ck_assert_uint_eq(count_in(two.seen, "X-Other: y\r\n"), 2);
-    ck_assert_uint_eq(count_in(two.seen, "Host: 127.0.0.1:"), 2);
+    ck_assert_server_received(&one,
+                              "Authorization: Bearer x\r\nCookie: a=b\r\nHost: mine.test\r\n");
+    ck_assert_uint_eq(two.requests, 2);
+    ck_assert_server_not_received(&two, "uthorization");
+    ck_assert_server_not_received(&two, "Cookie");
+    ck_assert_server_not_received(&two, "mine.test");
+    ck_assert_uint_eq(count_in(two.received, "X-Other: y\r\n"), 2);
+    ck_assert_uint_eq(count_in(two.received, "Host: 127.0.0.1:"), 2);
     stop_server(&one);
     stop_server(&two);
 }
 END_TEST
 
-START_TEST(the_user_of_a_url_is_told_to_its_origin_only)
+START_TEST(the_user_of_a_url_is_sent_to_its_origin_only)
 {
-    char answer[256], url[128];
-    turn from[] = {{.says = TO("302", "/b")}, {.says = answer}};
-    static const turn to[] = {{.says = OK("there", "5")}};
-    web one, two;
+    char reply[256], url[128];
+    script_step from[] = {{.reply = REDIRECT("302", "/b")}, {.reply = reply}};
+    static const script_step to[] = {{.reply = OK("there", "5")}};
+    script_server one, two;
     start_server(&one, from, 2);
     start_server(&two, to, 1);
-    snprintf(answer, sizeof answer, "HTTP/1.1 302 Go\r\nLocation: %s/\r\nContent-Length: 0\r\n\r\n",
+    snprintf(reply, sizeof reply, "HTTP/1.1 302 Go\r\nLocation: %s/\r\nContent-Length: 0\r\n\r\n",
              two.base);
     snprintf(url, sizeof url, "http://u:p@127.0.0.1:%d/a", one.port);
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_get(NULL, url, &f), 200);
     weft_fetch_close(f);
-    ck_assert_uint_eq(count_in(one.seen, "Authorization: Basic dTpw\r\n"), 2);
-    ck_assert_unseen(&two, "uthorization");
+    ck_assert_uint_eq(count_in(one.received, "Authorization: Basic dTpw\r\n"), 2);
+    ck_assert_server_not_received(&two, "uthorization");
     stop_server(&one);
     stop_server(&two);
 }
@@ -194,13 +196,13 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_redirect_is_followed_as_its_status_says,
+        &a_redirect_is_followed_according_to_its_status,
         &a_location_is_resolved_and_keeps_the_fragment,
-        &a_redirect_that_cannot_be_followed_is_the_answer,
-        &redirects_have_an_end,
-        &another_origin_is_not_told_the_secrets_of_the_first,
-        &the_user_of_a_url_is_told_to_its_origin_only,
+        &a_redirect_that_cannot_be_followed_is_the_response,
+        &too_many_redirects_are_eloop,
+        &another_origin_does_not_receive_the_secrets_of_the_first,
+        &the_user_of_a_url_is_sent_to_its_origin_only,
     };
-    forget_proxies();
+    unset_proxies();
     return run_suite("fetch_redirect", tests, COUNT_OF(tests));
 }

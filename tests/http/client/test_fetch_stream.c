@@ -1,13 +1,13 @@
-/* The web client with bodies of any length, both ways: written and read piece by piece. */
-#include "fetch_support.h"
+/* Streamed bodies of the HTTP client: requests written in parts, early responses, and gzip. */
+#include "http/fetch_support.h"
 
 #ifdef WEFT_HAS_GZIP
 #include <zlib.h>
 #endif
 
-static const turn hello[] = {{.says = OK("hello", "5")}};
+static const script_step hello[] = {{.reply = OK("hello", "5")}};
 
-static weft_fetch *open_at(weft_fetcher *fetcher, const char *url, int64_t length)
+static weft_fetch *open_put(weft_fetcher *fetcher, const char *url, int64_t length)
 {
     weft_fetch *f;
     const weft_fetch_request r = {.method = "PUT", .url = url, .type = "text/x"};
@@ -15,12 +15,12 @@ static weft_fetch *open_at(weft_fetcher *fetcher, const char *url, int64_t lengt
     return f;
 }
 
-START_TEST(a_body_is_written_in_pieces_of_a_known_length)
+START_TEST(a_body_of_known_length_is_written_in_parts)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f = open_at(fetcher, url_of(&sv, "/"), 6);
+    weft_fetch *f = open_put(fetcher, url_of(&sv, "/"), 6);
     ck_assert_int_eq(weft_fetch_status(f), 0);
     ck_assert_int_eq(weft_fetch_read(f, (char[4]){0}, 4), -EINVAL);
     ck_assert_int_eq(weft_fetch_write(f, "abc", 3), 3);
@@ -32,17 +32,17 @@ START_TEST(a_body_is_written_in_pieces_of_a_known_length)
     ck_assert_int_eq(weft_fetch_wait(f), 200);
     ck_assert_int_eq(weft_fetch_write(f, "g", 1), -EPIPE);
     weft_fetch_close(f);
-    ck_assert_seen(&sv, "Content-Type: text/x\r\nContent-Length: 6\r\n\r\nabcdef");
-    ck_assert_get(fetcher, url_of(&sv, "/"), "hello");
+    ck_assert_server_received(&sv, "Content-Type: text/x\r\nContent-Length: 6\r\n\r\nabcdef");
+    ck_assert_fetch(fetcher, url_of(&sv, "/"), "hello");
     ck_assert_uint_eq(sv.conns, 1);
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
 END_TEST
 
-START_TEST(a_get_with_an_empty_body_speaks_of_none)
+START_TEST(a_get_with_an_empty_body_has_no_content_length)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     weft_fetch *f;
@@ -50,28 +50,28 @@ START_TEST(a_get_with_an_empty_body_speaks_of_none)
     ck_assert_int_eq(weft_fetch_open(fetcher, &r, 0, &f), 0);
     ck_assert_int_eq(weft_fetch_wait(f), 200);
     weft_fetch_close(f);
-    ck_assert_unseen(&sv, "Content-Length");
-    f = open_at(fetcher, url_of(&sv, "/"), 0);
+    ck_assert_server_not_received(&sv, "Content-Length");
+    f = open_put(fetcher, url_of(&sv, "/"), 0);
     ck_assert_int_eq(weft_fetch_wait(f), 200);
     weft_fetch_close(f);
-    ck_assert_seen(&sv, "Content-Length: 0\r\n");
+    ck_assert_server_received(&sv, "Content-Length: 0\r\n");
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
 END_TEST
 
-START_TEST(a_body_is_written_in_chunks)
+START_TEST(a_body_of_unknown_length_is_chunked)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f = open_at(fetcher, url_of(&sv, "/"), -1);
+    weft_fetch *f = open_put(fetcher, url_of(&sv, "/"), -1);
     for (int i = 0; i < 10; i++)
         ck_assert_int_eq(weft_fetch_write(f, "0123456789", (size_t)i), i);
     ck_assert_int_eq(weft_fetch_wait(f), 200);
     weft_fetch_close(f);
-    ck_assert_seen(&sv, "Transfer-Encoding: chunked\r\n\r\n001012012301234");
-    f = open_at(fetcher, url_of(&sv, "/empty"), -1);
+    ck_assert_server_received(&sv, "Transfer-Encoding: chunked\r\n\r\n001012012301234");
+    f = open_put(fetcher, url_of(&sv, "/empty"), -1);
     ck_assert_int_eq(weft_fetch_wait(f), 200);
     weft_fetch_close(f);
     ck_assert_uint_eq(sv.conns, 1);
@@ -82,26 +82,26 @@ START_TEST(a_body_is_written_in_chunks)
 }
 END_TEST
 
-START_TEST(a_body_that_is_not_written_to_its_end_costs_the_connection)
+START_TEST(closing_an_incomplete_request_closes_the_connection)
 {
-    web sv;
+    script_server sv;
     start_server(&sv, hello, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f = open_at(fetcher, url_of(&sv, "/"), 6);
+    weft_fetch *f = open_put(fetcher, url_of(&sv, "/"), 6);
     ck_assert_int_eq(weft_fetch_write(f, "abc", 3), 3);
     weft_fetch_close(f);
     let_run();
-    ck_assert_uint_eq(sv.open, 0);
+    ck_assert_uint_eq(sv.open_conns, 0);
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
 END_TEST
 
-/* Keeps all of it, then sends it back. */
+/* Store a chunked body, then send it back. */
 static unsigned char stored[3000000];
 static size_t stored_bytes;
 
-static bool store_and_return(web *sv, weft_stream *s)
+static bool store_and_return(script_server *sv, weft_stream *s)
 {
     char *line;
     (void)sv;
@@ -125,13 +125,13 @@ static bool store_and_return(web *sv, weft_stream *s)
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(a_large_body_goes_there_and_comes_back_as_it_was)
+START_TEST(a_large_body_is_echoed_unchanged)
 {
-    static const turn turns[] = {{.talks = store_and_return}};
+    static const script_step steps[] = {{.handle = store_and_return}};
     static unsigned char data[100000];
-    web sv;
-    start_server(&sv, turns, 1);
-    weft_fetch *f = open_at(NULL, url_of(&sv, "/"), -1);
+    script_server sv;
+    start_server(&sv, steps, 1);
+    weft_fetch *f = open_put(NULL, url_of(&sv, "/"), -1);
     size_t sent = 0;
     while (sent < sizeof stored - sizeof data) {
         size_t n = 1 + random_below(sizeof data);
@@ -154,17 +154,17 @@ START_TEST(a_large_body_goes_there_and_comes_back_as_it_was)
 }
 END_TEST
 
-START_TEST(a_large_body_in_memory_is_sent_whole)
+START_TEST(a_large_body_in_memory_is_sent_completely)
 {
-    static const turn turns[] = {{.says = OK("hello", "5")}};
+    static const script_step steps[] = {{.reply = OK("hello", "5")}};
     static char body[50000];
     memset(body, 'b', sizeof body);
-    web sv;
-    start_server(&sv, turns, 1);
+    script_server sv;
+    start_server(&sv, steps, 1);
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_post(NULL, url_of(&sv, "/"), NULL, body, sizeof body, &f), 200);
     weft_fetch_close(f);
-    const char *at = strstr(sv.seen, "\r\n\r\n") + 4;
+    const char *at = strstr(sv.received, "\r\n\r\n") + 4;
     ck_assert_uint_eq(strspn(at, "b"), sizeof body);
     stop_server(&sv);
 }
@@ -172,24 +172,24 @@ END_TEST
 
 #define TOO_LARGE "HTTP/1.1 413 Too large\r\nContent-Length: 3\r\n\r\nno!"
 
-/* The server answers from the head alone; it hangs up, or it does not and never reads. */
-START_TEST(an_answer_before_the_end_of_the_body_stops_that)
+/* The server replies after the head and never reads the body, with and without a close. */
+START_TEST(an_early_response_stops_the_writes_of_the_body)
 {
-    for (int hangs_up = 0; hangs_up <= 1; hangs_up++) {
-        const turn turns[] = {{.says = TOO_LARGE, .is_early = true, .hangs_up = hangs_up}};
+    for (int closes = 0; closes <= 1; closes++) {
+        const script_step steps[] = {{.reply = TOO_LARGE, .is_early = true, .closes = closes}};
         static const char data[100000];
-        web sv;
-        start_server(&sv, turns, 1);
+        script_server sv;
+        start_server(&sv, steps, 1);
         weft_fetcher *fetcher = weft_fetcher_new(NULL);
-        weft_fetch *f = open_at(fetcher, url_of(&sv, "/"), (int64_t)1 << 40);
+        weft_fetch *f = open_put(fetcher, url_of(&sv, "/"), (int64_t)1 << 40);
         ssize_t n = 0;
         while ((n = weft_fetch_write(f, data, sizeof data)) > 0)
             continue;
         ck_assert_int_eq(n, -EPIPE);
         ck_assert_int_eq(weft_fetch_write(f, data, 1), -EPIPE);
         int status = weft_fetch_wait(f);
-        /* Hung up with bytes unread, the kernel may take the answer back by a reset. */
-        ck_assert(status == 413 || (hangs_up && status == -ECONNRESET));
+        /* A close with unread bytes may reset the connection and discard the response. */
+        ck_assert(status == 413 || (closes && status == -ECONNRESET));
         weft_fetch_close(f);
         weft_fetcher_free(fetcher);
         stop_server(&sv);
@@ -197,13 +197,13 @@ START_TEST(an_answer_before_the_end_of_the_body_stops_that)
 }
 END_TEST
 
-START_TEST(an_answer_before_the_end_of_a_body_in_memory_is_the_answer)
+START_TEST(an_early_response_to_a_body_in_memory_is_returned)
 {
-    static const turn turns[] = {{.says = TOO_LARGE, .is_early = true}};
-    const size_t bytes = (size_t)32 << 20; /* more than the kernel takes */
+    static const script_step steps[] = {{.reply = TOO_LARGE, .is_early = true}};
+    const size_t bytes = (size_t)32 << 20; /* more than the kernel buffers */
     char *body = calloc(1, bytes), *text;
-    web sv;
-    start_server(&sv, turns, 1);
+    script_server sv;
+    start_server(&sv, steps, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     weft_fetch *f;
     ck_assert_int_eq(weft_fetch_post(fetcher, url_of(&sv, "/"), NULL, body, bytes, &f), 413);
@@ -216,9 +216,9 @@ START_TEST(an_answer_before_the_end_of_a_body_in_memory_is_the_answer)
 }
 END_TEST
 
-static weft_value post_much(void *arg)
+static weft_value post_large_body(void *arg)
 {
-    const size_t bytes = (size_t)64 << 20; /* more than the kernel takes */
+    const size_t bytes = (size_t)64 << 20; /* more than the kernel buffers */
     char *body = calloc(1, bytes);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     weft_fetch *f;
@@ -229,22 +229,22 @@ static weft_value post_much(void *arg)
     return status;
 }
 
-/* The server reads nothing, and answers only when the client can write no more. */
-START_TEST(who_is_held_up_in_writing_hears_of_the_answer)
+/* The server does not read, and replies when the client is blocked in its write. */
+START_TEST(a_blocked_write_ends_when_the_response_arrives)
 {
-    static const turn turns[] = {{.says = TOO_LARGE, .is_early = true, .is_held = true}};
-    web sv;
-    start_server(&sv, turns, 1);
-    weft_fiber client = weft_spin(post_much, &sv);
+    static const script_step steps[] = {{.reply = TOO_LARGE, .is_early = true, .is_held = true}};
+    script_server sv;
+    start_server(&sv, steps, 1);
+    weft_fiber client = weft_spin(post_large_body, &sv);
     ck_assert_int_eq(weft_sem_wait(&sv.arrived), 0);
     let_run();
-    let_go(&sv, 1);
+    release_replies(&sv, 1);
     ck_assert_int_eq(weft_await(client), 413);
     stop_server(&sv);
 }
 END_TEST
 
-static bool talk_continue(web *sv, weft_stream *s)
+static bool send_continue_and_read_body(script_server *sv, weft_stream *s)
 {
     weft_stream_puts(s, "HTTP/1.1 100 Continue\r\n\r\n");
     if (!read_body(sv, s, 4))
@@ -253,20 +253,20 @@ static bool talk_continue(web *sv, weft_stream *s)
     return weft_stream_flush(s) == 0;
 }
 
-START_TEST(who_expects_to_be_told_waits_for_it_before_the_body)
+START_TEST(a_request_with_expect_100_continue_waits_before_it_sends_the_body)
 {
-    static const turn yes[] = {{.talks = talk_continue}};
-    static const turn no[] = {{.says = TOO_LARGE, .is_early = true}};
+    static const script_step yes[] = {{.handle = send_continue_and_read_body}};
+    static const script_step no[] = {{.reply = TOO_LARGE, .is_early = true}};
     const weft_fetch_field field = {"Expect", "100-continue"};
     weft_fetch_request r = {.fields = &field, .fields_count = 1, .body = "body", .body_bytes = 4};
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    web sv;
+    script_server sv;
     weft_fetch *f;
     start_server(&sv, yes, 1);
     r.url = url_of(&sv, "/");
     ck_assert_int_eq(weft_fetch_send(fetcher, &r, &f), 200);
     weft_fetch_close(f);
-    ck_assert_seen(&sv, "Expect: 100-continue\r\n\r\nbody");
+    ck_assert_server_received(&sv, "Expect: 100-continue\r\n\r\nbody");
     stop_server(&sv);
     start_server(&sv, no, 1);
     r.url = url_of(&sv, "/");
@@ -278,22 +278,22 @@ START_TEST(who_expects_to_be_told_waits_for_it_before_the_body)
     ck_assert_int_eq(weft_fetch_write(f, "body", 4), -EPIPE);
     ck_assert_int_eq(weft_fetch_wait(f), 413);
     weft_fetch_close(f);
-    ck_assert_unseen(&sv, "body");
+    ck_assert_server_not_received(&sv, "body");
     weft_fetcher_free(fetcher);
     stop_server(&sv);
 }
 END_TEST
 
-START_TEST(who_expects_to_be_told_is_not_told_of_another_protocol)
+START_TEST(a_101_instead_of_100_continue_is_ebadmsg)
 {
-    static const turn turns[] = {
-        {.says = "HTTP/1.1 101 Change\r\nUpgrade: x\r\n\r\n", .is_early = true}};
+    static const script_step steps[] = {
+        {.reply = "HTTP/1.1 101 Change\r\nUpgrade: x\r\n\r\n", .is_early = true}};
     const weft_fetch_field field = {"Expect", "100-continue"};
     weft_fetch_request r = {.fields = &field, .fields_count = 1, .body = "body", .body_bytes = 4};
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    web sv;
+    script_server sv;
     weft_fetch *f;
-    start_server(&sv, turns, 1);
+    start_server(&sv, steps, 1);
     r.url = url_of(&sv, "/");
     ck_assert_int_eq(weft_fetch_send(fetcher, &r, &f), -EBADMSG);
     ck_assert_ptr_null(f);
@@ -302,35 +302,35 @@ START_TEST(who_expects_to_be_told_is_not_told_of_another_protocol)
 }
 END_TEST
 
-START_TEST(a_wait_that_is_cancelled_can_be_waited_for_again)
+START_TEST(a_cancelled_wait_can_be_repeated)
 {
-    static const turn turns[] = {{.says = OK("late", "4"), .is_held = true}};
-    web sv;
-    start_server(&sv, turns, 1);
-    weft_fetch *f = open_at(NULL, url_of(&sv, "/"), -1);
+    static const script_step steps[] = {{.reply = OK("late", "4"), .is_held = true}};
+    script_server sv;
+    start_server(&sv, steps, 1);
+    weft_fetch *f = open_put(NULL, url_of(&sv, "/"), -1);
     ck_assert_int_eq(weft_fetch_write(f, "abc", 3), 3);
     int status = 0;
     WEFT_MOVE_ON_AFTER(0.01)
         status = weft_fetch_wait(f);
     ck_assert_int_eq(status, -ECANCELED);
     ck_assert_int_eq(weft_fetch_write(f, "d", 1), -EINVAL);
-    let_go(&sv, 1);
+    release_replies(&sv, 1);
     ck_assert_int_eq(weft_fetch_wait(f), 200);
     weft_fetch_close(f);
-    ck_assert_uint_eq(sv.asked, 1);
+    ck_assert_uint_eq(sv.requests, 1);
     stop_server(&sv);
 }
 END_TEST
 
-START_TEST(a_write_that_is_cancelled_cuts_the_fetch)
+START_TEST(a_cancelled_write_fails_the_fetch)
 {
-    static const turn turns[] = {{.is_early = true}};
+    static const script_step steps[] = {{.is_early = true}};
     static const char data[100000];
     warm_up();
-    web sv;
-    start_server(&sv, turns, 1);
+    script_server sv;
+    start_server(&sv, steps, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
-    weft_fetch *f = open_at(fetcher, url_of(&sv, "/"), -1);
+    weft_fetch *f = open_put(fetcher, url_of(&sv, "/"), -1);
     ssize_t n = 1;
     WEFT_MOVE_ON_AFTER(0.05)
         while (n > 0)
@@ -344,31 +344,31 @@ START_TEST(a_write_that_is_cancelled_cuts_the_fetch)
 }
 END_TEST
 
-/* A redirect of a streamed body: followed if it needs the body no more. */
-START_TEST(a_streamed_request_is_redirected_without_its_body_only)
+/* The client follows a redirect of a streamed request only if the body is not needed again. */
+START_TEST(a_streamed_request_is_redirected_only_without_its_body)
 {
-    static const turn see[] = {
-        {.says = "HTTP/1.1 303 See\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n"},
-        {.says = OK("seen", "4")}};
-    static const turn again[] = {
-        {.says = "HTTP/1.1 307 Again\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n"}};
-    web sv;
+    static const script_step see[] = {
+        {.reply = "HTTP/1.1 303 See\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n"},
+        {.reply = OK("seen", "4")}};
+    static const script_step again[] = {
+        {.reply = "HTTP/1.1 307 Again\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n"}};
+    script_server sv;
     start_server(&sv, see, 2);
-    weft_fetch *f = open_at(NULL, url_of(&sv, "/a"), -1);
+    weft_fetch *f = open_put(NULL, url_of(&sv, "/a"), -1);
     ck_assert_int_eq(weft_fetch_write(f, "abc", 3), 3);
     char *text;
     ck_assert_int_eq(weft_fetch_wait(f), 200);
     ck_assert_int_eq(weft_fetch_read_all(f, &text), 4);
     ck_assert_str_eq(weft_fetch_url(f), url_of(&sv, "/b"));
     weft_fetch_close(f);
-    ck_assert_uint_eq(count_in(sv.seen, "Content-Type"), 1);
-    ck_assert_uint_eq(count_in(sv.seen, "Transfer-Encoding"), 1);
+    ck_assert_uint_eq(count_in(sv.received, "Content-Type"), 1);
+    ck_assert_uint_eq(count_in(sv.received, "Transfer-Encoding"), 1);
     stop_server(&sv);
     start_server(&sv, again, 1);
-    f = open_at(NULL, url_of(&sv, "/a"), 0);
+    f = open_put(NULL, url_of(&sv, "/a"), 0);
     ck_assert_int_eq(weft_fetch_wait(f), 307);
     weft_fetch_close(f);
-    ck_assert_uint_eq(sv.asked, 1);
+    ck_assert_uint_eq(sv.requests, 1);
     stop_server(&sv);
 }
 END_TEST
@@ -377,8 +377,8 @@ END_TEST
 static char *zipped;
 static size_t zipped_bytes;
 
-/* So many bytes of the stream, or zeros, as one member behind what is there. */
-static void zip(size_t bytes, bool is_zero)
+/* Append a gzip member with the first bytes of the test stream, or with zeros. */
+static void append_gzip_member(size_t bytes, bool is_zero)
 {
     unsigned char *data = calloc(1, bytes + 1);
     if (!is_zero)
@@ -397,8 +397,8 @@ static void zip(size_t bytes, bool is_zero)
     free(data);
 }
 
-/* In chunks of 1,000 bytes: a piece of input ends anywhere. */
-static bool talk_zipped(web *sv, weft_stream *s)
+/* Send zipped in chunks of 1,000 bytes, so that input ends at arbitrary positions. */
+static bool send_gzip(script_server *sv, weft_stream *s)
 {
     (void)sv;
     weft_stream_puts(
@@ -413,35 +413,35 @@ static bool talk_zipped(web *sv, weft_stream *s)
     return weft_stream_flush(s) == 0;
 }
 
-static const turn zipped_turns[] = {{.talks = talk_zipped}};
+static const script_step gzip_steps[] = {{.handle = send_gzip}};
 
-START_TEST(a_compressed_body_is_read_uncompressed)
+START_TEST(a_compressed_body_is_decompressed)
 {
-    web sv;
-    start_server(&sv, zipped_turns, 1);
+    script_server sv;
+    start_server(&sv, gzip_steps, 1);
     weft_fetcher *fetcher = weft_fetcher_new(NULL);
     weft_fetch *f;
     char *text;
-    zip(300000, false);
+    append_gzip_member(300000, false);
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
-    ck_assert_seen(&sv, "Accept-Encoding: gzip\r\n");
+    ck_assert_server_received(&sv, "Accept-Encoding: gzip\r\n");
     ck_assert_int_eq(weft_fetch_length(f), -1);
     ck_assert_int_eq(weft_fetch_read_all(f, &text), 300000);
     assert_bytes_at((unsigned char *)text, 300000, 0);
     weft_fetch_close(f);
     size_t first = zipped_bytes;
-    zip(0, false); /* more members */
-    zip(5000, false);
+    append_gzip_member(0, false); /* more members */
+    append_gzip_member(5000, false);
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
     ck_assert_int_eq(weft_fetch_read_all(f, &text), 305000);
     assert_bytes_at((unsigned char *)text + 300000, 5000, 0);
     weft_fetch_close(f);
-    zipped_bytes = 0; /* a body of nothing */
+    zipped_bytes = 0; /* an empty body */
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
     ck_assert_int_eq(weft_fetch_read_all(f, &text), 0);
     weft_fetch_close(f);
     ck_assert_uint_eq(sv.conns, 1);
-    const size_t bad[] = {1, 9, 500, first - 1}; /* cut short */
+    const size_t bad[] = {1, 9, 500, first - 1}; /* truncated */
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         zipped_bytes = bad[i];
         ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
@@ -449,7 +449,7 @@ START_TEST(a_compressed_body_is_read_uncompressed)
         weft_fetch_close(f);
     }
     zipped_bytes = first;
-    zipped[first / 2] ^= 0x55; /* or wrong: by its sum at the latest */
+    zipped[first / 2] ^= 0x55; /* corrupt: at least the checksum fails */
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
     ck_assert_int_eq(weft_fetch_read_all(f, &text), -EBADMSG);
     weft_fetch_close(f);
@@ -463,19 +463,19 @@ START_TEST(a_compressed_body_is_read_uncompressed)
 }
 END_TEST
 
-START_TEST(what_blows_up_stops_at_the_limit)
+START_TEST(decompression_stops_at_the_limit)
 {
-    web sv;
-    start_server(&sv, zipped_turns, 1);
+    script_server sv;
+    start_server(&sv, gzip_steps, 1);
     weft_fetcher *fetcher = weft_fetcher_new(&(weft_fetcher_options){.body_bytes_max = 1 << 20});
-    zip((size_t)20 << 20, true);
+    append_gzip_member((size_t)20 << 20, true);
     ck_assert_uint_lt(zipped_bytes, 100000);
     weft_fetch *f;
     char *text;
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
     ck_assert_int_eq(weft_fetch_read_all(f, &text), -EMSGSIZE);
     weft_fetch_close(f);
-    const void *piece; /* but in pieces it can be read */
+    const void *piece; /* body_bytes_max does not apply to weft_fetch_read_piece */
     size_t sum = 0;
     ssize_t n;
     ck_assert_int_eq(weft_fetch_get(fetcher, url_of(&sv, "/"), &f), 200);
@@ -490,11 +490,11 @@ START_TEST(what_blows_up_stops_at_the_limit)
 }
 END_TEST
 
-START_TEST(who_asks_for_an_encoding_himself_gets_it_as_it_is)
+START_TEST(a_caller_that_sets_accept_encoding_or_range_gets_the_body_unchanged)
 {
-    web sv;
-    start_server(&sv, zipped_turns, 1);
-    zip(1000, false);
+    script_server sv;
+    start_server(&sv, gzip_steps, 1);
+    append_gzip_member(1000, false);
     const weft_fetch_field fields[] = {{"Accept-Encoding", "gzip"}, {"Range", "bytes=0-"}};
     weft_fetcher *fetchers[] = {weft_fetcher_new(NULL),
                                 weft_fetcher_new(&(weft_fetcher_options){.has_no_gzip = true})};
@@ -508,7 +508,7 @@ START_TEST(who_asks_for_an_encoding_himself_gets_it_as_it_is)
         ck_assert_mem_eq(text, zipped, zipped_bytes);
         weft_fetch_close(f);
     }
-    ck_assert_uint_eq(count_in(sv.seen, "Accept-Encoding"), 1);
+    ck_assert_uint_eq(count_in(sv.received, "Accept-Encoding"), 1);
     weft_fetcher_free(fetchers[0]);
     weft_fetcher_free(fetchers[1]);
     free(zipped);
@@ -520,26 +520,26 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_body_is_written_in_pieces_of_a_known_length,
-        &a_get_with_an_empty_body_speaks_of_none,
-        &a_body_is_written_in_chunks,
-        &a_body_that_is_not_written_to_its_end_costs_the_connection,
-        &a_large_body_goes_there_and_comes_back_as_it_was,
-        &a_large_body_in_memory_is_sent_whole,
-        &an_answer_before_the_end_of_the_body_stops_that,
-        &an_answer_before_the_end_of_a_body_in_memory_is_the_answer,
-        &who_is_held_up_in_writing_hears_of_the_answer,
-        &who_expects_to_be_told_waits_for_it_before_the_body,
-        &who_expects_to_be_told_is_not_told_of_another_protocol,
-        &a_wait_that_is_cancelled_can_be_waited_for_again,
-        &a_write_that_is_cancelled_cuts_the_fetch,
-        &a_streamed_request_is_redirected_without_its_body_only,
+        &a_body_of_known_length_is_written_in_parts,
+        &a_get_with_an_empty_body_has_no_content_length,
+        &a_body_of_unknown_length_is_chunked,
+        &closing_an_incomplete_request_closes_the_connection,
+        &a_large_body_is_echoed_unchanged,
+        &a_large_body_in_memory_is_sent_completely,
+        &an_early_response_stops_the_writes_of_the_body,
+        &an_early_response_to_a_body_in_memory_is_returned,
+        &a_blocked_write_ends_when_the_response_arrives,
+        &a_request_with_expect_100_continue_waits_before_it_sends_the_body,
+        &a_101_instead_of_100_continue_is_ebadmsg,
+        &a_cancelled_wait_can_be_repeated,
+        &a_cancelled_write_fails_the_fetch,
+        &a_streamed_request_is_redirected_only_without_its_body,
 #ifdef WEFT_HAS_GZIP
-        &a_compressed_body_is_read_uncompressed,
-        &what_blows_up_stops_at_the_limit,
-        &who_asks_for_an_encoding_himself_gets_it_as_it_is,
+        &a_compressed_body_is_decompressed,
+        &decompression_stops_at_the_limit,
+        &a_caller_that_sets_accept_encoding_or_range_gets_the_body_unchanged,
 #endif
     };
-    forget_proxies();
+    unset_proxies();
     return run_suite("fetch_stream", tests, COUNT_OF(tests));
 }

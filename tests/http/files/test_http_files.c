@@ -1,21 +1,21 @@
-/* The folder of a web site: what is served of it, what is not, and how. */
-#include "http_files_support.h"
+/* Files over HTTP: headers, indexes, listings, links, hidden files, and changes of the root. */
+#include "http/http_files_support.h"
 
-START_TEST(a_file_is_served_with_what_there_is_to_say_about_it)
+START_TEST(a_file_is_served_with_its_headers)
 {
     files_open(NULL);
     ck_assert_get("/a.txt", 200, "0123456789");
-    assert_heard("\r\nContent-Type: text/plain; charset=utf-8\r\n");
-    assert_heard("\r\nContent-Length: 10\r\n");
-    assert_heard("\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
-    assert_heard("\r\nAccept-Ranges: bytes\r\n");
-    assert_heard("\r\nX-Content-Type-Options: nosniff\r\n");
-    ck_assert_ptr_nonnull(heard_header("ETag"));
-    assert_not_heard("Cache-Control");
-    assert_not_heard("Vary");
+    assert_received("\r\nContent-Type: text/plain; charset=utf-8\r\n");
+    assert_received("\r\nContent-Length: 10\r\n");
+    assert_received("\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
+    assert_received("\r\nAccept-Ranges: bytes\r\n");
+    assert_received("\r\nX-Content-Type-Options: nosniff\r\n");
+    ck_assert_ptr_nonnull(response_header("ETag"));
+    assert_not_received("Cache-Control");
+    assert_not_received("Vary");
     ck_assert_get("/empty.bin", 200, "");
-    assert_heard("\r\nContent-Length: 0\r\n");
-    assert_heard("\r\nContent-Type: application/octet-stream\r\n");
+    assert_received("\r\nContent-Length: 0\r\n");
+    assert_received("\r\nContent-Type: application/octet-stream\r\n");
     files_close();
 }
 END_TEST
@@ -25,15 +25,16 @@ START_TEST(copies_of_a_file_have_the_same_etag)
     char etag[256];
     files_open(NULL);
     ck_assert_get("/a.txt", 200, "0123456789");
-    snprintf(etag, sizeof etag, "%s", heard_header("ETag"));
-    ck_assert_int_eq(rename(at("root/a.txt"), at("root/old.txt")), 0); /* keeps its inode */
-    make_file("root/a.txt", "0123456789");
-    set_time("root/a.txt", A_TIME);
+    snprintf(etag, sizeof etag, "%s", response_header("ETag"));
+    ck_assert_int_eq(rename(tree_path("root/a.txt"), tree_path("root/old.txt")),
+                     0); /* keeps its inode */
+    create_file("root/a.txt", "0123456789");
+    set_mtime("root/a.txt", MTIME);
     ck_assert_get("/a.txt", 200, "0123456789");
-    ck_assert_str_eq(heard_header("ETag"), etag);
-    set_time("root/a.txt", A_TIME + 1);
+    ck_assert_str_eq(response_header("ETag"), etag);
+    set_mtime("root/a.txt", MTIME + 1);
     ck_assert_get("/a.txt", 200, "0123456789");
-    ck_assert_str_ne(heard_header("ETag"), etag);
+    ck_assert_str_ne(response_header("ETag"), etag);
     files_close();
 }
 END_TEST
@@ -44,34 +45,34 @@ START_TEST(head_has_the_headers_of_get)
     static char got[4096];
     files_open(NULL);
     for (size_t i = 0; i < COUNT_OF(targets); i++) {
-        get(targets[i]);
-        size_t bytes = (size_t)(body_of(t.heard) - t.heard);
+        get_target(targets[i]);
+        size_t bytes = (size_t)(body_of(client.received) - client.received);
         ck_assert_uint_lt(bytes, sizeof got);
-        memcpy(got, t.heard, bytes);
+        memcpy(got, client.received, bytes);
         got[bytes] = '\0';
-        ask_with("HEAD", targets[i], "");
-        char *date = strstr(got, "\r\nDate: "); /* which may have gone on */
-        memcpy(date, strstr(t.heard, "\r\nDate: "), strlen("\r\nDate: ") + 29);
-        ck_assert_str_eq(t.heard, got);
+        request_with("HEAD", targets[i], "");
+        char *date = strstr(got, "\r\nDate: "); /* may differ by a second */
+        memcpy(date, strstr(client.received, "\r\nDate: "), strlen("\r\nDate: ") + 29);
+        ck_assert_str_eq(client.received, got);
     }
     files_close();
 }
 END_TEST
 
-START_TEST(a_folder_is_its_index_and_has_a_slash_at_its_end)
+START_TEST(a_folder_serves_its_index_and_redirects_to_a_final_slash)
 {
     files_open(NULL);
     ck_assert_get("/", 200, "<h1>Home</h1>");
-    assert_heard("\r\nContent-Type: text/html; charset=utf-8\r\n");
+    assert_received("\r\nContent-Type: text/html; charset=utf-8\r\n");
     ck_assert_get("/sub/", 200, "<h1>Sub</h1>");
     ck_assert_get_status("/sub", 301);
-    assert_heard("\r\nLocation: /sub/\r\n");
+    assert_received("\r\nLocation: /sub/\r\n");
     ck_assert_get_status("/sub?a=b&c", 301);
-    assert_heard("\r\nLocation: /sub/?a=b&c\r\n");
+    assert_received("\r\nLocation: /sub/?a=b&c\r\n");
     ck_assert_get_status("/list", 301);
     ck_assert_get_status("/list/", 404);
     ck_assert_get_status("/list/z%20folder", 301);
-    assert_heard("\r\nLocation: /list/z%20folder/\r\n");
+    assert_received("\r\nLocation: /list/z%20folder/\r\n");
     ck_assert_get_status("/a.txt/", 404);
     files_close();
 }
@@ -84,13 +85,13 @@ START_TEST(a_redirect_never_leads_to_another_host)
     files_open(NULL);
     for (size_t i = 0; i < COUNT_OF(targets); i++) {
         ck_assert_get_status(targets[i], 301);
-        ck_assert_str_eq(heard_header("Location"), "/sub/");
+        ck_assert_str_eq(response_header("Location"), "/sub/");
     }
     files_close();
 }
 END_TEST
 
-START_TEST(nothing_outside_the_folder_can_be_had)
+START_TEST(no_path_leads_outside_the_folder)
 {
     static const char *const targets[] = {
         "/../secret.txt",
@@ -120,18 +121,18 @@ START_TEST(nothing_outside_the_folder_can_be_had)
     };
     files_open(&(weft_http_files_options){.has_hidden = true, .has_listing = true});
     for (size_t i = 0; i < COUNT_OF(targets); i++) {
-        const char *reply = get(targets[i]);
-        ck_assert_msg(reply[0] != '\0', "%s: no reply", targets[i]);
-        int status = status_of(reply);
+        const char *response = get_target(targets[i]);
+        ck_assert_msg(response[0] != '\0', "%s: no response", targets[i]);
+        int status = status_of(response);
         ck_assert_msg(status == 404 || status == 400, "%s: %d", targets[i], status);
-        assert_not_heard("\r\n\r\nsecret");
+        assert_not_received("\r\n\r\nsecret");
     }
     ck_assert_get_status("/up", 404);
     files_close();
 }
 END_TEST
 
-START_TEST(links_that_stay_in_the_folder_are_followed)
+START_TEST(links_within_the_folder_are_followed)
 {
     files_open(NULL);
     ck_assert_get("/inside", 200, "0123456789");
@@ -141,7 +142,7 @@ START_TEST(links_that_stay_in_the_folder_are_followed)
 }
 END_TEST
 
-START_TEST(links_that_lead_out_are_followed_if_that_is_wanted)
+START_TEST(links_to_the_outside_are_followed_if_enabled)
 {
     files_open(&(weft_http_files_options){.has_outside_links = true});
     ck_assert_get("/outside", 200, "secret");
@@ -158,7 +159,7 @@ START_TEST(only_regular_files_are_served)
     files_open(NULL);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    snprintf(name.sun_path, sizeof name.sun_path, "%.60s/root/socket", base);
+    snprintf(name.sun_path, sizeof name.sun_path, "%.60s/root/socket", tree_folder);
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, sizeof name), 0);
     ck_assert_get_status("/fifo", 404);
     ck_assert_get_status("/socket", 404);
@@ -167,7 +168,7 @@ START_TEST(only_regular_files_are_served)
 }
 END_TEST
 
-START_TEST(names_with_a_dot_are_hidden_but_for_well_known_ones)
+START_TEST(names_with_a_dot_are_hidden_except_well_known)
 {
     files_open(NULL);
     ck_assert_get_status("/.hidden", 404);
@@ -175,7 +176,7 @@ START_TEST(names_with_a_dot_are_hidden_but_for_well_known_ones)
     ck_assert_get("/.well-known/a", 200, "known");
     ck_assert_get_status("/.well-known/.b", 404);
     weft_http_files_free(files);
-    files = weft_http_files_new(at("root"), &(weft_http_files_options){.has_hidden = true});
+    files = weft_http_files_new(tree_path("root"), &(weft_http_files_options){.has_hidden = true});
     ck_assert_get("/.hidden", 200, "hidden");
     ck_assert_get("/.well-known/.b", 200, "hidden");
     files_close();
@@ -187,36 +188,37 @@ START_TEST(other_methods_are_405)
     static const char *const methods[] = {"POST", "PUT", "DELETE", "OPTIONS", "PATCH"};
     files_open(NULL);
     for (size_t i = 0; i < COUNT_OF(methods); i++) {
-        ck_assert_int_eq(status_of(ask_with(methods[i], "/a.txt", "Content-Length: 0\r\n")), 405);
-        assert_heard("\r\nAllow: GET, HEAD\r\n");
+        ck_assert_int_eq(status_of(request_with(methods[i], "/a.txt", "Content-Length: 0\r\n")),
+                         405);
+        assert_received("\r\nAllow: GET, HEAD\r\n");
     }
     ck_assert_get("/a.txt", 200, "0123456789");
     files_close();
 }
 END_TEST
 
-START_TEST(a_body_that_nobody_wants_is_no_excuse_for_malformed_chunks)
+START_TEST(malformed_chunks_are_400_although_the_body_is_not_used)
 {
     static const char *const methods[] = {"GET", "POST"};
     files_open(NULL);
     for (size_t i = 0; i < COUNT_OF(methods); i++) {
-        const char *reply = ask_with(methods[i], "/a.txt",
-                                     "Transfer-Encoding: chunked\r\n\r\n5\r\nhello!\r\n0\r\n");
-        ck_assert_int_eq(status_of(reply), 400);
-        assert_heard("\r\nConnection: close\r\n");
+        const char *response = request_with(
+            methods[i], "/a.txt", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello!\r\n0\r\n");
+        ck_assert_int_eq(status_of(response), 400);
+        assert_received("\r\nConnection: close\r\n");
     }
     files_close();
 }
 END_TEST
 
-START_TEST(names_of_all_kinds_are_found)
+START_TEST(names_with_special_characters_and_long_names_are_found)
 {
     char name[300] = "root/", target[300] = "/";
     files_open(NULL);
     ck_assert_get("/list/%22%3Cb%3E&'%2541%20%c3%bc:x.txt", 200, "odd");
     memset(name + 5, 'n', 255);
     memset(target + 1, 'n', 255);
-    make_file(name, "long");
+    create_file(name, "long");
     ck_assert_get(target, 200, "long");
     target[256] = 'n';
     ck_assert_get_status(target, 404);
@@ -224,7 +226,7 @@ START_TEST(names_of_all_kinds_are_found)
 }
 END_TEST
 
-START_TEST(a_path_that_is_very_deep_is_not_found)
+START_TEST(a_very_deep_path_is_not_found)
 {
     static char target[6001];
     files_open(NULL);
@@ -235,69 +237,69 @@ START_TEST(a_path_that_is_very_deep_is_not_found)
 }
 END_TEST
 
-START_TEST(who_may_not_read_a_file_is_told_so)
+START_TEST(an_unreadable_file_is_403)
 {
     files_open(NULL);
-    ck_assert_int_eq(chmod(at("root/a.txt"), 0), 0);
-    if (access(at("root/a.txt"), R_OK) != 0) /* root may read everything */
+    ck_assert_int_eq(chmod(tree_path("root/a.txt"), 0), 0);
+    if (access(tree_path("root/a.txt"), R_OK) != 0) /* root may read everything */
         ck_assert_get_status("/a.txt", 403);
     files_close();
 }
 END_TEST
 
-START_TEST(a_change_is_seen_at_once)
+START_TEST(a_changed_file_is_served_immediately)
 {
     static const char *const texts[] = {"one", "two", "three and more", "", "five"};
     files_open(NULL);
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
-        make_file("root/new.txt", texts[i]);
+        create_file("root/new.txt", texts[i]);
         ck_assert_get("/new.txt", 200, texts[i]);
         ck_assert_get("/new.txt", 200, texts[i]);
     }
-    make_file("root/other.txt", "replaced");
-    ck_assert_int_eq(rename(at("root/other.txt"), at("root/new.txt")), 0);
+    create_file("root/other.txt", "replaced");
+    ck_assert_int_eq(rename(tree_path("root/other.txt"), tree_path("root/new.txt")), 0);
     ck_assert_get("/new.txt", 200, "replaced");
-    ck_assert_int_eq(unlink(at("root/new.txt")), 0);
+    ck_assert_int_eq(unlink(tree_path("root/new.txt")), 0);
     ck_assert_get_status("/new.txt", 404);
-    make_file("root/new.txt", "again");
+    create_file("root/new.txt", "again");
     ck_assert_get("/new.txt", 200, "again");
-    ck_assert_int_eq(rename(at("root/new.txt"), at("root/away.txt")), 0);
+    ck_assert_int_eq(rename(tree_path("root/new.txt"), tree_path("root/away.txt")), 0);
     ck_assert_get_status("/new.txt", 404);
     files_close();
 }
 END_TEST
 
-/* Two releases of a site, current is a link to the first. */
+/* Create two releases of a site. current is a link to the first. */
 static void open_releases(void)
 {
-    make_tree();
-    make_folder("1");
-    make_folder("2");
-    make_file("1/index.html", "one");
-    make_file("2/index.html", "two");
-    make_link("1", "current");
-    files = weft_http_files_new(at("current"), NULL);
+    create_tree();
+    create_folder("1");
+    create_folder("2");
+    create_file("1/index.html", "one");
+    create_file("2/index.html", "two");
+    create_link("1", "current");
+    files = weft_http_files_new(tree_path("current"), NULL);
     ck_assert_ptr_nonnull(files);
     ck_assert_get("/", 200, "one");
 }
 
-/* As deployments do it: there is no moment without a link. */
+/* Replace the link atomically, as deployments do. */
 static void switch_link(const char *target)
 {
-    make_link(target, "next");
-    ck_assert_int_eq(rename(at("next"), at("current")), 0);
+    create_link(target, "next");
+    ck_assert_int_eq(rename(tree_path("next"), tree_path("current")), 0);
 }
 
-/* The page is the old one until it is the new one. */
-static void await_page(const char *old, const char *new)
+/* Request the page until it has changed from old to new. */
+static void await_page(const char *old, const char *expected)
 {
-    while (strcmp(body_of(get("/")), old) == 0)
+    while (strcmp(body_of(get_target("/")), old) == 0)
         ck_assert_int_eq(weft_sleep(0.01), 0);
-    ck_assert_int_eq(status_of(t.heard), 200);
-    ck_assert_str_eq(body_of(t.heard), new);
+    ck_assert_int_eq(status_of(client.received), 200);
+    ck_assert_str_eq(body_of(client.received), expected);
 }
 
-START_TEST(a_root_whose_link_is_switched_is_found_again)
+START_TEST(a_root_follows_its_replaced_link)
 {
     open_releases();
     switch_link("2");
@@ -308,42 +310,42 @@ START_TEST(a_root_whose_link_is_switched_is_found_again)
 }
 END_TEST
 
-START_TEST(a_root_that_is_replaced_is_found_again)
+START_TEST(a_replaced_root_is_detected)
 {
-    static const char *const nothing = "404 Not Found\n";
-    make_tree();
-    make_folder("a");
-    make_file("a/index.html", "one");
-    files = weft_http_files_new(at("a"), NULL);
+    static const char *const not_found = "404 Not Found\n";
+    create_tree();
+    create_folder("a");
+    create_file("a/index.html", "one");
+    files = weft_http_files_new(tree_path("a"), NULL);
     ck_assert_get("/", 200, "one");
-    ck_assert_int_eq(rename(at("a"), at("b")), 0);
-    ck_assert_get("/", 200, "one"); /* there is no other */
-    make_folder("c");
-    make_file("c/index.html", "two");
-    ck_assert_int_eq(rename(at("c"), at("a")), 0);
+    ck_assert_int_eq(rename(tree_path("a"), tree_path("b")), 0);
+    ck_assert_get("/", 200, "one"); /* the path no longer exists */
+    create_folder("c");
+    create_file("c/index.html", "two");
+    ck_assert_int_eq(rename(tree_path("c"), tree_path("a")), 0);
     await_page("one", "two");
-    ck_assert_int_eq(unlink(at("a/index.html")), 0);
-    ck_assert_int_eq(rmdir(at("a")), 0);
-    ck_assert_get("/", 404, nothing);
-    make_folder("c");
-    make_file("c/index.html", "three");
-    ck_assert_int_eq(rename(at("c"), at("a")), 0);
-    await_page(nothing, "three");
+    ck_assert_int_eq(unlink(tree_path("a/index.html")), 0);
+    ck_assert_int_eq(rmdir(tree_path("a")), 0);
+    ck_assert_get("/", 404, not_found);
+    create_folder("c");
+    create_file("c/index.html", "three");
+    ck_assert_int_eq(rename(tree_path("c"), tree_path("a")), 0);
+    await_page(not_found, "three");
     files_close();
 }
 END_TEST
 
-START_TEST(a_root_is_opened_again_when_that_is_asked_for)
+START_TEST(reopen_switches_to_the_new_root)
 {
     open_releases();
     switch_link("2");
     ck_assert_int_eq(weft_http_files_reopen(files), 0);
     ck_assert_get("/", 200, "two");
-    ck_assert_int_eq(unlink(at("current")), 0);
+    ck_assert_int_eq(unlink(tree_path("current")), 0);
     ck_assert_int_eq(weft_http_files_reopen(files), -ENOENT);
-    ck_assert_any_words(-ENOENT);
+    ck_assert_any_error(-ENOENT);
     ck_assert_get("/", 200, "two");
-    make_link("secret.txt", "current");
+    create_link("secret.txt", "current");
     ck_assert_int_eq(weft_http_files_reopen(files), -ENOTDIR);
     ck_assert_get("/", 200, "two");
     files_close();
@@ -352,155 +354,159 @@ END_TEST
 
 #define LARGE_BYTES ((size_t)4 << 20)
 
-START_TEST(a_request_that_has_begun_goes_on_with_the_old_root)
+START_TEST(a_request_in_progress_continues_with_the_old_root)
 {
     static char large[LARGE_BYTES];
-    size_t heard = 0;
+    size_t received = 0;
     ssize_t n;
     open_releases();
-    make_bytes("1/large", large, sizeof large);
-    talk_open(&t, weft_http_serve_files, files, NULL);
-    talk_send(&t, "GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    talk_hear(&t, "\r\n\r\n"); /* there is no room for all of it yet */
-    heard = t.heard_bytes - (size_t)(body_of(t.heard) - t.heard);
+    create_file_bytes("1/large", large, sizeof large);
+    client_open(&client, weft_http_serve_files, files, NULL);
+    client_send(&client, "GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    client_expect(&client, "\r\n\r\n"); /* the socket buffer cannot hold the whole file */
+    received = client.received_bytes - (size_t)(body_of(client.received) - client.received);
     switch_link("2");
-    ck_assert_int_eq(unlink(at("1/large")), 0);
-    ck_assert_int_eq(unlink(at("1/index.html")), 0);
-    ck_assert_int_eq(rmdir(at("1")), 0);
+    ck_assert_int_eq(unlink(tree_path("1/large")), 0);
+    ck_assert_int_eq(unlink(tree_path("1/index.html")), 0);
+    ck_assert_int_eq(rmdir(tree_path("1")), 0);
     ck_assert_int_eq(weft_http_files_reopen(files), 0);
-    while ((n = weft_read(t.fd, t.heard, sizeof t.heard)) > 0)
-        heard += (size_t)n;
-    ck_assert_uint_eq(heard, LARGE_BYTES);
-    talk_close(&t);
+    while ((n = weft_read(client.fd, client.received, sizeof client.received)) > 0)
+        received += (size_t)n;
+    ck_assert_uint_eq(received, LARGE_BYTES);
+    client_close(&client);
     ck_assert_get("/", 200, "two");
     files_close();
 }
 END_TEST
 
-START_TEST(what_cannot_be_served_is_said_when_it_is_opened)
+START_TEST(invalid_roots_and_options_fail_with_a_message)
 {
-    make_tree();
-    ck_assert_ptr_null(weft_http_files_new(at("none"), NULL));
-    ck_assert_any_words(-ENOENT);
-    ck_assert_ptr_null(weft_http_files_new(at("secret.txt"), NULL));
-    ck_assert_any_words(-ENOTDIR);
-    ck_assert_ptr_null(weft_http_files_new(at("root"), &(weft_http_files_options){.index = "a/b"}));
-    ck_assert_any_words(-EINVAL);
+    create_tree();
+    ck_assert_ptr_null(weft_http_files_new(tree_path("none"), NULL));
+    ck_assert_any_error(-ENOENT);
+    ck_assert_ptr_null(weft_http_files_new(tree_path("secret.txt"), NULL));
+    ck_assert_any_error(-ENOTDIR);
     ck_assert_ptr_null(
-        weft_http_files_new(at("root"), &(weft_http_files_options){.cache_control = "a\r\nb"}));
-    ck_assert_any_words(-EINVAL);
-    ck_assert_ptr_null(
-        weft_http_files_new(at("root"), &(weft_http_files_options){.cache_control = "a\001b"}));
-    ck_assert_any_words(-EINVAL);
+        weft_http_files_new(tree_path("root"), &(weft_http_files_options){.index = "a/b"}));
+    ck_assert_any_error(-EINVAL);
+    ck_assert_ptr_null(weft_http_files_new(tree_path("root"),
+                                           &(weft_http_files_options){.cache_control = "a\r\nb"}));
+    ck_assert_any_error(-EINVAL);
+    ck_assert_ptr_null(weft_http_files_new(tree_path("root"),
+                                           &(weft_http_files_options){.cache_control = "a\001b"}));
+    ck_assert_any_error(-EINVAL);
     remove_tree();
 }
 END_TEST
 
-START_TEST(options_say_what_the_index_is_and_how_long_it_may_be_kept)
+START_TEST(options_set_the_index_and_cache_control)
 {
     files_open(&(weft_http_files_options){.index = "a.txt", .cache_control = "max-age=60"});
     ck_assert_get("/", 200, "0123456789");
-    assert_heard("\r\nCache-Control: max-age=60\r\n");
+    assert_received("\r\nCache-Control: max-age=60\r\n");
     ck_assert_get_status("/sub/", 404);
     files_close();
 }
 END_TEST
 
-START_TEST(a_folder_is_listed_if_that_is_wanted)
+START_TEST(a_folder_is_listed_if_enabled)
 {
     files_open(&(weft_http_files_options){.has_listing = true});
     ck_assert_get_status("/list/", 200);
-    assert_heard("\r\nContent-Type: text/html; charset=utf-8\r\n");
-    assert_heard(
+    assert_received("\r\nContent-Type: text/html; charset=utf-8\r\n");
+    assert_received(
         "<a href=\"./%22%3Cb%3E%26%27%2541%20%C3%BC%3Ax.txt\">&quot;&lt;b&gt;&amp;&#39;%41 "
         "\xc3\xbc:x.txt</a></td><td>3 B</td>");
-    assert_not_heard("hidden");
-    assert_not_heard("outside");
-    const char *folder = strstr(t.heard, "./z%20folder/\">z folder/</a>");
-    const char *file = strstr(t.heard, "./b.txt\"");
+    assert_not_received("hidden");
+    assert_not_received("outside");
+    const char *folder = strstr(client.received, "./z%20folder/\">z folder/</a>");
+    const char *file = strstr(client.received, "./b.txt\"");
     ck_assert_ptr_nonnull(folder);
     ck_assert_ptr_nonnull(file);
     ck_assert(folder < file);
-    assert_heard("href=\"../\"");
+    assert_received("href=\"../\"");
     ck_assert_get("/sub/", 200, "<h1>Sub</h1>");
     ck_assert_get_status("/list/none/", 404);
     files_close();
 }
 END_TEST
 
-START_TEST(only_what_can_be_had_is_listed)
+START_TEST(a_listing_contains_only_accessible_entries)
 {
     files_open(&(weft_http_files_options){.has_listing = true});
-    make_file("root/list/back\\slash", "");
-    make_file("root/list/line\nbreak", "");
-    make_file("root/list/bell\a", "");
-    make_file("root/list/unreadable", "");
-    make_folder("root/list/unreachable");
-    ck_assert_int_eq(chmod(at("root/list/unreadable"), 0), 0);
-    ck_assert_int_eq(chmod(at("root/list/unreachable"), 0), 0);
-    ck_assert_int_eq(mkfifo(at("root/list/pipe"), 0644), 0);
-    make_link("../a.txt", "root/list/inside-link");
-    make_link("nowhere", "root/list/broken-link");
-    make_link("/etc", "root/list/absolute-link");
+    create_file("root/list/back\\slash", "");
+    create_file("root/list/line\nbreak", "");
+    create_file("root/list/bell\a", "");
+    create_file("root/list/unreadable", "");
+    create_folder("root/list/unreachable");
+    ck_assert_int_eq(chmod(tree_path("root/list/unreadable"), 0), 0);
+    ck_assert_int_eq(chmod(tree_path("root/list/unreachable"), 0), 0);
+    ck_assert_int_eq(mkfifo(tree_path("root/list/pipe"), 0644), 0);
+    create_link("../a.txt", "root/list/inside-link");
+    create_link("nowhere", "root/list/broken-link");
+    create_link("/etc", "root/list/absolute-link");
     ck_assert_get_status("/list/", 200);
-    assert_heard("inside-link");
-    assert_heard("b.txt");
-    assert_not_heard("back");
-    assert_not_heard("break");
-    assert_not_heard("bell");
-    assert_not_heard("pipe");
-    assert_not_heard("broken-link");
-    assert_not_heard("absolute-link");
-    if (access(at("root/list/unreadable"), R_OK) != 0) { /* root may read everything */
-        assert_not_heard("unreadable");
-        assert_not_heard("unreachable");
+    assert_received("inside-link");
+    assert_received("b.txt");
+    assert_not_received("back");
+    assert_not_received("break");
+    assert_not_received("bell");
+    assert_not_received("pipe");
+    assert_not_received("broken-link");
+    assert_not_received("absolute-link");
+    if (access(tree_path("root/list/unreadable"), R_OK) != 0) { /* root may read everything */
+        assert_not_received("unreadable");
+        assert_not_received("unreachable");
     }
-    chmod(at("root/list/unreachable"), 0755);
+    chmod(tree_path("root/list/unreachable"), 0755);
     files_close();
 }
 END_TEST
 
 #define NAMES 10500
 
-/* Names in an order that is not that of the page. */
-static void make_names(void)
+/* Create the files in an order that differs from the order of the listing. */
+static void create_many_files(void)
 {
     char name[32];
-    make_folder("root/many");
+    create_folder("root/many");
     for (unsigned i = 0; i < NAMES; i++) {
         snprintf(name, sizeof name, "root/many/n%05u", i * 7919 % NAMES);
-        make_file(name, "");
+        create_file(name, "");
     }
 }
 
 static bool has_ended;
 
-static int serve_files_and_note(weft_http_request *r, void *ctx)
+static int serve_files_and_set_flag(weft_http_request *r, void *ctx)
 {
     int rc = weft_http_serve_files(r, ctx);
     has_ended = true;
     return rc;
 }
 
-/* All that comes, without ever waiting for it: how often others could run while it came. */
-static unsigned hear_all_at_once(char *heard, size_t room)
+/*
+ * Read everything without blocking. Return how often this fiber ran between the first byte and the
+ * end of the handler.
+ */
+static unsigned receive_without_waiting(char *received, size_t room)
 {
-    unsigned turns = 0;
+    unsigned runs = 0;
     size_t bytes = 0;
     ssize_t n = 1;
     for (; n != 0; weft_snooze()) {
-        n = recv(t.fd, heard + bytes, room - 1 - bytes, MSG_DONTWAIT);
+        n = recv(client.fd, received + bytes, room - 1 - bytes, MSG_DONTWAIT);
         ck_assert(n >= 0 || errno == EAGAIN);
         bytes += n > 0 ? (size_t)n : 0;
-        turns += bytes > 0 && !has_ended;
+        runs += bytes > 0 && !has_ended;
     }
-    heard[bytes] = '\0';
-    return turns;
+    received[bytes] = '\0';
+    return runs;
 }
 
 static char long_page[4 << 20];
 
-/* Not by strstr: under ASan each call looks at all of a page. */
+/* Does not use strstr: under ASan each call scans the rest of the page. */
 static size_t count_links(const char *page)
 {
     size_t links = 0;
@@ -509,20 +515,20 @@ static size_t count_links(const char *page)
     return links;
 }
 
-START_TEST(a_long_listing_lets_others_run_and_has_the_first_names)
+START_TEST(a_long_listing_yields_to_other_fibers_and_is_truncated)
 {
     const weft_http_options o = {.gzip_level = 9};
     files_open(&(weft_http_files_options){.has_listing = true});
-    make_names();
-    for (int is_packed = 0; is_packed <= 1; is_packed++) {
+    create_many_files();
+    for (int is_compressed = 0; is_compressed <= 1; is_compressed++) {
         has_ended = false;
-        talk_open(&t, serve_files_and_note, files, &o);
-        talk_send(&t, is_packed ? "GET /many/ HTTP/1.1\r\nHost: a\r\nAccept-Encoding: "
-                                  "gzip\r\nConnection: close\r\n\r\n"
-                                : "GET /many/ HTTP/1.0\r\n\r\n");
-        ck_assert_uint_gt(hear_all_at_once(long_page, sizeof long_page), 50);
-        talk_close(&t);
-        if (is_packed)
+        client_open(&client, serve_files_and_set_flag, files, &o);
+        client_send(&client, is_compressed ? "GET /many/ HTTP/1.1\r\nHost: a\r\nAccept-Encoding: "
+                                             "gzip\r\nConnection: close\r\n\r\n"
+                                           : "GET /many/ HTTP/1.0\r\n\r\n");
+        ck_assert_uint_gt(receive_without_waiting(long_page, sizeof long_page), 50);
+        client_close(&client);
+        if (is_compressed)
             break;
         ck_assert_ptr_nonnull(strstr(long_page, ">n00000<"));
         ck_assert_ptr_nonnull(strstr(long_page, ">n09999<"));
@@ -534,14 +540,14 @@ START_TEST(a_long_listing_lets_others_run_and_has_the_first_names)
 }
 END_TEST
 
-START_TEST(behind_a_route_the_path_is_what_its_name_stands_for)
+START_TEST(with_a_route_the_path_is_the_value_of_its_parameter)
 {
     files_open(NULL);
     weft_http_router *routes = weft_http_router_new();
     ck_assert_int_eq(weft_http_route(routes, NULL, "/x/{path...}", weft_http_serve_files, files),
                      0);
     static const struct {
-        const char *target, *answer;
+        const char *target, *expected;
     } cases[] = {
         {"/x/a.txt", "HTTP/1.1 200"},
         {"/x/", "HTTP/1.1 200"},
@@ -554,85 +560,85 @@ START_TEST(behind_a_route_the_path_is_what_its_name_stands_for)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char text[256];
         snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", cases[i].target);
-        talk_once(&t, weft_http_serve_routes, routes, NULL, text);
-        assert_heard(cases[i].answer);
+        client_exchange(&client, weft_http_serve_routes, routes, NULL, text);
+        assert_received(cases[i].expected);
     }
     weft_http_router_free(routes);
     files_close();
 }
 END_TEST
 
-static int fall_back(weft_http_request *r, void *ctx)
+static int serve_files_or_app(weft_http_request *r, void *ctx)
 {
     int rc = weft_http_serve_files(r, ctx);
     return rc == -ENOENT ? weft_http_reply_text(r, 200, "app") : rc;
 }
 
-START_TEST(a_handler_can_answer_where_there_is_no_file)
+START_TEST(a_handler_can_reply_when_there_is_no_file)
 {
     files_open(NULL);
-    talk_once(&t, fall_back, files, NULL, "GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
-    ck_assert_str_eq(body_of(t.heard), "app");
+    client_exchange(&client, serve_files_or_app, files, NULL,
+                    "GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
+    ck_assert_str_eq(body_of(client.received), "app");
     files_close();
 }
 END_TEST
 
-START_TEST(nothing_stays_open)
+START_TEST(no_descriptor_stays_open)
 {
     warm_up();
     size_t before = count_descriptors();
     files_open(&(weft_http_files_options){.has_listing = true});
-    make_file("root/a.txt.gz", "not really");
+    create_file("root/a.txt.gz", "not really");
     static const char *const targets[] = {"/", "/a.txt", "/list/", "/sub", "/none", "/fifo", "/up"};
     for (size_t i = 0; i < 2 * COUNT_OF(targets); i++)
-        get(targets[i % COUNT_OF(targets)]);
+        get_target(targets[i % COUNT_OF(targets)]);
     files_close();
     ck_assert_uint_eq(count_descriptors(), before);
 }
 END_TEST
 
-/*
- * Several threads.
- */
+/* Several threads */
 
 #define CORDS 4
 #define ROUNDS 60
 
-static weft_value ask_many(void *arg)
+static weft_value request_repeatedly(void *arg)
 {
-    talk *own = calloc(1, sizeof *own);
+    test_client *client_of_cord = calloc(1, sizeof *client_of_cord);
     for (int i = 0; i < ROUNDS; i++) {
         char text[128];
         int n = (i + (int)(intptr_t)arg) % 5;
         snprintf(text, sizeof text, "GET /%d.txt HTTP/1.1\r\nHost: a\r\n\r\n", n);
-        const char *reply = talk_once(own, weft_http_serve_files, files, NULL, text);
-        ck_assert_int_eq(status_of(reply), 200);
-        const char *body = body_of(reply);
+        const char *response =
+            client_exchange(client_of_cord, weft_http_serve_files, files, NULL, text);
+        ck_assert_int_eq(status_of(response), 200);
+        const char *body = body_of(response);
         ck_assert_uint_eq(strspn(body, (char[]){body[0], '\0'}), strlen(body));
         ck_assert(n != 0 || strlen(body) == (size_t)(body[0] - 'a' + 1));
     }
-    free(own);
+    free(client_of_cord);
     return 0;
 }
 
-/* One file changes all the time: each reply is of one version of it. */
-START_TEST(threads_that_share_a_folder_see_it_whole)
+/* One file changes all the time. Each response contains exactly one version. */
+START_TEST(threads_that_share_a_folder_get_consistent_files)
 {
     weft_cord cords[CORDS];
     char name[32], text[32] = "a";
     files_open(NULL);
     for (int i = 0; i < 5; i++) {
         snprintf(name, sizeof name, "root/%d.txt", i);
-        make_file(name, "a");
+        create_file(name, "a");
     }
     for (int i = 0; i < CORDS; i++)
-        cords[i] = weft_cord_start(ask_many, as_arg(i), NULL);
+        cords[i] = weft_cord_start(request_repeatedly, as_arg(i), NULL);
     for (int i = 0; i < 200; i++) {
         int version = i % 20;
         memset(text, 'a' + version, (size_t)version + 1);
         text[version + 1] = '\0';
-        make_file("root/next", text);
-        ck_assert_int_eq(rename(at("root/next"), at("root/0.txt")), 0);
+        create_file("root/next", text);
+        ck_assert_int_eq(rename(tree_path("root/next"), tree_path("root/0.txt")), 0);
         weft_snooze();
     }
     for (int i = 0; i < CORDS; i++)
@@ -641,59 +647,59 @@ START_TEST(threads_that_share_a_folder_see_it_whole)
 }
 END_TEST
 
-/* The thread that lists the folder goes on without it, and what it works on is there. */
-START_TEST(a_look_up_that_is_left_does_no_harm)
+/* The worker that lists the folder continues after the cancellation. Its memory must stay valid. */
+START_TEST(a_cancelled_lookup_is_harmless)
 {
     files_open(&(weft_http_files_options){.has_listing = true});
     for (int i = 0; i < 300; i++) {
         char name[32];
         snprintf(name, sizeof name, "root/list/%d", i);
-        make_file(name, "");
+        create_file(name, "");
     }
     for (int i = 0; i < 5; i++) {
-        talk_open(&t, weft_http_serve_files, files, NULL);
-        talk_send(&t, "GET /list/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        client_open(&client, weft_http_serve_files, files, NULL);
+        client_send(&client, "GET /list/ HTTP/1.1\r\nHost: a\r\n\r\n");
         for (int j = 0; j < i; j++)
             weft_snooze();
-        weft_cancel(t.server);
-        weft_close(t.fd);
-        weft_await(t.server);
+        weft_cancel(client.fiber);
+        weft_close(client.fd);
+        weft_await(client.fiber);
     }
     files_close();
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_file_is_served_with_what_there_is_to_say_about_it,
+    &a_file_is_served_with_its_headers,
     &copies_of_a_file_have_the_same_etag,
     &head_has_the_headers_of_get,
-    &a_folder_is_its_index_and_has_a_slash_at_its_end,
+    &a_folder_serves_its_index_and_redirects_to_a_final_slash,
     &a_redirect_never_leads_to_another_host,
-    &nothing_outside_the_folder_can_be_had,
-    &links_that_stay_in_the_folder_are_followed,
-    &links_that_lead_out_are_followed_if_that_is_wanted,
+    &no_path_leads_outside_the_folder,
+    &links_within_the_folder_are_followed,
+    &links_to_the_outside_are_followed_if_enabled,
     &only_regular_files_are_served,
-    &names_with_a_dot_are_hidden_but_for_well_known_ones,
+    &names_with_a_dot_are_hidden_except_well_known,
     &other_methods_are_405,
-    &a_body_that_nobody_wants_is_no_excuse_for_malformed_chunks,
-    &names_of_all_kinds_are_found,
-    &a_path_that_is_very_deep_is_not_found,
-    &who_may_not_read_a_file_is_told_so,
-    &a_change_is_seen_at_once,
-    &a_root_whose_link_is_switched_is_found_again,
-    &a_root_that_is_replaced_is_found_again,
-    &a_root_is_opened_again_when_that_is_asked_for,
-    &a_request_that_has_begun_goes_on_with_the_old_root,
-    &what_cannot_be_served_is_said_when_it_is_opened,
-    &options_say_what_the_index_is_and_how_long_it_may_be_kept,
-    &a_folder_is_listed_if_that_is_wanted,
-    &only_what_can_be_had_is_listed,
-    &a_long_listing_lets_others_run_and_has_the_first_names,
-    &behind_a_route_the_path_is_what_its_name_stands_for,
-    &a_handler_can_answer_where_there_is_no_file,
-    &nothing_stays_open,
-    &threads_that_share_a_folder_see_it_whole,
-    &a_look_up_that_is_left_does_no_harm,
+    &malformed_chunks_are_400_although_the_body_is_not_used,
+    &names_with_special_characters_and_long_names_are_found,
+    &a_very_deep_path_is_not_found,
+    &an_unreadable_file_is_403,
+    &a_changed_file_is_served_immediately,
+    &a_root_follows_its_replaced_link,
+    &a_replaced_root_is_detected,
+    &reopen_switches_to_the_new_root,
+    &a_request_in_progress_continues_with_the_old_root,
+    &invalid_roots_and_options_fail_with_a_message,
+    &options_set_the_index_and_cache_control,
+    &a_folder_is_listed_if_enabled,
+    &a_listing_contains_only_accessible_entries,
+    &a_long_listing_yields_to_other_fibers_and_is_truncated,
+    &with_a_route_the_path_is_the_value_of_its_parameter,
+    &a_handler_can_reply_when_there_is_no_file,
+    &no_descriptor_stays_open,
+    &threads_that_share_a_folder_get_consistent_files,
+    &a_cancelled_lookup_is_harmless,
 };
 
 int main(void)

@@ -1,13 +1,13 @@
 /*
- * Messages fed to the parser in pieces, and what came out as one line of text, so that two ways of
- * feeding can be compared. Each call of the parser gets a copy of the bytes that is as long as they
- * are and gone afterwards: what it remembers must be offsets, and a byte too far is seen by ASan.
- * For the tests and the fuzzer.
+ * Feed messages to the HTTP/1 parser in parts of any size, for the tests and the fuzzer. The result
+ * is a line of text, so that different splits can be compared. Each call of the parser gets its own
+ * copy of the input, which is freed after the call. ASan therefore detects a read beyond the input,
+ * and a pointer that the parser has kept.
  */
-#ifndef TESTS_MESSAGE_FEED_H
-#define TESTS_MESSAGE_FEED_H
+#ifndef TESTS_HTTP_H1_MESSAGE_FEED_H
+#define TESTS_HTTP_H1_MESSAGE_FEED_H
 
-#include "http/message.h"
+#include "http/h1/message.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -15,32 +15,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a message is, and what an answer is to. */
-typedef enum feed_kind { FEED_REQUEST, FEED_ANSWER, FEED_TO_HEAD, FEED_TO_CONNECT } feed_kind;
+/* The kind of a message: a request, a response, or a response to HEAD or CONNECT. */
+typedef enum feed_kind {
+    FEED_REQUEST,
+    FEED_RESPONSE,
+    FEED_RESPONSE_TO_HEAD,
+    FEED_RESPONSE_TO_CONNECT
+} feed_kind;
 
 typedef struct feed {
     weft__message message;
-    const char *data; /* everything that comes */
+    const char *data; /* the whole input */
     size_t bytes;
-    size_t come;   /* so far */
-    size_t at;     /* where the message begins, later what of its body was not used yet */
-    size_t step;   /* how many bytes come at a time ... */
-    size_t split;  /* ... after so many at once */
-    char *outcome; /* what came out */
+    size_t arrived; /* bytes that the parser may use so far */
+    size_t at;      /* the start of the message, later the first unused byte of its body */
+    size_t split;   /* the first split bytes arrive at once ... */
+    size_t step;    /* ... then step bytes at a time */
+    char *outcome;  /* the result as text */
     size_t outcome_bytes;
     size_t outcome_room;
     bool is_in_body; /* the outcome has an open brace */
 } feed;
 
-#define FEED_CHECK(condition)                                                             \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-            abort();                                                                      \
-        }                                                                                 \
+#define FEED_CHECK(condition)                                                        \
+    do {                                                                             \
+        if (!(condition)) {                                                          \
+            fprintf(stderr, "%s:%d: %s is false\n", __FILE__, __LINE__, #condition); \
+            abort();                                                                 \
+        }                                                                            \
     } while (0)
 
-static inline void feed_tell_bytes(feed *f, const char *text, size_t bytes)
+static inline void feed_record_bytes(feed *f, const char *text, size_t bytes)
 {
     if (f->outcome_bytes + bytes + 1 > f->outcome_room) {
         f->outcome_room = 2 * (f->outcome_bytes + bytes + 1);
@@ -52,7 +57,8 @@ static inline void feed_tell_bytes(feed *f, const char *text, size_t bytes)
     f->outcome[f->outcome_bytes] = '\0';
 }
 
-__attribute__((format(printf, 2, 3))) static inline void feed_tell(feed *f, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static inline void feed_record(feed *f, const char *format,
+                                                                     ...)
 {
     char text[128];
     va_list args;
@@ -60,20 +66,20 @@ __attribute__((format(printf, 2, 3))) static inline void feed_tell(feed *f, cons
     int bytes = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     FEED_CHECK(bytes >= 0 && (size_t)bytes < sizeof text);
-    feed_tell_bytes(f, text, (size_t)bytes);
+    feed_record_bytes(f, text, (size_t)bytes);
 }
 
-/* Some more bytes come; false: there are none. */
+/* Let more bytes arrive. Return false if there are none. */
 static inline bool feed_more(feed *f)
 {
-    if (f->come == f->bytes)
+    if (f->arrived == f->bytes)
         return false;
-    size_t step = f->come < f->split ? f->split - f->come : f->step;
-    f->come += step < f->bytes - f->come ? step : f->bytes - f->come;
+    size_t step = f->arrived < f->split ? f->split - f->arrived : f->step;
+    f->arrived += step < f->bytes - f->arrived ? step : f->bytes - f->arrived;
     return true;
 }
 
-/* A copy of bytes that ends where they do. */
+/* Return a copy in an allocation of exactly this size. */
 static inline char *feed_copy(const char *data, size_t bytes)
 {
     char *copy = malloc(bytes > 0 ? bytes : 1);
@@ -82,8 +88,8 @@ static inline char *feed_copy(const char *data, size_t bytes)
     return copy;
 }
 
-/* A span lies in the head, is what it was there, and has a NUL behind it where there was none. */
-static inline void feed_check_span(const feed *f, const char *head, weft__span span)
+/* Check that a span lies in the head, is unchanged, and is NUL-terminated. */
+static inline void feed_check_span(const feed *f, const char *head, weft__head_span span)
 {
     FEED_CHECK((size_t)span.at + span.bytes < f->message.head_bytes);
     FEED_CHECK(memcmp(head + span.at, f->data + f->at + span.at, span.bytes) == 0);
@@ -91,8 +97,8 @@ static inline void feed_check_span(const feed *f, const char *head, weft__span s
 }
 
 /*
- * Whatever else a head is: its lines end with CRLF, none is folded, there is nothing else below a
- * space.
+ * Check an accepted head: each line ends with CRLF, no line is folded, and there is no other
+ * control character except tabs.
  */
 static inline void feed_check_bytes(const char *head, size_t bytes)
 {
@@ -107,8 +113,8 @@ static inline void feed_check_bytes(const char *head, size_t bytes)
     FEED_CHECK(bytes >= 4 && memcmp(head + bytes - 4, "\r\n\r\n", 4) == 0);
 }
 
-/* How many fields have that name. */
-static inline uint32_t feed_count(const weft__message *m, const char *head, const char *name)
+/* Count the fields with this name. */
+static inline uint32_t feed_count_fields(const weft__message *m, const char *head, const char *name)
 {
     uint32_t count = 0, index = 0;
     while (weft__message_field(m, head, name, &index) != NULL)
@@ -116,19 +122,19 @@ static inline uint32_t feed_count(const weft__message *m, const char *head, cons
     return count;
 }
 
-/* The framing is what its fields say, and they leave no choice. */
+/* Check that the fields determine the framing unambiguously. */
 static inline void feed_check_framing(const weft__message *m, const char *head)
 {
-    uint32_t lengths = feed_count(m, head, "content-length");
-    uint32_t encodings = feed_count(m, head, "TRANSFER-ENCODING");
+    uint32_t lengths = feed_count_fields(m, head, "content-length");
+    uint32_t encodings = feed_count_fields(m, head, "TRANSFER-ENCODING");
     FEED_CHECK(lengths + encodings <= 1);
     FEED_CHECK(!m->is_chunked || encodings == 1);
     FEED_CHECK(m->length <= 0 || lengths == 1);
     FEED_CHECK(m->is_complete == (m->length == 0));
     if (m->parser.type == HTTP_REQUEST) {
         FEED_CHECK(m->is_chunked == (encodings == 1) && !m->ends_with_connection);
-        FEED_CHECK(feed_count(m, head, "Host") <= 1);
-        FEED_CHECK(m->version == 10 || feed_count(m, head, "Host") == 1);
+        FEED_CHECK(feed_count_fields(m, head, "Host") <= 1);
+        FEED_CHECK(m->version == 10 || feed_count_fields(m, head, "Host") == 1);
     }
 }
 
@@ -148,79 +154,79 @@ static inline void feed_check_fields(const feed *f, const char *head)
     }
 }
 
-/* What of a head is not as it usually is. */
-static inline void feed_tell_head(feed *f)
+/* Record the version, and everything that differs from a keep-alive message without a body. */
+static inline void feed_record_head(feed *f)
 {
     const weft__message *m = &f->message;
-    feed_tell(f, " %d.%d", m->version / 10, m->version % 10);
-    if (!m->is_kept)
-        feed_tell(f, " close");
+    feed_record(f, " %d.%d", m->version / 10, m->version % 10);
+    if (!m->is_keep_alive)
+        feed_record(f, " close");
     if (m->is_upgrade)
-        feed_tell(f, " upgrade");
+        feed_record(f, " upgrade");
     if (m->expects_continue)
-        feed_tell(f, " expect");
+        feed_record(f, " expect");
     if (m->is_chunked)
-        feed_tell(f, " chunked");
+        feed_record(f, " chunked");
     else if (m->ends_with_connection)
-        feed_tell(f, " endless");
+        feed_record(f, " endless");
     else if (m->length > 0)
-        feed_tell(f, " length=%lld", (long long)m->length);
+        feed_record(f, " length=%lld", (long long)m->length);
 }
 
-static inline void feed_settle(feed *f, size_t bytes)
+static inline void feed_check_head(feed *f, size_t bytes)
 {
     weft__message *m = &f->message;
     char *head = feed_copy(f->data + f->at, bytes);
     feed_check_bytes(head, bytes);
-    weft__message_settle(m, head);
+    weft__message_nul_terminate(m, head);
     if (m->parser.type == HTTP_REQUEST) {
         feed_check_span(f, head, m->method);
         feed_check_span(f, head, m->target);
-        feed_tell_bytes(f, head + m->method.at, m->method.bytes);
-        feed_tell(f, " ");
-        feed_tell_bytes(f, head + m->target.at, m->target.bytes);
+        feed_record_bytes(f, head + m->method.at, m->method.bytes);
+        feed_record(f, " ");
+        feed_record_bytes(f, head + m->target.at, m->target.bytes);
     } else {
-        feed_tell(f, "%d", m->status);
+        feed_record(f, "%d", m->status);
     }
     feed_check_fields(f, head);
     feed_check_framing(m, head);
-    feed_tell_head(f);
+    feed_record_head(f);
     free(head);
 }
 
-/* The head: false if there is no message in it, or not yet. */
+/* Parse a head. Return false if the head is malformed or incomplete. */
 static inline bool feed_head(feed *f)
 {
     weft__message *m = &f->message;
     ssize_t rc;
     do {
-        char *copy = feed_copy(f->data + f->at, f->come - f->at);
-        rc = weft__message_head(m, copy, f->come - f->at);
+        char *copy = feed_copy(f->data + f->at, f->arrived - f->at);
+        rc = weft__message_head(m, copy, f->arrived - f->at);
         free(copy);
     } while (rc == 0 && feed_more(f));
     if (rc < 0) {
         FEED_CHECK(rc == -EBADMSG);
         FEED_CHECK((m->parser.type == HTTP_REQUEST) == (m->status >= 400));
-        FEED_CHECK(weft__message_head(m, f->data, f->bytes) == rc); /* and so for ever */
-        feed_tell(f, "!%d", m->status);
+        FEED_CHECK(weft__message_head(m, f->data, f->bytes) == rc); /* the error persists */
+        feed_record(f, "!%d", m->status);
         return false;
     }
     if (rc == 0) {
         FEED_CHECK(weft__message_end(m) == -ECONNRESET);
-        feed_tell(f, "more");
+        feed_record(f, "more");
         return false;
     }
-    FEED_CHECK((size_t)rc <= f->come - f->at && (size_t)rc == m->head_bytes);
-    feed_settle(f, (size_t)rc);
+    FEED_CHECK((size_t)rc <= f->arrived - f->at && (size_t)rc == m->head_bytes);
+    feed_check_head(f, (size_t)rc);
     f->at += (size_t)rc;
     return true;
 }
 
-/* One call for the body; false: it is malformed. */
+/* Call the parser of the body once. Return false if the body is malformed. */
 static inline bool feed_piece(feed *f, bool *needs_more)
 {
     weft__message *m = &f->message;
-    size_t bytes = f->come - f->at, used, piece_bytes;
+    size_t bytes = f->arrived - f->at, used, piece_bytes;
     const char *piece;
     char *copy = feed_copy(f->data + f->at, bytes);
     int rc = weft__message_body(m, copy, bytes, &used, &piece, &piece_bytes);
@@ -231,9 +237,9 @@ static inline bool feed_piece(feed *f, bool *needs_more)
     }
     if (rc == 1) {
         FEED_CHECK(piece_bytes > 0 && piece >= copy && piece + piece_bytes == copy + used);
-        feed_tell_bytes(f, f->is_in_body ? "" : " {", f->is_in_body ? 0 : 2);
+        feed_record_bytes(f, f->is_in_body ? "" : " {", f->is_in_body ? 0 : 2);
         f->is_in_body = true;
-        feed_tell_bytes(f, piece, piece_bytes);
+        feed_record_bytes(f, piece, piece_bytes);
     }
     *needs_more = rc == 0 && !m->is_complete;
     FEED_CHECK(!*needs_more || used == bytes);
@@ -241,22 +247,22 @@ static inline bool feed_piece(feed *f, bool *needs_more)
     return rc >= 0;
 }
 
-static inline void feed_tell_trailers(feed *f)
+static inline void feed_record_trailers(feed *f)
 {
     const weft__message *m = &f->message;
     for (size_t i = 0; i < m->trailers_bytes;) {
         size_t name = strlen(m->trailers + i);
         size_t value = strlen(m->trailers + i + name + 1);
-        feed_tell(f, " ");
-        feed_tell_bytes(f, m->trailers + i, name);
-        feed_tell(f, "=");
-        feed_tell_bytes(f, m->trailers + i + name + 1, value);
+        feed_record(f, " ");
+        feed_record_bytes(f, m->trailers + i, name);
+        feed_record(f, "=");
+        feed_record_bytes(f, m->trailers + i + name + 1, value);
         i += name + value + 2;
         FEED_CHECK(i <= m->trailers_bytes);
     }
 }
 
-/* The body: false if the message is not complete. */
+/* Parse a body. Return false if the message is malformed or incomplete. */
 static inline bool feed_body(feed *f)
 {
     weft__message *m = &f->message;
@@ -265,36 +271,36 @@ static inline bool feed_body(feed *f)
     while (is_good && !m->is_complete && (!needs_more || feed_more(f)))
         is_good = feed_piece(f, &needs_more);
     if (f->is_in_body)
-        feed_tell(f, "}");
+        feed_record(f, "}");
     if (is_good && m->is_complete)
-        feed_tell_trailers(f);
+        feed_record_trailers(f);
     else if (is_good)
-        feed_tell(f, weft__message_end(m) == 0 ? " end" : " more");
+        feed_record(f, weft__message_end(m) == 0 ? " end" : " more");
     else
-        feed_tell(f, " !body");
+        feed_record(f, " !body");
     return is_good && m->is_complete;
 }
 
 /*
- * Everything that these bytes are, one message after the other: the first `split` bytes come at
- * once, then `step` at a time. The result is to be freed.
+ * Parse all messages in data and return the result as text. The first `split` bytes arrive at once,
+ * then `step` bytes at a time. The caller frees the result.
  */
 static inline char *feed_all(feed_kind kind, const weft__message_limits *limits, const char *data,
                              size_t bytes, size_t split, size_t step, size_t *outcome_bytes)
 {
     feed f = {.data = data, .bytes = bytes, .step = step, .split = split};
     weft__message *m = &f.message;
-    weft__message_open(m, kind == FEED_REQUEST ? WEFT__REQUEST : WEFT__ANSWER, limits);
-    m->is_to_head = kind == FEED_TO_HEAD;
-    m->is_to_connect = kind == FEED_TO_CONNECT;
-    feed_tell_bytes(&f, "", 0);
+    weft__message_open(m, kind == FEED_REQUEST ? WEFT__REQUEST : WEFT__RESPONSE, limits);
+    m->is_to_head = kind == FEED_RESPONSE_TO_HEAD;
+    m->is_to_connect = kind == FEED_RESPONSE_TO_CONNECT;
+    feed_record_bytes(&f, "", 0);
     while (f.at < bytes) {
         if (f.at > 0)
-            feed_tell(&f, " | ");
+            feed_record(&f, " | ");
         if (!feed_head(&f) || !feed_body(&f))
             break;
         if (m->is_upgrade && f.at < bytes) {
-            feed_tell(&f, " +%zu", bytes - f.at);
+            feed_record(&f, " +%zu", bytes - f.at);
             break;
         }
         weft__message_reset(m);

@@ -1,11 +1,11 @@
-/* The parser of messages when memory is short: it says so, and lets go of what it has. */
-#include "fault.h"
-#include "http/message.h"
+/* The HTTP/1 parser without memory: the parser returns -ENOMEM and frees its memory. */
+#include "http/h1/message.h"
+#include "support/fault.h"
 
 static const weft__message_limits limits = {8192, 32768, 100};
 
-/* A head with so many fields that room for them is made twice; its length. */
-static size_t make_head(char *text)
+/* Write a head with 22 fields, for which the parser allocates twice. Return its length. */
+static size_t write_head(char *text)
 {
     size_t bytes = (size_t)sprintf(text, "POST / HTTP/1.1\r\nHost: a\r\n");
     for (int i = 0; i < 20; i++)
@@ -14,7 +14,7 @@ static size_t make_head(char *text)
     return bytes;
 }
 
-/* Trailers that need room twice; true: they were read. */
+/* Read trailers, for which the parser allocates twice. Return whether this succeeded. */
 static bool read_trailers(weft__message *m)
 {
     char text[1024];
@@ -22,7 +22,7 @@ static bool read_trailers(weft__message *m)
     size_t used, piece_bytes;
     const char *piece;
     int rc = weft__message_body(m, text, bytes, &used, &piece, &piece_bytes);
-    if (!REQUIRE_TOLD(rc)) {
+    if (!REQUIRE_OR_FAULT(rc)) {
         REQUIRE(weft__message_body(m, text, bytes, &used, &piece, &piece_bytes) == rc);
         return false;
     }
@@ -31,16 +31,16 @@ static bool read_trailers(weft__message *m)
     return true;
 }
 
-static bool reading_messages(void)
+static bool read_messages(void)
 {
     char head[1024];
-    size_t bytes = make_head(head);
+    size_t bytes = write_head(head);
     weft__message m;
     weft__message_open(&m, WEFT__REQUEST, &limits);
     bool is_done = true;
     for (int i = 0; i < 2; i++) {
         ssize_t rc = weft__message_head(&m, head, bytes);
-        if (REQUIRE_TOLD(rc)) {
+        if (REQUIRE_OR_FAULT(rc)) {
             REQUIRE((size_t)rc == bytes && m.fields_count == 22);
             is_done &= read_trailers(&m);
         } else {
@@ -53,14 +53,14 @@ static bool reading_messages(void)
     return is_done;
 }
 
-START_TEST(a_message_without_memory_is_given_up)
+START_TEST(a_message_without_memory_is_an_error)
 {
-    strike_each_call(reading_messages);
+    fail_each_call(read_messages);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_message_without_memory_is_given_up,
+    &a_message_without_memory_is_an_error,
 };
 
 int main(void)

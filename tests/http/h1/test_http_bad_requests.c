@@ -1,8 +1,9 @@
 /*
- * Requests that break the protocol, or could be read in two ways: each is answered with its status,
- * the connection is closed, and nothing of what follows is taken for a request; however it comes.
+ * Requests that are malformed or ambiguous. The server replies with the matching status and closes
+ * the connection. The server never parses the following bytes as a request (request smuggling).
+ * Each request is sent at once, in two parts, and byte by byte.
  */
-#include "http_support.h"
+#include "http/http_support.h"
 
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n"
@@ -23,8 +24,7 @@ typedef struct probe {
         text, sizeof(text) - 1, status \
     }
 
-/* Written so that a request within it, were it taken for one, would be seen by the handler. */
-static const probe lines[] = {
+static const probe bad_lines[] = {
     PROBE(400, "GET / HTTP/1.1\nHost: a\n\n"),
     PROBE(400, "GET  / HTTP/1.1\r\n" HOST "\r\n"),
     PROBE(400, "GET /  HTTP/1.1\r\n" HOST "\r\n"),
@@ -87,7 +87,7 @@ static const probe lines[] = {
     PROBE(400, "GET http://a/../x HTTP/1.1\r\n" HOST "\r\n"),
 };
 
-static const probe fields[] = {
+static const probe bad_fields[] = {
     PROBE(400, GET "\r\n"),
     PROBE(400, GET "X: y\r\n\r\n"),
     PROBE(400, GET HOST HOST "\r\n"),
@@ -130,8 +130,8 @@ static const probe fields[] = {
     PROBE(417, GET HOST "Expect: 100-continue, more\r\n\r\n"),
 };
 
-/* What is behind the head is made to look like requests to those who read it otherwise. */
-static const probe framings[] = {
+/* Messages with ambiguous framing, which another parser could split into two requests. */
+static const probe bad_framings[] = {
     PROBE(400, POST LENGTH "0\r\n" LENGTH "44\r\n\r\n"),
     PROBE(400, POST LENGTH "44\r\n" LENGTH "0\r\n\r\n"),
     PROBE(400, POST LENGTH "5\r\n" LENGTH "5\r\n\r\nhello"),
@@ -183,8 +183,8 @@ static const probe framings[] = {
     PROBE(411, "PUT / HTTP/1.0\r\n" HOST "\r\nhello"),
 };
 
-/* The handler has been called when these go wrong: it reads them, and is told. */
-static const probe chunks[] = {
+/* Malformed bodies. The handler has been called, and its read fails. */
+static const probe bad_chunks[] = {
     PROBE(400, CHUNKED "g\r\nhello\r\n0\r\n\r\n"),
     PROBE(400, CHUNKED "0x5\r\nhello\r\n0\r\n\r\n"),
     PROBE(400, CHUNKED "+5\r\nhello\r\n0\r\n\r\n"),
@@ -221,8 +221,8 @@ static const probe chunks[] = {
     PROBE(413, POST LENGTH "9223372036854775807\r\n\r\nhello"),
 };
 
-/* Unusual, but right. */
-static const probe good[] = {
+/* Unusual, but valid. */
+static const probe valid[] = {
     PROBE(200, "\r\n" GET HOST "\r\n"),
     PROBE(200, "\r\n\r\n" GET HOST "\r\n"),
     PROBE(200, "GET / HTTP/1.9\r\n" HOST "\r\n"),
@@ -253,10 +253,10 @@ static const probe good[] = {
     PROBE(200, GET HOST "Expect: 100-continue\r\n\r\n"),
 };
 
-static talk t;
+static test_client client;
 static bool was_smuggled;
 
-static int take_all(weft_http_request *r, void *ctx)
+static int reply_after_body(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     char *body;
@@ -265,11 +265,11 @@ static int take_all(weft_http_request *r, void *ctx)
     return n < 0 ? (int)n : weft_http_reply(r, 200, NULL, NULL, 0);
 }
 
-/* The server may have had enough before all is said. */
-static void say(const char *text, size_t bytes)
+/* Ignore errors: the server may close the connection early. */
+static void send_ignoring_errors(const char *text, size_t bytes)
 {
     while (bytes > 0) {
-        ssize_t n = weft_send(t.fd, text, bytes, MSG_NOSIGNAL);
+        ssize_t n = weft_send(client.fd, text, bytes, MSG_NOSIGNAL);
         if (n < 0)
             return;
         text += n;
@@ -277,14 +277,14 @@ static void say(const char *text, size_t bytes)
     }
 }
 
-/* What is sent behind a probe, and that the server may only see if the probe was good. */
-static void say_next(void)
+/* Send the request that the handler may see only after a valid probe. */
+static void send_next(void)
 {
-    say(NEXT, sizeof NEXT - 1);
+    send_ignoring_errors(NEXT, sizeof NEXT - 1);
 }
 
-/* It has no use for a body. */
-static int take_none(weft_http_request *r, void *ctx)
+/* Reply without reading the body. */
+static int reply_without_body(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     was_smuggled |= strcmp(weft_http_path(r), "/smuggled") == 0;
@@ -292,69 +292,70 @@ static int take_none(weft_http_request *r, void *ctx)
     return 0;
 }
 
-static void begin_with(weft_http_handler *handler)
+static void open_with_handler(weft_http_handler *handler)
 {
     was_smuggled = false;
-    talk_open(&t, handler, NULL, NULL);
+    client_open(&client, handler, NULL, NULL);
 }
 
-static void begin(void)
+static void open_with_body_reader(void)
 {
-    begin_with(take_all);
+    open_with_handler(reply_after_body);
 }
 
-/* The server has hung up by itself after one reply: nobody has told it to. */
+/* Assert one response with the status of p, and that the server closes the connection. */
 static void expect_refusal(const probe *p, const char *how)
 {
-    talk_hear_all(&t);
-    const char *reply = t.heard;
-    if (strncmp(reply, "HTTP/1.1 100 ", 13) == 0)
-        reply = body_of(reply);
-    ck_assert_msg(strncmp(reply, "HTTP/1.1 ", 9) == 0 && status_of(reply) == p->status,
-                  "%s, %s: not %d, but: %s", p->text, how, p->status, t.heard);
-    ck_assert_msg(count_in(reply, "HTTP/1.1 ") == 1, "%s, %s: more than one reply", p->text, how);
-    ck_assert_msg(strstr(reply, "\r\nConnection: close\r\n") != NULL, "%s, %s", p->text, how);
+    client_receive_all(&client);
+    const char *response = client.received;
+    if (strncmp(response, "HTTP/1.1 100 ", 13) == 0)
+        response = body_of(response);
+    ck_assert_msg(strncmp(response, "HTTP/1.1 ", 9) == 0 && status_of(response) == p->status,
+                  "%s, %s: expected %d, received %s", p->text, how, p->status, client.received);
+    ck_assert_msg(count_in(response, "HTTP/1.1 ") == 1, "%s, %s: more than one response", p->text,
+                  how);
+    ck_assert_msg(strstr(response, "\r\nConnection: close\r\n") != NULL, "%s, %s", p->text, how);
     ck_assert_msg(!was_smuggled, "%s, %s: smuggled", p->text, how);
-    talk_close(&t);
+    client_close(&client);
 }
 
-static void try_whole(const probe *p, weft_http_handler *handler)
+static void try_at_once(const probe *p, weft_http_handler *handler)
 {
     char text[1024];
-    begin_with(handler);
+    open_with_handler(handler);
     memcpy(text, p->text, p->bytes);
     memcpy(text + p->bytes, NEXT, sizeof NEXT);
-    say(text, p->bytes + sizeof NEXT - 1);
-    expect_refusal(p, "in one piece");
+    send_ignoring_errors(text, p->bytes + sizeof NEXT - 1);
+    expect_refusal(p, "at once");
 }
 
 static void try_split(const probe *p, size_t at)
 {
-    begin();
-    say(p->text, at);
+    open_with_body_reader();
+    send_ignoring_errors(p->text, at);
     let_run();
-    say(p->text + at, p->bytes - at);
-    say_next();
-    expect_refusal(p, "in two pieces");
+    send_ignoring_errors(p->text + at, p->bytes - at);
+    send_next();
+    expect_refusal(p, "in two parts");
 }
 
 static void try_by_bytes(const probe *p)
 {
-    begin();
+    open_with_body_reader();
     for (size_t i = 0; i < p->bytes; i++) {
-        say(p->text + i, 1);
+        send_ignoring_errors(p->text + i, 1);
         let_run();
     }
-    say_next();
+    send_next();
     expect_refusal(p, "byte by byte");
 }
 
 #define SPLITS 6
 
-static void refuse_all(const probe *probes, size_t count)
+static void assert_refused(const probe *probes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        try_whole(&probes[i], take_all);
+        try_at_once(&probes[i], reply_after_body);
         try_by_bytes(&probes[i]);
         for (size_t j = 1; j <= SPLITS; j++)
             try_split(&probes[i], probes[i].bytes * j / (SPLITS + 1));
@@ -363,75 +364,75 @@ static void refuse_all(const probe *probes, size_t count)
     assert_nothing_pending();
 }
 
-START_TEST(a_request_line_that_is_none_is_refused)
+START_TEST(malformed_request_lines_are_refused)
 {
-    refuse_all(lines, COUNT_OF(lines));
+    assert_refused(bad_lines, COUNT_OF(bad_lines));
 }
 END_TEST
 
-START_TEST(headers_that_are_none_are_refused)
+START_TEST(malformed_headers_are_refused)
 {
-    refuse_all(fields, COUNT_OF(fields));
+    assert_refused(bad_fields, COUNT_OF(bad_fields));
 }
 END_TEST
 
-START_TEST(a_length_that_could_be_read_in_two_ways_is_refused)
+START_TEST(ambiguous_lengths_are_refused)
 {
-    refuse_all(framings, COUNT_OF(framings));
+    assert_refused(bad_framings, COUNT_OF(bad_framings));
 }
 END_TEST
 
-START_TEST(chunks_that_are_none_are_refused)
+START_TEST(malformed_chunks_are_refused)
 {
-    refuse_all(chunks, COUNT_OF(chunks));
+    assert_refused(bad_chunks, COUNT_OF(bad_chunks));
 }
 END_TEST
 
-START_TEST(chunks_that_have_come_are_refused_even_if_nobody_reads_them)
+START_TEST(malformed_chunks_are_refused_even_if_the_handler_does_not_read_them)
 {
-    for (size_t i = 0; i < COUNT_OF(chunks); i++)
-        if (chunks[i].status == 400) {
-            try_whole(&chunks[i], take_none);
+    for (size_t i = 0; i < COUNT_OF(bad_chunks); i++)
+        if (bad_chunks[i].status == 400) {
+            try_at_once(&bad_chunks[i], reply_without_body);
         }
     assert_nothing_pending();
 }
 END_TEST
 
-/* Each is answered, and so is what follows, on the same connection. */
-static void accept_one(const probe *p, bool is_by_bytes)
+/* Assert that the probe and the next request succeed on one connection. */
+static void accept_probe(const probe *p, bool is_by_bytes)
 {
-    begin();
+    open_with_body_reader();
     for (size_t i = 0; i < p->bytes; i += is_by_bytes ? 1 : p->bytes) {
-        say(p->text + i, is_by_bytes ? 1 : p->bytes);
+        send_ignoring_errors(p->text + i, is_by_bytes ? 1 : p->bytes);
         let_run();
     }
-    say_next();
-    while (count_in(t.heard, "HTTP/1.1 200 OK\r\n") < 2)
-        ck_assert_msg(talk_hear_some(&t) > 0, "%s: %s", p->text, t.heard);
+    send_next();
+    while (count_in(client.received, "HTTP/1.1 200 OK\r\n") < 2)
+        ck_assert_msg(client_receive_some(&client) > 0, "%s: %s", p->text, client.received);
     ck_assert(was_smuggled);
-    ck_assert_int_eq(talk_close(&t), 0);
+    ck_assert_int_eq(client_close(&client), 0);
 }
 
-START_TEST(what_is_unusual_but_right_is_answered)
+START_TEST(unusual_but_valid_requests_get_a_reply)
 {
-    for (size_t i = 0; i < COUNT_OF(good); i++) {
-        accept_one(&good[i], false);
-        accept_one(&good[i], true);
+    for (size_t i = 0; i < COUNT_OF(valid); i++) {
+        accept_probe(&valid[i], false);
+        accept_probe(&valid[i], true);
     }
     assert_nothing_pending();
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_request_line_that_is_none_is_refused,
-    &headers_that_are_none_are_refused,
-    &a_length_that_could_be_read_in_two_ways_is_refused,
-    &chunks_that_are_none_are_refused,
-    &chunks_that_have_come_are_refused_even_if_nobody_reads_them,
-    &what_is_unusual_but_right_is_answered,
+    &malformed_request_lines_are_refused,
+    &malformed_headers_are_refused,
+    &ambiguous_lengths_are_refused,
+    &malformed_chunks_are_refused,
+    &malformed_chunks_are_refused_even_if_the_handler_does_not_read_them,
+    &unusual_but_valid_requests_get_a_reply,
 };
 
 int main(void)
 {
-    return run_suite("http_bad", tests, COUNT_OF(tests));
+    return run_suite("http_bad_requests", tests, COUNT_OF(tests));
 }

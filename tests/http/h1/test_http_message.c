@@ -1,13 +1,17 @@
 /*
- * What is a message of HTTP/1, and what is refused: tables of bytes and of what they are, as
- * message_feed.h tells it. "!400" is a head refused with that status ("!0" an answer's), "!body" a
- * body, {..} is a body, "more" is an end too early, "|" is between one message and the next. Each
- * row is fed whole, byte by byte and in two parts for each place to split it.
+ * The HTTP/1 parser: tables of messages, each with the result in the notation of message_feed.h:
+ * "!400" is a request head refused with that status
+ * "!0" is a refused response head
+ * "!body" is a refused body
+ * "{..}" is a body
+ * "more" is an incomplete message
+ * "|" separates messages
+ * Each row is fed at once, byte by byte, and in two parts for every split.
  */
-#include "http/field.h"
-#include "http/message.h"
-#include "message_feed.h"
-#include "support.h"
+#include "http/h1/message.h"
+#include "http/h1/message_feed.h"
+#include "http/text/field.h"
+#include "support/support.h"
 
 typedef struct row {
     const char *data;
@@ -20,33 +24,34 @@ typedef struct row {
         data, sizeof(data) - 1, outcome \
     }
 
-static const weft__message_limits roomy = {8192, 32768, 100};
+static const weft__message_limits default_limits = {8192, 32768, 100};
 
-static void check_fed(feed_kind kind, const weft__message_limits *limits, const row *r,
-                      size_t split, size_t step)
+static void check_split(feed_kind kind, const weft__message_limits *limits, const row *r,
+                        size_t split, size_t step)
 {
     size_t bytes;
-    char *came = feed_all(kind, limits, r->data, r->bytes, split, step, &bytes);
-    ck_assert_msg(strcmp(came, r->outcome) == 0, "split at %zu, then by %zu: %s\nis %s\nnot %s",
-                  split, step, r->data, came, r->outcome);
-    free(came);
+    char *result = feed_all(kind, limits, r->data, r->bytes, split, step, &bytes);
+    ck_assert_msg(strcmp(result, r->outcome) == 0,
+                  "split %zu, step %zu: %s\nresult: %s\nexpected: %s", split, step, r->data, result,
+                  r->outcome);
+    free(result);
 }
 
 static void check_row(feed_kind kind, const weft__message_limits *limits, const row *r)
 {
-    check_fed(kind, limits, r, 0, SIZE_MAX);
-    check_fed(kind, limits, r, 0, 1);
+    check_split(kind, limits, r, 0, SIZE_MAX);
+    check_split(kind, limits, r, 0, 1);
     for (size_t split = 1; split < r->bytes; split++)
-        check_fed(kind, limits, r, split, SIZE_MAX);
+        check_split(kind, limits, r, split, SIZE_MAX);
 }
 
 #define CHECK_ROWS(kind, rows)                                  \
     do {                                                        \
         for (size_t row_i = 0; row_i < COUNT_OF(rows); row_i++) \
-            check_row((kind), &roomy, &(rows)[row_i]);          \
+            check_row((kind), &default_limits, &(rows)[row_i]); \
     } while (0)
 
-/* A request without a body, with these fields; its line and Host are good. */
+/* A request with these fields, beside a valid request line and Host. */
 #define LINE "GET / HTTP/1.1\r\n"
 #define HOST "Host: a\r\n"
 #define WITH(fields) LINE HOST fields "\r\n"
@@ -55,7 +60,7 @@ static void check_row(feed_kind kind, const weft__message_limits *limits, const 
 #define TARGET(target) "GET " target " HTTP/1.1\r\n" HOST "\r\n"
 #define HOSTED(host) LINE "Host: " host "\r\n\r\n"
 
-START_TEST(a_request_is_read_as_it_is)
+START_TEST(valid_requests_are_accepted)
 {
     static const row rows[] = {
         ROW(WITH(""), "GET / 1.1"),
@@ -81,7 +86,7 @@ START_TEST(a_request_is_read_as_it_is)
 }
 END_TEST
 
-START_TEST(a_line_ends_with_crlf_and_nothing_else)
+START_TEST(a_line_must_end_with_crlf)
 {
     static const row rows[] = {
         ROW("GET / HTTP/1.1\nHost: a\r\n\r\n", "!400"),
@@ -122,7 +127,7 @@ START_TEST(a_line_ends_with_crlf_and_nothing_else)
 }
 END_TEST
 
-START_TEST(fields_are_a_name_a_colon_and_a_value)
+START_TEST(a_field_is_a_name_a_colon_and_a_value)
 {
     static const row rows[] = {
         ROW(WITH("A : b\r\n"), "!400"),
@@ -227,7 +232,7 @@ START_TEST(any_token_is_a_method)
 }
 END_TEST
 
-START_TEST(a_method_that_llhttp_does_not_know_changes_nothing_about_framing)
+START_TEST(a_method_unknown_to_llhttp_does_not_change_the_framing)
 {
     static const row rows[] = {
         ROW("FOO / HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc" WITH(""),
@@ -251,7 +256,7 @@ START_TEST(a_method_that_llhttp_does_not_know_changes_nothing_about_framing)
 }
 END_TEST
 
-START_TEST(what_is_no_method_of_http_1_is_refused)
+START_TEST(an_invalid_method_is_refused)
 {
     static const row rows[] = {
         ROW(METHOD_32 "6 / HTTP/1.1\r\n" HOST "\r\n", "!501"),
@@ -289,7 +294,7 @@ START_TEST(versions_beyond_1_x_are_not_supported)
         ROW("GET / HTTP/0.0\r\n" HOST "\r\n", "!505"),
         ROW("GET / HTTP/2.0\r\nBad Name: x\r\n", "!505"),
         ROW("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "!505"),
-        ROW("GET / HTTP/5.6", "!505"), /* nobody has to wait for its end */
+        ROW("GET / HTTP/5.6", "!505"), /* refused before the line is complete */
         ROW("FOO / HTTP/5.6", "!505"),
         ROW("GET / HTTP/2.0 \r\n", "!505"),
         ROW("GET / HTTP/1.1", "more"),
@@ -324,7 +329,7 @@ START_TEST(versions_beyond_1_x_are_not_supported)
 }
 END_TEST
 
-START_TEST(targets_have_the_form_that_their_method_wants)
+START_TEST(targets_have_the_form_that_their_method_requires)
 {
     static const row rows[] = {
         ROW(TARGET("//a//b"), "GET //a//b 1.1"),
@@ -384,7 +389,7 @@ START_TEST(targets_have_the_form_that_their_method_wants)
 }
 END_TEST
 
-START_TEST(characters_that_no_uri_has_are_refused)
+START_TEST(characters_that_are_invalid_in_a_uri_are_refused)
 {
     static const row rows[] = {
         ROW(TARGET("/#"), "!400"),    ROW(TARGET("/a#b"), "!400"),
@@ -403,7 +408,7 @@ START_TEST(characters_that_no_uri_has_are_refused)
 }
 END_TEST
 
-START_TEST(a_request_of_1_1_names_exactly_one_host)
+START_TEST(an_http_1_1_request_has_exactly_one_host)
 {
     static const row rows[] = {
         ROW(HOSTED("example.org"), "GET / 1.1"),
@@ -462,7 +467,7 @@ START_TEST(a_request_of_1_1_names_exactly_one_host)
 }
 END_TEST
 
-START_TEST(a_length_is_one_number_in_digits)
+START_TEST(a_content_length_is_one_decimal_number)
 {
     static const row rows[] = {
         ROW(POST("Content-Length: 5\r\n", "hello"), "POST / 1.1 length=5 {hello}"),
@@ -518,7 +523,7 @@ START_TEST(a_length_is_one_number_in_digits)
 }
 END_TEST
 
-START_TEST(a_transfer_encoding_is_chunked_and_stands_alone)
+START_TEST(the_only_transfer_encoding_is_chunked)
 {
     static const row rows[] = {
         ROW(CHUNKS("5\r\nhello\r\n0\r\n\r\n"), "POST / 1.1 chunked {hello}"),
@@ -574,7 +579,7 @@ START_TEST(a_transfer_encoding_is_chunked_and_stands_alone)
 }
 END_TEST
 
-START_TEST(chunks_are_framed_exactly)
+START_TEST(valid_chunks_are_accepted)
 {
     static const row rows[] = {
         ROW(CHUNKS("1\r\na\r\n2\r\nbc\r\n0\r\n\r\n"), "POST / 1.1 chunked {abc}"),
@@ -594,7 +599,7 @@ START_TEST(chunks_are_framed_exactly)
 }
 END_TEST
 
-START_TEST(chunks_that_are_framed_in_another_way_are_refused)
+START_TEST(malformed_chunks_are_refused)
 {
     static const row rows[] = {
         ROW(CHUNKS(""), "POST / 1.1 chunked more"),
@@ -665,7 +670,7 @@ START_TEST(chunks_that_are_framed_in_another_way_are_refused)
 }
 END_TEST
 
-START_TEST(trailers_are_fields_that_change_nothing)
+START_TEST(trailers_must_not_affect_the_framing)
 {
     static const row rows[] = {
         ROW(CHUNKS("0\r\nA: b\r\nC:d \t\r\nE:\r\n\r\n"), "POST / 1.1 chunked A=b C=d E="),
@@ -698,7 +703,7 @@ START_TEST(trailers_are_fields_that_change_nothing)
 }
 END_TEST
 
-START_TEST(connections_are_kept_unless_someone_says_otherwise)
+START_TEST(connections_are_keep_alive_unless_a_field_or_http_1_0_closes_them)
 {
     static const row rows[] = {
         ROW(WITH("Connection: close\r\n"), "GET / 1.1 close"),
@@ -723,7 +728,7 @@ START_TEST(connections_are_kept_unless_someone_says_otherwise)
 }
 END_TEST
 
-START_TEST(an_upgrade_needs_both_its_fields)
+START_TEST(an_upgrade_requires_upgrade_and_connection)
 {
     static const row rows[] = {
         ROW(WITH("Connection: upgrade\r\nUpgrade: x\r\n") "abc", "GET / 1.1 upgrade +3"),
@@ -772,7 +777,7 @@ END_TEST
 
 #define OK "HTTP/1.1 200 OK\r\n"
 
-START_TEST(an_answer_ends_where_its_framing_says)
+START_TEST(a_response_ends_according_to_its_framing)
 {
     static const row rows[] = {
         ROW(OK "Content-Length: 2\r\n\r\nab", "200 1.1 length=2 {ab}"),
@@ -808,11 +813,11 @@ START_TEST(an_answer_ends_where_its_framing_says)
         ROW(OK "Host: \xff\r\nHost: b\r\nExpect: x\r\nContent-Length: 0\r\n\r\n", "200 1.1"),
         ROW("HTTP/1.1 2", "more"),
     };
-    CHECK_ROWS(FEED_ANSWER, rows);
+    CHECK_ROWS(FEED_RESPONSE, rows);
 }
 END_TEST
 
-START_TEST(an_answer_that_is_ambiguous_is_refused)
+START_TEST(an_ambiguous_response_is_refused)
 {
     static const row rows[] = {
         ROW(OK "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "!0"),
@@ -859,11 +864,11 @@ START_TEST(an_answer_that_is_ambiguous_is_refused)
         ROW("GET / HTTP/1.1\r\n\r\n", "!0"),
         ROW("<html>", "!0"),
     };
-    CHECK_ROWS(FEED_ANSWER, rows);
+    CHECK_ROWS(FEED_RESPONSE, rows);
 }
 END_TEST
 
-START_TEST(answers_to_head_and_connect_have_no_body)
+START_TEST(responses_to_head_and_connect_have_no_body)
 {
     static const row to_head[] = {
         ROW(OK "Content-Length: 5\r\n\r\n", "200 1.1"),
@@ -878,15 +883,15 @@ START_TEST(answers_to_head_and_connect_have_no_body)
         ROW("HTTP/1.1 299 x\r\nTransfer-Encoding: chunked\r\n\r\nabc", "299 1.1 upgrade +3"),
         ROW("HTTP/1.1 407 x\r\nContent-Length: 1\r\n\r\na", "407 1.1 length=1 {a}"),
     };
-    CHECK_ROWS(FEED_TO_HEAD, to_head);
-    CHECK_ROWS(FEED_TO_CONNECT, to_connect);
+    CHECK_ROWS(FEED_RESPONSE_TO_HEAD, to_head);
+    CHECK_ROWS(FEED_RESPONSE_TO_CONNECT, to_connect);
 }
 END_TEST
 
-START_TEST(limits_hold_whatever_the_pieces)
+START_TEST(limits_do_not_depend_on_the_split)
 {
-    /* A line of 20, a head of 60, 3 fields: the first rows are as much as there may be. */
-    static const weft__message_limits tight = {20, 60, 3};
+    /* A line of 20 bytes, a head of 60 bytes, and 3 fields. */
+    static const weft__message_limits small_limits = {20, 60, 3};
     static const row rows[] = {
         ROW("GET /345678 HTTP/1.1\r\nHost: a\r\n\r\n", "GET /345678 1.1"),
         ROW("GET /3456789 HTTP/1.1\r\nHost: a\r\n\r\n", "!414"),
@@ -917,12 +922,12 @@ START_TEST(limits_hold_whatever_the_pieces)
             "GET / 1.1 length=50 {01234567890123456789012345678901234567890123456789}"),
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++)
-        check_row(FEED_REQUEST, &tight, &rows[i]);
+        check_row(FEED_REQUEST, &small_limits, &rows[i]);
 }
 END_TEST
 
-/* Chunks with so much in each extension, then so many trailers. */
-static char *make_chunks(size_t chunks, size_t extension, size_t trailers, size_t *bytes)
+/* Return a message with chunks that have an extension of that length, and with trailers. */
+static char *new_chunked_message(size_t chunks, size_t extension, size_t trailers, size_t *bytes)
 {
     char *text;
     FILE *f = open_memstream(&text, bytes);
@@ -937,43 +942,43 @@ static char *make_chunks(size_t chunks, size_t extension, size_t trailers, size_
     return text;
 }
 
-static bool chunks_pass(size_t chunks, size_t extension, size_t trailers, size_t step)
+static bool are_chunks_accepted(size_t chunks, size_t extension, size_t trailers, size_t step)
 {
     static const weft__message_limits limits = {100, 100, 4};
     size_t bytes, outcome_bytes;
-    char *text = make_chunks(chunks, extension, trailers, &bytes);
-    char *came = feed_all(FEED_REQUEST, &limits, text, bytes, 0, step, &outcome_bytes);
-    bool is_refused = strstr(came, "!body") != NULL;
+    char *text = new_chunked_message(chunks, extension, trailers, &bytes);
+    char *result = feed_all(FEED_REQUEST, &limits, text, bytes, 0, step, &outcome_bytes);
+    bool is_refused = strstr(result, "!body") != NULL;
     free(text);
-    free(came);
+    free(result);
     return !is_refused;
 }
 
-START_TEST(extensions_and_trailers_together_are_limited_to_a_head)
+START_TEST(extensions_and_trailers_together_are_limited_to_the_size_of_a_head)
 {
     static const size_t steps[] = {SIZE_MAX, 7, 1};
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
-        ck_assert(chunks_pass(10000, 1, 0, steps[i]));
-        ck_assert(chunks_pass(1, 110, 0, steps[i]));
-        ck_assert(!chunks_pass(1, 150, 0, steps[i]));
-        ck_assert(!chunks_pass(20, 40, 0, steps[i]));
-        ck_assert(chunks_pass(1, 1, 4, steps[i]));
-        ck_assert(!chunks_pass(1, 1, 5, steps[i]));
-        ck_assert(!chunks_pass(1, 110, 4, steps[i]));
+        ck_assert(are_chunks_accepted(10000, 1, 0, steps[i]));
+        ck_assert(are_chunks_accepted(1, 110, 0, steps[i]));
+        ck_assert(!are_chunks_accepted(1, 150, 0, steps[i]));
+        ck_assert(!are_chunks_accepted(20, 40, 0, steps[i]));
+        ck_assert(are_chunks_accepted(1, 1, 4, steps[i]));
+        ck_assert(!are_chunks_accepted(1, 1, 5, steps[i]));
+        ck_assert(!are_chunks_accepted(1, 110, 4, steps[i]));
     }
 }
 END_TEST
 
-START_TEST(fields_are_found_by_name_and_have_no_space_around_them)
+START_TEST(fields_are_found_by_name_and_values_are_trimmed)
 {
     static const char data[] = LINE "Host: a\r\nX:  one two \t\r\nY:\r\nx:\tthree\r\nLong-Name: "
                                     "v\r\n\r\n";
     char head[sizeof data];
     memcpy(head, data, sizeof data);
     weft__message m;
-    weft__message_open(&m, WEFT__REQUEST, &roomy);
+    weft__message_open(&m, WEFT__REQUEST, &default_limits);
     ck_assert_int_eq(weft__message_head(&m, head, sizeof data - 1), sizeof data - 1);
-    weft__message_settle(&m, head);
+    weft__message_nul_terminate(&m, head);
     ck_assert_str_eq(head + m.method.at, "GET");
     ck_assert_str_eq(head + m.target.at, "/");
     ck_assert_uint_eq(m.fields_count, 5);
@@ -991,7 +996,7 @@ START_TEST(fields_are_found_by_name_and_have_no_space_around_them)
 }
 END_TEST
 
-START_TEST(many_fields_are_kept_in_order)
+START_TEST(a_hundred_fields_are_stored_in_order)
 {
     char data[4096];
     size_t bytes = (size_t)sprintf(data, LINE HOST);
@@ -999,11 +1004,11 @@ START_TEST(many_fields_are_kept_in_order)
         bytes += (size_t)sprintf(data + bytes, "F%d: v%d\r\n", i, i);
     bytes += (size_t)sprintf(data + bytes, "\r\n");
     weft__message m;
-    weft__message_open(&m, WEFT__REQUEST, &roomy);
+    weft__message_open(&m, WEFT__REQUEST, &default_limits);
     for (int again = 0; again < 2; again++) {
         ck_assert_int_eq(weft__message_head(&m, data, bytes), bytes);
         ck_assert_uint_eq(m.fields_count, 100);
-        ck_assert_uint_eq(m.fields_room, 100);
+        ck_assert_uint_eq(m.fields_capacity, 100);
         for (uint32_t i = 0; i < 99; i++) {
             weft__field f = m.fields[i + 1];
             char name[8];
@@ -1047,32 +1052,32 @@ START_TEST(tokens_are_found_in_lists)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_request_is_read_as_it_is,
-    &a_line_ends_with_crlf_and_nothing_else,
-    &fields_are_a_name_a_colon_and_a_value,
+    &valid_requests_are_accepted,
+    &a_line_must_end_with_crlf,
+    &a_field_is_a_name_a_colon_and_a_value,
     &the_request_line_has_one_space_on_each_side_of_the_target,
     &any_token_is_a_method,
-    &a_method_that_llhttp_does_not_know_changes_nothing_about_framing,
-    &what_is_no_method_of_http_1_is_refused,
+    &a_method_unknown_to_llhttp_does_not_change_the_framing,
+    &an_invalid_method_is_refused,
     &versions_beyond_1_x_are_not_supported,
-    &targets_have_the_form_that_their_method_wants,
-    &characters_that_no_uri_has_are_refused,
-    &a_request_of_1_1_names_exactly_one_host,
-    &a_length_is_one_number_in_digits,
-    &a_transfer_encoding_is_chunked_and_stands_alone,
-    &chunks_are_framed_exactly,
-    &chunks_that_are_framed_in_another_way_are_refused,
-    &trailers_are_fields_that_change_nothing,
-    &connections_are_kept_unless_someone_says_otherwise,
-    &an_upgrade_needs_both_its_fields,
+    &targets_have_the_form_that_their_method_requires,
+    &characters_that_are_invalid_in_a_uri_are_refused,
+    &an_http_1_1_request_has_exactly_one_host,
+    &a_content_length_is_one_decimal_number,
+    &the_only_transfer_encoding_is_chunked,
+    &valid_chunks_are_accepted,
+    &malformed_chunks_are_refused,
+    &trailers_must_not_affect_the_framing,
+    &connections_are_keep_alive_unless_a_field_or_http_1_0_closes_them,
+    &an_upgrade_requires_upgrade_and_connection,
     &only_100_continue_can_be_expected,
-    &an_answer_ends_where_its_framing_says,
-    &an_answer_that_is_ambiguous_is_refused,
-    &answers_to_head_and_connect_have_no_body,
-    &limits_hold_whatever_the_pieces,
-    &extensions_and_trailers_together_are_limited_to_a_head,
-    &fields_are_found_by_name_and_have_no_space_around_them,
-    &many_fields_are_kept_in_order,
+    &a_response_ends_according_to_its_framing,
+    &an_ambiguous_response_is_refused,
+    &responses_to_head_and_connect_have_no_body,
+    &limits_do_not_depend_on_the_split,
+    &extensions_and_trailers_together_are_limited_to_the_size_of_a_head,
+    &fields_are_found_by_name_and_values_are_trimmed,
+    &a_hundred_fields_are_stored_in_order,
     &tokens_are_found_in_lists,
 };
 

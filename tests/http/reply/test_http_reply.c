@@ -1,19 +1,19 @@
 /*
- * Replies as handlers make them, or fail to: each time the connection has to stay in step with the
- * client.
+ * Replies of correct and faulty handlers. After each reply the connection accepts the next request,
+ * or ends.
  */
-#include "http_support.h"
+#include "http/http_support.h"
 
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
 #define NEXT "GET /next HTTP/1.1\r\n" HOST "\r\n"
 
-static talk t;
+static test_client client;
 
-/* What the test is about, unless it is asked for /next. */
+/* The handler under test. /next has a fixed reply. */
 typedef struct subject {
     weft_http_handler *handler;
-    int rc; /* what the handler has to tell */
+    int rc; /* stored by the handler */
 } subject;
 
 static int dispatch(weft_http_request *r, void *ctx)
@@ -30,13 +30,13 @@ static int reply_whole(weft_http_request *r, void *ctx)
     return weft_http_reply(r, 200, "text/plain", "hello", 5);
 }
 
-static int reply_unknown(weft_http_request *r, void *ctx)
+static int write_unknown_length(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     return (int)weft_http_write(r, "hello", 5);
 }
 
-static int reply_chunks(weft_http_request *r, void *ctx)
+static int write_chunks(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     for (int i = 0; i < 3; i++)
@@ -45,7 +45,7 @@ static int reply_chunks(weft_http_request *r, void *ctx)
     return weft_http_set_trailer(r, "X-Sum", "3");
 }
 
-static int reply_announced(weft_http_request *r, void *ctx)
+static int write_announced_length(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     int rc = weft_http_begin(r, 200, 5);
@@ -84,15 +84,15 @@ static int fail_at_once(weft_http_request *r, void *ctx)
     return -ENOENT;
 }
 
-static int fail_begun(weft_http_request *r, void *ctx)
+static int fail_after_unsent_write(weft_http_request *r, void *ctx)
 {
     (void)ctx;
-    weft_http_set(r, "X-Not", "said");
-    weft_http_printf(r, "not said");
+    weft_http_set(r, "X-Not", "sent");
+    weft_http_printf(r, "not sent");
     return -ENOENT;
 }
 
-static int say_nothing(weft_http_request *r, void *ctx)
+static int return_without_reply(weft_http_request *r, void *ctx)
 {
     (void)r;
     (void)ctx;
@@ -112,23 +112,34 @@ static int reply_304(weft_http_request *r, void *ctx)
     return weft_http_reply(r, 304, NULL, "hello", 5);
 }
 
-/* Then /next is asked for, and its reply comes right behind a head. */
+/* Assert that the reply to the request has no body: the next response follows the head. */
 static void expect_no_body(weft_http_handler *handler, const char *request)
 {
     subject s = {.handler = handler};
-    talk_open(&t, dispatch, &s, NULL);
-    talk_send(&t, request);
-    talk_send(&t, NEXT);
-    talk_hear(&t, "\r\n\r\nnext");
-    ck_assert_msg(strncmp(body_of(t.heard), "HTTP/1.1 200 OK\r\n", 17) == 0, "%s", t.heard);
-    ck_assert_int_eq(talk_close(&t), 0);
+    client_open(&client, dispatch, &s, NULL);
+    client_send(&client, request);
+    client_send(&client, NEXT);
+    client_expect(&client, "\r\n\r\nnext");
+    ck_assert_msg(strncmp(body_of(client.received), "HTTP/1.1 200 OK\r\n", 17) == 0, "%s",
+                  client.received);
+    ck_assert_int_eq(client_close(&client), 0);
 }
 
-START_TEST(a_reply_to_head_has_no_body_whatever_the_handler_does)
+START_TEST(a_reply_to_head_never_has_a_body)
 {
     static weft_http_handler *const handlers[] = {
-        reply_whole, reply_unknown, reply_chunks, reply_announced, reply_redirect, reply_events,
-        reply_file,  fail_at_once,  fail_begun,   say_nothing,     reply_204,      reply_304,
+        reply_whole,
+        write_unknown_length,
+        write_chunks,
+        write_announced_length,
+        reply_redirect,
+        reply_events,
+        reply_file,
+        fail_at_once,
+        fail_after_unsent_write,
+        return_without_reply,
+        reply_204,
+        reply_304,
     };
     for (size_t i = 0; i < COUNT_OF(handlers); i++)
         expect_no_body(handlers[i], "HEAD / HTTP/1.1\r\n" HOST "\r\n");
@@ -136,17 +147,19 @@ START_TEST(a_reply_to_head_has_no_body_whatever_the_handler_does)
 }
 END_TEST
 
-START_TEST(a_reply_to_head_says_what_get_would_get)
+START_TEST(a_reply_to_head_has_the_headers_of_get)
 {
-    const char *reply = talk_once(&t, reply_unknown, NULL, NULL, "HEAD / HTTP/1.1\r\n" HOST "\r\n");
-    ck_assert_ptr_nonnull(strstr(reply, "\r\nContent-Length: 5\r\n"));
-    reply = talk_once(&t, fail_at_once, NULL, NULL, "HEAD / HTTP/1.1\r\n" HOST "\r\n");
-    ck_assert_int_eq(status_of(reply), 404);
-    ck_assert_str_eq(body_of(reply), "");
+    const char *response = client_exchange(&client, write_unknown_length, NULL, NULL,
+                                           "HEAD / HTTP/1.1\r\n" HOST "\r\n");
+    ck_assert_ptr_nonnull(strstr(response, "\r\nContent-Length: 5\r\n"));
+    response =
+        client_exchange(&client, fail_at_once, NULL, NULL, "HEAD / HTTP/1.1\r\n" HOST "\r\n");
+    ck_assert_int_eq(status_of(response), 404);
+    ck_assert_str_eq(body_of(response), "");
 }
 END_TEST
 
-START_TEST(a_head_request_that_is_refused_gets_no_body_either)
+START_TEST(a_refused_head_request_gets_no_body)
 {
     static const char *const bad[] = {
         "HEAD / HTTP/1.1\r\n\r\n",
@@ -154,43 +167,43 @@ START_TEST(a_head_request_that_is_refused_gets_no_body_either)
         "HEAD / HTTP/1.1\r\n" HOST "Content-Length: x\r\n\r\n",
     };
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        const char *reply = talk_once(&t, reply_whole, NULL, NULL, bad[i]);
-        ck_assert_int_eq(status_of(reply), 400);
-        ck_assert_str_eq(body_of(reply), "");
+        const char *response = client_exchange(&client, reply_whole, NULL, NULL, bad[i]);
+        ck_assert_int_eq(status_of(response), 400);
+        ck_assert_str_eq(body_of(response), "");
     }
 }
 END_TEST
 
-START_TEST(some_statuses_have_no_body_and_no_length)
+START_TEST(statuses_204_and_304_have_no_body_and_no_length)
 {
-    static weft_http_handler *const handlers[] = {reply_204, reply_304, say_nothing};
+    static weft_http_handler *const handlers[] = {reply_204, reply_304, return_without_reply};
     for (size_t i = 0; i < COUNT_OF(handlers); i++) {
         expect_no_body(handlers[i], GET);
-        const char *reply = talk_once(&t, handlers[i], NULL, NULL, GET);
-        ck_assert_ptr_null(strstr(reply, "Content-Length"));
-        ck_assert_ptr_null(strstr(reply, "Transfer-Encoding"));
-        ck_assert_str_eq(body_of(reply), "");
+        const char *response = client_exchange(&client, handlers[i], NULL, NULL, GET);
+        ck_assert_ptr_null(strstr(response, "Content-Length"));
+        ck_assert_ptr_null(strstr(response, "Transfer-Encoding"));
+        ck_assert_str_eq(body_of(response), "");
     }
 }
 END_TEST
 
-START_TEST(a_handler_that_fails_before_a_byte_is_out_says_so_and_nothing_else)
+START_TEST(a_handler_that_fails_before_any_byte_is_sent_gets_an_error_status)
 {
-    static weft_http_handler *const handlers[] = {fail_at_once, fail_begun};
+    static weft_http_handler *const handlers[] = {fail_at_once, fail_after_unsent_write};
     for (size_t i = 0; i < COUNT_OF(handlers); i++) {
         subject s = {.handler = handlers[i]};
-        talk_open(&t, dispatch, &s, NULL);
-        talk_send(&t, GET NEXT);
-        talk_hear(&t, "\r\n\r\nnext");
-        ck_assert_int_eq(status_of(t.heard), 404);
-        ck_assert_int_eq(strncmp(body_of(t.heard), "404 Not Found\nHTTP/1.1 200", 26), 0);
-        ck_assert_ptr_null(strstr(t.heard, "X-Not"));
-        ck_assert_int_eq(talk_close(&t), 0);
+        client_open(&client, dispatch, &s, NULL);
+        client_send(&client, GET NEXT);
+        client_expect(&client, "\r\n\r\nnext");
+        ck_assert_int_eq(status_of(client.received), 404);
+        ck_assert_int_eq(strncmp(body_of(client.received), "404 Not Found\nHTTP/1.1 200", 26), 0);
+        ck_assert_ptr_null(strstr(client.received, "X-Not"));
+        ck_assert_int_eq(client_close(&client), 0);
     }
 }
 END_TEST
 
-static int fail_after_some(weft_http_request *r, void *ctx)
+static int fail_after_flush(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     weft_http_printf(r, "some");
@@ -206,33 +219,33 @@ static int write_too_little(weft_http_request *r, void *ctx)
     return 0;
 }
 
-static int write_too_little_and_leave(weft_http_request *r, void *ctx)
+static int write_too_little_without_end(weft_http_request *r, void *ctx)
 {
     ((subject *)ctx)->rc = -ENODATA;
     weft_http_begin(r, 200, 5);
     return (int)weft_http_write(r, "hell", 4) > 0 ? 0 : -EIO;
 }
 
-START_TEST(half_a_reply_is_not_taken_for_a_whole_one)
+START_TEST(an_incomplete_reply_does_not_look_complete)
 {
-    subject s = {.handler = fail_after_some};
-    talk_open(&t, dispatch, &s, NULL);
-    talk_send(&t, GET NEXT);
-    talk_hear_all(&t);
-    ck_assert_ptr_null(strstr(t.heard, "\r\n0\r\n"));
-    ck_assert_uint_eq(count_in(t.heard, "HTTP/1.1"), 1);
-    talk_close(&t);
+    subject s = {.handler = fail_after_flush};
+    client_open(&client, dispatch, &s, NULL);
+    client_send(&client, GET NEXT);
+    client_receive_all(&client);
+    ck_assert_ptr_null(strstr(client.received, "\r\n0\r\n"));
+    ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
+    client_close(&client);
 
-    static weft_http_handler *const handlers[] = {write_too_little, write_too_little_and_leave};
+    static weft_http_handler *const handlers[] = {write_too_little, write_too_little_without_end};
     for (size_t i = 0; i < COUNT_OF(handlers); i++) {
         s = (subject){.handler = handlers[i]};
-        talk_open(&t, dispatch, &s, NULL);
-        talk_send(&t, GET NEXT);
-        talk_hear_all(&t);
+        client_open(&client, dispatch, &s, NULL);
+        client_send(&client, GET NEXT);
+        client_receive_all(&client);
         ck_assert_int_eq(s.rc, -ENODATA);
-        ck_assert_ptr_null(strstr(t.heard, "hello"));
-        ck_assert_ptr_null(strstr(t.heard, "next"));
-        talk_close(&t);
+        ck_assert_ptr_null(strstr(client.received, "hello"));
+        ck_assert_ptr_null(strstr(client.received, "next"));
+        client_close(&client);
     }
     assert_nothing_pending();
 }
@@ -250,22 +263,23 @@ static int write_too_much(weft_http_request *r, void *ctx)
     return 0;
 }
 
-START_TEST(no_more_goes_out_than_was_announced)
+START_TEST(no_more_than_the_announced_length_is_sent)
 {
     subject s = {.handler = write_too_much};
-    talk_open(&t, dispatch, &s, NULL);
-    talk_send(&t, GET NEXT);
-    talk_hear(&t, "\r\n\r\nnext");
+    client_open(&client, dispatch, &s, NULL);
+    client_send(&client, GET NEXT);
+    client_expect(&client, "\r\n\r\nnext");
     ck_assert_int_eq(s.rc, -EMSGSIZE);
-    ck_assert_ptr_nonnull(strstr(t.heard, "\r\n\r\nhelloHTTP/1.1 200 OK"));
-    ck_assert_int_eq(talk_close(&t), 0);
+    ck_assert_ptr_nonnull(strstr(client.received, "\r\n\r\nhelloHTTP/1.1 200 OK"));
+    ck_assert_int_eq(client_close(&client), 0);
 }
 END_TEST
 
 static int set_headers(weft_http_request *r, void *ctx)
 {
     (void)ctx;
-    static const char *const own[] = {"Date", "content-length", "Transfer-Encoding", "Connection"};
+    static const char *const server_headers[] = {"Date", "content-length", "Transfer-Encoding",
+                                                 "Connection"};
     ck_assert_int_eq(weft_http_set(r, "X", "a\r\nEvil: 1"), -EINVAL);
     ck_assert_int_eq(weft_http_set(r, "X", "a\nEvil: 1"), -EINVAL);
     ck_assert_int_eq(weft_http_set(r, "X", "a\rEvil: 1"), -EINVAL);
@@ -281,8 +295,8 @@ static int set_headers(weft_http_request *r, void *ctx)
     ck_assert_int_eq(weft_http_reply(r, 200, "text/plain\r\nEvil: 1", "", 0), -EINVAL);
     ck_assert_int_eq(weft_http_begin(r, 100, 0), -EINVAL);
     ck_assert_int_eq(weft_http_begin(r, 200, -2), -EINVAL);
-    for (size_t i = 0; i < COUNT_OF(own); i++)
-        ck_assert_int_eq(weft_http_set(r, own[i], "5"), -EPERM);
+    for (size_t i = 0; i < COUNT_OF(server_headers); i++)
+        ck_assert_int_eq(weft_http_set(r, server_headers[i], "5"), -EPERM);
     ck_assert_int_eq(weft_http_set(r, "Twice", "1"), 0);
     ck_assert_int_eq(weft_http_set(r, "twice", "2"), 0);
     ck_assert_int_eq(weft_http_add(r, "Twice", "3"), 0);
@@ -292,13 +306,13 @@ static int set_headers(weft_http_request *r, void *ctx)
     return 0;
 }
 
-START_TEST(nobody_can_put_a_line_of_his_own_into_a_reply)
+START_TEST(line_breaks_cannot_inject_headers_into_a_reply)
 {
-    const char *reply = talk_once(&t, set_headers, NULL, NULL, GET);
-    ck_assert_ptr_null(strstr(reply, "Evil"));
-    ck_assert_ptr_nonnull(strstr(reply, "\r\ntwice: 2\r\nTwice: 3\r\n"));
-    ck_assert_ptr_null(strstr(reply, "Twice: 1"));
-    ck_assert_str_eq(body_of(reply), "good");
+    const char *response = client_exchange(&client, set_headers, NULL, NULL, GET);
+    ck_assert_ptr_null(strstr(response, "Evil"));
+    ck_assert_ptr_nonnull(strstr(response, "\r\ntwice: 2\r\nTwice: 3\r\n"));
+    ck_assert_ptr_null(strstr(response, "Twice: 1"));
+    ck_assert_str_eq(body_of(response), "good");
 }
 END_TEST
 
@@ -310,16 +324,16 @@ static int reply_with_types(weft_http_request *r, void *ctx)
 
 START_TEST(a_reply_has_one_type)
 {
-    talk_once(&t, reply_with_types, (void *)(uintptr_t) "text/html", NULL, GET);
-    ck_assert_uint_eq(count_in(t.heard, "Content-Type: "), 1);
-    ck_assert_ptr_nonnull(strstr(t.heard, "\r\nContent-Type: text/html\r\n"));
-    talk_once(&t, reply_with_types, NULL, NULL, GET);
-    ck_assert_uint_eq(count_in(t.heard, "Content-Type: "), 1);
-    ck_assert_ptr_nonnull(strstr(t.heard, "\r\nContent-Type: text/css\r\n"));
+    client_exchange(&client, reply_with_types, (void *)(uintptr_t) "text/html", NULL, GET);
+    ck_assert_uint_eq(count_in(client.received, "Content-Type: "), 1);
+    ck_assert_ptr_nonnull(strstr(client.received, "\r\nContent-Type: text/html\r\n"));
+    client_exchange(&client, reply_with_types, NULL, NULL, GET);
+    ck_assert_uint_eq(count_in(client.received, "Content-Type: "), 1);
+    ck_assert_ptr_nonnull(strstr(client.received, "\r\nContent-Type: text/css\r\n"));
 }
 END_TEST
 
-static int close_after(weft_http_request *r, void *ctx)
+static int reply_and_close(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     ck_assert_int_eq(weft_http_set(r, "Connection", "close"), 0);
@@ -328,12 +342,12 @@ static int close_after(weft_http_request *r, void *ctx)
 
 START_TEST(a_handler_can_end_the_connection)
 {
-    talk_open(&t, close_after, NULL, NULL);
-    talk_send(&t, GET GET);
-    talk_hear_all(&t);
-    ck_assert_uint_eq(count_in(t.heard, "\r\nConnection: close\r\n"), 1);
-    ck_assert_uint_eq(count_in(t.heard, "HTTP/1.1"), 1);
-    talk_close(&t);
+    client_open(&client, reply_and_close, NULL, NULL);
+    client_send(&client, GET GET);
+    client_receive_all(&client);
+    ck_assert_uint_eq(count_in(client.received, "\r\nConnection: close\r\n"), 1);
+    ck_assert_uint_eq(count_in(client.received, "HTTP/1.1"), 1);
+    client_close(&client);
 }
 END_TEST
 
@@ -351,10 +365,10 @@ static int echo_trailer(weft_http_request *r, void *ctx)
 
 START_TEST(trailers_are_read_and_sent)
 {
-    talk_once(&t, echo_trailer, NULL, NULL,
-              "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
-              "5\r\nhello\r\n0\r\nX-Sum:  abc \r\n\r\n");
-    ck_assert_str_eq(body_of(t.heard), "5\r\nhello\r\n0\r\nX-Sum: abc\r\n\r\n");
+    client_exchange(&client, echo_trailer, NULL, NULL,
+                    "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+                    "5\r\nhello\r\n0\r\nX-Sum:  abc \r\n\r\n");
+    ck_assert_str_eq(body_of(client.received), "5\r\nhello\r\n0\r\nX-Sum: abc\r\n\r\n");
 }
 END_TEST
 
@@ -365,21 +379,21 @@ static int reply_long_text(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "%05000d", 0);
 }
 
-START_TEST(replies_are_compressed_for_those_who_accept_that)
+START_TEST(replies_are_compressed_for_clients_that_accept_gzip)
 {
     const weft_http_options o = {.gzip_level = 6};
-    talk_once(&t, reply_long_text, NULL, &o, GET);
-    ck_assert_ptr_nonnull(strstr(t.heard, "\r\nContent-Length: 5000\r\n"));
-    ck_assert_ptr_nonnull(strstr(t.heard, "\r\nVary: Accept-Encoding\r\n"));
-    talk_once(&t, reply_long_text, NULL, &o,
-              "GET / HTTP/1.1\r\n" HOST "Accept-Encoding: gzip\r\n\r\n");
-    ck_assert_ptr_nonnull(strstr(t.heard, "\r\nContent-Encoding: gzip\r\n"));
-    ck_assert_uint_lt(t.heard_bytes, 1000);
+    client_exchange(&client, reply_long_text, NULL, &o, GET);
+    ck_assert_ptr_nonnull(strstr(client.received, "\r\nContent-Length: 5000\r\n"));
+    ck_assert_ptr_nonnull(strstr(client.received, "\r\nVary: Accept-Encoding\r\n"));
+    client_exchange(&client, reply_long_text, NULL, &o,
+                    "GET / HTTP/1.1\r\n" HOST "Accept-Encoding: gzip\r\n\r\n");
+    ck_assert_ptr_nonnull(strstr(client.received, "\r\nContent-Encoding: gzip\r\n"));
+    ck_assert_uint_lt(client.received_bytes, 1000);
 }
 END_TEST
 #endif
 
-START_TEST(a_refusal_looks_at_nothing_of_what_it_refuses)
+START_TEST(a_refusal_ignores_the_headers_of_the_refused_request)
 {
     const weft_http_options o = {.gzip_level = 6};
     static const char *const bad[] = {
@@ -388,28 +402,28 @@ START_TEST(a_refusal_looks_at_nothing_of_what_it_refuses)
         "GET / HTTP/1.1\r\n" HOST "Accept-Encoding: gzip\r\nX\r\n\r\n",
     };
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        talk_once(&t, reply_whole, NULL, &o, bad[i]);
-        ck_assert_int_eq(status_of(t.heard), 400);
+        client_exchange(&client, reply_whole, NULL, &o, bad[i]);
+        ck_assert_int_eq(status_of(client.received), 400);
     }
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_reply_to_head_has_no_body_whatever_the_handler_does,
-    &a_reply_to_head_says_what_get_would_get,
-    &a_head_request_that_is_refused_gets_no_body_either,
-    &some_statuses_have_no_body_and_no_length,
-    &a_handler_that_fails_before_a_byte_is_out_says_so_and_nothing_else,
-    &half_a_reply_is_not_taken_for_a_whole_one,
-    &no_more_goes_out_than_was_announced,
-    &nobody_can_put_a_line_of_his_own_into_a_reply,
+    &a_reply_to_head_never_has_a_body,
+    &a_reply_to_head_has_the_headers_of_get,
+    &a_refused_head_request_gets_no_body,
+    &statuses_204_and_304_have_no_body_and_no_length,
+    &a_handler_that_fails_before_any_byte_is_sent_gets_an_error_status,
+    &an_incomplete_reply_does_not_look_complete,
+    &no_more_than_the_announced_length_is_sent,
+    &line_breaks_cannot_inject_headers_into_a_reply,
     &a_reply_has_one_type,
     &a_handler_can_end_the_connection,
     &trailers_are_read_and_sent,
 #ifdef WEFT_HAS_GZIP
-    &replies_are_compressed_for_those_who_accept_that,
+    &replies_are_compressed_for_clients_that_accept_gzip,
 #endif
-    &a_refusal_looks_at_nothing_of_what_it_refuses,
+    &a_refusal_ignores_the_headers_of_the_refused_request,
 };
 
 int main(void)

@@ -1,9 +1,6 @@
-/*
- * The reverse proxy among the programs that others use: nginx behind it, curl before it; and TLS on
- * both sides of it.
- */
-#include "proxy_support.h"
-#include "tls_support.h"
+/* The reverse proxy with other programs: curl as the client, nginx upstream. Also TLS both ways. */
+#include "http/reverse_proxy/proxy_support.h"
+#include "support/tls_support.h"
 
 #include <sys/stat.h>
 
@@ -13,8 +10,8 @@ static char folder[] = "/tmp/weft-proxy-XXXXXX";
 static weft_output output;
 static int front_port;
 
-/* A shell command in the folder, with $PORT; its status. What it wrote is in output. */
-static int try_run(const char *command)
+/* Run a shell command in the folder, with $PORT. Return its status. Store its output. */
+static int run_status(const char *command)
 {
     char text[1024];
     snprintf(text, sizeof text, "cd %s && PORT=%d; %s", folder, front_port, command);
@@ -24,14 +21,14 @@ static int try_run(const char *command)
     return weft_run(argv, NULL, 0, NULL, &output);
 }
 
-static const char *run(const char *command)
+static const char *run_command(const char *command)
 {
-    int rc = try_run(command);
+    int rc = run_status(command);
     ck_assert_msg(rc == 0, "%s: status %d: %.300s %.300s", command, rc, output.out, output.err);
     return output.out;
 }
 
-static void put_file(const char *name, const void *data, size_t bytes)
+static void create_file(const char *name, const void *data, size_t bytes)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -61,10 +58,10 @@ static void write_conf(int port)
              "  }\n"
              "}\n",
              port, folder);
-    put_file("nginx.conf", conf, strlen(conf));
+    create_file("nginx.conf", conf, strlen(conf));
 }
 
-static bool is_up(int port)
+static bool is_listening(int port)
 {
     char address[32];
     snprintf(address, sizeof address, "127.0.0.1:%d", port);
@@ -76,12 +73,12 @@ static bool is_up(int port)
 
 static int free_port(void)
 {
-    place p;
+    endpoint p;
     weft_close(listen_tcp(&p, 1));
     return ntohs(p.u.in.sin_port);
 }
 
-/* Its port. Another program may have taken that meanwhile: then another one. */
+/* Start nginx and return its port. Try another port if a program has taken the port. */
 static int start_nginx(weft_process *process)
 {
     for (int tries = 0; tries < 5; tries++) {
@@ -90,7 +87,7 @@ static int start_nginx(weft_process *process)
         char *const argv[] = {"nginx", "-p", folder, "-c", "nginx.conf", "-e", "error.log", NULL};
         const weft_process_options o = {.path = "/usr/sbin/nginx"};
         ck_assert_int_eq(weft_spawn_process(process, argv, &o), 0);
-        while (ended == -ECANCELED && !is_up(port))
+        while (ended == -ECANCELED && !is_listening(port))
             WEFT_MOVE_ON_AFTER(0.01)
                 ended = weft_process_wait(process);
         if (ended == -ECANCELED)
@@ -103,60 +100,63 @@ static int start_nginx(weft_process *process)
 #define CURL "curl -q -sS --noproxy '*' --max-time 15 "
 #define URL "http://127.0.0.1:$PORT"
 
-START_TEST(curl_gets_from_nginx_what_it_would_get_without_the_proxy)
+START_TEST(curl_gets_the_same_responses_through_the_proxy_as_from_nginx)
 {
     static unsigned char big[BIG_BYTES];
-    chain c = {.front_options = {.gzip_level = 6}};
+    proxy_chain c = {.front_options = {.gzip_level = 6}};
     weft_process nginx;
     char upstream[64];
-    if (access("/usr/sbin/nginx", X_OK) != 0 || try_run("command -v curl") != 0) {
-        printf("skipped: there is no nginx or no curl here\n");
+    if (access("/usr/sbin/nginx", X_OK) != 0 || run_status("command -v curl") != 0) {
+        printf("skipped: nginx or curl is not installed\n");
         return;
     }
     ck_assert_ptr_nonnull(mkdtemp(folder));
     fill_from(big, sizeof big, 0);
-    put_file("big.bin", big, sizeof big);
-    put_file("hello.txt", "hello from a file\n", 18);
+    create_file("big.bin", big, sizeof big);
+    create_file("hello.txt", "hello from a file\n", 18);
     snprintf(upstream, sizeof upstream, "http://127.0.0.1:%d", start_nginx(&nginx));
     chain_open_at(&c, upstream, &(weft_http_proxy_options){.body_bytes_max = UINT64_MAX});
-    front_port = site_port(&c.front);
+    front_port = server_port(&c.front);
 
-    ck_assert_str_eq(run(CURL URL "/hello.txt"), "hello from a file\n");
-    ck_assert_str_eq(run(CURL "-0 " URL "/hello.txt"), "hello from a file\n");
-    ck_assert_str_eq(run(CURL "--compressed " URL "/hello.txt"), "hello from a file\n");
+    ck_assert_str_eq(run_command(CURL URL "/hello.txt"), "hello from a file\n");
+    ck_assert_str_eq(run_command(CURL "-0 " URL "/hello.txt"), "hello from a file\n");
+    ck_assert_str_eq(run_command(CURL "--compressed " URL "/hello.txt"), "hello from a file\n");
     ck_assert_ptr_nonnull(
-        strstr(run(CURL "-D- -o/dev/null -H 'Accept-Encoding: gzip' " URL "/hello.txt"),
+        strstr(run_command(CURL "-D- -o/dev/null -H 'Accept-Encoding: gzip' " URL "/hello.txt"),
                "Content-Encoding: gzip\r\n"));
-    ck_assert_ptr_nonnull(strstr(run(CURL "-I " URL "/big.bin"), "Content-Length: 3000000\r\n"));
+    ck_assert_ptr_nonnull(
+        strstr(run_command(CURL "-I " URL "/big.bin"), "Content-Length: 3000000\r\n"));
     ck_assert_ptr_nonnull(strstr(output.out, "Server: nginx"));
     ck_assert_ptr_nonnull(strstr(output.out, "X-Via: 1.1 weft-"));
-    run(CURL "-o got " URL "/big.bin && cmp got big.bin");
-    ck_assert_str_eq(run(CURL "-r 6-9 " URL "/hello.txt"), "from");
-    run(CURL "-D head -o/dev/null " URL "/hello.txt");
-    ck_assert_str_eq(run(CURL "-w '%{http_code}' -H \"If-None-Match: $(sed -n 's/^ETag: //p' head "
-                              "| tr -d '\\r')\" " URL "/hello.txt"),
-                     "304");
-    ck_assert_str_eq(run(CURL "-w '%{http_code}' -o/dev/null " URL "/none"), "404");
-    /* In chunks, and with Expect: 100-continue, which curl says for a body of this length. */
-    run(CURL "-T big.bin " URL "/put/sized && cmp put/sized big.bin");
-    run(CURL "-T - " URL "/put/chunked < big.bin && cmp put/chunked big.bin");
-    ck_assert_str_eq(run(CURL "-w '%{http_code}' -o/dev/null -T big.bin " URL "/small/x"), "413");
-    /* Several on one connection, beside what nginx allows on one of its own. */
-    ck_assert_str_eq(run(CURL URL "/hello.txt " URL "/hello.txt " URL "/hello.txt " URL
-                                  "/hello.txt " URL "/hello.txt -w '%{num_connects}'"),
+    run_command(CURL "-o got " URL "/big.bin && cmp got big.bin");
+    ck_assert_str_eq(run_command(CURL "-r 6-9 " URL "/hello.txt"), "from");
+    run_command(CURL "-D head -o/dev/null " URL "/hello.txt");
+    ck_assert_str_eq(
+        run_command(CURL "-w '%{http_code}' -H \"If-None-Match: $(sed -n 's/^ETag: //p' head "
+                         "| tr -d '\\r')\" " URL "/hello.txt"),
+        "304");
+    ck_assert_str_eq(run_command(CURL "-w '%{http_code}' -o/dev/null " URL "/none"), "404");
+    /* Chunked, and with Expect: 100-continue, which curl sends for a body of this length. */
+    run_command(CURL "-T big.bin " URL "/put/sized && cmp put/sized big.bin");
+    run_command(CURL "-T - " URL "/put/chunked < big.bin && cmp put/chunked big.bin");
+    ck_assert_str_eq(run_command(CURL "-w '%{http_code}' -o/dev/null -T big.bin " URL "/small/x"),
+                     "413");
+    /* More requests on one connection than nginx allows on a connection of the proxy. */
+    ck_assert_str_eq(run_command(CURL URL "/hello.txt " URL "/hello.txt " URL "/hello.txt " URL
+                                          "/hello.txt " URL "/hello.txt -w '%{num_connects}'"),
                      "hello from a file\n1hello from a file\n0hello from a file\n0"
                      "hello from a file\n0hello from a file\n0");
 
-    front_close(&c);
+    chain_close_front(&c);
     weft_process_end(&nginx, 5);
     weft_process_close(&nginx);
-    run("rm -r \"$PWD\"");
+    run_command("rm -r \"$PWD\"");
     weft_output_free(&output);
 }
 END_TEST
 
 #ifdef WEFT_HAS_TLS
-static int echo(weft_http_request *r, void *ctx)
+static int echo_or_upgrade(weft_http_request *r, void *ctx)
 {
     const void *piece;
     weft_stream *stream;
@@ -179,7 +179,7 @@ static int echo(weft_http_request *r, void *ctx)
     return rc < 0 ? (int)rc : (int)n;
 }
 
-/* Writes a body, as the answer comes back already. */
+/* Write a body while the response is being read. */
 static weft_value write_body(void *arg)
 {
     static unsigned char data[50000];
@@ -190,11 +190,11 @@ static weft_value write_body(void *arg)
     return weft_stream_flush(arg);
 }
 
-static void connect_to(const chain *c, weft_stream *s, weft_tls *tls)
+static void connect_tls(const proxy_chain *c, weft_stream *s, weft_tls *tls)
 {
-    talk t;
-    site_call(&c->front, &t);
-    ck_assert_good(weft_tls_connect(s, t.fd, tls, "localhost"));
+    test_client client;
+    server_connect(&c->front, &client);
+    ck_assert_good(weft_tls_connect(s, client.fd, tls, "localhost"));
 }
 
 static void read_head(weft_stream *s)
@@ -205,23 +205,23 @@ static void read_head(weft_stream *s)
     while (*line != '\0');
 }
 
-START_TEST(both_sides_of_a_proxy_may_speak_tls)
+START_TEST(both_sides_of_a_proxy_may_use_tls)
 {
     static unsigned char data[BIG_BYTES];
-    pair sides = {0};
-    chain c;
-    site up;
+    tls_pair tls = {0};
+    proxy_chain c;
+    test_server upstream_server;
     weft_stream s;
     char upstream[64];
-    make_sides(&sides, NULL, NULL);
-    const weft_http_options options = {.tls = sides.server_tls,
+    new_tls_pair(&tls, NULL, NULL);
+    const weft_http_options options = {.tls = tls.server_tls,
                                        .limits = {.body_bytes_max = UINT64_MAX}};
     c.front_options = options;
-    site_open(&up, echo, NULL, &options);
-    snprintf(upstream, sizeof upstream, "https://localhost:%d", site_port(&up));
-    chain_open_at(&c, upstream, &(weft_http_proxy_options){.tls = sides.client_tls});
+    server_open(&upstream_server, echo_or_upgrade, NULL, &options);
+    snprintf(upstream, sizeof upstream, "https://localhost:%d", server_port(&upstream_server));
+    chain_open_at(&c, upstream, &(weft_http_proxy_options){.tls = tls.client_tls});
 
-    connect_to(&c, &s, sides.client_tls);
+    connect_tls(&c, &s, tls.client_tls);
     weft_stream_puts(&s, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n");
     weft_stream_flush(&s);
     weft_fiber writing = weft_spin(write_body, &s);
@@ -235,7 +235,7 @@ START_TEST(both_sides_of_a_proxy_may_speak_tls)
     assert_bytes_at(data, sizeof data, 0);
     ck_assert_int_eq(weft_await(writing), 0);
 
-    /* The same connection changes its protocol, and ends its side first. */
+    /* Upgrade the connection. The client half-closes first. */
     weft_stream_puts(&s,
                      "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
     weft_stream_flush(&s);
@@ -249,11 +249,11 @@ START_TEST(both_sides_of_a_proxy_may_speak_tls)
     ck_assert_line(&s, "farewell");
     weft_stream_close(&s);
 
-    front_close(&c);
-    weft_cancel(up.server);
-    (void)weft_await(up.server);
-    weft_close(up.listener);
-    free_sides(&sides);
+    chain_close_front(&c);
+    weft_cancel(upstream_server.fiber);
+    (void)weft_await(upstream_server.fiber);
+    weft_close(upstream_server.listener);
+    free_tls_pair(&tls);
 }
 END_TEST
 #endif
@@ -261,11 +261,11 @@ END_TEST
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &curl_gets_from_nginx_what_it_would_get_without_the_proxy,
+        &curl_gets_the_same_responses_through_the_proxy_as_from_nginx,
 #ifdef WEFT_HAS_TLS
-        &both_sides_of_a_proxy_may_speak_tls,
+        &both_sides_of_a_proxy_may_use_tls,
 #endif
     };
-    forget_proxies();
+    unset_proxies();
     return run_suite("http_proxy_peers", tests, COUNT_OF(tests));
 }

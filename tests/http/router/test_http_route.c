@@ -1,17 +1,17 @@
-/* Routes: who is called for which method, host and path, and what is said where nobody is. */
-#include "http_support.h"
+/* Routes: the handler for a method, host and path, and the replies if there is none. */
+#include "http/http_support.h"
 
-static talk t;
+static test_client client;
 static weft_http_router *routes;
 
-static void set_up(void)
+static void open_routes(void)
 {
     routes = weft_http_router_new();
     ck_assert_ptr_nonnull(routes);
 }
 
-/* Its route's name, and what the params of the names a, b and rest are. */
-static int say_route(weft_http_request *r, void *name)
+/* Reply with the name of the route, and with the parameters a, b and rest. */
+static int reply_route(weft_http_request *r, void *name)
 {
     static const char *const names[] = {"a", "b", "rest"};
     weft_http_printf(r, "%s", (const char *)name);
@@ -21,66 +21,67 @@ static int say_route(weft_http_request *r, void *name)
     return 0;
 }
 
-static void add(const char *method, const char *pattern, const char *name)
+static void add_route(const char *method, const char *pattern, const char *name)
 {
-    ck_assert_int_eq(weft_http_route(routes, method, pattern, say_route, (void *)(uintptr_t)name),
+    ck_assert_int_eq(weft_http_route(routes, method, pattern, reply_route, (void *)(uintptr_t)name),
                      0);
 }
 
-/* The whole reply to a request of that method, for "host/path". */
-static const char *ask(const char *method, const char *url)
+/* Send a request for "host/path" and return the response. */
+static const char *request_route(const char *method, const char *url)
 {
     char text[1024];
     size_t host = strcspn(url, "/");
     snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: %.*s\r\n\r\n", method, url + host,
              (int)host, url);
-    return talk_once(&t, weft_http_serve_routes, routes, NULL, text);
+    return client_exchange(&client, weft_http_serve_routes, routes, NULL, text);
 }
 
 static void assert_route(const char *url, const char *expected)
 {
-    ck_assert_str_eq(body_of(ask("GET", url)), expected);
+    ck_assert_str_eq(body_of(request_route("GET", url)), expected);
 }
 
-static void assert_heard(const char *line)
+static void assert_received(const char *line)
 {
-    ck_assert_msg(strstr(t.heard, line) != NULL, "\"%s\" is not in \"%s\"", line, t.heard);
+    ck_assert_msg(strstr(client.received, line) != NULL, "\"%s\" is not in \"%s\"", line,
+                  client.received);
 }
 
-START_TEST(words_and_names_match_their_segments)
+START_TEST(literals_and_parameters_match_segments)
 {
-    set_up();
-    add("GET", "/", "root");
-    add("GET", "/users", "users");
-    add("GET", "/users/", "users, slash");
-    add("GET", "/users/{a}", "user");
-    add("GET", "/users/{a}/photos/{b}", "photo");
+    open_routes();
+    add_route("GET", "/", "root");
+    add_route("GET", "/users", "users");
+    add_route("GET", "/users/", "users, slash");
+    add_route("GET", "/users/{a}", "user");
+    add_route("GET", "/users/{a}/photos/{b}", "photo");
     assert_route("h/", "root");
     assert_route("h/users", "users");
     assert_route("h/users/", "users, slash");
     assert_route("h/users/42", "user a=42");
     assert_route("h/users/a%20b%25", "user a=a b%");
     assert_route("h/users/42/photos/7.jpg?x=y", "photo a=42 b=7.jpg");
-    ck_assert_int_eq(status_of(ask("GET", "h/users/42/photos")), 404);
-    ck_assert_int_eq(status_of(ask("GET", "h/users/42/")), 404);
-    ck_assert_int_eq(status_of(ask("GET", "h/user")), 404);
-    ck_assert_int_eq(status_of(ask("GET", "h/users/42/photos/7/8")), 404);
+    ck_assert_int_eq(status_of(request_route("GET", "h/users/42/photos")), 404);
+    ck_assert_int_eq(status_of(request_route("GET", "h/users/42/")), 404);
+    ck_assert_int_eq(status_of(request_route("GET", "h/user")), 404);
+    ck_assert_int_eq(status_of(request_route("GET", "h/users/42/photos/7/8")), 404);
     weft_http_router_free(routes);
 }
 END_TEST
 
-START_TEST(the_last_name_may_stand_for_all_that_is_left)
+START_TEST(the_last_parameter_may_match_the_rest_of_the_path)
 {
-    set_up();
-    add(NULL, "/files/{rest...}", "files");
-    add("GET", "/{a}/x/{rest...}", "deep");
+    open_routes();
+    add_route(NULL, "/files/{rest...}", "files");
+    add_route("GET", "/{a}/x/{rest...}", "deep");
     assert_route("h/files/", "files rest=");
     assert_route("h/files", "files rest=");
     assert_route("h/files/a", "files rest=a");
     assert_route("h/files/a/b%2Ec/", "files rest=a/b.c/");
     assert_route("h/q/x/y/z", "deep a=q rest=y/z");
     assert_route("h/q/x", "deep a=q rest=");
-    ck_assert_int_eq(status_of(ask("GET", "h/filesystem")), 404);
+    ck_assert_int_eq(status_of(request_route("GET", "h/filesystem")), 404);
     weft_http_router_free(routes);
 }
 END_TEST
@@ -95,15 +96,15 @@ static void add_by_index(size_t i)
         {"GET", "/{a}/two"},    {"GET", "h.org/{a}"}, {"GET", "*.org/{rest...}"},
         {"GET", "*.h.org/one"}, {"POST", "/{a}/{b}"}, {"POST", "/one/two"},
     };
-    add(all[i].method, all[i].pattern, all[i].pattern);
+    add_route(all[i].method, all[i].pattern, all[i].pattern);
 }
 
-/* The order in which they were added makes no difference. */
-START_TEST(what_is_more_particular_wins)
+/* The order in which routes are added makes no difference. */
+START_TEST(the_most_specific_route_wins)
 {
-    static const size_t count = 12, steps[] = {1, 5, 7, 11}; /* none divides it: each a new order */
+    static const size_t count = 12, steps[] = {1, 5, 7, 11}; /* coprime to 12: all orders differ */
     for (size_t s = 0; s < COUNT_OF(steps); s++) {
-        set_up();
+        open_routes();
         for (size_t i = 0; i < count; i++)
             add_by_index(i * steps[s] % count);
         assert_route("q/one", "/one");
@@ -119,65 +120,66 @@ START_TEST(what_is_more_particular_wins)
         assert_route("w.h.org/two", "*.org/{rest...} rest=two");
         assert_route("H.ORG/one", "h.org/{a} a=one");
         assert_route("org/one", "/one");
-        ck_assert_str_eq(body_of(ask("POST", "q/one")), "/{a} a=one");
-        ck_assert_str_eq(body_of(ask("POST", "q/one/two")), "/one/two");
-        ck_assert_str_eq(body_of(ask("POST", "q/one/three")), "/{a}/{b} a=one b=three");
+        ck_assert_str_eq(body_of(request_route("POST", "q/one")), "/{a} a=one");
+        ck_assert_str_eq(body_of(request_route("POST", "q/one/two")), "/one/two");
+        ck_assert_str_eq(body_of(request_route("POST", "q/one/three")), "/{a}/{b} a=one b=three");
         weft_http_router_free(routes);
     }
 }
 END_TEST
 
-START_TEST(get_serves_head_unless_head_has_a_route_of_its_own)
+START_TEST(get_routes_serve_head_unless_head_has_its_own_route)
 {
-    set_up();
-    add("GET", "/a", "get");
-    add("GET", "/b", "get");
-    add("HEAD", "/b", "a head of its own");
-    ask("HEAD", "h/a");
-    ck_assert_str_eq(body_of(t.heard), "");
-    assert_heard("Content-Length: 3\r\n");
-    ask("HEAD", "h/b");
-    assert_heard("Content-Length: 17\r\n");
+    open_routes();
+    add_route("GET", "/a", "get");
+    add_route("GET", "/b", "get");
+    add_route("HEAD", "/b", "a head of its own");
+    request_route("HEAD", "h/a");
+    ck_assert_str_eq(body_of(client.received), "");
+    assert_received("Content-Length: 3\r\n");
+    request_route("HEAD", "h/b");
+    assert_received("Content-Length: 17\r\n");
     weft_http_router_free(routes);
 }
 END_TEST
 
-START_TEST(another_method_is_405_and_told_which_there_are)
+START_TEST(another_method_is_405_with_an_allow_header)
 {
-    set_up();
-    add("GET", "/a", "get");
-    add("PUT", "/{a}", "put");
-    add("DELETE", "h/a", "delete");
-    add("POST", "/b", "post");
-    ck_assert_int_eq(status_of(ask("PATCH", "h/a")), 405);
-    assert_heard("Allow: DELETE, GET, HEAD, PUT, OPTIONS\r\n");
-    ck_assert_int_eq(status_of(ask("GET", "h/c")), 405);
-    assert_heard("Allow: PUT, OPTIONS\r\n");
-    ck_assert_int_eq(status_of(ask("GET", "h/c/d")), 404);
-    ck_assert_ptr_null(strstr(t.heard, "Allow"));
+    open_routes();
+    add_route("GET", "/a", "get");
+    add_route("PUT", "/{a}", "put");
+    add_route("DELETE", "h/a", "delete");
+    add_route("POST", "/b", "post");
+    ck_assert_int_eq(status_of(request_route("PATCH", "h/a")), 405);
+    assert_received("Allow: DELETE, GET, HEAD, PUT, OPTIONS\r\n");
+    ck_assert_int_eq(status_of(request_route("GET", "h/c")), 405);
+    assert_received("Allow: PUT, OPTIONS\r\n");
+    ck_assert_int_eq(status_of(request_route("GET", "h/c/d")), 404);
+    ck_assert_ptr_null(strstr(client.received, "Allow"));
     weft_http_router_free(routes);
 }
 END_TEST
 
-START_TEST(options_is_answered_unless_it_has_a_route)
+START_TEST(options_gets_a_reply_unless_it_has_a_route)
 {
-    set_up();
-    add("GET", "/a", "get");
-    add("OPTIONS", "/b", "options");
-    add("POST", "/c", "post");
-    ck_assert_int_eq(status_of(ask("OPTIONS", "h/a")), 204);
-    assert_heard("Allow: GET, HEAD, OPTIONS\r\n");
-    ck_assert_str_eq(body_of(ask("OPTIONS", "h/b")), "options");
-    ck_assert_int_eq(status_of(ask("OPTIONS", "h/d")), 404);
-    talk_once(&t, weft_http_serve_routes, routes, NULL, "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n");
-    ck_assert_int_eq(status_of(t.heard), 204);
-    assert_heard("GET");
-    assert_heard("POST");
+    open_routes();
+    add_route("GET", "/a", "get");
+    add_route("OPTIONS", "/b", "options");
+    add_route("POST", "/c", "post");
+    ck_assert_int_eq(status_of(request_route("OPTIONS", "h/a")), 204);
+    assert_received("Allow: GET, HEAD, OPTIONS\r\n");
+    ck_assert_str_eq(body_of(request_route("OPTIONS", "h/b")), "options");
+    ck_assert_int_eq(status_of(request_route("OPTIONS", "h/d")), 404);
+    client_exchange(&client, weft_http_serve_routes, routes, NULL,
+                    "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n");
+    ck_assert_int_eq(status_of(client.received), 204);
+    assert_received("GET");
+    assert_received("POST");
     weft_http_router_free(routes);
 }
 END_TEST
 
-START_TEST(a_bad_pattern_is_refused_with_words)
+START_TEST(a_bad_pattern_is_einval_with_a_message)
 {
     static const char *const bad[] = {
         "",          "a",
@@ -192,43 +194,43 @@ START_TEST(a_bad_pattern_is_refused_with_words)
         "*.*.org/",  "a.org./",
         "/{a..}",    "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}/{j}/{k}/{l}/{m}/{n}/{o}/{p}/{q}",
     };
-    set_up();
+    open_routes();
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        int rc = weft_http_route(routes, "GET", bad[i], say_route, NULL);
+        int rc = weft_http_route(routes, "GET", bad[i], reply_route, NULL);
         ck_assert_msg(rc == -EINVAL, "\"%s\" was %d", bad[i], rc);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
     }
-    ck_assert_int_eq(weft_http_route(routes, "GE T", "/", say_route, NULL), -EINVAL);
-    ck_assert_int_eq(weft_http_route(routes, "", "/", say_route, NULL), -EINVAL);
+    ck_assert_int_eq(weft_http_route(routes, "GE T", "/", reply_route, NULL), -EINVAL);
+    ck_assert_int_eq(weft_http_route(routes, "", "/", reply_route, NULL), -EINVAL);
     ck_assert_int_eq(weft_http_route(routes, NULL, "/", NULL, NULL), -EINVAL);
-    ck_assert_int_eq(weft_http_route(routes, NULL, NULL, say_route, NULL), -EINVAL);
-    ck_assert_int_eq(status_of(ask("GET", "h/")), 404);
+    ck_assert_int_eq(weft_http_route(routes, NULL, NULL, reply_route, NULL), -EINVAL);
+    ck_assert_int_eq(status_of(request_route("GET", "h/")), 404);
     weft_http_router_free(routes);
 }
 END_TEST
 
-START_TEST(the_same_route_twice_is_refused)
+START_TEST(a_duplicate_route_is_eexist)
 {
-    set_up();
-    add("GET", "/a/{a}", "first");
-    add(NULL, "/a/{b}", "for all");
-    add("GET", "h.org/a/{a}", "of a host");
-    ck_assert_int_eq(weft_http_route(routes, "GET", "/a/{other}", say_route, NULL), -EEXIST);
-    ck_assert_int_eq(weft_http_route(routes, NULL, "/a/{other}", say_route, NULL), -EEXIST);
-    ck_assert_int_eq(weft_http_route(routes, "GET", "H.org/a/{x}", say_route, NULL), -EEXIST);
+    open_routes();
+    add_route("GET", "/a/{a}", "first");
+    add_route(NULL, "/a/{b}", "for all");
+    add_route("GET", "h.org/a/{a}", "of a host");
+    ck_assert_int_eq(weft_http_route(routes, "GET", "/a/{other}", reply_route, NULL), -EEXIST);
+    ck_assert_int_eq(weft_http_route(routes, NULL, "/a/{other}", reply_route, NULL), -EEXIST);
+    ck_assert_int_eq(weft_http_route(routes, "GET", "H.org/a/{x}", reply_route, NULL), -EEXIST);
     assert_route("q/a/1", "first a=1");
-    ck_assert_str_eq(body_of(ask("PUT", "q/a/1")), "for all b=1");
+    ck_assert_str_eq(body_of(request_route("PUT", "q/a/1")), "for all b=1");
     weft_http_router_free(routes);
 }
 END_TEST
 
-START_TEST(a_thousand_routes_are_each_found)
+START_TEST(each_of_a_thousand_routes_is_found)
 {
     static char patterns[1000][32];
-    set_up();
+    open_routes();
     for (int i = 0; i < 1000; i++) {
         snprintf(patterns[i], sizeof patterns[i], "/%d/{a}/%d", i * 7919 % 1000, i % 3);
-        add("GET", patterns[i], patterns[i]);
+        add_route("GET", patterns[i], patterns[i]);
     }
     for (int i = 0; i < 1000; i += 37) {
         char url[64], expected[128];
@@ -241,15 +243,15 @@ START_TEST(a_thousand_routes_are_each_found)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &words_and_names_match_their_segments,
-    &the_last_name_may_stand_for_all_that_is_left,
-    &what_is_more_particular_wins,
-    &get_serves_head_unless_head_has_a_route_of_its_own,
-    &another_method_is_405_and_told_which_there_are,
-    &options_is_answered_unless_it_has_a_route,
-    &a_bad_pattern_is_refused_with_words,
-    &the_same_route_twice_is_refused,
-    &a_thousand_routes_are_each_found,
+    &literals_and_parameters_match_segments,
+    &the_last_parameter_may_match_the_rest_of_the_path,
+    &the_most_specific_route_wins,
+    &get_routes_serve_head_unless_head_has_its_own_route,
+    &another_method_is_405_with_an_allow_header,
+    &options_gets_a_reply_unless_it_has_a_route,
+    &a_bad_pattern_is_einval_with_a_message,
+    &a_duplicate_route_is_eexist,
+    &each_of_a_thousand_routes_is_found,
 };
 
 int main(void)

@@ -1,40 +1,44 @@
 /*
- * The n-th call fails, as in test_fault.c, in whole conversations with the web server: each reply
- * is what it should be, or tells of a failure, or the connection ends; nothing is left behind.
+ * The HTTP server with faults: the n-th call fails, as in test_fault.c. Each response is correct,
+ * or has the status of a failure, or is visibly truncated. Nothing is leaked.
  */
-#include "fault.h"
+#include "support/fault.h"
+
+#include <weft/web.h>
 
 #include <sys/socket.h>
 
 #define HOST "Host: a\r\n"
 
-/* What a conversation consists of. */
-typedef struct conversation {
-    const char *said;
+/* Requests on one connection, and texts that the responses contain. */
+typedef struct exchange {
+    const char *requests;
     const char *expected[8]; /* in this order, NULL at the end */
-} conversation;
+} exchange;
 
 static const weft_http_options options = {
     .gzip_level = 1, .trusted_peers = "unix, 10.0.0.0/8", .server_name = "weft"};
 static int pair[2];
-static int served;
+static int serve_result;
 
-/* All that is asked for here is there: who does not get it was told, or has no memory. */
-static int say_form(weft_http_request *r)
+/* The request has all these fields. A missing one has an error, or memory is exhausted. */
+static int reply_form(weft_http_request *r)
 {
     int error = 0;
     const char *a = weft_http_form(r, "a", &error);
-    REQUIRE(a != NULL || fault_is_told(error));
+    REQUIRE(a != NULL || (fault_explains(error) && weft_error()->code == error));
     if (a == NULL)
         return error;
     const char *q = weft_http_query_param(r, "q");
+    if (!require_object(q))
+        return -ENOMEM;
     const char *c = weft_http_cookie(r, "c");
-    if (q == NULL || c == NULL)
+    if (!require_object(c) || !require_object(weft_http_alloc(r, 100000)))
         return -ENOMEM;
     return weft_http_reply_text(r, 200, "form %s %s %s from %s", a, q, c, weft_http_peer(r));
 }
 
-static int say_pieces(weft_http_request *r)
+static int reply_in_pieces(weft_http_request *r)
 {
     int rc = weft_http_set(r, "X-Long", "a header of some length");
     for (int i = 0; i < 3 && rc >= 0; i++) {
@@ -45,7 +49,7 @@ static int say_pieces(weft_http_request *r)
     return rc < 0 ? rc : weft_http_set_trailer(r, "X-End", "yes");
 }
 
-static int say_back(weft_http_request *r)
+static int echo_line(weft_http_request *r)
 {
     weft_stream *stream;
     char *line;
@@ -55,22 +59,22 @@ static int say_back(weft_http_request *r)
     return rc <= 0 ? rc : (int)weft_stream_printf(stream, "<%s>", line);
 }
 
-/* Nobody looks at what a reply returned; and its head is so long that it needs memory. */
-static int say_carelessly(weft_http_request *r)
+/* Ignore the results of all calls. The long head requires memory. */
+static int reply_unchecked(weft_http_request *r)
 {
     char text[6000];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     (void)weft_http_set(r, "X-Long", text);
     switch (weft_http_query(r)[0]) {
-    case 'a': /* of a known length */
+    case 'a': /* known length */
         (void)weft_http_begin(r, 200, 8);
         (void)weft_http_write(r, "careless", 8);
         break;
-    case 'b': /* of an unknown one */
+    case 'b': /* unknown length */
         (void)weft_http_write(r, "careless", 8);
         break;
-    case 'c': /* in chunks */
+    case 'c': /* chunked */
         (void)weft_http_write(r, "careless", 8);
         (void)weft_http_flush(r);
         (void)weft_http_write(r, text, 5000);
@@ -83,56 +87,56 @@ static int say_carelessly(weft_http_request *r)
     return 0;
 }
 
-static int handle(weft_http_request *r, void *ctx)
+static int handle_request(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     char *body;
     const char *path = weft_http_path(r);
     if (strcmp(path, "/form") == 0)
-        return say_form(r);
+        return reply_form(r);
     if (strcmp(path, "/pieces") == 0)
-        return say_pieces(r);
+        return reply_in_pieces(r);
     if (strcmp(path, "/careless") == 0)
-        return say_carelessly(r);
+        return reply_unchecked(r);
     if (strcmp(path, "/echo") == 0)
-        return say_back(r);
+        return echo_line(r);
     ssize_t n = weft_http_read_all(r, &body);
     return n < 0 ? (int)n : weft_http_reply(r, 200, "text/plain", body, (size_t)n);
 }
 
-static weft_value serve(void *arg)
+static weft_value serve_pair(void *arg)
 {
     (void)arg;
-    served = weft_http_serve_conn(pair[1], handle, NULL, &options);
+    serve_result = weft_http_serve_conn(pair[1], handle_request, NULL, &options);
     return 0;
 }
 
-/* All that is said, in one go, and all that is heard. */
-static void converse(const char *said, char *heard, size_t room)
+/* Send the requests at once and read all responses. */
+static void exchange_bytes(const char *requests, char *received, size_t room)
 {
     size_t bytes = 0;
     ssize_t n = 0;
     WITHOUT_FAULTS(REQUIRE(weft_socketpair(pair) == 0));
-    weft_fiber f = require_made(weft_spin(serve, NULL));
+    weft_fiber f = require_created(weft_spin(serve_pair, NULL));
     if (f == 0) {
         weft_close(pair[1]);
-    } else if (REQUIRE_FELT(weft_write_all(pair[0], said, strlen(said)))) {
+    } else if (REQUIRE_OR_PEER_FAULT(weft_write_all(pair[0], requests, strlen(requests)))) {
         (void)weft_shutdown(pair[0], SHUT_WR);
-        while (bytes + 1 < room && (n = weft_read(pair[0], heard + bytes, room - 1 - bytes)) > 0)
+        while (bytes + 1 < room && (n = weft_read(pair[0], received + bytes, room - 1 - bytes)) > 0)
             bytes += (size_t)n;
-        REQUIRE(n == 0 || fault_is_felt(n));
+        REQUIRE(n == 0 || fault_explains_at_peer(n));
     }
     weft_close(pair[0]);
     if (f != 0)
         REQUIRE(weft_await(f) == 0);
-    heard[bytes] = '\0';
+    received[bytes] = '\0';
 }
 
-/* Would a client take it for a whole reply? */
-static bool is_whole(const char *reply)
+/* Return whether a client would consider the response complete. */
+static bool is_response_complete(const char *response)
 {
-    const char *body = strstr(reply, "\r\n\r\n");
-    const char *length = strstr(reply, "Content-Length: ");
+    const char *body = strstr(response, "\r\n\r\n");
+    const char *length = strstr(response, "Content-Length: ");
     if (body == NULL)
         return false;
     if (length != NULL && length < body)
@@ -140,41 +144,42 @@ static bool is_whole(const char *reply)
     return strstr(body, "\r\n0\r\n") != NULL;
 }
 
-/* Another reply than it should be: one that tells of a failure, or one that breaks off, or none. */
-static void require_failure(const char *reply)
+/* Require the status of a failure, a truncated response, or no response. */
+static void require_failure(const char *response)
 {
     int code = 0;
-    REQUIRE(atomic_load(&fault.struck) > 0);
-    if (sscanf(reply, "HTTP/1.1 %d ", &code) == 1)
-        REQUIRE(code == 500 || code == 503 || code == 101 || (code == 200 && !is_whole(reply)));
+    REQUIRE(atomic_load(&fault.injected) > 0);
+    if (sscanf(response, "HTTP/1.1 %d ", &code) == 1)
+        REQUIRE(code == 500 || code == 503 || code == 101 ||
+                (code == 200 && !is_response_complete(response)));
     else
-        REQUIRE(strstr(reply, "HTTP/1.1 ") == NULL);
+        REQUIRE(strstr(response, "HTTP/1.1 ") == NULL);
 }
 
-static bool hold(const conversation *c)
+static bool run_exchange(const exchange *c)
 {
-    static char heard[65536];
+    static char received[65536];
     if (!become_a_cord())
         return false;
-    converse(c->said, heard, sizeof heard);
-    const char *at = heard, *reply = heard;
+    exchange_bytes(c->requests, received, sizeof received);
+    const char *at = received, *response = received;
     bool is_done = true;
     for (size_t i = 0; c->expected[i] != NULL && is_done; i++) {
         const char *found = strstr(at, c->expected[i]);
         bool is_new = strncmp(c->expected[i], "HTTP", 4) == 0;
         is_done = found != NULL;
-        reply = !is_new ? reply : is_done ? found : at;
+        response = !is_new ? response : is_done ? found : at;
         at = is_done ? found + strlen(c->expected[i]) : at;
     }
     if (!is_done)
-        require_failure(reply);
+        require_failure(response);
     weft_error_clear();
     return is_done;
 }
 
-static bool plain(void)
+static bool simple_requests(void)
 {
-    static const conversation all[] = {
+    static const exchange all[] = {
         {"POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello",
          {"HTTP/1.1 200", "\r\n\r\nhello"}},
         {"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
@@ -185,15 +190,15 @@ static bool plain(void)
     };
     bool is_done = true;
     for (size_t i = 0; i < COUNT_OF(all); i++)
-        is_done &= hold(&all[i]);
+        is_done &= run_exchange(&all[i]);
     return is_done;
 }
 
-/* The how manieth reply has this in it; 0: none. */
-static size_t reply_with(const char *heard, const char *text)
+/* Return the number of the first response that contains text, from 1. 0: none. */
+static size_t response_with(const char *received, const char *text)
 {
     size_t n = 0;
-    const char *found = strstr(heard, text), *at = heard;
+    const char *found = strstr(received, text), *at = received;
     while (found != NULL && (at = strstr(at, "HTTP/1.1 ")) != NULL && at < found) {
         n++;
         at++;
@@ -201,42 +206,44 @@ static size_t reply_with(const char *heard, const char *text)
     return n;
 }
 
-/* After one that failed, the others are answered, or the connection has ended. */
-static bool several(void)
+/* After a failed request the other requests get replies, or the connection ends. */
+static bool pipelined_requests(void)
 {
-    static char heard[65536];
+    static char received[65536];
     if (!become_a_cord())
         return false;
-    converse("POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"
-             "GET / HTTP/1.1\r\n" HOST "\r\nGET /pieces HTTP/1.1\r\n" HOST "\r\n",
-             heard, sizeof heard);
-    size_t good = count_in(heard, "HTTP/1.1 200 "), all = count_in(heard, "HTTP/1.1 ");
-    REQUIRE(all <= 3 && (good == 3 || atomic_load(&fault.struck) > 0));
-    REQUIRE(all == good + count_in(heard, "HTTP/1.1 500 ") + count_in(heard, "HTTP/1.1 503 "));
-    size_t first = reply_with(heard, "\r\n\r\nhello"), last = reply_with(heard, "X-Long");
-    REQUIRE(first <= 1 && (last == 0 || last == 3)); /* none is without a reply before another */
+    exchange_bytes("POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"
+                   "GET / HTTP/1.1\r\n" HOST "\r\nGET /pieces HTTP/1.1\r\n" HOST "\r\n",
+                   received, sizeof received);
+    size_t good = count_in(received, "HTTP/1.1 200 "), all = count_in(received, "HTTP/1.1 ");
+    REQUIRE(all <= 3 && (good == 3 || atomic_load(&fault.injected) > 0));
+    REQUIRE(all ==
+            good + count_in(received, "HTTP/1.1 500 ") + count_in(received, "HTTP/1.1 503 "));
+    size_t first = response_with(received, "\r\n\r\nhello"),
+           last = response_with(received, "X-Long");
+    REQUIRE(first <= 1 && (last == 0 || last == 3)); /* no reply is skipped */
     weft_error_clear();
-    return good == 3 && strstr(heard, "X-End: yes\r\n\r\n") != NULL;
+    return good == 3 && strstr(received, "X-End: yes\r\n\r\n") != NULL;
 }
 
-static bool parsing(void)
+static bool form_request(void)
 {
-    return hold(&(const conversation){
+    return run_exchange(&(const exchange){
         "POST /form?q=1 HTTP/1.1\r\n" HOST "Cookie: c=2\r\nX-Forwarded-For: 192.0.2.1\r\n"
         "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b",
         {"HTTP/1.1 200", "form b 1 2 from "}});
 }
 
-static bool streaming(void)
+static bool streamed_reply(void)
 {
-    return hold(&(const conversation){
+    return run_exchange(&(const exchange){
         "GET /pieces HTTP/1.1\r\n" HOST "\r\n",
         {"HTTP/1.1 200", "piece 0", "piece 1", "piece 2", "\r\n0\r\nX-End: yes\r\n\r\n"}});
 }
 
-static bool careless(void)
+static bool unchecked_replies(void)
 {
-    static const conversation all[] = {
+    static const exchange all[] = {
         {"GET /careless HTTP/1.1\r\n" HOST "\r\nGET / HTTP/1.1\r\n" HOST "\r\n",
          {"HTTP/1.1 200", "\r\n\r\ncareless", "HTTP/1.1 200"}},
         {"GET /careless?a HTTP/1.1\r\n" HOST "\r\nGET / HTTP/1.1\r\n" HOST "\r\n",
@@ -248,11 +255,11 @@ static bool careless(void)
     };
     bool is_done = true;
     for (size_t i = 0; i < COUNT_OF(all); i++)
-        is_done &= hold(&all[i]);
+        is_done &= run_exchange(&all[i]);
     return is_done;
 }
 
-static bool compressing(void)
+static bool compressed_reply(void)
 {
     static char text[4096];
     int n =
@@ -261,65 +268,86 @@ static bool compressing(void)
                  "%03000d",
                  0);
     REQUIRE(n > 3000);
-    return hold(&(const conversation){text, {"HTTP/1.1 200", "Content-Encoding: gzip\r\n"}});
+    return run_exchange(&(const exchange){text, {"HTTP/1.1 200", "Content-Encoding: gzip\r\n"}});
 }
 
-static bool upgrading(void)
+static bool upgrade(void)
 {
-    return hold(&(const conversation){"GET /echo HTTP/1.1\r\n" HOST
-                                      "Connection: upgrade\r\nUpgrade: echo\r\n\r\nhello\n",
-                                      {"HTTP/1.1 101", "<hello>"}});
+    return run_exchange(&(const exchange){"GET /echo HTTP/1.1\r\n" HOST
+                                          "Connection: upgrade\r\nUpgrade: echo\r\n\r\nhello\n",
+                                          {"HTTP/1.1 101", "<hello>"}});
 }
 
-START_TEST(requests_are_answered_or_fail)
+static bool create_router(void)
 {
-    strike_some_calls(plain, 1);
+    if (!become_a_cord())
+        return false;
+    weft_http_router *router = weft_http_router_new();
+    bool is_done = require_object(router);
+    weft_http_router_free(router);
+    weft_error_clear();
+    return is_done;
 }
-END_TEST
 
-START_TEST(requests_behind_each_other_are_answered_or_fail)
+START_TEST(a_router_is_created_or_an_error_is_recorded)
 {
-    strike_some_calls(several, 1);
-}
-END_TEST
-
-START_TEST(what_a_request_says_is_told_or_it_fails)
-{
-    strike_some_calls(parsing, 1);
-}
-END_TEST
-
-START_TEST(a_reply_in_pieces_is_whole_or_cut)
-{
-    strike_some_calls(streaming, 1);
+    fail_some_calls(create_router, 1);
 }
 END_TEST
 
-START_TEST(a_reply_of_the_careless_is_whole_or_cut)
+START_TEST(requests_get_a_reply_or_fail)
 {
-    strike_some_calls(careless, 1);
+    fail_some_calls(simple_requests, 1);
+}
+END_TEST
+
+START_TEST(pipelined_requests_get_replies_in_order_or_fail)
+{
+    fail_some_calls(pipelined_requests, 1);
+}
+END_TEST
+
+START_TEST(fields_of_a_request_are_read_or_it_fails)
+{
+    fail_some_calls(form_request, 1);
+}
+END_TEST
+
+START_TEST(a_streamed_reply_is_complete_or_visibly_truncated)
+{
+    fail_some_calls(streamed_reply, 1);
+}
+END_TEST
+
+START_TEST(a_reply_with_unchecked_errors_is_complete_or_visibly_truncated)
+{
+    fail_some_calls(unchecked_replies, 1);
 }
 END_TEST
 
 START_TEST(a_reply_is_compressed_or_fails)
 {
-    strike_some_calls(compressing, 1);
+    fail_some_calls(compressed_reply, 1);
 }
 END_TEST
 
-START_TEST(a_connection_is_handed_over_or_ends)
+START_TEST(an_upgrade_succeeds_or_the_connection_ends)
 {
-    strike_some_calls(upgrading, 1);
+    fail_some_calls(upgrade, 1);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &requests_are_answered_or_fail,           &requests_behind_each_other_are_answered_or_fail,
-        &what_a_request_says_is_told_or_it_fails, &a_reply_in_pieces_is_whole_or_cut,
-        &a_reply_is_compressed_or_fails,          &a_reply_of_the_careless_is_whole_or_cut,
-        &a_connection_is_handed_over_or_ends,
+        &a_router_is_created_or_an_error_is_recorded,
+        &requests_get_a_reply_or_fail,
+        &pipelined_requests_get_replies_in_order_or_fail,
+        &fields_of_a_request_are_read_or_it_fails,
+        &a_streamed_reply_is_complete_or_visibly_truncated,
+        &a_reply_is_compressed_or_fails,
+        &a_reply_with_unchecked_errors_is_complete_or_visibly_truncated,
+        &an_upgrade_succeeds_or_the_connection_ends,
     };
     return run_suite("fault_http", tests, COUNT_OF(tests));
 }

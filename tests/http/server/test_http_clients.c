@@ -1,18 +1,18 @@
-/* The server by the clients that others use: curl, openssl, wrk, nc and slowhttptest. */
-#include "http_support.h"
-#include "tls_support.h"
+/* The HTTP server with other clients: curl, openssl, wrk, nc and slowhttptest. */
+#include "http/http_support.h"
+#include "support/tls_support.h"
 
-static site s;
+static test_server s;
 static char folder[] = "/tmp/weft-clients-XXXXXX";
 
-/* What is there of a program's output; the next call replaces it. */
+/* The output of the last command. */
 static weft_output output;
 
-/* Run a command by the shell, in the folder, with PORT in its environment; its status. */
+/* Run a shell command in the folder, with $PORT. Return its status. */
 static int try_run(const char *command)
 {
     char port[32];
-    snprintf(port, sizeof port, "PORT=%d", site_port(&s));
+    snprintf(port, sizeof port, "PORT=%d", server_port(&s));
     char *const set[] = {port, NULL};
     char *const argv[] = {"sh", "-c", (char *)(uintptr_t)command, NULL};
     const weft_process_options o = {.set = set, .folder = folder, .has_group = true};
@@ -21,8 +21,8 @@ static int try_run(const char *command)
     return weft_run(argv, NULL, 0, &o, &output);
 }
 
-/* The same for one that has to succeed; what it wrote. */
-static const char *run(const char *command)
+/* Run a shell command that must succeed. Return its standard output. */
+static const char *run_command(const char *command)
 {
     int rc = try_run(command);
     ck_assert_msg(rc == 0, "%s: status %d: %.300s %.300s", command, rc, output.out, output.err);
@@ -34,8 +34,8 @@ static const char *run(const char *command)
 #define TLS_CURL CURL "--resolve localhost:$PORT:127.0.0.1 "
 #define TLS_URL "https://localhost:$PORT"
 
-/* Not everyone has everything: `tools/deps test` gets it. */
-static bool has(const char *tool)
+/* Return whether a tool is installed. `tools/deps test` installs all of them. */
+static bool has_tool(const char *tool)
 {
     char command[64];
     snprintf(command, sizeof command, "command -v %s", tool);
@@ -45,10 +45,10 @@ static bool has(const char *tool)
     return false;
 }
 
-static size_t late_count; /* clients that were cut off because they were slow */
+static size_t late_count; /* clients that the server disconnected because they were slow */
 
-/* How many bytes the body has, and their sum, which tells if they are the right ones. */
-static int say_sum(weft_http_request *r)
+/* Reply with the length of the body and a checksum. */
+static int reply_sum(weft_http_request *r)
 {
     const void *piece;
     ssize_t n;
@@ -62,7 +62,7 @@ static int say_sum(weft_http_request *r)
     return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%lu %lx\n", bytes, sum);
 }
 
-static int say_tls(weft_http_request *r)
+static int reply_tls(weft_http_request *r)
 {
     weft_tls_info info;
     int rc = weft_tls_describe(weft_http_tls(r), &info);
@@ -72,7 +72,7 @@ static int say_tls(weft_http_request *r)
                                          info.peer_subject[0] != '\0' ? info.peer_subject : "-");
 }
 
-static int say_pieces(weft_http_request *r)
+static int reply_in_pieces(weft_http_request *r)
 {
     for (int i = 0; i < 3; i++) {
         ssize_t n = weft_http_printf(r, "piece %d\n", i);
@@ -86,18 +86,18 @@ static int say_pieces(weft_http_request *r)
 #define LARGE ((size_t)4 << 20)
 static char large[LARGE];
 
-static int serve(weft_http_request *r, void *ctx)
+static int handle_request(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     const char *path = weft_http_path(r);
     if (strcmp(path, "/sum") == 0)
-        return say_sum(r);
+        return reply_sum(r);
     if (strcmp(path, "/pieces") == 0)
-        return say_pieces(r);
+        return reply_in_pieces(r);
     if (strcmp(path, "/tls") == 0)
-        return say_tls(r);
+        return reply_tls(r);
     if (strcmp(path, "/cut") == 0)
-        return say_pieces(r) < 0 ? 0 : -EIO;
+        return reply_in_pieces(r) < 0 ? 0 : -EIO;
     if (strcmp(path, "/large") == 0) {
         int rc = weft_http_reply(r, 200, "text/plain", large, LARGE);
         late_count += rc == -ETIMEDOUT;
@@ -107,44 +107,46 @@ static int serve(weft_http_request *r, void *ctx)
                                 weft_http_version(r));
 }
 
-static void begin(const weft_http_options *options)
+static void start_site(const weft_http_options *options)
 {
     ck_assert_ptr_nonnull(mkdtemp(folder));
     memset(large, 'x', LARGE);
-    site_open(&s, serve, NULL, options);
+    server_open(&s, handle_request, NULL, options);
 }
 
-static void finish(void)
+static void stop_site(void)
 {
-    run("rm -r \"$PWD\"");
+    run_command("rm -r \"$PWD\"");
     weft_output_free(&output);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
 
-START_TEST(curl_gets_pages_in_both_versions_over_one_connection)
+START_TEST(curl_gets_pages_with_http_1_0_and_1_1_over_one_connection)
 {
-    begin(NULL);
-    ck_assert_str_eq(run(CURL "--http1.0 " URL "/a"), "GET /a in HTTP/10\n");
-    ck_assert_str_eq(run(CURL "--http1.1 " URL "/a"), "GET /a in HTTP/11\n");
-    ck_assert_str_eq(run(CURL "--http1.0 " URL "/pieces"), "piece 0\npiece 1\npiece 2\n");
-    ck_assert_str_eq(run(CURL "-w '%{num_connects}\n' " URL "/a " URL "/pieces " URL "/b"),
+    start_site(NULL);
+    ck_assert_str_eq(run_command(CURL "--http1.0 " URL "/a"), "GET /a in HTTP/10\n");
+    ck_assert_str_eq(run_command(CURL "--http1.1 " URL "/a"), "GET /a in HTTP/11\n");
+    ck_assert_str_eq(run_command(CURL "--http1.0 " URL "/pieces"), "piece 0\npiece 1\npiece 2\n");
+    ck_assert_str_eq(run_command(CURL "-w '%{num_connects}\n' " URL "/a " URL "/pieces " URL "/b"),
                      "GET /a in HTTP/11\n1\npiece 0\npiece 1\npiece 2\n0\nGET /b in HTTP/11\n0\n");
-    ck_assert_str_eq(run(CURL "--http1.0 -H 'Connection: keep-alive' -w '%{num_connects}\n' " URL
-                              "/a " URL "/b"),
+    ck_assert_str_eq(run_command(CURL
+                                 "--http1.0 -H 'Connection: keep-alive' -w '%{num_connects}\n' " URL
+                                 "/a " URL "/b"),
                      "GET /a in HTTP/10\n1\nGET /b in HTTP/10\n0\n");
-    ck_assert_ptr_nonnull(strstr(run(CURL "-I " URL "/pieces"), "HTTP/1.1 200 OK\r\n"));
-    ck_assert_str_eq(run(CURL "-o large -w '%{size_download}' " URL "/large"), "4194304");
-    ck_assert_int_ne(try_run(CURL URL "/cut"), 0); /* what was cut does not look whole */
+    ck_assert_ptr_nonnull(strstr(run_command(CURL "-I " URL "/pieces"), "HTTP/1.1 200 OK\r\n"));
+    ck_assert_str_eq(run_command(CURL "-o large -w '%{size_download}' " URL "/large"), "4194304");
+    ck_assert_int_ne(try_run(CURL URL "/cut"), 0); /* a truncated reply is an error */
     ck_assert_int_ne(try_run(CURL "--http1.0 " URL "/cut"), 0);
-    ck_assert_str_eq(run(CURL "-X OPTIONS --request-target '*' " URL), "OPTIONS * in HTTP/11\n");
-    finish();
+    ck_assert_str_eq(run_command(CURL "-X OPTIONS --request-target '*' " URL),
+                     "OPTIONS * in HTTP/11\n");
+    stop_site();
 }
 END_TEST
 
-START_TEST(curl_sends_bodies_in_every_way)
+START_TEST(curl_sends_bodies_with_and_without_a_length)
 {
     const weft_http_options o = {.limits = {.body_bytes_max = 8 << 20}};
-    static const char *const ways[] = {
+    static const char *const commands[] = {
         CURL "-T file " URL "/sum",
         CURL "--data-binary @file " URL "/sum",
         CURL "-H 'Expect: 100-continue' -T file " URL "/sum",
@@ -154,45 +156,47 @@ START_TEST(curl_sends_bodies_in_every_way)
         CURL "--http1.0 --data-binary @file " URL "/sum",
         CURL "-X DELETE --data-binary @file " URL "/sum",
     };
-    begin(&o);
-    run("head -c 3000000 /dev/urandom >file");
+    start_site(&o);
+    run_command("head -c 3000000 /dev/urandom >file");
     char expected[64];
-    snprintf(expected, sizeof expected, "%s", run(ways[0]));
+    snprintf(expected, sizeof expected, "%s", run_command(commands[0]));
     ck_assert_int_eq(strncmp(expected, "3000000 ", 8), 0);
-    for (size_t i = 1; i < COUNT_OF(ways); i++)
-        ck_assert_str_eq(run(ways[i]), expected);
-    ck_assert_str_eq(run(CURL "-d '' " URL "/sum"), "0 0\n");
-    finish();
+    for (size_t i = 1; i < COUNT_OF(commands); i++)
+        ck_assert_str_eq(run_command(commands[i]), expected);
+    ck_assert_str_eq(run_command(CURL "-d '' " URL "/sum"), "0 0\n");
+    stop_site();
 }
 END_TEST
 
-START_TEST(curl_hears_that_a_body_is_too_large)
+START_TEST(curl_gets_413_for_a_large_body)
 {
     const weft_http_options o = {.limits = {.body_bytes_max = 1000}};
-    begin(&o);
-    run("head -c 30000000 /dev/zero >file");
-    ck_assert_str_eq(run(CURL "-o said -w '%{http_code}' -T file " URL "/sum"), "413");
-    ck_assert_str_eq(run(CURL "-H 'Expect:' -o said -w '%{http_code}' -T file " URL "/sum"), "413");
-    ck_assert_str_eq(run(CURL "-H 'Expect:' -o said -w '%{http_code}' -T file " URL "/unread"),
-                     "200");
-    finish();
+    start_site(&o);
+    run_command("head -c 30000000 /dev/zero >file");
+    ck_assert_str_eq(run_command(CURL "-o body -w '%{http_code}' -T file " URL "/sum"), "413");
+    ck_assert_str_eq(run_command(CURL "-H 'Expect:' -o body -w '%{http_code}' -T file " URL "/sum"),
+                     "413");
+    ck_assert_str_eq(
+        run_command(CURL "-H 'Expect:' -o body -w '%{http_code}' -T file " URL "/unread"), "200");
+    stop_site();
 }
 END_TEST
 
 #ifdef WEFT_HAS_GZIP
-START_TEST(curl_gets_it_compressed)
+START_TEST(curl_gets_compressed_replies)
 {
     const weft_http_options o = {.gzip_level = 6};
-    begin(&o);
-    run(CURL "-o plain " URL "/large");
-    unsigned long bytes =
-        strtoul(run(CURL "--compressed -o packed -w '%{size_download}' " URL "/large"), NULL, 10);
+    start_site(&o);
+    run_command(CURL "-o plain " URL "/large");
+    unsigned long bytes = strtoul(
+        run_command(CURL "--compressed -o packed -w '%{size_download}' " URL "/large"), NULL, 10);
     ck_assert_uint_lt(bytes, LARGE / 100);
-    run("cmp plain packed");
-    ck_assert_str_eq(run(CURL "--compressed " URL "/pieces"), "piece 0\npiece 1\npiece 2\n");
+    run_command("cmp plain packed");
+    ck_assert_str_eq(run_command(CURL "--compressed " URL "/pieces"),
+                     "piece 0\npiece 1\npiece 2\n");
     ck_assert_ptr_nonnull(
-        strstr(run(CURL "--compressed -I " URL "/large"), "Content-Encoding: gzip\r\n"));
-    finish();
+        strstr(run_command(CURL "--compressed -I " URL "/large"), "Content-Encoding: gzip\r\n"));
+    stop_site();
 }
 END_TEST
 #endif
@@ -209,11 +213,11 @@ static void write_file(const char *name, const char *text)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-/* With the certificate of a client, cert and key, in the folder. */
-static weft_tls *begin_tls(weft_http_options *o, weft_tls_verify verify)
+/* Start a TLS server. Write ca, and a certificate for clients, cert and key, to the folder. */
+static weft_tls *start_tls_site(weft_http_options *o, weft_tls_verify verify)
 {
     char *cert, *key;
-    make_local();
+    make_local_cert();
     ck_assert_int_eq(weft_tls_self_signed("alice", 2, &cert, &key), 0);
     const weft_tls_options tls = {
         .identity = {.cert_pem = local_cert, .key_pem = local_key},
@@ -222,7 +226,7 @@ static weft_tls *begin_tls(weft_http_options *o, weft_tls_verify verify)
     };
     o->tls = weft_tls_server_new(&tls);
     ck_assert_ptr_nonnull(o->tls);
-    begin(o);
+    start_site(o);
     write_file("ca", local_cert);
     write_file("cert", cert);
     write_file("key", key);
@@ -231,54 +235,58 @@ static weft_tls *begin_tls(weft_http_options *o, weft_tls_verify verify)
     return o->tls;
 }
 
-static void finish_tls(weft_tls *tls)
+static void stop_tls_site(weft_tls *tls)
 {
-    finish();
+    stop_site();
     weft_tls_free(tls);
     free(local_cert);
     free(local_key);
     local_cert = local_key = NULL;
 }
 
-START_TEST(curl_speaks_tls_in_both_versions)
+START_TEST(curl_connects_with_tls_1_2_and_1_3)
 {
     weft_http_options o = {.limits = {.body_bytes_max = 1 << 20}};
-    weft_tls *tls = begin_tls(&o, WEFT_TLS_VERIFY_DEFAULT);
-    ck_assert_str_eq(run(TLS_CURL "--cacert ca --tls-max 1.2 " TLS_URL "/tls"), "TLS 12, new, -\n");
-    ck_assert_str_eq(run(TLS_CURL "--cacert ca --tlsv1.3 " TLS_URL "/tls"), "TLS 13, new, -\n");
-    ck_assert_str_eq(
-        run(TLS_CURL "--cacert ca -o 1 -o 2 -w '%{num_connects}' " TLS_URL "/large " TLS_URL "/a"),
-        "10");
-    run("head -c 900000 /dev/urandom >file");
+    weft_tls *tls = start_tls_site(&o, WEFT_TLS_VERIFY_DEFAULT);
+    ck_assert_str_eq(run_command(TLS_CURL "--cacert ca --tls-max 1.2 " TLS_URL "/tls"),
+                     "TLS 12, new, -\n");
+    ck_assert_str_eq(run_command(TLS_CURL "--cacert ca --tlsv1.3 " TLS_URL "/tls"),
+                     "TLS 13, new, -\n");
+    ck_assert_str_eq(run_command(TLS_CURL "--cacert ca -o 1 -o 2 -w '%{num_connects}' " TLS_URL
+                                          "/large " TLS_URL "/a"),
+                     "10");
+    run_command("head -c 900000 /dev/urandom >file");
     char expected[64];
-    snprintf(expected, sizeof expected, "%s", run(TLS_CURL "--cacert ca -T file " TLS_URL "/sum"));
-    ck_assert_str_eq(run(TLS_CURL "--cacert ca -T - " TLS_URL "/sum <file"), expected);
-    run("head -c 9000000 /dev/zero >file");
+    snprintf(expected, sizeof expected, "%s",
+             run_command(TLS_CURL "--cacert ca -T file " TLS_URL "/sum"));
+    ck_assert_str_eq(run_command(TLS_CURL "--cacert ca -T - " TLS_URL "/sum <file"), expected);
+    run_command("head -c 9000000 /dev/zero >file");
     ck_assert_str_eq(
-        run(TLS_CURL "--cacert ca -H 'Expect:' -o said -w '%{http_code}' -T file " TLS_URL "/sum"),
+        run_command(TLS_CURL "--cacert ca -H 'Expect:' -o body -w '%{http_code}' -T file " TLS_URL
+                             "/sum"),
         "413");
     ck_assert_int_ne(try_run(TLS_CURL "--cacert ca " TLS_URL "/cut"), 0);
     ck_assert_int_ne(try_run(TLS_CURL "--cacert ca --http1.0 " TLS_URL "/cut"), 0);
-    ck_assert_int_ne(try_run(TLS_CURL TLS_URL "/tls"), 0);           /* who does not know it */
-    ck_assert_int_ne(try_run(CURL "-f http://127.0.0.1:$PORT/"), 0); /* speaks no TLS */
+    ck_assert_int_ne(try_run(TLS_CURL TLS_URL "/tls"), 0);           /* without --cacert */
+    ck_assert_int_ne(try_run(CURL "-f http://127.0.0.1:$PORT/"), 0); /* without TLS */
     ck_assert_int_ne(try_run(TLS_CURL "--cacert ca --tls-max 1.1 " TLS_URL "/tls"), 0);
-    ck_assert_str_eq(run(TLS_CURL "--cacert ca " TLS_URL "/a"), "GET /a in HTTP/11\n");
-    finish_tls(tls);
+    ck_assert_str_eq(run_command(TLS_CURL "--cacert ca " TLS_URL "/a"), "GET /a in HTTP/11\n");
+    stop_tls_site(tls);
 }
 END_TEST
 
-START_TEST(curl_shows_its_certificate)
+START_TEST(curl_sends_a_client_certificate)
 {
     weft_http_options o = {0};
-    weft_tls *tls = begin_tls(&o, WEFT_TLS_VERIFY_REQUIRED);
-    ck_assert_str_eq(run(TLS_CURL "--cacert ca --cert cert --key key " TLS_URL "/tls"),
+    weft_tls *tls = start_tls_site(&o, WEFT_TLS_VERIFY_REQUIRED);
+    ck_assert_str_eq(run_command(TLS_CURL "--cacert ca --cert cert --key key " TLS_URL "/tls"),
                      "TLS 13, new, CN=alice\n");
     ck_assert_str_eq(
-        run(TLS_CURL "--cacert ca --cert cert --key key --tls-max 1.2 " TLS_URL "/tls"),
+        run_command(TLS_CURL "--cacert ca --cert cert --key key --tls-max 1.2 " TLS_URL "/tls"),
         "TLS 12, new, CN=alice\n");
     ck_assert_int_ne(try_run(TLS_CURL "--cacert ca " TLS_URL "/tls"), 0);
     ck_assert_int_ne(try_run(TLS_CURL "--cacert ca --tls-max 1.2 " TLS_URL "/tls"), 0);
-    finish_tls(tls);
+    stop_tls_site(tls);
 }
 END_TEST
 
@@ -286,131 +294,134 @@ END_TEST
     "printf 'GET /tls HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n' | " \
     "timeout 15 openssl s_client -connect 127.0.0.1:$PORT -CAfile ca -ign_eof "
 
-START_TEST(openssl_resumes_its_sessions)
+START_TEST(openssl_resumes_sessions)
 {
     weft_http_options o = {0};
-    weft_tls *tls = begin_tls(&o, WEFT_TLS_VERIFY_DEFAULT);
-    if (has("openssl")) {
-        ck_assert_ptr_nonnull(strstr(run(S_CLIENT "-tls1_3 -sess_out 3"), "TLS 13, new"));
-        ck_assert_ptr_nonnull(strstr(run(S_CLIENT "-tls1_3 -sess_in 3"), "TLS 13, resumed"));
-        ck_assert_ptr_nonnull(strstr(run(S_CLIENT "-tls1_2 -sess_out 2"), "TLS 12, new"));
-        ck_assert_ptr_nonnull(strstr(run(S_CLIENT "-tls1_2 -sess_in 2"), "TLS 12, resumed"));
+    weft_tls *tls = start_tls_site(&o, WEFT_TLS_VERIFY_DEFAULT);
+    if (has_tool("openssl")) {
+        ck_assert_ptr_nonnull(strstr(run_command(S_CLIENT "-tls1_3 -sess_out 3"), "TLS 13, new"));
+        ck_assert_ptr_nonnull(
+            strstr(run_command(S_CLIENT "-tls1_3 -sess_in 3"), "TLS 13, resumed"));
+        ck_assert_ptr_nonnull(strstr(run_command(S_CLIENT "-tls1_2 -sess_out 2"), "TLS 12, new"));
+        ck_assert_ptr_nonnull(
+            strstr(run_command(S_CLIENT "-tls1_2 -sess_in 2"), "TLS 12, resumed"));
     }
-    finish_tls(tls);
+    stop_tls_site(tls);
 }
 END_TEST
 
 #endif
 
-START_TEST(wrk_meets_no_error)
+START_TEST(wrk_reports_no_error)
 {
-    begin(NULL);
-    if (has("wrk")) {
-        const char *said = run("wrk -t 1 -c 16 -d 1s " URL "/a 2>&1");
-        ck_assert_ptr_nonnull(strstr(said, "Requests/sec"));
-        ck_assert_msg(strstr(said, "errors") == NULL && strstr(said, "Non-2xx") == NULL, "%s",
-                      said);
-        ck_assert_ptr_null(strstr(said, "\n  0 requests"));
+    start_site(NULL);
+    if (has_tool("wrk")) {
+        const char *text = run_command("wrk -t 1 -c 16 -d 1s " URL "/a 2>&1");
+        ck_assert_ptr_nonnull(strstr(text, "Requests/sec"));
+        ck_assert_msg(strstr(text, "errors") == NULL && strstr(text, "Non-2xx") == NULL, "%s",
+                      text);
+        ck_assert_ptr_null(strstr(text, "\n  0 requests"));
     }
-    finish();
+    stop_site();
 }
 END_TEST
 
-START_TEST(nc_gets_an_answer_line_by_line)
+START_TEST(nc_gets_a_reply)
 {
-    begin(NULL);
-    if (has("nc")) {
-        const char *said = run("printf 'GET /a HTTP/1.0\\r\\n\\r\\n' | nc 127.0.0.1 $PORT");
-        ck_assert_str_eq(body_of(said), "GET /a in HTTP/10\n");
-        said = run("printf 'hello\\r\\n' | nc -N 127.0.0.1 $PORT");
-        ck_assert_int_eq(status_of(said), 400);
+    start_site(NULL);
+    if (has_tool("nc")) {
+        const char *text = run_command("printf 'GET /a HTTP/1.0\\r\\n\\r\\n' | nc 127.0.0.1 $PORT");
+        ck_assert_str_eq(body_of(text), "GET /a in HTTP/10\n");
+        text = run_command("printf 'hello\\r\\n' | nc -N 127.0.0.1 $PORT");
+        ck_assert_int_eq(status_of(text), 400);
     }
-    finish();
+    stop_site();
 }
 END_TEST
 
-START_TEST(a_client_that_asks_without_end_leaves_room_for_others)
+START_TEST(an_endless_pipeline_does_not_starve_other_clients)
 {
     const weft_http_options o = {.limits = {.requests_max = SIZE_MAX}};
-    begin(&o);
-    if (has("nc")) {
-        run("for i in $(seq 1000); do "
-            "printf 'GET /a HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'; done >asked");
-        run("for i in 1 2 3 4 5 6 7 8; do cat asked asked asked asked; done >many");
-        const char *said =
-            run("(while cat many; do :; done | nc 127.0.0.1 $PORT >answers) & "
-                "while [ ! -s answers ]; do sleep 0.01; done; "
-                "for i in 1 2 3 4 5; do " CURL "-o page -w '%{http_code} ' " URL "/b; done; "
-                "before=$(stat -c %s answers); sleep 0.1; "
-                "[ $before -lt $(stat -c %s answers) ] && echo still; kill $!");
-        ck_assert_str_eq(said, "200 200 200 200 200 still\n");
+    start_site(&o);
+    if (has_tool("nc")) {
+        run_command("for i in $(seq 1000); do "
+                    "printf 'GET /a HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'; done >requests");
+        run_command(
+            "for i in 1 2 3 4 5 6 7 8; do cat requests requests requests requests; done >many");
+        const char *text = run_command(
+            "(while cat many; do :; done | nc 127.0.0.1 $PORT >responses) & "
+            "while [ ! -s responses ]; do sleep 0.01; done; "
+            "for i in 1 2 3 4 5; do " CURL "-o page -w '%{http_code} ' " URL "/b; done; "
+            "before=$(stat -c %s responses); sleep 0.1; "
+            "[ $before -lt $(stat -c %s responses) ] && echo still; kill $!");
+        ck_assert_str_eq(text, "200 200 200 200 200 still\n");
     }
-    finish();
+    stop_site();
 }
 END_TEST
 
-static void note_late(const weft_http_record *record, void *ctx)
+static void count_late(const weft_http_record *record, void *ctx)
 {
     (void)ctx;
     late_count += record->status == 408 && record->reason[0] != '\0';
 }
 
-/* While so many slow clients are there, others are served; and they are all cut off. */
-static void withstand(const char *attack)
+/* Assert that other clients are served during an attack, and that all slow clients time out. */
+static void assert_survives(const char *attack)
 {
     const weft_http_options o = {
-        .limits = {.head_s = 0.5, .slow_s = 0.5, .body_bytes_per_s_min = 5e4}, .log = note_late};
+        .limits = {.head_s = 0.5, .slow_s = 0.5, .body_bytes_per_s_min = 5e4}, .log = count_late};
     char command[512];
-    begin(&o);
-    if (has("slowhttptest")) {
+    start_site(&o);
+    if (has_tool("slowhttptest")) {
         snprintf(command, sizeof command,
-                 "slowhttptest -c 40 -r 400 -l 3 -i 1 -p 3 %s >said & "
+                 "slowhttptest -c 40 -r 400 -l 3 -i 1 -p 3 %s >report & "
                  "for i in 1 2 3 4 5; do " CURL "-o page " URL "/a || exit 1; sleep 0.2; done; "
-                 "wait $!; tail -c 500 said",
+                 "wait $!; tail -c 500 report",
                  attack);
-        const char *said = run(command);
-        ck_assert_msg(late_count >= 40, "%zu were cut off; %s", late_count, said);
-        ck_assert_ptr_null(strstr(said, "NO\033"));
+        const char *text = run_command(command);
+        ck_assert_msg(late_count >= 40, "%zu clients timed out: %s", late_count, text);
+        ck_assert_ptr_null(strstr(text, "NO\033"));
     }
-    finish();
+    stop_site();
 }
 
-START_TEST(clients_with_slow_headers_are_withstood)
+START_TEST(clients_with_slow_headers_do_not_block_others)
 {
-    withstand("-H -u " URL "/a");
-}
-END_TEST
-
-START_TEST(clients_with_slow_bodies_are_withstood)
-{
-    withstand("-B -s 100000 -x 10 -u " URL "/sum");
+    assert_survives("-H -u " URL "/a");
 }
 END_TEST
 
-START_TEST(clients_that_read_slowly_are_withstood)
+START_TEST(clients_with_slow_bodies_do_not_block_others)
 {
-    withstand("-X -w 10 -y 20 -n 1 -z 5 -k 1 -u " URL "/large");
+    assert_survives("-B -s 100000 -x 10 -u " URL "/sum");
+}
+END_TEST
+
+START_TEST(clients_that_read_slowly_do_not_block_others)
+{
+    assert_survives("-X -w 10 -y 20 -n 1 -z 5 -k 1 -u " URL "/large");
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &curl_gets_pages_in_both_versions_over_one_connection,
-    &curl_sends_bodies_in_every_way,
-    &curl_hears_that_a_body_is_too_large,
+    &curl_gets_pages_with_http_1_0_and_1_1_over_one_connection,
+    &curl_sends_bodies_with_and_without_a_length,
+    &curl_gets_413_for_a_large_body,
 #ifdef WEFT_HAS_GZIP
-    &curl_gets_it_compressed,
+    &curl_gets_compressed_replies,
 #endif
 #ifdef WEFT_HAS_TLS
-    &curl_speaks_tls_in_both_versions,
-    &curl_shows_its_certificate,
-    &openssl_resumes_its_sessions,
+    &curl_connects_with_tls_1_2_and_1_3,
+    &curl_sends_a_client_certificate,
+    &openssl_resumes_sessions,
 #endif
-    &wrk_meets_no_error,
-    &a_client_that_asks_without_end_leaves_room_for_others,
-    &nc_gets_an_answer_line_by_line,
-    &clients_with_slow_headers_are_withstood,
-    &clients_with_slow_bodies_are_withstood,
-    &clients_that_read_slowly_are_withstood,
+    &wrk_reports_no_error,
+    &an_endless_pipeline_does_not_starve_other_clients,
+    &nc_gets_a_reply,
+    &clients_with_slow_headers_do_not_block_others,
+    &clients_with_slow_bodies_do_not_block_others,
+    &clients_that_read_slowly_do_not_block_others,
 };
 
 int main(void)

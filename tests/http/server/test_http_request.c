@@ -1,44 +1,45 @@
 /*
- * What a request tells a handler, forms, cookies, hosts, forwarding proxies; and replies that go
- * on: another protocol, events.
+ * The parts of a request that a handler reads: forms, cookies, hosts, and headers of trusted
+ * proxies. Also upgrades to another protocol and server-sent events.
  */
-#include "http_support.h"
+#include "http/http_support.h"
 
 #define HOST "Host: a\r\n"
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
 
-static talk t;
+static test_client client;
 
-static const char *or_none(const char *text)
+static const char *text_or_dash(const char *text)
 {
     return text != NULL ? text : "-";
 }
 
-static int say_fields(weft_http_request *r, void *ctx)
+static int reply_fields(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     int error = 0;
-    const char *a = or_none(weft_http_form(r, "a", &error));
-    const char *b = or_none(weft_http_form(r, "b", NULL));
+    const char *a = text_or_dash(weft_http_form(r, "a", &error));
+    const char *b = text_or_dash(weft_http_form(r, "b", NULL));
     return weft_http_reply_text(
         r, 200, "form %s %s %d query %s %s cookie %s %s", a, b, error,
-        or_none(weft_http_query_param(r, "q")), or_none(weft_http_query_param(r, "none")),
-        or_none(weft_http_cookie(r, "c")), or_none(weft_http_cookie(r, "d")));
+        text_or_dash(weft_http_query_param(r, "q")), text_or_dash(weft_http_query_param(r, "none")),
+        text_or_dash(weft_http_cookie(r, "c")), text_or_dash(weft_http_cookie(r, "d")));
 }
 
-START_TEST(forms_queries_and_cookies_are_taken_apart)
+START_TEST(forms_queries_and_cookies_are_decoded)
 {
-    talk_once(&t, say_fields, NULL, NULL,
-              "POST /?q=%41+b&q=2&&= HTTP/1.1\r\n" HOST "Cookie: c=1; x\r\nCookie: d=\"2\"\r\n"
-              "Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n"
-              "Content-Length: 13\r\n\r\na=x%26y&b=1+2");
-    ck_assert_str_eq(body_of(t.heard), "form x&y 1 2 0 query A b - cookie 1 2");
-    talk_once(&t, say_fields, NULL, NULL,
-              "POST /?q HTTP/1.1\r\n" HOST "Content-Type: text/plain\r\n"
-              "Content-Length: 3\r\n\r\na=x");
+    client_exchange(&client, reply_fields, NULL, NULL,
+                    "POST /?q=%41+b&q=2&&= HTTP/1.1\r\n" HOST
+                    "Cookie: c=1; x\r\nCookie: d=\"2\"\r\n"
+                    "Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n"
+                    "Content-Length: 13\r\n\r\na=x%26y&b=1+2");
+    ck_assert_str_eq(body_of(client.received), "form x&y 1 2 0 query A b - cookie 1 2");
+    client_exchange(&client, reply_fields, NULL, NULL,
+                    "POST /?q HTTP/1.1\r\n" HOST "Content-Type: text/plain\r\n"
+                    "Content-Length: 3\r\n\r\na=x");
     char expected[64];
     snprintf(expected, sizeof expected, "form - - %d query  - cookie - -", -EINVAL);
-    ck_assert_str_eq(body_of(t.heard), expected);
+    ck_assert_str_eq(body_of(client.received), expected);
 }
 END_TEST
 
@@ -51,39 +52,40 @@ static int set_cookies(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "set");
 }
 
-START_TEST(cookies_are_set_beside_each_other)
+START_TEST(each_cookie_has_its_own_header)
 {
-    talk_once(&t, set_cookies, NULL, NULL, GET);
-    ck_assert_uint_eq(count_in(t.heard, "\r\nSet-Cookie: "), 2);
-    ck_assert_ptr_nonnull(strstr(t.heard, "\r\nSet-Cookie: b=2\r\n"));
-    ck_assert_ptr_nonnull(strstr(t.heard, "HttpOnly"));
+    client_exchange(&client, set_cookies, NULL, NULL, GET);
+    ck_assert_uint_eq(count_in(client.received, "\r\nSet-Cookie: "), 2);
+    ck_assert_ptr_nonnull(strstr(client.received, "\r\nSet-Cookie: b=2\r\n"));
+    ck_assert_ptr_nonnull(strstr(client.received, "HttpOnly"));
 }
 END_TEST
 
-static int say_origin(weft_http_request *r, void *ctx)
+static int reply_origin(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     return weft_http_reply_text(r, 200, "%s %s %s", weft_http_scheme(r), weft_http_host(r),
                                 weft_http_peer(r));
 }
 
-START_TEST(a_proxy_is_believed_only_if_it_is_trusted)
+START_TEST(forwarding_headers_count_only_from_a_trusted_proxy)
 {
     static const char request[] =
         "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\n"
         "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.org\r\n\r\n";
-    const weft_http_options trusting = {.trusted_peers = "unix, 10.0.0.0/8"};
-    const weft_http_options other = {.trusted_peers = "127.0.0.1"};
-    talk_once(&t, say_origin, NULL, NULL, request);
-    ck_assert_str_eq(body_of(t.heard), "http a unix");
-    talk_once(&t, say_origin, NULL, &other, request);
-    ck_assert_str_eq(body_of(t.heard), "http a unix");
-    talk_once(&t, say_origin, NULL, &trusting, request);
-    ck_assert_str_eq(body_of(t.heard), "http a 192.0.2.1"); /* nginx passes the others on */
+    const weft_http_options trusts_unix = {.trusted_peers = "unix, 10.0.0.0/8"};
+    const weft_http_options trusts_loopback = {.trusted_peers = "127.0.0.1"};
+    client_exchange(&client, reply_origin, NULL, NULL, request);
+    ck_assert_str_eq(body_of(client.received), "http a unix");
+    client_exchange(&client, reply_origin, NULL, &trusts_loopback, request);
+    ck_assert_str_eq(body_of(client.received), "http a unix");
+    client_exchange(&client, reply_origin, NULL, &trusts_unix, request);
+    /* By default only X-Forwarded-For is trusted: nginx forwards the other headers unchanged. */
+    ck_assert_str_eq(body_of(client.received), "http a 192.0.2.1");
 }
 END_TEST
 
-START_TEST(a_trusted_proxy_is_believed_only_in_headers_that_are_named)
+START_TEST(only_trusted_headers_of_a_trusted_proxy_count)
 {
     static const char request[] = "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 192.0.2.1\r\n"
                                   "X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.org\r\n"
@@ -102,20 +104,20 @@ START_TEST(a_trusted_proxy_is_believed_only_in_headers_that_are_named)
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         const weft_http_options o = {.trusted_peers = "unix", .trusted_headers = cases[i].headers};
-        talk_once(&t, say_origin, NULL, &o, request);
-        ck_assert_str_eq(body_of(t.heard), cases[i].origin);
-        const weft_http_options other = {.trusted_peers = "::1",
-                                         .trusted_headers = cases[i].headers};
-        talk_once(&t, say_origin, NULL, &other, request);
-        ck_assert_str_eq(body_of(t.heard), "http a unix");
+        client_exchange(&client, reply_origin, NULL, &o, request);
+        ck_assert_str_eq(body_of(client.received), cases[i].origin);
+        const weft_http_options trusts_loopback = {.trusted_peers = "::1",
+                                                   .trusted_headers = cases[i].headers};
+        client_exchange(&client, reply_origin, NULL, &trusts_loopback, request);
+        ck_assert_str_eq(body_of(client.received), "http a unix");
     }
     const weft_http_options bad = {.trusted_headers = "X-Forwarded-For, Host"};
-    ck_assert_int_eq(weft_http_serve("127.0.0.1:0", say_origin, NULL, &bad), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_int_eq(weft_http_serve("127.0.0.1:0", reply_origin, NULL, &bad), -EINVAL);
+    ck_assert_any_error(-EINVAL);
 }
 END_TEST
 
-START_TEST(fields_of_forwarded_are_one_list_and_a_strangers_do_not_count)
+START_TEST(forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored)
 {
     static const struct {
         const char *fields, *origin;
@@ -134,32 +136,33 @@ START_TEST(fields_of_forwarded_are_one_list_and_a_strangers_do_not_count)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char text[256];
         snprintf(text, sizeof text, "GET / HTTP/1.1\r\n" HOST "%s\r\n", cases[i].fields);
-        talk_once(&t, say_origin, NULL, &o, text);
-        ck_assert_str_eq(body_of(t.heard), cases[i].origin);
+        client_exchange(&client, reply_origin, NULL, &o, text);
+        ck_assert_str_eq(body_of(client.received), cases[i].origin);
     }
 }
 END_TEST
 
-START_TEST(of_what_proxies_say_the_last_counts)
+START_TEST(the_last_value_of_a_forwarding_header_counts)
 {
-    const weft_http_options trusting = {.trusted_peers = "unix",
-                                        .trusted_headers =
-                                            "X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto"};
-    talk_once(&t, say_origin, NULL, &trusting,
-              "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6\r\n"
-              "X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.org\r\n"
-              "X-Forwarded-For: 192.0.2.1\r\n"
-              "X-Forwarded-Proto: http\r\nX-Forwarded-Host: evil.org, b.org\r\n\r\n");
-    ck_assert_str_eq(body_of(t.heard), "http b.org 192.0.2.1");
+    const weft_http_options trusts_unix = {
+        .trusted_peers = "unix",
+        .trusted_headers = "X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto"};
+    client_exchange(&client, reply_origin, NULL, &trusts_unix,
+                    "GET / HTTP/1.1\r\n" HOST "X-Forwarded-For: 6.6.6.6\r\n"
+                    "X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.org\r\n"
+                    "X-Forwarded-For: 192.0.2.1\r\n"
+                    "X-Forwarded-Proto: http\r\nX-Forwarded-Host: evil.org, b.org\r\n\r\n");
+    ck_assert_str_eq(body_of(client.received), "http b.org 192.0.2.1");
 }
 END_TEST
 
-START_TEST(the_host_of_an_absolute_target_counts)
+START_TEST(the_host_of_an_absolute_target_replaces_the_host_header)
 {
-    talk_once(&t, say_origin, NULL, NULL, "GET http://B.org:81/ HTTP/1.1\r\n" HOST "\r\n");
-    ck_assert_str_eq(body_of(t.heard), "http b.org unix");
-    talk_once(&t, say_origin, NULL, NULL, "GET / HTTP/1.0\r\n\r\n");
-    ck_assert_str_eq(body_of(t.heard), "http  unix");
+    client_exchange(&client, reply_origin, NULL, NULL,
+                    "GET http://B.org:81/ HTTP/1.1\r\n" HOST "\r\n");
+    ck_assert_str_eq(body_of(client.received), "http b.org unix");
+    client_exchange(&client, reply_origin, NULL, NULL, "GET / HTTP/1.0\r\n\r\n");
+    ck_assert_str_eq(body_of(client.received), "http  unix");
 }
 END_TEST
 
@@ -177,26 +180,26 @@ static int upgrade_to_echo(weft_http_request *r, void *ctx)
     return weft_stream_flush(stream);
 }
 
-START_TEST(a_connection_is_handed_over_with_what_has_come)
+START_TEST(an_upgraded_stream_includes_input_that_already_arrived)
 {
     int rc = 0;
-    talk_open(&t, upgrade_to_echo, &rc, NULL);
-    talk_send(&t, "GET / HTTP/1.1\r\n" HOST "Connection: keep-alive, Upgrade\r\n"
-                  "Upgrade: other, Echo\r\n\r\none\nGET / HTTP/1.1\nthr");
-    talk_hear(&t, "<GET / HTTP/1.1>\n");
-    talk_send(&t, "ee\n");
-    weft_shutdown(t.fd, SHUT_WR);
-    talk_hear_all(&t);
-    ck_assert_int_eq(status_of(t.heard), 101);
-    ck_assert_ptr_nonnull(strstr(t.heard, "\r\nUpgrade: echo\r\n"));
-    ck_assert_str_eq(body_of(t.heard), "<one>\n<GET / HTTP/1.1>\n<three>\n");
-    ck_assert_int_eq(talk_close(&t), 0);
+    client_open(&client, upgrade_to_echo, &rc, NULL);
+    client_send(&client, "GET / HTTP/1.1\r\n" HOST "Connection: keep-alive, Upgrade\r\n"
+                         "Upgrade: other, Echo\r\n\r\none\nGET / HTTP/1.1\nthr");
+    client_expect(&client, "<GET / HTTP/1.1>\n");
+    client_send(&client, "ee\n");
+    weft_shutdown(client.fd, SHUT_WR);
+    client_receive_all(&client);
+    ck_assert_int_eq(status_of(client.received), 101);
+    ck_assert_ptr_nonnull(strstr(client.received, "\r\nUpgrade: echo\r\n"));
+    ck_assert_str_eq(body_of(client.received), "<one>\n<GET / HTTP/1.1>\n<three>\n");
+    ck_assert_int_eq(client_close(&client), 0);
 }
 END_TEST
 
-START_TEST(a_connection_is_not_handed_over_unasked)
+START_TEST(an_upgrade_that_the_client_did_not_request_is_einval)
 {
-    static const char *const unasked[] = {
+    static const char *const requests[] = {
         GET,
         "GET / HTTP/1.1\r\n" HOST "Upgrade: echo\r\n\r\n",
         "GET / HTTP/1.1\r\n" HOST "Connection: upgrade\r\n\r\n",
@@ -205,11 +208,11 @@ START_TEST(a_connection_is_not_handed_over_unasked)
         "POST / HTTP/1.1\r\n" HOST "Connection: upgrade\r\nUpgrade: echo\r\n"
         "Content-Length: 5\r\n\r\nhello",
     };
-    for (size_t i = 0; i < COUNT_OF(unasked); i++) {
+    for (size_t i = 0; i < COUNT_OF(requests); i++) {
         int rc = 0;
-        talk_once(&t, upgrade_to_echo, &rc, NULL, unasked[i]);
+        client_exchange(&client, upgrade_to_echo, &rc, NULL, requests[i]);
         ck_assert_int_eq(rc, -EINVAL);
-        ck_assert_int_eq(status_of(t.heard), 400);
+        ck_assert_int_eq(status_of(client.received), 400);
     }
 }
 END_TEST
@@ -228,34 +231,34 @@ static int send_events(weft_http_request *r, void *ctx)
     return *rc;
 }
 
-START_TEST(events_go_out_at_once_until_nobody_listens)
+START_TEST(events_are_sent_without_buffering_until_the_client_closes)
 {
     int rc = 0;
-    talk_open(&t, send_events, &rc, NULL);
-    talk_send(&t, GET);
-    talk_hear(&t, "data: again\n\n");
-    ck_assert_ptr_nonnull(strstr(t.heard, "\r\nContent-Type: text/event-stream\r\n"));
-    ck_assert_ptr_nonnull(strstr(t.heard, "event: name\n"));
-    ck_assert_ptr_nonnull(strstr(t.heard, "id: 7\n"));
-    ck_assert_ptr_nonnull(strstr(t.heard, "data: two\n"));
-    ck_assert_uint_eq(count_in(t.heard, "data: again"), 1);
-    talk_close(&t);
+    client_open(&client, send_events, &rc, NULL);
+    client_send(&client, GET);
+    client_expect(&client, "data: again\n\n");
+    ck_assert_ptr_nonnull(strstr(client.received, "\r\nContent-Type: text/event-stream\r\n"));
+    ck_assert_ptr_nonnull(strstr(client.received, "event: name\n"));
+    ck_assert_ptr_nonnull(strstr(client.received, "id: 7\n"));
+    ck_assert_ptr_nonnull(strstr(client.received, "data: two\n"));
+    ck_assert_uint_eq(count_in(client.received, "data: again"), 1);
+    client_close(&client);
     ck_assert_int_lt(rc, 0);
     assert_nothing_pending();
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &forms_queries_and_cookies_are_taken_apart,
-    &cookies_are_set_beside_each_other,
-    &a_proxy_is_believed_only_if_it_is_trusted,
-    &a_trusted_proxy_is_believed_only_in_headers_that_are_named,
-    &fields_of_forwarded_are_one_list_and_a_strangers_do_not_count,
-    &of_what_proxies_say_the_last_counts,
-    &the_host_of_an_absolute_target_counts,
-    &a_connection_is_handed_over_with_what_has_come,
-    &a_connection_is_not_handed_over_unasked,
-    &events_go_out_at_once_until_nobody_listens,
+    &forms_queries_and_cookies_are_decoded,
+    &each_cookie_has_its_own_header,
+    &forwarding_headers_count_only_from_a_trusted_proxy,
+    &only_trusted_headers_of_a_trusted_proxy_count,
+    &forwarded_headers_form_one_list_and_entries_of_untrusted_peers_are_ignored,
+    &the_last_value_of_a_forwarding_header_counts,
+    &the_host_of_an_absolute_target_replaces_the_host_header,
+    &an_upgraded_stream_includes_input_that_already_arrived,
+    &an_upgrade_that_the_client_did_not_request_is_einval,
+    &events_are_sent_without_buffering_until_the_client_closes,
 };
 
 int main(void)

@@ -1,8 +1,8 @@
 /*
- * A whole server over TCP: whom it lets in, how it ends, and clients that leave with a bang. What
- * is said on one connection is in the other tests of the server.
+ * A server over TCP: connection limits, limits per peer, draining, and clients that reset their
+ * connection. The other tests of the server use one connection.
  */
-#include "http_support.h"
+#include "http/http_support.h"
 
 #include <netinet/tcp.h>
 
@@ -10,10 +10,10 @@
 #define GET "GET / HTTP/1.1\r\n" HOST "\r\n"
 #define WAIT "GET /wait HTTP/1.1\r\n" HOST "\r\n"
 
-static site s;
-static talk a, b, c;
-static weft_event go_on;
-static bool was_late; /* a reply was not taken in time */
+static test_server s;
+static test_client a, b, c;
+static weft_event release_handlers;
+static bool has_timed_out; /* a reply was not read in time */
 
 #define LARGE ((size_t)8 << 20)
 static char large[LARGE];
@@ -30,20 +30,20 @@ static int send_self(weft_http_request *r)
     return rc < 0 ? (int)rc : 0;
 }
 
-static int serve(weft_http_request *r, void *ctx)
+static int handle_path(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     const char *path = weft_http_path(r);
     char *body;
     if (strcmp(path, "/wait") == 0) {
         mark("w");
-        int rc = weft_event_wait(&go_on);
+        int rc = weft_event_wait(&release_handlers);
         mark(rc == 0 ? "g" : rc == -ECANCELED ? "c" : "?");
         return rc < 0 ? rc : weft_http_reply_text(r, 200, "waited");
     }
     if (strcmp(path, "/large") == 0) {
         int rc = weft_http_reply(r, 200, NULL, large, LARGE);
-        was_late |= rc == -ETIMEDOUT;
+        has_timed_out |= rc == -ETIMEDOUT;
         return rc;
     }
     if (strcmp(path, "/file") == 0)
@@ -55,119 +55,119 @@ static int serve(weft_http_request *r, void *ctx)
     return weft_http_reply_text(r, 200, "[%s]", path);
 }
 
-static void ask(talk *t, const char *request, const char *expected)
+static void exchange(test_client *client, const char *request, const char *expected)
 {
-    t->heard_bytes = 0;
-    t->heard[0] = '\0';
-    talk_send(t, request);
-    talk_hear(t, expected);
+    client->received_bytes = 0;
+    client->received[0] = '\0';
+    client_send(client, request);
+    client_expect(client, expected);
 }
 
-/* Closed by the server, with nothing more said. */
-static void expect_end(talk *t)
+/* Assert that the server closes the connection without sending more. */
+static void expect_end(test_client *client)
 {
-    size_t before = t->heard_bytes;
-    ck_assert_int_eq(talk_hear_some(t), 0);
-    ck_assert_uint_eq(t->heard_bytes, before);
-    weft_close(t->fd);
+    size_t before = client->received_bytes;
+    ck_assert_int_eq(client_receive_some(client), 0);
+    ck_assert_uint_eq(client->received_bytes, before);
+    weft_close(client->fd);
 }
 
-/* A connection that ends counts no more, as soon as the server has seen it. */
-static void ask_until_let_in(void)
+/* Connect and send a request until the server has noticed that another connection has ended. */
+static void connect_until_accepted(void)
 {
     for (;;) {
-        site_call(&s, &c);
+        server_connect(&s, &c);
         (void)weft_send(c.fd, GET, sizeof GET - 1, MSG_NOSIGNAL);
-        while (strstr(c.heard, "\r\n\r\n") == NULL && talk_hear_some(&c) > 0)
+        while (strstr(c.received, "\r\n\r\n") == NULL && client_receive_some(&c) > 0)
             ;
-        if (strncmp(c.heard, "HTTP/1.1 200", 12) == 0)
+        if (strncmp(c.received, "HTTP/1.1 200", 12) == 0)
             return;
         weft_close(c.fd);
     }
 }
 
-START_TEST(no_more_connections_are_let_in_than_there_may_be)
+START_TEST(connections_beyond_the_limit_get_503)
 {
     const weft_http_options o = {.limits = {.connections_max = 2}};
-    site_open(&s, serve, NULL, &o);
-    site_call(&s, &a);
-    ask(&a, GET, "[/]");
-    site_call(&s, &b);
-    ask(&b, GET, "[/]");
-    site_call(&s, &c);
-    talk_hear_all(&c);
-    ck_assert_int_eq(status_of(c.heard), 503);
-    ck_assert_ptr_nonnull(strstr(c.heard, "Connection: close"));
+    server_open(&s, handle_path, NULL, &o);
+    server_connect(&s, &a);
+    exchange(&a, GET, "[/]");
+    server_connect(&s, &b);
+    exchange(&b, GET, "[/]");
+    server_connect(&s, &c);
+    client_receive_all(&c);
+    ck_assert_int_eq(status_of(c.received), 503);
+    ck_assert_ptr_nonnull(strstr(c.received, "Connection: close"));
     weft_close(c.fd);
-    ask(&b, GET, "[/]");
+    exchange(&b, GET, "[/]");
     weft_close(a.fd);
-    ask_until_let_in();
+    connect_until_accepted();
     weft_close(b.fd);
     weft_close(c.fd);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
     assert_nothing_pending();
 }
 END_TEST
 
-START_TEST(no_peer_may_have_all_connections)
+START_TEST(connections_beyond_the_limit_of_a_peer_get_429)
 {
     const weft_http_options o = {.limits = {.connections_per_peer_max = 2}};
-    site_open(&s, serve, NULL, &o);
-    site_call(&s, &a);
-    ask(&a, GET, "[/]");
-    site_call(&s, &b);
-    ask(&b, GET, "[/]");
-    site_call(&s, &c);
-    talk_hear_all(&c);
-    ck_assert_int_eq(status_of(c.heard), 429);
-    ck_assert_ptr_nonnull(strstr(c.heard, "\r\nDate: "));
+    server_open(&s, handle_path, NULL, &o);
+    server_connect(&s, &a);
+    exchange(&a, GET, "[/]");
+    server_connect(&s, &b);
+    exchange(&b, GET, "[/]");
+    server_connect(&s, &c);
+    client_receive_all(&c);
+    ck_assert_int_eq(status_of(c.received), 429);
+    ck_assert_ptr_nonnull(strstr(c.received, "\r\nDate: "));
     weft_close(c.fd);
 
-    place other = tcp_place(); /* another address of this machine is another peer */
+    endpoint other = tcp_endpoint(); /* another address of this machine is another peer */
     other.u.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
-    c = (talk){.fd = socket_for(&s.at)};
+    c = (test_client){.fd = socket_for(&s.address)};
     ck_assert_int_eq(bind(c.fd, &other.u.any, other.bytes), 0);
-    ck_assert_int_eq(weft_connect(c.fd, &s.at.u.any, s.at.bytes), 0);
-    ask(&c, GET, "[/]");
+    ck_assert_int_eq(weft_connect(c.fd, &s.address.u.any, s.address.bytes), 0);
+    exchange(&c, GET, "[/]");
     weft_close(c.fd);
     weft_close(a.fd);
-    ask_until_let_in();
+    connect_until_accepted();
     weft_close(b.fd);
     weft_close(c.fd);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
 END_TEST
 
-START_TEST(a_server_that_ends_closes_the_idle_and_lets_the_others_finish)
+START_TEST(a_draining_server_closes_idle_connections_and_finishes_requests_in_progress)
 {
     const weft_http_options o = {.drain_s = INFINITY};
-    site_open(&s, serve, NULL, &o);
-    site_call(&s, &a); /* idle after a request */
-    ask(&a, GET, "[/]");
-    site_call(&s, &b); /* has said nothing yet */
-    site_call(&s, &c); /* waits in a handler, and has asked for more */
-    talk_send(&c, WAIT GET GET);
+    server_open(&s, handle_path, NULL, &o);
+    server_connect(&s, &a); /* idle after a request */
+    exchange(&a, GET, "[/]");
+    server_connect(&s, &b); /* has sent nothing */
+    server_connect(&s, &c); /* waits in a handler, with more requests pipelined */
+    client_send(&c, WAIT GET GET);
     let_run();
     ck_assert_trail("rw");
-    ck_assert_int_eq(weft_cancel(s.server), 0);
+    ck_assert_int_eq(weft_cancel(s.fiber), 0);
     expect_end(&a);
     expect_end(&b);
-    ck_assert_int_ne(weft_state_of(s.server), WEFT_DEAD);
-    ck_assert_int_eq(weft_event_set(&go_on), 0);
-    talk_hear_all(&c);
-    ck_assert_str_eq(body_of(c.heard), "waited");
-    ck_assert_ptr_nonnull(strstr(c.heard, "\r\nConnection: close\r\n"));
-    ck_assert_trail("rwg"); /* what came behind was not taken up */
+    ck_assert_int_ne(weft_state_of(s.fiber), WEFT_DEAD);
+    ck_assert_int_eq(weft_event_set(&release_handlers), 0);
+    client_receive_all(&c);
+    ck_assert_str_eq(body_of(c.received), "waited");
+    ck_assert_ptr_nonnull(strstr(c.received, "\r\nConnection: close\r\n"));
+    ck_assert_trail("rwg"); /* no handler ran for the pipelined requests */
     weft_close(c.fd);
-    (void)weft_await(s.server);
-    ck_assert_int_eq(s.served, -ECANCELED);
+    (void)weft_await(s.fiber);
+    ck_assert_int_eq(s.result, -ECANCELED);
     close(s.listener);
     assert_nothing_pending();
 }
 END_TEST
 
 #ifdef WEFT_HAS_TLS
-static weft_tls *tls_server(void)
+static weft_tls *new_tls_server(void)
 {
     char *cert, *key;
     ck_assert_int_eq(weft_tls_self_signed("localhost", 2, &cert, &key), 0);
@@ -179,16 +179,16 @@ static weft_tls *tls_server(void)
     return tls;
 }
 
-START_TEST(a_server_that_ends_does_not_wait_for_hands_to_be_shaken)
+START_TEST(a_draining_server_does_not_wait_for_handshakes)
 {
-    weft_tls *tls = tls_server();
+    weft_tls *tls = new_tls_server();
     const weft_http_options o = {.drain_s = INFINITY, .limits = {.head_s = INFINITY}, .tls = tls};
-    site_open(&s, serve, NULL, &o);
-    site_call(&s, &a);
-    site_call(&s, &b);
-    talk_send(&b, "\x16");
+    server_open(&s, handle_path, NULL, &o);
+    server_connect(&s, &a);
+    server_connect(&s, &b);
+    client_send(&b, "\x16");
     let_run();
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
     expect_end(&a);
     expect_end(&b);
     weft_tls_free(tls);
@@ -196,58 +196,59 @@ START_TEST(a_server_that_ends_does_not_wait_for_hands_to_be_shaken)
 }
 END_TEST
 
-static char noted[256];
+static char logged[256];
 
-static void note(const weft_http_record *record, void *ctx)
+static void log_record(const weft_http_record *record, void *ctx)
 {
     (void)ctx;
-    snprintf(noted, sizeof noted, "%s %s %d %s", record->method, record->target, record->status,
+    snprintf(logged, sizeof logged, "%s %s %d %s", record->method, record->target, record->status,
              record->reason);
 }
 
-START_TEST(plain_http_on_a_port_for_tls_is_told_so)
+START_TEST(plain_http_on_a_tls_port_is_400)
 {
     static const char *const requests[] = {
         "GET /a HTTP/1.1\r\n" HOST "\r\n",
         "PURGE /a HTTP/1.0\r\n\r\n",
         "foo /a HTTP/1.1\r\n",
     };
-    weft_tls *tls = tls_server();
-    const weft_http_options o = {.tls = tls, .log = note};
-    site_open(&s, serve, NULL, &o);
+    weft_tls *tls = new_tls_server();
+    const weft_http_options o = {.tls = tls, .log = log_record};
+    server_open(&s, handle_path, NULL, &o);
     for (size_t i = 0; i < COUNT_OF(requests); i++) {
         char method[8];
-        site_call(&s, &a);
-        talk_send(&a, requests[i]);
-        ck_assert_int_eq(status_of(talk_hear_all(&a)), 400);
-        ck_assert_ptr_nonnull(strstr(a.heard, "\r\nContent-Type: text/plain; charset=utf-8\r\n"));
-        ck_assert_ptr_nonnull(strstr(a.heard, "\r\nConnection: close\r\n"));
-        ck_assert_ptr_nonnull(strstr(body_of(a.heard), "https://"));
+        server_connect(&s, &a);
+        client_send(&a, requests[i]);
+        ck_assert_int_eq(status_of(client_receive_all(&a)), 400);
+        ck_assert_ptr_nonnull(
+            strstr(a.received, "\r\nContent-Type: text/plain; charset=utf-8\r\n"));
+        ck_assert_ptr_nonnull(strstr(a.received, "\r\nConnection: close\r\n"));
+        ck_assert_ptr_nonnull(strstr(body_of(a.received), "https://"));
         weft_close(a.fd);
         ck_assert_int_eq(sscanf(requests[i], "%7s", method), 1);
-        ck_assert_int_eq(strncmp(noted, method, strlen(method)), 0);
-        ck_assert_str_eq(noted + strlen(method), " /a 400 plain HTTP on a port for TLS");
+        ck_assert_int_eq(strncmp(logged, method, strlen(method)), 0);
+        ck_assert_str_eq(logged + strlen(method), " /a 400 plain HTTP on a TLS port");
     }
-    ck_assert_trail(""); /* no handler was asked */
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_trail(""); /* no handler ran */
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
     weft_tls_free(tls);
     assert_nothing_pending();
 }
 END_TEST
 #endif
 
-START_TEST(who_does_not_finish_in_time_is_cancelled)
+START_TEST(requests_that_exceed_the_drain_time_are_cancelled)
 {
     const weft_http_options o = {.drain_s = 0.02};
-    site_open(&s, serve, NULL, &o);
-    site_call(&s, &a);
-    talk_send(&a, WAIT);
-    site_call(&s, &b);
-    talk_send(&b, "GET / HT");
-    site_call(&s, &c);
-    talk_send(&c, "GET /large HTTP/1.1\r\n" HOST "\r\n");
+    server_open(&s, handle_path, NULL, &o);
+    server_connect(&s, &a);
+    client_send(&a, WAIT);
+    server_connect(&s, &b);
+    client_send(&b, "GET / HT");
+    server_connect(&s, &c);
+    client_send(&c, "GET /large HTTP/1.1\r\n" HOST "\r\n");
     let_run();
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
     ck_assert_uint_eq(count_in(trail, "c"), 1);
     weft_close(a.fd);
     weft_close(b.fd);
@@ -259,11 +260,11 @@ END_TEST
 static weft_value serve_at_path(void *arg)
 {
     const weft_http_options o = {.drain_s = INFINITY};
-    s.served = weft_http_serve(arg, serve, NULL, &o);
+    s.result = weft_http_serve(arg, handle_path, NULL, &o);
     return 0;
 }
 
-START_TEST(a_listener_of_its_own_is_closed_before_the_last_request_is_done)
+START_TEST(weft_http_serve_closes_its_listener_before_the_last_request_ends)
 {
     char folder[] = "/tmp/weft-http-XXXXXX", path[64];
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -272,28 +273,28 @@ START_TEST(a_listener_of_its_own_is_closed_before_the_last_request_is_done)
     let_run();
     a.fd = weft_dial("unix", path);
     ck_assert_int_ge(a.fd, 0);
-    talk_send(&a, WAIT);
+    client_send(&a, WAIT);
     let_run();
     ck_assert_trail("w");
     ck_assert_int_eq(weft_cancel(server), 0);
     let_run();
     ck_assert_int_lt(weft_dial("unix", path), 0);
-    ck_assert_int_eq(weft_event_set(&go_on), 0);
-    talk_hear(&a, "waited");
+    ck_assert_int_eq(weft_event_set(&release_handlers), 0);
+    client_expect(&a, "waited");
     expect_end(&a);
     (void)weft_await(server);
-    ck_assert_int_eq(s.served, -ECANCELED);
+    ck_assert_int_eq(s.result, -ECANCELED);
     unlink(path);
     ck_assert_int_eq(rmdir(folder), 0);
 }
 END_TEST
 
-START_TEST(an_address_that_cannot_be_had_is_an_error_with_words)
+START_TEST(an_invalid_address_is_an_error_with_a_message)
 {
-    ck_assert_int_lt(weft_http_serve("/nowhere/at/all", serve, NULL, NULL), 0);
+    ck_assert_int_lt(weft_http_serve("/nowhere/at/all", handle_path, NULL, NULL), 0);
     ck_assert_ptr_nonnull(weft_error());
     ck_assert_int_eq(weft_http_serve("127.0.0.1:0", NULL, NULL, NULL), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
 }
 END_TEST
 
@@ -305,7 +306,7 @@ static int tcp_option(int fd, int name)
     return value;
 }
 
-START_TEST(options_that_are_refused_leave_the_listener_as_it_was)
+START_TEST(invalid_options_leave_the_listener_unchanged)
 {
     static const weft_http_options bad[] = {
         {.limits = {.slow_s = -1}},
@@ -313,11 +314,11 @@ START_TEST(options_that_are_refused_leave_the_listener_as_it_was)
         {.drain_s = -1},
         {.trusted_peers = "nowhere"},
     };
-    place at;
+    endpoint at;
     int listener = listen_tcp(&at, 8);
     int unsent = tcp_option(listener, TCP_NOTSENT_LOWAT);
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        ck_assert_int_eq(weft_http_serve_fd(listener, serve, NULL, &bad[i]), -EINVAL);
+        ck_assert_int_eq(weft_http_serve_fd(listener, handle_path, NULL, &bad[i]), -EINVAL);
         ck_assert_int_eq(tcp_option(listener, TCP_NODELAY), 0);
         ck_assert_int_eq(tcp_option(listener, TCP_USER_TIMEOUT), 0);
         ck_assert_int_eq(tcp_option(listener, TCP_NOTSENT_LOWAT), unsent);
@@ -326,18 +327,18 @@ START_TEST(options_that_are_refused_leave_the_listener_as_it_was)
 }
 END_TEST
 
-/* Call it from another address of this machine: another peer. */
-static void call_as_other(talk *t)
+/* Connect from another loopback address, which is another peer. */
+static void connect_as_other_peer(test_client *client)
 {
-    place other = tcp_place();
+    endpoint other = tcp_endpoint();
     other.u.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
-    *t = (talk){.fd = socket_for(&s.at)};
-    ck_assert_int_eq(bind(t->fd, &other.u.any, other.bytes), 0);
-    ck_assert_int_eq(weft_connect(t->fd, &s.at.u.any, s.at.bytes), 0);
+    *client = (test_client){.fd = socket_for(&s.address)};
+    ck_assert_int_eq(bind(client->fd, &other.u.any, other.bytes), 0);
+    ck_assert_int_eq(weft_connect(client->fd, &s.address.u.any, s.address.bytes), 0);
 }
 
-/* "/pieces": as it comes, else as a whole. */
-static int take_some_way(weft_http_request *r, void *ctx)
+/* Read the body in pieces for /pieces, at once for other paths. */
+static int reply_body_length(weft_http_request *r, void *ctx)
 {
     const void *piece;
     ssize_t n, bytes = 0;
@@ -352,49 +353,49 @@ static int take_some_way(weft_http_request *r, void *ctx)
     return n < 0 ? (int)n : weft_http_reply_text(r, 200, "%zd bytes", bytes);
 }
 
-static void post(talk *to, const char *path, size_t announced, size_t bytes)
+static void post(test_client *client, const char *path, size_t announced, size_t bytes)
 {
     char head[128];
-    site_call(&s, to);
+    server_connect(&s, client);
     snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
              announced);
-    talk_send(to, head);
-    talk_send_bytes(to, large, bytes);
+    client_send(client, head);
+    client_send_bytes(client, large, bytes);
 }
 
-START_TEST(what_all_bodies_take_is_bounded_and_who_is_beyond_may_come_again)
+START_TEST(memory_for_all_bodies_is_limited_and_excess_requests_get_503)
 {
     const weft_http_options o = {.limits = {.bodies_bytes_max = 256 << 10}};
-    site_open(&s, take_some_way, NULL, &o);
+    server_open(&s, reply_body_length, NULL, &o);
     post(&a, "/", 220000, 210000);
-    do { /* until the first one's body has come */
+    do { /* until the body of the first request has arrived */
         post(&b, "/", 50000, 50000);
-        talk_hear(&b, "\r\n\r\n");
+        client_expect(&b, "\r\n\r\n");
         weft_close(b.fd);
-    } while (status_of(b.heard) == 200);
-    ck_assert_int_eq(status_of(b.heard), 503);
-    ck_assert_ptr_nonnull(strstr(b.heard, "\r\nRetry-After: 1\r\n"));
-    post(&b, "/pieces", 1 << 20, 1 << 20); /* takes next to nothing */
-    talk_hear(&b, "1048576 bytes");
+    } while (status_of(b.received) == 200);
+    ck_assert_int_eq(status_of(b.received), 503);
+    ck_assert_ptr_nonnull(strstr(b.received, "\r\nRetry-After: 1\r\n"));
+    post(&b, "/pieces", 1 << 20, 1 << 20); /* needs little memory */
+    client_expect(&b, "1048576 bytes");
     weft_close(b.fd);
-    talk_send_bytes(&a, large, 10000);
-    talk_hear(&a, "220000 bytes");
-    for (int i = 0; i < 10; i++) { /* and all of it is free again, each time */
+    client_send_bytes(&a, large, 10000);
+    client_expect(&a, "220000 bytes");
+    for (int i = 0; i < 10; i++) { /* each request returns its memory */
         post(&b, "/", 200000, 200000);
-        talk_hear(&b, "200000 bytes");
+        client_expect(&b, "200000 bytes");
         weft_close(b.fd);
     }
     weft_close(a.fd);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
 END_TEST
 
 #define SLOW_READERS 16
-static size_t accepted;    /* bytes of replies to those who do not read */
-static size_t given_up;    /* of them */
-static weft_event all_are; /* given up */
+static size_t accepted;      /* bytes of replies that were written for /slow */
+static size_t slow_ended;    /* handlers of /slow that have ended */
+static weft_event all_ended; /* set when all SLOW_READERS handlers have ended */
 
-static int write_much(weft_http_request *r, void *ctx)
+static int reply_large(weft_http_request *r, void *ctx)
 {
     (void)ctx;
     bool is_slow = strcmp(weft_http_path(r), "/slow") == 0;
@@ -403,83 +404,83 @@ static int write_much(weft_http_request *r, void *ctx)
         n = weft_http_write(r, large, 64 << 10);
         accepted += n > 0 && is_slow ? (size_t)n : 0;
     }
-    if (is_slow && ++given_up == SLOW_READERS)
-        (void)weft_event_set(&all_are);
+    if (is_slow && ++slow_ended == SLOW_READERS)
+        (void)weft_event_set(&all_ended);
     return n < 0 ? (int)n : 0;
 }
 
-/* A client that reads little, and asks for much. */
-static void call_slowly(talk *t)
+/* Connect with a small receive buffer and request a large reply. */
+static void request_large_slowly(test_client *client)
 {
     int room = 4 << 10;
-    *t = (talk){.fd = socket_for(&s.at)};
-    ck_assert_int_eq(setsockopt(t->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
-    ck_assert_int_eq(weft_connect(t->fd, &s.at.u.any, s.at.bytes), 0);
-    talk_send(t, "GET /slow HTTP/1.1\r\n" HOST "\r\n");
+    *client = (test_client){.fd = socket_for(&s.address)};
+    ck_assert_int_eq(setsockopt(client->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
+    ck_assert_int_eq(weft_connect(client->fd, &s.address.u.any, s.address.bytes), 0);
+    client_send(client, "GET /slow HTTP/1.1\r\n" HOST "\r\n");
 }
 
-START_TEST(what_a_peer_does_not_read_is_bounded_over_all_its_connections)
+START_TEST(unread_replies_of_a_peer_are_limited_over_all_its_connections)
 {
-    static talk slow[SLOW_READERS];
+    static test_client slow[SLOW_READERS];
     const weft_http_options o = {
         .limits = {.unsent_bytes_per_peer_max = 1 << 20, .slow_s = 1, .body_bytes_per_s_min = 1e4}};
-    size_t heard = 0;
+    size_t received = 0;
     ssize_t n;
-    site_open(&s, write_much, NULL, &o);
+    server_open(&s, reply_large, NULL, &o);
     for (size_t i = 0; i < SLOW_READERS; i++)
-        call_slowly(&slow[i]);
-    call_as_other(&a);
-    talk_send(&a, "GET /fast HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
-    while ((n = weft_read(a.fd, a.heard, sizeof a.heard)) > 0)
-        heard += (size_t)n;
-    ck_assert_uint_gt(heard, LARGE);
+        request_large_slowly(&slow[i]);
+    connect_as_other_peer(&a);
+    client_send(&a, "GET /fast HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+    while ((n = weft_read(a.fd, a.received, sizeof a.received)) > 0)
+        received += (size_t)n;
+    ck_assert_uint_gt(received, LARGE);
     weft_close(a.fd);
-    ck_assert_int_eq(weft_event_wait(&all_are), 0);
-    /* The limit, and for each connection what it has by itself, and what its client has. */
+    ck_assert_int_eq(weft_event_wait(&all_ended), 0);
+    /* The limit, plus 96 KiB for the buffers of each connection and its client. */
     ck_assert_uint_le(accepted, (1 << 20) + SLOW_READERS * (96 << 10));
     for (size_t i = 0; i < SLOW_READERS; i++)
         weft_close(slow[i].fd);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
     assert_nothing_pending();
 }
 END_TEST
 
-START_TEST(a_peer_that_reads_gets_all_though_it_is_beyond_its_limit)
+START_TEST(a_peer_beyond_its_limit_that_reads_receives_everything)
 {
     const weft_http_options o = {.limits = {.unsent_bytes_per_peer_max = 1}};
-    size_t heard = 0;
+    size_t received = 0;
     ssize_t n;
-    site_open(&s, write_much, NULL, &o);
-    site_call(&s, &a);
-    talk_send(&a, "GET /fast HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
-    while ((n = weft_read(a.fd, a.heard, sizeof a.heard)) > 0)
-        heard += (size_t)n;
-    ck_assert_uint_gt(heard, LARGE);
+    server_open(&s, reply_large, NULL, &o);
+    server_connect(&s, &a);
+    client_send(&a, "GET /fast HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+    while ((n = weft_read(a.fd, a.received, sizeof a.received)) > 0)
+        received += (size_t)n;
+    ck_assert_uint_gt(received, LARGE);
     weft_close(a.fd);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
 END_TEST
 
-START_TEST(connections_that_are_reset_while_their_peer_is_beyond_its_limit_end_at_once)
+START_TEST(a_reset_ends_the_connection_of_a_peer_beyond_its_limit)
 {
     const weft_http_options o = {
-        .limits = {.unsent_bytes_per_peer_max = 1, .slow_s = INFINITY}}; /* they never are slow */
-    site_open(&s, write_much, NULL, &o);
+        .limits = {.unsent_bytes_per_peer_max = 1, .slow_s = INFINITY}}; /* no limit on the rate */
+    server_open(&s, reply_large, NULL, &o);
     for (size_t i = 0; i < SLOW_READERS; i++) {
-        call_slowly(&a);
-        talk_hear(&a, "HTTP/1.1 200");
-        ck_assert_int_gt(weft_recv(a.fd, a.heard, 1, MSG_PEEK), 0);
-        weft_close(a.fd); /* there is more to read: a reset */
+        request_large_slowly(&a);
+        client_expect(&a, "HTTP/1.1 200");
+        ck_assert_int_gt(weft_recv(a.fd, a.received, 1, MSG_PEEK), 0);
+        weft_close(a.fd); /* with unread data, so that the kernel sends a reset */
     }
-    ck_assert_int_eq(weft_event_wait(&all_are), 0);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(weft_event_wait(&all_ended), 0);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
     assert_nothing_pending();
 }
 END_TEST
 
 #ifdef WEFT_HAS_TLS
-/* A handshake, and a request: 0, or an error. */
-static int ask_over_tls(int fd)
+/* Perform a handshake and one request. Return 0, or an error of the handshake. */
+static int request_over_tls(int fd)
 {
     weft_tls *tls = weft_tls_client_new(&(weft_tls_options){.verify = WEFT_TLS_VERIFY_NONE});
     weft_stream stream;
@@ -495,48 +496,48 @@ static int ask_over_tls(int fd)
     return rc;
 }
 
-START_TEST(a_peer_that_shakes_hands_too_often_is_closed_and_others_are_not)
+START_TEST(too_many_handshakes_of_a_peer_are_closed_and_other_peers_are_served)
 {
-    weft_tls *tls = tls_server();
+    weft_tls *tls = new_tls_server();
     const weft_http_options o = {.tls = tls, .limits = {.handshakes_per_peer_s_max = 1e-4}};
-    site_open(&s, serve, NULL, &o);
-    site_call(&s, &a);
-    ck_assert_int_eq(ask_over_tls(a.fd), 0);
-    for (int i = 0; i < 3; i++) { /* its turn would come in hours */
-        site_call(&s, &a);
-        ck_assert_int_lt(ask_over_tls(a.fd), 0);
+    server_open(&s, handle_path, NULL, &o);
+    server_connect(&s, &a);
+    ck_assert_int_eq(request_over_tls(a.fd), 0);
+    for (int i = 0; i < 3; i++) { /* the rate allows the next handshake after hours */
+        server_connect(&s, &a);
+        ck_assert_int_lt(request_over_tls(a.fd), 0);
     }
-    call_as_other(&b);
-    ck_assert_int_eq(ask_over_tls(b.fd), 0);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    connect_as_other_peer(&b);
+    ck_assert_int_eq(request_over_tls(b.fd), 0);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
     weft_tls_free(tls);
 }
 END_TEST
 
-START_TEST(a_peer_that_shakes_hands_often_waits_for_its_turn)
+START_TEST(handshakes_beyond_the_burst_of_a_peer_wait)
 {
-    weft_tls *tls = tls_server();
+    weft_tls *tls = new_tls_server();
     const weft_http_options o = {.tls = tls, .limits = {.handshakes_per_peer_s_max = 20}};
-    site_open(&s, serve, NULL, &o);
-    for (int i = 0; i < 25; i++) { /* the last ones wait for a moment */
-        site_call(&s, &a);
-        ck_assert_int_eq(ask_over_tls(a.fd), 0);
+    server_open(&s, handle_path, NULL, &o);
+    for (int i = 0; i < 25; i++) { /* the last 5 exceed the burst and wait */
+        server_connect(&s, &a);
+        ck_assert_int_eq(request_over_tls(a.fd), 0);
     }
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
     weft_tls_free(tls);
 }
 END_TEST
 #endif
 
-/* Closes it so that the other side is reset. */
-static void reset(const talk *t)
+/* Close the connection with a reset. */
+static void close_with_reset(const test_client *client)
 {
     const struct linger at_once = {.l_onoff = 1};
-    ck_assert_int_eq(setsockopt(t->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
-    weft_close(t->fd);
+    ck_assert_int_eq(setsockopt(client->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    weft_close(client->fd);
 }
 
-START_TEST(a_client_that_resets_at_any_stage_harms_nobody_else)
+START_TEST(a_reset_at_any_stage_does_not_affect_other_clients)
 {
     static const char *const stages[] = {
         "",
@@ -553,35 +554,35 @@ START_TEST(a_client_that_resets_at_any_stage_harms_nobody_else)
     };
     warm_up();
     size_t open = count_descriptors();
-    site_open(&s, serve, NULL, NULL);
-    site_call(&s, &b);
+    server_open(&s, handle_path, NULL, NULL);
+    server_connect(&s, &b);
     for (size_t i = 0; i < COUNT_OF(stages); i++) {
-        site_call(&s, &a);
-        talk_send(&a, stages[i]);
+        server_connect(&s, &a);
+        client_send(&a, stages[i]);
         if (i % 2 == 0)
             let_run();
-        reset(&a);
-        ask(&b, GET, "[/]");
+        close_with_reset(&a);
+        exchange(&b, GET, "[/]");
     }
     weft_close(b.fd);
-    ck_assert_int_eq(weft_event_set(&go_on), 0);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(weft_event_set(&release_handlers), 0);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
     assert_nothing_pending();
     ck_assert_uint_eq(count_descriptors(), open);
 }
 END_TEST
 
-/* Sends without end, until the server takes no more. */
-static weft_value pour(void *arg)
+/* Send until the connection fails. */
+static weft_value send_endlessly(void *arg)
 {
-    const talk *t = arg;
-    while (weft_send(t->fd, large, 65536, MSG_NOSIGNAL) > 0)
+    const test_client *client = arg;
+    while (weft_send(client->fd, large, 65536, MSG_NOSIGNAL) > 0)
         ;
     return 0;
 }
 
-/* With input unread, a close would reset the connection, and the reply be lost. */
-START_TEST(a_reply_arrives_although_the_client_sends_on)
+/* A close with unread input would reset the connection and lose the reply. */
+START_TEST(a_reply_arrives_while_the_client_keeps_sending)
 {
     static const struct {
         const char *head;
@@ -595,141 +596,141 @@ START_TEST(a_reply_arrives_although_the_client_sends_on)
         {"GET / HTTP/1.1\r\n" HOST "Bad\r\n\r\n", 400},
     };
     memset(large, 'x', LARGE);
-    site_open(&s, serve, NULL, NULL);
+    server_open(&s, handle_path, NULL, NULL);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        site_call(&s, &a);
-        talk_send(&a, cases[i].head);
-        weft_fiber f = weft_spin(pour, &a);
-        weft_await(f); /* until it is reset, or the server takes no more */
-        talk_hear_all(&a);
-        ck_assert_int_eq(status_of(a.heard), cases[i].status);
-        ck_assert_ptr_nonnull(strstr(a.heard, "Connection: close"));
+        server_connect(&s, &a);
+        client_send(&a, cases[i].head);
+        weft_fiber f = weft_spin(send_endlessly, &a);
+        weft_await(f);
+        client_receive_all(&a);
+        ck_assert_int_eq(status_of(a.received), cases[i].status);
+        ck_assert_ptr_nonnull(strstr(a.received, "Connection: close"));
         weft_close(a.fd);
     }
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
 END_TEST
 
-/* So it ends in order, and not by a reset that could overtake the reply. */
-START_TEST(what_comes_behind_the_last_request_is_heard_out)
+/* The connection ends with a FIN, not with a reset that could discard the reply. */
+START_TEST(input_after_the_last_request_is_discarded_before_the_close)
 {
-    site_open(&s, serve, NULL, NULL);
-    site_call(&s, &a);
+    server_open(&s, handle_path, NULL, NULL);
+    server_connect(&s, &a);
     memcpy(large, "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", 46);
-    talk_send_bytes(&a, large, 1 << 20);
-    talk_hear(&a, "[/]");
-    ck_assert_int_eq(talk_hear_some(&a), 0);
+    client_send_bytes(&a, large, 1 << 20);
+    client_expect(&a, "[/]");
+    ck_assert_int_eq(client_receive_some(&a), 0);
     weft_close(a.fd);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
 END_TEST
 
-/* A client whose window is small, so that the kernel does not take all for it. */
-static void call_narrow(talk *t)
+/* Connect with a small receive buffer, so that the kernel cannot buffer the whole reply. */
+static void connect_narrow(test_client *client)
 {
     int small = 4096;
-    t->fd = socket_for(&s.at);
-    ck_assert_int_eq(setsockopt(t->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
-    ck_assert_int_eq(weft_connect(t->fd, &s.at.u.any, s.at.bytes), 0);
-    t->heard_bytes = 0;
-    t->heard[0] = '\0';
+    client->fd = socket_for(&s.address);
+    ck_assert_int_eq(setsockopt(client->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+    ck_assert_int_eq(weft_connect(client->fd, &s.address.u.any, s.address.bytes), 0);
+    client->received_bytes = 0;
+    client->received[0] = '\0';
 }
 
-START_TEST(who_does_not_read_is_cut_off_and_the_others_are_served)
+START_TEST(a_client_that_does_not_read_is_disconnected_and_others_are_served)
 {
     const weft_http_options o = {.limits = {.slow_s = 0.05, .body_bytes_per_s_min = 1e6}};
-    site_open(&s, serve, NULL, &o);
-    call_narrow(&a);
-    talk_send(&a, "GET /large HTTP/1.1\r\n" HOST "\r\n");
-    site_call(&s, &b);
-    while (!was_late)
-        ask(&b, GET, "[/]");
-    char waste[4096];
+    server_open(&s, handle_path, NULL, &o);
+    connect_narrow(&a);
+    client_send(&a, "GET /large HTTP/1.1\r\n" HOST "\r\n");
+    server_connect(&s, &b);
+    while (!has_timed_out)
+        exchange(&b, GET, "[/]");
+    char data[4096];
     size_t total = 0;
     ssize_t n;
-    while ((n = weft_read(a.fd, waste, sizeof waste)) > 0)
+    while ((n = weft_read(a.fd, data, sizeof data)) > 0)
         total += (size_t)n;
     ck_assert_uint_lt(total, LARGE);
     weft_close(a.fd);
     weft_close(b.fd);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
 END_TEST
 
-START_TEST(a_file_arrives_as_it_is)
+START_TEST(a_file_is_sent_unchanged)
 {
-    site_open(&s, serve, NULL, NULL);
-    call_narrow(&a);
-    talk_send(&a, "GET /file HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
-    while (strstr(a.heard, "\r\n\r\n") == NULL)
-        ck_assert_int_gt(talk_hear_some(&a), 0);
+    server_open(&s, handle_path, NULL, NULL);
+    connect_narrow(&a);
+    client_send(&a, "GET /file HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+    while (strstr(a.received, "\r\n\r\n") == NULL)
+        ck_assert_int_gt(client_receive_some(&a), 0);
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    size_t at = (size_t)(body_of(a.heard) - a.heard);
+    size_t at = (size_t)(body_of(a.received) - a.received);
     do {
-        size_t bytes = a.heard_bytes - at;
+        size_t bytes = a.received_bytes - at;
         ck_assert_int_eq(read(fd, large, bytes), (ssize_t)bytes);
-        ck_assert_mem_eq(a.heard + at, large, bytes);
-        a.heard_bytes = at = 0;
-    } while (talk_hear_some(&a) > 0);
+        ck_assert_mem_eq(a.received + at, large, bytes);
+        a.received_bytes = at = 0;
+    } while (client_receive_some(&a) > 0);
     ck_assert_int_eq(read(fd, large, 1), 0);
     close(fd);
     weft_close(a.fd);
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
 }
 END_TEST
 
-static int tick(weft_http_request *r, void *ctx)
+static int send_ticks(weft_http_request *r, void *ctx)
 {
-    int rc = weft_http_events(r), *told = ctx;
+    int rc = weft_http_events(r), *error = ctx;
     while (rc == 0 && (rc = weft_http_event(r, NULL, NULL, "tick")) == 0)
         rc = weft_sleep(0.001);
-    *told = weft_http_is_draining(r) ? rc : 0;
+    *error = weft_http_is_draining(r) ? rc : 0;
     return 0;
 }
 
-START_TEST(who_sends_events_hears_that_the_server_ends)
+START_TEST(a_handler_that_sends_events_gets_eshutdown_when_the_server_drains)
 {
-    static const char end[] = "\r\n0\r\n\r\n"; /* of a whole reply */
-    int told = 0;
+    static const char end[] = "\r\n0\r\n\r\n"; /* of a complete chunked body */
+    int error = 0;
     const weft_http_options o = {.drain_s = 1000};
-    site_open(&s, tick, &told, &o);
-    site_call(&s, &c);
-    talk_send(&c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    talk_hear(&c, "data: tick\n\n");
-    ck_assert_int_eq(site_close(&s), -ECANCELED);
-    ck_assert_int_eq(told, -ESHUTDOWN);
-    const char *heard = talk_hear_all(&c);
-    ck_assert_str_eq(heard + strlen(heard) - strlen(end), end);
+    server_open(&s, send_ticks, &error, &o);
+    server_connect(&s, &c);
+    client_send(&c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    client_expect(&c, "data: tick\n\n");
+    ck_assert_int_eq(server_close(&s), -ECANCELED);
+    ck_assert_int_eq(error, -ESHUTDOWN);
+    const char *received = client_receive_all(&c);
+    ck_assert_str_eq(received + strlen(received) - strlen(end), end);
     weft_close(c.fd);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &no_more_connections_are_let_in_than_there_may_be,
-    &no_peer_may_have_all_connections,
-    &a_server_that_ends_closes_the_idle_and_lets_the_others_finish,
+    &connections_beyond_the_limit_get_503,
+    &connections_beyond_the_limit_of_a_peer_get_429,
+    &a_draining_server_closes_idle_connections_and_finishes_requests_in_progress,
 #ifdef WEFT_HAS_TLS
-    &a_server_that_ends_does_not_wait_for_hands_to_be_shaken,
-    &plain_http_on_a_port_for_tls_is_told_so,
+    &a_draining_server_does_not_wait_for_handshakes,
+    &plain_http_on_a_tls_port_is_400,
 #endif
-    &who_does_not_finish_in_time_is_cancelled,
-    &a_listener_of_its_own_is_closed_before_the_last_request_is_done,
-    &an_address_that_cannot_be_had_is_an_error_with_words,
-    &options_that_are_refused_leave_the_listener_as_it_was,
-    &what_all_bodies_take_is_bounded_and_who_is_beyond_may_come_again,
-    &what_a_peer_does_not_read_is_bounded_over_all_its_connections,
-    &a_peer_that_reads_gets_all_though_it_is_beyond_its_limit,
-    &connections_that_are_reset_while_their_peer_is_beyond_its_limit_end_at_once,
+    &requests_that_exceed_the_drain_time_are_cancelled,
+    &weft_http_serve_closes_its_listener_before_the_last_request_ends,
+    &an_invalid_address_is_an_error_with_a_message,
+    &invalid_options_leave_the_listener_unchanged,
+    &memory_for_all_bodies_is_limited_and_excess_requests_get_503,
+    &unread_replies_of_a_peer_are_limited_over_all_its_connections,
+    &a_peer_beyond_its_limit_that_reads_receives_everything,
+    &a_reset_ends_the_connection_of_a_peer_beyond_its_limit,
 #ifdef WEFT_HAS_TLS
-    &a_peer_that_shakes_hands_too_often_is_closed_and_others_are_not,
-    &a_peer_that_shakes_hands_often_waits_for_its_turn,
+    &too_many_handshakes_of_a_peer_are_closed_and_other_peers_are_served,
+    &handshakes_beyond_the_burst_of_a_peer_wait,
 #endif
-    &a_client_that_resets_at_any_stage_harms_nobody_else,
-    &a_reply_arrives_although_the_client_sends_on,
-    &what_comes_behind_the_last_request_is_heard_out,
-    &who_does_not_read_is_cut_off_and_the_others_are_served,
-    &a_file_arrives_as_it_is,
-    &who_sends_events_hears_that_the_server_ends,
+    &a_reset_at_any_stage_does_not_affect_other_clients,
+    &a_reply_arrives_while_the_client_keeps_sending,
+    &input_after_the_last_request_is_discarded_before_the_close,
+    &a_client_that_does_not_read_is_disconnected_and_others_are_served,
+    &a_file_is_sent_unchanged,
+    &a_handler_that_sends_events_gets_eshutdown_when_the_server_drains,
 };
 
 int main(void)

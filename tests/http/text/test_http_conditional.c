@@ -1,16 +1,16 @@
-/* What a reply depends on: conditions, ranges, encodings. */
-#include "http/accept.h"
-#include "http/condition.h"
-#include "http/date.h"
-#include "http/range.h"
-#include "support.h"
+/* Request headers that select a reply: conditions, ranges, and accepted encodings. */
+#include "http/text/accept.h"
+#include "http/text/conditional.h"
+#include "http/text/date.h"
+#include "http/text/range.h"
+#include "support/support.h"
 
 #include <inttypes.h>
 
 /* Sun, 06 Nov 1994 08:49:37 GMT */
 #define EXAMPLE 784111777
 
-/* The status and the ranges: "206 0+5 7+1". */
+/* Return the status and the ranges as text, for example "206 0+5 7+1". */
 static const char *ranges_of(const char *value, uint64_t size)
 {
     static char out[1024];
@@ -23,7 +23,7 @@ static const char *ranges_of(const char *value, uint64_t size)
     return out;
 }
 
-START_TEST(ranges_are_fitted_into_the_size)
+START_TEST(ranges_are_clamped_to_the_size)
 {
     static const struct {
         const char *value;
@@ -73,7 +73,7 @@ START_TEST(ranges_are_fitted_into_the_size)
 }
 END_TEST
 
-START_TEST(ranges_that_are_malformed_or_ask_twice_are_ignored)
+START_TEST(malformed_or_overlapping_ranges_are_ignored)
 {
     static const char *const cases[] = {
         "",           "bytes",       "bytes=",      "bytes=,",    "bytes= ",    "bytes=-",
@@ -81,22 +81,22 @@ START_TEST(ranges_that_are_malformed_or_ask_twice_are_ignored)
         "bytes=--1",  "bytes=1-2-3", "bytes=1-2 3", "bytes=1 -2", "bytes=1- 2", "bytes=+1-2",
         "bytes=1-2x", "bytes=x1-2",  "bytes:1-2",   "bytes 1-2",  "byte=1-2",   "bytess=1-2",
         "items=1-2",  " bytes=1-2",  "bytes =1-2",  "=1-2",       "bytes=1-2;", "bytes=0x1-2",
-        "bytes=0-1,", /* and this one is good */
+        "bytes=0-1,", /* valid, see below */
     };
     for (size_t i = 0; i + 1 < COUNT_OF(cases); i++)
         ck_assert_msg(strcmp(ranges_of(cases[i], 10), "200") == 0, "%s", cases[i]);
     ck_assert_str_eq(ranges_of("bytes=0-1,", 10), "206 0+2");
-    static const char *const twice[] = {
+    static const char *const overlapping[] = {
         "bytes=0-,0-",   "bytes=0-5,5-6", "bytes=5-6,0-5", "bytes=0-9,-1",
         "bytes=2-3,0-9", "bytes=0-9,2-3", "bytes=-1,-1",   "bytes=0-1,2-3,1-2",
         "bytes=0-1,x",   "bytes=99-,x",   "bytes=99-,2-1", "bytes=0-1,4-3",
     };
-    for (size_t i = 0; i < COUNT_OF(twice); i++)
-        ck_assert_msg(strcmp(ranges_of(twice[i], 10), "200") == 0, "%s", twice[i]);
+    for (size_t i = 0; i < COUNT_OF(overlapping); i++)
+        ck_assert_msg(strcmp(ranges_of(overlapping[i], 10), "200") == 0, "%s", overlapping[i]);
 }
 END_TEST
 
-START_TEST(more_ranges_than_anybody_needs_are_ignored)
+START_TEST(too_many_ranges_are_ignored)
 {
     char value[256] = "bytes=";
     for (int i = 0; i <= WEFT__RANGES_MAX; i++) {
@@ -104,7 +104,7 @@ START_TEST(more_ranges_than_anybody_needs_are_ignored)
         ck_assert_int_eq(strncmp(ranges_of(value, 100), i < WEFT__RANGES_MAX ? "206" : "200", 3),
                          0);
     }
-    /* Also those of them that cannot be satisfied count. */
+    /* Ranges that cannot be satisfied count as well. */
     strcpy(value, "bytes=0-0");
     for (int i = 0; i < WEFT__RANGES_MAX; i++)
         strcat(value, ",100-");
@@ -117,7 +117,7 @@ static const char before[] = "Sun, 06 Nov 1994 08:49:36 GMT";
 static const char after[] = "Sun, 06 Nov 1994 08:49:38 GMT";
 
 static const struct {
-    weft__condition c; /* without method: GET; without mtime: EXAMPLE */
+    weft__conditional c; /* without method: GET; without mtime: EXAMPLE */
     int result;
 } conditions[] = {
     {{.etag = "\"a\""}, 0},
@@ -156,7 +156,7 @@ static const struct {
     {{.method = "PUT", .etag = "\"a\"", .if_none_match = "*"}, 412},
     {{.method = "DELETE", .etag = "\"a\"", .if_none_match = "\"b\""}, 0},
     {{.method = "get", .etag = "\"a\"", .if_none_match = "\"a\""}, 412},
-    /* If-Modified-Since, which does not count beside If-None-Match */
+    /* If-Modified-Since, ignored if there is If-None-Match */
     {{.if_modified_since = since}, 304},
     {{.if_modified_since = after}, 304},
     {{.if_modified_since = before}, 0},
@@ -184,7 +184,7 @@ static const struct {
     {{.etag = "\"a\"", .if_match = ""}, 412},
     {{.method = "PUT", .etag = "\"a\"", .if_match = "\"a\""}, 0},
     {{.method = "PUT", .etag = "\"a\"", .if_match = "\"b\""}, 412},
-    /* If-Unmodified-Since, which does not count beside If-Match */
+    /* If-Unmodified-Since, ignored if there is If-Match */
     {{.if_unmodified_since = since}, 0},
     {{.if_unmodified_since = after}, 0},
     {{.if_unmodified_since = before}, 412},
@@ -194,7 +194,7 @@ static const struct {
     {{.method = "PUT", .if_unmodified_since = before}, 412},
     {{.etag = "\"a\"", .if_match = "\"a\"", .if_unmodified_since = before}, 0},
     {{.etag = "\"a\"", .if_match = "\"b\"", .if_unmodified_since = since}, 412},
-    /* The first two go before the others. */
+    /* If-Match and If-Unmodified-Since take precedence over the others. */
     {{.etag = "\"a\"", .if_match = "\"b\"", .if_none_match = "\"a\""}, 412},
     {{.etag = "\"a\"", .if_match = "\"a\"", .if_none_match = "\"a\""}, 304},
     {{.etag = "\"a\"", .if_unmodified_since = before, .if_none_match = "\"a\""}, 412},
@@ -202,22 +202,22 @@ static const struct {
     {{.if_unmodified_since = before, .if_modified_since = since}, 412},
 };
 
-START_TEST(conditions_are_checked_in_their_order)
+START_TEST(conditions_are_checked_in_the_order_of_the_rfc)
 {
     for (size_t i = 0; i < COUNT_OF(conditions); i++) {
-        weft__condition c = conditions[i].c;
+        weft__conditional c = conditions[i].c;
         c.method = c.method != NULL ? c.method : "GET";
         c.mtime = c.mtime != 0 ? c.mtime : EXAMPLE;
-        ck_assert_msg(weft__condition_check(&c) == conditions[i].result, "row %zu: %d", i,
-                      weft__condition_check(&c));
+        ck_assert_msg(weft__conditional_check(&c) == conditions[i].result, "row %zu: %d", i,
+                      weft__conditional_check(&c));
     }
 }
 END_TEST
 
-START_TEST(a_range_is_honoured_if_what_is_there_is_the_same)
+START_TEST(if_range_allows_a_range_only_if_the_file_is_unchanged)
 {
     static const struct {
-        weft__condition c;
+        weft__conditional c;
         bool result;
     } cases[] = {
         {{.etag = "\"a\""}, true},
@@ -241,19 +241,19 @@ START_TEST(a_range_is_honoured_if_what_is_there_is_the_same)
         {{.if_range = before}, false},
         {{.if_range = since, .mtime = WEFT__DATE_NONE}, false},
         {{.if_range = since, .now = EXAMPLE + 1}, true},
-        {{.if_range = since, .now = EXAMPLE}, false}, /* it may change again in this second */
+        {{.if_range = since, .now = EXAMPLE}, false}, /* may change again within this second */
         {{.if_range = since, .now = EXAMPLE - 1}, false},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        weft__condition c = cases[i].c;
+        weft__conditional c = cases[i].c;
         c.method = c.method != NULL ? c.method : "GET";
         c.mtime = c.mtime != 0 ? c.mtime : EXAMPLE;
-        ck_assert_msg(weft__condition_allows_range(&c) == cases[i].result, "row %zu", i);
+        ck_assert_msg(weft__conditional_allows_range(&c) == cases[i].result, "row %zu", i);
     }
 }
 END_TEST
 
-START_TEST(gzip_is_accepted_where_the_client_says_so)
+START_TEST(gzip_is_accepted_if_accept_encoding_allows_it)
 {
     static const char *const yes[] = {
         "gzip",
@@ -329,15 +329,15 @@ START_TEST(gzip_is_accepted_where_the_client_says_so)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &ranges_are_fitted_into_the_size,
-    &ranges_that_are_malformed_or_ask_twice_are_ignored,
-    &more_ranges_than_anybody_needs_are_ignored,
-    &conditions_are_checked_in_their_order,
-    &a_range_is_honoured_if_what_is_there_is_the_same,
-    &gzip_is_accepted_where_the_client_says_so,
+    &ranges_are_clamped_to_the_size,
+    &malformed_or_overlapping_ranges_are_ignored,
+    &too_many_ranges_are_ignored,
+    &conditions_are_checked_in_the_order_of_the_rfc,
+    &if_range_allows_a_range_only_if_the_file_is_unchanged,
+    &gzip_is_accepted_if_accept_encoding_allows_it,
 };
 
 int main(void)
 {
-    return run_suite("http_condition", tests, COUNT_OF(tests));
+    return run_suite("http_conditional", tests, COUNT_OF(tests));
 }

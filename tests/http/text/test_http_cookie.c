@@ -1,13 +1,15 @@
-/* Cookies: found in what a browser sends, written so that it takes them. */
-#include "http/cookie.h"
-#include "support.h"
+/* Cookies: found in a Cookie header, and written for a Set-Cookie header. */
+#include "http/text/cookie.h"
+#include "support/support.h"
+
+#include <weft/web.h>
 
 #include <limits.h>
 
 START_TEST(a_cookie_is_found_by_its_name)
 {
     static const struct {
-        const char *header, *name, *value; /* NULL: not there */
+        const char *header, *name, *value; /* value NULL: not found */
     } cases[] = {
         {"a=b", "a", "b"},
         {"a=b", "b", NULL},
@@ -39,13 +41,13 @@ START_TEST(a_cookie_is_found_by_its_name)
         {"a=\"b", "a", "\"b"},
         {"a=b\"", "a", "b\""},
         {"a=\"b c\"", "a", "b c"},
-        {"a=\"b; c=d\"", "a", "\"b"}, /* quotes do not hold it together: RFC 6265, 5.2 */
+        {"a=\"b; c=d\"", "a", "\"b"}, /* quotes do not protect a semicolon: RFC 6265, 5.2 */
         {"a=b, c=d", "a", "b, c=d"},
         {"$Version=1; a=b", "a", "b"},
         {"a=b c", "a", "b c"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        weft__piece value = {NULL, 0};
+        weft__span value = {NULL, 0};
         bool is_found = weft__cookie_find(cases[i].header, cases[i].name, &value);
         ck_assert_msg(is_found == (cases[i].value != NULL), "%s", cases[i].header);
         if (!is_found)
@@ -56,7 +58,8 @@ START_TEST(a_cookie_is_found_by_its_name)
 }
 END_TEST
 
-static const char *written(const char *name, const char *value, weft_http_cookie_options options)
+static const char *cookie_text(const char *name, const char *value,
+                               weft_http_cookie_options options)
 {
     static char out[1024];
     ssize_t bytes = weft__cookie_write(out, sizeof out, name, value, &options);
@@ -114,29 +117,29 @@ START_TEST(a_cookie_is_written_with_its_options)
         {{.same_site = "none"}, "-22"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_str_eq(written("a", "b", cases[i].o), cases[i].text);
+        ck_assert_str_eq(cookie_text("a", "b", cases[i].o), cases[i].text);
     char out[8];
     ck_assert_int_eq(weft__cookie_write(out, sizeof out, "a", "b", NULL), 3);
     ck_assert_str_eq(out, "a=b");
 }
 END_TEST
 
-START_TEST(a_name_is_a_token_and_a_value_has_nothing_that_ends_it)
+START_TEST(invalid_characters_in_a_name_or_value_are_refused)
 {
     const weft_http_cookie_options none = {0};
-    ck_assert_str_eq(written("a", "", none), "a=");
-    ck_assert_str_eq(written("", "b", none), "-22");
+    ck_assert_str_eq(cookie_text("a", "", none), "a=");
+    ck_assert_str_eq(cookie_text("", "b", none), "-22");
     for (int c = 1; c < 256; c++) {
         char text[4] = {'x', (char)c, 'y', '\0'};
         bool is_token = weft__field_is_token(text, 3);
         bool is_value = c > 0x20 && c < 0x7f && strchr("\",;\\", c) == NULL;
-        ck_assert_int_eq(strcmp(written(text, "b", none), "-22") != 0, is_token);
-        ck_assert_int_eq(strcmp(written("a", text, none), "-22") != 0, is_value);
+        ck_assert_int_eq(strcmp(cookie_text(text, "b", none), "-22") != 0, is_token);
+        ck_assert_int_eq(strcmp(cookie_text("a", text, none), "-22") != 0, is_value);
     }
 }
 END_TEST
 
-START_TEST(prefixes_of_names_promise_what_they_say)
+START_TEST(prefixes_of_names_require_their_attributes)
 {
     static const struct {
         const char *name;
@@ -160,12 +163,12 @@ START_TEST(prefixes_of_names_promise_what_they_say)
         {"__Host", {0}, true},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_int_eq(strcmp(written(cases[i].name, "b", cases[i].o), "-22") != 0,
+        ck_assert_int_eq(strcmp(cookie_text(cases[i].name, "b", cases[i].o), "-22") != 0,
                          cases[i].is_good);
 }
 END_TEST
 
-START_TEST(a_cookie_is_cut_to_the_room_there_is)
+START_TEST(a_cookie_is_truncated_to_the_buffer)
 {
     static const char whole[] = "name=value; Path=/; Secure";
     const weft_http_cookie_options o = {.path = "/", .is_secure = true};
@@ -173,12 +176,12 @@ START_TEST(a_cookie_is_cut_to_the_room_there_is)
         char out[sizeof whole + 8];
         memset(out, '#', sizeof out);
         ck_assert_int_eq(weft__cookie_write(out, room, "name", "value", &o), sizeof whole - 1);
-        size_t kept = room < sizeof whole ? room : sizeof whole;
-        if (kept > 0) {
-            ck_assert_mem_eq(out, whole, kept - 1);
-            ck_assert_int_eq(out[kept - 1], '\0');
+        size_t written_bytes = room < sizeof whole ? room : sizeof whole;
+        if (written_bytes > 0) {
+            ck_assert_mem_eq(out, whole, written_bytes - 1);
+            ck_assert_int_eq(out[written_bytes - 1], '\0');
         }
-        ck_assert_int_eq(out[kept], '#');
+        ck_assert_int_eq(out[written_bytes], '#');
     }
 }
 END_TEST
@@ -186,9 +189,9 @@ END_TEST
 static const TTest *const *const tests[] = {
     &a_cookie_is_found_by_its_name,
     &a_cookie_is_written_with_its_options,
-    &a_name_is_a_token_and_a_value_has_nothing_that_ends_it,
-    &prefixes_of_names_promise_what_they_say,
-    &a_cookie_is_cut_to_the_room_there_is,
+    &invalid_characters_in_a_name_or_value_are_refused,
+    &prefixes_of_names_require_their_attributes,
+    &a_cookie_is_truncated_to_the_buffer,
 };
 
 int main(void)

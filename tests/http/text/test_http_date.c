@@ -1,13 +1,13 @@
-/* Dates as HTTP has them. */
-#include "http/date.h"
-#include "support.h"
+/* HTTP dates: written, and parsed in the three formats of RFC 9110, 5.6.7. */
+#include "http/text/date.h"
+#include "support/support.h"
 
 #include <time.h>
 
 /* Sun, 06 Nov 1994 08:49:37 GMT */
 #define EXAMPLE 784111777
 
-START_TEST(a_date_is_written_as_the_rfc_has_it)
+START_TEST(a_date_is_written_in_the_format_of_the_rfc)
 {
     static const struct {
         int64_t when;
@@ -37,7 +37,7 @@ START_TEST(a_date_is_written_as_the_rfc_has_it)
 }
 END_TEST
 
-START_TEST(dates_are_those_of_the_c_library_for_centuries)
+START_TEST(dates_equal_those_of_the_c_library_for_centuries)
 {
     for (int64_t when = -70000000000; when < 90000000000; when += 1234567 * 5) {
         char out[WEFT__DATE_LENGTH + 1], expected[64];
@@ -55,7 +55,7 @@ START_TEST(dates_are_those_of_the_c_library_for_centuries)
 }
 END_TEST
 
-START_TEST(each_day_of_400_years_is_read_as_it_was_written)
+START_TEST(each_day_of_400_years_is_parsed_as_it_was_written)
 {
     char before[WEFT__DATE_LENGTH + 1] = "";
     for (int64_t day = -1000; day < 146097; day++) {
@@ -68,12 +68,12 @@ START_TEST(each_day_of_400_years_is_read_as_it_was_written)
 }
 END_TEST
 
-START_TEST(all_three_formats_are_read)
+START_TEST(all_three_formats_are_parsed)
 {
     static const char *const same[] = {
         "Sun, 06 Nov 1994 08:49:37 GMT",     "Sunday, 06-Nov-94 08:49:37 GMT",
         "Sun Nov  6 08:49:37 1994",          "Sun Nov 06 08:49:37 1994",
-        "Mon, 06 Nov 1994 08:49:37 GMT", /* it was not, and does not matter */
+        "Mon, 06 Nov 1994 08:49:37 GMT", /* the wrong weekday, which is ignored */
         "Wednesday, 06-Nov-94 08:49:37 GMT",
     };
     for (size_t i = 0; i < COUNT_OF(same); i++)
@@ -85,7 +85,7 @@ START_TEST(all_three_formats_are_read)
         {"Thu, 01 Jan 1970 00:00:00 GMT", 0},
         {"Thu Jan  1 00:00:01 1970", 1},
         {"Wed, 31 Dec 1969 23:59:58 GMT", -2},
-        {"Wed, 31 Dec 1969 23:59:59 GMT", -2}, /* -1 is no date */
+        {"Wed, 31 Dec 1969 23:59:59 GMT", -2}, /* -1 is WEFT__DATE_NONE */
         {"Tue, 29 Feb 2000 00:00:00 GMT", 951782400},
         {"Fri, 31 Dec 9999 23:59:59 GMT", 253402300799},
         {"Sat, 01 Jan 0000 00:00:00 GMT", -62167219200},
@@ -97,7 +97,7 @@ START_TEST(all_three_formats_are_read)
 }
 END_TEST
 
-START_TEST(what_is_no_date_is_none)
+START_TEST(invalid_dates_are_refused)
 {
     static const char *const cases[] = {
         "",
@@ -157,7 +157,7 @@ END_TEST
 
 START_TEST(a_year_of_two_digits_is_at_most_50_years_ahead)
 {
-    static const int64_t second_2025 = 1735689600, second_2099 = 4070908800; /* January, the 1st */
+    static const int64_t second_2025 = 1735689600, second_2099 = 4070908800; /* on 1 January */
     static const struct {
         const char *text;
         int64_t now;
@@ -177,16 +177,16 @@ START_TEST(a_year_of_two_digits_is_at_most_50_years_ahead)
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_int_eq(weft__date_parse_at(cases[i].text, cases[i].now),
                          weft__date_parse(cases[i].means));
-    /* A leap day of one century need not be in the other. */
+    /* 2000 has a leap day, 2100 does not. */
     ck_assert_int_eq(weft__date_parse_at("Monday, 29-Feb-00 00:00:00 GMT", second_2099),
                      WEFT__DATE_NONE);
-    /* Whatever the clock says. */
+    /* Extreme clocks must not overflow. */
     (void)weft__date_parse_at(cases[0].text, INT64_MAX);
     (void)weft__date_parse_at(cases[0].text, INT64_MIN);
 }
 END_TEST
 
-START_TEST(the_present_date_is_between_two_looks_at_the_clock)
+START_TEST(the_current_date_is_between_two_readings_of_the_clock)
 {
     struct timespec before, after;
     clock_gettime(CLOCK_REALTIME_COARSE, &before);
@@ -200,13 +200,13 @@ START_TEST(the_present_date_is_between_two_looks_at_the_clock)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_date_is_written_as_the_rfc_has_it,
-    &dates_are_those_of_the_c_library_for_centuries,
-    &each_day_of_400_years_is_read_as_it_was_written,
-    &all_three_formats_are_read,
-    &what_is_no_date_is_none,
+    &a_date_is_written_in_the_format_of_the_rfc,
+    &dates_equal_those_of_the_c_library_for_centuries,
+    &each_day_of_400_years_is_parsed_as_it_was_written,
+    &all_three_formats_are_parsed,
+    &invalid_dates_are_refused,
     &a_year_of_two_digits_is_at_most_50_years_ahead,
-    &the_present_date_is_between_two_looks_at_the_clock,
+    &the_current_date_is_between_two_readings_of_the_clock,
 };
 
 int main(void)

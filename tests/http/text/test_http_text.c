@@ -1,11 +1,11 @@
-/* The small texts of HTTP: fields, paths, hosts, types, statuses. */
-#include "http/chars.h"
-#include "http/field.h"
-#include "http/host.h"
-#include "http/mime.h"
-#include "http/path.h"
-#include "http/status.h"
-#include "support.h"
+/* Text of HTTP: characters, fields, paths, hosts, types, and statuses. */
+#include "http/text/ctype.h"
+#include "http/text/field.h"
+#include "http/text/mime.h"
+#include "http/text/status.h"
+#include "http/url/host.h"
+#include "http/url/path.h"
+#include "support/support.h"
 
 static const char token_characters[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
                                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -14,8 +14,8 @@ START_TEST(a_token_has_the_characters_of_rfc_9110)
 {
     for (int c = 0; c < 256; c++) {
         char text[1] = {(char)c};
-        bool is_one = c != 0 && c < 128 && strchr(token_characters, c) != NULL;
-        ck_assert_int_eq(weft__field_is_token(text, 1), is_one);
+        bool is_expected = c != 0 && c < 128 && strchr(token_characters, c) != NULL;
+        ck_assert_int_eq(weft__field_is_token(text, 1), is_expected);
     }
     ck_assert(weft__field_is_token("Content-Type", 12));
     ck_assert(!weft__field_is_token("Content-Type:", 13));
@@ -23,12 +23,12 @@ START_TEST(a_token_has_the_characters_of_rfc_9110)
 }
 END_TEST
 
-START_TEST(a_value_has_no_control_characters_but_tabs)
+START_TEST(a_value_has_no_control_characters_except_tabs)
 {
     for (int c = 0; c < 256; c++) {
         char text[3] = {'a', (char)c, 'b'};
-        bool is_one = c == '\t' || (c >= 0x20 && c != 0x7f);
-        ck_assert_int_eq(weft__field_is_value(text, 3), is_one);
+        bool is_expected = c == '\t' || (c >= 0x20 && c != 0x7f);
+        ck_assert_int_eq(weft__field_is_value(text, 3), is_expected);
     }
     ck_assert(weft__field_is_value("", 0));
     ck_assert(!weft__field_is_value("a\r\nSet-Cookie: b", 16));
@@ -42,16 +42,16 @@ START_TEST(cookies_and_urls_have_the_characters_of_their_rfcs)
                          (c >= 0x3c && c <= 0x5b) || (c >= 0x5d && c <= 0x7e);
         bool is_sub = c != 0 && c < 128 && strchr("!$&'()*+,;=", c) != NULL;
         bool is_hex = c != 0 && c < 128 && strchr("0123456789abcdefABCDEF", c) != NULL;
-        ck_assert_int_eq(weft__char_is((char)c, WEFT__CHAR_COOKIE), is_cookie);
-        ck_assert_int_eq(weft__char_is((char)c, WEFT__CHAR_SUB_DELIM), is_sub);
-        ck_assert_int_eq(weft__char_is((char)c, WEFT__CHAR_HEX), is_hex);
+        ck_assert_int_eq(weft__ctype_is((char)c, WEFT__CTYPE_COOKIE), is_cookie);
+        ck_assert_int_eq(weft__ctype_is((char)c, WEFT__CTYPE_SUB_DELIM), is_sub);
+        ck_assert_int_eq(weft__ctype_is((char)c, WEFT__CTYPE_HEX), is_hex);
         if (is_hex)
-            ck_assert_int_eq(weft__char_hex((char)c), strtol((char[]){(char)c, 0}, NULL, 16));
+            ck_assert_int_eq(weft__ctype_hex((char)c), strtol((char[]){(char)c, 0}, NULL, 16));
     }
 }
 END_TEST
 
-START_TEST(words_are_equal_whatever_their_case)
+START_TEST(words_are_compared_without_case)
 {
     ck_assert(weft__field_is_word("gzip, x", 4, "GZIP"));
     ck_assert(weft__field_is_word("", 0, ""));
@@ -60,12 +60,12 @@ START_TEST(words_are_equal_whatever_their_case)
     ck_assert(!weft__field_is_word("a", 1, ""));
     ck_assert(!weft__field_is_word("", 0, "a"));
     ck_assert(!weft__field_is_word("a\0", 2, "a"));
-    ck_assert(!weft__field_is_word("[", 1, "{")); /* they differ by the same bit as letters */
+    ck_assert(!weft__field_is_word("[", 1, "{")); /* differ by the same bit as letters */
     ck_assert(!weft__field_is_word("@", 1, "`"));
 }
 END_TEST
 
-START_TEST(a_list_has_its_items_without_blanks_and_empty_ones)
+START_TEST(list_items_are_trimmed_and_empty_items_are_skipped)
 {
     static const struct {
         const char *list, *items;
@@ -82,7 +82,7 @@ START_TEST(a_list_has_its_items_without_blanks_and_empty_ones)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char out[64] = "";
         const char *rest = cases[i].list;
-        weft__piece item;
+        weft__span item;
         while (weft__field_next(&rest, &item)) {
             strncat(out, item.at, item.bytes);
             strcat(out, "|");
@@ -92,8 +92,8 @@ START_TEST(a_list_has_its_items_without_blanks_and_empty_ones)
 }
 END_TEST
 
-/* The path cleaned, or "-": in memory that ends where the text does, for ASan. */
-static const char *clean(const char *text)
+/* Return the cleaned path, or "-". The input is in an allocation of its exact size, for ASan. */
+static const char *clean_path(const char *text)
 {
     static char out[512];
     char *copy = strdup(text);
@@ -107,7 +107,7 @@ static const char *clean(const char *text)
     return out;
 }
 
-START_TEST(a_path_is_decoded_once_and_has_no_dots_left)
+START_TEST(a_path_is_decoded_once_and_dot_segments_are_removed)
 {
     static const struct {
         const char *text, *path;
@@ -160,7 +160,7 @@ START_TEST(a_path_is_decoded_once_and_has_no_dots_left)
         {"/%25", "/%"},
         {"/%c3%a4", "/\xc3\xa4"},
         {"/\xc3\xa4", "/\xc3\xa4"},
-        {"/%c0%ae%c0%ae/", "/\xc0\xae\xc0\xae/"}, /* no dots but to a bad decoder of UTF-8 */
+        {"/%c0%ae%c0%ae/", "/\xc0\xae\xc0\xae/"}, /* overlong UTF-8, not dots */
         {"/%ff", "/\xff"},
         {"/a%3fb%23c", "/a?b#c"},
         {"/a;b=c", "/a;b=c"},
@@ -168,11 +168,11 @@ START_TEST(a_path_is_decoded_once_and_has_no_dots_left)
         {"/~a", "/~a"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_str_eq(clean(cases[i].text), cases[i].path);
+        ck_assert_str_eq(clean_path(cases[i].text), cases[i].path);
 }
 END_TEST
 
-START_TEST(a_path_that_leads_out_or_hides_something_is_refused)
+START_TEST(a_path_above_the_root_or_with_hidden_separators_is_refused)
 {
     static const char *const cases[] = {
         "",
@@ -236,11 +236,12 @@ START_TEST(a_path_that_leads_out_or_hides_something_is_refused)
         "/%/41",
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_msg(strcmp(clean(cases[i]), "-") == 0, "%s: %s", cases[i], clean(cases[i]));
+        ck_assert_msg(strcmp(clean_path(cases[i]), "-") == 0, "%s: %s", cases[i],
+                      clean_path(cases[i]));
 }
 END_TEST
 
-/* "host port", or "-". */
+/* Return "host port", or "-". */
 static const char *host_of(const char *text)
 {
     static char out[512];
@@ -252,7 +253,7 @@ static const char *host_of(const char *text)
     return out;
 }
 
-START_TEST(a_host_comes_apart_from_its_port)
+START_TEST(a_host_is_separated_from_its_port)
 {
     static const struct {
         const char *text, *parts;
@@ -281,7 +282,7 @@ START_TEST(a_host_comes_apart_from_its_port)
 }
 END_TEST
 
-START_TEST(what_is_no_host_is_refused)
+START_TEST(invalid_hosts_are_refused)
 {
     static const char *const cases[] = {
         ":",      ":80",     "a:b",       "a:80:80",      "a:65536",  "a:655360000000000000000",
@@ -297,20 +298,20 @@ START_TEST(what_is_no_host_is_refused)
     weft__host host;
     ck_assert_int_eq(weft__host_parse(&host, "a\0b", 3), -EINVAL);
     ck_assert_int_eq(weft__host_parse(&host, "[::1\0]", 6), -EINVAL);
-    ck_assert_int_eq(weft__host_parse(&host, "a%41:80", 3), -EINVAL); /* it ends in the escape */
+    ck_assert_int_eq(weft__host_parse(&host, "a%41:80", 3), -EINVAL); /* ends within the escape */
     ck_assert_int_eq(weft__host_parse(&host, "a:80", 3), 0);
     ck_assert_int_eq(host.port, 8);
 }
 END_TEST
 
-START_TEST(the_table_of_types_is_in_order)
+START_TEST(the_table_of_types_is_sorted)
 {
     for (size_t i = 0; i < weft__mime_count; i++) {
         const weft__mime *row = &weft__mime_table[i];
         if (i > 0)
             ck_assert_msg(strcmp(row[-1].extension, row->extension) < 0, "%s", row->extension);
         for (const char *c = row->extension; *c != '\0'; c++)
-            ck_assert(weft__char_lower(*c) == *c);
+            ck_assert(weft__ctype_lower(*c) == *c);
         bool is_text = strncmp(row->type, "text/", 5) == 0;
         ck_assert_int_eq(strstr(row->type, "; charset=utf-8") != NULL, is_text);
         ck_assert(weft__field_is_value(row->type, strlen(row->type)));
@@ -319,7 +320,7 @@ START_TEST(the_table_of_types_is_in_order)
 }
 END_TEST
 
-START_TEST(each_extension_is_found_in_either_case)
+START_TEST(each_extension_is_found_without_case)
 {
     for (size_t i = 0; i < weft__mime_count; i++) {
         char name[64];
@@ -333,7 +334,7 @@ START_TEST(each_extension_is_found_in_either_case)
 }
 END_TEST
 
-START_TEST(a_name_tells_its_type)
+START_TEST(the_extension_determines_the_type)
 {
     static const struct {
         const char *name, *type;
@@ -368,7 +369,7 @@ START_TEST(a_name_tells_its_type)
 }
 END_TEST
 
-START_TEST(text_shrinks_and_pictures_do_not)
+START_TEST(text_is_compressible_and_pictures_are_not)
 {
     static const char *const yes[] = {
         "text/html",
@@ -407,7 +408,7 @@ START_TEST(text_shrinks_and_pictures_do_not)
 }
 END_TEST
 
-START_TEST(a_status_has_its_words_and_its_line)
+START_TEST(each_status_has_a_reason_phrase_and_a_status_line)
 {
     size_t known = 0;
     for (int status = -10; status < 1100; status++) {
@@ -436,19 +437,19 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &a_token_has_the_characters_of_rfc_9110,
-    &a_value_has_no_control_characters_but_tabs,
+    &a_value_has_no_control_characters_except_tabs,
     &cookies_and_urls_have_the_characters_of_their_rfcs,
-    &words_are_equal_whatever_their_case,
-    &a_list_has_its_items_without_blanks_and_empty_ones,
-    &a_path_is_decoded_once_and_has_no_dots_left,
-    &a_path_that_leads_out_or_hides_something_is_refused,
-    &a_host_comes_apart_from_its_port,
-    &what_is_no_host_is_refused,
-    &the_table_of_types_is_in_order,
-    &each_extension_is_found_in_either_case,
-    &a_name_tells_its_type,
-    &text_shrinks_and_pictures_do_not,
-    &a_status_has_its_words_and_its_line,
+    &words_are_compared_without_case,
+    &list_items_are_trimmed_and_empty_items_are_skipped,
+    &a_path_is_decoded_once_and_dot_segments_are_removed,
+    &a_path_above_the_root_or_with_hidden_separators_is_refused,
+    &a_host_is_separated_from_its_port,
+    &invalid_hosts_are_refused,
+    &the_table_of_types_is_sorted,
+    &each_extension_is_found_without_case,
+    &the_extension_determines_the_type,
+    &text_is_compressible_and_pictures_are_not,
+    &each_status_has_a_reason_phrase_and_a_status_line,
 };
 
 int main(void)

@@ -1,15 +1,17 @@
-/* URLs and lists of addresses when memory is short: each is there, whole, or refused. */
-#include "fault.h"
-#include "http/ip.h"
+/* URLs and address lists without memory: each is complete, or the call fails. */
+#include "http/url/ip.h"
+#include "support/fault.h"
 
-static bool opening(void)
+#include <weft/web.h>
+
+static bool open_urls(void)
 {
     if (!become_a_cord())
         return false;
     weft_url base, url;
-    if (!REQUIRE_TOLD(weft_url_open(&base, "http://a/b?c")))
+    if (!REQUIRE_OR_FAULT(weft_url_open(&base, "http://a/b?c")))
         return false;
-    bool is_done = REQUIRE_TOLD(weft_url_open_in(&url, &base, "../d#e"));
+    bool is_done = REQUIRE_OR_FAULT(weft_url_open_in(&url, &base, "../d#e"));
     if (is_done) {
         REQUIRE(strcmp(url.path, "/d") == 0 && strcmp(url.fragment, "e") == 0);
         weft_url_close(&url);
@@ -19,34 +21,34 @@ static bool opening(void)
     return is_done;
 }
 
-START_TEST(a_url_is_opened_or_nothing_is)
+START_TEST(a_url_is_opened_or_the_call_fails)
 {
-    strike_each_call(opening);
+    fail_each_call(open_urls);
 }
 END_TEST
 
-static bool listing(void)
+static bool parse_cidr_list(void)
 {
     if (!become_a_cord())
         return false;
     weft__cidr_list list;
-    bool is_done = REQUIRE_TOLD(weft__cidr_parse(&list, "10.0.0.0/8, ::1, unix"));
+    bool is_done = REQUIRE_OR_FAULT(weft__cidr_parse(&list, "10.0.0.0/8, ::1, unix"));
     REQUIRE(is_done ? list.count == 2 && list.has_unix : list.count == 0 && !list.has_unix);
     weft__cidr_close(&list);
     return is_done;
 }
 
-START_TEST(a_list_of_addresses_is_whole_or_empty)
+START_TEST(an_address_list_is_complete_or_empty)
 {
-    strike_each_call(listing);
+    fail_each_call(parse_cidr_list);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_url_is_opened_or_nothing_is,
-        &a_list_of_addresses_is_whole_or_empty,
+        &a_url_is_opened_or_the_call_fails,
+        &an_address_list_is_complete_or_empty,
     };
     return run_suite("fault_url", tests, COUNT_OF(tests));
 }

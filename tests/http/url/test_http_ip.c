@@ -1,13 +1,17 @@
-/* Whom to believe: ranges of addresses, and what proxies say. */
-#include "http/ip.h"
-#include "http/peers.h"
-#include "http/rates.h"
-#include "support.h"
+/*
+ * IP addresses, lists of address ranges, and forwarding headers of trusted proxies. Also the limits
+ * per peer: conn_limit.c and handshake_limit.c.
+ */
+#include "http/server/conn_limit.h"
+#include "http/server/forwarded_field.h"
+#include "http/server/handshake_limit.h"
+#include "http/url/ip.h"
+#include "support/support.h"
 
 #include <arpa/inet.h>
 #include <sys/un.h>
 
-/* A socket's address of this text; "unix" is one, too. */
+/* Return a socket address. "unix" is an address of a unix socket. */
 static const struct sockaddr *address_of(const char *text)
 {
     static struct sockaddr_storage storage;
@@ -27,10 +31,10 @@ static const struct sockaddr *address_of(const char *text)
     return (const struct sockaddr *)&storage;
 }
 
-START_TEST(an_address_is_read_and_written)
+START_TEST(an_address_is_parsed_and_written)
 {
     static const struct {
-        const char *text, *written; /* NULL: it is none */
+        const char *text, *written; /* written NULL: not an address */
     } cases[] = {
         {"1.2.3.4", "1.2.3.4"},
         {"0.0.0.0", "0.0.0.0"},
@@ -63,9 +67,9 @@ START_TEST(an_address_is_read_and_written)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         weft__ip ip;
         char out[WEFT__IP_TEXT_BYTES];
-        bool is_one = weft__ip_parse(&ip, cases[i].text, strlen(cases[i].text));
-        ck_assert_msg(is_one == (cases[i].written != NULL), "%s", cases[i].text);
-        if (!is_one)
+        bool is_address = weft__ip_parse(&ip, cases[i].text, strlen(cases[i].text));
+        ck_assert_msg(is_address == (cases[i].written != NULL), "%s", cases[i].text);
+        if (!is_address)
             continue;
         weft__ip_write(&ip, out);
         ck_assert_str_eq(out, cases[i].written);
@@ -81,10 +85,10 @@ START_TEST(an_address_is_read_and_written)
 }
 END_TEST
 
-START_TEST(a_list_has_whom_it_names)
+START_TEST(a_list_contains_exactly_its_ranges)
 {
     static const struct {
-        const char *list, *in, *out; /* with blanks between them */
+        const char *list, *in, *out; /* addresses separated by spaces */
     } cases[] = {
         {NULL, "", "1.2.3.4 :: unix"},
         {"", "", "1.2.3.4 :: unix"},
@@ -116,18 +120,18 @@ START_TEST(a_list_has_whom_it_names)
         weft__cidr_list list;
         ck_assert_int_eq(weft__cidr_parse(&list, cases[i].list), 0);
         for (int is_in = 0; is_in < 2; is_in++) {
-            char copy[256], *rest = copy, *one;
+            char copy[256], *rest = copy, *address;
             strcpy(copy, is_in ? cases[i].in : cases[i].out);
-            while ((one = strtok_r(rest, " ", &rest)) != NULL)
-                ck_assert_msg(weft__cidr_has(&list, address_of(one)) == is_in, "%s in %s", one,
-                              cases[i].list);
+            while ((address = strtok_r(rest, " ", &rest)) != NULL)
+                ck_assert_msg(weft__cidr_has(&list, address_of(address)) == is_in, "%s in %s",
+                              address, cases[i].list);
         }
         weft__cidr_close(&list);
     }
 }
 END_TEST
 
-START_TEST(a_list_with_a_bad_range_is_refused_with_words)
+START_TEST(a_list_with_a_bad_range_is_refused_with_a_message)
 {
     static const char *const cases[] = {
         "a",
@@ -159,17 +163,18 @@ START_TEST(a_list_with_a_bad_range_is_refused_with_words)
         weft__cidr_list list;
         weft_error_clear();
         ck_assert_msg(weft__cidr_parse(&list, cases[i]) == -EINVAL, "%s", cases[i]);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
         ck_assert_ptr_null(list.ranges);
     }
     weft__cidr_list list;
     weft_error_clear();
     ck_assert_int_eq(weft__cidr_parse(&list, "::1, 10.0.0.0/99 , unix"), -EINVAL);
-    ck_assert_words(-EINVAL, "no address or range of addresses: 10.0.0.0/99");
+    ck_assert_error(-EINVAL,
+                    "trusted_peers: 10.0.0.0/99 is not an address, a range of addresses or unix");
 }
 END_TEST
 
-START_TEST(the_client_is_the_first_from_the_right_who_is_not_trusted)
+START_TEST(the_client_is_the_rightmost_untrusted_address)
 {
     static const struct {
         const char *trusted, *peer, *value, *client;
@@ -203,7 +208,7 @@ START_TEST(the_client_is_the_first_from_the_right_who_is_not_trusted)
         {"10.0.0.0/8", "unix", "1.1.1.1", "unix"},
         {"unix, ::1", "unix", "1.1.1.1, ::1", "1.1.1.1"},
         {"0.0.0.0/0", "10.0.0.1", "1.1.1.1, 2.2.2.2", "1.1.1.1"},
-        /* What is no address ends the search. */
+        /* An entry that is not an address ends the search. */
         {"10.0.0.0/8", "10.0.0.1", "unknown", "10.0.0.1"},
         {"10.0.0.0/8", "10.0.0.1", "unix", "10.0.0.1"},
         {"10.0.0.0/8", "10.0.0.1", "1.1.1.1, unknown", "10.0.0.1"},
@@ -227,17 +232,17 @@ START_TEST(the_client_is_the_first_from_the_right_who_is_not_trusted)
         weft__cidr_list trusted;
         char client[WEFT__IP_TEXT_BYTES];
         ck_assert_int_eq(weft__cidr_parse(&trusted, cases[i].trusted), 0);
-        weft__forwarded_for(client, cases[i].value, &trusted, address_of(cases[i].peer));
+        weft__x_forwarded_for_read(client, cases[i].value, &trusted, address_of(cases[i].peer));
         ck_assert_msg(strcmp(client, cases[i].client) == 0, "row %zu: %s", i, client);
         weft__cidr_close(&trusted);
     }
 }
 END_TEST
 
-START_TEST(forwarded_is_read_from_the_right_as_far_as_it_is_trusted)
+START_TEST(forwarded_is_read_from_the_right_while_peers_are_trusted)
 {
     static const struct {
-        const char *peer, *value, *said; /* client, host and proto */
+        const char *peer, *value, *expected; /* expected: client, host and proto */
     } cases[] = {
         {"9.9.9.9", "for=1.1.1.1;host=a;proto=https", "9.9.9.9 - -"},
         {"10.0.0.1", "", "10.0.0.1 - -"},
@@ -257,12 +262,12 @@ START_TEST(forwarded_is_read_from_the_right_as_far_as_it_is_trusted)
         {"10.0.0.1", "for=2.2.2.2, for=1.1.1.1, for=10.0.0.3,for=10.0.0.2", "1.1.1.1 - -"},
         {"10.0.0.1", "for=1.1.1.1,, for=10.0.0.2 ,", "1.1.1.1 - -"},
         {"10.0.0.1", "for=10.0.0.2;proto=http", "10.0.0.2 - http"},
-        /* Who is hidden is not passed, but what a trusted proxy says of its request counts. */
+        /* A hidden client ends the search. The other parameters of a trusted proxy count. */
         {"10.0.0.1", "for=unknown;host=a", "10.0.0.1 a -"},
         {"10.0.0.1", "for=_hidden;proto=https", "10.0.0.1 - https"},
         {"10.0.0.1", "for=1.1.1.1, for=_x, for=10.0.0.2", "10.0.0.2 - -"},
         {"10.0.0.1", "for=1.1.1.1, proto=https", "10.0.0.1 - https"},
-        /* What is malformed ends the search; an open quotation mark hides nothing behind it. */
+        /* A malformed element ends the search. An unclosed quote does not hide later elements. */
         {"10.0.0.1", "for=1.1.1.1, bad", "10.0.0.1 - -"},
         {"10.0.0.1", "bad, for=1.1.1.1", "1.1.1.1 - -"},
         {"10.0.0.1", "for=\"2.2.2.2, for=1.1.1.1", "1.1.1.1 - -"},
@@ -285,21 +290,21 @@ START_TEST(forwarded_is_read_from_the_right_as_far_as_it_is_trusted)
     weft__cidr_list trusted;
     ck_assert_int_eq(weft__cidr_parse(&trusted, "10.0.0.0/8"), 0);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        char value[128], said[128];
+        char value[128], actual[128];
         weft__forwarded f;
         strcpy(value, cases[i].value);
-        weft__forwarded_read(&f, value, &trusted, address_of(cases[i].peer));
-        snprintf(said, sizeof said, "%s %.*s %.*s", f.peer,
+        weft__forwarded_field_read(&f, value, &trusted, address_of(cases[i].peer));
+        snprintf(actual, sizeof actual, "%s %.*s %.*s", f.peer,
                  f.host.at != NULL ? (int)f.host.bytes : 1, f.host.at != NULL ? f.host.at : "-",
                  f.proto.at != NULL ? (int)f.proto.bytes : 1,
                  f.proto.at != NULL ? f.proto.at : "-");
-        ck_assert_msg(strcmp(said, cases[i].said) == 0, "row %zu: %s", i, said);
+        ck_assert_msg(strcmp(actual, cases[i].expected) == 0, "row %zu: %s", i, actual);
     }
     weft__cidr_close(&trusted);
 }
 END_TEST
 
-/* The number-th address of a network, 10.20.0.0/16. */
+/* Return a peer with an address in 10.20.0.0/16. */
 static weft__peer neighbour(unsigned number)
 {
     weft__peer p = {.is_unix = false};
@@ -309,88 +314,88 @@ static weft__peer neighbour(unsigned number)
     return p;
 }
 
-/* In each other's way, the last would have to pass all others, and time would be up. */
-START_TEST(neighbours_are_counted_one_by_one_however_many_there_are)
+/* If the hashes of neighbours collided, this test would exceed its time limit. */
+START_TEST(many_neighbouring_peers_are_counted_separately)
 {
     enum { NEIGHBOURS = 32768 };
-    weft__peers peers = {0};
+    weft__conn_limit peers = {0};
     for (unsigned i = 0; i < NEIGHBOURS; i++) {
         weft__peer p = neighbour(i);
-        ck_assert_int_eq(weft__peers_enter(&peers, &p, 2), 0);
-        ck_assert_int_eq(weft__peers_enter(&peers, &p, 2), 0);
-        ck_assert_int_eq(weft__peers_enter(&peers, &p, 2), -EBUSY);
+        ck_assert_int_eq(weft__conn_limit_enter(&peers, &p, 2), 0);
+        ck_assert_int_eq(weft__conn_limit_enter(&peers, &p, 2), 0);
+        ck_assert_int_eq(weft__conn_limit_enter(&peers, &p, 2), -EBUSY);
     }
     ck_assert_uint_eq(peers.used, NEIGHBOURS);
     for (unsigned i = 0; i < 2 * NEIGHBOURS; i++) {
         weft__peer p = neighbour(i % NEIGHBOURS);
-        weft__peers_leave(&peers, &p);
+        weft__conn_limit_leave(&peers, &p);
     }
     ck_assert_uint_eq(peers.used, 0);
-    weft__peers_close(&peers);
+    weft__conn_limit_close(&peers);
 }
 END_TEST
 
-START_TEST(a_rate_is_kept_for_each_peer)
+START_TEST(each_peer_has_its_own_handshake_rate)
 {
-    weft__rates rates = {0};
+    weft__handshake_limit limit = {0};
     weft__peer first = neighbour(1), second = neighbour(2), local = {.is_unix = true};
-    for (int i = 0; i < 10; i++) /* as many as in a second may come at once */
-        ck_assert_double_eq(weft__rates_enter(&rates, &first, 100, 10, 1), 0);
+    for (int i = 0; i < 10; i++) /* a burst of the number allowed per second */
+        ck_assert_double_eq(weft__handshake_limit_enter(&limit, &first, 100, 10, 1), 0);
     double wait_s = 0;
     for (int i = 1; i <= 10; i++) {
-        wait_s = weft__rates_enter(&rates, &first, 100, 10, 1.05);
+        wait_s = weft__handshake_limit_enter(&limit, &first, 100, 10, 1.05);
         ck_assert_double_eq_tol(wait_s, i / 10.0, 1e-6);
     }
-    ck_assert_double_eq(weft__rates_enter(&rates, &first, 100, 10, 1), -EAGAIN);
-    ck_assert_double_eq(weft__rates_enter(&rates, &second, 100, 10, 1), 0);
-    ck_assert_double_eq(weft__rates_enter(&rates, &local, 100, 10, 1), 0);
-    ck_assert_double_eq(weft__rates_enter(&rates, &first, 100, INFINITY, 1), 0);
-    ck_assert_double_eq_tol(weft__rates_enter(&rates, &first, 101, 10, 1), 0.1, 1e-6);
-    ck_assert_double_eq(weft__rates_enter(&rates, &first, 110, 10, 1), 0);
-    weft__rates_close(&rates);
+    ck_assert_double_eq(weft__handshake_limit_enter(&limit, &first, 100, 10, 1), -EAGAIN);
+    ck_assert_double_eq(weft__handshake_limit_enter(&limit, &second, 100, 10, 1), 0);
+    ck_assert_double_eq(weft__handshake_limit_enter(&limit, &local, 100, 10, 1), 0);
+    ck_assert_double_eq(weft__handshake_limit_enter(&limit, &first, 100, INFINITY, 1), 0);
+    ck_assert_double_eq_tol(weft__handshake_limit_enter(&limit, &first, 101, 10, 1), 0.1, 1e-6);
+    ck_assert_double_eq(weft__handshake_limit_enter(&limit, &first, 110, 10, 1), 0);
+    weft__handshake_limit_close(&limit);
 }
 END_TEST
 
-START_TEST(so_many_peers_at_once_do_not_hide_one_that_is_busy)
+START_TEST(many_peers_do_not_evict_a_busy_peer)
 {
-    weft__rates rates = {0};
+    weft__handshake_limit limit = {0};
     weft__peer busy = neighbour(0);
     for (int i = 0; i < 1000; i++)
-        (void)weft__rates_enter(&rates, &busy, 100, 10, INFINITY);
+        (void)weft__handshake_limit_enter(&limit, &busy, 100, 10, INFINITY);
     for (unsigned i = 1; i < 60000; i++) {
         weft__peer other = neighbour(i);
-        ck_assert_double_eq(weft__rates_enter(&rates, &other, 100, 10, 1), 0);
+        ck_assert_double_eq(weft__handshake_limit_enter(&limit, &other, 100, 10, 1), 0);
     }
-    ck_assert_double_eq(weft__rates_enter(&rates, &busy, 100, 10, 1), -EAGAIN);
-    weft__rates_close(&rates);
+    ck_assert_double_eq(weft__handshake_limit_enter(&limit, &busy, 100, 10, 1), -EAGAIN);
+    weft__handshake_limit_close(&limit);
 }
 END_TEST
 
-START_TEST(a_peer_that_has_gone_already_is_not_taken_for_a_local_one)
+START_TEST(a_peer_without_an_address_is_not_a_unix_peer)
 {
-    int pair[2], gone = socket(AF_INET, SOCK_STREAM, 0);
+    int pair[2], unconnected = socket(AF_INET, SOCK_STREAM, 0);
     weft__peer p;
-    weft__peer_of_fd(&p, gone); /* as getpeername says it of one that was reset */
+    weft__peer_of_fd(&p, unconnected); /* getpeername fails as for a reset connection */
     ck_assert(!p.is_unix);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     weft__peer_of_fd(&p, pair[0]);
     ck_assert(p.is_unix);
-    close(gone);
+    close(unconnected);
     close(pair[0]);
     close(pair[1]);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &an_address_is_read_and_written,
-    &a_list_has_whom_it_names,
-    &a_list_with_a_bad_range_is_refused_with_words,
-    &the_client_is_the_first_from_the_right_who_is_not_trusted,
-    &forwarded_is_read_from_the_right_as_far_as_it_is_trusted,
-    &neighbours_are_counted_one_by_one_however_many_there_are,
-    &a_rate_is_kept_for_each_peer,
-    &so_many_peers_at_once_do_not_hide_one_that_is_busy,
-    &a_peer_that_has_gone_already_is_not_taken_for_a_local_one,
+    &an_address_is_parsed_and_written,
+    &a_list_contains_exactly_its_ranges,
+    &a_list_with_a_bad_range_is_refused_with_a_message,
+    &the_client_is_the_rightmost_untrusted_address,
+    &forwarded_is_read_from_the_right_while_peers_are_trusted,
+    &many_neighbouring_peers_are_counted_separately,
+    &each_peer_has_its_own_handshake_rate,
+    &many_peers_do_not_evict_a_busy_peer,
+    &a_peer_without_an_address_is_not_a_unix_peer,
 };
 
 int main(void)

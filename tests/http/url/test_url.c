@@ -1,7 +1,9 @@
-/* URLs: taken apart, resolved, written. */
-#include "support.h"
+/* URLs: parsed, resolved against a base, and written. */
+#include "support/support.h"
 
-/* Opened, written as text; the error as text if it cannot be. In memory of its own each time. */
+#include <weft/web.h>
+
+/* Parse a URL and return it as text. Return the error as text if the URL is invalid. */
 static const char *round_trip(const char *text)
 {
     static char out[1024];
@@ -79,7 +81,7 @@ static const struct {
     {"ftp://a/b", "ftp", "", "a", 0, "/b", "", "", false},
 };
 
-START_TEST(a_url_comes_apart)
+START_TEST(a_url_is_parsed_into_its_parts)
 {
     for (size_t i = 0; i < COUNT_OF(urls); i++) {
         weft_url url;
@@ -98,7 +100,7 @@ START_TEST(a_url_comes_apart)
 }
 END_TEST
 
-static const char *const no_urls[] = {
+static const char *const bad_urls[] = {
     "",
     "a",
     "/",
@@ -220,15 +222,15 @@ static const char *const no_urls[] = {
     "x:%1",
 };
 
-START_TEST(what_is_no_url_is_refused)
+START_TEST(invalid_urls_are_refused)
 {
-    for (size_t i = 0; i < COUNT_OF(no_urls); i++)
-        ck_assert_msg(strcmp(round_trip(no_urls[i]), "-22") == 0, "%s: %s", no_urls[i],
-                      round_trip(no_urls[i]));
+    for (size_t i = 0; i < COUNT_OF(bad_urls); i++)
+        ck_assert_msg(strcmp(round_trip(bad_urls[i]), "-22") == 0, "%s: %s", bad_urls[i],
+                      round_trip(bad_urls[i]));
 }
 END_TEST
 
-START_TEST(a_url_that_is_refused_leaves_everything_as_it_was)
+START_TEST(a_refused_url_leaves_all_arguments_unchanged)
 {
     weft_url url, before, base;
     memset(&url, 0x5a, sizeof url);
@@ -254,7 +256,7 @@ START_TEST(a_host_has_at_most_255_bytes)
 }
 END_TEST
 
-START_TEST(a_url_is_written_in_one_way)
+START_TEST(a_url_is_written_in_canonical_form)
 {
     static const struct {
         const char *text, *written;
@@ -284,7 +286,7 @@ START_TEST(a_url_is_written_in_one_way)
 }
 END_TEST
 
-START_TEST(writing_cuts_to_the_room_there_is)
+START_TEST(writing_truncates_to_the_buffer)
 {
     static const char text[] = "http://u@[::1]:81/a?b#c";
     weft_url url;
@@ -293,12 +295,12 @@ START_TEST(writing_cuts_to_the_room_there_is)
         char out[sizeof text + 4];
         memset(out, '#', sizeof out);
         ck_assert_uint_eq(weft_url_write(out, room, &url), sizeof text - 1);
-        size_t kept = room < sizeof text ? room : sizeof text;
-        if (kept > 0) {
-            ck_assert_mem_eq(out, text, kept - 1);
-            ck_assert_int_eq(out[kept - 1], '\0');
+        size_t written_bytes = room < sizeof text ? room : sizeof text;
+        if (written_bytes > 0) {
+            ck_assert_mem_eq(out, text, written_bytes - 1);
+            ck_assert_int_eq(out[written_bytes - 1], '\0');
         }
-        ck_assert_int_eq(out[kept], '#');
+        ck_assert_int_eq(out[written_bytes], '#');
     }
     weft_url_close(&url);
 }
@@ -331,7 +333,7 @@ START_TEST(references_are_resolved_as_in_the_examples_of_rfc_3986)
         {"./g", "http://a/b/c/g"},
         {"g/", "http://a/b/c/g/"},
         {"/g", "http://a/g"},
-        {"//g", "http://g/"}, /* the RFC leaves the path empty, which is the same */
+        {"//g", "http://g/"}, /* "http://g" in the RFC, which is equivalent */
         {"?y", "http://a/b/c/d;p?y"},
         {"g?y", "http://a/b/c/g?y"},
         {"#s", "http://a/b/c/d;p?q#s"},
@@ -368,7 +370,7 @@ START_TEST(references_are_resolved_as_in_the_examples_of_rfc_3986)
         {"g?y/../x", "http://a/b/c/g?y/../x"},
         {"g#s/./x", "http://a/b/c/g#s/./x"},
         {"g#s/../x", "http://a/b/c/g#s/../x"},
-        {"http:g", "-22"}, /* "http:g" to a strict parser, and that has no host */
+        {"http:g", "-22"}, /* "http:g" for a strict parser, which has no host */
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_str_eq(resolve("http://a/b/c/d;p?q", cases[i].reference), cases[i].result);
@@ -376,7 +378,7 @@ START_TEST(references_are_resolved_as_in_the_examples_of_rfc_3986)
 }
 END_TEST
 
-START_TEST(a_reference_takes_from_its_base_what_it_does_not_say)
+START_TEST(a_reference_inherits_missing_parts_from_its_base)
 {
     static const struct {
         const char *base, *reference, *result;
@@ -420,20 +422,20 @@ START_TEST(a_reference_takes_from_its_base_what_it_does_not_say)
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         ck_assert_msg(strcmp(resolve(cases[i].base, cases[i].reference), cases[i].result) == 0,
-                      "%s in %s: %s, not %s", cases[i].reference, cases[i].base,
+                      "%s in %s: %s, expected %s", cases[i].reference, cases[i].base,
                       resolve(cases[i].base, cases[i].reference), cases[i].result);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_url_comes_apart,
-    &what_is_no_url_is_refused,
-    &a_url_that_is_refused_leaves_everything_as_it_was,
+    &a_url_is_parsed_into_its_parts,
+    &invalid_urls_are_refused,
+    &a_refused_url_leaves_all_arguments_unchanged,
     &a_host_has_at_most_255_bytes,
-    &a_url_is_written_in_one_way,
-    &writing_cuts_to_the_room_there_is,
+    &a_url_is_written_in_canonical_form,
+    &writing_truncates_to_the_buffer,
     &references_are_resolved_as_in_the_examples_of_rfc_3986,
-    &a_reference_takes_from_its_base_what_it_does_not_say,
+    &a_reference_inherits_missing_parts_from_its_base,
 };
 
 int main(void)

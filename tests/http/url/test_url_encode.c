@@ -1,5 +1,7 @@
-/* Escapes in URLs and forms, and the parameters of these. */
-#include "support.h"
+/* Percent-encoding in URLs and forms, and parameters of queries. */
+#include "support/support.h"
+
+#include <weft/web.h>
 
 START_TEST(escapes_are_decoded_in_place)
 {
@@ -36,7 +38,7 @@ START_TEST(a_decoded_nul_shows_in_the_length)
 }
 END_TEST
 
-START_TEST(a_malformed_escape_leaves_the_text_as_it_was)
+START_TEST(a_malformed_escape_leaves_the_text_unchanged)
 {
     static const char *const cases[] = {"%",     "%4",   "a%",    "a%4",    "%g1",  "%1g",
                                         "%41%4", "%%41", "%4%41", "+%41+%", "% 41", "%-1"};
@@ -49,7 +51,7 @@ START_TEST(a_malformed_escape_leaves_the_text_as_it_was)
 }
 END_TEST
 
-START_TEST(all_but_unreserved_characters_are_encoded)
+START_TEST(all_characters_except_unreserved_ones_are_encoded)
 {
     for (int c = 1; c < 256; c++) {
         char text[2] = {(char)c, '\0'}, out[8], expected[8];
@@ -65,7 +67,7 @@ START_TEST(all_but_unreserved_characters_are_encoded)
 }
 END_TEST
 
-START_TEST(encoding_cuts_between_escapes)
+START_TEST(encoding_truncates_between_escapes)
 {
     static const struct {
         size_t room;
@@ -83,7 +85,7 @@ START_TEST(encoding_cuts_between_escapes)
 }
 END_TEST
 
-/* All parameters as text: each in brackets; an error as '!'. */
+/* Return all parameters as text. Each parameter is in brackets. '!' is an error. */
 static const char *params_of(const char *text)
 {
     static char out[512];
@@ -102,7 +104,7 @@ static const char *params_of(const char *text)
     return out;
 }
 
-START_TEST(parameters_come_one_by_one)
+START_TEST(parameters_are_returned_one_by_one)
 {
     static const struct {
         const char *text, *params;
@@ -139,10 +141,10 @@ END_TEST
 static const TTest *const *const tests[] = {
     &escapes_are_decoded_in_place,
     &a_decoded_nul_shows_in_the_length,
-    &a_malformed_escape_leaves_the_text_as_it_was,
-    &all_but_unreserved_characters_are_encoded,
-    &encoding_cuts_between_escapes,
-    &parameters_come_one_by_one,
+    &a_malformed_escape_leaves_the_text_unchanged,
+    &all_characters_except_unreserved_ones_are_encoded,
+    &encoding_truncates_between_escapes,
+    &parameters_are_returned_one_by_one,
 };
 
 int main(void)

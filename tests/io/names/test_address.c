@@ -1,19 +1,22 @@
-/* Addresses as text: how they come apart, and which are none. */
-#include "io/address.h"
-#include "support.h"
+/* Tests of the parser of textual addresses. */
+#include "io/names/address.h"
+#include "support/support.h"
 
 #include <stddef.h>
 
 static weft__address parsed;
 
-/* NULL, or what is wrong. Never reads what an earlier test case has left. */
-static const char *parse(const char *net, const char *addr)
+/*
+ * Parse an address into parsed, after overwriting the previous result. Return NULL, or an error
+ * message.
+ */
+static const char *parse_address(const char *net, const char *addr)
 {
     memset(&parsed, 0x5a, sizeof parsed);
     return weft__address_parse(net, addr, &parsed);
 }
 
-START_TEST(the_network_tells_family_and_type)
+START_TEST(the_network_determines_family_and_type)
 {
     static const struct {
         const char *net, *addr;
@@ -25,20 +28,20 @@ START_TEST(the_network_tells_family_and_type)
         {"unix", "/a", AF_UNIX, SOCK_STREAM},   {"unixgram", "/a", AF_UNIX, SOCK_DGRAM},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        ck_assert_ptr_null(parse(cases[i].net, cases[i].addr));
+        ck_assert_ptr_null(parse_address(cases[i].net, cases[i].addr));
         ck_assert_int_eq(parsed.family, cases[i].family);
         ck_assert_int_eq(parsed.type, cases[i].type);
     }
     static const char *const none[] = {"", "tcp5", "TCP", "tc", "unixpacket", "tcp "};
     for (size_t i = 0; i < COUNT_OF(none); i++)
-        ck_assert_ptr_nonnull(parse(none[i], "a:1"));
-    ck_assert_ptr_nonnull(parse(NULL, "a:1"));
-    ck_assert_ptr_nonnull(parse("tcp", NULL));
-    ck_assert_ptr_nonnull(parse("unix", NULL));
+        ck_assert_ptr_nonnull(parse_address(none[i], "a:1"));
+    ck_assert_ptr_nonnull(parse_address(NULL, "a:1"));
+    ck_assert_ptr_nonnull(parse_address("tcp", NULL));
+    ck_assert_ptr_nonnull(parse_address("unix", NULL));
 }
 END_TEST
 
-START_TEST(host_and_port_are_on_the_two_sides_of_the_last_colon)
+START_TEST(the_last_colon_separates_host_and_port)
 {
     static const struct {
         const char *addr, *host, *service;
@@ -55,14 +58,14 @@ START_TEST(host_and_port_are_on_the_two_sides_of_the_last_colon)
         {"a:3com-tsmux", "a", "3com-tsmux"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        ck_assert_ptr_null(parse("tcp", cases[i].addr));
+        ck_assert_ptr_null(parse_address("tcp", cases[i].addr));
         ck_assert_str_eq(parsed.host, cases[i].host);
         ck_assert_str_eq(parsed.service, cases[i].service);
     }
 }
 END_TEST
 
-START_TEST(what_is_no_host_and_port_is_refused)
+START_TEST(an_invalid_host_and_port_is_refused)
 {
     static const char *const cases[] = {
         "",
@@ -92,33 +95,33 @@ START_TEST(what_is_no_host_and_port_is_refused)
         "a:\xc3\xa4",
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        ck_assert_msg(parse("tcp", cases[i]) != NULL, "'%s' was taken", cases[i]);
+        ck_assert_msg(parse_address("tcp", cases[i]) != NULL, "'%s' was accepted", cases[i]);
 }
 END_TEST
 
-START_TEST(hosts_and_services_may_be_just_so_long)
+START_TEST(hosts_and_services_have_a_maximum_length)
 {
     char addr[512];
     char host[257];
     memset(host, 'h', sizeof host);
     snprintf(addr, sizeof addr, "%.255s:80", host);
-    ck_assert_ptr_null(parse("tcp", addr));
+    ck_assert_ptr_null(parse_address("tcp", addr));
     ck_assert_uint_eq(strlen(parsed.host), 255);
     snprintf(addr, sizeof addr, "%.256s:80", host);
-    ck_assert_ptr_nonnull(parse("tcp", addr));
+    ck_assert_ptr_nonnull(parse_address("tcp", addr));
     snprintf(addr, sizeof addr, "[%.256s]:80", host);
-    ck_assert_ptr_nonnull(parse("tcp", addr));
+    ck_assert_ptr_nonnull(parse_address("tcp", addr));
     snprintf(addr, sizeof addr, "a:%.31s", host);
-    ck_assert_ptr_null(parse("tcp", addr));
+    ck_assert_ptr_null(parse_address("tcp", addr));
     snprintf(addr, sizeof addr, "a:%.32s", host);
-    ck_assert_ptr_nonnull(parse("tcp", addr));
+    ck_assert_ptr_nonnull(parse_address("tcp", addr));
 }
 END_TEST
 
-START_TEST(a_path_is_as_long_as_the_kernel_takes_and_ends_with_its_zero)
+START_TEST(a_path_may_be_as_long_as_the_kernel_allows_and_ends_with_a_nul)
 {
     const size_t head = offsetof(struct sockaddr_un, sun_path);
-    ck_assert_ptr_null(parse("unix", "/run/a:1"));
+    ck_assert_ptr_null(parse_address("unix", "/run/a:1"));
     ck_assert_int_eq(parsed.path.sun_family, AF_UNIX);
     ck_assert_str_eq(parsed.path.sun_path, "/run/a:1");
     ck_assert_uint_eq(parsed.path_bytes, head + sizeof "/run/a:1");
@@ -126,33 +129,33 @@ START_TEST(a_path_is_as_long_as_the_kernel_takes_and_ends_with_its_zero)
     char path[109];
     memset(path, 'p', sizeof path);
     path[107] = '\0';
-    ck_assert_ptr_null(parse("unixgram", path));
+    ck_assert_ptr_null(parse_address("unixgram", path));
     ck_assert_str_eq(parsed.path.sun_path, path);
     path[107] = 'p';
     path[108] = '\0';
-    ck_assert_ptr_nonnull(parse("unixgram", path));
-    ck_assert_ptr_nonnull(parse("unix", ""));
+    ck_assert_ptr_nonnull(parse_address("unixgram", path));
+    ck_assert_ptr_nonnull(parse_address("unix", ""));
 }
 END_TEST
 
-START_TEST(an_abstract_name_begins_with_a_zero_and_has_none_at_its_end)
+START_TEST(an_abstract_name_starts_with_a_nul_and_does_not_end_with_one)
 {
     const size_t head = offsetof(struct sockaddr_un, sun_path);
-    ck_assert_ptr_null(parse("unix", "@weft"));
+    ck_assert_ptr_null(parse_address("unix", "@weft"));
     ck_assert_mem_eq(parsed.path.sun_path, "\0weft", 5);
     ck_assert_uint_eq(parsed.path_bytes, head + 5);
     ck_assert(!weft__address_has_file(&parsed));
-    ck_assert_ptr_nonnull(parse("unix", "@"));
+    ck_assert_ptr_nonnull(parse_address("unix", "@"));
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &the_network_tells_family_and_type,
-    &host_and_port_are_on_the_two_sides_of_the_last_colon,
-    &what_is_no_host_and_port_is_refused,
-    &hosts_and_services_may_be_just_so_long,
-    &a_path_is_as_long_as_the_kernel_takes_and_ends_with_its_zero,
-    &an_abstract_name_begins_with_a_zero_and_has_none_at_its_end,
+    &the_network_determines_family_and_type,
+    &the_last_colon_separates_host_and_port,
+    &an_invalid_host_and_port_is_refused,
+    &hosts_and_services_have_a_maximum_length,
+    &a_path_may_be_as_long_as_the_kernel_allows_and_ends_with_a_nul,
+    &an_abstract_name_starts_with_a_nul_and_does_not_end_with_one,
 };
 
 int main(void)

@@ -1,6 +1,6 @@
-/* Listening, dialling and resolving: by the text of an address. */
-#include "io/dial.h"
-#include "support.h"
+/* Tests of weft_listen, weft_dial and weft_resolve with textual addresses. */
+#include "io/names/dial.h"
+#include "support/support.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-/* The port of a socket, whatever its family. */
+/* Return the port of a socket of any family. */
 static int port_of(int fd)
 {
     struct sockaddr_storage address;
@@ -22,8 +22,8 @@ static int port_of(int fd)
     return ntohs(((struct sockaddr_in *)&address)->sin_port);
 }
 
-/* host:port; good until it is asked for 4 more. */
-static const char *at(const char *host, int port)
+/* Format "host:port". The text is valid for the next three calls. */
+static const char *host_port(const char *host, int port)
 {
     static char texts[4][128];
     static unsigned next;
@@ -32,25 +32,25 @@ static const char *at(const char *host, int port)
     return text;
 }
 
-/* Listens, or ends the test. */
-static int listening(const char *net, const char *addr)
+/* Listen. Fail the test on an error. */
+static int listen_checked(const char *net, const char *addr)
 {
     int fd = weft_listen(net, addr);
     ck_assert_msg(fd >= 0, "%s", weft_error() != NULL ? weft_error()->message : "?");
     return fd;
 }
 
-static int dialled(const char *net, const char *addr)
+static int dial_checked(const char *net, const char *addr)
 {
     int fd = weft_dial(net, addr);
     ck_assert_msg(fd >= 0, "%s", weft_error() != NULL ? weft_error()->message : "?");
     return fd;
 }
 
-/* A port at which nobody listens: it was free, and the kernel hands them out by turns. */
+/* Return a port without a listener. The kernel does not reuse a free port immediately. */
 static int free_port(void)
 {
-    int fd = listening("tcp", "127.0.0.1:0"), port = port_of(fd);
+    int fd = listen_checked("tcp", "127.0.0.1:0"), port = port_of(fd);
     ck_assert_int_eq(weft_close(fd), 0);
     return port;
 }
@@ -72,8 +72,8 @@ static int option_of(int fd, int level, int option)
     return value;
 }
 
-/* Descriptors that are open now. */
-static size_t open_files(void)
+/* Count the open descriptors. */
+static size_t count_open_files(void)
 {
     size_t n = 0;
     for (int fd = 0; fd < 1024; fd++)
@@ -81,18 +81,21 @@ static size_t open_files(void)
     return n;
 }
 
-/* No fiber, no operation and no descriptor more than before, and nothing that strikes later. */
+/*
+ * Assert that no child, no pending operation, no new descriptor and no pending cancellation
+ * remains.
+ */
 static void assert_nothing_left(size_t files)
 {
     weft_counters counters;
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
-    ck_assert_uint_eq(open_files(), files);
+    ck_assert_uint_eq(count_open_files(), files);
     ck_assert_int_eq(weft_snooze(), 0);
     weft_stats(&counters);
     ck_assert_uint_eq(counters.ops_pending, 0);
 }
 
-/* What one end writes, the other one reads. */
+/* Assert that data flows in both directions. */
 static void assert_connected(int a, int b)
 {
     char got[4];
@@ -104,20 +107,20 @@ static void assert_connected(int a, int b)
     ck_assert_mem_eq(got, "pong", 4);
 }
 
-/* Dials a listener, talks, and closes what it made. */
-static void assert_serves(int listener, const char *net, const char *addr)
+/* Dial a listener, exchange data, and close both ends. */
+static void assert_accepts(int listener, const char *net, const char *addr)
 {
-    int client = dialled(net, addr), server = weft_accept(listener, NULL, NULL);
+    int client = dial_checked(net, addr), server = weft_accept(listener, NULL, NULL);
     ck_assert_int_ge(server, 0);
     assert_connected(client, server);
     ck_assert_int_eq(weft_close(client), 0);
     ck_assert_int_eq(weft_close(server), 0);
 }
 
-START_TEST(a_dialled_socket_does_not_wait_to_fill_packets_and_is_close_on_exec)
+START_TEST(a_dialled_socket_has_tcp_nodelay_and_close_on_exec)
 {
-    int listener = listening("tcp", "127.0.0.1:0");
-    int client = dialled("tcp", at("127.0.0.1", port_of(listener)));
+    int listener = listen_checked("tcp", "127.0.0.1:0");
+    int client = dial_checked("tcp", host_port("127.0.0.1", port_of(listener)));
     ck_assert_int_ne(option_of(client, IPPROTO_TCP, TCP_NODELAY), 0);
     ck_assert(fcntl(client, F_GETFD) & FD_CLOEXEC);
     ck_assert(fcntl(listener, F_GETFD) & FD_CLOEXEC);
@@ -130,44 +133,44 @@ START_TEST(a_dialled_socket_does_not_wait_to_fill_packets_and_is_close_on_exec)
 }
 END_TEST
 
-START_TEST(a_listener_on_all_interfaces_serves_both_families)
+START_TEST(a_listener_on_all_interfaces_accepts_both_families)
 {
-    int listener = listening("tcp", ":0"), port = port_of(listener);
-    assert_serves(listener, "tcp", at("127.0.0.1", port));
-    assert_serves(listener, "tcp", at("", port));
+    int listener = listen_checked("tcp", ":0"), port = port_of(listener);
+    assert_accepts(listener, "tcp", host_port("127.0.0.1", port));
+    assert_accepts(listener, "tcp", host_port("", port));
     if (has_ipv6())
-        assert_serves(listener, "tcp", at("[::1]", port));
+        assert_accepts(listener, "tcp", host_port("[::1]", port));
     weft_close(listener);
 }
 END_TEST
 
-START_TEST(a_listener_of_one_family_does_not_serve_the_other)
+START_TEST(a_listener_of_one_family_does_not_accept_the_other)
 {
-    int listener = listening("tcp4", ":0"), port = port_of(listener);
-    assert_serves(listener, "tcp", at("127.0.0.1", port));
+    int listener = listen_checked("tcp4", ":0"), port = port_of(listener);
+    assert_accepts(listener, "tcp", host_port("127.0.0.1", port));
     if (has_ipv6())
-        ck_assert_int_eq(weft_dial("tcp", at("[::1]", port)), -ECONNREFUSED);
+        ck_assert_int_eq(weft_dial("tcp", host_port("[::1]", port)), -ECONNREFUSED);
     weft_close(listener);
     if (!has_ipv6())
         return;
-    listener = listening("tcp6", ":0");
+    listener = listen_checked("tcp6", ":0");
     port = port_of(listener);
-    assert_serves(listener, "tcp6", at("[::1]", port));
-    ck_assert_int_eq(weft_dial("tcp", at("127.0.0.1", port)), -ECONNREFUSED);
+    assert_accepts(listener, "tcp6", host_port("[::1]", port));
+    ck_assert_int_eq(weft_dial("tcp", host_port("127.0.0.1", port)), -ECONNREFUSED);
     weft_close(listener);
 }
 END_TEST
 
-START_TEST(a_port_that_is_taken_is_refused_with_words)
+START_TEST(a_port_in_use_is_refused_with_a_message)
 {
-    int listener = listening("tcp", "127.0.0.1:0");
-    const char *addr = at("127.0.0.1", port_of(listener));
-    size_t files = open_files();
+    int listener = listen_checked("tcp", "127.0.0.1:0");
+    const char *addr = host_port("127.0.0.1", port_of(listener));
+    size_t files = count_open_files();
     ck_assert_int_eq(weft_listen("tcp", addr), -EADDRINUSE);
-    char words[256];
-    snprintf(words, sizeof words, "cannot listen at %s: %s", addr, strerror(EADDRINUSE));
-    ck_assert_words(-EADDRINUSE, words);
-    int udp = listening("udp", addr); /* another space of ports */
+    char message[256];
+    snprintf(message, sizeof message, "cannot listen at %s: %s", addr, strerror(EADDRINUSE));
+    ck_assert_error(-EADDRINUSE, message);
+    int udp = listen_checked("udp", addr); /* UDP has a separate port space */
     ck_assert_int_eq(weft_listen("udp", addr), -EADDRINUSE);
     weft_close(udp);
     assert_nothing_left(files);
@@ -175,19 +178,19 @@ START_TEST(a_port_that_is_taken_is_refused_with_words)
 }
 END_TEST
 
-START_TEST(a_dial_that_is_refused_has_words)
+START_TEST(a_refused_dial_has_a_message)
 {
-    const char *addr = at("127.0.0.1", free_port());
-    size_t files = open_files();
+    const char *addr = host_port("127.0.0.1", free_port());
+    size_t files = count_open_files();
     ck_assert_int_eq(weft_dial("tcp", addr), -ECONNREFUSED);
-    char words[256];
-    snprintf(words, sizeof words, "cannot connect to %s: Connection refused", addr);
-    ck_assert_words(-ECONNREFUSED, words);
+    char message[256];
+    snprintf(message, sizeof message, "cannot connect to %s: Connection refused", addr);
+    ck_assert_error(-ECONNREFUSED, message);
     assert_nothing_left(files);
 }
 END_TEST
 
-START_TEST(what_is_no_address_is_refused_with_words)
+START_TEST(an_invalid_address_is_refused_with_a_message)
 {
     static const char *const cases[][2] = {
         {"tcp", "127.0.0.1"},  {"tcp", "::1:80"}, {"tcp", "127.0.0.1:70000"},
@@ -196,39 +199,37 @@ START_TEST(what_is_no_address_is_refused_with_words)
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         ck_assert_int_eq(weft_dial(cases[i][0], cases[i][1]), -EINVAL);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
         ck_assert_int_eq(weft_listen(cases[i][0], cases[i][1]), -EINVAL);
     }
 }
 END_TEST
 
 /* T95 */
-START_TEST(a_number_of_the_other_family_is_no_address_of_this_one)
+START_TEST(a_numeric_address_of_the_other_family_is_not_found)
 {
     ck_assert_int_eq(weft_dial("tcp6", "127.0.0.1:1"), -ENOENT);
-    ck_assert_any_words(-ENOENT);
+    ck_assert_any_error(-ENOENT);
     ck_assert_int_eq(weft_dial("tcp4", "[::1]:1"), -ENOENT);
     ck_assert_int_eq(weft_listen("tcp4", "[::1]:0"), -ENOENT);
     ck_assert_int_eq(weft_listen("tcp", ":no-such-service"), -ENOENT);
 }
 END_TEST
 
-/* Whatever addresses the name has, one of them is served. */
-START_TEST(a_name_is_dialled_at_the_address_that_is_served)
+/* One of the addresses of the name has a listener. */
+START_TEST(a_name_is_dialled_at_the_address_that_has_a_listener)
 {
-    int listener = listening("tcp4", "127.0.0.1:0");
-    assert_serves(listener, "tcp", at("localhost", port_of(listener)));
-    assert_serves(listener, "tcp4", at("localhost", port_of(listener)));
+    int listener = listen_checked("tcp4", "127.0.0.1:0");
+    assert_accepts(listener, "tcp", host_port("localhost", port_of(listener)));
+    assert_accepts(listener, "tcp4", host_port("localhost", port_of(listener)));
     weft_close(listener);
-    listener = listening("tcp", "localhost:0");
-    assert_serves(listener, "tcp", at("localhost", port_of(listener)));
+    listener = listen_checked("tcp", "localhost:0");
+    assert_accepts(listener, "tcp", host_port("localhost", port_of(listener)));
     weft_close(listener);
 }
 END_TEST
 
-/*
- * Addresses made by hand, as a resolver would give them.
- */
+/* Address lists as a resolver returns them. */
 
 typedef struct host {
     struct addrinfo list[4];
@@ -236,7 +237,7 @@ typedef struct host {
     size_t count;
 } host;
 
-static void add(host *h, int family, int port)
+static void add_address(host *h, int family, int port)
 {
     size_t i = h->count++;
     struct sockaddr_in *v4 = (struct sockaddr_in *)&h->address[i];
@@ -256,35 +257,35 @@ static void add(host *h, int family, int port)
         h->list[i - 1].ai_next = &h->list[i];
 }
 
-/* A listener that does not answer: its backlog is full, and what comes then is dropped. */
-typedef struct silent {
+/* A listener that does not answer. Its backlog is full, so the kernel drops new connections. */
+typedef struct silent_listener {
     int listener, filler;
     int port;
-} silent;
+} silent_listener;
 
-static silent open_silent(void)
+static silent_listener open_silent_listener(void)
 {
-    silent s = {.listener = listening("tcp", "127.0.0.1:0")};
+    silent_listener s = {.listener = listen_checked("tcp", "127.0.0.1:0")};
     s.port = port_of(s.listener);
     ck_assert_int_eq(listen(s.listener, 0), 0);
-    s.filler = dialled("tcp", at("127.0.0.1", s.port));
+    s.filler = dial_checked("tcp", host_port("127.0.0.1", s.port));
     return s;
 }
 
-static void close_silent(const silent *s)
+static void close_silent_listener(const silent_listener *s)
 {
     weft_close(s->listener);
     weft_close(s->filler);
 }
 
-START_TEST(the_next_address_is_dialled_at_once_when_one_fails)
+START_TEST(the_next_address_is_dialled_immediately_when_one_fails)
 {
-    int listener = listening("tcp", "127.0.0.1:0"), refusing = free_port();
+    int listener = listen_checked("tcp", "127.0.0.1:0"), refusing = free_port();
     host h = {.count = 0};
-    add(&h, AF_INET, refusing);
-    add(&h, AF_INET, refusing);
-    add(&h, AF_INET, port_of(listener));
-    size_t files = open_files();
+    add_address(&h, AF_INET, refusing);
+    add_address(&h, AF_INET, refusing);
+    add_address(&h, AF_INET, port_of(listener));
+    size_t files = count_open_files();
     int client = weft__dial_any(h.list), server = weft_accept(listener, NULL, NULL);
     ck_assert_int_ge(client, 0);
     assert_connected(client, server);
@@ -296,32 +297,32 @@ START_TEST(the_next_address_is_dialled_at_once_when_one_fails)
 }
 END_TEST
 
-START_TEST(when_all_addresses_fail_it_is_with_the_error_of_the_last)
+START_TEST(when_all_addresses_fail_the_dial_returns_the_last_error)
 {
     host h = {.count = 0};
-    add(&h, AF_INET, free_port());
-    add(&h, AF_INET, free_port());
+    add_address(&h, AF_INET, free_port());
+    add_address(&h, AF_INET, free_port());
     h.address[1].ss_family = AF_UNIX; /* -EAFNOSUPPORT */
-    size_t files = open_files();
+    size_t files = count_open_files();
     ck_assert_int_eq(weft__dial_any(h.list), -EAFNOSUPPORT);
     assert_nothing_left(files);
-    host turned = {.count = 0};
-    add(&turned, AF_INET, 1);
-    add(&turned, AF_INET, free_port());
-    turned.address[0].ss_family = AF_UNIX;
-    ck_assert_int_eq(weft__dial_any(turned.list), -ECONNREFUSED);
+    host reversed = {.count = 0};
+    add_address(&reversed, AF_INET, 1);
+    add_address(&reversed, AF_INET, free_port());
+    reversed.address[0].ss_family = AF_UNIX;
+    ck_assert_int_eq(weft__dial_any(reversed.list), -ECONNREFUSED);
     assert_nothing_left(files);
 }
 END_TEST
 
-START_TEST(the_next_address_is_dialled_beside_one_that_does_not_answer)
+START_TEST(the_next_address_is_dialled_in_parallel_with_one_that_does_not_answer)
 {
-    silent s = open_silent();
-    int listener = listening("tcp", "127.0.0.1:0");
+    silent_listener s = open_silent_listener();
+    int listener = listen_checked("tcp", "127.0.0.1:0");
     host h = {.count = 0};
-    add(&h, AF_INET, s.port);
-    add(&h, AF_INET, port_of(listener));
-    size_t files = open_files();
+    add_address(&h, AF_INET, s.port);
+    add_address(&h, AF_INET, port_of(listener));
+    size_t files = count_open_files();
     double begin = weft_now();
     int client = weft__dial_any(h.list);
     ck_assert_int_ge(client, 0);
@@ -332,20 +333,20 @@ START_TEST(the_next_address_is_dialled_beside_one_that_does_not_answer)
     weft_close(server);
     assert_nothing_left(files);
     weft_close(listener);
-    close_silent(&s);
+    close_silent_listener(&s);
 }
 END_TEST
 
 /* RFC 8305, section 4 */
-START_TEST(the_families_are_dialled_by_turns)
+START_TEST(address_families_are_dialled_alternately)
 {
     if (!has_ipv6())
         return;
-    int v4 = listening("tcp", "127.0.0.1:0"), v6 = listening("tcp", "[::1]:0");
+    int v4 = listen_checked("tcp", "127.0.0.1:0"), v6 = listen_checked("tcp", "[::1]:0");
     host h = {.count = 0};
-    add(&h, AF_INET, free_port());
-    add(&h, AF_INET, port_of(v4));
-    add(&h, AF_INET6, port_of(v6));
+    add_address(&h, AF_INET, free_port());
+    add_address(&h, AF_INET, port_of(v4));
+    add_address(&h, AF_INET6, port_of(v6));
     int client = weft__dial_any(h.list);
     ck_assert_int_ge(client, 0);
     ck_assert_int_eq(option_of(client, SOL_SOCKET, SO_DOMAIN), AF_INET6);
@@ -355,14 +356,14 @@ START_TEST(the_families_are_dialled_by_turns)
 }
 END_TEST
 
-START_TEST(a_dial_that_runs_out_of_time_leaves_nothing_behind)
+START_TEST(a_dial_that_times_out_leaks_nothing)
 {
-    silent s = open_silent();
+    silent_listener s = open_silent_listener();
     host h = {.count = 0};
     for (int i = 0; i < 3; i++)
-        add(&h, AF_INET, s.port);
-    size_t files = open_files();
-    /* Nobody has begun; one is under way; two are. */
+        add_address(&h, AF_INET, s.port);
+    size_t files = count_open_files();
+    /* No attempt has started, one is in progress, two are in progress. */
     static const double limits[] = {0, 0.005, WEFT__DIAL_DELAY_S + 0.005};
     for (size_t i = 0; i < COUNT_OF(limits); i++) {
         int rc = 1;
@@ -372,12 +373,12 @@ START_TEST(a_dial_that_runs_out_of_time_leaves_nothing_behind)
         ck_assert_int_eq(rc, -ETIMEDOUT);
         assert_nothing_left(files);
         WEFT_CANCEL_AFTER(limits[i], rc) {
-            ck_assert_int_eq(weft_dial("tcp", at("127.0.0.1", s.port)), -ECANCELED);
+            ck_assert_int_eq(weft_dial("tcp", host_port("127.0.0.1", s.port)), -ECANCELED);
         }
         assert_nothing_left(files);
     }
     ck_assert_ptr_null(weft_error());
-    close_silent(&s);
+    close_silent_listener(&s);
 }
 END_TEST
 
@@ -386,17 +387,17 @@ static weft_value dial_host(void *arg)
     return weft__dial_any(((host *)arg)->list);
 }
 
-START_TEST(a_dial_ends_with_its_fiber_or_with_the_code_of_an_interrupt)
+START_TEST(a_dial_ends_when_its_fiber_is_cancelled_or_interrupted)
 {
-    silent s = open_silent();
+    silent_listener s = open_silent_listener();
     host h = {.count = 0};
-    add(&h, AF_INET, s.port);
-    add(&h, AF_INET, s.port);
-    size_t files = open_files();
+    add_address(&h, AF_INET, s.port);
+    add_address(&h, AF_INET, s.port);
+    size_t files = count_open_files();
     weft_fiber f = weft_spin(dial_host, &h);
     let_run();
     ck_assert_int_eq(weft_children(f, NULL, 0), 1);
-    ck_assert_uint_eq(open_files(), files + 1);
+    ck_assert_uint_eq(count_open_files(), files + 1);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     assert_nothing_left(files);
@@ -409,19 +410,20 @@ START_TEST(a_dial_ends_with_its_fiber_or_with_the_code_of_an_interrupt)
     let_run();
     ck_assert_int_eq(weft_raise(f, -EPROTO, "enough"), 0);
     ck_assert_int_eq(weft_await(f), -EPROTO);
-    ck_assert_words(-EPROTO, "enough");
+    ck_assert_error(-EPROTO, "enough");
     assert_nothing_left(files);
-    close_silent(&s);
+    close_silent_listener(&s);
 }
 END_TEST
 
-START_TEST(datagrams_go_to_whom_they_are_dialled_to)
+START_TEST(datagrams_reach_the_dialled_address)
 {
     static const char *const hosts[] = {"127.0.0.1", "localhost", "[::1]"};
     for (size_t i = 0; i < (has_ipv6() ? 3u : 2u); i++) {
-        int server = listening(i == 2 ? "udp6" : "udp4", at(i == 1 ? "127.0.0.1" : hosts[i], 0));
+        int server =
+            listen_checked(i == 2 ? "udp6" : "udp4", host_port(i == 1 ? "127.0.0.1" : hosts[i], 0));
         const char *net = i == 2 ? "udp" : "udp4";
-        int client = dialled(net, at(hosts[i], port_of(server)));
+        int client = dial_checked(net, host_port(hosts[i], port_of(server)));
         char data[8];
         ck_assert_int_eq(weft_write(client, "question", 8), 8);
         struct sockaddr_storage from;
@@ -437,7 +439,7 @@ START_TEST(datagrams_go_to_whom_they_are_dialled_to)
 }
 END_TEST
 
-/* A path of this process's own, for a socket; whatever was there is gone. */
+/* Return a socket path that is unique to this process. Remove an old file. */
 static const char *socket_path(void)
 {
     static char path[64];
@@ -452,38 +454,39 @@ START_TEST(unix_sockets_listen_at_paths_and_at_abstract_names)
     snprintf(name, sizeof name, "@weft-test-%d", (int)getpid());
     const char *const addrs[] = {socket_path(), name};
     for (size_t i = 0; i < COUNT_OF(addrs); i++) {
-        int listener = listening("unix", addrs[i]);
-        assert_serves(listener, "unix", addrs[i]);
-        size_t files = open_files();
+        int listener = listen_checked("unix", addrs[i]);
+        assert_accepts(listener, "unix", addrs[i]);
+        size_t files = count_open_files();
         ck_assert_int_eq(weft_listen("unix", addrs[i]), -EADDRINUSE);
-        ck_assert_any_words(-EADDRINUSE);
+        ck_assert_any_error(-EADDRINUSE);
         assert_nothing_left(files);
         weft_close(listener);
         ck_assert_int_eq(weft_dial("unix", addrs[i]), -ECONNREFUSED);
-        ck_assert_any_words(-ECONNREFUSED);
+        ck_assert_any_error(-ECONNREFUSED);
     }
     unlink(addrs[0]);
     ck_assert_int_eq(weft_dial("unix", addrs[0]), -ENOENT);
 }
 END_TEST
 
-START_TEST(a_file_that_nobody_listens_at_is_replaced_if_it_is_a_socket)
+START_TEST(an_unused_socket_file_is_replaced_and_other_files_are_not)
 {
     const char *path = socket_path();
-    weft_close(listening("unix", path));
-    int listener = listening("unix", path); /* replaces what the first one left */
-    assert_serves(listener, "unix", path);
+    weft_close(listen_checked("unix", path));
+    int listener = listen_checked("unix", path); /* replaces the file of the first listener */
+    assert_accepts(listener, "unix", path);
     weft_close(listener);
-    int bound = listening("unixgram", path);
-    ck_assert_int_eq(weft_listen("unix", path), -EADDRINUSE); /* of another type, but there */
+    int bound = listen_checked("unixgram", path);
+    /* bound to a socket of another type */
+    ck_assert_int_eq(weft_listen("unix", path), -EADDRINUSE);
     ck_assert_int_eq(weft_listen("unixgram", path), -EADDRINUSE);
-    int client = dialled("unixgram", path);
+    int client = dial_checked("unixgram", path);
     char data[8];
     ck_assert_int_eq(weft_write(client, "datagram", 8), 8);
     ck_assert_int_eq(weft_read(bound, data, 8), 8);
     weft_close(client);
     weft_close(bound);
-    weft_close(listening("unixgram", path));
+    weft_close(listen_checked("unixgram", path));
     unlink(path);
 
     int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -497,7 +500,7 @@ START_TEST(a_file_that_nobody_listens_at_is_replaced_if_it_is_a_socket)
     char target[80];
     snprintf(target, sizeof target, "%s.target", path);
     unlink(target);
-    weft_close(listening("unix", target));
+    weft_close(listen_checked("unix", target));
     ck_assert_int_eq(symlink(target, path), 0); /* not a socket itself */
     ck_assert_int_eq(weft_listen("unix", path), -EADDRINUSE);
     ck_assert_int_eq(unlink(path), 0);
@@ -509,8 +512,8 @@ END_TEST
  * Names.
  */
 
-/* Threads of this process, of which it has one or more that are not its own doing. */
-static size_t threads(void)
+/* Count the entries of /proc/self/task. A sanitizer may have its own threads. */
+static size_t count_tasks(void)
 {
     size_t n = 0;
     DIR *tasks = opendir("/proc/self/task");
@@ -522,11 +525,11 @@ static size_t threads(void)
 }
 
 /* T94 */
-START_TEST(numbers_are_resolved_without_hints_and_without_a_thread)
+START_TEST(numeric_addresses_are_resolved_without_hints_and_without_a_worker)
 {
     struct addrinfo *found = NULL;
     weft_snooze();
-    size_t before = threads();
+    size_t before = count_tasks();
     ck_assert_int_eq(weft_resolve("127.0.0.1", "80", NULL, &found), 0);
     ck_assert_int_eq(found->ai_family, AF_INET);
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)found->ai_addr;
@@ -540,7 +543,7 @@ START_TEST(numbers_are_resolved_without_hints_and_without_a_thread)
     ck_assert_ptr_null(found->ai_next);
     weft_resolve_free(found);
     weft_resolve_free(NULL);
-    ck_assert_uint_eq(threads(), before);
+    ck_assert_uint_eq(count_tasks(), before);
 }
 END_TEST
 
@@ -559,34 +562,34 @@ START_TEST(a_name_needs_no_hints_and_a_service_no_name)
 END_TEST
 
 /* T94 */
-START_TEST(a_lookup_that_fails_gives_an_error_and_words_and_leaves_the_list_alone)
+START_TEST(a_failed_lookup_gives_an_error_with_a_message_and_does_not_change_the_list)
 {
     struct addrinfo other, *found = &other;
     int rc = weft_resolve("no-such-host.invalid", "80", NULL, &found);
-    ck_assert_msg(rc == -ENOENT || rc == -EAGAIN || rc == -EIO, "it says %d", rc);
-    ck_assert_any_words(rc);
+    ck_assert_msg(rc == -ENOENT || rc == -EAGAIN || rc == -EIO, "the result is %d", rc);
+    ck_assert_any_error(rc);
     ck_assert_ptr_nonnull(strstr(weft_error()->message, "no-such-host.invalid: "));
     rc = weft_dial("tcp", "no-such-host.invalid:80");
-    ck_assert_msg(rc == -ENOENT || rc == -EAGAIN || rc == -EIO, "it says %d", rc);
+    ck_assert_msg(rc == -ENOENT || rc == -EAGAIN || rc == -EIO, "the result is %d", rc);
     ck_assert_ptr_nonnull(strstr(weft_error()->message, "no-such-host.invalid: "));
     ck_assert_int_eq(weft_resolve("127.0.0.1", "no-such-service", NULL, &found), -ENOENT);
     ck_assert_int_eq(weft_resolve(NULL, NULL, NULL, &found), -ENOENT);
-    ck_assert_any_words(-ENOENT);
+    ck_assert_any_error(-ENOENT);
     const struct addrinfo family = {.ai_family = 4711}, flags = {.ai_flags = 1 << 30};
     ck_assert_int_eq(weft_resolve("127.0.0.1", NULL, &family, &found), -EINVAL);
     ck_assert_int_eq(weft_resolve("127.0.0.1", NULL, &flags, &found), -EINVAL);
     ck_assert_int_eq(weft_resolve("127.0.0.1", NULL, NULL, NULL), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_ptr_eq(found, &other);
 }
 END_TEST
 
 /* T94 */
-START_TEST(a_lookup_that_has_no_time_does_not_begin)
+START_TEST(a_lookup_with_an_expired_deadline_does_not_start)
 {
     struct addrinfo *found = NULL;
     weft_snooze();
-    size_t before = threads();
+    size_t before = count_tasks();
     for (int i = 0; i < 5; i++) {
         int rc = 1;
         WEFT_CANCEL_AFTER(0, rc) {
@@ -596,11 +599,11 @@ START_TEST(a_lookup_that_has_no_time_does_not_begin)
         ck_assert_int_eq(rc, -ETIMEDOUT);
     }
     ck_assert_ptr_null(found);
-    ck_assert_uint_eq(threads(), before);
+    ck_assert_uint_eq(count_tasks(), before);
 }
 END_TEST
 
-static weft_value look_up(void *arg)
+static weft_value resolve_name(void *arg)
 {
     struct addrinfo *found = NULL;
     int rc = weft_resolve(arg, "80", NULL, &found);
@@ -609,12 +612,12 @@ static weft_value look_up(void *arg)
 }
 
 /* T94, T93 */
-START_TEST(a_lookup_is_left_at_any_moment_and_its_late_result_is_freed)
+START_TEST(a_lookup_can_be_interrupted_at_any_time_and_its_late_result_is_freed)
 {
     static char local[] = "localhost", none[] = "no-such-host.invalid";
     for (int i = 0; i < 200; i++) {
-        weft_fiber f = weft_spin(look_up, i % 2 ? local : none);
-        for (int turns = i % 8; turns > 0; turns--)
+        weft_fiber f = weft_spin(resolve_name, i % 2 ? local : none);
+        for (int ticks = i % 8; ticks > 0; ticks--)
             weft_snooze();
         bool is_interrupted = i % 3 == 0 && weft_interrupt(f, -EINTR) == 0;
         if (!is_interrupted)
@@ -623,7 +626,7 @@ START_TEST(a_lookup_is_left_at_any_moment_and_its_late_result_is_freed)
         bool is_finished = value == (i % 2 ? 0 : -ENOENT) || value == -EAGAIN || value == -EIO;
         ck_assert(value == (is_interrupted ? -EINTR : -ECANCELED) || is_finished);
     }
-    ck_assert_int_eq(weft_await(weft_spin(look_up, local)), 0);
+    ck_assert_int_eq(weft_await(weft_spin(resolve_name, local)), 0);
     weft_counters counters;
     weft_stats(&counters);
     ck_assert_uint_eq(counters.ops_pending, 0);
@@ -631,28 +634,28 @@ START_TEST(a_lookup_is_left_at_any_moment_and_its_late_result_is_freed)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_dialled_socket_does_not_wait_to_fill_packets_and_is_close_on_exec,
-    &a_listener_on_all_interfaces_serves_both_families,
-    &a_listener_of_one_family_does_not_serve_the_other,
-    &a_port_that_is_taken_is_refused_with_words,
-    &a_dial_that_is_refused_has_words,
-    &what_is_no_address_is_refused_with_words,
-    &a_number_of_the_other_family_is_no_address_of_this_one,
-    &a_name_is_dialled_at_the_address_that_is_served,
-    &the_next_address_is_dialled_at_once_when_one_fails,
-    &when_all_addresses_fail_it_is_with_the_error_of_the_last,
-    &the_next_address_is_dialled_beside_one_that_does_not_answer,
-    &the_families_are_dialled_by_turns,
-    &a_dial_that_runs_out_of_time_leaves_nothing_behind,
-    &a_dial_ends_with_its_fiber_or_with_the_code_of_an_interrupt,
-    &datagrams_go_to_whom_they_are_dialled_to,
+    &a_dialled_socket_has_tcp_nodelay_and_close_on_exec,
+    &a_listener_on_all_interfaces_accepts_both_families,
+    &a_listener_of_one_family_does_not_accept_the_other,
+    &a_port_in_use_is_refused_with_a_message,
+    &a_refused_dial_has_a_message,
+    &an_invalid_address_is_refused_with_a_message,
+    &a_numeric_address_of_the_other_family_is_not_found,
+    &a_name_is_dialled_at_the_address_that_has_a_listener,
+    &the_next_address_is_dialled_immediately_when_one_fails,
+    &when_all_addresses_fail_the_dial_returns_the_last_error,
+    &the_next_address_is_dialled_in_parallel_with_one_that_does_not_answer,
+    &address_families_are_dialled_alternately,
+    &a_dial_that_times_out_leaks_nothing,
+    &a_dial_ends_when_its_fiber_is_cancelled_or_interrupted,
+    &datagrams_reach_the_dialled_address,
     &unix_sockets_listen_at_paths_and_at_abstract_names,
-    &a_file_that_nobody_listens_at_is_replaced_if_it_is_a_socket,
-    &numbers_are_resolved_without_hints_and_without_a_thread,
+    &an_unused_socket_file_is_replaced_and_other_files_are_not,
+    &numeric_addresses_are_resolved_without_hints_and_without_a_worker,
     &a_name_needs_no_hints_and_a_service_no_name,
-    &a_lookup_that_fails_gives_an_error_and_words_and_leaves_the_list_alone,
-    &a_lookup_that_has_no_time_does_not_begin,
-    &a_lookup_is_left_at_any_moment_and_its_late_result_is_freed,
+    &a_failed_lookup_gives_an_error_with_a_message_and_does_not_change_the_list,
+    &a_lookup_with_an_expired_deadline_does_not_start,
+    &a_lookup_can_be_interrupted_at_any_time_and_its_late_result_is_freed,
 };
 
 int main(void)

@@ -1,12 +1,13 @@
 /*
- * Names: what weft_resolve and weft_dial make of what a name server and the files say. The server
- * is tests/dns_server.h; without c-ares only what needs none is run.
+ * Tests of weft_resolve and weft_dial with names, for given answers of a name server and given
+ * system files. The server is tests/support/dns_server.h. Without c-ares, only the tests that need
+ * no server run.
  */
-#include "dns_server.h"
-#include "support.h"
+#include "support/dns_server.h"
+#include "support/support.h"
 
 #ifdef WEFT_HAS_CARES
-#include "io/resolve_system.h"
+#include "io/names/system_files.h"
 #endif
 
 #include <dirent.h>
@@ -23,7 +24,7 @@ static const dns_entry table[] = {
     {.name = "alias.test", .cname = "next.test"},
     {.name = "next.test", .cname = "both.test"},
     {.name = "empty.test"},
-    {.name = "slow.test", .a = "192.0.2.5", .deaf = 1},
+    {.name = "slow.test", .a = "192.0.2.5", .dropped = 1},
     {.name = "silent.test", .manner = DNS_SILENT},
     {.name = "held.test", .a = "192.0.2.6", .manner = DNS_HELD},
     {.name = "failing.test", .rcode = DNS_SERVFAIL},
@@ -53,7 +54,7 @@ static void write_file(char path[64], const char *text)
     if (path[0] == '\0')
         snprintf(path, 64, "/tmp/weft-resolve-%d-%s", (int)getpid(),
                  path == hosts_path ? "hosts" : "resolv");
-    char draft[80]; /* renamed: a changed file, however coarse its clock */
+    char draft[80]; /* rename, so that the change is detected even with a coarse clock */
     snprintf(draft, sizeof draft, "%s.new", path);
     FILE *file = fopen(draft, "w");
     ck_assert_ptr_nonnull(file);
@@ -62,8 +63,8 @@ static void write_file(char path[64], const char *text)
     ck_assert_int_eq(rename(draft, path), 0);
 }
 
-/* Begin with a server, and files of the test's own. */
-static void serve_with(const weft_resolver_options *more)
+/* Start a server. Use hosts and resolv.conf files of the test. */
+static void start_server_with(const weft_resolver_options *more)
 {
     static weft_resolver_options o;
     dns_start(&server, table, COUNT_OF(table));
@@ -76,16 +77,16 @@ static void serve_with(const weft_resolver_options *more)
         o.search = "";
     o.hosts_path = hosts_path;
     o.resolv_path = resolv_path;
-    ck_assert_int_eq(weft_resolver(&o), 0);
+    ck_assert_int_eq(weft_set_resolver(&o), 0);
     settings = &o;
 }
 
-static void serve(void)
+static void start_server(void)
 {
-    serve_with(&(weft_resolver_options){.timeout_s = 10});
+    start_server_with(&(weft_resolver_options){.timeout_s = 10});
 }
 
-static void end_serving(void)
+static void stop_server(void)
 {
     weft_counters counters;
     ck_assert_int_eq(weft_children(weft_main(), NULL, 0), 0);
@@ -96,8 +97,8 @@ static void end_serving(void)
     unlink(resolv_path);
 }
 
-/* The addresses as text, "address#port/type" each; the type is a letter of "?sdr". */
-static const char *text_of(const struct addrinfo *list)
+/* Format the addresses, each as "address#port/type". The type is a letter of "?sdr". */
+static const char *addresses_text(const struct addrinfo *list)
 {
     static char text[4096];
     text[0] = '\0';
@@ -113,8 +114,8 @@ static const char *text_of(const struct addrinfo *list)
     return text;
 }
 
-/* What a lookup says: the addresses as text, or the error. */
-static const char *resolved(const char *host, const char *service, const struct addrinfo *hints)
+/* Resolve a name. Return the addresses as text, or the error. */
+static const char *resolve_text(const char *host, const char *service, const struct addrinfo *hints)
 {
     struct addrinfo *found = NULL;
     int rc = weft_resolve(host, service, hints, &found);
@@ -122,117 +123,117 @@ static const char *resolved(const char *host, const char *service, const struct 
         ck_assert_ptr_null(found);
         return strerror(-rc);
     }
-    const char *text = text_of(found);
+    const char *text = addresses_text(found);
     weft_resolve_free(found);
     return text;
 }
 
-/* Wait until the server has been asked for it so often. */
-static void wait_asked(const char *name, int times)
+/* Wait until the server has received this number of queries for a name. */
+static void await_queries(const char *name, int times)
 {
-    while (dns_asked(&server, name) < times)
+    while (dns_queries(&server, name) < times)
         weft_sleep(0.001);
 }
 
-/* It was so often and no more; the server may be behind. */
-static void assert_asked(const char *name, int times)
+/* Assert the number of queries for a name. Wait for queries that the server has not read yet. */
+static void assert_queries(const char *name, int times)
 {
-    wait_asked(name, times);
-    ck_assert_int_eq(dns_asked(&server, name), times);
+    await_queries(name, times);
+    ck_assert_int_eq(dns_queries(&server, name), times);
 }
 
 static const struct addrinfo streams = {.ai_socktype = SOCK_STREAM};
 static const struct addrinfo streams_4 = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
 static const struct addrinfo streams_6 = {.ai_family = AF_INET6, .ai_socktype = SOCK_STREAM};
 
-/* Both of these are in it, in whatever order this machine's routes make it. */
-static void assert_has(const char *text, const char *a, const char *b)
+/* Assert that text contains a and b. Their order depends on the routes of the machine. */
+static void assert_has_both(const char *text, const char *a, const char *b)
 {
     ck_assert_msg(strstr(text, a) != NULL && strstr(text, b) != NULL, "%s", text);
 }
 
-START_TEST(a_name_has_the_addresses_of_both_families_that_the_server_says)
+START_TEST(a_name_has_the_addresses_of_both_families_from_the_server)
 {
-    serve();
-    const char *text = resolved("both.test", "80", &streams);
-    assert_has(text, "192.0.2.1#80/s 192.0.2.2#80/s", "2001:db8::1#80/s");
-    ck_assert_str_eq(resolved("both.test", "0", &streams_4), "192.0.2.1#0/s 192.0.2.2#0/s");
-    ck_assert_str_eq(resolved("BOTH.test.", NULL, &streams_6), "2001:db8::1#0/s");
-    ck_assert_str_eq(resolved("six.test", "1", &streams), "2001:db8::6#1/s");
-    ck_assert_int_eq(dns_asked(&server, "six.test"), 2);
-    end_serving();
+    start_server();
+    const char *text = resolve_text("both.test", "80", &streams);
+    assert_has_both(text, "192.0.2.1#80/s 192.0.2.2#80/s", "2001:db8::1#80/s");
+    ck_assert_str_eq(resolve_text("both.test", "0", &streams_4), "192.0.2.1#0/s 192.0.2.2#0/s");
+    ck_assert_str_eq(resolve_text("BOTH.test.", NULL, &streams_6), "2001:db8::1#0/s");
+    ck_assert_str_eq(resolve_text("six.test", "1", &streams), "2001:db8::6#1/s");
+    ck_assert_int_eq(dns_queries(&server, "six.test"), 2);
+    stop_server();
 }
 END_TEST
 
 /* T94 */
 START_TEST(without_hints_there_is_an_entry_for_each_type)
 {
-    serve();
+    start_server();
     struct addrinfo *found;
     ck_assert_int_eq(weft_resolve("four.test", "7", NULL, &found), 0);
-    ck_assert_str_eq(text_of(found), "192.0.2.4#7/s 192.0.2.4#7/d 192.0.2.4#7/r");
+    ck_assert_str_eq(addresses_text(found), "192.0.2.4#7/s 192.0.2.4#7/d 192.0.2.4#7/r");
     ck_assert_int_eq(found->ai_protocol, IPPROTO_TCP);
     ck_assert_int_eq(found->ai_next->ai_protocol, IPPROTO_UDP);
     ck_assert_ptr_null(found->ai_canonname);
     weft_resolve_free(found);
     const struct addrinfo datagrams = {.ai_protocol = IPPROTO_UDP};
-    ck_assert_str_eq(resolved("four.test", "7", &datagrams), "192.0.2.4#7/d");
+    ck_assert_str_eq(resolve_text("four.test", "7", &datagrams), "192.0.2.4#7/d");
     const struct addrinfo nonsense = {.ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_UDP};
     int rc = weft_resolve("four.test", "7", &nonsense, &found);
     ck_assert_int_eq(rc, -EINVAL);
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-START_TEST(a_port_may_be_a_service_by_its_name)
+START_TEST(a_port_may_be_a_service_name)
 {
-    serve();
-    ck_assert_str_eq(resolved("four.test", "http", &streams), "192.0.2.4#80/s");
+    start_server();
+    ck_assert_str_eq(resolve_text("four.test", "http", &streams), "192.0.2.4#80/s");
     const struct addrinfo numeric = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     ck_assert_int_eq(weft_resolve("four.test", "http", &numeric, &found), -ENOENT);
     ck_assert_int_eq(weft_resolve("four.test", "no-such-service", &streams, &found), -ENOENT);
-    ck_assert_any_words(-ENOENT);
-    ck_assert_int_eq(dns_asked(&server, "four.test"), 2); /* once, for both families */
-    end_serving();
+    ck_assert_any_error(-ENOENT);
+    ck_assert_int_eq(dns_queries(&server, "four.test"), 2); /* once, for both families */
+    stop_server();
 }
 END_TEST
 
 START_TEST(an_alias_is_followed_to_the_canonical_name)
 {
-    serve();
+    start_server();
     struct addrinfo *found;
     const struct addrinfo named = {
         .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_CANONNAME};
     ck_assert_int_eq(weft_resolve("alias.test", "80", &named, &found), 0);
-    ck_assert_str_eq(text_of(found), "192.0.2.1#80/s 192.0.2.2#80/s");
+    ck_assert_str_eq(addresses_text(found), "192.0.2.1#80/s 192.0.2.2#80/s");
     ck_assert_str_eq(found->ai_canonname, "both.test");
     ck_assert_ptr_null(found->ai_next->ai_canonname);
     weft_resolve_free(found);
     ck_assert_int_eq(weft_resolve("four.test", "80", &named, &found), 0);
     ck_assert_str_eq(found->ai_canonname, "four.test");
     weft_resolve_free(found);
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-START_TEST(ipv4_addresses_are_mapped_if_that_is_asked_for)
+START_TEST(ipv4_addresses_are_mapped_on_request)
 {
-    serve();
+    start_server();
     struct addrinfo mapped = streams_6;
     mapped.ai_flags = AI_V4MAPPED;
-    ck_assert_str_eq(resolved("four.test", "80", &mapped), "::ffff:192.0.2.4#80/s");
-    ck_assert_str_eq(resolved("both.test", "80", &mapped), "2001:db8::1#80/s");
+    ck_assert_str_eq(resolve_text("four.test", "80", &mapped), "::ffff:192.0.2.4#80/s");
+    ck_assert_str_eq(resolve_text("both.test", "80", &mapped), "2001:db8::1#80/s");
     mapped.ai_flags |= AI_ALL;
-    assert_has(resolved("both.test", "80", &mapped), "2001:db8::1#80/s",
-               "::ffff:192.0.2.1#80/s ::ffff:192.0.2.2#80/s");
-    end_serving();
+    assert_has_both(resolve_text("both.test", "80", &mapped), "2001:db8::1#80/s",
+                    "::ffff:192.0.2.1#80/s ::ffff:192.0.2.2#80/s");
+    stop_server();
 }
 END_TEST
 
-START_TEST(names_that_are_none_and_servers_that_fail_are_told_apart)
+START_TEST(unknown_names_and_failing_servers_give_different_errors)
 {
-    serve();
+    start_server();
     static const struct {
         const char *name;
         int code;
@@ -245,132 +246,132 @@ START_TEST(names_that_are_none_and_servers_that_fail_are_told_apart)
         int rc = weft_resolve(cases[i].name, "80", &streams, &found);
         ck_assert_msg(rc == cases[i].code, "%s: %d", cases[i].name, rc);
         ck_assert_ptr_null(found);
-        ck_assert_any_words(rc);
+        ck_assert_any_error(rc);
         ck_assert_ptr_nonnull(strstr(weft_error()->message, cases[i].name));
     }
-    ck_assert_str_eq(resolved("broken.test", "80", &streams_4), strerror(EIO));
+    ck_assert_str_eq(resolve_text("broken.test", "80", &streams_4), strerror(EIO));
     ck_assert_int_eq(weft_dial("tcp", "empty.test:80"), -ENOENT);
-    ck_assert_str_eq(resolved("four.test", "80", &streams_6), strerror(ENOENT));
-    end_serving();
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_6), strerror(ENOENT));
+    stop_server();
 }
 END_TEST
 
-/* AAAA is answered, with nothing; A is not. */
-START_TEST(a_name_is_not_denied_because_of_the_other_family)
+/* The server answers AAAA without records, and does not answer A. */
+START_TEST(a_name_is_not_reported_missing_if_one_family_was_not_answered)
 {
-    serve_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
-    ck_assert_str_eq(resolved("half.test", "80", &streams), strerror(EAGAIN));
-    ck_assert_str_eq(resolved("half.test", "80", &streams_6), strerror(ENOENT));
-    end_serving();
+    start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
+    ck_assert_str_eq(resolve_text("half.test", "80", &streams), strerror(EAGAIN));
+    ck_assert_str_eq(resolve_text("half.test", "80", &streams_6), strerror(ENOENT));
+    stop_server();
 }
 END_TEST
 
-START_TEST(a_server_that_does_not_answer_is_asked_again)
+START_TEST(a_query_is_repeated_if_the_server_does_not_answer)
 {
-    serve_with(&(weft_resolver_options){.timeout_s = 0.05, .tries = 8});
-    ck_assert_str_eq(resolved("slow.test", "80", &streams_4), "192.0.2.5#80/s");
-    ck_assert_int_ge(dns_asked(&server, "slow.test"), 2);
-    end_serving();
+    start_server_with(&(weft_resolver_options){.timeout_s = 0.05, .tries = 8});
+    ck_assert_str_eq(resolve_text("slow.test", "80", &streams_4), "192.0.2.5#80/s");
+    ck_assert_int_ge(dns_queries(&server, "slow.test"), 2);
+    stop_server();
 }
 END_TEST
 
 START_TEST(no_answer_is_an_error_after_all_tries)
 {
-    serve_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 3});
-    ck_assert_str_eq(resolved("silent.test", "80", &streams_4), strerror(EAGAIN));
-    ck_assert_any_words(-EAGAIN);
-    assert_asked("silent.test", 3);
-    end_serving();
+    start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 3});
+    ck_assert_str_eq(resolve_text("silent.test", "80", &streams_4), strerror(EAGAIN));
+    ck_assert_any_error(-EAGAIN);
+    assert_queries("silent.test", 3);
+    stop_server();
 }
 END_TEST
 
-START_TEST(the_next_server_is_asked_when_one_is_not_there)
+START_TEST(the_next_server_is_queried_if_one_is_unreachable)
 {
-    serve_with(&(weft_resolver_options){.servers = "127.0.0.1:1", .timeout_s = 10});
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), strerror(EAGAIN));
+    start_server_with(&(weft_resolver_options){.servers = "127.0.0.1:1", .timeout_s = 10});
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), strerror(EAGAIN));
     char servers[64];
     snprintf(servers, sizeof servers, "127.0.0.1:1,%s", server.address);
     weft_resolver_options o = *settings;
     o.servers = servers;
-    ck_assert_int_eq(weft_resolver(&o), 0);
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    end_serving();
+    ck_assert_int_eq(weft_set_resolver(&o), 0);
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    stop_server();
 }
 END_TEST
 
-START_TEST(what_is_no_answer_to_the_question_is_not_taken_for_one)
+START_TEST(a_response_that_does_not_match_the_query_is_ignored)
 {
-    serve_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
+    start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
     static const char *const names[] = {"wrong-id.test", "noise.test", "other.test"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
-        ck_assert_str_eq(resolved(names[i], "80", &streams_4), strerror(EAGAIN));
-        assert_asked(names[i], 2);
+        ck_assert_str_eq(resolve_text(names[i], "80", &streams_4), strerror(EAGAIN));
+        assert_queries(names[i], 2);
     }
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-START_TEST(an_answer_that_was_cut_off_is_asked_for_by_tcp)
+START_TEST(a_truncated_answer_is_requested_over_tcp)
 {
-    serve();
-    const char *text = resolved("long.test", "80", &streams);
-    assert_has(text, "192.0.2.10#80/s 192.0.2.11#80/s 192.0.2.12#80/s", "2001:db8::a#80/s");
+    start_server();
+    const char *text = resolve_text("long.test", "80", &streams);
+    assert_has_both(text, "192.0.2.10#80/s 192.0.2.11#80/s 192.0.2.12#80/s", "2001:db8::a#80/s");
     ck_assert_int_eq(atomic_load(&server.asked->tcp), 2);
-    ck_assert_str_eq(resolved("hanging.test", "80", &streams_4), strerror(EAGAIN));
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    end_serving();
+    ck_assert_str_eq(resolve_text("hanging.test", "80", &streams_4), strerror(EAGAIN));
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    stop_server();
 }
 END_TEST
 
-START_TEST(the_hosts_file_comes_first_and_is_read_again_when_it_has_changed)
+START_TEST(the_hosts_file_has_priority_and_is_reread_after_a_change)
 {
-    serve();
+    start_server();
     write_file(hosts_path, "10.0.0.1 Four.test first # four\n"
                            "# 10.0.0.2 four.test\n"
                            "\t10.0.0.3\tother\tFOUR.TEST\n"
                            "fd00::4 four.test\nnonsense four.test\n10.0.0.5 four.test.org\n"
-                           "::ffff:10.0.0.6 four.test"); /* without an end */
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4),
+                           "::ffff:10.0.0.6 four.test"); /* no final newline */
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4),
                      "10.0.0.1#80/s 10.0.0.3#80/s 10.0.0.6#80/s");
-    ck_assert_str_eq(resolved("first", "80", &streams), "10.0.0.1#80/s");
-    assert_has(resolved("four.test", "80", &streams), "10.0.0.1#80/s", "fd00::4#80/s");
+    ck_assert_str_eq(resolve_text("first", "80", &streams), "10.0.0.1#80/s");
+    assert_has_both(resolve_text("four.test", "80", &streams), "10.0.0.1#80/s", "fd00::4#80/s");
     struct addrinfo *found;
     struct addrinfo named = streams_4;
     named.ai_flags = AI_CANONNAME;
     ck_assert_int_eq(weft_resolve("other", NULL, &named, &found), 0);
     ck_assert_str_eq(found->ai_canonname, "other");
     weft_resolve_free(found);
-    ck_assert_int_eq(dns_asked(&server, "four.test"), 0);
-    ck_assert_str_eq(resolved("both.test", NULL, &streams_6), "2001:db8::1#0/s");
+    ck_assert_int_eq(dns_queries(&server, "four.test"), 0);
+    ck_assert_str_eq(resolve_text("both.test", NULL, &streams_6), "2001:db8::1#0/s");
     write_file(hosts_path, "10.0.0.7 four.test\n");
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "10.0.0.7#80/s");
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "10.0.0.7#80/s");
     unlink(hosts_path);
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    end_serving();
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    stop_server();
 }
 END_TEST
 
 START_TEST(the_loopback_of_ipv6_in_the_hosts_file_is_127_0_0_1_for_ipv4)
 {
-    serve();
+    start_server();
     write_file(hosts_path, "127.0.0.1 both-loops\n::1 both-loops six-loop\n127.0.0.1 both-loops\n");
-    ck_assert_str_eq(resolved("six-loop", "80", &streams_4), "127.0.0.1#80/s");
-    ck_assert_str_eq(resolved("both-loops", "80", &streams_4), "127.0.0.1#80/s");
-    ck_assert_str_eq(resolved("six-loop", "80", &streams_6), "::1#80/s");
-    end_serving();
+    ck_assert_str_eq(resolve_text("six-loop", "80", &streams_4), "127.0.0.1#80/s");
+    ck_assert_str_eq(resolve_text("both-loops", "80", &streams_4), "127.0.0.1#80/s");
+    ck_assert_str_eq(resolve_text("six-loop", "80", &streams_6), "::1#80/s");
+    stop_server();
 }
 END_TEST
 
-START_TEST(a_zero_in_the_hosts_file_does_not_hide_the_lines_behind_it)
+START_TEST(a_nul_byte_in_the_hosts_file_does_not_hide_the_following_lines)
 {
-    serve();
+    start_server();
     int fd = open(hosts_path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     static const char text[] = "\0\0\n10.0.0.1 one.test\0\n\0 10.0.0.2 two.test\n";
     ck_assert_int_eq(write(fd, text, sizeof text - 1), sizeof text - 1);
     close(fd);
-    ck_assert_str_eq(resolved("one.test", "80", &streams_4), "10.0.0.1#80/s");
-    ck_assert_str_eq(resolved("two.test", "80", &streams_4), "10.0.0.2#80/s");
-    end_serving();
+    ck_assert_str_eq(resolve_text("one.test", "80", &streams_4), "10.0.0.1#80/s");
+    ck_assert_str_eq(resolve_text("two.test", "80", &streams_4), "10.0.0.2#80/s");
+    stop_server();
 }
 END_TEST
 
@@ -380,156 +381,154 @@ static weft_value sleep_long(void *arg)
     return weft_sleep(1000);
 }
 
-START_TEST(after_a_shutdown_names_are_looked_up)
+START_TEST(names_can_be_resolved_after_a_shutdown)
 {
-    serve();
+    start_server();
     weft_go(sleep_long, NULL);
     weft_snooze();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    end_serving();
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    stop_server();
 }
 END_TEST
 
-START_TEST(localhost_is_this_machine_without_being_listed)
+START_TEST(localhost_is_the_loopback_address_without_being_listed)
 {
-    serve();
-    ck_assert_str_eq(resolved("localhost", "80", &streams_4), "127.0.0.1#80/s");
-    ck_assert_str_eq(resolved("localhost", "80", &streams_6), "::1#80/s");
+    start_server();
+    ck_assert_str_eq(resolve_text("localhost", "80", &streams_4), "127.0.0.1#80/s");
+    ck_assert_str_eq(resolve_text("localhost", "80", &streams_6), "::1#80/s");
     ck_assert_int_eq(atomic_load(&server.asked->udp), 0);
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-START_TEST(domains_are_searched_for_a_name_without_a_dot)
+START_TEST(search_domains_apply_to_a_name_without_a_dot)
 {
-    serve_with(&(weft_resolver_options){.search = "first.test second.test"});
+    start_server_with(&(weft_resolver_options){.search = "first.test second.test"});
     struct addrinfo *found, named = streams_4;
     named.ai_flags = AI_CANONNAME;
     ck_assert_int_eq(weft_resolve("www", "80", &named, &found), 0);
-    ck_assert_str_eq(text_of(found), "192.0.2.18#80/s");
+    ck_assert_str_eq(addresses_text(found), "192.0.2.18#80/s");
     ck_assert_str_eq(found->ai_canonname, "www.second.test");
     weft_resolve_free(found);
-    ck_assert_str_eq(resolved("www.", "80", &streams_4), strerror(ENOENT));
-    end_serving();
+    ck_assert_str_eq(resolve_text("www.", "80", &streams_4), strerror(ENOENT));
+    stop_server();
 }
 END_TEST
 
-START_TEST(the_options_in_resolv_conf_hold_and_are_read_again)
+START_TEST(the_options_in_resolv_conf_apply_and_are_reread)
 {
-    serve();
-    weft_resolver_options patient = *settings, quick = *settings;
-    quick.search = patient.search = NULL;
-    quick.timeout_s = 0.01;
+    start_server();
+    weft_resolver_options long_timeout = *settings, short_timeout = *settings;
+    short_timeout.search = long_timeout.search = NULL;
+    short_timeout.timeout_s = 0.01;
     write_file(resolv_path, "; ours\nsearch second.test\noptions rotate attempts:1\n");
-    ck_assert_int_eq(weft_resolver(&patient), 0);
-    ck_assert_str_eq(resolved("www", "80", &streams_4), "192.0.2.18#80/s");
-    ck_assert_int_eq(weft_resolver(&quick), 0);
-    ck_assert_str_eq(resolved("silent.test.", "80", &streams_4), strerror(EAGAIN));
-    assert_asked("silent.test", 1);
+    ck_assert_int_eq(weft_set_resolver(&long_timeout), 0);
+    ck_assert_str_eq(resolve_text("www", "80", &streams_4), "192.0.2.18#80/s");
+    ck_assert_int_eq(weft_set_resolver(&short_timeout), 0);
+    ck_assert_str_eq(resolve_text("silent.test.", "80", &streams_4), strerror(EAGAIN));
+    assert_queries("silent.test", 1);
     write_file(resolv_path, "search silent.test\noptions attempts:3\n");
-    ck_assert_str_eq(resolved("silent.test.", "80", &streams_4), strerror(EAGAIN));
-    assert_asked("silent.test", 4);
-    ck_assert_str_eq(resolved("a", "80", &streams_4), strerror(EAGAIN));
-    assert_asked("a.silent.test", 3);
+    ck_assert_str_eq(resolve_text("silent.test.", "80", &streams_4), strerror(EAGAIN));
+    assert_queries("silent.test", 4);
+    ck_assert_str_eq(resolve_text("a", "80", &streams_4), strerror(EAGAIN));
+    assert_queries("a.silent.test", 3);
     ck_assert_int_eq(setenv("RES_OPTIONS", "attempts:2", 1), 0);
     write_file(resolv_path, "\n");
-    ck_assert_str_eq(resolved("silent.test.", "80", &streams_4), strerror(EAGAIN));
-    assert_asked("silent.test", 6);
-    end_serving();
+    ck_assert_str_eq(resolve_text("silent.test.", "80", &streams_4), strerror(EAGAIN));
+    assert_queries("silent.test", 6);
+    stop_server();
 }
 END_TEST
 
-START_TEST(settings_that_make_no_sense_are_refused_and_change_nothing)
+START_TEST(invalid_settings_are_refused_and_change_nothing)
 {
-    serve();
+    start_server();
     static const char *const wrong[] = {
         "",         "nobody",          "127.0.0.1:",  "127.0.0.1:0",  "[::1", "[::1]53",
         "1.2.3.4,", "127.0.0.1:99999", "[127.0.0.1]", "127.0.0.1:5x", "::1:", "127.0.0.1 "};
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         weft_resolver_options o = {.servers = wrong[i]};
-        ck_assert_msg(weft_resolver(&o) == -EINVAL, "'%s'", wrong[i]);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_msg(weft_set_resolver(&o) == -EINVAL, "'%s'", wrong[i]);
+        ck_assert_any_error(-EINVAL);
     }
-    ck_assert_int_eq(weft_resolver(&(weft_resolver_options){.timeout_s = -1}), -EINVAL);
-    ck_assert_int_eq(weft_resolver(&(weft_resolver_options){.timeout_s = NAN}), -EINVAL);
-    ck_assert_int_eq(weft_resolver(&(weft_resolver_options){.tries = -1}), -EINVAL);
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    ck_assert_int_eq(weft_set_resolver(&(weft_resolver_options){.timeout_s = -1}), -EINVAL);
+    ck_assert_int_eq(weft_set_resolver(&(weft_resolver_options){.timeout_s = NAN}), -EINVAL);
+    ck_assert_int_eq(weft_set_resolver(&(weft_resolver_options){.tries = -1}), -EINVAL);
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
     static const char *const right[] = {"::1", "[::1]", "[::1]:5353,127.0.0.1", "10.0.0.1:53"};
     for (size_t i = 0; i < COUNT_OF(right); i++)
-        ck_assert_int_eq(weft_resolver(&(weft_resolver_options){.servers = right[i]}), 0);
-    ck_assert_int_eq(weft_resolver(NULL), 0);
-    ck_assert_int_eq(weft_resolver(NULL), 0);
-    end_serving();
+        ck_assert_int_eq(weft_set_resolver(&(weft_resolver_options){.servers = right[i]}), 0);
+    ck_assert_int_eq(weft_set_resolver(NULL), 0);
+    ck_assert_int_eq(weft_set_resolver(NULL), 0);
+    stop_server();
 }
 END_TEST
 
-START_TEST(hints_that_only_the_c_library_knows_do_not_go_with_own_servers)
+START_TEST(hints_that_only_the_c_library_supports_are_refused_with_custom_servers)
 {
-    serve();
+    start_server();
     struct addrinfo *found = NULL, hints = {.ai_flags = AI_IDN};
     ck_assert_int_eq(weft_resolve("four.test", NULL, &hints, &found), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     hints = (struct addrinfo){.ai_family = 4711};
     ck_assert_int_eq(weft_resolve("four.test", NULL, &hints, &found), -EINVAL);
     hints = (struct addrinfo){.ai_flags = AI_NUMERICHOST};
     ck_assert_int_eq(weft_resolve("four.test", NULL, &hints, &found), -ENOENT);
     ck_assert_int_eq(atomic_load(&server.asked->udp), 0);
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-/*
- * Many, and what strikes them.
- */
+/* Concurrent and interrupted lookups. */
 
-typedef struct asking {
+typedef struct lookup {
     const char *name;
     const char *service; /* NULL: "80" */
     int rc;
     char text[128];
-} asking;
+} lookup;
 
-static weft_value ask(void *arg)
+static weft_value run_lookup(void *arg)
 {
-    asking *a = arg;
+    lookup *a = arg;
     struct addrinfo *found = NULL;
     const char *service = a->service != NULL ? a->service : "80";
     a->rc = weft_resolve(a->name, service, &streams_4, &found);
     if (a->rc == 0 && found != NULL)
-        snprintf(a->text, sizeof a->text, "%s", text_of(found));
+        snprintf(a->text, sizeof a->text, "%s", addresses_text(found));
     weft_resolve_free(found);
     return a->rc;
 }
 
-#define CROWD 500
+#define LOOKUPS 500
 
-START_TEST(five_hundred_ask_at_once_and_each_gets_its_own_answer)
+START_TEST(five_hundred_concurrent_lookups_each_get_their_own_answer)
 {
-    serve_with(&(weft_resolver_options){.timeout_s = 1, .tries = 5});
-    static asking crowd[CROWD];
+    start_server_with(&(weft_resolver_options){.timeout_s = 1, .tries = 5});
+    static lookup lookups[LOOKUPS];
     static const char *const names[] = {"four.test", "both.test", "no-such.test", "long.test",
                                         "alias.test"};
-    for (size_t i = 0; i < CROWD; i++) {
-        crowd[i].name = names[i % COUNT_OF(names)];
-        ck_assert_uint_ne(weft_spin(ask, &crowd[i]), 0);
+    for (size_t i = 0; i < LOOKUPS; i++) {
+        lookups[i].name = names[i % COUNT_OF(names)];
+        ck_assert_uint_ne(weft_spin(run_lookup, &lookups[i]), 0);
     }
-    while (weft_await_children() != 0) /* -ENOENT, of those that asked for nothing */
+    while (weft_await_children() != 0) /* -ENOENT of the lookups of unknown names */
         continue;
-    for (size_t i = 0; i < CROWD; i++) {
+    for (size_t i = 0; i < LOOKUPS; i++) {
         static const char *const texts[] = {"192.0.2.4#80/s", "192.0.2.1#80/s 192.0.2.2#80/s", "",
                                             "192.0.2.10#80/s 192.0.2.11#80/s 192.0.2.12#80/s",
                                             "192.0.2.1#80/s 192.0.2.2#80/s"};
         const char *text = texts[i % COUNT_OF(names)];
-        ck_assert_int_eq(crowd[i].rc, *text != '\0' ? 0 : -ENOENT);
-        ck_assert_str_eq(crowd[i].text, text);
+        ck_assert_int_eq(lookups[i].rc, *text != '\0' ? 0 : -ENOENT);
+        ck_assert_str_eq(lookups[i].text, text);
     }
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-/* Descriptors that are open now. */
-static size_t open_files(void)
+/* Count the open descriptors. */
+static size_t count_open_files(void)
 {
     size_t n = 0;
     for (int fd = 0; fd < 1024; fd++)
@@ -537,11 +536,11 @@ static size_t open_files(void)
     return n;
 }
 
-START_TEST(a_deadline_before_the_answer_leaves_nothing_behind)
+START_TEST(a_deadline_before_the_answer_leaks_nothing)
 {
-    serve();
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    size_t files = open_files();
+    start_server();
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    size_t files = count_open_files();
     for (int i = 0; i < 5; i++) { /* T94 */
         struct addrinfo *found = NULL;
         int rc = 1;
@@ -552,66 +551,67 @@ START_TEST(a_deadline_before_the_answer_leaves_nothing_behind)
         ck_assert_ptr_null(found);
         let_run();
         ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
-        ck_assert_uint_eq(open_files(), files);
+        ck_assert_uint_eq(count_open_files(), files);
     }
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    end_serving();
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    stop_server();
 }
 END_TEST
 
 START_TEST(a_lookup_that_ran_out_of_tries_leaves_no_descriptor_open)
 {
-    serve_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    size_t files = open_files();
-    ck_assert_str_eq(resolved("silent.test", "80", &streams_4), strerror(EAGAIN));
-    ck_assert_uint_eq(open_files(), files);
-    end_serving();
+    start_server_with(&(weft_resolver_options){.timeout_s = 0.01, .tries = 2});
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    size_t files = count_open_files();
+    ck_assert_str_eq(resolve_text("silent.test", "80", &streams_4), strerror(EAGAIN));
+    ck_assert_uint_eq(count_open_files(), files);
+    stop_server();
 }
 END_TEST
 
-START_TEST(an_answer_that_comes_too_late_is_not_given_to_the_next)
+START_TEST(a_late_answer_is_not_given_to_the_next_lookup)
 {
-    serve();
-    asking late = {.name = "held.test"}, other = {.name = "silent.test"};
-    weft_fiber f = weft_spin(ask, &late), g = weft_spin(ask, &other); /* which keeps it going */
-    wait_asked("held.test", 1);
+    start_server();
+    lookup late = {.name = "held.test"}, other = {.name = "silent.test"};
+    weft_fiber f = weft_spin(run_lookup, &late),
+               g = weft_spin(run_lookup, &other); /* keeps the resolver active */
+    await_queries("held.test", 1);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    /* Its answer comes now, before this one's. */
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    /* The server now sends the answer for held.test, then the answer for four.test. */
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
     ck_assert_int_eq(late.rc, -ECANCELED);
     ck_assert_int_eq(weft_interrupt(g, -7), 0);
     ck_assert_int_eq(weft_await(g), -7);
     let_run();
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-START_TEST(two_ask_for_the_same_and_one_of_them_leaves)
+START_TEST(of_two_lookups_of_one_name_one_can_be_cancelled)
 {
-    serve();
-    asking one = {.name = "held.test"}, two = {.name = "held.test"};
-    weft_fiber f = weft_spin(ask, &one), g = weft_spin(ask, &two);
-    wait_asked("held.test", 2);
+    start_server();
+    lookup one = {.name = "held.test"}, two = {.name = "held.test"};
+    weft_fiber f = weft_spin(run_lookup, &one), g = weft_spin(run_lookup, &two);
+    await_queries("held.test", 2);
     weft_stop(f, 0);
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
     ck_assert_int_eq(weft_await(g), 0);
     ck_assert_str_eq(two.text, "192.0.2.6#80/s");
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(one.rc, -ECANCELED);
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-START_TEST(a_lookup_is_left_at_any_moment)
+START_TEST(a_lookup_can_be_interrupted_at_any_time)
 {
-    serve();
+    start_server();
     for (int i = 0; i < 300; i++) {
-        asking a = {.name = i % 3 == 0 ? "silent.test" : i % 3 == 1 ? "four.test" : "long.test"};
-        a.service = i % 5 == 0 ? "http" : NULL; /* which takes the pool */
-        weft_fiber f = weft_spin(ask, &a);
-        for (int turns = i % 10; turns > 0; turns--)
+        lookup a = {.name = i % 3 == 0 ? "silent.test" : i % 3 == 1 ? "four.test" : "long.test"};
+        a.service = i % 5 == 0 ? "http" : NULL; /* a service name needs a worker */
+        weft_fiber f = weft_spin(run_lookup, &a);
+        for (int ticks = i % 10; ticks > 0; ticks--)
             i % 2 ? weft_sleep(0) : weft_snooze();
         bool is_interrupted = i % 4 == 0 && weft_interrupt(f, -EINTR) == 0;
         if (!is_interrupted)
@@ -619,128 +619,128 @@ START_TEST(a_lookup_is_left_at_any_moment)
         weft_value value = weft_await(f);
         ck_assert(value == (is_interrupted ? -EINTR : -ECANCELED) || value == 0);
     }
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
     let_run();
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-START_TEST(lookups_under_way_end_by_the_settings_that_they_were_begun_with)
+START_TEST(lookups_in_progress_keep_the_settings_they_started_with)
 {
-    serve();
-    asking a = {.name = "held.test"};
-    weft_fiber f = weft_spin(ask, &a);
-    wait_asked("held.test", 1);
+    start_server();
+    lookup a = {.name = "held.test"};
+    weft_fiber f = weft_spin(run_lookup, &a);
+    await_queries("held.test", 1);
     weft_resolver_options o = *settings;
     o.servers = "127.0.0.1:1";
-    ck_assert_int_eq(weft_resolver(&o), 0);
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), strerror(EAGAIN));
-    ck_assert_int_eq(weft_resolver(settings), 0);
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    ck_assert_int_eq(weft_set_resolver(&o), 0);
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), strerror(EAGAIN));
+    ck_assert_int_eq(weft_set_resolver(settings), 0);
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_str_eq(a.text, "192.0.2.6#80/s");
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-static weft_value ask_shielded(void *arg)
+static weft_value run_shielded_lookup(void *arg)
 {
     WEFT_SHIELD(INFINITY) {
-        ask(arg);
+        run_lookup(arg);
     }
     return 0;
 }
 
-/* Who drives the lookups is main's child as well. */
+/* The fiber that runs the lookups is a child of main too. */
 START_TEST(a_lookup_in_a_shield_survives_the_end_of_all_children)
 {
-    serve_with(&(weft_resolver_options){.timeout_s = 0.05, .tries = 8});
-    asking a = {.name = "slow.test"};
-    weft_spin(ask_shielded, &a);
-    wait_asked("slow.test", 1);
+    start_server_with(&(weft_resolver_options){.timeout_s = 0.05, .tries = 8});
+    lookup a = {.name = "slow.test"};
+    weft_spin(run_shielded_lookup, &a);
+    await_queries("slow.test", 1);
     ck_assert_int_eq(weft_terminate_children(10), 0);
     ck_assert_int_eq(a.rc, 0);
     ck_assert_str_eq(a.text, "192.0.2.5#80/s");
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-START_TEST(main_waits_for_a_lookup_but_not_for_that_of_a_daemon)
+START_TEST(main_waits_for_a_lookup_but_not_for_a_lookup_of_a_daemon)
 {
-    serve();
-    asking a = {.name = "four.test"}, b = {.name = "silent.test"};
+    start_server();
+    lookup a = {.name = "four.test"}, b = {.name = "silent.test"};
     weft_fiber daemon =
-        weft_spin_with(ask, &b, &(weft_spin_options){.is_daemon = true, .name = "daemon"});
-    ck_assert_int_eq(weft_go(ask, &a), 0);
+        weft_spin_with(run_lookup, &b, &(weft_spin_options){.is_daemon = true, .name = "daemon"});
+    ck_assert_int_eq(weft_go(run_lookup, &a), 0);
     ck_assert_int_eq(weft_suspend(), 0);
     ck_assert_str_eq(a.text, "192.0.2.4#80/s");
     ck_assert_int_eq(weft_state_of(daemon), WEFT_WAITING);
     weft_cancel(daemon);
     ck_assert_int_eq(weft_await(daemon), -ECANCELED);
     let_run();
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-START_TEST(a_fiber_with_the_smallest_stack_can_ask)
+START_TEST(a_fiber_with_the_smallest_stack_can_resolve_a_name)
 {
-    serve();
-    asking a = {.name = "long.test"};
-    weft_fiber f = weft_spin_with(ask, &a, &(weft_spin_options){.stack_bytes = 16 << 10});
+    start_server();
+    lookup a = {.name = "long.test"};
+    weft_fiber f = weft_spin_with(run_lookup, &a, &(weft_spin_options){.stack_bytes = 16 << 10});
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_str_eq(a.text, "192.0.2.10#80/s 192.0.2.11#80/s 192.0.2.12#80/s");
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-static void *ask_and_end(void *arg)
+static void *resolve_and_end_thread(void *arg)
 {
-    static asking done = {.name = "four.test"}, open = {.name = "silent.test"};
+    static lookup done = {.name = "four.test"}, open = {.name = "silent.test"};
     (void)arg;
-    if (weft_resolver(settings) != 0 || ask(&done) != 0)
-        return "it could not ask";
-    int before = dns_asked(&server, "silent.test");
-    weft_spin(ask, &open);
-    wait_asked("silent.test", before + 1);
+    if (weft_set_resolver(settings) != 0 || run_lookup(&done) != 0)
+        return "the lookup failed";
+    int before = dns_queries(&server, "silent.test");
+    weft_spin(run_lookup, &open);
+    await_queries("silent.test", before + 1);
     return NULL;
 }
 
-START_TEST(a_thread_may_end_with_a_lookup_under_way)
+START_TEST(a_thread_may_end_during_a_lookup)
 {
-    serve();
+    start_server();
     size_t files = 0;
     for (int i = 0; i < 5; i++) {
         pthread_t thread;
         void *wrong;
-        ck_assert_int_eq(pthread_create(&thread, NULL, ask_and_end, NULL), 0);
+        ck_assert_int_eq(pthread_create(&thread, NULL, resolve_and_end_thread, NULL), 0);
         ck_assert_int_eq(pthread_join(thread, &wrong), 0);
         ck_assert_msg(wrong == NULL, "%s", (const char *)wrong);
         if (i == 0)
-            files = open_files();
-        ck_assert_uint_eq(open_files(), files);
+            files = count_open_files();
+        ck_assert_uint_eq(count_open_files(), files);
     }
-    ck_assert_str_eq(resolved("four.test", "80", &streams_4), "192.0.2.4#80/s");
-    end_serving();
+    ck_assert_str_eq(resolve_text("four.test", "80", &streams_4), "192.0.2.4#80/s");
+    stop_server();
 }
 END_TEST
 
-static int end_with_a_lookup(void)
+static int return_during_a_lookup(void)
 {
-    static asking open = {.name = "silent.test"};
-    if (weft_resolver(settings) != 0)
+    static lookup open = {.name = "silent.test"};
+    if (weft_set_resolver(settings) != 0)
         return 3;
-    weft_spin(ask, &open);
-    wait_asked("silent.test", 1);
+    weft_spin(run_lookup, &open);
+    await_queries("silent.test", 1);
     return 5;
 }
 
-START_TEST(a_process_may_end_with_a_lookup_under_way)
+START_TEST(a_process_may_end_during_a_lookup)
 {
     static weft_resolver_options o;
     dns_start(&server, table, COUNT_OF(table));
     o = (weft_resolver_options){.servers = server.address, .timeout_s = 10};
     settings = &o;
-    ck_assert_quiet(run_apart(end_with_a_lookup), 5);
+    ck_assert_quiet(run_apart(return_during_a_lookup), 5);
     dns_stop(&server);
 }
 END_TEST
@@ -756,14 +756,14 @@ static int listen_at(const char *addr, int *port)
     socklen_t bytes = sizeof at;
     if (fd < 0 || getsockname(fd, (struct sockaddr *)&at, &bytes) < 0)
         return -1;
-    *port = ntohs(at.sin6_port); /* at the same place for IPv4 */
+    *port = ntohs(at.sin6_port); /* at the same offset for IPv4 */
     return fd;
 }
 
-/* T95: refused or without a route on IPv6, there on IPv4. */
-START_TEST(a_name_is_dialled_at_its_address_that_lives)
+/* T95: the IPv6 address is refused or has no route, the IPv4 address works */
+START_TEST(a_dial_tries_the_addresses_of_a_name_until_one_works)
 {
-    serve();
+    start_server();
     int port, listener = listen_at("127.0.0.1:0", &port);
     char addr[64];
     ck_assert_int_ge(listener, 0);
@@ -781,34 +781,33 @@ START_TEST(a_name_is_dialled_at_its_address_that_lives)
     ck_assert_int_eq(weft_dial("tcp", addr), -ENOENT);
     ck_assert_int_eq(weft_dial("tcp", "four.test:no-such-service"), -ENOENT);
     weft_close(listener);
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-START_TEST(a_dial_is_left_while_its_name_is_looked_up)
+START_TEST(a_dial_can_be_cancelled_during_its_lookup)
 {
-    serve();
+    start_server();
     int rc = 1;
     WEFT_CANCEL_AFTER(0.01, rc) {
         ck_assert_int_eq(weft_dial("tcp", "silent.test:80"), -ECANCELED);
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     let_run();
-    end_serving();
+    stop_server();
 }
 END_TEST
 
-/*
- * The parts.
- */
+/* Internal functions. */
 
-static bool is_ours(const char *nsswitch, const char *gai, const char *resolv, const char *name)
+static bool is_resolved_by_weft(const char *nsswitch, const char *gai, const char *resolv,
+                                const char *name)
 {
     weft__sources s = weft__sources_read(nsswitch, gai, resolv);
-    return weft__sources_are_enough(&s, name);
+    return weft__sources_suffice(&s, name);
 }
 
-START_TEST(names_go_to_the_c_library_where_more_than_files_and_servers_are_asked)
+START_TEST(names_go_to_the_c_library_if_sources_other_than_files_and_dns_are_configured)
 {
     static const char *const ours[] = {
         "hosts: files dns\n",
@@ -819,50 +818,52 @@ START_TEST(names_go_to_the_c_library_where_more_than_files_and_servers_are_asked
         "hosts: files mymachines myhostname dns",
     };
     for (size_t i = 0; i < COUNT_OF(ours); i++)
-        ck_assert_msg(is_ours(ours[i], NULL, NULL, "www.example.org"), "%s", ours[i]);
+        ck_assert_msg(is_resolved_by_weft(ours[i], NULL, NULL, "www.example.org"), "%s", ours[i]);
     static const char *const theirs[] = {
         "hosts: files resolve [!UNAVAIL=return] dns\n", "hosts: dns files\n", "hosts: files\n",
         "hosts: files [NOTFOUND=return] dns\n",         "hosts: nis dns\n",   "hosts: mdns4 dns\n",
     };
     for (size_t i = 0; i < COUNT_OF(theirs); i++)
-        ck_assert_msg(!is_ours(theirs[i], NULL, NULL, "www.example.org"), "%s", theirs[i]);
+        ck_assert_msg(!is_resolved_by_weft(theirs[i], NULL, NULL, "www.example.org"), "%s",
+                      theirs[i]);
     const char *debian = "hosts: files mdns4_minimal [NOTFOUND=return] dns\n";
-    ck_assert(!is_ours(debian, NULL, NULL, "printer.local"));
-    ck_assert(!is_ours(debian, NULL, NULL, "Printer.Local."));
-    ck_assert(is_ours(debian, NULL, NULL, "local.org"));
-    ck_assert(!is_ours("hosts: files mymachines dns", NULL, NULL, "box"));
+    ck_assert(!is_resolved_by_weft(debian, NULL, NULL, "printer.local"));
+    ck_assert(!is_resolved_by_weft(debian, NULL, NULL, "Printer.Local."));
+    ck_assert(is_resolved_by_weft(debian, NULL, NULL, "local.org"));
+    ck_assert(!is_resolved_by_weft("hosts: files mymachines dns", NULL, NULL, "box"));
     char own[256] = "";
     ck_assert_int_eq(gethostname(own, sizeof own - 1), 0);
-    ck_assert(!is_ours("hosts: files myhostname dns", NULL, NULL, own));
-    ck_assert(!is_ours("hosts: files myhostname dns", NULL, NULL, "_gateway"));
-    ck_assert(!is_ours("hosts: files myhostname dns", NULL, NULL, "a.localhost"));
-    ck_assert(is_ours(NULL, "# label\n\n", "nameserver fe80::1\n", "a.org"));
-    ck_assert(!is_ours(NULL, "# x\nprecedence ::ffff:0:0/96  100\n", NULL, "a.org"));
-    ck_assert(!is_ours(NULL, NULL, "search a\n nameserver fe80::1%eth0\n", "a.org"));
+    ck_assert(!is_resolved_by_weft("hosts: files myhostname dns", NULL, NULL, own));
+    ck_assert(!is_resolved_by_weft("hosts: files myhostname dns", NULL, NULL, "_gateway"));
+    ck_assert(!is_resolved_by_weft("hosts: files myhostname dns", NULL, NULL, "a.localhost"));
+    ck_assert(is_resolved_by_weft(NULL, "# label\n\n", "nameserver fe80::1\n", "a.org"));
+    ck_assert(!is_resolved_by_weft(NULL, "# x\nprecedence ::ffff:0:0/96  100\n", NULL, "a.org"));
+    ck_assert(!is_resolved_by_weft(NULL, NULL, "search a\n nameserver fe80::1%eth0\n", "a.org"));
 }
 END_TEST
 
-static void assert_patience(const char *text, int timeout_ms, int tries, bool is_by_tcp)
+static void assert_resolv_options(const char *text, int timeout_ms, int tries, bool uses_tcp)
 {
-    weft__patience p = weft__patience_read(text);
+    weft__resolv_options p = weft__resolv_options_read(text);
     ck_assert_int_eq(p.timeout_ms, timeout_ms);
     ck_assert_int_eq(p.tries, tries);
-    ck_assert_int_eq(p.is_by_tcp, is_by_tcp);
+    ck_assert_int_eq(p.uses_tcp, uses_tcp);
 }
 
 START_TEST(options_of_resolv_conf_are_read_within_their_limits)
 {
     unsetenv("RES_OPTIONS");
-    assert_patience(NULL, 5000, 2, false);
-    assert_patience("options timeout:2 attempts:3\n", 2000, 3, false);
-    assert_patience("options timeout:2\n options use-vc attempts:4 # timeout:9\n", 2000, 4, true);
-    assert_patience("options timeout:0 attempts:99999999999\n", 1000, 5, false);
-    assert_patience("options timeout: attempts:x\n;options timeout:3\n", 5000, 2, false);
+    assert_resolv_options(NULL, 5000, 2, false);
+    assert_resolv_options("options timeout:2 attempts:3\n", 2000, 3, false);
+    assert_resolv_options("options timeout:2\n options use-vc attempts:4 # timeout:9\n", 2000, 4,
+                          true);
+    assert_resolv_options("options timeout:0 attempts:99999999999\n", 1000, 5, false);
+    assert_resolv_options("options timeout: attempts:x\n;options timeout:3\n", 5000, 2, false);
 }
 END_TEST
 
-/* The domains with commas between them, and behind them ndots. */
-static const char *search_of(const char *own, const char *resolv)
+/* Format the search domains, each with a comma, then ndots. */
+static const char *search_text(const char *own, const char *resolv)
 {
     static char text[256];
     weft__search s;
@@ -875,58 +876,58 @@ static const char *search_of(const char *own, const char *resolv)
     return text;
 }
 
-START_TEST(domains_are_those_of_the_last_search_or_domain_line)
+START_TEST(search_domains_are_those_of_the_last_search_or_domain_line)
 {
     unsetenv("RES_OPTIONS");
     unsetenv("LOCALDOMAIN");
-    ck_assert_str_eq(search_of(NULL, "search a.org  b.org # c\n"), "a.org,b.org,1");
-    ck_assert_str_eq(search_of(NULL, "search a.org b.org\ndomain c.org d.org\n"), "c.org,1");
-    ck_assert_str_eq(search_of(NULL, "domain c.org\nsearch a.org\tb.org"), "a.org,b.org,1");
-    ck_assert_str_eq(search_of(NULL, "search a.org\noptions ndots:0\n"), "a.org,0");
-    ck_assert_str_eq(search_of("", "search a.org\noptions ndots:99\n"), "15");
-    ck_assert_str_eq(search_of(" x.org, y.org ", "search a.org\n"), "x.org,y.org,1");
+    ck_assert_str_eq(search_text(NULL, "search a.org  b.org # c\n"), "a.org,b.org,1");
+    ck_assert_str_eq(search_text(NULL, "search a.org b.org\ndomain c.org d.org\n"), "c.org,1");
+    ck_assert_str_eq(search_text(NULL, "domain c.org\nsearch a.org\tb.org"), "a.org,b.org,1");
+    ck_assert_str_eq(search_text(NULL, "search a.org\noptions ndots:0\n"), "a.org,0");
+    ck_assert_str_eq(search_text("", "search a.org\noptions ndots:99\n"), "15");
+    ck_assert_str_eq(search_text(" x.org, y.org ", "search a.org\n"), "x.org,y.org,1");
     ck_assert_int_eq(setenv("LOCALDOMAIN", "z.org", 1), 0);
-    ck_assert_str_eq(search_of(NULL, "search a.org\n"), "z.org,1");
+    ck_assert_str_eq(search_text(NULL, "search a.org\n"), "z.org,1");
 }
 END_TEST
 
-static const char *in_order(const char *const *addresses, size_t count)
+static const char *sorted_text(const char *const *addresses, size_t count)
 {
     static char text[256];
-    weft__ips ips = {0};
+    weft__ip_addrs ips = {0};
     text[0] = '\0';
     for (size_t i = 0; i < count; i++) {
         unsigned char bytes[16];
         int family = strchr(addresses[i], ':') != NULL ? AF_INET6 : AF_INET;
         ck_assert_int_eq(inet_pton(family, addresses[i], bytes), 1);
-        ck_assert(weft__ips_add(&ips, family, bytes));
+        ck_assert(weft__ip_addrs_add(&ips, family, bytes));
     }
-    weft__ips_order(&ips);
+    weft__ip_addrs_order(&ips);
     for (size_t i = 0; i < ips.count; i++) {
         char one[64];
-        const weft__ip *ip = &ips.of[i];
+        const weft__ip_addr *ip = &ips.list[i];
         const void *at =
             ip->any.sa_family == AF_INET ? (void *)&ip->v4.sin_addr : (void *)&ip->v6.sin6_addr;
         strcat(text, i > 0 ? " " : "");
         strcat(text, inet_ntop(ip->any.sa_family, at, one, sizeof one));
     }
-    weft__ips_free(&ips);
+    weft__ip_addrs_free(&ips);
     return text;
 }
 
-START_TEST(addresses_that_can_be_reached_come_first_and_equal_ones_stay)
+START_TEST(reachable_addresses_are_sorted_first_and_equal_ones_keep_their_order)
 {
-    /* Multicast and broadcast without a route or a right to them, and this machine. */
+    /* A broadcast address, which cannot be connected to, and a loopback address. */
     static const char *const mixed[] = {"255.255.255.255", "127.0.0.1"};
-    ck_assert_str_eq(in_order(mixed, 2), "127.0.0.1 255.255.255.255");
+    ck_assert_str_eq(sorted_text(mixed, 2), "127.0.0.1 255.255.255.255");
     static const char *const equal[] = {"127.0.0.3", "127.0.0.1", "127.0.0.2"};
-    ck_assert_str_eq(in_order(equal, 3), "127.0.0.3 127.0.0.1 127.0.0.2");
+    ck_assert_str_eq(sorted_text(equal, 3), "127.0.0.3 127.0.0.1 127.0.0.2");
     int fd = weft_listen("tcp6", "[::1]:0");
     if (fd < 0)
         return;
     weft_close(fd);
     static const char *const both[] = {"127.0.0.1", "::1"};
-    ck_assert_str_eq(in_order(both, 2), "::1 127.0.0.1");
+    ck_assert_str_eq(sorted_text(both, 2), "::1 127.0.0.1");
 }
 END_TEST
 
@@ -939,10 +940,10 @@ static bool is_same_entry(const struct addrinfo *a, const struct addrinfo *b)
 }
 
 /*
- * The next entry that is not listed before. The C library reads ::1 in the hosts file as 127.0.0.1
- * when it is asked for IPv4, and lists that twice.
+ * Return the next entry that is not a duplicate. For IPv4, the C library reads ::1 in the hosts
+ * file as 127.0.0.1 and lists it twice.
  */
-static const struct addrinfo *next_new(const struct addrinfo *list, const struct addrinfo *at)
+static const struct addrinfo *next_unique(const struct addrinfo *list, const struct addrinfo *at)
 {
     for (at = at->ai_next; at != NULL; at = at->ai_next) {
         const struct addrinfo *before = list;
@@ -963,7 +964,7 @@ static void assert_same_as_libc(const char *host, const char *service, const str
     if (code != 0)
         return;
     const struct addrinfo *a = theirs, *b = ours;
-    for (; a != NULL && b != NULL; a = next_new(theirs, a), b = b->ai_next) {
+    for (; a != NULL && b != NULL; a = next_unique(theirs, a), b = b->ai_next) {
         ck_assert_int_eq(a->ai_flags, b->ai_flags);
         ck_assert_int_eq(a->ai_family, b->ai_family);
         ck_assert_int_eq(a->ai_socktype, b->ai_socktype);
@@ -980,7 +981,7 @@ static void assert_same_as_libc(const char *host, const char *service, const str
 }
 
 /* T94 */
-START_TEST(this_machines_name_is_what_getaddrinfo_says)
+START_TEST(localhost_resolves_as_with_getaddrinfo)
 {
     static const struct addrinfo hints[] = {
         {.ai_family = AF_INET},
@@ -1011,9 +1012,9 @@ START_TEST(this_machines_name_is_what_getaddrinfo_says)
 }
 END_TEST
 
-START_TEST(localhost_is_found_where_the_hosts_file_does_not_list_it)
+START_TEST(localhost_is_found_if_the_hosts_file_does_not_list_it)
 {
-    /* AI_IDN: the C library is asked, with and without c-ares. */
+    /* AI_IDN selects the C library, with and without c-ares. */
     static const struct addrinfo hints = {
         .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_CANONNAME | AI_IDN};
     const struct sockaddr_in loopback = {
@@ -1026,63 +1027,63 @@ START_TEST(localhost_is_found_where_the_hosts_file_does_not_list_it)
 }
 END_TEST
 
-START_TEST(a_resolver_of_its_own_needs_c_ares)
+START_TEST(custom_resolver_settings_need_c_ares)
 {
     const weft_resolver_options o = {.servers = "127.0.0.1:1"};
 #ifdef WEFT_HAS_CARES
-    ck_assert_int_eq(weft_resolver(&o), 0);
+    ck_assert_int_eq(weft_set_resolver(&o), 0);
 #else
-    ck_assert_int_eq(weft_resolver(&o), -EOPNOTSUPP);
-    ck_assert_any_words(-EOPNOTSUPP);
+    ck_assert_int_eq(weft_set_resolver(&o), -EOPNOTSUPP);
+    ck_assert_any_error(-EOPNOTSUPP);
 #endif
-    ck_assert_int_eq(weft_resolver(NULL), 0);
+    ck_assert_int_eq(weft_set_resolver(NULL), 0);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &this_machines_name_is_what_getaddrinfo_says,
-    &localhost_is_found_where_the_hosts_file_does_not_list_it,
-    &a_resolver_of_its_own_needs_c_ares,
+    &localhost_resolves_as_with_getaddrinfo,
+    &localhost_is_found_if_the_hosts_file_does_not_list_it,
+    &custom_resolver_settings_need_c_ares,
 #ifdef WEFT_HAS_CARES
-    &a_name_has_the_addresses_of_both_families_that_the_server_says,
+    &a_name_has_the_addresses_of_both_families_from_the_server,
     &without_hints_there_is_an_entry_for_each_type,
-    &a_port_may_be_a_service_by_its_name,
+    &a_port_may_be_a_service_name,
     &an_alias_is_followed_to_the_canonical_name,
-    &ipv4_addresses_are_mapped_if_that_is_asked_for,
-    &names_that_are_none_and_servers_that_fail_are_told_apart,
-    &a_name_is_not_denied_because_of_the_other_family,
-    &a_server_that_does_not_answer_is_asked_again,
+    &ipv4_addresses_are_mapped_on_request,
+    &unknown_names_and_failing_servers_give_different_errors,
+    &a_name_is_not_reported_missing_if_one_family_was_not_answered,
+    &a_query_is_repeated_if_the_server_does_not_answer,
     &no_answer_is_an_error_after_all_tries,
-    &the_next_server_is_asked_when_one_is_not_there,
-    &what_is_no_answer_to_the_question_is_not_taken_for_one,
-    &an_answer_that_was_cut_off_is_asked_for_by_tcp,
-    &the_hosts_file_comes_first_and_is_read_again_when_it_has_changed,
+    &the_next_server_is_queried_if_one_is_unreachable,
+    &a_response_that_does_not_match_the_query_is_ignored,
+    &a_truncated_answer_is_requested_over_tcp,
+    &the_hosts_file_has_priority_and_is_reread_after_a_change,
     &the_loopback_of_ipv6_in_the_hosts_file_is_127_0_0_1_for_ipv4,
-    &a_zero_in_the_hosts_file_does_not_hide_the_lines_behind_it,
-    &after_a_shutdown_names_are_looked_up,
-    &localhost_is_this_machine_without_being_listed,
-    &domains_are_searched_for_a_name_without_a_dot,
-    &the_options_in_resolv_conf_hold_and_are_read_again,
-    &settings_that_make_no_sense_are_refused_and_change_nothing,
-    &hints_that_only_the_c_library_knows_do_not_go_with_own_servers,
-    &five_hundred_ask_at_once_and_each_gets_its_own_answer,
-    &a_deadline_before_the_answer_leaves_nothing_behind,
+    &a_nul_byte_in_the_hosts_file_does_not_hide_the_following_lines,
+    &names_can_be_resolved_after_a_shutdown,
+    &localhost_is_the_loopback_address_without_being_listed,
+    &search_domains_apply_to_a_name_without_a_dot,
+    &the_options_in_resolv_conf_apply_and_are_reread,
+    &invalid_settings_are_refused_and_change_nothing,
+    &hints_that_only_the_c_library_supports_are_refused_with_custom_servers,
+    &five_hundred_concurrent_lookups_each_get_their_own_answer,
+    &a_deadline_before_the_answer_leaks_nothing,
     &a_lookup_that_ran_out_of_tries_leaves_no_descriptor_open,
-    &an_answer_that_comes_too_late_is_not_given_to_the_next,
-    &two_ask_for_the_same_and_one_of_them_leaves,
-    &a_lookup_is_left_at_any_moment,
-    &lookups_under_way_end_by_the_settings_that_they_were_begun_with,
+    &a_late_answer_is_not_given_to_the_next_lookup,
+    &of_two_lookups_of_one_name_one_can_be_cancelled,
+    &a_lookup_can_be_interrupted_at_any_time,
+    &lookups_in_progress_keep_the_settings_they_started_with,
     &a_lookup_in_a_shield_survives_the_end_of_all_children,
-    &main_waits_for_a_lookup_but_not_for_that_of_a_daemon,
-    &a_fiber_with_the_smallest_stack_can_ask,
-    &a_thread_may_end_with_a_lookup_under_way,
-    &a_process_may_end_with_a_lookup_under_way,
-    &a_name_is_dialled_at_its_address_that_lives,
-    &a_dial_is_left_while_its_name_is_looked_up,
-    &names_go_to_the_c_library_where_more_than_files_and_servers_are_asked,
+    &main_waits_for_a_lookup_but_not_for_a_lookup_of_a_daemon,
+    &a_fiber_with_the_smallest_stack_can_resolve_a_name,
+    &a_thread_may_end_during_a_lookup,
+    &a_process_may_end_during_a_lookup,
+    &a_dial_tries_the_addresses_of_a_name_until_one_works,
+    &a_dial_can_be_cancelled_during_its_lookup,
+    &names_go_to_the_c_library_if_sources_other_than_files_and_dns_are_configured,
     &options_of_resolv_conf_are_read_within_their_limits,
-    &domains_are_those_of_the_last_search_or_domain_line,
-    &addresses_that_can_be_reached_come_first_and_equal_ones_stay,
+    &search_domains_are_those_of_the_last_search_or_domain_line,
+    &reachable_addresses_are_sorted_first_and_equal_ones_keep_their_order,
 #endif
 };
 

@@ -1,8 +1,8 @@
 /*
- * The n-th call fails, as in test_fault.c, for processes: what was started is waited for or ended,
- * an error comes from the call that met it, and no child is left behind.
+ * Fault tests of processes: the n-th allocation or system call fails, for each n. A started process
+ * is waited for or ended, the failing call returns the error, and no child remains.
  */
-#include "fault.h"
+#include "support/fault.h"
 
 #define INPUT_BYTES ((size_t)200000)
 
@@ -12,8 +12,8 @@ static void require_no_children(void)
     REQUIRE(waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD);
 }
 
-/* More than the pipes hold, both ways. */
-static bool running_a_filter(void)
+/* Move more bytes than the pipes hold, in both directions. */
+static bool run_filter(void)
 {
     static char input[INPUT_BYTES];
     weft_output got;
@@ -21,7 +21,7 @@ static bool running_a_filter(void)
     char *set[] = {"WEFT_FAULT=1", NULL}, *argv[] = {"cat", NULL};
     weft_process_options o = {.set = set, .folder = "/"};
     int status = weft_run(argv, input, sizeof input, &o, &got);
-    bool is_done = REQUIRE_TOLD(status);
+    bool is_done = REQUIRE_OR_FAULT(status);
     if (is_done) {
         REQUIRE(status == 0 && got.out_bytes == sizeof input && got.err_bytes == 0);
         REQUIRE(memcmp(got.out, input, sizeof input) == 0);
@@ -31,14 +31,14 @@ static bool running_a_filter(void)
     return is_done;
 }
 
-/* A process that is waited for in vain, and closed. */
-static bool ending_a_process(void)
+/* Cancel the wait for a process, then kill and close it. */
+static bool end_process(void)
 {
     weft_process p;
     char *argv[] = {"sleep", "1000", NULL};
     weft_process_options o = {.in = WEFT_STDIO_NULL, .err = WEFT_STDIO_PIPE};
     int rc = weft_spawn_process(&p, argv, &o);
-    if (!REQUIRE_TOLD(rc))
+    if (!REQUIRE_OR_FAULT(rc))
         return false;
     WEFT_MOVE_ON_AFTER(0.001) {
         REQUIRE(weft_process_wait(&p) == -ECANCELED);
@@ -51,46 +51,46 @@ static bool ending_a_process(void)
     return true;
 }
 
-static bool reading_a_command(void)
+static bool read_command(void)
 {
     weft_stream s;
     char line[16] = "";
     int rc = weft_popen(&s, "echo hello; exit 3", "r");
-    if (!REQUIRE_TOLD(rc))
+    if (!REQUIRE_OR_FAULT(rc))
         return false;
     ssize_t n = weft_stream_gets(&s, line, sizeof line);
-    bool is_done = REQUIRE_TOLD(n);
+    bool is_done = REQUIRE_OR_FAULT(n);
     REQUIRE(!is_done || strcmp(line, "hello\n") == 0);
-    rc = weft_stream_close(&s); /* which may have been too early for it to write */
+    rc = weft_stream_close(&s); /* the command may not have written yet */
     REQUIRE(rc == 3 << 8 || (!is_done && (rc == 2 << 8 || rc == SIGPIPE)));
     require_no_children();
     return is_done;
 }
 
-START_TEST(a_run_is_whole_or_has_failed_and_leaves_no_child)
+START_TEST(a_run_completes_or_fails_and_leaves_no_child)
 {
-    strike_some_calls(running_a_filter, 2);
+    fail_some_calls(run_filter, 2);
 }
 END_TEST
 
-START_TEST(a_process_that_was_started_can_be_ended)
+START_TEST(a_started_process_can_be_ended)
 {
-    strike_some_calls(ending_a_process, 1);
+    fail_some_calls(end_process, 1);
 }
 END_TEST
 
-START_TEST(a_command_that_was_opened_can_be_closed)
+START_TEST(an_opened_command_can_be_closed)
 {
-    strike_some_calls(reading_a_command, 1);
+    fail_some_calls(read_command, 1);
 }
 END_TEST
 
 int main(void)
 {
     static const TTest *const *const tests[] = {
-        &a_run_is_whole_or_has_failed_and_leaves_no_child,
-        &a_process_that_was_started_can_be_ended,
-        &a_command_that_was_opened_can_be_closed,
+        &a_run_completes_or_fails_and_leaves_no_child,
+        &a_started_process_can_be_ended,
+        &an_opened_command_can_be_closed,
     };
     return run_suite("fault_process", tests, COUNT_OF(tests));
 }

@@ -1,11 +1,11 @@
-/* Processes that are started here: what they begin with, how they are waited for and ended. */
-#include "process_support.h"
+/* Tests of child processes: their initial state, waiting for them, and ending them. */
+#include "support/process_support.h"
 
 #include <sys/stat.h>
 
-#define CROWD 200
+#define PROCESSES 200
 
-/* The output of a program, in a text that is good until the next. */
+/* Run a program. Return its output, which is valid until the next call. */
 static const char *output_of(char *const argv[], weft_process_options o)
 {
     static char text[4096];
@@ -17,67 +17,65 @@ static const char *output_of(char *const argv[], weft_process_options o)
     return text;
 }
 
-/* One that ends when its input does; for a process that is to be ended. */
+/* Start a process that ends when its input ends. */
 static weft_process spawn_cat(weft_process_options o)
 {
     o.in = WEFT_STDIO_PIPE;
     return spawn(ARGV("cat"), o);
 }
 
-/*
- * What it begins with.
- */
+/* Initial state. */
 
-START_TEST(a_program_that_is_not_there_is_an_error_with_words)
+START_TEST(a_missing_program_is_an_error_with_a_message)
 {
-    int descriptors = count_after_use();
+    int descriptors = count_warm_descriptors();
     weft_process p = {.pid = -7};
     weft_process_options o = {
         .in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE, .err = WEFT_STDIO_PIPE};
     ck_assert_int_eq(weft_spawn_process(&p, ARGV("no-such-program"), &o), -ENOENT);
-    ck_assert_words(-ENOENT, "no such program: no-such-program");
+    ck_assert_error(-ENOENT, "no such program: no-such-program");
     ck_assert_int_eq(weft_spawn_process(&p, ARGV("/no/such"), &o), -ENOENT);
-    ck_assert_words(-ENOENT, "no such program: /no/such");
+    ck_assert_error(-ENOENT, "no such program: /no/such");
     ck_assert_int_eq(p.pid, -7);
     ck_assert_nothing_left(descriptors);
 }
 END_TEST
 
-START_TEST(a_file_that_is_no_program_is_an_error_with_words)
+START_TEST(a_file_that_is_not_a_program_is_an_error_with_a_message)
 {
     char path[] = "/tmp/weft-program-XXXXXX";
     int fd = mkstemp(path);
     weft_process p;
     ck_assert_int_eq(weft_spawn_process(&p, ARGV(path), NULL), -EACCES);
-    ck_assert_any_words(-EACCES);
+    ck_assert_any_error(-EACCES);
     ck_assert_int_eq(write(fd, "#!/no/such\n", 11), 11);
     fchmod(fd, 0700);
     close(fd);
     ck_assert_int_eq(weft_spawn_process(&p, ARGV(path), NULL), -ENOENT);
-    char words[64];
-    snprintf(words, sizeof words, "no interpreter for %s", path);
-    ck_assert_words(-ENOENT, words);
+    char message[64];
+    snprintf(message, sizeof message, "no interpreter for %s", path);
+    ck_assert_error(-ENOENT, message);
     ck_assert_int_eq(weft_spawn_process(&p, ARGV("/"), NULL), -EACCES);
     unlink(path);
     ck_assert(has_no_children());
 }
 END_TEST
 
-START_TEST(a_process_begins_in_the_folder_it_was_given)
+START_TEST(a_process_starts_in_the_given_folder)
 {
     ck_assert_str_eq(output_of(ARGV("pwd"), (weft_process_options){.folder = "/usr/bin"}),
                      "/usr/bin\n");
     weft_process p;
     weft_process_options o = {.folder = "/no/such"};
     ck_assert_int_eq(weft_spawn_process(&p, ARGV("pwd"), &o), -ENOENT);
-    ck_assert_words(-ENOENT, "cannot begin in /no/such: No such file or directory");
+    ck_assert_error(-ENOENT, "cannot change to directory /no/such: No such file or directory");
     o.folder = "/dev/null";
     ck_assert_int_eq(weft_spawn_process(&p, ARGV("pwd"), &o), -ENOTDIR);
-    ck_assert_words(-ENOTDIR, "cannot begin in /dev/null: Not a directory");
+    ck_assert_error(-ENOTDIR, "cannot change to directory /dev/null: Not a directory");
 }
 END_TEST
 
-START_TEST(a_process_has_our_environment_or_another_or_ours_with_changes)
+START_TEST(a_process_can_inherit_replace_or_change_the_environment)
 {
     setenv("WEFT_A", "a", 1);
     setenv("WEFT_B", "b", 1);
@@ -94,17 +92,17 @@ START_TEST(a_process_has_our_environment_or_another_or_ours_with_changes)
 }
 END_TEST
 
-START_TEST(a_program_may_be_told_another_name_than_its_own)
+START_TEST(argv_0_may_differ_from_the_path_of_the_program)
 {
     weft_process_options o = {.path = "sh"};
     ck_assert_str_eq(output_of(ARGV("another", "-c", "echo $0"), o), "another\n");
 }
 END_TEST
 
-START_TEST(standard_streams_go_where_they_are_sent)
+START_TEST(standard_streams_can_be_redirected)
 {
     char *const argv[] = {"/bin/sh", "-c", "cat; echo out; echo err >&2", NULL};
-    int to[2], descriptors = count_after_use();
+    int to[2], descriptors = count_warm_descriptors();
     weft_process p =
         spawn(argv, (weft_process_options){
                         .in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE, .err = WEFT_STDIO_PIPE});
@@ -137,8 +135,8 @@ START_TEST(standard_streams_go_where_they_are_sent)
 }
 END_TEST
 
-/* The descriptors 0 to 2 are given, each in the place of another. */
-START_TEST(streams_may_change_places)
+/* Each of the descriptors 0 to 2 becomes another standard stream. */
+START_TEST(standard_streams_can_be_permuted)
 {
     int in[2], out[2], err[2], saved[3];
     ck_assert(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0 &&
@@ -171,10 +169,10 @@ START_TEST(streams_may_change_places)
 }
 END_TEST
 
-/* Pipes take the numbers 0 to 2 then. */
+/* New pipes then get the numbers 0 to 2. */
 START_TEST(pipes_work_in_a_program_whose_standard_streams_are_closed)
 {
-    int saved[3], descriptors = count_after_use(); /* the backend has its own */
+    int saved[3], descriptors = count_warm_descriptors(); /* the backend has opened its own */
     for (int i = 0; i < 3; i++) {
         saved[i] = fcntl(i, F_DUPFD_CLOEXEC, 10);
         close(i);
@@ -195,7 +193,7 @@ START_TEST(pipes_work_in_a_program_whose_standard_streams_are_closed)
 }
 END_TEST
 
-START_TEST(a_process_has_none_of_our_descriptors_unless_it_shall)
+START_TEST(a_process_inherits_descriptors_only_on_request)
 {
     int fd = open("/dev/null", O_RDONLY), hidden[2];
     ck_assert_int_eq(weft_pipe(hidden), 0);
@@ -212,15 +210,15 @@ START_TEST(a_process_has_none_of_our_descriptors_unless_it_shall)
 }
 END_TEST
 
-START_TEST(a_process_begins_with_no_signal_blocked_and_may_die_of_SIGPIPE)
+START_TEST(a_process_starts_with_no_blocked_signals_and_with_default_SIGPIPE)
 {
-    sigset_t some;
-    sigemptyset(&some);
-    sigaddset(&some, SIGUSR1);
-    sigaddset(&some, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &some, NULL);
+    sigset_t blocked_set;
+    sigemptyset(&blocked_set);
+    sigaddset(&blocked_set, SIGUSR1);
+    sigaddset(&blocked_set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &blocked_set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGHUP, SIG_IGN); /* as nohup does, for all who follow */
+    signal(SIGHUP, SIG_IGN); /* children inherit this, as with nohup */
     weft_process_options o = {.on_cancel = WEFT_ON_CANCEL_LEAVE};
     const char *text = output_of(ARGV("grep", "^Sig[BI]", "/proc/self/status"), o);
     unsigned long blocked = 1, ignored = 0;
@@ -231,7 +229,7 @@ START_TEST(a_process_begins_with_no_signal_blocked_and_may_die_of_SIGPIPE)
 }
 END_TEST
 
-START_TEST(options_that_make_no_sense_are_refused)
+START_TEST(invalid_options_are_refused)
 {
     weft_process p;
     ck_assert_int_eq(weft_spawn_process(&p, NULL, NULL), -EINVAL);
@@ -244,11 +242,11 @@ START_TEST(options_that_make_no_sense_are_refused)
     };
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         ck_assert_int_eq(weft_spawn_process(&p, ARGV("true"), &bad[i]), -EINVAL);
-        ck_assert_any_words(-EINVAL);
+        ck_assert_any_error(-EINVAL);
     }
     weft_process_options closed = {.err = WEFT_STDIO_FD, .err_fd = 999};
     ck_assert_int_eq(weft_spawn_process(&p, ARGV("true"), &closed), -EBADF);
-    ck_assert_words(-EBADF, "stderr: descriptor 999 is not open");
+    ck_assert_error(-EBADF, "weft_spawn_process: stderr: descriptor 999 is not open");
     ck_assert(has_no_children());
 }
 END_TEST
@@ -257,9 +255,9 @@ END_TEST
  * Waiting and ending.
  */
 
-START_TEST(a_status_is_returned_as_often_as_it_is_asked_for)
+START_TEST(the_status_of_a_process_can_be_read_repeatedly)
 {
-    int descriptors = count_after_use();
+    int descriptors = count_warm_descriptors();
     weft_process p = spawn(SHELL("exit 3"), (weft_process_options){0});
     ck_assert_int_eq(weft_process_wait(&p), 3 << 8);
     ck_assert_int_eq(weft_process_wait(&p), 3 << 8);
@@ -269,10 +267,10 @@ START_TEST(a_status_is_returned_as_often_as_it_is_asked_for)
 }
 END_TEST
 
-START_TEST(all_who_wait_for_a_process_get_its_status)
+START_TEST(all_waiters_of_a_process_get_its_status)
 {
     weft_process p = spawn_cat((weft_process_options){0});
-    weft_fiber a = spin_waiting(&p), b = spin_waiting(&p);
+    weft_fiber a = spin_process_waiter(&p), b = spin_process_waiter(&p);
     ck_assert_int_eq(weft_schedule(a, 1), -EBUSY);
     ck_assert_int_eq(weft_process_kill(&p, SIGKILL), 0);
     ck_assert_int_eq(weft_await(a), SIGKILL);
@@ -281,12 +279,12 @@ START_TEST(all_who_wait_for_a_process_get_its_status)
 }
 END_TEST
 
-START_TEST(who_waits_for_a_process_that_another_closes_is_told)
+START_TEST(closing_a_process_wakes_its_waiter)
 {
     weft_process p = spawn(ARGV("sleep", "1000"), (weft_process_options){0});
-    weft_fiber f = spin_waiting(&p);
+    weft_fiber f = spin_process_waiter(&p);
     ck_assert_int_eq(weft_process_close(&p), SIGTERM);
-    weft_value value = weft_await(f); /* it was the first to see the end, or too late */
+    weft_value value = weft_await(f); /* the status, or -EBADF if the close was first */
     ck_assert(value == SIGTERM || value == -EBADF);
     ck_assert(has_no_children());
 }
@@ -295,22 +293,22 @@ END_TEST
 START_TEST(a_cancelled_wait_leaves_the_process_by_default)
 {
     weft_process p = spawn_cat((weft_process_options){0});
-    weft_fiber f = spin_waiting(&p);
+    weft_fiber f = spin_process_waiter(&p);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_int_eq(weft_process_kill(&p, 0), 0);
     weft_close(p.in);
     p.in = -1;
-    ck_assert_int_eq(weft_process_wait(&p), 0); /* it has ended by itself */
+    ck_assert_int_eq(weft_process_wait(&p), 0); /* the process has ended normally */
     weft_process_close(&p);
 }
 END_TEST
 
 /* P73 */
-START_TEST(a_cancelled_wait_ends_the_process_if_asked_to)
+START_TEST(a_cancelled_wait_ends_the_process_with_on_cancel_end)
 {
     weft_process p = spawn_cat((weft_process_options){.on_cancel = WEFT_ON_CANCEL_END});
-    weft_fiber f = spin_waiting(&p);
+    weft_fiber f = spin_process_waiter(&p);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert(has_no_children());
@@ -331,25 +329,25 @@ END_TEST
 START_TEST(an_error_raised_in_a_wait_ends_the_process_and_is_not_lost)
 {
     weft_process p = spawn_cat((weft_process_options){.on_cancel = WEFT_ON_CANCEL_END});
-    weft_fiber f = spin_waiting(&p);
+    weft_fiber f = spin_process_waiter(&p);
     weft_raise(f, -EIO, "broken");
     ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_process_close(&p), SIGTERM);
 }
 END_TEST
 
-/* It says that it got the signal, and goes on. */
-#define STUBBORN "trap 'echo term' TERM; echo ready; while :; do sleep 0.01; done"
+/* A shell that prints a message on SIGTERM and continues. */
+#define SURVIVE_SIGTERM "trap 'echo term' TERM; echo ready; while :; do sleep 0.01; done"
 
-START_TEST(a_process_that_does_not_heed_SIGTERM_is_killed_after_the_grace_time)
+START_TEST(a_process_that_survives_SIGTERM_is_killed_after_the_grace_time)
 {
     weft_process p =
-        spawn(SHELL(STUBBORN), (weft_process_options){.out = WEFT_STDIO_PIPE,
-                                                      .grace_s = 0.2,
-                                                      .on_cancel = WEFT_ON_CANCEL_END});
+        spawn(SHELL(SURVIVE_SIGTERM), (weft_process_options){.out = WEFT_STDIO_PIPE,
+                                                             .grace_s = 0.2,
+                                                             .on_cancel = WEFT_ON_CANCEL_END});
     expect_line(p.out, "ready\n");
-    weft_fiber f = spin_waiting(&p);
+    weft_fiber f = spin_process_waiter(&p);
     weft_cancel(f);
     expect_line(p.out, "term\n");
     ck_assert_int_eq(weft_await(f), -ECANCELED);
@@ -359,7 +357,7 @@ START_TEST(a_process_that_does_not_heed_SIGTERM_is_killed_after_the_grace_time)
 }
 END_TEST
 
-START_TEST(ending_waits_for_one_that_cleans_up)
+START_TEST(ending_waits_for_a_process_that_cleans_up)
 {
     weft_process p = spawn(SHELL("trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01;"
                                  " done"),
@@ -371,7 +369,7 @@ START_TEST(ending_waits_for_one_that_cleans_up)
 }
 END_TEST
 
-START_TEST(ending_with_no_grace_kills)
+START_TEST(ending_without_grace_time_kills_the_process)
 {
     weft_process p = spawn(SHELL("trap '' TERM; echo ready; read x"),
                            (weft_process_options){.in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE});
@@ -382,7 +380,7 @@ START_TEST(ending_with_no_grace_kills)
 }
 END_TEST
 
-START_TEST(ending_one_that_is_stopped_lets_it_end_itself)
+START_TEST(ending_a_stopped_process_continues_it)
 {
     weft_process p = spawn_cat((weft_process_options){0});
     siginfo_t info;
@@ -393,7 +391,7 @@ START_TEST(ending_one_that_is_stopped_lets_it_end_itself)
 }
 END_TEST
 
-START_TEST(ending_works_in_one_who_is_cancelled)
+START_TEST(ending_a_process_works_in_a_cancelled_fiber)
 {
     weft_process p = spawn_cat((weft_process_options){0});
     WEFT_MOVE_ON_AFTER(0) {
@@ -404,14 +402,15 @@ START_TEST(ending_works_in_one_who_is_cancelled)
 }
 END_TEST
 
-START_TEST(a_group_of_its_own_is_ended_with_the_process)
+START_TEST(a_process_group_is_ended_with_its_process)
 {
     weft_process p = spawn(SHELL("sleep 1000 & echo ready; wait"),
                            (weft_process_options){.out = WEFT_STDIO_PIPE, .has_group = true});
     ck_assert_int_eq(getpgid(p.pid), p.pid);
     expect_line(p.out, "ready\n");
     ck_assert_int_eq(weft_process_end(&p, 20), SIGTERM);
-    ck_assert_str_eq(read_text(p.out), ""); /* the other one that held it has ended, too */
+    /* the background process has ended too, so the pipe is closed */
+    ck_assert_str_eq(read_text(p.out), "");
     weft_process_close(&p);
 
     p = spawn_cat((weft_process_options){0});
@@ -420,22 +419,22 @@ START_TEST(a_group_of_its_own_is_ended_with_the_process)
 }
 END_TEST
 
-START_TEST(a_signal_reaches_the_process_or_nobody)
+START_TEST(a_signal_never_reaches_another_process)
 {
     weft_process p = spawn_cat((weft_process_options){0});
     ck_assert_int_eq(weft_process_kill(&p, 12345), -EINVAL);
-    ck_assert_int_eq(weft_process_kill(&p, SIGHUP), 0);
+    ck_assert_int_eq(weft_process_kill(&p, SIGTERM), 0);
     siginfo_t info;
     ck_assert_int_eq(waitid(P_PID, (id_t)p.pid, &info, WEXITED | WNOWAIT), 0);
-    ck_assert_int_eq(weft_process_kill(&p, SIGHUP), 0); /* its status has not been taken */
-    ck_assert_int_eq(weft_process_wait(&p), SIGHUP);
-    ck_assert_int_eq(weft_process_kill(&p, SIGHUP), -ESRCH);
+    ck_assert_int_eq(weft_process_kill(&p, SIGTERM), 0); /* the zombie still exists */
+    ck_assert_int_eq(weft_process_wait(&p), SIGTERM);
+    ck_assert_int_eq(weft_process_kill(&p, SIGTERM), -ESRCH);
     weft_process_close(&p);
-    ck_assert_int_eq(weft_process_kill(&p, SIGHUP), -EBADF);
+    ck_assert_int_eq(weft_process_kill(&p, SIGTERM), -EBADF);
 }
 END_TEST
 
-START_TEST(a_process_whose_status_another_has_taken_is_ECHILD)
+START_TEST(a_process_that_was_waited_for_elsewhere_gives_ECHILD)
 {
     weft_process p = spawn(SHELL("exit 3"), (weft_process_options){.has_group = true});
     ck_assert_int_eq(weft_waitpid(p.pid, NULL, 0), p.pid);
@@ -446,9 +445,9 @@ START_TEST(a_process_whose_status_another_has_taken_is_ECHILD)
 }
 END_TEST
 
-START_TEST(closing_ends_what_still_runs)
+START_TEST(closing_ends_a_running_process)
 {
-    int descriptors = count_after_use();
+    int descriptors = count_warm_descriptors();
     {
         weft_process p =
             spawn(SHELL("exec sleep 1000"), (weft_process_options){.in = WEFT_STDIO_PIPE,
@@ -466,9 +465,9 @@ START_TEST(closing_ends_what_still_runs)
 }
 END_TEST
 
-START_TEST(a_detached_process_runs_on_and_is_the_callers_to_wait_for)
+START_TEST(a_detached_process_keeps_running_and_the_caller_waits_for_it)
 {
-    int descriptors = count_after_use(), status = -1;
+    int descriptors = count_warm_descriptors(), status = -1;
     weft_process p = spawn(SHELL("read x; exit 3"), (weft_process_options){.in = WEFT_STDIO_PIPE});
     pid_t pid = weft_process_detach(&p);
     ck_assert_int_eq(p.pid, 0);
@@ -478,7 +477,7 @@ START_TEST(a_detached_process_runs_on_and_is_the_callers_to_wait_for)
 }
 END_TEST
 
-static weft_value run_one(void *arg)
+static weft_value run_echo_shell(void *arg)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", (int)(intptr_t)arg);
@@ -499,44 +498,44 @@ static weft_value run_one(void *arg)
 
 START_TEST(hundreds_of_processes_run_at_once)
 {
-    int descriptors = count_after_use();
-    static weft_fiber fibers[CROWD];
-    for (int i = 0; i < CROWD; i++)
-        fibers[i] = weft_spin(run_one, as_arg(i % 100));
-    for (int i = 0; i < CROWD; i++)
+    int descriptors = count_warm_descriptors();
+    static weft_fiber fibers[PROCESSES];
+    for (int i = 0; i < PROCESSES; i++)
+        fibers[i] = weft_spin(run_echo_shell, as_arg(i % 100));
+    for (int i = 0; i < PROCESSES; i++)
         ck_assert_int_eq(weft_await(fibers[i]), (i % 100) << 8);
     ck_assert_nothing_left(descriptors);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_program_that_is_not_there_is_an_error_with_words,
-    &a_file_that_is_no_program_is_an_error_with_words,
-    &a_process_begins_in_the_folder_it_was_given,
-    &a_process_has_our_environment_or_another_or_ours_with_changes,
-    &a_program_may_be_told_another_name_than_its_own,
-    &standard_streams_go_where_they_are_sent,
-    &streams_may_change_places,
+    &a_missing_program_is_an_error_with_a_message,
+    &a_file_that_is_not_a_program_is_an_error_with_a_message,
+    &a_process_starts_in_the_given_folder,
+    &a_process_can_inherit_replace_or_change_the_environment,
+    &argv_0_may_differ_from_the_path_of_the_program,
+    &standard_streams_can_be_redirected,
+    &standard_streams_can_be_permuted,
     &pipes_work_in_a_program_whose_standard_streams_are_closed,
-    &a_process_has_none_of_our_descriptors_unless_it_shall,
-    &a_process_begins_with_no_signal_blocked_and_may_die_of_SIGPIPE,
-    &options_that_make_no_sense_are_refused,
-    &a_status_is_returned_as_often_as_it_is_asked_for,
-    &all_who_wait_for_a_process_get_its_status,
-    &who_waits_for_a_process_that_another_closes_is_told,
+    &a_process_inherits_descriptors_only_on_request,
+    &a_process_starts_with_no_blocked_signals_and_with_default_SIGPIPE,
+    &invalid_options_are_refused,
+    &the_status_of_a_process_can_be_read_repeatedly,
+    &all_waiters_of_a_process_get_its_status,
+    &closing_a_process_wakes_its_waiter,
     &a_cancelled_wait_leaves_the_process_by_default,
-    &a_cancelled_wait_ends_the_process_if_asked_to,
+    &a_cancelled_wait_ends_the_process_with_on_cancel_end,
     &an_error_raised_in_a_wait_ends_the_process_and_is_not_lost,
-    &a_process_that_does_not_heed_SIGTERM_is_killed_after_the_grace_time,
-    &ending_waits_for_one_that_cleans_up,
-    &ending_with_no_grace_kills,
-    &ending_one_that_is_stopped_lets_it_end_itself,
-    &ending_works_in_one_who_is_cancelled,
-    &a_group_of_its_own_is_ended_with_the_process,
-    &a_signal_reaches_the_process_or_nobody,
-    &a_process_whose_status_another_has_taken_is_ECHILD,
-    &closing_ends_what_still_runs,
-    &a_detached_process_runs_on_and_is_the_callers_to_wait_for,
+    &a_process_that_survives_SIGTERM_is_killed_after_the_grace_time,
+    &ending_waits_for_a_process_that_cleans_up,
+    &ending_without_grace_time_kills_the_process,
+    &ending_a_stopped_process_continues_it,
+    &ending_a_process_works_in_a_cancelled_fiber,
+    &a_process_group_is_ended_with_its_process,
+    &a_signal_never_reaches_another_process,
+    &a_process_that_was_waited_for_elsewhere_gives_ECHILD,
+    &closing_ends_a_running_process,
+    &a_detached_process_keeps_running_and_the_caller_waits_for_it,
     &hundreds_of_processes_run_at_once,
 };
 

@@ -1,9 +1,9 @@
-/* Programs as something that is called: run with input and output, the shell, streams. */
-#include "process_support.h"
+/* Tests of weft_run, weft_system and weft_popen: input, output and status of programs. */
+#include "support/process_support.h"
 
 #define MIB ((size_t)1 << 20)
 
-/* Bytes that are another at each place. */
+/* Return bytes with a different value at each offset. */
 static char *make_pattern(size_t bytes)
 {
     uint32_t *data = malloc(bytes);
@@ -13,7 +13,7 @@ static char *make_pattern(size_t bytes)
     return (char *)data;
 }
 
-START_TEST(a_filter_gets_its_input_and_gives_its_output)
+START_TEST(a_filter_gets_its_input_and_returns_its_output)
 {
     weft_output got;
     ck_assert_int_eq(weft_run(ARGV("tr", "a-z", "A-Z"), "hello", 5, NULL, &got), 0);
@@ -30,9 +30,9 @@ START_TEST(a_filter_gets_its_input_and_gives_its_output)
 }
 END_TEST
 
-START_TEST(a_program_that_fails_has_a_status_and_an_output)
+START_TEST(a_failed_program_has_a_status_and_an_output)
 {
-    int descriptors = count_after_use();
+    int descriptors = count_warm_descriptors();
     weft_output got;
     ck_assert_int_eq(weft_run(SHELL("echo out; echo err >&2; exit 3"), NULL, 0, NULL, &got),
                      3 << 8);
@@ -46,9 +46,9 @@ START_TEST(a_program_that_fails_has_a_status_and_an_output)
 }
 END_TEST
 
-START_TEST(megabytes_go_both_ways_at_once)
+START_TEST(megabytes_flow_in_both_directions_at_once)
 {
-    int descriptors = count_after_use();
+    int descriptors = count_warm_descriptors();
     char *input = make_pattern(16 * MIB);
     weft_output got;
     ck_assert_int_eq(weft_run(ARGV("cat"), input, 16 * MIB, NULL, &got), 0);
@@ -60,7 +60,7 @@ START_TEST(megabytes_go_both_ways_at_once)
 }
 END_TEST
 
-START_TEST(megabytes_come_from_both_outputs_in_turn)
+START_TEST(megabytes_alternate_between_both_outputs)
 {
     weft_output got;
     char *command = "for i in 1 2 3 4; do head -c 1048576 /dev/zero;"
@@ -77,7 +77,7 @@ END_TEST
 
 START_TEST(a_program_need_not_read_its_input)
 {
-    int descriptors = count_after_use();
+    int descriptors = count_warm_descriptors();
     char *input = make_pattern(16 * MIB);
     weft_output got;
     ck_assert_int_eq(weft_run(ARGV("head", "-c", "1"), input, 16 * MIB, NULL, &got), 0);
@@ -86,7 +86,7 @@ START_TEST(a_program_need_not_read_its_input)
     weft_output_free(&got);
     ck_assert_int_eq(weft_run(ARGV("true"), input, 16 * MIB, NULL, &got), 0);
     weft_output_free(&got);
-    char *command = "exec <&-; echo closed; exit 2"; /* and goes on without */
+    char *command = "exec <&-; echo closed; exit 2"; /* the program continues without input */
     ck_assert_int_eq(weft_run(SHELL(command), input, 16 * MIB, NULL, &got), 2 << 8);
     ck_assert_str_eq(got.out, "closed\n");
     weft_output_free(&got);
@@ -97,17 +97,17 @@ END_TEST
 
 START_TEST(a_program_that_writes_too_much_is_ended)
 {
-    int descriptors = count_after_use();
+    int descriptors = count_warm_descriptors();
     weft_output got;
     weft_process_options o = {.output_bytes_max = 100000};
     ck_assert_int_eq(weft_run(ARGV("yes"), NULL, 0, &o, &got), -EMSGSIZE);
-    ck_assert_words(-EMSGSIZE, "a program has written more than 100000 bytes");
+    ck_assert_error(-EMSGSIZE, "weft_run: an output exceeds 100000 bytes");
     ck_assert(got.out == NULL && got.err == NULL);
     ck_assert_nothing_left(descriptors);
     o.output_bytes_max = SIZE_MAX;
     ck_assert_int_eq(weft_run(ARGV("true"), NULL, 0, &o, &got), 0);
     weft_output_free(&got);
-    o.output_bytes_max = 5; /* and no more: known only when it has ended */
+    o.output_bytes_max = 5; /* the sixth byte is detected when the program has ended */
     ck_assert_int_eq(weft_run(SHELL("echo 12345"), NULL, 0, &o, &got), -EMSGSIZE);
     ck_assert_int_eq(weft_run(SHELL("echo 1234"), NULL, 0, &o, &got), 0);
     ck_assert_str_eq(got.out, "1234\n");
@@ -116,24 +116,24 @@ START_TEST(a_program_that_writes_too_much_is_ended)
 }
 END_TEST
 
-START_TEST(what_a_program_leaves_running_is_not_waited_for)
+START_TEST(a_run_does_not_wait_for_background_processes)
 {
-    int descriptors = count_after_use();
+    int descriptors = count_warm_descriptors();
     weft_output got;
     char *command = "sleep 1000 & echo $! >&2; head -c 20000 /dev/zero; exit 3";
     char *input = make_pattern(MIB);
     ck_assert_int_eq(weft_run(SHELL(command), input, MIB, NULL, &got), 3 << 8);
     ck_assert_uint_eq(got.out_bytes, 20000);
-    pid_t left = atoi(got.err);
-    ck_assert_int_gt(left, 1);
-    ck_assert_int_eq(kill(left, SIGKILL), 0);
+    pid_t background_pid = atoi(got.err);
+    ck_assert_int_gt(background_pid, 1);
+    ck_assert_int_eq(kill(background_pid, SIGKILL), 0);
     weft_output_free(&got);
     free(input);
     ck_assert_nothing_left(descriptors);
 }
 END_TEST
 
-START_TEST(streams_of_a_run_may_go_elsewhere)
+START_TEST(streams_of_a_run_can_be_redirected)
 {
     weft_output got;
     weft_process_options o = {.err = WEFT_STDIO_OUT};
@@ -148,8 +148,9 @@ START_TEST(streams_of_a_run_may_go_elsewhere)
     weft_output_free(&got);
     o = (weft_process_options){.in = WEFT_STDIO_NULL};
     ck_assert_int_eq(weft_run(ARGV("cat"), "x", 1, &o, &got), -EINVAL);
-    ck_assert_any_words(-EINVAL);
-    o = (weft_process_options){.in = WEFT_STDIO_PIPE}; /* with nothing to feed it ends at once */
+    ck_assert_any_error(-EINVAL);
+    /* without input, the pipe is closed immediately */
+    o = (weft_process_options){.in = WEFT_STDIO_PIPE};
     ck_assert_int_eq(weft_run(ARGV("cat"), NULL, 0, &o, &got), 0);
     ck_assert_str_eq(got.out, "");
     weft_output_free(&got);
@@ -157,26 +158,26 @@ START_TEST(streams_of_a_run_may_go_elsewhere)
 }
 END_TEST
 
-START_TEST(a_run_of_what_is_no_program_fails)
+START_TEST(running_a_missing_program_fails)
 {
     weft_output got;
     ck_assert_int_eq(weft_run(ARGV("no-such-program"), "x", 1, NULL, &got), -ENOENT);
-    ck_assert_words(-ENOENT, "no such program: no-such-program");
+    ck_assert_error(-ENOENT, "no such program: no-such-program");
     ck_assert_ptr_null(got.out);
 }
 END_TEST
 
-static weft_value run_for_ever(void *arg)
+static weft_value run_until_cancelled(void *arg)
 {
     weft_output got;
     int rc = weft_run(arg, "x", 1, NULL, &got);
-    return got.out == NULL && got.err == NULL ? rc : -EPROTO; /* there is nothing to free */
+    return got.out == NULL && got.err == NULL ? rc : -EPROTO; /* no output to free */
 }
 
 START_TEST(a_cancelled_run_ends_the_program)
 {
-    int descriptors = count_after_use();
-    weft_fiber f = weft_spin(run_for_ever, ARGV("sleep", "1000"));
+    int descriptors = count_warm_descriptors();
+    weft_fiber f = weft_spin(run_until_cancelled, ARGV("sleep", "1000"));
     let_run();
     ck_assert(!has_no_children());
     weft_cancel(f);
@@ -184,7 +185,7 @@ START_TEST(a_cancelled_run_ends_the_program)
     ck_assert_nothing_left(descriptors);
     int rc = 0;
     WEFT_CANCEL_AFTER(0.01, rc) {
-        ck_assert_int_eq(run_for_ever(ARGV("yes")), -ECANCELED);
+        ck_assert_int_eq(run_until_cancelled(ARGV("yes")), -ECANCELED);
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert_nothing_left(descriptors);
@@ -193,21 +194,21 @@ END_TEST
 
 START_TEST(an_interrupted_run_ends_the_program_and_returns_the_value)
 {
-    int descriptors = count_after_use();
-    weft_fiber f = weft_spin(run_for_ever, ARGV("sleep", "1000"));
+    int descriptors = count_warm_descriptors();
+    weft_fiber f = weft_spin(run_until_cancelled, ARGV("sleep", "1000"));
     let_run();
     ck_assert_int_eq(weft_interrupt(f, -42), 0);
     ck_assert_int_eq(weft_await(f), -42);
-    f = weft_spin(run_for_ever, ARGV("sleep", "1000"));
+    f = weft_spin(run_until_cancelled, ARGV("sleep", "1000"));
     let_run();
     weft_raise(f, -EIO, "broken");
     ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_words(-EIO, "broken");
+    ck_assert_error(-EIO, "broken");
     ck_assert_nothing_left(descriptors);
 }
 END_TEST
 
-START_TEST(in_one_who_is_cancelled_nothing_is_run)
+START_TEST(a_cancelled_fiber_starts_no_program)
 {
     weft_output got;
     weft_stream s;
@@ -220,7 +221,7 @@ START_TEST(in_one_who_is_cancelled_nothing_is_run)
 }
 END_TEST
 
-static weft_value run_many(void *arg)
+static weft_value run_cat(void *arg)
 {
     char text[16];
     weft_output got;
@@ -233,7 +234,7 @@ static weft_value run_many(void *arg)
     return status;
 }
 
-static void run_a_filter(void)
+static void run_filter(void)
 {
     char *input = make_pattern(MIB);
     weft_output got;
@@ -244,12 +245,12 @@ static void run_a_filter(void)
     free(input);
 }
 
-START_TEST(after_a_shutdown_programs_can_be_run)
+START_TEST(programs_can_be_run_after_a_shutdown)
 {
     weft_go(sleep_forever, NULL);
     let_run();
     ck_assert_int_eq(weft_shutdown_all(60), 0);
-    run_a_filter();
+    run_filter();
     ck_assert(has_no_children());
 }
 END_TEST
@@ -259,21 +260,21 @@ static weft_value shut_down(void *arg)
     return weft_shutdown_all(*(double *)arg);
 }
 
-START_TEST(a_run_of_one_who_goes_on_survives_a_shutdown)
+START_TEST(a_run_in_an_ancestor_survives_a_shutdown)
 {
     double grace_s = 60;
     weft_fiber f = weft_spin(shut_down, &grace_s);
-    run_a_filter(); /* main is an ancestor: it goes on */
+    run_filter(); /* main is an ancestor of f, so its run is not cancelled */
     ck_assert_int_eq(weft_await(f), 0);
 }
 END_TEST
 
-START_TEST(many_runs_at_once_do_not_mix)
+START_TEST(concurrent_runs_do_not_mix_their_data)
 {
-    int descriptors = count_after_use();
+    int descriptors = count_warm_descriptors();
     weft_fiber fibers[50];
     for (size_t i = 0; i < COUNT_OF(fibers); i++)
-        fibers[i] = weft_spin(run_many, as_arg((weft_value)i));
+        fibers[i] = weft_spin(run_cat, as_arg((weft_value)i));
     for (size_t i = 0; i < COUNT_OF(fibers); i++)
         ck_assert_int_eq(weft_await(fibers[i]), 0);
     ck_assert_nothing_left(descriptors);
@@ -315,7 +316,7 @@ END_TEST
 
 START_TEST(the_output_of_a_command_is_read_as_a_stream)
 {
-    int descriptors = count_after_use();
+    int descriptors = count_warm_descriptors();
     weft_stream s;
     char line[16];
     ck_assert_int_eq(weft_popen(&s, "echo one; echo two; exit 3", "r"), 0);
@@ -328,7 +329,7 @@ START_TEST(the_output_of_a_command_is_read_as_a_stream)
 }
 END_TEST
 
-START_TEST(a_command_whose_output_is_not_read_is_not_waited_for_in_vain)
+START_TEST(closing_a_command_with_unread_output_does_not_hang)
 {
     weft_stream s;
     char line[16];
@@ -340,7 +341,7 @@ END_TEST
 
 START_TEST(the_input_of_a_command_is_written_as_a_stream)
 {
-    int descriptors = count_after_use();
+    int descriptors = count_warm_descriptors();
     char path[] = "/tmp/weft-popen-XXXXXX", command[64], text[16] = "";
     int fd = mkstemp(path);
     snprintf(command, sizeof command, "sort >%s; exit 4", path);
@@ -356,7 +357,7 @@ START_TEST(the_input_of_a_command_is_written_as_a_stream)
 }
 END_TEST
 
-START_TEST(a_command_that_takes_no_more_is_told_by_EPIPE)
+START_TEST(writing_to_a_command_that_closed_its_input_gives_EPIPE)
 {
     weft_stream s;
     ck_assert_int_eq(weft_popen(&s, "exec <&-; kill -STOP $$", "w"), 0);
@@ -365,12 +366,12 @@ START_TEST(a_command_that_takes_no_more_is_told_by_EPIPE)
     ck_assert_int_eq(weft_stream_puts(&s, "x"), 1);
     ck_assert_int_eq(weft_stream_flush(&s), -EPIPE);
     kill(info.si_pid, SIGCONT);
-    ck_assert_int_eq(weft_stream_close(&s), -EPIPE); /* what was taken has not gone out */
+    ck_assert_int_eq(weft_stream_close(&s), -EPIPE); /* the buffered byte was not written */
     ck_assert(has_no_children());
 }
 END_TEST
 
-START_TEST(closing_a_command_in_one_who_is_cancelled_ends_it)
+START_TEST(closing_a_command_in_a_cancelled_fiber_ends_it)
 {
     weft_stream s;
     ck_assert_int_eq(weft_popen(&s, "exec sleep 1000", "r"), 0);
@@ -381,11 +382,11 @@ START_TEST(closing_a_command_in_one_who_is_cancelled_ends_it)
 }
 END_TEST
 
-START_TEST(a_command_is_opened_to_read_or_to_write)
+START_TEST(a_command_is_opened_for_reading_or_for_writing)
 {
     weft_stream s;
     ck_assert_int_eq(weft_popen(&s, "exit 0", "rw"), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_popen(&s, "exit 0", NULL), -EINVAL);
     ck_assert_int_eq(weft_popen(&s, NULL, "r"), -EINVAL);
     ck_assert(has_no_children());
@@ -393,29 +394,29 @@ START_TEST(a_command_is_opened_to_read_or_to_write)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_filter_gets_its_input_and_gives_its_output,
-    &a_program_that_fails_has_a_status_and_an_output,
-    &megabytes_go_both_ways_at_once,
-    &megabytes_come_from_both_outputs_in_turn,
+    &a_filter_gets_its_input_and_returns_its_output,
+    &a_failed_program_has_a_status_and_an_output,
+    &megabytes_flow_in_both_directions_at_once,
+    &megabytes_alternate_between_both_outputs,
     &a_program_need_not_read_its_input,
     &a_program_that_writes_too_much_is_ended,
-    &what_a_program_leaves_running_is_not_waited_for,
-    &streams_of_a_run_may_go_elsewhere,
-    &a_run_of_what_is_no_program_fails,
+    &a_run_does_not_wait_for_background_processes,
+    &streams_of_a_run_can_be_redirected,
+    &running_a_missing_program_fails,
     &a_cancelled_run_ends_the_program,
     &an_interrupted_run_ends_the_program_and_returns_the_value,
-    &in_one_who_is_cancelled_nothing_is_run,
-    &after_a_shutdown_programs_can_be_run,
-    &a_run_of_one_who_goes_on_survives_a_shutdown,
-    &many_runs_at_once_do_not_mix,
+    &a_cancelled_fiber_starts_no_program,
+    &programs_can_be_run_after_a_shutdown,
+    &a_run_in_an_ancestor_survives_a_shutdown,
+    &concurrent_runs_do_not_mix_their_data,
     &system_returns_the_status_of_the_command,
     &a_cancelled_system_ends_the_command,
     &the_output_of_a_command_is_read_as_a_stream,
-    &a_command_whose_output_is_not_read_is_not_waited_for_in_vain,
+    &closing_a_command_with_unread_output_does_not_hang,
     &the_input_of_a_command_is_written_as_a_stream,
-    &a_command_that_takes_no_more_is_told_by_EPIPE,
-    &closing_a_command_in_one_who_is_cancelled_ends_it,
-    &a_command_is_opened_to_read_or_to_write,
+    &writing_to_a_command_that_closed_its_input_gives_EPIPE,
+    &closing_a_command_in_a_cancelled_fiber_ends_it,
+    &a_command_is_opened_for_reading_or_for_writing,
 };
 
 int main(void)

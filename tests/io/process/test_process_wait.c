@@ -1,5 +1,5 @@
-/* Waiting for children: what weft_waitpid returns, and that no status is ever lost. */
-#include "process_support.h"
+/* Tests of weft_waitpid: its results, and that no status is lost. */
+#include "support/process_support.h"
 
 #include <limits.h>
 #include <linux/filter.h>
@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#define CROWD 200
+#define CHILDREN 200
 
 static weft_value wait_for_pid(void *arg)
 {
@@ -19,7 +19,7 @@ static weft_value wait_for_pid(void *arg)
     return pid < 0 ? pid : status;
 }
 
-/* A fiber in weft_waitpid; its value is the status. */
+/* Return a fiber that waits in weft_waitpid. Its value is the status. */
 static weft_fiber spin_waitpid(pid_t pid)
 {
     weft_fiber f = weft_spin(wait_for_pid, as_arg(pid));
@@ -28,10 +28,10 @@ static weft_fiber spin_waitpid(pid_t pid)
     return f;
 }
 
-START_TEST(the_status_of_an_exit_is_as_waitpid_gives_it)
+START_TEST(an_exit_status_is_the_same_as_from_waitpid)
 {
-    int descriptors = count_after_use(), status = -1;
-    pid_t pid = start("exit 3");
+    int descriptors = count_warm_descriptors(), status = -1;
+    pid_t pid = start_shell("exit 3");
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 3 << 8);
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), -ECHILD);
@@ -39,29 +39,29 @@ START_TEST(the_status_of_an_exit_is_as_waitpid_gives_it)
 }
 END_TEST
 
-START_TEST(the_status_of_a_killed_child_tells_the_signal)
+START_TEST(the_status_of_a_killed_child_contains_the_signal)
 {
     int status = -1, go;
-    pid_t pid = start_held("read x", &go);
+    pid_t pid = start_shell_held("read x", &go);
     weft_fiber f = spin_waitpid(pid);
     kill(pid, SIGKILL);
     ck_assert_int_eq(weft_await(f), SIGKILL);
-    pid = start("kill -TERM $$");
+    pid = start_shell("kill -TERM $$");
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
     close(go);
 }
 END_TEST
 
-START_TEST(nobody_need_want_the_status)
+START_TEST(the_status_pointer_may_be_null)
 {
-    pid_t pid = start("exit 3");
+    pid_t pid = start_shell("exit 3");
     ck_assert_int_eq(weft_waitpid(pid, NULL, 0), pid);
     ck_assert(has_no_children());
 }
 END_TEST
 
-START_TEST(a_pid_that_is_no_childs_is_ECHILD)
+START_TEST(a_pid_that_is_not_a_child_gives_ECHILD)
 {
     int status = 77;
     ck_assert_int_eq(weft_waitpid(1, &status, 0), -ECHILD);
@@ -74,17 +74,17 @@ START_TEST(a_pid_that_is_no_childs_is_ECHILD)
 }
 END_TEST
 
-START_TEST(options_that_waitpid_does_not_have_are_refused)
+START_TEST(unsupported_options_are_refused)
 {
     ck_assert_int_eq(weft_waitpid(1, NULL, WNOWAIT), -EINVAL);
-    ck_assert_any_words(-EINVAL);
+    ck_assert_any_error(-EINVAL);
 }
 END_TEST
 
-START_TEST(with_WNOHANG_it_does_not_wait)
+START_TEST(a_wait_with_WNOHANG_does_not_block)
 {
     int status = 77, go;
-    pid_t pid = start_held("read x; exit 4", &go);
+    pid_t pid = start_shell_held("read x; exit 4", &go);
     ck_assert_int_eq(weft_waitpid(pid, &status, WNOHANG), 0);
     ck_assert_int_eq(status, 77);
     close(go);
@@ -95,10 +95,10 @@ START_TEST(with_WNOHANG_it_does_not_wait)
 }
 END_TEST
 
-START_TEST(others_run_while_one_waits)
+START_TEST(other_fibers_run_while_one_waits_for_a_child)
 {
     int go;
-    pid_t pid = start_held("read x; exit 5", &go);
+    pid_t pid = start_shell_held("read x; exit 5", &go);
     weft_fiber waits = spin_waitpid(pid), runs = weft_spin(mark_and_return, "runs ");
     ck_assert_int_eq(weft_await(runs), 0);
     mark("go ");
@@ -108,10 +108,10 @@ START_TEST(others_run_while_one_waits)
 }
 END_TEST
 
-START_TEST(a_cancelled_wait_leaves_the_child_to_be_waited_for_again)
+START_TEST(a_child_can_be_waited_for_again_after_a_cancelled_wait)
 {
-    int descriptors = count_after_use(), status = -1, go;
-    pid_t pid = start_held("read x; exit 6", &go);
+    int descriptors = count_warm_descriptors(), status = -1, go;
+    pid_t pid = start_shell_held("read x; exit 6", &go);
     weft_fiber f = spin_waitpid(pid);
     ck_assert_int_eq(weft_cancel(f), 0);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
@@ -126,10 +126,10 @@ START_TEST(a_cancelled_wait_leaves_the_child_to_be_waited_for_again)
 }
 END_TEST
 
-START_TEST(a_status_that_is_there_is_returned_to_one_who_is_cancelled)
+START_TEST(an_available_status_is_returned_to_a_cancelled_fiber)
 {
     int status = -1;
-    pid_t pid = start("exit 7");
+    pid_t pid = start_shell("exit 7");
     siginfo_t info;
     ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
     WEFT_MOVE_ON_AFTER(0) {
@@ -140,11 +140,11 @@ START_TEST(a_status_that_is_there_is_returned_to_one_who_is_cancelled)
 }
 END_TEST
 
-START_TEST(whichever_comes_first_the_end_or_the_cancel_no_status_is_lost)
+START_TEST(no_status_is_lost_when_an_exit_races_with_a_raised_error)
 {
     int status, go;
     for (int i = 0; i < 50; i++) {
-        pid_t pid = start_held("read x; exit 8", &go);
+        pid_t pid = start_shell_held("read x; exit 8", &go);
         weft_fiber f = spin_waitpid(pid);
         close(go);
         for (int k = 0; k < i % 10; k++)
@@ -166,7 +166,7 @@ END_TEST
 START_TEST(a_stray_schedule_does_not_break_the_wait)
 {
     int go;
-    pid_t pid = start_held("read x; exit 9", &go);
+    pid_t pid = start_shell_held("read x; exit 9", &go);
     weft_fiber f = spin_waitpid(pid);
     ck_assert_int_eq(weft_schedule(f, 42), -EBUSY);
     let_run();
@@ -176,10 +176,10 @@ START_TEST(a_stray_schedule_does_not_break_the_wait)
 }
 END_TEST
 
-START_TEST(an_interrupted_wait_returns_the_value_and_takes_nothing)
+START_TEST(an_interrupted_wait_returns_the_value_and_consumes_no_status)
 {
     int status = -1, go;
-    pid_t pid = start_held("read x; exit 3", &go);
+    pid_t pid = start_shell_held("read x; exit 3", &go);
     weft_fiber f = spin_waitpid(pid);
     ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
     ck_assert_int_eq(weft_await(f), -EINTR);
@@ -194,13 +194,13 @@ static weft_value wait_for_stop(void *arg)
     return weft_waitpid((pid_t)(intptr_t)arg, NULL, WUNTRACED);
 }
 
-START_TEST(an_interruption_counts_also_where_a_look_is_due)
+START_TEST(an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due)
 {
     int go;
-    pid_t pid = start_held("read x", &go);
+    pid_t pid = start_shell_held("read x", &go);
     weft_fiber f = weft_spin(wait_for_stop, as_arg(pid));
     let_run();
-    usleep(50000); /* blocks the thread: the time is over, and it has not been seen yet */
+    usleep(50000); /* blocks the thread, so the timer of the wait is due but not processed */
     ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
     ck_assert_int_eq(weft_await(f), -EINTR);
     close(go);
@@ -211,14 +211,14 @@ END_TEST
 START_TEST(any_child_can_be_waited_for)
 {
     int status = -1, go;
-    pid_t held = start_held("read x; exit 1", &go), pid = start("exit 2");
+    pid_t held_pid = start_shell_held("read x; exit 1", &go), pid = start_shell("exit 2");
     ck_assert_int_eq(weft_waitpid(-1, &status, 0), pid);
     ck_assert_int_eq(status, 2 << 8);
     ck_assert_int_eq(weft_waitpid(0, &status, WNOHANG), 0);
     weft_fiber f = spin_waitpid(-1);
     close(go);
     ck_assert_int_eq(weft_await(f), 1 << 8);
-    ck_assert_int_eq(weft_waitpid(held, &status, 0), -ECHILD);
+    ck_assert_int_eq(weft_waitpid(held_pid, &status, 0), -ECHILD);
     ck_assert_int_eq(weft_waitpid(-1, &status, 0), -ECHILD);
 }
 END_TEST
@@ -227,19 +227,19 @@ START_TEST(a_child_of_a_group_can_be_waited_for)
 {
     int status = -1;
     weft_process p = spawn(SHELL("exit 2"), (weft_process_options){.has_group = true});
-    pid_t group = weft_process_detach(&p), here = start("exit 1");
+    pid_t group = weft_process_detach(&p), own_group_pid = start_shell("exit 1");
     ck_assert_int_eq(weft_waitpid(-group, &status, 0), group);
     ck_assert_int_eq(status, 2 << 8);
     ck_assert_int_eq(weft_waitpid(-group, &status, 0), -ECHILD);
-    ck_assert_int_eq(weft_waitpid(0, &status, 0), here);
+    ck_assert_int_eq(weft_waitpid(0, &status, 0), own_group_pid);
     ck_assert_int_eq(status, 1 << 8);
 }
 END_TEST
 
-START_TEST(a_child_that_stops_and_goes_on_is_told_of_when_asked)
+START_TEST(stopped_and_continued_children_are_reported_on_request)
 {
     int status = -1, go;
-    pid_t pid = start_held("kill -STOP $$; read x; exit 7", &go);
+    pid_t pid = start_shell_held("kill -STOP $$; read x; exit 7", &go);
     ck_assert_int_eq(weft_waitpid(pid, &status, WUNTRACED), pid);
     ck_assert(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
     kill(pid, SIGCONT);
@@ -251,10 +251,10 @@ START_TEST(a_child_that_stops_and_goes_on_is_told_of_when_asked)
 }
 END_TEST
 
-START_TEST(of_two_who_wait_for_one_child_one_has_it_and_the_other_is_told)
+START_TEST(of_two_waiters_for_one_child_one_gets_the_status_and_one_gets_ECHILD)
 {
     int go;
-    pid_t pid = start_held("read x; exit 3", &go);
+    pid_t pid = start_shell_held("read x; exit 3", &go);
     weft_fiber a = spin_waitpid(pid), b = spin_waitpid(pid);
     close(go);
     weft_value first = weft_await(a), second = weft_await(b);
@@ -262,11 +262,11 @@ START_TEST(of_two_who_wait_for_one_child_one_has_it_and_the_other_is_told)
 }
 END_TEST
 
-START_TEST(where_SIGCHLD_is_ignored_the_wait_lasts_and_there_is_no_status)
+START_TEST(with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD)
 {
-    int go, descriptors = count_after_use();
+    int go, descriptors = count_warm_descriptors();
     signal(SIGCHLD, SIG_IGN);
-    pid_t pid = start_held("read x; exit 3", &go);
+    pid_t pid = start_shell_held("read x; exit 3", &go);
     weft_fiber f = spin_waitpid(pid);
     close(go);
     ck_assert_int_eq(weft_await(f), -ECHILD);
@@ -286,12 +286,12 @@ static void count_signal(int number)
     signals_seen++;
 }
 
-START_TEST(the_programs_own_handler_of_SIGCHLD_stays)
+START_TEST(the_programs_handler_of_SIGCHLD_is_not_replaced)
 {
     int status = -1;
     struct sigaction mine = {.sa_handler = count_signal}, now;
     sigaction(SIGCHLD, &mine, NULL);
-    pid_t pid = start("exit 3");
+    pid_t pid = start_shell("exit 3");
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 3 << 8);
     sigaction(SIGCHLD, NULL, &now);
@@ -302,10 +302,10 @@ END_TEST
 
 START_TEST(hundreds_of_children_are_waited_for_at_once)
 {
-    int descriptors = count_after_use(), fd[2];
-    static weft_fiber waits[CROWD];
+    int descriptors = count_warm_descriptors(), fd[2];
+    static weft_fiber waits[CHILDREN];
     ck_assert_int_eq(pipe2(fd, O_CLOEXEC), 0);
-    for (int i = 0; i < CROWD; i++) {
+    for (int i = 0; i < CHILDREN; i++) {
         char command[32];
         snprintf(command, sizeof command, "read x; exit %d", i % 100);
         weft_process p =
@@ -314,7 +314,7 @@ START_TEST(hundreds_of_children_are_waited_for_at_once)
     }
     close(fd[0]);
     close(fd[1]);
-    for (int i = 0; i < CROWD; i++)
+    for (int i = 0; i < CHILDREN; i++)
         ck_assert_int_eq(weft_await(waits[i]), (i % 100) << 8);
     ck_assert_nothing_left(descriptors);
 }
@@ -343,7 +343,7 @@ START_TEST(any_thread_may_wait_for_any_child)
     for (int i = 0; i < 4; i++) {
         char command[32];
         snprintf(command, sizeof command, "read x; exit %d", i + 1);
-        pid_t pid = start_held(command, &go[i]);
+        pid_t pid = start_shell_held(command, &go[i]);
         ck_assert_int_eq(pthread_create(&threads[i], NULL, wait_in_thread, as_arg(pid)), 0);
     }
     for (int i = 0; i < 4; i++) {
@@ -370,15 +370,13 @@ START_TEST(several_threads_run_programs_at_once)
 }
 END_TEST
 
-/*
- * Without a pidfd: programs in a process of their own, 0 if all went well.
- */
+/* Without pidfds: programs in a separate process, with status 0 on success. */
 
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 #define JUMP_IF(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (yes), (no))
 #define RETURN(value) BPF_STMT(BPF_RET | BPF_K, (value))
 
-/* From now on pidfd_open fails with that error. False: so does the filter. */
+/* Make pidfd_open fail with error. Return false if the filter cannot be installed. */
 static bool forbid_pidfd(int error)
 {
     struct sock_filter filter[] = {
@@ -394,7 +392,7 @@ static bool forbid_pidfd(int error)
     return syscall(__NR_pidfd_open, getpid(), 0) < 0 && errno == error;
 }
 
-/* A process is waited for, cancelled, signalled and ended. */
+/* Wait for, cancel, signal and end a process. */
 static int use_processes(void)
 {
     weft_process p;
@@ -416,11 +414,11 @@ static int use_processes(void)
     return has_no_children() ? 0 : 7;
 }
 
-/* The same of a bare child; go on when its wait has been left. */
+/* Interrupt and cancel waits for a child, wait for it again, then use processes. */
 static int use_waitpid(void)
 {
     int status, go;
-    pid_t pid = start_held("read x; exit 3", &go);
+    pid_t pid = start_shell_held("read x; exit 3", &go);
     weft_fiber f = weft_spin(wait_for_pid, as_arg(pid));
     let_run();
     if (weft_interrupt(f, -EINTR) != 0 || weft_await(f) != -EINTR)
@@ -435,12 +433,12 @@ static int use_waitpid(void)
     return use_processes();
 }
 
-static int use_where_unknown(void)
+static int use_without_pidfd(void)
 {
     return forbid_pidfd(ENOSYS) ? use_waitpid() : 77;
 }
 
-static int use_where_refused(void)
+static int use_with_pidfd_refused(void)
 {
     return forbid_pidfd(EPERM) ? use_waitpid() : 77;
 }
@@ -449,24 +447,24 @@ static void assert_works(int (*program)(void))
 {
     const outcome *o = run_apart(program);
     if (o->status == 77)
-        printf("skipped: a process may not install a seccomp filter here\n");
+        printf("skipped: seccomp filters cannot be installed\n");
     else
         ck_assert_quiet(o, 0);
 }
 
-START_TEST(where_the_kernel_has_no_pidfd_all_this_works)
+START_TEST(waiting_works_without_pidfd_support)
 {
-    assert_works(use_where_unknown);
+    assert_works(use_without_pidfd);
 }
 END_TEST
 
-START_TEST(where_a_pidfd_is_refused_all_this_works)
+START_TEST(waiting_works_if_pidfds_are_refused)
 {
-    assert_works(use_where_refused);
+    assert_works(use_with_pidfd_refused);
 }
 END_TEST
 
-/* Run with no descriptor more to be opened: all below the limit are in use. */
+/* Run a program that cannot open a descriptor: all numbers below the limit are in use. */
 static int run_without_descriptors(int (*program)(void))
 {
     struct rlimit limit, none;
@@ -477,11 +475,11 @@ static int run_without_descriptors(int (*program)(void))
     none.rlim_cur = (rlim_t)free_fd;
     setrlimit(RLIMIT_NOFILE, &none);
     int rc = program();
-    setrlimit(RLIMIT_NOFILE, &limit); /* the sanitizers want some in the end */
+    setrlimit(RLIMIT_NOFILE, &limit); /* sanitizers need descriptors at exit */
     return rc;
 }
 
-static pid_t held;
+static pid_t held_pid;
 
 static int use_without_descriptors(void)
 {
@@ -492,12 +490,12 @@ static int use_without_descriptors(void)
         return 21;
     if (weft_spawn_process(&p, ARGV("cat"), &o) != -EMFILE)
         return 22;
-    weft_fiber f = weft_spin(wait_for_pid, as_arg(held));
+    weft_fiber f = weft_spin(wait_for_pid, as_arg(held_pid));
     let_run();
     if (weft_cancel(f) != 0 || weft_await(f) != -ECANCELED || weft_system("exit 4") != 4 << 8)
         return 23;
-    kill(held, SIGKILL);
-    if (weft_waitpid(held, &status, 0) != held || status != SIGKILL)
+    kill(held_pid, SIGKILL);
+    if (weft_waitpid(held_pid, &status, 0) != held_pid || status != SIGKILL)
         return 24;
     return has_no_children() ? 0 : 25;
 }
@@ -505,7 +503,7 @@ static int use_without_descriptors(void)
 static int wait_without_descriptors(void)
 {
     int go;
-    held = start_held("read x; exit 3", &go);
+    held_pid = start_shell_held("read x; exit 3", &go);
     int rc = run_without_descriptors(use_without_descriptors);
     close(go);
     return rc;
@@ -520,49 +518,49 @@ static int use_without_backend(void)
 
 static int wait_without_backend(void)
 {
-    unsetenv("WEFT_BACKEND"); /* one that is named and cannot be opened is reported */
+    unsetenv("WEFT_BACKEND"); /* weft reports a named backend that cannot be opened */
     return run_without_descriptors(use_without_backend);
 }
 
-START_TEST(with_no_descriptor_left_children_are_waited_for_all_the_same)
+START_TEST(waiting_works_without_a_free_descriptor)
 {
     ck_assert_quiet(run_apart(wait_without_descriptors), 0);
 }
 END_TEST
 
-START_TEST(with_no_descriptor_for_a_backend_children_are_waited_for_all_the_same)
+START_TEST(waiting_works_without_a_descriptor_for_a_backend)
 {
     ck_assert_quiet(run_apart(wait_without_backend), 0);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &the_status_of_an_exit_is_as_waitpid_gives_it,
-    &the_status_of_a_killed_child_tells_the_signal,
-    &nobody_need_want_the_status,
-    &a_pid_that_is_no_childs_is_ECHILD,
-    &options_that_waitpid_does_not_have_are_refused,
-    &with_WNOHANG_it_does_not_wait,
-    &others_run_while_one_waits,
-    &a_cancelled_wait_leaves_the_child_to_be_waited_for_again,
-    &a_status_that_is_there_is_returned_to_one_who_is_cancelled,
-    &whichever_comes_first_the_end_or_the_cancel_no_status_is_lost,
+    &an_exit_status_is_the_same_as_from_waitpid,
+    &the_status_of_a_killed_child_contains_the_signal,
+    &the_status_pointer_may_be_null,
+    &a_pid_that_is_not_a_child_gives_ECHILD,
+    &unsupported_options_are_refused,
+    &a_wait_with_WNOHANG_does_not_block,
+    &other_fibers_run_while_one_waits_for_a_child,
+    &a_child_can_be_waited_for_again_after_a_cancelled_wait,
+    &an_available_status_is_returned_to_a_cancelled_fiber,
+    &no_status_is_lost_when_an_exit_races_with_a_raised_error,
     &a_stray_schedule_does_not_break_the_wait,
-    &an_interrupted_wait_returns_the_value_and_takes_nothing,
-    &an_interruption_counts_also_where_a_look_is_due,
+    &an_interrupted_wait_returns_the_value_and_consumes_no_status,
+    &an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due,
     &any_child_can_be_waited_for,
     &a_child_of_a_group_can_be_waited_for,
-    &a_child_that_stops_and_goes_on_is_told_of_when_asked,
-    &of_two_who_wait_for_one_child_one_has_it_and_the_other_is_told,
-    &where_SIGCHLD_is_ignored_the_wait_lasts_and_there_is_no_status,
-    &the_programs_own_handler_of_SIGCHLD_stays,
+    &stopped_and_continued_children_are_reported_on_request,
+    &of_two_waiters_for_one_child_one_gets_the_status_and_one_gets_ECHILD,
+    &with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD,
+    &the_programs_handler_of_SIGCHLD_is_not_replaced,
     &hundreds_of_children_are_waited_for_at_once,
     &any_thread_may_wait_for_any_child,
     &several_threads_run_programs_at_once,
-    &where_the_kernel_has_no_pidfd_all_this_works,
-    &where_a_pidfd_is_refused_all_this_works,
-    &with_no_descriptor_left_children_are_waited_for_all_the_same,
-    &with_no_descriptor_for_a_backend_children_are_waited_for_all_the_same,
+    &waiting_works_without_pidfd_support,
+    &waiting_works_if_pidfds_are_refused,
+    &waiting_works_without_a_free_descriptor,
+    &waiting_works_without_a_descriptor_for_a_backend,
 };
 
 int main(void)

@@ -1,17 +1,20 @@
-/* What the tests of streams share: small buffers, and lines to expect. */
-#ifndef TESTS_STREAM_SUPPORT_H
-#define TESTS_STREAM_SUPPORT_H
+/* Helpers for the tests of streams: small buffers, and expected lines. */
+#ifndef TESTS_IO_STREAM_STREAM_SUPPORT_H
+#define TESTS_IO_STREAM_STREAM_SUPPORT_H
 
-#include "support.h"
+#include "support/support.h"
 
-/* As ck_assert, which notes where it is each time, for what is asked a million times. */
+/*
+ * As ck_assert, which is slow because it records its position. For conditions that are checked a
+ * million times.
+ */
 #define require(condition)                          \
     do {                                            \
         if (!(condition))                           \
-            ck_abort_msg("not so: %s", #condition); \
+            ck_abort_msg("failed: %s", #condition); \
     } while (0)
 
-/* Small buffers, so that little data is more than they hold. */
+/* Buffers that are small enough to be exceeded by little data. */
 static const weft_stream_options small = {.read_bytes = 16, .write_bytes = 16};
 
 #define ck_assert_gets(s, expected)                                    \
@@ -31,19 +34,19 @@ static const weft_stream_options small = {.read_bytes = 16, .write_bytes = 16};
         ck_assert_mem_eq(ck_line, expected, sizeof(expected));         \
     } while (0)
 
-#define ck_assert_at_end(s)                                         \
-    do {                                                            \
-        char ck_line[8] = "before", *ck_place;                      \
-        ck_assert_int_eq(weft_stream_gets(s, ck_line, 8), 0);       \
-        ck_assert_str_eq(ck_line, "");                              \
-        ck_assert_int_eq(weft_stream_line(s, &ck_place, NULL), 0);  \
-        ck_assert_int_eq(weft_stream_read(s, ck_line, 8), 0);       \
-        ck_assert_int_eq(weft_stream_read_exact(s, ck_line, 8), 0); \
+#define ck_assert_at_end(s)                                           \
+    do {                                                              \
+        char ck_line[8] = "before", *ck_in_place;                     \
+        ck_assert_int_eq(weft_stream_gets(s, ck_line, 8), 0);         \
+        ck_assert_str_eq(ck_line, "");                                \
+        ck_assert_int_eq(weft_stream_line(s, &ck_in_place, NULL), 0); \
+        ck_assert_int_eq(weft_stream_read(s, ck_line, 8), 0);         \
+        ck_assert_int_eq(weft_stream_read_exact(s, ck_line, 8), 0);   \
     } while (0)
 
-#define LENGTH_MAX 70 /* bytes; over four of the small buffers */
+#define LENGTH_MAX 70 /* bytes; more than four small buffers */
 
-/* Lines of 0 to LENGTH_MAX bytes and a newline. Returns its length. */
+/* Write lines of 0 to LENGTH_MAX bytes. Return the length of the text. */
 static inline size_t make_lines(char *text)
 {
     size_t n = 0;
@@ -55,21 +58,21 @@ static inline size_t make_lines(char *text)
     return n;
 }
 
-/* Line by line, by gets and in place in turn. */
+/* Assert all lines. Read them alternately with weft_stream_gets and weft_stream_line. */
 static inline void expect_lines(weft_stream *s, const char *text, size_t bytes)
 {
     for (size_t at = 0, length; at < bytes; at += length) {
         length = (size_t)((const char *)memchr(text + at, '\n', bytes - at) - text) + 1 - at;
-        char line[LENGTH_MAX + 2], *place;
+        char line[LENGTH_MAX + 2], *in_place;
         size_t n;
         if (length % 2 == 0) {
             ck_assert_int_eq(weft_stream_gets(s, line, sizeof line), (ssize_t)length);
             ck_assert_mem_eq(line, text + at, length);
         } else {
-            ck_assert_int_eq(weft_stream_line(s, &place, &n), 1);
+            ck_assert_int_eq(weft_stream_line(s, &in_place, &n), 1);
             ck_assert_uint_eq(n, length - 1);
-            ck_assert_mem_eq(place, text + at, n);
-            ck_assert_int_eq(place[n], '\0');
+            ck_assert_mem_eq(in_place, text + at, n);
+            ck_assert_int_eq(in_place[n], '\0');
         }
     }
     ck_assert_at_end(s);

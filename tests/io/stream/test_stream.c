@@ -1,27 +1,27 @@
 /*
- * Streams over memory: lines, exact reads, buffered writes; and whichever call underneath fails, no
- * byte is lost or doubled.
+ * Tests of streams over memory: lines, exact reads and buffered writes. Whichever underlying call
+ * fails, no byte is lost or duplicated.
  */
-#include "stream_support.h"
+#include "io/stream/stream_support.h"
 
 #include <malloc.h>
 #include <sys/resource.h>
 
-/* A stream over memory: what it reads, what was written, and which call fails. */
+/* A stream over memory: its input, its output, and the calls that fail. */
 typedef struct memory {
     const char *input;
     size_t input_bytes;
     size_t input_at;
-    size_t read_max;  /* bytes a call; 0: all */
-    size_t write_max; /* the same */
+    size_t read_max;  /* bytes per call; 0: no limit */
+    size_t write_max; /* bytes per call; 0: no limit */
     char output[4096];
     size_t output_bytes;
-    unsigned reads, writes, closes;       /* calls */
-    unsigned failing_read, failing_write; /* the how manyeth, from 1; 0: none */
-    bool is_lasting;                      /* those after it fail, too */
+    unsigned reads, writes, closes;       /* number of calls */
+    unsigned failing_read, failing_write; /* number of the call that fails, from 1; 0: none */
+    bool is_lasting;                      /* later writes fail too */
     int error;
-    size_t room_max;       /* bytes: the most that a read was asked for */
-    const void *data_last; /* where the last read went, or the last piece was written from */
+    size_t room_max;       /* the largest read, in bytes */
+    const void *data_last; /* the buffer of the last read or write */
     int pieces_last;
 } memory;
 
@@ -52,7 +52,7 @@ static ssize_t memory_writev(void *ctx, const struct iovec *pieces, int count)
     for (int i = 0; i < count && left > 0; i++) {
         size_t n = pieces[i].iov_len < left ? pieces[i].iov_len : left;
         if (n > sizeof m->output - m->output_bytes)
-            ck_abort_msg("more was written than was given");
+            ck_abort_msg("too many bytes were written");
         memcpy(m->output + m->output_bytes, pieces[i].iov_base, n);
         m->output_bytes += n;
         left -= n;
@@ -70,7 +70,7 @@ static int memory_close(void *ctx)
 static const weft_stream_type memory_type = {
     .read = memory_read, .writev = memory_writev, .close = memory_close};
 
-/* Stream s over m, whose other fields are as they are. */
+/* Open s over m. Keep the limits and the failing calls of m. */
 static void open_memory(weft_stream *s, memory *m, const char *input, size_t bytes)
 {
     m->input = input;
@@ -86,7 +86,7 @@ static void assert_output(const memory *m, const char *expected)
     ck_assert_mem_eq(m->output, expected, m->output_bytes);
 }
 
-START_TEST(a_line_in_place_lacks_its_newline_and_a_carriage_return_before_it)
+START_TEST(a_line_in_place_has_no_newline_and_no_carriage_return_before_it)
 {
     weft_stream s;
     memory m = {0};
@@ -120,7 +120,7 @@ START_TEST(nuls_in_a_line_are_bytes_like_others)
 END_TEST
 
 /* P60 */
-START_TEST(lines_of_every_length_come_whole_however_the_input_is_cut)
+START_TEST(lines_of_every_length_are_complete_however_the_input_is_split)
 {
     static char text[LENGTH_MAX * LENGTH_MAX];
     size_t bytes = make_lines(text);
@@ -134,22 +134,22 @@ START_TEST(lines_of_every_length_come_whole_however_the_input_is_cut)
 }
 END_TEST
 
-START_TEST(a_line_over_the_limit_is_refused_and_stays)
+START_TEST(a_line_over_the_limit_is_refused_and_stays_buffered)
 {
     for (size_t limit = 1; limit <= 40; limit++) {
         weft_stream s;
         memory m = {.read_max = limit % 3};
-        char text[128], line[64], *place;
+        char text[128], line[64], *in_place;
         memset(text, 'x', sizeof text);
         text[limit - 1] = text[2 * limit] = '\n'; /* limit and limit + 1 bytes */
         open_memory(&s, &m, text, 2 * limit + 1);
-        ck_assert_int_eq(weft_stream_limit(&s, limit), 0);
-        ck_assert_int_eq(weft_stream_line(&s, &place, NULL), 1);
+        ck_assert_int_eq(weft_stream_set_line_max(&s, limit), 0);
+        ck_assert_int_eq(weft_stream_line(&s, &in_place, NULL), 1);
         for (int i = 0; i < 2; i++) {
-            ck_assert_int_eq(weft_stream_line(&s, &place, NULL), -EMSGSIZE);
+            ck_assert_int_eq(weft_stream_line(&s, &in_place, NULL), -EMSGSIZE);
             ck_assert_int_eq(weft_stream_gets(&s, line, sizeof line), -EMSGSIZE);
         }
-        ck_assert_int_eq(weft_stream_limit(&s, limit + 1), 0);
+        ck_assert_int_eq(weft_stream_set_line_max(&s, limit + 1), 0);
         ck_assert_int_eq(weft_stream_gets(&s, line, limit + 1),
                          -EMSGSIZE); /* no room for the NUL */
         ck_assert_int_eq(weft_stream_gets(&s, line, limit + 2), (ssize_t)limit + 1);
@@ -160,44 +160,44 @@ START_TEST(a_line_over_the_limit_is_refused_and_stays)
 }
 END_TEST
 
-START_TEST(a_last_line_of_just_the_limit_needs_no_newline)
+START_TEST(a_last_line_of_exactly_the_limit_needs_no_newline)
 {
     weft_stream s;
     memory m = {.read_max = 1};
-    char line[8], *place;
+    char line[8], *in_place;
     open_memory(&s, &m, "1234567", 7);
-    ck_assert_int_eq(weft_stream_limit(&s, 6), 0);
-    ck_assert_int_eq(weft_stream_line(&s, &place, NULL), -EMSGSIZE);
+    ck_assert_int_eq(weft_stream_set_line_max(&s, 6), 0);
+    ck_assert_int_eq(weft_stream_line(&s, &in_place, NULL), -EMSGSIZE);
     ck_assert_int_eq(weft_stream_gets(&s, line, 8), -EMSGSIZE);
     ck_assert_int_eq(weft_stream_gets(&s, line, 1), -EMSGSIZE);
     ck_assert_int_eq(weft_stream_gets(&s, line, 0), -EINVAL);
-    ck_assert_int_eq(weft_stream_limit(&s, 7), 0);
+    ck_assert_int_eq(weft_stream_set_line_max(&s, 7), 0);
     ck_assert_int_eq(weft_stream_gets(&s, line, 8), 7);
     ck_assert_str_eq(line, "1234567");
     ck_assert_int_eq(weft_stream_close(&s), 0);
     open_memory(&s, &m, "1234567", 7);
-    ck_assert_int_eq(weft_stream_limit(&s, 7), 0);
-    ck_assert_int_eq(weft_stream_line(&s, &place, NULL), 1);
-    ck_assert_str_eq(place, "1234567");
+    ck_assert_int_eq(weft_stream_set_line_max(&s, 7), 0);
+    ck_assert_int_eq(weft_stream_line(&s, &in_place, NULL), 1);
+    ck_assert_str_eq(in_place, "1234567");
     ck_assert_int_eq(weft_stream_close(&s), 0);
-    /* The default. */
+    /* The default limit. */
     char *big = malloc(70000);
     memset(big, 'x', 70000);
     open_memory(&s, &m, big, 65536);
     m.read_max = 0;
-    ck_assert_int_eq(weft_stream_line(&s, &place, NULL), 1);
+    ck_assert_int_eq(weft_stream_line(&s, &in_place, NULL), 1);
     ck_assert_int_eq(weft_stream_close(&s), 0);
     open_memory(&s, &m, big, 65537);
-    ck_assert_int_eq(weft_stream_line(&s, &place, NULL), -EMSGSIZE);
-    ck_assert_int_eq(weft_stream_limit(&s, 70000), 0);
-    ck_assert_int_eq(weft_stream_line(&s, &place, NULL), 1);
+    ck_assert_int_eq(weft_stream_line(&s, &in_place, NULL), -EMSGSIZE);
+    ck_assert_int_eq(weft_stream_set_line_max(&s, 70000), 0);
+    ck_assert_int_eq(weft_stream_line(&s, &in_place, NULL), 1);
     ck_assert_int_eq(weft_stream_close(&s), 0);
     free(big);
 }
 END_TEST
 
 /* P60 */
-START_TEST(an_exact_read_takes_all_or_nothing)
+START_TEST(an_exact_read_consumes_all_bytes_or_none)
 {
     weft_stream s;
     memory m = {0};
@@ -223,7 +223,7 @@ START_TEST(an_exact_read_takes_all_or_nothing)
 }
 END_TEST
 
-START_TEST(what_is_there_can_be_seen_in_place_and_skipped)
+START_TEST(buffered_input_can_be_peeked_in_place_and_skipped)
 {
     weft_stream s;
     memory m = {.read_max = 3};
@@ -249,7 +249,7 @@ START_TEST(what_is_there_can_be_seen_in_place_and_skipped)
 }
 END_TEST
 
-START_TEST(a_large_read_goes_around_the_buffer_and_a_small_one_does_not)
+START_TEST(a_large_read_bypasses_the_buffer_and_a_small_one_does_not)
 {
     weft_stream s;
     memory m = {0};
@@ -269,7 +269,7 @@ START_TEST(a_large_read_goes_around_the_buffer_and_a_small_one_does_not)
 }
 END_TEST
 
-START_TEST(the_buffer_grows_only_for_what_is_longer_and_is_small_again_afterwards)
+START_TEST(the_buffer_grows_only_for_longer_input_and_shrinks_afterwards)
 {
     weft_stream s;
     memory m = {0};
@@ -283,8 +283,8 @@ START_TEST(the_buffer_grows_only_for_what_is_longer_and_is_small_again_afterward
     ck_assert_int_eq(weft_stream_gets(&s, data, sizeof data), -EMSGSIZE);
     ck_assert_uint_gt(m.room_max, 16);
     ck_assert_int_eq(weft_stream_read_exact(&s, data, 100), 100);
-    const void *place;
-    ck_assert_int_eq(weft_stream_skip(&s, (size_t)weft_stream_peek(&s, 0, &place)), 0);
+    const void *in_place;
+    ck_assert_int_eq(weft_stream_skip(&s, (size_t)weft_stream_peek(&s, 0, &in_place)), 0);
     m.room_max = 0;
     while (weft_stream_read(&s, data, 5) > 0)
         ;
@@ -293,7 +293,7 @@ START_TEST(the_buffer_grows_only_for_what_is_longer_and_is_small_again_afterward
 }
 END_TEST
 
-START_TEST(what_is_written_waits_for_a_flush_or_a_full_buffer)
+START_TEST(output_waits_for_a_flush_or_a_full_buffer)
 {
     weft_stream s;
     memory m = {0};
@@ -313,7 +313,7 @@ START_TEST(what_is_written_waits_for_a_flush_or_a_full_buffer)
 }
 END_TEST
 
-START_TEST(a_large_write_goes_out_in_one_call_with_what_waits)
+START_TEST(a_large_write_is_sent_in_one_call_with_buffered_output)
 {
     weft_stream s;
     memory m = {0};
@@ -332,7 +332,7 @@ START_TEST(a_large_write_goes_out_in_one_call_with_what_waits)
 }
 END_TEST
 
-/* All that scenario_write writes. */
+/* The output of write_with_retries. Return its length. */
 static size_t make_output(char *text, size_t room)
 {
     size_t n = 0;
@@ -341,8 +341,8 @@ static size_t make_output(char *text, size_t room)
     return n;
 }
 
-/* Written again and again until it is taken. Returns how often that failed. */
-static unsigned put_stubbornly(weft_stream *s, const char *data, size_t bytes)
+/* Repeat a write until all bytes are accepted. Return the number of failures. */
+static unsigned write_until_accepted(weft_stream *s, const char *data, size_t bytes)
 {
     unsigned failed = 0;
     for (size_t done = 0; done < bytes;) {
@@ -355,8 +355,8 @@ static unsigned put_stubbornly(weft_stream *s, const char *data, size_t bytes)
     return failed;
 }
 
-/* Returns how often a call failed. */
-static unsigned write_stubbornly(weft_stream *s)
+/* Write the test output, and repeat failed calls. Return the number of failures. */
+static unsigned write_with_retries(weft_stream *s)
 {
     unsigned failed = 0;
     for (int length = 0; length <= LENGTH_MAX; length += 3) {
@@ -367,7 +367,7 @@ static unsigned write_stubbornly(weft_stream *s)
             failed++;
         }
         int bytes = snprintf(text, sizeof text, "%0*d|", length, length);
-        failed += put_stubbornly(s, text, (size_t)bytes);
+        failed += write_until_accepted(s, text, (size_t)bytes);
     }
     int rc;
     while ((rc = weft_stream_flush(s)) < 0) {
@@ -379,15 +379,15 @@ static unsigned write_stubbornly(weft_stream *s)
 
 static void fail_each_write(memory *m, const char *expected, size_t bytes)
 {
-    bool is_struck = true;
-    for (m->failing_write = 1; is_struck; m->failing_write++) {
+    bool has_failed = true;
+    for (m->failing_write = 1; has_failed; m->failing_write++) {
         weft_stream s;
         open_memory(&s, m, "", 0);
-        unsigned failed = write_stubbornly(&s);
-        is_struck = m->writes >= m->failing_write;
-        ck_assert_uint_le(failed, is_struck);
+        unsigned failed = write_with_retries(&s);
+        has_failed = m->writes >= m->failing_write;
+        ck_assert_uint_le(failed, has_failed);
         if (m->error == -EIO)
-            ck_assert_uint_eq(failed, is_struck); /* it is told once, now or later */
+            ck_assert_uint_eq(failed, has_failed); /* the error is reported once, now or later */
         ck_assert_uint_eq(m->output_bytes, bytes);
         ck_assert_mem_eq(m->output, expected, bytes);
         ck_assert_int_eq(weft_stream_close(&s), 0);
@@ -395,7 +395,7 @@ static void fail_each_write(memory *m, const char *expected, size_t bytes)
 }
 
 /* P61 */
-START_TEST(whichever_write_fails_each_byte_goes_out_once)
+START_TEST(whichever_write_fails_each_byte_is_written_once)
 {
     char expected[4096];
     size_t bytes = make_output(expected, sizeof expected);
@@ -408,10 +408,10 @@ START_TEST(whichever_write_fails_each_byte_goes_out_once)
 }
 END_TEST
 
-/* The n-th call of a turn is another kind of read; returns what was read, or the error. */
-static ssize_t read_somehow(weft_stream *s, unsigned how, char *data, size_t room)
+/* Read with one of four calls, selected by how. Return the bytes read, or the error. */
+static ssize_t read_by_kind(weft_stream *s, unsigned how, char *data, size_t room)
 {
-    const void *place;
+    const void *in_place;
     char *line;
     size_t bytes;
     ssize_t n;
@@ -428,38 +428,38 @@ static ssize_t read_somehow(weft_stream *s, unsigned how, char *data, size_t roo
     case 2:
         return weft_stream_read_exact(s, data, how % 37 + 1);
     default:
-        n = weft_stream_peek(s, how % 41 + 1, &place);
+        n = weft_stream_peek(s, how % 41 + 1, &in_place);
         n = n > (ssize_t)room ? (ssize_t)room : n;
         if (n <= 0)
             return n;
-        memcpy(data, place, (size_t)n);
+        memcpy(data, in_place, (size_t)n);
         ck_assert_int_eq(weft_stream_skip(s, (size_t)n), 0);
         return n;
     }
 }
 
 /* P61 */
-START_TEST(whichever_read_fails_each_byte_comes_once)
+START_TEST(whichever_read_fails_each_byte_is_read_once)
 {
     static char text[LENGTH_MAX * LENGTH_MAX], got[LENGTH_MAX * LENGTH_MAX];
     size_t bytes = make_lines(text);
     memory m = {.error = -ECANCELED};
     for (m.read_max = 0; m.read_max < 40; m.read_max += 13) {
-        bool is_struck = true;
-        for (m.failing_read = 1; is_struck; m.failing_read++) {
+        bool has_failed = true;
+        for (m.failing_read = 1; has_failed; m.failing_read++) {
             weft_stream s;
             open_memory(&s, &m, text, bytes);
             size_t at = 0;
             unsigned failed = 0;
             ssize_t n = 1;
             for (unsigned how = 0; n != 0; how++) {
-                n = read_somehow(&s, how, got + at, 100);
+                n = read_by_kind(&s, how, got + at, 100);
                 require(n >= 0 || n == -ECANCELED || n == -ENODATA);
                 failed += n == -ECANCELED;
                 at += n < 0 ? 0 : (size_t)n;
             }
-            is_struck = m.reads >= m.failing_read;
-            ck_assert_uint_eq(failed, is_struck);
+            has_failed = m.reads >= m.failing_read;
+            ck_assert_uint_eq(failed, has_failed);
             ck_assert_uint_eq(at, bytes);
             ck_assert_mem_eq(got, text, bytes);
             ck_assert_int_eq(weft_stream_close(&s), 0);
@@ -468,7 +468,7 @@ START_TEST(whichever_read_fails_each_byte_comes_once)
 }
 END_TEST
 
-START_TEST(answers_to_what_is_there_already_go_out_together)
+START_TEST(replies_to_buffered_input_are_sent_together)
 {
     weft_stream s;
     memory m = {0};
@@ -482,15 +482,15 @@ START_TEST(answers_to_what_is_there_already_go_out_together)
 }
 END_TEST
 
-/* Reads and writes that wait until it is closed, and then have moved a byte all the same. */
-typedef struct late {
+/* A stream with a read and a write that wait until the close, and then report one byte. */
+typedef struct late_stream {
     weft_fiber waiting[2];
     unsigned calls;
-} late;
+} late_stream;
 
 static ssize_t late_read(void *ctx, void *data, size_t bytes)
 {
-    late *l = ctx;
+    late_stream *l = ctx;
     l->calls++;
     l->waiting[0] = weft_self();
     memset(data, 'x', bytes > 0);
@@ -500,7 +500,7 @@ static ssize_t late_read(void *ctx, void *data, size_t bytes)
 static ssize_t late_writev(void *ctx, const struct iovec *pieces, int count)
 {
     (void)pieces, (void)count;
-    late *l = ctx;
+    late_stream *l = ctx;
     l->calls++;
     l->waiting[1] = weft_self();
     return weft_suspend();
@@ -508,13 +508,13 @@ static ssize_t late_writev(void *ctx, const struct iovec *pieces, int count)
 
 static int late_close(void *ctx)
 {
-    late *l = ctx;
+    late_stream *l = ctx;
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(weft_schedule(l->waiting[i], 1), 0);
     return 0;
 }
 
-/* Errors are returned as values: nobody is to be told of them but who asks. */
+/* Return an error as a positive value, so that the parent does not receive it. */
 static weft_value as_value(ssize_t result)
 {
     return result < 0 ? -result : result;
@@ -537,13 +537,13 @@ static weft_value close_stream(void *arg)
     return as_value(weft_stream_close(arg));
 }
 
-/* P65: the number may be another file's by then */
-START_TEST(nothing_underneath_is_called_once_it_is_closed)
+/* P65: another file may have the number by then */
+START_TEST(no_underlying_call_follows_the_close)
 {
     static const weft_stream_type late_type = {
         .read = late_read, .writev = late_writev, .close = late_close};
     weft_stream s;
-    late l = {0};
+    late_stream l = {0};
     ck_assert_int_eq(weft_stream_open_with(&s, &late_type, &l), 0);
     weft_fiber reader = weft_spin(read_a_line, &s), writer = weft_spin(put_and_flush, &s);
     let_run();
@@ -559,7 +559,7 @@ static weft_value put_hello(void *arg)
     return weft_stream_puts(arg, "hello\n");
 }
 
-START_TEST(a_read_leaves_it_to_another_fiber_to_flush_what_that_has_written)
+START_TEST(a_read_does_not_flush_output_of_another_fiber)
 {
     weft_stream s;
     memory m = {0};
@@ -574,7 +574,7 @@ START_TEST(a_read_leaves_it_to_another_fiber_to_flush_what_that_has_written)
 }
 END_TEST
 
-START_TEST(a_peer_that_takes_no_more_can_still_be_read_from)
+START_TEST(a_peer_that_stopped_reading_can_still_be_read_from)
 {
     for (int i = 0; i < 2; i++) {
         weft_stream s;
@@ -583,7 +583,7 @@ START_TEST(a_peer_that_takes_no_more_can_still_be_read_from)
         ck_assert_int_eq(weft_stream_puts(&s, "hello"), 5);
         ck_assert_gets(&s, "last words\n");
         ck_assert_int_eq(weft_stream_puts(&s, "more"), m.error);
-        ck_assert_int_eq(weft_stream_close(&s), 0); /* the second write goes through */
+        ck_assert_int_eq(weft_stream_close(&s), 0); /* the second write succeeds */
         assert_output(&m, "hello");
         m.failing_write = 1;
         m.error = -EIO;
@@ -598,7 +598,7 @@ START_TEST(a_peer_that_takes_no_more_can_still_be_read_from)
 }
 END_TEST
 
-START_TEST(a_large_write_that_fails_halfway_tells_how_much_it_took_and_then_why)
+START_TEST(a_large_write_that_fails_halfway_returns_its_bytes_and_then_the_error)
 {
     weft_stream s;
     memory m = {.write_max = 20, .failing_write = 2, .error = -EIO};
@@ -614,7 +614,7 @@ START_TEST(a_large_write_that_fails_halfway_tells_how_much_it_took_and_then_why)
     open_memory(&s, &m, "", 0);
     ck_assert_int_eq(weft_stream_puts(&s, text), 20);
     ck_assert_int_eq(weft_stream_close(&s), -EIO);
-    m.error = -ECANCELED; /* of a scope that is over by the next call */
+    m.error = -ECANCELED; /* of a scope that has ended before the next call */
     open_memory(&s, &m, "", 0);
     ck_assert_int_eq(weft_stream_puts(&s, text), 20);
     ck_assert_int_eq(weft_stream_puts(&s, text + 20), 20);
@@ -623,7 +623,7 @@ START_TEST(a_large_write_that_fails_halfway_tells_how_much_it_took_and_then_why)
 }
 END_TEST
 
-START_TEST(a_text_longer_than_the_buffer_is_taken_once_though_it_cannot_be_flushed)
+START_TEST(a_text_longer_than_the_buffer_is_accepted_once_if_it_cannot_be_flushed)
 {
     weft_stream s;
     memory m = {.failing_write = 1, .error = -ECANCELED, .is_lasting = true};
@@ -642,7 +642,7 @@ START_TEST(a_text_longer_than_the_buffer_is_taken_once_though_it_cannot_be_flush
     unsigned writes = m.writes;
     ck_assert_int_eq(weft_stream_puts(&s, "0123456789"), 10);
     ck_assert_uint_eq(m.writes, writes);
-    ck_assert_int_eq(weft_stream_puts(&s, "0123456789"), 10); /* the buffer is a small one again */
+    ck_assert_int_eq(weft_stream_puts(&s, "0123456789"), 10); /* the buffer is small again */
     ck_assert_uint_eq(m.writes, writes + 1);
 
     m.failing_write = m.writes + 1;
@@ -654,7 +654,7 @@ START_TEST(a_text_longer_than_the_buffer_is_taken_once_though_it_cannot_be_flush
 }
 END_TEST
 
-START_TEST(what_is_no_stream_and_what_makes_no_sense_is_refused)
+START_TEST(closed_streams_and_invalid_arguments_are_refused)
 {
     weft_stream s = {{0}};
     weft_stream_type type = memory_type;
@@ -663,7 +663,7 @@ START_TEST(what_is_no_stream_and_what_makes_no_sense_is_refused)
     ck_assert_int_eq(weft_stream_close(&s), -EBADF);
     ck_assert_int_eq(weft_stream_flush(&s), -EBADF);
     ck_assert_int_eq(weft_stream_line(&s, &line, NULL), -EBADF);
-    ck_assert_int_eq(weft_stream_limit(&s, 1), -EBADF);
+    ck_assert_int_eq(weft_stream_set_line_max(&s, 1), -EBADF);
     ck_assert_int_eq(weft_stream_configure(&s, NULL), -EBADF);
     ck_assert_int_eq(weft_stream_open_with(&s, NULL, NULL), -EINVAL);
     type.close = NULL;
@@ -671,17 +671,17 @@ START_TEST(what_is_no_stream_and_what_makes_no_sense_is_refused)
     memory m = {0};
     open_memory(&s, &m, "", 0);
     ck_assert_int_eq(weft_stream_detach(&s), -EOPNOTSUPP);
-    ck_assert_int_eq(weft_stream_limit(&s, SIZE_MAX), -EINVAL);
+    ck_assert_int_eq(weft_stream_set_line_max(&s, SIZE_MAX), -EINVAL);
     ck_assert_int_eq(weft_stream_configure(&s, &(weft_stream_options){.read_bytes = SIZE_MAX}),
                      -EINVAL);
     ck_assert_int_eq(weft_stream_configure(&s, NULL), 0);
-    ck_assert_int_eq(weft_stream_limit(&s, 0), 0);
+    ck_assert_int_eq(weft_stream_set_line_max(&s, 0), 0);
     ck_assert_int_eq(weft_stream_close(&s), 0);
 }
 END_TEST
 
-/* From now on the process gets no more than so many bytes. */
-static void allow_more(size_t bytes)
+/* Limit the process to this number of additional bytes. */
+static void limit_memory(size_t bytes)
 {
     size_t pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");
@@ -694,15 +694,15 @@ static void allow_more(size_t bytes)
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
-START_TEST(without_memory_for_a_buffer_a_call_fails_and_can_be_made_again)
+START_TEST(without_memory_for_a_buffer_a_call_fails_and_can_be_repeated)
 {
     if (is_sanitized())
-        return; /* their shadow is beyond any limit */
+        return; /* shadow memory exceeds any limit */
     weft_stream s;
     memory m = {0};
     char line[32];
     open_memory(&s, &m, "a line of more than sixteen\n", 28);
-    allow_more(32 << 20);
+    limit_memory(32 << 20);
     weft_stream_options huge = {.read_bytes = (size_t)1 << 30, .write_bytes = (size_t)1 << 30};
     ck_assert_int_eq(weft_stream_configure(&s, &huge), 0);
     ck_assert_int_eq(weft_stream_gets(&s, line, sizeof line), -ENOMEM);
@@ -717,11 +717,11 @@ START_TEST(without_memory_for_a_buffer_a_call_fails_and_can_be_made_again)
 }
 END_TEST
 
-/* Have the C library give back the end of its heap at once, and take everything from there. */
+/* Make the C library trim the heap immediately, and allocate everything from the heap. */
 static void make_heap_tight(void)
 {
 #ifdef __GLIBC__
-    (void)mallopt(M_TRIM_THRESHOLD, 0); /* sanitizers have a heap of their own, and refuse */
+    (void)mallopt(M_TRIM_THRESHOLD, 0); /* sanitizers have their own heap, and refuse */
     (void)mallopt(M_TOP_PAD, 0);
     (void)mallopt(M_MMAP_THRESHOLD, 16 << 20);
 #endif
@@ -741,7 +741,7 @@ static void write_and_flush(size_t bytes, void **end_before, void **end_after)
     *end_after = sbrk(0);
 }
 
-START_TEST(a_buffer_of_any_size_is_kept_and_does_not_move_the_end_of_the_heap)
+START_TEST(a_buffer_of_any_size_is_cached_and_does_not_move_the_end_of_the_heap)
 {
     static const size_t sizes[] = {1 << 10, 8 << 10, 24 << 10, 64 << 10, 200 << 10, 1 << 20};
     make_heap_tight();
@@ -758,28 +758,28 @@ START_TEST(a_buffer_of_any_size_is_kept_and_does_not_move_the_end_of_the_heap)
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &a_line_in_place_lacks_its_newline_and_a_carriage_return_before_it,
+    &a_line_in_place_has_no_newline_and_no_carriage_return_before_it,
     &nuls_in_a_line_are_bytes_like_others,
-    &lines_of_every_length_come_whole_however_the_input_is_cut,
-    &a_line_over_the_limit_is_refused_and_stays,
-    &a_last_line_of_just_the_limit_needs_no_newline,
-    &an_exact_read_takes_all_or_nothing,
-    &what_is_there_can_be_seen_in_place_and_skipped,
-    &a_large_read_goes_around_the_buffer_and_a_small_one_does_not,
-    &the_buffer_grows_only_for_what_is_longer_and_is_small_again_afterwards,
-    &what_is_written_waits_for_a_flush_or_a_full_buffer,
-    &a_large_write_goes_out_in_one_call_with_what_waits,
-    &whichever_write_fails_each_byte_goes_out_once,
-    &whichever_read_fails_each_byte_comes_once,
-    &answers_to_what_is_there_already_go_out_together,
-    &nothing_underneath_is_called_once_it_is_closed,
-    &a_read_leaves_it_to_another_fiber_to_flush_what_that_has_written,
-    &a_peer_that_takes_no_more_can_still_be_read_from,
-    &a_large_write_that_fails_halfway_tells_how_much_it_took_and_then_why,
-    &a_text_longer_than_the_buffer_is_taken_once_though_it_cannot_be_flushed,
-    &what_is_no_stream_and_what_makes_no_sense_is_refused,
-    &without_memory_for_a_buffer_a_call_fails_and_can_be_made_again,
-    &a_buffer_of_any_size_is_kept_and_does_not_move_the_end_of_the_heap,
+    &lines_of_every_length_are_complete_however_the_input_is_split,
+    &a_line_over_the_limit_is_refused_and_stays_buffered,
+    &a_last_line_of_exactly_the_limit_needs_no_newline,
+    &an_exact_read_consumes_all_bytes_or_none,
+    &buffered_input_can_be_peeked_in_place_and_skipped,
+    &a_large_read_bypasses_the_buffer_and_a_small_one_does_not,
+    &the_buffer_grows_only_for_longer_input_and_shrinks_afterwards,
+    &output_waits_for_a_flush_or_a_full_buffer,
+    &a_large_write_is_sent_in_one_call_with_buffered_output,
+    &whichever_write_fails_each_byte_is_written_once,
+    &whichever_read_fails_each_byte_is_read_once,
+    &replies_to_buffered_input_are_sent_together,
+    &no_underlying_call_follows_the_close,
+    &a_read_does_not_flush_output_of_another_fiber,
+    &a_peer_that_stopped_reading_can_still_be_read_from,
+    &a_large_write_that_fails_halfway_returns_its_bytes_and_then_the_error,
+    &a_text_longer_than_the_buffer_is_accepted_once_if_it_cannot_be_flushed,
+    &closed_streams_and_invalid_arguments_are_refused,
+    &without_memory_for_a_buffer_a_call_fails_and_can_be_repeated,
+    &a_buffer_of_any_size_is_cached_and_does_not_move_the_end_of_the_heap,
 };
 
 int main(void)

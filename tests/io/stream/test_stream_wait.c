@@ -1,14 +1,17 @@
-/* Streams that wait without memory, write several pieces, and read into memory that is lent. */
-#include "net_support.h"
+/*
+ * Tests of streams: waits for input without a buffer, vectored writes, and read buffers of the
+ * caller.
+ */
+#include "support/net_support.h"
 
-#include "io/stream.h"
+#include "io/stream/stream.h"
 
-typedef struct line {
+typedef struct connection {
     weft_stream near;
     int far;
-} line;
+} connection;
 
-static void open_line(line *l)
+static void open_connection(connection *l)
 {
     int fd[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
@@ -16,7 +19,7 @@ static void open_line(line *l)
     l->far = fd[1];
 }
 
-static void close_line(line *l)
+static void close_connection(connection *l)
 {
     ck_assert_int_eq(weft_stream_close(&l->near), 0);
     weft_close(l->far);
@@ -24,51 +27,51 @@ static void close_line(line *l)
 
 static weft_value wait_for_input(void *arg)
 {
-    line *l = arg;
+    connection *l = arg;
     int rc = weft_stream_wait(&l->near);
     mark(rc == 0 ? "ready " : "failed ");
     return rc;
 }
 
-START_TEST(waiting_sends_what_was_written_and_ends_when_something_comes)
+START_TEST(a_wait_ends_when_data_arrives_and_does_not_flush_output_of_another_fiber)
 {
-    line l;
-    char heard[8] = "";
-    open_line(&l);
+    connection l;
+    char received[8] = "";
+    open_connection(&l);
     ck_assert_int_eq(weft_stream_puts(&l.near, "hello"), 5);
     weft_fiber waiter = weft_spin(wait_for_input, &l);
     let_run();
-    /* Another fiber has written that: who waits leaves it alone. */
+    /* Another fiber has written this output, so the waiter does not flush it. */
     ck_assert_int_eq(weft_stream_flush(&l.near), 0);
-    ck_assert_int_eq(weft_read(l.far, heard, sizeof heard), 5);
+    ck_assert_int_eq(weft_read(l.far, received, sizeof received), 5);
     ck_assert_trail("");
     ck_assert_int_eq(weft_write_all(l.far, "abc", 3), 3);
     ck_assert_int_eq(weft_await(waiter), 0);
     ck_assert_trail("ready ");
-    ck_assert_int_eq(weft_stream_read(&l.near, heard, sizeof heard), 3);
-    ck_assert_mem_eq(heard, "abc", 3);
-    close_line(&l);
+    ck_assert_int_eq(weft_stream_read(&l.near, received, sizeof received), 3);
+    ck_assert_mem_eq(received, "abc", 3);
+    close_connection(&l);
 }
 END_TEST
 
-START_TEST(with_input_in_hand_there_is_nothing_to_wait_for)
+START_TEST(a_wait_returns_immediately_if_input_is_buffered)
 {
-    line l;
+    connection l;
     const void *data;
-    open_line(&l);
+    open_connection(&l);
     ck_assert_int_eq(weft_write_all(l.far, "abc", 3), 3);
     ck_assert_int_eq(weft_stream_peek(&l.near, 1, &data), 3);
     ck_assert_int_eq(weft_stream_wait(&l.near), 0);
     ck_assert_int_eq(weft_stream_peek(&l.near, 0, &data), 3);
-    close_line(&l);
+    close_connection(&l);
 }
 END_TEST
 
-START_TEST(the_end_of_the_input_ends_the_wait)
+START_TEST(the_end_of_the_input_ends_a_wait)
 {
-    line l;
+    connection l;
     char byte;
-    open_line(&l);
+    open_connection(&l);
     weft_close(l.far);
     ck_assert_int_eq(weft_stream_wait(&l.near), 0);
     ck_assert_int_eq(weft_stream_read(&l.near, &byte, 1), 0);
@@ -76,10 +79,10 @@ START_TEST(the_end_of_the_input_ends_the_wait)
 }
 END_TEST
 
-START_TEST(a_wait_can_be_cancelled_and_closed)
+START_TEST(a_wait_ends_when_it_is_cancelled_or_the_stream_is_closed)
 {
-    line l;
-    open_line(&l);
+    connection l;
+    open_connection(&l);
     weft_fiber waiter = weft_spin(wait_for_input, &l);
     let_run();
     ck_assert_int_eq(weft_cancel(waiter), 0);
@@ -103,26 +106,26 @@ static ssize_t read_until_end(int fd, char *into, size_t room)
     return (ssize_t)all;
 }
 
-static weft_value collect(void *arg)
+static weft_value read_and_check(void *arg)
 {
-    line *l = arg;
-    static char heard[200000];
-    ssize_t n = read_until_end(l->far, heard, sizeof heard);
+    connection *l = arg;
+    static char received[200000];
+    ssize_t n = read_until_end(l->far, received, sizeof received);
     for (ssize_t i = 0; i < n; i++)
-        ck_assert_int_eq((unsigned char)heard[i], byte_at((size_t)i));
+        ck_assert_int_eq((unsigned char)received[i], byte_at((size_t)i));
     return n;
 }
 
-START_TEST(pieces_go_out_in_their_order_whatever_their_sizes)
+START_TEST(buffers_of_any_size_are_written_in_order)
 {
     static char data[100000];
     struct iovec pieces[40];
-    line l;
+    connection l;
     size_t at = 0;
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (char)byte_at(i);
-    open_line(&l);
-    weft_fiber reader = weft_spin(collect, &l);
+    open_connection(&l);
+    weft_fiber reader = weft_spin(read_and_check, &l);
     while (at < sizeof data) {
         int count = 0;
         size_t bytes = 0;
@@ -144,20 +147,20 @@ START_TEST(pieces_go_out_in_their_order_whatever_their_sizes)
 }
 END_TEST
 
-START_TEST(it_reads_into_memory_that_is_lent_as_long_as_that_is_enough)
+START_TEST(a_stream_reads_into_memory_of_the_caller_if_it_suffices)
 {
     static char memory[65], longer[200];
-    const weft_stream_options lent = {.read_bytes = 64, .read_memory = memory};
-    line l;
+    const weft_stream_options caller_memory = {.read_bytes = 64, .read_memory = memory};
+    connection l;
     const void *data;
     memset(longer, 'x', sizeof longer);
-    open_line(&l);
-    ck_assert_int_eq(weft_stream_configure(&l.near, &lent), 0);
+    open_connection(&l);
+    ck_assert_int_eq(weft_stream_configure(&l.near, &caller_memory), 0);
     ck_assert_int_eq(weft_write_all(l.far, "abc", 3), 3);
     ck_assert_int_eq(weft_stream_peek(&l.near, 1, &data), 3);
     ck_assert_ptr_eq(data, memory);
     ck_assert_int_eq(weft_stream_configure(&l.near, NULL), -EBUSY);
-    /* More than it holds moves, and comes back when that is over. */
+    /* Longer input moves to another buffer. Later input uses the memory of the caller again. */
     ck_assert_int_eq(weft_write_all(l.far, longer, sizeof longer), (ssize_t)sizeof longer);
     ck_assert_int_eq(weft_stream_peek(&l.near, 203, &data), 203);
     ck_assert(data < (void *)memory || data >= (void *)(memory + sizeof memory));
@@ -166,48 +169,48 @@ START_TEST(it_reads_into_memory_that_is_lent_as_long_as_that_is_enough)
     ck_assert_int_eq(weft_write_all(l.far, "def", 3), 3);
     ck_assert_int_eq(weft_stream_peek(&l.near, 1, &data), 3);
     ck_assert_ptr_eq(data, memory);
-    close_line(&l);
+    close_connection(&l);
 }
 END_TEST
 
-START_TEST(there_is_a_buffer_for_output_only_while_some_waits)
+START_TEST(an_output_buffer_exists_only_while_output_is_pending)
 {
-    line a, b;
-    open_line(&a);
-    open_line(&b);
+    connection a, b;
+    open_connection(&a);
+    open_connection(&b);
     ck_assert_int_eq(weft_stream_puts(&a.near, "hello"), 5);
     const char *first = weft__stream_of(&a.near)->out.data;
     ck_assert_ptr_nonnull(first);
     ck_assert_int_eq(weft_stream_flush(&a.near), 0);
     ck_assert_ptr_null(weft__stream_of(&a.near)->out.data);
     ck_assert_int_eq(weft_stream_puts(&b.near, "hello"), 5);
-    ck_assert_ptr_eq(weft__stream_of(&b.near)->out.data, first); /* what was used last */
-    close_line(&a);
-    close_line(&b);
+    ck_assert_ptr_eq(weft__stream_of(&b.near)->out.data, first); /* the buffer that was used last */
+    close_connection(&a);
+    close_connection(&b);
 }
 END_TEST
 
-START_TEST(what_it_stands_on_can_be_asked_for)
+START_TEST(the_descriptor_and_the_context_of_a_stream_can_be_queried)
 {
     static const weft_stream_type other;
-    line l;
-    open_line(&l);
+    connection l;
+    open_connection(&l);
     ck_assert_int_ge(weft_stream_fd(&l.near), 0);
     ck_assert_ptr_null(weft_stream_ctx(&l.near, &other));
-    close_line(&l);
+    close_connection(&l);
     ck_assert_int_eq(weft_stream_fd(&l.near), -EBADF);
 }
 END_TEST
 
 static const TTest *const *const tests[] = {
-    &waiting_sends_what_was_written_and_ends_when_something_comes,
-    &with_input_in_hand_there_is_nothing_to_wait_for,
-    &the_end_of_the_input_ends_the_wait,
-    &a_wait_can_be_cancelled_and_closed,
-    &pieces_go_out_in_their_order_whatever_their_sizes,
-    &it_reads_into_memory_that_is_lent_as_long_as_that_is_enough,
-    &there_is_a_buffer_for_output_only_while_some_waits,
-    &what_it_stands_on_can_be_asked_for,
+    &a_wait_ends_when_data_arrives_and_does_not_flush_output_of_another_fiber,
+    &a_wait_returns_immediately_if_input_is_buffered,
+    &the_end_of_the_input_ends_a_wait,
+    &a_wait_ends_when_it_is_cancelled_or_the_stream_is_closed,
+    &buffers_of_any_size_are_written_in_order,
+    &a_stream_reads_into_memory_of_the_caller_if_it_suffices,
+    &an_output_buffer_exists_only_while_output_is_pending,
+    &the_descriptor_and_the_context_of_a_stream_can_be_queried,
 };
 
 int main(void)

@@ -10,7 +10,8 @@ const BACKLOG: u32 = 4096;
 async fn hello(request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let mut reply = Response::new(Body::from("Hello, world\n"));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    // hyper closes, but leaves it to us to say so; wrk counts what is not said as an error.
+    // hyper closes the connection, but does not set the field Connection. wrk counts that as an
+    // error.
     if let Some(value) = request.headers().get(CONNECTION) {
         reply.headers_mut().insert(CONNECTION, value.clone());
     }
@@ -33,7 +34,7 @@ async fn serve(address: SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let port: u16 = std::env::args().nth(1).expect("a port").parse()?;
+    let port: u16 = std::env::args().nth(1).expect("usage: http_hyper PORT").parse()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(serve(SocketAddr::from(([127, 0, 0, 1], port))))
 }

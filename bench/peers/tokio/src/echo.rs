@@ -1,4 +1,4 @@
-// The work echo: a task a connection.
+// The workload echo: one task per connection.
 use crate::runtime;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,11 +1,11 @@
-// Tokio's tasks; a contender of bench/README.md.
+// Tasks of Tokio. A contender of bench/README.md.
 //
-// build: a copy of this folder, for cargo writes its lock file into it; there
-//        cargo build -q --offline --release --target-dir build/peers/tokio-target
+// build: cargo build -q --offline --release --target-dir build/peers/tokio-target
+//        (in a copy of this folder, because cargo writes its lock file there)
 // run:   build/peers/tokio-target/release/tokio_peer [WORK COUNT N]
 //
-// One thread runs all tasks (a current-thread runtime); two such runtimes where the work is about
-// two threads, for a runtime of several threads soon runs both tasks in one.
+// One thread runs all tasks (a current-thread runtime). Workloads with two threads use two such
+// runtimes, because a multi-thread runtime soon runs both tasks in one thread.
 mod echo;
 mod memory;
 mod messages;
@@ -56,12 +56,12 @@ pub fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// In a task of its own: the one that a runtime blocks on is polled in another way.
+/// Run `work` in its own task. The future of block_on is polled differently.
 pub fn run<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     runtime().block_on(async { tokio::spawn(work).await.unwrap() })
 }
 
-/// Say what an operation took; `work` says how many it did. Some come before, to warm up.
+/// Print the time per operation, after a warm-up. `work` returns the number of its operations.
 pub async fn measure<F, W>(now: fn() -> f64, n: usize, work: F)
 where
     F: Fn(usize) -> W,

@@ -1,4 +1,4 @@
-// The work parked: memory of tasks that wait.
+// The workload parked: memory of waiting tasks.
 use crate::runtime;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -17,7 +17,7 @@ pub fn parked(count: usize, _: usize) {
             let never = never.clone();
             tokio::spawn(async move { never.notified().await });
         }
-        // Behind all others in the queue, so that they wait when it has run.
+        // This task is the last of the queue. All others wait when it has run.
         tokio::spawn(async {}).await.unwrap();
         let grown = [status_bytes("VmRSS:") - resident, status_bytes("VmPTE:") - tables];
         println!("{} {}", grown[0] / count as f64, grown[1] / count as f64);

@@ -1,8 +1,8 @@
-// Works of messages within a thread: rendezvous, buffered, select, mailbox.
+// Workloads of messages within a thread: rendezvous, buffered, select, mailbox.
 use crate::{cpu_ns, measure, run};
 use tokio::sync::mpsc;
 
-/// There is no channel without room: one message is the closest.
+/// A channel always has a buffer. A capacity of 1 is the closest equivalent.
 pub fn rendezvous(_: usize, n: usize) {
     run(measure(cpu_ns, n, |n| async move {
         let (there, mut asked) = mpsc::channel(1);
@@ -57,7 +57,7 @@ pub fn buffered(count: usize, n: usize) {
 }
 
 pub fn select(count: usize, n: usize) {
-    assert!(count == 2, "a select has its cases in the source: 2");
+    assert!(count == 2, "select: COUNT is not 2");
     run(measure(cpu_ns, n, |n| async move {
         let (to_a, mut a) = mpsc::channel(1);
         let (to_b, mut b) = mpsc::channel(1);

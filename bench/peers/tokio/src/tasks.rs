@@ -1,4 +1,4 @@
-// Works of tasks and of what they wait for: snooze, spin, mutex, condition.
+// Workloads of tasks and their waits: snooze, spin, mutex, condition.
 use crate::{cpu_ns, measure, run, WARM_UPS};
 use std::sync::Arc;
 use tokio::sync::{Mutex, Notify};
@@ -10,7 +10,7 @@ async fn yield_times(times: usize) {
     }
 }
 
-/// One of them takes the time: between its yields, all others have theirs.
+/// One task measures. Between two of its yields, each other task yields once.
 pub fn snooze(count: usize, n: usize) {
     let (laps, warm) = ((n / count).max(1), 1 + WARM_UPS / count);
     let took = crate::runtime().block_on(async move {
@@ -62,7 +62,7 @@ pub fn mutex(count: usize, n: usize) {
     }));
 }
 
-/// A condition is a Notify and a mutex of the standard library, held only between two waits.
+/// A condition variable: a Notify, and a standard mutex that is held only between two waits.
 struct Turn {
     whose: std::sync::Mutex<usize>,
     changed: [Notify; 2],

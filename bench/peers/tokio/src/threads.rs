@@ -1,10 +1,10 @@
-// Works of several threads: cords, flow, offload. In real time. Channels have no bound, as
-// weft's mailboxes have none.
+// Workloads with several threads, in real time: cords, flow, offload. Channels are unbounded, as
+// the mailboxes of weft.
 use crate::{measure, real_ns, run};
 use std::thread;
 use tokio::sync::mpsc;
 
-/// A task in this thread, and one in another that has a runtime of its own.
+/// Run a task in this thread, and a task in another thread with its own runtime.
 pub fn cords(_: usize, n: usize) {
     let (there, mut asked) = mpsc::unbounded_channel();
     let (back, mut answered) = mpsc::unbounded_channel();

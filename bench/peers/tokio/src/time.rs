@@ -1,10 +1,10 @@
-// Works of time: timeout, sleepers.
+// Workloads of time: timeout, sleepers.
 use crate::{cpu_ns, measure, run, runtime};
 use std::future::{pending, poll_fn, Future};
 use std::task::Poll;
 use std::time::Duration;
 
-/// Polled once, which arms it, and dropped.
+/// Poll a timeout once, which arms it, and drop the timeout.
 async fn arm_and_disarm() {
     let wait = tokio::time::timeout(Duration::from_secs(60), pending::<()>());
     tokio::pin!(wait);
@@ -15,9 +15,9 @@ async fn arm_and_disarm() {
     .await;
 }
 
-/// Unconstrained: else a task that has polled 128 timers arms no more before it has yielded.
-/// A timer that is due before is there, as in a program that has more than one; the runtime would
-/// write to its eventfd each time otherwise, for fear that it sleeps too long.
+/// Run unconstrained: otherwise a task that has polled 128 timers arms no more before it yields. An
+/// earlier timer exists, as in programs with several timers. Without that timer the runtime would
+/// write to its eventfd for each timeout.
 pub fn timeout(_: usize, n: usize) {
     run(tokio::task::unconstrained(async move {
         tokio::spawn(tokio::time::sleep(Duration::from_secs(30)));

@@ -1,0 +1,358 @@
+/* Tests of jobs on workers, with a fake backend that counts its wake-ups. */
+#include "backend/workers/job_support.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+
+START_TEST(a_call_runs_on_another_thread_and_is_done_when_it_is_collected)
+{
+    fake_backend *f = fake_backend_open();
+    test_job t;
+    submit_call(f, &t, NULL);
+    ck_assert_uint_eq(f->base.pending, 1);
+    wait_sem(&t.begun);
+    ck_assert(!pthread_equal(t.thread, pthread_self()));
+    sem_post(&t.may_end);
+    wait_finished(f);
+    ck_assert(!t.is_done);
+    weft__jobs_collect(&f->base);
+    ck_assert(!weft__finished_jobs_before_wait(f->base.finished_jobs));
+    ck_assert(t.is_done);
+    ck_assert_int_eq(t.result, 42);
+    ck_assert_ptr_null(t.op.job);
+    fake_backend_close(f);
+}
+END_TEST
+
+START_TEST(calls_submitted_together_run_in_parallel_however_few_workers_are_idle)
+{
+    fake_backend *f = fake_backend_open();
+    static test_job t[MAX];
+    /* each round finds the workers of the previous round idle */
+    for (size_t n = 1; n <= MAX; n *= 4) {
+        for (size_t i = 0; i < n; i++)
+            submit_call(f, &t[i], NULL);
+        for (size_t i = 0; i < n; i++)
+            wait_sem(&t[i].begun);
+        for (size_t i = 0; i < n; i++)
+            ck_assert_int_eq(end_job(f, &t[i]), 42);
+    }
+    fake_backend_close(f);
+}
+END_TEST
+
+START_TEST(a_backend_is_woken_only_if_it_waits)
+{
+    fake_backend *f = fake_backend_open();
+    static test_job t;
+    submit_call(f, &t, NULL);
+    sem_post(&t.may_end); /* the backend does not wait */
+    while (atomic_load(&f->base.finished_jobs->newest) == NULL)
+        sched_yield();
+    weft__finished_jobs_close(&f->base); /* no worker is inside wake after this call */
+    ck_assert(!try_sem(&f->wakes));
+    ck_assert_int_eq(finish_job(f, &t), 42);
+
+    submit_call(f, &t, NULL);
+    ck_assert(!weft__finished_jobs_before_wait(f->base.finished_jobs));
+    sem_post(&t.may_end);
+    wait_sem(&f->wakes);
+    ck_assert_int_eq(finish_job(f, &t), 42);
+    fake_backend_close(f);
+}
+END_TEST
+
+static intptr_t post_arg(void *arg)
+{
+    sem_post(arg);
+    return -EIO;
+}
+
+START_TEST(a_detached_job_runs_and_wakes_no_backend)
+{
+    sem_t happened;
+    sem_init(&happened, 0, 0);
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(weft__job_submit_detached(WEFT__WORKER_QUEUE_USER, post_arg, &happened),
+                         0);
+    for (int i = 0; i < 100; i++)
+        wait_sem(&happened);
+}
+END_TEST
+
+START_TEST(a_call_cancelled_before_its_start_does_not_run)
+{
+    fake_backend *f = fake_backend_open();
+    static test_job busy[MAX], plain, droppable;
+    occupy_workers(f, busy, NULL);
+    submit_call(f, &plain, NULL);
+    submit_call(f, &droppable, post_dropped);
+    ck_assert(weft__job_cancel(&f->base, &plain.op));
+    ck_assert_ptr_eq(plain.op.u.call.arg, &plain);
+    ck_assert(weft__job_cancel(&f->base, &droppable.op));
+    ck_assert(try_sem(&droppable.dropped));
+    ck_assert_ptr_null(droppable.op.u.call.arg);
+    ck_assert_ptr_null(droppable.op.job);
+    ck_assert_uint_eq(f->base.pending, MAX);
+    for (size_t i = 0; i < MAX; i++)
+        ck_assert_int_eq(end_job(f, &busy[i]), 42);
+    ck_assert(!try_sem(&plain.begun));
+    ck_assert(!try_sem(&droppable.begun));
+    ck_assert(!plain.is_done && !droppable.is_done);
+    fake_backend_close(f);
+}
+END_TEST
+
+START_TEST(a_running_call_without_drop_cannot_be_cancelled)
+{
+    fake_backend *f = fake_backend_open();
+    test_job t;
+    submit_call(f, &t, NULL);
+    wait_sem(&t.begun);
+    ck_assert(!weft__job_cancel(&f->base, &t.op));
+    ck_assert(!weft__job_cancel(&f->base, &t.op));
+    ck_assert_uint_eq(f->base.pending, 1);
+    ck_assert_int_eq(end_job(f, &t), 42);
+    fake_backend_close(f);
+}
+END_TEST
+
+START_TEST(a_cancelled_running_call_with_drop_outlives_its_backend)
+{
+    fake_backend *f = fake_backend_open();
+    test_job t;
+    submit_call(f, &t, post_dropped);
+    wait_sem(&t.begun);
+    ck_assert(weft__job_cancel(&f->base, &t.op));
+    ck_assert_ptr_null(t.op.u.call.arg);
+    ck_assert_ptr_null(t.op.job);
+    fake_backend_close(f);
+    ck_assert(!try_sem(&t.dropped));
+    sem_post(&t.may_end);
+    wait_sem(&t.dropped);
+    ck_assert(!t.is_done);
+}
+END_TEST
+
+START_TEST(a_finished_call_that_is_not_collected_cannot_be_cancelled)
+{
+    fake_backend *f = fake_backend_open();
+    test_job t;
+    submit_call(f, &t, post_dropped);
+    sem_post(&t.may_end);
+    wait_finished(f);
+    ck_assert(!weft__job_cancel(&f->base, &t.op));
+    ck_assert(!t.is_done);
+    weft__jobs_collect(&f->base);
+    ck_assert(t.is_done);
+    ck_assert_int_eq(t.result, 42);
+    ck_assert(!try_sem(&t.dropped));
+    fake_backend_close(f);
+}
+END_TEST
+
+START_TEST(workers_busy_with_cancelled_calls_do_not_delay_other_calls)
+{
+    fake_backend *f = fake_backend_open();
+    static test_job cancelled[3][MAX], queued, after;
+    for (size_t round = 0; round < 3; round++) {
+        occupy_workers(f, cancelled[round], post_dropped);
+        if (round == 0)
+            submit_call(f, &queued, NULL); /* starts when the first call is cancelled */
+        for (size_t i = 0; i < MAX; i++)
+            ck_assert(weft__job_cancel(&f->base, &cancelled[round][i].op));
+        if (round == 0)
+            ck_assert_int_eq(end_job(f, &queued), 42);
+    }
+    submit_call(f, &after, NULL);
+    ck_assert_int_eq(end_job(f, &after), 42);
+    for (size_t i = 0; i < 3 * MAX; i++)
+        sem_post(&cancelled[i / MAX][i % MAX].may_end);
+    for (size_t i = 0; i < 3 * MAX; i++)
+        wait_sem(&cancelled[i / MAX][i % MAX].dropped);
+    occupy_workers(f, cancelled[0], NULL);
+    for (size_t i = 0; i < MAX; i++)
+        ck_assert_int_eq(end_job(f, &cancelled[0][i]), 42);
+    fake_backend_close(f);
+}
+END_TEST
+
+/* Open a FIFO for writing after a reader has opened it. */
+static int open_writer(const char *path)
+{
+    int fd;
+    while ((fd = open(path, O_WRONLY | O_NONBLOCK)) < 0 && errno == ENXIO)
+        sched_yield();
+    ck_assert_int_ge(fd, 0);
+    return fd;
+}
+
+START_TEST(a_cancelled_running_open_closes_its_descriptor)
+{
+    char folder[] = "/tmp/weft-pool-XXXXXX", path[64], path_copy[64];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/fifo", folder);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    fake_backend *f = fake_backend_open();
+    test_job t, next;
+    weft__op op = {.code = WEFT__OP_OPEN, .fd = AT_FDCWD, .u.open = {path_copy, O_RDONLY, 0}};
+    ck_assert(submit_op(f, &t, (strcpy(path_copy, path), op)) == WEFT__OP_PENDING);
+    int fd = open_writer(path);
+    ck_assert_int_ge(finish_job(f, &t), 0);
+    close((int)t.result);
+    close(fd);
+
+    ck_assert(submit_op(f, &t, op) == WEFT__OP_PENDING);
+    submit_call(f, &next, NULL);
+    wait_sem(&next.begun); /* the open has started too */
+    ck_assert(weft__job_cancel(&f->base, &t.op));
+    memset(path_copy, 0, sizeof path_copy); /* the job has its own copy of the path */
+    fd = open_writer(path);
+    struct pollfd reader = {.fd = fd};
+    ck_assert_int_eq(poll(&reader, 1, -1), 1); /* the reader has been closed */
+    ck_assert_int_eq(reader.revents, POLLERR);
+    close(fd);
+    ck_assert_int_eq(end_job(f, &next), 42);
+    fake_backend_close(f);
+    unlink(path);
+    rmdir(folder);
+}
+END_TEST
+
+START_TEST(a_running_open_that_creates_a_file_cannot_be_cancelled)
+{
+    char folder[] = "/tmp/weft-pool-XXXXXX", path[64];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/fifo", folder);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    fake_backend *f = fake_backend_open();
+    test_job t, next;
+    weft__op op = {.code = WEFT__OP_OPEN, .fd = AT_FDCWD};
+    op.u.open.path = path;
+    op.u.open.flags = O_RDONLY | O_CREAT;
+    ck_assert(submit_op(f, &t, op) == WEFT__OP_PENDING);
+    submit_call(f, &next, NULL);
+    wait_sem(&next.begun);
+    ck_assert(!weft__job_cancel(&f->base, &t.op));
+    int fd = open_writer(path);
+    ck_assert_int_ge(finish_job(f, &t), 0);
+    close((int)t.result);
+    close(fd);
+    ck_assert_int_eq(end_job(f, &next), 42);
+    fake_backend_close(f);
+    unlink(path);
+    rmdir(folder);
+}
+END_TEST
+
+/* Short calls that several threads cancel at random times. */
+
+typedef struct short_call {
+    weft__op op;
+    atomic_int runs, drops;
+    int dones, cancels;
+} short_call;
+
+#define SHORT_CALLS 200
+#define STORM_THREADS 4
+
+static intptr_t count_job_run(void *arg)
+{
+    short_call *t = arg;
+    atomic_fetch_add(&t->runs, 1);
+    return 7;
+}
+
+static void count_drop(void *arg)
+{
+    short_call *t = arg;
+    atomic_fetch_add(&t->drops, 1);
+}
+
+static void count_done(weft__op *op, intptr_t result)
+{
+    CONTAINER_OF(op, short_call, op)->dones += result == 7 ? 1 : 100;
+}
+
+static void check_short_call(const short_call *t, bool is_droppable)
+{
+    ck_assert_int_eq(t->dones + t->cancels, 1);
+    ck_assert_int_le(t->runs, 1);
+    if (t->dones == 1)
+        ck_assert_int_eq(t->runs, 1);
+    else if (!is_droppable)
+        ck_assert_int_eq(t->runs, 0);
+    ck_assert_int_eq(t->drops, is_droppable ? t->cancels : 0);
+}
+
+static void storm_round(fake_backend *f, short_call *all, unsigned *random)
+{
+    memset(all, 0, SHORT_CALLS * sizeof *all);
+    for (int i = 0; i < SHORT_CALLS; i++) {
+        short_call *t = &all[i];
+        t->op = (weft__op){.code = WEFT__OP_CALL, .fd = -1, .done = count_done};
+        t->op.u.call.fn = count_job_run;
+        t->op.u.call.arg = t;
+        t->op.u.call.drop = i % 2 ? count_drop : NULL;
+        weft__list_init(&t->op.link);
+        ck_assert(weft__job_submit(&f->base, &t->op) == WEFT__OP_PENDING);
+        short_call *target = &all[rand_r(random) % (unsigned)(i + 1)];
+        if (target->op.job != NULL && weft__job_cancel(&f->base, &target->op))
+            target->cancels++;
+        if (rand_r(random) % 4 == 0)
+            weft__jobs_collect(&f->base);
+    }
+    while (f->base.pending > 0) {
+        wait_finished(f);
+        weft__jobs_collect(&f->base);
+    }
+    for (int i = 0; i < SHORT_CALLS; i++)
+        while (i % 2 && all[i].cancels > atomic_load(&all[i].drops))
+            sched_yield();
+    for (int i = 0; i < SHORT_CALLS; i++)
+        check_short_call(&all[i], i % 2);
+}
+
+static void *run_storm(void *arg)
+{
+    unsigned random = (unsigned)(uintptr_t)arg;
+    short_call *all = malloc(SHORT_CALLS * sizeof *all);
+    for (int round = 0; round < 20; round++) {
+        fake_backend *f = fake_backend_open();
+        storm_round(f, all, &random);
+        fake_backend_close(f);
+    }
+    free(all);
+    return NULL;
+}
+
+START_TEST(in_a_storm_every_call_ends_once_and_only_cancelled_calls_are_dropped)
+{
+    pthread_t threads[STORM_THREADS];
+    for (uintptr_t i = 0; i < STORM_THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, run_storm, (void *)i), 0);
+    for (int i = 0; i < STORM_THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_call_runs_on_another_thread_and_is_done_when_it_is_collected,
+    &calls_submitted_together_run_in_parallel_however_few_workers_are_idle,
+    &a_backend_is_woken_only_if_it_waits,
+    &a_detached_job_runs_and_wakes_no_backend,
+    &a_call_cancelled_before_its_start_does_not_run,
+    &a_running_call_without_drop_cannot_be_cancelled,
+    &a_cancelled_running_call_with_drop_outlives_its_backend,
+    &a_finished_call_that_is_not_collected_cannot_be_cancelled,
+    &workers_busy_with_cancelled_calls_do_not_delay_other_calls,
+    &a_cancelled_running_open_closes_its_descriptor,
+    &a_running_open_that_creates_a_file_cannot_be_cancelled,
+    &in_a_storm_every_call_ends_once_and_only_cancelled_calls_are_dropped,
+};
+
+int main(void)
+{
+    return run_suite("job", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,168 @@
+/* Helpers for the tests of files over HTTP: a folder with files of many kinds, and requests. */
+#ifndef TESTS_HTTP_HTTP_FILES_SUPPORT_H
+#define TESTS_HTTP_HTTP_FILES_SUPPORT_H
+
+#include "http/http_support.h"
+
+#include <weft/web.h>
+
+#include <ftw.h>
+
+/* The server serves tree_folder/root. No request may return tree_folder/secret.txt. */
+static char tree_folder[64];
+static char path_memory[4][512];
+
+/* Return a path below tree_folder. The last 4 results are valid. */
+static inline const char *tree_path(const char *name)
+{
+    static unsigned next;
+    char *path = path_memory[next++ % 4];
+    snprintf(path, sizeof path_memory[0], "%s/%s", tree_folder, name);
+    return path;
+}
+
+static inline void create_file_bytes(const char *name, const void *data, size_t bytes)
+{
+    int fd = open(tree_path(name), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, data, bytes), (ssize_t)bytes);
+    close(fd);
+}
+
+static inline void create_file(const char *name, const char *text)
+{
+    create_file_bytes(name, text, strlen(text));
+}
+
+static inline void create_folder(const char *name)
+{
+    ck_assert_int_eq(mkdir(tree_path(name), 0755), 0);
+}
+
+static inline void create_link(const char *target, const char *name)
+{
+    ck_assert_int_eq(symlink(target, tree_path(name)), 0);
+}
+
+/* Set the time of the last modification. */
+static inline void set_mtime(const char *name, time_t seconds)
+{
+    struct timespec times[2] = {{seconds, 0}, {seconds, 0}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, tree_path(name), times, 0), 0);
+}
+
+static inline int remove_entry(const char *path, const struct stat *s, int flag, struct FTW *f)
+{
+    (void)s, (void)flag, (void)f;
+    return remove(path);
+}
+
+static inline void remove_tree(void)
+{
+    nftw(tree_folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+#define MTIME 784111777 /* Sun, 06 Nov 1994 08:49:37 GMT */
+
+static inline void create_tree(void)
+{
+    snprintf(tree_folder, sizeof tree_folder, "/tmp/weft-files-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(tree_folder));
+    create_file("secret.txt", "secret");
+    create_folder("root");
+    create_file("root/index.html", "<h1>Home</h1>");
+    create_file("root/a.txt", "0123456789");
+    set_mtime("root/a.txt", MTIME);
+    create_file("root/empty.bin", "");
+    create_folder("root/sub");
+    create_file("root/sub/index.html", "<h1>Sub</h1>");
+    create_folder("root/list");
+    create_file("root/list/b.txt", "b");
+    create_folder("root/list/z folder");
+    create_file("root/list/\"<b>&'%41 \xc3\xbc:x.txt", "odd");
+    create_file("root/list/.hidden", "hidden");
+    create_file("root/.hidden", "hidden");
+    create_folder("root/.well-known");
+    create_file("root/.well-known/a", "known");
+    create_file("root/.well-known/.b", "hidden");
+    create_link("a.txt", "root/inside");
+    create_link("../secret.txt", "root/outside");
+    create_link("..", "root/up");
+    create_link("loop", "root/loop");
+    create_link("sub", "root/link-folder");
+    create_link("../../secret.txt", "root/list/outside.txt");
+    ck_assert_int_eq(mkfifo(tree_path("root/fifo"), 0644), 0);
+    create_link(tree_path("secret.txt"), "root/absolute");
+}
+
+static test_client client;
+static weft_http_files *files;
+
+static inline void files_open(const weft_http_files_options *options)
+{
+    create_tree();
+    files = weft_http_files_new(tree_path("root"), options);
+    ck_assert_ptr_nonnull(files);
+}
+
+static inline void files_close(void)
+{
+    weft_http_files_free(files);
+    remove_tree();
+}
+
+/* Send a request and return the response. Each line of headers ends with CRLF. */
+static inline const char *request_with(const char *method, const char *target, const char *headers)
+{
+    char text[8192];
+    snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: a\r\n%s\r\n", method, target, headers);
+    return client_exchange(&client, weft_http_serve_files, files, NULL, text);
+}
+
+static inline const char *get_target(const char *target)
+{
+    return request_with("GET", target, "");
+}
+
+static inline void assert_received(const char *line)
+{
+    ck_assert_msg(strstr(client.received, line) != NULL, "\"%s\" is not in \"%s\"", line,
+                  client.received);
+}
+
+static inline void assert_not_received(const char *line)
+{
+    ck_assert_msg(strstr(client.received, line) == NULL, "\"%s\" is in \"%s\"", line,
+                  client.received);
+}
+
+/* Assert the status and the body of the response to a GET. */
+#define ck_assert_get(target, expected_status, expected_body)                                      \
+    do {                                                                                           \
+        const char *ck_response = get_target(target);                                              \
+        ck_assert_msg(status_of(ck_response) == (expected_status), "%s: %s", target, ck_response); \
+        ck_assert_str_eq(body_of(ck_response), expected_body);                                     \
+    } while (0)
+
+#define ck_assert_get_status(target, expected_status)                                              \
+    do {                                                                                           \
+        const char *ck_response = get_target(target);                                              \
+        ck_assert_msg(status_of(ck_response) == (expected_status), "%s: %s", target, ck_response); \
+        assert_not_received("secret");                                                             \
+    } while (0)
+
+/* Return the value of a response header, or NULL. The next call overwrites the value. */
+static inline char *response_header(const char *name)
+{
+    static char value[256];
+    char line[128];
+    snprintf(line, sizeof line, "\r\n%s: ", name);
+    const char *found = strstr(client.received, line);
+    if (found == NULL || found > body_of(client.received))
+        return NULL;
+    found += strlen(line);
+    snprintf(value, sizeof value, "%.*s", (int)strcspn(found, "\r"), found);
+    return value;
+}
+
+#endif

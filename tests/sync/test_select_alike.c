@@ -1,0 +1,5 @@
+/* The tests of test_select.c, with shared channels. Within one thread they behave alike. */
+#include <weft.h>
+
+#define weft_chan_new weft_chan_new_shared
+#include "sync/test_select.c"
