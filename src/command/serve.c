@@ -71,7 +71,7 @@ static weft_http_options http_options_of(server *s, unsigned number)
         .closes_listener = true,
     };
     if (settings->connections_max > 0)
-        o.limits.connections_max = (settings->connections_max + s->cords - 1) / s->cords;
+        o.limits.connections_max = (settings->connections_max - 1) / s->cords + 1;
     if (settings->handshakes_max > 0)
         o.limits.handshakes_per_peer_s_max = (double)settings->handshakes_max / s->cords;
     if (s->log.path != NULL) {

@@ -7,13 +7,15 @@
 #include "io/names/address.h"
 
 #include <errno.h>
-#include <math.h>
+#include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LISTEN_DEFAULT "127.0.0.1:8080"
 #define DRAIN_S_DEFAULT 10.0
+#define SECONDS_MIN 0.001
 #define SECONDS_MAX 1e9
 #define CORDS_MAX 1000 /* a process has at most 1,024 threads with fibers */
 
@@ -23,20 +25,49 @@ int serve_memory_error(void)
     return EXIT_FAILURE;
 }
 
-static int set_text(const char *option, const char **text, const char *value)
+typedef struct serve_option serve_option;
+
+/* Store the value of an option. Return 0, or the exit status after a message. */
+typedef int set_fn(serve_settings *settings, const serve_option *option, char *value);
+
+struct serve_option {
+    const char *name;
+    const char *value; /* the name of the value in the help; NULL: the option has no value */
+    set_fn *set;
+    size_t offset; /* of the setting that set_flag, set_text, set_seconds or set_size stores */
+    const char *help;
+};
+
+static void *option_field(serve_settings *s, const serve_option *o)
 {
-    *text = value;
-    return value[0] != '\0' ? 0
-                            : weft__command_usage_error("serve: %s: the value is empty", option);
+    return (char *)s + o->offset;
 }
 
-static int set_seconds(const char *option, double *seconds, const char *value, double min)
+static int set_flag(serve_settings *s, const serve_option *o, char *value)
 {
+    (void)value;
+    *(bool *)option_field(s, o) = true;
+    return 0;
+}
+
+static int set_text(serve_settings *s, const serve_option *o, char *value)
+{
+    *(const char **)option_field(s, o) = value;
+    return value[0] != '\0' ? 0
+                            : weft__command_usage_error("serve: --%s: the value is empty", o->name);
+}
+
+static int set_seconds(serve_settings *s, const serve_option *o, char *value)
+{
+    double *seconds = option_field(s, o);
     char *end;
     *seconds = strtod(value, &end);
-    if (end != value && *end == '\0' && *seconds >= min && *seconds <= SECONDS_MAX)
+    if (end != value && *end == '\0' && *seconds >= 0 && *seconds <= SECONDS_MAX) {
+        /* In weft_http_options, 0 means the default. */
+        *seconds = *seconds > 0 ? *seconds : SECONDS_MIN;
         return 0;
-    return weft__command_usage_error("serve: %s: %s is not in %g..%g", option, value, min,
+    }
+    return weft__command_usage_error("serve: --%s: %s is not in 0..%g", o->name, value,
                                      SECONDS_MAX);
 }
 
@@ -60,12 +91,13 @@ static bool parse_size(const char *text, uint64_t *size)
     return *size >> shift == number;
 }
 
-static int set_size(const char *option, uint64_t *size, const char *value)
+static int set_size(serve_settings *s, const serve_option *o, char *value)
 {
-    if (parse_size(value, size))
+    if (parse_size(value, option_field(s, o)))
         return 0;
     return weft__command_usage_error(
-        "serve: %s: %s is not a positive 64-bit number with an optional k, m or g", option, value);
+        "serve: --%s: %s is not a positive 64-bit number with an optional k, m or g", o->name,
+        value);
 }
 
 /* Find a host by its name, or add a host. Return 0, or the exit status after a message. */
@@ -94,14 +126,9 @@ static char *find_equals_sign(char *value)
     return sign != NULL && sign > value && sign[1] != '\0' ? sign : NULL;
 }
 
-/*
- * A function that sets an option. value is NULL if the option has no value. Returns 0, or the exit
- * status after a message.
- */
-typedef int set_fn(serve_settings *settings, char *value);
-
-static int set_listen(serve_settings *s, char *value)
+static int set_listen(serve_settings *s, const serve_option *o, char *value)
 {
+    (void)o;
     weft__address address;
     bool is_path = strchr(value, '/') != NULL;
     const char *fault = is_path ? NULL : weft__address_parse("tcp", value, &address);
@@ -109,8 +136,9 @@ static int set_listen(serve_settings *s, char *value)
     return fault == NULL ? 0 : weft__command_usage_error("serve: --listen: %s: %s", value, fault);
 }
 
-static int set_cords(serve_settings *s, char *value)
+static int set_cords(serve_settings *s, const serve_option *o, char *value)
 {
+    (void)o;
     char *end;
     unsigned long number = strtoul(value, &end, 10);
     s->cords = (unsigned)number;
@@ -119,25 +147,9 @@ static int set_cords(serve_settings *s, char *value)
     return weft__command_usage_error("serve: --cords: %s is not in 1..%d", value, CORDS_MAX);
 }
 
-static int set_tls_cert(serve_settings *s, char *value)
+static int set_host(serve_settings *s, const serve_option *o, char *value)
 {
-    return set_text("--tls-cert", &s->cert_file, value);
-}
-
-static int set_tls_key(serve_settings *s, char *value)
-{
-    return set_text("--tls-key", &s->key_file, value);
-}
-
-static int set_self_signed(serve_settings *s, char *value)
-{
-    (void)value;
-    s->is_self_signed = true;
-    return 0;
-}
-
-static int set_host(serve_settings *s, char *value)
-{
+    (void)o;
     char *sign = find_equals_sign(value);
     if (sign == NULL)
         return weft__command_usage_error("serve: --host: %s is not NAME=DIR", value);
@@ -151,8 +163,9 @@ static int set_host(serve_settings *s, char *value)
     return 0;
 }
 
-static int set_host_cert(serve_settings *s, char *value)
+static int set_host_cert(serve_settings *s, const serve_option *o, char *value)
 {
+    (void)o;
     char *sign = find_equals_sign(value);
     char *comma = sign != NULL ? strchr(sign, ',') : NULL;
     if (comma == NULL || comma == sign + 1 || comma[1] == '\0')
@@ -168,27 +181,9 @@ static int set_host_cert(serve_settings *s, char *value)
     return host->cert_file != NULL && host->key_file != NULL ? 0 : serve_memory_error();
 }
 
-static int set_access_log(serve_settings *s, char *value)
+static int set_trust(serve_settings *s, const serve_option *o, char *value)
 {
-    return set_text("--access-log", &s->access_log, value);
-}
-
-static int set_listing(serve_settings *s, char *value)
-{
-    (void)value;
-    s->has_listing = true;
-    return 0;
-}
-
-static int set_no_gzip(serve_settings *s, char *value)
-{
-    (void)value;
-    s->has_no_gzip = true;
-    return 0;
-}
-
-static int set_trust(serve_settings *s, char *value)
-{
+    (void)o;
     weft__cidr_list list;
     int rc = weft__cidr_parse(&list, value);
     if (rc == -ENOMEM)
@@ -201,8 +196,9 @@ static int set_trust(serve_settings *s, char *value)
     return 0;
 }
 
-static int set_trust_headers(serve_settings *s, char *value)
+static int set_trust_headers(serve_settings *s, const serve_option *o, char *value)
 {
+    (void)o;
     s->trusted_headers = value;
     if (weft__trusted_headers_parse(value) > 0)
         return 0;
@@ -211,90 +207,46 @@ static int set_trust_headers(serve_settings *s, char *value)
                                      value);
 }
 
-static int set_drain(serve_settings *s, char *value)
-{
-    int status = set_seconds("--drain", &s->drain_s, value, 0);
-    /* In weft_http_options, 0 means the default. Use 1 ns instead. */
-    s->drain_s = s->drain_s > 0 ? s->drain_s : 1e-9;
-    return status;
-}
+#define FIELD(name) offsetof(serve_settings, name)
 
-static int set_idle(serve_settings *s, char *value)
-{
-    return set_seconds("--idle", &s->limits.idle_s, value, 0.001);
-}
-
-static int set_max_body(serve_settings *s, char *value)
-{
-    return set_size("--max-body", &s->limits.body_bytes_max, value);
-}
-
-static int set_max_connections(serve_settings *s, char *value)
-{
-    return set_size("--max-connections", &s->connections_max, value);
-}
-
-static int set_max_handshakes(serve_settings *s, char *value)
-{
-    return set_size("--max-handshakes", &s->handshakes_max, value);
-}
-
-static int set_max_unsent(serve_settings *s, char *value)
-{
-    return set_size("--max-unsent", &s->limits.unsent_bytes_per_peer_max, value);
-}
-
-static int set_quiet(serve_settings *s, char *value)
-{
-    (void)value;
-    s->is_quiet = true;
-    return 0;
-}
-
-static int set_help(serve_settings *s, char *value)
-{
-    (void)value;
-    s->wants_help = true;
-    return 0;
-}
-
-static const struct option {
-    const char *name;
-    const char *value; /* the name of the value in the help; NULL: the option has no value */
-    set_fn *set;
-    const char *help;
-} options[] = {
-    {"--listen", "ADDR:PORT", set_listen,
+static const serve_option serve_options[] = {
+    {"listen", "ADDR:PORT", set_listen, 0,
      "listen on this address or Unix socket path (127.0.0.1:8080)"},
-    {"--cords", "N", set_cords, "serve with N threads (one per CPU)"},
-    {"--tls-cert", "FILE", set_tls_cert, "serve HTTPS with the PEM certificate chain in FILE"},
-    {"--tls-key", "FILE", set_tls_key, "read the key of --tls-cert from FILE"},
-    {"--self-signed", NULL, set_self_signed,
+    {"cords", "N", set_cords, 0, "serve with N threads (one per CPU)"},
+    {"tls-cert", "FILE", set_text, FIELD(cert_file),
+     "serve HTTPS with the PEM certificate chain in FILE"},
+    {"tls-key", "FILE", set_text, FIELD(key_file), "read the key of --tls-cert from FILE"},
+    {"self-signed", NULL, set_flag, FIELD(is_self_signed),
      "serve HTTPS with a new self-signed certificate, for tests"},
-    {"--host", "NAME=DIR", set_host, "serve DIR for the host NAME; may be repeated"},
-    {"--host-cert", "NAME=CERT,KEY", set_host_cert,
+    {"host", "NAME=DIR", set_host, 0, "serve DIR for the host NAME; may be repeated"},
+    {"host-cert", "NAME=CERT,KEY", set_host_cert, 0,
      "use these PEM files for the host NAME; may be repeated"},
-    {"--access-log", "FILE", set_access_log, "write a line per request to FILE; - means stdout"},
-    {"--listing", NULL, set_listing, "list directories without index.html"},
-    {"--no-gzip", NULL, set_no_gzip, "do not compress replies"},
-    {"--trust", "ADDRESSES", set_trust,
+    {"access-log", "FILE", set_text, FIELD(access_log),
+     "write a line per request to FILE; - means stdout"},
+    {"listing", NULL, set_flag, FIELD(has_listing), "list directories without index.html"},
+    {"no-gzip", NULL, set_flag, FIELD(has_no_gzip), "do not compress replies"},
+    {"trust", "ADDRESSES", set_trust, 0,
      "trust these proxies, for example 127.0.0.1,10.0.0.0/8,unix"},
-    {"--trust-headers", "NAMES", set_trust_headers,
+    {"trust-headers", "NAMES", set_trust_headers, 0,
      "trust these headers from the proxies (X-Forwarded-For)"},
-    {"--drain", "SECONDS", set_drain, "let requests finish for SECONDS after SIGTERM (10)"},
-    {"--idle", "SECONDS", set_idle, "close idle connections after SECONDS (75)"},
-    {"--max-body", "BYTES", set_max_body, "limit the body of a request to BYTES (1m)"},
-    {"--max-connections", "N", set_max_connections,
+    {"drain", "SECONDS", set_seconds, FIELD(drain_s),
+     "let requests finish for SECONDS after SIGTERM (10)"},
+    {"idle", "SECONDS", set_seconds, FIELD(limits.idle_s),
+     "close idle connections after SECONDS (75)"},
+    {"max-body", "BYTES", set_size, FIELD(limits.body_bytes_max),
+     "limit the body of a request to BYTES (1m)"},
+    {"max-connections", "N", set_size, FIELD(connections_max),
      "limit open connections to N, divided among the threads (16k per thread)"},
-    {"--max-handshakes", "N", set_max_handshakes,
+    {"max-handshakes", "N", set_size, FIELD(handshakes_max),
      "limit TLS handshakes per second and address to N, divided among the threads (200 per "
      "thread)"},
-    {"--max-unsent", "BYTES", set_max_unsent,
+    {"max-unsent", "BYTES", set_size, FIELD(limits.unsent_bytes_per_peer_max),
      "limit unread reply bytes per address and thread to BYTES (64m)"},
-    {"--quiet", NULL, set_quiet, "print only errors"},
-    {"--help", NULL, set_help, "print this help"},
+    {"quiet", NULL, set_flag, FIELD(is_quiet), "print only errors"},
+    {"help", NULL, set_flag, FIELD(wants_help), "print this help"},
 };
-#define OPTIONS_COUNT (sizeof options / sizeof *options)
+#define OPTIONS_COUNT (sizeof serve_options / sizeof *serve_options)
+#define OPTION_HELP (OPTIONS_COUNT - 1) /* --help is the last option */
 
 void serve_print_help(void)
 {
@@ -302,9 +254,9 @@ void serve_print_help(void)
            "Serve the files in DIR, or in the current directory. Defaults are in parentheses.\n\n");
     for (size_t i = 0; i < OPTIONS_COUNT; i++) {
         char left[40];
-        snprintf(left, sizeof left, "%s %s", options[i].name,
-                 options[i].value != NULL ? options[i].value : "");
-        printf("  %-28s %s\n", left, options[i].help);
+        snprintf(left, sizeof left, "--%s %s", serve_options[i].name,
+                 serve_options[i].value != NULL ? serve_options[i].value : "");
+        printf("  %-28s %s\n", left, serve_options[i].help);
     }
     printf("\nAn address without a host, such as :80, means all interfaces. Port 0 means a free "
            "port.\n"
@@ -314,35 +266,40 @@ void serve_print_help(void)
            "SIGHUP: read the certificates again, open the directories and the access log again.\n");
 }
 
-static const struct option *find_option(const char *name, size_t bytes)
+/* Report an argument that getopt_long refused with `refused`. Return the exit status. */
+static int report_refused(int refused, char **argv)
 {
-    for (size_t i = 0; i < OPTIONS_COUNT; i++)
-        if (strlen(options[i].name) == bytes && memcmp(options[i].name, name, bytes) == 0)
-            return &options[i];
-    return NULL;
+    const char *arg = argv[optind - 1];
+    if (refused == ':')
+        return weft__command_usage_error("serve: %s needs a value: %s", arg,
+                                         serve_options[optopt - 1].value);
+    if (optopt > 0 && (size_t)optopt <= OPTIONS_COUNT)
+        return weft__command_usage_error("serve: %s: --%s takes no value", arg,
+                                         serve_options[optopt - 1].name);
+    return weft__command_usage_error("serve: unknown option: %s (see weft serve --help)", arg);
 }
 
-/*
- * Parse the option args[*index] and its value. The value follows an equals sign or is the next
- * argument. Set *index to the last argument used. Return 0, or the exit status after a message.
- */
-static int read_option(serve_settings *s, char **args, int *index)
+/* Parse the options. Set optind to the first argument that is not an option. */
+static int read_options(serve_settings *s, int argc, char **argv)
 {
-    char *arg = strcmp(args[*index], "-h") == 0 ? "--help" : args[*index];
-    char *sign = strchr(arg, '=');
-    const struct option *o = find_option(arg, sign != NULL ? (size_t)(sign - arg) : strlen(arg));
-    if (o == NULL)
-        return weft__command_usage_error("serve: unknown option: %s (see weft serve --help)", arg);
-    if (o->value == NULL && sign != NULL)
-        return weft__command_usage_error("serve: %s: %s takes no value", arg, o->name);
-    char *value = sign != NULL ? sign + 1 : NULL;
-    if (o->value != NULL && value == NULL) {
-        value = args[*index + 1];
-        if (value == NULL)
-            return weft__command_usage_error("serve: %s needs a value: %s", o->name, o->value);
-        ++*index;
+    struct option known[OPTIONS_COUNT + 1] = {0};
+    for (size_t i = 0; i < OPTIONS_COUNT; i++)
+        known[i] = (struct option){
+            .name = serve_options[i].name,
+            .has_arg = serve_options[i].value != NULL ? required_argument : no_argument,
+            .val = (int)i + 1,
+        };
+    opterr = 0;
+    int found;
+    while ((found = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
+        if (found == '?' || found == ':')
+            return report_refused(found, argv);
+        const serve_option *o = &serve_options[found == 'h' ? OPTION_HELP : (size_t)found - 1];
+        int status = o->set(s, o, optarg);
+        if (status != 0)
+            return status;
     }
-    return o->set(s, value);
+    return 0;
 }
 
 /* Check combinations of options. */
@@ -368,22 +325,12 @@ static int settings_check(const serve_settings *s)
 int serve_read_options(serve_settings *s, int argc, char **argv)
 {
     *s = (serve_settings){.listen = LISTEN_DEFAULT, .drain_s = DRAIN_S_DEFAULT};
-    bool is_after_dashes = false; /* "--" ends the options */
-    for (int i = 1; i < argc; i++) {
-        int status = 0;
-        if (is_after_dashes || argv[i][0] != '-' || argv[i][1] == '\0') {
-            if (s->dir != NULL)
-                return weft__command_usage_error("serve: more than one directory: %s", argv[i]);
-            s->dir = argv[i];
-        } else if (strcmp(argv[i], "--") == 0) {
-            is_after_dashes = true;
-        } else {
-            status = read_option(s, argv, &i);
-        }
-        if (status != 0)
-            return status;
-    }
-    s->dir = s->dir != NULL ? s->dir : ".";
+    int status = read_options(s, argc, argv);
+    if (status != 0)
+        return status;
+    if (optind + 1 < argc)
+        return weft__command_usage_error("serve: more than one directory: %s", argv[optind + 1]);
+    s->dir = optind < argc ? argv[optind] : ".";
     return s->wants_help ? 0 : settings_check(s);
 }
 
