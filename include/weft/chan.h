@@ -159,8 +159,9 @@ WEFT_END
 /*
  * WEFT_CHAN_OF(name, type)
  *
- * Define a channel type for items of a type that can be copied bytewise, for example a struct. Use
- * the macro at file scope. The macro defines the type name and these functions:
+ * Define a channel type for whole items, for example structs. The type of the items must allow
+ * copies byte by byte. Use the macro at file scope. The macro defines the type name and these
+ * functions:
  *
  *     name *name_new(size_t cap);                  void name_free(name *c);
  *     int name_send(name *c, type item);           int name_try_send(name *c, type item);

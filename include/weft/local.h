@@ -85,9 +85,9 @@ WEFT_END
 /*
  * WEFT_DEFER(fn, x)
  *
- * Call fn(x) when control leaves the block, by its end, return, break, continue or goto. x is an
- * integer or a pointer. The macro evaluates x once, before the block continues. The macro ignores
- * the result of fn. Several deferred calls run in reverse order.
+ * Call fn(x) when control leaves the block. Control can leave by the end of the block, return,
+ * break, continue or goto. x is an integer or a pointer. The macro evaluates x once, before the
+ * block continues. The macro ignores the result of fn. Several deferred calls run in reverse order.
  */
 #define WEFT_DEFER(fn, x) WEFT__DEFER(fn, x, WEFT__PASTE(weft__defer_, __COUNTER__))
 
