@@ -72,6 +72,33 @@ function startCrowd() {
 }
 
 byId('crowd-go').onclick = () => crowd ? endCrowd() : startCrowd();
+startCrowd();
+
+// Fibers and threads.
+
+function showCompared(kind, [started, startMs, kibEach, usPerWake], count) {
+  show(`${kind}-start`, `${number(startMs)} ms`);
+  show(`${kind}-each`, `${kibEach.toFixed(1)} KB`);
+  show(`${kind}-wake`, `${usPerWake.toFixed(1)} µs`);
+  if (started < count) show('compare-said', `This system started only ${number(started)} ${kind}.`);
+}
+
+byId('compare-go').onclick = () => {
+  const count = Number(byId('compare-n').value), compared = new EventSource(`compare?n=${count}`);
+  const end = text => {
+    compared.close();
+    byId('compare-go').disabled = false;
+    if (byId('compare-said').textContent === 'Measuring…') show('compare-said', text);
+  };
+  byId('compare-go').disabled = true;
+  show('compare-said', 'Measuring…');
+  compared.addEventListener('compared', event => {
+    const [kind, ...numbers] = event.data.split(' ');
+    showCompared(kind, numbers.map(Number), count);
+  });
+  compared.addEventListener('end', () => end(`Measured with ${number(count)} tasks of each kind.`));
+  compared.onerror = () => end('The measurement failed.');
+};
 
 // Six slow pages.
 
@@ -211,3 +238,10 @@ async function upload(data) {
 
 byId('upload-made').onclick = () => upload(new Blob([new Uint8Array(64 * 1048576)]));
 byId('upload-file').onchange = event => { if (event.target.files.length) upload(event.target.files[0]); };
+
+// The code: the section "Crowd" of the server's source.
+
+fetch('demo.c').then(reply => reply.text()).then(source => {
+  const sections = source.split(/^(?=\/\*\n \* [A-Z][a-z]+: )/m);
+  show('code', sections.find(section => section.startsWith('/*\n * Crowd: ')).trim());
+}).catch(() => show('code', 'The source is not available.'));

@@ -2,8 +2,11 @@
  * The demonstration of `make run`: a web page with live parts. Each part is a few lines of plain
  * sequential C. All parts run in one thread.
  *
- * usage: demo [FOLDER OF THE PAGE]
+ * usage: demo [DIRECTORY OF THE PAGE]
+ *        demo --compare fibers|threads COUNT
  */
+#include "compare.h"
+
 #include <weft/web.h>
 
 #include <arpa/inet.h>
@@ -13,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CROWD_MAX 100000
 #define ERRANDS 6
@@ -81,17 +83,6 @@ static int show_news(weft_http_request *r, void *ctx)
     return rc;
 }
 
-static long resident_kib(void)
-{
-    long pages_resident = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (file == NULL || fscanf(file, "%*d %ld", &pages_resident) != 1)
-        pages_resident = 0;
-    if (file != NULL)
-        fclose(file);
-    return pages_resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
 /* Update the pulse. Called once a second. */
 static weft_value beat(void *arg)
 {
@@ -152,6 +143,42 @@ static int show_crowd(weft_http_request *r, void *ctx)
         weft_group_cancel(&crowd);
     }
     return rc;
+}
+
+/*
+ * Comparison: the same crowd as fibers and as threads. Each kind runs in a process of its own.
+ */
+
+static int compare_kind(weft_http_request *r, char *kind, char *count)
+{
+    char *const argv[] = {"demo", "--compare", kind, count, NULL};
+    const weft_process_options options = {.path = "/proc/self/exe"};
+    char text[128];
+    weft_output measured;
+    int status = weft_run(argv, NULL, 0, &options, &measured);
+    if (status < 0)
+        return status;
+    snprintf(text, sizeof text, "%s %.100s", kind, status == 0 ? measured.out : "0 0 0 0");
+    weft_output_free(&measured);
+    return weft_http_event(r, "compared", NULL, text);
+}
+
+/* GET /compare?n=10000 */
+static int compare_kinds(weft_http_request *r, void *ctx)
+{
+    (void)ctx;
+    const char *asked = weft_http_query_param(r, "n");
+    long n = asked != NULL ? strtol(asked, NULL, 10) : 0;
+    if (n < 1 || n > COMPARE_MAX)
+        return weft_http_reply_text(r, 400, "n must be 1 to %d\n", COMPARE_MAX);
+    char count[16];
+    snprintf(count, sizeof count, "%ld", n);
+    int rc = weft_http_events(r);
+    if (rc == 0)
+        rc = compare_kind(r, "fibers", count);
+    if (rc == 0)
+        rc = compare_kind(r, "threads", count);
+    return rc == 0 ? weft_http_event(r, "end", NULL, "") : rc;
 }
 
 /*
@@ -283,6 +310,7 @@ static weft_http_router *make_routes(weft_http_files *page)
     weft_http_router *routes = weft_http_router_new();
     if (routes == NULL || weft_http_route(routes, "GET", "/news", show_news, NULL) < 0 ||
         weft_http_route(routes, "GET", "/crowd", show_crowd, NULL) < 0 ||
+        weft_http_route(routes, "GET", "/compare", compare_kinds, NULL) < 0 ||
         weft_http_route(routes, "GET", "/slow", be_slow, NULL) < 0 ||
         weft_http_route(routes, "GET", "/errands", run_errands, NULL) < 0 ||
         weft_http_route(routes, "POST", "/upload", take_upload, NULL) < 0 ||
@@ -308,6 +336,8 @@ static int listen_somewhere(void)
 
 int main(int argc, char **argv)
 {
+    if (argc == 4 && strcmp(argv[1], "--compare") == 0)
+        return compare_main(argv[2], strtol(argv[3], NULL, 10));
     weft_http_files *page = weft_http_files_new(argc > 1 ? argv[1] : "examples/demo", NULL);
     weft_http_router *routes = page != NULL ? make_routes(page) : NULL;
     int listener = routes != NULL ? listen_somewhere() : -1;
