@@ -87,10 +87,12 @@ static int show_news(weft_http_request *r, void *ctx)
 static weft_value beat(void *arg)
 {
     (void)arg;
+    static uint64_t switches; /* at the last beat */
     weft_counters now;
     weft_stats(&now);
     snprintf(pulse, sizeof pulse, "%zu %zu %llu %ld %d", ++pulse_count, now.fibers,
-             (unsigned long long)now.switches, resident_kib(), pages);
+             (unsigned long long)(now.switches - switches), resident_kib(), pages);
+    switches = now.switches;
     weft_cond_broadcast(&more);
     return 0;
 }

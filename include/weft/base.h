@@ -30,7 +30,7 @@
 
 /*
  * Mark a switchpoint, a function that may run other fibers before it returns. Grep for this macro
- * to find all switchpoints.
+ * to find all switchpoints. An inline function that calls a switchpoint is a switchpoint too.
  */
 #define WEFT_SWITCHPOINT WEFT_API
 

@@ -1,12 +1,15 @@
 /*
  * Debugging: the tree of fibers, counters, CPU time and the watchdog.
  *
- * All functions except weft_watchdog apply to the calling thread. No function switches.
+ * All functions except weft_stats_of, weft_stats_total and weft_watchdog apply to the calling
+ * thread. No function switches.
+ *
+ * weft_info and weft_counters may gain fields at their end. See version.h.
  */
 #ifndef WEFT_DEBUG_H
 #define WEFT_DEBUG_H
 
-#include <weft/fiber.h>
+#include <weft/cord.h>
 
 WEFT_BEGIN
 
@@ -30,7 +33,10 @@ typedef struct weft_info {
     bool is_parked;
 } weft_info;
 
-/* Counters of the calling thread. weft_stats resets the counters marked *. */
+/*
+ * Counters of one thread, or of the process. The fields marked * never decrease. To count the
+ * events of a period, subtract two readings. The other fields are current values.
+ */
 typedef struct weft_counters {
     uint64_t switches;       /* * switches between fibers */
     uint64_t polls;          /* * polls of the backend (io.h) */
@@ -40,7 +46,7 @@ typedef struct weft_counters {
     uint64_t wakes;          /* * wake-ups of the thread by messages from other threads */
     size_t ops_pending;      /* operations pending in the backend */
     size_t runnable;         /* fibers on the run queue */
-    size_t runnable_max;     /* * maximum of runnable */
+    size_t runnable_max;     /* * maximum of runnable since the start of the thread */
     size_t fibers;           /* live fibers, without the main fiber */
     size_t fibers_unawaited; /* ended fibers with a value that no fiber has awaited */
     size_t stacks;           /* mapped stacks */
@@ -51,6 +57,9 @@ typedef struct weft_counters {
     double idle_share;       /* share of recent time, 0 to 1; see weft_top */
 } weft_counters;
 
+/** Like weft_info_of, for a result of size bytes. Private. */
+WEFT_API int weft__info_of(weft_fiber fiber, weft_info *out, size_t size);
+
 /**
  * Get information about a fiber.
  *
@@ -58,7 +67,10 @@ typedef struct weft_counters {
  * -ESRCH if the fiber is gone
  * -EXDEV if the fiber belongs to another thread
  */
-WEFT_API int weft_info_of(weft_fiber fiber, weft_info *out);
+static inline int weft_info_of(weft_fiber fiber, weft_info *out)
+{
+    return weft__info_of(fiber, out, sizeof *out);
+}
 
 /**
  * Call fn for each live fiber, until fn returns a nonzero value.
@@ -70,13 +82,62 @@ WEFT_API int weft_info_of(weft_fiber fiber, weft_info *out);
  */
 WEFT_API int weft_walk(int (*fn)(const weft_info *info, void *context), void *context);
 
+/** Like weft_stats, for a result of size bytes. Private. */
+WEFT_API int weft__stats(weft_counters *out, size_t size);
+
+/** Like weft_stats_of, for a result of size bytes. Private. */
+WEFT_API int weft__stats_of(weft_cord cord, weft_counters *out, size_t size);
+
+/** Like weft_stats_total, for a result of size bytes. Private. */
+WEFT_API int weft__stats_total(weft_counters *out, size_t size);
+
 /**
  * Get the counters of the calling thread.
  *
- * The call then resets the counters marked * in weft_counters. runnable_max restarts at runnable.
- * The other marked counters restart at 0. Returns 0.
+ * The call resets no counter, so several readers do not disturb each other. A child of weft_fork
+ * starts with the counters of its parent.
+ *
+ * Returns 0, or an error of weft_self.
  */
-WEFT_API int weft_stats(weft_counters *out);
+static inline int weft_stats(weft_counters *out)
+{
+    return weft__stats(out, sizeof *out);
+}
+
+/**
+ * Get the counters of a cord, from any thread.
+ *
+ * The cord can be any thread that has fibers. Each cord copies its counters for other threads when
+ * the cord switches or waits, at least every 0.1 s. The result can therefore be 0.1 s old. While a
+ * fiber computes or blocks its thread, the result is older. idle_s and idle_share are 0 unless
+ * weft_account is on in that cord. A plain thread does not become a cord.
+ *
+ * Returns 0, or:
+ * -ENOTRECOVERABLE in a child of plain fork(2)
+ * -ESRCH if the cord has ended
+ */
+static inline int weft_stats_of(weft_cord cord, weft_counters *out)
+{
+    return weft__stats_of(cord, out, sizeof *out);
+}
+
+/**
+ * Get the sum of the counters of all cords of the process, from any thread.
+ *
+ * The fields marked * include ended cords, and never decrease. Therefore they are suitable as
+ * counters of a monitoring system. runnable_max is the maximum of all cords. All other fields are
+ * sums over the cords that exist. In particular, idle_share is the average number of idle threads.
+ *
+ * The counters of other cords are as old as those of weft_stats_of. In a child of weft_fork, the
+ * sum contains only cords of the child. A plain thread does not become a cord.
+ *
+ * Returns 0, or:
+ * -ENOTRECOVERABLE in a child of plain fork(2)
+ */
+static inline int weft_stats_total(weft_counters *out)
+{
+    return weft__stats_total(out, sizeof *out);
+}
 
 /**
  * Write the tree of fibers to a descriptor.
@@ -104,7 +165,8 @@ WEFT_API int weft_backtrace(weft_fiber fiber, void **out, size_t n);
  * Start or stop measuring the CPU time of each fiber.
  *
  * Measuring costs one clock read per switch. The CPU time of a fiber accumulates over several
- * periods of measuring. Each start and each stop resets all shares and idle_s to 0.
+ * periods of measuring. Each start and each stop resets all shares and idle_s to 0. The call
+ * applies to the calling thread.
  */
 WEFT_API void weft_account(bool on);
 

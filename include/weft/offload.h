@@ -125,17 +125,18 @@ WEFT_API int weft_offload_set_limit(unsigned threads);
 
 /* Counters of one worker queue. Every call is queued, running, done or abandoned. */
 typedef struct weft_offload_queue {
-    unsigned threads;     /* workers */
-    unsigned idle;        /* workers without a call */
-    unsigned running;     /* workers in a call, including abandoned calls */
-    unsigned queued;      /* calls that wait for a worker */
-    uint64_t done;        /* calls that have ended, without abandoned calls */
-    uint64_t abandoned;   /* abandoned calls, before or after their start */
-    double queue_s_total; /* time of all started calls in the queue */
-    double queue_s_max;   /* maximum time of a started call in the queue */
+    unsigned threads;          /* workers */
+    unsigned idle;             /* workers without a call */
+    unsigned running;          /* workers in a call, including abandoned calls */
+    unsigned queued;           /* calls that wait for a worker */
+    uint64_t done;             /* calls that have ended, without abandoned calls */
+    uint64_t abandoned;        /* abandoned calls, before or after their start */
+    double queue_s_total;      /* time of all started calls in the queue */
+    double queue_s_max;        /* maximum time of a started call in the queue */
+    uint64_t weft__private[4]; /* 0; space for further fields */
 } weft_offload_queue;
 
-/* Counters of all worker queues. */
+/* Counters of all worker queues. May gain fields at the end. See version.h. */
 typedef struct weft_offload_counters {
     weft_offload_queue user;  /* calls of the program */
     weft_offload_queue files; /* file operations that block */
@@ -143,12 +144,18 @@ typedef struct weft_offload_counters {
     uint64_t go_errors;       /* errors that fn of weft_offload_go has returned */
 } weft_offload_counters;
 
+/** Like weft_offload_stats, for a result of size bytes. Private. */
+WEFT_API int weft__offload_stats(weft_offload_counters *out, size_t size);
+
 /**
  * Get the counters of all workers of the process.
  *
  * Any thread may call this function. Returns 0.
  */
-WEFT_API int weft_offload_stats(weft_offload_counters *out);
+static inline int weft_offload_stats(weft_offload_counters *out)
+{
+    return weft__offload_stats(out, sizeof *out);
+}
 
 WEFT_END
 

@@ -198,13 +198,24 @@ WEFT_SWITCHPOINT int weft_process_close(weft_process *process);
  */
 WEFT_SWITCHPOINT pid_t weft_process_detach(weft_process *process);
 
-/* The output of a program. Each buffer ends with a NUL. NULL: not captured. */
+/*
+ * The output of a program. Each buffer ends with a NUL. NULL: not captured. The struct may gain
+ * fields at the end. See version.h.
+ */
 typedef struct weft_output {
     char *out;
     size_t out_bytes;
     char *err;
     size_t err_bytes;
 } weft_output;
+
+/** Like weft_run, for an output of output_size bytes. Private. */
+WEFT_SWITCHPOINT int weft__run(char *const argv[], const void *input, size_t input_bytes,
+                               const weft_process_options *options, weft_output *output,
+                               size_t output_size);
+
+/** Like weft_output_free, for an output of size bytes. Private. */
+WEFT_API void weft__output_free(weft_output *output, size_t size);
 
 /**
  * Run a program to its end. Collect its output.
@@ -225,11 +236,17 @@ typedef struct weft_output {
  * -EINVAL if input is not NULL, and options->in is not a pipe
  * -EMSGSIZE if the program writes more than output_bytes_max to a stream
  */
-WEFT_SWITCHPOINT int weft_run(char *const argv[], const void *input, size_t input_bytes,
-                              const weft_process_options *options, weft_output *output);
+static inline int weft_run(char *const argv[], const void *input, size_t input_bytes,
+                           const weft_process_options *options, weft_output *output)
+{
+    return weft__run(argv, input, input_bytes, options, output, sizeof *output);
+}
 
 /** Free the output of weft_run. If output is all-zero, the call does nothing. */
-WEFT_API void weft_output_free(weft_output *output);
+static inline void weft_output_free(weft_output *output)
+{
+    weft__output_free(output, sizeof *output);
+}
 
 /**
  * Run a command with /bin/sh -c and the caller's standard streams.

@@ -168,7 +168,10 @@ WEFT_SWITCHPOINT int weft_tls_accept(weft_stream *stream, int fd, weft_tls *tls)
 WEFT_SWITCHPOINT int weft_tls_connect(weft_stream *stream, int fd, weft_tls *tls,
                                       const char *server_name) WEFT_MUST_CHECK;
 
-/* A description of a TLS connection. The strings are valid while the stream is open. */
+/*
+ * A description of a TLS connection. The strings are valid while the stream is open. The struct may
+ * gain fields at the end. See version.h.
+ */
 typedef struct weft_tls_info {
     int version;              /* 12 or 13 */
     const char *cipher;       /* for example "TLS_AES_256_GCM_SHA384" */
@@ -178,6 +181,9 @@ typedef struct weft_tls_info {
     bool is_resumed;
 } weft_tls_info;
 
+/** Like weft_tls_describe, for a result of size bytes. Private. */
+WEFT_API int weft__tls_describe(weft_stream *stream, weft_tls_info *info, size_t size);
+
 /**
  * Describe the TLS connection of a stream.
  *
@@ -186,7 +192,10 @@ typedef struct weft_tls_info {
  * -EINVAL if the stream is not a TLS stream
  * -ENOMEM if memory is exhausted
  */
-WEFT_API int weft_tls_describe(weft_stream *stream, weft_tls_info *info);
+static inline int weft_tls_describe(weft_stream *stream, weft_tls_info *info)
+{
+    return weft__tls_describe(stream, info, sizeof *info);
+}
 
 /**
  * End the output of a TLS stream.

@@ -10,15 +10,15 @@ WEFT_BEGIN
 
 /* The parts of a URL. A missing part is "". */
 typedef struct weft_url {
-    char *scheme;   /* in lower case */
-    char *user;     /* as written: "user" or "user:password" */
-    char *host;     /* in lower case, decoded, without the brackets of an IPv6 address */
-    int port;       /* as written, else the default of the scheme (80, 443), else 0 */
-    char *path;     /* as written; "/" if the URL has "//", but no path */
-    char *query;    /* as written, without the question mark */
-    char *fragment; /* as written, without the hash */
-    bool has_query; /* the URL has a question mark */
-    char *memory;   /* of the strings. Private. */
+    char *scheme;           /* in lower case */
+    char *user;             /* as written: "user" or "user:password" */
+    char *host;             /* in lower case, decoded, without the brackets of an IPv6 address */
+    int port;               /* as written, else the default of the scheme (80, 443), else 0 */
+    char *path;             /* as written; "/" if the URL has "//", but no path */
+    char *query;            /* as written, without the question mark */
+    char *fragment;         /* as written, without the hash */
+    bool has_query;         /* the URL has a question mark */
+    void *weft__private[4]; /* do not access */
 } weft_url;
 
 /**

@@ -289,8 +289,12 @@
 
 /*
  * Time between two checks of the backend's descriptors, in ns. If the program closes a descriptor
- * of the backend (closefrom), events are delayed by at most this time.
+ * of the backend (closefrom), events are delayed by at most this time. The counters that other
+ * threads read are older than this time only if the thread does not switch (core/debug/stats.h).
  */
 #define WEFT__CHECK_NS 100000000
+
+/* The time between two copies of a busy cord's counters for other threads, in ns. */
+#define WEFT__STATS_NS 10000000
 
 #endif

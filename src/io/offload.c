@@ -2,6 +2,7 @@
  * Calls of the program that run in workers. This file manages the memory of a call, its owner and
  * its error message. See backend/workers/worker_queue.c for the queues and the threads.
  */
+#include "base/result.h"
 #include "core/cord/fork.h"
 #include "core/debug/diag.h"
 #include "core/fiber/error.h"
@@ -283,13 +284,14 @@ static weft_offload_queue count_worker_queue(weft__worker_queue worker_queue)
     };
 }
 
-int weft_offload_stats(weft_offload_counters *out)
+int weft__offload_stats(weft_offload_counters *out, size_t size)
 {
-    *out = (weft_offload_counters){
+    weft_offload_counters counters = {
         .user = count_worker_queue(WEFT__WORKER_QUEUE_USER),
         .files = count_worker_queue(WEFT__WORKER_QUEUE_FILES),
         .names = count_worker_queue(WEFT__WORKER_QUEUE_NAMES),
         .go_errors = atomic_load(&go_errors),
     };
+    weft__result_copy(out, size, &counters, sizeof counters);
     return 0;
 }

@@ -1,4 +1,5 @@
 /* Describe a TLS connection: version, cipher, protocol and peer. */
+#include "base/result.h"
 #include "tls/tls.h"
 
 #include <openssl/err.h>
@@ -37,14 +38,14 @@ static int find_subject(weft__tls_conn *c)
     return c->subject != NULL ? 0 : -ENOMEM;
 }
 
-int weft_tls_describe(weft_stream *stream, weft_tls_info *info)
+int weft__tls_describe(weft_stream *stream, weft_tls_info *info, size_t size)
 {
     weft__tls_conn *c = weft_stream_ctx(stream, &weft__tls_stream);
     if (c == NULL)
         return weft_stream_fd(stream) == -EBADF ? -EBADF : -EINVAL;
     if ((c->alpn == NULL && find_alpn(c) < 0) || (c->subject == NULL && find_subject(c) < 0))
         return -ENOMEM;
-    *info = (weft_tls_info){
+    weft_tls_info full = {
         .version = SSL_version(c->ssl) == TLS1_3_VERSION ? 13 : 12,
         .cipher = SSL_get_cipher_name(c->ssl),
         .alpn = c->alpn,
@@ -52,5 +53,6 @@ int weft_tls_describe(weft_stream *stream, weft_tls_info *info)
         .peer_subject = c->subject,
         .is_resumed = SSL_session_reused(c->ssl) != 0,
     };
+    weft__result_copy(info, size, &full, sizeof full);
     return 0;
 }

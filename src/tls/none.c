@@ -62,9 +62,9 @@ int weft_tls_connect(weft_stream *stream, int fd, weft_tls *tls, const char *ser
     return tls_unsupported_close(fd);
 }
 
-int weft_tls_describe(weft_stream *stream, weft_tls_info *info)
+int weft__tls_describe(weft_stream *stream, weft_tls_info *info, size_t size)
 {
-    (void)info;
+    (void)info, (void)size;
     return weft_stream_fd(stream) == -EBADF ? -EBADF : -EINVAL;
 }
 

@@ -1,5 +1,6 @@
 /* Tests of many offloaded calls at once: limits, independent worker queues, and counters. */
 #include "io/offload_support.h"
+#include "support/result_support.h"
 
 #include "backend/workers/worker_queue.h"
 
@@ -238,7 +239,19 @@ START_TEST(idle_workers_end)
 }
 END_TEST
 
+static int fill_offload_stats(void *out, size_t size)
+{
+    return weft__offload_stats(out, size);
+}
+
+START_TEST(counters_for_programs_with_older_and_newer_headers_have_their_size)
+{
+    assert_result_is_sized(sizeof(weft_offload_counters), fill_offload_stats);
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
+    &counters_for_programs_with_older_and_newer_headers_have_their_size,
     &forty_calls_use_all_workers_of_a_limit_of_forty,
     &calls_beyond_the_limit_all_run_but_never_more_than_the_limit_at_once,
     &a_thousand_fibers_make_ten_thousand_calls,

@@ -1,4 +1,5 @@
 /* Negotiation in TLS: certificates by name, protocols, versions, sessions, and reloading. */
+#include "support/result_support.h"
 #include "support/tls_support.h"
 #include "tls/tls_certs.h"
 
@@ -336,6 +337,27 @@ static bool is_resumed(tls_pair *p)
     return result;
 }
 
+static weft_stream *described;
+
+static int fill_tls_info(void *out, size_t size)
+{
+    return weft__tls_describe(described, out, size);
+}
+
+START_TEST(a_description_has_the_size_of_the_callers_struct)
+{
+    tls_pair p = {0};
+    new_tls_pair(&p, NULL, NULL);
+    handshake(&p);
+    ck_assert_good(p.client_rc);
+    described = &p.client;
+    assert_result_is_sized(sizeof(weft_tls_info), fill_tls_info);
+    ck_assert_int_eq(weft_stream_close(&p.client), 0);
+    ck_assert_int_eq(weft_stream_close(&p.server), 0);
+    free_tls_pair(&p);
+}
+END_TEST
+
 START_TEST(a_client_resumes_sessions)
 {
     for (int version = 12; version <= 13; version++) {
@@ -497,6 +519,7 @@ int main(void)
         &the_server_selects_a_protocol_of_both_sides,
         &no_common_version_ends_the_handshake,
         &no_common_cipher_ends_the_handshake,
+        &a_description_has_the_size_of_the_callers_struct,
         &a_client_resumes_sessions,
         &a_session_of_tls_1_3_is_used_once,
         &without_tickets_nothing_is_resumed,

@@ -12,6 +12,7 @@
 #include "base/busy_poll.h"
 #include "base/fast_clock.h"
 #include "core/cord/remote_msg.h"
+#include "core/debug/stats.h"
 #include "core/debug/top.h"
 #include "core/debug/watchdog.h"
 #include "core/fiber/fiber.h"
@@ -64,9 +65,8 @@ struct weft__cord {
     weft__runqueue runqueue;
     bool has_slow_switch; /* a switch also swaps C++ exception state or FPU environments */
 
-    uint64_t switches;          /* excluding switches of the current tick */
-    uint64_t switches_reported; /* switches that earlier calls of weft_stats have reported */
-    bool is_accounting;         /* measure the time of each fiber */
+    uint64_t switches;  /* excluding switches of the current tick */
+    bool is_accounting; /* measure the time of each fiber */
 
     weft__cxx_globals *cxx; /* exception state of the running fiber; NULL: no C++ runtime */
     /* The FPU environment of other fibers, saved while a fiber with its own environment runs. */
@@ -136,6 +136,7 @@ struct weft__cord {
 
     weft__watchdog_state watchdog; /* shared with the watchdog thread */
     weft__top top;                 /* shares of CPU time; only while accounting */
+    weft__cord_stats stats;        /* counters for other threads */
 
     weft__overflow_thread overflow;
     weft__trim trim;
@@ -349,9 +350,10 @@ void weft__cord_open_backend(weft__cord *c, const char *name);
 void weft__cord_recover(weft__cord *c, int error);
 
 /*
- * Check that the descriptors of the backend are still open, at most once per WEFT__CHECK_NS. Call
- * this function before each wait. Returns timeout_ns, or the time until the next check if that time
- * is shorter. If the check fails, repair the backend and return 0. (core/op/recover.c)
+ * Check that the descriptors of the backend are still open, and publish the counters, at most once
+ * per WEFT__CHECK_NS. Call this function before each wait. Returns timeout_ns, or the time until
+ * the next check if that time is shorter. If the check fails, repair the backend and return 0.
+ * (core/op/recover.c)
  */
 int64_t weft__cord_check_backend(weft__cord *c, int64_t timeout_ns);
 

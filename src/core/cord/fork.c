@@ -202,6 +202,7 @@ static void cord_renew_in_child(weft__cord *c)
 {
     weft__fork_depth++;
     weft__registry_reset(c, abandon_cord);
+    weft__stats_reset_ended();
     weft__deadlock_reset(true);
     weft__cord_handles_reset();
     cord_reset_shared(c);

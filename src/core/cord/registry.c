@@ -79,7 +79,10 @@ void weft__registry_publish(weft__cord *c)
 void weft__registry_unpublish(weft__cord *c)
 {
     registry_slot *p = &registry[c->index];
-    atomic_store(&p->cord, NULL);
+    pthread_mutex_lock(&lock);
+    if (atomic_exchange(&p->cord, NULL) != NULL)
+        weft__stats_add_ended(c);
+    pthread_mutex_unlock(&lock);
     while (atomic_load(&p->refs) > 0)
         sched_yield();
 }
@@ -120,9 +123,18 @@ void weft__registry_release(uint32_t index)
     atomic_fetch_sub_explicit(&registry[index].refs, 1, memory_order_release);
 }
 
-void weft__registry_each(void (*fn)(weft__cord *c, void *context), void *context)
+void weft__registry_lock(void)
 {
     pthread_mutex_lock(&lock);
+}
+
+void weft__registry_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void weft__registry_each_locked(void (*fn)(weft__cord *c, void *context), void *context)
+{
     for (uint32_t i = 0; i < registry_end; i++) {
         weft__cord *c = weft__registry_acquire(i);
         if (c == NULL)
@@ -130,7 +142,13 @@ void weft__registry_each(void (*fn)(weft__cord *c, void *context), void *context
         fn(c, context);
         weft__registry_release(i);
     }
-    pthread_mutex_unlock(&lock);
+}
+
+void weft__registry_each(void (*fn)(weft__cord *c, void *context), void *context)
+{
+    weft__registry_lock();
+    weft__registry_each_locked(fn, context);
+    weft__registry_unlock();
 }
 
 void weft__registry_wake(uint32_t index)

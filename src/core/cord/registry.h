@@ -32,8 +32,9 @@ void weft__registry_publish(weft__cord *c);
 void weft__registry_remove(weft__cord *c, bool keeps_slot);
 
 /*
- * Make a cord unreachable, and wait until all threads have released its slot. The slot remains
- * reserved. A thread that ends the process calls this function, and continues to use its cord.
+ * Make a cord unreachable, add its counters to the totals of ended cords, and wait until all
+ * threads have released its slot. The slot remains reserved. A thread that ends the process calls
+ * this function, and continues to use its cord.
  */
 void weft__registry_unpublish(weft__cord *c);
 
@@ -52,6 +53,11 @@ void weft__registry_release(uint32_t index);
  * published or freed meanwhile.
  */
 void weft__registry_each(void (*fn)(weft__cord *c, void *context), void *context);
+
+/* Like weft__registry_each, but the caller must hold the lock. */
+void weft__registry_each_locked(void (*fn)(weft__cord *c, void *context), void *context);
+void weft__registry_lock(void);
+void weft__registry_unlock(void);
 
 /*
  * Wake the published cord with this index, if there is one. Backends call this function after a

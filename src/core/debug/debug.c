@@ -1,8 +1,9 @@
 /*
- * Inspection of a thread: information about fibers, counters, the tree of fibers as text,
+ * Inspection of a thread: information about fibers, the tree of fibers as text,
  * backtraces.
  */
 #include "base/libc.h"
+#include "base/result.h"
 #include "core/debug/diag.h"
 #include "core/lifetime/tree.h"
 #include "core/sched/sched.h"
@@ -35,23 +36,17 @@ void weft__fiber_info(weft__cord *c, const weft__fiber *f, weft_info *out)
     }
 }
 
-/* Read the clock, and account the time of the running fiber. */
-static void cord_update_time(weft__cord *c)
-{
-    weft__cord_now(c);
-    if (c->is_accounting)
-        weft__account(c);
-}
-
-int weft_info_of(weft_fiber fiber, weft_info *out)
+int weft__info_of(weft_fiber fiber, weft_info *out, size_t size)
 {
     weft__cord *c;
     weft__fiber *f;
     int rc = weft__fiber_lookup(fiber, &c, &f);
     if (rc < 0)
         return rc;
-    cord_update_time(c);
-    weft__fiber_info(c, f, out);
+    weft__cord_update_time(c);
+    weft_info full;
+    weft__fiber_info(c, f, &full);
+    weft__result_copy(out, size, &full, sizeof full);
     return 0;
 }
 
@@ -75,7 +70,7 @@ int weft_walk(int (*fn)(const weft_info *info, void *context), void *context)
         return weft__no_cord();
     if (fn == NULL)
         return -EINVAL;
-    cord_update_time(c);
+    weft__cord_update_time(c);
     int depth = 0;
     for (weft__fiber *f = c->main; f != NULL; f = tree_next(f, &depth)) {
         weft_info info;
@@ -84,39 +79,6 @@ int weft_walk(int (*fn)(const weft_info *info, void *context), void *context)
         if (rc != 0)
             return rc;
     }
-    return 0;
-}
-
-int weft_stats(weft_counters *out)
-{
-    weft__cord *c = weft__cord_here();
-    if (c == NULL)
-        return weft__no_cord();
-    cord_update_time(c);
-    uint64_t switches = c->switches + c->tick_span - c->tick_left;
-    *out = (weft_counters){
-        .switches = switches - c->switches_reported,
-        .polls = c->polls,
-        .polls_blocking = c->polls_blocking,
-        .ops = c->ops,
-        .messages = c->messages,
-        .wakes = c->wakes,
-        .ops_pending = c->backend->pending,
-        .runnable = weft__runqueue_count(&c->runqueue),
-        .runnable_max = c->runqueue.count_max,
-        .fibers = weft__cord_fibers(c),
-        .fibers_unawaited = c->ended_count + c->unawaited.count,
-        .stacks = c->stacks.mapped,
-        .stacks_cached = c->stacks.cached + c->warm_count,
-        .stacks_unguarded = c->stacks.unguarded,
-        .timers = c->wheel.count,
-        .idle_s = (double)c->top.idle_ns / 1e9,
-        .idle_share = weft__top_share(c, NULL),
-    };
-    c->polls = c->polls_blocking = c->ops = 0;
-    c->messages = c->wakes = 0;
-    c->switches_reported = switches;
-    c->runqueue.count_max = weft__runqueue_count(&c->runqueue);
     return 0;
 }
 
@@ -191,7 +153,7 @@ int weft_dump(int fd)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return weft__no_cord();
-    cord_update_time(c);
+    weft__cord_update_time(c);
     int rc =
         weft__print(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
                     weft__cord_fibers(c), weft__runqueue_count(&c->runqueue), c->wheel.count,

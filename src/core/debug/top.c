@@ -128,6 +128,7 @@ void weft_account(bool on)
         weft__top_clear(&c->top);
     }
     c->is_accounting = on;
+    weft__stats_publish_idle(c);
     weft__tick_set(c, 1);
 }
 

@@ -69,14 +69,22 @@ COLD void weft__cord_recover(weft__cord *c, int error)
         weft__registry_each(cord_request_check, c);
 }
 
+/* Limit a timeout, which may be WEFT__POLL_FOREVER. */
+static int64_t timeout_limit(int64_t timeout_ns, int64_t max_ns)
+{
+    return timeout_ns < 0 || timeout_ns > max_ns ? max_ns : timeout_ns;
+}
+
 COLD static int64_t check_backend_now(weft__cord *c, int64_t timeout_ns)
 {
     weft__backend *b = c->backend;
+    weft__stats_publish(c);
     int rc = b->type->check(b);
     c->checked_ns = c->now_ns;
     if (rc == 0) {
         atomic_store(&b->must_check, false);
-        return timeout_ns;
+        /* While accounting, publish the idle time regularly, even if the thread waits forever. */
+        return c->is_accounting ? timeout_limit(timeout_ns, WEFT__CHECK_NS) : timeout_ns;
     }
     weft__cord_recover(c, rc);
     return 0;
@@ -91,12 +99,21 @@ COLD void weft__cord_check_now(weft__cord *c)
 int64_t weft__cord_check_backend(weft__cord *c, int64_t timeout_ns)
 {
     const weft__backend *b = c->backend;
-    if (timeout_ns == 0 || b->type->check == NULL)
+    if (timeout_ns == 0)
+        return 0;
+    if (b->type->check == NULL) {
+        /* A virtual clock jumps to the end of a finite wait. */
+        bool is_jump = timeout_ns > 0 && b->type->inherit_clock != NULL;
+        if (!is_jump || c->now_ns >= c->stats.due_ns)
+            weft__stats_publish(c);
         return timeout_ns;
+    }
     int64_t left_ns = c->checked_ns + WEFT__CHECK_NS - c->now_ns;
     if (UNLIKELY(left_ns <= 0 || atomic_load_explicit(&b->must_check, memory_order_relaxed)))
         return check_backend_now(c, timeout_ns);
-    if (timeout_ns < WEFT__POLL_FOREVER) /* WEFT__POLL_REAL: the wait is short and is repeated */
+    if (timeout_ns < WEFT__POLL_FOREVER) { /* WEFT__POLL_REAL: the wait is short and is repeated */
+        weft__stats_publish(c);
         return timeout_ns;
-    return timeout_ns < 0 || timeout_ns > left_ns ? left_ns : timeout_ns;
+    }
+    return timeout_limit(timeout_ns, left_ns);
 }

@@ -126,6 +126,8 @@ static int poll_and_check(weft__cord *c, weft__wake_source source)
     atomic_store_explicit(&c->is_woken, false, memory_order_relaxed);
     do {
         timeout_ns = until_trim(c, poll_timeout(c, source));
+        if (c->is_accounting)
+            account_idle(c); /* for other threads, before the counters are published */
         wait_ns = weft__cord_check_backend(c, timeout_ns);
         until_ns = c->now_ns + wait_ns;
         c->polls_blocking += wait_ns != 0;

@@ -31,7 +31,7 @@ typedef struct weft__runqueue {
     uint32_t mask;
     uint32_t tail;      /* index of the next free entry; free-running; tail - head <= capacity */
     uint32_t holes;     /* holes between head and tail; at most half of the ring */
-    uint32_t count_max; /* maximal number of queued fibers since the last call of weft_stats */
+    uint32_t count_max; /* maximal number of queued fibers so far */
 } weft__runqueue;
 
 /*

@@ -91,6 +91,8 @@ COLD static void sched_tick(weft__cord *c)
     }
 
     weft__tick_set(c, c->is_shuffled || c->is_accounting ? 1 : c->tick_switches);
+    if (UNLIKELY(now >= c->stats.due_ns))
+        weft__stats_publish(c);
     uint64_t random;
     if (c->is_shuffled && weft__runqueue_count(&c->runqueue) > 0 && b->type->choose(b, &random))
         weft__runqueue_shuffle(&c->runqueue, random);

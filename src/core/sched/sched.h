@@ -81,6 +81,14 @@ static inline void weft__tick_set(weft__cord *c, uint32_t switches)
  */
 void weft__account(weft__cord *c);
 
+/* Read the clock, and account the time of the running fiber. */
+static inline void weft__cord_update_time(weft__cord *c)
+{
+    weft__cord_now(c);
+    if (c->is_accounting)
+        weft__account(c);
+}
+
 /*
  * Wait for events until a fiber is runnable. Remove this fiber from the run queue, and return it.
  * (idle.c)

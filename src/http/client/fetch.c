@@ -31,7 +31,7 @@ static void fetch_release(weft_fetch *f)
     weft__message_close(&f->response);
     weft__inflate_free(f->inflate);
     weft__proxy_close(&f->proxy);
-    if (f->url.memory != NULL)
+    if (f->url.scheme != NULL)
         weft_url_close(&f->url);
     free(f->url_text);
     free(f->authorization);

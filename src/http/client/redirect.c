@@ -71,7 +71,7 @@ int weft__fetch_set_url(weft_fetch *f, weft_url *url)
     weft__proxy_close(&f->proxy);
     free(f->url_text);
     free(f->authorization);
-    if (f->url.memory != NULL)
+    if (f->url.scheme != NULL)
         weft_url_close(&f->url);
     f->url = *url;
     f->url_text = text;

@@ -201,7 +201,8 @@ static int url_build(weft_url *url, const url_parts *p)
     char *end = malloc(bytes + 8); /* includes a NUL after each part */
     if (end == NULL)
         return -ENOMEM;
-    url->memory = end;
+    *url = (weft_url){0};
+    url->weft__private[0] = end;
     url->scheme = put_span_lower(&end, p->scheme);
     url->user = put_span(&end, p->user);
     url->host = put_span(&end, p->host);
@@ -224,7 +225,7 @@ int weft_url_open(weft_url *url, const char *text)
 
 void weft_url_close(weft_url *url)
 {
-    free(url->memory);
+    free(url->weft__private[0]); /* the memory of all strings */
     *url = (weft_url){0};
 }
 

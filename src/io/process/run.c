@@ -2,6 +2,7 @@
  * Programs that run to their end with input and output in memory, shell commands, and streams from
  * or to shell commands.
  */
+#include "base/result.h"
 #include "core/lifetime/cancel.h"
 #include "core/lifetime/tree.h"
 #include "core/op/op.h"
@@ -194,19 +195,21 @@ static void capture_finish(const capture *c, char **data, size_t *bytes)
         c->data[c->bytes] = '\0';
 }
 
-static void run_finish(program_run *r, weft_output *output)
+static void run_finish(program_run *r, weft_output *output, size_t output_size)
 {
     if (output == NULL) {
         free(r->out.data);
         free(r->err.data);
         return;
     }
-    capture_finish(&r->out, &output->out, &output->out_bytes);
-    capture_finish(&r->err, &output->err, &output->err_bytes);
+    weft_output full = {0}; /* memory for a new field only if output_size includes the field */
+    capture_finish(&r->out, &full.out, &full.out_bytes);
+    capture_finish(&r->err, &full.err, &full.err_bytes);
+    weft__result_copy(output, output_size, &full, sizeof full);
 }
 
-int weft_run(char *const argv[], const void *input, size_t input_bytes,
-             const weft_process_options *options, weft_output *output)
+int weft__run(char *const argv[], const void *input, size_t input_bytes,
+              const weft_process_options *options, weft_output *output, size_t output_size)
 {
     weft_process_options o = options != NULL ? *options : (weft_process_options){0};
     size_t max = o.output_bytes_max > 0 ? o.output_bytes_max : OUTPUT_BYTES_DEFAULT;
@@ -215,7 +218,7 @@ int weft_run(char *const argv[], const void *input, size_t input_bytes,
     r.out = (capture){.fd = &r.process.out, .bytes_max = max};
     r.err = (capture){.fd = &r.process.err, .bytes_max = max};
     if (output != NULL)
-        *output = (weft_output){0};
+        memset(output, 0, output_size);
     int rc = run_start(&r, argv, &o, output != NULL);
     if (rc < 0)
         return rc;
@@ -223,15 +226,17 @@ int weft_run(char *const argv[], const void *input, size_t input_bytes,
     bool is_over = rc >= 0 && weft__process_of(&r.process)->state == WEFT__PROCESS_EXITED;
     int drain_rc = is_over ? run_drain(&r) : 0;
     weft_process_close(&r.process);
-    run_finish(&r, is_over && drain_rc == 0 ? output : NULL);
+    run_finish(&r, is_over && drain_rc == 0 ? output : NULL, output_size);
     return drain_rc < 0 ? drain_rc : rc;
 }
 
-void weft_output_free(weft_output *output)
+void weft__output_free(weft_output *output, size_t size)
 {
-    free(output->out);
-    free(output->err);
-    *output = (weft_output){0};
+    weft_output full;
+    weft__result_copy(&full, sizeof full, output, size);
+    free(full.out);
+    free(full.err);
+    memset(output, 0, size);
 }
 
 /* Shell commands. */

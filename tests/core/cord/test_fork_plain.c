@@ -158,6 +158,9 @@ static void require_refused(void)
     require(weft_mailbox_set_bound(1) == REFUSED && weft_defer(mark_arg, "") == REFUSED);
     require(weft_alloc(1) == NULL && weft_offload(return_arg, NULL) == REFUSED);
     require(weft_offload_go(return_arg, NULL) == REFUSED);
+    weft_counters counters;
+    require(weft_stats(&counters) == REFUSED && weft_stats_total(&counters) == REFUSED);
+    require(weft_stats_of(cord, &counters) == REFUSED);
 }
 
 static int fork_with_waiters(void)

@@ -1,4 +1,4 @@
-/* Tests of names, fiber information, walks, dumps, backtraces, counters, and CPU time. */
+/* Tests of names, fiber information, walks, dumps, backtraces, and CPU time. */
 #include "support/support.h"
 
 #include <time.h>
@@ -357,59 +357,6 @@ START_TEST(the_switches_of_each_fiber_are_counted_from_0)
 }
 END_TEST
 
-/* P15 */
-START_TEST(counters_of_events_are_reset_when_they_are_read)
-{
-    weft_counters c;
-    weft_stats(&c);
-    for (int i = 0; i < 10; i++)
-        weft_spin(return_arg, NULL);
-    weft_snooze();
-    weft_stats(&c);
-    ck_assert_uint_eq(c.switches, 11); /* one by main, and the last one of each fiber */
-    ck_assert_uint_ge(c.runnable_max, 10);
-    ck_assert_uint_eq(c.runnable, 0);
-    weft_stats(&c);
-    ck_assert_uint_eq(c.switches, 0);
-    ck_assert_uint_eq(c.runnable_max, 0);
-    ck_assert_uint_eq(c.fibers_unawaited, 10);
-    ck_assert_int_eq(weft_sleep(0.05), 0); /* long enough that the backend waits */
-    weft_stats(&c);
-    ck_assert_uint_ge(c.polls, 1);
-    ck_assert_uint_ge(c.polls_blocking, 1);
-    ck_assert_uint_le(c.polls_blocking, c.polls);
-    weft_stats(&c);
-    ck_assert_uint_eq(c.polls, 0);
-    ck_assert_uint_eq(c.polls_blocking, 0);
-}
-END_TEST
-
-/* P15, T48, T56 */
-START_TEST(counters_of_resources_show_the_current_number)
-{
-    int fd[2];
-    weft_pipe(fd);
-    weft_counters c;
-    weft_stats(&c);
-    ck_assert_uint_eq(c.fibers, 0);
-    weft_fiber reader = weft_spin(read_byte, &fd[0]);
-    weft_fiber sleeper = weft_spin(sleep_briefly, NULL);
-    let_run();
-    weft_stats(&c);
-    ck_assert_uint_eq(c.fibers, 2);
-    ck_assert_uint_eq(c.ops_pending, 1);
-    ck_assert_uint_eq(c.timers, 1);
-    ck_assert_uint_ge(c.stacks - c.stacks_cached, 2);
-    ck_assert_int_eq(weft_cancel(reader), 0);
-    ck_assert_int_eq(weft_await(reader), -ECANCELED);
-    ck_assert_int_eq(weft_await(sleeper), 0);
-    weft_stats(&c);
-    ck_assert_uint_eq(c.fibers + c.ops_pending + c.timers + c.fibers_unawaited, 0);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
-}
-END_TEST
-
 static weft_value burn_then_suspend(void *arg)
 {
     (void)arg;
@@ -483,8 +430,6 @@ static const TTest *const *const tests[] = {
     &the_backtrace_of_a_waiting_main_fiber_has_its_functions_too,
     &fibers_that_never_ran_or_have_ended_have_no_backtrace,
     &the_switches_of_each_fiber_are_counted_from_0,
-    &counters_of_events_are_reset_when_they_are_read,
-    &counters_of_resources_show_the_current_number,
     &a_busy_fiber_has_cpu_time_while_accounting_is_on,
     &the_idle_function_is_called_before_each_wait_and_at_no_other_time,
 };

@@ -95,7 +95,7 @@ START_TEST(a_url_is_parsed_into_its_parts)
         ck_assert_str_eq(url.fragment, urls[i].fragment);
         ck_assert_int_eq(url.has_query, urls[i].has_query);
         weft_url_close(&url);
-        ck_assert_ptr_null(url.memory);
+        ck_assert_ptr_null(url.scheme);
     }
 }
 END_TEST

@@ -1,5 +1,6 @@
 /* Tests of weft_run, weft_system and weft_popen: input, output and status of programs. */
 #include "support/process_support.h"
+#include "support/result_support.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -27,6 +28,32 @@ START_TEST(a_filter_gets_its_input_and_returns_its_output)
     ck_assert_str_eq(got.out,
                      "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  -\n");
     weft_output_free(&got);
+}
+END_TEST
+
+static int fill_output(void *out, size_t size)
+{
+    weft_process_options o = {.out = WEFT_STDIO_NULL, .err = WEFT_STDIO_NULL};
+    return weft__run(ARGV("true"), NULL, 0, &o, out, size);
+}
+
+/* The output of a program with an older header has no field for stderr. */
+START_TEST(the_output_has_the_size_of_the_callers_struct)
+{
+    struct {
+        char *out;
+        size_t out_bytes;
+        uint64_t canary;
+    } got = {.canary = 42};
+    weft_process_options o = {.err = WEFT_STDIO_INHERIT};
+    size_t size = offsetof(weft_output, err);
+    ck_assert_int_eq(weft__run(ARGV("echo", "a"), NULL, 0, &o, (weft_output *)(void *)&got, size),
+                     0);
+    ck_assert_str_eq(got.out, "a\n");
+    weft__output_free((weft_output *)(void *)&got, size);
+    ck_assert_ptr_null(got.out);
+    ck_assert_uint_eq(got.canary, 42);
+    assert_result_is_sized(sizeof(weft_output), fill_output);
 }
 END_TEST
 
@@ -395,6 +422,7 @@ END_TEST
 
 static const TTest *const *const tests[] = {
     &a_filter_gets_its_input_and_returns_its_output,
+    &the_output_has_the_size_of_the_callers_struct,
     &a_failed_program_has_a_status_and_an_output,
     &megabytes_flow_in_both_directions_at_once,
     &megabytes_alternate_between_both_outputs,
