@@ -4,6 +4,7 @@
  */
 #include "core/cord/fork.h"
 
+#include "base/log.h"
 #include "core/cord/deadlock.h"
 #include "core/cord/handle.h"
 #include "core/cord/registry.h"
@@ -33,7 +34,7 @@ COLD void weft__diag_copy(void)
 {
     static atomic_flag was_printed = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&was_printed))
-        weft__diag("all calls fail in a child of fork(2); use weft_fork");
+        weft__log_stderr("all calls fail in a child of fork(2); use weft_fork");
 }
 
 COLD int weft__why_no_cord(void)
