@@ -70,6 +70,7 @@ void weft__fork_in_child(void)
     weft__registry_reset(NULL, NULL);
     weft__deadlock_reset(false);
     weft__cord_handles_reset();
+    weft__mailbox_bounds_reset();
 }
 
 void weft__fork_stop(void)
@@ -162,8 +163,8 @@ static void fiber_make_root(weft__fiber *f)
     f->live->awaiters = f->restarters = (weft__waitq){NULL};
     weft__exit_hooks_run(&f->monitors);
     f->is_daemon = f->is_unawaited = f->is_restarting = false;
-    if (f->mailbox != NULL)
-        f->mailbox->fifo.senders = (weft__waitq){NULL}; /* may contain requests of other threads */
+    if (f->mailbox != NULL) /* the senders may contain requests of other threads */
+        weft__mailbox_renew(f);
 }
 
 /* Reset the fields that other threads write. */
@@ -205,6 +206,7 @@ static void cord_renew_in_child(weft__cord *c)
     weft__registry_reset(c, abandon_cord);
     weft__deadlock_reset(true);
     weft__cord_handles_reset();
+    weft__mailbox_bounds_reset();
     cord_reset_shared(c);
     cord_remove_other_fibers(c, c->current);
     weft__cord_reopen(c);
