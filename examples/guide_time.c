@@ -1,4 +1,4 @@
-/* Deadlines and shields. docs/guide.md shows the functions of this file. */
+/* Deadlines, shields and retries. docs/guide.md shows the functions of this file. */
 #include <weft.h>
 
 #include <errno.h>
@@ -64,6 +64,26 @@ static weft_value hold_lease(void *arg)
     return rc;
 }
 
+/* Try again after a temporary error. A deadline around the call limits all attempts. */
+static weft_value dial_server(void *arg)
+{
+    int *refusals = arg; /* in place of weft_dial */
+    return --*refusals >= 0 ? -ECONNREFUSED : 7;
+}
+
+static bool is_temporary(int code, void *context)
+{
+    (void)context;
+    return code == -ECONNREFUSED || code == -ETIMEDOUT;
+}
+
+static weft_value dial_patiently(int refusals)
+{
+    weft_retry_options options = {
+        .attempts_max = 4, .first_s = 0.01, .jitter = 0.5, .should_retry = is_temporary};
+    return weft_retry(dial_server, &refusals, &options);
+}
+
 int main(void)
 {
     static int fd[2];
@@ -80,4 +100,6 @@ int main(void)
     weft_terminate(lease, 1.0);
     ssize_t n = weft_read(fd[0], data, sizeof data - 1);
     printf("shield: %.*s\n", (int)n, data);
+    printf("retry: %s\n", dial_patiently(3) == 7 ? "connected" : "refused");
+    printf("retry: %s\n", dial_patiently(4) == 7 ? "connected" : "refused");
 }

@@ -26,6 +26,7 @@
 #include <weft/group.h>
 #include <weft/io.h>
 #include <weft/local.h>
+#include <weft/log.h>
 #include <weft/mailbox.h>
 #include <weft/net.h>
 #include <weft/offload.h>

@@ -10,14 +10,15 @@
  * Fibers never move between cords. Cords communicate by weft_tell, weft_schedule, events, shared
  * channels (weft_chan_new_shared) and the functions of this header. Fibers of any cord may call all
  * of these functions. A plain thread is a thread that is not a cord. A plain thread may call
- * weft_cord_spin, weft_cord_cancel, weft_tell, weft_schedule, weft_event_set, weft_stats_of and
- * weft_stats_total. The plain thread becomes a cord only if the call records an error for
- * weft_error().
+ * weft_cord_spin, weft_cord_cancel, weft_tell, weft_try_tell, weft_schedule, weft_event_set,
+ * weft_stats_of and weft_stats_total. The plain thread becomes a cord only if the call records an
+ * error for weft_error().
  *
  * A cord that receives too many messages still runs its own fibers, timers and I/O. While 16,384
- * messages are pending in a cord, weft_tell waits. weft_schedule and weft_cord_spin then fail
- * with -EAGAIN. The limit does not apply to weft_cord_call, joins, cancellations, events and shared
- * channels. For these operations, the number of waiting fibers limits the number of messages.
+ * messages are pending in a cord, weft_tell waits. weft_try_tell, weft_schedule and weft_cord_spin
+ * then fail with -EAGAIN. The limit does not apply to weft_cord_call, joins, cancellations, events
+ * and shared channels. For these operations, the number of waiting fibers limits the number of
+ * messages.
  *
  * A descriptor is not bound to a cord. To hand over a descriptor that a cord has used, first call
  * weft_fd_release in that cord. Then send the number to the other cord. See io.h for the rules.

@@ -43,12 +43,18 @@ WEFT_SWITCHPOINT int weft_tell(weft_fiber fiber, weft_value value);
 /**
  * Like weft_tell, but without waiting.
  *
+ * Any thread may call this function. The call never switches. For a fiber of another thread, the
+ * call returns 0 when the message has been sent. Such a message has a place in the mailbox, even
+ * before the message arrives. Messages of one sender arrive in the order of sending, also if the
+ * sender calls both weft_tell and weft_try_tell. The message is lost in the cases that weft_tell
+ * names.
+ *
  * Returns 0, or:
- * -EAGAIN if the mailbox is full
+ * -EAGAIN if the mailbox is bounded, and full with the messages that have not arrived yet
+ * -EAGAIN if the fiber belongs to another thread, and 16,384 messages are pending in that thread
  * -EINVAL if value is an error code
  * -ENOMEM if memory is exhausted
  * -ESRCH if the fiber has ended
- * -EXDEV if the fiber belongs to another thread
  */
 WEFT_API int weft_try_tell(weft_fiber fiber, weft_value value);
 

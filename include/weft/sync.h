@@ -306,11 +306,31 @@ typedef struct weft_throttle {
  */
 WEFT_API int weft_throttle_open(weft_throttle *throttle, double rate);
 
+/* Options of weft_throttle_open_with. All-zero is the default. */
+typedef struct weft_throttle_options {
+    size_t burst; /* calls that pass at once after an idle time; 0: 1 */
+} weft_throttle_options;
+
+/**
+ * Like weft_throttle_open, but with options.
+ *
+ * The throttle is a bucket of burst tokens. Each call takes a token, and waits while the bucket is
+ * empty. The throttle adds rate tokens per second until the bucket is full. The bucket is full at
+ * the beginning. So burst calls pass at once after an idle time, and never more. In the long run,
+ * rate calls pass per second. If options is NULL, the defaults apply.
+ *
+ * Returns 0, or:
+ * -EINVAL if burst is greater than 2^32 - 1
+ * -EINVAL if rate is not greater than 0
+ */
+WEFT_API int weft_throttle_open_with(weft_throttle *throttle, double rate,
+                                     const weft_throttle_options *options);
+
 /**
  * Wait until a throttle admits the caller.
  *
- * The first call does not wait. Waiting fibers continue in FIFO order. A cancelled wait does not
- * delay the remaining fibers.
+ * The first call does not wait. With a burst, the first calls do not wait. Waiting fibers continue
+ * in FIFO order. A cancelled wait does not delay the remaining fibers.
  *
  * Returns 0, or:
  * -EINVAL if the throttle is not open

@@ -1,5 +1,5 @@
 /*
- * The clock, sleeping, and functions that run later or periodically.
+ * The clock, sleeping, and functions that run later, periodically, or again after a failure.
  *
  * Times are in seconds and have the type double. The clock is monotonic and belongs to the backend.
  * On the sim backend, the clock is virtual. If no fiber can run, the virtual clock jumps to the
@@ -99,6 +99,40 @@ WEFT_API weft_fiber weft_spin_loop(weft_fn *fn, void *arg, double rate);
  * -EINVAL if rate is 0, negative or NaN
  */
 WEFT_SWITCHPOINT int weft_throttled_loop(weft_fn *fn, void *arg, double rate, size_t count);
+
+/* Options of weft_retry. All-zero is the default. */
+typedef struct weft_retry_options {
+    unsigned attempts_max; /* calls of fn, including the first; 0: 5; UINT_MAX: unlimited */
+    double first_s;        /* the delay after the first call; 0: 0.1 s */
+    double factor;         /* each delay is this factor times the previous delay; 0: 2 */
+    double delay_s_max;    /* the longest delay; 0: 60 s; INFINITY: unlimited */
+    /*
+     * The share of each delay that is random, 0 to 1. With 0.25, a delay has 75 to 100 percent of
+     * its length. Use a jitter if many processes retry at the same time. 0: none.
+     */
+    double jitter;
+    /* Return whether an error is temporary. NULL: all errors are temporary. */
+    bool (*should_retry)(int code, void *context);
+    void *context; /* the argument of should_retry */
+} weft_retry_options;
+
+/**
+ * Call fn(arg) until it succeeds, with growing delays after failures.
+ *
+ * The call runs fn in the calling fiber. If options is NULL, the defaults apply. Each delay counts
+ * from the end of the failed call. On the sim backend, WEFT_SEED determines the jitter.
+ *
+ * The call ends at once if the caller is cancelled or interrupted during a delay, or before a
+ * delay. So a cancelled caller never calls fn again. Before each further call of fn, weft clears
+ * the last error. If fn fails for the last time without a message, weft records a message.
+ *
+ * Returns the value of fn, the error of the last call of fn, the error of the wait, or:
+ * -EINVAL if factor is not 0, and less than 1, INFINITY or NaN
+ * -EINVAL if first_s or delay_s_max is negative or NaN, or first_s is INFINITY
+ * -EINVAL if fn is NULL
+ * -EINVAL if jitter is not in 0..1
+ */
+WEFT_SWITCHPOINT weft_value weft_retry(weft_fn *fn, void *arg, const weft_retry_options *options);
 
 WEFT_END
 

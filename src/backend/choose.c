@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 
 #include "arch/sanitizers.h"
+#include "base/log.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ static void warn_unknown(const char *name)
     for (size_t i = 0; i < TYPES_COUNT; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
                                  types[i]->name);
-    dprintf(STDERR_FILENO, "weft: WEFT_BACKEND=%s is not built in (built in: %s)\n", name, names);
+    weft__log(LOG_WARNING, "WEFT_BACKEND=%s is not built in (built in: %s)", name, names);
 }
 
 static const weft__backend_type *type_find(const char *name)
@@ -48,8 +49,8 @@ static void warn_not_opened(const char *name, int error, const weft__backend_typ
 {
     static atomic_flag is_warned = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&is_warned))
-        dprintf(STDERR_FILENO, "weft: WEFT_BACKEND=%s cannot be opened: %s; using %s\n", name,
-                strerror(-error), instead != NULL ? instead->name : "none");
+        weft__log(LOG_WARNING, "WEFT_BACKEND=%s cannot be opened: %s; using %s", name,
+                  strerror(-error), instead != NULL ? instead->name : "none");
 }
 
 /* Return the reason in static memory of the thread. The next call overwrites the text. */

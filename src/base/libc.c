@@ -6,21 +6,44 @@
 #include <stdlib.h>
 
 #ifndef WEFT_HAS_BACKTRACE
+#define ADDRESS_BYTES (2 + 2 * sizeof(void *) + 1) /* "0x", the digits, and one more byte */
+
+/* Write "0x" and the digits in front of `end`. Return the first byte. */
+static char *address_format(const void *address, char *end)
+{
+    uintptr_t value = (uintptr_t)address;
+    do {
+        *--end = "0123456789abcdef"[value & 15];
+        value >>= 4;
+    } while (value != 0);
+    *--end = 'x';
+    *--end = '0';
+    return end;
+}
+
 void backtrace_symbols_fd(void *const *addresses, int n, int fd)
 {
     for (int i = 0; i < n; i++) {
-        char text[2 + 2 * sizeof(void *) + 1], *digit = text + sizeof text;
-        uintptr_t value = (uintptr_t)addresses[i];
-        *--digit = '\n';
-        do {
-            *--digit = "0123456789abcdef"[value & 15];
-            value >>= 4;
-        } while (value != 0);
-        *--digit = 'x';
-        *--digit = '0';
-        if (write(fd, digit, (size_t)(text + sizeof text - digit)) < 0)
+        char text[ADDRESS_BYTES], *newline = text + sizeof text - 1;
+        *newline = '\n';
+        const char *first = address_format(addresses[i], newline);
+        if (write(fd, first, (size_t)(newline + 1 - first)) < 0)
             return;
     }
+}
+
+char **backtrace_symbols(void *const *addresses, int n)
+{
+    char **names = malloc((size_t)n * (sizeof *names + ADDRESS_BYTES));
+    if (names == NULL)
+        return NULL;
+    char *text = (char *)(names + n);
+    for (int i = 0; i < n; i++) {
+        text += ADDRESS_BYTES;
+        text[-1] = '\0';
+        names[i] = address_format(addresses[i], text - 1);
+    }
+    return names;
 }
 #endif
 

@@ -34,6 +34,9 @@ static inline int backtrace(void **out, int n)
 
 /* Write n addresses to fd, one per line. A signal handler may call this function. */
 void backtrace_symbols_fd(void *const *addresses, int n, int fd);
+
+/* Return n addresses as text, in one block from malloc. Return NULL if memory is exhausted. */
+char **backtrace_symbols(void *const *addresses, int n);
 #endif
 
 #ifdef WEFT_HAS_PIDFD_OPEN

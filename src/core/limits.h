@@ -266,6 +266,12 @@
 #define WEFT__WATCHDOG_FRAMES_MAX 32
 
 /*
+ * The maximal size of a report for a log function (weft_log_fn). The tree of fibers in a deadlock
+ * report has no other bound. 1 MiB has room for some 500 fibers with backtraces.
+ */
+#define WEFT__REPORT_BYTES_MAX (1 << 20)
+
+/*
  * The period of the shares of CPU time, in ns (debug/top.h). The weight of a period is half the
  * weight of the next period. Two periods must fit in 32 bits.
  */

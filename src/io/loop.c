@@ -72,7 +72,7 @@ static int accept_recover(accept_source *source, int error)
     if (!is_shortage(error))
         return error;
     if (!source->is_shortage_reported)
-        weft__diag("weft_accept_loop: %s; retrying", strerror(-error));
+        weft__diag(LOG_WARNING, "weft_accept_loop: %s; retrying", strerror(-error));
     source->is_shortage_reported = true;
     return weft_sleep(SHORTAGE_PAUSE_S);
 }

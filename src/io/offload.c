@@ -224,7 +224,7 @@ weft_value weft_offload_copy(weft_fn *fn, void *arg, size_t bytes)
 static void record_detached_error(const call *c, int code)
 {
     if (!atomic_exchange(&has_reported, true))
-        weft__diag("weft_offload_go: the call has failed: %s: %d (%s)",
+        weft__diag(LOG_ERR, "weft_offload_go: the call has failed: %s: %d (%s)",
                    c->error != NULL ? c->error->info.message : "no message", code,
                    weft__error_text(code));
     atomic_fetch_add(&go_errors, 1);

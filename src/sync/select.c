@@ -55,12 +55,7 @@ bool weft__random_pick(weft__cord *c, uint32_t count)
 {
     if (LIKELY(count == 1))
         return true;
-    /*
-     * The linear congruential generator of Knuth's MMIX. Any initial state is valid. The upper 32
-     * bits are more random than the lower 32 bits.
-     */
-    c->random = c->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (c->random >> 32) * count >> 32 == 0;
+    return (weft__cord_random(c) >> 32) * count >> 32 == 0;
 }
 
 intptr_t weft__clause_submit(weft__cord *c, const weft_clause *clause, weft__op *op)

@@ -284,6 +284,176 @@ START_TEST(the_process_may_end_while_fibers_wait_for_a_throttle)
 }
 END_TEST
 
+static void open_burst(double rate, size_t burst)
+{
+    weft_throttle_options options = {.burst = burst};
+    ck_assert_int_eq(weft_throttle_open_with(&throttle, rate, &options), 0);
+}
+
+/* Return the number of calls that pass without waiting. */
+static int passes_now(void)
+{
+    int n = 0;
+    WEFT_MOVE_ON_AFTER(0) {
+        while (weft_throttle_wait(&throttle) == 0)
+            n++;
+    }
+    return n;
+}
+
+START_TEST(without_a_burst_one_call_passes_at_once)
+{
+    ck_assert_int_eq(weft_throttle_open_with(&throttle, 0.001, NULL), 0);
+    ck_assert_int_eq(passes_now(), 1);
+    open_burst(0.001, 0);
+    ck_assert_int_eq(passes_now(), 1);
+    open_burst(0.001, 1);
+    ck_assert_int_eq(passes_now(), 1);
+}
+END_TEST
+
+START_TEST(a_burst_passes_at_once_and_never_more)
+{
+    open_burst(0.001, 5);
+    ck_assert_int_eq(passes_now(), 5);
+    ck_assert_int_eq(passes_now(), 0);
+}
+END_TEST
+
+START_TEST(a_burst_is_available_again_after_an_idle_time)
+{
+    open_burst(1000, 4);
+    for (int idle = 4; idle <= 64; idle *= 4) {
+        passes_now();
+        weft_sleep(idle * 0.001 + 1e-6);
+        int n = passes_now();
+        ck_assert_int_ge(n, 4);
+        if (is_sim())
+            ck_assert_int_eq(n, 4);
+    }
+}
+END_TEST
+
+START_TEST(a_short_idle_time_adds_one_token_per_interval)
+{
+    if (!is_sim()) /* other clocks may be late at any time */
+        return;
+    open_burst(1000, 4);
+    ck_assert_int_eq(passes_now(), 4);
+    weft_sleep(0.0025);
+    ck_assert_int_eq(passes_now(), 2);
+    weft_sleep(0.0006); /* the half interval has counted */
+    ck_assert_int_eq(passes_now(), 1);
+}
+END_TEST
+
+START_TEST(after_a_burst_passes_happen_at_the_rate)
+{
+    open_burst(RATE, 3);
+    double begin = weft_now();
+    for (int i = 0; i < 10; i++)
+        ck_assert_int_eq(pass_throttle(""), 0);
+    for (int i = 0; i < 10; i++)
+        assert_apart(begin, passed[i], i < 3 ? 0 : i - 2);
+}
+END_TEST
+
+START_TEST(the_long_run_rate_is_exact)
+{
+    enum { PASSES = 1000, BURST = 7 };
+    open_burst(10000, BURST);
+    double begin = weft_now();
+    for (int i = 0; i < PASSES; i++)
+        ck_assert_int_eq(weft_throttle_wait(&throttle), 0);
+    double took = weft_now() - begin, expected = (PASSES - BURST) / 10000.0;
+    ck_assert_double_ge(took, expected - 1e-9);
+    if (is_sim())
+        ck_assert_double_le(took, expected + 1e-4);
+}
+END_TEST
+
+START_TEST(waiters_pass_in_fifo_order_after_a_burst)
+{
+    open_burst(RATE, 2);
+    double begin = weft_now();
+    static char *const names[] = {"a", "b", "c", "d", "e"};
+    for (int i = 0; i < 5; i++)
+        weft_spin(pass_throttle, names[i]);
+    ck_assert_int_eq(weft_await_children(), 0);
+    ck_assert_trail("abcde");
+    for (int i = 0; i < 5; i++)
+        assert_apart(begin, passed[i], i < 2 ? 0 : i - 1);
+}
+END_TEST
+
+/* Let `count` fibers wait for an empty bucket, and handle no timers for some intervals. */
+static double wait_late(int count, double intervals)
+{
+    open_burst(RATE, 3);
+    double begin = weft_now();
+    for (int i = 0; i < 3; i++)
+        pass_throttle("0");
+    for (int i = 0; i < count; i++)
+        spin_throttle_waiter("x");
+    compute_for(intervals);
+    ck_assert_int_eq(weft_await_children(), 0);
+    return begin;
+}
+
+START_TEST(late_tokens_let_several_waiters_pass_and_keep_the_rate)
+{
+    double begin = wait_late(5, 2.5);
+    for (int i = 3; i < 8; i++)
+        ck_assert_double_ge(passed[i] - begin, (i - 2) / RATE - 1e-9);
+    if (!is_sim())
+        return;
+    assert_apart(passed[3], passed[4], 0); /* two tokens had arrived */
+    assert_apart(begin, passed[5], 3);     /* the others keep their times */
+    assert_apart(begin, passed[6], 4);
+    assert_apart(begin, passed[7], 5);
+}
+END_TEST
+
+START_TEST(after_a_long_delay_not_more_than_a_burst_passes)
+{
+    wait_late(5, 20.5);
+    if (!is_sim())
+        return;
+    assert_apart(passed[3], passed[5], 0); /* a burst of 3 */
+    assert_apart(passed[3], passed[6], 1);
+    assert_apart(passed[3], passed[7], 2);
+}
+END_TEST
+
+START_TEST(a_cancelled_waiter_takes_no_token)
+{
+    open_burst(RATE, 2);
+    double begin = weft_now();
+    pass_throttle("0");
+    pass_throttle("1");
+    weft_fiber a = spin_throttle_waiter("a");
+    weft_fiber b = spin_throttle_waiter("b");
+    weft_cancel(a);
+    ck_assert_int_eq(weft_await(a), -ECANCELED);
+    ck_assert_int_eq(weft_await(b), 0);
+    ck_assert_trail("01b");
+    assert_apart(begin, passed[2], 1);
+}
+END_TEST
+
+START_TEST(a_burst_beyond_32_bits_is_refused)
+{
+    weft_throttle_options options = {.burst = UINT32_MAX};
+    ck_assert_int_eq(weft_throttle_open_with(&throttle, 1, &options), 0);
+    ck_assert_int_eq(weft_throttle_open_with(&throttle, 0, &options), -EINVAL);
+    if (sizeof(size_t) > 4) {
+        options.burst += 1;
+        ck_assert_int_eq(weft_throttle_open_with(&throttle, 1, &options), -EINVAL);
+        ck_assert_any_error(-EINVAL);
+    }
+}
+END_TEST
+
 static const TTest *const *const tests[] = {
     &a_throttle_must_be_open_and_have_a_rate,
     &the_first_pass_does_not_wait,
@@ -299,6 +469,17 @@ static const TTest *const *const tests[] = {
     &an_extremely_low_rate_waits_forever,
     &main_suspends_until_all_have_passed_but_not_for_daemons,
     &the_process_may_end_while_fibers_wait_for_a_throttle,
+    &without_a_burst_one_call_passes_at_once,
+    &a_burst_passes_at_once_and_never_more,
+    &a_burst_is_available_again_after_an_idle_time,
+    &a_short_idle_time_adds_one_token_per_interval,
+    &after_a_burst_passes_happen_at_the_rate,
+    &the_long_run_rate_is_exact,
+    &waiters_pass_in_fifo_order_after_a_burst,
+    &late_tokens_let_several_waiters_pass_and_keep_the_rate,
+    &after_a_long_delay_not_more_than_a_burst_passes,
+    &a_cancelled_waiter_takes_no_token,
+    &a_burst_beyond_32_bits_is_refused,
 };
 
 int main(void)

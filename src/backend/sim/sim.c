@@ -11,6 +11,7 @@
 #include "backend/sim/net.h"
 #include "backend/syscall/call.h"
 #include "base/libc.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -81,7 +82,7 @@ static bool read_seed(uint64_t *seed)
     *seed = strtoull(text, &end, 0);
     if (*end == '\0')
         return true;
-    dprintf(STDERR_FILENO, "weft: WEFT_SEED=%s is not a number: ignored\n", text);
+    weft__log(LOG_WARNING, "WEFT_SEED=%s is not a number: ignored", text);
     return false;
 }
 

@@ -160,7 +160,7 @@ struct weft__cord {
     weft__busy_poll inbox_poll;    /* see inbox_poll.h */
     unsigned foreign_checks;       /* waits for foreign threads since a fiber last ran */
     uint32_t ops_in_a_row;         /* consecutive operations that completed without a switch */
-    /* The random state of weft_select. The state starts at 0, so that runs are repeatable. */
+    /* The state of weft__cord_random. The state starts at 0, so that runs are repeatable. */
     uint64_t random;
 };
 
@@ -217,6 +217,15 @@ static inline weft__cord *weft__cord_here(void)
 {
     weft__cord *c = weft__cord_self;
     return LIKELY(c != NULL) ? c : weft__cord_adopt();
+}
+
+/*
+ * Return a random number. The upper 32 bits are more random than the lower 32 bits. This is the
+ * linear congruential generator of Knuth's MMIX. Any initial state is valid.
+ */
+static inline uint64_t weft__cord_random(weft__cord *c)
+{
+    return c->random = c->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 }
 
 /* Return true if a free record may keep its stack for the next fiber. */

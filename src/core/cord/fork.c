@@ -4,6 +4,7 @@
  */
 #include "core/cord/fork.h"
 
+#include "base/log.h"
 #include "core/cord/deadlock.h"
 #include "core/cord/handle.h"
 #include "core/cord/registry.h"
@@ -33,7 +34,7 @@ COLD void weft__diag_copy(void)
 {
     static atomic_flag was_printed = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&was_printed))
-        weft__diag("all calls fail in a child of fork(2); use weft_fork");
+        weft__log_stderr("all calls fail in a child of fork(2); use weft_fork");
 }
 
 COLD int weft__why_no_cord(void)
@@ -69,6 +70,7 @@ void weft__fork_in_child(void)
     weft__registry_reset(NULL, NULL);
     weft__deadlock_reset(false);
     weft__cord_handles_reset();
+    weft__mailbox_bounds_reset();
 }
 
 void weft__fork_stop(void)
@@ -161,8 +163,8 @@ static void fiber_make_root(weft__fiber *f)
     f->live->awaiters = f->restarters = (weft__waitq){NULL};
     weft__exit_hooks_run(&f->monitors);
     f->is_daemon = f->is_unawaited = f->is_restarting = false;
-    if (f->mailbox != NULL)
-        f->mailbox->fifo.senders = (weft__waitq){NULL}; /* may contain requests of other threads */
+    if (f->mailbox != NULL) /* the senders may contain requests of other threads */
+        weft__mailbox_renew(f);
 }
 
 /* Reset the fields that other threads write. */
@@ -205,6 +207,7 @@ static void cord_renew_in_child(weft__cord *c)
     weft__stats_reset_ended();
     weft__deadlock_reset(true);
     weft__cord_handles_reset();
+    weft__mailbox_bounds_reset();
     cord_reset_shared(c);
     cord_remove_other_fibers(c, c->current);
     weft__cord_reopen(c);

@@ -436,7 +436,8 @@ static bool handle_close_at_exit(uint32_t i, bool has_ended)
     const weft__cord_handle *h = handles.by_index[i];
     bool has_failed = handle_failed_unjoined(h);
     if (!has_ended)
-        weft__diag("thread #%llu '%s' has not ended; the process ends without this thread",
+        weft__diag(LOG_WARNING,
+                   "thread #%llu '%s' has not ended; the process ends without this thread",
                    (unsigned long long)h->id, h->name);
     if (has_failed)
         weft__diag_unhandled(h->error, (int)h->value);

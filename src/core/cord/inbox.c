@@ -267,3 +267,36 @@ int weft__cord_send(weft_fiber fiber, weft_value value,
     weft__registry_release(index);
     return rc;
 }
+
+/* Like weft__cord_send_if. The caller must have acquired c. */
+static int inbox_send_if(weft__cord *c, const weft__remote_msg *msg,
+                         int (*admit)(weft__cord *c, weft__remote_msg *msg))
+{
+    if (!may_have_fiber(c, msg->fiber))
+        return -ESRCH;
+    if (weft__inbox_is_full(c))
+        return -EAGAIN;
+    slab_msg *s = msg_alloc();
+    if (s == NULL)
+        return -ENOMEM;
+    s->msg = *msg;
+    int rc = admit(c, &s->msg);
+    if (rc == 0)
+        weft__inbox_push(c, &s->msg);
+    else
+        weft__remote_msg_free(weft__cord_self, &s->msg);
+    return rc;
+}
+
+int weft__cord_send_if(weft_fiber fiber, weft_value value,
+                       void (*deliver)(weft__cord *c, weft__remote_msg *msg),
+                       int (*admit)(weft__cord *c, weft__remote_msg *msg))
+{
+    uint32_t index = weft__fiber_cord(fiber);
+    weft__cord *c = fiber != 0 ? weft__registry_acquire(index) : NULL;
+    if (c == NULL)
+        return missing_cord_error();
+    int rc = inbox_send_if(c, &(weft__remote_msg){NULL, deliver, fiber, value}, admit);
+    weft__registry_release(index);
+    return rc;
+}

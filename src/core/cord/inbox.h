@@ -74,6 +74,15 @@ void weft__inbox_push(weft__cord *c, weft__remote_msg *msg);
 int weft__cord_send(weft_fiber fiber, weft_value value,
                     void (*deliver)(weft__cord *c, weft__remote_msg *msg), bool fails_if_bounded);
 
+/*
+ * Like weft__cord_send, but call admit before the message is sent. If admit returns an error, the
+ * call fails with this error. admit may change the delivery function. After admit has returned 0,
+ * the message is sent.
+ */
+int weft__cord_send_if(weft_fiber fiber, weft_value value,
+                       void (*deliver)(weft__cord *c, weft__remote_msg *msg),
+                       int (*admit)(weft__cord *c, weft__remote_msg *msg));
+
 /* Free a message that weft__cord_send allocated. c is the argument of deliver. */
 void weft__remote_msg_free(weft__cord *c, weft__remote_msg *msg);
 

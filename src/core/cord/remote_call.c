@@ -56,7 +56,8 @@ static void deliver_spawn(weft__cord *c, weft__remote_msg *msg)
     weft__fiber *f;
     int rc = spawn_create_fiber(c, s, &f);
     if (rc < 0 && c != NULL)
-        weft__diag("weft_cord_spin: cannot create fiber '%s': %s", s->name, weft__error_text(rc));
+        weft__diag(LOG_ERR, "weft_cord_spin: cannot create fiber '%s': %s", s->name,
+                   weft__error_text(rc));
     if (rc < 0)
         drop_arg(s->options.drop, s->arg);
     free(s);

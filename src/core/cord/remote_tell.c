@@ -1,8 +1,9 @@
 /*
- * weft_tell to fibers of other threads. Usually, the sender sends one remote message without a
- * reply.
+ * weft_tell and weft_try_tell to fibers of other threads. Usually, the sender sends one remote
+ * message without a reply. weft_try_tell always does so. If the mailbox is bounded, weft_try_tell
+ * first reserves a place in the mailbox (mailbox_bound.h).
  *
- * If the inbox of the receiving cord is full, or the cord has a bounded mailbox, the sender sends a
+ * If the inbox of the receiving cord is full, or the cord has a bounded mailbox, weft_tell sends a
  * request instead. The request waits in the receiving cord until the mailbox has space. The
  * receiving cord then sends the request back as the reply. A sending fiber waits for the reply. A
  * thread without fibers blocks on a semaphore. If the sending fiber is cancelled during the wait,
@@ -119,12 +120,83 @@ static bool leave_reply(weft__fiber *f)
     return false;
 }
 
+/* A remote message that has arrived and waits for space in the mailbox. */
+typedef struct delayed_msg {
+    weft__waiter waiter; /* in the senders of the mailbox */
+    weft__mailbox *mailbox;
+    weft_value value;
+    bool is_reserved; /* the message has a place (mailbox_bound.h) */
+} delayed_msg;
+
+/* The value is in the mailbox, or the mailbox ends. */
+static void delayed_on_wake(weft__waiter *w, weft_value value)
+{
+    (void)value;
+    delayed_msg *d = CONTAINER_OF(w, delayed_msg, waiter);
+    d->mailbox->delayed--;
+    if (d->is_reserved)
+        weft__mailbox_bound_release(&d->mailbox->bound);
+    free(d);
+}
+
+/* Let a message wait for space. Return false if memory is exhausted. */
+static bool mailbox_delay(weft__mailbox *m, weft_value value, bool is_reserved)
+{
+    delayed_msg *d = malloc(sizeof *d);
+    if (d == NULL)
+        return false;
+    *d = (delayed_msg){.mailbox = m, .value = value, .is_reserved = is_reserved};
+    d->waiter = (weft__waiter){.on_wake = delayed_on_wake, .data = &d->value, .how = WEFT__TAIL};
+    weft__waitq_join(&m->fifo.senders, &d->waiter);
+    m->delayed++;
+    return true;
+}
+
+/*
+ * Deliver a message without a place. If earlier messages wait for space, the message waits behind
+ * them, because they may have the same sender. Otherwise the bound does not apply: the mailbox was
+ * unbounded when the message was sent.
+ */
 static void deliver_message(weft__cord *c, weft__remote_msg *msg)
 {
     weft__fiber *f = c != NULL ? weft__fiber_find(c, msg->fiber) : NULL;
-    if (f != NULL && f->phase != WEFT__ENDED)
-        weft__mailbox_force(c, f, msg->value);
+    if (f != NULL && f->phase != WEFT__ENDED) {
+        weft__mailbox *m = f->mailbox;
+        if (LIKELY(m == NULL || m->delayed == 0) || !mailbox_delay(m, msg->value, false))
+            weft__mailbox_force(c, f, msg->value);
+    }
     weft__remote_msg_free(c, msg);
+}
+
+/* Deliver a message with a place. A fiber of this thread may have taken the place meanwhile. */
+static void deliver_reserved(weft__cord *c, weft__remote_msg *msg)
+{
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, msg->fiber) : NULL;
+    if (f != NULL && f->phase != WEFT__ENDED) {
+        weft__mailbox *m = f->mailbox; /* the mailbox of a living fiber remains */
+        int rc = weft__mailbox_bound_put(c, &m->bound, &m->fifo, msg->value);
+        if (rc == -EAGAIN && !mailbox_delay(m, msg->value, true)) {
+            weft__mailbox_force(c, f, msg->value);
+            weft__mailbox_bound_release(&m->bound);
+        }
+    }
+    weft__remote_msg_free(c, msg);
+}
+
+/* Reserve a place for a message that is about to be sent, if the mailbox is bounded. */
+static int message_reserve(weft__cord *c, weft__remote_msg *msg)
+{
+    if (atomic_load_explicit(&c->bounded_mailboxes, memory_order_relaxed) == 0)
+        return 0;
+    weft__reservation result = weft__mailbox_bound_reserve(msg->fiber);
+    if (result == WEFT__RESERVED)
+        msg->deliver = deliver_reserved;
+    return result == WEFT__NO_PLACE ? -EAGAIN : 0;
+}
+
+int weft__remote_try_tell(weft_fiber fiber, weft_value value)
+{
+    return weft__cord_send_if(fiber, value, deliver_message, message_reserve);
 }
 
 /*

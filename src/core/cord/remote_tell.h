@@ -7,4 +7,7 @@
 /* Like weft_tell, for an id that no fiber of the calling thread has. */
 int weft__remote_tell(weft_fiber fiber, weft_value value);
 
+/* Like weft_try_tell, for an id that no fiber of the calling thread has. */
+int weft__remote_try_tell(weft_fiber fiber, weft_value value);
+
 #endif

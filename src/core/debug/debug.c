@@ -124,28 +124,43 @@ int weft_backtrace(weft_fiber fiber, void **out, size_t n)
 
 static const char *const state_names[] = {"running", "runnable", "waiting", "dead"};
 
-static void dump_fiber(weft__cord *c, weft__fiber *f, int depth, int fd)
+static void dump_fiber(weft__cord *c, weft__fiber *f, int depth, weft__report *r)
 {
     weft_info i;
     weft__fiber_info(c, f, &i);
     int indent = 2 * (depth < 32 ? depth : 32);
-    weft__print(fd, "%*s#%llu '%s' %s%s%s", indent, "", (unsigned long long)i.id, i.name,
-                state_names[i.state], i.state == WEFT_WAITING ? " for " : "", i.waits_for);
+    weft__report_print(r, "%*s#%llu '%s' %s%s%s", indent, "", (unsigned long long)i.id, i.name,
+                       state_names[i.state], i.state == WEFT_WAITING ? " for " : "", i.waits_for);
     if (i.waits_for_fiber != 0)
-        weft__print(fd, " #%llu '%s'", (unsigned long long)i.waits_for_fiber,
-                    weft_name_of(i.waits_for_fiber));
+        weft__report_print(r, " #%llu '%s'", (unsigned long long)i.waits_for_fiber,
+                           weft_name_of(i.waits_for_fiber));
     if (i.state == WEFT_WAITING)
-        weft__print(fd, ", %.3f s", i.waiting_s);
+        weft__report_print(r, ", %.3f s", i.waiting_s);
     if (i.stack_bytes > 0)
-        weft__print(fd, "; stack %zu of %zu KiB", i.stack_used >> 10, i.stack_bytes >> 10);
+        weft__report_print(r, "; stack %zu of %zu KiB", i.stack_used >> 10, i.stack_bytes >> 10);
     if (c->is_accounting)
-        weft__print(fd, "; %.6f s of CPU", i.cpu_s);
-    weft__print(fd, "; %llu switches%s%s\n", (unsigned long long)i.switches,
-                i.is_daemon ? "; daemon" : "", i.is_parked ? "; parked" : "");
+        weft__report_print(r, "; %.6f s of CPU", i.cpu_s);
+    weft__report_print(r, "; %llu switches%s%s\n", (unsigned long long)i.switches,
+                       i.is_daemon ? "; daemon" : "", i.is_parked ? "; parked" : "");
     void *at[FRAMES_SHOWN];
     int n = frames_of(c, f, at, FRAMES_SHOWN);
     if (n > 0)
-        backtrace_symbols_fd(at, n, fd);
+        weft__report_frames(r, at, n);
+}
+
+int weft__dump(weft__cord *c, weft__report *r)
+{
+    weft__cord_update_time(c);
+    int rc = weft__report_print(
+        r, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
+        weft__cord_fibers(c), weft__runqueue_count(&c->runqueue), c->wheel.count,
+        c->backend->pending, c->backend->type->name);
+    if (rc < 0)
+        return rc;
+    int depth = 0;
+    for (weft__fiber *f = c->main; f != NULL; f = tree_next(f, &depth))
+        dump_fiber(c, f, depth, r);
+    return 0;
 }
 
 int weft_dump(int fd)
@@ -153,15 +168,5 @@ int weft_dump(int fd)
     weft__cord *c = weft__cord_here();
     if (c == NULL)
         return weft__no_cord();
-    weft__cord_update_time(c);
-    int rc =
-        weft__print(fd, "weft: %u fibers and main, %u runnable, %zu timers, %zu operations (%s)\n",
-                    weft__cord_fibers(c), weft__runqueue_count(&c->runqueue), c->wheel.count,
-                    c->backend->pending, c->backend->type->name);
-    if (rc < 0)
-        return rc;
-    int depth = 0;
-    for (weft__fiber *f = c->main; f != NULL; f = tree_next(f, &depth))
-        dump_fiber(c, f, depth, fd);
-    return 0;
+    return weft__dump(c, &WEFT__REPORT_TO(fd));
 }

@@ -1,21 +1,21 @@
-/* Diagnostics that weft prints to stderr: deadlocks, unhandled errors, errors in the program. */
+/* Messages that weft prints without a request: deadlocks, unhandled errors, mistakes. */
 #ifndef WEFT_CORE_DEBUG_DIAG_H
 #define WEFT_CORE_DEBUG_DIAG_H
 
 #include "core/cord/cord.h"
+#include "core/debug/report.h"
 #include "core/fiber/error.h"
 
 #include <weft/debug.h>
 
 /*
- * Format a text, and write at most 511 bytes of the text to a descriptor, with one write. The
- * function does not use stdio streams, because the reported fiber may hold the lock of a stream.
- * Returns 0, or the error that write returned.
+ * Pass a message to the log function (weft_set_log), else to stderr. level is a level of syslog(3).
+ * The message has at most 504 bytes.
  */
-int weft__print(int fd, const char *format, ...) WEFT_PRINTF(2, 3);
+void weft__diag(int level, const char *format, ...) WEFT_PRINTF(2, 3);
 
-/* Print "weft: ", a formatted text and a newline to stderr, with one write. */
-void weft__diag(const char *format, ...) WEFT_PRINTF(1, 2);
+/* Print the tree of fibers. Return 0, or the error of the first write. */
+int weft__dump(weft__cord *c, weft__report *r);
 
 /*
  * Report the number of unawaited children of a parent, once per process. `child` is one of these

@@ -167,11 +167,11 @@ static int print_row(const weft__cord *c, const row *r, int fd)
     unsigned permille = (unsigned)((uint64_t)r->recent_ns * 1000 / all); /* at most 1000 */
     const weft__fiber *f = r->fiber;
     if (f == NULL)
-        return weft__print(fd, "%5u.%u %12.3f %12s  idle\n", permille / 10, permille % 10,
-                           (double)c->top.idle_ns / 1e9, "-");
-    return weft__print(fd, "%5u.%u %12.3f %12llu  #%llu '%s'\n", permille / 10, permille % 10,
-                       (double)f->live->cpu_ns / 1e9, (unsigned long long)f->switches,
-                       (unsigned long long)f->id, f->name);
+        return weft__report_print(&WEFT__REPORT_TO(fd), "%5u.%u %12.3f %12s  idle\n", permille / 10,
+                                  permille % 10, (double)c->top.idle_ns / 1e9, "-");
+    return weft__report_print(&WEFT__REPORT_TO(fd), "%5u.%u %12.3f %12llu  #%llu '%s'\n",
+                              permille / 10, permille % 10, (double)f->live->cpu_ns / 1e9,
+                              (unsigned long long)f->switches, (unsigned long long)f->id, f->name);
 }
 
 int weft_top(int fd)
@@ -188,7 +188,8 @@ int weft_top(int fd)
     weft__account(c);
     size_t n = rows_fill(c, rows, capacity);
     qsort(rows, n, sizeof *rows, row_compare);
-    int rc = weft__print(fd, "%7s %12s %12s  %s\n", "%", "CPU s", "switches", "fiber");
+    int rc = weft__report_print(&WEFT__REPORT_TO(fd), "%7s %12s %12s  %s\n", "%", "CPU s",
+                                "switches", "fiber");
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = print_row(c, &rows[i], fd);
     free(rows);

@@ -284,15 +284,19 @@ static void diag_stall(const stall *s)
         return;
     unsigned long long id = s->fiber;
     if (!is_known) {
-        weft__diag("fiber #%llu '%s' of thread '%s' has not switched for %.3f s; no backtrace, "
+        weft__diag(LOG_WARNING,
+                   "fiber #%llu '%s' of thread '%s' has not switched for %.3f s; no backtrace, "
                    "because the thread did not handle signal %d",
                    id, s->name, s->thread_name, s->seconds, watchdog.signal);
         return;
     }
-    weft__diag("fiber #%llu '%s' of thread %d '%s' has not switched for %.3f s; backtrace:", id,
-               s->name, reply.thread_id, s->thread_name, s->seconds);
-    backtrace_symbols_fd(reply.frames + reply.frames_first, reply.frames_count - reply.frames_first,
-                         STDERR_FILENO);
+    weft__report r;
+    weft__report_begin(&r, LOG_WARNING,
+                       "fiber #%llu '%s' of thread %d '%s' has not switched for %.3f s; backtrace:",
+                       id, s->name, reply.thread_id, s->thread_name, s->seconds);
+    weft__report_frames(&r, reply.frames + reply.frames_first,
+                        reply.frames_count - reply.frames_first);
+    weft__report_end(&r);
 }
 
 /*

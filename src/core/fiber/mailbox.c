@@ -18,16 +18,27 @@ weft__mailbox *weft__mailbox_of(weft__fiber *f)
     if (LIKELY(f->mailbox != NULL))
         return f->mailbox;
     weft__mailbox *m = malloc(sizeof *m);
-    if (m != NULL)
+    if (m != NULL) {
+        m->bound = (weft__mailbox_bound){.fiber = 0};
+        m->delayed = 0;
         weft__fifo_init(&m->fifo, sizeof(weft_value), WEFT__UNLIMITED);
+    }
     return f->mailbox = m;
 }
 
-/* Update the cord's count of bounded mailboxes after a limit has changed. */
-static void mailbox_note_bound(weft__cord *c, size_t limit, size_t new_limit)
+/*
+ * Tell other threads that a limit has changed. A sender that finds the new bound in the table must
+ * also find the new count.
+ */
+static void mailbox_note_bound(weft__cord *c, weft_fiber id, weft__mailbox *m, size_t limit,
+                               size_t new_limit)
 {
     int more = (new_limit != WEFT__UNLIMITED) - (limit != WEFT__UNLIMITED);
-    if (more != 0)
+    if (more > 0)
+        atomic_fetch_add_explicit(&c->bounded_mailboxes, more, memory_order_relaxed);
+    if (new_limit != limit)
+        weft__mailbox_bound_set(&m->bound, id, &m->fifo, new_limit);
+    if (more < 0)
         atomic_fetch_add_explicit(&c->bounded_mailboxes, more, memory_order_relaxed);
 }
 
@@ -37,18 +48,19 @@ void weft__mailbox_free(weft__cord *c, weft__fiber *f)
     if (m == NULL)
         return;
     f->mailbox = NULL;
-    mailbox_note_bound(c, m->fifo.limit, WEFT__UNLIMITED);
+    mailbox_note_bound(c, f->id, m, m->fifo.limit, WEFT__UNLIMITED);
     weft__waitq_wake_all(c, &m->fifo.senders, -ESRCH);
     weft__fifo_free(&m->fifo);
     free(m);
 }
 
-static int mailbox_set_limit(weft__cord *c, weft__mailbox *m, size_t limit)
+static int mailbox_set_limit(weft__cord *c, const weft__fiber *f, size_t limit)
 {
+    weft__mailbox *m = f->mailbox;
     size_t old_limit = m->fifo.limit;
     int rc = weft__fifo_set_limit(c, &m->fifo, limit);
     if (rc == 0)
-        mailbox_note_bound(c, old_limit, limit);
+        mailbox_note_bound(c, f->id, m, old_limit, limit);
     return rc;
 }
 
@@ -58,8 +70,18 @@ void weft__mailbox_empty(weft__cord *c, weft__fiber *f)
         weft__mailbox_free(c, f);
     } else if (f->mailbox != NULL) {
         weft__fifo_clear(c, &f->mailbox->fifo);
-        mailbox_set_limit(c, f->mailbox, WEFT__UNLIMITED); /* on failure, the bound remains */
+        mailbox_set_limit(c, f, WEFT__UNLIMITED); /* on failure, the bound remains */
     }
+}
+
+void weft__mailbox_renew(weft__fiber *f)
+{
+    weft__mailbox *m = f->mailbox;
+    m->fifo.senders = (weft__waitq){NULL};
+    m->delayed = 0;
+    m->bound = (weft__mailbox_bound){.fiber = 0};
+    if (m->fifo.limit != WEFT__UNLIMITED)
+        weft__mailbox_bound_set(&m->bound, f->id, &m->fifo, m->fifo.limit);
 }
 
 /* Put a value into the mailbox of a fiber of the calling thread, without waiting. */
@@ -77,13 +99,14 @@ int weft__mailbox_force(weft__cord *c, weft__fiber *f, weft_value value)
 
 /*
  * Send a value to a fiber that has ended or belongs to another thread, or from a thread without a
- * cord.
+ * cord. `send` is weft__remote_tell or weft__remote_try_tell.
  */
-COLD static int tell_remote(const weft__cord *c, weft_fiber fiber, weft_value value)
+COLD static int tell_remote(const weft__cord *c, weft_fiber fiber, weft_value value,
+                            int (*send)(weft_fiber fiber, weft_value value))
 {
     if (c != NULL && (fiber == 0 || weft__fiber_cord(fiber) == c->index))
         return -ESRCH;
-    return weft__remote_tell(fiber, value);
+    return send(fiber, value);
 }
 
 /* Wait until the mailbox of f has space. The mailbox must be full. */
@@ -117,7 +140,7 @@ int weft_tell(weft_fiber fiber, weft_value value)
     weft__cord *c = weft__cord_self; /* a thread that only sends does not become a cord */
     weft__fiber *f = c != NULL ? weft__fiber_find(c, fiber) : NULL;
     if (UNLIKELY(f == NULL || f->phase == WEFT__ENDED))
-        return tell_remote(c, fiber, value);
+        return tell_remote(c, fiber, value, weft__remote_tell);
     if (UNLIKELY(f->mailbox == NULL))
         return mailbox_put(c, f, value);
     weft__fifo *p = &f->mailbox->fifo;
@@ -134,10 +157,11 @@ int weft_try_tell(weft_fiber fiber, weft_value value)
 {
     if (weft_is_error(value))
         return weft_fail(-EINVAL, "weft_try_tell: value %d is an error code", (int)value);
-    weft__cord *c;
-    weft__fiber *f;
-    int rc = weft__fiber_lookup_living(fiber, &c, &f);
-    return rc == 0 ? mailbox_put(c, f, value) : rc;
+    weft__cord *c = weft__cord_self;
+    weft__fiber *f = c != NULL ? weft__fiber_find(c, fiber) : NULL;
+    if (f == NULL || f->phase == WEFT__ENDED)
+        return tell_remote(c, fiber, value, weft__remote_try_tell);
+    return mailbox_put(c, f, value);
 }
 
 weft_value weft_try_receive(void)
@@ -196,5 +220,5 @@ int weft_mailbox_set_bound(size_t messages)
     weft__mailbox *m = c != NULL ? weft__mailbox_of(c->current) : NULL;
     if (m == NULL)
         return weft__no_cord();
-    return mailbox_set_limit(c, m, messages != 0 ? messages : WEFT__UNLIMITED);
+    return mailbox_set_limit(c, c->current, messages != 0 ? messages : WEFT__UNLIMITED);
 }

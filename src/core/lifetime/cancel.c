@@ -107,7 +107,7 @@ weft_value weft__call_refuse(weft__cord *c)
 {
     weft__fiber *f = c->current;
     if (f->live->no_switch > 0) {
-        weft__diag("fiber #%llu '%s' tried to switch while switching is forbidden",
+        weft__diag(LOG_ERR, "fiber #%llu '%s' tried to switch while switching is forbidden",
                    (unsigned long long)f->id, f->name);
         return -EPERM;
     }

@@ -109,6 +109,7 @@ void weft__tree_give_up(weft__cord *c, const weft__fiber *f)
         return;
     c->has_given_up = true;
     weft__diag(
+        LOG_WARNING,
         "fiber #%llu '%s' has not ended %d s after main; the process ends without this fiber",
         (unsigned long long)f->id, f->name, WEFT__EXIT_GRACE_S);
     if (c->closer->waits_in == &waits_end)

@@ -13,7 +13,8 @@ static void diag_repaired(const weft__backend *b)
 {
     static atomic_flag was_printed = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&was_printed))
-        weft__diag("the program has closed descriptors of the %s backend; the backend has opened "
+        weft__diag(LOG_WARNING,
+                   "the program has closed descriptors of the %s backend; the backend has opened "
                    "new descriptors",
                    b->type->name);
 }
@@ -22,7 +23,8 @@ static void diag_replaced(const weft__backend *old, int error, const weft__backe
 {
     static atomic_flag was_printed = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&was_printed))
-        weft__diag("the %s backend has failed: %s; using %s; pending operations fail with -EIO",
+        weft__diag(LOG_ERR,
+                   "the %s backend has failed: %s; using %s; pending operations fail with -EIO",
                    old->type->name, weft__error_text(error), b->type->name);
 }
 

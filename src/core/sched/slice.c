@@ -78,7 +78,7 @@ int weft_check_slice(void)
     double used_s = (double)(now_ns - run->begin_ns) / 1e9 - run->more_s;
     if (used_s > slice.warn_s && !run->has_warned) {
         run->has_warned = true;
-        weft__diag("fiber #%llu '%s' has run for %.3f s without a switch",
+        weft__diag(LOG_WARNING, "fiber #%llu '%s' has run for %.3f s without a switch",
                    (unsigned long long)c->current->id, c->current->name, used_s + run->more_s);
     }
     return used_s > slice.fail_s ? -ETIME : 0;

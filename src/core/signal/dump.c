@@ -38,6 +38,7 @@ void weft__signal_dump_install(void)
     int sig = weft__signal_parse(text);
     if (sig < 0 ||
         weft__signal_set_handler(&(weft__signal_handler){.act = dump_on_signal, .sig = sig}) < 0)
-        weft__diag("WEFT_DUMP_SIGNAL is ignored, because '%s' is not a signal that can be handled",
+        weft__diag(LOG_WARNING,
+                   "WEFT_DUMP_SIGNAL is ignored, because '%s' is not a signal that can be handled",
                    text);
 }

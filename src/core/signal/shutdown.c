@@ -190,7 +190,8 @@ static int wait_for_cords(weft__cord *c, double grace_s)
 
 static void report_running_cord(weft_cord id, const char *name)
 {
-    weft__diag("thread #%llu '%s' was cancelled and has not ended", (unsigned long long)id, name);
+    weft__diag(LOG_WARNING, "thread #%llu '%s' was cancelled and has not ended",
+               (unsigned long long)id, name);
 }
 
 static void report_remaining(weft__cord *c, double grace_s)
@@ -202,7 +203,7 @@ static void report_remaining(weft__cord *c, double grace_s)
         if (!must_end(c, f) || is_joining)
             continue;
         weft__fiber_info(c, f, &i);
-        weft__diag("fiber #%llu '%s' has not ended %g s after it was cancelled%s%s",
+        weft__diag(LOG_WARNING, "fiber #%llu '%s' has not ended %g s after it was cancelled%s%s",
                    (unsigned long long)i.id, i.name, grace_s,
                    i.state == WEFT_WAITING ? "; it waits for " : "", i.waits_for);
     }

@@ -475,7 +475,8 @@ static void spin_handlers(weft__cord *c, const weft__signal_handler *handler, un
         const weft_spin_options options = {.name = name, .parent = c->main->id};
         weft_fiber f = weft_spin_with(handler->fn, handler->arg, &options);
         if (f == 0)
-            weft__diag("weft_on_signal: cannot create a fiber for signal %d", handler->sig);
+            weft__diag(LOG_ERR, "weft_on_signal: cannot create a fiber for signal %d",
+                       handler->sig);
         else
             weft__fiber_find(c, f)->is_unawaited = true;
     }

@@ -1,4 +1,5 @@
 /* The default sizes of stacks and guards, and their settings in the environment. */
+#include "core/debug/diag.h"
 #include "core/stack/stack.h"
 
 #include <weft/error.h>
@@ -7,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 /* A size that an environment variable can set. */
@@ -22,12 +22,7 @@ typedef struct setting {
 
 static void print_setting(const setting *s, const char *text, const char *message)
 {
-    struct iovec line[] = {
-        {(char *)"weft: ", 6},        {(char *)s->name, strlen(s->name)}, {(char *)"=", 1},
-        {(char *)text, strlen(text)}, {(char *)message, strlen(message)},
-    };
-    if (writev(STDERR_FILENO, line, 5) < 0)
-        return; /* the error cannot be reported */
+    weft__diag(LOG_WARNING, "%s=%s %s", s->name, text, message);
 }
 
 /* Parse a number of bytes. Return 0 if the text is not a size. Return SIZE_MAX on overflow. */
@@ -55,7 +50,7 @@ static size_t size_from_environment(const setting *s)
         return s->bytes_default;
     size_t bytes = size_parse(text);
     if (bytes == 0) {
-        print_setting(s, text, " is ignored: the value is not a size such as 128K or 1M\n");
+        print_setting(s, text, "is ignored: the value is not a size such as 128K or 1M");
         return s->bytes_default;
     }
     if (bytes < s->bytes_min) {
@@ -72,8 +67,8 @@ static size_t size_from_environment(const setting *s)
 size_t weft__stack_bytes_default(void)
 {
     static const setting stack = {
-        "WEFT_STACK",          WEFT__STACK_BYTES_DEFAULT,    WEFT__STACK_BYTES_MIN,
-        WEFT__STACK_BYTES_MAX, " is too small: using 16K\n", " is too large: using 1G\n"};
+        "WEFT_STACK",          WEFT__STACK_BYTES_DEFAULT, WEFT__STACK_BYTES_MIN,
+        WEFT__STACK_BYTES_MAX, "is too small: using 16K", "is too large: using 1G"};
     static _Atomic size_t bytes_known;
     size_t bytes = atomic_load_explicit(&bytes_known, memory_order_relaxed);
     if (UNLIKELY(bytes == 0)) {
@@ -104,7 +99,7 @@ static bool guard_size_set(size_t bytes)
 size_t weft__stack_guard_bytes(void)
 {
     static const setting guard = {"WEFT_GUARD",          1,    1,
-                                  WEFT__GUARD_BYTES_MAX, NULL, " is too large: using 16M\n"};
+                                  WEFT__GUARD_BYTES_MAX, NULL, "is too large: using 16M"};
     size_t bytes = atomic_load_explicit(&guard_bytes, memory_order_relaxed);
     if (LIKELY(bytes != 0))
         return bytes;

@@ -2,6 +2,7 @@
 #include "core/stack/guard.h"
 
 #include "base/compiler.h"
+#include "core/debug/diag.h"
 #include "core/limits.h"
 
 #include <errno.h>
@@ -102,12 +103,10 @@ static bool guard_by_mprotect(const struct iovec *page)
 
 static void warn_unguarded(void)
 {
-    static const char message[] = "weft: guard pages are exhausted (vm.max_map_count): "
-                                  "stack overflows may go undetected\n";
     static atomic_flag was_printed = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&was_printed) &&
-        write(STDERR_FILENO, message, sizeof message - 1) < 0)
-        return; /* the error cannot be reported */
+    if (!atomic_flag_test_and_set(&was_printed))
+        weft__diag(LOG_WARNING, "guard pages are exhausted (vm.max_map_count): stack overflows may "
+                                "go undetected");
 }
 
 static bool guard_by_advice(const struct iovec *page)

@@ -207,7 +207,7 @@ static void report_late_child(weft__timer *timer)
     weft__supervisor *s = CONTAINER_OF(timer, weft__supervisor, grace);
     const weft__fiber *f = s->stopping->fiber;
     weft__timer_fired(s->cord, s->fiber);
-    weft__diag("fiber #%llu '%s' has not ended %g s after it was cancelled",
+    weft__diag(LOG_WARNING, "fiber #%llu '%s' has not ended %g s after it was cancelled",
                (unsigned long long)f->id, f->name, s->stopping->grace_s);
 }
 

@@ -5,6 +5,7 @@
 #include "core/fiber/error.h"
 #include "core/lifetime/cancel.h"
 #include "core/lifetime/exit.h"
+#include "core/sched/backoff.h"
 #include "core/supervise/child.h"
 
 #include <math.h>
@@ -15,7 +16,6 @@
  */
 #define RESTARTS_MAX 10
 #define WINDOW_S 10.0
-#define BACKOFF_MAX_S 60.0
 
 static bool is_valid_time(double seconds)
 {
@@ -62,7 +62,7 @@ static void supervisor_set_options(weft__supervisor *s, const weft_supervise_opt
     if (o->restarts_window_s == 0)
         o->restarts_window_s = WINDOW_S;
     if (o->backoff_max_s == 0)
-        o->backoff_max_s = BACKOFF_MAX_S;
+        o->backoff_max_s = WEFT__BACKOFF_MAX_S;
     const double limit_s = 9e9; /* a longer time does not fit in int64_t ns */
     s->restarts.max = o->restarts_max;
     s->restarts.window_ns =
@@ -93,10 +93,8 @@ static double next_delay(weft__supervisor *s, weft__sup_child *ch)
 {
     bool is_in_window =
         ch->delay_s > 0 && weft__cord_now(s->cord) - ch->started_ns < s->restarts.window_ns;
-    double delay_s = is_in_window ? 2 * ch->delay_s : s->options.backoff_s;
-    if (delay_s > s->options.backoff_max_s)
-        delay_s = s->options.backoff_max_s;
-    return ch->delay_s = delay_s;
+    weft__backoff backoff = {s->options.backoff_s, WEFT__BACKOFF_FACTOR, s->options.backoff_max_s};
+    return ch->delay_s = weft__backoff_next(&backoff, is_in_window ? ch->delay_s : 0);
 }
 
 /* Return true if the child restarts when a sibling restarts. */

@@ -189,9 +189,9 @@ static void *make_refused_calls(void *arg)
     weft_fiber f = receiver;
     (void)arg;
     const weft_value results[] = {
-        weft_tell(f, -EIO) - -EINVAL,   weft_tell(0, 1) - -ESRCH, weft_try_tell(f, 1) - -EXDEV,
-        weft_mailbox_count(f) - -EXDEV, weft_monitor(f) - -EXDEV, weft_unmonitor(f) - -EXDEV,
-        weft_tell(weft_self(), 1) /* allowed */
+        weft_tell(f, -EIO) - -EINVAL,   weft_tell(0, 1) - -ESRCH,
+        weft_mailbox_count(f) - -EXDEV, weft_monitor(f) - -EXDEV,
+        weft_unmonitor(f) - -EXDEV,     weft_tell(weft_self(), 1) /* allowed */
     };
     for (size_t i = 0; i < COUNT_OF(results); i++)
         if (results[i] != 0)

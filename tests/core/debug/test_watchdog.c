@@ -132,6 +132,35 @@ START_TEST(a_busy_main_fiber_is_reported_too)
 }
 END_TEST
 
+static atomic_bool is_logged;
+static pid_t log_thread;
+static char log_text[4096];
+
+static void note_report(int level, const char *text, void *arg)
+{
+    (void)level, (void)arg;
+    if (atomic_load(&is_logged))
+        return;
+    log_thread = gettid();
+    snprintf(log_text, sizeof log_text, "%s", text);
+    atomic_store(&is_logged, true);
+}
+
+START_TEST(a_report_goes_to_the_log_function_as_one_text_from_another_thread)
+{
+    weft_self();
+    weft_set_log(note_report, NULL);
+    ck_assert_int_eq(weft_watchdog(SOON_S), 0);
+    while (!atomic_load(&is_logged))
+        gettid(); /* TSan runs signal handlers in calls */
+    ck_assert_int_eq(weft_watchdog(0), 0);
+    ck_assert_int_ne(log_thread, gettid());
+    ck_assert_int_eq(strncmp(log_text, "fiber #", 7), 0);
+    ck_assert_ptr_nonnull(strstr(log_text, "has not switched for 0."));
+    ck_assert_int_ne(log_text[strlen(log_text) - 1], '\n');
+}
+END_TEST
+
 /* A thread with a fiber that blocks it until the test resumes it. */
 typedef struct blocker {
     pthread_t thread;
@@ -549,6 +578,7 @@ END_TEST
 static const TTest *const *const tests[] = {
     &a_busy_fiber_is_reported_with_its_name_and_a_backtrace,
     &a_busy_main_fiber_is_reported_too,
+    &a_report_goes_to_the_log_function_as_one_text_from_another_thread,
     &a_fiber_that_blocks_another_thread_is_reported_with_that_thread,
     &threads_that_stall_at_the_same_time_are_all_reported,
     &each_stall_is_reported_once,

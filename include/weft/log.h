@@ -1,0 +1,56 @@
+/*
+ * The messages that weft prints without a request: errors of the program, warnings and deadlocks.
+ *
+ * By default weft writes messages to stderr. Each message then begins with "weft: ". Where another
+ * header says that weft reports on stderr, weft_set_log applies.
+ */
+#ifndef WEFT_LOG_H
+#define WEFT_LOG_H
+
+#include <weft/base.h>
+
+WEFT_BEGIN
+
+/*
+ * A function that receives the messages of weft.
+ *
+ * level is a level of <syslog.h>: LOG_ERR for an error, LOG_WARNING for a warning. Later versions
+ * may use other levels. text has neither the prefix "weft: " nor a newline at its end. A report
+ * arrives as one text, with newlines between its lines. For example, a deadlock report contains the
+ * tree of fibers. A report has at most 1 MiB. text is valid until the function returns.
+ *
+ * Any thread may call the function, also a thread that weft has created. Several threads may call
+ * the function at the same time. The function runs on the stack of the fiber that caused the
+ * message. The function must not call functions of weft, except weft_set_log. In a fiber, a call
+ * that would switch fails with -EPERM.
+ */
+typedef void weft_log_fn(int level, const char *text, void *arg);
+
+/**
+ * Pass the messages of weft to a function, instead of to stderr.
+ *
+ * weft calls fn(level, text, arg) for each message of the process. If fn is NULL, weft writes to
+ * stderr again. Each call replaces the function of the previous call. The call waits until running
+ * calls of the previous function have returned, unless a log function makes the call. Then the
+ * program may free the previous arg. weft may call fn until the process ends, also during exit(3).
+ *
+ * If fn causes a message, weft writes the message to stderr. These messages also go to stderr,
+ * because fn is not safe at these times:
+ *
+ *   - the report of a stack overflow, from a signal handler
+ *   - the fibers that remain after the grace time of weft_shutdown_on_signals, from a handler
+ *   - the message in a child of fork(2) that calls weft
+ *
+ * Output on request remains where the program directs the output: weft_dump, weft_top and
+ * WEFT_DUMP_SIGNAL.
+ *
+ * Any thread may call this function. The call never switches.
+ *
+ * Returns 0, or:
+ * -ENOMEM if memory is exhausted
+ */
+WEFT_API int weft_set_log(weft_log_fn *fn, void *arg);
+
+WEFT_END
+
+#endif

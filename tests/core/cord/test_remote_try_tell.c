@@ -1,0 +1,369 @@
+/* weft_try_tell between threads: bounds, order, limits, and the end of the receiver. */
+#include "support/random.h"
+#include "support/support.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static weft_fiber receiver; /* the target of the threads; set before they start */
+
+#define SENDERS 4
+
+/* A message encodes its sender and its number. */
+static weft_value message_of(weft_value sender, weft_value n)
+{
+    return sender * 1000000 + n;
+}
+
+/* Tell values from `first` on, until a call fails. Return the number of messages. */
+static weft_value try_from(weft_value first)
+{
+    weft_value n = 0;
+    while (weft_try_tell(receiver, first + n) == 0)
+        n++;
+    return n;
+}
+
+static void *try_until_refused(void *first)
+{
+    return as_arg(try_from((weft_value)first));
+}
+
+/* Run fn in a plain thread, while this thread does nothing else. */
+static weft_value in_thread(void *(*fn)(void *), void *arg)
+{
+    return (weft_value)join_thread(start_thread(fn, arg));
+}
+
+static void assert_received(weft_value first, weft_value n)
+{
+    for (weft_value i = 0; i < n; i++)
+        ck_assert_int_eq(weft_receive(), first + i);
+}
+
+START_TEST(a_bounded_mailbox_accepts_as_many_messages_as_it_has_space)
+{
+    receiver = weft_self();
+    for (weft_value bound = 1; bound < 6; bound++) {
+        ck_assert_int_eq(weft_mailbox_set_bound((size_t)bound), 0);
+        ck_assert_int_eq(in_thread(try_until_refused, as_arg(100)), bound);
+        ck_assert_int_eq(in_thread(try_until_refused, as_arg(200)), 0);
+        assert_received(100, 1); /* delivers all messages, and takes one */
+        ck_assert_int_eq(weft_mailbox_count(receiver), bound - 1);
+        ck_assert_int_eq(in_thread(try_until_refused, as_arg(300)), 1);
+        assert_received(101, bound - 1);
+        assert_received(300, 1);
+        ck_assert_int_eq(weft_try_receive(), -EAGAIN);
+    }
+}
+END_TEST
+
+START_TEST(messages_of_the_own_thread_leave_less_space)
+{
+    receiver = weft_self();
+    weft_mailbox_set_bound(5);
+    weft_tell(receiver, 1);
+    weft_tell(receiver, 2);
+    ck_assert_int_eq(in_thread(try_until_refused, as_arg(3)), 3);
+    assert_received(1, 5);
+}
+END_TEST
+
+START_TEST(the_mailbox_of_another_fiber_of_the_thread_has_its_own_bound)
+{
+    weft_mailbox_set_bound(1);
+    weft_fiber unbounded = weft_spin(sleep_forever, NULL);
+    let_run();
+    receiver = weft_self();
+    ck_assert_int_eq(in_thread(try_until_refused, as_arg(7)), 1);
+    receiver = unbounded;
+    ck_assert_int_gt(in_thread(try_until_refused, as_arg(0)), 1000);
+    assert_received(7, 1);
+    weft_cancel(unbounded);
+    weft_await(unbounded);
+}
+END_TEST
+
+START_TEST(accepted_messages_wait_if_the_own_thread_has_filled_the_mailbox)
+{
+    receiver = weft_self();
+    weft_mailbox_set_bound(2);
+    ck_assert_int_eq(in_thread(try_until_refused, as_arg(10)), 2); /* not delivered yet */
+    weft_tell(receiver, 1);
+    weft_tell(receiver, 2);
+    let_run();
+    ck_assert_int_eq(weft_mailbox_count(receiver), 2);
+    ck_assert_int_eq(in_thread(try_until_refused, as_arg(20)), 0);
+    assert_received(1, 2);
+    ck_assert_int_eq(weft_mailbox_count(receiver), 2);
+    ck_assert_int_eq(in_thread(try_until_refused, as_arg(20)), 0);
+    assert_received(10, 2);
+    ck_assert_int_eq(in_thread(try_until_refused, as_arg(20)), 2);
+    assert_received(20, 2);
+}
+END_TEST
+
+static void *try_twice_then_tell(void *arg)
+{
+    (void)arg;
+    int rc = weft_try_tell(receiver, 10);
+    rc = rc < 0 ? rc : weft_try_tell(receiver, 11);
+    return as_arg(rc < 0 ? rc : weft_tell(receiver, 12));
+}
+
+START_TEST(a_told_message_arrives_after_the_messages_that_wait_for_space)
+{
+    receiver = weft_self();
+    weft_mailbox_set_bound(2);
+    pthread_t thread = start_thread(try_twice_then_tell, NULL);
+    assert_received(10, 3);
+    ck_assert_int_eq((weft_value)join_thread(thread), 0);
+}
+END_TEST
+
+static void *try_once(void *value)
+{
+    return as_arg(weft_try_tell(receiver, (weft_value)value));
+}
+
+START_TEST(messages_sent_without_a_bound_do_not_overtake_messages_that_wait_for_space)
+{
+    receiver = weft_self();
+    weft_mailbox_set_bound(1);
+    ck_assert_int_eq(in_thread(try_once, as_arg(10)), 0); /* has a place, not delivered yet */
+    weft_mailbox_set_bound(0);
+    ck_assert_int_eq(in_thread(try_once, as_arg(11)), 0); /* needs no place */
+    weft_mailbox_set_bound(1);
+    weft_tell(receiver, 9);
+    let_run();
+    assert_received(9, 3);
+}
+END_TEST
+
+/* Send with both calls, in random order. A refused message is sent again. */
+static void *send_a_thousand(void *arg)
+{
+    unsigned state = (unsigned)(uintptr_t)arg + 1;
+    for (weft_value i = 0; i < 1000; i++) {
+        weft_value m = message_of((weft_value)arg, i);
+        bool must_wait = rand_r(&state) % 4 == 0;
+        int rc;
+        while ((rc = must_wait ? weft_tell(receiver, m) : weft_try_tell(receiver, m)) == -EAGAIN)
+            sched_yield();
+        if (rc != 0)
+            return as_arg(rc);
+    }
+    return NULL;
+}
+
+static void *send_from_a_fiber(void *arg)
+{
+    weft_self();
+    return send_a_thousand(arg);
+}
+
+static weft_value receiver_bound; /* bound of the receiver; changed by receive_from_senders */
+
+/* Receive all messages, each sender's in order. Never find more messages than the bound. */
+static void receive_from_senders(bool must_change)
+{
+    weft_value next[SENDERS] = {0};
+    for (int i = 0; i < SENDERS * 1000; i++) {
+        if (must_change && i % 3 == 0)
+            weft_mailbox_set_bound((size_t)(receiver_bound = i % 4));
+        if (!must_change)
+            ck_assert_int_le(weft_mailbox_count(receiver), receiver_bound);
+        weft_value m = weft_receive(), sender = m / 1000000;
+        ck_assert(m >= 0 && sender < SENDERS);
+        ck_assert_int_eq(m % 1000000, next[sender]++);
+    }
+    ck_assert_int_eq(weft_try_receive(), -EAGAIN);
+}
+
+static void exchange(weft_value bound, bool must_change)
+{
+    receiver = weft_self();
+    weft_mailbox_set_bound((size_t)(receiver_bound = bound));
+    pthread_t threads[SENDERS];
+    for (int i = 0; i < SENDERS; i++)
+        threads[i] = start_thread(i % 2 == 0 ? send_a_thousand : send_from_a_fiber, as_arg(i));
+    receive_from_senders(must_change);
+    for (int i = 0; i < SENDERS; i++)
+        ck_assert_int_eq((weft_value)join_thread(threads[i]), 0);
+}
+
+START_TEST(the_order_of_each_sender_is_kept_and_the_bound_is_never_exceeded)
+{
+    exchange(1, false);
+    exchange(3, false);
+}
+END_TEST
+
+START_TEST(the_order_of_each_sender_is_kept_without_a_bound_and_while_the_bound_changes)
+{
+    receiver_bound = 0;
+    exchange(0, true);
+}
+END_TEST
+
+START_TEST(an_unbounded_mailbox_accepts_messages_until_the_inbox_is_full)
+{
+    receiver = weft_self();
+    let_run();
+    weft_value n = in_thread(try_until_refused, as_arg(0));
+    ck_assert_int_eq(n, 16384);
+    assert_received(0, n);
+    ck_assert_int_eq(in_thread(try_once, as_arg(5)), 0);
+    assert_received(5, 1);
+}
+END_TEST
+
+static void *store_id(void *arg)
+{
+    weft_mailbox_set_bound((size_t)arg);
+    receiver = weft_self();
+    return NULL;
+}
+
+static void *refused_calls(void *arg)
+{
+    (void)arg;
+    bool is_right = weft_try_tell(receiver, -EIO) == -EINVAL && weft_try_tell(0, 1) == -ESRCH;
+    return as_arg(is_right ? 0 : 1);
+}
+
+START_TEST(calls_with_an_error_code_or_without_a_living_fiber_are_refused)
+{
+    receiver = weft_self();
+    ck_assert_int_eq(in_thread(refused_calls, NULL), 0);
+    ck_assert_int_eq(weft_try_receive(), -EAGAIN);
+    for (weft_value bound = 0; bound < 2; bound++) {
+        in_thread(store_id, as_arg(bound));
+        ck_assert_int_eq(weft_try_tell(receiver, 1), -ESRCH); /* the thread has ended */
+        receiver = weft_spin(return_arg, NULL);
+        let_run();
+        ck_assert_int_eq(in_thread(try_once, as_arg(1)), -ESRCH);
+        weft_await(receiver);
+        ck_assert_int_eq(in_thread(try_once, as_arg(1)), -ESRCH);
+    }
+}
+END_TEST
+
+static void *try_without_switching(void *arg)
+{
+    (void)arg;
+    weft_no_switch_begin();
+    int rc = weft_try_tell(receiver, 4);
+    weft_no_switch_end();
+    return as_arg(rc);
+}
+
+START_TEST(the_call_never_switches)
+{
+    receiver = weft_self();
+    for (size_t bound = 0; bound < 2; bound++) {
+        weft_mailbox_set_bound(bound);
+        ck_assert_int_eq(in_thread(try_without_switching, NULL), 0);
+        assert_received(4, 1);
+    }
+}
+END_TEST
+
+/* Bound the mailbox, fill it, and wait. After a restart, receive one message. */
+static weft_value fill_and_suspend(void *runs)
+{
+    if (++*(int *)runs > 1)
+        return weft_receive();
+    weft_mailbox_set_bound(2);
+    weft_suspend();
+    return 0;
+}
+
+/* Return a fiber with a full mailbox and 2 accepted messages that wait for space. */
+static weft_fiber spin_with_delayed_messages(int *runs)
+{
+    *runs = 0;
+    weft_fiber f = receiver = weft_spin(fill_and_suspend, runs);
+    let_run();
+    ck_assert_int_eq(in_thread(try_until_refused, as_arg(10)), 2);
+    ck_assert_int_eq(weft_tell(f, 1), 0);
+    ck_assert_int_eq(weft_tell(f, 2), 0);
+    let_run();
+    ck_assert_int_eq(weft_mailbox_count(f), 2);
+    return f;
+}
+
+START_TEST(messages_that_wait_for_space_are_discarded_with_their_receiver)
+{
+    int runs;
+    weft_fiber f = spin_with_delayed_messages(&runs);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(in_thread(try_once, as_arg(5)), -ESRCH);
+}
+END_TEST
+
+START_TEST(messages_that_wait_for_space_reach_the_next_run_of_a_restarted_receiver)
+{
+    int runs;
+    weft_fiber f = spin_with_delayed_messages(&runs);
+    ck_assert_int_eq(weft_restart(f), 0);
+    ck_assert_int_eq(weft_await(f), 10);
+    ck_assert_int_eq(runs, 2);
+}
+END_TEST
+
+/* TSan does not support threads in a child of fork. */
+static bool is_tsan(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    return true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    return true;
+#endif
+#endif
+    return false;
+}
+
+START_TEST(in_a_child_of_weft_fork_the_places_of_lost_messages_are_free)
+{
+    if (is_tsan())
+        return;
+    receiver = weft_self();
+    weft_mailbox_set_bound(3);
+    ck_assert_int_eq(in_thread(try_until_refused, as_arg(10)), 3); /* not delivered yet */
+    pid_t pid = weft_fork();
+    if (pid == 0) {
+        receiver = weft_self();
+        bool is_right = in_thread(try_until_refused, as_arg(20)) == 3 && weft_receive() == 20;
+        _exit(is_right ? 0 : 1);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    assert_received(10, 3);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_bounded_mailbox_accepts_as_many_messages_as_it_has_space,
+    &messages_of_the_own_thread_leave_less_space,
+    &the_mailbox_of_another_fiber_of_the_thread_has_its_own_bound,
+    &accepted_messages_wait_if_the_own_thread_has_filled_the_mailbox,
+    &a_told_message_arrives_after_the_messages_that_wait_for_space,
+    &messages_sent_without_a_bound_do_not_overtake_messages_that_wait_for_space,
+    &the_order_of_each_sender_is_kept_and_the_bound_is_never_exceeded,
+    &the_order_of_each_sender_is_kept_without_a_bound_and_while_the_bound_changes,
+    &an_unbounded_mailbox_accepts_messages_until_the_inbox_is_full,
+    &calls_with_an_error_code_or_without_a_living_fiber_are_refused,
+    &the_call_never_switches,
+    &messages_that_wait_for_space_are_discarded_with_their_receiver,
+    &messages_that_wait_for_space_reach_the_next_run_of_a_restarted_receiver,
+    &in_a_child_of_weft_fork_the_places_of_lost_messages_are_free,
+};
+
+int main(void)
+{
+    return run_suite("remote_try_tell", tests, COUNT_OF(tests));
+}

@@ -1,0 +1,304 @@
+/* Tests of weft_retry: the delays, the number of calls, the errors, and cancellation. */
+#include "support/support.h"
+
+#include <limits.h>
+
+/* A function that fails some times, and then succeeds. */
+typedef struct flaky {
+    int failures; /* calls that fail */
+    int code;     /* the error of these calls */
+    bool has_words;
+    int calls;
+    double at[64]; /* times of the calls, after begin */
+    double begin;
+} flaky;
+
+static weft_value flaky_call(void *arg)
+{
+    flaky *f = arg;
+    if (f->calls == 0)
+        f->begin = weft_now();
+    if (f->calls < (int)COUNT_OF(f->at))
+        f->at[f->calls] = weft_now() - f->begin;
+    if (f->calls++ >= f->failures)
+        return 42;
+    return f->has_words ? weft_fail(f->code, "flaky: call %d", f->calls) : f->code;
+}
+
+/* Assert the time of a call. On sim only clock reads and switches advance the time. */
+static void assert_called_at(const flaky *f, int call, double seconds)
+{
+    ck_assert_int_lt(call, f->calls);
+    ck_assert_double_ge(f->at[call], seconds - 1e-9);
+    if (is_sim())
+        ck_assert_double_le(f->at[call], seconds + 5e-5);
+}
+
+START_TEST(a_function_that_succeeds_is_called_once)
+{
+    flaky f = {.failures = 0};
+    ck_assert_int_eq(weft_retry(flaky_call, &f, NULL), 42);
+    ck_assert_int_eq(f.calls, 1);
+}
+END_TEST
+
+START_TEST(by_default_a_function_is_called_5_times_with_doubled_delays)
+{
+    flaky f = {.failures = 100, .code = -EIO};
+    ck_assert_int_eq(weft_retry(flaky_call, &f, NULL), -EIO);
+    ck_assert_int_eq(f.calls, 5);
+    static const double times[] = {0, 0.1, 0.3, 0.7, 1.5};
+    for (int i = 0; i < 5; i++)
+        assert_called_at(&f, i, times[i]);
+}
+END_TEST
+
+START_TEST(options_set_the_delays_their_factor_and_their_maximum)
+{
+    flaky f = {.failures = 5, .code = -EIO};
+    weft_retry_options o = {.attempts_max = 6, .first_s = 0.001, .factor = 3, .delay_s_max = 0.004};
+    ck_assert_int_eq(weft_retry(flaky_call, &f, &o), 42);
+    ck_assert_int_eq(f.calls, 6);
+    static const double times[] = {0, 0.001, 0.004, 0.008, 0.012, 0.016};
+    for (int i = 0; i < 6; i++)
+        assert_called_at(&f, i, times[i]);
+}
+END_TEST
+
+START_TEST(the_factor_1_gives_equal_delays)
+{
+    flaky f = {.failures = 3, .code = -EIO};
+    ck_assert_int_eq(
+        weft_retry(flaky_call, &f, &(weft_retry_options){.first_s = 0.002, .factor = 1}), 42);
+    for (int i = 0; i < 4; i++)
+        assert_called_at(&f, i, 0.002 * i);
+}
+END_TEST
+
+START_TEST(the_number_of_calls_can_be_1_or_unlimited)
+{
+    flaky f = {.failures = 100, .code = -EIO};
+    ck_assert_int_eq(weft_retry(flaky_call, &f, &(weft_retry_options){.attempts_max = 1}), -EIO);
+    ck_assert_int_eq(f.calls, 1);
+    f = (flaky){.failures = 2000, .code = -EIO};
+    weft_retry_options o = {.attempts_max = UINT_MAX, .first_s = 1e-6, .delay_s_max = 1e-6};
+    ck_assert_int_eq(weft_retry(flaky_call, &f, &o), 42);
+    ck_assert_int_eq(f.calls, 2001);
+}
+END_TEST
+
+static bool is_temporary(int code, void *context)
+{
+    ++*(int *)context;
+    return code == -EAGAIN;
+}
+
+START_TEST(an_error_that_is_not_temporary_ends_the_attempts)
+{
+    int asked = 0;
+    weft_retry_options o = {.should_retry = is_temporary, .context = &asked, .first_s = 0.001};
+    flaky f = {.failures = 100, .code = -ENOENT};
+    ck_assert_int_eq(weft_retry(flaky_call, &f, &o), -ENOENT);
+    ck_assert_int_eq(f.calls, 1);
+    ck_assert_int_eq(asked, 1);
+    f = (flaky){.failures = 2, .code = -EAGAIN};
+    ck_assert_int_eq(weft_retry(flaky_call, &f, &o), 42);
+    ck_assert_int_eq(asked, 3);
+}
+END_TEST
+
+START_TEST(the_last_error_is_the_error_of_the_last_call)
+{
+    weft_retry_options o = {.attempts_max = 3, .first_s = 0.001};
+    flaky f = {.failures = 100, .code = -EPROTO, .has_words = true};
+    ck_assert_int_eq(weft_retry(flaky_call, &f, &o), -EPROTO);
+    ck_assert_int_eq(weft_error()->code, -EPROTO);
+    ck_assert_str_eq(weft_error()->message, "flaky: call 3");
+    ck_assert_ptr_null(weft_error()->cause);
+    f = (flaky){.failures = 100, .code = -EIO};
+    ck_assert_int_eq(weft_retry(flaky_call, &f, &o), -EIO);
+    ck_assert_int_eq(weft_error()->code, -EIO);
+    ck_assert_int_eq(strncmp(weft_error()->message, "weft_retry: attempt 3 failed", 28), 0);
+}
+END_TEST
+
+START_TEST(after_a_success_there_is_no_error)
+{
+    flaky f = {.failures = 2, .code = -EPROTO, .has_words = true};
+    ck_assert_int_eq(weft_retry(flaky_call, &f, &(weft_retry_options){.first_s = 0.001}), 42);
+    ck_assert_ptr_null(weft_error());
+}
+END_TEST
+
+static weft_value retry_for_hours(void *arg)
+{
+    return weft_retry(flaky_call, arg, &(weft_retry_options){.first_s = 3600, .delay_s_max = 3600});
+}
+
+START_TEST(a_cancelled_caller_does_not_call_again)
+{
+    flaky f = {.failures = 100, .code = -EIO};
+    weft_fiber fiber = spin_waiting(retry_for_hours, &f);
+    weft_cancel(fiber);
+    ck_assert_int_eq(weft_await(fiber), -ECANCELED);
+    ck_assert_int_eq(f.calls, 1);
+}
+END_TEST
+
+START_TEST(an_interrupted_delay_ends_the_attempts_with_the_code)
+{
+    flaky f = {.failures = 100, .code = -EIO};
+    weft_fiber fiber = spin_waiting(retry_for_hours, &f);
+    weft_interrupt(fiber, -EINTR);
+    ck_assert_int_eq(weft_await(fiber), -EINTR);
+    ck_assert_int_eq(f.calls, 1);
+}
+END_TEST
+
+START_TEST(the_deadline_of_a_scope_ends_the_attempts)
+{
+    flaky f = {.failures = 100, .code = -EIO};
+    int rc = 1;
+    weft_value value = 0;
+    double before = weft_now();
+    WEFT_CANCEL_AFTER(0.25, rc) {
+        value = weft_retry(flaky_call, &f, NULL);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_int_eq(value, -ECANCELED);
+    ck_assert_double_ge(weft_now() - before, 0.25 - 1e-9);
+    if (is_sim()) {
+        ck_assert_int_eq(f.calls, 2); /* at 0 and 0.1 s */
+        ck_assert_double_le(weft_now() - before, 0.2501);
+    }
+}
+END_TEST
+
+static weft_value count_and_sleep(void *calls)
+{
+    ++*(int *)calls;
+    return weft_sleep(INFINITY);
+}
+
+static weft_value retry_sleep(void *calls)
+{
+    return weft_retry(count_and_sleep, calls, &(weft_retry_options){.first_s = 1e-6});
+}
+
+START_TEST(a_cancellation_during_the_call_is_not_retried)
+{
+    int calls = 0;
+    weft_fiber fiber = spin_waiting(retry_sleep, &calls);
+    weft_cancel(fiber);
+    ck_assert_int_eq(weft_await(fiber), -ECANCELED);
+    ck_assert_int_eq(calls, 1);
+}
+END_TEST
+
+/* The cancellation of a scope inside fn is an error like any other. */
+static weft_value time_out_once(void *calls)
+{
+    if (++*(int *)calls > 1)
+        return 7;
+    weft_value rc = 0;
+    WEFT_MOVE_ON_AFTER(0.001) {
+        rc = weft_sleep(INFINITY);
+    }
+    return rc;
+}
+
+START_TEST(a_timeout_inside_the_call_is_retried)
+{
+    int calls = 0;
+    ck_assert_int_eq(weft_retry(time_out_once, &calls, &(weft_retry_options){.first_s = 0.001}), 7);
+    ck_assert_int_eq(calls, 2);
+}
+END_TEST
+
+/* Print the delays between calls with a jitter, in ns. */
+static int print_jittered_delays(void)
+{
+    flaky f = {.failures = 6, .code = -EIO};
+    weft_retry_options o = {.attempts_max = 7, .first_s = 1, .factor = 1, .jitter = 0.5};
+    weft_retry(flaky_call, &f, &o);
+    for (int i = 1; i < f.calls; i++) {
+        double delay = f.at[i] - f.at[i - 1];
+        if (!(delay > 0.5 - 1e-9 && delay < 1.0001))
+            return 3;
+        dprintf(STDERR_FILENO, "%.4f\n", delay);
+    }
+    return 0;
+}
+
+static const char *jitter_with(const char *seed, outcome *out)
+{
+    setenv("WEFT_BACKEND", "sim", 1);
+    if (seed != NULL)
+        setenv("WEFT_SEED", seed, 1);
+    else
+        unsetenv("WEFT_SEED");
+    *out = *run_apart(print_jittered_delays);
+    ck_assert_int_eq(out->status, 0);
+    return out->text;
+}
+
+START_TEST(the_jitter_depends_only_on_the_seed_of_sim)
+{
+    static outcome a, b, c, d, e;
+    ck_assert_str_eq(jitter_with("1", &a), jitter_with("1", &b));
+    ck_assert_str_ne(a.text, jitter_with("2", &c));
+    ck_assert_str_eq(jitter_with(NULL, &d), jitter_with(NULL, &e));
+    ck_assert_int_ne(strncmp(d.text, d.text + 7, 6), 0); /* two delays differ */
+}
+END_TEST
+
+START_TEST(a_jitter_shortens_delays_on_every_backend)
+{
+    flaky f = {.failures = 3, .code = -EIO};
+    weft_retry_options o = {.first_s = 0.004, .factor = 1, .jitter = 0.5};
+    ck_assert_int_eq(weft_retry(flaky_call, &f, &o), 42);
+    for (int i = 1; i < f.calls; i++)
+        ck_assert_double_ge(f.at[i] - f.at[i - 1], 0.002 - 1e-9);
+}
+END_TEST
+
+START_TEST(invalid_options_are_refused)
+{
+    const weft_retry_options invalid[] = {
+        {.first_s = -1},    {.first_s = NAN},     {.first_s = INFINITY}, {.factor = 0.5},
+        {.factor = NAN},    {.factor = INFINITY}, {.delay_s_max = -1},   {.delay_s_max = NAN},
+        {.jitter = -0.001}, {.jitter = 1.001},    {.jitter = NAN},
+    };
+    flaky f = {.failures = 0};
+    for (size_t i = 0; i < COUNT_OF(invalid); i++) {
+        ck_assert_int_eq(weft_retry(flaky_call, &f, &invalid[i]), -EINVAL);
+        ck_assert_any_error(-EINVAL);
+    }
+    ck_assert_int_eq(weft_retry(NULL, NULL, NULL), -EINVAL);
+    ck_assert_int_eq(f.calls, 0);
+}
+END_TEST
+
+static const TTest *const *const tests[] = {
+    &a_function_that_succeeds_is_called_once,
+    &by_default_a_function_is_called_5_times_with_doubled_delays,
+    &options_set_the_delays_their_factor_and_their_maximum,
+    &the_factor_1_gives_equal_delays,
+    &the_number_of_calls_can_be_1_or_unlimited,
+    &an_error_that_is_not_temporary_ends_the_attempts,
+    &the_last_error_is_the_error_of_the_last_call,
+    &after_a_success_there_is_no_error,
+    &a_cancelled_caller_does_not_call_again,
+    &an_interrupted_delay_ends_the_attempts_with_the_code,
+    &the_deadline_of_a_scope_ends_the_attempts,
+    &a_cancellation_during_the_call_is_not_retried,
+    &a_timeout_inside_the_call_is_retried,
+    &the_jitter_depends_only_on_the_seed_of_sim,
+    &a_jitter_shortens_delays_on_every_backend,
+    &invalid_options_are_refused,
+};
+
+int main(void)
+{
+    return run_suite("retry", tests, COUNT_OF(tests));
+}
