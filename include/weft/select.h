@@ -16,6 +16,8 @@
 
 #include <weft/chan.h>
 #include <weft/queue.h>
+#include <weft/signal.h>
+#include <weft/sync.h>
 
 WEFT_BEGIN
 
@@ -29,6 +31,9 @@ typedef enum weft_clause_kind {
     WEFT_CLAUSE_FD,
     WEFT_CLAUSE_TIME,
     WEFT_CLAUSE_MESSAGE,
+    WEFT_CLAUSE_SEM,
+    WEFT_CLAUSE_EVENT,
+    WEFT_CLAUSE_SIGNAL,
 } weft_clause_kind;
 
 /*
@@ -42,16 +47,22 @@ typedef enum weft_clause_kind {
  *   FD: the ready events (POLLIN, POLLOUT, POLLHUP, POLLERR), or an error
  *   TIME: 0
  *   MESSAGE: the message
+ *   SEM: 0
+ *   EVENT: 0
+ *   SIGNAL: the number of the signal
  */
 typedef struct weft_clause {
     weft_clause_kind kind;
     int events; /* FD */
     union {
-        weft_chan *chan;   /* RECV, SEND */
-        weft_queue *queue; /* SHIFT */
-        weft_fiber fiber;  /* ENDED */
-        double seconds;    /* TIME */
-        int fd;            /* FD */
+        weft_chan *chan;         /* RECV, SEND */
+        weft_queue *queue;       /* SHIFT */
+        weft_fiber fiber;        /* ENDED */
+        double seconds;          /* TIME */
+        int fd;                  /* FD */
+        weft_sem *sem;           /* SEM */
+        weft_event *event;       /* EVENT */
+        const sigset_t *signals; /* SIGNAL */
     } of;
     void *item;       /* RECV, SEND of a typed channel: destination or source; NULL: use value */
     weft_value value; /* before the call: the value of SEND; after the call: the result */
@@ -158,6 +169,45 @@ static inline weft_clause weft_clause_message(void)
 }
 
 /**
+ * Return a clause that takes a token from a semaphore.
+ *
+ * The clause has the effect of weft_sem_wait, and waits in the same queue.
+ */
+static inline weft_clause weft_clause_sem(weft_sem *sem)
+{
+    weft_clause c = weft__clause(WEFT_CLAUSE_SEM);
+    c.of.sem = sem;
+    return c;
+}
+
+/**
+ * Return a clause that waits for an event, and clears the event.
+ *
+ * The clause has the effect of weft_event_wait. Setting the event wakes all fibers that wait. If
+ * weft_select performs another clause at that time and no other fiber waits, the event remains set.
+ */
+static inline weft_clause weft_clause_event(weft_event *event)
+{
+    weft_clause c = weft__clause(WEFT_CLAUSE_EVENT);
+    c.of.event = event;
+    return c;
+}
+
+/**
+ * Return a clause that waits for one of several signals.
+ *
+ * The clause has the effect of weft_wait_signal. The set must remain valid during weft_select. A
+ * signal wakes all fibers that wait for the signal. If weft_select performs another clause at that
+ * time and no other fiber waits, weft stores the occurrence for the next wait.
+ */
+static inline weft_clause weft_clause_signal(const sigset_t *set)
+{
+    weft_clause c = weft__clause(WEFT_CLAUSE_SIGNAL);
+    c.of.signals = set;
+    return c;
+}
+
+/**
  * Wait until a clause is ready, and perform the clause.
  *
  * If a clause is ready at once, the call does not wait. The call then succeeds even in a fiber that
@@ -167,18 +217,20 @@ static inline weft_clause weft_clause_message(void)
  *
  * Returns the index of the performed clause, or:
  * -EDEADLK if a clause awaits the caller or an ancestor of the caller
- * -EINVAL if a clause has a NULL channel or queue
+ * -EINVAL if a clause has a NULL channel, queue, semaphore, event or set
  * -EINVAL if a clause has an unknown kind
  * -EINVAL if a clause of a typed channel has no item
+ * -EINVAL if a set of signals is empty, or contains a signal that cannot be caught
  * -EINVAL if all clauses are WEFT_CLAUSE_NEVER
  * -EINVAL if clauses is NULL
  * -EINVAL if events contains neither POLLIN nor POLLOUT
  * -EINVAL if n is 0 or more than INT_MAX
  * -EINVAL if seconds is negative or NaN
  * -EINVAL if the value to send is an error code
- * -ENOMEM if memory is exhausted
+ * -ENOMEM if memory is exhausted, or no thread can be created to receive signals
  * -ESRCH if a clause awaits a fiber that is gone
  * -EXDEV if a clause awaits a fiber of another thread
+ * -EXDEV if a fiber of another thread waits for an event of a clause
  */
 WEFT_SWITCHPOINT int weft_select(weft_clause *clauses, size_t n);
 

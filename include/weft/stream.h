@@ -6,13 +6,28 @@
  * input. The next flush sends the output, exactly once. Errors are not permanent. The next call
  * tries again.
  *
- * A read that waits for input first flushes the output of its fiber. The stream therefore sends a
- * request before the fiber waits for the response. If the input buffer already contains several
- * requests, the stream sends the responses together. If the flush before a read fails with -EPIPE
- * or -ECONNRESET, the read continues. The next write, flush or close then returns the error. A
- * fiber that only writes must flush.
+ * A read that waits for input first flushes the output of its fiber, unless another fiber has
+ * written since. The stream therefore sends a request before the fiber waits for the response. If
+ * the input buffer already contains several requests, the stream sends the responses together. If
+ * the flush before a read fails with -EPIPE or -ECONNRESET, the read continues. The next write,
+ * flush or close then returns the error. A fiber that only writes must flush.
  *
- * One fiber may read while another fiber writes. A second reader or a second writer gets -EBUSY.
+ * One fiber may read while other fibers write. All fibers must belong to one thread. A second
+ * reader gets -EBUSY, because two readers would each get an arbitrary part of the input.
+ *
+ * Several fibers may write. Each call of write, writev, puts, printf, vprintf, flush and detach
+ * waits until no other fiber is in such a call. Waiting fibers continue in FIFO order. The bytes of
+ * one call are therefore contiguous. A call that is cancelled while it waits has written nothing.
+ *
+ * weft_stream_printf takes the whole text or nothing, even if the call is cancelled. The next
+ * writer first sends the rest of the text. weft_stream_write, writev and puts can end after a part
+ * of their bytes. All fibers that wait at that time then get an error and have written nothing: the
+ * error of the transport, or -EIO if the write was cancelled. Later calls continue after the part.
+ *
+ * Calls that write also return:
+ * -EBADF if another fiber closes the stream while the call waits
+ * -EDEADLK if a function of the transport writes to its own stream
+ * -EIO if the write of another fiber was cancelled after a part while the call waited
  *
  * Calls on a stream that is not open return -EBADF or NULL. An all-zero stream is not open. Calls
  * also return the errors of the transport, and -ENOMEM if memory for a buffer is exhausted. A
@@ -139,7 +154,8 @@ WEFT_API int weft_stream_set_line_max(weft_stream *stream, size_t line_bytes_max
  *
  * The call always closes the stream and its transport, and frees the buffers. If the caller is
  * cancelled, the flush fails at once, unless the caller is in WEFT_SHIELD. The call returns after
- * the waiters have left the stream. If another fiber is writing, its remaining output is lost.
+ * the waiters have left the stream. If another fiber is writing, the call does not wait for its
+ * turn to write. The remaining output is then lost.
  *
  * If the flush or an earlier write has failed, the call returns that error. Otherwise returns the
  * result of closing the transport, or:
@@ -153,7 +169,8 @@ WEFT_SWITCHPOINT int weft_stream_close(weft_stream *stream);
  * If the call fails, the stream is still open. After -ENOTEMPTY, weft_stream_peek shows the input.
  *
  * Returns the descriptor, the error of the flush, or:
- * -EBUSY if another fiber reads or writes
+ * -EBUSY if another fiber reads
+ * -EBUSY if another fiber waits to write after the flush
  * -ENOTEMPTY if the stream holds input
  * -EOPNOTSUPP if the stream has another transport
  */
@@ -265,9 +282,9 @@ WEFT_SWITCHPOINT ssize_t weft_stream_writev(weft_stream *stream, const struct io
  * Reserve space for bytes bytes in the output buffer of a stream.
  *
  * The caller writes to the space and then calls weft_stream_commit. The space is valid until the
- * next call that writes. Returns NULL if the output buffer has too little space. Returns NULL also
- * if another fiber writes, an error is pending, memory is exhausted or the stream is not open. The
- * call then records no error. Call weft_stream_write instead.
+ * next call that writes, also by another fiber. Returns NULL if the output buffer has too little
+ * space. Returns NULL also if another fiber writes, an error is pending, memory is exhausted or the
+ * stream is not open. The call then records no error. Call weft_stream_write instead.
  */
 WEFT_API char *weft_stream_reserve(weft_stream *stream, size_t bytes);
 

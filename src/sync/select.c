@@ -12,6 +12,7 @@
 #include "core/lifetime/tree.h"
 #include "core/op/op.h"
 #include "sync/chan.h"
+#include "sync/clause.h"
 #include "sync/queue.h"
 #include "sync/select_shared.h"
 
@@ -98,6 +99,17 @@ COLD static int check_fifo_slow(const weft_clause *clause, const weft__fifo *fif
     return can ? READY : NOT_READY_SHARED;
 }
 
+/* Check a clause of a kind that clause_check does not know. */
+COLD static int check_object(const weft_clause *clause, check_info *info)
+{
+    const weft__clause_ops *ops = weft__clause_ops_of(clause);
+    if (ops == NULL)
+        return clause_refuse(info, "kind is unknown");
+    if (clause->of.sem == NULL) /* all objects are pointers */
+        return clause_refuse(info, "the semaphore, the event or the set is NULL");
+    return ops->check(clause, &info->fault);
+}
+
 static inline bool is_of_values(const weft__fifo *fifo)
 {
     return LIKELY(fifo != NULL) && LIKELY(fifo->item_bytes == sizeof(weft_value));
@@ -129,7 +141,7 @@ clause_check(weft__cord *c, const weft_clause *clause, check_info *info)
     case WEFT_CLAUSE_NEVER:
         return 0;
     default:
-        return clause_refuse(info, "kind is unknown");
+        return check_object(clause, info);
     }
 }
 
@@ -175,8 +187,8 @@ static inline bool clause_put(weft__cord *c, weft_clause *clause)
 }
 
 /*
- * Perform a ready clause. Returns false if another thread has changed the channel and the clause is
- * no longer ready.
+ * Perform a ready clause. Returns false if another thread has changed the object of the clause and
+ * the clause is no longer ready.
  */
 __attribute__((always_inline)) static inline bool clause_execute(weft__cord *c, weft_clause *clause,
                                                                  weft_value events)
@@ -194,6 +206,10 @@ __attribute__((always_inline)) static inline bool clause_execute(weft__cord *c, 
     case WEFT_CLAUSE_FD:
         clause->value = events;
         break;
+    case WEFT_CLAUSE_SEM:
+    case WEFT_CLAUSE_EVENT:
+    case WEFT_CLAUSE_SIGNAL:
+        return weft__clause_ops_of(clause)->take(clause);
     default:
         clause->value = 0;
     }

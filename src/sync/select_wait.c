@@ -8,6 +8,10 @@
  * released the poll. A late poll result is discarded. No data is lost, because a poll consumes no
  * data.
  *
+ * An event or a signal may come from another thread, and its message may be in flight when another
+ * clause wins. An event then delays the return until the message has arrived (clause.h). A message
+ * that no select takes goes to the next waiter, or the object stores it.
+ *
  * If a clause has a shared channel, other threads can wake the select. Each waker must first claim
  * the weft__select_token of the select. The select leaves its other wait queues when its own thread
  * receives the wake-up.
@@ -17,6 +21,7 @@
 #include "core/fiber/mailbox.h"
 #include "core/lifetime/cancel.h"
 #include "core/op/op.h"
+#include "sync/clause.h"
 #include "sync/select_shared.h"
 
 #include <math.h>
@@ -47,6 +52,9 @@ typedef struct selection {
     fd_wait *fds;
     size_t fds_count;
     size_t fds_pending; /* polls that the backend still holds */
+    bool has_joined;    /* weft__clauses_join was called */
+    size_t in_flight;   /* result of weft__clauses_leave, less the offers since */
+    int error;          /* the result without a winner */
 } selection;
 
 _Static_assert(sizeof(weft__waiter) <= sizeof(((weft_clause *)NULL)->weft__private),
@@ -69,10 +77,13 @@ static weft_clause *clause_of(weft__waiter *w)
 
 /* Leaving wait queues, the timer and the backend. */
 
+/* The kinds of clauses that do not wait in a wait queue, as bits. */
+#define KINDS_WITHOUT_QUEUE \
+    (1u << WEFT_CLAUSE_NEVER | 1u << WEFT_CLAUSE_TIME | 1u << WEFT_CLAUSE_FD | WEFT__KINDS_JOINED)
+
 static bool waits_in_queue(const weft_clause *clause)
 {
-    return clause->kind != WEFT_CLAUSE_NEVER && clause->kind != WEFT_CLAUSE_TIME &&
-           clause->kind != WEFT_CLAUSE_FD;
+    return !(KINDS_WITHOUT_QUEUE & 1u << clause->kind);
 }
 
 static inline void leave_queues(selection *s)
@@ -125,9 +136,18 @@ static void cancel_fds(selection *s)
             fd_wait_released(s, &s->fds[i]);
 }
 
+/* Leave the backend and the objects of clauses. Returns false if one of them is not done. */
+static bool leave_sources(selection *s)
+{
+    cancel_fds(s);
+    if (UNLIKELY(s->has_joined))
+        s->in_flight = weft__clauses_leave(s->clauses, s->n);
+    return s->fds_pending + s->in_flight == 0;
+}
+
 /*
- * Leave all wait queues, the timer and the backend. Returns false if the backend still holds a
- * poll.
+ * Leave all wait queues, the timer, the backend and the objects of clauses. Returns false if the
+ * backend still holds a poll, or a wake-up is in flight.
  */
 static bool selection_leave(selection *s)
 {
@@ -136,9 +156,12 @@ static bool selection_leave(selection *s)
     else
         leave_shared_queues(s);
     weft__unhold_timer(weft__cord_self, s->fiber, &s->timer);
-    cancel_fds(s);
-    return s->fds_pending == 0;
+    return leave_sources(s);
 }
+
+/* The wait of a select that is over, until its polls and the objects of its clauses are done. */
+static const weft__wait_kind waits_sources = {.name = "the release of its clauses",
+                                              .is_release = true};
 
 /*
  * Cancel a select. Poll results that arrive later are discarded. If another thread has claimed the
@@ -153,7 +176,7 @@ static bool leave_select(weft__fiber *f)
     select_shared_end(s);
     if (is_released)
         return true;
-    f->waits_in = &weft__waits_release;
+    f->waits_in = &waits_sources;
     return false;
 }
 
@@ -166,6 +189,8 @@ static bool forget_select(weft__fiber *f)
         if (waits_in_queue(&s->clauses[i]) && !weft__select_shared_has(s->shared_set, w->waitq))
             weft__waitq_leave(w);
     }
+    if (s->has_joined)
+        weft__clauses_forget(s->clauses, s->n);
     return true;
 }
 
@@ -182,7 +207,7 @@ static void clause_complete(selection *s, weft_clause *clause, weft_value value)
     if (is_released)
         weft__wake(weft__cord_self, s->fiber, s->winner, WEFT__TAIL);
     else
-        s->fiber->waits_in = &weft__waits_release;
+        s->fiber->waits_in = &waits_sources;
 }
 
 static void clause_woken(weft__waiter *w, weft_value value)
@@ -214,11 +239,13 @@ static void deliver_wake(weft__cord *c, weft__remote_msg *msg)
     clause_complete(s, clause, is_value && msg->value == 0 ? clause->value : msg->value);
 }
 
-/* Wake the fiber after the kernel has released the last poll. */
+/* Wake the fiber if the kernel has released all polls, and no wake-up is in flight. */
 static void selection_released(selection *s)
 {
     weft__fiber *f = s->fiber;
-    weft_value value = s->winner >= 0 ? s->winner : weft__cancel_resolve(f, -ECANCELED);
+    if (f->waits_in != &waits_sources || s->fds_pending + s->in_flight > 0)
+        return;
+    weft_value value = s->winner >= 0 ? s->winner : weft__cancel_resolve(f, s->error);
     weft__wake(weft__cord_self, f, value, WEFT__TAIL);
 }
 
@@ -230,9 +257,32 @@ static void fd_done(weft__op *op, intptr_t result)
     if (s->fiber->waits_in == &waits_select) {
         if (selection_claim(s))
             clause_complete(s, w->clause, result);
-    } else if (s->fiber->waits_in == &weft__waits_release && s->fds_pending == 0) {
+    } else {
         selection_released(s);
     }
+}
+
+bool weft__clause_offer(weft_clause *clause, weft_value value)
+{
+    selection *s = (selection *)clause->weft__private[0];
+    if (s->fiber->waits_in == &waits_select) {
+        bool is_ours = selection_claim(s);
+        if (is_ours)
+            clause_complete(s, clause, value);
+        return is_ours;
+    }
+    s->in_flight--;
+    selection_released(s);
+    return false;
+}
+
+weft_clause *weft__select_clauses(const weft__fiber *f, size_t *n)
+{
+    if (f->waits_in != &waits_select && f->waits_in != &waits_sources)
+        return NULL;
+    const selection *s = f->wait_object;
+    *n = s->n;
+    return s->clauses;
 }
 
 /* Joining wait queues, the timer and the backend. */
@@ -266,6 +316,8 @@ clause_join_local(weft__cord *c, selection *s, weft_clause *clause, bool has_tok
                     has_token);
     else if (clause->kind == WEFT_CLAUSE_ENDED)
         clause_join(s, clause, &weft__fiber_find(c, clause->of.fiber)->live->awaiters, has_token);
+    else if (clause->kind == WEFT_CLAUSE_SEM)
+        clause_join(s, clause, weft__clause_sem.waitq(clause), has_token);
 }
 
 static void join_queues(weft__cord *c, selection *s)
@@ -381,31 +433,56 @@ static inline bool has_kind(unsigned kinds, weft_clause_kind kind)
     return kinds & 1u << kind;
 }
 
+/*
+ * Join the objects of clauses, if there are any. Returns false if the select is over, with a winner
+ * or an error.
+ */
+COLD static bool join_objects(weft__cord *c, selection *s)
+{
+    s->has_joined = true;
+    weft__wait_begin(c, &waits_select, s); /* for weft__select_clauses */
+    int rc = weft__clauses_join(c, s->clauses, s->n, s, &s->winner);
+    if (rc < 0)
+        s->error = rc;
+    return rc == 0;
+}
+
+/* End a select that is in no wait queue. Wait until the polls and the objects are done. */
+static int finish_early(weft__cord *c, selection *s)
+{
+    if (!leave_sources(s))
+        return weft__wait_int(c, &waits_sources, s);
+    s->fiber->waits_in = NULL;
+    return s->winner >= 0 ? s->winner : s->error;
+}
+
 /* Wait until one clause has happened and the kernel has released all polls. */
 static int wait_local(weft__cord *c, selection *s, unsigned kinds)
 {
     if (has_kind(kinds, WEFT_CLAUSE_FD))
         submit_fds(c, s);
-    if (LIKELY(s->winner < 0)) {
-        join_queues(c, s);
-        if (has_kind(kinds, WEFT_CLAUSE_TIME))
-            arm_timer(c, s);
-        return weft__wait_int(c, &waits_select, s);
-    }
-    cancel_fds(s);
-    return s->fds_pending == 0 ? s->winner : weft__wait_int(c, &weft__waits_release, s);
+    if (UNLIKELY(s->winner >= 0))
+        return finish_early(c, s);
+    if (UNLIKELY(kinds & WEFT__KINDS_JOINED) && !join_objects(c, s))
+        return finish_early(c, s);
+    join_queues(c, s);
+    if (has_kind(kinds, WEFT_CLAUSE_TIME))
+        arm_timer(c, s);
+    return weft__wait_int(c, &waits_select, s);
 }
 
 /* Like wait_local, but with shared channels. See weft__select_wait for *must_retry. */
 static int wait_with_shared(weft__cord *c, selection *s, unsigned kinds, bool *must_retry)
 {
+    /* Join objects first: a clause may be performed only before other threads can claim. */
+    if (UNLIKELY(kinds & WEFT__KINDS_JOINED) && !join_objects(c, s))
+        return finish_early(c, s);
     s->shared_set = weft__select_shared_new(c, s->clauses, s->n, deliver_wake);
-    if (s->shared_set == NULL)
-        return -ENOMEM;
-    *must_retry = !join_with_shared(c, s);
-    if (*must_retry) {
+    *must_retry = s->shared_set != NULL && !join_with_shared(c, s);
+    if (s->shared_set == NULL || *must_retry) {
+        s->error = *must_retry ? -EAGAIN : -ENOMEM;
         select_shared_end(s);
-        return -EAGAIN;
+        return finish_early(c, s);
     }
     if (has_kind(kinds, WEFT_CLAUSE_TIME))
         arm_timer(c, s);
@@ -417,7 +494,7 @@ static int wait_with_shared(weft__cord *c, selection *s, unsigned kinds, bool *m
     }
     bool is_released = selection_leave(s);
     select_shared_end(s);
-    return is_released ? s->winner : weft__wait_int(c, &weft__waits_release, s);
+    return is_released ? s->winner : weft__wait_int(c, &waits_sources, s);
 }
 
 static size_t count_fds(const weft_clause *clauses, size_t n)
@@ -432,7 +509,8 @@ int weft__select_wait(weft__cord *c, weft_clause *clauses, size_t n, unsigned ki
                       bool *must_retry)
 {
     *must_retry = false;
-    selection s = {.fiber = c->current, .clauses = clauses, .n = n, .winner = -1};
+    selection s = {
+        .fiber = c->current, .clauses = clauses, .n = n, .winner = -1, .error = -ECANCELED};
     weft__timer_init(&s.timer, selection_timed_out);
     if (has_kind(kinds, WEFT_CLAUSE_MESSAGE) && weft__mailbox_of(s.fiber) == NULL)
         return -ENOMEM;

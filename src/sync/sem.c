@@ -1,5 +1,6 @@
 /* Semaphores. weft_sem_post hands a token directly to the first waiter. */
 #include "core/lifetime/cancel.h"
+#include "sync/clause.h"
 
 #include <weft/sync.h>
 
@@ -51,8 +52,9 @@ int weft_sem_post(weft_sem *semaphore)
     weft__cord *c = weft__cord_self;
     if (weft__cord_is_forbidden(c))
         return weft__no_cord();
-    if (!weft__waitq_is_empty(&s->waiters)) {
-        weft__waitq_wake(c, s->waiters.first, 0);
+    weft__waiter *w = weft__waitq_next(&s->waiters);
+    if (w != NULL) {
+        weft__waitq_wake(c, w, 0);
         return 0;
     }
     if (UNLIKELY(s->tokens == SIZE_MAX))
@@ -65,3 +67,25 @@ size_t weft_sem_count(const weft_sem *semaphore)
 {
     return ((const sem *)(const void *)semaphore)->tokens;
 }
+
+/* Clauses. */
+
+static int sem_clause_check(const weft_clause *clause, const char **fault)
+{
+    (void)fault;
+    return weft_sem_count(clause->of.sem) > 0;
+}
+
+static bool sem_clause_take(weft_clause *clause)
+{
+    clause->value = weft_sem_try_wait(clause->of.sem);
+    return clause->value == 0;
+}
+
+static weft__waitq *sem_clause_waitq(const weft_clause *clause)
+{
+    return &sem_of(clause->of.sem)->waiters;
+}
+
+const weft__clause_ops weft__clause_sem = {
+    .check = sem_clause_check, .take = sem_clause_take, .waitq = sem_clause_waitq};

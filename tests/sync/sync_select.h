@@ -3,6 +3,7 @@
 #define TESTS_SYNC_SYNC_SELECT_H
 
 #include "sync/sync_fifos.h"
+#include "sync/sync_signals.h"
 
 #include <poll.h>
 
@@ -19,7 +20,9 @@ static pipe_model pipes[2];
 /* A clause with its prediction. */
 typedef struct choice {
     prediction prediction;
-    mirror *mirror; /* NULL: a time, a descriptor, or the end of an actor */
+    mirror *mirror; /* NULL: the clause has no FIFO */
+    sem_model *sem;
+    event_model *event;
     chan_model *chan;
     weft_value sent;
     typed_item item;
@@ -69,9 +72,23 @@ static weft_clause clause_fd(choice *c)
     return weft_clause_fd(pipes[random_below(COUNT_OF(pipes))].fd[0], POLLIN);
 }
 
+static weft_clause clause_sem(choice *c)
+{
+    c->sem = &sems[random_below(COUNT_OF(sems))];
+    c->prediction.is_ready = c->sem->tokens > 0;
+    return weft_clause_sem(&c->sem->sem);
+}
+
+static weft_clause clause_event(choice *c)
+{
+    c->event = &events[random_below(COUNT_OF(events))];
+    c->prediction.is_ready = c->event->is_set;
+    return weft_clause_event(&c->event->event);
+}
+
 static weft_clause make_clause(choice *c, actor *me)
 {
-    unsigned kind = random_below(18);
+    unsigned kind = random_below(22);
     *c = (choice){0};
     if (kind < 9) {
         c->chan = &chans[random_below(COUNT_OF(chans))];
@@ -91,6 +108,8 @@ static weft_clause make_clause(choice *c, actor *me)
     }
     if (kind < 16)
         return clause_fd(c);
+    if (kind >= 18)
+        return kind < 20 ? clause_sem(c) : clause_event(c);
     return kind == 16 ? clause_time(c) : clause_ended(c, me);
 }
 
@@ -115,16 +134,33 @@ static void apply_choice(choice *c, const weft_clause *clause)
         return;
     }
     REQUIRE(value_of(c, clause) == c->prediction.result);
+    if (c->sem != NULL)
+        c->sem->tokens--;
+    if (c->event != NULL)
+        c->event->is_set = false;
     if (clause->kind == WEFT_CLAUSE_SEND)
         apply_put(c->mirror, &c->prediction, c->sent, BACK);
     else if (c->mirror != NULL)
         apply_take(c->mirror, &c->prediction);
 }
 
-/* Check a clause that was chosen after a wait. Without a mirror no value is expected. */
+/* Return the wait queue of a clause, or NULL if the clause has no wait queue in the model. */
+static waitq_model *waitq_of(const choice *c, const weft_clause *clause)
+{
+    if (c->sem != NULL)
+        return &c->sem->waitq;
+    if (c->event != NULL)
+        return &c->event->waitq;
+    if (c->mirror == NULL)
+        return NULL;
+    return clause->kind == WEFT_CLAUSE_SEND ? &c->mirror->senders : &c->mirror->receivers;
+}
+
+/* Check a clause that was chosen after a wait. Without a wait queue no value is expected. */
 static void check_late_choice(actor *me, choice *c, const weft_clause *clause)
 {
-    if (c->mirror == NULL) {
+    const waitq_model *p = waitq_of(c, clause);
+    if (p == NULL) {
         REQUIRE(me->expectation == UNDECIDED);
         if (c->awaited != NULL)
             REQUIRE(weft_state_of(c->awaited->id) == WEFT_DEAD && is_actor_value(clause->value));
@@ -134,8 +170,6 @@ static void check_late_choice(actor *me, choice *c, const weft_clause *clause)
             REQUIRE(weft_now() >= c->ready_at_s - 1e-9);
         return;
     }
-    bool is_send = clause->kind == WEFT_CLAUSE_SEND;
-    const waitq_model *p = is_send ? &c->mirror->senders : &c->mirror->receivers;
     REQUIRE(me->expectation == EXPECT_VALUE && value_of(c, clause) == me->expected);
     REQUIRE(me->expected == -EPIPE || me->woken_entry->waitq == p);
 }
@@ -144,24 +178,34 @@ static void enter_clause_waitqs(actor *me, choice *choices, const weft_clause *c
 {
     static waitq_model unmodelled; /* clauses with wait queues outside of the model */
     for (size_t i = 0; i < n; i++) {
-        mirror *m = choices[i].mirror;
-        if (m == NULL)
-            enter_waitq(me, &unmodelled, 0, 0);
-        else if (clauses[i].kind == WEFT_CLAUSE_SEND)
-            enter_waitq(me, &m->senders, BACK, choices[i].sent);
-        else
-            enter_waitq(me, &m->receivers, 0, 0);
+        waitq_model *p = waitq_of(&choices[i], &clauses[i]);
+        bool is_send = clauses[i].kind == WEFT_CLAUSE_SEND;
+        enter_waitq(me, p != NULL ? p : &unmodelled, is_send ? BACK : 0, choices[i].sent);
     }
 }
 
 static void check_choices(const choice *choices, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         if (choices[i].chan != NULL)
             check_chan(choices[i].chan);
+        if (choices[i].sem != NULL)
+            check_sem(choices[i].sem);
+        if (choices[i].event != NULL)
+            REQUIRE(weft_event_is_set(&choices[i].event->event) == choices[i].event->is_set);
+    }
 }
 
-static void select_and_wait(actor *me, choice *choices, weft_clause *clauses, size_t n, bool has_fd)
+/* Return the token that a select has taken, if any. rc is the result of the select. */
+static void return_token(actor *me, const choice *choices, int rc)
+{
+    if (rc < 0 || choices[rc].sem == NULL)
+        return;
+    run_ops_while_holding(me);
+    give_token(choices[rc].sem);
+}
+
+static int select_and_wait(actor *me, choice *choices, weft_clause *clauses, size_t n, bool has_fd)
 {
     enter_clause_waitqs(me, choices, clauses, n);
     me->has_fd = has_fd;
@@ -173,10 +217,11 @@ static void select_and_wait(actor *me, choice *choices, weft_clause *clauses, si
     if (has_happened) /* check_late_choice has checked the value */
         me->expected = rc;
     check_result(me, rc, true);
+    return rc;
 }
 
 /* Select without waiting: a clause is ready, or the call is weft_try_select. */
-static void select_at_once(choice *choices, weft_clause *clauses, size_t n, int otherwise)
+static int select_at_once(choice *choices, weft_clause *clauses, size_t n, int otherwise)
 {
     bool is_try = otherwise < 0;
     unsigned at = run_report->steps;
@@ -187,6 +232,7 @@ static void select_at_once(choice *choices, weft_clause *clauses, size_t n, int 
         apply_choice(&choices[rc], &clauses[rc]);
     REQUIRE(run_report->steps == at || (is_chosen && choices[rc].is_fd));
     run_report->steps++;
+    return rc;
 }
 
 static void do_select(actor *me)
@@ -201,15 +247,17 @@ static void do_select(actor *me)
         has_fd |= choices[i].is_fd;
         has_clause |= clauses[i].kind != WEFT_CLAUSE_NEVER;
     }
+    int rc = -EINVAL;
     if (!has_clause)
-        REQUIRE(weft_select(clauses, n) == -EINVAL);
+        REQUIRE(weft_select(clauses, n) == rc);
     else if (random_below(4) == 0)
-        select_at_once(choices, clauses, n, is_ready ? -ENOTSUP : -EAGAIN);
+        rc = select_at_once(choices, clauses, n, is_ready ? -ENOTSUP : -EAGAIN);
     else if (is_ready)
-        select_at_once(choices, clauses, n, 0);
+        rc = select_at_once(choices, clauses, n, 0);
     else
-        select_and_wait(me, choices, clauses, n, has_fd);
+        rc = select_and_wait(me, choices, clauses, n, has_fd);
     check_choices(choices, n);
+    return_token(me, choices, rc);
 }
 
 /* Change the readiness of a pipe. */

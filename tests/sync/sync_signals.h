@@ -88,7 +88,8 @@ static void set_event(event_model *e)
     if (waiting == 0)
         e->is_set = true;
     for (size_t i = 0; i < waiting; i++)
-        expect_woken(scratch[i], 0);
+        if (scratch[i]->actor->expectation == UNDECIDED) /* a select may have the clause twice */
+            expect_woken(scratch[i], 0);
 }
 
 static void wait_for_event(actor *me, event_model *e)

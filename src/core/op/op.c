@@ -6,7 +6,8 @@
 #include "core/cord/fork.h"
 #include "core/lifetime/cancel.h"
 
-const weft__wait_kind weft__waits_release = {.name = "the kernel to release its buffer"};
+const weft__wait_kind weft__waits_release = {.name = "the kernel to release its buffer",
+                                             .is_release = true};
 
 /*
  * Cancel the operation of a fiber. If the kernel still uses the operation, the fiber waits until

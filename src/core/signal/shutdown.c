@@ -74,7 +74,7 @@ static bool stop_listeners(weft__cord *c, int64_t grace_ns)
 static bool is_release_pending(const weft__cord *c)
 {
     for (weft__fiber *f = last_descendant(c->main); f->parent != NULL; f = previous_fiber(f))
-        if (f->is_stopped && f->waits_in == &weft__waits_release)
+        if (f->is_stopped && f->waits_in != NULL && f->waits_in->is_release)
             return true;
     return false;
 }

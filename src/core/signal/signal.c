@@ -11,6 +11,7 @@
 #include "core/cord/inbox.h"
 #include "core/debug/diag.h"
 #include "core/lifetime/cancel.h"
+#include "core/signal/signal_mask.h"
 
 #include <weft/signal.h>
 
@@ -19,13 +20,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A waiting fiber. */
-typedef struct signal_waiter {
+/* A waiting fiber. The lock protects link, is_sent and is_taken. */
+typedef struct weft__signal_waiter {
     weft__remote_msg msg; /* to the fiber */
-    weft__list link;      /* in state.waiters; empty: msg was sent */
-    uint64_t mask;        /* bit n: signal n + 1 */
+    /*
+     * In state.waiters. After msg was sent: the other waiters with a message of the same
+     * occurrence, a circular list without a head.
+     */
+    weft__list link;
+    uint64_t mask; /* bit n: signal n + 1 */
     weft_fiber fiber;
-    bool is_held; /* the fiber is not a daemon */
+    bool (*offer)(void *owner, int sig); /* NULL: the fiber is in weft_wait_signal */
+    void *owner;   /* argument of offer; NULL: the wait is over, but msg is in flight */
+    bool is_held;  /* the fiber is not a daemon */
+    bool is_sent;  /* msg was sent */
+    bool is_taken; /* another waiter has taken the occurrence */
 } signal_waiter;
 
 /* An installed handler. */
@@ -58,11 +67,6 @@ static __thread struct {
     weft_fiber main; /* 0: exit_hook is not installed */
 } this_thread;
 
-static uint64_t signal_bit(int sig)
-{
-    return UINT64_C(1) << (sig - 1);
-}
-
 /* Add delta to the number of signals that the calling thread waits for. */
 static void add_signals_due(weft__cord *c, bool is_held, int delta)
 {
@@ -74,35 +78,72 @@ static void add_signals_due(weft__cord *c, bool is_held, int delta)
  * Delivery.
  */
 
-static bool leave_signal(weft__fiber *f);
-
-static const weft__wait_kind waits_signal = {"a signal", .leave = leave_signal};
-static const weft__wait_kind waits_delivery = {.name = "the delivery of a signal"};
-
-static bool leave_signal(weft__fiber *f)
+/* Remove and free a waiter. Return false if its message is in flight. */
+static bool signal_leave(signal_waiter *w)
 {
-    signal_waiter *w = f->wait_object;
     pthread_mutex_lock(&state.lock);
-    bool has_left = !weft__list_is_empty(&w->link);
-    weft__list_remove(&w->link);
+    bool is_sent = w->is_sent;
+    if (!is_sent)
+        weft__list_remove(&w->link);
     pthread_mutex_unlock(&state.lock);
-    if (!has_left) {
-        f->waits_in = &waits_delivery;
+    if (is_sent)
         return false;
-    }
     add_signals_due(weft__cord_self, w->is_held, -1);
     free(w);
     return true;
 }
 
+static const weft__wait_kind waits_delivery = {.name = "the delivery of a signal"};
+
+static bool leave_signal(weft__fiber *f)
+{
+    bool has_left = signal_leave(f->wait_object);
+    if (!has_left)
+        f->waits_in = &waits_delivery;
+    return has_left;
+}
+
+static const weft__wait_kind waits_signal = {"a signal", .leave = leave_signal};
+
+static bool signal_wake_waiters(int sig);
+
+/*
+ * Record whether the fiber of a waiter has taken its occurrence. If no fiber takes the occurrence,
+ * give it to the fibers that wait now, or store it. The caller must hold the lock.
+ */
+static void occurrence_settle(signal_waiter *w, bool is_taken)
+{
+    int sig = (int)w->msg.value;
+    bool is_last = weft__list_is_empty(&w->link);
+    if (is_taken && !w->is_taken)
+        WEFT__LIST_FOR(node, &w->link)
+            CONTAINER_OF(node, signal_waiter, link)->is_taken = true;
+    weft__list_remove(&w->link);
+    if (is_last && !is_taken && !w->is_taken && !signal_wake_waiters(sig))
+        state.entry[sig].queued += state.entry[sig].is_awaited;
+}
+
+/* Offer a signal to the fiber of a waiter. Return false if the fiber does not take the signal. */
+static bool signal_offer(weft__cord *c, signal_waiter *w)
+{
+    int sig = (int)w->msg.value;
+    if (w->offer != NULL)
+        return w->owner != NULL && w->offer(w->owner, sig);
+    weft__fiber *f = weft__fiber_waiting(c, w->fiber, w);
+    if (f != NULL)
+        weft__wake(c, f, weft__cancel_resolve(f, sig), WEFT__TAIL);
+    return f != NULL;
+}
+
 static void deliver_signal(weft__cord *c, weft__remote_msg *msg)
 {
     signal_waiter *w = CONTAINER_OF(msg, signal_waiter, msg);
-    weft__fiber *f = weft__fiber_waiting(c, w->fiber, w);
-    if (f != NULL)
-        weft__wake(c, f, weft__cancel_resolve(f, msg->value), WEFT__TAIL);
+    bool is_taken = c != NULL && signal_offer(c, w);
     if (c != NULL)
         add_signals_due(c, w->is_held, -1);
+    pthread_mutex_lock(&state.lock);
+    occurrence_settle(w, is_taken);
+    pthread_mutex_unlock(&state.lock);
     free(w);
 }
 
@@ -162,19 +203,23 @@ static void registration_drop(signal_state *entry)
  */
 static bool signal_wake_waiters(int sig)
 {
-    bool has_waiters = false;
-    weft__list *next;
+    weft__list woken, *next;
+    weft__list_init(&woken);
     for (weft__list *node = state.waiters.next; node != &state.waiters; node = next) {
         signal_waiter *w = CONTAINER_OF(node, signal_waiter, link);
         next = node->next;
-        if (!(w->mask & signal_bit(sig)))
+        if (!(w->mask & weft__signal_bit(sig)))
             continue;
-        has_waiters = true;
         weft__list_remove(node);
         w->msg = (weft__remote_msg){NULL, deliver_signal, w->fiber, sig};
-        if (weft__cord_post(&w->msg) < 0)
+        w->is_sent = true;
+        if (weft__cord_post(&w->msg) == 0)
+            weft__list_insert(&woken, node); /* the delivery waits for the lock */
+        else
             free(w);
     }
+    bool has_waiters = !weft__list_is_empty(&woken);
+    weft__list_unlink(&woken);
     return has_waiters;
 }
 
@@ -249,13 +294,6 @@ static void signal_install_atfork(void)
     atfork_error = pthread_atfork(signal_before_fork, signal_after_fork, signal_after_fork_child);
 }
 
-/* Return the mask of signals that cannot be caught or that report faults. */
-static uint64_t unsupported_mask(void)
-{
-    return signal_bit(SIGKILL) | signal_bit(SIGSTOP) | signal_bit(SIGSEGV) | signal_bit(SIGBUS) |
-           signal_bit(SIGILL) | signal_bit(SIGFPE) | signal_bit(SIGTRAP) | signal_bit(SIGSYS);
-}
-
 /* Install the fork handlers once, and take the lock. Return 0 or a negative errno. */
 static int state_lock(void)
 {
@@ -271,18 +309,13 @@ static int state_lock(void)
  * weft_wait_signal.
  */
 
-static int mask_of_set(const sigset_t *set, uint64_t *mask)
+/* Report an invalid set. mask is the result of weft__signal_mask. */
+COLD static int refuse_set(uint64_t mask)
 {
-    *mask = 0;
-    for (int sig = 1; set != NULL && sig < WEFT__SIGNALS_END; sig++)
-        if (sigismember(set, sig) == 1)
-            *mask |= signal_bit(sig);
-    if (*mask == 0)
+    if (mask == 0)
         return weft_fail(-EINVAL, "weft_wait_signal: set is empty");
-    if (*mask & unsupported_mask())
-        return weft_fail(-EINVAL, "weft_wait_signal: set contains SIG%s, which is not supported",
-                         sigabbrev_np(__builtin_ctzll(*mask & unsupported_mask()) + 1));
-    return 0;
+    return weft_fail(-EINVAL, "weft_wait_signal: set contains SIG%s, which is not supported",
+                     sigabbrev_np(__builtin_ctzll(mask) + 1));
 }
 
 /* Catch all signals of a mask. The caller must hold the lock. */
@@ -290,7 +323,7 @@ static int catch_mask(uint64_t mask)
 {
     int rc = 0;
     for (int sig = 1; sig < WEFT__SIGNALS_END && rc == 0; sig++) {
-        if (!(mask & signal_bit(sig)))
+        if (!(mask & weft__signal_bit(sig)))
             continue;
         rc = weft__signal_thread_catch(sig, on_signals);
         state.entry[sig].is_awaited |= rc == 0;
@@ -298,35 +331,64 @@ static int catch_mask(uint64_t mask)
     return rc;
 }
 
-/* Take a queued signal of the mask. Return 0 if there is none. The caller must hold the lock. */
-static int take_queued(uint64_t mask)
+/* Return a queued signal of the mask, or 0 if there is none. The caller must hold the lock. */
+static int find_queued(uint64_t mask)
 {
     dispatch_all(); /* the signal thread may not have run yet */
-    for (int sig = 1; sig < WEFT__SIGNALS_END; sig++) {
-        if ((mask & signal_bit(sig)) && state.entry[sig].queued > 0) {
-            state.entry[sig].queued--;
+    for (int sig = 1; sig < WEFT__SIGNALS_END; sig++)
+        if ((mask & weft__signal_bit(sig)) && state.entry[sig].queued > 0)
             return sig;
-        }
-    }
     return 0;
 }
 
 /*
- * Take a queued signal, and return its number. If no signal is queued, add waiter to the waiters,
- * unless waiter is NULL, and return 0. Return a negative errno on failure.
+ * Return the number of a queued signal. Take the signal if is_taken is true. If no signal is
+ * queued, add waiter to the waiters, unless waiter is NULL, and return 0. Return a negative errno
+ * on failure.
  */
-static int take_or_wait(uint64_t mask, signal_waiter *waiter)
+static int poll_or_wait(uint64_t mask, bool is_taken, signal_waiter *waiter)
 {
     int rc = state_lock();
     if (rc < 0)
         return rc;
     rc = catch_mask(mask);
     if (rc == 0)
-        rc = take_queued(mask);
+        rc = find_queued(mask);
+    if (rc > 0 && is_taken)
+        state.entry[rc].queued--;
     if (rc == 0 && waiter != NULL)
         weft__list_insert(&state.waiters, &waiter->link);
     pthread_mutex_unlock(&state.lock);
     return rc;
+}
+
+int weft__signal_poll(uint64_t mask, bool is_taken)
+{
+    return poll_or_wait(mask, is_taken, NULL);
+}
+
+int weft__signal_begin(weft__cord *c, uint64_t mask, bool (*offer)(void *owner, int sig),
+                       void *owner, weft__signal_waiter **waiter)
+{
+    signal_waiter *w = malloc(sizeof *w);
+    if (w == NULL)
+        return -ENOMEM;
+    *w = (signal_waiter){.mask = mask, .fiber = c->current->id, .offer = offer, .owner = owner};
+    w->is_held = !c->current->is_daemon;
+    int rc = poll_or_wait(mask, true, w);
+    if (rc == 0) {
+        add_signals_due(c, w->is_held, 1);
+        *waiter = w;
+    } else {
+        free(w);
+    }
+    return rc;
+}
+
+void weft__signal_end(weft__signal_waiter *w)
+{
+    if (!signal_leave(w))
+        w->owner = NULL;
 }
 
 int weft_wait_signal(const sigset_t *set)
@@ -335,22 +397,15 @@ int weft_wait_signal(const sigset_t *set)
     if (c == NULL)
         return weft__no_cord();
     uint64_t mask;
-    int rc = mask_of_set(set, &mask);
-    if (rc < 0)
-        return rc;
-    weft__fiber *f = c->current;
-    signal_waiter *w = f->pending ? NULL : malloc(sizeof *w);
-    if (w != NULL)
-        *w = (signal_waiter){.mask = mask, .fiber = f->id, .is_held = !f->is_daemon};
-    rc = take_or_wait(mask, w);
-    if (rc == 0 && w != NULL) {
-        add_signals_due(c, w->is_held, 1);
-        return weft__wait_int(c, &waits_signal, w);
-    }
-    free(w);
-    if (rc != 0)
-        return rc;
-    return f->pending ? (int)weft__call_refuse(c) : -ENOMEM;
+    if (weft__signal_mask(set, &mask) < 0)
+        return refuse_set(mask);
+    signal_waiter *w = NULL;
+    int rc = weft__signal_poll(mask, true);
+    if (rc == 0 && c->current->pending)
+        return (int)weft__call_refuse(c);
+    if (rc == 0)
+        rc = weft__signal_begin(c, mask, NULL, NULL, &w);
+    return w != NULL ? weft__wait_int(c, &waits_signal, w) : rc;
 }
 
 /*
@@ -382,7 +437,7 @@ static void handlers_remove_own(weft__exit_hook *exit_hook)
 static bool has_waiter(int sig)
 {
     WEFT__LIST_FOR(node, &state.waiters)
-        if (CONTAINER_OF(node, signal_waiter, link)->mask & signal_bit(sig))
+        if (CONTAINER_OF(node, signal_waiter, link)->mask & weft__signal_bit(sig))
             return true;
     return false;
 }
@@ -450,7 +505,8 @@ int weft__signal_set_handler(const weft__signal_handler *handler)
     if (c == NULL)
         return weft__no_cord();
     int sig = handler->sig;
-    if (sig <= 0 || sig >= WEFT__SIGNALS_END || (signal_bit(sig) & unsupported_mask()))
+    if (sig <= 0 || sig >= WEFT__SIGNALS_END ||
+        (weft__signal_bit(sig) & weft__signals_unsupported()))
         return weft_fail(-EINVAL, "weft_on_signal: signal %d cannot be handled", sig);
     if (handler->act != NULL)
         return handler_add(c, handler);

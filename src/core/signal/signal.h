@@ -32,6 +32,31 @@ typedef struct weft__signal_handler {
  */
 int weft__signal_set_handler(const weft__signal_handler *handler);
 
+/* A wait for signals. */
+typedef struct weft__signal_waiter weft__signal_waiter;
+
+/*
+ * Catch the signals of a mask (signal_mask.h). Return the lowest signal of the mask that has a
+ * stored occurrence, or 0 if there is none. If is_taken is true, take the occurrence. Returns a
+ * negative errno on failure, see weft_wait_signal.
+ */
+int weft__signal_poll(uint64_t mask, bool is_taken);
+
+/*
+ * Like weft__signal_poll with is_taken, but if there is no occurrence, begin to wait in the current
+ * fiber, and store the waiter in *waiter. When a signal arrives, offer(owner, sig) is called in the
+ * thread of the fiber. The waiter is then gone. If offer returns false, the occurrence goes to
+ * other waiters, or is stored.
+ *
+ * Errors in addition to those of weft__signal_poll:
+ * -ENOMEM if memory for the waiter is exhausted
+ */
+int weft__signal_begin(weft__cord *c, uint64_t mask, bool (*offer)(void *owner, int sig),
+                       void *owner, weft__signal_waiter **waiter);
+
+/* End a wait. offer will not be called. Call this function in the thread of the fiber. */
+void weft__signal_end(weft__signal_waiter *w);
+
 /*
  * Return the signal that text names, for example 10, USR1 or SIGUSR1. Return -EINVAL if text does
  * not name a signal.

@@ -4,6 +4,7 @@
  */
 #include "io/stream/stream.h"
 
+#include "core/cord/cord.h"
 #include "core/lifetime/scope.h"
 
 #include <weft/error.h>
@@ -17,10 +18,10 @@
  */
 static int flush_own_output(weft__stream *s)
 {
-    if (weft__buffer_held(&s->out) == 0 || s->is_writing || s->last_writer != weft_self())
+    if (weft__buffer_held(&s->out) == 0 || s->writer != NULL || s->last_writer != weft_self())
         return 0;
-    s->is_writing = true;
-    int rc = (int)weft__stream_leave(s, &s->is_writing, weft__stream_drain(s));
+    s->writer = weft__cord_self->current;
+    int rc = (int)weft__stream_leave_write(s, weft__stream_drain(s));
     if (rc != -EPIPE && rc != -ECONNRESET)
         return rc;
     if (s->deferred_error == 0)
@@ -129,8 +130,8 @@ ssize_t weft_stream_gets(weft_stream *stream, char *line, size_t room)
     weft__stream *s = weft__stream_of(stream);
     if (room == 0)
         return weft_fail(-EINVAL, "weft_stream_gets: room is 0");
-    int rc = weft__stream_enter(s, &s->is_reading);
-    return rc < 0 ? rc : weft__stream_leave(s, &s->is_reading, get_line(s, line, room));
+    int rc = weft__stream_enter_read(s);
+    return rc < 0 ? rc : weft__stream_leave_read(s, get_line(s, line, room));
 }
 
 static int get_line_in_place(weft__stream *s, char **line, size_t *bytes)
@@ -154,9 +155,8 @@ static int get_line_in_place(weft__stream *s, char **line, size_t *bytes)
 int weft_stream_line(weft_stream *stream, char **line, size_t *bytes)
 {
     weft__stream *s = weft__stream_of(stream);
-    int rc = weft__stream_enter(s, &s->is_reading);
-    return rc < 0 ? rc
-                  : (int)weft__stream_leave(s, &s->is_reading, get_line_in_place(s, line, bytes));
+    int rc = weft__stream_enter_read(s);
+    return rc < 0 ? rc : (int)weft__stream_leave_read(s, get_line_in_place(s, line, bytes));
 }
 
 /* Copy and consume held bytes. */
@@ -184,8 +184,8 @@ static ssize_t read_some(weft__stream *s, void *data, size_t bytes)
 ssize_t weft_stream_read(weft_stream *stream, void *data, size_t bytes)
 {
     weft__stream *s = weft__stream_of(stream);
-    int rc = weft__stream_enter(s, &s->is_reading);
-    return rc < 0 ? rc : weft__stream_leave(s, &s->is_reading, read_some(s, data, bytes));
+    int rc = weft__stream_enter_read(s);
+    return rc < 0 ? rc : weft__stream_leave_read(s, read_some(s, data, bytes));
 }
 
 static ssize_t read_all(weft__stream *s, void *data, size_t bytes)
@@ -201,32 +201,32 @@ static ssize_t read_all(weft__stream *s, void *data, size_t bytes)
 ssize_t weft_stream_read_exact(weft_stream *stream, void *data, size_t bytes)
 {
     weft__stream *s = weft__stream_of(stream);
-    int rc = weft__stream_enter(s, &s->is_reading);
-    return rc < 0 ? rc : weft__stream_leave(s, &s->is_reading, read_all(s, data, bytes));
+    int rc = weft__stream_enter_read(s);
+    return rc < 0 ? rc : weft__stream_leave_read(s, read_all(s, data, bytes));
 }
 
 ssize_t weft_stream_peek(weft_stream *stream, size_t min, const void **data)
 {
     weft__stream *s = weft__stream_of(stream);
-    int rc = weft__stream_enter(s, &s->is_reading);
+    int rc = weft__stream_enter_read(s);
     if (rc < 0)
         return rc;
     rc = input_fill_to(s, min);
     *data = s->in.data != NULL ? s->in.data + s->in.head : "";
-    return weft__stream_leave(s, &s->is_reading, rc < 0 ? rc : (ssize_t)weft__buffer_held(&s->in));
+    return weft__stream_leave_read(s, rc < 0 ? rc : (ssize_t)weft__buffer_held(&s->in));
 }
 
 int weft_stream_skip(weft_stream *stream, size_t bytes)
 {
     weft__stream *s = weft__stream_of(stream);
-    int rc = weft__stream_enter(s, &s->is_reading);
+    int rc = weft__stream_enter_read(s);
     if (rc < 0)
         return rc;
     if (bytes <= weft__buffer_held(&s->in))
         s->in.head += bytes;
     else
         rc = -EINVAL;
-    return (int)weft__stream_leave(s, &s->is_reading, rc);
+    return (int)weft__stream_leave_read(s, rc);
 }
 
 static int wait_for_input(weft__stream *s)
@@ -237,7 +237,7 @@ static int wait_for_input(weft__stream *s)
     if (rc < 0)
         return rc;
     weft__buffer_release(&s->in);
-    if (weft__buffer_held(&s->out) == 0 && !s->is_writing)
+    if (weft__buffer_held(&s->out) == 0 && s->writer == NULL)
         weft__buffer_release(&s->out);
     if (s->is_shut)
         return -EBADF;
@@ -247,6 +247,6 @@ static int wait_for_input(weft__stream *s)
 int weft_stream_wait(weft_stream *stream)
 {
     weft__stream *s = weft__stream_of(stream);
-    int rc = weft__stream_enter(s, &s->is_reading);
-    return rc < 0 ? rc : (int)weft__stream_leave(s, &s->is_reading, wait_for_input(s));
+    int rc = weft__stream_enter_read(s);
+    return rc < 0 ? rc : (int)weft__stream_leave_read(s, wait_for_input(s));
 }

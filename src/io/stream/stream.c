@@ -1,14 +1,12 @@
-/* Opening, configuring, entering and closing of streams, and the stream type for descriptors. */
+/* Opening, configuring and closing of streams, and the stream type for descriptors. */
 #include "io/stream/stream.h"
 
+#include "core/cord/cord.h"
 #include "core/lifetime/scope.h"
 
 #include <weft/error.h>
-#include <weft/fiber.h>
 #include <weft/io.h>
-#include <weft/scope.h>
 
-#include <math.h>
 #include <poll.h>
 
 /*
@@ -69,16 +67,11 @@ int weft_stream_open(weft_stream *stream, int fd)
     return fd < 0 ? -EBADF : weft_stream_open_with(stream, &fd_stream_type, (void *)(intptr_t)fd);
 }
 
-static bool is_open(const weft__stream *s)
-{
-    return s->type != NULL && !s->is_closing;
-}
-
 int weft_stream_configure(weft_stream *stream, const weft_stream_options *options)
 {
     weft__stream *s = weft__stream_of(stream);
     weft_stream_options o = options != NULL ? *options : (weft_stream_options){0};
-    if (!is_open(s))
+    if (!weft__stream_is_open(s))
         return -EBADF;
     if (o.read_bytes > BYTES_MAX || o.write_bytes > BYTES_MAX)
         return weft_fail(
@@ -91,8 +84,8 @@ int weft_stream_configure(weft_stream *stream, const weft_stream_options *option
                 -EBUSY, "weft_stream_configure: the stream holds input, or a fiber reads from it");
         weft__buffer_release(&s->in);
     }
-    s->read_bytes = o.read_bytes != 0 ? o.read_bytes : WEFT__BUFFER_BYTES;
-    s->write_bytes = o.write_bytes != 0 ? o.write_bytes : WEFT__BUFFER_BYTES;
+    s->read_bytes = (uint32_t)(o.read_bytes != 0 ? o.read_bytes : WEFT__BUFFER_BYTES);
+    s->write_bytes = (uint32_t)(o.write_bytes != 0 ? o.write_bytes : WEFT__BUFFER_BYTES);
     s->in.borrowed = o.read_memory;
     s->in.borrowed_bytes = s->read_bytes;
     return 0;
@@ -101,7 +94,7 @@ int weft_stream_configure(weft_stream *stream, const weft_stream_options *option
 int weft_stream_fd(weft_stream *stream)
 {
     const weft__stream *s = weft__stream_of(stream);
-    if (!is_open(s))
+    if (!weft__stream_is_open(s))
         return -EBADF;
     return s->type == &fd_stream_type ? fd_of(s->ctx) : -EOPNOTSUPP;
 }
@@ -109,47 +102,19 @@ int weft_stream_fd(weft_stream *stream)
 void *weft_stream_ctx(weft_stream *stream, const weft_stream_type *type)
 {
     const weft__stream *s = weft__stream_of(stream);
-    return is_open(s) && s->type == type ? s->ctx : NULL;
+    return weft__stream_is_open(s) && s->type == type ? s->ctx : NULL;
 }
 
 int weft_stream_set_line_max(weft_stream *stream, size_t line_bytes_max)
 {
     weft__stream *s = weft__stream_of(stream);
-    if (!is_open(s))
+    if (!weft__stream_is_open(s))
         return -EBADF;
     if (line_bytes_max > BYTES_MAX)
         return weft_fail(-EINVAL, "weft_stream_set_line_max: line_bytes_max is %zu; at most 1 GiB",
                          line_bytes_max);
-    s->line_bytes_max = line_bytes_max != 0 ? line_bytes_max : LINE_BYTES_DEFAULT;
+    s->line_bytes_max = (uint32_t)(line_bytes_max != 0 ? line_bytes_max : LINE_BYTES_DEFAULT);
     return 0;
-}
-
-int weft__stream_enter(const weft__stream *s, bool *is_busy)
-{
-    if (!is_open(s))
-        return -EBADF;
-    if (*is_busy)
-        return weft_fail(-EBUSY, "weft_stream: another fiber is %s this stream",
-                         is_busy == &s->is_reading ? "reading from" : "writing to");
-    *is_busy = true;
-    return 0;
-}
-
-ssize_t weft__stream_leave(weft__stream *s, bool *is_busy, ssize_t result)
-{
-    *is_busy = false;
-    if (s->closer != 0 && !s->is_reading && !s->is_writing)
-        (void)weft_schedule(s->closer, 0);
-    return result;
-}
-
-static void wait_for_users(weft__stream *s)
-{
-    s->closer = weft_self();
-    WEFT_SHIELD(INFINITY) {
-        while (s->is_reading || s->is_writing)
-            (void)weft_suspend();
-    }
 }
 
 static void stream_reset(weft__stream *s)
@@ -159,27 +124,33 @@ static void stream_reset(weft__stream *s)
     *s = (weft__stream){0};
 }
 
+/* Flush a stream that is being closed. Returns the deferred error, or the result of the flush. */
+static int flush_last(weft__cord *c, weft__stream *s)
+{
+    s->writer = c->current;
+    int deferred_error = weft__stream_take_deferred(s);
+    int rc = weft__stream_drain(s);
+    s->writer = NULL;
+    return deferred_error < 0 ? deferred_error : rc;
+}
+
 int weft_stream_close(weft_stream *stream)
 {
     weft__stream *s = weft__stream_of(stream);
-    if (!is_open(s))
+    if (!weft__stream_is_open(s))
         return -EBADF;
+    weft__cord *c = weft__cord_here();
+    if (c == NULL)
+        return weft__no_cord();
     s->is_closing = true;
-    int write_rc = -EBADF;
-    if (!s->is_writing) {
-        s->is_writing = true;
-        int deferred_error = weft__stream_take_deferred(s);
-        write_rc = weft__stream_drain(s);
-        write_rc = deferred_error < 0 ? deferred_error : write_rc;
-        s->is_writing = false;
-    }
+    weft__stream_evict_waiters(s);
+    int write_rc = s->writer != NULL ? -EBADF : flush_last(c, s);
     s->is_shut = true;
     uint64_t cancels_before = weft__scope_cancels_so_far();
     int rc = s->type->close(s->ctx);
     if (rc >= 0)
         weft__scope_cancels_forget(cancels_before);
-    if (s->is_reading || s->is_writing)
-        wait_for_users(s);
+    weft__stream_wait_for_users(s);
     stream_reset(s);
     return write_rc < 0 ? write_rc : rc;
 }
@@ -189,8 +160,9 @@ static int check_detach(const weft__stream *s)
 {
     if (s->is_closing)
         return -EBADF;
-    if (s->is_reading)
-        return weft_fail(-EBUSY, "weft_stream_detach: another fiber is reading from this stream");
+    if (s->is_reading || s->writer != NULL)
+        return weft_fail(-EBUSY, "weft_stream_detach: another fiber %s this stream",
+                         s->is_reading ? "is reading from" : "waits to write to");
     if (weft__buffer_held(&s->in) > 0)
         return weft_fail(-ENOTEMPTY, "weft_stream_detach: the stream holds %zu unread bytes",
                          weft__buffer_held(&s->in));
@@ -200,7 +172,7 @@ static int check_detach(const weft__stream *s)
 int weft_stream_detach(weft_stream *stream)
 {
     weft__stream *s = weft__stream_of(stream);
-    if (is_open(s) && s->type != &fd_stream_type)
+    if (weft__stream_is_open(s) && s->type != &fd_stream_type)
         return -EOPNOTSUPP;
     int rc = weft_stream_flush(stream);
     if (rc == 0)

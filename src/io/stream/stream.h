@@ -1,13 +1,16 @@
 /*
  * The internals of streams. A stream has two buffers on top of functions that read and write.
  * stream.c opens and closes streams. buffer.c manages the memory. read.c and write.c implement one
- * direction each. Streams use only the public API, core/lifetime/scope.h and base/.
+ * direction each. queue.c lets one fiber at a time write. Streams use only the public API,
+ * core/lifetime/, core/sched/ and base/.
  *
  * A cancelled call loses no bytes. A call consumes input only after the buffer holds all bytes that
  * the call needs. Output leaves the buffer only after the stream type has written it.
  */
 #ifndef WEFT_IO_STREAM_STREAM_H
 #define WEFT_IO_STREAM_STREAM_H
+
+#include "core/sched/waitq.h"
 
 #include <weft/stream.h>
 
@@ -33,19 +36,20 @@ typedef struct weft__stream {
     void *ctx;
     weft__buffer in;
     weft__buffer out;
-    size_t read_bytes;
-    size_t write_bytes;
-    size_t line_bytes_max;
-    weft_fiber last_writer; /* the fiber that wrote last; undefined while out is empty */
+    weft_fiber last_writer;     /* the fiber that wrote last; undefined while out is empty */
+    struct weft__fiber *writer; /* the fiber in a call that writes; NULL: none */
     /*
-     * The fiber that waits in weft_stream_close until other fibers have left the stream. 0: none.
+     * The fibers that wait to write. While is_closing is set, only the closing fiber waits here,
+     * until other fibers have left the stream. Invariant: if a fiber waits to write, writer is set.
      */
-    weft_fiber closer;
+    weft__waitq waiters;
+    uint32_t read_bytes;
+    uint32_t write_bytes;
+    uint32_t line_bytes_max;
     int deferred_error; /* a write error that the next writing call returns; 0: none */
     bool is_reading;    /* a fiber is in a call that reads */
-    bool is_writing;
-    bool is_closing; /* new calls fail with -EBADF */
-    bool is_shut;    /* the type's close was called; no other function of the type may be called */
+    bool is_closing;    /* new calls fail with -EBADF */
+    bool is_shut; /* the type's close was called; no other function of the type may be called */
 } weft__stream;
 
 _Static_assert(sizeof(weft__stream) <= sizeof(weft_stream), "weft_stream is too small");
@@ -99,22 +103,52 @@ static inline void weft__buffer_append(weft__buffer *b, const char *data, size_t
     b->tail += bytes;
 }
 
+static inline bool weft__stream_is_open(const weft__stream *s)
+{
+    return s->type != NULL && !s->is_closing;
+}
+
 /*
- * Enter a call that reads or writes. is_busy must point to is_reading or is_writing of the stream.
+ * Enter a call that reads.
  *
  * Returns 0, or:
  * -EBADF if the stream is not open
- * -EBUSY if another fiber is in a call of this direction
+ * -EBUSY if another fiber is in a call that reads
  */
-int weft__stream_enter(const weft__stream *s, bool *is_busy);
+int weft__stream_enter_read(weft__stream *s);
+
+/* Leave a call that reads. Returns result. */
+ssize_t weft__stream_leave_read(weft__stream *s, ssize_t result);
 
 /*
- * Leave a call that reads or writes. If no other fiber uses the stream, wake the closing fiber.
- * Returns result.
+ * Enter a call that writes. Wait while another fiber writes. After an error, the caller must not
+ * use the stream, because the stream may be closed.
+ *
+ * Returns 0, the error that ended the wait, or:
+ * -EBADF if the stream is not open, or was closed while the fiber waited
+ * -EDEADLK if the calling fiber is already in a call that writes
+ * -EIO if weft__stream_fail_waiters was called while the fiber waited
  */
-ssize_t weft__stream_leave(weft__stream *s, bool *is_busy, ssize_t result);
+int weft__stream_enter_write(weft__stream *s);
 
-/* The caller of the following functions must have entered with is_writing. */
+/* Leave a call that writes. Pass the stream to the first waiting writer. Returns result. */
+ssize_t weft__stream_leave_write(weft__stream *s, ssize_t result);
+
+/*
+ * Fail the calls of all fibers that wait to write, because a write has ended with error after a
+ * part of its bytes. Replace a cancellation with -EIO, because it concerns only the writing fiber.
+ */
+void weft__stream_fail_waiters(weft__stream *s, int error);
+
+/*
+ * Wake all fibers that wait to write with -EBADF. is_closing must be set.
+ */
+void weft__stream_evict_waiters(weft__stream *s);
+
+/* Wait until no fiber reads or writes. is_closing must be set. Cancellation has no effect. */
+void weft__stream_wait_for_users(weft__stream *s);
+
+/* The caller of the following functions must have entered with weft__stream_enter_write. */
 
 /* Return and clear the deferred error. Returns 0 if there is none. */
 int weft__stream_take_deferred(weft__stream *s);

@@ -4,6 +4,7 @@
  */
 #include "io/stream/stream.h"
 
+#include "core/fiber/fiber.h"
 #include "core/lifetime/scope.h"
 
 #include <weft/fiber.h>
@@ -124,6 +125,7 @@ static ssize_t write_pieces(weft__stream *s, const struct iovec *pieces, int cou
         ssize_t n = output_write_once(s, pieces, count, done);
         if (n < 0 && done > 0) {
             defer_error(s, n, cancels_before);
+            weft__stream_fail_waiters(s, (int)n);
             return (ssize_t)done;
         }
         if (n < 0)
@@ -131,7 +133,7 @@ static ssize_t write_pieces(weft__stream *s, const struct iovec *pieces, int cou
         done += (size_t)n;
     }
     append_rest(b, pieces, count, done);
-    s->last_writer = weft_self();
+    s->last_writer = s->writer->id;
     return (ssize_t)bytes;
 }
 
@@ -182,7 +184,7 @@ static ssize_t print_text(weft__stream *s, const char *format, va_list args)
     ssize_t bytes = format_text(s, format, args);
     if (bytes < 0)
         return bytes;
-    s->last_writer = weft_self();
+    s->last_writer = s->writer->id;
     if (weft__buffer_held(&s->out) > s->write_bytes) {
         uint64_t cancels_before = weft__scope_cancels_so_far();
         int rc = weft__stream_drain(s);
@@ -197,15 +199,15 @@ ssize_t weft_stream_writev(weft_stream *stream, const struct iovec *pieces, int 
     weft__stream *s = weft__stream_of(stream);
     if (count < 0)
         return -EINVAL;
-    int rc = weft__stream_enter(s, &s->is_writing);
-    return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, write_pieces(s, pieces, count));
+    int rc = weft__stream_enter_write(s);
+    return rc < 0 ? rc : weft__stream_leave_write(s, write_pieces(s, pieces, count));
 }
 
 char *weft_stream_reserve(weft_stream *stream, size_t bytes)
 {
     weft__stream *s = weft__stream_of(stream);
     weft__buffer *b = &s->out;
-    if (s->type == NULL || s->is_writing || s->is_closing || s->deferred_error != 0)
+    if (s->type == NULL || s->writer != NULL || s->is_closing || s->deferred_error != 0)
         return NULL;
     if (b->data == NULL && (bytes > s->write_bytes || weft__buffer_resize(b, s->write_bytes) < 0))
         return NULL;
@@ -233,8 +235,8 @@ ssize_t weft_stream_puts(weft_stream *stream, const char *text)
 ssize_t weft_stream_vprintf(weft_stream *stream, const char *format, va_list args)
 {
     weft__stream *s = weft__stream_of(stream);
-    int rc = weft__stream_enter(s, &s->is_writing);
-    return rc < 0 ? rc : weft__stream_leave(s, &s->is_writing, print_text(s, format, args));
+    int rc = weft__stream_enter_write(s);
+    return rc < 0 ? rc : weft__stream_leave_write(s, print_text(s, format, args));
 }
 
 ssize_t weft_stream_printf(weft_stream *stream, const char *format, ...)
@@ -255,6 +257,6 @@ static int flush_output(weft__stream *s)
 int weft_stream_flush(weft_stream *stream)
 {
     weft__stream *s = weft__stream_of(stream);
-    int rc = weft__stream_enter(s, &s->is_writing);
-    return rc < 0 ? rc : (int)weft__stream_leave(s, &s->is_writing, flush_output(s));
+    int rc = weft__stream_enter_write(s);
+    return rc < 0 ? rc : (int)weft__stream_leave_write(s, flush_output(s));
 }
