@@ -177,18 +177,6 @@ static inline void weft__waitq_wake(weft__cord *c, weft__waiter *w, weft_value v
         on_wake(w, value);
 }
 
-/*
- * Like weft__waitq_wake, but only for a queued waiter without on_wake. The wait must not be open.
- */
-static inline void weft__waitq_wake_fast(weft__cord *c, weft__waiter *w, weft_value value)
-{
-    weft__fiber *f = w->fiber;
-    weft__waitq_unlink(w->waitq, w);
-    f->woken_open = false;
-    f->waits_in = NULL;
-    weft__make_runnable(c, f, value, WEFT__TAIL);
-}
-
 /* Wake all waiters of a queue with value. */
 static inline void weft__waitq_wake_all(weft__cord *c, weft__waitq *waitq, weft_value value)
 {
@@ -208,14 +196,14 @@ bool weft__waitq_abort_wait(weft__fiber *f);
 static inline weft_value weft__waitq_wait(weft__cord *c, weft__waitq *waitq,
                                           const weft__wait_kind *kind, void *object)
 {
-    weft__waitq_join_fast(waitq, &c->current->live->waiter);
+    weft__waitq_join(waitq, &c->current->live->waiter);
     return weft__wait(c, kind, object);
 }
 
 static inline int weft__waitq_wait_int(weft__cord *c, weft__waitq *waitq,
                                        const weft__wait_kind *kind, void *object)
 {
-    weft__waitq_join_fast(waitq, &c->current->live->waiter);
+    weft__waitq_join(waitq, &c->current->live->waiter);
     return weft__wait_int(c, kind, object);
 }
 
