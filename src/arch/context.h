@@ -38,12 +38,28 @@ __attribute__((noreturn)) void weft__context_jump(weft__context *to, intptr_t va
 #if defined(__x86_64__) && !defined(WEFT_UCONTEXT)
 extern char weft__first_frame[]; /* begins with a nop that is not executed */
 
+/*
+ * Bytes of the first frame, at the top of the stack. weft__frame_make writes these bytes. The
+ * context does not change them.
+ */
+#define WEFT__FRAME_BYTES 64
+
+/*
+ * Set sp to the first frame, without writing the frame. Return the top of the stack, aligned to 16
+ * bytes.
+ */
+static inline uintptr_t *weft__frame_reset(weft__context *context, void *low, size_t bytes)
+{
+    uintptr_t *top = (uintptr_t *)(((uintptr_t)low + bytes) & ~(uintptr_t)15);
+    context->sp = top - 1;
+    return top;
+}
+
 /* Write the first frame of a context to a new stack, and set sp. */
 static inline void weft__frame_make(weft__context *context, void *low, size_t bytes,
                                     weft__entry *entry)
 {
-    uintptr_t *top = (uintptr_t *)(((uintptr_t)low + bytes) & ~(uintptr_t)15);
-    context->sp = top - 1;
+    uintptr_t *top = weft__frame_reset(context, low, bytes);
     top[-1] = (uintptr_t)weft__first_frame + 1;
     top[-6] = (uintptr_t)entry; /* rbx */
     top[-7] = 0;                /* rbp: the end of the chain of frame pointers */
@@ -81,6 +97,7 @@ static inline void weft__context_unregister_stack(weft__context *context)
 
 #ifdef WEFT__SANITIZED
 void weft__context_make(weft__context *context, void *low, size_t bytes, weft__entry *entry);
+#define weft__context_remake weft__context_make
 intptr_t weft__context_switch(weft__context *from, weft__context *to, intptr_t value);
 void weft__context_leave(weft__context *from, weft__context *to, intptr_t value)
     __attribute__((noreturn));
@@ -94,6 +111,21 @@ static inline void weft__context_make(weft__context *context, void *low, size_t 
                                       weft__entry *entry)
 {
     weft__frame_make(context, low, bytes, entry);
+}
+
+/*
+ * Like weft__context_make, but on a stack that had a context with the same entry. The
+ * WEFT__FRAME_BYTES at the top of the stack must not have changed since weft__context_make.
+ */
+static inline void weft__context_remake(weft__context *context, void *low, size_t bytes,
+                                        weft__entry *entry)
+{
+#ifdef WEFT__FRAME_BYTES
+    (void)entry;
+    weft__frame_reset(context, low, bytes);
+#else
+    weft__frame_make(context, low, bytes, entry);
+#endif
 }
 
 /* Switch contexts, like weft__context_swap. In builds with sanitizers, also report the switch. */

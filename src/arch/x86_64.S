@@ -1,7 +1,7 @@
 /*
  * The context switch for x86-64 (System V ABI), the first frame of a context, and calls on the
- * stack of a suspended context. Only this file and weft__frame_make in context.h depend on the
- * layout of a suspended stack:
+ * stack of a suspended context. Only this file, weft__frame_make and weft__frame_reset in context.h
+ * depend on the layout of a suspended stack:
  *
  *      sp       return address
  *      sp - 8   r15, then r14, r13, r12, rbx, rbp downwards
@@ -88,6 +88,8 @@ weft__context_jump:
  * The outermost frame of a context. On entry, rbx holds `entry`, rax holds `value`, and rsp is the
  * aligned top of the stack.
  *
+ * - rsp moves below the WEFT__FRAME_BYTES that weft__frame_make wrote. The next context on the
+ *   stack reuses these bytes (weft__context_remake).
  * - The jump to this code is notrack, so the code does not begin with endbr64.
  * - Execution starts after the nop, because an unwinder looks up the return address minus 1.
  */
@@ -99,6 +101,8 @@ weft__first_frame:
         .cfi_startproc
         .cfi_undefined %rip
         nop
+        sub     $64, %rsp
+        .cfi_adjust_cfa_offset 64
         mov     %rax, %rdi
         call    *%rbx
         ud2

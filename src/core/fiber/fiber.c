@@ -115,11 +115,14 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
         f->has_unawaited = false;
     f->name[0] = '\0';
     f->refusals = 0;
+    uint32_t arg_room = f->arg_room;
     f->arg_room = 0;
     if (UNLIKELY(f->error != NULL || f->monitors != NULL || f->reaper != NULL))
         record_clear_rare(f);
     if (f->stack.low != NULL && weft__fiber_can_stay_warm(c, f)) {
         live_clear(f->live);
+        if (arg_room != 0)
+            weft__frame_make(&f->context, f->stack.low, usable_bytes(f), weft__fiber_entry);
         weft__fiber_keep_warm(c, f);
         return;
     }
@@ -251,7 +254,7 @@ static int fiber_make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_opt
 
 static inline weft_fiber fiber_queue_new(weft__cord *c, weft__fiber *f)
 {
-    f->woken_open = true;
+    f->is_wait_open = true;
     weft__runqueue_push(&c->runqueue, &f->queued);
     return f->id;
 }
@@ -304,7 +307,7 @@ static inline weft__fiber *spin_fast(weft__cord *c, weft_fn *fn, void *arg)
     f->last_id = id;
     record_begin(f, id, fn, arg);
     weft__fiber_set_phase(f, WEFT__FRESH);
-    weft__context_make(&f->context, f->stack.low, usable_bytes(f), weft__fiber_entry);
+    weft__context_remake(&f->context, f->stack.low, usable_bytes(f), weft__fiber_entry);
     weft__tree_link_only(f, parent);
     fiber_queue_new(c, f);
     return f;
@@ -346,6 +349,7 @@ weft_fiber weft__new_with(weft_fn *fn, void *arg, const weft_spin_options *optio
     if (c == NULL || fiber_make(c, fn, arg, options, &f) < 0)
         return 0;
     f->waits_in = &weft__waits_new;
+    f->is_wait_open = true;
     f->wait_since_ns = c->now_ns;
     if (f->is_stopped)
         weft__cancel_raise(c, f, WEFT__TAIL); /* the parent is ending, so the fiber must end */

@@ -144,7 +144,7 @@ struct weft__fiber {
     weft__runnable queued;           /* position on the run queue */
     uint8_t pending;                 /* not 0: the next blocking call fails (lifetime/cancel.h) */
     uint8_t phase;                   /* weft__phase */
-    bool woken_open;                 /* runnable after an open wait; weft_schedule may requeue it */
+    bool is_wait_open;               /* weft_schedule may end the last wait, or queue f again */
     bool is_parked;                  /* weft_park was called */
     weft__fiber *starter;            /* the fiber that waits in weft_start; NULL: none */
     weft__fiber_live *live;          /* NULL: no stack */

@@ -342,7 +342,7 @@ int weft__fiber_restart(weft__cord *c, weft__fiber *f)
     weft__fiber_set_phase(f, WEFT__FRESH);
     weft__cancel_update(f);
     weft__tree_link(f, f->parent);
-    f->woken_open = true;
+    f->is_wait_open = true;
     weft__make_runnable(c, f, 0, WEFT__TAIL);
     weft__waitq_wake_all(c, &f->restarters, 0);
     return 0;

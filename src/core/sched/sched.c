@@ -211,7 +211,7 @@ static weft_value snooze(void)
     if (UNLIKELY(f->starter != NULL || r == NULL || f->pending))
         return snooze_slow();
     f->value = 0;
-    f->woken_open = false;
+    f->is_wait_open = false;
     weft__runqueue_rotate(q, &f->queued, r);
     return switch_to(c, weft__fiber_of_queued(r));
 }

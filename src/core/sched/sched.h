@@ -58,7 +58,6 @@ weft__switch_away_fast(weft__cord *c, weft__fiber *woken, weft_value value, weft
     weft__fiber *from = c->current, *to = woken;
     if (UNLIKELY(first != NULL)) {
         woken->value = value;
-        woken->woken_open = false;
         weft__runqueue_rotate(&c->runqueue, &woken->queued, first);
         to = weft__fiber_of_queued(first);
         value = to->value;
@@ -126,7 +125,7 @@ void weft__park(weft__cord *c, weft__fiber *f);
 /* Move the current fiber to the tail of the run queue. The fiber resumes with value. */
 static inline weft_value weft__yield(weft__cord *c, weft_value value)
 {
-    c->current->woken_open = false;
+    c->current->is_wait_open = false;
     weft__make_runnable(c, c->current, value, WEFT__TAIL);
     return weft__switch(c);
 }
@@ -138,7 +137,6 @@ void weft__unpark(weft__cord *c, weft__fiber *f);
 static inline void weft__wake(weft__cord *c, weft__fiber *f, weft_value value,
                               weft__queue_end where)
 {
-    f->woken_open = f->waits_in->is_open;
     f->waits_in = NULL;
     weft__make_runnable(c, f, value, where);
 }
@@ -148,6 +146,7 @@ static inline void weft__wait_begin(weft__cord *c, const weft__wait_kind *kind, 
 {
     weft__fiber *f = c->current;
     f->waits_in = kind;
+    f->is_wait_open = kind->is_open;
     f->wait_object = object;
     f->wait_since_ns = c->now_ns;
 }
