@@ -158,14 +158,6 @@ typedef struct weft__op {
 } weft__op;
 
 /*
- * The number of cache lines that a backend prefetches before it calls done. The cache lines after
- * an operation hold the stack frames of the functions that wait for it. The owner is a fiber
- * record.
- */
-#define WEFT__OP_CACHE_LINES 4
-#define WEFT__OWNER_CACHE_LINES 4
-
-/*
  * Set up a read or write at the current position. The function does not set the fields of the
  * backend, because there are many. A backend initialises the fields that it uses.
  */

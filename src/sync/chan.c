@@ -247,20 +247,17 @@ int weft_chan_try_send(weft_chan *chan, weft_value value)
 
 /*
  * Return whether the current fiber may wait without further checks. The channel must hold values
- * and must not be shared. One branch covers all conditions, as in sched.c.
+ * and must not be shared.
  */
 static inline bool can_wait_fast(const weft__cord *c, const weft_chan *chan)
 {
-    uintptr_t slow = (uintptr_t)chan->owner ^ (uintptr_t)c;
-    slow |= (uintptr_t)c->current->pending | chan->fifo.is_closed;
-    return LIKELY(slow == 0);
+    return LIKELY(chan->owner == c && !c->current->pending && !chan->fifo.is_closed);
 }
 
 /* Return whether the items are not values, or the thread has no cord. */
 static inline bool needs_slow_path(const weft__cord *c, const weft_chan *chan)
 {
-    uintptr_t slow = (chan->fifo.item_bytes ^ sizeof(weft_value)) | (uintptr_t)(c == NULL);
-    return UNLIKELY(slow != 0);
+    return UNLIKELY(c == NULL || !has_fast_path(chan));
 }
 
 int weft_chan_send(weft_chan *chan, weft_value value)

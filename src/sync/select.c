@@ -116,8 +116,7 @@ static inline bool is_of_values(const weft__fifo *fifo)
 }
 
 /* Check whether a clause is ready. Returns the readiness, or an error if the clause is invalid. */
-__attribute__((always_inline)) static inline int
-clause_check(weft__cord *c, const weft_clause *clause, check_info *info)
+static int clause_check(weft__cord *c, const weft_clause *clause, check_info *info)
 {
     const weft__fifo *fifo = weft__clause_fifo(c, clause);
     switch (clause->kind) {
@@ -190,8 +189,7 @@ static inline bool clause_put(weft__cord *c, weft_clause *clause)
  * Perform a ready clause. Returns false if another thread has changed the object of the clause and
  * the clause is no longer ready.
  */
-__attribute__((always_inline)) static inline bool clause_execute(weft__cord *c, weft_clause *clause,
-                                                                 weft_value events)
+static bool clause_execute(weft__cord *c, weft_clause *clause, weft_value events)
 {
     switch (clause->kind) {
     case WEFT_CLAUSE_RECV:
@@ -220,8 +218,7 @@ __attribute__((always_inline)) static inline bool clause_execute(weft__cord *c, 
 #define TOO_LATE (-EINPROGRESS)
 
 /* Like select_now, but returns TOO_LATE if the chosen clause is no longer ready. */
-__attribute__((noinline)) static int clause_choose(weft__cord *c, weft_clause *clauses, size_t n,
-                                                   unsigned *kinds)
+static int clause_choose(weft__cord *c, weft_clause *clauses, size_t n, unsigned *kinds)
 {
     int chosen = -EAGAIN;
     weft_value chosen_events = 0;

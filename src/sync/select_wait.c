@@ -307,8 +307,7 @@ static inline void clause_join(selection *s, weft_clause *clause, weft__waitq *w
     weft__waitq_join(waitq, w);
 }
 
-__attribute__((always_inline)) static inline void
-clause_join_local(weft__cord *c, selection *s, weft_clause *clause, bool has_token)
+static void clause_join_local(weft__cord *c, selection *s, weft_clause *clause, bool has_token)
 {
     weft__fifo *fifo = weft__clause_fifo(c, clause);
     if (fifo != NULL)

@@ -25,13 +25,6 @@
  * connections is then still in the cache.
  */
 #define BATCH 16
-/*
- * The number of events by which the prefetch is ahead: for descriptors, for operations, and for the
- * owners of operations.
- */
-#define PREFETCH_AHEAD 8
-#define PREFETCH_OP_AHEAD 4
-#define PREFETCH_OWNER_AHEAD 2
 /* The event data of the eventfd. In the data of other events, the generation is never 0. */
 #define WAKE_TAG UINT64_C(0)
 
@@ -152,53 +145,10 @@ static void handle_event(epoll_backend *b, const struct epoll_event *event)
     weft__ready_event(&b->ready, fd, d, (int)event->events); /* EPOLL bits are equal to POLL bits */
 }
 
-/* Return the descriptor of a later event, or NULL if that event does not exist. */
-static const weft__descriptor *event_peek(const epoll_backend *b, int ahead)
-{
-    int i = b->events_done + ahead;
-    if (i >= b->events_count)
-        return NULL;
-    return weft__ready_find(&b->ready, (int)(uint32_t)b->events[i].data.u64);
-}
-
-/*
- * Prefetch the first reader of a later event. With many connections, the reader is usually not in
- * the cache.
- */
-PREFETCHER void prefetch_op(const epoll_backend *b, int ahead)
-{
-    const weft__descriptor *d = event_peek(b, ahead);
-    if (d != NULL)
-        weft__prefetch(weft__waiters_first(&d->waiters.readers), WEFT__OP_CACHE_LINES);
-}
-
-PREFETCHER void prefetch_owner(const epoll_backend *b, int ahead)
-{
-    const weft__descriptor *d = event_peek(b, ahead);
-    if (d != NULL && !weft__list_is_empty(&d->waiters.readers))
-        weft__prefetch(weft__waiters_first(&d->waiters.readers)->owner, WEFT__OWNER_CACHE_LINES);
-}
-
-/* Prefetch for the first events together, so that the latencies overlap. */
-PREFETCHER void prefetch_first(const epoll_backend *b)
-{
-    for (int i = 0; i < PREFETCH_AHEAD; i++)
-        weft__prefetch(event_peek(b, i), WEFT__DESCRIPTOR_CACHE_LINES);
-    for (int i = 0; i < PREFETCH_OP_AHEAD; i++)
-        prefetch_op(b, i);
-    for (int i = 0; i < PREFETCH_OWNER_AHEAD; i++)
-        prefetch_owner(b, i);
-}
-
 static void handle_batch(epoll_backend *b)
 {
-    prefetch_first(b);
-    for (int i = 0; i < BATCH && b->events_done < b->events_count; i++) {
-        weft__prefetch(event_peek(b, PREFETCH_AHEAD), WEFT__DESCRIPTOR_CACHE_LINES);
-        prefetch_op(b, PREFETCH_OP_AHEAD);
-        prefetch_owner(b, PREFETCH_OWNER_AHEAD);
+    for (int i = 0; i < BATCH && b->events_done < b->events_count; i++)
         handle_event(b, &b->events[b->events_done++]);
-    }
 }
 
 static int wait_ms(epoll_backend *b, int64_t timeout_ns)

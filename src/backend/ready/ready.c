@@ -61,28 +61,6 @@ static void note_read(weft__descriptor *d, const weft__op *op, intptr_t result)
         d->is_drained = true;
 }
 
-/* Try the call. Cache the file type that the call has detected. */
-static intptr_t try_call(weft__ready *r, weft__op *op)
-{
-    weft__descriptor *d = weft__ready_find(r, op->fd);
-    weft__fd_kind kind = {.is_not_socket = false};
-    if (d != NULL)
-        kind = (weft__fd_kind){d->is_not_socket, d->is_on_disk};
-    const weft__fd_kind before = kind;
-    intptr_t result = weft__call_try(op, &kind);
-    if (kind.is_not_socket != before.is_not_socket || kind.is_on_disk != before.is_on_disk) {
-        d = weft__ready_ensure(r, op->fd);
-        if (d != NULL) { /* if memory is exhausted, the next call detects the type again */
-            d->is_not_socket = kind.is_not_socket;
-            d->is_on_disk = kind.is_on_disk;
-        }
-    }
-    if (d != NULL && d->is_tcp)
-        note_read(d, op, result);
-    weft__ready_note_created(r, op, result);
-    return result;
-}
-
 /*
  * Return whether the operation is a read or write at the current position of a registered TCP
  * connection. Most operations satisfy this condition.
@@ -107,6 +85,30 @@ static intptr_t try_fast(weft__descriptor *d, const weft__op *op)
     if (is_read && n > 0 && (size_t)n < bytes && !d->never_drained)
         d->is_drained = true;
     return n;
+}
+
+/* Try the call. Cache the file type that the call has detected. */
+static intptr_t try_call(weft__ready *r, weft__op *op)
+{
+    weft__descriptor *d = weft__ready_find(r, op->fd);
+    if (d != NULL && is_fast_transfer(d, op))
+        return try_fast(d, op);
+    weft__fd_kind kind = {.is_not_socket = false};
+    if (d != NULL)
+        kind = (weft__fd_kind){d->is_not_socket, d->is_on_disk};
+    const weft__fd_kind before = kind;
+    intptr_t result = weft__call_try(op, &kind);
+    if (kind.is_not_socket != before.is_not_socket || kind.is_on_disk != before.is_on_disk) {
+        d = weft__ready_ensure(r, op->fd);
+        if (d != NULL) { /* if memory is exhausted, the next call detects the type again */
+            d->is_not_socket = kind.is_not_socket;
+            d->is_on_disk = kind.is_on_disk;
+        }
+    }
+    if (d != NULL && d->is_tcp)
+        note_read(d, op, result);
+    weft__ready_note_created(r, op, result);
+    return result;
 }
 
 /*
@@ -217,7 +219,7 @@ static intptr_t try_or_park(weft__ready *r, weft__op *op)
 
 static bool is_closing(weft__ready *r, int fd)
 {
-    const weft__descriptor *d = fd >= 0 ? weft__ready_current(r, fd) : NULL;
+    const weft__descriptor *d = weft__ready_current(r, fd);
     return d != NULL && d->is_closing;
 }
 
@@ -237,10 +239,8 @@ static bool waits_in_order(const weft__op *op)
  */
 static bool must_wait(weft__descriptor *d, const weft__op *op)
 {
-    if (!waits_in_order(op))
-        return false;
-    return !weft__list_is_empty(weft__waiters_queue(&d->waiters, op)) ||
-           (d->is_drained && stream_bytes(op) > 0);
+    bool is_behind = !weft__list_is_empty(weft__waiters_queue(&d->waiters, op));
+    return (is_behind || (d->is_drained && stream_bytes(op) > 0)) && waits_in_order(op);
 }
 
 /*
@@ -253,53 +253,21 @@ static void prepare_connect(weft__ready *r, int fd, weft__descriptor *d)
         weft__ready_invalidate(r, fd, d);
 }
 
-/* Make a fast transfer wait. */
-static intptr_t park_fast(weft__ready *r, weft__descriptor *d, weft__list *queue, weft__op *op)
-{
-    weft__list_init(&op->secondary_link);
-    op->job = NULL;
-    op->progress = 0;
-    op->wait_fd = op->fd;
-    op->wait_events = op->code == WEFT__OP_READ ? POLLIN : POLLOUT;
-    weft__waiters_add(r->backend, queue, op);
-    int rc = arm_descriptor(r, op, d);
-    if (LIKELY(rc == 0))
-        return WEFT__OP_PENDING;
-    weft__waiters_remove(r->backend, op);
-    return try_or_park(r, op); /* the number belongs to another file */
-}
-
-static intptr_t submit_fast(weft__ready *r, weft__descriptor *d, weft__op *op)
-{
-    bool is_read = op->code == WEFT__OP_READ;
-    weft__list *queue = is_read ? &d->waiters.readers : &d->waiters.writers;
-    if (UNLIKELY(d->is_closing))
-        return -EBADF;
-    if (weft__list_is_empty(queue) && !(is_read && d->is_drained)) {
-        intptr_t result = try_fast(d, op);
-        if (result != WEFT__OP_PENDING)
-            return result;
-    }
-    return park_fast(r, d, queue, op);
-}
-
 intptr_t weft__ready_submit(weft__ready *r, weft__op *op)
 {
     weft__descriptor *d = op->fd >= 0 ? weft__ready_current(r, op->fd) : NULL;
-    if (d != NULL && is_fast_transfer(d, op))
-        return submit_fast(r, d, op);
     weft__list_init(&op->link);
     weft__list_init(&op->secondary_link);
     op->job = NULL;
     op->progress = 0;
     weft__call_set_wait(op);
-    if (d == NULL)
-        return is_closing(r, weft__ready_other_fd(op)) ? -EBADF : try_or_park(r, op);
-    if (d->is_closing || is_closing(r, weft__ready_other_fd(op)))
+    int other = weft__ready_other_fd(op);
+    if ((d != NULL && d->is_closing) || (other >= 0 && is_closing(r, other)))
         return -EBADF;
+    if (d == NULL)
+        return try_or_park(r, op);
     if (op->code == WEFT__OP_CONNECT)
         prepare_connect(r, op->fd, d);
-    int other = weft__ready_other_fd(op);
     if (must_wait(d, op) && (other < 0 || weft__call_is_open(other)))
         return park_op(r, op);
     return try_or_park(r, op);
@@ -324,8 +292,9 @@ bool weft__ready_cancel(weft__ready *r, weft__op *op)
  */
 static intptr_t try_waiting(weft__ready *r, weft__op *op)
 {
+    int other = weft__ready_other_fd(op);
     bool is_stale =
-        weft__ready_is_stale_fd(r, op->fd) || weft__ready_is_stale_fd(r, weft__ready_other_fd(op));
+        weft__ready_is_stale_fd(r, op->fd) || (other >= 0 && weft__ready_is_stale_fd(r, other));
     return is_stale ? -EBADF : try_call(r, op);
 }
 
@@ -350,7 +319,7 @@ static void queue_run(weft__ready *r, int fd, weft__descriptor *d, weft__list *q
         weft__op *op = weft__waiters_first(queue);
         if (d->is_drained && stream_bytes(op) > 0)
             return;
-        intptr_t result = is_fast_transfer(d, op) ? try_fast(d, op) : try_waiting(r, op);
+        intptr_t result = try_waiting(r, op);
         if (result == WEFT__OP_PENDING) {
             if (op->wait_fd == fd && weft__waiters_queue(&d->waiters, op) == queue)
                 return;

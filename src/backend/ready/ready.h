@@ -44,10 +44,8 @@ typedef struct weft__descriptor {
     weft__list closing_link; /* in closing of weft__ready, while worker threads use fd */
 } weft__descriptor;
 
-/* The size of a descriptor. The first cache line holds the fields that most calls use. */
-#define WEFT__DESCRIPTOR_CACHE_LINES 2
-_Static_assert(sizeof(void *) != 8 ||
-                   sizeof(weft__descriptor) == WEFT__DESCRIPTOR_CACHE_LINES * CACHE_LINE_BYTES,
+/* The first cache line of a descriptor holds the fields that most calls use. */
+_Static_assert(sizeof(void *) != 8 || sizeof(weft__descriptor) == 2 * CACHE_LINE_BYTES,
                "a descriptor is two cache lines");
 
 typedef struct weft__ready {

@@ -149,9 +149,6 @@ static void note_drained(weft__uring *b, const weft__op *op, unsigned flags)
 
 void weft__uring_completed(weft__uring *b, weft__op *op, int result, unsigned flags)
 {
-    if (LIKELY(weft__uring_complete_fast(b, op, result, flags)))
-        return;
-    op->progress &= ~WEFT__FAST_PATH;
     if (result > 0)
         note_drained(b, op, flags);
     if (result <= ERESTART_FIRST && result >= ERESTART_LAST)

@@ -26,12 +26,6 @@
 /* The pause after the kernel had no memory for submissions or completions, in microseconds. */
 #define BACKOFF_US 1000
 /*
- * The number of completions by which the prefetch is ahead: for operations, and for the objects
- * that an operation points to.
- */
-#define PREFETCH_AHEAD 16
-#define PREFETCH_OWNER_AHEAD 6
-/*
  * The maximum number of completions that poll handles before the woken fibers run. The data of the
  * fibers is then still in the cache. Their next operations fit into the submission queue.
  */
@@ -61,71 +55,17 @@ static void handle_completion(weft__uring *b, const weft__completion *c)
 }
 
 /*
- * Return the completion at a distance of `ahead` from the next completion. The completion may not
- * exist yet.
- */
-static const struct io_uring_cqe *completion_peek(const weft__uring *b, unsigned ahead)
-{
-    return &b->ring.cq.cqes[(*b->ring.cq.khead + ahead) & b->ring.cq.ring_mask];
-}
-
-static bool is_op_key(uint64_t key)
-{
-    weft__key_kind kind = key & WEFT__KEY_KIND_MASK;
-    return kind == WEFT__KEY_OP || kind == WEFT__KEY_MULTISHOT;
-}
-
-/*
- * Prefetch the operation of a later completion. The operations of many fibers are on many stacks,
- * and usually not in the cache. An operation is valid until its completion is handled.
- */
-PREFETCHER void prefetch_op(const weft__uring *b, unsigned ahead)
-{
-    weft__prefetch(weft__key_object(completion_peek(b, ahead)->user_data), WEFT__OP_CACHE_LINES);
-}
-
-/*
- * Prefetch the objects that the operation of a later completion points to. The next operation of
- * the owner often uses the same descriptor.
- */
-PREFETCHER void prefetch_owner(const weft__uring *b, unsigned ahead)
-{
-    uint64_t key = completion_peek(b, ahead)->user_data;
-    if (!is_op_key(key))
-        return;
-    const weft__op *op = weft__key_object(key);
-    weft__prefetch(op->fd_state, 1);
-    weft__prefetch(op->owner, WEFT__OWNER_CACHE_LINES);
-    weft__prefetch(weft__ready_find(&b->ready, op->fd), 1);
-}
-
-/* Prefetch for the first completions together, so that the latencies overlap. */
-PREFETCHER void prefetch_first(const weft__uring *b, unsigned ready)
-{
-    for (unsigned i = 0; i < PREFETCH_AHEAD && i < ready; i++)
-        prefetch_op(b, i);
-    for (unsigned i = 0; i < PREFETCH_OWNER_AHEAD && i < ready; i++)
-        prefetch_owner(b, i);
-}
-
-/*
  * Handle at most max completions. Completions that arrive meanwhile wait for the next call. Copy
  * and release each completion before handling it, because the handler may use the ring or call this
  * function again.
  */
 static void reap_completions(weft__uring *b, unsigned max)
 {
-    unsigned remaining = io_uring_cq_ready(&b->ring);
-    prefetch_first(b, remaining);
-    for (remaining = remaining < max ? remaining : max; remaining > 0; remaining--) {
-        unsigned ready = io_uring_cq_ready(&b->ring);
-        if (ready == 0)
+    unsigned ready = io_uring_cq_ready(&b->ring);
+    for (unsigned left = ready < max ? ready : max; left > 0; left--) {
+        if (io_uring_cq_ready(&b->ring) == 0)
             break;
-        if (ready > PREFETCH_AHEAD)
-            prefetch_op(b, PREFETCH_AHEAD);
-        if (ready > PREFETCH_OWNER_AHEAD)
-            prefetch_owner(b, PREFETCH_OWNER_AHEAD);
-        const struct io_uring_cqe *cqe = completion_peek(b, 0);
+        const struct io_uring_cqe *cqe = &b->ring.cq.cqes[*b->ring.cq.khead & b->ring.cq.ring_mask];
         weft__completion c = {cqe->user_data, cqe->res, cqe->flags};
         io_uring_cq_advance(&b->ring, 1);
         b->handled++;

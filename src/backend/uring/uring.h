@@ -7,7 +7,7 @@
  *   sqe.c        submission queue entries
  *   op.c         operations: queues, submission and cancellation
  *   complete.c   results of operations
- *   op_fast.c    the fast path of op.c and complete.c
+ *   op_fast.c    the fast path of op.c
  *   close.c      closed, forgotten and released descriptors
  *   poll_add.c   readiness, for operations that io_uring does not support
  *   multishot.c  multishot accept and receive
@@ -184,12 +184,11 @@ static inline void *weft__key_object(uint64_t key)
 
 /* Bits in the progress of an operation. */
 enum {
-    WEFT__STARTED = 1,    /* in the submission queue or in the kernel */
-    WEFT__CANCELLED = 2,  /* the operation ends with -ECANCELED, unless it has completed */
-    WEFT__CLOSED = 4,     /* the descriptor was closed: ends with -EBADF; in no queue */
-    WEFT__CHAINED = 16,   /* in a chain */
-    WEFT__LINKED = 8,     /* in a chain, and not its last link */
-    WEFT__FAST_PATH = 32, /* submitted by op_fast.c */
+    WEFT__STARTED = 1,   /* in the submission queue or in the kernel */
+    WEFT__CANCELLED = 2, /* the operation ends with -ECANCELED, unless it has completed */
+    WEFT__CLOSED = 4,    /* the descriptor was closed: ends with -EBADF; in no queue */
+    WEFT__LINKED = 8,    /* in a chain, and not its last link */
+    WEFT__CHAINED = 16,  /* in a chain */
 };
 
 static inline bool weft__uring_is_multishot(const weft__op *op)
@@ -316,12 +315,8 @@ void weft__uring_multishot_cancel_for(weft__uring *b, weft__uring_fd *f, const w
 /* complete.c: handle the completion of an operation. */
 void weft__uring_completed(weft__uring *b, weft__op *op, int result, unsigned flags);
 
-/*
- * op_fast.c: submit or complete an operation on the fast path. Returns false if the operation needs
- * the slow path.
- */
+/* op_fast.c: submit an operation on the fast path. Return false if it needs the slow path. */
 bool weft__uring_submit_fast(weft__uring *b, weft__op *op);
-bool weft__uring_complete_fast(weft__uring *b, weft__op *op, int result, unsigned flags);
 
 /* close.c: as in weft__backend_type. */
 int weft__uring_close_fd(weft__backend *base, int fd);

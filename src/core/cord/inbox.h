@@ -25,10 +25,9 @@ static inline bool weft__inbox_is_full(weft__cord *c)
 
 /*
  * Return true if the cord has an undelivered message. Only the thread of the cord may call this
- * function. The function is inlined even in cold callers, because each poll calls the function
- * three times.
+ * function.
  */
-__attribute__((always_inline)) static inline bool weft__cord_has_messages(weft__cord *c)
+static inline bool weft__cord_has_messages(weft__cord *c)
 {
     return c->inbox_taken != NULL || !weft__inbox_is_empty(c);
 }

@@ -117,8 +117,7 @@ void weft__fiber_free(weft__cord *c, weft__fiber *f)
     f->refusals = 0;
     uint32_t arg_room = f->arg_room;
     f->arg_room = 0;
-    uintptr_t rare = (uintptr_t)f->error | (uintptr_t)f->monitors | (uintptr_t)f->reaper;
-    if (UNLIKELY(rare != 0))
+    if (UNLIKELY(f->error != NULL || f->monitors != NULL || f->reaper != NULL))
         record_clear_rare(f);
     if (f->stack.low != NULL && weft__fiber_can_stay_warm(c, f)) {
         live_clear(f->live);
@@ -232,18 +231,6 @@ fiber_set_up(weft__cord *c, weft__fiber *f, weft_fiber id, weft_fn *fn, void *ar
         weft__fiber_stop(c, f, -ECANCELED, WEFT__EXIT_WITH_PARENT);
 }
 
-/* Like weft__record_take, but with a fast path for a warm record. */
-static inline int record_take_fast(weft__cord *c, size_t stack_bytes, weft__fiber **out)
-{
-    if (UNLIKELY(stack_bytes != 0 || c->warm_count == 0))
-        return weft__record_take(c, stack_bytes, out);
-    *out = c->warm[c->warm_count - 1];
-    if (UNLIKELY(weft__fiber_id_is_exhausted(*out)))
-        return weft__record_take(c, stack_bytes, out);
-    c->warm_count--;
-    return 0;
-}
-
 /*
  * Create a fiber, but do not queue the fiber. Returns 0. On failure, records a message and returns
  * an error of check_spin or weft__record_take.
@@ -256,7 +243,7 @@ static int fiber_make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_opt
     if (rc < 0)
         return rc;
     weft__fiber *f;
-    rc = record_take_fast(c, o->stack_bytes, &f);
+    rc = weft__record_take(c, o->stack_bytes, &f);
     if (rc < 0)
         return weft_fail(rc, "new fiber: memory or ids are exhausted (%u fibers exist)",
                          weft__cord_fibers(c));
@@ -267,7 +254,7 @@ static int fiber_make(weft__cord *c, weft_fn *fn, void *arg, const weft_spin_opt
 
 static inline weft_fiber fiber_queue_new(weft__cord *c, weft__fiber *f)
 {
-    f->woken_open = true;
+    f->is_wait_open = true;
     weft__runqueue_push(&c->runqueue, &f->queued);
     return f->id;
 }
@@ -319,9 +306,10 @@ static inline weft__fiber *spin_fast(weft__cord *c, weft_fn *fn, void *arg)
     c->warm_count--;
     f->last_id = id;
     record_begin(f, id, fn, arg);
+    weft__fiber_set_phase(f, WEFT__FRESH);
     weft__context_remake(&f->context, f->stack.low, usable_bytes(f), weft__fiber_entry);
     weft__tree_link_only(f, parent);
-    weft__fiber_set_fresh(f, weft__runqueue_add(&c->runqueue, &f->queued));
+    fiber_queue_new(c, f);
     return f;
 }
 
@@ -361,6 +349,7 @@ weft_fiber weft__new_with(weft_fn *fn, void *arg, const weft_spin_options *optio
     if (c == NULL || fiber_make(c, fn, arg, options, &f) < 0)
         return 0;
     f->waits_in = &weft__waits_new;
+    f->is_wait_open = true;
     f->wait_since_ns = c->now_ns;
     if (f->is_stopped)
         weft__cancel_raise(c, f, WEFT__TAIL); /* the parent is ending, so the fiber must end */

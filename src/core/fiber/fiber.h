@@ -140,18 +140,13 @@ typedef struct weft__fiber_live {
 struct weft__fiber {
     /* The first cache line. A switch touches only these fields. */
     _Alignas(64) weft__context context;
-    weft_value value;  /* the value that the next switch to the fiber passes */
-    uint64_t switches; /* number of switches away from the fiber */
-    union {
-        struct {
-            weft__runnable queued; /* position on the run queue */
-            uint8_t pending;       /* not 0: the next blocking call fails (lifetime/cancel.h) */
-            uint8_t phase;         /* weft__phase */
-            bool woken_open;       /* runnable after an open wait; weft_schedule may requeue it */
-            bool is_parked;        /* weft_park was called */
-        };
-        uint64_t state; /* all these fields, to set them with one store */
-    };
+    weft_value value;                /* the value that the next switch to the fiber passes */
+    uint64_t switches;               /* number of switches away from the fiber */
+    weft__runnable queued;           /* position on the run queue */
+    uint8_t pending;                 /* not 0: the next blocking call fails (lifetime/cancel.h) */
+    uint8_t phase;                   /* weft__phase */
+    bool is_wait_open;               /* weft_schedule may end the last wait, or queue f again */
+    bool is_parked;                  /* weft_park was called */
     weft__fiber *starter;            /* the fiber that waits in weft_start; NULL: none */
     weft__fiber_live *live;          /* NULL: no stack */
     const weft__wait_kind *waits_in; /* NULL: not waiting */
@@ -339,24 +334,6 @@ static inline void weft__fiber_set_id(weft__fiber *f, weft_fiber id)
 static inline void weft__fiber_set_phase(weft__fiber *f, weft__phase phase)
 {
     __atomic_store_n(&f->phase, (uint8_t)phase, __ATOMIC_RELAXED);
-}
-
-/*
- * Mark a new fiber as runnable, with the given queue_index. All other fields of `state` must be 0.
- */
-static inline void weft__fiber_set_fresh(weft__fiber *f, uint32_t queue_index)
-{
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    uint64_t state = queue_index | (uint64_t)WEFT__FRESH << 40 | (uint64_t)1 << 48;
-    _Static_assert(offsetof(weft__fiber, phase) - offsetof(weft__fiber, state) == 5 &&
-                       offsetof(weft__fiber, woken_open) - offsetof(weft__fiber, state) == 6,
-                   "the layout of state");
-    __atomic_store_n(&f->state, state, __ATOMIC_RELAXED);
-#else
-    f->queued.queue_index = queue_index;
-    f->woken_open = true;
-    weft__fiber_set_phase(f, WEFT__FRESH);
-#endif
 }
 
 /* Like weft_new, but with options. */

@@ -75,7 +75,7 @@ weft_value weft_await(weft_fiber fiber)
     weft__fiber *self = c->current;
     if (UNLIKELY(f->parent != self || self->pending || self->starter != NULL))
         return await_slow(c, f);
-    weft__waitq_join_fast(&f->live->awaiters, &self->live->waiter);
+    weft__waitq_join(&f->live->awaiters, &self->live->waiter);
     weft__wait_begin(c, &waits_await, f);
     weft__runqueue_take_first(&c->runqueue, first);
     return weft__switch_to(c, f);

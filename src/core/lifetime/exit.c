@@ -64,18 +64,15 @@ COLD static weft_value exit_clean_up(weft__cord *c, weft__fiber *f, weft_value v
 }
 
 /*
- * Return 0 if there is nothing to clean up. The caller tests all conditions with one branch,
- * because most fibers need no cleanup. A raised error and no_switch need no test here. Both set
+ * Return whether exit_clean_up() has work. A raised error and no_switch need no test here. Both set
  * f->pending, unless a scope is open.
  */
-static inline uintptr_t cleanup_bits(const weft__fiber *f)
+static inline bool must_clean_up(const weft__fiber *f)
 {
     const weft__fiber_live *live = f->live;
-    uintptr_t bits = (uintptr_t)live->extras | (uintptr_t)live->scope | (uintptr_t)live->exit_hooks;
-    bits |= (uintptr_t)live->ended.next ^ (uintptr_t)&live->ended;
-    bits |= (uintptr_t)live->children.next ^ (uintptr_t)&live->children;
-    bits |= (uintptr_t)f->mailbox | f->pending;
-    return bits;
+    return live->extras != NULL || live->scope != NULL || live->exit_hooks != NULL ||
+           !weft__list_is_empty(&live->ended) || !weft__list_is_empty(&live->children) ||
+           f->mailbox != NULL || f->pending;
 }
 
 /*
@@ -193,7 +190,7 @@ static weft_value exit_resolve_value(weft__cord *c, weft__fiber *f, weft_value r
     if (UNLIKELY(weft__is_copy))
         weft__fork_exit(value); /* a child of plain fork(2) must not clean up */
     weft__fiber_set_phase(f, WEFT__ENDING);
-    if (UNLIKELY(cleanup_bits(f) != 0 || f->has_unawaited))
+    if (UNLIKELY(must_clean_up(f) || f->has_unawaited))
         value = exit_clean_up(c, f, value);
     f->owner_generation++; /* locks of f without waiters now have a dead owner (sync/owner.h) */
     return value;
@@ -208,10 +205,9 @@ static inline bool can_exit_fast(const weft__cord *c, const weft__fiber *f, weft
                                  weft__runnable **first)
 {
     const weft__fiber_live *live = f->live;
-    uintptr_t bits = cleanup_bits(f) | (uintptr_t)f->reaper | (uintptr_t)f->monitors;
-    bits |= (uintptr_t)f->restarters.first | (uintptr_t)f->error | (uintptr_t)f->starter;
-    bits |= (uintptr_t)live->cpu_ns | f->flags;
-    if (bits != 0 || weft_is_error(value))
+    if (must_clean_up(f) || f->reaper != NULL || f->monitors != NULL ||
+        f->restarters.first != NULL || f->error != NULL || f->starter != NULL ||
+        live->cpu_ns != 0 || f->flags != 0 || weft_is_error(value))
         return false;
     const weft__waiter *w = &f->parent->live->waiter;
     return live->awaiters.first == w && w->next == w && c->warm_count < WEFT__WARM_MAX &&
@@ -346,7 +342,7 @@ int weft__fiber_restart(weft__cord *c, weft__fiber *f)
     weft__fiber_set_phase(f, WEFT__FRESH);
     weft__cancel_update(f);
     weft__tree_link(f, f->parent);
-    f->woken_open = true;
+    f->is_wait_open = true;
     weft__make_runnable(c, f, 0, WEFT__TAIL);
     weft__waitq_wake_all(c, &f->restarters, 0);
     return 0;

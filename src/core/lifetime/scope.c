@@ -48,8 +48,10 @@ void weft__scopes_note_cancel(weft__cord *c, weft__fiber *f)
         cause->first_cancel = ++c->scope_cancels;
 }
 
-void weft__scope_cancels_forget_slow(uint64_t since)
+void weft__scope_cancels_forget(uint64_t since)
 {
+    if (weft__scope_cancels_so_far() == since)
+        return;
     for (weft__scope *s = weft__cord_self->current->live->scope; s != NULL; s = s->outer)
         if (s->first_cancel > since)
             s->first_cancel = 0;

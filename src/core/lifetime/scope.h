@@ -64,15 +64,8 @@ static inline uint64_t weft__scope_cancels_so_far(void)
     return weft__cord_self != NULL ? weft__cord_self->scope_cancels : 0;
 }
 
-/* The slow path of weft__scope_cancels_forget. */
-void weft__scope_cancels_forget_slow(uint64_t since);
-
 /* Forget the interruptions after weft__scope_cancels_so_far() has returned `since`. */
-static inline void weft__scope_cancels_forget(uint64_t since)
-{
-    if (UNLIKELY(weft__scope_cancels_so_far() != since))
-        weft__scope_cancels_forget_slow(since);
-}
+void weft__scope_cancels_forget(uint64_t since);
 
 /*
  * Arm the deadline timer of a fiber again in a child of weft_fork. The timer wheel of the child is

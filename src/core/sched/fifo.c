@@ -97,7 +97,6 @@ int weft__fifo_set_limit(weft__cord *c, weft__fifo *p, size_t limit)
     if (rc < 0)
         return rc;
     p->limit = limit;
-    weft__fifo_update(p);
     weft__fifo_admit(c, p);
     return 0;
 }
@@ -111,7 +110,6 @@ void weft__fifo_clear(weft__cord *c, weft__fifo *p)
 void weft__fifo_close(weft__cord *c, weft__fifo *p)
 {
     p->is_closed = true;
-    weft__fifo_update(p);
     weft__waitq_wake_all(c, &p->senders, -EPIPE);
     weft__waitq_wake_all(c, &p->receivers, -EPIPE);
 }

@@ -38,23 +38,14 @@ typedef struct weft__fifo {
     size_t head;       /* index of the next item to take; free-running */
     size_t count;      /* stored items */
     size_t limit;      /* senders wait while count >= limit; 0: a rendezvous */
-    size_t open_limit; /* limit if the FIFO is open and holds values, else 0 */
     size_t reserved;   /* free slots that are reserved for later items */
     size_t item_bytes; /* size of an item; sizeof(weft_value): the FIFO holds values */
     bool is_closed;
 } weft__fifo;
 
-/* Compute open_limit from the other fields. */
-static inline void weft__fifo_update(weft__fifo *p)
-{
-    bool is_open = !p->is_closed && p->item_bytes == sizeof(weft_value);
-    p->open_limit = is_open ? p->limit : 0;
-}
-
 static inline void weft__fifo_init(weft__fifo *p, size_t item_bytes, size_t limit)
 {
     *p = (weft__fifo){.limit = limit, .item_bytes = item_bytes};
-    weft__fifo_update(p);
 }
 
 /*
@@ -151,10 +142,10 @@ static inline bool weft__fifo_put_fast(weft__cord *c, weft__fifo *p, weft_value 
     if (w != NULL) { /* so the FIFO is open; if data is NULL, the receiver resumes with the value */
         if (UNLIKELY(((uintptr_t)w->on_wake | (uintptr_t)w->data) != 0))
             return false;
-        weft__waitq_wake_fast(c, w, value);
+        weft__waitq_wake(c, w, value);
         return true;
     }
-    if (p->count >= p->open_limit || UNLIKELY(p->count >= p->capacity))
+    if (p->count >= p->limit || UNLIKELY(p->count >= p->capacity || p->is_closed))
         return false;
     *weft__fifo_value_at(p, p->count) = value;
     p->count++;
@@ -168,7 +159,7 @@ static inline bool weft__fifo_take_fast(weft__cord *c, weft__fifo *p, weft_value
         if (UNLIKELY((p->count | (uintptr_t)w->on_wake) != 0))
             return false;
         memcpy(out, w->data, sizeof *out);
-        weft__waitq_wake_fast(c, w, 0);
+        weft__waitq_wake(c, w, 0);
         return true;
     }
     if (p->count == 0)
@@ -217,8 +208,7 @@ static inline int weft__fifo_put(weft__cord *c, weft__fifo *p, const void *item,
 int weft__fifo_grow_and_store(weft__fifo *p, weft_value value);
 
 /* Like weft__fifo_put, but with a value at the tail. The first receiver must not have a token. */
-__attribute__((always_inline)) static inline int weft__fifo_put_value(weft__cord *c, weft__fifo *p,
-                                                                      weft_value value)
+static inline int weft__fifo_put_value(weft__cord *c, weft__fifo *p, weft_value value)
 {
     if (UNLIKELY(p->is_closed))
         return -EPIPE;

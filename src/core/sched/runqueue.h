@@ -23,15 +23,11 @@ typedef struct weft__runnable {
 
 typedef struct weft__runqueue {
     weft__runnable **ring; /* a NULL entry is a hole; the capacity is a power of two */
+    uint32_t mask;         /* capacity - 1 */
     uint32_t head;         /* index of the next fiber to run; free-running */
-    /*
-     * capacity - 1. This field separates head and tail. Otherwise, GCC would vectorise their
-     * increments, which is slower.
-     */
-    uint32_t mask;
-    uint32_t tail;      /* index of the next free entry; free-running; tail - head <= capacity */
-    uint32_t holes;     /* holes between head and tail; at most half of the ring */
-    uint32_t count_max; /* maximal number of queued fibers so far */
+    uint32_t tail;         /* index of the next free entry; free-running; tail - head <= capacity */
+    uint32_t holes;        /* holes between head and tail; at most half of the ring */
+    uint32_t count_max;    /* maximal number of queued fibers so far */
 } weft__runqueue;
 
 /*
@@ -66,29 +62,19 @@ static inline uint32_t weft__runqueue_count(const weft__runqueue *q)
     return q->tail - q->head - q->holes;
 }
 
-/* Update count_max. The function has no branches, because branches slow down switches (sched.c). */
 static inline void weft__runqueue_update_max(weft__runqueue *q)
 {
     uint32_t count = weft__runqueue_count(q);
     q->count_max = count > q->count_max ? count : q->count_max;
 }
 
-/*
- * Queue an entry at the tail. Returns the queue_index of r. The caller must store the queue_index
- * in r.
- */
-static inline uint32_t weft__runqueue_add(weft__runqueue *q, weft__runnable *r)
-{
-    uint32_t index = q->tail++ & q->mask;
-    q->ring[index] = r;
-    weft__runqueue_update_max(q);
-    return index + 1;
-}
-
 /* Queue an entry at the tail. The entry must not be queued. */
 static inline void weft__runqueue_push(weft__runqueue *q, weft__runnable *r)
 {
-    r->queue_index = weft__runqueue_add(q, r);
+    uint32_t index = q->tail++ & q->mask;
+    q->ring[index] = r;
+    r->queue_index = index + 1;
+    weft__runqueue_update_max(q);
 }
 
 /* Queue an entry at the head. The entry must not be queued. */
@@ -114,14 +100,10 @@ static inline weft__runnable *weft__runqueue_pop(weft__runqueue *q)
     return NULL;
 }
 
-/*
- * Return the next entry to run, without a branch. Return NULL if the queue is empty or begins with
- * a hole.
- */
+/* Return the next entry to run. Return NULL if the queue is empty or begins with a hole. */
 static inline weft__runnable *weft__runqueue_first(const weft__runqueue *q)
 {
-    uintptr_t has_entries = q->head != q->tail;
-    return (weft__runnable *)((uintptr_t)q->ring[q->head & q->mask] & -has_entries);
+    return q->head != q->tail ? q->ring[q->head & q->mask] : NULL;
 }
 
 /* Remove r, which must be the first entry. */

@@ -210,11 +210,10 @@ static weft_value snooze(void)
     weft__fiber *f = c->current;
     weft__runqueue *q = &c->runqueue;
     weft__runnable *r = weft__runqueue_first(q);
-    uintptr_t rare = (uintptr_t)f->starter | (uintptr_t)(r == NULL) | f->pending;
-    if (UNLIKELY(rare != 0))
+    if (UNLIKELY(f->starter != NULL || r == NULL || f->pending))
         return snooze_slow();
     f->value = 0;
-    f->woken_open = false;
+    f->is_wait_open = false;
     weft__runqueue_rotate(q, &f->queued, r);
     return switch_to(c, weft__fiber_of_queued(r));
 }

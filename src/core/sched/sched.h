@@ -58,7 +58,6 @@ weft__switch_away_fast(weft__cord *c, weft__fiber *woken, weft_value value, weft
     weft__fiber *from = c->current, *to = woken;
     if (UNLIKELY(first != NULL)) {
         woken->value = value;
-        woken->woken_open = false;
         weft__runqueue_rotate(&c->runqueue, &woken->queued, first);
         to = weft__fiber_of_queued(first);
         value = to->value;
@@ -134,7 +133,7 @@ void weft__park(weft__cord *c, weft__fiber *f);
 /* Move the current fiber to the tail of the run queue. The fiber resumes with value. */
 static inline weft_value weft__yield(weft__cord *c, weft_value value)
 {
-    c->current->woken_open = false;
+    c->current->is_wait_open = false;
     weft__make_runnable(c, c->current, value, WEFT__TAIL);
     return weft__switch(c);
 }
@@ -146,7 +145,6 @@ void weft__unpark(weft__cord *c, weft__fiber *f);
 static inline void weft__wake(weft__cord *c, weft__fiber *f, weft_value value,
                               weft__queue_end where)
 {
-    f->woken_open = f->waits_in->is_open;
     f->waits_in = NULL;
     weft__make_runnable(c, f, value, where);
 }
@@ -156,6 +154,7 @@ static inline void weft__wait_begin(weft__cord *c, const weft__wait_kind *kind, 
 {
     weft__fiber *f = c->current;
     f->waits_in = kind;
+    f->is_wait_open = kind->is_open;
     f->wait_object = object;
     f->wait_since_ns = c->now_ns;
 }
@@ -185,18 +184,6 @@ static inline void weft__waitq_wake(weft__cord *c, weft__waiter *w, weft_value v
         on_wake(w, value);
 }
 
-/*
- * Like weft__waitq_wake, but only for a queued waiter without on_wake. The wait must not be open.
- */
-static inline void weft__waitq_wake_fast(weft__cord *c, weft__waiter *w, weft_value value)
-{
-    weft__fiber *f = w->fiber;
-    weft__waitq_unlink(w->waitq, w);
-    f->woken_open = false;
-    f->waits_in = NULL;
-    weft__make_runnable(c, f, value, WEFT__TAIL);
-}
-
 /* Wake all waiters of a queue with value. */
 static inline void weft__waitq_wake_all(weft__cord *c, weft__waitq *waitq, weft_value value)
 {
@@ -216,14 +203,14 @@ bool weft__waitq_abort_wait(weft__fiber *f);
 static inline weft_value weft__waitq_wait(weft__cord *c, weft__waitq *waitq,
                                           const weft__wait_kind *kind, void *object)
 {
-    weft__waitq_join_fast(waitq, &c->current->live->waiter);
+    weft__waitq_join(waitq, &c->current->live->waiter);
     return weft__wait(c, kind, object);
 }
 
 static inline int weft__waitq_wait_int(weft__cord *c, weft__waitq *waitq,
                                        const weft__wait_kind *kind, void *object)
 {
-    weft__waitq_join_fast(waitq, &c->current->live->waiter);
+    weft__waitq_join(waitq, &c->current->live->waiter);
     return weft__wait_int(c, kind, object);
 }
 

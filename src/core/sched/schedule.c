@@ -39,7 +39,7 @@ weft_value weft_suspend(void)
 static bool fiber_take_resumable(weft__cord *c, weft__fiber *f)
 {
     if (weft__runnable_is_queued(&f->queued)) {
-        if (!f->woken_open)
+        if (!f->is_wait_open)
             return false;
         weft__runqueue_remove(&c->runqueue, &f->queued);
         return true;
@@ -106,7 +106,6 @@ weft_value weft_start(weft_fiber fiber)
     to->value = 0;
     to->starter = f;
     f->value = 0;
-    f->woken_open = false;
     weft__wait_begin(c, &waits_start, to);
     return weft__switch_to(c, to);
 }
@@ -119,14 +118,13 @@ static int schedule_here(weft__cord *c, weft__fiber *f, weft_value value)
      */
     bool is_runnable =
         weft__runnable_is_queued(&f->queued) || (f->waits_in == NULL && f != c->current);
-    if (is_runnable ? !f->woken_open : f->waits_in == NULL || !f->waits_in->is_open)
+    if (is_runnable ? !f->is_wait_open : f->waits_in == NULL || !f->waits_in->is_open)
         return -EBUSY;
     if (is_runnable && value_to_deliver(true, f->value, value) != value)
         return 0;
     if (weft__runnable_is_queued(&f->queued))
         weft__runqueue_remove(&c->runqueue, &f->queued);
     f->waits_in = NULL;
-    f->woken_open = true;
     weft__make_runnable(c, f, value, WEFT__TAIL);
     return 0;
 }

@@ -36,13 +36,9 @@ static inline bool weft__select_token_claim(weft__select_token *token)
  * queues allocates a waiter for each queue.
  */
 typedef struct weft__waiter {
-    /*
-     * The neighbours in the queue, which is circular. Outside of a queue, only
-     * weft__waitq_join_fast reads next.
-     */
-    struct weft__waiter *next, *prev;
-    struct weft__waitq *waitq; /* NULL: in no queue */
-    struct weft__fiber *fiber; /* the waiting fiber; NULL: not a fiber of this thread */
+    struct weft__waiter *next, *prev; /* the neighbours in the queue, which is circular */
+    struct weft__waitq *waitq;        /* NULL: in no queue */
+    struct weft__fiber *fiber;        /* the waiting fiber; NULL: not a fiber of this thread */
     /*
      * The waker calls this function after it has removed the waiter from the queue. If on_wake is
      * NULL, the fiber waits in this queue only, and resumes with the value.
@@ -81,21 +77,6 @@ static inline void weft__waitq_join(weft__waitq *waitq, weft__waiter *w)
     w->prev = first->prev;
     first->prev->next = w;
     first->prev = w;
-}
-
-/*
- * Like weft__waitq_join, but with a fast path for a waiter that is still linked to itself, because
- * it was alone in its last queue. The fields of w must be initialised, even if w was never in a
- * queue.
- */
-static inline void weft__waitq_join_fast(weft__waitq *waitq, weft__waiter *w)
-{
-    if (UNLIKELY(waitq->first != NULL || w->next != w)) {
-        weft__waitq_join(waitq, w);
-        return;
-    }
-    waitq->first = w;
-    w->waitq = waitq;
 }
 
 /* Remove a waiter from the given queue. The waiter must be in this queue. */

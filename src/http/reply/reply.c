@@ -146,37 +146,11 @@ int weft__reply_abort(weft_http_request *r, int rc)
     return rc;
 }
 
-/*
- * Fast path: compose the head and the body in the stream's output buffer. Returns false if the
- * buffer has too little space.
- */
-static bool send_head_in_place(weft_http_request *r, size_t bytes_max, const struct iovec *body,
-                               int count)
-{
-    weft__conn *c = r->conn;
-    for (int i = 0; i < count; i++)
-        bytes_max += body[i].iov_len;
-    if (bytes_max > WEFT__OUT_BYTES - c->unflushed)
-        return false;
-    head_buffer h = {weft_stream_reserve(&c->stream, bytes_max), 0};
-    if (h.bytes == NULL)
-        return false;
-    head_compose(&h, r);
-    for (int i = 0; i < count; i++)
-        head_add(&h, body[i].iov_base, body[i].iov_len);
-    weft_stream_commit(&c->stream, h.count);
-    c->unflushed += h.count;
-    weft__unsent_limit_add(c, h.count);
-    return true;
-}
-
 int weft__reply_send_head(weft_http_request *r, const struct iovec *body, int count)
 {
     size_t bytes_max = head_bytes(r);
     r->state = WEFT__REPLY_BODY;
     r->conn->must_close = weft__conn_must_close(r->conn); /* as the Connection header announces */
-    if (send_head_in_place(r, bytes_max, body, count))
-        return 0;
     head_buffer h = {weft__arena_alloc(&r->conn->arena, bytes_max), 0};
     if (h.bytes == NULL)
         return weft__reply_abort(r, -ENOMEM);
