@@ -22,7 +22,7 @@ static void open_kind(int kind, int fd[2])
         ck_assert_int_eq(fcntl(fd[i], F_SETFL, fcntl(fd[i], F_GETFL) | O_NONBLOCK), 0);
 }
 
-START_TEST(a_read_waits_for_a_write)
+TEST_LOOP(a_read_waits_for_a_write, KINDS)
 {
     int fd[2];
     test_op read = {0};
@@ -38,9 +38,8 @@ START_TEST(a_read_waits_for_a_write)
     ck_assert_uint_eq(backend->pending, 0);
     backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(a_read_of_available_data_does_not_wait)
+TEST_LOOP(a_read_of_available_data_does_not_wait, KINDS)
 {
     int fd[2];
     test_op read = {0};
@@ -51,9 +50,8 @@ START_TEST(a_read_of_available_data_does_not_wait)
     ck_assert_int_eq(try_finish_op(&read, start_read(&read, fd[0], got, 2)), 1);
     backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(a_read_of_no_bytes_does_not_wait)
+TEST_LOOP(a_read_of_no_bytes_does_not_wait, KINDS)
 {
     int fd[2];
     char nothing;
@@ -61,9 +59,8 @@ START_TEST(a_read_of_no_bytes_does_not_wait)
     ck_assert_int_eq(read_now(fd[0], &nothing, 0), 0);
     backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(closing_the_other_end_is_the_end_of_file)
+TEST_LOOP(closing_the_other_end_is_the_end_of_file, KINDS)
 {
     int fd[2];
     test_op read = {0};
@@ -75,9 +72,8 @@ START_TEST(closing_the_other_end_is_the_end_of_file)
     ck_assert_int_eq(read_now(fd[0], got, 8), 0);
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
 }
-END_TEST
 
-START_TEST(data_written_before_the_end_is_still_read)
+TEST_LOOP(data_written_before_the_end_is_still_read, KINDS)
 {
     int fd[2];
     char got[8];
@@ -88,9 +84,8 @@ START_TEST(data_written_before_the_end_is_still_read)
     ck_assert_int_eq(read_now(fd[0], got, 8), 0);
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
 }
-END_TEST
 
-START_TEST(writing_to_a_closed_reader_fails_without_a_signal)
+TEST_LOOP(writing_to_a_closed_reader_fails_without_a_signal, KINDS)
 {
     int fd[2];
     test_op write = {0};
@@ -104,15 +99,14 @@ START_TEST(writing_to_a_closed_reader_fails_without_a_signal)
     ck_assert_int_eq(write_now(fd[1], "x", 1), -EPIPE);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
-END_TEST
 
-START_TEST(both_directions_of_a_socket_wait_independently)
+TEST(both_directions_of_a_socket_wait_independently)
 {
     int fd[2];
     test_op read = {0}, write = {0};
     char got[8] = "";
     static const char block[4096];
-    open_kind(_i, fd);
+    open_kind(SOCKETS, fd);
     size_t filled = fill_pending(&write, fd[0], block, sizeof block);
     ck_assert(start_read(&read, fd[0], got, 8) == WEFT__OP_PENDING);
     ck_assert_uint_eq(backend->pending, 2);
@@ -124,9 +118,8 @@ START_TEST(both_directions_of_a_socket_wait_independently)
     ck_assert_int_gt(finish_op(&write, WEFT__OP_PENDING), 0);
     backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(several_readers_complete_in_fifo_order)
+TEST_LOOP(several_readers_complete_in_fifo_order, KINDS)
 {
     int fd[2];
     test_op read[4] = {{.is_done = false}};
@@ -148,9 +141,8 @@ START_TEST(several_readers_complete_in_fifo_order)
     ck_assert_int_eq(got[3], 'd');
     backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(a_cancelled_read_consumes_no_data)
+TEST_LOOP(a_cancelled_read_consumes_no_data, KINDS)
 {
     int fd[2];
     test_op read[2] = {{.is_done = false}};
@@ -180,9 +172,8 @@ START_TEST(a_cancelled_read_consumes_no_data)
     ck_assert_str_eq(got, "defg");
     backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(closing_a_descriptor_ends_its_pending_operations)
+TEST_LOOP(closing_a_descriptor_ends_its_pending_operations, KINDS)
 {
     int fd[2];
     test_op read[2] = {{.is_done = false}}, write = {0}, wait = {0};
@@ -204,9 +195,8 @@ START_TEST(closing_a_descriptor_ends_its_pending_operations)
     ck_assert_int_eq(finish_op(&write, WEFT__OP_PENDING), -EBADF);
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
 }
-END_TEST
 
-START_TEST(a_descriptor_that_is_not_open_is_bad)
+TEST_LOOP(a_descriptor_that_is_not_open_is_bad, KINDS)
 {
     int fd[2];
     test_op t = {0};
@@ -221,9 +211,8 @@ START_TEST(a_descriptor_that_is_not_open_is_bad)
         ck_assert_int_eq(type->close_fd(backend, bad[i]), -EBADF);
     }
 }
-END_TEST
 
-START_TEST(a_new_descriptor_gets_no_events_of_the_old_one_with_its_number)
+TEST_LOOP(a_new_descriptor_gets_no_events_of_the_old_one_with_its_number, KINDS)
 {
     int fd[2];
     char got[8];
@@ -244,9 +233,8 @@ START_TEST(a_new_descriptor_gets_no_events_of_the_old_one_with_its_number)
         backend_close_pair(fd);
     }
 }
-END_TEST
 
-START_TEST(a_mebibyte_reaches_a_slow_reader)
+TEST_LOOP(a_mebibyte_reaches_a_slow_reader, KINDS)
 {
     enum { TOTAL = 1 << 20 };
     static unsigned char sent[TOTAL], received[TOTAL];
@@ -276,9 +264,8 @@ START_TEST(a_mebibyte_reaches_a_slow_reader)
     ck_assert_int_eq(memcmp(sent, received, TOTAL), 0);
     backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(waiting_for_readiness_consumes_no_data)
+TEST_LOOP(waiting_for_readiness_consumes_no_data, KINDS)
 {
     int fd[2];
     test_op wait = {0};
@@ -296,9 +283,8 @@ START_TEST(waiting_for_readiness_consumes_no_data)
     ck_assert_int_ne(finish_op(&wait, WEFT__OP_PENDING) & POLLHUP, 0);
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
 }
-END_TEST
 
-START_TEST(a_wait_for_writability_ends_when_there_is_room)
+TEST_LOOP(a_wait_for_writability_ends_when_there_is_room, KINDS)
 {
     int fd[2];
     test_op write = {0}, wait[2] = {{.is_done = false}};
@@ -315,7 +301,6 @@ START_TEST(a_wait_for_writability_ends_when_there_is_room)
     ck_assert_int_eq(finish_op(&wait[1], WEFT__OP_PENDING), POLLOUT);
     backend_close_pair(fd);
 }
-END_TEST
 
 static test_op second_read;
 static char second_got[8];
@@ -326,7 +311,7 @@ static void read_again(test_op *t)
     second_submitted = start_read(&second_read, t->op.fd, second_got, 1);
 }
 
-START_TEST(done_may_start_another_operation)
+TEST_LOOP(done_may_start_another_operation, KINDS)
 {
     int fd[2];
     char got;
@@ -341,7 +326,6 @@ START_TEST(done_may_start_another_operation)
     ck_assert_int_eq(second_got[0], 'b');
     backend_close_pair(fd);
 }
-END_TEST
 
 static void close_own_fd(test_op *t)
 {
@@ -360,7 +344,7 @@ static void assert_refused_while_closing(test_op *t)
     ck_assert_int_eq(type->close_fd(backend, t->op.fd), -EBADF);
 }
 
-START_TEST(done_may_close_the_descriptor_of_other_operations)
+TEST_LOOP(done_may_close_the_descriptor_of_other_operations, KINDS)
 {
     int fd[2];
     char got[2];
@@ -386,7 +370,6 @@ START_TEST(done_may_close_the_descriptor_of_other_operations)
     ck_assert(result == -EBADF || result == POLLIN);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
-END_TEST
 
 static int own_pair[2];
 
@@ -396,7 +379,7 @@ static void close_own_pair(test_op *t)
     backend_close_pair(own_pair);
 }
 
-START_TEST(done_may_close_both_ends)
+TEST_LOOP(done_may_close_both_ends, KINDS)
 {
     char got;
     test_op read = {.then = close_own_pair}, write = {0};
@@ -409,9 +392,8 @@ START_TEST(done_may_close_both_ends)
     ck_assert_int_eq(finish_op(&read, WEFT__OP_PENDING), 1);
     ck_assert_uint_eq(backend->pending, 0);
 }
-END_TEST
 
-START_TEST(many_descriptors_wait_at_once)
+TEST_LOOP(many_descriptors_wait_at_once, KINDS)
 {
     enum { MANY = 300 };
     static int fd[MANY][2];
@@ -430,7 +412,6 @@ START_TEST(many_descriptors_wait_at_once)
         backend_close_pair(fd[i]);
     }
 }
-END_TEST
 
 static void *wake_backend(void *unused)
 {
@@ -439,7 +420,7 @@ static void *wake_backend(void *unused)
     return NULL;
 }
 
-START_TEST(another_thread_can_wake_a_waiting_poll)
+TEST(another_thread_can_wake_a_waiting_poll)
 {
     for (int i = 0; i < 20; i++) {
         pthread_t thread;
@@ -449,56 +430,18 @@ START_TEST(another_thread_can_wake_a_waiting_poll)
     }
     ck_assert_uint_eq(backend->pending, 0);
 }
-END_TEST
 
-START_TEST(a_wake_before_the_poll_is_not_lost)
+TEST(a_wake_before_the_poll_is_not_lost)
 {
     type->wake(backend);
     type->wake(backend);
     ck_assert_int_eq(type->poll(backend, -1), 0);
 }
-END_TEST
 
-START_TEST(an_idle_poll_lasts_for_its_whole_timeout)
+TEST(an_idle_poll_lasts_for_its_whole_timeout)
 {
     int64_t before = type->now_ns(backend);
     ck_assert_int_gt(before, 0);
     ck_assert_int_eq(type->poll(backend, 1500000), 0);
     ck_assert_int_ge(type->now_ns(backend), before + 1500000);
-}
-END_TEST
-
-int main(int argc, char **argv)
-{
-    select_backend(argc, argv);
-    Suite *suite = suite_create("backend contract");
-    TCase *tests = tcase_create("backend contract");
-    suite_add_tcase(suite, tests);
-    tcase_set_timeout(tests, 30);
-    tcase_add_checked_fixture(tests, open_backend, close_backend);
-    tcase_add_loop_test(tests, a_read_waits_for_a_write, 0, KINDS);
-    tcase_add_loop_test(tests, a_read_of_available_data_does_not_wait, 0, KINDS);
-    tcase_add_loop_test(tests, a_read_of_no_bytes_does_not_wait, 0, KINDS);
-    tcase_add_loop_test(tests, closing_the_other_end_is_the_end_of_file, 0, KINDS);
-    tcase_add_loop_test(tests, data_written_before_the_end_is_still_read, 0, KINDS);
-    tcase_add_loop_test(tests, writing_to_a_closed_reader_fails_without_a_signal, 0, KINDS);
-    tcase_add_loop_test(tests, both_directions_of_a_socket_wait_independently, SOCKETS,
-                        SOCKETS + 1);
-    tcase_add_loop_test(tests, several_readers_complete_in_fifo_order, 0, KINDS);
-    tcase_add_loop_test(tests, a_cancelled_read_consumes_no_data, 0, KINDS);
-    tcase_add_loop_test(tests, closing_a_descriptor_ends_its_pending_operations, 0, KINDS);
-    tcase_add_loop_test(tests, a_descriptor_that_is_not_open_is_bad, 0, KINDS);
-    tcase_add_loop_test(tests, a_new_descriptor_gets_no_events_of_the_old_one_with_its_number, 0,
-                        KINDS);
-    tcase_add_loop_test(tests, a_mebibyte_reaches_a_slow_reader, 0, KINDS);
-    tcase_add_loop_test(tests, waiting_for_readiness_consumes_no_data, 0, KINDS);
-    tcase_add_loop_test(tests, a_wait_for_writability_ends_when_there_is_room, 0, KINDS);
-    tcase_add_loop_test(tests, done_may_start_another_operation, 0, KINDS);
-    tcase_add_loop_test(tests, done_may_close_the_descriptor_of_other_operations, 0, KINDS);
-    tcase_add_loop_test(tests, done_may_close_both_ends, 0, KINDS);
-    tcase_add_loop_test(tests, many_descriptors_wait_at_once, 0, KINDS);
-    tcase_add_test(tests, another_thread_can_wake_a_waiting_poll);
-    tcase_add_test(tests, a_wake_before_the_poll_is_not_lost);
-    tcase_add_test(tests, an_idle_poll_lasts_for_its_whole_timeout);
-    return run_suite(suite);
 }

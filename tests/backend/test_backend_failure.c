@@ -3,6 +3,7 @@
  * system calls. Timers, deadlines, calls on workers and messages continue, and new operations work.
  * Each program runs in a separate process.
  */
+#include "support/suite.h"
 #include "support/support.h"
 
 #include <fcntl.h>
@@ -195,14 +196,13 @@ static int close_all(void)
     return 0;
 }
 
-START_TEST(a_program_that_closes_the_runtimes_descriptors_keeps_running)
+TEST(a_program_that_closes_the_runtimes_descriptors_keeps_running)
 {
     const outcome *o = run_apart(close_all);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
     ck_assert_uint_eq(count_in(o->text, "weft: "), 1);
     assert_printed(o, "the program has closed descriptors");
 }
-END_TEST
 
 /*
  * Reuse the runtime's numbers for files of the program. The runtime must not write to or close
@@ -227,13 +227,12 @@ static int close_all_and_reuse_numbers(void)
     return 0;
 }
 
-START_TEST(the_runtime_does_not_use_descriptor_numbers_that_it_has_lost)
+TEST(the_runtime_does_not_use_descriptor_numbers_that_it_has_lost)
 {
     const outcome *o = run_apart(close_all_and_reuse_numbers);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
     ck_assert_uint_eq(count_in(o->text, "weft: "), 1);
 }
-END_TEST
 
 /* True if the number refers to an anonymous file of this kind. */
 static bool is_anonymous_file(int number, const char *kind)
@@ -295,13 +294,12 @@ static int close_all_and_open_an_event_loop(void)
     return 0;
 }
 
-START_TEST(the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers)
+TEST(the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers)
 {
     const outcome *o = run_apart(close_all_and_open_an_event_loop);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
     ck_assert_uint_eq(count_in(o->text, "weft: "), 1);
 }
-END_TEST
 
 /* Close the descriptors while all cords sleep. */
 static void *close_in_thread(void *arg)
@@ -331,12 +329,11 @@ static int close_all_in_another_thread(void)
     return 0;
 }
 
-START_TEST(a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed)
+TEST(a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed)
 {
     const outcome *o = run_apart(close_all_in_another_thread);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
 }
-END_TEST
 
 /* A child of weft_fork closes all descriptors first, as many programs do. */
 static int close_all_in_a_child(void)
@@ -362,12 +359,11 @@ static int close_all_in_a_child(void)
     return 0;
 }
 
-START_TEST(a_forked_child_that_closes_all_descriptors_keeps_running)
+TEST(a_forked_child_that_closes_all_descriptors_keeps_running)
 {
     const outcome *o = run_apart(close_all_in_a_child);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
 }
-END_TEST
 
 #ifdef WEFT_HAS_URING
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
@@ -405,7 +401,7 @@ static int forbid_at_run_time(void)
     return 0;
 }
 
-START_TEST(when_io_uring_is_refused_at_run_time_another_backend_takes_over)
+TEST(when_io_uring_is_refused_at_run_time_another_backend_takes_over)
 {
     const outcome *o = run_apart(forbid_at_run_time);
     if (o->status == 77)
@@ -415,21 +411,4 @@ START_TEST(when_io_uring_is_refused_at_run_time_another_backend_takes_over)
     assert_printed(o,
                    "weft: the io_uring backend has failed: Operation not permitted; using epoll");
 }
-END_TEST
 #endif
-
-static const TTest *const *const tests[] = {
-    &a_program_that_closes_the_runtimes_descriptors_keeps_running,
-    &the_runtime_does_not_use_descriptor_numbers_that_it_has_lost,
-    &the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers,
-    &a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed,
-    &a_forked_child_that_closes_all_descriptors_keeps_running,
-#ifdef WEFT_HAS_URING
-    &when_io_uring_is_refused_at_run_time_another_backend_takes_over,
-#endif
-};
-
-int main(void)
-{
-    return run_suite("backend_failure", tests, COUNT_OF(tests));
-}

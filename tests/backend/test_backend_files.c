@@ -31,7 +31,7 @@ static intptr_t transfer_at_offset(weft__opcode code, int fd, void *data, size_t
     return finish_op(&t, start_op(&t, op));
 }
 
-START_TEST(an_offset_leaves_the_position_alone)
+TEST(an_offset_leaves_the_position_alone)
 {
     int fd = open_file();
     char got[16] = "";
@@ -43,7 +43,6 @@ START_TEST(an_offset_leaves_the_position_alone)
     ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 10);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
-END_TEST
 
 static char page_byte(int page)
 {
@@ -98,7 +97,7 @@ static void expect_pages(const char *data, size_t bytes, size_t offset)
 }
 
 /* As read(2). Programs treat a short read of a file as the end of the file. */
-START_TEST(a_read_is_complete_whichever_pages_are_cached)
+TEST_LOOP(a_read_is_complete_whichever_pages_are_cached, 3)
 {
     static char got[PAGES * PAGE];
     int fd = open_partly_cached(cache_patterns[_i]);
@@ -112,9 +111,8 @@ START_TEST(a_read_is_complete_whichever_pages_are_cached)
     expect_pages(got, sizeof got - 100, 100);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
-END_TEST
 
-START_TEST(a_vectored_read_is_complete_whichever_pages_are_cached)
+TEST_LOOP(a_vectored_read_is_complete_whichever_pages_are_cached, 3)
 {
     enum { PIECES = 7 };
     static char got[PAGES * PAGE];
@@ -135,7 +133,6 @@ START_TEST(a_vectored_read_is_complete_whichever_pages_are_cached)
     ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 2 * sizeof got);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
-END_TEST
 
 static intptr_t open_now(int folder, const char *path, int flags)
 {
@@ -144,7 +141,7 @@ static intptr_t open_now(int folder, const char *path, int flags)
     return finish_op(&t, start_op(&t, op));
 }
 
-START_TEST(an_opened_file_works_even_if_its_number_was_a_socket)
+TEST(an_opened_file_works_even_if_its_number_was_a_socket)
 {
     char got[8] = "";
     int fd[2], folder = (int)open_now(AT_FDCWD, "/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -166,7 +163,6 @@ START_TEST(an_opened_file_works_even_if_its_number_was_a_socket)
     }
     backend_close_pair((int[]){folder, fd[1]});
 }
-END_TEST
 
 static intptr_t sync_now(int fd, bool is_data_only)
 {
@@ -175,7 +171,7 @@ static intptr_t sync_now(int fd, bool is_data_only)
     return finish_op(&t, start_op(&t, op));
 }
 
-START_TEST(files_can_be_synced_and_other_descriptors_cannot)
+TEST(files_can_be_synced_and_other_descriptors_cannot)
 {
     int fd = open_file(), pair[2];
     ck_assert_int_eq(write_now(fd, "abc", 3), 3);
@@ -188,7 +184,6 @@ START_TEST(files_can_be_synced_and_other_descriptors_cannot)
     ck_assert_int_eq(sync_now(fd, false), -EBADF);
     ck_assert_int_eq(sync_now(-1, false), -EBADF);
 }
-END_TEST
 
 /* A call that reports its start, and waits for permission to return. */
 typedef struct gated_call {
@@ -228,7 +223,7 @@ static intptr_t finish_gated_call(gated_call *g)
     return finish_op(&g->t, WEFT__OP_PENDING);
 }
 
-START_TEST(a_function_runs_on_another_thread)
+TEST(a_function_runs_on_another_thread)
 {
     gated_call g = {.fd = -1};
     enter_gated_call(&g, -1);
@@ -239,9 +234,8 @@ START_TEST(a_function_runs_on_another_thread)
     ck_assert_int_eq(finish_gated_call(&g), 42);
     ck_assert_uint_eq(backend->pending, 0);
 }
-END_TEST
 
-START_TEST(a_running_call_cannot_be_cancelled)
+TEST(a_running_call_cannot_be_cancelled)
 {
     gated_call g = {.fd = -1};
     enter_gated_call(&g, -1);
@@ -249,7 +243,6 @@ START_TEST(a_running_call_cannot_be_cancelled)
     ck_assert(!g.t.is_done);
     ck_assert_int_eq(finish_gated_call(&g), 42);
 }
-END_TEST
 
 /* Calls that occupy all workers, so that further calls are queued. */
 static gated_call blockers[WEFT__FILES_WORKERS_MAX];
@@ -266,7 +259,7 @@ static void release_workers(void)
         ck_assert_int_eq(finish_gated_call(&blockers[i]), 42);
 }
 
-START_TEST(a_queued_call_can_be_cancelled)
+TEST(a_queued_call_can_be_cancelled)
 {
     gated_call g = {.fd = -1};
     occupy_workers();
@@ -278,9 +271,8 @@ START_TEST(a_queued_call_can_be_cancelled)
     ck_assert(!g.t.is_done);
     ck_assert_int_ne(sem_trywait(&g.has_started), 0); /* the function was not called */
 }
-END_TEST
 
-START_TEST(closing_a_descriptor_ends_its_queued_calls)
+TEST(closing_a_descriptor_ends_its_queued_calls)
 {
     gated_call g = {.fd = -1};
     int fd = open_file();
@@ -292,9 +284,8 @@ START_TEST(closing_a_descriptor_ends_its_queued_calls)
     ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
     release_workers();
 }
-END_TEST
 
-START_TEST(a_descriptor_stays_open_while_a_worker_uses_it)
+TEST(a_descriptor_stays_open_while_a_worker_uses_it)
 {
     gated_call g = {.fd = -1};
     int fd = open_file(), duplicate = dup(fd);
@@ -312,14 +303,13 @@ START_TEST(a_descriptor_stays_open_while_a_worker_uses_it)
     ck_assert_str_eq(got, "abc");
     ck_assert_int_eq(type->close_fd(backend, duplicate), 0);
 }
-END_TEST
 
 static void expect_closed(test_op *t)
 {
     ck_assert_int_lt(fcntl(t->op.fd, F_GETFD), 0);
 }
 
-START_TEST(the_last_of_several_workers_closes_the_descriptor)
+TEST(the_last_of_several_workers_closes_the_descriptor)
 {
     static gated_call g[3];
     int fd = open_file();
@@ -333,9 +323,8 @@ START_TEST(the_last_of_several_workers_closes_the_descriptor)
     }
     ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
 }
-END_TEST
 
-START_TEST(many_files_are_read_at_once)
+TEST(many_files_are_read_at_once)
 {
     enum { MANY = 100 };
     static test_op t[MANY];
@@ -352,28 +341,4 @@ START_TEST(many_files_are_read_at_once)
         expect_pages(got[i], PAGE, (size_t)(i % PAGES) * PAGE);
     }
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
-}
-END_TEST
-
-int main(int argc, char **argv)
-{
-    select_backend(argc, argv);
-    Suite *suite = suite_create("backend files");
-    TCase *tests = tcase_create("backend files");
-    suite_add_tcase(suite, tests);
-    tcase_set_timeout(tests, 30);
-    tcase_add_checked_fixture(tests, open_backend, close_backend);
-    tcase_add_test(tests, an_offset_leaves_the_position_alone);
-    tcase_add_loop_test(tests, a_read_is_complete_whichever_pages_are_cached, 0, 3);
-    tcase_add_loop_test(tests, a_vectored_read_is_complete_whichever_pages_are_cached, 0, 3);
-    tcase_add_test(tests, an_opened_file_works_even_if_its_number_was_a_socket);
-    tcase_add_test(tests, files_can_be_synced_and_other_descriptors_cannot);
-    tcase_add_test(tests, a_function_runs_on_another_thread);
-    tcase_add_test(tests, a_running_call_cannot_be_cancelled);
-    tcase_add_test(tests, a_queued_call_can_be_cancelled);
-    tcase_add_test(tests, closing_a_descriptor_ends_its_queued_calls);
-    tcase_add_test(tests, a_descriptor_stays_open_while_a_worker_uses_it);
-    tcase_add_test(tests, the_last_of_several_workers_closes_the_descriptor);
-    tcase_add_test(tests, many_files_are_read_at_once);
-    return run_suite(suite);
 }

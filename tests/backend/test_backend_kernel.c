@@ -58,7 +58,7 @@ static listener listen_on(int kind, int flags, int backlog)
 #define LOOP_FLAGS (_i & 2 ? SOCK_NONBLOCK : 0)
 #define LOOP_COUNT 4
 
-START_TEST(an_accept_waits_for_a_connect)
+TEST_LOOP(an_accept_waits_for_a_connect, LOOP_COUNT)
 {
     listener l = listen_on(LOOP_KIND, LOOP_FLAGS, 8);
     test_op accept = {0}, connect = {0};
@@ -81,9 +81,8 @@ START_TEST(an_accept_waits_for_a_connect)
     backend_close_pair((int[]){client, server});
     ck_assert_int_eq(type->close_fd(backend, l.fd), 0);
 }
-END_TEST
 
-START_TEST(accept_returns_the_address_of_the_peer)
+TEST(accept_returns_the_address_of_the_peer)
 {
     listener l = listen_on(TCP, 0, 8);
     struct sockaddr_in from, own;
@@ -101,9 +100,8 @@ START_TEST(accept_returns_the_address_of_the_peer)
     backend_close_pair((int[]){client, server});
     ck_assert_int_eq(type->close_fd(backend, l.fd), 0);
 }
-END_TEST
 
-START_TEST(a_connect_without_a_listener_is_refused)
+TEST_LOOP(a_connect_without_a_listener_is_refused, LOOP_COUNT)
 {
     listener l = listen_on(LOOP_KIND, 0, 1);
     close(l.fd);
@@ -113,9 +111,8 @@ START_TEST(a_connect_without_a_listener_is_refused)
     ck_assert_int_eq(finish_op(&connect, rc), -ECONNREFUSED);
     ck_assert_int_eq(type->close_fd(backend, client), 0);
 }
-END_TEST
 
-START_TEST(a_connect_waits_for_room_in_a_full_backlog)
+TEST(a_connect_waits_for_room_in_a_full_backlog)
 {
     enum { CLIENTS = 5 };
     listener l = listen_on(UNIX, 0, 0);
@@ -141,9 +138,8 @@ START_TEST(a_connect_waits_for_room_in_a_full_backlog)
     }
     ck_assert_int_eq(type->close_fd(backend, l.fd), 0);
 }
-END_TEST
 
-START_TEST(accept_on_a_descriptor_that_does_not_listen_fails_immediately)
+TEST(accept_on_a_descriptor_that_does_not_listen_fails_immediately)
 {
     int fd[2];
     test_op accept = {0};
@@ -154,7 +150,6 @@ START_TEST(accept_on_a_descriptor_that_does_not_listen_fails_immediately)
     ck_assert_int_eq(finish_op(&accept, start_accept(&accept, fd[0])), -EINVAL);
     backend_close_pair(fd);
 }
-END_TEST
 
 /* Open a pair at the numbers that were just closed. */
 static void reopen_pair(int kind, int fd[2])
@@ -170,7 +165,7 @@ static void reopen_pair(int kind, int fd[2])
  * Guaranteed only for new numbers from the backend. The backend may mistake other new files for the
  * old file.
  */
-START_TEST(a_number_that_was_closed_without_the_backend_works_for_its_new_file)
+TEST(a_number_that_was_closed_without_the_backend_works_for_its_new_file)
 {
     int fd[2];
     char got[8];
@@ -191,10 +186,9 @@ START_TEST(a_number_that_was_closed_without_the_backend_works_for_its_new_file)
     }
     backend_close_pair(fd);
 }
-END_TEST
 
 /* A readiness wait does not use cached state of the number. */
-START_TEST(an_event_of_a_file_that_lost_its_number_is_dropped)
+TEST(an_event_of_a_file_that_lost_its_number_is_dropped)
 {
     int old[2], new[2];
     char got[8] = "";
@@ -227,9 +221,8 @@ START_TEST(an_event_of_a_file_that_lost_its_number_is_dropped)
     backend_close_pair(new);
     close(duplicate);
 }
-END_TEST
 
-START_TEST(a_closed_descriptor_with_a_duplicate_causes_no_wakeups)
+TEST(a_closed_descriptor_with_a_duplicate_causes_no_wakeups)
 {
     int fd[2];
     char got[8];
@@ -245,9 +238,8 @@ START_TEST(a_closed_descriptor_with_a_duplicate_causes_no_wakeups)
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
     close(duplicate);
 }
-END_TEST
 
-START_TEST(regular_files_are_read_and_written_but_not_waited_on)
+TEST(regular_files_are_read_and_written_but_not_waited_on)
 {
     char path[] = "/tmp/weft-test-XXXXXX", got[16] = "";
     static const char block[100000];
@@ -268,7 +260,6 @@ START_TEST(regular_files_are_read_and_written_but_not_waited_on)
     ck_assert_int_eq(finish_op(&t, start_wait(&t, fd, POLLIN)), -EPERM);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
-END_TEST
 
 /* Read until the other operation has completed. */
 static void drain_until(int fd, const test_op *other)
@@ -284,7 +275,7 @@ static void drain_until(int fd, const test_op *other)
         cancel_op(&read);
 }
 
-START_TEST(a_blocking_terminal_does_not_block_the_thread)
+TEST(a_blocking_terminal_does_not_block_the_thread)
 {
     int terminal[2];
     char got[8] = "";
@@ -311,9 +302,8 @@ START_TEST(a_blocking_terminal_does_not_block_the_thread)
     ck_assert_int_eq(fcntl(terminal[1], F_GETFL) & O_NONBLOCK, 0);
     backend_close_pair(terminal);
 }
-END_TEST
 
-START_TEST(a_named_pipe_behaves_like_any_other_pipe)
+TEST(a_named_pipe_behaves_like_any_other_pipe)
 {
     char path[] = "/tmp/weft-test-XXXXXX/fifo", got[8];
     char *slash = strrchr(path, '/');
@@ -343,14 +333,13 @@ START_TEST(a_named_pipe_behaves_like_any_other_pipe)
     ck_assert(!sigismember(&pending, SIGPIPE));
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
-END_TEST
 
 static void ignore_signal(int number)
 {
     (void)number;
 }
 
-START_TEST(a_signal_ends_a_poll_early_and_without_error)
+TEST(a_signal_ends_a_poll_early_and_without_error)
 {
     struct sigaction action = {.sa_handler = ignore_signal};
     sigaction(SIGALRM, &action, NULL);
@@ -358,28 +347,4 @@ START_TEST(a_signal_ends_a_poll_early_and_without_error)
     setitimer(ITIMER_REAL, &(struct itimerval){{0, 1000}, {0, 1000}}, NULL);
     ck_assert_int_eq(type->poll(backend, -1), 0);
     setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
-}
-END_TEST
-
-int main(int argc, char **argv)
-{
-    select_backend(argc, argv);
-    Suite *suite = suite_create("backend on kernel descriptors");
-    TCase *tests = tcase_create("backend on kernel descriptors");
-    suite_add_tcase(suite, tests);
-    tcase_set_timeout(tests, 30);
-    tcase_add_checked_fixture(tests, open_backend, close_backend);
-    tcase_add_loop_test(tests, an_accept_waits_for_a_connect, 0, LOOP_COUNT);
-    tcase_add_test(tests, accept_returns_the_address_of_the_peer);
-    tcase_add_loop_test(tests, a_connect_without_a_listener_is_refused, 0, LOOP_COUNT);
-    tcase_add_test(tests, a_connect_waits_for_room_in_a_full_backlog);
-    tcase_add_test(tests, accept_on_a_descriptor_that_does_not_listen_fails_immediately);
-    tcase_add_test(tests, a_number_that_was_closed_without_the_backend_works_for_its_new_file);
-    tcase_add_test(tests, an_event_of_a_file_that_lost_its_number_is_dropped);
-    tcase_add_test(tests, a_closed_descriptor_with_a_duplicate_causes_no_wakeups);
-    tcase_add_test(tests, regular_files_are_read_and_written_but_not_waited_on);
-    tcase_add_test(tests, a_blocking_terminal_does_not_block_the_thread);
-    tcase_add_test(tests, a_named_pipe_behaves_like_any_other_pipe);
-    tcase_add_test(tests, a_signal_ends_a_poll_early_and_without_error);
-    return run_suite(suite);
 }

@@ -175,7 +175,7 @@ static void run_script(const script *s, unsigned order)
     close(fd[1]);
 }
 
-START_TEST(a_short_read_before_the_end_never_hangs)
+TEST_LOOP(a_short_read_before_the_end_never_hangs, SCRIPTS)
 {
     const script *s = &scripts[_i];
     unsigned orders = s->count > 2 ? 4096 : 1u << 4 * (s->count + 1);
@@ -183,7 +183,6 @@ START_TEST(a_short_read_before_the_end_never_hangs)
     for (unsigned order = 0; order < orders; order += stride)
         run_script(s, s->count > 2 ? order * 2654435761u >> 8 : order);
 }
-END_TEST
 
 static intptr_t recv_now(int fd, void *to, size_t bytes, int flags)
 {
@@ -192,7 +191,7 @@ static intptr_t recv_now(int fd, void *to, size_t bytes, int flags)
     return finish_op(&t, start_op(&t, op));
 }
 
-START_TEST(an_urgent_byte_that_is_read_first_hides_no_data)
+TEST(an_urgent_byte_that_is_read_first_hides_no_data)
 {
     int fd[2];
     char got[64] = "", urgent = 0;
@@ -216,9 +215,8 @@ START_TEST(an_urgent_byte_that_is_read_first_hides_no_data)
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
     close(fd[1]);
 }
-END_TEST
 
-START_TEST(a_peek_does_not_drain_a_connection)
+TEST(a_peek_does_not_drain_a_connection)
 {
     int fd[2];
     char got[64] = "";
@@ -230,9 +228,8 @@ START_TEST(a_peek_does_not_drain_a_connection)
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
     close(fd[1]);
 }
-END_TEST
 
-START_TEST(closing_a_drained_connection_drops_its_cached_state)
+TEST(closing_a_drained_connection_drops_its_cached_state)
 {
     for (int round = 0; round < 20; round++) {
         int fd[2];
@@ -253,7 +250,6 @@ START_TEST(closing_a_drained_connection_drops_its_cached_state)
         close(fd[1]);
     }
 }
-END_TEST
 
 /* Fill the queue of a datagram socket from a temporary socket. Return the number of datagrams. */
 static int fill_queue(const struct sockaddr *address, socklen_t bytes)
@@ -269,7 +265,7 @@ static int fill_queue(const struct sockaddr *address, socklen_t bytes)
  * The sending socket is always writable. Its readiness does not depend on the queue of the
  * receiver.
  */
-START_TEST(a_datagram_waits_for_room_in_the_queue_of_the_receiver)
+TEST(a_datagram_waits_for_room_in_the_queue_of_the_receiver)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct sockaddr *any = (struct sockaddr *)&address;
@@ -299,7 +295,6 @@ START_TEST(a_datagram_waits_for_room_in_the_queue_of_the_receiver)
     ck_assert_int_eq(finish_op(&t[0], WEFT__OP_PENDING), -EBADF);
     ck_assert_int_eq(type->close_fd(backend, to), 0);
 }
-END_TEST
 
 typedef union control {
     struct cmsghdr header; /* for alignment */
@@ -328,7 +323,7 @@ static void send_descriptor(int fd, int passed)
     ck_assert_int_eq(finish_op(&t, start_op(&t, op)), 1);
 }
 
-START_TEST(a_descriptor_received_in_a_message_has_no_cached_state)
+TEST(a_descriptor_received_in_a_message_has_no_cached_state)
 {
     int pair[2], pipes[2], passed[2];
     char got[8] = "";
@@ -355,10 +350,9 @@ START_TEST(a_descriptor_received_in_a_message_has_no_cached_state)
     backend_close_pair(passed);
     backend_close_pair((int[]){fd, pipes[1]});
 }
-END_TEST
 
 /* A read of a Unix stream stops at a message with descriptors, although more data follows. */
-START_TEST(reading_continues_after_a_read_that_stopped_at_a_descriptor)
+TEST(reading_continues_after_a_read_that_stopped_at_a_descriptor)
 {
     int pair[2], passed[2];
     char got[8] = "";
@@ -377,23 +371,4 @@ START_TEST(reading_continues_after_a_read_that_stopped_at_a_descriptor)
     }
     backend_close_pair(pair);
     backend_close_pair(passed);
-}
-END_TEST
-
-int main(int argc, char **argv)
-{
-    select_backend(argc, argv);
-    Suite *suite = suite_create("backend sockets");
-    TCase *tests = tcase_create("backend sockets");
-    suite_add_tcase(suite, tests);
-    tcase_set_timeout(tests, 30);
-    tcase_add_checked_fixture(tests, open_backend, close_backend);
-    tcase_add_loop_test(tests, a_short_read_before_the_end_never_hangs, 0, SCRIPTS);
-    tcase_add_test(tests, an_urgent_byte_that_is_read_first_hides_no_data);
-    tcase_add_test(tests, a_peek_does_not_drain_a_connection);
-    tcase_add_test(tests, closing_a_drained_connection_drops_its_cached_state);
-    tcase_add_test(tests, a_datagram_waits_for_room_in_the_queue_of_the_receiver);
-    tcase_add_test(tests, a_descriptor_received_in_a_message_has_no_cached_state);
-    tcase_add_test(tests, reading_continues_after_a_read_that_stopped_at_a_descriptor);
-    return run_suite(suite);
 }

@@ -74,7 +74,7 @@ static void expect_bytes(int fd, const char *text)
     ck_assert_str_eq(got, text);
 }
 
-START_TEST(a_splice_moves_available_bytes)
+TEST_LOOP(a_splice_moves_available_bytes, COPY_KINDS)
 {
     copy_ends l = open_copy_ends(_i);
     test_op t = {0};
@@ -88,9 +88,8 @@ START_TEST(a_splice_moves_available_bytes)
     ck_assert_int_eq(type->close_fd(backend, l.from[0]), 0);
     backend_close_pair(l.to);
 }
-END_TEST
 
-START_TEST(a_splice_waits_for_input)
+TEST_LOOP(a_splice_waits_for_input, COPY_KINDS)
 {
     copy_ends l = open_copy_ends(_i);
     test_op t = {0};
@@ -100,9 +99,8 @@ START_TEST(a_splice_waits_for_input)
     expect_bytes(l.to[0], "abc");
     close_copy_ends(&l);
 }
-END_TEST
 
-START_TEST(a_splice_waits_for_room_on_the_output_side)
+TEST_LOOP(a_splice_waits_for_room_on_the_output_side, COPY_KINDS)
 {
     copy_ends l = open_copy_ends(_i);
     test_op t = {0};
@@ -114,9 +112,8 @@ START_TEST(a_splice_waits_for_room_on_the_output_side)
     expect_bytes(l.to[0], "abc");
     close_copy_ends(&l);
 }
-END_TEST
 
-START_TEST(a_splice_waits_for_input_and_then_for_room)
+TEST_LOOP(a_splice_waits_for_input_and_then_for_room, COPY_KINDS)
 {
     copy_ends l = open_copy_ends(_i);
     test_op t = {0};
@@ -129,7 +126,6 @@ START_TEST(a_splice_waits_for_input_and_then_for_room)
     expect_bytes(l.to[0], "abc");
     close_copy_ends(&l);
 }
-END_TEST
 
 /* Where a splice waits: for input, for room, or for room after it has waited for input. */
 enum { AT_INPUT, AT_OUTPUT, INPUT_THEN_OUTPUT, WAIT_STAGES };
@@ -149,7 +145,7 @@ static copy_ends open_waiting_copy(test_op *t, int kind, int stage)
     return l;
 }
 
-START_TEST(a_cancelled_splice_has_moved_nothing)
+TEST_LOOP(a_cancelled_splice_has_moved_nothing, COPY_KINDS *WAIT_STAGES)
 {
     test_op t = {0};
     int stage = _i / COPY_KINDS;
@@ -162,9 +158,8 @@ START_TEST(a_cancelled_splice_has_moved_nothing)
     expect_bytes(l.from[0], "abc");
     close_copy_ends(&l);
 }
-END_TEST
 
-START_TEST(closing_either_descriptor_ends_a_splice)
+TEST_LOOP(closing_either_descriptor_ends_a_splice, COPY_KINDS *WAIT_STAGES)
 {
     for (int side = 0; side < 2; side++) {
         test_op t = {0};
@@ -178,9 +173,8 @@ START_TEST(closing_either_descriptor_ends_a_splice)
             ck_assert_int_eq(type->close_fd(backend, others[i]), 0);
     }
 }
-END_TEST
 
-START_TEST(a_splice_to_a_closed_reader_fails_without_a_signal)
+TEST_LOOP(a_splice_to_a_closed_reader_fails_without_a_signal, COPY_KINDS)
 {
     copy_ends l = open_copy_ends(_i);
     test_op t = {0};
@@ -193,9 +187,8 @@ START_TEST(a_splice_to_a_closed_reader_fails_without_a_signal)
     ck_assert_int_eq(type->close_fd(backend, l.to[1]), 0);
     backend_close_pair(l.from);
 }
-END_TEST
 
-START_TEST(a_splice_leaves_the_blocking_mode_unchanged)
+TEST_LOOP(a_splice_leaves_the_blocking_mode_unchanged, COPY_KINDS)
 {
     copy_ends l = open_copy_ends(_i);
     test_op t = {0};
@@ -207,9 +200,8 @@ START_TEST(a_splice_leaves_the_blocking_mode_unchanged)
     ck_assert_int_eq(cancel_op(&t), -ECANCELED);
     close_copy_ends(&l);
 }
-END_TEST
 
-START_TEST(splice_f_nonblock_fails_instead_of_waiting)
+TEST_LOOP(splice_f_nonblock_fails_instead_of_waiting, COPY_KINDS)
 {
     copy_ends l = open_copy_ends(_i);
     test_op t = {0};
@@ -220,9 +212,8 @@ START_TEST(splice_f_nonblock_fails_instead_of_waiting)
     ck_assert_int_eq(finish_op(&t, start_op(&t, op)), -EAGAIN);
     close_copy_ends(&l);
 }
-END_TEST
 
-START_TEST(readers_and_a_splice_share_an_input)
+TEST(readers_and_a_splice_share_an_input)
 {
     copy_ends l = open_copy_ends(PIPE_TO_PIPE);
     test_op read = {0}, splice = {0}, late = {0};
@@ -240,7 +231,6 @@ START_TEST(readers_and_a_splice_share_an_input)
     ck_assert_int_eq(finish_op(&splice, WEFT__OP_PENDING), 1);
     close_copy_ends(&l);
 }
-END_TEST
 
 static int open_file(const char *text)
 {
@@ -252,7 +242,7 @@ static int open_file(const char *text)
     return fd;
 }
 
-START_TEST(a_splice_from_a_file_to_a_pipe_waits_for_room)
+TEST(a_splice_from_a_file_to_a_pipe_waits_for_room)
 {
     int fd = open_file("content"), out[2];
     test_op t = {0};
@@ -276,9 +266,8 @@ START_TEST(a_splice_from_a_file_to_a_pipe_waits_for_room)
     backend_close_pair(out);
     ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
-END_TEST
 
-START_TEST(a_splice_from_a_pipe_to_a_file_waits_for_input)
+TEST(a_splice_from_a_pipe_to_a_file_waits_for_input)
 {
     int fd = open_file(""), in[2];
     char got[8] = "";
@@ -294,9 +283,8 @@ START_TEST(a_splice_from_a_pipe_to_a_file_waits_for_input)
     ck_assert_int_eq(finish_op(&t, WEFT__OP_PENDING), -EBADF);
     backend_close_pair(in);
 }
-END_TEST
 
-START_TEST(a_splice_of_unsupported_descriptors_fails)
+TEST(a_splice_of_unsupported_descriptors_fails)
 {
     int fd[2], file = open_file("content");
     test_op t = {0};
@@ -309,30 +297,4 @@ START_TEST(a_splice_of_unsupported_descriptors_fails)
     ck_assert_int_eq(finish_op(&t, start_copy(&t, WEFT__OP_TEE, fd[0], fd[1], 10)), -EINVAL);
     backend_close_pair(fd);
     ck_assert_int_eq(type->close_fd(backend, file), 0);
-}
-END_TEST
-
-int main(int argc, char **argv)
-{
-    select_backend(argc, argv);
-    Suite *suite = suite_create("backend splice");
-    TCase *tests = tcase_create("backend splice");
-    suite_add_tcase(suite, tests);
-    tcase_set_timeout(tests, 30);
-    tcase_add_checked_fixture(tests, open_backend, close_backend);
-    tcase_add_loop_test(tests, a_splice_moves_available_bytes, 0, COPY_KINDS);
-    tcase_add_loop_test(tests, a_splice_waits_for_input, 0, COPY_KINDS);
-    tcase_add_loop_test(tests, a_splice_waits_for_room_on_the_output_side, 0, COPY_KINDS);
-    tcase_add_loop_test(tests, a_splice_waits_for_input_and_then_for_room, 0, COPY_KINDS);
-    tcase_add_loop_test(tests, a_cancelled_splice_has_moved_nothing, 0, COPY_KINDS * WAIT_STAGES);
-    tcase_add_loop_test(tests, closing_either_descriptor_ends_a_splice, 0,
-                        COPY_KINDS * WAIT_STAGES);
-    tcase_add_loop_test(tests, a_splice_to_a_closed_reader_fails_without_a_signal, 0, COPY_KINDS);
-    tcase_add_loop_test(tests, a_splice_leaves_the_blocking_mode_unchanged, 0, COPY_KINDS);
-    tcase_add_loop_test(tests, splice_f_nonblock_fails_instead_of_waiting, 0, COPY_KINDS);
-    tcase_add_test(tests, readers_and_a_splice_share_an_input);
-    tcase_add_test(tests, a_splice_from_a_file_to_a_pipe_waits_for_room);
-    tcase_add_test(tests, a_splice_from_a_pipe_to_a_file_waits_for_input);
-    tcase_add_test(tests, a_splice_of_unsupported_descriptors_fails);
-    return run_suite(suite);
 }

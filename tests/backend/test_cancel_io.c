@@ -3,6 +3,7 @@
  * arrives before the kernel has the operation, while it waits, or after it has completed.
  */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 #define UNTOUCHED 0xA5
 #define INTERRUPT_VALUE (-EBADE)
@@ -82,7 +83,7 @@ static void assert_delivered_or_readable(const reading *r)
 }
 
 /* P61: with the operation submitted or not, and with the data processed or not */
-START_TEST(data_that_had_arrived_before_a_cancel_is_delivered_or_still_readable)
+TEST(data_that_had_arrived_before_a_cancel_is_delivered_or_still_readable)
 {
     for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
         int fd[2];
@@ -103,10 +104,9 @@ START_TEST(data_that_had_arrived_before_a_cancel_is_delivered_or_still_readable)
         close_fd_pair_and_check(fd);
     }
 }
-END_TEST
 
 /* P63: the operation has not been submitted to the kernel */
-START_TEST(an_operation_can_be_cancelled_in_the_tick_in_which_it_started)
+TEST(an_operation_can_be_cancelled_in_the_tick_in_which_it_started)
 {
     for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
         int fd[2];
@@ -129,10 +129,9 @@ START_TEST(an_operation_can_be_cancelled_in_the_tick_in_which_it_started)
         close_fd_pair_and_check(fd);
     }
 }
-END_TEST
 
 /* P61: the call returns the completed result, and the cancellation stays pending */
-START_TEST(a_cancellation_after_completion_interrupts_the_next_call)
+TEST(a_cancellation_after_completion_interrupts_the_next_call)
 {
     int fd[2];
     open_sockets(fd);
@@ -151,7 +150,6 @@ START_TEST(a_cancellation_after_completion_interrupts_the_next_call)
     }
     close_fd_pair_and_check(fd);
 }
-END_TEST
 
 /* Descriptors on which all calls below wait. */
 typedef struct wait_targets {
@@ -420,7 +418,7 @@ static void assert_interrupted(wait_targets *s, const call *c, cause how, bool i
 }
 
 /* P63, P64 */
-START_TEST(every_waiting_call_can_be_interrupted_and_leaves_nothing_pending)
+TEST(every_waiting_call_can_be_interrupted_and_leaves_nothing_pending)
 {
     wait_targets s;
     warm_up();
@@ -434,10 +432,9 @@ START_TEST(every_waiting_call_can_be_interrupted_and_leaves_nothing_pending)
         ck_assert_uint_eq(count_descriptors(), descriptors);
     }
 }
-END_TEST
 
 /* P63: with and without a submission to the kernel before the cancellations */
-START_TEST(calls_of_every_kind_can_start_and_be_cancelled_in_one_tick)
+TEST(calls_of_every_kind_can_start_and_be_cancelled_in_one_tick)
 {
     wait_targets s;
     attempt attempts[COUNT_OF(calls)];
@@ -461,9 +458,8 @@ START_TEST(calls_of_every_kind_can_start_and_be_cancelled_in_one_tick)
     }
     wait_targets_close(&s);
 }
-END_TEST
 
-START_TEST(a_fiber_cancelled_before_it_runs_starts_no_operation)
+TEST(a_fiber_cancelled_before_it_runs_starts_no_operation)
 {
     int fd[2];
     reading r = {.n = 1000};
@@ -479,9 +475,8 @@ START_TEST(a_fiber_cancelled_before_it_runs_starts_no_operation)
     ck_assert_uint_eq(counters.ops, 0);
     close_fd_pair_and_check(fd);
 }
-END_TEST
 
-START_TEST(a_second_cancel_changes_nothing)
+TEST(a_second_cancel_changes_nothing)
 {
     for (int is_polled = 0; is_polled < 2; is_polled++) {
         int fd[2];
@@ -499,10 +494,9 @@ START_TEST(a_second_cancel_changes_nothing)
         close_fd_pair_and_check(fd);
     }
 }
-END_TEST
 
 /* P64 */
-START_TEST(a_fiber_interrupted_and_then_cancelled_gets_the_value_first)
+TEST(a_fiber_interrupted_and_then_cancelled_gets_the_value_first)
 {
     for (int i = 0; i < 4; i++) {
         int fd[2];
@@ -524,10 +518,9 @@ START_TEST(a_fiber_interrupted_and_then_cancelled_gets_the_value_first)
         close_fd_pair_and_check(fd);
     }
 }
-END_TEST
 
 /* P64 */
-START_TEST(data_that_arrives_with_an_interrupt_is_delivered_or_still_readable)
+TEST(data_that_arrives_with_an_interrupt_is_delivered_or_still_readable)
 {
     for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
         int fd[2];
@@ -549,7 +542,6 @@ START_TEST(data_that_arrives_with_an_interrupt_is_delivered_or_still_readable)
         close_fd_pair_and_check(fd);
     }
 }
-END_TEST
 
 static weft_value read_with_deadline(void *arg)
 {
@@ -561,7 +553,7 @@ static weft_value read_with_deadline(void *arg)
 }
 
 /* P45, P61 */
-START_TEST(data_that_arrives_with_a_deadline_is_delivered_or_still_readable)
+TEST(data_that_arrives_with_a_deadline_is_delivered_or_still_readable)
 {
     for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
         int fd[2];
@@ -584,7 +576,6 @@ START_TEST(data_that_arrives_with_a_deadline_is_delivered_or_still_readable)
         close_fd_pair_and_check(fd);
     }
 }
-END_TEST
 
 /* Read into a buffer that ends with the frame of this function. */
 static __attribute__((noinline)) ssize_t read_into_frame(int fd)
@@ -625,7 +616,7 @@ static weft_value read_late_data(void *arg)
 }
 
 /* A cancelled call returns only after the kernel has released the buffer. */
-START_TEST(a_buffer_is_not_written_to_after_an_interrupted_call)
+TEST(a_buffer_is_not_written_to_after_an_interrupted_call)
 {
     for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
         int fd[2];
@@ -633,24 +624,4 @@ START_TEST(a_buffer_is_not_written_to_after_an_interrupted_call)
         ck_assert_int_eq(weft_await(weft_spin(read_late_data, fd)), 0);
         close_fd_pair_and_check(fd);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &data_that_had_arrived_before_a_cancel_is_delivered_or_still_readable,
-    &an_operation_can_be_cancelled_in_the_tick_in_which_it_started,
-    &a_cancellation_after_completion_interrupts_the_next_call,
-    &every_waiting_call_can_be_interrupted_and_leaves_nothing_pending,
-    &calls_of_every_kind_can_start_and_be_cancelled_in_one_tick,
-    &a_fiber_cancelled_before_it_runs_starts_no_operation,
-    &a_second_cancel_changes_nothing,
-    &a_fiber_interrupted_and_then_cancelled_gets_the_value_first,
-    &data_that_arrives_with_an_interrupt_is_delivered_or_still_readable,
-    &data_that_arrives_with_a_deadline_is_delivered_or_still_readable,
-    &a_buffer_is_not_written_to_after_an_interrupted_call,
-};
-
-int main(void)
-{
-    return run_suite("cancel_io", tests, COUNT_OF(tests));
 }

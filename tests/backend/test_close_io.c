@@ -1,5 +1,6 @@
 /* Tests of closing a descriptor that has waiters, and of reusing its number. */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 static void open_fd_pair(int fd[2], int kind)
 {
@@ -110,7 +111,7 @@ static void assert_closing_wakes(call_fn *const *calls, size_t n, int fd, int ro
 }
 
 /* P65, T98 */
-START_TEST(closing_wakes_all_readers_and_waiters)
+TEST(closing_wakes_all_readers_and_waiters)
 {
     static call_fn *const calls[] = {call_read, wait_for_input, call_read, call_read,
                                      wait_for_input};
@@ -124,10 +125,9 @@ START_TEST(closing_wakes_all_readers_and_waiters)
         ck_assert_int_eq(weft_close(fd[1]), 0);
     }
 }
-END_TEST
 
 /* P65, T98 */
-START_TEST(closing_wakes_all_writers)
+TEST(closing_wakes_all_writers)
 {
     static call_fn *const calls[] = {call_write, call_write, wait_for_room, call_write};
     for (int round = 0; round < 2 * PAIR_KINDS; round++) {
@@ -138,10 +138,9 @@ START_TEST(closing_wakes_all_writers)
         ck_assert_int_eq(weft_close(fd[0]), 0);
     }
 }
-END_TEST
 
 /* P65, T98 */
-START_TEST(closing_a_socket_wakes_both_directions)
+TEST(closing_a_socket_wakes_both_directions)
 {
     static call_fn *const calls[] = {call_read, call_write, call_recv, call_send, wait_for_input};
     for (int round = 0; round < 4; round++) {
@@ -152,10 +151,9 @@ START_TEST(closing_a_socket_wakes_both_directions)
         ck_assert_int_eq(weft_close(fd[0]), 0);
     }
 }
-END_TEST
 
 /* P65, T98 */
-START_TEST(closing_a_listener_wakes_all_acceptors)
+TEST(closing_a_listener_wakes_all_acceptors)
 {
     static call_fn *const calls[] = {call_accept, call_accept, wait_for_input, call_accept};
     for (int round = 0; round < 4; round++) {
@@ -167,7 +165,6 @@ START_TEST(closing_a_listener_wakes_all_acceptors)
         ck_assert_int_eq(weft_close(fd), 0);
     }
 }
-END_TEST
 
 static endpoint full_listener; /* the address of a listener with a full backlog */
 
@@ -177,7 +174,7 @@ static intptr_t call_connect(waiter *w)
 }
 
 /* P65 */
-START_TEST(closing_a_socket_wakes_its_pending_connect)
+TEST(closing_a_socket_wakes_its_pending_connect)
 {
     static call_fn *const calls[] = {call_connect};
     for (int round = 0; round < 4; round++) {
@@ -194,7 +191,6 @@ START_TEST(closing_a_socket_wakes_its_pending_connect)
         ck_assert_int_eq(weft_close(listener), 0);
     }
 }
-END_TEST
 
 static int splice_out;
 
@@ -204,7 +200,7 @@ static intptr_t call_splice(waiter *w)
 }
 
 /* A waiter that kept the number would move bytes to the next file that gets it. */
-START_TEST(closing_either_end_of_a_splice_wakes_its_waiter)
+TEST(closing_either_end_of_a_splice_wakes_its_waiter)
 {
     for (int round = 0; round < 8; round++) {
         int a[2], b[2];
@@ -231,7 +227,6 @@ START_TEST(closing_either_end_of_a_splice_wakes_its_waiter)
         }
     }
 }
-END_TEST
 
 /* Assert that the waiter got the data of the old file, or -EBADF. */
 static void assert_old_data(waiter *w, bool was_written)
@@ -306,17 +301,16 @@ static bool reuse_a_number(void)
 }
 
 /* P65 */
-START_TEST(a_reused_number_never_mixes_data_of_the_old_and_the_new_file)
+TEST(a_reused_number_never_mixes_data_of_the_old_and_the_new_file)
 {
     unsigned same = 0;
     for (int i = 0; i < 1000; i++)
         same += reuse_a_number();
     ck_assert_uint_gt(same, 500);
 }
-END_TEST
 
 /* P65: both descriptors refer to the same open file */
-START_TEST(closing_one_of_two_descriptors_of_a_file_does_not_affect_the_other)
+TEST(closing_one_of_two_descriptors_of_a_file_does_not_affect_the_other)
 {
     for (int round = 0; round < 2 * PAIR_KINDS; round++) {
         int fd[2];
@@ -344,10 +338,9 @@ START_TEST(closing_one_of_two_descriptors_of_a_file_does_not_affect_the_other)
         ck_assert_int_eq(weft_close(fd[1]), 0);
     }
 }
-END_TEST
 
 /* P65: a duplicate keeps the old file open */
-START_TEST(an_open_file_that_lost_its_number_does_not_wake_readers_of_the_new_file)
+TEST(an_open_file_that_lost_its_number_does_not_wake_readers_of_the_new_file)
 {
     for (int round = 0; round < 20; round++) {
         int old[2], new[2];
@@ -376,7 +369,6 @@ START_TEST(an_open_file_that_lost_its_number_does_not_wake_readers_of_the_new_fi
             ck_assert_int_eq(weft_close(all[i]), 0);
     }
 }
-END_TEST
 
 /* Spin a fiber, and park it until its operation has completed. The fiber has not run since. */
 static void park_with_data(waiter *w, call_fn *call, const int fd[2])
@@ -390,7 +382,7 @@ static void park_with_data(waiter *w, call_fn *call, const int fd[2])
 }
 
 /* The read has completed when the next fiber in the run queue closes the descriptor. */
-START_TEST(data_that_was_read_before_the_close_is_delivered)
+TEST(data_that_was_read_before_the_close_is_delivered)
 {
     for (int round = 0; round < 100; round++) {
         int fd[2];
@@ -404,7 +396,6 @@ START_TEST(data_that_was_read_before_the_close_is_delivered)
         ck_assert_int_eq(weft_close(fd[1]), 0);
     }
 }
-END_TEST
 
 static intptr_t wait_then_read(waiter *w)
 {
@@ -413,7 +404,7 @@ static intptr_t wait_then_read(waiter *w)
 }
 
 /* The descriptor is closed between the readiness report and the read. */
-START_TEST(a_call_after_the_close_fails_even_if_readiness_was_reported)
+TEST(a_call_after_the_close_fails_even_if_readiness_was_reported)
 {
     int fd[2];
     waiter w;
@@ -424,10 +415,9 @@ START_TEST(a_call_after_the_close_fails_even_if_readiness_was_reported)
     ck_assert_int_eq(result_of(&w), -EBADF);
     ck_assert_int_eq(weft_close(fd[1]), 0);
 }
-END_TEST
 
 /* Both calls run in the same tick, in either order. */
-START_TEST(a_close_may_run_just_before_or_after_a_read)
+TEST(a_close_may_run_just_before_or_after_a_read)
 {
     for (int round = 0; round < 2 * PAIR_KINDS; round++) {
         int fd[2];
@@ -444,9 +434,8 @@ START_TEST(a_close_may_run_just_before_or_after_a_read)
         ck_assert_uint_eq(ops_pending(), 0);
     }
 }
-END_TEST
 
-START_TEST(a_read_that_is_cancelled_and_closed_in_one_tick_ends_once)
+TEST(a_read_that_is_cancelled_and_closed_in_one_tick_ends_once)
 {
     for (int round = 0; round < 8; round++) {
         int fd[2];
@@ -465,26 +454,4 @@ START_TEST(a_read_that_is_cancelled_and_closed_in_one_tick_ends_once)
         ck_assert_int_eq(weft_close(fd[1]), 0);
         ck_assert_uint_eq(ops_pending(), 0);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &closing_wakes_all_readers_and_waiters,
-    &closing_wakes_all_writers,
-    &closing_a_socket_wakes_both_directions,
-    &closing_a_listener_wakes_all_acceptors,
-    &closing_a_socket_wakes_its_pending_connect,
-    &closing_either_end_of_a_splice_wakes_its_waiter,
-    &a_reused_number_never_mixes_data_of_the_old_and_the_new_file,
-    &closing_one_of_two_descriptors_of_a_file_does_not_affect_the_other,
-    &an_open_file_that_lost_its_number_does_not_wake_readers_of_the_new_file,
-    &data_that_was_read_before_the_close_is_delivered,
-    &a_call_after_the_close_fails_even_if_readiness_was_reported,
-    &a_close_may_run_just_before_or_after_a_read,
-    &a_read_that_is_cancelled_and_closed_in_one_tick_ends_once,
-};
-
-int main(void)
-{
-    return run_suite("close_io", tests, COUNT_OF(tests));
 }

@@ -1,7 +1,8 @@
 /* Tests of connections: connect, accept, shutdown, and the wake-ups when a side closes. */
 #include "support/sockets.h"
+#include "support/suite.h"
 
-START_TEST(a_shutdown_wakes_a_receiver_on_either_side)
+TEST(a_shutdown_wakes_a_receiver_on_either_side)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -20,9 +21,8 @@ START_TEST(a_shutdown_wakes_a_receiver_on_either_side)
     }
     ck_assert_int_eq(weft_shutdown(-1, SHUT_RD), -EBADF);
 }
-END_TEST
 
-START_TEST(sending_to_a_closed_peer_is_an_error_without_a_signal)
+TEST(sending_to_a_closed_peer_is_an_error_without_a_signal)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -43,7 +43,6 @@ START_TEST(sending_to_a_closed_peer_is_an_error_without_a_signal)
         close_idle_fd_pair(fd);
     }
 }
-END_TEST
 
 static weft_value send_until_error(void *arg)
 {
@@ -54,7 +53,7 @@ static weft_value send_until_error(void *arg)
     return n;
 }
 
-START_TEST(a_blocked_sender_gets_an_error_when_the_peer_closes)
+TEST(a_blocked_sender_gets_an_error_when_the_peer_closes)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -69,10 +68,9 @@ START_TEST(a_blocked_sender_gets_an_error_when_the_peer_closes)
         ck_assert_int_eq(weft_close(fd[0]), 0);
     }
 }
-END_TEST
 
 /* T95 */
-START_TEST(a_connect_fails_as_the_system_call_does)
+TEST(a_connect_fails_as_the_system_call_does)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -98,7 +96,6 @@ START_TEST(a_connect_fails_as_the_system_call_does)
         ck_assert_int_eq(weft_accept(-1, NULL, NULL), -EBADF);
     }
 }
-END_TEST
 
 typedef struct connect_target {
     int fd;
@@ -111,7 +108,7 @@ static weft_value connect_to_target(void *arg)
     return weft_connect(c->fd, sockaddr_of(&c->to), c->to.bytes);
 }
 
-START_TEST(a_connect_waits_for_room_in_the_backlog_of_a_unix_listener)
+TEST(a_connect_waits_for_room_in_the_backlog_of_a_unix_listener)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -136,10 +133,9 @@ START_TEST(a_connect_waits_for_room_in_the_backlog_of_a_unix_listener)
         weft_close(listener);
     }
 }
-END_TEST
 
 /* P63. A full backlog drops the SYN, and the kernel retries after 1 s. */
-START_TEST(a_cancelled_connect_can_be_repeated)
+TEST(a_cancelled_connect_can_be_repeated)
 {
     connect_target c[COUNT_OF(blocking_modes)];
     int listener[COUNT_OF(blocking_modes)], first[COUNT_OF(blocking_modes)];
@@ -170,7 +166,6 @@ START_TEST(a_cancelled_connect_can_be_repeated)
     }
     ck_assert_uint_eq(ops_pending(), 0);
 }
-END_TEST
 
 static weft_value accept_conn(void *arg)
 {
@@ -178,7 +173,7 @@ static weft_value accept_conn(void *arg)
 }
 
 /* P61, for connections */
-START_TEST(a_cancelled_accept_loses_no_connection)
+TEST(a_cancelled_accept_loses_no_connection)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -209,7 +204,6 @@ START_TEST(a_cancelled_accept_loses_no_connection)
         weft_close(listener);
     }
 }
-END_TEST
 
 typedef struct timed_receive {
     receiving r;
@@ -228,7 +222,7 @@ static weft_value receive_with_deadline(void *arg)
 }
 
 /* T97 */
-START_TEST(two_receivers_of_one_descriptor_have_independent_deadlines)
+TEST(two_receivers_of_one_descriptor_have_independent_deadlines)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -252,7 +246,6 @@ START_TEST(two_receivers_of_one_descriptor_have_independent_deadlines)
         }
     }
 }
-END_TEST
 
 static weft_value receive_message(void *arg)
 {
@@ -261,7 +254,7 @@ static weft_value receive_message(void *arg)
 }
 
 /* T98 */
-START_TEST(closing_a_socket_wakes_all_its_waiters)
+TEST(closing_a_socket_wakes_all_its_waiters)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -288,22 +281,4 @@ START_TEST(closing_a_socket_wakes_all_its_waiters)
         ck_assert_int_eq(weft_await(server), -EBADF);
         ck_assert_uint_eq(ops_pending(), 0);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_shutdown_wakes_a_receiver_on_either_side,
-    &sending_to_a_closed_peer_is_an_error_without_a_signal,
-    &a_blocked_sender_gets_an_error_when_the_peer_closes,
-    &a_connect_fails_as_the_system_call_does,
-    &a_connect_waits_for_room_in_the_backlog_of_a_unix_listener,
-    &a_cancelled_connect_can_be_repeated,
-    &a_cancelled_accept_loses_no_connection,
-    &two_receivers_of_one_descriptor_have_independent_deadlines,
-    &closing_a_socket_wakes_all_its_waiters,
-};
-
-int main(void)
-{
-    return run_suite("connect", tests, COUNT_OF(tests));
 }

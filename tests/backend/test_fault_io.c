@@ -3,6 +3,7 @@
  * byte is lost without an error, no descriptor stays open, and a thread releases all its resources.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 #include <pthread.h>
 
@@ -77,11 +78,10 @@ static bool move_streams(void)
 }
 
 /* P60 */
-START_TEST(a_stream_delivers_all_its_bytes_or_reports_an_error)
+TEST(a_stream_delivers_all_its_bytes_or_reports_an_error)
 {
     fail_each_call(move_streams);
 }
-END_TEST
 
 /* weft_close succeeds even without a backend or a cord. */
 static bool close_pipe(void)
@@ -96,11 +96,10 @@ static bool close_pipe(void)
     return is_cord;
 }
 
-START_TEST(a_close_succeeds_whichever_call_fails)
+TEST(a_close_succeeds_whichever_call_fails)
 {
     fail_each_call(close_pipe);
 }
-END_TEST
 
 /* The fiber of the main thread that the other thread schedules, and the results. */
 typedef struct thread_job {
@@ -151,18 +150,7 @@ static bool run_cord_thread(void)
 }
 
 /* P10, P78 */
-START_TEST(a_thread_with_fibers_starts_and_ends_whichever_call_fails)
+TEST(a_thread_with_fibers_starts_and_ends_whichever_call_fails)
 {
     fail_each_call(run_cord_thread);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_stream_delivers_all_its_bytes_or_reports_an_error,
-        &a_close_succeeds_whichever_call_fails,
-        &a_thread_with_fibers_starts_and_ends_whichever_call_fails,
-    };
-    return run_suite("fault_io", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * closed belongs to a new file. Cached state of the old file must not apply to the new file.
  */
 #include "backend/fd_support.h"
+#include "support/suite.h"
 
 /* The cord that uses a number before and after the close, and the cord that closes it. */
 typedef struct roles {
@@ -34,16 +35,15 @@ static void close_with_weft_and_reuse(const roles *r, kind before, kind after)
     close_source(&new, r->closer);
 }
 
-START_TEST(a_number_closed_in_another_cord_is_a_new_file)
+TEST(a_number_closed_in_another_cord_is_a_new_file)
 {
     for_each_pair(close_with_weft_and_reuse);
 }
-END_TEST
 
 /* A number beyond the initial size of all descriptor tables. */
 #define HIGH 3000
 
-START_TEST(a_high_number_closed_in_another_cord_is_a_new_file)
+TEST(a_high_number_closed_in_another_cord_is_a_new_file)
 {
     if (raise_descriptor_limit(HIGH + 100) < HIGH + 100)
         return;
@@ -61,7 +61,6 @@ START_TEST(a_high_number_closed_in_another_cord_is_a_new_file)
         }
     end_cord(cord);
 }
-END_TEST
 
 /*
  * Close a number and reopen it with weft. Return false if another thread took the number in
@@ -87,14 +86,13 @@ static void reopen_with_weft(const roles *r, kind before, kind after)
         ;
 }
 
-START_TEST(a_number_that_weft_has_reopened_is_a_new_file_in_every_cord)
+TEST(a_number_that_weft_has_reopened_is_a_new_file_in_every_cord)
 {
     for_each_pair(reopen_with_weft);
 }
-END_TEST
 
 /* As a server that accepts in main and reads in another cord. */
-START_TEST(a_connection_used_in_another_cord_does_not_affect_the_next_one)
+TEST(a_connection_used_in_another_cord_does_not_affect_the_next_one)
 {
     open_listener();
     weft_cord cord = start_idle_cord();
@@ -107,9 +105,8 @@ START_TEST(a_connection_used_in_another_cord_does_not_affect_the_next_one)
     }
     end_cord(cord);
 }
-END_TEST
 
-START_TEST(a_read_of_a_socket_with_the_old_number_of_a_file_does_not_hang)
+TEST(a_read_of_a_socket_with_the_old_number_of_a_file_does_not_hang)
 {
     open_listener();
     weft_cord cord = start_idle_cord();
@@ -123,12 +120,11 @@ START_TEST(a_read_of_a_socket_with_the_old_number_of_a_file_does_not_hang)
     close_source(&conn, weft_cord_self());
     end_cord(cord);
 }
-END_TEST
 
 /*
  * close(2) does not notify weft, so programs must not use it here. The read still returns its data.
  */
-START_TEST(a_read_of_a_file_replaced_without_weft_returns_its_data)
+TEST(a_read_of_a_file_replaced_without_weft_returns_its_data)
 {
     open_listener();
     for (kind after = PIPE; after < KINDS; after++) {
@@ -143,7 +139,6 @@ START_TEST(a_read_of_a_file_replaced_without_weft_returns_its_data)
         close(file.feed);
     }
 }
-END_TEST
 
 /* Waiters. */
 
@@ -163,7 +158,7 @@ static void assert_waiter_ends(weft_cord cord, kind before, kind after)
     close(old.feed);
 }
 
-START_TEST(a_waiter_in_another_cord_never_gets_the_new_files_data)
+TEST(a_waiter_in_another_cord_never_gets_the_new_files_data)
 {
     open_listener();
     weft_cord cord = start_idle_cord();
@@ -172,7 +167,6 @@ START_TEST(a_waiter_in_another_cord_never_gets_the_new_files_data)
             assert_waiter_ends(cord, before, after);
     end_cord(cord);
 }
-END_TEST
 
 /* Two reading fibers of one cord. The second is queued behind the first. */
 typedef struct two_readers {
@@ -199,7 +193,7 @@ static weft_value call_read_by_two(void *arg)
 }
 
 /* A duplicate keeps the old file open. The first reader may get its data. */
-START_TEST(a_queued_reader_never_gets_the_new_files_data)
+TEST(a_queued_reader_never_gets_the_new_files_data)
 {
     open_listener();
     weft_cord cord = start_idle_cord();
@@ -226,7 +220,6 @@ START_TEST(a_queued_reader_never_gets_the_new_files_data)
     }
     end_cord(cord);
 }
-END_TEST
 
 /*
  * A cord that computes without polling. Its submitted read reaches the kernel after the number was
@@ -257,7 +250,7 @@ static weft_value call_submit_and_compute(void *arg)
     return weft_cord_call(arg_id(args[0]), submit_and_compute, args[1]);
 }
 
-START_TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
+TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
 {
     open_listener();
     weft_cord cord = start_idle_cord();
@@ -280,7 +273,6 @@ START_TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
     }
     end_cord(cord);
 }
-END_TEST
 
 /* A fiber that waits in weft_splice for input. */
 typedef struct splicer {
@@ -312,7 +304,7 @@ static weft_value call_splice_and_tell(void *arg)
     return weft_cord_call(m->cord, splice_and_tell, m);
 }
 
-START_TEST(a_splice_in_another_cord_never_writes_to_the_new_file)
+TEST(a_splice_in_another_cord_never_writes_to_the_new_file)
 {
     weft_cord cord = start_idle_cord();
     int in[2], old[2], new[2];
@@ -331,7 +323,6 @@ START_TEST(a_splice_in_another_cord_never_writes_to_the_new_file)
     ck_assert_int_eq(recv(new[1], &byte, 1, MSG_DONTWAIT), -1);
     end_cord(cord);
 }
-END_TEST
 
 /* Loops. */
 
@@ -356,7 +347,7 @@ static int replace_on_data(const void *data, size_t bytes, void *ctx)
     return 0;
 }
 
-START_TEST(a_receive_loop_does_not_continue_on_a_new_file_with_its_number)
+TEST(a_receive_loop_does_not_continue_on_a_new_file_with_its_number)
 {
     open_listener();
     for (kind before = PIPE; before < KINDS; before++)
@@ -368,24 +359,4 @@ START_TEST(a_receive_loop_does_not_continue_on_a_new_file_with_its_number)
             close_source(&r.new, weft_cord_self());
             close(r.old.feed);
         }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_number_closed_in_another_cord_is_a_new_file,
-    &a_high_number_closed_in_another_cord_is_a_new_file,
-    &a_number_that_weft_has_reopened_is_a_new_file_in_every_cord,
-    &a_connection_used_in_another_cord_does_not_affect_the_next_one,
-    &a_read_of_a_socket_with_the_old_number_of_a_file_does_not_hang,
-    &a_read_of_a_file_replaced_without_weft_returns_its_data,
-    &a_waiter_in_another_cord_never_gets_the_new_files_data,
-    &a_queued_reader_never_gets_the_new_files_data,
-    &an_operation_submitted_before_a_close_never_reads_the_new_file,
-    &a_splice_in_another_cord_never_writes_to_the_new_file,
-    &a_receive_loop_does_not_continue_on_a_new_file_with_its_number,
-};
-
-int main(void)
-{
-    return run_suite("fd_reuse", tests, COUNT_OF(tests));
 }

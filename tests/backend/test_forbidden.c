@@ -3,6 +3,7 @@
  * and weft_backend_why names the reason.
  */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -131,30 +132,26 @@ static void assert_falls_back_quietly(unsigned calls, int error)
         ck_assert_quiet(o, 0);
 }
 
-START_TEST(if_io_uring_is_refused_epoll_is_used_without_a_message)
+TEST(if_io_uring_is_refused_epoll_is_used_without_a_message)
 {
     assert_falls_back_quietly(ALL, EPERM);
 }
-END_TEST
 
-START_TEST(if_io_uring_is_unknown_epoll_is_used_without_a_message)
+TEST(if_io_uring_is_unknown_epoll_is_used_without_a_message)
 {
     assert_falls_back_quietly(ALL, ENOSYS);
 }
-END_TEST
 
-START_TEST(if_only_io_uring_enter_is_refused_epoll_is_used)
+TEST(if_only_io_uring_enter_is_refused_epoll_is_used)
 {
     assert_falls_back_quietly(ENTER, EPERM);
     assert_falls_back_quietly(ENTER, ENOSYS);
 }
-END_TEST
 
-START_TEST(if_only_io_uring_register_is_refused_epoll_is_used)
+TEST(if_only_io_uring_register_is_refused_epoll_is_used)
 {
     assert_falls_back_quietly(REGISTER, EPERM);
 }
-END_TEST
 
 #ifdef WEFT_HAS_URING
 /* The message appears once, however many threads open a backend. */
@@ -170,26 +167,10 @@ static void assert_fallback_is_reported(unsigned calls, int error)
     assert_exited(o, 0, expected);
 }
 
-START_TEST(a_backend_that_is_named_and_cannot_be_opened_is_reported_once)
+TEST(a_backend_that_is_named_and_cannot_be_opened_is_reported_once)
 {
     assert_fallback_is_reported(ALL, EPERM);
     assert_fallback_is_reported(ALL, ENOSYS);
     assert_fallback_is_reported(ENTER, EPERM);
 }
-END_TEST
 #endif
-
-static const TTest *const *const tests[] = {
-    &if_io_uring_is_refused_epoll_is_used_without_a_message,
-    &if_io_uring_is_unknown_epoll_is_used_without_a_message,
-    &if_only_io_uring_enter_is_refused_epoll_is_used,
-    &if_only_io_uring_register_is_refused_epoll_is_used,
-#ifdef WEFT_HAS_URING
-    &a_backend_that_is_named_and_cannot_be_opened_is_reported_once,
-#endif
-};
-
-int main(void)
-{
-    return run_suite("forbidden", tests, COUNT_OF(tests));
-}

@@ -3,6 +3,7 @@
  * descriptors.
  */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -89,7 +90,7 @@ static void await_numbers(size_t count)
 }
 
 /* P66 */
-START_TEST(more_operations_than_a_ring_holds_can_start_in_one_tick)
+TEST(more_operations_than_a_ring_holds_can_start_in_one_tick)
 {
     open_readers(OPS_PER_TICK);
     for (int round = 0; round < 3; round++) {
@@ -99,10 +100,9 @@ START_TEST(more_operations_than_a_ring_holds_can_start_in_one_tick)
     }
     close_readers(OPS_PER_TICK);
 }
-END_TEST
 
 /* P66: the numbers arrive before the operations start */
-START_TEST(more_operations_than_a_ring_holds_can_start_in_one_tick_with_data_available)
+TEST(more_operations_than_a_ring_holds_can_start_in_one_tick_with_data_available)
 {
     open_readers(OPS_PER_TICK);
     for (int round = 0; round < 3; round++) {
@@ -112,7 +112,6 @@ START_TEST(more_operations_than_a_ring_holds_can_start_in_one_tick_with_data_ava
     }
     close_readers(OPS_PER_TICK);
 }
-END_TEST
 
 static void cancel_readers(size_t count)
 {
@@ -126,7 +125,7 @@ static void cancel_readers(size_t count)
 }
 
 /* P66, P63: a full ring does not drop a cancellation */
-START_TEST(more_operations_than_a_ring_holds_can_be_cancelled_in_one_tick)
+TEST(more_operations_than_a_ring_holds_can_be_cancelled_in_one_tick)
 {
     open_readers(OPS_PER_TICK);
     for (int round = 0; round < 4; round++) {
@@ -140,10 +139,9 @@ START_TEST(more_operations_than_a_ring_holds_can_be_cancelled_in_one_tick)
     await_numbers(OPS_PER_TICK);
     close_readers(OPS_PER_TICK);
 }
-END_TEST
 
 /* P66, P65 */
-START_TEST(more_descriptors_than_a_ring_holds_can_be_closed_in_one_tick)
+TEST(more_descriptors_than_a_ring_holds_can_be_closed_in_one_tick)
 {
     for (int round = 0; round < 2; round++) {
         open_readers(OPS_PER_TICK);
@@ -158,10 +156,9 @@ START_TEST(more_descriptors_than_a_ring_holds_can_be_closed_in_one_tick)
         assert_nothing_pending();
     }
 }
-END_TEST
 
 /* P66 */
-START_TEST(many_readers_of_one_descriptor_get_one_message_each)
+TEST(many_readers_of_one_descriptor_get_one_message_each)
 {
     int fd[2];
     bool is_seen[OPS_PER_TICK] = {false};
@@ -181,10 +178,9 @@ START_TEST(many_readers_of_one_descriptor_get_one_message_each)
     ck_assert_int_eq(weft_close(fd[0]), 0);
     ck_assert_int_eq(weft_close(fd[1]), 0);
 }
-END_TEST
 
 /* P66: all operations are in the kernel before the numbers are sent */
-START_TEST(ten_thousand_completions_at_once_lose_nothing)
+TEST(ten_thousand_completions_at_once_lose_nothing)
 {
     open_readers(readers_max());
     for (int round = 0; round < 2; round++) {
@@ -196,10 +192,9 @@ START_TEST(ten_thousand_completions_at_once_lose_nothing)
     }
     close_readers(readers_max());
 }
-END_TEST
 
 /* P66: half of the fibers are cancelled after the data has arrived and before the backend polls */
-START_TEST(ten_thousand_completions_race_with_as_many_cancellations)
+TEST(ten_thousand_completions_race_with_as_many_cancellations)
 {
     open_readers(readers_max());
     spin_waiting_readers(readers_max());
@@ -220,7 +215,6 @@ START_TEST(ten_thousand_completions_race_with_as_many_cancellations)
     assert_nothing_pending();
     close_readers(readers_max());
 }
-END_TEST
 
 static bool is_done;
 
@@ -232,7 +226,7 @@ static weft_value snooze_until_done(void *arg)
     return 0;
 }
 
-START_TEST(completions_are_delivered_while_other_fibers_are_always_runnable)
+TEST(completions_are_delivered_while_other_fibers_are_always_runnable)
 {
     open_readers(100);
     for (int i = 0; i < 3; i++)
@@ -248,7 +242,6 @@ START_TEST(completions_are_delivered_while_other_fibers_are_always_runnable)
     ck_assert_int_eq(weft_await_children(), 0);
     close_readers(100);
 }
-END_TEST
 
 static weft_value read_endlessly(void *arg)
 {
@@ -286,7 +279,7 @@ static void assert_other_fibers_progress(void)
     close_readers(10);
 }
 
-START_TEST(an_always_ready_file_does_not_starve_other_fibers)
+TEST(an_always_ready_file_does_not_starve_other_fibers)
 {
     int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC), null = open("/dev/null", O_WRONLY);
     weft_go(read_endlessly, as_arg(zero));
@@ -297,9 +290,8 @@ START_TEST(an_always_ready_file_does_not_starve_other_fibers)
     ck_assert_int_eq(weft_close(zero), 0);
     ck_assert_int_eq(weft_close(null), 0);
 }
-END_TEST
 
-START_TEST(a_constantly_refilled_pipe_does_not_starve_other_fibers)
+TEST(a_constantly_refilled_pipe_does_not_starve_other_fibers)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -314,7 +306,6 @@ START_TEST(a_constantly_refilled_pipe_does_not_starve_other_fibers)
     ck_assert_int_eq(weft_close(fd[0]), 0);
     ck_assert_int_eq(weft_close(fd[1]), 0);
 }
-END_TEST
 
 static sem_t is_idle;
 static sem_t is_counted;
@@ -348,7 +339,7 @@ static void *schedule_often(void *arg)
 }
 
 /* The cord also waits for descriptors in the same poll. */
-START_TEST(a_cord_that_waits_for_descriptors_is_woken_by_another_thread)
+TEST(a_cord_that_waits_for_descriptors_is_woken_by_another_thread)
 {
     unsigned count = 0;
     pthread_t thread;
@@ -367,24 +358,4 @@ START_TEST(a_cord_that_waits_for_descriptors_is_woken_by_another_thread)
     send_numbers(10);
     await_numbers(10);
     close_readers(10);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &more_operations_than_a_ring_holds_can_start_in_one_tick,
-    &more_operations_than_a_ring_holds_can_start_in_one_tick_with_data_available,
-    &more_operations_than_a_ring_holds_can_be_cancelled_in_one_tick,
-    &more_descriptors_than_a_ring_holds_can_be_closed_in_one_tick,
-    &many_readers_of_one_descriptor_get_one_message_each,
-    &ten_thousand_completions_at_once_lose_nothing,
-    &ten_thousand_completions_race_with_as_many_cancellations,
-    &completions_are_delivered_while_other_fibers_are_always_runnable,
-    &an_always_ready_file_does_not_starve_other_fibers,
-    &a_constantly_refilled_pipe_does_not_starve_other_fibers,
-    &a_cord_that_waits_for_descriptors_is_woken_by_another_thread,
-};
-
-int main(void)
-{
-    return run_suite("flood", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * connections.
  */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -211,7 +212,7 @@ static void assert_echoed(peer *p, server *s)
     ck_assert_uint_eq(s->conn_count, 1);
 }
 
-START_TEST(nc_receives_an_echo_of_its_input)
+TEST(nc_receives_an_echo_of_its_input)
 {
     server s;
     peer p;
@@ -221,9 +222,8 @@ START_TEST(nc_receives_an_echo_of_its_input)
     server_close(&s);
     assert_all_closed(&s);
 }
-END_TEST
 
-START_TEST(socat_receives_an_echo_of_its_input_over_tcp)
+TEST(socat_receives_an_echo_of_its_input_over_tcp)
 {
     server s;
     peer p;
@@ -235,9 +235,8 @@ START_TEST(socat_receives_an_echo_of_its_input_over_tcp)
     server_close(&s);
     assert_all_closed(&s);
 }
-END_TEST
 
-START_TEST(socat_receives_an_echo_of_its_input_over_a_unix_socket)
+TEST(socat_receives_an_echo_of_its_input_over_a_unix_socket)
 {
     server s;
     peer p;
@@ -249,7 +248,6 @@ START_TEST(socat_receives_an_echo_of_its_input_over_a_unix_socket)
         assert_echoed(&p, &s);
     server_close(&s);
 }
-END_TEST
 
 static int connect_to_port(int port)
 {
@@ -276,7 +274,7 @@ static weft_value expect_stream(void *arg)
     return 0;
 }
 
-START_TEST(a_connection_to_nc_carries_data_in_both_directions)
+TEST(a_connection_to_nc_carries_data_in_both_directions)
 {
     peer p;
     if (!PEER(&p, "nc", "-lnvN", "127.0.0.1", "0"))
@@ -294,7 +292,6 @@ START_TEST(a_connection_to_nc_carries_data_in_both_directions)
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_int_eq(peer_close(&p), 0);
 }
-END_TEST
 
 static weft_value send_to_end(void *arg)
 {
@@ -302,7 +299,7 @@ static weft_value send_to_end(void *arg)
     return weft_shutdown((int)(intptr_t)arg, SHUT_WR);
 }
 
-START_TEST(socat_echoes_all_bytes_sent_to_it)
+TEST(socat_echoes_all_bytes_sent_to_it)
 {
     peer p;
     if (!PEER(&p, "socat", "-d", "-d", "-t", "10", "TCP4-LISTEN:0,bind=127.0.0.1", "EXEC:cat"))
@@ -314,9 +311,8 @@ START_TEST(socat_echoes_all_bytes_sent_to_it)
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_int_eq(peer_close(&p), 0);
 }
-END_TEST
 
-START_TEST(socat_gets_a_reply_to_each_datagram)
+TEST(socat_gets_a_reply_to_each_datagram)
 {
     endpoint at = tcp_endpoint(), from;
     char address[32], data[64];
@@ -342,7 +338,6 @@ START_TEST(socat_gets_a_reply_to_each_datagram)
     kill(p.pid, SIGTERM); /* socat cannot detect the last datagram */
     ck_assert_int_ne(peer_close(&p), 0);
 }
-END_TEST
 
 /* The head of a request, and the first bytes of the body that arrived with it. */
 typedef struct head {
@@ -420,7 +415,7 @@ static weft_value serve_http(void *arg)
     return 0;
 }
 
-START_TEST(concurrent_curls_get_their_responses)
+TEST(concurrent_curls_get_their_responses)
 {
     static const size_t sizes[] = {
         0, 1, 1000, 65536, 100000, STREAM_BYTES, STREAM_BYTES, 3 * STREAM_BYTES};
@@ -441,7 +436,6 @@ START_TEST(concurrent_curls_get_their_responses)
     server_close(&s);
     assert_all_closed(&s);
 }
-END_TEST
 
 /* Create a file with the first bytes of the test stream. Return its name. */
 static const char *make_stream_file(char *name, size_t bytes)
@@ -456,7 +450,7 @@ static const char *make_stream_file(char *name, size_t bytes)
     return name;
 }
 
-START_TEST(curl_uploads_a_file)
+TEST(curl_uploads_a_file)
 {
     server s;
     peer p;
@@ -475,7 +469,6 @@ START_TEST(curl_uploads_a_file)
     server_close(&s);
     assert_all_closed(&s);
 }
-END_TEST
 
 static weft_value close_when_scheduled(void *arg)
 {
@@ -488,7 +481,7 @@ static weft_value close_when_scheduled(void *arg)
 }
 
 /* Check assert_all_closed, which would also pass if ss listed nothing. */
-START_TEST(ss_lists_a_connection_that_was_not_closed)
+TEST(ss_lists_a_connection_that_was_not_closed)
 {
     server s;
     peer p;
@@ -509,22 +502,4 @@ START_TEST(ss_lists_a_connection_that_was_not_closed)
     ck_assert_int_eq(peer_close(&p), 0);
     server_close(&s);
     assert_all_closed(&s);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &nc_receives_an_echo_of_its_input,
-    &socat_receives_an_echo_of_its_input_over_tcp,
-    &socat_receives_an_echo_of_its_input_over_a_unix_socket,
-    &a_connection_to_nc_carries_data_in_both_directions,
-    &socat_echoes_all_bytes_sent_to_it,
-    &socat_gets_a_reply_to_each_datagram,
-    &concurrent_curls_get_their_responses,
-    &curl_uploads_a_file,
-    &ss_lists_a_connection_that_was_not_closed,
-};
-
-int main(void)
-{
-    return run_suite("peers", tests, COUNT_OF(tests));
 }

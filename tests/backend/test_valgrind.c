@@ -96,7 +96,6 @@ START_TEST(a_program_under_valgrind_runs_on_epoll_without_an_error)
     assert_printed(o, "epoll: io_uring is not used under Valgrind unless WEFT_BACKEND names it\n");
 #endif
 }
-END_TEST
 
 START_TEST(under_valgrind_a_named_backend_is_used)
 {
@@ -111,7 +110,6 @@ START_TEST(under_valgrind_a_named_backend_is_used)
     assert_printed(o, "libev: WEFT_BACKEND names it\n");
 #endif
 }
-END_TEST
 
 static const TTest *const *const tests[] = {
     &a_program_under_valgrind_runs_on_epoll_without_an_error,

@@ -1,4 +1,5 @@
 /* Tests of weft_chain, which runs several operations in order. P68. */
+#include "support/suite.h"
 #include "support/support.h"
 
 #include <fcntl.h>
@@ -15,7 +16,7 @@ static weft_link link_read(int fd, char *data, size_t bytes)
     return (weft_link){.kind = WEFT_LINK_READ, .fd = fd, .data = data, .bytes = bytes};
 }
 
-START_TEST(a_chain_runs_its_links_in_order_and_returns_the_last_result)
+TEST(a_chain_runs_its_links_in_order_and_returns_the_last_result)
 {
     int fd[2];
     char got[16];
@@ -31,9 +32,8 @@ START_TEST(a_chain_runs_its_links_in_order_and_returns_the_last_result)
     ck_assert_int_eq(weft_chain(NULL, 0), 0);
     close_fd_pair(fd);
 }
-END_TEST
 
-START_TEST(more_links_than_one_submission_holds_are_all_done)
+TEST(more_links_than_one_submission_holds_are_all_done)
 {
     enum { COUNT = 100 };
     int fd[2];
@@ -48,9 +48,8 @@ START_TEST(more_links_than_one_submission_holds_are_all_done)
         ck_assert_int_eq(got[i], i % 2 ? 'b' : 'a');
     close_fd_pair(fd);
 }
-END_TEST
 
-START_TEST(a_failing_link_ends_the_chain_with_its_error)
+TEST(a_failing_link_ends_the_chain_with_its_error)
 {
     int fd[2], closed_pipe[2];
     char got[16];
@@ -67,9 +66,8 @@ START_TEST(a_failing_link_ends_the_chain_with_its_error)
     ck_assert_int_eq(weft_close(closed_pipe[1]), 0);
     close_fd_pair(fd);
 }
-END_TEST
 
-START_TEST(an_invalid_link_is_refused_before_anything_is_sent)
+TEST(an_invalid_link_is_refused_before_anything_is_sent)
 {
     int fd[2];
     char got[4];
@@ -89,7 +87,6 @@ START_TEST(an_invalid_link_is_refused_before_anything_is_sent)
     }
     close_fd_pair(fd);
 }
-END_TEST
 
 static weft_value drain_fd(void *arg)
 {
@@ -102,7 +99,7 @@ static weft_value drain_fd(void *arg)
 }
 
 /* More than a pipe or a socket holds, so the kernel writes it in parts. */
-START_TEST(a_write_in_a_chain_writes_all_bytes)
+TEST(a_write_in_a_chain_writes_all_bytes)
 {
     enum { BIG = 1 << 20 };
     static char big[BIG];
@@ -122,9 +119,8 @@ START_TEST(a_write_in_a_chain_writes_all_bytes)
         ck_assert_int_eq(weft_close(fd[0]), 0);
     }
 }
-END_TEST
 
-START_TEST(a_short_read_does_not_end_a_chain)
+TEST(a_short_read_does_not_end_a_chain)
 {
     int fd[2];
     char got[16];
@@ -135,9 +131,8 @@ START_TEST(a_short_read_does_not_end_a_chain)
     ck_assert_mem_eq(got, "abcanswer", 9);
     close_fd_pair(fd);
 }
-END_TEST
 
-START_TEST(a_deadline_ends_a_chain_that_waits)
+TEST(a_deadline_ends_a_chain_that_waits)
 {
     int fd[2], rc;
     char got[4];
@@ -156,7 +151,6 @@ START_TEST(a_deadline_ends_a_chain_that_waits)
     ck_assert_uint_eq(counters.ops_pending, 0);
     close_fd_pair(fd);
 }
-END_TEST
 
 static weft_value run_waiting_chain(void *arg)
 {
@@ -166,7 +160,7 @@ static weft_value run_waiting_chain(void *arg)
     return weft_chain(links, 2);
 }
 
-START_TEST(a_chain_can_be_cancelled_interrupted_and_raised_in)
+TEST(a_chain_can_be_cancelled_interrupted_and_raised_in)
 {
     int fd[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
@@ -185,9 +179,8 @@ START_TEST(a_chain_can_be_cancelled_interrupted_and_raised_in)
     ck_assert_int_eq(weft_await(f), -EINTR);
     close_fd_pair(fd);
 }
-END_TEST
 
-START_TEST(closing_a_descriptor_ends_the_chain_that_waits_on_it)
+TEST(closing_a_descriptor_ends_the_chain_that_waits_on_it)
 {
     int fd[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
@@ -197,10 +190,9 @@ START_TEST(closing_a_descriptor_ends_the_chain_that_waits_on_it)
     ck_assert_int_eq(weft_await(f), -EBADF);
     ck_assert_int_eq(weft_close(fd[1]), 0);
 }
-END_TEST
 
 /* The typical use: data is on disk before the reply is sent. */
-START_TEST(a_file_is_written_and_synced_before_the_reply_is_sent)
+TEST(a_file_is_written_and_synced_before_the_reply_is_sent)
 {
     char path[] = "/tmp/weft-chain-XXXXXX", got[8];
     int file = mkstemp(path), fd[2];
@@ -217,22 +209,4 @@ START_TEST(a_file_is_written_and_synced_before_the_reply_is_sent)
     ck_assert_int_eq(weft_read(fd[1], got, sizeof got), 4);
     ck_assert_int_eq(weft_close(file), 0);
     close_fd_pair(fd);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_chain_runs_its_links_in_order_and_returns_the_last_result,
-        &more_links_than_one_submission_holds_are_all_done,
-        &a_failing_link_ends_the_chain_with_its_error,
-        &an_invalid_link_is_refused_before_anything_is_sent,
-        &a_write_in_a_chain_writes_all_bytes,
-        &a_short_read_does_not_end_a_chain,
-        &a_deadline_ends_a_chain_that_waits,
-        &a_chain_can_be_cancelled_interrupted_and_raised_in,
-        &closing_a_descriptor_ends_the_chain_that_waits_on_it,
-        &a_file_is_written_and_synced_before_the_reply_is_sent,
-    };
-    return run_suite("chain", tests, sizeof tests / sizeof *tests);
 }

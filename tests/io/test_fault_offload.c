@@ -3,6 +3,7 @@
  * runs once or returns an error. An argument that was handed over is dropped once.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 #include <stdatomic.h>
 
@@ -106,16 +107,7 @@ static bool offload_each_kind(void)
     return is_done;
 }
 
-START_TEST(a_call_runs_once_or_returns_an_error)
+TEST(a_call_runs_once_or_returns_an_error)
 {
     fail_some_calls(offload_each_kind, 1);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_call_runs_once_or_returns_an_error,
-    };
-    return run_suite("fault_offload", tests, COUNT_OF(tests));
 }

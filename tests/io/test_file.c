@@ -1,4 +1,5 @@
 /* Tests of file calls in a temporary folder. Each call behaves as its system call. */
+#include "support/suite.h"
 #include "support/support.h"
 
 #include <dirent.h>
@@ -49,7 +50,7 @@ static void make_empty_file(const char *name)
 }
 
 /* P60 */
-START_TEST(data_written_at_an_offset_is_read_there_and_0_is_the_end)
+TEST(data_written_at_an_offset_is_read_there_and_0_is_the_end)
 {
     make_test_folder();
     int fd = open_new("a");
@@ -73,10 +74,9 @@ START_TEST(data_written_at_an_offset_is_read_there_and_0_is_the_end)
     ck_assert_int_eq(weft_pread(fd, data, 1, 0), -EBADF);
     remove_test_folder();
 }
-END_TEST
 
 /* P60 */
-START_TEST(appended_data_follows_the_existing_data)
+TEST(appended_data_follows_the_existing_data)
 {
     make_test_folder();
     int fd = open_new("a");
@@ -91,9 +91,8 @@ START_TEST(appended_data_follows_the_existing_data)
     weft_close(end);
     remove_test_folder();
 }
-END_TEST
 
-START_TEST(several_buffers_are_transferred_in_order_at_an_offset)
+TEST(several_buffers_are_transferred_in_order_at_an_offset)
 {
     make_test_folder();
     int fd = open_new("a");
@@ -111,9 +110,8 @@ START_TEST(several_buffers_are_transferred_in_order_at_an_offset)
     weft_close(fd);
     remove_test_folder();
 }
-END_TEST
 
-START_TEST(a_descriptor_without_offsets_gives_ESPIPE)
+TEST(a_descriptor_without_offsets_gives_ESPIPE)
 {
     int fd[2];
     char byte;
@@ -123,9 +121,8 @@ START_TEST(a_descriptor_without_offsets_gives_ESPIPE)
     weft_close(fd[0]);
     weft_close(fd[1]);
 }
-END_TEST
 
-START_TEST(open_applies_flags_and_mode_and_sets_close_on_exec)
+TEST(open_applies_flags_and_mode_and_sets_close_on_exec)
 {
     make_test_folder();
     umask(0);
@@ -146,21 +143,19 @@ START_TEST(open_applies_flags_and_mode_and_sets_close_on_exec)
     ck_assert_int_eq(status.st_size, 0);
     remove_test_folder();
 }
-END_TEST
 
 static const char *null_path(void)
 {
     return NULL;
 }
 
-START_TEST(a_null_path_gives_EFAULT)
+TEST(a_null_path_gives_EFAULT)
 {
     ck_assert_int_eq(weft_open(null_path(), O_RDONLY), -EFAULT);
     ck_assert_int_eq(weft_openat(0, null_path(), O_RDONLY), -EFAULT);
 }
-END_TEST
 
-START_TEST(openat_starts_at_a_folder)
+TEST(openat_starts_at_a_folder)
 {
     make_test_folder();
     int at = weft_open(folder, O_RDONLY | O_DIRECTORY);
@@ -176,9 +171,8 @@ START_TEST(openat_starts_at_a_folder)
     ck_assert_int_eq(weft_openat(at, "a", O_RDONLY), -EBADF);
     remove_test_folder();
 }
-END_TEST
 
-START_TEST(names_can_be_created_renamed_and_removed)
+TEST(names_can_be_created_renamed_and_removed)
 {
     make_test_folder();
     char text[PATH_MAX];
@@ -212,9 +206,8 @@ START_TEST(names_can_be_created_renamed_and_removed)
     ck_assert_int_eq(weft_stat(in_folder("d"), &one), -ENOENT);
     remove_test_folder();
 }
-END_TEST
 
-START_TEST(size_mode_owner_and_times_of_a_file_can_be_set)
+TEST(size_mode_owner_and_times_of_a_file_can_be_set)
 {
     make_test_folder();
     struct stat status;
@@ -251,9 +244,8 @@ START_TEST(size_mode_owner_and_times_of_a_file_can_be_set)
     ck_assert_int_eq(weft_fsync(fd), -EBADF);
     remove_test_folder();
 }
-END_TEST
 
-START_TEST(a_temporary_file_gets_a_unique_name)
+TEST(a_temporary_file_gets_a_unique_name)
 {
     make_test_folder();
     char one[64], two[64];
@@ -270,7 +262,6 @@ START_TEST(a_temporary_file_gets_a_unique_name)
     weft_close(second);
     remove_test_folder();
 }
-END_TEST
 
 typedef struct scan_counts {
     int files, folders;
@@ -294,7 +285,7 @@ static int stop_at_third(const char *name, int type, void *ctx)
     return ++*(int *)ctx == 3 ? 77 : 0;
 }
 
-START_TEST(a_scan_reports_every_entry_once_until_the_callback_stops_it)
+TEST(a_scan_reports_every_entry_once_until_the_callback_stops_it)
 {
     make_test_folder();
     for (int i = 1; i <= FILES; i++) {
@@ -318,9 +309,8 @@ START_TEST(a_scan_reports_every_entry_once_until_the_callback_stops_it)
         -ENOTDIR);
     remove_test_folder();
 }
-END_TEST
 
-START_TEST(in_a_cancelled_scope_only_close_has_an_effect)
+TEST(in_a_cancelled_scope_only_close_has_an_effect)
 {
     make_test_folder();
     make_empty_file("a");
@@ -345,7 +335,6 @@ START_TEST(in_a_cancelled_scope_only_close_has_an_effect)
     weft_close(fd);
     remove_test_folder();
 }
-END_TEST
 
 static weft_value use_file(void *arg)
 {
@@ -365,7 +354,7 @@ static weft_value use_file(void *arg)
     return is_good && rc == 0 ? weft_unlink(path) : -EIO;
 }
 
-START_TEST(many_fibers_use_files_at_once)
+TEST(many_fibers_use_files_at_once)
 {
     make_test_folder();
     static weft_fiber f[FILES];
@@ -374,26 +363,4 @@ START_TEST(many_fibers_use_files_at_once)
     for (int i = 0; i < FILES; i++)
         ck_assert_int_eq(weft_await(f[i]), 0);
     remove_test_folder();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &data_written_at_an_offset_is_read_there_and_0_is_the_end,
-    &appended_data_follows_the_existing_data,
-    &several_buffers_are_transferred_in_order_at_an_offset,
-    &a_descriptor_without_offsets_gives_ESPIPE,
-    &open_applies_flags_and_mode_and_sets_close_on_exec,
-    &a_null_path_gives_EFAULT,
-    &openat_starts_at_a_folder,
-    &names_can_be_created_renamed_and_removed,
-    &size_mode_owner_and_times_of_a_file_can_be_set,
-    &a_temporary_file_gets_a_unique_name,
-    &a_scan_reports_every_entry_once_until_the_callback_stops_it,
-    &in_a_cancelled_scope_only_close_has_an_effect,
-    &many_fibers_use_files_at_once,
-};
-
-int main(void)
-{
-    return run_suite("file", tests, COUNT_OF(tests));
 }

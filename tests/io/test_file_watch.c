@@ -1,4 +1,5 @@
 /* Tests of file operations that wait: opening a FIFO, calls on workers, and weft_wait_change. */
+#include "support/suite.h"
 #include "support/support.h"
 
 #include "core/op/op.h"
@@ -64,7 +65,7 @@ static void release_openers(int descriptors)
     close(fd);
 }
 
-START_TEST(other_fibers_run_while_one_waits_in_an_open)
+TEST(other_fibers_run_while_one_waits_in_an_open)
 {
     make_paths();
     weft_fiber f = spin_opener(O_RDONLY);
@@ -85,9 +86,8 @@ START_TEST(other_fibers_run_while_one_waits_in_an_open)
     weft_close(out);
     remove_paths();
 }
-END_TEST
 
-START_TEST(a_cancelled_running_open_leaves_no_descriptor)
+TEST(a_cancelled_running_open_leaves_no_descriptor)
 {
     make_paths();
     weft_sleep(0); /* let the backend open its own descriptors first */
@@ -105,9 +105,8 @@ START_TEST(a_cancelled_running_open_leaves_no_descriptor)
     release_openers(before);
     remove_paths();
 }
-END_TEST
 
-START_TEST(running_and_queued_opens_can_be_cancelled)
+TEST(running_and_queued_opens_can_be_cancelled)
 {
     make_paths();
     static weft_fiber f[OPENERS];
@@ -122,9 +121,8 @@ START_TEST(running_and_queued_opens_can_be_cancelled)
     release_openers(before);
     remove_paths();
 }
-END_TEST
 
-START_TEST(cancelled_opens_do_not_block_other_file_operations)
+TEST(cancelled_opens_do_not_block_other_file_operations)
 {
     make_paths();
     weft_sleep(0);
@@ -141,7 +139,6 @@ START_TEST(cancelled_opens_do_not_block_other_file_operations)
     release_openers(before);
     remove_paths();
 }
-END_TEST
 
 static int return_during_an_open(void)
 {
@@ -149,13 +146,12 @@ static int return_during_an_open(void)
     return weft_sleep(0.001) == 0 ? 7 : 1;
 }
 
-START_TEST(a_program_can_end_during_an_open)
+TEST(a_program_can_end_during_an_open)
 {
     make_paths();
     assert_silent(run_apart(return_during_an_open), 7);
     remove_paths();
 }
-END_TEST
 
 /* A call that ends on permission. */
 typedef struct gated_op {
@@ -197,7 +193,7 @@ static weft_fiber spin_gated_op(gated_op *g, int fd)
 }
 
 /* T93 */
-START_TEST(a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between)
+TEST(a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between)
 {
     gated_op g;
     weft_fiber f = spin_gated_op(&g, -1);
@@ -214,14 +210,13 @@ START_TEST(a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between)
     ck_assert_int_eq(g.result, 42);
     ck_assert_int_eq(g.next, -ECANCELED);
 }
-END_TEST
 
 static weft_value await_arg(void *arg)
 {
     return weft_await(arg_id(arg));
 }
 
-START_TEST(a_number_is_not_reused_while_a_call_uses_it)
+TEST(a_number_is_not_reused_while_a_call_uses_it)
 {
     make_paths();
     write_to(path, "x");
@@ -246,7 +241,6 @@ START_TEST(a_number_is_not_reused_while_a_call_uses_it)
     weft_close(next);
     remove_paths();
 }
-END_TEST
 
 static weft_value read_until_closed(void *arg)
 {
@@ -259,7 +253,7 @@ static weft_value read_until_closed(void *arg)
 }
 
 /* P65 */
-START_TEST(closing_a_file_ends_its_readers_with_EBADF)
+TEST(closing_a_file_ends_its_readers_with_EBADF)
 {
     make_paths();
     write_to(path, "right");
@@ -275,7 +269,6 @@ START_TEST(closing_a_file_ends_its_readers_with_EBADF)
         ck_assert_int_eq(weft_await(f[i]), EBADF);
     remove_paths();
 }
-END_TEST
 
 static weft_value wait_for_change(void *arg)
 {
@@ -295,7 +288,7 @@ static weft_fiber spin_watcher(struct stat *known)
 }
 
 /* T92 */
-START_TEST(a_wait_for_a_change_ends_when_the_file_is_changed_replaced_created_or_removed)
+TEST(a_wait_for_a_change_ends_when_the_file_is_changed_replaced_created_or_removed)
 {
     make_paths();
     weft_fiber f = spin_watcher(NULL);
@@ -316,10 +309,9 @@ START_TEST(a_wait_for_a_change_ends_when_the_file_is_changed_replaced_created_or
     ck_assert_int_eq(weft_await(f), 0);
     remove_paths();
 }
-END_TEST
 
 /* T92 */
-START_TEST(a_change_is_detected_through_a_symlink_and_in_a_folder)
+TEST(a_change_is_detected_through_a_symlink_and_in_a_folder)
 {
     make_paths();
     write_to(other, "x");
@@ -338,10 +330,9 @@ START_TEST(a_change_is_detected_through_a_symlink_and_in_a_folder)
     rmdir(path);
     remove_paths();
 }
-END_TEST
 
 /* T92 */
-START_TEST(a_change_between_two_waits_is_not_missed)
+TEST(a_change_between_two_waits_is_not_missed)
 {
     make_paths();
     struct stat known = {0}; /* the file does not exist */
@@ -362,10 +353,9 @@ START_TEST(a_change_between_two_waits_is_not_missed)
     ck_assert_int_eq(weft_await(f), 1);
     remove_paths();
 }
-END_TEST
 
 /* T92 */
-START_TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
+TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
 {
     make_paths();
     weft_sleep(0);
@@ -387,25 +377,4 @@ START_TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
     ck_assert_int_eq(weft_wait_change("/no-such-folder/file", NULL), -ENOENT);
     ck_assert_int_eq(count_descriptors(), before);
     remove_paths();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &other_fibers_run_while_one_waits_in_an_open,
-    &a_cancelled_running_open_leaves_no_descriptor,
-    &running_and_queued_opens_can_be_cancelled,
-    &cancelled_opens_do_not_block_other_file_operations,
-    &a_program_can_end_during_an_open,
-    &a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between,
-    &a_number_is_not_reused_while_a_call_uses_it,
-    &closing_a_file_ends_its_readers_with_EBADF,
-    &a_wait_for_a_change_ends_when_the_file_is_changed_replaced_created_or_removed,
-    &a_change_is_detected_through_a_symlink_and_in_a_folder,
-    &a_change_between_two_waits_is_not_missed,
-    &a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it,
-};
-
-int main(void)
-{
-    return run_suite("file_watch", tests, COUNT_OF(tests));
 }

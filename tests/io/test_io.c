@@ -1,5 +1,6 @@
 /* Tests of reads, writes and readiness waits: data, order, blocking, and interrupted calls. */
 #include "support/random.h"
+#include "support/suite.h"
 #include "support/support.h"
 
 #include <arpa/inet.h>
@@ -37,7 +38,7 @@ static weft_fiber spin_reader(reading *r, int fd)
 }
 
 /* P60 */
-START_TEST(a_read_waits_for_a_write)
+TEST(a_read_waits_for_a_write)
 {
     for (int round = 0; round < 2; round++) {
         int fd[2];
@@ -50,10 +51,9 @@ START_TEST(a_read_waits_for_a_write)
         close_idle_fd_pair(fd);
     }
 }
-END_TEST
 
 /* P60. On io_uring every operation waits for the next submission. */
-START_TEST(available_data_is_read_without_a_switch)
+TEST(available_data_is_read_without_a_switch)
 {
     if (strcmp(weft_backend_name(), "io_uring") == 0)
         return;
@@ -71,9 +71,8 @@ START_TEST(available_data_is_read_without_a_switch)
     ck_assert_uint_eq(c.ops, 2);
     close_idle_fd_pair(fd);
 }
-END_TEST
 
-START_TEST(a_socket_pair_carries_data_in_both_directions)
+TEST(a_socket_pair_carries_data_in_both_directions)
 {
     int fd[2];
     char data[4];
@@ -86,10 +85,9 @@ START_TEST(a_socket_pair_carries_data_in_both_directions)
     ck_assert_mem_eq(data, "ping", 4);
     close_idle_fd_pair(fd);
 }
-END_TEST
 
 /* P60 */
-START_TEST(a_read_at_the_end_returns_0_even_if_it_already_waits)
+TEST(a_read_at_the_end_returns_0_even_if_it_already_waits)
 {
     for (int round = 0; round < 2; round++) {
         int fd[2];
@@ -108,7 +106,6 @@ START_TEST(a_read_at_the_end_returns_0_even_if_it_already_waits)
         ck_assert_int_eq(weft_close(fd[0]), 0);
     }
 }
-END_TEST
 
 static size_t filled; /* bytes */
 
@@ -122,7 +119,7 @@ static weft_value fill_counted(void *arg)
 }
 
 /* P60: SIGPIPE would end this process */
-START_TEST(a_write_to_a_closed_peer_fails_without_a_signal)
+TEST(a_write_to_a_closed_peer_fails_without_a_signal)
 {
     for (int round = 0; round < 2; round++) {
         int fd[2];
@@ -143,7 +140,6 @@ START_TEST(a_write_to_a_closed_peer_fails_without_a_signal)
     sigpending(&pending);
     ck_assert_int_eq(sigismember(&pending, SIGPIPE), 0);
 }
-END_TEST
 
 #define MIB ((size_t)1 << 20)
 
@@ -163,7 +159,7 @@ static weft_value write_mebibyte(void *arg)
 }
 
 /* P60 */
-START_TEST(a_mebibyte_arrives_complete_and_in_order)
+TEST(a_mebibyte_arrives_complete_and_in_order)
 {
     for (int round = 0; round < 2; round++) {
         int fd[2];
@@ -179,7 +175,6 @@ START_TEST(a_mebibyte_arrives_complete_and_in_order)
         close_idle_fd_pair(fd);
     }
 }
-END_TEST
 
 /*
  * Write the test stream in small parts at random times, until cancelled. Return the number of
@@ -232,21 +227,19 @@ static void assert_cancelled_reads_lose_nothing(int round)
 }
 
 /* P61, T96 */
-START_TEST(a_cancelled_read_of_a_pipe_loses_no_data)
+TEST(a_cancelled_read_of_a_pipe_loses_no_data)
 {
     assert_cancelled_reads_lose_nothing(0);
 }
-END_TEST
 
 /* P61, T96 */
-START_TEST(a_cancelled_read_of_a_socket_loses_no_data)
+TEST(a_cancelled_read_of_a_socket_loses_no_data)
 {
     assert_cancelled_reads_lose_nothing(1);
 }
-END_TEST
 
 /* P61, P63 */
-START_TEST(data_that_arrives_with_a_cancellation_is_delivered_or_still_readable)
+TEST(data_that_arrives_with_a_cancellation_is_delivered_or_still_readable)
 {
     int fd[2];
     open_pipe_or_sockets(fd, 1);
@@ -269,10 +262,9 @@ START_TEST(data_that_arrives_with_a_cancellation_is_delivered_or_still_readable)
     }
     close_idle_fd_pair(fd);
 }
-END_TEST
 
 /* P65, T98 */
-START_TEST(closing_a_descriptor_wakes_its_waiters)
+TEST(closing_a_descriptor_wakes_its_waiters)
 {
     for (int round = 0; round < 2; round++) {
         int fd[2];
@@ -289,10 +281,9 @@ START_TEST(closing_a_descriptor_wakes_its_waiters)
         ck_assert_int_eq(weft_close(fd[1]), 0);
     }
 }
-END_TEST
 
 /* P65 */
-START_TEST(a_waiter_on_a_closed_descriptor_gets_no_data_of_the_next_file_with_its_number)
+TEST(a_waiter_on_a_closed_descriptor_gets_no_data_of_the_next_file_with_its_number)
 {
     for (int i = 0; i < 10; i++) {
         int old[2], new[2];
@@ -309,10 +300,9 @@ START_TEST(a_waiter_on_a_closed_descriptor_gets_no_data_of_the_next_file_with_it
         close_idle_fd_pair(new);
     }
 }
-END_TEST
 
 /* P64 */
-START_TEST(an_interrupted_read_returns_the_value_and_the_next_read_gets_the_data)
+TEST(an_interrupted_read_returns_the_value_and_the_next_read_gets_the_data)
 {
     for (int round = 0; round < 2; round++) {
         int fd[2];
@@ -330,10 +320,9 @@ START_TEST(an_interrupted_read_returns_the_value_and_the_next_read_gets_the_data
         close_idle_fd_pair(fd);
     }
 }
-END_TEST
 
 /* P45, P61 */
-START_TEST(a_read_that_times_out_can_be_repeated)
+TEST(a_read_that_times_out_can_be_repeated)
 {
     for (int round = 0; round < 2; round++) {
         int fd[2], rc = 1;
@@ -349,10 +338,9 @@ START_TEST(a_read_that_times_out_can_be_repeated)
         close_idle_fd_pair(fd);
     }
 }
-END_TEST
 
 /* P63 */
-START_TEST(a_write_cancelled_while_there_is_no_room_has_written_nothing)
+TEST(a_write_cancelled_while_there_is_no_room_has_written_nothing)
 {
     for (int round = 0; round < 2; round++) {
         int fd[2];
@@ -371,10 +359,9 @@ START_TEST(a_write_cancelled_while_there_is_no_room_has_written_nothing)
         ck_assert_int_eq(weft_close(fd[0]), 0);
     }
 }
-END_TEST
 
 /* T97 */
-START_TEST(two_readers_of_one_descriptor_complete_in_order)
+TEST(two_readers_of_one_descriptor_complete_in_order)
 {
     int fd[2];
     reading a, b;
@@ -392,10 +379,9 @@ START_TEST(two_readers_of_one_descriptor_complete_in_order)
     ck_assert_mem_eq(b.data, "two", 3);
     close_idle_fd_pair(fd);
 }
-END_TEST
 
 /* T97 */
-START_TEST(when_the_first_of_two_readers_is_cancelled_the_second_gets_the_data)
+TEST(when_the_first_of_two_readers_is_cancelled_the_second_gets_the_data)
 {
     int fd[2];
     reading a, b;
@@ -410,10 +396,9 @@ START_TEST(when_the_first_of_two_readers_is_cancelled_the_second_gets_the_data)
     ck_assert_int_eq(weft_await(second), 4);
     close_idle_fd_pair(fd);
 }
-END_TEST
 
 /* API: weft_wait_fd */
-START_TEST(waiting_for_readiness_returns_the_ready_events)
+TEST(waiting_for_readiness_returns_the_ready_events)
 {
     int fd[2];
     char byte;
@@ -431,10 +416,9 @@ START_TEST(waiting_for_readiness_returns_the_ready_events)
     ck_assert(weft_wait_fd(fd[0], POLLIN) & POLLHUP);
     ck_assert_int_eq(weft_close(fd[0]), 0);
 }
-END_TEST
 
 /* API: weft_wait_fd */
-START_TEST(a_file_cannot_be_waited_on_but_can_be_read_and_written)
+TEST(a_file_cannot_be_waited_on_but_can_be_read_and_written)
 {
     FILE *file = tmpfile();
     int fd = fileno(file);
@@ -447,9 +431,8 @@ START_TEST(a_file_cannot_be_waited_on_but_can_be_read_and_written)
     ck_assert_int_eq(weft_read(fd, data, 5), 0);
     fclose(file);
 }
-END_TEST
 
-START_TEST(an_invalid_descriptor_is_refused)
+TEST(an_invalid_descriptor_is_refused)
 {
     static const int bad[] = {-1, 1000, 1 << 29};
     char byte = 0;
@@ -462,9 +445,8 @@ START_TEST(an_invalid_descriptor_is_refused)
         ck_assert_int_eq(weft_close(bad[i]), -EBADF);
     }
 }
-END_TEST
 
-START_TEST(a_pipe_has_one_direction_and_reading_nothing_does_not_wait)
+TEST(a_pipe_has_one_direction_and_reading_nothing_does_not_wait)
 {
     int fd[2];
     char byte = 0;
@@ -476,10 +458,9 @@ START_TEST(a_pipe_has_one_direction_and_reading_nothing_does_not_wait)
     ck_assert_int_eq(weft_read_full(fd[0], &byte, 0), 0);
     close_idle_fd_pair(fd);
 }
-END_TEST
 
 /* API: weft_close */
-START_TEST(a_cancelled_fiber_can_close_a_descriptor)
+TEST(a_cancelled_fiber_can_close_a_descriptor)
 {
     int fd[2];
     char byte;
@@ -490,10 +471,9 @@ START_TEST(a_cancelled_fiber_can_close_a_descriptor)
     ck_assert_int_eq(weft_read(fd[0], &byte, 1), 0);
     ck_assert_int_eq(weft_close(fd[0]), 0);
 }
-END_TEST
 
 /* DESIGN 1: main reads from a blocking terminal or pipe */
-START_TEST(a_blocking_descriptor_blocks_only_its_fiber_and_keeps_its_mode)
+TEST(a_blocking_descriptor_blocks_only_its_fiber_and_keeps_its_mode)
 {
     if (is_sim())
         return; /* on sim, descriptors that weft did not create block the thread */
@@ -515,10 +495,9 @@ START_TEST(a_blocking_descriptor_blocks_only_its_fiber_and_keeps_its_mode)
     ck_assert_int_eq(weft_await(f), 0);
     close_idle_fd_pair(fd);
 }
-END_TEST
 
 /* DESIGN 7 */
-START_TEST(a_read_of_a_nonblocking_descriptor_waits_too)
+TEST(a_read_of_a_nonblocking_descriptor_waits_too)
 {
     if (is_sim())
         return;
@@ -530,7 +509,6 @@ START_TEST(a_read_of_a_nonblocking_descriptor_waits_too)
     ck_assert_int_eq(weft_await(f), 4);
     close_idle_fd_pair(fd);
 }
-END_TEST
 
 /* Listen on a free port of the loopback address. Store the address. */
 static int listen_loopback(struct sockaddr_in *address)
@@ -572,7 +550,7 @@ static weft_value run_echo_server(void *arg)
 }
 
 /* P70, P63 */
-START_TEST(tcp_connections_are_accepted_and_used_concurrently)
+TEST(tcp_connections_are_accepted_and_used_concurrently)
 {
     if (is_sim())
         return;
@@ -595,10 +573,9 @@ START_TEST(tcp_connections_are_accepted_and_used_concurrently)
     ck_assert_int_eq(weft_await(server), -EBADF);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P63, T95 */
-START_TEST(accept_and_connect_fail_as_the_system_calls_do_and_can_be_cancelled)
+TEST(accept_and_connect_fail_as_the_system_calls_do_and_can_be_cancelled)
 {
     if (is_sim())
         return;
@@ -615,9 +592,8 @@ START_TEST(accept_and_connect_fail_as_the_system_calls_do_and_can_be_cancelled)
     ck_assert_int_eq(weft_accept(fd, NULL, NULL), -EINVAL);
     ck_assert_int_eq(weft_close(fd), 0);
 }
-END_TEST
 
-START_TEST(a_null_buffer_gives_EFAULT_and_loses_no_data)
+TEST(a_null_buffer_gives_EFAULT_and_loses_no_data)
 {
     for (int round = 0; round < 2; round++) {
         int fd[2];
@@ -646,39 +622,4 @@ START_TEST(a_null_buffer_gives_EFAULT_and_loses_no_data)
         ck_assert_str_eq(got, "abcd");
         close_idle_fd_pair(fd);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_read_waits_for_a_write,
-    &available_data_is_read_without_a_switch,
-    &a_socket_pair_carries_data_in_both_directions,
-    &a_read_at_the_end_returns_0_even_if_it_already_waits,
-    &a_write_to_a_closed_peer_fails_without_a_signal,
-    &a_mebibyte_arrives_complete_and_in_order,
-    &a_cancelled_read_of_a_pipe_loses_no_data,
-    &a_cancelled_read_of_a_socket_loses_no_data,
-    &data_that_arrives_with_a_cancellation_is_delivered_or_still_readable,
-    &closing_a_descriptor_wakes_its_waiters,
-    &a_waiter_on_a_closed_descriptor_gets_no_data_of_the_next_file_with_its_number,
-    &an_interrupted_read_returns_the_value_and_the_next_read_gets_the_data,
-    &a_read_that_times_out_can_be_repeated,
-    &a_write_cancelled_while_there_is_no_room_has_written_nothing,
-    &two_readers_of_one_descriptor_complete_in_order,
-    &when_the_first_of_two_readers_is_cancelled_the_second_gets_the_data,
-    &waiting_for_readiness_returns_the_ready_events,
-    &a_file_cannot_be_waited_on_but_can_be_read_and_written,
-    &an_invalid_descriptor_is_refused,
-    &a_pipe_has_one_direction_and_reading_nothing_does_not_wait,
-    &a_cancelled_fiber_can_close_a_descriptor,
-    &a_blocking_descriptor_blocks_only_its_fiber_and_keeps_its_mode,
-    &a_read_of_a_nonblocking_descriptor_waits_too,
-    &tcp_connections_are_accepted_and_used_concurrently,
-    &accept_and_connect_fail_as_the_system_calls_do_and_can_be_cancelled,
-    &a_null_buffer_gives_EFAULT_and_loses_no_data,
-};
-
-int main(void)
-{
-    return run_suite("io", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * leftovers for later calls.
  */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 /* A fiber that runs an accept loop, and its results. */
 typedef struct acceptor {
@@ -76,7 +77,7 @@ static int listen_family(unsigned family, endpoint *p)
     return family == AF_INET ? listen_tcp(p, 64) : listen_unix(p, 64);
 }
 
-START_TEST(an_accept_loop_delivers_every_connection_until_the_callback_stops_it)
+TEST(an_accept_loop_delivers_every_connection_until_the_callback_stops_it)
 {
     for (size_t k = 0; k < COUNT_OF(families); k++) {
         endpoint p;
@@ -94,7 +95,6 @@ START_TEST(an_accept_loop_delivers_every_connection_until_the_callback_stops_it)
         ck_assert_int_eq(weft_close(listener), 0);
     }
 }
-END_TEST
 
 /*
  * Read a file and close it with close(2), so that the cached state of its number is stale. Return
@@ -112,7 +112,7 @@ static int leave_stale_number(void)
     return fd;
 }
 
-START_TEST(a_connection_is_not_treated_as_the_file_that_had_its_number)
+TEST(a_connection_is_not_treated_as_the_file_that_had_its_number)
 {
     for (int is_loop = 0; is_loop < 2; is_loop++) {
         endpoint p;
@@ -136,10 +136,9 @@ START_TEST(a_connection_is_not_treated_as_the_file_that_had_its_number)
         ck_assert_int_eq(weft_close(listener), 0);
     }
 }
-END_TEST
 
 /* Connections that the kernel has accepted in advance are not lost. */
-START_TEST(leftover_connections_of_a_loop_are_returned_by_the_next_accepts)
+TEST(leftover_connections_of_a_loop_are_returned_by_the_next_accepts)
 {
     warm_up();
     size_t descriptors = count_descriptors();
@@ -167,7 +166,6 @@ START_TEST(leftover_connections_of_a_loop_are_returned_by_the_next_accepts)
         ck_assert_uint_eq(count_descriptors(), descriptors);
     }
 }
-END_TEST
 
 /* Accept one connection. */
 static weft_value accept_one(void *arg)
@@ -178,7 +176,7 @@ static weft_value accept_one(void *arg)
     return 0;
 }
 
-START_TEST(leftover_connections_of_a_loop_go_to_the_waiters_behind_it)
+TEST(leftover_connections_of_a_loop_go_to_the_waiters_behind_it)
 {
     for (int round = 0; round < 4; round++) {
         endpoint p;
@@ -207,10 +205,9 @@ START_TEST(leftover_connections_of_a_loop_go_to_the_waiters_behind_it)
         ck_assert_int_eq(weft_close(listener), 0);
     }
 }
-END_TEST
 
 /* Both loops end with leftover connections. */
-START_TEST(leftover_connections_of_two_loops_are_all_returned_by_the_next_accepts)
+TEST(leftover_connections_of_two_loops_are_all_returned_by_the_next_accepts)
 {
     warm_up();
     size_t descriptors = count_descriptors();
@@ -231,10 +228,9 @@ START_TEST(leftover_connections_of_two_loops_are_all_returned_by_the_next_accept
     ck_assert_int_eq(weft_close(listener), 0);
     ck_assert_uint_eq(count_descriptors(), descriptors);
 }
-END_TEST
 
 /* The loop ends by a cancellation or by a raised error. */
-START_TEST(an_interrupted_accept_loop_loses_no_connection)
+TEST(an_interrupted_accept_loop_loses_no_connection)
 {
     static const int ends[] = {-ECANCELED, -ENOTNAM, -ECANCELED};
     warm_up();
@@ -263,10 +259,9 @@ START_TEST(an_interrupted_accept_loop_loses_no_connection)
     }
     ck_assert_uint_eq(count_descriptors(), descriptors);
 }
-END_TEST
 
 /* The peers of connections that were not delivered see the close. */
-START_TEST(closing_a_listener_ends_the_loop_and_closes_undelivered_connections)
+TEST(closing_a_listener_ends_the_loop_and_closes_undelivered_connections)
 {
     warm_up();
     size_t descriptors = count_descriptors();
@@ -294,7 +289,6 @@ START_TEST(closing_a_listener_ends_the_loop_and_closes_undelivered_connections)
         ck_assert_uint_eq(count_descriptors(), descriptors);
     }
 }
-END_TEST
 
 static void limit_descriptors(int limit)
 {
@@ -342,7 +336,7 @@ static int run_out_of_descriptors(void)
 }
 
 /* The loop continues after a message, without busy polling. */
-START_TEST(an_accept_loop_without_descriptors_prints_one_message_and_continues_later)
+TEST(an_accept_loop_without_descriptors_prints_one_message_and_continues_later)
 {
     if (RUNNING_ON_VALGRIND) {
         printf("skipped: Valgrind closes descriptors beyond its limit, so a connection is lost\n");
@@ -353,7 +347,6 @@ START_TEST(an_accept_loop_without_descriptors_prints_one_message_and_continues_l
     ck_assert_uint_eq(count_in(o->text, "\n"), 1);
     assert_printed(o, strerror(EMFILE));
 }
-END_TEST
 
 /* A fiber that runs a receive loop, and its results. */
 typedef struct receiver {
@@ -408,7 +401,7 @@ static weft_value send_stream(void *arg)
     return 0;
 }
 
-START_TEST(a_receive_loop_delivers_all_data_in_order_and_returns_at_the_end)
+TEST(a_receive_loop_delivers_all_data_in_order_and_returns_at_the_end)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         int fd[2];
@@ -424,7 +417,6 @@ START_TEST(a_receive_loop_delivers_all_data_in_order_and_returns_at_the_end)
         ck_assert_int_eq(weft_close(fd[0]), 0);
     }
 }
-END_TEST
 
 /* Write a part of the test stream to fd without weft, in small parts. */
 static void put_stream(int fd, size_t from, size_t to)
@@ -455,7 +447,7 @@ static size_t read_stream(int fd, size_t got, size_t to)
 }
 
 /* No byte is lost or duplicated, whichever call reads next. */
-START_TEST(leftover_data_of_a_receive_loop_is_returned_by_the_next_read)
+TEST(leftover_data_of_a_receive_loop_is_returned_by_the_next_read)
 {
     for (int round = 0; round < 30; round++) {
         int fd[2];
@@ -484,13 +476,12 @@ START_TEST(leftover_data_of_a_receive_loop_is_returned_by_the_next_read)
         ck_assert_int_eq(weft_close(fd[0]), 0);
     }
 }
-END_TEST
 
 /*
  * The loop starts with partly read leftovers of another loop, and is cancelled before it delivers
  * any.
  */
-START_TEST(a_receive_loop_cancelled_at_its_start_keeps_earlier_leftovers)
+TEST(a_receive_loop_cancelled_at_its_start_keeps_earlier_leftovers)
 {
     int fd[2];
     receiver r;
@@ -513,7 +504,6 @@ START_TEST(a_receive_loop_cancelled_at_its_start_keeps_earlier_leftovers)
     ck_assert_int_eq(weft_close(fd[0]), 0);
     ck_assert_int_eq(weft_close(fd[1]), 0);
 }
-END_TEST
 
 static weft_value trickle(void *arg)
 {
@@ -529,7 +519,7 @@ static weft_value trickle(void *arg)
 }
 
 /* P61, for loops: deadlines pass while data arrives */
-START_TEST(an_interrupted_receive_loop_loses_no_byte)
+TEST(an_interrupted_receive_loop_loses_no_byte)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         int fd[2], rc = -ECANCELED;
@@ -551,9 +541,8 @@ START_TEST(an_interrupted_receive_loop_loses_no_byte)
         ck_assert_int_eq(weft_close(fd[0]), 0);
     }
 }
-END_TEST
 
-START_TEST(closing_a_descriptor_ends_its_receive_loop)
+TEST(closing_a_descriptor_ends_its_receive_loop)
 {
     for (int round = 0; round < 2 * KINDS; round++) {
         int fd[2];
@@ -569,10 +558,9 @@ START_TEST(closing_a_descriptor_ends_its_receive_loop)
         ck_assert_int_eq(weft_close(fd[1]), 0);
     }
 }
-END_TEST
 
 /* The next file with the same number does not get the leftovers. */
-START_TEST(leftovers_of_a_receive_loop_are_dropped_with_its_descriptor)
+TEST(leftovers_of_a_receive_loop_are_dropped_with_its_descriptor)
 {
     int old[2], new[2];
     receiver r;
@@ -592,7 +580,6 @@ START_TEST(leftovers_of_a_receive_loop_are_dropped_with_its_descriptor)
     ck_assert_int_eq(weft_close(new[0]), 0);
     ck_assert_int_eq(weft_close(new[1]), 0);
 }
-END_TEST
 
 /* More loops than registered buffers, each with a slow callback. */
 #define LOOPS 600
@@ -611,7 +598,7 @@ static weft_value run_slow_recv_loop(void *arg)
     return 0;
 }
 
-START_TEST(more_receive_loops_than_kernel_buffers_lose_no_data)
+TEST(more_receive_loops_than_kernel_buffers_lose_no_data)
 {
     static receiver r[LOOPS];
     static int fd[LOOPS][2];
@@ -633,28 +620,4 @@ START_TEST(more_receive_loops_than_kernel_buffers_lose_no_data)
         ck_assert_int_eq(weft_close(fd[i][0]), 0);
     }
     assert_nothing_pending();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &an_accept_loop_delivers_every_connection_until_the_callback_stops_it,
-    &a_connection_is_not_treated_as_the_file_that_had_its_number,
-    &leftover_connections_of_a_loop_are_returned_by_the_next_accepts,
-    &leftover_connections_of_a_loop_go_to_the_waiters_behind_it,
-    &leftover_connections_of_two_loops_are_all_returned_by_the_next_accepts,
-    &an_interrupted_accept_loop_loses_no_connection,
-    &closing_a_listener_ends_the_loop_and_closes_undelivered_connections,
-    &an_accept_loop_without_descriptors_prints_one_message_and_continues_later,
-    &a_receive_loop_delivers_all_data_in_order_and_returns_at_the_end,
-    &leftover_data_of_a_receive_loop_is_returned_by_the_next_read,
-    &a_receive_loop_cancelled_at_its_start_keeps_earlier_leftovers,
-    &an_interrupted_receive_loop_loses_no_byte,
-    &closing_a_descriptor_ends_its_receive_loop,
-    &leftovers_of_a_receive_loop_are_dropped_with_its_descriptor,
-    &more_receive_loops_than_kernel_buffers_lose_no_data,
-};
-
-int main(void)
-{
-    return run_suite("loop", tests, COUNT_OF(tests));
 }

@@ -1,8 +1,9 @@
 /* Tests of sockets: data, addresses, descriptors in messages, and receives that are interrupted. */
 #include "support/sockets.h"
+#include "support/suite.h"
 
 /* P70 */
-START_TEST(streams_of_each_kind_carry_data_in_both_directions)
+TEST(streams_of_each_kind_carry_data_in_both_directions)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -23,7 +24,6 @@ START_TEST(streams_of_each_kind_carry_data_in_both_directions)
         }
     }
 }
-END_TEST
 
 typedef struct receiving_from {
     int fd;
@@ -71,7 +71,7 @@ static void exchange_datagrams(address a, address b, int mode)
 }
 
 /* P70 */
-START_TEST(datagrams_of_each_kind_carry_the_address_of_their_sender)
+TEST(datagrams_of_each_kind_carry_the_address_of_their_sender)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -80,10 +80,9 @@ START_TEST(datagrams_of_each_kind_carry_the_address_of_their_sender)
         exchange_datagrams(abstract_address(1), abstract_address(2), *mode);
     }
 }
-END_TEST
 
 /* As recvfrom(2). */
-START_TEST(the_address_of_a_sender_can_be_omitted_or_truncated)
+TEST(the_address_of_a_sender_can_be_omitted_or_truncated)
 {
     int fd[2];
     address a = loopback_address(AF_INET), b = a;
@@ -107,7 +106,6 @@ START_TEST(the_address_of_a_sender_can_be_omitted_or_truncated)
     ck_assert_int_eq(weft_recv(fd[1], data, 4, 0), 0);
     close_idle_fd_pair(fd);
 }
-END_TEST
 
 static ssize_t send_descriptor(int through, int fd)
 {
@@ -134,7 +132,7 @@ static weft_value receive_descriptor(void *arg)
 }
 
 /* P70 */
-START_TEST(a_descriptor_is_passed_to_a_waiting_and_to_a_later_receiver)
+TEST(a_descriptor_is_passed_to_a_waiting_and_to_a_later_receiver)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -158,10 +156,9 @@ START_TEST(a_descriptor_is_passed_to_a_waiting_and_to_a_later_receiver)
         }
     }
 }
-END_TEST
 
 /* P61, for descriptors */
-START_TEST(a_cancelled_receive_loses_no_descriptor)
+TEST(a_cancelled_receive_loses_no_descriptor)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -197,9 +194,8 @@ START_TEST(a_cancelled_receive_loses_no_descriptor)
         close_idle_fd_pair(fd);
     }
 }
-END_TEST
 
-START_TEST(a_peek_leaves_the_data_in_the_socket)
+TEST(a_peek_leaves_the_data_in_the_socket)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -217,9 +213,8 @@ START_TEST(a_peek_leaves_the_data_in_the_socket)
         close_idle_fd_pair(fd);
     }
 }
-END_TEST
 
-START_TEST(msg_dontwait_gives_eagain)
+TEST(msg_dontwait_gives_eagain)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -242,9 +237,8 @@ START_TEST(msg_dontwait_gives_eagain)
         close_idle_fd_pair(fd);
     }
 }
-END_TEST
 
-START_TEST(msg_waitall_waits_for_all_bytes)
+TEST(msg_waitall_waits_for_all_bytes)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -266,9 +260,8 @@ START_TEST(msg_waitall_waits_for_all_bytes)
         }
     }
 }
-END_TEST
 
-START_TEST(msg_waitall_returns_the_bytes_before_the_end)
+TEST(msg_waitall_returns_the_bytes_before_the_end)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -284,9 +277,8 @@ START_TEST(msg_waitall_returns_the_bytes_before_the_end)
         close_idle_fd_pair(fd);
     }
 }
-END_TEST
 
-START_TEST(msg_waitall_returns_the_bytes_before_a_timeout_and_the_next_call_fails)
+TEST(msg_waitall_returns_the_bytes_before_a_timeout_and_the_next_call_fails)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -303,7 +295,6 @@ START_TEST(msg_waitall_returns_the_bytes_before_a_timeout_and_the_next_call_fail
         close_idle_fd_pair(fd);
     }
 }
-END_TEST
 
 typedef struct two_receives {
     receiving first;
@@ -326,7 +317,7 @@ static weft_fiber spin_receive_twice(two_receives *t, int fd)
     return f;
 }
 
-START_TEST(an_error_during_msg_waitall_is_returned_by_the_next_call)
+TEST(an_error_during_msg_waitall_is_returned_by_the_next_call)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -349,9 +340,8 @@ START_TEST(an_error_during_msg_waitall_is_returned_by_the_next_call)
         ck_assert_int_eq(weft_close(fd[0]), 0);
     }
 }
-END_TEST
 
-START_TEST(msg_waitall_does_not_join_messages)
+TEST(msg_waitall_does_not_join_messages)
 {
     static const int types[] = {SOCK_DGRAM, SOCK_SEQPACKET};
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
@@ -371,7 +361,6 @@ START_TEST(msg_waitall_does_not_join_messages)
         }
     }
 }
-END_TEST
 
 typedef struct scattered_receive {
     int fd;
@@ -391,7 +380,7 @@ static weft_value receive_scattered(void *arg)
     return weft_recvmsg(s->fd, &s->header, MSG_WAITALL);
 }
 
-START_TEST(msg_waitall_fills_all_buffers_of_a_message)
+TEST(msg_waitall_fills_all_buffers_of_a_message)
 {
     for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
          mode++) {
@@ -415,10 +404,9 @@ START_TEST(msg_waitall_fills_all_buffers_of_a_message)
         close_idle_fd_pair(fd);
     }
 }
-END_TEST
 
 /* The call returns after the bytes that carry the descriptor. The descriptor is not lost. */
-START_TEST(a_descriptor_ends_a_receive_with_msg_waitall)
+TEST(a_descriptor_ends_a_receive_with_msg_waitall)
 {
     int fd[2];
     char data[8];
@@ -445,27 +433,4 @@ START_TEST(a_descriptor_ends_a_receive_with_msg_waitall)
     ck_assert_int_eq(weft_recv(fd[0], data, 3, MSG_WAITALL), 3);
     ck_assert_mem_eq(data, "xyz", 3);
     close_idle_fd_pair(fd);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &streams_of_each_kind_carry_data_in_both_directions,
-    &datagrams_of_each_kind_carry_the_address_of_their_sender,
-    &the_address_of_a_sender_can_be_omitted_or_truncated,
-    &a_descriptor_is_passed_to_a_waiting_and_to_a_later_receiver,
-    &a_cancelled_receive_loses_no_descriptor,
-    &a_peek_leaves_the_data_in_the_socket,
-    &msg_dontwait_gives_eagain,
-    &msg_waitall_waits_for_all_bytes,
-    &msg_waitall_returns_the_bytes_before_the_end,
-    &msg_waitall_returns_the_bytes_before_a_timeout_and_the_next_call_fails,
-    &an_error_during_msg_waitall_is_returned_by_the_next_call,
-    &msg_waitall_does_not_join_messages,
-    &msg_waitall_fills_all_buffers_of_a_message,
-    &a_descriptor_ends_a_receive_with_msg_waitall,
-};
-
-int main(void)
-{
-    return run_suite("net", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * cancellation.
  */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -154,7 +155,7 @@ static weft_value chunk_everything(void *arg)
 }
 
 /* P69 */
-START_TEST(a_splice_moves_available_bytes_and_returns_0_at_the_end)
+TEST(a_splice_moves_available_bytes_and_returns_0_at_the_end)
 {
     for (int round = 0; round < 2 * KIND_COUNT; round++) {
         int from[2], to[2];
@@ -174,9 +175,8 @@ START_TEST(a_splice_moves_available_bytes_and_returns_0_at_the_end)
         weft_close(to[1]);
     }
 }
-END_TEST
 
-START_TEST(a_splice_waits_for_its_input)
+TEST(a_splice_waits_for_its_input)
 {
     for (int round = 0; round < 2 * KIND_COUNT; round++) {
         int from[2], to[2];
@@ -198,9 +198,8 @@ START_TEST(a_splice_waits_for_its_input)
         weft_close(to[1]);
     }
 }
-END_TEST
 
-START_TEST(a_splice_waits_for_room_in_its_output)
+TEST(a_splice_waits_for_room_in_its_output)
 {
     for (int round = 0; round < 2 * KIND_COUNT; round++) {
         int from[2], to[2];
@@ -222,9 +221,8 @@ START_TEST(a_splice_waits_for_room_in_its_output)
         weft_close(to[1]);
     }
 }
-END_TEST
 
-START_TEST(a_splice_of_a_file_uses_the_given_offsets)
+TEST(a_splice_of_a_file_uses_the_given_offsets)
 {
     int from = open_file(1000, 0), to = open_file(0, 0), fd[2];
     int64_t at = 10, to_at = 0;
@@ -242,10 +240,9 @@ START_TEST(a_splice_of_a_file_uses_the_given_offsets)
     ck_assert_int_eq(weft_splice(-1, NULL, fd[1], NULL, 1, 0), -EBADF);
     ck_assert_int_eq(weft_splice(fd[0], NULL, -1, NULL, 1, 0), -EBADF);
 }
-END_TEST
 
 /* P69 */
-START_TEST(a_tee_leaves_the_bytes_in_the_input)
+TEST(a_tee_leaves_the_bytes_in_the_input)
 {
     for (int round = 0; round < 2; round++) {
         int from[2], to[2];
@@ -265,7 +262,6 @@ START_TEST(a_tee_leaves_the_bytes_in_the_input)
         weft_close(to[1]);
     }
 }
-END_TEST
 
 static weft_value tee_some(void *arg)
 {
@@ -273,7 +269,7 @@ static weft_value tee_some(void *arg)
     return r->result = weft_tee(r->in, r->out, 100, 0);
 }
 
-START_TEST(a_tee_waits_and_can_be_cancelled)
+TEST(a_tee_waits_and_can_be_cancelled)
 {
     int from[2], to[2];
     open_kind(PIPE, from, false);
@@ -289,7 +285,6 @@ START_TEST(a_tee_waits_and_can_be_cancelled)
     ck_assert_uint_eq(queued_bytes(to[0]), 1);
     ck_assert_uint_eq(ops_pending(), 0);
 }
-END_TEST
 
 /* Copy from one stream to another while other fibers write and read. */
 static void copy_between(kind from_kind, kind to_kind, bool is_nonblocking, size_t bytes)
@@ -310,7 +305,7 @@ static void copy_between(kind from_kind, kind to_kind, bool is_nonblocking, size
 }
 
 /* P69 */
-START_TEST(splice_all_moves_all_bytes_between_any_two_kinds)
+TEST(splice_all_moves_all_bytes_between_any_two_kinds)
 {
     const size_t before = open_descriptors();
     for (int from = 0; from < KIND_COUNT; from++)
@@ -322,10 +317,9 @@ START_TEST(splice_all_moves_all_bytes_between_any_two_kinds)
             }
     ck_assert_uint_eq(open_descriptors(), before);
 }
-END_TEST
 
 /* The kernel refuses to splice to a file with O_APPEND. */
-START_TEST(splice_all_copies_from_and_to_files)
+TEST(splice_all_copies_from_and_to_files)
 {
     static const int flags[] = {0, O_APPEND};
     for (size_t i = 0; i < COUNT_OF(flags); i++) {
@@ -357,9 +351,8 @@ START_TEST(splice_all_copies_from_and_to_files)
         close(from);
     }
 }
-END_TEST
 
-START_TEST(splice_all_uses_a_buffer_without_descriptors_for_a_pipe)
+TEST(splice_all_uses_a_buffer_without_descriptors_for_a_pipe)
 {
     int from[2], to[2];
     open_kind(UNIX, from, false);
@@ -382,7 +375,6 @@ START_TEST(splice_all_uses_a_buffer_without_descriptors_for_a_pipe)
     ck_assert_int_eq(weft_await(reader), 0);
     ck_assert_uint_eq(reading.bytes, MIB);
 }
-END_TEST
 
 /* A copy to a reader that does not read. The writer and the copying fiber wait. */
 typedef struct blocked_copy {
@@ -411,7 +403,7 @@ static void start_blocked_copy(blocked_copy *d, weft_fn *fn, kind from, kind to,
 }
 
 /* P69 */
-START_TEST(a_slow_reader_applies_backpressure_to_the_input)
+TEST(a_slow_reader_applies_backpressure_to_the_input)
 {
     blocked_copy d;
     start_blocked_copy(&d, splice_everything, UNIX, UNIX, 4 * MIB);
@@ -425,10 +417,9 @@ START_TEST(a_slow_reader_applies_backpressure_to_the_input)
     ck_assert_int_eq(weft_await(d.writer), 0);
     ck_assert_uint_eq(reading.bytes, 4 * MIB);
 }
-END_TEST
 
 /* P61, P63: the reader continues only after the cancelled call has returned */
-START_TEST(a_cancelled_splice_to_a_reader_that_does_not_read_loses_no_byte)
+TEST(a_cancelled_splice_to_a_reader_that_does_not_read_loses_no_byte)
 {
     static const kind kinds[][2] = {{UNIX, UNIX}, {UNIX, TCP},  {TCP, UNIX},
                                     {TCP, TCP},   {PIPE, UNIX}, {TCP, PIPE}};
@@ -449,9 +440,8 @@ START_TEST(a_cancelled_splice_to_a_reader_that_does_not_read_loses_no_byte)
         ck_assert_uint_eq(ops_pending(), 0);
     }
 }
-END_TEST
 
-START_TEST(an_interrupted_splice_returns_the_value_and_loses_no_byte)
+TEST(an_interrupted_splice_returns_the_value_and_loses_no_byte)
 {
     blocked_copy d;
     start_blocked_copy(&d, splice_everything, UNIX, UNIX, MIB);
@@ -471,7 +461,6 @@ START_TEST(an_interrupted_splice_returns_the_value_and_loses_no_byte)
     ck_assert_int_eq(weft_await(reader), 0);
     ck_assert_uint_eq(reading.bytes, MIB);
 }
-END_TEST
 
 /* Interrupt the copy at random times and repeat it, until the input ends. */
 static weft_value splice_with_timeouts(void *arg)
@@ -486,7 +475,7 @@ static weft_value splice_with_timeouts(void *arg)
 }
 
 /* P61, P63 */
-START_TEST(a_storm_of_cancellations_loses_no_byte)
+TEST(a_storm_of_cancellations_loses_no_byte)
 {
     static const kind kinds[][2] = {{UNIX, UNIX}, {UNIX, TCP},  {TCP, UNIX},
                                     {TCP, TCP},   {PIPE, UNIX}, {TCP, PIPE}};
@@ -508,10 +497,9 @@ START_TEST(a_storm_of_cancellations_loses_no_byte)
         ck_assert_uint_eq(ops_pending(), 0);
     }
 }
-END_TEST
 
 /* P65, T98 */
-START_TEST(closing_either_end_of_a_splice_that_waits_for_input_gives_EBADF)
+TEST(closing_either_end_of_a_splice_that_waits_for_input_gives_EBADF)
 {
     for (int round = 0; round < 2 * KIND_COUNT; round++) {
         int from[2], to[2];
@@ -524,10 +512,9 @@ START_TEST(closing_either_end_of_a_splice_that_waits_for_input_gives_EBADF)
         ck_assert_uint_eq(ops_pending(), 0);
     }
 }
-END_TEST
 
 /* P65, T98 */
-START_TEST(closing_either_end_of_a_splice_that_waits_for_room_gives_EBADF)
+TEST(closing_either_end_of_a_splice_that_waits_for_room_gives_EBADF)
 {
     for (int round = 0; round < 2 * KIND_COUNT; round++) {
         int from[2], to[2];
@@ -542,10 +529,9 @@ START_TEST(closing_either_end_of_a_splice_that_waits_for_room_gives_EBADF)
         ck_assert_uint_eq(ops_pending(), 0);
     }
 }
-END_TEST
 
 /* P65, T98 */
-START_TEST(closing_an_end_of_splice_all_or_splice_chunks_gives_EBADF)
+TEST(closing_an_end_of_splice_all_or_splice_chunks_gives_EBADF)
 {
     static weft_fn *const copies[] = {splice_everything, chunk_everything};
     for (size_t i = 0; i < COUNT_OF(copies); i++) {
@@ -563,10 +549,9 @@ START_TEST(closing_an_end_of_splice_all_or_splice_chunks_gives_EBADF)
         weft_terminate(d.writer, 1);
     }
 }
-END_TEST
 
 /* P65, T98 */
-START_TEST(closing_either_end_of_a_waiting_sendfile_gives_EBADF)
+TEST(closing_either_end_of_a_waiting_sendfile_gives_EBADF)
 {
     for (int round = 0; round < 2 * KIND_COUNT; round++) {
         int to[2];
@@ -579,10 +564,9 @@ START_TEST(closing_either_end_of_a_waiting_sendfile_gives_EBADF)
         ck_assert_uint_eq(ops_pending(), 0);
     }
 }
-END_TEST
 
 /* SIGPIPE would end this process. */
-START_TEST(a_closed_peer_gives_EPIPE_without_a_signal)
+TEST(a_closed_peer_gives_EPIPE_without_a_signal)
 {
     for (int k = PIPE; k <= UNIX; k++) {
         int from[2], to[2];
@@ -610,7 +594,6 @@ START_TEST(a_closed_peer_gives_EPIPE_without_a_signal)
     sigpending(&pending);
     ck_assert_int_eq(sigismember(&pending, SIGPIPE), 0);
 }
-END_TEST
 
 #define CHUNK 8
 
@@ -645,7 +628,7 @@ static void check_chunks(int fd_in, int fd_out, int fd_read, size_t bytes)
 }
 
 /* P69 */
-START_TEST(chunks_are_written_exactly_in_their_format)
+TEST(chunks_are_written_exactly_in_their_format)
 {
     static const size_t sizes[] = {0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK};
     const size_t before = open_descriptors();
@@ -668,9 +651,8 @@ START_TEST(chunks_are_written_exactly_in_their_format)
             }
     ck_assert_uint_eq(open_descriptors(), before);
 }
-END_TEST
 
-START_TEST(chunks_can_be_written_to_a_file_with_O_APPEND)
+TEST(chunks_can_be_written_to_a_file_with_O_APPEND)
 {
     int from[2], to = open_file(0, O_APPEND);
     open_kind(UNIX, from, false);
@@ -678,17 +660,15 @@ START_TEST(chunks_can_be_written_to_a_file_with_O_APPEND)
     ck_assert_int_eq(write_and_close(&writing), 0);
     check_chunks(from[0], to, to, 3 * CHUNK + 1);
 }
-END_TEST
 
-START_TEST(chunks_without_a_format_are_the_plain_bytes)
+TEST(chunks_without_a_format_are_the_plain_bytes)
 {
     int from = open_file(40000, 0), to = open_file(0, 0);
     ck_assert_int_eq(weft_splice_chunks(from, to, &(weft_chunk_format){0}), 40000);
     check_file(to, 40000);
 }
-END_TEST
 
-START_TEST(chunks_may_be_large)
+TEST(chunks_may_be_large)
 {
     int from = open_file(MIB, 0), to = open_file(0, 0);
     weft_chunk_format format = {.chunk_prefix = "%%%zX;", .chunk_bytes_max = MIB / 2};
@@ -698,9 +678,8 @@ START_TEST(chunks_may_be_large)
     ck_assert_str_eq(text, "%80000;");
     ck_assert_int_eq(lseek(to, 0, SEEK_END), (off_t)MIB + 14);
 }
-END_TEST
 
-START_TEST(an_invalid_format_is_refused_before_anything_is_written)
+TEST(an_invalid_format_is_refused_before_anything_is_written)
 {
     static const char *const wrong[] = {"",     "%",     "%d",      "%s",    "%zd", "%z",
                                         "%zu%", "100%%", "%zu %zx", "%n%zu", "%4zu"};
@@ -720,7 +699,6 @@ START_TEST(an_invalid_format_is_refused_before_anything_is_written)
     ck_assert_any_error(-EMSGSIZE);
     ck_assert_int_eq(lseek(to, 0, SEEK_END), 1 + 1 + 253 + 10);
 }
-END_TEST
 
 /*
  * Decode the chunks while they arrive. A stream that breaks off inside a chunk cannot be decoded.
@@ -758,7 +736,7 @@ static weft_value chunk_with_timeouts(void *arg)
     return n < 0 ? n : 0;
 }
 
-START_TEST(a_cancelled_copy_completes_its_current_chunk)
+TEST(a_cancelled_copy_completes_its_current_chunk)
 {
     for (int k = 0; k < KIND_COUNT; k++) {
         int from[2], to[2];
@@ -776,7 +754,6 @@ START_TEST(a_cancelled_copy_completes_its_current_chunk)
         ck_assert_uint_eq(reading.bytes, 2 * MIB);
     }
 }
-END_TEST
 
 /* Send a file from offset at to a stream of this kind. Assert the received bytes. */
 static void send_file_to(kind k, int file, off_t at, size_t bytes, size_t expected,
@@ -814,7 +791,7 @@ static const struct {
     {MIB, 0, 131073, 131073},
 };
 
-START_TEST(a_file_is_sent_from_its_offset_or_its_position)
+TEST(a_file_is_sent_from_its_offset_or_its_position)
 {
     for (size_t i = 0; i < COUNT_OF(send_cases); i++) {
         int file = open_file(send_cases[i].file, 0);
@@ -826,9 +803,8 @@ START_TEST(a_file_is_sent_from_its_offset_or_its_position)
     }
     ck_assert_uint_eq(ops_pending(), 0);
 }
-END_TEST
 
-START_TEST(a_file_is_sent_to_a_file)
+TEST(a_file_is_sent_to_a_file)
 {
     static const int flags[] = {0, O_APPEND};
     int from = open_file(MIB, 0);
@@ -841,9 +817,8 @@ START_TEST(a_file_is_sent_to_a_file)
         close(to);
     }
 }
-END_TEST
 
-START_TEST(a_file_that_is_not_in_memory_can_be_sent)
+TEST(a_file_that_is_not_in_memory_can_be_sent)
 {
     int file = open_file(MIB, 0);
     ck_assert_int_eq(fsync(file), 0);
@@ -852,9 +827,8 @@ START_TEST(a_file_that_is_not_in_memory_can_be_sent)
         send_file_to((kind)k, file, 0, MIB, MIB, k % 2);
     }
 }
-END_TEST
 
-START_TEST(sendfile_refuses_an_input_that_is_not_a_file)
+TEST(sendfile_refuses_an_input_that_is_not_a_file)
 {
     int fd[2];
     off_t negative = -1;
@@ -866,10 +840,9 @@ START_TEST(sendfile_refuses_an_input_that_is_not_a_file)
     ck_assert_int_eq(weft_sendfile(fd[1], file, &negative, 1), -EINVAL);
     ck_assert_int_eq(lseek(file, 0, SEEK_CUR), 0);
 }
-END_TEST
 
 /* P61, P63: nothing is read before the cancelled call has returned */
-START_TEST(the_offset_of_a_cancelled_sendfile_equals_the_sent_bytes)
+TEST(the_offset_of_a_cancelled_sendfile_equals_the_sent_bytes)
 {
     for (int round = 0; round < 2 * KIND_COUNT; round++) {
         int to[2];
@@ -892,7 +865,6 @@ START_TEST(the_offset_of_a_cancelled_sendfile_equals_the_sent_bytes)
         close(file);
     }
 }
-END_TEST
 
 static weft_value send_with_timeouts(void *arg)
 {
@@ -911,7 +883,7 @@ static weft_value send_with_timeouts(void *arg)
 }
 
 /* P61, P63 */
-START_TEST(a_file_is_sent_completely_in_a_storm_of_cancellations)
+TEST(a_file_is_sent_completely_in_a_storm_of_cancellations)
 {
     for (int k = 0; k < KIND_COUNT; k++) {
         int to[2];
@@ -926,42 +898,4 @@ START_TEST(a_file_is_sent_completely_in_a_storm_of_cancellations)
         ck_assert_uint_eq(reading.bytes, 4 * MIB);
         close(r.in);
     }
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_splice_moves_available_bytes_and_returns_0_at_the_end,
-        &a_splice_waits_for_its_input,
-        &a_splice_waits_for_room_in_its_output,
-        &a_splice_of_a_file_uses_the_given_offsets,
-        &a_tee_leaves_the_bytes_in_the_input,
-        &a_tee_waits_and_can_be_cancelled,
-        &splice_all_moves_all_bytes_between_any_two_kinds,
-        &splice_all_copies_from_and_to_files,
-        &splice_all_uses_a_buffer_without_descriptors_for_a_pipe,
-        &a_slow_reader_applies_backpressure_to_the_input,
-        &a_cancelled_splice_to_a_reader_that_does_not_read_loses_no_byte,
-        &an_interrupted_splice_returns_the_value_and_loses_no_byte,
-        &a_storm_of_cancellations_loses_no_byte,
-        &closing_either_end_of_a_splice_that_waits_for_input_gives_EBADF,
-        &closing_either_end_of_a_splice_that_waits_for_room_gives_EBADF,
-        &closing_an_end_of_splice_all_or_splice_chunks_gives_EBADF,
-        &closing_either_end_of_a_waiting_sendfile_gives_EBADF,
-        &a_closed_peer_gives_EPIPE_without_a_signal,
-        &chunks_are_written_exactly_in_their_format,
-        &chunks_can_be_written_to_a_file_with_O_APPEND,
-        &chunks_without_a_format_are_the_plain_bytes,
-        &chunks_may_be_large,
-        &an_invalid_format_is_refused_before_anything_is_written,
-        &a_cancelled_copy_completes_its_current_chunk,
-        &a_file_is_sent_from_its_offset_or_its_position,
-        &a_file_is_sent_to_a_file,
-        &a_file_that_is_not_in_memory_can_be_sent,
-        &sendfile_refuses_an_input_that_is_not_a_file,
-        &the_offset_of_a_cancelled_sendfile_equals_the_sent_bytes,
-        &a_file_is_sent_completely_in_a_storm_of_cancellations,
-    };
-    return run_suite("splice", tests, COUNT_OF(tests));
 }

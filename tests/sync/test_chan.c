@@ -1,4 +1,5 @@
 /* Channels: order, waiting on both sides, closing, and cancelled or interrupted waiters. */
+#include "support/suite.h"
 #include "support/support.h"
 
 /* The channel of the current test. */
@@ -50,7 +51,7 @@ static void assert_idle_then_free(void)
 }
 
 /* DESIGN 4 */
-START_TEST(calls_that_need_not_wait_do_not_switch)
+TEST(calls_that_need_not_wait_do_not_switch)
 {
     chan = weft_chan_new(2);
     weft_spin(mark_and_return, "switched");
@@ -62,10 +63,9 @@ START_TEST(calls_that_need_not_wait_do_not_switch)
     weft_chan_free(chan);
     weft_chan_free(NULL);
 }
-END_TEST
 
 /* T66 */
-START_TEST(a_channel_reports_its_count_and_its_capacity)
+TEST(a_channel_reports_its_count_and_its_capacity)
 {
     chan = weft_chan_new(1);
     ck_assert_uint_eq(weft_chan_cap(chan), 1);
@@ -82,10 +82,9 @@ START_TEST(a_channel_reports_its_count_and_its_capacity)
     ck_assert(weft_chan_is_empty(chan) && weft_chan_is_full(chan));
     weft_chan_free(chan);
 }
-END_TEST
 
 /* T67 */
-START_TEST(with_a_timeout_of_0_a_send_fails_on_a_full_channel_and_succeeds_with_room)
+TEST(with_a_timeout_of_0_a_send_fails_on_a_full_channel_and_succeeds_with_room)
 {
     chan = weft_chan_new(1);
     int rc = 1;
@@ -99,10 +98,9 @@ START_TEST(with_a_timeout_of_0_a_send_fails_on_a_full_channel_and_succeeds_with_
     ck_assert_int_eq(weft_chan_try_recv(chan), -EAGAIN);
     assert_idle_then_free();
 }
-END_TEST
 
 /* T78 */
-START_TEST(an_invalid_timeout_is_refused_before_anything_is_sent)
+TEST(an_invalid_timeout_is_refused_before_anything_is_sent)
 {
     chan = weft_chan_new(1);
     weft_scope scope;
@@ -116,10 +114,9 @@ START_TEST(an_invalid_timeout_is_refused_before_anything_is_sent)
     ck_assert_uint_eq(weft_chan_count(chan), 0);
     assert_idle_then_free();
 }
-END_TEST
 
 /* API: weft_chan_send */
-START_TEST(an_error_code_cannot_be_sent_but_other_negative_numbers_can)
+TEST(an_error_code_cannot_be_sent_but_other_negative_numbers_can)
 {
     chan = weft_chan_new(2);
     ck_assert_int_eq(weft_chan_send(chan, -EIO), -EINVAL);
@@ -132,9 +129,8 @@ START_TEST(an_error_code_cannot_be_sent_but_other_negative_numbers_can)
     ck_assert_int_eq(weft_chan_recv(chan), INTPTR_MIN);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(creating_a_channel_too_large_for_memory_fails)
+TEST(creating_a_channel_too_large_for_memory_fails)
 {
     ck_assert_ptr_null(weft_chan_new(SIZE_MAX));
     ck_assert_any_error(-ENOMEM);
@@ -144,10 +140,9 @@ START_TEST(creating_a_channel_too_large_for_memory_fails)
     ck_assert_ptr_null(weft__chan_new_of(SIZE_MAX / 2, 3));
     ck_assert_any_error(-ENOMEM);
 }
-END_TEST
 
 /* T40 */
-START_TEST(in_a_cancelled_fiber_calls_that_would_wait_fail_at_once)
+TEST(in_a_cancelled_fiber_calls_that_would_wait_fail_at_once)
 {
     fill_new_chan(1);
     weft_chan *empty = weft_chan_new(1), *rendezvous = weft_chan_new(0);
@@ -164,10 +159,9 @@ START_TEST(in_a_cancelled_fiber_calls_that_would_wait_fail_at_once)
     weft_chan_free(empty);
     weft_chan_free(chan);
 }
-END_TEST
 
 /* T41 */
-START_TEST(a_cancelled_fiber_can_still_receive_buffered_values_and_send_if_there_is_room)
+TEST(a_cancelled_fiber_can_still_receive_buffered_values_and_send_if_there_is_room)
 {
     fill_new_chan(1);
     weft_chan *rendezvous = weft_chan_new(0);
@@ -184,10 +178,9 @@ START_TEST(a_cancelled_fiber_can_still_receive_buffered_values_and_send_if_there
     weft_chan_free(rendezvous);
     assert_idle_then_free();
 }
-END_TEST
 
 /* API: weft_chan_recv */
-START_TEST(receivers_wake_in_fifo_order)
+TEST(receivers_wake_in_fifo_order)
 {
     for (size_t cap = 0; cap < 3; cap++) {
         chan = weft_chan_new(cap);
@@ -203,10 +196,9 @@ START_TEST(receivers_wake_in_fifo_order)
         assert_idle_then_free();
     }
 }
-END_TEST
 
 /* T72 */
-START_TEST(senders_wake_in_fifo_order_behind_the_buffered_values)
+TEST(senders_wake_in_fifo_order_behind_the_buffered_values)
 {
     for (size_t cap = 0; cap < 4; cap++) {
         fill_new_chan(cap);
@@ -221,9 +213,8 @@ START_TEST(senders_wake_in_fifo_order_behind_the_buffered_values)
         assert_idle_then_free();
     }
 }
-END_TEST
 
-START_TEST(a_cancelled_waiter_does_not_change_the_order_of_the_others)
+TEST(a_cancelled_waiter_does_not_change_the_order_of_the_others)
 {
     for (int cancelled = 0; cancelled < 3; cancelled++) {
         chan = weft_chan_new(0);
@@ -245,7 +236,6 @@ START_TEST(a_cancelled_waiter_does_not_change_the_order_of_the_others)
         assert_idle_then_free();
     }
 }
-END_TEST
 
 /* The results of a fiber's channel call and of its next call. */
 static weft_value call_result, next_result;
@@ -274,7 +264,7 @@ static weft_fiber spin_chan_waiter(weft_fn *fn)
 }
 
 /* T41, DESIGN 4 */
-START_TEST(a_receiver_cancelled_after_it_was_woken_gets_the_value)
+TEST(a_receiver_cancelled_after_it_was_woken_gets_the_value)
 {
     for (size_t cap = 0; cap < 2; cap++) {
         chan = weft_chan_new(cap);
@@ -288,9 +278,8 @@ START_TEST(a_receiver_cancelled_after_it_was_woken_gets_the_value)
         assert_idle_then_free();
     }
 }
-END_TEST
 
-START_TEST(a_receiver_cancelled_before_it_is_woken_leaves_the_value_to_others)
+TEST(a_receiver_cancelled_before_it_is_woken_leaves_the_value_to_others)
 {
     for (size_t cap = 0; cap < 2; cap++) {
         chan = weft_chan_new(cap);
@@ -303,9 +292,8 @@ START_TEST(a_receiver_cancelled_before_it_is_woken_leaves_the_value_to_others)
         assert_idle_then_free();
     }
 }
-END_TEST
 
-START_TEST(a_sender_cancelled_after_it_was_woken_has_sent)
+TEST(a_sender_cancelled_after_it_was_woken_has_sent)
 {
     for (size_t cap = 0; cap < 2; cap++) {
         fill_new_chan(cap);
@@ -319,9 +307,8 @@ START_TEST(a_sender_cancelled_after_it_was_woken_has_sent)
         assert_idle_then_free();
     }
 }
-END_TEST
 
-START_TEST(a_sender_cancelled_before_it_is_woken_has_not_sent)
+TEST(a_sender_cancelled_before_it_is_woken_has_not_sent)
 {
     for (size_t cap = 0; cap < 2; cap++) {
         fill_new_chan(cap);
@@ -334,9 +321,8 @@ START_TEST(a_sender_cancelled_before_it_is_woken_has_not_sent)
         assert_idle_then_free();
     }
 }
-END_TEST
 
-START_TEST(an_interrupted_call_returns_the_interrupt_value_and_has_no_effect)
+TEST(an_interrupted_call_returns_the_interrupt_value_and_has_no_effect)
 {
     chan = weft_chan_new(0);
     weft_fiber f = spin_chan_waiter(recv_then_snooze);
@@ -354,9 +340,8 @@ START_TEST(an_interrupted_call_returns_the_interrupt_value_and_has_no_effect)
     ck_assert_int_eq(next_result, 0);
     assert_idle_then_free();
 }
-END_TEST
 
-START_TEST(a_wait_that_times_out_receives_and_sends_nothing)
+TEST(a_wait_that_times_out_receives_and_sends_nothing)
 {
     chan = weft_chan_new(0);
     double begin = weft_now();
@@ -375,7 +360,6 @@ START_TEST(a_wait_that_times_out_receives_and_sends_nothing)
     ck_assert_int_eq(weft_chan_try_recv(chan), -EAGAIN);
     assert_idle_then_free();
 }
-END_TEST
 
 static weft_value send_ten_in_time(void *arg)
 {
@@ -392,7 +376,7 @@ static weft_value send_ten_in_time(void *arg)
 }
 
 /* T68 */
-START_TEST(timed_sends_succeed_while_a_fiber_receives)
+TEST(timed_sends_succeed_while_a_fiber_receives)
 {
     for (size_t cap = 0; cap < 3; cap++) {
         chan = weft_chan_new(cap);
@@ -412,7 +396,6 @@ START_TEST(timed_sends_succeed_while_a_fiber_receives)
         assert_idle_then_free();
     }
 }
-END_TEST
 
 static unsigned char seen[16];
 
@@ -427,7 +410,7 @@ static weft_value count_received(void *arg)
 }
 
 /* T69 */
-START_TEST(with_two_consumers_each_of_sixteen_messages_arrives_once)
+TEST(with_two_consumers_each_of_sixteen_messages_arrives_once)
 {
     for (size_t cap = 0; cap < 3; cap++) {
         memset(seen, 0, sizeof seen);
@@ -447,10 +430,9 @@ START_TEST(with_two_consumers_each_of_sixteen_messages_arrives_once)
         weft_chan_free(chan);
     }
 }
-END_TEST
 
 /* T74, P52 */
-START_TEST(a_closed_channel_delivers_its_buffered_values_and_then_fails_with_epipe)
+TEST(a_closed_channel_delivers_its_buffered_values_and_then_fails_with_epipe)
 {
     fill_new_chan(2);
     weft_fiber f[3];
@@ -469,10 +451,9 @@ START_TEST(a_closed_channel_delivers_its_buffered_values_and_then_fails_with_epi
         ck_assert_int_eq(weft_await(f[i]), -EPIPE);
     weft_chan_free(chan);
 }
-END_TEST
 
 /* T75 */
-START_TEST(closing_a_rendezvous_wakes_waiters_and_later_calls_fail_at_once)
+TEST(closing_a_rendezvous_wakes_waiters_and_later_calls_fail_at_once)
 {
     weft_fiber f[3];
     for (int side = 0; side < 2; side++) {
@@ -493,10 +474,9 @@ START_TEST(closing_a_rendezvous_wakes_waiters_and_later_calls_fail_at_once)
         trail[0] = '\0';
     }
 }
-END_TEST
 
 /* T73, T76 */
-START_TEST(freeing_a_channel_wakes_waiters_that_run_only_afterwards)
+TEST(freeing_a_channel_wakes_waiters_that_run_only_afterwards)
 {
     weft_fiber f[3];
     for (int side = 0; side < 2; side++) {
@@ -511,35 +491,4 @@ START_TEST(freeing_a_channel_wakes_waiters_that_run_only_afterwards)
         for (int i = 0; i < 3; i++)
             ck_assert_int_eq(weft_await(f[i]), i == 1 ? -ECANCELED : -EPIPE);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &calls_that_need_not_wait_do_not_switch,
-    &a_channel_reports_its_count_and_its_capacity,
-    &with_a_timeout_of_0_a_send_fails_on_a_full_channel_and_succeeds_with_room,
-    &an_invalid_timeout_is_refused_before_anything_is_sent,
-    &an_error_code_cannot_be_sent_but_other_negative_numbers_can,
-    &creating_a_channel_too_large_for_memory_fails,
-    &in_a_cancelled_fiber_calls_that_would_wait_fail_at_once,
-    &a_cancelled_fiber_can_still_receive_buffered_values_and_send_if_there_is_room,
-    &receivers_wake_in_fifo_order,
-    &senders_wake_in_fifo_order_behind_the_buffered_values,
-    &a_cancelled_waiter_does_not_change_the_order_of_the_others,
-    &a_receiver_cancelled_after_it_was_woken_gets_the_value,
-    &a_receiver_cancelled_before_it_is_woken_leaves_the_value_to_others,
-    &a_sender_cancelled_after_it_was_woken_has_sent,
-    &a_sender_cancelled_before_it_is_woken_has_not_sent,
-    &an_interrupted_call_returns_the_interrupt_value_and_has_no_effect,
-    &a_wait_that_times_out_receives_and_sends_nothing,
-    &timed_sends_succeed_while_a_fiber_receives,
-    &with_two_consumers_each_of_sixteen_messages_arrives_once,
-    &a_closed_channel_delivers_its_buffered_values_and_then_fails_with_epipe,
-    &closing_a_rendezvous_wakes_waiters_and_later_calls_fail_at_once,
-    &freeing_a_channel_wakes_waiters_that_run_only_afterwards,
-};
-
-int main(void)
-{
-    return run_suite("chan", tests, COUNT_OF(tests));
 }

@@ -1,4 +1,5 @@
 /* Conditions: which waiters are woken, and that a waiter returns with its mutex. */
+#include "support/suite.h"
 #include "support/support.h"
 
 static weft_mutex mutex;
@@ -49,7 +50,7 @@ static void assert_mutex_is_free(void)
 }
 
 /* T60 */
-START_TEST(a_signal_without_waiters_is_not_remembered)
+TEST(a_signal_without_waiters_is_not_remembered)
 {
     ck_assert_int_eq(weft_cond_signal(&cond), 0);
     ck_assert_int_eq(weft_cond_broadcast(&cond), 0);
@@ -61,10 +62,9 @@ START_TEST(a_signal_without_waiters_is_not_remembered)
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
 }
-END_TEST
 
 /* T58, T59, P55 */
-START_TEST(a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order)
+TEST(a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order)
 {
     weft_spin(wait_and_mark, "a");
     weft_spin(wait_and_mark, "b");
@@ -80,9 +80,8 @@ START_TEST(a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order)
     ck_assert_trail("abcd");
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(a_wait_releases_the_mutex_and_acquires_it_again)
+TEST(a_wait_releases_the_mutex_and_acquires_it_again)
 {
     weft_fiber f = spin_waiting(wait_and_hold, NULL);
     ck_assert_uint_eq(weft_mutex_owner(&mutex), 0);
@@ -95,7 +94,6 @@ START_TEST(a_wait_releases_the_mutex_and_acquires_it_again)
     ck_assert_int_eq(weft_await(f), 3);
     assert_mutex_is_free();
 }
-END_TEST
 
 static weft_value lock_and_signal(void *arg)
 {
@@ -105,7 +103,7 @@ static weft_value lock_and_signal(void *arg)
     return weft_mutex_unlock(&mutex);
 }
 
-START_TEST(a_wait_hands_the_mutex_to_its_next_waiter)
+TEST(a_wait_hands_the_mutex_to_its_next_waiter)
 {
     weft_mutex_lock(&mutex);
     spin_waiting(lock_and_signal, "s");
@@ -113,9 +111,8 @@ START_TEST(a_wait_hands_the_mutex_to_its_next_waiter)
     ck_assert_trail("s");
     ck_assert_uint_eq(weft_mutex_owner(&mutex), weft_self());
 }
-END_TEST
 
-START_TEST(a_waiter_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_free)
+TEST(a_waiter_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_free)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -134,9 +131,8 @@ START_TEST(a_waiter_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_
     ck_assert_trail("ab");
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(a_signalled_waiter_queues_behind_the_waiters_of_the_mutex)
+TEST(a_signalled_waiter_queues_behind_the_waiters_of_the_mutex)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_mutex_lock(&mutex);
@@ -149,10 +145,9 @@ START_TEST(a_signalled_waiter_queues_behind_the_waiters_of_the_mutex)
     weft_schedule(f, 1);
     ck_assert_int_eq(weft_await(a), 0);
 }
-END_TEST
 
 /* T61 */
-START_TEST(waiting_without_the_mutex_is_refused)
+TEST(waiting_without_the_mutex_is_refused)
 {
     ck_assert_int_eq(weft_cond_wait(&cond, &mutex), -EPERM);
     ck_assert_any_error(-EPERM);
@@ -162,10 +157,9 @@ START_TEST(waiting_without_the_mutex_is_refused)
     weft_schedule(f, 1);
     ck_assert_int_eq(weft_await(f), 1);
 }
-END_TEST
 
 /* T57, T40, T42 */
-START_TEST(a_cancelled_fiber_is_refused_before_it_releases_the_mutex)
+TEST(a_cancelled_fiber_is_refused_before_it_releases_the_mutex)
 {
     weft_mutex_lock(&mutex);
     weft_fiber f = spin_waiting(hold_mutex, NULL);
@@ -185,10 +179,9 @@ START_TEST(a_cancelled_fiber_is_refused_before_it_releases_the_mutex)
     weft_mutex_unlock(&mutex);
     ck_assert_uint_eq(weft_mutex_owner(&mutex), f);
 }
-END_TEST
 
 /* P55 */
-START_TEST(a_wait_that_times_out_returns_with_the_mutex)
+TEST(a_wait_that_times_out_returns_with_the_mutex)
 {
     weft_mutex_lock(&mutex);
     int rc;
@@ -200,10 +193,9 @@ START_TEST(a_wait_that_times_out_returns_with_the_mutex)
     ck_assert_int_eq(weft_cond_signal(&cond), 0);
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
 }
-END_TEST
 
 /* P55, T42 */
-START_TEST(a_cancelled_waiter_does_not_consume_the_signal)
+TEST(a_cancelled_waiter_does_not_consume_the_signal)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -214,10 +206,9 @@ START_TEST(a_cancelled_waiter_does_not_consume_the_signal)
     ck_assert_trail("b");
     assert_mutex_is_free();
 }
-END_TEST
 
 /* T62 */
-START_TEST(a_waiter_cancelled_after_it_was_signalled_returns_as_signalled)
+TEST(a_waiter_cancelled_after_it_was_signalled_returns_as_signalled)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -229,10 +220,9 @@ START_TEST(a_waiter_cancelled_after_it_was_signalled_returns_as_signalled)
     ck_assert_int_eq(weft_state_of(b), WEFT_WAITING);
     assert_mutex_is_free();
 }
-END_TEST
 
 /* T62 */
-START_TEST(a_waiter_cancelled_while_it_queues_for_the_mutex_returns_as_signalled)
+TEST(a_waiter_cancelled_while_it_queues_for_the_mutex_returns_as_signalled)
 {
     weft_fiber a = spin_waiting(wait_and_hold, NULL);
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -251,7 +241,6 @@ START_TEST(a_waiter_cancelled_while_it_queues_for_the_mutex_returns_as_signalled
     ck_assert_trail("b");
     assert_mutex_is_free();
 }
-END_TEST
 
 static weft_scope *waiters_scope;
 
@@ -268,7 +257,7 @@ static weft_value wait_in_a_scope(void *arg)
 }
 
 /* T62 */
-START_TEST(a_signal_and_a_timeout_at_the_same_time_have_one_winner)
+TEST(a_signal_and_a_timeout_at_the_same_time_have_one_winner)
 {
     for (int i = 0; i < 50; i++) {
         double wait_s = 0.0001;
@@ -279,10 +268,9 @@ START_TEST(a_signal_and_a_timeout_at_the_same_time_have_one_winner)
         assert_mutex_is_free();
     }
 }
-END_TEST
 
 /* T62 */
-START_TEST(between_a_signal_and_a_cancelled_scope_the_first_wins)
+TEST(between_a_signal_and_a_cancelled_scope_the_first_wins)
 {
     double wait_s = INFINITY;
     weft_fiber f = spin_waiting(wait_in_a_scope, &wait_s);
@@ -295,10 +283,9 @@ START_TEST(between_a_signal_and_a_cancelled_scope_the_first_wins)
     ck_assert_int_eq(weft_await(f), 1);
     assert_mutex_is_free();
 }
-END_TEST
 
 /* P55 */
-START_TEST(a_waiter_cancelled_while_another_fiber_holds_the_mutex_waits_for_it)
+TEST(a_waiter_cancelled_while_another_fiber_holds_the_mutex_waits_for_it)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_mutex_lock(&mutex);
@@ -317,9 +304,8 @@ START_TEST(a_waiter_cancelled_while_another_fiber_holds_the_mutex_waits_for_it)
     ck_assert_trail("");
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(an_interrupted_waiter_returns_the_value_and_has_the_mutex)
+TEST(an_interrupted_waiter_returns_the_value_and_has_the_mutex)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -334,9 +320,8 @@ START_TEST(an_interrupted_waiter_returns_the_value_and_has_the_mutex)
     ck_assert_trail("");
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(an_error_raised_in_a_waiter_arrives_with_its_message_and_the_mutex)
+TEST(an_error_raised_in_a_waiter_arrives_with_its_message_and_the_mutex)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_mutex_lock(&mutex);
@@ -349,9 +334,8 @@ START_TEST(an_error_raised_in_a_waiter_arrives_with_its_message_and_the_mutex)
     ck_assert_int_eq(weft_cond_signal(&cond), 0);
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(a_parked_fiber_is_signalled)
+TEST(a_parked_fiber_is_signalled)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -366,16 +350,14 @@ START_TEST(a_parked_fiber_is_signalled)
     ck_assert_int_eq(weft_await(b), 0);
     ck_assert_trail("ab");
 }
-END_TEST
 
-START_TEST(a_fiber_stopped_before_it_ran_does_not_wait)
+TEST(a_fiber_stopped_before_it_ran_does_not_wait)
 {
     weft_fiber f = weft_spin(wait_and_mark, "x");
     weft_stop(f, 2);
     ck_assert_int_eq(weft_await(f), 2);
     ck_assert_int_eq(weft_cond_signal(&cond), 0);
 }
-END_TEST
 
 static weft_mutex others[2];
 
@@ -388,7 +370,7 @@ static weft_value wait_with_own_mutex(void *arg)
     return weft_mutex_unlock(own);
 }
 
-START_TEST(each_waiter_returns_with_its_own_mutex)
+TEST(each_waiter_returns_with_its_own_mutex)
 {
     weft_fiber f = spin_waiting(wait_with_own_mutex, &others[0]);
     weft_fiber g = spin_waiting(wait_with_own_mutex, &others[1]);
@@ -404,7 +386,6 @@ START_TEST(each_waiter_returns_with_its_own_mutex)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_trail("1m0");
 }
-END_TEST
 
 static weft_value wait_without_mutex(void *arg)
 {
@@ -414,7 +395,7 @@ static weft_value wait_without_mutex(void *arg)
     return rc;
 }
 
-START_TEST(a_wait_without_a_mutex_is_allowed)
+TEST(a_wait_without_a_mutex_is_allowed)
 {
     weft_fiber a = spin_waiting(wait_without_mutex, "a");
     weft_fiber b = spin_waiting(wait_without_mutex, "b");
@@ -428,9 +409,8 @@ START_TEST(a_wait_without_a_mutex_is_allowed)
     let_run();
     ck_assert_trail("bc");
 }
-END_TEST
 
-START_TEST(waiters_queued_for_the_mutex_of_a_dead_holder_get_eownerdead)
+TEST(waiters_queued_for_the_mutex_of_a_dead_holder_get_eownerdead)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -445,9 +425,8 @@ START_TEST(waiters_queued_for_the_mutex_of_a_dead_holder_get_eownerdead)
     ck_assert_int_eq(weft_await(b), 0);
     ck_assert_trail("b");
 }
-END_TEST
 
-START_TEST(signalled_waiters_get_eownerdead_if_the_holder_of_the_mutex_is_dead)
+TEST(signalled_waiters_get_eownerdead_if_the_holder_of_the_mutex_is_dead)
 {
     weft_fiber a = spin_waiting(wait_and_mark, "a");
     weft_fiber b = spin_waiting(wait_and_mark, "b");
@@ -465,7 +444,6 @@ START_TEST(signalled_waiters_get_eownerdead_if_the_holder_of_the_mutex_is_dead)
     ck_assert_int_eq(weft_cond_wait(&cond, &mutex), -EOWNERDEAD);
     ck_assert_trail("");
 }
-END_TEST
 
 /* A queue of at most ten items. */
 static int stored, produced, consumed;
@@ -503,7 +481,7 @@ static weft_value consume(void *arg)
     return 0;
 }
 
-START_TEST(no_signal_is_lost_between_many_producers_and_consumers)
+TEST(no_signal_is_lost_between_many_producers_and_consumers)
 {
     for (int i = 0; i < 50; i++) {
         ck_assert_int_eq(weft_go(consume, NULL), 0);
@@ -514,7 +492,6 @@ START_TEST(no_signal_is_lost_between_many_producers_and_consumers)
     ck_assert_int_eq(consumed, 5000);
     assert_mutex_is_free();
 }
-END_TEST
 
 /* Return 0 whatever the state of the mutex is. */
 static weft_value wait_quietly(void *arg)
@@ -554,17 +531,15 @@ static int wait_cond_while_a_child_exits(void)
     return 0;
 }
 
-START_TEST(main_may_end_with_a_mutex_for_which_others_queue)
+TEST(main_may_end_with_a_mutex_for_which_others_queue)
 {
     ck_assert_quiet(run_apart(end_main_with_the_mutex), 0);
 }
-END_TEST
 
-START_TEST(a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues)
+TEST(a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues)
 {
     ck_assert_quiet(run_apart(wait_cond_while_a_child_exits), 3);
 }
-END_TEST
 
 static weft_value signal_and_hold(void *arg)
 {
@@ -585,45 +560,9 @@ static int wait_in_deadlock(void)
     return weft_await(f) == 0 && weft_mutex_owner(&mutex) == 0 ? 7 : 2;
 }
 
-START_TEST(a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex)
+TEST(a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex)
 {
     const outcome *o = run_apart(wait_in_deadlock);
     ck_assert_int_eq(o->status, 7);
     assert_printed(o, "the mutex of a condition variable");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_signal_without_waiters_is_not_remembered,
-    &a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order,
-    &a_wait_releases_the_mutex_and_acquires_it_again,
-    &a_wait_hands_the_mutex_to_its_next_waiter,
-    &a_waiter_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_free,
-    &a_signalled_waiter_queues_behind_the_waiters_of_the_mutex,
-    &waiting_without_the_mutex_is_refused,
-    &a_cancelled_fiber_is_refused_before_it_releases_the_mutex,
-    &a_wait_that_times_out_returns_with_the_mutex,
-    &a_cancelled_waiter_does_not_consume_the_signal,
-    &a_waiter_cancelled_after_it_was_signalled_returns_as_signalled,
-    &a_waiter_cancelled_while_it_queues_for_the_mutex_returns_as_signalled,
-    &a_signal_and_a_timeout_at_the_same_time_have_one_winner,
-    &between_a_signal_and_a_cancelled_scope_the_first_wins,
-    &a_waiter_cancelled_while_another_fiber_holds_the_mutex_waits_for_it,
-    &an_interrupted_waiter_returns_the_value_and_has_the_mutex,
-    &an_error_raised_in_a_waiter_arrives_with_its_message_and_the_mutex,
-    &a_parked_fiber_is_signalled,
-    &a_fiber_stopped_before_it_ran_does_not_wait,
-    &each_waiter_returns_with_its_own_mutex,
-    &a_wait_without_a_mutex_is_allowed,
-    &waiters_queued_for_the_mutex_of_a_dead_holder_get_eownerdead,
-    &signalled_waiters_get_eownerdead_if_the_holder_of_the_mutex_is_dead,
-    &no_signal_is_lost_between_many_producers_and_consumers,
-    &main_may_end_with_a_mutex_for_which_others_queue,
-    &a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues,
-    &a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex,
-};
-
-int main(void)
-{
-    return run_suite("cond", tests, COUNT_OF(tests));
 }

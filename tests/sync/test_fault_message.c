@@ -3,6 +3,7 @@
  * call has its full effect or none.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -29,11 +30,10 @@ static bool use_channels(void)
     return is_done;
 }
 
-START_TEST(creating_a_channel_fails_or_the_channel_never_runs_out_of_memory)
+TEST(creating_a_channel_fails_or_the_channel_never_runs_out_of_memory)
 {
     fail_each_call(use_channels);
 }
-END_TEST
 
 static weft_chan *shared;
 
@@ -78,11 +78,10 @@ static bool use_shared_channel(void)
     return is_done;
 }
 
-START_TEST(a_receiver_that_cannot_wait_in_a_shared_channel_receives_nothing)
+TEST(a_receiver_that_cannot_wait_in_a_shared_channel_receives_nothing)
 {
     fail_each_call(use_shared_channel);
 }
-END_TEST
 
 static weft_queue *queue;
 
@@ -137,11 +136,10 @@ static bool use_queues(void)
     return is_done && n == 100;
 }
 
-START_TEST(a_push_without_memory_changes_nothing)
+TEST(a_push_without_memory_changes_nothing)
 {
     fail_each_call(use_queues);
 }
-END_TEST
 
 static bool tell_self(void)
 {
@@ -163,11 +161,10 @@ static bool tell_self(void)
     return is_done;
 }
 
-START_TEST(a_message_is_delivered_or_refused)
+TEST(a_message_is_delivered_or_refused)
 {
     fail_each_call(tell_self);
 }
-END_TEST
 
 /* The end of a monitored fiber is reported even if memory runs out afterwards. */
 static bool monitor_fibers(void)
@@ -199,11 +196,10 @@ static bool monitor_fibers(void)
     return is_done && others == 2 * COUNT_OF(f);
 }
 
-START_TEST(the_end_of_a_monitored_fiber_is_reported)
+TEST(the_end_of_a_monitored_fiber_is_reported)
 {
     fail_each_call(monitor_fibers);
 }
-END_TEST
 
 static weft_fiber receiver;
 
@@ -249,11 +245,10 @@ static bool tell_from_thread(void)
     return is_done;
 }
 
-START_TEST(messages_told_by_another_thread_arrive)
+TEST(messages_told_by_another_thread_arrive)
 {
     fail_each_call(tell_from_thread);
 }
-END_TEST
 
 /* Return sig if it is pending, 0 if not. Also forward earlier signals to their handlers. */
 static int take_signal(int sig)
@@ -297,22 +292,7 @@ static bool catch_signals(void)
     return is_done;
 }
 
-START_TEST(a_signal_is_caught_or_not_at_all)
+TEST(a_signal_is_caught_or_not_at_all)
 {
     fail_each_call(catch_signals);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &creating_a_channel_fails_or_the_channel_never_runs_out_of_memory,
-        &a_receiver_that_cannot_wait_in_a_shared_channel_receives_nothing,
-        &a_push_without_memory_changes_nothing,
-        &a_message_is_delivered_or_refused,
-        &the_end_of_a_monitored_fiber_is_reported,
-        &messages_told_by_another_thread_arrive,
-        &a_signal_is_caught_or_not_at_all,
-    };
-    return run_suite("fault_message", tests, COUNT_OF(tests));
 }

@@ -1,4 +1,5 @@
 /* Mutexes: ownership and order, cancelled and interrupted waiters, and holders that end. */
+#include "support/suite.h"
 #include "support/support.h"
 
 static weft_mutex mutex;
@@ -41,7 +42,7 @@ static void assert_mutex_is_free(void)
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
 }
 
-START_TEST(a_free_mutex_is_locked_without_a_switch)
+TEST(a_free_mutex_is_locked_without_a_switch)
 {
     weft_spin(mark_and_return, "switched");
     ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
@@ -52,10 +53,9 @@ START_TEST(a_free_mutex_is_locked_without_a_switch)
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
     ck_assert_trail("");
 }
-END_TEST
 
 /* P54 */
-START_TEST(waiters_get_the_mutex_in_fifo_order)
+TEST(waiters_get_the_mutex_in_fifo_order)
 {
     weft_mutex_lock(&mutex);
     weft_spin(lock_and_mark, "a");
@@ -68,10 +68,9 @@ START_TEST(waiters_get_the_mutex_in_fifo_order)
     ck_assert_trail("abc");
     assert_mutex_is_free();
 }
-END_TEST
 
 /* T65 */
-START_TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_a_waiter)
+TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_a_waiter)
 {
     weft_mutex_lock(&mutex);
     weft_fiber f = spin_waiting(lock_and_mark, "a");
@@ -82,10 +81,9 @@ START_TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_a_waiter)
     mark("m");
     ck_assert_trail("am");
 }
-END_TEST
 
 /* P54 */
-START_TEST(locking_a_mutex_twice_is_refused)
+TEST(locking_a_mutex_twice_is_refused)
 {
     weft_mutex_lock(&mutex);
     ck_assert_int_eq(weft_mutex_lock(&mutex), -EDEADLK);
@@ -93,7 +91,6 @@ START_TEST(locking_a_mutex_twice_is_refused)
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0); /* it was locked only once */
     assert_mutex_is_free();
 }
-END_TEST
 
 static weft_value unlock_unowned(void *arg)
 {
@@ -103,7 +100,7 @@ static weft_value unlock_unowned(void *arg)
     return -rc;
 }
 
-START_TEST(only_the_holder_may_unlock)
+TEST(only_the_holder_may_unlock)
 {
     ck_assert_int_eq(weft_mutex_unlock(&mutex), -EPERM);
     weft_mutex_lock(&mutex);
@@ -112,10 +109,9 @@ START_TEST(only_the_holder_may_unlock)
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
     ck_assert_int_eq(weft_mutex_unlock(&mutex), -EPERM);
 }
-END_TEST
 
 /* P54 */
-START_TEST(a_cancelled_waiter_leaves_the_queue)
+TEST(a_cancelled_waiter_leaves_the_queue)
 {
     weft_mutex_lock(&mutex);
     weft_fiber f[] = {spin_waiting(lock_and_mark, "a"), spin_waiting(lock_and_mark, "b"),
@@ -127,9 +123,8 @@ START_TEST(a_cancelled_waiter_leaves_the_queue)
     ck_assert_trail("ac");
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(when_all_waiters_are_cancelled_the_mutex_is_free)
+TEST(when_all_waiters_are_cancelled_the_mutex_is_free)
 {
     weft_mutex_lock(&mutex);
     for (int i = 0; i < 3; i++)
@@ -139,9 +134,8 @@ START_TEST(when_all_waiters_are_cancelled_the_mutex_is_free)
     assert_mutex_is_free();
     ck_assert_trail("");
 }
-END_TEST
 
-START_TEST(a_wait_that_times_out_does_not_lock)
+TEST(a_wait_that_times_out_does_not_lock)
 {
     weft_fiber f = spin_waiting(hold_mutex, NULL);
     int rc;
@@ -155,10 +149,9 @@ START_TEST(a_wait_that_times_out_does_not_lock)
     ck_assert_int_eq(weft_await(f), 3);
     assert_mutex_is_free();
 }
-END_TEST
 
 /* T64 */
-START_TEST(a_negative_timeout_is_refused_and_a_timeout_of_0_expires_at_once)
+TEST(a_negative_timeout_is_refused_and_a_timeout_of_0_expires_at_once)
 {
     weft_fiber f = spin_waiting(hold_mutex, NULL);
     int rc = 0;
@@ -174,9 +167,8 @@ START_TEST(a_negative_timeout_is_refused_and_a_timeout_of_0_expires_at_once)
     ck_assert_trail("");
     ck_assert_uint_eq(weft_mutex_owner(&mutex), f);
 }
-END_TEST
 
-START_TEST(a_cancelled_fiber_can_lock_a_free_mutex)
+TEST(a_cancelled_fiber_can_lock_a_free_mutex)
 {
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_snooze(), -ECANCELED);
@@ -184,7 +176,6 @@ START_TEST(a_cancelled_fiber_can_lock_a_free_mutex)
         ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
     }
 }
-END_TEST
 
 /* Mark whether the lock succeeded, and whether the fiber can unlock after it was cancelled. */
 static weft_value mark_lock_result(void *arg)
@@ -196,7 +187,7 @@ static weft_value mark_lock_result(void *arg)
     return 0;
 }
 
-START_TEST(a_waiter_cancelled_after_the_handover_has_the_mutex)
+TEST(a_waiter_cancelled_after_the_handover_has_the_mutex)
 {
     weft_mutex_lock(&mutex);
     weft_fiber f = spin_waiting(mark_lock_result, NULL);
@@ -207,9 +198,8 @@ START_TEST(a_waiter_cancelled_after_the_handover_has_the_mutex)
     ck_assert_trail("locked,unlocked");
     ck_assert_uint_eq(weft_mutex_owner(&mutex), next);
 }
-END_TEST
 
-START_TEST(a_waiter_cancelled_before_the_handover_does_not_have_the_mutex)
+TEST(a_waiter_cancelled_before_the_handover_does_not_have_the_mutex)
 {
     weft_mutex_lock(&mutex);
     weft_fiber f = spin_waiting(mark_lock_result, NULL);
@@ -220,9 +210,8 @@ START_TEST(a_waiter_cancelled_before_the_handover_does_not_have_the_mutex)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_trail("not locked,not owner");
 }
-END_TEST
 
-START_TEST(an_interrupted_waiter_returns_the_value_and_does_not_have_the_mutex)
+TEST(an_interrupted_waiter_returns_the_value_and_does_not_have_the_mutex)
 {
     weft_mutex_lock(&mutex);
     weft_fiber f = spin_waiting(hold_mutex, NULL);
@@ -236,9 +225,8 @@ START_TEST(an_interrupted_waiter_returns_the_value_and_does_not_have_the_mutex)
     weft_schedule(g, 4);
     ck_assert_int_eq(weft_await(g), 4);
 }
-END_TEST
 
-START_TEST(an_error_raised_in_a_waiter_ends_its_wait)
+TEST(an_error_raised_in_a_waiter_ends_its_wait)
 {
     weft_mutex_lock(&mutex);
     weft_fiber f = spin_waiting(hold_mutex, NULL);
@@ -252,18 +240,16 @@ START_TEST(an_error_raised_in_a_waiter_ends_its_wait)
     ck_assert_error(-EIO, "too late");
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(a_fiber_stopped_before_it_ran_does_not_lock)
+TEST(a_fiber_stopped_before_it_ran_does_not_lock)
 {
     weft_fiber f = weft_spin(hold_mutex, NULL);
     ck_assert_int_eq(weft_stop(f, 5), 0);
     ck_assert_int_eq(weft_await(f), 5);
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(a_parked_fiber_is_handed_the_mutex)
+TEST(a_parked_fiber_is_handed_the_mutex)
 {
     weft_mutex_lock(&mutex);
     weft_fiber f = spin_waiting(lock_and_mark, "a");
@@ -278,7 +264,6 @@ START_TEST(a_parked_fiber_is_handed_the_mutex)
     let_run();
     ck_assert_trail("ab");
 }
-END_TEST
 
 static void assert_mutex_is_broken(void)
 {
@@ -289,7 +274,7 @@ static void assert_mutex_is_broken(void)
 }
 
 /* P54 */
-START_TEST(a_holder_that_ends_breaks_the_mutex_for_all_waiters)
+TEST(a_holder_that_ends_breaks_the_mutex_for_all_waiters)
 {
     weft_fiber f = spin_waiting(end_with_mutex, NULL);
     weft_fiber waiters[3];
@@ -305,10 +290,9 @@ START_TEST(a_holder_that_ends_breaks_the_mutex_for_all_waiters)
     mutex = (weft_mutex){0};
     assert_mutex_is_free();
 }
-END_TEST
 
 /* P54 */
-START_TEST(a_cancelled_holder_breaks_the_mutex_unless_it_unlocks)
+TEST(a_cancelled_holder_breaks_the_mutex_unless_it_unlocks)
 {
     weft_fiber f = spin_waiting(hold_mutex, NULL);
     weft_fiber g = spin_waiting(end_with_mutex, NULL);
@@ -319,9 +303,8 @@ START_TEST(a_cancelled_holder_breaks_the_mutex_unless_it_unlocks)
     ck_assert_int_eq(weft_await(g), -ECANCELED);
     assert_mutex_is_broken();
 }
-END_TEST
 
-START_TEST(a_restarted_holder_breaks_the_mutex_for_its_next_run_too)
+TEST(a_restarted_holder_breaks_the_mutex_for_its_next_run_too)
 {
     weft_fiber f = spin_waiting(end_with_mutex, NULL);
     weft_fiber waiter = spin_waiting(lock_and_mark, "x");
@@ -330,7 +313,6 @@ START_TEST(a_restarted_holder_breaks_the_mutex_for_its_next_run_too)
     ck_assert_int_eq(weft_await(f), -EOWNERDEAD);
     assert_mutex_is_broken();
 }
-END_TEST
 
 static void lock_arg(void *arg)
 {
@@ -356,7 +338,7 @@ static weft_value defer_a_lock(void *arg)
     return (weft_value)arg;
 }
 
-START_TEST(deferred_functions_of_the_holder_may_unlock_and_lock_the_mutex)
+TEST(deferred_functions_of_the_holder_may_unlock_and_lock_the_mutex)
 {
     weft_fiber f = spin_waiting(lock_and_defer, as_arg(1));
     weft_fiber waiter = spin_waiting(lock_and_mark, "w");
@@ -366,7 +348,6 @@ START_TEST(deferred_functions_of_the_holder_may_unlock_and_lock_the_mutex)
     ck_assert_trail("UwL");
     assert_mutex_is_broken();
 }
-END_TEST
 
 static weft_value lock_three(void *arg)
 {
@@ -379,7 +360,7 @@ static weft_value lock_three(void *arg)
     return 0;
 }
 
-START_TEST(several_mutexes_are_held_and_released_in_any_order)
+TEST(several_mutexes_are_held_and_released_in_any_order)
 {
     weft_mutex m[3] = {{{0}}};
     ck_assert_int_eq(weft_await(weft_spin(lock_three, m)), 0);
@@ -388,7 +369,6 @@ START_TEST(several_mutexes_are_held_and_released_in_any_order)
     ck_assert_int_eq(weft_mutex_lock(&m[2]), -EOWNERDEAD);
     ck_assert_int_eq(weft_mutex_unlock(&m[0]), 0);
 }
-END_TEST
 
 static weft_value lock_and_unlock(void *arg)
 {
@@ -396,7 +376,7 @@ static weft_value lock_and_unlock(void *arg)
     return weft_mutex_lock(&mutex) + weft_mutex_unlock(&mutex);
 }
 
-START_TEST(a_fiber_that_reuses_the_record_of_a_holder_holds_nothing)
+TEST(a_fiber_that_reuses_the_record_of_a_holder_holds_nothing)
 {
     ck_assert_int_eq(weft_await(weft_spin(lock_and_unlock, NULL)), 0);
     ck_assert_int_eq(weft_await(weft_spin(return_arg, NULL)), 0);
@@ -406,7 +386,6 @@ START_TEST(a_fiber_that_reuses_the_record_of_a_holder_holds_nothing)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(weft_await(weft_spin(unlock_unowned, NULL)), EPERM);
 }
-END_TEST
 
 static int inside, entered;
 
@@ -424,7 +403,7 @@ static weft_value enter_in_order(void *arg)
     return weft_mutex_unlock(&mutex);
 }
 
-START_TEST(a_thousand_fibers_hold_one_mutex_one_by_one)
+TEST(a_thousand_fibers_hold_one_mutex_one_by_one)
 {
     for (int i = 0; i < 1000; i++)
         ck_assert_int_eq(weft_go(enter_in_order, as_arg(i)), 0);
@@ -432,7 +411,6 @@ START_TEST(a_thousand_fibers_hold_one_mutex_one_by_one)
     ck_assert_int_eq(entered, 2000);
     assert_mutex_is_free();
 }
-END_TEST
 
 /* Return 0 whatever the state of the mutex is. */
 static weft_value lock_quietly(void *arg)
@@ -469,12 +447,11 @@ static int lock_while_a_child_exits(void)
     return 0;
 }
 
-START_TEST(the_process_may_end_while_a_mutex_is_held_and_has_waiters)
+TEST(the_process_may_end_while_a_mutex_is_held_and_has_waiters)
 {
     ck_assert_quiet(run_apart(end_main_with_mutex), 0);
     ck_assert_quiet(run_apart(lock_while_a_child_exits), 3);
 }
-END_TEST
 
 static int lock_in_deadlock(void)
 {
@@ -484,13 +461,12 @@ static int lock_in_deadlock(void)
     return weft_mutex_lock(&mutex) == -EDEADLK ? 7 : 1;
 }
 
-START_TEST(a_main_fiber_in_a_deadlock_gets_edeadlk)
+TEST(a_main_fiber_in_a_deadlock_gets_edeadlk)
 {
     const outcome *o = run_apart(lock_in_deadlock);
     ck_assert_int_eq(o->status, 7);
     assert_printed(o, "a mutex");
 }
-END_TEST
 
 static void run_deep_in_the_stack(void *arg)
 {
@@ -509,11 +485,10 @@ static weft_value end_with_a_mutex_of_its_frame(void *arg)
 }
 
 /* P54 */
-START_TEST(a_lock_without_waiters_may_be_on_the_stack_frame_of_its_holder)
+TEST(a_lock_without_waiters_may_be_on_the_stack_frame_of_its_holder)
 {
     ck_assert_int_eq(weft_await(weft_spin(end_with_a_mutex_of_its_frame, (void *)42)), 42);
 }
-END_TEST
 
 static weft_value lock_and_suspend(void *arg)
 {
@@ -522,7 +497,7 @@ static weft_value lock_and_suspend(void *arg)
 }
 
 /* P54 */
-START_TEST(a_mutex_broken_by_a_restart_stays_broken_for_the_next_fiber_of_the_record)
+TEST(a_mutex_broken_by_a_restart_stays_broken_for_the_next_fiber_of_the_record)
 {
     weft_mutex own = {{0}};
     weft_fiber f = weft_spin(lock_and_suspend, &own);
@@ -533,40 +508,4 @@ START_TEST(a_mutex_broken_by_a_restart_stays_broken_for_the_next_fiber_of_the_re
     ck_assert_int_eq(weft_await(weft_spin(lock_and_suspend, &own)), -EOWNERDEAD);
     ck_assert_uint_eq(weft_mutex_owner(&own), 0);
     ck_assert_int_eq(weft_mutex_unlock(&own), -EPERM);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_lock_without_waiters_may_be_on_the_stack_frame_of_its_holder,
-    &a_mutex_broken_by_a_restart_stays_broken_for_the_next_fiber_of_the_record,
-    &a_free_mutex_is_locked_without_a_switch,
-    &waiters_get_the_mutex_in_fifo_order,
-    &an_unlocking_fiber_cannot_lock_again_ahead_of_a_waiter,
-    &locking_a_mutex_twice_is_refused,
-    &only_the_holder_may_unlock,
-    &a_cancelled_waiter_leaves_the_queue,
-    &when_all_waiters_are_cancelled_the_mutex_is_free,
-    &a_wait_that_times_out_does_not_lock,
-    &a_negative_timeout_is_refused_and_a_timeout_of_0_expires_at_once,
-    &a_cancelled_fiber_can_lock_a_free_mutex,
-    &a_waiter_cancelled_after_the_handover_has_the_mutex,
-    &a_waiter_cancelled_before_the_handover_does_not_have_the_mutex,
-    &an_interrupted_waiter_returns_the_value_and_does_not_have_the_mutex,
-    &an_error_raised_in_a_waiter_ends_its_wait,
-    &a_fiber_stopped_before_it_ran_does_not_lock,
-    &a_parked_fiber_is_handed_the_mutex,
-    &a_holder_that_ends_breaks_the_mutex_for_all_waiters,
-    &a_cancelled_holder_breaks_the_mutex_unless_it_unlocks,
-    &a_restarted_holder_breaks_the_mutex_for_its_next_run_too,
-    &deferred_functions_of_the_holder_may_unlock_and_lock_the_mutex,
-    &several_mutexes_are_held_and_released_in_any_order,
-    &a_fiber_that_reuses_the_record_of_a_holder_holds_nothing,
-    &a_thousand_fibers_hold_one_mutex_one_by_one,
-    &the_process_may_end_while_a_mutex_is_held_and_has_waiters,
-    &a_main_fiber_in_a_deadlock_gets_edeadlk,
-};
-
-int main(void)
-{
-    return run_suite("mutex", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,6 @@
 /* Queues: both ends, the bound and waiting pushers, closing, and the ring buffer. */
 #include "support/random.h"
+#include "support/suite.h"
 #include "support/support.h"
 
 static weft_queue *queue;
@@ -64,7 +65,7 @@ static void assert_contents_of(const weft_value *values)
     ck_assert_int_eq(weft_queue_try_shift(queue), -EAGAIN);
 }
 
-START_TEST(pushed_values_are_shifted_in_fifo_order_without_a_switch)
+TEST(pushed_values_are_shifted_in_fifo_order_without_a_switch)
 {
     queue = weft_queue_new(0);
     weft_spin(mark_and_return, "switched");
@@ -77,9 +78,8 @@ START_TEST(pushed_values_are_shifted_in_fifo_order_without_a_switch)
     weft_queue_free(queue);
     weft_queue_free(NULL);
 }
-END_TEST
 
-START_TEST(an_unshifted_value_is_shifted_next)
+TEST(an_unshifted_value_is_shifted_next)
 {
     create_queue(0, 1, 2);
     for (int i = 3; i <= 20; i++)
@@ -90,10 +90,9 @@ START_TEST(an_unshifted_value_is_shifted_next)
     assert_contents(1, 2, 21);
     weft_queue_free(queue);
 }
-END_TEST
 
 /* P49 */
-START_TEST(an_error_code_cannot_be_pushed)
+TEST(an_error_code_cannot_be_pushed)
 {
     queue = weft_queue_new(0);
     ck_assert_int_eq(weft_queue_push(queue, -EIO), -EINVAL);
@@ -104,9 +103,8 @@ START_TEST(an_error_code_cannot_be_pushed)
     ck_assert_uint_eq(weft_queue_count(queue), 0);
     weft_queue_free(queue);
 }
-END_TEST
 
-START_TEST(shifting_fibers_wake_in_fifo_order)
+TEST(shifting_fibers_wake_in_fifo_order)
 {
     queue = weft_queue_new(0);
     weft_fiber f[3];
@@ -124,7 +122,6 @@ START_TEST(shifting_fibers_wake_in_fifo_order)
     ck_assert_trail("s1 s2 s3 ");
     weft_queue_free(queue);
 }
-END_TEST
 
 static weft_value push_five(void *arg)
 {
@@ -153,7 +150,7 @@ static weft_value shift_five(void *arg)
 }
 
 /* P51 */
-START_TEST(a_bound_makes_pushers_alternate_with_shifters)
+TEST(a_bound_makes_pushers_alternate_with_shifters)
 {
     queue = weft_queue_new(2);
     weft_spin(push_five, NULL);
@@ -162,10 +159,9 @@ START_TEST(a_bound_makes_pushers_alternate_with_shifters)
     ck_assert_trail("p1 p2 s1 p3 s2 p4 s3 p5 s4 s5 ");
     weft_queue_free(queue);
 }
-END_TEST
 
 /* P51 */
-START_TEST(a_shifter_that_does_not_yield_shifts_admitted_values_before_the_pusher_runs)
+TEST(a_shifter_that_does_not_yield_shifts_admitted_values_before_the_pusher_runs)
 {
     queue = weft_queue_new(2);
     weft_spin(push_five, NULL);
@@ -174,10 +170,9 @@ START_TEST(a_shifter_that_does_not_yield_shifts_admitted_values_before_the_pushe
     ck_assert_trail("p1 p2 s1 s2 s3 p3 p4 p5 s4 s5 ");
     weft_queue_free(queue);
 }
-END_TEST
 
 /* P51 */
-START_TEST(a_higher_bound_admits_waiting_pushers_in_order_while_there_is_room)
+TEST(a_higher_bound_admits_waiting_pushers_in_order_while_there_is_room)
 {
     create_queue(1, 1);
     for (int i = 2; i <= 5; i++)
@@ -194,10 +189,9 @@ START_TEST(a_higher_bound_admits_waiting_pushers_in_order_while_there_is_room)
     assert_contents(1, 2, 3, 4, 5);
     weft_queue_free(queue);
 }
-END_TEST
 
 /* P51 */
-START_TEST(a_queue_reports_the_capacity_that_was_set)
+TEST(a_queue_reports_the_capacity_that_was_set)
 {
     weft_queue *q = weft_queue_new(3);
     ck_assert_uint_eq(weft_queue_cap(q), 3);
@@ -207,9 +201,8 @@ START_TEST(a_queue_reports_the_capacity_that_was_set)
     ck_assert_uint_eq(weft_queue_cap(q), 0);
     weft_queue_free(q);
 }
-END_TEST
 
-START_TEST(removing_the_bound_admits_all_waiting_pushers)
+TEST(removing_the_bound_admits_all_waiting_pushers)
 {
     create_queue(1, 1);
     for (int i = 2; i <= 50; i++)
@@ -222,9 +215,8 @@ START_TEST(removing_the_bound_admits_all_waiting_pushers)
     ck_assert_int_eq(weft_await_children(), 0);
     weft_queue_free(queue);
 }
-END_TEST
 
-START_TEST(a_lower_bound_removes_nothing_and_admits_no_pusher_until_there_is_room)
+TEST(a_lower_bound_removes_nothing_and_admits_no_pusher_until_there_is_room)
 {
     create_queue(4, 1, 2, 3);
     ck_assert_int_eq(weft_queue_set_cap(queue, 2), 0);
@@ -242,10 +234,9 @@ START_TEST(a_lower_bound_removes_nothing_and_admits_no_pusher_until_there_is_roo
     ck_assert_trail("p4 ");
     weft_queue_free(queue);
 }
-END_TEST
 
 /* P51 */
-START_TEST(a_flush_removes_all_values_and_admits_pushers_while_there_is_room)
+TEST(a_flush_removes_all_values_and_admits_pushers_while_there_is_room)
 {
     create_queue(2, 1, 2);
     for (int i = 3; i <= 5; i++)
@@ -258,10 +249,9 @@ START_TEST(a_flush_removes_all_values_and_admits_pushers_while_there_is_room)
     ck_assert_uint_eq(weft_queue_flush(queue), 0);
     weft_queue_free(queue);
 }
-END_TEST
 
 /* P51 */
-START_TEST(a_delete_removes_every_equal_value_and_admits_pushers_behind_the_rest)
+TEST(a_delete_removes_every_equal_value_and_admits_pushers_behind_the_rest)
 {
     create_queue(4, 7, 1, 7, 2);
     for (int i = 7; i <= 9; i++)
@@ -277,9 +267,8 @@ START_TEST(a_delete_removes_every_equal_value_and_admits_pushers_behind_the_rest
     ck_assert_trail("p7 p8 p9 ");
     weft_queue_free(queue);
 }
-END_TEST
 
-START_TEST(shift_all_removes_all_values_at_once_and_then_admits_pushers)
+TEST(shift_all_removes_all_values_at_once_and_then_admits_pushers)
 {
     create_queue(3, 1, 2, 3);
     weft_value out[8] = {0};
@@ -296,9 +285,8 @@ START_TEST(shift_all_removes_all_values_at_once_and_then_admits_pushers)
     ck_assert_uint_eq(weft_queue_shift_all(queue, out, 8), 0);
     weft_queue_free(queue);
 }
-END_TEST
 
-START_TEST(a_waiting_unshift_puts_its_value_at_the_front_when_it_is_admitted)
+TEST(a_waiting_unshift_puts_its_value_at_the_front_when_it_is_admitted)
 {
     create_queue(2, 1, 2);
     spin_pusher(3);
@@ -316,10 +304,9 @@ START_TEST(a_waiting_unshift_puts_its_value_at_the_front_when_it_is_admitted)
     ck_assert_trail("p3 u4 u5 p6 ");
     weft_queue_free(queue);
 }
-END_TEST
 
 /* P52 */
-START_TEST(a_closed_queue_refuses_values_and_delivers_the_remaining_ones_and_then_epipe)
+TEST(a_closed_queue_refuses_values_and_delivers_the_remaining_ones_and_then_epipe)
 {
     create_queue(2, 1, 2);
     weft_fiber pusher = spin_pusher(3), unshifter = weft_spin(unshift_arg, as_arg(4));
@@ -341,10 +328,9 @@ START_TEST(a_closed_queue_refuses_values_and_delivers_the_remaining_ones_and_the
     ck_assert_trail("");
     weft_queue_free(queue);
 }
-END_TEST
 
 /* P52 */
-START_TEST(closing_or_freeing_a_queue_wakes_all_waiters_with_epipe)
+TEST(closing_or_freeing_a_queue_wakes_all_waiters_with_epipe)
 {
     for (int is_freed = 0; is_freed < 2; is_freed++) {
         queue = weft_queue_new(0);
@@ -366,10 +352,9 @@ START_TEST(closing_or_freeing_a_queue_wakes_all_waiters_with_epipe)
     weft_queue_free(queue);
     ck_assert_int_eq(weft_await(f), -EPIPE);
 }
-END_TEST
 
 /* T40, T41 */
-START_TEST(a_cancelled_fiber_gets_available_values_and_does_not_wait)
+TEST(a_cancelled_fiber_gets_available_values_and_does_not_wait)
 {
     create_queue(2, 1);
     WEFT_MOVE_ON_AFTER(0) {
@@ -384,9 +369,8 @@ START_TEST(a_cancelled_fiber_gets_available_values_and_does_not_wait)
     ck_assert_uint_eq(weft_queue_waiting_to_push(queue), 0);
     weft_queue_free(queue);
 }
-END_TEST
 
-START_TEST(a_waiter_cancelled_before_its_wake_has_no_effect_and_after_its_wake_keeps_its_result)
+TEST(a_waiter_cancelled_before_its_wake_has_no_effect_and_after_its_wake_keeps_its_result)
 {
     create_queue(1, 1);
     weft_fiber cancelled = spin_pusher(2), woken = spin_pusher(3);
@@ -408,7 +392,6 @@ START_TEST(a_waiter_cancelled_before_its_wake_has_no_effect_and_after_its_wake_k
     assert_contents(0);
     weft_queue_free(queue);
 }
-END_TEST
 
 /* A plain array with the operations of a queue. */
 #define ARRAY_MAX 300
@@ -478,7 +461,7 @@ static void do_random_step(array *r, size_t cap)
     ck_assert_uint_eq(weft_queue_count(queue), r->count);
 }
 
-START_TEST(a_queue_equals_a_plain_array_after_each_of_a_hundred_thousand_random_steps)
+TEST(a_queue_equals_a_plain_array_after_each_of_a_hundred_thousand_random_steps)
 {
     static array r;
     size_t cap = 0;
@@ -494,9 +477,8 @@ START_TEST(a_queue_equals_a_plain_array_after_each_of_a_hundred_thousand_random_
         ck_assert_int_eq(weft_queue_shift(queue), r.values[i]);
     weft_queue_free(queue);
 }
-END_TEST
 
-START_TEST(a_delete_in_a_large_queue_that_has_wrapped_keeps_the_order_of_the_rest)
+TEST(a_delete_in_a_large_queue_that_has_wrapped_keeps_the_order_of_the_rest)
 {
     const weft_value n = 100000;
     queue = weft_queue_new(0);
@@ -512,33 +494,4 @@ START_TEST(a_delete_in_a_large_queue_that_has_wrapped_keeps_the_order_of_the_res
             ck_assert_int_eq(weft_queue_shift(queue), i);
     ck_assert_uint_eq(weft_queue_count(queue), 0);
     weft_queue_free(queue);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &pushed_values_are_shifted_in_fifo_order_without_a_switch,
-    &an_unshifted_value_is_shifted_next,
-    &an_error_code_cannot_be_pushed,
-    &shifting_fibers_wake_in_fifo_order,
-    &a_bound_makes_pushers_alternate_with_shifters,
-    &a_shifter_that_does_not_yield_shifts_admitted_values_before_the_pusher_runs,
-    &a_higher_bound_admits_waiting_pushers_in_order_while_there_is_room,
-    &a_queue_reports_the_capacity_that_was_set,
-    &removing_the_bound_admits_all_waiting_pushers,
-    &a_lower_bound_removes_nothing_and_admits_no_pusher_until_there_is_room,
-    &a_flush_removes_all_values_and_admits_pushers_while_there_is_room,
-    &a_delete_removes_every_equal_value_and_admits_pushers_behind_the_rest,
-    &shift_all_removes_all_values_at_once_and_then_admits_pushers,
-    &a_waiting_unshift_puts_its_value_at_the_front_when_it_is_admitted,
-    &a_closed_queue_refuses_values_and_delivers_the_remaining_ones_and_then_epipe,
-    &closing_or_freeing_a_queue_wakes_all_waiters_with_epipe,
-    &a_cancelled_fiber_gets_available_values_and_does_not_wait,
-    &a_waiter_cancelled_before_its_wake_has_no_effect_and_after_its_wake_keeps_its_result,
-    &a_queue_equals_a_plain_array_after_each_of_a_hundred_thousand_random_steps,
-    &a_delete_in_a_large_queue_that_has_wrapped_keeps_the_order_of_the_rest,
-};
-
-int main(void)
-{
-    return run_suite("queue", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * and races of a handover with a cancellation.
  */
 #include "support/random.h"
+#include "support/suite.h"
 #include "support/support.h"
 
 /* The factory of the resources 1, 2, 3 ... */
@@ -134,7 +135,7 @@ static void assert_complete_then_free(size_t limit)
 }
 
 /* P57 */
-START_TEST(resources_are_created_up_to_the_limit_and_then_an_acquire_waits)
+TEST(resources_are_created_up_to_the_limit_and_then_an_acquire_waits)
 {
     user users[4];
     open_pool(3);
@@ -154,10 +155,9 @@ START_TEST(resources_are_created_up_to_the_limit_and_then_an_acquire_waits)
     assert_pool(3, 3, 0);
     assert_complete_then_free(3);
 }
-END_TEST
 
 /* P57: a, b, a, b */
-START_TEST(the_resource_released_first_is_acquired_next)
+TEST(the_resource_released_first_is_acquired_next)
 {
     user u, v;
     open_pool(2);
@@ -180,9 +180,8 @@ START_TEST(the_resource_released_first_is_acquired_next)
     ck_assert_int_eq(weft_pool_release(pool, 2), 0);
     assert_complete_then_free(2);
 }
-END_TEST
 
-START_TEST(a_free_resource_is_acquired_before_a_new_one_is_created)
+TEST(a_free_resource_is_acquired_before_a_new_one_is_created)
 {
     open_pool(5);
     for (int i = 0; i < 10; i++) {
@@ -192,9 +191,8 @@ START_TEST(a_free_resource_is_acquired_before_a_new_one_is_created)
     assert_pool(1, 1, 0);
     assert_complete_then_free(5);
 }
-END_TEST
 
-START_TEST(waiters_get_resources_in_fifo_order)
+TEST(waiters_get_resources_in_fifo_order)
 {
     user first, others[3];
     open_pool(1);
@@ -209,9 +207,8 @@ START_TEST(waiters_get_resources_in_fifo_order)
     command_user(&first, RELEASE);
     assert_complete_then_free(1);
 }
-END_TEST
 
-START_TEST(a_resource_handed_to_a_waiter_cannot_be_acquired_before_the_waiter_runs)
+TEST(a_resource_handed_to_a_waiter_cannot_be_acquired_before_the_waiter_runs)
 {
     user u;
     open_pool(1);
@@ -227,10 +224,9 @@ START_TEST(a_resource_handed_to_a_waiter_cannot_be_acquired_before_the_waiter_ru
     command_user(&u, RELEASE);
     assert_complete_then_free(1);
 }
-END_TEST
 
 /* P57 */
-START_TEST(a_holder_that_acquires_again_gets_the_same_resource_and_releases_it_as_often)
+TEST(a_holder_that_acquires_again_gets_the_same_resource_and_releases_it_as_often)
 {
     user u;
     open_pool(1);
@@ -247,9 +243,8 @@ START_TEST(a_holder_that_acquires_again_gets_the_same_resource_and_releases_it_a
     command_user(&u, RELEASE);
     assert_complete_then_free(1);
 }
-END_TEST
 
-START_TEST(one_fiber_may_hold_resources_of_several_pools)
+TEST(one_fiber_may_hold_resources_of_several_pools)
 {
     weft_pool *pools[3];
     for (int i = 0; i < 3; i++) {
@@ -268,10 +263,9 @@ START_TEST(one_fiber_may_hold_resources_of_several_pools)
         ck_assert_int_eq(weft_pool_free(pools[i]), 0);
     }
 }
-END_TEST
 
 /* P57 */
-START_TEST(a_discarded_resource_is_destroyed_and_replaced)
+TEST(a_discarded_resource_is_destroyed_and_replaced)
 {
     open_pool(1);
     ck_assert_int_eq(weft_pool_acquire(pool), 1);
@@ -284,9 +278,8 @@ START_TEST(a_discarded_resource_is_destroyed_and_replaced)
     ck_assert_int_eq(weft_pool_release(pool, 2), 0);
     assert_complete_then_free(1);
 }
-END_TEST
 
-START_TEST(a_resource_discarded_while_fibers_wait_is_replaced_by_the_first_waiter)
+TEST(a_resource_discarded_while_fibers_wait_is_replaced_by_the_first_waiter)
 {
     user u[4];
     open_pool(1);
@@ -308,10 +301,9 @@ START_TEST(a_resource_discarded_while_fibers_wait_is_replaced_by_the_first_waite
     ck_assert_str_eq(factory.destroyed_list, "1 2 ");
     assert_complete_then_free(1);
 }
-END_TEST
 
 /* P57 */
-START_TEST(a_failed_creation_does_not_change_the_limit)
+TEST(a_failed_creation_does_not_change_the_limit)
 {
     open_pool(2);
     factory.failures = 5;
@@ -331,7 +323,6 @@ START_TEST(a_failed_creation_does_not_change_the_limit)
     command_user(&u, RELEASE);
     assert_complete_then_free(2);
 }
-END_TEST
 
 static weft_value fail_with_eagain(void *arg)
 {
@@ -339,17 +330,16 @@ static weft_value fail_with_eagain(void *arg)
     return -EAGAIN;
 }
 
-START_TEST(any_error_of_make_is_returned_without_waiting)
+TEST(any_error_of_make_is_returned_without_waiting)
 {
     pool = weft_pool_new(&(weft_pool_options){.limit = 1, .make = fail_with_eagain});
     ck_assert_int_eq(weft_pool_acquire(pool), -EAGAIN);
     ck_assert_int_eq(weft_pool_try_acquire(pool), -EAGAIN);
     ck_assert_int_eq(weft_pool_free(pool), 0);
 }
-END_TEST
 
 /* Each waiter behind a failed creation gets the chance to create one. */
-START_TEST(after_a_failed_creation_the_next_waiter_tries)
+TEST(after_a_failed_creation_the_next_waiter_tries)
 {
     user u[4];
     open_pool(1);
@@ -371,9 +361,8 @@ START_TEST(after_a_failed_creation_the_next_waiter_tries)
     command_user(&u[3], RELEASE);
     assert_complete_then_free(1);
 }
-END_TEST
 
-START_TEST(when_all_creations_fail_every_waiter_gets_the_error)
+TEST(when_all_creations_fail_every_waiter_gets_the_error)
 {
     user u[4];
     open_pool(1);
@@ -389,9 +378,8 @@ START_TEST(when_all_creations_fail_every_waiter_gets_the_error)
     assert_pool(0, 0, 0);
     assert_complete_then_free(1);
 }
-END_TEST
 
-START_TEST(during_a_slow_creation_other_fibers_acquire_released_resources)
+TEST(during_a_slow_creation_other_fibers_acquire_released_resources)
 {
     user holder, maker, waiter;
     open_pool(2);
@@ -415,9 +403,8 @@ START_TEST(during_a_slow_creation_other_fibers_acquire_released_resources)
     assert_pool(2, 2, 0);
     assert_complete_then_free(2);
 }
-END_TEST
 
-START_TEST(a_waiter_chosen_to_create_a_resource_takes_one_released_before_it_runs)
+TEST(a_waiter_chosen_to_create_a_resource_takes_one_released_before_it_runs)
 {
     user u[3];
     open_pool(2);
@@ -432,10 +419,9 @@ START_TEST(a_waiter_chosen_to_create_a_resource_takes_one_released_before_it_run
     command_user(&u[2], RELEASE);
     assert_complete_then_free(2);
 }
-END_TEST
 
 /* P57 */
-START_TEST(a_cancelled_waiter_leaves_the_wait_queue)
+TEST(a_cancelled_waiter_leaves_the_wait_queue)
 {
     user u[4];
     open_pool(1);
@@ -454,7 +440,6 @@ START_TEST(a_cancelled_waiter_leaves_the_wait_queue)
     command_user(&u[3], RELEASE);
     assert_complete_then_free(1);
 }
-END_TEST
 
 static weft_value acquire_with_timeout(void *arg)
 {
@@ -465,7 +450,7 @@ static weft_value acquire_with_timeout(void *arg)
     return rc;
 }
 
-START_TEST(a_waiter_that_times_out_leaves_the_wait_queue)
+TEST(a_waiter_that_times_out_leaves_the_wait_queue)
 {
     weft_value got = 0;
     open_pool(1);
@@ -476,10 +461,9 @@ START_TEST(a_waiter_that_times_out_leaves_the_wait_queue)
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
     assert_complete_then_free(1);
 }
-END_TEST
 
 /* It was woken first. Its acquire succeeds, and its next call fails with -ECANCELED. */
-START_TEST(a_resource_released_before_its_waiter_is_cancelled_belongs_to_the_waiter)
+TEST(a_resource_released_before_its_waiter_is_cancelled_belongs_to_the_waiter)
 {
     user u, v;
     open_pool(1);
@@ -495,9 +479,8 @@ START_TEST(a_resource_released_before_its_waiter_is_cancelled_belongs_to_the_wai
     command_user(&v, RELEASE);
     assert_complete_then_free(1);
 }
-END_TEST
 
-START_TEST(a_resource_released_after_its_waiter_was_cancelled_belongs_to_the_next_waiter)
+TEST(a_resource_released_after_its_waiter_was_cancelled_belongs_to_the_next_waiter)
 {
     user u, v;
     open_pool(1);
@@ -513,9 +496,8 @@ START_TEST(a_resource_released_after_its_waiter_was_cancelled_belongs_to_the_nex
     ck_assert_int_eq(factory.destroyed, 0);
     assert_complete_then_free(1);
 }
-END_TEST
 
-START_TEST(when_all_waiters_are_cancelled_during_a_release_no_resource_is_lost)
+TEST(when_all_waiters_are_cancelled_during_a_release_no_resource_is_lost)
 {
     for (int released_first = 0; released_first < 2; released_first++) {
         user u[5];
@@ -537,10 +519,9 @@ START_TEST(when_all_waiters_are_cancelled_during_a_release_no_resource_is_lost)
         assert_complete_then_free(1);
     }
 }
-END_TEST
 
 /* A waiter is cancelled after it was chosen to create a resource. The next waiter is chosen. */
-START_TEST(a_waiter_cancelled_before_it_creates_a_resource_passes_the_slot_on)
+TEST(a_waiter_cancelled_before_it_creates_a_resource_passes_the_slot_on)
 {
     user u[3];
     open_pool(1);
@@ -562,9 +543,8 @@ START_TEST(a_waiter_cancelled_before_it_creates_a_resource_passes_the_slot_on)
     command_user(&u[2], RELEASE);
     assert_complete_then_free(1);
 }
-END_TEST
 
-START_TEST(when_all_waiters_are_cancelled_during_a_discard_no_slot_is_lost)
+TEST(when_all_waiters_are_cancelled_during_a_discard_no_slot_is_lost)
 {
     for (int discarded_first = 0; discarded_first < 2; discarded_first++) {
         user u[5];
@@ -586,7 +566,6 @@ START_TEST(when_all_waiters_are_cancelled_during_a_discard_no_slot_is_lost)
         assert_complete_then_free(1);
     }
 }
-END_TEST
 
 static weft_value acquire_though_cancelled(void *arg)
 {
@@ -602,7 +581,7 @@ static weft_value acquire_though_cancelled(void *arg)
     return 0;
 }
 
-START_TEST(a_cancelled_fiber_can_acquire_without_waiting)
+TEST(a_cancelled_fiber_can_acquire_without_waiting)
 {
     weft_value got[2] = {0};
     open_pool(1);
@@ -618,9 +597,8 @@ START_TEST(a_cancelled_fiber_can_acquire_without_waiting)
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
     assert_complete_then_free(1);
 }
-END_TEST
 
-START_TEST(a_resource_held_by_an_ending_fiber_is_discarded_and_replaced_by_the_next_waiter)
+TEST(a_resource_held_by_an_ending_fiber_is_discarded_and_replaced_by_the_next_waiter)
 {
     user u, v;
     open_pool(1);
@@ -636,9 +614,8 @@ START_TEST(a_resource_held_by_an_ending_fiber_is_discarded_and_replaced_by_the_n
     assert_pool(0, 0, 0);
     assert_complete_then_free(1);
 }
-END_TEST
 
-START_TEST(a_resource_held_by_a_restarted_fiber_is_discarded_and_the_fiber_may_acquire_another)
+TEST(a_resource_held_by_a_restarted_fiber_is_discarded_and_the_fiber_may_acquire_another)
 {
     user u;
     open_pool(1);
@@ -652,7 +629,6 @@ START_TEST(a_resource_held_by_a_restarted_fiber_is_discarded_and_the_fiber_may_a
     command_user(&u, RELEASE);
     assert_complete_then_free(1);
 }
-END_TEST
 
 static weft_value hold_with_waiting_child(void *arg)
 {
@@ -661,7 +637,7 @@ static weft_value hold_with_waiting_child(void *arg)
     return 0;
 }
 
-START_TEST(a_child_that_waits_for_a_resource_of_its_parent_does_not_block_the_end_of_the_parent)
+TEST(a_child_that_waits_for_a_resource_of_its_parent_does_not_block_the_end_of_the_parent)
 {
     user child;
     open_pool(1);
@@ -670,7 +646,6 @@ START_TEST(a_child_that_waits_for_a_resource_of_its_parent_does_not_block_the_en
     assert_pool(0, 0, 0);
     assert_complete_then_free(1);
 }
-END_TEST
 
 static weft_value release_arg(void *arg)
 {
@@ -682,7 +657,7 @@ static weft_value discard_arg(void *arg)
     return weft_pool_discard(pool, (weft_value)arg);
 }
 
-START_TEST(any_fiber_may_release_or_discard_a_resource_of_another)
+TEST(any_fiber_may_release_or_discard_a_resource_of_another)
 {
     user u;
     open_pool(2);
@@ -701,9 +676,8 @@ START_TEST(any_fiber_may_release_or_discard_a_resource_of_another)
     ck_assert_int_eq(weft_pool_release(pool, 1), 0);
     assert_complete_then_free(2);
 }
-END_TEST
 
-START_TEST(a_resource_that_is_not_held_can_be_neither_released_nor_discarded)
+TEST(a_resource_that_is_not_held_can_be_neither_released_nor_discarded)
 {
     open_pool(2);
     ck_assert_int_eq(weft_pool_release(pool, 1), -EINVAL);
@@ -717,9 +691,8 @@ START_TEST(a_resource_that_is_not_held_can_be_neither_released_nor_discarded)
     assert_pool(1, 1, 0);
     assert_complete_then_free(2);
 }
-END_TEST
 
-START_TEST(a_pool_in_use_is_not_freed)
+TEST(a_pool_in_use_is_not_freed)
 {
     user u;
     open_pool(1);
@@ -738,7 +711,6 @@ START_TEST(a_pool_in_use_is_not_freed)
     ck_assert_str_eq(factory.destroyed_list, "1 ");
     ck_assert_int_eq(weft_pool_free(NULL), 0);
 }
-END_TEST
 
 static void assert_pool_refused(const weft_pool_options *options)
 {
@@ -747,13 +719,12 @@ static void assert_pool_refused(const weft_pool_options *options)
     ck_assert_any_error(-EINVAL);
 }
 
-START_TEST(invalid_options_are_refused)
+TEST(invalid_options_are_refused)
 {
     assert_pool_refused(NULL);
     assert_pool_refused(&(weft_pool_options){.limit = 1});
     assert_pool_refused(&(weft_pool_options){.make = create_resource});
 }
-END_TEST
 
 static weft_value make_zero(void *arg)
 {
@@ -772,7 +743,7 @@ static weft_value hold_zero(void *arg)
 }
 
 /* 0 is a valid resource. Of equal resources, each fiber releases its own. */
-START_TEST(resources_may_be_equal_and_need_not_be_destroyed)
+TEST(resources_may_be_equal_and_need_not_be_destroyed)
 {
     pool = weft_pool_new(&(weft_pool_options){.limit = SIZE_MAX, .make = make_zero});
     ck_assert_int_eq(weft_pool_acquire(pool), 0);
@@ -789,7 +760,6 @@ START_TEST(resources_may_be_equal_and_need_not_be_destroyed)
     ck_assert_int_eq(weft_pool_discard(pool, 0), 0);
     ck_assert_int_eq(weft_pool_free(pool), 0);
 }
-END_TEST
 
 static weft_value acquire_to_make(void *arg)
 {
@@ -798,7 +768,7 @@ static weft_value acquire_to_make(void *arg)
     return factory.made == 1 ? weft_pool_acquire(pool) + 10 : factory.made;
 }
 
-START_TEST(the_function_make_may_acquire_from_the_pool)
+TEST(the_function_make_may_acquire_from_the_pool)
 {
     pool = weft_pool_new(&(weft_pool_options){.limit = 2, .make = acquire_to_make});
     ck_assert_int_eq(weft_pool_acquire(pool), 12);
@@ -808,7 +778,6 @@ START_TEST(the_function_make_may_acquire_from_the_pool)
     ck_assert_uint_eq(weft_pool_available(pool), 2);
     ck_assert_int_eq(weft_pool_free(pool), 0);
 }
-END_TEST
 
 /* The documentation forbids switches here; this function switches nevertheless. */
 static void destroy_slowly(weft_value resource, void *arg)
@@ -819,7 +788,7 @@ static void destroy_slowly(weft_value resource, void *arg)
     destroy_resource(resource, arg);
 }
 
-START_TEST(a_slowly_destroyed_resource_occupies_its_slot_until_it_is_destroyed)
+TEST(a_slowly_destroyed_resource_occupies_its_slot_until_it_is_destroyed)
 {
     user u, v;
     weft_pool_options options = {
@@ -838,7 +807,6 @@ START_TEST(a_slowly_destroyed_resource_occupies_its_slot_until_it_is_destroyed)
     ck_assert_str_eq(factory.destroyed_list, "1 2 ");
     ck_assert_int_eq(weft_pool_free(pool), 0);
 }
-END_TEST
 
 static void print_destroyed(weft_value resource, void *arg)
 {
@@ -856,14 +824,13 @@ static int exit_with_one_held(void)
     return weft_pool_acquire(pool) == 2 ? 3 : 1;
 }
 
-START_TEST(resources_held_at_process_exit_are_destroyed)
+TEST(resources_held_at_process_exit_are_destroyed)
 {
     const outcome *o = run_apart(exit_with_one_held);
     ck_assert_int_eq(o->status, 3);
     assert_printed(o, "destroyed 1\n");
     assert_printed(o, "destroyed 2\n");
 }
-END_TEST
 
 static int acquire_in_deadlock(void)
 {
@@ -874,13 +841,12 @@ static int acquire_in_deadlock(void)
     return is_deadlock && weft_pool_waiting(pool) == 0 ? 3 : 1;
 }
 
-START_TEST(a_wait_for_a_resource_that_no_fiber_can_release_is_reported)
+TEST(a_wait_for_a_resource_that_no_fiber_can_release_is_reported)
 {
     const outcome *o = run_apart(acquire_in_deadlock);
     ck_assert_int_eq(o->status, 3);
     assert_printed(o, "a resource of a pool");
 }
-END_TEST
 
 #define FIBERS 1000
 #define ROUNDS 20
@@ -971,7 +937,7 @@ static void cancel_at_random(const weft_fiber *f)
     } while (counters.runnable > 0);
 }
 
-START_TEST(no_resource_is_lost_when_a_thousand_fibers_are_cancelled_at_random)
+TEST(no_resource_is_lost_when_a_thousand_fibers_are_cancelled_at_random)
 {
     static weft_fiber f[FIBERS];
     for (int round = 0; round < 5; round++) {
@@ -996,49 +962,4 @@ START_TEST(no_resource_is_lost_when_a_thousand_fibers_are_cancelled_at_random)
         for (int i = 0; i < FIBERS; i++)
             weft_await(f[i]);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &resources_are_created_up_to_the_limit_and_then_an_acquire_waits,
-    &the_resource_released_first_is_acquired_next,
-    &a_free_resource_is_acquired_before_a_new_one_is_created,
-    &waiters_get_resources_in_fifo_order,
-    &a_resource_handed_to_a_waiter_cannot_be_acquired_before_the_waiter_runs,
-    &a_holder_that_acquires_again_gets_the_same_resource_and_releases_it_as_often,
-    &one_fiber_may_hold_resources_of_several_pools,
-    &a_discarded_resource_is_destroyed_and_replaced,
-    &a_resource_discarded_while_fibers_wait_is_replaced_by_the_first_waiter,
-    &a_failed_creation_does_not_change_the_limit,
-    &any_error_of_make_is_returned_without_waiting,
-    &after_a_failed_creation_the_next_waiter_tries,
-    &when_all_creations_fail_every_waiter_gets_the_error,
-    &during_a_slow_creation_other_fibers_acquire_released_resources,
-    &a_waiter_chosen_to_create_a_resource_takes_one_released_before_it_runs,
-    &a_cancelled_waiter_leaves_the_wait_queue,
-    &a_waiter_that_times_out_leaves_the_wait_queue,
-    &a_resource_released_before_its_waiter_is_cancelled_belongs_to_the_waiter,
-    &a_resource_released_after_its_waiter_was_cancelled_belongs_to_the_next_waiter,
-    &when_all_waiters_are_cancelled_during_a_release_no_resource_is_lost,
-    &a_waiter_cancelled_before_it_creates_a_resource_passes_the_slot_on,
-    &when_all_waiters_are_cancelled_during_a_discard_no_slot_is_lost,
-    &a_cancelled_fiber_can_acquire_without_waiting,
-    &a_resource_held_by_an_ending_fiber_is_discarded_and_replaced_by_the_next_waiter,
-    &a_resource_held_by_a_restarted_fiber_is_discarded_and_the_fiber_may_acquire_another,
-    &a_child_that_waits_for_a_resource_of_its_parent_does_not_block_the_end_of_the_parent,
-    &any_fiber_may_release_or_discard_a_resource_of_another,
-    &a_resource_that_is_not_held_can_be_neither_released_nor_discarded,
-    &a_pool_in_use_is_not_freed,
-    &invalid_options_are_refused,
-    &resources_may_be_equal_and_need_not_be_destroyed,
-    &the_function_make_may_acquire_from_the_pool,
-    &a_slowly_destroyed_resource_occupies_its_slot_until_it_is_destroyed,
-    &resources_held_at_process_exit_are_destroyed,
-    &a_wait_for_a_resource_that_no_fiber_can_release_is_reported,
-    &no_resource_is_lost_when_a_thousand_fibers_are_cancelled_at_random,
-};
-
-int main(void)
-{
-    return run_suite("resource_pool", tests, COUNT_OF(tests));
 }

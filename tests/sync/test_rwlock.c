@@ -2,6 +2,7 @@
  * Read-write locks: shared reading, exclusive writing, the order of waiters, and waiters that give
  * up.
  */
+#include "support/suite.h"
 #include "support/support.h"
 
 static weft_rwlock lock;
@@ -53,7 +54,7 @@ static void assert_rwlock_is_free(void)
     ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
 }
 
-START_TEST(a_free_lock_is_acquired_without_a_switch)
+TEST(a_free_lock_is_acquired_without_a_switch)
 {
     weft_spin(mark_and_return, "switched");
     ck_assert_int_eq(weft_rwlock_read(&lock), 0);
@@ -65,9 +66,8 @@ START_TEST(a_free_lock_is_acquired_without_a_switch)
     ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
     ck_assert_trail("");
 }
-END_TEST
 
-START_TEST(readers_share_the_lock_and_a_writer_has_it_alone)
+TEST(readers_share_the_lock_and_a_writer_has_it_alone)
 {
     weft_fiber a = spin_waiting(read_and_hold, "a");
     weft_fiber b = spin_waiting(read_and_hold, "b");
@@ -86,9 +86,8 @@ START_TEST(readers_share_the_lock_and_a_writer_has_it_alone)
     release_and_await(w);
     ck_assert_trail("abWc");
 }
-END_TEST
 
-START_TEST(readers_queue_behind_a_writer_that_waits)
+TEST(readers_queue_behind_a_writer_that_waits)
 {
     weft_fiber a = spin_waiting(read_and_hold, "a");
     weft_fiber w = spin_waiting(write_and_hold, "W");
@@ -101,9 +100,8 @@ START_TEST(readers_queue_behind_a_writer_that_waits)
     release_and_await(w);
     ck_assert_trail("aWb");
 }
-END_TEST
 
-START_TEST(all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait)
+TEST(all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait)
 {
     weft_fiber w = spin_waiting(write_and_hold, "W");
     weft_fiber a = spin_waiting(read_and_hold, "a");
@@ -123,9 +121,8 @@ START_TEST(all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait
     release_and_await(u);
     assert_rwlock_is_free();
 }
-END_TEST
 
-START_TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_the_waiters)
+TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_the_waiters)
 {
     weft_rwlock_write(&lock);
     weft_fiber a = spin_waiting(read_and_hold, "a");
@@ -139,9 +136,8 @@ START_TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_the_waiters)
     weft_rwlock_unlock(&lock);
     ck_assert_int_eq(weft_rwlock_try_read(&lock), -EBUSY);
 }
-END_TEST
 
-START_TEST(a_cancelled_writer_admits_the_readers_behind_it_at_once)
+TEST(a_cancelled_writer_admits_the_readers_behind_it_at_once)
 {
     weft_fiber a = spin_waiting(read_and_hold, "a");
     weft_fiber w = spin_waiting(write_and_hold, "W");
@@ -159,9 +155,8 @@ START_TEST(a_cancelled_writer_admits_the_readers_behind_it_at_once)
     ck_assert_trail("abcV");
     ck_assert_int_eq(weft_state_of(d), WEFT_WAITING);
 }
-END_TEST
 
-START_TEST(a_writer_that_times_out_admits_the_readers_behind_it)
+TEST(a_writer_that_times_out_admits_the_readers_behind_it)
 {
     spin_waiting(read_and_hold, "a");
     weft_fiber b = 0;
@@ -174,9 +169,8 @@ START_TEST(a_writer_that_times_out_admits_the_readers_behind_it)
     ck_assert_int_eq(rc, -ETIMEDOUT);
     release_and_await(b);
 }
-END_TEST
 
-START_TEST(a_cancelled_writer_admits_no_reader_behind_another_writer)
+TEST(a_cancelled_writer_admits_no_reader_behind_another_writer)
 {
     weft_fiber a = spin_waiting(read_and_hold, "a");
     weft_fiber w = spin_waiting(write_and_hold, "W");
@@ -188,9 +182,8 @@ START_TEST(a_cancelled_writer_admits_no_reader_behind_another_writer)
     release_and_await(a);
     ck_assert_trail("aV");
 }
-END_TEST
 
-START_TEST(a_waiter_cancelled_while_a_writer_has_the_lock_admits_no_waiter)
+TEST(a_waiter_cancelled_while_a_writer_has_the_lock_admits_no_waiter)
 {
     weft_fiber w = spin_waiting(write_and_hold, "W");
     weft_fiber v = spin_waiting(write_and_hold, "V");
@@ -205,9 +198,8 @@ START_TEST(a_waiter_cancelled_while_a_writer_has_the_lock_admits_no_waiter)
     release_and_await(b);
     assert_rwlock_is_free();
 }
-END_TEST
 
-START_TEST(a_writer_cannot_lock_again)
+TEST(a_writer_cannot_lock_again)
 {
     weft_rwlock_write(&lock);
     ck_assert_int_eq(weft_rwlock_write(&lock), -EDEADLK);
@@ -217,7 +209,6 @@ START_TEST(a_writer_cannot_lock_again)
     ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
     assert_rwlock_is_free();
 }
-END_TEST
 
 static weft_value unlock_unowned(void *arg)
 {
@@ -225,7 +216,7 @@ static weft_value unlock_unowned(void *arg)
     return -weft_rwlock_unlock(&lock);
 }
 
-START_TEST(only_a_holder_can_unlock)
+TEST(only_a_holder_can_unlock)
 {
     ck_assert_int_eq(weft_rwlock_unlock(&lock), -EPERM);
     ck_assert_any_error(-EPERM);
@@ -234,9 +225,8 @@ START_TEST(only_a_holder_can_unlock)
     ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
     ck_assert_int_eq(weft_rwlock_unlock(&lock), -EPERM);
 }
-END_TEST
 
-START_TEST(a_cancelled_fiber_can_lock_a_free_lock)
+TEST(a_cancelled_fiber_can_lock_a_free_lock)
 {
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_rwlock_read(&lock), 0);
@@ -246,9 +236,8 @@ START_TEST(a_cancelled_fiber_can_lock_a_free_lock)
         ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
     }
 }
-END_TEST
 
-START_TEST(waiters_cancelled_after_the_handover_have_the_lock)
+TEST(waiters_cancelled_after_the_handover_have_the_lock)
 {
     weft_rwlock_write(&lock);
     weft_fiber a = spin_waiting(read_and_hold, "a");
@@ -261,9 +250,8 @@ START_TEST(waiters_cancelled_after_the_handover_have_the_lock)
     ck_assert_trail("aW");
     assert_rwlock_is_free();
 }
-END_TEST
 
-START_TEST(interrupted_and_failed_waiters_do_not_have_the_lock)
+TEST(interrupted_and_failed_waiters_do_not_have_the_lock)
 {
     weft_rwlock_write(&lock);
     weft_fiber a = spin_waiting(read_and_hold, "a");
@@ -280,7 +268,6 @@ START_TEST(interrupted_and_failed_waiters_do_not_have_the_lock)
     release_and_await(b);
     assert_rwlock_is_free();
 }
-END_TEST
 
 static void assert_rwlock_is_broken(void)
 {
@@ -291,7 +278,7 @@ static void assert_rwlock_is_broken(void)
     ck_assert_int_eq(weft_rwlock_unlock(&lock), -EPERM);
 }
 
-START_TEST(a_writer_that_ends_breaks_the_lock_for_all_waiters)
+TEST(a_writer_that_ends_breaks_the_lock_for_all_waiters)
 {
     weft_fiber f = spin_waiting(end_with_write_lock, NULL);
     weft_fiber a = spin_waiting(read_and_hold, "a");
@@ -305,9 +292,8 @@ START_TEST(a_writer_that_ends_breaks_the_lock_for_all_waiters)
     lock = (weft_rwlock){{0}};
     assert_rwlock_is_free();
 }
-END_TEST
 
-START_TEST(a_restarted_writer_breaks_the_lock_for_its_next_run_too)
+TEST(a_restarted_writer_breaks_the_lock_for_its_next_run_too)
 {
     weft_fiber f = spin_waiting(end_with_write_lock, NULL);
     weft_fiber a = spin_waiting(read_and_hold, "a");
@@ -316,7 +302,6 @@ START_TEST(a_restarted_writer_breaks_the_lock_for_its_next_run_too)
     ck_assert_int_eq(weft_await(a), -EOWNERDEAD);
     assert_rwlock_is_broken();
 }
-END_TEST
 
 static int readers, writers;
 
@@ -349,7 +334,7 @@ static weft_value write_often(void *arg)
     return 0;
 }
 
-START_TEST(hundreds_of_readers_and_writers_exclude_each_other)
+TEST(hundreds_of_readers_and_writers_exclude_each_other)
 {
     int done = 0;
     for (int i = 0; i < 300; i++)
@@ -357,30 +342,4 @@ START_TEST(hundreds_of_readers_and_writers_exclude_each_other)
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_int_eq(done, 1000);
     assert_rwlock_is_free();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_free_lock_is_acquired_without_a_switch,
-    &readers_share_the_lock_and_a_writer_has_it_alone,
-    &readers_queue_behind_a_writer_that_waits,
-    &all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait,
-    &an_unlocking_fiber_cannot_lock_again_ahead_of_the_waiters,
-    &a_cancelled_writer_admits_the_readers_behind_it_at_once,
-    &a_writer_that_times_out_admits_the_readers_behind_it,
-    &a_cancelled_writer_admits_no_reader_behind_another_writer,
-    &a_waiter_cancelled_while_a_writer_has_the_lock_admits_no_waiter,
-    &a_writer_cannot_lock_again,
-    &only_a_holder_can_unlock,
-    &a_cancelled_fiber_can_lock_a_free_lock,
-    &waiters_cancelled_after_the_handover_have_the_lock,
-    &interrupted_and_failed_waiters_do_not_have_the_lock,
-    &a_writer_that_ends_breaks_the_lock_for_all_waiters,
-    &a_restarted_writer_breaks_the_lock_for_its_next_run_too,
-    &hundreds_of_readers_and_writers_exclude_each_other,
-};
-
-int main(void)
-{
-    return run_suite("rwlock", tests, COUNT_OF(tests));
 }

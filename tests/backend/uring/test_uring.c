@@ -3,6 +3,7 @@
  * start and end.
  */
 #include "backend/uring/round_trip.h"
+#include "support/suite.h"
 
 #include "core/cord/inbox.h"
 #include "core/cord/registry.h"
@@ -47,7 +48,7 @@ static void assert_passes_without(uint64_t opcodes)
                           opcodes & required_opcodes ? "epoll" : "io_uring");
 }
 
-START_TEST(the_backend_works_without_any_single_opcode)
+TEST(the_backend_works_without_any_single_opcode)
 {
     /* Sanitized builds test only the opcodes that the backend uses. */
     static const uint64_t used =
@@ -60,13 +61,11 @@ START_TEST(the_backend_works_without_any_single_opcode)
         if (!is_sanitized() || used & BIT(opcode))
             assert_passes_without(BIT(opcode));
 }
-END_TEST
 
-START_TEST(the_backend_works_with_only_the_required_opcodes)
+TEST(the_backend_works_with_only_the_required_opcodes)
 {
     assert_passes_without(~required_opcodes);
 }
-END_TEST
 
 #define BLOCK_BYTES 4096
 #define BLOCKS 50
@@ -97,7 +96,7 @@ static unsigned write_blocks(int fd)
 /*
  * Linux before 6.18 lacks RWF_NOSIGNAL. A write to a pipe detects this. Files do not need the flag.
  */
-START_TEST(writes_to_a_file_stay_on_the_ring_without_rwf_nosignal)
+TEST(writes_to_a_file_stay_on_the_ring_without_rwf_nosignal)
 {
     int fd[2];
     ring_limits.has_no_nosignal = true;
@@ -116,7 +115,6 @@ START_TEST(writes_to_a_file_stay_on_the_ring_without_rwf_nosignal)
     ck_assert_int_eq(weft_close(file), 0);
     close_required(fd);
 }
-END_TEST
 
 /* Full queues. */
 
@@ -145,7 +143,7 @@ static void await_each(const weft_fiber *f, size_t n, weft_value expected)
 }
 
 /* One tick cancels half of the operations and starts as many. */
-START_TEST(more_operations_and_cancels_in_one_tick_than_the_queue_holds)
+TEST(more_operations_and_cancels_in_one_tick_than_the_queue_holds)
 {
     static weft_fiber f[WAITS], later[WAITS];
     int fd[2];
@@ -168,7 +166,6 @@ START_TEST(more_operations_and_cancels_in_one_tick_than_the_queue_holds)
     ck_assert_uint_eq(ops_pending(), 0);
     close_required(fd);
 }
-END_TEST
 
 /*
  * Each reader has its own socket, so that all operations are in the kernel. None may consume a
@@ -183,7 +180,7 @@ static weft_value recv_value(void *arg)
     return n == 1 ? byte : n;
 }
 
-START_TEST(reads_that_are_cancelled_at_once_consume_no_data)
+TEST(reads_that_are_cancelled_at_once_consume_no_data)
 {
     static int fd[READERS][2];
     static weft_fiber f[READERS];
@@ -205,9 +202,8 @@ START_TEST(reads_that_are_cancelled_at_once_consume_no_data)
         close_required(fd[i]);
     ck_assert_uint_eq(ops_pending(), 0);
 }
-END_TEST
 
-START_TEST(a_cancel_is_not_dropped_when_the_queue_is_full)
+TEST(a_cancel_is_not_dropped_when_the_queue_is_full)
 {
     int fd[2];
     require_io_uring();
@@ -221,10 +217,9 @@ START_TEST(a_cancel_is_not_dropped_when_the_queue_is_full)
     ck_assert_uint_eq(ops_pending(), 0);
     close_required(fd);
 }
-END_TEST
 
 /* A close cancels the operations in the kernel, and ends the operations in the backlog directly. */
-START_TEST(closing_with_a_full_queue_wakes_all_waiters)
+TEST(closing_with_a_full_queue_wakes_all_waiters)
 {
     weft_fiber f[2];
     int fd[2];
@@ -241,10 +236,9 @@ START_TEST(closing_with_a_full_queue_wakes_all_waiters)
     ck_assert_uint_eq(ops_pending(), 0);
     ck_assert_int_eq(weft_close(fd[1]), 0);
 }
-END_TEST
 
 /* The operation is not in the kernel yet, so it is removed from the backlog. */
-START_TEST(an_operation_in_the_backlog_can_be_cancelled)
+TEST(an_operation_in_the_backlog_can_be_cancelled)
 {
     int fd[2];
     require_io_uring();
@@ -259,13 +253,12 @@ START_TEST(an_operation_in_the_backlog_can_be_cancelled)
     ck_assert_uint_eq(ops_pending(), 0);
     close_required(fd);
 }
-END_TEST
 
 /*
  * The first reader waits for room, the second for the first. Cancelling the second must not start
  * the first again.
  */
-START_TEST(an_operation_in_the_backlog_is_started_once)
+TEST(an_operation_in_the_backlog_is_started_once)
 {
     weft_fiber f[3];
     int fd[2];
@@ -289,7 +282,6 @@ START_TEST(an_operation_in_the_backlog_is_started_once)
     ck_assert_uint_eq(ops_pending(), 0);
     close_required(fd);
 }
-END_TEST
 
 /* A file that the kernel returns in two parts. */
 #define PART_BYTES 4096
@@ -316,7 +308,7 @@ static int open_two_parts(void)
     return fd;
 }
 
-START_TEST(a_file_returned_in_parts_is_read_as_a_whole)
+TEST(a_file_returned_in_parts_is_read_as_a_whole)
 {
     file_read r = {.result = 0};
     require_io_uring();
@@ -327,10 +319,9 @@ START_TEST(a_file_returned_in_parts_is_read_as_a_whole)
     ck_assert_uint_eq(ring_seen.reads, 2);
     ck_assert_int_eq(weft_close(r.fd), 0);
 }
-END_TEST
 
 /* The result must equal the file position. */
-START_TEST(a_cancelled_read_returns_the_bytes_already_read_from_a_file)
+TEST(a_cancelled_read_returns_the_bytes_already_read_from_a_file)
 {
     file_read r = {.result = 0};
     require_io_uring();
@@ -351,7 +342,6 @@ START_TEST(a_cancelled_read_returns_the_bytes_already_read_from_a_file)
     ck_assert_uint_eq(ops_pending(), 0);
     ck_assert_int_eq(weft_close(r.fd), 0);
 }
-END_TEST
 
 #define COMPLETIONS 5000 /* more than the completion queue holds */
 
@@ -372,20 +362,18 @@ static void complete_all_at_once(void)
     close_required(fd);
 }
 
-START_TEST(more_completions_at_once_than_the_queue_holds)
+TEST(more_completions_at_once_than_the_queue_holds)
 {
     complete_all_at_once();
 }
-END_TEST
 
 /* Without IORING_SETUP_DEFER_TASKRUN, completions overflow into a list of the kernel. */
-START_TEST(completions_that_overflow_are_not_lost)
+TEST(completions_that_overflow_are_not_lost)
 {
     ring_limits.setup_flags = IORING_SETUP_DEFER_TASKRUN;
     complete_all_at_once();
     ck_assert(ring_seen.has_overflowed);
 }
-END_TEST
 
 /* Operation keys. */
 
@@ -411,7 +399,7 @@ static weft_value read_until_end(void *arg)
     return 0;
 }
 
-START_TEST(a_late_cancel_never_hits_the_next_operation_at_the_same_address)
+TEST(a_late_cancel_never_hits_the_next_operation_at_the_same_address)
 {
     int fd[2], rounds = IS_SLOW ? ROUNDS / 10 : ROUNDS, written = 0, interrupts = 0;
     require_io_uring();
@@ -438,7 +426,6 @@ START_TEST(a_late_cancel_never_hits_the_next_operation_at_the_same_address)
     ck_assert_int_le(e.interrupted, interrupts);
     close_required(fd);
 }
-END_TEST
 
 /* Processes and threads. */
 
@@ -468,17 +455,15 @@ static void fork_with_ring(bool runs_exit_handlers)
     close_required(fd);
 }
 
-START_TEST(a_forked_child_that_exits_does_not_affect_the_ring)
+TEST(a_forked_child_that_exits_does_not_affect_the_ring)
 {
     fork_with_ring(true);
 }
-END_TEST
 
-START_TEST(a_forked_child_that_skips_exit_handlers_does_not_affect_the_ring)
+TEST(a_forked_child_that_skips_exit_handlers_does_not_affect_the_ring)
 {
     fork_with_ring(false);
 }
-END_TEST
 
 static int stop_at_first(int fd, void *ctx)
 {
@@ -537,7 +522,7 @@ static size_t count_mappings(void)
     return n;
 }
 
-START_TEST(threads_that_were_cords_leak_nothing)
+TEST(threads_that_were_cords_leak_nothing)
 {
     share_verdict();
     run_threads(40); /* the C library caches stacks and arenas */
@@ -548,7 +533,6 @@ START_TEST(threads_that_were_cords_leak_nothing)
     ck_assert_uint_lt(count_mappings(), mappings + 50);
     ck_assert_uint_lt(mallinfo2().uordblks, allocated + 200 * 256);
 }
-END_TEST
 
 /* Messages between rings. */
 
@@ -579,7 +563,7 @@ static void await_sleep_and_break_ring(weft_cord cord)
     weft__registry_release(index);
 }
 
-START_TEST(a_message_that_the_ring_refuses_wakes_the_receiver_while_the_sender_computes)
+TEST(a_message_that_the_ring_refuses_wakes_the_receiver_while_the_sender_computes)
 {
     require_io_uring();
     weft_cord cord = weft_cord_start(receive_and_set_flag, as_arg(1), NULL);
@@ -589,30 +573,4 @@ START_TEST(a_message_that_the_ring_refuses_wakes_the_receiver_while_the_sender_c
     while (!atomic_load(&is_received)) /* compute, without switching or polling */
         sched_yield();
     ck_assert_int_eq(weft_cord_join(cord), 42);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &the_backend_works_without_any_single_opcode,
-        &the_backend_works_with_only_the_required_opcodes,
-        &writes_to_a_file_stay_on_the_ring_without_rwf_nosignal,
-        &more_operations_and_cancels_in_one_tick_than_the_queue_holds,
-        &reads_that_are_cancelled_at_once_consume_no_data,
-        &a_cancel_is_not_dropped_when_the_queue_is_full,
-        &closing_with_a_full_queue_wakes_all_waiters,
-        &an_operation_in_the_backlog_can_be_cancelled,
-        &an_operation_in_the_backlog_is_started_once,
-        &a_file_returned_in_parts_is_read_as_a_whole,
-        &a_cancelled_read_returns_the_bytes_already_read_from_a_file,
-        &more_completions_at_once_than_the_queue_holds,
-        &completions_that_overflow_are_not_lost,
-        &a_late_cancel_never_hits_the_next_operation_at_the_same_address,
-        &a_forked_child_that_exits_does_not_affect_the_ring,
-        &a_forked_child_that_skips_exit_handlers_does_not_affect_the_ring,
-        &threads_that_were_cords_leak_nothing,
-        &a_message_that_the_ring_refuses_wakes_the_receiver_while_the_sender_computes,
-    };
-    return run_suite("uring", tests, COUNT_OF(tests));
 }

@@ -1,11 +1,12 @@
 /* Tests of jobs on workers, with a fake backend that counts its wake-ups. */
 #include "backend/workers/job_support.h"
+#include "support/suite.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 
-START_TEST(a_call_runs_on_another_thread_and_is_done_when_it_is_collected)
+TEST(a_call_runs_on_another_thread_and_is_done_when_it_is_collected)
 {
     fake_backend *f = fake_backend_open();
     test_job t;
@@ -23,9 +24,8 @@ START_TEST(a_call_runs_on_another_thread_and_is_done_when_it_is_collected)
     ck_assert_ptr_null(t.op.job);
     fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(calls_submitted_together_run_in_parallel_however_few_workers_are_idle)
+TEST(calls_submitted_together_run_in_parallel_however_few_workers_are_idle)
 {
     fake_backend *f = fake_backend_open();
     static test_job t[MAX];
@@ -40,9 +40,8 @@ START_TEST(calls_submitted_together_run_in_parallel_however_few_workers_are_idle
     }
     fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(a_backend_is_woken_only_if_it_waits)
+TEST(a_backend_is_woken_only_if_it_waits)
 {
     fake_backend *f = fake_backend_open();
     static test_job t;
@@ -61,7 +60,6 @@ START_TEST(a_backend_is_woken_only_if_it_waits)
     ck_assert_int_eq(finish_job(f, &t), 42);
     fake_backend_close(f);
 }
-END_TEST
 
 static intptr_t post_arg(void *arg)
 {
@@ -69,7 +67,7 @@ static intptr_t post_arg(void *arg)
     return -EIO;
 }
 
-START_TEST(a_detached_job_runs_and_wakes_no_backend)
+TEST(a_detached_job_runs_and_wakes_no_backend)
 {
     sem_t happened;
     sem_init(&happened, 0, 0);
@@ -79,9 +77,8 @@ START_TEST(a_detached_job_runs_and_wakes_no_backend)
     for (int i = 0; i < 100; i++)
         wait_sem(&happened);
 }
-END_TEST
 
-START_TEST(a_call_cancelled_before_its_start_does_not_run)
+TEST(a_call_cancelled_before_its_start_does_not_run)
 {
     fake_backend *f = fake_backend_open();
     static test_job busy[MAX], plain, droppable;
@@ -102,9 +99,8 @@ START_TEST(a_call_cancelled_before_its_start_does_not_run)
     ck_assert(!plain.is_done && !droppable.is_done);
     fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(a_running_call_without_drop_cannot_be_cancelled)
+TEST(a_running_call_without_drop_cannot_be_cancelled)
 {
     fake_backend *f = fake_backend_open();
     test_job t;
@@ -116,9 +112,8 @@ START_TEST(a_running_call_without_drop_cannot_be_cancelled)
     ck_assert_int_eq(end_job(f, &t), 42);
     fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(a_cancelled_running_call_with_drop_outlives_its_backend)
+TEST(a_cancelled_running_call_with_drop_outlives_its_backend)
 {
     fake_backend *f = fake_backend_open();
     test_job t;
@@ -133,9 +128,8 @@ START_TEST(a_cancelled_running_call_with_drop_outlives_its_backend)
     wait_sem(&t.dropped);
     ck_assert(!t.is_done);
 }
-END_TEST
 
-START_TEST(a_finished_call_that_is_not_collected_cannot_be_cancelled)
+TEST(a_finished_call_that_is_not_collected_cannot_be_cancelled)
 {
     fake_backend *f = fake_backend_open();
     test_job t;
@@ -150,9 +144,8 @@ START_TEST(a_finished_call_that_is_not_collected_cannot_be_cancelled)
     ck_assert(!try_sem(&t.dropped));
     fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(workers_busy_with_cancelled_calls_do_not_delay_other_calls)
+TEST(workers_busy_with_cancelled_calls_do_not_delay_other_calls)
 {
     fake_backend *f = fake_backend_open();
     static test_job cancelled[3][MAX], queued, after;
@@ -176,7 +169,6 @@ START_TEST(workers_busy_with_cancelled_calls_do_not_delay_other_calls)
         ck_assert_int_eq(end_job(f, &cancelled[0][i]), 42);
     fake_backend_close(f);
 }
-END_TEST
 
 /* Open a FIFO for writing after a reader has opened it. */
 static int open_writer(const char *path)
@@ -188,7 +180,7 @@ static int open_writer(const char *path)
     return fd;
 }
 
-START_TEST(a_cancelled_running_open_closes_its_descriptor)
+TEST(a_cancelled_running_open_closes_its_descriptor)
 {
     char folder[] = "/tmp/weft-pool-XXXXXX", path[64], path_copy[64];
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -218,9 +210,8 @@ START_TEST(a_cancelled_running_open_closes_its_descriptor)
     unlink(path);
     rmdir(folder);
 }
-END_TEST
 
-START_TEST(a_running_open_that_creates_a_file_cannot_be_cancelled)
+TEST(a_running_open_that_creates_a_file_cannot_be_cancelled)
 {
     char folder[] = "/tmp/weft-pool-XXXXXX", path[64];
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -244,7 +235,6 @@ START_TEST(a_running_open_that_creates_a_file_cannot_be_cancelled)
     unlink(path);
     rmdir(folder);
 }
-END_TEST
 
 /* Short calls that several threads cancel at random times. */
 
@@ -327,32 +317,11 @@ static void *run_storm(void *arg)
     return NULL;
 }
 
-START_TEST(in_a_storm_every_call_ends_once_and_only_cancelled_calls_are_dropped)
+TEST(in_a_storm_every_call_ends_once_and_only_cancelled_calls_are_dropped)
 {
     pthread_t threads[STORM_THREADS];
     for (uintptr_t i = 0; i < STORM_THREADS; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, run_storm, (void *)i), 0);
     for (int i = 0; i < STORM_THREADS; i++)
         pthread_join(threads[i], NULL);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_call_runs_on_another_thread_and_is_done_when_it_is_collected,
-    &calls_submitted_together_run_in_parallel_however_few_workers_are_idle,
-    &a_backend_is_woken_only_if_it_waits,
-    &a_detached_job_runs_and_wakes_no_backend,
-    &a_call_cancelled_before_its_start_does_not_run,
-    &a_running_call_without_drop_cannot_be_cancelled,
-    &a_cancelled_running_call_with_drop_outlives_its_backend,
-    &a_finished_call_that_is_not_collected_cannot_be_cancelled,
-    &workers_busy_with_cancelled_calls_do_not_delay_other_calls,
-    &a_cancelled_running_open_closes_its_descriptor,
-    &a_running_open_that_creates_a_file_cannot_be_cancelled,
-    &in_a_storm_every_call_ends_once_and_only_cancelled_calls_are_dropped,
-};
-
-int main(void)
-{
-    return run_suite("job", tests, COUNT_OF(tests));
 }

@@ -3,12 +3,13 @@
  * foreign threads.
  */
 #include "backend/workers/job_support.h"
+#include "support/suite.h"
 
 #include "backend/workers/foreign.h"
 
 #include <sys/resource.h>
 
-START_TEST(calls_beyond_the_limit_wait_and_run_in_order)
+TEST(calls_beyond_the_limit_wait_and_run_in_order)
 {
     fake_backend *f = fake_backend_open();
     static test_job busy[MAX], more[100];
@@ -28,9 +29,8 @@ START_TEST(calls_beyond_the_limit_wait_and_run_in_order)
         ck_assert_int_eq(end_job(f, &busy[i]), 42);
     fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(a_full_worker_queue_does_not_delay_the_others)
+TEST(a_full_worker_queue_does_not_delay_the_others)
 {
     fake_backend *f = fake_backend_open();
     static test_job busy[MAX], waiting, name, user;
@@ -46,9 +46,8 @@ START_TEST(a_full_worker_queue_does_not_delay_the_others)
     ck_assert_int_eq(end_job(f, &waiting), 42);
     fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(idle_workers_end_and_new_ones_start)
+TEST(idle_workers_end_and_new_ones_start)
 {
     weft__workers_set_idle_ns(1000000);
     fake_backend *f = fake_backend_open();
@@ -71,7 +70,6 @@ START_TEST(idle_workers_end_and_new_ones_start)
     }
     fake_backend_close(f);
 }
-END_TEST
 
 /* Wait until the queue has this number of workers. */
 static void await_worker_count(unsigned threads)
@@ -83,7 +81,7 @@ static void await_worker_count(unsigned threads)
     } while (now.threads != threads);
 }
 
-START_TEST(a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run)
+TEST(a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run)
 {
     fake_backend *f = fake_backend_open();
     static test_job t[10], more[4];
@@ -119,9 +117,8 @@ START_TEST(a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run)
                      -EINVAL);
     fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(queued_running_done_and_cancelled_calls_are_counted)
+TEST(queued_running_done_and_cancelled_calls_are_counted)
 {
     fake_backend *f = fake_backend_open();
     static test_job t[4];
@@ -159,7 +156,6 @@ START_TEST(queued_running_done_and_cancelled_calls_are_counted)
     ck_assert_uint_eq(now.abandoned, 2);
     fake_backend_close(f);
 }
-END_TEST
 
 /* Limit the address space, so that no thread can start: there is no room for its stack. */
 static void forbid_threads(struct rlimit *old)
@@ -173,7 +169,7 @@ static void forbid_threads(struct rlimit *old)
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &low), 0);
 }
 
-START_TEST(without_a_worker_a_call_fails_and_with_one_it_waits)
+TEST(without_a_worker_a_call_fails_and_with_one_it_waits)
 {
     if (is_sanitized())
         return; /* sanitizers need more address space than any limit */
@@ -195,9 +191,8 @@ START_TEST(without_a_worker_a_call_fails_and_with_one_it_waits)
     ck_assert_int_eq(end_job(f, &second), 42);
     fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(a_forked_child_has_its_own_workers)
+TEST(a_forked_child_has_its_own_workers)
 {
     if (is_sanitized())
         return; /* TSan does not allow threads in a forked child */
@@ -219,9 +214,8 @@ START_TEST(a_forked_child_has_its_own_workers)
     ck_assert_int_eq(end_job(f, &queued), 42);
     fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(a_forked_child_can_cancel_calls_that_run_in_the_parent)
+TEST(a_forked_child_can_cancel_calls_that_run_in_the_parent)
 {
     if (is_sanitized())
         return;
@@ -250,7 +244,6 @@ START_TEST(a_forked_child_can_cancel_calls_that_run_in_the_parent)
     ck_assert_int_eq(end_job(f, &undroppable), 42);
     fake_backend_close(f);
 }
-END_TEST
 
 static intptr_t fork_and_return(void *arg)
 {
@@ -259,7 +252,7 @@ static intptr_t fork_and_return(void *arg)
     return 42;
 }
 
-START_TEST(a_worker_that_forks_does_not_exist_in_the_child)
+TEST(a_worker_that_forks_does_not_exist_in_the_child)
 {
     fake_backend *f = fake_backend_open();
     f->owner_pid = getpid();
@@ -273,7 +266,6 @@ START_TEST(a_worker_that_forks_does_not_exist_in_the_child)
     ck_assert_int_eq(status, 0);
     fake_backend_close(f);
 }
-END_TEST
 
 /* A thread that runs until may_end is posted. */
 typedef struct foreign_thread {
@@ -310,7 +302,7 @@ static void end_foreign_thread(foreign_thread *o)
         sched_yield();
 }
 
-START_TEST(idle_workers_and_io_uring_threads_are_not_foreign_threads)
+TEST(idle_workers_and_io_uring_threads_are_not_foreign_threads)
 {
 #ifdef WEFT__TSAN
     return; /* in a forked child, TSan starts its own thread with the first thread of the test */
@@ -342,23 +334,4 @@ START_TEST(idle_workers_and_io_uring_threads_are_not_foreign_threads)
     sem_post(&ring.may_end);
     pthread_join(ring.thread, NULL);
     fake_backend_close(f);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &calls_beyond_the_limit_wait_and_run_in_order,
-    &a_full_worker_queue_does_not_delay_the_others,
-    &idle_workers_end_and_new_ones_start,
-    &a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run,
-    &queued_running_done_and_cancelled_calls_are_counted,
-    &without_a_worker_a_call_fails_and_with_one_it_waits,
-    &a_forked_child_has_its_own_workers,
-    &a_forked_child_can_cancel_calls_that_run_in_the_parent,
-    &a_worker_that_forks_does_not_exist_in_the_child,
-    &idle_workers_and_io_uring_threads_are_not_foreign_threads,
-};
-
-int main(void)
-{
-    return run_suite("worker_queue", tests, COUNT_OF(tests));
 }

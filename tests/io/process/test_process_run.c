@@ -1,5 +1,6 @@
 /* Tests of weft_run, weft_system and weft_popen: input, output and status of programs. */
 #include "support/process_support.h"
+#include "support/suite.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -13,7 +14,7 @@ static char *make_pattern(size_t bytes)
     return (char *)data;
 }
 
-START_TEST(a_filter_gets_its_input_and_returns_its_output)
+TEST(a_filter_gets_its_input_and_returns_its_output)
 {
     weft_output got;
     ck_assert_int_eq(weft_run(ARGV("tr", "a-z", "A-Z"), "hello", 5, NULL, &got), 0);
@@ -28,9 +29,8 @@ START_TEST(a_filter_gets_its_input_and_returns_its_output)
                      "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  -\n");
     weft_output_free(&got);
 }
-END_TEST
 
-START_TEST(a_failed_program_has_a_status_and_an_output)
+TEST(a_failed_program_has_a_status_and_an_output)
 {
     int descriptors = count_warm_descriptors();
     weft_output got;
@@ -44,9 +44,8 @@ START_TEST(a_failed_program_has_a_status_and_an_output)
     weft_output_free(&got);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(megabytes_flow_in_both_directions_at_once)
+TEST(megabytes_flow_in_both_directions_at_once)
 {
     int descriptors = count_warm_descriptors();
     char *input = make_pattern(16 * MIB);
@@ -58,9 +57,8 @@ START_TEST(megabytes_flow_in_both_directions_at_once)
     free(input);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(megabytes_alternate_between_both_outputs)
+TEST(megabytes_alternate_between_both_outputs)
 {
     weft_output got;
     char *command = "for i in 1 2 3 4; do head -c 1048576 /dev/zero;"
@@ -73,9 +71,8 @@ START_TEST(megabytes_alternate_between_both_outputs)
             ck_abort_msg("byte %zu", i);
     weft_output_free(&got);
 }
-END_TEST
 
-START_TEST(a_program_need_not_read_its_input)
+TEST(a_program_need_not_read_its_input)
 {
     int descriptors = count_warm_descriptors();
     char *input = make_pattern(16 * MIB);
@@ -93,9 +90,8 @@ START_TEST(a_program_need_not_read_its_input)
     free(input);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(a_program_that_writes_too_much_is_ended)
+TEST(a_program_that_writes_too_much_is_ended)
 {
     int descriptors = count_warm_descriptors();
     weft_output got;
@@ -114,9 +110,8 @@ START_TEST(a_program_that_writes_too_much_is_ended)
     weft_output_free(&got);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(a_run_does_not_wait_for_background_processes)
+TEST(a_run_does_not_wait_for_background_processes)
 {
     int descriptors = count_warm_descriptors();
     weft_output got;
@@ -131,9 +126,8 @@ START_TEST(a_run_does_not_wait_for_background_processes)
     free(input);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(streams_of_a_run_can_be_redirected)
+TEST(streams_of_a_run_can_be_redirected)
 {
     weft_output got;
     weft_process_options o = {.err = WEFT_STDIO_OUT};
@@ -156,16 +150,14 @@ START_TEST(streams_of_a_run_can_be_redirected)
     weft_output_free(&got);
     ck_assert_int_eq(weft_run(SHELL("exit 3"), NULL, 0, NULL, NULL), 3 << 8);
 }
-END_TEST
 
-START_TEST(running_a_missing_program_fails)
+TEST(running_a_missing_program_fails)
 {
     weft_output got;
     ck_assert_int_eq(weft_run(ARGV("no-such-program"), "x", 1, NULL, &got), -ENOENT);
     ck_assert_error(-ENOENT, "no such program: no-such-program");
     ck_assert_ptr_null(got.out);
 }
-END_TEST
 
 static weft_value run_until_cancelled(void *arg)
 {
@@ -174,7 +166,7 @@ static weft_value run_until_cancelled(void *arg)
     return got.out == NULL && got.err == NULL ? rc : -EPROTO; /* no output to free */
 }
 
-START_TEST(a_cancelled_run_ends_the_program)
+TEST(a_cancelled_run_ends_the_program)
 {
     int descriptors = count_warm_descriptors();
     weft_fiber f = weft_spin(run_until_cancelled, ARGV("sleep", "1000"));
@@ -190,9 +182,8 @@ START_TEST(a_cancelled_run_ends_the_program)
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(an_interrupted_run_ends_the_program_and_returns_the_value)
+TEST(an_interrupted_run_ends_the_program_and_returns_the_value)
 {
     int descriptors = count_warm_descriptors();
     weft_fiber f = weft_spin(run_until_cancelled, ARGV("sleep", "1000"));
@@ -206,9 +197,8 @@ START_TEST(an_interrupted_run_ends_the_program_and_returns_the_value)
     ck_assert_error(-EIO, "broken");
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(a_cancelled_fiber_starts_no_program)
+TEST(a_cancelled_fiber_starts_no_program)
 {
     weft_output got;
     weft_stream s;
@@ -219,7 +209,6 @@ START_TEST(a_cancelled_fiber_starts_no_program)
         ck_assert(has_no_children());
     }
 }
-END_TEST
 
 static weft_value run_cat(void *arg)
 {
@@ -245,7 +234,7 @@ static void run_filter(void)
     free(input);
 }
 
-START_TEST(programs_can_be_run_after_a_shutdown)
+TEST(programs_can_be_run_after_a_shutdown)
 {
     weft_go(sleep_forever, NULL);
     let_run();
@@ -253,23 +242,21 @@ START_TEST(programs_can_be_run_after_a_shutdown)
     run_filter();
     ck_assert(has_no_children());
 }
-END_TEST
 
 static weft_value shut_down(void *arg)
 {
     return weft_shutdown_all(*(double *)arg);
 }
 
-START_TEST(a_run_in_an_ancestor_survives_a_shutdown)
+TEST(a_run_in_an_ancestor_survives_a_shutdown)
 {
     double grace_s = 60;
     weft_fiber f = weft_spin(shut_down, &grace_s);
     run_filter(); /* main is an ancestor of f, so its run is not cancelled */
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
-START_TEST(concurrent_runs_do_not_mix_their_data)
+TEST(concurrent_runs_do_not_mix_their_data)
 {
     int descriptors = count_warm_descriptors();
     weft_fiber fibers[50];
@@ -279,13 +266,12 @@ START_TEST(concurrent_runs_do_not_mix_their_data)
         ck_assert_int_eq(weft_await(fibers[i]), 0);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
 /*
  * The shell.
  */
 
-START_TEST(system_returns_the_status_of_the_command)
+TEST(system_returns_the_status_of_the_command)
 {
     ck_assert_int_eq(weft_system("exit 3"), 3 << 8);
     ck_assert_int_eq(weft_system("true"), 0);
@@ -295,14 +281,13 @@ START_TEST(system_returns_the_status_of_the_command)
     ck_assert_int_eq(weft_system(NULL), -EINVAL);
     ck_assert(has_no_children());
 }
-END_TEST
 
 static weft_value call_system(void *arg)
 {
     return weft_system(arg);
 }
 
-START_TEST(a_cancelled_system_ends_the_command)
+TEST(a_cancelled_system_ends_the_command)
 {
     weft_fiber f = weft_spin(call_system, "exec sleep 1000");
     let_run();
@@ -312,9 +297,8 @@ START_TEST(a_cancelled_system_ends_the_command)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(the_output_of_a_command_is_read_as_a_stream)
+TEST(the_output_of_a_command_is_read_as_a_stream)
 {
     int descriptors = count_warm_descriptors();
     weft_stream s;
@@ -327,9 +311,8 @@ START_TEST(the_output_of_a_command_is_read_as_a_stream)
     ck_assert_int_eq(weft_stream_close(&s), 3 << 8);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(closing_a_command_with_unread_output_does_not_hang)
+TEST(closing_a_command_with_unread_output_does_not_hang)
 {
     weft_stream s;
     char line[16];
@@ -337,9 +320,8 @@ START_TEST(closing_a_command_with_unread_output_does_not_hang)
     ck_assert_int_eq(weft_stream_gets(&s, line, sizeof line), 2);
     ck_assert_int_eq(weft_stream_close(&s), SIGPIPE);
 }
-END_TEST
 
-START_TEST(the_input_of_a_command_is_written_as_a_stream)
+TEST(the_input_of_a_command_is_written_as_a_stream)
 {
     int descriptors = count_warm_descriptors();
     char path[] = "/tmp/weft-popen-XXXXXX", command[64], text[16] = "";
@@ -355,9 +337,8 @@ START_TEST(the_input_of_a_command_is_written_as_a_stream)
     unlink(path);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(writing_to_a_command_that_closed_its_input_gives_EPIPE)
+TEST(writing_to_a_command_that_closed_its_input_gives_EPIPE)
 {
     weft_stream s;
     ck_assert_int_eq(weft_popen(&s, "exec <&-; kill -STOP $$", "w"), 0);
@@ -369,9 +350,8 @@ START_TEST(writing_to_a_command_that_closed_its_input_gives_EPIPE)
     ck_assert_int_eq(weft_stream_close(&s), -EPIPE); /* the buffered byte was not written */
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(closing_a_command_in_a_cancelled_fiber_ends_it)
+TEST(closing_a_command_in_a_cancelled_fiber_ends_it)
 {
     weft_stream s;
     ck_assert_int_eq(weft_popen(&s, "exec sleep 1000", "r"), 0);
@@ -380,9 +360,8 @@ START_TEST(closing_a_command_in_a_cancelled_fiber_ends_it)
     }
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(a_command_is_opened_for_reading_or_for_writing)
+TEST(a_command_is_opened_for_reading_or_for_writing)
 {
     weft_stream s;
     ck_assert_int_eq(weft_popen(&s, "exit 0", "rw"), -EINVAL);
@@ -390,36 +369,4 @@ START_TEST(a_command_is_opened_for_reading_or_for_writing)
     ck_assert_int_eq(weft_popen(&s, "exit 0", NULL), -EINVAL);
     ck_assert_int_eq(weft_popen(&s, NULL, "r"), -EINVAL);
     ck_assert(has_no_children());
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_filter_gets_its_input_and_returns_its_output,
-    &a_failed_program_has_a_status_and_an_output,
-    &megabytes_flow_in_both_directions_at_once,
-    &megabytes_alternate_between_both_outputs,
-    &a_program_need_not_read_its_input,
-    &a_program_that_writes_too_much_is_ended,
-    &a_run_does_not_wait_for_background_processes,
-    &streams_of_a_run_can_be_redirected,
-    &running_a_missing_program_fails,
-    &a_cancelled_run_ends_the_program,
-    &an_interrupted_run_ends_the_program_and_returns_the_value,
-    &a_cancelled_fiber_starts_no_program,
-    &programs_can_be_run_after_a_shutdown,
-    &a_run_in_an_ancestor_survives_a_shutdown,
-    &concurrent_runs_do_not_mix_their_data,
-    &system_returns_the_status_of_the_command,
-    &a_cancelled_system_ends_the_command,
-    &the_output_of_a_command_is_read_as_a_stream,
-    &closing_a_command_with_unread_output_does_not_hang,
-    &the_input_of_a_command_is_written_as_a_stream,
-    &writing_to_a_command_that_closed_its_input_gives_EPIPE,
-    &closing_a_command_in_a_cancelled_fiber_ends_it,
-    &a_command_is_opened_for_reading_or_for_writing,
-};
-
-int main(void)
-{
-    return run_suite("process_run", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,6 @@
 /* Tests of weft_waitpid: its results, and that no status is lost. */
 #include "support/process_support.h"
+#include "support/suite.h"
 
 #include <limits.h>
 #include <linux/filter.h>
@@ -28,7 +29,7 @@ static weft_fiber spin_waitpid(pid_t pid)
     return f;
 }
 
-START_TEST(an_exit_status_is_the_same_as_from_waitpid)
+TEST(an_exit_status_is_the_same_as_from_waitpid)
 {
     int descriptors = count_warm_descriptors(), status = -1;
     pid_t pid = start_shell("exit 3");
@@ -37,9 +38,8 @@ START_TEST(an_exit_status_is_the_same_as_from_waitpid)
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), -ECHILD);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(the_status_of_a_killed_child_contains_the_signal)
+TEST(the_status_of_a_killed_child_contains_the_signal)
 {
     int status = -1, go;
     pid_t pid = start_shell_held("read x", &go);
@@ -51,17 +51,15 @@ START_TEST(the_status_of_a_killed_child_contains_the_signal)
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
     close(go);
 }
-END_TEST
 
-START_TEST(the_status_pointer_may_be_null)
+TEST(the_status_pointer_may_be_null)
 {
     pid_t pid = start_shell("exit 3");
     ck_assert_int_eq(weft_waitpid(pid, NULL, 0), pid);
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(a_pid_that_is_not_a_child_gives_ECHILD)
+TEST(a_pid_that_is_not_a_child_gives_ECHILD)
 {
     int status = 77;
     ck_assert_int_eq(weft_waitpid(1, &status, 0), -ECHILD);
@@ -72,16 +70,14 @@ START_TEST(a_pid_that_is_not_a_child_gives_ECHILD)
     ck_assert_int_eq(weft_waitpid(0, &status, WNOHANG), -ECHILD);
     ck_assert_int_eq(status, 77);
 }
-END_TEST
 
-START_TEST(unsupported_options_are_refused)
+TEST(unsupported_options_are_refused)
 {
     ck_assert_int_eq(weft_waitpid(1, NULL, WNOWAIT), -EINVAL);
     ck_assert_any_error(-EINVAL);
 }
-END_TEST
 
-START_TEST(a_wait_with_WNOHANG_does_not_block)
+TEST(a_wait_with_WNOHANG_does_not_block)
 {
     int status = 77, go;
     pid_t pid = start_shell_held("read x; exit 4", &go);
@@ -93,9 +89,8 @@ START_TEST(a_wait_with_WNOHANG_does_not_block)
     ck_assert_int_eq(status, 4 << 8);
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(other_fibers_run_while_one_waits_for_a_child)
+TEST(other_fibers_run_while_one_waits_for_a_child)
 {
     int go;
     pid_t pid = start_shell_held("read x; exit 5", &go);
@@ -106,9 +101,8 @@ START_TEST(other_fibers_run_while_one_waits_for_a_child)
     ck_assert_int_eq(weft_await(waits), 5 << 8);
     ck_assert_trail("runs go ");
 }
-END_TEST
 
-START_TEST(a_child_can_be_waited_for_again_after_a_cancelled_wait)
+TEST(a_child_can_be_waited_for_again_after_a_cancelled_wait)
 {
     int descriptors = count_warm_descriptors(), status = -1, go;
     pid_t pid = start_shell_held("read x; exit 6", &go);
@@ -124,9 +118,8 @@ START_TEST(a_child_can_be_waited_for_again_after_a_cancelled_wait)
     ck_assert_int_eq(status, 6 << 8);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(an_available_status_is_returned_to_a_cancelled_fiber)
+TEST(an_available_status_is_returned_to_a_cancelled_fiber)
 {
     int status = -1;
     pid_t pid = start_shell("exit 7");
@@ -138,9 +131,8 @@ START_TEST(an_available_status_is_returned_to_a_cancelled_fiber)
         ck_assert_int_eq(weft_sleep(0), -ECANCELED);
     }
 }
-END_TEST
 
-START_TEST(no_status_is_lost_when_an_exit_races_with_a_raised_error)
+TEST(no_status_is_lost_when_an_exit_races_with_a_raised_error)
 {
     int status, go;
     for (int i = 0; i < 50; i++) {
@@ -160,10 +152,9 @@ START_TEST(no_status_is_lost_when_an_exit_races_with_a_raised_error)
     }
     ck_assert(has_no_children());
 }
-END_TEST
 
 /* T96 */
-START_TEST(a_stray_schedule_does_not_break_the_wait)
+TEST(a_stray_schedule_does_not_break_the_wait)
 {
     int go;
     pid_t pid = start_shell_held("read x; exit 9", &go);
@@ -174,9 +165,8 @@ START_TEST(a_stray_schedule_does_not_break_the_wait)
     close(go);
     ck_assert_int_eq(weft_await(f), 9 << 8);
 }
-END_TEST
 
-START_TEST(an_interrupted_wait_returns_the_value_and_consumes_no_status)
+TEST(an_interrupted_wait_returns_the_value_and_consumes_no_status)
 {
     int status = -1, go;
     pid_t pid = start_shell_held("read x; exit 3", &go);
@@ -187,14 +177,13 @@ START_TEST(an_interrupted_wait_returns_the_value_and_consumes_no_status)
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 3 << 8);
 }
-END_TEST
 
 static weft_value wait_for_stop(void *arg)
 {
     return weft_waitpid((pid_t)(intptr_t)arg, NULL, WUNTRACED);
 }
 
-START_TEST(an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due)
+TEST(an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due)
 {
     int go;
     pid_t pid = start_shell_held("read x", &go);
@@ -206,9 +195,8 @@ START_TEST(an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due)
     close(go);
     ck_assert_int_eq(weft_waitpid(pid, NULL, 0), pid);
 }
-END_TEST
 
-START_TEST(any_child_can_be_waited_for)
+TEST(any_child_can_be_waited_for)
 {
     int status = -1, go;
     pid_t held_pid = start_shell_held("read x; exit 1", &go), pid = start_shell("exit 2");
@@ -221,9 +209,8 @@ START_TEST(any_child_can_be_waited_for)
     ck_assert_int_eq(weft_waitpid(held_pid, &status, 0), -ECHILD);
     ck_assert_int_eq(weft_waitpid(-1, &status, 0), -ECHILD);
 }
-END_TEST
 
-START_TEST(a_child_of_a_group_can_be_waited_for)
+TEST(a_child_of_a_group_can_be_waited_for)
 {
     int status = -1;
     weft_process p = spawn(SHELL("exit 2"), (weft_process_options){.has_group = true});
@@ -234,9 +221,8 @@ START_TEST(a_child_of_a_group_can_be_waited_for)
     ck_assert_int_eq(weft_waitpid(0, &status, 0), own_group_pid);
     ck_assert_int_eq(status, 1 << 8);
 }
-END_TEST
 
-START_TEST(stopped_and_continued_children_are_reported_on_request)
+TEST(stopped_and_continued_children_are_reported_on_request)
 {
     int status = -1, go;
     pid_t pid = start_shell_held("kill -STOP $$; read x; exit 7", &go);
@@ -249,9 +235,8 @@ START_TEST(stopped_and_continued_children_are_reported_on_request)
     ck_assert_int_eq(weft_waitpid(pid, &status, WUNTRACED), pid);
     ck_assert_int_eq(status, 7 << 8);
 }
-END_TEST
 
-START_TEST(of_two_waiters_for_one_child_one_gets_the_status_and_one_gets_ECHILD)
+TEST(of_two_waiters_for_one_child_one_gets_the_status_and_one_gets_ECHILD)
 {
     int go;
     pid_t pid = start_shell_held("read x; exit 3", &go);
@@ -260,9 +245,8 @@ START_TEST(of_two_waiters_for_one_child_one_gets_the_status_and_one_gets_ECHILD)
     weft_value first = weft_await(a), second = weft_await(b);
     ck_assert((first == 3 << 8 && second == -ECHILD) || (first == -ECHILD && second == 3 << 8));
 }
-END_TEST
 
-START_TEST(with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD)
+TEST(with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD)
 {
     int go, descriptors = count_warm_descriptors();
     signal(SIGCHLD, SIG_IGN);
@@ -276,7 +260,6 @@ START_TEST(with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD)
     ck_assert_int_eq(weft_process_close(&p), -ECHILD);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
 static volatile sig_atomic_t signals_seen;
 
@@ -286,7 +269,7 @@ static void count_signal(int number)
     signals_seen++;
 }
 
-START_TEST(the_programs_handler_of_SIGCHLD_is_not_replaced)
+TEST(the_programs_handler_of_SIGCHLD_is_not_replaced)
 {
     int status = -1;
     struct sigaction mine = {.sa_handler = count_signal}, now;
@@ -298,9 +281,8 @@ START_TEST(the_programs_handler_of_SIGCHLD_is_not_replaced)
     ck_assert_ptr_eq(now.sa_handler, count_signal);
     ck_assert_int_eq(signals_seen, 1);
 }
-END_TEST
 
-START_TEST(hundreds_of_children_are_waited_for_at_once)
+TEST(hundreds_of_children_are_waited_for_at_once)
 {
     int descriptors = count_warm_descriptors(), fd[2];
     static weft_fiber waits[CHILDREN];
@@ -318,7 +300,6 @@ START_TEST(hundreds_of_children_are_waited_for_at_once)
         ck_assert_int_eq(weft_await(waits[i]), (i % 100) << 8);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
 static void *wait_in_thread(void *arg)
 {
@@ -336,7 +317,7 @@ static void *run_in_thread(void *arg)
     return arg;
 }
 
-START_TEST(any_thread_may_wait_for_any_child)
+TEST(any_thread_may_wait_for_any_child)
 {
     pthread_t threads[4];
     int go[4];
@@ -354,9 +335,8 @@ START_TEST(any_thread_may_wait_for_any_child)
     }
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(several_threads_run_programs_at_once)
+TEST(several_threads_run_programs_at_once)
 {
     pthread_t threads[4];
     for (int i = 0; i < 4; i++)
@@ -368,7 +348,6 @@ START_TEST(several_threads_run_programs_at_once)
     }
     ck_assert(has_no_children());
 }
-END_TEST
 
 /* Without pidfds: programs in a separate process, with status 0 on success. */
 
@@ -452,17 +431,15 @@ static void assert_works(int (*program)(void))
         ck_assert_quiet(o, 0);
 }
 
-START_TEST(waiting_works_without_pidfd_support)
+TEST(waiting_works_without_pidfd_support)
 {
     assert_works(use_without_pidfd);
 }
-END_TEST
 
-START_TEST(waiting_works_if_pidfds_are_refused)
+TEST(waiting_works_if_pidfds_are_refused)
 {
     assert_works(use_with_pidfd_refused);
 }
-END_TEST
 
 /* Run a program that cannot open a descriptor: all numbers below the limit are in use. */
 static int run_without_descriptors(int (*program)(void))
@@ -522,48 +499,12 @@ static int wait_without_backend(void)
     return run_without_descriptors(use_without_backend);
 }
 
-START_TEST(waiting_works_without_a_free_descriptor)
+TEST(waiting_works_without_a_free_descriptor)
 {
     ck_assert_quiet(run_apart(wait_without_descriptors), 0);
 }
-END_TEST
 
-START_TEST(waiting_works_without_a_descriptor_for_a_backend)
+TEST(waiting_works_without_a_descriptor_for_a_backend)
 {
     ck_assert_quiet(run_apart(wait_without_backend), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &an_exit_status_is_the_same_as_from_waitpid,
-    &the_status_of_a_killed_child_contains_the_signal,
-    &the_status_pointer_may_be_null,
-    &a_pid_that_is_not_a_child_gives_ECHILD,
-    &unsupported_options_are_refused,
-    &a_wait_with_WNOHANG_does_not_block,
-    &other_fibers_run_while_one_waits_for_a_child,
-    &a_child_can_be_waited_for_again_after_a_cancelled_wait,
-    &an_available_status_is_returned_to_a_cancelled_fiber,
-    &no_status_is_lost_when_an_exit_races_with_a_raised_error,
-    &a_stray_schedule_does_not_break_the_wait,
-    &an_interrupted_wait_returns_the_value_and_consumes_no_status,
-    &an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due,
-    &any_child_can_be_waited_for,
-    &a_child_of_a_group_can_be_waited_for,
-    &stopped_and_continued_children_are_reported_on_request,
-    &of_two_waiters_for_one_child_one_gets_the_status_and_one_gets_ECHILD,
-    &with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD,
-    &the_programs_handler_of_SIGCHLD_is_not_replaced,
-    &hundreds_of_children_are_waited_for_at_once,
-    &any_thread_may_wait_for_any_child,
-    &several_threads_run_programs_at_once,
-    &waiting_works_without_pidfd_support,
-    &waiting_works_if_pidfds_are_refused,
-    &waiting_works_without_a_free_descriptor,
-    &waiting_works_without_a_descriptor_for_a_backend,
-};
-
-int main(void)
-{
-    return run_suite("process_wait", tests, COUNT_OF(tests));
 }
