@@ -111,14 +111,15 @@ static inline void end_actors(void)
             weft_schedule(actors[i].fiber, 0);
 }
 
-/* Hand the call of a step to its fiber. The fiber has not run yet. */
+/* Hand the call of a step to its fiber, which has not run yet. An ended fiber is replaced. */
 static inline void order_call(const step *s)
 {
     struct actor *a = &actors[s->who];
+    bool is_alive = a->fiber != 0 && a->call != ends;
     a->call = s->call;
     a->arg = s->arg;
     a->result = WAITS;
-    if (a->fiber != 0) {
+    if (is_alive) {
         ck_assert_int_eq(weft_schedule(a->fiber, 0), 0);
         return;
     }
