@@ -38,18 +38,16 @@ static weft_fiber spin_reader(reading *r, int fd)
 }
 
 /* P60 */
-TEST(a_read_waits_for_a_write)
+TEST_LOOP(a_read_waits_for_a_write, 2)
 {
-    for (int round = 0; round < 2; round++) {
-        int fd[2];
-        reading r;
-        open_pipe_or_sockets(fd, round);
-        weft_fiber f = spin_reader(&r, fd[0]);
-        ck_assert_int_eq(weft_write(fd[1], "hello", 5), 5);
-        ck_assert_int_eq(weft_await(f), 5);
-        ck_assert_mem_eq(r.data, "hello", 5);
-        close_idle_fd_pair(fd);
-    }
+    int fd[2];
+    reading r;
+    open_pipe_or_sockets(fd, _i);
+    weft_fiber f = spin_reader(&r, fd[0]);
+    ck_assert_int_eq(weft_write(fd[1], "hello", 5), 5);
+    ck_assert_int_eq(weft_await(f), 5);
+    ck_assert_mem_eq(r.data, "hello", 5);
+    close_idle_fd_pair(fd);
 }
 
 /* P60. On io_uring every operation waits for the next submission. */
@@ -87,24 +85,22 @@ TEST(a_socket_pair_carries_data_in_both_directions)
 }
 
 /* P60 */
-TEST(a_read_at_the_end_returns_0_even_if_it_already_waits)
+TEST_LOOP(a_read_at_the_end_returns_0_even_if_it_already_waits, 2)
 {
-    for (int round = 0; round < 2; round++) {
-        int fd[2];
-        char data[8];
-        reading r;
-        open_pipe_or_sockets(fd, round);
-        ck_assert_int_eq(weft_write(fd[1], "last", 4), 4);
-        ck_assert_int_eq(weft_close(fd[1]), 0);
-        ck_assert_int_eq(weft_read_full(fd[0], data, sizeof data), 4);
-        ck_assert_int_eq(weft_read(fd[0], data, sizeof data), 0);
-        ck_assert_int_eq(weft_close(fd[0]), 0);
-        open_pipe_or_sockets(fd, round);
-        weft_fiber f = spin_reader(&r, fd[0]);
-        ck_assert_int_eq(weft_close(fd[1]), 0);
-        ck_assert_int_eq(weft_await(f), 0);
-        ck_assert_int_eq(weft_close(fd[0]), 0);
-    }
+    int fd[2];
+    char data[8];
+    reading r;
+    open_pipe_or_sockets(fd, _i);
+    ck_assert_int_eq(weft_write(fd[1], "last", 4), 4);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+    ck_assert_int_eq(weft_read_full(fd[0], data, sizeof data), 4);
+    ck_assert_int_eq(weft_read(fd[0], data, sizeof data), 0);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    open_pipe_or_sockets(fd, _i);
+    weft_fiber f = spin_reader(&r, fd[0]);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
 }
 
 static size_t filled; /* bytes */
@@ -159,21 +155,19 @@ static weft_value write_mebibyte(void *arg)
 }
 
 /* P60 */
-TEST(a_mebibyte_arrives_complete_and_in_order)
+TEST_LOOP(a_mebibyte_arrives_complete_and_in_order, 2)
 {
-    for (int round = 0; round < 2; round++) {
-        int fd[2];
-        open_pipe_or_sockets(fd, round);
-        weft_fiber f = weft_spin(write_mebibyte, &fd[1]);
-        unsigned char *data = malloc(MIB);
-        ck_assert_int_eq(weft_read_full(fd[0], data, MIB), (ssize_t)MIB);
-        for (size_t i = 0; i < MIB; i++)
-            if (data[i] != byte_at(i))
-                ck_abort_msg("byte %zu is wrong", i);
-        free(data);
-        ck_assert_int_eq(weft_await(f), (ssize_t)MIB);
-        close_idle_fd_pair(fd);
-    }
+    int fd[2];
+    open_pipe_or_sockets(fd, _i);
+    weft_fiber f = weft_spin(write_mebibyte, &fd[1]);
+    unsigned char *data = malloc(MIB);
+    ck_assert_int_eq(weft_read_full(fd[0], data, MIB), (ssize_t)MIB);
+    for (size_t i = 0; i < MIB; i++)
+        if (data[i] != byte_at(i))
+            ck_abort_msg("byte %zu is wrong", i);
+    free(data);
+    ck_assert_int_eq(weft_await(f), (ssize_t)MIB);
+    close_idle_fd_pair(fd);
 }
 
 /*
@@ -264,100 +258,90 @@ TEST(data_that_arrives_with_a_cancellation_is_delivered_or_still_readable)
 }
 
 /* P65, T98 */
-TEST(closing_a_descriptor_wakes_its_waiters)
+TEST_LOOP(closing_a_descriptor_wakes_its_waiters, 2)
 {
-    for (int round = 0; round < 2; round++) {
-        int fd[2];
-        reading a, b;
-        open_pipe_or_sockets(fd, round);
-        weft_fiber first = spin_reader(&a, fd[0]);
-        b.fd = fd[0];
-        weft_fiber second = weft_spin(read_some, &b);
-        let_run();
-        ck_assert_int_eq(weft_close(fd[0]), 0);
-        ck_assert_int_eq(weft_await(first), -EBADF);
-        ck_assert_int_eq(weft_await(second), -EBADF);
-        ck_assert_int_eq(weft_close(fd[0]), -EBADF);
-        ck_assert_int_eq(weft_close(fd[1]), 0);
-    }
+    int fd[2];
+    reading a, b;
+    open_pipe_or_sockets(fd, _i);
+    weft_fiber first = spin_reader(&a, fd[0]);
+    b.fd = fd[0];
+    weft_fiber second = weft_spin(read_some, &b);
+    let_run();
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    ck_assert_int_eq(weft_await(first), -EBADF);
+    ck_assert_int_eq(weft_await(second), -EBADF);
+    ck_assert_int_eq(weft_close(fd[0]), -EBADF);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
 /* P65 */
-TEST(a_waiter_on_a_closed_descriptor_gets_no_data_of_the_next_file_with_its_number)
+TEST_LOOP(a_waiter_on_a_closed_descriptor_gets_no_data_of_the_next_file_with_its_number, 10)
 {
-    for (int i = 0; i < 10; i++) {
-        int old[2], new[2];
-        reading r, s;
-        open_pipe_or_sockets(old, i % 2);
-        weft_fiber f = spin_reader(&r, old[0]);
-        weft_close(old[0]);
-        weft_close(old[1]);
-        open_pipe_or_sockets(new, i % 2);
-        weft_fiber g = weft_spin(read_some, (s.fd = new[0], &s));
-        ck_assert_int_eq(weft_await(f), -EBADF);
-        ck_assert_int_eq(weft_write(new[1], "new", 3), 3);
-        ck_assert_int_eq(weft_await(g), 3);
-        close_idle_fd_pair(new);
-    }
+    int old[2], new[2];
+    reading r, s;
+    open_pipe_or_sockets(old, _i % 2);
+    weft_fiber f = spin_reader(&r, old[0]);
+    weft_close(old[0]);
+    weft_close(old[1]);
+    open_pipe_or_sockets(new, _i % 2);
+    weft_fiber g = weft_spin(read_some, (s.fd = new[0], &s));
+    ck_assert_int_eq(weft_await(f), -EBADF);
+    ck_assert_int_eq(weft_write(new[1], "new", 3), 3);
+    ck_assert_int_eq(weft_await(g), 3);
+    close_idle_fd_pair(new);
 }
 
 /* P64 */
-TEST(an_interrupted_read_returns_the_value_and_the_next_read_gets_the_data)
+TEST_LOOP(an_interrupted_read_returns_the_value_and_the_next_read_gets_the_data, 2)
 {
-    for (int round = 0; round < 2; round++) {
-        int fd[2];
-        reading r;
-        char data[4];
-        open_pipe_or_sockets(fd, round);
-        weft_fiber f = spin_reader(&r, fd[0]);
-        ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
-        ck_assert_int_eq(weft_interrupt(f, -42), 0);
-        ck_assert_int_eq(weft_write(fd[1], "data", 4), 4);
-        ck_assert_int_eq(weft_await(f), -42);
-        ck_assert_uint_eq(ops_pending(), 0);
-        ck_assert_int_eq(weft_read(fd[0], data, 4), 4);
-        ck_assert_mem_eq(data, "data", 4);
-        close_idle_fd_pair(fd);
-    }
+    int fd[2];
+    reading r;
+    char data[4];
+    open_pipe_or_sockets(fd, _i);
+    weft_fiber f = spin_reader(&r, fd[0]);
+    ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
+    ck_assert_int_eq(weft_interrupt(f, -42), 0);
+    ck_assert_int_eq(weft_write(fd[1], "data", 4), 4);
+    ck_assert_int_eq(weft_await(f), -42);
+    ck_assert_uint_eq(ops_pending(), 0);
+    ck_assert_int_eq(weft_read(fd[0], data, 4), 4);
+    ck_assert_mem_eq(data, "data", 4);
+    close_idle_fd_pair(fd);
 }
 
 /* P45, P61 */
-TEST(a_read_that_times_out_can_be_repeated)
+TEST_LOOP(a_read_that_times_out_can_be_repeated, 2)
 {
-    for (int round = 0; round < 2; round++) {
-        int fd[2], rc = 1;
-        char data[4];
-        open_pipe_or_sockets(fd, round);
-        WEFT_CANCEL_AFTER(0.002, rc) {
-            ck_assert_int_eq(weft_read(fd[0], data, 4), -ECANCELED);
-        }
-        ck_assert_int_eq(rc, -ETIMEDOUT);
-        ck_assert_int_eq(weft_write(fd[1], "data", 4), 4);
-        ck_assert_int_eq(weft_read(fd[0], data, 4), 4);
-        ck_assert_mem_eq(data, "data", 4);
-        close_idle_fd_pair(fd);
+    int fd[2], rc = 1;
+    char data[4];
+    open_pipe_or_sockets(fd, _i);
+    WEFT_CANCEL_AFTER(0.002, rc) {
+        ck_assert_int_eq(weft_read(fd[0], data, 4), -ECANCELED);
     }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_int_eq(weft_write(fd[1], "data", 4), 4);
+    ck_assert_int_eq(weft_read(fd[0], data, 4), 4);
+    ck_assert_mem_eq(data, "data", 4);
+    close_idle_fd_pair(fd);
 }
 
 /* P63 */
-TEST(a_write_cancelled_while_there_is_no_room_has_written_nothing)
+TEST_LOOP(a_write_cancelled_while_there_is_no_room_has_written_nothing, 2)
 {
-    for (int round = 0; round < 2; round++) {
-        int fd[2];
-        open_pipe_or_sockets(fd, round);
-        weft_fiber f = weft_spin(fill_counted, &fd[1]);
-        let_run();
-        ck_assert_uint_eq(ops_pending(), 1);
-        weft_stop(f, 7);
-        ck_assert_int_eq(weft_await(f), 7);
-        ck_assert_uint_eq(ops_pending(), 0);
-        ck_assert_int_eq(weft_close(fd[1]), 0);
-        static char rest[65536];
-        for (ssize_t n; (n = weft_read(fd[0], rest, sizeof rest)) > 0;)
-            filled -= (size_t)n;
-        ck_assert_uint_eq(filled, 0);
-        ck_assert_int_eq(weft_close(fd[0]), 0);
-    }
+    int fd[2];
+    open_pipe_or_sockets(fd, _i);
+    weft_fiber f = weft_spin(fill_counted, &fd[1]);
+    let_run();
+    ck_assert_uint_eq(ops_pending(), 1);
+    weft_stop(f, 7);
+    ck_assert_int_eq(weft_await(f), 7);
+    ck_assert_uint_eq(ops_pending(), 0);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+    static char rest[65536];
+    for (ssize_t n; (n = weft_read(fd[0], rest, sizeof rest)) > 0;)
+        filled -= (size_t)n;
+    ck_assert_uint_eq(filled, 0);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
 }
 
 /* T97 */
@@ -593,33 +577,31 @@ TEST(accept_and_connect_fail_as_the_system_calls_do_and_can_be_cancelled)
     ck_assert_int_eq(weft_close(fd), 0);
 }
 
-TEST(a_null_buffer_gives_EFAULT_and_loses_no_data)
+TEST_LOOP(a_null_buffer_gives_EFAULT_and_loses_no_data, 2)
 {
-    for (int round = 0; round < 2; round++) {
-        int fd[2];
-        char got[8] = "";
-        struct iovec nowhere = {NULL, 4};
-        open_pipe_or_sockets(fd, round);
-        ck_assert_int_eq(weft_write(fd[1], NULL, 4), -EFAULT);
-        ck_assert_int_eq(weft_writev(fd[1], &nowhere, 1), -EFAULT);
-        ck_assert_int_eq(weft_writev(fd[1], NULL, 1), -EFAULT);
-        ck_assert_int_eq(weft_write(fd[1], NULL, 0), 0);
-        ck_assert_int_eq(weft_write(fd[1], "abcd", 4), 4);
-        ck_assert_int_eq(weft_read(fd[0], NULL, 4), -EFAULT);
-        ck_assert_int_eq(weft_readv(fd[0], &nowhere, 1), -EFAULT);
-        ck_assert_int_eq(weft_readv(fd[0], NULL, 1), -EFAULT);
-        ck_assert_int_eq(weft_read(fd[0], NULL, 0), 0);
-        if (round == 1) {
-            struct msghdr message = {.msg_iov = &nowhere, .msg_iovlen = 1};
-            ck_assert_int_eq(weft_send(fd[1], NULL, 4, 0), -EFAULT);
-            ck_assert_int_eq(weft_sendmsg(fd[1], &message, 0), -EFAULT);
-            ck_assert_int_eq(weft_sendmsg(fd[1], NULL, 0), -EFAULT);
-            ck_assert_int_eq(weft_recv(fd[0], NULL, 4, 0), -EFAULT);
-            ck_assert_int_eq(weft_recvmsg(fd[0], &message, 0), -EFAULT);
-            ck_assert_int_eq(weft_recvmsg(fd[0], NULL, 0), -EFAULT);
-        }
-        ck_assert_int_eq(weft_read(fd[0], got, sizeof got), 4);
-        ck_assert_str_eq(got, "abcd");
-        close_idle_fd_pair(fd);
+    int fd[2];
+    char got[8] = "";
+    struct iovec nowhere = {NULL, 4};
+    open_pipe_or_sockets(fd, _i);
+    ck_assert_int_eq(weft_write(fd[1], NULL, 4), -EFAULT);
+    ck_assert_int_eq(weft_writev(fd[1], &nowhere, 1), -EFAULT);
+    ck_assert_int_eq(weft_writev(fd[1], NULL, 1), -EFAULT);
+    ck_assert_int_eq(weft_write(fd[1], NULL, 0), 0);
+    ck_assert_int_eq(weft_write(fd[1], "abcd", 4), 4);
+    ck_assert_int_eq(weft_read(fd[0], NULL, 4), -EFAULT);
+    ck_assert_int_eq(weft_readv(fd[0], &nowhere, 1), -EFAULT);
+    ck_assert_int_eq(weft_readv(fd[0], NULL, 1), -EFAULT);
+    ck_assert_int_eq(weft_read(fd[0], NULL, 0), 0);
+    if (_i == 1) {
+        struct msghdr message = {.msg_iov = &nowhere, .msg_iovlen = 1};
+        ck_assert_int_eq(weft_send(fd[1], NULL, 4, 0), -EFAULT);
+        ck_assert_int_eq(weft_sendmsg(fd[1], &message, 0), -EFAULT);
+        ck_assert_int_eq(weft_sendmsg(fd[1], NULL, 0), -EFAULT);
+        ck_assert_int_eq(weft_recv(fd[0], NULL, 4, 0), -EFAULT);
+        ck_assert_int_eq(weft_recvmsg(fd[0], &message, 0), -EFAULT);
+        ck_assert_int_eq(weft_recvmsg(fd[0], NULL, 0), -EFAULT);
     }
+    ck_assert_int_eq(weft_read(fd[0], got, sizeof got), 4);
+    ck_assert_str_eq(got, "abcd");
+    close_idle_fd_pair(fd);
 }

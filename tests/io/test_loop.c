@@ -77,23 +77,22 @@ static int listen_family(unsigned family, endpoint *p)
     return family == AF_INET ? listen_tcp(p, 64) : listen_unix(p, 64);
 }
 
-TEST(an_accept_loop_delivers_every_connection_until_the_callback_stops_it)
+TEST_LOOP(an_accept_loop_delivers_every_connection_until_the_callback_stops_it, COUNT_OF(families))
 {
-    for (size_t k = 0; k < COUNT_OF(families); k++) {
-        endpoint p;
-        acceptor t;
-        int theirs[40], listener = listen_family(families[k], &p);
-        spin_acceptor(&t, listener, 40);
-        connect_many(theirs, 20, &p);
-        while (t.count < 20)
-            ck_assert_int_eq(weft_sleep(0), 0);
-        connect_many(theirs + 20, 20, &p);
-        ck_assert_int_eq(weft_await(t.fiber), 0);
-        ck_assert_int_eq(t.rc, STOP_LOOP);
-        assert_match(t.fd, theirs, 40);
-        assert_nothing_pending();
-        ck_assert_int_eq(weft_close(listener), 0);
-    }
+    const size_t k = (size_t)_i;
+    endpoint p;
+    acceptor t;
+    int theirs[40], listener = listen_family(families[k], &p);
+    spin_acceptor(&t, listener, 40);
+    connect_many(theirs, 20, &p);
+    while (t.count < 20)
+        ck_assert_int_eq(weft_sleep(0), 0);
+    connect_many(theirs + 20, 20, &p);
+    ck_assert_int_eq(weft_await(t.fiber), 0);
+    ck_assert_int_eq(t.rc, STOP_LOOP);
+    assert_match(t.fd, theirs, 40);
+    assert_nothing_pending();
+    ck_assert_int_eq(weft_close(listener), 0);
 }
 
 /*
@@ -112,29 +111,27 @@ static int leave_stale_number(void)
     return fd;
 }
 
-TEST(a_connection_is_not_treated_as_the_file_that_had_its_number)
+TEST_LOOP(a_connection_is_not_treated_as_the_file_that_had_its_number, 2)
 {
-    for (int is_loop = 0; is_loop < 2; is_loop++) {
-        endpoint p;
-        acceptor t;
-        char text[16];
-        int theirs, ours, listener = listen_tcp(&p, 64);
-        connect_many(&theirs, 1, &p);
-        int number = leave_stale_number();
-        if (is_loop) {
-            spin_acceptor(&t, listener, 1);
-            ck_assert_int_eq(weft_await(t.fiber), 0);
-            ours = t.fd[0];
-        } else {
-            ours = weft_accept(listener, NULL, NULL);
-        }
-        ck_assert_int_eq(ours, number);
-        ck_assert_int_eq(write(theirs, "hello", 5), 5);
-        ck_assert_int_eq(weft_read(ours, text, sizeof text), 5);
-        ck_assert_int_eq(weft_close(ours), 0);
-        close(theirs);
-        ck_assert_int_eq(weft_close(listener), 0);
+    endpoint p;
+    acceptor t;
+    char text[16];
+    int theirs, ours, listener = listen_tcp(&p, 64);
+    connect_many(&theirs, 1, &p);
+    int number = leave_stale_number();
+    if (_i) {
+        spin_acceptor(&t, listener, 1);
+        ck_assert_int_eq(weft_await(t.fiber), 0);
+        ours = t.fd[0];
+    } else {
+        ours = weft_accept(listener, NULL, NULL);
     }
+    ck_assert_int_eq(ours, number);
+    ck_assert_int_eq(write(theirs, "hello", 5), 5);
+    ck_assert_int_eq(weft_read(ours, text, sizeof text), 5);
+    ck_assert_int_eq(weft_close(ours), 0);
+    close(theirs);
+    ck_assert_int_eq(weft_close(listener), 0);
 }
 
 /* Connections that the kernel has accepted in advance are not lost. */
@@ -176,34 +173,32 @@ static weft_value accept_one(void *arg)
     return 0;
 }
 
-TEST(leftover_connections_of_a_loop_go_to_the_waiters_behind_it)
+TEST_LOOP(leftover_connections_of_a_loop_go_to_the_waiters_behind_it, 4)
 {
-    for (int round = 0; round < 4; round++) {
-        endpoint p;
-        acceptor first, second;
-        int theirs[12], ours[12], listener = listen_tcp(&p, 64);
-        spin_acceptor(&first, listener, 2);
-        first.is_slow = true;
-        if (round % 2 == 0) {
-            spin_acceptor(&second, listener, 10);
-        } else {
-            second = (acceptor){.listener = listener, .wanted = 1};
-            second.fiber = weft_spin(accept_one, &second);
-            let_run();
-        }
-        connect_many(theirs, 12, &p);
-        ck_assert_int_eq(weft_await(first.fiber), 0);
-        ck_assert_int_eq(weft_await(second.fiber), 0); /* there is enough for both */
-        size_t count = first.count + second.count;
-        ck_assert_uint_eq(count, round % 2 == 0 ? 12 : 3);
-        memcpy(ours, first.fd, first.count * sizeof *ours);
-        memcpy(ours + first.count, second.fd, second.count * sizeof *ours);
-        for (; count < 12; count++)
-            ours[count] = weft_accept(listener, NULL, NULL);
-        assert_match(ours, theirs, 12);
-        assert_nothing_pending();
-        ck_assert_int_eq(weft_close(listener), 0);
+    endpoint p;
+    acceptor first, second;
+    int theirs[12], ours[12], listener = listen_tcp(&p, 64);
+    spin_acceptor(&first, listener, 2);
+    first.is_slow = true;
+    if (_i % 2 == 0) {
+        spin_acceptor(&second, listener, 10);
+    } else {
+        second = (acceptor){.listener = listener, .wanted = 1};
+        second.fiber = weft_spin(accept_one, &second);
+        let_run();
     }
+    connect_many(theirs, 12, &p);
+    ck_assert_int_eq(weft_await(first.fiber), 0);
+    ck_assert_int_eq(weft_await(second.fiber), 0); /* there is enough for both */
+    size_t count = first.count + second.count;
+    ck_assert_uint_eq(count, _i % 2 == 0 ? 12 : 3);
+    memcpy(ours, first.fd, first.count * sizeof *ours);
+    memcpy(ours + first.count, second.fd, second.count * sizeof *ours);
+    for (; count < 12; count++)
+        ours[count] = weft_accept(listener, NULL, NULL);
+    assert_match(ours, theirs, 12);
+    assert_nothing_pending();
+    ck_assert_int_eq(weft_close(listener), 0);
 }
 
 /* Both loops end with leftover connections. */
@@ -401,21 +396,19 @@ static weft_value send_stream(void *arg)
     return 0;
 }
 
-TEST(a_receive_loop_delivers_all_data_in_order_and_returns_at_the_end)
+TEST_LOOP(a_receive_loop_delivers_all_data_in_order_and_returns_at_the_end, KINDS)
 {
-    for (int kind = 0; kind < KINDS; kind++) {
-        int fd[2];
-        receiver r;
-        open_kind(fd, kind);
-        spin_receiver(&r, fd[0], 0, SIZE_MAX);
-        weft_fiber sender = weft_spin(send_stream, &fd[1]);
-        ck_assert_int_eq(weft_await(r.fiber), 0);
-        ck_assert_int_eq(weft_await(sender), 0);
-        ck_assert_int_eq(r.rc, 0);
-        ck_assert_uint_eq(r.got, 300000);
-        assert_nothing_pending();
-        ck_assert_int_eq(weft_close(fd[0]), 0);
-    }
+    int fd[2];
+    receiver r;
+    open_kind(fd, _i);
+    spin_receiver(&r, fd[0], 0, SIZE_MAX);
+    weft_fiber sender = weft_spin(send_stream, &fd[1]);
+    ck_assert_int_eq(weft_await(r.fiber), 0);
+    ck_assert_int_eq(weft_await(sender), 0);
+    ck_assert_int_eq(r.rc, 0);
+    ck_assert_uint_eq(r.got, 300000);
+    assert_nothing_pending();
+    ck_assert_int_eq(weft_close(fd[0]), 0);
 }
 
 /* Write a part of the test stream to fd without weft, in small parts. */
@@ -447,34 +440,32 @@ static size_t read_stream(int fd, size_t got, size_t to)
 }
 
 /* No byte is lost or duplicated, whichever call reads next. */
-TEST(leftover_data_of_a_receive_loop_is_returned_by_the_next_read)
+TEST_LOOP(leftover_data_of_a_receive_loop_is_returned_by_the_next_read, 30)
 {
-    for (int round = 0; round < 30; round++) {
-        int fd[2];
-        char byte;
-        receiver r;
-        size_t got = 0, end = 0;
-        open_kind(fd, round % KINDS);
-        for (int stage = 0; stage < 6; stage++) {
-            spin_receiver(&r, fd[0], got, got + 200);
-            if (round % 2 == 0)
-                ck_assert_int_eq(weft_sleep(0), 0);
-            put_stream(fd[1], end, end + 1000);
-            end += 1000;
-            if (stage % 3 == 2) /* the loop may have received nothing, or more */
-                weft_cancel(r.fiber);
-            weft_await(r.fiber);
-            ck_assert(r.rc == STOP_LOOP || stage % 3 == 2);
-            got = r.got;
-            if (got < end)
-                got = read_stream(fd[0], got, got + 1 + random_below((unsigned)(end - got)));
-        }
-        ck_assert_uint_eq(read_stream(fd[0], got, end), end);
-        assert_nothing_pending();
-        ck_assert_int_eq(weft_close(fd[1]), 0);
-        ck_assert_int_eq(weft_read(fd[0], &byte, 1), 0);
-        ck_assert_int_eq(weft_close(fd[0]), 0);
+    int fd[2];
+    char byte;
+    receiver r;
+    size_t got = 0, end = 0;
+    open_kind(fd, _i % KINDS);
+    for (int stage = 0; stage < 6; stage++) {
+        spin_receiver(&r, fd[0], got, got + 200);
+        if (_i % 2 == 0)
+            ck_assert_int_eq(weft_sleep(0), 0);
+        put_stream(fd[1], end, end + 1000);
+        end += 1000;
+        if (stage % 3 == 2) /* the loop may have received nothing, or more */
+            weft_cancel(r.fiber);
+        weft_await(r.fiber);
+        ck_assert(r.rc == STOP_LOOP || stage % 3 == 2);
+        got = r.got;
+        if (got < end)
+            got = read_stream(fd[0], got, got + 1 + random_below((unsigned)(end - got)));
     }
+    ck_assert_uint_eq(read_stream(fd[0], got, end), end);
+    assert_nothing_pending();
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+    ck_assert_int_eq(weft_read(fd[0], &byte, 1), 0);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
 }
 
 /*
@@ -519,44 +510,40 @@ static weft_value trickle(void *arg)
 }
 
 /* P61, for loops: deadlines pass while data arrives */
-TEST(an_interrupted_receive_loop_loses_no_byte)
+TEST_LOOP(an_interrupted_receive_loop_loses_no_byte, KINDS)
 {
-    for (int kind = 0; kind < KINDS; kind++) {
-        int fd[2], rc = -ECANCELED;
-        receiver r = {.wanted = SIZE_MAX};
-        open_kind(fd, kind);
-        r.fd = fd[0];
-        weft_fiber sender = weft_spin(trickle, &fd[1]);
-        while (rc == -ECANCELED) {
-            WEFT_MOVE_ON_AFTER(random_below(300) * 1e-6) {
-                rc = weft_recv_loop(fd[0], check_data, &r);
-            }
-            if (rc == -ECANCELED && random_below(2) == 0 && r.got < 20000)
-                r.got = read_stream(fd[0], r.got, r.got + 1);
+    int fd[2], rc = -ECANCELED;
+    receiver r = {.wanted = SIZE_MAX};
+    open_kind(fd, _i);
+    r.fd = fd[0];
+    weft_fiber sender = weft_spin(trickle, &fd[1]);
+    while (rc == -ECANCELED) {
+        WEFT_MOVE_ON_AFTER(random_below(300) * 1e-6) {
+            rc = weft_recv_loop(fd[0], check_data, &r);
         }
-        ck_assert_int_eq(rc, 0);
-        ck_assert_int_eq(weft_await(sender), 0);
-        ck_assert_uint_ge(r.got, 20000);
-        assert_nothing_pending();
-        ck_assert_int_eq(weft_close(fd[0]), 0);
+        if (rc == -ECANCELED && random_below(2) == 0 && r.got < 20000)
+            r.got = read_stream(fd[0], r.got, r.got + 1);
     }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_eq(weft_await(sender), 0);
+    ck_assert_uint_ge(r.got, 20000);
+    assert_nothing_pending();
+    ck_assert_int_eq(weft_close(fd[0]), 0);
 }
 
-TEST(closing_a_descriptor_ends_its_receive_loop)
+TEST_LOOP(closing_a_descriptor_ends_its_receive_loop, 2 * KINDS)
 {
-    for (int round = 0; round < 2 * KINDS; round++) {
-        int fd[2];
-        receiver r;
-        open_kind(fd, round / 2);
-        spin_receiver(&r, fd[0], 0, SIZE_MAX);
-        if (round % 2 == 0)
-            ck_assert_int_eq(weft_sleep(0), 0);
-        ck_assert_int_eq(weft_close(fd[0]), 0);
-        ck_assert_int_eq(weft_await(r.fiber), 0);
-        ck_assert_int_eq(r.rc, -EBADF);
-        assert_nothing_pending();
-        ck_assert_int_eq(weft_close(fd[1]), 0);
-    }
+    int fd[2];
+    receiver r;
+    open_kind(fd, _i / 2);
+    spin_receiver(&r, fd[0], 0, SIZE_MAX);
+    if (_i % 2 == 0)
+        ck_assert_int_eq(weft_sleep(0), 0);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    ck_assert_int_eq(weft_await(r.fiber), 0);
+    ck_assert_int_eq(r.rc, -EBADF);
+    assert_nothing_pending();
+    ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
 /* The next file with the same number does not get the leftovers. */

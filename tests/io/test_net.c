@@ -3,25 +3,23 @@
 #include "support/suite.h"
 
 /* P70 */
-TEST(streams_of_each_kind_carry_data_in_both_directions)
+TEST_LOOP(streams_of_each_kind_carry_data_in_both_directions, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        for (int kind = 0; kind < KINDS; kind++) {
-            int fd[2];
-            receiving r;
-            if (!connect_sockets(fd, kind, *mode))
-                continue;
-            for (int side = 0; side < 2; side++) {
-                weft_fiber f = spin_receiver(&r, fd[side], sizeof r.data, 0);
-                ck_assert_int_eq(weft_send(fd[!side], "hello", 5, 0), 5);
-                ck_assert_int_eq(weft_await(f), 5);
-                ck_assert_mem_eq(r.data, "hello", 5);
-            }
-            assert_blocking_mode(fd[0], *mode);
-            assert_blocking_mode(fd[1], *mode);
-            close_idle_fd_pair(fd);
+    const int mode = blocking_modes[_i];
+    for (int kind = 0; kind < KINDS; kind++) {
+        int fd[2];
+        receiving r;
+        if (!connect_sockets(fd, kind, mode))
+            continue;
+        for (int side = 0; side < 2; side++) {
+            weft_fiber f = spin_receiver(&r, fd[side], sizeof r.data, 0);
+            ck_assert_int_eq(weft_send(fd[!side], "hello", 5, 0), 5);
+            ck_assert_int_eq(weft_await(f), 5);
+            ck_assert_mem_eq(r.data, "hello", 5);
         }
+        assert_blocking_mode(fd[0], mode);
+        assert_blocking_mode(fd[1], mode);
+        close_idle_fd_pair(fd);
     }
 }
 
@@ -71,14 +69,12 @@ static void exchange_datagrams(address a, address b, int mode)
 }
 
 /* P70 */
-TEST(datagrams_of_each_kind_carry_the_address_of_their_sender)
+TEST_LOOP(datagrams_of_each_kind_carry_the_address_of_their_sender, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        exchange_datagrams(loopback_address(AF_INET), loopback_address(AF_INET), *mode);
-        exchange_datagrams(loopback_address(AF_INET6), loopback_address(AF_INET6), *mode);
-        exchange_datagrams(abstract_address(1), abstract_address(2), *mode);
-    }
+    const int mode = blocking_modes[_i];
+    exchange_datagrams(loopback_address(AF_INET), loopback_address(AF_INET), mode);
+    exchange_datagrams(loopback_address(AF_INET6), loopback_address(AF_INET6), mode);
+    exchange_datagrams(abstract_address(1), abstract_address(2), mode);
 }
 
 /* As recvfrom(2). */
@@ -132,168 +128,155 @@ static weft_value receive_descriptor(void *arg)
 }
 
 /* P70 */
-TEST(a_descriptor_is_passed_to_a_waiting_and_to_a_later_receiver)
+TEST_LOOP(a_descriptor_is_passed_to_a_waiting_and_to_a_later_receiver, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        for (int is_late = 0; is_late < 2; is_late++) {
-            int fd[2], pipe_fd[2];
-            unix_pair(fd, SOCK_STREAM, *mode);
-            ck_assert_int_eq(weft_pipe(pipe_fd), 0);
-            fd_message p = {.fd = fd[1]};
-            weft_fiber f = is_late ? 0 : weft_spin(receive_descriptor, &p);
-            let_run();
-            ck_assert_int_eq(send_descriptor(fd[0], pipe_fd[1]), 1);
-            int got = (int)(is_late ? receive_descriptor(&p) : weft_await(f));
-            ck_assert_int_ge(got, 0);
-            char byte;
-            ck_assert_int_eq(weft_write(got, "x", 1), 1);
-            ck_assert_int_eq(weft_read(pipe_fd[0], &byte, 1), 1);
-            ck_assert_int_eq(byte, 'x');
-            weft_close(got);
-            close_idle_fd_pair(pipe_fd);
-            close_idle_fd_pair(fd);
-        }
-    }
-}
-
-/* P61, for descriptors */
-TEST(a_cancelled_receive_loses_no_descriptor)
-{
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
+    const int mode = blocking_modes[_i];
+    for (int is_late = 0; is_late < 2; is_late++) {
         int fd[2], pipe_fd[2];
-        unix_pair(fd, SOCK_STREAM, *mode);
+        unix_pair(fd, SOCK_STREAM, mode);
         ck_assert_int_eq(weft_pipe(pipe_fd), 0);
-        int sent_count = 0, received_count = 0;
-        for (int i = 0; i < 200; i++) {
-            fd_message p = {.fd = fd[1]};
-            weft_fiber f = weft_spin(receive_descriptor, &p);
-            let_run();
-            if (i % 4 > 0) /* not sent, sent, or sent with a snooze before the interrupt */
-                sent_count += (int)send_descriptor(fd[0], pipe_fd[1]);
-            if (i % 4 == 2)
-                weft_snooze();
-            weft_interrupt(f, -ECANCELED);
-            int got = (int)weft_await(f);
-            if (got >= 0) {
-                received_count++;
-                weft_close(got);
-            }
-        }
-        while (received_count < sent_count) { /* receive the remaining descriptors */
-            fd_message p = {.fd = fd[1]};
-            int got = (int)receive_descriptor(&p);
-            ck_assert_int_ge(got, 0);
-            weft_close(got);
-            received_count++;
-        }
+        fd_message p = {.fd = fd[1]};
+        weft_fiber f = is_late ? 0 : weft_spin(receive_descriptor, &p);
+        let_run();
+        ck_assert_int_eq(send_descriptor(fd[0], pipe_fd[1]), 1);
+        int got = (int)(is_late ? receive_descriptor(&p) : weft_await(f));
+        ck_assert_int_ge(got, 0);
         char byte;
-        ck_assert_int_eq(weft_recv(fd[1], &byte, 1, MSG_DONTWAIT), -EAGAIN);
+        ck_assert_int_eq(weft_write(got, "x", 1), 1);
+        ck_assert_int_eq(weft_read(pipe_fd[0], &byte, 1), 1);
+        ck_assert_int_eq(byte, 'x');
+        weft_close(got);
         close_idle_fd_pair(pipe_fd);
         close_idle_fd_pair(fd);
     }
 }
 
-TEST(a_peek_leaves_the_data_in_the_socket)
+/* P61, for descriptors */
+TEST_LOOP(a_cancelled_receive_loses_no_descriptor, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        int fd[2];
-        receiving r;
-        char data[4];
-        unix_pair(fd, SOCK_STREAM, *mode);
-        weft_fiber f = spin_receiver(&r, fd[0], 4, MSG_PEEK); /* a peek waits for data */
-        ck_assert_int_eq(weft_send(fd[1], "ab", 2, 0), 2);
-        ck_assert_int_eq(weft_await(f), 2);
-        ck_assert_mem_eq(r.data, "ab", 2);
-        ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_PEEK | MSG_WAITALL), 2);
-        ck_assert_int_eq(weft_recv(fd[0], data, 4, 0), 2);
-        ck_assert_mem_eq(data, "ab", 2);
-        close_idle_fd_pair(fd);
+    const int mode = blocking_modes[_i];
+    int fd[2], pipe_fd[2];
+    unix_pair(fd, SOCK_STREAM, mode);
+    ck_assert_int_eq(weft_pipe(pipe_fd), 0);
+    int sent_count = 0, received_count = 0;
+    for (int i = 0; i < 200; i++) {
+        fd_message p = {.fd = fd[1]};
+        weft_fiber f = weft_spin(receive_descriptor, &p);
+        let_run();
+        if (i % 4 > 0) /* not sent, sent, or sent with a snooze before the interrupt */
+            sent_count += (int)send_descriptor(fd[0], pipe_fd[1]);
+        if (i % 4 == 2)
+            weft_snooze();
+        weft_interrupt(f, -ECANCELED);
+        int got = (int)weft_await(f);
+        if (got >= 0) {
+            received_count++;
+            weft_close(got);
+        }
     }
+    while (received_count < sent_count) { /* receive the remaining descriptors */
+        fd_message p = {.fd = fd[1]};
+        int got = (int)receive_descriptor(&p);
+        ck_assert_int_ge(got, 0);
+        weft_close(got);
+        received_count++;
+    }
+    char byte;
+    ck_assert_int_eq(weft_recv(fd[1], &byte, 1, MSG_DONTWAIT), -EAGAIN);
+    close_idle_fd_pair(pipe_fd);
+    close_idle_fd_pair(fd);
 }
 
-TEST(msg_dontwait_gives_eagain)
+TEST_LOOP(a_peek_leaves_the_data_in_the_socket, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
+    const int mode = blocking_modes[_i];
+    int fd[2];
+    receiving r;
+    char data[4];
+    unix_pair(fd, SOCK_STREAM, mode);
+    weft_fiber f = spin_receiver(&r, fd[0], 4, MSG_PEEK); /* a peek waits for data */
+    ck_assert_int_eq(weft_send(fd[1], "ab", 2, 0), 2);
+    ck_assert_int_eq(weft_await(f), 2);
+    ck_assert_mem_eq(r.data, "ab", 2);
+    ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_PEEK | MSG_WAITALL), 2);
+    ck_assert_int_eq(weft_recv(fd[0], data, 4, 0), 2);
+    ck_assert_mem_eq(data, "ab", 2);
+    close_idle_fd_pair(fd);
+}
+
+TEST_LOOP(msg_dontwait_gives_eagain, COUNT_OF(blocking_modes))
+{
+    const int mode = blocking_modes[_i];
+    int fd[2];
+    char data[4096] = {0};
+    fd_message p;
+    unix_pair(fd, SOCK_STREAM, mode);
+    ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_DONTWAIT), -EAGAIN);
+    ck_assert_int_eq(weft_recvmsg(fd[0], fd_message_wrap(&p), MSG_DONTWAIT), -EAGAIN);
+    ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_DONTWAIT | MSG_WAITALL), -EAGAIN);
+    ck_assert_int_eq(weft_recvmsg(fd[0], fd_message_wrap(&p), MSG_ERRQUEUE), -EAGAIN);
+    ssize_t n;
+    while ((n = weft_send(fd[0], data, sizeof data, MSG_DONTWAIT)) > 0)
+        continue;
+    ck_assert_int_eq(n, -EAGAIN);
+    struct iovec piece = {data, sizeof data};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    ck_assert_int_eq(weft_sendmsg(fd[0], &message, MSG_DONTWAIT), -EAGAIN);
+    ck_assert_int_eq(weft_recv(fd[1], data, 10, MSG_DONTWAIT | MSG_WAITALL), 10);
+    close_idle_fd_pair(fd);
+}
+
+TEST_LOOP(msg_waitall_waits_for_all_bytes, COUNT_OF(blocking_modes))
+{
+    const int mode = blocking_modes[_i];
+    for (int kind = 0; kind < KINDS; kind++) {
         int fd[2];
-        char data[4096] = {0};
-        fd_message p;
-        unix_pair(fd, SOCK_STREAM, *mode);
-        ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_DONTWAIT), -EAGAIN);
-        ck_assert_int_eq(weft_recvmsg(fd[0], fd_message_wrap(&p), MSG_DONTWAIT), -EAGAIN);
-        ck_assert_int_eq(weft_recv(fd[0], data, 4, MSG_DONTWAIT | MSG_WAITALL), -EAGAIN);
-        ck_assert_int_eq(weft_recvmsg(fd[0], fd_message_wrap(&p), MSG_ERRQUEUE), -EAGAIN);
-        ssize_t n;
-        while ((n = weft_send(fd[0], data, sizeof data, MSG_DONTWAIT)) > 0)
+        receiving r;
+        if (!connect_sockets(fd, kind, mode))
             continue;
-        ck_assert_int_eq(n, -EAGAIN);
-        struct iovec piece = {data, sizeof data};
-        struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-        ck_assert_int_eq(weft_sendmsg(fd[0], &message, MSG_DONTWAIT), -EAGAIN);
-        ck_assert_int_eq(weft_recv(fd[1], data, 10, MSG_DONTWAIT | MSG_WAITALL), 10);
-        close_idle_fd_pair(fd);
-    }
-}
-
-TEST(msg_waitall_waits_for_all_bytes)
-{
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        for (int kind = 0; kind < KINDS; kind++) {
-            int fd[2];
-            receiving r;
-            if (!connect_sockets(fd, kind, *mode))
-                continue;
-            weft_fiber f = spin_receiver(&r, fd[0], 9, MSG_WAITALL);
-            for (int i = 0; i < 3; i++) {
-                ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-                ck_assert_int_eq(weft_send(fd[1], &"onetwosix"[3 * i], 3, 0), 3);
-                ck_assert_int_eq(weft_sleep(0), 0);
-                let_run();
-            }
-            ck_assert_int_eq(weft_await(f), 9);
-            ck_assert_mem_eq(r.data, "onetwosix", 9);
-            close_idle_fd_pair(fd);
-        }
-    }
-}
-
-TEST(msg_waitall_returns_the_bytes_before_the_end)
-{
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        int fd[2];
-        receiving r;
-        connect_sockets(fd, TCP4, *mode);
         weft_fiber f = spin_receiver(&r, fd[0], 9, MSG_WAITALL);
-        ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
-        ck_assert_int_eq(weft_shutdown(fd[1], SHUT_WR), 0);
-        ck_assert_int_eq(weft_await(f), 4);
-        ck_assert_mem_eq(r.data, "some", 4);
-        ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), 0);
+        for (int i = 0; i < 3; i++) {
+            ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+            ck_assert_int_eq(weft_send(fd[1], &"onetwosix"[3 * i], 3, 0), 3);
+            ck_assert_int_eq(weft_sleep(0), 0);
+            let_run();
+        }
+        ck_assert_int_eq(weft_await(f), 9);
+        ck_assert_mem_eq(r.data, "onetwosix", 9);
         close_idle_fd_pair(fd);
     }
 }
 
-TEST(msg_waitall_returns_the_bytes_before_a_timeout_and_the_next_call_fails)
+TEST_LOOP(msg_waitall_returns_the_bytes_before_the_end, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        int fd[2], rc = 1;
-        receiving r;
-        unix_pair(fd, SOCK_STREAM, *mode);
-        ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
-        WEFT_CANCEL_AFTER(0.002, rc) {
-            ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), 4);
-            ck_assert_mem_eq(r.data, "some", 4);
-            ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), -ECANCELED);
-        }
-        ck_assert_int_eq(rc, -ETIMEDOUT);
-        close_idle_fd_pair(fd);
+    const int mode = blocking_modes[_i];
+    int fd[2];
+    receiving r;
+    connect_sockets(fd, TCP4, mode);
+    weft_fiber f = spin_receiver(&r, fd[0], 9, MSG_WAITALL);
+    ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
+    ck_assert_int_eq(weft_shutdown(fd[1], SHUT_WR), 0);
+    ck_assert_int_eq(weft_await(f), 4);
+    ck_assert_mem_eq(r.data, "some", 4);
+    ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), 0);
+    close_idle_fd_pair(fd);
+}
+
+TEST_LOOP(msg_waitall_returns_the_bytes_before_a_timeout_and_the_next_call_fails,
+          COUNT_OF(blocking_modes))
+{
+    const int mode = blocking_modes[_i];
+    int fd[2], rc = 1;
+    receiving r;
+    unix_pair(fd, SOCK_STREAM, mode);
+    ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
+    WEFT_CANCEL_AFTER(0.002, rc) {
+        ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), 4);
+        ck_assert_mem_eq(r.data, "some", 4);
+        ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), -ECANCELED);
     }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    close_idle_fd_pair(fd);
 }
 
 typedef struct two_receives {
@@ -317,28 +300,26 @@ static weft_fiber spin_receive_twice(two_receives *t, int fd)
     return f;
 }
 
-TEST(an_error_during_msg_waitall_is_returned_by_the_next_call)
+TEST_LOOP(an_error_during_msg_waitall_is_returned_by_the_next_call, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        int fd[2];
-        two_receives t;
-        unix_pair(fd, SOCK_STREAM, *mode);
-        ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
-        weft_fiber f = spin_receive_twice(&t, fd[0]);
-        ck_assert_int_eq(weft_raise(f, -EPROTO, "enough"), 0); /* an error raised in the fiber */
-        ck_assert_int_eq(weft_await(f), 4);
-        ck_assert_int_eq(t.second, -EPROTO);
+    const int mode = blocking_modes[_i];
+    int fd[2];
+    two_receives t;
+    unix_pair(fd, SOCK_STREAM, mode);
+    ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
+    weft_fiber f = spin_receive_twice(&t, fd[0]);
+    ck_assert_int_eq(weft_raise(f, -EPROTO, "enough"), 0); /* an error raised in the fiber */
+    ck_assert_int_eq(weft_await(f), 4);
+    ck_assert_int_eq(t.second, -EPROTO);
 
-        ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
-        ck_assert_int_eq(weft_send(fd[0], "unread", 6, 0), 6);
-        f = spin_receive_twice(&t, fd[0]);
-        /* an error of the socket: the peer had unread data */
-        ck_assert_int_eq(weft_close(fd[1]), 0);
-        ck_assert_int_eq(weft_await(f), 4);
-        ck_assert_int_eq(t.second, -ECONNRESET);
-        ck_assert_int_eq(weft_close(fd[0]), 0);
-    }
+    ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
+    ck_assert_int_eq(weft_send(fd[0], "unread", 6, 0), 6);
+    f = spin_receive_twice(&t, fd[0]);
+    /* an error of the socket: the peer had unread data */
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+    ck_assert_int_eq(weft_await(f), 4);
+    ck_assert_int_eq(t.second, -ECONNRESET);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
 }
 
 TEST(msg_waitall_does_not_join_messages)
@@ -380,29 +361,27 @@ static weft_value receive_scattered(void *arg)
     return weft_recvmsg(s->fd, &s->header, MSG_WAITALL);
 }
 
-TEST(msg_waitall_fills_all_buffers_of_a_message)
+TEST_LOOP(msg_waitall_fills_all_buffers_of_a_message, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        int fd[2];
-        unix_pair(fd, SOCK_STREAM, *mode);
-        scattered_receive s = {.fd = fd[0]};
-        weft_fiber f = weft_spin(receive_scattered, &s);
-        static const char *const parts[] = {"0", "123", "45678", "9"};
-        for (size_t i = 0; i < COUNT_OF(parts); i++) {
-            let_run();
-            ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-            struct iovec piece = {(void *)parts[i], strlen(parts[i])};
-            struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-            ck_assert_int_eq(weft_sendmsg(fd[1], &message, 0), (ssize_t)piece.iov_len);
-            weft_sleep(0);
-        }
-        ck_assert_int_eq(weft_await(f), 10);
-        ck_assert_mem_eq(s.a, "01", 2);
-        ck_assert_mem_eq(s.b, "23456", 5);
-        ck_assert_mem_eq(s.c, "789", 3);
-        close_idle_fd_pair(fd);
+    const int mode = blocking_modes[_i];
+    int fd[2];
+    unix_pair(fd, SOCK_STREAM, mode);
+    scattered_receive s = {.fd = fd[0]};
+    weft_fiber f = weft_spin(receive_scattered, &s);
+    static const char *const parts[] = {"0", "123", "45678", "9"};
+    for (size_t i = 0; i < COUNT_OF(parts); i++) {
+        let_run();
+        ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+        struct iovec piece = {(void *)parts[i], strlen(parts[i])};
+        struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+        ck_assert_int_eq(weft_sendmsg(fd[1], &message, 0), (ssize_t)piece.iov_len);
+        weft_sleep(0);
     }
+    ck_assert_int_eq(weft_await(f), 10);
+    ck_assert_mem_eq(s.a, "01", 2);
+    ck_assert_mem_eq(s.b, "23456", 5);
+    ck_assert_mem_eq(s.c, "789", 3);
+    close_idle_fd_pair(fd);
 }
 
 /* The call returns after the bytes that carry the descriptor. The descriptor is not lost. */

@@ -234,20 +234,19 @@ static weft_value send_ten_in_time(void *arg)
 }
 
 /* T68 */
-TEST(timed_sends_succeed_while_a_fiber_receives)
+TEST_LOOP(timed_sends_succeed_while_a_fiber_receives, 3)
 {
-    for (size_t cap = 0; cap < 3; cap++) {
-        chan = weft_chan_new(cap);
-        ck_assert(!weft_chan_has_senders(chan));
-        weft_fiber f = weft_spin(send_ten_in_time, NULL);
-        let_run();
-        ck_assert(weft_chan_has_senders(chan));
-        for (int i = 0; i < 10; i++)
-            ck_assert_int_eq(weft_chan_recv(chan), i);
-        ck_assert(!weft_chan_has_senders(chan));
-        ck_assert_int_eq(weft_await(f), 0);
-        assert_idle_then_free();
-    }
+    const size_t cap = (size_t)_i;
+    chan = weft_chan_new(cap);
+    ck_assert(!weft_chan_has_senders(chan));
+    weft_fiber f = weft_spin(send_ten_in_time, NULL);
+    let_run();
+    ck_assert(weft_chan_has_senders(chan));
+    for (int i = 0; i < 10; i++)
+        ck_assert_int_eq(weft_chan_recv(chan), i);
+    ck_assert(!weft_chan_has_senders(chan));
+    ck_assert_int_eq(weft_await(f), 0);
+    assert_idle_then_free();
 }
 
 static unsigned char seen[16];
@@ -263,25 +262,24 @@ static weft_value count_received(void *arg)
 }
 
 /* T69 */
-TEST(with_two_consumers_each_of_sixteen_messages_arrives_once)
+TEST_LOOP(with_two_consumers_each_of_sixteen_messages_arrives_once, 3)
 {
-    for (size_t cap = 0; cap < 3; cap++) {
-        memset(seen, 0, sizeof seen);
-        chan = weft_chan_new(cap);
-        int counts[2] = {0, 0};
-        weft_fiber f[2] = {weft_spin(count_received, &counts[0]),
-                           weft_spin(count_received, &counts[1])};
-        for (int i = 0; i < 16; i++)
-            ck_assert_int_eq(weft_chan_send(chan, i), 0);
-        weft_chan_close(chan);
-        ck_assert_int_eq(weft_await(f[0]), 0);
-        ck_assert_int_eq(weft_await(f[1]), 0);
-        ck_assert_int_eq(counts[0] + counts[1], 16);
-        ck_assert(counts[0] > 0 && counts[1] > 0);
-        for (int i = 0; i < 16; i++)
-            ck_assert_uint_eq(seen[i], 1);
-        weft_chan_free(chan);
-    }
+    const size_t cap = (size_t)_i;
+    memset(seen, 0, sizeof seen);
+    chan = weft_chan_new(cap);
+    int counts[2] = {0, 0};
+    weft_fiber f[2] = {weft_spin(count_received, &counts[0]),
+                       weft_spin(count_received, &counts[1])};
+    for (int i = 0; i < 16; i++)
+        ck_assert_int_eq(weft_chan_send(chan, i), 0);
+    weft_chan_close(chan);
+    ck_assert_int_eq(weft_await(f[0]), 0);
+    ck_assert_int_eq(weft_await(f[1]), 0);
+    ck_assert_int_eq(counts[0] + counts[1], 16);
+    ck_assert(counts[0] > 0 && counts[1] > 0);
+    for (int i = 0; i < 16; i++)
+        ck_assert_uint_eq(seen[i], 1);
+    weft_chan_free(chan);
 }
 
 /* T74, P52 */

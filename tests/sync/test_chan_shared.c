@@ -21,18 +21,17 @@ static weft_value recv_from_chan(void *arg)
 }
 
 /* P49 */
-TEST(values_pass_between_two_threads_in_both_directions_with_any_capacity)
+TEST_LOOP(values_pass_between_two_threads_in_both_directions_with_any_capacity, 3)
 {
-    for (size_t cap = 0; cap < 3; cap++) {
-        chan = weft_chan_new_shared(cap);
-        weft_cord other = start_cord(send_arg, as_arg(1000));
-        ck_assert_int_eq(weft_chan_recv(chan), 1000);
-        ck_assert_int_eq(weft_cord_join(other), 0);
-        other = start_cord(recv_from_chan, NULL);
-        ck_assert_int_eq(weft_chan_send(chan, 42), 0);
-        ck_assert_int_eq(weft_cord_join(other), 42);
-        weft_chan_free(chan);
-    }
+    const size_t cap = (size_t)_i;
+    chan = weft_chan_new_shared(cap);
+    weft_cord other = start_cord(send_arg, as_arg(1000));
+    ck_assert_int_eq(weft_chan_recv(chan), 1000);
+    ck_assert_int_eq(weft_cord_join(other), 0);
+    other = start_cord(recv_from_chan, NULL);
+    ck_assert_int_eq(weft_chan_send(chan, 42), 0);
+    ck_assert_int_eq(weft_cord_join(other), 42);
+    weft_chan_free(chan);
 }
 
 typedef struct point {
@@ -54,23 +53,22 @@ static weft_value send_points(void *arg)
            points_send(point_chan, *(point *)arg) == 0;
 }
 
-TEST(items_of_any_size_cross_threads_whole)
+TEST_LOOP(items_of_any_size_cross_threads_whole, 3)
 {
-    for (size_t cap = 0; cap < 3; cap++) {
-        point_chan = points_new_shared(cap);
-        point last = {7, 8, "last"}, p;
-        weft_cord other = start_cord(send_points, &last);
-        for (int i = 0; i < 100; i++) {
-            ck_assert_int_eq(points_recv(point_chan, &p), 0);
-            ck_assert(p.x == i && p.y == -i && strcmp(p.name, "p") == 0);
-        }
+    const size_t cap = (size_t)_i;
+    point_chan = points_new_shared(cap);
+    point last = {7, 8, "last"}, p;
+    weft_cord other = start_cord(send_points, &last);
+    for (int i = 0; i < 100; i++) {
         ck_assert_int_eq(points_recv(point_chan, &p), 0);
-        ck_assert_str_eq(p.name, "last");
-        ck_assert_int_eq(weft_cord_join(other), 1);
-        ck_assert_int_eq(points_try_recv(point_chan, &p), -EAGAIN);
-        ck_assert_int_eq(weft_chan_recv(points_chan(point_chan)), -EINVAL);
-        points_free(point_chan);
+        ck_assert(p.x == i && p.y == -i && strcmp(p.name, "p") == 0);
     }
+    ck_assert_int_eq(points_recv(point_chan, &p), 0);
+    ck_assert_str_eq(p.name, "last");
+    ck_assert_int_eq(weft_cord_join(other), 1);
+    ck_assert_int_eq(points_try_recv(point_chan, &p), -EAGAIN);
+    ck_assert_int_eq(weft_chan_recv(points_chan(point_chan)), -EINVAL);
+    points_free(point_chan);
 }
 
 /* Each thread adds two waiting fibers to the wait queue, one thread after the other. */
@@ -108,23 +106,22 @@ TEST(receivers_of_several_threads_wake_in_fifo_order)
     weft_chan_free(chan);
 }
 
-TEST(senders_of_several_threads_wake_in_fifo_order_behind_the_buffered_values)
+TEST_LOOP(senders_of_several_threads_wake_in_fifo_order_behind_the_buffered_values, 3)
 {
-    for (size_t cap = 0; cap < 3; cap++) {
-        chan = weft_chan_new_shared(cap);
-        for (size_t i = 0; i < cap; i++)
-            ck_assert_int_eq(weft_chan_send(chan, 100), 0);
-        weft_cord cords[WAITERS / 2];
-        start_waiting_cords(cords, send_arg);
-        ck_assert(weft_chan_has_senders(chan) && weft_chan_is_full(chan));
-        for (size_t i = 0; i < cap; i++)
-            ck_assert_int_eq(weft_chan_recv(chan), 100);
-        for (weft_value i = 0; i < WAITERS; i++)
-            ck_assert_int_eq(weft_chan_recv(chan), i);
-        for (weft_value i = 0; i < WAITERS / 2; i++)
-            ck_assert_int_eq(weft_cord_join(cords[i]), 0);
-        weft_chan_free(chan);
-    }
+    const size_t cap = (size_t)_i;
+    chan = weft_chan_new_shared(cap);
+    for (size_t i = 0; i < cap; i++)
+        ck_assert_int_eq(weft_chan_send(chan, 100), 0);
+    weft_cord cords[WAITERS / 2];
+    start_waiting_cords(cords, send_arg);
+    ck_assert(weft_chan_has_senders(chan) && weft_chan_is_full(chan));
+    for (size_t i = 0; i < cap; i++)
+        ck_assert_int_eq(weft_chan_recv(chan), 100);
+    for (weft_value i = 0; i < WAITERS; i++)
+        ck_assert_int_eq(weft_chan_recv(chan), i);
+    for (weft_value i = 0; i < WAITERS / 2; i++)
+        ck_assert_int_eq(weft_cord_join(cords[i]), 0);
+    weft_chan_free(chan);
 }
 
 /*
@@ -242,21 +239,19 @@ TEST(a_closed_channel_delivers_its_buffered_values_to_any_thread_and_then_fails_
 }
 
 /* Whether the channel is closed or freed: woken waiters do not use the channel any more. */
-TEST(closing_or_freeing_a_channel_wakes_waiters_in_other_threads_with_epipe)
+TEST_LOOP(closing_or_freeing_a_channel_wakes_waiters_in_other_threads_with_epipe, 4)
 {
-    for (int i = 0; i < 4; i++) {
-        chan = weft_chan_new_shared(0);
-        weft_cord cords[WAITERS / 2];
-        start_waiting_cords(cords, i % 2 == 0 ? recv_from_chan : send_arg);
-        if (i < 2)
-            ck_assert_int_eq(weft_chan_close(chan), 0);
-        else
-            weft_chan_free(chan);
-        for (int j = 0; j < WAITERS / 2; j++)
-            ck_assert_int_eq(weft_cord_join(cords[j]), -EPIPE * 100 - EPIPE);
-        if (i < 2)
-            weft_chan_free(chan);
-    }
+    chan = weft_chan_new_shared(0);
+    weft_cord cords[WAITERS / 2];
+    start_waiting_cords(cords, _i % 2 == 0 ? recv_from_chan : send_arg);
+    if (_i < 2)
+        ck_assert_int_eq(weft_chan_close(chan), 0);
+    else
+        weft_chan_free(chan);
+    for (int j = 0; j < WAITERS / 2; j++)
+        ck_assert_int_eq(weft_cord_join(cords[j]), -EPIPE * 100 - EPIPE);
+    if (_i < 2)
+        weft_chan_free(chan);
 }
 
 /* The waiter is interrupted while the wake-up by the freed channel is in flight. */

@@ -48,14 +48,13 @@ static int run_with_refusal(void)
 }
 
 /* T98 */
-TEST(whatever_part_of_io_uring_is_refused_the_fallback_is_silent)
+TEST_LOOP(whatever_part_of_io_uring_is_refused_the_fallback_is_silent, COUNT_OF(refusals))
 {
-    for (size_t i = 0; i < COUNT_OF(refusals); i++) {
-        current_refusal = &refusals[i];
-        assert_scenarios_pass(run_with_refusal, current_refusal->what, current_refusal->backend);
-        ck_assert_msg(strstr(own_verdict->text, current_refusal->why) != NULL,
-                      "%s: weft_backend_why is %s", current_refusal->what, own_verdict->text);
-    }
+    const size_t i = (size_t)_i;
+    current_refusal = &refusals[i];
+    assert_scenarios_pass(run_with_refusal, current_refusal->what, current_refusal->backend);
+    ck_assert_msg(strstr(own_verdict->text, current_refusal->why) != NULL,
+                  "%s: weft_backend_why is %s", current_refusal->what, own_verdict->text);
 }
 
 /* If WEFT_BACKEND names io_uring, the fallback is reported. */
