@@ -88,17 +88,13 @@ TEST_LOOP(a_connect_waits_for_room_in_the_backlog_of_a_unix_listener, COUNT_OF(b
         ck_assert_int_eq(connect_to_target(&c), -ECANCELED);
     }
     ck_assert_uint_eq(ops_pending(), 0);
-    weft_fiber f = weft_spin(connect_to_target, &c);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    weft_fiber f = spin_waiting(connect_to_target, &c);
     ck_assert_int_eq(weft_close(weft_accept(listener, NULL, NULL)), 0);
     ck_assert_int_eq(weft_await(f), 0);
     assert_blocking_mode(c.fd, mode);
     int fd[2] = {c.fd, weft_accept(listener, NULL, NULL)};
     ck_assert_int_eq(weft_send(c.fd, "x", 1, 0), 1);
     close_idle_fd_pair(fd);
-    weft_close(first);
-    weft_close(listener);
 }
 
 /* P63. A full backlog drops the SYN, and the kernel retries after 1 s. */
@@ -167,7 +163,6 @@ TEST_LOOP(a_cancelled_accept_loses_no_connection, COUNT_OF(blocking_modes))
     for (; accepted < connected; accepted++)
         ck_assert_int_eq(weft_close(weft_accept(listener, NULL, NULL)), 0);
     ck_assert_uint_eq(ops_pending(), 0);
-    weft_close(listener);
 }
 
 typedef struct timed_receive {

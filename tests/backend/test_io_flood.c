@@ -173,8 +173,6 @@ TEST(many_readers_of_one_descriptor_get_one_message_each)
         ck_assert(!is_seen[readers[i].got]);
         is_seen[readers[i].got] = true;
     }
-    ck_assert_int_eq(weft_close(fd[0]), 0);
-    ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
 /* P66: all operations are in the kernel before the numbers are sent */
@@ -285,8 +283,6 @@ TEST(an_always_ready_file_does_not_starve_other_fibers)
     assert_other_fibers_progress();
     is_done = true;
     ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_int_eq(weft_close(zero), 0);
-    ck_assert_int_eq(weft_close(null), 0);
 }
 
 TEST(a_constantly_refilled_pipe_does_not_starve_other_fibers)
@@ -301,8 +297,6 @@ TEST(a_constantly_refilled_pipe_does_not_starve_other_fibers)
     weft_cancel(writer);
     weft_await(reader);
     weft_await(writer);
-    ck_assert_int_eq(weft_close(fd[0]), 0);
-    ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
 static sem_t is_idle;

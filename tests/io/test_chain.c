@@ -30,7 +30,6 @@ TEST(a_chain_runs_its_links_in_order_and_returns_the_last_result)
     ck_assert_int_eq(links[2].result, 5);
     ck_assert_int_eq(links[3].result, 13);
     ck_assert_int_eq(weft_chain(NULL, 0), 0);
-    close_fd_pair(fd);
 }
 
 TEST(more_links_than_one_submission_holds_are_all_done)
@@ -46,7 +45,6 @@ TEST(more_links_than_one_submission_holds_are_all_done)
     ck_assert_int_eq(weft_read_full(fd[0], got, COUNT), COUNT);
     for (int i = 0; i < COUNT; i++)
         ck_assert_int_eq(got[i], i % 2 ? 'b' : 'a');
-    close_fd_pair(fd);
 }
 
 TEST(a_failing_link_ends_the_chain_with_its_error)
@@ -63,8 +61,6 @@ TEST(a_failing_link_ends_the_chain_with_its_error)
     ck_assert_int_eq(links[1].result, -EPIPE);
     ck_assert_int_eq(links[2].result, -ECANCELED);
     ck_assert_int_eq(weft_read(fd[0], got, sizeof got), 6);
-    ck_assert_int_eq(weft_close(closed_pipe[1]), 0);
-    close_fd_pair(fd);
 }
 
 TEST(an_invalid_link_is_refused_before_anything_is_sent)
@@ -85,7 +81,6 @@ TEST(an_invalid_link_is_refused_before_anything_is_sent)
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_read(fd[0], got, sizeof got), -ECANCELED);
     }
-    close_fd_pair(fd);
 }
 
 static weft_value drain_fd(void *arg)
@@ -129,7 +124,6 @@ TEST(a_short_read_does_not_end_a_chain)
                          link_write(fd[1], "answer"), link_read(fd[0], got + 3, 13)};
     ck_assert_int_eq(weft_chain(links, 4), 6);
     ck_assert_mem_eq(got, "abcanswer", 9);
-    close_fd_pair(fd);
 }
 
 TEST(a_deadline_ends_a_chain_that_waits)
@@ -149,7 +143,6 @@ TEST(a_deadline_ends_a_chain_that_waits)
     weft_counters counters;
     weft_stats(&counters);
     ck_assert_uint_eq(counters.ops_pending, 0);
-    close_fd_pair(fd);
 }
 
 static weft_value run_waiting_chain(void *arg)
@@ -177,7 +170,6 @@ TEST(a_chain_can_be_cancelled_interrupted_and_raised_in)
     ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
     ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
     ck_assert_int_eq(weft_await(f), -EINTR);
-    close_fd_pair(fd);
 }
 
 TEST(closing_a_descriptor_ends_the_chain_that_waits_on_it)
@@ -188,7 +180,6 @@ TEST(closing_a_descriptor_ends_the_chain_that_waits_on_it)
     let_run();
     ck_assert_int_eq(weft_close(fd[0]), 0);
     ck_assert_int_eq(weft_await(f), -EBADF);
-    ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
 /* The typical use: data is on disk before the reply is sent. */
@@ -207,6 +198,4 @@ TEST(a_file_is_written_and_synced_before_the_reply_is_sent)
     ck_assert_int_eq(fstat(file, &status), 0);
     ck_assert_int_eq(status.st_size, 6);
     ck_assert_int_eq(weft_read(fd[1], got, sizeof got), 4);
-    ck_assert_int_eq(weft_close(file), 0);
-    close_fd_pair(fd);
 }

@@ -118,8 +118,6 @@ TEST(a_descriptor_without_offsets_gives_ESPIPE)
     ck_assert_int_eq(pipe(fd), 0);
     ck_assert_int_eq(weft_pread(fd[0], &byte, 1, 0), -ESPIPE);
     ck_assert_int_eq(weft_pwrite(fd[1], &byte, 1, 0), -ESPIPE);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
 }
 
 TEST(open_applies_flags_and_mode_and_sets_close_on_exec)

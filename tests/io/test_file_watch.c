@@ -47,9 +47,7 @@ static weft_value open_fifo(void *arg)
 /* Return a fiber that waits in an open for the other end. */
 static weft_fiber spin_opener(int flags)
 {
-    weft_fiber f = weft_spin(open_fifo, as_arg(flags));
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    weft_fiber f = spin_waiting(open_fifo, as_arg(flags));
     return f;
 }
 

@@ -92,7 +92,6 @@ TEST_LOOP(an_accept_loop_delivers_every_connection_until_the_callback_stops_it, 
     ck_assert_int_eq(t.rc, STOP_LOOP);
     assert_match(t.fd, theirs, 40);
     assert_nothing_pending();
-    ck_assert_int_eq(weft_close(listener), 0);
 }
 
 /*
@@ -129,9 +128,6 @@ TEST_LOOP(a_connection_is_not_treated_as_the_file_that_had_its_number, 2)
     ck_assert_int_eq(ours, number);
     ck_assert_int_eq(write(theirs, "hello", 5), 5);
     ck_assert_int_eq(weft_read(ours, text, sizeof text), 5);
-    ck_assert_int_eq(weft_close(ours), 0);
-    close(theirs);
-    ck_assert_int_eq(weft_close(listener), 0);
 }
 
 /* Connections that the kernel has accepted in advance are not lost. */
@@ -198,7 +194,6 @@ TEST_LOOP(leftover_connections_of_a_loop_go_to_the_waiters_behind_it, 4)
         ours[count] = weft_accept(listener, NULL, NULL);
     assert_match(ours, theirs, 12);
     assert_nothing_pending();
-    ck_assert_int_eq(weft_close(listener), 0);
 }
 
 /* Both loops end with leftover connections. */
@@ -408,7 +403,6 @@ TEST_LOOP(a_receive_loop_delivers_all_data_in_order_and_returns_at_the_end, KIND
     ck_assert_int_eq(r.rc, 0);
     ck_assert_uint_eq(r.got, 300000);
     assert_nothing_pending();
-    ck_assert_int_eq(weft_close(fd[0]), 0);
 }
 
 /* Write a part of the test stream to fd without weft, in small parts. */
@@ -465,7 +459,6 @@ TEST_LOOP(leftover_data_of_a_receive_loop_is_returned_by_the_next_read, 30)
     assert_nothing_pending();
     ck_assert_int_eq(weft_close(fd[1]), 0);
     ck_assert_int_eq(weft_read(fd[0], &byte, 1), 0);
-    ck_assert_int_eq(weft_close(fd[0]), 0);
 }
 
 /*
@@ -492,8 +485,6 @@ TEST(a_receive_loop_cancelled_at_its_start_keeps_earlier_leftovers)
         ck_assert_int_eq(weft_recv_loop(fd[0], check_data, &r), -ECANCELED);
     }
     ck_assert_uint_eq(read_stream(fd[0], r.got, end), end);
-    ck_assert_int_eq(weft_close(fd[0]), 0);
-    ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
 static weft_value trickle(void *arg)
@@ -528,7 +519,6 @@ TEST_LOOP(an_interrupted_receive_loop_loses_no_byte, KINDS)
     ck_assert_int_eq(weft_await(sender), 0);
     ck_assert_uint_ge(r.got, 20000);
     assert_nothing_pending();
-    ck_assert_int_eq(weft_close(fd[0]), 0);
 }
 
 TEST_LOOP(closing_a_descriptor_ends_its_receive_loop, 2 * KINDS)
@@ -543,7 +533,6 @@ TEST_LOOP(closing_a_descriptor_ends_its_receive_loop, 2 * KINDS)
     ck_assert_int_eq(weft_await(r.fiber), 0);
     ck_assert_int_eq(r.rc, -EBADF);
     assert_nothing_pending();
-    ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
 /* The next file with the same number does not get the leftovers. */
@@ -557,15 +546,12 @@ TEST(leftovers_of_a_receive_loop_are_dropped_with_its_descriptor)
     ck_assert_int_eq(weft_sleep(0), 0);
     put_stream(old[1], 0, 500);
     ck_assert_int_eq(weft_await(r.fiber), 0);
-    ck_assert_int_eq(weft_close(old[0]), 0);
-    ck_assert_int_eq(weft_close(old[1]), 0);
+    close_fd_pair(old);
     open_kind(new, 1);
     ck_assert_int_eq(new[0], old[0]);
     ck_assert_int_eq(write(new[1], "new", 3), 3);
     ck_assert_int_eq(weft_read(new[0], data, sizeof data), 3);
     ck_assert_mem_eq(data, "new", 3);
-    ck_assert_int_eq(weft_close(new[0]), 0);
-    ck_assert_int_eq(weft_close(new[1]), 0);
 }
 
 /* More loops than registered buffers, each with a slow callback. */

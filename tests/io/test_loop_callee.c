@@ -55,8 +55,6 @@ TEST(a_callback_may_read_from_the_descriptor)
     ck_assert_int_eq(l.rc, STOP_LOOP);
     ck_assert_int_eq(l.inner, 4);
     ck_assert_mem_eq(l.got, "headbody", 8);
-    ck_assert_int_eq(weft_close(fd[0]), 0);
-    ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
 static int new_pair[2];
@@ -90,7 +88,6 @@ TEST(a_loop_reads_nothing_from_a_new_file_with_the_number_of_its_closed_descript
     ck_assert_mem_eq(got, "to 1", 4);
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(weft_close(new_pair[i]), 0);
-    ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
 static int stop_when_scheduled(const void *data, size_t bytes, void *ctx)
@@ -117,7 +114,6 @@ TEST(an_error_of_the_connection_is_reported_after_the_loop)
     weft_await(f);
     ck_assert_int_eq(l.rc, STOP_LOOP);
     ck_assert_int_eq(weft_read(fd[0], &byte, 1), -ECONNRESET);
-    ck_assert_int_eq(weft_close(fd[0]), 0);
 }
 
 static int refuse_buffers(const void *data, size_t bytes, void *ctx)
@@ -135,8 +131,6 @@ TEST(a_loop_returns_the_error_of_its_callback)
     ck_assert_int_eq(write(fd[1], "data", 4), 4);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(l.rc, -ENOBUFS);
-    ck_assert_int_eq(weft_close(fd[0]), 0);
-    ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
 static int abort_on_conn(int fd, void *ctx)
@@ -182,7 +176,6 @@ TEST(a_callback_may_accept_and_the_loop_continues)
     ck_assert_int_eq(p.count, 3);
     for (int i = 0; i < 6; i++)
         ck_assert_int_eq(close(fd[i]), 0);
-    ck_assert_int_eq(weft_close(p.listener), 0);
 }
 
 /* An accept loop ignores some of these errors if the listener reports them. */
@@ -198,7 +191,6 @@ TEST(an_error_raised_in_an_accept_loop_ends_it_whatever_its_code)
         weft_await(f);
         ck_assert_int_eq(l.rc, codes[i]);
     }
-    ck_assert_int_eq(weft_close(listener), 0);
 }
 
 TEST(an_interrupted_loop_returns_the_value)
@@ -216,9 +208,6 @@ TEST(an_interrupted_loop_returns_the_value)
     ck_assert_int_eq(accepts.rc, -EINTR);
     ck_assert_int_eq(receives.rc, -EPROTO);
     assert_nothing_pending();
-    ck_assert_int_eq(weft_close(listener), 0);
-    ck_assert_int_eq(weft_close(fd[0]), 0);
-    ck_assert_int_eq(weft_close(fd[1]), 0);
 }
 
 /* There is no timer, so a lost completion would make the cord wait indefinitely. */
@@ -240,7 +229,6 @@ TEST(more_operations_than_one_submission_holds_leave_no_fiber_waiting)
             weft_cancel(f[i]);
         for (int i = 0; i < READERS; i++)
             weft_await(f[i]);
-        ck_assert_int_eq(weft_close(fd[0]), 0);
-        ck_assert_int_eq(weft_close(fd[1]), 0);
+        close_fd_pair(fd);
     }
 }

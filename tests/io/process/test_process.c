@@ -199,7 +199,6 @@ TEST(a_process_inherits_descriptors_only_on_request)
     ck_assert_int_ge(weft_run(SHELL(command), NULL, 0, &o, &output), 0);
     ck_assert_str_eq(output.out, "/dev/null\n");
     weft_output_free(&output);
-    close(fd);
 }
 
 TEST(a_process_starts_with_no_blocked_signals_and_with_default_SIGPIPE)

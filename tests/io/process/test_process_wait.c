@@ -23,9 +23,7 @@ static weft_value wait_for_pid(void *arg)
 /* Return a fiber that waits in weft_waitpid. Its value is the status. */
 static weft_fiber spin_waitpid(pid_t pid)
 {
-    weft_fiber f = weft_spin(wait_for_pid, as_arg(pid));
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
+    weft_fiber f = spin_waiting(wait_for_pid, as_arg(pid));
     return f;
 }
 
@@ -49,7 +47,6 @@ TEST(the_status_of_a_killed_child_contains_the_signal)
     pid = start_shell("kill -TERM $$");
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
-    close(go);
 }
 
 TEST(the_status_pointer_may_be_null)
