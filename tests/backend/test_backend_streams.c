@@ -105,11 +105,11 @@ TEST_LOOP(every_receive_operation_gets_the_bytes_of_every_send_operation, OP_KIN
     backend_close_pair(fd);
 }
 
-TEST_LOOP(a_cancelled_receive_consumes_no_data, OP_KINDS)
+TEST_LOOP(a_pending_receive_or_send_ends_with_a_cancel_a_close_or_the_end_of_the_peer, OP_KINDS)
 {
     int fd[2];
     char untouched[16] = "", got[16] = "";
-    stream_op in = {.t.is_done = false};
+    stream_op in = {.t.is_done = false}, out = {.t.is_done = false};
     open_backend_pair(fd);
     ck_assert(start_receive(&in, _i, fd[0], untouched, sizeof untouched) == WEFT__OP_PENDING);
     ck_assert_int_eq(cancel_op(&in.t), -ECANCELED);
@@ -118,7 +118,18 @@ TEST_LOOP(a_cancelled_receive_consumes_no_data, OP_KINDS)
     ck_assert_str_eq(untouched, "");
     ck_assert_int_eq(finish_op(&in.t, start_receive(&in, _i, fd[0], got, sizeof got)), 3);
     ck_assert_str_eq(got, "abc");
-    backend_close_pair(fd);
+    ck_assert(start_receive(&in, _i, fd[0], got, sizeof got) == WEFT__OP_PENDING);
+    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
+    ck_assert_int_eq(finish_op(&in.t, WEFT__OP_PENDING), 0);
+    ck_assert_int_eq(finish_op(&out.t, start_send(&out, _i, fd[0], "x", 1)), -EPIPE);
+    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
+    open_backend_pair(fd);
+    fill_send_buffer(&out, _i, fd[0]);
+    ck_assert(start_receive(&in, _i, fd[0], got, sizeof got) == WEFT__OP_PENDING);
+    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
+    ck_assert_int_eq(finish_op(&in.t, WEFT__OP_PENDING), -EBADF);
+    ck_assert_int_eq(finish_op(&out.t, WEFT__OP_PENDING), -EBADF);
+    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
 
 TEST_LOOP(a_send_waits_for_room_and_can_be_cancelled, OP_KINDS)
@@ -138,33 +149,6 @@ TEST_LOOP(a_send_waits_for_room_and_can_be_cancelled, OP_KINDS)
     ck_assert(try_finish_op(&read, start_read(&read, fd[0], &more, 1)) == WEFT__OP_PENDING);
     ck_assert_int_eq(cancel_op(&read), -ECANCELED); /* the cancelled send had sent nothing */
     backend_close_pair(fd);
-}
-
-TEST_LOOP(closing_ends_pending_operations_of_every_kind, OP_KINDS)
-{
-    int fd[2];
-    char got[16];
-    stream_op in = {.t.is_done = false}, out = {.t.is_done = false};
-    open_backend_pair(fd);
-    fill_send_buffer(&out, _i, fd[0]);
-    ck_assert(start_receive(&in, _i, fd[0], got, sizeof got) == WEFT__OP_PENDING);
-    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
-    ck_assert_int_eq(finish_op(&in.t, WEFT__OP_PENDING), -EBADF);
-    ck_assert_int_eq(finish_op(&out.t, WEFT__OP_PENDING), -EBADF);
-    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
-}
-
-TEST_LOOP(a_closed_peer_gives_the_end_of_the_stream_and_a_broken_pipe, OP_KINDS)
-{
-    int fd[2];
-    char got[16];
-    stream_op in = {.t.is_done = false}, out = {.t.is_done = false};
-    open_backend_pair(fd);
-    ck_assert(start_receive(&in, _i, fd[0], got, sizeof got) == WEFT__OP_PENDING);
-    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
-    ck_assert_int_eq(finish_op(&in.t, WEFT__OP_PENDING), 0);
-    ck_assert_int_eq(finish_op(&out.t, start_send(&out, _i, fd[0], "x", 1)), -EPIPE);
-    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
 }
 
 static intptr_t packet_now(weft__opcode code, int fd, void *data, size_t bytes, int flags)

@@ -64,6 +64,9 @@ TEST_LOOP(a_connect_fails_as_the_system_call_does, COUNT_OF(blocking_modes))
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_int_eq(weft_connect(-1, sockaddr_of(&a), a.bytes), -EBADF);
     ck_assert_int_eq(weft_accept(-1, NULL, NULL), -EBADF);
+    int pipe_fd[2];
+    ck_assert_int_eq(weft_pipe(pipe_fd), 0);
+    ck_assert_int_eq(weft_accept(pipe_fd[0], NULL, NULL), -ENOTSOCK);
 }
 
 typedef struct connect_target {
