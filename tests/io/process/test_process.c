@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#define PROCESSES 200
+#define PROCESSES 50
 
 /* Run a program. Return its output, which is valid until the next call. */
 static const char *output_of(char *const argv[], weft_process_options o)
@@ -24,8 +24,6 @@ static weft_process spawn_cat(weft_process_options o)
     o.in = WEFT_STDIO_PIPE;
     return spawn(ARGV("cat"), o);
 }
-
-/* Initial state. */
 
 TEST(a_missing_program_is_an_error_with_a_message)
 {
@@ -240,10 +238,6 @@ TEST(invalid_options_are_refused)
     ck_assert(has_no_children());
 }
 
-/*
- * Waiting and ending.
- */
-
 TEST(the_status_of_a_process_can_be_read_repeatedly)
 {
     int descriptors = count_warm_descriptors();
@@ -276,108 +270,79 @@ TEST(closing_a_process_wakes_its_waiter)
     ck_assert(has_no_children());
 }
 
-TEST(a_cancelled_wait_leaves_the_process_by_default)
+/* P73 */
+TEST_LOOP(an_interrupted_wait_leaves_or_ends_the_process_as_its_options_say, 2)
 {
-    weft_process p = spawn_cat((weft_process_options){0});
+    const weft_process_options options = {.on_cancel = _i == 0 ? 0 : WEFT_ON_CANCEL_END};
+    weft_process p = spawn_cat(options);
     weft_fiber f = spin_process_waiter(&p);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_int_eq(weft_process_kill(&p, 0), 0);
+    ck_assert_int_eq(has_no_children(), _i);
     weft_close(p.in);
     p.in = -1;
-    ck_assert_int_eq(weft_process_wait(&p), 0); /* the process has ended normally */
+    ck_assert_int_eq(weft_process_wait(&p), _i == 0 ? 0 : SIGTERM);
     weft_process_close(&p);
-}
-
-/* P73 */
-TEST(a_cancelled_wait_ends_the_process_with_on_cancel_end)
-{
-    weft_process p = spawn_cat((weft_process_options){.on_cancel = WEFT_ON_CANCEL_END});
-    weft_fiber f = spin_process_waiter(&p);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert(has_no_children());
-    ck_assert_int_eq(weft_process_wait(&p), SIGTERM);
-    weft_process_close(&p);
-
-    p = spawn_cat((weft_process_options){.on_cancel = WEFT_ON_CANCEL_END});
-    int rc;
-    WEFT_CANCEL_AFTER(0.01, rc) {
-        ck_assert_int_eq(weft_process_wait(&p), -ECANCELED);
-        ck_assert(has_no_children());
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    weft_process_close(&p);
-}
-
-TEST(an_error_raised_in_a_wait_ends_the_process_and_is_not_lost)
-{
-    weft_process p = spawn_cat((weft_process_options){.on_cancel = WEFT_ON_CANCEL_END});
-    weft_fiber f = spin_process_waiter(&p);
+    p = spawn_cat(options);
+    f = spin_process_waiter(&p);
     weft_raise(f, -EIO, "broken");
     ck_assert_int_eq(weft_await(f), -EIO);
     ck_assert_error(-EIO, "broken");
+    ck_assert_int_eq(has_no_children(), _i);
     ck_assert_int_eq(weft_process_close(&p), SIGTERM);
+    p = spawn_cat(options);
+    int rc;
+    WEFT_CANCEL_AFTER(0.001, rc) {
+        ck_assert_int_eq(weft_process_wait(&p), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_int_eq(has_no_children(), _i);
+    weft_process_close(&p);
 }
 
-/* A shell that prints a message on SIGTERM and continues. */
-#define SURVIVE_SIGTERM "trap 'echo term' TERM; echo ready; while :; do sleep 0.01; done"
+/* The grace time of the end, the status, and the output after the first line. */
+static const struct {
+    const char *command;
+    double grace_s;
+    int status;
+    const char *output;
+} endings[] = {
+    {"trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01; done", 20, 5 << 8, "bye\n"},
+    {"trap 'echo term' TERM; echo ready; while :; do sleep 0.01; done", 0.05, SIGKILL, "term\n"},
+    {"trap '' TERM; echo ready; read x", 0, SIGKILL, ""},
+    {"echo ready; kill -STOP $$", 20, SIGTERM, ""},
+};
 
-TEST(a_process_that_survives_SIGTERM_is_killed_after_the_grace_time)
+TEST_LOOP(ending_a_process_waits_for_its_cleanup_and_kills_it_after_the_grace_time, 4)
 {
-    weft_process p =
-        spawn(SHELL(SURVIVE_SIGTERM), (weft_process_options){.out = WEFT_STDIO_PIPE,
-                                                             .grace_s = 0.2,
-                                                             .on_cancel = WEFT_ON_CANCEL_END});
+    weft_process p = spawn(SHELL((char *)(uintptr_t)endings[_i].command),
+                           (weft_process_options){.in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE});
+    siginfo_t info;
+    expect_line(p.out, "ready\n");
+    if (strstr(endings[_i].command, "STOP") != NULL) /* a stopped process continues */
+        ck_assert_int_eq(waitid(P_PID, (id_t)p.pid, &info, WSTOPPED | WNOWAIT), 0);
+    ck_assert_int_eq(weft_process_end(&p, -1), -EINVAL);
+    WEFT_MOVE_ON_AFTER(0) { /* works in a cancelled fiber, too */
+        ck_assert_int_eq(weft_process_end(&p, endings[_i].grace_s), endings[_i].status);
+        ck_assert_int_eq(weft_sleep(0), -ECANCELED);
+    }
+    ck_assert_str_eq(read_text(p.out), endings[_i].output);
+    ck_assert_int_eq(weft_process_close(&p), endings[_i].status);
+}
+
+TEST(a_cancelled_wait_kills_a_process_that_survives_the_grace_time)
+{
+    weft_process p = spawn(SHELL("trap '' TERM; echo ready; read x"),
+                           (weft_process_options){.in = WEFT_STDIO_PIPE,
+                                                  .out = WEFT_STDIO_PIPE,
+                                                  .grace_s = 0.05,
+                                                  .on_cancel = WEFT_ON_CANCEL_END});
     expect_line(p.out, "ready\n");
     weft_fiber f = spin_process_waiter(&p);
     weft_cancel(f);
-    expect_line(p.out, "term\n");
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert(has_no_children());
-    ck_assert_int_eq(weft_process_wait(&p), SIGKILL);
-    weft_process_close(&p);
-}
-
-TEST(ending_waits_for_a_process_that_cleans_up)
-{
-    weft_process p = spawn(SHELL("trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01;"
-                                 " done"),
-                           (weft_process_options){.out = WEFT_STDIO_PIPE});
-    expect_line(p.out, "ready\n");
-    ck_assert_int_eq(weft_process_end(&p, 20), 5 << 8);
-    ck_assert_str_eq(read_text(p.out), "bye\n");
-    ck_assert_int_eq(weft_process_close(&p), 5 << 8);
-}
-
-TEST(ending_without_grace_time_kills_the_process)
-{
-    weft_process p = spawn(SHELL("trap '' TERM; echo ready; read x"),
-                           (weft_process_options){.in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE});
-    expect_line(p.out, "ready\n");
-    ck_assert_int_eq(weft_process_end(&p, 0), SIGKILL);
-    ck_assert_int_eq(weft_process_end(&p, -1), -EINVAL);
-    weft_process_close(&p);
-}
-
-TEST(ending_a_stopped_process_continues_it)
-{
-    weft_process p = spawn_cat((weft_process_options){0});
-    siginfo_t info;
-    ck_assert_int_eq(weft_process_kill(&p, SIGSTOP), 0);
-    ck_assert_int_eq(waitid(P_PID, (id_t)p.pid, &info, WSTOPPED | WNOWAIT), 0);
-    ck_assert_int_eq(weft_process_end(&p, 20), SIGTERM);
-    weft_process_close(&p);
-}
-
-TEST(ending_a_process_works_in_a_cancelled_fiber)
-{
-    weft_process p = spawn_cat((weft_process_options){0});
-    WEFT_MOVE_ON_AFTER(0) {
-        ck_assert_int_eq(weft_process_end(&p, 20), SIGTERM);
-        ck_assert_int_eq(weft_sleep(0), -ECANCELED);
-    }
-    ck_assert_int_eq(weft_process_close(&p), SIGTERM);
+    ck_assert_int_eq(weft_process_close(&p), SIGKILL);
 }
 
 TEST(a_process_group_is_ended_with_its_process)

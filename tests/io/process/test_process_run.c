@@ -14,59 +14,59 @@ static char *make_pattern(size_t bytes)
     return (char *)data;
 }
 
-TEST(a_filter_gets_its_input_and_returns_its_output)
+/* Run a program. Assert its status, and its outputs up to the first NULL. */
+static void assert_run(char *const argv[], const char *input, weft_process_options o, int status,
+                       const char *out, const char *err)
 {
     weft_output got;
-    ck_assert_int_eq(weft_run(ARGV("tr", "a-z", "A-Z"), "hello", 5, NULL, &got), 0);
-    ck_assert_str_eq(got.out, "HELLO");
-    ck_assert_uint_eq(got.out_bytes, 5);
-    ck_assert_str_eq(got.err, "");
-    ck_assert_uint_eq(got.err_bytes, 0);
-    weft_output_free(&got);
+    size_t bytes = input != NULL ? strlen(input) : 0;
+    ck_assert_int_eq(weft_run(argv, input, bytes, &o, &got), status);
+    ck_assert_pstr_eq(got.out, out);
+    ck_assert_pstr_eq(got.err, err);
+    ck_assert_uint_eq(got.out_bytes, out != NULL ? strlen(out) : 0);
+    ck_assert_uint_eq(got.err_bytes, err != NULL ? strlen(err) : 0);
+    if (status >= 0)
+        weft_output_free(&got);
     ck_assert_ptr_null(got.out);
-    ck_assert_int_eq(weft_run(ARGV("sha256sum"), "abc", 3, NULL, &got), 0);
-    ck_assert_str_eq(got.out,
-                     "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  -\n");
-    weft_output_free(&got);
 }
 
-TEST(a_failed_program_has_a_status_and_an_output)
+static const weft_process_options defaults;
+
+TEST(a_program_gets_its_input_and_returns_its_outputs_and_its_status)
 {
     int descriptors = count_warm_descriptors();
-    weft_output got;
-    ck_assert_int_eq(weft_run(SHELL("echo out; echo err >&2; exit 3"), NULL, 0, NULL, &got),
-                     3 << 8);
-    ck_assert_str_eq(got.out, "out\n");
-    ck_assert_str_eq(got.err, "err\n");
-    weft_output_free(&got);
-    ck_assert_int_eq(weft_run(SHELL("echo out; kill -KILL $$"), NULL, 0, NULL, &got), SIGKILL);
-    ck_assert_str_eq(got.out, "out\n");
-    weft_output_free(&got);
+    assert_run(ARGV("tr", "a-z", "A-Z"), "hello", defaults, 0, "HELLO", "");
+    assert_run(ARGV("sha256sum"), "abc", defaults, 0,
+               "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  -\n", "");
+    assert_run(SHELL("echo out; echo err >&2; exit 3"), NULL, defaults, 3 << 8, "out\n", "err\n");
+    assert_run(SHELL("echo out; kill -KILL $$"), NULL, defaults, SIGKILL, "out\n", "");
+    assert_run(ARGV("no-such-program"), "x", defaults, -ENOENT, NULL, NULL);
+    ck_assert_error(-ENOENT, "no such program: no-such-program");
     ck_assert_nothing_left(descriptors);
 }
 
-TEST(megabytes_flow_in_both_directions_at_once)
+TEST(a_mebibyte_flows_in_both_directions_at_once)
 {
     int descriptors = count_warm_descriptors();
-    char *input = make_pattern(16 * MIB);
+    char *input = make_pattern(MIB);
     weft_output got;
-    ck_assert_int_eq(weft_run(ARGV("cat"), input, 16 * MIB, NULL, &got), 0);
-    ck_assert_uint_eq(got.out_bytes, 16 * MIB);
-    ck_assert_int_eq(memcmp(got.out, input, 16 * MIB), 0);
+    ck_assert_int_eq(weft_run(ARGV("cat"), input, MIB, NULL, &got), 0);
+    ck_assert_uint_eq(got.out_bytes, MIB);
+    ck_assert_int_eq(memcmp(got.out, input, MIB), 0);
     weft_output_free(&got);
     free(input);
     ck_assert_nothing_left(descriptors);
 }
 
-TEST(megabytes_alternate_between_both_outputs)
+TEST(a_mebibyte_alternates_between_both_outputs)
 {
     weft_output got;
-    char *command = "for i in 1 2 3 4; do head -c 1048576 /dev/zero;"
-                    " head -c 1048576 /dev/zero | tr '\\0' e >&2; done";
+    char *command = "for i in 1 2 3 4; do head -c 262144 /dev/zero;"
+                    " head -c 262144 /dev/zero | tr '\\0' e >&2; done";
     ck_assert_int_eq(weft_run(SHELL(command), NULL, 0, NULL, &got), 0);
-    ck_assert_uint_eq(got.out_bytes, 4 * MIB);
-    ck_assert_uint_eq(got.err_bytes, 4 * MIB);
-    for (size_t i = 0; i < 4 * MIB; i++)
+    ck_assert_uint_eq(got.out_bytes, MIB);
+    ck_assert_uint_eq(got.err_bytes, MIB);
+    for (size_t i = 0; i < MIB; i++)
         if (got.out[i] != 0 || got.err[i] != 'e')
             ck_abort_msg("byte %zu", i);
     weft_output_free(&got);
@@ -75,16 +75,16 @@ TEST(megabytes_alternate_between_both_outputs)
 TEST(a_program_need_not_read_its_input)
 {
     int descriptors = count_warm_descriptors();
-    char *input = make_pattern(16 * MIB);
+    char *input = make_pattern(MIB);
     weft_output got;
-    ck_assert_int_eq(weft_run(ARGV("head", "-c", "1"), input, 16 * MIB, NULL, &got), 0);
+    ck_assert_int_eq(weft_run(ARGV("head", "-c", "1"), input, MIB, NULL, &got), 0);
     ck_assert_uint_eq(got.out_bytes, 1);
     ck_assert_int_eq(got.out[0], input[0]);
     weft_output_free(&got);
-    ck_assert_int_eq(weft_run(ARGV("true"), input, 16 * MIB, NULL, &got), 0);
+    ck_assert_int_eq(weft_run(ARGV("true"), input, MIB, NULL, &got), 0);
     weft_output_free(&got);
     char *command = "exec <&-; echo closed; exit 2"; /* the program continues without input */
-    ck_assert_int_eq(weft_run(SHELL(command), input, 16 * MIB, NULL, &got), 2 << 8);
+    ck_assert_int_eq(weft_run(SHELL(command), input, MIB, NULL, &got), 2 << 8);
     ck_assert_str_eq(got.out, "closed\n");
     weft_output_free(&got);
     free(input);
@@ -94,20 +94,15 @@ TEST(a_program_need_not_read_its_input)
 TEST(a_program_that_writes_too_much_is_ended)
 {
     int descriptors = count_warm_descriptors();
-    weft_output got;
-    weft_process_options o = {.output_bytes_max = 100000};
-    ck_assert_int_eq(weft_run(ARGV("yes"), NULL, 0, &o, &got), -EMSGSIZE);
+    assert_run(ARGV("yes"), NULL, (weft_process_options){.output_bytes_max = 100000}, -EMSGSIZE,
+               NULL, NULL);
     ck_assert_error(-EMSGSIZE, "weft_run: an output exceeds 100000 bytes");
-    ck_assert(got.out == NULL && got.err == NULL);
     ck_assert_nothing_left(descriptors);
-    o.output_bytes_max = SIZE_MAX;
-    ck_assert_int_eq(weft_run(ARGV("true"), NULL, 0, &o, &got), 0);
-    weft_output_free(&got);
-    o.output_bytes_max = 5; /* the sixth byte is detected when the program has ended */
-    ck_assert_int_eq(weft_run(SHELL("echo 12345"), NULL, 0, &o, &got), -EMSGSIZE);
-    ck_assert_int_eq(weft_run(SHELL("echo 1234"), NULL, 0, &o, &got), 0);
-    ck_assert_str_eq(got.out, "1234\n");
-    weft_output_free(&got);
+    assert_run(ARGV("true"), NULL, (weft_process_options){.output_bytes_max = SIZE_MAX}, 0, "", "");
+    weft_process_options five = {.output_bytes_max = 5};
+    /* the sixth byte is detected when the program has ended */
+    assert_run(SHELL("echo 12345"), NULL, five, -EMSGSIZE, NULL, NULL);
+    assert_run(SHELL("echo 1234"), NULL, five, 0, "1234\n", "");
     ck_assert_nothing_left(descriptors);
 }
 
@@ -129,34 +124,16 @@ TEST(a_run_does_not_wait_for_background_processes)
 
 TEST(streams_of_a_run_can_be_redirected)
 {
-    weft_output got;
-    weft_process_options o = {.err = WEFT_STDIO_OUT};
-    ck_assert_int_eq(weft_run(SHELL("echo a; echo b >&2; echo c"), NULL, 0, &o, &got), 0);
-    ck_assert_str_eq(got.out, "a\nb\nc\n");
-    ck_assert_ptr_null(got.err);
-    weft_output_free(&got);
-    o = (weft_process_options){.out = WEFT_STDIO_NULL};
-    ck_assert_int_eq(weft_run(SHELL("echo a; echo b >&2"), NULL, 0, &o, &got), 0);
-    ck_assert_ptr_null(got.out);
-    ck_assert_str_eq(got.err, "b\n");
-    weft_output_free(&got);
-    o = (weft_process_options){.in = WEFT_STDIO_NULL};
-    ck_assert_int_eq(weft_run(ARGV("cat"), "x", 1, &o, &got), -EINVAL);
+    assert_run(SHELL("echo a; echo b >&2; echo c"), NULL,
+               (weft_process_options){.err = WEFT_STDIO_OUT}, 0, "a\nb\nc\n", NULL);
+    assert_run(SHELL("echo a; echo b >&2"), NULL, (weft_process_options){.out = WEFT_STDIO_NULL}, 0,
+               NULL, "b\n");
+    assert_run(ARGV("cat"), "x", (weft_process_options){.in = WEFT_STDIO_NULL}, -EINVAL, NULL,
+               NULL);
     ck_assert_any_error(-EINVAL);
     /* without input, the pipe is closed immediately */
-    o = (weft_process_options){.in = WEFT_STDIO_PIPE};
-    ck_assert_int_eq(weft_run(ARGV("cat"), NULL, 0, &o, &got), 0);
-    ck_assert_str_eq(got.out, "");
-    weft_output_free(&got);
+    assert_run(ARGV("cat"), NULL, (weft_process_options){.in = WEFT_STDIO_PIPE}, 0, "", "");
     ck_assert_int_eq(weft_run(SHELL("exit 3"), NULL, 0, NULL, NULL), 3 << 8);
-}
-
-TEST(running_a_missing_program_fails)
-{
-    weft_output got;
-    ck_assert_int_eq(weft_run(ARGV("no-such-program"), "x", 1, NULL, &got), -ENOENT);
-    ck_assert_error(-ENOENT, "no such program: no-such-program");
-    ck_assert_ptr_null(got.out);
 }
 
 static weft_value run_until_cancelled(void *arg)
@@ -166,35 +143,25 @@ static weft_value run_until_cancelled(void *arg)
     return got.out == NULL && got.err == NULL ? rc : -EPROTO; /* no output to free */
 }
 
-TEST(a_cancelled_run_ends_the_program)
+TEST(an_interrupted_run_ends_the_program_and_returns_the_value)
 {
-    int descriptors = count_warm_descriptors();
-    weft_fiber f = weft_spin(run_until_cancelled, ARGV("sleep", "1000"));
-    let_run();
+    int descriptors = count_warm_descriptors(), rc = 0;
+    weft_fiber f[3];
+    for (int i = 0; i < 3; i++)
+        f[i] = spin_waiting(run_until_cancelled, ARGV("sleep", "1000"));
     ck_assert(!has_no_children());
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    weft_cancel(f[0]);
+    ck_assert_int_eq(weft_await(f[0]), -ECANCELED);
+    ck_assert_int_eq(weft_interrupt(f[1], -42), 0);
+    ck_assert_int_eq(weft_await(f[1]), -42);
+    weft_raise(f[2], -EIO, "broken");
+    ck_assert_int_eq(weft_await(f[2]), -EIO);
+    ck_assert_error(-EIO, "broken");
     ck_assert_nothing_left(descriptors);
-    int rc = 0;
-    WEFT_CANCEL_AFTER(0.01, rc) {
+    WEFT_CANCEL_AFTER(0.001, rc) {
         ck_assert_int_eq(run_until_cancelled(ARGV("yes")), -ECANCELED);
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_nothing_left(descriptors);
-}
-
-TEST(an_interrupted_run_ends_the_program_and_returns_the_value)
-{
-    int descriptors = count_warm_descriptors();
-    weft_fiber f = weft_spin(run_until_cancelled, ARGV("sleep", "1000"));
-    let_run();
-    ck_assert_int_eq(weft_interrupt(f, -42), 0);
-    ck_assert_int_eq(weft_await(f), -42);
-    f = weft_spin(run_until_cancelled, ARGV("sleep", "1000"));
-    let_run();
-    weft_raise(f, -EIO, "broken");
-    ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_error(-EIO, "broken");
     ck_assert_nothing_left(descriptors);
 }
 
@@ -259,17 +226,13 @@ TEST(a_run_in_an_ancestor_survives_a_shutdown)
 TEST(concurrent_runs_do_not_mix_their_data)
 {
     int descriptors = count_warm_descriptors();
-    weft_fiber fibers[50];
+    weft_fiber fibers[20];
     for (size_t i = 0; i < COUNT_OF(fibers); i++)
         fibers[i] = weft_spin(run_cat, as_arg((weft_value)i));
     for (size_t i = 0; i < COUNT_OF(fibers); i++)
         ck_assert_int_eq(weft_await(fibers[i]), 0);
     ck_assert_nothing_left(descriptors);
 }
-
-/*
- * The shell.
- */
 
 TEST(system_returns_the_status_of_the_command)
 {
