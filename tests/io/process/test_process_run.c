@@ -21,8 +21,8 @@ static void assert_run(char *const argv[], const char *input, weft_process_optio
     weft_output got;
     size_t bytes = input != NULL ? strlen(input) : 0;
     ck_assert_int_eq(weft_run(argv, input, bytes, &o, &got), status);
-    ck_assert_pstr_eq(got.out, out);
-    ck_assert_pstr_eq(got.err, err);
+    ck_assert_str_eq(got.out != NULL ? got.out : "none", out != NULL ? out : "none");
+    ck_assert_str_eq(got.err != NULL ? got.err : "none", err != NULL ? err : "none");
     ck_assert_uint_eq(got.out_bytes, out != NULL ? strlen(out) : 0);
     ck_assert_uint_eq(got.err_bytes, err != NULL ? strlen(err) : 0);
     if (status >= 0)
