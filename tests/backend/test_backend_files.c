@@ -31,19 +31,6 @@ static intptr_t transfer_at_offset(weft__opcode code, int fd, void *data, size_t
     return finish_op(&t, start_op(&t, op));
 }
 
-TEST(an_offset_leaves_the_position_alone)
-{
-    int fd = open_file();
-    char got[16] = "";
-    ck_assert_int_eq(write_now(fd, "0123456789", 10), 10);
-    ck_assert_int_eq(transfer_at_offset(WEFT__OP_WRITE, fd, (char[]){"xy"}, 2, 4), 2);
-    ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, fd, got, 4, 3), 4);
-    ck_assert_str_eq(got, "3xy6");
-    ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, fd, got, 4, 10), 0);
-    ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 10);
-    ck_assert_int_eq(type->close_fd(backend, fd), 0);
-}
-
 static char page_byte(int page)
 {
     return (char)('a' + page % 23);
@@ -164,39 +151,16 @@ TEST(an_opened_file_works_even_if_its_number_was_a_socket)
     backend_close_pair((int[]){folder, fd[1]});
 }
 
-static intptr_t sync_now(int fd, bool is_data_only)
-{
-    test_op t = {0};
-    weft__op op = {.code = WEFT__OP_FSYNC, .fd = fd, .u.is_data_only = is_data_only};
-    return finish_op(&t, start_op(&t, op));
-}
-
-TEST(files_can_be_synced_and_other_descriptors_cannot)
-{
-    int fd = open_file(), pair[2];
-    ck_assert_int_eq(write_now(fd, "abc", 3), 3);
-    ck_assert_int_eq(sync_now(fd, false), 0);
-    ck_assert_int_eq(sync_now(fd, true), 0);
-    ck_assert_int_eq(type->pipe(backend, pair), 0);
-    ck_assert_int_eq(sync_now(pair[0], false), -EINVAL);
-    backend_close_pair(pair);
-    ck_assert_int_eq(type->close_fd(backend, fd), 0);
-    ck_assert_int_eq(sync_now(fd, false), -EBADF);
-    ck_assert_int_eq(sync_now(-1, false), -EBADF);
-}
-
 /* A call that reports its start, and waits for permission to return. */
 typedef struct gated_call {
     sem_t has_started, may_return;
     int fd;
-    pthread_t thread;
     test_op t;
 } gated_call;
 
 static intptr_t run_gated_call(void *arg)
 {
     gated_call *g = arg;
-    g->thread = pthread_self();
     sem_post(&g->has_started);
     sem_wait(&g->may_return);
     return g->fd >= 0 ? write(g->fd, "abc", 3) : 42;
@@ -223,27 +187,6 @@ static intptr_t finish_gated_call(gated_call *g)
     return finish_op(&g->t, WEFT__OP_PENDING);
 }
 
-TEST(a_function_runs_on_another_thread)
-{
-    gated_call g = {.fd = -1};
-    enter_gated_call(&g, -1);
-    ck_assert(!pthread_equal(g.thread, pthread_self()));
-    ck_assert_uint_eq(backend->pending, 1);
-    type->poll(backend, 0);
-    ck_assert(!g.t.is_done);
-    ck_assert_int_eq(finish_gated_call(&g), 42);
-    ck_assert_uint_eq(backend->pending, 0);
-}
-
-TEST(a_running_call_cannot_be_cancelled)
-{
-    gated_call g = {.fd = -1};
-    enter_gated_call(&g, -1);
-    ck_assert(!type->cancel(backend, &g.t.op));
-    ck_assert(!g.t.is_done);
-    ck_assert_int_eq(finish_gated_call(&g), 42);
-}
-
 /* Calls that occupy all workers, so that further calls are queued. */
 static gated_call blockers[WEFT__FILES_WORKERS_MAX];
 
@@ -257,19 +200,6 @@ static void release_workers(void)
 {
     for (int i = 0; i < WEFT__FILES_WORKERS_MAX; i++)
         ck_assert_int_eq(finish_gated_call(&blockers[i]), 42);
-}
-
-TEST(a_queued_call_can_be_cancelled)
-{
-    gated_call g = {.fd = -1};
-    occupy_workers();
-    ck_assert(start_gated_call(&g, -1) == WEFT__OP_PENDING);
-    ck_assert(type->cancel(backend, &g.t.op));
-    ck_assert_uint_eq(backend->pending, WEFT__FILES_WORKERS_MAX);
-    release_workers();
-    type->poll(backend, 0);
-    ck_assert(!g.t.is_done);
-    ck_assert_int_ne(sem_trywait(&g.has_started), 0); /* the function was not called */
 }
 
 TEST(closing_a_descriptor_ends_its_queued_calls)
@@ -322,23 +252,4 @@ TEST(the_last_of_several_workers_closes_the_descriptor)
         ck_assert_int_eq(finish_gated_call(&g[i]), 3);
     }
     ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
-}
-
-TEST(many_files_are_read_at_once)
-{
-    enum { MANY = 100 };
-    static test_op t[MANY];
-    static char got[MANY][PAGE];
-    int fd = open_partly_cached(cache_none);
-    intptr_t submitted[MANY];
-    for (int i = 0; i < MANY; i++) {
-        int64_t offset = (int64_t)(i % PAGES) * PAGE;
-        weft__op op = {.code = WEFT__OP_READ, .fd = fd, .u.buffer = {got[i], PAGE, offset}};
-        submitted[i] = start_op(&t[i], op);
-    }
-    for (int i = 0; i < MANY; i++) {
-        ck_assert_int_eq(finish_op(&t[i], submitted[i]), PAGE);
-        expect_pages(got[i], PAGE, (size_t)(i % PAGES) * PAGE);
-    }
-    ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }

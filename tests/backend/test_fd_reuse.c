@@ -91,36 +91,6 @@ TEST(a_number_that_weft_has_reopened_is_a_new_file_in_every_cord)
     for_each_pair(reopen_with_weft);
 }
 
-/* As a server that accepts in main and reads in another cord. */
-TEST(a_connection_used_in_another_cord_does_not_affect_the_next_one)
-{
-    open_listener();
-    weft_cord cord = start_idle_cord();
-    for (int i = 0; i < 3; i++) {
-        source conn = open_source(TCP);
-        feed_source(&conn, "0123456789");
-        assert_read(cord, conn.fd, "0123456789");
-        assert_read_later(cord, &conn, "more");
-        close_source(&conn, weft_cord_self());
-    }
-    end_cord(cord);
-}
-
-TEST(a_read_of_a_socket_with_the_old_number_of_a_file_does_not_hang)
-{
-    open_listener();
-    weft_cord cord = start_idle_cord();
-    source file = open_source(FILE_ON_DISK), conn = open_source(TCP);
-    feed_source(&file, "content");
-    assert_read(cord, file.fd, "content");
-    close_source(&file, weft_cord_self());
-    move_source(&conn, file.fd);
-    feed_source(&conn, "hello");
-    assert_read(cord, conn.fd, "hello");
-    close_source(&conn, weft_cord_self());
-    end_cord(cord);
-}
-
 /*
  * close(2) does not notify weft, so programs must not use it here. The read still returns its data.
  */

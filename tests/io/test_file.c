@@ -81,6 +81,7 @@ TEST(data_written_at_an_offset_is_read_there_and_0_is_the_end)
     ck_assert_int_eq(pipe(pipe_fd), 0);
     ck_assert_int_eq(weft_pread(pipe_fd[0], data, 1, 0), -ESPIPE);
     ck_assert_int_eq(weft_pwrite(pipe_fd[1], data, 1, 0), -ESPIPE);
+    ck_assert_int_eq(weft_fsync(pipe_fd[0]), -EINVAL);
 }
 
 /* P60 */

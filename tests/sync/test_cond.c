@@ -237,54 +237,6 @@ TEST(signalled_waiters_get_eownerdead_if_the_holder_of_the_mutex_is_dead)
          {C, returns, -EOWNERDEAD}, {M, wait_locked, -EOWNERDEAD});
 }
 
-/* A queue of at most ten items. */
-static int stored, produced, consumed;
-static weft_cond has_room;
-
-static weft_value produce(void *arg)
-{
-    (void)arg;
-    for (int i = 0; i < 100; i++) {
-        weft_mutex_lock(&mutex);
-        while (stored == 10)
-            ck_assert_int_eq(weft_cond_wait(&has_room, &mutex), 0);
-        stored++;
-        produced++;
-        weft_cond_signal(&cond);
-        weft_mutex_unlock(&mutex);
-    }
-    return 0;
-}
-
-static weft_value consume(void *arg)
-{
-    (void)arg;
-    for (int i = 0; i < 100; i++) {
-        weft_mutex_lock(&mutex);
-        while (stored == 0)
-            ck_assert_int_eq(weft_cond_wait(&cond, &mutex), 0);
-        stored--;
-        consumed++;
-        if (i % 10 == 0)
-            weft_snooze(); /* while holding the mutex */
-        weft_cond_signal(&has_room);
-        weft_mutex_unlock(&mutex);
-    }
-    return 0;
-}
-
-TEST(no_signal_is_lost_between_many_producers_and_consumers)
-{
-    for (int i = 0; i < 50; i++) {
-        ck_assert_int_eq(weft_go(consume, NULL), 0);
-        ck_assert_int_eq(weft_go(produce, NULL), 0);
-    }
-    ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_int_eq(produced, 5000);
-    ck_assert_int_eq(consumed, 5000);
-    assert_mutex_is_free();
-}
-
 /* Return 0 whatever the state of the mutex is. */
 static weft_value wait_quietly(void *arg)
 {

@@ -256,31 +256,6 @@ TEST(a_fiber_that_reuses_the_record_of_a_holder_holds_nothing)
     play({A, lock}, {A, ends}, {B, unlock, -EPERM});
 }
 
-static int inside, entered;
-
-static weft_value enter_in_order(void *arg)
-{
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
-    ck_assert_int_eq(inside++, 0);
-    weft_snooze();
-    ck_assert_int_eq(entered++ % 1000, (intptr_t)arg);
-    inside--;
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-    weft_snooze();
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0); /* again: at the tail of the queue */
-    ck_assert_int_eq(entered++ % 1000, (intptr_t)arg);
-    return weft_mutex_unlock(&mutex);
-}
-
-TEST(a_thousand_fibers_hold_one_mutex_one_by_one)
-{
-    for (int i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(enter_in_order, as_arg(i)), 0);
-    ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_int_eq(entered, 2000);
-    assert_mutex_is_free();
-}
-
 /* Return 0 whatever the state of the mutex is. */
 static weft_value lock_quietly(void *arg)
 {

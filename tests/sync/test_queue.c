@@ -1,5 +1,7 @@
-/* Queues: both ends, the bound and waiting pushers, closing, and the ring buffer. */
-#include "support/random.h"
+/*
+ * Queues: both ends, the bound and waiting pushers, closing, and the ring buffer.
+ * test_sync_random.c compares a queue with an array.
+ */
 #include "support/suite.h"
 #include "sync/steps.h"
 
@@ -211,91 +213,6 @@ TEST(a_waiter_cancelled_before_its_wake_has_no_effect_and_after_its_wake_keeps_i
          {M, shift, 1}, {M, cancel, 0, B}, {A, returns, -ECANCELED}, {B, returns, 0}, {M, shift, 3},
          {M, count, 0}, {C, shift, WAITS}, {D, shift, WAITS}, {M, interrupt, 0, C}, {M, push, 0, 4},
          {M, cancel, 0, D}, {C, returns, -EINTR}, {D, returns, 4}, {M, count, 0});
-    weft_queue_free(queue);
-}
-
-/* A plain array with the operations of a queue. */
-#define ARRAY_MAX 300
-
-typedef struct array {
-    weft_value values[ARRAY_MAX];
-    size_t count;
-} array;
-
-static void array_insert(array *r, size_t at, weft_value v)
-{
-    memmove(&r->values[at + 1], &r->values[at], (r->count - at) * sizeof v);
-    r->values[at] = v;
-    r->count++;
-}
-
-static void array_remove(array *r, size_t at, size_t n)
-{
-    memmove(&r->values[at], &r->values[at + n], (r->count - at - n) * sizeof r->values[0]);
-    r->count -= n;
-}
-
-static size_t array_delete(array *r, weft_value v)
-{
-    size_t before = r->count;
-    for (size_t i = r->count; i-- > 0;)
-        if (r->values[i] == v)
-            array_remove(r, i, 1);
-    return before - r->count;
-}
-
-static void do_random_step(array *r, size_t bound)
-{
-    weft_value v = random_below(20), out[ARRAY_MAX];
-    bool has_room = bound == 0 || r->count < bound;
-    size_t n;
-    switch (random_below(32)) {
-    default:
-        ck_assert_int_eq(weft_queue_try_push(queue, v), has_room ? 0 : -EAGAIN);
-        if (has_room)
-            array_insert(r, r->count, v);
-        break;
-    case 10 ... 14:
-        ck_assert_int_eq(weft_queue_try_unshift(queue, v), has_room ? 0 : -EAGAIN);
-        if (has_room)
-            array_insert(r, 0, v);
-        break;
-    case 15 ... 28:
-        ck_assert_int_eq(weft_queue_try_shift(queue), r->count > 0 ? r->values[0] : -EAGAIN);
-        if (r->count > 0)
-            array_remove(r, 0, 1);
-        break;
-    case 29:
-        ck_assert_uint_eq(weft_queue_delete(queue, v), array_delete(r, v));
-        break;
-    case 30:
-        n = weft_queue_shift_all(queue, out, random_below(8));
-        ck_assert_mem_eq(out, r->values, n * sizeof v);
-        array_remove(r, 0, n);
-        break;
-    case 31:
-        if (random_below(20) == 0) {
-            ck_assert_uint_eq(weft_queue_flush(queue), r->count);
-            r->count = 0;
-        }
-    }
-    ck_assert_uint_eq(weft_queue_count(queue), r->count);
-}
-
-TEST(a_queue_equals_a_plain_array_after_each_of_thirty_thousand_random_steps)
-{
-    static array r;
-    size_t bound = 0;
-    queue = weft_queue_new(0);
-    for (int i = 0; i < 30000; i++) {
-        do_random_step(&r, bound);
-        if (i % 100 == 0 || r.count == ARRAY_MAX - 1) {
-            bound = 1 + random_below(ARRAY_MAX - 1);
-            ck_assert_int_eq(weft_queue_set_cap(queue, bound), 0);
-        }
-    }
-    for (size_t i = 0; i < r.count; i++)
-        ck_assert_int_eq(weft_queue_shift(queue), r.values[i]);
     weft_queue_free(queue);
 }
 

@@ -5,6 +5,7 @@
 #ifndef TESTS_BACKEND_WORKERS_JOB_SUPPORT_H
 #define TESTS_BACKEND_WORKERS_JOB_SUPPORT_H
 
+#include "support/suite.h"
 #include "support/support.h"
 
 #include "arch/sanitizers.h"
@@ -46,6 +47,25 @@ static inline void fake_backend_close(fake_backend *f)
     weft__finished_jobs_close(&f->base);
     sem_destroy(&f->wakes);
     free(f);
+}
+
+/* The backend of a test. The fixture opens and closes it. */
+static fake_backend *fake;
+
+static inline void open_fake(void)
+{
+    fake = fake_backend_open();
+}
+
+static inline void close_fake(void)
+{
+    fake_backend_close(fake);
+}
+
+__attribute__((constructor)) static void set_fake_fixture(void)
+{
+    own_suite.set_up = open_fake;
+    own_suite.tear_down = close_fake;
 }
 
 /* A call that posts begun, then waits for may_end. */
