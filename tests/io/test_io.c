@@ -187,38 +187,6 @@ TEST_LOOP(a_cancelled_read_loses_no_data, 2)
     ck_assert_uint_eq(ops_pending(), 0);
 }
 
-/* P65, T98 */
-TEST_LOOP(closing_a_descriptor_wakes_its_waiters, 2)
-{
-    int fd[2];
-    reading a, b;
-    open_pipe_or_sockets(fd, _i);
-    weft_fiber first = spin_reader(&a, fd[0]);
-    b.fd = fd[0];
-    weft_fiber second = weft_spin(read_some, &b);
-    let_run();
-    ck_assert_int_eq(weft_close(fd[0]), 0);
-    ck_assert_int_eq(weft_await(first), -EBADF);
-    ck_assert_int_eq(weft_await(second), -EBADF);
-}
-
-/* P65 */
-TEST_LOOP(a_waiter_on_a_closed_descriptor_gets_no_data_of_the_next_file_with_its_number, 10)
-{
-    int old[2], new[2];
-    reading r, s;
-    open_pipe_or_sockets(old, _i % 2);
-    weft_fiber f = spin_reader(&r, old[0]);
-    weft_close(old[0]);
-    weft_close(old[1]);
-    open_pipe_or_sockets(new, _i % 2);
-    weft_fiber g = weft_spin(read_some, (s.fd = new[0], &s));
-    ck_assert_int_eq(weft_await(f), -EBADF);
-    ck_assert_int_eq(weft_write(new[1], "new", 3), 3);
-    ck_assert_int_eq(weft_await(g), 3);
-    close_idle_fd_pair(new);
-}
-
 /* P64 */
 TEST_LOOP(an_interrupted_read_returns_the_value_and_the_next_read_gets_the_data, 2)
 {

@@ -24,6 +24,13 @@ static void require_io_uring(void)
                   "io_uring is not available: %s", weft_backend_why());
 }
 
+/* Require io_uring, and open a pair of sockets. */
+static void open_ring_sockets(int fd[2])
+{
+    require_io_uring();
+    ck_assert_int_eq(weft_socketpair(fd), 0);
+}
+
 /* Missing opcodes. */
 
 #define BIT(opcode) (UINT64_C(1) << (opcode))
@@ -201,16 +208,21 @@ TEST(reads_that_are_cancelled_at_once_consume_no_data)
     ck_assert_uint_eq(ops_pending(), 0);
 }
 
-TEST(a_cancel_is_not_dropped_when_the_queue_is_full)
+/* An operation in the kernel, or in the backlog, from which it is removed. */
+TEST_LOOP(an_operation_can_be_cancelled_when_the_queue_is_full, 2)
 {
     int fd[2];
-    require_io_uring();
-    ck_assert_int_eq(weft_socketpair(fd), 0);
-    weft_fiber reader = weft_spin(recv_value, as_arg(fd[0]));
-    let_run();
+    open_ring_sockets(fd);
+    weft_fiber reader = _i == 0 ? spin_waiting(recv_value, as_arg(fd[0])) : 0;
     fill_submission_queue();
+    if (_i == 1) {
+        reader = weft_spin(recv_value, as_arg(fd[0]));
+        weft_snooze();
+        ck_assert(!weft__list_is_empty(&uring()->backlog));
+    }
     ck_assert_int_eq(weft_cancel(reader), 0);
-    ck_assert(!weft__list_is_empty(&uring()->cancel_backlog));
+    ck_assert_int_eq(weft__list_is_empty(&uring()->cancel_backlog), _i);
+    ck_assert(weft__list_is_empty(&uring()->backlog));
     ck_assert_int_eq(weft_await(reader), -ECANCELED);
     ck_assert_uint_eq(ops_pending(), 0);
 }
@@ -220,8 +232,7 @@ TEST(closing_with_a_full_queue_wakes_all_waiters)
 {
     weft_fiber f[2];
     int fd[2];
-    require_io_uring();
-    ck_assert_int_eq(weft_socketpair(fd), 0);
+    open_ring_sockets(fd);
     f[0] = weft_spin(recv_value, as_arg(fd[0]));
     let_run();
     fill_submission_queue();
@@ -233,22 +244,6 @@ TEST(closing_with_a_full_queue_wakes_all_waiters)
     ck_assert_uint_eq(ops_pending(), 0);
 }
 
-/* The operation is not in the kernel yet, so it is removed from the backlog. */
-TEST(an_operation_in_the_backlog_can_be_cancelled)
-{
-    int fd[2];
-    require_io_uring();
-    ck_assert_int_eq(weft_socketpair(fd), 0);
-    fill_submission_queue();
-    weft_fiber reader = weft_spin(recv_value, as_arg(fd[0]));
-    weft_snooze();
-    ck_assert(!weft__list_is_empty(&uring()->backlog));
-    ck_assert_int_eq(weft_cancel(reader), 0);
-    ck_assert(weft__list_is_empty(&uring()->backlog));
-    ck_assert_int_eq(weft_await(reader), -ECANCELED);
-    ck_assert_uint_eq(ops_pending(), 0);
-}
-
 /*
  * The first reader waits for room, the second for the first. Cancelling the second must not start
  * the first again.
@@ -257,8 +252,7 @@ TEST(an_operation_in_the_backlog_is_started_once)
 {
     weft_fiber f[3];
     int fd[2];
-    require_io_uring();
-    ck_assert_int_eq(weft_socketpair(fd), 0);
+    open_ring_sockets(fd);
     fill_submission_queue();
     for (int i = 0; i < 2; i++)
         f[i] = weft_spin(recv_value, as_arg(fd[0]));
@@ -385,8 +379,7 @@ static weft_value read_until_end(void *arg)
 TEST(a_late_cancel_never_hits_the_next_operation_at_the_same_address)
 {
     int fd[2], rounds = IS_SLOW ? ROUNDS / 10 : ROUNDS, written = 0, interrupts = 0;
-    require_io_uring();
-    ck_assert_int_eq(weft_socketpair(fd), 0);
+    open_ring_sockets(fd);
     ck_assert_uint_ne(weft__key_make(uring(), &fd, 0), weft__key_make(uring(), &fd, 0));
     endless_reader e = {.fd = fd[0]};
     weft_fiber f = weft_spin(read_until_end, &e);
@@ -415,8 +408,7 @@ TEST(a_late_cancel_never_hits_the_next_operation_at_the_same_address)
 TEST_LOOP(a_forked_child_that_exits_with_or_without_handlers_does_not_affect_the_ring, 2)
 {
     int fd[2], status;
-    require_io_uring();
-    ck_assert_int_eq(weft_socketpair(fd), 0);
+    open_ring_sockets(fd);
     weft_fiber f = weft_spin(recv_value, as_arg(fd[0]));
     let_run();
     /* in the submission queue, but not submitted */
