@@ -115,6 +115,9 @@ TEST(a_write_to_a_closed_peer_fails_without_a_signal)
 
 #define MIB ((size_t)1 << 20)
 
+/* Parts of a page, so that a full pipe ends a write between two of them. */
+#define PIECES (MIB / 4096)
+
 static weft_value write_mebibyte(void *arg)
 {
     unsigned char *data = malloc(MIB);
@@ -124,12 +127,22 @@ static weft_value write_mebibyte(void *arg)
     return n;
 }
 
+static weft_value write_mebibyte_in_pieces(void *arg)
+{
+    static unsigned char data[MIB];
+    struct iovec pieces[PIECES];
+    fill_from(data, MIB, 0);
+    for (size_t i = 0; i < PIECES; i++)
+        pieces[i] = (struct iovec){data + i * 4096, 4096};
+    return weft_writev_all(*(int *)arg, pieces, PIECES);
+}
+
 /* P60 */
-TEST_LOOP(a_mebibyte_arrives_complete_and_in_order, 2)
+TEST_LOOP(a_mebibyte_arrives_complete_and_in_order, 4)
 {
     int fd[2];
-    open_pipe_or_sockets(fd, _i);
-    weft_fiber f = weft_spin(write_mebibyte, &fd[1]);
+    open_pipe_or_sockets(fd, _i % 2);
+    weft_fiber f = weft_spin(_i < 2 ? write_mebibyte : write_mebibyte_in_pieces, &fd[1]);
     unsigned char *data = malloc(MIB);
     ck_assert_int_eq(weft_read_full(fd[0], data, MIB), (ssize_t)MIB);
     assert_bytes_at(data, MIB, 0);

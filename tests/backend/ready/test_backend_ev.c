@@ -67,26 +67,6 @@ TEST(readiness_without_a_waiter_does_not_end_a_poll)
     backend_close_pair(fd);
 }
 
-TEST(one_direction_completes_while_the_other_waits)
-{
-    int fd[2];
-    char got[8];
-    test_op read = {0}, write = {0};
-    static const char block[4096];
-    ck_assert_int_eq(type->socketpair(backend, fd), 0);
-    size_t filled = fill_pending(&write, fd[0], block, sizeof block);
-    ck_assert(start_read(&read, fd[0], got, 8) == WEFT__OP_PENDING);
-    assert_poll_waits();
-    ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
-    ck_assert_int_eq(finish_op(&read, WEFT__OP_PENDING), 3);
-    ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
-    assert_poll_waits();
-    ck_assert(!write.is_done);
-    drain_bytes(fd[1], filled);
-    ck_assert_int_gt(finish_op(&write, WEFT__OP_PENDING), 0);
-    backend_close_pair(fd);
-}
-
 TEST(a_descriptor_closed_without_the_backend_before_a_poll_is_an_error)
 {
     int fd[2];
@@ -139,24 +119,6 @@ TEST(a_descriptor_without_waiters_may_be_closed_without_the_backend)
     close(fd[0]);
     assert_poll_waits();
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
-}
-
-TEST(a_wait_on_a_reused_number_is_for_its_new_file)
-{
-    int old[2], new[2];
-    char got;
-    test_op read = {0}, wait = {0};
-    ck_assert_int_eq(type->pipe(backend, old), 0);
-    ck_assert_int_eq(type->pipe(backend, new), 0);
-    ck_assert(start_read(&read, old[0], &got, 1) == WEFT__OP_PENDING);
-    ck_assert_int_eq(type->poll(backend, 0), 0);
-    ck_assert(type->cancel(backend, &read.op));
-    ck_assert_int_eq(dup2(new[0], old[0]), old[0]);
-    ck_assert(start_wait(&wait, old[0], POLLIN) == WEFT__OP_PENDING);
-    ck_assert_int_eq(write_now(new[1], "x", 1), 1);
-    ck_assert_int_eq(finish_op(&wait, WEFT__OP_PENDING), POLLIN);
-    backend_close_pair(old);
-    backend_close_pair(new);
 }
 
 TEST(a_timeout_starts_at_the_call_and_not_at_the_previous_poll)

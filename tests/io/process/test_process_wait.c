@@ -1,15 +1,11 @@
 /* Tests of weft_waitpid: its results, and that no status is lost. */
 #include "support/process_support.h"
+#include "support/seccomp.h"
 #include "support/suite.h"
 
 #include <limits.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 #define CHILDREN 60
 
@@ -308,26 +304,6 @@ TEST(several_threads_run_programs_at_once)
 
 /* Without pidfds: programs in a separate process, with status 0 on success. */
 
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-#define JUMP_IF(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (yes), (no))
-#define RETURN(value) BPF_STMT(BPF_RET | BPF_K, (value))
-
-/* Make pidfd_open fail with error. Return false if the filter cannot be installed. */
-static bool forbid_pidfd(int error)
-{
-    struct sock_filter filter[] = {
-        LOAD(nr),
-        JUMP_IF(__NR_pidfd_open, 0, 1),
-        RETURN(SECCOMP_RET_ERRNO | (unsigned)error),
-        RETURN(SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {COUNT_OF(filter), filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
-        return false;
-    return syscall(__NR_pidfd_open, getpid(), 0) < 0 && errno == error;
-}
-
 /* Wait for, cancel, signal and end a process. */
 static int use_processes(void)
 {
@@ -373,7 +349,7 @@ static int pidfd_error;
 
 static int use_without_pidfd(void)
 {
-    return forbid_pidfd(pidfd_error) ? use_waitpid() : 77;
+    return refuse_system_call(SYS_pidfd_open, pidfd_error) ? use_waitpid() : 77;
 }
 
 TEST_LOOP(waiting_works_if_pidfds_are_missing_or_refused, 2)
