@@ -78,10 +78,7 @@ static bool move_streams(void)
 }
 
 /* P60 */
-TEST(a_stream_delivers_all_its_bytes_or_reports_an_error)
-{
-    fail_each_call(move_streams);
-}
+FAULT_TEST(a_stream_delivers_all_its_bytes_or_reports_an_error, move_streams, 1)
 
 /* weft_close succeeds even without a backend or a cord. */
 static bool close_pipe(void)
@@ -96,10 +93,7 @@ static bool close_pipe(void)
     return is_cord;
 }
 
-TEST(a_close_succeeds_whichever_call_fails)
-{
-    fail_each_call(close_pipe);
-}
+FAULT_TEST(a_close_succeeds_whichever_call_fails, close_pipe, 1)
 
 /* The fiber of the main thread that the other thread schedules, and the results. */
 typedef struct thread_job {
@@ -150,7 +144,4 @@ static bool run_cord_thread(void)
 }
 
 /* P10, P78 */
-TEST(a_thread_with_fibers_starts_and_ends_whichever_call_fails)
-{
-    fail_each_call(run_cord_thread);
-}
+FAULT_TEST(a_thread_with_fibers_starts_and_ends_whichever_call_fails, run_cord_thread, 1)

@@ -7,30 +7,11 @@
 
 #include "backend/workers/worker_queue.h"
 
-TEST(a_file_matches_the_results_of_the_calls)
-{
-    fail_some_calls(use_files, 1);
-}
-
-TEST(flushed_lines_arrive)
-{
-    fail_some_calls(stream_lines, 2);
-}
-
-TEST(a_copy_is_complete_or_fails)
-{
-    fail_some_calls(copy_all, 3);
-}
-
-TEST(a_failed_splice_consumes_no_data)
-{
-    fail_some_calls(splice_and_tee, 1);
-}
-
-TEST(a_chain_ends_with_its_first_failure)
-{
-    fail_some_calls(run_chains, 1);
-}
+FAULT_TEST(a_file_matches_the_results_of_the_calls, use_files, 1)
+FAULT_TEST(flushed_lines_arrive, stream_lines, 2)
+FAULT_TEST(a_copy_is_complete_or_fails, copy_all, 3)
+FAULT_TEST(a_failed_splice_consumes_no_data, splice_and_tee, 1)
+FAULT_TEST(a_chain_ends_with_its_first_failure, run_chains, 1)
 
 /* A file of two parts. The first is in memory, a worker must read the second. */
 #define PART_BYTES 4096

@@ -107,7 +107,4 @@ static bool offload_each_kind(void)
     return is_done;
 }
 
-TEST(a_call_runs_once_or_returns_an_error)
-{
-    fail_some_calls(offload_each_kind, 1);
-}
+FAULT_TEST(a_call_runs_once_or_returns_an_error, offload_each_kind, 1)

@@ -30,10 +30,7 @@ static bool use_channels(void)
     return is_done;
 }
 
-TEST(creating_a_channel_fails_or_the_channel_never_runs_out_of_memory)
-{
-    fail_each_call(use_channels);
-}
+FAULT_TEST(creating_a_channel_fails_or_the_channel_never_runs_out_of_memory, use_channels, 1)
 
 static weft_chan *shared;
 
@@ -78,10 +75,7 @@ static bool use_shared_channel(void)
     return is_done;
 }
 
-TEST(a_receiver_that_cannot_wait_in_a_shared_channel_receives_nothing)
-{
-    fail_each_call(use_shared_channel);
-}
+FAULT_TEST(a_receiver_that_cannot_wait_in_a_shared_channel_receives_nothing, use_shared_channel, 1)
 
 static weft_queue *queue;
 
@@ -136,10 +130,7 @@ static bool use_queues(void)
     return is_done && n == 100;
 }
 
-TEST(a_push_without_memory_changes_nothing)
-{
-    fail_each_call(use_queues);
-}
+FAULT_TEST(a_push_without_memory_changes_nothing, use_queues, 1)
 
 static bool tell_self(void)
 {
@@ -161,10 +152,7 @@ static bool tell_self(void)
     return is_done;
 }
 
-TEST(a_message_is_delivered_or_refused)
-{
-    fail_each_call(tell_self);
-}
+FAULT_TEST(a_message_is_delivered_or_refused, tell_self, 1)
 
 /* The end of a monitored fiber is reported even if memory runs out afterwards. */
 static bool monitor_fibers(void)
@@ -196,10 +184,7 @@ static bool monitor_fibers(void)
     return is_done && others == 2 * COUNT_OF(f);
 }
 
-TEST(the_end_of_a_monitored_fiber_is_reported)
-{
-    fail_each_call(monitor_fibers);
-}
+FAULT_TEST(the_end_of_a_monitored_fiber_is_reported, monitor_fibers, 1)
 
 static weft_fiber receiver;
 
@@ -245,10 +230,7 @@ static bool tell_from_thread(void)
     return is_done;
 }
 
-TEST(messages_told_by_another_thread_arrive)
-{
-    fail_each_call(tell_from_thread);
-}
+FAULT_TEST(messages_told_by_another_thread_arrive, tell_from_thread, 1)
 
 /* Return sig if it is pending, 0 if not. Also forward earlier signals to their handlers. */
 static int take_signal(int sig)
@@ -292,7 +274,4 @@ static bool catch_signals(void)
     return is_done;
 }
 
-TEST(a_signal_is_caught_or_not_at_all)
-{
-    fail_each_call(catch_signals);
-}
+FAULT_TEST(a_signal_is_caught_or_not_at_all, catch_signals, 1)

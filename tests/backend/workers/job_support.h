@@ -158,13 +158,19 @@ static inline intptr_t end_job(fake_backend *f, test_job *t)
     return finish_job(f, t);
 }
 
-/* Make all workers wait in a call. drop may be NULL. */
-static inline void occupy_workers(fake_backend *f, test_job t[MAX], void (*drop)(void *))
+/* Submit n calls, and wait until they run. drop may be NULL. */
+static inline void begin_calls(test_job *t, size_t n, void (*drop)(void *))
 {
-    for (size_t i = 0; i < MAX; i++)
-        submit_call(f, &t[i], drop);
-    for (size_t i = 0; i < MAX; i++)
+    for (size_t i = 0; i < n; i++)
+        submit_call(fake, &t[i], drop);
+    for (size_t i = 0; i < n; i++)
         wait_sem(&t[i].begun);
+}
+
+static inline void end_calls(test_job *t, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ck_assert_int_eq(end_job(fake, &t[i]), 42);
 }
 
 #endif

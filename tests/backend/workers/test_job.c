@@ -29,12 +29,8 @@ TEST(calls_submitted_together_run_in_parallel_however_few_workers_are_idle)
     static test_job t[MAX];
     /* each round finds the workers of the previous round idle */
     for (size_t n = 1; n <= MAX; n *= 4) {
-        for (size_t i = 0; i < n; i++)
-            submit_call(fake, &t[i], NULL);
-        for (size_t i = 0; i < n; i++)
-            wait_sem(&t[i].begun);
-        for (size_t i = 0; i < n; i++)
-            ck_assert_int_eq(end_job(fake, &t[i]), 42);
+        begin_calls(t, n, NULL);
+        end_calls(t, n);
     }
 }
 
@@ -76,7 +72,7 @@ TEST(a_detached_job_runs_and_wakes_no_backend)
 TEST(a_call_cancelled_before_its_start_does_not_run)
 {
     static test_job busy[MAX], plain, droppable;
-    occupy_workers(fake, busy, NULL);
+    begin_calls(busy, MAX, NULL);
     submit_call(fake, &plain, NULL);
     submit_call(fake, &droppable, post_dropped);
     ck_assert(weft__job_cancel(&fake->base, &plain.op));
@@ -86,8 +82,7 @@ TEST(a_call_cancelled_before_its_start_does_not_run)
     ck_assert_ptr_null(droppable.op.u.call.arg);
     ck_assert_ptr_null(droppable.op.job);
     ck_assert_uint_eq(fake->base.pending, MAX);
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(end_job(fake, &busy[i]), 42);
+    end_calls(busy, MAX);
     ck_assert(!try_sem(&plain.begun));
     ck_assert(!try_sem(&droppable.begun));
     ck_assert(!plain.is_done && !droppable.is_done);
@@ -127,7 +122,7 @@ TEST(workers_busy_with_cancelled_calls_do_not_delay_other_calls)
 {
     static test_job cancelled[3][MAX], queued, after;
     for (size_t round = 0; round < 3; round++) {
-        occupy_workers(fake, cancelled[round], post_dropped);
+        begin_calls(cancelled[round], MAX, post_dropped);
         if (round == 0)
             submit_call(fake, &queued, NULL); /* starts when the first call is cancelled */
         for (size_t i = 0; i < MAX; i++)
@@ -141,9 +136,8 @@ TEST(workers_busy_with_cancelled_calls_do_not_delay_other_calls)
         sem_post(&cancelled[i / MAX][i % MAX].may_end);
     for (size_t i = 0; i < 3 * MAX; i++)
         wait_sem(&cancelled[i / MAX][i % MAX].dropped);
-    occupy_workers(fake, cancelled[0], NULL);
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(end_job(fake, &cancelled[0][i]), 42);
+    begin_calls(cancelled[0], MAX, NULL);
+    end_calls(cancelled[0], MAX);
 }
 
 /* Open a FIFO for writing after a reader has opened it. */

@@ -11,7 +11,7 @@
 TEST(calls_beyond_the_limit_wait_and_run_in_order)
 {
     static test_job busy[MAX], more[100];
-    occupy_workers(fake, busy, NULL);
+    begin_calls(busy, MAX, NULL);
     for (size_t i = 0; i < COUNT_OF(more); i++) {
         submit_call(fake, &more[i], NULL);
         ck_assert(!try_sem(&more[i].begun));
@@ -23,45 +23,21 @@ TEST(calls_beyond_the_limit_wait_and_run_in_order)
             ck_assert(!try_sem(&more[i + 1].begun));
         ck_assert_int_eq(end_job(fake, &more[i]), 42);
     }
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(end_job(fake, &busy[i]), 42);
+    end_calls(busy, MAX);
 }
 
 TEST(a_full_worker_queue_does_not_delay_the_others)
 {
     static test_job busy[MAX], waiting, name, user;
-    occupy_workers(fake, busy, NULL);
+    begin_calls(busy, MAX, NULL);
     submit_call(fake, &waiting, NULL);
     submit_to(fake, &name, NULL, WEFT__WORKER_QUEUE_NAMES);
     submit_to(fake, &user, NULL, WEFT__WORKER_QUEUE_USER);
     ck_assert_int_eq(end_job(fake, &name), 42);
     ck_assert_int_eq(end_job(fake, &user), 42);
     ck_assert(!try_sem(&waiting.begun));
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(end_job(fake, &busy[i]), 42);
+    end_calls(busy, MAX);
     ck_assert_int_eq(end_job(fake, &waiting), 42);
-}
-
-TEST(idle_workers_end_and_new_ones_start)
-{
-    weft__workers_set_idle_ns(1000000);
-    static test_job t[8];
-    for (int round = 0; round < 3; round++) {
-        for (size_t i = 0; i < COUNT_OF(t); i++)
-            submit_call(fake, &t[i], NULL);
-        for (size_t i = 0; i < COUNT_OF(t); i++)
-            wait_sem(&t[i].begun);
-        weft__worker_queue_counts now;
-        weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
-        ck_assert_uint_ge(now.threads, COUNT_OF(t));
-        for (size_t i = 0; i < COUNT_OF(t); i++)
-            ck_assert_int_eq(end_job(fake, &t[i]), 42);
-        do {
-            sched_yield();
-            weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
-        } while (now.threads > 0);
-        ck_assert_uint_eq(now.idle, 0);
-    }
 }
 
 /* Wait until the queue has this number of workers. */
@@ -72,6 +48,22 @@ static void await_worker_count(unsigned threads)
         sched_yield();
         weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
     } while (now.threads != threads);
+}
+
+TEST(idle_workers_end_and_new_ones_start)
+{
+    weft__workers_set_idle_ns(1000000);
+    static test_job t[8];
+    for (int round = 0; round < 3; round++) {
+        begin_calls(t, COUNT_OF(t), NULL);
+        weft__worker_queue_counts now;
+        weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
+        ck_assert_uint_ge(now.threads, COUNT_OF(t));
+        end_calls(t, COUNT_OF(t));
+        await_worker_count(0);
+        weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
+        ck_assert_uint_eq(now.idle, 0);
+    }
 }
 
 TEST(a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run)
@@ -93,16 +85,14 @@ TEST(a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run)
         wait_sem(&t[i].begun);
     await_worker_count(10);
     ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 3), 0);
-    for (int i = 0; i < 10; i++)
-        ck_assert_int_eq(end_job(fake, &t[i]), 42);
+    end_calls(t, 10);
     await_worker_count(3);
     for (int i = 0; i < 4; i++)
         submit_call(fake, &more[i], NULL);
     for (int i = 0; i < 3; i++)
         wait_sem(&more[i].begun);
     ck_assert(!try_sem(&more[3].begun));
-    for (int i = 0; i < 4; i++)
-        ck_assert_int_eq(end_job(fake, &more[i]), 42);
+    end_calls(more, 4);
     ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 1), 0);
     await_worker_count(1); /* idle workers end too */
     ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, WEFT__WORKERS_LIMIT + 1),
@@ -184,7 +174,7 @@ TEST(a_forked_child_has_its_own_workers)
     if (is_sanitized())
         return; /* TSan does not allow threads in a forked child */
     static test_job busy[MAX], queued, own;
-    occupy_workers(fake, busy, NULL);
+    begin_calls(busy, MAX, NULL);
     submit_call(fake, &queued, NULL);
     pid_t pid = fork();
     if (pid == 0) {
@@ -195,8 +185,7 @@ TEST(a_forked_child_has_its_own_workers)
     int status;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(end_job(fake, &busy[i]), 42);
+    end_calls(busy, MAX);
     ck_assert_int_eq(end_job(fake, &queued), 42);
 }
 

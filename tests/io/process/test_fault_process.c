@@ -68,17 +68,6 @@ static bool read_command(void)
     return is_done;
 }
 
-TEST(a_run_completes_or_fails_and_leaves_no_child)
-{
-    fail_some_calls(run_filter, 2);
-}
-
-TEST(a_started_process_can_be_ended)
-{
-    fail_some_calls(end_process, 1);
-}
-
-TEST(an_opened_command_can_be_closed)
-{
-    fail_some_calls(read_command, 1);
-}
+FAULT_TEST(a_run_completes_or_fails_and_leaves_no_child, run_filter, 2)
+FAULT_TEST(a_started_process_can_be_ended, end_process, 1)
+FAULT_TEST(an_opened_command_can_be_closed, read_command, 1)
