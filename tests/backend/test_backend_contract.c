@@ -1,7 +1,7 @@
 /*
  * Tests of the contract of all backends, through the function table: operations on the pipes and
- * socket pairs that the backend creates. WEFT_BACKEND selects the backend. Most tests run with a pipe and with a socket pair. Kernel backends also run them with O_NONBLOCK
- * set.
+ * socket pairs that the backend creates. WEFT_BACKEND selects the backend. Most tests run with a
+ * pipe and with a socket pair. Kernel backends also run them with O_NONBLOCK set.
  */
 #include "backend/backend_harness.h"
 

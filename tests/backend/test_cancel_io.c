@@ -54,15 +54,6 @@ static weft_fiber spin_reader(reading *r, int fd, double limit_s)
     return f;
 }
 
-static void open_kind(int fd[2], int kind)
-{
-    if (kind == 2)
-        tcp_pair(fd);
-    else
-        ck_assert_int_eq(kind == 0 ? weft_pipe(fd) : weft_socketpair(fd), 0);
-}
-#define KINDS 3
-
 static void close_fd_pair_and_check(const int fd[2])
 {
     close_fd_pair(fd);
@@ -94,11 +85,12 @@ static void assert_delivered_or_readable(const reading *r, cause how)
 }
 
 /* P45, P61, P64: with the operation submitted or not, and with the data processed or not */
-TEST_LOOP(data_that_arrives_with_an_interruption_is_delivered_or_still_readable, KINDS *CAUSES)
+TEST_LOOP(data_that_arrives_with_an_interruption_is_delivered_or_still_readable,
+          STREAM_KINDS *CAUSES)
 {
-    const cause how = (cause)(_i / KINDS);
+    const cause how = (cause)(_i / STREAM_KINDS);
     int fd[2];
-    open_kind(fd, _i % KINDS);
+    open_stream(fd, _i % STREAM_KINDS);
     for (int i = 0; i < 100; i++) {
         reading r;
         weft_fiber f = spin_reader(&r, fd[0], how == DEADLINE ? 0.0003 : INFINITY);
@@ -123,7 +115,7 @@ TEST(a_cancellation_after_completion_interrupts_the_next_call)
 {
     int fd[2];
     reading r;
-    open_kind(fd, 1);
+    open_stream(fd, 1);
     weft_fiber f = spin_reader(&r, fd[0], INFINITY);
     weft_park(f); /* so that the fiber does not run when the data arrives */
     ck_assert_int_eq(write(fd[1], "abc", 3), 3);
@@ -213,10 +205,10 @@ static void fill_backlog(wait_targets *s, const endpoint *p)
 static void wait_targets_open(wait_targets *s)
 {
     *s = (wait_targets){0};
-    open_kind(s->in, 0);
-    open_kind(s->spare, 0);
-    open_kind(s->out, 0);
-    open_kind(s->socket, 1);
+    open_stream(s->in, 0);
+    open_stream(s->spare, 0);
+    open_stream(s->out, 0);
+    open_stream(s->socket, 1);
     s->out_bytes = fill_up(s->out[1]);
     s->socket_bytes = fill_up(s->socket[0]);
     s->listener = listen_tcp(&s->address, 8);
@@ -345,7 +337,7 @@ TEST(a_fiber_cancelled_before_it_runs_starts_no_operation)
     int fd[2];
     reading r = {.limit_s = INFINITY, .n = 1000};
     weft_counters counters;
-    open_kind(fd, 0);
+    open_stream(fd, 0);
     weft_stats(&counters);
     r.fd = fd[0];
     weft_fiber f = weft_spin(read_then_snooze, &r);
@@ -370,7 +362,7 @@ TEST_LOOP(a_fiber_interrupted_twice_gets_the_first_result, 2)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         int fd[2];
         reading r;
-        open_kind(fd, (int)i % 2);
+        open_stream(fd, (int)i % 2);
         weft_fiber f = spin_reader(&r, fd[0], INFINITY);
         if (_i == 0)
             poll_once();
@@ -425,10 +417,10 @@ static weft_value read_late_data(void *arg)
 }
 
 /* A cancelled call returns only after the kernel has released the buffer. */
-TEST_LOOP(a_buffer_is_not_written_to_after_an_interrupted_call, KINDS)
+TEST_LOOP(a_buffer_is_not_written_to_after_an_interrupted_call, STREAM_KINDS)
 {
     int fd[2];
-    open_kind(fd, _i);
+    open_stream(fd, _i);
     ck_assert_int_eq(weft_await(weft_spin(read_late_data, fd)), 0);
     close_fd_pair_and_check(fd);
 }

@@ -2,16 +2,6 @@
 #include "support/net_support.h"
 #include "support/suite.h"
 
-typedef enum kind { PIPE, UNIX, TCP, PAIR_KINDS } kind;
-
-static void open_fd_pair(int fd[2], int k)
-{
-    if (k == TCP)
-        tcp_pair(fd);
-    else
-        ck_assert_int_eq(k == PIPE ? weft_pipe(fd) : weft_socketpair(fd), 0);
-}
-
 /*
  * A fiber that makes one call, and the result of the call. The fiber itself returns 0, because its
  * parent would receive an error that is not awaited.
@@ -79,7 +69,7 @@ static void poll_in_odd_round(int round)
 static int open_readable(int k)
 {
     int fd[2];
-    open_fd_pair(fd, k);
+    open_stream(fd, k);
     return fd[0];
 }
 
@@ -87,7 +77,7 @@ static int open_readable(int k)
 static int open_full(int k)
 {
     int fd[2];
-    open_fd_pair(fd, k);
+    open_stream(fd, k);
     fill_up(fd[1]);
     return fd[1];
 }
@@ -95,13 +85,13 @@ static int open_full(int k)
 static int open_listener(int k)
 {
     endpoint p;
-    return k == TCP ? listen_tcp(&p, 4) : listen_unix(&p, 4);
+    return k == STREAM_TCP ? listen_tcp(&p, 4) : listen_unix(&p, 4);
 }
 
 /* Return a socket whose connect waits. */
 static int open_unconnected(int k)
 {
-    (void)(k == TCP ? listen_tcp(&full_listener, 0) : listen_unix(&full_listener, 0));
+    (void)(k == STREAM_TCP ? listen_tcp(&full_listener, 0) : listen_unix(&full_listener, 0));
     for (int i = 0; i < 3; i++) {
         int filler = socket_for(&full_listener);
         ck_assert_int_eq(fcntl(filler, F_SETFL, O_NONBLOCK), 0);
@@ -129,22 +119,22 @@ static int open_unconnected(int k)
 
 static const struct {
     int (*open)(int k);
-    kind kind;
+    int kind;
     call_fn *calls[8]; /* up to the first NULL */
 } closings[] = {
-    {open_readable, PIPE, {call_read}},
-    {open_readable, PIPE, READERS},
-    {open_readable, UNIX, READERS},
-    {open_readable, TCP, READERS},
-    {open_full, PIPE, WRITERS},
-    {open_full, UNIX, WRITERS},
-    {open_full, TCP, WRITERS},
-    {open_full, UNIX, BOTH},
-    {open_full, TCP, BOTH},
-    {open_listener, TCP, ACCEPTORS},
-    {open_listener, UNIX, ACCEPTORS},
-    {open_unconnected, TCP, {call_connect}},
-    {open_unconnected, UNIX, {call_connect}},
+    {open_readable, STREAM_PIPE, {call_read}},
+    {open_readable, STREAM_PIPE, READERS},
+    {open_readable, STREAM_UNIX, READERS},
+    {open_readable, STREAM_TCP, READERS},
+    {open_full, STREAM_PIPE, WRITERS},
+    {open_full, STREAM_UNIX, WRITERS},
+    {open_full, STREAM_TCP, WRITERS},
+    {open_full, STREAM_UNIX, BOTH},
+    {open_full, STREAM_TCP, BOTH},
+    {open_listener, STREAM_TCP, ACCEPTORS},
+    {open_listener, STREAM_UNIX, ACCEPTORS},
+    {open_unconnected, STREAM_TCP, {call_connect}},
+    {open_unconnected, STREAM_UNIX, {call_connect}},
 };
 
 /* P65, T98 */
@@ -223,7 +213,7 @@ static bool reuse_a_number(void)
     waiter w[3];
     unsigned count = 1 + random_below(COUNT_OF(w));
     bool is_written = random_below(4) == 0;
-    open_fd_pair(old, (int)random_below(2));
+    open_stream(old, (int)random_below(2));
     for (unsigned i = 0; i < count; i++)
         spin_waiter(&w[i], random_below(4) == 0 ? wait_for_input : call_read, old[0]);
     let_run();
@@ -231,7 +221,7 @@ static bool reuse_a_number(void)
     if (is_written)
         ck_assert_int_eq(write(old[1], "old", 3), 3);
     close_old(old);
-    open_fd_pair(new, (int)random_below(2));
+    open_stream(new, (int)random_below(2));
     assert_new_is_read(new);
     for (unsigned i = 0; i < count; i++)
         assert_old_data(&w[i], is_written);
@@ -250,11 +240,11 @@ TEST(a_reused_number_never_mixes_data_of_the_old_and_the_new_file)
 }
 
 /* P65: both descriptors refer to the same open file */
-TEST_LOOP(closing_one_of_two_descriptors_of_a_file_does_not_affect_the_other, 2 * PAIR_KINDS)
+TEST_LOOP(closing_one_of_two_descriptors_of_a_file_does_not_affect_the_other, 2 * STREAM_KINDS)
 {
     int fd[2];
     waiter a, b;
-    open_fd_pair(fd, _i / 2);
+    open_stream(fd, _i / 2);
     int duplicate = fcntl(fd[0], F_DUPFD_CLOEXEC, 0);
     spin_waiter(&a, call_read, fd[0]);
     spin_waiter(&b, call_read, duplicate);
@@ -279,14 +269,14 @@ TEST_LOOP(an_open_file_that_lost_its_number_does_not_wake_readers_of_the_new_fil
     int old[2], new[2];
     waiter w;
     char data[8];
-    open_fd_pair(old, PIPE);
+    open_stream(old, STREAM_PIPE);
     int duplicate = fcntl(old[0], F_DUPFD_CLOEXEC, 100);
     spin_waiter(&w, call_read, old[0]);
     let_run();
     poll_in_odd_round(_i);
     ck_assert_int_eq(weft_close(old[0]), 0);
     ck_assert_int_eq(result_of(&w), -EBADF);
-    open_fd_pair(new, PIPE);
+    open_stream(new, STREAM_PIPE);
     ck_assert_int_eq(new[0], old[0]);
     spin_waiter(&w, call_read, new[0]);
     ck_assert_int_eq(write(old[1], "old", 3), 3);
@@ -311,11 +301,11 @@ static void park_with_data(waiter *w, call_fn *call, const int fd[2])
 }
 
 /* The read has completed when the next fiber in the run queue closes the descriptor. */
-TEST_LOOP(data_that_was_read_before_the_close_is_delivered, PAIR_KINDS)
+TEST_LOOP(data_that_was_read_before_the_close_is_delivered, STREAM_KINDS)
 {
     int fd[2];
     waiter w, closer;
-    open_fd_pair(fd, _i);
+    open_stream(fd, _i);
     park_with_data(&w, call_read, fd);
     spin_waiter(&closer, call_close, fd[0]);
     weft_unpark(w.fiber);
@@ -334,7 +324,7 @@ TEST(a_call_after_the_close_fails_even_if_readiness_was_reported)
 {
     int fd[2];
     waiter w;
-    open_fd_pair(fd, 1);
+    open_stream(fd, 1);
     park_with_data(&w, wait_then_read, fd);
     ck_assert_int_eq(weft_close(fd[0]), 0);
     weft_unpark(w.fiber);
@@ -342,11 +332,11 @@ TEST(a_call_after_the_close_fails_even_if_readiness_was_reported)
 }
 
 /* Both calls run in the same tick, in either order. */
-TEST_LOOP(a_close_may_run_just_before_or_after_a_read, 2 * PAIR_KINDS)
+TEST_LOOP(a_close_may_run_just_before_or_after_a_read, 2 * STREAM_KINDS)
 {
     int fd[2];
     waiter w[2];
-    open_fd_pair(fd, _i / 2);
+    open_stream(fd, _i / 2);
     spin_waiter(&w[0], _i % 2 == 0 ? call_read : call_close, fd[0]);
     spin_waiter(&w[1], _i % 2 == 0 ? call_close : call_read, fd[0]);
     ck_assert_int_eq(result_of(&w[_i % 2]), -EBADF);
@@ -358,7 +348,7 @@ TEST_LOOP(a_read_that_is_cancelled_and_closed_in_one_tick_ends_once, 4)
 {
     int fd[2];
     waiter w;
-    open_fd_pair(fd, UNIX);
+    open_stream(fd, STREAM_UNIX);
     spin_waiter(&w, call_read, fd[0]);
     let_run();
     poll_in_odd_round(_i);

@@ -374,15 +374,6 @@ static void spin_receiver(receiver *r, int fd, size_t got, size_t wanted)
     let_run();
 }
 
-static void open_kind(int fd[2], int kind)
-{
-    if (kind == 2)
-        tcp_pair(fd);
-    else
-        ck_assert_int_eq(kind == 0 ? weft_pipe(fd) : weft_socketpair(fd), 0);
-}
-#define KINDS 3
-
 static weft_value send_stream(void *arg)
 {
     int fd = *(int *)arg;
@@ -393,11 +384,11 @@ static weft_value send_stream(void *arg)
     return 0;
 }
 
-TEST_LOOP(a_receive_loop_delivers_all_data_in_order_and_returns_at_the_end, KINDS)
+TEST_LOOP(a_receive_loop_delivers_all_data_in_order_and_returns_at_the_end, STREAM_KINDS)
 {
     int fd[2];
     receiver r;
-    open_kind(fd, _i);
+    open_stream(fd, _i);
     spin_receiver(&r, fd[0], 0, SIZE_MAX);
     weft_fiber sender = weft_spin(send_stream, &fd[1]);
     ck_assert_int_eq(weft_await(r.fiber), 0);
@@ -443,7 +434,7 @@ TEST_LOOP(leftover_data_of_a_receive_loop_is_returned_by_the_next_read, 12)
     char byte;
     receiver r;
     size_t got = 0, end = 0;
-    open_kind(fd, _i % KINDS);
+    open_stream(fd, _i % STREAM_KINDS);
     for (int stage = 0; stage < 6; stage++) {
         spin_receiver(&r, fd[0], got, got + 200);
         if (_i % 2 == 0)
@@ -473,7 +464,7 @@ TEST(a_receive_loop_cancelled_at_its_start_keeps_earlier_leftovers)
     int fd[2];
     receiver r;
     static unsigned char data[40000];
-    open_kind(fd, 1);
+    open_stream(fd, 1);
     spin_receiver(&r, fd[0], 0, 1);
     ck_assert_int_eq(weft_sleep(0), 0);
     fill_from(data, sizeof data, 0);
@@ -504,11 +495,11 @@ static weft_value trickle(void *arg)
 }
 
 /* P61, for loops: deadlines pass while data arrives */
-TEST_LOOP(an_interrupted_receive_loop_loses_no_byte, KINDS)
+TEST_LOOP(an_interrupted_receive_loop_loses_no_byte, STREAM_KINDS)
 {
     int fd[2], rc = -ECANCELED;
     receiver r = {.wanted = SIZE_MAX};
-    open_kind(fd, _i);
+    open_stream(fd, _i);
     r.fd = fd[0];
     weft_fiber sender = weft_spin(trickle, &fd[1]);
     while (rc == -ECANCELED) {
@@ -524,11 +515,11 @@ TEST_LOOP(an_interrupted_receive_loop_loses_no_byte, KINDS)
     assert_nothing_pending();
 }
 
-TEST_LOOP(closing_a_descriptor_ends_its_receive_loop, 2 * KINDS)
+TEST_LOOP(closing_a_descriptor_ends_its_receive_loop, 2 * STREAM_KINDS)
 {
     int fd[2];
     receiver r;
-    open_kind(fd, _i / 2);
+    open_stream(fd, _i / 2);
     spin_receiver(&r, fd[0], 0, SIZE_MAX);
     if (_i % 2 == 0)
         ck_assert_int_eq(weft_sleep(0), 0);
@@ -544,13 +535,13 @@ TEST(leftovers_of_a_receive_loop_are_dropped_with_its_descriptor)
     int old[2], new[2];
     receiver r;
     char data[8];
-    open_kind(old, 1);
+    open_stream(old, 1);
     spin_receiver(&r, old[0], 0, 1);
     ck_assert_int_eq(weft_sleep(0), 0);
     put_stream(old[1], 0, 500);
     ck_assert_int_eq(weft_await(r.fiber), 0);
     close_fd_pair(old);
-    open_kind(new, 1);
+    open_stream(new, 1);
     ck_assert_int_eq(new[0], old[0]);
     ck_assert_int_eq(write(new[1], "new", 3), 3);
     ck_assert_int_eq(weft_read(new[0], data, sizeof data), 3);
@@ -580,7 +571,7 @@ TEST(more_receive_loops_than_kernel_buffers_lose_no_data)
     static int fd[LOOPS][2];
     ck_assert_uint_ge(raise_descriptor_limit(2 * LOOPS + 64), 2 * LOOPS + 64);
     for (size_t i = 0; i < LOOPS; i++) {
-        open_kind(fd[i], 1);
+        open_stream(fd[i], 1);
         r[i] = (receiver){.fd = fd[i][0], .wanted = SIZE_MAX, .rc = 1000};
         r[i].fiber = weft_spin(run_slow_recv_loop, &r[i]);
     }
