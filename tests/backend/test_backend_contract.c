@@ -39,7 +39,6 @@ TEST_LOOP(a_read_waits_for_a_write_and_not_if_data_is_available, KINDS)
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
     ck_assert_int_eq(try_finish_op(&read, start_read(&read, fd[0], got, 2)), 2);
     ck_assert_int_eq(try_finish_op(&read, start_read(&read, fd[0], got, 2)), 1);
-    backend_close_pair(fd);
 }
 
 TEST_LOOP(closing_the_other_end_is_the_end_of_file, KINDS)
@@ -52,7 +51,6 @@ TEST_LOOP(closing_the_other_end_is_the_end_of_file, KINDS)
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
     ck_assert_int_eq(finish_op(&read, WEFT__OP_PENDING), 0);
     ck_assert_int_eq(read_now(fd[0], got, 8), 0);
-    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
 }
 
 TEST(both_directions_of_a_socket_wait_independently)
@@ -71,7 +69,6 @@ TEST(both_directions_of_a_socket_wait_independently)
     ck_assert(!write.is_done);
     drain_bytes(fd[1], filled);
     ck_assert_int_gt(finish_op(&write, WEFT__OP_PENDING), 0);
-    backend_close_pair(fd);
 }
 
 TEST_LOOP(several_readers_complete_in_fifo_order, KINDS)
@@ -94,7 +91,6 @@ TEST_LOOP(several_readers_complete_in_fifo_order, KINDS)
     ck_assert_int_eq(write_now(fd[1], "d", 1), 1);
     ck_assert_int_eq(finish_op(&read[3], WEFT__OP_PENDING), 1);
     ck_assert_int_eq(got[3], 'd');
-    backend_close_pair(fd);
 }
 
 TEST_LOOP(a_cancelled_read_consumes_no_data, KINDS)
@@ -125,7 +121,6 @@ TEST_LOOP(a_cancelled_read_consumes_no_data, KINDS)
     }
     ck_assert_int_eq(finish_op(&read[1], WEFT__OP_PENDING), 4);
     ck_assert_str_eq(got, "defg");
-    backend_close_pair(fd);
 }
 
 TEST_LOOP(closing_a_descriptor_ends_its_pending_operations, KINDS)
@@ -148,7 +143,6 @@ TEST_LOOP(closing_a_descriptor_ends_its_pending_operations, KINDS)
     fill_pending(&write, fd[1], block, sizeof block);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
     ck_assert_int_eq(finish_op(&write, WEFT__OP_PENDING), -EBADF);
-    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
 }
 
 TEST_LOOP(waiting_for_readiness_consumes_no_data, KINDS)
@@ -167,7 +161,6 @@ TEST_LOOP(waiting_for_readiness_consumes_no_data, KINDS)
     ck_assert(start_wait(&wait, fd[0], POLLIN) == WEFT__OP_PENDING);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
     ck_assert_int_ne(finish_op(&wait, WEFT__OP_PENDING) & POLLHUP, 0);
-    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
 }
 
 TEST_LOOP(a_wait_for_writability_ends_when_there_is_room, KINDS)
@@ -185,7 +178,6 @@ TEST_LOOP(a_wait_for_writability_ends_when_there_is_room, KINDS)
     drain_bytes(fd[0], filled);
     ck_assert_int_eq(finish_op(&wait[0], WEFT__OP_PENDING), POLLOUT);
     ck_assert_int_eq(finish_op(&wait[1], WEFT__OP_PENDING), POLLOUT);
-    backend_close_pair(fd);
 }
 
 static test_op second_read;
@@ -210,7 +202,6 @@ TEST_LOOP(done_may_start_another_operation, KINDS)
     ck_assert_int_eq(write_now(fd[1], "b", 1), 1);
     ck_assert_int_eq(finish_op(&second_read, WEFT__OP_PENDING), 1);
     ck_assert_int_eq(second_got[0], 'b');
-    backend_close_pair(fd);
 }
 
 static void close_own_fd(test_op *t)
@@ -254,7 +245,6 @@ TEST_LOOP(done_may_close_the_descriptor_of_other_operations, KINDS)
         ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
     intptr_t result = finish_op(&wait, WEFT__OP_PENDING);
     ck_assert(result == -EBADF || result == POLLIN);
-    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
 
 static int own_pair[2];

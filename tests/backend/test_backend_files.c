@@ -96,7 +96,6 @@ TEST_LOOP(a_read_is_complete_whichever_pages_are_cached, 3)
     fd = open_partly_cached(cache_patterns[_i]);
     ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, fd, got, sizeof got, 100), sizeof got - 100);
     expect_pages(got, sizeof got - 100, 100);
-    ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
 
 TEST_LOOP(a_vectored_read_is_complete_whichever_pages_are_cached, 3)
@@ -118,7 +117,6 @@ TEST_LOOP(a_vectored_read_is_complete_whichever_pages_are_cached, 3)
     op.code = WEFT__OP_WRITEV;
     ck_assert_int_eq(finish_op(&t, start_op(&t, op)), sizeof got);
     ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 2 * sizeof got);
-    ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
 
 static intptr_t open_now(int folder, const char *path, int flags)
@@ -148,7 +146,6 @@ TEST(an_opened_file_works_even_if_its_number_was_a_socket)
         ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, file, got, 8, 0), 3);
         ck_assert_int_eq(type->close_fd(backend, file), 0);
     }
-    backend_close_pair((int[]){folder, fd[1]});
 }
 
 /* A call that reports its start, and waits for permission to return. */
@@ -231,7 +228,6 @@ TEST(a_descriptor_stays_open_while_a_worker_uses_it)
     ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
     ck_assert_int_eq(pread(duplicate, got, 8, 0), 3);
     ck_assert_str_eq(got, "abc");
-    ck_assert_int_eq(type->close_fd(backend, duplicate), 0);
 }
 
 static void expect_closed(test_op *t)

@@ -44,7 +44,6 @@ TEST(a_number_that_was_closed_without_the_backend_works_for_its_new_file)
         close(fd[1]);
         reopen_pair(round & 1, fd);
     }
-    backend_close_pair(fd);
 }
 
 /* A readiness wait does not use cached state of the number. */
@@ -77,9 +76,6 @@ TEST(an_event_of_a_file_that_lost_its_number_is_dropped)
     ck_assert(start_read(&read, old[0], got, 8) == WEFT__OP_PENDING);
     ck_assert_int_eq(write(old[1], "back", 4), 4);
     ck_assert_int_eq(finish_op(&read, WEFT__OP_PENDING), 4);
-    backend_close_pair(old);
-    backend_close_pair(new);
-    close(duplicate);
 }
 
 TEST(a_closed_descriptor_with_a_duplicate_causes_no_wakeups)
@@ -89,14 +85,12 @@ TEST(a_closed_descriptor_with_a_duplicate_causes_no_wakeups)
     test_op read = {0};
     ck_assert_int_eq(type->pipe(backend, fd), 0);
     ck_assert(start_read(&read, fd[0], got, 8) == WEFT__OP_PENDING);
-    int duplicate = dup(fd[0]);
+    ck_assert_int_ge(dup(fd[0]), 0);
     ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
     int64_t before = type->now_ns(backend);
     ck_assert_int_eq(type->poll(backend, 20000000), 0);
     ck_assert_int_ge(type->now_ns(backend), before + 20000000);
-    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
-    close(duplicate);
 }
 
 /* Read until the other operation has completed. */
@@ -138,7 +132,6 @@ TEST(a_blocking_terminal_does_not_block_the_thread)
     drain_until(terminal[0], &write); /* on io_uring, the write completes after all bytes */
     ck_assert_int_gt(write.result, 0);
     ck_assert_int_eq(fcntl(terminal[1], F_GETFL) & O_NONBLOCK, 0);
-    backend_close_pair(terminal);
 }
 
 TEST(a_named_pipe_behaves_like_any_other_pipe)
@@ -169,7 +162,6 @@ TEST(a_named_pipe_behaves_like_any_other_pipe)
     sigset_t pending;
     sigpending(&pending);
     ck_assert(!sigismember(&pending, SIGPIPE));
-    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
 
 static void ignore_signal(int number)

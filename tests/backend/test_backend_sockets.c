@@ -3,32 +3,15 @@
  * drained, urgent bytes, resets, datagrams to a full queue, and descriptors in messages.
  */
 #include "backend/backend_harness.h"
+#include "support/net_support.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 /* Open a connection over loopback. The backend uses fd[0], the test itself uses fd[1]. */
 static void open_tcp(int fd[2])
 {
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t bytes = sizeof address;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, bytes), 0);
-    ck_assert_int_eq(listen(listener, 1), 0);
-    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &bytes), 0);
-    fd[1] = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert_int_eq(connect(fd[1], (struct sockaddr *)&address, bytes), 0);
-    fd[0] = accept(listener, NULL, NULL);
-    ck_assert_int_ge(fd[0], 0);
-    close(listener);
     int one = 1;
+    tcp_pair(fd);
     setsockopt(fd[1], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
@@ -212,8 +195,6 @@ TEST(an_urgent_byte_that_is_read_first_hides_no_data)
         bytes += (size_t)n;
     }
     ck_assert_str_eq(got, "abcabc");
-    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
-    close(fd[1]);
 }
 
 TEST(a_peek_does_not_drain_a_connection)
@@ -225,8 +206,6 @@ TEST(a_peek_does_not_drain_a_connection)
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(recv_now(fd[0], got, sizeof got, MSG_PEEK), 3);
     ck_assert_int_eq(recv_now(fd[0], got, sizeof got, 0), 3);
-    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
-    close(fd[1]);
 }
 
 TEST_LOOP(closing_a_drained_connection_drops_its_cached_state, 3)
@@ -245,8 +224,6 @@ TEST_LOOP(closing_a_drained_connection_drops_its_cached_state, 3)
         bytes += (size_t)n;
     ck_assert_int_eq(n, 0);
     ck_assert_uint_eq(bytes, 3);
-    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
-    close(fd[1]);
 }
 
 /* Fill the queue of a datagram socket from a temporary socket. Return the number of datagrams. */
@@ -291,7 +268,6 @@ TEST(a_datagram_waits_for_room_in_the_queue_of_the_receiver)
     ck_assert(try_finish_op(&t[0], start_op(&t[0], op)) == WEFT__OP_PENDING);
     ck_assert_int_eq(type->close_fd(backend, from), 0);
     ck_assert_int_eq(finish_op(&t[0], WEFT__OP_PENDING), -EBADF);
-    ck_assert_int_eq(type->close_fd(backend, to), 0);
 }
 
 typedef union control {
@@ -344,9 +320,6 @@ TEST(a_descriptor_received_in_a_message_has_no_cached_state)
     ck_assert(start_read(&t, fd, got, 8) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(passed[1], "abc", 3), 3);
     ck_assert_int_eq(finish_op(&t, WEFT__OP_PENDING), 3);
-    backend_close_pair(pair);
-    backend_close_pair(passed);
-    backend_close_pair((int[]){fd, pipes[1]});
 }
 
 /* A read of a Unix stream stops at a message with descriptors, although more data follows. */
@@ -367,6 +340,4 @@ TEST(reading_continues_after_a_read_that_stopped_at_a_descriptor)
         bytes += (size_t)n;
         n = read_now(pair[0], got, 8);
     }
-    backend_close_pair(pair);
-    backend_close_pair(passed);
 }

@@ -245,99 +245,63 @@ TEST_LOOP(msg_waitall_waits_for_all_bytes, COUNT_OF(blocking_modes))
     }
 }
 
-TEST_LOOP(msg_waitall_returns_the_bytes_before_the_end, COUNT_OF(blocking_modes))
-{
-    const int mode = blocking_modes[_i];
-    int fd[2];
-    receiving r;
-    connect_sockets(fd, TCP4, mode);
-    weft_fiber f = spin_receiver(&r, fd[0], 9, MSG_WAITALL);
-    ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
-    ck_assert_int_eq(weft_shutdown(fd[1], SHUT_WR), 0);
-    ck_assert_int_eq(weft_await(f), 4);
-    ck_assert_mem_eq(r.data, "some", 4);
-    ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), 0);
-    close_idle_fd_pair(fd);
-}
-
-TEST_LOOP(msg_waitall_returns_the_bytes_before_a_timeout_and_the_next_call_fails,
-          COUNT_OF(blocking_modes))
-{
-    const int mode = blocking_modes[_i];
-    int fd[2], rc = 1;
-    receiving r;
-    unix_pair(fd, SOCK_STREAM, mode);
-    ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
-    WEFT_CANCEL_AFTER(0.002, rc) {
-        ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), 4);
-        ck_assert_mem_eq(r.data, "some", 4);
-        ck_assert_int_eq(weft_recv(fd[0], r.data, 9, MSG_WAITALL), -ECANCELED);
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    close_idle_fd_pair(fd);
-}
-
 typedef struct two_receives {
     receiving first;
+    double limit_s;
     ssize_t second; /* of the second call */
 } two_receives;
 
 static weft_value receive_twice(void *arg)
 {
     two_receives *t = arg;
-    weft_value n = receive(&t->first);
-    t->second = weft_recv(t->first.fd, t->first.data, 1, 0);
+    weft_value n = 0;
+    WEFT_MOVE_ON_AFTER(t->limit_s) {
+        n = receive(&t->first);
+        t->second = weft_recv(t->first.fd, t->first.data + 4, 1, 0);
+    }
     return n;
 }
 
-static weft_fiber spin_receive_twice(two_receives *t, int fd)
-{
-    *t = (two_receives){.first = {.fd = fd, .bytes = 9, .flags = MSG_WAITALL}};
-    weft_fiber f = weft_spin(receive_twice, t);
-    let_run();
-    return f;
-}
+/* What ends a receive that has a part of its bytes, and the result of the next call. */
+enum { END, TIMEOUT, RAISED_ERROR, RESET, CAUSES };
+static const ssize_t next_results[] = {0, -ECANCELED, -EPROTO, -ECONNRESET};
 
-TEST_LOOP(an_error_during_msg_waitall_is_returned_by_the_next_call, COUNT_OF(blocking_modes))
+TEST_LOOP(msg_waitall_returns_the_bytes_it_has_and_the_next_call_returns_the_error, 2 * CAUSES)
 {
-    const int mode = blocking_modes[_i];
+    const int mode = blocking_modes[_i % 2], cause = _i / 2;
     int fd[2];
-    two_receives t;
     unix_pair(fd, SOCK_STREAM, mode);
-    ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
-    weft_fiber f = spin_receive_twice(&t, fd[0]);
-    ck_assert_int_eq(weft_raise(f, -EPROTO, "enough"), 0); /* an error raised in the fiber */
-    ck_assert_int_eq(weft_await(f), 4);
-    ck_assert_int_eq(t.second, -EPROTO);
-
+    two_receives t = {.first = {.fd = fd[0], .bytes = 9, .flags = MSG_WAITALL},
+                      .limit_s = cause == TIMEOUT ? 0.002 : INFINITY};
     ck_assert_int_eq(weft_send(fd[1], "some", 4, 0), 4);
     ck_assert_int_eq(weft_send(fd[0], "unread", 6, 0), 6);
-    f = spin_receive_twice(&t, fd[0]);
-    /* an error of the socket: the peer had unread data */
-    ck_assert_int_eq(weft_close(fd[1]), 0);
+    weft_fiber f = weft_spin(receive_twice, &t);
+    let_run();
+    if (cause == END)
+        ck_assert_int_eq(weft_shutdown(fd[1], SHUT_WR), 0);
+    else if (cause == RAISED_ERROR)
+        ck_assert_int_eq(weft_raise(f, -EPROTO, "enough"), 0);
+    else if (cause == RESET) /* the peer has unread data */
+        ck_assert_int_eq(weft_close(fd[1]), 0);
     ck_assert_int_eq(weft_await(f), 4);
-    ck_assert_int_eq(t.second, -ECONNRESET);
+    ck_assert_mem_eq(t.first.data, "some", 4);
+    ck_assert_int_eq(t.second, next_results[cause]);
+    ck_assert_uint_eq(ops_pending(), 0);
 }
 
-TEST(msg_waitall_does_not_join_messages)
+TEST_LOOP(msg_waitall_does_not_join_messages, 4)
 {
-    static const int types[] = {SOCK_DGRAM, SOCK_SEQPACKET};
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        for (size_t i = 0; i < COUNT_OF(types); i++) {
-            int fd[2];
-            char data[9];
-            unix_pair(fd, types[i], *mode);
-            ck_assert_int_eq(weft_send(fd[1], "one", 3, 0), 3);
-            ck_assert_int_eq(weft_send(fd[1], "two", 3, 0), 3);
-            ck_assert_int_eq(weft_recv(fd[0], data, 9, MSG_WAITALL), 3);
-            struct iovec piece = {data, sizeof data};
-            struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-            ck_assert_int_eq(weft_recvmsg(fd[0], &message, MSG_WAITALL), 3);
-            ck_assert_mem_eq(data, "two", 3);
-            close_idle_fd_pair(fd);
-        }
-    }
+    int fd[2];
+    char data[9];
+    struct iovec piece = {data, sizeof data};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    unix_pair(fd, _i < 2 ? SOCK_DGRAM : SOCK_SEQPACKET, blocking_modes[_i % 2]);
+    ck_assert_int_eq(weft_send(fd[1], "one", 3, 0), 3);
+    ck_assert_int_eq(weft_send(fd[1], "two", 3, 0), 3);
+    ck_assert_int_eq(weft_recv(fd[0], data, 9, MSG_WAITALL), 3);
+    ck_assert_int_eq(weft_recvmsg(fd[0], &message, MSG_WAITALL), 3);
+    ck_assert_mem_eq(data, "two", 3);
+    close_idle_fd_pair(fd);
 }
 
 typedef struct scattered_receive {
