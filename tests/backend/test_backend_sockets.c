@@ -158,13 +158,11 @@ static void run_script(const script *s, unsigned order)
     close(fd[1]);
 }
 
+/* 512 of the interleavings, spread over all of them. */
 TEST_LOOP(a_short_read_before_the_end_never_hangs, SCRIPTS)
 {
-    const script *s = &scripts[_i];
-    unsigned orders = s->count > 2 ? 4096 : 1u << 4 * (s->count + 1);
-    unsigned stride = s->count > 2 ? 16u : 1;
-    for (unsigned order = 0; order < orders; order += stride)
-        run_script(s, s->count > 2 ? order * 2654435761u >> 8 : order);
+    for (unsigned i = 0; i < 512; i++)
+        run_script(&scripts[_i], i * 2654435761u >> 8);
 }
 
 static intptr_t recv_now(int fd, void *to, size_t bytes, int flags)
