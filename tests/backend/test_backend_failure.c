@@ -45,16 +45,8 @@ static intptr_t block_worker(void *arg)
     return (intptr_t)arg + 1;
 }
 
-static weft_value offload_block(void *arg)
-{
-    return weft_offload(block_worker, arg);
-}
-
-static weft_value sleep_20ms(void *arg)
-{
-    (void)arg;
-    return weft_sleep(0.02);
-}
+FIBER(offload_block, weft_offload(block_worker, arg))
+FIBER(sleep_20ms, weft_sleep(0.02))
 
 static weft_value wait_for_deadline(void *arg)
 {

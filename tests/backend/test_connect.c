@@ -133,10 +133,7 @@ TEST(a_cancelled_connect_can_be_repeated)
     ck_assert_uint_eq(ops_pending(), 0);
 }
 
-static weft_value accept_conn(void *arg)
-{
-    return weft_accept(*(int *)arg, NULL, NULL);
-}
+FIBER(accept_conn, weft_accept(*(int *)arg, NULL, NULL))
 
 /* P61, for connections */
 TEST_LOOP(a_cancelled_accept_loses_no_connection, COUNT_OF(blocking_modes))

@@ -118,11 +118,7 @@ static void *cord_thread(void *arg)
     return NULL;
 }
 
-static weft_value suspended_target(void *arg)
-{
-    (void)arg;
-    return weft_suspend();
-}
+FIBER(suspended_target, weft_suspend())
 
 static bool run_cord_thread(void)
 {

@@ -156,12 +156,6 @@ static weft_value read_by_two(void *arg)
     return weft_await(b);
 }
 
-static weft_value call_read_by_two(void *arg)
-{
-    void **args = arg;
-    return weft_cord_call(arg_id(args[0]), read_by_two, args[1]);
-}
-
 /* A duplicate keeps the old file open. The first reader may get its data. */
 TEST(a_queued_reader_never_gets_the_new_files_data)
 {
@@ -170,10 +164,8 @@ TEST(a_queued_reader_never_gets_the_new_files_data)
     for (kind after = FILE_ON_DISK; after < KINDS; after++) {
         source old = open_source(UNIX), new = open_source(after);
         two_readers two = {{.fd = old.fd}, {.fd = old.fd}, weft_self()};
-        void *args[] = {id_arg(cord), &two};
         int duplicate = dup(old.fd);
-        weft_fiber caller = weft_spin(call_read_by_two, args);
-        ck_assert_int_eq(weft_receive(), 1);
+        weft_fiber caller = spin_remote_call(&(remote_call){cord, read_by_two, &two});
         ck_assert_int_eq(weft_close(old.fd), 0);
         move_source(&new, old.fd);
         feed_source(&new, "new");
@@ -214,12 +206,6 @@ static weft_value submit_and_compute(void *arg)
     return weft_await(f);
 }
 
-static weft_value call_submit_and_compute(void *arg)
-{
-    void **args = arg;
-    return weft_cord_call(arg_id(args[0]), submit_and_compute, args[1]);
-}
-
 TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
 {
     open_listener();
@@ -229,9 +215,7 @@ TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
         feed_source(&old, "old");
         assert_read(cord, old.fd, "old");
         busy_cord b = {.early = {.fd = old.fd}, .late = {.fd = old.fd}, .observer = weft_self()};
-        void *args[] = {id_arg(cord), &b};
-        weft_fiber caller = weft_spin(call_submit_and_compute, args);
-        ck_assert_int_eq(weft_receive(), 1);
+        weft_fiber caller = spin_remote_call(&(remote_call){cord, submit_and_compute, &b});
         close_source(&old, weft_cord_self());
         move_source(&new, old.fd);
         feed_source(&new, "new");
@@ -247,7 +231,6 @@ TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
 /* A fiber that waits in weft_splice for input. */
 typedef struct splicer {
     int from, to;
-    weft_cord cord;
     weft_fiber observer;
     ssize_t result;
 } splicer;
@@ -268,12 +251,6 @@ static weft_value splice_and_tell(void *arg)
     return weft_await(child);
 }
 
-static weft_value call_splice_and_tell(void *arg)
-{
-    splicer *m = arg;
-    return weft_cord_call(m->cord, splice_and_tell, m);
-}
-
 TEST(a_splice_in_another_cord_never_writes_to_the_new_file)
 {
     weft_cord cord = start_idle_cord();
@@ -282,9 +259,8 @@ TEST(a_splice_in_another_cord_never_writes_to_the_new_file)
     ck_assert_int_eq(weft_pipe(in), 0);
     ck_assert_int_eq(weft_socketpair(old), 0);
     ck_assert_int_eq(weft_socketpair(new), 0);
-    splicer m = {.from = in[0], .to = old[0], .cord = cord, .observer = weft_self()};
-    weft_fiber caller = weft_spin(call_splice_and_tell, &m);
-    ck_assert_int_eq(weft_receive(), 1);
+    splicer m = {.from = in[0], .to = old[0], .observer = weft_self()};
+    weft_fiber caller = spin_remote_call(&(remote_call){cord, splice_and_tell, &m});
     ck_assert_int_eq(weft_close(old[0]), 0);
     ck_assert_int_eq(fcntl(new[0], F_DUPFD_CLOEXEC, old[0]), old[0]);
     ck_assert_int_eq(write(in[1], "x", 1), 1);

@@ -71,11 +71,7 @@ static int run_forbidden(void)
 }
 
 /* Open a backend in a second thread, which must not print a second message. */
-static weft_value compare_backend_name(void *arg)
-{
-    (void)arg;
-    return strcmp(weft_backend_name(), "epoll");
-}
+FIBER(compare_backend_name, strcmp(weft_backend_name(), "epoll"))
 
 static int run_in_two_threads(void)
 {

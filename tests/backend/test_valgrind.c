@@ -30,10 +30,7 @@ static bool does_echo(void)
            memcmp(data, "hello", 5) == 0 && weft_close(fd[0]) == 0 && weft_await(server) == 0;
 }
 
-static weft_value add_one(void *arg)
-{
-    return (weft_value)arg + 1;
-}
+FIBER(add_one, (weft_value)arg + 1)
 
 /* Use sockets, timers, other threads and a file. Do not use Check. */
 static int run_child(void)

@@ -34,10 +34,7 @@ static weft_value count_detached_call(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value fail_with_message(void *arg)
-{
-    return weft_fail(-EXDEV, "%s", (char *)arg);
-}
+FIBER(fail_with_message, weft_fail(-EXDEV, "%s", (char *)arg))
 
 static bool offload_once(const weft_offload_options *o)
 {
@@ -58,10 +55,7 @@ static bool offload_once(const weft_offload_options *o)
     return is_done;
 }
 
-static weft_value offload_in_fiber(void *arg)
-{
-    return offload_once(arg);
-}
+FIBER(offload_in_fiber, offload_once(arg))
 
 /* Offload several calls at once, so that more than one worker is needed. */
 static bool offload_many(void)

@@ -45,10 +45,7 @@ static void write_to(const char *name, const char *text)
     close(fd);
 }
 
-static weft_value open_fifo(void *arg)
-{
-    return weft_open(fifo, (int)(intptr_t)arg);
-}
+FIBER(open_fifo, weft_open(fifo, (int)(intptr_t)arg))
 
 /* Return a fiber that waits in an open for the other end. */
 static weft_fiber spin_opener(int flags)
@@ -239,10 +236,7 @@ TEST(closing_a_file_ends_its_readers_with_EBADF)
         ck_assert_int_eq(weft_await(f[i]), EBADF);
 }
 
-static weft_value wait_for_change(void *arg)
-{
-    return weft_wait_change(path, arg);
-}
+FIBER(wait_for_change, weft_wait_change(path, arg))
 
 /* Return a fiber that waits for inotify events. */
 static weft_fiber spin_watcher(struct stat *known)

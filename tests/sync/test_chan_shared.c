@@ -9,16 +9,8 @@
 
 static weft_chan *chan;
 
-static weft_value send_arg(void *arg)
-{
-    return weft_chan_send(chan, (weft_value)arg);
-}
-
-static weft_value recv_from_chan(void *arg)
-{
-    (void)arg;
-    return weft_chan_recv(chan);
-}
+FIBER(send_arg, weft_chan_send(chan, (weft_value)arg))
+FIBER(recv_from_chan, weft_chan_recv(chan))
 
 /* P49 */
 TEST_LOOP(values_pass_between_two_threads_in_both_directions_with_any_capacity, 3)
@@ -423,10 +415,7 @@ TEST(an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused)
     ck_assert_int_eq(weft_cord_join(start_cord(use_elsewhere, NULL)), -EPIPE);
 }
 
-static weft_value send_point(void *arg)
-{
-    return points_send(arg, (point){1, 2, "sent"});
-}
+FIBER(send_point, points_send(arg, (point){1, 2, "sent"}))
 
 static weft_value recv_point(void *arg)
 {

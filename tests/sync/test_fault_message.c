@@ -34,11 +34,7 @@ FAULT_TEST(creating_a_channel_fails_or_the_channel_never_runs_out_of_memory, use
 
 static weft_chan *shared;
 
-static weft_value recv_shared(void *arg)
-{
-    (void)arg;
-    return weft_chan_recv(shared);
-}
+FIBER(recv_shared, weft_chan_recv(shared))
 
 static weft_value select_shared(void *arg)
 {
@@ -79,10 +75,7 @@ FAULT_TEST(a_receiver_that_cannot_wait_in_a_shared_channel_receives_nothing, use
 
 static weft_queue *queue;
 
-static weft_value push_arg(void *arg)
-{
-    return weft_queue_push(queue, (weft_value)arg);
-}
+FIBER(push_arg, weft_queue_push(queue, (weft_value)arg))
 
 /* Let pushes wait, then raise the bound. All pushes complete, or the bound does not change. */
 static bool raise_bound(void)

@@ -242,11 +242,7 @@ TEST(several_mutexes_are_held_and_released_in_any_order)
     ck_assert_int_eq(weft_mutex_unlock(&m[0]), 0);
 }
 
-static weft_value lock_and_unlock(void *arg)
-{
-    (void)arg;
-    return weft_mutex_lock(&mutex) + weft_mutex_unlock(&mutex);
-}
+FIBER(lock_and_unlock, weft_mutex_lock(&mutex) + weft_mutex_unlock(&mutex))
 
 TEST(a_fiber_that_reuses_the_record_of_a_holder_holds_nothing)
 {

@@ -206,11 +206,7 @@ TEST(a_failed_creation_does_not_change_the_limit)
     assert_complete_then_free(2);
 }
 
-static weft_value fail_with_eagain(void *arg)
-{
-    (void)arg;
-    return -EAGAIN;
-}
+FIBER(fail_with_eagain, -EAGAIN)
 
 TEST(any_error_of_make_is_returned_without_waiting)
 {
@@ -372,11 +368,7 @@ TEST(a_resource_held_by_a_restarted_fiber_is_discarded_and_the_fiber_may_acquire
     assert_complete_then_free(1);
 }
 
-static weft_value acquire_any(void *arg)
-{
-    (void)arg;
-    return weft_pool_acquire(pool);
-}
+FIBER(acquire_any, weft_pool_acquire(pool))
 
 static weft_value hold_with_waiting_child(void *arg)
 {
@@ -448,11 +440,7 @@ TEST(invalid_options_are_refused)
     assert_pool_refused(&(weft_pool_options){.make = create_resource});
 }
 
-static weft_value make_zero(void *arg)
-{
-    (void)arg;
-    return 0;
-}
+FIBER(make_zero, 0)
 
 /* 0 is a valid resource. Of equal resources, each fiber releases its own. */
 TEST(resources_may_be_equal_and_need_not_be_destroyed)

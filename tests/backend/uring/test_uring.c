@@ -131,10 +131,7 @@ static void fill_submission_queue(void)
     fill_ring(&uring()->ring);
 }
 
-static weft_value wait_for_input(void *arg)
-{
-    return weft_wait_fd((int)(intptr_t)arg, POLLIN);
-}
+FIBER(wait_for_input, weft_wait_fd((int)(intptr_t)arg, POLLIN))
 
 static void spin_waits(weft_fiber *f, size_t n, int fd)
 {

@@ -210,10 +210,7 @@ TEST(programs_can_be_run_after_a_shutdown)
     ck_assert(has_no_children());
 }
 
-static weft_value shut_down(void *arg)
-{
-    return weft_shutdown_all(*(double *)arg);
-}
+FIBER(shut_down, weft_shutdown_all(*(double *)arg))
 
 TEST(a_run_in_an_ancestor_survives_a_shutdown)
 {
@@ -245,10 +242,7 @@ TEST(system_returns_the_status_of_the_command)
     ck_assert(has_no_children());
 }
 
-static weft_value call_system(void *arg)
-{
-    return weft_system(arg);
-}
+FIBER(call_system, weft_system(arg))
 
 TEST(a_cancelled_system_ends_the_command)
 {

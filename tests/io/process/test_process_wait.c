@@ -131,10 +131,7 @@ TEST(no_status_is_lost_when_an_exit_races_with_a_raised_error)
     ck_assert(has_no_children());
 }
 
-static weft_value wait_for_stop(void *arg)
-{
-    return weft_waitpid((pid_t)(intptr_t)arg, NULL, WUNTRACED);
-}
+FIBER(wait_for_stop, weft_waitpid((pid_t)(intptr_t)arg, NULL, WUNTRACED))
 
 TEST(an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due)
 {
