@@ -567,7 +567,7 @@ static inline bool cancel_lookup(void)
 static inline bool resolve_by_server(void)
 {
     const weft_resolver_options o = {
-        .servers = fault_server.address, .search = "", .timeout_s = 0.2, .tries = 3};
+        .servers = fault_server.address, .search = "", .timeout_s = 0.5, .tries = 3};
     if (!become_a_cord() || !require_named(weft_set_resolver(&o)))
         return false;
     bool is_done = resolve_one("both.test");
