@@ -1,11 +1,12 @@
 /*
- * Helpers for the tests of the backends: operations that record their results, and the runner of a
- * suite.
+ * Helpers for the tests of the backends: operations that record their results. Each test has
+ * its own backend.
  */
 #ifndef TESTS_BACKEND_BACKEND_HARNESS_H
 #define TESTS_BACKEND_BACKEND_HARNESS_H
 
 #include "backend/backend.h"
+#include "support/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -154,21 +155,11 @@ static inline void backend_close_pair(const int fd[2])
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
 
-/* Run the suite. Return the exit status for main. */
-static inline int run_suite(Suite *suite)
+/* Open a backend before each test, and close it afterwards. */
+__attribute__((constructor)) static void set_backend_fixture(void)
 {
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failures = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failures == 0 ? 0 : 1;
-}
-
-/* Select the backend from the first argument, if any. The argument overrides WEFT_BACKEND. */
-static inline void select_backend(int argc, char **argv)
-{
-    if (argc > 1)
-        setenv("WEFT_BACKEND", argv[1], 1);
+    own_suite.set_up = open_backend;
+    own_suite.tear_down = close_backend;
 }
 
 #endif

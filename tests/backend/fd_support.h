@@ -107,10 +107,7 @@ static inline void feed_source(const source *s, const char *text)
     ck_assert_int_eq(write(s->feed, text, strlen(text)), (ssize_t)strlen(text));
 }
 
-static inline weft_value close_fd_arg(void *arg)
-{
-    return weft_close((int)(intptr_t)arg);
-}
+FIBER(close_fd_arg, weft_close((int)(intptr_t)arg))
 
 static inline void close_source(const source *s, weft_cord closer)
 {
@@ -118,9 +115,30 @@ static inline void close_source(const source *s, weft_cord closer)
     close(s->feed);
 }
 
+/* A call in another cord, which tells its observer 1 when it waits. */
+typedef struct remote_call {
+    weft_cord cord;
+    weft_fn *fn;
+    void *arg;
+} remote_call;
+
+static inline weft_value run_remote_call(void *arg)
+{
+    const remote_call *r = arg;
+    return weft_cord_call(r->cord, r->fn, r->arg);
+}
+
+/* Return a local fiber that makes the call. */
+static inline weft_fiber spin_remote_call(remote_call *r)
+{
+    weft_fiber caller = weft_spin(run_remote_call, r);
+    ck_assert_int_eq(weft_receive(), 1);
+    return caller;
+}
+
 typedef struct reader {
     int fd;
-    weft_cord cord;      /* the cord that reads */
+    remote_call call;
     weft_fiber observer; /* receives a message when the reader waits */
     ssize_t result;
     char data[101];
@@ -158,19 +176,12 @@ static inline void assert_read(weft_cord cord, int fd, const char *text)
     ck_assert_str_eq(r.data, text);
 }
 
-static inline weft_value call_read_and_tell(void *arg)
-{
-    reader *r = arg;
-    return weft_cord_call(r->cord, read_and_tell, r);
-}
-
 /* Make a fiber of cord wait for input. Return the local fiber that awaits it. */
 static inline weft_fiber spin_reader(reader *r, weft_cord cord, int fd)
 {
-    *r = (reader){.fd = fd, .cord = cord, .observer = weft_self(), .result = 1000};
-    weft_fiber caller = weft_spin(call_read_and_tell, r);
-    ck_assert_int_eq(weft_receive(), 1);
-    return caller;
+    *r = (reader){.fd = fd, .observer = weft_self(), .result = 1000};
+    r->call = (remote_call){cord, read_and_tell, r};
+    return spin_remote_call(&r->call);
 }
 
 static inline void assert_read_later(weft_cord cord, const source *s, const char *text)

@@ -3,28 +3,18 @@
  * system calls. Timers, deadlines, calls on workers and messages continue, and new operations work.
  * Each program runs in a separate process.
  */
+#include "support/seccomp.h"
+#include "support/suite.h"
 #include "support/support.h"
 
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-
-#ifdef __x86_64__
-#define THIS_ARCH AUDIT_ARCH_X86_64
-#else
-#define THIS_ARCH AUDIT_ARCH_AARCH64
-#endif
 
 #define FILES 24
 
@@ -55,16 +45,8 @@ static intptr_t block_worker(void *arg)
     return (intptr_t)arg + 1;
 }
 
-static weft_value offload_block(void *arg)
-{
-    return weft_offload(block_worker, arg);
-}
-
-static weft_value sleep_20ms(void *arg)
-{
-    (void)arg;
-    return weft_sleep(0.02);
-}
+FIBER(offload_block, weft_offload(block_worker, arg))
+FIBER(sleep_20ms, weft_sleep(0.02))
 
 static weft_value wait_for_deadline(void *arg)
 {
@@ -109,19 +91,8 @@ typedef struct pending_work {
 
 static void assert_reply(weft_cord cord)
 {
-    if (cord == 0)
-        return;
     STEP(weft_tell(cord, 41) == 0);
     STEP(weft_receive() == 42);
-}
-
-/*
- * With poll, libev ends the process if another thread closes a watched descriptor. With select,
- * libev drops the descriptor. Only tests use these methods.
- */
-static bool is_libev_method(void)
-{
-    return strncmp(weft_backend_name(), "libev-", 6) == 0;
 }
 
 /* The first descriptor that the tests close. */
@@ -153,7 +124,7 @@ static void start_work(pending_work *w)
     STEP(socketpair(AF_UNIX, SOCK_STREAM, 0, fd) == 0 && fd[1] > 3);
     if (fd[0] != 3)
         STEP(dup2(fd[0], 3) == 3 && close(fd[0]) == 0);
-    w->cord = is_libev_method() ? 0 : weft_cord_start(reply_plus_one, id_arg(weft_self()), NULL);
+    w->cord = weft_cord_start(reply_plus_one, id_arg(weft_self()), NULL);
     assert_reply(w->cord);
     w->sleeper = weft_spin(sleep_20ms, NULL);
     w->deadline = weft_spin(wait_for_deadline, NULL);
@@ -180,7 +151,16 @@ static void finish_work(const pending_work *w)
     STEP(weft_write(fd[1], "z", 1) == 1 && weft_await(reader) == 'z');
     STEP(weft_close(fd[0]) == 0 && weft_close(fd[1]) == 0);
     assert_reply(w->cord);
-    STEP(w->cord == 0 || (weft_tell(w->cord, 0) == 0 && weft_cord_join(w->cord) == 5));
+    STEP(weft_tell(w->cord, 0) == 0 && weft_cord_join(w->cord) == 5);
+}
+
+/* Assert that a program succeeds, and that the runtime prints this number of messages. */
+static const outcome *assert_succeeds(int (*program)(void), size_t messages)
+{
+    const outcome *o = run_apart(program);
+    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
+    ck_assert_uint_eq(count_in(o->text, "weft: "), messages);
+    return o;
 }
 
 static int close_all(void)
@@ -195,14 +175,11 @@ static int close_all(void)
     return 0;
 }
 
-START_TEST(a_program_that_closes_the_runtimes_descriptors_keeps_running)
+TEST(a_program_that_closes_the_runtimes_descriptors_keeps_running)
 {
-    const outcome *o = run_apart(close_all);
-    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
-    ck_assert_uint_eq(count_in(o->text, "weft: "), 1);
+    const outcome *o = assert_succeeds(close_all, 1);
     assert_printed(o, "the program has closed descriptors");
 }
-END_TEST
 
 /*
  * Reuse the runtime's numbers for files of the program. The runtime must not write to or close
@@ -227,13 +204,10 @@ static int close_all_and_reuse_numbers(void)
     return 0;
 }
 
-START_TEST(the_runtime_does_not_use_descriptor_numbers_that_it_has_lost)
+TEST(the_runtime_does_not_use_descriptor_numbers_that_it_has_lost)
 {
-    const outcome *o = run_apart(close_all_and_reuse_numbers);
-    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
-    ck_assert_uint_eq(count_in(o->text, "weft: "), 1);
+    assert_succeeds(close_all_and_reuse_numbers, 1);
 }
-END_TEST
 
 /* True if the number refers to an anonymous file of this kind. */
 static bool is_anonymous_file(int number, const char *kind)
@@ -295,13 +269,10 @@ static int close_all_and_open_an_event_loop(void)
     return 0;
 }
 
-START_TEST(the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers)
+TEST(the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers)
 {
-    const outcome *o = run_apart(close_all_and_open_an_event_loop);
-    ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
-    ck_assert_uint_eq(count_in(o->text, "weft: "), 1);
+    assert_succeeds(close_all_and_open_an_event_loop, 1);
 }
-END_TEST
 
 /* Close the descriptors while all cords sleep. */
 static void *close_in_thread(void *arg)
@@ -318,8 +289,6 @@ static int close_all_in_another_thread(void)
     pending_work w;
     pthread_t thread;
     start_work(&w);
-    if (is_libev_method())
-        _exit(0);
     STEP(pthread_create(&thread, NULL, close_in_thread, NULL) == 0);
     STEP_EQ(weft_await(w.offloader), 42);
     pthread_join(thread, NULL);
@@ -331,12 +300,11 @@ static int close_all_in_another_thread(void)
     return 0;
 }
 
-START_TEST(a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed)
+TEST(a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed)
 {
     const outcome *o = run_apart(close_all_in_another_thread);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
 }
-END_TEST
 
 /* A child of weft_fork closes all descriptors first, as many programs do. */
 static int close_all_in_a_child(void)
@@ -362,34 +330,19 @@ static int close_all_in_a_child(void)
     return 0;
 }
 
-START_TEST(a_forked_child_that_closes_all_descriptors_keeps_running)
+TEST(a_forked_child_that_closes_all_descriptors_keeps_running)
 {
     const outcome *o = run_apart(close_all_in_a_child);
     ck_assert_msg(o->status == 0, "status %d: %.300s", o->status, o->text);
 }
-END_TEST
 
 #ifdef WEFT_HAS_URING
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-#define JUMP_IF(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (yes), (no))
-#define RETURN(value) BPF_STMT(BPF_RET | BPF_K, (value))
-
 /* Make the kernel refuse io_uring to all threads. */
 static bool forbid_io_uring(void)
 {
-    struct sock_filter filter[] = {
-        LOAD(arch),
-        JUMP_IF(THIS_ARCH, 0, 4),
-        LOAD(nr),
-        JUMP_IF(__NR_io_uring_setup, 3, 0),
-        JUMP_IF(__NR_io_uring_enter, 2, 0),
-        JUMP_IF(__NR_io_uring_register, 1, 0),
-        RETURN(SECCOMP_RET_ALLOW),
-        RETURN(SECCOMP_RET_ERRNO | EPERM),
-    };
-    struct sock_fprog program = {COUNT_OF(filter), filter};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+    return refuse_system_call(SYS_io_uring_setup, EPERM) &&
+           refuse_system_call(SYS_io_uring_register, EPERM) &&
+           refuse_system_call(SYS_io_uring_enter, EPERM);
 }
 
 static int forbid_at_run_time(void)
@@ -405,7 +358,7 @@ static int forbid_at_run_time(void)
     return 0;
 }
 
-START_TEST(when_io_uring_is_refused_at_run_time_another_backend_takes_over)
+TEST(when_io_uring_is_refused_at_run_time_another_backend_takes_over)
 {
     const outcome *o = run_apart(forbid_at_run_time);
     if (o->status == 77)
@@ -415,21 +368,4 @@ START_TEST(when_io_uring_is_refused_at_run_time_another_backend_takes_over)
     assert_printed(o,
                    "weft: the io_uring backend has failed: Operation not permitted; using epoll");
 }
-END_TEST
 #endif
-
-static const TTest *const *const tests[] = {
-    &a_program_that_closes_the_runtimes_descriptors_keeps_running,
-    &the_runtime_does_not_use_descriptor_numbers_that_it_has_lost,
-    &the_runtime_does_not_use_an_event_loop_of_the_program_at_its_old_numbers,
-    &a_sleeping_cord_can_be_woken_after_its_descriptors_were_closed,
-    &a_forked_child_that_closes_all_descriptors_keeps_running,
-#ifdef WEFT_HAS_URING
-    &when_io_uring_is_refused_at_run_time_another_backend_takes_over,
-#endif
-};
-
-int main(void)
-{
-    return run_suite("backend_failure", tests, COUNT_OF(tests));
-}

@@ -31,20 +31,6 @@ static intptr_t transfer_at_offset(weft__opcode code, int fd, void *data, size_t
     return finish_op(&t, start_op(&t, op));
 }
 
-START_TEST(an_offset_leaves_the_position_alone)
-{
-    int fd = open_file();
-    char got[16] = "";
-    ck_assert_int_eq(write_now(fd, "0123456789", 10), 10);
-    ck_assert_int_eq(transfer_at_offset(WEFT__OP_WRITE, fd, (char[]){"xy"}, 2, 4), 2);
-    ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, fd, got, 4, 3), 4);
-    ck_assert_str_eq(got, "3xy6");
-    ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, fd, got, 4, 10), 0);
-    ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 10);
-    ck_assert_int_eq(type->close_fd(backend, fd), 0);
-}
-END_TEST
-
 static char page_byte(int page)
 {
     return (char)('a' + page % 23);
@@ -98,7 +84,7 @@ static void expect_pages(const char *data, size_t bytes, size_t offset)
 }
 
 /* As read(2). Programs treat a short read of a file as the end of the file. */
-START_TEST(a_read_is_complete_whichever_pages_are_cached)
+TEST_LOOP(a_read_is_complete_whichever_pages_are_cached, 3)
 {
     static char got[PAGES * PAGE];
     int fd = open_partly_cached(cache_patterns[_i]);
@@ -110,11 +96,9 @@ START_TEST(a_read_is_complete_whichever_pages_are_cached)
     fd = open_partly_cached(cache_patterns[_i]);
     ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, fd, got, sizeof got, 100), sizeof got - 100);
     expect_pages(got, sizeof got - 100, 100);
-    ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
-END_TEST
 
-START_TEST(a_vectored_read_is_complete_whichever_pages_are_cached)
+TEST_LOOP(a_vectored_read_is_complete_whichever_pages_are_cached, 3)
 {
     enum { PIECES = 7 };
     static char got[PAGES * PAGE];
@@ -133,9 +117,7 @@ START_TEST(a_vectored_read_is_complete_whichever_pages_are_cached)
     op.code = WEFT__OP_WRITEV;
     ck_assert_int_eq(finish_op(&t, start_op(&t, op)), sizeof got);
     ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 2 * sizeof got);
-    ck_assert_int_eq(type->close_fd(backend, fd), 0);
 }
-END_TEST
 
 static intptr_t open_now(int folder, const char *path, int flags)
 {
@@ -144,7 +126,7 @@ static intptr_t open_now(int folder, const char *path, int flags)
     return finish_op(&t, start_op(&t, op));
 }
 
-START_TEST(an_opened_file_works_even_if_its_number_was_a_socket)
+TEST(an_opened_file_works_even_if_its_number_was_a_socket)
 {
     char got[8] = "";
     int fd[2], folder = (int)open_now(AT_FDCWD, "/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -164,44 +146,18 @@ START_TEST(an_opened_file_works_even_if_its_number_was_a_socket)
         ck_assert_int_eq(transfer_at_offset(WEFT__OP_READ, file, got, 8, 0), 3);
         ck_assert_int_eq(type->close_fd(backend, file), 0);
     }
-    backend_close_pair((int[]){folder, fd[1]});
 }
-END_TEST
-
-static intptr_t sync_now(int fd, bool is_data_only)
-{
-    test_op t = {0};
-    weft__op op = {.code = WEFT__OP_FSYNC, .fd = fd, .u.is_data_only = is_data_only};
-    return finish_op(&t, start_op(&t, op));
-}
-
-START_TEST(files_can_be_synced_and_other_descriptors_cannot)
-{
-    int fd = open_file(), pair[2];
-    ck_assert_int_eq(write_now(fd, "abc", 3), 3);
-    ck_assert_int_eq(sync_now(fd, false), 0);
-    ck_assert_int_eq(sync_now(fd, true), 0);
-    ck_assert_int_eq(type->pipe(backend, pair), 0);
-    ck_assert_int_eq(sync_now(pair[0], false), -EINVAL);
-    backend_close_pair(pair);
-    ck_assert_int_eq(type->close_fd(backend, fd), 0);
-    ck_assert_int_eq(sync_now(fd, false), -EBADF);
-    ck_assert_int_eq(sync_now(-1, false), -EBADF);
-}
-END_TEST
 
 /* A call that reports its start, and waits for permission to return. */
 typedef struct gated_call {
     sem_t has_started, may_return;
     int fd;
-    pthread_t thread;
     test_op t;
 } gated_call;
 
 static intptr_t run_gated_call(void *arg)
 {
     gated_call *g = arg;
-    g->thread = pthread_self();
     sem_post(&g->has_started);
     sem_wait(&g->may_return);
     return g->fd >= 0 ? write(g->fd, "abc", 3) : 42;
@@ -228,29 +184,6 @@ static intptr_t finish_gated_call(gated_call *g)
     return finish_op(&g->t, WEFT__OP_PENDING);
 }
 
-START_TEST(a_function_runs_on_another_thread)
-{
-    gated_call g = {.fd = -1};
-    enter_gated_call(&g, -1);
-    ck_assert(!pthread_equal(g.thread, pthread_self()));
-    ck_assert_uint_eq(backend->pending, 1);
-    type->poll(backend, 0);
-    ck_assert(!g.t.is_done);
-    ck_assert_int_eq(finish_gated_call(&g), 42);
-    ck_assert_uint_eq(backend->pending, 0);
-}
-END_TEST
-
-START_TEST(a_running_call_cannot_be_cancelled)
-{
-    gated_call g = {.fd = -1};
-    enter_gated_call(&g, -1);
-    ck_assert(!type->cancel(backend, &g.t.op));
-    ck_assert(!g.t.is_done);
-    ck_assert_int_eq(finish_gated_call(&g), 42);
-}
-END_TEST
-
 /* Calls that occupy all workers, so that further calls are queued. */
 static gated_call blockers[WEFT__FILES_WORKERS_MAX];
 
@@ -266,21 +199,7 @@ static void release_workers(void)
         ck_assert_int_eq(finish_gated_call(&blockers[i]), 42);
 }
 
-START_TEST(a_queued_call_can_be_cancelled)
-{
-    gated_call g = {.fd = -1};
-    occupy_workers();
-    ck_assert(start_gated_call(&g, -1) == WEFT__OP_PENDING);
-    ck_assert(type->cancel(backend, &g.t.op));
-    ck_assert_uint_eq(backend->pending, WEFT__FILES_WORKERS_MAX);
-    release_workers();
-    type->poll(backend, 0);
-    ck_assert(!g.t.is_done);
-    ck_assert_int_ne(sem_trywait(&g.has_started), 0); /* the function was not called */
-}
-END_TEST
-
-START_TEST(closing_a_descriptor_ends_its_queued_calls)
+TEST(closing_a_descriptor_ends_its_queued_calls)
 {
     gated_call g = {.fd = -1};
     int fd = open_file();
@@ -292,9 +211,8 @@ START_TEST(closing_a_descriptor_ends_its_queued_calls)
     ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
     release_workers();
 }
-END_TEST
 
-START_TEST(a_descriptor_stays_open_while_a_worker_uses_it)
+TEST(a_descriptor_stays_open_while_a_worker_uses_it)
 {
     gated_call g = {.fd = -1};
     int fd = open_file(), duplicate = dup(fd);
@@ -310,16 +228,14 @@ START_TEST(a_descriptor_stays_open_while_a_worker_uses_it)
     ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
     ck_assert_int_eq(pread(duplicate, got, 8, 0), 3);
     ck_assert_str_eq(got, "abc");
-    ck_assert_int_eq(type->close_fd(backend, duplicate), 0);
 }
-END_TEST
 
 static void expect_closed(test_op *t)
 {
     ck_assert_int_lt(fcntl(t->op.fd, F_GETFD), 0);
 }
 
-START_TEST(the_last_of_several_workers_closes_the_descriptor)
+TEST(the_last_of_several_workers_closes_the_descriptor)
 {
     static gated_call g[3];
     int fd = open_file();
@@ -332,48 +248,4 @@ START_TEST(the_last_of_several_workers_closes_the_descriptor)
         ck_assert_int_eq(finish_gated_call(&g[i]), 3);
     }
     ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
-}
-END_TEST
-
-START_TEST(many_files_are_read_at_once)
-{
-    enum { MANY = 100 };
-    static test_op t[MANY];
-    static char got[MANY][PAGE];
-    int fd = open_partly_cached(cache_none);
-    intptr_t submitted[MANY];
-    for (int i = 0; i < MANY; i++) {
-        int64_t offset = (int64_t)(i % PAGES) * PAGE;
-        weft__op op = {.code = WEFT__OP_READ, .fd = fd, .u.buffer = {got[i], PAGE, offset}};
-        submitted[i] = start_op(&t[i], op);
-    }
-    for (int i = 0; i < MANY; i++) {
-        ck_assert_int_eq(finish_op(&t[i], submitted[i]), PAGE);
-        expect_pages(got[i], PAGE, (size_t)(i % PAGES) * PAGE);
-    }
-    ck_assert_int_eq(type->close_fd(backend, fd), 0);
-}
-END_TEST
-
-int main(int argc, char **argv)
-{
-    select_backend(argc, argv);
-    Suite *suite = suite_create("backend files");
-    TCase *tests = tcase_create("backend files");
-    suite_add_tcase(suite, tests);
-    tcase_set_timeout(tests, 30);
-    tcase_add_checked_fixture(tests, open_backend, close_backend);
-    tcase_add_test(tests, an_offset_leaves_the_position_alone);
-    tcase_add_loop_test(tests, a_read_is_complete_whichever_pages_are_cached, 0, 3);
-    tcase_add_loop_test(tests, a_vectored_read_is_complete_whichever_pages_are_cached, 0, 3);
-    tcase_add_test(tests, an_opened_file_works_even_if_its_number_was_a_socket);
-    tcase_add_test(tests, files_can_be_synced_and_other_descriptors_cannot);
-    tcase_add_test(tests, a_function_runs_on_another_thread);
-    tcase_add_test(tests, a_running_call_cannot_be_cancelled);
-    tcase_add_test(tests, a_queued_call_can_be_cancelled);
-    tcase_add_test(tests, closing_a_descriptor_ends_its_queued_calls);
-    tcase_add_test(tests, a_descriptor_stays_open_while_a_worker_uses_it);
-    tcase_add_test(tests, the_last_of_several_workers_closes_the_descriptor);
-    tcase_add_test(tests, many_files_are_read_at_once);
-    return run_suite(suite);
 }

@@ -85,7 +85,7 @@ static size_t fill_send_buffer(stream_op *p, int kind, int fd)
     return sent;
 }
 
-START_TEST(every_receive_operation_gets_the_bytes_of_every_send_operation)
+TEST_LOOP(every_receive_operation_gets_the_bytes_of_every_send_operation, OP_KINDS *OP_KINDS)
 {
     int fd[2];
     char got[16] = "";
@@ -102,15 +102,13 @@ START_TEST(every_receive_operation_gets_the_bytes_of_every_send_operation)
     ck_assert_int_eq(try_finish_op(&in.t, start_receive(&in, _i % OP_KINDS, fd[0], got, 2)), 2);
     ck_assert_int_eq(try_finish_op(&in.t, start_receive(&in, _i % OP_KINDS, fd[0], got + 2, 8)), 1);
     ck_assert_str_eq(got, "hij");
-    backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(a_cancelled_receive_consumes_no_data)
+TEST_LOOP(a_pending_receive_or_send_ends_with_a_cancel_a_close_or_the_end_of_the_peer, OP_KINDS)
 {
     int fd[2];
     char untouched[16] = "", got[16] = "";
-    stream_op in = {.t.is_done = false};
+    stream_op in = {.t.is_done = false}, out = {.t.is_done = false};
     open_backend_pair(fd);
     ck_assert(start_receive(&in, _i, fd[0], untouched, sizeof untouched) == WEFT__OP_PENDING);
     ck_assert_int_eq(cancel_op(&in.t), -ECANCELED);
@@ -119,11 +117,20 @@ START_TEST(a_cancelled_receive_consumes_no_data)
     ck_assert_str_eq(untouched, "");
     ck_assert_int_eq(finish_op(&in.t, start_receive(&in, _i, fd[0], got, sizeof got)), 3);
     ck_assert_str_eq(got, "abc");
-    backend_close_pair(fd);
+    ck_assert(start_receive(&in, _i, fd[0], got, sizeof got) == WEFT__OP_PENDING);
+    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
+    ck_assert_int_eq(finish_op(&in.t, WEFT__OP_PENDING), 0);
+    ck_assert_int_eq(finish_op(&out.t, start_send(&out, _i, fd[0], "x", 1)), -EPIPE);
+    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
+    open_backend_pair(fd);
+    fill_send_buffer(&out, _i, fd[0]);
+    ck_assert(start_receive(&in, _i, fd[0], got, sizeof got) == WEFT__OP_PENDING);
+    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
+    ck_assert_int_eq(finish_op(&in.t, WEFT__OP_PENDING), -EBADF);
+    ck_assert_int_eq(finish_op(&out.t, WEFT__OP_PENDING), -EBADF);
 }
-END_TEST
 
-START_TEST(a_send_waits_for_room_and_can_be_cancelled)
+TEST_LOOP(a_send_waits_for_room_and_can_be_cancelled, OP_KINDS)
 {
     int fd[2];
     stream_op out = {.t.is_done = false};
@@ -139,38 +146,7 @@ START_TEST(a_send_waits_for_room_and_can_be_cancelled)
     char more;
     ck_assert(try_finish_op(&read, start_read(&read, fd[0], &more, 1)) == WEFT__OP_PENDING);
     ck_assert_int_eq(cancel_op(&read), -ECANCELED); /* the cancelled send had sent nothing */
-    backend_close_pair(fd);
 }
-END_TEST
-
-START_TEST(closing_ends_pending_operations_of_every_kind)
-{
-    int fd[2];
-    char got[16];
-    stream_op in = {.t.is_done = false}, out = {.t.is_done = false};
-    open_backend_pair(fd);
-    fill_send_buffer(&out, _i, fd[0]);
-    ck_assert(start_receive(&in, _i, fd[0], got, sizeof got) == WEFT__OP_PENDING);
-    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
-    ck_assert_int_eq(finish_op(&in.t, WEFT__OP_PENDING), -EBADF);
-    ck_assert_int_eq(finish_op(&out.t, WEFT__OP_PENDING), -EBADF);
-    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
-}
-END_TEST
-
-START_TEST(a_closed_peer_gives_the_end_of_the_stream_and_a_broken_pipe)
-{
-    int fd[2];
-    char got[16];
-    stream_op in = {.t.is_done = false}, out = {.t.is_done = false};
-    open_backend_pair(fd);
-    ck_assert(start_receive(&in, _i, fd[0], got, sizeof got) == WEFT__OP_PENDING);
-    ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
-    ck_assert_int_eq(finish_op(&in.t, WEFT__OP_PENDING), 0);
-    ck_assert_int_eq(finish_op(&out.t, start_send(&out, _i, fd[0], "x", 1)), -EPIPE);
-    ck_assert_int_eq(type->close_fd(backend, fd[0]), 0);
-}
-END_TEST
 
 static intptr_t packet_now(weft__opcode code, int fd, void *data, size_t bytes, int flags)
 {
@@ -186,7 +162,7 @@ static intptr_t message_now(weft__opcode code, int fd, struct msghdr *header, in
     return finish_op(&t, start_op(&t, op));
 }
 
-START_TEST(msg_dontwait_fails_instead_of_waiting)
+TEST(msg_dontwait_fails_instead_of_waiting)
 {
     int fd[2];
     char got[16] = "";
@@ -205,11 +181,9 @@ START_TEST(msg_dontwait_fails_instead_of_waiting)
     ck_assert_int_eq(cancel_op(&p.t), -ECANCELED);
     ck_assert_int_eq(write_now(fd[1], "abc", 3), 3);
     ck_assert_int_eq(packet_now(WEFT__OP_RECV, fd[0], got, 16, MSG_DONTWAIT), 3);
-    backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(a_peek_leaves_the_data_in_place)
+TEST(a_peek_leaves_the_data_in_place)
 {
     int fd[2];
     char got[16] = "";
@@ -225,11 +199,9 @@ START_TEST(a_peek_leaves_the_data_in_place)
         ck_assert_str_eq(got, "abc");
     }
     ck_assert_int_eq(packet_now(WEFT__OP_RECV, fd[0], got, 16, MSG_DONTWAIT), -EAGAIN);
-    backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(a_shutdown_ends_one_direction_for_both_sides)
+TEST(a_shutdown_ends_one_direction_for_both_sides)
 {
     int fd[2];
     char got[16] = "";
@@ -244,11 +216,9 @@ START_TEST(a_shutdown_ends_one_direction_for_both_sides)
     ck_assert(start_read(&read, fd[1], got, 16) == WEFT__OP_PENDING);
     ck_assert_int_eq(write_now(fd[0], "back", 4), 4);
     ck_assert_int_eq(finish_op(&read, WEFT__OP_PENDING), 4);
-    backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(a_shutdown_wakes_waiters)
+TEST(a_shutdown_wakes_waiters)
 {
     int fd[2];
     char got[16];
@@ -267,11 +237,9 @@ START_TEST(a_shutdown_wakes_waiters)
     ck_assert_int_eq(type->shutdown_fd(backend, fd[0], SHUT_RD), -EBADF);
     ck_assert_int_eq(type->pipe(backend, fd), 0);
     ck_assert_int_eq(type->shutdown_fd(backend, fd[0], SHUT_RD), -ENOTSOCK);
-    backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(socket_calls_and_offsets_fail_on_a_pipe)
+TEST(socket_calls_and_offsets_fail_on_a_pipe)
 {
     int fd[2];
     char got[16];
@@ -285,11 +253,9 @@ START_TEST(socket_calls_and_offsets_fail_on_a_pipe)
     ck_assert_int_eq(finish_op(&t, start_op(&t, op)), -ESPIPE);
     op = (weft__op){.code = WEFT__OP_READV, .fd = fd[0], .u.vector = {&piece, 1, 5}};
     ck_assert_int_eq(finish_op(&t, start_op(&t, op)), -ESPIPE);
-    backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(empty_and_oversized_vectors_do_not_wait)
+TEST(empty_and_oversized_vectors_do_not_wait)
 {
     int fd[2];
     char got[16];
@@ -305,11 +271,9 @@ START_TEST(empty_and_oversized_vectors_do_not_wait)
     ck_assert_int_eq(finish_op(&t, start_op(&t, op)), -EINVAL);
     op.u.vector.count = IOV_MAX + 1;
     ck_assert_int_eq(finish_op(&t, start_op(&t, op)), -EINVAL);
-    backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(a_message_reports_that_it_has_no_name_and_no_control_data)
+TEST(a_message_reports_that_it_has_no_name_and_no_control_data)
 {
     int fd[2];
     char got[16], control[64], name[64];
@@ -327,31 +291,4 @@ START_TEST(a_message_reports_that_it_has_no_name_and_no_control_data)
     ck_assert_uint_eq(header.msg_namelen, 0);
     ck_assert_uint_eq(header.msg_controllen, 0);
     ck_assert_int_eq(header.msg_flags & MSG_TRUNC, 0);
-    backend_close_pair(fd);
-}
-END_TEST
-
-int main(int argc, char **argv)
-{
-    select_backend(argc, argv);
-    Suite *suite = suite_create("backend streams");
-    TCase *tests = tcase_create("backend streams");
-    suite_add_tcase(suite, tests);
-    tcase_set_timeout(tests, 30);
-    tcase_add_checked_fixture(tests, open_backend, close_backend);
-    tcase_add_loop_test(tests, every_receive_operation_gets_the_bytes_of_every_send_operation, 0,
-                        OP_KINDS * OP_KINDS);
-    tcase_add_loop_test(tests, a_cancelled_receive_consumes_no_data, 0, OP_KINDS);
-    tcase_add_loop_test(tests, a_send_waits_for_room_and_can_be_cancelled, 0, OP_KINDS);
-    tcase_add_loop_test(tests, closing_ends_pending_operations_of_every_kind, 0, OP_KINDS);
-    tcase_add_loop_test(tests, a_closed_peer_gives_the_end_of_the_stream_and_a_broken_pipe, 0,
-                        OP_KINDS);
-    tcase_add_test(tests, msg_dontwait_fails_instead_of_waiting);
-    tcase_add_test(tests, a_peek_leaves_the_data_in_place);
-    tcase_add_test(tests, a_shutdown_ends_one_direction_for_both_sides);
-    tcase_add_test(tests, a_shutdown_wakes_waiters);
-    tcase_add_test(tests, socket_calls_and_offsets_fail_on_a_pipe);
-    tcase_add_test(tests, empty_and_oversized_vectors_do_not_wait);
-    tcase_add_test(tests, a_message_reports_that_it_has_no_name_and_no_control_data);
-    return run_suite(suite);
 }

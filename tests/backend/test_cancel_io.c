@@ -3,9 +3,25 @@
  * arrives before the kernel has the operation, while it waits, or after it has completed.
  */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 #define UNTOUCHED 0xA5
 #define INTERRUPT_VALUE (-EBADE)
+
+/* The cause of an interruption, and the result of the interrupted call. */
+typedef enum cause { CANCEL, INTERRUPT, RAISE, DEADLINE, CAUSES } cause;
+static const char *const cause_names[] = {"cancel", "interrupt", "raise", "deadline"};
+static const weft_value results[] = {-ECANCELED, INTERRUPT_VALUE, -EPROTO, -ECANCELED};
+
+static void interrupt_fiber(weft_fiber f, cause how)
+{
+    if (how == CANCEL)
+        weft_cancel(f);
+    else if (how == INTERRUPT)
+        weft_interrupt(f, INTERRUPT_VALUE);
+    else if (how == RAISE)
+        weft_raise(f, -EPROTO, "raised");
+}
 
 /*
  * A reading fiber and its results. The value of a cancelled fiber does not show what its calls
@@ -13,6 +29,7 @@
  */
 typedef struct reading {
     int fd;
+    double limit_s;
     ssize_t n;
     int next; /* the result of the next call */
     unsigned char data[64];
@@ -21,39 +38,25 @@ typedef struct reading {
 static weft_value read_then_snooze(void *arg)
 {
     reading *r = arg;
-    r->n = weft_read(r->fd, r->data, sizeof r->data);
+    WEFT_MOVE_ON_AFTER(r->limit_s) {
+        r->n = weft_read(r->fd, r->data, sizeof r->data);
+    }
     r->next = weft_snooze();
     return 0;
 }
 
-static weft_fiber spin_reader(reading *r, int fd)
+static weft_fiber spin_reader(reading *r, int fd, double limit_s)
 {
-    *r = (reading){.fd = fd, .n = 1000, .next = 1000};
+    *r = (reading){.fd = fd, .limit_s = limit_s, .n = 1000, .next = 1000};
     memset(r->data, UNTOUCHED, sizeof r->data);
     weft_fiber f = weft_spin(read_then_snooze, r);
     let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     return f;
 }
 
-typedef void open_fn(int fd[2]);
-
-static void open_pipe(int fd[2])
-{
-    ck_assert_int_eq(weft_pipe(fd), 0);
-}
-
-static void open_sockets(int fd[2])
-{
-    ck_assert_int_eq(weft_socketpair(fd), 0);
-}
-
-static open_fn *const opens[] = {open_pipe, open_sockets, tcp_pair};
-
 static void close_fd_pair_and_check(const int fd[2])
 {
-    ck_assert_int_eq(weft_close(fd[0]), 0);
-    ck_assert_int_eq(weft_close(fd[1]), 0);
+    close_fd_pair(fd);
     assert_nothing_pending();
 }
 
@@ -64,11 +67,11 @@ static void poll_once(void)
 }
 
 /* Assert that the three bytes were read or are still readable, and that there is no other data. */
-static void assert_delivered_or_readable(const reading *r)
+static void assert_delivered_or_readable(const reading *r, cause how)
 {
     const unsigned char *data = r->data;
     unsigned char later[8];
-    if (r->n == -ECANCELED) {
+    if (r->n == results[how]) {
         assert_all(r->data, sizeof r->data, UNTOUCHED);
         ck_assert_int_eq(weft_read(r->fd, later, sizeof later), 3);
         data = later;
@@ -81,77 +84,50 @@ static void assert_delivered_or_readable(const reading *r)
     }
 }
 
-/* P61: with the operation submitted or not, and with the data processed or not */
-START_TEST(data_that_had_arrived_before_a_cancel_is_delivered_or_still_readable)
+/* P45, P61, P64: with the operation submitted or not, and with the data processed or not */
+TEST_LOOP(data_that_arrives_with_an_interruption_is_delivered_or_still_readable,
+          STREAM_KINDS *CAUSES)
 {
-    for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
-        int fd[2];
-        opens[kind](fd);
-        for (int i = 0; i < 1000; i++) {
-            reading r;
-            weft_fiber f = spin_reader(&r, fd[0]);
-            if (i % 2 == 0)
-                poll_once();
-            ck_assert_int_eq(write(fd[1], "abc", 3), 3);
-            if (i % 4 >= 2)
-                poll_once();
-            weft_cancel(f);
-            weft_value rc = weft_await(f);
-            ck_assert(rc == -ECANCELED || rc == 0); /* the fiber may have ended already */
-            assert_delivered_or_readable(&r);
-        }
-        close_fd_pair_and_check(fd);
-    }
-}
-END_TEST
-
-/* P63: the operation has not been submitted to the kernel */
-START_TEST(an_operation_can_be_cancelled_in_the_tick_in_which_it_started)
-{
-    for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
-        int fd[2];
-        opens[kind](fd);
-        for (int i = 0; i < 100; i++) {
-            reading r = {.fd = fd[0]};
-            weft_fiber f = weft_new(read_then_snooze, &r);
-            ck_assert_int_eq(weft_start(f), 0); /* returns when the fiber waits */
-            ck_assert_int_eq(weft_cancel(f), 0);
-            ck_assert_int_eq(weft_await(f), -ECANCELED);
-            ck_assert_int_eq(r.n, -ECANCELED);
-            ck_assert_int_eq(r.next, -ECANCELED);
-        }
-        assert_nothing_pending();
-        reading r;
-        weft_fiber f = spin_reader(&r, fd[0]);
-        ck_assert_int_eq(write(fd[1], "abc", 3), 3);
-        ck_assert_int_eq(weft_await(f), 0);
-        ck_assert_int_eq(r.n, 3); /* the cancelled reads have consumed nothing */
-        close_fd_pair_and_check(fd);
-    }
-}
-END_TEST
-
-/* P61: the call returns the completed result, and the cancellation stays pending */
-START_TEST(a_cancellation_after_completion_interrupts_the_next_call)
-{
+    const cause how = (cause)(_i / STREAM_KINDS);
     int fd[2];
-    open_sockets(fd);
-    for (int i = 0; i < 200; i++) {
+    open_stream(fd, _i % STREAM_KINDS);
+    for (int i = 0; i < 100; i++) {
         reading r;
-        weft_fiber f = spin_reader(&r, fd[0]);
-        weft_park(f); /* so that the fiber does not run when the data arrives */
-        ck_assert_int_eq(write(fd[1], "abc", 3), 3);
-        while (ops_pending() > 0)
+        weft_fiber f = spin_reader(&r, fd[0], how == DEADLINE ? 0.0003 : INFINITY);
+        if (how != DEADLINE && i % 2 == 0)
             poll_once();
-        weft_cancel(f);
-        weft_unpark(f);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
-        ck_assert_int_eq(r.n, 3);
-        ck_assert_int_eq(r.next, -ECANCELED);
+        for (double begin = weft_now(); how == DEADLINE && i % 2 && weft_now() - begin < 0.0004;)
+            continue; /* the deadline passes before the data arrives, and before the next poll */
+        ck_assert_int_eq(write(fd[1], "abc", 3), 3);
+        if (how != DEADLINE && i % 4 >= 2)
+            poll_once();
+        interrupt_fiber(f, how);
+        weft_value rc = weft_await(f); /* the fiber may have ended before */
+        ck_assert(rc == 0 || (how == CANCEL && rc == -ECANCELED) ||
+                  (how == RAISE && rc == -EPROTO));
+        assert_delivered_or_readable(&r, how);
     }
     close_fd_pair_and_check(fd);
 }
-END_TEST
+
+/* P61: the call returns the completed result, and the cancellation stays pending */
+TEST(a_cancellation_after_completion_interrupts_the_next_call)
+{
+    int fd[2];
+    reading r;
+    open_stream(fd, 1);
+    weft_fiber f = spin_reader(&r, fd[0], INFINITY);
+    weft_park(f); /* so that the fiber does not run when the data arrives */
+    ck_assert_int_eq(write(fd[1], "abc", 3), 3);
+    while (ops_pending() > 0)
+        poll_once();
+    weft_cancel(f);
+    weft_unpark(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(r.n, 3);
+    ck_assert_int_eq(r.next, -ECANCELED);
+    close_fd_pair_and_check(fd);
+}
 
 /* Descriptors on which all calls below wait. */
 typedef struct wait_targets {
@@ -171,73 +147,8 @@ typedef struct wait_targets {
 } wait_targets;
 
 static char buffer[64];
-
-static weft_value call_read(wait_targets *s)
-{
-    return weft_read(s->in[0], buffer, sizeof buffer);
-}
-
-static weft_value call_write(wait_targets *s)
-{
-    return weft_write(s->out[1], buffer, sizeof buffer);
-}
-
-static weft_value call_readv(wait_targets *s)
-{
-    struct iovec pieces[2] = {{buffer, 8}, {buffer + 8, 8}};
-    return weft_readv(s->in[0], pieces, 2);
-}
-
-static weft_value call_writev(wait_targets *s)
-{
-    struct iovec pieces[2] = {{buffer, 8}, {buffer + 8, 8}};
-    return weft_writev(s->out[1], pieces, 2);
-}
-
-static weft_value call_writev_all(wait_targets *s)
-{
-    struct iovec pieces[2] = {{buffer, 8}, {buffer + 8, 8}};
-    return weft_writev_all(s->out[1], pieces, 2);
-}
-
-static weft_value call_recv(wait_targets *s)
-{
-    return weft_recv(s->socket[0], buffer, sizeof buffer, 0);
-}
-
-static weft_value call_send(wait_targets *s)
-{
-    return weft_send(s->socket[0], buffer, sizeof buffer, 0);
-}
-
-static weft_value call_recvmsg(wait_targets *s)
-{
-    struct iovec piece = {buffer, sizeof buffer};
-    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-    return weft_recvmsg(s->socket[0], &message, 0);
-}
-
-static weft_value call_sendmsg(wait_targets *s)
-{
-    struct iovec piece = {buffer, sizeof buffer};
-    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-    return weft_sendmsg(s->socket[0], &message, 0);
-}
-
-static weft_value call_wait_in(wait_targets *s)
-{
-    return weft_wait_fd(s->in[0], POLLIN);
-}
-
-static weft_value call_wait_out(wait_targets *s)
-{
-    return weft_wait_fd(s->out[1], POLLOUT);
-}
-
-static weft_value call_accept(wait_targets *s)
-{
-    return weft_accept(s->listener, NULL, NULL);
-}
+static struct iovec pieces[2] = {{buffer, 8}, {buffer + 8, 8}};
+static struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
 
 static weft_value connect_to(const endpoint *p)
 {
@@ -247,61 +158,37 @@ static weft_value connect_to(const endpoint *p)
     return rc;
 }
 
-static weft_value call_connect_tcp(wait_targets *s)
-{
-    return connect_to(&s->full_tcp);
-}
+#define CALL(name, expression)                                             \
+    static weft_value call_##name(wait_targets *s __attribute__((unused))) \
+    {                                                                      \
+        return (expression);                                               \
+    }
 
-static weft_value call_connect_unix(wait_targets *s)
-{
-    return connect_to(&s->full_unix);
-}
+CALL(read, weft_read(s->in[0], buffer, sizeof buffer))
+CALL(write, weft_write(s->out[1], buffer, sizeof buffer))
+CALL(readv, weft_readv(s->in[0], pieces, 2))
+CALL(writev, weft_writev(s->out[1], pieces, 2))
+CALL(writev_all, weft_writev_all(s->out[1], pieces, 2))
+CALL(recv, weft_recv(s->socket[0], buffer, sizeof buffer, 0))
+CALL(send, weft_send(s->socket[0], buffer, sizeof buffer, 0))
+CALL(recvmsg, weft_recvmsg(s->socket[0], &message, 0))
+CALL(sendmsg, weft_sendmsg(s->socket[0], &message, 0))
+CALL(wait_in, weft_wait_fd(s->in[0], POLLIN))
+CALL(wait_out, weft_wait_fd(s->out[1], POLLOUT))
+CALL(accept, weft_accept(s->listener, NULL, NULL))
+CALL(connect_tcp, connect_to(&s->full_tcp))
+CALL(connect_unix, connect_to(&s->full_unix))
+CALL(splice_in, weft_splice(s->in[0], NULL, s->spare[1], NULL, 64, 0))
+CALL(splice_out, weft_splice(s->out[0], NULL, s->socket[0], NULL, 64, 0))
+CALL(tee, weft_tee(s->in[0], s->spare[1], 64, 0))
+CALL(sleep, weft_sleep(INFINITY))
 
-static weft_value call_splice_in(wait_targets *s)
-{
-    return weft_splice(s->in[0], NULL, s->spare[1], NULL, 64, 0);
-}
+typedef weft_value call_fn(wait_targets *s);
 
-static weft_value call_splice_out(wait_targets *s)
-{
-    return weft_splice(s->out[0], NULL, s->socket[0], NULL, 64, 0);
-}
-
-static weft_value call_tee(wait_targets *s)
-{
-    return weft_tee(s->in[0], s->spare[1], 64, 0);
-}
-
-static weft_value call_sleep(wait_targets *s)
-{
-    (void)s;
-    return weft_sleep(INFINITY);
-}
-
-typedef struct call {
-    const char *name;
-    weft_value (*fn)(wait_targets *s);
-} call;
-
-static const call calls[] = {
-    {"read", call_read},
-    {"write", call_write},
-    {"readv", call_readv},
-    {"writev", call_writev},
-    {"writev_all", call_writev_all},
-    {"recv", call_recv},
-    {"send", call_send},
-    {"recvmsg", call_recvmsg},
-    {"sendmsg", call_sendmsg},
-    {"wait for input", call_wait_in},
-    {"wait for room", call_wait_out},
-    {"accept", call_accept},
-    {"connect over tcp", call_connect_tcp},
-    {"connect over unix", call_connect_unix},
-    {"splice from an empty pipe", call_splice_in},
-    {"splice to a full socket", call_splice_out},
-    {"tee", call_tee},
-    {"sleep", call_sleep},
+static call_fn *const calls[] = {
+    call_read,  call_write,       call_readv,        call_writev,    call_writev_all, call_recv,
+    call_send,  call_recvmsg,     call_sendmsg,      call_wait_in,   call_wait_out,   call_accept,
+    call_sleep, call_connect_tcp, call_connect_unix, call_splice_in, call_splice_out, call_tee,
 };
 
 /* Fill the backlog of a listener without waiting. */
@@ -318,10 +205,10 @@ static void fill_backlog(wait_targets *s, const endpoint *p)
 static void wait_targets_open(wait_targets *s)
 {
     *s = (wait_targets){0};
-    open_pipe(s->in);
-    open_pipe(s->spare);
-    open_pipe(s->out);
-    open_sockets(s->socket);
+    open_stream(s->in, 0);
+    open_stream(s->spare, 0);
+    open_stream(s->out, 0);
+    open_stream(s->socket, 1);
     s->out_bytes = fill_up(s->out[1]);
     s->socket_bytes = fill_up(s->socket[0]);
     s->listener = listen_tcp(&s->address, 8);
@@ -364,13 +251,9 @@ static void wait_targets_close(wait_targets *s)
         ck_assert_int_eq(close(s->fillers[i]), 0);
 }
 
-/* The cause of an interruption. */
-typedef enum cause { CANCEL, INTERRUPT, RAISE, DEADLINE, CAUSES } cause;
-static const char *const cause_names[] = {"cancel", "interrupt", "raise", "deadline"};
-
 typedef struct attempt {
     wait_targets *wait_targets;
-    const call *call;
+    call_fn *call;
     cause cause;
     weft_value result;
     int next; /* the result of the next call */
@@ -382,73 +265,60 @@ static weft_value make_call(void *arg)
     int rc = 0;
     a->result = 1000;
     WEFT_CANCEL_AFTER(a->cause == DEADLINE ? 0.0005 : INFINITY, rc) {
-        a->result = a->call->fn(a->wait_targets);
+        a->result = a->call(a->wait_targets);
     }
     ck_assert_int_eq(rc, a->cause == DEADLINE ? -ETIMEDOUT : 0);
     a->next = weft_snooze();
     return 0;
 }
 
-static void interrupt_fiber(weft_fiber f, cause how)
+/* Interrupt calls[i]. If the call is not polled, the kernel does not have the operation yet. */
+static void assert_interrupted(wait_targets *s, size_t i, cause how, bool is_polled)
 {
-    if (how == CANCEL)
-        ck_assert_int_eq(weft_cancel(f), 0);
-    else if (how == INTERRUPT)
-        ck_assert_int_eq(weft_interrupt(f, INTERRUPT_VALUE), 0);
-    else if (how == RAISE)
-        ck_assert_int_eq(weft_raise(f, -EPROTO, "raised"), 0);
-}
-
-static void assert_interrupted(wait_targets *s, const call *c, cause how, bool is_polled)
-{
-    static const weft_value results[] = {-ECANCELED, INTERRUPT_VALUE, -EPROTO, -ECANCELED};
-    attempt a = {.wait_targets = s, .call = c, .cause = how};
-    weft_fiber f = weft_spin(make_call, &a);
-    let_run();
-    if (how != DEADLINE && is_polled)
+    attempt a = {.wait_targets = s, .call = calls[i], .cause = how};
+    weft_fiber f = weft_new(make_call, &a);
+    ck_assert_int_eq(weft_start(f), 0); /* returns when the fiber waits */
+    if (is_polled && how != DEADLINE)
         poll_once();
     if (how != DEADLINE && weft_state_of(f) != WEFT_WAITING)
-        ck_abort_msg("%s does not wait: %ld", c->name, (long)a.result);
+        ck_abort_msg("call %zu does not wait: %ld", i, (long)a.result);
     if (how != DEADLINE)
         ck_assert_int_eq(weft_schedule(f, 1), -EBUSY); /* P64 */
     interrupt_fiber(f, how);
     ck_assert_int_eq(weft_await(f), how == CANCEL ? -ECANCELED : 0);
     if (a.result != results[how])
-        ck_abort_msg("%s after %s: %ld", c->name, cause_names[how], (long)a.result);
+        ck_abort_msg("call %zu after %s: %ld", i, cause_names[how], (long)a.result);
     ck_assert_int_eq(a.next, how == CANCEL ? -ECANCELED : 0);
     assert_nothing_pending();
 }
 
 /* P63, P64 */
-START_TEST(every_waiting_call_can_be_interrupted_and_leaves_nothing_pending)
+TEST_LOOP(every_waiting_call_can_be_interrupted_and_leaves_nothing_pending, CAUSES)
 {
     wait_targets s;
     warm_up();
-    size_t descriptors = count_descriptors();
-    for (cause how = 0; how < CAUSES; how++) {
-        wait_targets_open(&s);
-        for (size_t i = 0; i < COUNT_OF(calls); i++)
-            for (int is_polled = 0; is_polled < 2; is_polled++)
-                assert_interrupted(&s, &calls[i], how, is_polled);
-        wait_targets_close(&s);
-        ck_assert_uint_eq(count_descriptors(), descriptors);
-    }
+    int descriptors = count_descriptors();
+    wait_targets_open(&s);
+    for (size_t i = 0; i < COUNT_OF(calls); i++)
+        for (int is_polled = 0; is_polled < 2; is_polled++)
+            assert_interrupted(&s, i, (cause)_i, is_polled);
+    wait_targets_close(&s);
+    ck_assert_int_eq(count_descriptors(), descriptors);
 }
-END_TEST
 
 /* P63: with and without a submission to the kernel before the cancellations */
-START_TEST(calls_of_every_kind_can_start_and_be_cancelled_in_one_tick)
+TEST(calls_of_every_kind_can_start_and_be_cancelled_in_one_tick)
 {
     wait_targets s;
     attempt attempts[COUNT_OF(calls)];
     weft_fiber fibers[COUNT_OF(calls)];
     wait_targets_open(&s);
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 6; round++) {
         for (size_t i = 0; i < COUNT_OF(calls); i++) {
-            attempts[i] = (attempt){.wait_targets = &s, .call = &calls[i], .cause = CANCEL};
-            fibers[i] = weft_spin(make_call, &attempts[i]);
+            attempts[i] = (attempt){.wait_targets = &s, .call = calls[i], .cause = CANCEL};
+            fibers[i] = weft_new(make_call, &attempts[i]);
+            ck_assert_int_eq(weft_start(fibers[i]), 0);
         }
-        let_run();
         if (round % 2 == 0)
             poll_once();
         for (size_t i = 0; i < COUNT_OF(calls); i++)
@@ -461,14 +331,13 @@ START_TEST(calls_of_every_kind_can_start_and_be_cancelled_in_one_tick)
     }
     wait_targets_close(&s);
 }
-END_TEST
 
-START_TEST(a_fiber_cancelled_before_it_runs_starts_no_operation)
+TEST(a_fiber_cancelled_before_it_runs_starts_no_operation)
 {
     int fd[2];
-    reading r = {.n = 1000};
+    reading r = {.limit_s = INFINITY, .n = 1000};
     weft_counters before, after;
-    open_pipe(fd);
+    open_stream(fd, 0);
     weft_stats(&before);
     r.fd = fd[0];
     weft_fiber f = weft_spin(read_then_snooze, &r);
@@ -479,112 +348,35 @@ START_TEST(a_fiber_cancelled_before_it_runs_starts_no_operation)
     ck_assert_uint_eq(after.ops, before.ops);
     close_fd_pair_and_check(fd);
 }
-END_TEST
 
-START_TEST(a_second_cancel_changes_nothing)
+/* P64: the second interruption takes effect at the next call, if it takes effect */
+TEST_LOOP(a_fiber_interrupted_twice_gets_the_first_result, 2)
 {
-    for (int is_polled = 0; is_polled < 2; is_polled++) {
+    static const struct {
+        cause first, second;
+        int next;
+        weft_value value;
+    } cases[] = {{CANCEL, CANCEL, -ECANCELED, -ECANCELED},
+                 {INTERRUPT, CANCEL, -ECANCELED, -ECANCELED},
+                 {INTERRUPT, RAISE, -EPROTO, 0}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         int fd[2];
         reading r;
-        open_pipe(fd);
-        weft_fiber f = spin_reader(&r, fd[0]);
-        if (is_polled)
+        open_stream(fd, (int)i % 2);
+        weft_fiber f = spin_reader(&r, fd[0], INFINITY);
+        if (_i == 0)
             poll_once();
-        ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(weft_cancel(f), 0);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
-        ck_assert_int_eq(weft_cancel(f), -ESRCH);
-        ck_assert_int_eq(r.n, -ECANCELED);
-        ck_assert_int_eq(r.next, -ECANCELED);
-        close_fd_pair_and_check(fd);
-    }
-}
-END_TEST
-
-/* P64 */
-START_TEST(a_fiber_interrupted_and_then_cancelled_gets_the_value_first)
-{
-    for (int i = 0; i < 4; i++) {
-        int fd[2];
-        reading r;
-        open_sockets(fd);
-        weft_fiber f = spin_reader(&r, fd[0]);
-        if (i % 2 == 0)
-            poll_once();
-        ck_assert_int_eq(weft_interrupt(f, INTERRUPT_VALUE), 0);
+        interrupt_fiber(f, cases[i].first);
         ck_assert_int_eq(weft_interrupt(f, INTERRUPT_VALUE - 1), -EBUSY);
         ck_assert_int_eq(weft_schedule(f, 1), -EBUSY);
-        if (i < 2)
-            ck_assert_int_eq(weft_cancel(f), 0);
-        else
-            ck_assert_int_eq(weft_raise(f, -EPROTO, "raised"), 0);
-        ck_assert_int_eq(weft_await(f), i < 2 ? -ECANCELED : 0);
-        ck_assert_int_eq(r.n, INTERRUPT_VALUE);
-        ck_assert_int_eq(r.next, i < 2 ? -ECANCELED : -EPROTO);
+        interrupt_fiber(f, cases[i].second);
+        ck_assert_int_eq(weft_await(f), cases[i].value);
+        ck_assert_int_eq(weft_cancel(f), -ESRCH);
+        ck_assert_int_eq(r.n, results[cases[i].first]);
+        ck_assert_int_eq(r.next, cases[i].next);
         close_fd_pair_and_check(fd);
     }
 }
-END_TEST
-
-/* P64 */
-START_TEST(data_that_arrives_with_an_interrupt_is_delivered_or_still_readable)
-{
-    for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
-        int fd[2];
-        opens[kind](fd);
-        for (int i = 0; i < 300; i++) {
-            reading r;
-            weft_fiber f = spin_reader(&r, fd[0]);
-            if (i % 2 == 0)
-                poll_once();
-            ck_assert_int_eq(write(fd[1], "abc", 3), 3);
-            if (i % 3 == 0)
-                poll_once();
-            weft_interrupt(f, INTERRUPT_VALUE);
-            ck_assert_int_eq(weft_await(f), 0);
-            if (r.n == INTERRUPT_VALUE)
-                r.n = -ECANCELED;
-            assert_delivered_or_readable(&r);
-        }
-        close_fd_pair_and_check(fd);
-    }
-}
-END_TEST
-
-static weft_value read_with_deadline(void *arg)
-{
-    reading *r = arg;
-    WEFT_CANCEL_AFTER(0.0003, r->next) {
-        r->n = weft_read(r->fd, r->data, sizeof r->data);
-    }
-    return 0;
-}
-
-/* P45, P61 */
-START_TEST(data_that_arrives_with_a_deadline_is_delivered_or_still_readable)
-{
-    for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
-        int fd[2];
-        opens[kind](fd);
-        for (int i = 0; i < 300; i++) {
-            reading r = {.fd = fd[0], .n = 1000};
-            memset(r.data, UNTOUCHED, sizeof r.data);
-            weft_fiber f = weft_spin(read_with_deadline, &r);
-            let_run();
-            if (i % 2 == 0)
-                ck_assert_int_eq(write(fd[1], "abc", 3), 3);
-            for (double begin = weft_now(); weft_now() - begin < 0.0004;)
-                continue; /* both events happen before the next poll */
-            if (i % 2 != 0)
-                ck_assert_int_eq(write(fd[1], "abc", 3), 3);
-            ck_assert_int_eq(weft_await(f), 0);
-            ck_assert(r.n != -ECANCELED || r.next == -ETIMEDOUT);
-            assert_delivered_or_readable(&r);
-        }
-        close_fd_pair_and_check(fd);
-    }
-}
-END_TEST
 
 /* Read into a buffer that ends with the frame of this function. */
 static __attribute__((noinline)) ssize_t read_into_frame(int fd)
@@ -614,7 +406,7 @@ static __attribute__((noinline)) void assert_frame_untouched(const int fd[2])
 static weft_value read_late_data(void *arg)
 {
     const int *fd = arg;
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 60; i++) {
         WEFT_MOVE_ON_AFTER(random_below(100) * 1e-6) {
             ck_assert_int_eq(read_into_frame(fd[0]), -ECANCELED);
         }
@@ -625,32 +417,10 @@ static weft_value read_late_data(void *arg)
 }
 
 /* A cancelled call returns only after the kernel has released the buffer. */
-START_TEST(a_buffer_is_not_written_to_after_an_interrupted_call)
+TEST_LOOP(a_buffer_is_not_written_to_after_an_interrupted_call, STREAM_KINDS)
 {
-    for (size_t kind = 0; kind < COUNT_OF(opens); kind++) {
-        int fd[2];
-        opens[kind](fd);
-        ck_assert_int_eq(weft_await(weft_spin(read_late_data, fd)), 0);
-        close_fd_pair_and_check(fd);
-    }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &data_that_had_arrived_before_a_cancel_is_delivered_or_still_readable,
-    &an_operation_can_be_cancelled_in_the_tick_in_which_it_started,
-    &a_cancellation_after_completion_interrupts_the_next_call,
-    &every_waiting_call_can_be_interrupted_and_leaves_nothing_pending,
-    &calls_of_every_kind_can_start_and_be_cancelled_in_one_tick,
-    &a_fiber_cancelled_before_it_runs_starts_no_operation,
-    &a_second_cancel_changes_nothing,
-    &a_fiber_interrupted_and_then_cancelled_gets_the_value_first,
-    &data_that_arrives_with_an_interrupt_is_delivered_or_still_readable,
-    &data_that_arrives_with_a_deadline_is_delivered_or_still_readable,
-    &a_buffer_is_not_written_to_after_an_interrupted_call,
-};
-
-int main(void)
-{
-    return run_suite("cancel_io", tests, COUNT_OF(tests));
+    int fd[2];
+    open_stream(fd, _i);
+    ck_assert_int_eq(weft_await(weft_spin(read_late_data, fd)), 0);
+    close_fd_pair_and_check(fd);
 }

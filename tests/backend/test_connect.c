@@ -1,104 +1,73 @@
 /* Tests of connections: connect, accept, shutdown, and the wake-ups when a side closes. */
 #include "support/sockets.h"
+#include "support/suite.h"
 
-START_TEST(a_shutdown_wakes_a_receiver_on_either_side)
+TEST_LOOP(a_shutdown_wakes_a_receiver_on_either_side, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        for (int kind = 0; kind < KINDS; kind++) {
-            for (int side = 0; side < 2; side++) {
-                int fd[2];
-                receiving r;
-                if (!connect_sockets(fd, kind, *mode))
-                    continue;
-                weft_fiber f = spin_receiver(&r, fd[0], 4, 0);
-                ck_assert_int_eq(weft_shutdown(fd[side], side == 0 ? SHUT_RD : SHUT_WR), 0);
-                ck_assert_int_eq(weft_await(f), 0);
-                close_idle_fd_pair(fd);
-            }
+    const int mode = blocking_modes[_i];
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (int side = 0; side < 2; side++) {
+            int fd[2];
+            receiving r;
+            if (!connect_sockets(fd, kind, mode))
+                continue;
+            weft_fiber f = spin_receiver(&r, fd[0], 4, 0);
+            ck_assert_int_eq(weft_shutdown(fd[side], side == 0 ? SHUT_RD : SHUT_WR), 0);
+            ck_assert_int_eq(weft_await(f), 0);
+            close_idle_fd_pair(fd);
         }
     }
     ck_assert_int_eq(weft_shutdown(-1, SHUT_RD), -EBADF);
 }
-END_TEST
 
-START_TEST(sending_to_a_closed_peer_is_an_error_without_a_signal)
+TEST_LOOP(sending_to_a_closed_peer_is_an_error_without_a_signal, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        int fd[2];
-        unix_pair(fd, SOCK_STREAM, *mode);
-        ck_assert_int_eq(weft_close(fd[1]), 0);
-        fd_message p = {.byte = 'x'};
-        fd_message_wrap(&p)->msg_controllen = 0;
-        ck_assert_int_eq(weft_send(fd[0], "x", 1, 0), -EPIPE);
-        ck_assert_int_eq(weft_sendmsg(fd[0], &p.header, 0), -EPIPE);
-        ck_assert_int_eq(weft_sendto(fd[0], "x", 1, 0, NULL, 0), -EPIPE);
-        ck_assert_int_eq(weft_write(fd[0], "x", 1), -EPIPE);
-        ck_assert_int_eq(weft_writev(fd[0], &(struct iovec){"x", 1}, 1), -EPIPE);
-        ck_assert_int_eq(weft_close(fd[0]), 0);
-        connect_sockets(fd, TCP4, *mode);
-        ck_assert_int_eq(weft_shutdown(fd[0], SHUT_WR), 0);
-        ck_assert_int_eq(weft_send(fd[0], "x", 1, 0), -EPIPE);
-        close_idle_fd_pair(fd);
-    }
+    const int mode = blocking_modes[_i];
+    int fd[2];
+    unix_pair(fd, SOCK_STREAM, mode);
+    ck_assert_int_eq(weft_close(fd[1]), 0);
+    fd_message p = {.byte = 'x'};
+    fd_message_wrap(&p)->msg_controllen = 0;
+    ck_assert_int_eq(weft_send(fd[0], "x", 1, 0), -EPIPE);
+    ck_assert_int_eq(weft_sendmsg(fd[0], &p.header, 0), -EPIPE);
+    ck_assert_int_eq(weft_sendto(fd[0], "x", 1, 0, NULL, 0), -EPIPE);
+    ck_assert_int_eq(weft_write(fd[0], "x", 1), -EPIPE);
+    ck_assert_int_eq(weft_writev(fd[0], &(struct iovec){"x", 1}, 1), -EPIPE);
+    ck_assert_int_eq(weft_close(fd[0]), 0);
+    connect_sockets(fd, TCP4, mode);
+    ck_assert_int_eq(weft_shutdown(fd[0], SHUT_WR), 0);
+    ck_assert_int_eq(weft_send(fd[0], "x", 1, 0), -EPIPE);
+    close_idle_fd_pair(fd);
 }
-END_TEST
-
-static weft_value send_until_error(void *arg)
-{
-    static char data[4096];
-    ssize_t n;
-    while ((n = weft_send(*(int *)arg, data, sizeof data, 0)) > 0)
-        continue;
-    return n;
-}
-
-START_TEST(a_blocked_sender_gets_an_error_when_the_peer_closes)
-{
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        int fd[2];
-        unix_pair(fd, SOCK_STREAM, *mode);
-        weft_fiber f = weft_spin(send_until_error, &fd[0]);
-        let_run();
-        ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-        ck_assert_int_eq(weft_close(fd[1]), 0);
-        weft_value rc = weft_await(f); /* -ECONNRESET if the peer had unread data */
-        ck_assert(rc == -EPIPE || rc == -ECONNRESET);
-        ck_assert_int_eq(weft_close(fd[0]), 0);
-    }
-}
-END_TEST
 
 /* T95 */
-START_TEST(a_connect_fails_as_the_system_call_does)
+TEST_LOOP(a_connect_fails_as_the_system_call_does, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        static const int families[] = {AF_INET, AF_INET6};
-        for (size_t i = 0; i < COUNT_OF(families); i++) {
-            address a = loopback_address(families[i]);
-            int listener = listen_address(&a, *mode, 1);
-            if (listener < 0)
-                continue;
-            ck_assert_int_eq(weft_close(listener), 0);
-            int fd = new_stream_socket(families[i], *mode);
-            ck_assert_int_eq(weft_connect(fd, sockaddr_of(&a), a.bytes), -ECONNREFUSED);
-            ck_assert_int_eq(weft_connect(fd, sockaddr_of(&a), 1), -EINVAL);
-            assert_blocking_mode(fd, *mode);
-            ck_assert_int_eq(weft_close(fd), 0);
-        }
-        address a = abstract_address(3);
-        int fd = new_stream_socket(AF_UNIX, *mode);
+    const int mode = blocking_modes[_i];
+    static const int families[] = {AF_INET, AF_INET6};
+    for (size_t i = 0; i < COUNT_OF(families); i++) {
+        address a = loopback_address(families[i]);
+        int listener = listen_address(&a, mode, 1);
+        if (listener < 0)
+            continue;
+        ck_assert_int_eq(weft_close(listener), 0);
+        int fd = new_stream_socket(families[i], mode);
         ck_assert_int_eq(weft_connect(fd, sockaddr_of(&a), a.bytes), -ECONNREFUSED);
-        ck_assert_int_eq(weft_accept(fd, NULL, NULL), -EINVAL);
+        ck_assert_int_eq(weft_connect(fd, sockaddr_of(&a), 1), -EINVAL);
+        assert_blocking_mode(fd, mode);
         ck_assert_int_eq(weft_close(fd), 0);
-        ck_assert_int_eq(weft_connect(-1, sockaddr_of(&a), a.bytes), -EBADF);
-        ck_assert_int_eq(weft_accept(-1, NULL, NULL), -EBADF);
     }
+    address a = abstract_address(3);
+    int fd = new_stream_socket(AF_UNIX, mode);
+    ck_assert_int_eq(weft_connect(fd, sockaddr_of(&a), a.bytes), -ECONNREFUSED);
+    ck_assert_int_eq(weft_accept(fd, NULL, NULL), -EINVAL);
+    ck_assert_int_eq(weft_close(fd), 0);
+    ck_assert_int_eq(weft_connect(-1, sockaddr_of(&a), a.bytes), -EBADF);
+    ck_assert_int_eq(weft_accept(-1, NULL, NULL), -EBADF);
+    int pipe_fd[2];
+    ck_assert_int_eq(weft_pipe(pipe_fd), 0);
+    ck_assert_int_eq(weft_accept(pipe_fd[0], NULL, NULL), -ENOTSOCK);
 }
-END_TEST
 
 typedef struct connect_target {
     int fd;
@@ -111,35 +80,28 @@ static weft_value connect_to_target(void *arg)
     return weft_connect(c->fd, sockaddr_of(&c->to), c->to.bytes);
 }
 
-START_TEST(a_connect_waits_for_room_in_the_backlog_of_a_unix_listener)
+TEST_LOOP(a_connect_waits_for_room_in_the_backlog_of_a_unix_listener, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        connect_target c = {.to = abstract_address(4)};
-        int listener = listen_address(&c.to, *mode, 0), first = new_stream_socket(AF_UNIX, *mode);
-        ck_assert_int_eq(weft_connect(first, sockaddr_of(&c.to), c.to.bytes), 0);
-        c.fd = new_stream_socket(AF_UNIX, *mode);
-        WEFT_MOVE_ON_AFTER(0.003) {
-            ck_assert_int_eq(connect_to_target(&c), -ECANCELED);
-        }
-        ck_assert_uint_eq(ops_pending(), 0);
-        weft_fiber f = weft_spin(connect_to_target, &c);
-        let_run();
-        ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-        ck_assert_int_eq(weft_close(weft_accept(listener, NULL, NULL)), 0);
-        ck_assert_int_eq(weft_await(f), 0);
-        assert_blocking_mode(c.fd, *mode);
-        int fd[2] = {c.fd, weft_accept(listener, NULL, NULL)};
-        ck_assert_int_eq(weft_send(c.fd, "x", 1, 0), 1);
-        close_idle_fd_pair(fd);
-        weft_close(first);
-        weft_close(listener);
+    const int mode = blocking_modes[_i];
+    connect_target c = {.to = abstract_address(4)};
+    int listener = listen_address(&c.to, mode, 0), first = new_stream_socket(AF_UNIX, mode);
+    ck_assert_int_eq(weft_connect(first, sockaddr_of(&c.to), c.to.bytes), 0);
+    c.fd = new_stream_socket(AF_UNIX, mode);
+    WEFT_MOVE_ON_AFTER(0.003) {
+        ck_assert_int_eq(connect_to_target(&c), -ECANCELED);
     }
+    ck_assert_uint_eq(ops_pending(), 0);
+    weft_fiber f = spin_waiting(connect_to_target, &c);
+    ck_assert_int_eq(weft_close(weft_accept(listener, NULL, NULL)), 0);
+    ck_assert_int_eq(weft_await(f), 0);
+    assert_blocking_mode(c.fd, mode);
+    int fd[2] = {c.fd, weft_accept(listener, NULL, NULL)};
+    ck_assert_int_eq(weft_send(c.fd, "x", 1, 0), 1);
+    close_idle_fd_pair(fd);
 }
-END_TEST
 
 /* P63. A full backlog drops the SYN, and the kernel retries after 1 s. */
-START_TEST(a_cancelled_connect_can_be_repeated)
+TEST(a_cancelled_connect_can_be_repeated)
 {
     connect_target c[COUNT_OF(blocking_modes)];
     int listener[COUNT_OF(blocking_modes)], first[COUNT_OF(blocking_modes)];
@@ -170,46 +132,38 @@ START_TEST(a_cancelled_connect_can_be_repeated)
     }
     ck_assert_uint_eq(ops_pending(), 0);
 }
-END_TEST
 
-static weft_value accept_conn(void *arg)
-{
-    return weft_accept(*(int *)arg, NULL, NULL);
-}
+FIBER(accept_conn, weft_accept(*(int *)arg, NULL, NULL))
 
 /* P61, for connections */
-START_TEST(a_cancelled_accept_loses_no_connection)
+TEST_LOOP(a_cancelled_accept_loses_no_connection, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        address a = loopback_address(AF_INET);
-        int listener = listen_address(&a, *mode, 64), connected = 0, accepted = 0;
-        for (int i = 0; i < 50; i++) {
-            weft_fiber f = weft_spin(accept_conn, &listener);
-            let_run();
-            int fd = -1;
-            if (i % 3 > 0) {
-                fd = new_stream_socket(AF_INET, *mode);
-                ck_assert_int_eq(weft_connect(fd, sockaddr_of(&a), a.bytes), 0);
-                connected++;
-            }
-            weft_interrupt(f, -ECANCELED);
-            int got = (int)weft_await(f);
-            if (got >= 0) {
-                accepted++;
-                weft_close(got);
-            }
-            if (fd >= 0)
-                weft_close(fd);
+    const int mode = blocking_modes[_i];
+    address a = loopback_address(AF_INET);
+    int listener = listen_address(&a, mode, 64), connected = 0, accepted = 0;
+    for (int i = 0; i < 50; i++) {
+        weft_fiber f = weft_spin(accept_conn, &listener);
+        let_run();
+        int fd = -1;
+        if (i % 3 > 0) {
+            fd = new_stream_socket(AF_INET, mode);
+            ck_assert_int_eq(weft_connect(fd, sockaddr_of(&a), a.bytes), 0);
+            connected++;
         }
-        /* the remaining connections can still be accepted, although their peers have closed */
-        for (; accepted < connected; accepted++)
-            ck_assert_int_eq(weft_close(weft_accept(listener, NULL, NULL)), 0);
-        ck_assert_uint_eq(ops_pending(), 0);
-        weft_close(listener);
+        weft_interrupt(f, -ECANCELED);
+        int got = (int)weft_await(f);
+        if (got >= 0) {
+            accepted++;
+            weft_close(got);
+        }
+        if (fd >= 0)
+            weft_close(fd);
     }
+    /* the remaining connections can still be accepted, although their peers have closed */
+    for (; accepted < connected; accepted++)
+        ck_assert_int_eq(weft_close(weft_accept(listener, NULL, NULL)), 0);
+    ck_assert_uint_eq(ops_pending(), 0);
 }
-END_TEST
 
 typedef struct timed_receive {
     receiving r;
@@ -228,82 +182,25 @@ static weft_value receive_with_deadline(void *arg)
 }
 
 /* T97 */
-START_TEST(two_receivers_of_one_descriptor_have_independent_deadlines)
+TEST_LOOP(two_receivers_of_one_descriptor_have_independent_deadlines, COUNT_OF(blocking_modes))
 {
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
-        /* the receiver with the deadline: first, second */
-        for (int shorter = 0; shorter < 2; shorter++) {
-            int fd[2];
-            timed_receive t[2];
-            weft_fiber f[2];
-            unix_pair(fd, SOCK_STREAM, *mode);
-            for (int i = 0; i < 2; i++) {
-                t[i] = (timed_receive){.r = {.fd = fd[0], .bytes = 4}};
-                t[i].limit_s = i == shorter ? 0.002 : INFINITY;
-                f[i] = weft_spin(receive_with_deadline, &t[i]);
-            }
-            ck_assert_int_eq(weft_await(f[shorter]), -ETIMEDOUT);
-            ck_assert_int_eq(weft_state_of(f[!shorter]), WEFT_WAITING);
-            ck_assert_int_eq(weft_send(fd[1], "data", 4, 0), 4);
-            ck_assert_int_eq(weft_await(f[!shorter]), 4);
-            ck_assert_mem_eq(t[!shorter].r.data, "data", 4);
-            close_idle_fd_pair(fd);
-        }
-    }
-}
-END_TEST
-
-static weft_value receive_message(void *arg)
-{
-    fd_message *p = arg;
-    return weft_recvmsg(p->fd, fd_message_wrap(p), 0);
-}
-
-/* T98 */
-START_TEST(closing_a_socket_wakes_all_its_waiters)
-{
-    for (const int *mode = blocking_modes; mode < blocking_modes + COUNT_OF(blocking_modes);
-         mode++) {
+    const int mode = blocking_modes[_i];
+    /* the receiver with the deadline: first, second */
+    for (int shorter = 0; shorter < 2; shorter++) {
         int fd[2];
-        unix_pair(fd, SOCK_STREAM, *mode);
-        receiving r, all;
-        fd_message p = {.fd = fd[0]};
-        weft_fiber f[] = {spin_receiver(&r, fd[0], 4, 0), weft_spin(receive_message, &p),
-                          weft_spin(send_until_error, &fd[0]),
-                          spin_receiver(&all, fd[0], 4, MSG_WAITALL)};
-        let_run();
-        ck_assert_uint_eq(ops_pending(), COUNT_OF(f));
-        ck_assert_int_eq(weft_close(fd[0]), 0);
-        WEFT_SHIELD(INFINITY) { /* ignore fibers that fail before they are awaited */
-            for (size_t i = 0; i < COUNT_OF(f); i++)
-                ck_assert_int_eq(weft_await(f[i]), -EBADF);
+        timed_receive t[2];
+        weft_fiber f[2];
+        unix_pair(fd, SOCK_STREAM, mode);
+        for (int i = 0; i < 2; i++) {
+            t[i] = (timed_receive){.r = {.fd = fd[0], .bytes = 4}};
+            t[i].limit_s = i == shorter ? 0.002 : INFINITY;
+            f[i] = weft_spin(receive_with_deadline, &t[i]);
         }
-        ck_assert_int_eq(weft_close(fd[1]), 0);
-        address a = loopback_address(AF_INET);
-        int listener = listen_address(&a, *mode, 1);
-        weft_fiber server = weft_spin(accept_conn, &listener);
-        let_run();
-        ck_assert_int_eq(weft_close(listener), 0);
-        ck_assert_int_eq(weft_await(server), -EBADF);
-        ck_assert_uint_eq(ops_pending(), 0);
+        ck_assert_int_eq(weft_await(f[shorter]), -ETIMEDOUT);
+        ck_assert_int_eq(weft_state_of(f[!shorter]), WEFT_WAITING);
+        ck_assert_int_eq(weft_send(fd[1], "data", 4, 0), 4);
+        ck_assert_int_eq(weft_await(f[!shorter]), 4);
+        ck_assert_mem_eq(t[!shorter].r.data, "data", 4);
+        close_idle_fd_pair(fd);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_shutdown_wakes_a_receiver_on_either_side,
-    &sending_to_a_closed_peer_is_an_error_without_a_signal,
-    &a_blocked_sender_gets_an_error_when_the_peer_closes,
-    &a_connect_fails_as_the_system_call_does,
-    &a_connect_waits_for_room_in_the_backlog_of_a_unix_listener,
-    &a_cancelled_connect_can_be_repeated,
-    &a_cancelled_accept_loses_no_connection,
-    &two_receivers_of_one_descriptor_have_independent_deadlines,
-    &closing_a_socket_wakes_all_its_waiters,
-};
-
-int main(void)
-{
-    return run_suite("connect", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * byte is lost without an error, no descriptor stays open, and a thread releases all its resources.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 #include <pthread.h>
 
@@ -77,11 +78,7 @@ static bool move_streams(void)
 }
 
 /* P60 */
-START_TEST(a_stream_delivers_all_its_bytes_or_reports_an_error)
-{
-    fail_each_call(move_streams);
-}
-END_TEST
+FAULT_TEST(a_stream_delivers_all_its_bytes_or_reports_an_error, move_streams, 1)
 
 /* weft_close succeeds even without a backend or a cord. */
 static bool close_pipe(void)
@@ -96,11 +93,7 @@ static bool close_pipe(void)
     return is_cord;
 }
 
-START_TEST(a_close_succeeds_whichever_call_fails)
-{
-    fail_each_call(close_pipe);
-}
-END_TEST
+FAULT_TEST(a_close_succeeds_whichever_call_fails, close_pipe, 1)
 
 /* The fiber of the main thread that the other thread schedules, and the results. */
 typedef struct thread_job {
@@ -125,11 +118,7 @@ static void *cord_thread(void *arg)
     return NULL;
 }
 
-static weft_value suspended_target(void *arg)
-{
-    (void)arg;
-    return weft_suspend();
-}
+FIBER(suspended_target, weft_suspend())
 
 static bool run_cord_thread(void)
 {
@@ -151,18 +140,4 @@ static bool run_cord_thread(void)
 }
 
 /* P10, P78 */
-START_TEST(a_thread_with_fibers_starts_and_ends_whichever_call_fails)
-{
-    fail_each_call(run_cord_thread);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_stream_delivers_all_its_bytes_or_reports_an_error,
-        &a_close_succeeds_whichever_call_fails,
-        &a_thread_with_fibers_starts_and_ends_whichever_call_fails,
-    };
-    return run_suite("fault_io", tests, COUNT_OF(tests));
-}
+FAULT_TEST(a_thread_with_fibers_starts_and_ends_whichever_call_fails, run_cord_thread, 1)

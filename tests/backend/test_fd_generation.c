@@ -1,4 +1,5 @@
 /* Tests of descriptor generations: one counter for each number, shared by all threads. */
+#include "support/suite.h"
 #include "support/support.h"
 
 #include "backend/fd_generation.h"
@@ -9,7 +10,7 @@
 /* Numbers at the boundaries of table chunks. */
 static const int numbers[] = {0, 1, 1022, 1023, 1024, 1025, 2047, 2048, 4095, 4096, 100000};
 
-START_TEST(each_number_has_its_own_counter)
+TEST(each_number_has_its_own_counter)
 {
     for (size_t i = 0; i < COUNT_OF(numbers); i++)
         ck_assert_int_eq(weft__fd_reserve(numbers[i]), 0);
@@ -21,10 +22,9 @@ START_TEST(each_number_has_its_own_counter)
     ck_assert_uint_eq(weft__fd_generation(2), 0);
     ck_assert_uint_eq(weft__fd_generation(1026), 0);
 }
-END_TEST
 
 /* No cord can have cached state of these numbers. */
-START_TEST(numbers_without_a_counter_stay_at_0_and_take_no_memory)
+TEST(numbers_without_a_counter_stay_at_0_and_take_no_memory)
 {
     static const int others[] = {INT_MAX, INT_MIN, -1, -100, 1 << 20};
     for (size_t i = 0; i < COUNT_OF(others); i++) {
@@ -34,7 +34,6 @@ START_TEST(numbers_without_a_counter_stay_at_0_and_take_no_memory)
     }
     ck_assert_uint_eq(atomic_load(&weft__fd_advances), 0);
 }
-END_TEST
 
 #define THREADS 4
 #define ADVANCES 1000
@@ -51,7 +50,7 @@ static void *reserve_and_advance(void *arg)
     return NULL;
 }
 
-START_TEST(threads_that_reserve_and_advance_at_once_lose_nothing)
+TEST(threads_that_reserve_and_advance_at_once_lose_nothing)
 {
     pthread_t threads[THREADS];
     char failure;
@@ -65,16 +64,4 @@ START_TEST(threads_that_reserve_and_advance_at_once_lose_nothing)
     for (int i = 0; i < 4; i++)
         ck_assert_uint_eq(weft__fd_generation(1024 << i), THREADS * ADVANCES / 4);
     ck_assert_uint_eq(atomic_load(&weft__fd_advances), THREADS * ADVANCES);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &each_number_has_its_own_counter,
-    &numbers_without_a_counter_stay_at_0_and_take_no_memory,
-    &threads_that_reserve_and_advance_at_once_lose_nothing,
-};
-
-int main(void)
-{
-    return run_suite("fd_generation", tests, COUNT_OF(tests));
 }

@@ -1,7 +1,8 @@
 /* Tests of weft_fd_release, which hands a descriptor over to another cord. */
 #include "backend/fd_support.h"
+#include "support/suite.h"
 
-START_TEST(a_released_descriptor_can_be_read_in_another_cord)
+TEST(a_released_descriptor_can_be_read_in_another_cord)
 {
     open_listener();
     weft_cord this_cord = weft_cord_self(), cord = start_idle_cord();
@@ -26,7 +27,6 @@ START_TEST(a_released_descriptor_can_be_read_in_another_cord)
     ck_assert_int_eq(weft_fd_release(-1), -EBADF);
     end_cord(cord);
 }
-END_TEST
 
 /* Send more data while the loop handles the first data, then stop the loop. */
 static int feed_and_stop(const void *data, size_t bytes, void *ctx)
@@ -42,7 +42,7 @@ static int feed_and_stop(const void *data, size_t bytes, void *ctx)
  * On io_uring the loop has already received the data. On other backends the data is still in the
  * socket.
  */
-START_TEST(leftover_data_of_a_loop_is_not_lost_by_a_release)
+TEST(leftover_data_of_a_loop_is_not_lost_by_a_release)
 {
     open_listener();
     weft_cord cord = start_idle_cord();
@@ -57,7 +57,6 @@ START_TEST(leftover_data_of_a_loop_is_not_lost_by_a_release)
     close_source(&s, cord);
     end_cord(cord);
 }
-END_TEST
 
 #define LINES 200
 
@@ -81,7 +80,7 @@ static uint64_t count_polls(void)
     return counters.polls;
 }
 
-START_TEST(data_on_a_released_descriptor_does_not_wake_the_first_cord)
+TEST(data_on_a_released_descriptor_does_not_wake_the_first_cord)
 {
     open_listener();
     weft_cord cord = start_idle_cord();
@@ -93,16 +92,4 @@ START_TEST(data_on_a_released_descriptor_does_not_wake_the_first_cord)
     ck_assert_uint_lt(count_polls() - before, LINES / 4);
     close_source(&s, cord);
     end_cord(cord);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_released_descriptor_can_be_read_in_another_cord,
-    &leftover_data_of_a_loop_is_not_lost_by_a_release,
-    &data_on_a_released_descriptor_does_not_wake_the_first_cord,
-};
-
-int main(void)
-{
-    return run_suite("fd_release", tests, COUNT_OF(tests));
 }

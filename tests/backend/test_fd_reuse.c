@@ -3,6 +3,7 @@
  * closed belongs to a new file. Cached state of the old file must not apply to the new file.
  */
 #include "backend/fd_support.h"
+#include "support/suite.h"
 
 /* The cord that uses a number before and after the close, and the cord that closes it. */
 typedef struct roles {
@@ -34,16 +35,15 @@ static void close_with_weft_and_reuse(const roles *r, kind before, kind after)
     close_source(&new, r->closer);
 }
 
-START_TEST(a_number_closed_in_another_cord_is_a_new_file)
+TEST(a_number_closed_in_another_cord_is_a_new_file)
 {
     for_each_pair(close_with_weft_and_reuse);
 }
-END_TEST
 
 /* A number beyond the initial size of all descriptor tables. */
 #define HIGH 3000
 
-START_TEST(a_high_number_closed_in_another_cord_is_a_new_file)
+TEST(a_high_number_closed_in_another_cord_is_a_new_file)
 {
     if (raise_descriptor_limit(HIGH + 100) < HIGH + 100)
         return;
@@ -61,7 +61,6 @@ START_TEST(a_high_number_closed_in_another_cord_is_a_new_file)
         }
     end_cord(cord);
 }
-END_TEST
 
 /*
  * Close a number and reopen it with weft. Return false if another thread took the number in
@@ -87,48 +86,15 @@ static void reopen_with_weft(const roles *r, kind before, kind after)
         ;
 }
 
-START_TEST(a_number_that_weft_has_reopened_is_a_new_file_in_every_cord)
+TEST(a_number_that_weft_has_reopened_is_a_new_file_in_every_cord)
 {
     for_each_pair(reopen_with_weft);
 }
-END_TEST
-
-/* As a server that accepts in main and reads in another cord. */
-START_TEST(a_connection_used_in_another_cord_does_not_affect_the_next_one)
-{
-    open_listener();
-    weft_cord cord = start_idle_cord();
-    for (int i = 0; i < 3; i++) {
-        source conn = open_source(TCP);
-        feed_source(&conn, "0123456789");
-        assert_read(cord, conn.fd, "0123456789");
-        assert_read_later(cord, &conn, "more");
-        close_source(&conn, weft_cord_self());
-    }
-    end_cord(cord);
-}
-END_TEST
-
-START_TEST(a_read_of_a_socket_with_the_old_number_of_a_file_does_not_hang)
-{
-    open_listener();
-    weft_cord cord = start_idle_cord();
-    source file = open_source(FILE_ON_DISK), conn = open_source(TCP);
-    feed_source(&file, "content");
-    assert_read(cord, file.fd, "content");
-    close_source(&file, weft_cord_self());
-    move_source(&conn, file.fd);
-    feed_source(&conn, "hello");
-    assert_read(cord, conn.fd, "hello");
-    close_source(&conn, weft_cord_self());
-    end_cord(cord);
-}
-END_TEST
 
 /*
  * close(2) does not notify weft, so programs must not use it here. The read still returns its data.
  */
-START_TEST(a_read_of_a_file_replaced_without_weft_returns_its_data)
+TEST(a_read_of_a_file_replaced_without_weft_returns_its_data)
 {
     open_listener();
     for (kind after = PIPE; after < KINDS; after++) {
@@ -143,7 +109,6 @@ START_TEST(a_read_of_a_file_replaced_without_weft_returns_its_data)
         close(file.feed);
     }
 }
-END_TEST
 
 /* Waiters. */
 
@@ -163,7 +128,7 @@ static void assert_waiter_ends(weft_cord cord, kind before, kind after)
     close(old.feed);
 }
 
-START_TEST(a_waiter_in_another_cord_never_gets_the_new_files_data)
+TEST(a_waiter_in_another_cord_never_gets_the_new_files_data)
 {
     open_listener();
     weft_cord cord = start_idle_cord();
@@ -172,7 +137,6 @@ START_TEST(a_waiter_in_another_cord_never_gets_the_new_files_data)
             assert_waiter_ends(cord, before, after);
     end_cord(cord);
 }
-END_TEST
 
 /* Two reading fibers of one cord. The second is queued behind the first. */
 typedef struct two_readers {
@@ -192,24 +156,16 @@ static weft_value read_by_two(void *arg)
     return weft_await(b);
 }
 
-static weft_value call_read_by_two(void *arg)
-{
-    void **args = arg;
-    return weft_cord_call(arg_id(args[0]), read_by_two, args[1]);
-}
-
 /* A duplicate keeps the old file open. The first reader may get its data. */
-START_TEST(a_queued_reader_never_gets_the_new_files_data)
+TEST(a_queued_reader_never_gets_the_new_files_data)
 {
     open_listener();
     weft_cord cord = start_idle_cord();
     for (kind after = FILE_ON_DISK; after < KINDS; after++) {
         source old = open_source(UNIX), new = open_source(after);
         two_readers two = {{.fd = old.fd}, {.fd = old.fd}, weft_self()};
-        void *args[] = {id_arg(cord), &two};
         int duplicate = dup(old.fd);
-        weft_fiber caller = weft_spin(call_read_by_two, args);
-        ck_assert_int_eq(weft_receive(), 1);
+        weft_fiber caller = spin_remote_call(&(remote_call){cord, read_by_two, &two});
         ck_assert_int_eq(weft_close(old.fd), 0);
         move_source(&new, old.fd);
         feed_source(&new, "new");
@@ -226,7 +182,6 @@ START_TEST(a_queued_reader_never_gets_the_new_files_data)
     }
     end_cord(cord);
 }
-END_TEST
 
 /*
  * A cord that computes without polling. Its submitted read reaches the kernel after the number was
@@ -251,13 +206,7 @@ static weft_value submit_and_compute(void *arg)
     return weft_await(f);
 }
 
-static weft_value call_submit_and_compute(void *arg)
-{
-    void **args = arg;
-    return weft_cord_call(arg_id(args[0]), submit_and_compute, args[1]);
-}
-
-START_TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
+TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
 {
     open_listener();
     weft_cord cord = start_idle_cord();
@@ -266,9 +215,7 @@ START_TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
         feed_source(&old, "old");
         assert_read(cord, old.fd, "old");
         busy_cord b = {.early = {.fd = old.fd}, .late = {.fd = old.fd}, .observer = weft_self()};
-        void *args[] = {id_arg(cord), &b};
-        weft_fiber caller = weft_spin(call_submit_and_compute, args);
-        ck_assert_int_eq(weft_receive(), 1);
+        weft_fiber caller = spin_remote_call(&(remote_call){cord, submit_and_compute, &b});
         close_source(&old, weft_cord_self());
         move_source(&new, old.fd);
         feed_source(&new, "new");
@@ -280,12 +227,10 @@ START_TEST(an_operation_submitted_before_a_close_never_reads_the_new_file)
     }
     end_cord(cord);
 }
-END_TEST
 
 /* A fiber that waits in weft_splice for input. */
 typedef struct splicer {
     int from, to;
-    weft_cord cord;
     weft_fiber observer;
     ssize_t result;
 } splicer;
@@ -306,13 +251,7 @@ static weft_value splice_and_tell(void *arg)
     return weft_await(child);
 }
 
-static weft_value call_splice_and_tell(void *arg)
-{
-    splicer *m = arg;
-    return weft_cord_call(m->cord, splice_and_tell, m);
-}
-
-START_TEST(a_splice_in_another_cord_never_writes_to_the_new_file)
+TEST(a_splice_in_another_cord_never_writes_to_the_new_file)
 {
     weft_cord cord = start_idle_cord();
     int in[2], old[2], new[2];
@@ -320,9 +259,8 @@ START_TEST(a_splice_in_another_cord_never_writes_to_the_new_file)
     ck_assert_int_eq(weft_pipe(in), 0);
     ck_assert_int_eq(weft_socketpair(old), 0);
     ck_assert_int_eq(weft_socketpair(new), 0);
-    splicer m = {.from = in[0], .to = old[0], .cord = cord, .observer = weft_self()};
-    weft_fiber caller = weft_spin(call_splice_and_tell, &m);
-    ck_assert_int_eq(weft_receive(), 1);
+    splicer m = {.from = in[0], .to = old[0], .observer = weft_self()};
+    weft_fiber caller = spin_remote_call(&(remote_call){cord, splice_and_tell, &m});
     ck_assert_int_eq(weft_close(old[0]), 0);
     ck_assert_int_eq(fcntl(new[0], F_DUPFD_CLOEXEC, old[0]), old[0]);
     ck_assert_int_eq(write(in[1], "x", 1), 1);
@@ -331,7 +269,6 @@ START_TEST(a_splice_in_another_cord_never_writes_to_the_new_file)
     ck_assert_int_eq(recv(new[1], &byte, 1, MSG_DONTWAIT), -1);
     end_cord(cord);
 }
-END_TEST
 
 /* Loops. */
 
@@ -356,7 +293,7 @@ static int replace_on_data(const void *data, size_t bytes, void *ctx)
     return 0;
 }
 
-START_TEST(a_receive_loop_does_not_continue_on_a_new_file_with_its_number)
+TEST(a_receive_loop_does_not_continue_on_a_new_file_with_its_number)
 {
     open_listener();
     for (kind before = PIPE; before < KINDS; before++)
@@ -368,24 +305,4 @@ START_TEST(a_receive_loop_does_not_continue_on_a_new_file_with_its_number)
             close_source(&r.new, weft_cord_self());
             close(r.old.feed);
         }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_number_closed_in_another_cord_is_a_new_file,
-    &a_high_number_closed_in_another_cord_is_a_new_file,
-    &a_number_that_weft_has_reopened_is_a_new_file_in_every_cord,
-    &a_connection_used_in_another_cord_does_not_affect_the_next_one,
-    &a_read_of_a_socket_with_the_old_number_of_a_file_does_not_hang,
-    &a_read_of_a_file_replaced_without_weft_returns_its_data,
-    &a_waiter_in_another_cord_never_gets_the_new_files_data,
-    &a_queued_reader_never_gets_the_new_files_data,
-    &an_operation_submitted_before_a_close_never_reads_the_new_file,
-    &a_splice_in_another_cord_never_writes_to_the_new_file,
-    &a_receive_loop_does_not_continue_on_a_new_file_with_its_number,
-};
-
-int main(void)
-{
-    return run_suite("fd_reuse", tests, COUNT_OF(tests));
 }

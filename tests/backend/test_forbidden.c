@@ -3,22 +3,8 @@
  * and weft_backend_why names the reason.
  */
 #include "support/net_support.h"
-
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-
-#ifdef __x86_64__
-#define THIS_ARCH AUDIT_ARCH_X86_64
-#else
-#define THIS_ARCH AUDIT_ARCH_AARCH64
-#endif
-
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-#define JUMP_IF(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (yes), (no))
-#define RETURN(value) BPF_STMT(BPF_RET | BPF_K, (value))
+#include "support/seccomp.h"
+#include "support/suite.h"
 
 /* The system calls of io_uring, for a filter. */
 enum { SETUP = 1, ENTER = 2, REGISTER = 4, ALL = 7 };
@@ -26,23 +12,9 @@ enum { SETUP = 1, ENTER = 2, REGISTER = 4, ALL = 7 };
 /* Make these system calls fail with error. Return false if the filter cannot be installed. */
 static bool forbid_io_uring(unsigned calls, int error)
 {
-    const unsigned refuse = SECCOMP_RET_ERRNO | (unsigned)error, allow = SECCOMP_RET_ALLOW;
-    struct sock_filter filter[] = {
-        LOAD(arch),
-        JUMP_IF(THIS_ARCH, 1, 0),
-        RETURN(allow),
-        LOAD(nr),
-        JUMP_IF(__NR_io_uring_setup, 0, 1),
-        RETURN(calls & SETUP ? refuse : allow),
-        JUMP_IF(__NR_io_uring_enter, 0, 1),
-        RETURN(calls & ENTER ? refuse : allow),
-        JUMP_IF(__NR_io_uring_register, 0, 1),
-        RETURN(calls & REGISTER ? refuse : allow),
-        RETURN(allow),
-    };
-    struct sock_fprog program = {COUNT_OF(filter), filter};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    return (!(calls & SETUP) || refuse_system_call(SYS_io_uring_setup, error)) &&
+           (!(calls & ENTER) || refuse_system_call(SYS_io_uring_enter, error)) &&
+           (!(calls & REGISTER) || refuse_system_call(SYS_io_uring_register, error));
 }
 
 static weft_value accept_and_echo(void *arg)
@@ -99,11 +71,7 @@ static int run_forbidden(void)
 }
 
 /* Open a backend in a second thread, which must not print a second message. */
-static weft_value compare_backend_name(void *arg)
-{
-    (void)arg;
-    return strcmp(weft_backend_name(), "epoll");
-}
+FIBER(compare_backend_name, strcmp(weft_backend_name(), "epoll"))
 
 static int run_in_two_threads(void)
 {
@@ -123,73 +91,30 @@ static const outcome *run_without(unsigned calls, int error)
     return o->status != 77 ? o : NULL;
 }
 
-static void assert_falls_back_quietly(unsigned calls, int error)
+static const struct {
+    unsigned calls;
+    int error;
+} refusals[] = {{ALL, EPERM}, {ALL, ENOSYS}, {ENTER, EPERM}, {ENTER, ENOSYS}, {REGISTER, EPERM}};
+
+TEST_LOOP(if_io_uring_is_refused_or_unknown_epoll_is_used_without_a_message, COUNT_OF(refusals))
 {
     unsetenv("WEFT_BACKEND");
-    const outcome *o = run_without(calls, error);
+    const outcome *o = run_without(refusals[_i].calls, refusals[_i].error);
     if (o != NULL)
         ck_assert_quiet(o, 0);
 }
 
-START_TEST(if_io_uring_is_refused_epoll_is_used_without_a_message)
-{
-    assert_falls_back_quietly(ALL, EPERM);
-}
-END_TEST
-
-START_TEST(if_io_uring_is_unknown_epoll_is_used_without_a_message)
-{
-    assert_falls_back_quietly(ALL, ENOSYS);
-}
-END_TEST
-
-START_TEST(if_only_io_uring_enter_is_refused_epoll_is_used)
-{
-    assert_falls_back_quietly(ENTER, EPERM);
-    assert_falls_back_quietly(ENTER, ENOSYS);
-}
-END_TEST
-
-START_TEST(if_only_io_uring_register_is_refused_epoll_is_used)
-{
-    assert_falls_back_quietly(REGISTER, EPERM);
-}
-END_TEST
-
 #ifdef WEFT_HAS_URING
 /* The message appears once, however many threads open a backend. */
-static void assert_fallback_is_reported(unsigned calls, int error)
+TEST_LOOP(a_backend_that_is_named_and_cannot_be_opened_is_reported_once, 3)
 {
-    setenv("WEFT_BACKEND", "io_uring", 1);
-    const outcome *o = run_without(calls, error);
-    if (o == NULL)
-        return;
     char expected[160];
+    setenv("WEFT_BACKEND", "io_uring", 1);
+    const outcome *o = run_without(refusals[_i].calls, refusals[_i].error);
     snprintf(expected, sizeof expected,
-             "weft: WEFT_BACKEND=io_uring cannot be opened: %s; using epoll\n", strerror(error));
-    assert_exited(o, 0, expected);
+             "weft: WEFT_BACKEND=io_uring cannot be opened: %s; using epoll\n",
+             strerror(refusals[_i].error));
+    if (o != NULL)
+        assert_exited(o, 0, expected);
 }
-
-START_TEST(a_backend_that_is_named_and_cannot_be_opened_is_reported_once)
-{
-    assert_fallback_is_reported(ALL, EPERM);
-    assert_fallback_is_reported(ALL, ENOSYS);
-    assert_fallback_is_reported(ENTER, EPERM);
-}
-END_TEST
 #endif
-
-static const TTest *const *const tests[] = {
-    &if_io_uring_is_refused_epoll_is_used_without_a_message,
-    &if_io_uring_is_unknown_epoll_is_used_without_a_message,
-    &if_only_io_uring_enter_is_refused_epoll_is_used,
-    &if_only_io_uring_register_is_refused_epoll_is_used,
-#ifdef WEFT_HAS_URING
-    &a_backend_that_is_named_and_cannot_be_opened_is_reported_once,
-#endif
-};
-
-int main(void)
-{
-    return run_suite("forbidden", tests, COUNT_OF(tests));
-}

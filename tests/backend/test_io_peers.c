@@ -1,8 +1,9 @@
 /*
- * Interoperation over sockets with nc, socat and curl. The program ss checks for unclosed
- * connections.
+ * Interoperation over sockets with nc and socat. The program ss checks for unclosed
+ * connections. test_http_clients.c has curl.
  */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -211,45 +212,25 @@ static void assert_echoed(peer *p, server *s)
     ck_assert_uint_eq(s->conn_count, 1);
 }
 
-START_TEST(nc_receives_an_echo_of_its_input)
-{
-    server s;
-    peer p;
-    server_open(&s, echo_conn, true);
-    if (PEER(&p, "nc", "-nN", "127.0.0.1", s.port))
-        assert_echoed(&p, &s);
-    server_close(&s);
-    assert_all_closed(&s);
-}
-END_TEST
-
-START_TEST(socat_receives_an_echo_of_its_input_over_tcp)
-{
-    server s;
-    peer p;
-    char address[32];
-    server_open(&s, echo_conn, true);
-    snprintf(address, sizeof address, "TCP4:127.0.0.1:%s", s.port);
-    if (PEER(&p, "socat", "-t", "10", "-", address))
-        assert_echoed(&p, &s);
-    server_close(&s);
-    assert_all_closed(&s);
-}
-END_TEST
-
-START_TEST(socat_receives_an_echo_of_its_input_over_a_unix_socket)
+TEST_LOOP(nc_and_socat_receive_an_echo_of_their_input_over_tcp_and_a_unix_socket, 3)
 {
     server s;
     peer p;
     char address[64];
-    server_open(&s, echo_conn, false);
+    server_open(&s, echo_conn, _i < 2);
     int length = (int)(s.at.bytes - offsetof(struct sockaddr_un, sun_path) - 1);
-    snprintf(address, sizeof address, "ABSTRACT-CONNECT:%.*s", length, s.at.u.un.sun_path + 1);
-    if (PEER(&p, "socat", "-t", "10", "-", address))
+    if (_i == 1)
+        snprintf(address, sizeof address, "TCP4:127.0.0.1:%s", s.port);
+    else if (_i == 2)
+        snprintf(address, sizeof address, "ABSTRACT-CONNECT:%.*s", length, s.at.u.un.sun_path + 1);
+    bool is_installed = _i == 0 ? PEER(&p, "nc", "-nN", "127.0.0.1", s.port)
+                                : PEER(&p, "socat", "-t", "10", "-", address);
+    if (is_installed)
         assert_echoed(&p, &s);
     server_close(&s);
+    if (_i < 2)
+        assert_all_closed(&s);
 }
-END_TEST
 
 static int connect_to_port(int port)
 {
@@ -276,7 +257,7 @@ static weft_value expect_stream(void *arg)
     return 0;
 }
 
-START_TEST(a_connection_to_nc_carries_data_in_both_directions)
+TEST(a_connection_to_nc_carries_data_in_both_directions)
 {
     peer p;
     if (!PEER(&p, "nc", "-lnvN", "127.0.0.1", "0"))
@@ -294,7 +275,6 @@ START_TEST(a_connection_to_nc_carries_data_in_both_directions)
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_int_eq(peer_close(&p), 0);
 }
-END_TEST
 
 static weft_value send_to_end(void *arg)
 {
@@ -302,7 +282,7 @@ static weft_value send_to_end(void *arg)
     return weft_shutdown((int)(intptr_t)arg, SHUT_WR);
 }
 
-START_TEST(socat_echoes_all_bytes_sent_to_it)
+TEST(socat_echoes_all_bytes_sent_to_it)
 {
     peer p;
     if (!PEER(&p, "socat", "-d", "-d", "-t", "10", "TCP4-LISTEN:0,bind=127.0.0.1", "EXEC:cat"))
@@ -314,9 +294,8 @@ START_TEST(socat_echoes_all_bytes_sent_to_it)
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_int_eq(peer_close(&p), 0);
 }
-END_TEST
 
-START_TEST(socat_gets_a_reply_to_each_datagram)
+TEST(socat_gets_a_reply_to_each_datagram)
 {
     endpoint at = tcp_endpoint(), from;
     char address[32], data[64];
@@ -342,140 +321,6 @@ START_TEST(socat_gets_a_reply_to_each_datagram)
     kill(p.pid, SIGTERM); /* socat cannot detect the last datagram */
     ck_assert_int_ne(peer_close(&p), 0);
 }
-END_TEST
-
-/* The head of a request, and the first bytes of the body that arrived with it. */
-typedef struct head {
-    char text[4096];
-    size_t used;
-    size_t body_begin;
-} head;
-
-static bool read_head(int fd, head *h)
-{
-    h->used = 0;
-    for (;;) {
-        ssize_t n = weft_read(fd, h->text + h->used, sizeof h->text - 1 - h->used);
-        if (n <= 0)
-            return false;
-        h->used += (size_t)n;
-        h->text[h->used] = '\0';
-        const char *end = strstr(h->text, "\r\n\r\n");
-        if (end != NULL) {
-            h->body_begin = (size_t)(end + 4 - h->text);
-            return true;
-        }
-    }
-}
-
-static void send_http_body(int fd, const unsigned char *body, size_t bytes)
-{
-    char headers[128];
-    int n =
-        snprintf(headers, sizeof headers, "HTTP/1.0 200 OK\r\nContent-Length: %zu\r\n\r\n", bytes);
-    ck_assert_int_eq(weft_write_all(fd, headers, (size_t)n), n);
-    ck_assert_int_eq(weft_write_all(fd, body, bytes), (ssize_t)bytes);
-}
-
-/* GET /BYTES: send this number of bytes of the test stream. */
-static void reply_to_get(int fd, const head *h)
-{
-    size_t bytes = strtoul(h->text + strlen("GET /"), NULL, 10);
-    unsigned char *body = malloc(bytes);
-    fill_from(body, bytes, 0);
-    send_http_body(fd, body, bytes);
-    free(body);
-}
-
-/* PUT: assert that the body is the test stream. Reply with its length. */
-static void reply_to_put(int fd, const head *h)
-{
-    static const char continue_response[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    const char *length = strstr(h->text, "Content-Length: ");
-    ck_assert_ptr_nonnull(length);
-    size_t bytes = strtoul(length + strlen("Content-Length: "), NULL, 10);
-    unsigned char *body = malloc(bytes);
-    size_t got = h->used - h->body_begin;
-    memcpy(body, h->text + h->body_begin, got);
-    if (strstr(h->text, "Expect: 100-continue") != NULL)
-        ck_assert_int_eq(weft_write_all(fd, continue_response, strlen(continue_response)),
-                         (ssize_t)strlen(continue_response));
-    ck_assert_int_eq(weft_read_full(fd, body + got, bytes - got), (ssize_t)(bytes - got));
-    assert_bytes_at(body, bytes, 0);
-    int n = snprintf((char *)body, bytes, "%zu bytes", bytes);
-    send_http_body(fd, body, (size_t)n);
-    free(body);
-}
-
-static weft_value serve_http(void *arg)
-{
-    int fd = (int)(intptr_t)arg;
-    head h;
-    ck_assert(read_head(fd, &h));
-    if (strncmp(h.text, "PUT ", 4) == 0)
-        reply_to_put(fd, &h);
-    else
-        reply_to_get(fd, &h);
-    ck_assert_int_eq(weft_close(fd), 0);
-    return 0;
-}
-
-START_TEST(concurrent_curls_get_their_responses)
-{
-    static const size_t sizes[] = {
-        0, 1, 1000, 65536, 100000, STREAM_BYTES, STREAM_BYTES, 3 * STREAM_BYTES};
-    server s;
-    peer p[COUNT_OF(sizes)];
-    char url[64];
-    server_open(&s, serve_http, true);
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        snprintf(url, sizeof url, "http://127.0.0.1:%s/%zu", s.port, sizes[i]);
-        if (!PEER(&p[i], "curl", "-q", "-sS", "--noproxy", "*", url))
-            return;
-    }
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        assert_stream(p[i].out, sizes[i]);
-        ck_assert_int_eq(peer_close(&p[i]), 0);
-    }
-    ck_assert_uint_eq(s.conn_count, COUNT_OF(sizes));
-    server_close(&s);
-    assert_all_closed(&s);
-}
-END_TEST
-
-/* Create a file with the first bytes of the test stream. Return its name. */
-static const char *make_stream_file(char *name, size_t bytes)
-{
-    unsigned char *data = malloc(bytes);
-    int fd = mkstemp(name);
-    ck_assert_int_ge(fd, 0);
-    fill_from(data, bytes, 0);
-    ck_assert_int_eq(write(fd, data, bytes), (ssize_t)bytes);
-    free(data);
-    close(fd);
-    return name;
-}
-
-START_TEST(curl_uploads_a_file)
-{
-    server s;
-    peer p;
-    char url[64], name[] = "/tmp/weft-test-XXXXXX", reply[64] = "";
-    server_open(&s, serve_http, true);
-    snprintf(url, sizeof url, "http://127.0.0.1:%s/", s.port);
-    make_stream_file(name, 3 * STREAM_BYTES);
-    bool is_installed = PEER(&p, "curl", "-q", "-sS", "--noproxy", "*", "-T", name, url);
-    if (is_installed)
-        ck_assert_int_gt(weft_read_full(p.out, reply, sizeof reply - 1), 0);
-    unlink(name);
-    if (!is_installed)
-        return;
-    ck_assert_str_eq(reply, "3145728 bytes");
-    ck_assert_int_eq(peer_close(&p), 0);
-    server_close(&s);
-    assert_all_closed(&s);
-}
-END_TEST
 
 static weft_value close_when_scheduled(void *arg)
 {
@@ -488,7 +333,7 @@ static weft_value close_when_scheduled(void *arg)
 }
 
 /* Check assert_all_closed, which would also pass if ss listed nothing. */
-START_TEST(ss_lists_a_connection_that_was_not_closed)
+TEST(ss_lists_a_connection_that_was_not_closed)
 {
     server s;
     peer p;
@@ -509,22 +354,4 @@ START_TEST(ss_lists_a_connection_that_was_not_closed)
     ck_assert_int_eq(peer_close(&p), 0);
     server_close(&s);
     assert_all_closed(&s);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &nc_receives_an_echo_of_its_input,
-    &socat_receives_an_echo_of_its_input_over_tcp,
-    &socat_receives_an_echo_of_its_input_over_a_unix_socket,
-    &a_connection_to_nc_carries_data_in_both_directions,
-    &socat_echoes_all_bytes_sent_to_it,
-    &socat_gets_a_reply_to_each_datagram,
-    &concurrent_curls_get_their_responses,
-    &curl_uploads_a_file,
-    &ss_lists_a_connection_that_was_not_closed,
-};
-
-int main(void)
-{
-    return run_suite("peers", tests, COUNT_OF(tests));
 }

@@ -30,10 +30,7 @@ static bool does_echo(void)
            memcmp(data, "hello", 5) == 0 && weft_close(fd[0]) == 0 && weft_await(server) == 0;
 }
 
-static weft_value add_one(void *arg)
-{
-    return (weft_value)arg + 1;
-}
+FIBER(add_one, (weft_value)arg + 1)
 
 /* Use sockets, timers, other threads and a file. Do not use Check. */
 static int run_child(void)
@@ -96,7 +93,6 @@ START_TEST(a_program_under_valgrind_runs_on_epoll_without_an_error)
     assert_printed(o, "epoll: io_uring is not used under Valgrind unless WEFT_BACKEND names it\n");
 #endif
 }
-END_TEST
 
 START_TEST(under_valgrind_a_named_backend_is_used)
 {
@@ -111,7 +107,6 @@ START_TEST(under_valgrind_a_named_backend_is_used)
     assert_printed(o, "libev: WEFT_BACKEND names it\n");
 #endif
 }
-END_TEST
 
 static const TTest *const *const tests[] = {
     &a_program_under_valgrind_runs_on_epoll_without_an_error,

@@ -3,38 +3,15 @@
  * each n. Reported results are true, the failing call returns the error, and no worker is lost.
  */
 #include "support/fault_file.h"
+#include "support/suite.h"
 
 #include "backend/workers/worker_queue.h"
 
-START_TEST(a_file_matches_the_results_of_the_calls)
-{
-    fail_some_calls(use_files, 1);
-}
-END_TEST
-
-START_TEST(flushed_lines_arrive)
-{
-    fail_some_calls(stream_lines, 2);
-}
-END_TEST
-
-START_TEST(a_copy_is_complete_or_fails)
-{
-    fail_some_calls(copy_all, 3);
-}
-END_TEST
-
-START_TEST(a_failed_splice_consumes_no_data)
-{
-    fail_some_calls(splice_and_tee, 1);
-}
-END_TEST
-
-START_TEST(a_chain_ends_with_its_first_failure)
-{
-    fail_some_calls(run_chains, 1);
-}
-END_TEST
+FAULT_TEST(a_file_matches_the_results_of_the_calls, use_files, 1)
+FAULT_TEST(flushed_lines_arrive, stream_lines, 2)
+FAULT_TEST(a_copy_is_complete_or_fails, copy_all, 3)
+FAULT_TEST(a_failed_splice_consumes_no_data, splice_and_tee, 1)
+FAULT_TEST(a_chain_ends_with_its_first_failure, run_chains, 1)
 
 /* A file of two parts. The first is in memory, a worker must read the second. */
 #define PART_BYTES 4096
@@ -116,28 +93,12 @@ static void assert_part_is_returned(bool is_closed)
     remove_workspace(&p);
 }
 
-START_TEST(a_cancelled_read_returns_the_bytes_already_read_from_a_file)
+TEST(a_cancelled_read_returns_the_bytes_already_read_from_a_file)
 {
     assert_part_is_returned(false);
 }
-END_TEST
 
-START_TEST(a_read_ended_by_a_close_returns_the_bytes_already_read_from_a_file)
+TEST(a_read_ended_by_a_close_returns_the_bytes_already_read_from_a_file)
 {
     assert_part_is_returned(true);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_file_matches_the_results_of_the_calls,
-        &flushed_lines_arrive,
-        &a_copy_is_complete_or_fails,
-        &a_failed_splice_consumes_no_data,
-        &a_chain_ends_with_its_first_failure,
-        &a_cancelled_read_returns_the_bytes_already_read_from_a_file,
-        &a_read_ended_by_a_close_returns_the_bytes_already_read_from_a_file,
-    };
-    return run_suite("fault_file", tests, COUNT_OF(tests));
 }

@@ -4,73 +4,22 @@
  * connection, and the next call gets them.
  */
 #include "support/fault_net.h"
+#include "support/suite.h"
 
 /* P60, P61, P62 */
-START_TEST(a_failed_wait_on_a_pipe_consumes_nothing)
-{
-    fail_some_calls(wait_on_pipes, 1);
-}
-END_TEST
-
-START_TEST(a_failed_wait_on_a_socket_consumes_nothing)
-{
-    fail_some_calls(wait_on_sockets, 1);
-}
-END_TEST
-
-START_TEST(bytes_written_to_a_full_pipe_arrive)
-{
-    fail_some_calls(write_into_full, 2);
-}
-END_TEST
-
-START_TEST(a_connect_succeeds_or_both_sides_can_continue)
-{
-    fail_some_calls(connect_twice, 1);
-}
-END_TEST
-
-START_TEST(an_accept_loop_survives_a_resource_shortage)
-{
-    fail_some_calls(run_accept_loop, 1);
-}
-END_TEST
-
-START_TEST(a_receive_loop_loses_no_byte)
-{
-    fail_some_calls(run_recv_loop, 1);
-}
-END_TEST
-
-START_TEST(a_name_is_resolved_or_an_error_is_returned)
-{
-    fail_some_calls(dial_and_resolve, 1);
-}
-END_TEST
+FAULT_TEST(a_failed_wait_on_a_pipe_consumes_nothing, wait_on_pipes, 1)
+FAULT_TEST(a_failed_wait_on_a_socket_consumes_nothing, wait_on_sockets, 1)
+FAULT_TEST(bytes_written_to_a_full_pipe_arrive, write_into_full, 2)
+FAULT_TEST(a_connect_succeeds_or_both_sides_can_continue, connect_twice, 1)
+FAULT_TEST(an_accept_loop_survives_a_resource_shortage, run_accept_loop, 1)
+FAULT_TEST(a_receive_loop_loses_no_byte, run_recv_loop, 1)
+FAULT_TEST(a_name_is_resolved_or_an_error_is_returned, dial_and_resolve, 1)
 
 #ifdef WEFT_HAS_CARES
-START_TEST(a_name_server_query_succeeds_or_returns_an_error)
+TEST(a_name_server_query_succeeds_or_returns_an_error)
 {
     dns_start(&fault_server, fault_table, COUNT_OF(fault_table));
     fail_some_calls(resolve_by_server, 1);
     dns_stop(&fault_server);
 }
-END_TEST
 #endif
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_failed_wait_on_a_pipe_consumes_nothing,
-        &a_failed_wait_on_a_socket_consumes_nothing,
-        &bytes_written_to_a_full_pipe_arrive,
-        &a_connect_succeeds_or_both_sides_can_continue,
-        &an_accept_loop_survives_a_resource_shortage,
-        &a_receive_loop_loses_no_byte,
-        &a_name_is_resolved_or_an_error_is_returned,
-#ifdef WEFT_HAS_CARES
-        &a_name_server_query_succeeds_or_returns_an_error,
-#endif
-    };
-    return run_suite("fault_net", tests, COUNT_OF(tests));
-}

@@ -3,6 +3,7 @@
  * runs once or returns an error. An argument that was handed over is dropped once.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 #include <stdatomic.h>
 
@@ -33,10 +34,7 @@ static weft_value count_detached_call(void *arg)
     return (weft_value)arg;
 }
 
-static weft_value fail_with_message(void *arg)
-{
-    return weft_fail(-EXDEV, "%s", (char *)arg);
-}
+FIBER(fail_with_message, weft_fail(-EXDEV, "%s", (char *)arg))
 
 static bool offload_once(const weft_offload_options *o)
 {
@@ -57,10 +55,7 @@ static bool offload_once(const weft_offload_options *o)
     return is_done;
 }
 
-static weft_value offload_in_fiber(void *arg)
-{
-    return offload_once(arg);
-}
+FIBER(offload_in_fiber, offload_once(arg))
 
 /* Offload several calls at once, so that more than one worker is needed. */
 static bool offload_many(void)
@@ -106,16 +101,4 @@ static bool offload_each_kind(void)
     return is_done;
 }
 
-START_TEST(a_call_runs_once_or_returns_an_error)
-{
-    fail_some_calls(offload_each_kind, 1);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_call_runs_once_or_returns_an_error,
-    };
-    return run_suite("fault_offload", tests, COUNT_OF(tests));
-}
+FAULT_TEST(a_call_runs_once_or_returns_an_error, offload_each_kind, 1)

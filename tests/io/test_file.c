@@ -1,11 +1,12 @@
 /* Tests of file calls in a temporary folder. Each call behaves as its system call. */
+#include "support/suite.h"
 #include "support/support.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 
-#define FILES 1000
+#define FILES 300
 
 static char folder[] = "/tmp/weft-file-XXXXXX";
 
@@ -36,6 +37,12 @@ static void remove_test_folder(void)
     ck_assert_int_eq(weft_rmdir(folder), 0);
 }
 
+__attribute__((constructor)) static void set_folder_fixture(void)
+{
+    own_suite.set_up = make_test_folder;
+    own_suite.tear_down = remove_test_folder;
+}
+
 static int open_new(const char *name)
 {
     int fd = weft_open(in_folder(name), O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -49,9 +56,8 @@ static void make_empty_file(const char *name)
 }
 
 /* P60 */
-START_TEST(data_written_at_an_offset_is_read_there_and_0_is_the_end)
+TEST(data_written_at_an_offset_is_read_there_and_0_is_the_end)
 {
-    make_test_folder();
     int fd = open_new("a");
     char data[16];
     ck_assert_int_eq(weft_pwrite(fd, "hello", 5, 10), 5);
@@ -71,14 +77,16 @@ START_TEST(data_written_at_an_offset_is_read_there_and_0_is_the_end)
     ck_assert_int_eq(weft_pwrite(fd, data, 1, -1), -EINVAL);
     ck_assert_int_eq(weft_close(fd), 0);
     ck_assert_int_eq(weft_pread(fd, data, 1, 0), -EBADF);
-    remove_test_folder();
+    int pipe_fd[2]; /* has no offsets */
+    ck_assert_int_eq(pipe(pipe_fd), 0);
+    ck_assert_int_eq(weft_pread(pipe_fd[0], data, 1, 0), -ESPIPE);
+    ck_assert_int_eq(weft_pwrite(pipe_fd[1], data, 1, 0), -ESPIPE);
+    ck_assert_int_eq(weft_fsync(pipe_fd[0]), -EINVAL);
 }
-END_TEST
 
 /* P60 */
-START_TEST(appended_data_follows_the_existing_data)
+TEST(appended_data_follows_the_existing_data)
 {
-    make_test_folder();
     int fd = open_new("a");
     int end = weft_open(in_folder("a"), O_WRONLY | O_APPEND);
     char data[16];
@@ -87,15 +95,10 @@ START_TEST(appended_data_follows_the_existing_data)
     ck_assert_int_eq(weft_write(end, "three", 5), 5);
     ck_assert_int_eq(weft_pread(fd, data, sizeof data, 0), 11);
     ck_assert_mem_eq(data, "onetwothree", 11);
-    weft_close(fd);
-    weft_close(end);
-    remove_test_folder();
 }
-END_TEST
 
-START_TEST(several_buffers_are_transferred_in_order_at_an_offset)
+TEST(several_buffers_are_transferred_in_order_at_an_offset)
 {
-    make_test_folder();
     int fd = open_new("a");
     char one[3], two[8];
     struct iovec out[] = {{(void *)"abc", 3}, {(void *)"", 0}, {(void *)"defgh", 5}};
@@ -108,26 +111,10 @@ START_TEST(several_buffers_are_transferred_in_order_at_an_offset)
     ck_assert_int_eq(weft_preadv(fd, into, 2, -1), -EINVAL);
     ck_assert_int_eq(weft_pwritev(fd, out, 3, -1), -EINVAL);
     ck_assert_int_eq(weft_preadv(fd, into, -1, 0), -EINVAL);
-    weft_close(fd);
-    remove_test_folder();
 }
-END_TEST
 
-START_TEST(a_descriptor_without_offsets_gives_ESPIPE)
+TEST(open_applies_flags_and_mode_and_sets_close_on_exec)
 {
-    int fd[2];
-    char byte;
-    ck_assert_int_eq(pipe(fd), 0);
-    ck_assert_int_eq(weft_pread(fd[0], &byte, 1, 0), -ESPIPE);
-    ck_assert_int_eq(weft_pwrite(fd[1], &byte, 1, 0), -ESPIPE);
-    weft_close(fd[0]);
-    weft_close(fd[1]);
-}
-END_TEST
-
-START_TEST(open_applies_flags_and_mode_and_sets_close_on_exec)
-{
-    make_test_folder();
     umask(0);
     ck_assert_int_eq(weft_open(in_folder("a"), O_RDWR), -ENOENT);
     int fd = weft_open(in_folder("a"), O_RDWR | O_CREAT, 0640);
@@ -144,25 +131,17 @@ START_TEST(open_applies_flags_and_mode_and_sets_close_on_exec)
     weft_close(weft_open(in_folder("a"), O_WRONLY | O_TRUNC));
     ck_assert_int_eq(weft_stat(in_folder("a"), &status), 0);
     ck_assert_int_eq(status.st_size, 0);
-    remove_test_folder();
 }
-END_TEST
 
 static const char *null_path(void)
 {
     return NULL;
 }
 
-START_TEST(a_null_path_gives_EFAULT)
+TEST(openat_starts_at_a_folder_and_a_null_path_gives_EFAULT)
 {
     ck_assert_int_eq(weft_open(null_path(), O_RDONLY), -EFAULT);
     ck_assert_int_eq(weft_openat(0, null_path(), O_RDONLY), -EFAULT);
-}
-END_TEST
-
-START_TEST(openat_starts_at_a_folder)
-{
-    make_test_folder();
     int at = weft_open(folder, O_RDONLY | O_DIRECTORY);
     int fd = weft_openat(at, "a", O_WRONLY | O_CREAT, 0600);
     ck_assert_int_ge(fd, 0);
@@ -174,13 +153,10 @@ START_TEST(openat_starts_at_a_folder)
     weft_close(fd);
     weft_close(at);
     ck_assert_int_eq(weft_openat(at, "a", O_RDONLY), -EBADF);
-    remove_test_folder();
 }
-END_TEST
 
-START_TEST(names_can_be_created_renamed_and_removed)
+TEST(names_can_be_created_renamed_and_removed)
 {
-    make_test_folder();
     char text[PATH_MAX];
     struct stat one, two;
     ck_assert_int_eq(weft_mkdir(in_folder("d"), 0700), 0);
@@ -210,13 +186,10 @@ START_TEST(names_can_be_created_renamed_and_removed)
     ck_assert_int_eq(weft_unlink(in_folder("d")), -EISDIR);
     ck_assert_int_eq(weft_rmdir(in_folder("d")), 0);
     ck_assert_int_eq(weft_stat(in_folder("d"), &one), -ENOENT);
-    remove_test_folder();
 }
-END_TEST
 
-START_TEST(size_mode_owner_and_times_of_a_file_can_be_set)
+TEST(size_mode_owner_and_times_of_a_file_can_be_set)
 {
-    make_test_folder();
     struct stat status;
     int fd = open_new("a");
     ck_assert_int_eq(weft_ftruncate(fd, 100), 0);
@@ -249,13 +222,10 @@ START_TEST(size_mode_owner_and_times_of_a_file_can_be_set)
     ck_assert_int_eq(weft_fstat(fd, &status), -EBADF);
     ck_assert_int_eq(weft_ftruncate(fd, 0), -EBADF);
     ck_assert_int_eq(weft_fsync(fd), -EBADF);
-    remove_test_folder();
 }
-END_TEST
 
-START_TEST(a_temporary_file_gets_a_unique_name)
+TEST(a_temporary_file_gets_a_unique_name)
 {
-    make_test_folder();
     char one[64], two[64];
     snprintf(one, sizeof one, "%s/tXXXXXX", folder);
     strcpy(two, one);
@@ -266,11 +236,7 @@ START_TEST(a_temporary_file_gets_a_unique_name)
     ck_assert_int_eq(fcntl(first, F_GETFD), FD_CLOEXEC);
     ck_assert_int_eq(weft_access(one, F_OK), 0);
     ck_assert_int_eq(weft_mkstemp(strcpy(two, "/tmp/no-place")), -EINVAL);
-    weft_close(first);
-    weft_close(second);
-    remove_test_folder();
 }
-END_TEST
 
 typedef struct scan_counts {
     int files, folders;
@@ -294,9 +260,8 @@ static int stop_at_third(const char *name, int type, void *ctx)
     return ++*(int *)ctx == 3 ? 77 : 0;
 }
 
-START_TEST(a_scan_reports_every_entry_once_until_the_callback_stops_it)
+TEST(a_scan_reports_every_entry_once_until_the_callback_stops_it)
 {
-    make_test_folder();
     for (int i = 1; i <= FILES; i++) {
         char name[64];
         snprintf(name, sizeof name, "%d-and-a-name-that-fills-the-buffer", i);
@@ -316,13 +281,10 @@ START_TEST(a_scan_reports_every_entry_once_until_the_callback_stops_it)
     ck_assert_int_eq(
         weft_scan_dir(in_folder("1-and-a-name-that-fills-the-buffer"), count_entry, NULL),
         -ENOTDIR);
-    remove_test_folder();
 }
-END_TEST
 
-START_TEST(in_a_cancelled_scope_only_close_has_an_effect)
+TEST(in_a_cancelled_scope_only_close_has_an_effect)
 {
-    make_test_folder();
     make_empty_file("a");
     int fd = weft_open(in_folder("a"), O_RDWR);
     char byte;
@@ -342,10 +304,7 @@ START_TEST(in_a_cancelled_scope_only_close_has_an_effect)
     ck_assert_int_eq(weft_access(in_folder("b"), F_OK), -ENOENT);
     fd = weft_open(in_folder("a"), O_RDWR);
     ck_assert_int_eq(weft_pread(fd, &byte, 1, 0), 0);
-    weft_close(fd);
-    remove_test_folder();
 }
-END_TEST
 
 static weft_value use_file(void *arg)
 {
@@ -365,35 +324,11 @@ static weft_value use_file(void *arg)
     return is_good && rc == 0 ? weft_unlink(path) : -EIO;
 }
 
-START_TEST(many_fibers_use_files_at_once)
+TEST(many_fibers_use_files_at_once)
 {
-    make_test_folder();
     static weft_fiber f[FILES];
     for (intptr_t i = 0; i < FILES; i++)
         f[i] = weft_spin(use_file, as_arg(i));
     for (int i = 0; i < FILES; i++)
         ck_assert_int_eq(weft_await(f[i]), 0);
-    remove_test_folder();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &data_written_at_an_offset_is_read_there_and_0_is_the_end,
-    &appended_data_follows_the_existing_data,
-    &several_buffers_are_transferred_in_order_at_an_offset,
-    &a_descriptor_without_offsets_gives_ESPIPE,
-    &open_applies_flags_and_mode_and_sets_close_on_exec,
-    &a_null_path_gives_EFAULT,
-    &openat_starts_at_a_folder,
-    &names_can_be_created_renamed_and_removed,
-    &size_mode_owner_and_times_of_a_file_can_be_set,
-    &a_temporary_file_gets_a_unique_name,
-    &a_scan_reports_every_entry_once_until_the_callback_stops_it,
-    &in_a_cancelled_scope_only_close_has_an_effect,
-    &many_fibers_use_files_at_once,
-};
-
-int main(void)
-{
-    return run_suite("file", tests, COUNT_OF(tests));
 }

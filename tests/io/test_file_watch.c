@@ -1,4 +1,5 @@
 /* Tests of file operations that wait: opening a FIFO, calls on workers, and weft_wait_change. */
+#include "support/suite.h"
 #include "support/support.h"
 
 #include "core/op/op.h"
@@ -31,6 +32,12 @@ static void remove_paths(void)
     ck_assert_int_eq(rmdir(folder), 0);
 }
 
+__attribute__((constructor)) static void set_paths_fixture(void)
+{
+    own_suite.set_up = make_paths;
+    own_suite.tear_down = remove_paths;
+}
+
 static void write_to(const char *name, const char *text)
 {
     int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -38,18 +45,12 @@ static void write_to(const char *name, const char *text)
     close(fd);
 }
 
-static weft_value open_fifo(void *arg)
-{
-    return weft_open(fifo, (int)(intptr_t)arg);
-}
+FIBER(open_fifo, weft_open(fifo, (int)(intptr_t)arg))
 
 /* Return a fiber that waits in an open for the other end. */
 static weft_fiber spin_opener(int flags)
 {
-    weft_fiber f = weft_spin(open_fifo, as_arg(flags));
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
+    return spin_waiting(open_fifo, as_arg(flags));
 }
 
 /*
@@ -64,9 +65,8 @@ static void release_openers(int descriptors)
     close(fd);
 }
 
-START_TEST(other_fibers_run_while_one_waits_in_an_open)
+TEST(other_fibers_run_while_one_waits_in_an_open)
 {
-    make_paths();
     weft_fiber f = spin_opener(O_RDONLY);
     for (int i = 0; i < 10; i++) {
         struct stat status;
@@ -81,15 +81,10 @@ START_TEST(other_fibers_run_while_one_waits_in_an_open)
     char data[8];
     ck_assert_int_eq(weft_write(in, "hello", 5), 5);
     ck_assert_int_eq(weft_read(out, data, sizeof data), 5);
-    weft_close(in);
-    weft_close(out);
-    remove_paths();
 }
-END_TEST
 
-START_TEST(a_cancelled_running_open_leaves_no_descriptor)
+TEST(a_cancelled_running_open_leaves_no_descriptor)
 {
-    make_paths();
     weft_sleep(0); /* let the backend open its own descriptors first */
     int before = count_descriptors();
     const int flags[] = {O_RDONLY, O_WRONLY};
@@ -103,14 +98,13 @@ START_TEST(a_cancelled_running_open_leaves_no_descriptor)
     ck_assert_int_eq(weft_interrupt(f, -77), 0);
     ck_assert_int_eq(weft_await(f), -77);
     release_openers(before);
-    remove_paths();
 }
-END_TEST
 
-START_TEST(running_and_queued_opens_can_be_cancelled)
+/* More opens than workers, so that some are queued. */
+TEST(running_and_queued_opens_can_be_cancelled_and_do_not_block_other_operations)
 {
-    make_paths();
     static weft_fiber f[OPENERS];
+    struct stat status;
     weft_sleep(0);
     int before = count_descriptors();
     for (int i = 0; i < OPENERS; i++)
@@ -119,29 +113,9 @@ START_TEST(running_and_queued_opens_can_be_cancelled)
         weft_cancel(f[i]);
     for (int i = 0; i < OPENERS; i++)
         ck_assert_int_eq(weft_await(f[i]), -ECANCELED);
-    release_openers(before);
-    remove_paths();
-}
-END_TEST
-
-START_TEST(cancelled_opens_do_not_block_other_file_operations)
-{
-    make_paths();
-    weft_sleep(0);
-    int before = count_descriptors();
-    for (int i = 0; i < OPENERS; i++) {
-        int rc;
-        WEFT_CANCEL_AFTER(0.0005, rc) {
-            ck_assert_int_eq(weft_open(fifo, O_RDONLY), -ECANCELED);
-        }
-        ck_assert_int_eq(rc, -ETIMEDOUT);
-    }
-    struct stat status;
     ck_assert_int_eq(weft_stat(fifo, &status), 0);
     release_openers(before);
-    remove_paths();
 }
-END_TEST
 
 static int return_during_an_open(void)
 {
@@ -149,13 +123,10 @@ static int return_during_an_open(void)
     return weft_sleep(0.001) == 0 ? 7 : 1;
 }
 
-START_TEST(a_program_can_end_during_an_open)
+TEST(a_program_can_end_during_an_open)
 {
-    make_paths();
     assert_silent(run_apart(return_during_an_open), 7);
-    remove_paths();
 }
-END_TEST
 
 /* A call that ends on permission. */
 typedef struct gated_op {
@@ -197,7 +168,7 @@ static weft_fiber spin_gated_op(gated_op *g, int fd)
 }
 
 /* T93 */
-START_TEST(a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between)
+TEST(a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between)
 {
     gated_op g;
     weft_fiber f = spin_gated_op(&g, -1);
@@ -214,16 +185,9 @@ START_TEST(a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between)
     ck_assert_int_eq(g.result, 42);
     ck_assert_int_eq(g.next, -ECANCELED);
 }
-END_TEST
 
-static weft_value await_arg(void *arg)
+TEST(a_number_is_not_reused_while_a_call_uses_it)
 {
-    return weft_await(arg_id(arg));
-}
-
-START_TEST(a_number_is_not_reused_while_a_call_uses_it)
-{
-    make_paths();
     write_to(path, "x");
     struct stat status;
     ck_assert_int_eq(weft_stat(path, &status), 0);
@@ -237,16 +201,14 @@ START_TEST(a_number_is_not_reused_while_a_call_uses_it)
     int next = weft_open(fifo, O_RDWR);
     ck_assert_int_ge(next, 0);
     ck_assert_int_ne(next, fd);
-    weft_fiber waiting = weft_spin(await_arg, id_arg(f));
+    weft_fiber waiting = weft_spin(await_fiber, id_arg(f));
     sem_post(&g.may_end);
     ck_assert_int_eq(weft_await(waiting), 42);
     ck_assert_uint_eq(g.inode, status.st_ino);
     while (fcntl(fd, F_GETFD) >= 0) /* the descriptor is closed after the call has ended */
         ck_assert_int_eq(weft_sleep(0.001), 0);
     weft_close(next);
-    remove_paths();
 }
-END_TEST
 
 static weft_value read_until_closed(void *arg)
 {
@@ -259,9 +221,8 @@ static weft_value read_until_closed(void *arg)
 }
 
 /* P65 */
-START_TEST(closing_a_file_ends_its_readers_with_EBADF)
+TEST(closing_a_file_ends_its_readers_with_EBADF)
 {
-    make_paths();
     write_to(path, "right");
     write_to(other, "wrong");
     int fd = weft_open(path, O_RDONLY);
@@ -273,14 +234,9 @@ START_TEST(closing_a_file_ends_its_readers_with_EBADF)
     ck_assert_int_eq(weft_close(fd), 0);
     for (size_t i = 0; i < COUNT_OF(f); i++)
         ck_assert_int_eq(weft_await(f[i]), EBADF);
-    remove_paths();
 }
-END_TEST
 
-static weft_value wait_for_change(void *arg)
-{
-    return weft_wait_change(path, arg);
-}
+FIBER(wait_for_change, weft_wait_change(path, arg))
 
 /* Return a fiber that waits for inotify events. */
 static weft_fiber spin_watcher(struct stat *known)
@@ -295,15 +251,14 @@ static weft_fiber spin_watcher(struct stat *known)
 }
 
 /* T92 */
-START_TEST(a_wait_for_a_change_ends_when_the_file_is_changed_replaced_created_or_removed)
+TEST(a_wait_for_a_change_ends_when_the_file_is_changed_replaced_created_or_removed)
 {
-    make_paths();
-    weft_fiber f = spin_watcher(NULL);
-    write_to(path, "made");
-    ck_assert_int_eq(weft_await(f), 1);
-    f = spin_watcher(NULL);
-    write_to(path, "changed");
-    ck_assert_int_eq(weft_await(f), 1);
+    weft_fiber f;
+    for (int i = 0; i < 2; i++) { /* created, then changed */
+        f = spin_watcher(NULL);
+        write_to(path, "text");
+        ck_assert_int_eq(weft_await(f), 1);
+    }
     f = spin_watcher(NULL);
     ck_assert_int_eq(chmod(path, 0400), 0);
     ck_assert_int_eq(weft_await(f), 1);
@@ -314,14 +269,11 @@ START_TEST(a_wait_for_a_change_ends_when_the_file_is_changed_replaced_created_or
     f = spin_watcher(NULL);
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(weft_await(f), 0);
-    remove_paths();
 }
-END_TEST
 
 /* T92 */
-START_TEST(a_change_is_detected_through_a_symlink_and_in_a_folder)
+TEST(a_change_is_detected_through_a_symlink_and_in_a_folder)
 {
-    make_paths();
     write_to(other, "x");
     ck_assert_int_eq(symlink("other", path), 0);
     weft_fiber f = spin_watcher(NULL);
@@ -336,14 +288,11 @@ START_TEST(a_change_is_detected_through_a_symlink_and_in_a_folder)
     ck_assert_int_eq(weft_await(f), 1);
     unlink(inside);
     rmdir(path);
-    remove_paths();
 }
-END_TEST
 
 /* T92 */
-START_TEST(a_change_between_two_waits_is_not_missed)
+TEST(a_change_between_two_waits_is_not_missed)
 {
-    make_paths();
     struct stat known = {0}; /* the file does not exist */
     write_to(path, "1");
     ck_assert_int_eq(weft_wait_change(path, &known), 1);
@@ -360,14 +309,11 @@ START_TEST(a_change_between_two_waits_is_not_missed)
     f = spin_watcher(&known);
     write_to(path, "4444");
     ck_assert_int_eq(weft_await(f), 1);
-    remove_paths();
 }
-END_TEST
 
 /* T92 */
-START_TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
+TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
 {
-    make_paths();
     weft_sleep(0);
     int before = count_descriptors(), rc;
     WEFT_CANCEL_AFTER(0.005, rc) {
@@ -386,26 +332,4 @@ START_TEST(a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_int_eq(weft_wait_change("/no-such-folder/file", NULL), -ENOENT);
     ck_assert_int_eq(count_descriptors(), before);
-    remove_paths();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &other_fibers_run_while_one_waits_in_an_open,
-    &a_cancelled_running_open_leaves_no_descriptor,
-    &running_and_queued_opens_can_be_cancelled,
-    &cancelled_opens_do_not_block_other_file_operations,
-    &a_program_can_end_during_an_open,
-    &a_call_returns_its_result_despite_a_wake_up_and_a_cancel_in_between,
-    &a_number_is_not_reused_while_a_call_uses_it,
-    &closing_a_file_ends_its_readers_with_EBADF,
-    &a_wait_for_a_change_ends_when_the_file_is_changed_replaced_created_or_removed,
-    &a_change_is_detected_through_a_symlink_and_in_a_folder,
-    &a_change_between_two_waits_is_not_missed,
-    &a_wait_for_a_change_can_time_out_and_other_files_do_not_end_it,
-};
-
-int main(void)
-{
-    return run_suite("file_watch", tests, COUNT_OF(tests));
 }

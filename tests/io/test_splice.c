@@ -3,48 +3,16 @@
  * cancellation.
  */
 #include "support/net_support.h"
+#include "support/suite.h"
 
-#include <arpa/inet.h>
-#include <dirent.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/ioctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
-#define MIB ((size_t)1 << 20)
+/* More than the buffers of a stream hold. */
+#define LARGE ((size_t)512 << 10)
 
-/* The kinds of streams. */
-typedef enum kind { PIPE, UNIX, TCP, KIND_COUNT } kind;
-
-static void open_tcp(int fd[2])
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t bytes = sizeof address;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, bytes), 0);
-    ck_assert_int_eq(listen(listener, 1), 0);
-    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &bytes), 0);
-    fd[1] = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert_int_eq(connect(fd[1], (struct sockaddr *)&address, bytes), 0);
-    fd[0] = accept(listener, NULL, NULL);
-    ck_assert_int_ge(fd[0], 0);
-    close(listener);
-}
-
-/* Open a stream as weft_pipe does: fd[0] reads, fd[1] writes. */
-static void open_kind(kind k, int fd[2], bool is_nonblocking)
-{
-    if (k == TCP)
-        open_tcp(fd);
-    else
-        ck_assert_int_eq(k == PIPE ? weft_pipe(fd) : weft_socketpair(fd), 0);
-    for (int i = 0; i < 2 && is_nonblocking; i++)
-        fcntl(fd[i], F_SETFL, fcntl(fd[i], F_GETFL) | O_NONBLOCK);
-}
+/* The kinds of streams, and of files. The kernel refuses to splice to a file with O_APPEND. */
+typedef enum kind { PIPE, UNIX, TCP, STREAMS, FILE_PLAIN = STREAMS, FILE_APPEND, KINDS } kind;
 
 /* Create an unlinked file with this number of bytes, at position 0. */
 static int open_file(size_t bytes, int flags)
@@ -61,7 +29,7 @@ static int open_file(size_t bytes, int flags)
     return fd;
 }
 
-static void check_file(int fd, size_t bytes)
+static void assert_file(int fd, size_t bytes)
 {
     unsigned char *data = malloc(bytes + 1);
     ck_assert_int_eq(pread(fd, data, bytes + 1, 0), (ssize_t)bytes);
@@ -69,15 +37,30 @@ static void check_file(int fd, size_t bytes)
     free(data);
 }
 
-static size_t open_descriptors(void)
+static void open_tcp(int fd[2])
 {
-    size_t n = 0;
-    weft_sleep(0); /* let the backend open its own descriptors first */
-    DIR *folder = opendir("/proc/self/fd");
-    while (readdir(folder) != NULL)
-        n++;
-    closedir(folder);
-    return n;
+    endpoint p;
+    int listener = listen_tcp(&p, 1), bytes = 1 << 15;
+    setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    fd[1] = socket_for(&p);
+    setsockopt(fd[1], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    ck_assert_int_eq(connect(fd[1], &p.u.any, p.bytes), 0);
+    fd[0] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    ck_assert_int_ge(fd[0], 0);
+    close(listener);
+}
+
+/* Open a stream as weft_pipe does: fd[0] reads, fd[1] writes. A file has one descriptor. */
+static void open_kind(kind k, int fd[2], bool is_nonblocking)
+{
+    if (k >= STREAMS)
+        fd[0] = fd[1] = open_file(0, k == FILE_APPEND ? O_APPEND : 0);
+    else if (k == TCP)
+        open_tcp(fd);
+    else
+        ck_assert_int_eq(k == PIPE ? weft_pipe(fd) : weft_socketpair(fd), 0);
+    for (int i = 0; i < 2 && is_nonblocking; i++)
+        fcntl(fd[i], F_SETFL, fcntl(fd[i], F_GETFL) | O_NONBLOCK);
 }
 
 /* Return the number of bytes that can be read. */
@@ -86,6 +69,13 @@ static size_t queued_bytes(int fd)
     int bytes = 0;
     ck_assert_int_eq(ioctl(fd, FIONREAD, &bytes), 0);
     return (size_t)bytes;
+}
+
+static void expect_text(int fd, const char *text)
+{
+    char data[16] = "";
+    ck_assert_int_eq(weft_read_full(fd, data, strlen(text)), (ssize_t)strlen(text));
+    ck_assert_str_eq(data, text);
 }
 
 /* One end of a stream, for a writing or a reading fiber. */
@@ -122,495 +112,393 @@ static weft_value read_to_end(void *arg)
     return n;
 }
 
-typedef struct route {
-    int in, out;
-    ssize_t result;
-} route;
+/* A copy, with fibers that write to its input and read its output. */
+typedef struct copy {
+    int from[2], to[2], in, out; /* copy from in, which is from[0], to out, which is to[1] */
+    kind to_kind;
+    stream_end writing, reading;
+    weft_fiber writer, reader, copier;
+    int rounds;
+} copy;
+
+static void open_copy(copy *c, kind from, kind to, bool is_nonblocking)
+{
+    *c = (copy){.to_kind = to};
+    open_kind(from, c->from, is_nonblocking);
+    open_kind(to, c->to, is_nonblocking);
+    c->in = c->from[0];
+    c->out = c->to[1];
+}
+
+/* Open a copy of these bytes. A fiber writes them unless the input is a file. */
+static void feed_copy(copy *c, kind from, kind to, bool is_nonblocking, size_t bytes)
+{
+    open_copy(c, from < STREAMS ? from : PIPE, to, is_nonblocking);
+    if (from >= STREAMS) {
+        close_fd_pair(c->from);
+        c->in = open_file(bytes, 0);
+        return;
+    }
+    c->writing = (stream_end){c->from[1], bytes};
+    c->writer = weft_spin(write_and_close, &c->writing);
+}
+
+static void drain_copy(copy *c, weft_fn *fn)
+{
+    c->reading = (stream_end){c->to[0], 0};
+    c->reader = c->to_kind < STREAMS ? weft_spin(fn, &c->reading) : 0;
+}
+
+/* Assert that all bytes have arrived, at the end of the copy. */
+static void finish_copy(copy *c, size_t bytes)
+{
+    if (c->writer != 0)
+        ck_assert_int_eq(weft_await(c->writer), 0);
+    weft_close(c->in);
+    if (c->reader == 0)
+        assert_file(c->out, bytes);
+    weft_close(c->out);
+    if (c->reader != 0) {
+        ck_assert_int_eq(weft_await(c->reader), 0);
+        ck_assert_uint_eq(c->reading.bytes, bytes);
+    }
+    ck_assert_uint_eq(ops_pending(), 0);
+}
+
+/* Calls that copy. */
 
 static weft_value splice_some(void *arg)
 {
-    route *r = arg;
-    return r->result = weft_splice(r->in, NULL, r->out, NULL, MIB, 0);
+    copy *c = arg;
+    return weft_splice(c->in, NULL, c->out, NULL, LARGE, 0);
+}
+
+static weft_value tee_some(void *arg)
+{
+    copy *c = arg;
+    return weft_tee(c->in, c->out, 100, 0);
 }
 
 static weft_value splice_everything(void *arg)
 {
-    route *r = arg;
-    return r->result = weft_splice_all(r->in, r->out);
+    copy *c = arg;
+    return weft_splice_all(c->in, c->out);
 }
 
 static weft_value send_everything(void *arg)
 {
-    route *r = arg;
-    return r->result = weft_sendfile(r->out, r->in, NULL, SIZE_MAX);
+    copy *c = arg;
+    return weft_sendfile(c->out, c->in, NULL, SIZE_MAX);
 }
 
 static weft_value chunk_everything(void *arg)
 {
-    static const weft_chunk_format http = {
-        .chunk_prefix = "%zx\r\n", .chunk_postfix = "\r\n", .postfix = "0\r\n\r\n"};
-    route *r = arg;
-    return r->result = weft_splice_chunks(r->in, r->out, &http);
+    static const weft_chunk_format format = {
+        .chunk_prefix = "%zu ", .chunk_postfix = ";", .chunk_bytes_max = 4000};
+    copy *c = arg;
+    return weft_splice_chunks(c->in, c->out, &format);
 }
 
 /* P69 */
-START_TEST(a_splice_moves_available_bytes_and_returns_0_at_the_end)
+TEST_LOOP(a_splice_moves_available_bytes_and_returns_0_at_the_end, 2 * STREAMS)
 {
-    for (int round = 0; round < 2 * KIND_COUNT; round++) {
-        int from[2], to[2];
-        char data[8];
-        open_kind((kind)(round / 2), from, round % 2);
-        open_kind(PIPE, to, round % 2);
-        ck_assert_int_eq(weft_write(from[1], "hello", 5), 5);
-        ck_assert_int_eq(weft_splice(from[0], NULL, to[1], NULL, 3, 0), 3);
-        ck_assert_int_eq(weft_splice(from[0], NULL, to[1], NULL, 8, 0), 2);
-        ck_assert_int_eq(weft_read_full(to[0], data, 5), 5);
-        ck_assert_mem_eq(data, "hello", 5);
-        ck_assert_int_eq(weft_splice(from[0], NULL, to[1], NULL, 0, 0), 0);
-        ck_assert_int_eq(weft_close(from[1]), 0);
-        ck_assert_int_eq(weft_splice(from[0], NULL, to[1], NULL, 8, 0), 0);
-        weft_close(from[0]);
-        weft_close(to[0]);
-        weft_close(to[1]);
-    }
+    copy c;
+    open_copy(&c, (kind)(_i / 2), PIPE, _i % 2);
+    ck_assert_int_eq(weft_write(c.from[1], "hello", 5), 5);
+    ck_assert_int_eq(weft_splice(c.in, NULL, c.out, NULL, 3, 0), 3);
+    ck_assert_int_eq(weft_splice(c.in, NULL, c.out, NULL, 8, 0), 2);
+    expect_text(c.to[0], "hello");
+    ck_assert_int_eq(weft_splice(c.in, NULL, c.out, NULL, 0, 0), 0);
+    ck_assert_int_eq(weft_splice(c.in, NULL, c.out, NULL, 8, SPLICE_F_NONBLOCK), -EAGAIN);
+    ck_assert_int_eq(weft_close(c.from[1]), 0);
+    ck_assert_int_eq(weft_splice(c.in, NULL, c.out, NULL, 8, 0), 0);
 }
-END_TEST
 
-START_TEST(a_splice_waits_for_its_input)
+/* P69 */
+TEST_LOOP(a_tee_leaves_the_bytes_in_the_input, 2)
 {
-    for (int round = 0; round < 2 * KIND_COUNT; round++) {
-        int from[2], to[2];
-        char data[8];
-        open_kind((kind)(round / 2), from, round % 2);
-        open_kind(PIPE, to, round % 2);
-        route r = {.in = from[0], .out = to[1]};
-        weft_fiber f = spin_waiting(splice_some, &r);
-        ck_assert_int_eq(weft_write(from[1], "late", 4), 4);
-        ck_assert_int_eq(weft_await(f), 4);
-        ck_assert_int_eq(weft_read(to[0], data, sizeof data), 4);
-        ck_assert_mem_eq(data, "late", 4);
-        f = spin_waiting(splice_some, &r);
-        ck_assert_int_eq(weft_close(from[1]), 0);
-        ck_assert_int_eq(weft_await(f), 0);
+    copy c;
+    open_copy(&c, PIPE, PIPE, _i);
+    ck_assert_int_eq(weft_tee(c.in, c.out, 100, SPLICE_F_NONBLOCK), -EAGAIN);
+    ck_assert_int_eq(weft_write(c.from[1], "both", 4), 4);
+    ck_assert_int_eq(weft_tee(c.in, c.out, 100, 0), 4);
+    expect_text(c.to[0], "both");
+    expect_text(c.in, "both");
+    weft_close(c.from[1]);
+    ck_assert_int_eq(weft_tee(c.in, c.out, 100, 0), 0);
+}
+
+static const struct {
+    kind from, to;
+    weft_fn *call;
+} waits[] = {{PIPE, PIPE, splice_some}, {PIPE, UNIX, splice_some}, {PIPE, TCP, splice_some},
+             {UNIX, PIPE, splice_some}, {TCP, PIPE, splice_some},  {PIPE, PIPE, tee_some}};
+
+/* What a copy waits for, and how its wait ends. */
+enum { INPUT, ROOM, INPUT_THEN_ROOM, WAIT_KINDS };
+enum { SERVED, CANCELLED, INPUT_CLOSED, OUTPUT_CLOSED, OUTCOMES };
+
+static void end_wait(const copy *c, int what, int ending, size_t filled)
+{
+    char *data = malloc(filled + 1);
+    if (ending == SERVED) {
+        if (what == INPUT)
+            ck_assert_int_eq(weft_write(c->from[1], "abc", 3), 3);
+        ck_assert_int_eq(weft_read_full(c->to[0], data, filled), (ssize_t)filled);
+        ck_assert_int_eq(weft_await(c->copier), 3);
+        expect_text(c->to[0], "abc");
+    } else if (ending == CANCELLED) {
+        weft_cancel(c->copier);
+        ck_assert_int_eq(weft_await(c->copier), -ECANCELED);
+        if (what == INPUT)
+            ck_assert_int_eq(weft_write(c->from[1], "abc", 3), 3);
+        expect_text(c->in, "abc"); /* it has moved nothing */
+    } else {
+        ck_assert_int_eq(weft_close(ending == INPUT_CLOSED ? c->in : c->out), 0);
+        ck_assert_int_eq(weft_await(c->copier), -EBADF);
+    }
+    free(data);
+}
+
+/* P65, T98 */
+TEST_LOOP(a_waiting_splice_or_tee_completes_or_ends_without_effect, WAIT_KINDS *OUTCOMES)
+{
+    const int what = _i / OUTCOMES, ending = _i % OUTCOMES;
+    for (size_t i = 0; i < COUNT_OF(waits); i++) {
+        copy c;
+        open_copy(&c, waits[i].from, waits[i].to, i % 2);
+        int flags[] = {fcntl(c.in, F_GETFL), fcntl(c.out, F_GETFL)};
+        size_t filled = what == INPUT ? 0 : fill_up(c.out);
+        if (what == ROOM)
+            ck_assert_int_eq(weft_write(c.from[1], "abc", 3), 3);
+        c.copier = spin_waiting(waits[i].call, &c);
+        ck_assert_int_eq(fcntl(c.in, F_GETFL), flags[0]);
+        ck_assert_int_eq(fcntl(c.out, F_GETFL), flags[1]);
+        if (what == INPUT_THEN_ROOM) {
+            ck_assert_int_eq(weft_write(c.from[1], "abc", 3), 3);
+            let_run();
+            ck_assert_int_eq(weft_state_of(c.copier), WEFT_WAITING);
+        }
+        end_wait(&c, what, ending, filled);
+        if (ending == SERVED && waits[i].call == tee_some)
+            expect_text(c.in, "abc");
         ck_assert_uint_eq(ops_pending(), 0);
-        weft_close(from[0]);
-        weft_close(to[0]);
-        weft_close(to[1]);
     }
 }
-END_TEST
 
-START_TEST(a_splice_waits_for_room_in_its_output)
+TEST(readers_and_a_splice_share_an_input)
 {
-    for (int round = 0; round < 2 * KIND_COUNT; round++) {
-        int from[2], to[2];
-        open_kind(PIPE, from, round % 2);
-        open_kind((kind)(round / 2), to, round % 2);
-        size_t before = fill_up(to[1]);
-        ck_assert_int_eq(weft_write(from[1], "late", 4), 4);
-        route r = {.in = from[0], .out = to[1]};
-        weft_fiber f = spin_waiting(splice_some, &r);
-        char *data = malloc(before + 4);
-        ck_assert_int_eq(weft_read_full(to[0], data, before + 4), (ssize_t)before + 4);
-        ck_assert_mem_eq(data + before, "late", 4);
-        free(data);
-        ck_assert_int_eq(weft_await(f), 4);
-        ck_assert_uint_eq(ops_pending(), 0);
-        weft_close(from[0]);
-        weft_close(from[1]);
-        weft_close(to[0]);
-        weft_close(to[1]);
-    }
+    copy c;
+    char *data = malloc(LARGE);
+    open_copy(&c, PIPE, PIPE, false);
+    size_t filled = fill_up(c.out);
+    weft_fiber first = spin_waiting(read_byte, &c.in);
+    c.copier = spin_waiting(splice_some, &c);
+    weft_fiber second = spin_waiting(read_byte, &c.in);
+    ck_assert_int_eq(weft_write(c.from[1], "ab", 2), 2);
+    ck_assert_int_eq(weft_await(first), 1);
+    ck_assert_int_eq(weft_await(second), 1); /* the splice waits for room, not for input */
+    ck_assert_int_eq(weft_write(c.from[1], "c", 1), 1);
+    ck_assert_int_eq(weft_read_full(c.to[0], data, filled), (ssize_t)filled);
+    ck_assert_int_eq(weft_await(c.copier), 1);
+    expect_text(c.to[0], "c");
+    free(data);
 }
-END_TEST
 
-START_TEST(a_splice_of_a_file_uses_the_given_offsets)
+TEST(a_splice_of_a_file_uses_the_given_offsets_and_waits_for_the_pipe)
 {
-    int from = open_file(1000, 0), to = open_file(0, 0), fd[2];
+    copy c;
+    int from = open_file(1000, 0), to = open_file(0, 0);
     int64_t at = 10, to_at = 0;
-    open_kind(PIPE, fd, false);
-    ck_assert_int_eq(weft_splice(from, &at, fd[1], NULL, 500, 0), 500);
-    ck_assert_int_eq(at, 510);
-    ck_assert_int_eq(weft_splice(fd[0], NULL, to, &to_at, 500, 0), 500);
-    ck_assert_int_eq(to_at, 500);
     unsigned char data[1000];
+    open_copy(&c, PIPE, PIPE, false);
+    ck_assert_int_eq(weft_splice(from, &at, c.from[1], NULL, 500, 0), 500);
+    ck_assert_int_eq(at, 510);
+    ck_assert_int_eq(weft_splice(c.in, NULL, to, &to_at, 500, 0), 500);
+    ck_assert_int_eq(to_at, 500);
     ck_assert_int_eq(pread(to, data, sizeof data, 0), 500);
     assert_bytes_at(data, 500, 10);
     ck_assert_int_eq(lseek(from, 0, SEEK_CUR), 0);
     ck_assert_int_eq(lseek(to, 0, SEEK_CUR), 0);
-    ck_assert_int_eq(weft_splice(from, NULL, to, NULL, 1, 0), -EINVAL); /* neither is a pipe */
+    size_t filled = fill_up(c.out);
+    weft_fiber f = spin_waiting(splice_some, &(copy){.in = from, .out = c.out});
+    char *sink = malloc(filled);
+    ck_assert_int_eq(weft_read_full(c.to[0], sink, filled), (ssize_t)filled);
+    free(sink);
+    ck_assert_int_eq(weft_await(f), 1000);
+    copy to_file = {.in = c.in, .out = to};
+    f = spin_waiting(splice_some, &to_file);
+    ck_assert_int_eq(weft_write(c.from[1], "abc", 3), 3);
+    ck_assert_int_eq(weft_await(f), 3);
+    f = spin_waiting(splice_some, &to_file);
+    ck_assert_int_eq(weft_close(to), 0);
+    ck_assert_int_eq(weft_await(f), -EBADF);
+}
+
+TEST(a_splice_of_unsupported_descriptors_fails)
+{
+    int fd[2], file = open_file(10, 0);
+    open_kind(UNIX, fd, false);
+    ck_assert_int_eq(weft_splice(file, NULL, file, NULL, 1, 0), -EINVAL); /* neither is a pipe */
+    ck_assert_int_eq(weft_splice(fd[0], NULL, fd[1], NULL, 1, 0), -EINVAL);
     ck_assert_int_eq(weft_splice(-1, NULL, fd[1], NULL, 1, 0), -EBADF);
-    ck_assert_int_eq(weft_splice(fd[0], NULL, -1, NULL, 1, 0), -EBADF);
-}
-END_TEST
-
-/* P69 */
-START_TEST(a_tee_leaves_the_bytes_in_the_input)
-{
-    for (int round = 0; round < 2; round++) {
-        int from[2], to[2];
-        char data[8];
-        open_kind(PIPE, from, round);
-        open_kind(PIPE, to, round);
-        ck_assert_int_eq(weft_write(from[1], "both", 4), 4);
-        ck_assert_int_eq(weft_tee(from[0], to[1], 100, 0), 4);
-        ck_assert_int_eq(weft_read(to[0], data, sizeof data), 4);
-        ck_assert_mem_eq(data, "both", 4);
-        ck_assert_int_eq(weft_read(from[0], data, sizeof data), 4);
-        ck_assert_mem_eq(data, "both", 4);
-        weft_close(from[1]);
-        ck_assert_int_eq(weft_tee(from[0], to[1], 100, 0), 0);
-        weft_close(from[0]);
-        weft_close(to[0]);
-        weft_close(to[1]);
-    }
-}
-END_TEST
-
-static weft_value tee_some(void *arg)
-{
-    route *r = arg;
-    return r->result = weft_tee(r->in, r->out, 100, 0);
-}
-
-START_TEST(a_tee_waits_and_can_be_cancelled)
-{
-    int from[2], to[2];
-    open_kind(PIPE, from, false);
-    open_kind(PIPE, to, false);
-    route r = {.in = from[0], .out = to[1]};
-    weft_fiber f = spin_waiting(tee_some, &r);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    f = spin_waiting(tee_some, &r);
-    ck_assert_int_eq(weft_write(from[1], "x", 1), 1);
-    ck_assert_int_eq(weft_await(f), 1);
-    ck_assert_uint_eq(queued_bytes(from[0]), 1);
-    ck_assert_uint_eq(queued_bytes(to[0]), 1);
-    ck_assert_uint_eq(ops_pending(), 0);
-}
-END_TEST
-
-/* Copy from one stream to another while other fibers write and read. */
-static void copy_between(kind from_kind, kind to_kind, bool is_nonblocking, size_t bytes)
-{
-    int from[2], to[2];
-    open_kind(from_kind, from, is_nonblocking);
-    open_kind(to_kind, to, is_nonblocking);
-    stream_end writing = {from[1], bytes}, reading = {to[0], 0};
-    weft_fiber writer = weft_spin(write_and_close, &writing);
-    weft_fiber reader = weft_spin(read_to_end, &reading);
-    ck_assert_int_eq(weft_splice_all(from[0], to[1]), (ssize_t)bytes);
-    weft_close(from[0]);
-    weft_close(to[1]);
-    ck_assert_int_eq(weft_await(writer), 0);
-    ck_assert_int_eq(weft_await(reader), 0);
-    ck_assert_uint_eq(reading.bytes, bytes);
-    ck_assert_uint_eq(ops_pending(), 0);
+    ck_assert_int_eq(weft_splice(fd[0], NULL, INT32_MAX, NULL, 1, 0), -EBADF);
+    ck_assert_int_eq(weft_tee(-1, fd[1], 1, 0), -EBADF);
+    ck_assert_int_eq(weft_tee(fd[0], fd[1], 1, 0), -EINVAL);
 }
 
 /* P69 */
-START_TEST(splice_all_moves_all_bytes_between_any_two_kinds)
+TEST_LOOP(splice_all_moves_all_bytes_between_any_two_kinds, 2)
 {
-    const size_t before = open_descriptors();
-    for (int from = 0; from < KIND_COUNT; from++)
-        for (int to = 0; to < KIND_COUNT; to++)
-            for (int round = 0; round < 2; round++) {
-                copy_between((kind)from, (kind)to, round, MIB + 1);
-                copy_between((kind)from, (kind)to, round, 1);
-                copy_between((kind)from, (kind)to, round, 0);
+    static const size_t sizes[] = {0, 1, LARGE + 1};
+    warm_up();
+    const int before = count_descriptors();
+    for (int from = 0; from <= FILE_PLAIN; from++)
+        for (int to = 0; to < KINDS; to++)
+            for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+                copy c;
+                feed_copy(&c, (kind)from, (kind)to, _i, sizes[i]);
+                drain_copy(&c, read_to_end);
+                ck_assert_int_eq(weft_splice_all(c.in, c.out), (ssize_t)sizes[i]);
+                if (from == FILE_PLAIN)
+                    ck_assert_int_eq(lseek(c.in, 0, SEEK_CUR), (off_t)sizes[i]);
+                finish_copy(&c, sizes[i]);
             }
-    ck_assert_uint_eq(open_descriptors(), before);
+    ck_assert_int_eq(count_descriptors(), before);
 }
-END_TEST
 
-/* The kernel refuses to splice to a file with O_APPEND. */
-START_TEST(splice_all_copies_from_and_to_files)
+TEST(splice_all_uses_a_buffer_without_descriptors_for_a_pipe)
 {
-    static const int flags[] = {0, O_APPEND};
-    for (size_t i = 0; i < COUNT_OF(flags); i++) {
-        int from = open_file(MIB, 0), to = open_file(0, flags[i]);
-        ck_assert_int_eq(weft_splice_all(from, to), (ssize_t)MIB);
-        ck_assert_int_eq(lseek(from, 0, SEEK_CUR), (off_t)MIB);
-        check_file(to, MIB);
-        close(to);
-        for (int k = 0; k < KIND_COUNT; k++) {
-            int fd[2];
-            open_kind((kind)k, fd, false);
-            lseek(from, 0, SEEK_SET);
-            stream_end reading = {fd[0], 0};
-            weft_fiber reader = weft_spin(read_to_end, &reading);
-            ck_assert_int_eq(weft_splice_all(from, fd[1]), (ssize_t)MIB);
-            weft_close(fd[1]);
-            ck_assert_int_eq(weft_await(reader), 0);
-            ck_assert_uint_eq(reading.bytes, MIB);
-            open_kind((kind)k, fd, false);
-            to = open_file(0, flags[i]);
-            stream_end writing = {fd[1], MIB};
-            weft_fiber writer = weft_spin(write_and_close, &writing);
-            ck_assert_int_eq(weft_splice_all(fd[0], to), (ssize_t)MIB);
-            ck_assert_int_eq(weft_await(writer), 0);
-            check_file(to, MIB);
-            weft_close(fd[0]);
-            close(to);
-        }
-        close(from);
-    }
-}
-END_TEST
-
-START_TEST(splice_all_uses_a_buffer_without_descriptors_for_a_pipe)
-{
-    int from[2], to[2];
-    open_kind(UNIX, from, false);
-    open_kind(UNIX, to, false);
-    stream_end writing = {from[1], MIB}, reading = {to[0], 0};
-    weft_fiber writer = weft_spin(write_and_close, &writing);
-    weft_fiber reader = weft_spin(read_to_end, &reading);
+    copy c;
+    feed_copy(&c, UNIX, UNIX, false, LARGE);
+    drain_copy(&c, read_to_end);
     weft_sleep(0);
-    int next = dup(from[0]);
+    int next = dup(c.in), none[2];
     close(next);
     struct rlimit old;
     getrlimit(RLIMIT_NOFILE, &old);
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)next, old.rlim_max});
-    int none[2];
     ck_assert_int_eq(weft_pipe(none), -EMFILE);
-    ck_assert_int_eq(weft_splice_all(from[0], to[1]), (ssize_t)MIB);
+    ck_assert_int_eq(weft_splice_all(c.in, c.out), (ssize_t)LARGE);
     setrlimit(RLIMIT_NOFILE, &old);
-    weft_close(to[1]);
-    ck_assert_int_eq(weft_await(writer), 0);
-    ck_assert_int_eq(weft_await(reader), 0);
-    ck_assert_uint_eq(reading.bytes, MIB);
+    finish_copy(&c, LARGE);
 }
-END_TEST
 
-/* A copy to a reader that does not read. The writer and the copying fiber wait. */
-typedef struct blocked_copy {
-    int from[2], to[2];
-    stream_end writing;
-    route r;
-    weft_fiber writer, copier;
-} blocked_copy;
-
-static void start_blocked_copy(blocked_copy *d, weft_fn *fn, kind from, kind to, size_t bytes)
+/* Start a copy to a reader that does not read. The writer and the copying fiber wait. */
+static void start_blocked_copy(copy *c, weft_fn *fn, kind from, kind to)
 {
-    open_kind(from, d->from, false);
-    open_kind(to, d->to, false);
-    d->writing = (stream_end){d->from[1], bytes};
-    d->r = (route){.in = d->from[0], .out = d->to[1]};
-    d->writer = weft_spin(write_and_close, &d->writing);
-    d->copier = weft_spin(fn, &d->r);
+    feed_copy(c, from, to, false, 4 * LARGE);
+    c->copier = weft_spin(fn, c);
     size_t before;
     do { /* TCP delivers asynchronously, in a soft interrupt */
-        before = queued_bytes(d->from[0]) + queued_bytes(d->to[0]);
-        for (int i = 0; i < 20; i++)
+        before = queued_bytes(c->in) + queued_bytes(c->to[0]);
+        for (int i = 0; i < 10; i++)
             weft_sleep(100e-6);
-    } while (queued_bytes(d->from[0]) + queued_bytes(d->to[0]) != before);
-    ck_assert_int_eq(weft_state_of(d->copier), WEFT_WAITING);
-    ck_assert_int_eq(weft_state_of(d->writer), WEFT_WAITING);
+    } while (queued_bytes(c->in) + queued_bytes(c->to[0]) != before);
+    ck_assert_int_eq(weft_state_of(c->copier), WEFT_WAITING);
+    ck_assert_int_eq(weft_state_of(c->writer), WEFT_WAITING);
 }
 
 /* P69 */
-START_TEST(a_slow_reader_applies_backpressure_to_the_input)
+TEST(a_slow_reader_applies_backpressure_to_the_input)
 {
-    blocked_copy d;
-    start_blocked_copy(&d, splice_everything, UNIX, UNIX, 4 * MIB);
-    ck_assert_uint_gt(queued_bytes(d.from[0]), 0);
-    ck_assert_uint_le(queued_bytes(d.to[0]), MIB);
-    stream_end reading = {d.to[0], 0};
-    weft_fiber reader = weft_spin(read_to_end, &reading);
-    ck_assert_int_eq(weft_await(d.copier), (ssize_t)(4 * MIB));
-    weft_close(d.to[1]);
-    ck_assert_int_eq(weft_await(reader), 0);
-    ck_assert_int_eq(weft_await(d.writer), 0);
-    ck_assert_uint_eq(reading.bytes, 4 * MIB);
+    copy c;
+    start_blocked_copy(&c, splice_everything, UNIX, UNIX);
+    ck_assert_uint_gt(queued_bytes(c.in), 0);
+    ck_assert_uint_le(queued_bytes(c.to[0]), LARGE);
+    drain_copy(&c, read_to_end);
+    ck_assert_int_eq(weft_await(c.copier), (ssize_t)(4 * LARGE));
+    finish_copy(&c, 4 * LARGE);
 }
-END_TEST
 
-/* P61, P63: the reader continues only after the cancelled call has returned */
-START_TEST(a_cancelled_splice_to_a_reader_that_does_not_read_loses_no_byte)
+static const kind routes[][2] = {{UNIX, UNIX}, {UNIX, TCP},  {TCP, UNIX},
+                                 {TCP, TCP},   {PIPE, UNIX}, {TCP, PIPE}};
+
+/* P61, P63: the reader continues only after the ended call has returned */
+TEST_LOOP(a_cancelled_or_interrupted_splice_loses_no_byte, COUNT_OF(routes))
 {
-    static const kind kinds[][2] = {{UNIX, UNIX}, {UNIX, TCP},  {TCP, UNIX},
-                                    {TCP, TCP},   {PIPE, UNIX}, {TCP, PIPE}};
-    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
-        blocked_copy d;
-        start_blocked_copy(&d, splice_everything, kinds[i][0], kinds[i][1], 16 * MIB);
-        weft_cancel(d.copier);
-        ck_assert_int_eq(weft_await(d.copier), -ECANCELED);
-        ck_assert_int_eq(d.r.result, -ECANCELED);
-        stream_end reading = {d.to[0], 0};
-        weft_fiber reader = weft_spin(read_to_end, &reading);
-        ck_assert_int_gt(weft_splice_all(d.from[0], d.to[1]), 0);
-        weft_close(d.to[1]);
-        weft_close(d.from[0]);
-        ck_assert_int_eq(weft_await(reader), 0);
-        ck_assert_int_eq(weft_await(d.writer), 0);
-        ck_assert_uint_eq(reading.bytes, 16 * MIB);
-        ck_assert_uint_eq(ops_pending(), 0);
-    }
+    copy c;
+    start_blocked_copy(&c, splice_everything, routes[_i][0], routes[_i][1]);
+    int rc = _i % 2 ? weft_interrupt(c.copier, -EINTR) : weft_cancel(c.copier);
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_eq(weft_await(c.copier), _i % 2 ? -EINTR : -ECANCELED);
+    drain_copy(&c, read_to_end);
+    ck_assert_int_gt(weft_splice_all(c.in, c.out), 0);
+    finish_copy(&c, 4 * LARGE);
 }
-END_TEST
 
-START_TEST(an_interrupted_splice_returns_the_value_and_loses_no_byte)
+/* Interrupt the call at random times and repeat it, until it ends. */
+static weft_value repeat_with_timeouts(copy *c, weft_fn *call)
 {
-    blocked_copy d;
-    start_blocked_copy(&d, splice_everything, UNIX, UNIX, MIB);
-    ck_assert_int_eq(weft_interrupt(d.copier, -EINTR), 0);
-    ck_assert_int_eq(weft_await(d.copier), -EINTR);
-    stream_end reading = {d.to[0], 0};
-    weft_fiber reader = weft_spin(read_to_end, &reading);
-    ck_assert_int_gt(weft_splice_all(d.from[0], d.to[1]), 0);
-    ck_assert_int_eq(weft_await(d.writer), 0);
-    int from[2];
-    open_kind(UNIX, from, false);
-    route r = {.in = from[0], .out = d.to[1]};
-    weft_fiber f = spin_waiting(splice_everything, &r);
-    ck_assert_int_eq(weft_interrupt(f, -7), 0);
-    ck_assert_int_eq(weft_await(f), -7);
-    weft_close(d.to[1]);
-    ck_assert_int_eq(weft_await(reader), 0);
-    ck_assert_uint_eq(reading.bytes, MIB);
-}
-END_TEST
-
-/* Interrupt the copy at random times and repeat it, until the input ends. */
-static weft_value splice_with_timeouts(void *arg)
-{
-    route *r = arg;
-    ssize_t n = -ECANCELED;
+    weft_value n = -ECANCELED;
     for (int i = 0; n == -ECANCELED; i++)
-        WEFT_MOVE_ON_AFTER(i < 500 ? random_below(200) * 1e-6 : INFINITY) {
-            n = weft_splice_all(r->in, r->out);
+        WEFT_MOVE_ON_AFTER(i < 150 ? random_below(200) * 1e-6 : INFINITY) {
+            n = call(c);
         }
     return n < 0 ? n : 0;
 }
 
 /* P61, P63 */
-START_TEST(a_storm_of_cancellations_loses_no_byte)
+TEST_LOOP(a_storm_of_cancellations_loses_no_byte, COUNT_OF(routes))
 {
-    static const kind kinds[][2] = {{UNIX, UNIX}, {UNIX, TCP},  {TCP, UNIX},
-                                    {TCP, TCP},   {PIPE, UNIX}, {TCP, PIPE}};
-    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
-        int from[2], to[2];
-        open_kind(kinds[i][0], from, i % 2);
-        open_kind(kinds[i][1], to, i % 2);
-        stream_end writing = {from[1], 4 * MIB}, reading = {to[0], 0};
-        route r = {.in = from[0], .out = to[1]};
-        weft_fiber writer = weft_spin(write_and_close, &writing);
-        weft_fiber reader = weft_spin(read_to_end, &reading);
-        weft_fiber copier = weft_spin(splice_with_timeouts, &r);
-        ck_assert_int_eq(weft_await(copier), 0);
-        weft_close(to[1]);
-        weft_close(from[0]);
-        ck_assert_int_eq(weft_await(writer), 0);
-        ck_assert_int_eq(weft_await(reader), 0);
-        ck_assert_uint_eq(reading.bytes, 4 * MIB);
-        ck_assert_uint_eq(ops_pending(), 0);
-    }
+    copy c;
+    feed_copy(&c, routes[_i][0], routes[_i][1], _i % 2, 4 * LARGE);
+    drain_copy(&c, read_to_end);
+    ck_assert_int_eq(repeat_with_timeouts(&c, splice_everything), 0);
+    finish_copy(&c, 4 * LARGE);
 }
-END_TEST
 
 /* P65, T98 */
-START_TEST(closing_either_end_of_a_splice_that_waits_for_input_gives_EBADF)
+TEST_LOOP(closing_an_end_of_splice_all_or_splice_chunks_gives_EBADF, 2)
 {
-    for (int round = 0; round < 2 * KIND_COUNT; round++) {
-        int from[2], to[2];
-        open_kind((kind)(round / 2), from, false);
-        open_kind(PIPE, to, false);
-        route r = {.in = from[0], .out = to[1]};
-        weft_fiber f = spin_waiting(splice_some, &r);
-        ck_assert_int_eq(weft_close(round % 2 ? r.in : r.out), 0);
-        ck_assert_int_eq(weft_await(f), -EBADF);
-        ck_assert_uint_eq(ops_pending(), 0);
-    }
+    weft_fn *call = _i == 0 ? splice_everything : chunk_everything;
+    copy c;
+    open_copy(&c, UNIX, UNIX, false);
+    c.copier = spin_waiting(call, &c);
+    ck_assert_int_eq(weft_close(c.in), 0);
+    ck_assert_int_eq(weft_await(c.copier), -EBADF);
+    start_blocked_copy(&c, call, UNIX, UNIX);
+    ck_assert_int_eq(weft_close(c.out), 0);
+    ck_assert_int_eq(weft_await(c.copier), -EBADF);
+    weft_terminate(c.writer, 1);
 }
-END_TEST
 
 /* P65, T98 */
-START_TEST(closing_either_end_of_a_splice_that_waits_for_room_gives_EBADF)
+TEST_LOOP(closing_either_end_of_a_waiting_sendfile_gives_EBADF, 2 * STREAMS)
 {
-    for (int round = 0; round < 2 * KIND_COUNT; round++) {
-        int from[2], to[2];
-        open_kind(PIPE, from, false);
-        open_kind((kind)(round / 2), to, false);
-        fill_up(to[1]);
-        weft_write(from[1], "x", 1);
-        route r = {.in = from[0], .out = to[1]};
-        weft_fiber f = spin_waiting(splice_some, &r);
-        ck_assert_int_eq(weft_close(round % 2 ? r.in : r.out), 0);
-        ck_assert_int_eq(weft_await(f), -EBADF);
-        ck_assert_uint_eq(ops_pending(), 0);
-    }
+    copy c;
+    feed_copy(&c, FILE_PLAIN, (kind)(_i / 2), false, LARGE);
+    fill_up(c.out);
+    c.copier = spin_waiting(send_everything, &c);
+    ck_assert_int_eq(weft_close(_i % 2 ? c.in : c.out), 0);
+    ck_assert_int_eq(weft_await(c.copier), -EBADF);
+    ck_assert_uint_eq(ops_pending(), 0);
 }
-END_TEST
-
-/* P65, T98 */
-START_TEST(closing_an_end_of_splice_all_or_splice_chunks_gives_EBADF)
-{
-    static weft_fn *const copies[] = {splice_everything, chunk_everything};
-    for (size_t i = 0; i < COUNT_OF(copies); i++) {
-        int from[2], to[2];
-        open_kind(UNIX, from, false);
-        open_kind(UNIX, to, false);
-        route r = {.in = from[0], .out = to[1]};
-        weft_fiber f = spin_waiting(copies[i], &r);
-        ck_assert_int_eq(weft_close(r.in), 0);
-        ck_assert_int_eq(weft_await(f), -EBADF);
-        blocked_copy d;
-        start_blocked_copy(&d, copies[i], UNIX, UNIX, 4 * MIB);
-        ck_assert_int_eq(weft_close(d.r.out), 0);
-        ck_assert_int_eq(weft_await(d.copier), -EBADF);
-        weft_terminate(d.writer, 1);
-    }
-}
-END_TEST
-
-/* P65, T98 */
-START_TEST(closing_either_end_of_a_waiting_sendfile_gives_EBADF)
-{
-    for (int round = 0; round < 2 * KIND_COUNT; round++) {
-        int to[2];
-        open_kind((kind)(round / 2), to, false);
-        fill_up(to[1]);
-        route r = {.in = open_file(MIB, 0), .out = to[1]};
-        weft_fiber f = spin_waiting(send_everything, &r);
-        ck_assert_int_eq(weft_close(round % 2 ? r.in : r.out), 0);
-        ck_assert_int_eq(weft_await(f), -EBADF);
-        ck_assert_uint_eq(ops_pending(), 0);
-    }
-}
-END_TEST
 
 /* SIGPIPE would end this process. */
-START_TEST(a_closed_peer_gives_EPIPE_without_a_signal)
+TEST_LOOP(a_closed_peer_gives_EPIPE_without_a_signal, 2)
 {
-    for (int k = PIPE; k <= UNIX; k++) {
-        int from[2], to[2];
-        open_kind(PIPE, from, false);
-        open_kind((kind)k, to, false);
-        weft_close(to[0]);
-        int file = open_file(MIB, 0);
-        weft_write(from[1], "abc", 3);
-        ck_assert_int_eq(weft_splice(from[0], NULL, to[1], NULL, 1, 0), -EPIPE);
-        ck_assert_int_eq(weft_splice_all(from[0], to[1]), -EPIPE);
-        route r = {.in = from[0], .out = to[1]};
-        ck_assert_int_eq(chunk_everything(&r), -EPIPE);
-        ck_assert_int_eq(weft_sendfile(to[1], file, NULL, MIB), -EPIPE);
-        ck_assert_int_eq(lseek(file, 0, SEEK_CUR), 0);
-        weft_close(to[1]);
-        open_kind((kind)k, to, false);
-        fill_up(to[1]);
-        route waiting = {.in = file, .out = to[1]};
-        weft_fiber f = spin_waiting(send_everything, &waiting);
-        weft_close(to[0]);
-        weft_value rc = weft_await(f); /* unread data resets the connection */
-        ck_assert(rc == -EPIPE || rc == -ECONNRESET);
-    }
+    copy c, waiting;
+    int file = open_file(LARGE, 0);
+    open_copy(&c, PIPE, (kind)_i, false);
+    weft_close(c.to[0]);
+    weft_write(c.from[1], "abc", 3);
+    ck_assert_int_eq(weft_splice(c.in, NULL, c.out, NULL, 1, 0), -EPIPE);
+    ck_assert_int_eq(weft_tee(c.in, c.out, 1, 0), _i == PIPE ? -EPIPE : -EINVAL);
+    ck_assert_int_eq(weft_splice_all(c.in, c.out), -EPIPE);
+    ck_assert_int_eq(chunk_everything(&c), -EPIPE);
+    ck_assert_int_eq(weft_sendfile(c.out, file, NULL, LARGE), -EPIPE);
+    ck_assert_int_eq(lseek(file, 0, SEEK_CUR), 0);
+    feed_copy(&waiting, FILE_PLAIN, (kind)_i, false, LARGE);
+    fill_up(waiting.out);
+    waiting.copier = spin_waiting(send_everything, &waiting);
+    weft_close(waiting.to[0]);
+    weft_value rc = weft_await(waiting.copier); /* unread data resets the connection */
+    ck_assert(rc == -EPIPE || rc == -ECONNRESET);
     sigset_t pending;
     sigpending(&pending);
     ck_assert_int_eq(sigismember(&pending, SIGPIPE), 0);
 }
-END_TEST
 
 #define CHUNK 8
 
@@ -634,73 +522,46 @@ static size_t encode_chunks(char *out, size_t bytes)
     return n + (size_t)sprintf(out + n, "0\r\n\r\n");
 }
 
-static void check_chunks(int fd_in, int fd_out, int fd_read, size_t bytes)
-{
-    char expected[256], got[256];
-    size_t n = encode_chunks(expected, bytes);
-    ck_assert_int_eq(weft_splice_chunks(fd_in, fd_out, &http_chunks), (ssize_t)bytes);
-    lseek(fd_read, 0, SEEK_SET); /* for a file */
-    ck_assert_int_eq(read(fd_read, got, sizeof got), (ssize_t)n);
-    ck_assert_mem_eq(got, expected, n);
-}
-
 /* P69 */
-START_TEST(chunks_are_written_exactly_in_their_format)
+TEST(chunks_are_written_exactly_in_their_format)
 {
     static const size_t sizes[] = {0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK};
-    const size_t before = open_descriptors();
+    warm_up();
+    const int before = count_descriptors();
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
-        for (int from_kind = 0; from_kind <= KIND_COUNT; from_kind++)
-            for (int to_kind = 0; to_kind < KIND_COUNT; to_kind++) {
-                int from[2] = {-1, -1}, to[2];
-                open_kind((kind)to_kind, to, i % 2);
-                if (from_kind == KIND_COUNT) {
-                    from[0] = open_file(sizes[i], 0);
-                } else {
-                    open_kind((kind)from_kind, from, i % 2);
-                    stream_end writing = {from[1], sizes[i]};
-                    ck_assert_int_eq(write_and_close(&writing), 0);
-                }
-                check_chunks(from[0], to[1], to[0], sizes[i]);
-                weft_close(from[0]);
-                weft_close(to[0]);
-                weft_close(to[1]);
+        for (int from = 0; from <= FILE_PLAIN; from++)
+            for (int to = 0; to < KINDS; to++) {
+                copy c;
+                char expected[256], got[256];
+                size_t n = encode_chunks(expected, sizes[i]);
+                feed_copy(&c, (kind)from, (kind)to, i % 2, sizes[i]);
+                ck_assert_int_eq(weft_splice_chunks(c.in, c.out, &http_chunks), (ssize_t)sizes[i]);
+                lseek(c.out, 0, SEEK_SET); /* for a file */
+                ck_assert_int_eq(read(c.to[0], got, sizeof got), (ssize_t)n);
+                ck_assert_mem_eq(got, expected, n);
+                weft_close(c.in);
+                weft_close(c.to[0]);
+                if (to < STREAMS)
+                    weft_close(c.out);
             }
-    ck_assert_uint_eq(open_descriptors(), before);
+    ck_assert_int_eq(count_descriptors(), before);
 }
-END_TEST
 
-START_TEST(chunks_can_be_written_to_a_file_with_O_APPEND)
+TEST(chunks_may_be_plain_or_large)
 {
-    int from[2], to = open_file(0, O_APPEND);
-    open_kind(UNIX, from, false);
-    stream_end writing = {from[1], 3 * CHUNK + 1};
-    ck_assert_int_eq(write_and_close(&writing), 0);
-    check_chunks(from[0], to, to, 3 * CHUNK + 1);
-}
-END_TEST
-
-START_TEST(chunks_without_a_format_are_the_plain_bytes)
-{
-    int from = open_file(40000, 0), to = open_file(0, 0);
-    ck_assert_int_eq(weft_splice_chunks(from, to, &(weft_chunk_format){0}), 40000);
-    check_file(to, 40000);
-}
-END_TEST
-
-START_TEST(chunks_may_be_large)
-{
-    int from = open_file(MIB, 0), to = open_file(0, 0);
-    weft_chunk_format format = {.chunk_prefix = "%%%zX;", .chunk_bytes_max = MIB / 2};
-    ck_assert_int_eq(weft_splice_chunks(from, to, &format), (ssize_t)MIB);
+    int from = open_file(LARGE, 0), to = open_file(0, 0), large = open_file(0, 0);
+    ck_assert_int_eq(weft_splice_chunks(from, to, &(weft_chunk_format){0}), (ssize_t)LARGE);
+    assert_file(to, LARGE);
+    weft_chunk_format format = {.chunk_prefix = "%%%zX;", .chunk_bytes_max = LARGE / 2};
+    lseek(from, 0, SEEK_SET);
+    ck_assert_int_eq(weft_splice_chunks(from, large, &format), (ssize_t)LARGE);
     char text[8] = "";
-    ck_assert_int_eq(pread(to, text, 7, 0), 7);
-    ck_assert_str_eq(text, "%80000;");
-    ck_assert_int_eq(lseek(to, 0, SEEK_END), (off_t)MIB + 14);
+    ck_assert_int_eq(pread(large, text, 7, 0), 7);
+    ck_assert_str_eq(text, "%40000;");
+    ck_assert_int_eq(lseek(large, 0, SEEK_END), (off_t)LARGE + 14);
 }
-END_TEST
 
-START_TEST(an_invalid_format_is_refused_before_anything_is_written)
+TEST(an_invalid_format_is_refused_before_anything_is_written)
 {
     static const char *const wrong[] = {"",     "%",     "%d",      "%s",    "%zd", "%z",
                                         "%zu%", "100%%", "%zu %zx", "%n%zu", "%4zu"};
@@ -720,7 +581,6 @@ START_TEST(an_invalid_format_is_refused_before_anything_is_written)
     ck_assert_any_error(-EMSGSIZE);
     ck_assert_int_eq(lseek(to, 0, SEEK_END), 1 + 1 + 253 + 10);
 }
-END_TEST
 
 /*
  * Decode the chunks while they arrive. A stream that breaks off inside a chunk cannot be decoded.
@@ -745,38 +605,14 @@ static weft_value read_chunks(void *arg)
     }
 }
 
-static weft_value chunk_with_timeouts(void *arg)
+TEST_LOOP(a_cancelled_copy_completes_its_current_chunk, STREAMS)
 {
-    const weft_chunk_format format = {
-        .chunk_prefix = "%zu ", .chunk_postfix = ";", .chunk_bytes_max = 4000};
-    route *r = arg;
-    ssize_t n = -ECANCELED;
-    for (int i = 0; n == -ECANCELED; i++)
-        WEFT_MOVE_ON_AFTER(i < 500 ? random_below(200) * 1e-6 : INFINITY) {
-            n = weft_splice_chunks(r->in, r->out, &format);
-        }
-    return n < 0 ? n : 0;
+    copy c;
+    feed_copy(&c, UNIX, (kind)_i, false, 2 * LARGE);
+    drain_copy(&c, read_chunks);
+    ck_assert_int_eq(repeat_with_timeouts(&c, chunk_everything), 0);
+    finish_copy(&c, 2 * LARGE);
 }
-
-START_TEST(a_cancelled_copy_completes_its_current_chunk)
-{
-    for (int k = 0; k < KIND_COUNT; k++) {
-        int from[2], to[2];
-        open_kind(UNIX, from, false);
-        open_kind((kind)k, to, false);
-        stream_end writing = {from[1], 2 * MIB}, reading = {to[0], 0};
-        route r = {.in = from[0], .out = to[1]};
-        weft_fiber writer = weft_spin(write_and_close, &writing);
-        weft_fiber reader = weft_spin(read_chunks, &reading);
-        weft_fiber copier = weft_spin(chunk_with_timeouts, &r);
-        ck_assert_int_eq(weft_await(copier), 0);
-        weft_close(to[1]);
-        ck_assert_int_eq(weft_await(writer), 0);
-        ck_assert_int_eq(weft_await(reader), 0);
-        ck_assert_uint_eq(reading.bytes, 2 * MIB);
-    }
-}
-END_TEST
 
 /* Send a file from offset at to a stream of this kind. Assert the received bytes. */
 static void send_file_to(kind k, int file, off_t at, size_t bytes, size_t expected,
@@ -808,17 +644,17 @@ static const struct {
     {10, 10, 10, 0},
     {10, 50, 10, 0},
     {10, 5, 0, 0},
-    {MIB, 0, MIB, MIB},
-    {MIB, 1, SIZE_MAX, MIB - 1},
-    {MIB, 4096, MIB / 2, MIB / 2},
-    {MIB, 0, 131073, 131073},
+    {LARGE, 0, LARGE, LARGE},
+    {LARGE, 1, SIZE_MAX, LARGE - 1},
+    {LARGE, 4096, LARGE / 2, LARGE / 2},
+    {LARGE, 0, 131073, 131073},
 };
 
-START_TEST(a_file_is_sent_from_its_offset_or_its_position)
+TEST(a_file_is_sent_from_its_offset_or_its_position)
 {
     for (size_t i = 0; i < COUNT_OF(send_cases); i++) {
         int file = open_file(send_cases[i].file, 0);
-        for (int k = 0; k < KIND_COUNT; k++)
+        for (int k = 0; k < STREAMS; k++)
             for (int round = 0; round < 2; round++)
                 send_file_to((kind)k, file, (off_t)send_cases[i].at, send_cases[i].requested,
                              send_cases[i].expected, round);
@@ -826,35 +662,25 @@ START_TEST(a_file_is_sent_from_its_offset_or_its_position)
     }
     ck_assert_uint_eq(ops_pending(), 0);
 }
-END_TEST
 
-START_TEST(a_file_is_sent_to_a_file)
+TEST_LOOP(a_file_is_sent_to_a_file, 2)
 {
-    static const int flags[] = {0, O_APPEND};
-    int from = open_file(MIB, 0);
-    for (size_t i = 0; i < COUNT_OF(flags); i++) {
-        off_t offset = 0;
-        int to = open_file(0, flags[i]);
-        ck_assert_int_eq(weft_sendfile(to, from, &offset, 200000), 200000);
-        ck_assert_int_eq(weft_sendfile(to, from, &offset, MIB), (ssize_t)MIB - 200000);
-        check_file(to, MIB);
-        close(to);
-    }
+    int from = open_file(LARGE, 0), to = open_file(0, _i == 0 ? 0 : O_APPEND);
+    off_t offset = 0;
+    ck_assert_int_eq(weft_sendfile(to, from, &offset, 200000), 200000);
+    ck_assert_int_eq(weft_sendfile(to, from, &offset, LARGE), (ssize_t)LARGE - 200000);
+    assert_file(to, LARGE);
 }
-END_TEST
 
-START_TEST(a_file_that_is_not_in_memory_can_be_sent)
+TEST_LOOP(a_file_that_is_not_in_memory_can_be_sent, STREAMS)
 {
-    int file = open_file(MIB, 0);
+    int file = open_file(LARGE, 0);
     ck_assert_int_eq(fsync(file), 0);
-    for (int k = 0; k < KIND_COUNT; k++) {
-        ck_assert_int_eq(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0);
-        send_file_to((kind)k, file, 0, MIB, MIB, k % 2);
-    }
+    ck_assert_int_eq(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0);
+    send_file_to((kind)_i, file, 0, LARGE, LARGE, _i % 2);
 }
-END_TEST
 
-START_TEST(sendfile_refuses_an_input_that_is_not_a_file)
+TEST(sendfile_refuses_an_input_that_is_not_a_file)
 {
     int fd[2];
     off_t negative = -1;
@@ -866,102 +692,45 @@ START_TEST(sendfile_refuses_an_input_that_is_not_a_file)
     ck_assert_int_eq(weft_sendfile(fd[1], file, &negative, 1), -EINVAL);
     ck_assert_int_eq(lseek(file, 0, SEEK_CUR), 0);
 }
-END_TEST
 
 /* P61, P63: nothing is read before the cancelled call has returned */
-START_TEST(the_offset_of_a_cancelled_sendfile_equals_the_sent_bytes)
+TEST_LOOP(the_offset_of_a_cancelled_sendfile_equals_the_sent_bytes, 2 * STREAMS)
 {
-    for (int round = 0; round < 2 * KIND_COUNT; round++) {
-        int to[2];
-        open_kind((kind)(round / 2), to, round % 2);
-        int file = open_file(8 * MIB, 0);
-        route r = {.in = file, .out = to[1]};
-        weft_fiber f = weft_spin(send_everything, &r);
-        off_t sent = -1;
-        do {
-            sent = (off_t)queued_bytes(to[0]);
-            weft_sleep(1e-3);
-        } while (weft_state_of(f) != WEFT_WAITING || (off_t)queued_bytes(to[0]) != sent);
-        weft_cancel(f);
-        ck_assert_int_eq(weft_await(f), -ECANCELED);
-        weft_close(to[1]);
-        stream_end reading = {to[0], 0};
-        ck_assert_int_eq(read_to_end(&reading), 0);
-        ck_assert_int_eq(lseek(file, 0, SEEK_CUR), (off_t)reading.bytes);
-        ck_assert_uint_gt(reading.bytes, 0);
-        close(file);
-    }
+    copy c;
+    feed_copy(&c, FILE_PLAIN, (kind)(_i / 2), _i % 2, 2 * LARGE);
+    c.copier = weft_spin(send_everything, &c);
+    size_t sent;
+    do {
+        sent = queued_bytes(c.to[0]);
+        weft_sleep(1e-3);
+    } while (weft_state_of(c.copier) != WEFT_WAITING || queued_bytes(c.to[0]) != sent);
+    weft_cancel(c.copier);
+    ck_assert_int_eq(weft_await(c.copier), -ECANCELED);
+    weft_close(c.out);
+    c.reading = (stream_end){c.to[0], 0};
+    ck_assert_int_eq(read_to_end(&c.reading), 0);
+    ck_assert_int_eq(lseek(c.in, 0, SEEK_CUR), (off_t)c.reading.bytes);
+    ck_assert_uint_gt(c.reading.bytes, 0);
 }
-END_TEST
 
-static weft_value send_with_timeouts(void *arg)
+/* Send the rest of the file, alternately by its position and by an offset. */
+static weft_value send_rest(void *arg)
 {
-    route *r = arg;
-    off_t offset = 0;
-    ssize_t n = -ECANCELED;
-    for (int i = 0; n == -ECANCELED; i++)
-        WEFT_MOVE_ON_AFTER(i < 500 ? random_below(200) * 1e-6 : INFINITY) {
-            n = weft_sendfile(r->out, r->in, i % 2 ? &offset : NULL, SIZE_MAX);
-            if (i % 2)
-                lseek(r->in, offset, SEEK_SET);
-            else
-                offset = lseek(r->in, 0, SEEK_CUR);
-        }
-    return n < 0 ? n : 0;
+    copy *c = arg;
+    off_t offset = lseek(c->in, 0, SEEK_CUR);
+    bool is_by_offset = c->rounds++ % 2;
+    ssize_t n = weft_sendfile(c->out, c->in, is_by_offset ? &offset : NULL, SIZE_MAX);
+    if (is_by_offset)
+        lseek(c->in, offset, SEEK_SET);
+    return n;
 }
 
 /* P61, P63 */
-START_TEST(a_file_is_sent_completely_in_a_storm_of_cancellations)
+TEST_LOOP(a_file_is_sent_completely_in_a_storm_of_cancellations, STREAMS)
 {
-    for (int k = 0; k < KIND_COUNT; k++) {
-        int to[2];
-        open_kind((kind)k, to, k % 2);
-        route r = {.in = open_file(4 * MIB, 0), .out = to[1]};
-        stream_end reading = {to[0], 0};
-        weft_fiber reader = weft_spin(read_to_end, &reading);
-        weft_fiber sender = weft_spin(send_with_timeouts, &r);
-        ck_assert_int_eq(weft_await(sender), 0);
-        weft_close(to[1]);
-        ck_assert_int_eq(weft_await(reader), 0);
-        ck_assert_uint_eq(reading.bytes, 4 * MIB);
-        close(r.in);
-    }
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_splice_moves_available_bytes_and_returns_0_at_the_end,
-        &a_splice_waits_for_its_input,
-        &a_splice_waits_for_room_in_its_output,
-        &a_splice_of_a_file_uses_the_given_offsets,
-        &a_tee_leaves_the_bytes_in_the_input,
-        &a_tee_waits_and_can_be_cancelled,
-        &splice_all_moves_all_bytes_between_any_two_kinds,
-        &splice_all_copies_from_and_to_files,
-        &splice_all_uses_a_buffer_without_descriptors_for_a_pipe,
-        &a_slow_reader_applies_backpressure_to_the_input,
-        &a_cancelled_splice_to_a_reader_that_does_not_read_loses_no_byte,
-        &an_interrupted_splice_returns_the_value_and_loses_no_byte,
-        &a_storm_of_cancellations_loses_no_byte,
-        &closing_either_end_of_a_splice_that_waits_for_input_gives_EBADF,
-        &closing_either_end_of_a_splice_that_waits_for_room_gives_EBADF,
-        &closing_an_end_of_splice_all_or_splice_chunks_gives_EBADF,
-        &closing_either_end_of_a_waiting_sendfile_gives_EBADF,
-        &a_closed_peer_gives_EPIPE_without_a_signal,
-        &chunks_are_written_exactly_in_their_format,
-        &chunks_can_be_written_to_a_file_with_O_APPEND,
-        &chunks_without_a_format_are_the_plain_bytes,
-        &chunks_may_be_large,
-        &an_invalid_format_is_refused_before_anything_is_written,
-        &a_cancelled_copy_completes_its_current_chunk,
-        &a_file_is_sent_from_its_offset_or_its_position,
-        &a_file_is_sent_to_a_file,
-        &a_file_that_is_not_in_memory_can_be_sent,
-        &sendfile_refuses_an_input_that_is_not_a_file,
-        &the_offset_of_a_cancelled_sendfile_equals_the_sent_bytes,
-        &a_file_is_sent_completely_in_a_storm_of_cancellations,
-    };
-    return run_suite("splice", tests, COUNT_OF(tests));
+    copy c;
+    feed_copy(&c, FILE_PLAIN, (kind)_i, _i % 2, 4 * LARGE);
+    drain_copy(&c, read_to_end);
+    ck_assert_int_eq(repeat_with_timeouts(&c, send_rest), 0);
+    finish_copy(&c, 4 * LARGE);
 }

@@ -1,5 +1,6 @@
 /* Test of 10,000 concurrent TCP connections in one thread. */
 #include "support/net_support.h"
+#include "support/suite.h"
 
 #include <signal.h>
 
@@ -134,7 +135,7 @@ static size_t connection_count(void)
     return room < wanted ? room : wanted;
 }
 
-START_TEST(ten_thousand_concurrent_connections_all_get_their_responses)
+TEST(ten_thousand_concurrent_connections_all_get_their_responses)
 {
     int orders, reports, status;
     char report;
@@ -161,14 +162,4 @@ START_TEST(ten_thousand_concurrent_connections_all_get_their_responses)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
     assert_nothing_pending();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &ten_thousand_concurrent_connections_all_get_their_responses,
-};
-
-int main(void)
-{
-    return run_suite("ten_thousand_connections", tests, COUNT_OF(tests));
 }

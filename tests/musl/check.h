@@ -37,6 +37,8 @@ static inline struct mallinfo2 mallinfo2(void)
 typedef struct TTest {
     const char *name;
     void (*fn)(int _i);
+    const char *file;
+    int line;
 } TTest;
 
 typedef struct ck_entry {
@@ -68,7 +70,8 @@ enum { CK_ENV };
 /* clang-format off */
 #define START_TEST(test)                                       \
     static void test##_fn(int _i);                             \
-    static const TTest test##_ttest = {#test, test##_fn};      \
+    static const TTest test##_ttest = {                        \
+        #test, test##_fn, __FILE__, __LINE__};                 \
     static const TTest *const test = &test##_ttest;            \
     static void test##_fn(int _i __attribute__((unused)))
 #define END_TEST

@@ -296,6 +296,13 @@ static inline void fail_each_call(scenario *run)
     fail_some_calls(run, 1);
 }
 
+/* Define a test that fails every step-th call of a scenario. Needs support/suite.h. */
+#define FAULT_TEST(name, scenario, step) \
+    TEST(name)                           \
+    {                                    \
+        fail_some_calls(scenario, step); \
+    }
+
 static inline bool become_a_cord(void)
 {
     return require_created(weft_self()) != 0;

@@ -495,15 +495,15 @@ static inline bool require_named(int result)
     return is_good;
 }
 
-static inline bool dial_host(const char *host)
+/* Dial a listener. In addr, %d stands for the port of the listener. */
+static inline bool dial_at(const char *network, const char *listen_addr, const char *addr)
 {
-    char addr[64];
-    snprintf(addr, sizeof addr, "%s:0", host);
-    int listener = weft_listen("tcp", addr);
+    char dialed[64];
+    int listener = weft_listen(network, listen_addr);
     if (!require_named(listener))
         return false;
-    snprintf(addr, sizeof addr, "%s:%d", host, port_of(listener));
-    int client = weft_dial("tcp", addr);
+    snprintf(dialed, sizeof dialed, addr, port_of(listener));
+    int client = weft_dial(network, dialed);
     bool is_done = require_named(client) && exchange_byte(listener, client);
     if (client >= 0)
         REQUIRE(weft_close(client) == 0);
@@ -515,15 +515,7 @@ static inline bool dial_unix(void)
 {
     char addr[64];
     snprintf(addr, sizeof addr, "@weft-fault-%d", (int)getpid());
-    int listener = weft_listen("unix", addr);
-    if (!require_named(listener))
-        return false;
-    int client = weft_dial("unix", addr);
-    bool is_done = require_named(client) && exchange_byte(listener, client);
-    if (client >= 0)
-        REQUIRE(weft_close(client) == 0);
-    REQUIRE(weft_close(listener) == 0);
-    return is_done;
+    return dial_at("unix", addr, addr);
 }
 
 static inline bool resolve_one(const char *host)
@@ -540,8 +532,8 @@ static inline bool dial_and_resolve(void)
 {
     if (!become_a_cord())
         return false;
-    bool is_done = dial_host("127.0.0.1");
-    is_done &= dial_host("localhost");
+    bool is_done = dial_at("tcp", "127.0.0.1:0", "127.0.0.1:%d");
+    is_done &= dial_at("tcp", "localhost:0", "localhost:%d");
     is_done &= dial_unix();
     is_done &= resolve_one("::1");
     is_done &= resolve_one("localhost");

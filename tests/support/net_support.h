@@ -156,6 +156,17 @@ static inline void tcp_pair(int fd[2])
     close(listener);
 }
 
+/* Streams of each kind. fd[0] reads what fd[1] writes. */
+enum { STREAM_PIPE, STREAM_UNIX, STREAM_TCP, STREAM_KINDS };
+
+static inline void open_stream(int fd[2], int kind)
+{
+    if (kind == STREAM_TCP)
+        tcp_pair(fd);
+    else
+        ck_assert_int_eq(kind == STREAM_PIPE ? weft_pipe(fd) : weft_socketpair(fd), 0);
+}
+
 /*
  * True while written bytes are in transit to the peer. The kernel may free buffer space later
  * although the peer does not read.

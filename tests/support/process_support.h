@@ -89,10 +89,7 @@ static inline const char *read_text(int fd)
     return text;
 }
 
-static inline weft_value wait_for_process(void *arg)
-{
-    return weft_process_wait(arg);
-}
+FIBER(wait_for_process, weft_process_wait(arg))
 
 /* Return a fiber that waits in weft_process_wait. */
 static inline weft_fiber spin_process_waiter(weft_process *p)

@@ -106,6 +106,9 @@ static inline bool connect_sockets(int fd[2], int kind, int mode)
     fd[1] = weft_accept(listener, sockaddr_of(&peer), &peer.bytes);
     ck_assert_int_ge(fd[1], 0);
     ck_assert_int_eq(peer.storage.ss_family, a.storage.ss_family);
+    address own = {.bytes = sizeof own.storage};
+    ck_assert_int_eq(getsockname(fd[0], sockaddr_of(&own), &own.bytes), 0);
+    ck_assert_mem_eq(&own.storage, &peer.storage, own.bytes); /* with the port */
     ck_assert(fcntl(fd[1], F_GETFD) & FD_CLOEXEC);
     ck_assert_int_eq(weft_close(listener), 0);
     assert_blocking_mode(fd[0], mode);

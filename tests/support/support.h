@@ -169,12 +169,16 @@ static inline void *join_thread(pthread_t thread)
     return result;
 }
 
+/* Define a function for fibers, which returns an expression of arg. */
+#define FIBER(name, expression)                                      \
+    static inline weft_value name(void *arg __attribute__((unused))) \
+    {                                                                \
+        return (weft_value)(expression);                             \
+    }
+
 /* Fibers with one simple task. */
 
-static inline weft_value return_arg(void *arg)
-{
-    return (weft_value)arg;
-}
+FIBER(return_arg, arg)
 
 static inline weft_value mark_and_return(void *arg)
 {
@@ -183,17 +187,8 @@ static inline weft_value mark_and_return(void *arg)
 }
 
 /* Return the value passed to weft_schedule, or the error of weft_suspend. */
-static inline weft_value suspend(void *arg)
-{
-    (void)arg;
-    return weft_suspend();
-}
-
-static inline weft_value sleep_forever(void *arg)
-{
-    (void)arg;
-    return weft_sleep(INFINITY);
-}
+FIBER(suspend, weft_suspend())
+FIBER(sleep_forever, weft_sleep(INFINITY))
 
 /* Suspend, then mark. For fibers that a test interrupts before the mark. */
 static inline weft_value suspend_and_mark(void *arg)
@@ -221,11 +216,7 @@ static inline weft_value increment_int(void *arg)
 }
 
 /* Return the first message. */
-static inline weft_value receive_one(void *arg)
-{
-    (void)arg;
-    return weft_receive();
-}
+FIBER(receive_one, weft_receive())
 
 /* Read one byte from the descriptor at arg. Return the result of weft_read. */
 static inline weft_value read_byte(void *arg)
@@ -235,10 +226,7 @@ static inline weft_value read_byte(void *arg)
 }
 
 /* Fail with the code in arg and the message "broken". */
-static inline weft_value fail_with(void *arg)
-{
-    return weft_fail((int)(intptr_t)arg, "broken");
-}
+FIBER(fail_with, weft_fail((int)(intptr_t)arg, "broken"))
 
 static inline void *as_arg(weft_value value)
 {
@@ -257,10 +245,7 @@ static inline weft_fiber arg_id(void *arg)
 }
 
 /* Await the fiber in arg. */
-static inline weft_value await_fiber(void *arg)
-{
-    return weft_await(arg_id(arg));
-}
+FIBER(await_fiber, weft_await(arg_id(arg)))
 
 /* Return a fiber that runs fn and waits. */
 static inline weft_fiber spin_waiting(weft_fn *fn, void *arg)

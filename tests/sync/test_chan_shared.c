@@ -2,38 +2,28 @@
  * Shared channels between threads: order, closing, cancelled and interrupted waiters, no lost or
  * duplicated values. test_chan_alike.c tests shared channels within one thread.
  */
+#include "support/suite.h"
 #include "sync/shared_support.h"
 
 #include <pthread.h>
 
 static weft_chan *chan;
 
-static weft_value send_arg(void *arg)
-{
-    return weft_chan_send(chan, (weft_value)arg);
-}
-
-static weft_value recv_from_chan(void *arg)
-{
-    (void)arg;
-    return weft_chan_recv(chan);
-}
+FIBER(send_arg, weft_chan_send(chan, (weft_value)arg))
+FIBER(recv_from_chan, weft_chan_recv(chan))
 
 /* P49 */
-START_TEST(values_pass_between_two_threads_in_both_directions_with_any_capacity)
+TEST_LOOP(values_pass_between_two_threads_in_both_directions_with_any_capacity, 3)
 {
-    for (size_t cap = 0; cap < 3; cap++) {
-        chan = weft_chan_new_shared(cap);
-        weft_cord other = start_cord(send_arg, as_arg(1000));
-        ck_assert_int_eq(weft_chan_recv(chan), 1000);
-        ck_assert_int_eq(weft_cord_join(other), 0);
-        other = start_cord(recv_from_chan, NULL);
-        ck_assert_int_eq(weft_chan_send(chan, 42), 0);
-        ck_assert_int_eq(weft_cord_join(other), 42);
-        weft_chan_free(chan);
-    }
+    const size_t cap = (size_t)_i;
+    chan = weft_chan_new_shared(cap);
+    weft_cord other = start_cord(send_arg, as_arg(1000));
+    ck_assert_int_eq(weft_chan_recv(chan), 1000);
+    ck_assert_int_eq(weft_cord_join(other), 0);
+    other = start_cord(recv_from_chan, NULL);
+    ck_assert_int_eq(weft_chan_send(chan, 42), 0);
+    ck_assert_int_eq(weft_cord_join(other), 42);
 }
-END_TEST
 
 typedef struct point {
     int x, y;
@@ -54,25 +44,23 @@ static weft_value send_points(void *arg)
            points_send(point_chan, *(point *)arg) == 0;
 }
 
-START_TEST(items_of_any_size_cross_threads_whole)
+TEST_LOOP(items_of_any_size_cross_threads_whole, 3)
 {
-    for (size_t cap = 0; cap < 3; cap++) {
-        point_chan = points_new_shared(cap);
-        point last = {7, 8, "last"}, p;
-        weft_cord other = start_cord(send_points, &last);
-        for (int i = 0; i < 100; i++) {
-            ck_assert_int_eq(points_recv(point_chan, &p), 0);
-            ck_assert(p.x == i && p.y == -i && strcmp(p.name, "p") == 0);
-        }
+    const size_t cap = (size_t)_i;
+    point_chan = points_new_shared(cap);
+    point last = {7, 8, "last"}, p;
+    weft_cord other = start_cord(send_points, &last);
+    for (int i = 0; i < 100; i++) {
         ck_assert_int_eq(points_recv(point_chan, &p), 0);
-        ck_assert_str_eq(p.name, "last");
-        ck_assert_int_eq(weft_cord_join(other), 1);
-        ck_assert_int_eq(points_try_recv(point_chan, &p), -EAGAIN);
-        ck_assert_int_eq(weft_chan_recv(points_chan(point_chan)), -EINVAL);
-        points_free(point_chan);
+        ck_assert(p.x == i && p.y == -i && strcmp(p.name, "p") == 0);
     }
+    ck_assert_int_eq(points_recv(point_chan, &p), 0);
+    ck_assert_str_eq(p.name, "last");
+    ck_assert_int_eq(weft_cord_join(other), 1);
+    ck_assert_int_eq(points_try_recv(point_chan, &p), -EAGAIN);
+    ck_assert_int_eq(weft_chan_recv(points_chan(point_chan)), -EINVAL);
+    points_free(point_chan);
 }
-END_TEST
 
 /* Each thread adds two waiting fibers to the wait queue, one thread after the other. */
 #define WAITERS 6
@@ -96,7 +84,7 @@ static void start_waiting_cords(weft_cord *cords, weft_fn *fn)
     }
 }
 
-START_TEST(receivers_of_several_threads_wake_in_fifo_order)
+TEST(receivers_of_several_threads_wake_in_fifo_order)
 {
     chan = weft_chan_new_shared(2);
     weft_cord cords[WAITERS / 2];
@@ -106,29 +94,24 @@ START_TEST(receivers_of_several_threads_wake_in_fifo_order)
         ck_assert_int_eq(weft_chan_send(chan, 10 + i), 0);
     for (weft_value i = 0; i < WAITERS / 2; i++)
         ck_assert_int_eq(weft_cord_join(cords[i]), (10 + 2 * i) * 100 + 11 + 2 * i);
-    weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(senders_of_several_threads_wake_in_fifo_order_behind_the_buffered_values)
+TEST_LOOP(senders_of_several_threads_wake_in_fifo_order_behind_the_buffered_values, 3)
 {
-    for (size_t cap = 0; cap < 3; cap++) {
-        chan = weft_chan_new_shared(cap);
-        for (size_t i = 0; i < cap; i++)
-            ck_assert_int_eq(weft_chan_send(chan, 100), 0);
-        weft_cord cords[WAITERS / 2];
-        start_waiting_cords(cords, send_arg);
-        ck_assert(weft_chan_has_senders(chan) && weft_chan_is_full(chan));
-        for (size_t i = 0; i < cap; i++)
-            ck_assert_int_eq(weft_chan_recv(chan), 100);
-        for (weft_value i = 0; i < WAITERS; i++)
-            ck_assert_int_eq(weft_chan_recv(chan), i);
-        for (weft_value i = 0; i < WAITERS / 2; i++)
-            ck_assert_int_eq(weft_cord_join(cords[i]), 0);
-        weft_chan_free(chan);
-    }
+    const size_t cap = (size_t)_i;
+    chan = weft_chan_new_shared(cap);
+    for (size_t i = 0; i < cap; i++)
+        ck_assert_int_eq(weft_chan_send(chan, 100), 0);
+    weft_cord cords[WAITERS / 2];
+    start_waiting_cords(cords, send_arg);
+    ck_assert(weft_chan_has_senders(chan) && weft_chan_is_full(chan));
+    for (size_t i = 0; i < cap; i++)
+        ck_assert_int_eq(weft_chan_recv(chan), 100);
+    for (weft_value i = 0; i < WAITERS; i++)
+        ck_assert_int_eq(weft_chan_recv(chan), i);
+    for (weft_value i = 0; i < WAITERS / 2; i++)
+        ck_assert_int_eq(weft_cord_join(cords[i]), 0);
 }
-END_TEST
 
 /*
  * Disturb a fiber that waits in another thread. If is_woken_first, the main thread has woken the
@@ -182,16 +165,15 @@ static weft_value disturb_waiting_call(weft_fn *wait, int (*disturb_fn)(weft_fib
     return value;
 }
 
-START_TEST(a_waiter_interrupted_after_another_thread_has_woken_it_keeps_its_result)
+TEST(a_waiter_interrupted_after_another_thread_has_woken_it_keeps_its_result)
 {
     ck_assert_int_eq(disturb_waiting_call(recv_from_chan, interrupt_fiber, true), 99);
     ck_assert_int_eq(disturb_waiting_call(send_arg, interrupt_fiber, true), 0);
     /* An error raised after the wake does not change the value. */
     ck_assert_int_eq(disturb_waiting_call(recv_from_chan, raise_in, true), 99);
 }
-END_TEST
 
-START_TEST(a_waiter_interrupted_before_it_is_woken_has_neither_received_nor_sent)
+TEST(a_waiter_interrupted_before_it_is_woken_has_neither_received_nor_sent)
 {
     ck_assert_int_eq(disturb_waiting_call(recv_from_chan, interrupt_fiber, false), -77);
     ck_assert_int_eq(disturb_waiting_call(send_arg, interrupt_fiber, false), -77);
@@ -199,7 +181,6 @@ START_TEST(a_waiter_interrupted_before_it_is_woken_has_neither_received_nor_sent
     ck_assert_int_eq(disturb_waiting_call(send_arg, weft_cancel, false), -ECANCELED);
     ck_assert_int_eq(disturb_waiting_call(recv_from_chan, raise_in, false), -ENOEXEC);
 }
-END_TEST
 
 static weft_value first_received;
 
@@ -211,7 +192,7 @@ static weft_value recv_twice(void *arg)
 }
 
 /* The call that was woken keeps its value. The next call fails with -ECANCELED. */
-START_TEST(a_cancel_after_the_wake_takes_effect_at_the_next_call)
+TEST(a_cancel_after_the_wake_takes_effect_at_the_next_call)
 {
     chan = weft_chan_new_shared(0);
     disturbance s = {recv_twice, weft_cancel, true};
@@ -221,9 +202,7 @@ START_TEST(a_cancel_after_the_wake_takes_effect_at_the_next_call)
     reach_stage(2);
     ck_assert_int_eq(weft_cord_join(other), -ECANCELED);
     ck_assert_int_eq(first_received, 99);
-    weft_chan_free(chan);
 }
-END_TEST
 
 static weft_value drain_chan(void *arg)
 {
@@ -234,7 +213,7 @@ static weft_value drain_chan(void *arg)
     return value == -EPIPE ? sum : value;
 }
 
-START_TEST(a_closed_channel_delivers_its_buffered_values_to_any_thread_and_then_fails_with_epipe)
+TEST(a_closed_channel_delivers_its_buffered_values_to_any_thread_and_then_fails_with_epipe)
 {
     chan = weft_chan_new_shared(10);
     for (weft_value i = 1; i <= 10; i++)
@@ -244,31 +223,26 @@ START_TEST(a_closed_channel_delivers_its_buffered_values_to_any_thread_and_then_
     ck_assert_int_eq(weft_chan_send(chan, 11), -EPIPE);
     ck_assert_int_eq(weft_cord_join(start_cord(drain_chan, NULL)), 55);
     ck_assert(weft_chan_is_empty(chan));
-    weft_chan_free(chan);
 }
-END_TEST
 
 /* Whether the channel is closed or freed: woken waiters do not use the channel any more. */
-START_TEST(closing_or_freeing_a_channel_wakes_waiters_in_other_threads_with_epipe)
+TEST_LOOP(closing_or_freeing_a_channel_wakes_waiters_in_other_threads_with_epipe, 4)
 {
-    for (int i = 0; i < 4; i++) {
-        chan = weft_chan_new_shared(0);
-        weft_cord cords[WAITERS / 2];
-        start_waiting_cords(cords, i % 2 == 0 ? recv_from_chan : send_arg);
-        if (i < 2)
-            ck_assert_int_eq(weft_chan_close(chan), 0);
-        else
-            weft_chan_free(chan);
-        for (int j = 0; j < WAITERS / 2; j++)
-            ck_assert_int_eq(weft_cord_join(cords[j]), -EPIPE * 100 - EPIPE);
-        if (i < 2)
-            weft_chan_free(chan);
-    }
+    chan = weft_chan_new_shared(0);
+    weft_cord cords[WAITERS / 2];
+    start_waiting_cords(cords, _i % 2 == 0 ? recv_from_chan : send_arg);
+    if (_i < 2)
+        ck_assert_int_eq(weft_chan_close(chan), 0);
+    else
+        weft_chan_free(chan);
+    for (int j = 0; j < WAITERS / 2; j++)
+        ck_assert_int_eq(weft_cord_join(cords[j]), -EPIPE * 100 - EPIPE);
+    if (_i < 2)
+        weft_chan_free(chan);
 }
-END_TEST
 
 /* The waiter is interrupted while the wake-up by the freed channel is in flight. */
-START_TEST(an_interrupt_after_the_channel_was_freed_has_no_effect)
+TEST(an_interrupt_after_the_channel_was_freed_has_no_effect)
 {
     chan = weft_chan_new_shared(0);
     disturbance s = {recv_from_chan, interrupt_fiber, true};
@@ -278,7 +252,6 @@ START_TEST(an_interrupt_after_the_channel_was_freed_has_no_effect)
     reach_stage(2);
     ck_assert_int_eq(weft_cord_join(other), -EPIPE);
 }
-END_TEST
 
 static weft_value wait_in_fibers(void *arg)
 {
@@ -290,7 +263,7 @@ static weft_value wait_in_fibers(void *arg)
     return weft_suspend();
 }
 
-START_TEST(a_thread_that_is_cancelled_while_its_fibers_wait_leaves_no_waiters)
+TEST(a_thread_that_is_cancelled_while_its_fibers_wait_leaves_no_waiters)
 {
     chan = weft_chan_new_shared(0);
     reach_stage(0);
@@ -302,9 +275,7 @@ START_TEST(a_thread_that_is_cancelled_while_its_fibers_wait_leaves_no_waiters)
     ck_assert_int_eq(weft_cord_join(other), -ECANCELED);
     ck_assert(!weft_chan_has_receivers(chan) && !weft_chan_has_senders(chan));
     ck_assert_int_eq(weft_chan_try_send(chan, 1), -EAGAIN);
-    weft_chan_free(chan);
 }
-END_TEST
 
 /* The main fiber waits and never runs again. Another fiber ends the process. */
 static bool is_woken;
@@ -341,13 +312,12 @@ static int end_while_receiving(void)
     return 1;
 }
 
-START_TEST(a_process_may_end_with_a_wake_in_flight_to_a_fiber_that_never_runs_again)
+TEST(a_process_may_end_with_a_wake_in_flight_to_a_fiber_that_never_runs_again)
 {
     ck_assert_quiet(run_apart(end_while_receiving), 3);
     is_woken = true;
     ck_assert_quiet(run_apart(end_while_receiving), 3);
 }
-END_TEST
 
 static void *use_without_waiting(void *arg)
 {
@@ -358,7 +328,7 @@ static void *use_without_waiting(void *arg)
     return NULL;
 }
 
-START_TEST(a_thread_without_fibers_can_try_and_close)
+TEST(a_thread_without_fibers_can_try_and_close)
 {
     chan = weft_chan_new_shared(0);
     weft_fiber f = spin_and_run(send_arg, as_arg(1));
@@ -368,9 +338,7 @@ START_TEST(a_thread_without_fibers_can_try_and_close)
     ck_assert_int_eq(weft_chan_recv(chan), 2);
     ck_assert_int_eq(weft_chan_recv(chan), -EPIPE);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    weft_chan_free(chan);
 }
-END_TEST
 
 static int recv_without_sender(void)
 {
@@ -380,13 +348,12 @@ static int recv_without_sender(void)
     return rc == -EDEADLK ? 3 : 1;
 }
 
-START_TEST(a_wait_on_a_shared_channel_that_no_fiber_can_end_is_a_deadlock)
+TEST(a_wait_on_a_shared_channel_that_no_fiber_can_end_is_a_deadlock)
 {
     const outcome *o = run_apart(recv_without_sender);
     ck_assert_int_eq(o->status, 3);
     assert_printed(o, "an item from a shared channel");
 }
-END_TEST
 
 static weft_value recv_or_message(void *arg)
 {
@@ -420,56 +387,35 @@ static int use_chan_in_child(void)
     return WIFEXITED(status) && is_usable ? WEXITSTATUS(status) : 5;
 }
 
-START_TEST(in_a_child_a_shared_channel_is_closed_and_empty_and_still_works_in_the_parent)
+TEST(in_a_child_a_shared_channel_is_closed_and_empty_and_still_works_in_the_parent)
 {
     ck_assert_quiet(run_apart(use_chan_in_child), 3);
 }
-END_TEST
 
-static weft_value recv_elsewhere(void *arg)
+static weft_value use_elsewhere(void *arg)
 {
-    weft_value rc = weft_chan_recv(arg);
+    weft_value rc = arg == NULL ? weft_chan_recv(chan) : weft_chan_send(chan, 1);
     if (rc == -EXDEV)
         ck_assert_any_error(-EXDEV);
     return rc;
 }
 
-START_TEST(receiving_from_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused)
-{
-    chan = weft_chan_new(0);
-    weft_fiber f = spin_and_run(recv_from_chan, NULL);
-    ck_assert_int_eq(weft_cord_join(start_cord(recv_elsewhere, chan)), -EXDEV);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_int_eq(weft_chan_close(chan), 0);
-    ck_assert_int_eq(weft_cord_join(start_cord(recv_elsewhere, chan)), -EPIPE);
-    weft_chan_free(chan);
-}
-END_TEST
-
-static weft_value send_elsewhere(void *arg)
-{
-    weft_value rc = weft_chan_send(arg, 1);
-    if (rc == -EXDEV)
-        ck_assert_any_error(-EXDEV);
-    return rc;
-}
-
-START_TEST(sending_to_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused)
+TEST(an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused)
 {
     chan = weft_chan_new(0);
     weft_fiber f = spin_and_run(send_arg, as_arg(5));
-    ck_assert_int_eq(weft_cord_join(start_cord(send_elsewhere, chan)), -EXDEV);
+    ck_assert_int_eq(weft_cord_join(start_cord(use_elsewhere, chan)), -EXDEV);
     ck_assert_int_eq(weft_chan_recv(chan), 5); /* the value of f, and none is lost */
     ck_assert_int_eq(weft_await(f), 0);
-    weft_chan_free(chan);
+    f = spin_and_run(recv_from_chan, NULL);
+    ck_assert_int_eq(weft_cord_join(start_cord(use_elsewhere, NULL)), -EXDEV);
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    ck_assert_int_eq(weft_chan_close(chan), 0);
+    ck_assert_int_eq(weft_cord_join(start_cord(use_elsewhere, NULL)), -EPIPE);
 }
-END_TEST
 
-static weft_value send_point(void *arg)
-{
-    return points_send(arg, (point){1, 2, "sent"});
-}
+FIBER(send_point, points_send(arg, (point){1, 2, "sent"}))
 
 static weft_value recv_point(void *arg)
 {
@@ -477,7 +423,7 @@ static weft_value recv_point(void *arg)
     return points_recv(arg, &p);
 }
 
-START_TEST(items_in_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_are_refused)
+TEST(items_in_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_are_refused)
 {
     point_chan = points_new(0);
     weft_fiber f = spin_and_run(send_point, point_chan);
@@ -490,7 +436,6 @@ START_TEST(items_in_an_unshared_channel_in_which_a_fiber_of_another_thread_waits
     ck_assert_int_eq(weft_await(f), 0);
     points_free(point_chan);
 }
-END_TEST
 
 /* Fibers of this thread wait in the channel, on both sides. */
 static weft_value use_in_this_thread(void *arg)
@@ -504,39 +449,11 @@ static weft_value use_in_this_thread(void *arg)
     return weft_await(f);
 }
 
-START_TEST(an_unshared_channel_can_be_handed_to_another_cord_and_back)
+TEST(an_unshared_channel_can_be_handed_to_another_cord_and_back)
 {
     chan = weft_chan_new(0);
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(use_in_this_thread(NULL), 0);
         ck_assert_int_eq(weft_cord_join(start_cord(use_in_this_thread, NULL)), 0);
     }
-    weft_chan_free(chan);
-}
-END_TEST
-
-int main(void)
-{
-    const TTest *const *const tests[] = {
-        &values_pass_between_two_threads_in_both_directions_with_any_capacity,
-        &items_of_any_size_cross_threads_whole,
-        &receivers_of_several_threads_wake_in_fifo_order,
-        &senders_of_several_threads_wake_in_fifo_order_behind_the_buffered_values,
-        &a_waiter_interrupted_after_another_thread_has_woken_it_keeps_its_result,
-        &a_waiter_interrupted_before_it_is_woken_has_neither_received_nor_sent,
-        &a_cancel_after_the_wake_takes_effect_at_the_next_call,
-        &a_closed_channel_delivers_its_buffered_values_to_any_thread_and_then_fails_with_epipe,
-        &closing_or_freeing_a_channel_wakes_waiters_in_other_threads_with_epipe,
-        &an_interrupt_after_the_channel_was_freed_has_no_effect,
-        &a_thread_that_is_cancelled_while_its_fibers_wait_leaves_no_waiters,
-        &a_process_may_end_with_a_wake_in_flight_to_a_fiber_that_never_runs_again,
-        &a_thread_without_fibers_can_try_and_close,
-        &a_wait_on_a_shared_channel_that_no_fiber_can_end_is_a_deadlock,
-        &in_a_child_a_shared_channel_is_closed_and_empty_and_still_works_in_the_parent,
-        &receiving_from_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused,
-        &sending_to_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_is_refused,
-        &items_in_an_unshared_channel_in_which_a_fiber_of_another_thread_waits_are_refused,
-        &an_unshared_channel_can_be_handed_to_another_cord_and_back,
-    };
-    return run_suite("chan_shared", tests, COUNT_OF(tests));
 }

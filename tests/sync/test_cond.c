@@ -1,45 +1,22 @@
 /* Conditions: which waiters are woken, and that a waiter returns with its mutex. */
-#include "support/support.h"
+#include "support/suite.h"
+#include "sync/steps.h"
 
 static weft_mutex mutex;
 static weft_cond cond;
 
-/* Wait for a signal. Mark arg if signalled. Return the result of the wait. */
-static weft_value wait_and_mark(void *arg)
-{
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
-    int rc = weft_cond_wait(&cond, &mutex);
-    if (rc == 0)
-        mark(arg);
-    if (rc == -EOWNERDEAD)
-        ck_assert_uint_ne(weft_mutex_owner(&mutex), weft_self());
-    else
-        ck_assert_int_eq(weft_mutex_unlock(&mutex), 0); /* after any result */
-    return rc;
-}
+STEP(lock, weft_mutex_lock(&mutex))
+STEP(unlock, weft_mutex_unlock(&mutex))
+STEP(owner, actor_of(weft_mutex_owner(&mutex)))
+STEP(wait_locked, weft_cond_wait(&cond, &mutex))
+STEP(wait_without_mutex, weft_cond_wait(&cond, NULL))
+STEP(signal_one, weft_cond_signal(&cond))
+STEP(broadcast, weft_cond_broadcast(&cond))
 
-/* Wait for a signal, then hold the mutex until scheduled. */
-static weft_value wait_and_hold(void *arg)
+static weft_value lock_and_wait(weft_value arg)
 {
-    (void)arg;
     ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
-    int rc = weft_cond_wait(&cond, &mutex);
-    if (rc < 0)
-        return rc;
-    weft_value value = weft_suspend();
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-    return value;
-}
-
-/* Hold the mutex until scheduled. End with the mutex if scheduled with 0. */
-static weft_value hold_mutex(void *arg)
-{
-    (void)arg;
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
-    weft_value value = weft_suspend();
-    if (value != 0)
-        weft_mutex_unlock(&mutex);
-    return value;
+    return wait_locked(arg);
 }
 
 static void assert_mutex_is_free(void)
@@ -48,131 +25,68 @@ static void assert_mutex_is_free(void)
     ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
 }
 
-/* T60 */
-START_TEST(a_signal_without_waiters_is_not_remembered)
+/* T60, P55 */
+TEST(a_signal_without_waiters_is_not_remembered_and_a_timeout_returns_with_the_mutex)
 {
-    ck_assert_int_eq(weft_cond_signal(&cond), 0);
-    ck_assert_int_eq(weft_cond_broadcast(&cond), 0);
-    weft_mutex_lock(&mutex);
+    play({M, signal_one, 0}, {M, broadcast, 0}, {M, lock});
     int rc;
     WEFT_CANCEL_AFTER(0.001, rc) {
-        ck_assert_int_eq(weft_cond_wait(&cond, &mutex), -ECANCELED);
+        play({M, wait_locked, -ECANCELED}, {M, owner, M});
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
+    play({M, signal_one, 0}, {M, unlock});
 }
-END_TEST
 
 /* T58, T59, P55 */
-START_TEST(a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order)
+TEST(a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order)
 {
-    weft_spin(wait_and_mark, "a");
-    weft_spin(wait_and_mark, "b");
-    weft_spin(wait_and_mark, "c");
-    weft_spin(wait_and_mark, "d");
-    let_run();
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    let_run();
-    ck_assert_trail("a");
-    ck_assert_int_eq(weft_cond_broadcast(&cond), 3);
-    ck_assert_int_eq(weft_cond_broadcast(&cond), 0); /* each waiter is woken once */
-    let_run();
-    ck_assert_trail("abcd");
+    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock_and_wait, WAITS},
+         {D, lock_and_wait, WAITS}, {M, signal_one, 1}, {A, returns, 0}, {A, unlock},
+         {B, returns, WAITS}, {M, broadcast, 3}, {M, broadcast, 0}, {B, returns, 0},
+         {C, returns, WAITS}, {B, unlock}, {C, returns, 0}, {C, unlock}, {D, returns, 0},
+         {D, unlock});
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(a_wait_releases_the_mutex_and_acquires_it_again)
+TEST(a_wait_releases_the_mutex_and_a_signal_hands_it_back)
 {
-    weft_fiber f = spin_waiting(wait_and_hold, NULL);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), 0);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex),
-                      f); /* handed over by the signal, because it was free */
-    ck_assert_int_eq(weft_mutex_try_lock(&mutex), -EBUSY);
-    let_run();
-    weft_schedule(f, 3);
-    ck_assert_int_eq(weft_await(f), 3);
+    play({A, lock_and_wait, WAITS}, {M, owner, NOBODY}, {M, signal_one, 1}, {M, owner, A},
+         {A, returns, 0}, {B, lock, WAITS}, {A, wait_locked, WAITS}, {B, returns, 0}, {M, owner, B},
+         {B, signal_one, 1}, {A, returns, WAITS}, {B, unlock}, {A, returns, 0}, {A, unlock});
     assert_mutex_is_free();
 }
-END_TEST
 
-static weft_value lock_and_signal(void *arg)
+TEST(a_waiter_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_free)
 {
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
-    mark(arg);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    return weft_mutex_unlock(&mutex);
-}
-
-START_TEST(a_wait_hands_the_mutex_to_its_next_waiter)
-{
-    weft_mutex_lock(&mutex);
-    spin_waiting(lock_and_signal, "s");
-    ck_assert_int_eq(weft_cond_wait(&cond, &mutex), 0);
-    ck_assert_trail("s");
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), weft_self());
-}
-END_TEST
-
-START_TEST(a_waiter_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_free)
-{
-    weft_fiber a = spin_waiting(wait_and_mark, "a");
-    weft_fiber b = spin_waiting(wait_and_mark, "b");
-    weft_mutex_lock(&mutex);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    ck_assert_int_eq(weft_cond_signal(&cond), 0);
-    ck_assert_int_eq(weft_state_of(a), WEFT_WAITING);
-    ck_assert_int_eq(weft_state_of(b), WEFT_WAITING);
-    let_run();
-    ck_assert_trail("");
-    weft_mutex_unlock(&mutex);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), a);
-    ck_assert_int_eq(weft_state_of(b), WEFT_WAITING);
-    let_run();
-    ck_assert_trail("ab");
+    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {M, lock}, {M, signal_one, 1},
+         {M, signal_one, 1}, {M, signal_one, 0}, {A, returns, WAITS}, {B, returns, WAITS},
+         {M, unlock}, {M, owner, A}, {A, returns, 0}, {B, returns, WAITS}, {A, unlock},
+         {B, returns, 0}, {B, unlock});
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(a_signalled_waiter_queues_behind_the_waiters_of_the_mutex)
+TEST(a_signalled_waiter_queues_behind_the_waiters_of_the_mutex)
 {
-    weft_fiber a = spin_waiting(wait_and_mark, "a");
-    weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(hold_mutex, NULL);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    weft_mutex_unlock(&mutex);
-    let_run();
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), f);
-    ck_assert_int_eq(weft_state_of(a), WEFT_WAITING);
-    weft_schedule(f, 1);
-    ck_assert_int_eq(weft_await(a), 0);
+    play({A, lock_and_wait, WAITS}, {M, lock}, {B, lock, WAITS}, {M, signal_one, 1}, {M, unlock},
+         {B, returns, 0}, {M, owner, B}, {A, returns, WAITS}, {B, unlock}, {A, returns, 0});
 }
-END_TEST
 
 /* T61 */
-START_TEST(waiting_without_the_mutex_is_refused)
+TEST(waiting_without_the_mutex_is_refused)
 {
-    ck_assert_int_eq(weft_cond_wait(&cond, &mutex), -EPERM);
+    play({M, wait_locked, -EPERM});
     ck_assert_any_error(-EPERM);
-    weft_fiber f = spin_waiting(hold_mutex, NULL);
-    ck_assert_int_eq(weft_cond_wait(&cond, &mutex), -EPERM);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), f);
-    weft_schedule(f, 1);
-    ck_assert_int_eq(weft_await(f), 1);
+    play({A, lock}, {M, wait_locked, -EPERM}, {M, owner, A});
 }
-END_TEST
 
 /* T57, T40, T42 */
-START_TEST(a_cancelled_fiber_is_refused_before_it_releases_the_mutex)
+TEST(a_cancelled_fiber_is_refused_before_it_releases_the_mutex)
 {
-    weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(hold_mutex, NULL);
+    play({M, lock}, {A, lock, WAITS});
     weft_spin(mark_and_return, "switched");
     int rc;
     WEFT_CANCEL_AFTER(0, rc) {
-        ck_assert_int_eq(weft_cond_wait(&cond, &mutex), -ECANCELED);
+        play({M, wait_locked, -ECANCELED});
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     WEFT_CANCEL_AFTER(-1, rc) {
@@ -180,78 +94,29 @@ START_TEST(a_cancelled_fiber_is_refused_before_it_releases_the_mutex)
     }
     ck_assert_int_eq(rc, -EINVAL);
     ck_assert_trail("");
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), weft_self());
-    ck_assert_int_eq(weft_cond_signal(&cond), 0); /* it never was in the wait queue */
-    weft_mutex_unlock(&mutex);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), f);
+    /* main never was in the wait queue of the condition */
+    play({M, owner, M}, {M, signal_one, 0}, {M, unlock}, {M, owner, A});
 }
-END_TEST
 
-/* P55 */
-START_TEST(a_wait_that_times_out_returns_with_the_mutex)
+/* P55, T42, T62 */
+TEST(a_waiter_cancelled_before_the_signal_leaves_it_to_others_and_after_it_returns_as_signalled)
 {
-    weft_mutex_lock(&mutex);
-    int rc;
-    WEFT_CANCEL_AFTER(0.001, rc) {
-        ck_assert_int_eq(weft_cond_wait(&cond, &mutex), -ECANCELED);
-        ck_assert_uint_eq(weft_mutex_owner(&mutex), weft_self());
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_int_eq(weft_cond_signal(&cond), 0);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-}
-END_TEST
-
-/* P55, T42 */
-START_TEST(a_cancelled_waiter_does_not_consume_the_signal)
-{
-    weft_fiber a = spin_waiting(wait_and_mark, "a");
-    weft_fiber b = spin_waiting(wait_and_mark, "b");
-    weft_cancel(a);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    ck_assert_int_eq(weft_await(a), -ECANCELED);
-    ck_assert_int_eq(weft_await(b), 0);
-    ck_assert_trail("b");
+    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock_and_wait, WAITS},
+         {M, cancel, 0, A}, {M, signal_one, 1}, {B, returns, 0}, {B, unlock},
+         {A, returns, -ECANCELED}, {A, unlock}, {M, signal_one, 1}, {M, cancel, 0, C},
+         {C, returns, 0}, {C, unlock});
     assert_mutex_is_free();
 }
-END_TEST
 
 /* T62 */
-START_TEST(a_waiter_cancelled_after_it_was_signalled_returns_as_signalled)
+TEST(a_waiter_cancelled_while_it_queues_for_the_mutex_returns_as_signalled)
 {
-    weft_fiber a = spin_waiting(wait_and_mark, "a");
-    weft_fiber b = spin_waiting(wait_and_mark, "b");
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    weft_cancel(a);
-    ck_assert_int_eq(weft_await(a),
-                     -ECANCELED); /* the value of a cancelled fiber, whatever it returned */
-    ck_assert_trail("a");
-    ck_assert_int_eq(weft_state_of(b), WEFT_WAITING);
+    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {M, lock}, {M, broadcast, 2},
+         {M, cancel, 0, A}, {M, interrupt, -EBUSY, B}, {M, raise_error, 0, B}, {A, returns, WAITS},
+         {B, returns, WAITS}, {M, unlock}, {M, owner, A}, {A, returns, 0}, {A, unlock},
+         {B, returns, 0}, {B, unlock});
     assert_mutex_is_free();
 }
-END_TEST
-
-/* T62 */
-START_TEST(a_waiter_cancelled_while_it_queues_for_the_mutex_returns_as_signalled)
-{
-    weft_fiber a = spin_waiting(wait_and_hold, NULL);
-    weft_fiber b = spin_waiting(wait_and_mark, "b");
-    weft_mutex_lock(&mutex);
-    ck_assert_int_eq(weft_cond_broadcast(&cond), 2);
-    weft_cancel(a);
-    ck_assert_int_eq(weft_interrupt(b, -7), -EBUSY);
-    ck_assert_int_eq(weft_raise(b, -EIO, "for its next call"), 0);
-    let_run();
-    ck_assert_int_eq(weft_state_of(a), WEFT_WAITING);
-    ck_assert_int_eq(weft_state_of(b), WEFT_WAITING);
-    weft_mutex_unlock(&mutex);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), a);
-    ck_assert_int_eq(weft_await(a), -ECANCELED); /* its suspend failed, and it unlocked */
-    ck_assert_int_eq(weft_await(b), 0);          /* it made no further call */
-    ck_assert_trail("b");
-    assert_mutex_is_free();
-}
-END_TEST
 
 static weft_scope *waiters_scope;
 
@@ -268,9 +133,9 @@ static weft_value wait_in_a_scope(void *arg)
 }
 
 /* T62 */
-START_TEST(a_signal_and_a_timeout_at_the_same_time_have_one_winner)
+TEST(a_signal_and_a_timeout_at_the_same_time_have_one_winner)
 {
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 20; i++) {
         double wait_s = 0.0001;
         weft_fiber f = weft_spin(wait_in_a_scope, &wait_s);
         weft_sleep(wait_s);
@@ -279,10 +144,9 @@ START_TEST(a_signal_and_a_timeout_at_the_same_time_have_one_winner)
         assert_mutex_is_free();
     }
 }
-END_TEST
 
 /* T62 */
-START_TEST(between_a_signal_and_a_cancelled_scope_the_first_wins)
+TEST(between_a_signal_and_a_cancelled_scope_the_first_wins)
 {
     double wait_s = INFINITY;
     weft_fiber f = spin_waiting(wait_in_a_scope, &wait_s);
@@ -295,87 +159,32 @@ START_TEST(between_a_signal_and_a_cancelled_scope_the_first_wins)
     ck_assert_int_eq(weft_await(f), 1);
     assert_mutex_is_free();
 }
-END_TEST
 
 /* P55 */
-START_TEST(a_waiter_cancelled_while_another_fiber_holds_the_mutex_waits_for_it)
+TEST(a_waiter_cancelled_while_another_fiber_holds_the_mutex_waits_for_it)
 {
-    weft_fiber a = spin_waiting(wait_and_mark, "a");
-    weft_mutex_lock(&mutex);
-    weft_cancel(a);
-    let_run();
-    ck_assert_int_eq(weft_state_of(a), WEFT_WAITING);
-    ck_assert_int_eq(weft_cancel(a),
-                     0); /* a second cancel does not interrupt the wait for the mutex */
-    ck_assert_int_eq(weft_interrupt(a, -7), -EBUSY);
-    ck_assert_int_eq(weft_cond_signal(&cond), 0);
-    let_run();
-    ck_assert_int_eq(weft_state_of(a), WEFT_WAITING);
-    weft_mutex_unlock(&mutex);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), a);
-    ck_assert_int_eq(weft_await(a), -ECANCELED);
-    ck_assert_trail("");
+    play({A, lock_and_wait, WAITS}, {M, lock}, {M, cancel, 0, A}, {A, returns, WAITS},
+         {M, cancel, 0, A}, {M, interrupt, -EBUSY, A}, {M, signal_one, 0}, {A, returns, WAITS},
+         {M, unlock}, {M, owner, A}, {A, returns, -ECANCELED}, {A, unlock});
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(an_interrupted_waiter_returns_the_value_and_has_the_mutex)
+TEST(interrupted_and_failed_waiters_return_with_the_mutex)
 {
-    weft_fiber a = spin_waiting(wait_and_mark, "a");
-    weft_fiber b = spin_waiting(wait_and_mark, "b");
-    ck_assert_int_eq(weft_interrupt(a, -7), 0);
-    ck_assert_int_eq(weft_await(a), -7);
-    weft_mutex_lock(&mutex);
-    ck_assert_int_eq(weft_interrupt(b, -EINTR), 0);
-    let_run();
-    weft_mutex_unlock(&mutex);
-    ck_assert_int_eq(weft_await(b), -EINTR);
-    ck_assert_int_eq(weft_cond_signal(&cond), 0);
-    ck_assert_trail("");
+    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock_and_wait, WAITS},
+         {M, interrupt, 0, A}, {A, returns, -EINTR}, {A, unlock}, {M, lock}, {M, interrupt, 0, B},
+         {B, returns, WAITS}, {M, unlock}, {B, returns, -EINTR}, {M, raise_error, 0, C},
+         {C, returns, WAITS}, {M, raise_error, 0, C}, {B, unlock}, {C, returns, RAISED},
+         {C, unlock}, {M, signal_one, 0});
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(an_error_raised_in_a_waiter_arrives_with_its_message_and_the_mutex)
+TEST(a_parked_fiber_is_signalled)
 {
-    weft_fiber a = spin_waiting(wait_and_mark, "a");
-    weft_mutex_lock(&mutex);
-    ck_assert_int_eq(weft_raise(a, -EIO, "raised"), 0);
-    let_run();
-    ck_assert_int_eq(weft_raise(a, -EPIPE, "never delivered"), 0);
-    weft_mutex_unlock(&mutex);
-    ck_assert_int_eq(weft_await(a), -EIO);
-    ck_assert_error(-EIO, "raised");
-    ck_assert_int_eq(weft_cond_signal(&cond), 0);
-    assert_mutex_is_free();
+    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {M, park, 0, A}, {M, lock},
+         {M, broadcast, 2}, {M, unlock}, {A, returns, WAITS}, {M, owner, A}, {M, unpark, 0, A},
+         {A, returns, 0}, {A, unlock}, {B, returns, 0});
 }
-END_TEST
-
-START_TEST(a_parked_fiber_is_signalled)
-{
-    weft_fiber a = spin_waiting(wait_and_mark, "a");
-    weft_fiber b = spin_waiting(wait_and_mark, "b");
-    weft_park(a);
-    weft_mutex_lock(&mutex);
-    ck_assert_int_eq(weft_cond_broadcast(&cond), 2);
-    weft_mutex_unlock(&mutex);
-    let_run();
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), a);
-    ck_assert_trail("");
-    weft_unpark(a);
-    ck_assert_int_eq(weft_await(b), 0);
-    ck_assert_trail("ab");
-}
-END_TEST
-
-START_TEST(a_fiber_stopped_before_it_ran_does_not_wait)
-{
-    weft_fiber f = weft_spin(wait_and_mark, "x");
-    weft_stop(f, 2);
-    ck_assert_int_eq(weft_await(f), 2);
-    ck_assert_int_eq(weft_cond_signal(&cond), 0);
-}
-END_TEST
 
 static weft_mutex others[2];
 
@@ -388,133 +197,45 @@ static weft_value wait_with_own_mutex(void *arg)
     return weft_mutex_unlock(own);
 }
 
-START_TEST(each_waiter_returns_with_its_own_mutex)
+TEST(each_waiter_returns_with_its_own_mutex)
 {
     weft_fiber f = spin_waiting(wait_with_own_mutex, &others[0]);
     weft_fiber g = spin_waiting(wait_with_own_mutex, &others[1]);
-    weft_spin(wait_and_mark, "m");
-    let_run();
+    play({A, lock_and_wait, WAITS});
     weft_mutex_lock(&others[0]);
     ck_assert_int_eq(weft_cond_broadcast(&cond), 3);
     ck_assert_uint_eq(weft_mutex_owner(&others[0]), weft_self());
     ck_assert_uint_eq(weft_mutex_owner(&others[1]), g);
-    let_run();
-    ck_assert_trail("1m");
+    play({A, returns, 0});
+    ck_assert_trail("1");
     weft_mutex_unlock(&others[0]);
     ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_trail("1m0");
+    ck_assert_trail("10");
 }
-END_TEST
 
-static weft_value wait_without_mutex(void *arg)
+TEST(a_wait_without_a_mutex_is_allowed)
 {
-    int rc = weft_cond_wait(&cond, NULL);
-    if (rc == 0)
-        mark(arg);
-    return rc;
+    play({A, wait_without_mutex, WAITS}, {B, wait_without_mutex, WAITS},
+         {C, wait_without_mutex, WAITS}, {M, cancel, 0, A}, {A, returns, -ECANCELED},
+         {M, signal_one, 1}, {B, returns, 0}, {C, returns, WAITS}, {M, broadcast, 1},
+         {C, returns, 0});
 }
 
-START_TEST(a_wait_without_a_mutex_is_allowed)
+TEST(waiters_queued_for_the_mutex_of_a_dead_holder_get_eownerdead)
 {
-    weft_fiber a = spin_waiting(wait_without_mutex, "a");
-    weft_fiber b = spin_waiting(wait_without_mutex, "b");
-    weft_spin(wait_without_mutex, "c");
-    let_run();
-    weft_cancel(a);
-    ck_assert_int_eq(weft_await(a), -ECANCELED);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    ck_assert_int_eq(weft_await(b), 0);
-    ck_assert_int_eq(weft_cond_broadcast(&cond), 1);
-    let_run();
-    ck_assert_trail("bc");
+    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock}, {M, signal_one, 1},
+         {C, ends}, {A, returns, -EOWNERDEAD}, {A, unlock, -EPERM});
+    mutex = (weft_mutex){{0}};
+    play({M, owner, NOBODY}, {M, signal_one, 1}, {B, returns, 0});
 }
-END_TEST
 
-START_TEST(waiters_queued_for_the_mutex_of_a_dead_holder_get_eownerdead)
+TEST(signalled_waiters_get_eownerdead_if_the_holder_of_the_mutex_is_dead)
 {
-    weft_fiber a = spin_waiting(wait_and_mark, "a");
-    weft_fiber b = spin_waiting(wait_and_mark, "b");
-    weft_fiber f = spin_waiting(hold_mutex, NULL);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    weft_schedule(f, 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    mutex = (weft_mutex){{0}}; /* a has not run yet, but its result is decided */
-    ck_assert_int_eq(weft_await(a), -EOWNERDEAD);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), 0);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    ck_assert_int_eq(weft_await(b), 0);
-    ck_assert_trail("b");
+    play({A, lock_and_wait, WAITS}, {B, lock_and_wait, WAITS}, {C, lock_and_wait, WAITS}, {D, lock},
+         {M, cancel, 0, C}, {C, returns, WAITS}, {D, ends}, {M, signal_one, 1},
+         {A, returns, -EOWNERDEAD}, {M, interrupt, 0, B}, {B, returns, -EOWNERDEAD},
+         {C, returns, -EOWNERDEAD}, {M, wait_locked, -EOWNERDEAD});
 }
-END_TEST
-
-START_TEST(signalled_waiters_get_eownerdead_if_the_holder_of_the_mutex_is_dead)
-{
-    weft_fiber a = spin_waiting(wait_and_mark, "a");
-    weft_fiber b = spin_waiting(wait_and_mark, "b");
-    weft_fiber c = spin_waiting(wait_and_mark, "c");
-    weft_fiber f = spin_waiting(hold_mutex, NULL);
-    weft_cancel(c); /* already in the wait queue of the mutex */
-    let_run();
-    weft_schedule(f, 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(weft_cond_signal(&cond), 1);
-    ck_assert_int_eq(weft_await(a), -EOWNERDEAD);
-    ck_assert_int_eq(weft_interrupt(b, -1), 0);
-    ck_assert_int_eq(weft_await(b), -EOWNERDEAD);
-    ck_assert_int_eq(weft_await(c), -ECANCELED);
-    ck_assert_int_eq(weft_cond_wait(&cond, &mutex), -EOWNERDEAD);
-    ck_assert_trail("");
-}
-END_TEST
-
-/* A queue of at most ten items. */
-static int stored, produced, consumed;
-static weft_cond has_room;
-
-static weft_value produce(void *arg)
-{
-    (void)arg;
-    for (int i = 0; i < 100; i++) {
-        weft_mutex_lock(&mutex);
-        while (stored == 10)
-            ck_assert_int_eq(weft_cond_wait(&has_room, &mutex), 0);
-        stored++;
-        produced++;
-        weft_cond_signal(&cond);
-        weft_mutex_unlock(&mutex);
-    }
-    return 0;
-}
-
-static weft_value consume(void *arg)
-{
-    (void)arg;
-    for (int i = 0; i < 100; i++) {
-        weft_mutex_lock(&mutex);
-        while (stored == 0)
-            ck_assert_int_eq(weft_cond_wait(&cond, &mutex), 0);
-        stored--;
-        consumed++;
-        if (i % 10 == 0)
-            weft_snooze(); /* while holding the mutex */
-        weft_cond_signal(&has_room);
-        weft_mutex_unlock(&mutex);
-    }
-    return 0;
-}
-
-START_TEST(no_signal_is_lost_between_many_producers_and_consumers)
-{
-    for (int i = 0; i < 50; i++) {
-        ck_assert_int_eq(weft_go(consume, NULL), 0);
-        ck_assert_int_eq(weft_go(produce, NULL), 0);
-    }
-    ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_int_eq(produced, 5000);
-    ck_assert_int_eq(consumed, 5000);
-    assert_mutex_is_free();
-}
-END_TEST
 
 /* Return 0 whatever the state of the mutex is. */
 static weft_value wait_quietly(void *arg)
@@ -554,17 +275,15 @@ static int wait_cond_while_a_child_exits(void)
     return 0;
 }
 
-START_TEST(main_may_end_with_a_mutex_for_which_others_queue)
+TEST(main_may_end_with_a_mutex_for_which_others_queue)
 {
     ck_assert_quiet(run_apart(end_main_with_the_mutex), 0);
 }
-END_TEST
 
-START_TEST(a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues)
+TEST(a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues)
 {
     ck_assert_quiet(run_apart(wait_cond_while_a_child_exits), 3);
 }
-END_TEST
 
 static weft_value signal_and_hold(void *arg)
 {
@@ -585,45 +304,9 @@ static int wait_in_deadlock(void)
     return weft_await(f) == 0 && weft_mutex_owner(&mutex) == 0 ? 7 : 2;
 }
 
-START_TEST(a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex)
+TEST(a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex)
 {
     const outcome *o = run_apart(wait_in_deadlock);
     ck_assert_int_eq(o->status, 7);
     assert_printed(o, "the mutex of a condition variable");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_signal_without_waiters_is_not_remembered,
-    &a_signal_wakes_the_oldest_and_a_broadcast_the_rest_in_order,
-    &a_wait_releases_the_mutex_and_acquires_it_again,
-    &a_wait_hands_the_mutex_to_its_next_waiter,
-    &a_waiter_signalled_while_the_mutex_is_held_is_not_woken_before_it_is_free,
-    &a_signalled_waiter_queues_behind_the_waiters_of_the_mutex,
-    &waiting_without_the_mutex_is_refused,
-    &a_cancelled_fiber_is_refused_before_it_releases_the_mutex,
-    &a_wait_that_times_out_returns_with_the_mutex,
-    &a_cancelled_waiter_does_not_consume_the_signal,
-    &a_waiter_cancelled_after_it_was_signalled_returns_as_signalled,
-    &a_waiter_cancelled_while_it_queues_for_the_mutex_returns_as_signalled,
-    &a_signal_and_a_timeout_at_the_same_time_have_one_winner,
-    &between_a_signal_and_a_cancelled_scope_the_first_wins,
-    &a_waiter_cancelled_while_another_fiber_holds_the_mutex_waits_for_it,
-    &an_interrupted_waiter_returns_the_value_and_has_the_mutex,
-    &an_error_raised_in_a_waiter_arrives_with_its_message_and_the_mutex,
-    &a_parked_fiber_is_signalled,
-    &a_fiber_stopped_before_it_ran_does_not_wait,
-    &each_waiter_returns_with_its_own_mutex,
-    &a_wait_without_a_mutex_is_allowed,
-    &waiters_queued_for_the_mutex_of_a_dead_holder_get_eownerdead,
-    &signalled_waiters_get_eownerdead_if_the_holder_of_the_mutex_is_dead,
-    &no_signal_is_lost_between_many_producers_and_consumers,
-    &main_may_end_with_a_mutex_for_which_others_queue,
-    &a_fiber_may_exit_with_a_mutex_for_which_its_parent_queues,
-    &a_main_fiber_in_a_deadlock_gets_edeadlk_and_does_not_have_the_mutex,
-};
-
-int main(void)
-{
-    return run_suite("cond", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * call has its full effect or none.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -29,19 +30,11 @@ static bool use_channels(void)
     return is_done;
 }
 
-START_TEST(creating_a_channel_fails_or_the_channel_never_runs_out_of_memory)
-{
-    fail_each_call(use_channels);
-}
-END_TEST
+FAULT_TEST(creating_a_channel_fails_or_the_channel_never_runs_out_of_memory, use_channels, 1)
 
 static weft_chan *shared;
 
-static weft_value recv_shared(void *arg)
-{
-    (void)arg;
-    return weft_chan_recv(shared);
-}
+FIBER(recv_shared, weft_chan_recv(shared))
 
 static weft_value select_shared(void *arg)
 {
@@ -78,18 +71,11 @@ static bool use_shared_channel(void)
     return is_done;
 }
 
-START_TEST(a_receiver_that_cannot_wait_in_a_shared_channel_receives_nothing)
-{
-    fail_each_call(use_shared_channel);
-}
-END_TEST
+FAULT_TEST(a_receiver_that_cannot_wait_in_a_shared_channel_receives_nothing, use_shared_channel, 1)
 
 static weft_queue *queue;
 
-static weft_value push_arg(void *arg)
-{
-    return weft_queue_push(queue, (weft_value)arg);
-}
+FIBER(push_arg, weft_queue_push(queue, (weft_value)arg))
 
 /* Let pushes wait, then raise the bound. All pushes complete, or the bound does not change. */
 static bool raise_bound(void)
@@ -137,11 +123,7 @@ static bool use_queues(void)
     return is_done && n == 100;
 }
 
-START_TEST(a_push_without_memory_changes_nothing)
-{
-    fail_each_call(use_queues);
-}
-END_TEST
+FAULT_TEST(a_push_without_memory_changes_nothing, use_queues, 1)
 
 static bool tell_self(void)
 {
@@ -163,11 +145,7 @@ static bool tell_self(void)
     return is_done;
 }
 
-START_TEST(a_message_is_delivered_or_refused)
-{
-    fail_each_call(tell_self);
-}
-END_TEST
+FAULT_TEST(a_message_is_delivered_or_refused, tell_self, 1)
 
 /* The end of a monitored fiber is reported even if memory runs out afterwards. */
 static bool monitor_fibers(void)
@@ -199,11 +177,7 @@ static bool monitor_fibers(void)
     return is_done && others == 2 * COUNT_OF(f);
 }
 
-START_TEST(the_end_of_a_monitored_fiber_is_reported)
-{
-    fail_each_call(monitor_fibers);
-}
-END_TEST
+FAULT_TEST(the_end_of_a_monitored_fiber_is_reported, monitor_fibers, 1)
 
 static weft_fiber receiver;
 
@@ -249,11 +223,7 @@ static bool tell_from_thread(void)
     return is_done;
 }
 
-START_TEST(messages_told_by_another_thread_arrive)
-{
-    fail_each_call(tell_from_thread);
-}
-END_TEST
+FAULT_TEST(messages_told_by_another_thread_arrive, tell_from_thread, 1)
 
 /* Return sig if it is pending, 0 if not. Also forward earlier signals to their handlers. */
 static int take_signal(int sig)
@@ -297,22 +267,4 @@ static bool catch_signals(void)
     return is_done;
 }
 
-START_TEST(a_signal_is_caught_or_not_at_all)
-{
-    fail_each_call(catch_signals);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &creating_a_channel_fails_or_the_channel_never_runs_out_of_memory,
-        &a_receiver_that_cannot_wait_in_a_shared_channel_receives_nothing,
-        &a_push_without_memory_changes_nothing,
-        &a_message_is_delivered_or_refused,
-        &the_end_of_a_monitored_fiber_is_reported,
-        &messages_told_by_another_thread_arrive,
-        &a_signal_is_caught_or_not_at_all,
-    };
-    return run_suite("fault_message", tests, COUNT_OF(tests));
-}
+FAULT_TEST(a_signal_is_caught_or_not_at_all, catch_signals, 1)

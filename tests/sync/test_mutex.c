@@ -1,30 +1,13 @@
 /* Mutexes: ownership and order, cancelled and interrupted waiters, and holders that end. */
-#include "support/support.h"
+#include "support/suite.h"
+#include "sync/steps.h"
 
 static weft_mutex mutex;
 
-/* Lock, mark arg, unlock. */
-static weft_value lock_and_mark(void *arg)
-{
-    int rc = weft_mutex_lock(&mutex);
-    if (rc < 0)
-        return rc;
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), weft_self());
-    mark(arg);
-    return weft_mutex_unlock(&mutex);
-}
-
-/* Hold the mutex until scheduled or cancelled. Return the result of weft_suspend. */
-static weft_value hold_mutex(void *arg)
-{
-    (void)arg;
-    int rc = weft_mutex_lock(&mutex);
-    if (rc < 0)
-        return rc;
-    weft_value value = weft_suspend();
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-    return value;
-}
+STEP(lock, weft_mutex_lock(&mutex))
+STEP(try_lock, weft_mutex_try_lock(&mutex))
+STEP(unlock, weft_mutex_unlock(&mutex))
+STEP(owner, actor_of(weft_mutex_owner(&mutex)))
 
 /* Lock and suspend. End with the mutex. */
 static weft_value end_with_mutex(void *arg)
@@ -36,131 +19,79 @@ static weft_value end_with_mutex(void *arg)
 
 static void assert_mutex_is_free(void)
 {
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), 0);
-    ck_assert_int_eq(weft_mutex_try_lock(&mutex), 0);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
+    play({M, owner, NOBODY}, {M, try_lock}, {M, unlock});
 }
 
-START_TEST(a_free_mutex_is_locked_without_a_switch)
+static void assert_mutex_is_broken(void)
+{
+    play({M, lock, -EOWNERDEAD}, {M, try_lock, -EOWNERDEAD}, {M, unlock, -EPERM},
+         {M, owner, NOBODY});
+}
+
+TEST(a_free_mutex_is_locked_without_a_switch)
 {
     weft_spin(mark_and_return, "switched");
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), weft_self());
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), 0);
-    ck_assert_int_eq(weft_mutex_try_lock(&mutex), 0);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
+    play({M, lock}, {M, owner, M}, {M, unlock}, {M, owner, NOBODY}, {M, try_lock}, {M, unlock});
     ck_assert_trail("");
 }
-END_TEST
 
-/* P54 */
-START_TEST(waiters_get_the_mutex_in_fifo_order)
+/* P54, T65 */
+TEST(waiters_get_the_mutex_in_fifo_order_ahead_of_the_fiber_that_unlocks)
 {
-    weft_mutex_lock(&mutex);
-    weft_spin(lock_and_mark, "a");
-    weft_spin(lock_and_mark, "b");
-    weft_spin(lock_and_mark, "c");
-    let_run();
-    ck_assert_trail("");
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-    let_run();
-    ck_assert_trail("abc");
+    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {C, lock, WAITS}, {M, unlock},
+         {M, owner, A}, {M, try_lock, -EBUSY}, {A, returns, 0}, {A, unlock}, {M, owner, B},
+         {A, lock, WAITS}, {B, returns, 0}, {C, returns, WAITS}, {B, unlock}, {C, returns, 0},
+         {C, unlock}, {A, returns, 0}, {A, unlock});
     assert_mutex_is_free();
 }
-END_TEST
-
-/* T65 */
-START_TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_a_waiter)
-{
-    weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(lock_and_mark, "a");
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), f); /* before it has run */
-    ck_assert_int_eq(weft_mutex_try_lock(&mutex), -EBUSY);
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
-    mark("m");
-    ck_assert_trail("am");
-}
-END_TEST
 
 /* P54 */
-START_TEST(locking_a_mutex_twice_is_refused)
+TEST(locking_a_mutex_twice_is_refused)
 {
-    weft_mutex_lock(&mutex);
-    ck_assert_int_eq(weft_mutex_lock(&mutex), -EDEADLK);
-    ck_assert_int_eq(weft_mutex_try_lock(&mutex), -EDEADLK);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0); /* it was locked only once */
+    play({M, lock}, {M, lock, -EDEADLK}, {M, try_lock, -EDEADLK}, {M, unlock});
     assert_mutex_is_free();
 }
-END_TEST
 
-static weft_value unlock_unowned(void *arg)
+TEST(only_the_holder_may_unlock)
 {
-    (void)arg;
-    int rc = weft_mutex_unlock(&mutex);
+    play({M, unlock, -EPERM});
     ck_assert_any_error(-EPERM);
-    return -rc;
+    play({M, lock}, {A, unlock, -EPERM}, {M, owner, M}, {M, unlock}, {M, unlock, -EPERM});
 }
-
-START_TEST(only_the_holder_may_unlock)
-{
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), -EPERM);
-    weft_mutex_lock(&mutex);
-    ck_assert_int_eq(weft_await(weft_spin(unlock_unowned, NULL)), EPERM);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), weft_self());
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), -EPERM);
-}
-END_TEST
 
 /* P54 */
-START_TEST(a_cancelled_waiter_leaves_the_queue)
+TEST(a_cancelled_waiter_leaves_the_queue)
 {
-    weft_mutex_lock(&mutex);
-    weft_fiber f[] = {spin_waiting(lock_and_mark, "a"), spin_waiting(lock_and_mark, "b"),
-                      spin_waiting(lock_and_mark, "c")};
-    ck_assert_int_eq(weft_cancel(f[1]), 0);
-    ck_assert_int_eq(weft_await(f[1]), -ECANCELED);
-    weft_mutex_unlock(&mutex);
-    ck_assert_int_eq(weft_await_all((weft_fiber[]){f[0], f[2]}, 2, NULL), 0);
-    ck_assert_trail("ac");
+    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {C, lock, WAITS}, {M, cancel, 0, B},
+         {B, returns, -ECANCELED}, {M, unlock}, {A, returns, 0}, {A, unlock}, {C, returns, 0},
+         {C, unlock});
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(when_all_waiters_are_cancelled_the_mutex_is_free)
+TEST(when_all_waiters_are_cancelled_the_mutex_is_free)
 {
-    weft_mutex_lock(&mutex);
-    for (int i = 0; i < 3; i++)
-        spin_waiting(lock_and_mark, "x");
-    ck_assert_int_eq(weft_terminate_children(1), 0);
-    weft_mutex_unlock(&mutex);
+    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {M, cancel, 0, A}, {M, cancel, 0, B},
+         {M, unlock});
     assert_mutex_is_free();
-    ck_assert_trail("");
+    play({A, returns, -ECANCELED}, {B, returns, -ECANCELED});
 }
-END_TEST
 
-START_TEST(a_wait_that_times_out_does_not_lock)
+TEST(a_wait_that_times_out_does_not_lock)
 {
-    weft_fiber f = spin_waiting(hold_mutex, NULL);
+    play({A, lock});
     int rc;
     WEFT_CANCEL_AFTER(0.001, rc) {
-        ck_assert_int_eq(weft_mutex_lock(&mutex), -ECANCELED);
+        play({M, lock, -ECANCELED});
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), f);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), -EPERM);
-    weft_schedule(f, 3);
-    ck_assert_int_eq(weft_await(f), 3);
+    play({M, owner, A}, {M, unlock, -EPERM}, {A, unlock});
     assert_mutex_is_free();
 }
-END_TEST
 
 /* T64 */
-START_TEST(a_negative_timeout_is_refused_and_a_timeout_of_0_expires_at_once)
+TEST(a_negative_timeout_is_refused_and_a_timeout_of_0_expires_at_once)
 {
-    weft_fiber f = spin_waiting(hold_mutex, NULL);
+    play({A, lock});
     int rc = 0;
     WEFT_CANCEL_AFTER(-1, rc) {
         mark("entered");
@@ -168,169 +99,92 @@ START_TEST(a_negative_timeout_is_refused_and_a_timeout_of_0_expires_at_once)
     ck_assert_int_eq(rc, -EINVAL);
     weft_spin(mark_and_return, "switched");
     WEFT_CANCEL_AFTER(0, rc) {
-        ck_assert_int_eq(weft_mutex_lock(&mutex), -ECANCELED);
+        play({M, lock, -ECANCELED});
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert_trail("");
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), f);
+    play({M, owner, A});
 }
-END_TEST
 
-START_TEST(a_cancelled_fiber_can_lock_a_free_mutex)
+TEST(a_cancelled_fiber_can_lock_a_free_mutex)
 {
     WEFT_MOVE_ON_AFTER(0) {
         ck_assert_int_eq(weft_snooze(), -ECANCELED);
-        ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
-        ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
+        play({M, lock}, {M, unlock});
     }
 }
-END_TEST
 
-/* Mark whether the lock succeeded, and whether the fiber can unlock after it was cancelled. */
-static weft_value mark_lock_result(void *arg)
+TEST(a_waiter_cancelled_after_the_handover_has_the_mutex_and_before_it_does_not)
 {
-    (void)arg;
-    mark(weft_mutex_lock(&mutex) == 0 ? "locked," : "not locked,");
-    ck_assert(weft_snooze() == -ECANCELED);
-    mark(weft_mutex_unlock(&mutex) == 0 ? "unlocked" : "not owner");
-    return 0;
+    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {M, unlock}, {M, cancel, 0, A},
+         {A, returns, 0}, {A, unlock}, {M, owner, B}, {B, returns, 0});
+    play({C, lock, WAITS}, {D, lock, WAITS}, {M, cancel, 0, C}, {B, unlock}, {M, owner, D},
+         {C, returns, -ECANCELED}, {C, unlock, -EPERM});
 }
 
-START_TEST(a_waiter_cancelled_after_the_handover_has_the_mutex)
+TEST(an_interrupted_waiter_returns_the_value_and_does_not_have_the_mutex)
 {
-    weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(mark_lock_result, NULL);
-    weft_fiber next = spin_waiting(hold_mutex, NULL);
-    weft_mutex_unlock(&mutex);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_trail("locked,unlocked");
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), next);
+    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {M, interrupt, 0, A}, {M, unlock},
+         {M, owner, B}, {M, interrupt, -EBUSY, B}, {A, returns, -EINTR}, {B, returns, 0},
+         {A, unlock, -EPERM}, {B, unlock});
 }
-END_TEST
 
-START_TEST(a_waiter_cancelled_before_the_handover_does_not_have_the_mutex)
+TEST(an_error_raised_in_a_waiter_ends_its_wait)
 {
-    weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(mark_lock_result, NULL);
-    weft_fiber next = spin_waiting(hold_mutex, NULL);
-    ck_assert_int_eq(weft_cancel(f), 0);
-    weft_mutex_unlock(&mutex);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), next);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_trail("not locked,not owner");
-}
-END_TEST
-
-START_TEST(an_interrupted_waiter_returns_the_value_and_does_not_have_the_mutex)
-{
-    weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(hold_mutex, NULL);
-    weft_fiber g = spin_waiting(hold_mutex, NULL);
-    ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
-    weft_mutex_unlock(&mutex);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), g);
-    ck_assert_int_eq(weft_interrupt(g, -EINTR), -EBUSY); /* the unlock has woken it */
-    ck_assert_int_eq(weft_await(f), -EINTR);
-    let_run();
-    weft_schedule(g, 4);
-    ck_assert_int_eq(weft_await(g), 4);
-}
-END_TEST
-
-START_TEST(an_error_raised_in_a_waiter_ends_its_wait)
-{
-    weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(hold_mutex, NULL);
-    weft_fiber g = spin_waiting(hold_mutex, NULL);
-    ck_assert_int_eq(weft_raise(f, -EIO, "raised"), 0);
-    ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_error(-EIO, "raised");
-    weft_mutex_unlock(&mutex);
-    ck_assert_int_eq(weft_raise(g, -EIO, "too late"), 0);
-    ck_assert_int_eq(weft_await(g), -EIO); /* from its next call; it has unlocked */
-    ck_assert_error(-EIO, "too late");
+    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {M, raise_error, 0, A},
+         {A, returns, RAISED}, {M, unlock}, {M, raise_error, 0, B}, /* too late for the lock */
+         {B, returns, 0}, {A, lock, WAITS}, {B, unlock}, {A, returns, 0}, {A, unlock});
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(a_fiber_stopped_before_it_ran_does_not_lock)
+TEST(a_fiber_stopped_before_it_ran_does_not_lock)
 {
-    weft_fiber f = weft_spin(hold_mutex, NULL);
+    weft_fiber f = weft_spin(end_with_mutex, NULL);
     ck_assert_int_eq(weft_stop(f, 5), 0);
     ck_assert_int_eq(weft_await(f), 5);
     assert_mutex_is_free();
 }
-END_TEST
 
-START_TEST(a_parked_fiber_is_handed_the_mutex)
+TEST(a_parked_fiber_is_handed_the_mutex)
 {
-    weft_mutex_lock(&mutex);
-    weft_fiber f = spin_waiting(lock_and_mark, "a");
-    weft_spin(lock_and_mark, "b");
-    let_run();
-    weft_park(f);
-    weft_mutex_unlock(&mutex);
-    let_run();
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), f);
-    ck_assert_trail("");
-    weft_unpark(f);
-    let_run();
-    ck_assert_trail("ab");
-}
-END_TEST
-
-static void assert_mutex_is_broken(void)
-{
-    ck_assert_int_eq(weft_mutex_lock(&mutex), -EOWNERDEAD);
-    ck_assert_int_eq(weft_mutex_try_lock(&mutex), -EOWNERDEAD);
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), -EPERM);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), 0);
+    play({M, lock}, {A, lock, WAITS}, {B, lock, WAITS}, {M, park, 0, A}, {M, unlock}, {M, run},
+         {M, owner, A}, {A, returns, WAITS}, {B, returns, WAITS}, {M, unpark, 0, A},
+         {A, returns, 0}, {A, unlock}, {B, returns, 0});
 }
 
 /* P54 */
-START_TEST(a_holder_that_ends_breaks_the_mutex_for_all_waiters)
+TEST(a_holder_that_ends_breaks_the_mutex_for_all_waiters)
 {
-    weft_fiber f = spin_waiting(end_with_mutex, NULL);
-    weft_fiber waiters[3];
-    for (int i = 0; i < 3; i++)
-        waiters[i] = spin_waiting(lock_and_mark, "x");
-    weft_schedule(f, 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(weft_await(waiters[i]), -EOWNERDEAD);
-    ck_assert_trail("");
+    play({A, lock}, {B, lock, WAITS}, {C, lock, WAITS}, {D, lock, WAITS}, {A, ends},
+         {B, returns, -EOWNERDEAD}, {C, returns, -EOWNERDEAD}, {D, returns, -EOWNERDEAD});
     assert_mutex_is_broken();
     assert_mutex_is_broken(); /* and stays broken */
     mutex = (weft_mutex){0};
     assert_mutex_is_free();
 }
-END_TEST
 
 /* P54 */
-START_TEST(a_cancelled_holder_breaks_the_mutex_unless_it_unlocks)
-{
-    weft_fiber f = spin_waiting(hold_mutex, NULL);
-    weft_fiber g = spin_waiting(end_with_mutex, NULL);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_uint_eq(weft_mutex_owner(&mutex), g);
-    weft_cancel(g);
-    ck_assert_int_eq(weft_await(g), -ECANCELED);
-    assert_mutex_is_broken();
-}
-END_TEST
-
-START_TEST(a_restarted_holder_breaks_the_mutex_for_its_next_run_too)
+TEST(a_cancelled_holder_that_ends_breaks_the_mutex)
 {
     weft_fiber f = spin_waiting(end_with_mutex, NULL);
-    weft_fiber waiter = spin_waiting(lock_and_mark, "x");
-    ck_assert_int_eq(weft_restart(f), 0);
-    ck_assert_int_eq(weft_await(waiter), -EOWNERDEAD);
-    ck_assert_int_eq(weft_await(f), -EOWNERDEAD);
+    play({A, lock, WAITS});
+    weft_cancel(f);
+    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    play({A, returns, -EOWNERDEAD});
     assert_mutex_is_broken();
 }
-END_TEST
+
+/* P54 */
+TEST(a_restarted_holder_breaks_the_mutex_for_its_next_run_and_the_next_fiber_of_its_record)
+{
+    weft_fiber f = spin_waiting(end_with_mutex, NULL);
+    play({A, lock, WAITS});
+    ck_assert_int_eq(weft_restart(f), 0);
+    play({A, returns, -EOWNERDEAD});
+    ck_assert_int_eq(weft_await(f), -EOWNERDEAD);
+    ck_assert_int_eq(weft_await(weft_spin(end_with_mutex, NULL)), -EOWNERDEAD);
+    assert_mutex_is_broken();
+}
 
 static void lock_arg(void *arg)
 {
@@ -356,17 +210,16 @@ static weft_value defer_a_lock(void *arg)
     return (weft_value)arg;
 }
 
-START_TEST(deferred_functions_of_the_holder_may_unlock_and_lock_the_mutex)
+TEST(deferred_functions_of_the_holder_may_unlock_and_lock_the_mutex)
 {
     weft_fiber f = spin_waiting(lock_and_defer, as_arg(1));
-    weft_fiber waiter = spin_waiting(lock_and_mark, "w");
+    play({A, lock, WAITS});
     weft_cancel(f);
-    ck_assert_int_eq(weft_await(waiter), 0);
+    play({A, returns, 0}, {A, unlock});
     ck_assert_int_eq(weft_await(weft_spin(defer_a_lock, as_arg(2))), 2);
-    ck_assert_trail("UwL");
+    ck_assert_trail("UL");
     assert_mutex_is_broken();
 }
-END_TEST
 
 static weft_value lock_three(void *arg)
 {
@@ -379,7 +232,7 @@ static weft_value lock_three(void *arg)
     return 0;
 }
 
-START_TEST(several_mutexes_are_held_and_released_in_any_order)
+TEST(several_mutexes_are_held_and_released_in_any_order)
 {
     weft_mutex m[3] = {{{0}}};
     ck_assert_int_eq(weft_await(weft_spin(lock_three, m)), 0);
@@ -388,51 +241,16 @@ START_TEST(several_mutexes_are_held_and_released_in_any_order)
     ck_assert_int_eq(weft_mutex_lock(&m[2]), -EOWNERDEAD);
     ck_assert_int_eq(weft_mutex_unlock(&m[0]), 0);
 }
-END_TEST
 
-static weft_value lock_and_unlock(void *arg)
-{
-    (void)arg;
-    return weft_mutex_lock(&mutex) + weft_mutex_unlock(&mutex);
-}
+FIBER(lock_and_unlock, weft_mutex_lock(&mutex) + weft_mutex_unlock(&mutex))
 
-START_TEST(a_fiber_that_reuses_the_record_of_a_holder_holds_nothing)
+TEST(a_fiber_that_reuses_the_record_of_a_holder_holds_nothing)
 {
     ck_assert_int_eq(weft_await(weft_spin(lock_and_unlock, NULL)), 0);
     ck_assert_int_eq(weft_await(weft_spin(return_arg, NULL)), 0);
     assert_mutex_is_free();
-    weft_fiber f = spin_waiting(end_with_mutex, NULL);
-    weft_schedule(f, 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(weft_await(weft_spin(unlock_unowned, NULL)), EPERM);
+    play({A, lock}, {A, ends}, {B, unlock, -EPERM});
 }
-END_TEST
-
-static int inside, entered;
-
-static weft_value enter_in_order(void *arg)
-{
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0);
-    ck_assert_int_eq(inside++, 0);
-    weft_snooze();
-    ck_assert_int_eq(entered++ % 1000, (intptr_t)arg);
-    inside--;
-    ck_assert_int_eq(weft_mutex_unlock(&mutex), 0);
-    weft_snooze();
-    ck_assert_int_eq(weft_mutex_lock(&mutex), 0); /* again: at the tail of the queue */
-    ck_assert_int_eq(entered++ % 1000, (intptr_t)arg);
-    return weft_mutex_unlock(&mutex);
-}
-
-START_TEST(a_thousand_fibers_hold_one_mutex_one_by_one)
-{
-    for (int i = 0; i < 1000; i++)
-        ck_assert_int_eq(weft_go(enter_in_order, as_arg(i)), 0);
-    ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_int_eq(entered, 2000);
-    assert_mutex_is_free();
-}
-END_TEST
 
 /* Return 0 whatever the state of the mutex is. */
 static weft_value lock_quietly(void *arg)
@@ -469,28 +287,26 @@ static int lock_while_a_child_exits(void)
     return 0;
 }
 
-START_TEST(the_process_may_end_while_a_mutex_is_held_and_has_waiters)
+TEST(the_process_may_end_while_a_mutex_is_held_and_has_waiters)
 {
     ck_assert_quiet(run_apart(end_main_with_mutex), 0);
     ck_assert_quiet(run_apart(lock_while_a_child_exits), 3);
 }
-END_TEST
 
 static int lock_in_deadlock(void)
 {
     weft_spin_options options = {.is_daemon = true};
-    weft_spin_with(hold_mutex, NULL, &options);
+    weft_spin_with(end_with_mutex, NULL, &options);
     weft_snooze();
     return weft_mutex_lock(&mutex) == -EDEADLK ? 7 : 1;
 }
 
-START_TEST(a_main_fiber_in_a_deadlock_gets_edeadlk)
+TEST(a_main_fiber_in_a_deadlock_gets_edeadlk)
 {
     const outcome *o = run_apart(lock_in_deadlock);
     ck_assert_int_eq(o->status, 7);
     assert_printed(o, "a mutex");
 }
-END_TEST
 
 static void run_deep_in_the_stack(void *arg)
 {
@@ -509,64 +325,7 @@ static weft_value end_with_a_mutex_of_its_frame(void *arg)
 }
 
 /* P54 */
-START_TEST(a_lock_without_waiters_may_be_on_the_stack_frame_of_its_holder)
+TEST(a_lock_without_waiters_may_be_on_the_stack_frame_of_its_holder)
 {
     ck_assert_int_eq(weft_await(weft_spin(end_with_a_mutex_of_its_frame, (void *)42)), 42);
-}
-END_TEST
-
-static weft_value lock_and_suspend(void *arg)
-{
-    int rc = weft_mutex_lock(arg);
-    return rc < 0 ? rc : weft_suspend();
-}
-
-/* P54 */
-START_TEST(a_mutex_broken_by_a_restart_stays_broken_for_the_next_fiber_of_the_record)
-{
-    weft_mutex own = {{0}};
-    weft_fiber f = weft_spin(lock_and_suspend, &own);
-    weft_snooze();
-    ck_assert_uint_eq(weft_mutex_owner(&own), f);
-    ck_assert_int_eq(weft_restart(f), 0);
-    ck_assert_int_eq(weft_await(f), -EOWNERDEAD);
-    ck_assert_int_eq(weft_await(weft_spin(lock_and_suspend, &own)), -EOWNERDEAD);
-    ck_assert_uint_eq(weft_mutex_owner(&own), 0);
-    ck_assert_int_eq(weft_mutex_unlock(&own), -EPERM);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_lock_without_waiters_may_be_on_the_stack_frame_of_its_holder,
-    &a_mutex_broken_by_a_restart_stays_broken_for_the_next_fiber_of_the_record,
-    &a_free_mutex_is_locked_without_a_switch,
-    &waiters_get_the_mutex_in_fifo_order,
-    &an_unlocking_fiber_cannot_lock_again_ahead_of_a_waiter,
-    &locking_a_mutex_twice_is_refused,
-    &only_the_holder_may_unlock,
-    &a_cancelled_waiter_leaves_the_queue,
-    &when_all_waiters_are_cancelled_the_mutex_is_free,
-    &a_wait_that_times_out_does_not_lock,
-    &a_negative_timeout_is_refused_and_a_timeout_of_0_expires_at_once,
-    &a_cancelled_fiber_can_lock_a_free_mutex,
-    &a_waiter_cancelled_after_the_handover_has_the_mutex,
-    &a_waiter_cancelled_before_the_handover_does_not_have_the_mutex,
-    &an_interrupted_waiter_returns_the_value_and_does_not_have_the_mutex,
-    &an_error_raised_in_a_waiter_ends_its_wait,
-    &a_fiber_stopped_before_it_ran_does_not_lock,
-    &a_parked_fiber_is_handed_the_mutex,
-    &a_holder_that_ends_breaks_the_mutex_for_all_waiters,
-    &a_cancelled_holder_breaks_the_mutex_unless_it_unlocks,
-    &a_restarted_holder_breaks_the_mutex_for_its_next_run_too,
-    &deferred_functions_of_the_holder_may_unlock_and_lock_the_mutex,
-    &several_mutexes_are_held_and_released_in_any_order,
-    &a_fiber_that_reuses_the_record_of_a_holder_holds_nothing,
-    &a_thousand_fibers_hold_one_mutex_one_by_one,
-    &the_process_may_end_while_a_mutex_is_held_and_has_waiters,
-    &a_main_fiber_in_a_deadlock_gets_edeadlk,
-};
-
-int main(void)
-{
-    return run_suite("mutex", tests, COUNT_OF(tests));
 }

@@ -2,385 +2,153 @@
  * Read-write locks: shared reading, exclusive writing, the order of waiters, and waiters that give
  * up.
  */
-#include "support/support.h"
+#include "support/suite.h"
+#include "sync/steps.h"
 
 static weft_rwlock lock;
 
-/*
- * read_and_hold and write_and_hold mark arg when they have the lock, and hold it until scheduled.
- */
-static weft_value read_and_hold(void *arg)
-{
-    int rc = weft_rwlock_read(&lock);
-    if (rc < 0)
-        return rc;
-    mark(arg);
-    weft_value value = weft_suspend();
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
-    return value;
-}
-
-static weft_value write_and_hold(void *arg)
-{
-    int rc = weft_rwlock_write(&lock);
-    if (rc < 0)
-        return rc;
-    mark(arg);
-    weft_value value = weft_suspend();
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
-    return value;
-}
-
-/* Lock for writing and suspend. End with the lock. */
-static weft_value end_with_write_lock(void *arg)
-{
-    (void)arg;
-    int rc = weft_rwlock_write(&lock);
-    return rc < 0 ? rc : weft_suspend();
-}
-
-/* Let f release the lock and end. */
-static void release_and_await(weft_fiber f)
-{
-    ck_assert_int_eq(weft_schedule(f, 0), 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    let_run();
-}
+STEP(read_lock, weft_rwlock_read(&lock))
+STEP(write_lock, weft_rwlock_write(&lock))
+STEP(try_read, weft_rwlock_try_read(&lock))
+STEP(try_write, weft_rwlock_try_write(&lock))
+STEP(unlock, weft_rwlock_unlock(&lock))
 
 static void assert_rwlock_is_free(void)
 {
-    ck_assert_int_eq(weft_rwlock_try_write(&lock), 0);
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
+    play({M, try_write}, {M, unlock});
 }
 
-START_TEST(a_free_lock_is_acquired_without_a_switch)
+TEST(a_free_lock_is_acquired_without_a_switch)
 {
     weft_spin(mark_and_return, "switched");
-    ck_assert_int_eq(weft_rwlock_read(&lock), 0);
-    ck_assert_int_eq(weft_rwlock_read(&lock), 0); /* twice: no writer waits */
-    ck_assert_int_eq(weft_rwlock_try_write(&lock), -EBUSY);
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
-    ck_assert_int_eq(weft_rwlock_write(&lock), 0);
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
+    play({M, read_lock}, {M, read_lock}, {M, try_write, -EBUSY}, {M, unlock}, {M, unlock},
+         {M, write_lock}, {M, unlock});
     ck_assert_trail("");
 }
-END_TEST
 
-START_TEST(readers_share_the_lock_and_a_writer_has_it_alone)
+TEST(readers_share_the_lock_and_a_writer_has_it_alone)
 {
-    weft_fiber a = spin_waiting(read_and_hold, "a");
-    weft_fiber b = spin_waiting(read_and_hold, "b");
-    weft_fiber w = spin_waiting(write_and_hold, "W");
-    ck_assert_trail("ab");
-    release_and_await(a);
-    ck_assert_trail("ab");
-    release_and_await(b);
-    ck_assert_trail("abW");
-    ck_assert_int_eq(weft_rwlock_try_read(&lock), -EBUSY);
-    ck_assert_int_eq(weft_rwlock_try_write(&lock), -EBUSY);
-    weft_spin(read_and_hold, "c");
-    weft_spin(write_and_hold, "V");
-    let_run();
-    ck_assert_trail("abW");
-    release_and_await(w);
-    ck_assert_trail("abWc");
+    play({A, read_lock}, {B, read_lock}, {C, write_lock, WAITS}, {A, unlock}, {C, returns, WAITS},
+         {B, unlock}, {C, returns, 0}, {M, try_read, -EBUSY}, {M, try_write, -EBUSY},
+         {D, read_lock, WAITS}, {E, write_lock, WAITS}, {C, unlock}, {D, returns, 0},
+         {E, returns, WAITS});
 }
-END_TEST
 
-START_TEST(readers_queue_behind_a_writer_that_waits)
+TEST(readers_queue_behind_a_writer_that_waits)
 {
-    weft_fiber a = spin_waiting(read_and_hold, "a");
-    weft_fiber w = spin_waiting(write_and_hold, "W");
-    weft_spin(read_and_hold, "b");
-    let_run();
-    ck_assert_int_eq(weft_rwlock_try_read(&lock), -EBUSY);
-    ck_assert_trail("a");
-    release_and_await(a);
-    ck_assert_trail("aW");
-    release_and_await(w);
-    ck_assert_trail("aWb");
+    play({A, read_lock}, {B, write_lock, WAITS}, {C, read_lock, WAITS}, {M, try_read, -EBUSY},
+         {A, unlock}, {B, returns, 0}, {C, returns, WAITS}, {B, unlock}, {C, returns, 0});
 }
-END_TEST
 
-START_TEST(all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait)
+TEST(all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait)
 {
-    weft_fiber w = spin_waiting(write_and_hold, "W");
-    weft_fiber a = spin_waiting(read_and_hold, "a");
-    weft_fiber b = spin_waiting(read_and_hold, "b");
-    weft_fiber v = spin_waiting(write_and_hold, "V");
-    weft_fiber c = spin_waiting(read_and_hold, "c");
-    weft_fiber u = spin_waiting(write_and_hold, "U");
-    release_and_await(w);
-    ck_assert_trail("Wab");
-    release_and_await(b);
-    release_and_await(a);
-    ck_assert_trail("WabV");
-    release_and_await(v);
-    ck_assert_trail("WabVc");
-    release_and_await(c);
-    ck_assert_trail("WabVcU");
-    release_and_await(u);
+    play({A, write_lock}, {B, read_lock, WAITS}, {C, read_lock, WAITS}, {D, write_lock, WAITS},
+         {E, read_lock, WAITS}, {F, write_lock, WAITS}, {A, unlock}, {B, returns, 0},
+         {C, returns, 0}, {D, returns, WAITS}, {E, returns, WAITS}, {C, unlock}, {B, unlock},
+         {D, returns, 0}, {E, returns, WAITS}, {D, unlock}, {E, returns, 0}, {F, returns, WAITS},
+         {E, unlock}, {F, returns, 0}, {F, unlock});
     assert_rwlock_is_free();
 }
-END_TEST
 
-START_TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_the_waiters)
+TEST(an_unlocking_fiber_cannot_lock_again_ahead_of_the_waiters)
 {
-    weft_rwlock_write(&lock);
-    weft_fiber a = spin_waiting(read_and_hold, "a");
-    weft_rwlock_unlock(&lock);
-    ck_assert_int_eq(weft_rwlock_try_write(&lock), -EBUSY); /* before it has run */
-    let_run();
-    ck_assert_trail("a");
-    release_and_await(a);
-    weft_rwlock_read(&lock);
-    spin_waiting(write_and_hold, "W");
-    weft_rwlock_unlock(&lock);
-    ck_assert_int_eq(weft_rwlock_try_read(&lock), -EBUSY);
+    play({M, write_lock}, {A, read_lock, WAITS}, {M, unlock}, {M, try_write, -EBUSY},
+         {A, returns, 0}, {A, unlock}, {M, read_lock}, {B, write_lock, WAITS}, {M, unlock},
+         {M, try_read, -EBUSY});
 }
-END_TEST
 
-START_TEST(a_cancelled_writer_admits_the_readers_behind_it_at_once)
+TEST(a_cancelled_writer_admits_the_readers_behind_it_at_once)
 {
-    weft_fiber a = spin_waiting(read_and_hold, "a");
-    weft_fiber w = spin_waiting(write_and_hold, "W");
-    weft_fiber b = spin_waiting(read_and_hold, "b");
-    weft_fiber c = spin_waiting(read_and_hold, "c");
-    spin_waiting(write_and_hold, "V");
-    weft_fiber d = spin_waiting(read_and_hold, "d");
-    ck_assert_int_eq(weft_cancel(w), 0);
-    ck_assert_int_eq(weft_await(w), -ECANCELED);
-    let_run();
-    ck_assert_trail("abc");
-    release_and_await(a);
-    release_and_await(b);
-    release_and_await(c);
-    ck_assert_trail("abcV");
-    ck_assert_int_eq(weft_state_of(d), WEFT_WAITING);
+    play({A, read_lock}, {B, write_lock, WAITS}, {C, read_lock, WAITS}, {D, read_lock, WAITS},
+         {E, write_lock, WAITS}, {F, read_lock, WAITS}, {M, cancel, 0, B}, {B, returns, -ECANCELED},
+         {C, returns, 0}, {D, returns, 0}, {E, returns, WAITS}, {A, unlock}, {C, unlock},
+         {D, unlock}, {E, returns, 0}, {F, returns, WAITS});
 }
-END_TEST
 
-START_TEST(a_writer_that_times_out_admits_the_readers_behind_it)
+TEST(a_writer_that_times_out_admits_the_readers_behind_it)
 {
-    spin_waiting(read_and_hold, "a");
-    weft_fiber b = 0;
+    static const step read_later = {A, read_lock};
     int rc;
+    play({B, read_lock});
     WEFT_CANCEL_AFTER(0.001, rc) {
-        b = weft_spin(read_and_hold, "b"); /* runs when main waits */
-        ck_assert_int_eq(weft_rwlock_write(&lock), -ECANCELED);
-        ck_assert_trail("ab"); /* woken by the same step, and queued ahead of main */
+        order_call(&read_later); /* runs when main waits */
+        play({M, write_lock, -ECANCELED});
+        ck_assert_int_eq(actors[A].result, 0); /* woken by the same step, and queued before main */
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
-    release_and_await(b);
 }
-END_TEST
 
-START_TEST(a_cancelled_writer_admits_no_reader_behind_another_writer)
+TEST(a_cancelled_writer_admits_no_reader_behind_another_writer)
 {
-    weft_fiber a = spin_waiting(read_and_hold, "a");
-    weft_fiber w = spin_waiting(write_and_hold, "W");
-    spin_waiting(write_and_hold, "V");
-    spin_waiting(read_and_hold, "b");
-    weft_cancel(w);
-    let_run();
-    ck_assert_trail("a");
-    release_and_await(a);
-    ck_assert_trail("aV");
+    play({A, read_lock}, {B, write_lock, WAITS}, {C, write_lock, WAITS}, {D, read_lock, WAITS},
+         {M, cancel, 0, B}, {C, returns, WAITS}, {D, returns, WAITS}, {A, unlock}, {C, returns, 0},
+         {D, returns, WAITS});
 }
-END_TEST
 
-START_TEST(a_waiter_cancelled_while_a_writer_has_the_lock_admits_no_waiter)
+TEST(a_waiter_cancelled_while_a_writer_has_the_lock_admits_no_waiter)
 {
-    weft_fiber w = spin_waiting(write_and_hold, "W");
-    weft_fiber v = spin_waiting(write_and_hold, "V");
-    weft_fiber a = spin_waiting(read_and_hold, "a");
-    weft_fiber b = spin_waiting(read_and_hold, "b");
-    weft_cancel(v);
-    weft_cancel(a);
-    let_run();
-    ck_assert_trail("W");
-    release_and_await(w);
-    ck_assert_trail("Wb");
-    release_and_await(b);
+    play({A, write_lock}, {B, write_lock, WAITS}, {C, read_lock, WAITS}, {D, read_lock, WAITS},
+         {M, cancel, 0, B}, {M, cancel, 0, C}, {D, returns, WAITS}, {A, unlock}, {D, returns, 0},
+         {D, unlock}, {B, returns, -ECANCELED}, {C, returns, -ECANCELED});
     assert_rwlock_is_free();
 }
-END_TEST
 
-START_TEST(a_writer_cannot_lock_again)
+TEST(a_writer_cannot_lock_again)
 {
-    weft_rwlock_write(&lock);
-    ck_assert_int_eq(weft_rwlock_write(&lock), -EDEADLK);
-    ck_assert_int_eq(weft_rwlock_read(&lock), -EDEADLK);
-    ck_assert_int_eq(weft_rwlock_try_write(&lock), -EDEADLK);
-    ck_assert_int_eq(weft_rwlock_try_read(&lock), -EDEADLK);
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
+    play({M, write_lock}, {M, write_lock, -EDEADLK}, {M, read_lock, -EDEADLK},
+         {M, try_write, -EDEADLK}, {M, try_read, -EDEADLK}, {M, unlock});
     assert_rwlock_is_free();
 }
-END_TEST
 
-static weft_value unlock_unowned(void *arg)
+TEST(only_a_holder_can_unlock)
 {
-    (void)arg;
-    return -weft_rwlock_unlock(&lock);
-}
-
-START_TEST(only_a_holder_can_unlock)
-{
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), -EPERM);
+    play({M, unlock, -EPERM});
     ck_assert_any_error(-EPERM);
-    weft_rwlock_write(&lock);
-    ck_assert_int_eq(weft_await(weft_spin(unlock_unowned, NULL)), EPERM);
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), -EPERM);
+    play({M, write_lock}, {A, unlock, -EPERM}, {M, unlock}, {M, unlock, -EPERM});
 }
-END_TEST
 
-START_TEST(a_cancelled_fiber_can_lock_a_free_lock)
+TEST(a_cancelled_fiber_can_lock_a_free_lock)
 {
     WEFT_MOVE_ON_AFTER(0) {
-        ck_assert_int_eq(weft_rwlock_read(&lock), 0);
-        ck_assert_int_eq(weft_rwlock_write(&lock), -ECANCELED);
-        ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
-        ck_assert_int_eq(weft_rwlock_write(&lock), 0);
-        ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
+        play({M, read_lock}, {M, write_lock, -ECANCELED}, {M, unlock}, {M, write_lock},
+             {M, unlock});
     }
 }
-END_TEST
 
-START_TEST(waiters_cancelled_after_the_handover_have_the_lock)
+TEST(waiters_cancelled_after_the_handover_have_the_lock)
 {
-    weft_rwlock_write(&lock);
-    weft_fiber a = spin_waiting(read_and_hold, "a");
-    weft_fiber w = spin_waiting(write_and_hold, "W");
-    weft_rwlock_unlock(&lock);
-    weft_cancel(a); /* it has the lock, and releases it when its next call fails */
-    ck_assert_int_eq(weft_await(a), -ECANCELED);
-    weft_cancel(w);
-    ck_assert_int_eq(weft_await(w), -ECANCELED);
-    ck_assert_trail("aW");
+    play({M, write_lock}, {A, read_lock, WAITS}, {B, write_lock, WAITS}, {M, unlock},
+         {M, cancel, 0, A}, {A, returns, 0}, {A, unlock}, {M, cancel, 0, B}, {B, returns, 0},
+         {B, unlock});
     assert_rwlock_is_free();
 }
-END_TEST
 
-START_TEST(interrupted_and_failed_waiters_do_not_have_the_lock)
+TEST(interrupted_and_failed_waiters_do_not_have_the_lock)
 {
-    weft_rwlock_write(&lock);
-    weft_fiber a = spin_waiting(read_and_hold, "a");
-    weft_fiber w = spin_waiting(write_and_hold, "W");
-    weft_fiber b = spin_waiting(read_and_hold, "b");
-    ck_assert_int_eq(weft_interrupt(a, -EINTR), 0);
-    ck_assert_int_eq(weft_raise(w, -EIO, "raised"), 0);
-    ck_assert_int_eq(weft_await(w), -EIO);
-    ck_assert_error(-EIO, "raised");
-    ck_assert_int_eq(weft_await(a), -EINTR);
-    weft_rwlock_unlock(&lock);
-    let_run();
-    ck_assert_trail("b");
-    release_and_await(b);
+    play({M, write_lock}, {A, read_lock, WAITS}, {B, write_lock, WAITS}, {C, read_lock, WAITS},
+         {M, interrupt, 0, A}, {M, raise_error, 0, B}, {B, returns, RAISED}, {A, returns, -EINTR},
+         {M, unlock}, {C, returns, 0}, {C, unlock});
     assert_rwlock_is_free();
 }
-END_TEST
 
 static void assert_rwlock_is_broken(void)
 {
-    ck_assert_int_eq(weft_rwlock_read(&lock), -EOWNERDEAD);
-    ck_assert_int_eq(weft_rwlock_write(&lock), -EOWNERDEAD);
-    ck_assert_int_eq(weft_rwlock_try_read(&lock), -EOWNERDEAD);
-    ck_assert_int_eq(weft_rwlock_try_write(&lock), -EOWNERDEAD);
-    ck_assert_int_eq(weft_rwlock_unlock(&lock), -EPERM);
+    play({M, read_lock, -EOWNERDEAD}, {M, write_lock, -EOWNERDEAD}, {M, try_read, -EOWNERDEAD},
+         {M, try_write, -EOWNERDEAD}, {M, unlock, -EPERM});
 }
 
-START_TEST(a_writer_that_ends_breaks_the_lock_for_all_waiters)
+TEST(a_writer_that_ends_breaks_the_lock_for_all_waiters)
 {
-    weft_fiber f = spin_waiting(end_with_write_lock, NULL);
-    weft_fiber a = spin_waiting(read_and_hold, "a");
-    weft_fiber w = spin_waiting(write_and_hold, "W");
-    weft_schedule(f, 0);
-    ck_assert_int_eq(weft_await(f), 0);
-    ck_assert_int_eq(weft_await(a), -EOWNERDEAD);
-    ck_assert_int_eq(weft_await(w), -EOWNERDEAD);
-    ck_assert_trail("");
+    play({A, write_lock}, {B, read_lock, WAITS}, {C, write_lock, WAITS}, {A, ends},
+         {B, returns, -EOWNERDEAD}, {C, returns, -EOWNERDEAD});
     assert_rwlock_is_broken();
     lock = (weft_rwlock){{0}};
     assert_rwlock_is_free();
 }
-END_TEST
 
-START_TEST(a_restarted_writer_breaks_the_lock_for_its_next_run_too)
+TEST(a_restarted_writer_breaks_the_lock_for_its_next_run_too)
 {
-    weft_fiber f = spin_waiting(end_with_write_lock, NULL);
-    weft_fiber a = spin_waiting(read_and_hold, "a");
-    ck_assert_int_eq(weft_restart(f), 0);
-    ck_assert_int_eq(weft_await(f), -EOWNERDEAD);
-    ck_assert_int_eq(weft_await(a), -EOWNERDEAD);
+    play({A, write_lock}, {B, read_lock, WAITS}, {M, restart, 0, A}, {A, returns, -EOWNERDEAD},
+         {B, returns, -EOWNERDEAD});
     assert_rwlock_is_broken();
-}
-END_TEST
-
-static int readers, writers;
-
-static weft_value read_often(void *arg)
-{
-    (void)arg;
-    for (int i = 0; i < 10; i++) {
-        ck_assert_int_eq(weft_rwlock_read(&lock), 0);
-        readers++;
-        weft_snooze();
-        ck_assert_int_eq(writers, 0);
-        readers--;
-        ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
-    }
-    return 0;
-}
-
-static weft_value write_often(void *arg)
-{
-    int *done = arg;
-    for (int i = 0; i < 10; i++) {
-        ck_assert_int_eq(weft_rwlock_write(&lock), 0);
-        ck_assert_int_eq(writers++, 0);
-        weft_snooze();
-        ck_assert_int_eq(readers, 0);
-        writers--;
-        ++*done;
-        ck_assert_int_eq(weft_rwlock_unlock(&lock), 0);
-    }
-    return 0;
-}
-
-START_TEST(hundreds_of_readers_and_writers_exclude_each_other)
-{
-    int done = 0;
-    for (int i = 0; i < 300; i++)
-        ck_assert_int_eq(i % 3 == 0 ? weft_go(write_often, &done) : weft_go(read_often, NULL), 0);
-    ck_assert_int_eq(weft_await_children(), 0);
-    ck_assert_int_eq(done, 1000);
-    assert_rwlock_is_free();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_free_lock_is_acquired_without_a_switch,
-    &readers_share_the_lock_and_a_writer_has_it_alone,
-    &readers_queue_behind_a_writer_that_waits,
-    &all_readers_at_the_head_enter_and_readers_behind_the_next_writer_wait,
-    &an_unlocking_fiber_cannot_lock_again_ahead_of_the_waiters,
-    &a_cancelled_writer_admits_the_readers_behind_it_at_once,
-    &a_writer_that_times_out_admits_the_readers_behind_it,
-    &a_cancelled_writer_admits_no_reader_behind_another_writer,
-    &a_waiter_cancelled_while_a_writer_has_the_lock_admits_no_waiter,
-    &a_writer_cannot_lock_again,
-    &only_a_holder_can_unlock,
-    &a_cancelled_fiber_can_lock_a_free_lock,
-    &waiters_cancelled_after_the_handover_have_the_lock,
-    &interrupted_and_failed_waiters_do_not_have_the_lock,
-    &a_writer_that_ends_breaks_the_lock_for_all_waiters,
-    &a_restarted_writer_breaks_the_lock_for_its_next_run_too,
-    &hundreds_of_readers_and_writers_exclude_each_other,
-};
-
-int main(void)
-{
-    return run_suite("rwlock", tests, COUNT_OF(tests));
 }

@@ -7,7 +7,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-START_TEST(the_clock_does_not_advance_while_an_operation_can_complete)
+__attribute__((constructor)) static void clear_seed(void)
+{
+    unsetenv("WEFT_SEED");
+}
+
+TEST(the_clock_does_not_advance_while_an_operation_can_complete)
 {
     int fd[2];
     char got[8];
@@ -22,9 +27,8 @@ START_TEST(the_clock_does_not_advance_while_an_operation_can_complete)
     ck_assert_int_eq(type->now_ns(backend), before);
     backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(waiting_advances_the_clock_by_exactly_the_timeout)
+TEST(waiting_advances_the_clock_by_exactly_the_timeout)
 {
     int64_t before = type->now_ns(backend);
     type->poll(backend, 0);
@@ -34,24 +38,21 @@ START_TEST(waiting_advances_the_clock_by_exactly_the_timeout)
     type->poll(backend, INT64_MAX);
     ck_assert_int_eq(type->now_ns(backend), INT64_MAX);
 }
-END_TEST
 
-START_TEST(a_wake_ends_a_poll_without_advancing_the_clock)
+TEST(a_wake_ends_a_poll_without_advancing_the_clock)
 {
     int64_t before = type->now_ns(backend);
     type->wake(backend);
     type->poll(backend, 1000000);
     ck_assert_int_eq(type->now_ns(backend), before);
 }
-END_TEST
 
-START_TEST(a_switch_takes_a_microsecond)
+TEST(a_switch_takes_a_microsecond)
 {
     int64_t before = type->now_ns(backend);
     type->tick(backend, 64);
     ck_assert_int_eq(type->now_ns(backend), before + 64000);
 }
-END_TEST
 
 /*
  * Draw random numbers from a separate backend with this seed. Return false if it does not shuffle.
@@ -68,7 +69,7 @@ static bool draw_random(const char *seed, uint64_t random[3])
     return is_shuffling;
 }
 
-START_TEST(the_same_seed_gives_the_same_choices)
+TEST(the_same_seed_gives_the_same_choices)
 {
     uint64_t a[3], b[3], c[3];
     ck_assert(draw_random("42", a));
@@ -78,18 +79,16 @@ START_TEST(the_same_seed_gives_the_same_choices)
     ck_assert_mem_ne(a, c, sizeof a);
     ck_assert_uint_ne(a[0], a[1]);
 }
-END_TEST
 
-START_TEST(without_a_seed_the_backend_does_not_shuffle)
+TEST(without_a_seed_the_backend_does_not_shuffle)
 {
     uint64_t unused[3];
     ck_assert(!draw_random("", unused));
     ck_assert(!draw_random("banana", unused));
     ck_assert(!type->choose(backend, unused));
 }
-END_TEST
 
-START_TEST(closed_numbers_are_not_reused_and_do_not_accumulate)
+TEST(closed_numbers_are_not_reused_and_do_not_accumulate)
 {
     int fd[2], open_pair[2];
     ck_assert_int_eq(type->socketpair(backend, open_pair), 0);
@@ -103,9 +102,8 @@ START_TEST(closed_numbers_are_not_reused_and_do_not_accumulate)
     ck_assert_int_eq(write_now(open_pair[0], "x", 1), 1);
     backend_close_pair(open_pair);
 }
-END_TEST
 
-START_TEST(a_small_write_is_complete_or_waits)
+TEST(a_small_write_is_complete_or_waits)
 {
     enum { CAPACITY = 64 << 10 };
     static const char all[CAPACITY];
@@ -121,9 +119,8 @@ START_TEST(a_small_write_is_complete_or_waits)
     ck_assert_int_eq(read_now(fd[0], got, 100), 100);
     backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(the_ends_of_a_pipe_have_one_direction_and_no_connections)
+TEST(the_ends_of_a_pipe_have_one_direction_and_no_connections)
 {
     int fd[2];
     char byte = 0;
@@ -135,9 +132,8 @@ START_TEST(the_ends_of_a_pipe_have_one_direction_and_no_connections)
     ck_assert_int_eq(start_op(&t, (weft__op){.code = WEFT__OP_CONNECT, .fd = fd[0]}), -EOPNOTSUPP);
     backend_close_pair(fd);
 }
-END_TEST
 
-START_TEST(kernel_descriptors_use_direct_system_calls)
+TEST(kernel_descriptors_use_direct_system_calls)
 {
     int fd[2];
     char got[8];
@@ -150,37 +146,12 @@ START_TEST(kernel_descriptors_use_direct_system_calls)
     ck_assert_int_eq(start_write(&t, fd[1], "abc", 3), -EPIPE);
     ck_assert_int_eq(type->close_fd(backend, fd[1]), 0);
 }
-END_TEST
 
-START_TEST(open_descriptors_are_freed_with_the_backend)
+TEST(open_descriptors_are_freed_with_the_backend)
 {
     int fd[2], half[2];
     ck_assert_int_eq(type->socketpair(backend, fd), 0);
     ck_assert_int_eq(write_now(fd[0], "abc", 3), 3);
     ck_assert_int_eq(type->pipe(backend, half), 0);
     ck_assert_int_eq(type->close_fd(backend, half[0]), 0);
-}
-END_TEST
-
-int main(void)
-{
-    setenv("WEFT_BACKEND", "sim", 1);
-    unsetenv("WEFT_SEED");
-    Suite *suite = suite_create("sim backend");
-    TCase *tests = tcase_create("sim backend");
-    suite_add_tcase(suite, tests);
-    tcase_set_timeout(tests, 30);
-    tcase_add_checked_fixture(tests, open_backend, close_backend);
-    tcase_add_test(tests, the_clock_does_not_advance_while_an_operation_can_complete);
-    tcase_add_test(tests, waiting_advances_the_clock_by_exactly_the_timeout);
-    tcase_add_test(tests, a_wake_ends_a_poll_without_advancing_the_clock);
-    tcase_add_test(tests, a_switch_takes_a_microsecond);
-    tcase_add_test(tests, the_same_seed_gives_the_same_choices);
-    tcase_add_test(tests, without_a_seed_the_backend_does_not_shuffle);
-    tcase_add_test(tests, closed_numbers_are_not_reused_and_do_not_accumulate);
-    tcase_add_test(tests, a_small_write_is_complete_or_waits);
-    tcase_add_test(tests, the_ends_of_a_pipe_have_one_direction_and_no_connections);
-    tcase_add_test(tests, kernel_descriptors_use_direct_system_calls);
-    tcase_add_test(tests, open_descriptors_are_freed_with_the_backend);
-    return run_suite(suite);
 }

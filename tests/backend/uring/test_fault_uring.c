@@ -3,6 +3,7 @@
  * best available backend is used without a message, and all scenarios pass.
  */
 #include "backend/uring/round_trip.h"
+#include "support/suite.h"
 
 typedef struct refusal {
     const char *what;
@@ -47,16 +48,14 @@ static int run_with_refusal(void)
 }
 
 /* T98 */
-START_TEST(whatever_part_of_io_uring_is_refused_the_fallback_is_silent)
+TEST_LOOP(whatever_part_of_io_uring_is_refused_the_fallback_is_silent, COUNT_OF(refusals))
 {
-    for (size_t i = 0; i < COUNT_OF(refusals); i++) {
-        current_refusal = &refusals[i];
-        assert_scenarios_pass(run_with_refusal, current_refusal->what, current_refusal->backend);
-        ck_assert_msg(strstr(own_verdict->text, current_refusal->why) != NULL,
-                      "%s: weft_backend_why is %s", current_refusal->what, own_verdict->text);
-    }
+    const size_t i = (size_t)_i;
+    current_refusal = &refusals[i];
+    assert_scenarios_pass(run_with_refusal, current_refusal->what, current_refusal->backend);
+    ck_assert_msg(strstr(own_verdict->text, current_refusal->why) != NULL,
+                  "%s: weft_backend_why is %s", current_refusal->what, own_verdict->text);
 }
-END_TEST
 
 /* If WEFT_BACKEND names io_uring, the fallback is reported. */
 static int run_by_name(void)
@@ -66,7 +65,7 @@ static int run_by_name(void)
     return run_all_scenarios();
 }
 
-START_TEST(the_fallback_from_a_named_io_uring_prints_one_line_on_stderr)
+TEST(the_fallback_from_a_named_io_uring_prints_one_line_on_stderr)
 {
     share_verdict();
     assert_exited(run_apart(run_by_name), 0,
@@ -75,7 +74,6 @@ START_TEST(the_fallback_from_a_named_io_uring_prints_one_line_on_stderr)
     ck_assert_str_eq(own_verdict->backend, "epoll");
     ck_assert_ptr_nonnull(strstr(own_verdict->text, "io_uring"));
 }
-END_TEST
 
 /* Fail each call of a read in turn. A failed read must return the error and consume no data. */
 static int fail_each_read(void)
@@ -97,19 +95,8 @@ static int fail_each_read(void)
     return 0;
 }
 
-START_TEST(a_failed_operation_consumes_no_data)
+TEST(a_failed_operation_consumes_no_data)
 {
     share_verdict();
     ck_assert_quiet(run_apart(fail_each_read), 0);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &whatever_part_of_io_uring_is_refused_the_fallback_is_silent,
-        &the_fallback_from_a_named_io_uring_prints_one_line_on_stderr,
-        &a_failed_operation_consumes_no_data,
-    };
-    return run_suite("fault_uring", tests, COUNT_OF(tests));
 }

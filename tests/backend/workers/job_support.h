@@ -5,6 +5,7 @@
 #ifndef TESTS_BACKEND_WORKERS_JOB_SUPPORT_H
 #define TESTS_BACKEND_WORKERS_JOB_SUPPORT_H
 
+#include "support/suite.h"
 #include "support/support.h"
 
 #include "arch/sanitizers.h"
@@ -46,6 +47,25 @@ static inline void fake_backend_close(fake_backend *f)
     weft__finished_jobs_close(&f->base);
     sem_destroy(&f->wakes);
     free(f);
+}
+
+/* The backend of a test. The fixture opens and closes it. */
+static fake_backend *fake;
+
+static inline void open_fake(void)
+{
+    fake = fake_backend_open();
+}
+
+static inline void close_fake(void)
+{
+    fake_backend_close(fake);
+}
+
+__attribute__((constructor)) static void set_fake_fixture(void)
+{
+    own_suite.set_up = open_fake;
+    own_suite.tear_down = close_fake;
 }
 
 /* A call that posts begun, then waits for may_end. */
@@ -138,13 +158,19 @@ static inline intptr_t end_job(fake_backend *f, test_job *t)
     return finish_job(f, t);
 }
 
-/* Make all workers wait in a call. drop may be NULL. */
-static inline void occupy_workers(fake_backend *f, test_job t[MAX], void (*drop)(void *))
+/* Submit n calls, and wait until they run. drop may be NULL. */
+static inline void begin_calls(test_job *t, size_t n, void (*drop)(void *))
 {
-    for (size_t i = 0; i < MAX; i++)
-        submit_call(f, &t[i], drop);
-    for (size_t i = 0; i < MAX; i++)
+    for (size_t i = 0; i < n; i++)
+        submit_call(fake, &t[i], drop);
+    for (size_t i = 0; i < n; i++)
         wait_sem(&t[i].begun);
+}
+
+static inline void end_calls(test_job *t, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ck_assert_int_eq(end_job(fake, &t[i]), 42);
 }
 
 #endif

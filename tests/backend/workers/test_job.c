@@ -5,63 +5,52 @@
 #include <poll.h>
 #include <sys/stat.h>
 
-START_TEST(a_call_runs_on_another_thread_and_is_done_when_it_is_collected)
+TEST(a_call_runs_on_another_thread_and_is_done_when_it_is_collected)
 {
-    fake_backend *f = fake_backend_open();
     test_job t;
-    submit_call(f, &t, NULL);
-    ck_assert_uint_eq(f->base.pending, 1);
+    submit_call(fake, &t, NULL);
+    ck_assert_uint_eq(fake->base.pending, 1);
     wait_sem(&t.begun);
     ck_assert(!pthread_equal(t.thread, pthread_self()));
+    ck_assert(!weft__job_cancel(&fake->base, &t.op)); /* it runs, and has no drop */
+    ck_assert_uint_eq(fake->base.pending, 1);
     sem_post(&t.may_end);
-    wait_finished(f);
+    wait_finished(fake);
     ck_assert(!t.is_done);
-    weft__jobs_collect(&f->base);
-    ck_assert(!weft__finished_jobs_before_wait(f->base.finished_jobs));
+    weft__jobs_collect(&fake->base);
+    ck_assert(!weft__finished_jobs_before_wait(fake->base.finished_jobs));
     ck_assert(t.is_done);
     ck_assert_int_eq(t.result, 42);
     ck_assert_ptr_null(t.op.job);
-    fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(calls_submitted_together_run_in_parallel_however_few_workers_are_idle)
+TEST(calls_submitted_together_run_in_parallel_however_few_workers_are_idle)
 {
-    fake_backend *f = fake_backend_open();
     static test_job t[MAX];
     /* each round finds the workers of the previous round idle */
     for (size_t n = 1; n <= MAX; n *= 4) {
-        for (size_t i = 0; i < n; i++)
-            submit_call(f, &t[i], NULL);
-        for (size_t i = 0; i < n; i++)
-            wait_sem(&t[i].begun);
-        for (size_t i = 0; i < n; i++)
-            ck_assert_int_eq(end_job(f, &t[i]), 42);
+        begin_calls(t, n, NULL);
+        end_calls(t, n);
     }
-    fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(a_backend_is_woken_only_if_it_waits)
+TEST(a_backend_is_woken_only_if_it_waits)
 {
-    fake_backend *f = fake_backend_open();
     static test_job t;
-    submit_call(f, &t, NULL);
+    submit_call(fake, &t, NULL);
     sem_post(&t.may_end); /* the backend does not wait */
-    while (atomic_load(&f->base.finished_jobs->newest) == NULL)
+    while (atomic_load(&fake->base.finished_jobs->newest) == NULL)
         sched_yield();
-    weft__finished_jobs_close(&f->base); /* no worker is inside wake after this call */
-    ck_assert(!try_sem(&f->wakes));
-    ck_assert_int_eq(finish_job(f, &t), 42);
+    weft__finished_jobs_close(&fake->base); /* no worker is inside wake after this call */
+    ck_assert(!try_sem(&fake->wakes));
+    ck_assert_int_eq(finish_job(fake, &t), 42);
 
-    submit_call(f, &t, NULL);
-    ck_assert(!weft__finished_jobs_before_wait(f->base.finished_jobs));
+    submit_call(fake, &t, NULL);
+    ck_assert(!weft__finished_jobs_before_wait(fake->base.finished_jobs));
     sem_post(&t.may_end);
-    wait_sem(&f->wakes);
-    ck_assert_int_eq(finish_job(f, &t), 42);
-    fake_backend_close(f);
+    wait_sem(&fake->wakes);
+    ck_assert_int_eq(finish_job(fake, &t), 42);
 }
-END_TEST
 
 static intptr_t post_arg(void *arg)
 {
@@ -69,7 +58,7 @@ static intptr_t post_arg(void *arg)
     return -EIO;
 }
 
-START_TEST(a_detached_job_runs_and_wakes_no_backend)
+TEST(a_detached_job_runs_and_wakes_no_backend)
 {
     sem_t happened;
     sem_init(&happened, 0, 0);
@@ -79,104 +68,77 @@ START_TEST(a_detached_job_runs_and_wakes_no_backend)
     for (int i = 0; i < 100; i++)
         wait_sem(&happened);
 }
-END_TEST
 
-START_TEST(a_call_cancelled_before_its_start_does_not_run)
+TEST(a_call_cancelled_before_its_start_does_not_run)
 {
-    fake_backend *f = fake_backend_open();
     static test_job busy[MAX], plain, droppable;
-    occupy_workers(f, busy, NULL);
-    submit_call(f, &plain, NULL);
-    submit_call(f, &droppable, post_dropped);
-    ck_assert(weft__job_cancel(&f->base, &plain.op));
+    begin_calls(busy, MAX, NULL);
+    submit_call(fake, &plain, NULL);
+    submit_call(fake, &droppable, post_dropped);
+    ck_assert(weft__job_cancel(&fake->base, &plain.op));
     ck_assert_ptr_eq(plain.op.u.call.arg, &plain);
-    ck_assert(weft__job_cancel(&f->base, &droppable.op));
+    ck_assert(weft__job_cancel(&fake->base, &droppable.op));
     ck_assert(try_sem(&droppable.dropped));
     ck_assert_ptr_null(droppable.op.u.call.arg);
     ck_assert_ptr_null(droppable.op.job);
-    ck_assert_uint_eq(f->base.pending, MAX);
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(end_job(f, &busy[i]), 42);
+    ck_assert_uint_eq(fake->base.pending, MAX);
+    end_calls(busy, MAX);
     ck_assert(!try_sem(&plain.begun));
     ck_assert(!try_sem(&droppable.begun));
     ck_assert(!plain.is_done && !droppable.is_done);
-    fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(a_running_call_without_drop_cannot_be_cancelled)
+TEST(a_cancelled_running_call_with_drop_outlives_its_backend)
 {
-    fake_backend *f = fake_backend_open();
     test_job t;
-    submit_call(f, &t, NULL);
+    submit_call(fake, &t, post_dropped);
     wait_sem(&t.begun);
-    ck_assert(!weft__job_cancel(&f->base, &t.op));
-    ck_assert(!weft__job_cancel(&f->base, &t.op));
-    ck_assert_uint_eq(f->base.pending, 1);
-    ck_assert_int_eq(end_job(f, &t), 42);
-    fake_backend_close(f);
-}
-END_TEST
-
-START_TEST(a_cancelled_running_call_with_drop_outlives_its_backend)
-{
-    fake_backend *f = fake_backend_open();
-    test_job t;
-    submit_call(f, &t, post_dropped);
-    wait_sem(&t.begun);
-    ck_assert(weft__job_cancel(&f->base, &t.op));
+    ck_assert(weft__job_cancel(&fake->base, &t.op));
     ck_assert_ptr_null(t.op.u.call.arg);
     ck_assert_ptr_null(t.op.job);
-    fake_backend_close(f);
+    fake_backend_close(fake);
+    open_fake();
     ck_assert(!try_sem(&t.dropped));
     sem_post(&t.may_end);
     wait_sem(&t.dropped);
     ck_assert(!t.is_done);
 }
-END_TEST
 
-START_TEST(a_finished_call_that_is_not_collected_cannot_be_cancelled)
+TEST(a_finished_call_that_is_not_collected_cannot_be_cancelled)
 {
-    fake_backend *f = fake_backend_open();
     test_job t;
-    submit_call(f, &t, post_dropped);
+    submit_call(fake, &t, post_dropped);
     sem_post(&t.may_end);
-    wait_finished(f);
-    ck_assert(!weft__job_cancel(&f->base, &t.op));
+    wait_finished(fake);
+    ck_assert(!weft__job_cancel(&fake->base, &t.op));
     ck_assert(!t.is_done);
-    weft__jobs_collect(&f->base);
+    weft__jobs_collect(&fake->base);
     ck_assert(t.is_done);
     ck_assert_int_eq(t.result, 42);
     ck_assert(!try_sem(&t.dropped));
-    fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(workers_busy_with_cancelled_calls_do_not_delay_other_calls)
+TEST(workers_busy_with_cancelled_calls_do_not_delay_other_calls)
 {
-    fake_backend *f = fake_backend_open();
     static test_job cancelled[3][MAX], queued, after;
     for (size_t round = 0; round < 3; round++) {
-        occupy_workers(f, cancelled[round], post_dropped);
+        begin_calls(cancelled[round], MAX, post_dropped);
         if (round == 0)
-            submit_call(f, &queued, NULL); /* starts when the first call is cancelled */
+            submit_call(fake, &queued, NULL); /* starts when the first call is cancelled */
         for (size_t i = 0; i < MAX; i++)
-            ck_assert(weft__job_cancel(&f->base, &cancelled[round][i].op));
+            ck_assert(weft__job_cancel(&fake->base, &cancelled[round][i].op));
         if (round == 0)
-            ck_assert_int_eq(end_job(f, &queued), 42);
+            ck_assert_int_eq(end_job(fake, &queued), 42);
     }
-    submit_call(f, &after, NULL);
-    ck_assert_int_eq(end_job(f, &after), 42);
+    submit_call(fake, &after, NULL);
+    ck_assert_int_eq(end_job(fake, &after), 42);
     for (size_t i = 0; i < 3 * MAX; i++)
         sem_post(&cancelled[i / MAX][i % MAX].may_end);
     for (size_t i = 0; i < 3 * MAX; i++)
         wait_sem(&cancelled[i / MAX][i % MAX].dropped);
-    occupy_workers(f, cancelled[0], NULL);
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(end_job(f, &cancelled[0][i]), 42);
-    fake_backend_close(f);
+    begin_calls(cancelled[0], MAX, NULL);
+    end_calls(cancelled[0], MAX);
 }
-END_TEST
 
 /* Open a FIFO for writing after a reader has opened it. */
 static int open_writer(const char *path)
@@ -188,63 +150,61 @@ static int open_writer(const char *path)
     return fd;
 }
 
-START_TEST(a_cancelled_running_open_closes_its_descriptor)
+TEST(a_cancelled_running_open_closes_its_descriptor)
 {
     char folder[] = "/tmp/weft-pool-XXXXXX", path[64], path_copy[64];
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/fifo", folder);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    fake_backend *f = fake_backend_open();
     test_job t, next;
     weft__op op = {.code = WEFT__OP_OPEN, .fd = AT_FDCWD, .u.open = {path_copy, O_RDONLY, 0}};
-    ck_assert(submit_op(f, &t, (strcpy(path_copy, path), op)) == WEFT__OP_PENDING);
+    ck_assert(submit_op(fake, &t, (strcpy(path_copy, path), op)) == WEFT__OP_PENDING);
     int fd = open_writer(path);
-    ck_assert_int_ge(finish_job(f, &t), 0);
+    ck_assert_int_ge(finish_job(fake, &t), 0);
     close((int)t.result);
     close(fd);
 
-    ck_assert(submit_op(f, &t, op) == WEFT__OP_PENDING);
-    submit_call(f, &next, NULL);
+    ck_assert(submit_op(fake, &t, op) == WEFT__OP_PENDING);
+    submit_call(fake, &next, NULL);
     wait_sem(&next.begun); /* the open has started too */
-    ck_assert(weft__job_cancel(&f->base, &t.op));
+    ck_assert(weft__job_cancel(&fake->base, &t.op));
     memset(path_copy, 0, sizeof path_copy); /* the job has its own copy of the path */
     fd = open_writer(path);
     struct pollfd reader = {.fd = fd};
     ck_assert_int_eq(poll(&reader, 1, -1), 1); /* the reader has been closed */
     ck_assert_int_eq(reader.revents, POLLERR);
     close(fd);
-    ck_assert_int_eq(end_job(f, &next), 42);
-    fake_backend_close(f);
+    ck_assert_int_eq(end_job(fake, &next), 42);
+    fake_backend_close(fake);
+    open_fake();
     unlink(path);
     rmdir(folder);
 }
-END_TEST
 
-START_TEST(a_running_open_that_creates_a_file_cannot_be_cancelled)
+TEST(a_running_open_that_creates_a_file_cannot_be_cancelled)
 {
     char folder[] = "/tmp/weft-pool-XXXXXX", path[64];
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/fifo", folder);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    fake_backend *f = fake_backend_open();
     test_job t, next;
     weft__op op = {.code = WEFT__OP_OPEN, .fd = AT_FDCWD};
     op.u.open.path = path;
     op.u.open.flags = O_RDONLY | O_CREAT;
-    ck_assert(submit_op(f, &t, op) == WEFT__OP_PENDING);
-    submit_call(f, &next, NULL);
+    ck_assert(submit_op(fake, &t, op) == WEFT__OP_PENDING);
+    submit_call(fake, &next, NULL);
     wait_sem(&next.begun);
-    ck_assert(!weft__job_cancel(&f->base, &t.op));
+    ck_assert(!weft__job_cancel(&fake->base, &t.op));
     int fd = open_writer(path);
-    ck_assert_int_ge(finish_job(f, &t), 0);
+    ck_assert_int_ge(finish_job(fake, &t), 0);
     close((int)t.result);
     close(fd);
-    ck_assert_int_eq(end_job(f, &next), 42);
-    fake_backend_close(f);
+    ck_assert_int_eq(end_job(fake, &next), 42);
+    fake_backend_close(fake);
+    open_fake();
     unlink(path);
     rmdir(folder);
 }
-END_TEST
 
 /* Short calls that several threads cancel at random times. */
 
@@ -327,32 +287,11 @@ static void *run_storm(void *arg)
     return NULL;
 }
 
-START_TEST(in_a_storm_every_call_ends_once_and_only_cancelled_calls_are_dropped)
+TEST(in_a_storm_every_call_ends_once_and_only_cancelled_calls_are_dropped)
 {
     pthread_t threads[STORM_THREADS];
     for (uintptr_t i = 0; i < STORM_THREADS; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, run_storm, (void *)i), 0);
     for (int i = 0; i < STORM_THREADS; i++)
         pthread_join(threads[i], NULL);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_call_runs_on_another_thread_and_is_done_when_it_is_collected,
-    &calls_submitted_together_run_in_parallel_however_few_workers_are_idle,
-    &a_backend_is_woken_only_if_it_waits,
-    &a_detached_job_runs_and_wakes_no_backend,
-    &a_call_cancelled_before_its_start_does_not_run,
-    &a_running_call_without_drop_cannot_be_cancelled,
-    &a_cancelled_running_call_with_drop_outlives_its_backend,
-    &a_finished_call_that_is_not_collected_cannot_be_cancelled,
-    &workers_busy_with_cancelled_calls_do_not_delay_other_calls,
-    &a_cancelled_running_open_closes_its_descriptor,
-    &a_running_open_that_creates_a_file_cannot_be_cancelled,
-    &in_a_storm_every_call_ends_once_and_only_cancelled_calls_are_dropped,
-};
-
-int main(void)
-{
-    return run_suite("job", tests, COUNT_OF(tests));
 }

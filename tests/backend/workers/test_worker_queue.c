@@ -8,13 +8,12 @@
 
 #include <sys/resource.h>
 
-START_TEST(calls_beyond_the_limit_wait_and_run_in_order)
+TEST(calls_beyond_the_limit_wait_and_run_in_order)
 {
-    fake_backend *f = fake_backend_open();
     static test_job busy[MAX], more[100];
-    occupy_workers(f, busy, NULL);
+    begin_calls(busy, MAX, NULL);
     for (size_t i = 0; i < COUNT_OF(more); i++) {
-        submit_call(f, &more[i], NULL);
+        submit_call(fake, &more[i], NULL);
         ck_assert(!try_sem(&more[i].begun));
     }
     sem_post(&busy[0].may_end);
@@ -22,56 +21,24 @@ START_TEST(calls_beyond_the_limit_wait_and_run_in_order)
         wait_sem(&more[i].begun);
         if (i + 1 < COUNT_OF(more))
             ck_assert(!try_sem(&more[i + 1].begun));
-        ck_assert_int_eq(end_job(f, &more[i]), 42);
+        ck_assert_int_eq(end_job(fake, &more[i]), 42);
     }
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(end_job(f, &busy[i]), 42);
-    fake_backend_close(f);
+    end_calls(busy, MAX);
 }
-END_TEST
 
-START_TEST(a_full_worker_queue_does_not_delay_the_others)
+TEST(a_full_worker_queue_does_not_delay_the_others)
 {
-    fake_backend *f = fake_backend_open();
     static test_job busy[MAX], waiting, name, user;
-    occupy_workers(f, busy, NULL);
-    submit_call(f, &waiting, NULL);
-    submit_to(f, &name, NULL, WEFT__WORKER_QUEUE_NAMES);
-    submit_to(f, &user, NULL, WEFT__WORKER_QUEUE_USER);
-    ck_assert_int_eq(end_job(f, &name), 42);
-    ck_assert_int_eq(end_job(f, &user), 42);
+    begin_calls(busy, MAX, NULL);
+    submit_call(fake, &waiting, NULL);
+    submit_to(fake, &name, NULL, WEFT__WORKER_QUEUE_NAMES);
+    submit_to(fake, &user, NULL, WEFT__WORKER_QUEUE_USER);
+    ck_assert_int_eq(end_job(fake, &name), 42);
+    ck_assert_int_eq(end_job(fake, &user), 42);
     ck_assert(!try_sem(&waiting.begun));
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(end_job(f, &busy[i]), 42);
-    ck_assert_int_eq(end_job(f, &waiting), 42);
-    fake_backend_close(f);
+    end_calls(busy, MAX);
+    ck_assert_int_eq(end_job(fake, &waiting), 42);
 }
-END_TEST
-
-START_TEST(idle_workers_end_and_new_ones_start)
-{
-    weft__workers_set_idle_ns(1000000);
-    fake_backend *f = fake_backend_open();
-    static test_job t[8];
-    for (int round = 0; round < 3; round++) {
-        for (size_t i = 0; i < COUNT_OF(t); i++)
-            submit_call(f, &t[i], NULL);
-        for (size_t i = 0; i < COUNT_OF(t); i++)
-            wait_sem(&t[i].begun);
-        weft__worker_queue_counts now;
-        weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
-        ck_assert_uint_ge(now.threads, COUNT_OF(t));
-        for (size_t i = 0; i < COUNT_OF(t); i++)
-            ck_assert_int_eq(end_job(f, &t[i]), 42);
-        do {
-            sched_yield();
-            weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
-        } while (now.threads > 0);
-        ck_assert_uint_eq(now.idle, 0);
-    }
-    fake_backend_close(f);
-}
-END_TEST
 
 /* Wait until the queue has this number of workers. */
 static void await_worker_count(unsigned threads)
@@ -83,13 +50,28 @@ static void await_worker_count(unsigned threads)
     } while (now.threads != threads);
 }
 
-START_TEST(a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run)
+TEST(idle_workers_end_and_new_ones_start)
 {
-    fake_backend *f = fake_backend_open();
+    weft__workers_set_idle_ns(1000000);
+    static test_job t[8];
+    for (int round = 0; round < 3; round++) {
+        begin_calls(t, COUNT_OF(t), NULL);
+        weft__worker_queue_counts now;
+        weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
+        ck_assert_uint_ge(now.threads, COUNT_OF(t));
+        end_calls(t, COUNT_OF(t));
+        await_worker_count(0);
+        weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
+        ck_assert_uint_eq(now.idle, 0);
+    }
+}
+
+TEST(a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run)
+{
     static test_job t[10], more[4];
     ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 2), 0);
     for (int i = 0; i < 10; i++)
-        submit_call(f, &t[i], NULL);
+        submit_call(fake, &t[i], NULL);
     wait_sem(&t[0].begun);
     wait_sem(&t[1].begun);
     ck_assert(!try_sem(&t[2].begun));
@@ -103,32 +85,27 @@ START_TEST(a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run)
         wait_sem(&t[i].begun);
     await_worker_count(10);
     ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 3), 0);
-    for (int i = 0; i < 10; i++)
-        ck_assert_int_eq(end_job(f, &t[i]), 42);
+    end_calls(t, 10);
     await_worker_count(3);
     for (int i = 0; i < 4; i++)
-        submit_call(f, &more[i], NULL);
+        submit_call(fake, &more[i], NULL);
     for (int i = 0; i < 3; i++)
         wait_sem(&more[i].begun);
     ck_assert(!try_sem(&more[3].begun));
-    for (int i = 0; i < 4; i++)
-        ck_assert_int_eq(end_job(f, &more[i]), 42);
+    end_calls(more, 4);
     ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 1), 0);
     await_worker_count(1); /* idle workers end too */
     ck_assert_int_eq(weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, WEFT__WORKERS_LIMIT + 1),
                      -EINVAL);
-    fake_backend_close(f);
 }
-END_TEST
 
-START_TEST(queued_running_done_and_cancelled_calls_are_counted)
+TEST(queued_running_done_and_cancelled_calls_are_counted)
 {
-    fake_backend *f = fake_backend_open();
     static test_job t[4];
     weft__worker_queue_counts now;
     weft__worker_queue_limit(WEFT__WORKER_QUEUE_FILES, 2);
     for (int i = 0; i < 4; i++)
-        submit_call(f, &t[i], post_dropped);
+        submit_call(fake, &t[i], post_dropped);
     wait_sem(&t[0].begun);
     wait_sem(&t[1].begun);
     weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
@@ -137,11 +114,11 @@ START_TEST(queued_running_done_and_cancelled_calls_are_counted)
     ck_assert_uint_eq(now.running, 2);
     ck_assert_uint_eq(now.queued, 2);
     ck_assert_uint_eq(now.done + now.abandoned, 0);
-    ck_assert(weft__job_cancel(&f->base, &t[3].op));
+    ck_assert(weft__job_cancel(&fake->base, &t[3].op));
     weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
     ck_assert_uint_eq(now.queued, 1);
     ck_assert_uint_eq(now.abandoned, 1);
-    ck_assert(weft__job_cancel(&f->base, &t[0].op)); /* this makes room for another worker */
+    ck_assert(weft__job_cancel(&fake->base, &t[0].op)); /* this makes room for another worker */
     wait_sem(&t[2].begun);
     weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
     ck_assert_uint_eq(now.threads, 3);
@@ -152,14 +129,12 @@ START_TEST(queued_running_done_and_cancelled_calls_are_counted)
     ck_assert_int_ge(now.queue_ns, now.queue_ns_max);
     sem_post(&t[0].may_end);
     wait_sem(&t[0].dropped);
-    ck_assert_int_eq(end_job(f, &t[1]), 42);
-    ck_assert_int_eq(end_job(f, &t[2]), 42);
+    ck_assert_int_eq(end_job(fake, &t[1]), 42);
+    ck_assert_int_eq(end_job(fake, &t[2]), 42);
     weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
     ck_assert_uint_eq(now.done, 2);
     ck_assert_uint_eq(now.abandoned, 2);
-    fake_backend_close(f);
 }
-END_TEST
 
 /* Limit the address space, so that no thread can start: there is no room for its stack. */
 static void forbid_threads(struct rlimit *old)
@@ -173,84 +148,74 @@ static void forbid_threads(struct rlimit *old)
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &low), 0);
 }
 
-START_TEST(without_a_worker_a_call_fails_and_with_one_it_waits)
+TEST(without_a_worker_a_call_fails_and_with_one_it_waits)
 {
     if (is_sanitized())
         return; /* sanitizers need more address space than any limit */
-    fake_backend *f = fake_backend_open();
     test_job t, second;
     struct rlimit old;
     forbid_threads(&old);
     weft__op op = {.code = WEFT__OP_CALL, .fd = -1, .u.call = {wait_in_call, &t, NULL}};
-    ck_assert_int_eq(submit_op(f, &t, op), -EAGAIN);
-    ck_assert_uint_eq(f->base.pending, 0);
+    ck_assert_int_eq(submit_op(fake, &t, op), -EAGAIN);
+    ck_assert_uint_eq(fake->base.pending, 0);
     setrlimit(RLIMIT_AS, &old);
-    submit_call(f, &t, NULL);
+    submit_call(fake, &t, NULL);
     wait_sem(&t.begun);
     forbid_threads(&old);
-    submit_call(f, &second, NULL);
+    submit_call(fake, &second, NULL);
     setrlimit(RLIMIT_AS, &old);
     ck_assert(!try_sem(&second.begun));
-    ck_assert_int_eq(end_job(f, &t), 42);
-    ck_assert_int_eq(end_job(f, &second), 42);
-    fake_backend_close(f);
+    ck_assert_int_eq(end_job(fake, &t), 42);
+    ck_assert_int_eq(end_job(fake, &second), 42);
 }
-END_TEST
 
-START_TEST(a_forked_child_has_its_own_workers)
+TEST(a_forked_child_has_its_own_workers)
 {
     if (is_sanitized())
         return; /* TSan does not allow threads in a forked child */
-    fake_backend *f = fake_backend_open();
     static test_job busy[MAX], queued, own;
-    occupy_workers(f, busy, NULL);
-    submit_call(f, &queued, NULL);
+    begin_calls(busy, MAX, NULL);
+    submit_call(fake, &queued, NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        bool is_cancelled = weft__job_cancel(&f->base, &queued.op);
-        submit_call(f, &own, NULL);
-        _exit(is_cancelled && end_job(f, &own) == 42 && !try_sem(&queued.begun) ? 0 : 1);
+        bool is_cancelled = weft__job_cancel(&fake->base, &queued.op);
+        submit_call(fake, &own, NULL);
+        _exit(is_cancelled && end_job(fake, &own) == 42 && !try_sem(&queued.begun) ? 0 : 1);
     }
     int status;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
-    for (size_t i = 0; i < MAX; i++)
-        ck_assert_int_eq(end_job(f, &busy[i]), 42);
-    ck_assert_int_eq(end_job(f, &queued), 42);
-    fake_backend_close(f);
+    end_calls(busy, MAX);
+    ck_assert_int_eq(end_job(fake, &queued), 42);
 }
-END_TEST
 
-START_TEST(a_forked_child_can_cancel_calls_that_run_in_the_parent)
+TEST(a_forked_child_can_cancel_calls_that_run_in_the_parent)
 {
     if (is_sanitized())
         return;
-    fake_backend *f = fake_backend_open();
     static test_job running, undroppable, own;
-    submit_call(f, &running, post_dropped);
-    submit_call(f, &undroppable, NULL);
+    submit_call(fake, &running, post_dropped);
+    submit_call(fake, &undroppable, NULL);
     wait_sem(&running.begun);
     wait_sem(&undroppable.begun);
     pid_t pid = fork();
     if (pid == 0) {
-        bool is_cancelled = weft__job_cancel(&f->base, &running.op);
-        is_cancelled &= weft__job_cancel(&f->base, &undroppable.op);
+        bool is_cancelled = weft__job_cancel(&fake->base, &running.op);
+        is_cancelled &= weft__job_cancel(&fake->base, &undroppable.op);
         bool is_dropped = try_sem(&running.dropped);
-        submit_call(f, &own, NULL);
-        bool is_run = end_job(f, &own) == 42;
+        submit_call(fake, &own, NULL);
+        bool is_run = end_job(fake, &own) == 42;
         weft__worker_queue_counts now;
         weft__worker_queue_count(WEFT__WORKER_QUEUE_FILES, &now);
-        fake_backend_close(f);
+        fake_backend_close(fake);
         _exit(is_cancelled && !is_dropped && is_run && now.threads == 1 ? 0 : 1);
     }
     int status;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
-    ck_assert_int_eq(end_job(f, &running), 42);
-    ck_assert_int_eq(end_job(f, &undroppable), 42);
-    fake_backend_close(f);
+    ck_assert_int_eq(end_job(fake, &running), 42);
+    ck_assert_int_eq(end_job(fake, &undroppable), 42);
 }
-END_TEST
 
 static intptr_t fork_and_return(void *arg)
 {
@@ -259,21 +224,18 @@ static intptr_t fork_and_return(void *arg)
     return 42;
 }
 
-START_TEST(a_worker_that_forks_does_not_exist_in_the_child)
+TEST(a_worker_that_forks_does_not_exist_in_the_child)
 {
-    fake_backend *f = fake_backend_open();
-    f->owner_pid = getpid();
+    fake->owner_pid = getpid();
     pid_t pid = -1;
     test_job t;
     weft__op op = {.code = WEFT__OP_CALL, .fd = -1, .u.call = {fork_and_return, &pid, NULL}};
-    ck_assert(submit_op(f, &t, op) == WEFT__OP_PENDING);
-    ck_assert_int_eq(finish_job(f, &t), 42);
+    ck_assert(submit_op(fake, &t, op) == WEFT__OP_PENDING);
+    ck_assert_int_eq(finish_job(fake, &t), 42);
     int status;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
-    fake_backend_close(f);
 }
-END_TEST
 
 /* A thread that runs until may_end is posted. */
 typedef struct foreign_thread {
@@ -310,25 +272,24 @@ static void end_foreign_thread(foreign_thread *o)
         sched_yield();
 }
 
-START_TEST(idle_workers_and_io_uring_threads_are_not_foreign_threads)
+TEST(idle_workers_and_io_uring_threads_are_not_foreign_threads)
 {
 #ifdef WEFT__TSAN
     return; /* in a forked child, TSan starts its own thread with the first thread of the test */
 #endif
     ck_assert(!weft__foreign_threads_exist(1));
-    fake_backend *f = fake_backend_open();
     static test_job t[3], file;
-    submit_call(f, &file, NULL);
+    submit_call(fake, &file, NULL);
     wait_sem(&file.begun);
     ck_assert(!weft__foreign_threads_exist(1));
     for (int i = 0; i < 3; i++)
-        submit_to(f, &t[i], NULL, WEFT__WORKER_QUEUE_USER);
+        submit_to(fake, &t[i], NULL, WEFT__WORKER_QUEUE_USER);
     for (int i = 0; i < 3; i++)
         wait_sem(&t[i].begun);
     ck_assert(weft__foreign_threads_exist(1)); /* a user function may send a message */
-    end_job(f, &file);
+    end_job(fake, &file);
     for (int i = 0; i < 3; i++)
-        end_job(f, &t[i]);
+        end_job(fake, &t[i]);
     while (
         /* a worker becomes idle shortly after its call is collected */
         weft__foreign_threads_exist(1))
@@ -341,24 +302,4 @@ START_TEST(idle_workers_and_io_uring_threads_are_not_foreign_threads)
     end_foreign_thread(&plain);
     sem_post(&ring.may_end);
     pthread_join(ring.thread, NULL);
-    fake_backend_close(f);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &calls_beyond_the_limit_wait_and_run_in_order,
-    &a_full_worker_queue_does_not_delay_the_others,
-    &idle_workers_end_and_new_ones_start,
-    &a_limit_can_be_raised_while_calls_wait_and_lowered_while_they_run,
-    &queued_running_done_and_cancelled_calls_are_counted,
-    &without_a_worker_a_call_fails_and_with_one_it_waits,
-    &a_forked_child_has_its_own_workers,
-    &a_forked_child_can_cancel_calls_that_run_in_the_parent,
-    &a_worker_that_forks_does_not_exist_in_the_child,
-    &idle_workers_and_io_uring_threads_are_not_foreign_threads,
-};
-
-int main(void)
-{
-    return run_suite("worker_queue", tests, COUNT_OF(tests));
 }

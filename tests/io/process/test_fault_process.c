@@ -3,6 +3,7 @@
  * is waited for or ended, the failing call returns the error, and no child remains.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 #define INPUT_BYTES ((size_t)200000)
 
@@ -67,30 +68,6 @@ static bool read_command(void)
     return is_done;
 }
 
-START_TEST(a_run_completes_or_fails_and_leaves_no_child)
-{
-    fail_some_calls(run_filter, 2);
-}
-END_TEST
-
-START_TEST(a_started_process_can_be_ended)
-{
-    fail_some_calls(end_process, 1);
-}
-END_TEST
-
-START_TEST(an_opened_command_can_be_closed)
-{
-    fail_some_calls(read_command, 1);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_run_completes_or_fails_and_leaves_no_child,
-        &a_started_process_can_be_ended,
-        &an_opened_command_can_be_closed,
-    };
-    return run_suite("fault_process", tests, COUNT_OF(tests));
-}
+FAULT_TEST(a_run_completes_or_fails_and_leaves_no_child, run_filter, 2)
+FAULT_TEST(a_started_process_can_be_ended, end_process, 1)
+FAULT_TEST(an_opened_command_can_be_closed, read_command, 1)

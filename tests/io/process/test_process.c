@@ -1,9 +1,10 @@
 /* Tests of child processes: their initial state, waiting for them, and ending them. */
 #include "support/process_support.h"
+#include "support/suite.h"
 
 #include <sys/stat.h>
 
-#define PROCESSES 200
+#define PROCESSES 50
 
 /* Run a program. Return its output, which is valid until the next call. */
 static const char *output_of(char *const argv[], weft_process_options o)
@@ -24,9 +25,7 @@ static weft_process spawn_cat(weft_process_options o)
     return spawn(ARGV("cat"), o);
 }
 
-/* Initial state. */
-
-START_TEST(a_missing_program_is_an_error_with_a_message)
+TEST(a_missing_program_is_an_error_with_a_message)
 {
     int descriptors = count_warm_descriptors();
     weft_process p = {.pid = -7};
@@ -39,9 +38,8 @@ START_TEST(a_missing_program_is_an_error_with_a_message)
     ck_assert_int_eq(p.pid, -7);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(a_file_that_is_not_a_program_is_an_error_with_a_message)
+TEST(a_file_that_is_not_a_program_is_an_error_with_a_message)
 {
     char path[] = "/tmp/weft-program-XXXXXX";
     int fd = mkstemp(path);
@@ -59,9 +57,8 @@ START_TEST(a_file_that_is_not_a_program_is_an_error_with_a_message)
     unlink(path);
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(a_process_starts_in_the_given_folder)
+TEST(a_process_starts_in_the_given_folder)
 {
     ck_assert_str_eq(output_of(ARGV("pwd"), (weft_process_options){.folder = "/usr/bin"}),
                      "/usr/bin\n");
@@ -73,9 +70,8 @@ START_TEST(a_process_starts_in_the_given_folder)
     ck_assert_int_eq(weft_spawn_process(&p, ARGV("pwd"), &o), -ENOTDIR);
     ck_assert_error(-ENOTDIR, "cannot change to directory /dev/null: Not a directory");
 }
-END_TEST
 
-START_TEST(a_process_can_inherit_replace_or_change_the_environment)
+TEST(a_process_can_inherit_replace_or_change_the_environment)
 {
     setenv("WEFT_A", "a", 1);
     setenv("WEFT_B", "b", 1);
@@ -90,16 +86,14 @@ START_TEST(a_process_can_inherit_replace_or_change_the_environment)
     o.set = NULL;
     ck_assert_str_eq(output_of(ARGV("/usr/bin/env"), o), "WEFT_B=2\nWEFT_C=3\n");
 }
-END_TEST
 
-START_TEST(argv_0_may_differ_from_the_path_of_the_program)
+TEST(argv_0_may_differ_from_the_path_of_the_program)
 {
     weft_process_options o = {.path = "sh"};
     ck_assert_str_eq(output_of(ARGV("another", "-c", "echo $0"), o), "another\n");
 }
-END_TEST
 
-START_TEST(standard_streams_can_be_redirected)
+TEST(standard_streams_can_be_redirected)
 {
     char *const argv[] = {"/bin/sh", "-c", "cat; echo out; echo err >&2", NULL};
     int to[2], descriptors = count_warm_descriptors();
@@ -133,10 +127,9 @@ START_TEST(standard_streams_can_be_redirected)
     weft_close(to[0]);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
 /* Each of the descriptors 0 to 2 becomes another standard stream. */
-START_TEST(standard_streams_can_be_permuted)
+TEST(standard_streams_can_be_permuted)
 {
     int in[2], out[2], err[2], saved[3];
     ck_assert(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0 &&
@@ -167,10 +160,9 @@ START_TEST(standard_streams_can_be_permuted)
     ck_assert_int_eq(weft_process_wait(&p), 0);
     weft_process_close(&p);
 }
-END_TEST
 
 /* New pipes then get the numbers 0 to 2. */
-START_TEST(pipes_work_in_a_program_whose_standard_streams_are_closed)
+TEST(pipes_work_in_a_program_whose_standard_streams_are_closed)
 {
     int saved[3], descriptors = count_warm_descriptors(); /* the backend has opened its own */
     for (int i = 0; i < 3; i++) {
@@ -191,9 +183,8 @@ START_TEST(pipes_work_in_a_program_whose_standard_streams_are_closed)
     ck_assert_str_eq(output.err, "err\n");
     weft_output_free(&output);
 }
-END_TEST
 
-START_TEST(a_process_inherits_descriptors_only_on_request)
+TEST(a_process_inherits_descriptors_only_on_request)
 {
     int fd = open("/dev/null", O_RDONLY), hidden[2];
     ck_assert_int_eq(weft_pipe(hidden), 0);
@@ -206,11 +197,9 @@ START_TEST(a_process_inherits_descriptors_only_on_request)
     ck_assert_int_ge(weft_run(SHELL(command), NULL, 0, &o, &output), 0);
     ck_assert_str_eq(output.out, "/dev/null\n");
     weft_output_free(&output);
-    close(fd);
 }
-END_TEST
 
-START_TEST(a_process_starts_with_no_blocked_signals_and_with_default_SIGPIPE)
+TEST(a_process_starts_with_no_blocked_signals_and_with_default_SIGPIPE)
 {
     sigset_t blocked_set;
     sigemptyset(&blocked_set);
@@ -227,9 +216,8 @@ START_TEST(a_process_starts_with_no_blocked_signals_and_with_default_SIGPIPE)
     ck_assert_uint_eq(ignored & (1ul << (SIGPIPE - 1)), 0);
     ck_assert_uint_ne(ignored & (1ul << (SIGHUP - 1)), 0);
 }
-END_TEST
 
-START_TEST(invalid_options_are_refused)
+TEST(invalid_options_are_refused)
 {
     weft_process p;
     ck_assert_int_eq(weft_spawn_process(&p, NULL, NULL), -EINVAL);
@@ -249,13 +237,8 @@ START_TEST(invalid_options_are_refused)
     ck_assert_error(-EBADF, "weft_spawn_process: stderr: descriptor 999 is not open");
     ck_assert(has_no_children());
 }
-END_TEST
 
-/*
- * Waiting and ending.
- */
-
-START_TEST(the_status_of_a_process_can_be_read_repeatedly)
+TEST(the_status_of_a_process_can_be_read_repeatedly)
 {
     int descriptors = count_warm_descriptors();
     weft_process p = spawn(SHELL("exit 3"), (weft_process_options){0});
@@ -265,9 +248,8 @@ START_TEST(the_status_of_a_process_can_be_read_repeatedly)
     ck_assert_int_eq(weft_process_close(&p), 3 << 8);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(all_waiters_of_a_process_get_its_status)
+TEST(all_waiters_of_a_process_get_its_status)
 {
     weft_process p = spawn_cat((weft_process_options){0});
     weft_fiber a = spin_process_waiter(&p), b = spin_process_waiter(&p);
@@ -277,9 +259,8 @@ START_TEST(all_waiters_of_a_process_get_its_status)
     ck_assert_int_eq(weft_await(b), SIGKILL);
     ck_assert_int_eq(weft_process_close(&p), SIGKILL);
 }
-END_TEST
 
-START_TEST(closing_a_process_wakes_its_waiter)
+TEST(closing_a_process_wakes_its_waiter)
 {
     weft_process p = spawn(ARGV("sleep", "1000"), (weft_process_options){0});
     weft_fiber f = spin_process_waiter(&p);
@@ -288,121 +269,83 @@ START_TEST(closing_a_process_wakes_its_waiter)
     ck_assert(value == SIGTERM || value == -EBADF);
     ck_assert(has_no_children());
 }
-END_TEST
-
-START_TEST(a_cancelled_wait_leaves_the_process_by_default)
-{
-    weft_process p = spawn_cat((weft_process_options){0});
-    weft_fiber f = spin_process_waiter(&p);
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert_int_eq(weft_process_kill(&p, 0), 0);
-    weft_close(p.in);
-    p.in = -1;
-    ck_assert_int_eq(weft_process_wait(&p), 0); /* the process has ended normally */
-    weft_process_close(&p);
-}
-END_TEST
 
 /* P73 */
-START_TEST(a_cancelled_wait_ends_the_process_with_on_cancel_end)
+TEST_LOOP(an_interrupted_wait_leaves_or_ends_the_process_as_its_options_say, 2)
 {
-    weft_process p = spawn_cat((weft_process_options){.on_cancel = WEFT_ON_CANCEL_END});
+    const weft_process_options options = {.on_cancel = _i == 0 ? 0 : WEFT_ON_CANCEL_END};
+    weft_process p = spawn_cat(options);
     weft_fiber f = spin_process_waiter(&p);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    ck_assert(has_no_children());
-    ck_assert_int_eq(weft_process_wait(&p), SIGTERM);
+    ck_assert_int_eq(has_no_children(), _i);
+    weft_close(p.in);
+    p.in = -1;
+    ck_assert_int_eq(weft_process_wait(&p), _i == 0 ? 0 : SIGTERM);
     weft_process_close(&p);
-
-    p = spawn_cat((weft_process_options){.on_cancel = WEFT_ON_CANCEL_END});
-    int rc;
-    WEFT_CANCEL_AFTER(0.01, rc) {
-        ck_assert_int_eq(weft_process_wait(&p), -ECANCELED);
-        ck_assert(has_no_children());
-    }
-    ck_assert_int_eq(rc, -ETIMEDOUT);
-    weft_process_close(&p);
-}
-END_TEST
-
-START_TEST(an_error_raised_in_a_wait_ends_the_process_and_is_not_lost)
-{
-    weft_process p = spawn_cat((weft_process_options){.on_cancel = WEFT_ON_CANCEL_END});
-    weft_fiber f = spin_process_waiter(&p);
+    p = spawn_cat(options);
+    f = spin_process_waiter(&p);
     weft_raise(f, -EIO, "broken");
     ck_assert_int_eq(weft_await(f), -EIO);
     ck_assert_error(-EIO, "broken");
+    ck_assert_int_eq(has_no_children(), _i);
     ck_assert_int_eq(weft_process_close(&p), SIGTERM);
+    p = spawn_cat(options);
+    int rc;
+    WEFT_CANCEL_AFTER(0.001, rc) {
+        ck_assert_int_eq(weft_process_wait(&p), -ECANCELED);
+    }
+    ck_assert_int_eq(rc, -ETIMEDOUT);
+    ck_assert_int_eq(has_no_children(), _i);
+    weft_process_close(&p);
 }
-END_TEST
 
-/* A shell that prints a message on SIGTERM and continues. */
-#define SURVIVE_SIGTERM "trap 'echo term' TERM; echo ready; while :; do sleep 0.01; done"
+/* The grace time of the end, the status, and the output after the first line. */
+static const struct {
+    const char *command;
+    double grace_s;
+    int status;
+    const char *output;
+} endings[] = {
+    {"trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01; done", 20, 5 << 8, "bye\n"},
+    {"trap 'echo term' TERM; echo ready; while :; do sleep 0.01; done", 0.05, SIGKILL, "term\n"},
+    {"trap '' TERM; echo ready; read x", 0, SIGKILL, ""},
+    {"echo ready; kill -STOP $$", 20, SIGTERM, ""},
+};
 
-START_TEST(a_process_that_survives_SIGTERM_is_killed_after_the_grace_time)
+TEST_LOOP(ending_a_process_waits_for_its_cleanup_and_kills_it_after_the_grace_time, 4)
 {
-    weft_process p =
-        spawn(SHELL(SURVIVE_SIGTERM), (weft_process_options){.out = WEFT_STDIO_PIPE,
-                                                             .grace_s = 0.2,
-                                                             .on_cancel = WEFT_ON_CANCEL_END});
+    weft_process p = spawn(SHELL((char *)(uintptr_t)endings[_i].command),
+                           (weft_process_options){.in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE});
+    siginfo_t info;
+    expect_line(p.out, "ready\n");
+    if (strstr(endings[_i].command, "STOP") != NULL) /* a stopped process continues */
+        ck_assert_int_eq(waitid(P_PID, (id_t)p.pid, &info, WSTOPPED | WNOWAIT), 0);
+    ck_assert_int_eq(weft_process_end(&p, -1), -EINVAL);
+    WEFT_MOVE_ON_AFTER(0) { /* works in a cancelled fiber, too */
+        ck_assert_int_eq(weft_process_end(&p, endings[_i].grace_s), endings[_i].status);
+        ck_assert_int_eq(weft_sleep(0), -ECANCELED);
+    }
+    ck_assert_str_eq(read_text(p.out), endings[_i].output);
+    ck_assert_int_eq(weft_process_close(&p), endings[_i].status);
+}
+
+TEST(a_cancelled_wait_kills_a_process_that_survives_the_grace_time)
+{
+    weft_process p = spawn(SHELL("trap '' TERM; echo ready; read x"),
+                           (weft_process_options){.in = WEFT_STDIO_PIPE,
+                                                  .out = WEFT_STDIO_PIPE,
+                                                  .grace_s = 0.05,
+                                                  .on_cancel = WEFT_ON_CANCEL_END});
     expect_line(p.out, "ready\n");
     weft_fiber f = spin_process_waiter(&p);
     weft_cancel(f);
-    expect_line(p.out, "term\n");
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert(has_no_children());
-    ck_assert_int_eq(weft_process_wait(&p), SIGKILL);
-    weft_process_close(&p);
+    ck_assert_int_eq(weft_process_close(&p), SIGKILL);
 }
-END_TEST
 
-START_TEST(ending_waits_for_a_process_that_cleans_up)
-{
-    weft_process p = spawn(SHELL("trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01;"
-                                 " done"),
-                           (weft_process_options){.out = WEFT_STDIO_PIPE});
-    expect_line(p.out, "ready\n");
-    ck_assert_int_eq(weft_process_end(&p, 20), 5 << 8);
-    ck_assert_str_eq(read_text(p.out), "bye\n");
-    ck_assert_int_eq(weft_process_close(&p), 5 << 8);
-}
-END_TEST
-
-START_TEST(ending_without_grace_time_kills_the_process)
-{
-    weft_process p = spawn(SHELL("trap '' TERM; echo ready; read x"),
-                           (weft_process_options){.in = WEFT_STDIO_PIPE, .out = WEFT_STDIO_PIPE});
-    expect_line(p.out, "ready\n");
-    ck_assert_int_eq(weft_process_end(&p, 0), SIGKILL);
-    ck_assert_int_eq(weft_process_end(&p, -1), -EINVAL);
-    weft_process_close(&p);
-}
-END_TEST
-
-START_TEST(ending_a_stopped_process_continues_it)
-{
-    weft_process p = spawn_cat((weft_process_options){0});
-    siginfo_t info;
-    ck_assert_int_eq(weft_process_kill(&p, SIGSTOP), 0);
-    ck_assert_int_eq(waitid(P_PID, (id_t)p.pid, &info, WSTOPPED | WNOWAIT), 0);
-    ck_assert_int_eq(weft_process_end(&p, 20), SIGTERM);
-    weft_process_close(&p);
-}
-END_TEST
-
-START_TEST(ending_a_process_works_in_a_cancelled_fiber)
-{
-    weft_process p = spawn_cat((weft_process_options){0});
-    WEFT_MOVE_ON_AFTER(0) {
-        ck_assert_int_eq(weft_process_end(&p, 20), SIGTERM);
-        ck_assert_int_eq(weft_sleep(0), -ECANCELED);
-    }
-    ck_assert_int_eq(weft_process_close(&p), SIGTERM);
-}
-END_TEST
-
-START_TEST(a_process_group_is_ended_with_its_process)
+TEST(a_process_group_is_ended_with_its_process)
 {
     weft_process p = spawn(SHELL("sleep 1000 & echo ready; wait"),
                            (weft_process_options){.out = WEFT_STDIO_PIPE, .has_group = true});
@@ -417,9 +360,8 @@ START_TEST(a_process_group_is_ended_with_its_process)
     ck_assert_int_eq(getpgid(p.pid), getpgrp());
     weft_process_close(&p);
 }
-END_TEST
 
-START_TEST(a_signal_never_reaches_another_process)
+TEST(a_signal_never_reaches_another_process)
 {
     weft_process p = spawn_cat((weft_process_options){0});
     ck_assert_int_eq(weft_process_kill(&p, 12345), -EINVAL);
@@ -432,9 +374,8 @@ START_TEST(a_signal_never_reaches_another_process)
     weft_process_close(&p);
     ck_assert_int_eq(weft_process_kill(&p, SIGTERM), -EBADF);
 }
-END_TEST
 
-START_TEST(a_process_that_was_waited_for_elsewhere_gives_ECHILD)
+TEST(a_process_that_was_waited_for_elsewhere_gives_ECHILD)
 {
     weft_process p = spawn(SHELL("exit 3"), (weft_process_options){.has_group = true});
     ck_assert_int_eq(weft_waitpid(p.pid, NULL, 0), p.pid);
@@ -443,9 +384,8 @@ START_TEST(a_process_that_was_waited_for_elsewhere_gives_ECHILD)
     ck_assert_int_eq(weft_process_end(&p, 1), -ECHILD);
     ck_assert_int_eq(weft_process_close(&p), -ECHILD);
 }
-END_TEST
 
-START_TEST(closing_ends_a_running_process)
+TEST(closing_ends_a_running_process)
 {
     int descriptors = count_warm_descriptors();
     {
@@ -463,9 +403,8 @@ START_TEST(closing_ends_a_running_process)
     ck_assert_int_eq(weft_process_detach(&none), -EBADF);
     ck_assert_int_eq(fcntl(0, F_GETFD), 0);
 }
-END_TEST
 
-START_TEST(a_detached_process_keeps_running_and_the_caller_waits_for_it)
+TEST(a_detached_process_keeps_running_and_the_caller_waits_for_it)
 {
     int descriptors = count_warm_descriptors(), status = -1;
     weft_process p = spawn(SHELL("read x; exit 3"), (weft_process_options){.in = WEFT_STDIO_PIPE});
@@ -475,7 +414,6 @@ START_TEST(a_detached_process_keeps_running_and_the_caller_waits_for_it)
     ck_assert_int_eq(status, 3 << 8);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
 static weft_value run_echo_shell(void *arg)
 {
@@ -496,7 +434,7 @@ static weft_value run_echo_shell(void *arg)
     return n < 0 ? n : atoi(got) == (int)(intptr_t)arg ? weft_process_wait(&p) : -EPROTO;
 }
 
-START_TEST(hundreds_of_processes_run_at_once)
+TEST(hundreds_of_processes_run_at_once)
 {
     int descriptors = count_warm_descriptors();
     static weft_fiber fibers[PROCESSES];
@@ -505,41 +443,4 @@ START_TEST(hundreds_of_processes_run_at_once)
     for (int i = 0; i < PROCESSES; i++)
         ck_assert_int_eq(weft_await(fibers[i]), (i % 100) << 8);
     ck_assert_nothing_left(descriptors);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_missing_program_is_an_error_with_a_message,
-    &a_file_that_is_not_a_program_is_an_error_with_a_message,
-    &a_process_starts_in_the_given_folder,
-    &a_process_can_inherit_replace_or_change_the_environment,
-    &argv_0_may_differ_from_the_path_of_the_program,
-    &standard_streams_can_be_redirected,
-    &standard_streams_can_be_permuted,
-    &pipes_work_in_a_program_whose_standard_streams_are_closed,
-    &a_process_inherits_descriptors_only_on_request,
-    &a_process_starts_with_no_blocked_signals_and_with_default_SIGPIPE,
-    &invalid_options_are_refused,
-    &the_status_of_a_process_can_be_read_repeatedly,
-    &all_waiters_of_a_process_get_its_status,
-    &closing_a_process_wakes_its_waiter,
-    &a_cancelled_wait_leaves_the_process_by_default,
-    &a_cancelled_wait_ends_the_process_with_on_cancel_end,
-    &an_error_raised_in_a_wait_ends_the_process_and_is_not_lost,
-    &a_process_that_survives_SIGTERM_is_killed_after_the_grace_time,
-    &ending_waits_for_a_process_that_cleans_up,
-    &ending_without_grace_time_kills_the_process,
-    &ending_a_stopped_process_continues_it,
-    &ending_a_process_works_in_a_cancelled_fiber,
-    &a_process_group_is_ended_with_its_process,
-    &a_signal_never_reaches_another_process,
-    &a_process_that_was_waited_for_elsewhere_gives_ECHILD,
-    &closing_ends_a_running_process,
-    &a_detached_process_keeps_running_and_the_caller_waits_for_it,
-    &hundreds_of_processes_run_at_once,
-};
-
-int main(void)
-{
-    return run_suite("process", tests, COUNT_OF(tests));
 }

@@ -1,6 +1,7 @@
 /* Tests of weft_run, weft_system and weft_popen: input, output and status of programs. */
 #include "support/process_support.h"
 #include "support/result_support.h"
+#include "support/suite.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -14,22 +15,21 @@ static char *make_pattern(size_t bytes)
     return (char *)data;
 }
 
-START_TEST(a_filter_gets_its_input_and_returns_its_output)
+/* Run a program. Assert its status, and its outputs up to the first NULL. */
+static void assert_run(char *const argv[], const char *input, weft_process_options o, int status,
+                       const char *out, const char *err)
 {
     weft_output got;
-    ck_assert_int_eq(weft_run(ARGV("tr", "a-z", "A-Z"), "hello", 5, NULL, &got), 0);
-    ck_assert_str_eq(got.out, "HELLO");
-    ck_assert_uint_eq(got.out_bytes, 5);
-    ck_assert_str_eq(got.err, "");
-    ck_assert_uint_eq(got.err_bytes, 0);
-    weft_output_free(&got);
+    size_t bytes = input != NULL ? strlen(input) : 0;
+    ck_assert_int_eq(weft_run(argv, input, bytes, &o, &got), status);
+    ck_assert_str_eq(got.out != NULL ? got.out : "none", out != NULL ? out : "none");
+    ck_assert_str_eq(got.err != NULL ? got.err : "none", err != NULL ? err : "none");
+    ck_assert_uint_eq(got.out_bytes, out != NULL ? strlen(out) : 0);
+    ck_assert_uint_eq(got.err_bytes, err != NULL ? strlen(err) : 0);
+    if (status >= 0)
+        weft_output_free(&got);
     ck_assert_ptr_null(got.out);
-    ck_assert_int_eq(weft_run(ARGV("sha256sum"), "abc", 3, NULL, &got), 0);
-    ck_assert_str_eq(got.out,
-                     "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  -\n");
-    weft_output_free(&got);
 }
-END_TEST
 
 static int fill_output(void *out, size_t size)
 {
@@ -38,7 +38,7 @@ static int fill_output(void *out, size_t size)
 }
 
 /* The output of a program with an older header has no field for stderr. */
-START_TEST(the_output_has_the_size_of_the_callers_struct)
+TEST(the_output_has_the_size_of_the_callers_struct)
 {
     struct {
         char *out;
@@ -55,95 +55,84 @@ START_TEST(the_output_has_the_size_of_the_callers_struct)
     ck_assert_uint_eq(got.canary, 42);
     assert_result_is_sized(sizeof(weft_output), fill_output);
 }
-END_TEST
 
-START_TEST(a_failed_program_has_a_status_and_an_output)
+static const weft_process_options defaults;
+
+TEST(a_program_gets_its_input_and_returns_its_outputs_and_its_status)
 {
     int descriptors = count_warm_descriptors();
-    weft_output got;
-    ck_assert_int_eq(weft_run(SHELL("echo out; echo err >&2; exit 3"), NULL, 0, NULL, &got),
-                     3 << 8);
-    ck_assert_str_eq(got.out, "out\n");
-    ck_assert_str_eq(got.err, "err\n");
-    weft_output_free(&got);
-    ck_assert_int_eq(weft_run(SHELL("echo out; kill -KILL $$"), NULL, 0, NULL, &got), SIGKILL);
-    ck_assert_str_eq(got.out, "out\n");
-    weft_output_free(&got);
+    assert_run(ARGV("tr", "a-z", "A-Z"), "hello", defaults, 0, "HELLO", "");
+    assert_run(ARGV("sha256sum"), "abc", defaults, 0,
+               "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  -\n", "");
+    assert_run(SHELL("echo out; echo err >&2; exit 3"), NULL, defaults, 3 << 8, "out\n", "err\n");
+    assert_run(SHELL("echo out; kill -KILL $$"), NULL, defaults, SIGKILL, "out\n", "");
+    assert_run(ARGV("no-such-program"), "x", defaults, -ENOENT, NULL, NULL);
+    ck_assert_error(-ENOENT, "no such program: no-such-program");
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(megabytes_flow_in_both_directions_at_once)
+TEST(a_mebibyte_flows_in_both_directions_at_once)
 {
     int descriptors = count_warm_descriptors();
-    char *input = make_pattern(16 * MIB);
+    char *input = make_pattern(MIB);
     weft_output got;
-    ck_assert_int_eq(weft_run(ARGV("cat"), input, 16 * MIB, NULL, &got), 0);
-    ck_assert_uint_eq(got.out_bytes, 16 * MIB);
-    ck_assert_int_eq(memcmp(got.out, input, 16 * MIB), 0);
+    ck_assert_int_eq(weft_run(ARGV("cat"), input, MIB, NULL, &got), 0);
+    ck_assert_uint_eq(got.out_bytes, MIB);
+    ck_assert_int_eq(memcmp(got.out, input, MIB), 0);
     weft_output_free(&got);
     free(input);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(megabytes_alternate_between_both_outputs)
+TEST(a_mebibyte_alternates_between_both_outputs)
 {
     weft_output got;
-    char *command = "for i in 1 2 3 4; do head -c 1048576 /dev/zero;"
-                    " head -c 1048576 /dev/zero | tr '\\0' e >&2; done";
+    char *command = "for i in 1 2 3 4; do head -c 262144 /dev/zero;"
+                    " head -c 262144 /dev/zero | tr '\\0' e >&2; done";
     ck_assert_int_eq(weft_run(SHELL(command), NULL, 0, NULL, &got), 0);
-    ck_assert_uint_eq(got.out_bytes, 4 * MIB);
-    ck_assert_uint_eq(got.err_bytes, 4 * MIB);
-    for (size_t i = 0; i < 4 * MIB; i++)
+    ck_assert_uint_eq(got.out_bytes, MIB);
+    ck_assert_uint_eq(got.err_bytes, MIB);
+    for (size_t i = 0; i < MIB; i++)
         if (got.out[i] != 0 || got.err[i] != 'e')
             ck_abort_msg("byte %zu", i);
     weft_output_free(&got);
 }
-END_TEST
 
-START_TEST(a_program_need_not_read_its_input)
+TEST(a_program_need_not_read_its_input)
 {
     int descriptors = count_warm_descriptors();
-    char *input = make_pattern(16 * MIB);
+    char *input = make_pattern(MIB);
     weft_output got;
-    ck_assert_int_eq(weft_run(ARGV("head", "-c", "1"), input, 16 * MIB, NULL, &got), 0);
+    ck_assert_int_eq(weft_run(ARGV("head", "-c", "1"), input, MIB, NULL, &got), 0);
     ck_assert_uint_eq(got.out_bytes, 1);
     ck_assert_int_eq(got.out[0], input[0]);
     weft_output_free(&got);
-    ck_assert_int_eq(weft_run(ARGV("true"), input, 16 * MIB, NULL, &got), 0);
+    ck_assert_int_eq(weft_run(ARGV("true"), input, MIB, NULL, &got), 0);
     weft_output_free(&got);
     char *command = "exec <&-; echo closed; exit 2"; /* the program continues without input */
-    ck_assert_int_eq(weft_run(SHELL(command), input, 16 * MIB, NULL, &got), 2 << 8);
+    ck_assert_int_eq(weft_run(SHELL(command), input, MIB, NULL, &got), 2 << 8);
     ck_assert_str_eq(got.out, "closed\n");
     weft_output_free(&got);
     free(input);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(a_program_that_writes_too_much_is_ended)
+TEST(a_program_that_writes_too_much_is_ended)
 {
     int descriptors = count_warm_descriptors();
-    weft_output got;
-    weft_process_options o = {.output_bytes_max = 100000};
-    ck_assert_int_eq(weft_run(ARGV("yes"), NULL, 0, &o, &got), -EMSGSIZE);
+    assert_run(ARGV("yes"), NULL, (weft_process_options){.output_bytes_max = 100000}, -EMSGSIZE,
+               NULL, NULL);
     ck_assert_error(-EMSGSIZE, "weft_run: an output exceeds 100000 bytes");
-    ck_assert(got.out == NULL && got.err == NULL);
     ck_assert_nothing_left(descriptors);
-    o.output_bytes_max = SIZE_MAX;
-    ck_assert_int_eq(weft_run(ARGV("true"), NULL, 0, &o, &got), 0);
-    weft_output_free(&got);
-    o.output_bytes_max = 5; /* the sixth byte is detected when the program has ended */
-    ck_assert_int_eq(weft_run(SHELL("echo 12345"), NULL, 0, &o, &got), -EMSGSIZE);
-    ck_assert_int_eq(weft_run(SHELL("echo 1234"), NULL, 0, &o, &got), 0);
-    ck_assert_str_eq(got.out, "1234\n");
-    weft_output_free(&got);
+    assert_run(ARGV("true"), NULL, (weft_process_options){.output_bytes_max = SIZE_MAX}, 0, "", "");
+    weft_process_options five = {.output_bytes_max = 5};
+    /* the sixth byte is detected when the program has ended */
+    assert_run(SHELL("echo 12345"), NULL, five, -EMSGSIZE, NULL, NULL);
+    assert_run(SHELL("echo 1234"), NULL, five, 0, "1234\n", "");
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(a_run_does_not_wait_for_background_processes)
+TEST(a_run_does_not_wait_for_background_processes)
 {
     int descriptors = count_warm_descriptors();
     weft_output got;
@@ -158,41 +147,20 @@ START_TEST(a_run_does_not_wait_for_background_processes)
     free(input);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(streams_of_a_run_can_be_redirected)
+TEST(streams_of_a_run_can_be_redirected)
 {
-    weft_output got;
-    weft_process_options o = {.err = WEFT_STDIO_OUT};
-    ck_assert_int_eq(weft_run(SHELL("echo a; echo b >&2; echo c"), NULL, 0, &o, &got), 0);
-    ck_assert_str_eq(got.out, "a\nb\nc\n");
-    ck_assert_ptr_null(got.err);
-    weft_output_free(&got);
-    o = (weft_process_options){.out = WEFT_STDIO_NULL};
-    ck_assert_int_eq(weft_run(SHELL("echo a; echo b >&2"), NULL, 0, &o, &got), 0);
-    ck_assert_ptr_null(got.out);
-    ck_assert_str_eq(got.err, "b\n");
-    weft_output_free(&got);
-    o = (weft_process_options){.in = WEFT_STDIO_NULL};
-    ck_assert_int_eq(weft_run(ARGV("cat"), "x", 1, &o, &got), -EINVAL);
+    assert_run(SHELL("echo a; echo b >&2; echo c"), NULL,
+               (weft_process_options){.err = WEFT_STDIO_OUT}, 0, "a\nb\nc\n", NULL);
+    assert_run(SHELL("echo a; echo b >&2"), NULL, (weft_process_options){.out = WEFT_STDIO_NULL}, 0,
+               NULL, "b\n");
+    assert_run(ARGV("cat"), "x", (weft_process_options){.in = WEFT_STDIO_NULL}, -EINVAL, NULL,
+               NULL);
     ck_assert_any_error(-EINVAL);
     /* without input, the pipe is closed immediately */
-    o = (weft_process_options){.in = WEFT_STDIO_PIPE};
-    ck_assert_int_eq(weft_run(ARGV("cat"), NULL, 0, &o, &got), 0);
-    ck_assert_str_eq(got.out, "");
-    weft_output_free(&got);
+    assert_run(ARGV("cat"), NULL, (weft_process_options){.in = WEFT_STDIO_PIPE}, 0, "", "");
     ck_assert_int_eq(weft_run(SHELL("exit 3"), NULL, 0, NULL, NULL), 3 << 8);
 }
-END_TEST
-
-START_TEST(running_a_missing_program_fails)
-{
-    weft_output got;
-    ck_assert_int_eq(weft_run(ARGV("no-such-program"), "x", 1, NULL, &got), -ENOENT);
-    ck_assert_error(-ENOENT, "no such program: no-such-program");
-    ck_assert_ptr_null(got.out);
-}
-END_TEST
 
 static weft_value run_until_cancelled(void *arg)
 {
@@ -201,41 +169,29 @@ static weft_value run_until_cancelled(void *arg)
     return got.out == NULL && got.err == NULL ? rc : -EPROTO; /* no output to free */
 }
 
-START_TEST(a_cancelled_run_ends_the_program)
+TEST(an_interrupted_run_ends_the_program_and_returns_the_value)
 {
-    int descriptors = count_warm_descriptors();
-    weft_fiber f = weft_spin(run_until_cancelled, ARGV("sleep", "1000"));
-    let_run();
+    int descriptors = count_warm_descriptors(), rc = 0;
+    weft_fiber f[3];
+    for (int i = 0; i < 3; i++)
+        f[i] = spin_waiting(run_until_cancelled, ARGV("sleep", "1000"));
     ck_assert(!has_no_children());
-    weft_cancel(f);
-    ck_assert_int_eq(weft_await(f), -ECANCELED);
+    weft_cancel(f[0]);
+    ck_assert_int_eq(weft_await(f[0]), -ECANCELED);
+    ck_assert_int_eq(weft_interrupt(f[1], -42), 0);
+    ck_assert_int_eq(weft_await(f[1]), -42);
+    weft_raise(f[2], -EIO, "broken");
+    ck_assert_int_eq(weft_await(f[2]), -EIO);
+    ck_assert_error(-EIO, "broken");
     ck_assert_nothing_left(descriptors);
-    int rc = 0;
-    WEFT_CANCEL_AFTER(0.01, rc) {
+    WEFT_CANCEL_AFTER(0.001, rc) {
         ck_assert_int_eq(run_until_cancelled(ARGV("yes")), -ECANCELED);
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(an_interrupted_run_ends_the_program_and_returns_the_value)
-{
-    int descriptors = count_warm_descriptors();
-    weft_fiber f = weft_spin(run_until_cancelled, ARGV("sleep", "1000"));
-    let_run();
-    ck_assert_int_eq(weft_interrupt(f, -42), 0);
-    ck_assert_int_eq(weft_await(f), -42);
-    f = weft_spin(run_until_cancelled, ARGV("sleep", "1000"));
-    let_run();
-    weft_raise(f, -EIO, "broken");
-    ck_assert_int_eq(weft_await(f), -EIO);
-    ck_assert_error(-EIO, "broken");
-    ck_assert_nothing_left(descriptors);
-}
-END_TEST
-
-START_TEST(a_cancelled_fiber_starts_no_program)
+TEST(a_cancelled_fiber_starts_no_program)
 {
     weft_output got;
     weft_stream s;
@@ -246,7 +202,6 @@ START_TEST(a_cancelled_fiber_starts_no_program)
         ck_assert(has_no_children());
     }
 }
-END_TEST
 
 static weft_value run_cat(void *arg)
 {
@@ -272,7 +227,7 @@ static void run_filter(void)
     free(input);
 }
 
-START_TEST(programs_can_be_run_after_a_shutdown)
+TEST(programs_can_be_run_after_a_shutdown)
 {
     weft_go(sleep_forever, NULL);
     let_run();
@@ -280,39 +235,29 @@ START_TEST(programs_can_be_run_after_a_shutdown)
     run_filter();
     ck_assert(has_no_children());
 }
-END_TEST
 
-static weft_value shut_down(void *arg)
-{
-    return weft_shutdown_all(*(double *)arg);
-}
+FIBER(shut_down, weft_shutdown_all(*(double *)arg))
 
-START_TEST(a_run_in_an_ancestor_survives_a_shutdown)
+TEST(a_run_in_an_ancestor_survives_a_shutdown)
 {
     double grace_s = 60;
     weft_fiber f = weft_spin(shut_down, &grace_s);
     run_filter(); /* main is an ancestor of f, so its run is not cancelled */
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
-START_TEST(concurrent_runs_do_not_mix_their_data)
+TEST(concurrent_runs_do_not_mix_their_data)
 {
     int descriptors = count_warm_descriptors();
-    weft_fiber fibers[50];
+    weft_fiber fibers[20];
     for (size_t i = 0; i < COUNT_OF(fibers); i++)
         fibers[i] = weft_spin(run_cat, as_arg((weft_value)i));
     for (size_t i = 0; i < COUNT_OF(fibers); i++)
         ck_assert_int_eq(weft_await(fibers[i]), 0);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-/*
- * The shell.
- */
-
-START_TEST(system_returns_the_status_of_the_command)
+TEST(system_returns_the_status_of_the_command)
 {
     ck_assert_int_eq(weft_system("exit 3"), 3 << 8);
     ck_assert_int_eq(weft_system("true"), 0);
@@ -322,14 +267,10 @@ START_TEST(system_returns_the_status_of_the_command)
     ck_assert_int_eq(weft_system(NULL), -EINVAL);
     ck_assert(has_no_children());
 }
-END_TEST
 
-static weft_value call_system(void *arg)
-{
-    return weft_system(arg);
-}
+FIBER(call_system, weft_system(arg))
 
-START_TEST(a_cancelled_system_ends_the_command)
+TEST(a_cancelled_system_ends_the_command)
 {
     weft_fiber f = weft_spin(call_system, "exec sleep 1000");
     let_run();
@@ -339,9 +280,8 @@ START_TEST(a_cancelled_system_ends_the_command)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(the_output_of_a_command_is_read_as_a_stream)
+TEST(the_output_of_a_command_is_read_as_a_stream)
 {
     int descriptors = count_warm_descriptors();
     weft_stream s;
@@ -354,9 +294,8 @@ START_TEST(the_output_of_a_command_is_read_as_a_stream)
     ck_assert_int_eq(weft_stream_close(&s), 3 << 8);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(closing_a_command_with_unread_output_does_not_hang)
+TEST(closing_a_command_with_unread_output_does_not_hang)
 {
     weft_stream s;
     char line[16];
@@ -364,9 +303,8 @@ START_TEST(closing_a_command_with_unread_output_does_not_hang)
     ck_assert_int_eq(weft_stream_gets(&s, line, sizeof line), 2);
     ck_assert_int_eq(weft_stream_close(&s), SIGPIPE);
 }
-END_TEST
 
-START_TEST(the_input_of_a_command_is_written_as_a_stream)
+TEST(the_input_of_a_command_is_written_as_a_stream)
 {
     int descriptors = count_warm_descriptors();
     char path[] = "/tmp/weft-popen-XXXXXX", command[64], text[16] = "";
@@ -382,9 +320,8 @@ START_TEST(the_input_of_a_command_is_written_as_a_stream)
     unlink(path);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(writing_to_a_command_that_closed_its_input_gives_EPIPE)
+TEST(writing_to_a_command_that_closed_its_input_gives_EPIPE)
 {
     weft_stream s;
     ck_assert_int_eq(weft_popen(&s, "exec <&-; kill -STOP $$", "w"), 0);
@@ -396,9 +333,8 @@ START_TEST(writing_to_a_command_that_closed_its_input_gives_EPIPE)
     ck_assert_int_eq(weft_stream_close(&s), -EPIPE); /* the buffered byte was not written */
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(closing_a_command_in_a_cancelled_fiber_ends_it)
+TEST(closing_a_command_in_a_cancelled_fiber_ends_it)
 {
     weft_stream s;
     ck_assert_int_eq(weft_popen(&s, "exec sleep 1000", "r"), 0);
@@ -407,9 +343,8 @@ START_TEST(closing_a_command_in_a_cancelled_fiber_ends_it)
     }
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(a_command_is_opened_for_reading_or_for_writing)
+TEST(a_command_is_opened_for_reading_or_for_writing)
 {
     weft_stream s;
     ck_assert_int_eq(weft_popen(&s, "exit 0", "rw"), -EINVAL);
@@ -417,37 +352,4 @@ START_TEST(a_command_is_opened_for_reading_or_for_writing)
     ck_assert_int_eq(weft_popen(&s, "exit 0", NULL), -EINVAL);
     ck_assert_int_eq(weft_popen(&s, NULL, "r"), -EINVAL);
     ck_assert(has_no_children());
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_filter_gets_its_input_and_returns_its_output,
-    &the_output_has_the_size_of_the_callers_struct,
-    &a_failed_program_has_a_status_and_an_output,
-    &megabytes_flow_in_both_directions_at_once,
-    &megabytes_alternate_between_both_outputs,
-    &a_program_need_not_read_its_input,
-    &a_program_that_writes_too_much_is_ended,
-    &a_run_does_not_wait_for_background_processes,
-    &streams_of_a_run_can_be_redirected,
-    &running_a_missing_program_fails,
-    &a_cancelled_run_ends_the_program,
-    &an_interrupted_run_ends_the_program_and_returns_the_value,
-    &a_cancelled_fiber_starts_no_program,
-    &programs_can_be_run_after_a_shutdown,
-    &a_run_in_an_ancestor_survives_a_shutdown,
-    &concurrent_runs_do_not_mix_their_data,
-    &system_returns_the_status_of_the_command,
-    &a_cancelled_system_ends_the_command,
-    &the_output_of_a_command_is_read_as_a_stream,
-    &closing_a_command_with_unread_output_does_not_hang,
-    &the_input_of_a_command_is_written_as_a_stream,
-    &writing_to_a_command_that_closed_its_input_gives_EPIPE,
-    &closing_a_command_in_a_cancelled_fiber_ends_it,
-    &a_command_is_opened_for_reading_or_for_writing,
-};
-
-int main(void)
-{
-    return run_suite("process_run", tests, COUNT_OF(tests));
 }

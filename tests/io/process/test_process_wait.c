@@ -1,16 +1,13 @@
 /* Tests of weft_waitpid: its results, and that no status is lost. */
 #include "support/process_support.h"
+#include "support/seccomp.h"
+#include "support/suite.h"
 
 #include <limits.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
-#define CHILDREN 200
+#define CHILDREN 60
 
 static weft_value wait_for_pid(void *arg)
 {
@@ -22,24 +19,22 @@ static weft_value wait_for_pid(void *arg)
 /* Return a fiber that waits in weft_waitpid. Its value is the status. */
 static weft_fiber spin_waitpid(pid_t pid)
 {
-    weft_fiber f = weft_spin(wait_for_pid, as_arg(pid));
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    return f;
+    return spin_waiting(wait_for_pid, as_arg(pid));
 }
 
-START_TEST(an_exit_status_is_the_same_as_from_waitpid)
+TEST(an_exit_status_is_the_same_as_from_waitpid)
 {
     int descriptors = count_warm_descriptors(), status = -1;
     pid_t pid = start_shell("exit 3");
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 3 << 8);
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), -ECHILD);
+    pid = start_shell("exit 3");
+    ck_assert_int_eq(weft_waitpid(pid, NULL, 0), pid);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(the_status_of_a_killed_child_contains_the_signal)
+TEST(the_status_of_a_killed_child_contains_the_signal)
 {
     int status = -1, go;
     pid_t pid = start_shell_held("read x", &go);
@@ -49,19 +44,9 @@ START_TEST(the_status_of_a_killed_child_contains_the_signal)
     pid = start_shell("kill -TERM $$");
     ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
-    close(go);
 }
-END_TEST
 
-START_TEST(the_status_pointer_may_be_null)
-{
-    pid_t pid = start_shell("exit 3");
-    ck_assert_int_eq(weft_waitpid(pid, NULL, 0), pid);
-    ck_assert(has_no_children());
-}
-END_TEST
-
-START_TEST(a_pid_that_is_not_a_child_gives_ECHILD)
+TEST(a_pid_that_is_not_a_child_and_unsupported_options_are_refused)
 {
     int status = 77;
     ck_assert_int_eq(weft_waitpid(1, &status, 0), -ECHILD);
@@ -71,17 +56,11 @@ START_TEST(a_pid_that_is_not_a_child_gives_ECHILD)
     ck_assert_int_eq(weft_waitpid(-1, &status, 0), -ECHILD);
     ck_assert_int_eq(weft_waitpid(0, &status, WNOHANG), -ECHILD);
     ck_assert_int_eq(status, 77);
-}
-END_TEST
-
-START_TEST(unsupported_options_are_refused)
-{
     ck_assert_int_eq(weft_waitpid(1, NULL, WNOWAIT), -EINVAL);
     ck_assert_any_error(-EINVAL);
 }
-END_TEST
 
-START_TEST(a_wait_with_WNOHANG_does_not_block)
+TEST(a_wait_with_WNOHANG_does_not_block)
 {
     int status = 77, go;
     pid_t pid = start_shell_held("read x; exit 4", &go);
@@ -93,29 +72,22 @@ START_TEST(a_wait_with_WNOHANG_does_not_block)
     ck_assert_int_eq(status, 4 << 8);
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(other_fibers_run_while_one_waits_for_a_child)
-{
-    int go;
-    pid_t pid = start_shell_held("read x; exit 5", &go);
-    weft_fiber waits = spin_waitpid(pid), runs = weft_spin(mark_and_return, "runs ");
-    ck_assert_int_eq(weft_await(runs), 0);
-    mark("go ");
-    close(go);
-    ck_assert_int_eq(weft_await(waits), 5 << 8);
-    ck_assert_trail("runs go ");
-}
-END_TEST
-
-START_TEST(a_child_can_be_waited_for_again_after_a_cancelled_wait)
+/* T96 */
+TEST(a_child_can_be_waited_for_again_after_an_interrupted_wait)
 {
     int descriptors = count_warm_descriptors(), status = -1, go;
     pid_t pid = start_shell_held("read x; exit 6", &go);
     weft_fiber f = spin_waitpid(pid);
+    ck_assert_int_eq(weft_schedule(f, 42), -EBUSY); /* has no effect */
+    let_run();
+    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
     ck_assert_int_eq(weft_cancel(f), 0);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
-    WEFT_MOVE_ON_AFTER(0.01) {
+    f = spin_waitpid(pid);
+    ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
+    ck_assert_int_eq(weft_await(f), -EINTR);
+    WEFT_MOVE_ON_AFTER(0.001) {
         ck_assert_int_eq(weft_waitpid(pid, &status, 0), -ECANCELED);
     }
     ck_assert_int_eq(kill(pid, 0), 0);
@@ -124,9 +96,8 @@ START_TEST(a_child_can_be_waited_for_again_after_a_cancelled_wait)
     ck_assert_int_eq(status, 6 << 8);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
-START_TEST(an_available_status_is_returned_to_a_cancelled_fiber)
+TEST(an_available_status_is_returned_to_a_cancelled_fiber)
 {
     int status = -1;
     pid_t pid = start_shell("exit 7");
@@ -138,12 +109,11 @@ START_TEST(an_available_status_is_returned_to_a_cancelled_fiber)
         ck_assert_int_eq(weft_sleep(0), -ECANCELED);
     }
 }
-END_TEST
 
-START_TEST(no_status_is_lost_when_an_exit_races_with_a_raised_error)
+TEST(no_status_is_lost_when_an_exit_races_with_a_raised_error)
 {
     int status, go;
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 20; i++) {
         pid_t pid = start_shell_held("read x; exit 8", &go);
         weft_fiber f = spin_waitpid(pid);
         close(go);
@@ -160,41 +130,10 @@ START_TEST(no_status_is_lost_when_an_exit_races_with_a_raised_error)
     }
     ck_assert(has_no_children());
 }
-END_TEST
 
-/* T96 */
-START_TEST(a_stray_schedule_does_not_break_the_wait)
-{
-    int go;
-    pid_t pid = start_shell_held("read x; exit 9", &go);
-    weft_fiber f = spin_waitpid(pid);
-    ck_assert_int_eq(weft_schedule(f, 42), -EBUSY);
-    let_run();
-    ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
-    close(go);
-    ck_assert_int_eq(weft_await(f), 9 << 8);
-}
-END_TEST
+FIBER(wait_for_stop, weft_waitpid((pid_t)(intptr_t)arg, NULL, WUNTRACED))
 
-START_TEST(an_interrupted_wait_returns_the_value_and_consumes_no_status)
-{
-    int status = -1, go;
-    pid_t pid = start_shell_held("read x; exit 3", &go);
-    weft_fiber f = spin_waitpid(pid);
-    ck_assert_int_eq(weft_interrupt(f, -EINTR), 0);
-    ck_assert_int_eq(weft_await(f), -EINTR);
-    close(go);
-    ck_assert_int_eq(weft_waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 3 << 8);
-}
-END_TEST
-
-static weft_value wait_for_stop(void *arg)
-{
-    return weft_waitpid((pid_t)(intptr_t)arg, NULL, WUNTRACED);
-}
-
-START_TEST(an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due)
+TEST(an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due)
 {
     int go;
     pid_t pid = start_shell_held("read x", &go);
@@ -206,9 +145,8 @@ START_TEST(an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due)
     close(go);
     ck_assert_int_eq(weft_waitpid(pid, NULL, 0), pid);
 }
-END_TEST
 
-START_TEST(any_child_can_be_waited_for)
+TEST(any_child_can_be_waited_for)
 {
     int status = -1, go;
     pid_t held_pid = start_shell_held("read x; exit 1", &go), pid = start_shell("exit 2");
@@ -221,9 +159,8 @@ START_TEST(any_child_can_be_waited_for)
     ck_assert_int_eq(weft_waitpid(held_pid, &status, 0), -ECHILD);
     ck_assert_int_eq(weft_waitpid(-1, &status, 0), -ECHILD);
 }
-END_TEST
 
-START_TEST(a_child_of_a_group_can_be_waited_for)
+TEST(a_child_of_a_group_can_be_waited_for)
 {
     int status = -1;
     weft_process p = spawn(SHELL("exit 2"), (weft_process_options){.has_group = true});
@@ -234,9 +171,8 @@ START_TEST(a_child_of_a_group_can_be_waited_for)
     ck_assert_int_eq(weft_waitpid(0, &status, 0), own_group_pid);
     ck_assert_int_eq(status, 1 << 8);
 }
-END_TEST
 
-START_TEST(stopped_and_continued_children_are_reported_on_request)
+TEST(stopped_and_continued_children_are_reported_on_request)
 {
     int status = -1, go;
     pid_t pid = start_shell_held("kill -STOP $$; read x; exit 7", &go);
@@ -249,9 +185,8 @@ START_TEST(stopped_and_continued_children_are_reported_on_request)
     ck_assert_int_eq(weft_waitpid(pid, &status, WUNTRACED), pid);
     ck_assert_int_eq(status, 7 << 8);
 }
-END_TEST
 
-START_TEST(of_two_waiters_for_one_child_one_gets_the_status_and_one_gets_ECHILD)
+TEST(of_two_waiters_for_one_child_one_gets_the_status_and_one_gets_ECHILD)
 {
     int go;
     pid_t pid = start_shell_held("read x; exit 3", &go);
@@ -260,9 +195,8 @@ START_TEST(of_two_waiters_for_one_child_one_gets_the_status_and_one_gets_ECHILD)
     weft_value first = weft_await(a), second = weft_await(b);
     ck_assert((first == 3 << 8 && second == -ECHILD) || (first == -ECHILD && second == 3 << 8));
 }
-END_TEST
 
-START_TEST(with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD)
+TEST(with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD)
 {
     int go, descriptors = count_warm_descriptors();
     signal(SIGCHLD, SIG_IGN);
@@ -276,7 +210,6 @@ START_TEST(with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD)
     ck_assert_int_eq(weft_process_close(&p), -ECHILD);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
 static volatile sig_atomic_t signals_seen;
 
@@ -286,7 +219,7 @@ static void count_signal(int number)
     signals_seen++;
 }
 
-START_TEST(the_programs_handler_of_SIGCHLD_is_not_replaced)
+TEST(the_programs_handler_of_SIGCHLD_is_not_replaced)
 {
     int status = -1;
     struct sigaction mine = {.sa_handler = count_signal}, now;
@@ -298,9 +231,8 @@ START_TEST(the_programs_handler_of_SIGCHLD_is_not_replaced)
     ck_assert_ptr_eq(now.sa_handler, count_signal);
     ck_assert_int_eq(signals_seen, 1);
 }
-END_TEST
 
-START_TEST(hundreds_of_children_are_waited_for_at_once)
+TEST(hundreds_of_children_are_waited_for_at_once)
 {
     int descriptors = count_warm_descriptors(), fd[2];
     static weft_fiber waits[CHILDREN];
@@ -318,7 +250,6 @@ START_TEST(hundreds_of_children_are_waited_for_at_once)
         ck_assert_int_eq(weft_await(waits[i]), (i % 100) << 8);
     ck_assert_nothing_left(descriptors);
 }
-END_TEST
 
 static void *wait_in_thread(void *arg)
 {
@@ -328,7 +259,7 @@ static void *wait_in_thread(void *arg)
 static void *run_in_thread(void *arg)
 {
     char command[32];
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 3; i++) {
         snprintf(command, sizeof command, "exit %d", (int)(intptr_t)arg + i);
         if (weft_system(command) != ((int)(intptr_t)arg + i) << 8)
             return NULL;
@@ -336,7 +267,7 @@ static void *run_in_thread(void *arg)
     return arg;
 }
 
-START_TEST(any_thread_may_wait_for_any_child)
+TEST(any_thread_may_wait_for_any_child)
 {
     pthread_t threads[4];
     int go[4];
@@ -354,9 +285,8 @@ START_TEST(any_thread_may_wait_for_any_child)
     }
     ck_assert(has_no_children());
 }
-END_TEST
 
-START_TEST(several_threads_run_programs_at_once)
+TEST(several_threads_run_programs_at_once)
 {
     pthread_t threads[4];
     for (int i = 0; i < 4; i++)
@@ -368,29 +298,8 @@ START_TEST(several_threads_run_programs_at_once)
     }
     ck_assert(has_no_children());
 }
-END_TEST
 
 /* Without pidfds: programs in a separate process, with status 0 on success. */
-
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-#define JUMP_IF(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (yes), (no))
-#define RETURN(value) BPF_STMT(BPF_RET | BPF_K, (value))
-
-/* Make pidfd_open fail with error. Return false if the filter cannot be installed. */
-static bool forbid_pidfd(int error)
-{
-    struct sock_filter filter[] = {
-        LOAD(nr),
-        JUMP_IF(__NR_pidfd_open, 0, 1),
-        RETURN(SECCOMP_RET_ERRNO | (unsigned)error),
-        RETURN(SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {COUNT_OF(filter), filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
-        return false;
-    return syscall(__NR_pidfd_open, getpid(), 0) < 0 && errno == error;
-}
 
 /* Wait for, cancel, signal and end a process. */
 static int use_processes(void)
@@ -433,36 +342,22 @@ static int use_waitpid(void)
     return use_processes();
 }
 
+static int pidfd_error;
+
 static int use_without_pidfd(void)
 {
-    return forbid_pidfd(ENOSYS) ? use_waitpid() : 77;
+    return refuse_system_call(SYS_pidfd_open, pidfd_error) ? use_waitpid() : 77;
 }
 
-static int use_with_pidfd_refused(void)
+TEST_LOOP(waiting_works_if_pidfds_are_missing_or_refused, 2)
 {
-    return forbid_pidfd(EPERM) ? use_waitpid() : 77;
-}
-
-static void assert_works(int (*program)(void))
-{
-    const outcome *o = run_apart(program);
+    pidfd_error = _i == 0 ? ENOSYS : EPERM;
+    const outcome *o = run_apart(use_without_pidfd);
     if (o->status == 77)
         printf("skipped: seccomp filters cannot be installed\n");
     else
         ck_assert_quiet(o, 0);
 }
-
-START_TEST(waiting_works_without_pidfd_support)
-{
-    assert_works(use_without_pidfd);
-}
-END_TEST
-
-START_TEST(waiting_works_if_pidfds_are_refused)
-{
-    assert_works(use_with_pidfd_refused);
-}
-END_TEST
 
 /* Run a program that cannot open a descriptor: all numbers below the limit are in use. */
 static int run_without_descriptors(int (*program)(void))
@@ -522,48 +417,12 @@ static int wait_without_backend(void)
     return run_without_descriptors(use_without_backend);
 }
 
-START_TEST(waiting_works_without_a_free_descriptor)
+TEST(waiting_works_without_a_free_descriptor)
 {
     ck_assert_quiet(run_apart(wait_without_descriptors), 0);
 }
-END_TEST
 
-START_TEST(waiting_works_without_a_descriptor_for_a_backend)
+TEST(waiting_works_without_a_descriptor_for_a_backend)
 {
     ck_assert_quiet(run_apart(wait_without_backend), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &an_exit_status_is_the_same_as_from_waitpid,
-    &the_status_of_a_killed_child_contains_the_signal,
-    &the_status_pointer_may_be_null,
-    &a_pid_that_is_not_a_child_gives_ECHILD,
-    &unsupported_options_are_refused,
-    &a_wait_with_WNOHANG_does_not_block,
-    &other_fibers_run_while_one_waits_for_a_child,
-    &a_child_can_be_waited_for_again_after_a_cancelled_wait,
-    &an_available_status_is_returned_to_a_cancelled_fiber,
-    &no_status_is_lost_when_an_exit_races_with_a_raised_error,
-    &a_stray_schedule_does_not_break_the_wait,
-    &an_interrupted_wait_returns_the_value_and_consumes_no_status,
-    &an_interrupt_is_not_lost_when_the_timer_of_the_wait_is_due,
-    &any_child_can_be_waited_for,
-    &a_child_of_a_group_can_be_waited_for,
-    &stopped_and_continued_children_are_reported_on_request,
-    &of_two_waiters_for_one_child_one_gets_the_status_and_one_gets_ECHILD,
-    &with_SIGCHLD_ignored_a_wait_lasts_until_the_exit_and_gives_ECHILD,
-    &the_programs_handler_of_SIGCHLD_is_not_replaced,
-    &hundreds_of_children_are_waited_for_at_once,
-    &any_thread_may_wait_for_any_child,
-    &several_threads_run_programs_at_once,
-    &waiting_works_without_pidfd_support,
-    &waiting_works_if_pidfds_are_refused,
-    &waiting_works_without_a_free_descriptor,
-    &waiting_works_without_a_descriptor_for_a_backend,
-};
-
-int main(void)
-{
-    return run_suite("process_wait", tests, COUNT_OF(tests));
 }
