@@ -8,6 +8,7 @@
  * - A repetition without a fault succeeds.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 static bool become_and_check_cord(void)
 {
@@ -22,11 +23,10 @@ static bool become_and_check_cord(void)
 }
 
 /* DESIGN 3: a failed allocation is an error of the call that needed it. */
-START_TEST(a_thread_becomes_a_cord_or_gets_an_error)
+TEST(a_thread_becomes_a_cord_or_gets_an_error)
 {
     fail_each_call(become_and_check_cord);
 }
-END_TEST
 
 /* More default stacks than one mapping holds. ASan needs half a minute for 200. */
 #ifdef __SANITIZE_ADDRESS__
@@ -87,17 +87,15 @@ static bool spin_all_kinds(void)
 }
 
 /* T48, T50, T51 */
-START_TEST(fibers_of_all_kinds_are_created_completely_or_not_at_all)
+TEST(fibers_of_all_kinds_are_created_completely_or_not_at_all)
 {
     fail_each_call(spin_all_kinds);
 }
-END_TEST
 
 static int runs;
 
 static weft_value count_run_twice(void *arg)
 {
-    (void)arg;
     runs++;
     int rc = weft_snooze();
     runs++;
@@ -131,15 +129,13 @@ static bool go_and_start(void)
 }
 
 /* P1, T8 */
-START_TEST(fibers_that_were_spun_or_started_run_and_no_others)
+TEST(fibers_that_were_spun_or_started_run_and_no_others)
 {
     fail_each_call(go_and_start);
 }
-END_TEST
 
 static weft_value sleep_in_scopes(void *arg)
 {
-    (void)arg;
     int rc = 1, slept = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
         WEFT_MOVE_ON_AFTER(1e-9) {
@@ -169,23 +165,20 @@ static bool sleep_in_fibers(void)
 }
 
 /* P41, P46: time needs no memory, and a failed poll is repeated. */
-START_TEST(deadlines_and_sleeps_work_with_any_fault)
+TEST(deadlines_and_sleeps_work_with_any_fault)
 {
     fail_each_call(sleep_in_fibers);
 }
-END_TEST
 
 static int defers_run, values_destroyed;
 
 static void count_defer(void *arg)
 {
-    (void)arg;
     defers_run++;
 }
 
 static void count_destroyed(void *value)
 {
-    (void)value;
     values_destroyed++;
 }
 
@@ -233,11 +226,10 @@ static bool use_fiber_state(void)
 }
 
 /* P24, T105 */
-START_TEST(deferred_calls_locals_and_memory_are_available_or_refused)
+TEST(deferred_calls_locals_and_memory_are_available_or_refused)
 {
     fail_each_call(use_fiber_state);
 }
-END_TEST
 
 /* The error of the child arrives at the next blocking call. The fiber ends with it. */
 static weft_value return_child_error(void *arg)
@@ -255,7 +247,6 @@ static weft_value catch_errors(void *arg)
     weft_value rc, seen = 0;
     while ((rc = weft_suspend()) < 0)
         seen |= rc == -EDOM ? 1 : rc == -ERANGE ? 2 : 4;
-    (void)arg;
     return seen;
 }
 
@@ -303,11 +294,10 @@ static bool propagate_errors(void)
  * P19, P20, P21, T25: a message may be lost without memory, but a code never is. No error is
  * reported twice.
  */
-START_TEST(error_codes_arrive_once_even_without_their_messages)
+TEST(error_codes_arrive_once_even_without_their_messages)
 {
     fail_each_call(propagate_errors);
 }
-END_TEST
 
 /* Spin n fibers. Return the number that succeeded. */
 static size_t spin_some(weft_fiber *f, size_t n)
@@ -354,11 +344,10 @@ static bool await_several(void)
 }
 
 /* P34, P35, P37 */
-START_TEST(a_wait_for_several_fibers_succeeds_or_changes_nothing)
+TEST(a_wait_for_several_fibers_succeeds_or_changes_nothing)
 {
     fail_each_call(await_several);
 }
-END_TEST
 
 static bool restart_ended_fiber(void)
 {
@@ -380,15 +369,13 @@ static bool restart_ended_fiber(void)
 }
 
 /* P31 */
-START_TEST(an_ended_fiber_restarts_or_remains_unchanged)
+TEST(an_ended_fiber_restarts_or_remains_unchanged)
 {
     fail_each_call(restart_ended_fiber);
 }
-END_TEST
 
 static int count_fiber(const weft_info *info, void *count)
 {
-    (void)info;
     ++*(int *)count;
     return 0;
 }
@@ -416,24 +403,7 @@ static bool inspect_fibers(void)
 }
 
 /* T20, T21 */
-START_TEST(inspection_works_with_any_fault)
+TEST(inspection_works_with_any_fault)
 {
     fail_each_call(inspect_fibers);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_thread_becomes_a_cord_or_gets_an_error,
-        &fibers_of_all_kinds_are_created_completely_or_not_at_all,
-        &fibers_that_were_spun_or_started_run_and_no_others,
-        &deadlines_and_sleeps_work_with_any_fault,
-        &deferred_calls_locals_and_memory_are_available_or_refused,
-        &error_codes_arrive_once_even_without_their_messages,
-        &a_wait_for_several_fibers_succeeds_or_changes_nothing,
-        &an_ended_fiber_restarts_or_remains_unchanged,
-        &inspection_works_with_any_fault,
-    };
-    return run_suite("fault", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * full effect or none, and no fiber waits for an event that never happens.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -17,7 +18,6 @@ static weft_value fail_then_succeed(void *arg)
 /* Wait to be stopped, with a child. */
 static weft_value suspend_with_child(void *arg)
 {
-    (void)arg;
     weft_spin(suspend, NULL);
     return weft_suspend();
 }
@@ -55,11 +55,10 @@ static bool supervise_by_all_strategies(void)
     return is_done;
 }
 
-START_TEST(supervision_completes_or_stops_all_children_with_an_error)
+TEST(supervision_completes_or_stops_all_children_with_an_error)
 {
     fail_each_call(supervise_by_all_strategies);
 }
-END_TEST
 
 /* Without memory for its message an error keeps its code. */
 static bool exceed_restart_limit(void)
@@ -81,16 +80,14 @@ static bool exceed_restart_limit(void)
     return is_done;
 }
 
-START_TEST(a_supervisor_gives_up_with_the_code_of_the_last_error)
+TEST(a_supervisor_gives_up_with_the_code_of_the_last_error)
 {
     fail_each_call(exceed_restart_limit);
 }
-END_TEST
 
 /* Spin and attach siblings, which the supervisor of both takes over meanwhile. */
 static weft_value spin_siblings(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < 10; i++)
         require_created(weft_spin_with(return_arg, NULL,
                                        &(weft_spin_options){.parent = weft_parent(weft_self())}));
@@ -102,7 +99,6 @@ static weft_value spin_siblings(void *arg)
 
 static weft_value supervise_added_children(void *arg)
 {
-    (void)arg;
     weft_fiber f = require_created(weft_spin(spin_siblings, NULL));
     return f == 0 ? -ENOMEM : weft_supervise(NULL, 0, NULL);
 }
@@ -117,11 +113,10 @@ static bool add_children_to_supervisor(void)
     return is_done;
 }
 
-START_TEST(a_child_that_cannot_be_added_ends_the_supervision)
+TEST(a_child_that_cannot_be_added_ends_the_supervision)
 {
     fail_each_call(add_children_to_supervisor);
 }
-END_TEST
 
 /* A monitor of a child gets a message for each of its ends. */
 static bool monitor_supervised_child(void)
@@ -146,11 +141,10 @@ static bool monitor_supervised_child(void)
     return is_monitored && is_done;
 }
 
-START_TEST(a_monitor_is_notified_of_every_end_of_a_supervised_child)
+TEST(a_monitor_is_notified_of_every_end_of_a_supervised_child)
 {
     fail_each_call(monitor_supervised_child);
 }
-END_TEST
 
 enum { MEMBERS = 20 };
 
@@ -186,18 +180,16 @@ static bool open_and_close_groups(void)
     return n == 2 * MEMBERS && rc == -EPROTO;
 }
 
-START_TEST(a_group_waits_for_the_members_that_were_created)
+TEST(a_group_waits_for_the_members_that_were_created)
 {
     fail_each_call(open_and_close_groups);
 }
-END_TEST
 
 static weft_pool *pool;
 static size_t resources;
 
 static weft_value make_resource(void *arg)
 {
-    (void)arg;
     if (weft_is_error(weft_snooze()))
         return -ECANCELED;
     void *resource = malloc(1);
@@ -207,7 +199,6 @@ static weft_value make_resource(void *arg)
 
 static void free_resource(weft_value resource, void *arg)
 {
-    (void)arg;
     resources--;
     free(as_arg(resource));
 }
@@ -252,11 +243,10 @@ static bool use_resource_pool(void)
     return is_done;
 }
 
-START_TEST(a_pool_that_cannot_create_a_resource_keeps_its_limit_and_continues)
+TEST(a_pool_that_cannot_create_a_resource_keeps_its_limit_and_continues)
 {
     fail_each_call(use_resource_pool);
 }
-END_TEST
 
 enum { PIPES = 6 };
 
@@ -328,23 +318,20 @@ static bool select_fds_and_fibers(void)
     return f != 0 && is_done;
 }
 
-START_TEST(a_select_of_many_descriptors_succeeds_or_leaves_no_poll_pending)
+TEST(a_select_of_many_descriptors_succeeds_or_leaves_no_poll_pending)
 {
     fail_each_call(select_fds_and_fibers);
 }
-END_TEST
 
 static weft_event event;
 
 static weft_value wait_event(void *arg)
 {
-    (void)arg;
     return weft_event_wait(&event);
 }
 
 static void *set_event(void *arg)
 {
-    (void)arg;
     return as_arg(weft_event_set(&event));
 }
 
@@ -375,11 +362,10 @@ static bool set_event_from_thread(void)
     return is_done;
 }
 
-START_TEST(an_event_is_set_from_another_thread_or_the_call_fails)
+TEST(an_event_is_set_from_another_thread_or_the_call_fails)
 {
     fail_each_call(set_event_from_thread);
 }
-END_TEST
 
 static weft_value count_down_to_error(void *arg)
 {
@@ -418,11 +404,10 @@ static bool run_delayed_calls(void)
     return is_done;
 }
 
-START_TEST(delayed_calls_run_or_were_refused)
+TEST(delayed_calls_run_or_were_refused)
 {
     fail_each_call(run_delayed_calls);
 }
-END_TEST
 
 /* Two chunks of fibers, so that the table of shares must grow while accounting is on. */
 static bool account_and_watch(void)
@@ -447,11 +432,10 @@ static bool account_and_watch(void)
     return is_done;
 }
 
-START_TEST(accounting_and_the_watchdog_work_or_return_an_error)
+TEST(accounting_and_the_watchdog_work_or_return_an_error)
 {
     fail_each_call(account_and_watch);
 }
-END_TEST
 
 /* All fibers end in any case. Waiting for a thread needs memory. */
 static bool shut_down_all(void)
@@ -474,26 +458,7 @@ static bool shut_down_all(void)
     return is_done;
 }
 
-START_TEST(a_shutdown_ends_everything_or_returns_an_error)
+TEST(a_shutdown_ends_everything_or_returns_an_error)
 {
     fail_each_call(shut_down_all);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &supervision_completes_or_stops_all_children_with_an_error,
-        &a_supervisor_gives_up_with_the_code_of_the_last_error,
-        &a_child_that_cannot_be_added_ends_the_supervision,
-        &a_monitor_is_notified_of_every_end_of_a_supervised_child,
-        &a_group_waits_for_the_members_that_were_created,
-        &a_pool_that_cannot_create_a_resource_keeps_its_limit_and_continues,
-        &a_select_of_many_descriptors_succeeds_or_leaves_no_poll_pending,
-        &an_event_is_set_from_another_thread_or_the_call_fails,
-        &delayed_calls_run_or_were_refused,
-        &accounting_and_the_watchdog_work_or_return_an_error,
-        &a_shutdown_ends_everything_or_returns_an_error,
-    };
-    return run_suite("fault_structure", tests, COUNT_OF(tests));
 }

@@ -69,7 +69,7 @@ enum { CK_ENV };
 #define START_TEST(test)                                       \
     static void test##_fn(int _i);                             \
     static const TTest test##_ttest = {#test, test##_fn};      \
-    static const TTest *const test = &test##_ttest;            \
+    static const TTest *test = &test##_ttest;                  \
     static void test##_fn(int _i __attribute__((unused)))
 #define END_TEST
 /* clang-format on */

@@ -1,5 +1,6 @@
 /* Remote spawns and remote calls: fibers in other cords, and calls that wait for them. */
 #include "support/cord_support.h"
+#include "support/suite.h"
 
 #include <semaphore.h>
 
@@ -32,7 +33,7 @@ static weft_value tell_self_and_parent(void *arg)
     return 0;
 }
 
-START_TEST(a_remote_fiber_has_the_id_that_spin_returned_and_main_as_its_parent)
+TEST(a_remote_fiber_has_the_id_that_spin_returned_and_main_as_its_parent)
 {
     start_server();
     weft_fiber fiber = weft_cord_spin(server, tell_self_and_parent, id_arg(weft_self()));
@@ -40,7 +41,6 @@ START_TEST(a_remote_fiber_has_the_id_that_spin_returned_and_main_as_its_parent)
     ck_assert_int_eq(weft_receive(), (weft_value)server);
     end_server();
 }
-END_TEST
 
 static weft_value tell_sum(void *arg)
 {
@@ -50,7 +50,7 @@ static weft_value tell_sum(void *arg)
     return weft_tell(arg_id(arg), sum);
 }
 
-START_TEST(a_remote_fiber_can_be_told_a_message_before_it_is_created)
+TEST(a_remote_fiber_can_be_told_a_message_before_it_is_created)
 {
     start_server();
     weft_fiber fiber = weft_cord_spin(server, tell_sum, id_arg(weft_self()));
@@ -59,9 +59,8 @@ START_TEST(a_remote_fiber_can_be_told_a_message_before_it_is_created)
     ck_assert_int_eq(weft_receive(), 6);
     end_server();
 }
-END_TEST
 
-START_TEST(an_ended_remote_fiber_cannot_be_told_or_scheduled)
+TEST(an_ended_remote_fiber_cannot_be_told_or_scheduled)
 {
     start_server();
     weft_fiber fiber = weft_cord_spin(server, return_arg, as_arg(5));
@@ -70,9 +69,8 @@ START_TEST(an_ended_remote_fiber_cannot_be_told_or_scheduled)
     ck_assert_int_eq(weft_schedule(fiber, 1), -ESRCH);
     end_server();
 }
-END_TEST
 
-START_TEST(a_remote_spin_does_not_switch)
+TEST(a_remote_spin_does_not_switch)
 {
     start_server();
     weft_spin(mark_and_return, "other ");
@@ -82,7 +80,6 @@ START_TEST(a_remote_spin_does_not_switch)
     ck_assert_trail("spun other ");
     end_server();
 }
-END_TEST
 
 static weft_value mark_name(void *arg)
 {
@@ -90,7 +87,7 @@ static weft_value mark_name(void *arg)
     return weft_tell(*(weft_fiber *)arg, 1);
 }
 
-START_TEST(a_remote_spin_copies_its_options_and_its_argument)
+TEST(a_remote_spin_copies_its_options_and_its_argument)
 {
     start_server();
     weft_fiber self = weft_self();
@@ -102,9 +99,8 @@ START_TEST(a_remote_spin_copies_its_options_and_its_argument)
     ck_assert_int_eq(weft_receive(), 1);
     end_server();
 }
-END_TEST
 
-START_TEST(a_fiber_of_the_target_cord_can_be_the_parent)
+TEST(a_fiber_of_the_target_cord_can_be_the_parent)
 {
     start_server();
     weft_fiber parent = weft_cord_spin(server, sleep_forever, NULL);
@@ -114,9 +110,8 @@ START_TEST(a_fiber_of_the_target_cord_can_be_the_parent)
     ck_assert_int_eq(weft_receive(), (weft_value)parent);
     end_server();
 }
-END_TEST
 
-START_TEST(an_invalid_remote_spin_is_refused_with_a_message)
+TEST(an_invalid_remote_spin_is_refused_with_a_message)
 {
     start_server();
     ck_assert_uint_eq(weft_cord_spin(server, NULL, NULL), 0);
@@ -132,7 +127,6 @@ START_TEST(an_invalid_remote_spin_is_refused_with_a_message)
     ck_assert_uint_eq(weft_cord_spin(server, suspend, NULL), 0);
     ck_assert_any_error(-ESRCH);
 }
-END_TEST
 
 #define BURST (IS_SLOW ? 200 : 1000)
 
@@ -142,7 +136,7 @@ static weft_value tell_self(void *arg)
 }
 
 /* Several rounds, so that reserved ids are used again. */
-START_TEST(a_burst_of_remote_fibers_all_run_with_their_own_ids)
+TEST(a_burst_of_remote_fibers_all_run_with_their_own_ids)
 {
     start_server();
     weft_fiber ids[BURST];
@@ -154,16 +148,14 @@ START_TEST(a_burst_of_remote_fibers_all_run_with_their_own_ids)
     }
     end_server();
 }
-END_TEST
 
-START_TEST(a_cord_may_spin_into_itself)
+TEST(a_cord_may_spin_into_itself)
 {
     weft_fiber fiber = weft_cord_spin(weft_cord_self(), tell_self, id_arg(weft_self()));
     ck_assert_int_eq(weft_tell(fiber, 1), 0);
     ck_assert_int_eq(weft_receive(), (weft_value)fiber);
     ck_assert_int_eq(weft_cord_call(weft_cord_self(), return_arg, as_arg(4)), 4);
 }
-END_TEST
 
 /* A thread that is not a cord. */
 static void *spin_and_tell_from_thread(void *arg)
@@ -175,7 +167,7 @@ static void *spin_and_tell_from_thread(void *arg)
     return NULL;
 }
 
-START_TEST(a_thread_without_fibers_may_spin_and_tell)
+TEST(a_thread_without_fibers_may_spin_and_tell)
 {
     start_server();
     pthread_t thread;
@@ -187,19 +179,17 @@ START_TEST(a_thread_without_fibers_may_spin_and_tell)
     ck_assert_ptr_null(result);
     end_server();
 }
-END_TEST
 
 /* Remote calls. */
 
-START_TEST(a_call_returns_the_value)
+TEST(a_call_returns_the_value)
 {
     start_server();
     ck_assert_int_eq(weft_cord_call(server, return_arg, as_arg(17)), 17);
     end_server();
 }
-END_TEST
 
-START_TEST(a_call_returns_the_error_with_its_message_and_the_cord_continues)
+TEST(a_call_returns_the_error_with_its_message_and_the_cord_continues)
 {
     start_server();
     ck_assert_int_eq(weft_cord_call(server, fail_with, as_arg(-EIO)), -EIO);
@@ -207,7 +197,6 @@ START_TEST(a_call_returns_the_error_with_its_message_and_the_cord_continues)
     ck_assert_int_eq(weft_cord_call(server, return_arg, as_arg(1)), 1);
     end_server();
 }
-END_TEST
 
 static weft_value fail_in_child(void *arg)
 {
@@ -215,21 +204,20 @@ static weft_value fail_in_child(void *arg)
     return weft_sleep(INFINITY);
 }
 
-START_TEST(a_call_returns_the_error_of_a_child_of_the_called_fiber)
+TEST(a_call_returns_the_error_of_a_child_of_the_called_fiber)
 {
     start_server();
     ck_assert_int_eq(weft_cord_call(server, fail_in_child, as_arg(-EIO)), -EIO);
     ck_assert_error(-EIO, "broken");
     end_server();
 }
-END_TEST
 
 static weft_value call_announce_and_wait(void *arg)
 {
     return weft_cord_call(server, announce_and_wait, arg);
 }
 
-START_TEST(a_cord_that_ends_replies_to_its_calls)
+TEST(a_cord_that_ends_replies_to_its_calls)
 {
     start_server();
     weft_fiber caller = weft_spin(call_announce_and_wait, id_arg(weft_self()));
@@ -240,14 +228,13 @@ START_TEST(a_cord_that_ends_replies_to_its_calls)
     ck_assert_int_eq(weft_cord_call(server, return_arg, NULL), -ESRCH);
     ck_assert_any_error(-ESRCH);
 }
-END_TEST
 
 static weft_value call_return(void *arg)
 {
     return weft_cord_call(server, return_arg, arg);
 }
 
-START_TEST(all_calls_to_an_ending_cord_return)
+TEST(all_calls_to_an_ending_cord_return)
 {
     for (int round = 0; round < 20; round++) {
         start_server();
@@ -263,7 +250,6 @@ START_TEST(all_calls_to_an_ending_cord_return)
         weft_cord_join(server);
     }
 }
-END_TEST
 
 static atomic_bool has_ended;
 
@@ -283,7 +269,7 @@ static weft_value call_slow(void *arg)
     return rc == -ECANCELED && atomic_load(&has_ended) ? -ECANCELED : 1;
 }
 
-START_TEST(a_cancelled_call_returns_after_the_called_fiber_has_ended)
+TEST(a_cancelled_call_returns_after_the_called_fiber_has_ended)
 {
     start_server();
     weft_fiber caller = weft_spin(call_slow, id_arg(weft_self()));
@@ -293,7 +279,6 @@ START_TEST(a_cancelled_call_returns_after_the_called_fiber_has_ended)
     ck_assert(atomic_load(&has_ended));
     end_server();
 }
-END_TEST
 
 static weft_value ignore_cancel(void *arg)
 {
@@ -309,7 +294,7 @@ static weft_value call_ignoring(void *arg)
     return rc;
 }
 
-START_TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result)
+TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result)
 {
     start_server();
     int rc;
@@ -324,10 +309,9 @@ START_TEST(a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_r
     ck_assert_int_eq(weft_await(caller), -ECANCELED);
     end_server();
 }
-END_TEST
 
 /* While a reply is in flight, all cords wait for each other. This is not a deadlock. */
-START_TEST(a_cord_still_handles_calls_after_many_cancelled_ones)
+TEST(a_cord_still_handles_calls_after_many_cancelled_ones)
 {
     start_server();
     for (int i = 0; i < 50; i++) {
@@ -339,9 +323,8 @@ START_TEST(a_cord_still_handles_calls_after_many_cancelled_ones)
     drain_server();
     end_server();
 }
-END_TEST
 
-START_TEST(a_stray_schedule_does_not_end_a_call)
+TEST(a_stray_schedule_does_not_end_a_call)
 {
     start_server();
     weft_fiber caller = weft_spin(call_announce_and_wait, id_arg(weft_self()));
@@ -351,7 +334,6 @@ START_TEST(a_stray_schedule_does_not_end_a_call)
     weft_await(caller);
     end_server();
 }
-END_TEST
 
 /* Calls that the caller may leave. */
 
@@ -367,12 +349,11 @@ static void drop(void *arg)
 
 static weft_value block_thread(void *arg)
 {
-    (void)arg;
     sem_wait(&may_continue);
     return *(int *)arg;
 }
 
-START_TEST(a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_after_the_reply)
+TEST(a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_after_the_reply)
 {
     start_server();
     sem_init(&may_continue, 0, 0);
@@ -389,9 +370,8 @@ START_TEST(a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_a
     ck_assert_int_eq(drops, 1);
     end_server();
 }
-END_TEST
 
-START_TEST(a_completed_call_does_not_drop_its_argument)
+TEST(a_completed_call_does_not_drop_its_argument)
 {
     start_server();
     sem_init(&may_continue, 0, 1);
@@ -403,7 +383,6 @@ START_TEST(a_completed_call_does_not_drop_its_argument)
     free(arg);
     end_server();
 }
-END_TEST
 
 static weft_value sum_of_copy(void *arg)
 {
@@ -411,7 +390,7 @@ static weft_value sum_of_copy(void *arg)
     return numbers[0] + numbers[1];
 }
 
-START_TEST(a_call_may_copy_its_argument)
+TEST(a_call_may_copy_its_argument)
 {
     start_server();
     int numbers[2] = {3, 4};
@@ -419,7 +398,6 @@ START_TEST(a_call_may_copy_its_argument)
     ck_assert_int_eq(weft_cord_call_with(server, sum_of_copy, numbers, &copy), 7);
     end_server();
 }
-END_TEST
 
 static weft_value end_with_reply_in_flight(void *arg)
 {
@@ -431,14 +409,13 @@ static weft_value end_with_reply_in_flight(void *arg)
     return 0; /* the cord ends while a reply is in flight */
 }
 
-START_TEST(a_cord_may_end_with_replies_in_flight_to_it)
+TEST(a_cord_may_end_with_replies_in_flight_to_it)
 {
     start_server();
     for (int i = 0; i < 20; i++)
         ck_assert_int_eq(weft_cord_join(start_cord(end_with_reply_in_flight, NULL)), 0);
     end_server();
 }
-END_TEST
 
 static weft_cord home;
 
@@ -451,16 +428,15 @@ static weft_value call_each_other(void *arg)
     return 1 + weft_cord_call(target, call_each_other, as_arg(depth - 1));
 }
 
-START_TEST(calls_nest_from_cord_to_cord)
+TEST(calls_nest_from_cord_to_cord)
 {
     start_server();
     home = weft_cord_self();
     ck_assert_int_eq(weft_cord_call(server, call_each_other, as_arg(20)), 20);
     end_server();
 }
-END_TEST
 
-START_TEST(an_invalid_call_is_refused)
+TEST(an_invalid_call_is_refused)
 {
     ck_assert_int_eq(weft_cord_call(0, return_arg, NULL), -ESRCH);
     ck_assert_int_eq(weft_cord_call(weft_cord_self(), NULL, NULL), -EINVAL);
@@ -468,38 +444,4 @@ START_TEST(an_invalid_call_is_refused)
         weft_sleep(1);
         ck_assert_int_eq(weft_cord_call(weft_cord_self(), return_arg, NULL), -ECANCELED);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_remote_fiber_has_the_id_that_spin_returned_and_main_as_its_parent,
-    &a_remote_fiber_can_be_told_a_message_before_it_is_created,
-    &an_ended_remote_fiber_cannot_be_told_or_scheduled,
-    &a_remote_spin_does_not_switch,
-    &a_remote_spin_copies_its_options_and_its_argument,
-    &a_fiber_of_the_target_cord_can_be_the_parent,
-    &an_invalid_remote_spin_is_refused_with_a_message,
-    &a_burst_of_remote_fibers_all_run_with_their_own_ids,
-    &a_cord_may_spin_into_itself,
-    &a_thread_without_fibers_may_spin_and_tell,
-    &a_call_returns_the_value,
-    &a_call_returns_the_error_with_its_message_and_the_cord_continues,
-    &a_call_returns_the_error_of_a_child_of_the_called_fiber,
-    &a_cord_that_ends_replies_to_its_calls,
-    &all_calls_to_an_ending_cord_return,
-    &a_cancelled_call_returns_after_the_called_fiber_has_ended,
-    &a_deadline_cancels_the_called_fiber_and_fails_the_call_if_it_has_no_result,
-    &a_cord_still_handles_calls_after_many_cancelled_ones,
-    &a_stray_schedule_does_not_end_a_call,
-    &a_cancelled_call_with_a_drop_returns_at_once_and_drops_its_argument_after_the_reply,
-    &a_completed_call_does_not_drop_its_argument,
-    &a_call_may_copy_its_argument,
-    &a_cord_may_end_with_replies_in_flight_to_it,
-    &calls_nest_from_cord_to_cord,
-    &an_invalid_call_is_refused,
-};
-
-int main(void)
-{
-    return run_suite("cord_call", tests, COUNT_OF(tests));
 }

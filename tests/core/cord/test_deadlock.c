@@ -1,5 +1,5 @@
 /* Deadlock detection: when it reports, to which fiber, and what it prints. */
-#include "support/support.h"
+#include "support/suite.h"
 
 static weft_value await_other(void *arg)
 {
@@ -16,7 +16,7 @@ static int await_in_deadlock(void)
 }
 
 /* P80 */
-START_TEST(a_deadlock_is_reported_with_the_wait_reason_of_every_fiber)
+TEST(a_deadlock_is_reported_with_the_wait_reason_of_every_fiber)
 {
     const outcome *o = run_apart(await_in_deadlock);
     ck_assert_int_eq(o->status, 42);
@@ -26,7 +26,6 @@ START_TEST(a_deadlock_is_reported_with_the_wait_reason_of_every_fiber)
     assert_printed(o, "'bob' waiting for the end of #");
     assert_printed(o, " 'alice', ");
 }
-END_TEST
 
 static int sleep_in_deadlock(void)
 {
@@ -47,14 +46,13 @@ static int read_idle_pipe(void)
 }
 
 /* P80 */
-START_TEST(an_infinite_sleep_of_main_is_a_deadlock_and_a_read_is_not)
+TEST(an_infinite_sleep_of_main_is_a_deadlock_and_a_read_is_not)
 {
     const outcome *o = run_apart(sleep_in_deadlock);
     ck_assert_int_eq(o->status, 42);
     assert_printed(o, "'main' waiting for sleep");
     assert_silent(run_apart(read_idle_pipe), 0);
 }
-END_TEST
 
 static int resolve_deadlock(void)
 {
@@ -67,13 +65,12 @@ static int resolve_deadlock(void)
 }
 
 /* P80 */
-START_TEST(main_can_resolve_a_deadlock_after_it_was_reported)
+TEST(main_can_resolve_a_deadlock_after_it_was_reported)
 {
     const outcome *o = run_apart(resolve_deadlock);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "weft: deadlock"), 1);
 }
-END_TEST
 
 static weft_value sleep_and_print(void *arg)
 {
@@ -92,15 +89,13 @@ static int suspend_until_work_is_done(void)
 }
 
 /* P8 */
-START_TEST(suspend_in_main_returns_0_when_all_work_is_done)
+TEST(suspend_in_main_returns_0_when_all_work_is_done)
 {
     assert_exited(run_apart(suspend_until_work_is_done), 0, "abc");
 }
-END_TEST
 
 static weft_value sleep_repeatedly(void *arg)
 {
-    (void)arg;
     int rc;
     while ((rc = weft_sleep(0.001)) == 0)
         continue;
@@ -115,11 +110,10 @@ static int suspend_beside_daemon(void)
 }
 
 /* P8 */
-START_TEST(suspend_in_main_does_not_wait_for_daemons)
+TEST(suspend_in_main_does_not_wait_for_daemons)
 {
     assert_exited(run_apart(suspend_beside_daemon), 0, "a");
 }
-END_TEST
 
 /* Only these two fibers hold the other ends. */
 static int read_in_deadlock(void)
@@ -133,26 +127,11 @@ static int read_in_deadlock(void)
 }
 
 /* P80: only fibers could write to pipes in memory. Another process might write to a kernel pipe. */
-START_TEST(fibers_that_read_pipes_without_writers_are_a_deadlock_on_sim)
+TEST(fibers_that_read_pipes_without_writers_are_a_deadlock_on_sim)
 {
     if (strcmp(getenv("WEFT_BACKEND"), "sim") != 0)
         return;
     const outcome *o = run_apart(read_in_deadlock);
     ck_assert_int_eq(o->status, 42);
     assert_printed(o, "'reader' waiting for read");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_deadlock_is_reported_with_the_wait_reason_of_every_fiber,
-    &an_infinite_sleep_of_main_is_a_deadlock_and_a_read_is_not,
-    &main_can_resolve_a_deadlock_after_it_was_reported,
-    &suspend_in_main_returns_0_when_all_work_is_done,
-    &suspend_in_main_does_not_wait_for_daemons,
-    &fibers_that_read_pipes_without_writers_are_a_deadlock_on_sim,
-};
-
-int main(void)
-{
-    return run_suite("deadlock", tests, COUNT_OF(tests));
 }

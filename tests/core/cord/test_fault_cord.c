@@ -3,6 +3,7 @@
  * each waiter gets a result, and a cord without a backend can be reached.
  */
 #include "support/fault.h"
+#include "support/suite.h"
 
 /* Return a cord, or 0 because of a fault. */
 static weft_cord start_cord_or_fault(weft_fn *fn, void *arg)
@@ -45,11 +46,10 @@ static bool start_and_join_cords(void)
     return is_done;
 }
 
-START_TEST(a_cord_is_started_and_joined_or_not_created)
+TEST(a_cord_is_started_and_joined_or_not_created)
 {
     fail_each_call(start_and_join_cords);
 }
-END_TEST
 
 static weft_value call_and_count(void *arg)
 {
@@ -61,7 +61,6 @@ static int drops;
 
 static void count_drop(void *arg)
 {
-    (void)arg;
     drops++;
 }
 
@@ -107,11 +106,10 @@ static bool call_cord(void)
     return is_done;
 }
 
-START_TEST(a_call_is_made_or_its_argument_is_dropped_at_once)
+TEST(a_call_is_made_or_its_argument_is_dropped_at_once)
 {
     fail_each_call(call_cord);
 }
-END_TEST
 
 static weft_value tell_arg(void *arg)
 {
@@ -158,11 +156,10 @@ static bool spin_in_cord(void)
     return received == 4 && value == 0;
 }
 
-START_TEST(a_remote_spin_creates_a_fiber_or_fails)
+TEST(a_remote_spin_creates_a_fiber_or_fails)
 {
     fail_each_call(spin_in_cord);
 }
-END_TEST
 
 /* A message is told or refused, also to a cord that could not open its backend. */
 static bool tell_cord(void)
@@ -188,15 +185,13 @@ static bool tell_cord(void)
     return is_done;
 }
 
-START_TEST(a_cord_without_a_backend_receives_messages)
+TEST(a_cord_without_a_backend_receives_messages)
 {
     fail_each_call(tell_cord);
 }
-END_TEST
 
 static weft_value fail_with_message(void *arg)
 {
-    (void)arg;
     return weft_fail(-EPIPE, "broken");
 }
 
@@ -218,11 +213,10 @@ static bool join_failed_cord(void)
     return has_message;
 }
 
-START_TEST(an_error_arrives_even_without_its_message)
+TEST(an_error_arrives_even_without_its_message)
 {
     fail_each_call(join_failed_cord);
 }
-END_TEST
 
 static bool serve_two_cords(void)
 {
@@ -234,21 +228,7 @@ static bool serve_two_cords(void)
     return is_done;
 }
 
-START_TEST(serving_cords_all_start_or_none_is_left)
+TEST(serving_cords_all_start_or_none_is_left)
 {
     fail_each_call(serve_two_cords);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_cord_is_started_and_joined_or_not_created,
-        &a_call_is_made_or_its_argument_is_dropped_at_once,
-        &a_remote_spin_creates_a_fiber_or_fails,
-        &a_cord_without_a_backend_receives_messages,
-        &an_error_arrives_even_without_its_message,
-        &serving_cords_all_start_or_none_is_left,
-    };
-    return run_suite("fault_cord", tests, COUNT_OF(tests));
 }

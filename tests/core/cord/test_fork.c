@@ -3,6 +3,7 @@
  * unchanged.
  */
 #include "core/cord/fork_support.h"
+#include "support/suite.h"
 
 #include <dirent.h>
 #include <stdatomic.h>
@@ -40,17 +41,15 @@ static weft_value fork_with_state(void *arg)
     return 0;
 }
 
-START_TEST(the_calling_fiber_keeps_its_name_its_local_values_and_its_messages)
+TEST(the_calling_fiber_keeps_its_name_its_local_values_and_its_messages)
 {
     weft_spin_options o = {.name = "carrier"};
     ck_assert_int_eq(weft_await(weft_spin_with(fork_with_state, &trail, &o)), 0);
     ck_assert_trail("local");
 }
-END_TEST
 
 static weft_value fork_in_scopes(void *arg)
 {
-    (void)arg;
     int outer = 1, inner = 1;
     pid_t pid = -1;
     WEFT_CANCEL_AFTER(0.03, outer) {
@@ -73,21 +72,18 @@ static weft_value fork_in_scopes(void *arg)
     return 0;
 }
 
-START_TEST(deadlines_expire_in_both_processes)
+TEST(deadlines_expire_in_both_processes)
 {
     ck_assert_int_eq(weft_await(weft_spin(fork_in_scopes, NULL)), 0);
 }
-END_TEST
 
 static void fork_on_exit(weft_fiber child, weft_value value, void *arg)
 {
-    (void)child;
-    (void)value;
     pid_t *pid = arg;
     *pid = weft_fork();
 }
 
-START_TEST(groups_and_supervisors_have_no_children_in_the_child_process)
+TEST(groups_and_supervisors_have_no_children_in_the_child_process)
 {
     pid_t pid = -1;
     weft_child children[] = {{.fn = return_arg, .restart = WEFT_NEVER},
@@ -113,7 +109,6 @@ START_TEST(groups_and_supervisors_have_no_children_in_the_child_process)
     ck_assert_int_eq(supervised, -ECANCELED);
     ck_assert_int_eq(wait_for_exit(pid), 0);
 }
-END_TEST
 
 /* The end of the child. */
 
@@ -142,14 +137,13 @@ static int fork_and_return(void)
     return (int)status;
 }
 
-START_TEST(the_child_process_ends_when_the_function_returns)
+TEST(the_child_process_ends_when_the_function_returns)
 {
     returned = 5;
     assert_silent(run_apart(fork_and_return), 0);
 }
-END_TEST
 
-START_TEST(an_error_returned_by_the_function_in_the_child_is_reported)
+TEST(an_error_returned_by_the_function_in_the_child_is_reported)
 {
     returned = -EIO;
     const outcome *o = run_apart(fork_and_return);
@@ -157,7 +151,6 @@ START_TEST(an_error_returned_by_the_function_in_the_child_is_reported)
     assert_printed(o, "weft: an error reached the main fiber");
     assert_printed(o, "forker");
 }
-END_TEST
 
 static weft_value fork_recursively(void *arg)
 {
@@ -177,7 +170,7 @@ static weft_value fork_recursively(void *arg)
     _exit(WEXITSTATUS(status));
 }
 
-START_TEST(a_child_can_fork_in_turn)
+TEST(a_child_can_fork_in_turn)
 {
     pid_t pid = weft_fork();
     if (pid == 0)
@@ -185,9 +178,8 @@ START_TEST(a_child_can_fork_in_turn)
     ck_assert_int_eq(wait_for_exit(pid), 4);
     require_runtime_works();
 }
-END_TEST
 
-START_TEST(a_hundred_children_can_be_forked_one_after_the_other)
+TEST(a_hundred_children_can_be_forked_one_after_the_other)
 {
     weft_fiber f = weft_spin(sleep_forever, NULL);
     weft_snooze();
@@ -199,13 +191,11 @@ START_TEST(a_hundred_children_can_be_forked_one_after_the_other)
     }
     weft_cancel(f);
 }
-END_TEST
 
 /* Kernel state. */
 
 static weft_value sleep_20ms(void *arg)
 {
-    (void)arg;
     return weft_sleep(0.02);
 }
 
@@ -218,7 +208,7 @@ static weft_value read_and_count(void *arg)
 }
 
 /* The operations are pending during the fork. The child uses only its own backend. */
-START_TEST(pending_operations_stay_with_the_parent)
+TEST(pending_operations_stay_with_the_parent)
 {
     int fd[2], proceed[2], done[2];
     ck_assert_int_eq(weft_socketpair(fd), 0);
@@ -245,7 +235,6 @@ START_TEST(pending_operations_stay_with_the_parent)
     ck_assert_int_eq(wait_for_exit(pid), 0);
     ck_assert_int_eq(weft_close(fd[0]) | weft_close(fd[1]), 0);
 }
-END_TEST
 
 /* Count the descriptors of each kind of kernel object that backends use. */
 static void list_kinds(char *text, size_t room)
@@ -270,7 +259,7 @@ static bool has_libev(void)
     return strncmp(weft_backend_name(), "libev", 5) == 0;
 }
 
-START_TEST(the_child_has_no_descriptors_of_the_backends_of_the_parent)
+TEST(the_child_has_no_descriptors_of_the_backends_of_the_parent)
 {
     char before[64], after[64];
     require_runtime_works();
@@ -292,7 +281,6 @@ START_TEST(the_child_has_no_descriptors_of_the_backends_of_the_parent)
     weft_cord_cancel(cord);
     weft_cord_join(cord);
 }
-END_TEST
 
 /* Limit the number of descriptors, so that no further one can be opened. */
 static void limit_descriptors(rlim_t count)
@@ -303,7 +291,7 @@ static void limit_descriptors(rlim_t count)
     require(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-START_TEST(a_child_that_cannot_open_a_backend_opens_one_later)
+TEST(a_child_that_cannot_open_a_backend_opens_one_later)
 {
     require_runtime_works();
     limit_descriptors(3);
@@ -319,7 +307,6 @@ START_TEST(a_child_that_cannot_open_a_backend_opens_one_later)
     ck_assert_int_eq(wait_for_exit(pid), 0);
     require_runtime_works();
 }
-END_TEST
 
 /* Threads. */
 
@@ -346,7 +333,7 @@ static weft_value fork_in_cord(void *arg)
     return 0;
 }
 
-START_TEST(a_child_of_any_cord_starts_its_own_threads)
+TEST(a_child_of_any_cord_starts_its_own_threads)
 {
     if (HAS_TSAN)
         return;
@@ -354,7 +341,6 @@ START_TEST(a_child_of_any_cord_starts_its_own_threads)
     ck_assert_int_eq(weft_cord_join(cord), 0);
     ck_assert_int_eq(fork_in_cord(id_arg(0)), 0);
 }
-END_TEST
 
 static weft_value fork_in_worker(void *arg)
 {
@@ -385,7 +371,7 @@ static weft_value fork_when_ending(void *arg)
     return 7;
 }
 
-START_TEST(the_cleanup_of_a_cord_can_fork)
+TEST(the_cleanup_of_a_cord_can_fork)
 {
     if (HAS_TSAN)
         return; /* its runtime crashes when the forked thread of the child exits */
@@ -394,9 +380,8 @@ START_TEST(the_cleanup_of_a_cord_can_fork)
     ck_assert_int_eq(weft_cord_join(cord), 7);
     ck_assert_int_eq(wait_for_exit(child), 0);
 }
-END_TEST
 
-START_TEST(a_child_forked_by_an_offloaded_function_ends_when_the_function_returns)
+TEST(a_child_forked_by_an_offloaded_function_ends_when_the_function_returns)
 {
     if (HAS_TSAN ||
         strcmp(weft_backend_name(), "sim") == 0) /* on sim, the function runs in this thread */
@@ -404,7 +389,6 @@ START_TEST(a_child_forked_by_an_offloaded_function_ends_when_the_function_return
     ck_assert_int_eq(weft_offload(fork_in_worker, as_arg(3)), 0);
     require_runtime_works();
 }
-END_TEST
 
 static weft_value use_signals_in_a_child(void *arg)
 {
@@ -421,20 +405,19 @@ static weft_value use_signals_in_a_child(void *arg)
     return arg == NULL ? 0 : weft_fail(-EIO, "%s", (char *)arg);
 }
 
-START_TEST(the_child_of_an_offloaded_function_has_signals_and_ends_despite_other_fibers)
+TEST(the_child_of_an_offloaded_function_has_signals_and_ends_despite_other_fibers)
 {
     if (HAS_TSAN || strcmp(weft_backend_name(), "sim") == 0)
         return;
     ck_assert_int_eq(weft_offload(use_signals_in_a_child, NULL), 0);
 }
-END_TEST
 
 static int use_signals_and_fail(void)
 {
     return (int)weft_offload(use_signals_in_a_child, "in a worker thread");
 }
 
-START_TEST(an_offloaded_function_that_fails_in_the_child_fails_the_process)
+TEST(an_offloaded_function_that_fails_in_the_child_fails_the_process)
 {
     const char *backend = getenv("WEFT_BACKEND");
     if (HAS_TSAN || (backend != NULL && strcmp(backend, "sim") == 0))
@@ -443,7 +426,6 @@ START_TEST(an_offloaded_function_that_fails_in_the_child_fails_the_process)
     ck_assert_msg(o->status == 1, "%d: %s", o->status, o->text);
     assert_printed(o, "in a worker thread");
 }
-END_TEST
 
 static weft_value fail_in_cord(void *arg)
 {
@@ -457,13 +439,12 @@ static int fork_in_main_of_cord(void)
     return (int)weft_cord_join(weft_cord_start(fail_in_cord, "in a cord", NULL));
 }
 
-START_TEST(the_function_of_a_cord_that_fails_in_the_child_fails_the_process)
+TEST(the_function_of_a_cord_that_fails_in_the_child_fails_the_process)
 {
     const outcome *o = run_apart(fork_in_main_of_cord);
     ck_assert_msg(o->status == 1, "%d: %s", o->status, o->text);
     assert_printed(o, "in a cord");
 }
-END_TEST
 
 static atomic_bool is_done;
 static atomic_int pending_count;
@@ -488,7 +469,7 @@ static weft_value tell_and_spin(void *arg)
  * Other threads hold locks, send remote messages and reserve ids. The fork waits for none of them,
  * and no message is left.
  */
-START_TEST(a_cord_that_receives_messages_all_the_time_can_fork)
+TEST(a_cord_that_receives_messages_all_the_time_can_fork)
 {
     if (is_sanitized()) /* the allocators of sanitizers may be locked after a fork */
         return;
@@ -515,7 +496,6 @@ START_TEST(a_cord_that_receives_messages_all_the_time_can_fork)
     for (size_t i = 0; i < COUNT_OF(cords); i++)
         ck_assert_int_eq(weft_cord_join(cords[i]), 0);
 }
-END_TEST
 
 /* Loops. */
 
@@ -548,7 +528,7 @@ static weft_value receive_all(void *arg)
     return t->rc;
 }
 
-START_TEST(a_receive_loop_around_the_fork_continues_only_in_the_parent)
+TEST(a_receive_loop_around_the_fork_continues_only_in_the_parent)
 {
     loop_state t = {.pid = -1};
     ck_assert_int_eq(weft_socketpair(t.fd), 0);
@@ -563,30 +543,4 @@ START_TEST(a_receive_loop_around_the_fork_continues_only_in_the_parent)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_uint_eq(t.bytes, 10);
     ck_assert_int_eq(weft_close(t.fd[0]), 0);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &the_calling_fiber_keeps_its_name_its_local_values_and_its_messages,
-        &deadlines_expire_in_both_processes,
-        &groups_and_supervisors_have_no_children_in_the_child_process,
-        &the_child_process_ends_when_the_function_returns,
-        &an_error_returned_by_the_function_in_the_child_is_reported,
-        &a_child_can_fork_in_turn,
-        &a_hundred_children_can_be_forked_one_after_the_other,
-        &pending_operations_stay_with_the_parent,
-        &the_child_has_no_descriptors_of_the_backends_of_the_parent,
-        &a_child_that_cannot_open_a_backend_opens_one_later,
-        &a_child_of_any_cord_starts_its_own_threads,
-        &the_cleanup_of_a_cord_can_fork,
-        &a_child_forked_by_an_offloaded_function_ends_when_the_function_returns,
-        &the_child_of_an_offloaded_function_has_signals_and_ends_despite_other_fibers,
-        &an_offloaded_function_that_fails_in_the_child_fails_the_process,
-        &the_function_of_a_cord_that_fails_in_the_child_fails_the_process,
-        &a_cord_that_receives_messages_all_the_time_can_fork,
-        &a_receive_loop_around_the_fork_continues_only_in_the_parent,
-    };
-    return run_suite("fork", tests, COUNT_OF(tests));
 }

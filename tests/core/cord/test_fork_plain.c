@@ -3,6 +3,7 @@
  * affected.
  */
 #include "core/cord/fork_support.h"
+#include "support/suite.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,13 +27,11 @@ static weft_cord cord;
 static weft_value read_pipe_value(void *arg)
 {
     char byte = 0;
-    (void)arg;
     return weft_read(pipe_fd[0], &byte, 1) == 1 ? byte : -EIO;
 }
 
 static weft_value wait_for_mutex(void *arg)
 {
-    (void)arg;
     int rc = weft_mutex_lock(&mutex);
     if (rc == 0)
         weft_mutex_unlock(&mutex);
@@ -41,43 +40,36 @@ static weft_value wait_for_mutex(void *arg)
 
 static weft_value wait_for_rwlock(void *arg)
 {
-    (void)arg;
     return weft_rwlock_write(&lock);
 }
 
 static weft_value wait_for_cond(void *arg)
 {
-    (void)arg;
     return weft_cond_wait(&cond, NULL);
 }
 
 static weft_value wait_for_sem(void *arg)
 {
-    (void)arg;
     return weft_sem_wait(&sem);
 }
 
 static weft_value wait_for_event(void *arg)
 {
-    (void)arg;
     return weft_event_wait(&event);
 }
 
 static weft_value wait_for_latch(void *arg)
 {
-    (void)arg;
     return weft_latch_wait(&latch);
 }
 
 static weft_value wait_for_recv(void *arg)
 {
-    (void)arg;
     return weft_chan_recv(chan);
 }
 
 static weft_value wait_for_shift(void *arg)
 {
-    (void)arg;
     return weft_queue_shift(queue);
 }
 
@@ -175,15 +167,13 @@ static int fork_with_waiters(void)
     return status;
 }
 
-START_TEST(every_call_is_refused_in_the_child_and_reported_once)
+TEST(every_call_is_refused_in_the_child_and_reported_once)
 {
     assert_exited(run_apart(fork_with_waiters), 0, REFUSAL_MESSAGE);
 }
-END_TEST
 
 static weft_value suspend_in_cord(void *arg)
 {
-    (void)arg;
     return weft_suspend();
 }
 
@@ -196,11 +186,10 @@ static int fork_with_cord(void)
     return status;
 }
 
-START_TEST(calls_to_other_cords_are_refused_in_the_child)
+TEST(calls_to_other_cords_are_refused_in_the_child)
 {
     assert_exited(run_apart(fork_with_cord), 0, REFUSAL_MESSAGE);
 }
-END_TEST
 
 /* Forks in fibers, callbacks and threads. */
 
@@ -219,7 +208,7 @@ static weft_value count_shared(void *arg)
     return 0;
 }
 
-START_TEST(a_fiber_that_returns_in_the_child_ends_it_and_no_other_fiber_runs)
+TEST(a_fiber_that_returns_in_the_child_ends_it_and_no_other_fiber_runs)
 {
     atomic_int *ran = shared_memory(sizeof *ran);
     weft_fiber f[4];
@@ -236,7 +225,6 @@ START_TEST(a_fiber_that_returns_in_the_child_ends_it_and_no_other_fiber_runs)
     ck_assert_int_eq(*ran, COUNT_OF(f));
     ck_assert_trail("defer defer ");
 }
-END_TEST
 
 static pid_t parent_pid;
 
@@ -273,11 +261,10 @@ static int fork_in_callback(void)
     return pid > 0 && value == 0 ? wait_for_exit(pid) : 97;
 }
 
-START_TEST(a_weft_call_that_would_continue_in_the_child_ends_it)
+TEST(a_weft_call_that_would_continue_in_the_child_ends_it)
 {
     assert_exited(run_apart(fork_in_callback), 1, REFUSAL_MESSAGE);
 }
-END_TEST
 
 static int fork_in_group(void)
 {
@@ -293,15 +280,13 @@ static int fork_in_group(void)
     return pid == 0 ? (rc == REFUSED ? 0 : 96) : wait_for_exit(pid);
 }
 
-START_TEST(a_group_block_ends_in_the_child)
+TEST(a_group_block_ends_in_the_child)
 {
     assert_exited(run_apart(fork_in_group), 0, REFUSAL_MESSAGE);
 }
-END_TEST
 
 static void *fork_in_thread(void *arg)
 {
-    (void)arg;
     pid_t pid = fork();
     if (pid == 0) {
         require(weft_sleep(0) == REFUSED);
@@ -313,7 +298,7 @@ static void *fork_in_thread(void *arg)
     return as_arg(wait_for_exit(pid));
 }
 
-START_TEST(a_thread_without_fibers_is_refused_in_the_child_too)
+TEST(a_thread_without_fibers_is_refused_in_the_child_too)
 {
     pthread_t thread;
     void *status;
@@ -327,11 +312,10 @@ START_TEST(a_thread_without_fibers_is_refused_in_the_child_too)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_trail("ran");
 }
-END_TEST
 
 /* Before the first call, and in nested children. */
 
-START_TEST(a_fork_before_the_first_weft_call_has_no_effect)
+TEST(a_fork_before_the_first_weft_call_has_no_effect)
 {
     pid_t pid = fork();
     require_runtime_works();
@@ -344,7 +328,6 @@ START_TEST(a_fork_before_the_first_weft_call_has_no_effect)
     }
     ck_assert_int_eq(wait_for_exit(pid), 0);
 }
-END_TEST
 
 static int fork_twice(void)
 {
@@ -363,11 +346,10 @@ static int fork_twice(void)
     return wait_for_exit(pid);
 }
 
-START_TEST(calls_are_refused_in_a_child_of_a_child)
+TEST(calls_are_refused_in_a_child_of_a_child)
 {
     assert_exited(run_apart(fork_twice), 3, REFUSAL_MESSAGE);
 }
-END_TEST
 
 static int fork_and_exec(void)
 {
@@ -380,13 +362,12 @@ static int fork_and_exec(void)
     return wait_for_exit(pid);
 }
 
-START_TEST(the_child_may_exec)
+TEST(the_child_may_exec)
 {
     assert_silent(run_apart(fork_and_exec), 0);
 }
-END_TEST
 
-START_TEST(a_hundred_forks_do_not_affect_pending_operations)
+TEST(a_hundred_forks_do_not_affect_pending_operations)
 {
     spin_waiters();
     for (int i = 0; i < 100; i++) {
@@ -398,22 +379,4 @@ START_TEST(a_hundred_forks_do_not_affect_pending_operations)
     }
     wake_waiters();
     require_runtime_works();
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &every_call_is_refused_in_the_child_and_reported_once,
-        &calls_to_other_cords_are_refused_in_the_child,
-        &a_fiber_that_returns_in_the_child_ends_it_and_no_other_fiber_runs,
-        &a_weft_call_that_would_continue_in_the_child_ends_it,
-        &a_group_block_ends_in_the_child,
-        &a_thread_without_fibers_is_refused_in_the_child_too,
-        &a_fork_before_the_first_weft_call_has_no_effect,
-        &calls_are_refused_in_a_child_of_a_child,
-        &the_child_may_exec,
-        &a_hundred_forks_do_not_affect_pending_operations,
-    };
-    return run_suite("fork_plain", tests, COUNT_OF(tests));
 }

@@ -2,6 +2,7 @@
  * weft_fork while fibers wait in every kind of wait queue. In the child, all wait queues are empty.
  */
 #include "core/cord/fork_support.h"
+#include "support/suite.h"
 
 #include <stdatomic.h>
 
@@ -36,19 +37,16 @@ static weft_value count_child_run(weft_value rc)
 static weft_value wait_for_read(void *arg)
 {
     char byte;
-    (void)arg;
     return count_child_run(weft_read(w.fd[0], &byte, 1) == 1 ? byte : -EIO);
 }
 
 static weft_value wait_for_sleep(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_sleep(0.02));
 }
 
 static weft_value wait_for_mutex(void *arg)
 {
-    (void)arg;
     int rc = weft_mutex_lock(&w.held);
     if (rc == 0)
         weft_mutex_unlock(&w.held);
@@ -58,7 +56,6 @@ static weft_value wait_for_mutex(void *arg)
 static weft_value wait_for_owned_mutex(void *arg)
 {
     int rc = weft_mutex_lock(&w.wanted);
-    (void)arg;
     if (rc == 0)
         weft_mutex_unlock(&w.wanted);
     return count_child_run(rc);
@@ -66,13 +63,11 @@ static weft_value wait_for_owned_mutex(void *arg)
 
 static weft_value wait_for_cond(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_cond_wait(&w.cond, NULL));
 }
 
 static weft_value wait_for_read_lock(void *arg)
 {
-    (void)arg;
     int rc = weft_rwlock_read(&w.lock);
     if (rc == 0)
         weft_rwlock_unlock(&w.lock);
@@ -81,7 +76,6 @@ static weft_value wait_for_read_lock(void *arg)
 
 static weft_value wait_for_write_lock(void *arg)
 {
-    (void)arg;
     int rc = weft_rwlock_write(&w.lock);
     if (rc == 0)
         weft_rwlock_unlock(&w.lock);
@@ -90,55 +84,46 @@ static weft_value wait_for_write_lock(void *arg)
 
 static weft_value wait_for_sem(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_sem_wait(&w.sem));
 }
 
 static weft_value wait_for_world_event(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_event_wait(&w.event));
 }
 
 static weft_value wait_for_latch(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_latch_wait(&w.latch));
 }
 
 static weft_value wait_for_barrier(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_barrier_wait(&w.barrier));
 }
 
 static weft_value wait_for_throttle(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_throttle_wait(&w.throttle));
 }
 
 static weft_value wait_for_recv(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_chan_recv(w.empty));
 }
 
 static weft_value wait_for_send(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_chan_send(w.full, 2));
 }
 
 static weft_value wait_for_shift(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_queue_shift(w.queue));
 }
 
 static weft_value wait_for_select(void *arg)
 {
-    (void)arg;
     weft_clause clauses[] = {
         {.kind = WEFT_CLAUSE_RECV, .of.chan = w.empty},
         {.kind = WEFT_CLAUSE_SHIFT, .of.queue = w.queue},
@@ -150,27 +135,23 @@ static weft_value wait_for_select(void *arg)
 
 static weft_value wait_for_fiber(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_await(w.forker));
 }
 
 static weft_value wait_for_fibers(void *arg)
 {
     weft_fiber all[] = {w.forker, w.forker};
-    (void)arg;
     return count_child_run(weft_await_all(all, COUNT_OF(all), NULL));
 }
 
 static weft_value wait_for_message(void *arg)
 {
-    (void)arg;
     return count_child_run(weft_receive());
 }
 
 static weft_value hold_mutex(void *arg)
 {
     weft_mutex_lock(&w.held);
-    (void)arg;
     weft_value rc = weft_suspend();
     weft_mutex_unlock(&w.held);
     return count_child_run(rc);
@@ -179,7 +160,6 @@ static weft_value hold_mutex(void *arg)
 static weft_value hold_lock(void *arg)
 {
     weft_rwlock_write(&w.lock);
-    (void)arg;
     weft_value rc = weft_suspend();
     weft_rwlock_unlock(&w.lock);
     return count_child_run(rc);
@@ -187,7 +167,6 @@ static weft_value hold_lock(void *arg)
 
 static weft_value run_once(void *arg)
 {
-    (void)arg;
     return count_child_run(0);
 }
 
@@ -233,13 +212,11 @@ static void fill_world(void)
 
 static weft_value send_seven(void *arg)
 {
-    (void)arg;
     return weft_chan_send(w.empty, 7);
 }
 
 static weft_value wait_at_barrier(void *arg)
 {
-    (void)arg;
     return weft_barrier_wait(&w.barrier) == 1 ? 0 : -EIO;
 }
 
@@ -305,7 +282,6 @@ static void wake_world(void)
 
 static weft_value fork_with_waiters(void *arg)
 {
-    (void)arg;
     fill_world();
     let_run();
     spin_world_fiber(run_once); /* another one, which has not run */
@@ -322,7 +298,7 @@ static weft_value fork_with_waiters(void *arg)
 }
 
 /* P76 */
-START_TEST(only_the_calling_fiber_exists_in_the_child)
+TEST(only_the_calling_fiber_exists_in_the_child)
 {
     weft_fiber f = weft_spin(fork_with_waiters, NULL);
     ck_assert_int_eq(weft_await(f), 4);
@@ -334,13 +310,4 @@ START_TEST(only_the_calling_fiber_exists_in_the_child)
     weft_chan_free(w.empty);
     weft_chan_free(w.full);
     weft_queue_free(w.queue);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &only_the_calling_fiber_exists_in_the_child,
-    };
-    return run_suite("fork_wait_queues", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * is lost or reordered, and senders wait or are refused.
  */
 #include "support/cord_support.h"
+#include "support/suite.h"
 
 #include "core/cord/inbox.h"
 
@@ -28,7 +29,6 @@ static size_t ran_count;  /* number of remote fibers that have run */
 
 static weft_value count_remote_run(void *arg)
 {
-    (void)arg;
     ran_count++;
     return 0;
 }
@@ -69,7 +69,7 @@ static weft_value sleep_a_moment(void *arg)
     return rc;
 }
 
-START_TEST(a_timer_fires_after_a_few_batches_of_remote_fibers)
+TEST(a_timer_fires_after_a_few_batches_of_remote_fibers)
 {
     size_t ran_before_the_timer = SIZE_MAX;
     ck_assert_int_eq(flood_from_thread(spin_fibers, MANY), MANY);
@@ -79,7 +79,6 @@ START_TEST(a_timer_fires_after_a_few_batches_of_remote_fibers)
     while (ran_count < MANY)
         ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value read_and_count(void *arg)
 {
@@ -88,7 +87,7 @@ static weft_value read_and_count(void *arg)
     return n == 1 ? (weft_value)ran_count : -EIO;
 }
 
-START_TEST(a_read_completes_before_all_remote_fibers_have_run)
+TEST(a_read_completes_before_all_remote_fibers_have_run)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -104,7 +103,6 @@ START_TEST(a_read_completes_before_all_remote_fibers_have_run)
     weft_close(fd[0]);
     weft_close(fd[1]);
 }
-END_TEST
 
 #define BUSY (IS_SLOW ? 100 : 2000)
 
@@ -112,7 +110,6 @@ static size_t most_fibers; /* at the same time */
 
 static weft_value stay_runnable(void *arg)
 {
-    (void)arg;
     int rc;
     do {
         weft_counters counters;
@@ -123,7 +120,7 @@ static weft_value stay_runnable(void *arg)
     return rc;
 }
 
-START_TEST(remote_fibers_do_not_accumulate_beside_fibers_that_are_always_runnable)
+TEST(remote_fibers_do_not_accumulate_beside_fibers_that_are_always_runnable)
 {
     for (int i = 0; i < BUSY; i++)
         weft_spin(stay_runnable, NULL);
@@ -132,9 +129,8 @@ START_TEST(remote_fibers_do_not_accumulate_beside_fibers_that_are_always_runnabl
     ck_assert_uint_eq(ran_count, MANY);
     ck_assert_uint_le(most_fibers, BUSY + 2 + BOUND);
 }
-END_TEST
 
-START_TEST(schedules_beyond_the_limit_are_refused_until_the_cord_has_run)
+TEST(schedules_beyond_the_limit_are_refused_until_the_cord_has_run)
 {
     ck_assert_int_eq(flood_from_thread(schedule_target, 2 * FULL), FULL);
     ck_assert_int_eq(weft_suspend(), 1);
@@ -142,9 +138,8 @@ START_TEST(schedules_beyond_the_limit_are_refused_until_the_cord_has_run)
         continue;
     ck_assert_int_eq(flood_from_thread(schedule_target, 10), 10);
 }
-END_TEST
 
-START_TEST(remote_fibers_beyond_the_limit_are_refused_until_the_cord_has_run)
+TEST(remote_fibers_beyond_the_limit_are_refused_until_the_cord_has_run)
 {
     ck_assert_int_eq(flood_from_thread(spin_fibers, 2 * FULL), FULL);
     while (ran_count < FULL)
@@ -153,7 +148,6 @@ START_TEST(remote_fibers_beyond_the_limit_are_refused_until_the_cord_has_run)
     while (ran_count < FULL + 10)
         ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value set_event(void *arg)
 {
@@ -191,11 +185,10 @@ static weft_cord start_blocked(weft_fn *then)
 
 static weft_value sleep_until_cancelled(void *arg)
 {
-    (void)arg;
     return weft_sleep(INFINITY);
 }
 
-START_TEST(calls_events_and_cancels_are_never_refused)
+TEST(calls_events_and_cancels_are_never_refused)
 {
     target = start_blocked(sleep_until_cancelled);
     while (weft_schedule(target, 1) == 0)
@@ -213,9 +206,8 @@ START_TEST(calls_events_and_cancels_are_never_refused)
     ck_assert_int_eq(weft_cord_cancel(target), 0);
     ck_assert_int_eq(weft_cord_join(target), -ECANCELED);
 }
-END_TEST
 
-START_TEST(an_event_is_set_for_a_cord_whose_inbox_is_full)
+TEST(an_event_is_set_for_a_cord_whose_inbox_is_full)
 {
     weft_event event = {0};
     weft_fiber waiter = weft_spin(wait_for_arg_event, &event);
@@ -224,7 +216,6 @@ START_TEST(an_event_is_set_for_a_cord_whose_inbox_is_full)
     ck_assert_int_eq(weft_cord_join(start_cord(set_event, &event)), 0);
     ck_assert_int_eq(weft_await(waiter), 0);
 }
-END_TEST
 
 /* Telling. */
 
@@ -244,14 +235,13 @@ static weft_value tell_more_than_fit(void *arg)
 
 static weft_value receive_more_than_fit(void *arg)
 {
-    (void)arg;
     for (weft_value i = 0; i < FULL + MORE; i++)
         if (weft_receive() != i)
             return -EBADMSG;
     return 0;
 }
 
-START_TEST(a_fiber_that_tells_too_much_waits_and_all_messages_arrive_in_order)
+TEST(a_fiber_that_tells_too_much_waits_and_all_messages_arrive_in_order)
 {
     weft_cord cord = start_blocked(receive_more_than_fit);
     weft_fiber f = weft_spin(tell_more_than_fit, id_arg(cord));
@@ -262,7 +252,6 @@ START_TEST(a_fiber_that_tells_too_much_waits_and_all_messages_arrive_in_order)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(weft_cord_join(cord), 0);
 }
-END_TEST
 
 static void *tell_too_much(void *arg)
 {
@@ -270,7 +259,7 @@ static void *tell_too_much(void *arg)
     return as_arg(weft__cord_self == NULL ? rc : -EISCONN);
 }
 
-START_TEST(a_thread_without_fibers_that_tells_too_much_waits_and_does_not_become_a_cord)
+TEST(a_thread_without_fibers_that_tells_too_much_waits_and_does_not_become_a_cord)
 {
     weft_cord cord = start_blocked(receive_more_than_fit);
     pthread_t thread = start_thread(tell_too_much, id_arg(cord));
@@ -280,20 +269,18 @@ START_TEST(a_thread_without_fibers_that_tells_too_much_waits_and_does_not_become
     ck_assert_int_eq((weft_value)join_thread(thread), 0);
     ck_assert_int_eq(weft_cord_join(cord), 0);
 }
-END_TEST
 
 static weft_value received; /* by the cord; read after its join */
 
 static weft_value count_messages(void *arg)
 {
     weft_value rc;
-    (void)arg;
     while ((rc = weft_receive()) >= 0)
         received++;
     return rc;
 }
 
-START_TEST(each_tell_of_a_cancelled_sender_that_succeeded_has_arrived)
+TEST(each_tell_of_a_cancelled_sender_that_succeeded_has_arrived)
 {
     weft_cord cord = start_blocked(count_messages);
     weft_fiber f = weft_spin(tell_more_than_fit, id_arg(cord));
@@ -310,7 +297,6 @@ START_TEST(each_tell_of_a_cancelled_sender_that_succeeded_has_arrived)
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
     ck_assert_int_eq(received, sent);
 }
-END_TEST
 
 static weft_cord pair[2];
 
@@ -335,7 +321,7 @@ static weft_value flood_other_cord(void *arg)
     return weft_await(sender);
 }
 
-START_TEST(two_cords_that_flood_each_other_both_continue)
+TEST(two_cords_that_flood_each_other_both_continue)
 {
     sem_init(&may_continue, 0, 0);
     for (int i = 0; i < 2; i++)
@@ -345,7 +331,6 @@ START_TEST(two_cords_that_flood_each_other_both_continue)
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(weft_cord_join(pair[i]), 0);
 }
-END_TEST
 
 /* The end of a cord. */
 
@@ -389,7 +374,7 @@ static weft_value receive_until_cancelled(void *arg)
     return rc;
 }
 
-START_TEST(a_flooded_cord_can_be_cancelled_and_its_senders_get_esrch)
+TEST(a_flooded_cord_can_be_cancelled_and_its_senders_get_esrch)
 {
     static void *(*const senders[])(void *) = {tell_until_refused, schedule_until_refused,
                                                spin_until_refused};
@@ -405,14 +390,13 @@ START_TEST(a_flooded_cord_can_be_cancelled_and_its_senders_get_esrch)
             ck_assert_int_eq((weft_value)join_thread(threads[i]), -ESRCH);
     }
 }
-END_TEST
 
 static weft_value return_without_receiving(void *arg)
 {
     return (weft_value)arg;
 }
 
-START_TEST(waiting_senders_get_esrch_when_the_cord_ends_without_reading_its_inbox)
+TEST(waiting_senders_get_esrch_when_the_cord_ends_without_reading_its_inbox)
 {
     weft_cord cord = start_blocked(return_without_receiving);
     weft_fiber f = weft_spin(tell_more_than_fit, id_arg(cord));
@@ -424,17 +408,15 @@ START_TEST(waiting_senders_get_esrch_when_the_cord_ends_without_reading_its_inbo
     ck_assert_int_eq(join_meanwhile(thread), -ESRCH);
     ck_assert_int_eq(weft_cord_join(cord), 0);
 }
-END_TEST
 
 static weft_value compute_until_cancelled(void *arg)
 {
-    (void)arg;
     while (!weft_is_cancelled())
         continue;
     return 0;
 }
 
-START_TEST(a_fiber_that_never_switches_sees_the_cancel_of_its_flooded_cord)
+TEST(a_fiber_that_never_switches_sees_the_cancel_of_its_flooded_cord)
 {
     weft_cord cord = start_blocked(compute_until_cancelled);
     while (weft_schedule(cord, 1) == 0)
@@ -443,7 +425,6 @@ START_TEST(a_fiber_that_never_switches_sees_the_cancel_of_its_flooded_cord)
     sem_post(&may_continue);
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
 }
-END_TEST
 
 /* Deadlocks. */
 
@@ -456,35 +437,11 @@ static void *schedule_running_then_waiting(void *arg)
 }
 
 /* P80 */
-START_TEST(messages_behind_the_first_batch_do_not_cause_a_deadlock_report)
+TEST(messages_behind_the_first_batch_do_not_cause_a_deadlock_report)
 {
     weft_fiber fibers[] = {weft_self(), weft_spin(suspend, NULL)};
     let_run();
     pthread_t thread = start_thread(schedule_running_then_waiting, fibers);
     ck_assert_int_eq((weft_value)join_thread(thread), 0);
     ck_assert_int_eq(weft_await(fibers[1]), 42);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_timer_fires_after_a_few_batches_of_remote_fibers,
-    &a_read_completes_before_all_remote_fibers_have_run,
-    &remote_fibers_do_not_accumulate_beside_fibers_that_are_always_runnable,
-    &schedules_beyond_the_limit_are_refused_until_the_cord_has_run,
-    &remote_fibers_beyond_the_limit_are_refused_until_the_cord_has_run,
-    &calls_events_and_cancels_are_never_refused,
-    &an_event_is_set_for_a_cord_whose_inbox_is_full,
-    &a_fiber_that_tells_too_much_waits_and_all_messages_arrive_in_order,
-    &a_thread_without_fibers_that_tells_too_much_waits_and_does_not_become_a_cord,
-    &each_tell_of_a_cancelled_sender_that_succeeded_has_arrived,
-    &two_cords_that_flood_each_other_both_continue,
-    &a_flooded_cord_can_be_cancelled_and_its_senders_get_esrch,
-    &waiting_senders_get_esrch_when_the_cord_ends_without_reading_its_inbox,
-    &a_fiber_that_never_switches_sees_the_cancel_of_its_flooded_cord,
-    &messages_behind_the_first_batch_do_not_cause_a_deadlock_report,
-};
-
-int main(void)
-{
-    return run_suite("remote_flood", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,6 @@
 /* weft_serve_cords: one TCP port and one error for all cords. */
 #include "support/cord_support.h"
+#include "support/suite.h"
 
 #include <arpa/inet.h>
 #include <sched.h>
@@ -12,13 +13,12 @@ static weft_value fail_or_wait(void *arg)
     return weft_sleep(INFINITY);
 }
 
-START_TEST(the_first_error_stops_all_cords_and_is_returned)
+TEST(the_first_error_stops_all_cords_and_is_returned)
 {
     atomic_int started = 0;
     ck_assert_int_eq(weft_serve_cords(4, fail_or_wait, &started), -EIO);
     ck_assert_error(-EIO, "the second cord");
 }
-END_TEST
 
 static weft_value count_start(void *arg)
 {
@@ -26,15 +26,14 @@ static weft_value count_start(void *arg)
     return 5;
 }
 
-START_TEST(weft_serve_cords_returns_when_all_functions_have_returned)
+TEST(weft_serve_cords_returns_when_all_functions_have_returned)
 {
     atomic_int started = 0;
     ck_assert_int_eq(weft_serve_cords(3, count_start, &started), 0);
     ck_assert_int_eq(started, 3);
 }
-END_TEST
 
-START_TEST(zero_cords_means_one_per_cpu)
+TEST(zero_cords_means_one_per_cpu)
 {
     atomic_int started = 0;
     cpu_set_t set;
@@ -43,7 +42,6 @@ START_TEST(zero_cords_means_one_per_cpu)
     ck_assert_int_eq(started, CPU_COUNT(&set));
     ck_assert_int_eq(weft_serve_cords(1, NULL, NULL), -EINVAL);
 }
-END_TEST
 
 /* A server that sends the id of its cord. */
 static struct {
@@ -61,13 +59,11 @@ static weft_value send_cord_id(void *arg)
 
 static int on_conn(int fd, void *context)
 {
-    (void)context;
     return weft_go(send_cord_id, as_arg(fd));
 }
 
 static weft_value serve_site(void *arg)
 {
-    (void)arg;
     int fd = weft_listen("tcp", site.address);
     if (fd < 0)
         return fd;
@@ -103,7 +99,7 @@ static weft_cord query_cord(void)
     return cord;
 }
 
-START_TEST(the_cords_share_a_port_and_the_kernel_spreads_the_connections)
+TEST(the_cords_share_a_port_and_the_kernel_spreads_the_connections)
 {
     choose_port();
     site.starter = weft_self();
@@ -124,17 +120,4 @@ START_TEST(the_cords_share_a_port_and_the_kernel_spreads_the_connections)
     weft_cancel(server);
     ck_assert_int_eq(weft_await(server), -ECANCELED);
     ck_assert_int_eq(weft_dial("tcp", site.address), -ECONNREFUSED);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &the_first_error_stops_all_cords_and_is_returned,
-    &weft_serve_cords_returns_when_all_functions_have_returned,
-    &zero_cords_means_one_per_cpu,
-    &the_cords_share_a_port_and_the_kernel_spreads_the_connections,
-};
-
-int main(void)
-{
-    return run_suite("serve_cords", tests, COUNT_OF(tests));
 }

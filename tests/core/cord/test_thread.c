@@ -2,7 +2,7 @@
  * Threads with their own fibers: messages between them, deadlock detection, and the end of a
  * thread.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include "core/cord/registry.h"
 
@@ -33,7 +33,7 @@ static void *run_a_hundred_fibers(void *arg)
 }
 
 /* DESIGN 8 */
-START_TEST(several_threads_run_their_own_fibers_concurrently)
+TEST(several_threads_run_their_own_fibers_concurrently)
 {
     int sums[4] = {0};
     pthread_t threads[COUNT_OF(sums)];
@@ -47,7 +47,6 @@ START_TEST(several_threads_run_their_own_fibers_concurrently)
     }
     ck_assert_int_eq(own, 100);
 }
-END_TEST
 
 static void *store_ids(void *arg)
 {
@@ -59,7 +58,7 @@ static void *store_ids(void *arg)
 }
 
 /* T18 */
-START_TEST(ids_of_different_threads_differ_even_if_the_threads_run_one_after_the_other)
+TEST(ids_of_different_threads_differ_even_if_the_threads_run_one_after_the_other)
 {
     weft_fiber ids[20][2];
     for (size_t i = 0; i < COUNT_OF(ids); i++)
@@ -70,13 +69,11 @@ START_TEST(ids_of_different_threads_differ_even_if_the_threads_run_one_after_the
             ck_assert(ids[i][0] != ids[j][0] && ids[i][1] != ids[j][1]);
     }
 }
-END_TEST
 
 static sem_t is_idle;
 
 static void post_idle(void *arg)
 {
-    (void)arg;
     sem_post(&is_idle);
 }
 
@@ -95,24 +92,22 @@ static pthread_t start_idle_waker(weft_fiber *f)
 }
 
 /* P8, P10 */
-START_TEST(a_thread_without_fibers_wakes_a_main_fiber_that_waits_for_nothing_else)
+TEST(a_thread_without_fibers_wakes_a_main_fiber_that_waits_for_nothing_else)
 {
     weft_fiber self = weft_self();
     pthread_t thread = start_idle_waker(&self);
     ck_assert_int_eq(weft_suspend(), 42);
     ck_assert_ptr_null(join_thread(thread));
 }
-END_TEST
 
 /* P10 */
-START_TEST(a_thread_without_fibers_wakes_a_fiber_while_main_awaits_it)
+TEST(a_thread_without_fibers_wakes_a_fiber_while_main_awaits_it)
 {
     weft_fiber f = spin_suspended();
     pthread_t thread = start_idle_waker(&f);
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_ptr_null(join_thread(thread));
 }
-END_TEST
 
 static void *schedule_now(void *arg)
 {
@@ -120,7 +115,7 @@ static void *schedule_now(void *arg)
 }
 
 /* P10, P80 */
-START_TEST(a_schedule_of_a_thread_that_ends_at_once_arrives)
+TEST(a_schedule_of_a_thread_that_ends_at_once_arrives)
 {
     weft_fiber self = weft_self();
     for (int i = 0; i < 500; i++) {
@@ -129,7 +124,6 @@ START_TEST(a_schedule_of_a_thread_that_ends_at_once_arrives)
         ck_assert_ptr_null(join_thread(thread));
     }
 }
-END_TEST
 
 static void *schedule_one_after_the_other(void *arg)
 {
@@ -139,7 +133,7 @@ static void *schedule_one_after_the_other(void *arg)
 }
 
 /* P4 */
-START_TEST(of_two_values_from_a_thread_the_later_wins_but_not_against_an_error)
+TEST(of_two_values_from_a_thread_the_later_wins_but_not_against_an_error)
 {
     weft_value values[] = {(weft_value)weft_self(), 1, 2};
     ck_assert_ptr_null(join_thread(start_thread(schedule_one_after_the_other, values)));
@@ -150,7 +144,6 @@ START_TEST(of_two_values_from_a_thread_the_later_wins_but_not_against_an_error)
     if (!is_sanitized()) /* TSan has its own threads, up to two in a forked process */
         ck_assert_int_eq(weft_suspend(), 0);
 }
-END_TEST
 
 static weft_fiber receiver;
 static pthread_t last_thread;
@@ -160,7 +153,6 @@ static unsigned thread_counts; /* how many times weft has counted the threads */
 
 static void *send_when_allowed(void *arg)
 {
-    (void)arg;
     while (!atomic_load(&may_send))
         sched_yield();
     return as_arg(weft_schedule(receiver, 42));
@@ -182,7 +174,7 @@ int stat(const char *restrict path, struct stat *restrict out)
 }
 
 /* P10, P80 */
-START_TEST(a_last_message_of_the_last_foreign_thread_prevents_a_deadlock_report)
+TEST(a_last_message_of_the_last_foreign_thread_prevents_a_deadlock_report)
 {
     receiver = spin_suspended();
     last_thread = start_thread(send_when_allowed, NULL);
@@ -195,7 +187,6 @@ START_TEST(a_last_message_of_the_last_foreign_thread_prevents_a_deadlock_report)
     }
     ck_assert_int_eq(value, 42);
 }
-END_TEST
 
 /* A backend that counts its polls. Polls that wait for foreign threads return at once. */
 static const weft__backend_type *real_type;
@@ -247,7 +238,7 @@ static void wait_for_a_foreign_thread(weft_fiber *f)
     stop_counting_polls();
 }
 
-START_TEST(a_main_fiber_that_waits_for_a_foreign_thread_stops_polling_for_it)
+TEST(a_main_fiber_that_waits_for_a_foreign_thread_stops_polling_for_it)
 {
     weft_fiber self = weft_self();
     wait_for_a_foreign_thread(&self);
@@ -258,17 +249,15 @@ START_TEST(a_main_fiber_that_waits_for_a_foreign_thread_stops_polling_for_it)
     ck_assert_uint_eq(bounded_polls, WEFT__FOREIGN_CHECKS_MAX);
     ck_assert_uint_eq(thread_counts, WEFT__FOREIGN_CHECKS_MAX);
 }
-END_TEST
 
 static weft_value return_after_last_count(void *arg)
 {
-    (void)arg;
     sem_wait(&unbounded_polls);
     return 0;
 }
 
 /* P8 */
-START_TEST(a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_duration)
+TEST(a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_duration)
 {
     if (is_sanitized()) /* TSan has its own threads */
         return;
@@ -278,7 +267,6 @@ START_TEST(a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_d
     ck_assert_int_eq(weft_suspend(), 0);
     stop_counting_polls();
 }
-END_TEST
 
 static bool becomes_victim;
 
@@ -300,7 +288,7 @@ static void *wait_for_semaphore(void *arg)
 }
 
 /* P80 */
-START_TEST(a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock)
+TEST(a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock)
 {
     sem_t may_end;
     sem_init(&may_end, 0, 0);
@@ -316,7 +304,6 @@ START_TEST(a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock)
     sem_post(&may_end);
     ck_assert_ptr_null(join_thread(foreign));
 }
-END_TEST
 
 static bool is_flag_set(weft_cord cord, size_t offset)
 {
@@ -329,7 +316,7 @@ static bool is_flag_set(weft_cord cord, size_t offset)
 }
 
 /* P80 */
-START_TEST(no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_is_pending)
+TEST(no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_is_pending)
 {
     receiver = spin_suspended();
     weft_cord idle_cord = weft_cord_start(NULL, NULL, NULL);
@@ -344,7 +331,6 @@ START_TEST(no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_
     ck_assert_int_eq(weft_cord_cancel(idle_cord), 0);
     ck_assert_int_eq(weft_cord_join(idle_cord), -ECANCELED);
 }
-END_TEST
 
 /* Two threads that exchange a number. */
 typedef struct exchange {
@@ -374,7 +360,7 @@ static void *return_each_number(void *arg)
 }
 
 /* P10 */
-START_TEST(ten_thousand_values_pass_between_two_threads_without_loss)
+TEST(ten_thousand_values_pass_between_two_threads_without_loss)
 {
     exchange m = {.rounds = 10000};
     atomic_store(&m.fibers[0], weft_self());
@@ -386,7 +372,6 @@ START_TEST(ten_thousand_values_pass_between_two_threads_without_loss)
     }
     ck_assert_ptr_null(join_thread(thread));
 }
-END_TEST
 
 #define RECEIVERS 2000
 
@@ -402,7 +387,7 @@ static void *schedule_a_quarter(void *arg)
 }
 
 /* P10, P49 */
-START_TEST(all_values_from_several_threads_to_many_fibers_arrive)
+TEST(all_values_from_several_threads_to_many_fibers_arrive)
 {
     for (size_t i = 0; i < RECEIVERS; i++)
         receivers[i] = weft_spin(suspend, NULL);
@@ -415,7 +400,6 @@ START_TEST(all_values_from_several_threads_to_many_fibers_arrive)
     for (size_t i = 0; i < COUNT_OF(threads); i++)
         ck_assert_ptr_null(join_thread(threads[i]));
 }
-END_TEST
 
 static weft_value snooze_until_awaited(void *arg)
 {
@@ -425,7 +409,7 @@ static weft_value snooze_until_awaited(void *arg)
 }
 
 /* P10, P11 */
-START_TEST(a_value_from_a_thread_arrives_while_another_fiber_snoozes_all_the_time)
+TEST(a_value_from_a_thread_arrives_while_another_fiber_snoozes_all_the_time)
 {
     weft_fiber f = spin_suspended();
     weft_fiber snoozer = weft_spin(snooze_until_awaited, id_arg(f));
@@ -434,7 +418,6 @@ START_TEST(a_value_from_a_thread_arrives_while_another_fiber_snoozes_all_the_tim
     ck_assert_int_eq(weft_await(snoozer), 0);
     ck_assert_ptr_null(join_thread(thread));
 }
-END_TEST
 
 static void *schedule_twice_a_sleeper(void *arg)
 {
@@ -444,20 +427,18 @@ static void *schedule_twice_a_sleeper(void *arg)
 
 static weft_value sleep_shortly(void *arg)
 {
-    (void)arg;
     int rc = weft_sleep(0.01);
     return rc == 0 ? weft_sleep(0.01) : rc;
 }
 
 /* API: weft_schedule */
-START_TEST(a_schedule_from_another_thread_does_not_wake_a_sleeping_fiber)
+TEST(a_schedule_from_another_thread_does_not_wake_a_sleeping_fiber)
 {
     weft_fiber f = weft_spin(sleep_shortly, NULL);
     weft_snooze();
     ck_assert_ptr_null(join_thread(start_thread(schedule_twice_a_sleeper, &f)));
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
 /*
  * Make calls with the id of another thread. Return the index of the first that is not refused, or
@@ -504,7 +485,7 @@ static void *make_foreign_calls_in_thread(void *arg)
 }
 
 /* DESIGN 8 */
-START_TEST(calls_for_fibers_of_the_same_thread_refuse_fibers_of_another)
+TEST(calls_for_fibers_of_the_same_thread_refuse_fibers_of_another)
 {
     weft_fiber f = spin_suspended();
     ck_assert_int_eq((weft_value)join_thread(start_thread(make_foreign_calls_in_thread, &f)), 0);
@@ -512,7 +493,6 @@ START_TEST(calls_for_fibers_of_the_same_thread_refuse_fibers_of_another)
     ck_assert_int_eq(weft_schedule(f, 7), 0);
     ck_assert_int_eq(weft_await(f), 7);
 }
-END_TEST
 
 static void *store_id_of_thread(void *arg)
 {
@@ -521,7 +501,7 @@ static void *store_id_of_thread(void *arg)
 }
 
 /* P7 */
-START_TEST(scheduling_a_fiber_of_a_thread_that_has_ended_is_refused)
+TEST(scheduling_a_fiber_of_a_thread_that_has_ended_is_refused)
 {
     weft_fiber ended;
     join_thread(start_thread(store_id_of_thread, &ended));
@@ -529,7 +509,6 @@ START_TEST(scheduling_a_fiber_of_a_thread_that_has_ended_is_refused)
     ck_assert_int_eq(weft_schedule(ended, 1), -ESRCH);
     ck_assert_int_eq(weft_schedule(0, 1), -ESRCH);
 }
-END_TEST
 
 static weft_value clean_up_slowly(void *arg)
 {
@@ -564,18 +543,16 @@ static void *end_with_fibers(void *arg)
 }
 
 /* P77, P33 */
-START_TEST(a_thread_that_ends_ends_its_fibers_and_runs_their_cleanup)
+TEST(a_thread_that_ends_ends_its_fibers_and_runs_their_cleanup)
 {
     int sum = 0;
     key = weft_key_new(add_hundred);
     join_thread(start_thread(end_with_fibers, &sum));
     ck_assert_int_eq(sum, 112);
 }
-END_TEST
 
 static void *end_with_error(void *arg)
 {
-    (void)arg;
     weft_spin(fail_with, as_arg(-EIO));
     weft_snooze();
     return NULL;
@@ -588,13 +565,12 @@ static int run_failing_thread(void)
 }
 
 /* P77 */
-START_TEST(an_unhandled_error_in_a_thread_is_reported_when_it_ends)
+TEST(an_unhandled_error_in_a_thread_is_reported_when_it_ends)
 {
     const outcome *o = run_apart(run_failing_thread);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "broken"), 1);
 }
-END_TEST
 
 static int open_descriptors(void)
 {
@@ -621,7 +597,7 @@ static void *use_everything_once(void *arg)
 }
 
 /* P78 */
-START_TEST(two_hundred_successive_threads_leave_no_open_descriptor)
+TEST(two_hundred_successive_threads_leave_no_open_descriptor)
 {
     join_thread(start_thread(use_everything_once, NULL));
     int before = open_descriptors();
@@ -629,11 +605,9 @@ START_TEST(two_hundred_successive_threads_leave_no_open_descriptor)
         ck_assert_ptr_eq(join_thread(start_thread(use_everything_once, as_arg(i))), as_arg(i));
     ck_assert_int_eq(open_descriptors(), before);
 }
-END_TEST
 
 static void *sleep_in_a_scope(void *arg)
 {
-    (void)arg;
     int rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
         if (weft_sleep(60) != -ECANCELED)
@@ -643,41 +617,11 @@ static void *sleep_in_a_scope(void *arg)
 }
 
 /* P12, DESIGN 8 */
-START_TEST(timers_of_a_thread_fire_while_another_thread_waits)
+TEST(timers_of_a_thread_fire_while_another_thread_waits)
 {
     weft_fiber self = weft_self();
     pthread_t thread = start_thread(sleep_in_a_scope, NULL), waker = start_idle_waker(&self);
     ck_assert_int_eq(weft_suspend(), 42);
     ck_assert_int_eq((weft_value)join_thread(thread), -ETIMEDOUT);
     join_thread(waker);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &several_threads_run_their_own_fibers_concurrently,
-    &ids_of_different_threads_differ_even_if_the_threads_run_one_after_the_other,
-    &a_thread_without_fibers_wakes_a_main_fiber_that_waits_for_nothing_else,
-    &a_thread_without_fibers_wakes_a_fiber_while_main_awaits_it,
-    &a_schedule_of_a_thread_that_ends_at_once_arrives,
-    &of_two_values_from_a_thread_the_later_wins_but_not_against_an_error,
-    &a_last_message_of_the_last_foreign_thread_prevents_a_deadlock_report,
-    &a_main_fiber_that_waits_for_a_foreign_thread_stops_polling_for_it,
-    &a_deadlock_victim_handles_its_messages_before_it_reports_a_deadlock,
-    &no_cord_becomes_a_deadlock_victim_while_a_message_of_the_last_thread_is_pending,
-    &a_suspended_main_fiber_wakes_at_the_end_of_an_offloaded_call_of_any_duration,
-    &ten_thousand_values_pass_between_two_threads_without_loss,
-    &all_values_from_several_threads_to_many_fibers_arrive,
-    &a_value_from_a_thread_arrives_while_another_fiber_snoozes_all_the_time,
-    &a_schedule_from_another_thread_does_not_wake_a_sleeping_fiber,
-    &calls_for_fibers_of_the_same_thread_refuse_fibers_of_another,
-    &scheduling_a_fiber_of_a_thread_that_has_ended_is_refused,
-    &a_thread_that_ends_ends_its_fibers_and_runs_their_cleanup,
-    &an_unhandled_error_in_a_thread_is_reported_when_it_ends,
-    &two_hundred_successive_threads_leave_no_open_descriptor,
-    &timers_of_a_thread_fire_while_another_thread_waits,
-};
-
-int main(void)
-{
-    return run_suite("thread", tests, COUNT_OF(tests));
 }

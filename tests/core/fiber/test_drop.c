@@ -1,5 +1,5 @@
 /* Tests of the drop option: the argument of a fiber that ends before it has run. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -36,7 +36,7 @@ static const weft_spin_options owning = {.drop = drop_owned};
         ck_assert_int_eq(atomic_load(&dropped), (expected_dropped)); \
     } while (0)
 
-START_TEST(a_fiber_that_is_cancelled_before_it_runs_drops_its_argument_once)
+TEST(a_fiber_that_is_cancelled_before_it_runs_drops_its_argument_once)
 {
     reset_counts();
     weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
@@ -45,9 +45,8 @@ START_TEST(a_fiber_that_is_cancelled_before_it_runs_drops_its_argument_once)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_counts(0, 1);
 }
-END_TEST
 
-START_TEST(a_stopped_fiber_drops_its_argument_and_returns_the_given_value)
+TEST(a_stopped_fiber_drops_its_argument_and_returns_the_given_value)
 {
     reset_counts();
     weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
@@ -57,9 +56,8 @@ START_TEST(a_stopped_fiber_drops_its_argument_and_returns_the_given_value)
     ck_assert_int_eq(weft_terminate(f, 0), 0);
     ck_assert_counts(0, 2);
 }
-END_TEST
 
-START_TEST(a_fiber_that_runs_keeps_its_argument)
+TEST(a_fiber_that_runs_keeps_its_argument)
 {
     reset_counts();
     weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
@@ -68,7 +66,6 @@ START_TEST(a_fiber_that_runs_keeps_its_argument)
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_counts(2, 0);
 }
-END_TEST
 
 /* Run until cancelled. */
 static weft_value use_owned_and_sleep(void *arg)
@@ -77,7 +74,7 @@ static weft_value use_owned_and_sleep(void *arg)
     return weft_sleep(INFINITY);
 }
 
-START_TEST(a_fiber_that_is_cancelled_while_it_runs_drops_nothing)
+TEST(a_fiber_that_is_cancelled_while_it_runs_drops_nothing)
 {
     reset_counts();
     weft_fiber f = weft_spin_with(use_owned_and_sleep, OWNED, &owning);
@@ -85,27 +82,23 @@ START_TEST(a_fiber_that_is_cancelled_while_it_runs_drops_nothing)
     ck_assert_int_eq(weft_terminate(f, 0), 0);
     ck_assert_counts(1, 0);
 }
-END_TEST
 
 static weft_value spin_and_end(void *arg)
 {
-    (void)arg;
     for (int i = 0; i < 3; i++)
         ck_assert_uint_ne(weft_spin_with(use_owned, OWNED, &owning), 0);
     return weft_go_with(use_owned, OWNED, &owning);
 }
 
-START_TEST(children_that_end_with_their_parent_before_they_run_drop_their_arguments)
+TEST(children_that_end_with_their_parent_before_they_run_drop_their_arguments)
 {
     reset_counts();
     ck_assert_int_eq(weft_await(weft_spin(spin_and_end, NULL)), 0);
     ck_assert_counts(0, 4);
 }
-END_TEST
 
 static void spin_while_ending(void *arg)
 {
-    (void)arg;
     ck_assert_uint_ne(weft_spin_with(use_owned, OWNED, &owning), 0);
 }
 
@@ -116,16 +109,15 @@ static weft_value spin_in_cleanup(void *arg)
     return weft_local_set(key, arg);
 }
 
-START_TEST(children_of_a_parent_that_is_ending_drop_their_arguments)
+TEST(children_of_a_parent_that_is_ending_drop_their_arguments)
 {
     reset_counts();
     weft_key key = weft_key_new(spin_while_ending);
     ck_assert_int_eq(weft_await(weft_spin(spin_in_cleanup, &key)), 0);
     ck_assert_counts(0, 1);
 }
-END_TEST
 
-START_TEST(members_of_a_cancelled_group_drop_their_arguments)
+TEST(members_of_a_cancelled_group_drop_their_arguments)
 {
     reset_counts();
     weft_group group;
@@ -136,7 +128,6 @@ START_TEST(members_of_a_cancelled_group_drop_their_arguments)
     ck_assert_int_eq(weft_group_close(&group), 0);
     ck_assert_counts(0, 2);
 }
-END_TEST
 
 static void drop_copy(void *arg)
 {
@@ -145,7 +136,7 @@ static void drop_copy(void *arg)
     atomic_fetch_add(&dropped, 1);
 }
 
-START_TEST(drop_gets_the_copy_of_an_argument_that_was_copied)
+TEST(drop_gets_the_copy_of_an_argument_that_was_copied)
 {
     reset_counts();
     char text[8] = "a copy";
@@ -157,9 +148,8 @@ START_TEST(drop_gets_the_copy_of_an_argument_that_was_copied)
     ck_assert_str_eq(text, "a copy");
     ck_assert_counts(0, 1);
 }
-END_TEST
 
-START_TEST(a_fiber_that_is_restarted_before_it_ran_runs_and_drops_nothing)
+TEST(a_fiber_that_is_restarted_before_it_ran_runs_and_drops_nothing)
 {
     reset_counts();
     weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
@@ -168,9 +158,8 @@ START_TEST(a_fiber_that_is_restarted_before_it_ran_runs_and_drops_nothing)
     ck_assert_int_eq(weft_await(f), 7);
     ck_assert_counts(1, 0);
 }
-END_TEST
 
-START_TEST(a_fiber_that_ran_once_drops_nothing_when_its_second_run_is_cancelled)
+TEST(a_fiber_that_ran_once_drops_nothing_when_its_second_run_is_cancelled)
 {
     reset_counts();
     weft_fiber f = weft_spin_with(use_owned, OWNED, &owning);
@@ -180,9 +169,8 @@ START_TEST(a_fiber_that_ran_once_drops_nothing_when_its_second_run_is_cancelled)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_counts(1, 0);
 }
-END_TEST
 
-START_TEST(a_fiber_that_cannot_be_created_drops_nothing)
+TEST(a_fiber_that_cannot_be_created_drops_nothing)
 {
     reset_counts();
     weft_spin_options small = {.stack_bytes = 1, .drop = drop_owned};
@@ -198,14 +186,13 @@ START_TEST(a_fiber_that_cannot_be_created_drops_nothing)
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_counts(0, 0);
 }
-END_TEST
 
 static void drop_fd(void *arg)
 {
     ck_assert_int_eq(weft_close((int)(intptr_t)arg), 0);
 }
 
-START_TEST(drop_can_close_a_descriptor)
+TEST(drop_can_close_a_descriptor)
 {
     int fd[2];
     char byte;
@@ -216,9 +203,8 @@ START_TEST(drop_can_close_a_descriptor)
     ck_assert_int_eq(weft_read(fd[0], &byte, 1), 0);
     weft_close(fd[0]);
 }
-END_TEST
 
-START_TEST(a_delayed_call_that_is_cancelled_drops_its_argument)
+TEST(a_delayed_call_that_is_cancelled_drops_its_argument)
 {
     reset_counts();
     weft_fiber unrun = weft_after_with(1, use_owned, OWNED, &owning);
@@ -231,7 +217,6 @@ START_TEST(a_delayed_call_that_is_cancelled_drops_its_argument)
     ck_assert_int_eq(weft_await(weft_after_with(0, use_owned, OWNED, &owning)), 7);
     ck_assert_counts(1, 2);
 }
-END_TEST
 
 static weft_value read_copy(void *arg)
 {
@@ -239,7 +224,7 @@ static weft_value read_copy(void *arg)
     return 0;
 }
 
-START_TEST(a_delayed_call_gets_or_drops_the_copy_of_its_argument)
+TEST(a_delayed_call_gets_or_drops_the_copy_of_its_argument)
 {
     reset_counts();
     char text[8] = "later";
@@ -254,7 +239,6 @@ START_TEST(a_delayed_call_gets_or_drops_the_copy_of_its_argument)
     ck_assert_str_eq(dropped_text, "changed");
     ck_assert_counts(0, 1);
 }
-END_TEST
 
 /* Cords. */
 
@@ -263,13 +247,12 @@ static sem_t may_end;
 /* Block the thread, so that no message arrives before this function returns. */
 static weft_value end_without_reading(void *arg)
 {
-    (void)arg;
     while (sem_wait(&may_end) < 0)
         continue;
     return 0;
 }
 
-START_TEST(a_remote_spin_into_an_ended_cord_drops_its_argument)
+TEST(a_remote_spin_into_an_ended_cord_drops_its_argument)
 {
     reset_counts();
     sem_init(&may_end, 0, 0);
@@ -285,15 +268,13 @@ START_TEST(a_remote_spin_into_an_ended_cord_drops_its_argument)
     ck_assert_counts(0, 101);
     ck_assert_str_eq(dropped_text, "a copy");
 }
-END_TEST
 
 static weft_value return_0(void *arg)
 {
-    (void)arg;
     return 0;
 }
 
-START_TEST(a_remote_spin_under_an_ended_parent_drops_its_argument)
+TEST(a_remote_spin_under_an_ended_parent_drops_its_argument)
 {
     reset_counts();
     weft_cord cord = weft_cord_start(NULL, NULL, NULL);
@@ -306,9 +287,8 @@ START_TEST(a_remote_spin_under_an_ended_parent_drops_its_argument)
     ck_assert_int_eq(weft_cord_cancel(cord), 0);
     ck_assert_int_eq(weft_cord_join(cord), -ECANCELED);
 }
-END_TEST
 
-START_TEST(a_cord_calls_its_function_or_drops_its_argument_never_both)
+TEST(a_cord_calls_its_function_or_drops_its_argument_never_both)
 {
     weft_cord_options options = {.drop = drop_owned};
     for (int i = 0; i < 50; i++) {
@@ -319,30 +299,4 @@ START_TEST(a_cord_calls_its_function_or_drops_its_argument_never_both)
         weft_cord_join(cord);
         ck_assert_int_eq(atomic_load(&ran) + atomic_load(&dropped), 1);
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_fiber_that_is_cancelled_before_it_runs_drops_its_argument_once,
-    &a_stopped_fiber_drops_its_argument_and_returns_the_given_value,
-    &a_fiber_that_runs_keeps_its_argument,
-    &a_fiber_that_is_cancelled_while_it_runs_drops_nothing,
-    &children_that_end_with_their_parent_before_they_run_drop_their_arguments,
-    &children_of_a_parent_that_is_ending_drop_their_arguments,
-    &members_of_a_cancelled_group_drop_their_arguments,
-    &drop_gets_the_copy_of_an_argument_that_was_copied,
-    &a_fiber_that_is_restarted_before_it_ran_runs_and_drops_nothing,
-    &a_fiber_that_ran_once_drops_nothing_when_its_second_run_is_cancelled,
-    &a_fiber_that_cannot_be_created_drops_nothing,
-    &drop_can_close_a_descriptor,
-    &a_delayed_call_that_is_cancelled_drops_its_argument,
-    &a_delayed_call_gets_or_drops_the_copy_of_its_argument,
-    &a_remote_spin_into_an_ended_cord_drops_its_argument,
-    &a_remote_spin_under_an_ended_parent_drops_its_argument,
-    &a_cord_calls_its_function_or_drops_its_argument_never_both,
-};
-
-int main(void)
-{
-    return run_suite("drop", tests, COUNT_OF(tests));
 }

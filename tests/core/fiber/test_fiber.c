@@ -2,12 +2,12 @@
  * Tests of the basic properties of fibers: creation and its errors, id, name, argument, stack, and
  * ids of ended fibers.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <limits.h>
 
 /* T18 */
-START_TEST(ids_are_not_used_again)
+TEST(ids_are_not_used_again)
 {
     static weft_fiber ids[1000];
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
@@ -20,25 +20,22 @@ START_TEST(ids_are_not_used_again)
             ck_assert_int_eq(weft_await(ids[i]), 0);
     }
 }
-END_TEST
 
 static weft_value own_id(void *arg)
 {
-    (void)arg;
     return (weft_value)weft_self();
 }
 
 /* T18 */
-START_TEST(the_id_that_spin_returns_is_the_one_that_the_fiber_has)
+TEST(the_id_that_spin_returns_is_the_one_that_the_fiber_has)
 {
     weft_fiber f = weft_spin(own_id, NULL);
     ck_assert_uint_eq((weft_fiber)weft_await(f), f);
     ck_assert_uint_eq(weft_main(), weft_self());
 }
-END_TEST
 
 /* T18, T19 */
-START_TEST(an_ended_fiber_has_info_until_it_is_awaited)
+TEST(an_ended_fiber_has_info_until_it_is_awaited)
 {
     weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "f"});
     weft_snooze();
@@ -52,7 +49,6 @@ START_TEST(an_ended_fiber_has_info_until_it_is_awaited)
     ck_assert_ptr_null(weft_name_of(f));
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
 }
-END_TEST
 
 /* Call every function that takes an id, with the id of an ended fiber. */
 static void assert_refused_everywhere(weft_fiber gone)
@@ -94,7 +90,7 @@ static void assert_refused_everywhere(weft_fiber gone)
 }
 
 /* T18, T19, P7 */
-START_TEST(every_function_refuses_the_id_of_an_ended_fiber)
+TEST(every_function_refuses_the_id_of_an_ended_fiber)
 {
     weft_fiber gone = weft_spin(return_arg, NULL);
     ck_assert_int_eq(weft_await(gone), 0);
@@ -105,10 +101,9 @@ START_TEST(every_function_refuses_the_id_of_an_ended_fiber)
     weft_schedule(next, 6);
     ck_assert_int_eq(weft_await(next), 6);
 }
-END_TEST
 
 /* T18 */
-START_TEST(every_function_refuses_an_id_that_never_existed)
+TEST(every_function_refuses_an_id_that_never_existed)
 {
     spin_suspended();
     assert_refused_everywhere(0);
@@ -116,10 +111,9 @@ START_TEST(every_function_refuses_an_id_that_never_existed)
     assert_refused_everywhere((weft_fiber)1 << 63);
     assert_refused_everywhere(weft_self() | 0x3fffff); /* the last slot, never used */
 }
-END_TEST
 
 /* T19, P7 */
-START_TEST(an_unawaited_ended_fiber_cannot_be_controlled)
+TEST(an_unawaited_ended_fiber_cannot_be_controlled)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(4));
     weft_snooze();
@@ -136,7 +130,6 @@ START_TEST(an_unawaited_ended_fiber_cannot_be_controlled)
     ck_assert_any_error(-ESRCH);
     ck_assert_int_eq(weft_await(f), 4);
 }
-END_TEST
 
 static void assert_options_refused(weft_spin_options options, void *arg)
 {
@@ -146,7 +139,7 @@ static void assert_options_refused(weft_spin_options options, void *arg)
 }
 
 /* T18 */
-START_TEST(a_failed_creation_has_a_message_and_leaves_nothing_behind)
+TEST(a_failed_creation_has_a_message_and_leaves_nothing_behind)
 {
     ck_assert_uint_eq(weft_spin(NULL, NULL), 0);
     ck_assert_any_error(-EINVAL);
@@ -166,10 +159,9 @@ START_TEST(a_failed_creation_has_a_message_and_leaves_nothing_behind)
     assert_options_refused((weft_spin_options){.arg_bytes = SIZE_MAX}, arg);
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
 }
-END_TEST
 
 /* T18 */
-START_TEST(bad_arguments_are_refused_with_a_message)
+TEST(bad_arguments_are_refused_with_a_message)
 {
     weft_fiber f = spin_suspended();
     weft_value out;
@@ -197,10 +189,9 @@ START_TEST(bad_arguments_are_refused_with_a_message)
     ck_assert_int_eq(weft_sleep(NAN), -EINVAL);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
-END_TEST
 
 /* T18: on failure nothing has changed */
-START_TEST(a_bad_grace_time_ends_no_children)
+TEST(a_bad_grace_time_ends_no_children)
 {
     weft_fiber f = spin_suspended();
     ck_assert_int_eq(weft_terminate_children(-1), -EINVAL);
@@ -209,10 +200,9 @@ START_TEST(a_bad_grace_time_ends_no_children)
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_int_eq(weft_terminate_children(-1), -EINVAL);
 }
-END_TEST
 
 /* T17 */
-START_TEST(names_are_copied_and_cut)
+TEST(names_are_copied_and_cut)
 {
     char name[64] = "short";
     weft_fiber f = weft_spin_with(suspend, NULL, &(weft_spin_options){.name = name});
@@ -225,16 +215,14 @@ START_TEST(names_are_copied_and_cut)
     ck_assert_int_eq(weft_set_name(f, ""), 0);
     ck_assert_str_eq(weft_name_of(f), "");
 }
-END_TEST
 
 /* T17, T45 */
-START_TEST(a_new_fiber_on_a_reused_record_has_no_name)
+TEST(a_new_fiber_on_a_reused_record_has_no_name)
 {
     weft_fiber f = weft_spin_with(return_arg, NULL, &(weft_spin_options){.name = "old"});
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_str_eq(weft_name_of(weft_spin(suspend, NULL)), "");
 }
-END_TEST
 
 typedef struct big_arg {
     int numbers[500];
@@ -252,7 +240,7 @@ static weft_value sum_up(void *arg)
 }
 
 /* T9 */
-START_TEST(a_copied_argument_outlives_the_original)
+TEST(a_copied_argument_outlives_the_original)
 {
     big_arg big;
     for (int i = 0; i < 500; i++)
@@ -261,18 +249,16 @@ START_TEST(a_copied_argument_outlives_the_original)
     memset(&big, 0, sizeof big);
     ck_assert_int_eq(weft_await(f), 499 * 500 / 2);
 }
-END_TEST
 
 static weft_value first_value(void *arg)
 {
-    (void)arg;
     weft_value v = weft_first_value();
     weft_snooze();
     return v == weft_first_value() ? v : -EINVAL;
 }
 
 /* T7, P31 */
-START_TEST(the_first_value_is_the_value_of_the_first_resume)
+TEST(the_first_value_is_the_value_of_the_first_resume)
 {
     weft_fiber f = weft_new(first_value, NULL);
     ck_assert_int_eq(weft_schedule(f, 17), 0);
@@ -287,17 +273,15 @@ START_TEST(the_first_value_is_the_value_of_the_first_resume)
     ck_assert_int_eq(weft_await(f), 2);
     ck_assert_int_eq(weft_first_value(), 0);
 }
-END_TEST
 
 /* T7 */
-START_TEST(a_fiber_that_was_never_started_ends_with_its_parent_and_does_not_run)
+TEST(a_fiber_that_was_never_started_ends_with_its_parent_and_does_not_run)
 {
     weft_fiber f = weft_new(mark_and_return, "ran");
     ck_assert_int_eq(weft_terminate_children(1), 0);
     ck_assert_int_eq(weft_await(f), -ESRCH);
     ck_assert_trail("");
 }
-END_TEST
 
 static weft_value spin_for_other_parent(void *arg)
 {
@@ -306,7 +290,7 @@ static weft_value spin_for_other_parent(void *arg)
 }
 
 /* P27 */
-START_TEST(a_fiber_can_be_spun_under_another_parent)
+TEST(a_fiber_can_be_spun_under_another_parent)
 {
     weft_fiber other = spin_suspended();
     weft_fiber f = (weft_fiber)weft_await(weft_spin(spin_for_other_parent, id_arg(other)));
@@ -315,19 +299,17 @@ START_TEST(a_fiber_can_be_spun_under_another_parent)
     ck_assert_int_eq(weft_await(other), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
 }
-END_TEST
 
 static int counted;
 
 static weft_value count_call(void *arg)
 {
-    (void)arg;
     counted++;
     return 0;
 }
 
 /* T56 */
-START_TEST(nothing_remains_of_detached_fibers)
+TEST(nothing_remains_of_detached_fibers)
 {
     weft_counters before, after;
     weft_stats(&before);
@@ -341,19 +323,17 @@ START_TEST(nothing_remains_of_detached_fibers)
     ck_assert_uint_eq(after.fibers, before.fibers);
     ck_assert_uint_eq(after.fibers_unawaited, before.fibers_unawaited);
 }
-END_TEST
 
 static weft_value use_200_kib(void *arg)
 {
     volatile char deep[200 << 10];
     for (size_t i = 0; i < sizeof deep; i += 1024)
         deep[i] = (char)i;
-    (void)arg;
     return deep[0];
 }
 
 /* T46, T48: a stack with its own mapping may be unmapped as its fiber ends on it */
-START_TEST(fibers_with_big_stacks_can_be_created_repeatedly)
+TEST(fibers_with_big_stacks_can_be_created_repeatedly)
 {
     weft_spin_options options = {.stack_bytes = 4 << 20};
     for (int round = 0; round < 3; round++) {
@@ -362,7 +342,6 @@ START_TEST(fibers_with_big_stacks_can_be_created_repeatedly)
         ck_assert_int_eq(weft_await_children(), 0);
     }
 }
-END_TEST
 
 static void use_40_kib(void)
 {
@@ -373,7 +352,6 @@ static void use_40_kib(void)
 
 static weft_value trim_deep_stack(void *arg)
 {
-    (void)arg;
     volatile int here = 5;
     weft_info before, after;
     use_40_kib();
@@ -386,36 +364,9 @@ static weft_value trim_deep_stack(void *arg)
     return here;
 }
 
-START_TEST(a_deep_stack_can_be_trimmed_while_in_use)
+TEST(a_deep_stack_can_be_trimmed_while_in_use)
 {
     const weft_spin_options large = {.stack_bytes = 512 << 10};
     ck_assert_int_eq(weft_await(weft_spin_with(trim_deep_stack, NULL, &large)), 5);
     weft_trim_stack(); /* on the main stack: no effect */
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &ids_are_not_used_again,
-    &the_id_that_spin_returns_is_the_one_that_the_fiber_has,
-    &an_ended_fiber_has_info_until_it_is_awaited,
-    &every_function_refuses_the_id_of_an_ended_fiber,
-    &every_function_refuses_an_id_that_never_existed,
-    &an_unawaited_ended_fiber_cannot_be_controlled,
-    &a_failed_creation_has_a_message_and_leaves_nothing_behind,
-    &bad_arguments_are_refused_with_a_message,
-    &a_bad_grace_time_ends_no_children,
-    &names_are_copied_and_cut,
-    &a_new_fiber_on_a_reused_record_has_no_name,
-    &a_copied_argument_outlives_the_original,
-    &the_first_value_is_the_value_of_the_first_resume,
-    &a_fiber_that_was_never_started_ends_with_its_parent_and_does_not_run,
-    &a_fiber_can_be_spun_under_another_parent,
-    &nothing_remains_of_detached_fibers,
-    &fibers_with_big_stacks_can_be_created_repeatedly,
-    &a_deep_stack_can_be_trimmed_while_in_use,
-};
-
-int main(void)
-{
-    return run_suite("fiber", tests, COUNT_OF(tests));
 }

@@ -1,6 +1,6 @@
 /* Tests of the ids of ended fibers: none of them ever names another fiber. */
 #include "core/cord/cord.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 static weft__fiber *record_of(weft_fiber id)
 {
@@ -22,7 +22,7 @@ static weft_fiber spin_and_await(void)
     return f;
 }
 
-START_TEST(an_id_is_not_reused_when_its_slot_has_used_all_serials)
+TEST(an_id_is_not_reused_when_its_slot_has_used_all_serials)
 {
     weft_fiber stale = spin_and_await();
     weft__fiber *record = record_of(stale);
@@ -37,9 +37,8 @@ START_TEST(an_id_is_not_reused_when_its_slot_has_used_all_serials)
         ck_assert_int_eq(weft_cancel(stale), -ESRCH);
     }
 }
-END_TEST
 
-START_TEST(many_fibers_with_exhausted_slots_continue_in_others)
+TEST(many_fibers_with_exhausted_slots_continue_in_others)
 {
     enum { COUNT = 2000 };
     static weft_fiber first[COUNT], second[COUNT];
@@ -60,9 +59,8 @@ START_TEST(many_fibers_with_exhausted_slots_continue_in_others)
     ck_assert_int_eq(weft_stats(&counters), 0);
     ck_assert_uint_eq(counters.fibers, 0);
 }
-END_TEST
 
-START_TEST(fibers_spun_in_another_cord_do_not_reuse_ids_either)
+TEST(fibers_spun_in_another_cord_do_not_reuse_ids_either)
 {
     static weft_fiber ids[1000];
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
@@ -74,7 +72,6 @@ START_TEST(fibers_spun_in_another_cord_do_not_reuse_ids_either)
             ck_assert_uint_ne(ids[i], ids[j]);
     }
 }
-END_TEST
 
 static weft_value store_id(void *arg)
 {
@@ -82,7 +79,7 @@ static weft_value store_id(void *arg)
     return 0;
 }
 
-START_TEST(a_cord_does_not_reuse_the_ids_of_a_previous_cord)
+TEST(a_cord_does_not_reuse_the_ids_of_a_previous_cord)
 {
     weft_fiber ids[20];
     weft_cord cords[COUNT_OF(ids)];
@@ -95,17 +92,4 @@ START_TEST(a_cord_does_not_reuse_the_ids_of_a_previous_cord)
             ck_assert_uint_ne(cords[i], cords[j]);
         }
     }
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &an_id_is_not_reused_when_its_slot_has_used_all_serials,
-    &many_fibers_with_exhausted_slots_continue_in_others,
-    &fibers_spun_in_another_cord_do_not_reuse_ids_either,
-    &a_cord_does_not_reuse_the_ids_of_a_previous_cord,
-};
-
-int main(void)
-{
-    return run_suite("ids", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,5 @@
 /* Tests of fiber-local state: values by key, memory, and deferred calls of fibers and blocks. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ static weft_value set_and_check(void *arg)
 }
 
 /* T105 */
-START_TEST(every_fiber_has_its_own_value_for_a_key)
+TEST(every_fiber_has_its_own_value_for_a_key)
 {
     int values[3] = {0};
     key = weft_key_new(NULL);
@@ -38,17 +38,15 @@ START_TEST(every_fiber_has_its_own_value_for_a_key)
     ck_assert_int_eq(weft_local_set(key, NULL), 0);
     ck_assert_ptr_null(weft_local_get(key));
 }
-END_TEST
 
 /* T105 */
-START_TEST(a_new_fiber_does_not_have_the_values_of_a_previous_fiber)
+TEST(a_new_fiber_does_not_have_the_values_of_a_previous_fiber)
 {
     int value = 1;
     key = weft_key_new(NULL);
     for (int i = 0; i < 100; i++)
         ck_assert_int_eq(weft_await(weft_spin(set_and_check, &value)), 0);
 }
-END_TEST
 
 static weft_value set_or_restart(void *arg)
 {
@@ -59,7 +57,7 @@ static weft_value set_or_restart(void *arg)
 }
 
 /* T105 */
-START_TEST(a_restarted_fiber_starts_without_values)
+TEST(a_restarted_fiber_starts_without_values)
 {
     int value = 1;
     key = weft_key_new(count_destroyed);
@@ -72,7 +70,6 @@ START_TEST(a_restarted_fiber_starts_without_values)
     ck_assert_int_eq(weft_await(f), 7);
     ck_assert_int_eq(destroyed, 2);
 }
-END_TEST
 
 static weft_value set_two_keys(void *arg)
 {
@@ -86,7 +83,7 @@ static weft_value set_two_keys(void *arg)
 }
 
 /* T105 */
-START_TEST(a_destructor_gets_each_value_once_when_the_fiber_ends)
+TEST(a_destructor_gets_each_value_once_when_the_fiber_ends)
 {
     weft_key keys[] = {weft_key_new(count_destroyed), weft_key_new(count_destroyed),
                        weft_key_new(count_destroyed)};
@@ -97,10 +94,9 @@ START_TEST(a_destructor_gets_each_value_once_when_the_fiber_ends)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(destroyed, 11);
 }
-END_TEST
 
 /* T105, P24 */
-START_TEST(a_destructor_runs_also_for_a_fiber_that_is_stopped)
+TEST(a_destructor_runs_also_for_a_fiber_that_is_stopped)
 {
     weft_key keys[] = {weft_key_new(count_destroyed), weft_key_new(NULL), weft_key_new(NULL)};
     weft_fiber f = weft_spin(set_two_keys, keys);
@@ -109,7 +105,6 @@ START_TEST(a_destructor_runs_also_for_a_fiber_that_is_stopped)
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_int_eq(destroyed, 1);
 }
-END_TEST
 
 static void set_again(void *value)
 {
@@ -123,7 +118,7 @@ static weft_value set_local(void *arg)
 }
 
 /* T105 */
-START_TEST(a_destructor_that_sets_its_value_again_does_not_run_forever)
+TEST(a_destructor_that_sets_its_value_again_does_not_run_forever)
 {
     int value = 1;
     key = weft_key_new(set_again);
@@ -131,10 +126,9 @@ START_TEST(a_destructor_that_sets_its_value_again_does_not_run_forever)
     ck_assert_int_ge(destroyed, 2);
     ck_assert_int_le(destroyed, 16);
 }
-END_TEST
 
 /* T105 */
-START_TEST(a_key_that_does_not_exist_has_no_value_and_accepts_none)
+TEST(a_key_that_does_not_exist_has_no_value_and_accepts_none)
 {
     int value;
     ck_assert_int_eq(weft_local_set(0, &value), -EINVAL);
@@ -143,10 +137,9 @@ START_TEST(a_key_that_does_not_exist_has_no_value_and_accepts_none)
     ck_assert_ptr_null(weft_local_get(0));
     ck_assert_ptr_null(weft_local_get(1000000));
 }
-END_TEST
 
 /* T105 */
-START_TEST(there_are_64_keys_in_all)
+TEST(there_are_64_keys_in_all)
 {
     weft_key keys[64];
     for (size_t i = 0; i < COUNT_OF(keys); i++) {
@@ -159,7 +152,6 @@ START_TEST(there_are_64_keys_in_all)
     for (size_t i = 0; i < COUNT_OF(keys); i++)
         ck_assert_ptr_eq(weft_local_get(keys[i]), &keys[i]);
 }
-END_TEST
 
 static weft_value set_and_suspend(void *arg)
 {
@@ -167,7 +159,7 @@ static weft_value set_and_suspend(void *arg)
     return rc < 0 ? rc : weft_suspend();
 }
 
-START_TEST(freeing_a_key_drops_its_values_without_a_destructor)
+TEST(freeing_a_key_drops_its_values_without_a_destructor)
 {
     int value = 1;
     key = weft_key_new(count_destroyed);
@@ -181,9 +173,8 @@ START_TEST(freeing_a_key_drops_its_values_without_a_destructor)
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_int_eq(destroyed, 0);
 }
-END_TEST
 
-START_TEST(a_key_that_does_not_exist_cannot_be_freed)
+TEST(a_key_that_does_not_exist_cannot_be_freed)
 {
     weft_key once = weft_key_new(NULL);
     ck_assert_int_eq(weft_key_free(once), 0);
@@ -191,10 +182,9 @@ START_TEST(a_key_that_does_not_exist_cannot_be_freed)
     ck_assert_int_eq(weft_key_free(0), -EINVAL);
     ck_assert_int_eq(weft_key_free(UINT_MAX), -EINVAL);
 }
-END_TEST
 
 /* A new key may use the place of the freed key. */
-START_TEST(a_new_key_never_has_the_values_of_a_freed_key)
+TEST(a_new_key_never_has_the_values_of_a_freed_key)
 {
     int value = 1;
     for (int i = 0; i < 1000; i++) {
@@ -211,7 +201,6 @@ START_TEST(a_new_key_never_has_the_values_of_a_freed_key)
         ck_assert_int_eq(weft_key_free(next), 0);
     }
 }
-END_TEST
 
 static atomic_int own_destroyed, other_destroyed, mistaken;
 static int own_value, other_value;
@@ -242,7 +231,7 @@ static void *use_and_free_keys(void *arg)
     return NULL;
 }
 
-START_TEST(threads_can_create_and_free_keys_concurrently)
+TEST(threads_can_create_and_free_keys_concurrently)
 {
     pthread_t threads[4];
     for (size_t i = 0; i < COUNT_OF(threads); i++)
@@ -255,7 +244,6 @@ START_TEST(threads_can_create_and_free_keys_concurrently)
     ck_assert_int_eq(atomic_load(&own_destroyed), 2);
     ck_assert_int_eq(atomic_load(&other_destroyed), 2);
 }
-END_TEST
 
 static weft_value use_parents_memory(void *arg)
 {
@@ -268,7 +256,6 @@ static weft_value use_parents_memory(void *arg)
 
 static weft_value share_memory_with_child(void *arg)
 {
-    (void)arg;
     for (size_t bytes = 1; bytes < 100000; bytes *= 3) {
         char *p = weft_alloc(bytes);
         if (p == NULL || (uintptr_t)p % alignof(max_align_t) != 0)
@@ -282,15 +269,14 @@ static weft_value share_memory_with_child(void *arg)
 }
 
 /* DESIGN 4 */
-START_TEST(the_memory_of_a_fiber_lives_until_its_children_have_ended)
+TEST(the_memory_of_a_fiber_lives_until_its_children_have_ended)
 {
     ck_assert_int_eq(weft_await(weft_spin(share_memory_with_child, NULL)), 0);
     ck_assert_trail("child");
 }
-END_TEST
 
 /* DESIGN 3 */
-START_TEST(a_failed_allocation_returns_NULL)
+TEST(a_failed_allocation_returns_NULL)
 {
     ck_assert_ptr_null(weft_alloc(SIZE_MAX));
     ck_assert_error(-ENOMEM, "weft_alloc: memory is exhausted, bytes is 18446744073709551615");
@@ -298,7 +284,6 @@ START_TEST(a_failed_allocation_returns_NULL)
         ck_assert_ptr_null(weft_alloc((size_t)1 << 46)); /* more than the address space */
     ck_assert_ptr_nonnull(weft_alloc(0));
 }
-END_TEST
 
 static weft_value sleep_then_mark(void *arg)
 {
@@ -319,15 +304,14 @@ static weft_value defer_three(void *arg)
 }
 
 /* P24 */
-START_TEST(deferred_calls_run_in_reverse_order_before_the_children_end)
+TEST(deferred_calls_run_in_reverse_order_before_the_children_end)
 {
     ck_assert_int_eq(weft_await(weft_spin(defer_three, NULL)), 7);
     ck_assert_trail("b321c");
 }
-END_TEST
 
 /* P24 */
-START_TEST(deferred_calls_run_also_when_the_fiber_is_cancelled)
+TEST(deferred_calls_run_also_when_the_fiber_is_cancelled)
 {
     weft_fiber f = weft_spin(defer_three, trail);
     let_run();
@@ -336,7 +320,6 @@ START_TEST(deferred_calls_run_also_when_the_fiber_is_cancelled)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_trail("b321c");
 }
-END_TEST
 
 static void defer_another(void *arg)
 {
@@ -352,13 +335,12 @@ static weft_value defer_in_a_defer(void *arg)
 }
 
 /* P24 */
-START_TEST(calls_deferred_by_a_deferred_call_run_too)
+TEST(calls_deferred_by_a_deferred_call_run_too)
 {
     static char two[] = "2";
     ck_assert_int_eq(weft_await(weft_spin(defer_in_a_defer, two)), 0);
     ck_assert_trail("120");
 }
-END_TEST
 
 static void sleep_shielded(void *arg)
 {
@@ -376,7 +358,7 @@ static weft_value defer_sleep(void *arg)
 }
 
 /* P17, DESIGN 6 */
-START_TEST(a_deferred_call_of_a_cancelled_fiber_may_block_in_a_shield)
+TEST(a_deferred_call_of_a_cancelled_fiber_may_block_in_a_shield)
 {
     static char done[] = "done";
     weft_fiber f = weft_spin(defer_sleep, done);
@@ -385,13 +367,11 @@ START_TEST(a_deferred_call_of_a_cancelled_fiber_may_block_in_a_shield)
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_trail("refused slept done");
 }
-END_TEST
 
-START_TEST(deferring_NULL_is_refused)
+TEST(deferring_NULL_is_refused)
 {
     ck_assert_int_eq(weft_defer(NULL, trail), -EINVAL);
 }
-END_TEST
 
 static int return_from_the_middle(bool early)
 {
@@ -405,7 +385,7 @@ static int return_from_the_middle(bool early)
 }
 
 /* DESIGN 5 */
-START_TEST(a_block_runs_its_deferred_calls_in_reverse_order)
+TEST(a_block_runs_its_deferred_calls_in_reverse_order)
 {
     ck_assert_int_eq(return_from_the_middle(false), 0);
     ck_assert_trail("b321");
@@ -413,10 +393,9 @@ START_TEST(a_block_runs_its_deferred_calls_in_reverse_order)
     ck_assert_int_eq(return_from_the_middle(true), 1);
     ck_assert_trail("21");
 }
-END_TEST
 
 /* DESIGN 5 */
-START_TEST(leaving_a_block_by_break_continue_or_goto_runs_its_deferred_calls)
+TEST(leaving_a_block_by_break_continue_or_goto_runs_its_deferred_calls)
 {
     for (int i = 0; i < 3; i++) {
         WEFT_DEFER(mark, "d");
@@ -437,7 +416,6 @@ START_TEST(leaving_a_block_by_break_continue_or_goto_runs_its_deferred_calls)
 out:
     ck_assert_trail("ddio");
 }
-END_TEST
 
 static int sum;
 
@@ -447,7 +425,7 @@ static int add_to_sum(int x) /* its result is ignored, and an int is not a point
 }
 
 /* DESIGN 5 */
-START_TEST(the_argument_of_a_deferred_call_is_evaluated_once_at_the_defer)
+TEST(the_argument_of_a_deferred_call_is_evaluated_once_at_the_defer)
 {
     int x = 1;
     {
@@ -460,11 +438,9 @@ START_TEST(the_argument_of_a_deferred_call_is_evaluated_once_at_the_defer)
     ck_assert_int_eq(sum, -9);
     ck_assert_int_eq(x, 100);
 }
-END_TEST
 
 static weft_value sleep_in_blocks(void *arg)
 {
-    (void)arg;
     WEFT_DEFER(mark, "outer");
     WEFT_MOVE_ON_AFTER(60) {
         WEFT_DEFER(mark, "inner ");
@@ -476,7 +452,7 @@ static weft_value sleep_in_blocks(void *arg)
 }
 
 /* DESIGN 5 */
-START_TEST(blocks_of_a_stopped_fiber_run_their_deferred_calls)
+TEST(blocks_of_a_stopped_fiber_run_their_deferred_calls)
 {
     weft_fiber f = weft_spin(sleep_in_blocks, NULL);
     weft_snooze();
@@ -484,7 +460,6 @@ START_TEST(blocks_of_a_stopped_fiber_run_their_deferred_calls)
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_trail("inner outer");
 }
-END_TEST
 
 static weft_value defer_and_end(void *arg)
 {
@@ -493,44 +468,11 @@ static weft_value defer_and_end(void *arg)
 }
 
 /* P23 */
-START_TEST(a_fiber_that_is_cancelled_before_it_runs_runs_no_deferred_call)
+TEST(a_fiber_that_is_cancelled_before_it_runs_runs_no_deferred_call)
 {
     static char bad[] = "ran";
     weft_fiber f = weft_spin(defer_and_end, bad);
     weft_cancel(f);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_trail("");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &every_fiber_has_its_own_value_for_a_key,
-    &a_new_fiber_does_not_have_the_values_of_a_previous_fiber,
-    &a_restarted_fiber_starts_without_values,
-    &a_destructor_gets_each_value_once_when_the_fiber_ends,
-    &a_destructor_runs_also_for_a_fiber_that_is_stopped,
-    &a_destructor_that_sets_its_value_again_does_not_run_forever,
-    &a_key_that_does_not_exist_has_no_value_and_accepts_none,
-    &there_are_64_keys_in_all,
-    &freeing_a_key_drops_its_values_without_a_destructor,
-    &a_key_that_does_not_exist_cannot_be_freed,
-    &a_new_key_never_has_the_values_of_a_freed_key,
-    &threads_can_create_and_free_keys_concurrently,
-    &the_memory_of_a_fiber_lives_until_its_children_have_ended,
-    &a_failed_allocation_returns_NULL,
-    &deferred_calls_run_in_reverse_order_before_the_children_end,
-    &deferred_calls_run_also_when_the_fiber_is_cancelled,
-    &calls_deferred_by_a_deferred_call_run_too,
-    &a_deferred_call_of_a_cancelled_fiber_may_block_in_a_shield,
-    &deferring_NULL_is_refused,
-    &a_block_runs_its_deferred_calls_in_reverse_order,
-    &leaving_a_block_by_break_continue_or_goto_runs_its_deferred_calls,
-    &the_argument_of_a_deferred_call_is_evaluated_once_at_the_defer,
-    &blocks_of_a_stopped_fiber_run_their_deferred_calls,
-    &a_fiber_that_is_cancelled_before_it_runs_runs_no_deferred_call,
-};
-
-int main(void)
-{
-    return run_suite("local", tests, COUNT_OF(tests));
 }

@@ -1,7 +1,7 @@
 /*
  * Tests of weft_raise and weft_interrupt, which end a blocking call of another fiber with an error.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <limits.h>
 
@@ -16,26 +16,22 @@ static void open_pipe_and_spin_awaited(void)
 
 static weft_value read_pipe(void *arg)
 {
-    (void)arg;
     char byte;
     return weft_read(pipe_fd[0], &byte, 1);
 }
 
 static weft_value await_other(void *arg)
 {
-    (void)arg;
     return weft_await(awaited);
 }
 
 static weft_value await_any_other(void *arg)
 {
-    (void)arg;
     return weft_await_any(&awaited, 1, NULL);
 }
 
 static weft_value await_own_children(void *arg)
 {
-    (void)arg;
     weft_spin(suspend, NULL);
     return weft_await_children();
 }
@@ -45,7 +41,7 @@ static weft_fn *const waits[] = {suspend,     sleep_forever,   read_pipe,
                                  await_other, await_any_other, await_own_children};
 
 /* P19, P64 */
-START_TEST(a_raised_error_ends_every_kind_of_wait_with_its_message)
+TEST(a_raised_error_ends_every_kind_of_wait_with_its_message)
 {
     open_pipe_and_spin_awaited();
     for (size_t i = 0; i < COUNT_OF(waits); i++) {
@@ -56,10 +52,9 @@ START_TEST(a_raised_error_ends_every_kind_of_wait_with_its_message)
     }
     ck_assert_int_eq(weft_state_of(awaited), WEFT_WAITING);
 }
-END_TEST
 
 /* P64 */
-START_TEST(interrupt_makes_every_kind_of_wait_return_the_code)
+TEST(interrupt_makes_every_kind_of_wait_return_the_code)
 {
     open_pipe_and_spin_awaited();
     for (size_t i = 0; i < COUNT_OF(waits); i++) {
@@ -76,9 +71,8 @@ START_TEST(interrupt_makes_every_kind_of_wait_return_the_code)
     weft_stats(&counters);
     ck_assert_uint_eq(counters.ops_pending, 0);
 }
-END_TEST
 
-START_TEST(an_interrupt_accepts_only_an_error_code)
+TEST(an_interrupt_accepts_only_an_error_code)
 {
     static const int values[] = {7, 0, 1, INT_MAX, -4096, INT_MIN};
     open_pipe_and_spin_awaited();
@@ -91,10 +85,9 @@ START_TEST(an_interrupt_accepts_only_an_error_code)
     ck_assert_int_eq(weft_interrupt(f, -4095), 0);
     ck_assert_int_eq(weft_await(f), -4095);
 }
-END_TEST
 
 /* P61, P64 */
-START_TEST(an_interrupted_read_has_taken_nothing)
+TEST(an_interrupted_read_has_taken_nothing)
 {
     open_pipe_and_spin_awaited();
     weft_fiber f = spin_waiting(read_pipe, NULL);
@@ -105,7 +98,6 @@ START_TEST(an_interrupted_read_has_taken_nothing)
     ck_assert_int_eq(weft_read(pipe_fd[0], &byte, 1), 1);
     ck_assert_int_eq(byte, 'z');
 }
-END_TEST
 
 static weft_value store_three_results(void *arg)
 {
@@ -127,7 +119,7 @@ __attribute__((format(printf, 3, 4))) static int raise_with_list(weft_fiber f, i
     return rc;
 }
 
-START_TEST(an_error_raised_with_a_va_list_has_its_message)
+TEST(an_error_raised_with_a_va_list_has_its_message)
 {
     ck_assert_int_eq(raise_with_list(weft_self(), -EIO, "no %s in %d places", "key", 3), 0);
     ck_assert_int_eq(weft_snooze(), -EIO);
@@ -135,9 +127,8 @@ START_TEST(an_error_raised_with_a_va_list_has_its_message)
     ck_assert_int_eq(raise_with_list(weft_self(), 5, "%d", 1), -EINVAL);
     weft_error_clear();
 }
-END_TEST
 
-START_TEST(a_raised_error_is_returned_once)
+TEST(a_raised_error_is_returned_once)
 {
     weft_value rc[3];
     weft_fiber f = weft_spin(store_three_results, rc);
@@ -148,10 +139,9 @@ START_TEST(a_raised_error_is_returned_once)
     ck_assert_int_eq(rc[1], 0);
     ck_assert_int_eq(rc[2], 0);
 }
-END_TEST
 
 /* P64 */
-START_TEST(an_interrupt_affects_one_call)
+TEST(an_interrupt_affects_one_call)
 {
     weft_value rc[3];
     weft_fiber f = weft_spin(store_three_results, rc);
@@ -162,10 +152,9 @@ START_TEST(an_interrupt_affects_one_call)
     ck_assert_int_eq(rc[1], 0);
     ck_assert_int_eq(rc[2], 0);
 }
-END_TEST
 
 /* P19 */
-START_TEST(errors_raised_in_sequence_are_returned_in_sequence)
+TEST(errors_raised_in_sequence_are_returned_in_sequence)
 {
     weft_value rc[3];
     weft_fiber f = weft_spin(store_three_results, rc);
@@ -178,10 +167,9 @@ START_TEST(errors_raised_in_sequence_are_returned_in_sequence)
     ck_assert_int_eq(rc[1], -EPIPE);
     ck_assert_int_eq(rc[2], -ENOENT);
 }
-END_TEST
 
 /* P19, P23 */
-START_TEST(an_error_raised_before_the_first_run_is_returned_by_the_first_blocking_call)
+TEST(an_error_raised_before_the_first_run_is_returned_by_the_first_blocking_call)
 {
     weft_value rc[3];
     weft_fiber f = weft_spin(store_three_results, rc);
@@ -197,10 +185,9 @@ START_TEST(an_error_raised_before_the_first_run_is_returned_by_the_first_blockin
     ck_assert_int_eq(weft_await(g), 0);
     ck_assert_int_eq(rc[0], -EPIPE);
 }
-END_TEST
 
 /* P19 */
-START_TEST(an_error_raised_in_a_runnable_fiber_is_returned_by_its_next_call)
+TEST(an_error_raised_in_a_runnable_fiber_is_returned_by_its_next_call)
 {
     weft_value rc[3];
     weft_fiber f = weft_spin(store_three_results, rc);
@@ -212,10 +199,9 @@ START_TEST(an_error_raised_in_a_runnable_fiber_is_returned_by_its_next_call)
     ck_assert_int_eq(rc[1], -EIO);
     ck_assert_int_eq(rc[2], 0);
 }
-END_TEST
 
 /* P19 */
-START_TEST(a_fiber_may_raise_in_itself)
+TEST(a_fiber_may_raise_in_itself)
 {
     ck_assert_int_eq(weft_raise(weft_self(), -EIO, "my own"), 0);
     ck_assert(weft_is_cancelled());
@@ -223,7 +209,6 @@ START_TEST(a_fiber_may_raise_in_itself)
     ck_assert_error(-EIO, "my own");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value raise_in_main(void *arg)
 {
@@ -231,7 +216,7 @@ static weft_value raise_in_main(void *arg)
 }
 
 /* P19 */
-START_TEST(an_error_can_be_raised_in_main)
+TEST(an_error_can_be_raised_in_main)
 {
     weft_spin(raise_in_main, as_arg(-EIO));
     ck_assert_int_eq(weft_suspend(), -EIO);
@@ -239,10 +224,9 @@ START_TEST(an_error_can_be_raised_in_main)
     ck_assert_int_eq(weft_sleep(60), -ENOENT);
     ck_assert_error(-ENOENT, "to the top");
 }
-END_TEST
 
 /* P4, P6 */
-START_TEST(scheduling_a_fiber_does_not_discard_an_error_raised_in_it)
+TEST(scheduling_a_fiber_does_not_discard_an_error_raised_in_it)
 {
     weft_fiber f = spin_suspended();
     weft_raise(f, -EIO, "raised");
@@ -250,17 +234,15 @@ START_TEST(scheduling_a_fiber_does_not_discard_an_error_raised_in_it)
     ck_assert_int_eq(weft_await(f), -EIO);
     ck_assert_error(-EIO, "raised");
 }
-END_TEST
 
 static weft_value snooze_twice(void *arg)
 {
-    (void)arg;
     int first = weft_snooze();
     return first + weft_snooze();
 }
 
 /* P64 */
-START_TEST(a_fiber_that_does_not_wait_cannot_be_interrupted)
+TEST(a_fiber_that_does_not_wait_cannot_be_interrupted)
 {
     weft_fiber fresh = weft_new(return_arg, as_arg(2));
     weft_fiber spun = weft_spin(return_arg, as_arg(3));
@@ -275,7 +257,6 @@ START_TEST(a_fiber_that_does_not_wait_cannot_be_interrupted)
     weft_schedule(fresh, 0);
     ck_assert_int_eq(weft_await(fresh), 2);
 }
-END_TEST
 
 static weft_value interrupt_main(void *arg)
 {
@@ -283,14 +264,13 @@ static weft_value interrupt_main(void *arg)
 }
 
 /* P64 */
-START_TEST(main_can_be_interrupted_too)
+TEST(main_can_be_interrupted_too)
 {
     weft_spin(interrupt_main, as_arg(-21));
     ck_assert_int_eq(weft_suspend(), -21);
     weft_spin(interrupt_main, as_arg(-22));
     ck_assert_int_eq(weft_sleep(INFINITY), -22);
 }
-END_TEST
 
 static weft_value sleep_in_shield(void *arg)
 {
@@ -304,7 +284,7 @@ static weft_value sleep_in_shield(void *arg)
 }
 
 /* P19, T38 */
-START_TEST(a_shield_delays_raised_errors_but_not_interrupts)
+TEST(a_shield_delays_raised_errors_but_not_interrupts)
 {
     weft_value rc[3];
     weft_fiber f = weft_spin(sleep_in_shield, rc);
@@ -321,7 +301,6 @@ START_TEST(a_shield_delays_raised_errors_but_not_interrupts)
     ck_assert_int_eq(rc[0], -9);
     ck_assert_int_eq(rc[1], 0);
 }
-END_TEST
 
 static weft_value spin_child_and_return(void *arg)
 {
@@ -342,7 +321,7 @@ static weft_value defer_sleep(void *arg)
 }
 
 /* P64, P19 */
-START_TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
+TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
 {
     weft_value rc = 0;
     weft_fiber f = weft_spin(defer_sleep, &rc);
@@ -356,7 +335,6 @@ START_TEST(a_fiber_can_be_interrupted_while_its_cleanup_waits)
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(rc, -EIO);
 }
-END_TEST
 
 static weft_value raise_in_self_and_return(void *arg)
 {
@@ -372,7 +350,7 @@ static weft_value spin_failing_child_and_return(void *arg)
     return raise_in_self_and_return(arg);
 }
 
-START_TEST(an_error_raised_after_the_last_blocking_call_does_not_replace_the_value)
+TEST(an_error_raised_after_the_last_blocking_call_does_not_replace_the_value)
 {
     ck_assert_int_eq(weft_await(weft_spin(raise_in_self_and_return, as_arg(42))), 42);
     /* An error that the fiber returns still counts. So does an error of a child. */
@@ -380,31 +358,4 @@ START_TEST(an_error_raised_after_the_last_blocking_call_does_not_replace_the_val
     ck_assert_int_eq(weft_await(weft_spin(spin_failing_child_and_return, as_arg(42))), -EPIPE);
     ck_assert_error(-EPIPE, "broken");
     ck_assert_int_eq(weft_snooze(), 0); /* the parent does not get it either */
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_raised_error_ends_every_kind_of_wait_with_its_message,
-    &interrupt_makes_every_kind_of_wait_return_the_code,
-    &an_interrupt_accepts_only_an_error_code,
-    &an_interrupted_read_has_taken_nothing,
-    &an_error_raised_with_a_va_list_has_its_message,
-    &a_raised_error_is_returned_once,
-    &an_interrupt_affects_one_call,
-    &errors_raised_in_sequence_are_returned_in_sequence,
-    &an_error_raised_before_the_first_run_is_returned_by_the_first_blocking_call,
-    &an_error_raised_in_a_runnable_fiber_is_returned_by_its_next_call,
-    &a_fiber_may_raise_in_itself,
-    &an_error_can_be_raised_in_main,
-    &scheduling_a_fiber_does_not_discard_an_error_raised_in_it,
-    &a_fiber_that_does_not_wait_cannot_be_interrupted,
-    &main_can_be_interrupted_too,
-    &a_shield_delays_raised_errors_but_not_interrupts,
-    &a_fiber_can_be_interrupted_while_its_cleanup_waits,
-    &an_error_raised_after_the_last_blocking_call_does_not_replace_the_value,
-};
-
-int main(void)
-{
-    return run_suite("raise", tests, COUNT_OF(tests));
 }

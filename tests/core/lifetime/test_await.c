@@ -2,10 +2,10 @@
  * Tests of waiting for fibers: for one, for all, for the first of several, and waits that cannot
  * end.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 /* P34 */
-START_TEST(all_awaiting_fibers_get_the_same_value)
+TEST(all_awaiting_fibers_get_the_same_value)
 {
     weft_fiber f = spin_suspended();
     weft_fiber waiters[5];
@@ -18,7 +18,6 @@ START_TEST(all_awaiting_fibers_get_the_same_value)
         ck_assert_int_eq(weft_await(waiters[i]), 42);
     ck_assert_int_eq(weft_await(f), -ESRCH);
 }
-END_TEST
 
 static weft_value suspend_then_fail(void *arg)
 {
@@ -39,7 +38,7 @@ static weft_value await_and_compare_message(void *arg)
 }
 
 /* P34, T25 */
-START_TEST(all_awaiting_fibers_get_the_same_error_with_its_message)
+TEST(all_awaiting_fibers_get_the_same_error_with_its_message)
 {
     weft_spin_options options = {.name = "source"};
     weft_fiber f = weft_spin_with(suspend_then_fail, as_arg(-EIO), &options);
@@ -53,10 +52,9 @@ START_TEST(all_awaiting_fibers_get_the_same_error_with_its_message)
     /* Another fiber awaited it, so the parent does not get the error. */
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P34 */
-START_TEST(awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once)
+TEST(awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(7));
     weft_snooze();
@@ -65,16 +63,14 @@ START_TEST(awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once)
     ck_assert_trail("");
     ck_assert_int_eq(weft_await(f), -ESRCH);
 }
-END_TEST
 
 /* T25 */
-START_TEST(a_successful_await_leaves_the_last_error_of_the_caller_alone)
+TEST(a_successful_await_leaves_the_last_error_of_the_caller_alone)
 {
     weft_fail(-EPIPE, "before");
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(1))), 1);
     ck_assert_error(-EPIPE, "before");
 }
-END_TEST
 
 static weft_value fail_and_recover(void *arg)
 {
@@ -84,24 +80,22 @@ static weft_value fail_and_recover(void *arg)
 }
 
 /* T26 */
-START_TEST(an_error_that_a_fiber_handled_does_not_reach_its_awaiter)
+TEST(an_error_that_a_fiber_handled_does_not_reach_its_awaiter)
 {
     ck_assert_int_eq(weft_await(weft_spin(fail_and_recover, as_arg(-EIO))), 5);
     ck_assert_ptr_null(weft_error());
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* T25 */
-START_TEST(an_awaited_error_without_a_message_gets_one)
+TEST(an_awaited_error_without_a_message_gets_one)
 {
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(-EXDEV))), -EXDEV);
     ck_assert_any_error(-EXDEV);
 }
-END_TEST
 
 /* P40, T30 */
-START_TEST(awaiting_self_is_refused)
+TEST(awaiting_self_is_refused)
 {
     weft_fiber self = weft_self();
     ck_assert_int_eq(weft_await(self), -EDEADLK);
@@ -109,7 +103,6 @@ START_TEST(awaiting_self_is_refused)
     ck_assert_int_eq(weft_await_any(&self, 1, NULL), -EDEADLK);
     ck_assert_int_eq(weft_terminate(self, 1), -EDEADLK);
 }
-END_TEST
 
 static weft_value await_ancestors(void *arg)
 {
@@ -131,14 +124,13 @@ static weft_value spin_and_await(void *arg)
 }
 
 /* P40 */
-START_TEST(awaiting_an_ancestor_is_refused)
+TEST(awaiting_an_ancestor_is_refused)
 {
     ck_assert_int_eq(weft_await(weft_spin(spin_and_await, as_arg(3))), 3);
 }
-END_TEST
 
 /* P36, T34 */
-START_TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
+TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
 {
     weft_fiber f = spin_suspended();
     weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
@@ -149,10 +141,9 @@ START_TEST(an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable)
     weft_schedule(f, 2);
     ck_assert_int_eq(weft_await(f), 2);
 }
-END_TEST
 
 /* T34 */
-START_TEST(an_awaiting_fiber_cannot_be_scheduled_by_other_fibers)
+TEST(an_awaiting_fiber_cannot_be_scheduled_by_other_fibers)
 {
     weft_fiber f = spin_suspended();
     weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
@@ -164,10 +155,9 @@ START_TEST(an_awaiting_fiber_cannot_be_scheduled_by_other_fibers)
     weft_schedule(f, 9);
     ck_assert_int_eq(weft_await(waiter), 9);
 }
-END_TEST
 
 /* T32, T33 */
-START_TEST(an_await_that_timed_out_can_be_repeated)
+TEST(an_await_that_timed_out_can_be_repeated)
 {
     weft_fiber f = spin_suspended();
     int rc;
@@ -182,10 +172,9 @@ START_TEST(an_await_that_timed_out_can_be_repeated)
     }
     ck_assert_int_eq(rc, 0);
 }
-END_TEST
 
 /* P25 */
-START_TEST(stopping_an_awaited_fiber_wakes_its_awaiter)
+TEST(stopping_an_awaited_fiber_wakes_its_awaiter)
 {
     weft_fiber inner = spin_suspended();
     weft_fiber outer = weft_spin(await_fiber, id_arg(inner));
@@ -195,10 +184,9 @@ START_TEST(stopping_an_awaited_fiber_wakes_its_awaiter)
     ck_assert_int_eq(weft_state_of(inner), WEFT_DEAD);
     ck_assert_int_eq(weft_state_of(outer), WEFT_DEAD);
 }
-END_TEST
 
 /* T28 */
-START_TEST(cancelling_an_ended_fiber_does_not_change_its_value_or_error)
+TEST(cancelling_an_ended_fiber_does_not_change_its_value_or_error)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(3));
     weft_fiber g = weft_spin(fail_with, as_arg(-EIO));
@@ -209,7 +197,6 @@ START_TEST(cancelling_an_ended_fiber_does_not_change_its_value_or_error)
     ck_assert_int_eq(weft_await(g), -EIO);
     ck_assert_error(-EIO, "broken");
 }
-END_TEST
 
 static weft_value snooze_then_return(void *arg)
 {
@@ -220,7 +207,7 @@ static weft_value snooze_then_return(void *arg)
 }
 
 /* P35 */
-START_TEST(await_all_returns_the_values_in_the_order_of_the_arguments)
+TEST(await_all_returns_the_values_in_the_order_of_the_arguments)
 {
     weft_fiber f[5];
     for (int i = 0; i < 5; i++)
@@ -234,7 +221,6 @@ START_TEST(await_all_returns_the_values_in_the_order_of_the_arguments)
     }
     ck_assert_int_eq(weft_await_all(NULL, 0, NULL), 0);
 }
-END_TEST
 
 static void clean_up_slowly(void *arg)
 {
@@ -251,7 +237,7 @@ static weft_value suspend_with_slow_end(void *arg)
 }
 
 /* P35 */
-START_TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
+TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
 {
     weft_fiber f[3] = {weft_spin(suspend_with_slow_end, "a"),
                        weft_spin(suspend_then_fail, as_arg(-EIO)),
@@ -266,7 +252,6 @@ START_TEST(await_all_stops_the_others_and_waits_for_them_when_one_fails)
         ck_assert_int_eq(weft_await(f[i]), -ESRCH);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value await_both(void *arg)
 {
@@ -274,7 +259,7 @@ static weft_value await_both(void *arg)
 }
 
 /* P35 */
-START_TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled)
+TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled)
 {
     weft_fiber f[2] = {weft_spin(suspend_with_slow_end, "a"),
                        weft_spin(suspend_with_slow_end, "b")};
@@ -286,10 +271,9 @@ START_TEST(await_all_stops_and_joins_them_when_the_caller_is_cancelled)
     ck_assert_int_eq(weft_state_of(f[0]), WEFT_DEAD);
     ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
 }
-END_TEST
 
 /* P35 */
-START_TEST(await_all_with_an_unknown_id_changes_nothing)
+TEST(await_all_with_an_unknown_id_changes_nothing)
 {
     weft_fiber gone = weft_spin(return_arg, NULL);
     weft_await(gone);
@@ -301,10 +285,9 @@ START_TEST(await_all_with_an_unknown_id_changes_nothing)
     weft_schedule(f[0], 1);
     ck_assert_int_eq(weft_await(f[0]), 1);
 }
-END_TEST
 
 /* P35 */
-START_TEST(await_all_waits_for_thousands)
+TEST(await_all_waits_for_thousands)
 {
     enum { N = 5000 };
     static weft_fiber f[N];
@@ -315,10 +298,9 @@ START_TEST(await_all_waits_for_thousands)
     for (int i = 0; i < N; i++)
         ck_assert_int_eq(out[i], i % 2 ? i : i % 10);
 }
-END_TEST
 
 /* P37 */
-START_TEST(await_any_returns_the_first_to_end_and_leaves_the_others_alone)
+TEST(await_any_returns_the_first_to_end_and_leaves_the_others_alone)
 {
     weft_fiber f[3] = {spin_suspended(), spin_suspended(), spin_suspended()};
     weft_value out;
@@ -331,10 +313,9 @@ START_TEST(await_any_returns_the_first_to_end_and_leaves_the_others_alone)
     ck_assert_int_eq(weft_await(f[0]), 33);
     ck_assert_int_eq(weft_await(f[2]), 22);
 }
-END_TEST
 
 /* P37 */
-START_TEST(among_ended_fibers_the_lowest_index_is_the_first)
+TEST(among_ended_fibers_the_lowest_index_is_the_first)
 {
     weft_fiber f[3] = {spin_suspended(), weft_spin(return_arg, as_arg(1)),
                        weft_spin(return_arg, as_arg(2))};
@@ -345,10 +326,9 @@ START_TEST(among_ended_fibers_the_lowest_index_is_the_first)
     ck_assert_int_eq(weft_await(f[2]), 2);
     ck_assert_int_eq(weft_state_of(f[0]), WEFT_WAITING);
 }
-END_TEST
 
 /* P37 */
-START_TEST(await_any_returns_an_error_as_the_value_of_the_failed_fiber)
+TEST(await_any_returns_an_error_as_the_value_of_the_failed_fiber)
 {
     weft_fiber f[2] = {spin_suspended(), weft_spin(fail_with, as_arg(-EIO))};
     weft_value out;
@@ -359,7 +339,6 @@ START_TEST(await_any_returns_an_error_as_the_value_of_the_failed_fiber)
     ck_assert_int_eq(weft_await_any(f, 1, &out), 0);
     ck_assert_int_eq(out, 5);
 }
-END_TEST
 
 static weft_value await_any_of_two(void *arg)
 {
@@ -369,7 +348,7 @@ static weft_value await_any_of_two(void *arg)
 }
 
 /* P37, P36, P64 */
-START_TEST(an_interrupted_await_any_leaves_all_fibers_alone)
+TEST(an_interrupted_await_any_leaves_all_fibers_alone)
 {
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
     weft_fiber waiter = weft_spin(await_any_of_two, f);
@@ -385,7 +364,6 @@ START_TEST(an_interrupted_await_any_leaves_all_fibers_alone)
     ck_assert_int_eq(weft_await(f[0]), 1);
     ck_assert_int_eq(weft_await(f[1]), 2);
 }
-END_TEST
 
 static weft_value await_all_of_two(void *arg)
 {
@@ -395,7 +373,7 @@ static weft_value await_all_of_two(void *arg)
 }
 
 /* P64 */
-START_TEST(an_interrupted_await_all_stops_all_fibers)
+TEST(an_interrupted_await_all_stops_all_fibers)
 {
     weft_fiber f[2] = {spin_suspended(), spin_suspended()};
     weft_fiber waiter = weft_spin(await_all_of_two, f);
@@ -405,10 +383,9 @@ START_TEST(an_interrupted_await_all_stops_all_fibers)
     ck_assert_int_eq(weft_state_of(f[0]), WEFT_DEAD);
     ck_assert_int_eq(weft_state_of(f[1]), WEFT_DEAD);
 }
-END_TEST
 
 /* P37 */
-START_TEST(select_fibers_stops_the_losers_and_waits_for_them)
+TEST(select_fibers_stops_the_losers_and_waits_for_them)
 {
     weft_fiber f[3] = {weft_spin(suspend_with_slow_end, "a"), spin_suspended(),
                        weft_spin(suspend_with_slow_end, "c")};
@@ -421,10 +398,9 @@ START_TEST(select_fibers_stops_the_losers_and_waits_for_them)
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(weft_await(f[i]), -ESRCH);
 }
-END_TEST
 
 /* P34, P37 */
-START_TEST(a_fiber_listed_twice_counts_twice)
+TEST(a_fiber_listed_twice_counts_twice)
 {
     weft_fiber f = spin_suspended();
     weft_value out[2];
@@ -437,7 +413,6 @@ START_TEST(a_fiber_listed_twice_counts_twice)
     ck_assert_int_eq(weft_select_fibers((weft_fiber[]){f, f}, 2, out), 0);
     ck_assert_int_eq(out[0], 7);
 }
-END_TEST
 
 static weft_fiber mutual[2];
 
@@ -456,7 +431,7 @@ static int await_in_a_cycle(void)
 }
 
 /* P80, P40 */
-START_TEST(fibers_that_await_each_other_are_reported_as_a_deadlock)
+TEST(fibers_that_await_each_other_are_reported_as_a_deadlock)
 {
     const outcome *o = run_apart(await_in_a_cycle);
     ck_assert_int_eq(o->status, 7);
@@ -465,7 +440,6 @@ START_TEST(fibers_that_await_each_other_are_reported_as_a_deadlock)
     ck_assert_ptr_nonnull(strstr(o->text, "egg"));
     ck_assert_uint_eq(count_in(o->text, "deadlock"), 1);
 }
-END_TEST
 
 static int suspend_beside_a_cycle(void)
 {
@@ -475,12 +449,11 @@ static int suspend_beside_a_cycle(void)
 }
 
 /* P80, P8 */
-START_TEST(a_cycle_of_awaiting_fibers_ends_with_main)
+TEST(a_cycle_of_awaiting_fibers_ends_with_main)
 {
     const outcome *o = run_apart(suspend_beside_a_cycle);
     ck_assert_quiet(o, 7);
 }
-END_TEST
 
 static int return_with_awaiting_fibers(void)
 {
@@ -492,45 +465,8 @@ static int return_with_awaiting_fibers(void)
 }
 
 /* T35 */
-START_TEST(the_process_may_end_while_fibers_await_each_other)
+TEST(the_process_may_end_while_fibers_await_each_other)
 {
     const outcome *o = run_apart(return_with_awaiting_fibers);
     ck_assert_quiet(o, 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &all_awaiting_fibers_get_the_same_value,
-    &all_awaiting_fibers_get_the_same_error_with_its_message,
-    &awaiting_an_ended_fiber_returns_its_value_at_once_and_only_once,
-    &a_successful_await_leaves_the_last_error_of_the_caller_alone,
-    &an_error_that_a_fiber_handled_does_not_reach_its_awaiter,
-    &an_awaited_error_without_a_message_gets_one,
-    &awaiting_self_is_refused,
-    &awaiting_an_ancestor_is_refused,
-    &an_awaiter_that_is_stopped_leaves_the_fiber_running_and_awaitable,
-    &an_awaiting_fiber_cannot_be_scheduled_by_other_fibers,
-    &an_await_that_timed_out_can_be_repeated,
-    &stopping_an_awaited_fiber_wakes_its_awaiter,
-    &cancelling_an_ended_fiber_does_not_change_its_value_or_error,
-    &await_all_returns_the_values_in_the_order_of_the_arguments,
-    &await_all_stops_the_others_and_waits_for_them_when_one_fails,
-    &await_all_stops_and_joins_them_when_the_caller_is_cancelled,
-    &await_all_with_an_unknown_id_changes_nothing,
-    &await_all_waits_for_thousands,
-    &await_any_returns_the_first_to_end_and_leaves_the_others_alone,
-    &among_ended_fibers_the_lowest_index_is_the_first,
-    &await_any_returns_an_error_as_the_value_of_the_failed_fiber,
-    &an_interrupted_await_any_leaves_all_fibers_alone,
-    &an_interrupted_await_all_stops_all_fibers,
-    &select_fibers_stops_the_losers_and_waits_for_them,
-    &a_fiber_listed_twice_counts_twice,
-    &fibers_that_await_each_other_are_reported_as_a_deadlock,
-    &a_cycle_of_awaiting_fibers_ends_with_main,
-    &the_process_may_end_while_fibers_await_each_other,
-};
-
-int main(void)
-{
-    return run_suite("await", tests, COUNT_OF(tests));
 }

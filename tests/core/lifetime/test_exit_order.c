@@ -2,7 +2,7 @@
  * Tests of the order in which a fiber ends: its deferred calls, its children, fibers created
  * meanwhile, and the end of the process.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 static weft_value suspend_and_mark_cancel(void *arg)
 {
@@ -22,12 +22,11 @@ static weft_value defer_two_and_spin_child(void *arg)
 }
 
 /* P16, P17 */
-START_TEST(deferred_calls_run_in_reverse_order_before_the_children_are_cancelled)
+TEST(deferred_calls_run_in_reverse_order_before_the_children_are_cancelled)
 {
     ck_assert_int_eq(weft_await(weft_spin(defer_two_and_spin_child, as_arg(4))), 4);
     ck_assert_trail("body second first child ");
 }
-END_TEST
 
 static void sleep_and_await(void *arg)
 {
@@ -43,7 +42,7 @@ static weft_value defer_work(void *arg)
 }
 
 /* P17 */
-START_TEST(a_deferred_call_may_sleep_spin_and_await)
+TEST(a_deferred_call_may_sleep_spin_and_await)
 {
     weft_fiber f = weft_spin(defer_work, as_arg(3));
     let_run();
@@ -51,11 +50,9 @@ START_TEST(a_deferred_call_may_sleep_spin_and_await)
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_trail("cleaned up ");
 }
-END_TEST
 
 static void block_twice(void *arg)
 {
-    (void)arg;
     ck_assert_int_eq(weft_sleep(1), -ECANCELED);
     WEFT_SHIELD(10) {
         ck_assert_int_eq(weft_sleep(0.001), 0);
@@ -66,13 +63,12 @@ static void block_twice(void *arg)
 
 static weft_value defer_blocking(void *arg)
 {
-    (void)arg;
     weft_defer(block_twice, NULL);
     return weft_suspend();
 }
 
 /* T38, P24 */
-START_TEST(a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield)
+TEST(a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield)
 {
     weft_fiber f = weft_spin(defer_blocking, NULL);
     weft_snooze();
@@ -80,11 +76,9 @@ START_TEST(a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_trail("done");
 }
-END_TEST
 
 static void spin_without_await(void *arg)
 {
-    (void)arg;
     weft_spin(suspend_and_mark_cancel, "ran ");
     weft_go(suspend_and_mark_cancel, "ran ");
     weft_new(suspend_and_mark_cancel, "ran ");
@@ -99,7 +93,7 @@ static weft_value defer_spinning(void *arg)
 }
 
 /* P16, P23 */
-START_TEST(fibers_that_a_deferred_call_spins_are_ended_before_they_run)
+TEST(fibers_that_a_deferred_call_spins_are_ended_before_they_run)
 {
     ck_assert_int_eq(weft_await(weft_spin(defer_spinning, as_arg(2))), 2);
     ck_assert_trail("defer ");
@@ -113,7 +107,6 @@ START_TEST(fibers_that_a_deferred_call_spins_are_ended_before_they_run)
     ck_assert_uint_eq(counters.fibers, 0);
     ck_assert_uint_eq(counters.fibers_unawaited, 0);
 }
-END_TEST
 
 static weft_value spin_under_the_ending_parent(void *arg)
 {
@@ -140,12 +133,11 @@ static int end_with_children_that_spin(void)
 }
 
 /* T104, P16 */
-START_TEST(a_fiber_spun_under_an_ending_parent_is_ended_too)
+TEST(a_fiber_spun_under_an_ending_parent_is_ended_too)
 {
     const outcome *o = run_apart(end_with_children_that_spin);
     ck_assert_quiet(o, 9);
 }
-END_TEST
 
 static int return_with_children_that_spin(void)
 {
@@ -154,12 +146,11 @@ static int return_with_children_that_spin(void)
 }
 
 /* T104, P33 */
-START_TEST(a_fiber_spun_under_main_as_the_process_ends_is_ended_too)
+TEST(a_fiber_spun_under_main_as_the_process_ends_is_ended_too)
 {
     const outcome *o = run_apart(return_with_children_that_spin);
     ck_assert_quiet(o, 9);
 }
-END_TEST
 
 static void attach_to_self(void *arg)
 {
@@ -173,14 +164,13 @@ static weft_value defer_attaching(void *arg)
 }
 
 /* P27 */
-START_TEST(no_fiber_can_be_attached_to_an_ending_fiber)
+TEST(no_fiber_can_be_attached_to_an_ending_fiber)
 {
     weft_fiber f = spin_suspended();
     ck_assert_int_eq(weft_await(weft_spin(defer_attaching, id_arg(f))), 0);
     ck_assert_uint_eq(weft_parent(f), weft_self());
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
-END_TEST
 
 static weft_value spin_parked_children(void *arg)
 {
@@ -193,12 +183,11 @@ static weft_value spin_parked_children(void *arg)
 }
 
 /* P14, P16 */
-START_TEST(parked_children_end_with_their_parent)
+TEST(parked_children_end_with_their_parent)
 {
     ck_assert_int_eq(weft_await(weft_spin(spin_parked_children, as_arg(6))), 6);
     ck_assert_trail("parked ");
 }
-END_TEST
 
 static int return_with_many_fibers(void)
 {
@@ -209,12 +198,11 @@ static int return_with_many_fibers(void)
 }
 
 /* P28, P33 */
-START_TEST(ten_thousand_fibers_end_with_the_process)
+TEST(ten_thousand_fibers_end_with_the_process)
 {
     const outcome *o = run_apart(return_with_many_fibers);
     ck_assert_quiet(o, 4);
 }
-END_TEST
 
 static weft_value fail_named(void *arg)
 {
@@ -237,14 +225,13 @@ static int return_with_unhandled_error(void)
 }
 
 /* T27 */
-START_TEST(an_unhandled_error_of_a_detached_fiber_is_reported_once)
+TEST(an_unhandled_error_of_a_detached_fiber_is_reported_once)
 {
     const outcome *o = run_apart(return_with_unhandled_error);
     ck_assert_int_ne(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "no such luck"), 1);
     ck_assert_uint_ge(count_in(o->text, "culprit"), 1);
 }
-END_TEST
 
 static weft_value detach_and_cancel(void *arg)
 {
@@ -261,28 +248,8 @@ static int cancel_a_detached_fiber(void)
 }
 
 /* T27 */
-START_TEST(a_cancelled_detached_fiber_is_not_reported)
+TEST(a_cancelled_detached_fiber_is_not_reported)
 {
     const outcome *o = run_apart(cancel_a_detached_fiber);
     ck_assert_quiet(o, 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &deferred_calls_run_in_reverse_order_before_the_children_are_cancelled,
-    &a_deferred_call_may_sleep_spin_and_await,
-    &a_deferred_call_of_a_cancelled_fiber_blocks_only_in_a_shield,
-    &fibers_that_a_deferred_call_spins_are_ended_before_they_run,
-    &a_fiber_spun_under_an_ending_parent_is_ended_too,
-    &a_fiber_spun_under_main_as_the_process_ends_is_ended_too,
-    &no_fiber_can_be_attached_to_an_ending_fiber,
-    &parked_children_end_with_their_parent,
-    &ten_thousand_fibers_end_with_the_process,
-    &an_unhandled_error_of_a_detached_fiber_is_reported_once,
-    &a_cancelled_detached_fiber_is_not_reported,
-};
-
-int main(void)
-{
-    return run_suite("ending", tests, COUNT_OF(tests));
 }

@@ -1,10 +1,11 @@
 /* Tests of groups: fibers that end with a block, and the first error, which cancels all members. */
 #include "core/lifetime/group_support.h"
+#include "support/suite.h"
 
 #include <malloc.h>
 
 /* P32 */
-START_TEST(leaving_a_block_waits_for_its_fibers)
+TEST(leaving_a_block_waits_for_its_fibers)
 {
     int rc = 1;
     weft_fiber a = 0, b = 0;
@@ -23,11 +24,9 @@ START_TEST(leaving_a_block_waits_for_its_fibers)
     ck_assert_int_eq(weft_state_of(a), WEFT_DEAD);
     ck_assert_int_eq(weft_await(b), -ESRCH); /* nothing remains of them */
 }
-END_TEST
 
 static weft_value body_with_a_value(void *arg)
 {
-    (void)arg;
     WEFT_GROUP(g) {
         weft_group_spin(&g, sleep_then_mark_if_slept, "1");
         weft_group_spin(&g, sleep_then_mark_if_slept, "2");
@@ -38,14 +37,13 @@ static weft_value body_with_a_value(void *arg)
 }
 
 /* P32, P17 */
-START_TEST(returning_a_value_from_a_block_waits_for_its_fibers)
+TEST(returning_a_value_from_a_block_waits_for_its_fibers)
 {
     ck_assert_int_eq(weft_await(weft_spin(body_with_a_value, NULL)), 42);
     ck_assert_trail("body 12");
 }
-END_TEST
 
-START_TEST(a_group_without_live_fibers_is_closed_without_a_switch)
+TEST(a_group_without_live_fibers_is_closed_without_a_switch)
 {
     int rc = 1;
     weft_fiber f = weft_spin(mark_and_return, "switched");
@@ -61,10 +59,9 @@ START_TEST(a_group_without_live_fibers_is_closed_without_a_switch)
     }
     ck_assert_trail("");
 }
-END_TEST
 
 /* P32, P16 */
-START_TEST(the_first_error_cancels_the_other_members_in_order_and_then_the_block)
+TEST(the_first_error_cancels_the_other_members_in_order_and_then_the_block)
 {
     int rc = 1;
     weft_fiber outside = spin_suspended();
@@ -83,18 +80,16 @@ START_TEST(the_first_error_cancels_the_other_members_in_order_and_then_the_block
     ck_assert_int_eq(weft_snooze(), 0); /* the error is reported once */
     ck_assert_int_eq(weft_state_of(outside), WEFT_WAITING);
 }
-END_TEST
 
 static weft_value name_self_and_fail(void *arg)
 {
-    (void)arg;
     weft_set_name(weft_self(), "source");
     weft_fail(-ENOENT, "no such file");
     return weft_fail(-EIO, "cannot start");
 }
 
 /* P32 */
-START_TEST(the_error_has_its_message_and_its_cause)
+TEST(the_error_has_its_message_and_its_cause)
 {
     int rc = 1;
     weft_fiber source = 0;
@@ -108,10 +103,9 @@ START_TEST(the_error_has_its_message_and_its_cause)
     ck_assert_str_eq(weft_error()->fiber_name, "source");
     ck_assert_int_eq(weft_error()->cause->code, -ENOENT);
 }
-END_TEST
 
 /* P18 */
-START_TEST(of_two_errors_the_first_counts)
+TEST(of_two_errors_the_first_counts)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -124,10 +118,9 @@ START_TEST(of_two_errors_the_first_counts)
     ck_assert_trail("failed ");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P32: once, with the message, and also when the block is left early. */
-START_TEST(without_a_result_variable_the_error_is_raised_in_the_caller)
+TEST(without_a_result_variable_the_error_is_raised_in_the_caller)
 {
     for (int i = 0; i < 2; i++) {
         WEFT_GROUP(g) {
@@ -143,7 +136,6 @@ START_TEST(without_a_result_variable_the_error_is_raised_in_the_caller)
         ck_assert_int_eq(weft_snooze(), 0);
     }
 }
-END_TEST
 
 static weft_value fail_in_a_group(void *arg)
 {
@@ -154,15 +146,14 @@ static weft_value fail_in_a_group(void *arg)
 }
 
 /* P20: an error that a fiber has not handled becomes its result. */
-START_TEST(an_unhandled_error_of_a_block_becomes_the_result_of_the_fiber)
+TEST(an_unhandled_error_of_a_block_becomes_the_result_of_the_fiber)
 {
     ck_assert_int_eq(weft_await(weft_spin(fail_in_a_group, as_arg(-EIO))), -EIO);
     ck_assert_error(-EIO, "broken");
 }
-END_TEST
 
 /* P32 */
-START_TEST(an_error_in_an_inner_group_does_not_touch_the_outer_one)
+TEST(an_error_in_an_inner_group_does_not_touch_the_outer_one)
 {
     int inner = 1, outer = 1;
     WEFT_GROUP(g, outer) {
@@ -179,10 +170,9 @@ START_TEST(an_error_in_an_inner_group_does_not_touch_the_outer_one)
     ck_assert_int_eq(outer, 0);
     ck_assert_trail("inner outer");
 }
-END_TEST
 
 /* P32 */
-START_TEST(an_error_in_an_outer_group_cancels_the_inner_group)
+TEST(an_error_in_an_outer_group_cancels_the_inner_group)
 {
     int inner = 1, outer = 1;
     WEFT_GROUP(g, outer) {
@@ -196,10 +186,9 @@ START_TEST(an_error_in_an_outer_group_cancels_the_inner_group)
     ck_assert_int_eq(outer, -EIO);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P32 */
-START_TEST(an_error_after_the_end_of_the_body_cancels_the_others_too)
+TEST(an_error_after_the_end_of_the_body_cancels_the_others_too)
 {
     weft_group g;
     ck_assert_int_eq(weft_group_open(&g), 0);
@@ -211,10 +200,9 @@ START_TEST(an_error_after_the_end_of_the_body_cancels_the_others_too)
     ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P34 */
-START_TEST(awaiting_a_member_does_not_hide_its_error_from_the_group)
+TEST(awaiting_a_member_does_not_hide_its_error_from_the_group)
 {
     int rc = 1;
     weft_fiber waiter = 0;
@@ -227,10 +215,9 @@ START_TEST(awaiting_a_member_does_not_hide_its_error_from_the_group)
     ck_assert_int_eq(rc, -EIO);
     ck_assert_int_eq(weft_await(waiter), -ECANCELED);
 }
-END_TEST
 
 /* P27 */
-START_TEST(a_detached_member_is_not_waited_for_and_its_error_goes_to_its_new_parent)
+TEST(a_detached_member_is_not_waited_for_and_its_error_goes_to_its_new_parent)
 {
     int rc = 1;
     weft_fiber f = 0;
@@ -246,7 +233,6 @@ START_TEST(a_detached_member_is_not_waited_for_and_its_error_goes_to_its_new_par
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
     ck_assert_int_eq(weft_await(f), -EPIPE);
 }
-END_TEST
 
 static weft_value detach_fiber(void *arg)
 {
@@ -254,7 +240,7 @@ static weft_value detach_fiber(void *arg)
 }
 
 /* P27 */
-START_TEST(detaching_the_last_member_ends_the_wait)
+TEST(detaching_the_last_member_ends_the_wait)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -263,10 +249,9 @@ START_TEST(detaching_the_last_member_ends_the_wait)
     }
     ck_assert_int_eq(rc, 0);
 }
-END_TEST
 
 /* T27 */
-START_TEST(a_cancelled_or_stopped_member_is_not_an_error_of_the_group)
+TEST(a_cancelled_or_stopped_member_is_not_an_error_of_the_group)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -283,10 +268,9 @@ START_TEST(a_cancelled_or_stopped_member_is_not_an_error_of_the_group)
     ck_assert_int_eq(rc, 0);
     ck_assert_trail("");
 }
-END_TEST
 
 /* P16 */
-START_TEST(a_cancelled_group_ends_without_an_error)
+TEST(a_cancelled_group_ends_without_an_error)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -302,14 +286,13 @@ START_TEST(a_cancelled_group_ends_without_an_error)
     ck_assert_trail("12");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value cancel_group(void *arg)
 {
     return weft_group_cancel(arg);
 }
 
-START_TEST(a_member_may_cancel_its_group_while_the_caller_waits_for_it)
+TEST(a_member_may_cancel_its_group_while_the_caller_waits_for_it)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -320,10 +303,9 @@ START_TEST(a_member_may_cancel_its_group_while_the_caller_waits_for_it)
     ck_assert_int_eq(rc, 0);
     ck_assert_trail("1");
 }
-END_TEST
 
 /* P23 */
-START_TEST(in_a_cancelled_group_a_new_fiber_never_runs)
+TEST(in_a_cancelled_group_a_new_fiber_never_runs)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -335,10 +317,9 @@ START_TEST(in_a_cancelled_group_a_new_fiber_never_runs)
     ck_assert_int_eq(rc, 0);
     ck_assert_trail("");
 }
-END_TEST
 
 /* P18 */
-START_TEST(the_first_error_of_cancelled_members_is_the_result)
+TEST(the_first_error_of_cancelled_members_is_the_result)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -352,13 +333,11 @@ START_TEST(the_first_error_of_cancelled_members_is_the_result)
     ck_assert_error(-EIO, "broken clean-up");
     ck_assert_trail("failed failed slow");
 }
-END_TEST
 
 static int counted;
 
 static weft_value count_and_wait(void *arg)
 {
-    (void)arg;
     weft_value rc = weft_suspend();
     counted += rc == -ECANCELED;
     return rc;
@@ -366,14 +345,13 @@ static weft_value count_and_wait(void *arg)
 
 static weft_value count_one(void *arg)
 {
-    (void)arg;
     weft_snooze();
     counted++;
     return 0;
 }
 
 /* P28 */
-START_TEST(many_members_end_with_their_group)
+TEST(many_members_end_with_their_group)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -384,10 +362,9 @@ START_TEST(many_members_end_with_their_group)
     ck_assert_int_eq(rc, 0);
     ck_assert_int_eq(counted, MANY_FIBERS);
 }
-END_TEST
 
 /* P28 */
-START_TEST(one_error_ends_many_members)
+TEST(one_error_ends_many_members)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -398,7 +375,6 @@ START_TEST(one_error_ends_many_members)
     ck_assert_int_eq(rc, -EIO);
     ck_assert_int_eq(counted, MANY_FIBERS - 1);
 }
-END_TEST
 
 static weft_group *deep_group;
 
@@ -411,7 +387,7 @@ static weft_value spin_two_more(void *arg)
     return weft_snooze();
 }
 
-START_TEST(a_member_may_spin_more_members_also_while_the_group_is_being_closed)
+TEST(a_member_may_spin_more_members_also_while_the_group_is_being_closed)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -421,7 +397,6 @@ START_TEST(a_member_may_spin_more_members_also_while_the_group_is_being_closed)
     ck_assert_int_eq(rc, 0);
     ck_assert_int_eq(counted, 63);
 }
-END_TEST
 
 static weft_value spin_into(void *arg)
 {
@@ -430,7 +405,7 @@ static weft_value spin_into(void *arg)
     return 0;
 }
 
-START_TEST(a_fiber_spun_into_a_group_from_outside_is_a_child_of_the_opener)
+TEST(a_fiber_spun_into_a_group_from_outside_is_a_child_of_the_opener)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -442,9 +417,8 @@ START_TEST(a_fiber_spun_into_a_group_from_outside_is_a_child_of_the_opener)
     ck_assert_int_eq(rc, 0);
     ck_assert_trail("spun");
 }
-END_TEST
 
-START_TEST(a_thousand_groups_leak_no_memory)
+TEST(a_thousand_groups_leak_no_memory)
 {
     size_t before = 0;
     for (int i = 0; i < 1100; i++) {
@@ -461,7 +435,6 @@ START_TEST(a_thousand_groups_leak_no_memory)
     }
     ck_assert_uint_eq(mallinfo2().uordblks, before);
 }
-END_TEST
 
 static weft_value cancel_and_restart(void *arg)
 {
@@ -470,7 +443,7 @@ static weft_value cancel_and_restart(void *arg)
     return weft_restart(*(weft_fiber *)((void **)arg)[1]);
 }
 
-START_TEST(a_restart_does_not_keep_a_cancelled_group_open)
+TEST(a_restart_does_not_keep_a_cancelled_group_open)
 {
     weft_fiber restarter = 0, member = 0;
     int rc = 1;
@@ -484,7 +457,6 @@ START_TEST(a_restart_does_not_keep_a_cancelled_group_open)
     ck_assert_int_eq(rc, 0);
     ck_assert_int_eq(weft_await(restarter), -ESRCH);
 }
-END_TEST
 
 static weft_value add_up(void *arg)
 {
@@ -492,7 +464,7 @@ static weft_value add_up(void *arg)
     return weft_snooze() < 0 ? -1 : numbers[0] + numbers[1];
 }
 
-START_TEST(options_apply_to_a_member_except_the_parent)
+TEST(options_apply_to_a_member_except_the_parent)
 {
     int rc;
     weft_value sum = 0;
@@ -507,39 +479,4 @@ START_TEST(options_apply_to_a_member_except_the_parent)
     }
     ck_assert_int_eq(rc, 0);
     ck_assert_int_eq(sum, 7);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_restart_does_not_keep_a_cancelled_group_open,
-    &leaving_a_block_waits_for_its_fibers,
-    &returning_a_value_from_a_block_waits_for_its_fibers,
-    &a_group_without_live_fibers_is_closed_without_a_switch,
-    &the_first_error_cancels_the_other_members_in_order_and_then_the_block,
-    &the_error_has_its_message_and_its_cause,
-    &of_two_errors_the_first_counts,
-    &without_a_result_variable_the_error_is_raised_in_the_caller,
-    &an_unhandled_error_of_a_block_becomes_the_result_of_the_fiber,
-    &an_error_in_an_inner_group_does_not_touch_the_outer_one,
-    &an_error_in_an_outer_group_cancels_the_inner_group,
-    &an_error_after_the_end_of_the_body_cancels_the_others_too,
-    &awaiting_a_member_does_not_hide_its_error_from_the_group,
-    &a_detached_member_is_not_waited_for_and_its_error_goes_to_its_new_parent,
-    &detaching_the_last_member_ends_the_wait,
-    &a_cancelled_or_stopped_member_is_not_an_error_of_the_group,
-    &a_cancelled_group_ends_without_an_error,
-    &a_member_may_cancel_its_group_while_the_caller_waits_for_it,
-    &in_a_cancelled_group_a_new_fiber_never_runs,
-    &the_first_error_of_cancelled_members_is_the_result,
-    &many_members_end_with_their_group,
-    &one_error_ends_many_members,
-    &a_member_may_spin_more_members_also_while_the_group_is_being_closed,
-    &a_fiber_spun_into_a_group_from_outside_is_a_child_of_the_opener,
-    &a_thousand_groups_leak_no_memory,
-    &options_apply_to_a_member_except_the_parent,
-};
-
-int main(void)
-{
-    return run_suite("group", tests, COUNT_OF(tests));
 }

@@ -3,6 +3,7 @@
  * and groups that are left open.
  */
 #include "core/lifetime/group_support.h"
+#include "support/suite.h"
 
 static weft_value open_and_wait(void *arg)
 {
@@ -17,7 +18,7 @@ static weft_value open_and_wait(void *arg)
 }
 
 /* P16, P17 */
-START_TEST(cancelling_the_caller_cancels_the_members_and_waits_for_them)
+TEST(cancelling_the_caller_cancels_the_members_and_waits_for_them)
 {
     int rc = 1;
     weft_fiber f = weft_spin(open_and_wait, &rc);
@@ -27,10 +28,9 @@ START_TEST(cancelling_the_caller_cancels_the_members_and_waits_for_them)
     ck_assert_int_eq(rc, -ECANCELED);
     ck_assert_trail("12 slow opener");
 }
-END_TEST
 
 /* P24 */
-START_TEST(a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended)
+TEST(a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended)
 {
     int rc = 1;
     weft_fiber f = weft_spin(open_and_wait, &rc);
@@ -39,10 +39,9 @@ START_TEST(a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended
     ck_assert_int_eq(weft_await(f), 9);
     ck_assert_trail("12 slow opener");
 }
-END_TEST
 
 /* P30 */
-START_TEST(a_restarted_caller_starts_with_a_new_group)
+TEST(a_restarted_caller_starts_with_a_new_group)
 {
     int rc = 1;
     weft_fiber f = weft_spin(open_and_wait, &rc);
@@ -55,10 +54,9 @@ START_TEST(a_restarted_caller_starts_with_a_new_group)
     weft_await(f);
     ck_assert_trail("12 slow opener12 slow opener");
 }
-END_TEST
 
 /* P30 */
-START_TEST(a_restarted_member_stays_in_its_group)
+TEST(a_restarted_member_stays_in_its_group)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -71,10 +69,9 @@ START_TEST(a_restarted_member_stays_in_its_group)
     }
     ck_assert_int_eq(rc, -EIO);
 }
-END_TEST
 
 /* P14, P16 */
-START_TEST(a_parked_member_ends_with_its_group)
+TEST(a_parked_member_ends_with_its_group)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -86,10 +83,9 @@ START_TEST(a_parked_member_ends_with_its_group)
     ck_assert_int_eq(rc, 0);
     ck_assert_trail("parked");
 }
-END_TEST
 
 /* P41 */
-START_TEST(a_deadline_around_a_group_cancels_it_and_is_reported_once)
+TEST(a_deadline_around_a_group_cancels_it_and_is_reported_once)
 {
     for (int i = 0; i < 2; i++) {
         int rc = 1, timeout = 1;
@@ -111,10 +107,9 @@ START_TEST(a_deadline_around_a_group_cancels_it_and_is_reported_once)
         ck_assert_int_eq(weft_snooze(), 0);
     }
 }
-END_TEST
 
 /* P41 */
-START_TEST(a_deadline_inside_a_group_affects_only_its_scope)
+TEST(a_deadline_inside_a_group_affects_only_its_scope)
 {
     int rc = 1, timeout = 1;
     WEFT_GROUP(g, rc) {
@@ -128,10 +123,9 @@ START_TEST(a_deadline_inside_a_group_affects_only_its_scope)
     ck_assert_int_eq(rc, 0);
     ck_assert_trail("1");
 }
-END_TEST
 
 /* P22 */
-START_TEST(a_scope_inside_a_group_does_not_swallow_the_error_of_a_member)
+TEST(a_scope_inside_a_group_does_not_swallow_the_error_of_a_member)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -143,10 +137,9 @@ START_TEST(a_scope_inside_a_group_does_not_swallow_the_error_of_a_member)
     }
     ck_assert_int_eq(rc, -EIO);
 }
-END_TEST
 
 /* A shield around a group delays events outside of the shield, not events in the group. */
-START_TEST(a_shield_around_a_group_does_not_delay_an_error_of_a_member)
+TEST(a_shield_around_a_group_does_not_delay_an_error_of_a_member)
 {
     int rc = 1, timeout = 1;
     WEFT_CANCEL_AFTER(0, timeout) {
@@ -160,7 +153,6 @@ START_TEST(a_shield_around_a_group_does_not_delay_an_error_of_a_member)
     ck_assert_int_eq(rc, -EIO);
     ck_assert_int_eq(timeout, 0); /* the shield has delayed it */
 }
-END_TEST
 
 static weft_value raise_in_main(void *arg)
 {
@@ -169,7 +161,7 @@ static weft_value raise_in_main(void *arg)
 }
 
 /* P19 */
-START_TEST(an_error_raised_in_the_caller_cancels_the_members_and_is_the_result)
+TEST(an_error_raised_in_the_caller_cancels_the_members_and_is_the_result)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -182,10 +174,9 @@ START_TEST(an_error_raised_in_the_caller_cancels_the_members_and_is_the_result)
     ck_assert_trail("1failed ");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P19: an error raised before the close, or an error of a child outside of the group. */
-START_TEST(a_pending_error_of_the_caller_is_returned_by_the_close)
+TEST(a_pending_error_of_the_caller_is_returned_by_the_close)
 {
     int rc = 1;
     WEFT_GROUP(g, rc) {
@@ -198,7 +189,6 @@ START_TEST(a_pending_error_of_the_caller_is_returned_by_the_close)
     ck_assert_trail("1");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value fail_member_then_fail(void *arg)
 {
@@ -207,7 +197,7 @@ static weft_value fail_member_then_fail(void *arg)
 }
 
 /* P19: the member fails before the caller gets the other error, or before the caller runs again. */
-START_TEST(neither_a_member_error_nor_a_raised_error_is_lost)
+TEST(neither_a_member_error_nor_a_raised_error_is_lost)
 {
     for (int i = 0; i < 2; i++) {
         int rc = 1;
@@ -228,7 +218,6 @@ START_TEST(neither_a_member_error_nor_a_raised_error_is_lost)
         ck_assert_int_eq(weft_snooze(), 0);
     }
 }
-END_TEST
 
 static weft_value cancel_and_fail(void *arg)
 {
@@ -251,14 +240,13 @@ static weft_value open_and_be_cancelled(void *arg)
 }
 
 /* P18: a cancellation is reported by every later call, so an error takes precedence. */
-START_TEST(a_member_error_takes_precedence_over_a_cancelled_caller)
+TEST(a_member_error_takes_precedence_over_a_cancelled_caller)
 {
     int rc[2] = {1, 1};
     ck_assert_int_eq(weft_await(weft_spin(open_and_be_cancelled, rc)), -ECANCELED);
     ck_assert_int_eq(rc[0], -EPIPE);
     ck_assert_int_eq(rc[1], -ECANCELED); /* the failing member never ran */
 }
-END_TEST
 
 static weft_value interrupt_main(void *arg)
 {
@@ -266,7 +254,7 @@ static weft_value interrupt_main(void *arg)
 }
 
 /* P64 */
-START_TEST(an_interrupted_close_returns_the_error_after_the_members_have_ended)
+TEST(an_interrupted_close_returns_the_error_after_the_members_have_ended)
 {
     for (int value = -2; value < 0; value++) {
         int rc = 0;
@@ -279,14 +267,13 @@ START_TEST(an_interrupted_close_returns_the_error_after_the_members_have_ended)
     }
     ck_assert_trail("slow slow ");
 }
-END_TEST
 
 static weft_value close_group(void *arg)
 {
     return weft_group_close(arg);
 }
 
-START_TEST(closing_a_group_that_is_not_open_or_not_innermost_is_refused)
+TEST(closing_a_group_that_is_not_open_or_not_innermost_is_refused)
 {
     static weft_group never, g, inner;
     weft_scope scope;
@@ -319,7 +306,6 @@ START_TEST(closing_a_group_that_is_not_open_or_not_innermost_is_refused)
     ck_assert_int_eq(weft_group_close(&g), -EINVAL);
     ck_assert_uint_eq(weft_group_count(&g), 0);
 }
-END_TEST
 
 static int leave_nested_blocks(int how)
 {
@@ -346,7 +332,7 @@ out:
 }
 
 /* P32 */
-START_TEST(every_exit_from_a_block_closes_its_groups)
+TEST(every_exit_from_a_block_closes_its_groups)
 {
     ck_assert_int_eq(leave_nested_blocks(0), 100);
     ck_assert_trail("12");
@@ -360,13 +346,12 @@ START_TEST(every_exit_from_a_block_closes_its_groups)
     }
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 static const char *g = "a name that a block may take";
 
-START_TEST(a_block_may_use_any_name_for_its_group)
+TEST(a_block_may_use_any_name_for_its_group)
 {
     int rc[2] = {1, 1}, i = 0;
     WEFT_GROUP(g, rc[i++]) {
@@ -378,7 +363,6 @@ START_TEST(a_block_may_use_any_name_for_its_group)
     ck_assert_ptr_nonnull(strstr(g, "name"));
     ck_assert_trail("1");
 }
-END_TEST
 #pragma GCC diagnostic pop
 
 /* In a deferred call: wait until at most left children remain. */
@@ -391,7 +375,6 @@ static void wait_for_children(int left)
 
 static void wait_for_all_but_one(void *arg)
 {
-    (void)arg;
     wait_for_children(1);
 }
 
@@ -414,7 +397,7 @@ static weft_value leave_two_groups_open(void *arg)
 }
 
 /* P16: a group that is left open no longer exists, and its memory may be freed. */
-START_TEST(members_of_a_group_left_open_are_ordinary_children)
+TEST(members_of_a_group_left_open_are_ordinary_children)
 {
     weft_group *groups = calloc(2, sizeof *groups);
     weft_fiber f = weft_spin(leave_two_groups_open, groups);
@@ -425,11 +408,9 @@ START_TEST(members_of_a_group_left_open_are_ordinary_children)
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_trail("12 defer 3");
 }
-END_TEST
 
 static void wait_deep_in_the_stack(void *arg)
 {
-    (void)arg;
     volatile char frame[2048]; /* overwrites the frame of the returned function */
     for (size_t i = 0; i < sizeof frame; i++)
         frame[i] = 0x5a;
@@ -451,7 +432,7 @@ static weft_value leave_groups_open_on_the_stack(void *arg)
 }
 
 /* P16, P20 */
-START_TEST(a_group_left_open_may_be_in_a_returned_frame)
+TEST(a_group_left_open_may_be_in_a_returned_frame)
 {
     ck_assert_int_eq(weft_await(weft_spin(leave_groups_open_on_the_stack, NULL)), 42);
     ck_assert_trail("111 defer ");
@@ -459,7 +440,6 @@ START_TEST(a_group_left_open_may_be_in_a_returned_frame)
     ck_assert_error(-EIO, "broken");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value leave_group_open_with_failing_member(void *arg)
 {
@@ -488,7 +468,7 @@ static weft_value sleep_in_a_deferred_call(void *arg)
 }
 
 /* P19, P20 */
-START_TEST(errors_of_a_group_left_open_go_to_its_fiber)
+TEST(errors_of_a_group_left_open_go_to_its_fiber)
 {
     weft_group group = {{0}};
     ck_assert_int_eq(weft_await(weft_spin(leave_group_open_with_failed_member, &group)), -EPIPE);
@@ -497,7 +477,6 @@ START_TEST(errors_of_a_group_left_open_go_to_its_fiber)
     ck_assert_trail("interrupted");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static int close_where_switching_is_forbidden(void)
 {
@@ -519,17 +498,15 @@ static int close_where_switching_is_forbidden(void)
     return rc == -EPERM && weft_await_children() == 0 ? 0 : 2;
 }
 
-START_TEST(a_close_that_must_wait_is_refused_where_switching_is_forbidden)
+TEST(a_close_that_must_wait_is_refused_where_switching_is_forbidden)
 {
     const outcome *o = run_apart(close_where_switching_is_forbidden);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "tried to switch while switching is forbidden"), 2);
 }
-END_TEST
 
 static weft_value exit_in_a_member(void *arg)
 {
-    (void)arg;
     weft_defer(print_stderr_arg, "exiting ");
     weft_snooze();
     exit_here(3);
@@ -559,18 +536,16 @@ static int wait_for_exiting_member(void)
 /*
  * P33: groups of fibers that never return no longer exist, so errors of their members are reported.
  */
-START_TEST(exit_in_a_member_ends_all_groups)
+TEST(exit_in_a_member_ends_all_groups)
 {
     const outcome *o = run_apart(wait_for_exiting_member);
     ck_assert_int_eq(o->status, 3);
     ck_assert_int_eq(strncmp(o->text, "main exiting outer ", 19), 0);
     assert_printed(o, "broken at the end");
 }
-END_TEST
 
 static weft_value suspend_in_shield(void *arg)
 {
-    (void)arg;
     WEFT_SHIELD(INFINITY) {
         return weft_suspend();
     }
@@ -599,7 +574,7 @@ static int wait_for_shielded_member(void)
 }
 
 /* P80 */
-START_TEST(a_group_that_cannot_end_is_a_deadlock)
+TEST(a_group_that_cannot_end_is_a_deadlock)
 {
     const outcome *o = run_apart(wait_for_cancellable_member);
     ck_assert_int_eq(o->status, 0);
@@ -608,7 +583,6 @@ START_TEST(a_group_that_cannot_end_is_a_deadlock)
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "deadlock"), 2);
 }
-END_TEST
 
 static int return_with_open_group(void)
 {
@@ -620,13 +594,12 @@ static int return_with_open_group(void)
 }
 
 /* P33 */
-START_TEST(an_error_in_a_group_that_main_leaves_open_is_reported)
+TEST(an_error_in_a_group_that_main_leaves_open_is_reported)
 {
     const outcome *o = run_apart(return_with_open_group);
     ck_assert_int_ne(o->status, 0);
     assert_printed(o, "broken");
 }
-END_TEST
 
 static weft_value monitor_then_await(void *arg)
 {
@@ -638,7 +611,7 @@ static weft_value monitor_then_await(void *arg)
 }
 
 /* P18, P38: the group and the monitors refer to the record of the first member that fails. */
-START_TEST(a_failed_member_can_be_awaited_by_all_its_monitors)
+TEST(a_failed_member_can_be_awaited_by_all_its_monitors)
 {
     weft_group group;
     weft_group_open(&group);
@@ -656,38 +629,4 @@ START_TEST(a_failed_member_can_be_awaited_by_all_its_monitors)
         ck_assert_int_eq(weft_await(monitors[i]), -EIO);
     }
     ck_assert_int_eq(weft_await(member), -ESRCH);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_failed_member_can_be_awaited_by_all_its_monitors,
-    &cancelling_the_caller_cancels_the_members_and_waits_for_them,
-    &a_caller_stopped_with_a_value_returns_it_after_its_members_have_ended,
-    &a_restarted_caller_starts_with_a_new_group,
-    &a_restarted_member_stays_in_its_group,
-    &a_parked_member_ends_with_its_group,
-    &a_deadline_around_a_group_cancels_it_and_is_reported_once,
-    &a_deadline_inside_a_group_affects_only_its_scope,
-    &a_scope_inside_a_group_does_not_swallow_the_error_of_a_member,
-    &a_shield_around_a_group_does_not_delay_an_error_of_a_member,
-    &an_error_raised_in_the_caller_cancels_the_members_and_is_the_result,
-    &a_pending_error_of_the_caller_is_returned_by_the_close,
-    &neither_a_member_error_nor_a_raised_error_is_lost,
-    &a_member_error_takes_precedence_over_a_cancelled_caller,
-    &an_interrupted_close_returns_the_error_after_the_members_have_ended,
-    &closing_a_group_that_is_not_open_or_not_innermost_is_refused,
-    &every_exit_from_a_block_closes_its_groups,
-    &a_block_may_use_any_name_for_its_group,
-    &members_of_a_group_left_open_are_ordinary_children,
-    &a_group_left_open_may_be_in_a_returned_frame,
-    &errors_of_a_group_left_open_go_to_its_fiber,
-    &a_close_that_must_wait_is_refused_where_switching_is_forbidden,
-    &exit_in_a_member_ends_all_groups,
-    &a_group_that_cannot_end_is_a_deadlock,
-    &an_error_in_a_group_that_main_leaves_open_is_reported,
-};
-
-int main(void)
-{
-    return run_suite("group_close", tests, COUNT_OF(tests));
 }

@@ -1,7 +1,7 @@
 /*
  * Tests of the end of a program: the order of cleanups, the reports on stderr, and the exit status.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -25,11 +25,10 @@ static int return_with_one_fiber(void)
 }
 
 /* P33 */
-START_TEST(the_cleanup_of_main_runs_first_then_that_of_all_fibers)
+TEST(the_cleanup_of_main_runs_first_then_that_of_all_fibers)
 {
     assert_exited(run_apart(return_with_one_fiber), 3, "main fiber defer ");
 }
-END_TEST
 
 static weft_value run_grandchild(void *arg)
 {
@@ -57,11 +56,10 @@ static int return_with_tree(void)
 }
 
 /* P75 */
-START_TEST(cleanup_runs_from_main_to_the_child_to_the_grandchild)
+TEST(cleanup_runs_from_main_to_the_child_to_the_grandchild)
 {
     assert_exited(run_apart(return_with_tree), 0, "main's child child's grandchild grandchild's ");
 }
-END_TEST
 
 static weft_value clean_up_slowly(void *arg)
 {
@@ -82,11 +80,10 @@ static int return_with_slow_fibers(void)
 }
 
 /* P16, P17 */
-START_TEST(the_process_ends_after_the_cleanup_of_all_fibers)
+TEST(the_process_ends_after_the_cleanup_of_all_fibers)
 {
     assert_exited(run_apart(return_with_slow_fibers), 0, "ab");
 }
-END_TEST
 
 static int return_with_unstarted_fibers(void)
 {
@@ -96,11 +93,10 @@ static int return_with_unstarted_fibers(void)
 }
 
 /* P23, P33 */
-START_TEST(fibers_that_never_ran_do_not_run_at_exit)
+TEST(fibers_that_never_ran_do_not_run_at_exit)
 {
     assert_silent(run_apart(return_with_unstarted_fibers), 0);
 }
-END_TEST
 
 static weft_value spin_while_ending(void *arg)
 {
@@ -121,11 +117,10 @@ static int return_with_fiber_that_spins(void)
 }
 
 /* T104 */
-START_TEST(fibers_that_are_spun_during_exit_are_ended_too)
+TEST(fibers_that_are_spun_during_exit_are_ended_too)
 {
     assert_exited(run_apart(return_with_fiber_that_spins), 0, "runs late defer ");
 }
-END_TEST
 
 static weft_value ignore_everything(void *arg)
 {
@@ -144,11 +139,10 @@ static int return_with_stubborn_fiber(void)
 }
 
 /* DESIGN 6 */
-START_TEST(a_fiber_that_ignores_cancellation_does_not_delay_the_others)
+TEST(a_fiber_that_ignores_cancellation_does_not_delay_the_others)
 {
     assert_exited(run_apart(return_with_stubborn_fiber), 0, "polite defer stubborn ");
 }
-END_TEST
 
 static weft_value call_exit(void *arg)
 {
@@ -170,12 +164,11 @@ static int let_a_fiber_exit(void)
 }
 
 /* P33 */
-START_TEST(exit_in_any_fiber_runs_the_cleanup_of_all_fibers)
+TEST(exit_in_any_fiber_runs_the_cleanup_of_all_fibers)
 {
     const outcome *o = run_apart(let_a_fiber_exit);
     assert_exited(o, 5, "main caller child defer sibling defer ");
 }
-END_TEST
 
 static weft_value exit_with_a_slow_child(void *arg)
 {
@@ -194,11 +187,10 @@ static int sleep_through_an_exit(void)
 }
 
 /* P33 */
-START_TEST(the_ancestors_of_the_fiber_that_calls_exit_do_not_continue)
+TEST(the_ancestors_of_the_fiber_that_calls_exit_do_not_continue)
 {
     assert_exited(run_apart(sleep_through_an_exit), 5, "clean ");
 }
-END_TEST
 
 static weft_key printed; /* its destructor prints the value */
 
@@ -218,14 +210,13 @@ static int exit_with_local_values(void)
 }
 
 /* P33, T105 */
-START_TEST(fiber_local_values_are_destroyed_also_in_the_fiber_that_calls_exit)
+TEST(fiber_local_values_are_destroyed_also_in_the_fiber_that_calls_exit)
 {
     const outcome *o = run_apart(exit_with_local_values);
     ck_assert_int_eq(o->status, 0);
     assert_printed(o, "main ");
     assert_printed(o, "caller ");
 }
-END_TEST
 
 static weft_value fail_with_a_cause(void *arg)
 {
@@ -249,7 +240,7 @@ static int ignore_an_error(void)
 }
 
 /* P20, issue 2, 5 */
-START_TEST(an_unhandled_error_is_reported_and_the_status_is_1)
+TEST(an_unhandled_error_is_reported_and_the_status_is_1)
 {
     const outcome *o = run_apart(ignore_an_error);
     ck_assert_int_eq(o->status, 1);
@@ -261,7 +252,6 @@ START_TEST(an_unhandled_error_is_reported_and_the_status_is_1)
     assert_printed(o, "raised in #");
     assert_printed(o, "recorded at");
 }
-END_TEST
 
 static int return_with_error(void)
 {
@@ -270,13 +260,12 @@ static int return_with_error(void)
 }
 
 /* P20, issue 2, 5 */
-START_TEST(an_error_of_a_child_that_ends_main_is_reported_and_the_status_kept)
+TEST(an_error_of_a_child_that_ends_main_is_reported_and_the_status_kept)
 {
     const outcome *o = run_apart(return_with_error);
     ck_assert_int_eq(o->status, 4);
     assert_printed(o, "cannot start");
 }
-END_TEST
 
 static int handle_an_error(void)
 {
@@ -293,12 +282,11 @@ static int handle_an_awaited_error(void)
 }
 
 /* P20, P21 */
-START_TEST(an_error_that_main_handles_is_silent_and_the_status_is_0)
+TEST(an_error_that_main_handles_is_silent_and_the_status_is_0)
 {
     assert_silent(run_apart(handle_an_error), 0);
     assert_silent(run_apart(handle_an_awaited_error), 0);
 }
-END_TEST
 
 static int clear_and_return_another_status(void)
 {
@@ -309,11 +297,10 @@ static int clear_and_return_another_status(void)
 }
 
 /* P20 */
-START_TEST(a_cleared_error_is_not_reported_for_any_status)
+TEST(a_cleared_error_is_not_reported_for_any_status)
 {
     assert_silent(run_apart(clear_and_return_another_status), 7);
 }
-END_TEST
 
 static weft_value fail_while_ending(void *arg)
 {
@@ -330,18 +317,16 @@ static int return_with_failing_fibers(void)
 }
 
 /* P18 */
-START_TEST(the_first_error_of_fibers_that_fail_at_exit_is_reported)
+TEST(the_first_error_of_fibers_that_fail_at_exit_is_reported)
 {
     const outcome *o = run_apart(return_with_failing_fibers);
     ck_assert_int_eq(o->status, 1);
     assert_printed(o, "clean-up 5");
     ck_assert_ptr_null(strstr(o->text, "clean-up 2"));
 }
-END_TEST
 
 static weft_value return_cancelled(void *arg)
 {
-    (void)arg;
     return weft_suspend();
 }
 
@@ -354,11 +339,10 @@ static int return_with_cancelled_fibers(void)
 }
 
 /* T27 */
-START_TEST(cancelled_fibers_are_not_reported)
+TEST(cancelled_fibers_are_not_reported)
 {
     assert_silent(run_apart(return_with_cancelled_fibers), 0);
 }
-END_TEST
 
 weft_value overflow_its_stack(void *arg); /* global, so that backtraces show its name */
 
@@ -375,7 +359,7 @@ static int overflow_in_fiber(void)
 }
 
 /* T52 */
-START_TEST(a_stack_overflow_is_reported_with_the_fiber_its_size_and_a_remedy)
+TEST(a_stack_overflow_is_reported_with_the_fiber_its_size_and_a_remedy)
 {
     const outcome *o = run_apart(overflow_in_fiber);
     if (!is_sanitized()) /* sanitizers have their own handlers, which run after ours */
@@ -387,7 +371,6 @@ START_TEST(a_stack_overflow_is_reported_with_the_fiber_its_size_and_a_remedy)
     assert_printed(o, ".stack_bytes");
     assert_printed(o, "WEFT_STACK=");
 }
-END_TEST
 
 static int switch_where_forbidden(void)
 {
@@ -405,14 +388,13 @@ static int switch_where_forbidden(void)
 }
 
 /* T106 */
-START_TEST(a_switch_where_it_is_forbidden_fails_and_is_reported_with_the_fiber)
+TEST(a_switch_where_it_is_forbidden_fails_and_is_reported_with_the_fiber)
 {
     const outcome *o = run_apart(switch_where_forbidden);
     ck_assert_int_eq(o->status, 0);
     ck_assert_uint_eq(count_in(o->text, "forbidden"), 2);
     ck_assert_uint_eq(count_in(o->text, "'careful'"), 2);
 }
-END_TEST
 
 static int compute_where_switching_is_forbidden(void)
 {
@@ -424,11 +406,10 @@ static int compute_where_switching_is_forbidden(void)
 }
 
 /* T106 */
-START_TEST(calls_that_do_not_switch_are_allowed_where_switching_is_forbidden)
+TEST(calls_that_do_not_switch_are_allowed_where_switching_is_forbidden)
 {
     assert_silent(run_apart(compute_where_switching_is_forbidden), 0);
 }
-END_TEST
 
 static weft_value end_forbidden(void *arg)
 {
@@ -438,7 +419,6 @@ static weft_value end_forbidden(void *arg)
 
 static weft_value sleep_1ms(void *arg)
 {
-    (void)arg;
     return weft_sleep(0.001);
 }
 
@@ -451,11 +431,10 @@ static int end_with_switching_forbidden(void)
 }
 
 /* T106 */
-START_TEST(a_no_switch_section_ends_with_its_fiber)
+TEST(a_no_switch_section_ends_with_its_fiber)
 {
     assert_silent(run_apart(end_with_switching_forbidden), 0);
 }
-END_TEST
 
 static weft_value return_arg_late(void *arg)
 {
@@ -474,17 +453,15 @@ static int terminate_a_slow_fiber(void)
 }
 
 /* API: weft_terminate */
-START_TEST(a_fiber_that_exceeds_its_grace_period_is_reported_and_waited_for)
+TEST(a_fiber_that_exceeds_its_grace_period_is_reported_and_waited_for)
 {
     const outcome *o = run_apart(terminate_a_slow_fiber);
     ck_assert_int_eq(o->status, 0);
     assert_printed(o, "'slow' has not ended");
 }
-END_TEST
 
 static weft_value end_after_shield(void *arg)
 {
-    (void)arg;
     weft_suspend();
     WEFT_SHIELD(INFINITY) {
         weft_sleep(0.001);
@@ -494,7 +471,6 @@ static weft_value end_after_shield(void *arg)
 
 static weft_value exit_with_three(void *arg)
 {
-    (void)arg;
     weft_sleep(0.001);
     exit_here(3);
     return 0;
@@ -511,11 +487,10 @@ static int exit_under_a_read(void)
     return 1;
 }
 
-START_TEST(a_fiber_may_exit_while_main_reads_and_others_end_slowly)
+TEST(a_fiber_may_exit_while_main_reads_and_others_end_slowly)
 {
     assert_silent(run_apart(exit_under_a_read), 3);
 }
-END_TEST
 
 static void print_earlier(void)
 {
@@ -533,18 +508,16 @@ static int fail_a_child_with_handlers(void)
     return 0;
 }
 
-START_TEST(handlers_registered_before_weft_run_also_when_the_status_is_changed_to_failure)
+TEST(handlers_registered_before_weft_run_also_when_the_status_is_changed_to_failure)
 {
     const outcome *o = run_apart(fail_a_child_with_handlers);
     ck_assert_int_eq(o->status, EXIT_FAILURE);
     assert_printed(o, "was not handled");
     assert_printed(o, "earlier ");
 }
-END_TEST
 
 static weft_value sleep_repeatedly(void *arg)
 {
-    (void)arg;
     for (;;)
         weft_sleep(1);
     return 0;
@@ -559,7 +532,7 @@ static int return_with_fiber_that_ignores_cancellation(void)
     return 0;
 }
 
-START_TEST(a_fiber_that_ignores_its_cancellation_is_reported_and_abandoned)
+TEST(a_fiber_that_ignores_its_cancellation_is_reported_and_abandoned)
 {
     const outcome *o = run_apart(return_with_fiber_that_ignores_cancellation);
     ck_assert_int_eq(o->status, EXIT_FAILURE);
@@ -568,7 +541,6 @@ START_TEST(a_fiber_that_ignores_its_cancellation_is_reported_and_abandoned)
     assert_printed(o, "fiber defer "); /* the other fibers have ended as usual */
     assert_printed(o, "earlier ");
 }
-END_TEST
 
 static weft_value spin_fiber_that_ignores_cancellation(void *arg)
 {
@@ -589,7 +561,7 @@ static int return_with_thread_that_ignores_cancellation(void)
     return 0;
 }
 
-START_TEST(a_thread_that_ignores_its_cancellation_makes_the_process_fail)
+TEST(a_thread_that_ignores_its_cancellation_makes_the_process_fail)
 {
     const outcome *o = run_apart(return_with_thread_that_ignores_cancellation);
     ck_assert_int_eq(o->status, EXIT_FAILURE);
@@ -597,11 +569,9 @@ START_TEST(a_thread_that_ignores_its_cancellation_makes_the_process_fail)
     assert_printed(o, "has not ended; the process ends without this thread");
     assert_printed(o, "earlier ");
 }
-END_TEST
 
 static weft_value sleep_long_in_shield(void *arg)
 {
-    (void)arg;
     weft_sleep(INFINITY);
     WEFT_SHIELD(INFINITY)
         weft_sleep(is_sim() ? 1000 : 0.1);
@@ -616,11 +586,10 @@ static int return_with_long_cleanup(void)
     return 0;
 }
 
-START_TEST(the_process_waits_for_a_shielded_cleanup_without_limit)
+TEST(the_process_waits_for_a_shielded_cleanup_without_limit)
 {
     assert_exited(run_apart(return_with_long_cleanup), 0, "drained");
 }
-END_TEST
 
 static int ignore_child_error(void)
 {
@@ -630,14 +599,13 @@ static int ignore_child_error(void)
     return 0;
 }
 
-START_TEST(an_ignored_error_of_a_child_is_reported)
+TEST(an_ignored_error_of_a_child_is_reported)
 {
     const outcome *o = run_apart(ignore_child_error);
     ck_assert_int_eq(o->status, 0);
     assert_printed(o, "without checking the error of a child");
     assert_printed(o, "broken");
 }
-END_TEST
 
 static int read_child_error(void)
 {
@@ -669,45 +637,9 @@ static int await_fiber_with_child_error(void)
     return weft_await(weft_spin(fail_after_child_error, as_arg(-EIO))) == -EPIPE ? 0 : 1;
 }
 
-START_TEST(an_error_that_was_read_cleared_or_returned_is_not_reported)
+TEST(an_error_that_was_read_cleared_or_returned_is_not_reported)
 {
     assert_exited(run_apart(read_child_error), 0, "broken");
     assert_silent(run_apart(clear_child_error), 0);
     assert_silent(run_apart(await_fiber_with_child_error), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_fiber_may_exit_while_main_reads_and_others_end_slowly,
-    &the_cleanup_of_main_runs_first_then_that_of_all_fibers,
-    &cleanup_runs_from_main_to_the_child_to_the_grandchild,
-    &the_process_ends_after_the_cleanup_of_all_fibers,
-    &fibers_that_never_ran_do_not_run_at_exit,
-    &fibers_that_are_spun_during_exit_are_ended_too,
-    &a_fiber_that_ignores_cancellation_does_not_delay_the_others,
-    &exit_in_any_fiber_runs_the_cleanup_of_all_fibers,
-    &the_ancestors_of_the_fiber_that_calls_exit_do_not_continue,
-    &fiber_local_values_are_destroyed_also_in_the_fiber_that_calls_exit,
-    &an_unhandled_error_is_reported_and_the_status_is_1,
-    &an_error_of_a_child_that_ends_main_is_reported_and_the_status_kept,
-    &an_error_that_main_handles_is_silent_and_the_status_is_0,
-    &a_cleared_error_is_not_reported_for_any_status,
-    &the_first_error_of_fibers_that_fail_at_exit_is_reported,
-    &cancelled_fibers_are_not_reported,
-    &a_stack_overflow_is_reported_with_the_fiber_its_size_and_a_remedy,
-    &a_switch_where_it_is_forbidden_fails_and_is_reported_with_the_fiber,
-    &calls_that_do_not_switch_are_allowed_where_switching_is_forbidden,
-    &a_no_switch_section_ends_with_its_fiber,
-    &a_fiber_that_exceeds_its_grace_period_is_reported_and_waited_for,
-    &handlers_registered_before_weft_run_also_when_the_status_is_changed_to_failure,
-    &a_fiber_that_ignores_its_cancellation_is_reported_and_abandoned,
-    &a_thread_that_ignores_its_cancellation_makes_the_process_fail,
-    &the_process_waits_for_a_shielded_cleanup_without_limit,
-    &an_ignored_error_of_a_child_is_reported,
-    &an_error_that_was_read_cleared_or_returned_is_not_reported,
-};
-
-int main(void)
-{
-    return run_suite("exit", tests, COUNT_OF(tests));
 }

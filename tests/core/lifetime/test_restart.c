@@ -2,7 +2,7 @@
  * Tests of restarting a fiber under its id: while it runs, after its end, and while other fibers
  * await or stop it.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 static int runs;
 
@@ -22,7 +22,7 @@ static weft_fiber spin_running(void *arg)
 }
 
 /* P30 */
-START_TEST(a_restarted_fiber_keeps_its_id_name_parent_and_argument)
+TEST(a_restarted_fiber_keeps_its_id_name_parent_and_argument)
 {
     weft_fiber f = spin_running(as_arg(100));
     weft_set_name(f, "worker");
@@ -36,7 +36,6 @@ START_TEST(a_restarted_fiber_keeps_its_id_name_parent_and_argument)
     ck_assert_int_eq(weft_await(f), 105);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value spin_children_and_suspend(void *arg)
 {
@@ -50,7 +49,7 @@ static weft_value spin_children_and_suspend(void *arg)
 }
 
 /* P30 */
-START_TEST(children_and_deferred_calls_of_the_old_run_end_before_restart_returns)
+TEST(children_and_deferred_calls_of_the_old_run_end_before_restart_returns)
 {
     weft_fiber old_child = 0;
     weft_fiber f = weft_spin(spin_children_and_suspend, &old_child);
@@ -65,16 +64,14 @@ START_TEST(children_and_deferred_calls_of_the_old_run_end_before_restart_returns
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_trail("defer defer ");
 }
-END_TEST
 
 static weft_value fail_once(void *arg)
 {
-    (void)arg;
     return ++runs == 1 ? weft_fail(-EIO, "the first time") : 7;
 }
 
 /* P31 */
-START_TEST(an_unawaited_ended_fiber_can_be_restarted)
+TEST(an_unawaited_ended_fiber_can_be_restarted)
 {
     weft_fiber f = weft_spin_with(return_arg, as_arg(3), &(weft_spin_options){.name = "f"});
     weft_snooze();
@@ -86,10 +83,9 @@ START_TEST(an_unawaited_ended_fiber_can_be_restarted)
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_int_eq(weft_restart(f), -ESRCH);
 }
-END_TEST
 
 /* P31, P21 */
-START_TEST(the_error_of_a_run_that_is_restarted_does_not_reach_the_parent)
+TEST(the_error_of_a_run_that_is_restarted_does_not_reach_the_parent)
 {
     weft_fiber f = weft_spin(fail_once, NULL);
     ck_assert_int_eq(weft_snooze(), 0);
@@ -98,10 +94,9 @@ START_TEST(the_error_of_a_run_that_is_restarted_does_not_reach_the_parent)
     ck_assert_int_eq(weft_await(f), 7);
     ck_assert_int_eq(runs, 2);
 }
-END_TEST
 
 /* P31 */
-START_TEST(a_stopped_fiber_that_has_ended_can_be_restarted)
+TEST(a_stopped_fiber_that_has_ended_can_be_restarted)
 {
     weft_fiber f = spin_running(NULL);
     weft_stop(f, 42);
@@ -113,7 +108,6 @@ START_TEST(a_stopped_fiber_that_has_ended_can_be_restarted)
     weft_schedule(f, 6);
     ck_assert_int_eq(weft_await(f), 6);
 }
-END_TEST
 
 typedef struct two_ints {
     int a, b;
@@ -128,7 +122,7 @@ static weft_value add_pair(void *arg)
 }
 
 /* P31, T9 */
-START_TEST(a_copied_argument_is_available_in_the_second_run)
+TEST(a_copied_argument_is_available_in_the_second_run)
 {
     weft_spin_options options = {.arg_bytes = sizeof(two_ints)};
     weft_fiber f = weft_spin_with(add_pair, &(two_ints){3, 4}, &options);
@@ -138,10 +132,9 @@ START_TEST(a_copied_argument_is_available_in_the_second_run)
     ck_assert_int_eq(weft_restart(f), 0);
     ck_assert_int_eq(weft_await(f), 7);
 }
-END_TEST
 
 /* P31 */
-START_TEST(an_awaiting_fiber_continues_to_wait_after_a_restart)
+TEST(an_awaiting_fiber_continues_to_wait_after_a_restart)
 {
     weft_fiber f = spin_running(NULL);
     weft_fiber waiter = weft_spin(await_fiber, id_arg(f));
@@ -152,7 +145,6 @@ START_TEST(an_awaiting_fiber_continues_to_wait_after_a_restart)
     weft_schedule(f, 8);
     ck_assert_int_eq(weft_await(waiter), 8);
 }
-END_TEST
 
 static weft_value restart_fiber(void *arg)
 {
@@ -161,7 +153,6 @@ static weft_value restart_fiber(void *arg)
 
 static weft_value restart_above(void *arg)
 {
-    (void)arg;
     ck_assert_int_eq(weft_restart(weft_parent(weft_self())), -EINVAL);
     ck_assert_int_eq(weft_restart(weft_self()), -EINVAL);
     ck_assert_int_eq(weft_restart(weft_main()), -EINVAL);
@@ -175,15 +166,14 @@ static weft_value spin_restart_above(void *arg)
 }
 
 /* P30 */
-START_TEST(a_fiber_restarts_neither_itself_nor_its_ancestors)
+TEST(a_fiber_restarts_neither_itself_nor_its_ancestors)
 {
     ck_assert_int_eq(weft_restart(weft_self()), -EINVAL);
     ck_assert_int_eq(weft_await(weft_spin(spin_restart_above, NULL)), 0);
 }
-END_TEST
 
 /* P30 */
-START_TEST(a_fiber_that_is_restarted_before_it_ran_runs_once)
+TEST(a_fiber_that_is_restarted_before_it_ran_runs_once)
 {
     weft_fiber f = weft_spin(run_until_scheduled, NULL);
     ck_assert_int_eq(weft_restart(f), 0);
@@ -192,10 +182,9 @@ START_TEST(a_fiber_that_is_restarted_before_it_ran_runs_once)
     weft_schedule(f, 3);
     ck_assert_int_eq(weft_await(f), 3);
 }
-END_TEST
 
 /* P30, P23 */
-START_TEST(a_fiber_that_was_stopped_before_it_ran_can_be_restarted)
+TEST(a_fiber_that_was_stopped_before_it_ran_can_be_restarted)
 {
     weft_fiber f = weft_spin(run_until_scheduled, NULL);
     weft_cancel(f);
@@ -205,10 +194,9 @@ START_TEST(a_fiber_that_was_stopped_before_it_ran_can_be_restarted)
     weft_schedule(f, 3);
     ck_assert_int_eq(weft_await(f), 3);
 }
-END_TEST
 
 /* P30 */
-START_TEST(a_fiber_that_was_cancelled_and_has_not_ended_yet_can_be_restarted)
+TEST(a_fiber_that_was_cancelled_and_has_not_ended_yet_can_be_restarted)
 {
     weft_fiber f = spin_running(NULL);
     weft_stop(f, 42);
@@ -218,7 +206,6 @@ START_TEST(a_fiber_that_was_cancelled_and_has_not_ended_yet_can_be_restarted)
     weft_schedule(f, 3);
     ck_assert_int_eq(weft_await(f), 3);
 }
-END_TEST
 
 static weft_value mark_late(void *arg)
 {
@@ -232,7 +219,7 @@ static weft_value mark_late(void *arg)
 }
 
 /* P30 */
-START_TEST(concurrent_restarts_of_a_fiber_run_it_once)
+TEST(concurrent_restarts_of_a_fiber_run_it_once)
 {
     weft_fiber f = weft_spin(mark_late, "end ");
     weft_snooze();
@@ -245,10 +232,9 @@ START_TEST(concurrent_restarts_of_a_fiber_run_it_once)
     ck_assert_int_eq(runs, 2);
     ck_assert_trail("end ");
 }
-END_TEST
 
 /* P30: the later request counts */
-START_TEST(a_fiber_that_is_stopped_during_a_restart_ends)
+TEST(a_fiber_that_is_stopped_during_a_restart_ends)
 {
     weft_fiber f = weft_spin(mark_late, "end ");
     weft_snooze();
@@ -260,7 +246,6 @@ START_TEST(a_fiber_that_is_stopped_during_a_restart_ends)
     ck_assert_int_eq(weft_await(f), 42);
     ck_assert_trail("end ");
 }
-END_TEST
 
 static weft_value spin_child_and_suspend(void *arg)
 {
@@ -269,7 +254,7 @@ static weft_value spin_child_and_suspend(void *arg)
 }
 
 /* P30, P16 */
-START_TEST(restarting_a_fiber_that_ends_with_its_parent_fails)
+TEST(restarting_a_fiber_that_ends_with_its_parent_fails)
 {
     weft_fiber child = 0;
     weft_fiber parent = weft_spin(spin_child_and_suspend, &child);
@@ -281,11 +266,9 @@ START_TEST(restarting_a_fiber_that_ends_with_its_parent_fails)
     ck_assert_int_eq(weft_await(parent), -ECANCELED);
     ck_assert_int_eq(runs, 1);
 }
-END_TEST
 
 static void sleep_in_shield(void *arg)
 {
-    (void)arg;
     WEFT_SHIELD(10) {
         weft_sleep(0.003);
     }
@@ -293,7 +276,6 @@ static void sleep_in_shield(void *arg)
 
 static weft_value end_then_sleep_forever(void *arg)
 {
-    (void)arg;
     if (++runs > 1)
         return weft_sleep(INFINITY);
     weft_defer(sleep_in_shield, NULL);
@@ -324,12 +306,11 @@ static int restart_an_ending_child(void)
 }
 
 /* P30, P16 */
-START_TEST(an_ending_child_is_not_restarted_under_an_ending_parent)
+TEST(an_ending_child_is_not_restarted_under_an_ending_parent)
 {
     const outcome *o = run_apart(restart_an_ending_child);
     ck_assert_quiet(o, 9);
 }
-END_TEST
 
 static weft_value restart_dead_sibling(void *arg)
 {
@@ -355,12 +336,11 @@ static int restart_a_dead_sibling(void)
 }
 
 /* P31, P16 */
-START_TEST(restarting_an_ended_child_does_not_keep_an_ending_parent_alive)
+TEST(restarting_an_ended_child_does_not_keep_an_ending_parent_alive)
 {
     const outcome *o = run_apart(restart_a_dead_sibling);
     ck_assert_quiet(o, 9);
 }
-END_TEST
 
 /* The frame address of the last run, and the number of runs with a different address. */
 static void *frame;
@@ -368,7 +348,6 @@ static int moves;
 
 static weft_value run_briefly(void *arg)
 {
-    (void)arg;
     moves += frame != __builtin_frame_address(0);
     frame = __builtin_frame_address(0);
     runs++;
@@ -376,7 +355,7 @@ static weft_value run_briefly(void *arg)
 }
 
 /* P30 */
-START_TEST(a_million_restarts_take_constant_memory)
+TEST(a_million_restarts_take_constant_memory)
 {
     weft_fiber f = weft_spin(run_briefly, NULL);
     let_run();
@@ -395,30 +374,4 @@ START_TEST(a_million_restarts_take_constant_memory)
     ck_assert_int_eq(moves, 1);
     /* A leak of the smallest block in each restart would take 774 pages. */
     ck_assert_uint_le(after, before + 600);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_restarted_fiber_keeps_its_id_name_parent_and_argument,
-    &children_and_deferred_calls_of_the_old_run_end_before_restart_returns,
-    &an_unawaited_ended_fiber_can_be_restarted,
-    &the_error_of_a_run_that_is_restarted_does_not_reach_the_parent,
-    &a_stopped_fiber_that_has_ended_can_be_restarted,
-    &a_copied_argument_is_available_in_the_second_run,
-    &an_awaiting_fiber_continues_to_wait_after_a_restart,
-    &concurrent_restarts_of_a_fiber_run_it_once,
-    &a_fiber_restarts_neither_itself_nor_its_ancestors,
-    &a_fiber_that_is_restarted_before_it_ran_runs_once,
-    &a_fiber_that_was_stopped_before_it_ran_can_be_restarted,
-    &a_fiber_that_was_cancelled_and_has_not_ended_yet_can_be_restarted,
-    &a_fiber_that_is_stopped_during_a_restart_ends,
-    &restarting_a_fiber_that_ends_with_its_parent_fails,
-    &an_ending_child_is_not_restarted_under_an_ending_parent,
-    &restarting_an_ended_child_does_not_keep_an_ending_parent_alive,
-    &a_million_restarts_take_constant_memory,
-};
-
-int main(void)
-{
-    return run_suite("restart", tests, COUNT_OF(tests));
 }

@@ -1,10 +1,10 @@
 /* Tests of scopes: deadlines, cancellation by a call, every exit from a block, and shields. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <malloc.h>
 
 /* P41 */
-START_TEST(move_on_after_ends_the_block_and_later_calls_block_again)
+TEST(move_on_after_ends_the_block_and_later_calls_block_again)
 {
     int inside = 0;
     WEFT_MOVE_ON_AFTER(0.001) {
@@ -14,10 +14,9 @@ START_TEST(move_on_after_ends_the_block_and_later_calls_block_again)
     ck_assert_int_eq(inside, -ECANCELED);
     ck_assert_int_eq(weft_sleep(0.001), 0);
 }
-END_TEST
 
 /* P41 */
-START_TEST(an_expired_deadline_is_reported_as_timed_out)
+TEST(an_expired_deadline_is_reported_as_timed_out)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
@@ -26,10 +25,9 @@ START_TEST(an_expired_deadline_is_reported_as_timed_out)
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
-END_TEST
 
 /* P41 */
-START_TEST(a_block_that_ends_in_time_results_in_0)
+TEST(a_block_that_ends_in_time_results_in_0)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(60, rc) {
@@ -37,10 +35,9 @@ START_TEST(a_block_that_ends_in_time_results_in_0)
     }
     ck_assert_int_eq(rc, 0);
 }
-END_TEST
 
 /* P41 */
-START_TEST(an_inner_deadline_cancels_only_the_inner_scope)
+TEST(an_inner_deadline_cancels_only_the_inner_scope)
 {
     int outer = 1, inner = 1;
     WEFT_CANCEL_AFTER(60, outer) {
@@ -52,10 +49,9 @@ START_TEST(an_inner_deadline_cancels_only_the_inner_scope)
     }
     ck_assert_int_eq(outer, 0);
 }
-END_TEST
 
 /* P41 */
-START_TEST(an_outer_deadline_cancels_the_inner_scope_which_does_not_time_out)
+TEST(an_outer_deadline_cancels_the_inner_scope_which_does_not_time_out)
 {
     int outer = 1, inner = 1;
     WEFT_CANCEL_AFTER(0.001, outer) {
@@ -68,10 +64,9 @@ START_TEST(an_outer_deadline_cancels_the_inner_scope_which_does_not_time_out)
     ck_assert_int_eq(outer, -ETIMEDOUT);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P41 */
-START_TEST(of_five_nested_scopes_only_the_expired_one_times_out)
+TEST(of_five_nested_scopes_only_the_expired_one_times_out)
 {
     for (int due = 0; due < 5; due++) {
         weft_scope scopes[5];
@@ -85,10 +80,9 @@ START_TEST(of_five_nested_scopes_only_the_expired_one_times_out)
     }
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 /* P42 */
-START_TEST(an_outer_deadline_expires_although_the_inner_one_is_reset_repeatedly)
+TEST(an_outer_deadline_expires_although_the_inner_one_is_reset_repeatedly)
 {
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, 0.01), 0);
@@ -104,10 +98,9 @@ START_TEST(an_outer_deadline_expires_although_the_inner_one_is_reset_repeatedly)
     ck_assert_int_eq(weft_scope_close(&inner), 0);
     ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
 }
-END_TEST
 
 /* P42 */
-START_TEST(an_outer_deadline_can_be_moved_before_the_inner_one)
+TEST(an_outer_deadline_can_be_moved_before_the_inner_one)
 {
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, INFINITY), 0);
@@ -117,10 +110,9 @@ START_TEST(an_outer_deadline_can_be_moved_before_the_inner_one)
     ck_assert_int_eq(weft_scope_close(&inner), 0);
     ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
 }
-END_TEST
 
 /* P43 */
-START_TEST(a_deadline_that_is_moved_later_does_not_expire_at_the_old_time)
+TEST(a_deadline_that_is_moved_later_does_not_expire_at_the_old_time)
 {
     int rc = 1;
     weft_scope scope;
@@ -135,10 +127,9 @@ START_TEST(a_deadline_that_is_moved_later_does_not_expire_at_the_old_time)
     rc = weft_scope_close(&scope);
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
-END_TEST
 
 /* P43 */
-START_TEST(a_million_resets_allocate_no_memory)
+TEST(a_million_resets_allocate_no_memory)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 1), 0);
@@ -150,10 +141,9 @@ START_TEST(a_million_resets_allocate_no_memory)
     ck_assert_uint_eq(armed_timers(), 1);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
-END_TEST
 
 /* P43 */
-START_TEST(a_hundred_scopes_in_sequence_can_expire_at_once)
+TEST(a_hundred_scopes_in_sequence_can_expire_at_once)
 {
     for (int i = 0; i < 100; i++) {
         int rc = 1;
@@ -165,7 +155,6 @@ START_TEST(a_hundred_scopes_in_sequence_can_expire_at_once)
     }
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 static int fail_inside_a_block(int *rc)
 {
@@ -176,7 +165,7 @@ static int fail_inside_a_block(int *rc)
 }
 
 /* P45 */
-START_TEST(an_error_of_the_body_is_returned_and_the_timer_is_disarmed)
+TEST(an_error_of_the_body_is_returned_and_the_timer_is_disarmed)
 {
     int rc = 1;
     ck_assert_int_eq(fail_inside_a_block(&rc), -ENOENT);
@@ -184,10 +173,9 @@ START_TEST(an_error_of_the_body_is_returned_and_the_timer_is_disarmed)
     ck_assert_str_eq(weft_error()->message, "nothing there");
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 /* P45, P22 */
-START_TEST(an_error_raised_in_the_body_is_not_mistaken_for_the_deadline)
+TEST(an_error_raised_in_the_body_is_not_mistaken_for_the_deadline)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(60, rc) {
@@ -198,10 +186,9 @@ START_TEST(an_error_raised_in_the_body_is_not_mistaken_for_the_deadline)
     ck_assert_int_eq(rc, 0);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 /* P46 */
-START_TEST(a_time_of_0_enters_the_block_and_fails_its_first_blocking_call)
+TEST(a_time_of_0_enters_the_block_and_fails_its_first_blocking_call)
 {
     bool is_entered = false;
     WEFT_MOVE_ON_AFTER(0) {
@@ -211,10 +198,9 @@ START_TEST(a_time_of_0_enters_the_block_and_fails_its_first_blocking_call)
     }
     ck_assert(is_entered);
 }
-END_TEST
 
 /* P46 */
-START_TEST(an_infinite_time_arms_no_timer)
+TEST(an_infinite_time_arms_no_timer)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(INFINITY, rc) {
@@ -226,7 +212,6 @@ START_TEST(an_infinite_time_arms_no_timer)
         ck_assert_uint_eq(armed_timers(), 0);
     }
 }
-END_TEST
 
 static void assert_time_refused(double time_s)
 {
@@ -251,7 +236,7 @@ static void assert_time_refused(double time_s)
 }
 
 /* P46 */
-START_TEST(a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered)
+TEST(a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered)
 {
     assert_time_refused(-1);
     assert_time_refused(-1e-12);
@@ -259,7 +244,6 @@ START_TEST(a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered
     assert_time_refused(NAN);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 static int compute_in_a_finished_scope(void)
 {
@@ -270,15 +254,14 @@ static int compute_in_a_finished_scope(void)
 }
 
 /* P46 */
-START_TEST(a_body_that_never_blocks_keeps_its_value)
+TEST(a_body_that_never_blocks_keeps_its_value)
 {
     ck_assert_int_eq(compute_in_a_finished_scope(), 42);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P46 */
-START_TEST(computing_code_can_poll_for_cancellation)
+TEST(computing_code_can_poll_for_cancellation)
 {
     if (is_sim())
         return; /* virtual time does not advance while a fiber computes */
@@ -292,7 +275,6 @@ START_TEST(computing_code_can_poll_for_cancellation)
     ck_assert_int_eq(rc, -ETIMEDOUT);
     ck_assert(!weft_is_cancelled());
 }
-END_TEST
 
 static void leave_scopes_by_goto(int *rc)
 {
@@ -317,7 +299,7 @@ static void leave_scopes_by_return(int *rc)
 }
 
 /* P41 */
-START_TEST(return_and_goto_close_every_scope_that_they_leave)
+TEST(return_and_goto_close_every_scope_that_they_leave)
 {
     int rc = 1;
     leave_scopes_by_goto(&rc);
@@ -332,10 +314,9 @@ START_TEST(return_and_goto_close_every_scope_that_they_leave)
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
-END_TEST
 
 /* P41 */
-START_TEST(break_and_continue_leave_the_block_and_not_the_loop_around_it)
+TEST(break_and_continue_leave_the_block_and_not_the_loop_around_it)
 {
     int rounds = 0, rc = 1;
     for (; rounds < 3; rounds++) {
@@ -349,10 +330,9 @@ START_TEST(break_and_continue_leave_the_block_and_not_the_loop_around_it)
     }
     ck_assert_int_eq(rounds, 3);
 }
-END_TEST
 
 /* P41 */
-START_TEST(an_expired_deadline_is_reported_also_when_the_block_is_left_by_break)
+TEST(an_expired_deadline_is_reported_also_when_the_block_is_left_by_break)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
@@ -362,10 +342,9 @@ START_TEST(an_expired_deadline_is_reported_also_when_the_block_is_left_by_break)
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
-END_TEST
 
 /* P41 */
-START_TEST(a_scope_that_is_not_the_innermost_cannot_be_closed)
+TEST(a_scope_that_is_not_the_innermost_cannot_be_closed)
 {
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, 60), 0);
@@ -379,10 +358,9 @@ START_TEST(a_scope_that_is_not_the_innermost_cannot_be_closed)
     ck_assert_int_eq(weft_scope_close(NULL), -EINVAL);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 /* P41 */
-START_TEST(a_closed_scope_can_be_neither_cancelled_nor_reset)
+TEST(a_closed_scope_can_be_neither_cancelled_nor_reset)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
@@ -392,7 +370,6 @@ START_TEST(a_closed_scope_can_be_neither_cancelled_nor_reset)
     ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value close_scope(void *arg)
 {
@@ -400,14 +377,13 @@ static weft_value close_scope(void *arg)
 }
 
 /* P41 */
-START_TEST(a_fiber_cannot_close_the_scope_of_another)
+TEST(a_fiber_cannot_close_the_scope_of_another)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
     ck_assert_int_eq(weft_await(weft_spin(close_scope, &scope)), -EINVAL);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
-END_TEST
 
 static weft_value sleep_in_scope(void *arg)
 {
@@ -420,7 +396,7 @@ static weft_value sleep_in_scope(void *arg)
 }
 
 /* P41 */
-START_TEST(a_scope_that_another_fiber_cancels_does_not_time_out)
+TEST(a_scope_that_another_fiber_cancels_does_not_time_out)
 {
     weft_scope scope;
     weft_fiber f = weft_spin(sleep_in_scope, &scope);
@@ -432,10 +408,9 @@ START_TEST(a_scope_that_another_fiber_cancels_does_not_time_out)
     ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_await(f), 42);
 }
-END_TEST
 
 /* P41 */
-START_TEST(a_fiber_can_cancel_its_own_scope)
+TEST(a_fiber_can_cancel_its_own_scope)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
@@ -444,10 +419,9 @@ START_TEST(a_fiber_can_cancel_its_own_scope)
     ck_assert_int_eq(weft_scope_close(&scope), 0);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P43, P46 */
-START_TEST(a_reset_to_0_expires_at_once_and_an_invalid_reset_changes_nothing)
+TEST(a_reset_to_0_expires_at_once_and_an_invalid_reset_changes_nothing)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 60), 0);
@@ -460,7 +434,6 @@ START_TEST(a_reset_to_0_expires_at_once_and_an_invalid_reset_changes_nothing)
     ck_assert_int_eq(weft_scope_close(&scope), -ETIMEDOUT);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 static weft_value sleep_shortly(void *arg)
 {
@@ -469,7 +442,7 @@ static weft_value sleep_shortly(void *arg)
 }
 
 /* P41, T40 */
-START_TEST(in_a_cancelled_scope_every_blocking_call_fails_at_once)
+TEST(in_a_cancelled_scope_every_blocking_call_fails_at_once)
 {
     int fd[2];
     char byte;
@@ -490,10 +463,9 @@ START_TEST(in_a_cancelled_scope_every_blocking_call_fails_at_once)
     weft_close(fd[0]);
     weft_close(fd[1]);
 }
-END_TEST
 
 /* T32, T33, T34, P21 */
-START_TEST(an_await_that_times_out_leaves_the_fiber_unchanged)
+TEST(an_await_that_times_out_leaves_the_fiber_unchanged)
 {
     int rc = 1;
     weft_fiber f = weft_spin(sleep_shortly, (void *)7);
@@ -508,7 +480,6 @@ START_TEST(an_await_that_times_out_leaves_the_fiber_unchanged)
     ck_assert_int_eq(weft_scope_close(&scope), 0);
     ck_assert_int_eq(weft_await(f), 7);
 }
-END_TEST
 
 static weft_value set_flag(void *arg)
 {
@@ -517,7 +488,7 @@ static weft_value set_flag(void *arg)
 }
 
 /* P41 */
-START_TEST(code_that_ignores_its_cancellation_does_not_starve_other_fibers)
+TEST(code_that_ignores_its_cancellation_does_not_starve_other_fibers)
 {
     bool is_set = false;
     weft_spin(set_flag, &is_set);
@@ -527,10 +498,9 @@ START_TEST(code_that_ignores_its_cancellation_does_not_starve_other_fibers)
     }
     ck_assert(is_set);
 }
-END_TEST
 
 /* P41 */
-START_TEST(a_scope_affects_its_fiber_and_not_the_children)
+TEST(a_scope_affects_its_fiber_and_not_the_children)
 {
     weft_fiber f = 0;
     WEFT_MOVE_ON_AFTER(0) {
@@ -539,7 +509,6 @@ START_TEST(a_scope_affects_its_fiber_and_not_the_children)
     }
     ck_assert_int_eq(weft_await(f), 7);
 }
-END_TEST
 
 static weft_value leave_scopes_open(void *arg)
 {
@@ -550,7 +519,7 @@ static weft_value leave_scopes_open(void *arg)
 }
 
 /* P45 */
-START_TEST(scopes_that_are_open_when_a_fiber_ends_are_closed)
+TEST(scopes_that_are_open_when_a_fiber_ends_are_closed)
 {
     weft_scope scopes[2];
     ck_assert_int_eq(weft_await(weft_spin(leave_scopes_open, scopes)), 42);
@@ -558,7 +527,6 @@ START_TEST(scopes_that_are_open_when_a_fiber_ends_are_closed)
     ck_assert_int_eq(weft_scope_cancel(&scopes[0]), -EINVAL);
     ck_assert_int_eq(weft_await(weft_spin(sleep_shortly, (void *)7)), 7);
 }
-END_TEST
 
 static weft_value sleep_in_and_after_shield(void *arg)
 {
@@ -574,7 +542,7 @@ static weft_value sleep_in_and_after_shield(void *arg)
 }
 
 /* DESIGN 6 */
-START_TEST(a_shield_delays_cancellation_which_persists_afterwards)
+TEST(a_shield_delays_cancellation_which_persists_afterwards)
 {
     int rc[5] = {1, 1, 1, 1, 1};
     weft_fiber f = weft_spin(sleep_in_and_after_shield, rc);
@@ -584,7 +552,6 @@ START_TEST(a_shield_delays_cancellation_which_persists_afterwards)
     const int expected[5] = {0, 0, 0, -ECANCELED, -ECANCELED};
     ck_assert_mem_eq(rc, expected, sizeof rc);
 }
-END_TEST
 
 static weft_value sleep_in_short_shields(void *arg)
 {
@@ -601,7 +568,7 @@ static weft_value sleep_in_short_shields(void *arg)
 }
 
 /* DESIGN 6 */
-START_TEST(a_shield_protects_for_at_most_its_time)
+TEST(a_shield_protects_for_at_most_its_time)
 {
     int rc[4] = {1, 1, 1, 1};
     weft_fiber f = weft_spin(sleep_in_short_shields, rc);
@@ -612,10 +579,9 @@ START_TEST(a_shield_protects_for_at_most_its_time)
         ck_assert_int_eq(rc[i], -ECANCELED);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 /* DESIGN 6 */
-START_TEST(the_end_of_a_shield_does_not_cancel_its_body)
+TEST(the_end_of_a_shield_does_not_cancel_its_body)
 {
     bool is_past = false;
     WEFT_SHIELD(0.001) {
@@ -625,7 +591,6 @@ START_TEST(the_end_of_a_shield_does_not_cancel_its_body)
     }
     ck_assert(is_past);
 }
-END_TEST
 
 static weft_value sleep_shielded_from_errors(void *arg)
 {
@@ -641,7 +606,7 @@ static weft_value sleep_shielded_from_errors(void *arg)
 }
 
 /* DESIGN 6 */
-START_TEST(a_shield_delays_raised_errors_too)
+TEST(a_shield_delays_raised_errors_too)
 {
     int rc[5] = {1, 1, 1, 1, 1};
     weft_fiber f = weft_spin(sleep_shielded_from_errors, rc);
@@ -651,10 +616,9 @@ START_TEST(a_shield_delays_raised_errors_too)
     const int expected[5] = {0, 0, -EIO, 0, 0};
     ck_assert_mem_eq(rc, expected, sizeof rc);
 }
-END_TEST
 
 /* DESIGN 6 */
-START_TEST(a_shield_inside_a_cancelled_scope_lets_its_body_block)
+TEST(a_shield_inside_a_cancelled_scope_lets_its_body_block)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(0, rc) {
@@ -670,10 +634,9 @@ START_TEST(a_shield_inside_a_cancelled_scope_lets_its_body_block)
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
-END_TEST
 
 /* DESIGN 6 */
-START_TEST(a_deadline_inside_a_shield_expires_inside_the_shield)
+TEST(a_deadline_inside_a_shield_expires_inside_the_shield)
 {
     int outer = 1, inner = 1;
     WEFT_CANCEL_AFTER(0, outer) {
@@ -687,10 +650,9 @@ START_TEST(a_deadline_inside_a_shield_expires_inside_the_shield)
     }
     ck_assert_int_eq(outer, 0); /* the deadline has interrupted no call */
 }
-END_TEST
 
 /* DESIGN 6 */
-START_TEST(a_deadline_outside_a_shield_is_delayed_until_its_end)
+TEST(a_deadline_outside_a_shield_is_delayed_until_its_end)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(0.001, rc) {
@@ -701,11 +663,9 @@ START_TEST(a_deadline_outside_a_shield_is_delayed_until_its_end)
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
-END_TEST
 
 static void run_deep_in_the_stack(void *arg)
 {
-    (void)arg;
     volatile char frame[2048]; /* overwrites the frame of the returned function */
     for (size_t i = 0; i < sizeof frame; i++)
         frame[i] = 0x5a;
@@ -721,19 +681,18 @@ static weft_value leave_deadlines_open(void *arg)
     return (weft_value)arg;
 }
 
-START_TEST(scopes_left_open_may_be_in_a_returned_frame)
+TEST(scopes_left_open_may_be_in_a_returned_frame)
 {
     ck_assert_int_eq(weft_await(weft_spin(leave_deadlines_open, (void *)42)), 42);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 static weft_value open_scope_and_end(void *arg)
 {
     return weft_scope_open(arg, 60);
 }
 
-START_TEST(a_scope_that_a_fiber_left_open_is_closed)
+TEST(a_scope_that_a_fiber_left_open_is_closed)
 {
     weft_scope scope;
     weft_fiber f = weft_spin(open_scope_and_end, &scope);
@@ -743,9 +702,8 @@ START_TEST(a_scope_that_a_fiber_left_open_is_closed)
     ck_assert_int_eq(weft_scope_reset(&scope, 1), -EINVAL);
     ck_assert_int_eq(weft_scope_close(&scope), -EINVAL);
 }
-END_TEST
 
-START_TEST(an_outer_deadline_that_is_moved_later_expires_at_the_new_time)
+TEST(an_outer_deadline_that_is_moved_later_expires_at_the_new_time)
 {
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, 0.001), 0);
@@ -758,55 +716,4 @@ START_TEST(an_outer_deadline_that_is_moved_later_expires_at_the_new_time)
     ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_int_eq(weft_scope_close(&inner), 0);
     ck_assert_int_eq(weft_scope_close(&outer), -ETIMEDOUT);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &scopes_left_open_may_be_in_a_returned_frame,
-    &a_scope_that_a_fiber_left_open_is_closed,
-    &an_outer_deadline_that_is_moved_later_expires_at_the_new_time,
-    &move_on_after_ends_the_block_and_later_calls_block_again,
-    &an_expired_deadline_is_reported_as_timed_out,
-    &a_block_that_ends_in_time_results_in_0,
-    &an_inner_deadline_cancels_only_the_inner_scope,
-    &an_outer_deadline_cancels_the_inner_scope_which_does_not_time_out,
-    &of_five_nested_scopes_only_the_expired_one_times_out,
-    &an_outer_deadline_expires_although_the_inner_one_is_reset_repeatedly,
-    &an_outer_deadline_can_be_moved_before_the_inner_one,
-    &a_deadline_that_is_moved_later_does_not_expire_at_the_old_time,
-    &a_million_resets_allocate_no_memory,
-    &a_hundred_scopes_in_sequence_can_expire_at_once,
-    &an_error_of_the_body_is_returned_and_the_timer_is_disarmed,
-    &an_error_raised_in_the_body_is_not_mistaken_for_the_deadline,
-    &a_time_of_0_enters_the_block_and_fails_its_first_blocking_call,
-    &an_infinite_time_arms_no_timer,
-    &a_negative_or_undefined_time_is_an_error_and_the_block_is_not_entered,
-    &a_body_that_never_blocks_keeps_its_value,
-    &computing_code_can_poll_for_cancellation,
-    &return_and_goto_close_every_scope_that_they_leave,
-    &break_and_continue_leave_the_block_and_not_the_loop_around_it,
-    &an_expired_deadline_is_reported_also_when_the_block_is_left_by_break,
-    &a_scope_that_is_not_the_innermost_cannot_be_closed,
-    &a_closed_scope_can_be_neither_cancelled_nor_reset,
-    &a_fiber_cannot_close_the_scope_of_another,
-    &a_scope_that_another_fiber_cancels_does_not_time_out,
-    &a_fiber_can_cancel_its_own_scope,
-    &a_reset_to_0_expires_at_once_and_an_invalid_reset_changes_nothing,
-    &in_a_cancelled_scope_every_blocking_call_fails_at_once,
-    &an_await_that_times_out_leaves_the_fiber_unchanged,
-    &code_that_ignores_its_cancellation_does_not_starve_other_fibers,
-    &a_scope_affects_its_fiber_and_not_the_children,
-    &scopes_that_are_open_when_a_fiber_ends_are_closed,
-    &a_shield_delays_cancellation_which_persists_afterwards,
-    &a_shield_protects_for_at_most_its_time,
-    &the_end_of_a_shield_does_not_cancel_its_body,
-    &a_shield_delays_raised_errors_too,
-    &a_shield_inside_a_cancelled_scope_lets_its_body_block,
-    &a_deadline_inside_a_shield_expires_inside_the_shield,
-    &a_deadline_outside_a_shield_is_delayed_until_its_end,
-};
-
-int main(void)
-{
-    return run_suite("scope", tests, COUNT_OF(tests));
 }

@@ -2,12 +2,12 @@
  * Tests of ending a fiber from outside with stop, cancel and terminate. A cancellation persists
  * until the fiber ends.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <poll.h>
 
 /* P23, T39 */
-START_TEST(a_fiber_that_is_stopped_before_it_ran_never_runs)
+TEST(a_fiber_that_is_stopped_before_it_ran_never_runs)
 {
     weft_fiber stopped = weft_spin(mark_and_return, "ran");
     weft_fiber cancelled = weft_spin(mark_and_return, "ran");
@@ -24,7 +24,6 @@ START_TEST(a_fiber_that_is_stopped_before_it_ran_never_runs)
     ck_assert_trail("");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value clean_up_and_return(void *arg)
 {
@@ -35,7 +34,7 @@ static weft_value clean_up_and_return(void *arg)
 }
 
 /* P24 */
-START_TEST(the_value_of_a_stopped_fiber_is_the_value_of_stop)
+TEST(the_value_of_a_stopped_fiber_is_the_value_of_stop)
 {
     const weft_value returned[] = {1, -EIO};
     for (int i = 0; i < 2; i++) {
@@ -50,10 +49,9 @@ START_TEST(the_value_of_a_stopped_fiber_is_the_value_of_stop)
     }
     ck_assert_trail("block fiber block fiber block fiber block fiber ");
 }
-END_TEST
 
 /* P24 */
-START_TEST(terminate_cancels_waits_and_consumes_the_id)
+TEST(terminate_cancels_waits_and_consumes_the_id)
 {
     weft_fiber f = weft_spin(clean_up_and_return, NULL);
     let_run();
@@ -66,7 +64,6 @@ START_TEST(terminate_cancels_waits_and_consumes_the_id)
     ck_assert_int_eq(weft_await(f), -ESRCH);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value end_after_ms(void *arg)
 {
@@ -96,7 +93,7 @@ static int terminate_with_long_grace(void)
 }
 
 /* P24 */
-START_TEST(terminate_reports_a_fiber_that_exceeds_its_grace_period_and_waits_on)
+TEST(terminate_reports_a_fiber_that_exceeds_its_grace_period_and_waits_on)
 {
     const outcome *o = run_apart(terminate_with_short_grace);
     ck_assert_int_eq(o->status, 0);
@@ -105,7 +102,6 @@ START_TEST(terminate_reports_a_fiber_that_exceeds_its_grace_period_and_waits_on)
     o = run_apart(terminate_with_long_grace);
     ck_assert_quiet(o, 0);
 }
-END_TEST
 
 static weft_value stop_self(void *arg)
 {
@@ -117,17 +113,15 @@ static weft_value stop_self(void *arg)
 }
 
 /* P24 */
-START_TEST(a_fiber_that_stops_itself_runs_until_its_next_blocking_call)
+TEST(a_fiber_that_stops_itself_runs_until_its_next_blocking_call)
 {
     ck_assert_int_eq(weft_await(weft_spin(stop_self, as_arg(9))), 9);
     ck_assert_int_eq(weft_await(weft_spin(stop_self, as_arg(-ECANCELED))), -ECANCELED);
     ck_assert_trail("goes on goes on ");
 }
-END_TEST
 
 static weft_value stop_parent(void *arg)
 {
-    (void)arg;
     ck_assert_int_eq(weft_stop(weft_parent(weft_self()), 7), 0);
     weft_value rc = weft_suspend();
     mark(rc == -ECANCELED ? "child " : "? ");
@@ -136,7 +130,6 @@ static weft_value stop_parent(void *arg)
 
 static weft_value spin_child_that_stops_self(void *arg)
 {
-    (void)arg;
     weft_spin(stop_parent, NULL);
     weft_value rc = weft_suspend();
     mark(rc == -ECANCELED ? "parent " : "? ");
@@ -144,15 +137,14 @@ static weft_value spin_child_that_stops_self(void *arg)
 }
 
 /* P24 */
-START_TEST(a_child_may_stop_its_own_parent_and_ends_with_it)
+TEST(a_child_may_stop_its_own_parent_and_ends_with_it)
 {
     ck_assert_int_eq(weft_await(weft_spin(spin_child_that_stops_self, NULL)), 7);
     ck_assert_trail("parent child ");
 }
-END_TEST
 
 /* P6 */
-START_TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
+TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
 {
     weft_fiber f = weft_spin(clean_up_and_return, NULL);
     weft_snooze();
@@ -165,7 +157,6 @@ START_TEST(a_stopped_fiber_moves_to_the_front_of_the_queue)
     let_run();
     ck_assert_trail("block fiber block fiber queued ");
 }
-END_TEST
 
 static weft_value store_value_then_snooze(void *arg)
 {
@@ -174,7 +165,7 @@ static weft_value store_value_then_snooze(void *arg)
 }
 
 /* P24 */
-START_TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call)
+TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call)
 {
     weft_value got = 0;
     weft_fiber f = weft_spin(store_value_then_snooze, &got);
@@ -184,11 +175,9 @@ START_TEST(a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_int_eq(got, 8);
 }
-END_TEST
 
 static weft_value sleep_while_cancelled(void *arg)
 {
-    (void)arg;
     ck_assert(!weft_is_cancelled());
     ck_assert_int_eq(weft_sleep(INFINITY), -ECANCELED);
     for (int i = 0; i < 100; i++)
@@ -203,14 +192,13 @@ static weft_value sleep_while_cancelled(void *arg)
 }
 
 /* T38 */
-START_TEST(a_cancelled_sleeper_wakes_and_stays_cancelled)
+TEST(a_cancelled_sleeper_wakes_and_stays_cancelled)
 {
     weft_fiber f = weft_spin(sleep_while_cancelled, NULL);
     let_run();
     ck_assert_int_eq(weft_cancel(f), 0);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
 }
-END_TEST
 
 static weft_value ignore_cancellation_for_a_while(void *arg)
 {
@@ -227,7 +215,7 @@ static weft_value set_flag(void *arg)
 }
 
 /* T38 */
-START_TEST(code_that_ignores_a_cancel_cannot_starve_other_fibers)
+TEST(code_that_ignores_a_cancel_cannot_starve_other_fibers)
 {
     bool may_end = false;
     weft_fiber f = weft_spin(ignore_cancellation_for_a_while, &may_end);
@@ -236,7 +224,6 @@ START_TEST(code_that_ignores_a_cancel_cannot_starve_other_fibers)
     weft_spin(set_flag, &may_end);
     ck_assert_int_eq(weft_await(f), -ECANCELED);
 }
-END_TEST
 
 static void assert_fiber_calls_refused(weft_fiber other)
 {
@@ -284,7 +271,7 @@ static weft_value try_every_call(void *arg)
 }
 
 /* T40, T41 */
-START_TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
+TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
 {
     call_targets s = {.other = spin_suspended(), .dead = weft_spin(return_arg, as_arg(3))};
     weft_snooze();
@@ -295,7 +282,6 @@ START_TEST(every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once)
     ck_assert_int_eq(weft_read(s.fd[0], &byte, 1), 0);
     weft_close(s.fd[0]);
 }
-END_TEST
 
 static weft_value read_fd(void *arg)
 {
@@ -315,7 +301,6 @@ static weft_value await_any_stored(void *arg)
 
 static weft_value await_own_children(void *arg)
 {
-    (void)arg;
     weft_spin(suspend, NULL);
     return weft_await_children();
 }
@@ -335,7 +320,7 @@ static void cancel_while_waiting(weft_fn *fn, void *arg)
 }
 
 /* T38, T40, P63 */
-START_TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
+TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -356,10 +341,9 @@ START_TEST(every_kind_of_wait_ends_when_its_fiber_is_cancelled)
     weft_close(fd[0]);
     weft_close(fd[1]);
 }
-END_TEST
 
 /* T44 */
-START_TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
+TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
 {
     for (int i = 0; i < 5000; i++) {
         weft_fiber f = weft_new(i % 2 ? sleep_forever : suspend, NULL);
@@ -373,7 +357,6 @@ START_TEST(fibers_can_be_started_and_cancelled_at_once_many_times)
     ck_assert_uint_eq(counters.fibers, 0);
     ck_assert_uint_eq(counters.timers, 0);
 }
-END_TEST
 
 static weft_value leave_state_behind(void *arg)
 {
@@ -391,7 +374,6 @@ static weft_value leave_state_behind(void *arg)
 
 static weft_value assert_clean_state(void *arg)
 {
-    (void)arg;
     ck_assert(!weft_is_cancelled());
     ck_assert_ptr_null(weft_error());
     ck_assert_int_eq(weft_first_value(), 0);
@@ -402,7 +384,7 @@ static weft_value assert_clean_state(void *arg)
 }
 
 /* T45 */
-START_TEST(no_state_remains_for_the_next_fiber_on_a_record)
+TEST(no_state_remains_for_the_next_fiber_on_a_record)
 {
     for (int i = 0; i < 100; i++) {
         weft_fiber f = weft_spin(suspend, NULL);
@@ -417,7 +399,6 @@ START_TEST(no_state_remains_for_the_next_fiber_on_a_record)
         ck_assert_int_eq(weft_await(weft_spin(assert_clean_state, NULL)), 11);
     }
 }
-END_TEST
 
 static weft_value snooze_while_cancelled(void *arg)
 {
@@ -429,7 +410,6 @@ static weft_value snooze_while_cancelled(void *arg)
 
 static weft_value snooze_once_while_cancelled(void *arg)
 {
-    (void)arg;
     weft_cancel(weft_self());
     weft_spin(mark_and_return, "ran");
     ck_assert_int_eq(weft_snooze(), -ECANCELED);
@@ -438,12 +418,11 @@ static weft_value snooze_once_while_cancelled(void *arg)
 }
 
 /* T45, T40 */
-START_TEST(a_cancelled_call_fails_at_once_also_on_a_reused_record)
+TEST(a_cancelled_call_fails_at_once_also_on_a_reused_record)
 {
     ck_assert_int_eq(weft_await(weft_spin(snooze_while_cancelled, NULL)), -ECANCELED);
     ck_assert_int_eq(weft_await(weft_spin(snooze_once_while_cancelled, NULL)), -ECANCELED);
 }
-END_TEST
 
 /* Use memory of the parent until the cleanup ends. */
 static weft_value use_memory_in_cleanup(void *arg)
@@ -496,7 +475,7 @@ static weft_value terminate_until_stopped(void *arg)
     return 0;
 }
 
-START_TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
+TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
 {
     for (int i = 0; i < 4; i++) {
         caller a = {.is_one = i % 2 == 0, .is_known = i < 2}, b = a, c = a;
@@ -514,9 +493,8 @@ START_TEST(terminate_waits_for_the_end_although_the_caller_is_cancelled)
         ck_assert_int_eq(c.rc, 0);
     }
 }
-END_TEST
 
-START_TEST(an_error_raised_during_terminate_is_returned_by_the_next_call)
+TEST(an_error_raised_during_terminate_is_returned_by_the_next_call)
 {
     int used = 0;
     weft_fiber f = weft_spin(use_memory_in_cleanup, &used);
@@ -525,30 +503,4 @@ START_TEST(an_error_raised_during_terminate_is_returned_by_the_next_call)
     ck_assert_int_eq(weft_terminate(f, 10), 0);
     ck_assert_int_eq(used, 1);
     ck_assert_int_eq(weft_snooze(), -EIO);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_fiber_that_is_stopped_before_it_ran_never_runs,
-    &the_value_of_a_stopped_fiber_is_the_value_of_stop,
-    &terminate_cancels_waits_and_consumes_the_id,
-    &terminate_reports_a_fiber_that_exceeds_its_grace_period_and_waits_on,
-    &a_fiber_that_stops_itself_runs_until_its_next_blocking_call,
-    &a_child_may_stop_its_own_parent_and_ends_with_it,
-    &a_stopped_fiber_moves_to_the_front_of_the_queue,
-    &a_fiber_woken_before_its_cancellation_gets_the_value_and_fails_at_the_next_call,
-    &a_cancelled_sleeper_wakes_and_stays_cancelled,
-    &code_that_ignores_a_cancel_cannot_starve_other_fibers,
-    &every_kind_of_blocking_call_of_a_cancelled_fiber_fails_at_once,
-    &every_kind_of_wait_ends_when_its_fiber_is_cancelled,
-    &fibers_can_be_started_and_cancelled_at_once_many_times,
-    &no_state_remains_for_the_next_fiber_on_a_record,
-    &a_cancelled_call_fails_at_once_also_on_a_reused_record,
-    &terminate_waits_for_the_end_although_the_caller_is_cancelled,
-    &an_error_raised_during_terminate_is_returned_by_the_next_call,
-};
-
-int main(void)
-{
-    return run_suite("stop", tests, COUNT_OF(tests));
 }

@@ -2,7 +2,7 @@
  * Tests of parents and children: the order in which they end, and the propagation of errors up the
  * tree.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 static weft_value spin_three_and_end(void *arg)
 {
@@ -15,12 +15,11 @@ static weft_value spin_three_and_end(void *arg)
 }
 
 /* P16 */
-START_TEST(an_ending_fiber_cancels_its_children_in_order_of_creation)
+TEST(an_ending_fiber_cancels_its_children_in_order_of_creation)
 {
     ck_assert_int_eq(weft_await(weft_spin(spin_three_and_end, as_arg(8))), 8);
     ck_assert_trail("end 123");
 }
-END_TEST
 
 static weft_value mark_child_after_shield(void *arg)
 {
@@ -34,7 +33,6 @@ static weft_value mark_child_after_shield(void *arg)
 
 static weft_value spin_slow_child_and_end(void *arg)
 {
-    (void)arg;
     weft_spin(mark_child_after_shield, as_arg(20));
     weft_spin(mark_child_after_shield, as_arg(5));
     weft_snooze();
@@ -43,7 +41,7 @@ static weft_value spin_slow_child_and_end(void *arg)
 }
 
 /* P16, P17 */
-START_TEST(a_fiber_ends_only_after_its_children)
+TEST(a_fiber_ends_only_after_its_children)
 {
     double begin = weft_now();
     weft_fiber f = weft_spin(spin_slow_child_and_end, NULL);
@@ -54,7 +52,6 @@ START_TEST(a_fiber_ends_only_after_its_children)
     ck_assert_slept(begin, 0.02);
     ck_assert_trail("body child child ");
 }
-END_TEST
 
 static weft_value fail_after_suspend(void *arg)
 {
@@ -72,7 +69,7 @@ static weft_value spin_two_that_fail_at_the_end(void *arg)
 }
 
 /* P18 */
-START_TEST(the_first_error_of_cancelled_children_is_the_result)
+TEST(the_first_error_of_cancelled_children_is_the_result)
 {
     ck_assert_int_eq(weft_await(weft_spin(spin_two_that_fail_at_the_end, as_arg(1))), -EIO);
     ck_assert_error(-EIO, "broken in the end");
@@ -80,10 +77,9 @@ START_TEST(the_first_error_of_cancelled_children_is_the_result)
     ck_assert_int_eq(weft_await(weft_spin(spin_two_that_fail_at_the_end, as_arg(-ENOENT))),
                      -ENOENT);
 }
-END_TEST
 
 /* P19 */
-START_TEST(an_error_of_a_child_is_returned_once_by_the_next_switchpoint)
+TEST(an_error_of_a_child_is_returned_once_by_the_next_switchpoint)
 {
     weft_fiber sibling = spin_suspended();
     weft_go(fail_with, as_arg(-EIO));
@@ -97,10 +93,9 @@ START_TEST(an_error_of_a_child_is_returned_once_by_the_next_switchpoint)
     weft_schedule(sibling, 3);
     ck_assert_int_eq(weft_await(sibling), 3);
 }
-END_TEST
 
 /* P19 */
-START_TEST(an_error_of_a_child_ends_the_blocking_call_of_its_parent)
+TEST(an_error_of_a_child_ends_the_blocking_call_of_its_parent)
 {
     weft_go(fail_with, as_arg(-EIO));
     ck_assert_int_eq(weft_sleep(60), -EIO);
@@ -118,10 +113,9 @@ START_TEST(an_error_of_a_child_ends_the_blocking_call_of_its_parent)
     weft_close(fd[0]);
     weft_close(fd[1]);
 }
-END_TEST
 
 /* P19 */
-START_TEST(errors_of_several_children_are_returned_one_after_the_other)
+TEST(errors_of_several_children_are_returned_one_after_the_other)
 {
     weft_go(fail_with, as_arg(-EIO));
     weft_go(fail_with, as_arg(-EPIPE));
@@ -132,7 +126,6 @@ START_TEST(errors_of_several_children_are_returned_one_after_the_other)
     ck_assert_int_eq(weft_suspend(), -ENOENT);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value spin_levels(void *arg)
 {
@@ -145,7 +138,7 @@ static weft_value spin_levels(void *arg)
 }
 
 /* P20 */
-START_TEST(an_error_propagates_three_levels_and_keeps_its_source)
+TEST(an_error_propagates_three_levels_and_keeps_its_source)
 {
     weft_spin(spin_levels, as_arg(3));
     ck_assert_int_eq(weft_sleep(60), -EIO);
@@ -154,7 +147,6 @@ START_TEST(an_error_propagates_three_levels_and_keeps_its_source)
     ck_assert_trail("sss");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value handle_or_replace_error(void *arg)
 {
@@ -166,7 +158,7 @@ static weft_value handle_or_replace_error(void *arg)
 }
 
 /* P20 */
-START_TEST(each_level_may_handle_an_error_or_replace_it)
+TEST(each_level_may_handle_an_error_or_replace_it)
 {
     ck_assert_int_eq(weft_await(weft_spin(handle_or_replace_error, NULL)), 0);
     weft_fiber f = weft_spin(handle_or_replace_error, "anything");
@@ -179,10 +171,9 @@ START_TEST(each_level_may_handle_an_error_or_replace_it)
     ck_assert_str_eq(cause->message, "broken");
     ck_assert_ptr_null(cause->cause);
 }
-END_TEST
 
 /* P21 */
-START_TEST(a_parent_that_awaits_gets_the_error_once)
+TEST(a_parent_that_awaits_gets_the_error_once)
 {
     weft_fiber f = weft_spin(fail_with, as_arg(-EIO));
     ck_assert_int_eq(weft_await(f), -EIO);
@@ -197,7 +188,6 @@ START_TEST(a_parent_that_awaits_gets_the_error_once)
     ck_assert_int_eq(weft_await_all(g, 2, NULL), -EPIPE);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_value sleep_then_fail(void *arg)
 {
@@ -206,7 +196,7 @@ static weft_value sleep_then_fail(void *arg)
 }
 
 /* P21 */
-START_TEST(after_an_await_that_timed_out_a_later_error_still_reaches_the_parent)
+TEST(after_an_await_that_timed_out_a_later_error_still_reaches_the_parent)
 {
     weft_fiber f = weft_spin(sleep_then_fail, as_arg(-EIO));
     WEFT_MOVE_ON_AFTER(0.001) {
@@ -215,10 +205,9 @@ START_TEST(after_an_await_that_timed_out_a_later_error_still_reaches_the_parent)
     ck_assert_int_eq(weft_sleep(60), -EIO);
     ck_assert_error(-EIO, "late");
 }
-END_TEST
 
 /* P22 */
-START_TEST(a_scope_does_not_swallow_the_error_of_a_child)
+TEST(a_scope_does_not_swallow_the_error_of_a_child)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(10, rc) {
@@ -236,10 +225,9 @@ START_TEST(a_scope_does_not_swallow_the_error_of_a_child)
     errors += weft_snooze() == -EPIPE;
     ck_assert_int_eq(errors, 1);
 }
-END_TEST
 
 /* P22 */
-START_TEST(a_shield_delays_an_error_of_a_child)
+TEST(a_shield_delays_an_error_of_a_child)
 {
     weft_go(fail_with, as_arg(-EIO));
     WEFT_SHIELD(10) {
@@ -249,17 +237,15 @@ START_TEST(a_shield_delays_an_error_of_a_child)
     ck_assert_int_eq(weft_snooze(), -EIO);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* T27 */
-START_TEST(a_cancelled_or_stopped_child_is_not_an_error_for_the_parent)
+TEST(a_cancelled_or_stopped_child_is_not_an_error_for_the_parent)
 {
     weft_cancel(spin_suspended());
     weft_stop(spin_suspended(), -EIO);
     let_run();
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static weft_fiber detached;
 
@@ -273,14 +259,13 @@ static weft_value spin_and_detach(void *arg)
 }
 
 /* P27 */
-START_TEST(a_detached_child_outlives_its_parent_and_its_error_goes_to_main)
+TEST(a_detached_child_outlives_its_parent_and_its_error_goes_to_main)
 {
     ck_assert_int_eq(weft_await(weft_spin(spin_and_detach, (void *)sleep_then_fail)), 0);
     ck_assert_int_eq(weft_state_of(detached), WEFT_WAITING);
     ck_assert_int_eq(weft_sleep(60), -EIO);
     ck_assert_error(-EIO, "late");
 }
-END_TEST
 
 static weft_value detach_from_ending_parent(void *arg)
 {
@@ -300,7 +285,7 @@ static weft_value spin_and_end(void *arg)
 }
 
 /* P27 */
-START_TEST(a_child_that_detaches_while_its_parent_ends_is_not_waited_for)
+TEST(a_child_that_detaches_while_its_parent_ends_is_not_waited_for)
 {
     weft_fiber f = weft_spin(spin_and_end, (void *)detach_from_ending_parent);
     ck_assert_int_eq(weft_await(f), 0);
@@ -308,10 +293,9 @@ START_TEST(a_child_that_detaches_while_its_parent_ends_is_not_waited_for)
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_trail("late");
 }
-END_TEST
 
 /* P27 */
-START_TEST(an_attached_fiber_ends_with_its_new_parent_and_its_errors_go_there)
+TEST(an_attached_fiber_ends_with_its_new_parent_and_its_errors_go_there)
 {
     weft_fiber a = spin_suspended();
     weft_fiber b = spin_suspended();
@@ -328,10 +312,9 @@ START_TEST(an_attached_fiber_ends_with_its_new_parent_and_its_errors_go_there)
     ck_assert_int_eq(weft_await(c), 4);
     ck_assert_int_eq(weft_await(d), -ESRCH);
 }
-END_TEST
 
 /* P27 */
-START_TEST(a_fiber_cannot_be_moved_under_itself_or_its_own_children)
+TEST(a_fiber_cannot_be_moved_under_itself_or_its_own_children)
 {
     weft_fiber a = spin_suspended();
     weft_fiber b = weft_spin_with(suspend, NULL, &(weft_spin_options){.parent = a});
@@ -346,10 +329,9 @@ START_TEST(a_fiber_cannot_be_moved_under_itself_or_its_own_children)
     ck_assert_int_eq(weft_detach(a), 0);
     ck_assert_uint_eq(weft_parent(b), a);
 }
-END_TEST
 
 /* P16 */
-START_TEST(children_are_listed_in_order_of_creation)
+TEST(children_are_listed_in_order_of_creation)
 {
     weft_fiber f[4], out[4] = {0};
     for (int i = 0; i < 4; i++)
@@ -365,7 +347,6 @@ START_TEST(children_are_listed_in_order_of_creation)
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 3);
     ck_assert_int_eq(weft_children(f[0], out, 4), 0);
 }
-END_TEST
 
 static weft_value terminate_own_children(void *arg)
 {
@@ -382,17 +363,16 @@ static weft_value terminate_own_children(void *arg)
 }
 
 /* P28 */
-START_TEST(terminate_children_ends_all_children_and_no_other_fibers)
+TEST(terminate_children_ends_all_children_and_no_other_fibers)
 {
     weft_fiber sibling = spin_suspended();
     ck_assert_int_eq(weft_await(weft_spin(terminate_own_children, as_arg(5))), 5);
     ck_assert_int_eq(weft_state_of(sibling), WEFT_WAITING);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P32 */
-START_TEST(await_children_returns_when_all_have_ended_or_with_the_first_error)
+TEST(await_children_returns_when_all_have_ended_or_with_the_first_error)
 {
     ck_assert_int_eq(weft_await_children(), 0);
     weft_fiber f = spin_suspended();
@@ -405,13 +385,11 @@ START_TEST(await_children_returns_when_all_have_ended_or_with_the_first_error)
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
     ck_assert_trail("child ");
 }
-END_TEST
 
 static int ended;
 
 static weft_value count_end(void *arg)
 {
-    (void)arg;
     weft_value rc = weft_suspend();
     ended += rc == -ECANCELED;
     return rc;
@@ -426,7 +404,7 @@ static weft_value spin_many(void *arg)
 }
 
 /* P28 */
-START_TEST(ten_thousand_children_end_with_their_parent)
+TEST(ten_thousand_children_end_with_their_parent)
 {
     ck_assert_int_eq(weft_await(weft_spin(spin_many, as_arg(100))), 1);
     ck_assert_int_eq(ended, 100);
@@ -437,7 +415,6 @@ START_TEST(ten_thousand_children_end_with_their_parent)
     ck_assert_uint_eq(counters.fibers, 0);
     ck_assert_uint_eq(counters.fibers_unawaited, 0);
 }
-END_TEST
 
 static weft_value spin_deep(void *arg)
 {
@@ -450,42 +427,11 @@ static weft_value spin_deep(void *arg)
 }
 
 /* P28 */
-START_TEST(two_thousand_generations_end_with_the_first)
+TEST(two_thousand_generations_end_with_the_first)
 {
     weft_fiber f = weft_spin(spin_deep, as_arg(2000));
     let_run();
     ck_assert_int_eq(weft_stop(f, 1), 0);
     ck_assert_int_eq(weft_await(f), 1);
     ck_assert_int_eq(ended, 2001);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &an_ending_fiber_cancels_its_children_in_order_of_creation,
-    &a_fiber_ends_only_after_its_children,
-    &the_first_error_of_cancelled_children_is_the_result,
-    &an_error_of_a_child_is_returned_once_by_the_next_switchpoint,
-    &an_error_of_a_child_ends_the_blocking_call_of_its_parent,
-    &errors_of_several_children_are_returned_one_after_the_other,
-    &an_error_propagates_three_levels_and_keeps_its_source,
-    &each_level_may_handle_an_error_or_replace_it,
-    &a_parent_that_awaits_gets_the_error_once,
-    &after_an_await_that_timed_out_a_later_error_still_reaches_the_parent,
-    &a_scope_does_not_swallow_the_error_of_a_child,
-    &a_shield_delays_an_error_of_a_child,
-    &a_cancelled_or_stopped_child_is_not_an_error_for_the_parent,
-    &a_detached_child_outlives_its_parent_and_its_error_goes_to_main,
-    &a_child_that_detaches_while_its_parent_ends_is_not_waited_for,
-    &an_attached_fiber_ends_with_its_new_parent_and_its_errors_go_there,
-    &a_fiber_cannot_be_moved_under_itself_or_its_own_children,
-    &children_are_listed_in_order_of_creation,
-    &terminate_children_ends_all_children_and_no_other_fibers,
-    &await_children_returns_when_all_have_ended_or_with_the_first_error,
-    &ten_thousand_children_end_with_their_parent,
-    &two_thousand_generations_end_with_the_first,
-};
-
-int main(void)
-{
-    return run_suite("tree", tests, COUNT_OF(tests));
 }

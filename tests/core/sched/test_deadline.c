@@ -3,7 +3,7 @@
  * call inside it. A call that has a result is never lost because a deadline passes at the same
  * time.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <pthread.h>
 #include <sys/socket.h>
@@ -58,7 +58,7 @@ static weft_value write_numbered_lines(void *arg)
     return 0;
 }
 
-START_TEST(a_line_that_arrived_before_the_deadline_is_never_lost)
+TEST(a_line_that_arrived_before_the_deadline_is_never_lost)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -67,7 +67,6 @@ START_TEST(a_line_that_arrived_before_the_deadline_is_never_lost)
     ck_assert_int_eq(weft_await(writer), 0);
     weft_close(fd[1]);
 }
-END_TEST
 
 static void *write_in_thread(void *arg)
 {
@@ -82,7 +81,7 @@ static void *write_in_thread(void *arg)
     return NULL;
 }
 
-START_TEST(a_line_from_another_thread_is_never_lost_to_a_deadline)
+TEST(a_line_from_another_thread_is_never_lost_to_a_deadline)
 {
     if (is_sim())
         return; /* a descriptor of the kernel blocks the thread */
@@ -96,7 +95,6 @@ START_TEST(a_line_from_another_thread_is_never_lost_to_a_deadline)
     ck_assert_ptr_null(fault);
     close(fd[1]);
 }
-END_TEST
 
 /* Wait until the deadline has passed, without a call that the deadline could interrupt. */
 static void wait_past_deadline(const weft_scope *scope)
@@ -107,7 +105,7 @@ static void wait_past_deadline(const weft_scope *scope)
     }
 }
 
-START_TEST(a_deadline_that_interrupted_no_call_has_not_timed_out)
+TEST(a_deadline_that_interrupted_no_call_has_not_timed_out)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
@@ -119,9 +117,8 @@ START_TEST(a_deadline_that_interrupted_no_call_has_not_timed_out)
     WEFT_CANCEL_AFTER(0, rc) {}
     ck_assert_int_eq(rc, 0);
 }
-END_TEST
 
-START_TEST(a_call_refused_after_the_deadline_has_timed_out)
+TEST(a_call_refused_after_the_deadline_has_timed_out)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
@@ -134,9 +131,8 @@ START_TEST(a_call_refused_after_the_deadline_has_timed_out)
         ck_assert_int_eq(weft_sleep(1), -ECANCELED);
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
-END_TEST
 
-START_TEST(a_deadline_that_passed_in_a_shield_times_out_only_if_a_call_follows)
+TEST(a_deadline_that_passed_in_a_shield_times_out_only_if_a_call_follows)
 {
     for (int follows = 0; follows < 2; follows++) {
         weft_scope outer;
@@ -149,9 +145,8 @@ START_TEST(a_deadline_that_passed_in_a_shield_times_out_only_if_a_call_follows)
         ck_assert_int_eq(weft_scope_close(&outer), follows ? -ETIMEDOUT : 0);
     }
 }
-END_TEST
 
-START_TEST(of_two_expired_deadlines_the_first_times_out)
+TEST(of_two_expired_deadlines_the_first_times_out)
 {
     weft_scope outer, inner;
     for (int is_outer = 0; is_outer < 2; is_outer++) {
@@ -164,9 +159,8 @@ START_TEST(of_two_expired_deadlines_the_first_times_out)
         ck_assert_int_eq(weft_scope_close(&outer), is_outer ? -ETIMEDOUT : 0);
     }
 }
-END_TEST
 
-START_TEST(a_scope_cancelled_by_a_call_never_times_out)
+TEST(a_scope_cancelled_by_a_call_never_times_out)
 {
     weft_scope outer, inner;
     ck_assert_int_eq(weft_scope_open(&outer, 0.001), 0);
@@ -179,7 +173,6 @@ START_TEST(a_scope_cancelled_by_a_call_never_times_out)
     ck_assert_int_eq(weft_scope_close(&inner), 0);
     ck_assert_int_eq(weft_scope_close(&outer), 0);
 }
-END_TEST
 
 /* Wait for a stop if there is an argument, else for the deadline. */
 static weft_value sleep_in_scope_until_stopped(void *arg)
@@ -193,7 +186,7 @@ static weft_value sleep_in_scope_until_stopped(void *arg)
     return 0;
 }
 
-START_TEST(a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out)
+TEST(a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out)
 {
     weft_fiber f = weft_spin(sleep_in_scope_until_stopped, trail);
     let_run();
@@ -202,9 +195,8 @@ START_TEST(a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out)
     ck_assert_int_eq(weft_await(weft_spin(sleep_in_scope_until_stopped, NULL)), 0);
     ck_assert_trail("stopped late ");
 }
-END_TEST
 
-START_TEST(an_error_of_a_child_that_ends_the_call_is_not_a_timeout)
+TEST(an_error_of_a_child_that_ends_the_call_is_not_a_timeout)
 {
     weft_scope scope;
     ck_assert_int_eq(weft_scope_open(&scope, 0.001), 0);
@@ -213,9 +205,8 @@ START_TEST(an_error_of_a_child_that_ends_the_call_is_not_a_timeout)
     wait_past_deadline(&scope);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
-END_TEST
 
-START_TEST(calls_with_an_available_result_do_not_time_out)
+TEST(calls_with_an_available_result_do_not_time_out)
 {
     weft_mutex mutex = {0};
     weft_chan *chan = weft_chan_new(1);
@@ -233,9 +224,8 @@ START_TEST(calls_with_an_available_result_do_not_time_out)
     ck_assert_int_eq(weft_scope_close(&scope), is_refused ? -ETIMEDOUT : 0);
     weft_chan_free(chan);
 }
-END_TEST
 
-START_TEST(a_group_ended_by_its_deadline_has_timed_out_and_a_finished_group_has_not)
+TEST(a_group_ended_by_its_deadline_has_timed_out_and_a_finished_group_has_not)
 {
     int late = 1, rc = 1;
     WEFT_CANCEL_AFTER(0.001, late) {
@@ -256,10 +246,9 @@ START_TEST(a_group_ended_by_its_deadline_has_timed_out_and_a_finished_group_has_
     ck_assert_int_eq(weft_group_close(&g), 0);
     ck_assert_int_eq(weft_scope_close(&scope), 0);
 }
-END_TEST
 
 /* The stream accepts a part of the text. The deadline interrupts the write of the rest. */
-START_TEST(a_partial_write_to_a_stream_has_not_timed_out)
+TEST(a_partial_write_to_a_stream_has_not_timed_out)
 {
     static char text[1 << 20];
     int fd[2];
@@ -277,9 +266,8 @@ START_TEST(a_partial_write_to_a_stream_has_not_timed_out)
     weft_close(fd[0]);
     (void)weft_stream_close(&output);
 }
-END_TEST
 
-START_TEST(bytes_of_a_partial_receive_are_not_lost_to_the_deadline)
+TEST(bytes_of_a_partial_receive_are_not_lost_to_the_deadline)
 {
     int fd[2];
     char bytes[8];
@@ -293,26 +281,4 @@ START_TEST(bytes_of_a_partial_receive_are_not_lost_to_the_deadline)
     ck_assert_int_eq(rc, 0);
     weft_close(fd[0]);
     weft_close(fd[1]);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_line_that_arrived_before_the_deadline_is_never_lost,
-    &a_line_from_another_thread_is_never_lost_to_a_deadline,
-    &a_deadline_that_interrupted_no_call_has_not_timed_out,
-    &a_call_refused_after_the_deadline_has_timed_out,
-    &a_deadline_that_passed_in_a_shield_times_out_only_if_a_call_follows,
-    &of_two_expired_deadlines_the_first_times_out,
-    &a_scope_cancelled_by_a_call_never_times_out,
-    &a_fiber_that_is_stopped_inside_a_scope_has_not_timed_out,
-    &an_error_of_a_child_that_ends_the_call_is_not_a_timeout,
-    &calls_with_an_available_result_do_not_time_out,
-    &a_group_ended_by_its_deadline_has_timed_out_and_a_finished_group_has_not,
-    &a_partial_write_to_a_stream_has_not_timed_out,
-    &bytes_of_a_partial_receive_are_not_lost_to_the_deadline,
-};
-
-int main(void)
-{
-    return run_suite("deadline", tests, COUNT_OF(tests));
 }

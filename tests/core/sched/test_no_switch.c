@@ -1,5 +1,5 @@
 /* T106: tests of sections in which switching is forbidden. test_process_exit.c has more. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <poll.h>
 
@@ -13,7 +13,6 @@ static int ends[2];
 
 static weft_value lock_and_suspend(void *arg)
 {
-    (void)arg;
     weft_mutex_lock(&locked);
     return weft_suspend();
 }
@@ -126,7 +125,6 @@ static bool has_switched;
 
 static weft_value note_switch(void *arg)
 {
-    (void)arg;
     has_switched = true;
     return 0;
 }
@@ -154,7 +152,7 @@ static int make_all_calls(void)
 }
 
 /* T106 */
-START_TEST(every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id)
+TEST(every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id)
 {
     const outcome *o = run_apart(make_all_calls);
     ck_assert_msg(o->status == 0, "status %d, stderr:\n%.300s", o->status, o->text);
@@ -165,7 +163,6 @@ START_TEST(every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id)
              (int)strcspn(id + 5, "\n"), id + 5);
     ck_assert_uint_eq(count_in(o->text, expected), COUNT_OF(calls));
 }
-END_TEST
 
 static int switch_in_another(void)
 {
@@ -180,11 +177,10 @@ static int switch_in_another(void)
 }
 
 /* T106 */
-START_TEST(a_no_switch_section_applies_only_to_its_fiber)
+TEST(a_no_switch_section_applies_only_to_its_fiber)
 {
     assert_silent(run_apart(switch_in_another), 0);
 }
-END_TEST
 
 static int make_calls_that_need_not_wait(void)
 {
@@ -200,19 +196,7 @@ static int make_calls_that_need_not_wait(void)
 }
 
 /* T106 */
-START_TEST(calls_with_an_available_result_work_where_switching_is_forbidden)
+TEST(calls_with_an_available_result_work_where_switching_is_forbidden)
 {
     assert_silent(run_apart(make_calls_that_need_not_wait), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &every_call_that_would_switch_fails_and_is_reported_with_the_fiber_id,
-    &a_no_switch_section_applies_only_to_its_fiber,
-    &calls_with_an_available_result_work_where_switching_is_forbidden,
-};
-
-int main(void)
-{
-    return run_suite("no_switch", tests, COUNT_OF(tests));
 }

@@ -1,7 +1,7 @@
 /*
  * Tests of delayed calls, periodic calls, and loops with a rate limit: when they run, and when not.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 static double begin;
 static double runs[32]; /* times of the runs in seconds after begin */
@@ -43,7 +43,7 @@ static weft_value note_run_and_return(void *arg)
     return (weft_value)arg;
 }
 
-START_TEST(after_runs_the_function_once_and_its_value_can_be_awaited)
+TEST(after_runs_the_function_once_and_its_value_can_be_awaited)
 {
     reset_runs();
     weft_fiber f = weft_after(0.005, note_run_and_return, as_arg(7));
@@ -53,9 +53,8 @@ START_TEST(after_runs_the_function_once_and_its_value_can_be_awaited)
     ck_assert_uint_eq(runs_count, 1);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
-START_TEST(delayed_calls_run_in_order_of_their_times)
+TEST(delayed_calls_run_in_order_of_their_times)
 {
     weft_after(0, mark_and_return, "1");
     weft_after(0.001, mark_and_return, "2");
@@ -69,10 +68,9 @@ START_TEST(delayed_calls_run_in_order_of_their_times)
     weft_await(last);
     ck_assert_trail("123456");
 }
-END_TEST
 
 /* P47 */
-START_TEST(the_time_counts_from_the_call_and_not_from_the_first_run)
+TEST(the_time_counts_from_the_call_and_not_from_the_first_run)
 {
     weft_fiber f = weft_spin(sleep_forever, NULL);
     weft_snooze();
@@ -95,9 +93,8 @@ START_TEST(the_time_counts_from_the_call_and_not_from_the_first_run)
     weft_cancel(again);
     weft_cancel(f);
 }
-END_TEST
 
-START_TEST(a_call_cancelled_before_its_time_never_runs)
+TEST(a_call_cancelled_before_its_time_never_runs)
 {
     weft_fiber before = weft_after(60, mark_and_return, "ran");
     weft_cancel(before); /* before its fiber ran */
@@ -112,9 +109,8 @@ START_TEST(a_call_cancelled_before_its_time_never_runs)
     ck_assert_uint_eq(armed_timers(), 0);
     ck_assert_trail("");
 }
-END_TEST
 
-START_TEST(an_infinite_delay_arms_no_timer)
+TEST(an_infinite_delay_arms_no_timer)
 {
     weft_fiber f = weft_after(INFINITY, mark_and_return, "ran");
     weft_fiber every = weft_every(INFINITY, mark_and_return, "ran");
@@ -125,10 +121,9 @@ START_TEST(an_infinite_delay_arms_no_timer)
     ck_assert_int_eq(weft_state_of(far), WEFT_WAITING);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 /* P30 */
-START_TEST(a_restarted_delayed_call_waits_for_the_full_delay)
+TEST(a_restarted_delayed_call_waits_for_the_full_delay)
 {
     reset_runs();
     weft_fiber f = weft_after(0.002, run_for_ms, NULL);
@@ -142,9 +137,8 @@ START_TEST(a_restarted_delayed_call_waits_for_the_full_delay)
         weft_sleep(0.001);
     ck_assert_uint_eq(runs_count, 1);
 }
-END_TEST
 
-START_TEST(nothing_remains_of_a_delayed_call_that_has_ended)
+TEST(nothing_remains_of_a_delayed_call_that_has_ended)
 {
     reset_runs();
     weft_fiber f = weft_after(0, run_for_ms, NULL);
@@ -156,10 +150,9 @@ START_TEST(nothing_remains_of_a_delayed_call_that_has_ended)
     ck_assert_int_eq(weft_stats(&counters), 0);
     ck_assert_uint_eq(counters.fibers_unawaited, 0);
 }
-END_TEST
 
 /* P64 */
-START_TEST(an_interrupted_wait_ends_the_fiber_with_the_error)
+TEST(an_interrupted_wait_ends_the_fiber_with_the_error)
 {
     weft_fiber f[] = {
         weft_after(60, mark_and_return, "ran"),
@@ -173,7 +166,6 @@ START_TEST(an_interrupted_wait_ends_the_fiber_with_the_error)
     }
     ck_assert_trail("once ");
 }
-END_TEST
 
 static int suspend_until_delayed_calls_end(void)
 {
@@ -198,15 +190,14 @@ static int suspend_until_ticks_end(void)
     return has_failed && count == 3 ? 0 : 1;
 }
 
-START_TEST(main_waits_for_delayed_and_periodic_calls)
+TEST(main_waits_for_delayed_and_periodic_calls)
 {
     ck_assert_quiet(run_apart(suspend_until_delayed_calls_end), 0);
     ck_assert_quiet(run_apart(suspend_until_ticks_end), 0);
 }
-END_TEST
 
 /* P47 */
-START_TEST(ticks_are_at_multiples_of_the_period)
+TEST(ticks_are_at_multiples_of_the_period)
 {
     reset_runs();
     weft_fiber f = weft_every(0.003, run_for_ms, as_arg(1));
@@ -221,7 +212,6 @@ START_TEST(ticks_are_at_multiples_of_the_period)
     if (is_sim())
         ck_assert_uint_eq(runs_count, 10);
 }
-END_TEST
 
 static weft_value note_tick(void *arg)
 {
@@ -233,7 +223,7 @@ static weft_value note_tick(void *arg)
  * P47: the period is not a whole number of nanoseconds. An error of a third of a nanosecond per
  * tick would accumulate.
  */
-START_TEST(hundreds_of_thousands_of_ticks_do_not_drift)
+TEST(hundreds_of_thousands_of_ticks_do_not_drift)
 {
     if (!is_sim())
         return;
@@ -245,10 +235,9 @@ START_TEST(hundreds_of_thousands_of_ticks_do_not_drift)
     weft_await(f);
     ck_assert_double_eq_tol(last, 100000, 1e-5);
 }
-END_TEST
 
 /* P47 */
-START_TEST(ticks_missed_during_a_long_run_are_skipped)
+TEST(ticks_missed_during_a_long_run_are_skipped)
 {
     reset_runs();
     weft_fiber f = weft_every(0.010, run_for_ms, as_arg(50));
@@ -264,10 +253,9 @@ START_TEST(ticks_missed_during_a_long_run_are_skipped)
             assert_ran_at(i, 0.010 + 0.060 * (double)i);
     }
 }
-END_TEST
 
 /* P47 */
-START_TEST(ticks_keep_their_times_after_a_long_run)
+TEST(ticks_keep_their_times_after_a_long_run)
 {
     if (!is_sim())
         return;
@@ -280,7 +268,6 @@ START_TEST(ticks_keep_their_times_after_a_long_run)
     for (size_t i = 0; i < runs_count; i++)
         assert_ran_at(i, 0.010 + 0.050 * (double)i);
 }
-END_TEST
 
 static weft_value fail_at_three(void *arg)
 {
@@ -289,7 +276,7 @@ static weft_value fail_at_three(void *arg)
 }
 
 /* P47, P19 */
-START_TEST(an_error_of_the_function_ends_the_fiber_with_that_error)
+TEST(an_error_of_the_function_ends_the_fiber_with_that_error)
 {
     int count = 0;
     ck_assert_int_eq(weft_await(weft_every(0.001, fail_at_three, &count)), -EIO);
@@ -305,10 +292,9 @@ START_TEST(an_error_of_the_function_ends_the_fiber_with_that_error)
     weft_every(0.001, fail_with, as_arg(-ENOENT));
     ck_assert_int_eq(weft_sleep(60), -ENOENT); /* the error is not awaited, so the parent gets it */
 }
-END_TEST
 
 /* P47 */
-START_TEST(a_throttled_loop_keeps_its_rate)
+TEST(a_throttled_loop_keeps_its_rate)
 {
     reset_runs();
     ck_assert_int_eq(weft_throttled_loop(run_for_ms, NULL, 50, 5), 0);
@@ -321,7 +307,6 @@ START_TEST(a_throttled_loop_keeps_its_rate)
     ck_assert_int_eq(weft_throttled_loop(run_for_ms, NULL, 1e-300, 1), 0);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 static weft_value run_long_first(void *arg)
 {
@@ -330,7 +315,7 @@ static weft_value run_long_first(void *arg)
 }
 
 /* P47 */
-START_TEST(late_runs_of_a_throttled_loop_do_not_cause_a_burst)
+TEST(late_runs_of_a_throttled_loop_do_not_cause_a_burst)
 {
     reset_runs();
     ck_assert_int_eq(weft_throttled_loop(run_long_first, as_arg(50), 100, 4), 0);
@@ -338,10 +323,9 @@ START_TEST(late_runs_of_a_throttled_loop_do_not_cause_a_burst)
     for (size_t i = 2; i < 4; i++)
         assert_ran_at(i, 0.050 + 0.010 * (double)(i - 1));
 }
-END_TEST
 
 /* P47 */
-START_TEST(a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled)
+TEST(a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled)
 {
     reset_runs();
     weft_fiber f = weft_spin_loop(run_for_ms, NULL, 200);
@@ -356,9 +340,8 @@ START_TEST(a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled)
     if (is_sim())
         ck_assert_uint_eq(runs_count, 4);
 }
-END_TEST
 
-START_TEST(a_loop_without_a_rate_lets_other_fibers_run)
+TEST(a_loop_without_a_rate_lets_other_fibers_run)
 {
     int count = 0, other = 0;
     weft_fiber f = weft_spin_loop(increment_int, &count, INFINITY);
@@ -373,7 +356,6 @@ START_TEST(a_loop_without_a_rate_lets_other_fibers_run)
     weft_cancel(h);
     ck_assert_int_eq(weft_throttled_loop(increment_int, &count, INFINITY, 3), 0);
 }
-END_TEST
 
 static weft_value run_throttled_loop(void *arg)
 {
@@ -381,7 +363,7 @@ static weft_value run_throttled_loop(void *arg)
 }
 
 /* P41 */
-START_TEST(an_interrupted_throttled_loop_returns_the_reason)
+TEST(an_interrupted_throttled_loop_returns_the_reason)
 {
     int count = 0, rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
@@ -400,9 +382,8 @@ START_TEST(an_interrupted_throttled_loop_returns_the_reason)
     ck_assert_int_eq(count, 3);
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
-START_TEST(bad_times_rates_and_functions_are_refused_with_a_message)
+TEST(bad_times_rates_and_functions_are_refused_with_a_message)
 {
     static const double times[] = {-1, -1e-300, NAN, -INFINITY, 0};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
@@ -427,33 +408,4 @@ START_TEST(bad_times_rates_and_functions_are_refused_with_a_message)
     ck_assert_int_eq(weft_throttled_loop(NULL, NULL, 1, 1), -EINVAL);
     ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &after_runs_the_function_once_and_its_value_can_be_awaited,
-    &delayed_calls_run_in_order_of_their_times,
-    &the_time_counts_from_the_call_and_not_from_the_first_run,
-    &a_call_cancelled_before_its_time_never_runs,
-    &an_infinite_delay_arms_no_timer,
-    &a_restarted_delayed_call_waits_for_the_full_delay,
-    &nothing_remains_of_a_delayed_call_that_has_ended,
-    &an_interrupted_wait_ends_the_fiber_with_the_error,
-    &main_waits_for_delayed_and_periodic_calls,
-    &ticks_are_at_multiples_of_the_period,
-    &hundreds_of_thousands_of_ticks_do_not_drift,
-    &ticks_missed_during_a_long_run_are_skipped,
-    &ticks_keep_their_times_after_a_long_run,
-    &an_error_of_the_function_ends_the_fiber_with_that_error,
-    &a_throttled_loop_keeps_its_rate,
-    &late_runs_of_a_throttled_loop_do_not_cause_a_burst,
-    &a_loop_runs_at_once_and_then_at_its_rate_until_it_is_cancelled,
-    &a_loop_without_a_rate_lets_other_fibers_run,
-    &an_interrupted_throttled_loop_returns_the_reason,
-    &bad_times_rates_and_functions_are_refused_with_a_message,
-};
-
-int main(void)
-{
-    return run_suite("recur", tests, COUNT_OF(tests));
 }

@@ -1,10 +1,10 @@
 /*
  * Tests of scheduling: the order of the run queue, weft_schedule, weft_suspend, and fiber states.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 /* P1 */
-START_TEST(a_spun_fiber_does_not_run_before_the_next_switchpoint)
+TEST(a_spun_fiber_does_not_run_before_the_next_switchpoint)
 {
     weft_spin(mark_and_return, "a");
     weft_spin(mark_and_return, "b");
@@ -13,7 +13,6 @@ START_TEST(a_spun_fiber_does_not_run_before_the_next_switchpoint)
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_trail("abc");
 }
-END_TEST
 
 static weft_value mark_three_times(void *arg)
 {
@@ -25,7 +24,7 @@ static weft_value mark_three_times(void *arg)
 }
 
 /* P2 */
-START_TEST(snoozing_fibers_alternate)
+TEST(snoozing_fibers_alternate)
 {
     weft_spin(mark_three_times, "0");
     weft_spin(mark_three_times, "1");
@@ -33,11 +32,9 @@ START_TEST(snoozing_fibers_alternate)
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_trail("012012012");
 }
-END_TEST
 
 static weft_value spin_two(void *arg)
 {
-    (void)arg;
     mark("a ");
     weft_spin(mark_and_return, "a1 ");
     weft_spin(mark_and_return, "a2 ");
@@ -45,20 +42,18 @@ static weft_value spin_two(void *arg)
 }
 
 /* P3 */
-START_TEST(a_child_spun_by_a_child_runs_after_those_already_queued)
+TEST(a_child_spun_by_a_child_runs_after_those_already_queued)
 {
     weft_spin(spin_two, NULL);
     weft_spin(mark_and_return, "b ");
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_trail("a b a1 a2 ");
 }
-END_TEST
 
 static int resumed;
 
 static weft_value count_resumes(void *arg)
 {
-    (void)arg;
     weft_value last = 0;
     for (weft_value v; (v = weft_suspend()) > 0; resumed++)
         last = v;
@@ -66,7 +61,7 @@ static weft_value count_resumes(void *arg)
 }
 
 /* P4, T3 */
-START_TEST(a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later_value)
+TEST(a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later_value)
 {
     weft_fiber f = weft_spin(count_resumes, NULL);
     weft_snooze();
@@ -78,10 +73,9 @@ START_TEST(a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later
     ck_assert_int_eq(weft_schedule(f, 0), 0);
     ck_assert_int_eq(weft_await(f), 2);
 }
-END_TEST
 
 /* P4 */
-START_TEST(a_fiber_that_is_scheduled_again_moves_to_the_tail)
+TEST(a_fiber_that_is_scheduled_again_moves_to_the_tail)
 {
     weft_fiber f = weft_spin(suspend_and_mark, "f");
     weft_fiber g = weft_spin(suspend_and_mark, "g");
@@ -92,10 +86,9 @@ START_TEST(a_fiber_that_is_scheduled_again_moves_to_the_tail)
     let_run();
     ck_assert_trail("gf");
 }
-END_TEST
 
 /* P4 */
-START_TEST(a_spun_fiber_that_is_scheduled_before_it_ran_moves_to_the_tail)
+TEST(a_spun_fiber_that_is_scheduled_before_it_ran_moves_to_the_tail)
 {
     weft_fiber f = weft_spin(mark_and_return, "f");
     weft_spin(mark_and_return, "g");
@@ -103,10 +96,9 @@ START_TEST(a_spun_fiber_that_is_scheduled_before_it_ran_moves_to_the_tail)
     let_run();
     ck_assert_trail("gf");
 }
-END_TEST
 
 /* P6 */
-START_TEST(a_value_never_replaces_an_error)
+TEST(a_value_never_replaces_an_error)
 {
     weft_fiber f = spin_suspended();
     ck_assert_int_eq(weft_schedule(f, -EIO), 0);
@@ -123,10 +115,9 @@ START_TEST(a_value_never_replaces_an_error)
     ck_assert_int_eq(weft_schedule(h, -EIO), 0);
     ck_assert_int_eq(weft_await(h), -EIO);
 }
-END_TEST
 
 /* P7, T6 */
-START_TEST(scheduling_an_ended_fiber_is_refused_and_harms_nothing)
+TEST(scheduling_an_ended_fiber_is_refused_and_harms_nothing)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(5));
     weft_snooze();
@@ -135,10 +126,9 @@ START_TEST(scheduling_an_ended_fiber_is_refused_and_harms_nothing)
     ck_assert_int_eq(weft_await(f), 5);
     ck_assert_int_eq(weft_schedule(f, 3), -ESRCH);
 }
-END_TEST
 
 /* P8 */
-START_TEST(suspend_returns_the_value_of_schedule)
+TEST(suspend_returns_the_value_of_schedule)
 {
     weft_fiber f = spin_suspended();
     ck_assert_int_eq(weft_schedule(f, INTPTR_MAX), 0);
@@ -147,7 +137,6 @@ START_TEST(suspend_returns_the_value_of_schedule)
     ck_assert_int_eq(weft_schedule(g, -4096), 0);
     ck_assert_int_eq(weft_await(g), -4096);
 }
-END_TEST
 
 static weft_value schedule_main(void *arg)
 {
@@ -156,7 +145,7 @@ static weft_value schedule_main(void *arg)
 }
 
 /* P8 */
-START_TEST(suspend_in_main_returns_0_at_once_when_nothing_is_left)
+TEST(suspend_in_main_returns_0_at_once_when_nothing_is_left)
 {
     ck_assert_int_eq(weft_suspend(), 0);
     weft_fiber f = weft_new(suspend, NULL);
@@ -169,7 +158,6 @@ START_TEST(suspend_in_main_returns_0_at_once_when_nothing_is_left)
     weft_spin(schedule_main, as_arg(-EIO));
     ck_assert_int_eq(weft_suspend(), -EIO);
 }
-END_TEST
 
 static weft_value sleep_and_mark(void *arg)
 {
@@ -179,18 +167,16 @@ static weft_value sleep_and_mark(void *arg)
 }
 
 /* P8 */
-START_TEST(suspend_in_main_waits_until_all_fibers_have_ended)
+TEST(suspend_in_main_waits_until_all_fibers_have_ended)
 {
     weft_spin(sleep_and_mark, "a");
     weft_spin(sleep_and_mark, "b");
     ck_assert_int_eq(weft_suspend(), 0);
     ck_assert_trail("ab");
 }
-END_TEST
 
 static weft_value tick_forever(void *arg)
 {
-    (void)arg;
     while (weft_sleep(0.001) == 0)
         ;
     mark("daemon ended");
@@ -198,7 +184,7 @@ static weft_value tick_forever(void *arg)
 }
 
 /* P8 */
-START_TEST(daemons_do_not_keep_the_suspend_of_main_waiting)
+TEST(daemons_do_not_keep_the_suspend_of_main_waiting)
 {
     weft_fiber d = weft_spin_with(tick_forever, NULL, &(weft_spin_options){.is_daemon = true});
     weft_spin(sleep_and_mark, "work ");
@@ -209,7 +195,6 @@ START_TEST(daemons_do_not_keep_the_suspend_of_main_waiting)
     ck_assert_int_eq(weft_terminate(d, 1), 0);
     ck_assert_trail("work daemon ended");
 }
-END_TEST
 
 static weft_value store_own_state(void *arg)
 {
@@ -218,7 +203,7 @@ static weft_value store_own_state(void *arg)
 }
 
 /* P9 */
-START_TEST(other_fibers_can_query_the_state)
+TEST(other_fibers_can_query_the_state)
 {
     weft_state inside = WEFT_DEAD;
     weft_fiber f = weft_new(store_own_state, &inside);
@@ -236,7 +221,6 @@ START_TEST(other_fibers_can_query_the_state)
     ck_assert_int_eq(weft_state_of(f), WEFT_DEAD);
     ck_assert_int_eq(weft_state_of(weft_self()), WEFT_RUNNING);
 }
-END_TEST
 
 static weft_value mark_both_letters(void *arg)
 {
@@ -249,7 +233,7 @@ static weft_value mark_both_letters(void *arg)
 }
 
 /* T1 */
-START_TEST(fibers_run_in_the_order_in_which_they_were_woken)
+TEST(fibers_run_in_the_order_in_which_they_were_woken)
 {
     weft_fiber f[4];
     char *letters[4] = {"aA", "bB", "cC", "dD"};
@@ -261,7 +245,6 @@ START_TEST(fibers_run_in_the_order_in_which_they_were_woken)
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_trail("abcdABCD");
 }
-END_TEST
 
 static weft_value snooze_often(void *arg)
 {
@@ -271,7 +254,7 @@ static weft_value snooze_often(void *arg)
 }
 
 /* T2 */
-START_TEST(a_hundred_fibers_that_snooze_thousands_of_times_all_finish)
+TEST(a_hundred_fibers_that_snooze_thousands_of_times_all_finish)
 {
     weft_fiber f[100];
     for (int i = 0; i < 100; i++)
@@ -281,20 +264,18 @@ START_TEST(a_hundred_fibers_that_snooze_thousands_of_times_all_finish)
         sum += weft_await(f[i]);
     ck_assert_int_eq(sum, 100);
 }
-END_TEST
 
 /* T4 */
-START_TEST(scheduling_self_is_refused_and_does_not_affect_the_next_sleep)
+TEST(scheduling_self_is_refused_and_does_not_affect_the_next_sleep)
 {
     ck_assert_int_eq(weft_schedule(weft_self(), 1), -EBUSY);
     double begin = weft_now();
     ck_assert_int_eq(weft_sleep(0.001), 0);
     ck_assert_slept(begin, 0.001);
 }
-END_TEST
 
 /* T3, P64 */
-START_TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
+TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
 {
     weft_fiber sleeper = spin_sleeping();
     weft_fiber snoozer = weft_spin(snooze_often, as_arg(5));
@@ -306,13 +287,11 @@ START_TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled)
     ck_assert_int_eq(weft_schedule(sleeper, 1), -EBUSY);
     ck_assert_int_eq(weft_await(sleeper), -ECANCELED);
 }
-END_TEST
 
 static weft_fiber second;
 
 static weft_value wake_second(void *arg)
 {
-    (void)arg;
     weft_suspend();
     mark("first ");
     return weft_schedule(second, 7);
@@ -320,7 +299,6 @@ static weft_value wake_second(void *arg)
 
 static weft_value mark_each_resume(void *arg)
 {
-    (void)arg;
     weft_value v;
     while ((v = weft_suspend()) > 0) {
         char text[16];
@@ -331,7 +309,7 @@ static weft_value mark_each_resume(void *arg)
 }
 
 /* T10 */
-START_TEST(waking_a_fiber_that_is_in_the_same_batch_runs_it_once)
+TEST(waking_a_fiber_that_is_in_the_same_batch_runs_it_once)
 {
     weft_fiber first = weft_spin(wake_second, NULL);
     second = weft_spin(mark_each_resume, NULL);
@@ -341,7 +319,6 @@ START_TEST(waking_a_fiber_that_is_in_the_same_batch_runs_it_once)
     let_run();
     ck_assert_trail("first 7 ");
 }
-END_TEST
 
 static weft_value count_own_switches(void *arg)
 {
@@ -352,37 +329,9 @@ static weft_value count_own_switches(void *arg)
 }
 
 /* T13 */
-START_TEST(the_switches_of_a_fiber_are_counted_from_0_also_on_a_reused_record)
+TEST(the_switches_of_a_fiber_are_counted_from_0_also_on_a_reused_record)
 {
     ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(7))), 7);
     ck_assert_int_eq(weft_await(weft_spin(count_own_switches, as_arg(3))), 3);
     ck_assert_int_eq(weft_await(weft_spin(count_own_switches, NULL)), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_spun_fiber_does_not_run_before_the_next_switchpoint,
-    &snoozing_fibers_alternate,
-    &a_child_spun_by_a_child_runs_after_those_already_queued,
-    &a_fiber_scheduled_twice_before_it_runs_is_resumed_once_with_the_later_value,
-    &a_fiber_that_is_scheduled_again_moves_to_the_tail,
-    &a_spun_fiber_that_is_scheduled_before_it_ran_moves_to_the_tail,
-    &a_value_never_replaces_an_error,
-    &scheduling_an_ended_fiber_is_refused_and_harms_nothing,
-    &suspend_returns_the_value_of_schedule,
-    &suspend_in_main_returns_0_at_once_when_nothing_is_left,
-    &suspend_in_main_waits_until_all_fibers_have_ended,
-    &daemons_do_not_keep_the_suspend_of_main_waiting,
-    &other_fibers_can_query_the_state,
-    &fibers_run_in_the_order_in_which_they_were_woken,
-    &a_hundred_fibers_that_snooze_thousands_of_times_all_finish,
-    &scheduling_self_is_refused_and_does_not_affect_the_next_sleep,
-    &a_fiber_that_does_not_wait_in_suspend_cannot_be_scheduled,
-    &waking_a_fiber_that_is_in_the_same_batch_runs_it_once,
-    &the_switches_of_a_fiber_are_counted_from_0_also_on_a_reused_record,
-};
-
-int main(void)
-{
-    return run_suite("schedule", tests, COUNT_OF(tests));
 }

@@ -1,6 +1,6 @@
 /* Tests of time and sleeping: durations, order, and wake-ups while other fibers are busy. */
 #include "support/random.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include "core/cord/cord.h"
 
@@ -20,7 +20,7 @@ static void burn_for(double seconds)
         continue;
 }
 
-START_TEST(the_clock_does_not_go_back_and_a_sleep_is_not_too_short)
+TEST(the_clock_does_not_go_back_and_a_sleep_is_not_too_short)
 {
     static const double times[] = {0.001, 1e-9, 1e-12, 0.0000015, 0.003};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
@@ -31,10 +31,9 @@ START_TEST(the_clock_does_not_go_back_and_a_sleep_is_not_too_short)
         ck_assert_double_ge(weft_now() - before, times[i] - 2e-8);
     }
 }
-END_TEST
 
 /* Issue 2, 8 */
-START_TEST(virtual_time_advances_by_exactly_the_sleep)
+TEST(virtual_time_advances_by_exactly_the_sleep)
 {
     if (!is_sim())
         return;
@@ -42,10 +41,9 @@ START_TEST(virtual_time_advances_by_exactly_the_sleep)
     ck_assert_int_eq(weft_sleep(86400), 0);
     ck_assert_double_eq_tol(weft_now() - before, 86400, 1e-6);
 }
-END_TEST
 
 /* T12 */
-START_TEST(a_sleep_after_a_long_computation_is_not_too_short)
+TEST(a_sleep_after_a_long_computation_is_not_too_short)
 {
     weft_snooze();
     burn_for(0.03);
@@ -54,10 +52,9 @@ START_TEST(a_sleep_after_a_long_computation_is_not_too_short)
     double after = is_sim() ? weft_now() : kernel_now();
     ck_assert_double_ge(after - before, 0.01 - 1e-7);
 }
-END_TEST
 
 /* T12 */
-START_TEST(a_deadline_after_a_long_computation_is_not_too_early)
+TEST(a_deadline_after_a_long_computation_is_not_too_early)
 {
     weft_snooze();
     burn_for(0.03);
@@ -68,9 +65,8 @@ START_TEST(a_deadline_after_a_long_computation_is_not_too_early)
     double after = is_sim() ? weft_now() : kernel_now();
     ck_assert_double_ge(after - before, 0.01 - 1e-7);
 }
-END_TEST
 
-START_TEST(a_sleep_until_a_time_ends_when_the_clock_has_reached_it)
+TEST(a_sleep_until_a_time_ends_when_the_clock_has_reached_it)
 {
     double at = weft_now();
     for (int i = 0; i < 20; i++) {
@@ -80,9 +76,8 @@ START_TEST(a_sleep_until_a_time_ends_when_the_clock_has_reached_it)
     }
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
-START_TEST(virtual_time_advances_exactly_to_the_deadline_of_a_sleep)
+TEST(virtual_time_advances_exactly_to_the_deadline_of_a_sleep)
 {
     if (!is_sim())
         return;
@@ -90,9 +85,8 @@ START_TEST(virtual_time_advances_exactly_to_the_deadline_of_a_sleep)
     ck_assert_int_eq(weft_sleep_until(begin + 3600), 0);
     ck_assert_double_le(weft_now() - begin, 3600 + 1e-5);
 }
-END_TEST
 
-START_TEST(a_sleep_until_a_past_time_lets_other_fibers_run_once)
+TEST(a_sleep_until_a_past_time_lets_other_fibers_run_once)
 {
     static const double times[] = {0, -1, -INFINITY};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
@@ -103,15 +97,13 @@ START_TEST(a_sleep_until_a_past_time_lets_other_fibers_run_once)
     }
     ck_assert_int_eq(weft_sleep_until(weft_now()), 0);
 }
-END_TEST
 
 static weft_value sleep_until_infinity(void *arg)
 {
-    (void)arg;
     return weft_sleep_until(INFINITY);
 }
 
-START_TEST(a_sleep_until_infinity_arms_no_timer_and_nan_is_refused)
+TEST(a_sleep_until_infinity_arms_no_timer_and_nan_is_refused)
 {
     weft_fiber f = weft_spin(sleep_until_infinity, NULL);
     weft_snooze();
@@ -122,10 +114,9 @@ START_TEST(a_sleep_until_infinity_arms_no_timer_and_nan_is_refused)
     ck_assert_int_eq(weft_sleep_until(NAN), -EINVAL);
     ck_assert_error(-EINVAL, "weft_sleep_until: deadline is nan");
 }
-END_TEST
 
 /* P46 */
-START_TEST(a_negative_or_undefined_time_is_refused_with_a_message)
+TEST(a_negative_or_undefined_time_is_refused_with_a_message)
 {
     static const double times[] = {-1, -1e-12, -INFINITY, NAN};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
@@ -135,13 +126,11 @@ START_TEST(a_negative_or_undefined_time_is_refused_with_a_message)
     }
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 static bool is_over;
 
 static weft_value snooze_until_over(void *arg)
 {
-    (void)arg;
     while (!is_over)
         if (weft_snooze() < 0)
             return 1;
@@ -156,7 +145,7 @@ static weft_value sleep_then_be_over(void *arg)
 }
 
 /* P11, T11 */
-START_TEST(a_sleeping_fiber_wakes_although_other_fibers_snooze_forever)
+TEST(a_sleeping_fiber_wakes_although_other_fibers_snooze_forever)
 {
     double time_s = 0.01;
     weft_fiber snoozers[3];
@@ -170,10 +159,9 @@ START_TEST(a_sleeping_fiber_wakes_although_other_fibers_snooze_forever)
         ck_assert_double_le(took, time_s + 0.001);
     ck_assert_int_eq(weft_await_all(snoozers, COUNT_OF(snoozers), NULL), 0);
 }
-END_TEST
 
 /* P12 */
-START_TEST(a_timeout_ends_a_loop_that_only_snoozes)
+TEST(a_timeout_ends_a_loop_that_only_snoozes)
 {
     int rc = 1;
     WEFT_CANCEL_AFTER(0.002, rc) {
@@ -182,10 +170,9 @@ START_TEST(a_timeout_ends_a_loop_that_only_snoozes)
     }
     ck_assert_int_eq(rc, -ETIMEDOUT);
 }
-END_TEST
 
 /* P12 */
-START_TEST(a_waiting_fiber_times_out_while_another_fiber_snoozes)
+TEST(a_waiting_fiber_times_out_while_another_fiber_snoozes)
 {
     weft_fiber snoozer = weft_spin(snooze_until_over, NULL);
     int rc = 1;
@@ -196,7 +183,6 @@ START_TEST(a_waiting_fiber_times_out_while_another_fiber_snoozes)
     is_over = true;
     ck_assert_int_eq(weft_await(snoozer), 0);
 }
-END_TEST
 
 static weft_value read_then_be_over(void *arg)
 {
@@ -207,7 +193,7 @@ static weft_value read_then_be_over(void *arg)
 }
 
 /* T11 */
-START_TEST(a_loop_of_sleeps_for_0_s_lets_io_proceed)
+TEST(a_loop_of_sleeps_for_0_s_lets_io_proceed)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -221,10 +207,9 @@ START_TEST(a_loop_of_sleeps_for_0_s_lets_io_proceed)
     weft_close(fd[0]);
     weft_close(fd[1]);
 }
-END_TEST
 
 /* T11 */
-START_TEST(a_loop_of_sleeps_for_0_s_lets_timers_proceed)
+TEST(a_loop_of_sleeps_for_0_s_lets_timers_proceed)
 {
     double time_s = 0.005;
     weft_fiber sleeper = weft_spin(sleep_then_be_over, &time_s);
@@ -232,10 +217,9 @@ START_TEST(a_loop_of_sleeps_for_0_s_lets_timers_proceed)
         ck_assert_int_eq(weft_sleep(0), 0);
     ck_assert_int_eq(weft_await(sleeper), 0);
 }
-END_TEST
 
 /* T11 */
-START_TEST(a_loop_of_snoozes_lets_io_proceed)
+TEST(a_loop_of_snoozes_lets_io_proceed)
 {
     int fd[2];
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -248,7 +232,6 @@ START_TEST(a_loop_of_snoozes_lets_io_proceed)
     weft_close(fd[0]);
     weft_close(fd[1]);
 }
-END_TEST
 
 typedef struct nap {
     double time_s;
@@ -263,7 +246,7 @@ static weft_value sleep_then_mark_name(void *arg)
     return rc;
 }
 
-START_TEST(sleeping_fibers_wake_in_the_order_of_their_deadlines)
+TEST(sleeping_fibers_wake_in_the_order_of_their_deadlines)
 {
     static nap naps[] = {{0.09, "3"}, {0.03, "1"}, {0.12, "4"}, {0.06, "2"}};
     weft_fiber f[COUNT_OF(naps)];
@@ -272,9 +255,8 @@ START_TEST(sleeping_fibers_wake_in_the_order_of_their_deadlines)
     ck_assert_int_eq(weft_await_all(f, COUNT_OF(f), NULL), 0);
     ck_assert_trail("1234");
 }
-END_TEST
 
-START_TEST(sleeping_fibers_with_the_same_deadline_wake_in_order)
+TEST(sleeping_fibers_with_the_same_deadline_wake_in_order)
 {
     static nap naps[] = {{0.002, "0"}, {0.002, "1"}, {0.002, "2"}, {0.002, "3"}, {0.002, "4"},
                          {0.002, "5"}, {0.002, "6"}, {0.002, "7"}, {0.002, "8"}, {0.002, "9"}};
@@ -284,14 +266,13 @@ START_TEST(sleeping_fibers_with_the_same_deadline_wake_in_order)
     ck_assert_int_eq(weft_await_all(f, COUNT_OF(f), NULL), 0);
     ck_assert_trail("0123456789");
 }
-END_TEST
 
 static weft_value sleep_for_arg(void *arg)
 {
     return weft_sleep(*(double *)arg);
 }
 
-START_TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)
+TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)
 {
     static double times[] = {INFINITY, 1e300, 1e10};
     for (size_t i = 0; i < COUNT_OF(times); i++) {
@@ -303,9 +284,8 @@ START_TEST(an_infinite_sleep_arms_no_timer_and_can_be_cancelled)
         ck_assert_int_eq(weft_await(f), -ECANCELED);
     }
 }
-END_TEST
 
-START_TEST(an_interrupted_sleep_returns_the_error_and_disarms_its_timer)
+TEST(an_interrupted_sleep_returns_the_error_and_disarms_its_timer)
 {
     static double time_s = 60;
     weft_fiber f = weft_spin(sleep_for_arg, &time_s);
@@ -316,10 +296,9 @@ START_TEST(an_interrupted_sleep_returns_the_error_and_disarms_its_timer)
     ck_assert_int_eq(weft_interrupt(f, -43), -EBUSY);
     ck_assert_int_eq(weft_await(f), -42);
 }
-END_TEST
 
 /* T4 */
-START_TEST(scheduling_a_sleeping_fiber_is_refused_and_does_not_shorten_its_sleep)
+TEST(scheduling_a_sleeping_fiber_is_refused_and_does_not_shorten_its_sleep)
 {
     static double time_s = 0.005;
     double before = weft_now();
@@ -330,7 +309,6 @@ START_TEST(scheduling_a_sleeping_fiber_is_refused_and_does_not_shorten_its_sleep
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_double_ge(weft_now() - before, time_s - 2e-8);
 }
-END_TEST
 
 static weft_value sleep_random_us(void *arg)
 {
@@ -340,7 +318,7 @@ static weft_value sleep_random_us(void *arg)
 }
 
 /* T16 */
-START_TEST(none_of_many_short_random_sleeps_is_lost)
+TEST(none_of_many_short_random_sleeps_is_lost)
 {
     for (int round = 0; round < 10; round++) {
         int woken = 0;
@@ -351,7 +329,6 @@ START_TEST(none_of_many_short_random_sleeps_is_lost)
     }
     ck_assert_uint_eq(armed_timers(), 0);
 }
-END_TEST
 
 static weft_value sleep_0_s(void *arg)
 {
@@ -361,7 +338,7 @@ static weft_value sleep_0_s(void *arg)
 }
 
 /* T15 */
-START_TEST(a_thousand_fibers_that_sleep_for_0_s_all_continue)
+TEST(a_thousand_fibers_that_sleep_for_0_s_all_continue)
 {
     int woken = 0;
     for (int i = 0; i < 1000; i++)
@@ -369,10 +346,9 @@ START_TEST(a_thousand_fibers_that_sleep_for_0_s_all_continue)
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_int_eq(woken, 1000);
 }
-END_TEST
 
 /* Issue 2, 6 */
-START_TEST(many_sleeping_fibers_are_woken_by_few_polls)
+TEST(many_sleeping_fibers_are_woken_by_few_polls)
 {
     static double time_s = 0.02;
     for (int i = 0; i < 2000; i++)
@@ -383,7 +359,6 @@ START_TEST(many_sleeping_fibers_are_woken_by_few_polls)
     weft_stats(&counters);
     ck_assert_uint_lt(counters.polls, 1000);
 }
-END_TEST
 
 static double earliest_s, latest_s; /* the smallest and the largest delay of all sleeps */
 
@@ -397,7 +372,7 @@ static weft_value sleep_among_many(void *arg)
     return 0;
 }
 
-START_TEST(many_timers_are_coalesced_and_none_expires_too_early)
+TEST(many_timers_are_coalesced_and_none_expires_too_early)
 {
     for (intptr_t i = 0; i < 1000; i++)
         ck_assert_int_eq(weft_go(sleep_among_many, (void *)i), 0);
@@ -411,7 +386,6 @@ START_TEST(many_timers_are_coalesced_and_none_expires_too_early)
     else
         ck_assert_uint_lt(counters.polls, 400);
 }
-END_TEST
 
 static weft_value sleep_among_some(void *arg)
 {
@@ -419,7 +393,7 @@ static weft_value sleep_among_some(void *arg)
 }
 
 /* Ten timers per millisecond. */
-START_TEST(ten_timers_per_millisecond_are_coalesced_too)
+TEST(ten_timers_per_millisecond_are_coalesced_too)
 {
     if (is_sim())
         return;
@@ -431,7 +405,6 @@ START_TEST(ten_timers_per_millisecond_are_coalesced_too)
     weft_stats(&counters);
     ck_assert_uint_lt(counters.polls, 250);
 }
-END_TEST
 
 /* A backend that records the longest timeout of a poll. */
 static const weft__backend_type *real_type;
@@ -450,7 +423,7 @@ static weft_value sleep_for_hours(void *arg)
 
 #define LONE_SLEEP_NS 20000
 
-START_TEST(a_single_timer_is_not_coalesced)
+TEST(a_single_timer_is_not_coalesced)
 {
     weft__backend *b = (weft_self(), weft__cord_self->backend);
     weft__backend_type recording_type = *b->type;
@@ -470,7 +443,6 @@ START_TEST(a_single_timer_is_not_coalesced)
         weft_cancel(far[i]);
     weft_await_all(far, 100, NULL);
 }
-END_TEST
 
 typedef struct suspension {
     double timeout_s;
@@ -488,7 +460,7 @@ static weft_value suspend_with_timeout(void *arg)
 }
 
 /* T14 */
-START_TEST(a_suspend_with_a_deadline_reports_whether_it_timed_out)
+TEST(a_suspend_with_a_deadline_reports_whether_it_timed_out)
 {
     timed_suspend brief = {.timeout_s = 0.002}, endless = {.timeout_s = 1000};
     ck_assert_int_eq(weft_await(weft_spin(suspend_with_timeout, &brief)), ETIMEDOUT);
@@ -498,40 +470,4 @@ START_TEST(a_suspend_with_a_deadline_reports_whether_it_timed_out)
     ck_assert_int_eq(weft_schedule(f, 8), 0);
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_int_eq(endless.got, 8);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &the_clock_does_not_go_back_and_a_sleep_is_not_too_short,
-    &virtual_time_advances_by_exactly_the_sleep,
-    &a_sleep_after_a_long_computation_is_not_too_short,
-    &a_deadline_after_a_long_computation_is_not_too_early,
-    &a_sleep_until_a_time_ends_when_the_clock_has_reached_it,
-    &virtual_time_advances_exactly_to_the_deadline_of_a_sleep,
-    &a_sleep_until_a_past_time_lets_other_fibers_run_once,
-    &a_sleep_until_infinity_arms_no_timer_and_nan_is_refused,
-    &a_negative_or_undefined_time_is_refused_with_a_message,
-    &a_sleeping_fiber_wakes_although_other_fibers_snooze_forever,
-    &a_timeout_ends_a_loop_that_only_snoozes,
-    &a_waiting_fiber_times_out_while_another_fiber_snoozes,
-    &a_loop_of_sleeps_for_0_s_lets_io_proceed,
-    &a_loop_of_sleeps_for_0_s_lets_timers_proceed,
-    &a_loop_of_snoozes_lets_io_proceed,
-    &sleeping_fibers_wake_in_the_order_of_their_deadlines,
-    &sleeping_fibers_with_the_same_deadline_wake_in_order,
-    &an_infinite_sleep_arms_no_timer_and_can_be_cancelled,
-    &an_interrupted_sleep_returns_the_error_and_disarms_its_timer,
-    &scheduling_a_sleeping_fiber_is_refused_and_does_not_shorten_its_sleep,
-    &none_of_many_short_random_sleeps_is_lost,
-    &a_thousand_fibers_that_sleep_for_0_s_all_continue,
-    &many_sleeping_fibers_are_woken_by_few_polls,
-    &many_timers_are_coalesced_and_none_expires_too_early,
-    &ten_timers_per_millisecond_are_coalesced_too,
-    &a_single_timer_is_not_coalesced,
-    &a_suspend_with_a_deadline_reports_whether_it_timed_out,
-};
-
-int main(void)
-{
-    return run_suite("time", tests, COUNT_OF(tests));
 }

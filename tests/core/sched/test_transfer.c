@@ -1,5 +1,5 @@
 /* Tests of weft_start, which runs a fiber at once, and of weft_transfer, the symmetric switch. */
-#include "support/support.h"
+#include "support/suite.h"
 
 static weft_value mark_twice(void *arg)
 {
@@ -10,7 +10,7 @@ static weft_value mark_twice(void *arg)
 }
 
 /* T8 */
-START_TEST(start_runs_the_body_and_returns_at_its_first_switchpoint)
+TEST(start_runs_the_body_and_returns_at_its_first_switchpoint)
 {
     weft_spin(mark_and_return, "b");
     weft_fiber f = weft_new(mark_twice, "a");
@@ -20,10 +20,9 @@ START_TEST(start_runs_the_body_and_returns_at_its_first_switchpoint)
     let_run();
     ck_assert_trail("aba");
 }
-END_TEST
 
 /* T8 */
-START_TEST(start_returns_at_the_end_of_a_body_without_switchpoints)
+TEST(start_returns_at_the_end_of_a_body_without_switchpoints)
 {
     weft_spin(mark_and_return, "b");
     weft_fiber f = weft_new(mark_and_return, "a");
@@ -33,7 +32,6 @@ START_TEST(start_returns_at_the_end_of_a_body_without_switchpoints)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_trail("a");
 }
-END_TEST
 
 static weft_value read_argument(void *arg)
 {
@@ -54,13 +52,12 @@ static weft_fiber start_with_argument_on_stack(void)
 }
 
 /* T9 */
-START_TEST(an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns)
+TEST(an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns)
 {
     weft_fiber f = start_with_argument_on_stack();
     weft_schedule(f, 0);
     ck_assert_int_eq(weft_await(f), 7);
 }
-END_TEST
 
 static weft_value start_nested(void *arg)
 {
@@ -74,13 +71,12 @@ static weft_value start_nested(void *arg)
 }
 
 /* T8 */
-START_TEST(starts_nest_two_thousand_deep)
+TEST(starts_nest_two_thousand_deep)
 {
     weft_fiber f = weft_new(start_nested, as_arg(2000));
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_int_eq(weft_await(f), 2001);
 }
-END_TEST
 
 static weft_value start_another(void *arg)
 {
@@ -92,7 +88,7 @@ static weft_value start_another(void *arg)
 }
 
 /* T8 */
-START_TEST(nested_starts_return_one_after_the_other)
+TEST(nested_starts_return_one_after_the_other)
 {
     weft_spin(mark_and_return, "queued ");
     weft_fiber inner = weft_new(mark_twice, "inner ");
@@ -102,10 +98,9 @@ START_TEST(nested_starts_return_one_after_the_other)
     let_run();
     ck_assert_trail("outer inner outer again back queued inner ");
 }
-END_TEST
 
 /* T5 */
-START_TEST(scheduling_self_before_a_start_has_no_effect)
+TEST(scheduling_self_before_a_start_has_no_effect)
 {
     ck_assert_int_eq(weft_schedule(weft_self(), 5), -EBUSY);
     weft_fiber f = weft_new(mark_twice, "a");
@@ -114,7 +109,6 @@ START_TEST(scheduling_self_before_a_start_has_no_effect)
     ck_assert_int_eq(weft_await(f), 0);
     ck_assert_trail("aba");
 }
-END_TEST
 
 static weft_value assert_starter_cannot_be_resumed(void *arg)
 {
@@ -128,16 +122,15 @@ static weft_value assert_starter_cannot_be_resumed(void *arg)
 }
 
 /* T5 */
-START_TEST(a_fiber_in_start_can_only_be_resumed_by_the_started_fiber)
+TEST(a_fiber_in_start_can_only_be_resumed_by_the_started_fiber)
 {
     weft_fiber f = weft_new(assert_starter_cannot_be_resumed, id_arg(weft_self()));
     ck_assert_int_eq(weft_start(f), 0);
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
-END_TEST
 
 /* T7 */
-START_TEST(a_fiber_that_was_started_scheduled_or_spun_cannot_be_started)
+TEST(a_fiber_that_was_started_scheduled_or_spun_cannot_be_started)
 {
     weft_fiber started = weft_new(suspend, NULL);
     ck_assert_int_eq(weft_start(started), 0);
@@ -148,7 +141,6 @@ START_TEST(a_fiber_that_was_started_scheduled_or_spun_cannot_be_started)
     ck_assert_int_eq(weft_start(weft_spin(suspend, NULL)), -EBUSY);
     ck_assert_int_eq(weft_start(weft_self()), -EBUSY);
 }
-END_TEST
 
 static weft_value cancel_starter(void *arg)
 {
@@ -157,7 +149,6 @@ static weft_value cancel_starter(void *arg)
 
 static weft_value start_fiber_that_cancels_self(void *arg)
 {
-    (void)arg;
     weft_value rc = weft_start(weft_new(cancel_starter, id_arg(weft_self())));
     mark(rc == 0 ? "started " : "refused ");
     mark(weft_snooze() == -ECANCELED ? "cancelled" : "goes on");
@@ -165,12 +156,11 @@ static weft_value start_fiber_that_cancels_self(void *arg)
 }
 
 /* T44 */
-START_TEST(starting_a_fiber_that_cancels_the_starter_succeeds_and_the_next_call_fails)
+TEST(starting_a_fiber_that_cancels_the_starter_succeeds_and_the_next_call_fails)
 {
     ck_assert_int_eq(weft_await(weft_spin(start_fiber_that_cancels_self, NULL)), -ECANCELED);
     ck_assert_trail("started cancelled");
 }
-END_TEST
 
 static weft_value start_when_cancelled(void *arg)
 {
@@ -181,14 +171,13 @@ static weft_value start_when_cancelled(void *arg)
 }
 
 /* T40 */
-START_TEST(a_cancelled_fiber_neither_starts_nor_transfers)
+TEST(a_cancelled_fiber_neither_starts_nor_transfers)
 {
     weft_fiber f = weft_new(mark_and_return, "ran");
     ck_assert_int_eq(weft_await(weft_spin(start_when_cancelled, id_arg(f))), -ECANCELED);
     ck_assert_trail("");
     ck_assert_int_eq(weft_state_of(f), WEFT_WAITING);
 }
-END_TEST
 
 static weft_value transfer_double_back(void *arg)
 {
@@ -200,7 +189,7 @@ static weft_value transfer_double_back(void *arg)
 }
 
 /* P8 */
-START_TEST(transfer_passes_values_in_both_directions)
+TEST(transfer_passes_values_in_both_directions)
 {
     weft_fiber f = weft_new(transfer_double_back, id_arg(weft_self()));
     for (weft_value v = 1; v < 1000; v++)
@@ -208,36 +197,32 @@ START_TEST(transfer_passes_values_in_both_directions)
     ck_assert_int_eq(weft_transfer(f, 0), 0); /* it ends, and no other fiber is runnable */
     ck_assert_int_eq(weft_await(f), 0);
 }
-END_TEST
 
 /* P8 */
-START_TEST(a_transfer_runs_before_queued_fibers)
+TEST(a_transfer_runs_before_queued_fibers)
 {
     weft_spin(mark_and_return, "queued ");
     weft_fiber f = weft_new(transfer_double_back, id_arg(weft_self()));
     ck_assert_int_eq(weft_transfer(f, 1), 2);
     ck_assert_trail("");
 }
-END_TEST
 
 /* P8 */
-START_TEST(a_transfer_to_self_returns_the_value_at_once)
+TEST(a_transfer_to_self_returns_the_value_at_once)
 {
     weft_spin(mark_and_return, "other");
     ck_assert_int_eq(weft_transfer(weft_self(), 5), 5);
     ck_assert_trail("");
 }
-END_TEST
 
 /* P8 */
-START_TEST(a_transfer_from_main_returns_0_when_no_other_fiber_can_run)
+TEST(a_transfer_from_main_returns_0_when_no_other_fiber_can_run)
 {
     weft_fiber f = weft_new(suspend, NULL);
     ck_assert_int_eq(weft_transfer(f, 1), 0);
     ck_assert_int_eq(weft_transfer(f, 2), 0);
     ck_assert_int_eq(weft_await(f), 2);
 }
-END_TEST
 
 static weft_value transfer_to(void *arg)
 {
@@ -245,7 +230,7 @@ static weft_value transfer_to(void *arg)
 }
 
 /* P8 */
-START_TEST(a_fiber_in_transfer_can_be_scheduled)
+TEST(a_fiber_in_transfer_can_be_scheduled)
 {
     weft_fiber f = weft_spin(transfer_to, id_arg(spin_suspended()));
     let_run();
@@ -253,10 +238,9 @@ START_TEST(a_fiber_in_transfer_can_be_scheduled)
     ck_assert_int_eq(weft_schedule(f, 12), 0);
     ck_assert_int_eq(weft_await(f), 12);
 }
-END_TEST
 
 /* P4 */
-START_TEST(a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue)
+TEST(a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue)
 {
     weft_fiber f = weft_spin(suspend_and_mark, "f");
     weft_snooze();
@@ -266,17 +250,15 @@ START_TEST(a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue)
     ck_assert_trail("fg");
     ck_assert_int_eq(weft_await(f), 2);
 }
-END_TEST
 
 static weft_value mark_first_value(void *arg)
 {
-    (void)arg;
     mark("ran");
     return weft_first_value();
 }
 
 /* P4, T3 */
-START_TEST(a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once)
+TEST(a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once)
 {
     weft_fiber f = weft_spin(mark_first_value, NULL);
     ck_assert_int_eq(weft_transfer(f, 4), 0);
@@ -284,26 +266,23 @@ START_TEST(a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once)
     ck_assert_trail("ran");
     ck_assert_int_eq(weft_await(f), 4);
 }
-END_TEST
 
 /* P6 */
-START_TEST(a_transfer_does_not_replace_an_error)
+TEST(a_transfer_does_not_replace_an_error)
 {
     weft_fiber f = spin_suspended();
     weft_schedule(f, -EIO);
     ck_assert_int_eq(weft_transfer(f, 5), -EIO); /* the error of the child that ended */
     ck_assert_int_eq(weft_await(f), -EIO);
 }
-END_TEST
 
 static weft_value snooze_once(void *arg)
 {
-    (void)arg;
     return weft_snooze();
 }
 
 /* P64 */
-START_TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
+TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
 {
     weft_fiber sleeper = spin_sleeping();
     weft_fiber snoozer = weft_spin(snooze_once, NULL);
@@ -314,10 +293,9 @@ START_TEST(a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to)
     weft_park(parked);
     ck_assert_int_eq(weft_transfer(parked, 1), -EBUSY);
 }
-END_TEST
 
 /* P7 */
-START_TEST(a_transfer_to_an_ended_fiber_is_refused)
+TEST(a_transfer_to_an_ended_fiber_is_refused)
 {
     weft_fiber f = weft_spin(return_arg, as_arg(3));
     weft_snooze();
@@ -325,7 +303,6 @@ START_TEST(a_transfer_to_an_ended_fiber_is_refused)
     ck_assert_int_eq(weft_await(f), 3);
     ck_assert_int_eq(weft_transfer(f, 1), -ESRCH);
 }
-END_TEST
 
 static weft_value transfer_and_mark(void *arg)
 {
@@ -337,7 +314,6 @@ static weft_value transfer_and_mark(void *arg)
 
 static weft_value suspend_and_snooze(void *arg)
 {
-    (void)arg;
     weft_suspend();
     mark("target ");
     weft_snooze();
@@ -346,7 +322,7 @@ static weft_value suspend_and_snooze(void *arg)
 }
 
 /* T8 */
-START_TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
+TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
 {
     weft_fiber target = weft_spin(suspend_and_snooze, NULL);
     weft_snooze();
@@ -358,10 +334,9 @@ START_TEST(the_starter_continues_when_the_started_fiber_has_transferred_away)
     weft_schedule(f, 6);
     ck_assert_int_eq(weft_await(f), 6);
 }
-END_TEST
 
 /* T38 */
-START_TEST(a_fiber_in_transfer_can_be_cancelled_raised_in_and_interrupted)
+TEST(a_fiber_in_transfer_can_be_cancelled_raised_in_and_interrupted)
 {
     weft_fiber target = spin_suspended();
     weft_fiber f = weft_spin(transfer_to, id_arg(target));
@@ -380,7 +355,6 @@ START_TEST(a_fiber_in_transfer_can_be_cancelled_raised_in_and_interrupted)
     ck_assert_int_eq(weft_interrupt(f, -31), 0);
     ck_assert_int_eq(weft_await(f), -31);
 }
-END_TEST
 
 static weft_fiber ring[3];
 
@@ -393,42 +367,10 @@ static weft_value transfer_to_next(void *arg)
 }
 
 /* P8 */
-START_TEST(three_fibers_transfer_in_a_ring)
+TEST(three_fibers_transfer_in_a_ring)
 {
     for (int i = 0; i < 3; i++)
         ring[i] = weft_new(transfer_to_next, as_arg(i));
     ck_assert_int_eq(weft_transfer(ring[0], 0), 3000);
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 2);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &start_runs_the_body_and_returns_at_its_first_switchpoint,
-    &start_returns_at_the_end_of_a_body_without_switchpoints,
-    &an_argument_on_the_stack_of_the_starter_can_be_read_until_start_returns,
-    &starts_nest_two_thousand_deep,
-    &nested_starts_return_one_after_the_other,
-    &scheduling_self_before_a_start_has_no_effect,
-    &a_fiber_in_start_can_only_be_resumed_by_the_started_fiber,
-    &a_fiber_that_was_started_scheduled_or_spun_cannot_be_started,
-    &starting_a_fiber_that_cancels_the_starter_succeeds_and_the_next_call_fails,
-    &a_cancelled_fiber_neither_starts_nor_transfers,
-    &transfer_passes_values_in_both_directions,
-    &a_transfer_runs_before_queued_fibers,
-    &a_transfer_to_self_returns_the_value_at_once,
-    &a_transfer_from_main_returns_0_when_no_other_fiber_can_run,
-    &a_fiber_in_transfer_can_be_scheduled,
-    &a_transfer_to_a_scheduled_fiber_removes_it_from_the_queue,
-    &a_transfer_to_a_spun_fiber_that_has_not_run_starts_it_once,
-    &a_transfer_does_not_replace_an_error,
-    &a_fiber_that_does_not_wait_in_suspend_cannot_be_transferred_to,
-    &a_transfer_to_an_ended_fiber_is_refused,
-    &the_starter_continues_when_the_started_fiber_has_transferred_away,
-    &a_fiber_in_transfer_can_be_cancelled_raised_in_and_interrupted,
-    &three_fibers_transfer_in_a_ring,
-};
-
-int main(void)
-{
-    return run_suite("transfer", tests, COUNT_OF(tests));
 }

@@ -1,6 +1,6 @@
 /* Tests of memory after a burst of fibers: it is returned to the system when the thread is idle. */
 #include "core/sched/trim.h"
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <stdio.h>
 
@@ -58,7 +58,7 @@ static void idle_until_trimmed(void)
     } while (c->trim.due_ns != 0 || c->stacks.can_trim || c->stacks.excess != 0);
 }
 
-START_TEST(stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle)
+TEST(stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle)
 {
     spin_all(suspend);
     size_t at_most = resident_bytes();
@@ -70,21 +70,18 @@ START_TEST(stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle)
     ck_assert_uint_ne(weft__cord_self->trim.first, 0);
     ck_assert_uint_lt(resident_bytes(), at_most - COUNT * (size_t)4096 / 2);
 #else
-    (void)at_most;
 #endif
 }
-END_TEST
 
 static weft_value use_40_kib_and_suspend(void *arg)
 {
     volatile char deep[40 << 10];
     for (size_t i = 0; i < sizeof deep; i += 1024)
         deep[i] = 1;
-    (void)arg;
     return weft_suspend() + deep[0] - 1;
 }
 
-START_TEST(deep_stacks_are_trimmed_too)
+TEST(deep_stacks_are_trimmed_too)
 {
     spin_all(suspend);
     await_all();
@@ -97,12 +94,10 @@ START_TEST(deep_stacks_are_trimmed_too)
     /* Cached stacks keep only their tops. */
     ck_assert_uint_lt(resident_bytes(), before + (16 << 20));
 #else
-    (void)before;
 #endif
 }
-END_TEST
 
-START_TEST(a_later_burst_works_and_reuses_no_ids)
+TEST(a_later_burst_works_and_reuses_no_ids)
 {
     static weft_fiber earlier[COUNT];
     for (int round = 0; round < 3; round++) {
@@ -119,9 +114,8 @@ START_TEST(a_later_burst_works_and_reuses_no_ids)
     ck_assert_int_eq(weft_stats(&counters), 0);
     ck_assert_uint_eq(counters.fibers, 0);
 }
-END_TEST
 
-START_TEST(trimmed_records_stay_trimmed_after_a_smaller_burst)
+TEST(trimmed_records_stay_trimmed_after_a_smaller_burst)
 {
     spin_all(suspend);
     await_all();
@@ -135,9 +129,8 @@ START_TEST(trimmed_records_stay_trimmed_after_a_smaller_burst)
     spin_all(suspend);
     await_all();
 }
-END_TEST
 
-START_TEST(records_with_exhausted_ids_are_not_trimmed)
+TEST(records_with_exhausted_ids_are_not_trimmed)
 {
     for (int round = 0; round < 3; round++) {
         spin_all(suspend);
@@ -151,9 +144,8 @@ START_TEST(records_with_exhausted_ids_are_not_trimmed)
         idle_until_trimmed();
     }
 }
-END_TEST
 
-START_TEST(live_fibers_are_not_trimmed)
+TEST(live_fibers_are_not_trimmed)
 {
     spin_all(suspend);
     for (int i = 0; i < COUNT; i++) {
@@ -168,7 +160,6 @@ START_TEST(live_fibers_are_not_trimmed)
         ck_assert_int_eq(weft_await(fibers[i]), i);
     }
 }
-END_TEST
 
 static weft_value tell_all(void *arg)
 {
@@ -179,7 +170,7 @@ static weft_value tell_all(void *arg)
     return 0;
 }
 
-START_TEST(other_threads_find_no_fiber_in_trimmed_records)
+TEST(other_threads_find_no_fiber_in_trimmed_records)
 {
     spin_all(suspend);
     await_all();
@@ -188,9 +179,8 @@ START_TEST(other_threads_find_no_fiber_in_trimmed_records)
     ck_assert_int_eq(weft_cord_join(weft_cord_start(tell_all, &missing, NULL)), 0);
     ck_assert_int_eq(missing, COUNT);
 }
-END_TEST
 
-START_TEST(an_idle_thread_is_not_woken_to_trim_again)
+TEST(an_idle_thread_is_not_woken_to_trim_again)
 {
     spin_all(suspend);
     await_all();
@@ -198,21 +188,4 @@ START_TEST(an_idle_thread_is_not_woken_to_trim_again)
     weft_sleep(0.03);
     ck_assert_uint_eq(weft__cord_self->trim.due_ns, 0);
     ck_assert(!weft__cord_self->stacks.can_trim);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &stacks_and_records_of_a_burst_are_freed_when_the_thread_is_idle,
-    &deep_stacks_are_trimmed_too,
-    &a_later_burst_works_and_reuses_no_ids,
-    &trimmed_records_stay_trimmed_after_a_smaller_burst,
-    &records_with_exhausted_ids_are_not_trimmed,
-    &live_fibers_are_not_trimmed,
-    &other_threads_find_no_fiber_in_trimmed_records,
-    &an_idle_thread_is_not_woken_to_trim_again,
-};
-
-int main(void)
-{
-    return run_suite("rest", tests, COUNT_OF(tests));
 }

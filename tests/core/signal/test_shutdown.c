@@ -2,7 +2,7 @@
  * weft_shutdown_all and weft_shutdown_on_signals: which fibers are cancelled, in which order, and
  * which are awaited.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include "core/cord/cord.h"
 
@@ -36,13 +36,12 @@ static weft_fiber spin_named(weft_fn *fn, void *arg, const char *name, bool is_d
 
 static weft_value wait_with_child(void *arg)
 {
-    (void)arg;
     weft_spin(end_when_cancelled, (void *)"grandchild ");
     return end_when_cancelled((void *)"child ");
 }
 
 /* T104 */
-START_TEST(all_fibers_except_daemons_end_with_parents_before_children)
+TEST(all_fibers_except_daemons_end_with_parents_before_children)
 {
     weft_fiber daemon = spin_named(end_when_cancelled, (void *)"daemon ", "", true);
     weft_fiber f = weft_spin(wait_with_child, NULL);
@@ -54,24 +53,21 @@ START_TEST(all_fibers_except_daemons_end_with_parents_before_children)
     ck_assert_int_eq(weft_await(f), -ECANCELED); /* its value is still available */
     ck_assert_int_eq(weft_shutdown_all(60), 0);
 }
-END_TEST
 
 static weft_value wait_with_daemon(void *arg)
 {
-    (void)arg;
     spin_named(end_when_cancelled, (void *)"daemon", "", true);
     return weft_sleep(INFINITY);
 }
 
 static weft_value wait_with_worker(void *arg)
 {
-    (void)arg;
     weft_spin(end_when_cancelled, (void *)"worker ");
     return weft_sleep(INFINITY);
 }
 
 /* T104 */
-START_TEST(a_daemon_ends_with_its_parent_and_the_child_of_a_daemon_is_not_a_daemon)
+TEST(a_daemon_ends_with_its_parent_and_the_child_of_a_daemon_is_not_a_daemon)
 {
     spin_named(wait_with_worker, NULL, "", true);
     weft_spin(wait_with_daemon, NULL);
@@ -79,7 +75,6 @@ START_TEST(a_daemon_ends_with_its_parent_and_the_child_of_a_daemon_is_not_a_daem
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert_trail("worker daemon");
 }
-END_TEST
 
 static weft_value shut_down_in_grandchild(void *arg)
 {
@@ -97,20 +92,18 @@ static weft_value await_shutdown(void *arg)
     return v;
 }
 
-START_TEST(the_ancestors_of_the_caller_continue)
+TEST(the_ancestors_of_the_caller_continue)
 {
     weft_spin(end_when_cancelled, (void *)"uncle ");
     weft_fiber f = weft_spin(await_shutdown, as_arg(5));
     ck_assert_int_eq(weft_await(f), 5);
     ck_assert_trail("uncle nephew done parent");
 }
-END_TEST
 
 static double seen_grace;
 
 static weft_value record_grace(void *arg)
 {
-    (void)arg;
     weft_sleep(INFINITY);
     seen_grace = weft_grace();
     WEFT_SHIELD(seen_grace) {
@@ -120,7 +113,7 @@ static weft_value record_grace(void *arg)
     return 0;
 }
 
-START_TEST(each_fiber_gets_its_grace_time_and_is_awaited)
+TEST(each_fiber_gets_its_grace_time_and_is_awaited)
 {
     weft_spin(record_grace, NULL);
     weft_snooze();
@@ -128,7 +121,6 @@ START_TEST(each_fiber_gets_its_grace_time_and_is_awaited)
     ck_assert(seen_grace > 0 && seen_grace <= 60);
     ck_assert_trail("cleaned");
 }
-END_TEST
 
 static weft_value ignore_cancels(void *arg)
 {
@@ -139,7 +131,6 @@ static weft_value ignore_cancels(void *arg)
 
 static weft_value clean_up_too_long(void *arg)
 {
-    (void)arg;
     weft_sleep(INFINITY);
     WEFT_SHIELD(INFINITY) {
         weft_sleep(1000);
@@ -157,7 +148,7 @@ static int shut_down_stubborn(void)
 }
 
 /* Issue 5, 3 */
-START_TEST(fibers_that_do_not_end_are_reported_with_their_wait_reason)
+TEST(fibers_that_do_not_end_are_reported_with_their_wait_reason)
 {
     const outcome *o = run_apart(shut_down_stubborn);
     ck_assert_int_eq(o->status, 7);
@@ -166,16 +157,14 @@ START_TEST(fibers_that_do_not_end_are_reported_with_their_wait_reason)
     assert_printed(o, "'slow' has not ended 0.02 s after it was cancelled; it waits for sleep\n");
     ck_assert_ptr_null(strstr(o->text, "polite"));
 }
-END_TEST
 
-START_TEST(with_a_grace_time_of_0_fibers_run_once)
+TEST(with_a_grace_time_of_0_fibers_run_once)
 {
     weft_spin(end_when_cancelled, (void *)"ran");
     weft_snooze();
     ck_assert_int_eq(weft_shutdown_all(0), 0);
     ck_assert_trail("ran");
 }
-END_TEST
 
 static weft_value spin_when_scheduled(void *arg)
 {
@@ -195,7 +184,7 @@ static weft_value spin_while_cancelled(void *arg)
 }
 
 /* T104 */
-START_TEST(fibers_created_during_and_after_a_shutdown_are_cancelled_too)
+TEST(fibers_created_during_and_after_a_shutdown_are_cancelled_too)
 {
     weft_fiber daemon = spin_named(spin_when_scheduled, (void *)"daemon's", "", true);
     weft_spin(spin_while_cancelled, (void *)"during");
@@ -208,7 +197,6 @@ START_TEST(fibers_created_during_and_after_a_shutdown_are_cancelled_too)
     let_run();
     ck_assert_trail("during");
 }
-END_TEST
 
 static weft_value spin_and_await(void *arg)
 {
@@ -227,7 +215,7 @@ static weft_value reuse_record_of(void *daemon)
     return 0;
 }
 
-START_TEST(a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled)
+TEST(a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled)
 {
     weft_fiber f = spin_named(suspend, NULL, "", true);
     weft_spin(reuse_record_of, id_arg(f));
@@ -235,11 +223,9 @@ START_TEST(a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled)
     ck_assert_int_eq(weft_shutdown_all(60), 0);
     ck_assert_trail("ran");
 }
-END_TEST
 
 static weft_value become_daemon_and_hang(void *arg)
 {
-    (void)arg;
     weft_sleep(INFINITY);
     WEFT_SHIELD(INFINITY) {
         weft_sleep(0.001);
@@ -257,15 +243,13 @@ static int shut_down_new_daemon(void)
 }
 
 /* T104 */
-START_TEST(a_fiber_that_hangs_and_becomes_a_daemon_is_not_awaited)
+TEST(a_fiber_that_hangs_and_becomes_a_daemon_is_not_awaited)
 {
     assert_silent(run_apart(shut_down_new_daemon), 0);
 }
-END_TEST
 
 static weft_value toggle_daemon(void *arg)
 {
-    (void)arg;
     WEFT_MOVE_ON_AFTER(1000) {
         for (int i = 0; i < 5; i++) {
             weft_set_daemon(i % 2 == 0);
@@ -278,7 +262,7 @@ static weft_value toggle_daemon(void *arg)
 }
 
 /* T104 */
-START_TEST(main_waits_for_the_right_fibers_after_many_changes_of_the_daemon_flag)
+TEST(main_waits_for_the_right_fibers_after_many_changes_of_the_daemon_flag)
 {
     weft_spin(toggle_daemon, NULL);
     double begin = weft_now();
@@ -286,9 +270,8 @@ START_TEST(main_waits_for_the_right_fibers_after_many_changes_of_the_daemon_flag
     ck_assert(weft_now() - begin < 1000);
     ck_assert_int_eq(weft_set_daemon(true), -EINVAL);
 }
-END_TEST
 
-START_TEST(a_parked_fiber_and_a_fiber_that_never_ran_end_too)
+TEST(a_parked_fiber_and_a_fiber_that_never_ran_end_too)
 {
     weft_fiber parked = weft_spin(end_when_cancelled, (void *)"parked");
     let_run();
@@ -298,7 +281,6 @@ START_TEST(a_parked_fiber_and_a_fiber_that_never_ran_end_too)
     ck_assert_trail("parked");
     ck_assert_int_eq(weft_state_of(made), WEFT_DEAD);
 }
-END_TEST
 
 static weft_value supervise_one(void *arg)
 {
@@ -306,7 +288,7 @@ static weft_value supervise_one(void *arg)
     return weft_supervise(&child, 1, NULL);
 }
 
-START_TEST(a_supervised_child_is_not_restarted_during_shutdown)
+TEST(a_supervised_child_is_not_restarted_during_shutdown)
 {
     weft_spin(supervise_one, (void *)"x");
     let_run();
@@ -316,7 +298,6 @@ START_TEST(a_supervised_child_is_not_restarted_during_shutdown)
     weft_stats(&now);
     ck_assert_uint_eq(now.fibers, 0);
 }
-END_TEST
 
 static weft_value shut_down_when_scheduled(void *arg)
 {
@@ -325,7 +306,7 @@ static weft_value shut_down_when_scheduled(void *arg)
     return weft_shutdown_all(60);
 }
 
-START_TEST(a_cancelled_caller_cancels_the_others_and_does_not_wait)
+TEST(a_cancelled_caller_cancels_the_others_and_does_not_wait)
 {
     weft_fiber other = weft_spin(end_when_cancelled, (void *)"other");
     weft_fiber f = weft_spin(shut_down_when_scheduled, (void *)"");
@@ -334,9 +315,8 @@ START_TEST(a_cancelled_caller_cancels_the_others_and_does_not_wait)
     weft_await(f);
     ck_assert_int_eq(weft_await(other), -ECANCELED);
 }
-END_TEST
 
-START_TEST(an_invalid_grace_time_is_refused_with_a_message)
+TEST(an_invalid_grace_time_is_refused_with_a_message)
 {
     static const double bad[] = {-1, -INFINITY, NAN};
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
@@ -345,13 +325,12 @@ START_TEST(an_invalid_grace_time_is_refused_with_a_message)
         ck_assert_int_eq(weft_shutdown_on_signals(bad[i]), -EINVAL);
     }
 }
-END_TEST
 
 #ifdef weft_shutdown
 #error "weft_shutdown is a macro"
 #endif
 
-START_TEST(weft_shutdown_shuts_down_a_socket_and_weft_shutdown_all_ends_fibers)
+TEST(weft_shutdown_shuts_down_a_socket_and_weft_shutdown_all_ends_fibers)
 {
     int fd[2];
     char byte;
@@ -364,7 +343,6 @@ START_TEST(weft_shutdown_shuts_down_a_socket_and_weft_shutdown_all_ends_fibers)
     ck_assert_int_eq(weft_shutdown_all(1.5), 0);
     ck_assert_trail("all");
 }
-END_TEST
 
 /* Fibers that accept connections. */
 
@@ -384,7 +362,6 @@ static weft_value accept_and_mark(void *arg)
 
 static int close_conn(int fd, void *ctx)
 {
-    (void)ctx;
     return weft_close(fd);
 }
 
@@ -395,7 +372,7 @@ static weft_value accept_until_cancelled(void *arg)
     return rc;
 }
 
-START_TEST(accepting_fibers_are_cancelled_first)
+TEST(accepting_fibers_are_cancelled_first)
 {
     if (is_sim())
         return;
@@ -411,16 +388,14 @@ START_TEST(accepting_fibers_are_cancelled_first)
     weft_close(fd);
     weft_close(other);
 }
-END_TEST
 
 static weft_value shut_down_soon(void *arg)
 {
-    (void)arg;
     weft_sleep(0.001);
     return weft_shutdown_all(60);
 }
 
-START_TEST(the_accept_loop_of_an_ancestor_returns_once)
+TEST(the_accept_loop_of_an_ancestor_returns_once)
 {
     if (is_sim())
         return;
@@ -430,7 +405,6 @@ START_TEST(the_accept_loop_of_an_ancestor_returns_once)
     ck_assert_int_eq(weft_await(f), 0);
     weft_close(fd);
 }
-END_TEST
 
 /* Other threads. */
 
@@ -444,7 +418,7 @@ static weft_value wait_in_cord(void *arg)
     return rc;
 }
 
-START_TEST(started_cords_are_cancelled_and_awaited)
+TEST(started_cords_are_cancelled_and_awaited)
 {
     weft_cord cords[3];
     for (size_t i = 0; i < COUNT_OF(cords); i++) {
@@ -459,15 +433,13 @@ START_TEST(started_cords_are_cancelled_and_awaited)
         ck_assert_int_eq(weft_cord_join(cords[i]), -ECANCELED); /* and can be joined */
     }
 }
-END_TEST
 
 static void *install_in_thread(void *arg)
 {
-    (void)arg;
     return as_arg(weft_shutdown_on_signals(1));
 }
 
-START_TEST(only_the_main_thread_can_install_shutdown_on_signals)
+TEST(only_the_main_thread_can_install_shutdown_on_signals)
 {
     pthread_t thread;
     void *result;
@@ -475,7 +447,6 @@ START_TEST(only_the_main_thread_can_install_shutdown_on_signals)
     ck_assert_int_eq(pthread_join(thread, &result), 0);
     ck_assert_int_eq((intptr_t)result, -EPERM);
 }
-END_TEST
 
 /* Programs that signals end. */
 
@@ -559,7 +530,7 @@ static int wait_with_tree(void)
 }
 
 /* P75 */
-START_TEST(a_signal_ends_main_then_the_child_then_the_grandchild_and_the_status_is_0)
+TEST(a_signal_ends_main_then_the_child_then_the_grandchild_and_the_status_is_0)
 {
     if (IS_TSAN)
         return;
@@ -568,7 +539,6 @@ START_TEST(a_signal_ends_main_then_the_child_then_the_grandchild_and_the_status_
     assert_exited(signal_program(wait_with_tree, SIGINT), 0,
                   "main main's child child's grandchild");
 }
-END_TEST
 
 static int read_idle_pipe(void)
 {
@@ -583,7 +553,7 @@ static int read_idle_pipe(void)
 }
 
 /* P75 */
-START_TEST(a_signal_ends_a_read_and_the_status_is_what_main_returns)
+TEST(a_signal_ends_a_read_and_the_status_is_what_main_returns)
 {
     if (IS_TSAN)
         return;
@@ -591,11 +561,9 @@ START_TEST(a_signal_ends_a_read_and_the_status_is_what_main_returns)
         return; /* no other process could write to a pipe in memory */
     assert_exited(signal_program(read_idle_pipe, SIGTERM), 4, "");
 }
-END_TEST
 
 static weft_value snooze_until_cancelled(void *arg)
 {
-    (void)arg;
     while (weft_snooze() == 0)
         continue;
     return 0;
@@ -611,14 +579,13 @@ static int snooze_in_two_fibers(void)
 }
 
 /* P75 */
-START_TEST(a_signal_ends_a_program_with_fibers_that_never_wait)
+TEST(a_signal_ends_a_program_with_fibers_that_never_wait)
 {
     if (IS_TSAN)
         return;
     assert_exited(signal_program(snooze_in_two_fibers, SIGTERM), 0, "");
     assert_exited(signal_program(snooze_in_two_fibers, SIGINT), 0, "");
 }
-END_TEST
 
 static int ignore_signal_for_a_while(void)
 {
@@ -631,17 +598,15 @@ static int ignore_signal_for_a_while(void)
     return refused == 300 ? 0 : 1;
 }
 
-START_TEST(each_call_of_a_main_fiber_that_ignores_the_signal_is_refused)
+TEST(each_call_of_a_main_fiber_that_ignores_the_signal_is_refused)
 {
     if (IS_TSAN)
         return;
     assert_exited(signal_program(ignore_signal_for_a_while, SIGTERM), 0, "");
 }
-END_TEST
 
 static weft_value compute_forever(void *arg)
 {
-    (void)arg;
     print_stderr("!");
     for (volatile bool is_running = true; is_running;)
         continue;
@@ -686,7 +651,7 @@ static void signal_until_ended(pid_t pid, int sig)
 }
 
 /* P75 */
-START_TEST(a_second_signal_ends_the_process_at_once_even_while_a_fiber_computes)
+TEST(a_second_signal_ends_the_process_at_once_even_while_a_fiber_computes)
 {
     if (IS_TSAN)
         return;
@@ -699,7 +664,6 @@ START_TEST(a_second_signal_ends_the_process_at_once_even_while_a_fiber_computes)
         assert_exited(wait_for_outcome(r), -pairs[i][1], "");
     }
 }
-END_TEST
 
 /* The program signals itself, so that no time passes between the two signals. */
 static int shut_down_slowly(void)
@@ -716,11 +680,10 @@ static int shut_down_slowly(void)
     return 0;
 }
 
-START_TEST(a_signal_sent_twice_at_once_counts_once)
+TEST(a_signal_sent_twice_at_once_counts_once)
 {
     assert_exited(wait_for_outcome(start_program(shut_down_slowly)), 0, "cancelled ");
 }
-END_TEST
 
 static int compute_too_long(void)
 {
@@ -732,7 +695,7 @@ static int compute_too_long(void)
 }
 
 /* Issue 5, 3 */
-START_TEST(after_the_grace_time_remaining_fibers_are_reported_even_while_one_computes)
+TEST(after_the_grace_time_remaining_fibers_are_reported_even_while_one_computes)
 {
     if (IS_TSAN)
         return;
@@ -742,11 +705,9 @@ START_TEST(after_the_grace_time_remaining_fibers_are_reported_even_while_one_com
     assert_printed(o, "'busy' has not ended 50 ms after the signal; it is running\n");
     ck_assert_ptr_null(strstr(o->text, "daemon"));
 }
-END_TEST
 
 static void sleep_in_defer(void *arg)
 {
-    (void)arg;
     WEFT_SHIELD(INFINITY) {
         weft_sleep(INFINITY);
     }
@@ -777,7 +738,7 @@ static int compute_with_invalid_record(void)
     return 0;
 }
 
-START_TEST(the_report_after_the_grace_time_reads_only_fiber_records)
+TEST(the_report_after_the_grace_time_reads_only_fiber_records)
 {
     if (IS_TSAN)
         return;
@@ -786,7 +747,6 @@ START_TEST(the_report_after_the_grace_time_reads_only_fiber_records)
     assert_printed(o, "'main' has not ended 50 ms after the signal; it is running\n");
     assert_printed(o, "'torn' has not ended 50 ms after the signal; it waits for sleep\n");
 }
-END_TEST
 
 static weft_value spin_tree(void *arg)
 {
@@ -814,7 +774,7 @@ static int spin_trees_forever(void)
     return 0;
 }
 
-START_TEST(the_process_ends_with_a_report_whatever_code_the_signal_interrupts)
+TEST(the_process_ends_with_a_report_whatever_code_the_signal_interrupts)
 {
     if (IS_TSAN)
         return;
@@ -824,7 +784,6 @@ START_TEST(the_process_ends_with_a_report_whatever_code_the_signal_interrupts)
         assert_printed(o, "'main' has not ended 0 ms after the signal");
     }
 }
-END_TEST
 
 static int clean_up_too_slowly(void)
 {
@@ -836,7 +795,7 @@ static int clean_up_too_slowly(void)
     return 0;
 }
 
-START_TEST(the_grace_time_continues_while_the_process_ends)
+TEST(the_grace_time_continues_while_the_process_ends)
 {
     if (IS_TSAN)
         return;
@@ -844,7 +803,6 @@ START_TEST(the_grace_time_continues_while_the_process_ends)
     ck_assert_int_eq(o->status, 1);
     assert_printed(o, "'stubborn' has not ended "); /* in virtual time, 5 s pass first */
 }
-END_TEST
 
 static int compute_without_grace(void)
 {
@@ -855,7 +813,7 @@ static int compute_without_grace(void)
     return 0;
 }
 
-START_TEST(a_grace_time_of_0_expires_at_once_and_an_infinite_one_is_allowed)
+TEST(a_grace_time_of_0_expires_at_once_and_an_infinite_one_is_allowed)
 {
     if (IS_TSAN)
         return;
@@ -864,7 +822,6 @@ START_TEST(a_grace_time_of_0_expires_at_once_and_an_infinite_one_is_allowed)
     assert_printed(o, "'main' has not ended 0 ms after the signal; it is running\n");
     ck_assert_int_eq(weft_shutdown_on_signals(INFINITY), 0);
 }
-END_TEST
 
 static weft_value print_and_wake_main(void *arg)
 {
@@ -880,13 +837,12 @@ static int handle_sigterm(void)
     return (int)weft_suspend();
 }
 
-START_TEST(a_handler_of_the_program_replaces_the_shutdown_on_its_signal)
+TEST(a_handler_of_the_program_replaces_the_shutdown_on_its_signal)
 {
     if (IS_TSAN)
         return;
     assert_exited(signal_program(handle_sigterm, SIGTERM), 0, "own");
 }
-END_TEST
 
 static int handle_sigterm_and_ignore_cancels(void)
 {
@@ -898,7 +854,7 @@ static int handle_sigterm_and_ignore_cancels(void)
     return 0;
 }
 
-START_TEST(the_grace_time_of_one_signal_applies_if_the_program_handles_the_other)
+TEST(the_grace_time_of_one_signal_applies_if_the_program_handles_the_other)
 {
     if (IS_TSAN)
         return;
@@ -907,7 +863,6 @@ START_TEST(the_grace_time_of_one_signal_applies_if_the_program_handles_the_other
     assert_printed(o, "'main' has not ended 50 ms after the signal");
     ck_assert_ptr_null(strstr(o->text, "taken over"));
 }
-END_TEST
 
 static int suspend_until_done(void)
 {
@@ -915,13 +870,12 @@ static int suspend_until_done(void)
     return weft_suspend() == 0 ? 3 : 1;
 }
 
-START_TEST(the_shutdown_signals_do_not_keep_main_waiting)
+TEST(the_shutdown_signals_do_not_keep_main_waiting)
 {
     if (IS_TSAN)
         return;
     assert_silent(run_apart(suspend_until_done), 3);
 }
-END_TEST
 
 static int shut_down_and_wait(void)
 {
@@ -932,13 +886,12 @@ static int shut_down_and_wait(void)
     return wait_forever() == -ECANCELED ? 0 : 1;
 }
 
-START_TEST(a_signal_ends_main_after_a_shutdown_of_all_other_fibers)
+TEST(a_signal_ends_main_after_a_shutdown_of_all_other_fibers)
 {
     if (IS_TSAN)
         return;
     assert_exited(signal_program(shut_down_and_wait, SIGTERM), 0, "");
 }
-END_TEST
 
 static weft_value accept_and_print(void *arg)
 {
@@ -960,54 +913,11 @@ static int accept_beside_worker(void)
     return 0;
 }
 
-START_TEST(a_signal_cancels_accepting_fibers_first)
+TEST(a_signal_cancels_accepting_fibers_first)
 {
     if (IS_TSAN)
         return;
     if (getenv("WEFT_BACKEND") != NULL && strcmp(getenv("WEFT_BACKEND"), "sim") == 0)
         return;
     assert_exited(signal_program(accept_beside_worker, SIGTERM), 0, "accept main worker");
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &all_fibers_except_daemons_end_with_parents_before_children,
-        &a_daemon_ends_with_its_parent_and_the_child_of_a_daemon_is_not_a_daemon,
-        &the_ancestors_of_the_caller_continue,
-        &each_fiber_gets_its_grace_time_and_is_awaited,
-        &fibers_that_do_not_end_are_reported_with_their_wait_reason,
-        &with_a_grace_time_of_0_fibers_run_once,
-        &fibers_created_during_and_after_a_shutdown_are_cancelled_too,
-        &a_fiber_that_reuses_the_record_of_a_cancelled_one_is_not_cancelled,
-        &a_fiber_that_hangs_and_becomes_a_daemon_is_not_awaited,
-        &main_waits_for_the_right_fibers_after_many_changes_of_the_daemon_flag,
-        &a_parked_fiber_and_a_fiber_that_never_ran_end_too,
-        &a_supervised_child_is_not_restarted_during_shutdown,
-        &a_cancelled_caller_cancels_the_others_and_does_not_wait,
-        &an_invalid_grace_time_is_refused_with_a_message,
-        &weft_shutdown_shuts_down_a_socket_and_weft_shutdown_all_ends_fibers,
-        &accepting_fibers_are_cancelled_first,
-        &the_accept_loop_of_an_ancestor_returns_once,
-        &started_cords_are_cancelled_and_awaited,
-        &only_the_main_thread_can_install_shutdown_on_signals,
-        &a_signal_ends_main_then_the_child_then_the_grandchild_and_the_status_is_0,
-        &a_signal_ends_a_read_and_the_status_is_what_main_returns,
-        &a_signal_ends_a_program_with_fibers_that_never_wait,
-        &each_call_of_a_main_fiber_that_ignores_the_signal_is_refused,
-        &a_second_signal_ends_the_process_at_once_even_while_a_fiber_computes,
-        &a_signal_sent_twice_at_once_counts_once,
-        &after_the_grace_time_remaining_fibers_are_reported_even_while_one_computes,
-        &the_report_after_the_grace_time_reads_only_fiber_records,
-        &the_process_ends_with_a_report_whatever_code_the_signal_interrupts,
-        &the_grace_time_continues_while_the_process_ends,
-        &a_grace_time_of_0_expires_at_once_and_an_infinite_one_is_allowed,
-        &a_handler_of_the_program_replaces_the_shutdown_on_its_signal,
-        &the_grace_time_of_one_signal_applies_if_the_program_handles_the_other,
-        &the_shutdown_signals_do_not_keep_main_waiting,
-        &a_signal_ends_main_after_a_shutdown_of_all_other_fibers,
-        &a_signal_cancels_accepting_fibers_first,
-    };
-    return run_suite("shutdown", tests, COUNT_OF(tests));
 }

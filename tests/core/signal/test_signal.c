@@ -2,7 +2,7 @@
  * Signals: waiting for them, handler fibers, threads, child processes, and the state that signals
  * must not change.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -78,7 +78,6 @@ static volatile sig_atomic_t own_calls;
 
 static void count_own(int sig)
 {
-    (void)sig;
     own_calls++;
 }
 
@@ -102,15 +101,14 @@ static void send_alarm_soon(void)
     setitimer(ITIMER_REAL, &soon, NULL);
 }
 
-START_TEST(a_fiber_that_waits_for_a_signal_gets_its_number)
+TEST(a_fiber_that_waits_for_a_signal_gets_its_number)
 {
     weft_fiber f = spin_signal_waiter(SIGUSR1);
     kill(getpid(), SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
 }
-END_TEST
 
-START_TEST(a_wait_for_a_set_returns_the_signal_that_arrived)
+TEST(a_wait_for_a_set_returns_the_signal_that_arrived)
 {
     sigset_t set = set_of(SIGUSR1, SIGRTMIN);
     catch_signal(SIGRTMIN);
@@ -121,9 +119,8 @@ START_TEST(a_wait_for_a_set_returns_the_signal_that_arrived)
     ck_assert_int_eq(weft_wait_signal(&set), SIGUSR1);
     ck_assert_int_eq(weft_wait_signal(&set), SIGRTMIN);
 }
-END_TEST
 
-START_TEST(a_signal_wakes_all_fibers_that_wait_for_it_and_no_other)
+TEST(a_signal_wakes_all_fibers_that_wait_for_it_and_no_other)
 {
     weft_fiber a = spin_signal_waiter(SIGUSR1), b = spin_signal_waiter(SIGUSR1),
                c = spin_signal_waiter(SIGUSR2);
@@ -135,9 +132,8 @@ START_TEST(a_signal_wakes_all_fibers_that_wait_for_it_and_no_other)
     raise(SIGUSR2);
     ck_assert_int_eq(weft_await(c), SIGUSR2);
 }
-END_TEST
 
-START_TEST(signals_between_two_waits_stay_pending_and_are_returned_without_a_switch)
+TEST(signals_between_two_waits_stay_pending_and_are_returned_without_a_switch)
 {
     weft_fiber f = spin_signal_waiter(SIGUSR1);
     raise(SIGUSR1);
@@ -150,9 +146,8 @@ START_TEST(signals_between_two_waits_stay_pending_and_are_returned_without_a_swi
     ck_assert_trail("");
     ck_assert(is_not_pending(SIGUSR1));
 }
-END_TEST
 
-START_TEST(a_pending_signal_is_returned_even_where_blocking_is_refused)
+TEST(a_pending_signal_is_returned_even_where_blocking_is_refused)
 {
     catch_signal(SIGUSR1);
     raise(SIGUSR1);
@@ -160,9 +155,8 @@ START_TEST(a_pending_signal_is_returned_even_where_blocking_is_refused)
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
     weft_no_switch_end();
 }
-END_TEST
 
-START_TEST(a_cancelled_wait_consumes_no_signal)
+TEST(a_cancelled_wait_consumes_no_signal)
 {
     weft_fiber f = spin_signal_waiter(SIGUSR1);
     ck_assert_int_eq(weft_cancel(f), 0);
@@ -170,11 +164,9 @@ START_TEST(a_cancelled_wait_consumes_no_signal)
     ck_assert_int_eq(weft_await(f), -ECANCELED);
     ck_assert_int_eq(wait_for(SIGUSR1), SIGUSR1);
 }
-END_TEST
 
 static weft_value wait_and_mark(void *arg)
 {
-    (void)arg;
     int rc = wait_for(SIGUSR1);
     mark(rc == SIGUSR1 ? "signal " : "none ");
     mark(weft_sleep(1) == -ECANCELED ? "cancelled" : "continued");
@@ -184,7 +176,7 @@ static weft_value wait_and_mark(void *arg)
 /*
  * The fiber is woken and cancelled at the same time. In either order, the signal is delivered once.
  */
-START_TEST(a_cancel_at_the_same_time_does_not_lose_the_signal)
+TEST(a_cancel_at_the_same_time_does_not_lose_the_signal)
 {
     for (int i = 0; i < 200; i++) {
         trail[0] = '\0';
@@ -202,9 +194,8 @@ START_TEST(a_cancel_at_the_same_time_does_not_lose_the_signal)
         ck_assert(is_not_pending(SIGUSR1));
     }
 }
-END_TEST
 
-START_TEST(signals_that_cannot_be_handled_are_refused_with_a_message)
+TEST(signals_that_cannot_be_handled_are_refused_with_a_message)
 {
     static const int cannot[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,
                                  SIGILL,  SIGFPE,  SIGTRAP, SIGSYS};
@@ -225,9 +216,8 @@ START_TEST(signals_that_cannot_be_handled_are_refused_with_a_message)
     ck_assert_int_eq(weft_wait_signal(&both), -EINVAL);
     ck_assert(is_default(SIGUSR1)); /* no handler was installed for the valid signal either */
 }
-END_TEST
 
-START_TEST(no_handler_is_installed_before_it_is_needed)
+TEST(no_handler_is_installed_before_it_is_needed)
 {
     signal(SIGHUP, SIG_DFL); /* nohup and background shells start programs with these ignored */
     signal(SIGQUIT, SIG_DFL);
@@ -239,7 +229,6 @@ START_TEST(no_handler_is_installed_before_it_is_needed)
             ck_assert_msg(is_default(sig), "signal %d", sig);
     }
 }
-END_TEST
 
 static weft_value sleep_and_count(void *arg)
 {
@@ -250,7 +239,7 @@ static weft_value sleep_and_count(void *arg)
 }
 
 /* P74 */
-START_TEST(five_signals_are_five_runs_each_in_a_fiber_that_may_sleep)
+TEST(five_signals_are_five_runs_each_in_a_fiber_that_may_sleep)
 {
     int runs = 0;
     ck_assert_int_eq(weft_on_signal(SIGUSR1, sleep_and_count, &runs), 0);
@@ -261,17 +250,15 @@ START_TEST(five_signals_are_five_runs_each_in_a_fiber_that_may_sleep)
     ck_assert_int_eq(weft_await_children(), 0);
     ck_assert_int_eq(runs, 5);
 }
-END_TEST
 
 /* P74 */
-START_TEST(an_error_in_a_handler_fiber_reaches_main)
+TEST(an_error_in_a_handler_fiber_reaches_main)
 {
     ck_assert_int_eq(weft_on_signal(SIGUSR1, fail_with, as_arg(-EIO)), 0);
     raise(SIGUSR1);
     ck_assert_int_eq(weft_suspend(), -EIO);
     ck_assert_error(-EIO, "broken");
 }
-END_TEST
 
 static weft_value wake_main(void *arg)
 {
@@ -279,7 +266,7 @@ static weft_value wake_main(void *arg)
 }
 
 /* The main fiber waits for the signal, though no other event is possible. */
-START_TEST(a_suspended_main_fiber_waits_for_handled_signals)
+TEST(a_suspended_main_fiber_waits_for_handled_signals)
 {
     if (IS_TSAN)
         return;
@@ -289,9 +276,8 @@ START_TEST(a_suspended_main_fiber_waits_for_handled_signals)
     ck_assert_int_eq(weft_on_signal(SIGALRM, NULL, NULL), 0);
     ck_assert_int_eq(weft_suspend(), 0);
 }
-END_TEST
 
-START_TEST(a_wait_for_a_signal_is_not_a_deadlock)
+TEST(a_wait_for_a_signal_is_not_a_deadlock)
 {
     if (IS_TSAN)
         return;
@@ -301,16 +287,14 @@ START_TEST(a_wait_for_a_signal_is_not_a_deadlock)
     send_alarm_soon();
     ck_assert_int_eq(wait_for(SIGALRM), SIGALRM);
 }
-END_TEST
 
-START_TEST(a_daemon_that_waits_for_a_signal_does_not_keep_suspend_waiting)
+TEST(a_daemon_that_waits_for_a_signal_does_not_keep_suspend_waiting)
 {
     if (IS_TSAN)
         return;
     weft_spin_with(wait_for_arg, as_arg(SIGUSR1), &(weft_spin_options){.is_daemon = true});
     ck_assert_int_eq(weft_suspend(), 0);
 }
-END_TEST
 
 static int sleep_in_deadlock_after_signal(void)
 {
@@ -323,7 +307,7 @@ static int sleep_in_deadlock_after_signal(void)
     return weft_sleep(INFINITY) == -EDEADLK ? 42 : 2;
 }
 
-START_TEST(without_waits_for_signals_a_deadlock_is_detected_again)
+TEST(without_waits_for_signals_a_deadlock_is_detected_again)
 {
     if (IS_TSAN)
         return;
@@ -331,7 +315,6 @@ START_TEST(without_waits_for_signals_a_deadlock_is_detected_again)
     ck_assert_int_eq(o->status, 42);
     assert_printed(o, "deadlock");
 }
-END_TEST
 
 static weft_value mark_in_fiber(void *arg)
 {
@@ -339,7 +322,7 @@ static weft_value mark_in_fiber(void *arg)
     return 0;
 }
 
-START_TEST(a_second_handler_replaces_the_first_and_runs_for_undelivered_signals)
+TEST(a_second_handler_replaces_the_first_and_runs_for_undelivered_signals)
 {
     ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"old "), 0);
     raise(SIGUSR1);
@@ -348,9 +331,8 @@ START_TEST(a_second_handler_replaces_the_first_and_runs_for_undelivered_signals)
     let_signals_run();
     ck_assert_trail("new new ");
 }
-END_TEST
 
-START_TEST(removing_a_handler_restores_the_previous_one)
+TEST(removing_a_handler_restores_the_previous_one)
 {
     install_own_handler(SIGUSR1);
     ck_assert_int_eq(weft_on_signal(SIGUSR1, mark_in_fiber, (void *)"ours"), 0);
@@ -363,9 +345,8 @@ START_TEST(removing_a_handler_restores_the_previous_one)
     ck_assert_trail("");
     ck_assert_int_eq(weft_on_signal(SIGUSR1, NULL, NULL), 0);
 }
-END_TEST
 
-START_TEST(removing_a_handler_restores_the_disposition_after_a_wait_too)
+TEST(removing_a_handler_restores_the_disposition_after_a_wait_too)
 {
     catch_signal(SIGUSR1);
     raise(SIGUSR1);
@@ -377,9 +358,8 @@ START_TEST(removing_a_handler_restores_the_disposition_after_a_wait_too)
     raise(SIGUSR1);
     ck_assert_int_eq(weft_await(f), SIGUSR1);
 }
-END_TEST
 
-START_TEST(a_handler_installed_over_the_handler_of_weft_is_not_replaced)
+TEST(a_handler_installed_over_the_handler_of_weft_is_not_replaced)
 {
     ck_assert_int_eq(weft_on_signal(SIGUSR1, return_arg, NULL), 0);
     install_own_handler(SIGUSR1);
@@ -387,16 +367,14 @@ START_TEST(a_handler_installed_over_the_handler_of_weft_is_not_replaced)
     raise(SIGUSR1);
     ck_assert_int_eq(own_calls, 1);
 }
-END_TEST
 
-START_TEST(a_signal_does_not_change_errno)
+TEST(a_signal_does_not_change_errno)
 {
     catch_signal(SIGUSR1);
     errno = 77;
     raise(SIGUSR1);
     ck_assert_int_eq(errno, 77);
 }
-END_TEST
 
 /* Threads. */
 
@@ -417,7 +395,7 @@ static void *wait_in_thread(void *arg)
     return as_arg(weft_await(f));
 }
 
-START_TEST(a_signal_wakes_waiters_in_every_thread)
+TEST(a_signal_wakes_waiters_in_every_thread)
 {
     pthread_t threads[3];
     for (size_t i = 0; i < COUNT_OF(threads); i++)
@@ -434,7 +412,6 @@ START_TEST(a_signal_wakes_waiters_in_every_thread)
     }
     ck_assert(is_not_pending(SIGUSR1));
 }
-END_TEST
 
 static void *raise_arg(void *arg)
 {
@@ -442,20 +419,19 @@ static void *raise_arg(void *arg)
     return NULL;
 }
 
-START_TEST(a_signal_delivered_to_another_thread_reaches_the_fibers_of_this_one)
+TEST(a_signal_delivered_to_another_thread_reaches_the_fibers_of_this_one)
 {
     weft_fiber f = spin_signal_waiter(SIGUSR1);
     start_and_join(raise_arg, as_arg(SIGUSR1));
     ck_assert_int_eq(weft_await(f), SIGUSR1);
 }
-END_TEST
 
 static void *register_and_end(void *arg)
 {
     return as_arg(weft_on_signal(SIGUSR1, mark_in_fiber, arg));
 }
 
-START_TEST(a_handler_ends_with_the_thread_that_registered_it)
+TEST(a_handler_ends_with_the_thread_that_registered_it)
 {
     install_own_handler(SIGUSR1);
     ck_assert_ptr_null(start_and_join(register_and_end, (void *)"late"));
@@ -464,7 +440,6 @@ START_TEST(a_handler_ends_with_the_thread_that_registered_it)
     let_signals_run();
     ck_assert_trail("");
 }
-END_TEST
 
 static void *register_and_suspend(void *arg)
 {
@@ -473,7 +448,7 @@ static void *register_and_suspend(void *arg)
     return as_arg(weft_suspend());
 }
 
-START_TEST(a_handler_may_be_removed_by_another_thread)
+TEST(a_handler_may_be_removed_by_another_thread)
 {
     install_own_handler(SIGUSR1);
     pthread_t thread;
@@ -488,7 +463,6 @@ START_TEST(a_handler_may_be_removed_by_another_thread)
     ck_assert_int_eq((intptr_t)result, 5);
     ck_assert_trail("");
 }
-END_TEST
 
 typedef struct signal_storm {
     pthread_t to;
@@ -513,7 +487,7 @@ static weft_value read_four_bytes(void *arg)
     return n == 4 && memcmp(text, "whole", 4) == 0 ? n : -EIO;
 }
 
-START_TEST(signals_do_not_interrupt_a_waiting_read)
+TEST(signals_do_not_interrupt_a_waiting_read)
 {
     int fd[2], runs = 0;
     ck_assert_int_eq(weft_pipe(fd), 0);
@@ -532,11 +506,10 @@ START_TEST(signals_do_not_interrupt_a_waiting_read)
     ck_assert_int_ge(runs, 1);
     ck_assert_int_le(runs, 100);
 }
-END_TEST
 
 /* Processes. */
 
-START_TEST(a_child_of_fork_has_the_original_dispositions)
+TEST(a_child_of_fork_has_the_original_dispositions)
 {
     if (IS_TSAN)
         return;
@@ -556,7 +529,6 @@ START_TEST(a_child_of_fork_has_the_original_dispositions)
     ck_assert(is_not_pending(SIGUSR1));
     ck_assert_int_eq(own_calls, 0);
 }
-END_TEST
 
 /* A child of weft_fork can register handlers again. Its return also removes them. */
 static int handle_signals_in_child(void)
@@ -581,15 +553,14 @@ static int handle_signals_in_child(void)
     return pid == 0 ? 2 : status == 2 << 8 ? 0 : 4;
 }
 
-START_TEST(a_child_of_weft_fork_can_handle_signals_again)
+TEST(a_child_of_weft_fork_can_handle_signals_again)
 {
     if (IS_TSAN)
         return;
     assert_silent(run_apart(handle_signals_in_child), 0);
 }
-END_TEST
 
-START_TEST(a_child_forked_without_atfork_handlers_has_the_original_dispositions)
+TEST(a_child_forked_without_atfork_handlers_has_the_original_dispositions)
 {
     catch_signal(SIGUSR1);
     pid_t pid = _Fork();
@@ -602,7 +573,6 @@ START_TEST(a_child_forked_without_atfork_handlers_has_the_original_dispositions)
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
     ck_assert(is_not_pending(SIGUSR1));
 }
-END_TEST
 
 static int exit_while_a_fiber_waits(void)
 {
@@ -613,11 +583,10 @@ static int exit_while_a_fiber_waits(void)
     return 0;
 }
 
-START_TEST(a_program_may_end_while_fibers_wait_for_signals)
+TEST(a_program_may_end_while_fibers_wait_for_signals)
 {
     assert_silent(run_apart(exit_while_a_fiber_waits), 0);
 }
-END_TEST
 
 /* The dump of all fibers. */
 
@@ -633,7 +602,7 @@ static int dump_by_signal(void)
     return IS_TSAN || weft_suspend() == 0 ? 3 : 4; /* the dump signal does not keep main waiting */
 }
 
-START_TEST(the_signal_in_weft_dump_signal_writes_all_fibers_to_stderr)
+TEST(the_signal_in_weft_dump_signal_writes_all_fibers_to_stderr)
 {
     static const char *const names[] = {"USR1", "SIGUSR1", "10"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
@@ -644,7 +613,6 @@ START_TEST(the_signal_in_weft_dump_signal_writes_all_fibers_to_stderr)
         assert_printed(o, "'worker' waiting for sleep");
     }
 }
-END_TEST
 
 static int call_weft_once(void)
 {
@@ -652,7 +620,7 @@ static int call_weft_once(void)
     return weft_snooze() == 0 && is_default(SIGUSR1) ? 0 : 1;
 }
 
-START_TEST(an_invalid_weft_dump_signal_is_reported_and_ignored)
+TEST(an_invalid_weft_dump_signal_is_reported_and_ignored)
 {
     static const char *const names[] = {"NONE", "0", "10x", "65", "KILL"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
@@ -663,43 +631,4 @@ START_TEST(an_invalid_weft_dump_signal_is_reported_and_ignored)
     }
     dump_signal = "";
     assert_silent(run_apart(call_weft_once), 0);
-}
-END_TEST
-
-int main(void)
-{
-    static const TTest *const *const tests[] = {
-        &a_fiber_that_waits_for_a_signal_gets_its_number,
-        &a_wait_for_a_set_returns_the_signal_that_arrived,
-        &a_signal_wakes_all_fibers_that_wait_for_it_and_no_other,
-        &signals_between_two_waits_stay_pending_and_are_returned_without_a_switch,
-        &a_pending_signal_is_returned_even_where_blocking_is_refused,
-        &a_cancelled_wait_consumes_no_signal,
-        &a_cancel_at_the_same_time_does_not_lose_the_signal,
-        &signals_that_cannot_be_handled_are_refused_with_a_message,
-        &no_handler_is_installed_before_it_is_needed,
-        &five_signals_are_five_runs_each_in_a_fiber_that_may_sleep,
-        &an_error_in_a_handler_fiber_reaches_main,
-        &a_suspended_main_fiber_waits_for_handled_signals,
-        &a_wait_for_a_signal_is_not_a_deadlock,
-        &a_daemon_that_waits_for_a_signal_does_not_keep_suspend_waiting,
-        &without_waits_for_signals_a_deadlock_is_detected_again,
-        &a_second_handler_replaces_the_first_and_runs_for_undelivered_signals,
-        &removing_a_handler_restores_the_previous_one,
-        &removing_a_handler_restores_the_disposition_after_a_wait_too,
-        &a_handler_installed_over_the_handler_of_weft_is_not_replaced,
-        &a_signal_does_not_change_errno,
-        &a_signal_wakes_waiters_in_every_thread,
-        &a_signal_delivered_to_another_thread_reaches_the_fibers_of_this_one,
-        &a_handler_ends_with_the_thread_that_registered_it,
-        &a_handler_may_be_removed_by_another_thread,
-        &signals_do_not_interrupt_a_waiting_read,
-        &a_child_of_fork_has_the_original_dispositions,
-        &a_child_of_weft_fork_can_handle_signals_again,
-        &a_child_forked_without_atfork_handlers_has_the_original_dispositions,
-        &a_program_may_end_while_fibers_wait_for_signals,
-        &the_signal_in_weft_dump_signal_writes_all_fibers_to_stderr,
-        &an_invalid_weft_dump_signal_is_reported_and_ignored,
-    };
-    return run_suite("signal", tests, COUNT_OF(tests));
 }

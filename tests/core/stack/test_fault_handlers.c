@@ -2,7 +2,7 @@
  * Tests of faults in a program that uses weft: which handler gets them, how the process ends, and
  * which handlers are installed. Each program runs in a separate process.
  */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -24,13 +24,11 @@ static bool is_handled_by_default(int sig)
 
 static weft_value overflow_stack(void *arg)
 {
-    (void)arg;
     return descend(0);
 }
 
 static weft_value write_to_no_access_page(void *arg)
 {
-    (void)arg;
     char *nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     *(volatile char *)nowhere = 1;
     return 0;
@@ -50,7 +48,6 @@ static void write_handled(void)
 
 static void handle_without_info(int sig)
 {
-    (void)sig;
     write_handled();
     _exit(7);
 }
@@ -92,13 +89,12 @@ static int fault_with_info_handler_after(void)
     return run_fiber(write_to_no_access_page);
 }
 
-START_TEST(a_fault_in_a_fiber_calls_the_handler_of_the_program)
+TEST(a_fault_in_a_fiber_calls_the_handler_of_the_program)
 {
     assert_exited(run_apart(fault_with_plain_handler_before), 7, "handled");
     assert_exited(run_apart(fault_with_info_handler_before), 7, "handled");
     assert_exited(run_apart(fault_with_info_handler_after), 7, "handled");
 }
-END_TEST
 
 static int fault_by_default(void)
 {
@@ -130,14 +126,13 @@ static int send_ignored_fault(void)
     return 5;
 }
 
-START_TEST(without_a_handler_a_fault_kills_the_process_silently)
+TEST(without_a_handler_a_fault_kills_the_process_silently)
 {
     assert_exited(run_apart(fault_by_default), -SIGSEGV, "");
     assert_exited(run_apart(send_fault_by_default), -SIGBUS, "");
     assert_exited(run_apart(fault_ignored), -SIGSEGV, ""); /* a real fault cannot be ignored */
     assert_exited(run_apart(send_ignored_fault), 5, "");
 }
-END_TEST
 
 static struct sigaction replaced;
 
@@ -155,14 +150,13 @@ static int overflow_with_chaining_handler(void)
     return run_fiber(overflow_stack);
 }
 
-START_TEST(an_overflow_is_reported_through_a_later_handler_that_chains)
+TEST(an_overflow_is_reported_through_a_later_handler_that_chains)
 {
     const outcome *o = run_apart(overflow_with_chaining_handler);
     ck_assert_int_eq(o->status, -SIGSEGV);
     assert_printed(o, "handled");
     assert_printed(o, "weft: stack overflow in fiber");
 }
-END_TEST
 
 static int overflow_by_default(void)
 {
@@ -194,13 +188,12 @@ static int overflow_turned_off_before(void)
     return weft_catch_faults(false) == 0 ? overflow_with_nothing_installed() : 4;
 }
 
-START_TEST(the_handlers_can_be_turned_off_before_the_first_call)
+TEST(the_handlers_can_be_turned_off_before_the_first_call)
 {
     assert_printed(run_apart(overflow_by_default), "weft: stack overflow in fiber");
     assert_exited(run_apart(overflow_turned_off_by_environment), -SIGSEGV, "");
     assert_exited(run_apart(overflow_turned_off_before), -SIGSEGV, "");
 }
-END_TEST
 
 static int turn_off_and_on(void)
 {
@@ -228,24 +221,10 @@ static int turn_off_below_another_handler(void)
     return run_fiber(write_to_no_access_page);
 }
 
-START_TEST(the_handlers_can_be_turned_off_and_on_later)
+TEST(the_handlers_can_be_turned_off_and_on_later)
 {
     const outcome *o = run_apart(turn_off_and_on);
     ck_assert_int_eq(o->status, -SIGSEGV);
     ck_assert_uint_eq(count_in(o->text, "stack overflow in fiber"), 1);
     assert_exited(run_apart(turn_off_below_another_handler), 7, "handled");
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_fault_in_a_fiber_calls_the_handler_of_the_program,
-    &without_a_handler_a_fault_kills_the_process_silently,
-    &an_overflow_is_reported_through_a_later_handler_that_chains,
-    &the_handlers_can_be_turned_off_before_the_first_call,
-    &the_handlers_can_be_turned_off_and_on_later,
-};
-
-int main(void)
-{
-    return run_suite("faults", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,5 @@
 /* Tests of stack overflows by frames larger than a guard, and of the stacks of threads. */
-#include "support/support.h"
+#include "support/suite.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -26,7 +26,6 @@ static weft_value use_large_frame(void *arg)
 {
     volatile char frame[FRAME_BYTES];
     frame[0] = 1; /* the far end of the frame */
-    (void)arg;
     return frame[0];
 }
 
@@ -38,14 +37,13 @@ static int overflow_by_a_large_frame(void)
     return (int)weft_await(f);
 }
 
-START_TEST(a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack)
+TEST(a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack)
 {
     const outcome *out = run_apart(overflow_by_a_large_frame);
     ck_assert_int_eq(out->status, -SIGSEGV);
     ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
     ck_assert_ptr_nonnull(strstr(out->text, "'large', which runs "));
 }
-END_TEST
 
 static int overflow_in_main(void)
 {
@@ -54,7 +52,7 @@ static int overflow_in_main(void)
     return descend(0);
 }
 
-START_TEST(an_overflow_of_the_main_fiber_is_reported)
+TEST(an_overflow_of_the_main_fiber_is_reported)
 {
     const outcome *out = run_apart(overflow_in_main);
     ck_assert_int_eq(out->status, -SIGSEGV);
@@ -63,11 +61,9 @@ START_TEST(an_overflow_of_the_main_fiber_is_reported)
     ck_assert_ptr_nonnull(strstr(out->text, "the thread; raise the limit with `ulimit -s`"));
     ck_assert_ptr_null(strstr(strstr(out->text, "overflow") + 1, "overflow in fiber"));
 }
-END_TEST
 
 static weft_value descend_in_cord(void *arg)
 {
-    (void)arg;
     return descend(0);
 }
 
@@ -78,14 +74,13 @@ static int overflow_in_a_cord(void)
     return (int)weft_cord_join(cord);
 }
 
-START_TEST(an_overflow_of_the_main_fiber_of_a_cord_is_reported)
+TEST(an_overflow_of_the_main_fiber_of_a_cord_is_reported)
 {
     const outcome *out = run_apart(overflow_in_a_cord);
     ck_assert_int_eq(out->status, -SIGSEGV);
     ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
     ck_assert_ptr_nonnull(strstr(out->text, "'worker'"));
 }
-END_TEST
 
 static char *volatile bad_address = (char *)16;
 
@@ -97,13 +92,12 @@ static int fault_in_main(void)
     return 0;
 }
 
-START_TEST(another_fault_in_main_is_not_reported_as_an_overflow)
+TEST(another_fault_in_main_is_not_reported_as_an_overflow)
 {
     const outcome *out = run_apart(fault_in_main);
     ck_assert_int_eq(out->status, -SIGSEGV);
     ck_assert_ptr_null(strstr(out->text, "overflow"));
 }
-END_TEST
 
 /* Write below the guard page, like code compiled without -fstack-clash-protection. */
 __attribute__((no_sanitize_address, noinline)) static weft_value skip_a_page(void *arg)
@@ -144,7 +138,7 @@ static bool is_on_valgrind(void)
     return preloaded != NULL && strstr(preloaded, "vgpreload_") != NULL;
 }
 
-START_TEST(a_larger_guard_catches_a_write_that_skips_a_page)
+TEST(a_larger_guard_catches_a_write_that_skips_a_page)
 {
     if (is_on_valgrind())
         return;
@@ -155,9 +149,8 @@ START_TEST(a_larger_guard_catches_a_write_that_skips_a_page)
     ck_assert_int_eq(out->status, -SIGSEGV);
     ck_assert_ptr_nonnull(strstr(out->text, "weft: stack overflow in fiber #"));
 }
-END_TEST
 
-START_TEST(the_guard_size_can_be_set_only_before_the_first_stack)
+TEST(the_guard_size_can_be_set_only_before_the_first_stack)
 {
     ck_assert_int_eq(weft_set_guard(0), -EINVAL);
     ck_assert_int_eq(weft_set_guard((16 << 20) + 1), -EINVAL);
@@ -166,19 +159,4 @@ START_TEST(the_guard_size_can_be_set_only_before_the_first_stack)
     ck_assert_int_eq(weft_await(weft_spin(return_arg, as_arg(3))), 3);
     ck_assert_int_eq(weft_set_guard(64 << 10), -EBUSY);
     ck_assert_any_error(-EBUSY);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &a_frame_larger_than_the_stack_is_reported_and_changes_no_other_stack,
-    &an_overflow_of_the_main_fiber_is_reported,
-    &an_overflow_of_the_main_fiber_of_a_cord_is_reported,
-    &another_fault_in_main_is_not_reported_as_an_overflow,
-    &a_larger_guard_catches_a_write_that_skips_a_page,
-    &the_guard_size_can_be_set_only_before_the_first_stack,
-};
-
-int main(void)
-{
-    return run_suite("large_frames", tests, COUNT_OF(tests));
 }

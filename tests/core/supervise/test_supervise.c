@@ -1,8 +1,9 @@
 /* Supervision: which children are restarted, in which order, and the calls of on_exit. */
 #include "core/supervise/supervise_support.h"
+#include "support/suite.h"
 
 /* P39 */
-START_TEST(strategy_and_restart_decide_what_follows_the_end_of_a_child)
+TEST(strategy_and_restart_decide_what_follows_the_end_of_a_child)
 {
     static const struct {
         weft_strategy strategy;
@@ -38,10 +39,9 @@ START_TEST(strategy_and_restart_decide_what_follows_the_end_of_a_child)
     }
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P39 */
-START_TEST(a_failing_sibling_restarts_a_child_that_returned_but_not_one_with_restart_never)
+TEST(a_failing_sibling_restarts_a_child_that_returned_but_not_one_with_restart_never)
 {
     static const struct {
         weft_strategy strategy;
@@ -63,10 +63,9 @@ START_TEST(a_failing_sibling_restarts_a_child_that_returned_but_not_one_with_res
         cancel_supervisor(supervisor);
     }
 }
-END_TEST
 
 /* P39 */
-START_TEST(a_running_sibling_with_restart_never_is_stopped_and_not_started_again)
+TEST(a_running_sibling_with_restart_never_is_stopped_and_not_started_again)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER);
@@ -76,10 +75,9 @@ START_TEST(a_running_sibling_with_restart_never_is_stopped_and_not_started_again
     ck_assert_int_eq(weft_await(b), -ESRCH);
     cancel_supervisor(supervisor);
 }
-END_TEST
 
 /* P39 */
-START_TEST(rest_for_one_restarts_only_children_that_were_started_later)
+TEST(rest_for_one_restarts_only_children_that_were_started_later)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_REST_FOR_ONE, WEFT_ALWAYS);
@@ -89,10 +87,9 @@ START_TEST(rest_for_one_restarts_only_children_that_were_started_later)
     ck_assert_trail("CcACBabc");
     cancel_supervisor(supervisor);
 }
-END_TEST
 
 /* P39, P16 */
-START_TEST(a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_their_start)
+TEST(a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_their_start)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
@@ -103,7 +100,6 @@ START_TEST(a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_the
     for (char letter = 'a'; letter <= 'c'; letter++)
         ck_assert_int_eq(weft_await(id_of(letter)), -ESRCH);
 }
-END_TEST
 
 static weft_value mark_during_shield(void *arg)
 {
@@ -119,7 +115,7 @@ static weft_value mark_during_shield(void *arg)
 }
 
 /* P39, P16 */
-START_TEST(each_child_is_stopped_only_when_the_one_after_it_has_ended)
+TEST(each_child_is_stopped_only_when_the_one_after_it_has_ended)
 {
     supervisor_args p = {.children = {{.fn = mark_during_shield, .arg = "1"},
                                       {.fn = mark_during_shield, .arg = "2"},
@@ -131,10 +127,9 @@ START_TEST(each_child_is_stopped_only_when_the_one_after_it_has_ended)
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
     ck_assert_trail("3z32z21z1");
 }
-END_TEST
 
 /* P39: the example of the seed */
-START_TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_returned)
+TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_returned)
 {
     weft_spin(mark_if_stopped, "1");
     weft_spin(fail_later, as_arg(-EIO));
@@ -145,10 +140,9 @@ START_TEST(the_error_of_a_spun_child_ends_the_supervision_and_is_returned)
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* P39 */
-START_TEST(without_children_weft_supervise_returns_0)
+TEST(without_children_weft_supervise_returns_0)
 {
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
     weft_fiber done = weft_spin(return_arg, as_arg(7));
@@ -156,10 +150,9 @@ START_TEST(without_children_weft_supervise_returns_0)
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
     ck_assert_int_eq(weft_await(done), 7); /* it had ended before */
 }
-END_TEST
 
 /* P39 */
-START_TEST(weft_supervise_returns_when_the_last_spun_child_has_returned)
+TEST(weft_supervise_returns_when_the_last_spun_child_has_returned)
 {
     weft_spin(mark_and_return, "1");
     weft_go(mark_and_return, "2");
@@ -168,7 +161,6 @@ START_TEST(weft_supervise_returns_when_the_last_spun_child_has_returned)
     ck_assert_trail("12");
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
 }
-END_TEST
 
 static weft_value spin_ab_and_supervise(void *arg)
 {
@@ -178,7 +170,7 @@ static weft_value spin_ab_and_supervise(void *arg)
 }
 
 /* P39 */
-START_TEST(spun_children_are_restarted_as_the_options_say)
+TEST(spun_children_are_restarted_as_the_options_say)
 {
     static const struct {
         weft_restart_when restart;
@@ -207,16 +199,14 @@ START_TEST(spun_children_are_restarted_as_the_options_say)
         }
     }
 }
-END_TEST
 
 static weft_value fail_three_times(void *arg)
 {
-    (void)arg;
     return ++runs[0] <= 3 ? weft_fail(-EIO, "the %d. time", runs[0]) : 5;
 }
 
 /* P39, P31 */
-START_TEST(a_spun_child_is_restarted_on_error_until_it_succeeds)
+TEST(a_spun_child_is_restarted_on_error_until_it_succeeds)
 {
     weft_fiber f = weft_spin(fail_three_times, NULL);
     ck_assert_int_eq(weft_supervise(NULL, 0, &(weft_supervise_options){.restart = WEFT_ON_ERROR}),
@@ -224,10 +214,9 @@ START_TEST(a_spun_child_is_restarted_on_error_until_it_succeeds)
     ck_assert_int_eq(runs[0], 4);
     ck_assert_int_eq(weft_await(f), -ESRCH);
 }
-END_TEST
 
 /* P39 */
-START_TEST(on_exit_is_called_only_for_children_that_end_by_themselves)
+TEST(on_exit_is_called_only_for_children_that_end_by_themselves)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_NEVER));
@@ -250,10 +239,9 @@ START_TEST(on_exit_is_called_only_for_children_that_end_by_themselves)
     weft_await(supervisor);
     ck_assert_trail("CA");
 }
-END_TEST
 
 /* P39 */
-START_TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
+TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
 {
     const weft_child child = {"x", fail_with, as_arg(-EIO), .restart = WEFT_NEVER};
     weft_supervise_options options = {.on_exit = mark_exit, .on_exit_arg = ""};
@@ -262,10 +250,9 @@ START_TEST(the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit)
     ck_assert_int_eq(weft_snooze(), 0);
     ck_assert_int_eq(weft_sleep(0), 0);
 }
-END_TEST
 
 /* P39 */
-START_TEST(children_that_fail_at_the_same_time_count_as_one_restart_with_one_on_exit_each)
+TEST(children_that_fail_at_the_same_time_count_as_one_restart_with_one_on_exit_each)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ON_ERROR));
@@ -282,7 +269,6 @@ START_TEST(children_that_fail_at_the_same_time_count_as_one_restart_with_one_on_
     end_child('a', FAILS);
     ck_assert_int_eq(weft_await(supervisor), -EIO);
 }
-END_TEST
 
 static weft_value fail_after_sibling(void *arg)
 {
@@ -295,7 +281,7 @@ static weft_value fail_after_sibling(void *arg)
 }
 
 /* P39 */
-START_TEST(a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_restarted_with_all)
+TEST(a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_restarted_with_all)
 {
     supervisor_args p = {
         .children = {{.name = "a", .fn = run_child, .arg = "a"},
@@ -315,10 +301,9 @@ START_TEST(a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_
     weft_cancel(supervisor);
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
 }
-END_TEST
 
 /* P39 */
-START_TEST(when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_error_is_returned)
+TEST(when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_error_is_returned)
 {
     weft_set_name(weft_spin(fail_with, as_arg(-EIO)), "1");
     weft_set_name(weft_spin(fail_with, as_arg(-EPIPE)), "2");
@@ -327,17 +312,14 @@ START_TEST(when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_
     ck_assert_trail("(1-5)(2-32)");
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 static void supervise_again(weft_fiber child, weft_value value, void *arg)
 {
-    (void)child;
-    (void)value;
     *(int *)arg = weft_supervise(NULL, 0, NULL);
 }
 
 /* P39 */
-START_TEST(a_supervising_fiber_cannot_supervise_again)
+TEST(a_supervising_fiber_cannot_supervise_again)
 {
     int rc = 0;
     weft_supervise_options options = {.on_exit = supervise_again, .on_exit_arg = &rc};
@@ -347,10 +329,9 @@ START_TEST(a_supervising_fiber_cannot_supervise_again)
     ck_assert_any_error(-EINVAL);
     ck_assert_int_eq(weft_supervise(NULL, 0, NULL), 0);
 }
-END_TEST
 
 /* P39 */
-START_TEST(invalid_options_are_refused_and_no_child_is_started)
+TEST(invalid_options_are_refused_and_no_child_is_started)
 {
     const weft_supervise_options options[] = {
         {.strategy = (weft_strategy)3},
@@ -385,7 +366,6 @@ START_TEST(invalid_options_are_refused_and_no_child_is_started)
     ck_assert_trail("");
     ck_assert_int_eq(weft_children(weft_self(), NULL, 0), 0);
 }
-END_TEST
 
 static weft_value check_run(void *arg)
 {
@@ -399,7 +379,7 @@ static weft_value check_run(void *arg)
 }
 
 /* P39, P31 */
-START_TEST(every_run_has_the_same_id_name_argument_and_stack)
+TEST(every_run_has_the_same_id_name_argument_and_stack)
 {
     char name[] = "checked";
     weft_child child = {name, check_run, "!", .restart = WEFT_ON_ERROR, .stack_bytes = 512 << 10};
@@ -408,11 +388,9 @@ START_TEST(every_run_has_the_same_id_name_argument_and_stack)
     ck_assert_uint_eq(ids[1], ids[0]);
     ck_assert_uint_eq(ids[2], ids[0]);
 }
-END_TEST
 
 static weft_value receive_and_mark(void *arg)
 {
-    (void)arg;
     ids[0] = weft_self();
     weft_value value = weft_receive();
     char text[16];
@@ -422,7 +400,7 @@ static weft_value receive_and_mark(void *arg)
 }
 
 /* P39 */
-START_TEST(between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_empty_mailbox)
+TEST(between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_empty_mailbox)
 {
     supervisor_args p = {
         .children = {{.fn = receive_and_mark}}, .n = 1, .options.backoff_s = TICK_S};
@@ -441,7 +419,6 @@ START_TEST(between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_e
     ck_assert_trail("1 4 ");
     cancel_supervisor(supervisor);
 }
-END_TEST
 
 static weft_value end_slowly(void *arg)
 {
@@ -474,40 +451,10 @@ static int stop_in_time(void)
 }
 
 /* P39 */
-START_TEST(a_child_that_does_not_stop_is_reported_after_its_grace_time_and_still_awaited)
+TEST(a_child_that_does_not_stop_is_reported_after_its_grace_time_and_still_awaited)
 {
     const outcome *o = run_apart(stop_late);
     ck_assert_int_eq(o->status, 0);
     assert_printed(o, "'stubborn' has not ended 0.0078125 s after it was cancelled");
     assert_silent(run_apart(stop_in_time), 0);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &strategy_and_restart_decide_what_follows_the_end_of_a_child,
-    &a_failing_sibling_restarts_a_child_that_returned_but_not_one_with_restart_never,
-    &a_running_sibling_with_restart_never_is_stopped_and_not_started_again,
-    &rest_for_one_restarts_only_children_that_were_started_later,
-    &a_cancelled_supervisor_stops_its_children_in_the_reverse_order_of_their_start,
-    &each_child_is_stopped_only_when_the_one_after_it_has_ended,
-    &the_error_of_a_spun_child_ends_the_supervision_and_is_returned,
-    &without_children_weft_supervise_returns_0,
-    &weft_supervise_returns_when_the_last_spun_child_has_returned,
-    &spun_children_are_restarted_as_the_options_say,
-    &a_spun_child_is_restarted_on_error_until_it_succeeds,
-    &on_exit_is_called_only_for_children_that_end_by_themselves,
-    &the_error_of_a_child_with_restart_never_is_passed_only_to_on_exit,
-    &children_that_fail_at_the_same_time_count_as_one_restart_with_one_on_exit_each,
-    &a_child_that_fails_while_another_is_stopped_is_passed_to_on_exit_and_restarted_with_all,
-    &when_two_spun_children_fail_at_once_both_reach_on_exit_and_the_first_error_is_returned,
-    &a_supervising_fiber_cannot_supervise_again,
-    &invalid_options_are_refused_and_no_child_is_started,
-    &every_run_has_the_same_id_name_argument_and_stack,
-    &between_two_runs_a_child_cannot_be_told_and_each_run_starts_with_an_empty_mailbox,
-    &a_child_that_does_not_stop_is_reported_after_its_grace_time_and_still_awaited,
-};
-
-int main(void)
-{
-    return run_suite("supervise", tests, COUNT_OF(tests));
 }

@@ -1,5 +1,6 @@
 /* Supervision and time: the restart intensity and the delay before a restart. */
 #include "core/supervise/supervise_support.h"
+#include "support/suite.h"
 
 #include <limits.h>
 
@@ -10,7 +11,7 @@ static weft_value fail_at_once(void *arg)
 }
 
 /* P39 */
-START_TEST(the_last_error_is_returned_after_one_restart_too_many_in_the_window)
+TEST(the_last_error_is_returned_after_one_restart_too_many_in_the_window)
 {
     const weft_child children[] = {
         {.fn = mark_if_stopped, .arg = "1"},
@@ -27,7 +28,6 @@ START_TEST(the_last_error_is_returned_after_one_restart_too_many_in_the_window)
     ck_assert_int_eq(runs[0], 11); /* the default is 10 in 10 s */
     ck_assert_int_eq(weft_snooze(), 0);
 }
-END_TEST
 
 /* Fail after the given number of ticks, 19 times. */
 static weft_value fail_after_ticks(void *arg)
@@ -37,7 +37,7 @@ static weft_value fail_after_ticks(void *arg)
 }
 
 /* P39 */
-START_TEST(restarts_that_have_left_the_window_do_not_count)
+TEST(restarts_that_have_left_the_window_do_not_count)
 {
     static const struct {
         double ticks; /* between two failures */
@@ -54,10 +54,9 @@ START_TEST(restarts_that_have_left_the_window_do_not_count)
         ck_assert_int_eq(runs[0], 20);
     }
 }
-END_TEST
 
 /* P39 */
-START_TEST(the_window_slides)
+TEST(the_window_slides)
 {
     double ticks = 1;
     weft_child child = {.fn = fail_after_ticks, .arg = &ticks, .restart = WEFT_ON_ERROR};
@@ -67,10 +66,9 @@ START_TEST(the_window_slides)
     ck_assert_int_eq(weft_supervise(&child, 1, &options), -EIO);
     ck_assert_int_eq(runs[0], 4); /* restarted at 1, 2 and 3 */
 }
-END_TEST
 
 /* P39 */
-START_TEST(an_infinite_window_counts_every_restart)
+TEST(an_infinite_window_counts_every_restart)
 {
     double ticks = 1;
     weft_child child = {.fn = fail_after_ticks, .arg = &ticks};
@@ -78,16 +76,14 @@ START_TEST(an_infinite_window_counts_every_restart)
     ck_assert_int_eq(weft_supervise(&child, 1, &options), -EIO);
     ck_assert_int_eq(runs[0], 6);
 }
-END_TEST
 
 static weft_value fail_often(void *arg)
 {
-    (void)arg;
     return ++runs[0] < 5000 ? -EIO : 0;
 }
 
 /* P39 */
-START_TEST(without_a_limit_a_child_is_restarted_any_number_of_times)
+TEST(without_a_limit_a_child_is_restarted_any_number_of_times)
 {
     weft_child child = {.fn = fail_often, .restart = WEFT_ON_ERROR};
     weft_supervise_options options = {.restarts_max = UINT_MAX};
@@ -100,10 +96,9 @@ START_TEST(without_a_limit_a_child_is_restarted_any_number_of_times)
     options.restarts_max = 4998;
     ck_assert_int_eq(weft_supervise(&child, 1, &options), -EIO);
 }
-END_TEST
 
 /* P39 */
-START_TEST(one_failure_counts_once_however_many_children_are_restarted)
+TEST(one_failure_counts_once_however_many_children_are_restarted)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS);
@@ -119,10 +114,9 @@ START_TEST(one_failure_counts_once_however_many_children_are_restarted)
         ck_assert_int_eq(runs[i], 3);
     ck_assert_trail("abcBCAabcBCAabcBCA");
 }
-END_TEST
 
 /* P39 */
-START_TEST(a_child_that_returns_too_often_ends_the_supervision_with_eloop)
+TEST(a_child_that_returns_too_often_ends_the_supervision_with_eloop)
 {
     weft_child child = {.name = "eager", .fn = mark_and_return, .arg = "1"};
     weft_supervise_options options = {.restarts_max = 2};
@@ -130,10 +124,9 @@ START_TEST(a_child_that_returns_too_often_ends_the_supervision_with_eloop)
     ck_assert_trail("111");
     ck_assert_error(-ELOOP, "weft_supervise: child 'eager' ended again after 2 restarts in 10 s");
 }
-END_TEST
 
 /* P39 */
-START_TEST(a_child_that_is_cancelled_too_often_ends_the_supervision_with_eloop)
+TEST(a_child_that_is_cancelled_too_often_ends_the_supervision_with_eloop)
 {
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"}}, .n = 1, .options.restarts_max = 1};
@@ -144,7 +137,6 @@ START_TEST(a_child_that_is_cancelled_too_often_ends_the_supervision_with_eloop)
     ck_assert_int_eq(weft_await(supervisor), -ELOOP);
     ck_assert_any_error(-ELOOP);
 }
-END_TEST
 
 /* The start times of the runs of a child. */
 static double starts[16];
@@ -171,7 +163,7 @@ static void check_delays(const double *delays, double third_run_s)
 }
 
 /* P39 */
-START_TEST(the_delay_doubles_with_each_restart_in_the_window_up_to_a_limit)
+TEST(the_delay_doubles_with_each_restart_in_the_window_up_to_a_limit)
 {
     double third_run_s = 0;
     weft_child child = {.fn = record_start, .arg = &third_run_s, .restart = WEFT_ON_ERROR};
@@ -187,10 +179,9 @@ START_TEST(the_delay_doubles_with_each_restart_in_the_window_up_to_a_limit)
     ck_assert_int_eq(weft_supervise(&child, 1, &options), 0);
     check_delays((double[]){0.5, 0.5, 0.5, 0.5, 0.5, 0.5}, 0);
 }
-END_TEST
 
 /* P39 */
-START_TEST(a_run_as_long_as_the_window_resets_the_backoff)
+TEST(a_run_as_long_as_the_window_resets_the_backoff)
 {
     double third_run_s = 6 * TICK_S;
     weft_child child = {.fn = record_start, .arg = &third_run_s, .restart = WEFT_ON_ERROR};
@@ -198,7 +189,6 @@ START_TEST(a_run_as_long_as_the_window_resets_the_backoff)
     ck_assert_int_eq(weft_supervise(&child, 1, &options), 0);
     check_delays((double[]){1, 2, 1, 2, 4, 8}, third_run_s);
 }
-END_TEST
 
 static weft_value fail_twice(void *arg)
 {
@@ -215,7 +205,7 @@ static weft_value fail_once(void *arg)
 }
 
 /* P39 */
-START_TEST(children_wait_for_their_restarts_independently)
+TEST(children_wait_for_their_restarts_independently)
 {
     const weft_child children[] = {
         {.fn = fail_twice, .arg = "a", .restart = WEFT_ON_ERROR},
@@ -226,10 +216,9 @@ START_TEST(children_wait_for_their_restarts_independently)
     ck_assert_int_eq(weft_supervise(children, 3, &options), 0);
     ck_assert_trail("abcabcac");
 }
-END_TEST
 
 /* P39 */
-START_TEST(other_children_are_supervised_while_one_waits_for_its_restart)
+TEST(other_children_are_supervised_while_one_waits_for_its_restart)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_NEVER));
@@ -246,10 +235,9 @@ START_TEST(other_children_are_supervised_while_one_waits_for_its_restart)
     ck_assert_int_eq(weft_state_of(supervisor), WEFT_WAITING);
     cancel_supervisor(supervisor);
 }
-END_TEST
 
 /* P39 */
-START_TEST(children_stopped_for_a_sibling_wait_for_it_and_start_in_order)
+TEST(children_stopped_for_a_sibling_wait_for_it_and_start_in_order)
 {
     static const struct {
         weft_strategy strategy;
@@ -269,10 +257,9 @@ START_TEST(children_stopped_for_a_sibling_wait_for_it_and_start_in_order)
         cancel_supervisor(supervisor);
     }
 }
-END_TEST
 
 /* P39 */
-START_TEST(a_failure_earlier_in_the_list_takes_over_waiting_children_after_it)
+TEST(a_failure_earlier_in_the_list_takes_over_waiting_children_after_it)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_REST_FOR_ONE, WEFT_ALWAYS));
@@ -287,27 +274,4 @@ START_TEST(a_failure_earlier_in_the_list_takes_over_waiting_children_after_it)
     let_run();
     ck_assert_trail("abcCBAabc");
     cancel_supervisor(supervisor);
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &the_last_error_is_returned_after_one_restart_too_many_in_the_window,
-    &restarts_that_have_left_the_window_do_not_count,
-    &the_window_slides,
-    &an_infinite_window_counts_every_restart,
-    &without_a_limit_a_child_is_restarted_any_number_of_times,
-    &one_failure_counts_once_however_many_children_are_restarted,
-    &a_child_that_returns_too_often_ends_the_supervision_with_eloop,
-    &a_child_that_is_cancelled_too_often_ends_the_supervision_with_eloop,
-    &the_delay_doubles_with_each_restart_in_the_window_up_to_a_limit,
-    &a_run_as_long_as_the_window_resets_the_backoff,
-    &children_wait_for_their_restarts_independently,
-    &other_children_are_supervised_while_one_waits_for_its_restart,
-    &children_stopped_for_a_sibling_wait_for_it_and_start_in_order,
-    &a_failure_earlier_in_the_list_takes_over_waiting_children_after_it,
-};
-
-int main(void)
-{
-    return run_suite("supervise_time", tests, COUNT_OF(tests));
 }

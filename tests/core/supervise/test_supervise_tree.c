@@ -3,9 +3,10 @@
  * end, disturbed supervisors, and nested supervisors.
  */
 #include "core/supervise/supervise_support.h"
+#include "support/suite.h"
 
 /* P39 */
-START_TEST(children_added_later_are_supervised_and_stopped_first)
+TEST(children_added_later_are_supervised_and_stopped_first)
 {
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"}}, .n = 1, .options.restart = WEFT_ON_ERROR};
@@ -24,10 +25,9 @@ START_TEST(children_added_later_are_supervised_and_stopped_first)
     ck_assert_trail("abcBbCcCBA");
     assert_nothing_left();
 }
-END_TEST
 
 /* P39 */
-START_TEST(the_error_of_a_child_added_later_ends_the_supervision_by_default)
+TEST(the_error_of_a_child_added_later_ends_the_supervision_by_default)
 {
     supervisor_args p = {.children = {{.fn = run_child, .arg = "a"}}, .n = 1};
     weft_fiber supervisor = weft_spin(run_supervisor, &p);
@@ -38,19 +38,15 @@ START_TEST(the_error_of_a_child_added_later_ends_the_supervision_by_default)
     ck_assert_trail("aA");
     assert_nothing_left();
 }
-END_TEST
 
 static void spin_b_once(weft_fiber child, weft_value value, void *arg)
 {
-    (void)child;
-    (void)value;
-    (void)arg;
     if (runs[1] == 0)
         weft_spin(run_child, "b");
 }
 
 /* P39 */
-START_TEST(a_child_spun_by_on_exit_is_supervised)
+TEST(a_child_spun_by_on_exit_is_supervised)
 {
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a", .restart = WEFT_NEVER}},
@@ -67,7 +63,6 @@ START_TEST(a_child_spun_by_on_exit_is_supervised)
     ck_assert_int_eq(weft_await(supervisor), 0);
     assert_nothing_left();
 }
-END_TEST
 
 static void mark_exit_and_spin(weft_fiber child, weft_value value, void *arg)
 {
@@ -77,7 +72,7 @@ static void mark_exit_and_spin(weft_fiber child, weft_value value, void *arg)
 }
 
 /* P39 */
-START_TEST(a_child_spun_by_on_exit_after_the_end_of_supervision_never_runs_and_is_not_reported)
+TEST(a_child_spun_by_on_exit_after_the_end_of_supervision_never_runs_and_is_not_reported)
 {
     weft_supervise_options options = {.on_exit = mark_exit_and_spin, .on_exit_arg = ""};
     for (int i = 0; i < 3; i++)
@@ -87,7 +82,6 @@ START_TEST(a_child_spun_by_on_exit_after_the_end_of_supervision_never_runs_and_i
     ck_assert_trail("(-5)(-5)(-5)");
     assert_nothing_left();
 }
-END_TEST
 
 static weft_value spin_failing_and_supervise(void *arg)
 {
@@ -96,7 +90,7 @@ static weft_value spin_failing_and_supervise(void *arg)
 }
 
 /* P39 */
-START_TEST(with_a_list_earlier_children_are_not_supervised_but_their_errors_reach_the_caller)
+TEST(with_a_list_earlier_children_are_not_supervised_but_their_errors_reach_the_caller)
 {
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"}}, .n = 1, .options.restart = WEFT_ALWAYS};
@@ -104,7 +98,6 @@ START_TEST(with_a_list_earlier_children_are_not_supervised_but_their_errors_reac
     ck_assert_error(-EIO, "broken");
     ck_assert_trail("aA");
 }
-END_TEST
 
 static weft_value spin_unusual_and_supervise(void *arg)
 {
@@ -118,7 +111,7 @@ static weft_value spin_unusual_and_supervise(void *arg)
 }
 
 /* P39, P23 */
-START_TEST(children_that_never_ran_or_are_parked_are_stopped_too)
+TEST(children_that_never_ran_or_are_parked_are_stopped_too)
 {
     supervisor_args p = {.n = 0};
     weft_fiber supervisor = weft_spin(spin_unusual_and_supervise, &p);
@@ -129,10 +122,9 @@ START_TEST(children_that_never_ran_or_are_parked_are_stopped_too)
     ck_assert_trail("acCA");
     assert_nothing_left();
 }
-END_TEST
 
 /* P39, P27 */
-START_TEST(a_detached_child_is_not_supervised_any_more)
+TEST(a_detached_child_is_not_supervised_any_more)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS);
@@ -146,10 +138,9 @@ START_TEST(a_detached_child_is_not_supervised_any_more)
     ck_assert_int_eq(weft_snooze(), -EIO); /* main is its parent now */
     ck_assert_trail("B");
 }
-END_TEST
 
 /* P39, P27 */
-START_TEST(weft_supervise_returns_when_the_last_child_is_detached)
+TEST(weft_supervise_returns_when_the_last_child_is_detached)
 {
     supervisor_args p = {.children = {{.fn = run_child, .arg = "a"}}, .n = 1};
     weft_fiber supervisor = weft_spin(run_supervisor, &p);
@@ -161,10 +152,9 @@ START_TEST(weft_supervise_returns_when_the_last_child_is_detached)
     ck_assert_int_eq(weft_await(id_of('a')), -ECANCELED);
     assert_nothing_left();
 }
-END_TEST
 
 /* P39, P27 */
-START_TEST(a_child_can_be_moved_from_one_supervisor_to_another)
+TEST(a_child_can_be_moved_from_one_supervisor_to_another)
 {
     supervisor_args first = {.children = {{.fn = run_child, .arg = "a", .restart = WEFT_NEVER}},
                              .n = 1};
@@ -181,7 +171,6 @@ START_TEST(a_child_can_be_moved_from_one_supervisor_to_another)
     ck_assert_trail("abAaAB");
     assert_nothing_left();
 }
-END_TEST
 
 static weft_group *open_group;
 
@@ -198,7 +187,7 @@ static weft_value supervise_in_a_group(void *arg)
 }
 
 /* P39, P32 */
-START_TEST(members_of_an_open_group_of_the_caller_are_not_supervised)
+TEST(members_of_an_open_group_of_the_caller_are_not_supervised)
 {
     int inner = 0;
     weft_fiber supervisor = weft_spin(supervise_in_a_group, &inner);
@@ -214,10 +203,9 @@ START_TEST(members_of_an_open_group_of_the_caller_are_not_supervised)
     ck_assert_trail("a2Aa1A");
     assert_nothing_left();
 }
-END_TEST
 
 /* P39, P27 */
-START_TEST(attaching_a_child_to_its_own_supervisor_changes_nothing)
+TEST(attaching_a_child_to_its_own_supervisor_changes_nothing)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
@@ -228,7 +216,6 @@ START_TEST(attaching_a_child_to_its_own_supervisor_changes_nothing)
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
     ck_assert_trail("BbCBA");
 }
-END_TEST
 
 /* Spin a supervisor of a, of a stubborn child, and of c. */
 static weft_fiber spin_with_stubborn(supervisor_args *p, weft_strategy strategy)
@@ -248,7 +235,7 @@ static weft_fiber spin_with_stubborn(supervisor_args *p, weft_strategy strategy)
 }
 
 /* P39, P27 */
-START_TEST(a_child_detached_while_it_is_stopped_is_not_awaited)
+TEST(a_child_detached_while_it_is_stopped_is_not_awaited)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ONE);
@@ -262,10 +249,9 @@ START_TEST(a_child_detached_while_it_is_stopped_is_not_awaited)
     ck_assert_int_eq(weft_await(stubborn), -ECANCELED);
     assert_nothing_left();
 }
-END_TEST
 
 /* P39, P27 */
-START_TEST(detaching_a_child_while_siblings_are_stopped_does_not_prevent_their_restart)
+TEST(detaching_a_child_while_siblings_are_stopped_does_not_prevent_their_restart)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
@@ -282,17 +268,15 @@ START_TEST(detaching_a_child_while_siblings_are_stopped_does_not_prevent_their_r
     cancel_supervisor(supervisor);
     assert_nothing_left();
 }
-END_TEST
 
 static void restart_some(weft_fiber child, weft_value value, void *arg)
 {
-    (void)value;
     if (++*(int *)arg < 5)
         ck_assert_int_eq(weft_restart(child), 0);
 }
 
 /* P39, P31 */
-START_TEST(a_restart_by_on_exit_replaces_that_of_the_supervisor_and_is_not_counted)
+TEST(a_restart_by_on_exit_replaces_that_of_the_supervisor_and_is_not_counted)
 {
     for (weft_restart_when restart = WEFT_ALWAYS; restart <= WEFT_NEVER; restart++) {
         int exits = 0;
@@ -306,18 +290,15 @@ START_TEST(a_restart_by_on_exit_replaces_that_of_the_supervisor_and_is_not_count
         assert_nothing_left();
     }
 }
-END_TEST
 
 static void restart_and_detach(weft_fiber child, weft_value value, void *arg)
 {
-    (void)value;
-    (void)arg;
     ck_assert_int_eq(weft_restart(child), 0);
     ck_assert_int_eq(weft_detach(child), 0);
 }
 
 /* P39, P31, P27 */
-START_TEST(on_exit_may_restart_and_detach_a_child)
+TEST(on_exit_may_restart_and_detach_a_child)
 {
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"}}, .n = 1, .options.on_exit = restart_and_detach};
@@ -330,11 +311,9 @@ START_TEST(on_exit_may_restart_and_detach_a_child)
     ck_assert_int_eq(weft_await(id_of('a')), -ECANCELED);
     assert_nothing_left();
 }
-END_TEST
 
 static void restart_and_let_it_end(weft_fiber child, weft_value value, void *arg)
 {
-    (void)arg;
     mark(value == 1 ? "(1)" : "(0)");
     if (value != 1)
         return;
@@ -346,7 +325,7 @@ static void restart_and_let_it_end(weft_fiber child, weft_value value, void *arg
 }
 
 /* P39, P31 */
-START_TEST(a_child_that_ends_again_while_on_exit_waits_is_passed_to_on_exit_again)
+TEST(a_child_that_ends_again_while_on_exit_waits_is_passed_to_on_exit_again)
 {
     supervisor_args p = {.children = {{.fn = run_child, .arg = "a", .restart = WEFT_NEVER}},
                          .n = 1,
@@ -359,10 +338,9 @@ START_TEST(a_child_that_ends_again_while_on_exit_waits_is_passed_to_on_exit_agai
     ck_assert_trail("aA(1)aA(0)");
     assert_nothing_left();
 }
-END_TEST
 
 /* P39, P30 */
-START_TEST(a_manual_restart_of_a_running_child_is_not_an_end_for_its_supervisor)
+TEST(a_manual_restart_of_a_running_child_is_not_an_end_for_its_supervisor)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
@@ -379,7 +357,6 @@ START_TEST(a_manual_restart_of_a_running_child_is_not_an_end_for_its_supervisor)
     ck_assert_trail("abcBbBbBbA(a-5)CBabc");
     cancel_supervisor(supervisor);
 }
-END_TEST
 
 static weft_value await_and_restart(void *arg)
 {
@@ -390,7 +367,7 @@ static weft_value await_and_restart(void *arg)
 }
 
 /* P39, P34 */
-START_TEST(a_fiber_that_awaits_a_child_gets_the_value_of_that_run_and_may_restart_it_first)
+TEST(a_fiber_that_awaits_a_child_gets_the_value_of_that_run_and_may_restart_it_first)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS);
@@ -403,10 +380,9 @@ START_TEST(a_fiber_that_awaits_a_child_gets_the_value_of_that_run_and_may_restar
     ck_assert_trail("BbBCAabc");
     cancel_supervisor(supervisor);
 }
-END_TEST
 
 /* P39, P31 */
-START_TEST(a_manual_restart_of_a_delayed_child_also_starts_the_children_that_wait_for_it)
+TEST(a_manual_restart_of_a_delayed_child_also_starts_the_children_that_wait_for_it)
 {
     static const struct {
         weft_strategy strategy;
@@ -436,10 +412,9 @@ START_TEST(a_manual_restart_of_a_delayed_child_also_starts_the_children_that_wai
         assert_nothing_left();
     }
 }
-END_TEST
 
 /* P39, P31 */
-START_TEST(a_stopped_sibling_can_be_restarted_manually_before_the_delay_ends)
+TEST(a_stopped_sibling_can_be_restarted_manually_before_the_delay_ends)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
@@ -456,7 +431,6 @@ START_TEST(a_stopped_sibling_can_be_restarted_manually_before_the_delay_ends)
     cancel_supervisor(supervisor);
     assert_nothing_left();
 }
-END_TEST
 
 static void restart_b_for_c(weft_fiber child, weft_value value, void *arg)
 {
@@ -466,7 +440,7 @@ static void restart_b_for_c(weft_fiber child, weft_value value, void *arg)
 }
 
 /* P39, P31 */
-START_TEST(a_failed_child_may_be_restarted_manually_before_its_siblings_are_started)
+TEST(a_failed_child_may_be_restarted_manually_before_its_siblings_are_started)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
@@ -483,18 +457,15 @@ START_TEST(a_failed_child_may_be_restarted_manually_before_its_siblings_are_star
     cancel_supervisor(supervisor);
     assert_nothing_left();
 }
-END_TEST
 
 static void restart_b(weft_fiber child, weft_value value, void *arg)
 {
-    (void)value;
-    (void)arg;
     if (child == id_of('a'))
         ck_assert_int_eq(weft_restart(id_of('b')), 0);
 }
 
 /* P39, P31 */
-START_TEST(on_exit_may_restart_another_delayed_child_and_its_siblings_start_too)
+TEST(on_exit_may_restart_another_delayed_child_and_its_siblings_start_too)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_REST_FOR_ONE, WEFT_ALWAYS));
@@ -509,18 +480,16 @@ START_TEST(on_exit_may_restart_another_delayed_child_and_its_siblings_start_too)
     cancel_supervisor(supervisor);
     assert_nothing_left();
 }
-END_TEST
 
 static weft_value restart_b_later(void *arg)
 {
-    (void)arg;
     weft_await(id_of('b'));
     weft_sleep(TICK_S);
     return weft_restart(id_of('b'));
 }
 
 /* P39, P31 */
-START_TEST(a_manual_restart_at_the_end_of_the_delay_counts_as_the_restart)
+TEST(a_manual_restart_at_the_end_of_the_delay_counts_as_the_restart)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
@@ -539,7 +508,6 @@ START_TEST(a_manual_restart_at_the_end_of_the_delay_counts_as_the_restart)
     cancel_supervisor(supervisor);
     assert_nothing_left();
 }
-END_TEST
 
 static void restart_c_for_b(weft_fiber child, weft_value value, void *arg)
 {
@@ -549,7 +517,7 @@ static void restart_c_for_b(weft_fiber child, weft_value value, void *arg)
 }
 
 /* P39, P31 */
-START_TEST(an_end_followed_by_a_manual_restart_is_not_passed_to_on_exit)
+TEST(an_end_followed_by_a_manual_restart_is_not_passed_to_on_exit)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
@@ -565,10 +533,9 @@ START_TEST(an_end_followed_by_a_manual_restart_is_not_passed_to_on_exit)
     cancel_supervisor(supervisor);
     assert_nothing_left();
 }
-END_TEST
 
 /* P39, P31, P27 */
-START_TEST(children_that_wait_for_a_sibling_start_even_if_it_is_restarted_and_detached)
+TEST(children_that_wait_for_a_sibling_start_even_if_it_is_restarted_and_detached)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
@@ -586,10 +553,9 @@ START_TEST(children_that_wait_for_a_sibling_start_even_if_it_is_restarted_and_de
     cancel_supervisor(supervisor);
     assert_nothing_left();
 }
-END_TEST
 
 /* P39, P31 */
-START_TEST(a_child_restarted_manually_while_its_siblings_are_stopped_is_stopped_in_order)
+TEST(a_child_restarted_manually_while_its_siblings_are_stopped_is_stopped_in_order)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
@@ -607,17 +573,15 @@ START_TEST(a_child_restarted_manually_while_its_siblings_are_stopped_is_stopped_
     ck_assert_int_eq(weft_await(supervisor), -ECANCELED);
     assert_nothing_left();
 }
-END_TEST
 
 static void await_child_twice(weft_fiber child, weft_value value, void *arg)
 {
-    (void)arg;
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(weft_await(child), value);
 }
 
 /* P39, P34 */
-START_TEST(an_ended_child_can_be_awaited_repeatedly_until_it_runs_again)
+TEST(an_ended_child_can_be_awaited_repeatedly_until_it_runs_again)
 {
     supervisor_args p = {
         .children = {{.fn = run_child, .arg = "a"}},
@@ -634,10 +598,9 @@ START_TEST(an_ended_child_can_be_awaited_repeatedly_until_it_runs_again)
     cancel_supervisor(supervisor);
     assert_nothing_left();
 }
-END_TEST
 
 /* P39, P30 */
-START_TEST(a_manual_restart_of_a_child_stopped_for_a_sibling_waits_until_it_is_started_with_all)
+TEST(a_manual_restart_of_a_child_stopped_for_a_sibling_waits_until_it_is_started_with_all)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
@@ -659,10 +622,9 @@ START_TEST(a_manual_restart_of_a_child_stopped_for_a_sibling_waits_until_it_is_s
     ck_assert_trail("AC!Hah(ok)c(ok)C!(gone)HA");
     assert_nothing_left();
 }
-END_TEST
 
 /* P39, P30 */
-START_TEST(a_manual_restart_of_a_child_with_restart_never_while_it_is_stopped_fails)
+TEST(a_manual_restart_of_a_child_with_restart_never_while_it_is_stopped_fails)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ONE);
@@ -685,10 +647,9 @@ START_TEST(a_manual_restart_of_a_child_with_restart_never_while_it_is_stopped_fa
     cancel_supervisor(supervisor);
     assert_nothing_left();
 }
-END_TEST
 
 /* P39 */
-START_TEST(a_supervisor_that_is_cancelled_while_a_child_waits_for_its_restart_ends_at_once)
+TEST(a_supervisor_that_is_cancelled_while_a_child_waits_for_its_restart_ends_at_once)
 {
     supervisor_args p;
     cancel_supervisor(spin_abc(&p, WEFT_ONE_FOR_ALL, WEFT_ALWAYS));
@@ -702,10 +663,9 @@ START_TEST(a_supervisor_that_is_cancelled_while_a_child_waits_for_its_restart_en
     assert_nothing_left();
     ck_assert_int_eq(weft_suspend(), 0);
 }
-END_TEST
 
 /* P39 */
-START_TEST(a_supervisor_cannot_be_interrupted_while_it_stops_its_children)
+TEST(a_supervisor_cannot_be_interrupted_while_it_stops_its_children)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ONE);
@@ -725,10 +685,9 @@ START_TEST(a_supervisor_cannot_be_interrupted_while_it_stops_its_children)
     ck_assert_trail("C!HA");
     assert_nothing_left();
 }
-END_TEST
 
 /* P39 */
-START_TEST(a_supervisor_cancelled_while_it_stops_children_for_a_sibling_restarts_none)
+TEST(a_supervisor_cancelled_while_it_stops_children_for_a_sibling_restarts_none)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_with_stubborn(&p, WEFT_ONE_FOR_ALL);
@@ -740,10 +699,9 @@ START_TEST(a_supervisor_cancelled_while_it_stops_children_for_a_sibling_restarts
     ck_assert_trail("C!HA");
     assert_nothing_left();
 }
-END_TEST
 
 /* P39 */
-START_TEST(an_error_raised_in_the_supervisor_stops_all_children_and_is_returned_with_its_message)
+TEST(an_error_raised_in_the_supervisor_stops_all_children_and_is_returned_with_its_message)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
@@ -753,10 +711,9 @@ START_TEST(an_error_raised_in_the_supervisor_stops_all_children_and_is_returned_
     ck_assert_trail("CBA");
     assert_nothing_left();
 }
-END_TEST
 
 /* P39 */
-START_TEST(an_interrupted_supervisor_stops_all_children_and_returns_the_code)
+TEST(an_interrupted_supervisor_stops_all_children_and_returns_the_code)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
@@ -765,10 +722,9 @@ START_TEST(an_interrupted_supervisor_stops_all_children_and_returns_the_code)
     ck_assert_trail("CBA");
     assert_nothing_left();
 }
-END_TEST
 
 /* P39 */
-START_TEST(a_scope_limits_the_duration_of_a_supervision)
+TEST(a_scope_limits_the_duration_of_a_supervision)
 {
     const weft_child children[] = {{.fn = mark_if_stopped, .arg = "1"},
                                    {.fn = mark_if_stopped, .arg = "2"}};
@@ -786,10 +742,9 @@ START_TEST(a_scope_limits_the_duration_of_a_supervision)
     ck_assert_trail("21"); /* the children never ran */
     assert_nothing_left();
 }
-END_TEST
 
 /* P39 */
-START_TEST(terminating_a_supervisor_ends_all_children)
+TEST(terminating_a_supervisor_ends_all_children)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_ALWAYS);
@@ -797,7 +752,6 @@ START_TEST(terminating_a_supervisor_ends_all_children)
     ck_assert_trail("CBA");
     assert_nothing_left();
 }
-END_TEST
 
 static weft_value supervise_bc(void *arg)
 {
@@ -809,7 +763,7 @@ static weft_value supervise_bc(void *arg)
 }
 
 /* P39 */
-START_TEST(a_supervisor_that_fails_is_restarted_with_its_whole_tree_by_its_own_supervisor)
+TEST(a_supervisor_that_fails_is_restarted_with_its_whole_tree_by_its_own_supervisor)
 {
     weft_supervise_options inner = {.restarts_max = 1};
     supervisor_args p = {
@@ -831,10 +785,9 @@ START_TEST(a_supervisor_that_fails_is_restarted_with_its_whole_tree_by_its_own_s
     ck_assert_trail("CB)A");
     assert_nothing_left();
 }
-END_TEST
 
 /* P39 */
-START_TEST(the_error_of_a_leaf_propagates_through_supervisors_that_fail)
+TEST(the_error_of_a_leaf_propagates_through_supervisors_that_fail)
 {
     weft_supervise_options inner = {.restarts_max = 1};
     supervisor_args p = {
@@ -852,10 +805,9 @@ START_TEST(the_error_of_a_leaf_propagates_through_supervisors_that_fail)
     ck_assert_uint_eq(weft_error()->fiber, weft_self());
     assert_nothing_left();
 }
-END_TEST
 
 /* P39, P38 */
-START_TEST(a_monitored_child_can_be_awaited_after_its_supervisor_has_released_it)
+TEST(a_monitored_child_can_be_awaited_after_its_supervisor_has_released_it)
 {
     supervisor_args p;
     weft_fiber supervisor = spin_abc(&p, WEFT_ONE_FOR_ONE, WEFT_NEVER);
@@ -873,52 +825,4 @@ START_TEST(a_monitored_child_can_be_awaited_after_its_supervisor_has_released_it
     weft_unmonitor(id_of('a'));
     cancel_supervisor(supervisor);
     assert_nothing_left();
-}
-END_TEST
-
-static const TTest *const *const tests[] = {
-    &children_added_later_are_supervised_and_stopped_first,
-    &the_error_of_a_child_added_later_ends_the_supervision_by_default,
-    &a_child_spun_by_on_exit_is_supervised,
-    &a_child_spun_by_on_exit_after_the_end_of_supervision_never_runs_and_is_not_reported,
-    &with_a_list_earlier_children_are_not_supervised_but_their_errors_reach_the_caller,
-    &children_that_never_ran_or_are_parked_are_stopped_too,
-    &a_detached_child_is_not_supervised_any_more,
-    &weft_supervise_returns_when_the_last_child_is_detached,
-    &a_child_can_be_moved_from_one_supervisor_to_another,
-    &members_of_an_open_group_of_the_caller_are_not_supervised,
-    &attaching_a_child_to_its_own_supervisor_changes_nothing,
-    &a_child_detached_while_it_is_stopped_is_not_awaited,
-    &detaching_a_child_while_siblings_are_stopped_does_not_prevent_their_restart,
-    &a_restart_by_on_exit_replaces_that_of_the_supervisor_and_is_not_counted,
-    &on_exit_may_restart_and_detach_a_child,
-    &a_child_that_ends_again_while_on_exit_waits_is_passed_to_on_exit_again,
-    &a_manual_restart_of_a_running_child_is_not_an_end_for_its_supervisor,
-    &a_fiber_that_awaits_a_child_gets_the_value_of_that_run_and_may_restart_it_first,
-    &a_manual_restart_of_a_delayed_child_also_starts_the_children_that_wait_for_it,
-    &a_stopped_sibling_can_be_restarted_manually_before_the_delay_ends,
-    &a_failed_child_may_be_restarted_manually_before_its_siblings_are_started,
-    &on_exit_may_restart_another_delayed_child_and_its_siblings_start_too,
-    &a_manual_restart_at_the_end_of_the_delay_counts_as_the_restart,
-    &an_end_followed_by_a_manual_restart_is_not_passed_to_on_exit,
-    &children_that_wait_for_a_sibling_start_even_if_it_is_restarted_and_detached,
-    &a_child_restarted_manually_while_its_siblings_are_stopped_is_stopped_in_order,
-    &an_ended_child_can_be_awaited_repeatedly_until_it_runs_again,
-    &a_manual_restart_of_a_child_stopped_for_a_sibling_waits_until_it_is_started_with_all,
-    &a_manual_restart_of_a_child_with_restart_never_while_it_is_stopped_fails,
-    &a_supervisor_that_is_cancelled_while_a_child_waits_for_its_restart_ends_at_once,
-    &a_supervisor_cannot_be_interrupted_while_it_stops_its_children,
-    &a_supervisor_cancelled_while_it_stops_children_for_a_sibling_restarts_none,
-    &an_error_raised_in_the_supervisor_stops_all_children_and_is_returned_with_its_message,
-    &an_interrupted_supervisor_stops_all_children_and_returns_the_code,
-    &a_scope_limits_the_duration_of_a_supervision,
-    &terminating_a_supervisor_ends_all_children,
-    &a_supervisor_that_fails_is_restarted_with_its_whole_tree_by_its_own_supervisor,
-    &the_error_of_a_leaf_propagates_through_supervisors_that_fail,
-    &a_monitored_child_can_be_awaited_after_its_supervisor_has_released_it,
-};
-
-int main(void)
-{
-    return run_suite("supervise_tree", tests, COUNT_OF(tests));
 }

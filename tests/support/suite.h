@@ -1,0 +1,71 @@
+/*
+ * The suite of a test program. TEST defines and registers a test. TEST_ROWS runs a test once for
+ * each row of a table. The main function of this file runs all registered tests.
+ */
+#ifndef TESTS_SUPPORT_SUITE_H
+#define TESTS_SUPPORT_SUITE_H
+
+#include "support/support.h"
+
+/* The function of a fiber or a thread may ignore its argument. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+typedef struct suite_entry {
+    const TTest *test;
+    int rows;
+} suite_entry;
+
+static suite_entry suite_entries[128];
+static size_t suite_entry_count;
+
+static inline void suite_register(const TTest *test, int rows)
+{
+    if (suite_entry_count == COUNT_OF(suite_entries))
+        abort();
+    suite_entries[suite_entry_count++] = (suite_entry){test, rows};
+}
+
+/* Run before and after each test. NULL if there is nothing to do. */
+static void (*suite_set_up)(void), (*suite_tear_down)(void);
+
+/* clang-format off */
+#define FIXTURE(set_up, tear_down)                                  \
+    __attribute__((constructor)) static void register_fixture(void) \
+    {                                                               \
+        suite_set_up = set_up;                                      \
+        suite_tear_down = tear_down;                                \
+    }
+
+#define TEST_TIMES(name, n)                                        \
+    static const TTest *name;                                      \
+    __attribute__((constructor)) static void name##_register(void) \
+    {                                                              \
+        suite_register(name, n);                                   \
+    }                                                              \
+    START_TEST(name)
+/* clang-format on */
+
+#define TEST(name) TEST_TIMES(name, 1)
+
+/* The body finds the index of its row in _i. */
+#define TEST_ROWS(name, rows) TEST_TIMES(name, COUNT_OF(rows))
+
+int main(void)
+{
+    Suite *suite = suite_create(program_invocation_short_name);
+    for (size_t i = 0; i < suite_entry_count; i++) { /* CK_RUN_CASE selects a test by its name */
+        const suite_entry *entry = &suite_entries[i];
+        TCase *tcase = tcase_create(entry->test->name);
+        tcase_set_timeout(tcase, 20);
+        tcase_add_checked_fixture(tcase, suite_set_up, suite_tear_down);
+        tcase_add_loop_test(tcase, entry->test, 0, entry->rows);
+        suite_add_tcase(suite, tcase);
+    }
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    bool is_good = srunner_ntests_run(runner) > 0 && srunner_ntests_failed(runner) == 0;
+    srunner_free(runner);
+    return is_good ? 0 : 1;
+}
+
+#endif
